@@ -1,0 +1,45 @@
+# The targets people type; CMake does the work. `make help` lists them.
+.PHONY: all demo test bench soak fuzz sanitize clocklab install clean help
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+
+all: ## build into build/bin and build/lib
+	@scripts/setup.sh build
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+
+demo: all ## run the demonstration and show where its results are
+	@scripts/demo.sh
+
+test: ## install what tests need, build, run every test (data: MERIDIAN_TEST_DATA)
+	@scripts/setup.sh test
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@ctest --test-dir build -j $(JOBS) --output-on-failure -LE slow
+
+sanitize: ## the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer
+	@scripts/setup.sh test
+	@for preset in asan tsan; do cmake --preset $$preset >/dev/null && \
+	  cmake --build --preset $$preset -j $(JOBS) && \
+	  ctest --test-dir build-$$preset -j $(JOBS) --output-on-failure -LE slow || exit 1; done
+
+bench: all ## measure, each figure beside a reference of the same run
+	@scripts/bench.sh
+
+soak: all ## an hour of random faults (SOAK_SECONDS=3600)
+	@scripts/soak.sh
+
+fuzz: ## fuzz every decoder of outside bytes (FUZZ_SECONDS=60 each; needs clang)
+	@scripts/fuzz.sh
+
+clocklab: all ## the two-namespace clock laboratory (root): goal and measured value per row
+	@scripts/clocklab.sh
+
+install: all ## install under PREFIX (/usr/local)
+	@cmake --install build --prefix $(PREFIX)
+
+clean: ## remove build trees
+	@rm -rf build build-dev build-asan build-tsan build-fuzz
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12

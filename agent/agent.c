@@ -1,0 +1,551 @@
+/* agent/agent.c - the loop: rings, counters and files on one side, spool and aggregator on the
+ * other. */
+#include "agent/agent.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent_int.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+#define SAY_PERIOD (60 * MRD_SEC)
+
+/* ---- What the parts tell ---- */
+
+static void
+on_trigger(mrd_agent *a, const char *reason)
+{
+    a->triggers++;
+    snprintf(a->trigger_reason, sizeof(a->trigger_reason), "%s", reason);
+    a->trigger_at = mrd_local_now().ns;
+    mrd_log(MRD_LOG_WARN, "AGT-TRIGGER", "Something to keep happened: reason=%s", reason);
+    if (a->publish != NULL)
+        mrd_publish_heartbeat_now(a->publish);
+}
+
+static mrd_err
+on_event(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+{
+    mrd_agent *a = self;
+    char reason[256];
+
+    if (a->trigger != NULL && mrd_trigger_event(a->trigger, process, ev, reason))
+        on_trigger(a, reason);
+    return mrd_record_event(a->record, process, clock, ev);
+}
+
+static void
+watch_inspect(mrd_agent *a, const mrd_pipe_process *process)
+{
+    const mrd_ident *id = &process->ident;
+    char path[2048];
+
+    if (!a->o.watch_inspect || id->inspect_dir[0] == '\0')
+        return;
+    if (id->inspect_dir[0] != '/' && id->cwd[0] == '\0')
+        return;
+    /* Through its own root: the path is its container's. */
+    snprintf(path, sizeof(path), "%s/%lld/root%s%s%s", a->proc_root, (long long) id->pid,
+             id->inspect_dir[0] == '/' ? "" : id->cwd, id->inspect_dir[0] == '/' ? "" : "/",
+             id->inspect_dir);
+    if (id->container_pid == MRD_NONE) /* ours is the same, and outlives the process */
+        snprintf(path, sizeof(path), "%s%s%s", id->inspect_dir[0] == '/' ? "" : id->cwd,
+                 id->inspect_dir[0] == '/' ? "" : "/", id->inspect_dir);
+    if (mrd_files_watch(a->files, path, id->pid) != MRD_OK)
+        mrd_log(MRD_LOG_WARN, "AGT-WATCH", "Capture directory not watched: path=%s", path);
+}
+
+static void
+on_process(void *self, mrd_pipe_process *process)
+{
+    mrd_agent *a = self;
+
+    if (process->gone) {
+        mrd_record_process_gone(a->record, process);
+        return;
+    }
+    (void) mrd_record_process_seen(a->record, process);
+    mrd_log(MRD_LOG_INFO, "AGT-PROCESS", "Process found: pid=%lld name=%s rank=%lld",
+            (long long) process->ident.pid, process->ident.comm, (long long) process->ident.rank);
+    watch_inspect(a, process);
+}
+
+/* Notices that name a directory: the runtime will write there. */
+static void
+on_notice(void *self, mrd_pipe_process *process, const mrd_event *ev)
+{
+    mrd_agent *a = self;
+
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        mrd_str key = mrd_catalog_text(process->catalog, ev->args[i].key), text = { NULL, 0 };
+        char path[1024];
+
+        if (ev->args[i].type == MRD_ARG_TEXT)
+            text = (mrd_str){ ev->args[i].v.text, ev->args[i].len };
+        else if (ev->args[i].type == MRD_ARG_STR)
+            text = mrd_catalog_text(process->catalog, ev->args[i].v.sid);
+        if (a->o.watch_inspect && mrd_str_is(key, "output_dir") && text.len > 0 &&
+            text.len < sizeof(path) && text.p[0] == '/') {
+            snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(text));
+            (void) mrd_files_watch(a->files, path, process->ident.pid);
+        }
+    }
+    mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "The workload says: pid=%lld text=%s",
+            (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
+}
+
+static void
+on_spool_dropped(void *self, const mrd_spool_item *item)
+{
+    mrd_agent *a = self;
+
+    a->dropped_spool += item->events;
+    if (a->record != NULL)
+        mrd_record_dropped(a->record, item, MRD_DROP_SPOOL);
+    mrd_log(MRD_LOG_WARN, "AGT-SPOOL-FULL",
+            "Oldest batch dropped: session=%" PRIx64 " events=%" PRIu64, item->session,
+            item->events);
+}
+
+static void
+on_delivered(void *self, const mrd_spool_item *item)
+{
+    mrd_agent *a = self;
+
+    a->delivered += item->events;
+    mrd_record_delivered(a->record, item);
+}
+
+static void
+on_refused(void *self, const mrd_spool_item *item, const char *sentence)
+{
+    mrd_agent *a = self;
+
+    a->dropped_refused += item->events;
+    mrd_record_dropped(a->record, item, MRD_DROP_REFUSED);
+    mrd_log(MRD_LOG_WARN, "AGT-REFUSED", "Batch refused for good: events=%" PRIu64 " reason=%s",
+            item->events, sentence);
+}
+
+static void
+on_file(void *self, const char *path, const char *sha256, const char *sentence)
+{
+    (void) self;
+    if (*sentence == '\0')
+        mrd_log(MRD_LOG_INFO, "AGT-FILE", "File delivered: path=%s sha256=%s", path, sha256);
+    else
+        mrd_log(MRD_LOG_WARN, "AGT-FILE-FAILED", "File not delivered: path=%s reason=%s", path,
+                sentence);
+}
+
+static mrd_err
+send_file(void *self, uint64_t tag, mrd_bytes frame)
+{
+    mrd_agent *a = self;
+
+    return a->publish == NULL ? MRD_AGAIN : mrd_publish_foreign(a->publish, tag, frame);
+}
+
+static void
+on_foreign(void *self, uint64_t tag, const mrd_msg *msg)
+{
+    mrd_agent *a = self;
+
+    if ((tag & ~MRD_PUBLISH_FOREIGN) != MRD_TAG_CLOCK)
+        mrd_files_answer(a->files, tag & ~MRD_PUBLISH_FOREIGN, msg);
+}
+
+/* ---- The clock ---- */
+
+/* Probes go to the sessions that record; without one they keep the aggregator's estimate alive. */
+static void
+ship_clock(mrd_agent *a, const Mrd__ClockData *data)
+{
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .agent = a->key };
+    mrd_record_status st;
+    mrd_buf frame = { 0 };
+    bool stored = false;
+
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_get(a->record, i, &st);
+        if (st.phase == MRD__NODE_PHASE__NODE_RECORDING ||
+            st.phase == MRD__NODE_PHASE__NODE_STOPPING)
+            stored =
+                mrd_record_message(a->record, st.id, MRD_FRAME_CLOCK_DATA, data, NULL) == MRD_OK ||
+                stored;
+    }
+    if (!stored && mrd_msg_pack(&f, data, &frame, NULL) == MRD_OK)
+        (void) mrd_publish_foreign(a->publish, MRD_TAG_CLOCK, (mrd_bytes){ frame.p, frame.len });
+    mrd_buf_fini(&frame);
+}
+
+static void
+clock_step(mrd_agent *a, int64_t now)
+{
+    Mrd__ClockData data;
+    mrd_record_status st;
+    bool recording = false, ended = false;
+
+    if (a->publish == NULL)
+        return;
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_get(a->record, i, &st);
+        recording = recording || st.phase == MRD__NODE_PHASE__NODE_RECORDING;
+        ended = ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && now > st.stop_ns);
+    }
+    if (ended && !a->ended) /* behind the last event, before the last upload */
+        mrd_node_clock_burst(a->clock);
+    a->ended = ended;
+    mrd_node_clock_step(a->clock, recording || ended);
+    if (mrd_node_clock_take(a->clock, ended, &data))
+        ship_clock(a, &data);
+}
+
+/* ---- The loop ---- */
+
+static double
+cpu_seconds(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
+}
+
+/* With a cap: pauses so long that the share of the last turn stays below it, at most 50 ms. */
+static void
+cap_cpu(mrd_agent *a, double used)
+{
+    double pause = used * (100.0 / a->o.cpu_limit - 1.0);
+    struct timespec ts;
+
+    if (pause <= 0)
+        return;
+    if (pause > 0.05)
+        pause = 0.05;
+    a->capped_ns += (int64_t) (pause * 1e9);
+    ts = (struct timespec){ 0, (long) (pause * 1e9) };
+    (void) nanosleep(&ts, NULL);
+}
+
+static void
+files_session(mrd_agent *a)
+{
+    mrd_record_status st;
+    uint64_t id = 0;
+    int64_t start = 0;
+    bool idle;
+
+    for (size_t i = 0; i < mrd_record_sessions(a->record) && id == 0; i++) {
+        mrd_record_get(a->record, i, &st);
+        if (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
+            st.phase != MRD__NODE_PHASE__NODE_STOPPING)
+            continue;
+        id = st.id;
+        start = mrd_pipeline_raw_to_wall(a->pipeline, st.start_ns);
+        /* What a node flushes at the end belongs to the session: it is not over before. */
+        idle = mrd_files_idle(a->files, st.stop_ns == INT64_MAX ? 0 : st.stop_ns);
+        mrd_record_hold_flush(a->record, id, !idle);
+        if (!idle && mrd_local_now().ns > st.stop_ns)
+            mrd_files_look(a->files);
+    }
+    mrd_files_session(a->files, id, start);
+}
+
+static void
+say(void *self, const char *sentence)
+{
+    (void) self;
+    mrd_log(MRD_LOG_WARN, "AGT-LIMITED", "Not everything can be read: reason=%s", sentence);
+}
+
+static int64_t
+sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void
+wait_for_news(mrd_agent *a, int timeout_ms)
+{
+    int64_t now = mrd_local_now().ns, next = now + timeout_ms * MRD_MS;
+    struct pollfd fds[5];
+    nfds_t n = 0;
+
+    next = sooner(next, now + mrd_pipeline_wait_ns(a->pipeline));
+    next = sooner(next, mrd_record_next_ns(a->record));
+    next = sooner(next, mrd_sample_next_ns(a->sample));
+    next = sooner(next, mrd_files_next_ns(a->files));
+    next = sooner(next, mrd_node_clock_next_ns(a->clock));
+    if (a->publish != NULL)
+        next = sooner(next, mrd_publish_next_ns(a->publish));
+    if (next <= now)
+        return;
+    if (mrd_pipeline_fd(a->pipeline) >= 0)
+        fds[n++] = (struct pollfd){ mrd_pipeline_fd(a->pipeline), POLLIN, 0 };
+    if (mrd_files_fd(a->files) >= 0)
+        fds[n++] = (struct pollfd){ mrd_files_fd(a->files), POLLIN, 0 };
+    if (a->transport != NULL && a->transport->fd(a->transport) >= 0)
+        fds[n++] = (struct pollfd){ a->transport->fd(a->transport), POLLIN, 0 };
+    if (mrd_node_clock_fd(a->clock) >= 0)
+        fds[n++] = (struct pollfd){ mrd_node_clock_fd(a->clock), POLLIN, 0 };
+    if (a->metrics_fd >= 0)
+        fds[n++] = (struct pollfd){ a->metrics_fd, POLLIN, 0 };
+    {
+        struct timespec ts = { (next - now) / MRD_SEC, (next - now) % MRD_SEC };
+
+        (void) ppoll(fds, n, &ts, NULL);
+    }
+}
+
+void
+mrd_agent_step(mrd_agent *a, int timeout_ms)
+{
+    double before = a->o.cpu_limit > 0 ? cpu_seconds() : 0;
+    int64_t now = mrd_local_now().ns;
+
+    (void) mrd_pipeline_step(a->pipeline);
+    mrd_sample_step(a->sample, a->pipeline, now);
+    clock_step(a, now);
+    files_session(a);
+    mrd_record_step(a->record, now);
+    mrd_files_step(a->files, now);
+    if (a->publish != NULL)
+        mrd_publish_step(a->publish, now);
+    mrd_agent_forget_flushed(a, now);
+    mrd_agent_serve_metrics(a);
+    if (now - a->said_at > SAY_PERIOD) {
+        a->said_at = now;
+        mrd_pipeline_say(a->pipeline, say, a);
+    }
+    if (a->o.cpu_limit > 0)
+        cap_cpu(a, cpu_seconds() - before);
+    if (timeout_ms > 0)
+        wait_for_news(a, timeout_ms);
+}
+
+bool
+mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience)
+{
+    int64_t end = mrd_local_now().ns + patience;
+    mrd_spool_stats st;
+
+    mrd_pipeline_finish(a->pipeline);
+    do {
+        mrd_record_flush(a->record);
+        mrd_agent_step(a, 5);
+        mrd_spool_get_stats(a->spool, &st);
+    } while (st.items > 0 && mrd_local_now().ns < end);
+    return st.items == 0;
+}
+
+/* ---- Open and close ---- */
+
+static mrd_err
+open_publish(mrd_agent *a, mrd_why *why)
+{
+    mrd_publish_options o = { .transport = a->transport,
+                              .spool = a->spool,
+                              .agent = a->key,
+                              .hello = mrd_agent_hello,
+                              .heartbeat = mrd_agent_heartbeat,
+                              .welcome = mrd_agent_welcome,
+                              .directive = mrd_agent_directive,
+                              .control = mrd_agent_survey,
+                              .delivered = on_delivered,
+                              .refused = on_refused,
+                              .foreign = on_foreign,
+                              .clock = mrd_agent_clock,
+                              .self = a };
+
+    return a->transport == NULL ? MRD_OK : mrd_publish_open(&o, &a->publish, why);
+}
+
+static uint64_t
+on_resume(void *self, uint64_t ring)
+{
+    const mrd_agent *a = self;
+
+    return mrd_spool_resume(a->spool, ring);
+}
+
+static mrd_err
+open_pipeline(mrd_agent *a, mrd_why *why)
+{
+    mrd_pipeline_options o = { .instance_id = a->node.instance_id,
+                               .job = a->o.job,
+                               .ring_dir = a->o.ring_dir,
+                               .proc_root = a->o.proc_root,
+                               .containers = a->o.containers,
+                               .simulated = a->o.simulated,
+                               .only_uid = -1,
+                               .hold = true,
+                               .resume = on_resume,
+                               .event = on_event,
+                               .process = on_process,
+                               .notice = on_notice,
+                               .self = a };
+
+    return mrd_pipeline_open(&o, &a->pipeline, why);
+}
+
+static mrd_err
+open_counters(mrd_agent *a, mrd_why *why)
+{
+    mrd_hw_options ho = { .proc_root = a->o.proc_root,
+                          .sys_root = a->o.sys_root,
+                          .cgroup_root = a->o.cgroup_root,
+                          .monitor = a->o.monitor,
+                          .monitor_period = a->o.sample_period,
+                          .fake_script = a->fake_script };
+    mrd_sample_options so = { .instance_id = a->node.instance_id,
+                              .proc_root = a->o.proc_root,
+                              .simulated = a->o.simulated,
+                              .period = a->o.sample_period,
+                              .process_period = a->o.process_period,
+                              .patterns = (const char *const *) a->o.counters.v,
+                              .n_patterns = a->o.counters.n,
+                              .event = on_event,
+                              .self = a };
+    mrd_err err = mrd_hw_open(&ho, &a->hw, why);
+
+    return err != MRD_OK ? err : mrd_sample_open(a->hw, &so, &a->sample, why);
+}
+
+static mrd_err
+open_files(mrd_agent *a, mrd_why *why)
+{
+    mrd_files_options o = { .stable = a->o.stable,
+                            .max_bytes = (uint64_t) a->o.artifact_max,
+                            .agent = a->key,
+                            .send = send_file,
+                            .settled = on_file,
+                            .self = a };
+    mrd_err err = mrd_files_open(&o, &a->files, why);
+
+    for (size_t i = 0; i < a->o.watch.n && err == MRD_OK; i++)
+        err = mrd_files_watch(a->files, a->o.watch.v[i], MRD_NONE);
+    return err;
+}
+
+static mrd_err
+open_trigger(mrd_agent *a, mrd_why *why)
+{
+    mrd_trigger_options o = { .errors = mrd_strlist_has(&a->o.trigger_types, MRD_STR("errors")),
+                              .slow_step = a->o.slow_step,
+                              .step_name = a->o.slow_step_name,
+                              .collective_ns = a->o.pending_collective };
+
+    if (!o.errors && o.slow_step <= 0 && o.collective_ns <= 0)
+        return MRD_OK;
+    return mrd_trigger_open(&o, &a->trigger, why);
+}
+
+static mrd_err
+open_parts(mrd_agent *a, mrd_why *why)
+{
+    mrd_record_options ro = { .agent = a->key,
+                              .codec = (mrd_codec_id) a->o.codec,
+                              .flush_ns = a->o.flush,
+                              .recorder_max = (uint64_t) a->o.recorder_bytes };
+    mrd_node_clock_options co = { .data_url = a->o.data_url,
+                                  .boot_id = a->node.boot_id,
+                                  .agent = a->key };
+    mrd_spool_stats st;
+    mrd_err err = mrd_spool_open(a->o.spool_dir, (uint64_t) a->o.spool_bytes, on_spool_dropped, a,
+                                 &a->spool, why);
+
+    if (err != MRD_OK)
+        return err;
+    mrd_spool_get_stats(a->spool, &st);
+    a->recovered = st.recovered_events;
+    if ((err = open_pipeline(a, why)) != MRD_OK)
+        return err;
+    if (a->o.spool_dir != NULL) {
+        snprintf(a->state_path, sizeof(a->state_path), "%s/sessions", a->o.spool_dir);
+        ro.state_path = a->state_path;
+        ro.boot_id = a->node.boot_id;
+    }
+    ro.spool = a->spool;
+    ro.pipeline = a->pipeline;
+    if ((err = mrd_record_open(&ro, &a->record, why)) != MRD_OK ||
+        (err = mrd_node_clock_open(&co, &a->clock, why)) != MRD_OK ||
+        (err = open_counters(a, why)) != MRD_OK || (err = open_files(a, why)) != MRD_OK ||
+        (err = open_trigger(a, why)) != MRD_OK || (err = open_publish(a, why)) != MRD_OK)
+        return err;
+    return mrd_agent_open_metrics(a, why);
+}
+
+mrd_err
+mrd_agent_open(const mrd_agent_options *options, const mrd_node *node, mrd_transport *transport,
+               mrd_agent **ret_agent, mrd_why *why)
+{
+    mrd_agent *a = calloc(1, sizeof(*a));
+    mrd_err err = MRD_OK;
+
+    if (a == NULL) {
+        if (transport != NULL)
+            transport->close(transport);
+        return mrd_why_set(why, MRD_NOMEM, 0, "agent");
+    }
+    a->o = *options;
+    a->node = *node;
+    a->transport = transport;
+    a->metrics_fd = -1;
+    a->proc_root = options->proc_root == NULL ? "/proc" : options->proc_root;
+    a->key = mrd_agent_key(mrd_str_of(node->instance_id));
+    mrd_random(&a->run, sizeof(a->run));
+    if (options->fake_counters != NULL)
+        err = mrd_agent_read_file(options->fake_counters, &a->fake_script, why);
+    if (err == MRD_OK && options->token_file != NULL)
+        err = mrd_agent_read_file(options->token_file, &a->token, why);
+    if (err == MRD_OK)
+        err = open_parts(a, why);
+    if (err != MRD_OK) {
+        mrd_agent_close(a);
+        return err;
+    }
+    *ret_agent = a;
+    return MRD_OK;
+}
+
+void
+mrd_agent_close(mrd_agent *a)
+{
+    if (a == NULL)
+        return;
+    /* The connection first: nothing arrives any more. Then the mirror image of opening. */
+    if (a->transport != NULL)
+        a->transport->close(a->transport);
+    if (a->metrics_fd >= 0)
+        close(a->metrics_fd);
+    mrd_publish_close(a->publish);
+    mrd_trigger_close(a->trigger);
+    mrd_files_close(a->files);
+    mrd_node_clock_close(a->clock);
+    mrd_record_close(a->record);
+    mrd_sample_close(a->sample);
+    mrd_hw_close(a->hw);
+    mrd_pipeline_close(a->pipeline);
+    mrd_spool_close(a->spool);
+    free(a->fake_script);
+    free(a->token);
+    free(a);
+}
+
+mrd_record *
+mrd_agent_borrow_record(const mrd_agent *a)
+{
+    return a->record;
+}
+
+mrd_pipeline *
+mrd_agent_borrow_pipeline(const mrd_agent *a)
+{
+    return a->pipeline;
+}

@@ -1,0 +1,57 @@
+/* agent/agent_int.h - inside of the agent: agent.c (loop), control.c (the aggregator's wishes),
+ * status.c (counts, heartbeats, metrics). */
+#ifndef MRD_AGENT_AGENT_INT_H
+#define MRD_AGENT_AGENT_INT_H
+
+#include "agent/agent.h"
+#include "agent/clock.h"
+#include "agent/files.h"
+#include "agent/publish.h"
+#include "agent/sample.h"
+#include "agent/trigger.h"
+
+#define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session: its answer does not matter */
+
+struct mrd_agent {
+    mrd_agent_options o; /* texts borrowed from the caller's */
+    mrd_node node;
+    const char *proc_root;
+    uint64_t key, run;
+    char *fake_script, *token, state_path[1024];
+    mrd_transport *transport; /* NULL: no aggregator */
+    mrd_spool *spool;
+    mrd_pipeline *pipeline;
+    mrd_record *record;
+    mrd_hw *hw;
+    mrd_sample *sample;
+    mrd_files *files;
+    mrd_trigger *trigger; /* NULL: none wanted */
+    mrd_publish *publish;
+    int metrics_fd;
+    int64_t said_at, capped_ns;
+    mrd_node_clock *clock;
+    bool ended; /* the session's last burst of probes was made */
+    /* Events, not losses. */
+    uint64_t recovered, delivered, dropped_spool, dropped_refused;
+    uint64_t triggers;
+    char trigger_reason[256];
+    int64_t trigger_at;
+};
+
+/* control.c */
+void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
+void mrd_agent_directive(void *self, const Mrd__Control *control);
+void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
+void mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns);
+void mrd_agent_forget_flushed(mrd_agent *a, int64_t now);
+
+/* status.c */
+mrd_err mrd_agent_hello(void *self, mrd_buf *to);
+mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
+/* *view holds the texts of *to. */
+void mrd_agent_clock_quality(const mrd_agent *a, mrd_node_clock_view *view, Mrd__ClockQuality *to);
+mrd_err mrd_agent_open_metrics(mrd_agent *a, mrd_why *why);
+void mrd_agent_serve_metrics(mrd_agent *a);
+mrd_err mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * agent/clock.h - the node's clock against the session's: probes by UDP (agent/timeprobe.h), what
+ * the aggregator makes of them, and until then the middle of heartbeats.
+ *
+ * Sign     session time = local + offset.
+ * Threads  one.
+ */
+#ifndef MRD_AGENT_CLOCK_H
+#define MRD_AGENT_CLOCK_H
+
+#include "agent/timeprobe.h"
+#include "proto/wire.h"
+
+typedef struct mrd_node_clock mrd_node_clock;
+
+typedef struct {
+    const char *data_url; /* whose host answers the probes; NULL: none */
+    const char *boot_id;
+    uint64_t agent;
+} mrd_node_clock_options;
+
+typedef struct {
+    bool known;
+    int64_t offset_ns, bound_ns; /* bound -1: unknown */
+    const char *method;          /* "udp", "heartbeat", "none": static */
+    char state[24];              /* "aligned", "settling", ... as the aggregator says */
+    uint64_t probes;
+} mrd_node_clock_view;
+
+mrd_err mrd_node_clock_open(const mrd_node_clock_options *options, mrd_node_clock **ret_clock,
+                            mrd_why *why);
+void mrd_node_clock_close(mrd_node_clock *c);
+/* The aggregator's word: port, key, and what its own clock is to the session. */
+void mrd_node_clock_welcome(mrd_node_clock *c, const Mrd__Welcome *welcome);
+/* An answered heartbeat, between our two readings. */
+void mrd_node_clock_ack(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack,
+                        int64_t received_ns);
+/* Sends and receives probes; recording sets the pace. */
+void mrd_node_clock_step(mrd_node_clock *c, bool recording);
+/* A burst of probes now: at the end of a session. */
+void mrd_node_clock_burst(mrd_node_clock *c);
+/* Fills *to with what was measured since the last call; false when there is nothing yet, or not
+ * enough to be worth a frame (force: whatever there is). Borrowed until the next call. */
+bool mrd_node_clock_take(mrd_node_clock *c, bool force, Mrd__ClockData *to);
+/* The answer as of now: an old bound has grown by 100 ppm. */
+void mrd_node_clock_get(const mrd_node_clock *c, mrd_node_clock_view *ret_view);
+int mrd_node_clock_fd(const mrd_node_clock *c); /* -1 */
+int64_t mrd_node_clock_next_ns(const mrd_node_clock *c);
+
+#endif

@@ -1,0 +1,241 @@
+/* agent/control.c - what the aggregator asks: sessions armed, started, stopped, triggered. */
+#include <stdio.h>
+
+#include "agent/agent_int.h"
+#include "base/log.h"
+
+/* ---- The session's time on this node ---- */
+
+void
+mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
+{
+    mrd_agent *a = self;
+
+    mrd_node_clock_ack(a->clock, sent_ns, ack, received_ns);
+}
+
+/* A session or wall time as this node's RAW. 0 means now. */
+static int64_t
+local_time(const mrd_agent *a, int64_t session_ns, int64_t wall_ns, int64_t *ret_bound)
+{
+    mrd_node_clock_view view;
+
+    mrd_node_clock_get(a->clock, &view);
+    *ret_bound = view.bound_ns;
+    if (session_ns == 0 && wall_ns == 0)
+        return mrd_local_now().ns;
+    if (session_ns != 0 && view.known)
+        return session_ns - view.offset_ns;
+    *ret_bound = -1;
+    return mrd_pipeline_to_raw(a->pipeline, wall_ns != 0 ? wall_ns : session_ns);
+}
+
+void
+mrd_agent_welcome(void *self, const Mrd__Welcome *w)
+{
+    mrd_agent *a = self;
+
+    mrd_node_clock_welcome(a->clock, w);
+    mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator says welcome: id=%s release=%s",
+            w->aggregator_id, w->release);
+}
+
+/* ---- Selection of the node ---- */
+
+static bool any_process(const mrd_agent *a, const Mrd__Selection *sel);
+
+typedef struct {
+    const Mrd__Selection *sel;
+    bool found;
+} search;
+
+static bool
+number_in(const int64_t *list, size_t n, int64_t v)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i] == v)
+            return true;
+    return n == 0;
+}
+
+static bool
+text_in(char *const *list, size_t n, const char *text)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i], text) == 0)
+            return true;
+    return n == 0;
+}
+
+static void
+match(void *self, mrd_pipe_process *p)
+{
+    search *s = self;
+
+    s->found = s->found || (number_in(s->sel->ranks, s->sel->n_ranks, p->ident.rank) &&
+                            number_in(s->sel->processes, s->sel->n_processes, p->ident.pid) &&
+                            text_in(s->sel->jobs, s->sel->n_jobs, p->ident.job));
+}
+
+static bool
+any_process(const mrd_agent *a, const Mrd__Selection *sel)
+{
+    search s = { .sel = sel };
+
+    if (sel->n_ranks == 0 && sel->n_processes == 0 &&
+        (sel->n_jobs == 0 || (a->o.job != NULL && text_in(sel->jobs, sel->n_jobs, a->o.job))))
+        return true;
+    mrd_pipeline_each(a->pipeline, match, &s);
+    return s.found;
+}
+
+static bool
+selects_node(const mrd_agent *a, const Mrd__Selection *sel)
+{
+    return sel == NULL ||
+           (text_in(sel->instances, sel->n_instances, a->node.instance_id) && any_process(a, sel));
+}
+
+/* ---- Control ---- */
+
+static mrd_err
+go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
+{
+    int64_t bound, start = local_time(a, c->at_session_ns, c->at_wall_ns, &bound);
+    mrd_record_status st;
+    bool again =
+        mrd_record_find(a->record, c->session, &st) && st.phase == MRD__NODE_PHASE__NODE_RECORDING;
+    mrd_err err = mrd_record_go(a->record, c, start, bound, why);
+
+    if (err == MRD_OK && !again)
+        mrd_log(MRD_LOG_INFO, "AGT-GO", "Session starts: name=%s in_ms=%lld bound_us=%lld", c->name,
+                (long long) ((start - mrd_local_now().ns) / MRD_MS), (long long) (bound / MRD_US));
+    return err;
+}
+
+static mrd_err
+trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
+{
+    const Mrd__Trigger *t = c->trigger;
+    int64_t bound, from, to;
+    mrd_err err;
+
+    if (t == NULL)
+        return mrd_why_set(why, MRD_INVALID, 0, "a trigger without a window");
+    from = local_time(a, t->from_session_ns, t->from_wall_ns, &bound);
+    to = local_time(a, t->to_session_ns, t->to_wall_ns, &bound);
+    err = mrd_record_trigger(a->record, c->session, t->id, from, to);
+    if (err == MRD_EXISTS)
+        return MRD_OK;
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "trigger: %s",
+                           err == MRD_NOTFOUND ? "the session is not known on this node"
+                           : err == MRD_STATE  ? "the session streams; it has no recorder"
+                                               : "too many windows wait for their end");
+    mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "Recorder window shipped: reason=%s", t->reason);
+    return MRD_OK;
+}
+
+static mrd_err
+apply(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
+{
+    int64_t bound;
+    mrd_err err;
+
+    switch (c->type) {
+    case MRD__CONTROL_TYPE__CONTROL_ARM:
+        err = mrd_record_arm(a->record, c, why);
+        return err == MRD_EXISTS ? MRD_OK : err;
+    case MRD__CONTROL_TYPE__CONTROL_GO:
+        return go(a, c, why);
+    case MRD__CONTROL_TYPE__CONTROL_STOP:
+        err = mrd_record_stop(a->record, c->session,
+                              local_time(a, c->at_session_ns, c->at_wall_ns, &bound));
+        return err == MRD_NOTFOUND ? MRD_OK : err;
+    case MRD__CONTROL_TYPE__CONTROL_FLUSH:
+        mrd_record_flush(a->record);
+        return MRD_OK;
+    case MRD__CONTROL_TYPE__CONTROL_TRIGGER:
+        return trigger(a, c, why);
+    case MRD__CONTROL_TYPE__CONTROL_CANCEL:
+        mrd_record_cancel(a->record, c->session);
+        return MRD_OK;
+    case MRD__CONTROL_TYPE__CONTROL_STATUS:
+        return MRD_OK;
+    default:
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0,
+                           "this agent (release %s) does not know the request", MRD_RELEASE);
+    }
+}
+
+void
+mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_reply,
+                  char sentence[MRD_WHY_MAX])
+{
+    mrd_record_status st;
+    mrd_why why = { 0 };
+    mrd_err err = MRD_OK;
+
+    sentence[0] = '\0';
+    ret_reply->type = c->type;
+    ret_reply->session = c->session;
+    ret_reply->instance_id = a->node.instance_id;
+    ret_reply->run = a->run;
+    ret_reply->selected = mrd_record_find(a->record, c->session, &st) || selects_node(a, c->select);
+    if (ret_reply->selected || c->type == MRD__CONTROL_TYPE__CONTROL_STATUS)
+        err = apply(a, c, &why);
+    if (err != MRD_OK) {
+        snprintf(sentence, MRD_WHY_MAX, "%s", why.text);
+        mrd_log(MRD_LOG_WARN, "AGT-CONTROL", "Request not carried out: type=%d reason=%s",
+                (int) c->type, why.text);
+    }
+    ret_reply->err = (uint32_t) err;
+    ret_reply->sentence = sentence;
+    ret_reply->phase = mrd_record_find(a->record, c->session, &st) ? st.phase
+                       : err != MRD_OK                             ? MRD__NODE_PHASE__NODE_REFUSED
+                                                                   : MRD__NODE_PHASE__NODE_IDLE;
+    if (err != MRD_OK && c->type == MRD__CONTROL_TYPE__CONTROL_ARM)
+        ret_reply->phase = MRD__NODE_PHASE__NODE_REFUSED;
+    if (a->publish != NULL)
+        mrd_publish_heartbeat_now(a->publish); /* the manifest should know at once */
+}
+
+void
+mrd_agent_directive(void *self, const Mrd__Control *control)
+{
+    mrd_agent *a = self;
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    char sentence[MRD_WHY_MAX];
+
+    mrd_agent_control(a, control, &reply, sentence);
+}
+
+void
+mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
+{
+    mrd_agent *a = self;
+    mrd_frame f = { .type = MRD_FRAME_CONTROL_REPLY, .agent = a->key, .session = control->session };
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
+    mrd_node_clock_view view;
+    char sentence[MRD_WHY_MAX];
+
+    mrd_agent_control(a, control, &reply, sentence);
+    mrd_agent_clock_quality(a, &view, &clock);
+    reply.clock = &clock;
+    if (mrd_msg_pack(&f, &reply, to, NULL) != MRD_OK)
+        mrd_buf_reset(to);
+}
+
+/* A session that was flushed and told so is forgotten when the aggregator had time to hear it. */
+void
+mrd_agent_forget_flushed(mrd_agent *a, int64_t now)
+{
+    for (size_t i = mrd_record_sessions(a->record); i-- > 0;) {
+        mrd_record_status st;
+
+        mrd_record_get(a->record, i, &st);
+        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED && now > st.stop_ns + 60 * MRD_SEC)
+            mrd_record_cancel(a->record, st.id);
+    }
+}

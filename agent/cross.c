@@ -1,0 +1,97 @@
+/* agent/cross.c - cross-reads of the node's clocks: RAW against REALTIME, now and as recorded. */
+#include <stdlib.h>
+
+#include "agent/pipe_int.h"
+
+#define CROSS_PERIOD (10 * MRD_SEC)
+#define CROSS_MAX    1024
+#define TRIES        5
+
+void
+mrd_cross_realtime(mrd_cross_read *ret_read)
+{
+    mrd_cross_read best = { .bracket_ns = INT64_MAX };
+
+    for (int i = 0; i < TRIES; i++) {
+        int64_t before = mrd_local_now().ns, wall = mrd_wall_now().ns, after = mrd_local_now().ns;
+
+        if (after - before < best.bracket_ns)
+            best = (mrd_cross_read){ before + (after - before) / 2, wall, after - before };
+    }
+    *ret_read = best;
+}
+
+mrd_err
+mrd_pipe_cross_init(mrd_pipeline *p)
+{
+    if ((p->crosses = calloc(CROSS_MAX, sizeof(*p->crosses))) == NULL)
+        return MRD_NOMEM;
+    mrd_pipeline_cross(p);
+    p->wall_offset = p->crosses[0].other_ns - p->crosses[0].raw_ns;
+    return MRD_OK;
+}
+
+/* Keeps the newest half as it is and every second of the older half: an hour-old step of the wall
+ * clock is still placed, only less finely. */
+static void
+thin(mrd_pipeline *p)
+{
+    size_t half = p->n_crosses / 2, n = 0;
+
+    for (size_t i = 0; i < p->n_crosses; i++)
+        if (i >= half || i % 2 == 0)
+            p->crosses[n++] = p->crosses[i];
+    p->n_crosses = n;
+}
+
+void
+mrd_pipeline_cross(mrd_pipeline *p)
+{
+    if (p->n_crosses == CROSS_MAX)
+        thin(p);
+    mrd_cross_realtime(&p->crosses[p->n_crosses++]);
+    p->cross_at = p->crosses[p->n_crosses - 1].raw_ns + CROSS_PERIOD;
+}
+
+void
+mrd_pipe_cross_step(mrd_pipeline *p, int64_t now)
+{
+    if (now >= p->cross_at)
+        mrd_pipeline_cross(p);
+}
+
+const mrd_cross_read *
+mrd_pipeline_crosses(const mrd_pipeline *p, size_t *ret_n)
+{
+    *ret_n = p->n_crosses;
+    return p->crosses;
+}
+
+static int64_t
+plus(int64_t a, int64_t b)
+{
+    int64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? (b < 0 ? INT64_MIN : INT64_MAX) : sum;
+}
+
+int64_t
+mrd_pipeline_to_raw(const mrd_pipeline *p, int64_t wall_ns)
+{
+    const mrd_cross_read *best = &p->crosses[p->n_crosses - 1];
+
+    /* Newest first: after a step back of the wall clock two readings can be near; stamps are young.
+     */
+    for (size_t i = p->n_crosses; i-- > 0;) {
+        best = &p->crosses[i];
+        if (best->other_ns <= wall_ns)
+            break;
+    }
+    return plus(wall_ns, best->raw_ns - best->other_ns);
+}
+
+int64_t
+mrd_pipeline_raw_to_wall(const mrd_pipeline *p, int64_t raw_ns)
+{
+    return plus(raw_ns, p->wall_offset);
+}

@@ -1,0 +1,36 @@
+/*
+ * agent/discover.h - where rings are: the node's own ring directory and, with the host's pid
+ * namespace, the /dev/shm of every container through /proc/<pid>/root.
+ *
+ * New files are seen by inotify and, because that is not everywhere, by looking again. One thread.
+ */
+#ifndef MRD_AGENT_DISCOVER_H
+#define MRD_AGENT_DISCOVER_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+
+typedef struct mrd_discover mrd_discover;
+
+/* What to do with a ring file that was found: MRD_OK it is known or not wanted, MRD_AGAIN look
+ * again soon. Called for every ring file at every look. */
+typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
+
+/* Errors: NOMEM. */
+mrd_err mrd_discover_open(const char *ring_dir, const char *proc_root, bool containers,
+                          mrd_discover **ret_discover, mrd_why *why);
+void mrd_discover_close(mrd_discover *d);
+/* Looks where it is time to look. */
+void mrd_discover_step(mrd_discover *d, mrd_local_ns now, mrd_discover_found found, void *self);
+/* Looks everywhere now. */
+void mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self);
+int mrd_discover_fd(const mrd_discover *d);            /* inotify, -1 without */
+mrd_local_ns mrd_discover_next(const mrd_discover *d); /* when step has something to do by itself */
+int mrd_discover_dir_fd(const mrd_discover *d, unsigned dir);
+/* Rings of a directory keep it: the number of them that are open. */
+void mrd_discover_hold(mrd_discover *d, unsigned dir, int change);
+/* Processes whose root could not be looked into for want of permission, at the last look. */
+unsigned mrd_discover_denied(const mrd_discover *d);
+unsigned mrd_discover_dirs(const mrd_discover *d);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * agent/files.h - capture directories: finds files that are complete, hashes them, and ships each
+ * once per cluster in pieces that resume where an earlier attempt ended.
+ *
+ * Complete: size and time of change stood still for `stable`, and no process has the file open for
+ * writing (asked of the kernel by a lease where that is allowed). Directories are watched by
+ * inotify and looked through again now and then; where inotify does not work (network file
+ * systems) only the latter, more often. Links are not followed. Hashing and sending are cut into
+ * slices, so that neither holds up the loop.
+ * Threads: one.
+ */
+#ifndef MRD_AGENT_FILES_H
+#define MRD_AGENT_FILES_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "proto/wire.h"
+
+#define MRD_FILES_DIRS  256   /* capture directories */
+#define MRD_FILES_MAX   65536 /* files known at one time */
+#define MRD_FILES_DEPTH 6
+
+typedef struct mrd_files mrd_files;
+
+typedef struct {
+    mrd_dur_ns stable;  /* 0: 2 s */
+    uint64_t max_bytes; /* larger files are listed as left out; 0: no bound */
+    uint64_t agent;     /* of the frames */
+    /* Sends a frame; its answer comes to mrd_files_answer. AGAIN: later. */
+    mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
+    /* A file was delivered, or given up (sentence says why). May be NULL. */
+    void (*settled)(void *self, const char *path, const char *sha256, const char *sentence);
+    void *self;
+} mrd_files_options;
+
+typedef struct {
+    uint64_t found, delivered, duplicates, failed, left_out; /* duplicates: the cluster had it */
+    uint64_t bytes_hashed, bytes_sent;
+    uint64_t waiting; /* found, not settled */
+    unsigned dirs;
+} mrd_files_stats;
+
+mrd_err mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why *why);
+void mrd_files_close(mrd_files *f);
+/* Watches a directory, which need not exist yet; pid names whose it is (MRD_NONE: the folder names
+ * tell). Known ones are MRD_OK. Errors: LIMIT, NOMEM. */
+mrd_err mrd_files_watch(mrd_files *f, const char *dir, int64_t pid);
+/* The session that files go to; 0: none, they wait. Files that were there before it began are not
+ * taken into it (session_start: wall clock). */
+void mrd_files_session(mrd_files *f, uint64_t session, int64_t start_wall_ns);
+/* True when nothing is waiting, being hashed or sent, and the directories were looked through since
+ * `since_ns` (RAW). */
+bool mrd_files_idle(const mrd_files *f, int64_t since_ns);
+/* Looks through the directories at the next step. */
+void mrd_files_look(mrd_files *f);
+void mrd_files_step(mrd_files *f, int64_t now_ns);
+/* The answer to `tag`; msg NULL: none came, it is sent again. */
+void mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg);
+int mrd_files_fd(const mrd_files *f);
+int64_t mrd_files_next_ns(const mrd_files *f);
+void mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats);
+/* "NTFF", "NEFF", "ntrace.pb", ... from a file's name; "file" for others. */
+const char *mrd_files_kind(const char *name);
+/* The pid and core that folder and file names tell:
+ * "i-0ab_pid_77/1700/profile_nc_3_session_0.ntff". */
+void mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc);
+
+#endif

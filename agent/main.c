@@ -1,0 +1,224 @@
+/* agent/main.c - meridian-agent: one per node. Parses, wires, waits. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/sample.h"
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+static const mrd_opt options[] = {
+#define HEAD(text) { .type = MRD_OPT_HEAD, .help = text },
+#define OPTION(name, letter, type, member, def, min, max, arg, env, help, implied, flags)          \
+    { name, letter,  MRD_OPT_##type, offsetof(mrd_agent_options, member), def, min, max, arg, env, \
+      help, implied, flags },
+#include "agent/options.def"
+#undef HEAD
+#undef OPTION
+};
+
+static volatile sig_atomic_t ending;
+
+static void
+on_signal(int number)
+{
+    (void) number;
+    ending++;
+}
+
+static void
+catch_signals(void)
+{
+    struct sigaction end = { .sa_handler = on_signal }, ignore = { .sa_handler = SIG_IGN };
+
+    (void) sigaction(SIGTERM, &end, NULL);
+    (void) sigaction(SIGINT, &end, NULL);
+    (void) sigaction(SIGPIPE, &ignore, NULL);
+}
+
+static int
+fail(const mrd_why *why)
+{
+    fprintf(stderr, "meridian-agent: %s\n", why->text);
+    return 1;
+}
+
+static mrd_err
+parse(int argc, char **argv, mrd_agent_options *o, mrd_why *why)
+{
+    mrd_strlist rest = { 0 };
+    mrd_agent_options probe = { 0 };
+    size_t n = MRD_COUNT(options);
+    mrd_err err;
+
+    /* The command line is read twice: --config must be known before what it is overridden by. */
+    if ((err = mrd_conf_defaults(options, n, &probe, why)) == MRD_OK &&
+        (err = mrd_conf_env(options, n, &probe, why)) == MRD_OK)
+        err = mrd_conf_args(options, n, &probe, argc, argv, false, &rest, why);
+    if (err == MRD_OK && rest.n > 0)
+        err = mrd_why_set(why, MRD_INVALID, 0, "'%s' is no option", rest.v[0]);
+    mrd_strlist_fini(&rest);
+    if (err == MRD_OK && (err = mrd_conf_defaults(options, n, o, why)) == MRD_OK &&
+        probe.config != NULL)
+        err = mrd_conf_file(options, n, o, probe.config, why);
+    if (err == MRD_OK && (err = mrd_conf_env(options, n, o, why)) == MRD_OK)
+        err = mrd_conf_args(options, n, o, argc, argv, false, &rest, why);
+    mrd_strlist_fini(&rest);
+    mrd_conf_fini(options, n, &probe);
+    return err;
+}
+
+/* tcp://host:7770 to tcp://host:7771; others give NULL. */
+static char *
+control_of(const char *data_url)
+{
+    const char *colon = strrchr(data_url, ':');
+    char text[1024];
+    int64_t port;
+
+    if (colon == NULL || mrd_num_i64(mrd_str_of(colon + 1), &port) != MRD_OK || port < 1 ||
+        port > 65534 ||
+        snprintf(text, sizeof(text), "%.*s:%lld", (int) (colon - data_url), data_url,
+                 (long long) port + 1) >= (int) sizeof(text))
+        return NULL;
+    return strdup(text);
+}
+
+static bool
+is_local(const char *url)
+{
+    return strncmp(url, "inproc:", 7) == 0 || strncmp(url, "ipc:", 4) == 0 ||
+           strstr(url, "://127.") != NULL || strstr(url, "://localhost:") != NULL ||
+           strstr(url, "://[::1]") != NULL;
+}
+
+static mrd_err
+connect_link(mrd_agent_options *o, mrd_transport **ret_transport, mrd_why *why)
+{
+    mrd_link_options link = { .data_url = o->data_url,
+                              .tls = { o->tls_ca, o->tls_cert, o->tls_key, o->tls_name },
+                              .window = (unsigned) o->window };
+
+    if (!is_local(o->data_url) && strncmp(o->data_url, "tls+tcp:", 8) != 0 && !o->insecure)
+        return mrd_why_set(why, MRD_AUTH, 0,
+                           "'%s' is not on this machine and not secured: use tls+tcp:// with "
+                           "--tls-ca, or --insecure",
+                           o->data_url);
+    if (o->control_url == NULL)
+        o->control_url = control_of(o->data_url);
+    link.control_url = o->control_url;
+    return mrd_transport_link(&link, ret_transport, why);
+}
+
+static void
+say_backend(void *self, const char *name, bool present, const char *text)
+{
+    (void) self;
+    printf("counters %-8s %s: %s\n", name, present ? "present" : "absent", text);
+}
+
+static void
+say_limit(void *self, const char *sentence)
+{
+    (void) self;
+    printf("limited: %s\n", sentence);
+}
+
+static int
+check(mrd_agent_options *o, const mrd_node *node)
+{
+    mrd_hw_options ho = { .proc_root = o->proc_root,
+                          .sys_root = o->sys_root,
+                          .cgroup_root = o->cgroup_root,
+                          .monitor = o->monitor };
+    mrd_pipe_counts counts;
+    mrd_agent *a = NULL;
+    mrd_hw *hw = NULL;
+    mrd_why why = { 0 };
+
+    printf("node %s (from %s) host %s%s%s\n", node->instance_id, node->source, node->host_name,
+           node->note[0] == '\0' ? "" : "; ", node->note);
+    if (mrd_hw_open(&ho, &hw, &why) != MRD_OK)
+        return fail(&why);
+    mrd_hw_report(hw, say_backend, NULL);
+    mrd_hw_close(hw);
+    o->spool_dir = NULL;
+    o->metrics_port = 0;
+    if (mrd_agent_open(o, node, NULL, &a, &why) != MRD_OK)
+        return fail(&why);
+    for (int i = 0; i < 3; i++)
+        mrd_agent_step(a, 100);
+    mrd_pipeline_counts(mrd_agent_borrow_pipeline(a), &counts);
+    printf("rings %llu of %llu processes\n", (unsigned long long) counts.rings,
+           (unsigned long long) counts.processes);
+    mrd_pipeline_say(mrd_agent_borrow_pipeline(a), say_limit, NULL);
+    mrd_agent_close(a);
+    return 0;
+}
+
+static int
+run(mrd_agent_options *o, const mrd_node *node)
+{
+    mrd_transport *transport = NULL;
+    mrd_agent *a = NULL;
+    mrd_why why = { 0 };
+
+    if (o->data_url != NULL && connect_link(o, &transport, &why) != MRD_OK)
+        return fail(&why);
+    if (mrd_agent_open(o, node, transport, &a, &why) != MRD_OK)
+        return fail(&why);
+    mrd_log(MRD_LOG_INFO, "AGT-START", "Agent runs: node=%s from=%s aggregator=%s release=%s",
+            node->instance_id, node->source, o->data_url == NULL ? "none" : o->data_url,
+            MRD_RELEASE);
+    if (node->note[0] != '\0')
+        mrd_log(MRD_LOG_INFO, "AGT-IMDS", "No instance metadata: reason=%s", node->note);
+    while (!ending)
+        mrd_agent_step(a, 1000);
+    /* What is young gets a moment; what is left is in the spool folder for the next start. */
+    (void) mrd_agent_drain(a, o->spool_dir == NULL ? 5 * MRD_SEC : 2 * MRD_SEC);
+    mrd_log(MRD_LOG_INFO, "AGT-END", "Agent ends: node=%s", node->instance_id);
+    mrd_agent_close(a);
+    return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+    mrd_agent_options o = { 0 };
+    mrd_node_options who = { 0 };
+    mrd_node node;
+    mrd_why why = { 0 };
+    int code;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            printf("meridian-agent: collects what this node's processes record and ships it\n\n");
+            mrd_conf_help(options, MRD_COUNT(options), stdout);
+            return 0;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            printf("meridian-agent %s\n", MRD_RELEASE);
+            return 0;
+        }
+    }
+    if (parse(argc, argv, &o, &why) != MRD_OK)
+        return fail(&why);
+    mrd_log_init("meridian-agent", 2, (mrd_log_level) o.log_level, o.log_json);
+    catch_signals();
+    (void) prctl(PR_SET_DUMPABLE, 0); /* tokens and other people's events stay out of core files */
+    (void) mrd_link_raise_files();
+    who.instance_id = o.instance_id;
+    who.proc_root = o.proc_root;
+    who.timeout = o.imds ? 0 : -1;
+    if (mrd_node_identify(&who, &node, &why) != MRD_OK)
+        return fail(&why);
+    code = o.check ? check(&o, &node) : run(&o, &node);
+    mrd_conf_fini(options, MRD_COUNT(options), &o);
+    return code;
+}

@@ -1,0 +1,158 @@
+/*
+ * agent/pipeline.h - from the rings of this node to events: finds rings, drains them fairly,
+ * resolves who wrote them, turns records into mrd_event. No network: the agent puts batches behind
+ * it, `meridian inspect` a local store.
+ *
+ * Units    ts_ns of clock MRD_PIPE_RAW is CLOCK_MONOTONIC_RAW of this node (a process in another
+ * time namespace is shifted back). Runtime JSON comes in MRD_PIPE_REALTIME; mrd_pipeline_to_raw and
+ * mrd_pipeline_raw_to_wall relate the two by recorded cross-reads. Order    events of one thread
+ * come nearly in order of their ends; sort before use. Counts   begun = events + dropped(by cause)
+ * + held, exact at every moment (mrd_pipeline_counts). A loss that a ring reports is both counted
+ * in dropped and given as an event of kind MRD_LOSS, which itself is not counted. Threads  a
+ * pipeline belongs to one thread; it starts none. Memory   1 MiB of scratch, the dictionaries of
+ * live rings, open spans (MRD_PIPE_OPEN_MAX per process), one blob per ring (MRD_PIPE_BLOB_MAX).
+ *
+ * `meridian inspect`, whole:
+ *
+ *     mrd_pipeline_open(&options, &p, why);           // event() pushes into a mrd_stream
+ *     while (child runs)
+ *         if (mrd_pipeline_step(p) == 0) wait 1 ms;   // drains every ring once, in turn
+ *     mrd_pipeline_finish(p);                         // what is left, then unfinished spans
+ *     mrd_pipeline_counts(p, &counts);
+ *     mrd_pipeline_close(p);
+ */
+#ifndef MRD_AGENT_PIPELINE_H
+#define MRD_AGENT_PIPELINE_H
+
+#include "hw/identity.h"
+#include "proto/batch.h" /* mrd_cross_read */
+#include "trace/catalog.h"
+
+#define MRD_PIPE_OPEN_MAX  (1u << 16)
+#define MRD_PIPE_BLOB_MAX  (64u << 20)
+#define MRD_PIPE_RINGS_MAX 65536u /* rings read at one time; more wait, and are counted */
+
+/* Same values as Mrd__ClockKind of proto/meridian.proto. */
+enum { MRD_PIPE_RAW = 0, MRD_PIPE_REALTIME = 1 };
+
+/* Why events were lost, as counted and as the name of the MRD_LOSS event. */
+typedef enum {
+    MRD_DROP_RING_FULL,  /* the workload's ring was full */
+    MRD_DROP_RING_BIG,   /* larger than a record may be */
+    MRD_DROP_RING_OTHER, /* nested in a signal handler, no ring, dictionary full, switched off */
+    MRD_DROP_BLOB,       /* runtime JSON cut short (counts pieces: what was inside is not known) */
+    MRD_DROP_JSON,       /* runtime JSON that is no event */
+    MRD_DROP_BAD_RING,   /* a ring that contradicts itself: its counted losses; bytes are unknown */
+    MRD_DROP_LIMIT,      /* more open spans, arguments or text than allowed */
+    MRD_DROP_MEMORY,     /* no memory, or the receiver refused the event */
+    MRD_DROP_SPOOL,      /* forced out of memory and spool, oldest first */
+    MRD_DROP_REFUSED,    /* the aggregator will never store it */
+    MRD_DROP_UNSENT,     /* held by nobody: no session wanted it, or the recorder's window passed */
+    MRD_DROP_CAUSES
+} mrd_drop_cause;
+
+const char *mrd_drop_text(mrd_drop_cause cause); /* "ring-full", ... static */
+
+typedef struct {
+    uint64_t begun;  /* events the agent learned of, losses included */
+    uint64_t events; /* handed to event() and accepted; no MRD_LOSS among them */
+    uint64_t dropped[MRD_DROP_CAUSES];
+    uint64_t held;       /* begun, their end not seen yet */
+    uint64_t losses;     /* MRD_LOSS events given */
+    uint64_t records;    /* ring records read, blob pieces included */
+    uint64_t blob_bytes; /* of runtime JSON */
+    uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused; /* now; ever ... */
+    uint64_t processes, processes_seen;
+} mrd_pipe_counts;
+
+/* A process as long as rings of it are known. */
+typedef struct mrd_pipe_process {
+    mrd_catalog *catalog; /* the caller's, or the process's own */
+    mrd_proc_id id;       /* in that catalog */
+    mrd_ident ident;
+    bool gone;  /* the last ring of it was drained; said once, then the struct is freed */
+    void *user; /* the caller's; NULL at first */
+} mrd_pipe_process;
+
+typedef struct {
+    /* The caller's, filled with processes, tracks, names and notes of all; NULL: each process gets
+     * one of its own that goes with it, which bounds the memory of a daemon. */
+    mrd_catalog *catalog;
+    const char *instance_id; /* of this node */
+    const char *job;         /* for processes that do not say theirs; NULL */
+    const char *ring_dir;    /* NULL: mrd_ring_dir() */
+    const char *proc_root;   /* NULL: "/proc" */
+    bool containers;         /* also look into /proc/<pid>/root/dev/shm of other mount namespaces */
+    bool keep_rings;         /* do not unlink drained rings of dead processes */
+    bool simulated;          /* mark processes and events as simulated */
+    int64_t only_uid;        /* rings of this user only; -1 any */
+    /*
+     * false: the workload may overwrite what a step has read as soon as the step returns.
+     * true: only after mrd_pipeline_release, so that a killed reader's successor finds everything
+     * again that was not yet safe elsewhere.
+     */
+    bool hold;
+    uint32_t budget; /* records per ring and step; 0: 8192 */
+    /* With hold: how far a predecessor has made this ring's records safe, 0: not told; what lies
+     * before is skipped. ring: mrd_pipeline_ring_hash. May be NULL. */
+    uint64_t (*resume)(void *self, uint64_t ring);
+    /* Takes an event; args and text live during the call. An error is counted as MRD_DROP_MEMORY.
+     */
+    mrd_err (*event)(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev);
+    /* Seen first, or gone (free what hangs on user); may be NULL. */
+    void (*process)(void *self, mrd_pipe_process *process);
+    /* A notice of the workload ("cannot arm: ...", an output directory); it is also given to event
+     * as an instant. May be NULL. */
+    void (*notice)(void *self, mrd_pipe_process *process, const mrd_event *ev);
+    void *self;
+} mrd_pipeline_options;
+
+typedef struct mrd_pipeline mrd_pipeline;
+
+/* The ring directory need not exist yet. Errors: NOMEM. */
+mrd_err mrd_pipeline_open(const mrd_pipeline_options *options, mrd_pipeline **ret_pipeline,
+                          mrd_why *why);
+void mrd_pipeline_close(mrd_pipeline *p); /* drains nothing; NULL is fine */
+/* Looks for rings when it is time, then reads each ring once, at most its budget. Returns the
+ * records read; UINT64_MAX never. */
+uint64_t mrd_pipeline_step(mrd_pipeline *p);
+/* Until nothing new comes from any ring, then gives the open spans as unfinished. Rings whose
+ * owner lives stay where they are. */
+void mrd_pipeline_finish(mrd_pipeline *p);
+/* Nanoseconds until the next step is worth its cost, 0 while rings bring news. */
+int64_t mrd_pipeline_wait_ns(const mrd_pipeline *p);
+/* With hold: everything of this process that was given to event() is safe. */
+void mrd_pipeline_release(mrd_pipeline *p, mrd_pipe_process *process);
+/* With hold: calls each ring of the process that waits for release with how far it was read. */
+void mrd_pipeline_positions(const mrd_pipeline *p, const mrd_pipe_process *process,
+                            void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
+/* Names a ring by its file's name. */
+uint64_t mrd_pipeline_ring_hash(const char *file_name);
+/* With hold: how full the fullest ring of this process is, unread and unreleased, 0 .. 1. */
+double mrd_pipeline_pressure(const mrd_pipeline *p, const mrd_pipe_process *process);
+void mrd_pipeline_counts(const mrd_pipeline *p, mrd_pipe_counts *ret_counts);
+/* Readable when a ring may have appeared; -1 without inotify (then step polls by itself). */
+int mrd_pipeline_fd(const mrd_pipeline *p);
+/* Calls each process now known. */
+void mrd_pipeline_each(const mrd_pipeline *p, void (*call)(void *self, mrd_pipe_process *process),
+                       void *self);
+/* What this reader could not see, in sentences ("rings of 3 processes: permission denied"). */
+void mrd_pipeline_say(const mrd_pipeline *p, void (*say)(void *self, const char *sentence),
+                      void *self);
+
+/* ---- Clocks of the node ---- */
+
+/* Reads RAW, REALTIME, RAW again; the tightest of 5. other_ns is REALTIME. */
+void mrd_cross_realtime(mrd_cross_read *ret_read);
+/* The cross-reads taken so far (every 10 s and at open), oldest first; borrowed until the next
+ * step. At most 1024, thinned from the oldest. */
+const mrd_cross_read *mrd_pipeline_crosses(const mrd_pipeline *p, size_t *ret_n);
+/* Takes one now (before a batch is closed). */
+void mrd_pipeline_cross(mrd_pipeline *p);
+/* REALTIME to RAW by the nearest cross-reads; saturates. */
+int64_t mrd_pipeline_to_raw(const mrd_pipeline *p, int64_t wall_ns);
+/* RAW to the wall clock as it stood at open: one constant, so that steps of the wall clock do not
+ * tear the picture. */
+int64_t mrd_pipeline_raw_to_wall(const mrd_pipeline *p, int64_t raw_ns);
+
+#endif

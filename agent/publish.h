@@ -1,0 +1,59 @@
+/*
+ * agent/publish.h - from the spool to the aggregator: hello first, then up to a window of frames in
+ * flight, each sent until it is acknowledged; heartbeats; the aggregator's word passed on.
+ *
+ * Threads: one.
+ */
+#ifndef MRD_AGENT_PUBLISH_H
+#define MRD_AGENT_PUBLISH_H
+
+#include "agent/spool.h"
+#include "agent/transport.h"
+#include "proto/wire.h"
+
+typedef struct mrd_publish mrd_publish;
+
+/* Tags of requests that belong to others (artifacts) have this bit. */
+#define MRD_PUBLISH_FOREIGN (1ull << 62)
+
+typedef struct {
+    mrd_transport *transport; /* borrowed */
+    mrd_spool *spool;         /* borrowed */
+    uint64_t agent;
+    /* Makes the hello and heartbeat messages: packs into *to. */
+    mrd_err (*hello)(void *self, mrd_buf *to);
+    mrd_err (*heartbeat)(void *self, mrd_buf *to);
+    void (*welcome)(void *self, const Mrd__Welcome *welcome);
+    void (*directive)(void *self, const Mrd__Control *control);
+    /* A survey: pack the reply into *to. */
+    void (*control)(void *self, const Mrd__Control *control, mrd_buf *to);
+    void (*delivered)(void *self, const mrd_spool_item *item);
+    void (*refused)(void *self, const mrd_spool_item *item, const char *sentence);
+    /* The answer to a foreign request; msg NULL: it failed, send it again. */
+    void (*foreign)(void *self, uint64_t tag, const mrd_msg *msg);
+    /* An answered heartbeat, between our two readings of RAW. */
+    void (*clock)(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns);
+    void *self;
+} mrd_publish_options;
+
+typedef struct {
+    uint64_t sent, acked, refused, retried, hellos, reconnects, bytes;
+    bool up, welcome;
+    bool slow;                  /* the aggregator asked for time, or cannot store */
+    char sentence[MRD_WHY_MAX]; /* why it refuses us or does not store; empty */
+} mrd_publish_stats;
+
+mrd_err mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_publish,
+                         mrd_why *why);
+void mrd_publish_close(mrd_publish *p);
+/* Takes what arrived, sends what may be sent. */
+void mrd_publish_step(mrd_publish *p, int64_t now_ns);
+/* A heartbeat at the next step. */
+void mrd_publish_heartbeat_now(mrd_publish *p);
+/* Errors: AGAIN (no slot, or not welcome yet). */
+mrd_err mrd_publish_foreign(mrd_publish *p, uint64_t tag, mrd_bytes frame);
+void mrd_publish_get_stats(const mrd_publish *p, mrd_publish_stats *ret_stats);
+/* When step has something to do by itself. */
+int64_t mrd_publish_next_ns(const mrd_publish *p);
+
+#endif

@@ -1,0 +1,458 @@
+#include <stdlib.h>
+
+#include "agent/record_int.h"
+
+/* ---- Lanes ---- */
+
+static void
+add_crosses(mrd_record *r, lane *l)
+{
+    size_t n;
+    const mrd_cross_read *c;
+
+    if (l->clock == MRD_PIPE_RAW)
+        return;
+    mrd_pipeline_cross(r->o.pipeline);
+    c = mrd_pipeline_crosses(r->o.pipeline, &n);
+    /* The last few bracket this batch; older ones went with older batches. */
+    for (size_t i = n > 4 ? n - 4 : 0; i < n; i++)
+        (void) mrd_batch_cross(l->batch, &c[i]);
+}
+
+static void
+seal(mrd_record *r, lane *l)
+{
+    session *s = l->of;
+    mrd_frame ids = { .agent = r->o.agent,
+                      .epoch = mrd_spool_epoch(r->o.spool),
+                      .session = s->st.id,
+                      .seq = mrd_spool_next_seq(r->o.spool, s->st.id) };
+    uint64_t events = l->events;
+    int64_t first = 0, last = 0;
+    mrd_err err;
+
+    if (l->batch == NULL || mrd_batch_events(l->batch) == 0)
+        return;
+    add_crosses(r, l);
+    (void) mrd_batch_range(l->batch, &first, &last);
+    first = mrd_record_to_raw(r, l->clock, first);
+    last = mrd_record_to_raw(r, l->clock, last);
+    mrd_buf_reset(&r->frame);
+    err = mrd_batch_encode(l->batch, r->codec, r->o.codec, &ids, &r->frame, NULL);
+    l->events = 0;
+    l->opened_ns = 0;
+    if (err != MRD_OK) {
+        mrd_batch_reset(l->batch);
+        mrd_record_lose(r, s, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, events, first,
+                        last);
+        return;
+    }
+    s->st.batches++;
+    s->st.bytes += r->frame.len;
+    if (!s->st.recorder)
+        mrd_record_to_spool(r, s, r->frame.p, r->frame.len, events);
+    else
+        mrd_record_keep(r, s, &(kept){ r->frame.p, (uint32_t) r->frame.len, events, first, last });
+}
+
+void
+mrd_record_lane_free(lane *l)
+{
+    mrd_batch_free(l->batch);
+    free(l);
+}
+
+static owner *
+owner_of(mrd_record *r, mrd_pipe_process *p)
+{
+    owner *o = p->user;
+
+    if (o != NULL || (o = calloc(1, sizeof(*o))) == NULL)
+        return o;
+    o->process = p;
+    o->is_ring = (p->ident.start_ticks != MRD_NONE);
+    o->next = r->owners;
+    r->owners = o;
+    p->user = o;
+    return o;
+}
+
+static lane *
+lane_of(owner *o, session *s, unsigned clock)
+{
+    lane *l = o->lanes;
+
+    while (l != NULL && (l->of != s || l->clock != clock))
+        l = l->next;
+    if (l != NULL || (l = calloc(1, sizeof(*l))) == NULL)
+        return l;
+    l->of = s;
+    l->clock = clock;
+    l->wanted = mrd_record_wants_process(s, o->process);
+    l->next = o->lanes;
+    o->lanes = l;
+    return l;
+}
+
+static mrd_err
+push(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
+{
+    mrd_err err;
+
+    if (l->batch == NULL && (l->batch = mrd_batch_new(o->process->catalog, o->process->id, l->clock,
+                                                      r->o.max_events)) == NULL)
+        return MRD_NOMEM;
+    err = mrd_batch_push(l->batch, ev);
+    if (err == MRD_FULL) {
+        seal(r, l);
+        o->sealed = true;
+        err = mrd_batch_push(l->batch, ev);
+    }
+    if (err != MRD_OK)
+        return err;
+    if (l->opened_ns == 0)
+        l->opened_ns = mrd_local_now().ns;
+    return MRD_OK;
+}
+
+static mrd_drop_cause
+cause_of(const mrd_pipe_process *p, const mrd_event *ev)
+{
+    mrd_str name = mrd_catalog_text(p->catalog, ev->name);
+
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        if (mrd_str_is(name, mrd_drop_text((mrd_drop_cause) i)))
+            return (mrd_drop_cause) i;
+    return MRD_DROP_RING_OTHER;
+}
+
+static inline bool
+recording(const session *s, int64_t first_ns, int64_t last_ns)
+{
+    return (s->st.phase == MRD__NODE_PHASE__NODE_RECORDING ||
+            s->st.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
+           last_ns >= s->st.start_ns && first_ns <= s->st.stop_ns;
+}
+
+static void
+offer(mrd_record *r, owner *o, lane *l, const mrd_event *ev, int64_t raw)
+{
+    session *s = l->of;
+    uint64_t n = ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 1;
+    mrd_err err = push(r, o, l, ev);
+
+    s->st.begun += n;
+    s->st.held += n;
+    if (ev->kind == MRD_LOSS)
+        mrd_record_count_drop(s, cause_of(o->process, ev), n, raw, raw + ev->dur_ns);
+    else if (err == MRD_OK)
+        l->events++;
+    else
+        mrd_record_lose(r, s, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, 1, raw, raw);
+}
+
+mrd_err
+mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+{
+    owner *o = owner_of(r, process);
+    int64_t raw = mrd_record_to_raw(r, clock, ev->ts_ns);
+    int64_t end = ev->dur_ns < 0 ? INT64_MAX : raw + ev->dur_ns;
+    unsigned wanted = 0;
+
+    if (o == NULL)
+        return MRD_NOMEM;
+    o->dirty = true;
+    for (size_t i = 0; i < r->n_sessions; i++) {
+        session *s = &r->sessions[i];
+        lane *l;
+
+        if (!recording(s, raw, end))
+            continue;
+        if ((l = lane_of(o, s, clock)) == NULL)
+            return MRD_NOMEM;
+        if (!l->wanted || !mrd_record_wants_event(s, process, ev))
+            continue;
+        wanted++;
+        offer(r, o, l, ev, raw);
+    }
+    if (ev->kind != MRD_LOSS && wanted == 0)
+        r->totals.unwanted++;
+    else if (ev->kind != MRD_LOSS)
+        r->totals.copies += wanted - 1;
+    return MRD_OK;
+}
+
+static void
+seal_owner(mrd_record *r, owner *o)
+{
+    for (lane *l = o->lanes; l != NULL; l = l->next)
+        seal(r, l);
+    o->sealed = o->dirty = false;
+}
+
+mrd_err
+mrd_record_process_seen(mrd_record *r, mrd_pipe_process *process)
+{
+    return owner_of(r, process) == NULL ? MRD_NOMEM : MRD_OK;
+}
+
+void
+mrd_record_process_gone(mrd_record *r, mrd_pipe_process *process)
+{
+    owner *o = process->user, **at = &r->owners;
+
+    if (o == NULL)
+        return;
+    seal_owner(r, o);
+    while (*at != o)
+        at = &(*at)->next;
+    *at = o->next;
+    for (lane *l = o->lanes, *next; l != NULL; l = next) {
+        next = l->next;
+        mrd_record_lane_free(l);
+    }
+    free(o);
+    process->user = NULL;
+}
+
+/* ---- Turns ---- */
+
+/* Windows whose end has passed, with time for late events. */
+static void
+close_windows(mrd_record *r, session *s, int64_t now)
+{
+    for (size_t i = 0; i < s->n_windows;)
+        if (now > s->windows[i].to_ns + r->o.flush_ns + GRACE)
+            s->windows[i] = s->windows[--s->n_windows];
+        else
+            i++;
+}
+
+static bool
+has_open(const mrd_record *r, const session *s)
+{
+    for (const owner *o = r->owners; o != NULL; o = o->next)
+        for (const lane *l = o->lanes; l != NULL; l = l->next)
+            if (l->of == s && l->batch != NULL && mrd_batch_events(l->batch) > 0)
+                return true;
+    return false;
+}
+
+static void
+session_step(mrd_record *r, session *s, int64_t now)
+{
+    if (s->st.recorder) {
+        mrd_record_bound(r, s, now);
+        close_windows(r, s, now);
+    }
+    if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING || now < s->st.stop_ns + GRACE ||
+        has_open(r, s) || s->n_windows > 0 || s->hold)
+        return;
+    if (s->n_kept > 0)
+        mrd_record_forget_oldest(r, s, s->n_kept);
+    if (mrd_spool_held(r->o.spool, s->st.id) > 0)
+        return;
+    s->st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
+    mrd_record_write_notes(r);
+}
+
+static int64_t
+oldest_open(const owner *o)
+{
+    int64_t oldest = INT64_MAX;
+
+    for (const lane *l = o->lanes; l != NULL; l = l->next)
+        if (l->opened_ns != 0 && l->opened_ns < oldest)
+            oldest = l->opened_ns;
+    return oldest;
+}
+
+static void
+add_position(void *self, uint64_t ring, uint64_t read)
+{
+    mrd_record *r = self;
+
+    if (r->n_positions == r->cap_positions) {
+        size_t cap = r->cap_positions == 0 ? 64 : r->cap_positions * 2;
+        mrd_spool_position *grown = realloc(r->positions, cap * sizeof(*grown));
+
+        if (grown == NULL)
+            return; /* a crash right now would read this ring's part twice */
+        r->positions = grown;
+        r->cap_positions = cap;
+    }
+    if (r->n_positions < MRD_SPOOL_POSITIONS)
+        r->positions[r->n_positions++] = (mrd_spool_position){ ring, read };
+}
+
+static bool
+due(mrd_record *r, const owner *o, int64_t now)
+{
+    int64_t oldest = oldest_open(o);
+    double pressure = o->is_ring ? mrd_pipeline_pressure(r->o.pipeline, o->process) : 0;
+
+    if (!o->dirty && pressure == 0)
+        return false;
+    return oldest == INT64_MAX || o->sealed || now - oldest >= r->o.flush_ns ||
+           pressure >= PRESSURE;
+}
+
+/* Closes the batches of the owners that are due (or all), commits them together with how far their
+ * rings were read, and only then gives the rings back. */
+static void
+turn(mrd_record *r, int64_t now, bool all)
+{
+    r->n_positions = 0;
+    for (owner *o = r->owners; o != NULL; o = o->next) {
+        o->releasing = all || due(r, o, now);
+        if (!o->releasing)
+            continue;
+        seal_owner(r, o);
+        if (o->is_ring)
+            mrd_pipeline_positions(r->o.pipeline, o->process, add_position, r);
+    }
+    if (mrd_spool_uncommitted(r->o.spool) &&
+        mrd_spool_commit(r->o.spool, r->positions, r->n_positions, NULL) != MRD_OK)
+        return; /* the disk is full: rings keep what they have, the next turn tries again */
+    for (owner *o = r->owners, *next; o != NULL; o = next) {
+        next = o->next;
+        if (!o->releasing || !o->is_ring)
+            continue;
+        o->releasing = false;
+        mrd_pipeline_release(r->o.pipeline, o->process); /* may free o */
+    }
+    /* Processes that ended with the release gave their open spans. */
+    if (mrd_spool_uncommitted(r->o.spool))
+        (void) mrd_spool_commit(r->o.spool, NULL, 0, NULL);
+}
+
+void
+mrd_record_step(mrd_record *r, int64_t now)
+{
+    turn(r, now, false);
+    for (size_t i = 0; i < r->n_sessions; i++)
+        session_step(r, &r->sessions[i], now);
+}
+
+void
+mrd_record_flush(mrd_record *r)
+{
+    turn(r, 0, true);
+}
+
+int64_t
+mrd_record_next_ns(const mrd_record *r)
+{
+    int64_t next = INT64_MAX;
+
+    for (const owner *o = r->owners; o != NULL; o = o->next) {
+        int64_t oldest = oldest_open(o);
+
+        if (oldest != INT64_MAX && oldest + r->o.flush_ns < next)
+            next = oldest + r->o.flush_ns;
+    }
+    return next;
+}
+
+mrd_err
+mrd_record_message(mrd_record *r, uint64_t id, uint8_t type, const void *message, mrd_why *why)
+{
+    mrd_frame f = { .type = type,
+                    .agent = r->o.agent,
+                    .epoch = mrd_spool_epoch(r->o.spool),
+                    .session = id,
+                    .seq = mrd_spool_next_seq(r->o.spool, id) };
+    mrd_err err;
+
+    mrd_buf_reset(&r->frame);
+    err = mrd_msg_pack(&f, message, &r->frame, why);
+    if (err == MRD_OK)
+        err = mrd_spool_add(r->o.spool, (mrd_bytes){ r->frame.p, r->frame.len }, 0, why);
+    return err != MRD_OK ? err : mrd_spool_commit(r->o.spool, NULL, 0, why);
+}
+
+void
+mrd_record_delivered(mrd_record *r, const mrd_spool_item *item)
+{
+    session *s = mrd_record_session_of(r, item->session);
+
+    if (s == NULL)
+        return;
+    s->st.delivered += item->events;
+    s->st.held -= item->events;
+}
+
+void
+mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_cause cause)
+{
+    session *s = mrd_record_session_of(r, item->session);
+
+    if (s != NULL)
+        mrd_record_count_drop(s, cause, item->events,
+                              mrd_record_to_raw(r, item->clock, item->first_ns),
+                              mrd_record_to_raw(r, item->clock, item->last_ns));
+}
+
+void
+mrd_record_get_totals(const mrd_record *r, mrd_record_totals *ret_totals)
+{
+    *ret_totals = r->totals;
+    for (const owner *o = r->owners; o != NULL; o = o->next)
+        for (const lane *l = o->lanes; l != NULL; l = l->next)
+            ret_totals->open += l->events;
+    for (size_t i = 0; i < r->n_sessions; i++)
+        for (size_t k = 0; k < r->sessions[i].n_kept; k++)
+            ret_totals->kept += r->sessions[i].kept[k].events;
+}
+
+void
+mrd_record_hold_flush(mrd_record *r, uint64_t id, bool hold)
+{
+    session *s = mrd_record_session_of(r, id);
+
+    if (s != NULL)
+        s->hold = hold;
+}
+
+mrd_err
+mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why)
+{
+    mrd_record *r = calloc(1, sizeof(*r));
+
+    if (r == NULL || (r->codec = mrd_codec_new()) == NULL) {
+        free(r);
+        return mrd_why_set(why, MRD_NOMEM, 0, "sessions");
+    }
+    r->o = *options;
+    if (r->o.flush_ns == 0)
+        r->o.flush_ns = FLUSH_DEFAULT;
+    if (r->o.boot_id == NULL)
+        r->o.boot_id = "";
+    mrd_record_read_notes(r);
+    *ret_record = r;
+    return MRD_OK;
+}
+
+void
+mrd_record_close(mrd_record *r)
+{
+    if (r == NULL)
+        return;
+    while (r->owners != NULL) {
+        owner *o = r->owners;
+
+        r->owners = o->next;
+        o->process->user = NULL;
+        for (lane *l = o->lanes, *next; l != NULL; l = next) {
+            next = l->next;
+            mrd_record_lane_free(l);
+        }
+        free(o);
+    }
+    for (size_t i = 0; i < r->n_sessions; i++)
+        mrd_record_session_free(&r->sessions[i]);
+    mrd_codec_free(r->codec);
+    mrd_buf_fini(&r->frame);
+    free(r->positions);
+    free(r);
+}

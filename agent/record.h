@@ -1,0 +1,119 @@
+/*
+ * agent/record.h - the node's part in sessions: which events belong to which, in batches that
+ * become frames; stream sessions into the spool, recorder sessions into a bounded memory from which
+ * a trigger takes its window.
+ *
+ * Times are CLOCK_MONOTONIC_RAW of the node. Counting, per session:
+ *     begun = delivered + dropped(by cause) + held
+ * where begun are the events the session wanted and the losses it was told, delivered those
+ * acknowledged, held those in open batches, recorder memory and spool.
+ * Threads: one, the agent's loop.
+ */
+#ifndef MRD_AGENT_RECORD_H
+#define MRD_AGENT_RECORD_H
+
+#include "agent/pipeline.h"
+#include "agent/spool.h"
+#include "proto/wire.h"
+
+#define MRD_RECORD_SESSIONS 16
+#define MRD_RECORD_TRIGGERS 64 /* windows of one session that still wait for their end */
+
+typedef struct mrd_record mrd_record;
+
+typedef struct {
+    uint64_t count;
+    int64_t first_ns, last_ns;
+} mrd_record_drop;
+
+typedef struct {
+    uint64_t id;
+    char name[128];
+    bool recorder;
+    Mrd__NodePhase phase;
+    int64_t start_ns, stop_ns; /* INT64_MAX: not yet */
+    int64_t start_bound_ns;    /* of start_ns against the agreed time, -1 unknown */
+    uint64_t begun, delivered, held;
+    mrd_record_drop drops[MRD_DROP_CAUSES];
+    uint64_t batches, bytes; /* sealed */
+    uint64_t recorder_bytes;
+    int64_t recorder_first_ns;
+    uint64_t last_seq;
+} mrd_record_status;
+
+typedef struct {
+    uint64_t agent; /* mrd_agent_key */
+    mrd_codec_id codec;
+    uint32_t max_events;    /* of a batch; 0: MRD_BATCH_USUAL */
+    mrd_dur_ns flush_ns;    /* a batch is not kept open longer; 0: 200 ms */
+    uint64_t recorder_max;  /* bytes of recorder memory of all sessions */
+    const char *state_path; /* where the sessions of this node are noted, so that a successor goes
+                               on with them at once; NULL: nowhere */
+    const char *boot_id;    /* notes of another boot mean nothing: their times are its */
+    mrd_spool *spool;       /* borrowed */
+    mrd_pipeline *pipeline; /* borrowed: cross-reads and times of the wall clock */
+} mrd_record_options;
+
+/* Takes up the sessions noted by a predecessor. */
+mrd_err mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why);
+void mrd_record_close(mrd_record *r);
+
+/* ---- Sessions ---- */
+
+/* Errors: EXISTS, LIMIT (sessions), NOMEM. */
+mrd_err mrd_record_arm(mrd_record *r, const Mrd__Control *control, mrd_why *why);
+/* From start_ns on. An unknown session is armed first (a late joiner). Errors: as arm; STATE when
+ * it was stopped already. */
+mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_ns,
+                      int64_t bound_ns, mrd_why *why);
+mrd_err mrd_record_stop(mrd_record *r, uint64_t session, int64_t stop_ns); /* NOTFOUND */
+/* Ships [from, to] of a recorder session; a later `to` is waited for. NOTFOUND, STATE (no
+ * recorder), LIMIT (triggers), EXISTS (this id was seen). */
+mrd_err mrd_record_trigger(mrd_record *r, uint64_t session, uint64_t id, int64_t from_ns,
+                           int64_t to_ns);
+/* Forgets it with all it holds, counted as not recorded. */
+void mrd_record_cancel(mrd_record *r, uint64_t session);
+size_t mrd_record_sessions(const mrd_record *r);
+void mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status);
+bool mrd_record_find(const mrd_record *r, uint64_t session, mrd_record_status *ret_status);
+
+/* ---- Events ---- */
+
+/* Takes an event for every session that wants it: MRD_OK when one did or none wanted it. */
+mrd_err mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock,
+                         const mrd_event *ev);
+/* A process of the pipeline: its rings are given back from now on. */
+mrd_err mrd_record_process_seen(mrd_record *r, mrd_pipe_process *process);
+/* The process is going: seals what is open of it. */
+void mrd_record_process_gone(mrd_record *r, mrd_pipe_process *process);
+/* Seals batches that are old or pressed and gives their rings back; moves sessions on. Called once
+ * per turn of the loop. */
+void mrd_record_step(mrd_record *r, int64_t now_ns);
+/* Seals everything now. */
+void mrd_record_flush(mrd_record *r);
+/* When step has something to do by itself; INT64_MAX: nothing. */
+int64_t mrd_record_next_ns(const mrd_record *r);
+/* A numbered frame of another kind (clock data) for the session. */
+mrd_err mrd_record_message(mrd_record *r, uint64_t session, uint8_t type, const void *message,
+                           mrd_why *why);
+
+/* ---- Word from the spool and the aggregator ---- */
+
+void mrd_record_delivered(mrd_record *r, const mrd_spool_item *item);
+void mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_cause cause);
+
+/* A session whose files are still under way is not FLUSHED. */
+void mrd_record_hold_flush(mrd_record *r, uint64_t session, bool hold);
+
+/* Events of the agent as a whole: each given one is unwanted, or in `copies` + 1 of these places:
+ * lost here, open, kept, handed to the spool. */
+typedef struct {
+    uint64_t unwanted; /* no session wanted them */
+    uint64_t copies;   /* of events that more than one session wanted */
+    uint64_t lost[MRD_DROP_CAUSES];
+    uint64_t open, kept; /* now in open batches; in recorders */
+} mrd_record_totals;
+
+void mrd_record_get_totals(const mrd_record *r, mrd_record_totals *ret_totals);
+
+#endif

@@ -1,0 +1,145 @@
+/* agent/record_frames.c - sealed frames: into the spool, or into the recorder until a window wants
+ * them. */
+#include <stdlib.h>
+
+#include "agent/record_int.h"
+
+/* ---- Frames ---- */
+
+session *
+mrd_record_session_of(const mrd_record *r, uint64_t id)
+{
+    for (size_t i = 0; i < r->n_sessions; i++)
+        if (r->sessions[i].st.id == id)
+            return (session *) (uintptr_t) &r->sessions[i];
+    return NULL;
+}
+
+void
+mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
+                      int64_t last_ns)
+{
+    mrd_record_drop *d = &s->st.drops[cause];
+
+    if (d->count == 0 || first_ns < d->first_ns)
+        d->first_ns = first_ns;
+    if (d->count == 0 || last_ns > d->last_ns)
+        d->last_ns = last_ns;
+    d->count += n;
+    s->st.held -= n;
+}
+
+/* The same for events that the agent as a whole loses here. */
+void
+mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
+                int64_t last_ns)
+{
+    mrd_record_count_drop(s, cause, n, first_ns, last_ns);
+    r->totals.lost[cause] += n;
+}
+
+/* Gives a whole frame its number and puts it into the spool. */
+void
+mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint64_t events)
+{
+    mrd_frame f;
+    mrd_why why = { 0 };
+    mrd_err err = mrd_frame_get((mrd_bytes){ frame, len }, &f, &why);
+
+    if (err == MRD_OK) {
+        f.epoch = mrd_spool_epoch(r->o.spool);
+        f.seq = mrd_spool_next_seq(r->o.spool, s->st.id);
+        mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, len - MRD_FRAME_HEADER }, frame);
+        err = mrd_spool_add(r->o.spool, (mrd_bytes){ frame, len }, events, &why);
+    }
+    if (err != MRD_OK)
+        mrd_record_lose(r, s, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_SPOOL, events,
+                        f.first_ns, f.last_ns);
+}
+
+int64_t
+mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns)
+{
+    return clock == MRD_PIPE_REALTIME ? mrd_pipeline_to_raw(r->o.pipeline, ns) : ns;
+}
+
+static uint64_t
+kept_all(const mrd_record *r)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < r->n_sessions; i++)
+        sum += r->sessions[i].st.recorder_bytes;
+    return sum;
+}
+
+void
+mrd_record_forget_oldest(mrd_record *r, session *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        mrd_record_lose(r, s, MRD_DROP_UNSENT, s->kept[i].events, s->kept[i].first_ns,
+                        s->kept[i].last_ns);
+        s->st.recorder_bytes -= s->kept[i].len;
+        free(s->kept[i].frame);
+    }
+    memmove(s->kept, s->kept + n, (s->n_kept - n) * sizeof(*s->kept));
+    s->n_kept -= n;
+}
+
+/* What is older than the recorder reaches, or more than its memory. Windows that wait keep theirs:
+ * they were shipped when asked for. */
+void
+mrd_record_bound(mrd_record *r, session *s, int64_t now)
+{
+    size_t n = 0;
+    uint64_t bytes = s->st.recorder_bytes, all = kept_all(r);
+
+    while (n < s->n_kept &&
+           ((s->recorder_ns > 0 && s->kept[n].last_ns < now - s->recorder_ns) ||
+            (s->recorder_bytes > 0 && bytes > s->recorder_bytes) || all > r->o.recorder_max)) {
+        bytes -= s->kept[n].len;
+        all -= s->kept[n].len;
+        n++;
+    }
+    if (n > 0)
+        mrd_record_forget_oldest(r, s, n);
+}
+
+bool
+mrd_record_in_window(const session *s, int64_t first, int64_t last)
+{
+    for (size_t i = 0; i < s->n_windows; i++)
+        if (last >= s->windows[i].from_ns && first <= s->windows[i].to_ns)
+            return true;
+    return false;
+}
+
+void
+mrd_record_keep(mrd_record *r, session *s, const kept *k)
+{
+    uint8_t *copy;
+
+    if (mrd_record_in_window(s, k->first_ns, k->last_ns)) {
+        mrd_record_to_spool(r, s, k->frame, k->len, k->events);
+        return;
+    }
+    if (s->n_kept == s->cap_kept) {
+        size_t cap = s->cap_kept == 0 ? 256 : s->cap_kept * 2;
+        kept *grown = realloc(s->kept, cap * sizeof(*grown));
+
+        if (grown == NULL) {
+            mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);
+            return;
+        }
+        s->kept = grown;
+        s->cap_kept = cap;
+    }
+    if ((copy = malloc(k->len)) == NULL) {
+        mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);
+        return;
+    }
+    memcpy(copy, k->frame, k->len);
+    s->kept[s->n_kept] = *k;
+    s->kept[s->n_kept++].frame = copy;
+    s->st.recorder_bytes += k->len;
+}

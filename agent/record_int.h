@@ -1,0 +1,97 @@
+/*
+ * agent/record_int.h - inside of agent/record.h: record.c (events, batches, turns),
+ * record_session.c (arm to cancel, selection, notes), record_frames.c (spool and recorder memory).
+ */
+#ifndef MRD_AGENT_RECORD_INT_H
+#define MRD_AGENT_RECORD_INT_H
+
+#include "agent/record.h"
+
+#define FLUSH_DEFAULT (200 * MRD_MS)
+#define PRESSURE      0.25           /* of a ring: then its batches are closed early */
+#define GRACE         (500 * MRD_MS) /* after stop: rings may hold what was recorded before */
+
+/* A sealed frame of a recorder session. */
+typedef struct {
+    uint8_t *frame;
+    uint32_t len;
+    uint64_t events;
+    int64_t first_ns, last_ns; /* RAW */
+} kept;
+
+typedef struct {
+    uint64_t id;
+    int64_t from_ns, to_ns;
+} window;
+
+typedef struct {
+    mrd_record_status st;
+    bool hold;       /* files of it are under way */
+    mrd_buf control; /* the frame that armed it */
+    /* Selection; empty lists: everything. */
+    mrd_strlist jobs, cores, types, sources;
+    int64_t *ranks, *pids;
+    size_t n_ranks, n_pids;
+    mrd_dur_ns recorder_ns;
+    uint64_t recorder_bytes;
+    kept *kept; /* oldest first */
+    size_t n_kept, cap_kept;
+    window windows[MRD_RECORD_TRIGGERS];
+    size_t n_windows;
+    uint64_t seen_triggers[MRD_RECORD_TRIGGERS];
+    size_t n_seen;
+} session;
+
+/* The open batch of one process, clock and session. */
+typedef struct lane {
+    struct lane *next;
+    session *of;
+    unsigned clock;
+    bool wanted; /* the session selects this process */
+    mrd_batch *batch;
+    uint64_t events; /* in it, losses not counted */
+    int64_t opened_ns;
+} lane;
+
+/* What hangs on mrd_pipe_process.user. */
+typedef struct owner {
+    struct owner *next;
+    mrd_pipe_process *process;
+    lane *lanes;
+    bool dirty;  /* events since the last release */
+    bool sealed; /* a batch was closed in this turn */
+    bool releasing;
+    bool is_ring; /* the pipeline's process: has rings to release */
+} owner;
+
+struct mrd_record {
+    mrd_record_options o;
+    mrd_codec *codec;
+    mrd_buf frame;
+    session sessions[MRD_RECORD_SESSIONS];
+    size_t n_sessions;
+    owner *owners;
+    mrd_record_totals totals; /* without open and kept */
+    mrd_spool_position *positions;
+    size_t n_positions, cap_positions;
+};
+
+bool mrd_record_wants_process(const session *s, const mrd_pipe_process *p);
+bool mrd_record_wants_event(const session *s, const mrd_pipe_process *p, const mrd_event *ev);
+session *mrd_record_session_of(const mrd_record *r, uint64_t id);
+void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
+                           int64_t last_ns);
+void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
+                     int64_t last_ns);
+void mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint64_t events);
+int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);
+void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
+void mrd_record_bound(mrd_record *r, session *s, int64_t now);
+bool mrd_record_in_window(const session *s, int64_t first, int64_t last);
+void mrd_record_keep(mrd_record *r, session *s, const kept *k);
+void mrd_record_lane_free(lane *l);
+void mrd_record_session_free(session *s);
+void mrd_record_read_notes(mrd_record *r);
+void mrd_record_write_notes(const mrd_record *r);
+
+#endif

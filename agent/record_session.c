@@ -1,0 +1,388 @@
+/* agent/record_session.c - sessions of the node: what they select, from arm to cancel, and the
+ * notes a successor finds. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/record_int.h"
+#include "base/num.h"
+#include "base/out.h"
+
+/* ---- Selection ---- */
+
+static bool
+in_numbers(const int64_t *list, size_t n, int64_t v)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i] == v)
+            return true;
+    return n == 0;
+}
+
+bool
+mrd_record_wants_process(const session *s, const mrd_pipe_process *p)
+{
+    return in_numbers(s->ranks, s->n_ranks, p->ident.rank) &&
+           in_numbers(s->pids, s->n_pids, p->ident.pid) &&
+           (s->jobs.n == 0 || mrd_strlist_has(&s->jobs, mrd_str_of(p->ident.job)));
+}
+
+/* "3" or "0-7" */
+static bool
+core_in(const mrd_strlist *list, int64_t core)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        mrd_str text = mrd_str_of(list->v[i]);
+        const char *dash = memchr(text.p, '-', text.len);
+        int64_t lo, hi;
+
+        if (mrd_num_i64((mrd_str){ text.p, dash == NULL ? text.len : (size_t) (dash - text.p) },
+                        &lo) != MRD_OK)
+            continue;
+        hi = lo;
+        if (dash != NULL &&
+            mrd_num_i64((mrd_str){ dash + 1, text.len - (size_t) (dash + 1 - text.p) }, &hi) !=
+                MRD_OK)
+            continue;
+        if (core >= lo && core <= hi)
+            return true;
+    }
+    return list->n == 0;
+}
+
+/* "^x" excludes; without a positive word everything else is in. */
+static bool
+word_in(const mrd_strlist *list, mrd_str name)
+{
+    bool positive = false, in = false;
+
+    for (size_t i = 0; i < list->n; i++) {
+        const char *w = list->v[i];
+
+        if (*w == '^' && mrd_str_is(name, w + 1))
+            return false;
+        positive = positive || *w != '^';
+        in = in || (*w != '^' && mrd_str_is(name, w));
+    }
+    return in || !positive;
+}
+
+bool
+mrd_record_wants_event(const session *s, const mrd_pipe_process *p, const mrd_event *ev)
+{
+    const mrd_track *t;
+
+    if (ev->kind == MRD_LOSS || (s->cores.n == 0 && s->types.n == 0 && s->sources.n == 0))
+        return true;
+    t = mrd_catalog_borrow_track(p->catalog, ev->track);
+    if (s->cores.n > 0 && !core_in(&s->cores, t->lnc_idx))
+        return false;
+    if (s->sources.n > 0 && !word_in(&s->sources, mrd_str_of(mrd_source_text(t->source))))
+        return false;
+    return s->types.n == 0 || word_in(&s->types, mrd_catalog_text(p->catalog, ev->name));
+}
+
+/* ---- Sessions ---- */
+
+static mrd_err
+copy_list(mrd_strlist *to, char *const *from, size_t n)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < n && i < 1024 && err == MRD_OK; i++)
+        err = mrd_strlist_add(to, mrd_str_of(from[i]));
+    return err;
+}
+
+static int64_t *
+copy_numbers(const int64_t *from, size_t n)
+{
+    int64_t *to = n == 0 || n > 65536 ? NULL : malloc(n * sizeof(*to));
+
+    if (to != NULL)
+        memcpy(to, from, n * sizeof(*to));
+    return to;
+}
+
+void
+mrd_record_session_free(session *s)
+{
+    for (size_t i = 0; i < s->n_kept; i++)
+        free(s->kept[i].frame);
+    free(s->kept);
+    free(s->ranks);
+    free(s->pids);
+    mrd_strlist_fini(&s->jobs);
+    mrd_strlist_fini(&s->cores);
+    mrd_strlist_fini(&s->types);
+    mrd_strlist_fini(&s->sources);
+    mrd_buf_fini(&s->control);
+}
+
+/* ---- Notes for a successor ---- */
+
+#define NOTE_MAX (1u << 20)
+
+typedef struct {
+    char boot_id[64];
+    uint64_t session;
+    int64_t start_ns, stop_ns, bound_ns;
+    uint32_t phase, control_len;
+} note;
+
+/* Without it a successor waits for the aggregator to tell it: worse, not wrong. */
+void
+mrd_record_write_notes(const mrd_record *r)
+{
+    mrd_buf text = { 0 };
+
+    if (r->o.state_path == NULL)
+        return;
+    for (size_t i = 0; i < r->n_sessions; i++) {
+        const session *s = &r->sessions[i];
+        note n = { .session = s->st.id,
+                   .start_ns = s->st.start_ns,
+                   .stop_ns = s->st.stop_ns,
+                   .bound_ns = s->st.start_bound_ns,
+                   .phase = (uint32_t) s->st.phase,
+                   .control_len = (uint32_t) s->control.len };
+
+        snprintf(n.boot_id, sizeof(n.boot_id), "%.63s", r->o.boot_id);
+        if (s->control.len == 0 || s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED)
+            continue;
+        mrd_buf_add(&text, &n, sizeof(n));
+        mrd_buf_add(&text, s->control.p, s->control.len);
+    }
+    if (text.err == MRD_OK)
+        (void) mrd_write_file(r->o.state_path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
+    mrd_buf_fini(&text);
+}
+
+/* One note off the front; false at the end, or at what cannot be one. */
+static bool
+take_note(mrd_record *r, mrd_bytes *rest)
+{
+    note n;
+    mrd_msg msg = { 0 };
+    session *s;
+
+    if (rest->len < sizeof(n))
+        return false;
+    memcpy(&n, rest->p, sizeof(n));
+    n.boot_id[sizeof(n.boot_id) - 1] = '\0';
+    if (n.control_len > rest->len - sizeof(n) ||
+        mrd_msg_unpack((mrd_bytes){ rest->p + sizeof(n), n.control_len }, &msg, NULL) != MRD_OK)
+        return false;
+    rest->p += sizeof(n) + n.control_len;
+    rest->len -= sizeof(n) + n.control_len;
+    if (strcmp(n.boot_id, r->o.boot_id) == 0 && msg.frame.type == MRD_FRAME_CONTROL &&
+        mrd_record_arm(r, msg.u.control, NULL) == MRD_OK &&
+        (n.phase == MRD__NODE_PHASE__NODE_RECORDING || n.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
+        (s = mrd_record_session_of(r, n.session)) != NULL) {
+        s->st.start_ns = n.start_ns;
+        s->st.stop_ns = n.stop_ns;
+        s->st.start_bound_ns = n.bound_ns;
+        s->st.phase = (Mrd__NodePhase) n.phase;
+    }
+    mrd_msg_free(&msg);
+    return true;
+}
+
+void
+mrd_record_read_notes(mrd_record *r)
+{
+    uint8_t *text = malloc(NOTE_MAX);
+    const char *path = r->o.state_path;
+    FILE *f = path == NULL || text == NULL ? NULL : fopen(path, "re");
+    mrd_bytes rest = { text, 0 };
+
+    if (f != NULL) {
+        rest.len = fread(text, 1, NOTE_MAX, f);
+        fclose(f);
+    }
+    r->o.state_path = NULL; /* half of it must not be written back */
+    while (take_note(r, &rest))
+        ;
+    r->o.state_path = path;
+    free(text);
+}
+
+mrd_err
+mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
+{
+    const Mrd__Selection *sel = c->select;
+    mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = c->session };
+    session s = { .recorder_ns = c->recorder_ns,
+                  .recorder_bytes = c->recorder_bytes,
+                  .st = { .id = c->session,
+                          .recorder = c->mode == MRD__SESSION_MODE__MODE_RECORDER,
+                          .phase = MRD__NODE_PHASE__NODE_ARMED,
+                          .start_ns = INT64_MAX,
+                          .stop_ns = INT64_MAX,
+                          .start_bound_ns = -1 } };
+    mrd_err err = MRD_OK;
+
+    if (mrd_record_session_of(r, c->session) != NULL)
+        return MRD_EXISTS;
+    if (r->n_sessions == MRD_RECORD_SESSIONS)
+        return mrd_why_set(why, MRD_LIMIT, 0, "%d sessions at one time are the most",
+                           MRD_RECORD_SESSIONS);
+    snprintf(s.st.name, sizeof(s.st.name), "%.127s", c->name);
+    if (mrd_msg_pack(&f, c, &s.control, NULL) != MRD_OK)
+        mrd_buf_reset(&s.control); /* it works, only a successor is not told */
+    if (sel != NULL) {
+        err = copy_list(&s.jobs, sel->jobs, sel->n_jobs);
+        if (err == MRD_OK)
+            err = copy_list(&s.cores, sel->cores, sel->n_cores);
+        if (err == MRD_OK)
+            err = copy_list(&s.types, sel->types, sel->n_types);
+        if (err == MRD_OK)
+            err = copy_list(&s.sources, sel->sources, sel->n_sources);
+        s.ranks = copy_numbers(sel->ranks, sel->n_ranks);
+        s.pids = copy_numbers(sel->processes, sel->n_processes);
+        s.n_ranks = s.ranks == NULL ? 0 : sel->n_ranks;
+        s.n_pids = s.pids == NULL ? 0 : sel->n_processes;
+        if (s.n_ranks != sel->n_ranks || s.n_pids != sel->n_processes)
+            err = MRD_NOMEM;
+    }
+    if (err != MRD_OK) {
+        mrd_record_session_free(&s);
+        return mrd_why_set(why, err, 0, "selection of the session");
+    }
+    r->sessions[r->n_sessions++] = s;
+    mrd_record_write_notes(r);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_ns, int64_t bound_ns,
+              mrd_why *why)
+{
+    session *s = mrd_record_session_of(r, control->session);
+    mrd_err err;
+
+    if (s == NULL && (err = mrd_record_arm(r, control, why)) != MRD_OK)
+        return err;
+    s = mrd_record_session_of(r, control->session);
+    if (s->st.phase == MRD__NODE_PHASE__NODE_RECORDING)
+        return MRD_OK; /* said twice */
+    if (s->st.phase != MRD__NODE_PHASE__NODE_ARMED)
+        return mrd_why_set(why, MRD_STATE, 0, "the session is over on this node");
+    s->st.start_ns = start_ns;
+    s->st.start_bound_ns = bound_ns;
+    s->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    mrd_record_write_notes(r);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_record_stop(mrd_record *r, uint64_t id, int64_t stop_ns)
+{
+    session *s = mrd_record_session_of(r, id);
+
+    if (s == NULL)
+        return MRD_NOTFOUND;
+    if (s->st.phase == MRD__NODE_PHASE__NODE_ARMED)
+        s->st.start_ns = stop_ns; /* it never began */
+    if (s->st.phase == MRD__NODE_PHASE__NODE_ARMED ||
+        s->st.phase == MRD__NODE_PHASE__NODE_RECORDING) {
+        s->st.stop_ns = stop_ns;
+        s->st.phase = MRD__NODE_PHASE__NODE_STOPPING;
+        mrd_record_write_notes(r);
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns, int64_t to_ns)
+{
+    session *s = mrd_record_session_of(r, id);
+    size_t left = 0;
+
+    if (s == NULL)
+        return MRD_NOTFOUND;
+    if (!s->st.recorder)
+        return MRD_STATE;
+    for (size_t i = 0; i < s->n_seen; i++)
+        if (s->seen_triggers[i] == trigger)
+            return MRD_EXISTS;
+    if (s->n_windows == MRD_RECORD_TRIGGERS)
+        return MRD_LIMIT;
+    mrd_record_flush(r); /* what is in open batches belongs to the window too */
+    s->windows[s->n_windows++] = (window){ trigger, from_ns, to_ns };
+    if (s->n_seen == MRD_RECORD_TRIGGERS) {
+        memmove(s->seen_triggers, s->seen_triggers + 1, (--s->n_seen) * sizeof(uint64_t));
+    }
+    s->seen_triggers[s->n_seen++] = trigger;
+    for (size_t i = 0; i < s->n_kept; i++) {
+        kept *k = &s->kept[i];
+
+        if (!mrd_record_in_window(s, k->first_ns, k->last_ns)) {
+            s->kept[left++] = *k;
+            continue;
+        }
+        mrd_record_to_spool(r, s, k->frame, k->len, k->events);
+        s->st.recorder_bytes -= k->len;
+        free(k->frame);
+    }
+    s->n_kept = left;
+    (void) mrd_spool_commit(r->o.spool, NULL, 0, NULL); /* else with the next turn */
+    return MRD_OK;
+}
+
+void
+mrd_record_cancel(mrd_record *r, uint64_t id)
+{
+    session *s = mrd_record_session_of(r, id);
+    size_t at;
+
+    if (s == NULL)
+        return;
+    at = (size_t) (s - r->sessions);
+    for (owner *o = r->owners; o != NULL; o = o->next)
+        for (lane **l = &o->lanes; *l != NULL;) {
+            lane *gone = *l;
+
+            if (gone->of == s) {
+                *l = gone->next;
+                r->totals.unwanted += gone->events;
+                mrd_record_lane_free(gone);
+                continue;
+            }
+            if (gone->of > s)
+                gone->of--; /* the sessions behind move up */
+            l = &gone->next;
+        }
+    for (size_t i = 0; i < s->n_kept; i++)
+        r->totals.unwanted += s->kept[i].events;
+    mrd_spool_forget(r->o.spool, id);
+    mrd_record_session_free(s);
+    memmove(s, s + 1, (r->n_sessions - at - 1) * sizeof(*s));
+    r->n_sessions--;
+    mrd_record_write_notes(r);
+}
+
+size_t
+mrd_record_sessions(const mrd_record *r)
+{
+    return r->n_sessions;
+}
+
+void
+mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status)
+{
+    const session *s = &r->sessions[i];
+
+    *ret_status = s->st;
+    ret_status->last_seq = mrd_spool_next_seq(r->o.spool, s->st.id);
+    ret_status->recorder_first_ns = s->n_kept == 0 ? 0 : s->kept[0].first_ns;
+}
+
+bool
+mrd_record_find(const mrd_record *r, uint64_t id, mrd_record_status *ret_status)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    if (s != NULL)
+        mrd_record_get(r, (size_t) (s - r->sessions), ret_status);
+    return s != NULL;
+}

@@ -1,0 +1,109 @@
+/* agent/runtime.c - the runtime's JSON, passed through rings as blobs, to events of the wall clock.
+ */
+#include <stdlib.h>
+
+#include "agent/pipe_int.h"
+#include "trace/import_nrt.h"
+
+typedef struct {
+    mrd_pipeline *p;
+    proc *pr;
+    mrd_nrt *nrt;
+    mrd_nrt_counts seen; /* what was added to the pipeline's counts */
+} runtime;
+
+/* A daemon holds fewer open starts per process than a file importer: ends come within seconds. */
+#define OPEN_MAX (1u << 15)
+
+static mrd_err
+emit(void *self, const mrd_event *ev)
+{
+    runtime *rt = self;
+
+    mrd_pipe_give(rt->p, rt->pr, MRD_PIPE_REALTIME, ev);
+    return MRD_OK;
+}
+
+static runtime *
+runtime_of(mrd_pipeline *p, proc *pr)
+{
+    runtime *rt = pr->nrt;
+    mrd_nrt_options o = { .catalog = pr->pub.catalog,
+                          .process = pr->pub.id,
+                          .flow_scope = pr->flow_scope,
+                          .max_open = OPEN_MAX,
+                          .simulated = p->o.simulated,
+                          .emit = emit };
+
+    if (rt != NULL || (rt = calloc(1, sizeof(*rt))) == NULL)
+        return rt;
+    rt->p = p;
+    rt->pr = pr;
+    o.self = rt;
+    if (mrd_nrt_new(&o, &rt->nrt, NULL) != MRD_OK) {
+        free(rt);
+        return NULL;
+    }
+    pr->nrt = rt;
+    return rt;
+}
+
+/* Brings the pipeline's counts up to the reader's; its events were counted when given. */
+static void
+count(mrd_pipeline *p, runtime *rt)
+{
+    const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
+
+    p->counts.begun += now->records - rt->seen.records;
+    p->counts.dropped[MRD_DROP_JSON] += now->dropped - rt->seen.dropped;
+    rt->seen = *now;
+}
+
+void
+mrd_pipe_runtime(mrd_pipeline *p, proc *pr, mrd_str text, bool cut)
+{
+    runtime *rt = runtime_of(p, pr);
+    mrd_bytes bytes = { (const uint8_t *) text.p, text.len };
+    int64_t now = mrd_local_now().ns;
+    mrd_in *in = NULL;
+    mrd_err err = MRD_NOMEM;
+
+    if (rt != NULL && (err = mrd_in_memory(bytes, "runtime trace", &in, NULL)) == MRD_OK)
+        err = mrd_nrt_parse(rt->nrt, in, NULL);
+    mrd_in_close(in);
+    if (rt != NULL)
+        count(p, rt);
+    /* A cut blob was counted by who cut it; a whole one that is no trace is counted here. */
+    if (err != MRD_OK && !cut)
+        mrd_pipe_lost(p, pr, MRD_DROP_JSON, 1, now, now);
+}
+
+uint64_t
+mrd_pipe_runtime_held(const proc *pr)
+{
+    const runtime *rt = pr->nrt;
+
+    return rt == NULL ? 0 : rt->seen.records - rt->seen.events - rt->seen.dropped;
+}
+
+void
+mrd_pipe_runtime_flush(mrd_pipeline *p, proc *pr)
+{
+    runtime *rt = pr->nrt;
+
+    if (rt == NULL)
+        return;
+    (void) mrd_nrt_flush(rt->nrt);
+    count(p, rt);
+}
+
+void
+mrd_pipe_runtime_free(proc *pr)
+{
+    runtime *rt = pr->nrt;
+
+    if (rt != NULL)
+        mrd_nrt_free(rt->nrt);
+    free(rt);
+    pr->nrt = NULL;
+}

@@ -1,0 +1,55 @@
+/*
+ * agent/sample.h - host and device counters of the node, and CPU and memory of the processes that
+ * have rings, as counter events at a fixed pace.
+ *
+ * A value that did not change is given again only every tenth time. Which counters: patterns of
+ * hw/hw.h. Threads: one; a device that hangs costs at most a tenth of the period (hw counter
+ * sessions keep their deadline).
+ */
+#ifndef MRD_AGENT_SAMPLE_H
+#define MRD_AGENT_SAMPLE_H
+
+#include "agent/pipeline.h"
+#include "hw/hw.h"
+
+typedef struct mrd_sample mrd_sample;
+
+typedef struct {
+    mrd_catalog *catalog; /* where the node's process goes; NULL: one of its own */
+    const char *instance_id;
+    const char *proc_root; /* NULL: /proc */
+    bool simulated;
+    mrd_dur_ns period;         /* of the counters; 0: off */
+    mrd_dur_ns process_period; /* of the processes; 0: off */
+    const char *const *patterns;
+    size_t n_patterns;
+    /* As in mrd_pipeline_options; clock is MRD_PIPE_RAW. */
+    mrd_err (*event)(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev);
+    void *self;
+} mrd_sample_options;
+
+typedef struct {
+    uint64_t samples; /* events given */
+    uint64_t begun, refused;
+    uint64_t rounds, failed; /* polls; those that gave an error */
+    size_t counters;
+    char sentence[MRD_WHY_MAX]; /* the last failure, empty when the last poll was good */
+} mrd_sample_stats;
+
+#define MRD_SAMPLE_DEFAULT                                                                         \
+    "cpu.*.util_percent,mem.used_bytes,mem.used_percent,load.1min,net.*.rx_bytes,net.*.tx_bytes,"  \
+    "disk.*.read_bytes,disk.*.write_bytes,pressure.*.some_ns,neuron*.stats.power.utilization.*,"   \
+    "neuron*.stats.memory_usage.*.total,neuron*.stats.status.*.total,neuron*.stats.hardware.*,"    \
+    "runtime.*utilization,runtime.*used_bytes.neuron_device,runtime.*.execution_summary.*,fake*"
+
+/* hw is borrowed; NULL: processes only. Errors: NOMEM and those of mrd_hw_session_create. */
+mrd_err mrd_sample_open(mrd_hw *hw, const mrd_sample_options *options, mrd_sample **ret_sample,
+                        mrd_why *why);
+void mrd_sample_close(mrd_sample *s);
+/* Samples what is due. pipeline names the processes; NULL: none. */
+void mrd_sample_step(mrd_sample *s, const mrd_pipeline *pipeline, int64_t now_ns);
+int64_t mrd_sample_next_ns(const mrd_sample *s);
+mrd_pipe_process *mrd_sample_node(mrd_sample *s); /* the process that stands for the node */
+void mrd_sample_get_stats(const mrd_sample *s, mrd_sample_stats *ret_stats);
+
+#endif

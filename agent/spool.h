@@ -1,0 +1,92 @@
+/*
+ * agent/spool.h - frames on their way to the aggregator: each is written here before it counts as
+ * taken, and kept until it is acknowledged. A bounded queue, oldest dropped and counted.
+ *
+ * Append-only segment files "spool-<number>.mrs" in a folder of the agent's own
+ * as records {magic, kind, length, CRC-32 of kind,
+ * length and payload}, each with its payload behind it. Kinds: 1 a frame (behind 8 bytes: how many
+ * events it holds, losses not counted), 2 the next sequence number of a session, 3 an
+ * acknowledgement, 4 a commit: the frames before it count, and rings were read up to these
+ * positions. After a crash at any byte everything committed is found again, the rest is cut; since
+ * rings are given back only after the commit, and the successor skips what the commit names, each
+ * event is taken exactly once. The page cache holds what is young, so a frame that is acknowledged
+ * soon never touches the disk. Not synced: it survives the death of the agent, not of the machine,
+ * and neither do the rings. Without a folder segments are in memory (memfd). Threads: one.
+ */
+#ifndef MRD_AGENT_SPOOL_H
+#define MRD_AGENT_SPOOL_H
+
+#include "proto/frame.h"
+
+#define MRD_SPOOL_MIN_BYTES (8u << 20)
+
+typedef struct mrd_spool mrd_spool;
+
+/* A frame in the queue. */
+typedef struct {
+    uint64_t id; /* counts up, never reused while the spool is open */
+    uint64_t epoch, session, seq;
+    uint64_t events; /* losses not counted */
+    int64_t first_ns, last_ns;
+    uint32_t len; /* of the frame */
+    uint8_t type, clock;
+} mrd_spool_item;
+
+typedef struct {
+    uint64_t items, bytes, events; /* held */
+    uint64_t file_bytes;           /* of all segments */
+    uint64_t recovered_items, recovered_events;
+    uint64_t torn_bytes; /* cut off at open */
+} mrd_spool_stats;
+
+/*
+ * dir NULL: in memory. max_bytes bounds the segments together (at least MRD_SPOOL_MIN_BYTES).
+ * dropped is called for each frame that the bound forces out (not for those it re-reads).
+ * Errors: BUSY (another agent uses the folder), IO, NOMEM, INVALID (max_bytes).
+ */
+mrd_err mrd_spool_open(const char *dir, uint64_t max_bytes,
+                       void (*dropped)(void *self, const mrd_spool_item *item), void *self,
+                       mrd_spool **ret_spool, mrd_why *why);
+void mrd_spool_close(mrd_spool *s);
+
+/* The sequence epoch: random, new with a new folder, kept as long as the folder is. */
+uint64_t mrd_spool_epoch(const mrd_spool *s);
+/* The next number of a session, from 0; taken when the frame is added. */
+uint64_t mrd_spool_next_seq(const mrd_spool *s, uint64_t session);
+/* Forgets a session's number; its frames stay. */
+void mrd_spool_forget(mrd_spool *s, uint64_t session);
+
+/* How far a ring was read: the hash of its file name, and bytes. */
+typedef struct {
+    uint64_t ring, read;
+} mrd_spool_position;
+
+#define MRD_SPOOL_POSITIONS 65536u /* of one commit */
+
+/*
+ * Appends a frame whose header holds this epoch and the session's next number; counts that up.
+ * It counts, and is shown by peek, from the next commit on.
+ * Errors: FULL (disk: nothing was written), LIMIT (more than MRD_FRAME_MAX), STATE (wrong number),
+ * NOMEM and those of mrd_frame_get.
+ */
+mrd_err mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why);
+
+/* Makes the frames added so far count, together with the positions of the rings they came from.
+ * Errors: FULL, IO, LIMIT, NOMEM: the frames stay as they are, commit again. */
+mrd_err mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why);
+bool mrd_spool_uncommitted(const mrd_spool *s);
+/* How far the last commit before a crash had read this ring; 0: it does not say. */
+uint64_t mrd_spool_resume(const mrd_spool *s, uint64_t ring);
+
+/* The oldest item with id >= from; false when there is none. */
+bool mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item);
+/* Its bytes into *to (reset first). Errors: NOTFOUND (acknowledged or dropped meanwhile), IO,
+ * CORRUPT (the file changed under us). */
+mrd_err mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why);
+/* It is stored, or given up: gone from the queue, for good. False when it was not there. */
+bool mrd_spool_done(mrd_spool *s, uint64_t id);
+/* Items of a session still held. */
+uint64_t mrd_spool_held(const mrd_spool *s, uint64_t session);
+void mrd_spool_get_stats(const mrd_spool *s, mrd_spool_stats *ret_stats);
+
+#endif

@@ -1,0 +1,383 @@
+/* agent/status.c - what the agent says about itself: hello, heartbeats, counts, metrics. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/agent_int.h"
+#include "base/obj.h"
+
+#define TOKEN_MAX 65536
+
+mrd_err
+mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why)
+{
+    FILE *f = fopen(path, "re");
+    char *text = f == NULL ? NULL : malloc(TOKEN_MAX + 1);
+    size_t n;
+
+    if (f == NULL)
+        return mrd_why_set(why, errno == EACCES ? MRD_DENIED : MRD_NOTFOUND, errno, "'%s'", path);
+    if (text == NULL) {
+        fclose(f);
+        return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", path);
+    }
+    n = fread(text, 1, TOKEN_MAX + 1, f);
+    fclose(f);
+    if (n > TOKEN_MAX) {
+        free(text);
+        return mrd_why_set(why, MRD_LIMIT, 0, "'%s' is larger than %d bytes", path, TOKEN_MAX);
+    }
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    text[n] = '\0';
+    *ret_text = text;
+    return MRD_OK;
+}
+
+/* ---- Counts ---- */
+
+void
+mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
+{
+    mrd_record_totals totals;
+    mrd_sample_stats sample;
+    mrd_files_stats files;
+    mrd_node_clock_view view;
+
+    memset(c, 0, sizeof(*c));
+    mrd_pipeline_counts(a->pipeline, &c->pipe);
+    mrd_spool_get_stats(a->spool, &c->spool);
+    mrd_record_get_totals(a->record, &totals);
+    mrd_sample_get_stats(a->sample, &sample);
+    mrd_files_get_stats(a->files, &files);
+    c->begun = a->recovered + c->pipe.begun + sample.begun + totals.copies;
+    c->delivered = a->delivered;
+    c->held = c->pipe.held + totals.open + totals.kept + c->spool.events;
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        c->dropped[i] = c->pipe.dropped[i] + totals.lost[i];
+    c->dropped[MRD_DROP_MEMORY] += sample.refused;
+    c->dropped[MRD_DROP_UNSENT] += totals.unwanted;
+    c->dropped[MRD_DROP_SPOOL] += a->dropped_spool;
+    c->dropped[MRD_DROP_REFUSED] += a->dropped_refused;
+    c->samples = sample.samples;
+    c->sample_errors = sample.failed;
+    c->triggers_seen = a->triggers;
+    c->artifacts = files.found;
+    c->artifacts_sent = files.delivered;
+    c->artifacts_failed = files.failed;
+    c->artifact_bytes = files.bytes_sent;
+    mrd_node_clock_get(a->clock, &view);
+    c->clock_bound_ns = view.bound_ns;
+    if (a->publish != NULL) {
+        mrd_publish_stats p;
+
+        mrd_publish_get_stats(a->publish, &p);
+        c->frames_sent = p.sent;
+        c->frames_acked = p.acked;
+        c->frames_refused = p.refused;
+        c->frames_retried = p.retried;
+        c->hellos = p.hellos;
+        c->reconnects = p.reconnects;
+        c->bytes_sent = p.bytes;
+        c->connected = p.welcome;
+    }
+}
+
+/* ---- Messages ---- */
+
+static uint64_t
+resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f == NULL)
+        return 0;
+    if (fscanf(f, "%*u %llu", &pages) != 1)
+        pages = 0;
+    fclose(f);
+    return pages * (uint64_t) sysconf(_SC_PAGESIZE);
+}
+
+static void
+label(Mrd__Label *to, char *key, char *value)
+{
+    mrd__label__init(to);
+    to->key = key;
+    to->value = value;
+}
+
+mrd_err
+mrd_agent_hello(void *self, mrd_buf *to)
+{
+    mrd_agent *a = self;
+    mrd_frame f = { .type = MRD_FRAME_HELLO, .agent = a->key };
+    Mrd__Hello m = MRD__HELLO__INIT;
+    Mrd__Label labels[3], *list[3];
+    uint32_t codecs[] = { MRD_CODEC_NONE, MRD_CODEC_LZ4, MRD_CODEC_ZSTD };
+    char release[] = MRD_RELEASE, none[] = "", k1[] = "instance_type", k2[] = "job", k3[] = "zone";
+    size_t n = 0;
+
+    m.wire_major = MRD_WIRE_MAJOR;
+    m.wire_minor = MRD_WIRE_MINOR;
+    m.release = release;
+    m.instance_id = a->node.instance_id;
+    m.boot_id = a->node.boot_id;
+    m.run = a->run;
+    m.epoch = mrd_spool_epoch(a->spool);
+    m.host_name = a->node.host_name;
+    m.codecs = codecs;
+    m.n_codecs = MRD_COUNT(codecs);
+    m.token = a->token == NULL ? none : a->token;
+    m.local_ns = mrd_local_now().ns;
+    m.wall_ns = mrd_wall_now().ns;
+    m.simulated = a->o.simulated;
+    if (a->node.imds.instance_type[0] != '\0')
+        label(&labels[n++], k1, a->node.imds.instance_type);
+    if (a->o.job != NULL)
+        label(&labels[n++], k2, a->o.job);
+    if (a->node.imds.zone[0] != '\0')
+        label(&labels[n++], k3, a->node.imds.zone);
+    for (size_t i = 0; i < n; i++)
+        list[i] = &labels[i];
+    m.labels = list;
+    m.n_labels = n;
+    return mrd_msg_pack(&f, &m, to, NULL);
+}
+
+void
+mrd_agent_clock_quality(const mrd_agent *a, mrd_node_clock_view *view, Mrd__ClockQuality *to)
+{
+    static char udp[] = "udp", heartbeat[] = "heartbeat", none[] = "none";
+
+    mrd_node_clock_get(a->clock, view);
+    to->state = view->state;
+    to->method = strcmp(view->method, udp) == 0         ? udp
+                 : strcmp(view->method, heartbeat) == 0 ? heartbeat
+                                                        : none;
+    to->bound_ns = view->bound_ns;
+    to->offset_ns = view->offset_ns;
+    to->probes = view->probes;
+}
+
+/* Drops of one counter list as messages; room for MRD_DROP_CAUSES. */
+static size_t
+drop_list(const mrd_record_drop *drops, Mrd__Drop *messages, Mrd__Drop **list, char texts[][32])
+{
+    size_t n = 0;
+
+    for (int i = 0; i < MRD_DROP_CAUSES; i++) {
+        if (drops[i].count == 0)
+            continue;
+        mrd__drop__init(&messages[n]);
+        snprintf(texts[n], 32, "%s", mrd_drop_text((mrd_drop_cause) i));
+        messages[n].cause = texts[n];
+        messages[n].count = drops[i].count;
+        messages[n].first_ns = drops[i].first_ns;
+        messages[n].last_ns = drops[i].last_ns;
+        list[n] = &messages[n];
+        n++;
+    }
+    return n;
+}
+
+typedef struct {
+    Mrd__Drop drops[MRD_DROP_CAUSES], *list[MRD_DROP_CAUSES];
+    char texts[MRD_DROP_CAUSES][32];
+    Mrd__Counters counters;
+} counter_set;
+
+static void
+fill_counters(counter_set *set, uint64_t begun, uint64_t delivered, uint64_t held,
+              const mrd_record_drop *drops)
+{
+    mrd__counters__init(&set->counters);
+    set->counters.begun = begun;
+    set->counters.delivered = delivered;
+    set->counters.held = held;
+    set->counters.n_drops = drop_list(drops, set->drops, set->list, set->texts);
+    set->counters.drops = set->list;
+}
+
+static const char *
+state_word(const mrd_agent *a, const mrd_publish_stats *p, const mrd_spool_stats *spool)
+{
+    if (!p->welcome)
+        return "connecting";
+    if (p->slow)
+        return "throttled";
+    if (spool->bytes > 16u << 20)
+        return "spooling";
+    return a->capped_ns > 0 ? "cpu-capped" : "ok";
+}
+
+mrd_err
+mrd_agent_heartbeat(void *self, mrd_buf *to)
+{
+    mrd_agent *a = self;
+    mrd_frame f = { .type = MRD_FRAME_HEARTBEAT, .agent = a->key };
+    Mrd__Heartbeat m = MRD__HEARTBEAT__INIT;
+    Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
+    Mrd__SessionStatus st[MRD_RECORD_SESSIONS], *list[MRD_RECORD_SESSIONS];
+    counter_set all, *each = calloc(MRD_RECORD_SESSIONS, sizeof(*each));
+    mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
+    mrd_record_status s;
+    mrd_agent_counts c;
+    mrd_publish_stats p;
+    Mrd__Label note, *notes[1] = { &note };
+    mrd_node_clock_view view;
+    char state[32], key[] = "trigger";
+    mrd_err err;
+
+    if (each == NULL)
+        return MRD_NOMEM;
+    mrd_agent_counters(a, &c);
+    mrd_publish_get_stats(a->publish, &p);
+    snprintf(state, sizeof(state), "%s", state_word(a, &p, &c.spool));
+    m.state = state;
+    m.local_ns = mrd_local_now().ns;
+    m.wall_ns = mrd_wall_now().ns;
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        drops[i].count = c.dropped[i];
+    fill_counters(&all, c.begun, c.delivered, c.held, drops);
+    all.counters.batches = c.frames_acked;
+    all.counters.bytes = c.bytes_sent;
+    m.counters = &all.counters;
+    mrd_agent_clock_quality(a, &view, &clock);
+    m.clock = &clock;
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_get(a->record, i, &s);
+        mrd__session_status__init(&st[i]);
+        st[i].session = s.id;
+        st[i].phase = s.phase;
+        st[i].started_local_ns = s.start_ns == INT64_MAX ? 0 : s.start_ns;
+        st[i].stopped_local_ns = s.stop_ns == INT64_MAX ? 0 : s.stop_ns;
+        st[i].start_bound_ns = s.start_bound_ns;
+        st[i].last_seq = s.last_seq;
+        st[i].recorder_bytes = s.recorder_bytes;
+        st[i].recorder_first_ns = s.recorder_first_ns;
+        if (s.phase == MRD__NODE_PHASE__NODE_FLUSHED)
+            st[i].complete_local_ns = s.stop_ns;
+        fill_counters(&each[i], s.begun, s.delivered, s.held, s.drops);
+        st[i].counters = &each[i].counters;
+        list[i] = &st[i];
+    }
+    m.sessions = list;
+    m.n_sessions = mrd_record_sessions(a->record);
+    m.spool_bytes = c.spool.bytes;
+    m.memory_bytes = resident_bytes();
+    m.rings = (uint32_t) c.pipe.rings;
+    m.processes = (uint32_t) c.pipe.processes;
+    if (a->trigger_reason[0] != '\0' && m.local_ns - a->trigger_at < 10 * MRD_SEC) {
+        label(&note, key, a->trigger_reason);
+        m.notes = notes;
+        m.n_notes = 1;
+    }
+    err = mrd_msg_pack(&f, &m, to, NULL);
+    free(each);
+    return err;
+}
+
+/* ---- Metrics ---- */
+
+static void
+metric(mrd_buf *to, const char *name, const char *type, const char *help, uint64_t v)
+{
+    mrd_buf_fmt(to, "# HELP meridian_agent_%s %s\n# TYPE meridian_agent_%s %s\nmeridian_agent_%s ",
+                name, help, name, type, name);
+    mrd_buf_u64(to, v);
+    mrd_buf_byte(to, '\n');
+}
+
+void
+mrd_agent_metrics(const mrd_agent *a, mrd_buf *to)
+{
+    mrd_agent_counts c;
+
+    mrd_agent_counters(a, &c);
+    metric(to, "events_begun_total", "counter", "Events the agent learned of, losses included.",
+           c.begun);
+    metric(to, "events_delivered_total", "counter", "Events the aggregator has stored.",
+           c.delivered);
+    metric(to, "events_held", "gauge",
+           "Events in rings' open spans, open batches, recorder and spool.", c.held);
+    mrd_buf_text(to, "# HELP meridian_agent_events_dropped_total Events lost, by cause.\n"
+                     "# TYPE meridian_agent_events_dropped_total counter\n");
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        mrd_buf_fmt(to, "meridian_agent_events_dropped_total{cause=\"%s\"} %" PRIu64 "\n",
+                    mrd_drop_text((mrd_drop_cause) i), c.dropped[i]);
+    metric(to, "ring_records_total", "counter", "Records read from rings.", c.pipe.records);
+    metric(to, "rings", "gauge", "Rings being read.", c.pipe.rings);
+    metric(to, "rings_bad_total", "counter", "Rings retired because they contradict themselves.",
+           c.pipe.rings_bad);
+    metric(to, "processes", "gauge", "Processes with rings.", c.pipe.processes);
+    metric(to, "frames_sent_total", "counter", "Frames sent, repetitions included.", c.frames_sent);
+    metric(to, "frames_stored_total", "counter", "Frames acknowledged.", c.frames_acked);
+    metric(to, "frames_refused_total", "counter", "Frames the aggregator will never store.",
+           c.frames_refused);
+    metric(to, "sent_bytes_total", "counter", "Bytes of frames sent.", c.bytes_sent);
+    metric(to, "spool_bytes", "gauge", "Bytes of frames not acknowledged.", c.spool.bytes);
+    metric(to, "spool_file_bytes", "gauge", "Bytes of the spool's files.", c.spool.file_bytes);
+    metric(to, "connected", "gauge", "1 when the aggregator has said welcome.", c.connected);
+    metric(to, "reconnects_total", "counter", "Connections made.", c.reconnects);
+    metric(to, "samples_total", "counter", "Counter samples taken.", c.samples);
+    metric(to, "sample_errors_total", "counter", "Counter polls that failed.", c.sample_errors);
+    metric(to, "artifacts_delivered_total", "counter", "Files the cluster has.", c.artifacts_sent);
+    metric(to, "artifacts_failed_total", "counter", "Files given up.", c.artifacts_failed);
+    metric(to, "artifact_bytes_total", "counter", "Bytes of files sent.", c.artifact_bytes);
+    metric(to, "triggers_total", "counter", "Events that asked to keep what was recorded.",
+           c.triggers_seen);
+    metric(to, "resident_memory_bytes", "gauge", "Memory of the agent.", resident_bytes());
+}
+
+mrd_err
+mrd_agent_open_metrics(mrd_agent *a, mrd_why *why)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t) a->o.metrics_port),
+                              .sin_addr = { htonl(INADDR_ANY) } };
+    int on = 1;
+
+    if (a->o.metrics_port <= 0)
+        return MRD_OK;
+    a->metrics_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (a->metrics_fd < 0 ||
+        setsockopt(a->metrics_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        bind(a->metrics_fd, (struct sockaddr *) &at, sizeof(at)) != 0 ||
+        listen(a->metrics_fd, 8) != 0)
+        return mrd_why_set(why, MRD_NET, errno, "metrics port %lld", (long long) a->o.metrics_port);
+    return MRD_OK;
+}
+
+/* One short exchange per connection: whatever is asked, the answer is the metrics. A client that
+ * does not ask at once is left: the loop has rings to read. */
+void
+mrd_agent_serve_metrics(mrd_agent *a)
+{
+    char request[1024];
+    mrd_buf body = { 0 }, answer = { 0 };
+    struct pollfd p = { .events = POLLIN };
+
+    if (a->metrics_fd < 0 ||
+        (p.fd = accept4(a->metrics_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) < 0)
+        return;
+    if (poll(&p, 1, 5) == 1 && read(p.fd, request, sizeof(request)) > 0) {
+        mrd_agent_metrics(a, &body);
+        mrd_buf_fmt(&answer,
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; "
+                    "charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                    body.len);
+        mrd_buf_add(&answer, body.p, body.len);
+        if (answer.err == MRD_OK && body.err == MRD_OK)
+            (void) !write(p.fd, answer.p, answer.len); /* fits the socket's buffer, or is cut */
+    }
+    close(p.fd);
+    mrd_buf_fini(&body);
+    mrd_buf_fini(&answer);
+}

@@ -1,0 +1,387 @@
+#include "agent/timeprobe.h"
+
+#include "base/hash.h"
+#include "base/udpstamp.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FLIGHT    128            /* pairs in flight; a power of two */
+#define DONE      1024           /* finished halves waiting to be taken; a power of two */
+#define PAIR_GAP  (15 * MRD_US)  /* between the two packets of a pair */
+#define PATIENCE  MRD_SEC        /* for an answer */
+#define FAST_TIME (60 * MRD_SEC) /* then FAST becomes RUN */
+#define NUMBERS   512            /* transmit stamps awaited; a power of two */
+
+typedef struct {
+    bool sent, answered, again;
+    int64_t before, after;       /* RAW from user space: before sending, after receiving */
+    int64_t sent_wall, got_wall; /* kernel stamps, 0 none */
+} half;
+
+typedef struct {
+    bool used;
+    uint32_t k; /* of the first packet */
+    int64_t deadline;
+    mrd_xread x, after; /* before sending, right after the last answer */
+    bool heard;
+    half half[2];
+} pair;
+
+struct mrd_timeprobe {
+    mrd_timeprobe_options options;
+    mrd_timeprobe_counts counts;
+    mrd_pace pace;
+    int fd;
+    uint64_t random;
+    uint32_t k, number;
+    int burst;
+    int64_t next_pair, fast_until;
+    pair flight[FLIGHT];
+    size_t flying;
+    uint32_t number_k[NUMBERS]; /* k of the packet with this transmit number */
+    mrd_probe_sent done[DONE];
+    size_t done_head, done_tail;
+};
+
+/* xorshift64*: only to spread probes in time */
+static double
+random_between(mrd_timeprobe *p, double a, double b)
+{
+    p->random ^= p->random >> 12;
+    p->random ^= p->random << 25;
+    p->random ^= p->random >> 27;
+    return a + (b - a) * ((double) ((p->random * 0x2545f4914f6cdd1du) >> 11) * 0x1p-53);
+}
+
+static void
+plan_next(mrd_timeprobe *p, int64_t now)
+{
+    double run = p->options.pairs_per_s > 0 ? p->options.pairs_per_s : 1;
+    double rate = p->pace == MRD_PACE_FAST ? 4 * run : p->pace == MRD_PACE_IDLE ? 0.1 * run : run;
+    double wait_s = random_between(p, 0.5, 1.5) / rate;
+
+    if (p->burst > 0)
+        wait_s = random_between(p, 0.002, 0.010);
+    else if (p->pace == MRD_PACE_STOP)
+        wait_s = 3600;
+    p->next_pair = now + (int64_t) (wait_s * 1e9);
+}
+
+mrd_err
+mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_probe, mrd_why *why)
+{
+    mrd_timeprobe *p = calloc(1, sizeof(*p));
+    mrd_err err;
+
+    if (p == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "probe client");
+    p->options = *options;
+    p->options.host = NULL; /* only needed here; not ours to keep */
+    p->pace = MRD_PACE_RUN;
+    mrd_random(&p->random, sizeof(p->random));
+    p->random |= 1;
+    if ((err = mrd_udp_open(options->host, options->port, false, &p->fd, why)) != MRD_OK) {
+        free(p);
+        return err;
+    }
+    mrd_timeprobe_burst(p);
+    *ret_probe = p;
+    return MRD_OK;
+}
+
+void
+mrd_timeprobe_close(mrd_timeprobe *probe)
+{
+    if (probe == NULL)
+        return;
+    close(probe->fd);
+    free(probe);
+}
+
+int
+mrd_timeprobe_fd(const mrd_timeprobe *probe)
+{
+    return probe->fd;
+}
+
+void
+mrd_timeprobe_burst(mrd_timeprobe *probe)
+{
+    probe->burst = MRD_TIMEPROBE_BURST;
+    probe->next_pair = mrd_local_now().ns;
+}
+
+bool
+mrd_timeprobe_bursting(const mrd_timeprobe *probe)
+{
+    return probe->burst > 0 || probe->flying > 0;
+}
+
+void
+mrd_timeprobe_pace(mrd_timeprobe *probe, mrd_pace pace)
+{
+    int64_t now = mrd_local_now().ns;
+
+    if (pace == MRD_PACE_FAST && probe->pace != MRD_PACE_FAST)
+        probe->fast_until = now + FAST_TIME;
+    if (pace == probe->pace)
+        return;
+    probe->pace = pace;
+    if (probe->burst == 0)
+        plan_next(probe, now);
+}
+
+mrd_timeprobe_counts
+mrd_timeprobe_counters(const mrd_timeprobe *probe)
+{
+    return probe->counts;
+}
+
+static mrd_xread
+cross_read(void)
+{
+    mrd_xread x;
+
+    mrd_clock_cross(&x.raw0, &x.wall, &x.raw1);
+    return x;
+}
+
+/* ---- finishing a pair ---- */
+
+static void
+push_done(mrd_timeprobe *p, const mrd_probe_sent *sent)
+{
+    if (p->done_head - p->done_tail == DONE) {
+        p->done_tail++;
+        p->counts.overwritten++;
+    }
+    p->done[p->done_head++ % DONE] = *sent;
+}
+
+/* One stamp: the kernel's, bridged, or else the one from user space. False when the wall clock
+ * moved. */
+static bool
+stamp(mrd_timeprobe *p, const pair *q, const mrd_xread *now, int64_t wall, int64_t user,
+      int64_t *ret_raw, uint8_t *ret_source, uint32_t *e)
+{
+    mrd_local_ns raw;
+    mrd_dur_ns ns;
+    mrd_err err = mrd_stamp_bridge(&q->x, now, wall, &raw, &ns);
+
+    *ret_raw = user;
+    *ret_source = MRD_STAMP_UDP_USER;
+    if (err == MRD_OK) {
+        *ret_raw = raw.ns;
+        *ret_source = MRD_STAMP_UDP_KERNEL;
+        *e = (uint32_t) ns > *e ? (uint32_t) ns : *e;
+    } else {
+        p->counts.no_kernel_stamp++;
+    }
+    return err != MRD_CLOCK;
+}
+
+static int64_t
+bent(const mrd_timeprobe *p, int64_t raw)
+{
+    return raw == 0 || p->options.bend == NULL ? raw : p->options.bend(p->options.bend_self, raw);
+}
+
+static void
+finish_half(mrd_timeprobe *p, const pair *q, int i, const mrd_xread *now)
+{
+    const half *h = &q->half[i];
+    mrd_probe_sent s = { .id = { p->options.agent, p->options.agent_epoch, q->k + (uint32_t) i },
+                         .position = (uint8_t) i,
+                         .again = h->again };
+    bool ok;
+
+    if (!h->sent)
+        return;
+    ok = stamp(p, q, now, h->sent_wall, h->before, &s.a1, &s.source1, &s.e);
+    if (h->answered)
+        ok = stamp(p, q, now, h->got_wall, h->after, &s.a4, &s.source4, &s.e) && ok;
+    else
+        p->counts.lost++;
+    if (!ok) {
+        p->counts.stepped++;
+        return;
+    }
+    s.a1 = bent(p, s.a1);
+    s.a4 = bent(p, s.a4);
+    push_done(p, &s);
+}
+
+static void
+finish_pair(mrd_timeprobe *p, pair *q)
+{
+    if (!q->heard)
+        q->after = cross_read();
+    for (int i = 0; i < 2; i++)
+        finish_half(p, q, i, &q->after);
+    q->used = false;
+    p->flying--;
+}
+
+/* Transmit stamps come before the answers they led to, so nothing else needs waiting for. */
+static bool
+complete(const pair *q)
+{
+    return (q->half[0].answered || !q->half[0].sent) && (q->half[1].answered || !q->half[1].sent);
+}
+
+/* ---- sending and receiving ---- */
+
+static void
+send_half(mrd_timeprobe *p, pair *q, int i)
+{
+    mrd_probe_packet packet = { MRD_PROBE_REQUEST,      (uint8_t) i,
+                                p->options.session,     p->options.agent,
+                                p->options.agent_epoch, q->k + (uint32_t) i };
+    uint8_t wire[MRD_PROBE_PACKET_LEN];
+
+    mrd_probe_packet_encode(&packet, p->options.key, wire);
+    q->half[i].before = mrd_local_now().ns;
+    if (mrd_udp_send(p->fd, wire, sizeof(wire), NULL) != MRD_OK) {
+        p->counts.unsent++;
+        return;
+    }
+    q->half[i].sent = true;
+    p->counts.sent++;
+    p->number_k[p->number++ % NUMBERS] = packet.k;
+}
+
+static void
+send_pair(mrd_timeprobe *p, int64_t now)
+{
+    pair *q = &p->flight[(p->k / 2) % FLIGHT];
+
+    if (q->used)
+        finish_pair(p, q);
+    *q = (pair){ .used = true, .k = p->k, .deadline = now + PATIENCE };
+    p->flying++;
+    p->k += 2;
+    p->counts.pairs++;
+    q->x = cross_read();
+    send_half(p, q, 0);
+    while (mrd_local_now().ns - q->half[0].before < PAIR_GAP) /* no timer is that short */
+        continue;
+    send_half(p, q, 1);
+    if (!q->half[0].sent && !q->half[1].sent) {
+        q->used = false;
+        p->flying--;
+    }
+    p->burst -= p->burst > 0;
+    plan_next(p, now);
+}
+
+static half *
+find_half(mrd_timeprobe *p, uint32_t k, pair **ret_pair)
+{
+    pair *q = &p->flight[(k / 2) % FLIGHT];
+
+    *ret_pair = q;
+    return q->used && q->k == k - k % 2 ? &q->half[k % 2] : NULL;
+}
+
+static void
+take_transmit_stamps(mrd_timeprobe *p)
+{
+    uint32_t number;
+    int64_t wall;
+
+    while (mrd_udp_sent(p->fd, &number, &wall) == MRD_OK) {
+        pair *q;
+        half *h = number < p->number && p->number - number <= NUMBERS
+                      ? find_half(p, p->number_k[number % NUMBERS], &q)
+                      : NULL;
+
+        if (h != NULL)
+            h->sent_wall = wall;
+    }
+}
+
+static void
+take_answers(mrd_timeprobe *p)
+{
+    uint8_t wire[MRD_PROBE_PACKET_LEN + 1];
+    int64_t wall;
+    size_t len;
+    mrd_err err;
+
+    while ((err = mrd_udp_recv(p->fd, wire, sizeof(wire), &len, &wall, NULL)) == MRD_OK) {
+        int64_t now = mrd_local_now().ns;
+        mrd_bytes data = { wire, len < sizeof(wire) ? len : sizeof(wire) };
+        mrd_probe_packet packet;
+        pair *q;
+        half *h;
+
+        if (mrd_probe_packet_decode(data, &packet) != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
+            packet.session != p->options.session || packet.agent != p->options.agent ||
+            packet.agent_epoch != p->options.agent_epoch ||
+            !mrd_probe_packet_proven(data, p->options.key) ||
+            (h = find_half(p, packet.k, &q)) == NULL || !h->sent) {
+            p->counts.foreign++;
+            continue;
+        }
+        if (h->answered) {
+            h->again = true;
+            continue;
+        }
+        h->answered = true;
+        h->after = now;
+        h->got_wall = wall;
+        q->after = cross_read();
+        q->heard = true;
+        p->counts.answered++;
+        if (complete(q))
+            finish_pair(p, q);
+    }
+    (void) err; /* MRD_NET here is an ICMP error of an earlier packet: that probe counts as lost */
+}
+
+static void
+give_up_late(mrd_timeprobe *p, int64_t now)
+{
+    for (size_t i = 0; p->flying > 0 && i < FLIGHT; i++) {
+        if (p->flight[i].used && p->flight[i].deadline <= now)
+            finish_pair(p, &p->flight[i]);
+    }
+}
+
+void
+mrd_timeprobe_step(mrd_timeprobe *probe)
+{
+    int64_t now;
+
+    take_transmit_stamps(probe);
+    take_answers(probe);
+    now = mrd_local_now().ns;
+    if (probe->pace == MRD_PACE_FAST && now >= probe->fast_until)
+        probe->pace = MRD_PACE_RUN;
+    if (now >= probe->next_pair)
+        send_pair(probe, now);
+    give_up_late(probe, now);
+}
+
+mrd_local_ns
+mrd_timeprobe_deadline(const mrd_timeprobe *probe)
+{
+    int64_t at = probe->next_pair;
+
+    for (size_t i = 0; probe->flying > 0 && i < FLIGHT; i++) {
+        if (probe->flight[i].used && probe->flight[i].deadline < at)
+            at = probe->flight[i].deadline;
+    }
+    return (mrd_local_ns){ at };
+}
+
+bool
+mrd_timeprobe_take(mrd_timeprobe *probe, mrd_probe_sent *ret_sent)
+{
+    if (probe->done_head == probe->done_tail)
+        return false;
+    *ret_sent = probe->done[probe->done_tail++ % DONE];
+    return true;
+}

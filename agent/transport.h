@@ -1,0 +1,27 @@
+/*
+ * agent/transport.h - how the agent talks to the aggregator: proto/link.h in earnest,
+ * tests/fake/link.c in tests. The functions promise what those of the same name in proto/link.h
+ * promise.
+ */
+#ifndef MRD_AGENT_TRANSPORT_H
+#define MRD_AGENT_TRANSPORT_H
+
+#include "proto/link.h"
+
+typedef struct mrd_transport mrd_transport;
+struct mrd_transport {
+    mrd_err (*submit)(mrd_transport *t, uint64_t tag, mrd_bytes frame);
+    mrd_err (*submit_urgent)(mrd_transport *t, uint64_t tag, mrd_bytes frame);
+    mrd_err (*answer)(mrd_transport *t, uint64_t tag, mrd_bytes frame);
+    unsigned (*free_slots)(mrd_transport *t);
+    bool (*next)(mrd_transport *t, int timeout_ms, mrd_link_event *ret_event);
+    void (*done)(mrd_transport *t, mrd_link_event *event);
+    int (*fd)(mrd_transport *t);
+    void (*close)(mrd_transport *t); /* frees it */
+};
+
+/* Over proto/link.h. Nothing may fork in this process afterwards. */
+mrd_err mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transport,
+                           mrd_why *why);
+
+#endif

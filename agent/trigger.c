@@ -1,0 +1,209 @@
+#include "agent/trigger.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+
+typedef struct {
+    const void *process; /* identity only, never followed */
+    mrd_sid name;
+    mrd_dur_ns history[MRD_TRIGGER_HISTORY];
+    unsigned n, at;
+    uint64_t used; /* turn of its last use */
+} steps;
+
+enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
+
+struct mrd_trigger {
+    mrd_trigger_options o;
+    steps steps[MRD_TRIGGER_STEPS];
+    uint64_t turn;
+    int64_t told[CAUSES];
+};
+
+static const struct {
+    int64_t value;
+    const char *text;
+} statuses[] = {
+    { 1, "failure" },
+    { 4, "out of resources" },
+    { 5, "time-out" },
+    { 6, "hardware error" },
+    { 101, "execution unit unrecoverable" },
+    { 1003, "completed with numerical errors" },
+    { 1004, "completed with errors" },
+    { 1006, "out of bounds" },
+    { 1200, "collective stuck" },
+    { 1201, "uncorrectable HBM error" },
+    { 1202, "uncorrectable core error" },
+    { 1203, "DMA abort" },
+    { 1204, "notification queue overflow" },
+    { 1205, "repairable HBM error" },
+    { 1206, "network proxy failure" },
+};
+
+const char *
+mrd_trigger_status_text(int64_t status)
+{
+    for (size_t i = 0; i < MRD_COUNT(statuses); i++)
+        if (statuses[i].value == status)
+            return statuses[i].text;
+    return NULL;
+}
+
+mrd_err
+mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger **ret_trigger, mrd_why *why)
+{
+    mrd_trigger *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "triggers");
+    t->o = *options;
+    if (t->o.quiet_ns == 0)
+        t->o.quiet_ns = 10 * MRD_SEC;
+    if (t->o.step_name == NULL)
+        t->o.step_name = "*step*";
+    *ret_trigger = t;
+    return MRD_OK;
+}
+
+void
+mrd_trigger_close(mrd_trigger *t)
+{
+    free(t);
+}
+
+static bool
+tell(mrd_trigger *t, unsigned cause)
+{
+    int64_t now = mrd_local_now().ns;
+
+    if (t->told[cause] != 0 && now - t->told[cause] < t->o.quiet_ns)
+        return false;
+    t->told[cause] = now;
+    return true;
+}
+
+/* ---- Statuses ---- */
+
+static bool
+bad_status(mrd_trigger *t, const mrd_pipe_process *p, const mrd_event *ev, char reason[256])
+{
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+        const char *text;
+
+        if (a->type != MRD_ARG_INT && a->type != MRD_ARG_UINT)
+            continue;
+        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status") ||
+            (text = mrd_trigger_status_text(a->v.i)) == NULL || !tell(t, CAUSE_STATUS))
+            continue;
+        snprintf(reason, 256, "%.100s returned %lld (%s)", mrd_catalog_text(p->catalog, ev->name).p,
+                 (long long) a->v.i, text);
+        return true;
+    }
+    return false;
+}
+
+/* ---- Steps ---- */
+
+static int
+by_length(const void *a, const void *b)
+{
+    mrd_dur_ns x = *(const mrd_dur_ns *) a, y = *(const mrd_dur_ns *) b;
+
+    return (x > y) - (x < y);
+}
+
+static mrd_dur_ns
+median(const steps *s)
+{
+    mrd_dur_ns sorted[MRD_TRIGGER_HISTORY];
+
+    memcpy(sorted, s->history, s->n * sizeof(*sorted));
+    qsort(sorted, s->n, sizeof(*sorted), by_length);
+    return sorted[s->n / 2];
+}
+
+/* The history of this step, in place of the one longest unused when there is no room. */
+static steps *
+steps_of(mrd_trigger *t, const mrd_pipe_process *p, mrd_sid name)
+{
+    steps *oldest = &t->steps[0];
+
+    for (size_t i = 0; i < MRD_TRIGGER_STEPS; i++) {
+        if (t->steps[i].process == p && t->steps[i].name == name)
+            return &t->steps[i];
+        if (t->steps[i].used < oldest->used)
+            oldest = &t->steps[i];
+    }
+    *oldest = (steps){ .process = p, .name = name };
+    return oldest;
+}
+
+static bool
+slow_step(mrd_trigger *t, const mrd_pipe_process *p, const mrd_event *ev, char reason[256])
+{
+    const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+    char took[MRD_DUR_TEXT], usual[MRD_DUR_TEXT];
+    mrd_dur_ns middle;
+    bool slow = false;
+    steps *s;
+
+    if (ev->dur_ns <= 0 || fnmatch(t->o.step_name, name, 0) != 0)
+        return false;
+    s = steps_of(t, p, ev->name);
+    s->used = ++t->turn;
+    if (s->n >= MRD_TRIGGER_LEARN) {
+        middle = median(s);
+        slow = (double) ev->dur_ns > t->o.slow_step * (double) middle && tell(t, CAUSE_STEP);
+        if (slow)
+            snprintf(reason, 256, "%.80s took %s, its median is %s", name,
+                     mrd_dur_text(ev->dur_ns, took), mrd_dur_text(middle, usual));
+    }
+    s->history[s->at++ % MRD_TRIGGER_HISTORY] = ev->dur_ns;
+    if (s->n < MRD_TRIGGER_HISTORY)
+        s->n++;
+    return slow;
+}
+
+/* ---- Collectives ---- */
+
+static bool
+stuck_collective(mrd_trigger *t, const mrd_pipe_process *p, const mrd_event *ev, char reason[256])
+{
+    const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+    char took[MRD_DUR_TEXT];
+
+    if (strncmp(name, "cc_", 3) != 0 && strncmp(name, "nrt_all_gather", 14) != 0 &&
+        strcmp(name, "nrt_barrier") != 0 && strcmp(name, "enc_barrier") != 0)
+        return false;
+    if ((ev->dur_ns >= 0 && ev->dur_ns < t->o.collective_ns) || !tell(t, CAUSE_COLLECTIVE))
+        return false;
+    if (ev->dur_ns < 0)
+        snprintf(reason, 256, "%.80s did not end", name);
+    else
+        snprintf(reason, 256, "%.80s took %s", name, mrd_dur_text(ev->dur_ns, took));
+    return true;
+}
+
+bool
+mrd_trigger_event(mrd_trigger *t, const mrd_pipe_process *process, const mrd_event *ev,
+                  char reason[256])
+{
+    if (t->o.errors && ev->arg_count > 0 && ev->kind == MRD_SPAN &&
+        bad_status(t, process, ev, reason))
+        return true;
+    if (t->o.errors && ev->kind == MRD_INSTANT &&
+        mrd_str_is(mrd_catalog_text(process->catalog, ev->name), "numerical_err") &&
+        tell(t, CAUSE_NUMERICAL)) {
+        snprintf(reason, 256, "the runtime reported a numerical error");
+        return true;
+    }
+    if (ev->kind != MRD_SPAN)
+        return false;
+    return (t->o.slow_step > 0 && slow_step(t, process, ev, reason)) ||
+           (t->o.collective_ns > 0 && stuck_collective(t, process, ev, reason));
+}

@@ -1,0 +1,36 @@
+/*
+ * agent/trigger.h - events that mean "keep what was just recorded": error statuses of the runtime,
+ * numerical errors, a step much slower than those before it, a collective that took too long.
+ *
+ * A collective is judged when its end is seen or when it is given up as unfinished: a start alone
+ * is not yet an event here. Threads: one. Memory: MRD_TRIGGER_STEPS step names.
+ */
+#ifndef MRD_AGENT_TRIGGER_H
+#define MRD_AGENT_TRIGGER_H
+
+#include "agent/pipeline.h"
+
+#define MRD_TRIGGER_STEPS   64 /* (process, name) pairs whose durations are remembered */
+#define MRD_TRIGGER_HISTORY 32 /* durations of each */
+#define MRD_TRIGGER_LEARN   8  /* a median needs so many */
+
+typedef struct {
+    bool errors;              /* runtime statuses and numerical errors */
+    double slow_step;         /* x median; 0: off */
+    const char *step_name;    /* fnmatch pattern of span names that are steps; NULL: "*step*" */
+    mrd_dur_ns collective_ns; /* 0: off */
+    mrd_dur_ns quiet_ns;      /* equal causes are told once in so long; 0: 10 s */
+} mrd_trigger_options;
+
+typedef struct mrd_trigger mrd_trigger;
+
+mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger **ret_trigger,
+                         mrd_why *why);
+void mrd_trigger_close(mrd_trigger *t);
+/* Looks at one event. True when it is a trigger; reason is a sentence (cut at its size). */
+bool mrd_trigger_event(mrd_trigger *t, const mrd_pipe_process *process, const mrd_event *ev,
+                       char reason[256]);
+/* The statuses that are faults (not back-pressure, not a wrong call): names; NULL for others. */
+const char *mrd_trigger_status_text(int64_t status);
+
+#endif

@@ -1,0 +1,186 @@
+#include "aggregator/hub.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "aggregator/node_clock.h"
+#include "aggregator/timeserve.h"
+#include "base/hash.h"
+
+/* trace/catalog.h and timesync/track.h both call a type mrd_track: here the second one steps back.
+ */
+#define mrd_track mrd_clock_track
+#include "timesync/track.h"
+#undef mrd_track
+
+/* ---- Live ---- */
+
+/* The host of "tcp://host:port"; "" for any address. */
+static void
+url_host(const char *url, char *host, size_t size)
+{
+    const char *p = strstr(url, "://"), *end;
+
+    p = p == NULL ? url : p + 3;
+    end = strrchr(p, ':');
+    if (*p == '[') { /* [::1]:7770 */
+        p++;
+        end = strchr(p, ']');
+    }
+    snprintf(host, size, "%.*s", end == NULL ? (int) strlen(p) : (int) (end - p), p);
+    if (strcmp(host, "*") == 0)
+        *host = '\0';
+}
+
+mrd_err
+clocks_open(hub *h, const char *data_url, uint16_t port, mrd_why *why)
+{
+    mrd_timeserve_options o = { .port = port, .session_minus_raw = h->session_offset_ns };
+    char host[256];
+
+    if (strstr(data_url, "tcp://") == NULL) { /* inproc, ipc: the agents' clock is ours */
+        h->same_clock = true;
+        return MRD_OK;
+    }
+    url_host(data_url, host, sizeof(host));
+    o.host = *host == '\0' ? NULL : host;
+    return mrd_timeserve_open(&o, &h->timeserve, why);
+}
+
+void
+clocks_close(hub *h)
+{
+    mrd_timeserve_close(h->timeserve);
+    h->timeserve = NULL;
+}
+
+uint16_t
+clocks_port(const hub *h)
+{
+    return h->timeserve == NULL ? 0 : mrd_timeserve_port(h->timeserve);
+}
+
+void
+clocks_hello(hub *h, hub_node *n)
+{
+    mrd_random(n->probe_key, sizeof(n->probe_key));
+    if (h->timeserve != NULL)
+        (void) mrd_timeserve_agent(h->timeserve, n->key,
+                                   n->probe_key); /* else it stays unaligned */
+}
+
+void
+clocks_forget(hub_node *n)
+{
+    mrd_track_free(n->track);
+    n->track = NULL;
+    free(n->probes);
+    n->probes = NULL;
+}
+
+static void
+follow(hub_node *n, const mrd_probe *probe)
+{
+    if (n->track == NULL)
+        n->track = mrd_track_new(n->instance_id, mrd_hash64(n->boot_id, strlen(n->boot_id), 0),
+                                 &mrd_track_defaults);
+    if (n->track != NULL)
+        mrd_track_probe(n->track, probe);
+}
+
+/* A node in several sessions sends the same halves in a frame of each, so that each journal is
+ * whole; the time server joins a half once. */
+#define PROBES_REMEMBERED 128 /* a frame is a second of at most 16 a second, or a burst */
+
+struct probe_memory {
+    mrd_probe v[PROBES_REMEMBERED];
+    size_t next;
+};
+
+static void
+remember(hub_node *n, const mrd_probe *probe)
+{
+    if (n->probes == NULL && (n->probes = calloc(1, sizeof(*n->probes))) == NULL)
+        return; /* only a second session would miss it */
+    n->probes->v[n->probes->next++ % PROBES_REMEMBERED] = *probe;
+}
+
+static bool
+recall(const hub_node *n, const mrd_probe_id *id, mrd_probe *ret_probe)
+{
+    for (size_t i = 0; n->probes != NULL && i < PROBES_REMEMBERED; i++) {
+        const mrd_probe *p = &n->probes->v[i];
+
+        if (p->id.agent == id->agent && p->id.agent_epoch == id->agent_epoch && p->id.k == id->k) {
+            *ret_probe = *p;
+            return true;
+        }
+    }
+    return false;
+}
+
+void
+clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *joined)
+{
+    mrd_bytes sent = { data->sent.data, data->sent.len };
+    mrd_bytes own = { data->joined.data, data->joined.len };
+    mrd_probe_sent half;
+    mrd_probe probe;
+    size_t at = 0;
+
+    mrd_buf_reset(joined);
+    /* Probes over the data connection come whole: the reply carried our stamps. */
+    while (at < own.len && mrd_probe_decode(own, &at, &probe) == MRD_OK) {
+        follow(n, &probe);
+        mrd_probe_encode(&probe, joined);
+    }
+    for (at = 0; at < sent.len && mrd_probe_sent_decode(sent, &at, &half) == MRD_OK;) {
+        if (half.id.agent != n->key || h->timeserve == NULL)
+            continue;
+        if (!recall(n, &half.id, &probe)) {
+            if (mrd_timeserve_join(h->timeserve, &half, &probe) != MRD_OK)
+                continue; /* counted by the joiner; loses only this sample */
+            follow(n, &probe);
+            remember(n, &probe);
+        }
+        mrd_probe_encode(&probe, joined);
+    }
+    for (size_t i = 0; i < data->n_breaks && n->track != NULL; i++) {
+        mrd_epoch_break b = mrd_clock_break_of(data->breaks[i]);
+
+        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES)
+            mrd_track_break(n->track, &b);
+    }
+    if (joined->err != MRD_OK)
+        mrd_buf_reset(joined);
+    data->sent.len = 0;
+    data->joined = (ProtobufCBinaryData){ joined->len, joined->p };
+}
+
+bool
+clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char text[24])
+{
+    mrd_align_bound bound;
+    mrd_dur_ns now, best;
+    mrd_sess_ns at;
+    uint32_t radius;
+
+    mrd__clock_estimate__init(ret);
+    ret->at_local_ns = local_ns;
+    ret->state = text;
+    if (h->same_clock && !n->simulated && strcmp(n->boot_id, h->boot_id) == 0) {
+        ret->offset_ns = h->session_offset_ns;
+        hub_copy(text, 24, "aligned");
+        return true;
+    }
+    if (n->track == NULL || local_ns == 0 ||
+        !mrd_track_live(n->track, (mrd_local_ns){ local_ns }, &at, &bound))
+        return false;
+    radius = mrd_align_radius(at, &bound);
+    mrd_track_width(n->track, &now, &best);
+    ret->offset_ns = at.ns - local_ns;
+    ret->bound_ns = radius == UINT32_MAX ? -1 : (int64_t) radius;
+    ret->probe_faster = best > 0 && now > 2 * best;
+    hub_copy(text, 24, mrd_align_quality_text(bound.quality));
+    return true;
+}

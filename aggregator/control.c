@@ -1,0 +1,715 @@
+#include "aggregator/hub.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+#define STEP_MS  200
+#define SAVE_NS  MRD_SEC
+#define SWEEP_NS (10 * MRD_SEC)
+#define TRIGGERS 1024 /* per session */
+
+#define NOTED_WINDOW (20 * MRD_SEC)
+#define NOTED_GATHER (500 * MRD_MS)
+#define NOTED_PERIOD MRD_SEC
+
+struct control {
+    hub *h;
+    pthread_t thread;
+    bool closing; /* under h->lock */
+    int64_t next_save_ns, next_sweep_ns;
+};
+
+/* ---- Messages ---- */
+
+static void
+message_numbers(control_message *m, unsigned i, const mrd_strlist *list, size_t *ret_n,
+                int64_t **ret_v)
+{
+    size_t n = 0;
+
+    if (list->n > 0 && (m->numbers[i] = calloc(list->n, sizeof(int64_t))) != NULL) {
+        for (size_t k = 0; k < list->n; k++)
+            n += mrd_num_i64(mrd_str_of(list->v[k]), &m->numbers[i][n]) == MRD_OK;
+    }
+    *ret_n = n;
+    *ret_v = m->numbers[i];
+}
+
+/* A message about a session. Strings borrow from it. */
+static void
+message_init(control_message *m, hub_session *s, Mrd__ControlType type, int64_t at_ns)
+{
+    const hub_select *from = &s->select;
+    Mrd__Selection *to = &m->select;
+
+    memset(m, 0, sizeof(*m));
+    mrd__control__init(&m->control);
+    mrd__selection__init(to);
+    to->n_instances = from->instances.n;
+    to->instances = from->instances.v;
+    to->n_jobs = from->jobs.n;
+    to->jobs = from->jobs.v;
+    to->n_cores = from->cores.n;
+    to->cores = from->cores.v;
+    to->n_types = from->types.n;
+    to->types = from->types.v;
+    to->n_sources = from->sources.n;
+    to->sources = from->sources.v;
+    message_numbers(m, 0, &from->ranks, &to->n_ranks, &to->ranks);
+    message_numbers(m, 1, &from->processes, &to->n_processes, &to->processes);
+    m->control.type = type;
+    m->control.session = s->id;
+    m->control.name = s->name;
+    m->control.mode =
+        s->recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
+    m->control.select = to;
+    m->control.at_session_ns = at_ns;
+    m->control.at_wall_ns = at_ns; /* session time reads as UTC */
+    m->control.recorder_ns = s->recorder_ns;
+    m->control.recorder_bytes = s->recorder_bytes;
+}
+
+void
+control_message_fini(control_message *m)
+{
+    free(m->numbers[0]);
+    free(m->numbers[1]);
+}
+
+static mrd_err
+message_frame(const control_message *m, mrd_buf *to)
+{
+    mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = m->control.session };
+
+    return mrd_msg_pack(&f, &m->control, to, NULL);
+}
+
+/* ---- Directives ---- */
+
+static const Mrd__SessionStatus *
+status_of(const Mrd__Heartbeat *hb, uint64_t session)
+{
+    for (size_t i = 0; hb != NULL && i < hb->n_sessions; i++) {
+        if (hb->sessions[i]->session == session)
+            return hb->sessions[i];
+    }
+    return NULL;
+}
+
+/* What the node does not know yet about an open session, CONTROL_NONE: nothing. */
+static Mrd__ControlType
+directive_for(hub_session *s, const hub_node *n, const Mrd__SessionStatus *st)
+{
+    const hub_part *p = hub_part_of(s, n->instance_id);
+    Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
+
+    /* Who was merely silent when asked (its control connection comes back after its data
+     * connection, say) joins late. */
+    if (p != NULL && p->state == PART_REFUSED && p->err != MRD_TIMEOUT)
+        return MRD__CONTROL_TYPE__CONTROL_NONE;
+    if (s->state == SESSION_RECORDING && select_matches(&s->select, n) &&
+        (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
+        return MRD__CONTROL_TYPE__CONTROL_GO;
+    if (s->state == SESSION_STOPPING &&
+        (phase == MRD__NODE_PHASE__NODE_RECORDING || phase == MRD__NODE_PHASE__NODE_ARMED))
+        return MRD__CONTROL_TYPE__CONTROL_STOP;
+    return MRD__CONTROL_TYPE__CONTROL_NONE;
+}
+
+unsigned
+control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb, control_message *to,
+                   unsigned max)
+{
+    unsigned told = 0;
+
+    for (size_t i = 0; i < h->n_sessions && told < max; i++) {
+        hub_session *s = h->sessions[i];
+        Mrd__ControlType type;
+
+        if (!hub_session_open(s) || s->state == SESSION_ARMING)
+            continue;
+        type = directive_for(s, n, status_of(hb, s->id));
+        if (type != MRD__CONTROL_TYPE__CONTROL_NONE)
+            message_init(&to[told++], s, type,
+                         type == MRD__CONTROL_TYPE__CONTROL_STOP ? s->stop_ns : s->go_ns);
+    }
+    for (size_t i = 0; hb != NULL && i < hb->n_sessions && told < max; i++) { /* over, or unknown */
+        const Mrd__SessionStatus *st = hb->sessions[i];
+        const hub_session *s = hub_session_by_id(h, st->session);
+
+        if ((s != NULL && hub_session_open(s)) || st->phase == MRD__NODE_PHASE__NODE_FLUSHED ||
+            st->phase == MRD__NODE_PHASE__NODE_REFUSED)
+            continue;
+        memset(&to[told], 0, sizeof(to[told]));
+        mrd__control__init(&to[told].control);
+        to[told].control.type = MRD__CONTROL_TYPE__CONTROL_CANCEL;
+        to[told++].control.session = st->session;
+    }
+    return told;
+}
+
+/* ---- Surveys ---- */
+
+typedef struct {
+    hub *h;
+    uint64_t session;
+    unsigned armed, refused, answered;
+} survey;
+
+/* The lock is not held. */
+static bool
+on_reply(void *self, mrd_bytes data)
+{
+    survey *v = self;
+    hub *h = v->h;
+    hub_session *s;
+    hub_part *p;
+    const hub_node *n;
+    mrd_msg msg;
+
+    if (mrd_msg_unpack(data, &msg, NULL) != MRD_OK)
+        return true;
+    pthread_mutex_lock(&h->lock);
+    s = hub_session_by_id(h, v->session);
+    n = msg.frame.type == MRD_FRAME_CONTROL_REPLY
+            ? hub_node_by_id(h, msg.u.control_reply->instance_id)
+            : NULL;
+    if (s != NULL && n != NULL && n->run == msg.u.control_reply->run) {
+        const Mrd__ControlReply *r = msg.u.control_reply;
+
+        v->answered++;
+        p = hub_part_of(s, n->instance_id);
+        if (p == NULL && r->selected)
+            p = hub_part_add(s, n);
+        if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_ARM) {
+            bool refused = r->phase == MRD__NODE_PHASE__NODE_REFUSED || r->err != 0;
+
+            p->state = refused ? PART_REFUSED : PART_ARMED;
+            p->err = (mrd_err) r->err;
+            hub_copy(p->sentence, sizeof(p->sentence), r->sentence);
+            hub_clock_take(&p->clock, r->clock);
+            v->refused += refused;
+            v->armed += !refused;
+        }
+        s->dirty = true;
+    }
+    pthread_mutex_unlock(&h->lock);
+    mrd_msg_free(&msg);
+    return true;
+}
+
+static unsigned
+nodes_alive(const hub *h)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < h->n_nodes; i++)
+        n += hub_node_alive(h, h->nodes[i]);
+    return n;
+}
+
+/* Sends a message to all agents and books their answers. Called with the lock, which is given up
+ * while the answers come; the session may be gone afterwards. */
+static survey
+ask(hub *h, const control_message *m, int timeout_ms)
+{
+    survey v = { .h = h, .session = m->control.session };
+    unsigned expect = nodes_alive(h);
+    mrd_buf frame = { 0 };
+    mrd_why why = { 0 };
+
+    if (expect == 0)
+        return v;
+    if (message_frame(m, &frame) == MRD_OK) {
+        pthread_mutex_unlock(&h->lock);
+        if (mrd_server_ask(h->server, (mrd_bytes){ frame.p, frame.len }, expect, timeout_ms,
+                           on_reply, &v, &why) != MRD_OK)
+            mrd_log(MRD_LOG_WARN, "AGG-SURVEY", "Agents could not be asked: reason=%s", why.text);
+        pthread_mutex_lock(&h->lock);
+    }
+    mrd_buf_fini(&frame);
+    return v;
+}
+
+/* ---- The steps of a session ---- */
+
+/* Nodes that are meant, are up and kept silent. */
+static unsigned
+mark_silent(hub *h, hub_session *s)
+{
+    unsigned silent = 0;
+
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        const hub_node *n = h->nodes[i];
+        hub_part *p;
+
+        /* Only the node knows whether jobs, ranks or processes of it are meant. */
+        if (!hub_node_alive(h, n) || !select_matches(&s->select, n) || s->select.jobs.n > 0 ||
+            s->select.ranks.n > 0 || s->select.processes.n > 0 ||
+            hub_part_of(s, n->instance_id) != NULL)
+            continue;
+        if ((p = hub_part_add(s, n)) == NULL)
+            continue;
+        p->state = PART_REFUSED;
+        p->err = MRD_TIMEOUT;
+        snprintf(p->sentence, sizeof(p->sentence), "did not answer within %lld ms",
+                 (long long) (h->limits.arm_timeout_ns / MRD_MS));
+        silent++;
+    }
+    return silent;
+}
+
+/* False, with s->sentence, when too few nodes are ready. */
+static bool
+enough(hub_session *s, unsigned armed, unsigned refused)
+{
+    const char *first = "";
+    uint64_t want = 1;
+
+    for (size_t i = 0; i < s->n_parts && *first == '\0'; i++) {
+        if (s->parts[i]->state == PART_REFUSED)
+            first = s->parts[i]->sentence;
+    }
+    if (armed == 0 && refused == 0) {
+        hub_copy(
+            s->sentence, sizeof(s->sentence),
+            "no node took part: check that meridian-agent runs, is connected (meridian nodes) and "
+            "matches the selection");
+        return false;
+    }
+    if (strcmp(s->require, "all") == 0)
+        want = armed + refused;
+    else if (strcmp(s->require, "any") != 0 && mrd_num_u64(mrd_str_of(s->require), &want) != MRD_OK)
+        want = 1;
+    if (armed >= want)
+        return true;
+    snprintf(s->sentence, sizeof(s->sentence), "%u of %u nodes are ready and %s%s: %s", armed,
+             armed + refused, s->require,
+             strcmp(s->require, "all") == 0 ? " are required" : " is required",
+             *first == '\0' ? "connect more agents" : first);
+    return false;
+}
+
+/* What was decided is on disk before anybody is told: a restart goes on from there. */
+static void
+enter(hub *h, hub_session *s, session_state state)
+{
+    mrd_why why = { 0 };
+
+    s->state = state;
+    s->dirty = true;
+    if (session_save(h, s, &why) != MRD_OK)
+        mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s",
+                s->text, why.text);
+}
+
+static void
+step_fail(hub *h, uint64_t id)
+{
+    hub_session *s = hub_session_by_id(h, id);
+    control_message m;
+
+    if (s == NULL)
+        return;
+    enter(h, s, SESSION_FAILED);
+    mrd_log(MRD_LOG_WARN, "AGG-SESSION-FAILED", "Session not started: id=%s reason=%s", s->text,
+            s->sentence);
+    message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_CANCEL, 0);
+    ask(h, &m, 500);
+    control_message_fini(&m);
+}
+
+static void
+step_arm(hub *h, hub_session *s)
+{
+    uint64_t id = s->id;
+    control_message m;
+    survey v;
+    unsigned silent;
+
+    message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_ARM, 0);
+    m.control.deadline_ns = h->limits.arm_timeout_ns + h->limits.lead_ns + 5 * MRD_SEC;
+    v = ask(h, &m, (int) (h->limits.arm_timeout_ns / MRD_MS));
+    control_message_fini(&m);
+    if ((s = hub_session_by_id(h, id)) == NULL)
+        return;
+    silent = mark_silent(h, s);
+    if (!enough(s, v.armed, v.refused + silent)) {
+        step_fail(h, id);
+        return;
+    }
+    s->go_ns = hub_session_now(h) + h->limits.lead_ns;
+    enter(h, s, SESSION_RECORDING);
+    mrd_log(MRD_LOG_INFO, "AGG-SESSION-GO", "Session starts: id=%s name=%s nodes=%u refused=%u",
+            s->text, s->name, v.armed, v.refused + silent);
+    message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_GO, s->go_ns);
+    ask(h, &m, (int) (h->limits.lead_ns / MRD_MS)); /* who misses it is told by its heartbeat */
+    control_message_fini(&m);
+}
+
+static mrd_err
+trigger_add(hub_session *s, const hub_trigger *t, mrd_why *why)
+{
+    hub_trigger *v;
+
+    if (s->n_triggers >= TRIGGERS)
+        return mrd_why_set(why, MRD_LIMIT, 0, "session %s was triggered %d times: start a new one",
+                           s->text, TRIGGERS);
+    if ((v = realloc(s->triggers, (s->n_triggers + 1) * sizeof(*v))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "trigger");
+    s->triggers = v;
+    s->triggers[s->n_triggers++] = *t;
+    s->dirty = true;
+    return MRD_OK;
+}
+
+/* Makes one trigger of what nodes saw. */
+static void
+gather_noted(hub *h, hub_session *s)
+{
+    hub_trigger t = { .to_ns = hub_session_now(h) };
+    mrd_why why = { 0 };
+
+    if (s->noted_at_ns == 0 || t.to_ns < s->noted_at_ns)
+        return;
+    s->noted_at_ns = 0;
+    s->noted_last_ns = t.to_ns;
+    t.from_ns = t.to_ns - (s->recorder_ns < NOTED_WINDOW ? s->recorder_ns : NOTED_WINDOW);
+    mrd_random(&t.id, sizeof(t.id));
+    hub_copy(t.reason, sizeof(t.reason), s->noted);
+    if (trigger_add(s, &t, &why) != MRD_OK)
+        mrd_log(MRD_LOG_WARN, "AGG-TRIGGER", "Trigger not taken: session=%s reason=%s", s->text,
+                why.text);
+    else
+        mrd_log(MRD_LOG_INFO, "AGG-TRIGGER", "Flight recorder frozen: session=%s reason=%s",
+                s->text, t.reason);
+}
+
+/* Tells all nodes about the first trigger that they do not know. False: there was none. */
+static bool
+step_trigger(hub *h, hub_session *s)
+{
+    Mrd__Trigger msg = MRD__TRIGGER__INIT;
+    char reason[HUB_TEXT_MAX];
+    uint64_t id = s->id;
+    control_message m;
+    size_t at = 0;
+    survey v;
+
+    while (at < s->n_triggers && s->triggers[at].sent)
+        at++;
+    if (at == s->n_triggers)
+        return false;
+    s->triggers[at].sent = true;
+    hub_copy(reason, sizeof(reason), s->triggers[at].reason);
+    msg.id = s->triggers[at].id;
+    msg.from_session_ns = msg.from_wall_ns = s->triggers[at].from_ns;
+    msg.to_session_ns = msg.to_wall_ns = s->triggers[at].to_ns;
+    msg.reason = reason;
+    message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_TRIGGER, 0);
+    m.control.trigger = &msg;
+    v = ask(h, &m, 1000);
+    control_message_fini(&m);
+    if ((s = hub_session_by_id(h, id)) != NULL) {
+        s->triggers[at].answered = v.answered;
+        s->dirty = true;
+    }
+    return true;
+}
+
+static void
+step_record(hub *h, hub_session *s)
+{
+    int64_t now = hub_session_now(h), end = s->go_ns + s->duration_ns;
+    control_message m;
+
+    gather_noted(h, s);
+    if (step_trigger(h, s))
+        return;
+    if (!s->stop_wanted && (s->duration_ns == 0 || now < end - h->limits.lead_ns))
+        return;
+    s->stop_ns = s->stop_wanted ? now + h->limits.lead_ns / 4 : end;
+    if (s->stop_ns < s->go_ns)
+        s->stop_ns = s->go_ns;
+    s->flush_deadline_ns = mrd_local_now().ns + (s->stop_ns - now) + h->limits.flush_timeout_ns;
+    enter(h, s, SESSION_STOPPING);
+    message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_STOP, s->stop_ns);
+    ask(h, &m, 1000);
+    control_message_fini(&m);
+}
+
+/* Done when every part is flushed or given up. */
+static void
+step_stop(hub *h, hub_session *s)
+{
+    bool late = mrd_local_now().ns > s->flush_deadline_ns;
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        hub_part *p = s->parts[i];
+        const hub_node *n = hub_node_by_id(h, p->instance_id);
+
+        if (p->state == PART_FLUSHED || p->state == PART_REFUSED || p->state == PART_LOST)
+            continue;
+        if (!late)
+            return;
+        p->state = PART_LOST;
+        p->lost_wall_ns = n == NULL ? 0 : n->seen_wall_ns;
+        snprintf(p->sentence, sizeof(p->sentence), "%s before everything had arrived",
+                 n != NULL && hub_node_alive(h, n)
+                     ? "still shipping when the time to flush was over"
+                     : "not heard of any more");
+        mrd_log(MRD_LOG_WARN, "AGG-NODE-LOST", "Node given up: session=%s node=%s reason=%s",
+                s->text, p->instance_id, p->sentence);
+    }
+    enter(h, s, SESSION_MERGING);
+}
+
+static void
+step_merge(hub *h, hub_session *s)
+{
+    job_status job;
+    mrd_why why = { 0 };
+
+    if (!s->closed)
+        return; /* the ingest thread closes the journals first */
+    if (s->auto_merge && !merger_status(s, &job)) {
+        if (merger_start(h, s, &why) != MRD_OK) {
+            hub_copy(s->sentence, sizeof(s->sentence), why.text);
+            enter(h, s, SESSION_COMPLETE);
+        }
+        return;
+    }
+    if (s->auto_merge && (job.state == JOB_WAITING || job.state == JOB_RUNNING))
+        return;
+    enter(h, s, SESSION_COMPLETE);
+    mrd_log(MRD_LOG_INFO, "AGG-SESSION-DONE", "Session complete: id=%s", s->text);
+}
+
+static void
+step(hub *h, hub_session *s)
+{
+    switch (s->state) {
+    case SESSION_ARMING:
+        step_arm(h, s);
+        break;
+    case SESSION_RECORDING:
+        step_record(h, s);
+        break;
+    case SESSION_STOPPING:
+        step_stop(h, s);
+        break;
+    case SESSION_MERGING:
+        step_merge(h, s);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- Manifests and retention ---- */
+
+static void
+save_dirty(hub *h, bool all)
+{
+    for (size_t i = 0; i < h->n_sessions; i++) {
+        hub_session *s = h->sessions[i];
+        mrd_why why = { 0 };
+
+        if ((!s->dirty && !all) || s->deleted)
+            continue;
+        if (session_save(h, s, &why) != MRD_OK)
+            mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s",
+                    s->text, why.text);
+    }
+}
+
+static bool
+is_over(const hub_session *s)
+{
+    return s->state == SESSION_COMPLETE || s->state == SESSION_FAILED;
+}
+
+/* Deletes what is too old, then the oldest until the rest fits. */
+static void
+sweep(hub *h)
+{
+    int64_t now = mrd_wall_now().ns, sum = 0;
+
+    for (size_t i = 0; i < h->n_sessions; i++) {
+        hub_session *s = h->sessions[i];
+
+        if (h->limits.retain_ns > 0 && is_over(s) && now - s->created_wall_ns > h->limits.retain_ns)
+            s->deleted = true;
+        for (size_t k = 0; k < s->n_parts && !s->deleted; k++)
+            sum += (int64_t) s->parts[k]->bytes;
+    }
+    while (h->limits.retain_bytes > 0 && sum > h->limits.retain_bytes) {
+        hub_session *oldest = NULL;
+
+        for (size_t i = 0; i < h->n_sessions; i++) {
+            hub_session *s = h->sessions[i];
+
+            if (!s->deleted && is_over(s) &&
+                (oldest == NULL || s->created_wall_ns < oldest->created_wall_ns))
+                oldest = s;
+        }
+        if (oldest == NULL)
+            return;
+        oldest->deleted = true;
+        for (size_t k = 0; k < oldest->n_parts; k++)
+            sum -= (int64_t) oldest->parts[k]->bytes;
+        mrd_log(MRD_LOG_INFO, "AGG-RETAIN", "Oldest session removed to keep the store small: id=%s",
+                oldest->text);
+    }
+}
+
+static void
+wait_step(hub *h)
+{
+    struct timespec end;
+
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += STEP_MS * 1000000L;
+    if (end.tv_nsec >= 1000000000L) {
+        end.tv_nsec -= 1000000000L;
+        end.tv_sec++;
+    }
+    pthread_cond_timedwait(&h->changed, &h->lock, &end);
+}
+
+static void *
+control_run(void *arg)
+{
+    control *c = arg;
+    hub *h = c->h;
+
+    pthread_mutex_lock(&h->lock);
+    while (!c->closing) {
+        int64_t now = mrd_local_now().ns;
+
+        for (size_t i = 0; i < h->n_sessions && !c->closing; i++) {
+            if (!h->sessions[i]->deleted)
+                step(h, h->sessions[i]); /* may give the lock up: the list may change */
+        }
+        if (now >= c->next_save_ns) {
+            c->next_save_ns = now + SAVE_NS;
+            save_dirty(h, false);
+        }
+        if (now >= c->next_sweep_ns) {
+            c->next_sweep_ns = now + SWEEP_NS;
+            sweep(h);
+        }
+        if (!c->closing)
+            wait_step(h);
+    }
+    save_dirty(h, false);
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+mrd_err
+control_open(hub *h, control **ret_control, mrd_why *why)
+{
+    control *c = calloc(1, sizeof(*c));
+
+    if (c == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "control");
+    c->h = h;
+    if ((errno = pthread_create(&c->thread, NULL, control_run, c)) != 0) {
+        mrd_why_set(why, MRD_IO, errno, "cannot start the control thread");
+        free(c);
+        return MRD_IO;
+    }
+    *ret_control = c;
+    return MRD_OK;
+}
+
+void
+control_close(control *c)
+{
+    if (c == NULL)
+        return;
+    pthread_mutex_lock(&c->h->lock);
+    c->closing = true;
+    pthread_cond_broadcast(&c->h->changed);
+    pthread_mutex_unlock(&c->h->lock);
+    pthread_join(c->thread, NULL);
+    free(c);
+}
+
+/* ---- Wishes ---- */
+
+mrd_err
+control_stop(hub *h, uint64_t id, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+    hub_session *s;
+
+    pthread_mutex_lock(&h->lock);
+    s = hub_session_by_id(h, id);
+    if (s == NULL)
+        err = mrd_why_set(why, MRD_NOTFOUND, 0, "there is no such session");
+    else if (s->state > SESSION_RECORDING && s->state != SESSION_STOPPING)
+        err = mrd_why_set(why, MRD_STATE, 0, "session %s is %s already", s->text,
+                          session_state_text(s->state));
+    else
+        s->stop_wanted = true;
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+    return err;
+}
+
+void
+control_noted(hub *h, const hub_node *n, const char *reason)
+{
+    int64_t now = hub_session_now(h);
+
+    for (size_t i = 0; i < h->n_sessions; i++) {
+        hub_session *s = h->sessions[i];
+
+        if (s->deleted || !s->recorder || s->state != SESSION_RECORDING || s->noted_at_ns != 0 ||
+            hub_part_of(s, n->instance_id) == NULL)
+            continue;
+        s->noted_at_ns = now + NOTED_GATHER;
+        if (s->noted_last_ns != 0 && s->noted_at_ns < s->noted_last_ns + NOTED_PERIOD)
+            s->noted_at_ns = s->noted_last_ns + NOTED_PERIOD;
+        snprintf(s->noted, sizeof(s->noted), "%.100s: %.150s", n->instance_id, reason);
+    }
+}
+
+mrd_err
+control_trigger(hub *h, uint64_t id, mrd_dur_ns last_ns, const char *reason, uint64_t *ret_trigger,
+                mrd_why *why)
+{
+    hub_trigger t = { .to_ns = hub_session_now(h) };
+    mrd_err err = MRD_OK;
+    size_t n = 0;
+
+    mrd_random(&t.id, sizeof(t.id));
+    t.from_ns = t.to_ns - last_ns;
+    hub_copy(t.reason, sizeof(t.reason), reason);
+    pthread_mutex_lock(&h->lock);
+    for (size_t i = 0; i < h->n_sessions && err == MRD_OK; i++) {
+        hub_session *s = h->sessions[i];
+
+        if (s->deleted || !s->recorder || s->state != SESSION_RECORDING || (id != 0 && s->id != id))
+            continue;
+        n++;
+        err = trigger_add(s, &t, why);
+    }
+    if (n == 0)
+        err = mrd_why_set(why, MRD_STATE, 0,
+                          "no recorder session is running%s: start one with --mode recorder",
+                          id == 0 ? "" : " under this id");
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+    if (err == MRD_OK)
+        *ret_trigger = t.id;
+    return err;
+}

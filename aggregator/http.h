@@ -1,0 +1,32 @@
+/*
+ * aggregator/http.h - the API of the aggregator over aggregator/httpd.h. docs/http.md is its
+ * manual; the table in http.c is the list. Inside aggregator/ only.
+ */
+#ifndef MRD_AGGREGATOR_HTTP_H
+#define MRD_AGGREGATOR_HTTP_H
+
+#include "aggregator/aggregator.h"
+#include "aggregator/httpd.h"
+#include "aggregator/hub.h"
+
+typedef struct http_api http_api;
+
+mrd_err http_api_open(hub *h, const mrd_aggregator_options *o, http_api **ret_api, mrd_why *why);
+void http_api_close(http_api *api); /* NULL is fine */
+uint16_t http_api_port(const http_api *api);
+
+/* The text of /metrics (http_metrics.c). */
+void http_metrics(hub *h, mrd_httpd *httpd, mrd_buf *to);
+/* GET …/profile (http_profile.c). */
+mrd_err http_profile(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
+
+struct http_api {
+    hub *h;
+    mrd_httpd *httpd;
+};
+
+/* The session of {id} with the lock held; on NOTFOUND the lock is not held. */
+mrd_err http_session(http_api *api, mrd_http_request *req, hub_session **ret_session, mrd_why *why);
+
+#endif

@@ -1,0 +1,215 @@
+#include "aggregator/http.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "aggregator/merge.h"
+#include "base/obj.h"
+#include "trace/filter.h"
+
+/* A slice that is being made for a client. */
+typedef struct {
+    merge_input *input;
+    mrd_filter filter;
+    const mrd_sink_ops *ops;
+    mrd_out *to;
+} slice;
+
+static void
+slice_free(void *self)
+{
+    slice *s = self;
+
+    if (s == NULL)
+        return;
+    merge_input_free(s->input);
+    mrd_filter_fini(&s->filter);
+    free(s);
+}
+
+static bool
+slice_push(void *self, const void *data, size_t len)
+{
+    slice *s = self;
+
+    mrd_out_add(s->to, data, len);
+    return mrd_out_err(s->to) == MRD_OK;
+}
+
+static bool
+slice_progress(void *self, uint64_t events)
+{
+    slice *s = self;
+
+    (void) events;
+    return mrd_out_err(s->to) == MRD_OK; /* the client left */
+}
+
+static mrd_err
+slice_produce(void *self, mrd_out *out, mrd_why *why)
+{
+    slice *s = self;
+    mrd_export_target target = { s->ops, NULL };
+    mrd_export_result result;
+    mrd_err err;
+
+    s->to = out;
+    if ((err = mrd_out_func(slice_push, s, "slice", &target.out, why)) != MRD_OK)
+        return err;
+    return merge_run(s->input, &s->filter, &target, 1, slice_progress, s, &result, why);
+}
+
+/* Each comma separated word of a query parameter. */
+static mrd_err
+filter_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why)
+{
+    const char *p = mrd_http_query(req, name);
+
+    while (p != NULL && *p != '\0') {
+        size_t n = strcspn(p, ",");
+
+        if (n > 0 && mrd_strlist_add(list, (mrd_str){ p, n }) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "filter");
+        p += n;
+        p += *p == ',';
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+filter_time(mrd_http_request *req, const char *name, int64_t first_ns, int64_t *ret_ns,
+            mrd_why *why)
+{
+    const char *text = mrd_http_query(req, name);
+
+    if (text == NULL || *text == '\0')
+        return MRD_OK;
+    return mrd_filter_time(mrd_str_of(text), first_ns, ret_ns, why);
+}
+
+static mrd_err
+filter_parse(mrd_http_request *req, int64_t first_ns, mrd_filter *f, mrd_why *why)
+{
+    mrd_err err;
+
+    if ((err = filter_time(req, "start", first_ns, &f->start_ns, why)) != MRD_OK ||
+        (err = filter_time(req, "end", first_ns, &f->end_ns, why)) != MRD_OK ||
+        (err = filter_list(req, "instance_id", &f->instances, why)) != MRD_OK ||
+        (err = filter_list(req, "process_id", &f->processes, why)) != MRD_OK ||
+        (err = filter_list(req, "lnc_idx", &f->cores, why)) != MRD_OK ||
+        (err = filter_list(req, "event_type", &f->types, why)) != MRD_OK)
+        return err;
+    if (f->start_ns >= f->end_ns)
+        return mrd_why_set(why, MRD_RANGE, 0, "start must be before end");
+    return mrd_filter_check(f, why);
+}
+
+static mrd_err
+format_of(mrd_http_request *req, const mrd_sink_ops **ret_ops, mrd_why *why)
+{
+    const char *name = mrd_http_query(req, "format");
+    const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(name == NULL ? "perfetto" : name));
+    const mrd_sink_ops *const *all;
+    mrd_buf names = { 0 };
+    size_t n;
+
+    if (ops != NULL) {
+        *ret_ops = ops;
+        return MRD_OK;
+    }
+    all = mrd_sinks(&n);
+    for (size_t i = 0; i < n; i++)
+        mrd_buf_fmt(&names, "%s%s", i == 0 ? "" : ", ", all[i]->name);
+    mrd_why_set(why, MRD_INVALID, 0, "unknown format '%.40s': one of %s", name == NULL ? "" : name,
+                mrd_buf_cstr(&names));
+    mrd_buf_fini(&names);
+    return MRD_INVALID;
+}
+
+static const char *
+type_of(const char *suffix)
+{
+    if (strstr(suffix, "json") != NULL)
+        return "application/json";
+    return strcmp(suffix, ".txt") == 0 ? "text/plain; charset=utf-8" : "application/octet-stream";
+}
+
+/* The finished file of a whole profile; NULL when there is none. Lock held. */
+static char *
+finished(http_api *api, const hub_session *s, const mrd_sink_ops *ops)
+{
+    char *path;
+
+    if (s->state != SESSION_COMPLETE)
+        return NULL;
+    path =
+        hub_path(api->h, s, "profile/%s%s",
+                 strncmp(ops->name, "summary", 7) == 0 ? "summary" : "system_profile", ops->suffix);
+    if (path != NULL && access(path, R_OK) != 0) {
+        free(path);
+        path = NULL;
+    }
+    return path;
+}
+
+mrd_err
+http_profile(void *self, mrd_http_request *req, mrd_why *why)
+{
+    static const char *const known[] = { "format",     "start",   "end",        "instance_id",
+                                         "process_id", "lnc_idx", "event_type", NULL };
+    http_api *api = self;
+    slice *sl = calloc(1, sizeof(*sl));
+    char name[160], *path = NULL;
+    hub_session *s;
+    mrd_err err;
+
+    if (sl == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "slice");
+    sl->filter = (mrd_filter) MRD_FILTER_ALL;
+    if ((err = mrd_http_known_query(req, known, why)) != MRD_OK ||
+        (err = format_of(req, &sl->ops, why)) != MRD_OK ||
+        (err = http_session(api, req, &s, why)) != MRD_OK) {
+        slice_free(sl);
+        return err;
+    }
+    err = filter_parse(req, s->go_ns, &sl->filter, why);
+    if (err == MRD_OK && mrd_filter_is_all(&sl->filter))
+        path = finished(api, s, sl->ops);
+    if (err == MRD_OK && path == NULL && (sl->input = merge_snapshot(api->h, s)) == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "slice");
+    snprintf(name, sizeof(name), "%s%s", s->text, sl->ops->suffix);
+    pthread_mutex_unlock(&api->h->lock);
+    if (err == MRD_OK && path == NULL) /* takes the slice in every case */
+        return mrd_http_reply_stream(req, type_of(sl->ops->suffix), name, slice_produce, slice_free,
+                                     sl, why);
+    if (err == MRD_OK)
+        err = mrd_http_reply_file(req, path, type_of(sl->ops->suffix), name, why);
+    free(path);
+    slice_free(sl);
+    return err;
+}
+
+/* One of the files of <session>/profile; its name is one component of letters, digits, '.', '_',
+ * '-'.
+ */
+mrd_err
+http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
+{
+    http_api *api = self;
+    mrd_str file = mrd_http_param(req, "file");
+    char *path, name[160];
+    hub_session *s;
+    mrd_err err;
+
+    if (!mrd_instance_id_valid(file))
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no such file");
+    if ((err = http_session(api, req, &s, why)) != MRD_OK)
+        return err;
+    path = hub_path(api->h, s, "profile/" MRD_STR_FMT, MRD_STR_ARG(file));
+    pthread_mutex_unlock(&api->h->lock);
+    snprintf(name, sizeof(name), MRD_STR_FMT, MRD_STR_ARG(file));
+    err = path == NULL ? MRD_NOMEM : mrd_http_reply_file(req, path, type_of(name), NULL, why);
+    free(path);
+    return err;
+}

@@ -1,0 +1,24 @@
+/*
+ * aggregator/http_web.h - the web page: the files of aggregator/web/, put into the program at build
+ * time by aggregator/web/embed.cmake, which writes the table below. Inside aggregator/ only.
+ */
+#ifndef MRD_AGGREGATOR_HTTP_WEB_H
+#define MRD_AGGREGATOR_HTTP_WEB_H
+
+#include "aggregator/httpd.h"
+
+typedef struct {
+    const char *name; /* below aggregator/web/: "index.html", "vendor/uPlot.min.css" */
+    const char *type; /* Content-Type */
+    const char *etag; /* of the content, with its quotes */
+    mrd_bytes body;
+} http_web_file;
+
+extern const http_web_file http_web_files[];
+extern const size_t http_web_n_files;
+
+/* GET / and GET /web/{file*}. Open to everybody: the page holds no data, it asks the API for it. */
+mrd_err http_web_page(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err http_web_part(void *self, mrd_http_request *req, mrd_why *why);
+
+#endif

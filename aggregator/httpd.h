@@ -1,0 +1,100 @@
+/*
+ * aggregator/httpd.h - the HTTP server below the aggregator's API: routing by a table, roles, JSON
+ * and problem replies, files with ranges and ETags, streams produced by a worker in bounded memory.
+ * libmicrohttpd lives in httpd.c only. What the paths mean is aggregator/http.h and docs/http.md.
+ *
+ * Threads  one server thread runs the handlers: they must not block for long. A stream's producer
+ * runs in a thread of its own and may. Everything of a request belongs to the server thread. Limits
+ * MRD_HTTP_BODY_MAX for bodies, 32 KiB for a request's head, options for connections and streams;
+ * more is refused with a problem, never with memory.
+ */
+#ifndef MRD_AGGREGATOR_HTTPD_H
+#define MRD_AGGREGATOR_HTTPD_H
+
+#include "aggregator/auth.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/out.h"
+
+#define MRD_HTTP_BODY_MAX (1u << 20)
+
+typedef struct mrd_httpd mrd_httpd;
+typedef struct mrd_http_request mrd_http_request;
+
+typedef struct {
+    const char *method; /* "GET" also answers HEAD */
+    const char *path; /* "/api/v1/sessions/{id}/stop": {x} is one component, {x*} (last) the rest */
+    mrd_role role;    /* least role; MRD_ROLE_NONE: open to everybody */
+    /* Replies through mrd_http_reply_*, or returns an error, which becomes problem+json with why's
+     * text. */
+    mrd_err (*handle)(void *self, mrd_http_request *req, mrd_why *why);
+    const char *summary; /* for the OpenAPI document */
+} mrd_http_route;
+
+typedef struct {
+    const char *address;      /* "127.0.0.1", "::1", "0.0.0.0" */
+    uint16_t port;            /* 0: any free one, see mrd_httpd_port */
+    const char *cert, *key;   /* PEM files: TLS; NULL: plain */
+    const mrd_auth *auth;     /* NULL: everybody may do everything (loopback, --insecure) */
+    unsigned max_connections; /* 0: 512 */
+    unsigned max_streams;     /* merges at one time; 0: 8 */
+    unsigned idle_seconds;    /* 0: 30 */
+} mrd_httpd_options;
+
+/* Borrows routes and self until stop. Errors: INVALID (address, PEM), BUSY (port in use), NOMEM. */
+mrd_err mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, size_t n,
+                        void *self, mrd_httpd **ret_httpd, mrd_why *why);
+void mrd_httpd_stop(mrd_httpd *httpd); /* cancels streams; NULL is fine */
+uint16_t mrd_httpd_port(const mrd_httpd *httpd);
+/* Reads certificate and key again; running transfers go on. Errors leave the old ones in place. */
+mrd_err mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why);
+
+typedef struct {
+    uint64_t requests, errors, unauthorised, streams, cancelled, bytes;
+    unsigned connections, streams_now;
+} mrd_httpd_counts;
+void mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts); /* any thread */
+
+/* ---- Of a request; all views borrow until the reply ---- */
+
+const char *mrd_http_method(const mrd_http_request *req);
+const char *mrd_http_path(const mrd_http_request *req);
+mrd_str mrd_http_param(const mrd_http_request *req,
+                       const char *name); /* {name} of the route, decoded */
+const char *mrd_http_query(mrd_http_request *req, const char *name); /* decoded, NULL when absent */
+mrd_str mrd_http_body(const mrd_http_request *req);
+const char *mrd_http_header(mrd_http_request *req, const char *name);
+mrd_role mrd_http_role(const mrd_http_request *req);
+/* The body as a JSON object; an empty body is an empty object. Errors: SYNTAX, TYPE. */
+mrd_err mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why);
+/* Appends each query parameter that is not in `known` (NULL-terminated) to an error. */
+mrd_err mrd_http_known_query(mrd_http_request *req, const char *const *known, mrd_why *why);
+
+/* ---- Replies: exactly one per request ---- */
+
+mrd_err mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc); /* takes doc */
+mrd_err mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type,
+                            mrd_buf *body); /* takes the bytes */
+/* Bytes that outlive the server (embedded pages). */
+mrd_err mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag,
+                              mrd_bytes body);
+/*
+ * A file: Content-Length, ETag (from its identity, size and time), single ranges, If-None-Match,
+ * If-Range, If-Modified-Since is not used. download names the attachment, NULL shows it inline.
+ * gzip or zstd on the fly when the client accepts it, asks for no range, and the type is worth it.
+ * Errors: NOTFOUND, IO.
+ */
+mrd_err mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type,
+                            const char *download, mrd_why *why);
+/*
+ * Whatever produce writes into its mrd_out, as it comes (chunked). When the client leaves, writing
+ * fails with CANCELLED and produce should return soon. done (may be NULL) frees self in every case.
+ * Errors: BUSY when max_streams run already.
+ */
+mrd_err mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *download,
+                              mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why),
+                              void (*done)(void *self), void *self, mrd_why *why);
+/* Adds a header to the reply that follows. */
+void mrd_http_set_header(mrd_http_request *req, const char *name, const char *value);
+
+#endif

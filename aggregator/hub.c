@@ -1,0 +1,306 @@
+#include "aggregator/hub.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/obj.h"
+#include "base/out.h"
+
+static void
+boot_id_read(char *to, size_t size)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (f == NULL || fgets(to, (int) size, f) == NULL)
+        hub_copy(to, size, "unknown");
+    to[strcspn(to, "\n")] = '\0';
+    if (f != NULL)
+        fclose(f);
+}
+
+/* The session timeline is this machine's RAW clock plus one constant, chosen once per boot so that
+ * it reads as UTC: a restarted aggregator goes on with it. */
+static mrd_err
+timeline_init(hub *h, mrd_why *why)
+{
+    char *path = hub_path(h, NULL, "clock.json");
+    mrd_buf text = { 0 };
+    mrd_json *o = NULL;
+    mrd_err err = MRD_OK;
+
+    if (path == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", h->store);
+    if (mrd_json_load(path, &o, NULL) == MRD_OK &&
+        strcmp(mrd_json_str(o, "boot_id", ""), h->boot_id) == 0 &&
+        mrd_json_int(o, "session_offset_ns", 0) != 0) {
+        h->session_offset_ns = mrd_json_int(o, "session_offset_ns", 0);
+    } else {
+        h->session_offset_ns = mrd_wall_now().ns - mrd_local_now().ns;
+        mrd_buf_fmt(&text, "{\"boot_id\": \"%s\", \"session_offset_ns\": %lld}\n", h->boot_id,
+                    (long long) h->session_offset_ns);
+        err = mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0644, why);
+    }
+    mrd_json_free(o);
+    mrd_buf_fini(&text);
+    free(path);
+    return err;
+}
+
+mrd_err
+hub_init(hub *h, const char *store, mrd_why *why)
+{
+    char *sessions = NULL;
+    uint64_t id[2];
+    mrd_err err = MRD_NOMEM;
+
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->changed, NULL);
+    h->store = mrd_str_dup(mrd_str_of(store));
+    h->bucket_ns = mrd_local_now().ns;
+    boot_id_read(h->boot_id, sizeof(h->boot_id));
+    mrd_random(id, sizeof(id));
+    snprintf(h->id, sizeof(h->id), "%016llx%016llx", (unsigned long long) id[0],
+             (unsigned long long) id[1]);
+    if (h->store == NULL || asprintf(&sessions, "%s/sessions", store) < 0)
+        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", store);
+    err = mrd_make_dirs(sessions, why);
+    free(sessions);
+    return err != MRD_OK ? err : timeline_init(h, why);
+}
+
+void
+hub_fini(hub *h)
+{
+    for (size_t i = 0; i < h->n_sessions; i++)
+        session_free(h->sessions[i]);
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        mrd_strlist_fini(&h->nodes[i]->labels);
+        clocks_forget(h->nodes[i]);
+        free(h->nodes[i]);
+    }
+    free(h->sessions);
+    free(h->nodes);
+    free(h->store);
+    artifact_fini(h);
+    mrd_auth_free(h->auth);
+    pthread_cond_destroy(&h->changed);
+    pthread_mutex_destroy(&h->lock);
+}
+
+int64_t
+hub_session_now(const hub *h)
+{
+    return mrd_local_now().ns + h->session_offset_ns;
+}
+
+hub_node *
+hub_node_by_conn(hub *h, uint32_t conn)
+{
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        if (h->nodes[i]->conn == conn)
+            return h->nodes[i];
+    }
+    return NULL;
+}
+
+hub_node *
+hub_node_by_id(hub *h, const char *instance_id)
+{
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        if (strcmp(h->nodes[i]->instance_id, instance_id) == 0)
+            return h->nodes[i];
+    }
+    return NULL;
+}
+
+bool
+hub_node_alive(const hub *h, const hub_node *n)
+{
+    return n->conn != 0 && mrd_local_now().ns - n->seen_ns < h->limits.node_timeout_ns;
+}
+
+hub_session *
+hub_session_by_id(hub *h, uint64_t id)
+{
+    for (size_t i = 0; i < h->n_sessions; i++) {
+        if (h->sessions[i]->id == id && !h->sessions[i]->deleted)
+            return h->sessions[i];
+    }
+    return NULL;
+}
+
+hub_part *
+hub_part_of(hub_session *s, const char *instance_id)
+{
+    for (size_t i = 0; i < s->n_parts; i++) {
+        if (strcmp(s->parts[i]->instance_id, instance_id) == 0)
+            return s->parts[i];
+    }
+    return NULL;
+}
+
+hub_part *
+hub_part_add(hub_session *s, const hub_node *n)
+{
+    hub_part **v = realloc(s->parts, (s->n_parts + 1) * sizeof(*v));
+    hub_part *p;
+
+    if (v == NULL)
+        return NULL;
+    s->parts = v;
+    if ((p = calloc(1, sizeof(*p))) == NULL)
+        return NULL;
+    hub_copy(p->instance_id, sizeof(p->instance_id), n->instance_id);
+    hub_copy(p->host_name, sizeof(p->host_name), n->host_name);
+    hub_copy(p->boot_id, sizeof(p->boot_id), n->boot_id);
+    p->local_ns = n->hello_local_ns;
+    p->wall_ns = n->hello_wall_ns;
+    p->start_bound_ns = p->clock.bound_ns = -1;
+    p->first_ns = INT64_MAX;
+    p->last_ns = INT64_MIN;
+    p->simulated = n->simulated;
+    p->state = PART_ARMED;
+    s->parts[s->n_parts++] = p;
+    s->dirty = true;
+    return p;
+}
+
+part_epoch *
+part_epoch_of(hub_part *p, uint64_t epoch)
+{
+    part_epoch *e;
+
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        if (p->epochs[i].epoch == epoch)
+            return &p->epochs[i];
+    }
+    if (p->n_epochs == HUB_EPOCHS_MAX)
+        return NULL;
+    e = &p->epochs[p->n_epochs];
+    *e = (part_epoch){ .epoch = epoch, .stored = mrd_seqset_new() };
+    if (e->stored == NULL)
+        return NULL;
+    p->n_epochs++;
+    return e;
+}
+
+mrd_err
+part_stored(hub_part *p, const mrd_frame *f)
+{
+    part_epoch *e = part_epoch_of(p, f->epoch);
+    mrd_err err = e == NULL ? MRD_LIMIT : mrd_seqset_add(e->stored, f->seq);
+
+    if (err != MRD_OK)
+        return err;
+    p->bytes += MRD_FRAME_HEADER + f->body_len;
+    if (f->type != MRD_FRAME_BATCH)
+        return MRD_OK;
+    p->batches++;
+    p->events += f->events;
+    if (f->clock == MRD__CLOCK_KIND__CLOCK_RAW) {
+        p->first_ns = f->first_ns < p->first_ns ? f->first_ns : p->first_ns;
+        p->last_ns = f->last_ns > p->last_ns ? f->last_ns : p->last_ns;
+    }
+    return MRD_OK;
+}
+
+bool
+hub_session_open(const hub_session *s)
+{
+    return !s->deleted && !s->closed &&
+           (s->state == SESSION_ARMING || s->state == SESSION_RECORDING ||
+            s->state == SESSION_STOPPING);
+}
+
+char *
+hub_path(const hub *h, const hub_session *s, const char *format, ...)
+{
+    char *tail = NULL, *path = NULL;
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vasprintf(&tail, format, args);
+    va_end(args);
+    if (n < 0)
+        return NULL;
+    n = s == NULL ? asprintf(&path, "%s/%s", h->store, tail)
+                  : asprintf(&path, "%s/sessions/%s/%s", h->store, s->text, tail);
+    free(tail);
+    return n < 0 ? NULL : path;
+}
+
+void
+hub_copy(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from == NULL ? "" : from);
+}
+
+static void
+drop_add(hub_counters *to, const Mrd__Drop *d)
+{
+    hub_drop *slot;
+
+    if (to->n_drops == HUB_DROPS_MAX) { /* gather the rest */
+        slot = &to->drops[HUB_DROPS_MAX - 1];
+        hub_copy(slot->cause, sizeof(slot->cause), "other");
+        slot->count += d->count;
+        return;
+    }
+    slot = &to->drops[to->n_drops++];
+    *slot = (hub_drop){ .count = d->count, .first_ns = d->first_ns, .last_ns = d->last_ns };
+    hub_copy(slot->cause, sizeof(slot->cause), d->cause);
+}
+
+void
+hub_counters_take(hub_counters *to, const Mrd__Counters *from)
+{
+    if (from == NULL)
+        return;
+    *to = (hub_counters){ .begun = from->begun, .delivered = from->delivered, .held = from->held };
+    for (size_t i = 0; i < from->n_drops; i++)
+        drop_add(to, from->drops[i]);
+}
+
+void
+hub_clock_take(hub_clock *to, const Mrd__ClockQuality *from)
+{
+    if (from == NULL)
+        return;
+    hub_copy(to->state, sizeof(to->state), from->state);
+    hub_copy(to->method, sizeof(to->method), from->method);
+    to->bound_ns = from->bound_ns;
+    to->offset_ns = from->offset_ns;
+    to->probes = from->probes;
+}
+
+uint64_t
+hub_dropped(const hub_counters *c)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < c->n_drops; i++)
+        sum += c->drops[i].count;
+    return sum;
+}
+
+const char *
+session_state_text(session_state s)
+{
+    static const char *const names[SESSION_STATES] = { "arming",  "recording", "stopping",
+                                                       "merging", "complete",  "failed" };
+
+    return s < SESSION_STATES ? names[s] : "unknown";
+}
+
+const char *
+part_state_text(part_state s)
+{
+    static const char *const names[PART_STATES] = { "armed",   "recording", "stopping",
+                                                    "flushed", "refused",   "lost" };
+
+    return s < PART_STATES ? names[s] : "unknown";
+}

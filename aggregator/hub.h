@@ -1,0 +1,342 @@
+/*
+ * aggregator/hub.h - what the aggregator knows: nodes, sessions and the part of each node in each
+ * session. Inside aggregator/ only.
+ *
+ * Threads  `lock` guards everything here except where a comment gives a member to one thread. It is
+ *          never held over a disk sync, a survey or a merge. Journals, sequence sets and the
+ * freeing of sessions belong to the ingest thread.
+ */
+#ifndef MRD_AGGREGATOR_HUB_H
+#define MRD_AGGREGATOR_HUB_H
+
+#include <pthread.h>
+
+#include "aggregator/auth.h"
+#include "aggregator/journal.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "proto/link.h"
+#include "proto/wire.h"
+#include "timesync/align.h"
+#include "timesync/probe.h"
+
+#define HUB_ID_MAX     129 /* instance id with its NUL */
+#define HUB_TEXT_MAX   256
+#define HUB_DROPS_MAX  16
+#define HUB_EPOCHS_MAX 64 /* restarts of one agent with a lost spool, per session */
+
+typedef struct {
+    char cause[48];
+    uint64_t count;
+    int64_t first_ns, last_ns;
+} hub_drop;
+
+/* begun = delivered + drops + held, as the agent counts. */
+typedef struct {
+    uint64_t begun, delivered, held;
+    hub_drop drops[HUB_DROPS_MAX]; /* the last one gathers what does not fit */
+    unsigned n_drops;
+} hub_counters;
+
+typedef struct {
+    char state[24], method[24];
+    int64_t bound_ns, offset_ns; /* bound -1: unknown */
+    uint64_t probes;
+} hub_clock;
+
+/* One agent. Never freed before the end: their number is bounded by max_nodes. */
+typedef struct {
+    char instance_id[HUB_ID_MAX], host_name[HUB_TEXT_MAX], boot_id[64], release[32];
+    uint64_t key, run, epoch;
+    uint32_t conn; /* 0: not connected */
+    bool simulated;
+    int64_t seen_ns; /* aggregator's RAW, last frame of any kind */
+    int64_t seen_wall_ns;
+    int64_t hello_local_ns, hello_wall_ns; /* the node's own clocks at its last hello */
+    char state[32];
+    hub_counters counters;
+    hub_clock clock;
+    uint32_t rings, processes;
+    uint64_t spool_bytes, memory_bytes;
+    uint64_t frames, bytes, events; /* received and stored */
+    int64_t bucket_bytes;           /* of the rate limit; may be negative */
+    int64_t bucket_ns;
+    mrd_strlist labels;       /* "key=value" */
+    char noted[HUB_TEXT_MAX]; /* the trigger its last heartbeat told of, "": none */
+    uint8_t probe_key[MRD_PROBE_KEY_LEN];
+    struct mrd_clock_track *track; /* what its probes say, NULL before the first */
+    struct probe_memory *probes;   /* the last ones, for frames of further sessions */
+} hub_node;
+
+typedef enum {
+    PART_ARMED, /* ready */
+    PART_RECORDING,
+    PART_STOPPING,
+    PART_FLUSHED,
+    PART_REFUSED, /* `sentence` says why */
+    PART_LOST,    /* vanished before it was flushed */
+    PART_STATES
+} part_state;
+
+typedef struct {
+    uint64_t epoch;
+    mrd_seqset *stored;
+    uint64_t end; /* the agent's last_seq, 0 unknown */
+} part_epoch;
+
+/* A node's part in a session. */
+typedef struct {
+    char instance_id[HUB_ID_MAX], host_name[HUB_TEXT_MAX], boot_id[64];
+    part_state state;
+    mrd_err err;
+    char sentence[HUB_TEXT_MAX];
+    int64_t started_local_ns, stopped_local_ns, start_bound_ns;
+    int64_t lost_wall_ns;      /* when it was last heard of, 0: not lost */
+    int64_t local_ns, wall_ns; /* one reading of both clocks of the node */
+    int64_t complete_local_ns;
+    uint64_t events, batches, bytes; /* stored */
+    int64_t first_ns, last_ns; /* local, of stored batches of the RAW clock; first > last: none */
+    hub_counters counters;
+    hub_clock clock;
+    bool simulated;
+    /* the ingest thread's */
+    mrd_journal *journal;
+    part_epoch epochs[HUB_EPOCHS_MAX];
+    unsigned n_epochs;
+} hub_part;
+
+typedef enum {
+    SESSION_ARMING,
+    SESSION_RECORDING,
+    SESSION_STOPPING, /* stop was said, nodes are still shipping */
+    SESSION_MERGING,
+    SESSION_COMPLETE,
+    SESSION_FAILED, /* did not start: `sentence` */
+    SESSION_STATES
+} session_state;
+
+typedef struct {
+    uint64_t id;
+    int64_t from_ns, to_ns; /* session time */
+    char reason[HUB_TEXT_MAX];
+    unsigned answered;
+    bool sent;
+} hub_trigger;
+
+typedef struct {
+    char sha256[65];
+    uint64_t size;
+    char name[HUB_TEXT_MAX], kind[32], instance_id[HUB_ID_MAX];
+    int64_t process_id, nc_idx;
+    bool complete;
+} hub_artifact;
+
+/* Which events of which nodes; all lists empty: everything. */
+typedef struct {
+    mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
+} hub_select;
+
+typedef struct hub_session {
+    uint64_t id;
+    char text[MRD_SESSION_TEXT];
+    char name[HUB_TEXT_MAX];
+    bool recorder;
+    session_state state;
+    char sentence[MRD_WHY_MAX];
+    char require[16]; /* "all", "any" or a number */
+    hub_select select;
+    int64_t created_wall_ns;
+    int64_t go_ns, stop_ns; /* session time, 0: not yet */
+    int64_t duration_ns;    /* 0: until stopped */
+    int64_t recorder_ns;
+    uint64_t recorder_bytes;
+    int64_t flush_deadline_ns; /* aggregator's RAW */
+    bool stop_wanted, deleted, dirty, auto_merge, closed;
+    hub_part **parts;
+    size_t n_parts;
+    hub_trigger *triggers;
+    size_t n_triggers;
+    int64_t noted_at_ns; /* session time when nodes' own triggers become one, 0: there are none */
+    int64_t noted_last_ns;
+    char noted[HUB_TEXT_MAX]; /* the first of their reasons */
+    hub_artifact *artifacts;
+    size_t n_artifacts;
+    struct merge_job *job; /* the last one */
+} hub_session;
+
+typedef struct {
+    int64_t agent_rate; /* bytes/s, 0: no limit */
+    int64_t total_rate; /* bytes/s, 0: no limit */
+    int64_t max_nodes, max_sessions, max_open_sessions;
+    int64_t disk_reserve; /* bytes that must stay free */
+    mrd_dur_ns node_timeout_ns, flush_timeout_ns, arm_timeout_ns, lead_ns;
+    int64_t retain_ns;    /* 0: for ever */
+    int64_t retain_bytes; /* 0: no limit */
+} hub_limits;
+
+/* Numbers for /metrics. */
+typedef struct {
+    uint64_t frames, bytes, events, duplicates, refused, slowed, not_stored, syncs, hellos,
+        hello_refused, heartbeats, bad_frames;
+    uint64_t artifacts, artifact_bytes;
+} hub_stats;
+
+typedef struct hub {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a session's state or wish changed */
+    char *store;            /* folder */
+    char boot_id[64], id[40];
+    hub_limits limits;
+    mrd_sync sync;
+    mrd_auth *auth;            /* tokens that agents must show; NULL: none */
+    struct upload *uploads;    /* artifact.c */
+    int64_t session_offset_ns; /* session time = RAW of this machine + this */
+    mrd_server *server;
+    hub_node **nodes;
+    size_t n_nodes;
+    hub_session **sessions;
+    size_t n_sessions;
+    hub_stats stats;
+    bool disk_full;
+    char disk_sentence[HUB_TEXT_MAX];
+    bool closing;
+    int64_t bucket_bytes, bucket_ns;
+    struct mrd_timeserve *timeserve; /* NULL: none */
+    bool same_clock;                 /* agents share this process's machine: no probes needed */
+} hub;
+
+/* ---- hub.c ---- */
+
+mrd_err hub_init(hub *h, const char *store, mrd_why *why);
+void hub_fini(hub *h);
+int64_t hub_session_now(const hub *h); /* session time */
+hub_node *hub_node_by_conn(hub *h, uint32_t conn);
+hub_node *hub_node_by_id(hub *h, const char *instance_id);
+bool hub_node_alive(const hub *h, const hub_node *n); /* connected and heard of lately */
+hub_session *hub_session_by_id(hub *h, uint64_t id);
+/* The node's part, NULL when it has none. */
+hub_part *hub_part_of(hub_session *s, const char *instance_id);
+hub_part *hub_part_add(hub_session *s, const hub_node *n); /* NULL without memory */
+bool hub_session_open(const hub_session *s);               /* takes frames */
+/* <store>/sessions/<id> and below; appended to a fresh buffer, NUL-terminated. NULL without memory;
+ * free it. */
+char *hub_path(const hub *h, const hub_session *s, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void hub_copy(char *to, size_t size, const char *from); /* cuts */
+void hub_counters_take(hub_counters *to, const Mrd__Counters *from);
+void hub_clock_take(hub_clock *to, const Mrd__ClockQuality *from);
+const char *session_state_text(session_state s);
+const char *part_state_text(part_state s);
+uint64_t hub_dropped(const hub_counters *c);
+/* The numbers stored in one epoch; NULL without memory or with too many epochs. */
+part_epoch *part_epoch_of(hub_part *p, uint64_t epoch);
+/* Notes a frame of the journal: number, counts, range. Errors: NOMEM, LIMIT. */
+mrd_err part_stored(hub_part *p, const mrd_frame *f);
+
+/* ---- session.c ---- */
+
+typedef struct {
+    const char *name;
+    bool recorder;
+    const char *require;
+    int64_t duration_ns, recorder_ns;
+    uint64_t recorder_bytes;
+    bool auto_merge;
+    hub_select select; /* taken */
+} session_wish;
+
+/* A new session in ARMING. Errors: LIMIT, NOMEM, IO. */
+mrd_err session_create(hub *h, const session_wish *wish, hub_session **ret_session, mrd_why *why);
+void session_free(hub_session *s);
+mrd_json *session_json(const hub *h, const hub_session *s); /* the manifest; NULL without memory */
+mrd_err session_save(hub *h, hub_session *s, mrd_why *why);
+/* Reads the manifests of the store. Sessions that were recording go on; their journals are scanned
+ * for what was stored. */
+mrd_err session_recover(hub *h, mrd_why *why);
+mrd_json *node_json(const hub *h, const hub_node *n);
+void select_fini(hub_select *s);
+/* From {"instance_id": ["i-1"], "rank": [0, 1], ...}. Errors: TYPE, NOMEM; *s is then partly
+ * filled. */
+mrd_err select_from_json(hub_select *s, const mrd_json *o, mrd_why *why);
+bool select_matches(const hub_select *s, const hub_node *n);
+
+/* ---- control.c ---- */
+
+typedef struct control control;
+
+mrd_err control_open(hub *h, control **ret_control, mrd_why *why);
+void control_close(control *c);
+/* Asks for a stop at the next occasion. */
+mrd_err control_stop(hub *h, uint64_t id, mrd_why *why);
+/* Freezes the last `last_ns` of a recorder session (id 0: of all of them) on all nodes, soon.
+ * Errors: STATE (none is running), LIMIT, NOMEM. */
+mrd_err control_trigger(hub *h, uint64_t id, mrd_dur_ns last_ns, const char *reason,
+                        uint64_t *ret_trigger, mrd_why *why);
+/* A node saw something to keep. Lock held. Reasons of half a second, from all nodes, become one
+ * trigger of every flight recorder the node is in, at most one in a second; none is hidden, because
+ * the window ends after the last of them. */
+void control_noted(hub *h, const hub_node *n, const char *reason);
+/* What a node should be told about its sessions: up to `max` messages, whose strings borrow from
+ * the hub, so keep the lock until they are packed. hb: what the node says itself, NULL at hello. */
+typedef struct {
+    Mrd__Control control;
+    Mrd__Selection select;
+    int64_t *numbers[2];
+} control_message;
+unsigned control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb,
+                            control_message *to, unsigned max);
+void control_message_fini(control_message *m);
+
+/* ---- artifact.c (ingest thread) ---- */
+
+void artifact_fini(hub *h);
+mrd_err artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
+                       char text[HUB_TEXT_MAX]);
+mrd_err artifact_chunk(hub *h, const mrd_msg *msg, Mrd__Ack *ack, char text[HUB_TEXT_MAX]);
+mrd_err artifact_done(hub *h, hub_node *n, const mrd_msg *msg, Mrd__Ack *ack,
+                      char text[HUB_TEXT_MAX]);
+
+/* ---- clocks.c ---- */
+
+/* Opens the time server on the host of the data address. Errors: those of mrd_timeserve_open. */
+mrd_err clocks_open(hub *h, const char *data_url, uint16_t port, mrd_why *why);
+void clocks_close(hub *h);
+uint16_t clocks_port(const hub *h);     /* 0: no time server */
+void clocks_hello(hub *h, hub_node *n); /* a new key for its probes */
+void clocks_forget(hub_node *n);
+/* Joins the agent halves in *data with what the time server saw, follows the node's clock with them
+ * and leaves the whole probes in data->joined, which borrows from *room. */
+void clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *room);
+/* What is believed about the node's clock now; false when nothing is. text holds the state. */
+bool clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char text[24]);
+
+/* ---- ingest.c ---- */
+
+typedef struct ingest ingest;
+
+mrd_err ingest_open(hub *h, ingest **ret_ingest, mrd_why *why);
+void ingest_close(ingest *i); /* syncs, answers, closes journals */
+
+/* ---- merge.c ---- */
+
+typedef struct merge_job merge_job;
+
+typedef enum { JOB_WAITING, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED } job_state;
+
+typedef struct {
+    job_state state;
+    uint64_t events, total;
+    mrd_why why;
+} job_status;
+
+typedef struct merger merger;
+
+mrd_err merger_open(hub *h, merger **ret_merger, mrd_why *why);
+void merger_close(merger *m);
+/* Queues the merge of a whole session into <session>/profile. Lock held. */
+mrd_err merger_start(hub *h, hub_session *s, mrd_why *why);
+void merger_cancel(hub_session *s);
+bool merger_status(const hub_session *s, job_status *ret_status); /* false: there was no job */
+void merger_drop(hub_session *s); /* forgets a job that does not run */
+
+#endif

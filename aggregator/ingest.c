@@ -1,0 +1,874 @@
+#include "aggregator/hub.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+#include "base/log.h"
+#include "base/obj.h"
+
+#define PENDING_MAX    64
+#define DIRECTIVES_MAX 16
+#define TICK_NS        (200 * MRD_MS)
+#define WATCH_NS       MRD_SEC
+
+/* A frame that was appended and waits for the sync, or a repetition of one that waits. */
+typedef struct {
+    mrd_server_request request;
+    hub_session *session;
+    hub_part *part;
+    hub_node *node;
+    mrd_frame frame;
+    bool repeated;
+    int64_t received_ns;
+} pending;
+
+struct ingest {
+    hub *h;
+    pthread_t thread;
+    pending waiting[PENDING_MAX];
+    unsigned n_waiting;
+    int64_t next_tick_ns, next_watch_ns;
+    mrd_buf reply, repacked, joined;
+};
+
+/* ---- Replies ---- */
+
+static void
+reply_message(ingest *in, mrd_server_request *request, uint8_t type, const void *message)
+{
+    mrd_frame f = { .type = type };
+
+    mrd_buf_reset(&in->reply);
+    if (mrd_msg_pack(&f, message, &in->reply, NULL) == MRD_OK)
+        mrd_server_reply(in->h->server, request, (mrd_bytes){ in->reply.p, in->reply.len });
+    else
+        mrd_server_drop(in->h->server, request);
+}
+
+static void
+reply_ack(ingest *in, mrd_server_request *request, Mrd__AckStatus status, mrd_err err,
+          const char *text, uint32_t retry_ms)
+{
+    char copy[MRD_WHY_MAX];
+    Mrd__Ack ack = MRD__ACK__INIT;
+
+    hub_copy(copy, sizeof(copy), text);
+    ack.status = status;
+    ack.err = (uint32_t) err;
+    ack.sentence = copy;
+    ack.retry_after_ms = retry_ms;
+    reply_message(in, request, MRD_FRAME_ACK, &ack);
+}
+
+static void
+reply_refuse(ingest *in, mrd_server_request *request, const mrd_why *why, bool final)
+{
+    char copy[MRD_WHY_MAX];
+    Mrd__Refuse refuse = MRD__REFUSE__INIT;
+
+    hub_copy(copy, sizeof(copy), why->text);
+    refuse.err = (uint32_t) why->err;
+    refuse.sentence = copy;
+    refuse.final = final;
+    refuse.retry_after_ms = 5000;
+    reply_message(in, request, MRD_FRAME_REFUSE, &refuse);
+    in->h->stats.hello_refused++;
+    mrd_log(MRD_LOG_WARN, "AGG-HELLO-REFUSED", "Agent refused: reason=%s", why->text);
+}
+
+/* ---- Hello ---- */
+
+static mrd_err
+hello_check(ingest *in, const mrd_msg *msg, mrd_why *why)
+{
+    const Mrd__Hello *hello = msg->u.hello;
+    hub *h = in->h;
+    const hub_node *known;
+
+    if (hello->wire_major != MRD_WIRE_MAJOR)
+        return mrd_why_set(
+            why, MRD_VERSION, 0,
+            "agent '%s' (release %s) speaks wire version %u, this aggregator speaks %u: "
+            "update the older",
+            hello->instance_id, hello->release, hello->wire_major, MRD_WIRE_MAJOR);
+    if (!mrd_instance_id_valid(mrd_str_of(hello->instance_id)))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "'%.200s' is no instance id: 1 to 128 letters, digits, '.', '_' or '-'",
+                           hello->instance_id);
+    if (msg->frame.agent != mrd_agent_key(mrd_str_of(hello->instance_id)))
+        return mrd_why_set(why, MRD_CORRUPT, 0, "agent '%s' sends another agent's key",
+                           hello->instance_id);
+    if (h->auth != NULL &&
+        !mrd_auth_agent(h->auth, mrd_str_of(hello->token), mrd_str_of(hello->instance_id)))
+        return mrd_why_set(why, MRD_AUTH, 0, "agent '%s' shows %s", hello->instance_id,
+                           hello->token[0] == '\0' ? "no token"
+                                                   : "a token that may not publish as it");
+    known = hub_node_by_id(h, hello->instance_id);
+    if (known == NULL && (int64_t) h->n_nodes >= h->limits.max_nodes)
+        return mrd_why_set(why, MRD_LIMIT, 0,
+                           "agent '%s' is one more than the %lld that --max-nodes allows",
+                           hello->instance_id, (long long) h->limits.max_nodes);
+    if (known != NULL && known->run != hello->run && hub_node_alive(h, known) &&
+        mrd_server_conn_alive(h->server, known->conn))
+        return mrd_why_set(
+            why, MRD_EXISTS, 0,
+            "instance id '%s' is in use by another agent (host '%s'), this one runs on "
+            "'%s': give one of them another --instance-id",
+            hello->instance_id, known->host_name, hello->host_name);
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        if (h->nodes[i]->key == msg->frame.agent && h->nodes[i] != known)
+            return mrd_why_set(why, MRD_EXISTS, 0,
+                               "the key of instance id '%s' is that of '%s': choose another",
+                               hello->instance_id, h->nodes[i]->instance_id);
+    }
+    return MRD_OK;
+}
+
+static hub_node *
+node_put(hub *h, const char *instance_id)
+{
+    hub_node *n = hub_node_by_id(h, instance_id);
+    hub_node **v;
+
+    if (n != NULL)
+        return n;
+    if ((v = realloc(h->nodes, (h->n_nodes + 1) * sizeof(*v))) == NULL)
+        return NULL;
+    h->nodes = v;
+    if ((n = calloc(1, sizeof(*n))) == NULL)
+        return NULL;
+    hub_copy(n->instance_id, sizeof(n->instance_id), instance_id);
+    n->clock.bound_ns = -1;
+    n->bucket_ns = mrd_local_now().ns;
+    h->nodes[h->n_nodes++] = n;
+    return n;
+}
+
+static void
+node_hello(hub_node *n, const mrd_msg *msg, uint32_t conn)
+{
+    const Mrd__Hello *hello = msg->u.hello;
+
+    n->key = msg->frame.agent;
+    n->run = hello->run;
+    n->epoch = hello->epoch;
+    n->conn = conn;
+    n->simulated = hello->simulated;
+    n->hello_local_ns = hello->local_ns;
+    n->hello_wall_ns = hello->wall_ns;
+    hub_copy(n->boot_id, sizeof(n->boot_id), hello->boot_id);
+    hub_copy(n->host_name, sizeof(n->host_name), hello->host_name);
+    hub_copy(n->release, sizeof(n->release), hello->release);
+    mrd_strlist_fini(&n->labels);
+    for (size_t i = 0; i < hello->n_labels && i < 64; i++) {
+        char text[HUB_TEXT_MAX];
+
+        snprintf(text, sizeof(text), "%s=%s", hello->labels[i]->key, hello->labels[i]->value);
+        if (mrd_strlist_add(&n->labels, mrd_str_of(text)) != MRD_OK)
+            return;
+    }
+}
+
+static void
+reply_welcome(ingest *in, mrd_server_request *request, const hub_node *n)
+{
+    hub *h = in->h;
+    control_message told[DIRECTIVES_MAX];
+    Mrd__Control *list[DIRECTIVES_MAX];
+    Mrd__Welcome w = MRD__WELCOME__INIT;
+    char release[] = MRD_RELEASE;
+    uint8_t key[MRD_PROBE_KEY_LEN];
+
+    w.wire_major = MRD_WIRE_MAJOR;
+    w.wire_minor = MRD_WIRE_MINOR;
+    w.release = release;
+    w.aggregator_id = h->id;
+    w.boot_id = h->boot_id;
+    w.heartbeat_ms = 1000;
+    w.max_frame = MRD_FRAME_MAX;
+    w.max_events = MRD_BATCH_EVENTS;
+    w.window = 8;
+    memcpy(key, n->probe_key, sizeof(key));
+    w.time_port = clocks_port(h);
+    w.probe_key = (ProtobufCBinaryData){ sizeof(key), key };
+    w.local_ns = mrd_local_now().ns;
+    w.wall_ns = mrd_wall_now().ns;
+    w.session_offset_ns = h->session_offset_ns;
+    w.n_directives = control_directives(h, n, NULL, told, DIRECTIVES_MAX);
+    for (size_t i = 0; i < w.n_directives; i++)
+        list[i] = &told[i].control;
+    w.directives = list;
+    reply_message(in, request, MRD_FRAME_WELCOME, &w);
+    for (size_t i = 0; i < w.n_directives; i++)
+        control_message_fini(&told[i]);
+}
+
+static void
+on_hello(ingest *in, mrd_server_request *request, const mrd_msg *msg)
+{
+    hub *h = in->h;
+    mrd_why why = { 0 };
+    hub_node *n;
+
+    if (hello_check(in, msg, &why) != MRD_OK) {
+        reply_refuse(in, request, &why, why.err != MRD_LIMIT && why.err != MRD_EXISTS);
+        return;
+    }
+    if ((n = node_put(h, msg->u.hello->instance_id)) == NULL) {
+        mrd_server_drop(h->server, request);
+        return;
+    }
+    if (n->conn != request->conn)
+        mrd_log(MRD_LOG_INFO, "AGG-NODE-UP", "Agent connected: node=%s host=%s release=%s",
+                n->instance_id, msg->u.hello->host_name, msg->u.hello->release);
+    for (size_t i = 0; i < h->n_nodes; i++) { /* one connection, one name */
+        if (h->nodes[i] != n && h->nodes[i]->conn == request->conn)
+            h->nodes[i]->conn = 0;
+    }
+    if (strcmp(n->boot_id, msg->u.hello->boot_id) != 0)
+        clocks_forget(n); /* another boot, another clock */
+    node_hello(n, msg, request->conn);
+    clocks_hello(h, n);
+    n->seen_ns = mrd_local_now().ns;
+    n->seen_wall_ns = mrd_wall_now().ns;
+    h->stats.hellos++;
+    reply_welcome(in, request, n);
+}
+
+/* ---- Heartbeats ---- */
+
+static void
+part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__SessionStatus *st)
+{
+    part_epoch *e;
+
+    hub_counters_take(&p->counters, st->counters);
+    if (st->started_local_ns != 0) {
+        p->started_local_ns = st->started_local_ns;
+        p->start_bound_ns = st->start_bound_ns;
+    }
+    if (st->stopped_local_ns != 0)
+        p->stopped_local_ns = st->stopped_local_ns;
+    if (st->complete_local_ns > p->complete_local_ns)
+        p->complete_local_ns = st->complete_local_ns;
+    p->clock = n->clock;
+    if (st->last_seq > 0 && (e = part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
+        e->end = st->last_seq;
+    switch (st->phase) {
+    case MRD__NODE_PHASE__NODE_ARMED:
+        p->state = PART_ARMED;
+        break;
+    case MRD__NODE_PHASE__NODE_RECORDING:
+        if (p->state == PART_REFUSED) /* it was silent when asked */
+            hub_copy(p->sentence, sizeof(p->sentence), "joined late");
+        p->state = PART_RECORDING;
+        break;
+    case MRD__NODE_PHASE__NODE_STOPPING:
+        p->state = PART_STOPPING;
+        break;
+    case MRD__NODE_PHASE__NODE_FLUSHED:
+        p->state = PART_FLUSHED;
+        break;
+    case MRD__NODE_PHASE__NODE_REFUSED:
+        p->state = PART_REFUSED;
+        p->err = (mrd_err) st->err;
+        hub_copy(p->sentence, sizeof(p->sentence), st->sentence);
+        break;
+    default:
+        break;
+    }
+    if (p->state != PART_LOST)
+        p->lost_wall_ns = 0;
+    s->dirty = true;
+}
+
+/* An agent repeats its note for a while; what changes is new. */
+static void
+take_notes(hub *h, hub_node *n, const Mrd__Heartbeat *hb)
+{
+    const char *note = "";
+
+    for (size_t i = 0; i < hb->n_notes; i++) {
+        if (strcmp(hb->notes[i]->key, "trigger") == 0)
+            note = hb->notes[i]->value;
+    }
+    if (*note != '\0' && strncmp(note, n->noted, sizeof(n->noted) - 1) != 0)
+        control_noted(h, n, note);
+    hub_copy(n->noted, sizeof(n->noted), note);
+}
+
+static void
+on_heartbeat(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *msg,
+             int64_t received_ns)
+{
+    const Mrd__Heartbeat *hb = msg->u.heartbeat;
+    control_message told[DIRECTIVES_MAX];
+    Mrd__Control *list[DIRECTIVES_MAX];
+    Mrd__Ack ack = MRD__ACK__INIT;
+    Mrd__ClockEstimate estimate;
+    char state[24];
+    hub *h = in->h;
+
+    hub_copy(n->state, sizeof(n->state), hb->state);
+    hub_counters_take(&n->counters, hb->counters);
+    hub_clock_take(&n->clock, hb->clock);
+    n->rings = hb->rings;
+    n->processes = hb->processes;
+    n->spool_bytes = hb->spool_bytes;
+    n->memory_bytes = hb->memory_bytes;
+    h->stats.heartbeats++;
+    for (size_t i = 0; i < hb->n_sessions; i++) {
+        hub_session *s = hub_session_by_id(h, hb->sessions[i]->session);
+        hub_part *p = s == NULL || !hub_session_open(s) ? NULL : hub_part_of(s, n->instance_id);
+
+        if (p == NULL && s != NULL && hub_session_open(s))
+            p = hub_part_add(s, n);
+        if (p != NULL)
+            part_heartbeat(s, p, n, hb->sessions[i]);
+    }
+    take_notes(h, n, hb);
+    ack.n_directives = control_directives(h, n, hb, told, DIRECTIVES_MAX);
+    for (size_t i = 0; i < ack.n_directives; i++)
+        list[i] = &told[i].control;
+    ack.directives = list;
+    if (clocks_live(h, n, hb->local_ns, &estimate, state)) {
+        ack.clock = &estimate;
+        n->clock.offset_ns = estimate.offset_ns;
+        n->clock.bound_ns = estimate.bound_ns;
+        hub_copy(n->clock.state, sizeof(n->clock.state), state);
+    }
+    ack.local_ns = received_ns;
+    ack.reply_local_ns = mrd_local_now().ns;
+    reply_message(in, request, MRD_FRAME_ACK, &ack);
+    for (size_t i = 0; i < ack.n_directives; i++)
+        control_message_fini(&told[i]);
+    pthread_cond_broadcast(&h->changed);
+}
+
+/* ---- Numbered frames ---- */
+
+/* Token bucket of one second; 0 or the milliseconds to wait. Frames are never larger than the
+ * bucket, because it may go below zero. */
+static uint32_t
+bucket_take(int64_t rate, int64_t *bytes, int64_t *at_ns, int64_t now_ns, size_t want)
+{
+    int64_t since = now_ns - *at_ns;
+
+    if (rate <= 0)
+        return 0;
+    since = since > MRD_SEC ? MRD_SEC : since;
+    *bytes += (int64_t) ((__int128) rate * since / MRD_SEC);
+    *bytes = *bytes > rate ? rate : *bytes;
+    *at_ns = now_ns;
+    if (*bytes <= 0) {
+        int64_t ms = -*bytes / (rate / 1000 + 1) + 10;
+
+        return ms > 5000 ? 5000 : (uint32_t) ms;
+    }
+    *bytes -= (int64_t) want;
+    return 0;
+}
+
+static uint32_t
+rate_wait(hub *h, hub_node *n, size_t bytes, int64_t now_ns)
+{
+    uint32_t ms = bucket_take(h->limits.agent_rate, &n->bucket_bytes, &n->bucket_ns, now_ns, bytes);
+
+    return ms != 0
+               ? ms
+               : bucket_take(h->limits.total_rate, &h->bucket_bytes, &h->bucket_ns, now_ns, bytes);
+}
+
+static void
+refuse_frame(ingest *in, mrd_server_request *request, mrd_err err, const char *text)
+{
+    in->h->stats.refused++;
+    mrd_log(MRD_LOG_WARN, "AGG-FRAME-REFUSED", "Frame refused: reason=%s", text);
+    reply_ack(in, request, MRD__ACK_STATUS__ACK_REFUSED, err, text, 0);
+}
+
+static bool
+is_waiting(const ingest *in, const hub_part *p, const mrd_frame *f)
+{
+    for (unsigned i = 0; i < in->n_waiting; i++) {
+        if (in->waiting[i].part == p && in->waiting[i].frame.epoch == f->epoch &&
+            in->waiting[i].frame.seq == f->seq)
+            return true;
+    }
+    return false;
+}
+
+static void
+not_stored(ingest *in, mrd_server_request *request, const mrd_why *why)
+{
+    hub *h = in->h;
+
+    h->stats.not_stored++;
+    if (why->err == MRD_FULL && !h->disk_full) {
+        h->disk_full = true;
+        hub_copy(h->disk_sentence, sizeof(h->disk_sentence), why->text);
+        mrd_log(MRD_LOG_ERROR, "AGG-DISK-FULL",
+                "Nothing more is acknowledged until there is room: reason=%s", why->text);
+    }
+    reply_ack(in, request, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
+}
+
+/* Joins the probes and gives the frame as it is to be stored. */
+static mrd_err
+clock_data(ingest *in, hub_node *n, mrd_frame *f, mrd_bytes *data, mrd_why *why)
+{
+    mrd_msg msg = { 0 };
+    mrd_err err = mrd_msg_unpack(*data, &msg, why);
+
+    if (err != MRD_OK)
+        return err;
+    clocks_take(in->h, n, msg.u.clock_data, &in->joined);
+    mrd_buf_reset(&in->repacked);
+    err = mrd_msg_pack(f, msg.u.m, &in->repacked, why);
+    *data = (mrd_bytes){ in->repacked.p, in->repacked.len };
+    mrd_msg_free(&msg);
+    return err;
+}
+
+static mrd_err
+part_append(ingest *in, hub_session *s, hub_part *p, const mrd_frame *f, mrd_bytes data,
+            mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    if (part_epoch_of(p, f->epoch) == NULL)
+        return mrd_why_set(why, MRD_LIMIT, 0, "node %s began more than %d epochs in one session",
+                           p->instance_id, HUB_EPOCHS_MAX);
+    if (p->journal == NULL) {
+        char *dir = hub_path(in->h, s, "journal/%s", p->instance_id);
+
+        err = dir == NULL
+                  ? mrd_why_set(why, MRD_NOMEM, 0, "journal")
+                  : mrd_journal_open(dir, mrd_str_of(p->instance_id), s->id, &p->journal, why);
+        free(dir);
+    }
+    return err != MRD_OK ? err : mrd_journal_append(p->journal, f, data, why);
+}
+
+/* The session and part that a numbered frame belongs to; answers when there is none. */
+static hub_part *
+part_for(ingest *in, mrd_server_request *request, hub_node *n, const mrd_frame *f,
+         hub_session **ret_session)
+{
+    hub_session *s = hub_session_by_id(in->h, f->session);
+    char text[160], id[MRD_SESSION_TEXT];
+    hub_part *p;
+
+    mrd_session_id_text(f->session, id);
+    if (s == NULL || !hub_session_open(s)) {
+        snprintf(text, sizeof(text), "session %s %s", id,
+                 s == NULL ? "is not known here (it may have been deleted)"
+                           : "is closed and takes no more events");
+        refuse_frame(in, request, s == NULL ? MRD_NOTFOUND : MRD_STATE, text);
+        return NULL;
+    }
+    if ((p = hub_part_of(s, n->instance_id)) == NULL && (p = hub_part_add(s, n)) == NULL) {
+        mrd_server_drop(in->h->server, request);
+        return NULL;
+    }
+    *ret_session = s;
+    return p;
+}
+
+static void
+on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, mrd_bytes data,
+            int64_t received_ns)
+{
+    hub *h = in->h;
+    hub_session *s;
+    hub_part *p = part_for(in, request, n, f, &s);
+    const part_epoch *e;
+    mrd_why why = { 0 };
+    uint32_t wait_ms;
+    bool repeated;
+
+    if (p == NULL)
+        return;
+    e = part_epoch_of(p, f->epoch);
+    if (e != NULL && mrd_seqset_has(e->stored, f->seq)) {
+        h->stats.duplicates++;
+        reply_ack(in, request, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
+        return;
+    }
+    repeated = is_waiting(in, p, f);
+    if (!repeated && (wait_ms = rate_wait(h, n, data.len, received_ns)) > 0) {
+        h->stats.slowed++;
+        reply_ack(in, request, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
+                  "more bytes per second than the aggregator may take", wait_ms);
+        return;
+    }
+    if (!repeated && h->disk_full) {
+        mrd_why_set(&why, MRD_FULL, 0, "%s", h->disk_sentence);
+        not_stored(in, request, &why);
+        return;
+    }
+    if (!repeated && f->type == MRD_FRAME_CLOCK_DATA &&
+        clock_data(in, n, f, &data, &why) != MRD_OK) {
+        refuse_frame(in, request, why.err, why.text);
+        return;
+    }
+    if (!repeated && part_append(in, s, p, f, data, &why) != MRD_OK) {
+        not_stored(in, request, &why);
+        return;
+    }
+    in->waiting[in->n_waiting++] = (pending){ .request = *request,
+                                              .session = s,
+                                              .part = p,
+                                              .node = n,
+                                              .frame = *f,
+                                              .repeated = repeated,
+                                              .received_ns = received_ns };
+    *request = (mrd_server_request){ 0 };
+}
+
+/* After the sync of its journal: counts and acknowledges, or says why not. */
+static void
+settle(ingest *in, pending *w, const mrd_why *failed)
+{
+    hub *h = in->h;
+    mrd_why why = failed == NULL ? (mrd_why){ 0 } : *failed;
+
+    if (failed == NULL && !w->repeated && part_stored(w->part, &w->frame) != MRD_OK)
+        mrd_why_set(&why, MRD_LIMIT, 0, "node %s leaves more gaps than can be remembered",
+                    w->part->instance_id);
+    if (why.err != MRD_OK) {
+        not_stored(in, &w->request, &why);
+        return;
+    }
+    if (w->repeated) {
+        h->stats.duplicates++;
+        reply_ack(in, &w->request, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
+        return;
+    }
+    w->node->frames++;
+    w->node->bytes += MRD_FRAME_HEADER + w->frame.body_len;
+    w->node->events += w->frame.events;
+    h->stats.frames++;
+    h->stats.bytes += MRD_FRAME_HEADER + w->frame.body_len;
+    h->stats.events += w->frame.events;
+    w->session->dirty = true;
+    reply_ack(in, &w->request, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
+}
+
+/* Group commit: one sync per journal that took something, then every answer. */
+static void
+commit(ingest *in)
+{
+    hub *h = in->h;
+    mrd_why why[PENDING_MAX] = { 0 };
+    int result[PENDING_MAX]; /* index of the frame whose sync stands for this one */
+
+    for (unsigned i = 0; i < in->n_waiting; i++) {
+        mrd_journal *j = in->waiting[i].part->journal;
+
+        result[i] = (int) i;
+        for (unsigned k = 0; k < i; k++) {
+            if (in->waiting[k].part->journal == j) {
+                result[i] = (int) k;
+                break;
+            }
+        }
+        if (result[i] == (int) i && h->sync == MRD_SYNC_GROUP) {
+            mrd_journal_sync(j, &why[i]);
+            h->stats.syncs++;
+        }
+    }
+    pthread_mutex_lock(&h->lock);
+    for (unsigned i = 0; i < in->n_waiting; i++)
+        settle(in, &in->waiting[i], why[result[i]].err != MRD_OK ? &why[result[i]] : NULL);
+    in->n_waiting = 0;
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* ---- Dispatch ---- */
+
+static void
+on_probe(ingest *in, mrd_server_request *request, const mrd_msg *msg, int64_t received_ns)
+{
+    Mrd__ProbeReply reply = MRD__PROBE_REPLY__INIT;
+
+    reply.k = msg->u.probe->k;
+    reply.r2 = received_ns + in->h->session_offset_ns;
+    reply.r3 = mrd_local_now().ns + in->h->session_offset_ns;
+    reply_message(in, request, MRD_FRAME_PROBE_REPLY, &reply);
+}
+
+static void
+on_offer(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *msg)
+{
+    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    char text[HUB_TEXT_MAX] = "";
+
+    want.err = (uint32_t) artifact_offer(in->h, n, msg, &want, text);
+    want.sentence = text;
+    reply_message(in, request, MRD_FRAME_WANT, &want);
+}
+
+static void
+on_piece(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *msg)
+{
+    Mrd__Ack ack = MRD__ACK__INIT;
+    char text[HUB_TEXT_MAX] = "";
+    mrd_err err = msg->frame.type == MRD_FRAME_CHUNK ? artifact_chunk(in->h, msg, &ack, text)
+                                                     : artifact_done(in->h, n, msg, &ack, text);
+
+    ack.err = (uint32_t) err;
+    ack.sentence = text;
+    if (err == MRD_FULL || err == MRD_IO) {
+        ack.status = MRD__ACK_STATUS__ACK_NOT_STORED;
+        ack.retry_after_ms = 1000;
+    } else if (err != MRD_OK) {
+        ack.status = MRD__ACK_STATUS__ACK_REFUSED;
+    }
+    reply_message(in, request, MRD_FRAME_ACK, &ack);
+}
+
+static void
+on_message(ingest *in, mrd_server_request *request, hub_node *n, const mrd_frame *f, mrd_bytes body,
+           int64_t received_ns)
+{
+    mrd_why why = { 0 };
+    mrd_msg msg;
+
+    if (mrd_msg_unpack_body(f, body, &msg, &why) != MRD_OK) {
+        in->h->stats.bad_frames++;
+        refuse_frame(in, request, why.err, why.text);
+        return;
+    }
+    if (f->type == MRD_FRAME_HELLO)
+        on_hello(in, request, &msg);
+    else if (f->type == MRD_FRAME_PROBE)
+        on_probe(in, request, &msg, received_ns);
+    else if (f->type == MRD_FRAME_HEARTBEAT)
+        on_heartbeat(in, request, n, &msg, received_ns);
+    else if (f->type == MRD_FRAME_OFFER)
+        on_offer(in, request, n, &msg);
+    else if (f->type == MRD_FRAME_CHUNK || f->type == MRD_FRAME_DONE)
+        on_piece(in, request, n, &msg);
+    else
+        refuse_frame(in, request, MRD_TYPE, "frame of a type that an aggregator does not take");
+    mrd_msg_free(&msg);
+}
+
+static void
+on_request(ingest *in, mrd_server_request *request)
+{
+    hub *h = in->h;
+    int64_t now = mrd_local_now().ns;
+    mrd_bytes data = request->data, body;
+    mrd_why why = { 0 };
+    mrd_frame f;
+    hub_node *n;
+
+    if (mrd_frame_check(data, &f, &body, &why) != MRD_OK) {
+        h->stats.bad_frames++;
+        if (why.err == MRD_VERSION)
+            reply_refuse(in, request, &why, true);
+        else
+            refuse_frame(in, request, why.err, why.text);
+        return;
+    }
+    n = hub_node_by_conn(h, request->conn);
+    if (n == NULL && f.type != MRD_FRAME_HELLO && f.type != MRD_FRAME_PROBE) {
+        reply_ack(in, request, MRD__ACK_STATUS__ACK_HELLO_FIRST, MRD_STATE, "say hello first", 0);
+        return;
+    }
+    if (n != NULL && f.type != MRD_FRAME_HELLO && f.agent != n->key) {
+        refuse_frame(in, request, MRD_DENIED, "frame of an agent that this connection is not");
+        return;
+    }
+    if (n != NULL) {
+        n->seen_ns = now;
+        n->seen_wall_ns = mrd_wall_now().ns;
+    }
+    if (f.type == MRD_FRAME_CLOCK_DATA && f.session == 0) { /* between sessions: only followed */
+        if (clock_data(in, n, &f, &data, &why) != MRD_OK)
+            refuse_frame(in, request, why.err, why.text);
+        else
+            reply_ack(in, request, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
+    } else if (f.type == MRD_FRAME_BATCH || f.type == MRD_FRAME_CLOCK_DATA)
+        on_numbered(in, request, n, &f, data, now);
+    else
+        on_message(in, request, n, &f, body, now);
+}
+
+/* ---- Housekeeping ---- */
+
+static int
+remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void) st;
+    (void) type;
+    (void) ftw;
+    return remove(path);
+}
+
+static void
+session_journals_close(hub_session *s)
+{
+    for (size_t i = 0; i < s->n_parts; i++) {
+        mrd_why why = { 0 };
+
+        if (mrd_journal_close(s->parts[i]->journal, &why) != MRD_OK)
+            mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-CLOSE",
+                    "Segment left without index: session=%s reason=%s", s->text, why.text);
+        s->parts[i]->journal = NULL;
+    }
+}
+
+static void
+session_remove(hub *h, size_t at)
+{
+    hub_session *s = h->sessions[at];
+    char *dir = hub_path(h, s, ".");
+
+    session_journals_close(s);
+    if (dir != NULL) {
+        dir[strlen(dir) - 2] = '\0'; /* without "/." */
+        nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+    free(dir);
+    mrd_log(MRD_LOG_INFO, "AGG-SESSION-DELETED", "Session deleted: id=%s", s->text);
+    session_free(s);
+    h->sessions[at] = h->sessions[--h->n_sessions];
+}
+
+static void
+watch_disk(hub *h)
+{
+    struct statvfs fs;
+    int64_t avail;
+
+    if (statvfs(h->store, &fs) != 0)
+        return;
+    avail = (int64_t) fs.f_bavail * (int64_t) fs.f_frsize;
+    if (!h->disk_full && avail < h->limits.disk_reserve) {
+        h->disk_full = true;
+        snprintf(h->disk_sentence, sizeof(h->disk_sentence),
+                 "the store has %" PRId64 " MB free, less than the %" PRId64
+                 " MB of --disk-reserve: delete sessions or enlarge it",
+                 avail >> 20, h->limits.disk_reserve >> 20);
+        mrd_log(MRD_LOG_ERROR, "AGG-DISK-FULL", "Nothing more is acknowledged: reason=%s",
+                h->disk_sentence);
+    } else if (h->disk_full &&
+               avail > h->limits.disk_reserve + h->limits.disk_reserve / 16 + MRD_FRAME_MAX) {
+        h->disk_full = false;
+        mrd_log(MRD_LOG_INFO, "AGG-DISK-ROOM", "Taking events again: free_mb=%" PRId64,
+                avail >> 20);
+    }
+}
+
+static void
+watch_nodes(hub *h)
+{
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        hub_node *n = h->nodes[i];
+
+        if (n->conn != 0 && !mrd_server_conn_alive(h->server, n->conn)) {
+            n->conn = 0;
+            mrd_log(MRD_LOG_INFO, "AGG-NODE-DOWN", "Agent disconnected: node=%s", n->instance_id);
+            pthread_cond_broadcast(&h->changed);
+        }
+    }
+}
+
+/* Nothing waits for a sync when this is called. */
+static void
+tick(ingest *in, int64_t now)
+{
+    hub *h = in->h;
+
+    in->next_tick_ns = now + TICK_NS;
+    pthread_mutex_lock(&h->lock);
+    watch_nodes(h);
+    for (size_t i = h->n_sessions; i-- > 0;) {
+        hub_session *s = h->sessions[i];
+        job_status job;
+
+        if (s->state >= SESSION_MERGING && !s->closed) {
+            session_journals_close(s);
+            s->closed = true;
+            pthread_cond_broadcast(&h->changed);
+        }
+        if (s->deleted &&
+            (!merger_status(s, &job) || (job.state != JOB_WAITING && job.state != JOB_RUNNING)))
+            session_remove(h, i);
+    }
+    if (now >= in->next_watch_ns) {
+        in->next_watch_ns = now + WATCH_NS;
+        watch_disk(h);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void *
+ingest_run(void *arg)
+{
+    ingest *in = arg;
+    hub *h = in->h;
+
+    while (!__atomic_load_n(&h->closing, __ATOMIC_ACQUIRE)) {
+        mrd_server_request request;
+        int64_t now;
+
+        /* Wait only when nobody waits for us; a full group or an empty queue ends the group. */
+        if (mrd_server_next(h->server, in->n_waiting > 0 ? 0 : 100, &request)) {
+            pthread_mutex_lock(&h->lock);
+            on_request(in, &request);
+            pthread_mutex_unlock(&h->lock);
+            if (in->n_waiting > 0 && in->n_waiting < PENDING_MAX)
+                continue;
+        }
+        if (in->n_waiting > 0)
+            commit(in);
+        if ((now = mrd_local_now().ns) >= in->next_tick_ns)
+            tick(in, now);
+    }
+    if (in->n_waiting > 0)
+        commit(in);
+    pthread_mutex_lock(&h->lock);
+    for (size_t i = 0; i < h->n_sessions; i++)
+        session_journals_close(h->sessions[i]);
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+mrd_err
+ingest_open(hub *h, ingest **ret_ingest, mrd_why *why)
+{
+    ingest *in = calloc(1, sizeof(*in));
+
+    if (in == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "ingest");
+    in->h = h;
+    if ((errno = pthread_create(&in->thread, NULL, ingest_run, in)) != 0) {
+        mrd_why_set(why, MRD_IO, errno, "cannot start the ingest thread");
+        free(in);
+        return MRD_IO;
+    }
+    *ret_ingest = in;
+    return MRD_OK;
+}
+
+void
+ingest_close(ingest *in)
+{
+    if (in == NULL)
+        return;
+    __atomic_store_n(&in->h->closing, true, __ATOMIC_RELEASE);
+    mrd_server_wake(in->h->server);
+    pthread_join(in->thread, NULL);
+    mrd_buf_fini(&in->reply);
+    mrd_buf_fini(&in->repacked);
+    mrd_buf_fini(&in->joined);
+    free(in);
+}

@@ -1,0 +1,274 @@
+#include "aggregator/journal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/segment.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/out.h"
+
+struct mrd_journal {
+    char *dir, *path;
+    char instance_id[129];
+    uint64_t session;
+    uint32_t next; /* number of the next segment */
+    int fd;        /* -1: no segment open */
+    uint64_t size; /* of the open segment */
+    uint64_t bytes;
+    mrd_buf index;
+    uint32_t frames;
+    bool dirty;
+};
+
+/* The number of "000012.mrj", 0 for other names. */
+static uint32_t
+segment_number(const char *name)
+{
+    size_t len = strlen(name), suffix = strlen(SEGMENT_SUFFIX);
+    uint64_t n;
+
+    if (len <= suffix || strcmp(name + len - suffix, SEGMENT_SUFFIX) != 0 ||
+        mrd_num_u64((mrd_str){ name, len - suffix }, &n) != MRD_OK || n > UINT32_MAX - 1)
+        return 0;
+    return (uint32_t) n;
+}
+
+static mrd_err
+journal_count(mrd_journal *j, mrd_why *why)
+{
+    DIR *dir = opendir(j->dir);
+    struct dirent *entry;
+
+    if (dir == NULL)
+        return mrd_why_set(why, MRD_IO, errno, "%s", j->dir);
+    j->next = 1;
+    while ((entry = readdir(dir)) != NULL) {
+        uint32_t n = segment_number(entry->d_name);
+
+        if (n >= j->next)
+            j->next = n + 1;
+    }
+    closedir(dir);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_journal_open(const char *dir, mrd_str instance_id, uint64_t session, mrd_journal **ret_journal,
+                 mrd_why *why)
+{
+    mrd_journal *j;
+    mrd_err err;
+
+    if (!mrd_instance_id_valid(instance_id))
+        return mrd_why_set(why, MRD_INVALID, 0, "'" MRD_STR_FMT "' is no instance id",
+                           MRD_STR_ARG(instance_id));
+    if ((j = calloc(1, sizeof(*j))) == NULL || (j->dir = mrd_str_dup(mrd_str_of(dir))) == NULL) {
+        free(j);
+        return mrd_why_set(why, MRD_NOMEM, 0, "journal %s", dir);
+    }
+    j->fd = -1;
+    j->session = session;
+    memcpy(j->instance_id, instance_id.p, instance_id.len);
+    err = mrd_make_dirs(dir, why);
+    if (err == MRD_OK)
+        err = journal_count(j, why);
+    if (err != MRD_OK) {
+        mrd_journal_close(j, NULL);
+        return err;
+    }
+    *ret_journal = j;
+    return MRD_OK;
+}
+
+static mrd_err
+write_error(const mrd_journal *j, int sys, mrd_why *why)
+{
+    bool full = sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
+
+    return mrd_why_set(why, full ? MRD_FULL : MRD_IO, sys, "cannot write %s", j->path);
+}
+
+/* The whole of data at offset `at`. */
+static mrd_err
+write_at(const mrd_journal *j, uint64_t at, mrd_bytes data, mrd_why *why)
+{
+    size_t done = 0;
+
+    while (done < data.len) {
+        ssize_t n = pwrite(j->fd, data.p + done, data.len - done, (off_t) (at + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return write_error(j, n == 0 ? EIO : errno, why);
+        done += (size_t) n;
+    }
+    return MRD_OK;
+}
+
+/* Leaves the open segment as it is: readers find its frames by scanning. */
+static void
+segment_abandon(mrd_journal *j)
+{
+    if (j->fd >= 0)
+        close(j->fd);
+    j->fd = -1;
+    free(j->path);
+    j->path = NULL;
+    j->dirty = false;
+}
+
+/* The new name itself must survive a power cut. */
+static void
+sync_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        fsync(fd); /* some file systems cannot; nothing better is left to do */
+        close(fd);
+    }
+}
+
+static mrd_err
+segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
+{
+    uint8_t header[MRD_SEGMENT_HEADER] = { 0 };
+    size_t room = strlen(j->dir) + 32, len = strlen(j->instance_id);
+    mrd_err err;
+
+    if ((j->path = malloc(room)) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "journal %s", j->dir);
+    do {
+        snprintf(j->path, room, "%s/%06u" SEGMENT_SUFFIX, j->dir, j->next++);
+        j->fd = open(j->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    } while (j->fd < 0 && errno == EEXIST);
+    if (j->fd < 0) {
+        err = write_error(j, errno, why);
+        segment_abandon(j);
+        return err;
+    }
+    memcpy(header, SEGMENT_MAGIC, 8);
+    seg_put(header + 8, SEGMENT_VERSION, 4);
+    seg_put(header + 12, MRD_SEGMENT_HEADER, 4);
+    seg_put(header + 16, j->session, 8);
+    seg_put(header + 24, agent, 8);
+    seg_put(header + 32, (uint64_t) mrd_wall_now().ns, 8);
+    header[40] = (uint8_t) len;
+    memcpy(header + 41, j->instance_id, len);
+    seg_put(header + 252, mrd_crc32c(0, header, 252), 4);
+    err = write_at(j, 0, (mrd_bytes){ header, sizeof(header) }, why);
+    if (err != MRD_OK) {
+        unlink(j->path);
+        segment_abandon(j);
+        return err;
+    }
+    sync_folder(j->dir);
+    j->size = MRD_SEGMENT_HEADER;
+    j->frames = 0;
+    mrd_buf_reset(&j->index);
+    return MRD_OK;
+}
+
+static mrd_err
+segment_end(mrd_journal *j, mrd_why *why)
+{
+    uint8_t trailer[SEGMENT_TRAILER] = { 0 };
+    mrd_err err;
+
+    memcpy(trailer, SEGMENT_END, 8);
+    seg_put(trailer + 8, j->size, 8);
+    seg_put(trailer + 16, j->frames, 4);
+    seg_put(trailer + 20, mrd_crc32c(0, j->index.p, j->index.len), 4);
+    seg_put(trailer + 28, mrd_crc32c(0, trailer, 28), 4);
+    mrd_buf_add(&j->index, trailer, sizeof(trailer));
+    if ((err = j->index.err) == MRD_OK)
+        err = write_at(j, j->size, (mrd_bytes){ j->index.p, j->index.len }, why);
+    if (err != MRD_OK && ftruncate(j->fd, (off_t) j->size) != 0)
+        err = MRD_IO; /* a torn index is passed over like any damage */
+    if (err == MRD_OK && j->dirty && fdatasync(j->fd) != 0)
+        err = write_error(j, errno, why);
+    segment_abandon(j);
+    return err;
+}
+
+mrd_err
+mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_why *why)
+{
+    uint8_t offset[8];
+    mrd_err err;
+
+    MRD_ASSERT(data.len == MRD_FRAME_HEADER + (size_t) frame->body_len);
+    if (j->fd >= 0 && j->size + data.len > MRD_SEGMENT_BYTES) {
+        if (j->dirty && (err = mrd_journal_sync(j, why)) != MRD_OK)
+            return err;
+        if (j->fd >= 0)
+            segment_end(j, NULL); /* its frames are safe; without index they are scanned */
+    }
+    if (j->fd < 0 && (err = segment_begin(j, frame->agent, why)) != MRD_OK)
+        return err;
+    if ((err = write_at(j, j->size, data, why)) != MRD_OK) {
+        if (ftruncate(j->fd, (off_t) j->size) != 0)
+            segment_abandon(j);
+        return err;
+    }
+    seg_put(offset, j->size, 8);
+    mrd_buf_add(&j->index, offset, 8);
+    mrd_buf_add(&j->index, data.p, MRD_FRAME_HEADER);
+    j->size += data.len;
+    j->bytes += data.len;
+    j->frames++;
+    j->dirty = true;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_journal_sync(mrd_journal *j, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    if (!j->dirty)
+        return MRD_OK;
+    if (fdatasync(j->fd) != 0) {
+        err = write_error(j, errno, why);
+        segment_abandon(j); /* what the file holds is unknown now */
+    }
+    j->dirty = false;
+    return err;
+}
+
+bool
+mrd_journal_is_dirty(const mrd_journal *j)
+{
+    return j->dirty;
+}
+
+uint64_t
+mrd_journal_bytes(const mrd_journal *j)
+{
+    return j->bytes;
+}
+
+mrd_err
+mrd_journal_close(mrd_journal *j, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    if (j == NULL)
+        return MRD_OK;
+    if (j->fd >= 0)
+        err = segment_end(j, why);
+    mrd_buf_fini(&j->index);
+    free(j->dir);
+    free(j->path);
+    free(j);
+    return err;
+}

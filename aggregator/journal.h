@@ -1,0 +1,106 @@
+/*
+ * aggregator/journal.h - what was received, on disk: segments of frames as they came, one folder
+ * per node of a session. docs/wire.md section 7 is the specification of the files (.mrj).
+ *
+ * Writing only appends; no mmap, no locks, no rename of files in use, so any POSIX file system will
+ * do. A segment that was not closed (crash) is never appended to again: the next start opens a new
+ * one, and readers take every frame of the old one whose checksums hold, also behind a damaged
+ * part. Threads: a writer and a reader belong to one thread each; readers may run beside the
+ * writer.
+ */
+#ifndef MRD_AGGREGATOR_JOURNAL_H
+#define MRD_AGGREGATOR_JOURNAL_H
+
+#include "proto/batch.h"
+#include "proto/frame.h"
+
+#define MRD_SEGMENT_HEADER 256u
+#define MRD_SEGMENT_BYTES  (64u << 20) /* a new one is begun beyond */
+
+/* ---- Writing: one per node and session ---- */
+
+typedef struct mrd_journal mrd_journal;
+
+typedef enum { MRD_SYNC_GROUP, MRD_SYNC_NONE } mrd_sync;
+
+/* dir: <session>/journal/<instance_id>, created. No file is opened before the first append. */
+mrd_err mrd_journal_open(const char *dir, mrd_str instance_id, uint64_t session,
+                         mrd_journal **ret_journal, mrd_why *why);
+/* Appends one checked frame. After FULL or IO the file is cut back to what it held before (or given
+ * up and a new segment begun), so a later append of the same frame is safe. */
+mrd_err mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_why *why);
+/* Makes everything appended durable (fdatasync). Errors: IO, FULL: nothing since the last sync may
+ * be acknowledged. */
+mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
+bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */
+uint64_t mrd_journal_bytes(const mrd_journal *j);
+/* Writes the segment's index and closes. NULL is fine. The journal is freed also on failure. */
+mrd_err mrd_journal_close(mrd_journal *j, mrd_why *why);
+
+/* ---- Sequence numbers already stored, per (epoch) of one node and session ---- */
+
+typedef struct mrd_seqset mrd_seqset; /* ranges of stored numbers; grows with the gaps only */
+
+mrd_seqset *mrd_seqset_new(void);
+void mrd_seqset_free(mrd_seqset *set);
+bool mrd_seqset_has(const mrd_seqset *set, uint64_t seq);
+/* Errors: NOMEM, LIMIT (more than 65536 gaps). */
+mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
+/* How many of 0 .. end-1 are missing. */
+uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
+uint64_t mrd_seqset_end(const mrd_seqset *set); /* highest + 1, 0 when empty */
+
+/* ---- Reading ---- */
+
+typedef struct {
+    mrd_frame frame;
+    uint32_t segment; /* index into mrd_journal_index's files */
+    uint64_t offset;  /* of the frame in the file */
+} mrd_journal_entry;
+
+/* Everything valid in one folder. */
+typedef struct {
+    mrd_strlist files; /* paths in order */
+    mrd_journal_entry *entries;
+    size_t n, cap;
+    uint64_t bytes;      /* of valid frames */
+    uint64_t duplicates; /* frames stored twice (crash between write and ack), left out */
+    uint64_t bad_bytes;  /* passed over: damaged or torn */
+    uint64_t bad_files;  /* without a valid segment header */
+} mrd_journal_index;
+
+/*
+ * Lists the frames of a folder without decoding them; closed segments by their index, others by
+ * scanning with full checksums. Damage is counted, never an error. Errors: IO, NOMEM.
+ * A missing folder is an empty index.
+ */
+mrd_err mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why *why);
+void mrd_journal_index_fini(mrd_journal_index *index);
+/* Reads one frame whole and checks it; *buf is reused and holds the body. head_only: no more than
+ * the head of a batch, whose checksum is then not checked. Errors: IO, TRUNCATED, CORRUPT, NOMEM.
+ */
+mrd_err mrd_journal_read(const mrd_journal_index *index, const mrd_journal_entry *entry,
+                         bool head_only, mrd_buf *buf, mrd_frame *ret_frame, mrd_bytes *ret_body,
+                         mrd_why *why);
+
+/*
+ * The batches of one node, process and clock as one sorted source in local time. start_ns, end_ns
+ * (local time of that clock) leave out batches outside; events of the others are not cut.
+ * Memory: at most `open_max` decoded batches (0: 8); more overlapping ones are parked and decoded
+ * again. Shares `index` (must outlive the source). Frames that turn out bad are passed over and
+ * counted in *ret_bad (may be NULL, outlives the source).
+ */
+typedef struct {
+    const mrd_journal_index *index;
+    int64_t process_id;
+    unsigned clock;
+    int64_t start_ns, end_ns;
+    unsigned open_max;
+    uint64_t key;      /* of the source */
+    uint64_t *ret_bad; /* events that could not be read */
+} mrd_journal_source_options;
+
+mrd_err mrd_journal_source(const mrd_journal_source_options *options, mrd_catalog *cat,
+                           mrd_source **ret_source, mrd_why *why);
+
+#endif

@@ -1,0 +1,292 @@
+/* Batches of one process and clock as one sorted source: a heap over the batches that overlap the
+ * present moment, each decoded event by event. */
+#include "aggregator/journal.h"
+
+#include <stdlib.h>
+
+#include "base/obj.h"
+
+#define OPEN_USUAL 8
+
+typedef struct {
+    int64_t first_ns;
+    size_t entry; /* entries lie in (epoch, seq) order, so this is the tie-break too */
+} planned;
+
+/* One batch, from the moment the source reaches its first time until its last event is given. */
+typedef struct {
+    size_t entry;
+    mrd_batch_reader *reader; /* NULL: parked */
+    uint32_t given;           /* events that left the source */
+    mrd_event head;           /* the next event; its args are valid unless parked */
+} cursor;
+
+typedef struct {
+    mrd_source source;
+    mrd_journal_source_options o;
+    mrd_catalog *cat;
+    mrd_codec *codec;
+    planned *plan;
+    size_t n, next;
+    cursor *heap; /* least head first */
+    size_t n_heap, heap_cap, n_open;
+    mrd_batch_reader **spare;
+    size_t n_spare;
+    mrd_buf buf;
+    bool given; /* heap[0].head was given and must be advanced */
+} jsource;
+
+static bool
+wanted(const mrd_journal_source_options *o, const mrd_frame *f)
+{
+    return f->type == MRD_FRAME_BATCH && f->process_id == o->process_id && f->clock == o->clock &&
+           f->first_ns < o->end_ns && f->last_ns >= o->start_ns;
+}
+
+static int
+plan_order(const void *a, const void *b)
+{
+    const planned *x = a, *y = b;
+
+    if (x->first_ns != y->first_ns)
+        return x->first_ns < y->first_ns ? -1 : 1;
+    return x->entry < y->entry ? -1 : x->entry > y->entry;
+}
+
+static void
+count_bad(jsource *s, size_t entry, uint32_t given)
+{
+    if (s->o.ret_bad != NULL)
+        *s->o.ret_bad += s->o.index->entries[entry].frame.events - given;
+}
+
+/* ---- The heap ---- */
+
+static void
+sift_down(jsource *s, size_t at)
+{
+    cursor moving = s->heap[at];
+
+    for (;;) {
+        size_t child = 2 * at + 1;
+
+        if (child >= s->n_heap)
+            break;
+        if (child + 1 < s->n_heap &&
+            mrd_event_order(&s->heap[child + 1].head, &s->heap[child].head) < 0)
+            child++;
+        if (mrd_event_order(&s->heap[child].head, &moving.head) >= 0)
+            break;
+        s->heap[at] = s->heap[child];
+        at = child;
+    }
+    s->heap[at] = moving;
+}
+
+static void
+sift_up(jsource *s, size_t at)
+{
+    cursor moving = s->heap[at];
+
+    while (at > 0 && mrd_event_order(&moving.head, &s->heap[(at - 1) / 2].head) < 0) {
+        s->heap[at] = s->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    s->heap[at] = moving;
+}
+
+/* ---- Readers ---- */
+
+static void
+park(jsource *s, cursor *c)
+{
+    s->spare[s->n_spare++] = c->reader;
+    c->reader = NULL;
+    s->n_open--;
+}
+
+/* A reader for one more batch: a spare one, a new one, or that of the batch needed last. */
+static mrd_batch_reader *
+reader_take(jsource *s)
+{
+    if (s->n_spare == 0 && s->n_open >= s->o.open_max) {
+        cursor *last = NULL;
+
+        for (size_t i = 0; i < s->n_heap; i++) {
+            if (s->heap[i].reader != NULL &&
+                (last == NULL || mrd_event_order(&s->heap[i].head, &last->head) > 0))
+                last = &s->heap[i];
+        }
+        MRD_ASSERT(last != NULL);
+        park(s, last);
+    }
+    if (s->n_spare > 0)
+        return s->spare[--s->n_spare];
+    return mrd_batch_reader_new(s->codec);
+}
+
+/* Decodes the batch again or for the first time and steps over what was given. False: no more
+ * events, or damaged and counted. */
+static bool
+cursor_open(jsource *s, cursor *c)
+{
+    mrd_batch_reader *r = reader_take(s);
+    const mrd_event *ev;
+    mrd_batch_info info;
+    mrd_frame f;
+    mrd_bytes body;
+    bool ok = r != NULL && mrd_journal_read(s->o.index, &s->o.index->entries[c->entry], false,
+                                            &s->buf, &f, &body, NULL) == MRD_OK;
+
+    f.seq = c->entry; /* unique in this source, whatever epochs there are */
+    ok = ok && mrd_batch_open(r, &f, body, s->cat, &info, NULL) == MRD_OK;
+    for (uint32_t i = 0; i <= c->given && ok; i++)
+        ok = mrd_batch_next(r, &ev, NULL) == MRD_MORE;
+    if (!ok) {
+        count_bad(s, c->entry, c->given);
+        if (r != NULL)
+            s->spare[s->n_spare++] = r;
+        return false;
+    }
+    c->reader = r;
+    c->head = *ev;
+    s->n_open++;
+    return true;
+}
+
+/* Goes to the next event of an open cursor; false at its end. */
+static bool
+cursor_advance(jsource *s, cursor *c)
+{
+    const mrd_event *ev;
+    mrd_step step = mrd_batch_next(c->reader, &ev, NULL);
+
+    c->given++;
+    if (step == MRD_MORE) {
+        c->head = *ev;
+        return true;
+    }
+    if (step == MRD_BAD)
+        count_bad(s, c->entry, c->given);
+    park(s, c);
+    return false;
+}
+
+static void
+heap_drop_first(jsource *s)
+{
+    s->heap[0] = s->heap[--s->n_heap];
+    if (s->n_heap > 0)
+        sift_down(s, 0);
+}
+
+/* Begins every batch whose first time has come. */
+static mrd_err
+open_due(jsource *s)
+{
+    while (s->next < s->n &&
+           (s->n_heap == 0 || s->plan[s->next].first_ns <= s->heap[0].head.ts_ns)) {
+        cursor c = { .entry = s->plan[s->next++].entry };
+
+        if (s->n_heap == s->heap_cap) {
+            size_t cap = s->heap_cap == 0 ? 16 : s->heap_cap * 2;
+            cursor *v = realloc(s->heap, cap * sizeof(*v));
+
+            if (v == NULL)
+                return MRD_NOMEM;
+            s->heap = v;
+            s->heap_cap = cap;
+        }
+        if (!cursor_open(s, &c))
+            continue;
+        s->heap[s->n_heap++] = c;
+        sift_up(s, s->n_heap - 1);
+    }
+    return MRD_OK;
+}
+
+static mrd_step
+jsource_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    jsource *s = (jsource *) self;
+
+    if (s->given) {
+        s->given = false;
+        if (cursor_advance(s, &s->heap[0]))
+            sift_down(s, 0);
+        else
+            heap_drop_first(s);
+    }
+    for (;;) {
+        if (open_due(s) != MRD_OK) {
+            mrd_why_set(why, MRD_NOMEM, 0, "journal of process %lld", (long long) s->o.process_id);
+            return MRD_BAD;
+        }
+        if (s->n_heap == 0)
+            return MRD_END;
+        if (s->heap[0].reader != NULL)
+            break;
+        if (!cursor_open(s, &s->heap[0])) /* its arguments are needed now */
+            heap_drop_first(s);
+        else
+            break;
+    }
+    s->given = true;
+    *ret_event = &s->heap[0].head;
+    return MRD_MORE;
+}
+
+static void
+jsource_close(mrd_source *self)
+{
+    jsource *s = (jsource *) self;
+
+    for (size_t i = 0; i < s->n_heap; i++)
+        mrd_batch_reader_free(s->heap[i].reader);
+    for (size_t i = 0; i < s->n_spare; i++)
+        mrd_batch_reader_free(s->spare[i]);
+    free(s->heap);
+    free(s->spare);
+    free(s->plan);
+    mrd_codec_free(s->codec);
+    mrd_buf_fini(&s->buf);
+    free(s);
+}
+
+static mrd_err
+jsource_plan(jsource *s)
+{
+    const mrd_journal_index *x = s->o.index;
+
+    if ((s->plan = calloc(x->n + 1, sizeof(*s->plan))) == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < x->n; i++) {
+        if (wanted(&s->o, &x->entries[i].frame))
+            s->plan[s->n++] = (planned){ x->entries[i].frame.first_ns, i };
+    }
+    qsort(s->plan, s->n, sizeof(*s->plan), plan_order);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_journal_source(const mrd_journal_source_options *options, mrd_catalog *cat,
+                   mrd_source **ret_source, mrd_why *why)
+{
+    jsource *s = calloc(1, sizeof(*s));
+
+    if (s == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "journal source");
+    s->source = (mrd_source){ jsource_next, jsource_close, options->key };
+    s->o = *options;
+    if (s->o.open_max == 0)
+        s->o.open_max = OPEN_USUAL;
+    s->cat = cat;
+    s->codec = mrd_codec_new();
+    s->spare = calloc(s->o.open_max + 1, sizeof(*s->spare));
+    if (s->codec == NULL || s->spare == NULL || jsource_plan(s) != MRD_OK) {
+        jsource_close(&s->source);
+        return mrd_why_set(why, MRD_NOMEM, 0, "journal source");
+    }
+    *ret_source = &s->source;
+    return MRD_OK;
+}

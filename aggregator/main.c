@@ -1,0 +1,452 @@
+/* meridian-aggregator: one per cluster. Options, signals, nothing else. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "aggregator/aggregator.h"
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/obj.h"
+
+typedef struct {
+    char *store, *data_listen, *control_listen, *http_listen, *tokens, *config;
+    char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key;
+    bool insecure, json_log, help, version;
+    int log_level, sync;
+    int64_t time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
+        max_open_sessions, disk_reserve, retain_bytes;
+    mrd_dur_ns node_timeout, flush_timeout, arm_timeout, lead, retain;
+} settings;
+
+#define AT(member) .offset = offsetof(settings, member)
+#define ENV(name)  .env = "MERIDIAN_" name
+
+static const mrd_opt table[] = {
+    { .type = MRD_OPT_HEAD, .help = "Store" },
+    { .name = "store",
+      .type = MRD_OPT_STR,
+      AT(store),
+      .def = "/var/lib/meridian",
+      .arg = "DIR",
+      ENV("STORE"),
+      .help = "folder of sessions, journals and profiles, on any POSIX file system" },
+    { .name = "sync",
+      .type = MRD_OPT_CHOICE,
+      AT(sync),
+      .def = "group",
+      .arg = "group,none",
+      ENV("SYNC"),
+      .help =
+          "when an acknowledgement is given: after a disk sync of the group, or after the write" },
+    { .name = "disk-reserve",
+      .type = MRD_OPT_SIZE,
+      AT(disk_reserve),
+      .def = "1G",
+      .arg = "SIZE",
+      .min = 0,
+      .max = INT64_MAX,
+      ENV("DISK_RESERVE"),
+      .help = "nothing more is taken when less than this is free" },
+    { .name = "retain",
+      .type = MRD_OPT_DUR,
+      AT(retain),
+      .def = "0",
+      .arg = "DURATION",
+      ENV("RETAIN"),
+      .min = 0,
+      .max = 3650 * 86400 * MRD_SEC,
+      .help = "sessions older than this are deleted; 0 keeps them" },
+    { .name = "retain-size",
+      .type = MRD_OPT_SIZE,
+      AT(retain_bytes),
+      .def = "0",
+      .arg = "SIZE",
+      ENV("RETAIN_SIZE"),
+      .min = 0,
+      .max = INT64_MAX,
+      .help = "the oldest sessions are deleted beyond this much journal; 0 keeps them" },
+    { .type = MRD_OPT_HEAD, .help = "Addresses" },
+    { .name = "data-listen",
+      .type = MRD_OPT_STR,
+      AT(data_listen),
+      .def = "tcp://127.0.0.1:7770",
+      .arg = "URL",
+      ENV("DATA_LISTEN"),
+      .help = "where agents send events: tcp:// or tls+tcp://" },
+    { .name = "control-listen",
+      .type = MRD_OPT_STR,
+      AT(control_listen),
+      .def = "tcp://127.0.0.1:7771",
+      .arg = "URL",
+      ENV("CONTROL_LISTEN"),
+      .help = "where agents wait for sessions" },
+    { .name = "http-listen",
+      .type = MRD_OPT_STR,
+      AT(http_listen),
+      .def = "127.0.0.1:7780",
+      .arg = "HOST:PORT",
+      ENV("HTTP_LISTEN"),
+      .help = "HTTP; [::1]:7780 for IPv6; \"none\" for none" },
+    { .name = "time-port",
+      .type = MRD_OPT_INT,
+      AT(time_port),
+      .def = "7772",
+      .min = 0,
+      .max = 65535,
+      .arg = "PORT",
+      ENV("TIME_PORT"),
+      .help = "UDP port of the clock probes, told to agents" },
+    { .type = MRD_OPT_HEAD, .help = "Security" },
+    { .name = "tls-cert",
+      .type = MRD_OPT_STR,
+      AT(tls_cert),
+      .arg = "FILE",
+      ENV("TLS_CERT"),
+      .help = "certificate of the data and control addresses (PEM)" },
+    { .name = "tls-key",
+      .type = MRD_OPT_STR,
+      AT(tls_key),
+      .arg = "FILE",
+      ENV("TLS_KEY"),
+      .help = "its key" },
+    { .name = "tls-ca",
+      .type = MRD_OPT_STR,
+      AT(tls_ca),
+      .arg = "FILE",
+      ENV("TLS_CA"),
+      .help = "agents must show a certificate of this authority" },
+    { .name = "http-cert",
+      .type = MRD_OPT_STR,
+      AT(http_cert),
+      .arg = "FILE",
+      ENV("HTTP_CERT"),
+      .help = "certificate of the HTTP address (PEM)" },
+    { .name = "http-key",
+      .type = MRD_OPT_STR,
+      AT(http_key),
+      .arg = "FILE",
+      ENV("HTTP_KEY"),
+      .help = "its key" },
+    { .name = "tokens",
+      .type = MRD_OPT_STR,
+      AT(tokens),
+      .arg = "FILE",
+      ENV("TOKENS"),
+      .help = "token file: who may read, control, publish" },
+    { .name = "insecure",
+      .type = MRD_OPT_BOOL,
+      AT(insecure),
+      ENV("INSECURE"),
+      .help = "listen beyond this machine without TLS and tokens" },
+    { .type = MRD_OPT_HEAD, .help = "Limits" },
+    { .name = "max-connections",
+      .type = MRD_OPT_INT,
+      AT(max_connections),
+      .def = "0",
+      .min = 0,
+      .max = 1000000,
+      ENV("MAX_CONNECTIONS"),
+      .help = "agents connected; 0: by the file limit" },
+    { .name = "max-nodes",
+      .type = MRD_OPT_INT,
+      AT(max_nodes),
+      .def = "10000",
+      .min = 1,
+      .max = 1000000,
+      ENV("MAX_NODES"),
+      .help = "different agents remembered" },
+    { .name = "max-sessions",
+      .type = MRD_OPT_INT,
+      AT(max_sessions),
+      .def = "10000",
+      .min = 1,
+      .max = 1000000,
+      ENV("MAX_SESSIONS"),
+      .help = "sessions in the store" },
+    { .name = "max-open-sessions",
+      .type = MRD_OPT_INT,
+      AT(max_open_sessions),
+      .def = "16",
+      .min = 1,
+      .max = 1000,
+      ENV("MAX_OPEN_SESSIONS"),
+      .help = "sessions recording at one time" },
+    { .name = "agent-rate",
+      .type = MRD_OPT_SIZE,
+      AT(agent_rate),
+      .def = "0",
+      .arg = "SIZE",
+      .min = 0,
+      .max = INT64_MAX / 2,
+      ENV("AGENT_RATE"),
+      .help = "bytes per second of one agent; 0: no limit" },
+    { .name = "total-rate",
+      .type = MRD_OPT_SIZE,
+      AT(total_rate),
+      .def = "0",
+      .arg = "SIZE",
+      .min = 0,
+      .max = INT64_MAX / 2,
+      ENV("TOTAL_RATE"),
+      .help = "bytes per second of all; 0: no limit" },
+    { .name = "node-timeout",
+      .type = MRD_OPT_DUR,
+      AT(node_timeout),
+      .def = "5s",
+      .arg = "DURATION",
+      .min = 100 * MRD_MS,
+      .max = 3600 * MRD_SEC,
+      ENV("NODE_TIMEOUT"),
+      .help = "an agent silent for so long is taken for gone" },
+    { .name = "flush-timeout",
+      .type = MRD_OPT_DUR,
+      AT(flush_timeout),
+      .def = "60s",
+      .arg = "DURATION",
+      .min = 100 * MRD_MS,
+      .max = 86400 * MRD_SEC,
+      ENV("FLUSH_TIMEOUT"),
+      .help = "how long a stopped session waits for what agents still hold" },
+    { .name = "arm-timeout",
+      .type = MRD_OPT_DUR,
+      AT(arm_timeout),
+      .def = "2s",
+      .arg = "DURATION",
+      .min = 50 * MRD_MS,
+      .max = 600 * MRD_SEC,
+      ENV("ARM_TIMEOUT"),
+      .help = "how long agents may take to say that they are ready" },
+    { .name = "lead",
+      .type = MRD_OPT_DUR,
+      AT(lead),
+      .def = "500ms",
+      .arg = "DURATION",
+      .min = 10 * MRD_MS,
+      .max = 60 * MRD_SEC,
+      ENV("LEAD"),
+      .help = "from the agreement to the common start" },
+    { .type = MRD_OPT_HEAD, .help = "General" },
+    { .name = "config",
+      .type = MRD_OPT_STR,
+      AT(config),
+      .arg = "FILE",
+      ENV("AGGREGATOR_CONFIG"),
+      .help = "JSON file whose members are these options" },
+    { .name = "log-level",
+      .type = MRD_OPT_CHOICE,
+      AT(log_level),
+      .def = "info",
+      .arg = "error,warn,info,debug",
+      ENV("LOG_LEVEL"),
+      .help = "least level that is logged" },
+    { .name = "log-json",
+      .type = MRD_OPT_BOOL,
+      AT(json_log),
+      ENV("LOG_JSON"),
+      .help = "one JSON object per line" },
+    { .name = "version", .type = MRD_OPT_BOOL, AT(version), .help = "print the version" },
+    { .name = "help", .letter = 'h', .type = MRD_OPT_BOOL, AT(help), .help = "print this" },
+};
+
+#define OPTIONS MRD_COUNT(table)
+
+static mrd_err
+settings_read(settings *s, int argc, char **argv, mrd_why *why)
+{
+    mrd_strlist words = { 0 };
+    mrd_err err;
+
+    if ((err = mrd_conf_defaults(table, OPTIONS, s, why)) != MRD_OK ||
+        (err = mrd_conf_env(table, OPTIONS, s, why)) != MRD_OK ||
+        (err = mrd_conf_args(table, OPTIONS, s, argc, argv, false, &words, why)) != MRD_OK)
+        goto out;
+    if (words.n > 0) {
+        err = mrd_why_set(why, MRD_INVALID, 0, "'%s' is no option (see --help)", words.v[0]);
+        goto out;
+    }
+    if (s->config != NULL) { /* below environment and command line: those are applied once more */
+        char *path = mrd_str_dup(mrd_str_of(s->config));
+
+        err = mrd_conf_file(table, OPTIONS, s, path, why);
+        free(path);
+        if (err == MRD_OK)
+            err = mrd_conf_env(table, OPTIONS, s, why);
+        if (err == MRD_OK)
+            err = mrd_conf_args(table, OPTIONS, s, argc, argv, false, &words, why);
+    }
+out:
+    mrd_strlist_fini(&words);
+    return err;
+}
+
+/* ---- Who may listen where ---- */
+
+static bool
+is_loopback(mrd_str host)
+{
+    return mrd_str_starts(host, "127.") || mrd_str_is(host, "localhost") ||
+           mrd_str_is(host, "::1") || mrd_str_is(host, "[::1]");
+}
+
+/* The host of "tcp://host:port" or "host:port". */
+static mrd_str
+host_of(const char *address)
+{
+    const char *scheme = strstr(address, "://"), *p = scheme == NULL ? address : scheme + 3;
+    const char *end = strrchr(p, ':');
+
+    return (mrd_str){ p, end == NULL ? strlen(p) : (size_t) (end - p) };
+}
+
+static mrd_err
+address_check(const settings *s, const char *name, const char *address, bool secured, mrd_why *why)
+{
+    mrd_str host = host_of(address);
+
+    if (s->insecure || secured || is_loopback(host) ||
+        mrd_str_starts(mrd_str_of(address), "inproc:") ||
+        mrd_str_starts(mrd_str_of(address), "ipc:"))
+        return MRD_OK;
+    return mrd_why_set(
+        why, MRD_DENIED, 0,
+        "--%s %s can be reached from other machines, but has no %s: give certificates "
+        "and --tokens, or --insecure",
+        name, address, s->tokens == NULL ? "tokens" : "TLS");
+}
+
+static mrd_err
+addresses_check(const settings *s, mrd_why *why)
+{
+    bool agents = s->tokens != NULL || s->tls_ca != NULL;
+    bool http = s->http_cert != NULL && s->http_key != NULL && s->tokens != NULL;
+    mrd_err err;
+
+    if ((err = address_check(s, "data-listen", s->data_listen,
+                             agents && strncmp(s->data_listen, "tls+", 4) == 0, why)) != MRD_OK ||
+        (err = address_check(s, "control-listen", s->control_listen,
+                             agents && strncmp(s->control_listen, "tls+", 4) == 0, why)) != MRD_OK)
+        return err;
+    if (strcmp(s->http_listen, "none") == 0)
+        return MRD_OK;
+    return address_check(s, "http-listen", s->http_listen, http, why);
+}
+
+/* "127.0.0.1:7780" or "[::1]:7780". */
+static mrd_err
+http_address(const char *listen, char *host, size_t size, uint16_t *ret_port, mrd_why *why)
+{
+    mrd_str h = host_of(listen);
+    const char *colon = strrchr(listen, ':');
+    char *end;
+    unsigned long port = colon == NULL ? 65536 : strtoul(colon + 1, &end, 10);
+
+    if (h.len >= 2 && h.p[0] == '[' && h.p[h.len - 1] == ']')
+        h = (mrd_str){ h.p + 1, h.len - 2 };
+    if (colon == NULL || colon[1] < '0' || colon[1] > '9' || *end != '\0' || port > 65535 ||
+        h.len == 0 || h.len >= size)
+        return mrd_why_set(why, MRD_INVALID, 0, "--http-listen %s is not HOST:PORT", listen);
+    memcpy(host, h.p, h.len);
+    host[h.len] = '\0';
+    *ret_port = (uint16_t) port;
+    return MRD_OK;
+}
+
+static mrd_err
+options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_why *why)
+{
+    *o = (mrd_aggregator_options){
+        .store = s->store,
+        .data_url = s->data_listen,
+        .control_url = s->control_listen,
+        .tls = { .ca_file = s->tls_ca, .cert_file = s->tls_cert, .key_file = s->tls_key },
+        .http_cert = s->http_cert,
+        .http_key = s->http_key,
+        .tokens = s->tokens,
+        .time_port = (unsigned) s->time_port,
+        .sync = (mrd_sync) s->sync,
+        .max_connections = (unsigned) s->max_connections,
+        .agent_rate = s->agent_rate,
+        .total_rate = s->total_rate,
+        .max_nodes = s->max_nodes,
+        .max_sessions = s->max_sessions,
+        .max_open_sessions = s->max_open_sessions,
+        .disk_reserve = s->disk_reserve == 0 ? -1 : s->disk_reserve,
+        .node_timeout_ns = s->node_timeout,
+        .flush_timeout_ns = s->flush_timeout,
+        .arm_timeout_ns = s->arm_timeout,
+        .lead_ns = s->lead,
+        .retain_ns = s->retain,
+        .retain_bytes = s->retain_bytes,
+    };
+    if (strcmp(s->http_listen, "none") == 0)
+        return MRD_OK;
+    o->http_address = host;
+    return http_address(s->http_listen, host, 256, &o->http_port, why);
+}
+
+static int
+serve(const settings *s)
+{
+    mrd_aggregator_options o;
+    mrd_aggregator *a = NULL;
+    mrd_why why = { 0 };
+    char host[256];
+    sigset_t set;
+    int sig;
+
+    if (addresses_check(s, &why) != MRD_OK || options_fill(s, host, &o, &why) != MRD_OK) {
+        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        return 2;
+    }
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread exists */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of the write */
+    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+    mrd_link_raise_files();
+    if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {
+        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        return 1;
+    }
+    mrd_log(MRD_LOG_INFO, "AGG-UP", "Aggregator started: store=%s data=%s control=%s http_port=%u",
+            s->store, mrd_aggregator_data_url(a), mrd_aggregator_control_url(a),
+            mrd_aggregator_http_port(a));
+    while (sigwait(&set, &sig) != 0)
+        ;
+    mrd_log(MRD_LOG_INFO, "AGG-DOWN", "Aggregator stops: signal=%d", sig);
+    mrd_aggregator_close(a);
+    return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+    settings s = { 0 };
+    mrd_why why = { 0 };
+    int code;
+
+    if (settings_read(&s, argc, argv, &why) != MRD_OK) {
+        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        return 2;
+    }
+    mrd_log_init("meridian-aggregator", 2, (mrd_log_level) s.log_level, s.json_log);
+    if (s.help) {
+        printf(
+            "Usage: meridian-aggregator [OPTION...]\n\nTakes the events of all agents, keeps them, "
+            "and merges them.\n");
+        mrd_conf_help(table, OPTIONS, stdout);
+        code = 0;
+    } else if (s.version) {
+        printf("meridian-aggregator %s\n", MRD_RELEASE);
+        code = 0;
+    } else {
+        code = serve(&s);
+    }
+    mrd_conf_fini(table, OPTIONS, &s);
+    return code;
+}

@@ -1,0 +1,44 @@
+/*
+ * aggregator/merge.h - merging a session from its journal: a snapshot of what is needed, taken
+ * under the hub's lock, and the merge itself, which needs no lock. Inside aggregator/ only.
+ */
+#ifndef MRD_AGGREGATOR_MERGE_H
+#define MRD_AGGREGATOR_MERGE_H
+
+#include "aggregator/hub.h"
+#include "trace/export.h"
+
+typedef struct {
+    char instance_id[HUB_ID_MAX];
+    int64_t local_ns, wall_ns; /* one reading of both clocks of the node */
+    bool same_clock;           /* it runs on the aggregator's own */
+    uint64_t dropped;
+    char sentence[HUB_TEXT_MAX];
+} merge_node;
+
+typedef struct {
+    char *dir; /* of the session */
+    char id[MRD_SESSION_TEXT], name[HUB_TEXT_MAX];
+    merge_node *nodes;
+    size_t n_nodes;
+    hub_artifact *artifacts;
+    size_t n_artifacts;
+    int64_t reference_ns; /* session time minus the aggregator's RAW */
+    uint64_t events;      /* stored, for progress */
+    bool simulated;
+} merge_input;
+
+/* With the lock held. NULL without memory. */
+merge_input *merge_snapshot(const hub *h, const hub_session *s);
+void merge_input_free(merge_input *in);
+
+/*
+ * Writes the session (or what filter lets pass; NULL: all) to the targets, whose outputs are taken
+ * in every case. Errors: IO, NOMEM, CANCELLED, those of the outputs. Damaged batches are passed
+ * over and said in the result.
+ */
+mrd_err merge_run(const merge_input *in, const mrd_filter *filter, mrd_export_target *targets,
+                  size_t n, bool (*progress)(void *self, uint64_t events), void *self,
+                  mrd_export_result *ret_result, mrd_why *why);
+
+#endif

@@ -1,0 +1,502 @@
+/* One session, whole or a slice, from its journal through the clocks into outputs. */
+#include "aggregator/hub.h"
+#include "aggregator/merge.h"
+#include "aggregator/node_clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "timesync/align.h"
+#include "trace/group.h"
+#include "trace/merge.h"
+
+/* The events of one process in one clock: one source. */
+typedef struct {
+    int64_t process_id;
+    unsigned clock;
+    mrd_cross_read *cross; /* of a clock that is not RAW, ascending in other_ns */
+    size_t n_cross, cap_cross;
+    mrd_align_cursor cursor;
+    const mrd_align *align;
+} stream;
+
+typedef struct {
+    const merge_node *node;
+    mrd_journal_index index;
+    mrd_align *align;
+    uint64_t violations; /* of the bound, by packets that were held out */
+    stream **streams;    /* pointers: sources keep them */
+    size_t n_streams;
+    uint64_t bad; /* events that could not be read */
+    uint32_t input;
+} merge_part;
+
+typedef struct {
+    const merge_input *in;
+    mrd_catalog *cat;
+    mrd_codec *codec;
+    mrd_batch_reader *reader;
+    merge_part *parts;
+    size_t n_parts;
+    mrd_source **sources;
+    size_t n_sources, cap_sources;
+    int64_t first_ns, last_ns;
+    mrd_buf buf;
+} plan;
+
+/* ---- Clocks ---- */
+
+/* CLOCK_MONOTONIC_RAW at a time of another clock of the node: between the two readings around it,
+ * at their rate; outside all, at rate one from the nearest. */
+static int64_t
+cross_raw(const stream *s, int64_t other)
+{
+    size_t lo = 0, hi = s->n_cross;
+    const mrd_cross_read *a, *b;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (s->cross[mid].other_ns <= other)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    a = &s->cross[lo == 0 ? 0 : lo - 1];
+    if (lo == 0 || lo == s->n_cross || s->cross[lo].other_ns == a->other_ns)
+        return a->raw_ns + (other - a->other_ns);
+    b = &s->cross[lo];
+    return a->raw_ns + (int64_t) ((__int128) (b->raw_ns - a->raw_ns) * (other - a->other_ns) /
+                                  (b->other_ns - a->other_ns));
+}
+
+static int64_t
+map_time(void *self, mrd_track_id track, int64_t local_ns, uint32_t *ret_bound_ns)
+{
+    stream *s = self;
+    mrd_align_bound bound;
+    mrd_sess_ns at;
+
+    (void) track;
+    *ret_bound_ns = MRD_BOUND_UNKNOWN;
+    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW && s->n_cross == 0)
+        return local_ns; /* a wall clock that nothing relates to ours */
+    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW)
+        local_ns = cross_raw(s, local_ns);
+    if (s->align == NULL ||
+        !mrd_align_map(s->align, &s->cursor, (mrd_local_ns){ local_ns }, &at, &bound))
+        return local_ns;
+    *ret_bound_ns = mrd_align_radius(at, &bound);
+    return at.ns;
+}
+
+static int
+cross_order(const void *a, const void *b)
+{
+    const mrd_cross_read *x = a, *y = b;
+
+    return x->other_ns < y->other_ns ? -1 : x->other_ns > y->other_ns;
+}
+
+/* Kept beside the journal as well, for `meridian clocks` and other readers. */
+static mrd_err
+table_save(const plan *p, const merge_part *part, mrd_why *why)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/" MRD_CLOCKS_DIR, p->in->dir) < 0)
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock table");
+    (void) mrd_make_dirs(path, NULL); /* the merge has the table in memory */
+    free(path);
+    if (asprintf(&path, "%s/" MRD_CLOCKS_DIR "/%s.align", p->in->dir, part->node->instance_id) < 0)
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock table");
+    (void) mrd_align_save(part->align, path, NULL);
+    free(path);
+    return MRD_OK;
+}
+
+/*
+ * From the probes in the journal. The aggregator's own clock needs none; too few are no failure:
+ * then the node's wall clock stands in, says that it is unaligned, and has no bound.
+ */
+static mrd_err
+part_align(plan *p, merge_part *part, mrd_why *why)
+{
+    const merge_node *n = part->node;
+    mrd_node_clock clock = { 0 };
+    mrd_err err = MRD_OK;
+
+    if (n->same_clock)
+        part->align = mrd_align_constant(n->instance_id, 0, p->in->reference_ns, 0, 0);
+    else
+        err = mrd_node_clock_solve(n->instance_id, &part->index, &clock, why);
+    if (err == MRD_OK && !n->same_clock) {
+        part->align = clock.align;
+        clock.align = NULL;
+        part->violations = clock.violations;
+        if (part->align == NULL)
+            part->align = mrd_align_wall(n->instance_id, 0, (mrd_local_ns){ n->local_ns },
+                                         (mrd_wall_ns){ n->wall_ns });
+        if (clock.why.text[0] != '\0')
+            mrd_catalog_note(p->cat, "%s", clock.why.text);
+    }
+    mrd_node_clock_fini(&clock);
+    if (err != MRD_OK)
+        return err;
+    if (part->align == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock table");
+    return table_save(p, part, why);
+}
+
+static uint32_t
+part_clock(plan *p, const merge_part *part)
+{
+    mrd_clock_info info = { .estimate_ns = 0, .bound_ns = -1, .noise_ns = -1 };
+    const char *id = part->node->instance_id;
+    mrd_align_summary sum;
+    unsigned quality, source;
+    char name[HUB_ID_MAX + 8];
+
+    snprintf(name, sizeof(name), "%s RAW", id);
+    mrd_align_worst(part->align, &quality, &source);
+    info.name = mrd_catalog_intern(p->cat, name);
+    info.node = mrd_catalog_intern(p->cat, id);
+    info.quality = mrd_catalog_intern(p->cat, mrd_align_quality_text(quality));
+    info.method = mrd_catalog_intern(
+        p->cat, part->node->same_clock ? "aggregator's own clock" : mrd_stamp_source_text(source));
+    info.epochs = (uint32_t) mrd_align_segment_count(part->align);
+    info.bound_ns = mrd_align_widest(part->align);
+    info.violations = part->violations;
+    if (info.epochs > 0 && mrd_align_summarise(part->align, info.epochs / 2, &sum)) {
+        info.estimate_ns = sum.offset;
+        info.noise_ns = quality == MRD_ALIGN_UNALIGNED ? -1 : sum.noise_median;
+    }
+    if (part->violations > 0)
+        mrd_catalog_note(p->cat,
+                         "clock of %s: %" PRIu64 " held-out packets contradict the bound, which "
+                         "must not happen: do not trust it",
+                         id, part->violations);
+    return mrd_catalog_add_clock(p->cat, &info);
+}
+
+/* ---- First pass: who and what ---- */
+
+static stream *
+part_stream(merge_part *part, int64_t process_id, unsigned clock)
+{
+    stream **v, *s;
+
+    for (size_t i = part->n_streams; i-- > 0;) { /* the last one is nearly always right */
+        s = part->streams[i];
+        if (s->process_id == process_id && s->clock == clock)
+            return s;
+    }
+    if ((v = realloc(part->streams, (part->n_streams + 1) * sizeof(*v))) == NULL)
+        return NULL;
+    part->streams = v;
+    if ((s = calloc(1, sizeof(*s))) == NULL)
+        return NULL;
+    s->process_id = process_id;
+    s->clock = clock;
+    s->align = part->align;
+    part->streams[part->n_streams++] = s;
+    return s;
+}
+
+static mrd_err
+stream_cross(stream *s, const mrd_batch_info *info)
+{
+    if (info->clock == MRD__CLOCK_KIND__CLOCK_RAW || info->n_cross == 0)
+        return MRD_OK;
+    if (s->n_cross + info->n_cross > s->cap_cross) {
+        size_t cap = (s->n_cross + info->n_cross) * 2;
+        void *v = realloc(s->cross, cap * sizeof(*s->cross));
+
+        if (v == NULL)
+            return MRD_NOMEM;
+        s->cross = v;
+        s->cap_cross = cap;
+    }
+    memcpy(s->cross + s->n_cross, info->cross, info->n_cross * sizeof(*s->cross));
+    s->n_cross += info->n_cross;
+    return MRD_OK;
+}
+
+/* The heads of all batches of a node: tracks, names, processes, clock readings. */
+static mrd_err
+part_scan(plan *p, merge_part *part, uint32_t clock, mrd_why *why)
+{
+    mrd_input *input;
+    uint64_t events = 0, failed = 0;
+    size_t n;
+
+    for (size_t i = 0; i < part->index.n; i++) {
+        const mrd_journal_entry *e = &part->index.entries[i];
+        mrd_batch_info info;
+        mrd_bytes body;
+        mrd_frame f;
+        stream *s;
+
+        if (e->frame.type != MRD_FRAME_BATCH)
+            continue;
+        if (mrd_journal_read(&part->index, e, true, &p->buf, &f, &body, why) != MRD_OK ||
+            mrd_batch_scan(p->reader, &f, body, p->cat, &info, why) != MRD_OK) {
+            failed += e->frame.events;
+            continue;
+        }
+        mrd_catalog_borrow_process(p->cat, info.process)->clock = clock;
+        events += info.events;
+        if ((s = part_stream(part, f.process_id, f.clock)) == NULL ||
+            stream_cross(s, &info) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    }
+    for (size_t i = 0; i < part->n_streams; i++) {
+        if (part->streams[i]->n_cross > 0)
+            qsort(part->streams[i]->cross, part->streams[i]->n_cross, sizeof(mrd_cross_read),
+                  cross_order);
+    }
+    input = &mrd_catalog_inputs(p->cat, &n)[part->input];
+    input->records = events + failed;
+    input->events = events;
+    input->dropped = failed;
+    if (failed > 0) {
+        input->state = MRD_INPUT_INCOMPLETE;
+        input->error = mrd_catalog_intern(p->cat, why->text);
+    }
+    return MRD_OK;
+}
+
+static void
+part_input(plan *p, merge_part *part)
+{
+    mrd_input in = { .state = MRD_INPUT_OK, .bytes = part->index.bytes };
+    char name[HUB_ID_MAX + 16];
+
+    snprintf(name, sizeof(name), "journal/%s", part->node->instance_id);
+    in.path = mrd_catalog_intern(p->cat, name);
+    in.format = mrd_catalog_intern(p->cat, "meridian journal");
+    in.lost = part->node->dropped;
+    if (part->index.bad_bytes > 0) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "%" PRIu64 " damaged bytes of the journal were passed over",
+                 part->index.bad_bytes);
+        in.state = MRD_INPUT_INCOMPLETE;
+        in.error = mrd_catalog_intern(p->cat, text);
+    }
+    part->input = mrd_catalog_add_input(p->cat, &in);
+    if (part->node->sentence[0] != '\0')
+        mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, part->node->sentence);
+}
+
+/* ---- Second pass: sources ---- */
+
+static mrd_err
+source_put(plan *p, mrd_source *source)
+{
+    if (p->n_sources == p->cap_sources) {
+        size_t cap = p->cap_sources == 0 ? 64 : p->cap_sources * 2;
+        void *v = realloc(p->sources, cap * sizeof(*p->sources));
+
+        if (v == NULL) {
+            source->close(source);
+            return MRD_NOMEM;
+        }
+        p->sources = v;
+        p->cap_sources = cap;
+    }
+    p->sources[p->n_sources++] = source;
+    return MRD_OK;
+}
+
+/* Session times of the filter in this stream's local time; the whole range when it is another
+ * clock.
+ */
+static void
+local_range(const stream *s, const mrd_filter *f, int64_t *ret_start, int64_t *ret_end)
+{
+    mrd_local_ns at;
+
+    *ret_start = INT64_MIN;
+    *ret_end = INT64_MAX;
+    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW || s->align == NULL || f == NULL)
+        return;
+    if (f->start_ns != INT64_MIN && mrd_align_unmap(s->align, (mrd_sess_ns){ f->start_ns }, &at))
+        *ret_start = at.ns;
+    if (f->end_ns != INT64_MAX && mrd_align_unmap(s->align, (mrd_sess_ns){ f->end_ns }, &at))
+        *ret_end = at.ns;
+}
+
+static void
+range_note(plan *p, const merge_part *part)
+{
+    for (size_t i = 0; i < part->index.n; i++) {
+        const mrd_frame *f = &part->index.entries[i].frame;
+        mrd_align_cursor cursor = { 0 };
+        mrd_sess_ns first, last;
+
+        if (f->type != MRD_FRAME_BATCH || f->clock != MRD__CLOCK_KIND__CLOCK_RAW ||
+            !mrd_align_map(part->align, &cursor, (mrd_local_ns){ f->first_ns }, &first, NULL) ||
+            !mrd_align_map(part->align, &cursor, (mrd_local_ns){ f->last_ns }, &last, NULL))
+            continue;
+        p->first_ns = first.ns < p->first_ns ? first.ns : p->first_ns;
+        p->last_ns = last.ns > p->last_ns ? last.ns : p->last_ns;
+    }
+}
+
+static mrd_err
+part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
+{
+    for (size_t i = 0; i < part->n_streams; i++) {
+        stream *s = part->streams[i];
+        mrd_journal_source_options o = { .index = &part->index,
+                                         .process_id = s->process_id,
+                                         .clock = s->clock,
+                                         .key = p->n_sources,
+                                         .ret_bad = &part->bad };
+        mrd_source *raw, *mapped;
+        mrd_err err;
+
+        local_range(s, filter, &o.start_ns, &o.end_ns);
+        if ((err = mrd_journal_source(&o, p->cat, &raw, why)) != MRD_OK ||
+            (err = mrd_map_open(raw, map_time, s, &mapped, why)) != MRD_OK)
+            return err;
+        mapped->key = p->n_sources;
+        if ((err = source_put(p, mapped)) != MRD_OK)
+            return mrd_why_set(why, err, 0, "merge");
+    }
+    return MRD_OK;
+}
+
+/* ---- The whole ---- */
+
+static mrd_err
+plan_part(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
+{
+    char *dir = NULL;
+    mrd_err err;
+
+    if (asprintf(&dir, "%s/journal/%s", p->in->dir, part->node->instance_id) < 0)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    err = mrd_journal_scan(dir, &part->index, why);
+    free(dir);
+    if (err != MRD_OK || (err = part_align(p, part, why)) != MRD_OK)
+        return err;
+    part_input(p, part);
+    if ((err = part_scan(p, part, part_clock(p, part), why)) != MRD_OK)
+        return err;
+    range_note(p, part);
+    return part_sources(p, part, filter, why);
+}
+
+static void
+plan_facts(plan *p)
+{
+    mrd_artifact a;
+
+    mrd_catalog_set(p->cat, "meridian.version", MRD_RELEASE);
+    mrd_catalog_set(p->cat, "session.id", p->in->id);
+    if (p->in->name[0] != '\0')
+        mrd_catalog_set(p->cat, "session.name", p->in->name);
+    if (p->in->simulated)
+        mrd_catalog_set(p->cat, "simulated", "true");
+    for (size_t i = 0; i < p->in->n_artifacts; i++) {
+        const hub_artifact *from = &p->in->artifacts[i];
+
+        a = (mrd_artifact){ .path = mrd_catalog_intern(p->cat, from->name),
+                            .kind = mrd_catalog_intern(p->cat, from->kind),
+                            .size = from->size,
+                            .instance_id = mrd_catalog_intern(p->cat, from->instance_id),
+                            .process_id = from->process_id,
+                            .nc_idx = from->nc_idx };
+        hub_copy(a.sha256, sizeof(a.sha256), from->sha256);
+        mrd_catalog_add_artifact(p->cat, &a);
+    }
+}
+
+static void
+plan_fini(plan *p)
+{
+    for (size_t i = 0; i < p->n_sources; i++)
+        p->sources[i]->close(p->sources[i]);
+    for (size_t i = 0; i < p->n_parts; i++) {
+        merge_part *part = &p->parts[i];
+
+        for (size_t k = 0; k < part->n_streams; k++) {
+            free(part->streams[k]->cross);
+            free(part->streams[k]);
+        }
+        free(part->streams);
+        mrd_journal_index_fini(&part->index);
+        mrd_align_free(part->align);
+    }
+    free(p->parts);
+    free(p->sources);
+    mrd_batch_reader_free(p->reader);
+    mrd_codec_free(p->codec);
+    mrd_catalog_free(p->cat);
+    mrd_buf_fini(&p->buf);
+}
+
+static mrd_err
+plan_init(plan *p, const merge_input *in, const mrd_filter *filter, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    *p = (plan){ .in = in, .first_ns = INT64_MAX, .last_ns = INT64_MIN };
+    p->cat = mrd_catalog_new();
+    p->codec = mrd_codec_new();
+    p->reader = p->codec == NULL ? NULL : mrd_batch_reader_new(p->codec);
+    p->parts = calloc(in->n_nodes + 1, sizeof(*p->parts));
+    if (p->cat == NULL || p->reader == NULL || p->parts == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    plan_facts(p);
+    for (size_t i = 0; i < in->n_nodes && err == MRD_OK; i++) {
+        const merge_node *n = &in->nodes[i];
+
+        if (filter != NULL && filter->instances.n > 0 &&
+            !mrd_strlist_has(&filter->instances, mrd_str_of(n->instance_id)))
+            continue;
+        p->parts[p->n_parts].node = n;
+        err = plan_part(p, &p->parts[p->n_parts++], filter, why);
+    }
+    return err != MRD_OK ? err : mrd_catalog_err(p->cat);
+}
+
+static void
+bad_source(void *self, uint64_t key, const mrd_why *why)
+{
+    (void) key;
+    mrd_catalog_note(self, "A stream ends early: %s", why->text);
+}
+
+mrd_err
+merge_run(const merge_input *in, const mrd_filter *filter, mrd_export_target *targets, size_t n,
+          bool (*progress)(void *self, uint64_t events), void *self, mrd_export_result *ret_result,
+          mrd_why *why)
+{
+    mrd_sink_options options = { .show_flows = true, .wall_time = true };
+    mrd_source *merged = NULL;
+    plan p;
+    mrd_err err = plan_init(&p, in, filter, why);
+
+    if (err == MRD_OK)
+        err = mrd_group_parse(MRD_STR("instance_id,process_id"), &options.primary, why);
+    if (err == MRD_OK)
+        err = mrd_group_parse(MRD_STR("lnc_idx,thread_id"), &options.secondary, why);
+    if (err == MRD_OK) {
+        err = mrd_merge_open(p.sources, p.n_sources, bad_source, p.cat, &merged, why);
+        p.n_sources = 0; /* owned by the merge, also on failure */
+    }
+    if (err == MRD_OK) {
+        err = mrd_export_run(merged, p.cat, 0, &options, filter, p.first_ns, p.last_ns, targets, n,
+                             progress, self, ret_result, why);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            mrd_out_abort(targets[i].out);
+    }
+    plan_fini(&p);
+    return err;
+}

@@ -1,0 +1,666 @@
+#include "aggregator/hub.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/out.h"
+
+#define MANIFEST_VERSION 1
+
+/* ---- Selection ---- */
+
+static const struct {
+    const char *key;
+    size_t offset;
+} select_lists[] = {
+    { "instance_id", offsetof(hub_select, instances) },
+    { "job", offsetof(hub_select, jobs) },
+    { "rank", offsetof(hub_select, ranks) },
+    { "process_id", offsetof(hub_select, processes) },
+    { "core", offsetof(hub_select, cores) },
+    { "event_type", offsetof(hub_select, types) },
+    { "source", offsetof(hub_select, sources) },
+};
+
+static mrd_strlist *
+select_list(const hub_select *s, size_t i)
+{
+    return (mrd_strlist *) ((uintptr_t) s + select_lists[i].offset);
+}
+
+void
+select_fini(hub_select *s)
+{
+    for (size_t i = 0; i < MRD_COUNT(select_lists); i++)
+        mrd_strlist_fini(select_list(s, i));
+}
+
+/* Only the node itself can judge jobs, ranks and processes; here the instance decides. */
+bool
+select_matches(const hub_select *s, const hub_node *n)
+{
+    return s->instances.n == 0 || mrd_strlist_has(&s->instances, mrd_str_of(n->instance_id));
+}
+
+static mrd_json *
+strings_json(const mrd_strlist *list)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < list->n; i++)
+        mrd_json_append(a, mrd_json_new_str(list->v[i]));
+    return a;
+}
+
+static mrd_json *
+select_json(const hub_select *s)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    for (size_t i = 0; i < MRD_COUNT(select_lists); i++) {
+        if (select_list(s, i)->n > 0)
+            mrd_json_set(o, select_lists[i].key, strings_json(select_list(s, i)));
+    }
+    return o;
+}
+
+mrd_err
+select_from_json(hub_select *s, const mrd_json *o, mrd_why *why)
+{
+    for (size_t i = 0; i < MRD_COUNT(select_lists); i++) {
+        const mrd_json *a = mrd_json_get(o, select_lists[i].key);
+
+        if (a != NULL && !mrd_json_is_array(a))
+            return mrd_why_set(why, MRD_TYPE, 0, "select.%s must be a list", select_lists[i].key);
+        for (size_t k = 0; a != NULL && k < mrd_json_size(a); k++) {
+            char scratch[64];
+            mrd_str text;
+
+            if (k >= 4096 || mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK ||
+                text.len > 255)
+                return mrd_why_set(why, MRD_TYPE, 0, "select.%s must be a list of short words",
+                                   select_lists[i].key);
+            if (mrd_strlist_add(select_list(s, i), text) != MRD_OK)
+                return mrd_why_set(why, MRD_NOMEM, 0, "selection");
+        }
+    }
+    return MRD_OK;
+}
+
+/* ---- The manifest ---- */
+
+static void
+put_time(mrd_json *o, const char *key, int64_t ns)
+{
+    char text[MRD_TIME_TEXT];
+
+    if (ns == 0)
+        return;
+    mrd_json_set(o, key, mrd_json_new_str(mrd_wall_text((mrd_wall_ns){ ns }, text)));
+}
+
+/* A time for people and, beside it, the exact number. */
+static void
+put_instant(mrd_json *o, const char *key, int64_t ns)
+{
+    char number[64];
+
+    if (ns == 0)
+        return;
+    put_time(o, key, ns);
+    snprintf(number, sizeof(number), "%s_ns", key);
+    mrd_json_set(o, number, mrd_json_new_int(ns));
+}
+
+static mrd_json *
+counters_json(const hub_counters *c)
+{
+    mrd_json *o = mrd_json_new_object(), *drops = mrd_json_new_array();
+
+    mrd_json_set(o, "begun", mrd_json_new_int((int64_t) c->begun));
+    mrd_json_set(o, "delivered", mrd_json_new_int((int64_t) c->delivered));
+    mrd_json_set(o, "held", mrd_json_new_int((int64_t) c->held));
+    mrd_json_set(o, "dropped", mrd_json_new_int((int64_t) hub_dropped(c)));
+    for (unsigned i = 0; i < c->n_drops; i++) {
+        mrd_json *d = mrd_json_new_object();
+
+        mrd_json_set(d, "cause", mrd_json_new_str(c->drops[i].cause));
+        mrd_json_set(d, "count", mrd_json_new_int((int64_t) c->drops[i].count));
+        mrd_json_set(d, "first_local_ns", mrd_json_new_int(c->drops[i].first_ns));
+        mrd_json_set(d, "last_local_ns", mrd_json_new_int(c->drops[i].last_ns));
+        mrd_json_append(drops, d);
+    }
+    mrd_json_set(o, "drops", drops);
+    return o;
+}
+
+static mrd_json *
+clock_json(const hub_clock *c)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    mrd_json_set(o, "state", mrd_json_new_str(c->state[0] == '\0' ? "unaligned" : c->state));
+    mrd_json_set(o, "method", mrd_json_new_str(c->method[0] == '\0' ? "none" : c->method));
+    mrd_json_set(o, "bound_ns", mrd_json_new_int(c->state[0] == '\0' ? -1 : c->bound_ns));
+    mrd_json_set(o, "offset_ns", mrd_json_new_int(c->offset_ns));
+    mrd_json_set(o, "probes", mrd_json_new_int((int64_t) c->probes));
+    return o;
+}
+
+static mrd_json *
+epochs_json(const hub_part *p, uint64_t *ret_missing)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    *ret_missing = 0;
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        const part_epoch *e = &p->epochs[i];
+        uint64_t end = mrd_seqset_end(e->stored), missing;
+        mrd_json *o = mrd_json_new_object();
+        char hex[24];
+
+        end = e->end > end ? e->end : end;
+        missing = mrd_seqset_missing(e->stored, end);
+        *ret_missing += missing;
+        snprintf(hex, sizeof(hex), "%016llx", (unsigned long long) e->epoch);
+        mrd_json_set(o, "epoch", mrd_json_new_str(hex));
+        mrd_json_set(o, "end", mrd_json_new_int((int64_t) end));
+        mrd_json_set(o, "missing", mrd_json_new_int((int64_t) missing));
+        mrd_json_append(a, o);
+    }
+    return a;
+}
+
+static mrd_json *
+part_json(const hub_part *p)
+{
+    mrd_json *o = mrd_json_new_object();
+    uint64_t missing = 0;
+
+    mrd_json_set(o, "instance_id", mrd_json_new_str(p->instance_id));
+    mrd_json_set(o, "host_name", mrd_json_new_str(p->host_name));
+    mrd_json_set(o, "boot_id", mrd_json_new_str(p->boot_id));
+    mrd_json_set(o, "state", mrd_json_new_str(part_state_text(p->state)));
+    if (p->sentence[0] != '\0')
+        mrd_json_set(o, "sentence", mrd_json_new_str(p->sentence));
+    mrd_json_set(o, "simulated", mrd_json_new_bool(p->simulated));
+    mrd_json_set(o, "started_local_ns", mrd_json_new_int(p->started_local_ns));
+    mrd_json_set(o, "start_bound_ns", mrd_json_new_int(p->start_bound_ns));
+    mrd_json_set(o, "stopped_local_ns", mrd_json_new_int(p->stopped_local_ns));
+    mrd_json_set(o, "complete_local_ns", mrd_json_new_int(p->complete_local_ns));
+    put_instant(o, "lost", p->lost_wall_ns);
+    mrd_json_set(o, "local_ns", mrd_json_new_int(p->local_ns));
+    mrd_json_set(o, "wall_ns", mrd_json_new_int(p->wall_ns));
+    mrd_json_set(o, "events", mrd_json_new_int((int64_t) p->events));
+    mrd_json_set(o, "batches", mrd_json_new_int((int64_t) p->batches));
+    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) p->bytes));
+    if (p->first_ns <= p->last_ns) {
+        mrd_json_set(o, "first_local_ns", mrd_json_new_int(p->first_ns));
+        mrd_json_set(o, "last_local_ns", mrd_json_new_int(p->last_ns));
+    }
+    mrd_json_set(o, "epochs", epochs_json(p, &missing));
+    mrd_json_set(o, "missing_batches", mrd_json_new_int((int64_t) missing));
+    mrd_json_set(o, "counters", counters_json(&p->counters));
+    mrd_json_set(o, "clock", clock_json(&p->clock));
+    return o;
+}
+
+static mrd_json *
+triggers_json(const hub_session *s)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->n_triggers; i++) {
+        const hub_trigger *t = &s->triggers[i];
+        mrd_json *o = mrd_json_new_object();
+        char hex[24];
+
+        snprintf(hex, sizeof(hex), "%016llx", (unsigned long long) t->id);
+        mrd_json_set(o, "id", mrd_json_new_str(hex));
+        put_instant(o, "from", t->from_ns);
+        put_instant(o, "to", t->to_ns);
+        mrd_json_set(o, "reason", mrd_json_new_str(t->reason));
+        mrd_json_set(o, "answered", mrd_json_new_int(t->answered));
+        mrd_json_append(a, o);
+    }
+    return a;
+}
+
+static mrd_json *
+artifacts_json(const hub_session *s)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->n_artifacts; i++) {
+        const hub_artifact *f = &s->artifacts[i];
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_set(o, "sha256", mrd_json_new_str(f->sha256));
+        mrd_json_set(o, "size", mrd_json_new_int((int64_t) f->size));
+        mrd_json_set(o, "name", mrd_json_new_str(f->name));
+        mrd_json_set(o, "kind", mrd_json_new_str(f->kind));
+        mrd_json_set(o, "instance_id", mrd_json_new_str(f->instance_id));
+        mrd_json_set(o, "process_id", mrd_json_new_int(f->process_id));
+        mrd_json_set(o, "nc_idx", mrd_json_new_int(f->nc_idx));
+        mrd_json_set(o, "complete", mrd_json_new_bool(f->complete));
+        mrd_json_append(a, o);
+    }
+    return a;
+}
+
+static mrd_json *
+job_json(const hub_session *s)
+{
+    static const char *const names[] = { "waiting", "running", "done", "failed", "cancelled" };
+    mrd_json *o = mrd_json_new_object();
+    job_status st;
+
+    if (!merger_status(s, &st)) {
+        mrd_json_set(o, "state", mrd_json_new_str("none"));
+        return o;
+    }
+    mrd_json_set(o, "state", mrd_json_new_str(names[st.state]));
+    mrd_json_set(o, "events", mrd_json_new_int((int64_t) st.events));
+    mrd_json_set(o, "total", mrd_json_new_int((int64_t) st.total));
+    if (st.state == JOB_FAILED)
+        mrd_json_set(o, "sentence", mrd_json_new_str(st.why.text));
+    return o;
+}
+
+mrd_json *
+session_json(const hub *h, const hub_session *s)
+{
+    mrd_json *o = mrd_json_new_object(), *nodes = mrd_json_new_array();
+    uint64_t events = 0, bytes = 0, begun = 0, dropped = 0, held = 0;
+
+    (void) h;
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const hub_part *p = s->parts[i];
+
+        mrd_json_append(nodes, part_json(p));
+        events += p->events;
+        bytes += p->bytes;
+        begun += p->counters.begun;
+        held += p->counters.held;
+        dropped += hub_dropped(&p->counters);
+    }
+    mrd_json_set(o, "version", mrd_json_new_int(MANIFEST_VERSION));
+    mrd_json_set(o, "id", mrd_json_new_str(s->text));
+    mrd_json_set(o, "name", mrd_json_new_str(s->name));
+    mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
+    mrd_json_set(o, "state", mrd_json_new_str(session_state_text(s->state)));
+    if (s->sentence[0] != '\0')
+        mrd_json_set(o, "sentence", mrd_json_new_str(s->sentence));
+    mrd_json_set(o, "require", mrd_json_new_str(s->require));
+    mrd_json_set(o, "select", select_json(&s->select));
+    put_instant(o, "created", s->created_wall_ns);
+    put_instant(o, "go", s->go_ns);
+    put_instant(o, "stop", s->stop_ns);
+    mrd_json_set(o, "duration_ns", mrd_json_new_int(s->duration_ns));
+    mrd_json_set(o, "recorder_ns", mrd_json_new_int(s->recorder_ns));
+    mrd_json_set(o, "recorder_bytes", mrd_json_new_int((int64_t) s->recorder_bytes));
+    mrd_json_set(o, "auto_merge", mrd_json_new_bool(s->auto_merge));
+    mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
+    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) bytes));
+    mrd_json_set(o, "begun", mrd_json_new_int((int64_t) begun));
+    mrd_json_set(o, "dropped", mrd_json_new_int((int64_t) dropped));
+    mrd_json_set(o, "held", mrd_json_new_int((int64_t) held));
+    mrd_json_set(o, "nodes", nodes);
+    mrd_json_set(o, "triggers", triggers_json(s));
+    mrd_json_set(o, "artifacts", artifacts_json(s));
+    mrd_json_set(o, "profile", job_json(s));
+    return o;
+}
+
+mrd_json *
+node_json(const hub *h, const hub_node *n)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    mrd_json_set(o, "instance_id", mrd_json_new_str(n->instance_id));
+    mrd_json_set(o, "host_name", mrd_json_new_str(n->host_name));
+    mrd_json_set(o, "boot_id", mrd_json_new_str(n->boot_id));
+    mrd_json_set(o, "release", mrd_json_new_str(n->release));
+    mrd_json_set(o, "connected", mrd_json_new_bool(hub_node_alive(h, n)));
+    mrd_json_set(o, "state", mrd_json_new_str(n->state[0] == '\0' ? "connected" : n->state));
+    mrd_json_set(o, "simulated", mrd_json_new_bool(n->simulated));
+    put_instant(o, "seen", n->seen_wall_ns);
+    mrd_json_set(o, "rings", mrd_json_new_int(n->rings));
+    mrd_json_set(o, "processes", mrd_json_new_int(n->processes));
+    mrd_json_set(o, "spool_bytes", mrd_json_new_int((int64_t) n->spool_bytes));
+    mrd_json_set(o, "memory_bytes", mrd_json_new_int((int64_t) n->memory_bytes));
+    mrd_json_set(o, "frames", mrd_json_new_int((int64_t) n->frames));
+    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) n->bytes));
+    mrd_json_set(o, "events", mrd_json_new_int((int64_t) n->events));
+    mrd_json_set(o, "counters", counters_json(&n->counters));
+    mrd_json_set(o, "clock", clock_json(&n->clock));
+    mrd_json_set(o, "labels", strings_json(&n->labels));
+    return o;
+}
+
+mrd_err
+session_save(hub *h, hub_session *s, mrd_why *why)
+{
+    mrd_json *o = session_json(h, s);
+    char *path = hub_path(h, s, "session.json");
+    mrd_buf text = { 0 };
+    mrd_err err = MRD_NOMEM;
+
+    if (o != NULL && path != NULL) {
+        mrd_json_write(o, true, &text);
+        mrd_buf_byte(&text, '\n');
+        err = text.err;
+    }
+    if (err == MRD_OK)
+        err = mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0644, why);
+    if (err == MRD_OK)
+        s->dirty = false;
+    mrd_buf_fini(&text);
+    mrd_json_free(o);
+    free(path);
+    return err;
+}
+
+/* ---- Life ---- */
+
+static mrd_err
+sessions_put(hub *h, hub_session *s)
+{
+    hub_session **v = realloc(h->sessions, (h->n_sessions + 1) * sizeof(*v));
+
+    if (v == NULL)
+        return MRD_NOMEM;
+    h->sessions = v;
+    h->sessions[h->n_sessions++] = s;
+    return MRD_OK;
+}
+
+static mrd_err
+session_limits(const hub *h, mrd_why *why)
+{
+    int64_t open = 0;
+
+    for (size_t i = 0; i < h->n_sessions; i++)
+        open += hub_session_open(h->sessions[i]);
+    if (open >= h->limits.max_open_sessions)
+        return mrd_why_set(
+            why, MRD_LIMIT, 0,
+            "%lld sessions are open, which is the limit (--max-open-sessions): stop one",
+            (long long) open);
+    if ((int64_t) h->n_sessions >= h->limits.max_sessions)
+        return mrd_why_set(
+            why, MRD_LIMIT, 0,
+            "the store holds %zu sessions, which is the limit (--max-sessions): delete some",
+            h->n_sessions);
+    if (h->disk_full)
+        return mrd_why_set(why, MRD_FULL, 0, "%s", h->disk_sentence);
+    return MRD_OK;
+}
+
+mrd_err
+session_create(hub *h, const session_wish *wish, hub_session **ret_session, mrd_why *why)
+{
+    hub_session *s;
+    uint16_t random;
+    mrd_err err = session_limits(h, why);
+
+    if (err != MRD_OK)
+        return err;
+    if ((s = calloc(1, sizeof(*s))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "session");
+    s->created_wall_ns = mrd_wall_now().ns;
+    do {
+        mrd_random(&random, sizeof(random));
+        s->id = mrd_session_id_new(s->created_wall_ns, random);
+    } while (hub_session_by_id(h, s->id) != NULL);
+    mrd_session_id_text(s->id, s->text);
+    hub_copy(s->name, sizeof(s->name), wish->name);
+    hub_copy(s->require, sizeof(s->require), wish->require == NULL ? "any" : wish->require);
+    s->recorder = wish->recorder;
+    s->duration_ns = wish->duration_ns;
+    s->recorder_ns = wish->recorder_ns;
+    s->recorder_bytes = wish->recorder_bytes;
+    s->auto_merge = wish->auto_merge;
+    if ((err = session_save(h, s, why)) != MRD_OK || (err = sessions_put(h, s)) != MRD_OK) {
+        session_free(s);
+        return err;
+    }
+    s->select = wish->select; /* owned from here on */
+    s->dirty = true;
+    *ret_session = s;
+    return MRD_OK;
+}
+
+void
+session_free(hub_session *s)
+{
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->n_parts; i++) {
+        mrd_journal_close(s->parts[i]->journal, NULL);
+        for (unsigned k = 0; k < s->parts[i]->n_epochs; k++)
+            mrd_seqset_free(s->parts[i]->epochs[k].stored);
+        free(s->parts[i]);
+    }
+    free(s->parts);
+    free(s->triggers);
+    free(s->artifacts);
+    select_fini(&s->select);
+    merger_drop(s);
+    free(s);
+}
+
+/* ---- Recovery ---- */
+
+static void
+counters_load(hub_counters *c, const mrd_json *o)
+{
+    const mrd_json *drops = mrd_json_get(o, "drops");
+
+    c->begun = (uint64_t) mrd_json_int(o, "begun", 0);
+    c->delivered = (uint64_t) mrd_json_int(o, "delivered", 0);
+    c->held = (uint64_t) mrd_json_int(o, "held", 0);
+    for (size_t i = 0; drops != NULL && i < mrd_json_size(drops) && i < HUB_DROPS_MAX; i++) {
+        const mrd_json *d = mrd_json_at(drops, i);
+        hub_drop *to = &c->drops[c->n_drops++];
+
+        hub_copy(to->cause, sizeof(to->cause), mrd_json_str(d, "cause", "other"));
+        to->count = (uint64_t) mrd_json_int(d, "count", 0);
+        to->first_ns = mrd_json_int(d, "first_local_ns", 0);
+        to->last_ns = mrd_json_int(d, "last_local_ns", 0);
+    }
+}
+
+static unsigned
+word_index(const char *word, const char *(*text)(unsigned), unsigned n, unsigned def)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (strcmp(word, text(i)) == 0)
+            return i;
+    }
+    return def;
+}
+
+static const char *
+part_word(unsigned i)
+{
+    return part_state_text((part_state) i);
+}
+
+static const char *
+session_word(unsigned i)
+{
+    return session_state_text((session_state) i);
+}
+
+/* What the journal holds of this node: numbers stored, counts, range. */
+static mrd_err
+part_recover(hub *h, hub_session *s, hub_part *p, mrd_why *why)
+{
+    char *dir = hub_path(h, s, "journal/%s", p->instance_id);
+    mrd_journal_index x;
+    mrd_err err = dir == NULL ? MRD_NOMEM : mrd_journal_scan(dir, &x, why);
+
+    free(dir);
+    if (err != MRD_OK)
+        return err;
+    for (size_t i = 0; i < x.n && err == MRD_OK; i++)
+        err = part_stored(p, &x.entries[i].frame);
+    p->bytes = x.bytes;
+    if (x.bad_bytes > 0)
+        mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-DAMAGE",
+                "Damaged bytes passed over: session=%s node=%s bytes=%llu files=%llu", s->text,
+                p->instance_id, (unsigned long long) x.bad_bytes, (unsigned long long) x.bad_files);
+    mrd_journal_index_fini(&x);
+    return err;
+}
+
+static mrd_err
+part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
+{
+    hub_node stand_in = { 0 };
+    hub_part *p;
+    const mrd_json *clock = mrd_json_get(o, "clock");
+
+    hub_copy(stand_in.instance_id, sizeof(stand_in.instance_id),
+             mrd_json_str(o, "instance_id", ""));
+    if (!mrd_instance_id_valid(mrd_str_of(stand_in.instance_id)))
+        return mrd_why_set(why, MRD_CORRUPT, 0, "session %s names a node '%s'", s->text,
+                           stand_in.instance_id);
+    hub_copy(stand_in.host_name, sizeof(stand_in.host_name), mrd_json_str(o, "host_name", ""));
+    hub_copy(stand_in.boot_id, sizeof(stand_in.boot_id), mrd_json_str(o, "boot_id", ""));
+    stand_in.hello_local_ns = mrd_json_int(o, "local_ns", 0);
+    stand_in.hello_wall_ns = mrd_json_int(o, "wall_ns", 0);
+    stand_in.simulated = mrd_json_bool(o, "simulated", false);
+    if ((p = hub_part_add(s, &stand_in)) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+    p->state = (part_state) word_index(mrd_json_str(o, "state", "lost"), part_word, PART_STATES,
+                                       PART_LOST);
+    hub_copy(p->sentence, sizeof(p->sentence), mrd_json_str(o, "sentence", ""));
+    p->started_local_ns = mrd_json_int(o, "started_local_ns", 0);
+    p->stopped_local_ns = mrd_json_int(o, "stopped_local_ns", 0);
+    p->complete_local_ns = mrd_json_int(o, "complete_local_ns", 0);
+    p->start_bound_ns = mrd_json_int(o, "start_bound_ns", -1);
+    p->lost_wall_ns = mrd_json_int(o, "lost_ns", 0);
+    counters_load(&p->counters, mrd_json_get(o, "counters"));
+    hub_copy(p->clock.state, sizeof(p->clock.state), mrd_json_str(clock, "state", ""));
+    hub_copy(p->clock.method, sizeof(p->clock.method), mrd_json_str(clock, "method", ""));
+    p->clock.bound_ns = mrd_json_int(clock, "bound_ns", -1);
+    return part_recover(h, s, p, why);
+}
+
+static void
+artifacts_load(hub_session *s, const mrd_json *list)
+{
+    size_t n = list == NULL ? 0 : mrd_json_size(list);
+
+    if (n == 0 || (s->artifacts = calloc(n, sizeof(*s->artifacts))) == NULL)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const mrd_json *o = mrd_json_at(list, i);
+        hub_artifact *a = &s->artifacts[s->n_artifacts++];
+
+        hub_copy(a->sha256, sizeof(a->sha256), mrd_json_str(o, "sha256", ""));
+        hub_copy(a->name, sizeof(a->name), mrd_json_str(o, "name", ""));
+        hub_copy(a->kind, sizeof(a->kind), mrd_json_str(o, "kind", ""));
+        hub_copy(a->instance_id, sizeof(a->instance_id), mrd_json_str(o, "instance_id", ""));
+        a->size = (uint64_t) mrd_json_int(o, "size", 0);
+        a->process_id = mrd_json_int(o, "process_id", -1);
+        a->nc_idx = mrd_json_int(o, "nc_idx", -1);
+        a->complete = mrd_json_bool(o, "complete", false);
+    }
+}
+
+static mrd_err
+session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
+{
+    const mrd_json *nodes = mrd_json_get(o, "nodes");
+    mrd_err err = MRD_OK;
+
+    if (mrd_json_int(o, "version", 0) != MANIFEST_VERSION)
+        return mrd_why_set(why, MRD_VERSION, 0, "session %s has manifest version %lld", s->text,
+                           (long long) mrd_json_int(o, "version", 0));
+    hub_copy(s->name, sizeof(s->name), mrd_json_str(o, "name", ""));
+    hub_copy(s->require, sizeof(s->require), mrd_json_str(o, "require", "any"));
+    hub_copy(s->sentence, sizeof(s->sentence), mrd_json_str(o, "sentence", ""));
+    s->recorder = strcmp(mrd_json_str(o, "mode", "stream"), "recorder") == 0;
+    s->state = (session_state) word_index(mrd_json_str(o, "state", "failed"), session_word,
+                                          SESSION_STATES, SESSION_FAILED);
+    s->created_wall_ns = mrd_json_int(o, "created_ns", 0);
+    s->go_ns = mrd_json_int(o, "go_ns", 0);
+    s->stop_ns = mrd_json_int(o, "stop_ns", 0);
+    s->duration_ns = mrd_json_int(o, "duration_ns", 0);
+    s->recorder_ns = mrd_json_int(o, "recorder_ns", 0);
+    s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);
+    s->auto_merge = mrd_json_bool(o, "auto_merge", true);
+    s->closed = s->state >= SESSION_MERGING;
+    if (s->state == SESSION_ARMING) {
+        s->state = SESSION_FAILED;
+        hub_copy(s->sentence, sizeof(s->sentence),
+                 "the aggregator stopped before the session had begun: start it again");
+    }
+    s->flush_deadline_ns = mrd_local_now().ns + h->limits.flush_timeout_ns;
+    artifacts_load(s, mrd_json_get(o, "artifacts"));
+    if (mrd_json_get(o, "select") != NULL)
+        err = select_from_json(&s->select, mrd_json_get(o, "select"), why);
+    for (size_t i = 0; err == MRD_OK && nodes != NULL && i < mrd_json_size(nodes); i++)
+        err = part_load(h, s, mrd_json_at(nodes, i), why);
+    return err;
+}
+
+static mrd_err
+recover_one(hub *h, uint64_t id, mrd_why *why)
+{
+    hub_session *s = calloc(1, sizeof(*s));
+    mrd_json *o = NULL;
+    char *path = NULL;
+    mrd_err err = MRD_NOMEM;
+
+    if (s == NULL)
+        return MRD_NOMEM;
+    s->id = id;
+    mrd_session_id_text(id, s->text);
+    if ((path = hub_path(h, s, "session.json")) != NULL)
+        err = mrd_json_load(path, &o, why);
+    if (err == MRD_OK)
+        err = session_load(h, o, s, why);
+    if (err == MRD_OK)
+        err = sessions_put(h, s);
+    if (err != MRD_OK)
+        session_free(s);
+    mrd_json_free(o);
+    free(path);
+    return err;
+}
+
+mrd_err
+session_recover(hub *h, mrd_why *why)
+{
+    char *root = hub_path(h, NULL, "sessions");
+    DIR *dir = root == NULL ? NULL : opendir(root);
+    struct dirent *entry;
+    mrd_err err = MRD_OK;
+
+    if (dir == NULL)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot list %s", root == NULL ? "the store" : root);
+    while (err == MRD_OK && (entry = readdir(dir)) != NULL) {
+        uint64_t id;
+        mrd_why one = { 0 };
+
+        if (mrd_session_id_parse(mrd_str_of(entry->d_name), &id) != MRD_OK)
+            continue;
+        if (recover_one(h, id, &one) != MRD_OK) /* the others are fine */
+            mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE", "Session left alone: id=%s reason=%s",
+                    entry->d_name, one.text);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    free(root);
+    return err;
+}

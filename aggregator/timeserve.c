@@ -1,0 +1,422 @@
+#include "aggregator/timeserve.h"
+
+#include "base/obj.h"
+#include "base/udpstamp.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PENDING     1024 /* answers whose transmit stamp is awaited; a power of two */
+#define BATCH       32   /* packets between two looks at the error queue */
+#define TABLE_START 64
+
+typedef struct {
+    uint64_t id; /* 0 = free is told by joiner == NULL */
+    mrd_joiner *joiner;
+    uint8_t key[MRD_PROBE_KEY_LEN];
+} agent_slot;
+
+/* An answer on its way: what is needed when its transmit stamp comes. */
+typedef struct {
+    bool used;
+    uint32_t number;
+    int64_t r2_wall;  /* 0: r2 is in served already */
+    int64_t sent_raw; /* read right before sending */
+    mrd_xread before;
+    mrd_probe_served served;
+} pending;
+
+struct mrd_timeserve {
+    int fd, stop_fd, step_fd;
+    uint64_t session;
+    int64_t session_minus_raw;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t lock; /* guards all below; nothing is taken inside it */
+    agent_slot *agents;   /* open addressing */
+    size_t agent_count, agent_cap;
+    mrd_timeserve_counts counts;
+
+    uint32_t number; /* of the next packet sent; the rest belongs to the thread */
+    pending wait[PENDING];
+};
+
+/* ---- agents: a table with linear probing; the caller holds the lock ---- */
+
+static agent_slot *
+find_slot(agent_slot *table, size_t cap, uint64_t id)
+{
+    size_t i = (size_t) ((id * 0x9e3779b97f4a7c15u) >> 20) & (cap - 1);
+
+    while (table[i].joiner != NULL && table[i].id != id)
+        i = (i + 1) & (cap - 1);
+    return &table[i];
+}
+
+static mrd_err
+grow_table(mrd_timeserve *s)
+{
+    size_t cap = s->agent_cap == 0 ? TABLE_START : s->agent_cap * 2;
+    agent_slot *table;
+
+    if (s->agent_cap > 0 && s->agent_count * 2 < s->agent_cap)
+        return MRD_OK;
+    if ((table = calloc(cap, sizeof(*table))) == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < s->agent_cap; i++) {
+        if (s->agents[i].joiner != NULL)
+            *find_slot(table, cap, s->agents[i].id) = s->agents[i];
+    }
+    free(s->agents);
+    s->agents = table;
+    s->agent_cap = cap;
+    return MRD_OK;
+}
+
+static agent_slot *
+known_agent(mrd_timeserve *s, uint64_t id)
+{
+    agent_slot *slot = s->agent_cap == 0 ? NULL : find_slot(s->agents, s->agent_cap, id);
+
+    return slot == NULL || slot->joiner == NULL ? NULL : slot;
+}
+
+mrd_err
+mrd_timeserve_agent(mrd_timeserve *server, uint64_t agent, const uint8_t key[MRD_PROBE_KEY_LEN])
+{
+    mrd_err err = MRD_OK;
+    agent_slot *slot;
+
+    pthread_mutex_lock(&server->lock);
+    if ((slot = known_agent(server, agent)) == NULL) {
+        err = server->agent_count >= MRD_TIMESERVE_AGENTS_MAX ? MRD_LIMIT : grow_table(server);
+        if (err == MRD_OK) {
+            slot = find_slot(server->agents, server->agent_cap, agent);
+            slot->id = agent;
+            slot->joiner = mrd_joiner_new(MRD_TIMESERVE_RING);
+            server->agent_count += slot->joiner != NULL;
+            err = slot->joiner == NULL ? MRD_NOMEM : MRD_OK;
+        }
+    }
+    if (err == MRD_OK)
+        memcpy(slot->key, key, MRD_PROBE_KEY_LEN);
+    pthread_mutex_unlock(&server->lock);
+    return err;
+}
+
+void
+mrd_timeserve_forget(mrd_timeserve *server, uint64_t agent)
+{
+    agent_slot *slot;
+
+    pthread_mutex_lock(&server->lock);
+    if ((slot = known_agent(server, agent)) != NULL) {
+        size_t i = (size_t) (slot - server->agents), mask = server->agent_cap - 1;
+
+        mrd_joiner_free(slot->joiner);
+        slot->joiner = NULL;
+        server->agent_count--;
+        /* Put back what stood behind it, so that no chain is cut. */
+        for (i = (i + 1) & mask; server->agents[i].joiner != NULL; i = (i + 1) & mask) {
+            agent_slot moved = server->agents[i];
+
+            server->agents[i].joiner = NULL;
+            *find_slot(server->agents, server->agent_cap, moved.id) = moved;
+        }
+    }
+    pthread_mutex_unlock(&server->lock);
+}
+
+mrd_err
+mrd_timeserve_join(mrd_timeserve *server, const mrd_probe_sent *sent, mrd_probe *ret_probe)
+{
+    mrd_err err = MRD_NOTFOUND;
+    agent_slot *slot;
+
+    pthread_mutex_lock(&server->lock);
+    if ((slot = known_agent(server, sent->id.agent)) != NULL)
+        err = mrd_joiner_sent(slot->joiner, sent, ret_probe);
+    pthread_mutex_unlock(&server->lock);
+    return err;
+}
+
+mrd_timeserve_counts
+mrd_timeserve_counters(mrd_timeserve *server)
+{
+    mrd_timeserve_counts counts;
+
+    pthread_mutex_lock(&server->lock);
+    counts = server->counts;
+    pthread_mutex_unlock(&server->lock);
+    return counts;
+}
+
+bool
+mrd_timeserve_joined(mrd_timeserve *server, uint64_t agent, mrd_join_counts *ret_counts)
+{
+    agent_slot *slot;
+
+    pthread_mutex_lock(&server->lock);
+    if ((slot = known_agent(server, agent)) != NULL)
+        *ret_counts = mrd_joiner_counts(slot->joiner);
+    pthread_mutex_unlock(&server->lock);
+    return slot != NULL;
+}
+
+/* ---- the thread ---- */
+
+static mrd_xread
+cross_read(void)
+{
+    mrd_xread x;
+
+    mrd_clock_cross(&x.raw0, &x.wall, &x.raw1);
+    return x;
+}
+
+/* Decides under the lock whether a request is answered; notes its arrival. */
+static bool
+admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
+      mrd_probe_packet *ret_packet, pending *ret_wait)
+{
+    mrd_local_ns r2;
+    mrd_dur_ns e = 0;
+    agent_slot *slot;
+    bool fresh = false, kernel = mrd_stamp_bridge(now, now, wall, &r2, &e) == MRD_OK;
+    int64_t late = now->raw1; /* from user space: certainly not before the packet came */
+
+    pthread_mutex_lock(&s->lock);
+    s->counts.requests++;
+    if (mrd_probe_packet_decode(data, ret_packet) != MRD_OK ||
+        ret_packet->kind != MRD_PROBE_REQUEST ||
+        (s->session != 0 && ret_packet->session != s->session)) {
+        s->counts.malformed++;
+    } else if ((slot = known_agent(s, ret_packet->agent)) == NULL) {
+        s->counts.stranger++;
+    } else if (!mrd_probe_packet_proven(data, slot->key)) {
+        s->counts.forged++;
+    } else {
+        *ret_wait = (pending){ .used = true, .r2_wall = kernel ? wall : 0, .before = *now };
+        ret_wait->served = (mrd_probe_served){
+            .id = { ret_packet->agent, ret_packet->agent_epoch, ret_packet->k },
+            .r2 = (kernel ? r2.ns : late) + s->session_minus_raw,
+            .e = (uint32_t) e,
+            .source2 = kernel ? MRD_STAMP_UDP_KERNEL : MRD_STAMP_UDP_USER,
+        };
+        fresh = mrd_joiner_served(slot->joiner, &ret_wait->served);
+        s->counts.replayed += !fresh;
+        s->counts.no_kernel_stamp += fresh && !kernel;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return fresh;
+}
+
+static void
+answer(mrd_timeserve *s, mrd_probe_packet *packet, const mrd_udp_peer *peer, pending *wait)
+{
+    uint8_t wire[MRD_PROBE_PACKET_LEN], key[MRD_PROBE_KEY_LEN] = { 0 };
+    agent_slot *slot;
+    mrd_err err;
+
+    pthread_mutex_lock(&s->lock);
+    if ((slot = known_agent(s, packet->agent)) != NULL)
+        memcpy(key, slot->key, sizeof(key));
+    pthread_mutex_unlock(&s->lock);
+    packet->kind = MRD_PROBE_ANSWER;
+    mrd_probe_packet_encode(packet, key, wire);
+    wait->number = s->number;
+    wait->sent_raw = mrd_local_now().ns;
+    err = mrd_udp_send(s->fd, wire, sizeof(wire), peer);
+    pthread_mutex_lock(&s->lock);
+    s->counts.answers += err == MRD_OK;
+    s->counts.unsent += err != MRD_OK;
+    pthread_mutex_unlock(&s->lock);
+    if (err == MRD_OK)
+        s->wait[s->number++ % PENDING] = *wait;
+}
+
+/* Both stamps bridged between the reading at arrival and the one now. */
+static void
+finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool stepped)
+{
+    mrd_probe_served *v = &w->served;
+    mrd_local_ns r2, r3;
+    mrd_dur_ns e2 = 0, e3 = 0;
+    agent_slot *slot;
+    bool ok = !stepped;
+
+    if (ok && w->r2_wall != 0) {
+        ok = mrd_stamp_bridge(&w->before, now, w->r2_wall, &r2, &e2) == MRD_OK;
+        if (ok)
+            v->r2 = r2.ns + s->session_minus_raw;
+    }
+    if (ok && mrd_stamp_bridge(&w->before, now, r3_wall, &r3, &e3) == MRD_OK) {
+        v->r3 = r3.ns + s->session_minus_raw;
+        v->source3 = MRD_STAMP_UDP_KERNEL;
+    } else if (ok) { /* no kernel stamp: the time right before sending is certainly not too late */
+        v->r3 = w->sent_raw + s->session_minus_raw;
+        v->source3 = MRD_STAMP_UDP_USER;
+    }
+    v->e = (uint32_t) (e2 > e3 ? e2 : e3);
+    pthread_mutex_lock(&s->lock);
+    s->counts.stepped += !ok;
+    if (!ok)
+        v->r2 = v->r3 = 0; /* neither inequality may be believed */
+    if ((slot = known_agent(s, v->id.agent)) != NULL)
+        mrd_joiner_answered(slot->joiner, v);
+    pthread_mutex_unlock(&s->lock);
+    w->used = false;
+}
+
+static void
+take_sent(mrd_timeserve *s, bool stepped)
+{
+    uint32_t number;
+    int64_t wall;
+
+    while (mrd_udp_sent(s->fd, &number, &wall) == MRD_OK) {
+        pending *w = &s->wait[number % PENDING];
+        mrd_xread now = cross_read();
+
+        if (w->used && w->number == number)
+            finish(s, w, wall, &now, stepped);
+    }
+}
+
+static void
+serve_some(mrd_timeserve *s, bool stepped)
+{
+    uint8_t wire[MRD_PROBE_PACKET_LEN + 1];
+    mrd_probe_packet packet;
+    mrd_udp_peer peer;
+    int64_t wall;
+    size_t len;
+    pending w;
+
+    for (int i = 0;
+         i < BATCH && mrd_udp_recv(s->fd, wire, sizeof(wire), &len, &wall, &peer) == MRD_OK; i++) {
+        mrd_xread now = cross_read();
+        mrd_bytes data = { wire, len < sizeof(wire) ? len : sizeof(wire) };
+
+        if (admit(s, data, &now, stepped ? 0 : wall, &packet, &w))
+            answer(s, &packet, &peer, &w);
+    }
+    take_sent(s, stepped);
+}
+
+/* True when the wall clock was set since the last call. */
+static bool
+wall_stepped(int fd)
+{
+    uint64_t ticks;
+
+    return read(fd, &ticks, sizeof(ticks)) < 0 && errno == ECANCELED;
+}
+
+static void *
+serve(void *arg)
+{
+    mrd_timeserve *s = arg;
+    struct pollfd fds[3] = { { s->fd, POLLIN, 0 },
+                             { s->stop_fd, POLLIN, 0 },
+                             { s->step_fd, POLLIN, 0 } };
+
+    while (fds[1].revents == 0) {
+        if (poll(fds, 3, -1) < 0 && errno != EINTR)
+            break;
+        serve_some(s, fds[2].revents != 0 && wall_stepped(s->step_fd));
+    }
+    return NULL;
+}
+
+/* ---- open and close ---- */
+
+/* A timer that never fires but is cancelled, and so readable, when the wall clock is set. */
+static int
+open_step_fd(void)
+{
+    struct itimerspec far = { .it_value = { .tv_sec = 0x7fffffff } };
+    int fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+
+    if (fd >= 0 &&
+        timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &far, NULL) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+mrd_err
+mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server, mrd_why *why)
+{
+    mrd_timeserve *s = calloc(1, sizeof(*s));
+    mrd_err err;
+    int rc;
+
+    if (s == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "time server");
+    s->fd = s->stop_fd = s->step_fd = -1;
+    s->session = options->session;
+    s->session_minus_raw = options->session_minus_raw;
+    pthread_mutex_init(&s->lock, NULL);
+    if ((err = mrd_udp_open(options->host, options->port, true, &s->fd, why)) != MRD_OK)
+        goto out;
+    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->step_fd = open_step_fd();
+    if (s->stop_fd < 0 || s->step_fd < 0) {
+        err = mrd_why_set(why, MRD_IO, errno, "time server: event descriptors");
+        goto out;
+    }
+    if ((rc = pthread_create(&s->thread, NULL, serve, s)) != 0) {
+        err = mrd_why_set(why, MRD_IO, rc, "time server: thread");
+        goto out;
+    }
+    s->started = true;
+    *ret_server = s;
+    s = NULL;
+out:
+    mrd_timeserve_close(s);
+    return err;
+}
+
+static void
+close_fd(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void
+mrd_timeserve_close(mrd_timeserve *server)
+{
+    uint64_t one = 1;
+
+    if (server == NULL)
+        return;
+    if (server->started) {
+        (void) !write(server->stop_fd, &one, sizeof(one));
+        pthread_join(server->thread, NULL);
+    }
+    for (size_t i = 0; i < server->agent_cap; i++)
+        mrd_joiner_free(server->agents[i].joiner);
+    free(server->agents);
+    close_fd(server->fd);
+    close_fd(server->stop_fd);
+    close_fd(server->step_fd);
+    pthread_mutex_destroy(&server->lock);
+    free(server);
+}
+
+uint16_t
+mrd_timeserve_port(const mrd_timeserve *server)
+{
+    return mrd_udp_port(server->fd);
+}

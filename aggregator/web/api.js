@@ -1,0 +1,64 @@
+// The aggregator's HTTP API (docs/http.md), with the token when there is one.
+
+const KEY = "meridian-token";
+
+export const token = () => sessionStorage.getItem(KEY) ?? "";
+export function setToken(text) {
+  if (text) sessionStorage.setItem(KEY, text);
+  else sessionStorage.removeItem(KEY);
+}
+
+const headers = (more) => token() ? { Authorization: `Bearer ${token()}`, ...more } : { ...more };
+
+async function problem(reply) {
+  let text = `${reply.status} ${reply.statusText}`;
+  try {
+    text = (await reply.json()).detail ?? text;
+  } catch { /* no problem document: the status has to do */ }
+  return Object.assign(new Error(text), { status: reply.status });
+}
+
+export async function request(path, options = {}) {
+  const reply = await fetch(path, { ...options, headers: headers(options.headers) });
+  if (!reply.ok) throw await problem(reply);
+  return reply;
+}
+
+export const get = async (path, signal) => (await request(path, { signal })).json();
+
+export const post = async (path, body = {}) =>
+  (await request(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } })).json();
+
+export const remove = (path) => request(path, { method: "DELETE" });
+
+export const session = (id) => `api/v1/sessions/${encodeURIComponent(id)}`;
+
+/** Where the browser has a file picker (https, loopback) a large file goes to disk as it comes. */
+async function toPicked(path, name) {
+  const handle = await window.showSaveFilePicker({ suggestedName: name });
+  const reply = await request(path);
+  await reply.body.pipeTo(await handle.createWritable());
+}
+
+function click(href, name) {
+  const a = document.createElement("a");
+  a.href = href;
+  a.download = name;
+  document.body.append(a);
+  a.click();
+  a.remove();
+}
+
+/** Without a token the browser downloads by itself; with one the page has to fetch, a link cannot carry it. */
+export async function download(path, name) {
+  if (!token()) return click(path, name);
+  if (window.showSaveFilePicker) {
+    return toPicked(path, name).catch((e) => {
+      if (e.name !== "AbortError") throw e; // the picker was closed
+    });
+  }
+  const url = URL.createObjectURL(await (await request(path)).blob());
+  click(url, name);
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+  return undefined;
+}

@@ -1,0 +1,112 @@
+// One session: progress, each node's coverage, triggers, files, the overview.
+import { $, bytes, count, dur, h, percent, say, tone } from "./dom.js";
+import { download, get, post, session } from "./api.js";
+import { action, isOpen } from "./sessions.js";
+import { openInPerfetto } from "./perfetto.js";
+import { overview } from "./overview.js";
+
+const FORMATS = [["perfetto", ".pftrace", "Perfetto"], ["json", ".json", "JSON"], ["chrome", ".trace.json", "Chrome JSON"], ["summary-text", ".txt", "Summary"]];
+
+let shown = null; // {id, picture, live: what is written again, text: what it was made of}
+
+const table = (heads, rows) => h("div", { class: "scroll" }, h("table", {},
+  h("thead", {}, h("tr", {}, ...heads.map(([text, cls]) => h("th", { scope: "col", class: cls ?? "" }, text)))),
+  h("tbody", {}, ...rows)));
+
+const td = (text, cls = "", title = null) => h("td", { class: cls, title }, text);
+
+/** How far: of the duration while recording, of the events while merging. */
+function progress(m) {
+  if (m.state === "merging" || m.profile.state === "running") return [m.profile.events, m.profile.total, `${count(m.profile.events)} of ${count(m.profile.total)} events merged`];
+  if (m.state === "recording" && m.duration_ns > 0 && m.go_ns) {
+    const gone = Math.min(m.duration_ns, Math.max(0, Date.now() * 1e6 - m.go_ns));
+    return [gone, m.duration_ns, `${dur(gone)} of ${dur(m.duration_ns)}`];
+  }
+  return null;
+}
+
+function facts(m) {
+  const at = progress(m);
+  const rows = [
+    ["State", h("span", { class: tone(m.state) }, m.state + (m.sentence ? `: ${m.sentence}` : ""))],
+    ["Progress", at ? h("span", {}, h("progress", { value: at[0], max: Math.max(1, at[1]), "aria-label": "progress" }), ` ${at[2]}`) : null],
+    ["Window (UTC)", m.go ? `${m.go} to ${m.stop ?? "now"}` : null],
+    ["Stored", `${count(m.events)} events, ${bytes(m.bytes)}`],
+    ["Counted by agents", `${count(m.begun)} begun, ${count(m.dropped)} dropped, ${count(m.held)} still held`],
+    ["Profile", m.profile.state + (m.profile.sentence ? `: ${m.profile.sentence}` : "")],
+  ];
+  return h("dl", {}, ...rows.filter(([, v]) => v !== null).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
+}
+
+function nodeRow(n) {
+  const drops = n.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join(", ");
+  return h("tr", {},
+    h("th", { scope: "row" }, n.instance_id + (n.simulated ? " (simulated)" : "")),
+    td(n.state, tone(n.state)),
+    td(count(n.events), "num"),
+    td(percent(n.counters.delivered, n.counters.begun), "num", "delivered of begun"),
+    td(n.first_local_ns === undefined ? "–" : dur(n.last_local_ns - n.first_local_ns), "num", "first to last event"),
+    td(count(n.counters.dropped), n.counters.dropped > 0 ? "num bad" : "num"),
+    td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
+    td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
+    td([n.sentence, drops].filter(Boolean).join("; "), "wrap"));
+}
+
+const nodes = (m) => table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Span", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Why"]], m.nodes.map(nodeRow));
+
+const triggers = (m) => m.triggers.length === 0 ? null : h("div", {}, h("h3", {}, "Triggers"),
+  table([["Trigger"], ["From"], ["To"], ["Nodes", "num"], ["Reason"]], m.triggers.map((t) =>
+    h("tr", {}, h("th", { scope: "row" }, t.id), td(t.from ?? "–"), td(t.to ?? "–"), td(count(t.answered), "num"), td(t.reason, "wrap")))));
+
+const artifacts = (m) => m.artifacts.length === 0 ? null : h("div", {}, h("h3", {}, "Artifacts"),
+  table([["Name"], ["Kind"], ["Node"], ["Size", "num"], [""]], m.artifacts.map((a) =>
+    h("tr", {}, h("th", { scope: "row" }, a.name), td(a.kind), td(a.instance_id), td(bytes(a.size), "num"),
+      h("td", {}, a.complete ? action("Download", () => download(`${session(m.id)}/artifacts/${a.sha256}`, a.name)) : "incomplete")))));
+
+function actions(m) {
+  const at = session(m.id);
+  return h("div", { class: "actions" },
+    isOpen(m.state) ? action("Stop", () => post(`${at}/stop`)) : null,
+    isOpen(m.state) && m.mode === "recorder" ? action("Trigger", () => post(`${at}/trigger`, { reason: "web page" })) : null,
+    m.state === "complete" ? action("Merge again", () => post(`${at}/merge`)) : null,
+    m.events > 0 ? action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, m.name || m.id, `${m.id}.pftrace`), { class: "primary" }) : null,
+    ...(m.events > 0 ? FORMATS.map(([f, suffix, text]) => action(`Download ${text}`, () => download(`${at}/profile?format=${f}`, m.id + suffix))) : []));
+}
+
+/** Written again only when something changed; a button that had the focus gets it back. */
+function write(m) {
+  const text = JSON.stringify([m, Math.floor((progress(m)?.[0] ?? 0) / 5e8)]);
+  if (text === shown.text) return;
+  shown.text = text;
+  const focused = shown.live.contains(document.activeElement) ? document.activeElement.textContent : null;
+  m.nodes.sort((a, b) => a.instance_id < b.instance_id ? -1 : 1);
+  shown.live.replaceChildren(...[facts(m), h("h3", {}, "Nodes of the session"), nodes(m), triggers(m), artifacts(m), h("h3", {}, "Profile"), actions(m)].filter(Boolean));
+  if (focused !== null) ([...shown.live.querySelectorAll("button")].find((b) => b.textContent === focused) ?? $("detail")).focus({ preventScroll: true });
+  shown.picture.offer(m.events);
+}
+
+export const chosenId = () => shown?.id ?? null;
+
+export function closeDetail() {
+  shown = null;
+  $("detail").hidden = true;
+  $("detail").replaceChildren();
+}
+
+export async function refreshDetail() {
+  const mine = shown;
+  if (!mine) return;
+  const m = await get(session(mine.id));
+  if (shown === mine) write(m);
+}
+
+export function openDetail(id) {
+  const picture = overview(id);
+  shown = { id, picture, live: h("div"), text: "" };
+  const box = $("detail");
+  box.hidden = false;
+  box.replaceChildren(h("h2", { id: "detail-title" }, `Session ${id} `, h("button", { type: "button", onclick: closeDetail }, "Close")), shown.live, picture.element);
+  box.focus({ preventScroll: true });
+  box.scrollIntoView({ block: "nearest" });
+  refreshDetail().catch((e) => say(e.message));
+}

@@ -1,0 +1,59 @@
+// Elements and texts. Everything shown goes in as text, never as markup.
+
+export const $ = (id) => document.getElementById(id);
+
+/** h("td", {class: "num"}, "12", otherElement): attributes, on… listeners, children. */
+export function h(tag, attributes = {}, ...children) {
+  const el = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
+    else if (value === true) el.setAttribute(key, "");
+    else if (value !== false && value != null) el.setAttribute(key, value);
+  }
+  el.append(...children.filter((c) => c != null));
+  return el;
+}
+
+/** Writes only what changed, so that selection, focus and screen readers are left alone. */
+export function put(el, text, cls) {
+  if (el.textContent !== text) el.textContent = text;
+  if (cls !== undefined && el.className !== cls) el.className = cls;
+}
+
+export function say(text, kind = "error") {
+  const el = $("message");
+  el.textContent = text;
+  el.dataset.kind = kind;
+  el.hidden = text === "";
+}
+
+export const count = (n) => n.toLocaleString("en-US");
+
+export function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let i = 0;
+  while (n >= 1024 && i < units.length - 1) { n /= 1024; i++; }
+  return `${i === 0 ? n : n.toFixed(1)} ${units[i]}`;
+}
+
+/** 1234 -> "1.23 µs" */
+export function dur(ns) {
+  const units = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
+  if (ns === 0) return "0 s";
+  const [unit, size] = units.find(([, s]) => Math.abs(ns) >= s) ?? units[3];
+  const v = ns / size;
+  return `${Math.abs(v) >= 100 ? v.toFixed(0) : v.toFixed(2)} ${unit}`;
+}
+
+export const percent = (part, whole) => whole > 0 ? `${Math.floor((1000 * part) / whole) / 10} %` : "–";
+
+const tones = {
+  good: ["recording", "complete", "flushed", "armed", "done", "good"],
+  warn: ["arming", "stopping", "merging", "waiting", "running", "unaligned", "settling", "extrapolated", "gap", "wall clock"],
+};
+/** The class of a state's word; what is not known to be well looks bad only when it says so. */
+export function tone(state) {
+  if (tones.good.includes(state)) return "good";
+  if (tones.warn.includes(state)) return "warn";
+  return /fail|lost|refus|suspect/.test(state) ? "bad" : "";
+}

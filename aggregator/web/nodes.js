@@ -1,0 +1,115 @@
+// The table of nodes and the chart of their clock bounds, which grows while the page is open.
+import { $, bytes, count, dur, h, put, tone } from "./dom.js";
+
+const HISTORY = 1800; // points per node: an hour at one every two seconds
+const DRAWN = 12; // lines in the chart; with more nodes the worst are drawn
+const COLOURS = ["#3b82f6", "#e8590c", "#2f9e44", "#be4bdb", "#f08c00", "#1098ad", "#e64980", "#74b816", "#7048e8", "#0ca678", "#d6336c", "#868e96"];
+
+const rows = new Map(); // instance_id -> {tr, cells, events, at}
+const times = []; // seconds
+const bounds = new Map(); // instance_id -> nanoseconds or null, as long as times
+let chart = null;
+let drawn = "";
+
+function makeRow(id) {
+  const cells = Array.from({ length: 10 }, (_, i) => h(i === 0 ? "th" : "td", { class: [3, 4, 5, 6, 8, 9].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
+  const row = { tr: h("tr", { "data-node": id }, ...cells), cells, events: null, at: 0 };
+  rows.set(id, row);
+  return row;
+}
+
+function rate(row, node, now) {
+  const seconds = (now - row.at) / 1000;
+  const known = row.events !== null && seconds > 0 && node.events >= row.events;
+  const perSecond = known ? (node.events - row.events) / seconds : null;
+  row.events = node.events;
+  row.at = now;
+  return perSecond;
+}
+
+function showNode(node, now) {
+  const row = rows.get(node.instance_id) ?? makeRow(node.instance_id);
+  const c = row.cells;
+  const perSecond = rate(row, node, now);
+  const state = node.connected ? node.state : "not heard of";
+  put(c[0], node.instance_id + (node.simulated ? " (simulated)" : ""));
+  put(c[1], node.host_name);
+  put(c[2], state, node.connected ? "good" : "bad");
+  c[2].title = `last seen ${node.seen ?? "never"}`;
+  put(c[3], perSecond === null ? "–" : count(Math.round(perSecond)));
+  put(c[4], count(node.events));
+  put(c[5], count(node.counters.dropped), node.counters.dropped > 0 ? "num bad" : "num");
+  c[5].title = node.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join("\n");
+  put(c[6], count(node.counters.held));
+  c[6].title = `spool ${bytes(node.spool_bytes)}, memory ${bytes(node.memory_bytes)}`;
+  put(c[7], node.clock.state, tone(node.clock.state));
+  c[7].title = `${node.clock.method}, ${count(node.clock.probes)} probes`;
+  put(c[8], node.clock.bound_ns < 0 ? "–" : `± ${dur(node.clock.bound_ns)}`);
+  put(c[9], count(node.processes));
+  return row;
+}
+
+function remember(nodes, now) {
+  times.push(now / 1000);
+  for (const node of nodes) {
+    if (!bounds.has(node.instance_id)) bounds.set(node.instance_id, new Array(times.length - 1).fill(null));
+  }
+  const latest = new Map(nodes.map((n) => [n.instance_id, n.clock.bound_ns]));
+  for (const [id, values] of bounds) values.push(latest.get(id) > 0 ? latest.get(id) : null);
+  if (times.length > HISTORY) {
+    times.shift();
+    for (const values of bounds.values()) values.shift();
+  }
+}
+
+const last = (values) => values.findLast((v) => v !== null) ?? -1;
+
+function worst() {
+  return [...bounds].filter(([, v]) => last(v) >= 0).sort((a, b) => last(b[1]) - last(a[1])).slice(0, DRAWN).map(([id]) => id).sort();
+}
+
+function makeChart(ids) {
+  const css = getComputedStyle(document.documentElement);
+  const stroke = css.getPropertyValue("--quiet").trim();
+  const grid = { stroke: css.getPropertyValue("--line").trim(), width: 1 };
+  chart?.destroy();
+  chart = new window.uPlot({
+    width: Math.max(320, $("clock-chart").clientWidth), height: 220,
+    scales: { y: { distr: 3, log: 10 } },
+    axes: [{ stroke, grid, ticks: grid }, { stroke, grid, ticks: grid, size: 80, values: (_, ticks) => ticks.map((v) => v === null ? "" : dur(v)) }],
+    series: [{ label: "time" }, ...ids.map((id, i) => ({ label: id, stroke: COLOURS[i % COLOURS.length], width: 2, spanGaps: false, points: { show: times.length < 60 }, value: (_, v) => v == null ? "–" : `± ${dur(v)}` }))],
+  }, [times, ...ids.map((id) => bounds.get(id))], $("clock-chart"));
+}
+
+function drawChart() {
+  const ids = worst();
+  $("clock-empty").hidden = ids.length > 0;
+  if (ids.length === 0) return;
+  if (ids.join() !== drawn) {
+    drawn = ids.join();
+    makeChart(ids);
+  } else {
+    chart.setData([times, ...ids.map((id) => bounds.get(id))]);
+  }
+}
+
+export function showNodes(nodes) {
+  const now = Date.now();
+  nodes.sort((a, b) => a.instance_id < b.instance_id ? -1 : 1);
+  nodes.forEach((node, i) => {
+    const { tr } = showNode(node, now);
+    const body = $("nodes").tBodies[0];
+    if (body.rows[i] !== tr) body.insertBefore(tr, body.rows[i] ?? null);
+  });
+  for (const [id, row] of rows) {
+    if (!nodes.some((n) => n.instance_id === id)) { row.tr.remove(); rows.delete(id); }
+  }
+  put($("nodes-count"), nodes.length > 0 ? `${nodes.filter((n) => n.connected).length} of ${nodes.length} connected` : "");
+  $("nodes-empty").hidden = nodes.length > 0;
+  remember(nodes, now);
+  drawChart();
+}
+
+const redraw = () => { if (drawn !== "") makeChart(drawn.split(",")); };
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+addEventListener("resize", () => chart?.setSize({ width: Math.max(320, $("clock-chart").clientWidth), height: 220 }));

@@ -1,0 +1,44 @@
+// "Open in Perfetto": the trace goes from this page to the Perfetto window by postMessage, so the
+// server needs no address that Perfetto could reach, and the token stays here.
+import { request } from "./api.js";
+
+const ORIGIN = "https://ui.perfetto.dev";
+const PATIENCE_MS = 60000;
+
+/** Resolves when the window has answered PONG. */
+function ready(win) {
+  return new Promise((resolve, reject) => {
+    const started = Date.now();
+    const stop = () => { clearInterval(timer); removeEventListener("message", heard); };
+    const heard = (ev) => {
+      if (ev.source !== win || ev.origin !== ORIGIN || ev.data !== "PONG") return;
+      stop();
+      resolve();
+    };
+    const timer = setInterval(() => {
+      if (win.closed || Date.now() - started > PATIENCE_MS) {
+        stop();
+        reject(new Error(win.closed ? "the Perfetto window was closed" : "ui.perfetto.dev did not answer within a minute: download the profile instead"));
+      } else {
+        win.postMessage("PING", ORIGIN);
+      }
+    }, 100);
+    addEventListener("message", heard);
+  });
+}
+
+/** Must be called from a click, or the browser keeps the window closed. */
+export async function openInPerfetto(path, title, fileName) {
+  const win = window.open(ORIGIN);
+  if (!win) throw new Error("the browser did not open a window: allow pop-ups for this page");
+  let buffer;
+  try {
+    buffer = await (await request(path)).arrayBuffer();
+    if (buffer.byteLength === 0) throw new Error("the profile is empty: no event was recorded");
+  } catch (e) {
+    win.close();
+    throw e;
+  }
+  await ready(win);
+  win.postMessage({ perfetto: { buffer, title, fileName } }, ORIGIN);
+}

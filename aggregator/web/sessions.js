@@ -1,0 +1,114 @@
+// The table of sessions, and what can be done with them.
+import { $, bytes, count, h, put, say, tone } from "./dom.js";
+import { download, post, remove, session } from "./api.js";
+import { openInPerfetto } from "./perfetto.js";
+
+const rows = new Map(); // id -> {tr, cells, buttons}
+let changed = () => {}; // asks the page to look again
+let chosen = () => {}; // shows a session's details
+
+/** Runs what a button asks for, once at a time; errors are shown. Not `disabled`, which would take the focus away. */
+export function action(label, run, attributes = {}) {
+  const button = h("button", { type: "button", ...attributes, onclick: async () => {
+    if (button.getAttribute("aria-disabled") === "true") return;
+    button.setAttribute("aria-disabled", "true");
+    say("");
+    try {
+      await run();
+    } catch (e) {
+      say(`${label}: ${e.message}`);
+    }
+    button.removeAttribute("aria-disabled");
+    changed();
+  } }, label);
+  return button;
+}
+
+export const isOpen = (state) => ["arming", "recording"].includes(state);
+const isOver = (state) => ["complete", "failed", "merging"].includes(state);
+
+function makeRow(s) {
+  const at = session(s.id);
+  const named = h("button", { type: "button", class: "link", onclick: () => chosen(s.id) });
+  const buttons = {
+    stop: action("Stop", () => post(`${at}/stop`)),
+    trigger: action("Trigger", () => post(`${at}/trigger`, { reason: "web page" })),
+    perfetto: action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, s.name || s.id, `${s.id}.pftrace`)),
+    download: action("Download", () => download(`${at}/profile`, `${s.id}.pftrace`)),
+    delete: action("Delete", () => confirm(`Delete session ${s.name || s.id} and everything it recorded?`) && remove(at)),
+  };
+  const cells = Array.from({ length: 8 }, (_, i) => h(i === 0 ? "th" : "td", { class: [4, 5, 6].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
+  cells[0].append(named);
+  cells[7].append(h("div", { class: "actions" }, ...Object.values(buttons)));
+  const row = { tr: h("tr", { "data-session": s.id }, ...cells), cells, buttons, named };
+  rows.set(s.id, row);
+  return row;
+}
+
+function showSession(s) {
+  const row = rows.get(s.id) ?? makeRow(s);
+  const c = row.cells;
+  put(row.named, s.name ? `${s.name} (${s.id})` : s.id);
+  put(c[1], s.mode);
+  put(c[2], s.state, tone(s.state));
+  c[2].title = s.sentence;
+  put(c[3], s.created.replace("T", " ").replace(/(\.\d+)?Z$/, ""));
+  put(c[4], count(s.nodes));
+  put(c[5], count(s.events));
+  put(c[6], bytes(s.bytes));
+  row.buttons.stop.hidden = !isOpen(s.state);
+  row.buttons.trigger.hidden = !(isOpen(s.state) && s.mode === "recorder");
+  row.buttons.perfetto.hidden = row.buttons.download.hidden = s.events === 0;
+  row.buttons.delete.hidden = !isOver(s.state);
+  return row;
+}
+
+export function markChosen(id) {
+  for (const [key, row] of rows) row.tr.setAttribute("aria-selected", key === id);
+}
+
+export function showSessions(list) {
+  const body = $("session-table").tBodies[0];
+  const newest = [...list].sort((a, b) => b.created_ns - a.created_ns);
+  newest.forEach((s, i) => {
+    const { tr } = showSession(s);
+    if (body.rows[i] !== tr) body.insertBefore(tr, body.rows[i] ?? null);
+  });
+  for (const [id, row] of rows) {
+    if (!list.some((s) => s.id === id)) { row.tr.remove(); rows.delete(id); }
+  }
+  put($("sessions-count"), list.length > 0 ? count(list.length) : "");
+  $("sessions-empty").hidden = list.length > 0;
+}
+
+async function start(form) {
+  const wish = { mode: form.elements.mode.value, require: form.elements.require.value.trim() || "any" };
+  if (form.elements.name.value.trim()) wish.name = form.elements.name.value.trim();
+  if (form.elements.duration.value.trim()) wish.duration = form.elements.duration.value.trim();
+  const made = await post("api/v1/sessions", wish);
+  say(`Session ${made.name || made.id} is ${made.state}.`, "info");
+  chosen(made.id);
+}
+
+export function sessionControls(onChange, onChoose) {
+  changed = onChange;
+  chosen = onChoose;
+  $("start-form").addEventListener("submit", async (ev) => {
+    ev.preventDefault();
+    try {
+      await start(ev.target);
+    } catch (e) {
+      say(`Start: ${e.message}`);
+    }
+    changed();
+  });
+  $("trigger-all").addEventListener("click", async () => {
+    try {
+      const { trigger } = await post("api/v1/trigger", { reason: "web page" });
+      say(`Trigger ${trigger} was sent to all flight recorders.`, "info");
+    } catch (e) {
+      say(`Trigger: ${e.message}`);
+    }
+    changed();
+  });
+}

@@ -1,0 +1,234 @@
+#include "base/buf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool
+mrd_str_starts(mrd_str s, const char *prefix)
+{
+    size_t n = strlen(prefix);
+
+    return s.len >= n && memcmp(s.p, prefix, n) == 0;
+}
+
+bool
+mrd_str_ends(mrd_str s, const char *suffix)
+{
+    size_t n = strlen(suffix);
+
+    return s.len >= n && memcmp(s.p + s.len - n, suffix, n) == 0;
+}
+
+char *
+mrd_str_dup(mrd_str s)
+{
+    char *copy = malloc(s.len + 1);
+
+    if (copy == NULL)
+        return NULL;
+    if (s.len > 0)
+        memcpy(copy, s.p, s.len);
+    copy[s.len] = '\0';
+    return copy;
+}
+
+/* Bytes of the well-formed character at p (Unicode 15, table 3-7), 0 when there is none. */
+static size_t
+utf8_char(const unsigned char *p, size_t left)
+{
+    unsigned char lo = 0x80, hi = 0xbf;
+    size_t n, i;
+
+    if (p[0] < 0x80)
+        return 1;
+    if (p[0] >= 0xc2 && p[0] <= 0xdf)
+        n = 2;
+    else if (p[0] >= 0xe0 && p[0] <= 0xef)
+        n = 3;
+    else if (p[0] >= 0xf0 && p[0] <= 0xf4)
+        n = 4;
+    else
+        return 0;
+    if (p[0] == 0xe0)
+        lo = 0xa0;
+    else if (p[0] == 0xed)
+        hi = 0x9f;
+    else if (p[0] == 0xf0)
+        lo = 0x90;
+    else if (p[0] == 0xf4)
+        hi = 0x8f;
+    if (left < n || p[1] < lo || p[1] > hi)
+        return 0;
+    for (i = 2; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return n;
+}
+
+bool
+mrd_utf8_valid(mrd_str s, size_t *ret_at)
+{
+    const unsigned char *p = (const unsigned char *) s.p;
+    size_t i = 0;
+
+    while (i < s.len) {
+        uint64_t w;
+        size_t n;
+
+        if (s.len - i >= 8) {
+            memcpy(&w, p + i, 8);
+            if ((w & 0x8080808080808080u) == 0) {
+                i += 8;
+                continue;
+            }
+        }
+        n = utf8_char(p + i, s.len - i);
+        if (n == 0) {
+            if (ret_at != NULL)
+                *ret_at = i;
+            return false;
+        }
+        i += n;
+    }
+    return true;
+}
+
+void
+mrd_buf_fini(mrd_buf *buf)
+{
+    free(buf->p);
+    *buf = (mrd_buf){ 0 };
+}
+
+bool
+mrd_buf_grow(mrd_buf *buf, size_t more)
+{
+    size_t cap = buf->cap < 256 ? 256 : buf->cap;
+    uint8_t *p;
+
+    if (buf->err != MRD_OK)
+        return false;
+    if (more > SIZE_MAX / 2 - buf->len) {
+        buf->err = MRD_NOMEM;
+        return false;
+    }
+    while (cap - buf->len < more)
+        cap *= 2;
+    p = realloc(buf->p, cap);
+    if (p == NULL) {
+        buf->err = MRD_NOMEM;
+        return false;
+    }
+    buf->p = p;
+    buf->cap = cap;
+    return true;
+}
+
+void
+mrd_buf_fmt(mrd_buf *buf, const char *format, ...)
+{
+    va_list args, again;
+    int n;
+
+    va_start(args, format);
+    va_copy(again, args);
+    n = vsnprintf(NULL, 0, format, args);
+    if (n >= 0 && mrd_buf_room(buf, (size_t) n + 1)) {
+        vsnprintf((char *) buf->p + buf->len, (size_t) n + 1, format, again);
+        buf->len += (size_t) n;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+size_t
+mrd_fmt_u64(char *p, uint64_t v)
+{
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
+    char tmp[20];
+    size_t at = sizeof(tmp);
+
+    while (v >= 100) {
+        uint64_t q = v / 100;
+
+        at -= 2;
+        memcpy(tmp + at, pairs + (v - q * 100) * 2, 2);
+        v = q;
+    }
+    if (v >= 10) {
+        at -= 2;
+        memcpy(tmp + at, pairs + v * 2, 2);
+    } else {
+        tmp[--at] = (char) ('0' + v);
+    }
+    memcpy(p, tmp + at, sizeof(tmp) - at);
+    return sizeof(tmp) - at;
+}
+
+void
+mrd_buf_u64(mrd_buf *buf, uint64_t v)
+{
+    if (mrd_buf_room(buf, 20))
+        buf->len += mrd_fmt_u64((char *) buf->p + buf->len, v);
+}
+
+void
+mrd_buf_i64(mrd_buf *buf, int64_t v)
+{
+    if (v < 0)
+        mrd_buf_byte(buf, '-');
+    mrd_buf_u64(buf, v < 0 ? 0 - (uint64_t) v : (uint64_t) v);
+}
+
+const char *
+mrd_buf_cstr(mrd_buf *buf)
+{
+    if (!mrd_buf_room(buf, 1))
+        return "";
+    buf->p[buf->len] = '\0';
+    return (const char *) buf->p;
+}
+
+mrd_err
+mrd_strlist_add(mrd_strlist *list, mrd_str s)
+{
+    char *copy;
+
+    if (list->n == list->cap) {
+        size_t cap = list->cap == 0 ? 8 : list->cap * 2;
+        char **v = realloc(list->v, cap * sizeof(*v));
+
+        if (v == NULL)
+            return MRD_NOMEM;
+        list->v = v;
+        list->cap = cap;
+    }
+    if ((copy = mrd_str_dup(s)) == NULL)
+        return MRD_NOMEM;
+    list->v[list->n++] = copy;
+    return MRD_OK;
+}
+
+bool
+mrd_strlist_has(const mrd_strlist *list, mrd_str s)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (mrd_str_is(s, list->v[i]))
+            return true;
+    }
+    return false;
+}
+
+void
+mrd_strlist_fini(mrd_strlist *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->v[i]);
+    free(list->v);
+    *list = (mrd_strlist){ 0 };
+}

@@ -1,0 +1,85 @@
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+static int64_t
+clock_read(clockid_t id)
+{
+    struct timespec ts;
+
+    clock_gettime(id, &ts);
+    return (int64_t) ts.tv_sec * MRD_SEC + ts.tv_nsec;
+}
+
+mrd_local_ns
+mrd_local_now(void)
+{
+    return (mrd_local_ns){ clock_read(CLOCK_MONOTONIC_RAW) };
+}
+
+mrd_wall_ns
+mrd_wall_now(void)
+{
+    return (mrd_wall_ns){ clock_read(CLOCK_REALTIME) };
+}
+
+static int64_t
+system_local(void *self)
+{
+    (void) self;
+    return clock_read(CLOCK_MONOTONIC_RAW);
+}
+
+static int64_t
+system_wall(void *self)
+{
+    (void) self;
+    return clock_read(CLOCK_REALTIME);
+}
+
+const mrd_clock mrd_clock_system = { system_local, system_wall, NULL };
+
+char *
+mrd_wall_text(mrd_wall_ns at, char text[MRD_TIME_TEXT])
+{
+    int64_t sec = at.ns / MRD_SEC, sub = at.ns % MRD_SEC;
+    time_t t;
+    struct tm tm;
+
+    if (sub < 0) {
+        sub += MRD_SEC;
+        sec--;
+    }
+    t = (time_t) sec;
+    gmtime_r(&t, &tm);
+    snprintf(text, MRD_TIME_TEXT, "%04u-%02u-%02uT%02u:%02u:%02u.%09uZ",
+             (unsigned) (tm.tm_year + 1900) % 10000, (unsigned) (tm.tm_mon + 1) % 100,
+             (unsigned) tm.tm_mday % 100, (unsigned) tm.tm_hour % 100, (unsigned) tm.tm_min % 100,
+             (unsigned) tm.tm_sec % 100, (unsigned) sub);
+    return text;
+}
+
+char *
+mrd_dur_text(mrd_dur_ns dur, char text[MRD_DUR_TEXT])
+{
+    const char *sign = dur < 0 ? "-" : "";
+    uint64_t d = dur < 0 ? 0 - (uint64_t) dur : (uint64_t) dur;
+
+    if (d < 1000)
+        snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 " ns", sign, d);
+    else if (d < 1000000)
+        snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 ".%02" PRIu64 " us", sign, d / 1000,
+                 d % 1000 / 10);
+    else if (d < 1000000000)
+        snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 ".%02" PRIu64 " ms", sign, d / 1000000,
+                 d % 1000000 / 10000);
+    else if (d < 60 * (uint64_t) MRD_SEC)
+        snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 ".%03" PRIu64 " s", sign, d / 1000000000,
+                 d % 1000000000 / 1000000);
+    else
+        snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 " min %02" PRIu64 " s", sign, d / 60000000000u,
+                 d / 1000000000 % 60);
+    return text;
+}

@@ -1,0 +1,61 @@
+/*
+ * base/clock.h - time types that the compiler refuses to mix, and the clocks of this machine.
+ *
+ * Units    int64 nanoseconds everywhere. An instant is a one-member struct named after its clock; a
+ *          duration is a plain mrd_dur_ns and may be negative.
+ * Sign     clock offset = session - local: positive when the local clock is behind the session's.
+ * Threads  the read functions may be called from any thread and are async-signal-safe.
+ */
+#ifndef MRD_BASE_CLOCK_H
+#define MRD_BASE_CLOCK_H
+
+#include <stdint.h>
+
+typedef int64_t mrd_dur_ns; /* a length of time */
+
+typedef struct {
+    int64_t ns; /* CLOCK_MONOTONIC_RAW of one node */
+} mrd_local_ns;
+
+typedef struct {
+    int64_t ns; /* CLOCK_REALTIME of one node: UTC epoch, may step */
+} mrd_wall_ns;
+
+typedef struct {
+    int64_t ns; /* the aligned timeline of one session */
+} mrd_sess_ns;
+
+typedef struct {
+    uint64_t ticks; /* a device's own counter; its rate and origin are the device's */
+} mrd_dev_ticks;
+
+#define MRD_US  1000LL
+#define MRD_MS  1000000LL
+#define MRD_SEC 1000000000LL
+
+/*
+ * A clock that tests move by hand and simulations bend. read_local and read_wall return
+ * nanoseconds; self is passed through. mrd_clock_system reads the machine.
+ */
+typedef struct mrd_clock {
+    int64_t (*read_local)(void *self);
+    int64_t (*read_wall)(void *self);
+    void *self;
+} mrd_clock;
+
+extern const mrd_clock mrd_clock_system;
+
+mrd_local_ns mrd_local_now(void); /* CLOCK_MONOTONIC_RAW, 24 ns a call where measured */
+mrd_wall_ns mrd_wall_now(void);   /* CLOCK_REALTIME */
+
+/*
+ * Writes ns as UTC "2026-03-01T12:34:56.123456789Z" (integer arithmetic; years 1678 to 2262) and
+ * returns text, which must hold MRD_TIME_TEXT bytes.
+ */
+#define MRD_TIME_TEXT 32
+char *mrd_wall_text(mrd_wall_ns at, char text[MRD_TIME_TEXT]);
+/* Writes a duration for people: "412 ns", "3.21 us", "12.5 ms", "1.250 s", "3 min 05 s". */
+#define MRD_DUR_TEXT 32
+char *mrd_dur_text(mrd_dur_ns dur, char text[MRD_DUR_TEXT]);
+
+#endif

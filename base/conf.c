@@ -1,0 +1,484 @@
+#include "base/conf.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+static void *
+conf_at(const mrd_opt *opt, void *into)
+{
+    return (char *) into + opt->offset;
+}
+
+static mrd_err
+conf_bool(mrd_str value, bool *ret)
+{
+    static const char *const yes[] = { "1", "yes", "true", "on" };
+    static const char *const no[] = { "0", "no", "false", "off" };
+
+    for (size_t i = 0; i < MRD_COUNT(yes); i++) {
+        if (mrd_str_is(value, yes[i]) || mrd_str_is(value, no[i])) {
+            *ret = mrd_str_is(value, yes[i]);
+            return MRD_OK;
+        }
+    }
+    return MRD_SYNTAX;
+}
+
+static mrd_err
+conf_choice(const mrd_opt *opt, mrd_str value, int *ret)
+{
+    const char *p = opt->arg;
+
+    for (int i = 0;; i++) {
+        size_t n = strcspn(p, ",");
+
+        if (n == value.len && memcmp(p, value.p, n) == 0) {
+            *ret = i;
+            return MRD_OK;
+        }
+        if (p[n] == '\0')
+            return MRD_SYNTAX;
+        p += n + 1;
+    }
+}
+
+static mrd_err
+conf_list(mrd_strlist *list, mrd_str value)
+{
+    while (value.len > 0) {
+        const char *comma = memchr(value.p, ',', value.len);
+        size_t n = comma == NULL ? value.len : (size_t) (comma - value.p);
+
+        if (n > 0 && mrd_strlist_add(list, (mrd_str){ value.p, n }) != MRD_OK)
+            return MRD_NOMEM;
+        if (comma == NULL)
+            break;
+        value = (mrd_str){ comma + 1, value.len - n - 1 };
+    }
+    return MRD_OK;
+}
+
+static const char *
+conf_expects(const mrd_opt *opt, char *buf, size_t size)
+{
+    switch (opt->type) {
+    case MRD_OPT_BOOL:
+        return "0 or 1";
+    case MRD_OPT_SIZE:
+        return "a size such as 64M or 4096";
+    case MRD_OPT_DUR:
+        return "a duration such as 250ms, 10s or 2min";
+    case MRD_OPT_CHOICE:
+        snprintf(buf, size, "one of %s", opt->arg);
+        return buf;
+    case MRD_OPT_INT:
+    case MRD_OPT_DOUBLE:
+        return "a number";
+    default:
+        return "a value";
+    }
+}
+
+static mrd_err
+conf_range(const mrd_opt *opt, int64_t v, mrd_why *why)
+{
+    if (opt->min >= opt->max || (v >= opt->min && v <= opt->max))
+        return MRD_OK;
+    return mrd_why_set(why, MRD_RANGE, 0, "--%s %" PRId64 " is outside %" PRId64 " to %" PRId64,
+                       opt->name, v, opt->min, opt->max);
+}
+
+mrd_err
+mrd_conf_set(const mrd_opt *opt, void *into, mrd_str value, mrd_why *why)
+{
+    void *at = conf_at(opt, into);
+    mrd_err err = MRD_OK;
+    int64_t v = 0;
+    char expects[160];
+
+    switch (opt->type) {
+    case MRD_OPT_BOOL:
+        err = conf_bool(value, at);
+        break;
+    case MRD_OPT_INT:
+        err = mrd_num_i64(value, &v);
+        break;
+    case MRD_OPT_SIZE:
+        err = mrd_num_size(value, &v);
+        break;
+    case MRD_OPT_DUR:
+        err = mrd_num_dur(value, &v);
+        break;
+    case MRD_OPT_DOUBLE:
+        err = mrd_num_double(value, at);
+        break;
+    case MRD_OPT_CHOICE:
+        err = conf_choice(opt, value, at);
+        break;
+    case MRD_OPT_LIST:
+        err = conf_list(at, value);
+        break;
+    case MRD_OPT_PATHS:
+        err = mrd_strlist_add(at, value);
+        break;
+    case MRD_OPT_STR: {
+        char *copy = mrd_str_dup(value);
+
+        if (copy == NULL)
+            return mrd_why_set(why, MRD_NOMEM, 0, "--%s", opt->name);
+        free(*(char **) at);
+        *(char **) at = copy;
+        break;
+    }
+    case MRD_OPT_HEAD:
+        return MRD_OK;
+    }
+    if (err != MRD_OK)
+        return mrd_why_set(why, err == MRD_SYNTAX ? MRD_INVALID : err, 0,
+                           "--%s '" MRD_STR_FMT "': expected %s", opt->name, MRD_STR_ARG(value),
+                           conf_expects(opt, expects, sizeof(expects)));
+    if (opt->type == MRD_OPT_INT || opt->type == MRD_OPT_SIZE || opt->type == MRD_OPT_DUR) {
+        if ((err = conf_range(opt, v, why)) != MRD_OK)
+            return err;
+        *(int64_t *) at = v;
+    }
+    return MRD_OK;
+}
+
+static void
+conf_clear_list(const mrd_opt *opt, void *into)
+{
+    if (opt->type == MRD_OPT_LIST || opt->type == MRD_OPT_PATHS)
+        mrd_strlist_fini(conf_at(opt, into));
+}
+
+mrd_err
+mrd_conf_defaults(const mrd_opt *table, size_t n, void *into, mrd_why *why)
+{
+    for (size_t i = 0; i < n; i++) {
+        mrd_err err;
+
+        if (table[i].def == NULL)
+            continue;
+        if ((err = mrd_conf_set(&table[i], into, mrd_str_of(table[i].def), why)) != MRD_OK)
+            return err;
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *value = table[i].env == NULL ? NULL : getenv(table[i].env);
+        mrd_err err;
+
+        if (value == NULL || *value == '\0')
+            continue;
+        conf_clear_list(&table[i], into);
+        if ((err = mrd_conf_set(&table[i], into, mrd_str_of(value), why)) != MRD_OK)
+            return mrd_why_prefix(why, err, "environment variable %s", table[i].env);
+    }
+    return MRD_OK;
+}
+
+/* Edits (insert, delete, replace, swap of neighbours) between two short words. */
+static size_t
+conf_distance(const char *a, const char *b)
+{
+    size_t la = strlen(a), lb = strlen(b);
+    size_t d[3][66] = { { 0 } };
+
+    if (la > 64 || lb > 64)
+        return 99;
+    for (size_t j = 0; j <= lb; j++)
+        d[0][j] = j;
+    for (size_t i = 1; i <= la; i++) {
+        size_t *row = d[i % 3], *up = d[(i + 2) % 3], *up2 = d[(i + 1) % 3];
+
+        row[0] = i;
+        for (size_t j = 1; j <= lb; j++) {
+            size_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
+
+            best = up[j] + 1 < best ? up[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                up2[j - 2] + 1 < best)
+                best = up2[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return d[la % 3][lb];
+}
+
+const char *
+mrd_conf_nearest(const char *word, const char *const *names, size_t n)
+{
+    const char *best = NULL;
+    size_t best_d = strlen(word) / 3 + 1;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t d = conf_distance(word, names[i]);
+
+        /* A word that is the start of a name is a better guess than one with as many edits. */
+        if (strlen(word) >= 3 && strncmp(names[i], word, strlen(word)) == 0)
+            d = 1;
+        if (d <= best_d && (best == NULL || d < best_d)) {
+            best = names[i];
+            best_d = d;
+        }
+    }
+    return best;
+}
+
+static const mrd_opt *
+conf_find(const mrd_opt *table, size_t n, mrd_str name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (table[i].type != MRD_OPT_HEAD && mrd_str_is(name, table[i].name))
+            return &table[i];
+    }
+    return NULL;
+}
+
+static mrd_err
+conf_unknown(const mrd_opt *table, size_t n, const char *shown, mrd_str name, const char *dashes,
+             mrd_why *why)
+{
+    const char *names[256], *best;
+    char word[65];
+    size_t count = 0;
+
+    for (size_t i = 0; i < n && count < MRD_COUNT(names); i++) {
+        if (table[i].type != MRD_OPT_HEAD && (table[i].flags & MRD_OPT_HIDDEN) == 0)
+            names[count++] = table[i].name;
+    }
+    snprintf(word, sizeof(word), MRD_STR_FMT, MRD_STR_ARG(name));
+    best = mrd_conf_nearest(word, names, count);
+    if (best == NULL)
+        return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s' (--help lists them)", shown);
+    return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s': did you mean %s%s?", shown,
+                       dashes, best);
+}
+
+mrd_err
+mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *path, mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    mrd_err err = mrd_json_load(path, &doc, why);
+    const char *key;
+    mrd_json *value;
+    void *it;
+
+    if (err != MRD_OK)
+        return err;
+    if (!mrd_json_is_object(doc)) {
+        err = mrd_why_set(why, MRD_TYPE, 0, "%s: expected a JSON object of options", path);
+        goto out;
+    }
+    for (it = mrd_json_iter(doc); it != NULL; it = mrd_json_iter_next(doc, it)) {
+        const mrd_opt *opt;
+        size_t count;
+
+        key = mrd_json_iter_key(it);
+        value = mrd_json_iter_value(it);
+        if ((opt = conf_find(table, n, mrd_str_of(key))) == NULL) {
+            err = conf_unknown(table, n, key, mrd_str_of(key), "", why);
+            mrd_why_prefix(why, err, "%s", path);
+            goto out;
+        }
+        conf_clear_list(opt, into);
+        count = mrd_json_is_array(value) ? mrd_json_size(value) : 1;
+        for (size_t i = 0; i < count; i++) {
+            char scratch[64];
+            mrd_str text;
+
+            err = mrd_json_text(mrd_json_is_array(value) ? mrd_json_at(value, i) : value, scratch,
+                                &text);
+            if (err != MRD_OK)
+                mrd_why_set(why, err, 0, "%s: '%s' must be text, a number or a truth value", path,
+                            key);
+            else if ((err = mrd_conf_set(opt, into, text, why)) != MRD_OK)
+                mrd_why_prefix(why, err, "%s", path);
+            if (err != MRD_OK)
+                goto out;
+        }
+    }
+out:
+    mrd_json_free(doc);
+    return err;
+}
+
+/* State of one run over argv. */
+typedef struct {
+    const mrd_opt *table;
+    size_t n;
+    void *into;
+    int argc;
+    char *const *argv;
+    int at;
+    bool seen[256]; /* lists given before on this command line */
+} conf_run;
+
+static mrd_err
+conf_apply(conf_run *run, const mrd_opt *opt, const char *value, mrd_why *why)
+{
+    size_t row = (size_t) (opt - run->table);
+
+    if (value == NULL && opt->type == MRD_OPT_BOOL)
+        value = "1";
+    if (value == NULL && (opt->flags & MRD_OPT_OPTIONAL) != 0)
+        value = opt->implied == NULL ? "1" : opt->implied;
+    if (value == NULL && run->at + 1 < run->argc)
+        value = run->argv[++run->at];
+    if (value == NULL)
+        return mrd_why_set(why, MRD_INVALID, 0, "--%s needs a value: --%s %s", opt->name, opt->name,
+                           opt->arg == NULL ? "VALUE" : opt->arg);
+    if (row < MRD_COUNT(run->seen) && !run->seen[row]) {
+        run->seen[row] = true;
+        conf_clear_list(opt, run->into);
+    }
+    return mrd_conf_set(opt, run->into, mrd_str_of(value), why);
+}
+
+static mrd_err
+conf_long(conf_run *run, const char *word, mrd_why *why)
+{
+    const char *eq = strchr(word + 2, '=');
+    mrd_str name = { word + 2, eq == NULL ? strlen(word + 2) : (size_t) (eq - word - 2) };
+    const mrd_opt *opt = conf_find(run->table, run->n, name);
+
+    if (opt == NULL && mrd_str_starts(name, "no-") && eq == NULL) {
+        opt = conf_find(run->table, run->n, (mrd_str){ name.p + 3, name.len - 3 });
+        if (opt != NULL && opt->type == MRD_OPT_BOOL)
+            return conf_apply(run, opt, "0", why);
+        opt = NULL;
+    }
+    if (opt == NULL)
+        return conf_unknown(run->table, run->n, word, name, "--", why);
+    return conf_apply(run, opt, eq == NULL ? NULL : eq + 1, why);
+}
+
+static mrd_err
+conf_short(conf_run *run, const char *word, mrd_why *why)
+{
+    for (const char *c = word + 1; *c != '\0'; c++) {
+        const mrd_opt *opt = NULL;
+        mrd_err err;
+
+        for (size_t i = 0; i < run->n && opt == NULL; i++) {
+            if (run->table[i].letter == *c)
+                opt = &run->table[i];
+        }
+        if (opt == NULL)
+            return mrd_why_set(why, MRD_INVALID, 0, "unknown option '-%c' (--help lists them)", *c);
+        if (opt->type == MRD_OPT_BOOL) {
+            if ((err = conf_apply(run, opt, NULL, why)) != MRD_OK)
+                return err;
+            continue;
+        }
+        return conf_apply(run, opt, c[1] == '\0' ? NULL : c[1] == '=' ? c + 2 : c + 1, why);
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
+              bool stop_at_word, mrd_strlist *ret_rest, mrd_why *why)
+{
+    conf_run run = { table, n, into, argc, argv, 1, { false } };
+    bool words = false;
+
+    for (; run.at < argc; run.at++) {
+        const char *word = argv[run.at];
+        mrd_err err;
+
+        if (!words && strcmp(word, "--") == 0) {
+            words = true;
+            continue;
+        }
+        if (words || word[0] != '-' || word[1] == '\0') {
+            words = words || stop_at_word;
+            err = mrd_strlist_add(ret_rest, mrd_str_of(word));
+        } else if (word[1] == '-') {
+            err = conf_long(&run, word, why);
+        } else {
+            err = conf_short(&run, word, why);
+        }
+        if (err != MRD_OK)
+            return err;
+    }
+    return MRD_OK;
+}
+
+void
+mrd_conf_fini(const mrd_opt *table, size_t n, void *into)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (table[i].type == MRD_OPT_STR) {
+            free(*(char **) conf_at(&table[i], into));
+            *(char **) conf_at(&table[i], into) = NULL;
+        }
+        conf_clear_list(&table[i], into);
+    }
+}
+
+void
+mrd_conf_help(const mrd_opt *table, size_t n, FILE *to)
+{
+    enum { COLUMN = 34, WIDTH = 100 };
+
+    for (size_t i = 0; i < n; i++) {
+        const mrd_opt *o = &table[i];
+        const char *p = o->help;
+        char left[128], tail[160] = "";
+        int used;
+
+        if ((o->flags & MRD_OPT_HIDDEN) != 0)
+            continue;
+        if (o->type == MRD_OPT_HEAD) {
+            fprintf(to, "\n%s\n", o->help);
+            continue;
+        }
+        snprintf(left, sizeof(left), "  %c%c%s --%s%s%s%s", o->letter ? '-' : ' ',
+                 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
+                 o->type == MRD_OPT_BOOL         ? ""
+                 : (o->flags & MRD_OPT_OPTIONAL) ? "[="
+                                                 : " ",
+                 o->type == MRD_OPT_BOOL ? ""
+                 : o->arg == NULL        ? "VALUE"
+                                         : o->arg,
+                 o->type != MRD_OPT_BOOL && (o->flags & MRD_OPT_OPTIONAL) ? "]" : "");
+        used = fprintf(to, "%s", left);
+        if (used >= COLUMN) {
+            fputc('\n', to);
+            used = 0;
+        }
+        if (o->def != NULL && o->type != MRD_OPT_BOOL && *o->def != '\0')
+            snprintf(tail, sizeof(tail), " (default %s%s%s)", o->def, o->env ? "; " : "",
+                     o->env ? o->env : "");
+        else if (o->env != NULL)
+            snprintf(tail, sizeof(tail), " (%s)", o->env);
+        fprintf(to, "%*s", COLUMN - used, "");
+        used = COLUMN;
+        for (int part = 0; part < 2; part++, p = tail) {
+            while (*p != '\0') {
+                size_t blank = strspn(p, " "), word = strcspn(p + blank, " ");
+
+                if (used + (int) (blank + word) > WIDTH && used > COLUMN) {
+                    fprintf(to, "\n%*s", COLUMN, "");
+                    used = COLUMN;
+                    p += blank;
+                    blank = 0;
+                }
+                used += fprintf(to, "%.*s", (int) (blank + word), p);
+                p += blank + word;
+            }
+        }
+        fputc('\n', to);
+    }
+}

@@ -1,0 +1,169 @@
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <zlib.h>
+
+#include "base/obj.h"
+
+struct mrd_sha256 {
+    EVP_MD_CTX *ctx;
+};
+
+mrd_sha256 *
+mrd_sha256_new(void)
+{
+    mrd_sha256 *sha = calloc(1, sizeof(*sha));
+
+    if (sha == NULL)
+        return NULL;
+    sha->ctx = EVP_MD_CTX_new();
+    if (sha->ctx == NULL || EVP_DigestInit_ex(sha->ctx, EVP_sha256(), NULL) != 1) {
+        mrd_sha256_free(sha);
+        return NULL;
+    }
+    return sha;
+}
+
+void
+mrd_sha256_add(mrd_sha256 *sha, const void *data, size_t len)
+{
+    MRD_ASSERT(EVP_DigestUpdate(sha->ctx, data, len) == 1);
+}
+
+void
+mrd_sha256_hex(mrd_sha256 *sha, char hex[MRD_SHA256_HEX])
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    unsigned int len = 0;
+
+    MRD_ASSERT(EVP_DigestFinal_ex(sha->ctx, sum, &len) == 1 && len == 32);
+    for (unsigned i = 0; i < len; i++) {
+        hex[2 * i] = digits[sum[i] >> 4];
+        hex[2 * i + 1] = digits[sum[i] & 15];
+    }
+    hex[64] = '\0';
+}
+
+void
+mrd_sha256_free(mrd_sha256 *sha)
+{
+    if (sha == NULL)
+        return;
+    EVP_MD_CTX_free(sha->ctx);
+    free(sha);
+}
+
+mrd_err
+mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size, mrd_why *why)
+{
+    enum { PIECE = 1 << 20 };
+    uint8_t *piece = malloc(PIECE);
+    mrd_sha256 *sha = mrd_sha256_new();
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint64_t size = 0;
+    mrd_err err = MRD_OK;
+
+    if (fd < 0) {
+        err = mrd_why_set(why, errno == ENOENT ? MRD_NOTFOUND : MRD_IO, errno, "%s", path);
+        goto out;
+    }
+    if (piece == NULL || sha == NULL) {
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+        goto out;
+    }
+    for (;;) {
+        ssize_t n = read(fd, piece, PIECE);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            err = mrd_why_set(why, MRD_IO, errno, "%s", path);
+            goto out;
+        }
+        if (n == 0)
+            break;
+        mrd_sha256_add(sha, piece, (size_t) n);
+        size += (uint64_t) n;
+    }
+    mrd_sha256_hex(sha, hex);
+    if (ret_size != NULL)
+        *ret_size = size;
+out:
+    if (fd >= 0)
+        close(fd);
+    mrd_sha256_free(sha);
+    free(piece);
+    return err;
+}
+
+uint64_t
+mrd_hmac64(mrd_bytes key, mrd_bytes data)
+{
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    unsigned int len = 0;
+    uint64_t v;
+
+    MRD_ASSERT(HMAC(EVP_sha256(), key.p, (int) key.len, data.p, data.len, sum, &len) != NULL);
+    memcpy(&v, sum, sizeof(v));
+    return v;
+}
+
+uint32_t
+mrd_crc32(uint32_t start, const void *data, size_t len)
+{
+    return (uint32_t) crc32_z(start, data, len);
+}
+
+static uint64_t
+hash_mix(uint64_t a, uint64_t b)
+{
+    __uint128_t product = (__uint128_t) a * b;
+
+    return (uint64_t) product ^ (uint64_t) (product >> 64);
+}
+
+uint64_t
+mrd_hash64(const void *data, size_t len, uint64_t seed)
+{
+    const uint8_t *p = data;
+    uint64_t h = seed ^ 0x9e3779b97f4a7c15u, a, b;
+    size_t left = len;
+
+    for (; left >= 16; left -= 16, p += 16) {
+        memcpy(&a, p, 8);
+        memcpy(&b, p + 8, 8);
+        h = hash_mix(a ^ 0xa0761d6478bd642fu, b ^ h);
+    }
+    a = b = 0;
+    if (left >= 8) {
+        memcpy(&a, p, 8);
+        memcpy(&b, p + left - 8, 8);
+    } else if (left > 0) {
+        memcpy(&a, p, left);
+    }
+    return hash_mix(hash_mix(a ^ 0xe7037ed1a0b428dbu, b ^ h), len ^ 0x8ebc6af09c88c6e3u);
+}
+
+void
+mrd_random(void *to, size_t len)
+{
+    uint8_t *p = to;
+
+    while (len > 0) {
+        ssize_t n = getrandom(p, len, 0);
+
+        MRD_ASSERT(n > 0 || errno == EINTR);
+        if (n > 0) {
+            p += n;
+            len -= (size_t) n;
+        }
+    }
+}

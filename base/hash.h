@@ -1,0 +1,34 @@
+/*
+ * base/hash.h - SHA-256 of artifacts, CRC-32 of frames, and the 64-bit hash of hash tables.
+ * SHA-256 and HMAC come from libcrypto, CRC-32 from zlib. Threads: a mrd_sha256 belongs to one.
+ */
+#ifndef MRD_BASE_HASH_H
+#define MRD_BASE_HASH_H
+
+#include "base/buf.h"
+
+#define MRD_SHA256_HEX 65
+
+typedef struct mrd_sha256 mrd_sha256;
+
+mrd_sha256 *mrd_sha256_new(void); /* NULL without memory */
+void mrd_sha256_add(mrd_sha256 *sha, const void *data, size_t len);
+void mrd_sha256_hex(mrd_sha256 *sha, char hex[MRD_SHA256_HEX]); /* ends the computation */
+void mrd_sha256_free(mrd_sha256 *sha);
+/* Of a whole file, in 1 MiB pieces; *ret_size may be NULL. */
+mrd_err mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size,
+                        mrd_why *why);
+
+/* The first 8 bytes (little-endian) of HMAC-SHA-256. */
+uint64_t mrd_hmac64(mrd_bytes key, mrd_bytes data);
+uint32_t mrd_crc32(uint32_t start, const void *data, size_t len); /* start 0; chain by passing on */
+/* CRC-32C (Castagnoli), by the processor's own instruction where there is one. _soft never uses it.
+ */
+uint32_t mrd_crc32c(uint32_t start, const void *data, size_t len);
+uint32_t mrd_crc32c_soft(uint32_t start, const void *data, size_t len);
+/* Not for adversaries who know the seed; tables seed it from the system. */
+uint64_t mrd_hash64(const void *data, size_t len, uint64_t seed);
+/* Random bytes from the system. */
+void mrd_random(void *to, size_t len);
+
+#endif

@@ -1,0 +1,320 @@
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+static mrd_err
+json_check_depth(const json_t *v, int depth)
+{
+    size_t i;
+    json_t *child;
+    const char *key;
+
+    if (depth > 64)
+        return MRD_DEPTH;
+    if (json_is_array(v)) {
+        json_array_foreach(v, i, child)
+        {
+            if (json_check_depth(child, depth + 1) != MRD_OK)
+                return MRD_DEPTH;
+        }
+    } else if (json_is_object(v)) {
+        void *it = json_object_iter((json_t *) (uintptr_t) v);
+
+        for (; it != NULL; it = json_object_iter_next((json_t *) (uintptr_t) v, it)) {
+            key = json_object_iter_key(it);
+            (void) key;
+            if (json_check_depth(json_object_iter_value(it), depth + 1) != MRD_OK)
+                return MRD_DEPTH;
+        }
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
+{
+    json_error_t error;
+    json_t *doc;
+
+    if (text.len > MRD_JSON_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "%s: %zu bytes, at most %u are read", what, text.len,
+                           MRD_JSON_MAX);
+    doc = json_loadb(text.p, text.len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
+    if (doc == NULL)
+        return mrd_why_set(why, MRD_SYNTAX, 0, "%s: line %d, column %d: %s", what, error.line,
+                           error.column, error.text);
+    if (json_check_depth(doc, 0) != MRD_OK) {
+        json_decref(doc);
+        return mrd_why_set(why, MRD_DEPTH, 0, "%s: nested more than 64 levels", what);
+    }
+    *ret_doc = doc;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_json_load(const char *path, mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_buf buf = { 0 };
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    mrd_err err;
+
+    if (fd < 0)
+        return mrd_why_set(why, errno == ENOENT ? MRD_NOTFOUND : MRD_IO, errno, "%s", path);
+    for (;;) {
+        ssize_t n;
+
+        if (!mrd_buf_room(&buf, 65536)) {
+            err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+            goto out;
+        }
+        n = read(fd, buf.p + buf.len, 65536);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            err = mrd_why_set(why, MRD_IO, errno, "%s", path);
+            goto out;
+        }
+        if (n == 0 || buf.len > MRD_JSON_MAX)
+            break;
+        buf.len += (size_t) n;
+    }
+    err = mrd_json_parse((mrd_str){ (const char *) buf.p, buf.len }, path, ret_doc, why);
+out:
+    close(fd);
+    mrd_buf_fini(&buf);
+    return err;
+}
+
+void
+mrd_json_free(mrd_json *doc)
+{
+    json_decref(doc);
+}
+
+bool
+mrd_json_is_object(const mrd_json *v)
+{
+    return json_is_object(v);
+}
+
+bool
+mrd_json_is_array(const mrd_json *v)
+{
+    return json_is_array(v);
+}
+
+size_t
+mrd_json_size(const mrd_json *v)
+{
+    return json_is_array(v) ? json_array_size(v) : json_object_size(v);
+}
+
+mrd_json *
+mrd_json_at(const mrd_json *array, size_t i)
+{
+    return json_array_get(array, i);
+}
+
+mrd_json *
+mrd_json_get(const mrd_json *object, const char *key)
+{
+    return json_object_get(object, key);
+}
+
+void *
+mrd_json_iter(mrd_json *object)
+{
+    return json_object_iter(object);
+}
+
+void *
+mrd_json_iter_next(mrd_json *object, void *it)
+{
+    return json_object_iter_next(object, it);
+}
+
+const char *
+mrd_json_iter_key(void *it)
+{
+    return json_object_iter_key(it);
+}
+
+mrd_json *
+mrd_json_iter_value(void *it)
+{
+    return json_object_iter_value(it);
+}
+
+const char *
+mrd_json_str(const mrd_json *object, const char *key, const char *def)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return json_is_string(v) ? json_string_value(v) : def;
+}
+
+int64_t
+mrd_json_int(const mrd_json *object, const char *key, int64_t def)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return json_is_integer(v) ? (int64_t) json_integer_value(v) : def;
+}
+
+double
+mrd_json_num(const mrd_json *object, const char *key, double def)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return json_is_number(v) ? json_number_value(v) : def;
+}
+
+bool
+mrd_json_bool(const mrd_json *object, const char *key, bool def)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return json_is_boolean(v) ? json_is_true(v) : def;
+}
+
+mrd_err
+mrd_json_text(const mrd_json *v, char scratch[64], mrd_str *ret_text)
+{
+    if (json_is_string(v)) {
+        *ret_text = (mrd_str){ json_string_value(v), json_string_length(v) };
+        return MRD_OK;
+    }
+    if (json_is_integer(v))
+        snprintf(scratch, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else if (json_is_real(v))
+        snprintf(scratch, 64, "%.17g", json_real_value(v));
+    else if (json_is_boolean(v))
+        snprintf(scratch, 64, "%d", json_is_true(v));
+    else
+        return MRD_TYPE;
+    *ret_text = mrd_str_of(scratch);
+    return MRD_OK;
+}
+
+mrd_json *
+mrd_json_new_object(void)
+{
+    return json_object();
+}
+
+mrd_json *
+mrd_json_new_array(void)
+{
+    return json_array();
+}
+
+mrd_json *
+mrd_json_new_str(const char *text)
+{
+    json_t *v = text == NULL ? NULL : json_string(text);
+
+    return v == NULL ? json_null() : v;
+}
+
+mrd_json *
+mrd_json_new_int(int64_t v)
+{
+    return json_integer(v);
+}
+
+mrd_json *
+mrd_json_new_num(double v)
+{
+    json_t *real = json_real(v);
+
+    return real == NULL ? json_null() : real; /* not a number */
+}
+
+mrd_json *
+mrd_json_new_bool(bool v)
+{
+    return json_boolean(v);
+}
+
+mrd_json *
+mrd_json_copy(const mrd_json *v)
+{
+    return json_deep_copy(v);
+}
+
+mrd_err
+mrd_json_set(mrd_json *object, const char *key, mrd_json *value)
+{
+    return json_object_set_new(object, key, value) == 0 ? MRD_OK : MRD_NOMEM;
+}
+
+mrd_err
+mrd_json_append(mrd_json *array, mrd_json *value)
+{
+    return json_array_append_new(array, value) == 0 ? MRD_OK : MRD_NOMEM;
+}
+
+static int
+json_sink(const char *data, size_t len, void *to)
+{
+    mrd_buf_add(to, data, len);
+    return 0;
+}
+
+void
+mrd_json_write(const mrd_json *doc, bool pretty, mrd_buf *to)
+{
+    if (json_dump_callback(doc, json_sink, to,
+                           JSON_ENCODE_ANY | (pretty ? JSON_INDENT(2) : JSON_COMPACT)) != 0 &&
+        to->err == MRD_OK)
+        to->err = MRD_NOMEM;
+}
+
+void
+mrd_json_quote(mrd_buf *to, mrd_str text)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t at = 0, bad;
+
+    mrd_buf_byte(to, '"');
+    while (!mrd_utf8_valid((mrd_str){ text.p + at, text.len - at }, &bad)) {
+        mrd_buf mark = *to;
+
+        /* The valid part goes through the loop below by recursion on a shorter text; quotes
+         * removed. */
+        mrd_json_quote(to, (mrd_str){ text.p + at, bad });
+        if (to->err == MRD_OK) {
+            memmove(to->p + mark.len, to->p + mark.len + 1, to->len - mark.len - 1);
+            to->len -= 2;
+        }
+        mrd_buf_text(to, "\xef\xbf\xbd");
+        at += bad + 1;
+    }
+    for (size_t run = at; at <= text.len; at++) {
+        unsigned char c = at < text.len ? (unsigned char) text.p[at] : '"';
+        const char *esc;
+
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        mrd_buf_add(to, text.p + run, at - run);
+        run = at + 1;
+        if (at == text.len)
+            break;
+        esc = c == '"' ? "\\\"" : c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\t' ? "\\t" : NULL;
+        if (esc != NULL) {
+            mrd_buf_text(to, esc);
+        } else {
+            mrd_buf_text(to, "\\u00");
+            mrd_buf_byte(to, (uint8_t) hex[c >> 4]);
+            mrd_buf_byte(to, (uint8_t) hex[c & 15]);
+        }
+    }
+    mrd_buf_byte(to, '"');
+}

@@ -1,0 +1,257 @@
+#include "base/out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/obj.h"
+
+#define OUT_BUFFER (1u << 20)
+
+struct mrd_out {
+    char *name; /* for errors; the path of a file */
+    char *part; /* the temporary path, NULL when not a file */
+    int fd;
+    bool (*push)(void *self, const void *data, size_t len);
+    void *self;
+    uint8_t *buf;
+    size_t len;
+    uint64_t size;
+    mrd_err err;
+    int sys;
+};
+
+mrd_err
+mrd_make_dirs(const char *path, mrd_why *why)
+{
+    char *copy = mrd_str_dup(mrd_str_of(path));
+    mrd_err err = MRD_OK;
+
+    if (copy == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+    for (char *p = copy + 1;; p++) {
+        char keep = *p;
+
+        if (keep != '/' && keep != '\0')
+            continue;
+        *p = '\0';
+        if (*copy != '\0' && mkdir(copy, 0777) != 0 && errno != EEXIST) {
+            err = mrd_why_set(why, MRD_IO, errno, "cannot create folder %s", copy);
+            break;
+        }
+        *p = keep;
+        if (keep == '\0')
+            break;
+    }
+    free(copy);
+    return err;
+}
+
+static mrd_out *
+out_new(const char *name)
+{
+    mrd_out *out = calloc(1, sizeof(*out));
+
+    if (out == NULL)
+        return NULL;
+    out->fd = -1;
+    out->name = mrd_str_dup(mrd_str_of(name));
+    out->buf = malloc(OUT_BUFFER);
+    if (out->name == NULL || out->buf == NULL) {
+        mrd_out_abort(out);
+        return NULL;
+    }
+    return out;
+}
+
+static mrd_err
+out_file_mode(const char *path, unsigned mode, mrd_out **ret_out, mrd_why *why)
+{
+    mrd_out *out = out_new(path);
+    const char *slash = strrchr(path, '/');
+    uint32_t random;
+    size_t len = strlen(path) + 16;
+    mrd_err err;
+
+    if (out == NULL || (out->part = malloc(len)) == NULL) {
+        mrd_out_abort(out);
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+    }
+    if (slash != NULL && slash != path) {
+        char *dir = mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
+
+        err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", path) : mrd_make_dirs(dir, why);
+        free(dir);
+        if (err != MRD_OK) {
+            free(out->part);
+            out->part = NULL;
+            mrd_out_abort(out);
+            return err;
+        }
+    }
+    mrd_random(&random, sizeof(random));
+    snprintf(out->part, len, "%s.%08x.part", path, random);
+    out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (out->fd < 0) {
+        err = mrd_why_set(why, MRD_IO, errno, "cannot create %s", path);
+        free(out->part);
+        out->part = NULL;
+        mrd_out_abort(out);
+        return err;
+    }
+    *ret_out = out;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_out_file(const char *path, mrd_out **ret_out, mrd_why *why)
+{
+    return out_file_mode(path, 0666, ret_out, why);
+}
+
+mrd_err
+mrd_out_func(bool (*push)(void *self, const void *data, size_t len), void *self, const char *name,
+             mrd_out **ret_out, mrd_why *why)
+{
+    mrd_out *out = out_new(name);
+
+    if (out == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s", name);
+    out->push = push;
+    out->self = self;
+    *ret_out = out;
+    return MRD_OK;
+}
+
+static void
+out_write(mrd_out *out, const uint8_t *p, size_t len)
+{
+    if (out->err != MRD_OK)
+        return;
+    if (out->push != NULL) {
+        if (!out->push(out->self, p, len))
+            out->err = MRD_CANCELLED;
+        return;
+    }
+    while (len > 0) {
+        ssize_t n = write(out->fd, p, len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            out->sys = n == 0 ? EIO : errno;
+            out->err = out->sys == ENOSPC || out->sys == EDQUOT ? MRD_FULL : MRD_IO;
+            return;
+        }
+        p += n;
+        len -= (size_t) n;
+    }
+}
+
+static void
+out_flush(mrd_out *out)
+{
+    if (out->len > 0)
+        out_write(out, out->buf, out->len);
+    out->len = 0;
+}
+
+void
+mrd_out_add(mrd_out *out, const void *data, size_t len)
+{
+    out->size += len;
+    if (len > OUT_BUFFER - out->len)
+        out_flush(out);
+    if (len >= OUT_BUFFER) {
+        out_write(out, data, len);
+        return;
+    }
+    if (len == 0) /* data may be NULL then */
+        return;
+    memcpy(out->buf + out->len, data, len);
+    out->len += len;
+}
+
+uint8_t *
+mrd_out_room(mrd_out *out, size_t len)
+{
+    MRD_ASSERT_DBG(len <= MRD_OUT_ROOM);
+    if (len > OUT_BUFFER - out->len)
+        out_flush(out);
+    return out->buf + out->len;
+}
+
+void
+mrd_out_did(mrd_out *out, size_t len)
+{
+    out->len += len;
+    out->size += len;
+}
+
+uint64_t
+mrd_out_size(const mrd_out *out)
+{
+    return out->size;
+}
+
+mrd_err
+mrd_out_err(const mrd_out *out)
+{
+    return out->err;
+}
+
+mrd_err
+mrd_out_commit(mrd_out *out, mrd_why *why)
+{
+    mrd_err err;
+
+    out_flush(out);
+    if (out->err == MRD_OK && out->part != NULL) {
+        int fd = out->fd;
+
+        out->fd = -1;
+        if (close(fd) != 0 || rename(out->part, out->name) != 0) {
+            out->err = MRD_IO;
+            out->sys = errno;
+        } else {
+            free(out->part);
+            out->part = NULL;
+        }
+    }
+    err = out->err;
+    if (err != MRD_OK)
+        mrd_why_set(why, err, out->sys, "cannot write %s", out->name);
+    mrd_out_abort(out);
+    return err;
+}
+
+void
+mrd_out_abort(mrd_out *out)
+{
+    if (out == NULL)
+        return;
+    if (out->fd >= 0)
+        close(out->fd);
+    if (out->part != NULL)
+        unlink(out->part);
+    free(out->part);
+    free(out->name);
+    free(out->buf);
+    free(out);
+}
+
+mrd_err
+mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why)
+{
+    mrd_out *out;
+    mrd_err err = out_file_mode(path, mode, &out, why);
+
+    if (err != MRD_OK)
+        return err;
+    mrd_out_add(out, data.p, data.len);
+    return mrd_out_commit(out, why);
+}

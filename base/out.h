@@ -1,0 +1,41 @@
+/*
+ * base/out.h - where results go: a file that appears whole or not at all, a descriptor, or memory.
+ *
+ * A file is written under "<path>.<random>.part" in the same folder and renamed by commit, so a
+ * reader never sees half of one. Errors are remembered: write freely, commit reports the first
+ * failure. Threads: a mrd_out belongs to one thread.
+ */
+#ifndef MRD_BASE_OUT_H
+#define MRD_BASE_OUT_H
+
+#include "base/buf.h"
+
+typedef struct mrd_out mrd_out;
+
+/* Creates missing folders above path. Errors name the path. */
+mrd_err mrd_out_file(const char *path, mrd_out **ret_out, mrd_why *why);
+/* Writes through `push` (returns false to stop: the client left); name is for errors. */
+mrd_err mrd_out_func(bool (*push)(void *self, const void *data, size_t len), void *self,
+                     const char *name, mrd_out **ret_out, mrd_why *why);
+
+/* Bytes go to a 1 MiB buffer first. */
+void mrd_out_add(mrd_out *out, const void *data, size_t len);
+/* Room for `len` (<= MRD_OUT_ROOM) bytes to be filled by the caller, then mrd_out_did. Never NULL:
+ * after a failure the bytes go nowhere. */
+#define MRD_OUT_ROOM (256u << 10)
+uint8_t *mrd_out_room(mrd_out *out, size_t len);
+void mrd_out_did(mrd_out *out, size_t len);
+uint64_t mrd_out_size(const mrd_out *out); /* bytes accepted so far */
+mrd_err mrd_out_err(const mrd_out *out);   /* the first failure */
+
+/* Flushes; a file is synced to the folder's name and becomes visible. Frees out in every case. */
+mrd_err mrd_out_commit(mrd_out *out, mrd_why *why);
+/* Removes the unfinished file. NULL is fine. */
+void mrd_out_abort(mrd_out *out);
+
+/* mkdir -p. */
+mrd_err mrd_make_dirs(const char *path, mrd_why *why);
+/* Writes a small file whole, by rename, with the given mode. */
+mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
+
+#endif

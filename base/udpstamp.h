@@ -1,0 +1,48 @@
+/*
+ * base/udpstamp.h - UDP sockets whose packets the kernel stamps (SO_TIMESTAMPING, software), and
+ * bracketed readings of the wall clock.
+ *
+ * Kernel stamps are CLOCK_REALTIME; a stamp of 0 is "none". Transmit stamps are taken behind the
+ * queueing discipline and come through the error queue, matched by a number that counts the packets
+ * sent. They are early and receive stamps late, never the other way round. The kernel turns
+ * stamping on lazily: the first packets may carry none. Threads: stateless; one thread per socket.
+ */
+#ifndef MRD_BASE_UDPSTAMP_H
+#define MRD_BASE_UDPSTAMP_H
+
+#include "base/err.h"
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+typedef struct {
+    struct sockaddr_storage addr;
+    socklen_t len;
+} mrd_udp_peer;
+
+/*
+ * A non-blocking UDP socket with stamping on. host may be NULL (any address; for listen). listen
+ * binds, otherwise it connects. Errors: NOTFOUND (host), NET, LIMIT; *why names host and port.
+ */
+mrd_err mrd_udp_open(const char *host, uint16_t port, bool listen, int *ret_fd, mrd_why *why);
+uint16_t mrd_udp_port(int fd); /* the local one, 0 on failure */
+/*
+ * Receives one packet. ret_wall: its kernel stamp or 0. peer may be NULL. Errors: AGAIN when none
+ * is there, NET.
+ */
+mrd_err mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *ret_wall,
+                     mrd_udp_peer *peer);
+/* peer NULL on a connected socket. Errors: AGAIN (buffer full: the packet is not sent and not
+ * counted), NET. */
+mrd_err mrd_udp_send(int fd, const void *data, size_t len, const mrd_udp_peer *peer);
+/* Takes one transmit stamp: number counts the packets sent on this socket from 0. AGAIN when none.
+ */
+mrd_err mrd_udp_sent(int fd, uint32_t *ret_number, int64_t *ret_wall);
+
+/* RAW, REALTIME, RAW: the narrowest of five readings. */
+void mrd_clock_cross(int64_t *ret_raw0, int64_t *ret_wall, int64_t *ret_raw1);
+
+#endif

@@ -1,0 +1,347 @@
+/*
+ * bench/bench_agent.c - CPU per ring record in the agent: drain only, drain and batch, and the
+ * whole way to the transport, against a memcpy of the same records in the same run.
+ *
+ * Records are those of a busy node: spans of 50 names on 4 threads, one in eight a counter. The
+ * transport acknowledges without looking, so what is measured is the agent. CPU time of this
+ * thread; median of 5 interleaved rounds.
+ */
+#include <stdlib.h>
+
+#include "agent/agent.h"
+#include "tests/agent/ring_make.h"
+
+#define RINGS  4
+#define DATA   (8u << 20)
+#define ROUNDS 5
+
+typedef struct {
+    mrd_transport pub; /* first */
+    uint64_t tags[64];
+    unsigned n;
+    bool told;
+    mrd_buf ack, welcome;
+    uint64_t bytes;
+} sink;
+
+static mrd_err
+sink_submit(mrd_transport *t, uint64_t tag, mrd_bytes frame)
+{
+    sink *s = (sink *) t;
+
+    s->tags[s->n++] = tag;
+    s->bytes += frame.len;
+    return MRD_OK;
+}
+
+static mrd_err
+sink_answer(mrd_transport *t, uint64_t tag, mrd_bytes frame)
+{
+    (void) t;
+    (void) tag;
+    (void) frame;
+    return MRD_OK;
+}
+
+static unsigned
+sink_slots(mrd_transport *t)
+{
+    sink *s = (sink *) t;
+
+    return s->n >= 16 ? 0 : 16 - s->n;
+}
+
+static bool
+sink_next(mrd_transport *t, int timeout_ms, mrd_link_event *ev)
+{
+    sink *s = (sink *) t;
+
+    (void) timeout_ms;
+    *ev = (mrd_link_event){ .kind = MRD_LINK_UP };
+    if (!s->told) {
+        s->told = true;
+        return true;
+    }
+    if (s->n == 0)
+        return false;
+    ev->kind = MRD_LINK_REPLY;
+    ev->tag = s->tags[--s->n];
+    /* Hello is the only urgent request that wants another answer. */
+    ev->data = ev->tag == 1ull << 61 ? (mrd_bytes){ s->welcome.p, s->welcome.len }
+                                     : (mrd_bytes){ s->ack.p, s->ack.len };
+    return true;
+}
+
+static void
+sink_done(mrd_transport *t, mrd_link_event *ev)
+{
+    (void) t;
+    (void) ev;
+}
+
+static int
+sink_fd(mrd_transport *t)
+{
+    (void) t;
+    return -1;
+}
+
+static void
+sink_close(mrd_transport *t)
+{
+    (void) t;
+}
+
+static sink *
+make_sink(void)
+{
+    sink *s = calloc(1, sizeof(*s));
+    Mrd__Ack ack = MRD__ACK__INIT;
+    Mrd__Welcome welcome = MRD__WELCOME__INIT;
+    mrd_frame fa = { .type = MRD_FRAME_ACK }, fw = { .type = MRD_FRAME_WELCOME };
+
+    s->pub = (mrd_transport){ sink_submit, sink_submit, sink_answer, sink_slots,
+                              sink_next,   sink_done,   sink_fd,     sink_close };
+    welcome.heartbeat_ms = 1000;
+    if (mrd_msg_pack(&fa, &ack, &s->ack, NULL) != MRD_OK ||
+        mrd_msg_pack(&fw, &welcome, &s->welcome, NULL) != MRD_OK)
+        abort();
+    return s;
+}
+
+static double
+cpu_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (double) ts.tv_sec * 1e9 + (double) ts.tv_nsec;
+}
+
+static mrd_err
+drop(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+{
+    (void) process;
+    (void) clock;
+    *(uint64_t *) self += (uint64_t) ev->ts_ns;
+    return MRD_OK;
+}
+
+static maker *rings[RINGS];
+
+/* Fills what is free of a ring. */
+static uint64_t
+fill(maker *m, uint64_t *random)
+{
+    static uint32_t names[RINGS][50];
+    size_t r = 0;
+    uint64_t n = 0;
+    int64_t ts = mrd_local_now().ns - 1000000000;
+
+    while (rings[r] != m)
+        r++;
+    for (int i = 0; names[r][i % 50] == 0 && i < 50; i++) {
+        char text[16];
+
+        snprintf(text, sizeof(text), "function_%d", i);
+        names[r][i] = make_text(m, text);
+    }
+    for (;; n++) {
+        mrd_ring_rec rec = { .kind = MRD_REC_SPAN };
+
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        ts += 500 + (int64_t) (*random >> 54);
+        rec.ts = (uint64_t) ts;
+        rec.name = names[r][(*random >> 33) % 50];
+        rec.value = 100 + (*random >> 50);
+        if (n % 8 == 0)
+            rec.kind = MRD_REC_COUNTER;
+        if (!make_rec(m, rec, NULL, 0))
+            break;
+    }
+    return n;
+}
+
+typedef double (*kernel)(uint64_t *ret_records);
+
+static uint64_t seed = 1;
+
+static uint64_t
+fill_all(void)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < RINGS; i++)
+        n += fill(rings[i], &seed);
+    return n;
+}
+
+static double
+bench_copy(uint64_t *ret_records)
+{
+    uint8_t *to = malloc(DATA);
+    double before;
+
+    *ret_records = fill_all();
+    memset(to, 1, DATA);
+    before = cpu_now();
+    for (int i = 0; i < RINGS; i++) {
+        memcpy(to, rings[i]->data, DATA);
+        __asm__ volatile("" : : "r"(to) : "memory");
+    }
+    before = cpu_now() - before;
+    for (int i = 0; i < RINGS; i++) { /* give it back */
+        atomic_store(&rings[i]->h->tail, atomic_load(&rings[i]->h->head));
+        atomic_store(&rings[i]->h->tail_check, ~atomic_load(&rings[i]->h->head));
+    }
+    free(to);
+    return before;
+}
+
+static bool
+all_read(void)
+{
+    for (int i = 0; i < RINGS; i++)
+        if (atomic_load(&rings[i]->h->tail) != atomic_load(&rings[i]->h->head))
+            return false;
+    return true;
+}
+
+static double
+bench_drain(uint64_t *ret_records)
+{
+    uint64_t sum = 0;
+    mrd_pipeline_options o = { .instance_id = "i-bench",
+                               .ring_dir = test_tmp(),
+                               .only_uid = -1,
+                               .event = drop,
+                               .self = &sum };
+    mrd_pipeline *p = NULL;
+    double before;
+
+    if (mrd_pipeline_open(&o, &p, NULL) != MRD_OK)
+        abort();
+    mrd_pipeline_step(p);
+    while (!all_read())
+        mrd_pipeline_step(p);
+    *ret_records = fill_all();
+    before = cpu_now();
+    while (!all_read())
+        mrd_pipeline_step(p);
+    before = cpu_now() - before;
+    mrd_pipeline_close(p);
+    return before;
+}
+
+static double wire_bytes;
+
+static double
+bench_agent(mrd_codec_id codec, uint64_t *ret_records)
+{
+    mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
+                            .codec = codec,
+                            .spool_bytes = 256 << 20,
+                            .recorder_bytes = 1 << 20 };
+    mrd_node node = { .instance_id = "i-bench", .source = "option" };
+    Mrd__Control c = MRD__CONTROL__INIT;
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    char sentence[MRD_WHY_MAX];
+    sink *s = make_sink();
+    mrd_agent *a = NULL;
+    uint64_t bytes;
+    double before;
+
+    if (mrd_agent_open(&o, &node, &s->pub, &a, NULL) != MRD_OK)
+        abort();
+    c.type = MRD__CONTROL_TYPE__CONTROL_GO;
+    c.session = 1;
+    c.at_wall_ns = 1;
+    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_step(a, 0);
+    while (!all_read())
+        mrd_agent_step(a, 0);
+    *ret_records = fill_all();
+    bytes = s->bytes;
+    before = cpu_now();
+    while (!all_read())
+        mrd_agent_step(a, 0);
+    before = cpu_now() - before;
+    wire_bytes = (double) (s->bytes - bytes) / (double) *ret_records;
+    mrd_agent_close(a);
+    mrd_buf_fini(&s->ack);
+    mrd_buf_fini(&s->welcome);
+    free(s);
+    return before;
+}
+
+static double
+bench_none(uint64_t *n)
+{
+    return bench_agent(MRD_CODEC_NONE, n);
+}
+
+static double
+bench_lz4(uint64_t *n)
+{
+    return bench_agent(MRD_CODEC_LZ4, n);
+}
+
+static double
+bench_zstd(uint64_t *n)
+{
+    return bench_agent(MRD_CODEC_ZSTD, n);
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+
+    return (x > y) - (x < y);
+}
+
+int
+main(void)
+{
+    static const struct {
+        const char *name;
+        kernel run;
+    } rows[] = {
+        { "memcpy of the records (limit)", bench_copy },
+        { "drain to events", bench_drain },
+        { "drain, encode, spool, send: none", bench_none },
+        { "drain, encode, spool, send: lz4", bench_lz4 },
+        { "drain, encode, spool, send: zstd 1", bench_zstd },
+    };
+    double ns[MRD_COUNT(rows)][ROUNDS], bytes[MRD_COUNT(rows)] = { 0 };
+
+    (void) test_last; /* of the harness: only its folder is used here */
+    for (int i = 0; i < RINGS; i++)
+        rings[i] = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), i + 1, DATA);
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t k = 0; k < MRD_COUNT(rows); k++) {
+            uint64_t n = 0;
+            double cpu = rows[k].run(&n);
+
+            ns[k][round] = cpu / (double) n;
+            bytes[k] = wire_bytes;
+        }
+    printf("%-36s %9s %12s %8s %9s\n", "agent, one core", "ns/record", "M records/s", "x limit",
+           "B/record");
+    for (size_t k = 0; k < MRD_COUNT(rows); k++) {
+        double m;
+
+        qsort(ns[k], ROUNDS, sizeof(double), by_value);
+        m = ns[k][ROUNDS / 2];
+        printf("%-36s %9.1f %12.1f %8.1f ", rows[k].name, m, 1e3 / m, m / ns[0][ROUNDS / 2]);
+        if (k < 2)
+            printf("%9s\n", "-");
+        else
+            printf("%9.2f\n", bytes[k]);
+    }
+    for (int i = 0; i < RINGS; i++) {
+        unlink(rings[i]->path);
+        make_free(rings[i]);
+    }
+    return 0;
+}

@@ -1,0 +1,32 @@
+/*
+ * capture/api.h - helpers that the sources behind meridian.h share. Internal.
+ */
+#ifndef MRD_CAPTURE_API_H
+#define MRD_CAPTURE_API_H
+
+#include "capture/meridian.h"
+#include "capture/record.h"
+#include "capture/stats.h"
+#include "capture/thread.h"
+
+#define MRD_API_ARGS_MAX 64 /* more are left out */
+
+struct mrd_domain {
+    uint32_t id; /* of its name */
+    struct mrd_domain *next;
+};
+
+static inline uint32_t
+mrd_domain_id(const mrd_domain *domain)
+{
+    return domain == NULL ? 0 : domain->id;
+}
+
+/* The id of a text; when there are too many names, that of a name which says so. */
+uint32_t mrd_api_name(const char *text);
+/* Turns arguments over; returns how many. */
+size_t mrd_api_args(const mrd_kv *args, size_t n, mrd_rec_arg to[MRD_API_ARGS_MAX]);
+/* Statistics of a finished span, when somebody wants them; and the periodic dump. */
+void mrd_api_finished(const mrd_rec_what *what, uint64_t ticks);
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * capture/identity.h - who this process is, for the header of its rings. Internal.
+ */
+#ifndef MRD_CAPTURE_IDENTITY_H
+#define MRD_CAPTURE_IDENTITY_H
+
+#include "capture/ring_write.h"
+
+typedef struct {
+    mrd_ring_owner_claim claim; /* ident points to `ident` below */
+    char ident[MRD_RING_IDENT_MAX];
+} mrd_identity;
+
+/* Fills everything of claim except clock and load_cal. */
+void mrd_identity_read(mrd_identity *id);
+
+#endif

@@ -1,0 +1,358 @@
+/* Which models are loaded, and captures of that (meridian.h, seed rows D-07 ... D-12). */
+#include "capture/api.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "capture/process.h"
+#include "capture/sha256.h"
+
+#define MODELS_MAGIC 0x6d6f646cu
+#define COPY_MAX     (1ull << 32) /* bytes of one model; larger ones are listed without data */
+
+/* One load. Shared by the registry and the captures that saw it. Under the process's lock. */
+typedef struct model {
+    mrd_model_record rec;
+    char sha[65];
+    char *uri;
+    void *copy;
+    unsigned refs;
+    struct model *next; /* of the registry */
+} model;
+
+struct mrd_models {
+    uint32_t magic;
+    mrd_models_mode mode;
+    uint64_t userdata;
+    bool running;
+    model **v;
+    size_t n, cap;
+    mrd_model_record *list; /* what get returned last */
+    mrd_models *next;       /* of all captures */
+};
+
+static model *loaded;
+static mrd_models *captures;
+
+static void
+model_unref(model *m)
+{
+    if (m == NULL || --m->refs > 0)
+        return;
+    free(m->uri);
+    free(m->copy);
+    free(m);
+}
+
+/* ---- what a load is ----------------------------------------------------------------------------
+ */
+
+/* Hash of a file, and its bytes when wanted. False when it cannot be read. */
+static bool
+read_file(const char *path, model *m, bool copy)
+{
+    uint8_t piece[65536];
+    mrd_sha sha;
+    struct stat st;
+    size_t at = 0;
+    ssize_t n;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return false;
+    }
+    m->rec.size = (uint64_t) st.st_size;
+    if (copy && m->rec.size <= COPY_MAX)
+        m->copy = malloc(m->rec.size > 0 ? m->rec.size : 1);
+    mrd_sha_init(&sha);
+    while ((n = read(fd, piece, sizeof(piece))) > 0) {
+        mrd_sha_add(&sha, piece, (size_t) n);
+        if (m->copy != NULL && at + (size_t) n <= m->rec.size)
+            memcpy((uint8_t *) m->copy + at, piece, (size_t) n);
+        at += (size_t) n;
+    }
+    close(fd);
+    mrd_sha_hex(&sha, m->sha);
+    if (m->copy != NULL && at != m->rec.size) { /* changed while we read */
+        free(m->copy);
+        m->copy = NULL;
+    }
+    return true;
+}
+
+static void
+take_bytes(model *m, const void *data, bool copy)
+{
+    mrd_sha sha;
+
+    mrd_sha_init(&sha);
+    mrd_sha_add(&sha, data, (size_t) m->rec.size);
+    mrd_sha_hex(&sha, m->sha);
+    if (copy && m->rec.size <= COPY_MAX && (m->copy = malloc((size_t) m->rec.size)) != NULL)
+        memcpy(m->copy, data, (size_t) m->rec.size);
+}
+
+/* The most that any running capture wants; -1: none runs. */
+static int
+wanted_mode(void)
+{
+    int mode = -1;
+
+    if (!mrd_proc_lock())
+        return mode;
+    for (const mrd_models *c = captures; c != NULL; c = c->next)
+        if (c->running && (int) c->mode > mode)
+            mode = (int) c->mode;
+    mrd_proc_unlock();
+    return mode;
+}
+
+static model *
+model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, int32_t vnc,
+          int32_t vnc_count)
+{
+    model *m = calloc(1, sizeof(*m));
+    int mode = wanted_mode();
+    char *full = NULL;
+    size_t room;
+
+    if (m == NULL)
+        return NULL;
+    m->refs = 1;
+    m->rec.model_id = model_id;
+    m->rec.size = size;
+    m->rec.vnc = vnc;
+    m->rec.vnc_count = vnc_count;
+    m->rec.load_ns = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+    if (mode >= 0 || mrd_rec_on(MRD_CAP_MODEL)) { /* else nobody asked for the cost of a hash */
+        if (data != NULL)
+            take_bytes(m, data, mode >= (path != NULL ? MRD_MODELS_ALL : MRD_MODELS_MEMORY));
+        else if (path != NULL)
+            (void) read_file(path, m, mode >= MRD_MODELS_ALL);
+    }
+    full = path == NULL ? NULL : realpath(path, NULL);
+    room = 16 + (full != NULL ? strlen(full) : path != NULL ? strlen(path) : sizeof(m->sha));
+    if ((m->uri = malloc(room)) != NULL)
+        snprintf(m->uri, room, "%s://%s", path != NULL ? "file" : "memory",
+                 full != NULL   ? full
+                 : path != NULL ? path
+                                : m->sha);
+    free(full);
+    if (m->uri == NULL) {
+        model_unref(m);
+        return NULL;
+    }
+    m->rec.uri = m->uri;
+    m->rec.sha256 = m->sha;
+    m->rec.data = m->copy;
+    m->rec.data_size = m->copy != NULL ? m->rec.size : 0;
+    return m;
+}
+
+static void
+record_model(const model *m, bool load)
+{
+    mrd_rec_arg args[] = {
+        { .key_text = "model_id", .type = MRD_ITEM_U64, .v.u = m->rec.model_id },
+        { .key_text = "size", .type = MRD_ITEM_U64, .v.u = m->rec.size },
+        { .key_text = "vnc", .type = MRD_ITEM_I64, .v.i = m->rec.vnc },
+        { .key_text = "vnc_count", .type = MRD_ITEM_I64, .v.i = m->rec.vnc_count },
+        { .key_text = "hash", .type = MRD_ITEM_TEXT, .v.text = { m->sha, strlen(m->sha) } },
+        { .key_text = "path", .type = MRD_ITEM_TEXT, .v.text = { m->uri, strlen(m->uri) } },
+    };
+
+    if (!mrd_rec_on(MRD_CAP_MODEL))
+        return;
+    for (size_t i = 0; i < sizeof(args) / sizeof(args[0]); i++)
+        args[i].key = mrd_rec_name(args[i].key_text);
+    mrd_rec_model(load, m->sha[0] != '\0' ? m->sha : m->uri, args, sizeof(args) / sizeof(args[0]));
+}
+
+/* Under the lock. False without memory: the capture misses this one. */
+static bool
+capture_add(mrd_models *c, model *m)
+{
+    if (c->n == c->cap) {
+        size_t cap = c->cap == 0 ? 16 : c->cap * 2;
+        model **v = realloc(c->v, cap * sizeof(*v));
+
+        if (v == NULL)
+            return false;
+        c->v = v;
+        c->cap = cap;
+    }
+    m->refs++;
+    c->v[c->n++] = m;
+    return true;
+}
+
+int
+mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t size, int32_t vnc,
+                 int32_t vnc_count)
+{
+    bool all = true;
+    model *m;
+
+    if (data == NULL && path == NULL && size > 0)
+        size = 0;
+    if ((m = model_new(model_id, path, data, size, vnc, vnc_count)) == NULL)
+        return mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
+    record_model(m, true);
+    if (!mrd_proc_lock()) {
+        model_unref(m);
+        return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
+    }
+    for (mrd_models *c = captures; c != NULL; c = c->next)
+        if (c->running)
+            all = capture_add(c, m) && all;
+    m->next = loaded;
+    loaded = m;
+    mrd_proc_unlock();
+    return all ? MERIDIAN_OK : mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
+}
+
+int
+mrd_model_unloaded(uint64_t model_id)
+{
+    model **link = &loaded, *m;
+
+    if (!mrd_proc_lock())
+        return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
+    while (*link != NULL && (*link)->rec.model_id != model_id)
+        link = &(*link)->next;
+    if ((m = *link) != NULL) {
+        *link = m->next;
+        m->rec.unload_ns = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+    }
+    mrd_proc_unlock();
+    if (m == NULL)
+        return mrd_fail(MERIDIAN_NOTFOUND, "no model %llu is loaded",
+                        (unsigned long long) model_id);
+    record_model(m, false);
+    if (mrd_proc_lock()) {
+        model_unref(m);
+        mrd_proc_unlock();
+    }
+    return MERIDIAN_OK;
+}
+
+/* ---- captures ----------------------------------------------------------------------------------
+ */
+
+static bool
+valid(const mrd_models *c)
+{
+    return c != NULL && c->magic == MODELS_MAGIC;
+}
+
+int
+mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_models **ret_models)
+{
+    mrd_models *c;
+
+    if ((unsigned) mode > MRD_MODELS_ALL || ret_models == NULL)
+        return mrd_fail(MERIDIAN_INVALID, "unknown mode %d of a model capture", (int) mode);
+    if ((c = calloc(1, sizeof(*c))) == NULL || !mrd_proc_lock()) {
+        free(c);
+        return mrd_fail(MERIDIAN_NOMEM, "no memory for a model capture");
+    }
+    c->magic = MODELS_MAGIC;
+    c->mode = mode;
+    c->userdata = userdata;
+    c->next = captures;
+    captures = c;
+    mrd_proc_unlock();
+    *ret_models = c;
+    return MERIDIAN_OK;
+}
+
+int
+mrd_models_start(mrd_models *c)
+{
+    bool all = true;
+
+    if (!valid(c))
+        return mrd_fail(MERIDIAN_INVALID, "no such model capture");
+    if (c->running)
+        return mrd_fail(MERIDIAN_STATE, "model capture is started already");
+    if (!mrd_proc_lock())
+        return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
+    c->running = true;
+    for (model *m = loaded; m != NULL; m = m->next) {
+        bool have = false;
+
+        for (size_t i = 0; i < c->n; i++) /* a second start keeps what the first saw */
+            have = have || c->v[i] == m;
+        all = (have || capture_add(c, m)) && all;
+    }
+    mrd_proc_unlock();
+    return all ? MERIDIAN_OK : mrd_fail(MERIDIAN_NOMEM, "no memory to note the loaded models");
+}
+
+int
+mrd_models_stop(mrd_models *c)
+{
+    if (!valid(c))
+        return mrd_fail(MERIDIAN_INVALID, "no such model capture");
+    if (!c->running)
+        return mrd_fail(MERIDIAN_STATE, "model capture is not started");
+    c->running = false;
+    return MERIDIAN_OK;
+}
+
+int
+mrd_models_get(mrd_models *c, mrd_model_list *ret_list)
+{
+    mrd_model_record *list;
+
+    if (!valid(c) || ret_list == NULL)
+        return mrd_fail(MERIDIAN_INVALID, "no such model capture");
+    if (!mrd_proc_lock())
+        return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
+    list = realloc(c->list, (c->n + 1) * sizeof(*list));
+    if (list != NULL) {
+        c->list = list;
+        for (size_t i = 0; i < c->n; i++) {
+            list[i] = c->v[i]->rec;
+            if (c->mode == MRD_MODELS_SYMBOLS) {
+                list[i].data = NULL;
+                list[i].data_size = 0;
+            }
+        }
+    }
+    mrd_proc_unlock();
+    if (list == NULL)
+        return mrd_fail(MERIDIAN_NOMEM, "no memory for the list of models");
+    *ret_list = (mrd_model_list){ list, c->n, c->userdata };
+    return MERIDIAN_OK;
+}
+
+int
+mrd_models_free(mrd_models *c)
+{
+    mrd_models **link = &captures;
+
+    if (!valid(c))
+        return mrd_fail(MERIDIAN_INVALID, "no such model capture");
+    if (!mrd_proc_lock())
+        return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
+    while (*link != NULL && *link != c)
+        link = &(*link)->next;
+    if (*link == c)
+        *link = c->next;
+    for (size_t i = 0; i < c->n; i++)
+        model_unref(c->v[i]);
+    mrd_proc_unlock();
+    c->magic = 0;
+    free(c->v);
+    free(c->list);
+    free(c);
+    return MERIDIAN_OK;
+}

@@ -1,0 +1,167 @@
+#include "capture/names.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "capture/process.h"
+
+#define SLOTS (MRD_RING_NAMES_MAX * 2)
+
+typedef struct {
+    const char *p;
+    uint32_t len, hash;
+} name_entry;
+
+static _Atomic uint32_t slots[SLOTS]; /* hash to id; pages nobody touched cost nothing */
+static name_entry entries[MRD_RING_NAMES_MAX];
+static uint32_t name_count;
+
+static struct {
+    mrd_ring_track def;
+    uint32_t name;
+} tracks[MRD_RING_TRACKS_MAX];
+static _Atomic uint32_t track_count;
+
+static char *arena;
+static size_t arena_left;
+
+/* Eight bytes at a time; names are short and not from an enemy. */
+static uint32_t
+hash_text(const char *p, size_t len)
+{
+    uint64_t h = 0x9e3779b97f4a7c15ull ^ len, word;
+
+    for (; len >= 8; p += 8, len -= 8) {
+        memcpy(&word, p, 8);
+        h = (h ^ word) * 0xff51afd7ed558ccdull;
+        h ^= h >> 32;
+    }
+    word = 0;
+    memcpy(&word, p, len);
+    h = (h ^ word) * 0xff51afd7ed558ccdull;
+    return (uint32_t) (h ^ h >> 32);
+}
+
+/* The id, or 0 with the free slot. acquire: the entry before its slot; pairs with name_insert. */
+static uint32_t
+name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
+{
+    uint32_t i = hash % SLOTS, id;
+
+    while ((id = atomic_load_explicit(&slots[i], memory_order_acquire)) != 0) {
+        const name_entry *e = &entries[id];
+
+        if (e->hash == hash && e->len == len && memcmp(e->p, text, len) == 0)
+            return id;
+        i = (i + 1) % SLOTS;
+    }
+    *ret_slot = i;
+    return 0;
+}
+
+static char *
+arena_copy(const char *text, size_t len)
+{
+    char *p;
+
+    if (len + 1 > arena_left) {
+        size_t want = 65536;
+
+        if ((p = mrd_proc_map(want, false)) == NULL)
+            return NULL;
+        arena = p;
+        arena_left = want;
+    }
+    p = arena;
+    memcpy(p, text, len);
+    p[len] = '\0';
+    arena += len + 1;
+    arena_left -= len + 1;
+    return p;
+}
+
+static uint32_t
+name_insert(const char *text, size_t len, uint32_t hash, uint32_t slot)
+{
+    uint32_t id;
+    char *copy;
+
+    if (name_count + 2 >= MRD_RING_NAMES_MAX || (copy = arena_copy(text, len)) == NULL)
+        return 0;
+    id = ++name_count; /* before the slot: a fork in between wastes an id, not more */
+    entries[id] = (name_entry){ copy, (uint32_t) len, hash };
+    atomic_store_explicit(&slots[slot], id, memory_order_release);
+    return id;
+}
+
+uint32_t
+mrd_names_add(const char *text, size_t len)
+{
+    uint32_t hash, slot = 0, id;
+
+    if (len > MRD_RING_TEXT_MAX)
+        len = MRD_RING_TEXT_MAX;
+    hash = hash_text(text, len);
+    if ((id = name_find(text, len, hash, &slot)) != 0)
+        return id;
+    if (!mrd_proc_lock())
+        return 0;
+    if ((id = name_find(text, len, hash, &slot)) == 0)
+        id = name_insert(text, len, hash, slot);
+    mrd_proc_unlock();
+    return id;
+}
+
+uint32_t
+mrd_names_reserve_fallback(void)
+{
+    uint32_t id = MRD_RING_NAMES_MAX - 1; /* name_insert never reaches it */
+
+    entries[id] = (name_entry){ "(too many names)", 16, 0 };
+    return id;
+}
+
+const char *
+mrd_names_text(uint32_t id, size_t *ret_len)
+{
+    if (id == 0 || id >= MRD_RING_NAMES_MAX || entries[id].p == NULL)
+        return NULL;
+    *ret_len = entries[id].len;
+    return entries[id].p;
+}
+
+static bool
+same_track(uint32_t id, const mrd_ring_track *def, uint32_t name)
+{
+    return tracks[id].name == name && memcmp(&tracks[id].def, def, sizeof(*def)) == 0;
+}
+
+uint32_t
+mrd_names_add_track(const mrd_ring_track *def, const char *name, size_t len)
+{
+    uint32_t name_id = mrd_names_add(name, len), id = 0, n;
+
+    if (name_id == 0 || !mrd_proc_lock())
+        return 0;
+    n = atomic_load_explicit(&track_count, memory_order_relaxed);
+    for (uint32_t i = 1; i <= n && id == 0; i++)
+        if (same_track(i, def, name_id))
+            id = i;
+    if (id == 0 && n + 1 < MRD_RING_TRACKS_MAX) {
+        id = n + 1;
+        tracks[id].def = *def;
+        tracks[id].name = name_id;
+        atomic_store_explicit(&track_count, id, memory_order_release);
+    }
+    mrd_proc_unlock();
+    return id;
+}
+
+const mrd_ring_track *
+mrd_names_track(uint32_t id, uint32_t *ret_name)
+{
+    if (id == 0 || id > atomic_load_explicit(&track_count, memory_order_acquire))
+        return NULL;
+    *ret_name = tracks[id].name;
+    return &tracks[id].def;
+}

@@ -1,0 +1,147 @@
+/*
+ * capture/nrt_hook.h - libmeridian in front of the Neuron runtime. Internal.
+ *
+ * The hooks (nrt_hook.c) have the runtime's own names. Preloaded or linked before libnrt they are
+ * found first; each times the call, forwards it with the very arguments it got, and records a span.
+ * Nothing is called that the application did not call, with one exception: with the source
+ * "systrace" on, one thread of ours uses the documented trace interface (nrt_trace.c).
+ *
+ * No signal handler is installed: the runtime's own (it dumps its profiles at SIGTERM and SIGINT)
+ * and the application's stay as they are. What the runtime has not handed out when a signal kills
+ * the process is lost with the runtime's memory. Not covered: a static binary (nothing of ours runs
+ * in it), and a second copy of the runtime library in one process, which works but is not recorded
+ * (a notice says so).
+ */
+#ifndef MRD_CAPTURE_NRT_HOOK_H
+#define MRD_CAPTURE_NRT_HOOK_H
+
+#include "capture/nrt_abi.h"
+#include "capture/record.h"
+
+typedef enum {
+#define MRD_NRT_INDEX_R(ret, name, params, args) MRD_NRT_##name,
+#define MRD_NRT_INDEX_V(name, params, args)      MRD_NRT_##name,
+    NRT_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V) MRD_NRT_COUNT
+} mrd_nrt_fn;
+
+/* The functions that have a hook. */
+#define MRD_NRT_HOOKED(X)                                                                          \
+    X(nrt_init)                                                                                    \
+    X(nrt_close)                                                                                   \
+    X(nrt_load)                                                                                    \
+    X(nrt_load_collectives)                                                                        \
+    X(nrt_unload)                                                                                  \
+    X(nrt_execute)                                                                                 \
+    X(nrt_execute_repeat)                                                                          \
+    X(nrt_tensor_allocate)                                                                         \
+    X(nrt_tensor_allocate_slice)                                                                   \
+    X(nrt_tensor_free)                                                                             \
+    X(nrt_tensor_read)                                                                             \
+    X(nrt_tensor_write)                                                                            \
+    X(nrt_tensor_read_batch)                                                                       \
+    X(nrt_tensor_write_batch)                                                                      \
+    X(nrt_tensor_copy)                                                                             \
+    X(nrt_tensor_memset)                                                                           \
+    X(nrt_build_global_comm)                                                                       \
+    X(nrt_cc_global_comm_init)                                                                     \
+    X(nrt_barrier)                                                                                 \
+    X(nrt_all_gather)                                                                              \
+    X(nrt_async_drain_queued_execs)                                                                \
+    X(nrta_execute_schedule)                                                                       \
+    X(nrta_tensor_read)                                                                            \
+    X(nrta_tensor_write)                                                                           \
+    X(nrta_tensor_copy)                                                                            \
+    X(nrta_cc_prepare)                                                                             \
+    X(nrta_cc_schedule)                                                                            \
+    X(nrt_profile_start)                                                                           \
+    X(nrt_profile_stop)                                                                            \
+    X(nrt_profile_continuous_options_set_output_dir)                                               \
+    X(nrt_profile_continuous_start)                                                                \
+    X(nrt_profile_continuous_save)                                                                 \
+    X(nrt_profile_continuous_stop)                                                                 \
+    X(nrt_inspect_config_set_output_dir)                                                           \
+    X(nrt_inspect_config_set_enable_inspect)                                                       \
+    X(nrt_inspect_config_set_enable_inspect_on_fail)                                               \
+    X(nrt_inspect_begin)                                                                           \
+    X(nrt_inspect_begin_with_options)                                                              \
+    X(nrt_inspect_stop)                                                                            \
+    X(nrt_sys_trace_start)                                                                         \
+    X(nrt_sys_trace_stop)                                                                          \
+    X(nrt_sys_trace_fetch_events)
+
+/* ---- nrt_real.c: the runtime behind us ------------------------------------------------------- */
+
+/* The runtime's function; NULL when it has none of that name or is not loaded. */
+void *mrd_nrt_real(mrd_nrt_fn fn);
+#define MRD_NRT_REAL(name) ((__typeof__(name) *) mrd_nrt_real(MRD_NRT_##name))
+const char *mrd_nrt_name(mrd_nrt_fn fn);
+/* The hook of that function, NULL when it has none. */
+void *mrd_nrt_hook_of(mrd_nrt_fn fn);
+/* "NRT_TIMEOUT"; a number outside the table gives "unknown status". Static. */
+const char *mrd_nrt_status_name(NRT_STATUS status);
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+typedef enum {
+#define MRD_NRT_KEYS(X)                                                                            \
+    X(status)                                                                                      \
+    X(status_text)                                                                                 \
+    X(model_id)                                                                                    \
+    X(lnc_idx)                                                                                     \
+    X(size)                                                                                        \
+    X(count)                                                                                       \
+    X(repeat)                                                                                      \
+    X(rank)                                                                                        \
+    X(world_size)                                                                                  \
+    X(nrta_seq_id)                                                                                 \
+    X(queue)                                                                                       \
+    X(cc_op)                                                                                       \
+    X(output_dir)                                                                                  \
+    X(file)                                                                                        \
+    X(by)                                                                                          \
+    X(device_profile)                                                                              \
+    X(function)                                                                                    \
+    X(bytes)
+#define MRD_NRT_KEY(name) MRD_NRT_KEY_##name,
+    MRD_NRT_KEYS(MRD_NRT_KEY)
+#undef MRD_NRT_KEY
+        MRD_NRT_KEY_COUNT
+} mrd_nrt_key;
+
+mrd_rec_arg mrd_nrt_u64(mrd_nrt_key key, uint64_t v);
+mrd_rec_arg mrd_nrt_i64(mrd_nrt_key key, int64_t v);
+mrd_rec_arg mrd_nrt_text(mrd_nrt_key key, const char *v); /* NULL reads as "" */
+
+/* ---- nrt_model.c: handles to numbers ----------------------------------------------------------
+ * The runtime's own model id is not public; ours counts loads of the process from 1. */
+
+uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, int32_t vnc,
+                              int32_t vnc_count);
+void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
+/* 0 and -1 for a model that was loaded before us or does not exist. */
+uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
+
+/* ---- nrt_notice.c: profiles that the runtime writes -------------------------------------------
+ */
+
+/* A sentence with the status when it is a failure: "cannot arm ...: <why>". */
+void mrd_nrt_notice_env(void); /* what the environment asks of nrt_init */
+void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
+void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
+void mrd_nrt_notice_inspect_end(NRT_STATUS status);
+void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
+/* Options are opaque: what was set on them is remembered here. */
+void mrd_nrt_options_dir(const void *options, const char *dir);
+void mrd_nrt_options_enable(const void *options, bool enabled);
+void mrd_nrt_async_seen(void);
+
+/* ---- nrt_trace.c: road 1 --------------------------------------------------------------------- */
+
+void mrd_nrt_trace_begin(void); /* after nrt_init succeeded; once, until end */
+void mrd_nrt_trace_end(void);   /* takes what is left; before nrt_close and at exit */
+NRT_STATUS mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config);
+NRT_STATUS mrd_nrt_trace_app_stop(void);
+NRT_STATUS mrd_nrt_trace_app_fetch(char **buffer, size_t *written,
+                                   const nrt_sys_trace_fetch_options_t *options);
+
+#endif

@@ -1,0 +1,210 @@
+/*
+ * Finding the runtime behind the hooks.
+ *
+ * Usual case: the program or one of its libraries links libnrt. The hooks come first in the global
+ * scope, the runtime is "next". When Python loads a plug-in with RTLD_LOCAL, the plug-in's
+ * references still bind to the hooks, but the runtime is in no scope that "next" looks at; then it
+ * is asked for by its soname, which finds the loaded copy and never loads one.
+ *
+ * dlsym is interposed as well, because a program that loads libnrt itself and asks for its
+ * functions by name (ctypes does) would otherwise bypass the hooks altogether. All other look-ups
+ * are jumped on to the real dlsym with the caller's return address in place, as RTLD_NEXT needs it.
+ * Nothing of that happens unless recording was configured when the process began.
+ */
+#include "capture/nrt_hook.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "capture/process.h"
+
+static const char *const names[MRD_NRT_COUNT] = {
+#define NAME_R(ret, name, params, args) [MRD_NRT_##name] = #name,
+#define NAME_V(name, params, args)      [MRD_NRT_##name] = #name,
+    NRT_FUNCTIONS(NAME_R, NAME_V)
+#undef NAME_R
+#undef NAME_V
+};
+
+static void *const hooks[MRD_NRT_COUNT] = {
+#define HOOK(name) [MRD_NRT_##name] = (void *) name,
+    MRD_NRT_HOOKED(HOOK)
+#undef HOOK
+};
+
+static void *_Atomic real[MRD_NRT_COUNT];
+
+typedef void *dlsym_fn(void *handle, const char *name);
+/* Read by the assembly below; written once with the same value, whoever comes first. */
+__attribute__((visibility("hidden"))) dlsym_fn *mrd_nrt_real_dlsym;
+
+/* The sanitizers' libraries call dlsym before their own memory is there. */
+#define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
+
+EARLY static bool
+find_dlsym(void)
+{
+    static const char *const versions[] = { "GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17" };
+    void *found = NULL;
+
+    if (__atomic_load_n(&mrd_nrt_real_dlsym, __ATOMIC_RELAXED) != NULL)
+        return true;
+    for (size_t i = 0; found == NULL && i < sizeof(versions) / sizeof(versions[0]); i++)
+        found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    __atomic_store_n(&mrd_nrt_real_dlsym, (dlsym_fn *) found, __ATOMIC_RELAXED);
+    return found != NULL;
+}
+
+static void *
+resolve(mrd_nrt_fn fn)
+{
+    void *found, *lib;
+
+    if (!find_dlsym())
+        return NULL;
+    if ((found = mrd_nrt_real_dlsym(RTLD_NEXT, names[fn])) == NULL &&
+        (lib = dlopen(NRT_SONAME, RTLD_LAZY | RTLD_NOLOAD)) != NULL) {
+        found = mrd_nrt_real_dlsym(lib, names[fn]);
+        if (found == NULL)
+            dlclose(lib);
+        /* else it stays pinned: a pointer into it is kept */
+    }
+    if (found != NULL)
+        atomic_store_explicit(&real[fn], found, memory_order_release);
+    return found;
+}
+
+void *
+mrd_nrt_real(mrd_nrt_fn fn)
+{
+    void *found = atomic_load_explicit(&real[fn], memory_order_acquire);
+
+    return __builtin_expect(found != NULL, 1) ? found : resolve(fn);
+}
+
+const char *
+mrd_nrt_name(mrd_nrt_fn fn)
+{
+    return names[fn];
+}
+
+void *
+mrd_nrt_hook_of(mrd_nrt_fn fn)
+{
+    return hooks[fn];
+}
+
+const char *
+mrd_nrt_status_name(NRT_STATUS status)
+{
+    switch (status) {
+#define STATUS(name, number)                                                                       \
+    case name:                                                                                     \
+        return #name;
+        NRT_STATUS_TABLE(STATUS)
+#undef STATUS
+    }
+    return "unknown status";
+}
+
+/* ---- dlsym ----------------------------------------------------------------------------------- */
+
+static int
+index_of(const char *name)
+{
+    for (int i = 0; i < MRD_NRT_COUNT; i++)
+        if (hooks[i] != NULL && strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* A second, different runtime keeps its own functions: the hooks can forward to one only. */
+static void *
+hook_for(int i, void *found)
+{
+    static _Atomic bool told;
+    void *none = NULL;
+
+    if (atomic_compare_exchange_strong(&real[i], &none, found) || none == found)
+        return hooks[i];
+    if (!atomic_exchange(&told, true))
+        mrd_rec_notice("a second copy of the Neuron runtime is in this process; calls that look it "
+                       "up by name are not recorded",
+                       NULL, 0);
+    return found;
+}
+
+#define ANSWER_NULL ((void *) 1)
+
+void *mrd_nrt_pick(void *handle, const char *name); /* called by the assembly below */
+
+/* What dlsym(handle, name) answers: a function, ANSWER_NULL, or NULL for "ask the real one". */
+EARLY __attribute__((visibility("hidden"), used)) void *
+mrd_nrt_pick(void *handle, const char *name)
+{
+    void *found;
+    int i;
+
+    if (!find_dlsym())
+        return ANSWER_NULL;
+    if (handle == RTLD_NEXT || name == NULL || strncmp(name, "nrt", 3) != 0 ||
+        mrd_rec_configured() == 0 || (i = index_of(name)) < 0)
+        return NULL;
+    if (handle ==
+        RTLD_DEFAULT) /* would find the hook even where the runtime has no such function */
+        return mrd_nrt_real((mrd_nrt_fn) i) != NULL ? hooks[i] : ANSWER_NULL;
+    if ((found = mrd_nrt_real_dlsym(handle, name)) == NULL)
+        return ANSWER_NULL; /* dlerror is the real one's */
+    return found == hooks[i] ? found : hook_for(i, found);
+}
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        "    .cfi_startproc\n"
+        "    endbr64\n"
+        "    pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    subq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    call mrd_nrt_pick\n"
+        "    addq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    cmpq $1, %rax\n"
+        "    ja 1f\n"
+        "    je 2f\n"
+        "    jmp *mrd_nrt_real_dlsym(%rip)\n"
+        "2:  xorl %eax, %eax\n"
+        "1:  ret\n"
+        "    .cfi_endproc\n"
+        ".size dlsym, .-dlsym\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, %function\n"
+        "dlsym:\n"
+        "    stp x29, x30, [sp, #-32]!\n"
+        "    stp x0, x1, [sp, #16]\n"
+        "    bl mrd_nrt_pick\n"
+        "    mov x16, x0\n"
+        "    ldp x0, x1, [sp, #16]\n"
+        "    ldp x29, x30, [sp], #32\n"
+        "    cmp x16, #1\n"
+        "    b.hi 1f\n"
+        "    b.eq 2f\n"
+        "    adrp x16, mrd_nrt_real_dlsym\n"
+        "    ldr x16, [x16, :lo12:mrd_nrt_real_dlsym]\n"
+        "    br x16\n"
+        "2:  mov x16, xzr\n"
+        "1:  mov x0, x16\n"
+        "    ret\n"
+        ".size dlsym, .-dlsym\n");
+#endif

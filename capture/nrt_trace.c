@@ -1,0 +1,448 @@
+/*
+ * Road 1: the runtime's system trace, through the ring as JSON text.
+ *
+ * One thread fetches. A fetch takes events out of the runtime, so there can be one consumer only:
+ *   OURS   we started the trace; the thread fetches.
+ *   APP    the application started one: ours is ended before and begun again behind it. Then only
+ * the application's own fetches take events out; it gets exactly what it would get without us, and
+ * a copy of each text goes to the thread. When it stops, what it left is ours. Misuse by the
+ * application (a stop or a fetch without a start) must give the status it would give without us:
+ * ours is ended for the moment of that call.
+ *
+ * The thread fetches often enough that rings of the runtime do not overrun: the pause halves when a
+ * fetch brought much and doubles when it brought little, and there is none after a full portion.
+ * Lock: `lock` guards everything here and is held around calls of the trace interface, never while
+ * text waits for room in the ring.
+ */
+#include "capture/nrt_hook.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "capture/process.h"
+
+#define PORTION      4000u            /* events per core of one fetch */
+#define PAUSE_MIN    (2 * 1000000L)   /* ns */
+#define PAUSE_MAX    (100 * 1000000L) /* also the most that a kill loses */
+#define MUCH         (256u << 10)     /* bytes of one fetch */
+#define QUEUE_MAX    (64u << 20)      /* bytes of copies that wait for the thread */
+#define RETRIES      8u               /* of a fetch before its trace ends */
+#define RING_BYTES   (8u << 20)
+#define RING_WAIT_NS (1 * 1000000000LL) /* for a reader that is slow */
+
+typedef enum { OFF, OURS, APP } trace_owner;
+
+typedef struct text {
+    struct text *next;
+    size_t len;
+    char p[];
+} text;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake, room; /* monotonic clock; made with the thread */
+static pthread_t thread;
+static bool runs, stopping, fork_ready;
+static trace_owner owner;
+static text *first, **last = &first;
+static size_t queued, lost_texts;
+static nrt_sys_trace_fetch_options_t *portion;
+
+/* ---- the runtime's side; all with the lock ----------------------------------------------------
+ */
+
+static void
+env_filters(nrt_sys_trace_config_t *config)
+{
+    const char *max = getenv("NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC");
+    __typeof__(nrt_sys_trace_config_set_max_events_per_nc) *set =
+        MRD_NRT_REAL(nrt_sys_trace_config_set_max_events_per_nc);
+
+    if (max != NULL && set != NULL && strtoull(max, NULL, 10) > 0)
+        set(config, strtoull(max, NULL, 10));
+}
+
+/* Begins our trace. NULL, or why it cannot be. */
+static const char *
+start_ours(void)
+{
+    __typeof__(nrt_sys_trace_config_allocate) *make = MRD_NRT_REAL(nrt_sys_trace_config_allocate);
+    __typeof__(nrt_sys_trace_config_free) *drop = MRD_NRT_REAL(nrt_sys_trace_config_free);
+    __typeof__(nrt_sys_trace_start) *start = MRD_NRT_REAL(nrt_sys_trace_start);
+    nrt_sys_trace_config_t *config = NULL;
+    NRT_STATUS status;
+
+    if (make == NULL || drop == NULL || start == NULL ||
+        MRD_NRT_REAL(nrt_sys_trace_fetch_events) == NULL ||
+        MRD_NRT_REAL(nrt_sys_trace_buffer_free) == NULL || MRD_NRT_REAL(nrt_sys_trace_stop) == NULL)
+        return "this runtime library is older than the fetch interface";
+    if ((status = make(&config)) != NRT_SUCCESS)
+        return mrd_nrt_status_name(status);
+    env_filters(config);
+    status = start(config);
+    drop(config);
+    if (status != NRT_SUCCESS)
+        return mrd_nrt_status_name(status);
+    owner = OURS;
+    return NULL;
+}
+
+static void
+arm(void)
+{
+    const char *why = start_ours();
+    char sentence[200];
+
+    if (why == NULL)
+        return;
+    snprintf(sentence, sizeof(sentence), "cannot arm the system trace: %s", why);
+    mrd_rec_notice(sentence, NULL, 0);
+}
+
+/* Copies for the thread. What does not fit is counted and told. */
+static void
+enqueue(const char *p, size_t len)
+{
+    struct timespec until;
+    text *t;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += 1;
+    while (runs && queued > 0 && queued + len > QUEUE_MAX)
+        if (pthread_cond_timedwait(&room, &lock, &until) == ETIMEDOUT)
+            break;
+    if (!runs || (queued > 0 && queued + len > QUEUE_MAX) ||
+        (t = malloc(sizeof(*t) + len)) == NULL) {
+        lost_texts++;
+        return;
+    }
+    t->next = NULL;
+    t->len = len;
+    memcpy(t->p, p, len);
+    *last = t;
+    last = &t->next;
+    queued += len;
+    pthread_cond_signal(&wake);
+}
+
+/* One portion; NULL when the runtime refuses. Freed by the runtime's own function. */
+static char *
+fetch(size_t *ret_len, NRT_STATUS *ret_status)
+{
+    char *p = NULL;
+
+    *ret_len = 0;
+    *ret_status = MRD_NRT_REAL(nrt_sys_trace_fetch_events)(&p, ret_len, portion);
+    return *ret_status == NRT_SUCCESS ? p : NULL;
+}
+
+/* A text without events is not worth a record. */
+static bool
+has_events(const char *p, size_t len)
+{
+    return len > 256 || (p != NULL && memmem(p, len, "\"event_type\"", 12) != NULL);
+}
+
+static void
+take_rest(void)
+{
+    NRT_STATUS status = NRT_SUCCESS;
+    unsigned failures = 0;
+    bool more = true;
+    size_t len;
+    char *p;
+
+    while (more && failures < RETRIES) {
+        if ((p = fetch(&len, &status)) == NULL) {
+            failures++;
+            continue;
+        }
+        if ((more = has_events(p, len)))
+            enqueue(p, len);
+        MRD_NRT_REAL(nrt_sys_trace_buffer_free)(p);
+    }
+    if (failures == RETRIES) {
+        mrd_rec_arg arg = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
+
+        mrd_rec_notice("system trace lost: the runtime did not hand out its last events", &arg, 1);
+    }
+}
+
+static void
+stop_ours(void)
+{
+    take_rest();
+    (void) MRD_NRT_REAL(nrt_sys_trace_stop)();
+    owner = OFF;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* How long to wait for room: only for a reader that is there and moves. Without one the ring fills
+ * and keeps the beginning, the rest is counted lost, and the program is not held up at its end. */
+static int64_t
+patience(bool stalled)
+{
+    const mrd_ring_writer *w = mrd_proc_writer();
+
+    if (stalled || w == NULL || w->hdr == NULL ||
+        atomic_load_explicit(&w->hdr->reader_pid, memory_order_relaxed) == 0)
+        return 0;
+    return RING_WAIT_NS;
+}
+
+/* By the thread only. */
+static void
+record(const char *p, size_t len)
+{
+    static uint32_t name;
+    static bool stalled; /* the last text did not fit though it waited */
+
+    if (name == 0)
+        name = mrd_rec_name("nrt_sys_trace");
+    if (mrd_rec_on(MRD_CAP_SYS)) /* paused: the events are taken out and dropped, as asked */
+        stalled = mrd_rec_blob(name, p, len, patience(stalled)) < len;
+}
+
+/* With the lock, which it drops while it records. */
+static void
+record_queued(void)
+{
+    while (first != NULL) {
+        text *t = first;
+
+        if ((first = t->next) == NULL)
+            last = &first;
+        pthread_mutex_unlock(&lock);
+        record(t->p, t->len);
+        pthread_mutex_lock(&lock);
+        queued -= t->len;
+        free(t);
+        pthread_cond_signal(&room);
+    }
+    if (lost_texts > 0) {
+        mrd_rec_arg arg = mrd_nrt_u64(MRD_NRT_KEY_count, lost_texts);
+
+        lost_texts = 0;
+        mrd_rec_notice("system trace lost: texts that the application fetched faster than they "
+                       "could be passed on",
+                       &arg, 1);
+    }
+}
+
+/* Returns how long to wait before the next; with the lock. */
+static long
+turn(long pause)
+{
+    NRT_STATUS status;
+    size_t len = 0;
+    char *p;
+
+    record_queued();
+    if (owner != OURS || (p = fetch(&len, &status)) == NULL)
+        return PAUSE_MAX; /* a refused fetch is tried again: its events are still there */
+    if (has_events(p, len)) {
+        pthread_mutex_unlock(&lock);
+        record(p, len);
+        pthread_mutex_lock(&lock);
+    }
+    MRD_NRT_REAL(nrt_sys_trace_buffer_free)(p);
+    if (len > (size_t) PORTION * 150)
+        return 0; /* a full portion: the runtime has more */
+    pause = len > MUCH ? pause / 2 : pause * 2;
+    return pause < PAUSE_MIN ? PAUSE_MIN : pause > PAUSE_MAX ? PAUSE_MAX : pause;
+}
+
+static void *
+work(void *arg)
+{
+    long pause = PAUSE_MIN;
+
+    (void) arg;
+    mrd_rec_thread_ring_size(RING_BYTES);
+    mrd_rec_thread_name("meridian system trace");
+    pthread_mutex_lock(&lock);
+    while (!stopping) {
+        struct timespec until;
+
+        if ((pause = turn(pause)) == 0)
+            continue;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += pause;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        if (!stopping && first == NULL)
+            pthread_cond_timedwait(&wake, &lock, &until);
+    }
+    record_queued();
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void
+start_thread(void)
+{
+    pthread_condattr_t attr;
+    sigset_t all, old;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&wake, &attr);
+    pthread_cond_init(&room, &attr);
+    pthread_condattr_destroy(&attr);
+    stopping = false;
+    sigfillset(&all); /* the application's signals are its threads' business */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    runs = pthread_create(&thread, NULL, work, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* ---- fork: the child has no thread and no device ----------------------------------------------
+ */
+
+static void
+fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void
+fork_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    runs = stopping = false;
+    owner = OFF;
+    first = NULL; /* the parent's to record */
+    last = &first;
+    queued = lost_texts = 0;
+    portion = NULL;
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static void
+make_portion(void)
+{
+    __typeof__(nrt_sys_trace_fetch_options_allocate) *make =
+        MRD_NRT_REAL(nrt_sys_trace_fetch_options_allocate);
+    __typeof__(nrt_sys_trace_fetch_options_set_max_events_per_nc) *set =
+        MRD_NRT_REAL(nrt_sys_trace_fetch_options_set_max_events_per_nc);
+
+    if (portion == NULL && make != NULL && set != NULL && make(&portion) == NRT_SUCCESS)
+        set(portion, PORTION);
+}
+
+void
+mrd_nrt_trace_begin(void)
+{
+    if ((mrd_rec_configured() & MRD_CAP_SYS) == 0 || !mrd_rec_on(MRD_CAP_SYS))
+        return;
+    pthread_mutex_lock(&lock);
+    if (!fork_ready) {
+        fork_ready = true;
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
+        atexit(mrd_nrt_trace_end);
+    }
+    if (!runs && owner == OFF) {
+        make_portion();
+        start_thread();
+        if (runs)
+            arm();
+        else
+            mrd_rec_notice("cannot arm the system trace: no thread could be made", NULL, 0);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void
+mrd_nrt_trace_end(void)
+{
+    bool join;
+
+    pthread_mutex_lock(&lock);
+    if (runs && owner == OURS)
+        stop_ours();
+    else if (runs && owner == APP)
+        take_rest(); /* the application closes without a stop: nobody else can want them */
+    owner = OFF;
+    join = runs;
+    stopping = true;
+    if (join)
+        pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+    if (join)
+        pthread_join(thread, NULL);
+    pthread_mutex_lock(&lock);
+    runs = false;
+    if (portion != NULL && MRD_NRT_REAL(nrt_sys_trace_fetch_options_free) != NULL)
+        MRD_NRT_REAL(nrt_sys_trace_fetch_options_free)(portion);
+    portion = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- the application's own use ----------------------------------------------------------------
+ */
+
+NRT_STATUS
+mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config)
+{
+    NRT_STATUS status;
+
+    pthread_mutex_lock(&lock);
+    if (owner == OURS)
+        stop_ours();
+    status = MRD_NRT_REAL(nrt_sys_trace_start)(config);
+    if (runs && status == NRT_SUCCESS)
+        owner = APP;
+    else if (runs && owner == OFF)
+        arm();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+NRT_STATUS
+mrd_nrt_trace_app_stop(void)
+{
+    NRT_STATUS status;
+
+    pthread_mutex_lock(&lock);
+    if (owner == OURS)
+        stop_ours();
+    else if (owner == APP)
+        take_rest();
+    status = MRD_NRT_REAL(nrt_sys_trace_stop)();
+    if (owner == APP && status == NRT_SUCCESS)
+        owner = OFF;
+    if (runs && owner == OFF)
+        arm();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+NRT_STATUS
+mrd_nrt_trace_app_fetch(char **buffer, size_t *written,
+                        const nrt_sys_trace_fetch_options_t *options)
+{
+    NRT_STATUS status;
+
+    pthread_mutex_lock(&lock);
+    if (owner == OURS)
+        stop_ours();
+    status = MRD_NRT_REAL(nrt_sys_trace_fetch_events)(buffer, written, options);
+    if (runs && status == NRT_SUCCESS && has_events(*buffer, *written))
+        enqueue(*buffer, *written);
+    if (runs && owner == OFF)
+        arm();
+    pthread_mutex_unlock(&lock);
+    return status;
+}

@@ -1,0 +1,557 @@
+#include "capture/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "capture/identity.h"
+#include "capture/names.h"
+#include "capture/thread.h"
+
+#define RETRY_TICKS (1ull << 30) /* a thread without ring asks again no earlier */
+
+/* What a fork must not copy. Zero in the child. */
+typedef struct {
+    _Atomic uint32_t lock; /* tid of the holder */
+    uint32_t pid;          /* 0: not begun in this process */
+    uint32_t ring_count;
+    mrd_ring_writer *all, *idle;
+    _Atomic(mrd_ring_hdr *) first; /* where threads without a ring count their losses */
+    _Atomic uint64_t unringed;     /* the same before there is a first */
+    uint64_t total;                /* bytes of rings */
+    mrd_identity id;
+} process;
+
+static mrd_ring_writer no_writer; /* ready is 0 for ever */
+
+_Thread_local mrd_ring_writer *mrd_tls_writer = &no_writer;
+static _Thread_local bool tls_attaching __attribute__((tls_model("initial-exec")));
+static _Thread_local uint64_t tls_retry __attribute__((tls_model("initial-exec")));
+static _Thread_local size_t tls_want __attribute__((tls_model("initial-exec")));
+
+uint32_t mrd_gate;
+mrd_ring_clock_id mrd_proc_clock = MRD_RING_CLOCK_RAW;
+mrd_settings mrd_proc_settings;
+
+static process before_init; /* used until the constructor ran, and without memory */
+static process *proc = &before_init;
+static mrd_ring_cal load_cal;
+static pthread_key_t exit_key;
+static bool exit_key_made;
+static unsigned sources, configured;
+static _Atomic bool running, paused, gave_up;
+static char gave_up_why[256];
+
+/* ---- lock and memory ------------------------------------------------------------------------- */
+
+static uint32_t
+own_tid(void)
+{
+    return (uint32_t) syscall(SYS_gettid);
+}
+
+bool
+mrd_proc_lock(void)
+{
+    uint32_t tid = own_tid(), seen = 0;
+
+    /* acquire: pairs with the release of unlock */
+    while (!atomic_compare_exchange_weak_explicit(&proc->lock, &seen, tid, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+        if (seen == tid)
+            return false;
+        if (seen != 0)
+            sched_yield();
+        seen = 0;
+    }
+    return true;
+}
+
+void
+mrd_proc_unlock(void)
+{
+    atomic_store_explicit(&proc->lock, 0, memory_order_release);
+}
+
+void *
+mrd_proc_map(size_t len, bool wipe)
+{
+    void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return NULL;
+    if (wipe && madvise(p, len, MADV_WIPEONFORK) != 0) {
+        munmap(p, len);
+        return NULL;
+    }
+    return p;
+}
+
+/* ---- on, off --------------------------------------------------------------------------------- */
+
+static void
+set_gate(void)
+{
+    static _Atomic uint32_t was_on;
+    uint32_t gate = running && !paused && !gave_up ? sources : 0;
+
+    if (gate != 0)
+        was_on = MRD_PROC_WAS_ON;
+    gate |= was_on;
+    __atomic_store_n(&mrd_gate, gate, __ATOMIC_RELAXED);
+}
+
+void
+mrd_proc_set_running(bool on)
+{
+    running = on;
+    set_gate();
+}
+
+void
+mrd_proc_set_paused(bool on)
+{
+    paused = on;
+    set_gate();
+}
+
+void
+mrd_proc_set_sources(unsigned bits)
+{
+    sources = bits;
+    set_gate();
+}
+
+bool
+mrd_proc_running(void)
+{
+    return running && !gave_up;
+}
+
+unsigned
+mrd_proc_get_sources(void)
+{
+    return sources;
+}
+
+bool
+mrd_proc_gave_up(void)
+{
+    return gave_up;
+}
+
+bool
+mrd_proc_paused(void)
+{
+    return paused;
+}
+
+void
+mrd_proc_give_up(const char *why)
+{
+    if (!atomic_exchange(&gave_up, true))
+        snprintf(gave_up_why, sizeof(gave_up_why), "off: %s", why);
+    set_gate();
+}
+
+const char *
+mrd_proc_status(void)
+{
+    return gave_up ? gave_up_why : !running ? "stopped" : paused ? "paused" : "recording";
+}
+
+unsigned
+mrd_rec_sources(void)
+{
+    return __atomic_load_n(&mrd_gate, __ATOMIC_RELAXED);
+}
+
+unsigned
+mrd_rec_configured(void)
+{
+    return gave_up ? 0 : configured;
+}
+
+const char *
+mrd_rec_setting(const char *env_name)
+{
+    return mrd_settings_env(env_name);
+}
+
+/* ---- rings of threads ------------------------------------------------------------------------ */
+
+static void
+count_unringed(void)
+{
+    mrd_ring_hdr *first = atomic_load_explicit(&proc->first, memory_order_acquire);
+
+    if (first != NULL)
+        mrd_ring_lose(first, MRD_RING_LOST_NORING, mrd_ring_ticks(mrd_proc_clock), 1);
+    else
+        atomic_fetch_add_explicit(&proc->unringed, 1, memory_order_relaxed);
+}
+
+static uint64_t
+round_up_pow2(uint64_t v)
+{
+    uint64_t p = MRD_RING_DATA_MIN;
+
+    while (p < v && p < MRD_RING_DATA_MAX)
+        p *= 2;
+    return p;
+}
+
+static uint32_t
+round_up_page(int64_t v)
+{
+    return (uint32_t) ((v + 4095) & ~4095ll);
+}
+
+/* First ring in this process: find out who we are. Under the lock. */
+static void
+begin_process(void)
+{
+    if (proc->pid != 0)
+        return;
+    mrd_identity_read(&proc->id);
+    proc->id.claim.clock = mrd_proc_clock;
+    proc->id.claim.load_cal = load_cal;
+    proc->pid = (uint32_t) proc->id.claim.pid;
+}
+
+/* Writes whose records follow; the kernel's name of the thread is the first guess of its name. */
+static bool
+name_thread(mrd_ring_writer *w, int32_t tid)
+{
+    char name[17] = "";
+
+    (void) prctl(PR_GET_NAME, name);
+    return mrd_ring_define_thread(w, tid, name, strlen(name));
+}
+
+/* Its dictionary is full: it serves no more thread. Under the lock. */
+static void
+retire_ring(mrd_ring_writer *w)
+{
+    mrd_ring_writer **link = &proc->all;
+
+    if (atomic_load_explicit(&proc->first, memory_order_relaxed) == w->hdr)
+        return; /* still counts for threads without a ring */
+    if (atomic_load_explicit(&w->hdr->reader_pid, memory_order_relaxed) != 0)
+        proc->total -= w->map_len; /* whoever reads it will remove it */
+    while (*link != NULL && *link != w)
+        link = &(*link)->next_all;
+    if (*link == w)
+        *link = w->next_all;
+    mrd_ring_finish(w);
+    munmap(w, sizeof(*w));
+}
+
+/* An idle ring; a thread that asked for a large one gets no smaller. Under the lock. */
+static mrd_ring_writer *
+take_idle(uint64_t data_len, int32_t tid)
+{
+    uint64_t ordinary = round_up_pow2((uint64_t) mrd_proc_settings.ring_size);
+    mrd_ring_writer **link = &proc->idle, *w;
+
+    while ((w = *link) != NULL) {
+        if (data_len > ordinary && w->mask + 1 < data_len) {
+            link = &w->next_free;
+            continue;
+        }
+        *link = w->next_free;
+        if (name_thread(w, tid)) {
+            atomic_store_explicit(&w->hdr->state, MRD_RING_LIVE, memory_order_relaxed);
+            return w;
+        }
+        retire_ring(w);
+    }
+    return NULL;
+}
+
+static mrd_ring_writer *
+make_ring(uint64_t data_len, int32_t tid)
+{
+    uint32_t dict_len = round_up_page(mrd_proc_settings.ring_dict);
+    uint64_t len = MRD_RING_HEADER_LEN + dict_len + data_len;
+    mrd_ring_writer *w;
+    char why[160];
+    int err;
+
+    if (proc->total + len > (uint64_t) mrd_proc_settings.ring_total)
+        return NULL;
+    if ((w = mrd_proc_map(sizeof(*w), true)) == NULL)
+        return NULL;
+    err = mrd_ring_create(w, mrd_proc_settings.ring_dir, &proc->id.claim, tid, data_len, dict_len);
+    if (err != 0) {
+        munmap(w, sizeof(*w));
+        if (proc->all == NULL && err != ENOSPC && err != EMFILE && err != ENFILE) {
+            snprintf(why, sizeof(why), "cannot make rings in %.100s: error %d",
+                     mrd_proc_settings.ring_dir, err);
+            mrd_proc_give_up(why);
+        }
+        return NULL;
+    }
+    (void) name_thread(w, tid);
+    proc->total += w->map_len;
+    w->serial = ++proc->ring_count;
+    w->next_all = proc->all;
+    proc->all = w;
+    return w;
+}
+
+static mrd_ring_writer *
+get_ring(void)
+{
+    uint64_t data_len =
+        round_up_pow2(tls_want != 0 ? tls_want : (uint64_t) mrd_proc_settings.ring_size);
+    int32_t tid = (int32_t) own_tid();
+    mrd_ring_writer *w;
+
+    begin_process();
+    if ((w = take_idle(data_len, tid)) == NULL)
+        w = make_ring(data_len, tid);
+    if (w != NULL && atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL) {
+        uint64_t early = atomic_load_explicit(&proc->unringed, memory_order_relaxed);
+
+        atomic_store_explicit(&proc->first, w->hdr, memory_order_release);
+        if (early != 0)
+            mrd_ring_lose(w->hdr, MRD_RING_LOST_NORING, w->hdr->cal[1].ticks, early);
+    }
+    return w;
+}
+
+mrd_ring_writer *
+mrd_proc_attach(void)
+{
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
+    int saved = errno;
+    mrd_ring_writer *w = NULL;
+
+    if (!tls_attaching && !gave_up && now >= tls_retry) {
+        tls_attaching = true;
+        mrd_ring_fence();
+        if (mrd_proc_lock()) {
+            w = get_ring();
+            mrd_proc_unlock();
+        }
+        if (w == NULL) {
+            tls_retry = now + RETRY_TICKS;
+        } else {
+            mrd_tls_writer = w;
+            mrd_proc_at_thread_exit();
+        }
+        mrd_ring_fence();
+        tls_attaching = false;
+    }
+    if (w == NULL)
+        count_unringed();
+    errno = saved;
+    return w;
+}
+
+/* Scopes that a thread left open when it ended become records: the ring's next thread needs the
+ * places. */
+static void
+close_scopes(mrd_ring_writer *w)
+{
+    for (uint32_t i = 0; i < w->depth && i < MRD_RING_OPEN_MAX; i++) {
+        const mrd_ring_scope *s = &w->hdr->open[i];
+        uint64_t ts = atomic_load_explicit(&s->ts, memory_order_relaxed);
+        uint64_t nd = atomic_load_explicit(&s->name_domain, memory_order_relaxed);
+        uint64_t tf = atomic_load_explicit(&s->track_flags, memory_order_relaxed);
+        mrd_ring_rec *rec = ts == 0 ? NULL : mrd_ring_reserve(w, ts);
+
+        if (rec == NULL)
+            continue;
+        *rec = (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .flags = (uint8_t) tf, .units = 1 };
+        rec->name = (uint32_t) (nd >> 32);
+        rec->ts = ts;
+        rec->value = mrd_rec_next_id(w);
+        rec->domain = (uint32_t) nd;
+        rec->track = (uint32_t) (tf >> 32);
+        mrd_ring_commit(w, MRD_RING_UNIT);
+    }
+    w->depth = 0;
+    atomic_store_explicit(&w->hdr->depth, 0, memory_order_relaxed);
+}
+
+static void
+leave_ring(mrd_ring_writer *w)
+{
+    mrd_tls_writer = &no_writer;
+    mrd_ring_fence();
+    close_scopes(w);
+    atomic_store_explicit(&w->hdr->state, MRD_RING_IDLE, memory_order_relaxed);
+    if (mrd_proc_lock()) {
+        w->next_free = proc->idle;
+        proc->idle = w;
+        mrd_proc_unlock();
+    }
+}
+
+/* A thread ends: its ring waits for another one. In a fork's child there is nothing to hand on. */
+static void
+thread_exit(void *arg)
+{
+    (void) arg;
+    mrd_thread_leave();
+    if (mrd_tls_writer->ready)
+        leave_ring(mrd_tls_writer);
+}
+
+void
+mrd_proc_at_thread_exit(void)
+{
+    if (exit_key_made)
+        (void) pthread_setspecific(exit_key, &no_writer);
+}
+
+void
+mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *w), void *ctx)
+{
+    if (!mrd_proc_lock())
+        return;
+    for (mrd_ring_writer *w = proc->all; w != NULL; w = w->next_all)
+        if (w->ready)
+            fn(ctx, w);
+    mrd_proc_unlock();
+}
+
+static void
+add_losses(void *ctx, mrd_ring_writer *w)
+{
+    uint64_t *sum = ctx;
+
+    for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++)
+        *sum += atomic_load_explicit(&w->hdr->lost[i].count, memory_order_relaxed);
+}
+
+uint64_t
+mrd_proc_lost(void)
+{
+    uint64_t sum = 0;
+
+    mrd_proc_each_ring(add_losses, &sum);
+    if (atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL)
+        sum += atomic_load_explicit(&proc->unringed, memory_order_relaxed);
+    return sum;
+}
+
+uint32_t
+mrd_proc_pid(void)
+{
+    return proc->pid;
+}
+
+void
+mrd_rec_thread_ring_size(size_t bytes)
+{
+    tls_want = bytes;
+}
+
+void
+mrd_rec_thread_name(const char *name)
+{
+    mrd_ring_writer *w = mrd_proc_writer();
+
+    if (w == NULL || !mrd_ring_enter(w))
+        return;
+    (void) mrd_ring_define_thread(w, (int32_t) own_tid(), name, strlen(name));
+    mrd_ring_leave(w);
+}
+
+int64_t
+mrd_proc_ticks_ns(int64_t ticks, const mrd_ring_cal *now)
+{
+    uint64_t base = now->ticks - load_cal.ticks;
+    int64_t ns = now->raw_ns - load_cal.raw_ns;
+
+    if (mrd_proc_clock == MRD_RING_CLOCK_RAW || base == 0)
+        return ticks;
+    return (int64_t) ((__int128) ticks * ns / (__int128) base);
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+/* The TSC counts time only if the CPU says so, the kernel itself relies on it, and this process may
+ * read it. */
+static bool
+tsc_trusted(void)
+{
+#if defined(__x86_64__)
+    char text[16] = "";
+    unsigned a, b, c, d;
+    int mode = PR_TSC_ENABLE, fd;
+    ssize_t n;
+
+    if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || (d & 1u << 8) == 0) /* invariant TSC */
+        return false;
+    if (prctl(PR_GET_TSC, &mode) == 0 && mode != PR_TSC_ENABLE)
+        return false;
+    fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+              O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    return n >= 3 && memcmp(text, "tsc", 3) == 0 && (text[3] == '\n' || text[3] == '\0');
+#else
+    return false;
+#endif
+}
+
+static void
+child_of_fork(void)
+{
+    mrd_tls_writer = &no_writer;
+    memset(proc, 0, sizeof(*proc));
+}
+
+static void
+choose_sources(void)
+{
+    const mrd_settings *s = &mrd_proc_settings;
+    int64_t all = MRD_CAP_API | MRD_CAP_SYS | MRD_CAP_ANNOTATE | MRD_CAP_MODEL | MRD_CAP_NOTICE;
+
+    sources = (unsigned) (s->sources >= 0 ? s->sources : all);
+    running = s->enable == 1 || (s->enable < 0 && s->sources > 0);
+    configured = running ? sources : 0;
+}
+
+__attribute__((constructor(101))) static void
+begin(void)
+{
+    int saved = errno;
+    process *p = mrd_proc_map(sizeof(*p), true);
+
+    mrd_settings_read(&mrd_proc_settings);
+    if (strcmp(mrd_proc_settings.clock, "raw") != 0 && tsc_trusted())
+        mrd_proc_clock = MRD_RING_CLOCK_TSC;
+    mrd_ring_cal_read(mrd_proc_clock, &load_cal);
+    if (p != NULL)
+        proc = p;
+    else if (pthread_atfork(NULL, NULL, child_of_fork) != 0)
+        mrd_proc_give_up("no way to notice a fork");
+    exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
+    if (mrd_proc_settings.errors > 0)
+        mrd_proc_give_up(mrd_proc_settings.error);
+    else if (getauxval(AT_SECURE) != 0)
+        mrd_proc_give_up("the program runs with privileges of another user");
+    else if (mrd_proc_settings.enable == 0)
+        mrd_proc_give_up("MERIDIAN_ENABLE=0");
+    choose_sources();
+    set_gate();
+    errno = saved;
+}

@@ -1,0 +1,527 @@
+#include "capture/record.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/names.h"
+#include "capture/process.h"
+
+#define TEXT_ITEM_MAX 32000u /* longer texts are cut; JSON is not, it would no longer be JSON */
+#define BLOB_PIECE    16384u
+#define SLOT_NONE     UINT32_MAX /* scope: in no place of the header, ends as a record of its own */
+#define WAIT_STEP_NS  500000
+
+uint64_t
+mrd_rec_now(void)
+{
+    return mrd_ring_ticks(mrd_proc_clock);
+}
+
+uint32_t
+mrd_rec_name(const char *text)
+{
+    return text == NULL ? 0 : mrd_names_add(text, strlen(text));
+}
+
+uint32_t
+mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32_t lnc_idx,
+              int32_t pcore_idx, int32_t device_idx, uint32_t unit)
+{
+    mrd_ring_track def = { (uint32_t) kind, lnc_idx, pcore_idx, device_idx, domain, unit };
+
+    return mrd_names_add_track(&def, name, strlen(name));
+}
+
+/* ---- dictionary before use --------------------------------------------------------------------
+ */
+
+static bool
+define_name(mrd_ring_writer *w, uint32_t id)
+{
+    size_t len = 0;
+    const char *text = mrd_names_text(id, &len);
+
+    return text != NULL && mrd_ring_define_text(w, id, text, len);
+}
+
+/* The id when the ring knows it or can learn it, else 0. */
+static inline uint32_t
+known(mrd_ring_writer *w, uint32_t id)
+{
+    if (__builtin_expect(id == 0 || id >= MRD_RING_NAMES_MAX, 0))
+        return 0;
+    if (__builtin_expect(mrd_ring_bit(w->named, id), 1))
+        return id;
+    return define_name(w, id) ? id : 0;
+}
+
+static uint32_t
+learn_track(mrd_ring_writer *w, uint32_t id)
+{
+    uint32_t name = 0;
+    size_t len = 0;
+    const mrd_ring_track *def = mrd_names_track(id, &name);
+    const char *text = mrd_names_text(name, &len);
+
+    if (def == NULL || text == NULL)
+        return 0;
+    (void) known(w, def->domain);
+    (void) known(w, def->unit);
+    if (mrd_ring_define_track(w, id, def, text, len))
+        return id;
+    mrd_ring_lose(w->hdr, MRD_RING_LOST_DICT, mrd_rec_now(), 0);
+    return 0;
+}
+
+static inline uint32_t
+known_track(mrd_ring_writer *w, uint32_t id)
+{
+    if (__builtin_expect(id == 0, 1))
+        return 0;
+    if (id < MRD_RING_TRACKS_MAX && mrd_ring_bit(w->tracked, id))
+        return id;
+    return id < MRD_RING_TRACKS_MAX ? learn_track(w, id) : 0;
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+static size_t
+pad8(size_t n)
+{
+    return (n + 7) & ~(size_t) 7;
+}
+
+static bool
+is_text(const mrd_rec_arg *arg)
+{
+    return arg->type == MRD_ITEM_TEXT || arg->type == MRD_ITEM_JSON;
+}
+
+static size_t
+text_len(const mrd_rec_arg *arg)
+{
+    size_t max = arg->type == MRD_ITEM_TEXT ? TEXT_ITEM_MAX : UINT16_MAX + 1;
+
+    return arg->v.text.len < max ? arg->v.text.len : max;
+}
+
+/* What a name may take inside a record. */
+static size_t
+inline_len(const char *text)
+{
+    size_t len = text == NULL ? 0 : strlen(text);
+
+    return len < MRD_RING_TEXT_MAX ? len : MRD_RING_TEXT_MAX;
+}
+
+static const char *
+key_text_of(const mrd_rec_arg *arg)
+{
+    size_t len;
+
+    return arg->key_text != NULL ? arg->key_text : mrd_names_text(arg->key, &len);
+}
+
+/* Bytes of the body; more than any record holds when an argument cannot be said at all. */
+static size_t
+body_size(mrd_ring_writer *w, uint32_t name, const mrd_rec_what *what, const mrd_rec_arg *args,
+          size_t n)
+{
+    size_t size = 0;
+
+    if (name == 0 && what->name_text != NULL)
+        size += sizeof(mrd_ring_item) + pad8(inline_len(what->name_text));
+    for (size_t i = 0; i < n; i++) {
+        size_t len = is_text(&args[i]) ? text_len(&args[i]) : 8;
+
+        if (len > UINT16_MAX)
+            return SIZE_MAX / 2;
+        if (known(w, args[i].key) == 0)
+            size += sizeof(mrd_ring_item) + pad8(inline_len(key_text_of(&args[i])));
+        size += sizeof(mrd_ring_item) + pad8(len);
+    }
+    return size;
+}
+
+static uint8_t *
+put_item(uint8_t *p, unsigned type, unsigned flags, uint32_t key, const void *payload, size_t len)
+{
+    mrd_ring_item item = { (uint8_t) type, (uint8_t) flags, (uint16_t) len, key };
+
+    memcpy(p, &item, sizeof(item));
+    p += sizeof(item);
+    if (len > 0)
+        memcpy(p, payload, len);
+    memset(p + len, 0, pad8(len) - len);
+    return p + pad8(len);
+}
+
+static uint8_t *
+put_arg(mrd_ring_writer *w, uint8_t *p, const mrd_rec_arg *arg)
+{
+    uint32_t key = known(w, arg->key);
+
+    if (key == 0) {
+        const char *text = key_text_of(arg);
+
+        p = put_item(p, MRD_ITEM_KEY, 0, 0, text, inline_len(text));
+    }
+    if (!is_text(arg))
+        return put_item(p, arg->type, 0, key, &arg->v, 8);
+    return put_item(p, arg->type, text_len(arg) < arg->v.text.len ? MRD_ITEMF_CUT : 0, key,
+                    arg->v.text.p, text_len(arg));
+}
+
+/* ---- one record ------------------------------------------------------------------------------ */
+
+/* A record with a body. Inside enter/leave. False: counted lost. */
+static bool
+put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, uint32_t name, uint64_t ts,
+         uint64_t at, uint64_t value, const mrd_rec_arg *args, size_t n)
+{
+    size_t body = body_size(w, name, what, args, n), len;
+    mrd_ring_rec *rec;
+    uint8_t *p;
+
+    len = (sizeof(*rec) + body + MRD_RING_UNIT - 1) & ~(size_t) (MRD_RING_UNIT - 1);
+    rec = mrd_ring_reserve_slow(w, len, at, false);
+    if (rec == NULL)
+        return false;
+    rec->kind = (uint8_t) kind;
+    rec->flags = (uint8_t) (what->flags | MRD_RECF_BODY);
+    rec->units = (uint16_t) (len / MRD_RING_UNIT);
+    rec->name = name;
+    rec->ts = ts;
+    rec->value = value;
+    rec->domain = known(w, what->domain);
+    rec->track = known_track(w, what->track);
+    p = (uint8_t *) (rec + 1);
+    if (name == 0 && what->name_text != NULL)
+        p = put_item(p, MRD_ITEM_NAME, 0, 0, what->name_text, inline_len(what->name_text));
+    for (size_t i = 0; i < n; i++)
+        p = put_arg(w, p, &args[i]);
+    memset(p, 0, (size_t) ((uint8_t *) rec + len - p));
+    mrd_ring_commit(w, len);
+    return true;
+}
+
+/* `at` is the time of the event for the books (when it is lost), ts what the record says. */
+static inline bool
+put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, uint64_t ts, uint64_t at,
+    uint64_t value, const mrd_rec_arg *args, size_t n)
+{
+    uint32_t name = known(w, what->name), domain, track;
+    mrd_ring_rec *rec;
+
+    if (__builtin_expect(n != 0 || (name == 0 && what->name_text != NULL), 0))
+        return put_long(w, kind, what, name, ts, at, value, args, n);
+    domain = known(w, what->domain);
+    track = known_track(w, what->track);
+    rec = mrd_ring_reserve(w, at);
+    if (__builtin_expect(rec == NULL, 0))
+        return false;
+    rec->kind = (uint8_t) kind;
+    rec->flags = what->flags;
+    rec->units = 1;
+    rec->name = name;
+    rec->ts = ts;
+    rec->value = value;
+    rec->domain = domain;
+    rec->track = track;
+    mrd_ring_commit(w, MRD_RING_UNIT);
+    return true;
+}
+
+/* The thread's writer, entered; NULL: counted lost (at 0: now) or asked to be silent. */
+static inline mrd_ring_writer *
+enter(uint64_t at)
+{
+    mrd_ring_writer *w = mrd_proc_writer();
+
+    if (__builtin_expect(w == NULL, 0))
+        return NULL;
+    if (__builtin_expect(!mrd_ring_enter(w), 0)) {
+        mrd_ring_lose(w->hdr, MRD_RING_LOST_NESTED, at != 0 ? at : mrd_rec_now(), 1);
+        return NULL;
+    }
+    if (__builtin_expect(atomic_load_explicit(&w->hdr->pause, memory_order_relaxed) == 1, 0)) {
+        mrd_ring_leave(w);
+        return NULL;
+    }
+    return w;
+}
+
+static void
+record(unsigned kind, const mrd_rec_what *what, uint64_t ts, uint64_t at, uint64_t value,
+       const mrd_rec_arg *args, size_t n)
+{
+    mrd_ring_writer *w = enter(at);
+
+    if (w == NULL)
+        return;
+    (void) put(w, kind, what, ts, at, value, args, n);
+    mrd_ring_leave(w);
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+/* Deeper than the header can show: begin and end become records. */
+static void
+begin_deep(mrd_ring_writer *w, mrd_rec_scoped *scope, const mrd_rec_what *what)
+{
+    scope->slot = SLOT_NONE;
+    scope->id = mrd_rec_next_id(w);
+    scope->start = mrd_ring_ticks(w->clock);
+    if (!put(w, MRD_REC_BEGIN, what, scope->start, scope->start, scope->id, NULL, 0))
+        scope->start = 0;
+}
+
+void
+mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
+{
+    mrd_ring_writer *w = enter(0);
+    mrd_ring_scope *s;
+
+    scope->start = 0;
+    if (__builtin_expect(w == NULL, 0))
+        return;
+    scope->what = *what;
+    scope->pid = w->pid;
+    if (__builtin_expect(w->depth >= MRD_RING_OPEN_MAX, 0)) {
+        begin_deep(w, scope, what);
+    } else {
+        scope->slot = w->depth++;
+        s = &w->hdr->open[scope->slot];
+        atomic_store_explicit(&s->name_domain,
+                              (uint64_t) known(w, what->name) << 32 | known(w, what->domain),
+                              memory_order_relaxed);
+        atomic_store_explicit(&s->track_flags,
+                              (uint64_t) known_track(w, what->track) << 32 | what->flags,
+                              memory_order_relaxed);
+        atomic_store_explicit(&s->ending, 0, memory_order_relaxed);
+        scope->start = mrd_ring_ticks(w->clock);
+        atomic_store_explicit(&s->ts, scope->start, memory_order_relaxed);
+        /* release: the place before its depth; pairs with next_open_scope in ring_read.c */
+        atomic_store_explicit(&w->hdr->depth, w->depth, memory_order_release);
+    }
+    mrd_ring_leave(w);
+}
+
+/* Frees the scope's place; places above that were never ended go with it only if they are free. */
+static inline void
+leave_slot(mrd_ring_writer *w, const mrd_rec_scoped *scope)
+{
+    mrd_ring_scope *open = w->hdr->open;
+    uint32_t d = w->depth;
+
+    if (__builtin_expect(scope->slot >= d ||
+                             atomic_load_explicit(&open[scope->slot].ts, memory_order_relaxed) !=
+                                 scope->start,
+                         0))
+        return; /* handed on at the thread's end */
+    atomic_store_explicit(&open[scope->slot].ts, 0, memory_order_relaxed);
+    while (d > 0 && atomic_load_explicit(&open[d - 1].ts, memory_order_relaxed) == 0)
+        d--;
+    if (d != w->depth) {
+        w->depth = d;
+        atomic_store_explicit(&w->hdr->depth, d, memory_order_relaxed);
+    }
+}
+
+void
+mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count)
+{
+    mrd_ring_writer *w;
+    uint64_t now;
+
+    if (scope->start == 0)
+        return;
+    now = mrd_rec_now();
+    w = mrd_proc_writer();
+    if (__builtin_expect(w == NULL || w->pid != scope->pid, 0))
+        return; /* begun before a fork: the parent ends it */
+    if (__builtin_expect(!mrd_ring_enter(w), 0)) {
+        mrd_ring_lose(w->hdr, MRD_RING_LOST_NESTED, now, 1);
+        return;
+    }
+    if (__builtin_expect(scope->slot == SLOT_NONE, 0)) {
+        mrd_rec_what nameless = { .flags = scope->what.flags };
+
+        (void) put(w, MRD_REC_END, &nameless, now, now, scope->id, args, arg_count);
+    } else {
+        w->ending = scope->slot + 1;
+        (void) put(w, MRD_REC_SPAN, &scope->what, scope->start, now, now - scope->start, args,
+                   arg_count);
+        w->ending = 0;
+        leave_slot(w, scope);
+    }
+    mrd_ring_leave(w);
+    scope->start = 0;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+void
+mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,
+             size_t arg_count)
+{
+    record(MRD_REC_SPAN, what, start, end, end > start ? end - start : 0, args, arg_count);
+}
+
+uint64_t
+mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_count)
+{
+    uint64_t now = mrd_rec_now(), id;
+    mrd_ring_writer *w = enter(now);
+
+    if (w == NULL)
+        return 0;
+    id = mrd_rec_next_id(w);
+    if (!put(w, MRD_REC_BEGIN, what, now, now, id, args, arg_count))
+        id = 0;
+    mrd_ring_leave(w);
+    return id;
+}
+
+void
+mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
+{
+    mrd_rec_what nameless = { 0 };
+    uint64_t now = mrd_rec_now();
+
+    if (id != 0)
+        record(MRD_REC_END, &nameless, now, now, id, args, arg_count);
+}
+
+void
+mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args, size_t arg_count)
+{
+    uint64_t now = mrd_rec_now();
+
+    record(MRD_REC_INSTANT, what, now, now, id, args, arg_count);
+}
+
+void
+mrd_rec_counter(const mrd_rec_what *what, uint64_t value)
+{
+    uint64_t now = mrd_rec_now();
+
+    record(MRD_REC_COUNTER, what, now, now, value, NULL, 0);
+}
+
+void
+mrd_rec_flow(const mrd_rec_what *what, uint64_t id)
+{
+    uint64_t now = mrd_rec_now();
+
+    record(MRD_REC_FLOW, what, now, now, id, NULL, 0);
+}
+
+void
+mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count)
+{
+    mrd_rec_what what = { .name_text = text };
+    uint64_t now = mrd_rec_now();
+
+    record(MRD_REC_NOTICE, &what, now, now, 0, args, arg_count);
+}
+
+void
+mrd_rec_model(bool load, const char *name, const mrd_rec_arg *args, size_t arg_count)
+{
+    mrd_rec_what what = { .name = mrd_rec_name(name), .name_text = name };
+    uint64_t now = mrd_rec_now();
+
+    what.flags = load ? MRD_RECF_LOAD : MRD_RECF_UNLOAD;
+    record(MRD_REC_MODEL, &what, now, now, 0, args, arg_count);
+}
+
+/* ---- blobs ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint32_t name, seq;
+    const uint8_t *data;
+    size_t len, at;
+} blob;
+
+/* False: no room now. */
+static bool
+put_piece(mrd_ring_writer *w, blob *b)
+{
+    size_t max = mrd_ring_rec_max(w) - sizeof(mrd_ring_rec), n = b->len - b->at, len;
+    uint64_t now = mrd_rec_now();
+    mrd_ring_rec *rec;
+
+    max = max < BLOB_PIECE ? max : BLOB_PIECE;
+    n = n < max ? n : max;
+    len = (sizeof(*rec) + n + MRD_RING_UNIT - 1) & ~(size_t) (MRD_RING_UNIT - 1);
+    if ((rec = mrd_ring_reserve_slow(w, len, now, true)) == NULL)
+        return false;
+    rec->kind = MRD_REC_BLOB;
+    rec->flags = (uint8_t) ((b->at == 0 ? MRD_RECF_FIRST : 0) |
+                            (b->at + n == b->len ? MRD_RECF_LAST : 0) | MRD_RECF_BODY);
+    rec->units = (uint16_t) (len / MRD_RING_UNIT);
+    rec->name = known(w, b->name);
+    rec->ts = now;
+    rec->value = b->at;
+    rec->domain = b->seq;
+    rec->track = (uint32_t) n;
+    memcpy(rec + 1, b->data + b->at, n);
+    memset((uint8_t *) (rec + 1) + n, 0, len - sizeof(*rec) - n);
+    mrd_ring_commit(w, len);
+    b->at += n;
+    return true;
+}
+
+/* Puts what fits now; false when the writer cannot be entered. */
+static bool
+put_pieces(blob *b)
+{
+    mrd_ring_writer *w = enter(mrd_rec_now());
+
+    if (w == NULL)
+        return false;
+    if (b->at == 0)
+        b->seq = ++w->blob_seq;
+    while (b->at < b->len && put_piece(w, b))
+        ;
+    mrd_ring_leave(w);
+    return true;
+}
+
+size_t
+mrd_rec_blob(uint32_t name, const void *data, size_t len, int64_t wait_ns)
+{
+    blob b = { .name = name, .data = data, .len = len };
+    int64_t waited = 0;
+    int saved = errno;
+
+    while (b.at < len && put_pieces(&b) && b.at < len && waited < wait_ns) {
+        struct timespec step = { 0, WAIT_STEP_NS };
+
+        nanosleep(&step, NULL);
+        waited += WAIT_STEP_NS;
+    }
+    if (b.at < len && mrd_tls_writer->ready)
+        mrd_ring_lose(mrd_tls_writer->hdr, MRD_RING_LOST_BLOB, mrd_rec_now(), 1);
+    errno = saved;
+    return b.at;
+}
+
+/* ---- ticks to nanoseconds ---------------------------------------------------------------------
+ */
+
+int64_t
+mrd_rec_raw_ns(uint64_t ticks)
+{
+    mrd_ring_cal now;
+    int64_t diff;
+
+    if (mrd_proc_clock == MRD_RING_CLOCK_RAW)
+        return (int64_t) ticks;
+    mrd_ring_cal_read(mrd_proc_clock, &now);
+    diff = (int64_t) (ticks - now.ticks);
+    return now.raw_ns + mrd_proc_ticks_ns(diff, &now);
+}

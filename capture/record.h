@@ -1,0 +1,127 @@
+/*
+ * capture/record.h - how the rest of libmeridian (hooks, annotation API) records. Internal.
+ *
+ * Every call is cheap when its source is off, never blocks (except mrd_rec_blob with wait_ns),
+ * never fails visibly: what cannot be recorded is counted in the ring. Safe in signal handlers
+ * (a record that interrupts another of the same thread is counted lost, cause NESTED), after fork
+ * and while the process exits. errno is preserved.
+ *
+ * Threads  any; each records into its own ring.
+ */
+#ifndef MRD_CAPTURE_RECORD_H
+#define MRD_CAPTURE_RECORD_H
+
+#include "capture/ring.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sources, as in MERIDIAN_CAPTURE. */
+enum {
+    MRD_CAP_API = 1,      /* "api": runtime calls, road 2 */
+    MRD_CAP_SYS = 2,      /* "systrace": the runtime's system trace, road 1 */
+    MRD_CAP_ANNOTATE = 4, /* "annotations": meridian.h, road 3 */
+    MRD_CAP_MODEL = 8,    /* "models": loads and unloads */
+    MRD_CAP_NOTICE = 16,  /* always on with any other */
+};
+
+/* Bits of the sources that record now (enabled, running, not paused). One relaxed load. */
+unsigned mrd_rec_sources(void);
+static inline bool
+mrd_rec_on(unsigned source)
+{
+    return (mrd_rec_sources() & source) != 0;
+}
+/* Bits that were asked for at start, paused or not: decides whether hooks arm at all. */
+unsigned mrd_rec_configured(void);
+
+/* Ticks of the ring clock. Raw nanoseconds of such a tick: mrd_rec_raw_ns. */
+uint64_t mrd_rec_now(void);
+int64_t mrd_rec_raw_ns(uint64_t ticks);
+
+/* The id of a name, the same in all rings of the process. 0 without room: the record then carries
+ * its name inline when `text` is given to the recording call. Keep it in a static. */
+uint32_t mrd_rec_name(const char *text);
+
+/* A track besides the thread's own line; ids are process-wide. 0 without room. Text is copied. */
+uint32_t mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32_t lnc_idx,
+                       int32_t pcore_idx, int32_t device_idx, uint32_t unit);
+
+/* A typed argument. Text needs to live during the call only. */
+typedef struct {
+    uint32_t key; /* mrd_rec_name, or 0 with key_text */
+    uint8_t type; /* mrd_item_type: I64, U64, F64, BOOL, TEXT, JSON */
+    const char *key_text;
+    union {
+        int64_t i;
+        uint64_t u;
+        double d;
+        struct {
+            const char *p;
+            size_t len;
+        } text;
+    } v;
+} mrd_rec_arg;
+
+/* Name and place of what is recorded. */
+typedef struct {
+    uint32_t name;         /* mrd_rec_name; 0: name_text */
+    const char *name_text; /* used when name is 0 */
+    uint32_t domain;       /* mrd_rec_name of the domain, 0 none */
+    uint32_t track;        /* mrd_rec_track, 0: this thread */
+    uint8_t flags;         /* MRD_RECF_API, MRD_RECF_FRAME, or <kind's number> << MRD_RECF_SHIFT */
+} mrd_rec_what;
+
+/*
+ * A scope: one record with its duration when it ends. While it is open it is visible in the ring's
+ * header, so a SIGKILL leaves an unfinished span. Scopes of a thread end in reverse order; one that
+ * is ended out of order still gives a correct span. Lives on the caller's stack.
+ */
+typedef struct {
+    uint64_t start; /* ticks; 0: not recording, end does nothing */
+    uint64_t id;
+    mrd_rec_what what;
+    uint32_t slot, pid;
+} mrd_rec_scoped;
+void mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what);
+void mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count);
+
+/* A span whose both ends are known; ticks of mrd_rec_now. */
+void mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,
+                  size_t arg_count);
+/* A span that may end in another thread. Ids are unique in the process; 0: not recorded. */
+uint64_t mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_count);
+void mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count);
+void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args,
+                     size_t arg_count);
+/* Flags of `what` carry the number type; value holds its bits. */
+void mrd_rec_counter(const mrd_rec_what *what, uint64_t value);
+/* Binds to the span that is open on this thread; flags carry the direction. */
+void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
+/* A sentence or an event about the recording itself ("cannot arm: ..."), with details. */
+void mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count);
+/* A model came or went; keys by convention: model_id, hash, path, size, vnc, vnc_count. */
+void mrd_rec_model(bool load, const char *name, const mrd_rec_arg *args, size_t arg_count);
+
+/*
+ * Copies a blob (JSON text of the system trace) through the ring, in pieces. With wait_ns > 0 it
+ * sleeps in small steps while the ring is full, at most that long in total; only a thread of our
+ * own may do so. Returns the bytes that got in; fewer than len: the blob is marked cut and counted
+ * lost (BLOB).
+ */
+size_t mrd_rec_blob(uint32_t name, const void *data, size_t len, int64_t wait_ns);
+
+/* Name of the calling thread for the picture. Text is copied. */
+void mrd_rec_thread_name(const char *name);
+/* Data bytes wanted for the calling thread's ring, before its first record; rounded up to a power
+ * of two. For the thread that moves system traces. */
+void mrd_rec_thread_ring_size(size_t bytes);
+
+/* ---- settings the hooks need ------------------------------------------------------------------
+ */
+
+/* The environment was read once, when the library was loaded; NULL when unset. */
+const char *mrd_rec_setting(const char *env_name);
+
+#endif

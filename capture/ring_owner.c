@@ -1,0 +1,174 @@
+#include "capture/ring_owner.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef enum { SEEN_NO, SEEN_YES, SEEN_DENIED } owner_seen;
+
+/* Up to size - 1 bytes of a small file; -1 with errno when it cannot be read. */
+static ssize_t
+slurp(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+    int saved;
+
+    if (fd < 0)
+        return -1;
+    n = read(fd, text, size - 1);
+    saved = errno;
+    close(fd);
+    errno = saved;
+    if (n >= 0)
+        text[n] = '\0';
+    return n;
+}
+
+bool
+mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16])
+{
+    char path[512], text[64];
+    uint8_t id[16];
+    const char *p = text;
+
+    snprintf(path, sizeof(path), "%s/sys/kernel/random/boot_id", proc_dir);
+    if (slurp(path, text, sizeof(text)) < 36)
+        return false;
+    for (size_t i = 0; i < 16; i++) {
+        unsigned v;
+
+        if (*p == '-')
+            p++;
+        if (!isxdigit((unsigned char) p[0]) || !isxdigit((unsigned char) p[1]) ||
+            sscanf(p, "%2x", &v) != 1)
+            return false;
+        id[i] = (uint8_t) v;
+        p += 2;
+    }
+    memcpy(ret_boot_id, id, 16);
+    return true;
+}
+
+/* Start time of a process; SEEN_NO when it is gone or a zombie. The command may hold anything, so
+ * fields count from the last ')'. */
+static owner_seen
+proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start)
+{
+    char path[512], text[2048];
+    const char *p;
+    int field = 2;
+
+    snprintf(path, sizeof(path), "%s/%" PRId32 "/stat", proc_dir, pid);
+    if (slurp(path, text, sizeof(text)) <= 0)
+        return errno == EACCES || errno == EPERM ? SEEN_DENIED : SEEN_NO;
+    p = strrchr(text, ')');
+    if (p == NULL || p[1] != ' ' || p[2] == 'Z' || p[2] == 'X')
+        return SEEN_NO;
+    for (p++; *p != '\0' && field < 22; p++)
+        field += *p == ' ';
+    while (*p == ' ')
+        p++;
+    return sscanf(p, "%" SCNu64, ret_start) == 1 ? SEEN_YES : SEEN_NO;
+}
+
+/* Does a line of maps name this inode and this file? "from-to perms offset dev inode path". */
+static bool
+maps_line_is(const char *line, uint64_t inode, const char *file_name)
+{
+    uint64_t seen;
+
+    return sscanf(line, "%*s %*s %*s %*s %" SCNu64, &seen) == 1 && seen == inode &&
+           strstr(line, file_name) != NULL;
+}
+
+static owner_seen
+proc_maps(const mrd_ring_owner_id *id, int32_t pid)
+{
+    char path[512], line[1024];
+    owner_seen seen = SEEN_NO;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%" PRId32 "/maps", id->proc_dir, pid);
+    if ((f = fopen(path, "re")) == NULL)
+        return errno == ENOENT || errno == ESRCH ? SEEN_NO : SEEN_DENIED;
+    while (seen == SEEN_NO && fgets(line, sizeof(line), f) != NULL)
+        if (maps_line_is(line, id->inode, id->file_name))
+            seen = SEEN_YES;
+    if (ferror(f))
+        seen = errno == ESRCH ? SEEN_NO : SEEN_DENIED;
+    fclose(f);
+    return seen;
+}
+
+/* Another pid namespace: whoever maps the file is the owner. Its start time is compared too: a
+ * forked child may hold the mapping open for a moment. */
+static mrd_owner
+owner_search(mrd_ring_owner_id *id)
+{
+    DIR *dir = opendir(id->proc_dir);
+    struct dirent *entry;
+    bool denied = dir == NULL;
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL && id->host_pid == 0) {
+        int32_t pid = (int32_t) strtol(entry->d_name, NULL, 10);
+        uint64_t start;
+        owner_seen seen;
+
+        if (!isdigit((unsigned char) entry->d_name[0]))
+            continue;
+        if (proc_start(id->proc_dir, pid, &start) != SEEN_YES || start != id->start_ticks)
+            continue;
+        seen = proc_maps(id, pid);
+        denied = denied || seen == SEEN_DENIED;
+        if (seen == SEEN_YES) {
+            id->host_pid = pid;
+            id->host_start = start;
+        }
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return id->host_pid != 0 ? MRD_OWNER_ALIVE : denied ? MRD_OWNER_UNKNOWN : MRD_OWNER_DEAD;
+}
+
+static bool
+same_pid_namespace(const mrd_ring_owner_id *id)
+{
+    char path[512];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/self/ns/pid", id->proc_dir);
+    return id->pid_ns == 0 || stat(path, &st) != 0 || (uint64_t) st.st_ino == id->pid_ns;
+}
+
+mrd_owner
+mrd_ring_owner_check(mrd_ring_owner_id *id, bool maps)
+{
+    uint64_t start;
+    owner_seen seen;
+
+    if (id->host_pid == 0) {
+        if (!same_pid_namespace(id))
+            return owner_search(id);
+        id->host_pid = id->pid;
+        id->host_start = id->start_ticks;
+    }
+    seen = proc_start(id->proc_dir, id->host_pid, &start);
+    if (seen == SEEN_DENIED)
+        return MRD_OWNER_UNKNOWN;
+    if (seen == SEEN_NO || start != id->host_start)
+        return MRD_OWNER_DEAD;
+    if (!maps)
+        return MRD_OWNER_ALIVE;
+    seen = proc_maps(id, id->host_pid);
+    return seen == SEEN_YES  ? MRD_OWNER_ALIVE
+           : seen == SEEN_NO ? MRD_OWNER_DEAD
+                             : MRD_OWNER_UNKNOWN;
+}

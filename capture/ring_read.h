@@ -1,0 +1,263 @@
+/*
+ * capture/ring_read.h - the reader's end of a ring: open, validate, read, release, remove.
+ *
+ * A ring is bytes from a stranger. It is read with pread, never mapped, so truncation is an error
+ * and not a signal; every piece is copied out first and validated in the copy. Nothing here
+ * asserts, allocates by a size the ring claims beyond the limits of ring.h, or loops longer than
+ * the bytes at hand.
+ *
+ * Units    ts_ns is CLOCK_MONOTONIC_RAW of this machine in nanoseconds, durations likewise.
+ * Order    records come as committed: a complete span comes when it ended, so starts are not
+ *          sorted. Committed order of ends is the order of one thread.
+ * Memory   one reader holds opts.piece (at most the ring's data) + the ring's dictionary.
+ * Threads  a mrd_ring_reader belongs to one thread. One reader per ring: the file is locked (OFD
+ *          lock) unless opened with MRD_RING_PEEK.
+ *
+ * The usual loop, every 1 to 5 ms over all rings:
+ *
+ *     while ((step = mrd_ring_next(r, &ev, &why)) == MRD_RING_MORE || step == MRD_RING_LOST)
+ *         take(&ev);               // LOST: ev is a loss with its gap, cause and count
+ *     mrd_ring_release(r);         // after the events are safe: the workload may overwrite
+ *     // AGAIN: caught up. END: owner gone and everything read: mrd_ring_remove, close.
+ *     // BAD: retire it (close, note why.text); what was read before stays valid.
+ */
+#ifndef MRD_CAPTURE_RING_READ_H
+#define MRD_CAPTURE_RING_READ_H
+
+#include "base/buf.h"
+#include "capture/ring.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct mrd_ring_reader mrd_ring_reader;
+
+enum {
+    MRD_RING_PEEK = 1, /* look only: no lock, no release; the owner's real reader is undisturbed */
+};
+
+typedef struct {
+    unsigned flags;       /* MRD_RING_PEEK */
+    int64_t expect_uid;   /* -1: any; else a file of another user is refused with MRD_DENIED */
+    size_t piece;         /* bytes copied out at once; less than 128 KiB counts as that */
+    const char *proc_dir; /* to judge whether the owner lives; NULL: "/proc" */
+} mrd_ring_opts;
+
+#define MRD_RING_OPTS_DEFAULT ((mrd_ring_opts){ 0, -1, 0, NULL })
+
+/* What a ring file's name says: meridian.<boot>.<pid>.<start>.<tid>[.<n>].ring */
+typedef struct {
+    uint8_t boot_id[16];
+    int32_t pid, tid;
+    uint64_t start_ticks;
+    uint32_t serial; /* n: 0 unless an exec left a file of the same name behind */
+} mrd_ring_name;
+
+/* False when `file_name` (no folder) is no ring's name. */
+bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
+/* Writes the name; text holds MRD_RING_NAME_MAX bytes. */
+void mrd_ring_name_print(const mrd_ring_name *name, char *text);
+/* The folder to look in: MERIDIAN_RING_DIR, else /dev/shm. */
+const char *mrd_ring_dir(void);
+
+/* What the header claims; it was validated against the file's name, size and the limits. */
+typedef struct {
+    mrd_ring_name name;
+    uint32_t file_uid; /* owner of the file: the only claim that cannot lie */
+    uint64_t inode, device;
+    uint64_t pid_ns, mnt_ns;
+    uint64_t data_len, dict_len;
+    int64_t created_ns;     /* RAW */
+    int64_t wall_offset_ns; /* wall - RAW at the newest cross-reading of the ring */
+    mrd_ring_clock_id clock;
+    mrd_str ident; /* "key=value\n" lines; borrowed from the reader */
+} mrd_ring_info;
+
+/*
+ * Opens `file_name` inside dir_fd (AT_FDCWD: a path). Never follows a link at the last component.
+ * Errors: AGAIN  being created, has no header yet (try again; mrd_ring_remove_stale if it stays so)
+ *         NOTFOUND, DENIED (permission, not a regular file, expect_uid), BUSY (another reader),
+ *         VERSION (other abi), TRUNCATED, CORRUPT (with the reason), STATE (of another boot: its
+ *         clock means nothing here), NOMEM, IO.
+ */
+mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
+                      mrd_ring_reader **ret_reader, mrd_why *why);
+/* Takes a descriptor (duplicated, the caller keeps his); the header's own name is believed. */
+mrd_err mrd_ring_open_fd(int fd, const mrd_ring_opts *opts, mrd_ring_reader **ret_reader,
+                         mrd_why *why);
+/* A ring in this process's memory (tests, fuzzing, in-process dumps). `mem` must outlive it. */
+mrd_err mrd_ring_open_mem(void *mem, size_t len, const mrd_ring_opts *opts,
+                          mrd_ring_reader **ret_reader, mrd_why *why);
+/* NULL is fine. The file stays; tail says how far the next reader may start. */
+void mrd_ring_close(mrd_ring_reader *reader);
+
+const mrd_ring_info *mrd_ring_borrow_info(const mrd_ring_reader *reader);
+/* The value of a key in the identity, empty when absent: "exe", "cmd", "RANK", ... */
+mrd_str mrd_ring_ident(const mrd_ring_reader *reader, const char *key);
+
+typedef enum {
+    MRD_RING_MORE,  /* *ret_event is the next record */
+    MRD_RING_AGAIN, /* caught up; more may come */
+    MRD_RING_END,   /* the owner is gone (or closed the ring) and everything was read */
+    MRD_RING_LOST,  /* *ret_event is a loss: kind MRD_REC_LOSS, flags cause, value count, ts, dur */
+    MRD_RING_BAD,   /* the ring contradicts itself; why says where. Every later call repeats it */
+} mrd_ring_step;
+
+#define MRD_RING_DUR_NONE (-1) /* dur_ns of an unfinished span */
+
+/* One record, decoded. Pointers are valid until the next call on this reader. */
+typedef struct {
+    /* as in mrd_ring_rec, so that they are copied together */
+    uint8_t kind;  /* mrd_rec_kind: SPAN, BEGIN, END, INSTANT, COUNTER, FLOW, LOSS, BLOB, MODEL,
+                      NOTICE. PAD, CLOCK and unknown kinds never come out */
+    uint8_t flags; /* MRD_RECF_*; LOSS: the cause */
+    uint16_t units;
+    uint32_t name;          /* dictionary id, 0 none: mrd_ring_text */
+    uint32_t domain, track; /* likewise; mrd_ring_track_of */
+    uint64_t value;         /* by kind, as in ring.h; END and BEGIN: span id */
+    int64_t ts_ns;
+    int64_t dur_ns; /* SPAN: MRD_RING_DUR_NONE when the owner died inside it. LOSS: the gap */
+    int32_t tid;    /* whose record it is, in the owner's namespace */
+    uint32_t body_len;
+    const uint8_t *body; /* items for mrd_ring_item_next; BLOB: the bytes */
+    mrd_str name_text;   /* when name is 0: the inline name, else empty */
+} mrd_ring_event;
+
+/* What mrd_ring_next needs for a plain record; the beginning of every reader. Not to be touched. */
+typedef struct {
+    const uint8_t *at, *end;  /* records at hand that are one thread's */
+    const uint8_t *mark;      /* from here on they are not counted yet */
+    const mrd_ring_rec *span; /* the last one */
+    uint64_t seg_ticks, seg_mult, newest;
+    int64_t seg_ns;
+    int32_t tid;
+} mrd_ring_window;
+
+#define MRD_RING_TICKS_NEAR (1ull << 56) /* 320 days at 2.6 GHz; times 10 ns fits an int64 */
+#define MRD_RING_TICK_SHIFT 40
+
+mrd_ring_step mrd_ring_next_slow(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why);
+
+/*
+ * The next record. Copies out in large pieces; the file is touched once per piece.
+ * When the owner is gone, spans still open are returned last (dur_ns NONE), then a pending gap,
+ * then END. why (may be NULL) is filled on BAD only.
+ *
+ * Inline for records of 32 bytes, which are nearly all; whatever is not plainly right goes the slow
+ * way, which validates it.
+ */
+static inline mrd_ring_step
+mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
+{
+    mrd_ring_window *w = (mrd_ring_window *) (void *) reader;
+    const mrd_ring_rec *rec = (const mrd_ring_rec *) (const void *) w->at;
+    uint64_t dt;
+    int64_t start;
+
+    if (__builtin_expect(w->at == w->end, 0))
+        return mrd_ring_next_slow(reader, ret_event, why);
+    dt = rec->ts - w->seg_ticks;
+    if (__builtin_expect(rec->units != 1 ||
+                             (uint8_t) (rec->kind - MRD_REC_SPAN) > MRD_REC_FLOW - MRD_REC_SPAN ||
+                             dt >= MRD_RING_TICKS_NEAR,
+                         0))
+        return mrd_ring_next_slow(reader, ret_event, why);
+    start = w->seg_ns + (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT);
+    ret_event->dur_ns = 0;
+    if (rec->kind == MRD_REC_SPAN) {
+        if (__builtin_expect(rec->value >= MRD_RING_TICKS_NEAR, 0))
+            return mrd_ring_next_slow(reader, ret_event, why);
+        dt += rec->value;
+        ret_event->dur_ns =
+            w->seg_ns + (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT) -
+            start;
+        w->span = rec;
+    }
+    if (dt > w->newest)
+        w->newest = dt;
+    w->at += MRD_RING_UNIT;
+    memcpy(ret_event, rec, 8); /* kind, flags, units, name */
+    memcpy(&ret_event->domain, &rec->domain, 8);
+    ret_event->value = rec->value;
+    ret_event->ts_ns = start;
+    ret_event->tid = w->tid;
+    ret_event->body_len = 0;
+    ret_event->body = NULL;
+    ret_event->name_text = (mrd_str){ NULL, 0 };
+    return MRD_RING_MORE;
+}
+/* Tells the workload that everything returned so far may be overwritten. Errors: IO. */
+mrd_err mrd_ring_release(mrd_ring_reader *reader);
+
+typedef struct {
+    uint64_t head, tail;                 /* bytes; head as last seen */
+    uint64_t read;                       /* bytes; behind the last record returned */
+    uint64_t records;                    /* returned, losses not counted */
+    uint64_t lost[MRD_RING_LOST_CAUSES]; /* the workload's counters: all ever lost */
+    uint64_t lost_total;
+    uint64_t reported;      /* of lost_total, already returned as LOST */
+    uint64_t skipped;       /* records of an unknown kind */
+    int64_t clock_error_ns; /* bound of the tick to RAW conversion at the newest record */
+    uint32_t clock_steps;   /* times the two clocks jumped against each other */
+} mrd_ring_stats;
+
+/* Counters as of the last call of mrd_ring_next. */
+void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats);
+
+/* Dictionary. An id that was never defined gives an empty text or NULL. Borrowed until close. */
+mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
+typedef struct {
+    mrd_ring_track def;
+    mrd_str name;
+} mrd_ring_track_info;
+const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
+/* Name of a thread of this ring, empty when it has none. */
+mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
+
+/* Items of a body. Start with { ev.body, ev.body_len }; false at the end or at nonsense. */
+typedef struct {
+    const uint8_t *p;
+    uint32_t len;
+} mrd_ring_items;
+typedef struct {
+    mrd_item_type type; /* I64, U64, F64, BOOL, TEXT, JSON, ID; an inline key is already in key */
+    uint8_t flags;      /* MRD_ITEMF_* */
+    uint32_t key;       /* dictionary id, 0: key_text */
+    mrd_str key_text;
+    union {
+        int64_t i;
+        uint64_t u;
+        double d;
+        uint32_t id;
+        mrd_str text;
+    } v;
+} mrd_ring_arg;
+bool mrd_ring_item_next(mrd_ring_items *items, mrd_ring_arg *ret_arg);
+
+/* ---- the owner ------------------------------------------------------------------------------- */
+
+typedef enum { MRD_OWNER_ALIVE, MRD_OWNER_DEAD, MRD_OWNER_UNKNOWN } mrd_owner;
+
+/*
+ * Whether the process that made the ring can still add to it: its pid and start time exist, it is
+ * no zombie, and (after an exec) it still maps the file. In another pid namespace the owner is
+ * found by searching the maps of all processes for the inode, which costs milliseconds: ask once a
+ * second, not per poll. *ret_host_pid (may be NULL) is its pid in the reader's namespace, 0 when
+ * not found. UNKNOWN: no process maps it but some could not be looked at (permission).
+ * mrd_ring_next asks by itself, at most once a second, when a ring brings nothing new.
+ */
+mrd_owner mrd_ring_owner(mrd_ring_reader *reader, int32_t *ret_host_pid);
+/* For tests and simulations: END is then reached without asking /proc. */
+void mrd_ring_assume_dead(mrd_ring_reader *reader);
+
+/* Asks the workload to pause (true) or go on; it obeys at its next event. Errors: IO. */
+mrd_err mrd_ring_set_pause(mrd_ring_reader *reader, bool pause);
+
+/* Unlinks the file if it is still the one that was opened (same inode). NOTFOUND is success. */
+mrd_err mrd_ring_remove(mrd_ring_reader *reader, int dir_fd, const char *file_name, mrd_why *why);
+/* Unlinks a ring that never got its header, when the process its name tells is gone, or that is of
+ * another boot. Errors: BUSY when it may be alive. */
+mrd_err mrd_ring_remove_stale(int dir_fd, const char *file_name, const char *proc_dir,
+                              mrd_why *why);
+
+#endif

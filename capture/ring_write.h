@@ -1,0 +1,149 @@
+/*
+ * capture/ring_write.h - the workload's end of a ring. Internal to libmeridian.
+ *
+ * A writer belongs to one thread. Its private state lives in pages that read as zero in a forked
+ * child (MADV_WIPEONFORK), and the ring's mapping is absent there, so a child can never write into
+ * its parent's ring; `ready` == 0 sends it to attach a ring of its own.
+ *
+ * Signals  mrd_ring_enter refuses while the same thread is inside; the refused event is counted
+ *          (NESTED). Between enter and leave there is no system call except in the slow path.
+ * Cost     reserve + commit of a 32-byte record: two compares, four stores, one release store.
+ */
+#ifndef MRD_CAPTURE_RING_WRITE_H
+#define MRD_CAPTURE_RING_WRITE_H
+
+#include "capture/ring.h"
+#include "capture/ring_clock.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define MRD_RING_TRACKS_MAX 4096u        /* process-wide; ids are below */
+#define MRD_RING_CAL_TICKS  (1ull << 30) /* between cross-readings: about 0.4 s at 2.6 GHz */
+
+typedef struct mrd_ring_writer {
+    uint32_t ready; /* 0: no ring (or a fork's child) */
+    volatile uint32_t busy;
+    uint64_t head;    /* what hdr->head says */
+    uint64_t limit;   /* head may grow to here without a look at tail; 0: take the slow path */
+    uint64_t cal_due; /* tick of the next cross-reading */
+    uint8_t *data;
+    uint64_t mask; /* data_len - 1 */
+    mrd_ring_hdr *hdr;
+    uint64_t tail; /* as last seen and believed */
+    uint32_t depth;
+    uint32_t ending; /* scope whose end is being recorded: its place + 1 */
+    uint32_t pid;    /* of the process that made it: scopes opened before a fork are not ours */
+    mrd_ring_clock_id clock;
+    uint32_t dict_used, dict_len;
+    uint32_t blob_seq;
+    uint32_t serial;      /* of the ring in its process, from 1 */
+    uint32_t name_serial; /* of the file's name */
+    uint64_t id_seq;      /* span ids given out */
+    size_t map_len;
+    struct mrd_ring_writer *next_all, *next_free;
+    uint64_t named[MRD_RING_NAMES_MAX / 64];    /* dictionary ids already defined here */
+    uint64_t tracked[MRD_RING_TRACKS_MAX / 64]; /* likewise tracks */
+} mrd_ring_writer;
+
+/* What a header is filled with. */
+typedef struct {
+    uint8_t boot_id[16];
+    uint64_t start_ticks, pid_ns, mnt_ns;
+    int32_t pid;
+    uint32_t uid;
+    mrd_ring_clock_id clock;
+    mrd_ring_cal load_cal;
+    const char *ident;
+    uint32_t ident_len;
+} mrd_ring_owner_claim;
+
+/*
+ * Makes the file in `dir` and maps it into *w, which must be zeroed. data_len is halved while the
+ * file system has no room, down to 64 KiB (or the wish, if smaller). 0, or an errno value.
+ */
+int mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim *claim,
+                    int32_t tid, uint64_t data_len, uint32_t dict_len);
+/* In memory of the caller (tests): `mem` holds header + dict_len + data_len bytes, zeroed. */
+void mrd_ring_create_mem(mrd_ring_writer *w, void *mem, const mrd_ring_owner_claim *claim,
+                         int32_t tid, uint64_t data_len, uint32_t dict_len);
+/* Says that nothing will follow and unmaps. */
+void mrd_ring_finish(mrd_ring_writer *w);
+
+/* Dictionary; false without room. Inside enter/leave. */
+bool mrd_ring_define_text(mrd_ring_writer *w, uint32_t id, const char *text, size_t len);
+bool mrd_ring_define_thread(mrd_ring_writer *w, int32_t tid, const char *name, size_t len);
+bool mrd_ring_define_track(mrd_ring_writer *w, uint32_t id, const mrd_ring_track *def,
+                           const char *name, size_t len);
+
+/* Counts a lost event. Callable any time, also while busy. */
+void mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t count);
+/* Free bytes, after a fresh look at tail. */
+uint64_t mrd_ring_room(mrd_ring_writer *w);
+/* Room for len bytes (a multiple of 32) for an event at ts, or NULL: then it was counted lost,
+ * unless quiet. */
+mrd_ring_rec *mrd_ring_reserve_slow(mrd_ring_writer *w, size_t len, uint64_t ts, bool quiet);
+/* The longest record this ring takes. */
+size_t mrd_ring_rec_max(const mrd_ring_writer *w);
+
+static inline void
+mrd_ring_fence(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* False: a signal handler interrupted a record of this thread. */
+static inline bool
+mrd_ring_enter(mrd_ring_writer *w)
+{
+    if (__builtin_expect(w->busy, 0))
+        return false;
+    w->busy = 1;
+    mrd_ring_fence();
+    return true;
+}
+
+static inline void
+mrd_ring_leave(mrd_ring_writer *w)
+{
+    mrd_ring_fence();
+    w->busy = 0;
+}
+
+static inline mrd_ring_rec *
+mrd_ring_reserve(mrd_ring_writer *w, uint64_t ts)
+{
+    if (__builtin_expect(w->head + MRD_RING_UNIT > w->limit || ts > w->cal_due, 0))
+        return mrd_ring_reserve_slow(w, MRD_RING_UNIT, ts, false);
+    return (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
+}
+
+/* release: the record's bytes before head; pairs with get_live in ring_read.c */
+static inline void
+mrd_ring_commit(mrd_ring_writer *w, size_t len)
+{
+    w->head += len;
+    atomic_store_explicit(&w->hdr->head, w->head, memory_order_release);
+}
+
+static inline uint64_t
+mrd_ring_ticks(mrd_ring_clock_id clock)
+{
+    if (MRD_HAVE_TSC && __builtin_expect(clock == MRD_RING_CLOCK_TSC, 1))
+        return mrd_tsc();
+    return (uint64_t) mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+}
+
+static inline bool
+mrd_ring_bit(const uint64_t *set, uint32_t id)
+{
+    return (set[id / 64] >> (id % 64) & 1) != 0;
+}
+
+static inline void
+mrd_ring_bit_set(uint64_t *set, uint32_t id)
+{
+    set[id / 64] |= 1ull << (id % 64);
+}
+
+#endif

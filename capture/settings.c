@@ -1,0 +1,168 @@
+#include "capture/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture/record.h"
+
+extern char **environ;
+
+typedef enum { BOOL, SIZE, TEXT, SOURCES } setting_type;
+
+static const struct {
+    const char *name;
+    setting_type type;
+    size_t offset;
+    const char *def;
+    int64_t min, max;
+    const char *help;
+} table[] = {
+#define SET(name, member, type, def, min, max, help)                                               \
+    { name, type, offsetof(mrd_settings, member), def, min, max, help },
+#include "capture/settings.def"
+#undef SET
+};
+
+#define ROWS (sizeof(table) / sizeof(table[0]))
+
+/* The MERIDIAN_ part of the environment at load: the program may change its own afterwards. */
+static char snapshot[16384];
+static size_t snapshot_len;
+
+static void
+take_snapshot(void)
+{
+    snapshot_len = 0;
+    for (char **e = environ; e != NULL && *e != NULL; e++) {
+        size_t len = strlen(*e) + 1;
+
+        if (strncmp(*e, "MERIDIAN_", 9) != 0 || len > sizeof(snapshot) - snapshot_len)
+            continue;
+        memcpy(snapshot + snapshot_len, *e, len);
+        snapshot_len += len;
+    }
+}
+
+const char *
+mrd_settings_env(const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t at = 0; at < snapshot_len; at += strlen(snapshot + at) + 1)
+        if (strncmp(snapshot + at, name, n) == 0 && snapshot[at + n] == '=')
+            return snapshot + at + n + 1;
+    return NULL;
+}
+
+bool
+mrd_settings_size(const char *text, int64_t *ret_bytes)
+{
+    static const char units[] = "KMGT";
+    const char *unit;
+    char *end;
+    long long v;
+    int shift = 0;
+
+    if (*text < '0' || *text > '9')
+        return false;
+    v = strtoll(text, &end, 10);
+    if (*end != '\0' && (unit = strchr(units, *end)) != NULL) {
+        shift = 10 * (int) (unit - units + 1);
+        end++;
+        if (strcmp(end, "iB") == 0 || strcmp(end, "B") == 0)
+            end += strlen(end);
+    }
+    if (*end != '\0' || v < 0 || v > INT64_MAX >> shift)
+        return false;
+    *ret_bytes = v << shift;
+    return true;
+}
+
+static bool
+parse_sources(const char *text, int64_t *ret_v)
+{
+    static const struct {
+        const char *name;
+        int64_t bits;
+    } words[] = {
+        { "api", MRD_CAP_API },
+        { "systrace", MRD_CAP_SYS },
+        { "annotations", MRD_CAP_ANNOTATE },
+        { "models", MRD_CAP_MODEL },
+        { "none", 0 },
+        { "all", MRD_CAP_API | MRD_CAP_SYS | MRD_CAP_ANNOTATE | MRD_CAP_MODEL },
+    };
+    int64_t v = 0;
+
+    while (*text != '\0') {
+        size_t n = strcspn(text, ","), i;
+
+        for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+            if (strlen(words[i].name) == n && memcmp(words[i].name, text, n) == 0)
+                break;
+        if (i == sizeof(words) / sizeof(words[0]))
+            return false;
+        v |= words[i].bits;
+        text += n + (text[n] == ',');
+    }
+    *ret_v = v == 0 ? 0 : v | MRD_CAP_NOTICE;
+    return true;
+}
+
+static bool
+parse_row(mrd_settings *s, size_t i, const char *text)
+{
+    uint8_t *to = (uint8_t *) s + table[i].offset;
+    int64_t v = -1;
+    bool ok = true;
+
+    if (table[i].type == TEXT) {
+        size_t len = strlen(text);
+
+        if ((int64_t) len < table[i].min || (int64_t) len > table[i].max)
+            return false;
+        memcpy(to, text, len + 1);
+        return true;
+    }
+    if (*text != '\0') {
+        ok = table[i].type == SOURCES ? parse_sources(text, &v) : mrd_settings_size(text, &v);
+        if (ok && table[i].type != SOURCES)
+            ok = v >= table[i].min && v <= table[i].max;
+    }
+    if (ok)
+        memcpy(to, &v, sizeof(v));
+    return ok;
+}
+
+void
+mrd_settings_read(mrd_settings *s)
+{
+    memset(s, 0, sizeof(*s));
+    take_snapshot();
+    for (size_t i = 0; i < ROWS; i++) {
+        const char *text = mrd_settings_env(table[i].name);
+
+        (void) parse_row(s, i, table[i].def);
+        if (text == NULL || *text == '\0' || parse_row(s, i, text))
+            continue;
+        if (s->errors++ == 0)
+            snprintf(s->error, sizeof(s->error), "%s='%.100s' is not valid: capture is off",
+                     table[i].name, text);
+    }
+    if (strcmp(s->clock, "auto") != 0 && strcmp(s->clock, "raw") != 0 &&
+        strcmp(s->clock, "tsc") != 0 && s->errors++ == 0)
+        snprintf(s->error, sizeof(s->error), "MERIDIAN_CLOCK='%.100s' is not valid: capture is off",
+                 s->clock);
+}
+
+bool
+mrd_settings_row(size_t i, const char **ret_name, const char **ret_default, const char **ret_help)
+{
+    if (i >= ROWS)
+        return false;
+    *ret_name = table[i].name;
+    *ret_default = table[i].def;
+    *ret_help = table[i].help;
+    return true;
+}

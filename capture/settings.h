@@ -1,0 +1,33 @@
+/*
+ * capture/settings.h - the environment switches of settings.def, parsed and checked. Internal.
+ */
+#ifndef MRD_CAPTURE_SETTINGS_H
+#define MRD_CAPTURE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MRD_SETTING_TEXT 3001
+
+typedef struct {
+    int64_t enable;  /* -1 unset */
+    int64_t sources; /* MRD_CAP_*; -1 unset */
+    int64_t ring_size, ring_dict, ring_total, aggregate;
+    char ring_dir[MRD_SETTING_TEXT], clock[MRD_SETTING_TEXT], profile_file[MRD_SETTING_TEXT];
+    char sys_dir[MRD_SETTING_TEXT], proc_dir[MRD_SETTING_TEXT];
+    uint32_t errors; /* values refused */
+    char error[256]; /* a sentence about the first */
+} mrd_settings;
+
+/* Fills *s from the environment of the process. No allocation. */
+void mrd_settings_read(mrd_settings *s);
+/* Value of a MERIDIAN_ variable as it was when the library was loaded, NULL when unset. */
+const char *mrd_settings_env(const char *name);
+/* "64M" to bytes; false when it is no size. */
+bool mrd_settings_size(const char *text, int64_t *ret_bytes);
+/* The table, for documentation and its test: row i, false behind the last. */
+bool mrd_settings_row(size_t i, const char **ret_name, const char **ret_default,
+                      const char **ret_help);
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * capture/sha256.h - SHA-256 without a library: libmeridian depends on libc only. Internal.
+ * Source: FIPS 180-4. The daemons use base/hash.h; a test compares the two.
+ */
+#ifndef MRD_CAPTURE_SHA256_H
+#define MRD_CAPTURE_SHA256_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    uint32_t h[8];
+    uint64_t len;
+    uint8_t block[64];
+} mrd_sha;
+
+void mrd_sha_init(mrd_sha *s);
+void mrd_sha_add(mrd_sha *s, const void *data, size_t len);
+void mrd_sha_hex(mrd_sha *s, char hex[65]); /* ends the computation */
+
+#endif

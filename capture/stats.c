@@ -1,0 +1,272 @@
+#include "capture/stats.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "capture/names.h"
+#include "capture/stats_print.h"
+#include "capture/thread.h"
+
+#define SLOTS_FIRST 256u
+#define SLOTS_MAX   (1u << 17)
+
+typedef struct mrd_stat_table {
+    _Atomic uint32_t lock; /* the thread, or whoever prints */
+    uint32_t busy;         /* the thread is inside: its signal handlers stay out */
+    uint32_t slots, used;
+    uint64_t missed; /* no memory, or a signal handler */
+    mrd_stat_entry *slot;
+} stat_table;
+
+uint32_t mrd_extra;
+static mrd_stat_series *series;
+static _Atomic uint64_t generation = 1;
+
+void
+mrd_extra_set(uint32_t bit, bool on)
+{
+    if (on)
+        __atomic_fetch_or(&mrd_extra, bit, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_and(&mrd_extra, ~bit, __ATOMIC_RELAXED);
+}
+
+/* The holder's pid: what another thread held when this process was forked is nobody's here. */
+static void
+lock_word(_Atomic uint32_t *word)
+{
+    uint32_t me = (uint32_t) getpid(), seen = 0;
+
+    while (!atomic_compare_exchange_weak_explicit(word, &seen, me, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+        if (seen == me) {
+            sched_yield();
+            seen = 0;
+        } /* else seen is 0, or a parent's pid, to be replaced by ours */
+    }
+}
+
+static void
+unlock_word(_Atomic uint32_t *word)
+{
+    atomic_store_explicit(word, 0, memory_order_release);
+}
+
+static uint32_t
+slot_of(const stat_table *t, uint32_t domain, uint32_t name, bool instant)
+{
+    uint64_t key = ((uint64_t) domain << 32 | name) * 2 + instant;
+    uint32_t i = (uint32_t) ((key * 0x9e3779b97f4a7c15ull) >> 40) & (t->slots - 1);
+
+    while (t->slot[i].count != 0 && (t->slot[i].domain != domain || t->slot[i].name != name ||
+                                     t->slot[i].instant != instant))
+        i = (i + 1) & (t->slots - 1);
+    return i;
+}
+
+static bool
+table_grow(stat_table *t)
+{
+    stat_table next = { .slots = t->slots == 0 ? SLOTS_FIRST : t->slots * 2 };
+
+    if (t->slots >= SLOTS_MAX)
+        return t->used + 1 < t->slots;
+    next.slot = mrd_proc_map(next.slots * sizeof(*next.slot), true);
+    if (next.slot == NULL)
+        return false;
+    for (uint32_t i = 0; i < t->slots; i++) {
+        const mrd_stat_entry *e = &t->slot[i];
+
+        if (e->count != 0)
+            next.slot[slot_of(&next, e->domain, e->name, e->instant)] = *e;
+    }
+    if (t->slot != NULL)
+        munmap(t->slot, t->slots * sizeof(*t->slot));
+    t->slot = next.slot;
+    t->slots = next.slots;
+    return true;
+}
+
+static void
+table_add(stat_table *t, uint32_t domain, uint32_t name, uint64_t ticks)
+{
+    bool instant = ticks == UINT64_MAX;
+    mrd_stat_entry *e;
+
+    if (t->used * 2 >= t->slots && !table_grow(t)) {
+        t->missed++;
+        return;
+    }
+    if (instant)
+        ticks = 0;
+    e = &t->slot[slot_of(t, domain, name, instant)];
+    if (e->count++ == 0) {
+        *e = (mrd_stat_entry){ domain, name, instant, 1, 0, ticks, ticks };
+        t->used++;
+    }
+    e->total += ticks;
+    e->min = ticks < e->min ? ticks : e->min;
+    e->max = ticks > e->max ? ticks : e->max;
+}
+
+void
+mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks)
+{
+    mrd_thread *thread = mrd_thread_get();
+    stat_table *t;
+
+    if (thread == NULL)
+        return;
+    if (thread->stats == NULL)
+        thread->stats = mrd_proc_map(sizeof(*t), true);
+    t = thread->stats;
+    if (t == NULL)
+        return;
+    if (t->busy) {
+        t->missed++;
+        return;
+    }
+    t->busy = 1;
+    mrd_ring_fence();
+    lock_word(&t->lock);
+    table_add(t, domain, name, ticks);
+    unlock_word(&t->lock);
+    mrd_ring_fence();
+    t->busy = 0;
+}
+
+/* ---- counters -------------------------------------------------------------------------------- */
+
+void
+mrd_stats_sample(mrd_stat_counter *c, double value)
+{
+    int64_t now = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+
+    lock_word(&c->lock);
+    if (c->generation != generation) {
+        c->generation = generation;
+        c->count = 0;
+        c->area = 0;
+    }
+    if (c->count++ == 0) {
+        c->first_ns = now;
+        c->min = c->max = value;
+    } else {
+        c->area += c->last * (double) (now - c->last_ns);
+    }
+    c->last = value;
+    c->last_ns = now;
+    c->min = value < c->min ? value : c->min;
+    c->max = value > c->max ? value : c->max;
+    unlock_word(&c->lock);
+}
+
+void
+mrd_stats_enlist(mrd_stat_series *s)
+{
+    if (!mrd_proc_lock())
+        return;
+    s->next = series;
+    series = s;
+    mrd_proc_unlock();
+}
+
+void
+mrd_stats_delist(mrd_stat_series *s)
+{
+    mrd_stat_series **link = &series;
+
+    if (!mrd_proc_lock())
+        return;
+    while (*link != NULL && *link != s)
+        link = &(*link)->next;
+    if (*link == s)
+        *link = s->next;
+    mrd_proc_unlock();
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void
+collect(void *ctx, mrd_thread *thread)
+{
+    mrd_stat_report *report = ctx;
+    stat_table *t = thread->stats;
+
+    if (t == NULL)
+        return;
+    lock_word(&t->lock);
+    report->missed += t->missed;
+    for (uint32_t i = 0; i < t->slots; i++)
+        if (t->slot[i].count != 0)
+            mrd_stat_report_add(report, &t->slot[i]);
+    unlock_word(&t->lock);
+}
+
+static void
+collect_series(mrd_stat_report *report)
+{
+    int64_t now = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+
+    if (!mrd_proc_lock())
+        return;
+    for (mrd_stat_series *s = series; s != NULL; s = s->next) {
+        mrd_stat_line line = { .domain = s->domain, .name = s->name, .bytes = s->bytes };
+        mrd_stat_counter *c = &s->stat;
+        double span;
+
+        lock_word(&c->lock);
+        if (c->count > 0 && c->generation == generation) {
+            span = (double) (now - c->first_ns);
+            line.count = c->count;
+            line.last = c->last;
+            line.min = c->min;
+            line.max = c->max;
+            line.mean =
+                span <= 0 ? c->last : (c->area + c->last * (double) (now - c->last_ns)) / span;
+            mrd_stat_report_counter(report, &line);
+        }
+        unlock_word(&c->lock);
+    }
+    mrd_proc_unlock();
+}
+
+char *
+mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending)
+{
+    mrd_stat_report report = { 0 };
+    char *text;
+
+    mrd_thread_each(collect, &report);
+    mrd_stat_report_scale(&report);
+    collect_series(&report);
+    mrd_stat_report_sort(&report, sort, ascending);
+    text = json ? mrd_stat_report_json(&report) : mrd_stat_report_table(&report);
+    mrd_stat_report_fini(&report);
+    return text;
+}
+
+static void
+clear_table(void *ctx, mrd_thread *thread)
+{
+    stat_table *t = thread->stats;
+
+    (void) ctx;
+    if (t == NULL)
+        return;
+    lock_word(&t->lock);
+    if (t->slot != NULL)
+        memset(t->slot, 0, t->slots * sizeof(*t->slot));
+    t->used = 0;
+    t->missed = 0;
+    unlock_word(&t->lock);
+}
+
+void
+mrd_stats_reset(void)
+{
+    mrd_thread_each(clear_table, NULL);
+    atomic_fetch_add(&generation, 1);
+}

@@ -1,0 +1,57 @@
+/*
+ * capture/stats.h - aggregate statistics per name (seed rows C-11, C-16 ... C-19). Internal.
+ *
+ * Durations are kept in ticks and turned into nanoseconds when they are printed. A counter's mean
+ * is weighted by time: sum of value x how long it held, from its first sample to the printing.
+ */
+#ifndef MRD_CAPTURE_STATS_H
+#define MRD_CAPTURE_STATS_H
+
+#include "capture/record.h"
+
+/* Bits of mrd_extra: what the API does beside recording. */
+enum { MRD_EXTRA_STATS = 1, MRD_EXTRA_DUMPS = 2 };
+extern uint32_t mrd_extra;
+static inline uint32_t
+mrd_extra_now(void)
+{
+    return __atomic_load_n(&mrd_extra, __ATOMIC_RELAXED);
+}
+void mrd_extra_set(uint32_t bit, bool on);
+
+/* One finished span, or (ticks UINT64_MAX) one instant. */
+void mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks);
+
+/* What a counter object keeps; under its own lock. */
+typedef struct {
+    _Atomic uint32_t lock;
+    uint64_t count;
+    int64_t last_ns, first_ns;   /* RAW */
+    double last, min, max, area; /* area: value x ns */
+    uint64_t generation;         /* of the last reset it saw */
+} mrd_stat_counter;
+void mrd_stats_sample(mrd_stat_counter *c, double value);
+
+/* Hands a counter to the printing; remove before its memory goes. */
+typedef struct mrd_stat_series {
+    mrd_stat_counter stat;
+    uint32_t domain, name;
+    bool bytes; /* unit "bytes": in the memory section */
+    struct mrd_stat_series *next;
+} mrd_stat_series;
+void mrd_stats_enlist(mrd_stat_series *s);
+void mrd_stats_delist(mrd_stat_series *s);
+
+typedef enum {
+    MRD_SORT_TOTAL,
+    MRD_SORT_AVG,
+    MRD_SORT_MIN,
+    MRD_SORT_MAX,
+    MRD_SORT_COUNT
+} mrd_stat_sort;
+
+/* A malloc'd text, NULL without memory. */
+char *mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending);
+void mrd_stats_reset(void);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * capture/stats_print.h - statistics as a table or JSON; equal numbers give equal bytes. Internal.
+ *
+ * Times come in as ticks and are scaled once, to nanoseconds; milliseconds are printed with four
+ * decimals by integer arithmetic (rounded half up).
+ */
+#ifndef MRD_CAPTURE_STATS_PRINT_H
+#define MRD_CAPTURE_STATS_PRINT_H
+
+#include "capture/stats.h"
+
+/* Spans (or instants) of one name. Units: ticks until scaled, then ns. */
+typedef struct {
+    uint32_t domain, name;
+    bool instant;
+    uint64_t count; /* 0: empty slot */
+    uint64_t total, min, max;
+} mrd_stat_entry;
+
+typedef struct {
+    uint32_t domain, name;
+    bool bytes;
+    uint64_t count;
+    double last, min, max, mean;
+} mrd_stat_line;
+
+typedef struct {
+    mrd_stat_entry *v;
+    size_t n, cap;
+    mrd_stat_line *counter;
+    size_t counters, counter_cap;
+    uint64_t missed; /* not counted: no memory, or in a signal handler */
+    bool failed;     /* no memory: the report is not whole */
+} mrd_stat_report;
+
+void mrd_stat_report_add(mrd_stat_report *r, const mrd_stat_entry *e); /* merges by key */
+void mrd_stat_report_counter(mrd_stat_report *r, const mrd_stat_line *line);
+void mrd_stat_report_scale(mrd_stat_report *r); /* ticks to ns */
+void mrd_stat_report_sort(mrd_stat_report *r, mrd_stat_sort sort, bool ascending);
+/* malloc'd; NULL without memory. */
+char *mrd_stat_report_table(const mrd_stat_report *r);
+char *mrd_stat_report_json(const mrd_stat_report *r);
+void mrd_stat_report_fini(mrd_stat_report *r);
+
+#endif

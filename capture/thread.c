@@ -1,0 +1,167 @@
+#include "capture/thread.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static mrd_thread no_thread; /* ready is 0 for ever */
+static _Thread_local mrd_thread *tls_thread = &no_thread;
+
+typedef struct {
+    mrd_thread *all, *idle;
+} thread_lists;
+static thread_lists before_init, *lists = &before_init;
+
+/* A fork's child starts with empty lists; the other threads' places are its parent's. */
+__attribute__((constructor(102))) static void
+begin(void)
+{
+    thread_lists *l = mrd_proc_map(sizeof(*l), true);
+
+    if (l != NULL)
+        lists = l;
+}
+
+static mrd_thread *
+take_place(void)
+{
+    mrd_thread *t;
+
+    if (!mrd_proc_lock())
+        return NULL;
+    t = lists->idle;
+    if (t != NULL) {
+        lists->idle = t->next_free;
+    } else if ((t = mrd_proc_map(sizeof(*t), true)) != NULL) {
+        t->next_all = lists->all;
+        lists->all = t;
+    }
+    mrd_proc_unlock();
+    return t;
+}
+
+mrd_thread *
+mrd_thread_get(void)
+{
+    mrd_thread *t = tls_thread;
+    int saved = errno;
+
+    if (__builtin_expect(t->ready, 1))
+        return t;
+    if ((t = take_place()) != NULL) {
+        t->depth = 0;
+        t->error[0] = '\0';
+        t->ready = 1;
+        tls_thread = t;
+        mrd_proc_at_thread_exit();
+    }
+    errno = saved;
+    return t;
+}
+
+mrd_thread *
+mrd_thread_seen(void)
+{
+    return tls_thread->ready ? tls_thread : NULL;
+}
+
+void
+mrd_thread_leave(void)
+{
+    mrd_thread *t = mrd_thread_seen();
+
+    if (t == NULL)
+        return;
+    tls_thread = &no_thread;
+    if (!mrd_proc_lock())
+        return;
+    t->ready = 0;
+    t->next_free = lists->idle;
+    lists->idle = t;
+    mrd_proc_unlock();
+}
+
+bool
+mrd_thread_begin(const void *owner, const mrd_rec_what *what)
+{
+    mrd_thread *t = mrd_thread_get();
+    mrd_thread_open *o;
+    uint32_t i;
+
+    if (t == NULL)
+        return false;
+    i = t->depth++; /* before it is filled: a signal handler's own begin takes the next place */
+    mrd_ring_fence();
+    if (i >= MRD_THREAD_OPEN_MAX)
+        return true;
+    o = &t->open[i];
+    o->owner = owner;
+    mrd_rec_scope_begin(&o->scope, what);
+    o->scope.what = *what; /* also when the ring has no room: statistics want it */
+    o->start = o->scope.start != 0 ? o->scope.start : mrd_rec_now();
+    return true;
+}
+
+/* The innermost open one of this owner; UINT32_MAX: none. */
+static uint32_t
+find_open(const mrd_thread *t, const void *owner)
+{
+    uint32_t i = t->depth < MRD_THREAD_OPEN_MAX ? t->depth : MRD_THREAD_OPEN_MAX;
+
+    while (i > 0)
+        if (t->open[--i].owner == owner)
+            return i;
+    return UINT32_MAX;
+}
+
+bool
+mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64_t *ret_ticks,
+               mrd_rec_what *ret_what)
+{
+    mrd_thread *t = mrd_thread_seen();
+    mrd_thread_open o;
+    uint32_t i;
+
+    if (t == NULL || t->depth == 0)
+        return false;
+    if (t->depth > MRD_THREAD_OPEN_MAX) { /* the deepest were never noted */
+        t->depth--;
+        *ret_ticks = 0;
+        ret_what->name = 0;
+        return true;
+    }
+    if ((i = find_open(t, owner)) == UINT32_MAX)
+        return false;
+    o = t->open[i];
+    *ret_what = o.scope.what;
+    *ret_ticks = mrd_rec_now() - o.start;
+    mrd_rec_scope_end(&o.scope, args, n);
+    memmove(&t->open[i], &t->open[i + 1], (t->depth - 1 - i) * sizeof(o));
+    mrd_ring_fence();
+    t->depth--;
+    return true;
+}
+
+void
+mrd_thread_each(void (*fn)(void *ctx, mrd_thread *t), void *ctx)
+{
+    if (!mrd_proc_lock())
+        return;
+    for (mrd_thread *t = lists->all; t != NULL; t = t->next_all)
+        fn(ctx, t);
+    mrd_proc_unlock();
+}
+
+int
+mrd_fail(int code, const char *format, ...)
+{
+    mrd_thread *t = mrd_thread_get();
+    va_list ap;
+
+    if (t != NULL) {
+        va_start(ap, format);
+        vsnprintf(t->error, sizeof(t->error), format, ap);
+        va_end(ap);
+    }
+    return code;
+}

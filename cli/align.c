@@ -1,0 +1,871 @@
+#include "cli/align.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/obj.h"
+#include "timesync/collective.h"
+#include "trace/collectives.h"
+#include "trace/merge.h"
+
+#define MATCHES_MIN 3 /* fewer cannot show that they fit */
+#define EPOCH_NS                                                                                   \
+    (1000000000LL * MRD_SEC) /* later than September 2001: UTC, not time since a start */
+#define OBS_MIN 65536
+#define NO_UNIT UINT32_MAX
+
+typedef struct {
+    mrd_sid name;
+    uint64_t says_all, says_single; /* annotations about all-to-all, and about send and recv */
+    uint32_t clock;                 /* in the catalog */
+    int64_t first, last;            /* of matched collectives, local; first > last: none */
+    mrd_align *table;               /* NULL: its own clock */
+    bool reference, described;
+    mrd_align_cursor cursor;
+} unit;
+
+/* Where a unit is in a stream. */
+typedef struct {
+    size_t stream;
+    uint32_t unit;
+    int64_t first, last;         /* local, of begins; first > last: only events without time */
+    int64_t longest_at, longest; /* begin and duration of the event that ends last */
+} presence;
+
+typedef struct {
+    mrd_coll_obs obs;
+    uint64_t part; /* participant inside the unit: process and core */
+    mrd_cc_kind kind;
+} sighting;
+
+struct mrd_alignment {
+    mrd_align_options options;
+    mrd_catalog *cat;
+    mrd_store *store;
+    unit *units;
+    size_t n_units;
+    uint32_t *unit_of; /* by process; NO_UNIT for device profiles */
+    presence *at;
+    size_t n_at, cap_at;
+    sighting *seen;
+    size_t n_seen, cap_seen;
+    mrd_coll_gap *gaps;
+    size_t n_gaps, cap_gaps;
+    bool mapped, too_many;
+    mrd_buf refused;
+};
+
+static mrd_err
+no_memory(mrd_why *why)
+{
+    return mrd_why_set(why, MRD_NOMEM, 0, "aligning clocks");
+}
+
+/* Room for one more of `size` bytes; false without memory. */
+static bool
+grow(void **v, size_t n, size_t *cap, size_t size)
+{
+    size_t more = *cap == 0 ? 64 : *cap * 2;
+    void *p;
+
+    if (n < *cap)
+        return true;
+    if ((p = realloc(*v, more * size)) == NULL)
+        return false;
+    *v = p;
+    *cap = more;
+    return true;
+}
+
+/* ---- Units ---- */
+
+static mrd_str
+base_name(mrd_str path)
+{
+    for (size_t i = path.len; i > 0; i--) {
+        if (path.p[i - 1] == '/')
+            return (mrd_str){ path.p + i, path.len - i };
+    }
+    return path;
+}
+
+static bool
+has_instance(const mrd_catalog *cat, const mrd_process *p)
+{
+    return !mrd_str_is(mrd_catalog_text(cat, p->instance_id), "unknown");
+}
+
+/* The input that gave a made-up identity, NULL when the identity is real or came from a merge. */
+static const mrd_input *
+input_of(const mrd_catalog *cat, const mrd_process *p)
+{
+    size_t n;
+    const mrd_input *inputs = mrd_catalog_inputs(cat, &n);
+
+    return p->scope > 0 && p->scope <= n ? &inputs[p->scope - 1] : NULL;
+}
+
+static mrd_sid
+unit_name(mrd_catalog *cat, const mrd_process *p)
+{
+    const mrd_input *in = input_of(cat, p);
+    mrd_buf text = { 0 };
+    mrd_sid sid;
+
+    if (has_instance(cat, p)) {
+        mrd_buf_str(&text, mrd_catalog_text(cat, p->instance_id));
+        mrd_buf_text(&text, " clock");
+    } else if (in != NULL) {
+        mrd_buf_text(&text, "file clock of ");
+        mrd_buf_str(&text, base_name(mrd_catalog_text(cat, in->path)));
+    } else {
+        mrd_buf_fmt(&text, "clock of process %" PRId64, p->process_id);
+    }
+    sid = mrd_strtab_add(mrd_catalog_strings(cat), mrd_str_of(mrd_buf_cstr(&text)));
+    mrd_buf_fini(&text);
+    return sid;
+}
+
+/* What an input that was merged before says about this process's clock; NULL: nothing. */
+static const mrd_clock_info *
+known_clock(const mrd_catalog *cat, const mrd_process *p)
+{
+    size_t n;
+    const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
+
+    return p->clock > 0 && p->clock < n ? &clocks[p->clock] : NULL;
+}
+
+static mrd_map_key
+unit_key(const mrd_catalog *cat, const mrd_process *p)
+{
+    const mrd_clock_info *known = known_clock(cat, p);
+
+    if (known != NULL && !mrd_str_is(mrd_catalog_text(cat, known->quality), "unaligned"))
+        return (mrd_map_key){ 1, 0, 0 }; /* aligned before: one timeline already */
+    if (has_instance(cat, p))
+        return (mrd_map_key){ 2, p->instance_id, 0 };
+    if (p->scope != 0)
+        return (mrd_map_key){ 3, p->scope, 0 };
+    return (mrd_map_key){ 4, (uint64_t) p->process_id, 0 };
+}
+
+static mrd_err
+find_units(mrd_alignment *a)
+{
+    size_t n = mrd_catalog_processes(a->cat);
+    mrd_map index = { 0 };
+    mrd_err err = MRD_OK;
+
+    a->unit_of = malloc((n + 1) * sizeof(*a->unit_of));
+    a->units = calloc(n + 1, sizeof(*a->units));
+    if (a->unit_of == NULL || a->units == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(a->cat, (mrd_proc_id) i);
+        mrd_map_key key = unit_key(a->cat, p);
+        uint32_t u = mrd_map_get(&index, key);
+
+        a->unit_of[i] = NO_UNIT;
+        if (p->profile != 0)
+            continue;
+        if (u == MRD_MAP_NONE) {
+            u = (uint32_t) a->n_units++;
+            a->units[u] = (unit){ .name = unit_name(a->cat, p),
+                                  .first = INT64_MAX,
+                                  .last = INT64_MIN,
+                                  .described = known_clock(a->cat, p) != NULL };
+            err = mrd_map_put(&index, key, u);
+        }
+        a->unit_of[i] = u;
+    }
+    mrd_map_fini(&index);
+    return err;
+}
+
+static uint32_t
+unit_of_track(const mrd_alignment *a, mrd_track_id track)
+{
+    return a->unit_of[mrd_catalog_borrow_track(a->cat, track)->process];
+}
+
+/* ---- The pass ---- */
+
+static void
+note_time(presence *at, const mrd_event *ev)
+{
+    int64_t end = mrd_event_end(ev);
+
+    if (ev->ts_ns == 0)
+        return; /* no time */
+    at->first = ev->ts_ns < at->first ? ev->ts_ns : at->first;
+    at->last = ev->ts_ns > at->last ? ev->ts_ns : at->last;
+    if (end != INT64_MAX && end > at->longest_at + at->longest) {
+        at->longest_at = ev->ts_ns;
+        at->longest = end - ev->ts_ns;
+    }
+}
+
+static mrd_err
+note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind kind,
+                const mrd_cc *cc)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(a->cat, ev->track);
+    int64_t part[3] = { t->process, t->lnc_idx, t->device_idx };
+    size_t most = a->options.memory / (8 * sizeof(sighting));
+
+    if (a->n_seen >= (most < OBS_MIN ? OBS_MIN : most)) {
+        a->too_many = true;
+        return MRD_OK;
+    }
+    if (!grow((void **) &a->seen, a->n_seen, &a->cap_seen, sizeof(*a->seen)))
+        return MRD_NOMEM;
+    a->seen[a->n_seen++] = (sighting){ .obs = { .process = u,
+                                                .group = cc->group,
+                                                .op = cc->op,
+                                                .size = cc->size,
+                                                .seq = -1,
+                                                .begin_ns = ev->ts_ns,
+                                                .end_ns = mrd_event_end(ev) },
+                                       .part = mrd_hash64(part, sizeof(part), 0),
+                                       .kind = kind };
+    return MRD_OK;
+}
+
+static mrd_err
+note_gap(mrd_alignment *a, const mrd_event *ev, uint32_t u)
+{
+    if (!grow((void **) &a->gaps, a->n_gaps, &a->cap_gaps, sizeof(*a->gaps)))
+        return MRD_NOMEM;
+    a->gaps[a->n_gaps++] =
+        (mrd_coll_gap){ .process = u, .begin_ns = ev->ts_ns, .end_ns = mrd_event_end(ev) };
+    return MRD_OK;
+}
+
+static mrd_err
+see_event(mrd_alignment *a, mrd_collectives *cc, const mrd_event *ev, uint32_t u)
+{
+    mrd_cc what;
+    mrd_cc_kind kind;
+
+    if (ev->kind == MRD_LOSS)
+        return note_gap(a, ev, u);
+    switch (kind = mrd_collectives_see(cc, ev, &what)) {
+    case MRD_CC_SYNC:
+    case MRD_CC_SENDRECV:
+    case MRD_CC_BARRIER:
+        return note_collective(a, ev, u, kind, &what);
+    case MRD_CC_SAYS_ALL:
+        a->units[u].says_all++;
+        break;
+    case MRD_CC_SAYS_SINGLE:
+        a->units[u].says_single++;
+        break;
+    case MRD_CC_NO:
+    case MRD_CC_LOOSE:
+        break;
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+see_stream(mrd_alignment *a, size_t i, mrd_collectives *cc, size_t *slot, mrd_why *why)
+{
+    mrd_source *source = NULL;
+    const mrd_event *ev;
+    mrd_err err = mrd_stream_open(mrd_store_at(a->store, i), &source, why);
+
+    for (size_t u = 0; u < a->n_units; u++)
+        slot[u] = SIZE_MAX;
+    while (err == MRD_OK && source->next(source, &ev, why) == MRD_MORE) {
+        uint32_t u = unit_of_track(a, ev->track);
+
+        if (u == NO_UNIT)
+            continue;
+        if (slot[u] == SIZE_MAX) {
+            if (!grow((void **) &a->at, a->n_at, &a->cap_at, sizeof(*a->at))) {
+                err = no_memory(why);
+                break;
+            }
+            slot[u] = a->n_at;
+            a->at[a->n_at++] = (presence){ i, u, INT64_MAX, INT64_MIN, INT64_MIN, 0 };
+        }
+        note_time(&a->at[slot[u]], ev);
+        if (see_event(a, cc, ev, u) != MRD_OK)
+            err = no_memory(why);
+    }
+    if (source != NULL)
+        source->close(source);
+    return err;
+}
+
+static mrd_err
+see_all(mrd_alignment *a, mrd_why *why)
+{
+    size_t *slot = malloc((a->n_units + 1) * sizeof(*slot));
+    mrd_collectives *cc = mrd_collectives_new(a->cat);
+    mrd_err err = slot == NULL || cc == NULL ? no_memory(why) : MRD_OK;
+
+    for (size_t i = 0; i < mrd_store_streams(a->store) && err == MRD_OK; i++) {
+        if (mrd_stream_profile(mrd_store_at(a->store, i)) == 0)
+            err = see_stream(a, i, cc, slot, why);
+    }
+    mrd_collectives_free(cc);
+    free(slot);
+    return err;
+}
+
+/* ---- Choosing ---- */
+
+/* Of several kinds of witness, those that can be believed. */
+static void
+keep_believable(mrd_alignment *a)
+{
+    bool running = false;
+    size_t n = 0;
+
+    for (size_t i = 0; i < a->n_seen; i++)
+        running = running || a->seen[i].kind == MRD_CC_SYNC;
+    for (size_t i = 0; i < a->n_seen; i++) {
+        const sighting *s = &a->seen[i];
+        const unit *u = &a->units[s->obs.process];
+
+        if (s->kind == MRD_CC_SENDRECV && (u->says_all == 0 || u->says_single > 0))
+            continue; /* single messages, or nobody says */
+        if (s->kind == MRD_CC_BARRIER && running)
+            continue; /* all alike: the operations tell more */
+        a->seen[n++] = *s;
+    }
+    a->n_seen = n;
+}
+
+static int
+order_seen(const void *x, const void *y)
+{
+    const sighting *a = x, *b = y;
+
+    if (a->obs.process != b->obs.process)
+        return a->obs.process < b->obs.process ? -1 : 1;
+    if (a->obs.group != b->obs.group)
+        return a->obs.group < b->obs.group ? -1 : 1;
+    if (a->part != b->part)
+        return a->part < b->part ? -1 : 1;
+    return 0;
+}
+
+/*
+ * The cores of one unit share its clock and run the same sequence: one of them speaks for the unit
+ * in each group, the one that saw most. Returns how many observations are left in obs.
+ */
+static size_t
+choose_speakers(mrd_alignment *a, mrd_coll_obs *obs)
+{
+    size_t n = 0;
+
+    if (a->n_seen > 0)
+        qsort(a->seen, a->n_seen, sizeof(*a->seen), order_seen);
+    for (size_t i = 0, end; i < a->n_seen; i = end) {
+        size_t best = i, most = 0;
+
+        for (end = i; end < a->n_seen && a->seen[end].obs.process == a->seen[i].obs.process &&
+                      a->seen[end].obs.group == a->seen[i].obs.group;) {
+            size_t from = end;
+
+            while (end < a->n_seen && order_seen(&a->seen[from], &a->seen[end]) == 0)
+                end++;
+            if (end - from > most) {
+                most = end - from;
+                best = from;
+            }
+        }
+        for (size_t k = best; k < best + most; k++)
+            obs[n++] = a->seen[k].obs;
+    }
+    return n;
+}
+
+/* ---- Solving ---- */
+
+static void
+refuse(mrd_alignment *a, const char *sentence)
+{
+    mrd_buf_reset(&a->refused);
+    mrd_buf_text(&a->refused, sentence);
+    mrd_buf_cstr(&a->refused);
+}
+
+/* The solver numbers processes; people know files and nodes. */
+static void
+refuse_numbered(mrd_alignment *a, const char *sentence)
+{
+    mrd_buf_reset(&a->refused);
+    mrd_buf_text(&a->refused, sentence);
+    for (size_t u = 0; u < a->n_units && u < 8; u++)
+        mrd_buf_fmt(&a->refused, "%s%zu is the " MRD_STR_FMT, u == 0 ? " (process " : ", ", u,
+                    MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
+    mrd_buf_text(&a->refused, a->n_units > 8 ? ", ...)" : ")");
+    mrd_buf_cstr(&a->refused);
+}
+
+static void
+note_stretch(mrd_alignment *a, const mrd_coll_match *match)
+{
+    for (size_t i = 0; i < mrd_coll_match_count(match); i++) {
+        size_t n;
+        const mrd_coll_obs *obs = mrd_coll_match_borrow(match, i, &n);
+
+        for (size_t k = 0; k < n; k++) {
+            unit *u = &a->units[obs[k].process];
+
+            u->first = obs[k].begin_ns < u->first ? obs[k].begin_ns : u->first;
+            u->last = obs[k].end_ns > u->last ? obs[k].end_ns : u->last;
+        }
+    }
+}
+
+static void
+describe_unit(mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
+{
+    const mrd_coll_process *p = &sol->process[u];
+    char median[MRD_DUR_TEXT], worst[MRD_DUR_TEXT];
+
+    if (u == sol->reference)
+        mrd_catalog_note(a->cat,
+                         "the timeline is the " MRD_STR_FMT
+                         "; others are aligned to it by the ends of matched collectives. The bound "
+                         "holds for clocks of constant rate, from the first to the last collective",
+                         MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
+    else
+        mrd_catalog_note(
+            a->cat,
+            MRD_STR_FMT ": %zu collectives matched, drift %.1f ppm, ends off by %s in the median, "
+                        "%s at most",
+            MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)), p->used, p->drift / 1000,
+            mrd_dur_text(p->residual_median, median), mrd_dur_text(p->residual_max, worst));
+}
+
+static mrd_clock_info
+unit_clock(const mrd_alignment *a, uint32_t u)
+{
+    return (mrd_clock_info){ .name = a->units[u].name,
+                             .quality = mrd_catalog_intern(a->cat, "unaligned"),
+                             .method = mrd_catalog_intern(a->cat, "none"),
+                             .bound_ns = -1,
+                             .noise_ns = -1 };
+}
+
+static mrd_clock_info
+aligned_clock(const mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
+{
+    const unit *at = &a->units[u];
+    const mrd_coll_process *p = &sol->process[u];
+    mrd_clock_info c = unit_clock(a, u);
+    mrd_local_ns middle = { at->first + (at->last - at->first) / 2 };
+    mrd_align_cursor cursor = { 0 };
+    mrd_sess_ns there;
+
+    if (mrd_align_map(at->table, &cursor, middle, &there, NULL))
+        c.estimate_ns = there.ns - middle.ns;
+    if (p->lo != INT64_MIN && p->hi != INT64_MAX)
+        c.bound_ns = -p->lo > p->hi ? -p->lo : p->hi;
+    c.noise_ns = p->residual_median;
+    c.epochs = 1;
+    c.violations = sol->violations;
+    c.quality = mrd_catalog_intern(a->cat, u == sol->reference   ? "reference"
+                                           : sol->violations > 0 ? "suspect"
+                                                                 : "aligned");
+    c.method = mrd_catalog_intern(a->cat, "collectives");
+    return c;
+}
+
+static mrd_err
+take_solution(mrd_alignment *a, const mrd_coll_solution *sol, mrd_clock_info *clocks)
+{
+    size_t aligned = 0, left = 0;
+
+    for (uint32_t u = 0; u < a->n_units; u++) {
+        unit *at = &a->units[u];
+
+        if (!sol->process[u].aligned || sol->process[u].used < MATCHES_MIN) {
+            left++;
+            continue;
+        }
+        at->table =
+            mrd_coll_align(sol, u, mrd_catalog_text(a->cat, at->name).p, at->first, at->last);
+        if (at->table == NULL)
+            return MRD_NOMEM;
+        at->reference = u == sol->reference;
+        aligned++;
+    }
+    if (aligned < 2) {
+        refuse(a, "too few collectives match: every process needs at least 3");
+        return MRD_OK;
+    }
+    for (uint32_t u = 0; u < a->n_units; u++) {
+        if (a->units[u].table == NULL)
+            continue;
+        describe_unit(a, sol, u);
+        clocks[u] = aligned_clock(a, sol, u);
+        a->units[u].described = false; /* what an input said is out of date */
+    }
+    a->mapped = true;
+    if (left > 0) {
+        char text[160];
+
+        snprintf(text, sizeof(text),
+                 "%zu of %zu clocks have fewer than 3 matched collectives and stay unaligned", left,
+                 a->n_units);
+        refuse(a, text);
+    }
+    return MRD_OK;
+}
+
+static void
+drop_tables(mrd_alignment *a)
+{
+    for (size_t u = 0; u < a->n_units; u++) {
+        mrd_align_free(a->units[u].table);
+        a->units[u].table = NULL;
+    }
+}
+
+static mrd_err
+solve(mrd_alignment *a, const mrd_coll_obs *obs, size_t n, mrd_clock_info *clocks)
+{
+    mrd_coll_options options = { .trust_ns = a->options.trust };
+    mrd_coll_match *match = NULL;
+    mrd_coll_solution sol = { 0 };
+    mrd_why why = { 0 };
+    mrd_err err =
+        mrd_coll_match_new(obs, n, a->n_units, a->gaps, a->n_gaps, &options, &match, &why);
+
+    if (err == MRD_OK && (err = mrd_coll_solve(match, &sol, &why)) == MRD_OK) {
+        note_stretch(a, match);
+        err = take_solution(a, &sol, clocks);
+        if (err == MRD_OK && !a->mapped)
+            drop_tables(a);
+        if (a->mapped && mrd_coll_match_left_out(match) > 0)
+            mrd_catalog_note(a->cat,
+                             "%zu collectives have no partner in another file, or lie "
+                             "behind a gap, and were left out of the alignment",
+                             mrd_coll_match_left_out(match));
+    } else if (err != MRD_NOMEM) {
+        refuse_numbered(a, why.text);
+        err = MRD_OK;
+    }
+    mrd_coll_solution_fini(&sol);
+    mrd_coll_match_free(match);
+    return err;
+}
+
+static mrd_err
+by_collectives(mrd_alignment *a, mrd_clock_info *clocks, mrd_why *why)
+{
+    mrd_coll_obs *obs;
+    mrd_err err = see_all(a, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (a->n_units < 2) {
+        mrd_catalog_note(a->cat, "there is one clock: nothing to align");
+        return MRD_OK;
+    }
+    if (a->too_many) {
+        refuse(a, "more collectives than --memory lets us hold");
+        return MRD_OK;
+    }
+    keep_believable(a);
+    if ((obs = malloc((a->n_seen + 1) * sizeof(*obs))) == NULL)
+        return no_memory(why);
+    err = solve(a, obs, choose_speakers(a, obs), clocks);
+    free(obs);
+    return err == MRD_OK ? MRD_OK : no_memory(why);
+}
+
+/* ---- The whole ---- */
+
+static void
+label(mrd_alignment *a, const mrd_clock_info *clocks)
+{
+    static const char *const times[] = { "aligned", "utc", "raw" };
+
+    for (size_t u = 0; u < a->n_units; u++) {
+        if (!a->units[u].described)
+            a->units[u].clock = mrd_catalog_add_clock(a->cat, &clocks[u]);
+    }
+    for (size_t i = 0; i < mrd_catalog_processes(a->cat); i++) {
+        mrd_process *p = mrd_catalog_borrow_process(a->cat, (mrd_proc_id) i);
+
+        if (a->unit_of[i] != NO_UNIT && !a->units[a->unit_of[i]].described)
+            p->clock = a->units[a->unit_of[i]].clock;
+    }
+    mrd_catalog_set(a->cat, "clock.align",
+                    a->mapped                                       ? "collectives"
+                    : a->options.method == MRD_ALIGN_BY_COLLECTIVES ? "refused"
+                                                                    : "none");
+    mrd_catalog_set(a->cat, "clock.times",
+                    a->mapped || a->options.times != MRD_TIMES_ALIGNED
+                        ? times[a->options.times]
+                        : "unaligned: each process in its own clock");
+    if (a->refused.len > 0)
+        mrd_catalog_note(a->cat, "clocks are not all aligned: %s", mrd_alignment_refused(a));
+    else if (a->options.method == MRD_ALIGN_BY_NONE && a->n_units > 1)
+        mrd_catalog_note(a->cat,
+                         "%zu clocks, unaligned: times of different clocks cannot be compared "
+                         "(--align collectives may help)",
+                         a->n_units);
+}
+
+static mrd_err
+check_epoch(const mrd_alignment *a, mrd_why *why)
+{
+    for (size_t i = 0; i < mrd_store_streams(a->store); i++) {
+        mrd_stream *s = mrd_store_at(a->store, i);
+        int64_t first, last;
+
+        if (mrd_stream_profile(s) == 0 && mrd_stream_range(s, &first, &last) && first < EPOCH_NS)
+            return mrd_why_set(why, MRD_INVALID, 0,
+                               "--clock utc: an input has times since a start of its own, not "
+                               "since 1970 (first is %" PRId64 " ns)",
+                               first);
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store *store,
+                  mrd_alignment **ret_alignment, mrd_why *why)
+{
+    mrd_alignment *a = calloc(1, sizeof(*a));
+    mrd_clock_info *clocks = NULL;
+    mrd_err err;
+
+    if (a == NULL)
+        return no_memory(why);
+    a->options = *options;
+    a->cat = cat;
+    a->store = store;
+    if (options->times == MRD_TIMES_UTC && (err = check_epoch(a, why)) != MRD_OK)
+        goto out;
+    if ((err = find_units(a)) != MRD_OK ||
+        (clocks = calloc(a->n_units + 1, sizeof(*clocks))) == NULL) {
+        err = no_memory(why);
+        goto out;
+    }
+    for (uint32_t u = 0; u < a->n_units; u++)
+        clocks[u] = unit_clock(a, u);
+    if (options->method == MRD_ALIGN_BY_COLLECTIVES &&
+        (err = by_collectives(a, clocks, why)) != MRD_OK)
+        goto out;
+    label(a, clocks);
+    if ((err = mrd_catalog_err(cat)) != MRD_OK) {
+        err = no_memory(why);
+        goto out;
+    }
+    *ret_alignment = a;
+    a = NULL;
+out:
+    free(clocks);
+    mrd_alignment_free(a);
+    return err;
+}
+
+void
+mrd_alignment_free(mrd_alignment *a)
+{
+    if (a == NULL)
+        return;
+    drop_tables(a);
+    free(a->units);
+    free(a->unit_of);
+    free(a->at);
+    free(a->seen);
+    free(a->gaps);
+    mrd_buf_fini(&a->refused);
+    free(a);
+}
+
+const char *
+mrd_alignment_refused(const mrd_alignment *a)
+{
+    return a->refused.len == 0 ? NULL : (const char *) a->refused.p;
+}
+
+/* ---- Sources ---- */
+
+/* One unit of one stream: others are left out, times are mapped. */
+typedef struct {
+    mrd_source base;
+    mrd_source *inner;
+    mrd_alignment *a;
+    uint32_t unit; /* NO_UNIT: what no unit of this stream claims */
+    mrd_event ev;
+} part_source;
+
+/* Times since 1970 and times since some start are different clocks, whoever wrote them. */
+static bool
+is_of_clock(const unit *u, int64_t local)
+{
+    return local != 0 && (local > EPOCH_NS) == (u->first > EPOCH_NS);
+}
+
+static bool
+is_moved(const mrd_alignment *a, uint32_t u)
+{
+    return u != NO_UNIT && a->units[u].table != NULL && !a->units[u].reference;
+}
+
+static int64_t
+map_time(mrd_alignment *a, uint32_t u, int64_t local, uint32_t *bound)
+{
+    unit *at = &a->units[u];
+    mrd_align_bound range;
+    mrd_sess_ns there;
+    uint64_t sum;
+
+    if (!mrd_align_map(at->table, &at->cursor, (mrd_local_ns){ local }, &there, &range))
+        return local;
+    sum = (uint64_t) *bound + mrd_align_radius(there, &range);
+    if (sum > MRD_BOUND_UNKNOWN || local < at->first || local > at->last)
+        sum = MRD_BOUND_UNKNOWN;
+    *bound = (uint32_t) sum;
+    return there.ns;
+}
+
+static mrd_step
+part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    part_source *p = (part_source *) (void *) self;
+    const mrd_event *ev;
+    mrd_step step;
+    uint32_t u;
+
+    do {
+        if ((step = p->inner->next(p->inner, &ev, why)) != MRD_MORE)
+            return step;
+        u = unit_of_track(p->a, ev->track);
+    } while ((is_moved(p->a, u) ? u : NO_UNIT) != p->unit);
+    p->ev = *ev;
+    if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts_ns))
+        p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock that nothing ties to the timeline */
+    else if (p->unit != NO_UNIT)
+        p->ev.ts_ns = map_time(p->a, u, ev->ts_ns, &p->ev.bound_ns);
+    *ret_event = &p->ev;
+    return MRD_MORE;
+}
+
+static void
+part_close(mrd_source *self)
+{
+    part_source *p = (part_source *) (void *) self;
+
+    p->inner->close(p->inner);
+    free(p);
+}
+
+static mrd_err
+part_open(mrd_alignment *a, size_t stream, uint32_t u, mrd_source **ret_source, mrd_why *why)
+{
+    part_source *p = calloc(1, sizeof(*p));
+    mrd_err err;
+
+    if (p == NULL)
+        return no_memory(why);
+    if ((err = mrd_stream_open(mrd_store_at(a->store, stream), &p->inner, why)) != MRD_OK) {
+        free(p);
+        return err;
+    }
+    p->base = (mrd_source){ part_next, part_close, u };
+    p->a = a;
+    p->unit = u;
+    *ret_source = &p->base;
+    return MRD_OK;
+}
+
+static bool
+moves_times(const mrd_alignment *a, size_t stream)
+{
+    return a->mapped && a->options.times == MRD_TIMES_ALIGNED &&
+           mrd_stream_profile(mrd_store_at(a->store, stream)) == 0;
+}
+
+/* The parts of one stream that need a source of their own: each moved unit, and all others. */
+static mrd_err
+open_parts(mrd_alignment *a, size_t stream, mrd_source **parts, size_t *n, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+    bool rest = false;
+
+    for (size_t i = 0; i < a->n_at && err == MRD_OK; i++) {
+        uint32_t u = a->at[i].unit;
+
+        if (a->at[i].stream != stream || (!is_moved(a, u) && rest))
+            continue;
+        rest = rest || !is_moved(a, u);
+        err = part_open(a, stream, is_moved(a, u) ? u : NO_UNIT, &parts[*n], why);
+        *n += err == MRD_OK;
+    }
+    return err;
+}
+
+mrd_err
+mrd_alignment_open(mrd_alignment *a, size_t i, mrd_source **ret_source, mrd_why *why)
+{
+    mrd_source **parts;
+    size_t n = 0;
+    mrd_err err;
+
+    if (!moves_times(a, i))
+        return mrd_stream_open(mrd_store_at(a->store, i), ret_source, why);
+    if ((parts = calloc(a->n_units + 2, sizeof(*parts))) == NULL)
+        return no_memory(why);
+    err = open_parts(a, i, parts, &n, why);
+    if (err == MRD_OK && n == 1)
+        *ret_source = parts[0];
+    else if (err == MRD_OK)
+        err = mrd_merge_open(parts, n, NULL, NULL, ret_source, why);
+    else
+        while (n > 0)
+            n--, parts[n]->close(parts[n]);
+    free(parts);
+    return err;
+}
+
+static int64_t
+session_time(mrd_alignment *a, uint32_t u, int64_t local)
+{
+    uint32_t bound = 0;
+
+    return is_moved(a, u) && is_of_clock(&a->units[u], local) ? map_time(a, u, local, &bound)
+                                                              : local;
+}
+
+bool
+mrd_alignment_range(mrd_alignment *a, size_t i, int64_t *ret_first, int64_t *ret_last)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+
+    if (!moves_times(a, i))
+        return mrd_stream_range(mrd_store_at(a->store, i), ret_first, ret_last);
+    for (size_t k = 0; k < a->n_at; k++) {
+        const presence *at = &a->at[k];
+        int64_t from, to, end;
+
+        if (at->stream != i || at->first > at->last)
+            continue;
+        from = session_time(a, at->unit, at->first);
+        to = session_time(a, at->unit, at->last);
+        end = session_time(a, at->unit, at->longest_at) + at->longest;
+        first = from < first ? from : first;
+        last = to > last ? to : last;
+        last = end > last ? end : last;
+    }
+    if (first > last)
+        return false;
+    *ret_first = first;
+    *ret_last = last;
+    return true;
+}

@@ -1,0 +1,37 @@
+/*
+ * cli/cli.h - the `meridian` command: one file and one row in cli/commands.def per subcommand.
+ *
+ * Exit status: 0 done; 1 failed, or nothing usable; 2 wrong usage; 3 done, but something was
+ * incomplete. Results go to stdout, everything else to stderr. Progress appears on terminals only.
+ */
+#ifndef MRD_CLI_CLI_H
+#define MRD_CLI_CLI_H
+
+#include "base/conf.h"
+
+enum { MRD_EXIT_OK = 0, MRD_EXIT_FAILED = 1, MRD_EXIT_USAGE = 2, MRD_EXIT_INCOMPLETE = 3 };
+
+typedef struct {
+    const char *name, *args, *what;
+    int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name */
+} mrd_command;
+
+#define MRD_COMMAND(ident, name, args, what) int mrd_cmd_##ident(int argc, char **argv);
+#include "cli/commands.def"
+#undef MRD_COMMAND
+
+/*
+ * Defaults, environment, then arguments. --help prints `usage`, the table and `more` (may be NULL)
+ * and sets *ret_done. Returns MRD_OK, or an error already printed.
+ */
+mrd_err mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv,
+                      bool stop_at_word, const char *usage, const char *more,
+                      mrd_strlist *ret_words, bool *ret_done);
+
+/* "meridian view: <sentence>" on stderr. */
+void mrd_cli_error(const char *command, const mrd_why *why);
+/* "1.4 GB", "312 bytes". Returns text. */
+#define MRD_SIZE_TEXT 32
+char *mrd_cli_size(uint64_t bytes, char text[MRD_SIZE_TEXT]);
+
+#endif

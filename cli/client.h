@@ -1,0 +1,81 @@
+/*
+ * cli/client.h - the aggregator as the command line sees it: JSON requests and resumable downloads
+ * over HTTP(S), with a bearer token. libcurl lives in client.c only; proxies and NO_PROXY work as
+ * curl's do.
+ *
+ * Every failure is one sentence that says what to check: nobody listens, wrong certificate, no
+ * token, the server's own problem text.
+ */
+#ifndef MRD_CLI_CLIENT_H
+#define MRD_CLI_CLIENT_H
+
+#include "base/clock.h"
+#include "base/conf.h"
+#include "base/json.h"
+
+typedef struct {
+    char *server, *token_file, *ca_file;
+    mrd_dur_ns timeout;
+    bool json; /* print the reply as JSON instead of a table */
+} mrd_client_options;
+
+#define MRD_CLIENT_OPTION_ROWS(settings, member)                                                   \
+    { .type = MRD_OPT_HEAD, .help = "Aggregator" },                                                \
+        { .name = "server",                                                                        \
+          .letter = 's',                                                                           \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.server),                                             \
+          .def = "http://127.0.0.1:7780",                                                          \
+          .arg = "URL",                                                                            \
+          .env = "MERIDIAN_SERVER",                                                                \
+          .help = "where the aggregator answers HTTP" },                                           \
+        { .name = "token-file",                                                                    \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.token_file),                                         \
+          .arg = "FILE",                                                                           \
+          .env = "MERIDIAN_TOKEN_FILE",                                                            \
+          .help = "file with the bearer token" },                                                  \
+        { .name = "ca-file",                                                                       \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.ca_file),                                            \
+          .arg = "FILE",                                                                           \
+          .env = "MERIDIAN_CA_FILE",                                                               \
+          .help = "certificate authority of the aggregator" },                                     \
+        { .name = "timeout",                                                                       \
+          .type = MRD_OPT_DUR,                                                                     \
+          .offset = offsetof(settings, member.timeout),                                            \
+          .def = "10s",                                                                            \
+          .min = MRD_MS,                                                                           \
+          .max = 3600 * MRD_SEC,                                                                   \
+          .arg = "DURATION",                                                                       \
+          .help = "how long to wait for an answer" },                                              \
+    {                                                                                              \
+        .name = "json", .type = MRD_OPT_BOOL, .offset = offsetof(settings, member.json),           \
+        .help = "print JSON"                                                                       \
+    }
+
+typedef struct mrd_client mrd_client;
+
+mrd_err mrd_client_open(const mrd_client_options *options, mrd_client **ret_client, mrd_why *why);
+void mrd_client_close(mrd_client *client); /* NULL is fine */
+
+/*
+ * One request; body (borrowed, may be NULL) is sent as JSON. *ret_doc (may be NULL) is the reply,
+ * owned by the caller. A status of 400 or more is an error with the server's own sentence.
+ */
+mrd_err mrd_client_call(mrd_client *client, const char *method, const char *path,
+                        const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
+
+/*
+ * Downloads path into the file `to`, by way of "<to>.part", which a later call continues when the
+ * server still has the same version (ETag). progress may be NULL; false cancels. *ret_size may be
+ * NULL.
+ */
+mrd_err mrd_client_download(mrd_client *client, const char *path, const char *to,
+                            bool (*progress)(void *self, uint64_t done, uint64_t total), void *self,
+                            uint64_t *ret_size, mrd_why *why);
+
+/* Appends text percent-encoded as one path component or query value. */
+void mrd_client_escape(mrd_buf *to, const char *text);
+
+#endif

@@ -1,0 +1,540 @@
+#include "cli/cluster.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+
+#define POLL_NS        (100 * MRD_MS)
+#define START_LEAD_MAX (2 * MRD_SEC)
+
+/* ---- Interruption ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void
+on_signal(int number)
+{
+    (void) number;
+    interrupted = 1;
+}
+
+void
+mrd_cluster_catch(void)
+{
+    struct sigaction end = { .sa_handler = on_signal, .sa_flags = (int) SA_RESETHAND };
+
+    interrupted = 0;
+    (void) sigaction(SIGINT, &end, NULL);
+    (void) sigaction(SIGTERM, &end, NULL);
+}
+
+void
+mrd_cluster_catch_all(void)
+{
+    struct sigaction end = { .sa_handler = on_signal };
+
+    interrupted = 0;
+    (void) sigaction(SIGINT, &end, NULL);
+    (void) sigaction(SIGTERM, &end, NULL);
+    (void) sigaction(SIGHUP, &end, NULL);
+}
+
+bool
+mrd_cluster_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+void
+mrd_cluster_sleep(mrd_dur_ns dur_ns)
+{
+    struct timespec t = { (time_t) (dur_ns / MRD_SEC), (long) (dur_ns % MRD_SEC) };
+
+    if (!interrupted)
+        (void) nanosleep(&t, NULL);
+}
+
+/* ---- The frame of a subcommand ---- */
+
+static int
+run_command(const mrd_cluster_command *c, mrd_strlist *words)
+{
+    mrd_client *client = NULL;
+    mrd_why why = { 0 };
+    int status = MRD_EXIT_OK;
+    mrd_err err = mrd_client_open(c->client, &client, &why);
+
+    if (err == MRD_INVALID)
+        status = MRD_EXIT_USAGE;
+    if (err == MRD_OK)
+        err = c->run(c->settings, client, words->n > 0 ? words->v[0] : NULL, &status, &why);
+    if (err != MRD_OK) {
+        mrd_cli_error(c->name, &why);
+        if (status == MRD_EXIT_OK)
+            status = MRD_EXIT_FAILED;
+    }
+    mrd_client_close(client);
+    return status;
+}
+
+int
+mrd_cluster_main(const mrd_cluster_command *c, int argc, char **argv)
+{
+    mrd_strlist words = { 0 };
+    bool done;
+    int status = MRD_EXIT_USAGE;
+
+    if (mrd_cli_parse(c->table, c->rows, c->settings, argc, argv, false, c->usage, c->more, &words,
+                      &done) == MRD_OK) {
+        if (done)
+            status = MRD_EXIT_OK;
+        else if (words.n < c->min_words)
+            fprintf(stderr,
+                    "meridian %s: which session? Give its id, the beginning of it, or "
+                    "`latest`\n",
+                    c->name);
+        else if (words.n > c->max_words)
+            fprintf(stderr, "meridian %s: '%s' is one word too many (--help)\n", c->name,
+                    words.v[c->max_words]);
+        else
+            status = run_command(c, &words);
+    }
+    mrd_strlist_fini(&words);
+    mrd_conf_fini(c->table, c->rows, c->settings);
+    return status;
+}
+
+/* ---- Naming a session ---- */
+
+mrd_err
+mrd_cluster_call(mrd_client *client, const char *method, const char *id, const char *rest,
+                 const mrd_json *body, mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    mrd_err err;
+
+    mrd_buf_text(&path, "/api/v1/sessions/");
+    mrd_client_escape(&path, id);
+    mrd_buf_text(&path, rest);
+    err = path.err != MRD_OK
+              ? mrd_why_set(why, MRD_NOMEM, 0, "request")
+              : mrd_client_call(client, method, mrd_buf_cstr(&path), body, ret_doc, why);
+    mrd_buf_fini(&path);
+    return err;
+}
+
+static const mrd_json *
+latest_of(const mrd_json *list)
+{
+    const mrd_json *best = NULL;
+
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        const mrd_json *s = mrd_json_at(list, i);
+
+        if (best == NULL || mrd_json_int(s, "created_ns", 0) >= mrd_json_int(best, "created_ns", 0))
+            best = s;
+    }
+    return best;
+}
+
+/* The one that is called so, or else the only one that begins so. */
+static const mrd_json *
+named(const mrd_json *list, const char *word, size_t *ret_matches)
+{
+    const mrd_json *found = NULL;
+
+    *ret_matches = 0;
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        const mrd_json *s = mrd_json_at(list, i);
+        const char *id = mrd_json_str(s, "id", "");
+
+        if (!mrd_str_starts(mrd_str_of(id), word))
+            continue;
+        found = s;
+        if (++*ret_matches > 0 && strcmp(id, word) == 0) {
+            *ret_matches = 1;
+            return found;
+        }
+    }
+    return found;
+}
+
+mrd_err
+mrd_cluster_find(mrd_client *client, const char *word, char ret_id[MRD_CLUSTER_ID], mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    const mrd_json *list, *found;
+    size_t matches = 1;
+    mrd_err err = mrd_client_call(client, "GET", "/api/v1/sessions", NULL, &doc, why);
+
+    if (err != MRD_OK)
+        return err;
+    list = mrd_json_get(doc, "sessions");
+    found =
+        word == NULL || strcmp(word, "latest") == 0 ? latest_of(list) : named(list, word, &matches);
+    if (found == NULL && mrd_json_size(list) == 0)
+        err = mrd_why_set(why, MRD_NOTFOUND, 0,
+                          "the aggregator has no session yet: `meridian record` makes one");
+    else if (found == NULL)
+        err = mrd_why_set(why, MRD_NOTFOUND, 0,
+                          "there is no session '%s': `meridian sessions` lists them", word);
+    else if (matches > 1)
+        err = mrd_why_set(why, MRD_INVALID, 0,
+                          "%zu sessions begin with '%s': give more of the id (`meridian sessions`)",
+                          matches, word);
+    else
+        snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_json_str(found, "id", ""));
+    mrd_json_free(doc);
+    return err;
+}
+
+/* ---- Starting ---- */
+
+static mrd_json *
+strings(const mrd_strlist *list)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < list->n; i++)
+        mrd_json_append(a, mrd_json_new_str(list->v[i]));
+    return a;
+}
+
+static mrd_json *
+wish_select(const mrd_session_wish *w)
+{
+    const struct {
+        const char *key;
+        const mrd_strlist *list;
+    } lists[] = {
+        { "instance_id", &w->instances }, { "job", &w->jobs },   { "rank", &w->ranks },
+        { "process_id", &w->processes },  { "core", &w->cores }, { "event_type", &w->types },
+        { "source", &w->sources },
+    };
+    mrd_json *o = mrd_json_new_object();
+
+    for (size_t i = 0; i < MRD_COUNT(lists); i++) {
+        if (lists[i].list->n > 0)
+            mrd_json_set(o, lists[i].key, strings(lists[i].list));
+    }
+    return o;
+}
+
+static mrd_json *
+wish_json(const mrd_session_wish *w)
+{
+    mrd_json *o = mrd_json_new_object(), *select = wish_select(w);
+
+    if (w->name != NULL)
+        mrd_json_set(o, "name", mrd_json_new_str(w->name));
+    mrd_json_set(o, "mode", mrd_json_new_str(w->mode == 1 ? "recorder" : "stream"));
+    mrd_json_set(o, "require", mrd_json_new_str(w->require == NULL ? "any" : w->require));
+    if (w->duration > 0)
+        mrd_json_set(o, "duration", mrd_json_new_int(w->duration));
+    if (w->mode == 1) {
+        mrd_json_set(o, "recorder_ns", mrd_json_new_int(w->keep));
+        mrd_json_set(o, "recorder_bytes", mrd_json_new_int(w->keep_bytes));
+    }
+    mrd_json_set(o, "merge", mrd_json_new_bool(w->merge));
+    if (mrd_json_size(select) > 0)
+        mrd_json_set(o, "select", select);
+    else
+        mrd_json_free(select);
+    return o;
+}
+
+bool
+mrd_cluster_in(const mrd_json *doc, const char *states)
+{
+    const char *state = mrd_json_str(doc, "state", "");
+    size_t len = strlen(state);
+
+    for (const char *p = states; p != NULL; p = strchr(p, '|')) {
+        p += *p == '|';
+        if (strncmp(p, state, len) == 0 && (p[len] == '|' || p[len] == '\0') && len > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool
+has_started(void *self, const mrd_json *doc)
+{
+    (void) self;
+    return !mrd_cluster_in(doc, "arming");
+}
+
+/* The common start lies a little ahead. Session time reads as UTC, so this machine's wall clock
+ * tells how far; it may be wrong, so it is not believed beyond START_LEAD_MAX. */
+static void
+await_go(const mrd_json *doc)
+{
+    mrd_dur_ns left = mrd_json_int(doc, "go_ns", 0) - mrd_wall_now().ns;
+
+    if (left > 0)
+        mrd_cluster_sleep(left < START_LEAD_MAX ? left : START_LEAD_MAX);
+}
+
+mrd_err
+mrd_cluster_start(mrd_client *client, const mrd_session_wish *wish, mrd_dur_ns patience,
+                  char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_json *body = wish_json(wish), *doc = NULL;
+    mrd_err err = mrd_client_call(client, "POST", "/api/v1/sessions", body, &doc, why);
+
+    mrd_json_free(body);
+    if (err != MRD_OK)
+        return err;
+    snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_json_str(doc, "id", ""));
+    mrd_json_free(doc);
+    doc = NULL;
+    err = mrd_cluster_wait(client, ret_id, patience + 30 * MRD_SEC, patience, has_started, NULL,
+                           &doc, why);
+    if (err == MRD_CANCELLED)
+        (void) mrd_cluster_call(client, "POST", ret_id, "/stop", NULL, NULL, NULL);
+    else if (err == MRD_OK && mrd_cluster_in(doc, "failed"))
+        err = mrd_why_set(why, MRD_STATE, 0, "session %s did not start: %s", ret_id,
+                          mrd_json_str(doc, "sentence", "the aggregator gives no reason"));
+    if (err == MRD_OK) {
+        await_go(doc);
+        *ret_doc = doc;
+    } else {
+        mrd_json_free(doc);
+    }
+    return err;
+}
+
+/* ---- Waiting ---- */
+
+mrd_err
+mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_ns patience,
+                 mrd_cluster_done *done, void *self, mrd_json **ret_doc, mrd_why *why)
+{
+    int64_t start = mrd_local_now().ns, heard = start, now = start;
+    mrd_err err;
+
+    for (;; mrd_cluster_sleep(POLL_NS)) {
+        mrd_json *doc = NULL;
+
+        if (mrd_cluster_interrupted())
+            return mrd_why_set(why, MRD_CANCELLED, 0, "interrupted");
+        err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
+        now = mrd_local_now().ns;
+        if (err == MRD_OK) {
+            heard = now;
+            mrd_json_free(*ret_doc);
+            *ret_doc = doc;
+            if (done(self, doc))
+                return MRD_OK;
+        } else if ((err != MRD_NET && err != MRD_TIMEOUT) || now - heard > patience) {
+            return err;
+        }
+        if (now - start > limit) {
+            char text[MRD_DUR_TEXT];
+
+            return mrd_why_set(
+                why, MRD_TIMEOUT, 0,
+                "session %s is still %s after %s: `meridian status %s` shows "
+                "what it waits for",
+                id, *ret_doc == NULL ? "unknown" : mrd_json_str(*ret_doc, "state", "unknown"),
+                mrd_dur_text(limit, text), id);
+        }
+    }
+}
+
+static bool
+is_over(void *self, const mrd_json *doc)
+{
+    mrd_progress *p = self;
+    const mrd_json *job = mrd_json_get(doc, "profile");
+
+    if (mrd_cluster_in(doc, "merging") && job != NULL)
+        mrd_progress_show(p, (uint64_t) mrd_json_int(job, "events", 0),
+                          (uint64_t) mrd_json_int(job, "total", 0), "events", "merged");
+    else
+        mrd_progress_show(p, (uint64_t) mrd_json_int(doc, "events", 0),
+                          (uint64_t) mrd_json_int(doc, "begun", 0), "events",
+                          mrd_json_str(doc, "state", ""));
+    return mrd_cluster_in(doc, "complete|failed");
+}
+
+mrd_err
+mrd_cluster_finish(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_ns patience,
+                   mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_progress progress;
+    mrd_err err;
+
+    mrd_progress_start(&progress, "arrived");
+    err = mrd_cluster_wait(client, id, limit, patience, is_over, &progress, ret_doc, why);
+    mrd_progress_end(&progress);
+    return err;
+}
+
+/* ---- Showing a session ---- */
+
+int64_t
+mrd_cluster_lost(const mrd_json *counters)
+{
+    const mrd_json *drops = mrd_json_get(counters, "drops");
+    int64_t lost = mrd_json_int(counters, "dropped", 0);
+
+    for (size_t i = 0; i < mrd_json_size(drops); i++) {
+        const mrd_json *d = mrd_json_at(drops, i);
+
+        if (strcmp(mrd_json_str(d, "cause", ""), "not-recorded") == 0)
+            lost -= mrd_json_int(d, "count", 0);
+    }
+    return lost;
+}
+
+static const mrd_table_column part_columns[] = {
+    { "node", false },       { "state", false },      { "events", true },
+    { "dropped", true },     { "held", true },        { "clock", false },
+    { "clock error", true }, { "start error", true }, { "remark", false },
+};
+
+static void
+part_row(mrd_table *t, const mrd_json *p)
+{
+    const mrd_json *counters = mrd_json_get(p, "counters"), *clock = mrd_json_get(p, "clock");
+    int64_t missing = mrd_json_int(p, "missing_batches", 0);
+    const char *remark = mrd_json_str(p, "sentence", "");
+
+    mrd_table_cell(t, "%s", mrd_json_str(p, "instance_id", "?"));
+    mrd_table_cell(t, "%s", mrd_json_str(p, "state", "?"));
+    mrd_table_count(t, mrd_json_int(p, "events", 0));
+    mrd_table_count(t, mrd_cluster_lost(counters));
+    mrd_table_count(t, mrd_json_int(counters, "held", 0));
+    mrd_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
+    mrd_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
+    mrd_table_dur(t, mrd_json_int(p, "started_local_ns", 0) == 0
+                         ? -1
+                         : mrd_json_int(p, "start_bound_ns", -1));
+    if (missing > 0)
+        mrd_table_cell(t, "%" PRId64 " batches missing%s%s", missing, *remark == '\0' ? "" : "; ",
+                       remark);
+    else
+        mrd_table_cell(t, "%s%s%s", remark,
+                       mrd_json_bool(p, "simulated", false) && *remark != '\0' ? "; " : "",
+                       mrd_json_bool(p, "simulated", false) ? "simulated" : "");
+}
+
+static void
+print_parts(const mrd_json *nodes, FILE *to)
+{
+    mrd_table t = { part_columns, MRD_COUNT(part_columns), { 0 } };
+
+    if (mrd_json_size(nodes) == 0)
+        return;
+    for (size_t i = 0; i < mrd_json_size(nodes); i++)
+        part_row(&t, mrd_json_at(nodes, i));
+    fputc('\n', to);
+    mrd_table_print(&t, to);
+    mrd_table_fini(&t);
+}
+
+static void
+print_drops(const mrd_json *nodes, FILE *to)
+{
+    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
+        const mrd_json *node = mrd_json_at(nodes, i);
+        const mrd_json *drops = mrd_json_get(mrd_json_get(node, "counters"), "drops");
+
+        for (size_t k = 0; k < mrd_json_size(drops); k++) {
+            const mrd_json *d = mrd_json_at(drops, k);
+
+            fprintf(to, "dropped on %s: %" PRId64 " events, cause ",
+                    mrd_json_str(node, "instance_id", "?"), mrd_json_int(d, "count", 0));
+            mrd_cluster_say(to, mrd_json_str(d, "cause", "?"));
+        }
+    }
+}
+
+static void
+print_triggers(const mrd_json *list, FILE *to)
+{
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        const mrd_json *t = mrd_json_at(list, i);
+
+        fprintf(to,
+                "trigger %s: %s to %s, %" PRId64 " nodes answered: ", mrd_json_str(t, "id", "?"),
+                mrd_json_str(t, "from", "?"), mrd_json_str(t, "to", "?"),
+                mrd_json_int(t, "answered", 0));
+        mrd_cluster_say(to, mrd_json_str(t, "reason", ""));
+    }
+}
+
+static void
+print_profile(const mrd_json *doc, FILE *to)
+{
+    const mrd_json *job = mrd_json_get(doc, "profile");
+    const char *state = mrd_json_str(job, "state", "none");
+
+    if (strcmp(state, "none") == 0)
+        return;
+    fprintf(to, "profile %s", state);
+    if (strcmp(state, "running") == 0)
+        fprintf(to, ": %" PRId64 " of %" PRId64 " events", mrd_json_int(job, "events", 0),
+                mrd_json_int(job, "total", 0));
+    if (mrd_json_str(job, "sentence", NULL) != NULL)
+        fputs(": ", to);
+    mrd_cluster_say(to, mrd_json_str(job, "sentence", ""));
+}
+
+void
+mrd_cluster_print_session(const mrd_json *doc, FILE *to)
+{
+    const char *sentence = mrd_json_str(doc, "sentence", "");
+    const char *name = mrd_json_str(doc, "name", "");
+    int64_t go = mrd_json_int(doc, "go_ns", 0), stop = mrd_json_int(doc, "stop_ns", 0);
+    char size[MRD_SIZE_TEXT], length[MRD_DUR_TEXT];
+
+    fprintf(to, "session %s%s", mrd_json_str(doc, "id", "?"), *name == '\0' ? "" : " ");
+    mrd_cluster_say(to, name);
+    fprintf(to, "%s, %s", mrd_json_str(doc, "state", "?"), mrd_json_str(doc, "mode", "?"));
+    if (go != 0)
+        fprintf(to, ", began %s", mrd_json_str(doc, "go", "?"));
+    if (go != 0 && stop > go)
+        fprintf(to, ", %s long", mrd_dur_text(stop - go, length));
+    fprintf(to, ", %" PRId64 " events in %s\n", mrd_json_int(doc, "events", 0),
+            mrd_cli_size((uint64_t) mrd_json_int(doc, "bytes", 0), size));
+    if (*sentence != '\0')
+        mrd_cluster_say(to, sentence);
+    print_profile(doc, to);
+    print_parts(mrd_json_get(doc, "nodes"), to);
+    print_drops(mrd_json_get(doc, "nodes"), to);
+    print_triggers(mrd_json_get(doc, "triggers"), to);
+}
+
+bool
+mrd_cluster_whole(const mrd_json *doc, const char *command)
+{
+    const mrd_json *nodes = mrd_json_get(doc, "nodes");
+    bool whole = true;
+
+    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
+        const mrd_json *p = mrd_json_at(nodes, i), *c = mrd_json_get(p, "counters");
+        int64_t missing = mrd_json_int(p, "missing_batches", 0);
+        int64_t dropped = mrd_cluster_lost(c);
+        const char *state = mrd_json_str(p, "state", "?");
+
+        if (missing == 0 && dropped == 0 &&
+            (strcmp(state, "flushed") == 0 || !mrd_cluster_in(doc, "complete|failed")) &&
+            strcmp(state, "refused") != 0 && strcmp(state, "lost") != 0)
+            continue;
+        whole = false;
+        fprintf(stderr,
+                "meridian %s: incomplete: node %s is %s, %" PRId64 " events dropped, %" PRId64
+                " batches missing%s",
+                command, mrd_json_str(p, "instance_id", "?"), state, dropped, missing,
+                mrd_json_str(p, "sentence", NULL) == NULL ? "" : ": ");
+        mrd_cluster_say(stderr, mrd_json_str(p, "sentence", ""));
+    }
+    return whole;
+}

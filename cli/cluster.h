@@ -1,0 +1,162 @@
+/*
+ * cli/cluster.h - what the cluster's subcommands share: naming a session, asking for one, waiting
+ * for its states, printing it, fetching its files. All talk to the aggregator through cli/client.h
+ * and are described in docs/http.md.
+ *
+ * Text from the aggregator is somebody else's: control characters are not passed to the terminal.
+ * Threads: one.
+ */
+#ifndef MRD_CLI_CLUSTER_H
+#define MRD_CLI_CLUSTER_H
+
+#include <stdio.h>
+
+#include "cli/client.h"
+
+/* ---- The frame of a subcommand ---- */
+
+/* Settings begin zeroed and are freed here; `client` points into them. run prints its result; an
+ * error it returns is printed as one sentence, with exit status 1 unless it set another. */
+typedef struct {
+    const char *name, *usage, *more;
+    const mrd_opt *table;
+    size_t rows;
+    void *settings;
+    const mrd_client_options *client;
+    unsigned min_words, max_words; /* 0 or 1: a session */
+    mrd_err (*run)(void *settings, mrd_client *client, const char *word, int *ret_status,
+                   mrd_why *why);
+} mrd_cluster_command;
+
+int mrd_cluster_main(const mrd_cluster_command *command, int argc, char **argv);
+
+/* ---- Tables ---- */
+
+#define MRD_TABLE_COLUMNS 16
+
+typedef struct {
+    const char *title;
+    bool right; /* numbers */
+} mrd_table_column;
+
+/* Cells row by row, aligned when printed. A zeroed one with columns is empty. */
+typedef struct {
+    const mrd_table_column *columns;
+    size_t n_columns;
+    mrd_strlist cells;
+} mrd_table;
+
+void mrd_table_cell(mrd_table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void mrd_table_count(mrd_table *t, int64_t n);       /* "1,234,567" */
+void mrd_table_dur(mrd_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unknown */
+void mrd_table_print(const mrd_table *t, FILE *to);  /* with its titles */
+void mrd_table_fini(mrd_table *t);
+/* One line of text from elsewhere, control characters as '?'. */
+void mrd_cluster_say(FILE *to, const char *text);
+void mrd_cluster_print_json(const mrd_json *doc);
+
+/* ---- Interruption ---- */
+
+/* From now on SIGINT and SIGTERM only set a mark, which this clears; a second one ends the program
+ * as usual. */
+void mrd_cluster_catch(void);
+void mrd_cluster_catch_all(void); /* SIGHUP too, and the second one as well */
+bool mrd_cluster_interrupted(void);
+void mrd_cluster_sleep(mrd_dur_ns dur_ns); /* less when a signal comes */
+
+/* ---- Sessions ---- */
+
+#define MRD_CLUSTER_ID 64
+
+/* Asks for "/api/v1/sessions/<id><rest>". */
+mrd_err mrd_cluster_call(mrd_client *client, const char *method, const char *id, const char *rest,
+                         const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
+/*
+ * The session that word means: its id, the beginning of one id only, or "latest" (NULL too).
+ * Errors: NOTFOUND, INVALID (several begin so), those of the client.
+ */
+mrd_err mrd_cluster_find(mrd_client *client, const char *word, char ret_id[MRD_CLUSTER_ID],
+                         mrd_why *why);
+
+/* What to record. Lists are sent as they are; the aggregator and the agents judge them. */
+typedef struct {
+    char *name, *require;
+    int mode; /* 0 stream, 1 recorder */
+    mrd_dur_ns duration, keep;
+    int64_t keep_bytes;
+    bool merge;
+    mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
+} mrd_session_wish;
+
+#define MRD_WISH_LIST(settings, member, list, name_, arg_, help_)                                  \
+    {                                                                                              \
+        .name = name_, .type = MRD_OPT_LIST, .offset = offsetof(settings, member.list),            \
+        .arg = arg_, .help = help_                                                                 \
+    }
+#define MRD_WISH_OPTION_ROWS(settings, member)                                                     \
+    { .type = MRD_OPT_HEAD, .help = "Session" },                                                   \
+        { .name = "name",                                                                          \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.name),                                               \
+          .arg = "TEXT",                                                                           \
+          .help = "a name for people" },                                                           \
+        { .name = "require",                                                                       \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.require),                                            \
+          .def = "any",                                                                            \
+          .arg = "all|any|N",                                                                      \
+          .help = "how many nodes must be ready, or nothing starts" },                             \
+        { .type = MRD_OPT_HEAD, .help = "Selection (everything when not given)" },                 \
+        MRD_WISH_LIST(settings, member, instances, "instance-id", "LIST", "nodes"),                \
+        MRD_WISH_LIST(settings, member, jobs, "job", "LIST", "jobs"),                              \
+        MRD_WISH_LIST(settings, member, ranks, "rank", "LIST", "ranks of the job"),                \
+        MRD_WISH_LIST(settings, member, processes, "process-id", "LIST", "processes"),             \
+        MRD_WISH_LIST(settings, member, cores, "core", "LIST", "NeuronCores: 0,2,4-7"),            \
+        MRD_WISH_LIST(settings, member, types, "event-type", "LIST",                               \
+                      "event types, or hardware, software; ^name leaves one out"),                 \
+        MRD_WISH_LIST(settings, member, sources, "source", "LIST", "sources of events")
+
+/* Creates the session and waits until its nodes record. Errors: STATE with the aggregator's reason when
+ * it did not start, CANCELLED (it is stopped then), TIMEOUT. */
+mrd_err mrd_cluster_start(mrd_client *client, const mrd_session_wish *wish, mrd_dur_ns patience,
+                          char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc, mrd_why *why);
+
+/*
+ * Asks again and again until done says so, an interruption, or `limit` passed. An aggregator that
+ * does not answer is asked on for `patience`. *ret_doc is the last answer (also after TIMEOUT and
+ * CANCELLED, when there was one), owned by the caller.
+ */
+typedef bool mrd_cluster_done(void *self, const mrd_json *doc);
+mrd_err mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_ns patience,
+                         mrd_cluster_done *done, void *self, mrd_json **ret_doc, mrd_why *why);
+/* Waits until the session is over, showing progress on a terminal. */
+mrd_err mrd_cluster_finish(mrd_client *client, const char *id, mrd_dur_ns limit,
+                           mrd_dur_ns patience, mrd_json **ret_doc, mrd_why *why);
+bool mrd_cluster_in(const mrd_json *doc, const char *states); /* "complete|failed" */
+
+/* Events lost, of a "counters" member: without those that no session wanted and those that a flight
+ * recorder let go as its window passed. */
+int64_t mrd_cluster_lost(const mrd_json *counters);
+void mrd_cluster_print_session(const mrd_json *doc, FILE *to);
+/* True when every node was flushed and nothing was lost; else says on stderr what is missing. */
+bool mrd_cluster_whole(const mrd_json *doc, const char *command);
+
+/* ---- Files ---- */
+
+typedef struct {
+    mrd_strlist formats;
+    char *dir; /* NULL: meridian-<id> */
+    bool force, artifacts;
+    char *start, *end;
+    mrd_strlist instances, processes, cores, types;
+} mrd_fetch_options;
+
+/* Fetches into options->dir; appends {"file", "bytes", ...} to list. Errors: EXISTS without force,
+ * INVALID (format), CANCELLED (what is there is continued next time), those of the client. */
+mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *options,
+                          mrd_json *list, mrd_why *why);
+mrd_err mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why);
+/* A line for each file, and how to look at it. */
+void mrd_cluster_print_files(const mrd_json *list, FILE *to);
+
+#endif

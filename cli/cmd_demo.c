@@ -1,0 +1,780 @@
+/* `meridian demo`: a whole cluster on this machine, one recorded session, what came of it. */
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/obj.h"
+#include "base/out.h"
+#include "cli/cli.h"
+#include "cli/cluster.h"
+#include "cli/demo.h"
+#include "cli/progress.h"
+
+#define SUMMARY_LINES  48
+#define ALIGN_PATIENCE (8 * MRD_SEC)
+#define SLOW_STEP      "4" /* x median: a trigger */
+#define SLOW_FAULT     "slow_core:core=0:exec=300:count=2:factor=20"
+
+typedef struct {
+    int64_t nodes, cores;
+    mrd_dur_ns duration, timeout;
+    char *dir;
+    bool keep, spaces;
+} settings;
+
+static const mrd_opt table[] = {
+    { .name = "nodes",
+      .letter = 'n',
+      .type = MRD_OPT_INT,
+      .offset = offsetof(settings, nodes),
+      .def = "4",
+      .min = 1,
+      .max = DEMO_NODES_MAX,
+      .arg = "N",
+      .help = "simulated nodes, each with an agent and a rank of the job" },
+    { .name = "cores",
+      .type = MRD_OPT_INT,
+      .offset = offsetof(settings, cores),
+      .def = "2",
+      .min = 1,
+      .max = 64,
+      .arg = "N",
+      .help = "simulated NeuronCores of a node" },
+    { .name = "duration",
+      .letter = 'd',
+      .type = MRD_OPT_DUR,
+      .offset = offsetof(settings, duration),
+      .def = "5s",
+      .min = 100 * MRD_MS,
+      .max = 3600 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "how long is recorded" },
+    { .name = "output-dir",
+      .letter = 'o',
+      .type = MRD_OPT_STR,
+      .offset = offsetof(settings, dir),
+      .def = "demo-out",
+      .arg = "DIR",
+      .help = "where the results go; those of an earlier run are replaced" },
+    { .name = "namespaces",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, spaces),
+      .def = "1",
+      .help = "as root, give each node its own network and clock (--no-namespaces: never)" },
+    { .name = "keep",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, keep),
+      .help = "keep the store, the journals and the logs" },
+    { .name = "timeout",
+      .type = MRD_OPT_DUR,
+      .offset = offsetof(settings, timeout),
+      .def = "60s",
+      .min = MRD_SEC,
+      .max = 3600 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "longest wait for one step" },
+};
+
+/* A cluster that is up, or partly. */
+typedef struct {
+    const settings *set;
+    char work[64];                                             /* everything temporary */
+    char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* programs */
+    char library[PATH_MAX], runtime[PATH_MAX];                 /* preloaded; its folder */
+    char server[64], data_url[64], control_url[64], rendezvous[64];
+    uint16_t time_port;
+    demo_nodes nodes;
+    demo_programs programs;
+    size_t daemons; /* programs before the job's */
+    mrd_client *client;
+    char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
+    mrd_json *doc, *files;
+} demo;
+
+/* ---- What is needed ---- */
+
+/* The first of the candidates (relative to the folder of this program) that exists. */
+static mrd_err
+locate(const char *what, const char *const *candidates, char path[PATH_MAX], mrd_why *why)
+{
+    char self[PATH_MAX / 2];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    self[n > 0 ? n : 0] = '\0';
+    if (strrchr(self, '/') != NULL)
+        *strrchr(self, '/') = '\0';
+    for (size_t i = 0; candidates[i] != NULL; i++) {
+        char joined[PATH_MAX];
+
+        snprintf(joined, sizeof(joined), "%s/%s", self, candidates[i]);
+        if (realpath(joined, path) != NULL)
+            return MRD_OK;
+    }
+    return mrd_why_set(why, MRD_NOTFOUND, 0,
+                       "%s is not beside this program (%s/%s): build everything, or reinstall",
+                       what, self, candidates[0]);
+}
+
+static mrd_err
+locate_all(demo *d, mrd_why *why)
+{
+    static const char *const aggregator[] = { "meridian-aggregator", NULL };
+    static const char *const agent[] = { "meridian-agent", NULL };
+    static const char *const job[] = { "train_loop", "../lib/meridian/train_loop", NULL };
+    static const char *const library[] = { "../lib/libmeridian.so", NULL };
+    static const char *const runtime[] = { "../lib/simnrt", "../lib/meridian/simnrt", NULL };
+    mrd_err err;
+
+    if ((err = locate("meridian-aggregator", aggregator, d->aggregator, why)) != MRD_OK ||
+        (err = locate("meridian-agent", agent, d->agent, why)) != MRD_OK ||
+        (err = locate("the training job train_loop", job, d->job, why)) != MRD_OK ||
+        (err = locate("libmeridian.so", library, d->library, why)) != MRD_OK)
+        return err;
+    return locate("the simulated runtime", runtime, d->runtime, why);
+}
+
+static mrd_err
+addresses(demo *d, mrd_why *why)
+{
+    uint16_t data = 7770, control = 7771, http = 7780, job = 7790;
+
+    d->time_port = 7772;
+    if (!d->nodes.spaces) {
+        data = demo_free_port(SOCK_STREAM);
+        control = demo_free_port(SOCK_STREAM);
+        http = demo_free_port(SOCK_STREAM);
+        job = demo_free_port(SOCK_STREAM);
+        d->time_port = demo_free_port(SOCK_DGRAM);
+    }
+    if (data == 0 || control == 0 || http == 0 || job == 0 || d->time_port == 0)
+        return mrd_why_set(why, MRD_IO, errno, "no free port on 127.0.0.1");
+    snprintf(d->data_url, sizeof(d->data_url), "tcp://%s:%u", d->nodes.address, data);
+    snprintf(d->control_url, sizeof(d->control_url), "tcp://%s:%u", d->nodes.address, control);
+    snprintf(d->server, sizeof(d->server), "http://127.0.0.1:%u", http);
+    snprintf(d->rendezvous, sizeof(d->rendezvous), "%s:%u", d->nodes.v[0].address, job);
+    return MRD_OK;
+}
+
+/* ---- Starting ---- */
+
+static mrd_err
+add_words(mrd_strlist *list, const char *const *words)
+{
+    mrd_err err = MRD_OK;
+
+    for (; err == MRD_OK && *words != NULL; words++)
+        err = mrd_strlist_add(list, mrd_str_of(*words));
+    return err;
+}
+
+/* Starts words[0] on a node (NULL: with the aggregator). */
+static mrd_err
+start(demo *d, const demo_node *node, const char *name, const char *const *words,
+      const char *const *settings_of, mrd_why *why)
+{
+    mrd_strlist argv = { 0 }, env = { 0 };
+    char log[PATH_MAX + 64];
+    mrd_err err = MRD_OK;
+
+    snprintf(log, sizeof(log), "%s/%s.log", node == NULL ? d->work : node->dir, name);
+    if (node != NULL)
+        err = demo_node_prefix(node, &argv);
+    if (err == MRD_OK)
+        err = add_words(&argv, words);
+    if (err == MRD_OK)
+        err = add_words(&env, settings_of);
+    if (err != MRD_OK)
+        mrd_why_set(why, err, 0, "starting %s", name);
+    else
+        err = demo_start(&d->programs, name, log, &argv, &env, why);
+    mrd_strlist_fini(&argv);
+    mrd_strlist_fini(&env);
+    return err;
+}
+
+static mrd_err
+start_aggregator(demo *d, mrd_why *why)
+{
+    char store[128], time_port[16];
+    const char *words[] = { d->aggregator,
+                            "--store",
+                            store,
+                            "--data-listen",
+                            d->data_url,
+                            "--control-listen",
+                            d->control_url,
+                            "--http-listen",
+                            d->server + 7,
+                            "--time-port",
+                            time_port,
+                            "--disk-reserve",
+                            "64M",
+                            d->nodes.spaces ? "--insecure" : NULL,
+                            NULL };
+    const char *none[] = { NULL };
+
+    snprintf(store, sizeof(store), "%s/store", d->work);
+    snprintf(time_port, sizeof(time_port), "%u", d->time_port);
+    return start(d, NULL, "aggregator", words, none, why);
+}
+
+static mrd_err
+start_agent(demo *d, const demo_node *node, mrd_why *why)
+{
+    char spool[PATH_MAX + 8];
+    const char *words[] = {
+        d->agent,        "--aggregator", d->data_url,  "--control",       d->control_url,
+        "--instance-id", node->id,       "--ring-dir", node->rings,       "--spool-dir",
+        spool,           "--simulated",  "--no-imds",  "--no-containers", "--insecure",
+        "--slow-step",   SLOW_STEP,      NULL
+    };
+    const char *none[] = { NULL };
+
+    snprintf(spool, sizeof(spool), "%s/spool", node->dir);
+    return start(d, node, "agent", words, none, why);
+}
+
+/* One rank per node; a core of the second node is slower than the others all the time, one of the
+ * last node for a moment. */
+static mrd_err
+start_rank(demo *d, size_t i, mrd_why *why)
+{
+    const demo_node *node = &d->nodes.v[i];
+    char cores[16], slow[32], rank[32], world[32], env[7][PATH_MAX + 64];
+    const char *words[] = { d->job,      "--steps", "100000000",   "--cores", cores,
+                            "--exec-us", "8000",    "--straggler", slow,      "--checkpoint-dir",
+                            node->dir,   "--quiet", NULL };
+    const char *const set[] = { rank,   world,  "MERIDIAN_ENABLE=1",
+                                env[0], env[1], env[2],
+                                env[3], env[4], env[5],
+                                env[6], NULL };
+
+    snprintf(cores, sizeof(cores), "%" PRId64, d->set->cores);
+    snprintf(slow, sizeof(slow), "%" PRId64 ":2", d->nodes.n > 1 ? d->set->cores : 0);
+    snprintf(rank, sizeof(rank), "RANK=%zu", i);
+    snprintf(world, sizeof(world), "WORLD_SIZE=%zu", d->nodes.n);
+    snprintf(env[0], sizeof(env[0]), "MERIDIAN_RING_DIR=%s", node->rings);
+    snprintf(env[1], sizeof(env[1]), "NEURON_RT_ROOT_COMM_ID=%s", d->rendezvous);
+    snprintf(env[2], sizeof(env[2]), "SIMNRT_NODE=%s", node->id);
+    snprintf(env[3], sizeof(env[3]), "LD_LIBRARY_PATH=%s", d->runtime);
+    snprintf(env[4], sizeof(env[4]), "LD_PRELOAD=%s", d->library);
+    snprintf(env[5], sizeof(env[5]), "MERIDIAN_JOB=demo");
+    snprintf(env[6], sizeof(env[6]), "SIMNRT_FAULT=%s", i + 1 == d->nodes.n ? SLOW_FAULT : "");
+    return start(d, node, "rank", words, set, why);
+}
+
+/* ---- Waiting ---- */
+
+/* What each wait looks at: interruption, and programs that died. */
+static mrd_err
+look_around(demo *d, mrd_why *why)
+{
+    const demo_program *dead = demo_ended(&d->programs);
+
+    if (mrd_cluster_interrupted())
+        return mrd_why_set(why, MRD_CANCELLED, 0, "interrupted");
+    if (dead == NULL)
+        return MRD_OK;
+    demo_show_log(dead);
+    return mrd_why_set(why, MRD_CLOSED, 0, "%s ended unexpectedly (status %d); its log is above",
+                       dead->name, dead->status);
+}
+
+typedef bool wait_for(demo *d);
+
+static mrd_err
+wait_until(demo *d, wait_for *what, const char *sentence, mrd_why *why)
+{
+    int64_t until = mrd_local_now().ns + d->set->timeout;
+    mrd_err err;
+
+    while ((err = look_around(d, why)) == MRD_OK && !what(d)) {
+        if (mrd_local_now().ns > until)
+            return mrd_why_set(why, MRD_TIMEOUT, 0, "%s (--timeout); logs are in %s", sentence,
+                               d->work);
+        mrd_cluster_sleep(50 * MRD_MS);
+    }
+    return err;
+}
+
+static size_t
+count_nodes(demo *d, bool (*is)(const mrd_json *node))
+{
+    mrd_json *doc = NULL;
+    size_t n = 0;
+
+    if (mrd_client_call(d->client, "GET", "/api/v1/nodes", NULL, &doc, NULL) != MRD_OK)
+        return 0;
+    for (size_t i = 0; i < mrd_json_size(mrd_json_get(doc, "nodes")); i++)
+        n += is(mrd_json_at(mrd_json_get(doc, "nodes"), i));
+    mrd_json_free(doc);
+    return n;
+}
+
+static bool
+is_connected(const mrd_json *node)
+{
+    return mrd_json_bool(node, "connected", false);
+}
+
+static bool
+has_rings(const mrd_json *node)
+{
+    return mrd_json_int(node, "rings", 0) > 0;
+}
+
+static bool
+is_aligned(const mrd_json *node)
+{
+    const char *state = mrd_json_str(mrd_json_get(node, "clock"), "state", "");
+
+    return strcmp(state, "good") == 0 || strcmp(state, "settling") == 0;
+}
+
+static bool
+all_connected(demo *d)
+{
+    return count_nodes(d, is_connected) == d->nodes.n;
+}
+
+static bool
+all_working(demo *d)
+{
+    return count_nodes(d, has_rings) == d->nodes.n;
+}
+
+/* Clocks are probed more often in a session; a second of that is enough, on a busy machine
+ * perhaps not: it says what it found. */
+static mrd_err
+wait_for_clocks(demo *d, mrd_why *why)
+{
+    int64_t until = mrd_local_now().ns + ALIGN_PATIENCE;
+    mrd_err err;
+    size_t n;
+
+    while ((err = look_around(d, why)) == MRD_OK && (n = count_nodes(d, is_aligned)) < d->nodes.n &&
+           mrd_local_now().ns < until)
+        mrd_cluster_sleep(100 * MRD_MS);
+    if (err == MRD_OK)
+        printf("clocks      known by probes on %zu of %zu nodes\n", n, d->nodes.n);
+    return err;
+}
+
+static bool
+is_up(demo *d)
+{
+    return mrd_client_call(d->client, "GET", "/api/v1/sessions", NULL, NULL, NULL) == MRD_OK;
+}
+
+/* ---- The steps ---- */
+
+static void
+say_plan(const demo *d)
+{
+    char text[MRD_DUR_TEXT];
+
+    printf("SIMULATED: no accelerator takes part in this. A training loop runs on a simulated "
+           "Neuron\nruntime; its times say nothing about real hardware. Collection, clocks, "
+           "journal and merge are real.\n\n");
+    if (d->nodes.spaces)
+        printf("nodes       %zu, each in its own network namespace%s\n", d->nodes.n,
+               d->nodes.clocks ? " and time namespace" : "");
+    else
+        printf("nodes       %zu, as folders on this machine's loopback address (no network "
+               "namespaces: %s)\n",
+               d->nodes.n, d->nodes.note);
+    if (d->nodes.clocks)
+        printf("clocks      wrong on purpose: the last node's monotonic clock is %s ahead\n",
+               mrd_dur_text(d->nodes.v[d->nodes.n - 1].ahead, text));
+    else
+        printf("clocks      all nodes read the same clock: their true difference is 0\n");
+    fflush(stdout);
+}
+
+static mrd_err
+bring_up(demo *d, mrd_why *why)
+{
+    mrd_client_options options = { .server = d->server, .timeout = 10 * MRD_SEC };
+    mrd_err err;
+
+    setenv("no_proxy", "127.0.0.1", 1);
+    if ((err = mrd_client_open(&options, &d->client, why)) != MRD_OK ||
+        (err = start_aggregator(d, why)) != MRD_OK ||
+        (err = wait_until(d, is_up, "the aggregator does not answer", why)) != MRD_OK)
+        return err;
+    printf("aggregator  %s, agents at %s\n", d->server, d->data_url);
+    fflush(stdout);
+    for (size_t i = 0; err == MRD_OK && i < d->nodes.n; i++)
+        err = start_agent(d, &d->nodes.v[i], why);
+    if (err == MRD_OK)
+        err = wait_until(d, all_connected, "not all agents have connected", why);
+    d->daemons = d->programs.n;
+    for (size_t i = 0; err == MRD_OK && i < d->nodes.n; i++)
+        err = start_rank(d, i, why);
+    if (err == MRD_OK)
+        err = wait_until(d, all_working, "not all ranks of the job have begun", why);
+    if (err == MRD_OK)
+        printf("job         train_loop, %zu ranks with %" PRId64 " cores each; core %" PRId64
+               " of the job is slower\n",
+               d->nodes.n, d->set->cores, d->nodes.n > 1 ? d->set->cores : 0);
+    fflush(stdout);
+    return err;
+}
+
+/* ---- The flight recorder ---- */
+
+static mrd_err
+start_recorder(demo *d, mrd_why *why)
+{
+    char name[] = "flight recorder", require[] = "all";
+    mrd_session_wish wish = {
+        .name = name, .require = require, .mode = 1, .keep = 10 * MRD_SEC, .keep_bytes = 32 << 20
+    };
+    mrd_json *doc = NULL;
+    mrd_err err = mrd_cluster_start(d->client, &wish, d->set->timeout, d->recorder, &doc, why);
+
+    mrd_json_free(doc);
+    return err;
+}
+
+/* Ends the recorder and fetches the first window that was kept, if a step was slow. */
+static mrd_err
+end_recorder(demo *d, mrd_why *why)
+{
+    mrd_fetch_options fetch = { .force = true };
+    mrd_json *doc = NULL;
+    const mrd_json *t;
+    char start_ns[24], end_ns[24];
+    mrd_buf dir = { 0 };
+    mrd_err err = mrd_cluster_call(d->client, "POST", d->recorder, "/stop", NULL, NULL, why);
+
+    if (err == MRD_OK)
+        err = mrd_cluster_finish(d->client, d->recorder, d->set->timeout, 10 * MRD_SEC, &doc, why);
+    t = mrd_json_at(mrd_json_get(doc, "triggers"), 0);
+    if (err == MRD_OK && t == NULL) {
+        printf("\nFlight recorder: no step was slow enough (" SLOW_STEP
+               " x its median) to keep a window\n");
+    } else if (err == MRD_OK) {
+        snprintf(start_ns, sizeof(start_ns), "%" PRId64, mrd_json_int(t, "from_ns", 0));
+        snprintf(end_ns, sizeof(end_ns), "%" PRId64, mrd_json_int(t, "to_ns", 0));
+        mrd_buf_fmt(&dir, "%s/trigger", d->set->dir);
+        fetch.dir = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&dir)));
+        fetch.start = start_ns;
+        fetch.end = end_ns;
+        if ((err = mrd_strlist_add(&fetch.formats, MRD_STR("perfetto"))) == MRD_OK)
+            err = mrd_cluster_fetch(d->client, d->recorder, &fetch, d->files, why);
+        printf("\nFlight recorder: %" PRId64 " nodes kept the same window, %s to %s, because: ",
+               mrd_json_int(t, "answered", 0), mrd_json_str(t, "from", "?"),
+               mrd_json_str(t, "to", "?"));
+        mrd_cluster_say(stdout, mrd_json_str(t, "reason", "?"));
+    }
+    free(fetch.dir);
+    mrd_strlist_fini(&fetch.formats);
+    mrd_buf_fini(&dir);
+    mrd_json_free(doc);
+    return err;
+}
+
+/* ---- The session ---- */
+
+typedef struct {
+    demo *d;
+    mrd_progress line;
+    mrd_why died;
+} watching;
+
+static bool
+session_over(void *self, const mrd_json *doc)
+{
+    watching *w = self;
+
+    mrd_progress_show(&w->line, (uint64_t) mrd_json_int(doc, "events", 0), 0, "events",
+                      mrd_json_str(doc, "state", ""));
+    return mrd_cluster_in(doc, "complete|failed") || look_around(w->d, &w->died) != MRD_OK;
+}
+
+static mrd_err
+record(demo *d, mrd_why *why)
+{
+    char name[] = "demonstration", require[] = "all", text[MRD_DUR_TEXT];
+    mrd_session_wish wish = {
+        .name = name, .require = require, .duration = d->set->duration, .merge = true
+    };
+    watching w = { .d = d };
+    mrd_err err = mrd_cluster_start(d->client, &wish, d->set->timeout, d->session, &d->doc, why);
+
+    if (err != MRD_OK)
+        return err;
+    printf("session     %s, %s\n", d->session, mrd_dur_text(d->set->duration, text));
+    fflush(stdout);
+    mrd_progress_start(&w.line, "recording");
+    err = mrd_cluster_wait(d->client, d->session, d->set->duration + d->set->timeout, 10 * MRD_SEC,
+                           session_over, &w, &d->doc, why);
+    mrd_progress_end(&w.line);
+    if (err == MRD_OK && w.died.err != MRD_OK) {
+        *why = w.died;
+        err = w.died.err;
+    }
+    if (err == MRD_OK && mrd_cluster_in(d->doc, "failed"))
+        err = mrd_why_set(why, MRD_STATE, 0, "the session failed: %s",
+                          mrd_json_str(d->doc, "sentence", "no reason given"));
+    return err;
+}
+
+static mrd_err
+get_files(demo *d, mrd_why *why)
+{
+    static const char *const formats[] = { "perfetto", "summary-text", "summary-json", NULL };
+    mrd_fetch_options fetch = { .dir = d->set->dir, .force = true };
+    mrd_buf text = { 0 }, path = { 0 };
+    mrd_err err = add_words(&fetch.formats, formats);
+
+    if (err == MRD_OK)
+        err = mrd_cluster_fetch(d->client, d->session, &fetch, d->files, why);
+    mrd_buf_fmt(&path, "%s/session.json", d->set->dir);
+    mrd_json_write(d->doc, true, &text);
+    if (err == MRD_OK && (err = text.err) == MRD_OK)
+        err = mrd_write_file(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0666, why);
+    mrd_strlist_fini(&fetch.formats);
+    mrd_buf_fini(&text);
+    mrd_buf_fini(&path);
+    return err;
+}
+
+/* ---- Reports ---- */
+
+static bool
+print_accounting(const demo *d)
+{
+    static const mrd_table_column columns[] = {
+        { "node", false },   { "begun", true }, { "delivered", true },
+        { "dropped", true }, { "held", true },  { "begun = delivered + dropped + held", false },
+    };
+    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
+    const mrd_json *nodes = mrd_json_get(d->doc, "nodes");
+    bool holds = mrd_json_size(nodes) == d->nodes.n;
+
+    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
+        const mrd_json *p = mrd_json_at(nodes, i), *c = mrd_json_get(p, "counters");
+        int64_t begun = mrd_json_int(c, "begun", -1), stored = mrd_json_int(p, "events", -1);
+        int64_t dropped = mrd_json_int(c, "dropped", -1), held = mrd_json_int(c, "held", -1);
+        bool good = begun > 0 && begun == stored + dropped + held;
+
+        holds = holds && good;
+        mrd_table_cell(&t, "%s", mrd_json_str(p, "instance_id", "?"));
+        mrd_table_count(&t, begun);
+        mrd_table_count(&t, stored);
+        mrd_table_count(&t, dropped);
+        mrd_table_count(&t, held);
+        mrd_table_cell(&t, "%s", good ? "holds" : "DOES NOT HOLD");
+    }
+    printf("\nNothing lost uncounted: what the agents say they began, beside what lies in the "
+           "journal\n");
+    mrd_table_print(&t, stdout);
+    mrd_table_fini(&t);
+    return holds;
+}
+
+static void
+clock_row(mrd_table *t, const demo_node *node, const mrd_json *c, int64_t reference)
+{
+    int64_t estimate = mrd_json_int(c, "estimate_ns", 0) - reference;
+    int64_t bound = mrd_json_int(c, "bound_ns", -1), error = estimate + node->ahead;
+    char text[MRD_DUR_TEXT];
+
+    mrd_table_cell(t, "%s", node->id);
+    mrd_table_cell(t, "%" PRId64 " ns", -node->ahead);
+    if (c == NULL) {
+        for (int i = 0; i < 4; i++)
+            mrd_table_cell(t, "-");
+        mrd_table_cell(t, "no clock in the profile");
+        return;
+    }
+    mrd_table_cell(t, "%" PRId64 " ns", estimate);
+    mrd_table_cell(t, "%s", mrd_dur_text(error, text));
+    mrd_table_cell(t, "%s", bound < 0 ? "unknown" : mrd_dur_text(bound, text));
+    mrd_table_cell(t, "%s", bound < 0 ? "-" : error <= bound && error >= -bound ? "yes" : "NO");
+    mrd_table_cell(t, "%s, %s", mrd_json_str(c, "quality", "?"), mrd_json_str(c, "method", "?"));
+}
+
+static const mrd_json *
+clock_of(const mrd_json *summary, const char *node)
+{
+    const mrd_json *list = mrd_json_get(mrd_json_get(summary, "meridian"), "clocks");
+
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        if (strcmp(mrd_json_str(mrd_json_at(list, i), "node", ""), node) == 0)
+            return mrd_json_at(list, i);
+    }
+    return NULL;
+}
+
+/* The truth is known twice: the nodes' namespaces, and the constant between the aggregator's clock
+ * and the session's, which lies in its store. */
+static void
+print_clocks(const demo *d)
+{
+    static const mrd_table_column columns[] = {
+        { "node", false }, { "true offset", true }, { "estimate", true }, { "error", true },
+        { "bound", true }, { "inside", false },     { "quality", false },
+    };
+    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
+    mrd_json *summary = NULL, *constant = NULL;
+    mrd_buf path = { 0 };
+    mrd_err err;
+
+    mrd_buf_fmt(&path, "%s/summary.json", d->set->dir);
+    err = mrd_json_load(mrd_buf_cstr(&path), &summary, NULL);
+    mrd_buf_reset(&path);
+    mrd_buf_fmt(&path, "%s/store/clock.json", d->work);
+    if (err == MRD_OK)
+        err = mrd_json_load(mrd_buf_cstr(&path), &constant, NULL);
+    for (size_t i = 0; err == MRD_OK && i < d->nodes.n; i++)
+        clock_row(&t, &d->nodes.v[i], clock_of(summary, d->nodes.v[i].id),
+                  mrd_json_int(constant, "session_offset_ns", 0));
+    if (err == MRD_OK) {
+        printf("\nClocks: the aggregator's minus the node's, %s\n",
+               d->nodes.clocks ? "true (set by the time namespace) and estimated (by the merge)"
+                               : "which is 0 here, and as estimated by the merge");
+        mrd_table_print(&t, stdout);
+        if (d->nodes.clocks)
+            printf("(the nodes share one kernel and one wall clock: real networks give wider "
+                   "bounds)\n");
+    } else {
+        fprintf(stderr, "the clocks cannot be compared: %s cannot be read\n", mrd_buf_cstr(&path));
+    }
+    mrd_table_fini(&t);
+    mrd_json_free(summary);
+    mrd_json_free(constant);
+    mrd_buf_fini(&path);
+}
+
+static void
+print_summary(const demo *d)
+{
+    char path[PATH_MAX], line[512];
+    unsigned n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/summary.txt", d->set->dir);
+    if ((f = fopen(path, "r")) == NULL)
+        return;
+    printf("\nThe merged profile in short (all of it is in %s)\n\n", path);
+    while (n < SUMMARY_LINES && fgets(line, sizeof(line), f) != NULL) {
+        fputs(line, stdout);
+        n += strchr(line, '\n') != NULL;
+    }
+    fclose(f);
+}
+
+/* ---- The whole ---- */
+
+static mrd_err
+run(demo *d, int *ret_status, mrd_why *why)
+{
+    mrd_err err;
+    bool holds;
+
+    if ((err = locate_all(d, why)) != MRD_OK ||
+        (err = demo_nodes_open(&d->nodes, (size_t) d->set->nodes, d->work, d->set->spaces, why)) !=
+            MRD_OK ||
+        (err = addresses(d, why)) != MRD_OK)
+        return err;
+    say_plan(d);
+    if ((err = bring_up(d, why)) != MRD_OK || (err = start_recorder(d, why)) != MRD_OK ||
+        (err = wait_for_clocks(d, why)) != MRD_OK || (err = record(d, why)) != MRD_OK ||
+        (err = get_files(d, why)) != MRD_OK)
+        return err;
+    demo_end(&d->programs, d->daemons, MRD_SEC); /* the job; the CPU is for people now */
+    print_summary(d);
+    holds = print_accounting(d);
+    print_clocks(d);
+    if ((err = end_recorder(d, why)) != MRD_OK)
+        return err;
+    printf("\n");
+    mrd_cluster_print_files(d->files, stdout);
+    printf("\nEverything above is SIMULATED.\n");
+    if (!holds || !mrd_cluster_whole(d->doc, "demo"))
+        *ret_status = MRD_EXIT_INCOMPLETE;
+    return MRD_OK;
+}
+
+static int
+remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void) st;
+    (void) kind;
+    (void) at;
+    (void) remove(path);
+    return 0;
+}
+
+static void
+finish(demo *d, bool keep)
+{
+    (void) signal(SIGINT, SIG_IGN); /* nothing may be left behind now */
+    (void) signal(SIGTERM, SIG_IGN);
+    (void) signal(SIGHUP, SIG_IGN);
+    mrd_client_close(d->client);
+    demo_end(&d->programs, d->daemons > 0 ? d->daemons : 0, MRD_SEC);
+    demo_end(&d->programs, 0, 3 * MRD_SEC);
+    demo_nodes_close(&d->nodes);
+    mrd_json_free(d->doc);
+    mrd_json_free(d->files);
+    if (keep)
+        printf("store, journals and logs: %s\n", d->work);
+    else
+        (void) nftw(d->work, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+}
+
+int
+mrd_cmd_demo(int argc, char **argv)
+{
+    settings set = { 0 };
+    demo *d = calloc(1, sizeof(*d));
+    mrd_strlist words = { 0 };
+    mrd_why why = { 0 };
+    int status = MRD_EXIT_USAGE;
+    bool done;
+
+    if (d == NULL) {
+        fprintf(stderr, "meridian demo: no memory\n");
+        return MRD_EXIT_FAILED;
+    }
+    d->set = &set;
+    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false, "[--nodes N] [options]",
+                      NULL, &words, &done) != MRD_OK) {
+        status = MRD_EXIT_USAGE;
+    } else if (done) {
+        status = MRD_EXIT_OK;
+    } else if (words.n > 0) {
+        fprintf(stderr, "meridian demo: '%s' is one word too many (--help)\n", words.v[0]);
+    } else {
+        const char *tmp = getenv("TMPDIR");
+
+        status = MRD_EXIT_OK;
+        snprintf(d->work, sizeof(d->work), "%.40s/meridian-demo-XXXXXX",
+                 tmp == NULL || strlen(tmp) > 40 ? "/tmp" : tmp);
+        if (mkdtemp(d->work) == NULL) {
+            mrd_why_set(&why, MRD_IO, errno, "cannot make %s", d->work);
+        } else {
+            d->files = mrd_json_new_array();
+            mrd_cluster_catch_all();
+            (void) run(d, &status, &why);
+            finish(d, set.keep || (why.err != MRD_OK && why.err != MRD_CANCELLED));
+        }
+        if (why.err != MRD_OK) {
+            mrd_cli_error("demo", &why);
+            status = MRD_EXIT_FAILED;
+        }
+    }
+    mrd_strlist_fini(&words);
+    mrd_conf_fini(table, MRD_COUNT(table), &set);
+    free(d);
+    return status;
+}

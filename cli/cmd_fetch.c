@@ -1,0 +1,352 @@
+/* `meridian fetch SESSION`: finished files, resumed and verified, or a slice made on the fly. */
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/obj.h"
+#include "base/out.h"
+#include "cli/cli.h"
+#include "cli/cluster.h"
+#include "cli/progress.h"
+#include "trace/sink.h"
+
+typedef struct {
+    mrd_client_options client;
+    mrd_fetch_options fetch;
+} settings;
+
+#define FETCH(member) .offset = offsetof(settings, fetch.member)
+
+static const mrd_opt table[] = {
+    { .type = MRD_OPT_HEAD, .help = "Output" },
+    { .name = "output-dir",
+      .letter = 'o',
+      .type = MRD_OPT_STR,
+      FETCH(dir),
+      .arg = "DIR",
+      .help = "where the files go (default meridian-<id>)" },
+    { .name = "format",
+      .letter = 'f',
+      .type = MRD_OPT_LIST,
+      FETCH(formats),
+      .def = "perfetto,summary-text",
+      .arg = "LIST",
+      .help = "any of perfetto, json, summary-text, summary-json, chrome, overview-json" },
+    { .name = "artifacts",
+      .type = MRD_OPT_BOOL,
+      FETCH(artifacts),
+      .help = "also the files carried as they are (NTFF, NEFF, ...)" },
+    { .name = "force", .type = MRD_OPT_BOOL, FETCH(force), .help = "replace files that exist" },
+    { .type = MRD_OPT_HEAD, .help = "Slice" },
+    { .name = "start",
+      .type = MRD_OPT_STR,
+      FETCH(start),
+      .arg = "TIME",
+      .help = "from here: 2.5s after the start, a UTC time, or epoch ns" },
+    { .name = "end", .type = MRD_OPT_STR, FETCH(end), .arg = "TIME", .help = "up to here" },
+    { .name = "instance-id",
+      .type = MRD_OPT_LIST,
+      FETCH(instances),
+      .arg = "LIST",
+      .help = "nodes" },
+    { .name = "process-id",
+      .type = MRD_OPT_LIST,
+      FETCH(processes),
+      .arg = "LIST",
+      .help = "processes" },
+    { .name = "core",
+      .type = MRD_OPT_LIST,
+      FETCH(cores),
+      .arg = "LIST",
+      .help = "NeuronCores: 0,2,4-7" },
+    { .name = "event-type",
+      .type = MRD_OPT_LIST,
+      FETCH(types),
+      .arg = "LIST",
+      .help = "names, or the groups hardware and software; ^name leaves one out" },
+    MRD_CLIENT_OPTION_ROWS(settings, client),
+};
+
+static const char more[] =
+    "Examples\n"
+    "  meridian fetch latest\n"
+    "  meridian fetch latest --format json --start 2s --end 3s --instance-id i-0abc\n"
+    "An interrupted fetch of a finished file goes on where it ended when it is repeated.\n";
+
+/* ---- Addresses ---- */
+
+mrd_err
+mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why)
+{
+    const char *names[32];
+    const mrd_sink_ops *const *all;
+    size_t n;
+
+    all = mrd_sinks(&n);
+    n = n < MRD_COUNT(names) ? n : MRD_COUNT(names);
+    for (size_t i = 0; i < n; i++)
+        names[i] = all[i]->name;
+    for (size_t i = 0; i < formats->n; i++) {
+        const char *near;
+
+        if (mrd_sink_find(mrd_str_of(formats->v[i])) != NULL)
+            continue;
+        near = mrd_conf_nearest(formats->v[i], names, n);
+        return mrd_why_set(why, MRD_INVALID, 0, "--format '%s' is unknown%s%s%s", formats->v[i],
+                           near == NULL ? " (--help lists them)" : ": did you mean ",
+                           near == NULL ? "" : near, near == NULL ? "" : "?");
+    }
+    return MRD_OK;
+}
+
+static void
+add_value(mrd_buf *path, const char *key, const char *value)
+{
+    if (value == NULL || *value == '\0')
+        return;
+    mrd_buf_fmt(path, "&%s=", key);
+    mrd_client_escape(path, value);
+}
+
+static void
+add_list(mrd_buf *path, const char *key, const mrd_strlist *list)
+{
+    mrd_buf text = { 0 };
+
+    for (size_t i = 0; i < list->n; i++)
+        mrd_buf_fmt(&text, "%s%s", i == 0 ? "" : ",", list->v[i]);
+    add_value(path, key, mrd_buf_cstr(&text));
+    mrd_buf_fini(&text);
+}
+
+static void
+profile_path(mrd_buf *path, const char *id, const char *format, const mrd_fetch_options *o)
+{
+    mrd_buf_text(path, "/api/v1/sessions/");
+    mrd_client_escape(path, id);
+    mrd_buf_text(path, "/profile?format=");
+    mrd_client_escape(path, format);
+    add_value(path, "start", o->start);
+    add_value(path, "end", o->end);
+    add_list(path, "instance_id", &o->instances);
+    add_list(path, "process_id", &o->processes);
+    add_list(path, "lnc_idx", &o->cores);
+    add_list(path, "event_type", &o->types);
+}
+
+/* ---- Downloads ---- */
+
+typedef struct {
+    mrd_progress line;
+    const char *file;
+} watching;
+
+static bool
+show(void *self, uint64_t done, uint64_t total)
+{
+    watching *w = self;
+
+    mrd_progress_show(&w->line, done, total, "B", w->file);
+    return !mrd_cluster_interrupted();
+}
+
+/* One file; size and name are appended to list. */
+static mrd_err
+fetch_file(mrd_client *client, const char *path, const char *to, bool force, mrd_json *list,
+           mrd_why *why)
+{
+    watching w = { .file = to };
+    mrd_json *entry;
+    uint64_t size = 0;
+    mrd_err err;
+
+    if (!force && access(to, F_OK) == 0)
+        return mrd_why_set(why, MRD_EXISTS, 0, "%s exists (--force replaces it)", to);
+    mrd_progress_start(&w.line, "fetched");
+    err = mrd_client_download(client, path, to, show, &w, &size, why);
+    mrd_progress_end(&w.line);
+    if (err == MRD_CANCELLED)
+        return mrd_why_set(why, MRD_CANCELLED, 0,
+                           "interrupted; the same command goes on with %s.part", to);
+    if (err != MRD_OK)
+        return err;
+    entry = mrd_json_new_object();
+    mrd_json_set(entry, "file", mrd_json_new_str(to));
+    mrd_json_set(entry, "bytes", mrd_json_new_int((int64_t) size));
+    return mrd_json_append(list, entry);
+}
+
+static mrd_err
+fetch_profile(mrd_client *client, const char *id, const char *format, const char *dir,
+              const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
+{
+    const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(format));
+    mrd_buf path = { 0 }, to = { 0 };
+    mrd_err err;
+
+    profile_path(&path, id, format, o);
+    mrd_buf_fmt(&to, "%s/%s%s", dir,
+                strncmp(format, "summary", 7) == 0 ? "summary" : "system_profile", ops->suffix);
+    if (path.err != MRD_OK || to.err != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
+    else
+        err = fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), o->force, list, why);
+    mrd_buf_fini(&path);
+    mrd_buf_fini(&to);
+    return err;
+}
+
+/* A name from elsewhere as one component of a path. */
+static void
+component(mrd_buf *to, const char *name)
+{
+    const char *base = strrchr(name, '/');
+
+    base = base == NULL ? name : base + 1;
+    for (size_t i = 0; base[i] != '\0' && i < 200; i++) {
+        bool fine = (base[i] >= 'a' && base[i] <= 'z') || (base[i] >= 'A' && base[i] <= 'Z') ||
+                    (base[i] >= '0' && base[i] <= '9') || strchr("-_.", base[i]) != NULL;
+
+        mrd_buf_byte(to, fine && !(i == 0 && base[i] == '.') ? (uint8_t) base[i] : '_');
+    }
+}
+
+static mrd_err
+fetch_artifact(mrd_client *client, const char *id, const mrd_json *a, const char *dir, bool force,
+               mrd_json *list, mrd_why *why)
+{
+    const char *sha = mrd_json_str(a, "sha256", "");
+    char hex[MRD_SHA256_HEX];
+    mrd_buf path = { 0 }, to = { 0 };
+    uint64_t size;
+    mrd_err err;
+
+    mrd_buf_fmt(&path, "/api/v1/sessions/%s/artifacts/", id);
+    mrd_client_escape(&path, sha);
+    mrd_buf_fmt(&to, "%s/%.12s-", dir, strspn(sha, "0123456789abcdef") == 64 ? sha : "unknown");
+    component(&to, mrd_json_str(a, "name", "artifact"));
+    err = fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), force, list, why);
+    if (err == MRD_OK)
+        err = mrd_sha256_file(mrd_buf_cstr(&to), hex, &size, why);
+    if (err == MRD_OK && strcmp(hex, sha) != 0) {
+        unlink(mrd_buf_cstr(&to));
+        err = mrd_why_set(why, MRD_CORRUPT, 0, "%s is not what was recorded: SHA-256 %s, not %s",
+                          mrd_buf_cstr(&to), hex, sha);
+    }
+    mrd_buf_fini(&path);
+    mrd_buf_fini(&to);
+    return err;
+}
+
+static mrd_err
+fetch_artifacts(mrd_client *client, const char *id, const char *dir, bool force, mrd_json *list,
+                mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    const mrd_json *all;
+    mrd_err err = mrd_cluster_call(client, "GET", id, "/artifacts", NULL, &doc, why);
+
+    all = mrd_json_get(doc, "artifacts");
+    for (size_t i = 0; err == MRD_OK && i < mrd_json_size(all); i++) {
+        if (mrd_json_bool(mrd_json_at(all, i), "complete", false))
+            err = fetch_artifact(client, id, mrd_json_at(all, i), dir, force, list, why);
+    }
+    mrd_json_free(doc);
+    return err;
+}
+
+mrd_err
+mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *options,
+                  mrd_json *list, mrd_why *why)
+{
+    mrd_buf dir = { 0 };
+    mrd_err err = mrd_cluster_check_formats(&options->formats, why);
+
+    if (options->dir != NULL)
+        mrd_buf_text(&dir, options->dir);
+    else
+        mrd_buf_fmt(&dir, "meridian-%s", id);
+    if (err == MRD_OK && mkdir(mrd_buf_cstr(&dir), 0777) != 0 && errno != EEXIST)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot make the folder %s", mrd_buf_cstr(&dir));
+    for (size_t i = 0; err == MRD_OK && i < options->formats.n; i++)
+        err = fetch_profile(client, id, options->formats.v[i], mrd_buf_cstr(&dir), options, list,
+                            why);
+    if (err == MRD_OK && options->artifacts)
+        err = fetch_artifacts(client, id, mrd_buf_cstr(&dir), options->force, list, why);
+    mrd_buf_fini(&dir);
+    return err;
+}
+
+void
+mrd_cluster_print_files(const mrd_json *list, FILE *to)
+{
+    const char *trace = NULL;
+
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        const char *file = mrd_json_str(mrd_json_at(list, i), "file", "?");
+        uint64_t bytes = (uint64_t) mrd_json_int(mrd_json_at(list, i), "bytes", 0);
+        char size[MRD_SIZE_TEXT];
+
+        fprintf(to, "%s  %s\n", file, mrd_cli_size(bytes, size));
+        if (trace == NULL && mrd_str_ends(mrd_str_of(file), ".pftrace"))
+            trace = file;
+    }
+    if (trace != NULL)
+        fprintf(to, "open it with: meridian open %s\n", trace);
+}
+
+/* ---- The subcommand ---- */
+
+static mrd_err
+fetch(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
+{
+    const settings *set = self;
+    char id[MRD_CLUSTER_ID];
+    mrd_json *list = mrd_json_new_array(), *doc = NULL;
+    mrd_err err = mrd_cluster_check_formats(&set->fetch.formats, why);
+
+    if (err != MRD_OK)
+        *ret_status = MRD_EXIT_USAGE;
+    if (err == MRD_OK && (err = mrd_cluster_find(client, word, id, why)) == MRD_OK)
+        err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
+    if (err == MRD_OK && mrd_cluster_in(doc, "arming|failed"))
+        err = mrd_why_set(why, MRD_STATE, 0, "session %s is %s: it has no events%s%s", id,
+                          mrd_json_str(doc, "state", "?"),
+                          mrd_json_str(doc, "sentence", NULL) == NULL ? "" : ": ",
+                          mrd_json_str(doc, "sentence", ""));
+    if (err == MRD_OK && !mrd_cluster_in(doc, "complete"))
+        fprintf(stderr, "session %s is %s: this is what has arrived so far\n", id,
+                mrd_json_str(doc, "state", "?"));
+    mrd_cluster_catch();
+    if (err == MRD_OK)
+        err = mrd_cluster_fetch(client, id, &set->fetch, list, why);
+    if (err == MRD_OK && set->client.json)
+        mrd_cluster_print_json(list);
+    else if (mrd_json_size(list) > 0 && !set->client.json)
+        mrd_cluster_print_files(list, stdout);
+    if (err == MRD_OK && (!mrd_cluster_in(doc, "complete") || !mrd_cluster_whole(doc, "fetch")))
+        *ret_status = MRD_EXIT_INCOMPLETE;
+    mrd_json_free(doc);
+    mrd_json_free(list);
+    return err;
+}
+
+int
+mrd_cmd_fetch(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_cluster_command command = { .name = "fetch",
+                                    .usage = "SESSION [-o DIR] [--format LIST] [options]",
+                                    .more = more,
+                                    .table = table,
+                                    .rows = MRD_COUNT(table),
+                                    .settings = &set,
+                                    .client = &set.client,
+                                    .min_words = 1,
+                                    .max_words = 1,
+                                    .run = fetch };
+
+    return mrd_cluster_main(&command, argc, argv);
+}

@@ -1,0 +1,586 @@
+/* `meridian inspect -- COMMAND`: run a command, record everything it and its descendants do, write
+ * the profile. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/pipeline.h"
+#include "agent/sample.h"
+#include "base/obj.h"
+#include "base/out.h"
+#include "cli/cli.h"
+#include "cli/profile_write.h"
+#include "hw/identity.h"
+#include "trace/import.h"
+
+extern char **environ;
+
+typedef struct {
+    mrd_profile_options profile;
+    int64_t events_per_core, max_size, memory;
+    bool system;
+    char *device, *capture, *library, *instance, *vendor_tool;
+    mrd_dur_ns sample;
+} settings;
+
+#define AT(member) .offset = offsetof(settings, member)
+
+static const mrd_opt table[] = {
+    { .type = MRD_OPT_HEAD, .help = "Capture" },
+    { .name = "capture-system-profiles",
+      .type = MRD_OPT_BOOL,
+      AT(system),
+      .def = "1",
+      .help = "record the runtime's own system trace (on; =0 leaves it out)" },
+    { .name = "capture-device-profiles",
+      .type = MRD_OPT_STR,
+      AT(device),
+      .def = "0",
+      .implied = "1",
+      .arg = "0|1|model|session",
+      .flags = MRD_OPT_OPTIONAL,
+      .help = "let the runtime write device profiles (NTFF)" },
+    { .name = "num-trace-events",
+      .letter = 'n',
+      .type = MRD_OPT_INT,
+      AT(events_per_core),
+      .min = 1,
+      .max = 1LL << 40,
+      .arg = "N",
+      .help = "size of the runtime's event ring per core (default 1000000)" },
+    { .name = "capture",
+      .type = MRD_OPT_STR,
+      AT(capture),
+      .arg = "LIST",
+      .env = "MERIDIAN_CAPTURE",
+      .help = "what libmeridian records (docs/api.md lists the words)" },
+    { .name = "sample",
+      .type = MRD_OPT_DUR,
+      AT(sample),
+      .def = "1s",
+      .min = 10 * MRD_MS,
+      .max = 3600 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "interval of CPU, memory and device counters" },
+    { .name = "instance-id",
+      .type = MRD_OPT_STR,
+      AT(instance),
+      .arg = "ID",
+      .env = "MERIDIAN_INSTANCE_ID",
+      .help = "name of this node (default: the instance's own, else the machine id)" },
+    { .name = "library",
+      .type = MRD_OPT_STR,
+      AT(library),
+      .arg = "FILE",
+      .env = "MERIDIAN_LIBRARY",
+      .help = "libmeridian.so to preload (default: beside this program)" },
+    { .name = "vendor-tool",
+      .type = MRD_OPT_STR,
+      AT(vendor_tool),
+      .arg = "PATH|none",
+      .env = "MERIDIAN_VENDOR_TOOL",
+      .help = "neuron-explorer or neuron-profile, to convert device profiles" },
+    MRD_PROFILE_OPTION_ROWS(settings, profile),
+    { .name = "filter",
+      .type = MRD_OPT_LIST,
+      AT(profile.types),
+      .arg = "LIST",
+      .flags = MRD_OPT_HIDDEN,
+      .help = "as --system-trace-filter-event-type" },
+    { .type = MRD_OPT_HEAD, .help = "Resources" },
+    { .name = "max-size",
+      .type = MRD_OPT_SIZE,
+      AT(max_size),
+      .def = "8G",
+      .min = 1 << 20,
+      .max = 1LL << 50,
+      .arg = "SIZE",
+      .help = "events kept on disk while recording; more are dropped and counted" },
+    { .name = "memory",
+      .type = MRD_OPT_SIZE,
+      AT(memory),
+      .def = "48M",
+      .min = 1 << 20,
+      .max = 1LL << 40,
+      .arg = "SIZE",
+      .env = "MERIDIAN_MEMORY",
+      .help = "events held in memory" },
+};
+
+static const char more[] =
+    "The command keeps its own input, output and exit status. Ctrl-C goes to it; the profile is "
+    "written all\n"
+    "the same. Results and what the runtime itself writes land in the output directory.\n"
+    "\n"
+    "Examples\n"
+    "  meridian inspect -o out -- python train.py\n"
+    "  meridian inspect -o out --capture-device-profiles=session -- torchrun --nproc_per_node=32 "
+    "train.py\n";
+
+/* ---- The child's environment ---- */
+
+typedef struct {
+    char **v;
+    size_t n, cap;
+    mrd_err err;
+} env_list;
+
+static void
+env_put(env_list *env, mrd_buf *line)
+{
+    const char *text = mrd_buf_cstr(line);
+    size_t name = strcspn(text, "=");
+    char *copy = line->err == MRD_OK ? mrd_str_dup(mrd_str_of(text)) : NULL;
+
+    mrd_buf_reset(line);
+    if (copy == NULL) {
+        env->err = MRD_NOMEM;
+        return;
+    }
+    for (size_t i = 0; i < env->n; i++) {
+        if (strncmp(env->v[i], copy, name + 1) == 0) {
+            free(env->v[i]);
+            env->v[i] = copy;
+            return;
+        }
+    }
+    if (env->n + 1 >= env->cap) {
+        size_t cap = env->cap == 0 ? 128 : env->cap * 2;
+        char **v = realloc(env->v, cap * sizeof(*v));
+
+        if (v == NULL) {
+            free(copy);
+            env->err = MRD_NOMEM;
+            return;
+        }
+        env->v = v;
+        env->cap = cap;
+    }
+    env->v[env->n++] = copy;
+    env->v[env->n] = NULL;
+}
+
+static void
+env_free(env_list *env)
+{
+    for (size_t i = 0; i < env->n; i++)
+        free(env->v[i]);
+    free(env->v);
+}
+
+#define ENV_SET(env, line, ...)                                                                    \
+    do {                                                                                           \
+        mrd_buf_fmt((line), __VA_ARGS__);                                                          \
+        env_put((env), (line));                                                                    \
+    } while (0)
+
+static mrd_err
+child_env(const settings *set, const char *library, const char *rings, env_list *env)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    bool device = set->device != NULL && strcmp(set->device, "0") != 0;
+    mrd_buf line = { 0 };
+
+    for (char **e = environ; *e != NULL; e++)
+        ENV_SET(env, &line, "%s", *e);
+    ENV_SET(env, &line, "LD_PRELOAD=%s%s%s", library, preload == NULL ? "" : ":",
+            preload == NULL ? "" : preload);
+    ENV_SET(env, &line, "MERIDIAN_ENABLE=1");
+    ENV_SET(env, &line, "MERIDIAN_RING_DIR=%s", rings);
+    if (set->capture != NULL)
+        ENV_SET(env, &line, "MERIDIAN_CAPTURE=%s", set->capture);
+    else if (!set->system)
+        ENV_SET(env, &line, "MERIDIAN_CAPTURE=api,annotations,models");
+    if (set->events_per_core > 0)
+        ENV_SET(env, &line, "NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC=%" PRId64,
+                set->events_per_core);
+    ENV_SET(env, &line, "NEURON_RT_INSPECT_OUTPUT_DIR=%s", set->profile.dir);
+    if (device) {
+        /* The system half comes live, through the rings; asking the runtime too would record it
+         * twice. */
+        ENV_SET(env, &line, "NEURON_RT_INSPECT_ENABLE=1");
+        ENV_SET(env, &line, "NEURON_RT_INSPECT_SYSTEM_PROFILE=0");
+        ENV_SET(env, &line, "NEURON_RT_INSPECT_DEVICE_PROFILE=%s", set->device);
+    }
+    mrd_buf_fini(&line);
+    return env->err;
+}
+
+/* libmeridian.so: the option, else beside the program (build tree), else ../lib (installed). */
+static mrd_err
+find_library(const settings *set, char path[PATH_MAX], mrd_why *why)
+{
+    char self[PATH_MAX], guess[PATH_MAX + 64];
+    ssize_t n;
+
+    if (set->library != NULL) {
+        if (realpath(set->library, path) == NULL)
+            return mrd_why_set(why, MRD_NOTFOUND, errno, "--library %s", set->library);
+        return MRD_OK;
+    }
+    if ((n = readlink("/proc/self/exe", self, sizeof(self) - 1)) <= 0)
+        return mrd_why_set(why, MRD_IO, errno, "/proc/self/exe");
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    snprintf(guess, sizeof(guess), "%s/../lib/libmeridian.so", self);
+    if (realpath(guess, path) == NULL)
+        return mrd_why_set(why, MRD_NOTFOUND, errno,
+                           "libmeridian.so is not where it is looked for (%s): --library names it",
+                           guess);
+    return MRD_OK;
+}
+
+/* ---- Events into the store ---- */
+
+typedef struct {
+    const settings *set;
+    mrd_catalog *catalog;
+    mrd_store *store;
+    mrd_pipeline *pipeline;
+    uint64_t bytes, refused;
+    mrd_hw *hw;
+    mrd_sample *sample;
+} recording;
+
+/* Rings, samples and runtime traces of one process share a stream. */
+static mrd_err
+take_event(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+{
+    recording *r = self;
+    mrd_event mine = *ev;
+    int64_t raw =
+        clock == MRD_PIPE_REALTIME ? mrd_pipeline_to_raw(r->pipeline, ev->ts_ns) : ev->ts_ns;
+
+    if (process->user == NULL)
+        process->user = mrd_store_stream(r->store, 0, "live capture");
+    if (process->user == NULL)
+        return MRD_NOMEM;
+    if (r->bytes > (uint64_t) r->set->max_size) {
+        r->refused++;
+        return MRD_LIMIT;
+    }
+    r->bytes += 48 + ev->arg_count * 16u;
+    mine.ts_ns = mrd_pipeline_raw_to_wall(r->pipeline, raw);
+    mine.bound_ns = MRD_BOUND_LOCAL;
+    return mrd_stream_push(process->user, &mine);
+}
+
+/* What a process says in words ("cannot arm: ..."). The same is an instant on the timeline. */
+static void
+take_notice(void *self, mrd_pipe_process *process, const mrd_event *ev)
+{
+    recording *r = self;
+    mrd_buf text = { 0 };
+
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *arg = &ev->args[i];
+
+        if (arg->type == MRD_ARG_STR)
+            mrd_buf_fmt(&text, " " MRD_STR_FMT,
+                        MRD_STR_ARG(mrd_catalog_text(r->catalog, arg->v.sid)));
+        else if (arg->type == MRD_ARG_TEXT)
+            mrd_buf_fmt(&text, " %.*s", (int) arg->len, arg->v.text);
+    }
+    mrd_catalog_note(r->catalog, "process %" PRId64 ": " MRD_STR_FMT "%s",
+                     mrd_catalog_borrow_process(r->catalog, process->id)->process_id,
+                     MRD_STR_ARG(mrd_catalog_text(r->catalog, ev->name)), mrd_buf_cstr(&text));
+    mrd_buf_fini(&text);
+}
+
+static void
+take_sentence(void *self, const char *sentence)
+{
+    recording *r = self;
+
+    mrd_catalog_note(r->catalog, "%s", sentence);
+}
+
+/* ---- Running the command ---- */
+
+static volatile sig_atomic_t forward;
+
+static void
+on_signal(int sig)
+{
+    forward = sig;
+}
+
+static mrd_err
+spawn(char **argv, char **env, pid_t *ret_pid, mrd_why *why)
+{
+    posix_spawnattr_t attr;
+    sigset_t none;
+    int failed;
+
+    posix_spawnattr_init(&attr);
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+    failed = posix_spawnp(ret_pid, argv[0], NULL, &attr, argv, env);
+    posix_spawnattr_destroy(&attr);
+    if (failed != 0)
+        return mrd_why_set(why, failed == ENOENT ? MRD_NOTFOUND : MRD_IO, failed, "cannot run '%s'",
+                           argv[0]);
+    return MRD_OK;
+}
+
+/* Drains while the command runs; returns its wait status. */
+static int
+drain_until_exit(recording *r, pid_t pid)
+{
+    struct sigaction act = { .sa_handler = on_signal }, ignore = { .sa_handler = SIG_IGN };
+    int status = 0;
+
+    /* A terminal's Ctrl-C reaches the command by itself; what comes to us alone is passed on. */
+    sigaction(SIGINT, &ignore, NULL);
+    sigaction(SIGQUIT, &ignore, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGHUP, &act, NULL);
+    for (;;) {
+        struct timespec nap = { .tv_nsec = 0 };
+        int64_t wait_ns;
+
+        mrd_pipeline_step(r->pipeline);
+        if (waitpid(pid, &status, WNOHANG) == pid)
+            break;
+        if (forward != 0) {
+            kill(pid, forward);
+            forward = 0;
+        }
+        mrd_sample_step(r->sample, r->pipeline, mrd_local_now().ns);
+        /* Never so slow that a ring of the default size could fill. */
+        wait_ns = mrd_pipeline_wait_ns(r->pipeline);
+        nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
+        nanosleep(&nap, NULL);
+    }
+    sigaction(SIGINT, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    sigaction(SIGQUIT, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    sigaction(SIGTERM, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    mrd_pipeline_finish(r->pipeline);
+    return status;
+}
+
+/* The live half as one input, with the equation of its counts. */
+static bool
+account(recording *r, const char *command)
+{
+    mrd_pipe_counts counts;
+    mrd_input in = { .state = MRD_INPUT_OK };
+    uint64_t dropped = 0;
+    mrd_buf text = { 0 };
+
+    mrd_pipeline_counts(r->pipeline, &counts);
+    mrd_buf_fmt(&text, "live capture of '%s'", command);
+    in.path = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&text));
+    in.format = mrd_catalog_intern(r->catalog, "rings");
+    in.records = counts.begun;
+    in.events = counts.events;
+    in.bytes = counts.records * 32 + counts.blob_bytes;
+    mrd_buf_reset(&text);
+    for (int i = 0; i < MRD_DROP_CAUSES; i++) {
+        if (counts.dropped[i] > 0)
+            mrd_buf_fmt(&text, "%s%" PRIu64 " %s", dropped > 0 ? ", " : "", counts.dropped[i],
+                        mrd_drop_text((mrd_drop_cause) i));
+        dropped += counts.dropped[i];
+    }
+    in.dropped = dropped;
+    if (dropped > 0) {
+        mrd_buf line = { 0 };
+
+        mrd_buf_fmt(&line, "live capture lost %" PRIu64 " of %" PRIu64 " events: %s", dropped,
+                    counts.begun, mrd_buf_cstr(&text));
+        in.state = MRD_INPUT_INCOMPLETE;
+        in.error = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&line));
+        fprintf(stderr, "meridian inspect: %s\n", mrd_buf_cstr(&line));
+        mrd_buf_fini(&line);
+    }
+    mrd_buf_fini(&text);
+    mrd_catalog_add_input(r->catalog, &in);
+    if (r->refused > 0)
+        mrd_catalog_note(r->catalog, "%" PRIu64 " events did not fit into --max-size", r->refused);
+    if (counts.processes_seen == 0)
+        mrd_catalog_note(r->catalog,
+                         "nothing was recorded live: no process called the Neuron runtime or used "
+                         "meridian.h (static and setuid programs cannot be recorded)");
+    return dropped == 0;
+}
+
+/* Everything between the command's end and the files. */
+static mrd_err
+finish_profile(recording *r, const char *command, mrd_why *why)
+{
+    bool never = r->set->vendor_tool != NULL && strcmp(r->set->vendor_tool, "none") == 0;
+    mrd_read_options read = { .catalog = r->catalog,
+                              .store = r->store,
+                              .system = true,
+                              .device = true,
+                              .vendor_tool = never ? "" : r->set->vendor_tool,
+                              .vendor_timeout_ms = 600000 };
+    mrd_profile_result result;
+    mrd_err err;
+
+    account(r, command);
+    mrd_pipeline_say(r->pipeline, take_sentence, r);
+    if ((err = mrd_read_dir(&read, r->set->profile.dir, why)) != MRD_OK)
+        return err;
+    for (size_t i = 0; i < mrd_store_streams(r->store); i++) {
+        if ((err = mrd_stream_finish(mrd_store_at(r->store, i), why)) != MRD_OK)
+            return err;
+    }
+    for (size_t i = 0; i < mrd_catalog_notes(r->catalog); i++)
+        fprintf(stderr, "note: %s\n", mrd_catalog_note_at(r->catalog, i).p);
+    return mrd_profile_write(&r->set->profile, r->catalog, r->store, stderr, &result, why);
+}
+
+/* A folder of its own for the rings of this recording: shared memory where there is some, else
+ * $TMPDIR. */
+static mrd_err
+make_ring_dir(char dir[PATH_MAX], mrd_why *why)
+{
+    const char *tmp = getenv("TMPDIR");
+    const char *bases[] = { "/dev/shm", tmp != NULL && *tmp != '\0' ? tmp : "/tmp" };
+
+    for (size_t i = 0; i < MRD_COUNT(bases); i++) {
+        snprintf(dir, PATH_MAX, "%s/meridian-inspect-XXXXXX", bases[i]);
+        if (mkdtemp(dir) != NULL)
+            return MRD_OK;
+    }
+    dir[0] = '\0';
+    return mrd_why_set(why, MRD_IO, errno, "cannot create a folder for rings in /dev/shm or %s",
+                       bases[1]);
+}
+
+/* What descendants that still run left in it goes with it. */
+static void
+remove_ring_dir(const char *dir)
+{
+    DIR *d = *dir == '\0' ? NULL : opendir(dir);
+    struct dirent *entry;
+
+    while (d != NULL && (entry = readdir(d)) != NULL)
+        unlinkat(dirfd(d), entry->d_name, 0);
+    if (d != NULL)
+        closedir(d);
+    if (*dir != '\0')
+        rmdir(dir);
+}
+
+static mrd_err
+open_recording(recording *r, const mrd_node *node, const char *rings, mrd_why *why)
+{
+    static const char *const patterns[] = { "cpu.*.util_percent", "mem.used_bytes",
+                                            "mem.used_percent",
+                                            "neuron*.stats.memory_usage.*.total",
+                                            "runtime.*utilization" };
+    mrd_pipeline_options pipe = { .catalog = r->catalog,
+                                  .instance_id = node->instance_id,
+                                  .ring_dir = rings,
+                                  .only_uid = -1,
+                                  .event = take_event,
+                                  .notice = take_notice,
+                                  .self = r };
+    mrd_sample_options sample = { .catalog = r->catalog,
+                                  .instance_id = node->instance_id,
+                                  .period = r->set->sample,
+                                  .process_period = r->set->sample,
+                                  .patterns = patterns,
+                                  .n_patterns = MRD_COUNT(patterns),
+                                  .event = take_event,
+                                  .self = r };
+    mrd_hw_options hw = { .monitor = "" };
+    mrd_err err;
+
+    if ((err = mrd_pipeline_open(&pipe, &r->pipeline, why)) != MRD_OK ||
+        (err = mrd_hw_open(&hw, &r->hw, why)) != MRD_OK)
+        return err;
+    return mrd_sample_open(r->hw, &sample, &r->sample, why);
+}
+
+static int
+inspect(const settings *set, const mrd_strlist *words)
+{
+    recording r = { .set = set };
+    mrd_why why = { 0 };
+    mrd_node_options who = { .instance_id = set->instance };
+    mrd_node node;
+    env_list env = { 0 };
+    char library[PATH_MAX], rings[PATH_MAX] = "", **argv = NULL;
+    int status = MRD_EXIT_FAILED, wait_status = 0;
+    pid_t pid;
+    mrd_err err;
+
+    if ((err = mrd_profile_check(&set->profile, &why)) != MRD_OK ||
+        (err = find_library(set, library, &why)) != MRD_OK ||
+        (err = mrd_make_dirs(set->profile.dir, &why)) != MRD_OK ||
+        (err = mrd_node_identify(&who, &node, &why)) != MRD_OK ||
+        (err = make_ring_dir(rings, &why)) != MRD_OK)
+        goto out;
+    if ((argv = calloc(words->n + 1, sizeof(*argv))) == NULL ||
+        (r.catalog = mrd_catalog_new()) == NULL ||
+        (r.store = mrd_store_new((size_t) set->memory, NULL)) == NULL ||
+        child_env(set, library, rings, &env) != MRD_OK) {
+        err = mrd_why_set(&why, MRD_NOMEM, 0, "starting");
+        goto out;
+    }
+    for (size_t i = 0; i < words->n; i++)
+        argv[i] = words->v[i];
+    mrd_catalog_set(r.catalog, "meridian.version", MRD_RELEASE);
+    if ((err = open_recording(&r, &node, rings, &why)) != MRD_OK)
+        goto out;
+    if ((err = spawn(argv, env.v, &pid, &why)) != MRD_OK) {
+        status = err == MRD_NOTFOUND ? 127 : 126; /* as shells say it */
+        goto out;
+    }
+    wait_status = drain_until_exit(&r, pid);
+    err = finish_profile(&r, argv[0], &why);
+    if (WIFSIGNALED(wait_status))
+        status = 128 + WTERMSIG(wait_status);
+    else if (WEXITSTATUS(wait_status) != 0 || err == MRD_OK)
+        status = WEXITSTATUS(wait_status);
+out:
+    if (err != MRD_OK)
+        mrd_cli_error("inspect", &why);
+    mrd_sample_close(r.sample);
+    mrd_hw_close(r.hw);
+    mrd_pipeline_close(r.pipeline);
+    remove_ring_dir(rings);
+    mrd_store_free(r.store);
+    mrd_catalog_free(r.catalog);
+    env_free(&env);
+    free(argv);
+    return status;
+}
+
+int
+mrd_cmd_inspect(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_strlist words = { 0 };
+    bool done;
+    int status = MRD_EXIT_USAGE;
+
+    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, true,
+                      "[options] -- COMMAND [ARGUMENT]...", more, &words, &done) == MRD_OK) {
+        if (done)
+            status = MRD_EXIT_OK;
+        else if (words.n == 0)
+            fprintf(stderr,
+                    "meridian inspect: name a command: meridian inspect -o out -- ./my_workload\n");
+        else
+            status = inspect(&set, &words);
+    }
+    mrd_strlist_fini(&words);
+    mrd_conf_fini(table, MRD_COUNT(table), &set);
+    return status;
+}

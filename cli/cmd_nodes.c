@@ -1,0 +1,149 @@
+/* `meridian nodes`: the agents the aggregator knows, what they send and how well their clocks are
+ * known. */
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/cluster.h"
+
+typedef struct {
+    mrd_client_options client;
+    mrd_dur_ns interval;
+} settings;
+
+static const mrd_opt table[] = {
+    { .name = "interval",
+      .type = MRD_OPT_DUR,
+      .offset = offsetof(settings, interval),
+      .def = "1s",
+      .min = 0,
+      .max = 3600 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "event rates are measured over this long; 0: none" },
+    MRD_CLIENT_OPTION_ROWS(settings, client),
+};
+
+static const mrd_table_column columns[] = {
+    { "node", false },  { "state", false },      { "rings", true },       { "events/s", true },
+    { "events", true }, { "dropped", true },     { "held", true },        { "spool", true },
+    { "clock", false }, { "clock error", true }, { "last heard", false },
+};
+
+/* The same node in the earlier answer, NULL when it is new. */
+static const mrd_json *
+same_node(const mrd_json *list, const mrd_json *node)
+{
+    const char *id = mrd_json_str(node, "instance_id", "");
+
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        if (strcmp(mrd_json_str(mrd_json_at(list, i), "instance_id", "?"), id) == 0)
+            return mrd_json_at(list, i);
+    }
+    return NULL;
+}
+
+/* Per second; -1 when it cannot be told (first seen, or the aggregator was restarted). */
+static int64_t
+rate_of(const mrd_json *node, const mrd_json *before, mrd_dur_ns passed)
+{
+    int64_t events = mrd_json_int(node, "events", 0) - mrd_json_int(before, "events", 0);
+
+    if (before == NULL || passed <= 0 || events < 0)
+        return -1;
+    return (int64_t) ((double) events * 1e9 / (double) passed + 0.5);
+}
+
+static void
+put_row(mrd_table *t, const mrd_json *node)
+{
+    const mrd_json *counters = mrd_json_get(node, "counters");
+    const mrd_json *clock = mrd_json_get(node, "clock");
+    int64_t rate = mrd_json_int(node, "events_per_second", -1);
+    char size[MRD_SIZE_TEXT];
+
+    mrd_table_cell(t, "%s", mrd_json_str(node, "instance_id", "?"));
+    mrd_table_cell(t, "%s%s",
+                   mrd_json_bool(node, "connected", false) ? mrd_json_str(node, "state", "?")
+                                                           : "gone",
+                   mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
+    mrd_table_count(t, mrd_json_int(node, "rings", 0));
+    if (rate < 0)
+        mrd_table_cell(t, "-");
+    else
+        mrd_table_count(t, rate);
+    mrd_table_count(t, mrd_json_int(node, "events", 0));
+    mrd_table_count(t, mrd_cluster_lost(counters));
+    mrd_table_count(t, mrd_json_int(counters, "held", 0));
+    mrd_table_cell(t, "%s", mrd_cli_size((uint64_t) mrd_json_int(node, "spool_bytes", 0), size));
+    mrd_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
+    mrd_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
+    mrd_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
+}
+
+static mrd_err
+ask_twice(const settings *set, mrd_client *client, mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_json *first = NULL, *doc = NULL;
+    int64_t at = 0, passed;
+    mrd_err err = MRD_OK;
+
+    if (set->interval > 0) {
+        err = mrd_client_call(client, "GET", "/api/v1/nodes", NULL, &first, why);
+        at = mrd_local_now().ns;
+        if (err == MRD_OK && mrd_json_size(mrd_json_get(first, "nodes")) > 0)
+            mrd_cluster_sleep(set->interval);
+    }
+    if (err == MRD_OK)
+        err = mrd_client_call(client, "GET", "/api/v1/nodes", NULL, &doc, why);
+    passed = mrd_local_now().ns - at;
+    for (size_t i = 0; err == MRD_OK && i < mrd_json_size(mrd_json_get(doc, "nodes")); i++) {
+        mrd_json *node = mrd_json_at(mrd_json_get(doc, "nodes"), i);
+        int64_t rate = rate_of(node, same_node(mrd_json_get(first, "nodes"), node), passed);
+
+        if (rate >= 0)
+            mrd_json_set(node, "events_per_second", mrd_json_new_int(rate));
+    }
+    mrd_json_free(first);
+    *ret_doc = doc;
+    return err;
+}
+
+static mrd_err
+nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
+{
+    const settings *set = self;
+    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
+    mrd_json *doc = NULL;
+    const mrd_json *list;
+    mrd_err err = ask_twice(set, client, &doc, why);
+
+    (void) word;
+    (void) ret_status;
+    if (err != MRD_OK)
+        return err;
+    list = mrd_json_get(doc, "nodes");
+    for (size_t i = 0; i < mrd_json_size(list); i++)
+        put_row(&t, mrd_json_at(list, i));
+    if (set->client.json)
+        mrd_cluster_print_json(doc);
+    else if (mrd_json_size(list) > 0)
+        mrd_table_print(&t, stdout);
+    else
+        printf("no agent has connected: start meridian-agent --aggregator URL on the nodes\n");
+    mrd_table_fini(&t);
+    mrd_json_free(doc);
+    return MRD_OK;
+}
+
+int
+mrd_cmd_nodes(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_cluster_command command = { .name = "nodes",
+                                    .usage = "[options]",
+                                    .table = table,
+                                    .rows = MRD_COUNT(table),
+                                    .settings = &set,
+                                    .client = &set.client,
+                                    .run = nodes };
+
+    return mrd_cluster_main(&command, argc, argv);
+}

@@ -1,0 +1,70 @@
+/* `meridian stop SESSION`: stop on all nodes; waits until everything arrived. */
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/cluster.h"
+
+typedef struct {
+    mrd_client_options client;
+    mrd_dur_ns wait;
+} settings;
+
+static const mrd_opt table[] = {
+    { .name = "wait",
+      .letter = 'w',
+      .type = MRD_OPT_DUR,
+      .offset = offsetof(settings, wait),
+      .def = "5min",
+      .min = 0,
+      .max = 86400 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "wait at most so long until everything has arrived and is merged; 0: not at all" },
+    MRD_CLIENT_OPTION_ROWS(settings, client),
+};
+
+static mrd_err
+stop(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
+{
+    const settings *set = self;
+    char id[MRD_CLUSTER_ID];
+    mrd_json *doc = NULL;
+    mrd_err err = mrd_cluster_find(client, word, id, why);
+
+    if (err == MRD_OK)
+        err = mrd_cluster_call(client, "POST", id, "/stop", NULL, NULL, why);
+    if (err != MRD_OK)
+        return err;
+    mrd_cluster_catch();
+    if (set->wait > 0)
+        err = mrd_cluster_finish(client, id, set->wait, set->client.timeout, &doc, why);
+    else
+        err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
+    if (doc != NULL && set->client.json)
+        mrd_cluster_print_json(doc);
+    else if (doc != NULL)
+        mrd_cluster_print_session(doc, stdout);
+    if (err == MRD_OK && mrd_cluster_in(doc, "failed"))
+        *ret_status = MRD_EXIT_FAILED;
+    else if (err == MRD_OK && !mrd_cluster_whole(doc, "stop"))
+        *ret_status = MRD_EXIT_INCOMPLETE;
+    if (err == MRD_OK && !set->client.json && mrd_cluster_in(doc, "complete"))
+        printf("\nget the profile with: meridian fetch %s\n", id);
+    mrd_json_free(doc);
+    return err;
+}
+
+int
+mrd_cmd_stop(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_cluster_command command = { .name = "stop",
+                                    .usage = "SESSION [options]",
+                                    .table = table,
+                                    .rows = MRD_COUNT(table),
+                                    .settings = &set,
+                                    .client = &set.client,
+                                    .min_words = 1,
+                                    .max_words = 1,
+                                    .run = stop };
+
+    return mrd_cluster_main(&command, argc, argv);
+}

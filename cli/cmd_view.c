@@ -1,0 +1,288 @@
+/* `meridian view`: capture directories and trace files in, one merged profile out. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/profile_write.h"
+#include "cli/progress.h"
+#include "trace/import.h"
+
+typedef struct {
+    mrd_strlist dirs;
+    mrd_profile_options profile;
+    bool ignore_system, ignore_device;
+    char *vendor_tool;
+    mrd_dur_ns vendor_timeout;
+    int64_t memory;
+    char *spill_dir;
+    int align, clock;
+    mrd_dur_ns trust;
+} settings;
+
+#define AT(member) .offset = offsetof(settings, member)
+
+static const mrd_opt table[] = {
+    { .type = MRD_OPT_HEAD, .help = "Input" },
+    { .name = "session-dir",
+      .letter = 'd',
+      .type = MRD_OPT_PATHS,
+      AT(dirs),
+      .arg = "DIR",
+      .help =
+          "capture directory, or a folder of traces; repeatable (files may be given as words)" },
+    { .name = "ignore-system-profile",
+      .type = MRD_OPT_BOOL,
+      AT(ignore_system),
+      .help = "leave the system profile out" },
+    { .name = "ignore-device-profile",
+      .type = MRD_OPT_BOOL,
+      AT(ignore_device),
+      .help = "leave device profiles out" },
+    { .name = "vendor-tool",
+      .type = MRD_OPT_STR,
+      AT(vendor_tool),
+      .arg = "PATH|none",
+      .env = "MERIDIAN_VENDOR_TOOL",
+      .help = "neuron-explorer or neuron-profile, to convert NTFF and .pb files (default: found on "
+              "PATH "
+              "or in /opt/aws/neuron/bin)" },
+    { .name = "vendor-timeout",
+      .type = MRD_OPT_DUR,
+      AT(vendor_timeout),
+      .def = "10min",
+      .min = MRD_MS,
+      .max = 86400 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "time limit of one conversion" },
+    { .type = MRD_OPT_HEAD, .help = "Clocks" },
+    { .name = "align",
+      .type = MRD_OPT_CHOICE,
+      AT(align),
+      .def = "none",
+      .arg = "none,collectives",
+      .help = "bring the clocks of processes together by the ends of matched collectives" },
+    { .name = "align-trust",
+      .type = MRD_OPT_DUR,
+      AT(trust),
+      .def = "0",
+      .max = 86400 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "clocks agree within this before alignment: tells repeated collectives apart where a "
+              "file begins later than another (default: clocks are not believed)" },
+    { .name = "clock",
+      .type = MRD_OPT_CHOICE,
+      AT(clock),
+      .def = "aligned",
+      .arg = "aligned,utc,raw",
+      .help = "times to write: aligned; utc, each process's own wall clock; raw, as the input has "
+              "them" },
+    MRD_PROFILE_OPTION_ROWS(settings, profile),
+    { .type = MRD_OPT_HEAD, .help = "Resources" },
+    { .name = "memory",
+      .type = MRD_OPT_SIZE,
+      AT(memory),
+      .def = "48M",
+      .min = 1 << 20,
+      .max = 1LL << 40,
+      .arg = "SIZE",
+      .env = "MERIDIAN_MEMORY",
+      .help = "events held in memory; more go to disk" },
+    { .name = "spill-dir",
+      .type = MRD_OPT_STR,
+      AT(spill_dir),
+      .arg = "DIR",
+      .env = "TMPDIR",
+      .help = "where events go that do not fit (default /tmp)" },
+};
+
+static const char more[] =
+    "Examples\n"
+    "  meridian view -d ./output                      a capture directory of one or many nodes\n"
+    "  meridian view rank*.json.gz -o merged          framework traces of several ranks\n"
+    "  meridian view -d ./output --output-format json,summary-text \\\n"
+    "      --system-trace-filter-event-type ^nrt_tensor_free --start 2s --end 4s\n"
+    "\n"
+    "Kinds of input are recognised by content: Trace Event JSON (Kineto, JAX, Chrome), runtime "
+    "system\n"
+    "trace JSON, exported system and device profile JSON, neuron-monitor reports; plain, gzip or "
+    "zstd.\n";
+
+/* Bytes of all files below path, for the progress line; 0 when it cannot be told. */
+static uint64_t
+input_size(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t) st.st_size : 0;
+}
+
+typedef struct {
+    mrd_progress progress;
+    uint64_t done, total; /* bytes of finished files; of all files given */
+} view_reading;
+
+static void
+show_reading(void *self, const char *path, uint64_t done, uint64_t total)
+{
+    view_reading *r = self;
+
+    (void) total;
+    mrd_progress_show(&r->progress, r->done + done, r->total, "B", path);
+}
+
+static mrd_err
+read_inputs(const settings *set, const mrd_strlist *words, mrd_catalog *cat, mrd_store *store,
+            mrd_why *why)
+{
+    view_reading reading = { 0 };
+    bool never = set->vendor_tool != NULL && strcmp(set->vendor_tool, "none") == 0;
+    mrd_read_options options = { .catalog = cat,
+                                 .store = store,
+                                 .system = !set->ignore_system,
+                                 .device = !set->ignore_device,
+                                 .vendor_tool = never ? "" : set->vendor_tool,
+                                 .vendor_timeout_ms = set->vendor_timeout / MRD_MS,
+                                 .progress = show_reading,
+                                 .self = &reading };
+    mrd_identity nowhere = { .process_id = MRD_NONE,
+                             .nc_idx = MRD_NONE,
+                             .model = MRD_NONE,
+                             .session = MRD_NONE,
+                             .rank = MRD_NONE };
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < words->n && set->dirs.n == 0; i++)
+        reading.total += input_size(words->v[i]);
+    mrd_progress_start(&reading.progress, "reading");
+    for (size_t i = 0; i < set->dirs.n && err == MRD_OK; i++)
+        err = mrd_read_dir(&options, set->dirs.v[i], why);
+    for (size_t i = 0; i < words->n && err == MRD_OK; i++) {
+        struct stat st;
+
+        if (stat(words->v[i], &st) != 0)
+            err = mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read '%s'", words->v[i]);
+        else if (S_ISDIR(st.st_mode))
+            err = mrd_read_dir(&options, words->v[i], why);
+        else
+            err = mrd_read_file(&options, words->v[i], &nowhere, why);
+        reading.done += input_size(words->v[i]);
+    }
+    mrd_progress_end(&reading.progress);
+    if (err == MRD_OK && (err = mrd_catalog_err(cat)) != MRD_OK)
+        mrd_why_set(why, err, 0, "reading the inputs");
+    for (size_t i = 0; i < mrd_store_streams(store) && err == MRD_OK; i++)
+        err = mrd_stream_finish(mrd_store_at(store, i), why);
+    return err;
+}
+
+/* One line for each input that is not whole; true when all are. */
+static bool
+report_inputs(const mrd_catalog *cat)
+{
+    size_t n;
+    const mrd_input *inputs = mrd_catalog_inputs(cat, &n);
+    bool whole = true;
+
+    for (size_t i = 0; i < n; i++) {
+        const mrd_input *in = &inputs[i];
+
+        if (in->state != MRD_INPUT_INCOMPLETE && in->state != MRD_INPUT_FAILED)
+            continue;
+        whole = false;
+        fprintf(stderr, "%s: %s\n", in->state == MRD_INPUT_FAILED ? "not read" : "read in part",
+                mrd_catalog_text(cat, in->error).p);
+    }
+    for (size_t i = 0; i < mrd_catalog_notes(cat); i++)
+        fprintf(stderr, "note: %s\n", mrd_catalog_note_at(cat, i).p);
+    return whole;
+}
+
+/* Describes all clocks in the catalog and aligns when asked to. */
+static mrd_err
+align_inputs(const settings *set, mrd_catalog *cat, mrd_store *store, mrd_alignment **ret_alignment,
+             mrd_why *why)
+{
+    mrd_align_options options = { .method = (mrd_align_method) set->align,
+                                  .times = (mrd_align_times) set->clock,
+                                  .trust = set->trust,
+                                  .memory = (size_t) set->memory };
+    mrd_err err = mrd_alignment_new(&options, cat, store, ret_alignment, why);
+
+    if (err == MRD_OK && mrd_alignment_refused(*ret_alignment) != NULL)
+        fprintf(stderr, "not all aligned: %s\n", mrd_alignment_refused(*ret_alignment));
+    return err;
+}
+
+static int
+view(settings *set, const mrd_strlist *words)
+{
+    mrd_why why = { 0 };
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_store *store = mrd_store_new((size_t) set->memory, set->spill_dir);
+    mrd_alignment *alignment = NULL;
+    mrd_profile_result result = { 0 };
+    int status = MRD_EXIT_FAILED;
+    bool whole;
+    mrd_err err;
+
+    if (cat == NULL || store == NULL) {
+        err = mrd_why_set(&why, MRD_NOMEM, 0, "starting");
+        goto out;
+    }
+    mrd_catalog_set(cat, "meridian.version", MRD_RELEASE);
+    if ((err = mrd_profile_check(&set->profile, &why)) != MRD_OK) {
+        status = MRD_EXIT_USAGE;
+        goto out;
+    }
+    if ((err = read_inputs(set, words, cat, store, &why)) != MRD_OK)
+        goto out;
+    whole = report_inputs(cat);
+    if ((err = align_inputs(set, cat, store, &alignment, &why)) != MRD_OK)
+        goto out;
+    whole = whole && mrd_alignment_refused(alignment) == NULL;
+    set->profile.alignment = alignment;
+    if ((err = mrd_profile_write(&set->profile, cat, store, stdout, &result, &why)) != MRD_OK)
+        goto out;
+    if (result.files == 0)
+        status = MRD_EXIT_FAILED; /* said by mrd_profile_write */
+    else
+        status = whole ? MRD_EXIT_OK : MRD_EXIT_INCOMPLETE;
+out:
+    if (err != MRD_OK)
+        mrd_cli_error("view", &why);
+    mrd_alignment_free(alignment);
+    mrd_store_free(store);
+    mrd_catalog_free(cat);
+    return status;
+}
+
+int
+mrd_cmd_view(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_strlist words = { 0 };
+    bool done;
+    int status;
+
+    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false,
+                      "[-d DIR]... [FILE]... [options]", more, &words, &done) != MRD_OK) {
+        status = MRD_EXIT_USAGE;
+    } else if (done) {
+        status = MRD_EXIT_OK;
+    } else if (words.n == 0 && set.dirs.n == 0) {
+        fprintf(stderr,
+                "meridian view: nothing to read: give -d DIR or files (--help shows examples)\n");
+        status = MRD_EXIT_USAGE;
+    } else {
+        status = view(&set, &words);
+    }
+    mrd_strlist_fini(&words);
+    mrd_conf_fini(table, MRD_COUNT(table), &set);
+    return status;
+}

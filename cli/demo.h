@@ -1,0 +1,78 @@
+/*
+ * cli/demo.h - the machinery of `meridian demo`: programs it starts and ends for certain, and the
+ * nodes they run on. Inside cli/ only.
+ *
+ * A node is, as root, a network namespace with its own time namespace, so that its monotonic clock
+ * really differs from the others' by a known amount; otherwise it is a folder, and all nodes share
+ * this machine's network and clock. Threads: one, and none may exist before demo_nodes_open.
+ */
+#ifndef MRD_CLI_DEMO_H
+#define MRD_CLI_DEMO_H
+
+#include <limits.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+
+#define DEMO_NODES_MAX 32
+
+/* ---- Programs ---- */
+
+typedef struct {
+    pid_t pid; /* 0: ended and reaped */
+    int status;
+    char name[48];
+    char log[PATH_MAX];
+} demo_program;
+
+typedef struct {
+    demo_program v[2 * DEMO_NODES_MAX + 4];
+    size_t n;
+} demo_programs;
+
+/* argv[0] is a path. env entries "NAME=value" replace inherited ones; inherited settings of
+ * Meridian, of the runtime and of launchers are left out. Output goes to the log file. */
+mrd_err demo_start(demo_programs *programs, const char *name, const char *log,
+                   const mrd_strlist *argv, const mrd_strlist *env, mrd_why *why);
+/* A program that ended by itself, NULL when all run. */
+const demo_program *demo_ended(demo_programs *programs);
+/* SIGTERM to all from `first` on, SIGKILL after patience, to their descendants too. */
+void demo_end(demo_programs *programs, size_t first, mrd_dur_ns patience);
+/* The last lines of a log on stderr. */
+void demo_show_log(const demo_program *program);
+/* Runs words[0] (found on PATH) to its end; IO with its last line of output when it fails. */
+mrd_err demo_run(mrd_why *why, const char *const *words);
+
+/* ---- Nodes ---- */
+
+typedef struct {
+    char id[32];          /* "i-sim0001" */
+    char address[32];     /* where other nodes reach it */
+    char space[32];       /* network namespace, "" for none */
+    int time_fd;          /* time namespace, -1 for none */
+    mrd_dur_ns ahead;     /* its CLOCK_MONOTONIC_RAW minus this machine's: the truth */
+    char dir[PATH_MAX];   /* rings, spool, logs */
+    char rings[PATH_MAX]; /* a folder in dir */
+} demo_node;
+
+typedef struct {
+    demo_node v[DEMO_NODES_MAX];
+    size_t n;
+    bool spaces, clocks;
+    char hub[32];     /* namespace of the aggregator, and of this process from then on */
+    char address[32]; /* of the aggregator */
+    char note[256];   /* why there are no namespaces */
+} demo_nodes;
+
+/* n nodes with folders below dir. spaces false: never namespaces. Without the means for namespaces
+ * they are done without, and `note` says why. Errors: IO. */
+mrd_err demo_nodes_open(demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_why *why);
+/* Removes the namespaces; nodes that were opened in part are fine. */
+void demo_nodes_close(demo_nodes *nodes);
+/* Appends what must stand before a program's path for it to run on the node. */
+mrd_err demo_node_prefix(const demo_node *node, mrd_strlist *argv);
+/* A free port of the loopback address; it may be taken until it is used. 0: none. */
+uint16_t demo_free_port(int type);
+
+#endif

@@ -1,0 +1,319 @@
+#include "cli/pki.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <openssl/bio.h>
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/rand.h>
+#include <openssl/x509v3.h>
+
+#include "base/out.h"
+
+static mrd_err
+pki_failed(mrd_why *why, const char *what)
+{
+    char text[200];
+
+    ERR_error_string_n(ERR_get_error(), text, sizeof(text));
+    return mrd_why_set(why, MRD_INVALID, 0, "%s: %s", what, text);
+}
+
+static char *
+pki_path(const char *dir, const char *file, const char *suffix)
+{
+    mrd_buf path = { 0 };
+
+    mrd_buf_fmt(&path, "%s/%s%s", dir, file, suffix);
+    mrd_buf_cstr(&path);
+    if (path.err != MRD_OK) {
+        mrd_buf_fini(&path);
+        return NULL;
+    }
+    return (char *) path.p;
+}
+
+static mrd_err
+pki_store(const char *path, BIO *pem, unsigned mode, mrd_why *why)
+{
+    char *data = NULL;
+    long len = BIO_get_mem_data(pem, &data);
+
+    return mrd_write_file(path, (mrd_bytes){ (const uint8_t *) data, (size_t) len }, mode, why);
+}
+
+static mrd_err
+pki_store_key(const char *path, EVP_PKEY *key, mrd_why *why)
+{
+    BIO *pem = BIO_new(BIO_s_secmem());
+    mrd_err err;
+
+    if (pem == NULL || PEM_write_bio_PrivateKey(pem, key, NULL, NULL, 0, NULL, NULL) != 1)
+        err = pki_failed(why, path);
+    else
+        err = pki_store(path, pem, 0600, why);
+    BIO_free(pem);
+    return err;
+}
+
+static mrd_err
+pki_store_cert(const char *path, X509 *cert, mrd_why *why)
+{
+    BIO *pem = BIO_new(BIO_s_mem());
+    mrd_err err;
+
+    if (pem == NULL || PEM_write_bio_X509(pem, cert) != 1)
+        err = pki_failed(why, path);
+    else
+        err = pki_store(path, pem, 0644, why);
+    BIO_free(pem);
+    return err;
+}
+
+static mrd_err
+pki_load_key(const char *path, EVP_PKEY **ret_key, mrd_why *why)
+{
+    FILE *f = fopen(path, "r");
+
+    if (f == NULL)
+        return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
+    *ret_key = PEM_read_PrivateKey(f, NULL, NULL, NULL);
+    fclose(f);
+    return *ret_key == NULL ? pki_failed(why, path) : MRD_OK;
+}
+
+static mrd_err
+pki_load_cert(const char *path, X509 **ret_cert, mrd_why *why)
+{
+    FILE *f = fopen(path, "r");
+
+    if (f == NULL)
+        return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
+    *ret_cert = PEM_read_X509(f, NULL, NULL, NULL);
+    fclose(f);
+    return *ret_cert == NULL ? pki_failed(why, path) : MRD_OK;
+}
+
+static bool
+pki_extension(X509 *cert, X509 *issuer, int nid, const char *value)
+{
+    X509V3_CTX ctx;
+    X509_EXTENSION *ext;
+    bool ok;
+
+    X509V3_set_ctx_nodb(&ctx);
+    X509V3_set_ctx(&ctx, issuer, cert, NULL, NULL, 0);
+    ext = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
+    ok = ext != NULL && X509_add_ext(cert, ext, -1) == 1;
+    X509_EXTENSION_free(ext);
+    return ok;
+}
+
+/* "DNS:a,IP:1.2.3.4" of the hosts; false when one has characters no host has. */
+static bool
+pki_alt_names(const mrd_strlist *hosts, mrd_buf *to)
+{
+    for (size_t i = 0; i < hosts->n; i++) {
+        unsigned char raw[16];
+        const char *h = hosts->v[i];
+        bool ip = inet_pton(AF_INET, h, raw) == 1 || inet_pton(AF_INET6, h, raw) == 1;
+
+        if (*h == '\0' ||
+            strspn(h, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:*_") !=
+                strlen(h))
+            return false;
+        mrd_buf_fmt(to, "%s%s:%s", i == 0 ? "" : ",", ip ? "IP" : "DNS", h);
+    }
+    return true;
+}
+
+/* An unsigned certificate with everything but its extensions. */
+static X509 *
+pki_blank(const char *name, EVP_PKEY *key, X509 *issuer, int64_t days)
+{
+    X509 *cert = X509_new();
+    X509_NAME *subject;
+    unsigned char serial[16];
+    BIGNUM *number;
+    bool ok;
+
+    if (cert == NULL || RAND_bytes(serial, sizeof(serial)) != 1)
+        goto failed;
+    serial[0] &= 0x7f;
+    number = BN_bin2bn(serial, sizeof(serial), NULL);
+    ok = number != NULL && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(cert)) != NULL;
+    BN_free(number);
+    subject = X509_get_subject_name(cert);
+    /* An hour back: clocks of nodes that do not agree yet must not refuse it. */
+    ok = ok && X509_set_version(cert, 2) == 1 &&
+         X509_gmtime_adj(X509_getm_notBefore(cert), -3600) != NULL &&
+         X509_time_adj_ex(X509_getm_notAfter(cert), (int) days, 0, NULL) != NULL &&
+         X509_set_pubkey(cert, key) == 1 &&
+         X509_NAME_add_entry_by_txt(subject, "O", MBSTRING_UTF8, (const unsigned char *) "meridian",
+                                    -1, -1, 0) == 1 &&
+         X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *) name, -1,
+                                    -1, 0) == 1 &&
+         X509_set_issuer_name(cert, issuer == NULL ? subject : X509_get_subject_name(issuer)) == 1;
+    if (ok)
+        return cert;
+failed:
+    X509_free(cert);
+    return NULL;
+}
+
+mrd_err
+mrd_pki_authority(const char *dir, int64_t days, mrd_why *why)
+{
+    char *cert_path = pki_path(dir, "ca", ".pem"), *key_path = pki_path(dir, "ca", ".key");
+    EVP_PKEY *key = NULL;
+    X509 *cert = NULL;
+    mrd_err err = MRD_OK;
+
+    if (cert_path == NULL || key_path == NULL) {
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%s", dir);
+        goto out;
+    }
+    if (access(key_path, F_OK) == 0) {
+        err = mrd_why_set(why, MRD_EXISTS, 0,
+                          "%s exists: `meridian certs renew` keeps it, another --dir starts afresh",
+                          key_path);
+        goto out;
+    }
+    if ((err = mrd_make_dirs(dir, why)) != MRD_OK)
+        goto out;
+    if (chmod(dir, 0700) != 0) {
+        err = mrd_why_set(why, MRD_IO, errno, "%s", dir);
+        goto out;
+    }
+    key = EVP_EC_gen("P-256");
+    cert = key == NULL ? NULL : pki_blank("meridian CA", key, NULL, days);
+    if (cert == NULL ||
+        !pki_extension(cert, cert, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
+        !pki_extension(cert, cert, NID_key_usage, "critical,keyCertSign,cRLSign") ||
+        !pki_extension(cert, cert, NID_subject_key_identifier, "hash") ||
+        X509_sign(cert, key, EVP_sha256()) == 0)
+        err = pki_failed(why, "certificate authority");
+    else if ((err = pki_store_key(key_path, key, why)) == MRD_OK)
+        err = pki_store_cert(cert_path, cert, why);
+out:
+    X509_free(cert);
+    EVP_PKEY_free(key);
+    free(cert_path);
+    free(key_path);
+    return err;
+}
+
+/* The names of the certificate that is being replaced, if there is one. */
+static bool
+pki_keep_names(X509 *cert, const char *old_path)
+{
+    X509 *old = NULL;
+    bool ok = true;
+    int at;
+
+    if (access(old_path, F_OK) != 0 || pki_load_cert(old_path, &old, NULL) != MRD_OK)
+        return true;
+    at = X509_get_ext_by_NID(old, NID_subject_alt_name, -1);
+    if (at >= 0)
+        ok = X509_add_ext(cert, X509_get_ext(old, at), -1) == 1;
+    X509_free(old);
+    return ok;
+}
+
+static mrd_err
+pki_sign(const mrd_pki_request *r, const char *old_path, EVP_PKEY *key, X509 *ca, EVP_PKEY *ca_key,
+         X509 **ret_cert, mrd_why *why)
+{
+    X509 *cert = pki_blank(r->name, key, ca, r->days);
+    mrd_buf names = { 0 };
+    mrd_err err = MRD_OK;
+    bool ok;
+
+    if (r->hosts != NULL && !pki_alt_names(r->hosts, &names)) {
+        X509_free(cert);
+        mrd_buf_fini(&names);
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "a host name of --host has characters that no host name has");
+    }
+    ok = cert != NULL && pki_extension(cert, ca, NID_basic_constraints, "critical,CA:FALSE") &&
+         pki_extension(cert, ca, NID_key_usage, "critical,digitalSignature") &&
+         pki_extension(cert, ca, NID_ext_key_usage,
+                       r->server ? "serverAuth,clientAuth" : "clientAuth") &&
+         pki_extension(cert, ca, NID_subject_key_identifier, "hash") &&
+         pki_extension(cert, ca, NID_authority_key_identifier, "keyid") &&
+         (r->hosts == NULL ? pki_keep_names(cert, old_path)
+                           : pki_extension(cert, ca, NID_subject_alt_name, mrd_buf_cstr(&names))) &&
+         X509_sign(cert, ca_key, EVP_sha256()) != 0;
+    if (ok) {
+        *ret_cert = cert;
+    } else {
+        err = pki_failed(why, r->name);
+        X509_free(cert);
+    }
+    mrd_buf_fini(&names);
+    return err;
+}
+
+mrd_err
+mrd_pki_issue(const mrd_pki_request *request, bool keep_key, mrd_why *why)
+{
+    char *ca_path = pki_path(request->dir, "ca", ".pem"),
+         *ca_key_path = pki_path(request->dir, "ca", ".key");
+    char *path = pki_path(request->dir, request->file, ".pem"),
+         *key_path = pki_path(request->dir, request->file, ".key");
+    EVP_PKEY *key = NULL, *ca_key = NULL;
+    X509 *ca = NULL, *cert = NULL;
+    bool kept = keep_key && key_path != NULL && access(key_path, F_OK) == 0;
+    mrd_err err = MRD_OK;
+
+    if (ca_path == NULL || ca_key_path == NULL || path == NULL || key_path == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%s", request->dir);
+    if (err == MRD_OK)
+        err = pki_load_cert(ca_path, &ca, why);
+    if (err == MRD_OK)
+        err = pki_load_key(ca_key_path, &ca_key, why);
+    if (err == MRD_OK && kept)
+        err = pki_load_key(key_path, &key, why);
+    else if (err == MRD_OK && (key = EVP_EC_gen("P-256")) == NULL)
+        err = pki_failed(why, request->name);
+    if (err == MRD_OK)
+        err = pki_sign(request, path, key, ca, ca_key, &cert, why);
+    if (err == MRD_OK && !kept)
+        err = pki_store_key(key_path, key, why);
+    if (err == MRD_OK)
+        err = pki_store_cert(path, cert, why);
+    X509_free(cert);
+    X509_free(ca);
+    EVP_PKEY_free(key);
+    EVP_PKEY_free(ca_key);
+    free(ca_path);
+    free(ca_key_path);
+    free(path);
+    free(key_path);
+    return err;
+}
+
+mrd_err
+mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why)
+{
+    X509 *cert = NULL;
+    int days = 0, seconds = 0;
+    mrd_err err = pki_load_cert(path, &cert, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (ASN1_TIME_diff(&days, &seconds, NULL, X509_get0_notAfter(cert)) != 1)
+        err = mrd_why_set(why, MRD_CORRUPT, 0, "%s: its end cannot be read", path);
+    else
+        *ret_seconds = (int64_t) days * 86400 + seconds;
+    X509_free(cert);
+    return err;
+}

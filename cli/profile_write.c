@@ -1,0 +1,369 @@
+#include "cli/profile_write.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "trace/export.h"
+#include "trace/group.h"
+#include "trace/merge.h"
+
+enum { MAX_FORMATS = 16 };
+
+static volatile sig_atomic_t interrupted;
+
+static void
+on_interrupt(int sig)
+{
+    interrupted = sig;
+}
+
+mrd_err
+mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
+{
+    mrd_filter filter = { .types = options->types,
+                          .cores = options->cores,
+                          .processes = options->processes };
+    mrd_group group;
+    mrd_err err;
+    int64_t at;
+
+    if (options->formats.n > MAX_FORMATS)
+        return mrd_why_set(why, MRD_INVALID, 0, "--output-format: at most %d formats", MAX_FORMATS);
+    for (size_t i = 0; i < options->formats.n; i++) {
+        const char *names[MAX_FORMATS], *near;
+        size_t n;
+        const mrd_sink_ops *const *sinks = mrd_sinks(&n);
+
+        if (mrd_sink_find(mrd_str_of(options->formats.v[i])) != NULL)
+            continue;
+        for (size_t k = 0; k < n && k < MAX_FORMATS; k++)
+            names[k] = sinks[k]->name;
+        near = mrd_conf_nearest(options->formats.v[i], names, n < MAX_FORMATS ? n : MAX_FORMATS);
+        return mrd_why_set(
+            why, MRD_INVALID, 0, "--output-format '%s' is unknown%s%s", options->formats.v[i],
+            near == NULL ? " (--help lists them)" : ": did you mean ", near == NULL ? "" : near);
+    }
+    if ((err = mrd_group_parse(mrd_str_of(options->primary), &group, why)) != MRD_OK)
+        return mrd_why_prefix(why, err, "--system-trace-primary-group");
+    if ((err = mrd_group_parse(mrd_str_of(options->secondary), &group, why)) != MRD_OK)
+        return mrd_why_prefix(why, err, "--system-trace-secondary-group");
+    if (options->start != NULL &&
+        (err = mrd_filter_time(mrd_str_of(options->start), 0, &at, why)) != MRD_OK)
+        return mrd_why_prefix(why, err, "--start");
+    if (options->end != NULL &&
+        (err = mrd_filter_time(mrd_str_of(options->end), 0, &at, why)) != MRD_OK)
+        return mrd_why_prefix(why, err, "--end");
+    return mrd_filter_check(&filter, why);
+}
+
+/* One profile of the store: the streams that belong to it and what is known of their time. */
+typedef struct {
+    uint32_t number;
+    mrd_source **sources;
+    size_t n;
+    uint64_t events;
+    int64_t first_ns, last_ns;
+} profile_part;
+
+static mrd_err
+part_open(mrd_store *store, mrd_alignment *alignment, uint32_t number, profile_part *part,
+          mrd_why *why)
+{
+    size_t streams = mrd_store_streams(store);
+    mrd_err err = MRD_OK;
+
+    *part = (profile_part){ .number = number, .first_ns = INT64_MAX, .last_ns = INT64_MIN };
+    part->sources = calloc(streams + 1, sizeof(*part->sources));
+    if (part->sources == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "opening %zu streams", streams);
+    for (size_t i = 0; i < streams && err == MRD_OK; i++) {
+        mrd_stream *stream = mrd_store_at(store, i);
+        int64_t first, last;
+
+        if (mrd_stream_profile(stream) != number)
+            continue;
+        if (alignment != NULL ? mrd_alignment_range(alignment, i, &first, &last)
+                              : mrd_stream_range(stream, &first, &last)) {
+            part->first_ns = first < part->first_ns ? first : part->first_ns;
+            part->last_ns = last > part->last_ns ? last : part->last_ns;
+        }
+        part->events += mrd_stream_count(stream);
+        err = alignment != NULL ? mrd_alignment_open(alignment, i, &part->sources[part->n], why)
+                                : mrd_stream_open(stream, &part->sources[part->n], why);
+        if (err == MRD_OK)
+            part->sources[part->n++]->key = i;
+    }
+    return err;
+}
+
+static void
+part_close(profile_part *part)
+{
+    for (size_t i = 0; i < part->n; i++)
+        part->sources[i]->close(part->sources[i]);
+    free(part->sources);
+}
+
+static void
+output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number,
+            const mrd_sink_ops *ops, mrd_buf *ret_path)
+{
+    size_t n;
+    const mrd_devprofile *profiles = mrd_catalog_devprofiles(cat, &n);
+
+    mrd_buf_reset(ret_path);
+    mrd_buf_fmt(ret_path, "%s/", options->dir);
+    if (number == 0) {
+        mrd_buf_text(ret_path,
+                     strncmp(ops->name, "summary", 7) == 0 ? "summary" : "system_profile");
+    } else {
+        mrd_str model = mrd_catalog_text(cat, profiles[number].model);
+
+        if (model.len == 0)
+            model = mrd_catalog_text(cat, profiles[number].name);
+        mrd_buf_text(ret_path, "device_profile_model_");
+        for (size_t i = 0; i < model.len && i < 128; i++) {
+            char c = model.p[i];
+            bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                         (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || (c == '.' && i > 0);
+
+            mrd_buf_byte(ret_path, plain ? (uint8_t) c : '_');
+        }
+    }
+    if (number != 0 && strncmp(ops->name, "summary", 7) == 0)
+        mrd_buf_text(ret_path, "_summary"); /* beside the profile's own .json */
+    mrd_buf_text(ret_path, ops->suffix);
+}
+
+typedef struct {
+    mrd_progress progress;
+    uint64_t total;
+} profile_writing;
+
+static bool
+show_writing(void *self, uint64_t events)
+{
+    profile_writing *w = self;
+
+    mrd_progress_show(&w->progress, events, w->total, "events", NULL);
+    return interrupted == 0;
+}
+
+static mrd_err
+part_filter(const mrd_profile_options *options, const profile_part *part, mrd_filter *ret_filter,
+            mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    *ret_filter = (mrd_filter){ .start_ns = INT64_MIN,
+                                .end_ns = INT64_MAX,
+                                .instances = options->instances,
+                                .types = options->types,
+                                .cores = options->cores,
+                                .processes = options->processes };
+    if (options->start != NULL)
+        err =
+            mrd_filter_time(mrd_str_of(options->start), part->first_ns, &ret_filter->start_ns, why);
+    if (err == MRD_OK && options->end != NULL)
+        err = mrd_filter_time(mrd_str_of(options->end), part->first_ns, &ret_filter->end_ns, why);
+    return err;
+}
+
+static void
+sink_options(const mrd_profile_options *options, const profile_part *part, mrd_sink_options *ret)
+{
+    *ret = (mrd_sink_options){
+        .show_flows = options->flows,
+        .compress = options->compress,
+        .pretty = options->pretty,
+        .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
+        /* Later than September 2001: an epoch, not the time since some start. */
+        .wall_time = part->first_ns > 1000000000 * MRD_SEC
+    };
+    mrd_group_parse(mrd_str_of(options->primary), &ret->primary, NULL);
+    mrd_group_parse(mrd_str_of(options->secondary), &ret->secondary, NULL);
+}
+
+static void
+stream_went_bad(void *self, uint64_t key, const mrd_why *why)
+{
+    bool *bad = self;
+
+    (void) key;
+    *bad = true;
+    fprintf(stderr, "stream ended early: %s\n", why->text);
+}
+
+/* Opens one output per format; on failure everything opened is aborted. */
+static mrd_err
+open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number,
+             mrd_export_target targets[MAX_FORMATS], mrd_strlist *paths, size_t *ret_n,
+             mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    size_t n = 0;
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < options->formats.n && err == MRD_OK; i++) {
+        const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(options->formats.v[i]));
+        const char *name;
+
+        if (number != 0 && !ops->device_too)
+            continue;
+        output_path(options, cat, number, ops, &path);
+        name = mrd_buf_cstr(&path);
+        if (mrd_strlist_has(paths, mrd_str_of(name)))
+            continue; /* the same format named twice */
+        if (!options->force && access(name, F_OK) == 0)
+            err = mrd_why_set(why, MRD_EXISTS, 0,
+                              "%s exists: --force replaces it, -o DIR writes elsewhere", name);
+        else if ((err = mrd_out_file(name, &targets[n].out, why)) == MRD_OK) {
+            targets[n++].ops = ops;
+            if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK)
+                err = mrd_why_set(why, MRD_NOMEM, 0, "%s", name);
+        }
+    }
+    if (err != MRD_OK) {
+        for (size_t i = 0; i < n; i++)
+            mrd_out_abort(targets[i].out);
+        n = 0;
+    }
+    mrd_buf_fini(&path);
+    *ret_n = n;
+    return err;
+}
+
+static mrd_err
+write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *part,
+           mrd_strlist *paths, mrd_profile_result *result, mrd_why *why)
+{
+    mrd_export_target targets[MAX_FORMATS];
+    mrd_export_result exported = { 0 };
+    mrd_sink_options sink;
+    mrd_filter filter;
+    mrd_source *merged = NULL;
+    profile_writing writing = { .total = part->events };
+    size_t n = 0, files = paths->n;
+    bool bad = false;
+    mrd_err err;
+
+    sink_options(options, part, &sink);
+    if ((err = part_filter(options, part, &filter, why)) != MRD_OK ||
+        (err = open_targets(options, cat, part->number, targets, paths, &n, why)) != MRD_OK ||
+        n == 0)
+        return err;
+    err = mrd_merge_open(part->sources, part->n, stream_went_bad, &bad, &merged, why);
+    part->n = 0; /* the merge owns them */
+    if (err != MRD_OK) {
+        for (size_t i = 0; i < n; i++)
+            mrd_out_abort(targets[i].out);
+        return err;
+    }
+    mrd_progress_start(&writing.progress, "writing");
+    err = mrd_export_run(merged, cat, part->number, &sink, &filter, part->first_ns, part->last_ns,
+                         targets, n, show_writing, &writing, &exported, why);
+    mrd_progress_end(&writing.progress);
+    if (err == MRD_OK) {
+        result->files += paths->n - files;
+        result->events += exported.events;
+        result->held += exported.held;
+    }
+    return err;
+}
+
+/* The summary's first page; the rest is in the file. */
+static void
+print_summary(const char *path, FILE *to)
+{
+    enum { LINES = 90 };
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t size = 0, n = 0;
+
+    while (f != NULL && getline(&line, &size, f) > 0) {
+        if (n++ < LINES)
+            fputs(line, to);
+    }
+    if (n > LINES)
+        fprintf(to, "... and %zu more lines in %s\n", n - LINES, path);
+    free(line);
+    if (f != NULL)
+        fclose(f);
+}
+
+static void
+report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
+{
+    const char *trace = NULL;
+
+    for (size_t i = 0; i < paths->n; i++) {
+        if (mrd_str_ends(mrd_str_of(paths->v[i]), "summary.txt"))
+            print_summary(paths->v[i], to);
+    }
+    fprintf(to, "\nWrote %" PRIu64 " events", result->events);
+    if (result->held > 0)
+        fprintf(to, " (%" PRIu64 " outside the slice)", result->held);
+    fprintf(to, ":\n");
+    for (size_t i = 0; i < paths->n; i++) {
+        char size[MRD_SIZE_TEXT];
+        FILE *f = fopen(paths->v[i], "r");
+        long bytes = 0;
+
+        if (f != NULL && fseek(f, 0, SEEK_END) == 0)
+            bytes = ftell(f);
+        if (f != NULL)
+            fclose(f);
+        fprintf(to, "  %-48s %s\n", paths->v[i],
+                mrd_cli_size(bytes < 0 ? 0 : (uint64_t) bytes, size));
+        if (trace == NULL && mrd_str_ends(mrd_str_of(paths->v[i]), ".pftrace"))
+            trace = paths->v[i];
+    }
+    if (trace != NULL)
+        fprintf(to, "Open it: meridian open %s   (or drop the file on https://ui.perfetto.dev)\n",
+                trace);
+}
+
+mrd_err
+mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_store *store, FILE *to,
+                  mrd_profile_result *ret_result, mrd_why *why)
+{
+    struct sigaction act = { .sa_handler = on_interrupt }, old_int, old_term;
+    mrd_profile_result result = { 0 };
+    mrd_strlist paths = { 0 };
+    uint64_t events = 0;
+    size_t profiles;
+    mrd_err err = MRD_OK;
+
+    mrd_catalog_devprofiles(cat, &profiles);
+    sigaction(SIGINT, &act, &old_int);
+    sigaction(SIGTERM, &act, &old_term);
+    for (uint32_t p = 0; p < profiles && err == MRD_OK; p++) {
+        profile_part part;
+
+        if ((err = part_open(store, options->alignment, p, &part, why)) == MRD_OK &&
+            part.events > 0) {
+            events += part.events;
+            err = write_part(options, cat, &part, &paths, &result, why);
+        }
+        part_close(&part);
+    }
+    sigaction(SIGINT, &old_int, NULL);
+    sigaction(SIGTERM, &old_term, NULL);
+    if (err == MRD_CANCELLED && interrupted != 0)
+        mrd_why_set(why, err, 0, "interrupted; nothing partial was left behind");
+    if (err == MRD_OK && events == 0)
+        fprintf(stderr, "nothing usable was found: no output written\n");
+    else if (err == MRD_OK)
+        report(&paths, &result, to);
+    mrd_strlist_fini(&paths);
+    *ret_result = result;
+    return err;
+}

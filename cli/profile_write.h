@@ -1,0 +1,124 @@
+/*
+ * cli/profile_write.h - from a read store to files in an output directory: the half of `meridian
+ * view` that `meridian inspect` shares. Options are rows to be put into a command's own table.
+ */
+#ifndef MRD_CLI_PROFILE_WRITE_H
+#define MRD_CLI_PROFILE_WRITE_H
+
+#include "base/clock.h"
+#include "base/conf.h"
+#include "cli/align.h"
+#include "trace/filter.h"
+#include "trace/sink.h"
+#include "trace/stream.h"
+
+typedef struct {
+    mrd_strlist formats;
+    char *dir;
+    bool force, pretty, flows, compress;
+    int json_layout;
+    char *primary, *secondary;
+    char *start, *end;
+    mrd_strlist cores, types, instances, processes;
+    mrd_alignment *alignment; /* not an option: borrowed, NULL: times as they are in the store */
+} mrd_profile_options;
+
+typedef struct {
+    size_t files;
+    uint64_t events, held;
+} mrd_profile_result;
+
+#define MRD_PROFILE_OPTION_ROWS(settings, member)                                                  \
+    { .type = MRD_OPT_HEAD, .help = "Output" },                                                    \
+        { .name = "output-format",                                                                 \
+          .type = MRD_OPT_LIST,                                                                    \
+          .offset = offsetof(settings, member.formats),                                            \
+          .def = "perfetto,summary-text",                                                          \
+          .arg = "LIST",                                                                           \
+          .help = "any of perfetto, json, summary-text, summary-json, chrome, overview-json; "     \
+                  "repeatable" },                                                                  \
+        { .name = "output-dir",                                                                    \
+          .letter = 'o',                                                                           \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.dir),                                                \
+          .def = "profile",                                                                        \
+          .arg = "DIR",                                                                            \
+          .help = "where the results go" },                                                        \
+        { .name = "force",                                                                         \
+          .type = MRD_OPT_BOOL,                                                                    \
+          .offset = offsetof(settings, member.force),                                              \
+          .help = "replace results that exist" },                                                  \
+        { .name = "json-pretty-print",                                                             \
+          .type = MRD_OPT_BOOL,                                                                    \
+          .offset = offsetof(settings, member.pretty),                                             \
+          .help = "indent JSON" },                                                                 \
+        { .name = "json-layout",                                                                   \
+          .type = MRD_OPT_CHOICE,                                                                  \
+          .offset = offsetof(settings, member.json_layout),                                        \
+          .def = "guide",                                                                          \
+          .arg = "guide,explorer",                                                                 \
+          .help = "keys of the profiler guide, or of the newer explorer" },                        \
+        { .name = "compress",                                                                      \
+          .type = MRD_OPT_BOOL,                                                                    \
+          .offset = offsetof(settings, member.compress),                                           \
+          .help = "compress inside the Perfetto file (about a third of the size)" },               \
+        { .name = "show-perfetto-flows",                                                           \
+          .type = MRD_OPT_BOOL,                                                                    \
+          .def = "1",                                                                              \
+          .offset = offsetof(settings, member.flows),                                              \
+          .help = "arrows in the Perfetto file (on; --no-show-perfetto-flows leaves them out)" },  \
+        { .name = "system-trace-primary-group",                                                    \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.primary),                                            \
+          .def = "instance_id,process_id",                                                         \
+          .arg = "LIST",                                                                           \
+          .help = "groups of rows: instance_id, process_id, lnc_idx, thread_id, worker_gid" },     \
+        { .name = "system-trace-secondary-group",                                                  \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.secondary),                                          \
+          .def = "lnc_idx,thread_id",                                                              \
+          .arg = "LIST",                                                                           \
+          .help = "rows inside a group, by the same fields" },                                     \
+        { .type = MRD_OPT_HEAD, .help = "Slice" },                                                 \
+        { .name = "start",                                                                         \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.start),                                              \
+          .arg = "TIME",                                                                           \
+          .help = "from here: 2.5s after the first event, a UTC time, or epoch ns" },              \
+        { .name = "end",                                                                           \
+          .type = MRD_OPT_STR,                                                                     \
+          .offset = offsetof(settings, member.end),                                                \
+          .arg = "TIME",                                                                           \
+          .help = "up to here" },                                                                  \
+        { .name = "system-trace-filter-neuron-core",                                               \
+          .type = MRD_OPT_LIST,                                                                    \
+          .offset = offsetof(settings, member.cores),                                              \
+          .arg = "LIST",                                                                           \
+          .help = "cores: 0,2,4-7" },                                                              \
+        { .name = "system-trace-filter-event-type",                                                \
+          .type = MRD_OPT_LIST,                                                                    \
+          .offset = offsetof(settings, member.types),                                              \
+          .arg = "LIST",                                                                           \
+          .help = "names, or the groups hardware and software; ^name leaves one out" },            \
+        { .name = "system-trace-filter-instance-id",                                               \
+          .type = MRD_OPT_LIST,                                                                    \
+          .offset = offsetof(settings, member.instances),                                          \
+          .arg = "LIST",                                                                           \
+          .help = "instances" },                                                                   \
+    {                                                                                              \
+        .name = "filter-process", .type = MRD_OPT_LIST,                                            \
+        .offset = offsetof(settings, member.processes), .arg = "LIST", .help = "process ids"       \
+    }
+
+/* Everything that can be wrong about the options before any work. Errors: INVALID. */
+mrd_err mrd_profile_check(const mrd_profile_options *options, mrd_why *why);
+/*
+ * Merges the store's finished streams and writes every format, for the system profile and for each
+ * device profile; prints on `to` what was written, how large, and how to open it. Interrupting
+ * (Ctrl-C) leaves no partial file. Errors: EXISTS without force, IO, FULL, CANCELLED, INVALID
+ * (times outside).
+ */
+mrd_err mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_store *store,
+                          FILE *to, mrd_profile_result *ret_result, mrd_why *why);
+
+#endif

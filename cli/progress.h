@@ -1,0 +1,25 @@
+/*
+ * cli/progress.h - one line of progress on a terminal: what, how much, rate, time left. Silent when
+ * stderr is no terminal. At most ten updates a second.
+ */
+#ifndef MRD_CLI_PROGRESS_H
+#define MRD_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    bool on;
+    int64_t start_ns, last_ns;
+    uint64_t first_done; /* at start: rates count from here */
+    const char *verb;
+    int width; /* of the line shown now */
+} mrd_progress;
+
+void mrd_progress_start(mrd_progress *p, const char *verb); /* "reading": borrowed */
+/* done of total in `unit` ("B" for bytes, "events"); total 0: unknown. what may be NULL. */
+void mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *unit,
+                       const char *what);
+void mrd_progress_end(mrd_progress *p); /* clears the line */
+
+#endif

@@ -1,0 +1,127 @@
+#include "cli/cluster.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+/* Columns on a terminal: bytes that do not continue a UTF-8 sequence. */
+static int
+width_of(const char *text)
+{
+    int n = 0;
+
+    for (; *text != '\0'; text++)
+        n += ((unsigned char) *text & 0xc0) != 0x80;
+    return n;
+}
+
+static void
+make_plain(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char) *text < 0x20 || *text == 0x7f)
+            *text = '?';
+    }
+}
+
+void
+mrd_table_cell(mrd_table *t, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    make_plain(text);
+    (void) mrd_strlist_add(&t->cells, mrd_str_of(text)); /* without memory the table is shorter */
+}
+
+void
+mrd_table_count(mrd_table *t, int64_t n)
+{
+    char digits[32], text[48];
+    size_t len, at = 0;
+
+    snprintf(digits, sizeof(digits), "%" PRId64, n);
+    len = strlen(digits);
+    for (size_t i = 0; i < len; i++) {
+        if (i > 0 && digits[i - 1] != '-' && (len - i) % 3 == 0)
+            text[at++] = ',';
+        text[at++] = digits[i];
+    }
+    text[at] = '\0';
+    mrd_table_cell(t, "%s", text);
+}
+
+void
+mrd_table_dur(mrd_table *t, mrd_dur_ns dur_ns)
+{
+    char text[MRD_DUR_TEXT];
+
+    mrd_table_cell(t, "%s", dur_ns < 0 ? "-" : mrd_dur_text(dur_ns, text));
+}
+
+/* The last column is not padded: it may be a sentence. */
+static void
+put_cell(const mrd_table *t, size_t column, const char *text, int width, FILE *to)
+{
+    int pad = width - width_of(text);
+    bool last = column + 1 == t->n_columns;
+
+    if (t->columns[column].right)
+        fprintf(to, "%*s%s", pad, "", text);
+    else
+        fprintf(to, "%s%*s", text, last ? 0 : pad, "");
+    fputs(last ? "\n" : "  ", to);
+}
+
+void
+mrd_table_print(const mrd_table *t, FILE *to)
+{
+    int width[MRD_TABLE_COLUMNS];
+    size_t rows = t->cells.n / t->n_columns;
+
+    for (size_t c = 0; c < t->n_columns; c++) {
+        width[c] = width_of(t->columns[c].title);
+        for (size_t r = 0; r < rows; r++) {
+            int w = width_of(t->cells.v[r * t->n_columns + c]);
+
+            width[c] = w > width[c] ? w : width[c];
+        }
+    }
+    for (size_t c = 0; c < t->n_columns; c++)
+        put_cell(t, c, t->columns[c].title, width[c], to);
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t c = 0; c < t->n_columns; c++)
+            put_cell(t, c, t->cells.v[r * t->n_columns + c], width[c], to);
+    }
+}
+
+void
+mrd_table_fini(mrd_table *t)
+{
+    mrd_strlist_fini(&t->cells);
+}
+
+void
+mrd_cluster_say(FILE *to, const char *text)
+{
+    char *copy = mrd_str_dup(mrd_str_of(text));
+
+    if (copy == NULL)
+        return;
+    make_plain(copy);
+    fprintf(to, "%s\n", copy);
+    free(copy);
+}
+
+void
+mrd_cluster_print_json(const mrd_json *doc)
+{
+    mrd_buf text = { 0 };
+
+    mrd_json_write(doc, true, &text);
+    printf("%s\n", mrd_buf_cstr(&text));
+    mrd_buf_fini(&text);
+}

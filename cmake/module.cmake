@@ -1,0 +1,64 @@
+# mrd_module(timesync SOURCES probe.c fit.c DEPENDS base [LIBS PkgConfig::zstd])
+# One static library per folder: target mrd_<name>. DEPENDS names folders, LIBS third-party targets.
+function(mrd_module name)
+    cmake_parse_arguments(M "" "" "SOURCES;DEPENDS;LIBS" ${ARGN})
+    add_library(mrd_${name} STATIC ${M_SOURCES})
+    list(TRANSFORM M_DEPENDS PREPEND mrd_)
+    target_link_libraries(mrd_${name} PUBLIC mrd_flags ${M_DEPENDS} PRIVATE ${M_LIBS})
+endfunction()
+
+# mrd_program(meridian-agent SOURCES main.c DEPENDS agent)
+function(mrd_program name)
+    cmake_parse_arguments(M "" "" "SOURCES;DEPENDS;LIBS" ${ARGN})
+    add_executable(${name}_program ${M_SOURCES}) # libmeridian.so is a target named meridian
+    set_target_properties(${name}_program PROPERTIES OUTPUT_NAME ${name})
+    list(TRANSFORM M_DEPENDS PREPEND mrd_)
+    target_link_libraries(${name}_program PRIVATE mrd_flags ${M_DEPENDS} ${M_LIBS})
+    if(NOT name MATCHES "^bench_")
+        install(TARGETS ${name}_program RUNTIME DESTINATION bin)
+    endif()
+endfunction()
+
+# mrd_test(trace/merge DEPENDS trace [SOURCES more.c] [LIBS …] [TIMEOUT s] [LABELS …])
+# builds tests/trace/merge_test.c (it includes tests/check.h) and registers it as test trace/merge.
+function(mrd_test name)
+    cmake_parse_arguments(M "" "TIMEOUT" "SOURCES;DEPENDS;LIBS;LABELS" ${ARGN})
+    string(REPLACE "/" "_" target test_${name})
+    add_executable(${target} ${CMAKE_SOURCE_DIR}/tests/${name}_test.c ${M_SOURCES})
+    list(TRANSFORM M_DEPENDS PREPEND mrd_)
+    target_link_libraries(${target} PRIVATE mrd_flags ${M_DEPENDS} ${M_LIBS})
+    add_test(NAME ${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+    if(NOT M_TIMEOUT)
+        set(M_TIMEOUT 120)
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${M_TIMEOUT} SKIP_RETURN_CODE 77
+        LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR}")
+endfunction()
+
+# mrd_script_test(e2e/view COMMAND … [TIMEOUT s]): a script as a test; exit 77 means skipped, and it says why.
+function(mrd_script_test name)
+    cmake_parse_arguments(M "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
+    add_test(NAME ${name} COMMAND ${M_COMMAND} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+    if(NOT M_TIMEOUT)
+        set(M_TIMEOUT 900) # for a machine that does much else
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${M_TIMEOUT} SKIP_RETURN_CODE 77
+        LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR}")
+endfunction()
+
+# mrd_fuzz(import_nrt DEPENDS trace): tests/fuzz/fuzz_import_nrt.c defines LLVMFuzzerTestOneInput.
+# With the fuzz preset it becomes a libFuzzer program; otherwise a test replays tests/fuzz/corpus/import_nrt/.
+function(mrd_fuzz name)
+    cmake_parse_arguments(M "" "" "SOURCES;DEPENDS;LIBS" ${ARGN})
+    list(TRANSFORM M_DEPENDS PREPEND mrd_)
+    set(source ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_${name}.c)
+    add_executable(fuzz_${name} ${source} ${M_SOURCES})
+    target_link_libraries(fuzz_${name} PRIVATE mrd_flags ${M_DEPENDS} ${M_LIBS})
+    if(MRD_FUZZ)
+        target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    else()
+        target_sources(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.c)
+        add_test(NAME fuzz/${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
+        set_tests_properties(fuzz/${name} PROPERTIES TIMEOUT 120)
+    endif()
+endfunction()

@@ -1,0 +1,66 @@
+#!/bin/sh
+# Installs Meridian on a cluster node, as root; again is harmless. ParallelCluster: OnNodeConfigured.
+#   install.sh agent PREFIX tls+tcp://HEAD:7770    compute node
+#   install.sh aggregator PREFIX                   head node
+# PREFIX is a shared folder made on a machine of the same distribution: `make install PREFIX=...`, this
+# repository's deploy/ beside bin/, and in PREFIX/secrets what `meridian certs init` wrote.
+set -eu
+role=${1:-} prefix=${2:-} url=${3:-}
+here=$prefix/deploy
+
+fail() { echo "install.sh: $*" >&2; exit 1; }
+case "$role" in
+agent) [ -n "$url" ] || fail "the aggregator's address is missing: install.sh agent PREFIX tls+tcp://HOST:7770" ;;
+aggregator) ;;
+*) fail "usage: install.sh agent PREFIX URL | install.sh aggregator PREFIX" ;;
+esac
+[ -x "$prefix/bin/meridian-$role" ] || fail "$prefix/bin/meridian-$role is not there"
+[ "$(id -u)" = 0 ] || fail "must run as root"
+
+if command -v apt-get >/dev/null 2>&1; then
+    if ldd "$prefix/bin/meridian-$role" | grep -q 'not found'; then
+        timeout 300 apt-get update -q
+        DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -q --no-install-recommends libnng1 \
+            libprotobuf-c1 libjansson4 libmicrohttpd12 liblz4-1 libzstd1
+    fi
+fi
+missing=$(ldd "$prefix/bin/meridian-$role" | grep 'not found' || true)
+[ -z "$missing" ] || fail "libraries are missing: $missing"
+
+id meridian >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/nologin meridian
+install -d -o root -g meridian -m 0750 /etc/meridian
+secret() { install -o meridian -g meridian -m 0400 "$prefix/secrets/$1" "/etc/meridian/$1"; }
+install -m 0755 "$prefix/bin/meridian-$role" "$prefix/bin/meridian" /usr/bin/
+if [ "$role" = agent ]; then
+    install -m 0755 "$prefix/lib/libmeridian.so" /usr/lib/libmeridian.so
+    secret ca.pem
+    secret agent.token
+    cat >/etc/meridian/agent.env <<EOF
+MERIDIAN_AGGREGATOR=$url
+MERIDIAN_TLS_CA=/etc/meridian/ca.pem
+MERIDIAN_TOKEN_FILE=/etc/meridian/agent.token
+EOF
+else
+    for name in aggregator.pem aggregator.key tokens.json; do secret "$name"; done
+    cat >/etc/meridian/aggregator.env <<EOF
+MERIDIAN_DATA_LISTEN=tls+tcp://0.0.0.0:7770
+MERIDIAN_CONTROL_LISTEN=tls+tcp://0.0.0.0:7771
+MERIDIAN_HTTP_LISTEN=0.0.0.0:7780
+MERIDIAN_TLS_CERT=/etc/meridian/aggregator.pem
+MERIDIAN_TLS_KEY=/etc/meridian/aggregator.key
+MERIDIAN_HTTP_CERT=/etc/meridian/aggregator.pem
+MERIDIAN_HTTP_KEY=/etc/meridian/aggregator.key
+MERIDIAN_TOKENS=/etc/meridian/tokens.json
+EOF
+    # /opt/slurm is shared by the head node: the hooks once for all. Elsewhere set Prolog and Epilog in slurm.conf.
+    scripts=/opt/slurm/etc/scripts
+    if [ -d "$scripts" ]; then
+        install -D -m 0755 "$here/slurm/prolog.d/50_meridian.sh" "$scripts/prolog.d/50_meridian.sh"
+        install -D -m 0755 "$here/slurm/epilog.d/50_meridian.sh" "$scripts/epilog.d/50_meridian.sh"
+        install -D -m 0755 "$here/slurm/task_prolog.sh" "$scripts/meridian_task_prolog.sh"
+    fi
+fi
+install -m 0644 "$here/systemd/meridian-$role.service" /etc/systemd/system/
+systemctl daemon-reload
+systemctl enable "meridian-$role.service"
+systemctl restart "meridian-$role.service"

@@ -1,0 +1,19 @@
+#!/bin/sh
+# TaskProlog (the job's user, every task): jobs that ask for it get libmeridian.so preloaded, others are left alone.
+# They ask by MERIDIAN_CAPTURE or MERIDIAN_ENABLE in their environment: MERIDIAN_CAPTURE=all srun ./train
+# slurmstepd reads the lines "export NAME=value" from here. Always succeeds.
+library=${MERIDIAN_LIBRARY:-/usr/lib/libmeridian.so}
+
+[ -n "${MERIDIAN_CAPTURE:-}${MERIDIAN_ENABLE:-}" ] || exit 0
+[ "${MERIDIAN_ENABLE:-}" != 0 ] || exit 0
+case "$library" in *[!A-Za-z0-9/._-]*) exit 0 ;; esac # a list, or no path
+if [ ! -r "$library" ]; then
+    echo "print meridian: $library is not on this node; this task is not recorded"
+    exit 0
+fi
+case ":${LD_PRELOAD:-}:" in
+*[[:space:]]*) echo "print meridian: LD_PRELOAD has blanks; this task is not recorded" ;;
+*":$library:"*) ;;
+*) echo "export LD_PRELOAD=$library${LD_PRELOAD:+:$LD_PRELOAD}" ;;
+esac
+exit 0

@@ -1,0 +1,436 @@
+/*
+ * hw/hw_neuron.c - Neuron device counters from sysfs
+ * (<sys>/devices/virtual/neuron_device/neuron<N>).
+ *
+ * The tree differs between driver versions, so it is listed, never assumed: every readable file
+ * below stats/ of a device or of one of its cores that holds a number is a counter, named by its
+ * path. Only meanings are known by name: what lies under memory_usage is bytes in use,
+ * nc_time_in_use is microseconds (given here in ns), power/utilization is one line of min, max and
+ * average percent, and a few counters stay 0 on some software roads, where 0 means "unknown".
+ * A status counter answers to both spellings, infer_* (documentation) and execute_* (driver).
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+#include "hw/hw_table.h"
+
+#define DEPTH_MAX 12
+
+typedef enum { FILE_NUMBER, FILE_POWER } file_kind;
+
+/* Where a row's value comes from. */
+typedef struct {
+    char *path; /* below the root */
+    file_kind kind;
+    unsigned part; /* POWER: 0 min, 1 max, 2 average */
+    int64_t scale;
+} origin;
+
+typedef struct {
+    char *root;
+    mrd_hw_table table;
+    origin *origins; /* by row */
+    size_t origin_cap;
+    mrd_buf text;
+    mrd_err err; /* NOMEM while listing */
+} neuron;
+
+static const struct {
+    const char *word; /* a component of the path */
+    int64_t scale;
+    mrd_unit unit;
+    uint32_t flags;
+} meanings[] = {
+    { "memory_usage", 1, MRD_UNIT_BYTES, 0 },
+    { "nc_time_in_use", 1000, MRD_UNIT_NS, MRD_HW_CUMULATIVE | MRD_HW_ZERO_UNKNOWN },
+    { "flop_count", 1, MRD_UNIT_COUNT, MRD_HW_CUMULATIVE | MRD_HW_ZERO_UNKNOWN },
+    { "inference_count", 1, MRD_UNIT_COUNT, MRD_HW_CUMULATIVE | MRD_HW_ZERO_UNKNOWN },
+    { "model_load_count", 1, MRD_UNIT_COUNT, MRD_HW_CUMULATIVE | MRD_HW_ZERO_UNKNOWN },
+};
+
+static bool
+has_component(const char *path, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (const char *p = path; (p = strstr(p, word)) != NULL; p++)
+        if ((p == path || p[-1] == '/') && (p[len] == '/' || p[len] == '\0'))
+            return true;
+    return false;
+}
+
+static const char *
+last_component(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? path : slash + 1;
+}
+
+static void
+add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t core, origin from,
+        mrd_unit unit, uint32_t flags)
+{
+    mrd_hw_counter c = {
+        .unit = unit, .flags = flags, .device_idx = device, .core_idx = core, .pid = MRD_NONE
+    };
+    size_t row;
+
+    if (snprintf(c.name, sizeof(c.name), "%s%s", path, suffix) >= (int) sizeof(c.name)) {
+        d->table.refused++;
+        return;
+    }
+    for (char *p = c.name; *p != '\0'; p++)
+        if (*p == '/')
+            *p = '.';
+    if (mrd_hw_table_find(&d->table, mrd_str_of(c.name)) != MRD_HW_NO_ROW ||
+        (row = mrd_hw_table_add(&d->table, &c, 0)) == MRD_HW_NO_ROW)
+        return;
+    if (row >= d->origin_cap) {
+        size_t cap = d->origin_cap == 0 ? 512 : d->origin_cap * 2;
+        origin *grown = realloc(d->origins, cap * sizeof(*grown));
+
+        if (grown == NULL) {
+            d->table.n--; /* the row without an origin was the last one */
+            d->err = MRD_NOMEM;
+            return;
+        }
+        d->origins = grown;
+        d->origin_cap = cap;
+    }
+    d->origins[row] = from;
+    if ((d->origins[row].path = strdup(path)) == NULL)
+        d->err = MRD_NOMEM;
+}
+
+static bool
+holds_number(neuron *d, const char *path)
+{
+    mrd_str rest;
+    int64_t v;
+
+    if (!mrd_hw_read(d->root, path, &d->text))
+        return errno != ENOENT && errno != EACCES; /* busy now, perhaps a number later */
+    rest = (mrd_str){ (char *) d->text.p, d->text.len };
+    return mrd_hw_int(mrd_hw_word(&rest), &v);
+}
+
+static void
+add_file(neuron *d, const char *path, int64_t device, int64_t core)
+{
+    static const char *const part[] = { ".min_percent", ".max_percent", ".avg_percent" };
+    origin from = { .kind = FILE_NUMBER, .scale = 1 };
+    mrd_unit unit = MRD_UNIT_COUNT;
+    uint32_t flags = strcmp(last_component(path), "present") == 0 ? 0 : MRD_HW_CUMULATIVE;
+
+    if (has_component(path, "power")) {
+        if (strcmp(last_component(path), "utilization") != 0)
+            return; /* generic Linux power management */
+        from.kind = FILE_POWER;
+        for (from.part = 0; from.part < MRD_COUNT(part); from.part++)
+            add_row(d, path, part[from.part], device, core, from, MRD_UNIT_PERCENT, MRD_HW_DOUBLE);
+        return;
+    }
+    if (!holds_number(d, path))
+        return;
+    for (size_t i = 0; i < MRD_COUNT(meanings); i++)
+        if (has_component(path, meanings[i].word)) {
+            unit = meanings[i].unit;
+            from.scale = meanings[i].scale;
+            flags =
+                flags == 0 ? meanings[i].flags & ~(uint32_t) MRD_HW_CUMULATIVE : meanings[i].flags;
+            break;
+        }
+    add_row(d, path, "", device, core, from, unit, flags);
+}
+
+/* A directory's entries in name order, so that equal trees give equal lists. */
+static int
+list_dir(neuron *d, const char *path, struct dirent ***ret_entries)
+{
+    char full[2048];
+
+    if (snprintf(full, sizeof(full), "%s/%s", d->root, path) >= (int) sizeof(full))
+        return -1;
+    return scandir(full, ret_entries, NULL, versionsort);
+}
+
+static bool
+is_dir(neuron *d, const char *path, bool *ret_file)
+{
+    char full[2048];
+    struct stat st;
+
+    *ret_file = false;
+    if (snprintf(full, sizeof(full), "%s/%s", d->root, path) >= (int) sizeof(full) ||
+        lstat(full, &st) != 0)
+        return false;
+    *ret_file = S_ISREG(st.st_mode);
+    return S_ISDIR(st.st_mode); /* links (subsystem) are not followed: they leave the tree */
+}
+
+static void
+walk(neuron *d, const char *path, int64_t device, int64_t core, unsigned depth)
+{
+    struct dirent **entries = NULL;
+    int n = depth > DEPTH_MAX ? -1 : list_dir(d, path, &entries);
+
+    for (int i = 0; i < n; i++) {
+        char child[1024];
+        bool file;
+
+        if (entries[i]->d_name[0] != '.' && snprintf(child, sizeof(child), "%s/%s", path,
+                                                     entries[i]->d_name) < (int) sizeof(child)) {
+            if (is_dir(d, child, &file))
+                walk(d, child, device, core, depth + 1);
+            else if (file)
+                add_file(d, child, device, core);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+/* "neuron12" with prefix "neuron" is 12; -1 for other names. */
+static int64_t
+numbered(const char *name, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    int64_t v;
+
+    if (strncmp(name, prefix, len) != 0 || !isdigit((unsigned char) name[len]) ||
+        mrd_num_i64(mrd_str_of(name + len), &v) != MRD_OK || v > 65535)
+        return -1;
+    return v;
+}
+
+static void
+walk_device(neuron *d, const char *name, int64_t device)
+{
+    struct dirent **entries = NULL;
+    int n = list_dir(d, name, &entries);
+    char path[1024];
+
+    snprintf(path, sizeof(path), "%s/stats", name);
+    walk(d, path, device, MRD_NONE, 0);
+    for (int i = 0; i < n; i++) {
+        int64_t core = numbered(entries[i]->d_name, "neuron_core");
+
+        if (core >= 0) {
+            snprintf(path, sizeof(path), "%.64s/%.256s/stats", name, entries[i]->d_name);
+            walk(d, path, device, core, 0);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+static mrd_err
+neuron_refresh(void *state, mrd_why *why)
+{
+    neuron *d = state;
+    struct dirent **entries = NULL;
+    int n = list_dir(d, "", &entries);
+
+    for (int i = 0; i < n; i++) {
+        int64_t device = numbered(entries[i]->d_name, "neuron");
+
+        if (device >= 0)
+            walk_device(d, entries[i]->d_name, device);
+        free(entries[i]);
+    }
+    free(entries);
+    return d->err == MRD_OK ? MRD_OK
+                            : mrd_why_set(why, d->err, 0, "Neuron counters of %s", d->root);
+}
+
+static void
+root_of(const mrd_hw_options *options, char root[1024])
+{
+    snprintf(root, 1024, "%s/devices/virtual/neuron_device",
+             options->sys_root == NULL ? "/sys" : options->sys_root);
+}
+
+static bool
+neuron_probe(const mrd_hw_options *options, mrd_why *why)
+{
+    char root[1024];
+
+    root_of(options, root);
+    if (access(root, R_OK | X_OK) == 0)
+        return true;
+    (void) mrd_why_set(why, MRD_NOTFOUND, errno, "no Neuron driver: %s", root);
+    return false;
+}
+
+static void
+neuron_close(void *state)
+{
+    neuron *d = state;
+
+    if (d == NULL)
+        return;
+    for (size_t i = 0; i < d->table.n; i++)
+        free(d->origins[i].path);
+    free(d->origins);
+    mrd_hw_table_fini(&d->table);
+    mrd_buf_fini(&d->text);
+    free(d->root);
+    free(d);
+}
+
+static mrd_err
+neuron_open(const mrd_hw_options *options, void **ret_state, mrd_why *why)
+{
+    neuron *d = calloc(1, sizeof(*d));
+    char root[1024];
+    mrd_err err = MRD_NOMEM;
+
+    root_of(options, root);
+    if (d == NULL || (d->root = strdup(root)) == NULL || (err = neuron_refresh(d, why)) != MRD_OK) {
+        neuron_close(d);
+        return mrd_why_set(why, err, 0, "Neuron counters");
+    }
+    *ret_state = d;
+    return MRD_OK;
+}
+
+static size_t
+neuron_count(const void *state)
+{
+    return ((const neuron *) state)->table.n;
+}
+
+static const mrd_hw_counter *
+neuron_at(const void *state, size_t i)
+{
+    return &((const neuron *) state)->table.rows[i].counter;
+}
+
+/* The other spelling of a status counter. */
+static mrd_err
+neuron_resolve(void *state, mrd_str name, size_t *ret_index)
+{
+    static const char *const spelling[] = { ".infer_", ".execute_" };
+    neuron *d = state;
+    char text[MRD_HW_NAME_MAX], other[MRD_HW_NAME_MAX + 4];
+
+    if (name.len >= sizeof(text))
+        return MRD_NOTFOUND;
+    memcpy(text, name.p, name.len);
+    text[name.len] = '\0';
+    for (size_t i = 0; i < 2; i++) {
+        char *at = strstr(text, spelling[i]);
+        size_t row;
+
+        if (at == NULL)
+            continue;
+        snprintf(other, sizeof(other), "%.*s%s%s", (int) (at - text), text, spelling[1 - i],
+                 at + strlen(spelling[i]));
+        row = mrd_hw_table_find(&d->table, mrd_str_of(other));
+        if (row == MRD_HW_NO_ROW)
+            continue;
+        *ret_index = row;
+        return MRD_OK;
+    }
+    return MRD_NOTFOUND;
+}
+
+/* "POWER_STATUS_VALID,1787754540,0.32,3.04,1.57" */
+static bool
+power_value(mrd_str text, unsigned part, double *ret_v)
+{
+    mrd_str word = mrd_hw_word(&text), field[5];
+    size_t n = 0;
+
+    for (const char *p = word.p, *end = word.p + word.len; n < 5 && p <= end; n++) {
+        const char *comma = p < end ? memchr(p, ',', (size_t) (end - p)) : NULL;
+
+        field[n] = (mrd_str){ p, (size_t) ((comma == NULL ? end : comma) - p) };
+        p += field[n].len + 1;
+    }
+    return n == 5 && mrd_str_is(field[0], "POWER_STATUS_VALID") &&
+           mrd_num_double(field[2 + part], ret_v) == MRD_OK;
+}
+
+static void
+set_value(neuron *d, size_t row, mrd_local_ns at)
+{
+    const origin *from = &d->origins[row];
+    mrd_str text = { (char *) d->text.p, d->text.len };
+    int64_t v;
+    double percent;
+
+    if (from->kind == FILE_POWER && power_value(text, from->part, &percent)) {
+        mrd_hw_table_set_d(&d->table, row, percent, at);
+    } else if (from->kind == FILE_NUMBER && mrd_hw_int(mrd_hw_word(&text), &v)) {
+        mrd_hw_table_set_i(&d->table, row,
+                           __builtin_mul_overflow(v, from->scale, &v) ? INT64_MAX : v, at);
+    } else {
+        mrd_hw_table_set_i(&d->table, row, 0, at);
+        d->table.rows[row].value.state = MRD_HW_UNKNOWN;
+    }
+}
+
+static bool
+device_there(neuron *d, int64_t device)
+{
+    char path[1100];
+
+    snprintf(path, sizeof(path), "%s/neuron%lld", d->root, (long long) device);
+    return access(path, F_OK) == 0;
+}
+
+static mrd_err
+neuron_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
+              mrd_local_ns deadline, mrd_why *why)
+{
+    neuron *d = state;
+    const char *held = NULL; /* the file whose text is in d->text */
+
+    d->table.round++;
+    for (size_t i = 0; i < n; i++) {
+        const origin *from = &d->origins[want[i]];
+        int64_t device = d->table.rows[want[i]].counter.device_idx;
+        mrd_local_ns at = mrd_local_now();
+
+        if (at.ns > deadline.ns)
+            return mrd_why_set(why, MRD_TIMEOUT, 0,
+                               "Neuron counters: %zu of %zu read before the deadline", i, n);
+        if ((held == NULL || strcmp(held, from->path) != 0) &&
+            !mrd_hw_read(d->root, from->path, &d->text)) {
+            int sys = errno;
+
+            held = NULL;
+            if (sys == ENODEV || sys == ENXIO || sys == EIO || !device_there(d, device))
+                return mrd_why_set(why, MRD_CLOSED, sys, "Neuron device %lld is gone (%s/%s)",
+                                   (long long) device, d->root, from->path);
+            continue; /* this counter only */
+        }
+        held = from->path;
+        set_value(d, want[i], at);
+    }
+    mrd_hw_table_take(&d->table, want, n, ret_values, mrd_local_now());
+    return MRD_OK;
+}
+
+const mrd_hw_backend mrd_hw_backend_neuron = {
+    .name = "neuron",
+    .what = "Neuron driver's sysfs: memory, status, power and use of each device and core",
+    .may_block = true,
+    .probe = neuron_probe,
+    .open = neuron_open,
+    .refresh = neuron_refresh,
+    .count = neuron_count,
+    .at = neuron_at,
+    .resolve = neuron_resolve,
+    .sample = neuron_sample,
+    .close = neuron_close,
+};

@@ -1,0 +1,28 @@
+/* hw/hw_set.h - inside of mrd_hw, shared by hw.c and session.c only. */
+#ifndef MRD_HW_HW_SET_H
+#define MRD_HW_HW_SET_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "hw/hw.h"
+
+#define MRD_HW_UNITS 8
+
+typedef struct {
+    const char *name;
+    const mrd_hw_backend *ops; /* NULL: absent */
+    void *state;
+    char text[256];
+    pthread_mutex_t lock; /* guards state against helper threads of sessions; nests in nothing */
+} mrd_hw_unit;
+
+struct mrd_hw {
+    _Atomic unsigned refs; /* the owner, each session, each helper thread */
+    size_t n;
+    mrd_hw_unit at[MRD_HW_UNITS];
+};
+
+mrd_hw *mrd_hw_ref(mrd_hw *hw);
+
+#endif

@@ -1,0 +1,231 @@
+#include "hw/hw_table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/num.h"
+
+void
+mrd_hw_table_fini(mrd_hw_table *t)
+{
+    free(t->rows);
+    free(t->by_name);
+    free(t->by_key);
+    *t = (mrd_hw_table){ 0 };
+}
+
+static uint64_t
+name_hash(mrd_str name)
+{
+    uint64_t h =
+        1469598103934665603u; /* FNV-1a: base/hash would pull in more than a guest may link */
+
+    for (size_t i = 0; i < name.len; i++)
+        h = (h ^ (uint8_t) name.p[i]) * 1099511628211u;
+    return h ^ h >> 29;
+}
+
+static uint64_t
+key_hash(uint64_t key)
+{
+    key *= 0x9e3779b97f4a7c15u;
+    return key ^ key >> 31;
+}
+
+static uint32_t *
+slot_of_name(const mrd_hw_table *t, mrd_str name)
+{
+    size_t i = (size_t) name_hash(name) & (t->slots - 1);
+
+    while (t->by_name[i] != 0 && !mrd_str_is(name, t->rows[t->by_name[i] - 1].counter.name))
+        i = (i + 1) & (t->slots - 1);
+    return &t->by_name[i];
+}
+
+static uint32_t *
+slot_of_key(const mrd_hw_table *t, uint64_t key)
+{
+    size_t i = (size_t) key_hash(key) & (t->slots - 1);
+
+    while (t->by_key[i] != 0 && t->rows[t->by_key[i] - 1].key != key)
+        i = (i + 1) & (t->slots - 1);
+    return &t->by_key[i];
+}
+
+size_t
+mrd_hw_table_find(const mrd_hw_table *t, mrd_str name)
+{
+    return t->slots == 0 ? MRD_HW_NO_ROW : (size_t) *slot_of_name(t, name) - 1;
+}
+
+size_t
+mrd_hw_table_find_key(const mrd_hw_table *t, uint64_t key)
+{
+    return t->slots == 0 ? MRD_HW_NO_ROW : (size_t) *slot_of_key(t, key) - 1;
+}
+
+static bool
+grow(mrd_hw_table *t)
+{
+    size_t cap = t->cap == 0 ? 256 : t->cap * 2;
+    mrd_hw_row *rows = realloc(t->rows, cap * sizeof(*rows));
+    uint32_t *by_name, *by_key;
+
+    if (rows == NULL)
+        return false;
+    t->rows = rows;
+    by_name = calloc(cap * 2, sizeof(*by_name));
+    by_key = calloc(cap * 2, sizeof(*by_key));
+    if (by_name == NULL || by_key == NULL) {
+        free(by_name);
+        free(by_key);
+        return false;
+    }
+    free(t->by_name);
+    free(t->by_key);
+    t->by_name = by_name;
+    t->by_key = by_key;
+    t->cap = cap;
+    t->slots = cap * 2;
+    for (size_t i = 0; i < t->n; i++) {
+        *slot_of_name(t, mrd_str_of(t->rows[i].counter.name)) = (uint32_t) i + 1;
+        if (t->rows[i].key != 0)
+            *slot_of_key(t, t->rows[i].key) = (uint32_t) i + 1;
+    }
+    return true;
+}
+
+size_t
+mrd_hw_table_add(mrd_hw_table *t, const mrd_hw_counter *counter, uint64_t key)
+{
+    size_t at = mrd_hw_table_find(t, mrd_str_of(counter->name));
+
+    if (at != MRD_HW_NO_ROW)
+        return at;
+    if (t->n >= MRD_HW_COUNTERS_MAX || (t->n == t->cap && !grow(t))) {
+        t->refused++;
+        return MRD_HW_NO_ROW;
+    }
+    at = t->n++;
+    t->rows[at] = (mrd_hw_row){ .counter = *counter, .key = key };
+    *slot_of_name(t, mrd_str_of(t->rows[at].counter.name)) = (uint32_t) at + 1;
+    if (key != 0)
+        *slot_of_key(t, key) = (uint32_t) at + 1;
+    return at;
+}
+
+void
+mrd_hw_table_set_i(mrd_hw_table *t, size_t row, int64_t v, mrd_local_ns at)
+{
+    mrd_hw_row *r;
+
+    if (row >= t->n)
+        return;
+    r = &t->rows[row];
+    r->round = t->round;
+    r->value.at = at;
+    r->value.i = v;
+    r->value.state =
+        v == 0 && (r->counter.flags & MRD_HW_ZERO_UNKNOWN) != 0 ? MRD_HW_UNKNOWN : MRD_HW_OK;
+}
+
+void
+mrd_hw_table_set_d(mrd_hw_table *t, size_t row, double v, mrd_local_ns at)
+{
+    if (row >= t->n)
+        return;
+    t->rows[row].round = t->round;
+    t->rows[row].value = (mrd_hw_value){ .at = at, .d = v, .state = MRD_HW_OK };
+}
+
+void
+mrd_hw_table_take(const mrd_hw_table *t, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
+                  mrd_local_ns at)
+{
+    for (size_t i = 0; i < n; i++)
+        if (want[i] < t->n && t->rows[want[i]].round == t->round)
+            ret_values[i] = t->rows[want[i]].value;
+        else
+            ret_values[i] = (mrd_hw_value){ .at = at, .state = MRD_HW_GONE };
+}
+
+bool
+mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
+{
+    char path[4096];
+    int fd, saved = 0;
+    ssize_t got = 0;
+
+    mrd_buf_reset(to);
+    if (snprintf(path, sizeof(path), "%s%s%s", root, *rel == '\0' ? "" : "/", rel) >=
+        (int) sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    /* O_NONBLOCK: a FIFO put where a file is expected must not hang us. */
+    if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) < 0)
+        return false;
+    while (to->len < MRD_HW_FILE_MAX && mrd_buf_room(to, 4096)) {
+        got = read(fd, to->p + to->len, to->cap - to->len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        to->len += (size_t) got;
+    }
+    saved = got < 0 ? errno : to->err != MRD_OK ? ENOMEM : 0;
+    close(fd);
+    errno = saved;
+    return saved == 0;
+}
+
+bool
+mrd_hw_line(mrd_str *rest, mrd_str *ret_line)
+{
+    const char *end;
+
+    if (rest->len == 0)
+        return false;
+    end = memchr(rest->p, '\n', rest->len);
+    ret_line->p = rest->p;
+    ret_line->len = end == NULL ? rest->len : (size_t) (end - rest->p);
+    rest->len -= ret_line->len + (end != NULL);
+    rest->p += ret_line->len + (end != NULL);
+    return true;
+}
+
+static bool
+is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+mrd_str
+mrd_hw_word(mrd_str *rest)
+{
+    mrd_str word;
+
+    while (rest->len > 0 && is_blank(*rest->p)) {
+        rest->p++;
+        rest->len--;
+    }
+    word = (mrd_str){ rest->p, 0 };
+    while (word.len < rest->len && !is_blank(word.p[word.len]))
+        word.len++;
+    rest->p += word.len;
+    rest->len -= word.len;
+    return word;
+}
+
+bool
+mrd_hw_int(mrd_str word, int64_t *ret_v)
+{
+    mrd_err err = mrd_num_i64(word, ret_v);
+
+    if (err == MRD_RANGE)
+        *ret_v = word.p[0] == '-' ? INT64_MIN : INT64_MAX;
+    return err == MRD_OK || err == MRD_RANGE;
+}

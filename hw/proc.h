@@ -1,0 +1,47 @@
+/*
+ * hw/proc.h - one process as /proc and the cgroup tree tell it: CPU, memory, control group.
+ * Stateless; every text read is a stranger's and only yields numbers, or "not there".
+ */
+#ifndef MRD_HW_PROC_H
+#define MRD_HW_PROC_H
+
+#include "hw/hw.h"
+
+typedef struct {
+    int64_t cpu_user_ns, cpu_system_ns;
+    int64_t start_ticks; /* of the kernel's USER_HZ since boot: tells a pid used twice apart */
+    int64_t rss_bytes, virtual_bytes, swap_bytes; /* MRD_NONE when not known */
+    int64_t threads, minor_faults, major_faults;
+    int64_t switches_voluntary, switches_involuntary; /* MRD_NONE when not known */
+    int64_t ppid;
+    char state;
+    char comm[64];
+} mrd_proc_stat;
+
+/* Errors: NOTFOUND (gone), DENIED, CORRUPT. pid 0 reads the caller's own. */
+mrd_err mrd_proc_read(const char *proc_root, int64_t pid, mrd_proc_stat *ret_stat, mrd_why *why);
+/* Parses the text of /proc/<pid>/stat; comm may hold blanks and parentheses. Errors: CORRUPT. */
+mrd_err mrd_proc_parse_stat(mrd_str text, mrd_proc_stat *ret_stat);
+
+typedef struct {
+    int64_t cpu_ns, cpu_user_ns, cpu_system_ns;                  /* used */
+    int64_t throttled_ns, throttled;                             /* time and periods */
+    int64_t memory_bytes, memory_limit_bytes, memory_peak_bytes; /* limit INT64_MAX: none */
+    int64_t pids;
+    int64_t oom_kills;
+} mrd_cgroup_stat; /* MRD_NONE where not known */
+
+/*
+ * The control group of a process: *ret_path like "/kubepods.slice/.../cri-containerd-<id>.scope",
+ * relative to the root of the hierarchy. v2 when *ret_v2; else the path of the v1 cpu or memory
+ * controller. Errors: NOTFOUND, LIMIT.
+ */
+mrd_err mrd_cgroup_of(const char *proc_root, int64_t pid, char path[1024], bool *ret_v2,
+                      mrd_why *why);
+/* Parses the text of /proc/<pid>/cgroup. Errors: NOTFOUND, LIMIT, INVALID (a path that climbs). */
+mrd_err mrd_cgroup_parse(mrd_str text, char path[1024], bool *ret_v2);
+/* Reads its counters from the hierarchy mounted at cgroup_root. Errors: NOTFOUND. */
+mrd_err mrd_cgroup_read(const char *cgroup_root, const char *path, bool v2,
+                        mrd_cgroup_stat *ret_stat, mrd_why *why);
+
+#endif

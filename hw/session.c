@@ -1,0 +1,511 @@
+/*
+ * hw/session.c - counter sessions. A backend that may block is read by a detached helper thread of
+ * the session, one request at a time; a helper that hangs is abandoned, never joined, and frees
+ * itself when the kernel lets it go.
+ */
+#include "hw/hw_set.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/obj.h"
+
+typedef struct {
+    pthread_mutex_t lock; /* guards all below; nests inside nothing, never held while reading */
+    pthread_cond_t wake;  /* CLOCK_MONOTONIC */
+    unsigned refs;        /* the session and the thread */
+    bool quit;
+    uint64_t asked, done;
+    mrd_local_ns deadline;
+    mrd_err err;
+    mrd_why why;
+    mrd_hw *hw; /* a reference */
+    mrd_hw_unit *unit;
+    uint32_t *want;
+    mrd_hw_value *values;
+    size_t n;
+} helper;
+
+/* What a session reads from one backend. */
+typedef struct {
+    mrd_hw_unit *unit;
+    uint32_t *want;
+    mrd_hw_value *values;
+    size_t n, cap;
+    helper *helper;
+} part;
+
+struct mrd_hw_session {
+    mrd_hw *hw;
+    part parts[MRD_HW_UNITS];
+    mrd_hw_counter *counters; /* of the parts, one after the other */
+    mrd_hw_value *base;       /* at start */
+    size_t n, cap;
+    bool started;
+};
+
+/* ---- The helper thread ---- */
+
+static void
+helper_unref(helper *h)
+{
+    unsigned left;
+
+    pthread_mutex_lock(&h->lock);
+    left = --h->refs;
+    pthread_mutex_unlock(&h->lock);
+    if (left > 0)
+        return;
+    pthread_cond_destroy(&h->wake);
+    pthread_mutex_destroy(&h->lock);
+    mrd_hw_close(h->hw);
+    free(h->want);
+    free(h->values);
+    free(h);
+}
+
+static void *
+helper_run(void *arg)
+{
+    helper *h = arg;
+
+    pthread_mutex_lock(&h->lock);
+    while (!h->quit) {
+        uint64_t asked = h->asked;
+        mrd_local_ns deadline = h->deadline;
+        mrd_why why = { 0 };
+        mrd_err err;
+
+        if (asked == h->done) {
+            pthread_cond_wait(&h->wake, &h->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&h->lock);
+        pthread_mutex_lock(&h->unit->lock);
+        err = h->unit->ops->sample(h->unit->state, h->want, h->n, h->values, deadline, &why);
+        pthread_mutex_unlock(&h->unit->lock);
+        pthread_mutex_lock(&h->lock);
+        h->err = err;
+        h->why = why;
+        h->done = asked;
+        pthread_cond_broadcast(&h->wake);
+    }
+    pthread_mutex_unlock(&h->lock);
+    helper_unref(h);
+    return NULL;
+}
+
+static mrd_err
+helper_start(part *p, mrd_hw *hw, mrd_why *why)
+{
+    helper *h = calloc(1, sizeof(*h));
+    pthread_condattr_t clock;
+    pthread_attr_t detached;
+    pthread_t thread;
+    int sys;
+
+    if (h == NULL || (h->want = malloc(p->n * sizeof(*h->want))) == NULL ||
+        (h->values = calloc(p->n, sizeof(*h->values))) == NULL) {
+        if (h != NULL)
+            free(h->want);
+        free(h);
+        return mrd_why_set(why, MRD_NOMEM, 0, "counter session on '%s'", p->unit->name);
+    }
+    memcpy(h->want, p->want, p->n * sizeof(*h->want));
+    h->n = p->n;
+    h->unit = p->unit;
+    h->hw = mrd_hw_ref(hw);
+    h->refs = 2;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&h->wake, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&detached, 256u << 10);
+    sys = pthread_create(&thread, &detached, helper_run, h);
+    pthread_attr_destroy(&detached);
+    if (sys != 0) {
+        h->refs = 1;
+        helper_unref(h);
+        return mrd_why_set(why, MRD_IO, sys, "thread for the counters of '%s'", p->unit->name);
+    }
+    p->helper = h;
+    return MRD_OK;
+}
+
+static struct timespec
+monotonic_after(mrd_dur_ns dur)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    if (dur < 0)
+        dur = 0;
+    ts.tv_sec += dur / MRD_SEC;
+    ts.tv_nsec += dur % MRD_SEC;
+    if (ts.tv_nsec >= MRD_SEC) {
+        ts.tv_nsec -= MRD_SEC;
+        ts.tv_sec++;
+    }
+    return ts;
+}
+
+/* Waits until the request numbered `seq` is done; false at the time-out. Holds h->lock. */
+static bool
+helper_wait(helper *h, uint64_t seq, const struct timespec *until)
+{
+    while (h->done < seq)
+        if (pthread_cond_timedwait(&h->wake, &h->lock, until) != 0)
+            return h->done >= seq;
+    return true;
+}
+
+static mrd_err
+helper_sample(part *p, mrd_local_ns deadline, mrd_why *why)
+{
+    helper *h = p->helper;
+    struct timespec until = monotonic_after(deadline.ns - mrd_local_now().ns);
+    mrd_err err;
+
+    pthread_mutex_lock(&h->lock);
+    if (!helper_wait(h, h->asked, &until)) {
+        err = mrd_why_set(why, MRD_TIMEOUT, 0,
+                          "counters of '%s': an earlier read still hangs in the device",
+                          p->unit->name);
+    } else {
+        h->deadline = deadline;
+        h->asked++;
+        pthread_cond_broadcast(&h->wake);
+        if (!helper_wait(h, h->asked, &until)) {
+            err = mrd_why_set(why, MRD_TIMEOUT, 0, "counters of '%s': no answer in time",
+                              p->unit->name);
+        } else {
+            err = h->err;
+            if (err == MRD_OK)
+                memcpy(p->values, h->values, p->n * sizeof(*p->values));
+            else if (why != NULL)
+                *why = h->why;
+        }
+    }
+    pthread_mutex_unlock(&h->lock);
+    return err;
+}
+
+/* ---- Create ---- */
+
+static bool
+is_pattern(const char *name)
+{
+    return strpbrk(name, "*?[") != NULL;
+}
+
+static bool
+in_scope(const mrd_hw_counter *c, mrd_hw_scope scope)
+{
+    return (scope.device_idx == MRD_NONE || scope.device_idx == c->device_idx) &&
+           (scope.core_idx == MRD_NONE || scope.core_idx == c->core_idx);
+}
+
+static mrd_err
+part_add(part *p, size_t index)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->want[i] == index)
+            return MRD_OK;
+    if (p->n == p->cap) {
+        size_t cap = p->cap == 0 ? 32 : p->cap * 2;
+        uint32_t *want = realloc(p->want, cap * sizeof(*want));
+
+        if (want == NULL)
+            return MRD_NOMEM;
+        p->want = want;
+        p->cap = cap;
+    }
+    p->want[p->n++] = (uint32_t) index;
+    return MRD_OK;
+}
+
+/* Adds what the name means on one backend; *found says whether anything did. */
+static mrd_err
+part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
+{
+    const mrd_hw_backend *ops = p->unit->ops;
+    void *state = p->unit->state;
+    bool pattern = is_pattern(name);
+    size_t index;
+
+    for (size_t i = 0; i < ops->count(state); i++) {
+        const mrd_hw_counter *c = ops->at(state, i);
+
+        if (!in_scope(c, scope) ||
+            (pattern ? fnmatch(name, c->name, 0) != 0 : strcmp(name, c->name) != 0))
+            continue;
+        *found = true;
+        if (part_add(p, i) != MRD_OK)
+            return MRD_NOMEM;
+        if (!pattern)
+            return MRD_OK;
+    }
+    if (pattern || *found || ops->resolve == NULL ||
+        ops->resolve(state, mrd_str_of(name), &index) != MRD_OK)
+        return MRD_OK;
+    *found = true;
+    return part_add(p, index);
+}
+
+/* How alike two names are: the bytes they share at both ends. */
+static size_t
+alike(const char *a, const char *b)
+{
+    size_t la = strlen(a), lb = strlen(b), head = 0, tail = 0;
+    size_t most = la < lb ? la : lb;
+
+    while (head < most && a[head] == b[head])
+        head++;
+    while (tail < most - head && a[la - 1 - tail] == b[lb - 1 - tail])
+        tail++;
+    return head + tail;
+}
+
+typedef struct {
+    const char *word, *best;
+    size_t score;
+} nearest;
+
+static void
+nearer(void *self, const mrd_hw_counter *counter)
+{
+    nearest *n = self;
+    size_t score = alike(n->word, counter->name);
+
+    if (score > n->score) {
+        n->score = score;
+        n->best = counter->name;
+    }
+}
+
+static mrd_err
+unknown(const mrd_hw *hw, const char *name, mrd_hw_scope scope, mrd_why *why)
+{
+    nearest near = { .word = name, .score = strlen(name) / 2 };
+    char where[64] = "";
+
+    if (scope.device_idx != MRD_NONE)
+        snprintf(where, sizeof(where), " on device %lld", (long long) scope.device_idx);
+    if (scope.core_idx != MRD_NONE)
+        snprintf(where + strlen(where), sizeof(where) - strlen(where), " core %lld",
+                 (long long) scope.core_idx);
+    mrd_hw_each(hw, nearer, &near);
+    if (near.best != NULL && strcmp(near.best, name) != 0)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "counter '%.128s' is unknown%s; nearest is '%s'",
+                           name, where, near.best);
+    return mrd_why_set(why, MRD_NOTFOUND, 0, "counter '%.128s' is unknown%s", name, where);
+}
+
+static mrd_err
+match_all(mrd_hw_session *s, const char *name, mrd_hw_scope scope, bool *found, mrd_why *why)
+{
+    for (size_t i = 0; i < s->hw->n; i++) {
+        part *p = &s->parts[i];
+        mrd_err err;
+
+        if (s->hw->at[i].ops == NULL)
+            continue;
+        p->unit = &s->hw->at[i];
+        if (pthread_mutex_trylock(&p->unit->lock) != 0) {
+            if (strncmp(name, p->unit->name, strlen(p->unit->name)) != 0)
+                continue; /* another backend may know it */
+            return mrd_why_set(why, MRD_BUSY, 0, "counters of '%s': a read is still under way",
+                               p->unit->name);
+        }
+        err = part_match(p, name, scope, found);
+        pthread_mutex_unlock(&p->unit->lock);
+        if (err != MRD_OK)
+            return mrd_why_set(why, err, 0, "counter session");
+        if (*found && !is_pattern(name))
+            break;
+    }
+    return MRD_OK;
+}
+
+/* Fixes the list of counters and gives each part its memory and, where needed, its thread. */
+static mrd_err
+settle(mrd_hw_session *s, mrd_why *why)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < MRD_HW_UNITS; i++)
+        s->n += s->parts[i].n;
+    s->counters = calloc(s->n + 1, sizeof(*s->counters));
+    s->base = calloc(s->n + 1, sizeof(*s->base));
+    if (s->counters == NULL || s->base == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "counter session");
+    for (size_t i = 0; i < MRD_HW_UNITS; i++) {
+        part *p = &s->parts[i];
+        mrd_err err;
+
+        if (p->n == 0)
+            continue;
+        if ((p->values = calloc(p->n, sizeof(*p->values))) == NULL)
+            return mrd_why_set(why, MRD_NOMEM, 0, "counter session");
+        for (size_t k = 0; k < p->n; k++)
+            s->counters[at++] = *p->unit->ops->at(p->unit->state, p->want[k]);
+        if (p->unit->ops->may_block && (err = helper_start(p, s->hw, why)) != MRD_OK)
+            return err;
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_hw_session_create(mrd_hw *hw, const char *const *names, size_t n, mrd_hw_scope scope,
+                      bool lenient, mrd_hw_session **ret_session, mrd_why *why)
+{
+    mrd_hw_session *s = calloc(1, sizeof(*s));
+    mrd_err err = MRD_OK;
+
+    if (s == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "counter session");
+    s->hw = mrd_hw_ref(hw);
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        bool found = false;
+
+        if ((err = match_all(s, names[i], scope, &found, why)) == MRD_OK && !found && !lenient)
+            err = unknown(hw, names[i], scope, why);
+    }
+    if (err == MRD_OK)
+        err = settle(s, why);
+    if (err != MRD_OK) {
+        mrd_hw_session_destroy(s);
+        return err;
+    }
+    *ret_session = s;
+    return MRD_OK;
+}
+
+void
+mrd_hw_session_destroy(mrd_hw_session *s)
+{
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < MRD_HW_UNITS; i++) {
+        helper *h = s->parts[i].helper;
+
+        if (h != NULL) {
+            pthread_mutex_lock(&h->lock);
+            h->quit = true;
+            pthread_cond_broadcast(&h->wake);
+            pthread_mutex_unlock(&h->lock);
+            helper_unref(h);
+        }
+        free(s->parts[i].want);
+        free(s->parts[i].values);
+    }
+    free(s->counters);
+    free(s->base);
+    mrd_hw_close(s->hw);
+    free(s);
+}
+
+size_t
+mrd_hw_session_count(const mrd_hw_session *s)
+{
+    return s->n;
+}
+
+const mrd_hw_counter *
+mrd_hw_session_counter(const mrd_hw_session *s, size_t i)
+{
+    return &s->counters[i];
+}
+
+/* ---- Start, poll, stop ---- */
+
+static mrd_err
+part_sample(part *p, mrd_local_ns deadline, mrd_why *why)
+{
+    mrd_err err;
+
+    if (p->helper != NULL)
+        return helper_sample(p, deadline, why);
+    pthread_mutex_lock(&p->unit->lock);
+    err = p->unit->ops->sample(p->unit->state, p->want, p->n, p->values, deadline, why);
+    pthread_mutex_unlock(&p->unit->lock);
+    return err;
+}
+
+static mrd_err
+read_all(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values, mrd_why *why)
+{
+    mrd_local_ns deadline = { mrd_local_now().ns + timeout };
+    size_t at = 0;
+
+    for (size_t i = 0; i < MRD_HW_UNITS; i++) {
+        mrd_err err;
+
+        if (s->parts[i].n > 0 && (err = part_sample(&s->parts[i], deadline, why)) != MRD_OK)
+            return err;
+    }
+    for (size_t i = 0; i < MRD_HW_UNITS; i++) {
+        if (s->parts[i].n > 0)
+            memcpy(values + at, s->parts[i].values, s->parts[i].n * sizeof(*values));
+        at += s->parts[i].n;
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why)
+{
+    mrd_err err;
+
+    if (s->started)
+        return mrd_why_set(why, MRD_STATE, 0, "the counter session is started already");
+    if ((err = read_all(s, timeout, s->base, why)) == MRD_OK)
+        s->started = true;
+    return err;
+}
+
+static mrd_hw_value
+since(const mrd_hw_counter *c, mrd_hw_value now, mrd_hw_value base)
+{
+    if ((c->flags & MRD_HW_CUMULATIVE) == 0 || now.state != MRD_HW_OK)
+        return now;
+    if (base.state != MRD_HW_OK)
+        return now; /* it was 0 or absent then */
+    if ((c->flags & MRD_HW_DOUBLE) != 0)
+        now.d -= base.d;
+    else
+        now.i = (int64_t) ((uint64_t) now.i - (uint64_t) base.i);
+    return now;
+}
+
+mrd_err
+mrd_hw_session_poll(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values,
+                    mrd_hw_value *since_start, size_t n, mrd_why *why)
+{
+    mrd_err err;
+
+    if (!s->started)
+        return mrd_why_set(why, MRD_STATE, 0, "the counter session is not started");
+    if (n < s->n)
+        return mrd_why_set(why, MRD_LIMIT, 0, "room for %zu values, the session has %zu", n, s->n);
+    if ((err = read_all(s, timeout, values, why)) != MRD_OK || since_start == NULL)
+        return err;
+    for (size_t i = 0; i < s->n; i++)
+        since_start[i] = since(&s->counters[i], values[i], s->base[i]);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_hw_session_stop(mrd_hw_session *s, mrd_why *why)
+{
+    if (!s->started)
+        return mrd_why_set(why, MRD_STATE, 0, "the counter session is not started");
+    s->started = false;
+    return MRD_OK;
+}

@@ -1,0 +1,630 @@
+/*
+ * Explicit asynchronous execution: one worker thread per (core, unit, queue). Requests of a queue
+ * run in the order given. The error argument is a tracker (2.x) or the request's final status
+ * (3.0).
+ */
+#include "sim.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define UNITS      5
+#define QUEUES_MAX 3
+#define WATCH_MAX  256
+
+struct nrta_error_tracker {
+    uint32_t lnc;
+    pthread_mutex_t lock;
+    nrta_error_t *list;
+    size_t count, room;
+};
+
+struct nrt_cc_context {
+    sim_coll_op op;
+    sim_core *core;
+};
+
+typedef struct {
+    nrta_xu_t unit;
+    uint64_t seq;
+    void *err;
+    /* compute */
+    sim_model *model;
+    nrt_tensor_set_t *output;
+    /* tensors */
+    nrt_tensor_t *tensor, *dst;
+    void *to;
+    const void *from;
+    uint64_t offset, dst_offset, size;
+    /* collectives */
+    nrt_cc_context_t *cc;
+} request;
+
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t more, done;
+    pthread_t thread;
+    bool runs, stop;
+    uint32_t core, unit, id; /* id: the top 16 bits of its sequence numbers */
+    request *ring;
+    uint64_t head, tail; /* scheduled, taken */
+    uint64_t completed;  /* sequence number */
+    int unit_fd;         /* -1: nobody watches */
+    struct {
+        uint64_t seq;
+        int fd;
+        bool own;
+    } watch[WATCH_MAX];
+    size_t watches;
+} queue;
+
+static queue *queues[SIM_CORES_MAX][UNITS][QUEUES_MAX];
+static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
+static const int unit_queues[UNITS] = { 2, 2, 2, 1, 3 };
+
+static void
+record_error(const request *r, NRT_STATUS status)
+{
+    nrta_error_tracker_t *t = r->err;
+
+    if (r->err == NULL)
+        return;
+    if (sim.set.nrta_abi == 1) { /* "3": before the request is reported complete */
+        __atomic_store_n((NRT_STATUS *) r->err, status, __ATOMIC_RELEASE);
+        return;
+    }
+    if (status == NRT_SUCCESS)
+        return;
+    pthread_mutex_lock(&t->lock);
+    if (t->count == t->room) {
+        size_t room = t->room == 0 ? 16 : t->room * 2;
+        nrta_error_t *grown = realloc(t->list, room * sizeof(*grown));
+
+        if (grown != NULL) {
+            t->list = grown;
+            t->room = room;
+        }
+    }
+    if (t->count < t->room)
+        t->list[t->count++] = (nrta_error_t){ r->seq, (uint64_t) status };
+    pthread_mutex_unlock(&t->lock);
+}
+
+static NRT_STATUS
+run_copy(const request *r)
+{
+    void *bounce = malloc(r->size);
+    NRT_STATUS status = bounce == NULL ? NRT_RESOURCE : NRT_SUCCESS;
+
+    if (status == NRT_SUCCESS)
+        status = sim_tensor_move(r->tensor, bounce, NULL, r->offset, r->size);
+    if (status == NRT_SUCCESS)
+        status = sim_tensor_move(r->dst, NULL, bounce, r->dst_offset, r->size);
+    free(bounce);
+    return status;
+}
+
+static NRT_STATUS
+run_collective(request *r)
+{
+    nrt_cc_context_t *cc = r->cc;
+    int64_t last, arrive = sim_raw();
+    uint64_t arg[4] = { cc->op.key & 0xffff, cc->op.seq, 0, 0 };
+    NRT_STATUS status = sim_coll_wait(&cc->op, &last);
+
+    if (status == NRT_SUCCESS) {
+        sim_sleep_until(last + 20 * MRD_US);
+        sim_span(cc->core, SIM_EV_cc_running, NULL, arrive, last + 20 * MRD_US, arg, 4);
+    }
+    free(cc);
+    return status;
+}
+
+static NRT_STATUS
+run_request(request *r)
+{
+    static const sim_type types[2] = { SIM_EV_nrt_tensor_read, SIM_EV_nrt_tensor_write };
+    NRT_STATUS status;
+    uint64_t arg[2], t;
+    sim_core *core;
+
+    switch (r->unit) {
+    case NRTA_XU_COMPUTE:
+        return sim_model_check(r->model) == NRT_SUCCESS ? sim_run(r->model, r->output, r->seq)
+                                                        : NRT_INVALID_HANDLE;
+    case NRTA_XU_COLLECTIVES:
+        return run_collective(r);
+    default:
+        break;
+    }
+    if (r->dst != NULL)
+        return run_copy(r);
+    core = r->tensor->storage != NULL && r->tensor->storage->core != NULL ? r->tensor->storage->core
+                                                                          : &sim.core[0];
+    arg[0] = r->tensor->id;
+    arg[1] = r->size;
+    t = sim_begin(core, types[r->from != NULL], NULL, r->seq, arg, 2);
+    status = sim_tensor_move(r->tensor, r->to, r->from, r->offset, r->size);
+    sim_end(core, types[r->from != NULL], t, r->seq, NULL, 0);
+    return status;
+}
+
+static void
+signal_fd(int fd)
+{
+    uint64_t one = 1;
+
+    if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
+        return; /* the watcher closed it */
+}
+
+/* With q->lock. */
+static void
+complete(queue *q, uint64_t seq)
+{
+    size_t kept = 0;
+
+    q->completed = seq;
+    for (size_t i = 0; i < q->watches; i++) {
+        if (q->watch[i].seq > seq) {
+            q->watch[kept++] = q->watch[i];
+            continue;
+        }
+        signal_fd(q->watch[i].fd);
+        if (q->watch[i].own)
+            close(q->watch[i].fd);
+    }
+    q->watches = kept;
+    signal_fd(q->unit_fd);
+    pthread_cond_broadcast(&q->done);
+}
+
+static void *
+work(void *arg)
+{
+    queue *q = arg;
+
+    pthread_mutex_lock(&q->lock);
+    while (true) {
+        request r;
+        NRT_STATUS status;
+
+        while (q->head == q->tail && !q->stop)
+            pthread_cond_wait(&q->more, &q->lock);
+        if (q->head == q->tail)
+            break;
+        r = q->ring[q->tail % (uint64_t) sim.set.queue_depth];
+        pthread_mutex_unlock(&q->lock);
+        status = run_request(&r);
+        record_error(&r, status);
+        if (r.unit == NRTA_XU_COMPUTE && sim.callback != NULL)
+            sim.callback(sim.callback_params, r.model->id, q->core, r.seq, status);
+        pthread_mutex_lock(&q->lock);
+        q->tail++;
+        complete(q, r.seq);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+static queue *
+queue_new(uint32_t core, uint32_t unit, uint32_t index)
+{
+    queue *q = calloc(1, sizeof(*q));
+    sigset_t all, old;
+
+    if (q == NULL || (q->ring = calloc((size_t) sim.set.queue_depth, sizeof(*q->ring))) == NULL) {
+        free(q);
+        return NULL;
+    }
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->more, NULL);
+    pthread_cond_init(&q->done, NULL);
+    q->core = core;
+    q->unit = unit;
+    q->unit_fd = -1;
+    q->id = core * UNITS * QUEUES_MAX + unit * QUEUES_MAX + index;
+    q->completed = (uint64_t) q->id << 48;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    q->runs = pthread_create(&q->thread, NULL, work, q) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!q->runs) {
+        free(q->ring);
+        free(q);
+        return NULL;
+    }
+    return q;
+}
+
+static queue *
+queue_of(uint32_t core, uint32_t unit, int index, bool make)
+{
+    queue *q = NULL;
+
+    if (core >= sim.core_count || unit >= UNITS || index < 0 || index >= unit_queues[unit])
+        return NULL;
+    pthread_mutex_lock(&queues_lock);
+    if (queues[core][unit][index] == NULL && make)
+        queues[core][unit][index] = queue_new(core, unit, (uint32_t) index);
+    q = queues[core][unit][index];
+    pthread_mutex_unlock(&queues_lock);
+    return q;
+}
+
+static queue *
+queue_of_seq(nrta_seq_t seq)
+{
+    uint32_t id = (uint32_t) NRTA_SEQ_GET_XU_ID(seq);
+
+    return queue_of(id / (UNITS * QUEUES_MAX), id / QUEUES_MAX % UNITS, (int) (id % QUEUES_MAX),
+                    false);
+}
+
+static NRT_STATUS
+schedule(uint32_t core, int index, const request *r, nrta_seq_t *ret_seq)
+{
+    queue *q;
+    request *slot;
+
+    if (ret_seq == NULL || index < 0 || index >= unit_queues[r->unit])
+        return NRT_INVALID;
+    if ((q = queue_of(core, r->unit, index, true)) == NULL)
+        return NRT_RESOURCE;
+    pthread_mutex_lock(&q->lock);
+    if (q->head - q->tail == (uint64_t) sim.set.queue_depth) {
+        pthread_mutex_unlock(&q->lock);
+        return NRT_QUEUE_FULL;
+    }
+    slot = &q->ring[q->head % (uint64_t) sim.set.queue_depth];
+    *slot = *r;
+    q->head++;
+    *ret_seq = slot->seq = ((uint64_t) q->id << 48) + q->head;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->lock);
+    return NRT_SUCCESS;
+}
+
+bool
+sim_async_on(void)
+{
+    bool on = false;
+
+    pthread_mutex_lock(&queues_lock);
+    for (uint32_t i = 0; i < sim.core_count; i++)
+        on = on || queues[i][NRTA_XU_COMPUTE][0] != NULL;
+    pthread_mutex_unlock(&queues_lock);
+    return on || sim_env_text("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", NULL) != NULL;
+}
+
+static void
+queue_close(queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->stop = true;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->lock);
+    pthread_join(q->thread, NULL);
+    for (size_t i = 0; i < q->watches; i++)
+        if (q->watch[i].own)
+            close(q->watch[i].fd);
+    free(q->ring);
+    free(q);
+}
+
+void
+sim_async_close(void)
+{
+    for (uint32_t c = 0; c < SIM_CORES_MAX; c++)
+        for (uint32_t u = 0; u < UNITS; u++)
+            for (uint32_t i = 0; i < QUEUES_MAX; i++) {
+                if (queues[c][u][i] != NULL)
+                    queue_close(queues[c][u][i]);
+                queues[c][u][i] = NULL;
+            }
+}
+
+void
+sim_async_forked(void)
+{
+    pthread_mutex_init(&queues_lock, NULL);
+    memset(queues, 0, sizeof(queues)); /* their threads did not come along */
+}
+
+/* ---- the interface --------------------------------------------------------------------------- */
+
+NRT_STATUS
+nrta_execute_schedule(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,
+                      int queue_index, void *err, nrta_seq_t *seq)
+{
+    request r = { .unit = NRTA_XU_COMPUTE, .model = model, .output = output, .err = err };
+    NRT_STATUS status;
+    uint64_t t;
+
+    SIM_NEEDS_OPEN();
+    if ((status = sim_model_check(model)) != NRT_SUCCESS ||
+        (status = sim_set_check(input)) != NRT_SUCCESS ||
+        (status = sim_set_check(output)) != NRT_SUCCESS)
+        return status;
+    t = sim_begin(model->core, SIM_EV_nrta_execute_schedule, model, 0, NULL, 0);
+    status = schedule(model->core->idx, queue_index, &r, seq);
+    sim_end(model->core, SIM_EV_nrta_execute_schedule, t, status == NRT_SUCCESS ? *seq : 0, NULL,
+            0);
+    return status;
+}
+
+static NRT_STATUS
+schedule_tensor(nrta_xu_t unit, request *r, int queue_index, nrta_seq_t *seq)
+{
+    NRT_STATUS status;
+
+    SIM_NEEDS_OPEN();
+    if ((status = sim_tensor_check(r->tensor)) != NRT_SUCCESS)
+        return status;
+    if (r->tensor->storage == NULL || r->offset > r->tensor->size ||
+        r->size > r->tensor->size - r->offset)
+        return NRT_INVALID;
+    r->unit = sim.set.nrta_abi == 1 ? NRTA_XU_TENSOR_OP : unit;
+    return schedule(r->tensor->storage->core == NULL ? 0 : r->tensor->storage->core->idx,
+                    queue_index, r, seq);
+}
+
+NRT_STATUS
+nrta_tensor_read(void *buf, nrt_tensor_t *tensor, uint64_t offset, uint64_t size, int queue_index,
+                 void *err, nrta_seq_t *seq)
+{
+    request r = { .tensor = tensor, .to = buf, .offset = offset, .size = size, .err = err };
+
+    return buf == NULL ? NRT_INVALID : schedule_tensor(NRTA_XU_TENSOR_READ, &r, queue_index, seq);
+}
+
+NRT_STATUS
+nrta_tensor_write(nrt_tensor_t *tensor, const void *buf, uint64_t offset, uint64_t size,
+                  int queue_index, void *err, nrta_seq_t *seq)
+{
+    request r = { .tensor = tensor, .from = buf, .offset = offset, .size = size, .err = err };
+
+    return buf == NULL ? NRT_INVALID : schedule_tensor(NRTA_XU_TENSOR_WRITE, &r, queue_index, seq);
+}
+
+NRT_STATUS
+nrta_tensor_copy(nrt_tensor_t *src, uint64_t src_offset, nrt_tensor_t *dst, uint64_t dst_offset,
+                 uint64_t size, int queue_index, void *err, nrta_seq_t *seq)
+{
+    request r = { .tensor = src,
+                  .offset = src_offset,
+                  .dst = dst,
+                  .dst_offset = dst_offset,
+                  .size = size,
+                  .err = err };
+    NRT_STATUS status = sim_check();
+
+    if (status == NRT_SUCCESS)
+        status = sim_tensor_check(dst);
+    return status != NRT_SUCCESS ? status
+                                 : schedule_tensor(NRTA_XU_TENSOR_OP, &r, queue_index, seq);
+}
+
+NRT_STATUS
+nrta_cc_prepare(nrt_cc_comm_t *comm, nrt_tensor_list_t *input, nrt_tensor_list_t *output,
+                nrt_dtype_t dtype, nrt_op_type_t op, nrt_cc_op_type_t cc_op, nrt_cc_context_t **ctx)
+{
+    static _Atomic uint64_t prepared[SIM_CORES_MAX];
+    nrt_cc_context_t *c;
+
+    (void) dtype;
+    (void) op;
+    SIM_NEEDS_OPEN();
+    if (comm == NULL || input == NULL || output == NULL || ctx == NULL || comm->rank_n == 0 ||
+        comm->rank >= comm->rank_n || comm->vnc >= sim.core_count || (unsigned) cc_op > 2)
+        return NRT_INVALID;
+    if ((c = calloc(1, sizeof(*c))) == NULL)
+        return NRT_RESOURCE;
+    c->core = &sim.core[comm->vnc];
+    c->op = (sim_coll_op){ .rank = comm->rank, .count = comm->rank_n };
+    c->op.key = sim_mix(0x6e6563, (uint64_t) cc_op);
+    c->op.seq = atomic_fetch_add(&prepared[comm->vnc], 1) + 1;
+    for (uint32_t i = 0; comm->replica_group != NULL && i < comm->rank_n; i++)
+        c->op.key = sim_mix(c->op.key, comm->replica_group[i]);
+    *ctx = c;
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrta_cc_schedule(nrt_cc_context_t **ctx, int queue_index, void *err, nrta_seq_t *seq)
+{
+    request r = { .unit = NRTA_XU_COLLECTIVES, .err = err };
+    NRT_STATUS status;
+
+    SIM_NEEDS_OPEN();
+    if (ctx == NULL || *ctx == NULL || queue_index != 0)
+        return NRT_INVALID;
+    r.cc = *ctx;
+    status = schedule((*ctx)->core->idx, queue_index, &r, seq);
+    if (status == NRT_SUCCESS)
+        *ctx = NULL; /* the worker frees it */
+    return status;
+}
+
+NRT_STATUS
+nrta_is_completed(nrta_seq_t seq, bool *is_completed)
+{
+    queue *q;
+    NRT_STATUS status = NRT_SUCCESS;
+
+    SIM_NEEDS_OPEN();
+    if (is_completed == NULL || (q = queue_of_seq(seq)) == NULL)
+        return NRT_INVALID;
+    pthread_mutex_lock(&q->lock);
+    if (NRTA_SEQ_GET_SEQ_NUM(seq) == 0 || NRTA_SEQ_GET_SEQ_NUM(seq) > q->head)
+        status = NRT_INVALID;
+    else
+        *is_completed = seq <= q->completed;
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+NRT_STATUS
+nrta_get_sequence(uint32_t lnc, int xu, intptr_t queue_or_seq, nrta_seq_t *seq)
+{
+    static const uint32_t newer[3] = { NRTA_XU_TENSOR_OP, NRTA_XU_COMPUTE, NRTA_XU_COLLECTIVES };
+    int index = (int) queue_or_seq;
+    queue *q;
+
+    SIM_NEEDS_OPEN();
+    if (sim.set.nrta_abi == 1) { /* (lnc, xu, seq) */
+        seq = (nrta_seq_t *) queue_or_seq;
+        index = 0;
+        if (xu < 0 || xu > 2)
+            return NRT_INVALID;
+        xu = (int) newer[xu];
+    }
+    if (seq == NULL || xu < 0 || lnc >= sim.core_count ||
+        (q = queue_of(lnc, (uint32_t) xu, index, true)) == NULL)
+        return NRT_INVALID;
+    pthread_mutex_lock(&q->lock);
+    *seq = q->completed;
+    pthread_mutex_unlock(&q->lock);
+    return NRT_SUCCESS;
+}
+
+static NRT_STATUS
+watch(nrta_seq_t seq, int fd, bool own)
+{
+    queue *q = queue_of_seq(seq);
+    NRT_STATUS status = NRT_SUCCESS;
+
+    if (q == NULL)
+        return NRT_INVALID;
+    pthread_mutex_lock(&q->lock);
+    if (NRTA_SEQ_GET_SEQ_NUM(seq) == 0 || NRTA_SEQ_GET_SEQ_NUM(seq) > q->head)
+        status = NRT_INVALID;
+    else if (seq <= q->completed) {
+        signal_fd(fd);
+        if (own)
+            close(fd);
+    } else if (q->watches == WATCH_MAX)
+        status = NRT_RESOURCE;
+    else {
+        q->watch[q->watches].seq = seq;
+        q->watch[q->watches].fd = fd;
+        q->watch[q->watches++].own = own;
+    }
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+NRT_STATUS
+nrta_get_completion_handle(nrta_seq_t seq, int *fd)
+{
+    int handle, own;
+    NRT_STATUS status;
+
+    SIM_NEEDS_OPEN();
+    if (fd == NULL)
+        return NRT_INVALID;
+    handle = eventfd(0, EFD_CLOEXEC);
+    own = dup(handle); /* the caller may close his before the request completes */
+    if (handle < 0 || own < 0)
+        return NRT_RESOURCE;
+    if ((status = watch(seq, own, true)) != NRT_SUCCESS) {
+        close(handle);
+        close(own);
+        return status;
+    }
+    *fd = handle;
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrta_event_register_seq_id_completion(nrta_seq_t seq, int fd)
+{
+    SIM_NEEDS_OPEN();
+    return fd < 0 ? NRT_INVALID : watch(seq, fd, false);
+}
+
+NRT_STATUS
+nrta_event_register_xu_completion(int lnc, int xu, int queue_index, int fd)
+{
+    static const int newer[3] = { NRTA_XU_TENSOR_OP, NRTA_XU_COMPUTE, NRTA_XU_COLLECTIVES };
+    queue *q;
+
+    SIM_NEEDS_OPEN();
+    if (lnc < 0 || xu < 0 || (sim.set.nrta_abi == 1 && xu > 2))
+        return NRT_INVALID;
+    if (sim.set.nrta_abi == 1)
+        xu = newer[xu];
+    if ((q = queue_of((uint32_t) lnc, (uint32_t) xu, queue_index, true)) == NULL)
+        return NRT_INVALID;
+    pthread_mutex_lock(&q->lock);
+    q->unit_fd = fd < 0 ? -1 : fd; /* a negative one ends it */
+    pthread_mutex_unlock(&q->lock);
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrta_error_tracker_create(uint32_t lnc, nrta_error_tracker_t **tracker)
+{
+    nrta_error_tracker_t *t;
+
+    SIM_NEEDS_OPEN();
+    if (tracker == NULL || lnc >= sim.core_count)
+        return NRT_INVALID;
+    if ((t = calloc(1, sizeof(*t))) == NULL)
+        return NRT_RESOURCE;
+    t->lnc = lnc;
+    pthread_mutex_init(&t->lock, NULL);
+    *tracker = t;
+    return NRT_SUCCESS;
+}
+
+void
+nrta_error_tracker_destroy(nrta_error_tracker_t *tracker)
+{
+    if (tracker == NULL)
+        return;
+    pthread_mutex_destroy(&tracker->lock);
+    free(tracker->list);
+    free(tracker);
+}
+
+NRT_STATUS
+nrta_error_tracker_get_list(nrta_error_tracker_t *tracker, const nrta_error_t **list, size_t *count)
+{
+    if (tracker == NULL || list == NULL || count == NULL)
+        return NRT_INVALID;
+    pthread_mutex_lock(&tracker->lock);
+    *list = tracker->list;
+    *count = tracker->count;
+    pthread_mutex_unlock(&tracker->lock);
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_register_async_exec_callback(NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params)
+{
+    SIM_NEEDS_OPEN();
+    sim.callback_params = params;
+    sim.callback = callback;
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_async_drain_queued_execs(int32_t vnc)
+{
+    queue *q;
+
+    SIM_NEEDS_OPEN();
+    if (vnc < 0 || (uint32_t) vnc >= sim.core_count)
+        return NRT_INVALID;
+    if ((q = queue_of((uint32_t) vnc, NRTA_XU_COMPUTE, 0, false)) == NULL)
+        return NRT_SUCCESS;
+    pthread_mutex_lock(&q->lock);
+    while (q->tail < q->head)
+        pthread_cond_wait(&q->done, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+    return NRT_SUCCESS;
+}

@@ -1,0 +1,866 @@
+#include "proto/batch.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "proto/codec.h"
+#include "proto/columns.h"
+#include "proto/wire.h"
+
+#define CROSS_MAX 1024
+
+/* A form as events need it: its keys are catalog ids. */
+typedef struct {
+    uint32_t bits, args, flows, keys_at;
+    mrd_sid category;
+} form;
+
+typedef struct {
+    mrd_sid key;
+    uint32_t type;
+} form_key;
+
+/* A column: what is left of it. Lengths were checked at open, so reading needs no end. */
+typedef struct {
+    const uint8_t *p, *end;
+} column;
+
+struct mrd_batch_reader {
+    mrd_codec *codec;
+    mrd_catalog *cat;
+    mrd_frame frame;
+    /* the dictionaries, in ids of cat */
+    mrd_sid *strings; /* [0] is the empty text */
+    uint32_t n_strings, strings_cap;
+    mrd_track_id *tracks;
+    uint32_t n_tracks, tracks_cap;
+    form *forms;
+    uint32_t n_forms, forms_cap;
+    form_key *keys;
+    uint32_t n_keys, keys_cap;
+    mrd_cross_read *cross;
+    uint32_t n_cross, cross_cap;
+    /* the events */
+    mrd_buf head_raw, cols; /* decompressed; a part that came as it is was copied */
+    column col[COLS];
+    uint32_t decoded, given;
+    int64_t ts_ns;
+    uint64_t last_id;
+    /* events with equal times, in order, waiting to be given */
+    mrd_event *group;
+    uint32_t *group_args, *group_flows; /* offsets into args and flows */
+    uint32_t group_n, group_at, group_cap, group_args_cap, group_flows_cap;
+    mrd_arg *args;
+    uint32_t n_args, args_cap;
+    mrd_flow *flows;
+    uint32_t n_flows, flows_cap;
+};
+
+mrd_batch_reader *
+mrd_batch_reader_new(mrd_codec *codec)
+{
+    mrd_batch_reader *r = calloc(1, sizeof(*r));
+
+    if (r != NULL)
+        r->codec = codec;
+    return r;
+}
+
+void
+mrd_batch_reader_free(mrd_batch_reader *r)
+{
+    if (r == NULL)
+        return;
+    free(r->strings);
+    free(r->tracks);
+    free(r->forms);
+    free(r->keys);
+    free(r->cross);
+    mrd_buf_fini(&r->head_raw);
+    mrd_buf_fini(&r->cols);
+    free(r->group);
+    free(r->group_args);
+    free(r->group_flows);
+    free(r->args);
+    free(r->flows);
+    free(r);
+}
+
+/* Room for `want` items of *array. */
+static bool
+room(void *array, uint32_t *cap, size_t want, size_t size)
+{
+    void **p = array, *v;
+    size_t more = *cap < 16 ? 16 : *cap;
+
+    if (want <= *cap)
+        return true;
+    while (more < want)
+        more *= 2;
+    if ((v = realloc(*p, more * size)) == NULL)
+        return false;
+    *p = v;
+    *cap = (uint32_t) more;
+    return true;
+}
+
+/* ---- The head ---- */
+
+static mrd_err
+corrupt(const mrd_batch_reader *r, mrd_why *why, const char *what)
+{
+    return mrd_why_set(why, MRD_CORRUPT, 0, "batch %llu: %s", (unsigned long long) r->frame.seq,
+                       what);
+}
+
+static bool
+attr_ok(int64_t v)
+{
+    return v >= MRD_NONE;
+}
+
+static mrd_err
+read_process(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_proc_id *ret_process, mrd_why *why)
+{
+    const Mrd__Process *from = h->process;
+    mrd_process p;
+
+    if (from == NULL || from->process_id != r->frame.process_id)
+        return corrupt(r, why, "its process is not the one of its header");
+    if (!attr_ok(from->container_pid) || !attr_ok(from->rank) || !attr_ok(from->world_size) ||
+        !attr_ok(from->worker_gid))
+        return corrupt(r, why, "its process has a negative attribute");
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(r->cat, from->instance_id);
+    p.process_id = from->process_id;
+    p.container_pid = from->container_pid;
+    p.name = mrd_catalog_intern(r->cat, from->name);
+    p.job = mrd_catalog_intern(r->cat, from->job);
+    p.pod = mrd_catalog_intern(r->cat, from->pod);
+    p.labels = mrd_catalog_intern(r->cat, from->labels);
+    p.rank = from->rank;
+    p.world_size = from->world_size;
+    p.worker_gid = from->worker_gid;
+    p.sort_index = from->sort_index;
+    p.flags = from->flags;
+    p.scope = from->scope;
+    *ret_process = mrd_catalog_process(r->cat, &p);
+    return MRD_OK;
+}
+
+static mrd_err
+read_strings(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
+{
+    if (h->n_strings > MRD_BATCH_STRINGS)
+        return mrd_why_set(why, MRD_LIMIT, 0, "batch with %zu strings (at most %u)", h->n_strings,
+                           MRD_BATCH_STRINGS);
+    if (!room(&r->strings, &r->strings_cap, h->n_strings + 1, sizeof(*r->strings)))
+        return mrd_why_set(why, MRD_NOMEM, 0, "batch dictionary");
+    r->strings[0] = MRD_SID_EMPTY;
+    for (size_t i = 0; i < h->n_strings; i++)
+        r->strings[i + 1] =
+            mrd_strtab_add(mrd_catalog_strings(r->cat),
+                           (mrd_str){ (const char *) h->strings[i].data, h->strings[i].len });
+    r->n_strings = (uint32_t) h->n_strings + 1;
+    return MRD_OK;
+}
+
+static bool
+track_columns_ok(const Mrd__BatchHead *h)
+{
+    size_t n = h->n_track_source;
+
+    return n <= MRD_BATCH_TRACKS && h->n_track_kind == n && h->n_track_lnc == n &&
+           h->n_track_pcore == n && h->n_track_device == n && h->n_track_thread == n &&
+           h->n_track_name == n && h->n_track_unit == n && h->n_track_unit_name == n &&
+           h->n_track_sort == n && h->n_track_worker == n;
+}
+
+static bool
+track_ok(const mrd_batch_reader *r, const Mrd__BatchHead *h, size_t i)
+{
+    return h->track_source[i] <= MRD_SRC_MERIDIAN && h->track_kind[i] <= MRD_TRACK_COUNTER &&
+           h->track_unit[i] <= MRD_UNIT_PERCENT && h->track_name[i] < r->n_strings &&
+           h->track_unit_name[i] < r->n_strings && attr_ok(h->track_lnc[i]) &&
+           attr_ok(h->track_pcore[i]) && attr_ok(h->track_device[i]) &&
+           attr_ok(h->track_thread[i]) && attr_ok(h->track_worker[i]);
+}
+
+static mrd_err
+read_tracks(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_proc_id process, mrd_why *why)
+{
+    if (!track_columns_ok(h))
+        return corrupt(r, why, "its track columns differ in length or are too many");
+    if (!room(&r->tracks, &r->tracks_cap, h->n_track_source, sizeof(*r->tracks)))
+        return mrd_why_set(why, MRD_NOMEM, 0, "batch tracks");
+    for (size_t i = 0; i < h->n_track_source; i++) {
+        mrd_track t;
+
+        if (!track_ok(r, h, i))
+            return corrupt(r, why, "a track has an attribute out of range");
+        mrd_track_init(&t, process, (mrd_source_kind) h->track_source[i]);
+        t.kind = (mrd_track_kind) h->track_kind[i];
+        t.lnc_idx = h->track_lnc[i];
+        t.pcore_idx = h->track_pcore[i];
+        t.device_idx = h->track_device[i];
+        t.thread_id = h->track_thread[i];
+        t.name = r->strings[h->track_name[i]];
+        t.unit = (mrd_unit) h->track_unit[i];
+        t.unit_name = r->strings[h->track_unit_name[i]];
+        t.sort_index = h->track_sort[i];
+        t.worker_gid = h->track_worker[i];
+        r->tracks[i] = mrd_catalog_track(r->cat, &t);
+    }
+    r->n_tracks = (uint32_t) h->n_track_source;
+    return MRD_OK;
+}
+
+static bool
+form_bits_ok(uint32_t bits)
+{
+    uint32_t kind = bits & FORM_KIND, dir = bits >> FORM_DIR_SHIFT & 3;
+
+    return bits < FORM_BITS_END && kind >= MRD_SPAN && kind <= MRD_LOSS &&
+           (kind == MRD_FLOW) == (dir != 0) &&
+           (kind == MRD_SPAN || (bits & FORM_UNFINISHED) == 0) &&
+           (kind != MRD_FLOW || (bits & FORM_HAS_ID) == 0);
+}
+
+static mrd_err
+read_form_keys(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
+{
+    if (h->n_form_key != h->n_form_type ||
+        !room(&r->keys, &r->keys_cap, h->n_form_key, sizeof(*r->keys)))
+        return corrupt(r, why, "its form keys and types differ in length");
+    for (size_t i = 0; i < h->n_form_key; i++) {
+        if (h->form_key[i] >= r->n_strings || h->form_type[i] < MRD_ARG_INT ||
+            h->form_type[i] > MRD_ARG_JSON)
+            return corrupt(r, why, "a form has an argument out of range");
+        r->keys[i] = (form_key){ r->strings[h->form_key[i]], h->form_type[i] };
+    }
+    r->n_keys = (uint32_t) h->n_form_key;
+    return MRD_OK;
+}
+
+static mrd_err
+read_forms(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
+{
+    size_t n = h->n_form_bits, key = 0;
+    mrd_err err = read_form_keys(r, h, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (n > MRD_BATCH_FORMS || h->n_form_category != n || h->n_form_args != n ||
+        h->n_form_flows != n)
+        return corrupt(r, why, "its form columns differ in length or are too many");
+    if (!room(&r->forms, &r->forms_cap, n, sizeof(*r->forms)))
+        return mrd_why_set(why, MRD_NOMEM, 0, "batch forms");
+    for (size_t i = 0; i < n; i++) {
+        if (!form_bits_ok(h->form_bits[i]) || h->form_category[i] >= r->n_strings ||
+            h->form_args[i] > MRD_BATCH_ARGS || h->form_flows[i] > UINT8_MAX ||
+            h->form_args[i] > r->n_keys - key)
+            return corrupt(r, why, "a form is out of range");
+        r->forms[i] = (form){ h->form_bits[i], h->form_args[i], h->form_flows[i], (uint32_t) key,
+                              r->strings[h->form_category[i]] };
+        key += h->form_args[i];
+    }
+    if (key != r->n_keys)
+        return corrupt(r, why, "it has argument keys that belong to no form");
+    r->n_forms = (uint32_t) n;
+    return MRD_OK;
+}
+
+static mrd_err
+read_cross(mrd_batch_reader *r, const Mrd__CrossReads *c, mrd_why *why)
+{
+    r->n_cross = 0;
+    if (c == NULL)
+        return MRD_OK;
+    if (c->n_raw_ns != c->n_other_ns || c->n_raw_ns != c->n_bracket_ns || c->n_raw_ns > CROSS_MAX)
+        return corrupt(r, why, "its clock readings differ in length or are too many");
+    if (!room(&r->cross, &r->cross_cap, c->n_raw_ns, sizeof(*r->cross)))
+        return mrd_why_set(why, MRD_NOMEM, 0, "batch clock readings");
+    for (size_t i = 0; i < c->n_raw_ns; i++) {
+        if (c->bracket_ns[i] > INT64_MAX)
+            return corrupt(r, why, "a clock reading is out of range");
+        r->cross[r->n_cross++] =
+            (mrd_cross_read){ c->raw_ns[i], c->other_ns[i], (int64_t) c->bracket_ns[i] };
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+read_head(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_batch_info *info, mrd_why *why)
+{
+    mrd_err err;
+
+    if (h->events != r->frame.events || h->base_ns != r->frame.first_ns ||
+        (unsigned) h->clock != r->frame.clock)
+        return corrupt(r, why, "its head contradicts its header");
+    if ((err = read_process(r, h, &info->process, why)) != MRD_OK ||
+        (err = read_strings(r, h, why)) != MRD_OK ||
+        (err = read_tracks(r, h, info->process, why)) != MRD_OK ||
+        (err = read_forms(r, h, why)) != MRD_OK || (err = read_cross(r, h->cross, why)) != MRD_OK)
+        return err;
+    info->clock = (unsigned) h->clock;
+    info->events = h->events;
+    info->cross = r->cross;
+    info->n_cross = r->n_cross;
+    return mrd_catalog_err(r->cat);
+}
+
+mrd_err
+mrd_batch_scan(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_catalog *cat,
+               mrd_batch_info *ret_info, mrd_why *why)
+{
+    Mrd__BatchHead *head;
+    mrd_batch_info info = { 0 };
+    mrd_bytes raw;
+    void *arena;
+    mrd_err err;
+
+    r->frame = *frame;
+    r->cat = cat;
+    r->decoded = frame->events; /* nothing to give until opened */
+    r->given = r->group_n = r->group_at = 0;
+    if (frame->type != MRD_FRAME_BATCH)
+        return mrd_why_set(why, MRD_TYPE, 0, "%s frame where a batch was expected",
+                           mrd_frame_type_text(frame->type));
+    if (body.len < frame->head_len)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "batch with %zu of %u bytes of its head",
+                           body.len, frame->head_len);
+    body.len = frame->head_len;
+    err = mrd_codec_unpack(r->codec, frame->codec, body, frame->head_raw, &r->head_raw, &raw, why);
+    if (err != MRD_OK || (err = mrd_wire_unpack_head(raw, &head, &arena, why)) != MRD_OK)
+        return err;
+    err = read_head(r, head, &info, why);
+    mrd_wire_free(arena);
+    if (err == MRD_OK)
+        *ret_info = info;
+    return err;
+}
+
+/* ---- Columns ---- */
+
+/* One varint from p (before end), false when it does not end there or is longer than 64 bits. */
+static bool
+varint_checked(const uint8_t **p, const uint8_t *end, uint64_t *ret_v)
+{
+    uint64_t v = 0;
+
+    for (unsigned shift = 0; *p < end && shift < 70; shift += 7) {
+        uint8_t byte = *(*p)++;
+
+        if (shift == 63 && byte > 1)
+            return false;
+        v |= (uint64_t) (byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *ret_v = v;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Finds the columns of the decompressed message; fields we do not know are passed over. */
+static bool
+columns_find(mrd_batch_reader *r, mrd_bytes data)
+{
+    const uint8_t *p = data.p, *end = data.p + data.len;
+
+    memset(r->col, 0, sizeof(r->col));
+    while (p < end) {
+        uint64_t tag, len;
+
+        if (!varint_checked(&p, end, &tag))
+            return false;
+        switch (tag & 7) {
+        case 0:
+            if (!varint_checked(&p, end, &len))
+                return false;
+            continue;
+        case 1:
+            len = 8;
+            break;
+        case 2:
+            if (!varint_checked(&p, end, &len))
+                return false;
+            break;
+        case 5:
+            len = 4;
+            break;
+        default:
+            return false;
+        }
+        if (len > (uint64_t) (end - p))
+            return false;
+        if (tag >> 3 < COLS && tag >> 3 > 0) {
+            column *c = &r->col[tag >> 3];
+
+            if ((tag & 7) != 2 || c->p != NULL)
+                return false; /* one piece per column */
+            *c = (column){ p, p + len };
+        }
+        p += len;
+    }
+    return true;
+}
+
+/* Varints in the column; SIZE_MAX when the last one does not end. */
+static size_t
+column_count(const column *c)
+{
+    size_t n = 0, len = (size_t) (c->end - c->p);
+
+    if (len == 0)
+        return 0;
+    if (c->end[-1] >= 0x80)
+        return SIZE_MAX;
+    for (size_t i = 0; i < len; i++)
+        n += c->p[i] < 0x80;
+    return n;
+}
+
+/* The next varint of a column whose count was checked, so that it ends inside. One of more than ten
+ * bytes gives a meaningless number, which is checked like any other. */
+static inline uint64_t
+next_varint(column *c)
+{
+    return varint_get(&c->p);
+}
+
+/* Columns of small numbers: nearly always one byte, which is guessed right. */
+static inline uint64_t
+next_small(column *c)
+{
+    if (__builtin_expect(*c->p < 0x80, 1))
+        return *c->p++;
+    return varint_get(&c->p);
+}
+
+static inline uint64_t
+next_fixed64(column *c)
+{
+    uint64_t v = load64(c->p);
+
+    c->p += 8;
+    return v;
+}
+
+static unsigned
+arg_column(uint32_t type)
+{
+    static const uint8_t columns[8] = {
+        [MRD_ARG_INT] = COL_ARG_INT,   [MRD_ARG_UINT] = COL_ARG_UINT,
+        [MRD_ARG_BOOL] = COL_ARG_UINT, [MRD_ARG_DOUBLE] = COL_ARG_DOUBLE,
+        [MRD_ARG_STR] = COL_ARG_STR,   [MRD_ARG_TEXT] = COL_TEXT_LEN,
+        [MRD_ARG_JSON] = COL_TEXT_LEN
+    };
+
+    return columns[type & 7];
+}
+
+/* Adds what `times` events of a form take from each column. */
+static void
+form_uses(const mrd_batch_reader *r, const form *f, uint64_t times, uint64_t want[COLS])
+{
+    uint32_t kind = f->bits & FORM_KIND;
+    bool integer = (f->bits >> FORM_FLAGS_SHIFT & MRD_EV_INT) != 0;
+
+    if (kind == MRD_LOSS || (kind == MRD_SPAN && (f->bits & FORM_UNFINISHED) == 0))
+        want[COL_DUR] += times;
+    if (kind == MRD_LOSS || (kind == MRD_COUNTER && integer))
+        want[COL_COUNTER_INT] += times;
+    else if (kind == MRD_COUNTER)
+        want[COL_COUNTER_DOUBLE] += times;
+    if ((f->bits & FORM_HAS_ID) != 0)
+        want[COL_ID] += times;
+    if ((f->bits & FORM_HAS_BOUND) != 0)
+        want[COL_BOUND] += times;
+    want[COL_FLOW_ID] += times * (f->flows + (kind == MRD_FLOW));
+    want[COL_FLOW_DIR] += times * f->flows;
+    for (uint32_t k = 0; k < f->args; k++)
+        want[arg_column(r->keys[f->keys_at + k].type)] += times;
+}
+
+/* How many entries each column must have; false when a form id is out of range. */
+static bool
+columns_expect(mrd_batch_reader *r, uint64_t want[COLS])
+{
+    column forms = r->col[COL_FORM];
+    uint32_t *times = calloc(r->n_forms + 1, sizeof(*times));
+    bool ok = times != NULL;
+
+    for (unsigned c = COL_TS; c <= COL_NAME; c++)
+        want[c] = r->frame.events;
+    for (uint32_t i = 0; i < r->frame.events && ok; i++) {
+        uint64_t f = next_small(&forms);
+
+        if ((ok = f < r->n_forms))
+            times[f]++;
+    }
+    for (uint32_t f = 0; f < r->n_forms && ok; f++) {
+        if (times[f] > 0)
+            form_uses(r, &r->forms[f], times[f], want);
+    }
+    free(times);
+    return ok;
+}
+
+static bool
+text_fits(const mrd_batch_reader *r, uint64_t n)
+{
+    column lens = r->col[COL_TEXT_LEN];
+    uint64_t sum = 0, have = (uint64_t) (r->col[COL_TEXT].end - r->col[COL_TEXT].p);
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t len = next_varint(&lens);
+
+        if (len > have - sum)
+            return false;
+        sum += len;
+    }
+    return sum == have;
+}
+
+static mrd_err
+columns_check(mrd_batch_reader *r, mrd_why *why)
+{
+    uint64_t want[COLS] = { 0 };
+
+    /* The forms first: they say how long the others are. */
+    if (column_count(&r->col[COL_FORM]) != r->frame.events)
+        return corrupt(r, why, "its form column has another number of events");
+    if (!columns_expect(r, want))
+        return corrupt(r, why, "an event has a form that it does not define");
+    for (unsigned c = COL_TS; c < COL_TEXT; c++) {
+        bool fixed = c == COL_COUNTER_DOUBLE || c == COL_FLOW_ID || c == COL_ARG_DOUBLE;
+        size_t len = (size_t) (r->col[c].end - r->col[c].p);
+
+        if (fixed ? len != want[c] * 8 : column_count(&r->col[c]) != want[c])
+            return mrd_why_set(why, MRD_CORRUPT, 0,
+                               "batch %llu: column %u does not have its %llu entries",
+                               (unsigned long long) r->frame.seq, c, (unsigned long long) want[c]);
+    }
+    if (!text_fits(r, want[COL_TEXT_LEN]))
+        return corrupt(r, why, "its text does not have the lengths it states");
+    return MRD_OK;
+}
+
+mrd_err
+mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_catalog *cat,
+               mrd_batch_info *ret_info, mrd_why *why)
+{
+    mrd_batch_info info;
+    mrd_bytes cols;
+    mrd_err err = mrd_batch_scan(r, frame, body, cat, &info, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (body.len != frame->body_len)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "batch with %zu of %u bytes", body.len,
+                           frame->body_len);
+    cols = (mrd_bytes){ body.p + frame->head_len, body.len - frame->head_len };
+    err = mrd_codec_unpack(r->codec, frame->codec, cols, frame->cols_raw, &r->cols, &cols, why);
+    if (err == MRD_OK && cols.p != r->cols.p) {
+        mrd_buf_reset(&r->cols);
+        if (mrd_buf_room(&r->cols, cols.len + CODEC_SLACK)) {
+            mrd_buf_add(&r->cols, cols.p, cols.len);
+            memset(r->cols.p + cols.len, 0, CODEC_SLACK);
+        }
+        err = r->cols.err;
+        cols.p = r->cols.p;
+    }
+    if (err != MRD_OK)
+        return err;
+    if (!columns_find(r, cols))
+        return corrupt(r, why, "its columns are no message");
+    if ((err = columns_check(r, why)) != MRD_OK)
+        return err;
+    r->decoded = 0;
+    r->ts_ns = frame->first_ns;
+    r->last_id = 0;
+    *ret_info = info;
+    return MRD_OK;
+}
+
+/* ---- Events ---- */
+
+static mrd_step
+bad(mrd_batch_reader *r, mrd_why *why, const char *what)
+{
+    r->decoded = r->frame.events;
+    r->group_n = r->group_at = 0;
+    mrd_why_set(why, MRD_CORRUPT, 0, "batch %llu, event %u: %s", (unsigned long long) r->frame.seq,
+                r->given, what);
+    return MRD_BAD;
+}
+
+static const char *
+decode_args(mrd_batch_reader *r, const form *f)
+{
+    const form_key *keys = r->keys + f->keys_at;
+    mrd_arg *a;
+
+    if (r->n_args + f->args > r->args_cap &&
+        !room(&r->args, &r->args_cap, (size_t) r->n_args + f->args, sizeof(*r->args)))
+        return "out of memory";
+    a = r->args + r->n_args;
+    r->n_args += f->args;
+    for (uint32_t k = 0; k < f->args; k++, a++) {
+        column *c = &r->col[arg_column(keys[k].type)];
+        uint64_t v = keys[k].type == MRD_ARG_DOUBLE ? next_fixed64(c) : next_varint(c);
+
+        a->key = keys[k].key;
+        a->type = keys[k].type & 15;
+        a->len = 0;
+        a->v.u = v;
+        switch ((mrd_arg_type) keys[k].type) {
+        case MRD_ARG_INT:
+            a->v.i = unzigzag(v);
+            break;
+        case MRD_ARG_STR:
+            if (v >= r->n_strings)
+                return "an argument's string is not in the dictionary";
+            a->v.sid = r->strings[v];
+            break;
+        case MRD_ARG_TEXT:
+        case MRD_ARG_JSON:
+            if (v > MRD_ARG_TEXT_MAX)
+                return "an argument's text is too long";
+            a->len = (uint32_t) v & MRD_ARG_TEXT_MAX;
+            a->v.text = (const char *) r->col[COL_TEXT].p;
+            r->col[COL_TEXT].p += v;
+            break;
+        case MRD_ARG_BOOL:
+            a->v.u = v != 0;
+            break;
+        case MRD_ARG_DOUBLE:
+            if (!isfinite(a->v.d))
+                return "an argument is not a finite number";
+            break;
+        default:
+            break;
+        }
+    }
+    return NULL;
+}
+
+static const char *
+decode_flows(mrd_batch_reader *r, const form *f)
+{
+    if (!room(&r->flows, &r->flows_cap, (size_t) r->n_flows + f->flows, sizeof(*r->flows)))
+        return "out of memory";
+    for (uint32_t k = 0; k < f->flows; k++) {
+        uint64_t id = next_fixed64(&r->col[COL_FLOW_ID]), dir = next_varint(&r->col[COL_FLOW_DIR]);
+
+        if (dir < MRD_FLOW_START || dir > MRD_FLOW_END)
+            return "an arrow has an unknown direction";
+        r->flows[r->n_flows++] = (mrd_flow){ id, (mrd_flow_dir) dir };
+    }
+    return NULL;
+}
+
+static const char *
+decode_values(mrd_batch_reader *r, const form *f, mrd_event *ev)
+{
+    uint32_t bits = f->bits;
+
+    if (ev->kind == MRD_LOSS || (ev->kind == MRD_SPAN && (bits & FORM_UNFINISHED) == 0)) {
+        uint64_t dur = next_varint(&r->col[COL_DUR]);
+
+        if (dur > INT64_MAX)
+            return "a duration is out of range";
+        ev->dur_ns = (int64_t) dur;
+    } else if ((bits & FORM_UNFINISHED) != 0) {
+        ev->dur_ns = MRD_DUR_UNFINISHED;
+    }
+    if ((bits & FORM_HAS_ID) != 0)
+        ev->id = r->last_id += (uint64_t) unzigzag(next_varint(&r->col[COL_ID]));
+    if ((bits & FORM_HAS_BOUND) != 0)
+        ev->bound_ns = (uint32_t) next_varint(&r->col[COL_BOUND]);
+    if (ev->kind == MRD_LOSS || (ev->kind == MRD_COUNTER && (ev->flags & MRD_EV_INT) != 0)) {
+        ev->ivalue = unzigzag(next_varint(&r->col[COL_COUNTER_INT]));
+    } else if (ev->kind == MRD_COUNTER) {
+        ev->ivalue = (int64_t) next_fixed64(&r->col[COL_COUNTER_DOUBLE]);
+        if (!isfinite(ev->value))
+            return "a sample is not a finite number";
+    } else if (ev->kind == MRD_FLOW) {
+        ev->id = next_fixed64(&r->col[COL_FLOW_ID]);
+        ev->flow_dir = (uint8_t) (bits >> FORM_DIR_SHIFT & 3);
+    }
+    return NULL;
+}
+
+/* The next event into *ev; its arguments and arrows lie at the ends of r->args and r->flows. NULL,
+ * or what is wrong. */
+static const char *
+decode_event(mrd_batch_reader *r, mrd_event *ev)
+{
+    uint64_t delta = next_varint(&r->col[COL_TS]), track = next_small(&r->col[COL_TRACK]),
+             name = next_small(&r->col[COL_NAME]);
+    const form *f = &r->forms[next_small(&r->col[COL_FORM])];
+    const char *wrong;
+
+    if (delta > INT64_MAX || __builtin_add_overflow(r->ts_ns, (int64_t) delta, &r->ts_ns))
+        return "its time is out of range";
+    if (track >= r->n_tracks || name >= r->n_strings)
+        return "its track or name is not in the dictionary";
+    *ev = (mrd_event){ .ts_ns = r->ts_ns,
+                       .seq = r->frame.seq << 16 | r->decoded,
+                       .track = r->tracks[track],
+                       .name = r->strings[name],
+                       .category = f->category,
+                       .kind = (uint8_t) (f->bits & FORM_KIND),
+                       .flags = (uint8_t) (f->bits >> FORM_FLAGS_SHIFT),
+                       .flow_count = (uint8_t) f->flows,
+                       .arg_count = f->args };
+    r->decoded++;
+    if ((wrong = decode_values(r, f, ev)) != NULL)
+        return wrong;
+    if (f->flows > 0 && (wrong = decode_flows(r, f)) != NULL)
+        return wrong;
+    return f->args > 0 ? decode_args(r, f) : NULL;
+}
+
+static int
+group_order(const void *a, const void *b)
+{
+    return mrd_event_order(a, b);
+}
+
+/* Points every event of the group at its arguments, which do not move any more. */
+static void
+group_point(mrd_batch_reader *r)
+{
+    for (uint32_t i = 0; i < r->group_n; i++) {
+        mrd_event *ev = &r->group[i];
+
+        ev->args = ev->arg_count > 0 ? r->args + r->group_args[i] : NULL;
+        ev->flows = ev->flow_count > 0 ? r->flows + r->group_flows[i] : NULL;
+    }
+}
+
+/* Decodes the next event and all that have its time: tracks are numbered anew by the catalog, so
+ * that their order must be found again. */
+static const char *
+group_fill(mrd_batch_reader *r)
+{
+    r->group_n = r->group_at = r->n_args = r->n_flows = 0;
+    do {
+        const char *wrong;
+        size_t n = r->group_n + 1;
+
+        if (n > r->group_cap &&
+            (!room(&r->group, &r->group_cap, n, sizeof(*r->group)) ||
+             !room(&r->group_args, &r->group_args_cap, n, sizeof(*r->group_args)) ||
+             !room(&r->group_flows, &r->group_flows_cap, n, sizeof(*r->group_flows))))
+            return "out of memory";
+        r->group_args[r->group_n] = r->n_args;
+        r->group_flows[r->group_n] = r->n_flows;
+        if ((wrong = decode_event(r, &r->group[r->group_n])) != NULL)
+            return wrong;
+        r->group_n++;
+    } while (r->decoded < r->frame.events && *r->col[COL_TS].p == 0);
+    group_point(r);
+    if (r->group_n > 1)
+        qsort(r->group, r->group_n, sizeof(*r->group), group_order);
+    return NULL;
+}
+
+mrd_step
+mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why)
+{
+    const char *wrong;
+
+    if (r->group_at == r->group_n) {
+        if (r->decoded >= r->frame.events)
+            return MRD_END;
+        if ((wrong = group_fill(r)) != NULL)
+            return bad(r, why, wrong);
+    }
+    *ret_event = &r->group[r->group_at++];
+    r->given++;
+    return MRD_MORE;
+}
+
+uint32_t
+mrd_batch_position(const mrd_batch_reader *r)
+{
+    return r->given;
+}
+
+/* ---- A source over frames ---- */
+
+typedef struct {
+    mrd_source source;
+    mrd_catalog *cat;
+    mrd_codec *codec;
+    mrd_batch_reader *reader;
+    mrd_step (*fetch)(void *self, mrd_bytes *ret_frame, mrd_why *why);
+    void (*self_free)(void *self);
+    void *self;
+    bool open;
+} batch_source;
+
+static mrd_step
+source_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    batch_source *s = (batch_source *) self;
+    mrd_batch_info info;
+    mrd_bytes data, body;
+    mrd_frame frame;
+    mrd_step step;
+
+    for (;;) {
+        if (s->open) {
+            step = mrd_batch_next(s->reader, ret_event, why);
+            if (step != MRD_END)
+                return step;
+            s->open = false;
+        }
+        step = s->fetch(s->self, &data, why);
+        if (step != MRD_MORE)
+            return step;
+        if (mrd_frame_check(data, &frame, &body, why) != MRD_OK ||
+            mrd_batch_open(s->reader, &frame, body, s->cat, &info, why) != MRD_OK)
+            return MRD_BAD;
+        s->open = true;
+    }
+}
+
+static void
+source_close(mrd_source *self)
+{
+    batch_source *s = (batch_source *) self;
+
+    mrd_batch_reader_free(s->reader);
+    mrd_codec_free(s->codec);
+    if (s->self_free != NULL)
+        s->self_free(s->self);
+    free(s);
+}
+
+mrd_err
+mrd_batch_source(mrd_catalog *cat,
+                 mrd_step (*fetch)(void *self, mrd_bytes *ret_frame, mrd_why *why),
+                 void (*self_free)(void *self), void *self, mrd_source **ret_source, mrd_why *why)
+{
+    batch_source *s = calloc(1, sizeof(*s));
+
+    if (s == NULL || (s->codec = mrd_codec_new()) == NULL ||
+        (s->reader = mrd_batch_reader_new(s->codec)) == NULL) {
+        if (s != NULL)
+            mrd_codec_free(s->codec);
+        free(s);
+        return mrd_why_set(why, MRD_NOMEM, 0, "batch source");
+    }
+    s->source = (mrd_source){ source_next, source_close, 0 };
+    s->cat = cat;
+    s->fetch = fetch;
+    s->self_free = self_free;
+    s->self = self;
+    *ret_source = &s->source;
+    return MRD_OK;
+}

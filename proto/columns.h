@@ -1,0 +1,130 @@
+/*
+ * proto/columns.h - which columns a batch has and which of them a form uses. Shared by the encoder
+ * and the decoder; docs/wire.md section 5 is the specification.
+ */
+#ifndef MRD_PROTO_COLUMNS_H
+#define MRD_PROTO_COLUMNS_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* Field numbers of BatchColumns. */
+enum {
+    COL_TS = 1,
+    COL_FORM,
+    COL_TRACK,
+    COL_NAME,
+    COL_DUR,
+    COL_ID,
+    COL_COUNTER_INT,
+    COL_COUNTER_DOUBLE,
+    COL_BOUND,
+    COL_FLOW_ID,
+    COL_FLOW_DIR,
+    COL_ARG_INT,
+    COL_ARG_UINT,
+    COL_ARG_DOUBLE,
+    COL_ARG_STR,
+    COL_TEXT_LEN,
+    COL_TEXT,
+    COLS
+};
+
+/* form_bits: kind in the low three bits, then these. */
+enum {
+    FORM_KIND = 7,
+    FORM_HAS_ID = 1 << 3,
+    FORM_HAS_BOUND = 1 << 4,
+    FORM_UNFINISHED = 1 << 5,
+    FORM_DIR_SHIFT = 6, /* two bits: flow_dir of a FLOW event */
+    FORM_FLAGS_SHIFT = 8,
+    FORM_BITS_END = 1 << 16
+};
+
+static inline uint64_t
+zigzag(int64_t v)
+{
+    return (uint64_t) v << 1 ^ (uint64_t) (v >> 63);
+}
+
+static inline int64_t
+unzigzag(uint64_t v)
+{
+    return (int64_t) (v >> 1 ^ (0 - (v & 1)));
+}
+
+/*
+ * Varints of the columns without a branch per byte: lengths of times and durations are as good as
+ * random, and a wrong guess costs more than the arithmetic. Writing needs VARINT_ROOM bytes at p,
+ * reading needs VARINT_ROOM readable bytes from p on.
+ */
+#define VARINT_ROOM 10
+
+/* Eight little-endian bytes as one access. */
+static inline uint64_t
+load64(const uint8_t *p)
+{
+    uint64_t v;
+
+    memcpy(&v, p, sizeof(v));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    return v;
+}
+
+static inline void
+store64(uint8_t *p, uint64_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    memcpy(p, &v, sizeof(v));
+}
+
+static inline uint8_t *
+varint_put(uint8_t *p, uint64_t v)
+{
+    if (__builtin_expect(v >> 56 == 0, 1)) {
+        unsigned log2 = 63 - (unsigned) __builtin_clzll(v | 1), len = (log2 * 9 + 73) / 64;
+        uint64_t x = (v & 0x00fffffff0000000u) << 4 | (v & 0x000000000fffffffu);
+
+        x = (x & 0x0fffc0000fffc000u) << 2 | (x & 0x00003fff00003fffu);
+        x = (x & 0x3f803f803f803f80u) << 1 | (x & 0x007f007f007f007fu);
+        x |= 0x8080808080808080u & (((uint64_t) 1 << 8 * (len - 1)) - 1);
+        store64(p, x);
+        return p + len;
+    }
+    while (v >= 0x80) {
+        *p++ = (uint8_t) (v | 0x80);
+        v >>= 7;
+    }
+    *p++ = (uint8_t) v;
+    return p;
+}
+
+/* One that does not end within ten bytes gives a meaningless number and moves on to its end. */
+static inline uint64_t
+varint_get(const uint8_t **at)
+{
+    const uint8_t *p = *at;
+    uint64_t x = load64(p), stop = ~x & 0x8080808080808080u, v = 0;
+    unsigned shift = 0;
+
+    if (__builtin_expect(stop != 0, 1)) {
+        x &= stop ^ (stop - 1); /* up to and with the last byte */
+        x &= 0x7f7f7f7f7f7f7f7fu;
+        x = (x & 0x7f007f007f007f00u) >> 1 | (x & 0x007f007f007f007fu);
+        x = (x & 0x3fff00003fff0000u) >> 2 | (x & 0x00003fff00003fffu);
+        x = (x & 0x0fffffff00000000u) >> 4 | (x & 0x000000000fffffffu);
+        *at = p + ((unsigned) __builtin_ctzll(stop) + 1) / 8;
+        return x;
+    }
+    for (; *p >= 0x80; p++, shift += 7)
+        v |= (uint64_t) (*p & 0x7f) << (shift & 63);
+    v |= (uint64_t) *p << (shift & 63);
+    *at = p + 1;
+    return v;
+}
+
+#endif

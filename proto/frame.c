@@ -1,0 +1,221 @@
+#include "proto/frame.h"
+
+#include "base/hash.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+#define FRAME_MAGIC "MRDF"
+
+static const char *const type_names[] = { "unknown", "hello",       "welcome", "refuse",
+                                          "ack",     "heartbeat",   "batch",   "clock data",
+                                          "offer",   "want",        "chunk",   "done",
+                                          "probe",   "probe reply", "control", "control reply" };
+
+_Static_assert(MRD_COUNT(type_names) == MRD_FRAME_TYPES, "a name for every frame type");
+
+const char *
+mrd_frame_type_text(uint8_t type)
+{
+    return type < MRD_FRAME_TYPES ? type_names[type] : type_names[0];
+}
+
+static void
+put_u32(uint8_t *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t) (v >> 8 * i);
+}
+
+static void
+put_u64(uint8_t *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        p[i] = (uint8_t) (v >> 8 * i);
+}
+
+static uint32_t
+get_u32(const uint8_t *p)
+{
+    return (uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
+}
+
+static uint64_t
+get_u64(const uint8_t *p)
+{
+    return get_u32(p) | (uint64_t) get_u32(p + 4) << 32;
+}
+
+uint64_t
+mrd_agent_key(mrd_str instance_id)
+{
+    mrd_sha256 *sha = mrd_sha256_new();
+    char hex[MRD_SHA256_HEX];
+    uint64_t key = 0;
+
+    MRD_ASSERT(sha != NULL);
+    mrd_sha256_add(sha, instance_id.p, instance_id.len);
+    mrd_sha256_hex(sha, hex);
+    mrd_sha256_free(sha);
+    for (int i = 15; i >= 0; i--) { /* two digits a byte, lowest byte first */
+        char c = hex[i ^ 1];
+
+        key = key << 4 | (uint64_t) (c <= '9' ? c - '0' : c - 'a' + 10);
+    }
+    return key;
+}
+
+void
+mrd_frame_put(mrd_frame *f, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER])
+{
+    f->body_len = (uint32_t) body.len;
+    f->body_crc = mrd_crc32c(0, body.p, body.len);
+    memcpy(to, FRAME_MAGIC, 4);
+    to[4] = MRD_WIRE_MAJOR;
+    to[5] = f->type;
+    to[6] = f->codec;
+    to[7] = f->clock;
+    put_u32(to + 8, f->body_len);
+    put_u32(to + 12, f->head_len);
+    put_u32(to + 16, f->head_raw);
+    put_u32(to + 20, f->cols_raw);
+    put_u32(to + 24, f->events);
+    put_u32(to + 28, f->body_crc);
+    put_u64(to + 32, f->agent);
+    put_u64(to + 40, f->epoch);
+    put_u64(to + 48, f->session);
+    put_u64(to + 56, f->seq);
+    put_u64(to + 64, (uint64_t) f->process_id);
+    put_u64(to + 72, (uint64_t) f->first_ns);
+    put_u64(to + 80, (uint64_t) f->last_ns);
+    put_u32(to + 88, 0); /* reserved */
+    put_u32(to + 92, mrd_crc32c(0, to, 92));
+}
+
+static void
+frame_fields(const uint8_t *p, mrd_frame *f)
+{
+    *f = (mrd_frame){ .type = p[5],
+                      .codec = p[6],
+                      .clock = p[7],
+                      .body_len = get_u32(p + 8),
+                      .head_len = get_u32(p + 12),
+                      .head_raw = get_u32(p + 16),
+                      .cols_raw = get_u32(p + 20),
+                      .events = get_u32(p + 24),
+                      .body_crc = get_u32(p + 28),
+                      .agent = get_u64(p + 32),
+                      .epoch = get_u64(p + 40),
+                      .session = get_u64(p + 48),
+                      .seq = get_u64(p + 56),
+                      .process_id = (int64_t) get_u64(p + 64),
+                      .first_ns = (int64_t) get_u64(p + 72),
+                      .last_ns = (int64_t) get_u64(p + 80) };
+}
+
+static uint32_t
+body_limit(uint8_t type)
+{
+    switch (type) {
+    case MRD_FRAME_BATCH:
+        return MRD_FRAME_MAX - MRD_FRAME_HEADER;
+    case MRD_FRAME_CHUNK:
+        return MRD_CHUNK_MAX + 1024;
+    default:
+        return MRD_FRAME_MSG_MAX;
+    }
+}
+
+/* A part whose two lengths are equal is not compressed, whatever the codec. */
+static bool
+batch_part_ok(const mrd_frame *f, uint32_t len, uint32_t raw)
+{
+    return raw <= MRD_FRAME_RAW_MAX && (f->codec == MRD_CODEC_NONE ? len == raw : len <= raw);
+}
+
+static mrd_err
+batch_fields_check(const mrd_frame *f, mrd_why *why)
+{
+    if (f->events == 0 || f->events > MRD_BATCH_EVENTS)
+        return mrd_why_set(why, MRD_LIMIT, 0, "batch of %u events (1 to %u are allowed)", f->events,
+                           MRD_BATCH_EVENTS);
+    if (f->head_raw > MRD_FRAME_RAW_MAX || f->cols_raw > MRD_FRAME_RAW_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "batch decompresses to more than %u bytes",
+                           MRD_FRAME_RAW_MAX);
+    if (f->codec >= MRD_CODECS)
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "batch with unknown codec %u", f->codec);
+    if (f->head_len > f->body_len || f->first_ns > f->last_ns ||
+        !batch_part_ok(f, f->head_len, f->head_raw) ||
+        !batch_part_ok(f, f->body_len - f->head_len, f->cols_raw))
+        return mrd_why_set(why, MRD_CORRUPT, 0, "batch header contradicts itself");
+    return MRD_OK;
+}
+
+mrd_err
+mrd_frame_get(mrd_bytes data, mrd_frame *ret_frame, mrd_why *why)
+{
+    const uint8_t *p = data.p;
+    mrd_frame f;
+    mrd_err err;
+
+    if (data.len < MRD_FRAME_HEADER)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "frame of %zu bytes is shorter than its header",
+                           data.len);
+    if (memcmp(p, FRAME_MAGIC, 4) != 0)
+        return mrd_why_set(why, MRD_FORMAT, 0, "not a Meridian frame");
+    if (p[4] != MRD_WIRE_MAJOR)
+        return mrd_why_set(
+            why, MRD_VERSION, 0,
+            "the peer speaks wire version %u, this program speaks %u: update the older", p[4],
+            MRD_WIRE_MAJOR);
+    if (get_u32(p + 92) != mrd_crc32c(0, p, 92))
+        return mrd_why_set(why, MRD_CORRUPT, 0, "frame header fails its checksum");
+    frame_fields(p, &f);
+    if (f.type == 0 || f.type >= MRD_FRAME_TYPES)
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "frame of unknown type %u", f.type);
+    if (f.body_len > body_limit(f.type))
+        return mrd_why_set(why, MRD_LIMIT, 0, "%s frame of %u bytes (at most %u are allowed)",
+                           mrd_frame_type_text(f.type), f.body_len, body_limit(f.type));
+    if (f.type == MRD_FRAME_BATCH && (err = batch_fields_check(&f, why)) != MRD_OK)
+        return err;
+    *ret_frame = f;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_frame_check(mrd_bytes data, mrd_frame *ret_frame, mrd_bytes *ret_body, mrd_why *why)
+{
+    mrd_bytes body;
+    mrd_frame f;
+    mrd_err err = mrd_frame_get(data, &f, why);
+
+    if (err != MRD_OK)
+        return err;
+    body = (mrd_bytes){ data.p + MRD_FRAME_HEADER, data.len - MRD_FRAME_HEADER };
+    if (body.len < f.body_len)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "%s frame has %zu of %u body bytes",
+                           mrd_frame_type_text(f.type), body.len, f.body_len);
+    if (body.len > f.body_len)
+        return mrd_why_set(why, MRD_CORRUPT, 0, "%s frame has %zu bytes behind its end",
+                           mrd_frame_type_text(f.type), body.len - f.body_len);
+    if (mrd_crc32c(0, body.p, body.len) != f.body_crc)
+        return mrd_why_set(why, MRD_CORRUPT, 0, "body of the %s frame fails its checksum",
+                           mrd_frame_type_text(f.type));
+    *ret_frame = f;
+    *ret_body = body;
+    return MRD_OK;
+}
+
+bool
+mrd_instance_id_valid(mrd_str id)
+{
+    if (id.len == 0 || id.len > 128 || id.p[0] == '.')
+        return false;
+    for (size_t i = 0; i < id.len; i++) {
+        char c = id.p[i];
+
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            c != '.' && c != '_' && c != '-')
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,140 @@
+/*
+ * proto/link.h - connections between agents and aggregator. The one implementation is
+ * proto/link_nng.c; nothing else includes NNG.
+ *
+ *   data      request/reply, up to `window` requests in flight, resent by the transport until they
+ *             are answered. A reply to a numbered frame means "stored".
+ *   control   the aggregator asks all agents at once and collects answers until a deadline.
+ *
+ * URLs: tcp://host:port, tls+tcp://host:port, inproc://name, ipc:///path. Agents dial, in the
+ * background and for ever, with random back-off; nothing listens on a node. Received messages above
+ * MRD_FRAME_MAX are dropped by the transport together with their connection.
+ *
+ * Process rules (measured, docs/wire.md section 8): daemonise before the first mrd_link_* call and
+ * never fork after it: NNG aborts in the child. Threads: every function may be called from any
+ * thread unless it says otherwise; callbacks are none, everything is a queue with a descriptor to
+ * poll.
+ */
+#ifndef MRD_PROTO_LINK_H
+#define MRD_PROTO_LINK_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "proto/frame.h"
+
+/* PEM files. All NULL: no TLS. Agent: ca and server name check; cert and key when the aggregator
+ * wants client certificates. Aggregator: cert and key; ca: client certificates are required. */
+typedef struct {
+    const char *ca_file, *cert_file, *key_file;
+    const char *server_name; /* agent: NULL takes the host of the URL */
+} mrd_link_tls;
+
+/* Raises RLIMIT_NOFILE's soft limit to the hard one; returns the limit now in force. Call at start.
+ */
+uint64_t mrd_link_raise_files(void);
+
+/* ---- Agent ---- */
+
+typedef struct mrd_link mrd_link;
+
+#define MRD_LINK_WINDOW_MAX 16
+
+typedef struct {
+    const char *data_url;    /* copied, as all text */
+    const char *control_url; /* NULL: no control channel */
+    mrd_link_tls tls;
+    unsigned window;      /* 1 .. MRD_LINK_WINDOW_MAX requests in flight; 0: 8 */
+    mrd_dur_ns reply_ns;  /* a request unanswered for so long FAILED with TIMEOUT; 0: 30 s */
+    mrd_dur_ns resend_ns; /* the transport repeats an unanswered request; 0: 5 s */
+    mrd_dur_ns reconnect_min_ns, reconnect_max_ns; /* 0: 100 ms, 10 s; random in between */
+} mrd_link_options;
+
+typedef enum {
+    MRD_LINK_UP,      /* connected: say hello before anything else */
+    MRD_LINK_DOWN,    /* the connection is gone; requests in flight stay and are resent */
+    MRD_LINK_REPLY,   /* tag, data: the answer to a submit */
+    MRD_LINK_FAILED,  /* tag, err: no answer in time or closing; submit again if it matters */
+    MRD_LINK_CONTROL, /* tag, data: a survey; answer with mrd_link_answer before its deadline */
+} mrd_link_kind;
+
+typedef struct {
+    mrd_link_kind kind;
+    uint64_t tag;
+    mrd_err err;
+    mrd_bytes data; /* a frame, not checked; owned by the event until mrd_link_event_done */
+    void *keep;
+} mrd_link_event;
+
+mrd_err mrd_link_open(const mrd_link_options *options, mrd_link **ret_link, mrd_why *why);
+/* Stops everything; requests in flight are forgotten (the caller has copies). NULL is fine. */
+void mrd_link_close(mrd_link *link);
+
+/*
+ * Sends a copy of the frame; its reply comes as an event with this tag.
+ * Errors: AGAIN (window full: wait for events), LIMIT, NOMEM, CLOSED.
+ */
+mrd_err mrd_link_submit(mrd_link *link, uint64_t tag, mrd_bytes frame);
+/* As submit, outside the window: hello and heartbeats, one of them at a time. */
+mrd_err mrd_link_submit_urgent(mrd_link *link, uint64_t tag, mrd_bytes frame);
+unsigned mrd_link_free_slots(const mrd_link *link); /* submits that would not give AGAIN */
+bool mrd_link_is_up(const mrd_link *link);
+/* Answers a survey. Every CONTROL event must be answered once, late or not; an empty frame sends
+ * nothing (the survey did not concern this node). Errors: INVALID (no such survey waits), NOMEM. */
+mrd_err mrd_link_answer(mrd_link *link, uint64_t tag, mrd_bytes frame);
+
+/* Readable while events wait. */
+int mrd_link_fd(const mrd_link *link);
+/* The next event; false when none waits for timeout_ms (0: at once, -1: for ever). */
+bool mrd_link_next(mrd_link *link, int timeout_ms, mrd_link_event *ret_event);
+void mrd_link_event_done(mrd_link_event *event);
+
+/* ---- Aggregator ---- */
+
+typedef struct mrd_server mrd_server;
+
+typedef struct {
+    const char *data_url, *control_url; /* control NULL: none */
+    mrd_link_tls tls;
+    unsigned contexts;        /* requests held unanswered at one time; 0: 64 */
+    unsigned max_connections; /* more are closed at once and counted; 0: file limit - 64 */
+} mrd_server_options;
+
+/* A received request. Answer it once: mrd_server_reply or mrd_server_drop. */
+typedef struct {
+    mrd_bytes data; /* a frame, not checked */
+    uint32_t conn;  /* connection number, never reused while the server runs */
+    void *keep;
+} mrd_server_request;
+
+mrd_err mrd_server_open(const mrd_server_options *options, mrd_server **ret_server, mrd_why *why);
+void mrd_server_close(mrd_server *s);
+/* The address in use, with the port the system chose when the URL said port 0. */
+const char *mrd_server_data_url(const mrd_server *s);
+const char *mrd_server_control_url(const mrd_server *s); /* "" without */
+
+/* The next request; false when none arrives in timeout_ms or the server is closing. */
+bool mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request);
+/* Wakes a waiting mrd_server_next. */
+void mrd_server_wake(mrd_server *s);
+/* Sends a copy of the frame and takes the request back. */
+void mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame);
+/* No answer: the peer's transport will repeat the request. */
+void mrd_server_drop(mrd_server *s, mrd_server_request *request);
+/* True while the connection is up. */
+bool mrd_server_conn_alive(const mrd_server *s, uint32_t conn);
+/* Closes one connection (a peer that breaks the rules). */
+void mrd_server_conn_close(mrd_server *s, uint32_t conn);
+unsigned mrd_server_connections(const mrd_server *s);
+uint64_t mrd_server_refused(const mrd_server *s); /* connections closed for want of room */
+/* Counts connections of the control channel. */
+unsigned mrd_server_control_connections(const mrd_server *s);
+
+/*
+ * Asks every connected agent and calls on_reply (on the calling thread) for each answer until
+ * `expect` came, on_reply returns false, or timeout_ms passed. Several threads may ask at one time.
+ * Errors: UNSUPPORTED without control channel, CLOSED, NOMEM. Missing answers are no error.
+ */
+mrd_err mrd_server_ask(mrd_server *s, mrd_bytes frame, unsigned expect, int timeout_ms,
+                       bool (*on_reply)(void *self, mrd_bytes frame), void *self, mrd_why *why);
+
+#endif

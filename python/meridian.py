@@ -1,0 +1,664 @@
+"""Annotate a Python program, control its profiling, read counters: libmeridian.so over ctypes.
+
+    import meridian
+
+    with meridian.scope("forward", domain="train", step=3):
+        ...
+
+    @meridian.traced
+    def load_batch(): ...
+
+    loss = meridian.Counter("loss", domain="train")
+    loss.sample(0.25)
+
+The library is found by MERIDIAN_LIBRARY, else among the libraries already loaded (LD_PRELOAD), else as
+libmeridian.so on the loader's path and beside this file. Where it cannot be found everything here works
+and does nothing; meridian.available() says so, and meridian.require() warns once with the reason.
+
+Times are nanoseconds. Names may be any text. No third-party package is needed; Python 3.8 or later.
+"""
+
+import ctypes
+import functools
+import os
+import threading
+import warnings
+
+__all__ = [
+    "available", "require", "version", "status", "lost", "scope", "traced", "push", "pop", "instant",
+    "span", "flow", "thread_name", "Domain", "Task", "Frame", "Event", "Counter", "Marker", "Region",
+    "set_config", "run", "stop", "pause", "resume", "dump", "dumps", "profiling", "Counters", "Models",
+    "MeridianError", "THREAD", "PROCESS", "GLOBAL", "TASK",
+]
+
+THREAD, PROCESS, GLOBAL, TASK = 0, 1, 2, 3
+
+_I64, _U64, _F64, _BOOL, _TEXT = 1, 2, 3, 4, 5
+_GATE_ANNOTATIONS = 4
+
+
+class MeridianError(RuntimeError):
+    """A call of the library failed; .code is the MERIDIAN_ code."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+class _Value(ctypes.Union):
+    _fields_ = [("i", ctypes.c_int64), ("u", ctypes.c_uint64), ("d", ctypes.c_double),
+                ("text", ctypes.c_char_p)]
+
+
+class _Kv(ctypes.Structure):
+    _fields_ = [("key", ctypes.c_char_p), ("type", ctypes.c_int), ("v", _Value)]
+
+
+class _Region(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("entries", ctypes.c_uint64), ("total_ns", ctypes.c_uint64),
+                ("running", ctypes.c_uint64), ("id", ctypes.c_uint32), ("owned", ctypes.c_uint32)]
+
+
+class _CounterNumber(ctypes.Union):
+    _fields_ = [("i", ctypes.c_int64), ("d", ctypes.c_double)]
+
+
+class _CounterValue(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("is_double", ctypes.c_int), ("valid", ctypes.c_int),
+                ("raw_ns", ctypes.c_int64), ("value", _CounterNumber)]
+
+
+class _ModelRecord(ctypes.Structure):
+    _fields_ = [("uri", ctypes.c_char_p), ("sha256", ctypes.c_char_p), ("model_id", ctypes.c_uint64),
+                ("size", ctypes.c_uint64), ("vnc", ctypes.c_int32), ("vnc_count", ctypes.c_int32),
+                ("load_ns", ctypes.c_int64), ("unload_ns", ctypes.c_int64), ("data", ctypes.c_void_p),
+                ("data_size", ctypes.c_uint64)]
+
+
+class _ModelList(ctypes.Structure):
+    _fields_ = [("records", ctypes.POINTER(_ModelRecord)), ("count", ctypes.c_size_t),
+                ("userdata", ctypes.c_uint64)]
+
+
+_P, _T, _I, _U, _Z = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_size_t
+_KV = ctypes.POINTER(_Kv)
+_REGION = ctypes.POINTER(_Region)
+
+# name: (result, arguments). One row per function used.
+_FUNCTIONS = {
+    "mrd_error_text": (_T, [ctypes.c_int]), "mrd_last_error": (_T, []), "mrd_version": (_T, []),
+    "mrd_status_text": (_T, []), "mrd_lost": (_U, []), "mrd_free": (None, [_P]),
+    "mrd_domain_create": (_P, [_T]), "mrd_push_": (None, [_P, _T]), "mrd_pop_": (None, [_KV, _Z]),
+    "mrd_instant_": (None, [_P, _T, ctypes.c_int, _KV, _Z]),
+    "mrd_span_begin": (_U, [_P, _T, _KV, _Z]), "mrd_span_end": (None, [_U, _KV, _Z]),
+    "mrd_flow_new": (_U, []), "mrd_flow_": (None, [_P, _T, _U, ctypes.c_int]),
+    "mrd_thread_name": (None, [_T]),
+    "mrd_task_create": (_P, [_P, _T]), "mrd_task_start": (ctypes.c_int, [_P]),
+    "mrd_task_stop": (ctypes.c_int, [_P]), "mrd_task_destroy": (None, [_P]),
+    "mrd_frame_create": (_P, [_P, _T]), "mrd_frame_start": (ctypes.c_int, [_P]),
+    "mrd_frame_stop": (ctypes.c_int, [_P]), "mrd_frame_count": (_U, [_P]),
+    "mrd_frame_rate": (ctypes.c_double, [_P]), "mrd_frame_destroy": (None, [_P]),
+    "mrd_event_create": (_P, [_T]), "mrd_event_start": (ctypes.c_int, [_P]),
+    "mrd_event_stop": (ctypes.c_int, [_P]), "mrd_event_destroy": (None, [_P]),
+    "mrd_counter_create": (_P, [_P, _T, _T, _U]), "mrd_counter_set": (ctypes.c_int, [_P, _U]),
+    "mrd_counter_add": (ctypes.c_int, [_P, _I]), "mrd_counter_get": (_U, [_P]),
+    "mrd_counter_sample": (ctypes.c_int, [_P, ctypes.c_double]), "mrd_counter_destroy": (None, [_P]),
+    "mrd_marker_create": (_P, [_P, _T]), "mrd_marker_mark": (ctypes.c_int, [_P, ctypes.c_int]),
+    "mrd_marker_destroy": (None, [_P]),
+    "mrd_set_config": (ctypes.c_int, [_T, _T]), "mrd_set_state": (ctypes.c_int, [ctypes.c_int]),
+    "mrd_pause": (ctypes.c_int, []), "mrd_resume": (ctypes.c_int, []),
+    "mrd_dump": (ctypes.c_int, [ctypes.c_int]),
+    "mrd_dumps": (ctypes.c_int, [ctypes.c_int, _T, _T, ctypes.c_int, ctypes.POINTER(_P)]),
+    "mrd_region_init": (ctypes.c_int, [_REGION, _T]), "mrd_region_release": (ctypes.c_int, [_REGION]),
+    "mrd_region_start": (ctypes.c_int, [_REGION]), "mrd_region_stop": (ctypes.c_int, [_REGION]),
+    "mrd_regions_print_to_buf": (_Z, [_P, _Z, _REGION, _Z]),
+    "mrd_counters_create": (ctypes.c_int, [ctypes.POINTER(_T), _Z, ctypes.c_int, ctypes.c_int,
+                                           ctypes.POINTER(_P)]),
+    "mrd_counters_count": (_Z, [_P]), "mrd_counters_start": (ctypes.c_int, [_P, _I]),
+    "mrd_counters_poll": (ctypes.c_int, [_P, ctypes.c_int, _I, ctypes.POINTER(_CounterValue), _Z]),
+    "mrd_counters_stop": (ctypes.c_int, [_P]), "mrd_counters_destroy": (None, [_P]),
+    "mrd_models_create": (ctypes.c_int, [ctypes.c_int, _U, ctypes.POINTER(_P)]),
+    "mrd_models_start": (ctypes.c_int, [_P]), "mrd_models_stop": (ctypes.c_int, [_P]),
+    "mrd_models_get": (ctypes.c_int, [_P, ctypes.POINTER(_ModelList)]),
+    "mrd_models_free": (ctypes.c_int, [_P]),
+}
+
+
+def _candidates():
+    named = os.environ.get("MERIDIAN_LIBRARY")
+    if named:
+        return [named]
+    here = os.path.dirname(os.path.abspath(__file__))
+    return [None, "libmeridian.so", "libmeridian.so.0", os.path.join(here, "libmeridian.so")]
+
+
+def _load():
+    reason = "libmeridian.so was not found"
+    for path in _candidates():
+        try:
+            lib = ctypes.CDLL(path)
+            for name, (result, arguments) in _FUNCTIONS.items():
+                function = getattr(lib, name)
+                function.restype = result
+                function.argtypes = arguments
+            return lib, ctypes.c_uint32.in_dll(lib, "mrd_gate"), None
+        except OSError as error:
+            reason = str(error)
+        except (AttributeError, ValueError) as error:
+            if path is not None:
+                reason = "%s is not the libmeridian.so this module was written for: %s" % (path, error)
+    return None, ctypes.c_uint32(0), reason
+
+
+_lib, _gate, _reason = _load()
+_warned = False
+
+
+def available():
+    """True when the library was found."""
+    return _lib is not None
+
+
+def require():
+    """Warns (once) when the library is absent and returns available()."""
+    global _warned
+    if _lib is None and not _warned:
+        _warned = True
+        warnings.warn("meridian: annotations do nothing: %s" % _reason, RuntimeWarning, stacklevel=2)
+    return _lib is not None
+
+
+def _text(value):
+    return str(value).encode("utf-8", "surrogateescape").replace(b"\0", b" ")
+
+
+def _check(code):
+    if code != 0:
+        text = _lib.mrd_last_error() or _lib.mrd_error_text(code)
+        raise MeridianError(code, text.decode("utf-8", "replace"))
+
+
+def _on():
+    return _gate.value & _GATE_ANNOTATIONS
+
+
+def version():
+    """The library's version, None without it."""
+    return _lib.mrd_version().decode() if _lib else None
+
+
+def status():
+    """"recording", "paused", "stopped", "off: <why>"."""
+    return _lib.mrd_status_text().decode("utf-8", "replace") if _lib else "off: " + _reason
+
+
+def lost():
+    """Annotations of this process that could not be recorded."""
+    return _lib.mrd_lost() if _lib else 0
+
+
+# ---- domains and arguments -----------------------------------------------------------------------
+
+_domains = {}
+
+
+class Domain:
+    """A group of annotations. The same name is the same domain."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def task(self, name):
+        return Task(name, self)
+
+    def frame(self, name):
+        return Frame(name, self)
+
+    def counter(self, name, unit=None, value=0):
+        return Counter(name, self, unit, value)
+
+    def marker(self, name):
+        return Marker(name, self)
+
+
+def _domain(domain):
+    if domain is None or _lib is None:
+        return None
+    name = domain.name if isinstance(domain, Domain) else domain
+    handle = _domains.get(name)
+    if handle is None:
+        handle = _domains[name] = _lib.mrd_domain_create(_text(name))
+    return handle
+
+
+def _arguments(args):
+    if not args:
+        return None, 0
+    array = (_Kv * len(args))()
+    for kv, (key, value) in zip(array, args.items()):
+        kv.key = _text(key)
+        if isinstance(value, bool):
+            kv.type, kv.v.u = _BOOL, int(value)
+        elif isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+            kv.type, kv.v.i = _I64, value
+        elif isinstance(value, int) and 0 <= value < 1 << 64:
+            kv.type, kv.v.u = _U64, value
+        elif isinstance(value, float):
+            kv.type, kv.v.d = _F64, value
+        else:
+            kv.type, kv.v.text = _TEXT, _text(value)
+    return array, len(args)
+
+
+# ---- spans ---------------------------------------------------------------------------------------
+
+def push(name, domain=None):
+    """Begins a span of this thread; pop() ends the innermost."""
+    if _on():
+        _lib.mrd_push_(_domain(domain), _text(name))
+
+
+def pop(**args):
+    """Ends the innermost push of this thread, with typed arguments."""
+    if _gate.value:
+        _lib.mrd_pop_(*_arguments(args))
+
+
+class scope:
+    """with scope("name", domain="d", key=value): a span around the block, in this thread."""
+
+    __slots__ = ("_name", "_domain", "_args", "_open")
+
+    def __init__(self, name, domain=None, **args):
+        self._name, self._domain, self._args, self._open = name, domain, args, False
+
+    def __enter__(self):
+        if _on():
+            _lib.mrd_push_(_domain(self._domain), _text(self._name))
+            self._open = True
+        return self
+
+    def set(self, **args):
+        """Adds arguments while the block runs."""
+        self._args = {**self._args, **args}
+
+    def __exit__(self, kind, error, trace):
+        if self._open:
+            self._open = False
+            if kind is not None:
+                self._args = {**self._args, "exception": kind.__name__}
+            _lib.mrd_pop_(*_arguments(self._args))
+        return False
+
+
+def traced(function=None, name=None, domain=None):
+    """Decorator: a span around every call. @traced, or @traced(name=..., domain=...)."""
+    if function is None:
+        return functools.partial(traced, name=name, domain=domain)
+    label = name or function.__qualname__
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        if not _on():
+            return function(*args, **kwargs)
+        with scope(label, domain):
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+class span:
+    """A span that may end in another thread: s = span("name"); ...; s.end(key=value)."""
+
+    def __init__(self, name, domain=None, **args):
+        self._id = _lib.mrd_span_begin(_domain(domain), _text(name), *_arguments(args)) if _on() else 0
+
+    def end(self, **args):
+        if self._id:
+            _lib.mrd_span_end(self._id, *_arguments(args))
+            self._id = 0
+
+
+def instant(name, domain=None, scope=THREAD, **args):
+    if _on():
+        _lib.mrd_instant_(_domain(domain), _text(name), scope, *_arguments(args))
+
+
+class flow:
+    """An arrow: f = flow("name"); f.begin() inside one span, f.step(), f.end() inside others."""
+
+    def __init__(self, name, domain=None):
+        self._name, self._domain = name, domain
+        self.id = _lib.mrd_flow_new() if _lib else 0
+
+    def _at(self, where):
+        if _on():
+            _lib.mrd_flow_(_domain(self._domain), _text(self._name), self.id, where)
+
+    def begin(self):
+        self._at(0)
+
+    def step(self):
+        self._at(1)
+
+    def end(self):
+        self._at(2)
+
+
+def thread_name(name=None):
+    """Names the calling thread in the picture; by default as threading does."""
+    if _on():
+        _lib.mrd_thread_name(_text(name or threading.current_thread().name))
+
+
+# ---- objects --------------------------------------------------------------------------------------
+
+class _Object:
+    _create = _destroy = None
+
+    def __init__(self, *arguments):
+        self._handle = getattr(_lib, self._create)(*arguments) if _lib else None
+        if _lib and not self._handle:
+            raise MeridianError(6, "%s needs a name" % type(self).__name__)
+
+    def close(self):
+        handle, self._handle = getattr(self, "_handle", None), None
+        if handle and _lib:
+            getattr(_lib, self._destroy)(handle)
+
+    __del__ = close
+
+
+class _Duration(_Object):
+    _start = _stop = None
+
+    def start(self):
+        if self._handle and _gate.value:
+            _check(getattr(_lib, self._start)(self._handle))
+
+    def stop(self):
+        if self._handle and _gate.value:
+            _check(getattr(_lib, self._stop)(self._handle))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.stop()
+        return False
+
+
+class Task(_Duration):
+    """Work of a thread; starts nest. Also a context manager."""
+    _create, _destroy, _start, _stop = ("mrd_task_create", "mrd_task_destroy", "mrd_task_start",
+                                        "mrd_task_stop")
+
+    def __init__(self, name, domain=None):
+        super().__init__(_domain(domain), _text(name))
+
+
+class Event(_Duration):
+    """As a task, without domain."""
+    _create, _destroy, _start, _stop = ("mrd_event_create", "mrd_event_destroy", "mrd_event_start",
+                                        "mrd_event_stop")
+
+    def __init__(self, name):
+        super().__init__(_text(name))
+
+
+class Frame(_Duration):
+    """One at a time in the process; counted."""
+    _create, _destroy, _start, _stop = ("mrd_frame_create", "mrd_frame_destroy", "mrd_frame_start",
+                                        "mrd_frame_stop")
+
+    def __init__(self, name, domain=None):
+        super().__init__(_domain(domain), _text(name))
+
+    @property
+    def count(self):
+        return _lib.mrd_frame_count(self._handle) if self._handle else 0
+
+    @property
+    def rate(self):
+        return _lib.mrd_frame_rate(self._handle) if self._handle else 0.0
+
+
+class Counter(_Object):
+    """A value over time. unit: "bytes", "percent", "ns", "count" or a word of yours."""
+    _create, _destroy = "mrd_counter_create", "mrd_counter_destroy"
+
+    def __init__(self, name, domain=None, unit=None, value=0):
+        super().__init__(_domain(domain), _text(name), _text(unit) if unit else None, value)
+
+    @property
+    def value(self):
+        return _lib.mrd_counter_get(self._handle) if self._handle else 0
+
+    def set_value(self, value):
+        if self._handle:
+            _check(_lib.mrd_counter_set(self._handle, value))
+
+    def increment(self, delta=1):
+        if self._handle:
+            _check(_lib.mrd_counter_add(self._handle, delta))
+
+    def decrement(self, delta=1):
+        self.increment(-delta)
+
+    def sample(self, value):
+        """A value that is no integer."""
+        if self._handle:
+            _check(_lib.mrd_counter_sample(self._handle, value))
+
+    def __iadd__(self, delta):
+        self.increment(delta)
+        return self
+
+    def __isub__(self, delta):
+        self.increment(-delta)
+        return self
+
+
+class Marker(_Object):
+    """An instant with a name of its own."""
+    _create, _destroy = "mrd_marker_create", "mrd_marker_destroy"
+
+    def __init__(self, name, domain=None):
+        super().__init__(_domain(domain), _text(name))
+
+    def mark(self, scope=PROCESS):
+        if self._handle:
+            _check(_lib.mrd_marker_mark(self._handle, scope))
+
+
+class Region:
+    """A stretch of code with its own total and count; nests, any threads. Also a context manager."""
+
+    def __init__(self, name):
+        self._region = _Region()
+        if _lib:
+            _check(_lib.mrd_region_init(ctypes.byref(self._region), _text(name)))
+
+    def start(self):
+        if _on():
+            _check(_lib.mrd_region_start(ctypes.byref(self._region)))
+
+    def stop(self):
+        if _gate.value:
+            _check(_lib.mrd_region_stop(ctypes.byref(self._region)))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.stop()
+        return False
+
+    @property
+    def entries(self):
+        return self._region.entries
+
+    @property
+    def total_ns(self):
+        return self._region.total_ns
+
+    def __str__(self):
+        """The one-line form, without its newline."""
+        if _lib is None:
+            return ""
+        size = _lib.mrd_regions_print_to_buf(None, 0, ctypes.byref(self._region), 1)
+        buffer = ctypes.create_string_buffer(size + 1)
+        _lib.mrd_regions_print_to_buf(buffer, size + 1, ctypes.byref(self._region), 1)
+        return buffer.value.decode("utf-8", "replace").rstrip("\n")
+
+    def __del__(self):
+        if _lib and getattr(self, "_region", None) is not None:
+            _lib.mrd_region_release(ctypes.byref(self._region))
+
+
+# ---- control --------------------------------------------------------------------------------------
+
+def set_config(**keys):
+    """filename, profile_all, profile_symbolic, profile_imperative, profile_memory, profile_api,
+    continuous_dump, dump_period, aggregate_stats, profile_process."""
+    if _lib:
+        for key, value in keys.items():
+            _check(_lib.mrd_set_config(_text(key), _text(int(value) if isinstance(value, bool) else value)))
+
+
+def run():
+    if _lib:
+        _check(_lib.mrd_set_state(1))
+
+
+def stop():
+    if _lib:
+        _check(_lib.mrd_set_state(0))
+
+
+def pause():
+    if _lib:
+        _check(_lib.mrd_pause())
+
+
+def resume():
+    if _lib:
+        _check(_lib.mrd_resume())
+
+
+def dump(finished=True):
+    if _lib:
+        _check(_lib.mrd_dump(int(finished)))
+
+
+def dumps(reset=False, format="table", sort_by="total", ascending=False):
+    """Statistics per name as text; "" without the library."""
+    if _lib is None:
+        return ""
+    text = _P()
+    _check(_lib.mrd_dumps(int(reset), _text(format), _text(sort_by), int(ascending), ctypes.byref(text)))
+    try:
+        return ctypes.string_at(text).decode("utf-8", "replace")
+    finally:
+        _lib.mrd_free(text)
+
+
+class profiling:
+    """with profiling(aggregate_stats=True): runs for the block, then stops."""
+
+    def __init__(self, **config):
+        self._config = config
+
+    def __enter__(self):
+        set_config(**self._config)
+        run()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        stop()
+        return False
+
+
+# ---- counters of the machine, loaded models ---------------------------------------------------------
+
+class Counters:
+    """A counter session: with Counters(["cpu.*", ...]) as c: c.poll() -> {name: value or None}."""
+
+    def __init__(self, names, device=-1, core=-1):
+        self._handle = _P()
+        if _lib is None:
+            raise MeridianError(15, "no counters without the library: " + _reason)
+        array = (_T * len(names))(*[_text(name) for name in names])
+        _check(_lib.mrd_counters_create(array, len(names), device, core, ctypes.byref(self._handle)))
+
+    def start(self, timeout=1.0):
+        _check(_lib.mrd_counters_start(self._handle, int(timeout * 1e9)))
+
+    def poll(self, since_start=False, timeout=1.0):
+        count = _lib.mrd_counters_count(self._handle)
+        values = (_CounterValue * count)()
+        _check(_lib.mrd_counters_poll(self._handle, int(since_start), int(timeout * 1e9), values, count))
+        return {v.name.decode(): (v.value.d if v.is_double else v.value.i) if v.valid else None
+                for v in values}
+
+    def stop(self):
+        _check(_lib.mrd_counters_stop(self._handle))
+
+    def close(self):
+        if self._handle:
+            _lib.mrd_counters_destroy(self._handle)
+            self._handle = _P()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+        return False
+
+
+class Models:
+    """Which models are loaded: with Models() as m: ...; m.records() -> list of dicts."""
+
+    SYMBOLS, MEMORY, ALL = 0, 1, 2
+
+    def __init__(self, mode=SYMBOLS, userdata=0):
+        self._handle = _P()
+        if _lib is None:
+            raise MeridianError(15, "no model capture without the library: " + _reason)
+        _check(_lib.mrd_models_create(mode, userdata, ctypes.byref(self._handle)))
+
+    def start(self):
+        _check(_lib.mrd_models_start(self._handle))
+
+    def stop(self):
+        _check(_lib.mrd_models_stop(self._handle))
+
+    def records(self):
+        found = _ModelList()
+        _check(_lib.mrd_models_get(self._handle, ctypes.byref(found)))
+        return [{"uri": r.uri.decode("utf-8", "replace"), "sha256": r.sha256.decode(),
+                 "model_id": r.model_id, "size": r.size, "vnc": r.vnc, "vnc_count": r.vnc_count,
+                 "load_ns": r.load_ns, "unload_ns": r.unload_ns or None,
+                 "data": ctypes.string_at(r.data, r.data_size) if r.data else None}
+                for r in found.records[:found.count]]
+
+    def close(self):
+        if self._handle:
+            _lib.mrd_models_free(self._handle)
+            self._handle = _P()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.stop()
+        return False
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()

@@ -1,0 +1,51 @@
+#!/bin/sh
+# What Meridian does, in about a minute: one node, then a cluster. Results: ./demo-out, replaced by
+# each run. Needs the build only; as root the cluster's nodes get networks and clocks of their own.
+set -eu
+cd "$(dirname "$0")/.."
+bin=build/bin
+out=demo-out
+nodes=${DEMO_NODES:-4}
+
+if [ ! -x "$bin/meridian" ]; then
+    echo "$bin/meridian is missing: run make first" >&2
+    exit 1
+fi
+rm -rf "$out"
+mkdir -p "$out"
+status=0
+
+has() { "$bin/meridian" --help | grep -q "^  $1 "; }
+title() { printf '\n==== %s\n\n' "$1"; }
+
+# One node: a training loop of four processes, recorded without a change to it.
+if has inspect && [ -x "$bin/train_loop" ]; then
+    title "One node: meridian inspect -- train_loop --ranks 4 (SIMULATED runtime)"
+    checkpoints=$(mktemp -d)
+    env LD_LIBRARY_PATH="$PWD/build/lib/simnrt" \
+        "$bin/meridian" inspect -o "$out/one-node" -- \
+        "$bin/train_loop" --ranks 4 --cores 8 --steps 20 --straggler 5:3 --checkpoint-dir "$checkpoints" --quiet ||
+        status=$?
+    rm -rf "$checkpoints"
+elif command -v python3 >/dev/null; then
+    title "Two nodes' capture directories: meridian view (GENERATED data)"
+    python3 tests/e2e/gen_capture.py "$out/capture" 40
+    "$bin/meridian" view -d "$out/capture" -o "$out/capture-profile" >"$out/capture-profile.txt" || status=$?
+    head -n 60 "$out/capture-profile.txt"
+fi
+
+# A cluster: aggregator, agents, a distributed job, one session.
+title "A cluster of $nodes nodes: meridian demo"
+"$bin/meridian" demo --nodes "$nodes" --duration 5s -o "$out/cluster" || status=$?
+
+title "Results"
+find "$out" -type f ! -path "$out/capture*/i-*" ! -name '*.truth.json' | sort | while read -r file; do
+    printf '%12d bytes  %s\n' "$(wc -c <"$file")" "$file"
+done
+echo
+find "$out" -name 'system_profile.pftrace' | sort | sed "s|^|open it with: $bin/meridian open |"
+if [ "$status" -ne 0 ]; then
+    echo
+    echo "The demonstration did not go through: exit status $status." >&2
+fi
+exit "$status"

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Installs what building (build) or testing (test) Meridian needs on Debian 12 or Ubuntu, and says what.
+# Nothing is installed when nothing is missing. Uses sudo only when not root.
+set -eu
+
+build="gcc g++ make cmake ninja-build pkg-config libnng-dev libprotobuf-c-dev protobuf-c-compiler
+protobuf-compiler libcurl4-openssl-dev libjansson-dev libzstd-dev liblz4-dev zlib1g-dev libssl-dev
+libmicrohttpd-dev python3 ca-certificates"
+test="$build iproute2 procps curl openssl gzip zstd"
+
+case "${1:-build}" in
+build) wanted=$build ;;
+test) wanted=$test ;;
+*) echo "usage: scripts/setup.sh [build|test]" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "setup: this is not a Debian or Ubuntu system; install the equivalents of:" $wanted >&2
+    exit 0
+fi
+missing=""
+for package in $wanted; do
+    status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+    case "$status" in *"ok installed"*) ;; *) missing="$missing $package" ;; esac
+done
+[ -n "$missing" ] || exit 0
+
+sudo=""
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+        echo "setup: missing packages, and neither root nor sudo is at hand:$missing" >&2
+        exit 1
+    fi
+    sudo="sudo"
+fi
+echo "setup: installing$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+if ! { $sudo apt-get update -q && $sudo env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends $missing; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "setup: apt-get could not install:$missing" >&2
+    exit 1
+fi

@@ -1,0 +1,487 @@
+#include "tests/agent/ring_make.h"
+
+#include <sys/socket.h>
+
+#include "agent/agent.h"
+#include "tests/fake/link.h"
+
+#define SESSION 77u
+
+static mrd_agent_options
+settings(const char *spool)
+{
+    static char spool_dir[512];
+    mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
+                            .codec = MRD_CODEC_ZSTD,
+                            .flush = 20 * MRD_MS,
+                            .spool_bytes = 64 << 20,
+                            .recorder_bytes = 64 << 20,
+                            .stable = 30 * MRD_MS };
+
+    if (spool != NULL) {
+        snprintf(spool_dir, sizeof(spool_dir), "%s/%s", test_tmp(), spool);
+        o.spool_dir = spool_dir;
+    }
+    return o;
+}
+
+static mrd_agent *
+open_agent(const mrd_agent_options *o, mrd_transport *t)
+{
+    mrd_node node = {
+        .instance_id = "i-test", .source = "option", .host_name = "h", .boot_id = "b"
+    };
+    mrd_agent *a = NULL;
+    mrd_why why = { 0 };
+
+    if (mrd_agent_open(o, &node, t, &a, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    return a;
+}
+
+static void
+control(mrd_agent *a, Mrd__ControlType type, bool recorder, Mrd__NodePhase want)
+{
+    Mrd__Control c = MRD__CONTROL__INIT;
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    char sentence[MRD_WHY_MAX], name[] = "test";
+
+    c.type = type;
+    c.session = SESSION;
+    c.name = name;
+    c.mode = recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK_INT(reply.err, MRD_OK);
+    CHECK_INT(reply.phase, want);
+}
+
+static void
+check_equation(const char *row, const mrd_agent *a)
+{
+    mrd_agent_counts c;
+    uint64_t dropped = 0;
+
+    mrd_agent_counters(a, &c);
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        dropped += c.dropped[i];
+    if (c.begun != c.delivered + dropped + c.held) {
+        fprintf(stderr,
+                "%s: begun %" PRIu64 " delivered %" PRIu64 " dropped %" PRIu64 " held %" PRIu64
+                "\n",
+                row, c.begun, c.delivered, dropped, c.held);
+        CHECK_ROW(row, false);
+    }
+}
+
+/* A span that carries its number. */
+static bool
+span(maker *m, uint32_t name, uint32_t key, int64_t id)
+{
+    uint8_t body[32];
+    size_t len = make_item(body, MRD_ITEM_I64, key, &id, 8);
+
+    return make_rec(
+        m,
+        (mrd_ring_rec){
+            .kind = MRD_REC_SPAN, .name = name, .ts = (uint64_t) mrd_local_now().ns, .value = 10 },
+        body, len);
+}
+
+static uint64_t
+stored_once(const fake_aggregator *g, int64_t n)
+{
+    uint64_t once = 0;
+
+    for (int64_t i = 1; i <= n; i++)
+        once += g->seen[i] == 1;
+    return once;
+}
+
+/* Streams `n` numbered spans through a faulty link and checks each arrives exactly once. */
+static void
+stream(const char *row, fake_faults *faults, int64_t n,
+       void (*meanwhile)(fake_aggregator *g, fake_faults *f, int64_t i))
+{
+    mrd_agent_options o = settings(NULL);
+    fake_aggregator g;
+    mrd_agent *a;
+    maker *m;
+    uint32_t name, key;
+    int64_t id = 0;
+    mrd_agent_counts c;
+
+    fake_aggregator_init(&g);
+    a = open_agent(&o, fake_link(&g, faults, 4));
+    if (a == NULL)
+        return;
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 18);
+    name = make_text(m, "work");
+    key = make_text(m, "id");
+    while (id < n) {
+        for (int k = 0; k < 200 && id < n; k++)
+            if (span(m, name, key, id + 1))
+                id++;
+            else
+                break;
+        if (meanwhile != NULL)
+            meanwhile(&g, faults, id);
+        mrd_agent_step(a, 1);
+        check_equation(row, a);
+    }
+    for (int i = 0; i < 100000 && m->h->tail != m->h->head; i++)
+        mrd_agent_step(a, 1);
+    faults->down = false;
+    CHECK_ROW(row, mrd_agent_drain(a, 20 * MRD_SEC));
+    control(a, MRD__CONTROL_TYPE__CONTROL_STOP, false, MRD__NODE_PHASE__NODE_STOPPING);
+    for (int i = 0; i < 3000 && g.phase != MRD__NODE_PHASE__NODE_FLUSHED; i++)
+        mrd_agent_step(a, 1);
+    CHECK_ROW(row, g.phase == MRD__NODE_PHASE__NODE_FLUSHED);
+    mrd_agent_counters(a, &c);
+    if (stored_once(&g, n) != (uint64_t) n)
+        fprintf(stderr,
+                "%s: stored once %" PRIu64 " of %" PRId64 " (events %" PRIu64 ", lost %" PRIu64
+                ")\n",
+                row, stored_once(&g, n), n, g.events, g.lost);
+    CHECK_ROW(row, stored_once(&g, n) == (uint64_t) n);
+    CHECK_ROW(row, g.events == (uint64_t) n);
+    /* Attempts that found the ring full were counted by the writer and told as losses. */
+    CHECK_ROW(row, c.pipe.dropped[MRD_DROP_RING_FULL] == m->lost && g.lost == m->lost);
+    CHECK_ROW(row, g.begun == g.delivered + g.dropped + g.held && g.held == 0);
+    check_equation(row, a);
+    mrd_agent_close(a);
+    unlink(m->path);
+    make_free(m);
+    fake_aggregator_fini(&g);
+}
+
+TEST(everything_arrives_once_whatever_the_link_does)
+{
+    static const struct {
+        const char *name;
+        fake_faults faults;
+    } rows[] = {
+        { "perfect", { .seed = 1 } },
+        { "loss", { .seed = 2, .loss = 200 } },
+        { "duplication", { .seed = 3, .twice = 300 } },
+        { "delay and reordering", { .seed = 4, .delay = 3 * MRD_MS, .late = 400 } },
+        { "all", { .seed = 5, .loss = 150, .twice = 150, .delay = MRD_MS, .late = 300 } },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        fake_faults f = rows[i].faults;
+
+        fprintf(stderr, "%s: seed %" PRIu64 "\n", rows[i].name, f.seed);
+        stream(rows[i].name, &f, 20000, NULL);
+    }
+}
+
+static void
+flap(fake_aggregator *g, fake_faults *f, int64_t i)
+{
+    (void) g;
+    f->down = i / 3000 % 2 == 1;
+}
+
+static void
+reject(fake_aggregator *g, fake_faults *f, int64_t i)
+{
+    (void) f;
+    if (i % 2000 < 200)
+        g->refuse = 3;
+    if (i % 5000 < 200)
+        g->need_hello = true; /* the aggregator was restarted */
+}
+
+TEST(cuts_and_a_full_disk_lose_nothing)
+{
+    fake_faults a = { .seed = 11 }, b = { .seed = 12 };
+
+    stream("link down and up", &a, 20000, flap);
+    stream("not stored, restarted", &b, 20000, reject);
+}
+
+TEST(what_is_refused_for_good_is_counted)
+{
+    mrd_agent_options o = settings(NULL);
+    fake_faults faults = { .seed = 1 };
+    fake_aggregator g;
+    mrd_agent_counts c;
+    mrd_agent *a;
+    maker *m;
+    uint32_t name, key;
+
+    fake_aggregator_init(&g);
+    g.never = 1;
+    a = open_agent(&o, fake_link(&g, &faults, 4));
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 18);
+    name = make_text(m, "work");
+    key = make_text(m, "id");
+    for (int i = 1; i <= 100; i++)
+        span(m, name, key, i);
+    CHECK(mrd_agent_drain(a, 5 * MRD_SEC));
+    mrd_agent_counters(a, &c);
+    CHECK_INT(c.dropped[MRD_DROP_REFUSED], 100);
+    CHECK_INT(g.events, 0);
+    check_equation("refused", a);
+    mrd_agent_close(a);
+    make_free(m);
+    fake_aggregator_fini(&g);
+}
+
+TEST(the_spool_forces_out_the_oldest_and_says_so)
+{
+    mrd_agent_options o = settings(NULL);
+    fake_faults faults = { .seed = 1, .down = true };
+    fake_aggregator g;
+    mrd_agent_counts c;
+    mrd_agent *a;
+    maker *m;
+    uint32_t name, key;
+    int64_t id = 0;
+
+    o.spool_bytes = MRD_SPOOL_MIN_BYTES;
+    o.codec = MRD_CODEC_NONE;
+    fake_aggregator_init(&g);
+    a = open_agent(&o, fake_link(&g, &faults, 4));
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 21);
+    name = make_text(m, "work");
+    key = make_text(m, "id");
+    do {
+        for (int k = 0; k < 8000; k++)
+            if (span(m, name, key, id + 1))
+                id++;
+        mrd_agent_step(a, 0);
+        mrd_agent_counters(a, &c);
+    } while (c.dropped[MRD_DROP_SPOOL] == 0 && id < 4000000);
+    check_equation("full", a);
+    CHECK(c.dropped[MRD_DROP_SPOOL] > 0);
+    faults.down = false;
+    CHECK(mrd_agent_drain(a, 20 * MRD_SEC));
+    mrd_agent_counters(a, &c);
+    CHECK_INT(stored_once(&g, id) + c.dropped[MRD_DROP_SPOOL], id);
+    check_equation("drained", a);
+    mrd_agent_close(a);
+    make_free(m);
+    fake_aggregator_fini(&g);
+}
+
+TEST(a_recorder_ships_its_window_and_nothing_else)
+{
+    mrd_agent_options o = settings(NULL);
+    fake_faults faults = { .seed = 1 };
+    fake_aggregator g;
+    mrd_record_status st;
+    mrd_agent *a;
+    maker *m;
+    uint32_t name, key;
+    int64_t marks[4];
+
+    fake_aggregator_init(&g);
+    a = open_agent(&o, fake_link(&g, &faults, 4));
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO, true, MRD__NODE_PHASE__NODE_RECORDING);
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 18);
+    name = make_text(m, "work");
+    key = make_text(m, "id");
+    for (int part = 0; part < 3; part++) {
+        marks[part] = mrd_local_now().ns;
+        for (int i = 0; i < 100; i++)
+            span(m, name, key, part * 100 + i + 1);
+        for (int i = 0; i < 60; i++)
+            mrd_agent_step(a, 1);
+        mrd_record_flush(mrd_agent_borrow_record(a));
+    }
+    marks[3] = mrd_local_now().ns;
+    CHECK_INT(g.events, 0);
+    CHECK(mrd_record_find(mrd_agent_borrow_record(a), SESSION, &st));
+    CHECK_INT(st.held, 300);
+    CHECK_ERR("window",
+              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 5, marks[1], marks[2] - 1),
+              MRD_OK);
+    CHECK_ERR("twice",
+              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 5, marks[1], marks[2] - 1),
+              MRD_EXISTS);
+    for (int i = 0; i < 200; i++)
+        mrd_agent_step(a, 1);
+    CHECK_INT(g.events, 100);
+    CHECK(g.seen[101] == 1 && g.seen[200] == 1 && g.seen[100] == 0 && g.seen[201] == 0);
+    check_equation("window", a);
+    /* An overlapping second window ships the rest of it, nothing twice. */
+    CHECK_ERR("second",
+              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 6, marks[1], marks[3]),
+              MRD_OK);
+    for (int i = 0; i < 200; i++)
+        mrd_agent_step(a, 1);
+    CHECK_INT(stored_once(&g, 300), 200);
+    control(a, MRD__CONTROL_TYPE__CONTROL_STOP, true, MRD__NODE_PHASE__NODE_STOPPING);
+    for (int i = 0; i < 3000 && g.phase != MRD__NODE_PHASE__NODE_FLUSHED; i++)
+        mrd_agent_step(a, 1);
+    CHECK_INT(g.phase, MRD__NODE_PHASE__NODE_FLUSHED);
+    check_equation("over", a);
+    mrd_agent_close(a);
+    make_free(m);
+    fake_aggregator_fini(&g);
+}
+
+TEST(sessions_take_what_they_select)
+{
+    mrd_agent_options o = settings(NULL);
+    fake_faults faults = { .seed = 1 };
+    fake_aggregator g;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    Mrd__Selection sel = MRD__SELECTION__INIT;
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    char sentence[MRD_WHY_MAX], text[] = "s", wanted[] = "work", other[] = "i-other";
+    char *types[] = { wanted }, *instances[] = { other };
+    mrd_agent *a;
+    maker *m;
+    uint32_t name, key, idle;
+    mrd_agent_counts counts;
+
+    fake_aggregator_init(&g);
+    a = open_agent(&o, fake_link(&g, &faults, 4));
+    c.type = MRD__CONTROL_TYPE__CONTROL_ARM;
+    c.session = 1;
+    c.name = text;
+    c.select = &sel;
+    sel.instances = instances;
+    sel.n_instances = 1;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK(!reply.selected && reply.phase == MRD__NODE_PHASE__NODE_IDLE);
+    sel.n_instances = 0;
+    sel.types = types;
+    sel.n_types = 1;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK(reply.selected && reply.phase == MRD__NODE_PHASE__NODE_ARMED);
+    c.type = MRD__CONTROL_TYPE__CONTROL_GO;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_RECORDING);
+    c.session = 2;
+    c.select = NULL;
+    c.at_wall_ns = mrd_wall_now().ns + 3600 * MRD_SEC; /* an hour ahead: not yet */
+    mrd_agent_control(a, &c, &reply, sentence);
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 16);
+    name = make_text(m, "work");
+    idle = make_text(m, "idle");
+    key = make_text(m, "id");
+    for (int i = 1; i <= 50; i++) {
+        span(m, name, key, i);
+        span(m, idle, key, 1000 + i);
+    }
+    CHECK(mrd_agent_drain(a, 5 * MRD_SEC));
+    CHECK_INT(g.events, 50);
+    CHECK_INT(stored_once(&g, 50), 50);
+    mrd_agent_counters(a, &counts);
+    CHECK_INT(counts.dropped[MRD_DROP_UNSENT], 50);
+    c.type = MRD__CONTROL_TYPE__CONTROL_CANCEL;
+    c.session = 1;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK_INT(mrd_record_sessions(mrd_agent_borrow_record(a)), 1);
+    check_equation("selection", a);
+    mrd_agent_close(a);
+    make_free(m);
+    fake_aggregator_fini(&g);
+}
+
+/* ---- SIGKILL of the agent ---- */
+
+static void
+agent_child(int fd, const mrd_agent_options *o, bool first)
+{
+    mrd_agent *a = open_agent(o, fake_pipe(fd, 4));
+
+    if (a == NULL)
+        _exit(3);
+    if (first) /* later ones know from their predecessors */
+        control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);
+    for (;;)
+        mrd_agent_step(a, 2);
+}
+
+static int
+start_child(int *ret_fd, const mrd_agent_options *o, bool first)
+{
+    int ends[2], pid;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        abort();
+    if ((pid = fork()) == 0) {
+        close(ends[0]);
+        agent_child(ends[1], o, first);
+    }
+    close(ends[1]);
+    *ret_fd = ends[0];
+    return pid;
+}
+
+TEST(killing_the_agent_at_any_moment_loses_nothing)
+{
+    mrd_agent_options o = settings("spool");
+    int rounds = getenv("MRD_TEST_ROUNDS") != NULL ? atoi(getenv("MRD_TEST_ROUNDS")) : 30;
+    unsigned seed = (unsigned) time(NULL);
+    mrd_buf pending = { 0 };
+    fake_aggregator g;
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 20);
+    uint32_t name = make_text(m, "work"), key = make_text(m, "id");
+    int64_t id = 0;
+    int fd, pid;
+
+    o.flush = 2 * MRD_MS;
+    fprintf(stderr, "seed %u\n", seed);
+    fake_aggregator_init(&g);
+    for (int round = 0; round < rounds; round++) {
+        int64_t end;
+
+        pid = start_child(&fd, &o, round == 0);
+        mrd_buf_reset(&pending);
+        g.need_hello = true;
+        if (round == 0) /* it must have begun before the first event and before it is killed */
+            for (int64_t up = mrd_local_now().ns + 300 * MRD_MS; mrd_local_now().ns < up;)
+                fake_serve(&g, fd, &pending);
+        end = mrd_local_now().ns + (int64_t) (rand_r(&seed) % 30000) * MRD_US;
+        while (mrd_local_now().ns < end) {
+            for (int k = 0; k < 50; k++)
+                if (span(m, name, key, id + 1))
+                    id++;
+            if (!fake_serve(&g, fd, &pending))
+                break;
+        }
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        close(fd);
+    }
+    pid = start_child(&fd, &o, false);
+    g.need_hello = true;
+    mrd_buf_reset(&pending);
+    for (int64_t end = mrd_local_now().ns + 20 * MRD_SEC;
+         mrd_local_now().ns < end && stored_once(&g, id) < (uint64_t) id;)
+        for (int i = 0; i < 100; i++)
+            fake_serve(&g, fd, &pending);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(fd);
+    CHECK(id > 1000);
+    {
+        uint64_t missing = 0, twice = 0;
+
+        for (int64_t i = 1; i <= id; i++) {
+            missing += g.seen[i] == 0;
+            twice += g.seen[i] > 1;
+        }
+        fprintf(stderr,
+                "stored %" PRIu64 " unknown %" PRIu64 " lost %" PRIu64 " frames %" PRIu64
+                " dup %" PRIu64 "\n",
+                g.events, g.unknown, g.lost, g.frames, g.duplicates);
+        fprintf(stderr, "%d kills, %" PRId64 " events, %" PRIu64 " missing, %" PRIu64 " twice\n",
+                rounds, id, missing, twice);
+        CHECK_INT(missing, 0);
+        CHECK_INT(twice, 0);
+    }
+    mrd_buf_fini(&pending);
+    fake_aggregator_fini(&g);
+    make_free(m);
+}
+
+TEST_MAIN()

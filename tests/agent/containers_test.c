@@ -1,0 +1,134 @@
+#include "tests/agent/ring_make.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+
+#include "agent/pipeline.h"
+
+typedef struct {
+    uint64_t events;
+    int64_t pid, container_pid, ts;
+    uint64_t gone;
+} heard;
+
+static mrd_err
+take(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+{
+    heard *h = self;
+
+    (void) clock;
+    h->events++;
+    h->pid = process->ident.pid;
+    h->container_pid = process->ident.container_pid;
+    h->ts = ev->ts_ns;
+    return MRD_OK;
+}
+
+static void
+process_event(void *self, mrd_pipe_process *process)
+{
+    ((heard *) self)->gone += process->gone;
+}
+
+/* The container's first process: pid 1 of its namespace, a /dev/shm of its own, one ring. */
+static void
+container(int go)
+{
+    maker *m;
+    char byte;
+
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=8m") != 0 ||
+        mount("proc", "/proc", "proc", 0, NULL) != 0)
+        _exit(77);
+    m = make_ring("/dev/shm", getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);
+    make_span(m, make_text(m, "inside"), mrd_local_now().ns, 5);
+    if (write(go, "r", 1) != 1)
+        _exit(1);
+    (void) !read(go, &byte, 1);
+    _exit(0);
+}
+
+static int
+start_container(int *ret_go)
+{
+    int ends[2], outer;
+    char byte = 0;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        abort();
+    if ((outer = fork()) == 0) {
+        int inner, status = 1;
+
+        close(ends[0]);
+        if (unshare(CLONE_NEWNS | CLONE_NEWPID) != 0)
+            _exit(77);
+        if ((inner = fork()) == 0)
+            container(ends[1]);
+        close(ends[1]);
+        waitpid(inner, &status, 0);
+        _exit(WEXITSTATUS(status));
+    }
+    close(ends[1]);
+    if (read(ends[0], &byte, 1) != 1 || byte != 'r') {
+        waitpid(outer, NULL, 0);
+        SKIP("namespaces cannot be made here");
+    }
+    *ret_go = ends[0];
+    return outer;
+}
+
+TEST(rings_of_a_container_are_found_with_its_host_pid)
+{
+    heard h = { 0 };
+    int go, outer = start_container(&go);
+    mrd_pipeline_options o = { .instance_id = "i",
+                               .ring_dir = test_tmp(),
+                               .containers = true,
+                               .only_uid = -1,
+                               .event = take,
+                               .process = process_event,
+                               .self = &h };
+    mrd_pipeline *p = NULL;
+    int64_t end = mrd_local_now().ns + 10 * MRD_SEC;
+
+    CHECK_ERR("open", mrd_pipeline_open(&o, &p, NULL), MRD_OK);
+    while (h.events == 0 && mrd_local_now().ns < end)
+        mrd_pipeline_step(p);
+    CHECK_INT(h.events, 1);
+    CHECK_INT(h.container_pid, 1);
+    CHECK(h.pid > 1 && h.pid != outer);
+    CHECK(kill((pid_t) h.pid, 0) == 0);
+    CHECK_INT(h.gone, 0);
+    close(go); /* it ends */
+    waitpid(outer, NULL, 0);
+    while (h.gone == 0 && mrd_local_now().ns < end) {
+        mrd_pipeline_step(p);
+        nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
+    }
+    CHECK_INT(h.gone, 1);
+    mrd_pipeline_close(p);
+}
+
+TEST(without_the_switch_containers_are_left_alone)
+{
+    heard h = { 0 };
+    int go, outer = start_container(&go);
+    mrd_pipeline_options o = {
+        .instance_id = "i", .ring_dir = test_tmp(), .only_uid = -1, .event = take, .self = &h
+    };
+    mrd_pipeline *p = NULL;
+
+    CHECK_ERR("open", mrd_pipeline_open(&o, &p, NULL), MRD_OK);
+    for (int i = 0; i < 50; i++) {
+        mrd_pipeline_step(p);
+        nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
+    }
+    CHECK_INT(h.events, 0);
+    close(go);
+    waitpid(outer, NULL, 0);
+    mrd_pipeline_close(p);
+}
+
+TEST_MAIN()

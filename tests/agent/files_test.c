@@ -1,0 +1,264 @@
+#include "tests/hw/tree.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "agent/files.h"
+#include "base/clock.h"
+#include "tests/fake/link.h"
+#include "trace/catalog.h"
+
+/* The way to a fake aggregator; its answer waits until the step is over. */
+typedef struct {
+    fake_aggregator g;
+    mrd_files *f;
+    mrd_buf answer;
+    uint64_t tag;
+    bool asked;
+    uint64_t settled, failed;
+    char last[160];
+} world;
+
+static mrd_err
+send_frame(void *self, uint64_t tag, mrd_bytes frame)
+{
+    world *w = self;
+
+    fake_aggregator_take(&w->g, frame);
+    mrd_buf_reset(&w->answer);
+    mrd_buf_add(&w->answer, w->g.reply.p, w->g.reply.len);
+    w->tag = tag;
+    w->asked = true;
+    return MRD_OK;
+}
+
+static void
+settled(void *self, const char *path, const char *sha256, const char *sentence)
+{
+    world *w = self;
+
+    (void) path;
+    (void) sha256;
+    w->settled += *sentence == '\0';
+    w->failed += *sentence != '\0';
+    snprintf(w->last, sizeof(w->last), "%s", sentence);
+}
+
+static world *
+new_world(uint64_t max_bytes)
+{
+    world *w = calloc(1, sizeof(*w));
+    mrd_files_options o = { .stable = 40 * MRD_MS,
+                            .max_bytes = max_bytes,
+                            .agent = 1,
+                            .send = send_frame,
+                            .settled = settled,
+                            .self = w };
+    char dir[512];
+
+    fake_aggregator_init(&w->g);
+    w->g.need_hello = false;
+    CHECK_ERR("open", mrd_files_open(&o, &w->f, NULL), MRD_OK);
+    snprintf(dir, sizeof(dir), "%s/cap/", test_tmp());
+    CHECK_ERR("watch", mrd_files_watch(w->f, dir, 9), MRD_OK);
+    CHECK_ERR("again", mrd_files_watch(w->f, dir, 9), MRD_OK);
+    mrd_files_session(w->f, 1, 0);
+    return w;
+}
+
+static void
+end_world(world *w)
+{
+    mrd_files_close(w->f);
+    fake_aggregator_fini(&w->g);
+    mrd_buf_fini(&w->answer);
+    free(w);
+}
+
+static void
+step(world *w)
+{
+    mrd_msg msg = { 0 };
+
+    mrd_files_step(w->f, mrd_local_now().ns);
+    if (!w->asked)
+        return;
+    w->asked = false;
+    if (w->answer.len == 0) {
+        mrd_files_answer(w->f, w->tag, NULL); /* it vanished on the way */
+    } else if (mrd_msg_unpack((mrd_bytes){ w->answer.p, w->answer.len }, &msg, NULL) == MRD_OK) {
+        mrd_files_answer(w->f, w->tag, &msg);
+        mrd_msg_free(&msg);
+    }
+}
+
+/* Steps until `n` files were settled, at most a few seconds. */
+static void
+until(world *w, uint64_t n)
+{
+    for (int64_t end = mrd_local_now().ns + 20 * MRD_SEC;
+         w->settled + w->failed < n && mrd_local_now().ns < end;) {
+        step(w);
+        if (!w->asked)
+            nanosleep(&(struct timespec){ 0, 100000 }, NULL);
+    }
+}
+
+static void
+pause_ms(world *w, int ms)
+{
+    for (int i = 0; i < ms; i++) {
+        step(w);
+        nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+    }
+}
+
+TEST(names_tell_kind_process_and_core)
+{
+    static const struct {
+        const char *rel, *kind;
+        int64_t pid, nc;
+    } rows[] = {
+        { "i-0ab_pid_77/1700000000/profile_nc_3_session_0.ntff", "NTFF", 77, 3 },
+        { "i-0ab_pid_77/abc_instid_0_vnc_5.ntff", "NTFF", 77, 5 },
+        { "i-0ab_pid_77/neff_abc.neff", "NEFF", 77, MRD_NONE },
+        { "i-0ab_pid_77/ntrace.pb", "ntrace.pb", 77, MRD_NONE },
+        { "trace.json", "framework-trace", MRD_NONE, MRD_NONE },
+        { "x_pid_/y_nc_z", "file", MRD_NONE, MRD_NONE },
+        { "x_pid_99999999999999999999/a", "file", MRD_NONE, MRD_NONE },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        int64_t pid, nc;
+
+        mrd_files_names(rows[i].rel, &pid, &nc);
+        CHECK_ROW(rows[i].rel, pid == rows[i].pid && nc == rows[i].nc);
+        CHECK_TEXT(mrd_files_kind(rows[i].rel), rows[i].kind);
+    }
+}
+
+TEST(a_file_is_shipped_when_it_stands_still)
+{
+    world *w = new_world(0);
+    char path[600];
+    int fd;
+
+    tree_file(test_tmp(), "cap/i-0_pid_5/ntrace.pb", "first");
+    snprintf(path, sizeof(path), "%s/cap/i-0_pid_5/ntrace.pb", test_tmp());
+    fd = open(path, O_WRONLY | O_APPEND);
+    for (int i = 0; i < 5; i++) { /* it grows: not yet */
+        CHECK(write(fd, "more", 4) == 4);
+        pause_ms(w, 15);
+    }
+    CHECK_INT(w->g.offers, 0);
+    pause_ms(w, 80); /* it stands still, but is open for writing */
+    if (getuid() == 0)
+        CHECK_INT(w->g.offers, 0);
+    close(fd);
+    until(w, 1);
+    CHECK_INT(w->settled, 1);
+    CHECK_INT(w->g.artifacts, 1);
+    CHECK_INT(w->g.artifact_bytes, 25);
+    end_world(w);
+}
+
+TEST(what_the_cluster_has_is_not_sent)
+{
+    world *w = new_world(0);
+    mrd_files_stats st;
+
+    w->g.have_all = true;
+    tree_file(test_tmp(), "cap/a/neff_x.neff", "model");
+    until(w, 1);
+    mrd_files_get_stats(w->f, &st);
+    CHECK_INT(st.duplicates, 1);
+    CHECK_INT(w->g.chunks, 0);
+    end_world(w);
+}
+
+TEST(a_cut_upload_resumes_where_it_was)
+{
+    world *w = new_world(0);
+    char path[600];
+    mrd_files_stats st;
+
+    tree_file(test_tmp(), "cap/big.ntff", "x");
+    snprintf(path, sizeof(path), "%s/cap/big.ntff", test_tmp());
+    CHECK(truncate(path, 5 << 20) == 0);
+    w->g.cut_at = 2 << 20;
+    until(w, 1);
+    mrd_files_get_stats(w->f, &st);
+    CHECK_INT(w->settled, 1);
+    CHECK_INT(w->g.artifacts, 1);
+    CHECK_INT(w->g.artifact_bytes, 5 << 20);
+    CHECK_INT(w->g.offers, 2);
+    CHECK(st.bytes_sent <= (5 << 20) + (1 << 20));
+    end_world(w);
+}
+
+TEST(ten_thousand_files)
+{
+    world *w = new_world(0);
+    char rel[64], text[32];
+    mrd_files_stats st;
+    int n = getenv("MRD_TEST_FILES") != NULL ? atoi(getenv("MRD_TEST_FILES")) : 2000;
+
+    for (int i = 0; i < n; i++) {
+        snprintf(rel, sizeof(rel), "cap/d%d/f%d.bin", i % 20, i);
+        snprintf(text, sizeof(text), "%d", i);
+        tree_file(test_tmp(), rel, text);
+    }
+    until(w, (uint64_t) n);
+    mrd_files_get_stats(w->f, &st);
+    CHECK_INT(w->settled, n);
+    CHECK_INT(st.found, n);
+    CHECK_INT(st.waiting, 0);
+    CHECK_INT(w->g.artifacts, n);
+    CHECK(mrd_files_idle(w->f, 0));
+    end_world(w);
+}
+
+TEST(what_cannot_be_shipped_is_said)
+{
+    world *w = new_world(1000);
+    char path[600];
+
+    tree_file(test_tmp(), "cap/large.ntff", "x");
+    snprintf(path, sizeof(path), "%s/cap/large.ntff", test_tmp());
+    CHECK(truncate(path, 5000) == 0);
+    snprintf(path, sizeof(path), "%s/cap/link", test_tmp());
+    CHECK(symlink("/etc/passwd", path) == 0); /* not followed, not even found */
+    snprintf(path, sizeof(path), "%s/cap/fifo", test_tmp());
+    CHECK(mkfifo(path, 0600) == 0);
+    until(w, 1);
+    pause_ms(w, 60);
+    CHECK_INT(w->failed, 1);
+    CHECK(strstr(w->last, "--artifact-max") != NULL);
+    CHECK_INT(w->g.offers, 0);
+    end_world(w);
+}
+
+TEST(without_a_session_files_wait_and_old_ones_stay)
+{
+    world *w = new_world(0);
+    mrd_files_stats st;
+
+    mrd_files_session(w->f, 0, 0);
+    tree_file(test_tmp(), "cap/early.bin", "early");
+    pause_ms(w, 100);
+    CHECK_INT(w->g.offers, 0);
+    nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    mrd_files_session(w->f, 2, mrd_wall_now().ns);
+    nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    tree_file(test_tmp(), "cap/late.bin", "late");
+    until(w, 1);
+    pause_ms(w, 100);
+    mrd_files_get_stats(w->f, &st);
+    CHECK_INT(w->g.artifacts, 1);
+    CHECK_INT(w->g.artifact_len, 4);
+    CHECK_INT(st.waiting, 0);
+    end_world(w);
+}
+
+TEST_MAIN()

@@ -1,0 +1,234 @@
+#include "tests/check.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "agent/spool.h"
+#include "base/out.h"
+
+static uint64_t lost_events, lost_frames;
+
+static void
+dropped(void *self, const mrd_spool_item *item)
+{
+    (void) self;
+    lost_events += item->events;
+    lost_frames++;
+}
+
+static mrd_spool *
+open_spool(const char *dir, uint64_t max)
+{
+    mrd_spool *s = NULL;
+    mrd_why why = { 0 };
+
+    CHECK_ERR("open", mrd_spool_open(dir, max, dropped, NULL, &s, &why), MRD_OK);
+    if (s == NULL)
+        fprintf(stderr, "%s\n", why.text);
+    return s;
+}
+
+/* Adds a frame of `len` body bytes and `events` events to a session. */
+static mrd_err
+add(mrd_spool *s, uint64_t session, size_t len, uint64_t events)
+{
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA,
+                    .agent = 1,
+                    .epoch = mrd_spool_epoch(s),
+                    .session = session,
+                    .seq = mrd_spool_next_seq(s, session) };
+    uint8_t *frame = malloc(MRD_FRAME_HEADER + len);
+    mrd_err err;
+
+    memset(frame + MRD_FRAME_HEADER, (int) (f.seq & 255), len);
+    mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, len }, frame);
+    err = mrd_spool_add(s, (mrd_bytes){ frame, MRD_FRAME_HEADER + len }, events, NULL);
+    free(frame);
+    return err != MRD_OK
+               ? err
+               : mrd_spool_commit(s, &(mrd_spool_position){ 9, f.seq * 32 + 32 }, 1, NULL);
+}
+
+static bool
+whole(mrd_spool *s, const mrd_spool_item *item)
+{
+    mrd_buf data = { 0 };
+    mrd_frame f;
+    mrd_bytes body;
+    bool ok = mrd_spool_read(s, item->id, &data, NULL) == MRD_OK &&
+              mrd_frame_check((mrd_bytes){ data.p, data.len }, &f, &body, NULL) == MRD_OK &&
+              f.seq == item->seq && f.session == item->session &&
+              (body.len == 0 || body.p[body.len - 1] == (f.seq & 255));
+
+    mrd_buf_fini(&data);
+    return ok;
+}
+
+TEST(frames_stay_until_they_are_done)
+{
+    mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+    mrd_spool_item item;
+    uint64_t epoch = mrd_spool_epoch(s), second;
+    mrd_spool_stats st;
+
+    for (int i = 0; i < 5; i++)
+        CHECK_ERR("add", add(s, 7, 100, 10), MRD_OK);
+    CHECK_ERR("other session", add(s, 8, 100, 1), MRD_OK);
+    CHECK_INT(mrd_spool_next_seq(s, 7), 5);
+    CHECK(mrd_spool_peek(s, 0, &item) && item.seq == 0);
+    CHECK(mrd_spool_peek(s, item.id + 1, &item) && item.seq == 1);
+    second = item.id;
+    CHECK(mrd_spool_done(s, second));
+    CHECK(!mrd_spool_done(s, second));
+    mrd_spool_close(s);
+    s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+    CHECK(mrd_spool_epoch(s) == epoch);
+    CHECK_INT(mrd_spool_next_seq(s, 7), 5);
+    CHECK_INT(mrd_spool_held(s, 7), 4);
+    mrd_spool_get_stats(s, &st);
+    CHECK_INT(st.recovered_events, 41);
+    CHECK_INT(st.torn_bytes, 0);
+    for (uint64_t from = 0; mrd_spool_peek(s, from, &item); from = item.id + 1) {
+        CHECK(whole(s, &item));
+        CHECK(item.seq != 1 || item.session == 8);
+        CHECK(mrd_spool_done(s, item.id));
+    }
+    mrd_spool_close(s);
+    /* Everything acknowledged: numbers must still not be used twice. */
+    s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+    CHECK_INT(mrd_spool_next_seq(s, 7), 5);
+    CHECK(!mrd_spool_peek(s, 0, &item));
+    mrd_spool_close(s);
+}
+
+TEST(two_agents_do_not_share_a_folder)
+{
+    mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES), *other;
+    mrd_why why = { 0 };
+
+    CHECK_ERR("busy", mrd_spool_open(test_tmp(), MRD_SPOOL_MIN_BYTES, NULL, NULL, &other, &why),
+              MRD_BUSY);
+    CHECK(strstr(why.text, "another agent") != NULL);
+    CHECK_ERR("small", mrd_spool_open(NULL, 1000, NULL, NULL, &other, &why), MRD_INVALID);
+    mrd_spool_close(s);
+}
+
+TEST(the_oldest_are_forced_out_and_counted)
+{
+    mrd_spool *s = open_spool(NULL, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_stats st;
+    mrd_spool_item item;
+
+    for (int i = 0; i < 1000; i++)
+        CHECK_ERR("add", add(s, 1, 65536, 100), MRD_OK);
+    mrd_spool_get_stats(s, &st);
+    CHECK(st.file_bytes <= MRD_SPOOL_MIN_BYTES + 65536);
+    CHECK_INT(st.events + lost_events, 100000);
+    CHECK_INT(st.items + lost_frames, 1000);
+    CHECK(lost_frames > 800);
+    CHECK(mrd_spool_peek(s, 0, &item) && item.seq == lost_frames && whole(s, &item));
+    mrd_spool_close(s);
+}
+
+/* Cut at every byte, and one byte wrong at every place, of the newest segment. */
+TEST(any_torn_tail_is_survived)
+{
+    char source[512], copy[512], path[1024];
+    uint8_t data[8192], bent[8192];
+    mrd_spool *s;
+    uint64_t epoch;
+    size_t len;
+    FILE *f;
+
+    snprintf(source, sizeof(source), "%s/a", test_tmp());
+    snprintf(copy, sizeof(copy), "%s/b", test_tmp());
+    s = open_spool(source, MRD_SPOOL_MIN_BYTES);
+    epoch = mrd_spool_epoch(s);
+    for (int i = 0; i < 8; i++)
+        CHECK_ERR("add", add(s, 3, 200, 10), MRD_OK);
+    mrd_spool_close(s);
+    snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", source);
+    REQUIRE((f = fopen(path, "r")) != NULL);
+    len = fread(data, 1, sizeof(data), f);
+    fclose(f);
+    REQUIRE(len > 2000 && len < sizeof(data));
+    for (size_t i = 0; i < 2 * len; i++) {
+        bool cut = i < len;
+        size_t at = cut ? i : i - len;
+        mrd_spool_item item;
+        uint64_t n = 0, expect;
+        bool torn;
+
+        CHECK_ERR("dirs", mrd_make_dirs(copy, NULL), MRD_OK);
+        snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", copy);
+        memcpy(bent, data, len);
+        if (!cut)
+            bent[at] ^= 0x40;
+        CHECK_ERR("write", mrd_write_file(path, (mrd_bytes){ bent, cut ? at : len }, 0600, NULL),
+                  MRD_OK);
+        s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
+        REQUIRE(s != NULL);
+        for (uint64_t from = 0; mrd_spool_peek(s, from, &item); from = item.id + 1) {
+            CHECK(item.seq == n && whole(s, &item));
+            n++;
+        }
+        /* The state records are 40 bytes, a frame's 16 + 8 + 96 + 200, its commit's 16 + 16. */
+        expect = at < 40 ? 0 : (at - 40) / 352;
+        CHECK_INT(mrd_spool_resume(s, 9), expect * 32);
+        CHECK_INT(n, expect);
+        /* Numbers that may have been used and are gone are not used again. */
+        torn = !cut || (at > 0 && (at < 40 || ((at - 40) % 352 != 0 && (at - 40) % 352 != 320)));
+        CHECK_INT(mrd_spool_next_seq(s, 3), torn ? 0 : n);
+        CHECK((mrd_spool_epoch(s) == epoch) == (!torn && at > 0));
+        CHECK_ERR("goes on", add(s, 3, 10, 1), MRD_OK);
+        mrd_spool_close(s);
+        snprintf(path, sizeof(path), "%s/spool-0000000000000002.mrs", copy);
+        (void) unlink(path);
+        snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", copy);
+        (void) unlink(path);
+    }
+}
+
+/* A file system that is smaller than the spool may become: the oldest go, the newest stay. */
+TEST(a_full_disk_forces_out_the_oldest)
+{
+    char dir[512];
+    mrd_spool_stats st;
+    mrd_spool_item item;
+    mrd_spool *s;
+    int failed = 0;
+
+    snprintf(dir, sizeof(dir), "%s/small", test_tmp());
+    CHECK_ERR("dir", mrd_make_dirs(dir, NULL), MRD_OK);
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", dir, "tmpfs", 0, "size=4m") != 0)
+        SKIP("no file system can be mounted here");
+    s = open_spool(dir, 16 << 20);
+    for (int i = 0; i < 300; i++)
+        failed += add(s, 1, 65536, 100) != MRD_OK;
+    mrd_spool_get_stats(s, &st);
+    CHECK_INT(failed, 0);
+    CHECK(lost_frames > 200);
+    CHECK_INT(st.items + lost_frames, 300);
+    CHECK(mrd_spool_peek(s, 0, &item) && item.seq == lost_frames && whole(s, &item));
+    mrd_spool_close(s);
+}
+
+TEST(wrong_numbers_are_refused)
+{
+    mrd_spool *s = open_spool(NULL, MRD_SPOOL_MIN_BYTES);
+    mrd_frame f = {
+        .type = MRD_FRAME_CLOCK_DATA, .epoch = mrd_spool_epoch(s), .session = 1, .seq = 5
+    };
+    uint8_t frame[MRD_FRAME_HEADER];
+
+    mrd_frame_put(&f, (mrd_bytes){ NULL, 0 }, frame);
+    CHECK_ERR("gap", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, 0, NULL), MRD_STATE);
+    CHECK_ERR("junk", mrd_spool_add(s, (mrd_bytes){ (const uint8_t *) "x", 1 }, 0, NULL),
+              MRD_TRUNCATED);
+    mrd_spool_close(s);
+}
+
+TEST_MAIN()

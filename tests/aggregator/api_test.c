@@ -1,0 +1,339 @@
+/* The HTTP API of a whole aggregator with one agent. */
+#include "tests/aggregator/fake_agent.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "aggregator/aggregator.h"
+#include "base/json.h"
+
+static int port;
+
+/* One exchange on a connection of its own; the whole answer. Valid until the next call. */
+static const char *
+ask(const char *request, size_t *ret_len)
+{
+    static mrd_buf answer;
+    struct sockaddr_in to = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t) port),
+                              .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    static char piece[65536];
+    ssize_t n;
+
+    mrd_buf_reset(&answer);
+    if (connect(fd, (struct sockaddr *) &to, sizeof(to)) == 0 &&
+        write(fd, request, strlen(request)) > 0) {
+        while ((n = read(fd, piece, sizeof(piece))) > 0)
+            mrd_buf_add(&answer, piece, (size_t) n);
+    }
+    close(fd);
+    if (ret_len != NULL)
+        *ret_len = answer.len;
+    return mrd_buf_cstr(&answer);
+}
+
+static const char *
+call(const char *method, const char *path, const char *body)
+{
+    static char request[4096];
+
+    snprintf(request, sizeof(request),
+             "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+             method, path, strlen(body), body);
+    return ask(request, NULL);
+}
+
+static int
+status(const char *answer)
+{
+    return strncmp(answer, "HTTP/1.1 ", 9) == 0 ? atoi(answer + 9) : 0;
+}
+
+static bool
+has(const char *answer, const char *text)
+{
+    return strstr(answer, text) != NULL;
+}
+
+static mrd_aggregator *
+aggregator(void)
+{
+    mrd_aggregator_options o = { .store = test_tmp(),
+                                 .data_url = "inproc://d",
+                                 .control_url = "inproc://c",
+                                 .http_address = "127.0.0.1",
+                                 .disk_reserve = -1,
+                                 .lead_ns = 50 * MRD_MS };
+    mrd_aggregator *a = NULL;
+    mrd_why why = { 0 };
+
+    if (mrd_aggregator_open(&o, &a, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    else
+        port = mrd_aggregator_http_port(a);
+    return a;
+}
+
+/* Bodies, paths and queries of all sorts, against a store with nothing in it. */
+TEST(answers_without_sessions)
+{
+    static const struct {
+        const char *method, *path, *body;
+        int status;
+        const char *text;
+    } rows[] = {
+        { "GET", "/healthz", "", 200, "ok" },
+        { "GET", "/readyz", "", 200, "ready" },
+        { "GET", "/metrics", "", 200, "meridian_events_stored_total 0" },
+        { "GET", "/api/v1/nodes", "", 200, "{\"nodes\":[]}" },
+        { "GET", "/api/v1/nodes/i-1", "", 404, "no agent has said hello as 'i-1'" },
+        { "GET", "/api/v1/sessions", "", 200, "{\"sessions\":[]}" },
+        { "GET", "/api/v1/sessions/x", "", 404, "is no session id" },
+        { "GET", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },
+        { "GET", "/api/v1/sessions/..%2f..%2fetc", "", 400, "climbing" },
+        { "GET", "/api/v1/sessions/20261121-072326-3f2a/journal/../../x", "", 400, "" },
+        { "GET", "/api/v1/sessions/20261121-072326-3f2a/profile?format=x", "", 400,
+          "one of perfetto" },
+        { "GET", "/api/v1/sessions/20261121-072326-3f2a/profile?from=1", "", 400, "from" },
+        { "POST", "/api/v1/sessions", "{", 422, "line 1" },
+        { "POST", "/api/v1/sessions", "[]", 422, "" },
+        { "POST", "/api/v1/sessions", "{\"nam\": \"x\"}", 400, "did you mean 'name'" },
+        { "POST", "/api/v1/sessions", "{\"mode\": \"fast\"}", 400, "mode must be" },
+        { "POST", "/api/v1/sessions", "{\"duration\": \"soon\"}", 400, "duration must be" },
+        { "POST", "/api/v1/sessions", "{\"duration\": -5}", 400, "duration must be" },
+        { "POST", "/api/v1/sessions", "{\"duration\": \"31d\"}", 400, "at most 30 days" },
+        { "POST", "/api/v1/sessions", "{\"require\": 0}", 400, "require must be" },
+        { "POST", "/api/v1/sessions", "{\"require\": {}}", 400, "require must be" },
+        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": 5}}", 422,
+          "select.rank must be a list" },
+        { "POST", "/api/v1/trigger", "{}", 409, "no recorder session is running" },
+        { "POST", "/api/v1/trigger", "{\"last\": \"x\"}", 400, "last must be" },
+        { "POST", "/api/v1/sessions/20261121-072326-3f2a/stop", "", 404, "there is no session" },
+        { "DELETE", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },
+        { "DELETE", "/api/v1/nodes", "", 405, "" },
+        { "GET", "/nothing", "", 404, "" },
+    };
+    mrd_aggregator *a = aggregator();
+
+    REQUIRE(a != NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const char *got = call(rows[i].method, rows[i].path, rows[i].body);
+
+        if (status(got) != rows[i].status || !has(got, rows[i].text))
+            fprintf(stderr, "%s %s %s: %.600s\n", rows[i].method, rows[i].path, rows[i].body, got);
+        CHECK_ROW(rows[i].path, status(got) == rows[i].status && has(got, rows[i].text));
+        CHECK_ROW(rows[i].path, status(got) < 400 || has(got, "application/problem+json"));
+    }
+    mrd_aggregator_close(a);
+}
+
+/* Starts a session over HTTP and waits for its end; its id. */
+static void
+record(const char *body, char id[64])
+{
+    const char *got = call("POST", "/api/v1/sessions", body), *at = strstr(got, "\"id\":\"");
+    char path[128];
+
+    CHECK(status(got) == 201 && has(got, "Location: /api/v1/sessions/") && at != NULL);
+    snprintf(id, 64, "%.20s", at == NULL ? "" : at + 6);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
+    WAIT_FOR(has(call("GET", path, ""), "\"state\":\"complete\""));
+}
+
+TEST(a_session_from_start_to_slice)
+{
+    static fake_agent agent = { .id = "i-1",
+                                .data_url = "inproc://d",
+                                .control_url = "inproc://c",
+                                .events = 500,
+                                .batches = 10 };
+    mrd_aggregator *a = aggregator();
+    char id[64], path[256], request[512];
+    const char *got;
+    size_t whole, slice;
+
+    REQUIRE(a != NULL);
+    fake_start(&agent);
+    WAIT_FOR(agent.welcomed);
+    nap(100);
+    record("{\"name\": \"http\", \"duration\": \"400ms\", \"require\": \"all\"}", id);
+    CHECK_INT(agent.delivered, 5000);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
+    got = call("GET", path, "");
+    CHECK(has(got, "\"events\":5000") && has(got, "\"state\":\"flushed\"") &&
+          has(got, "\"missing_batches\":0"));
+    CHECK(has(got, "\"profile\":{\"state\":\"done\",\"events\":5000,\"total\":5000}"));
+    CHECK(has(call("GET", "/api/v1/nodes/i-1", ""), "\"connected\":true"));
+    CHECK(has(call("GET", "/metrics", ""), "meridian_node_events_total{instance_id=\"i-1\"} 5000"));
+
+    snprintf(request, sizeof(request),
+             "GET %s/profile HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
+    got = ask(request, &whole);
+    CHECK(status(got) == 200 && has(got, "ETag: ") && has(got, "Accept-Ranges: bytes") &&
+          whole > 10000);
+    snprintf(request, sizeof(request),
+             "GET %s/profile/system_profile.pftrace HTTP/1.1\r\nHost: x\r\nRange: "
+             "bytes=10-19\r\nConnection: close\r\n\r\n",
+             path);
+    got = ask(request, NULL);
+    CHECK(status(got) == 206 && has(got, "Content-Range: bytes 10-19/"));
+    /* The agent's clock is the aggregator's own, but it says that it is simulated: wall clock. */
+    snprintf(request, sizeof(request),
+             "GET %s/profile?format=perfetto&event_type=nothing HTTP/1.1\r\nHost: x\r\nConnection: "
+             "close\r\n\r\n",
+             path);
+    got = ask(request, &slice);
+    CHECK(status(got) == 200 && has(got, "Transfer-Encoding: chunked") && slice < whole / 2);
+    snprintf(request, sizeof(request),
+             "GET %s/profile?instance_id=i-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+             path);
+    got = ask(request, &slice);
+    CHECK(status(got) == 200 && slice > whole / 2);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile?start=5s&end=2s", id);
+    CHECK(has(call("GET", path, ""), "start must be before end"));
+
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/journal", id);
+    CHECK(has(call("GET", path, ""), "\"segment\":\"000001.mrj\""));
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/journal/i-1/000001.mrj", id);
+    CHECK(has(call("GET", path, ""), "MRDJRNL1"));
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/journal/i-1/session.json", id);
+    CHECK_INT(status(call("GET", path, "")), 404);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile/.hidden", id);
+    CHECK_INT(status(call("GET", path, "")), 404);
+
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/stop", id);
+    CHECK(status(call("POST", path, "")) == 409);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/merge", id);
+    CHECK_INT(status(call("POST", path, "")), 202);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
+    CHECK_INT(status(call("DELETE", path, "")), 202);
+    WAIT_FOR(status(call("GET", path, "")) == 404);
+    snprintf(path, sizeof(path), "%s/sessions/%s", test_tmp(), id);
+    WAIT_FOR(access(path, F_OK) != 0);
+    fake_end(&agent);
+    mrd_aggregator_close(a);
+}
+
+/* ---- Artifacts ---- */
+
+typedef struct {
+    mrd_link *link;
+    uint64_t session;
+} carrier;
+
+/* Sends one message and gives the reply; free it with mrd_msg_free. */
+static mrd_msg
+exchange(carrier *c, uint8_t type, const void *message)
+{
+    mrd_frame f = { .type = type, .agent = mrd_agent_key(MRD_STR("i-9")), .session = c->session };
+    mrd_buf wire = { 0 };
+    mrd_link_event ev;
+    mrd_msg msg = { 0 };
+
+    CHECK_ERR("pack", mrd_msg_pack(&f, message, &wire, NULL), MRD_OK);
+    CHECK_ERR("submit", mrd_link_submit(c->link, 1, (mrd_bytes){ wire.p, wire.len }), MRD_OK);
+    while (mrd_link_next(c->link, 5000, &ev)) {
+        bool reply = ev.kind == MRD_LINK_REPLY;
+
+        if (reply)
+            CHECK_ERR("reply", mrd_msg_unpack(ev.data, &msg, NULL), MRD_OK);
+        mrd_link_event_done(&ev);
+        if (reply)
+            break;
+    }
+    mrd_buf_fini(&wire);
+    return msg;
+}
+
+static uint32_t
+chunk(carrier *c, char *sha, uint64_t offset, const char *data, uint64_t *ret_offset)
+{
+    Mrd__ArtifactChunk m = MRD__ARTIFACT_CHUNK__INIT;
+    mrd_msg reply;
+    uint32_t status_;
+
+    m.sha256 = sha;
+    m.offset = offset;
+    m.data = (ProtobufCBinaryData){ strlen(data), (uint8_t *) (uintptr_t) data };
+    reply = exchange(c, MRD_FRAME_CHUNK, &m);
+    *ret_offset = reply.u.ack->artifact_offset;
+    status_ = reply.u.ack->status;
+    mrd_msg_free(&reply);
+    return status_;
+}
+
+TEST(artifacts_resume_and_are_proven)
+{
+    char sha[] =
+        "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9"; /* "hello world" */
+    char name[] = "i/model.neff", evil[] = "../x", kind[] = "NEFF", id[] = "i-9", path[300];
+    mrd_aggregator *a = aggregator();
+    mrd_link_options o = { .data_url = "inproc://d" };
+    Mrd__Hello hello = MRD__HELLO__INIT;
+    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
+    carrier c = { 0 };
+    uint64_t at;
+    mrd_msg r;
+
+    REQUIRE(a != NULL && mrd_link_open(&o, &c.link, NULL) == MRD_OK);
+    offer.sha256 = done.sha256 = sha;
+    offer.size = done.size = 11;
+    offer.name = name;
+    offer.kind = kind;
+    r = exchange(&c, MRD_FRAME_OFFER, &offer); /* before hello */
+    CHECK(r.frame.type == MRD_FRAME_ACK && r.u.ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST);
+    mrd_msg_free(&r);
+    hello.wire_major = MRD_WIRE_MAJOR;
+    hello.instance_id = id;
+    r = exchange(&c, MRD_FRAME_HELLO, &hello);
+    CHECK(r.frame.type == MRD_FRAME_WELCOME);
+    mrd_msg_free(&r);
+    CHECK(chunk(&c, sha, 0, "hello", &at) == MRD__ACK_STATUS__ACK_REFUSED); /* never offered */
+    offer.name = evil;
+    r = exchange(&c, MRD_FRAME_OFFER, &offer);
+    CHECK(r.u.want->err == MRD_INVALID);
+    mrd_msg_free(&r);
+    offer.name = name;
+    r = exchange(&c, MRD_FRAME_OFFER, &offer);
+    CHECK(r.frame.type == MRD_FRAME_WANT && !r.u.want->have && r.u.want->offset == 0 &&
+          r.u.want->err == 0);
+    mrd_msg_free(&r);
+    CHECK(chunk(&c, sha, 0, "hello", &at) == MRD__ACK_STATUS__ACK_STORED && at == 5);
+    CHECK(chunk(&c, sha, 0, "hello", &at) == MRD__ACK_STATUS__ACK_STORED && at == 5); /* again */
+    CHECK(chunk(&c, sha, 5, " world, and more", &at) == MRD__ACK_STATUS__ACK_REFUSED && at == 5);
+    r = exchange(&c, MRD_FRAME_DONE, &done);
+    CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && r.u.ack->err == MRD_INCOMPLETE);
+    mrd_msg_free(&r);
+    mrd_aggregator_close(a); /* the aggregator restarts: goes on from the part that it has */
+    REQUIRE((a = aggregator()) != NULL);
+    do {
+        nap(10);
+        r = exchange(&c, MRD_FRAME_HELLO, &hello);
+    } while (r.frame.type == 0);
+    mrd_msg_free(&r);
+    r = exchange(&c, MRD_FRAME_OFFER, &offer);
+    CHECK(r.u.want->offset == 5);
+    mrd_msg_free(&r);
+    CHECK(chunk(&c, sha, 5, " wOrld", &at) == MRD__ACK_STATUS__ACK_STORED && at == 11);
+    r = exchange(&c, MRD_FRAME_DONE, &done);
+    CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && r.u.ack->err == MRD_CORRUPT);
+    mrd_msg_free(&r);
+    r = exchange(&c, MRD_FRAME_OFFER, &offer);
+    CHECK(!r.u.want->have && r.u.want->offset == 0);
+    mrd_msg_free(&r);
+    CHECK(chunk(&c, sha, 0, "hello world", &at) == MRD__ACK_STATUS__ACK_STORED && at == 11);
+    r = exchange(&c, MRD_FRAME_DONE, &done);
+    CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_STORED && r.u.ack->err == 0);
+    mrd_msg_free(&r);
+    r = exchange(&c, MRD_FRAME_OFFER, &offer);
+    CHECK(r.u.want->have);
+    mrd_msg_free(&r);
+    snprintf(path, sizeof(path), "%s/artifacts/%s", test_tmp(), sha);
+    CHECK(access(path, R_OK) == 0);
+    mrd_link_close(c.link);
+    mrd_aggregator_close(a);
+}
+
+TEST_MAIN()

@@ -1,0 +1,382 @@
+#include "aggregator/httpd.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/hash.h"
+#include "tests/check.h"
+
+static char file_path[128];
+static volatile int produced, produce_done;
+
+static mrd_err
+get_json(void *self, mrd_http_request *req, mrd_why *why)
+{
+    mrd_json *doc = mrd_json_new_object();
+    const char *name = mrd_http_query(req, "name");
+
+    (void) self;
+    (void) why;
+    mrd_json_set(doc, "name", mrd_json_new_str(name == NULL ? "nobody" : name));
+    return mrd_http_reply_json(req, 200, doc);
+}
+
+static mrd_err
+post_item(void *self, mrd_http_request *req, mrd_why *why)
+{
+    static const char *const known[] = { "force", NULL };
+    mrd_str id = mrd_http_param(req, "id");
+    mrd_json *doc;
+    mrd_buf text = { 0 };
+    mrd_err err;
+
+    (void) self;
+    if ((err = mrd_http_known_query(req, known, why)) != MRD_OK ||
+        (err = mrd_http_json(req, &doc, why)) != MRD_OK)
+        return err;
+    mrd_buf_fmt(&text, MRD_STR_FMT "=%s", MRD_STR_ARG(id), mrd_json_str(doc, "v", "none"));
+    mrd_json_free(doc);
+    return mrd_http_reply_text(req, 201, "text/plain", &text);
+}
+
+static mrd_err
+get_file(void *self, mrd_http_request *req, mrd_why *why)
+{
+    (void) self;
+    return mrd_http_reply_file(req, file_path, "application/octet-stream", "trace.pftrace", why);
+}
+
+static mrd_err
+produce_much(void *self, mrd_out *out, mrd_why *why)
+{
+    char block[8192];
+
+    (void) self;
+    (void) why;
+    memset(block, 'x', sizeof(block));
+    for (int i = 0; i < 4096 && mrd_out_err(out) == MRD_OK;
+         i++) { /* 32 MiB, far more than the queue */
+        mrd_out_add(out, block, sizeof(block));
+        produced = i + 1;
+    }
+    return mrd_out_err(out);
+}
+
+static void
+produce_end(void *self)
+{
+    (void) self;
+    produce_done++;
+}
+
+static mrd_err
+get_stream(void *self, mrd_http_request *req, mrd_why *why)
+{
+    (void) self;
+    return mrd_http_reply_stream(req, "application/octet-stream", NULL, produce_much, produce_end,
+                                 NULL, why);
+}
+
+static const mrd_http_route routes[] = {
+    { "GET", "/open", MRD_ROLE_NONE, get_json, "" },
+    { "GET", "/json", MRD_ROLE_READ, get_json, "" },
+    { "POST", "/items/{id}/set", MRD_ROLE_CONTROL, post_item, "" },
+    { "GET", "/files/{rest*}", MRD_ROLE_READ, get_file, "" },
+    { "GET", "/stream", MRD_ROLE_READ, get_stream, "" },
+};
+
+static mrd_httpd *
+start(const mrd_auth *auth)
+{
+    mrd_httpd_options options = {
+        .address = "127.0.0.1", .auth = auth, .max_streams = 2, .max_connections = 600
+    };
+    mrd_httpd *h = NULL;
+    mrd_why why = { 0 };
+
+    if (mrd_httpd_start(&options, routes, MRD_COUNT(routes), NULL, &h, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    return h;
+}
+
+static int
+dial(mrd_httpd *h)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET,
+                              .sin_port = htons(mrd_httpd_port(h)),
+                              .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    return connect(fd, (struct sockaddr *) &to, sizeof(to)) == 0 ? fd : -1;
+}
+
+/* One exchange on a connection of its own; the whole answer as text. Valid until the next call. */
+static const char *
+ask(mrd_httpd *h, const char *request)
+{
+    static mrd_buf answer;
+    int fd = dial(h);
+    char piece[65536];
+    ssize_t n;
+
+    mrd_buf_reset(&answer);
+    if (fd < 0 || write(fd, request, strlen(request)) < 0)
+        return "";
+    while ((n = read(fd, piece, sizeof(piece))) > 0)
+        mrd_buf_add(&answer, piece, (size_t) n);
+    close(fd);
+    return mrd_buf_cstr(&answer);
+}
+
+#define END "Host: x\r\nConnection: close\r\n\r\n"
+
+static bool
+has(const char *answer, const char *text)
+{
+    return strcasestr(answer, text) != NULL;
+}
+
+static bool
+status_is(const char *answer, int status)
+{
+    return strncmp(answer, "HTTP/1.1 ", 9) == 0 && atoi(answer + 9) == status;
+}
+
+TEST(routing_and_problems)
+{
+    static const struct {
+        const char *name, *request;
+        int status;
+        const char *text;
+    } rows[] = {
+        { "json", "GET /json HTTP/1.1\r\n" END, 200, "{\"name\":\"nobody\"}" },
+        { "query", "GET /json?name=a%20b HTTP/1.1\r\n" END, 200, "{\"name\":\"a b\"}" },
+        { "parameter and body",
+          "POST /items/7/set HTTP/1.1\r\nContent-Length: 9\r\n" END "{\"v\":\"x\"}", 201, "7=x" },
+        { "broken body", "POST /items/7/set HTTP/1.1\r\nContent-Length: 3\r\n" END "{\"v", 422,
+          "request body: line 1" },
+        { "body of another type", "POST /items/7/set HTTP/1.1\r\nContent-Length: 2\r\n" END "[]",
+          422, "must be a JSON object" },
+        { "mistyped query", "POST /items/7/set?forse=1 HTTP/1.1\r\nContent-Length: 0\r\n" END, 400,
+          "did you mean force?" },
+        { "unknown path", "GET /nothing HTTP/1.1\r\n" END, 404, "application/problem+json" },
+        { "empty parameter", "POST /items//set HTTP/1.1\r\nContent-Length: 0\r\n" END, 400,
+          "problem" },
+        { "wrong method", "DELETE /json HTTP/1.1\r\n" END, 405, "Allow: GET" },
+        { "climbing", "GET /files/../../etc/passwd HTTP/1.1\r\n" END, 400, "climbing" },
+        { "climbing, encoded", "GET /files/%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n" END, 400,
+          "climbing" },
+        { "backslash", "GET /files/..%5c..%5cx HTTP/1.1\r\n" END, 400, "unprintable" },
+        { "control character", "GET /files/a%0ab HTTP/1.1\r\n" END, 400, "unprintable" },
+        { "announced too large", "POST /items/7/set HTTP/1.1\r\nContent-Length: 99999999\r\n" END,
+          413, "1 MiB" },
+        { "preflight", "OPTIONS /files/a HTTP/1.1\r\nOrigin: https://ui.perfetto.dev\r\n" END, 204,
+          "Access-Control-Allow-Private-Network: true" },
+        { "origin of the page", "GET /json HTTP/1.1\r\nOrigin: https://ui.perfetto.dev\r\n" END,
+          200, "Access-Control-Allow-Origin: https://ui.perfetto.dev" },
+    };
+    mrd_httpd *h = start(NULL);
+
+    REQUIRE(h != NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const char *answer = ask(h, rows[i].request);
+
+        CHECK_ROW(rows[i].name, status_is(answer, rows[i].status));
+        CHECK_ROW(rows[i].name, has(answer, rows[i].text));
+        if (!status_is(answer, rows[i].status) || !has(answer, rows[i].text))
+            fprintf(stderr, "%s\n", answer);
+    }
+    CHECK(!has(ask(h, "GET /json HTTP/1.1\r\nOrigin: https://evil.example\r\n" END),
+               "Access-Control-Allow-Origin"));
+    mrd_httpd_stop(h);
+}
+
+TEST(roles)
+{
+    static const struct {
+        const char *token;
+        int open, read, control;
+    } rows[] = {
+        { NULL, 200, 401, 401 },
+        { "read-token-0123456789", 200, 200, 403 },
+        { "control-token-0123456789", 200, 200, 201 },
+        { "agent-token-0123456789", 200, 403, 403 },
+        { "wrong-token-0123456789", 200, 401, 401 },
+        { "read-token-012345678", 200, 401, 401 },
+    };
+    static const char text[] =
+        "{\"read\":[\"read-token-0123456789\"],\"control\":[\"control-token-0123456789\"],"
+        "\"agent\":[{\"token\":\"agent-token-0123456789\",\"instance\":\"i-1\"}]}";
+    char path[128], request[512];
+    mrd_auth *auth = NULL;
+    mrd_httpd *h;
+    mrd_why why = { 0 };
+
+    snprintf(path, sizeof(path), "%s/tokens.json", test_tmp());
+    mrd_write_file(path, (mrd_bytes){ (const uint8_t *) text, strlen(text) }, 0644, NULL);
+    CHECK_ERR("readable by others", mrd_auth_load(path, &auth, &why), MRD_DENIED);
+    chmod(path, 0660);
+    CHECK_ERR("writable by the group", mrd_auth_load(path, &auth, &why), MRD_DENIED);
+    chmod(path, 0440); /* a Kubernetes Secret with fsGroup */
+    CHECK_ERR("readable by the group", mrd_auth_load(path, &auth, &why), MRD_OK);
+    mrd_auth_free(auth);
+    chmod(path, 0600);
+    CHECK_ERR("load", mrd_auth_load(path, &auth, &why), MRD_OK);
+    CHECK(mrd_auth_agent(auth, MRD_STR("agent-token-0123456789"), MRD_STR("i-1")));
+    CHECK(!mrd_auth_agent(auth, MRD_STR("agent-token-0123456789"), MRD_STR("i-2")));
+    CHECK(!mrd_auth_agent(auth, MRD_STR("read-token-0123456789"), MRD_STR("i-1")));
+    h = start(auth);
+    REQUIRE(h != NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        static const char *const starts[] = { "GET /open", "GET /json", "POST /items/1/set" };
+        const int want[] = { rows[i].open, rows[i].read, rows[i].control };
+
+        for (int k = 0; k < 3; k++) {
+            snprintf(request, sizeof(request), "%s HTTP/1.1\r\nContent-Length: 0\r\n%s%s%s" END,
+                     starts[k], rows[i].token == NULL ? "" : "Authorization: Bearer ",
+                     rows[i].token == NULL ? "" : rows[i].token,
+                     rows[i].token == NULL ? "" : "\r\n");
+            CHECK_ROW(starts[k], status_is(ask(h, request), want[k]));
+        }
+    }
+    mrd_httpd_stop(h);
+    mrd_auth_free(auth);
+}
+
+TEST(files_with_ranges_and_etags)
+{
+    static const struct {
+        const char *name, *range;
+        int status;
+        const char *content_range, *body;
+    } rows[] = {
+        { "first bytes", "bytes=0-3", 206, "bytes 0-3/2000", "\r\n\r\n0123" },
+        { "from the middle", "bytes=1996-", 206, "bytes 1996-1999/2000", "\r\n\r\n6789" },
+        { "last bytes", "bytes=-2", 206, "bytes 1998-1999/2000", "\r\n\r\n89" },
+        { "past the end is cut", "bytes=1998-9999", 206, "bytes 1998-1999/2000", "\r\n\r\n89" },
+        { "beyond", "bytes=2000-", 416, "bytes */2000", "RANGE" },
+        { "several are ignored", "bytes=0-1,5-6", 200, "Content-Length: 2000", "0123456789" },
+        { "nonsense is ignored", "bytes=b-a", 200, "Content-Length: 2000", "0123456789" },
+        { "overflow is ignored", "bytes=99999999999999999999-", 200, "Content-Length: 2000",
+          "0123456789" },
+    };
+    mrd_httpd *h = start(NULL);
+    char request[512], etag[128];
+    const char *answer, *at;
+    FILE *f;
+
+    REQUIRE(h != NULL);
+    snprintf(file_path, sizeof(file_path), "%s/f", test_tmp());
+    f = fopen(file_path, "w");
+    for (int i = 0; i < 200; i++)
+        fputs("0123456789", f);
+    fclose(f);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        snprintf(request, sizeof(request), "GET /files/a HTTP/1.1\r\nRange: %s\r\n" END,
+                 rows[i].range);
+        answer = ask(h, request);
+        CHECK_ROW(rows[i].name, status_is(answer, rows[i].status) &&
+                                    has(answer, rows[i].content_range) &&
+                                    has(answer, rows[i].body));
+    }
+    answer = ask(h, "HEAD /files/a HTTP/1.1\r\n" END);
+    CHECK(status_is(answer, 200) && has(answer, "Content-Length: 2000") &&
+          !has(answer, "01234567890123"));
+    at = strcasestr(answer, "etag: ");
+    REQUIRE(at != NULL);
+    snprintf(etag, sizeof(etag), "%.*s", (int) strcspn(at + 6, "\r"), at + 6);
+    snprintf(request, sizeof(request), "GET /files/a HTTP/1.1\r\nIf-None-Match: %s\r\n" END, etag);
+    CHECK(status_is(ask(h, request), 304));
+    snprintf(request, sizeof(request),
+             "GET /files/a HTTP/1.1\r\nRange: bytes=0-0\r\nIf-Range: %s\r\n" END, etag);
+    CHECK(status_is(ask(h, request), 206));
+    CHECK(status_is(
+        ask(h, "GET /files/a HTTP/1.1\r\nRange: bytes=0-0\r\nIf-Range: \"old\"\r\n" END), 200));
+    answer = ask(h, "GET /files/a HTTP/1.1\r\nAccept-Encoding: gzip\r\n" END);
+    CHECK(status_is(answer, 200) && has(answer, "Content-Encoding: gzip") &&
+          !has(answer, "0123456789012345678901234567890"));
+    CHECK(has(ask(h, "GET /files/a HTTP/1.1\r\nAccept-Encoding: gzip;q=0\r\n" END),
+              "Content-Length: 2000"));
+    unlink(file_path);
+    CHECK(status_is(ask(h, "GET /files/a HTTP/1.1\r\n" END), 404));
+    mrd_httpd_stop(h);
+}
+
+TEST(streams_are_bounded_and_cancelled)
+{
+    static const char request[] = "GET /stream HTTP/1.1\r\n" END;
+    mrd_httpd *h = start(NULL);
+    mrd_httpd_counts counts = { 0 };
+    int slow[2], done = 0;
+    const char *answer;
+
+    REQUIRE(h != NULL);
+    answer = ask(h, request);
+    CHECK(status_is(answer, 200) && strlen(answer) > 1000); /* chunked: 32 MiB and its frames */
+    for (int i = 0; i < 500 && produce_done == 0; i++)
+        poll(NULL, 0, 10);
+    CHECK_INT(produced, 4096);
+    CHECK_INT(produce_done, 1);
+    for (int i = 0; i < 2; i++) { /* two that do not read: the limit */
+        slow[i] = dial(h);
+        CHECK(write(slow[i], request, strlen(request)) > 0);
+    }
+    for (int i = 0; i < 500 && counts.streams_now < 2; i++, mrd_httpd_count(h, &counts))
+        poll(NULL, 0, 10);
+    answer = ask(h, request);
+    CHECK(status_is(answer, 503) && has(answer, "Retry-After"));
+    poll(NULL, 0, 100);
+    CHECK(produced < 4000); /* a producer waits for its client */
+    CHECK(status_is(ask(h, "GET /json HTTP/1.1\r\n" END), 200)); /* and holds nobody up */
+    for (int i = 0; i < 2; i++)
+        close(slow[i]);
+    for (int i = 0; i < 500 && produce_done < 4; i++)
+        poll(NULL, 0, 10);
+    done = produce_done;
+    CHECK_INT(done, 4); /* the refused one too: it owns what it was given */
+    slow[0] = dial(h);
+    CHECK(write(slow[0], request, strlen(request)) > 0);
+    poll(NULL, 0, 50);
+    mrd_httpd_stop(h); /* with a stream in the middle */
+    CHECK_INT(produce_done, 5);
+    close(slow[0]);
+}
+
+/* 128 events in one wait once stalled another polling mode of the library for seconds. */
+TEST(many_keepalive_connections_do_not_stall)
+{
+    static const char request[] = "GET /json HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const int sizes[] = { 128, 256, 512 };
+    mrd_httpd *h = start(NULL);
+
+    REQUIRE(h != NULL);
+    for (size_t s = 0; s < MRD_COUNT(sizes); s++) {
+        int fds[512], answered = 0;
+        struct pollfd p[512];
+
+        for (int i = 0; i < sizes[s]; i++) {
+            fds[i] = dial(h);
+            CHECK(fds[i] >= 0);
+        }
+        for (int round = 0; round < 5; round++) {
+            for (int i = 0; i < sizes[s]; i++)
+                CHECK(write(fds[i], request, strlen(request)) > 0);
+            for (int i = 0; i < sizes[s]; i++) {
+                char piece[1024];
+
+                p[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+                if (poll(&p[i], 1, 5000) == 1 && read(fds[i], piece, sizeof(piece)) > 0)
+                    answered++;
+            }
+        }
+        CHECK_INT(answered, 5 * sizes[s]);
+        for (int i = 0; i < sizes[s]; i++)
+            close(fds[i]);
+        poll(NULL, 0, 20);
+    }
+    mrd_httpd_stop(h);
+}
+
+TEST_MAIN()

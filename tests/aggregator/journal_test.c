@@ -1,0 +1,363 @@
+#include "tests/check.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "aggregator/journal.h"
+
+/* A world of one process with one track; batches of n events from `first`, `step` apart. */
+typedef struct {
+    mrd_catalog *cat;
+    mrd_proc_id process;
+    mrd_track_id track;
+    mrd_sid name;
+    mrd_codec *codec;
+} world;
+
+static world
+world_new(void)
+{
+    world w = { .cat = mrd_catalog_new(), .codec = mrd_codec_new() };
+    mrd_process p;
+    mrd_track t;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(w.cat, "i-1");
+    p.process_id = 10;
+    w.process = mrd_catalog_process(w.cat, &p);
+    mrd_track_init(&t, w.process, MRD_SRC_RUNTIME);
+    w.track = mrd_catalog_track(w.cat, &t);
+    w.name = mrd_catalog_intern(w.cat, "span");
+    return w;
+}
+
+static void
+world_free(world *w)
+{
+    mrd_catalog_free(w->cat);
+    mrd_codec_free(w->codec);
+}
+
+/* A frame with spans at times[0..n), durations 1, ids = times. */
+static mrd_buf
+make_frame(world *w, uint64_t seq, const int64_t *times, uint32_t n, mrd_frame *ret_frame)
+{
+    mrd_batch *b = mrd_batch_new(w->cat, w->process, 0, n);
+    mrd_frame f = { .agent = 1, .epoch = 2, .session = 3, .seq = seq };
+    mrd_buf wire = { 0 };
+
+    for (uint32_t i = 0; i < n; i++) {
+        mrd_event ev = { .kind = MRD_SPAN,
+                         .ts_ns = times[i],
+                         .dur_ns = 1,
+                         .id = (uint64_t) times[i],
+                         .track = w->track,
+                         .name = w->name };
+
+        CHECK_ERR("push", mrd_batch_push(b, &ev), MRD_OK);
+    }
+    CHECK_ERR("encode", mrd_batch_encode(b, w->codec, MRD_CODEC_ZSTD, &f, &wire, NULL), MRD_OK);
+    mrd_batch_free(b);
+    *ret_frame = f;
+    return wire;
+}
+
+static mrd_err
+append(world *w, mrd_journal *j, uint64_t seq, const int64_t *times, uint32_t n)
+{
+    mrd_frame f;
+    mrd_buf wire = make_frame(w, seq, times, n, &f);
+    mrd_why why = { 0 };
+    mrd_err err = mrd_journal_append(j, &f, (mrd_bytes){ wire.p, wire.len }, &why);
+
+    mrd_buf_fini(&wire);
+    return err;
+}
+
+static mrd_journal *
+journal(const char *dir)
+{
+    mrd_journal *j = NULL;
+    mrd_why why = { 0 };
+
+    if (mrd_journal_open(dir, MRD_STR("i-1"), 3, &j, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    return j;
+}
+
+static char *
+slurp(const char *path, size_t *ret_len)
+{
+    FILE *f = fopen(path, "rb");
+    char *data = malloc(4 << 20);
+
+    *ret_len = f == NULL ? 0 : fread(data, 1, 4 << 20, f);
+    if (f != NULL)
+        fclose(f);
+    return data;
+}
+
+static void
+spit(const char *path, const char *data, size_t len)
+{
+    FILE *f = fopen(path, "wb");
+
+    CHECK(f != NULL && fwrite(data, 1, len, f) == len);
+    if (f != NULL)
+        fclose(f);
+}
+
+TEST(seqset)
+{
+    mrd_seqset *s = mrd_seqset_new();
+
+    CHECK(!mrd_seqset_has(s, 0) && mrd_seqset_end(s) == 0);
+    for (uint64_t i = 0; i < 200; i += 2)
+        CHECK_ERR("even", mrd_seqset_add(s, i), MRD_OK);
+    CHECK_INT(mrd_seqset_missing(s, 199), 99);
+    CHECK(mrd_seqset_has(s, 198) && !mrd_seqset_has(s, 197) && mrd_seqset_end(s) == 199);
+    for (uint64_t i = 199; i-- > 0;)
+        CHECK_ERR("all", mrd_seqset_add(s, i), MRD_OK);
+    CHECK_INT(mrd_seqset_missing(s, 199), 0);
+    CHECK_INT(mrd_seqset_missing(s, 205), 6);
+    for (uint64_t i = 0; i < 199; i++)
+        CHECK(mrd_seqset_has(s, i));
+    CHECK(!mrd_seqset_has(s, 199));
+    CHECK_ERR("range", mrd_seqset_add(s, UINT64_MAX), MRD_RANGE);
+    for (uint64_t i = 0; i < 65535; i++)
+        (void) mrd_seqset_add(s, 1000 + 2 * i);
+    CHECK_ERR("gaps", mrd_seqset_add(s, 1u << 30), MRD_LIMIT);
+    mrd_seqset_free(s);
+}
+
+/* Every prefix and every single damaged byte of an unfinished segment: the frames that are whole
+ * come back, exactly once, and nothing else does. */
+TEST(cut_and_corrupt_everywhere)
+{
+    char dir[300], path[400], copy[400], copy_dir[300];
+    world w = world_new();
+    int64_t times[3] = { 10, 20, 30 };
+    size_t ends[5] = { MRD_SEGMENT_HEADER }, len;
+    mrd_journal_index x;
+    mrd_journal *j;
+    char *data;
+
+    snprintf(dir, sizeof(dir), "%s/j", test_tmp());
+    snprintf(copy_dir, sizeof(copy_dir), "%s/k", test_tmp());
+    snprintf(path, sizeof(path), "%s/000001.mrj", dir);
+    snprintf(copy, sizeof(copy), "%s/000001.mrj", copy_dir);
+    REQUIRE((j = journal(dir)) != NULL);
+    for (uint64_t i = 0; i < 4; i++) {
+        struct stat st;
+
+        times[0] = (int64_t) i;
+        CHECK_ERR("append", append(&w, j, i, times, 3), MRD_OK);
+        CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
+        CHECK(stat(path, &st) == 0);
+        ends[i + 1] = (size_t) st.st_size;
+    }
+    data = slurp(path, &len);
+    CHECK_INT(len, ends[4]);
+    mkdir(copy_dir, 0700);
+    for (size_t cut = 0; cut <= len; cut++) {
+        size_t whole = 0;
+
+        while (whole < 4 && ends[whole + 1] <= cut)
+            whole++;
+        spit(copy, data, cut);
+        REQUIRE(mrd_journal_scan(copy_dir, &x, NULL) == MRD_OK);
+        if (x.n != whole)
+            fprintf(stderr, "cut at %zu: %zu frames, expected %zu\n", cut, x.n, whole);
+        CHECK(x.n == whole);
+        CHECK(cut < MRD_SEGMENT_HEADER ? x.bad_files == 1 && x.bad_bytes == cut
+                                       : x.bad_bytes == cut - ends[whole]);
+        mrd_journal_index_fini(&x);
+        if (test_failures > 0)
+            return;
+    }
+    for (size_t at = 0; at < len; at++) {
+        size_t hit = 0;
+
+        while (hit < 4 && ends[hit + 1] <= at)
+            hit++;
+        data[at] ^= 0x10;
+        spit(copy, data, len);
+        REQUIRE(mrd_journal_scan(copy_dir, &x, NULL) == MRD_OK);
+        if (at < MRD_SEGMENT_HEADER) {
+            CHECK(x.n == 0 && x.bad_files == 1);
+        } else {
+            CHECK(x.n == 3 && x.bad_bytes == ends[hit + 1] - ends[hit]);
+            for (size_t i = 0; i < x.n; i++)
+                CHECK(x.entries[i].frame.seq == i + (i >= hit));
+        }
+        data[at] ^= 0x10;
+        mrd_journal_index_fini(&x);
+        if (test_failures > 0) {
+            fprintf(stderr, "byte %zu\n", at);
+            return;
+        }
+    }
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    /* The same for a closed segment: index or scan, the frames are there. */
+    free(data);
+    data = slurp(path, &len);
+    for (size_t cut = ends[4]; cut <= len; cut++) {
+        spit(copy, data, cut);
+        REQUIRE(mrd_journal_scan(copy_dir, &x, NULL) == MRD_OK);
+        CHECK(x.n == 4);
+        mrd_journal_index_fini(&x);
+    }
+    for (size_t at = ends[4]; at < len; at++) {
+        data[at] ^= 1;
+        spit(copy, data, len);
+        REQUIRE(mrd_journal_scan(copy_dir, &x, NULL) == MRD_OK);
+        CHECK(x.n == 4);
+        mrd_journal_index_fini(&x);
+        data[at] ^= 1;
+    }
+    free(data);
+    world_free(&w);
+}
+
+TEST(duplicates_and_new_segments)
+{
+    char dir[300];
+    world w = world_new();
+    int64_t t = 5;
+    mrd_journal_index x;
+    mrd_journal *j;
+    mrd_frame f;
+    mrd_bytes body;
+    mrd_buf buf = { 0 };
+    mrd_why why = { 0 };
+
+    snprintf(dir, sizeof(dir), "%s/j", test_tmp());
+    REQUIRE((j = journal(dir)) != NULL);
+    CHECK_ERR("a", append(&w, j, 0, &t, 1), MRD_OK);
+    CHECK_ERR("b", append(&w, j, 1, &t, 1), MRD_OK);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    REQUIRE((j = journal(dir)) != NULL); /* the aggregator restarted; the agent sends 1 again */
+    CHECK_ERR("b", append(&w, j, 1, &t, 1), MRD_OK);
+    CHECK_ERR("c", append(&w, j, 2, &t, 1), MRD_OK);
+    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK); /* beside the writer */
+    CHECK(x.files.n == 2 && x.n == 3 && x.duplicates == 1 && x.bad_bytes == 0);
+    for (size_t i = 0; i < x.n; i++) {
+        CHECK_ERR("read", mrd_journal_read(&x, &x.entries[i], false, &buf, &f, &body, &why),
+                  MRD_OK);
+        CHECK(f.seq == i);
+        CHECK_ERR("head", mrd_journal_read(&x, &x.entries[i], true, &buf, &f, &body, &why), MRD_OK);
+        CHECK(body.len == f.head_len);
+    }
+    mrd_journal_index_fini(&x);
+    CHECK_ERR("missing folder", mrd_journal_scan("/nonexistent/x", &x, NULL), MRD_OK);
+    CHECK(x.n == 0);
+    mrd_journal_close(j, NULL);
+    mrd_buf_fini(&buf);
+    world_free(&w);
+}
+
+/* A file that may not grow further stands for a full disk: nothing is half stored, and the same
+ * frame can be appended when there is room again. */
+TEST(no_room)
+{
+    char dir[300];
+    struct rlimit lim, old;
+    world w = world_new();
+    int64_t t = 5;
+    mrd_journal_index x;
+    mrd_journal *j;
+
+    signal(SIGXFSZ, SIG_IGN);
+    snprintf(dir, sizeof(dir), "%s/j", test_tmp());
+    REQUIRE((j = journal(dir)) != NULL);
+    CHECK_ERR("first", append(&w, j, 0, &t, 1), MRD_OK);
+    getrlimit(RLIMIT_FSIZE, &old);
+    lim = old;
+    lim.rlim_cur = MRD_SEGMENT_HEADER + mrd_journal_bytes(j) + 50;
+    setrlimit(RLIMIT_FSIZE, &lim);
+    CHECK_ERR("full", append(&w, j, 1, &t, 1), MRD_FULL);
+    CHECK_ERR("full again", append(&w, j, 1, &t, 1), MRD_FULL);
+    CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
+    setrlimit(RLIMIT_FSIZE, &old);
+    CHECK_ERR("room again", append(&w, j, 1, &t, 1), MRD_OK);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK);
+    CHECK(x.n == 2 && x.bad_bytes == 0 && x.files.n == 1);
+    mrd_journal_index_fini(&x);
+    world_free(&w);
+}
+
+/* 40 batches, each with one event far in the past, more than may be open at one time. */
+TEST(source_sorts_overlapping_batches)
+{
+    enum { BATCHES = 40, EVENTS = 50 };
+    char dir[300];
+    world w = world_new();
+    mrd_journal_index x;
+    mrd_journal *j;
+    mrd_source *src;
+    const mrd_event *ev;
+    mrd_why why = { 0 };
+    int64_t last = INT64_MIN, sum = 0, want = 0;
+    uint64_t bad = 0, last_seq = 0;
+    size_t n = 0;
+
+    snprintf(dir, sizeof(dir), "%s/j", test_tmp());
+    REQUIRE((j = journal(dir)) != NULL);
+    for (int b = 0; b < BATCHES; b++) {
+        int64_t times[EVENTS];
+
+        for (int i = 0; i < EVENTS; i++) {
+            times[i] = i == 0 ? b / 2 : 1000 * (b + 1) + i * (b % 2 == 0 ? 30 : 31);
+            want += times[i];
+        }
+        CHECK_ERR("append", append(&w, j, (uint64_t) b, times, EVENTS), MRD_OK);
+    }
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK);
+    CHECK_INT(x.n, BATCHES);
+    for (unsigned open_max = 1; open_max <= 64; open_max *= 4) {
+        mrd_journal_source_options o = { .index = &x,
+                                         .process_id = 10,
+                                         .start_ns = INT64_MIN,
+                                         .end_ns = INT64_MAX,
+                                         .open_max = open_max,
+                                         .key = 9,
+                                         .ret_bad = &bad };
+
+        n = 0;
+        sum = 0;
+        last = INT64_MIN;
+        REQUIRE(mrd_journal_source(&o, w.cat, &src, &why) == MRD_OK);
+        while (src->next(src, &ev, &why) == MRD_MORE) {
+            CHECK(ev->ts_ns > last || (ev->ts_ns == last && ev->seq > last_seq));
+            CHECK(ev->id == (uint64_t) ev->ts_ns);
+            last = ev->ts_ns;
+            last_seq = ev->seq;
+            sum += ev->ts_ns;
+            n++;
+        }
+        CHECK_INT(n, BATCHES * EVENTS);
+        CHECK_INT(sum, want);
+        CHECK(src->key == 9 && bad == 0);
+        src->close(src);
+    }
+    { /* a slice reads only what overlaps it */
+        mrd_journal_source_options o = {
+            .index = &x, .process_id = 10, .start_ns = 30000, .end_ns = 30001, .ret_bad = &bad
+        };
+
+        n = 0;
+        REQUIRE(mrd_journal_source(&o, w.cat, &src, &why) == MRD_OK);
+        while (src->next(src, &ev, &why) == MRD_MORE)
+            n++;
+        CHECK(n < BATCHES * EVENTS && n >= EVENTS && n % EVENTS == 0);
+        src->close(src);
+    }
+    mrd_journal_index_fini(&x);
+    world_free(&w);
+}
+
+TEST_MAIN()

@@ -1,0 +1,349 @@
+/* A recorded session's probes become a table: constructed probes of a clock whose truth is known,
+ * through a real journal and back. */
+#include "tests/check.h"
+#include "tests/timesync/rng.h"
+
+#include "aggregator/node_clock.h"
+#include "base/json.h"
+#include "base/out.h"
+
+#define NODE  "i-0abc"
+#define PAIRS 240
+
+/* Session time of a local time: 3 hours ahead, 37 ppm faster. */
+static int64_t
+truth(int64_t local)
+{
+    return local + 3 * 3600 * MRD_SEC + (int64_t) ((double) local * 37e-6);
+}
+
+/* One probe at a local time; delays of 30 us each way and up to 5 more. */
+static mrd_probe
+probe_at(rng *r, uint32_t k, int64_t local)
+{
+    int64_t up = 30000 + (int64_t) rng_between(r, 0, 5000);
+    int64_t down = 30000 + (int64_t) rng_between(r, 0, 5000);
+    mrd_probe p = { .id = { 7, 1, k }, .a1 = local, .position = (uint8_t) (k % 2) };
+
+    p.r2 = truth(local) + up;
+    p.r3 = p.r2 + 10000;
+    p.a4 = local + up + 10000 + down;
+    p.e = 20;
+    p.source_up = p.source_down = MRD_STAMP_UDP_KERNEL;
+    p.up = p.down = true;
+    p.held_out = mrd_probe_held_out(p.id);
+    return p;
+}
+
+typedef struct {
+    char session[128], dir[256];
+    mrd_journal *journal;
+    uint64_t seq;
+} recording;
+
+static recording
+record(const char *name)
+{
+    recording rec = { .seq = 0 };
+    mrd_why why = { 0 };
+
+    snprintf(rec.session, sizeof(rec.session), "%s/%s", test_tmp(), name);
+    snprintf(rec.dir, sizeof(rec.dir), "%s/journal/%s", rec.session, NODE);
+    CHECK_ERR("journal", mrd_journal_open(rec.dir, MRD_STR(NODE), 3, &rec.journal, &why), MRD_OK);
+    return rec;
+}
+
+/* Appends one frame of clock data, as the aggregator stores it. */
+static void
+put(recording *rec, const mrd_buf *joined, Mrd__ClockBreak *at)
+{
+    Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .agent = 7, .epoch = 1, .session = 3 };
+    mrd_buf wire = { 0 };
+    mrd_why why = { 0 };
+
+    f.seq = rec->seq++;
+    data.joined = (ProtobufCBinaryData){ joined->len, joined->p };
+    data.n_breaks = at != NULL;
+    data.breaks = &at;
+    CHECK_ERR("pack", mrd_msg_pack(&f, &data, &wire, &why), MRD_OK);
+    CHECK_ERR("append", mrd_journal_append(rec->journal, &f, (mrd_bytes){ wire.p, wire.len }, &why),
+              MRD_OK);
+    mrd_buf_fini(&wire);
+}
+
+static void
+put_pairs(recording *rec, rng *r, uint32_t from, uint32_t n, int64_t lie)
+{
+    mrd_buf joined = { 0 };
+
+    for (uint32_t i = from; i < from + n; i++) {
+        for (uint32_t k = 0; k < 2; k++) {
+            mrd_probe p = probe_at(r, 2 * i + k, (int64_t) (i + 1) * MRD_SEC + k * 15000);
+
+            if (p.held_out) {
+                p.r2 -= lie;
+                p.r3 -= lie;
+            }
+            mrd_probe_encode(&p, &joined);
+        }
+    }
+    put(rec, &joined, NULL);
+    mrd_buf_fini(&joined);
+}
+
+/* The largest error of the estimate from 30 s on, and whether the bound always holds the truth. */
+static int64_t
+compare(const mrd_align *align, bool *ret_covered)
+{
+    mrd_align_cursor cursor = { 0 };
+    int64_t worst = 0;
+
+    *ret_covered = true;
+    for (int64_t at = 2 * MRD_SEC; at < PAIRS * MRD_SEC; at += 77 * MRD_MS) {
+        mrd_align_bound bound;
+        mrd_sess_ns there;
+        int64_t off;
+
+        CHECK(mrd_align_map(align, &cursor, (mrd_local_ns){ at }, &there, &bound));
+        off = there.ns > truth(at) ? there.ns - truth(at) : truth(at) - there.ns;
+        worst = off > worst ? off : worst;
+        *ret_covered = *ret_covered && bound.lo.ns <= truth(at) + 1 && truth(at) <= bound.hi.ns + 1;
+    }
+    return worst;
+}
+
+TEST(probes_in_a_journal_become_a_table)
+{
+    recording rec = record("good");
+    rng r = rng_new(rng_seed());
+    mrd_node_clock c = { 0 }, again = { 0 };
+    mrd_why why = { 0 };
+    char path[512];
+    unsigned quality, source;
+    bool covered;
+
+    for (uint32_t i = 0; i < PAIRS; i += 20)
+        put_pairs(&rec, &r, i, 20, 0);
+    CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
+    CHECK_ERR("load", mrd_node_clock_load(rec.session, NODE, &c, &why), MRD_OK);
+    REQUIRE(c.align != NULL);
+    CHECK_INT(c.n_probes, 2 * PAIRS);
+    CHECK(compare(c.align, &covered) < 5000);
+    CHECK(covered);
+    CHECK(c.checked > 0);
+    CHECK_INT(c.violations, 0);
+    CHECK(mrd_align_widest(c.align) >= 30000 && mrd_align_widest(c.align) < 60000);
+    mrd_align_worst(c.align, &quality, &source);
+    CHECK_INT(source, MRD_STAMP_UDP_KERNEL);
+    /* The table that lies beside the journal is believed, and checked again. */
+    snprintf(path, sizeof(path), "%s/" MRD_CLOCKS_DIR, rec.session);
+    CHECK_ERR("dir", mrd_make_dirs(path, &why), MRD_OK);
+    snprintf(path, sizeof(path), "%s/" MRD_CLOCKS_DIR "/" NODE ".align", rec.session);
+    CHECK_ERR("save", mrd_align_save(c.align, path, &why), MRD_OK);
+    CHECK_ERR("again", mrd_node_clock_load(rec.session, NODE, &again, &why), MRD_OK);
+    CHECK_INT(mrd_align_bin_count(again.align), mrd_align_bin_count(c.align));
+    CHECK_INT(again.checked, c.checked);
+    CHECK_INT(again.violations, 0);
+    mrd_node_clock_fini(&c);
+    mrd_node_clock_fini(&again);
+    CHECK_ERR("damage", mrd_write_file(path, (mrd_bytes){ (const uint8_t *) "x", 1 }, 0644, &why),
+              MRD_OK);
+    CHECK(mrd_node_clock_load(rec.session, NODE, &again, &why) != MRD_OK);
+}
+
+/* Held-out probes that contradict the table are counted: the fit does not see them. */
+TEST(violations_are_counted)
+{
+    recording rec = record("lying");
+    rng r = rng_new(rng_seed());
+    mrd_node_clock c = { 0 };
+    mrd_why why = { 0 };
+    bool covered;
+
+    put_pairs(&rec, &r, 0, PAIRS, 500000);
+    CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
+    CHECK_ERR("load", mrd_node_clock_load(rec.session, NODE, &c, &why), MRD_OK);
+    REQUIRE(c.align != NULL);
+    CHECK(compare(c.align, &covered) < 5000);
+    CHECK(c.violations > 0);
+    CHECK(c.reversed >= c.violations);
+    CHECK(c.reversed_max > 400000);
+    mrd_node_clock_fini(&c);
+}
+
+TEST(a_break_parts_epochs)
+{
+    recording rec = record("break");
+    rng r = rng_new(rng_seed());
+    mrd_node_clock c = { 0 };
+    mrd_why why = { 0 };
+    mrd_buf none = { 0 };
+    Mrd__ClockBreak at = MRD__CLOCK_BREAK__INIT;
+
+    at.cause = MRD_EPOCH_SUSPEND;
+    at.after_ns = 120 * MRD_SEC + MRD_SEC / 4;
+    at.before_ns = 120 * MRD_SEC + MRD_SEC / 2;
+    put_pairs(&rec, &r, 0, PAIRS, 0);
+    put(&rec, &none, &at);
+    at.cause = 77; /* of a newer agent: unknown causes are left out */
+    put(&rec, &none, &at);
+    CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
+    CHECK_ERR("load", mrd_node_clock_load(rec.session, NODE, &c, &why), MRD_OK);
+    REQUIRE(c.align != NULL);
+    CHECK_INT(c.n_breaks, 1);
+    CHECK_INT(mrd_align_segment_count(c.align), 2);
+    CHECK_INT(mrd_align_borrow_segment(c.align, 1)->cause, MRD_EPOCH_SUSPEND);
+    mrd_node_clock_fini(&c);
+}
+
+TEST(too_little_is_said)
+{
+    recording rec = record("empty");
+    rng r = rng_new(rng_seed());
+    mrd_node_clock c = { 0 };
+    mrd_why why = { 0 };
+    mrd_buf junk = { 0 };
+
+    CHECK_ERR("nothing at all", mrd_node_clock_load(rec.session, "i-9", &c, &why), MRD_OK);
+    CHECK(c.align == NULL && strstr(c.why.text, "no probes") != NULL);
+    mrd_buf_text(&junk, "no probe is this");
+    put(&rec, &junk, NULL);
+    put_pairs(&rec, &r, 0, 1, 0);
+    CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
+    CHECK_ERR("one pair", mrd_node_clock_load(rec.session, NODE, &c, &why), MRD_OK);
+    CHECK(c.n_probes <= 2);
+    mrd_node_clock_fini(&c);
+    mrd_buf_fini(&junk);
+}
+
+TEST(walls_have_no_bound)
+{
+    mrd_align *wall = mrd_align_wall(NODE, 0, (mrd_local_ns){ 5 }, (mrd_wall_ns){ 9 });
+    mrd_align *own = mrd_align_constant(NODE, 0, 77, 0, 0);
+    unsigned quality, source;
+
+    CHECK_INT(mrd_align_widest(wall), -1);
+    CHECK_INT(mrd_align_widest(own), 0);
+    mrd_align_worst(wall, &quality, &source);
+    CHECK_INT(quality, MRD_ALIGN_UNALIGNED);
+    mrd_align_free(wall);
+    mrd_align_free(own);
+}
+
+/* ---- meridian clocks ---- */
+
+static void
+read_file(const char *path, mrd_buf *to)
+{
+    FILE *f = fopen(path, "r");
+    int c;
+
+    CHECK(f != NULL);
+    while (f != NULL && (c = getc(f)) != EOF)
+        mrd_buf_byte(to, (uint8_t) c);
+    if (f != NULL)
+        fclose(f);
+}
+
+/* Runs it; gives what it printed and its exit status. */
+static mrd_buf
+clocks(const char *words, int *ret_status)
+{
+    const char *build = getenv("MERIDIAN_BUILD");
+    mrd_buf out = { 0 };
+    char command[1024];
+    FILE *f;
+    int c;
+
+    snprintf(command, sizeof(command), "%s/bin/meridian clocks %s 2>&1",
+             build == NULL ? "build" : build, words);
+    f = popen(command, "r");
+    CHECK(f != NULL);
+    while (f != NULL && (c = getc(f)) != EOF)
+        mrd_buf_byte(&out, (uint8_t) c);
+    c = f == NULL ? -1 : pclose(f);
+    *ret_status = WIFEXITED(c) ? WEXITSTATUS(c) : -1;
+    return out;
+}
+
+static void
+expect_clocks(const char *words, int status, const char *const *said)
+{
+    int got;
+    mrd_buf out = clocks(words, &got);
+
+    CHECK_INT(got, status);
+    for (; *said != NULL; said++) {
+        if (!test_check(strstr(mrd_buf_cstr(&out), *said) != NULL, __FILE__, __LINE__, words,
+                        *said))
+            fprintf(stderr, "%s", mrd_buf_cstr(&out));
+    }
+    mrd_buf_fini(&out);
+}
+
+TEST(command_shows_table_json_and_picture)
+{
+    recording rec = record("command");
+    rng r = rng_new(rng_seed());
+    mrd_buf svg = { 0 };
+    char words[512], path[256];
+    mrd_json *doc = NULL;
+    mrd_why why = { 0 };
+    mrd_buf out;
+    int status;
+
+    put_pairs(&rec, &r, 0, PAIRS, 0);
+    CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
+    expect_clocks(rec.session, 0,
+                  (const char *const[]){ NODE, "udp-kernel", "good", "0 violations of the bound\n",
+                                         "480 probes", "+37.0", NULL });
+    snprintf(words, sizeof(words), "%s --json", rec.session);
+    out = clocks(words, &status);
+    CHECK_ERR("json",
+              mrd_json_parse((mrd_str){ (const char *) out.p, out.len }, "output", &doc, &why),
+              MRD_OK);
+    if (doc != NULL) {
+        const mrd_json *n = mrd_json_at(mrd_json_get(doc, "nodes"), 0);
+        const mrd_json *s = mrd_json_at(mrd_json_get(n, "segments"), 0);
+        int64_t last = mrd_json_int(s, "last_local_ns", 0);
+        int64_t off = mrd_json_int(s, "estimate_ns", 0) - (truth(last) - last);
+
+        CHECK_TEXT(mrd_json_str(n, "instance_id", ""), NODE);
+        CHECK(off > -5000 && off < 5000);
+        CHECK(mrd_json_int(s, "bound_ns", -1) > 30000 && mrd_json_int(s, "bound_ns", -1) < 40000);
+        CHECK_INT(mrd_json_int(n, "violations", -1), 0);
+    }
+    mrd_json_free(doc);
+    mrd_buf_fini(&out);
+    snprintf(path, sizeof(path), "%s/clock.svg", test_tmp());
+    snprintf(words, sizeof(words), "%s --plot %s", rec.session, path);
+    expect_clocks(words, 0, (const char *const[]){ "wrote ", NULL });
+    read_file(path, &svg);
+    CHECK(mrd_str_starts(mrd_str_of(mrd_buf_cstr(&svg)), "<svg"));
+    CHECK(strstr(mrd_buf_cstr(&svg), "<circle class='u'") != NULL);
+    mrd_buf_fini(&svg);
+    snprintf(words, sizeof(words), "%s --instance-id i-other", rec.session);
+    expect_clocks(words, 1, (const char *const[]){ "has no clocks", NULL });
+}
+
+TEST(command_warns_of_violations)
+{
+    recording rec = record("command-lying");
+    rng r = rng_new(rng_seed());
+    mrd_why why = { 0 };
+
+    put_pairs(&rec, &r, 0, PAIRS, 500000);
+    CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
+    expect_clocks(rec.session, 3, (const char *const[]){ NODE, "DO NOT TRUST", NULL });
+}
+
+TEST(command_says_what_is_missing)
+{
+    expect_clocks("/ --store /nowhere", 1, (const char *const[]){ "no session", NULL });
+    expect_clocks("/usr", 1, (const char *const[]){ "has no clocks", NULL });
+    expect_clocks("a b", 2, (const char *const[]){ "one session", NULL });
+    expect_clocks("x --plot y.svg", 1, (const char *const[]){ "--plot needs", NULL });
+}
+
+TEST_MAIN()

@@ -1,0 +1,464 @@
+/* The aggregator with small agents, over inproc and loopback TCP: every event is accounted for. */
+#include "tests/aggregator/fake_agent.h"
+
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "aggregator/aggregator.h"
+#include "base/json.h"
+#include "timesync/align.h"
+
+static mrd_aggregator *
+aggregator(const char *store, const char *data, const char *control, mrd_aggregator_options o)
+{
+    mrd_aggregator *a = NULL;
+    mrd_why why = { 0 };
+
+    o.store = store;
+    o.data_url = data;
+    o.control_url = control;
+    o.lead_ns = 50 * MRD_MS;
+    o.disk_reserve = o.disk_reserve == 0 ? -1 : o.disk_reserve;
+    if (o.flush_timeout_ns == 0)
+        o.flush_timeout_ns = 20 * MRD_SEC;
+    if (mrd_aggregator_open(&o, &a, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    return a;
+}
+
+static uint64_t
+start(mrd_aggregator *a, const char *require, mrd_dur_ns duration, bool merge)
+{
+    mrd_aggregator_session wish = {
+        .name = "test", .require = require, .duration_ns = duration, .merge = merge
+    };
+    mrd_why why = { 0 };
+    uint64_t id = 0;
+
+    if (mrd_aggregator_start(a, &wish, &id, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    CHECK(id != 0);
+    return id;
+}
+
+static bool
+is_over(mrd_aggregator *a, uint64_t id)
+{
+    bool over;
+
+    mrd_aggregator_state(a, id, &over, NULL);
+    return over;
+}
+
+static mrd_json *
+manifest(mrd_aggregator *a, uint64_t id)
+{
+    mrd_buf text = mrd_aggregator_manifest(a, id);
+    mrd_json *doc = NULL;
+
+    CHECK(mrd_json_parse((mrd_str){ (char *) text.p, text.len }, "manifest", &doc, NULL) == MRD_OK);
+    mrd_buf_fini(&text);
+    return doc;
+}
+
+/* begun = delivered + dropped + held for every node, and the journal has what was delivered. */
+static void
+check_equation(mrd_aggregator *a, uint64_t id, fake_agent *agents, size_t n)
+{
+    mrd_json *m = manifest(a, id);
+    mrd_json *nodes = mrd_json_get(m, "nodes");
+
+    CHECK_INT(mrd_json_size(nodes), n);
+    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
+        const mrd_json *node = mrd_json_at(nodes, i), *c = mrd_json_get(node, "counters");
+        const fake_agent *who = NULL;
+
+        for (size_t k = 0; k < n; k++) {
+            if (strcmp(agents[k].id, mrd_json_str(node, "instance_id", "")) == 0)
+                who = &agents[k];
+        }
+        REQUIRE(who != NULL);
+        CHECK_INT(mrd_json_int(c, "begun", -1), who->begun);
+        CHECK_INT(mrd_json_int(c, "delivered", -1) + mrd_json_int(c, "dropped", -1) +
+                      mrd_json_int(c, "held", -1),
+                  who->begun);
+        CHECK_INT(mrd_json_int(node, "events", -1), who->delivered);
+        CHECK_INT(mrd_json_int(node, "missing_batches", -1), 0);
+        CHECK_TEXT(mrd_json_str(node, "state", ""), "flushed");
+    }
+    mrd_json_free(m);
+}
+
+static void
+stream_over(const char *data, const char *control)
+{
+    mrd_aggregator *a = aggregator(test_tmp(), data, control, (mrd_aggregator_options){ 0 });
+    static fake_agent agents[3] = { { .id = "i-1", .events = 1000 },
+                                    { .id = "i-2", .events = 300 },
+                                    { .id = "i-3", .events = 10 } };
+    char path[400], id_text[MRD_SESSION_TEXT];
+    mrd_why why = { 0 };
+    struct stat st;
+    uint64_t id;
+
+    REQUIRE(a != NULL);
+    for (int i = 0; i < 3; i++) {
+        agents[i].data_url = mrd_aggregator_data_url(a);
+        agents[i].control_url = mrd_aggregator_control_url(a);
+        fake_start(&agents[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        WAIT_FOR(agents[i].welcomed);
+    nap(100); /* control connections have no hello of their own */
+    id = start(a, "any", 0, true);
+    for (int i = 0; i < 3; i++)
+        WAIT_FOR(agents[i].delivered >= agents[i].events * 20ull);
+    CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
+    WAIT_FOR(is_over(a, id));
+    for (int i = 0; i < 3; i++)
+        CHECK(agents[i].begun == agents[i].delivered && agents[i].refused == 0);
+    check_equation(a, id, agents, 3);
+    snprintf(path, sizeof(path), "%s/sessions/%s/profile/system_profile.pftrace", test_tmp(),
+             mrd_session_id_text(id, id_text));
+    CHECK(stat(path, &st) == 0 && st.st_size > 10000);
+    CHECK_TEXT(mrd_aggregator_state(a, id, &(bool){ false }, NULL), "complete");
+    for (int i = 0; i < 3; i++)
+        fake_end(&agents[i]);
+    mrd_aggregator_close(a);
+}
+
+TEST(inproc)
+{
+    stream_over("inproc://data", "inproc://control");
+}
+
+TEST(tcp)
+{
+    stream_over("tcp://127.0.0.1:0", "tcp://127.0.0.1:0");
+}
+
+/* A second agent with the same id is turned away while the first lives, and let in when it is gone.
+ */
+TEST(one_id_one_agent)
+{
+    mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",
+                                   (mrd_aggregator_options){ 0 });
+    static fake_agent one = { .id = "i-1", .events = 10, .run = 1 },
+                      two = { .id = "i-1", .events = 10, .run = 2 };
+
+    REQUIRE(a != NULL);
+    one.data_url = two.data_url = mrd_aggregator_data_url(a);
+    one.control_url = two.control_url = mrd_aggregator_control_url(a);
+    fake_start(&one);
+    WAIT_FOR(one.welcomed);
+    fake_start(&two);
+    WAIT_FOR(two.turned_away);
+    CHECK(!two.welcomed && strstr(two.sentence, "in use by another agent") != NULL);
+    fake_end(&one);
+    fake_end(&two);
+    {
+        static fake_agent three = { .id = "i-1", .events = 10, .run = 3 };
+
+        three.data_url = mrd_aggregator_data_url(a);
+        three.control_url = mrd_aggregator_control_url(a);
+        nap(200);
+        fake_start(&three);
+        WAIT_FOR(three.welcomed);
+        fake_end(&three);
+    }
+    mrd_aggregator_close(a);
+}
+
+TEST(require_all_and_refusals)
+{
+    mrd_aggregator *a =
+        aggregator(test_tmp(), "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
+    static fake_agent good = { .id = "i-1", .events = 10, .batches = 3 }, bad = {
+        .id = "i-2", .events = 10, .refuse = "the ring directory is not writable"
+    };
+    char sentence[MRD_WHY_MAX];
+    mrd_json *m;
+    uint64_t id;
+    bool over;
+
+    REQUIRE(a != NULL);
+    id = start(a, "any", 0, false);
+    WAIT_FOR(is_over(a, id));
+    mrd_aggregator_state(a, id, &over, sentence);
+    CHECK(strstr(sentence, "no node took part") != NULL);
+    good.data_url = bad.data_url = "inproc://d";
+    good.control_url = bad.control_url = "inproc://c";
+    fake_start(&good);
+    fake_start(&bad);
+    WAIT_FOR(good.welcomed && bad.welcomed);
+    nap(100);
+    id = start(a, "all", 0, false);
+    WAIT_FOR(is_over(a, id));
+    CHECK_TEXT(mrd_aggregator_state(a, id, &over, sentence), "failed");
+    CHECK(strstr(sentence, "1 of 2 nodes are ready and all are required: the ring directory") !=
+          NULL);
+    id = start(a, "1", 300 * MRD_MS, false);
+    WAIT_FOR(is_over(a, id));
+    CHECK_TEXT(mrd_aggregator_state(a, id, &over, sentence), "complete");
+    CHECK_INT(good.delivered, 30);
+    m = manifest(a, id);
+    CHECK_INT(mrd_json_size(mrd_json_get(m, "nodes")), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const mrd_json *n = mrd_json_at(mrd_json_get(m, "nodes"), i);
+
+        if (strcmp(mrd_json_str(n, "instance_id", ""), "i-2") == 0) {
+            CHECK_TEXT(mrd_json_str(n, "state", ""), "refused");
+            CHECK_TEXT(mrd_json_str(n, "sentence", ""), bad.refuse);
+        }
+    }
+    mrd_json_free(m);
+    fake_end(&good);
+    fake_end(&bad);
+    mrd_aggregator_close(a);
+}
+
+/* An agent that comes while a session records takes part. */
+TEST(late_joiner)
+{
+    mrd_aggregator *a =
+        aggregator(test_tmp(), "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
+    static fake_agent agents[2] = { { .id = "i-1", .events = 10 }, { .id = "i-2", .events = 10 } };
+    mrd_why why;
+    uint64_t id;
+
+    REQUIRE(a != NULL);
+    for (int i = 0; i < 2; i++) {
+        agents[i].data_url = "inproc://d";
+        agents[i].control_url = "inproc://c";
+    }
+    fake_start(&agents[0]);
+    WAIT_FOR(agents[0].welcomed);
+    nap(100);
+    id = start(a, "any", 0, false);
+    WAIT_FOR(agents[0].delivered > 100);
+    fake_start(&agents[1]);
+    WAIT_FOR(agents[1].delivered > 100);
+    mrd_aggregator_stop(a, id, &why);
+    WAIT_FOR(is_over(a, id));
+    check_equation(a, id, agents, 2);
+    fake_end(&agents[0]);
+    fake_end(&agents[1]);
+    mrd_aggregator_close(a);
+}
+
+/* The aggregator is closed and opened again in the middle: the session goes on, nothing is lost and
+ * nothing counted twice. */
+TEST(restart_in_the_middle)
+{
+    static char data[64], control[64];
+    mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",
+                                   (mrd_aggregator_options){ 0 });
+    static fake_agent agents[1] = { { .id = "i-1", .events = 100 } };
+    mrd_why why = { 0 };
+    uint64_t id, before;
+
+    REQUIRE(a != NULL);
+    snprintf(data, sizeof(data), "%s", mrd_aggregator_data_url(a));
+    snprintf(control, sizeof(control), "%s", mrd_aggregator_control_url(a));
+    agents[0].data_url = data;
+    agents[0].control_url = control;
+    fake_start(&agents[0]);
+    WAIT_FOR(agents[0].welcomed);
+    nap(100);
+    id = start(a, "any", 0, true);
+    for (int round = 0; round < 3; round++) {
+        before = agents[0].delivered;
+        WAIT_FOR(agents[0].delivered > before + 500);
+        mrd_aggregator_close(a);
+        a = aggregator(test_tmp(), data, control, (mrd_aggregator_options){ 0 });
+        REQUIRE(a != NULL);
+    }
+    before = agents[0].delivered;
+    WAIT_FOR(agents[0].delivered > before + 500);
+    CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
+    WAIT_FOR(is_over(a, id));
+    CHECK(agents[0].begun == agents[0].delivered && agents[0].refused == 0);
+    check_equation(a, id, agents, 1);
+    fake_end(&agents[0]);
+    mrd_aggregator_close(a);
+}
+
+/* An agent that never hears an answer sends everything again: stored once. */
+TEST(repetition_is_stored_once)
+{
+    mrd_aggregator *a =
+        aggregator(test_tmp(), "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
+    static fake_agent agents[1] = { { .id = "i-1", .events = 10, .batches = 20 } };
+    mrd_why why;
+    uint64_t id;
+
+    REQUIRE(a != NULL);
+    agents[0].data_url = "inproc://d";
+    agents[0].control_url = "inproc://c";
+    agents[0].deaf = true;
+    fake_start(&agents[0]);
+    WAIT_FOR(agents[0].welcomed);
+    nap(100);
+    id = start(a, "any", 0, false);
+    nap(200);
+    CHECK(agents[0].delivered == 0);
+    agents[0].deaf = false;
+    WAIT_FOR(agents[0].delivered == 200);
+    CHECK(agents[0].duplicates > 0);
+    mrd_aggregator_stop(a, id, &why);
+    WAIT_FOR(is_over(a, id));
+    check_equation(a, id, agents, 1);
+    fake_end(&agents[0]);
+    mrd_aggregator_close(a);
+}
+
+/* Probes in the journal become the table that the merge uses, with a bound; without any, the wall
+ * clock stands in and says so. */
+TEST(probes_become_a_clock_table)
+{
+    const int64_t offset = 1700000000 * MRD_SEC;
+    mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",
+                                   (mrd_aggregator_options){ 0 });
+    static fake_agent agents[2] = { { .id = "i-1", .events = 10, .batches = 5 },
+                                    { .id = "i-2", .events = 10, .batches = 5 } };
+    char path[400], id_text[MRD_SESSION_TEXT];
+    mrd_local_ns now = mrd_local_now();
+    mrd_align_cursor cursor = { 0 };
+    mrd_align_bound bound;
+    mrd_align *align;
+    mrd_sess_ns at;
+    mrd_why why = { 0 };
+    uint64_t id;
+
+    REQUIRE(a != NULL);
+    for (int i = 0; i < 2; i++) {
+        agents[i].data_url = mrd_aggregator_data_url(a);
+        agents[i].control_url = mrd_aggregator_control_url(a);
+        agents[i].probe_offset_ns = i == 0 ? offset : 0;
+        fake_start(&agents[i]);
+    }
+    WAIT_FOR(agents[0].welcomed && agents[1].welcomed);
+    nap(100);
+    id = start(a, "any", 0, true);
+    WAIT_FOR(agents[0].delivered == 40 && agents[1].delivered == 50);
+    mrd_aggregator_stop(a, id, &why);
+    WAIT_FOR(is_over(a, id));
+    check_equation(a, id, agents, 2);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/sessions/%s/clocks/%s.align", test_tmp(),
+                 mrd_session_id_text(id, id_text), agents[i].id);
+        REQUIRE(mrd_align_load(path, &align, &why) == MRD_OK);
+        REQUIRE(mrd_align_map(align, &cursor, now, &at, &bound));
+        if (i == 0) {
+            CHECK(llabs(at.ns - now.ns - offset) < 2000);
+            CHECK(bound.quality != MRD_ALIGN_UNALIGNED && mrd_align_radius(at, &bound) < 10000);
+        } else {
+            CHECK(bound.quality == MRD_ALIGN_UNALIGNED &&
+                  mrd_align_radius(at, &bound) == UINT32_MAX);
+            CHECK(llabs(at.ns - mrd_wall_now().ns) < 60 * MRD_SEC);
+        }
+        mrd_align_free(align);
+        fake_end(&agents[i]);
+    }
+    mrd_aggregator_close(a);
+}
+
+TEST(slow_down)
+{
+    mrd_aggregator *a = aggregator(test_tmp(), "inproc://d", "inproc://c",
+                                   (mrd_aggregator_options){ .agent_rate = 100000 });
+    static fake_agent agents[1] = { { .id = "i-1", .events = 500, .batches = 60 } };
+    mrd_why why;
+    uint64_t id;
+
+    REQUIRE(a != NULL);
+    agents[0].data_url = "inproc://d";
+    agents[0].control_url = "inproc://c";
+    fake_start(&agents[0]);
+    WAIT_FOR(agents[0].welcomed);
+    nap(100);
+    id = start(a, "any", 0, false);
+    WAIT_FOR(agents[0].slowed > 0);
+    WAIT_FOR(agents[0].delivered == 60 * 500);
+    mrd_aggregator_stop(a, id, &why);
+    WAIT_FOR(is_over(a, id));
+    check_equation(a, id, agents, 1);
+    fake_end(&agents[0]);
+    mrd_aggregator_close(a);
+}
+
+/* A full disk: nothing is acknowledged, the state says so; with room again everything arrives. */
+TEST(disk_full_and_back)
+{
+    static fake_agent agents[1] = { { .id = "i-1", .events = 2000, .batches = 300 } };
+    static const char zeros[1024];
+    char mount_dir[300], ballast[400];
+    mrd_aggregator *a;
+    mrd_why why = { 0 };
+    uint64_t id;
+    FILE *f;
+
+    snprintf(mount_dir, sizeof(mount_dir), "%s/small", test_tmp());
+    mkdir(mount_dir, 0700);
+    if (mount("tmpfs", mount_dir, "tmpfs", 0, "size=4m") != 0)
+        SKIP("a small file system needs root");
+    a = aggregator(mount_dir, "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
+    REQUIRE(a != NULL);
+    snprintf(ballast, sizeof(ballast), "%s/ballast", mount_dir);
+    f = fopen(ballast, "wb");
+    REQUIRE(f != NULL);
+    for (int i = 0; i < (4 << 10) - 120; i++) /* all but about 100 KB */
+        CHECK(fwrite(zeros, 1, sizeof(zeros), f) == sizeof(zeros));
+    fclose(f);
+    agents[0].data_url = "inproc://d";
+    agents[0].control_url = "inproc://c";
+    fake_start(&agents[0]);
+    WAIT_FOR(agents[0].welcomed);
+    nap(100);
+    id = start(a, "any", 0, false);
+    WAIT_FOR(agents[0].not_stored > 3);
+    CHECK(agents[0].begun > agents[0].delivered);
+    unlink(ballast);
+    CHECK(mount("tmpfs", mount_dir, "tmpfs", MS_REMOUNT, "size=64m") == 0);
+    {
+        WAIT_FOR(agents[0].delivered == 300 * 2000);
+    }
+    CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
+    WAIT_FOR(is_over(a, id));
+    CHECK(agents[0].begun == agents[0].delivered);
+    check_equation(a, id, agents, 1);
+    fake_end(&agents[0]);
+    mrd_aggregator_close(a);
+    umount2(mount_dir, MNT_DETACH);
+}
+
+TEST(deadline_gives_a_silent_node_up)
+{
+    mrd_aggregator *a = aggregator(test_tmp(), "inproc://d", "inproc://c",
+                                   (mrd_aggregator_options){ .flush_timeout_ns = 500 * MRD_MS });
+    static fake_agent agents[1] = { { .id = "i-1", .events = 10 } };
+    mrd_json *m;
+    mrd_why why;
+    uint64_t id;
+
+    REQUIRE(a != NULL);
+    agents[0].data_url = "inproc://d";
+    agents[0].control_url = "inproc://c";
+    fake_start(&agents[0]);
+    WAIT_FOR(agents[0].welcomed);
+    nap(100);
+    id = start(a, "any", 0, false);
+    WAIT_FOR(agents[0].delivered > 100);
+    fake_end(&agents[0]);
+    mrd_aggregator_stop(a, id, &why);
+    WAIT_FOR(is_over(a, id));
+    m = manifest(a, id);
+    CHECK_TEXT(mrd_json_str(mrd_json_at(mrd_json_get(m, "nodes"), 0), "state", ""), "lost");
+    CHECK(mrd_json_int(mrd_json_at(mrd_json_get(m, "nodes"), 0), "lost_ns", 0) != 0);
+    mrd_json_free(m);
+    mrd_aggregator_close(a);
+}
+
+TEST_MAIN()

@@ -1,0 +1,14 @@
+/* What the workload and the test share. */
+#ifndef MRD_TESTS_CAPTURE_COUNTS_H
+#define MRD_TESTS_CAPTURE_COUNTS_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+typedef struct {
+    _Atomic uint64_t begun, done, extra, lost;
+    char text[512];
+} counts;
+
+#endif

@@ -1,0 +1,293 @@
+/*
+ * Programs live and die; the sum must be right: begun = read + lost. The programs run the real
+ * libmeridian.so.
+ */
+#include <sched.h>
+
+#include "tests/capture/rings.h"
+
+static rig g;
+
+static void
+check_exact(void)
+{
+    CHECK_INT(g.shared->begun, (int64_t) g.shared->done);
+    CHECK_INT(g.events + g.begins + g.lost, (int64_t) g.shared->begun);
+}
+
+/* Eight threads into tiny rings, with a reader that cannot keep up. */
+TEST(threads_exact)
+{
+    rig_start(&g);
+    rig_run(&g, "threads", "20000", "MERIDIAN_RING_SIZE=4096");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.shared->begun, 160000);
+    CHECK(g.lost > 0);
+    CHECK_INT(g.lost_by[MRD_RING_LOST_FULL], (int64_t) g.lost);
+    CHECK(g.threads <= 8); /* a reused ring may be full for all of a thread's life */
+    CHECK(g.worst_error_ns >= 0 && g.worst_error_ns < 20000);
+    rig_stop(&g);
+}
+
+/* Nobody reads until the program is gone. */
+TEST(read_after_the_end)
+{
+    rig_start(&g);
+    rig_run(&g, "threads", "1000", "MERIDIAN_RING_SIZE=1M");
+    CHECK(rig_reap(&g));
+    rig_scan(&g);
+    while (rig_drain(&g, false)) /* END by /proc, not by our word */
+        ;
+    check_exact();
+    CHECK_INT(g.lost, 0);
+    CHECK_INT(g.unfinished, 0);
+    for (size_t i = 0; i < g.n; i++)
+        CHECK(g.ring[i].r == NULL);
+    rig_stop(&g);
+}
+
+TEST(exit_without_cleanup)
+{
+    rig_start(&g);
+    rig_run(&g, "_exit", "5000", "MERIDIAN_RING_SIZE=1M");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.events, 5000);
+    rig_stop(&g);
+}
+
+TEST(fork_children_have_their_own)
+{
+    rig_start(&g);
+    rig_run(&g, "fork", "500", "MERIDIAN_RING_SIZE=1M");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.n, 6);
+    CHECK_INT(g.events, 6 * 500 + 1);
+    rig_stop(&g);
+}
+
+/* exec keeps pid, start time and tid: the old ring must be seen as left behind, the new as alive.
+ */
+TEST(exec_leaves_a_ring)
+{
+    int dead = 0, alive = 0;
+
+    rig_start(&g);
+    rig_run(&g, "exec", "100", "MERIDIAN_RING_SIZE=64K");
+    while (!rig_ended(&g))
+        usleep(1000);
+    rig_scan(&g);
+    CHECK_INT(g.n, 2);
+    for (size_t i = 0; i < g.n; i++) {
+        int32_t pid = 0;
+        mrd_owner owner = mrd_ring_owner(g.ring[i].r, &pid);
+
+        dead += owner == MRD_OWNER_DEAD;
+        alive += owner == MRD_OWNER_ALIVE;
+        CHECK_INT(pid, g.pid);
+    }
+    CHECK_INT(dead, 1);
+    CHECK_INT(alive, 1);
+    kill(g.pid, SIGKILL);
+    (void) rig_reap(&g);
+    (void) rig_drain(&g, true);
+    check_exact();
+    CHECK_INT(g.events, 200);
+    rig_stop(&g);
+}
+
+TEST(signals_in_the_middle)
+{
+    rig_start(&g);
+    rig_run(&g, "signals", "200000", "MERIDIAN_RING_SIZE=64K");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK(g.shared->begun > 200100);
+    rig_stop(&g);
+}
+
+/* Thousands of threads share a handful of rings. */
+TEST(thread_churn)
+{
+    rig_start(&g);
+    rig_run(&g, "churn", "3000", "MERIDIAN_RING_SIZE=64K");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.shared->begun, 30000);
+    CHECK(g.n <= 24);
+    CHECK(g.threads > 100);
+    rig_stop(&g);
+}
+
+TEST(thread_ends_with_a_scope_open)
+{
+    rig_start(&g);
+    rig_run(&g, "abandon", "10", "MERIDIAN_RING_SIZE=64K");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.begins, 1);
+    CHECK_INT(g.n, 1);
+    rig_stop(&g);
+}
+
+TEST(killed_inside_scopes)
+{
+    rig_start(&g);
+    rig_run(&g, "open", "0", "");
+    (void) rig_follow(&g);
+    CHECK_INT(g.unfinished, 3);
+    CHECK_INT(g.events, 3);
+    rig_stop(&g);
+}
+
+/* Threads beyond the limit are counted, not forgotten. */
+TEST(threads_without_a_ring)
+{
+    rig_start(&g);
+    rig_run(&g, "together", "1000", "MERIDIAN_RING_SIZE=64K MERIDIAN_RING_TOTAL=300K");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.n, 2); /* 132 KiB each */
+    CHECK_INT(g.shared->begun, 8 * 1001);
+    CHECK(g.lost_by[MRD_RING_LOST_NORING] >= 6);
+    rig_stop(&g);
+}
+
+/* Long runtime names until the dictionary is full: names then travel inside the records. */
+TEST(small_dictionary)
+{
+    rig_start(&g);
+    rig_run(&g, "threads", "500", "MERIDIAN_RING_SIZE=1M MERIDIAN_RING_DICT=4096");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.lost, 0);
+    rig_stop(&g);
+}
+
+TEST(errno_is_kept)
+{
+    rig_start(&g);
+    rig_run(&g, "errno", "10", "MERIDIAN_RING_SIZE=64K");
+    CHECK(rig_follow(&g));
+    CHECK_INT(g.shared->extra, 4711);
+    rig_stop(&g);
+}
+
+TEST(switched_off_on_error)
+{
+    static const struct {
+        const char *name, *env, *says;
+    } rows[] = {
+        { "bad size", "MERIDIAN_RING_SIZE=many", "MERIDIAN_RING_SIZE='many' is not valid" },
+        { "size too small", "MERIDIAN_RING_SIZE=12", "MERIDIAN_RING_SIZE='12' is not valid" },
+        { "bad source", "MERIDIAN_CAPTURE=api,foo", "MERIDIAN_CAPTURE='api,foo' is not valid" },
+        { "bad clock", "MERIDIAN_CLOCK=sundial", "MERIDIAN_CLOCK='sundial' is not valid" },
+        { "disabled", "MERIDIAN_ENABLE=0", "off: MERIDIAN_ENABLE=0" },
+        { "no folder", "MERIDIAN_RING_DIR=/nonexistent/x", "cannot make rings in /nonexistent/x" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        rig_start(&g);
+        rig_run(&g, "status", "10", rows[i].env);
+        CHECK_ROW(rows[i].name, rig_follow(&g));
+        CHECK_ROW(rows[i].name, strstr(g.shared->text, rows[i].says) != NULL);
+        CHECK_INT(g.n, 0);
+        if (strcmp(rows[i].name, "no folder") == 0)
+            CHECK_INT(g.shared->lost, 1); /* the first found out; then the gate closed */
+        rig_stop(&g);
+    }
+}
+
+/* In a pid namespace of its own the program is "1"; its pid here is found by the ring it maps. */
+TEST(another_pid_namespace)
+{
+    int32_t pid = 0;
+
+    rig_start(&g);
+    if (unshare(CLONE_NEWPID) != 0)
+        SKIP("no permission to make a pid namespace");
+    rig_run(&g, "wait", "10", "MERIDIAN_RING_SIZE=64K");
+    while (g.shared->extra == 0)
+        usleep(1000);
+    rig_scan(&g);
+    REQUIRE(g.n == 1);
+    CHECK_INT(mrd_ring_borrow_info(g.ring[0].r)->name.pid, 1);
+    CHECK_INT(mrd_ring_owner(g.ring[0].r, &pid), MRD_OWNER_ALIVE);
+    CHECK_INT(pid, g.pid);
+    kill(g.pid, SIGKILL);
+    (void) rig_reap(&g);
+    CHECK_INT(mrd_ring_owner(g.ring[0].r, &pid), MRD_OWNER_DEAD);
+    while (rig_drain(&g, false))
+        ;
+    check_exact();
+    rig_stop(&g);
+    fflush(NULL);
+    _exit(test_failures > 0); /* the namespace is dead: a leak checker could start nothing in it */
+}
+
+/* A reader may ask for silence; what is not recorded then is not lost. */
+TEST(paused_by_the_reader)
+{
+    rig_start(&g);
+    rig_run(&g, "pausable", "10", "MERIDIAN_RING_SIZE=64K");
+    while (!rig_ended(&g))
+        usleep(1000);
+    rig_scan(&g);
+    REQUIRE(g.n == 1);
+    CHECK_ERR("pause", mrd_ring_set_pause(g.ring[0].r, true), MRD_OK);
+    kill(g.pid, SIGCONT); /* records 10 more, in silence, and stops again */
+    while (waitpid(g.pid, NULL, WCONTINUED) != g.pid)
+        ;
+    while (!rig_ended(&g))
+        usleep(1000);
+    CHECK_ERR("go on", mrd_ring_set_pause(g.ring[0].r, false), MRD_OK);
+    kill(g.pid, SIGCONT);
+    (void) rig_reap(&g);
+    (void) rig_drain(&g, true);
+    CHECK_INT(g.shared->begun, 30);
+    CHECK_INT(g.events, 20);
+    CHECK_INT(g.lost, 0);
+    rig_stop(&g);
+}
+
+/* SIGKILL at random instants, forks and tiny rings included. */
+TEST(killed_at_random)
+{
+    const char *text = getenv("MRD_TEST_ROUNDS");
+    int rounds = text == NULL ? 25 : atoi(text);
+    static const char *const threads[] = { "0", "3", "3", "63" };
+    unsigned seed = (unsigned) time(NULL) ^ (unsigned) getpid();
+
+    fprintf(stderr, "seed %u\n", seed);
+    for (int i = 0; i < rounds; i++) {
+        struct timespec wait = { 0, 1000000 + rand_r(&seed) % 20000000 };
+        uint64_t accounted;
+
+        rig_start(&g);
+        rig_run(&g, "endless", threads[rand_r(&seed) % 4],
+                rand_r(&seed) % 2 ? "MERIDIAN_RING_SIZE=4096" : "MERIDIAN_RING_SIZE=64K");
+        for (int k = rand_r(&seed) % 4; k > 0; k--) {
+            struct timespec part = { 0, wait.tv_nsec / 4 };
+
+            nanosleep(&part, NULL);
+            rig_scan(&g);
+            (void) rig_drain(&g, false);
+        }
+        nanosleep(&wait, NULL);
+        kill(-g.pid, SIGKILL);
+        kill(g.pid, SIGKILL);
+        (void) rig_reap(&g);
+        rig_scan(&g);
+        (void) rig_drain(&g, true);
+        accounted = g.events + g.begins + g.lost;
+        CHECK(accounted >= g.shared->done);
+        CHECK(accounted <= g.shared->begun);
+        rig_stop(&g);
+        if (test_failures > 0)
+            break;
+    }
+}
+
+TEST_MAIN()

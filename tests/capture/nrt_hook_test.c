@@ -1,0 +1,452 @@
+/* libmeridian in front of the runtime: programs behave the same, and everything is recorded. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/num.h"
+#include "capture/ring_read.h"
+#include "tests/check.h"
+
+/* ---- running a program ----------------------------------------------------------------------- */
+
+static const char *
+build_dir(void)
+{
+    return getenv("MERIDIAN_BUILD");
+}
+
+static void
+set_library_path(const char *flavour)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/lib/%s", build_dir(), flavour);
+    setenv("LD_LIBRARY_PATH", path, 1);
+    setenv("SIMNRT_INSTANCE", "inf2.xlarge", 1);
+    setenv("SIMNRT_TIME_SCALE", "0.1", 1);
+    setenv("NEURON_RT_LOG_LEVEL", "off", 1);
+}
+
+/* What is to be preloaded; a sanitizer's own library must come first. */
+static void
+preload_list(char *to, size_t room)
+{
+    static const char *const inits[] = { "__asan_init", "__tsan_init" };
+    Dl_info info;
+    void *init;
+
+    *to = '\0';
+    for (size_t i = 0; i < MRD_COUNT(inits); i++)
+        if ((init = dlsym(RTLD_DEFAULT, inits[i])) != NULL && dladdr(init, &info) != 0)
+            snprintf(to, room, "%s:", info.dli_fname);
+    snprintf(to + strlen(to), room - strlen(to), "%s/lib/libmeridian.so", build_dir());
+}
+
+/* Runs prog with the mode in a folder of its own, its output in *to. Returns the wait status. */
+static int
+run(const char *prog, const char *mode, const char *capture, const char *dir, char *to, size_t room)
+{
+    char path[PATH_MAX], rings[PATH_MAX], preload[PATH_MAX];
+    int fds[2], status = -1;
+    size_t used = 0;
+    ssize_t n;
+    pid_t pid;
+
+    snprintf(path, sizeof(path), "%s/bin/%s", build_dir(), prog);
+    preload_list(preload, sizeof(preload));
+    snprintf(rings, sizeof(rings), "%s/rings", dir);
+    mkdir(dir, 0755);
+    mkdir(rings, 0755);
+    if (pipe(fds) != 0 || (pid = fork()) < 0)
+        return -1;
+    if (pid == 0) {
+        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* it is the program that leaves things */
+        if (capture != NULL) {
+            setenv("LD_PRELOAD", preload, 1);
+            setenv("MERIDIAN_CAPTURE", capture, 1);
+            setenv("MERIDIAN_RING_DIR", rings, 1);
+        }
+        dup2(fds[1], 1);
+        close(fds[0]);
+        close(fds[1]);
+        if (chdir(dir) == 0)
+            execl(path, path, mode, (char *) NULL);
+        _exit(99);
+    }
+    close(fds[1]);
+    while (used + 1 < room && (n = read(fds[0], to + used, room - 1 - used)) > 0)
+        used += (size_t) n;
+    to[used] = '\0';
+    close(fds[0]);
+    waitpid(pid, &status, 0);
+    return status;
+}
+
+/* ---- reading what it recorded -----------------------------------------------------------------
+ */
+
+typedef struct {
+    char *spans;   /* "|name[status]" each */
+    char *texts;   /* of the system trace, one behind the other */
+    char *notices; /* "|sentence key=value ..." each */
+    char *models;
+    size_t lost, rings;
+} recorded;
+
+static void
+append(char **to, const char *text, size_t len)
+{
+    size_t had = *to == NULL ? 0 : strlen(*to);
+
+    *to = realloc(*to, had + len + 1);
+    memcpy(*to + had, text, len);
+    (*to)[had + len] = '\0';
+}
+
+static void
+append_args(mrd_ring_reader *r, const mrd_ring_event *ev, char **to)
+{
+    mrd_ring_items items = { ev->body, ev->body_len };
+    mrd_ring_arg a;
+    char text[PATH_MAX + 64];
+
+    while (mrd_ring_item_next(&items, &a)) {
+        mrd_str key = a.key != 0 ? mrd_ring_text(r, a.key) : a.key_text;
+        int n;
+
+        if (a.type == MRD_ITEM_TEXT)
+            n = snprintf(text, sizeof(text), " %.*s=%.*s", (int) key.len, key.p, (int) a.v.text.len,
+                         a.v.text.p);
+        else
+            n = snprintf(text, sizeof(text), " %.*s=%lld", (int) key.len, key.p, (long long) a.v.i);
+        append(to, text, (size_t) n);
+    }
+}
+
+static void
+take(mrd_ring_reader *r, const mrd_ring_event *ev, recorded *to)
+{
+    mrd_str name = ev->name != 0 ? mrd_ring_text(r, ev->name) : ev->name_text;
+    char **list = ev->kind == MRD_REC_SPAN && (ev->flags & MRD_RECF_API) != 0 ? &to->spans
+                  : ev->kind == MRD_REC_NOTICE                                ? &to->notices
+                  : ev->kind == MRD_REC_MODEL                                 ? &to->models
+                                                                              : NULL;
+
+    if (ev->kind == MRD_REC_BLOB)
+        append(&to->texts, (const char *) ev->body, ev->body_len);
+    if (list == NULL)
+        return;
+    append(list, "|", 1);
+    append(list, name.p, name.len);
+    append_args(r, ev, list);
+}
+
+static recorded
+read_rings(const char *dir)
+{
+    static recorded kept[8]; /* reachable until the case ends */
+    static size_t used;
+    recorded to = { 0 };
+    char path[PATH_MAX];
+    struct dirent *e;
+    DIR *d;
+
+    append(&to.spans, "", 0);
+    append(&to.texts, "", 0);
+    append(&to.notices, "", 0);
+    append(&to.models, "", 0);
+    snprintf(path, sizeof(path), "%s/rings", dir);
+    if ((d = opendir(path)) == NULL)
+        return to;
+    while ((e = readdir(d)) != NULL) {
+        mrd_ring_reader *r = NULL;
+        mrd_ring_stats stats;
+        mrd_ring_event ev;
+        mrd_ring_step step;
+        mrd_why why = { 0 };
+
+        if (strstr(e->d_name, ".ring") == NULL)
+            continue;
+        if (mrd_ring_open(dirfd(d), e->d_name, NULL, &r, &why) != MRD_OK) {
+            fprintf(stderr, "%s: %s\n", e->d_name, why.text);
+            test_failures++;
+            continue;
+        }
+        mrd_ring_assume_dead(r);
+        to.rings++;
+        while ((step = mrd_ring_next(r, &ev, &why)) == MRD_RING_MORE || step == MRD_RING_LOST)
+            if (step == MRD_RING_MORE)
+                take(r, &ev, &to);
+        CHECK_INT(step, MRD_RING_END);
+        mrd_ring_get_stats(r, &stats);
+        to.lost += stats.lost_total;
+        mrd_ring_close(r);
+    }
+    closedir(d);
+    kept[used++ % MRD_COUNT(kept)] = to;
+    return to;
+}
+
+static size_t
+count(const char *text, const char *what)
+{
+    size_t n = 0;
+
+    for (const char *p = text; (p = strstr(p, what)) != NULL; p++)
+        n++;
+    return n;
+}
+
+static size_t
+spans(const recorded *rec, const char *name)
+{
+    char with[80];
+
+    snprintf(with, sizeof(with), "|%s ", name);
+    return count(rec->spans, with);
+}
+
+/* ---- the same with and without ----------------------------------------------------------------
+ */
+
+static char plain[65536], hooked[65536];
+
+static const char *
+sub(const char *name)
+{
+    static char path[2][300];
+    static int i;
+
+    i ^= 1;
+    snprintf(path[i], sizeof(path[i]), "%s/%s", test_tmp(), name);
+    return path[i];
+}
+
+static recorded
+same_with_and_without(const char *prog, const char *mode)
+{
+    int a = run(prog, mode, NULL, sub("plain"), plain, sizeof(plain));
+    int b = run(prog, mode, "all", sub("hooked"), hooked, sizeof(hooked));
+
+    CHECK(strlen(plain) > 100);
+    CHECK_INT(b, a);
+    CHECK_TEXT(hooked, plain);
+    return read_rings(sub("hooked"));
+}
+
+static void
+check_everything(const char *prog)
+{
+    static const char *const once[] = {
+        "nrt_init",
+        "nrt_load",
+        "nrt_unload",
+        "nrt_execute",
+        "nrt_execute_repeat",
+        "nrt_tensor_read",
+        "nrt_tensor_write",
+        "nrt_tensor_read_batch",
+        "nrt_tensor_write_batch",
+        "nrt_tensor_copy",
+        "nrt_tensor_memset",
+        "nrt_tensor_allocate_slice",
+        "nrt_barrier",
+        "nrt_all_gather",
+        "nrt_build_global_comm",
+        "nrt_cc_global_comm_init",
+        "nrt_profile_start",
+        "nrt_profile_stop",
+        "nrta_execute_schedule",
+        "nrta_tensor_read",
+        "nrta_tensor_write",
+        "nrta_tensor_copy",
+        "nrta_cc_prepare",
+        "nrta_cc_schedule",
+        "nrt_async_drain_queued_execs",
+        "nrt_inspect_begin",
+        "nrt_inspect_stop",
+        "nrt_profile_continuous_save",
+        "nrt_profile_continuous_stop",
+        "nrt_inspect_config_set_output_dir",
+    };
+    recorded rec;
+    char want[400];
+
+    set_library_path("simnrt");
+    rec = same_with_and_without(prog, "everything");
+    for (size_t i = 0; i < MRD_COUNT(once); i++)
+        CHECK_ROW(once[i], spans(&rec, once[i]) == 1);
+    CHECK_INT(count(rec.spans, "|nrt_tensor_free"), 3);
+    CHECK_INT(count(rec.spans, "|nrt_close"), 1);
+    CHECK_INT(spans(&rec, "nrt_tensor_allocate"), 2);
+    CHECK_INT(spans(&rec, "nrt_profile_continuous_start"), 2);
+    CHECK(strstr(rec.spans, "|nrt_execute model_id=1 lnc_idx=0") != NULL);
+    CHECK(strstr(rec.spans, "|nrt_profile_continuous_start count=1 status=1 "
+                            "status_text=NRT_FAILURE") != NULL);
+    /* Road 1 saw the runtime's own story of the same calls. */
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":\"start\""), 4);
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrta_execute_schedule\",\"phase\":\"stop\""), 1);
+    /* Profiles, in words, with absolute folders. */
+    CHECK(strstr(rec.notices, "inspect begun with options that capture nothing") != NULL);
+    CHECK(strstr(rec.notices, "cannot arm continuous device profiling: inspect device profiling "
+                              "is on") != NULL);
+    CHECK(strstr(rec.notices, "|continuous device profile: save output_dir=/") != NULL);
+    snprintf(want, sizeof(want), "output_dir=%s/inspected by=api status=0", sub("hooked"));
+    CHECK(strstr(rec.notices, want) != NULL);
+    CHECK(strstr(rec.notices, "|model profile: stop file=/") != NULL);
+    /* The model, with its hash, loaded and unloaded. */
+    CHECK_INT(count(rec.models, " model_id=1 size="), 2);
+    CHECK(strstr(rec.models, " hash=") != NULL && strstr(rec.models, " hash= ") == NULL);
+    CHECK_INT(rec.lost, 0);
+}
+
+TEST(every_call_linked)
+{
+    check_everything("nrt_prog");
+}
+
+/* Loaded with RTLD_LOCAL and looked up by name: dlsym gives the hooks. */
+TEST(every_call_loaded_late)
+{
+    check_everything("nrt_prog_late");
+}
+
+TEST(misuse_is_the_same)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog", "misuses");
+    CHECK(strstr(rec.spans, "status=13 status_text=NRT_UNINITIALIZED") != NULL);
+    CHECK(strstr(rec.spans, "status=14 status_text=NRT_CLOSED") != NULL);
+    same_with_and_without("nrt_prog_late", "misuses");
+}
+
+/* The application gets all of its events, and so do we: those before, in and behind its trace. */
+TEST(trace_is_shared)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog", "traces");
+    CHECK(strstr(hooked, "executions 4\n") != NULL);
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 7);
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 7);
+    CHECK_INT(rec.lost, 0);
+}
+
+TEST(fork_starts_anew)
+{
+    recorded rec;
+
+#ifdef __SANITIZE_THREAD__
+    SKIP("the thread sanitizer does not follow threads that a fork's child makes");
+#endif
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog", "forks");
+    CHECK_INT(spans(&rec, "nrt_execute"), 4);
+    /* Three really ran; the parent ended without nrt_close. */
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 3);
+}
+
+TEST(signal_handlers_chain)
+{
+    recorded rec;
+
+    setenv("NEURON_RT_INSPECT_ENABLE", "1", 1);
+    setenv("NEURON_RT_INSPECT_OUTPUT_DIR", "./out", 1);
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog", "signals");
+    CHECK(strstr(hooked, "handler 15\n") != NULL);
+    CHECK(strstr(rec.notices, "inspect begun, device profile not set") != NULL);
+    CHECK(strstr(rec.notices, "by=environment") != NULL);
+}
+
+/* ---- other runtimes, other settings -----------------------------------------------------------
+ */
+
+TEST(older_runtime_degrades_to_calls)
+{
+    recorded rec;
+
+    set_library_path("simnrt-old");
+    CHECK_INT(run("nrt_prog_old", "", "all", sub("old"), hooked, sizeof(hooked)), 0);
+    CHECK_TEXT(hooked, "execute 0\nfetch absent\ninspect absent\n");
+    rec = read_rings(sub("old"));
+    CHECK_INT(spans(&rec, "nrt_execute"), 1);
+    CHECK(strstr(rec.notices, "cannot arm the system trace: this runtime library is older") !=
+          NULL);
+    CHECK_TEXT(rec.texts, "");
+}
+
+TEST(newer_runtime_status_pointer_travels_untouched)
+{
+    recorded rec;
+
+    setenv("SIMNRT_NRTA_ABI", "3", 1);
+    setenv("SIMNRT_FAULT", "exec_error", 1);
+    set_library_path("simnrt-new");
+    CHECK_INT(run("nrt_prog_new", "", "all", sub("new"), hooked, sizeof(hooked)), 0);
+    CHECK_TEXT(hooked, "schedule 0\nresult 1004\nhandle absent\n");
+    rec = read_rings(sub("new"));
+    CHECK_INT(spans(&rec, "nrta_execute_schedule"), 1);
+}
+
+TEST(off_records_nothing_and_starts_nothing)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    run("nrt_prog", "everything", NULL, sub("plain"), plain, sizeof(plain));
+    run("nrt_prog", "everything", "none", sub("off"), hooked, sizeof(hooked));
+    CHECK_TEXT(hooked, plain);
+    rec = read_rings(sub("off"));
+    CHECK_INT(rec.rings, 0);
+}
+
+TEST(roads_are_separate)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    run("nrt_prog", "everything", "api", sub("api"), hooked, sizeof(hooked));
+    rec = read_rings(sub("api"));
+    CHECK(spans(&rec, "nrt_execute") == 1 && *rec.texts == '\0' && *rec.models == '\0');
+    run("nrt_prog", "everything", "systrace", sub("sys"), hooked, sizeof(hooked));
+    rec = read_rings(sub("sys"));
+    CHECK(*rec.spans == '\0' && strstr(rec.texts, "nc_exec_running") != NULL);
+}
+
+TEST(failing_fetches_lose_nothing)
+{
+    recorded rec;
+
+    setenv("SIMNRT_FAULT", "fetch_error:exec=1:count=3", 1);
+    set_library_path("simnrt");
+    CHECK_INT(run("nrt_prog", "everything", "all", sub("f"), hooked, sizeof(hooked)), 0);
+    rec = read_rings(sub("f"));
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
+}
+
+/* Nobody reads and the ring is full: the program is not held up, and what did not fit is counted.
+ */
+TEST(no_reader_costs_no_time)
+{
+    struct timespec from, to;
+    recorded rec;
+
+    setenv("SIMNRT_EVENT_SCALE", "4000", 1); /* 20 MB of text for a ring of 8 MB */
+    set_library_path("simnrt");
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    CHECK_INT(run("nrt_prog", "everything", "systrace", sub("full"), hooked, sizeof(hooked)), 0);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    rec = read_rings(sub("full"));
+    CHECK(rec.lost > 0 && strlen(rec.texts) > 4u << 20);
+    CHECK(to.tv_sec - from.tv_sec < 5);
+}
+
+TEST_MAIN()

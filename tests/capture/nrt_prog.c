@@ -1,0 +1,314 @@
+/*
+ * A program that uses the Neuron runtime, for the hook tests. It prints what it gets, and must
+ * print the same with libmeridian in front of it. With NRT_PROG_LATE it is not linked to the
+ * runtime: it loads it with RTLD_LOCAL and looks each function up by name, as ctypes does.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "capture/nrt_abi.h"
+
+#ifdef NRT_PROG_LATE
+static struct {
+#define MEMBER_R(ret, name, params, args) ret(*name) params;
+#define MEMBER_V(name, params, args)      void(*name) params;
+    NRT_FUNCTIONS(MEMBER_R, MEMBER_V)
+} late;
+#define F(name) late.name
+static int
+load(void)
+{
+    void *lib = dlopen(NRT_SONAME, RTLD_NOW | RTLD_LOCAL);
+
+    if (lib == NULL)
+        return 1;
+#define FIND_R(ret, name, params, args) *(void **) &late.name = dlsym(lib, #name);
+#define FIND_V(name, params, args)      *(void **) &late.name = dlsym(lib, #name);
+    NRT_FUNCTIONS(FIND_R, FIND_V)
+    return late.nrt_init == NULL;
+}
+#else
+#define F(name) name
+static int
+load(void)
+{
+    return 0;
+}
+#endif
+
+#define NEFF                                                                                       \
+    "SIMNEFF 1\nname=prog\nexec_us=1000\ncc=2\ntensor_frees=2\ncopyins=1\n"                        \
+    "input=x:float32:8x8\noutput=y:float32:8x8\n"
+#define SHOW(call)                                                                                 \
+    do {                                                                                           \
+        errno = 77;                                                                                \
+        int got_ = (int) (call);                                                                   \
+        printf("%s = %d\n", #call, got_);                                                          \
+    } while (0)
+
+static nrt_model_t *model;
+static nrt_tensor_t *x, *y;
+static nrt_tensor_set_t *in, *out;
+
+static void
+open_all(void)
+{
+    SHOW(F(nrt_init)(NRT_FRAMEWORK_TYPE_NO_FW, "1.0", "2.0"));
+    SHOW(F(nrt_load)(NEFF, strlen(NEFF), 0, -1, &model));
+    SHOW(F(nrt_tensor_allocate)(NRT_TENSOR_PLACEMENT_DEVICE, 0, 256, "x", &x));
+    SHOW(F(nrt_tensor_allocate)(NRT_TENSOR_PLACEMENT_DEVICE, 0, 256, "y", &y));
+    SHOW(F(nrt_allocate_tensor_set)(&in));
+    SHOW(F(nrt_allocate_tensor_set)(&out));
+    SHOW(F(nrt_add_tensor_to_tensor_set)(in, "x", x));
+    SHOW(F(nrt_add_tensor_to_tensor_set)(out, "y", y));
+}
+
+static void
+close_all(void)
+{
+    F(nrt_tensor_free)(&x);
+    F(nrt_tensor_free)(&y);
+    F(nrt_destroy_tensor_set)(&in);
+    F(nrt_destroy_tensor_set)(&out);
+    SHOW(F(nrt_unload)(model));
+    F(nrt_close)();
+    printf("pointers %d %d %d\n", x == NULL, y == NULL, in == NULL);
+}
+
+/* Tensors must live until the request on them is done. */
+static void
+wait_for(nrta_seq_t seq)
+{
+    bool done = false;
+
+    while (F(nrta_is_completed)(seq, &done) == NRT_SUCCESS && !done)
+        usleep(100);
+}
+
+/* Every kind of call once, with its results. */
+static int
+everything(void)
+{
+    char bytes[256], back[256];
+    nrt_tensor_batch_op_t op = { 0, 256, bytes };
+    nrt_tensor_batch_t batch = { .ops = &op, .num_ops = 1 };
+    nrt_profile_continuous_options_t *continuous = NULL;
+    nrt_inspect_config_t *inspect = NULL;
+    nrt_tensor_t *slice = NULL;
+    nrt_tensor_list_t list = { &x, 1 };
+    uint32_t group[1] = { 0 }, n = 0;
+    nrt_cc_comm_t comm = { .replica_group = group, .rank_n = 1, .ctx_device_count = 1 };
+    nrt_cc_context_t *ctx = NULL;
+    nrta_seq_t seq = 0;
+    bool done = false;
+    int err_arg = 0; /* only its address travels */
+
+    memset(bytes, 9, sizeof(bytes));
+    open_all();
+    SHOW(F(nrt_get_visible_nc_count)(&n));
+    SHOW(F(nrt_build_global_comm)(0, 0, 1));
+    SHOW(F(nrt_cc_global_comm_init)(0, 0, 1));
+    SHOW(F(nrt_tensor_write)(x, bytes, 0, 256));
+    SHOW(F(nrt_tensor_read)(x, back, 0, 256));
+    printf("same %d\n", memcmp(bytes, back, 256));
+    batch.tensor = y;
+    SHOW(F(nrt_tensor_write_batch)(&batch, 1, false));
+    SHOW(F(nrt_tensor_read_batch)(&batch, 1, false));
+    SHOW(F(nrt_tensor_copy)(x, 0, y, 0, 256));
+    SHOW(F(nrt_tensor_memset)(y, 0, 3, 256));
+    SHOW(F(nrt_tensor_allocate_slice)(x, 16, 32, "s", &slice));
+    F(nrt_tensor_free)(&slice);
+    SHOW(F(nrt_execute)(model, in, out));
+    SHOW(F(nrt_execute_repeat)(model, in, out, 2));
+    SHOW(F(nrt_barrier)(0, 0, 1));
+    SHOW(F(nrt_all_gather)(0, 0, 1, 4, bytes, back));
+    SHOW(F(nrt_profile_start)(model, "one.ntff"));
+    SHOW(F(nrt_profile_stop)("one.ntff"));
+    SHOW(F(nrt_inspect_config_allocate)(&inspect));
+    SHOW(F(nrt_inspect_config_set_output_dir)(inspect, "inspected"));
+    SHOW(F(nrt_inspect_begin_with_options)(inspect));
+    SHOW(F(nrt_inspect_config_set_enable_inspect)(inspect, true));
+    SHOW(F(nrt_inspect_config_set_enable_inspect_on_fail)(inspect, false));
+    SHOW(F(nrt_inspect_config_set_activity)(inspect, "all", false));
+    SHOW(F(nrt_inspect_config_set_activity)(inspect, "device_profile", true));
+    SHOW(F(nrt_inspect_begin_with_options)(inspect));
+    SHOW(F(nrt_profile_continuous_options_allocate)(&continuous));
+    SHOW(F(nrt_profile_continuous_options_set_output_dir)(continuous, "continuous"));
+    SHOW(F(nrt_profile_continuous_start)(continuous)); /* refused beside device inspect */
+    SHOW(F(nrt_inspect_stop)());
+    SHOW(F(nrt_profile_continuous_start)(continuous));
+    SHOW(F(nrt_profile_continuous_save)(0, continuous));
+    SHOW(F(nrt_profile_continuous_stop)());
+    SHOW(F(nrt_inspect_begin)());
+    SHOW(F(nrt_inspect_config_free)(inspect));
+    SHOW(F(nrt_profile_continuous_options_free)(continuous));
+    SHOW(F(nrta_execute_schedule)(model, in, out, 0, NULL, &seq));
+    SHOW(F(nrt_async_drain_queued_execs)(0));
+    SHOW(F(nrta_is_completed)(seq, &done));
+    printf("seq %llu done %d err %d\n", (unsigned long long) seq, done, err_arg);
+    SHOW(F(nrta_tensor_write)(x, bytes, 0, 256, 0, NULL, &seq));
+    wait_for(seq);
+    SHOW(F(nrta_tensor_read)(back, x, 0, 256, 0, NULL, &seq));
+    wait_for(seq);
+    SHOW(F(nrta_tensor_copy)(x, 0, y, 0, 256, 0, NULL, &seq));
+    wait_for(seq);
+    SHOW(F(nrta_cc_prepare)(&comm, &list, &list, NRT_DTYPE_FLOAT32, NRT_OP_ADD, NRT_CC_ALLREDUCE,
+                            &ctx));
+    SHOW(F(nrta_cc_schedule)(&ctx, 0, NULL, &seq));
+    wait_for(seq);
+    close_all();
+    return 0;
+}
+
+static size_t
+count(const char *text, const char *what)
+{
+    size_t n = 0;
+
+    for (const char *p = text; (p = strstr(p, what)) != NULL; p++)
+        n++;
+    return n;
+}
+
+/* A program that traces for itself. Its own executions must all be in its own fetches. */
+static int
+traces(void)
+{
+    nrt_sys_trace_config_t *config = NULL;
+    char *buffer = NULL;
+    size_t n = 0, executions = 0;
+
+    open_all();
+    SHOW(F(nrt_sys_trace_stop)());                          /* misuse: none was started */
+    SHOW(F(nrt_sys_trace_fetch_events)(&buffer, &n, NULL)); /* the same */
+    SHOW(F(nrt_execute)(model, in, out));                   /* not the program's to see */
+    SHOW(F(nrt_sys_trace_config_allocate)(&config));
+    SHOW(F(nrt_sys_trace_start)(config));
+    SHOW(F(nrt_sys_trace_start)(config)); /* misuse: twice */
+    for (int i = 0; i < 5; i++) {
+        SHOW(F(nrt_execute)(model, in, out));
+        usleep(20000);
+        if (i == 4)
+            break; /* the last one stays in the runtime */
+        SHOW(F(nrt_sys_trace_fetch_events)(&buffer, &n, NULL));
+        executions += count(buffer, "\"event_type\":\"nrt_execute\",\"phase\":\"start\"");
+        F(nrt_sys_trace_buffer_free)(buffer);
+        buffer = NULL;
+    }
+    printf("executions %zu\n", executions);
+    SHOW(F(nrt_sys_trace_stop)());
+    SHOW(F(nrt_execute)(model, in, out)); /* after: not the program's again */
+    F(nrt_sys_trace_config_free)(config);
+    close_all();
+    return 0;
+}
+
+static int
+misuses(void)
+{
+    nrt_tensor_t *none = NULL;
+    nrta_seq_t seq;
+    char b[8];
+
+    SHOW(F(nrt_execute)(NULL, NULL, NULL)); /* before nrt_init */
+    SHOW(F(nrt_load)(NEFF, 10, 0, -1, &model));
+    SHOW(F(nrt_init)((nrt_framework_type_t) 99, NULL, NULL));
+    open_all();
+    SHOW(F(nrt_load)(NULL, 0, 0, -1, &model) != NRT_SUCCESS);
+    SHOW(F(nrt_execute)(NULL, in, out));
+    SHOW(F(nrt_execute)((nrt_model_t *) in, in, out));
+    SHOW(F(nrt_execute_repeat)(model, in, out, -1));
+    SHOW(F(nrt_unload)((nrt_model_t *) b));
+    SHOW(F(nrt_tensor_allocate)(NRT_TENSOR_PLACEMENT_DEVICE, 999, 1, NULL, &none));
+    SHOW(F(nrt_tensor_read)(x, b, 255, 8));
+    SHOW(F(nrt_tensor_write)(NULL, b, 0, 8));
+    SHOW(F(nrt_tensor_read_batch)(NULL, 1, true));
+    SHOW(F(nrt_tensor_copy)(x, 0, NULL, 0, 1));
+    SHOW(F(nrt_barrier)(0, 9, 1));
+    SHOW(F(nrt_profile_start)(model, NULL));
+    SHOW(F(nrt_profile_stop)(NULL));
+    SHOW(F(nrt_inspect_begin_with_options)(NULL));
+    SHOW(F(nrt_inspect_config_set_output_dir)(NULL, "x"));
+    SHOW(F(nrt_profile_continuous_start)(NULL));
+    SHOW(F(nrt_profile_continuous_save)(0, NULL));
+    SHOW(F(nrta_execute_schedule)(model, in, out, 7, NULL, &seq));
+    SHOW(F(nrta_cc_schedule)(NULL, 0, NULL, &seq));
+    SHOW(F(nrt_sys_trace_start)(NULL));
+    SHOW(F(nrt_sys_trace_fetch_events)(NULL, NULL, NULL));
+    close_all();
+    SHOW(F(nrt_execute)(model, in, out)); /* after nrt_close */
+    return 0;
+}
+
+static int
+forks(void)
+{
+    int status = 0;
+    pid_t pid;
+
+    open_all();
+    SHOW(F(nrt_execute)(model, in, out));
+    fflush(stdout);
+    if ((pid = fork()) == 0) {
+        SHOW(F(nrt_execute)(model, in, out)); /* the child has no device */
+        open_all();
+        SHOW(F(nrt_execute)(model, in, out));
+        F(nrt_close)();
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    printf("child %d\n", status);
+    SHOW(F(nrt_execute)(model, in, out));
+    return 0; /* without nrt_close: what is left is taken at exit */
+}
+
+static volatile sig_atomic_t seen;
+
+static void
+on_signal(int sig)
+{
+    seen = sig;
+}
+
+static int
+signals(void)
+{
+    signal(SIGTERM, on_signal);
+    open_all(); /* inspect is on: the runtime puts its handler in front of ours */
+    raise(SIGTERM);
+    printf("handler %d\n", (int) seen);
+    close_all();
+    signal(SIGTERM, SIG_DFL);
+    open_all();
+    fflush(stdout);
+    raise(SIGTERM);
+    printf("still here\n");
+    return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } modes[] = { { "everything", everything },
+                  { "traces", traces },
+                  { "misuses", misuses },
+                  { "forks", forks },
+                  { "signals", signals } };
+
+    if (load() != 0)
+        return 9;
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+        if (argc == 2 && strcmp(argv[1], modes[i].name) == 0)
+            return modes[i].run();
+    return 8;
+}

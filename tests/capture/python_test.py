@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""python/meridian.py with the library, and without it. MERIDIAN_BUILD, MERIDIAN_SOURCE as for all tests."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+
+SOURCE = os.environ["MERIDIAN_SOURCE"]
+LIBRARY = os.path.join(os.environ["MERIDIAN_BUILD"], "lib", "libmeridian.so")
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+
+
+def with_library(folder):
+    import meridian as m
+
+    assert m.available() and m.require() and m.status() == "stopped", m.status()
+    with m.scope("before"):
+        pass
+    path = os.path.join(folder, "profile.json")
+    m.set_config(filename=path, aggregate_stats=True)
+    with m.profiling():
+        domain = m.Domain("python")
+        with m.scope("outer", domain, step=1, ratio=0.5, ok=True, text="caf\u00e9 \"x\"") as outer:
+            outer.set(late=-1, huge=1 << 63)
+            for i in range(3):
+                with m.scope("step %d" % i, "python"):
+                    pass
+        try:
+            with m.scope("raises"):
+                raise KeyError("on purpose")
+        except KeyError:
+            pass
+
+        @m.traced(domain="python")
+        def work(n):
+            return n + 1
+
+        assert work(1) == 2 and work.__name__ == "work"
+        m.instant("now", scope=m.PROCESS, n=2)
+        counter = domain.counter("queue", unit="count")
+        counter += 5
+        counter -= 2
+        counter.sample(0.5)
+        assert counter.value == 3
+        domain.marker("mark").mark()
+        with domain.task("task"), domain.frame("frame") as frame, m.Event("event"):
+            pass
+        assert frame.count == 1
+        task = domain.task("twice")
+        try:
+            task.stop()
+            assert False, "a task that was not started was stopped"
+        except m.MeridianError as error:
+            assert error.code == 17 and "not started" in str(error), error
+        s = m.span("async")
+        other = threading.Thread(target=lambda: s.end(done=True))
+        other.start()
+        other.join()
+        arrow = m.flow("arrow")
+        with m.scope("from"):
+            arrow.begin()
+        with m.scope("to"):
+            arrow.end()
+        region = m.Region("region")
+        with region, region:
+            pass
+        assert region.entries == 2 and str(region).startswith("[prof] region: total_time: "), str(region)
+        with m.Models(m.Models.MEMORY) as models:
+            pass
+        assert models.records() == []
+    assert m.status() == "stopped" and m.lost() == 0
+    statistics = json.loads(m.dumps(format="json"))
+    assert statistics["Time"]["python"]["outer"]["Count"] == 1, statistics
+    assert statistics["Time"]["python"][work.__qualname__]["Count"] == 1
+    assert m.dumps(reset=True).startswith("\nProfile Statistics")
+    m.dump()
+    trace = json.load(open(path))["traceEvents"]
+    names = [e["name"] for e in trace]
+    for name in ("outer", "step 0", "step 2", "raises", "now", "queue", "mark", "task", "frame", "event",
+                 "async", "arrow", "from", "to", "region", work.__qualname__):
+        assert name in names, (name, names)
+    assert "before" not in names
+    args = next(e for e in trace if e["name"] == "outer")["args"]
+    assert args == {"step": 1, "ratio": 0.5, "ok": True, "text": "caf\u00e9 \"x\"", "late": -1,
+                    "huge": 1 << 63}, args
+    assert next(e for e in trace if e["name"] == "raises")["args"] == {"exception": "KeyError"}
+    with m.Counters(["mem.MemTotal_bytes"]) as session:
+        assert session.poll()["mem.MemTotal_bytes"] > 1 << 20
+    try:
+        m.Counters(["no.such.counter"])
+        assert False, "an unknown counter was accepted"
+    except m.MeridianError as error:
+        assert "no.such.counter" in str(error)
+
+
+def without_library():
+    import meridian as m
+
+    assert not m.available() and m.version() is None and m.status().startswith("off: ")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert not m.require() and not m.require()
+    assert len(caught) == 1 and "do nothing" in str(caught[0].message)
+    with m.profiling(aggregate_stats=True), m.scope("x", "d", a=1), m.Task("t"), m.Region("r") as region:
+        m.instant("i")
+        counter = m.Counter("c")
+        counter += 1
+        m.Marker("m").mark()
+        m.flow("f").begin()
+        m.span("s").end()
+        m.push("p")
+        m.pop()
+    assert str(region) == "" and m.dumps() == "" and m.lost() == 0
+    assert m.traced(lambda: 7)() == 7
+
+
+def main():
+    if len(sys.argv) > 1:
+        with tempfile.TemporaryDirectory() as folder:
+            {"with": lambda: with_library(folder), "without": without_library}[sys.argv[1]]()
+        return
+    with tempfile.TemporaryDirectory(prefix="mrd-test-", dir="/dev/shm") as rings:
+        for mode, library in (("with", LIBRARY), ("without", "/nonexistent/libmeridian.so")):
+            env = dict(os.environ, MERIDIAN_LIBRARY=library, MERIDIAN_RING_DIR=rings)
+            subprocess.run([sys.executable, __file__, mode], env=env, check=True, timeout=60)
+    print("python: with and without the library")
+
+
+main()

@@ -1,0 +1,111 @@
+"""What a new user meets: help, typing errors, results that exist, broken input, the exit status."""
+import gzip
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+from lib import MERIDIAN, check, equal, finish, run, tmp
+
+work = tmp()
+
+
+def write(name, content):
+    path = os.path.join(work, name)
+    with open(path, "wb") as f:
+        f.write(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def events(n, start=1700000000000000):
+    return [{"ph": "X", "name": f"op{i % 7}", "cat": "cpu_op", "pid": 1, "tid": 2, "ts": start + 10 * i, "dur": 5,
+             "args": {"big": 9007199254740993 + i}} for i in range(n)]
+
+
+good = write("good.json", json.dumps({"traceEvents": events(1000)}))
+
+# ---- help and typing errors ----
+out, _ = run("--version")
+check(out.startswith("meridian "), "version")
+out, _ = run("--help")
+check("view" in out and "open" in out, "help lists commands")
+out, _ = run("view", "--help")
+for option in ("--session-dir", "--output-format", "--system-trace-primary-group", "--force", "--start"):
+    check(option in out, f"view --help names {option}")
+_, err = run("veiw", want=2)
+check("did you mean view?" in err, f"mistyped command: {err}")
+_, err = run("view", "--ouput-dir", "x", good, want=2)
+check("did you mean --output-dir?" in err, f"mistyped option: {err}")
+_, err = run("view", "--output-format", "perfeto", good, want=2)
+check("did you mean perfetto" in err, f"mistyped format: {err}")
+_, err = run("view", "--system-trace-primary-group", "instance", good, want=2)
+check("instance_id" in err, f"mistyped group: {err}")
+_, err = run("view", want=2)
+check("nothing to read" in err, f"no input: {err}")
+_, err = run("view", os.path.join(work, "absent.json"), want=1)
+check("absent.json" in err, f"absent file: {err}")
+
+# ---- results ----
+dest = os.path.join(work, "p")
+out, _ = run("view", good, "-o", dest, "--output-format", "perfetto,json,summary-text")
+check("system_profile.pftrace" in out and "meridian open" in out, "says what was written and how to open it")
+check("op3" in out, "the summary is on the terminal")
+_, err = run("view", good, "-o", dest, "--output-format", "perfetto", want=1)
+check("--force" in err, f"existing results are kept: {err}")
+run("view", good, "-o", dest, "--output-format", "perfetto", "--force")
+doc = json.load(open(os.path.join(dest, "system_profile.json")))
+equal(len(doc["trace_events"]), 1000, "events in the JSON")
+check(not [n for n in os.listdir(dest) if n.endswith(".part")], "no partial files")
+
+# ---- broken input costs that file only ----
+text = json.dumps({"traceEvents": events(1000)})
+rows = [
+    ("truncated.json", text[: len(text) // 2], 3),
+    ("truncated.json.gz", gzip.compress(text.encode())[:-400], 3),
+    ("empty.json", "", 1),
+    ("garbage.json", "this is no trace", 1),
+    ("nan.json", '{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":NaN,"dur":1},' + json.dumps(events(1)[0]) + "]}", 3),
+    ("deep.json", '{"traceEvents":[' + json.dumps(events(1)[0]) + "," + "[" * 100000 + "]}", 3),
+    ("badutf8.json", b'{"traceEvents":[' + json.dumps(events(1)[0]).encode() + b',{"ph":"X","name":"\xff\xfe","pid":1,"tid":1,"ts":5,"dur":1}]}', 3),
+    ("range.json", '{"traceEvents":[' + json.dumps(events(1)[0]) + ',{"ph":"X","name":"a","pid":1,"tid":1,"ts":1e300,"dur":1}]}', 3),
+]
+for name, content, status in rows:
+    path = write(name, content)
+    dest = os.path.join(work, "out-" + name)
+    _, err = run("view", path, "-o", dest, "--output-format", "json", want=status)
+    check(name in err, f"{name}: the error names the file: {err}")
+    if status == 3:
+        check("offset" in err or "byte" in err or "record" in err, f"{name}: the error says where: {err}")
+        check(json.load(open(os.path.join(dest, "system_profile.json")))["trace_events"], f"{name}: what was read is kept")
+    both = os.path.join(work, "both-" + name)
+    run("view", path, good, "-o", both, "--output-format", "json", want=3)
+    check(len(json.load(open(os.path.join(both, "system_profile.json")))["trace_events"]) >= 1000, f"{name}: the good file is whole")
+
+# ---- open: served once, to this machine, with the headers the page needs ----
+with socket.socket() as s:
+    s.bind(("127.0.0.1", 0))
+    port = s.getsockname()[1]
+trace = os.path.join(work, "p", "system_profile.pftrace")
+p = subprocess.Popen([MERIDIAN, "open", "--port", str(port), trace], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+link = p.stdout.readline().strip()
+equal(link, f"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:{port}/system_profile.pftrace", "link")
+request = urllib.request.Request(f"http://127.0.0.1:{port}/system_profile.pftrace", method="OPTIONS")
+reply = urllib.request.urlopen(request)
+equal(reply.headers["Access-Control-Allow-Private-Network"], "true", "preflight")
+try:
+    urllib.request.urlopen(f"http://127.0.0.1:{port}/other")
+    check(False, "another path must not be served")
+except urllib.error.HTTPError as e:
+    equal(e.code, 404, "another path")
+reply = urllib.request.urlopen(f"http://127.0.0.1:{port}/system_profile.pftrace")
+equal(reply.headers["Access-Control-Allow-Origin"], "https://ui.perfetto.dev", "origin")
+equal(reply.read(), open(trace, "rb").read(), "bytes served")
+equal(p.wait(10), 0, "open ends after the download")
+p = subprocess.Popen([MERIDIAN, "open", "--port", str(port), "--keep", trace], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+p.stdout.readline()
+p.send_signal(signal.SIGINT)
+equal(p.wait(10), 0, "Ctrl-C ends open")
+finish()

@@ -1,0 +1,231 @@
+"""Manifests and hooks say only what the programs understand: options and variables exist, labels match, hooks succeed
+whatever happens, and an aggregator and an agent start with the very settings of the manifests."""
+import glob
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import urllib.request
+
+from lib import BUILD, SOURCE, check, equal, finish, run, tmp
+
+K8S = os.path.join(SOURCE, "deploy/k8s")
+SLURM = os.path.join(SOURCE, "deploy/slurm")
+PROGRAMS = ("meridian-agent", "meridian-aggregator")
+
+
+def program(name):
+    return os.path.join(BUILD, "bin", name)
+
+
+def words_of_help(name):
+    text = subprocess.run([program(name), "--help"], capture_output=True, text=True, timeout=20).stdout
+    return set(re.findall(r"--[a-z][a-z-]+", text)), set(re.findall(r"MERIDIAN_[A-Z_]+", text))
+
+
+HELP = {name: words_of_help(name) for name in PROGRAMS}
+
+
+def env_file_ok(name, variables, where):
+    for v in variables:
+        check(v in HELP[name][1], f"{where}: {name} knows no {v}")
+
+
+# ---- Slurm ----
+
+def hook(path, **env):
+    p = subprocess.run(["/bin/sh", path], capture_output=True, text=True, timeout=30, env=env)
+    equal(p.returncode, 0, f"{os.path.basename(path)}: exit status with {env}: {p.stderr}")
+    return p.stdout
+
+
+def slurm():
+    scripts = glob.glob(SLURM + "/**/*.sh", recursive=True)
+    equal(len(scripts), 4, "shell scripts of Slurm")
+    for s in scripts:
+        p = subprocess.run(["sh", "-n", s], capture_output=True, text=True)
+        check(p.returncode == 0 and os.access(s, os.X_OK), f"{s}: sh -n: {p.stderr}")
+    text = open(SLURM + "/install.sh").read()
+    files = re.findall(r"(?s)cat >/etc/meridian/(agent|aggregator)\.env <<EOF\n(.*?)\nEOF", text)
+    equal(len(files), 2, "environment files that install.sh writes")
+    for role, body in files:
+        env_file_ok("meridian-" + role, [line.split("=")[0] for line in body.splitlines()], "install.sh")
+    task_prolog()
+    epilog()
+    hook(SLURM + "/prolog.d/50_meridian.sh", SLURM_JOB_ID="7")
+
+
+def task_prolog():
+    path, library = SLURM + "/task_prolog.sh", os.path.join(BUILD, "lib/libmeridian.so")
+    on = {"MERIDIAN_CAPTURE": "all", "MERIDIAN_LIBRARY": library}
+    equal(hook(path, MERIDIAN_LIBRARY=library), "", "a job that does not ask is left alone")
+    equal(hook(path, MERIDIAN_ENABLE="0", **on), "", "nor one that says no")
+    equal(hook(path, **on), f"export LD_PRELOAD={library}\n", "the library is preloaded")
+    equal(hook(path, LD_PRELOAD="libc.so.6", **on), f"export LD_PRELOAD={library}:libc.so.6\n", "before others")
+    check("not on this node" in hook(path, MERIDIAN_CAPTURE="all", MERIDIAN_LIBRARY="/absent.so"), "absent library")
+    for env in (on, {"MERIDIAN_CAPTURE": "all", "MERIDIAN_LIBRARY": "/a b\nexport X=1"}, dict(on, LD_PRELOAD="libc.so.6 x")):
+        for line in hook(path, **env).splitlines():
+            check(re.fullmatch(r"export [A-Z_]+=\S+|print .+", line), f"a line that slurmstepd takes: {line!r}")
+
+
+def epilog():
+    rings, gone = tmp(), subprocess.Popen(["true"])
+    gone.wait()
+    name = "meridian.%s.%d.1.%d.ring"
+    dead, live = (os.path.join(rings, name % ("0" * 32, pid, pid)) for pid in (gone.pid, os.getpid()))
+    other = os.path.join(rings, "other.ring")
+    env = {"MERIDIAN_RING_DIR": rings}
+    for path in (dead, live, other):
+        open(path, "w").close()
+    for uid in ("", "1 -o 1", str(os.getuid() + 1)):
+        hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=uid, **env)
+        check(os.path.exists(dead), f"nothing of another user goes: {uid!r}")
+    hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=str(os.getuid()), **env)
+    equal(sorted(os.listdir(rings)), sorted(map(os.path.basename, (live, other))), "only the ring of the dead process goes")
+
+
+# ---- Kubernetes ----
+
+def documents(folder):
+    """The built manifests as JSON: kubectl itself converts them, so that no YAML reader is needed."""
+    built = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=60)
+    if not check(built.returncode == 0, f"kubectl kustomize {folder}: {built.stderr}"):
+        return []
+    made = subprocess.run(["kubectl", "annotate", "--local", "-o", "json", "-f", "-", "test=1"], input=built.stdout,
+                          capture_output=True, text=True, timeout=60)
+    check(made.returncode == 0, f"{folder}: {made.stderr}")
+    docs, at, decoder = [], 0, json.JSONDecoder()
+    while made.stdout[at:].strip():
+        at += len(made.stdout[at:]) - len(made.stdout[at:].lstrip())
+        doc, at = decoder.raw_decode(made.stdout, at)
+        docs.append(doc)
+    equal(len(docs), len(re.findall(r"(?m)^kind:", built.stdout)), f"{folder}: documents read back")
+    return docs
+
+
+def labels_match(selector, pods):
+    return any(selector.items() <= p["metadata"].get("labels", {}).items() for p in pods)
+
+
+def container_ok(where, pod, c, configs):
+    sec = c.get("securityContext", {})
+    check(sec.get("allowPrivilegeEscalation") is False and sec.get("readOnlyRootFilesystem") is True and
+          sec.get("capabilities", {}).get("drop") == ["ALL"] and not sec.get("privileged"), f"{where}: securityContext {sec}")
+    check(pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault", f"{where}: seccomp")
+    root = sec.get("runAsUser") == 0
+    check(root or pod["securityContext"].get("runAsNonRoot") is True, f"{where}: runs as root by accident")
+    equal(sec["capabilities"].get("add", []), ["SYS_PTRACE", "DAC_OVERRIDE"] if root else [], f"{where}: capabilities")
+    check(re.search(r":[^:/]+$", c["image"]) and not c["image"].endswith(":latest"), f"{where}: image {c['image']}")
+    check("memory" in c["resources"]["limits"] and "cpu" in c["resources"]["requests"], f"{where}: resources")
+    volumes = {v["name"] for v in pod.get("volumes", [])} | {"store"}
+    check({m["name"] for m in c.get("volumeMounts", [])} <= volumes, f"{where}: volumes")
+    ports = {p["name"] for p in c.get("ports", [])}
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        check(probe not in c or c[probe]["httpGet"]["port"] in ports, f"{where}: port of {probe}")
+    name = os.path.basename(c.get("command", [""])[0])
+    if name in PROGRAMS:
+        for a in c.get("args", []):
+            check(a.split("=")[0] in HELP[name][0], f"{where}: {name} has no option {a}")
+        env = [e["name"] for e in c.get("env", [])]
+        for ref in c.get("envFrom", []):
+            env += configs[ref["configMapRef"]["name"]]
+        env_file_ok(name, env, where)
+
+
+def overlay_ok(folder):
+    docs = documents(os.path.join(K8S, folder))
+    of = lambda *kinds: [d for d in docs if d["kind"] in kinds]
+    configs = {d["metadata"]["name"]: d["data"] for d in of("ConfigMap")}
+    sets = of("DaemonSet", "StatefulSet", "Job")
+    pods = [s["spec"]["template"] for s in sets]
+    for s, pod in zip(sets, pods):
+        where = f"{folder} {s['kind']}/{s['metadata']['name']}"
+        check("selector" not in s["spec"] or labels_match(s["spec"]["selector"]["matchLabels"], [pod]), f"{where}: selector")
+        check(pod["spec"].get("automountServiceAccountToken") is False, f"{where}: token of the service account")
+        for c in pod["spec"].get("initContainers", []) + pod["spec"]["containers"]:
+            container_ok(where, pod["spec"], c, configs)
+    names = {p for t in pods for c in t["spec"]["containers"] for p in [x["name"] for x in c.get("ports", [])]}
+    for d in of("Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"):
+        where, spec = f"{folder} {d['kind']}/{d['metadata']['name']}", d["spec"]
+        selector = spec.get("podSelector", spec.get("selector"))
+        check(labels_match(selector.get("matchLabels", selector), pods), f"{where}: selects no pod")
+        for p in [p for rule in spec.get("ingress", []) for p in rule["ports"]] + spec.get("podMetricsEndpoints", []):
+            check(p["port"] in names, f"{where}: no port {p['port']}")
+    return docs
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def get(url, tls=None, tries=100):
+    for _ in range(tries):
+        try:
+            with urllib.request.urlopen(url, timeout=5, context=tls) as r:
+                return r.status, r.read().decode()
+        except OSError:
+            time.sleep(0.1)
+    return 0, ""
+
+
+def starts(docs):
+    """Both programs with the manifests' variables: only ports, folders and the host are of this test."""
+    data = {d["metadata"]["name"].rsplit("-", 1)[0]: dict(d["data"]) for d in docs if d["kind"] == "ConfigMap"}
+    dir, host = tmp(), "meridian-aggregator.meridian.svc"
+    certs = os.path.join(dir, "certs")
+    run("certs", "init", "-d", certs, "--host", host)
+    os.chmod(os.path.join(certs, "tokens.json"), 0o440)  # as the kubelet leaves a Secret with fsGroup
+    ports = {"7770": free_port(), "7771": free_port(), "7772": free_port(), "7773": free_port(), "7780": free_port()}
+
+    def moved(value):
+        value = value.replace("/etc/meridian", certs).replace("/var/lib", dir).replace(host, "127.0.0.1")
+        return re.sub(r"77[78]\d$", lambda m: str(ports[m.group()]), value)
+
+    children = []
+    try:
+        for name in ("meridian-aggregator", "meridian-agent"):
+            env = {k: moved(v) for k, v in data[name].items()}
+            if name == "meridian-agent":
+                env.update(MERIDIAN_CONTROL=f"tls+tcp://127.0.0.1:{ports['7771']}", MERIDIAN_RING_DIR=dir,
+                           MERIDIAN_INSTANCE_ID="ip-10-0-0-1.ec2.internal", MERIDIAN_CONTAINERS="0")
+            log = open(os.path.join(dir, name + ".log"), "w")
+            os.makedirs(os.path.join(dir, name.replace("-aggregator", "")), exist_ok=True)
+            children.append(subprocess.Popen([program(name)], env=env, stdout=log, stderr=log))
+        tls = ssl.create_default_context(cafile=os.path.join(certs, "ca.pem"))
+        for path in ("healthz", "readyz"):
+            status, _ = get(f"https://127.0.0.1:{ports['7780']}/{path}", tls)
+            equal(status, 200, path + ": " + open(os.path.join(dir, "meridian-aggregator.log")).read()[-600:])
+        status, text = get(f"http://127.0.0.1:{ports['7773']}/metrics")
+        check(status == 200 and "resident_memory_bytes" in text, "metrics of the agent")
+        token = open(os.path.join(certs, "read.token")).read()
+        nodes = urllib.request.Request(f"https://127.0.0.1:{ports['7780']}/api/v1/nodes", headers={"Authorization": "Bearer " + token})
+        seen = any("ip-10-0-0-1.ec2.internal" in get(nodes, tls, 1)[1] or time.sleep(0.2) for _ in range(50))
+        check(seen, "the agent came to the aggregator under the node's name: " + open(os.path.join(dir, "meridian-agent.log")).read()[-600:])
+    finally:
+        for c in children:
+            c.terminate()
+        for c in children:
+            equal(c.wait(60), 0, "end after SIGTERM")
+
+
+slurm()
+if shutil.which("kubectl"):
+    for folder in ("base", "overlays/plain", "example"):
+        overlay_ok(folder)
+    docs = overlay_ok("overlays/eks")
+    starts(docs)
+    both = os.path.join(tmp(), "deploy")  # a component is built as part of something
+    shutil.copytree(K8S, both)
+    with open(os.path.join(both, "overlays/plain/kustomization.yaml"), "a") as f:
+        f.write("components: [../../components/podmonitor]\n")
+    K8S = both
+    equal(len([d for d in overlay_ok("overlays/plain") if d["kind"] == "PodMonitor"]), 2, "PodMonitors")
+else:
+    print("skipped: the manifests: kubectl is not installed")
+finish()

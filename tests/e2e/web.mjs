@@ -1,0 +1,148 @@
+// Drives the web page: environment MODULES, CHROMIUM, PAGE, TOKEN, READ_TOKEN, SHOTS (folder of screenshots).
+import { createRequire } from "node:module";
+import fs from "node:fs";
+import path from "node:path";
+
+const { chromium } = createRequire(path.join(process.env.MODULES, "x.js"))("playwright-core");
+const { PAGE, TOKEN, READ_TOKEN, SHOTS } = process.env;
+const failures = [];
+const check = (ok, what) => {
+  if (!ok) { failures.push(what); console.log("FAILED", what); }
+};
+
+fs.mkdirSync(SHOTS, { recursive: true });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+}).catch((e) => { console.log(`chromium does not start here: ${e.message.split("\n")[0]}`); process.exit(77); });
+const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+const foreign = [];
+// The real Perfetto is not on this machine: a page in its place answers as it does.
+await context.route((url) => !url.href.startsWith(PAGE), (route) => {
+  foreign.push(route.request().url());
+  if (!route.request().url().startsWith("https://ui.perfetto.dev/")) return route.abort();
+  return route.fulfill({ contentType: "text/html", body: `<script>addEventListener("message", (ev) => {
+    if (ev.data === "PING") ev.source.postMessage("PONG", "*");
+    else if (ev.data.perfetto) document.title = ev.data.perfetto.title + " " + ev.data.perfetto.fileName + " " + ev.data.perfetto.buffer.byteLength;
+  });</script>` });
+});
+const page = await context.newPage();
+const complaints = [];
+page.on("console", (m) => { if (["error", "warning"].includes(m.type()) && !/401|403/.test(m.text())) complaints.push(m.text()); });
+page.on("pageerror", (e) => complaints.push(String(e)));
+await page.addInitScript(() => addEventListener("securitypolicyviolation", (ev) => console.error(`CSP ${ev.violatedDirective} ${ev.blockedURI}`)));
+page.on("dialog", (d) => d.accept());
+const shot = (name) => page.screenshot({ path: path.join(SHOTS, name), fullPage: true });
+
+try {
+  // ---- A token is asked for, and kept for this tab only ----
+  await page.goto(PAGE);
+  await page.waitForFunction(() => /token is needed/.test(document.getElementById("connection").textContent));
+  await page.fill("#token", READ_TOKEN);
+  await page.press("#token", "Enter");
+  await page.waitForSelector('#nodes tr[data-node="sim-b"]');
+  await page.click("#start-form button.primary");
+  await page.waitForFunction(() => /^Start: .*(control|role|token)/.test(document.getElementById("message").textContent));
+  await page.fill("#token", TOKEN);
+  await page.press("#token", "Enter");
+  check(await page.evaluate((t) => sessionStorage.getItem("meridian-token") === t && localStorage.length === 0, TOKEN), "the token is kept in sessionStorage only");
+
+  // ---- Start with the keyboard alone ----
+  await page.focus('#start-form input[name="name"]');
+  await page.keyboard.type("from the page");
+  await page.keyboard.press("Tab"); // mode
+  await page.keyboard.press("Tab"); // duration
+  await page.keyboard.press("Tab"); // nodes needed
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  const row = page.locator("#session-table tr[data-session]", { hasText: "from the page" });
+  await row.waitFor();
+  await page.waitForFunction(() => /recording/.test(document.querySelector("#session-table tbody").textContent));
+  await page.waitForFunction(() => Number(document.querySelector("#session-table tbody tr").cells[5].textContent.replaceAll(",", "")) > 500, null, { timeout: 20000 });
+  check(await page.locator("#detail").isVisible(), "the new session's details are open");
+  check(/sim-a \(simulated\)/.test(await page.locator("#nodes").textContent()), "simulated nodes say so");
+  await page.waitForSelector("#clock-chart .uplot", { timeout: 20000 });
+  await page.waitForFunction(() => [...document.querySelectorAll("#nodes tbody tr")].every((tr) => /\d/.test(tr.cells[3].textContent)));
+  await shot("recording-light.png");
+
+  // ---- Stop, and what is over can be drawn, downloaded and opened ----
+  await page.locator("#detail").getByRole("button", { name: "Stop" }).focus();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => /^complete/.test(document.querySelector("#detail dd").textContent), null, { timeout: 30000 });
+  check(await page.evaluate(() => document.getElementById("detail").contains(document.activeElement)), "the focus is not lost");
+  await page.waitForFunction(() => /complete/.test(document.querySelector("#session-table tbody").textContent), null, { timeout: 30000 });
+  await page.locator("#detail").getByRole("button", { name: "Draw" }).click();
+  await page.waitForSelector("#core-table tbody tr");
+  check(await page.locator("#core-table tbody tr").count() === 8, "a row per core");
+  const said = () => page.locator(".readout").textContent();
+  check(/8 cores, [1-9][\d,]* collectives matched/.test(await said()), `collectives were matched: ${await said()}`);
+  const painted = () => page.evaluate(() => {
+    const c = document.querySelector("canvas.map");
+    const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+    return d.filter((v, i) => i % 4 === 3 && v > 0).length / (c.width * c.height);
+  });
+  const part = await painted();
+  check(part > 0.2, `the heat map is painted: ${part} of it`);
+  await shot("overview-light.png");
+  const [wide, box] = [await said(), await page.locator("canvas.map").boundingBox()];
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 20);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 20, { steps: 4 });
+  await page.mouse.up();
+  const many = (text) => Number(/([\d,]+) collectives matched/.exec(text)?.[1].replaceAll(",", ""));
+  await page.waitForFunction((before) => { const t = document.querySelector(".readout").textContent; return /matched/.test(t) && t !== before; }, wide);
+  check(many(await said()) > 0 && many(await said()) < many(wide) / 4, `a tenth of the time has fewer collectives: ${await said()}`);
+  await shot("overview-zoomed.png");
+  await page.focus("canvas.map");
+  await page.keyboard.press("Home");
+  await page.waitForFunction((before) => document.querySelector(".readout").textContent === before, wide);
+  await page.evaluate(() => { delete window.showSaveFilePicker; }); // a dialog of the system, which cannot be answered here
+  const [file] = await Promise.all([page.waitForEvent("download"), row.getByRole("button", { name: "Download" }).click()]);
+  const size = fs.statSync(await file.path()).size;
+  check(size > 1000 && /\.pftrace$/.test(file.suggestedFilename()), `the profile was downloaded: ${size} bytes`);
+  const [perfetto] = await Promise.all([page.waitForEvent("popup"), row.getByRole("button", { name: "Open in Perfetto" }).click()]);
+  await perfetto.waitForFunction(() => document.title !== "");
+  check(await perfetto.title() === `from the page ${file.suggestedFilename()} ${size}`, `Perfetto got the whole profile: ${await perfetto.title()}`);
+  await perfetto.close();
+  await shot("complete-light.png");
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.waitForTimeout(300);
+  await shot("complete-dark.png");
+
+  // ---- Readable: every text against what is behind it, in both schemes ----
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    const poor = await page.evaluate(() => {
+      const rgb = (c) => c.match(/[\d.]+/g).map(Number);
+      const light = ([r, g, b]) => { const f = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+      const behind = (el) => { for (; el; el = el.parentElement) { const c = rgb(getComputedStyle(el).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+      return [...document.querySelectorAll("h1,h2,h3,p,th,td,dt,dd,button,label,a,span")].filter((el) => el.checkVisibility() && el.textContent.trim() && !el.closest(".skip, .uplot")).map((el) => {
+        const [a, b] = [light(rgb(getComputedStyle(el).color)), light(behind(el))];
+        return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), el.tagName + ": " + el.textContent.trim().slice(0, 40)];
+      }).filter(([ratio]) => ratio < 4.5);
+    });
+    check(poor.length === 0, `contrast below 4.5 in the ${colorScheme} scheme: ${JSON.stringify(poor.slice(0, 5))}`);
+  }
+
+  // ---- A flight recorder and its trigger, then delete ----
+  await page.fill('#start-form input[name="name"]', "recorder");
+  await page.selectOption('#start-form select[name="mode"]', "recorder");
+  await page.click("#start-form button.primary");
+  const recorder = page.locator("#session-table tr[data-session]", { hasText: "recorder" }).first();
+  await page.waitForFunction(() => /recording/.test(document.querySelector("#session-table tbody tr").textContent));
+  await recorder.getByRole("button", { name: "Trigger" }).click();
+  await page.waitForFunction(() => /Triggers[^]*web page/.test(document.getElementById("detail").textContent));
+  await recorder.getByRole("button", { name: "Stop" }).click();
+  await page.waitForFunction(() => /complete|failed/.test(document.querySelector("#session-table tbody tr").cells[2].textContent), null, { timeout: 30000 });
+  await recorder.getByRole("button", { name: "Delete" }).click();
+  await page.waitForFunction(() => document.querySelectorAll("#session-table tbody tr").length === 1);
+  await page.waitForSelector("#detail", { state: "hidden" });
+} catch (e) {
+  check(false, String(e));
+  await shot("failure.png");
+}
+check(complaints.length === 0, `the console is silent: ${complaints.join("; ")}`);
+check(foreign.every((url) => url.startsWith("https://ui.perfetto.dev/")), `nothing is fetched from elsewhere: ${foreign}`);
+await browser.close();
+console.log(failures.length === 0 ? "the page works" : `${failures.length} failures`);
+process.exit(failures.length === 0 ? 0 : 1);

@@ -1,0 +1,121 @@
+"""The web page in a real Chromium, on a real aggregator with two simulated nodes and a workload: tests/e2e/web.mjs does what
+a person would. Screenshots, light and dark, stay in build/web/ to be looked at."""
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+from lib import BUILD, SOURCE, check, equal, finish, skip, tmp
+
+chromium = os.environ.get("MERIDIAN_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+if chromium is None:
+    skip("chromium is not installed (the Debian package chromium)")
+modules = os.path.join(BUILD, "playwright")
+p = subprocess.run(["sh", os.path.join(SOURCE, "tests/e2e/fetch_playwright.sh"), modules], capture_output=True, text=True, timeout=120)
+if p.returncode == 77:
+    skip(p.stdout.strip().replace("skipped: ", ""))
+equal(p.returncode, 0, f"playwright-core: {p.stdout}{p.stderr}")
+
+TOKEN = "web-test-control-token-0123456789"
+READ = "web-test-reading-token-0123456789"
+work = tmp()
+programs = []
+
+
+def start(*args, **env):
+    log = open(os.path.join(work, f"log{len(programs)}"), "w")
+    programs.append(subprocess.Popen(args, stdout=log, stderr=log, env=dict(os.environ, **env), cwd=work))
+
+
+def free_port(n):
+    import socket
+    sockets = [socket.socket() for _ in range(n)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def ask(path, token=TOKEN, **headers):
+    r = urllib.request.Request(f"http://127.0.0.1:{http}{path}", headers={"Authorization": "Bearer " + token, **headers})
+    try:
+        with urllib.request.urlopen(r, timeout=10) as reply:
+            return reply.status, reply.headers, reply.read()
+    except urllib.error.HTTPError as e:
+        return e.code, e.headers, e.read()
+
+
+def wait_for(what, ready, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if ready():
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    check(False, f"waited {seconds} s for {what}")
+
+
+def logs():
+    for i in range(len(programs)):
+        with open(os.path.join(work, f"log{i}")) as f:
+            print(f"--- {programs[i].args[0]}\n{f.read()[-1500:]}")
+
+
+data, control, http, clock = free_port(4)
+tokens = os.path.join(work, "tokens.json")
+with open(tokens, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+    json.dump({"read": [READ], "control": [TOKEN], "agent": ["web-test-agent-token-0123456789"]}, f)
+agent_token = os.path.join(work, "agent.token")
+with open(agent_token, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+    f.write("web-test-agent-token-0123456789\n")
+try:
+    start(os.path.join(BUILD, "bin/meridian-aggregator"), "--store", os.path.join(work, "store"), "--data-listen", f"tcp://127.0.0.1:{data}",
+          "--control-listen", f"tcp://127.0.0.1:{control}", "--http-listen", f"127.0.0.1:{http}", "--time-port", str(clock), "--tokens", tokens,
+          "--disk-reserve", "0", "--sync", "none")
+    wait_for("the aggregator", lambda: ask("/healthz")[0] == 200)
+    for node in ("sim-a", "sim-b"):
+        rings = os.path.join(work, "rings-" + node)
+        os.mkdir(rings, 0o700)
+        start(os.path.join(BUILD, "bin/meridian-agent"), "--aggregator", f"tcp://127.0.0.1:{data}", "--control", f"tcp://127.0.0.1:{control}",
+              "--instance-id", node, "--ring-dir", rings, "--simulated", "--token-file", agent_token, "--sample", "500ms")
+        start(os.path.join(BUILD, "bin/train_loop"), "--steps", "1000000", "--cores", "4", "--quiet", "--straggler", "2:1.5",
+              LD_PRELOAD=os.path.join(BUILD, "lib/libmeridian.so"), MERIDIAN_CAPTURE="all", MERIDIAN_RING_DIR=rings, MERIDIAN_JOB="job-" + node)
+    wait_for("both nodes", lambda: len(json.loads(ask("/api/v1/nodes")[2])["nodes"]) == 2)
+
+    # ---- The files themselves ----
+    status, headers, body = ask("/", token="")
+    equal(status, 200, "the page needs no token")
+    check("default-src 'self'" in headers["Content-Security-Policy"] and "unsafe" not in headers["Content-Security-Policy"], "the policy is strict")
+    equal(ask("/", **{"If-None-Match": headers["ETag"]})[0], 304, "a known page is not sent again")
+    check(b"<script>" not in body and b"style=" not in body, "nothing is inline")
+    equal(ask("/web/vendor/uPlot.LICENSE")[0], 200, "the licence of uPlot")
+    for path, status in (("/web/../http.c", 400), ("/web/%2e%2e/http.c", 400), ("/web/absent.js", 404), ("/web/", 404)):
+        equal(ask(path)[0], status, path)
+    equal(ask("/api/v1/nodes", token="")[0], 401, "the data needs a token")
+
+    # ---- In the browser ----
+    env = dict(os.environ, MODULES=modules, CHROMIUM=chromium, PAGE=f"http://127.0.0.1:{http}/", TOKEN=TOKEN, READ_TOKEN=READ,
+               SHOTS=os.path.join(BUILD, "web"))
+    p = subprocess.run(["node", os.path.join(SOURCE, "tests/e2e/web.mjs")], env=env, capture_output=True, text=True, timeout=150)
+    print(p.stdout, p.stderr[-3000:])
+    if p.returncode == 77:
+        skip(p.stdout.strip())
+    if not check(p.returncode == 0, "the page in Chromium"):
+        logs()
+finally:
+    for program in reversed(programs):
+        program.terminate()
+    for program in programs:
+        try:
+            program.wait(10)
+        except subprocess.TimeoutExpired:
+            program.kill()
+    shutil.rmtree(work, ignore_errors=True)
+finish()

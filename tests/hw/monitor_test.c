@@ -1,0 +1,140 @@
+#include "tests/hw/tree.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "hw/child.h"
+#include "hw/hw_ls.h"
+#include "hw/hw_monitor.h"
+
+static const mrd_hw_backend *const only_monitor[] = { &mrd_hw_backend_monitor };
+
+static void
+tool(char path[512], const char *name, const char *body)
+{
+    snprintf(path, 512, "%s/%s", test_tmp(), name);
+    tree_file(test_tmp(), name, body);
+    CHECK(chmod(path, 0755) == 0);
+}
+
+TEST(a_real_report_becomes_counters)
+{
+    static const struct {
+        const char *name;
+        double want;
+        bool is_double;
+        int64_t core, device, pid;
+    } rows[] = {
+        { "runtime.113985.report.neuroncore_counters.neuroncores_in_use.0.neuroncore_utilization",
+          42.01, true, 0, MRD_NONE, 113985 },
+        { "runtime.113985.report.neuroncore_counters.neuroncores_in_use.1.flops", 1234567891021.0,
+          false, 1, MRD_NONE, 113985 },
+        { "runtime.113985.report.execution_stats.execution_summary.completed", 123, false, MRD_NONE,
+          MRD_NONE, 113985 },
+        { "runtime.113985.report.memory_used.neuron_runtime_used_bytes.neuron_device",
+          12519788544.0, false, MRD_NONE, MRD_NONE, 113985 },
+        { "runtime.113985.report.execution_stats.latency_stats.device_latency.p50", 0.01000008,
+          true, MRD_NONE, MRD_NONE, 113985 },
+        { "system.neuron_hw_counters.neuron_devices.0.mem_ecc_corrected", 0, false, MRD_NONE, 0,
+          MRD_NONE },
+        { "system.vcpu_usage.average_usage.user", 32.77, true, MRD_NONE, MRD_NONE, MRD_NONE },
+        { "system.memory_info.memory_used_bytes", 16042344448.0, false, MRD_NONE, MRD_NONE,
+          MRD_NONE },
+        { "hardware.neuron_device_count", 16, false, MRD_NONE, MRD_NONE, MRD_NONE },
+    };
+    mrd_hw_table t = { 0 };
+    static char text[1 << 16];
+    char path[2048];
+    FILE *f;
+    size_t len;
+
+    if (test_data_dir() == NULL)
+        SKIP("no folder of real traces");
+    snprintf(path, sizeof(path),
+             "%s/aws-neuron-docs-samples/neuron-monitor_report_trn2n_assembled.json",
+             test_data_dir());
+    REQUIRE((f = fopen(path, "r")) != NULL);
+    len = fread(text, 1, sizeof(text), f);
+    fclose(f);
+    CHECK_ERR("parse", mrd_hw_monitor_parse((mrd_str){ text, len }, &t, (mrd_local_ns){ 5 }, NULL),
+              MRD_OK);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        size_t row = mrd_hw_table_find(&t, mrd_str_of(rows[i].name));
+        const mrd_hw_row *r;
+
+        CHECK_ROW(rows[i].name, row != MRD_HW_NO_ROW);
+        if (row == MRD_HW_NO_ROW)
+            continue;
+        r = &t.rows[row];
+        CHECK_ROW(rows[i].name, ((r->counter.flags & MRD_HW_DOUBLE) != 0) == rows[i].is_double);
+        CHECK_ROW(rows[i].name,
+                  (rows[i].is_double ? r->value.d : (double) r->value.i) == rows[i].want);
+        CHECK_ROW(rows[i].name, r->counter.core_idx == rows[i].core &&
+                                    r->counter.device_idx == rows[i].device &&
+                                    r->counter.pid == rows[i].pid);
+    }
+    mrd_hw_table_fini(&t);
+}
+
+TEST(a_child_reports_until_it_dies)
+{
+    char path[512];
+    mrd_hw_options options = { .monitor = path, .monitor_period = MRD_SEC };
+    const char *name = "system.memory_info.memory_used_bytes";
+    mrd_hw_session *s = NULL;
+    mrd_hw *hw = NULL;
+    mrd_hw_value v[1];
+    mrd_why why = { 0 };
+
+    /* It answers only when it was given the configuration it can read at the promised place. */
+    tool(path, "neuron-monitor",
+         "#!/bin/sh\n[ \"$1\" = -c ] && grep -q vcpu_usage \"$2\" || exit 3\n"
+         "echo '{\"system_data\":{\"memory_info\":{\"memory_used_bytes\":77}}}'\n"
+         "echo 'no json'\nsleep 0.2\n"
+         "echo '{\"system_data\":{\"memory_info\":{\"memory_used_bytes\":78}}}'\nsleep 0.2\nexit "
+         "5\n");
+    CHECK_ERR("open", mrd_hw_open_list(only_monitor, 1, &options, &hw, &why), MRD_OK);
+    REQUIRE(hw != NULL);
+    CHECK_ERR("create", mrd_hw_session_create(hw, &name, 1, MRD_HW_SCOPE_ALL, false, &s, &why),
+              MRD_OK);
+    REQUIRE(s != NULL);
+    CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, &why), MRD_OK);
+    CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_OK);
+    CHECK(v[0].i == 77 || v[0].i == 78);
+    for (int i = 0; i < 100; i++) {
+        if (mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why) != MRD_OK)
+            break;
+        nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
+    }
+    CHECK_ERR("dead", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_CLOSED);
+    CHECK(strstr(why.text, "exited with 5") != NULL || strstr(why.text, "not running") != NULL);
+    mrd_hw_session_destroy(s);
+    mrd_hw_close(hw);
+}
+
+TEST(a_tool_that_hangs_is_ended)
+{
+    char path[512];
+    const char *argv[] = { path, NULL };
+    mrd_local_ns before = mrd_local_now();
+    mrd_buf out = { 0 };
+    mrd_ls ls;
+
+    tool(path, "neuron-ls", "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n");
+    CHECK_ERR("run", mrd_child_run(argv, 50 * MRD_MS, 1000, &out, NULL), MRD_TIMEOUT);
+    CHECK(mrd_local_now().ns - before.ns < 2 * MRD_SEC);
+    tool(path, "neuron-ls", "#!/bin/sh\nyes\n");
+    CHECK_ERR("too much", mrd_child_run(argv, 2 * MRD_SEC, 1000, &out, NULL), MRD_LIMIT);
+    mrd_buf_reset(&out);
+    tool(path, "neuron-ls", "#!/bin/sh\nexit 4\n");
+    CHECK_ERR("fails", mrd_child_run(argv, 2 * MRD_SEC, 1000, &out, NULL), MRD_IO);
+    tool(path, "neuron-ls", "#!/bin/sh\necho '[{\"neuron_device\":3,\"nc_count\":2}]'\n");
+    CHECK_ERR("good", mrd_ls_run(path, 2 * MRD_SEC, &ls, NULL), MRD_OK);
+    CHECK_INT(ls.devices[0].device, 3);
+    mrd_ls_fini(&ls);
+    CHECK_ERR("absent", mrd_ls_run("", MRD_SEC, &ls, NULL), MRD_NOTFOUND);
+    mrd_buf_fini(&out);
+}
+
+TEST_MAIN()

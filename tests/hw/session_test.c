@@ -1,0 +1,212 @@
+#include "tests/check.h"
+
+#include <time.h>
+
+#include "hw/hw.h"
+
+static const char script[] = "# simulated\n"
+                             "counter fake0.core1.executions count+ 100 110 150\n"
+                             "counter fake0.core1.memory bytes 4096 8192\n"
+                             "counter fake0.core2.memory bytes 1\n"
+                             "counter fake1.core0.busy percent 12.5 ? 99\n"
+                             "clock 0 1000 50\n";
+
+static const mrd_hw_backend *const only_fake[] = { &mrd_hw_backend_fake };
+
+static mrd_hw *
+open_fake(const char *text)
+{
+    mrd_hw_options options = { .fake_script = text };
+    mrd_hw *hw = NULL;
+    mrd_why why = { 0 };
+
+    if (mrd_hw_open_list(only_fake, 1, &options, &hw, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    return hw;
+}
+
+static mrd_hw_session *
+session_of(mrd_hw *hw, const char *name)
+{
+    mrd_hw_session *s = NULL;
+
+    CHECK_ERR(name, mrd_hw_session_create(hw, &name, 1, MRD_HW_SCOPE_ALL, false, &s, NULL), MRD_OK);
+    return s;
+}
+
+TEST(a_session_counts_since_its_start)
+{
+    mrd_hw *hw = open_fake(script);
+    const char *names[] = { "fake0.core1.*", "fake1.core0.busy" };
+    mrd_hw_value v[3], d[3];
+    mrd_hw_session *s = NULL;
+
+    REQUIRE(hw != NULL);
+    CHECK_ERR("create", mrd_hw_session_create(hw, names, 2, MRD_HW_SCOPE_ALL, false, &s, NULL),
+              MRD_OK);
+    CHECK_INT(mrd_hw_session_count(s), 3);
+    CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
+    CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, v, d, 3, NULL), MRD_OK);
+    CHECK_INT(v[0].i, 110);
+    CHECK_INT(d[0].i, 10);
+    CHECK_INT(v[1].i, 8192);
+    CHECK_INT(d[1].i, 8192);
+    CHECK_INT(v[2].state, MRD_HW_UNKNOWN);
+    CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, v, d, 3, NULL), MRD_OK);
+    CHECK_INT(d[0].i, 50);
+    CHECK(v[2].state == MRD_HW_OK && v[2].d == 99.0);
+    CHECK((mrd_hw_session_counter(s, 0)->flags & MRD_HW_SIMULATED) != 0);
+    CHECK_ERR("stop", mrd_hw_session_stop(s, NULL), MRD_OK);
+    mrd_hw_session_destroy(s);
+    mrd_hw_close(hw);
+}
+
+/* D-06: what the reference implementation forgets is an error here. */
+TEST(wrong_use_is_an_error)
+{
+    mrd_hw *hw = open_fake(script);
+    const char *unknown = "fake0.core1.memry";
+    mrd_hw_session *s = NULL;
+    mrd_hw_value v[1];
+    mrd_why why = { 0 };
+
+    CHECK_ERR("unknown counter",
+              mrd_hw_session_create(hw, &unknown, 1, MRD_HW_SCOPE_ALL, false, &s, &why),
+              MRD_NOTFOUND);
+    CHECK(strstr(why.text, "fake0.core1.memry") != NULL);
+    CHECK(strstr(why.text, "'fake0.core1.memory'") != NULL);
+    s = session_of(hw, "fake0.core1.memory");
+    CHECK_ERR("poll before start", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, NULL), MRD_STATE);
+    CHECK_ERR("stop before start", mrd_hw_session_stop(s, NULL), MRD_STATE);
+    CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
+    CHECK_ERR("double start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_STATE);
+    CHECK_ERR("no room", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 0, NULL), MRD_LIMIT);
+    CHECK_ERR("stop", mrd_hw_session_stop(s, NULL), MRD_OK);
+    CHECK_ERR("start again", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
+    mrd_hw_session_destroy(s);
+    mrd_hw_session_destroy(NULL);
+    mrd_hw_close(hw);
+}
+
+TEST(a_scope_selects_device_and_core)
+{
+    mrd_hw *hw = open_fake(script);
+    const char *name = "fake*", *other = "fake0.core1.memory";
+    mrd_hw_session *s = NULL;
+
+    CHECK_ERR("scope", mrd_hw_session_create(hw, &name, 1, (mrd_hw_scope){ 0, 2 }, false, &s, NULL),
+              MRD_OK);
+    CHECK_INT(mrd_hw_session_count(s), 1);
+    CHECK_TEXT(mrd_hw_session_counter(s, 0)->name, "fake0.core2.memory");
+    mrd_hw_session_destroy(s);
+    s = NULL;
+    CHECK_ERR("outside",
+              mrd_hw_session_create(hw, &other, 1, (mrd_hw_scope){ 1, MRD_NONE }, false, &s, NULL),
+              MRD_NOTFOUND);
+    CHECK_ERR("lenient",
+              mrd_hw_session_create(hw, &other, 1, (mrd_hw_scope){ 1, MRD_NONE }, true, &s, NULL),
+              MRD_OK);
+    CHECK_INT(mrd_hw_session_count(s), 0);
+    mrd_hw_session_destroy(s);
+    mrd_hw_close(hw);
+}
+
+TEST(a_hanging_device_is_a_time_out_and_closing_does_not_wait)
+{
+    mrd_hw *hw = open_fake("counter fake0.core0.x count 1 2 3\nstall 2 400\n");
+    mrd_hw_session *s = session_of(hw, "fake0.core0.x");
+    mrd_local_ns before;
+    mrd_hw_value v[1] = { { .i = 77 } };
+
+    CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
+    before = mrd_local_now();
+    CHECK_ERR("hangs", mrd_hw_session_poll(s, 20 * MRD_MS, v, NULL, 1, NULL), MRD_TIMEOUT);
+    CHECK_ERR("still", mrd_hw_session_poll(s, 20 * MRD_MS, v, NULL, 1, NULL), MRD_TIMEOUT);
+    CHECK(mrd_local_now().ns - before.ns < 300 * MRD_MS);
+    CHECK_INT(v[0].i, 77);
+    CHECK_ERR("back", mrd_hw_session_poll(s, 2 * MRD_SEC, v, NULL, 1, NULL), MRD_OK);
+    CHECK_INT(v[0].i, 3);
+    mrd_hw_session_destroy(s);
+    mrd_hw_close(hw);
+
+    hw = open_fake("counter fake0.core0.x count 1\nstall 1 200\n");
+    s = session_of(hw, "fake0.core0.x");
+    CHECK_ERR("hangs at start", mrd_hw_session_start(s, 5 * MRD_MS, NULL), MRD_TIMEOUT);
+    before = mrd_local_now();
+    mrd_hw_session_destroy(s);
+    mrd_hw_close(hw);
+    CHECK(mrd_local_now().ns - before.ns < 100 * MRD_MS);
+    /* Let the abandoned helper end, so that a leak checker sees what it freed. */
+    nanosleep(&(struct timespec){ 0, 300000000 }, NULL);
+}
+
+TEST(a_dead_device_is_closed)
+{
+    mrd_hw *hw = open_fake("counter fake0.core0.x count 1\ndie 2\n");
+    mrd_hw_session *s = session_of(hw, "fake0.core0.x");
+    mrd_why why = { 0 };
+    mrd_hw_value v[1];
+
+    CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
+    CHECK_ERR("dead", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_CLOSED);
+    CHECK(strstr(why.text, "dead") != NULL);
+    mrd_hw_session_destroy(s);
+    mrd_hw_close(hw);
+}
+
+TEST(device_clock_is_read_between_two_host_readings)
+{
+    mrd_hw *hw = open_fake(script);
+    mrd_hw_clock_reading r;
+
+    CHECK_ERR("clock", mrd_hw_read_clock(hw, 0, &r, NULL), MRD_OK);
+    CHECK(r.before.ns <= r.after.ns && r.ticks.ticks > (uint64_t) r.before.ns);
+    CHECK_ERR("no clock", mrd_hw_read_clock(hw, 7, &r, NULL), MRD_UNSUPPORTED);
+    mrd_hw_close(hw);
+}
+
+TEST(scripts_are_checked)
+{
+    static const struct {
+        const char *name, *text;
+    } rows[] = {
+        { "unknown verb", "frob 1 2\n" },
+        { "no value", "counter a count\n" },
+        { "bad unit", "counter a apples 1\n" },
+        { "bad value", "counter a count x\n" },
+        { "twice", "counter a count 1\ncounter a count 2\n" },
+        { "clock without rate", "clock 0 1\n" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_hw_options options = { .fake_script = rows[i].text };
+        mrd_hw *hw = NULL;
+        mrd_why why = { 0 };
+
+        CHECK_ERR(rows[i].name, mrd_hw_open_list(only_fake, 1, &options, &hw, &why), MRD_SYNTAX);
+        CHECK_ROW(rows[i].name, strstr(why.text, "line ") != NULL);
+        CHECK_ROW(rows[i].name, hw == NULL);
+    }
+}
+
+static void
+count_absent(void *self, const char *name, bool present, const char *text)
+{
+    (void) name;
+    CHECK(*text != '\0');
+    *(int *) self += !present;
+}
+
+TEST(absent_backends_are_no_error)
+{
+    mrd_hw_options options = { .sys_root = "/nonexistent", .monitor = "" };
+    mrd_hw *hw = NULL;
+    int absent = 0;
+
+    CHECK_ERR("open", mrd_hw_open(&options, &hw, NULL), MRD_OK);
+    mrd_hw_report(hw, count_absent, &absent);
+    CHECK_INT(absent, 3); /* neuron, monitor, fake; the host is always there */
+    mrd_hw_close(hw);
+}
+
+TEST_MAIN()

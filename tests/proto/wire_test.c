@@ -1,0 +1,185 @@
+#include "tests/check.h"
+
+#include "base/hash.h"
+#include "proto/wire.h"
+
+TEST(crc32c)
+{
+    uint8_t data[300];
+
+    CHECK(mrd_crc32c(0, "123456789", 9) == 0xe3069283u); /* RFC 3720, appendix B.4 */
+    CHECK(mrd_crc32c_soft(0, "123456789", 9) == 0xe3069283u);
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (uint8_t) (i * 7 + i / 13);
+    for (size_t n = 0; n <= sizeof(data); n++) {
+        CHECK(mrd_crc32c(0, data, n) == mrd_crc32c_soft(0, data, n));
+        CHECK(mrd_crc32c(mrd_crc32c(0, data, n), data + n, sizeof(data) - n) ==
+              mrd_crc32c(0, data, sizeof(data)));
+    }
+}
+
+TEST(instance_ids)
+{
+    static const struct {
+        const char *id;
+        bool ok;
+    } rows[] = { { "i-0abc", true },  { "", false },           { ".", false },   { "..", false },
+                 { ".x", false },     { "a/b", false },        { "a b", false }, { "a\n", false },
+                 { "A_b-c.9", true }, { "caf\xc3\xa9", false } };
+    char longest[130];
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        CHECK_ROW(rows[i].id, mrd_instance_id_valid(mrd_str_of(rows[i].id)) == rows[i].ok);
+    memset(longest, 'a', sizeof(longest));
+    CHECK(mrd_instance_id_valid((mrd_str){ longest, 128 }));
+    CHECK(!mrd_instance_id_valid((mrd_str){ longest, 129 }));
+    /* First bytes of SHA-256("abc") are ba 78 16 bf 8f 01 cf ea. */
+    CHECK(mrd_agent_key(MRD_STR("abc")) == 0xeacf018fbf1678bau);
+}
+
+TEST(session_ids)
+{
+    static const char *const bad[] = { "",
+                                       "20261121-072326-3f2",
+                                       "20261121-072326-3F2a",
+                                       "20261321-072326-3f2a",
+                                       "20261121 072326-3f2a",
+                                       "../../etc/passwd0000",
+                                       "x000000000000000",
+                                       "x0000000000000000" };
+    char text[MRD_SESSION_TEXT];
+    uint64_t id = mrd_session_id_new(1795245806 * 1000000000ll, 0x3f2a), got;
+
+    CHECK_TEXT(mrd_session_id_text(id, text), "20261121-072326-3f2a");
+    CHECK_ERR("back", mrd_session_id_parse(mrd_str_of(text), &got), MRD_OK);
+    CHECK(got == id);
+    for (uint64_t v = 1; v != 0; v <<= 1) { /* every id has one name and comes back */
+        mrd_session_id_text(v, text);
+        CHECK_ERR(text, mrd_session_id_parse(mrd_str_of(text), &got), MRD_OK);
+        CHECK(got == v);
+        mrd_session_id_text(~v, text);
+        CHECK_ERR(text, mrd_session_id_parse(mrd_str_of(text), &got), MRD_OK);
+        CHECK(got == ~v);
+    }
+    for (size_t i = 0; i < MRD_COUNT(bad); i++)
+        CHECK_ERR(bad[i], mrd_session_id_parse(mrd_str_of(bad[i]), &got), MRD_SYNTAX);
+}
+
+/* Frames whose checksum is right and whose fields are not. */
+TEST(frame_rejects)
+{
+    static const struct {
+        const char *name;
+        mrd_frame f;
+        mrd_err want;
+    } rows[] = {
+        { "type 0", { .type = 0 }, MRD_UNSUPPORTED },
+        { "type of the future", { .type = MRD_FRAME_TYPES }, MRD_UNSUPPORTED },
+        { "batch without events", { .type = MRD_FRAME_BATCH }, MRD_LIMIT },
+        { "too many events",
+          { .type = MRD_FRAME_BATCH, .events = MRD_BATCH_EVENTS + 1 },
+          MRD_LIMIT },
+        { "a bomb",
+          { .type = MRD_FRAME_BATCH, .events = 1, .codec = 2, .cols_raw = 1u << 31 },
+          MRD_LIMIT },
+        { "codec 3", { .type = MRD_FRAME_BATCH, .events = 1, .codec = 3 }, MRD_UNSUPPORTED },
+        { "head longer than body",
+          { .type = MRD_FRAME_BATCH, .events = 1, .head_len = 11, .head_raw = 11 },
+          MRD_CORRUPT },
+        { "lengths without codec",
+          { .type = MRD_FRAME_BATCH, .events = 1, .head_len = 4, .head_raw = 5, .cols_raw = 6 },
+          MRD_CORRUPT },
+        { "first after last",
+          { .type = MRD_FRAME_BATCH,
+            .events = 1,
+            .head_len = 4,
+            .head_raw = 4,
+            .cols_raw = 6,
+            .first_ns = 1 },
+          MRD_CORRUPT },
+        { "a batch",
+          { .type = MRD_FRAME_BATCH, .events = 1, .head_len = 4, .head_raw = 4, .cols_raw = 6 },
+          MRD_OK },
+        { "a hello", { .type = MRD_FRAME_HELLO }, MRD_OK },
+    };
+    uint8_t body[10] = { 0 };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        uint8_t *exact = malloc(MRD_FRAME_HEADER + sizeof(body));
+        mrd_bytes data = { exact, MRD_FRAME_HEADER + sizeof(body) }, got_body;
+        mrd_frame f = rows[i].f, got;
+        mrd_why why = { 0 };
+
+        mrd_frame_put(&f, (mrd_bytes){ body, sizeof(body) }, exact);
+        memcpy(exact + MRD_FRAME_HEADER, body, sizeof(body));
+        CHECK_ERR(rows[i].name, mrd_frame_check(data, &got, &got_body, &why), rows[i].want);
+        CHECK_ROW(rows[i].name, (rows[i].want == MRD_OK) == (why.text[0] == '\0'));
+        free(exact);
+    }
+}
+
+TEST(other_major_is_refused_with_a_sentence)
+{
+    uint8_t h[MRD_FRAME_HEADER];
+    mrd_frame f = { .type = MRD_FRAME_HELLO };
+    mrd_why why = { 0 };
+
+    mrd_frame_put(&f, (mrd_bytes){ h, 0 }, h);
+    h[4] = 2;
+    CHECK_ERR("major", mrd_frame_get((mrd_bytes){ h, sizeof(h) }, &f, &why), MRD_VERSION);
+    CHECK(strstr(why.text, "version 2") != NULL && strstr(why.text, "speaks 1") != NULL);
+}
+
+TEST(messages)
+{
+    Mrd__Control c = MRD__CONTROL__INIT;
+    Mrd__Selection select = MRD__SELECTION__INIT;
+    char name[] = "n\xc3\xa4me", one[] = "i-1", *list[] = { one };
+    int64_t ranks[] = { 0, INT64_MIN, INT64_MAX };
+    mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = 5, .agent = 6 };
+    mrd_buf wire = { 0 };
+    mrd_msg msg;
+    mrd_why why;
+
+    select.instances = list;
+    select.n_instances = 1;
+    select.ranks = ranks;
+    select.n_ranks = 3;
+    c.type = MRD__CONTROL_TYPE__CONTROL_GO;
+    c.session = UINT64_MAX;
+    c.name = name;
+    c.select = &select;
+    c.at_session_ns = INT64_MIN;
+    CHECK_ERR("pack", mrd_msg_pack(&f, &c, &wire, &why), MRD_OK);
+    CHECK_ERR("unpack", mrd_msg_unpack((mrd_bytes){ wire.p, wire.len }, &msg, &why), MRD_OK);
+    CHECK(msg.frame.session == 5 && msg.frame.agent == 6);
+    CHECK(msg.u.control->session == UINT64_MAX && msg.u.control->at_session_ns == INT64_MIN);
+    CHECK_TEXT(msg.u.control->name, name);
+    CHECK(msg.u.control->select->n_ranks == 3 && msg.u.control->select->ranks[1] == INT64_MIN);
+    CHECK_TEXT(msg.u.control->select->instances[0], "i-1");
+    mrd_msg_free(&msg);
+    for (size_t n = 0; n < wire.len; n++)
+        CHECK(mrd_msg_unpack((mrd_bytes){ wire.p, n }, &msg, &why) != MRD_OK);
+    mrd_buf_fini(&wire);
+}
+
+/* A small body that would become a large message is stopped at the limit. */
+TEST(memory_of_a_message_is_bounded)
+{
+    mrd_frame f = { .type = MRD_FRAME_ACK };
+    size_t len = MRD_FRAME_MSG_MAX / 2 * 2;
+    uint8_t *body = malloc(len);
+    mrd_msg msg;
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    for (size_t i = 0; i < len; i += 2) {
+        body[i] = 6 << 3 | 2; /* an empty directive, two bytes on the wire, 150 in memory */
+        body[i + 1] = 0;
+    }
+    err = mrd_msg_unpack_body(&f, (mrd_bytes){ body, len }, &msg, &why);
+    CHECK_ERR("bomb", err, MRD_CORRUPT);
+    free(body);
+}
+
+TEST_MAIN()

@@ -1,0 +1,401 @@
+/*
+ * The clock algorithm against a known truth, in fake time: every number here is simulated. Seeds
+ * are printed; MRD_SEED=n moves the whole grid to other seeds.
+ */
+#include "tests/check.h"
+
+#include "tests/sim/clocksim.h"
+#include "tests/sim/judge.h"
+
+#include <math.h>
+
+static void
+run(const sim_config *config, size_t events, outcome *o)
+{
+    sim s;
+
+    sim_init(&s, config);
+    judge(&(judge_input){ .probes = s.probes,
+                          .known = s.known,
+                          .n = s.n,
+                          .from = SIM_SESSION_ZERO,
+                          .to = SIM_SESSION_ZERO + (int64_t) (config->duration_s * 1e9),
+                          .local_of = sim_local_of,
+                          .self = &s,
+                          .events = events,
+                          .seed = config->seed,
+                          .ordered = config->step_count == 0,
+                          .step_at =
+                              config->step_count == 0
+                                  ? 0
+                                  : SIM_SESSION_ZERO + (int64_t) (config->steps[0].at_s * 1e9) },
+          o);
+    CHECK(!o->disorder);
+    sim_fini(&s);
+}
+
+static void
+show(const sim_config *c, outcome *o)
+{
+    printf("%s (simulated, seed %" PRIu64 ")\n", c->name, c->seed);
+    verdict_print("live", &o->live);
+    verdict_print("live after 30 s", &o->late);
+    verdict_print("lagged 5 s", &o->lagged);
+    verdict_print("offline", &o->offline);
+    printf("  epochs %u, bad packets %" PRIu64 ", w %.0f ppb/s, held out %" PRIu64
+           " reversed %" PRIu64 " worst %" PRId64 " ns violations %" PRIu64 "\n",
+           o->report.bound.epochs, o->report.bound.bad, o->report.w, o->report.checked,
+           o->report.reversed, o->report.reversed_max, o->report.violations);
+}
+
+static bool
+covered(const char *name, uint64_t seed, const outcome *o)
+{
+    size_t missed = o->live.missed + o->lagged.missed + o->offline.missed;
+
+    if (o->err == MRD_OK && missed == 0)
+        return true;
+    fprintf(stderr,
+            "%s seed %" PRIu64 ": %s, missed live %zu lagged %zu offline %zu, worst %g ns\n", name,
+            seed, o->err == MRD_OK ? "ok" : o->why.text, o->live.missed, o->lagged.missed,
+            o->offline.missed,
+            fmax(o->live.worst_miss, fmax(o->lagged.worst_miss, o->offline.worst_miss)));
+    return false;
+}
+
+static const sim_config ordinary = {
+    .name = "ordinary",
+    .duration_s = 300,
+    .offset = 86400000000123LL,
+    .ppm = 37,
+    .wave_ppm = 0.3,
+    .wave_period_s = 100, /* 19 ppb/s at most */
+    .rtt_us = 70,
+    .jitter_us = 3,
+    .wake_us = 10,
+    .queue_us = 200,
+    .pairs_per_s = 1,
+    .burst = 16,
+    .e = 60,
+};
+
+/* ---- the grid of section 6.2 ---- */
+
+TEST(grid_covers_every_event)
+{
+    static const double ppms[] = { 0, 37, 200, -450 }, rtts[] = { 3, 70, 300 };
+    static const double loads[] = { 0, 0.2, 0.9 }, rates[] = { 0.1, 1, 4 };
+    static const struct {
+        double ppm, period, walk;
+    } wanders[] = { { 0, 0, 0 }, { 0.3, 100, 10 }, { 3.8, 40, 0 } /* 0.6 ppm per s */ };
+    uint64_t seed = rng_seed();
+    size_t sessions = 0, events = 0, missed = 0;
+
+    for (size_t p = 0; p < MRD_COUNT(ppms); p++)
+        for (size_t w = 0; w < MRD_COUNT(wanders); w++)
+            for (size_t r = 0; r < MRD_COUNT(rtts); r++)
+                for (size_t l = 0; l < MRD_COUNT(loads); l++)
+                    for (size_t k = 0; k < MRD_COUNT(rates); k++) {
+                        sim_config c = ordinary;
+                        char name[96];
+                        outcome o;
+
+                        snprintf(name, sizeof(name), "ppm %g wander %g rtt %g load %g rate %g",
+                                 ppms[p], wanders[w].ppm, rtts[r], loads[l], rates[k]);
+                        c.name = name;
+                        c.seed = seed * 1000 + sessions;
+                        c.duration_s = rates[k] < 1 ? 400 : 120;
+                        c.ppm = ppms[p];
+                        c.wave_ppm = wanders[w].ppm;
+                        c.wave_period_s = wanders[w].period;
+                        c.walk = wanders[w].walk;
+                        c.rtt_us = rtts[r];
+                        c.jitter_us = rtts[r] / 20;
+                        c.queue_us = 3 * rtts[r];
+                        c.load = loads[l];
+                        c.pairs_per_s = rates[k];
+                        run(&c, 400, &o);
+                        sessions++;
+                        events += o.live.n + o.lagged.n + o.offline.n;
+                        missed += o.live.missed + o.lagged.missed + o.offline.missed;
+                        CHECK_ROW(name, covered(name, c.seed, &o));
+                        CHECK_ROW(name, o.report.violations == 0);
+                        CHECK_ROW(name, o.report.bound.epochs == 1);
+                        outcome_fini(&o);
+                    }
+    printf("grid: %zu simulated sessions, %zu answers, %zu outside their bound\n", sessions, events,
+           missed);
+}
+
+/* ---- accuracy ---- */
+
+TEST(path_like_a_cloud_zone)
+{
+    sim_config c = ordinary;
+    outcome o;
+
+    c.name = "70 us round trip, 20 % one-sided congestion, 1 h";
+    c.seed = rng_seed();
+    c.duration_s = 3600;
+    c.load = 0.2;
+    run(&c, 20000, &o);
+    show(&c, &o);
+    CHECK(covered(c.name, c.seed, &o));
+    CHECK(verdict_error(&o.offline, 0.5) <= 0.2);
+    CHECK(verdict_error(&o.offline, 0.99) <= 1.0);
+    CHECK(verdict_width(&o.offline, 0.5) <= 1.1 * c.rtt_us);
+    outcome_fini(&o);
+}
+
+TEST(asymmetry_moves_the_estimate_by_half_and_keeps_the_bound)
+{
+    static const double us[] = { 2, 5, 10, 20 };
+
+    for (size_t i = 0; i < MRD_COUNT(us); i++) {
+        sim_config c = ordinary;
+        outcome o;
+
+        c.name = "asymmetric";
+        c.seed = rng_seed() + i;
+        c.asymmetry_us = us[i];
+        run(&c, 2000, &o);
+        printf("asymmetry %4.0f us: error median %.2f us\n", us[i], verdict_error(&o.offline, 0.5));
+        CHECK(covered(c.name, c.seed, &o));
+        CHECK(fabs(verdict_error(&o.offline, 0.5) - us[i] / 2) < 0.3);
+        outcome_fini(&o);
+    }
+}
+
+TEST(beats_what_others_do_on_the_same_packets)
+{
+    sim_config c = ordinary;
+    verdict v[BASE_COUNT] = { { 0 } };
+    outcome o;
+    sim s;
+
+    c.name = "baselines";
+    c.seed = rng_seed();
+    c.load = 0.2;
+    run(&c, 3000, &o);
+    show(&c, &o);
+    sim_init(&s, &c);
+    for (int b = 0; b < BASE_COUNT; b++) {
+        baseline_fit fit;
+
+        baseline_solve((baseline) b, s.probes, s.n, &fit);
+        for (int i = 0; i < 3000 && fit.ok; i++) {
+            int64_t at = SIM_SESSION_ZERO + (int64_t) (c.duration_s / 3000 * i * 1e9);
+            int64_t local = sim_local(&s, at);
+
+            verdict_add(&v[b], (mrd_sess_ns){ local + baseline_offset(&fit, local) }, NULL, at);
+        }
+        if (fit.ok)
+            printf("  %-22s error %8.3f /%9.3f us\n", baseline_names[b], verdict_error(&v[b], 0.5),
+                   verdict_error(&v[b], 0.99));
+        else
+            printf("  %-22s no line fits\n", baseline_names[b]);
+        CHECK_ROW(baseline_names[b],
+                  !fit.ok || verdict_error(&v[b], 0.99) > verdict_error(&o.offline, 0.99));
+        verdict_fini(&v[b]);
+        baseline_fini(&fit);
+    }
+    sim_fini(&s);
+    outcome_fini(&o);
+}
+
+/* ---- what goes wrong ---- */
+
+TEST(steps_break_the_epoch_soon)
+{
+    static const struct {
+        const char *name;
+        double jump, ppb;
+    } rows[] = { { "1 ms", 1e6, 0 },
+                 { "200 us", 2e5, 0 },
+                 { "-3 ms", -3e6, 0 },
+                 { "-80 us", -8e4, 0 },
+                 { "-2.5 s and 40 ppm", -2.5e9, 40000 },
+                 { "an hour back", -3.6e12, 0 } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        sim_config c = ordinary;
+        outcome o;
+
+        c.name = rows[i].name;
+        c.seed = rng_seed() + i;
+        c.load = i % 2 == 0 ? 0 : 0.2;
+        c.step_count = 1;
+        c.steps[0] = (sim_step){ 150.3, rows[i].jump, rows[i].ppb };
+        run(&c, 3000, &o);
+        printf("step of %-17s noticed after %.1f s; epochs %u, gap events %zu, missed offline %zu "
+               "lagged %zu\n",
+               rows[i].name, o.noticed_s, o.report.bound.epochs, o.offline.gap, o.offline.missed,
+               o.lagged.missed);
+        CHECK_ROW(c.name, o.err == MRD_OK);
+        CHECK_ROW(c.name, o.offline.missed_good == 0);
+        /* A step of about one round trip contradicts little: it lowers the quality, and the lagged
+         * table has written some bins before it could know. */
+        if (fabs(rows[i].jump) >= 2e3 * c.rtt_us) {
+            CHECK_ROW(c.name,
+                      o.noticed_s < (c.load > 0 ? 6 : 3)); /* congested pairs tell nothing */
+            CHECK_ROW(c.name, o.report.bound.epochs >= 2 && o.report.bound.epochs <= 4);
+            CHECK_ROW(c.name, o.offline.missed + o.lagged.missed == 0);
+        } else {
+            CHECK_ROW(c.name, o.lagged.missed_good < 100);
+        }
+        outcome_fini(&o);
+    }
+}
+
+TEST(corrupted_stamps_are_dropped_without_a_break)
+{
+    sim_config c = ordinary;
+    outcome o;
+
+    c.name = "one probe in 60 has a stamp off by 0.2 to 10 ms";
+    c.seed = rng_seed();
+    c.corrupt = 1.0 / 60;
+    run(&c, 3000, &o);
+    show(&c, &o);
+    CHECK_INT(o.offline.missed, 0);
+    CHECK_INT(o.report.bound.epochs, 1);
+    CHECK(o.report.bound.bad > 0);
+    CHECK(o.offline.missed + o.lagged.missed + o.live.missed == 0);
+    outcome_fini(&o);
+}
+
+/* Nothing is known about such a clock. What must not happen is a calm and narrow answer. */
+TEST(random_stamps_never_look_good)
+{
+    sim_config c = ordinary;
+    size_t good = 0, bins;
+    const mrd_align_bin *b;
+    outcome o;
+
+    c.name = "the peer sends random stamps";
+    c.seed = rng_seed();
+    c.random_stamps = true;
+    run(&c, 500, &o);
+    printf("random stamps: %s, epochs %u, bad %" PRIu64 " of %" PRIu64 " probes\n",
+           o.err == MRD_OK ? "solved" : o.why.text, o.report.bound.epochs, o.report.bound.bad,
+           o.report.probes);
+    if (o.err == MRD_OK) {
+        b = mrd_align_borrow_bins(o.align);
+        bins = mrd_align_bin_count(o.align);
+        for (size_t i = 0; i < bins; i++)
+            good += b[i].quality == MRD_ALIGN_GOOD && b[i].hi - b[i].lo < 1e6;
+        CHECK_INT(good, 0);
+    }
+    outcome_fini(&o);
+}
+
+static void
+hurt(const char *name, void (*change)(sim_config *c), double p99_us)
+{
+    sim_config c = ordinary;
+    outcome o;
+
+    c.name = name;
+    c.seed = rng_seed();
+    change(&c);
+    run(&c, 3000, &o);
+    show(&c, &o);
+    CHECK_ROW(name, covered(name, c.seed, &o));
+    CHECK_ROW(name, o.report.bound.epochs == 1);
+    CHECK_ROW(name, o.report.violations == 0);
+    CHECK_ROW(name, verdict_error(&o.offline, 0.99) <= p99_us);
+    outcome_fini(&o);
+}
+
+static void
+lose(sim_config *c)
+{
+    c->loss = 0.3;
+    c->duplicate = 0.1;
+    c->reorder = 0.1;
+}
+
+static void
+darken(sim_config *c)
+{
+    c->dark_from_s = 100;
+    c->dark_to_s = 160;
+}
+
+static void
+freeze(sim_config *c)
+{
+    c->frozen_from_s = 100;
+    c->frozen_to_s = 120;
+}
+
+TEST(loss_duplication_reordering)
+{
+    hurt("30 % loss, 10 % duplicates, 10 % reordered", lose, 3);
+}
+
+TEST(lost_path)
+{
+    hurt("the path is dark for a minute", darken, 30);
+}
+
+TEST(suspended_agent)
+{
+    hurt("the agent is stopped for 20 s (SIGSTOP)", freeze, 5);
+}
+
+static void
+restart(sim_config *c)
+{
+    c->agent_restart_s = 90;
+    c->server_restart_s = 200;
+}
+
+TEST(agent_and_aggregator_restart)
+{
+    hurt("the agent starts again at 90 s, the aggregator at 200 s", restart, 1.0);
+}
+
+/* RAW stood still for 20 s; the node said so. The rate is kept, so the new epoch is narrow at once.
+ */
+TEST(suspend_declared_by_the_node)
+{
+    sim_config c = ordinary;
+    mrd_epoch_break brk = { .cause = MRD_EPOCH_SUSPEND, .keep_rate = true, .lost = 20 * MRD_SEC };
+    mrd_track_report report;
+    mrd_align *align = NULL;
+    mrd_align_cursor cursor = { 0, 0 };
+    size_t missed = 0, gap = 0;
+    mrd_why why;
+    sim s;
+
+    c.seed = rng_seed();
+    c.step_count = 1;
+    c.steps[0] = (sim_step){ 150, 20e9, 0 }; /* the session moves on by 20 s, local does not */
+    c.frozen_from_s = 149.99;
+    c.frozen_to_s = 170.01;
+    sim_init(&s, &c);
+    brk.after.ns = sim_local(&s, SIM_SESSION_ZERO + 149980000000LL);
+    brk.before.ns = sim_local(&s, SIM_SESSION_ZERO + 170005000000LL);
+    REQUIRE(mrd_track_offline("n", 1, s.probes, s.n, &brk, 1, &mrd_track_defaults, &align, &report,
+                              &why) == MRD_OK);
+    CHECK_INT(report.bound.epochs, 2);
+    CHECK_INT(mrd_align_borrow_segment(align, 1)->cause, MRD_EPOCH_SUSPEND);
+    for (int i = 0; i < 3000; i++) {
+        int64_t at = SIM_SESSION_ZERO + i * 100000000LL;
+        mrd_align_bound b;
+        mrd_sess_ns got;
+
+        if (i >= 1500 && i < 1700) /* asleep: there are no events */
+            continue;
+        CHECK(mrd_align_map(align, &cursor, (mrd_local_ns){ sim_local(&s, at) }, &got, &b));
+        missed += at < b.lo.ns || at > b.hi.ns;
+        gap += b.quality == MRD_ALIGN_GAP;
+    }
+    CHECK_INT(missed, 0);
+    CHECK(gap < 40);
+    mrd_align_free(align);
+    sim_fini(&s);
+}
+
+TEST_MAIN()

@@ -1,0 +1,253 @@
+#include "tests/sim/clocksim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t
+sim_local_of(void *self, int64_t session_ns)
+{
+    return sim_local(self, session_ns);
+}
+
+double
+sim_x(const sim *s, double t)
+{
+    const sim_config *c = &s->c;
+    double x = c->ppm * 1e3 * t, f;
+    size_t i = t < 0 ? 0 : (size_t) t;
+
+    if (c->wave_period_s > 0) {
+        double k = 6.283185307179586 / c->wave_period_s;
+
+        x += c->wave_ppm * 1e3 / k * (1 - cos(k * t));
+    }
+    for (int j = 0; j < c->step_count; j++) {
+        if (t >= c->steps[j].at_s)
+            x += c->steps[j].jump + c->steps[j].ppb * (t - c->steps[j].at_s);
+    }
+    if (i + 1 >= s->grid)
+        i = s->grid - 2;
+    f = t - (double) i;
+    x += s->x[i] + f * s->rate[i] + f * f / 2 * (s->rate[i + 1] - s->rate[i]);
+    return x;
+}
+
+int64_t
+sim_local(const sim *s, int64_t session_ns)
+{
+    double t = (double) (session_ns - SIM_SESSION_ZERO) * 1e-9;
+
+    return session_ns - s->c.offset - (int64_t) floor(sim_x(s, t) + 0.5);
+}
+
+/* Congestion comes in episodes of about 10 s and hits one direction at a time. */
+static int
+congested(const sim *s, double t)
+{
+    rng r = rng_new(s->c.seed ^ (uint64_t) (int64_t) (t / 10 + 1e6));
+
+    if (rng_unit(&r) >= s->c.load)
+        return 0;
+    return rng_unit(&r) < 0.7 ? 1 : 2;
+}
+
+static double
+delay_s(sim *s, double t, int direction, int position)
+{
+    const sim_config *c = &s->c;
+    double us = c->rtt_us / 2 + (direction == 1 ? 0.5 : -0.5) * c->asymmetry_us;
+
+    us += rng_exp(&s->r, c->jitter_us);
+    if (position == 0)
+        us += rng_exp(&s->r, c->wake_us);
+    if (congested(s, t) == direction)
+        us += rng_exp(&s->r, c->queue_us);
+    if (rng_unit(&s->r) < c->reorder)
+        us += rng_exp(&s->r, 3000);
+    return us * 1e-6;
+}
+
+static bool
+lost(sim *s, double t)
+{
+    return rng_unit(&s->r) < s->c.loss || (t >= s->c.dark_from_s && t < s->c.dark_to_s);
+}
+
+static int64_t
+session_at(double t)
+{
+    return SIM_SESSION_ZERO + (int64_t) floor(t * 1e9 + 0.5);
+}
+
+static void
+corrupt(sim *s, mrd_probe_sent *sent, mrd_probe_served *served)
+{
+    /* Smaller ones than the round trip can contradict nothing; nobody can find those. */
+    int64_t by = (int64_t) rng_between(&s->r, 2e5, 1e7) * (rng_unit(&s->r) < 0.5 ? -1 : 1);
+
+    if (s->c.random_stamps) {
+        sent->a1 += (int64_t) rng_between(&s->r, -1e9, 1e9);
+        sent->a4 = sent->a1 + (int64_t) rng_between(&s->r, 0, 1e9);
+        return;
+    }
+    if (rng_unit(&s->r) >= s->c.corrupt)
+        return;
+    switch (rng_next(&s->r) % 8) {
+    case 0:
+        sent->a1 += by;
+        break;
+    case 1:
+        sent->a4 += by;
+        break;
+    case 2:
+        served->r2 += by;
+        break;
+    case 3:
+        served->r3 += by;
+        break;
+    default: /* both stamps of the node alike: the round trip looks innocent */
+        sent->a1 += by;
+        sent->a4 += by;
+    }
+}
+
+static void
+store(sim *s, const mrd_probe *p, int64_t known)
+{
+    size_t i = s->n;
+
+    if (s->n == s->cap) {
+        s->cap = s->cap == 0 ? 1024 : s->cap * 2;
+        s->probes = realloc(s->probes, s->cap * sizeof(*s->probes));
+        s->known = realloc(s->known, s->cap * sizeof(*s->known));
+        if (s->probes == NULL || s->known == NULL)
+            abort();
+    }
+    for (; i > 0 && s->known[i - 1] > known; i--) {
+        s->probes[i] = s->probes[i - 1];
+        s->known[i] = s->known[i - 1];
+    }
+    s->probes[i] = *p;
+    s->known[i] = known;
+    s->n++;
+}
+
+static int64_t
+stamp_error(sim *s)
+{
+    double e = s->c.e / 2.0;
+
+    return (int64_t) floor(rng_between(&s->r, -e, e));
+}
+
+/* When the agent is frozen its user space is; the kernel stamps the answer when it arrives. */
+static bool
+frozen(const sim *s, double t)
+{
+    return t >= s->c.frozen_from_s && t < s->c.frozen_to_s;
+}
+
+static void
+probe_once(sim *s, uint32_t k, int position, double t)
+{
+    mrd_probe_sent sent = { .id = { 7, s->agent_epoch, k },
+                            .e = s->c.e / 2,
+                            .position = (uint8_t) position,
+                            .source1 = MRD_STAMP_UDP_KERNEL,
+                            .source4 = MRD_STAMP_UDP_KERNEL };
+    mrd_probe_served served = { .id = sent.id,
+                                .e = s->c.e - s->c.e / 2,
+                                .source2 = MRD_STAMP_UDP_KERNEL,
+                                .source3 = MRD_STAMP_UDP_KERNEL };
+    double t2, t3, t4;
+    mrd_probe p;
+
+    sent.a1 = sim_local(s, session_at(t)) + stamp_error(s);
+    if (lost(s, t))
+        return;
+    t2 = t + delay_s(s, t, 1, position);
+    t3 = t2 + (8 + rng_exp(&s->r, 4)) * 1e-6;
+    served.r2 = session_at(t2);
+    served.r3 = session_at(t3);
+    t4 = t3 + delay_s(s, t3, 2, position);
+    if (!lost(s, t3))
+        sent.a4 = sim_local(s, session_at(t4)) + stamp_error(s);
+    (void) mrd_joiner_served(s->joiner, &served);
+    if (rng_unit(&s->r) < s->c.duplicate) {
+        mrd_probe_served copy = served;
+
+        copy.r2 += 50000;
+        (void) mrd_joiner_served(s->joiner, &copy);
+    }
+    if (sent.a4 != 0 || s->c.random_stamps)
+        corrupt(s, &sent, &served);
+    mrd_joiner_answered(s->joiner, &served);
+    if (mrd_joiner_sent(s->joiner, &sent, &p) == MRD_OK)
+        store(s, &p, session_at(t4));
+}
+
+static void
+pair(sim *s, uint32_t *k, double t)
+{
+    if (frozen(s, t))
+        return;
+    if (s->c.agent_restart_s > 0 && t >= s->c.agent_restart_s && s->agent_epoch == 1) {
+        s->agent_epoch = 2;
+        *k = 0;
+    }
+    if (s->c.server_restart_s > 0 && t >= s->c.server_restart_s) {
+        mrd_joiner_free(s->joiner);
+        s->joiner = mrd_joiner_new(256);
+        s->c.server_restart_s = 0;
+    }
+    probe_once(s, *k, 0, t);
+    probe_once(s, *k + 1, 1, t + 15e-6);
+    *k += 2;
+}
+
+static void
+walk(sim *s)
+{
+    s->grid = (size_t) s->c.duration_s + 12;
+    s->rate = calloc(s->grid, sizeof(double));
+    s->x = calloc(s->grid, sizeof(double));
+    if (s->rate == NULL || s->x == NULL)
+        abort();
+    for (size_t i = 1; i < s->grid; i++) {
+        s->rate[i] = s->rate[i - 1] + rng_between(&s->r, -s->c.walk, s->c.walk);
+        s->x[i] = s->x[i - 1] + (s->rate[i] + s->rate[i - 1]) / 2;
+    }
+}
+
+void
+sim_init(sim *s, const sim_config *config)
+{
+    uint32_t k = 0;
+    double t = 0.01, end = config->duration_s;
+
+    memset(s, 0, sizeof(*s));
+    s->c = *config;
+    s->agent_epoch = 1;
+    s->r = rng_new(config->seed);
+    if ((s->joiner = mrd_joiner_new(256)) == NULL)
+        abort();
+    walk(s);
+    for (int i = 0; i < config->burst; i++, t += rng_between(&s->r, 0.002, 0.01))
+        pair(s, &k, t);
+    while ((t += rng_between(&s->r, 0.5, 1.5) / config->pairs_per_s) < end - 0.5)
+        pair(s, &k, t);
+    t = end - 0.4;
+    for (int i = 0; i < config->burst; i++, t += rng_between(&s->r, 0.002, 0.01))
+        pair(s, &k, t);
+}
+
+void
+sim_fini(sim *s)
+{
+    free(s->rate);
+    free(s->x);
+    free(s->probes);
+    free(s->known);
+    mrd_joiner_free(s->joiner);
+    memset(s, 0, sizeof(*s));
+}

@@ -1,0 +1,81 @@
+/*
+ * tests/sim/judge.h - comparing answers with the truth: errors, widths and coverage of the live,
+ * the lagged and the offline answer, and of the methods others use, on the same probes.
+ */
+#ifndef MRD_TESTS_SIM_JUDGE_H
+#define MRD_TESTS_SIM_JUDGE_H
+
+#include "timesync/track.h"
+
+#include <stdio.h>
+
+/* One kind of answer: a growing list of errors, widths and misses. */
+typedef struct {
+    double *error, *width; /* ns */
+    size_t n, cap;
+    size_t missed;      /* the truth was outside the bound */
+    size_t missed_good; /* of these: and nothing in the quality said so */
+    size_t gap, none;   /* inside a gap; no answer */
+    double worst_miss;  /* ns */
+} verdict;
+
+void verdict_add(verdict *v, mrd_sess_ns got, const mrd_align_bound *bound, int64_t truth);
+void verdict_fini(verdict *v);
+double verdict_error(verdict *v, double q); /* quantile of |error|, us */
+double verdict_width(verdict *v, double q); /* us */
+void verdict_print(const char *name, verdict *v);
+
+/* What was measured (or simulated), and the truth. */
+typedef struct {
+    const mrd_probe *probes; /* in the order in which the aggregator learned them */
+    const int64_t *known;    /* session ns at which it did */
+    size_t n;
+    int64_t from, to;                                    /* session ns */
+    int64_t (*local_of)(void *self, int64_t session_ns); /* the true clock */
+    void *self;
+    size_t events; /* asked for, spread over the session */
+    uint64_t seed;
+    bool ordered;    /* the clock never runs backward: order must hold */
+    int64_t step_at; /* session ns; 0 none */
+} judge_input;
+
+typedef struct {
+    verdict live, late, lagged, lagged_late, offline; /* late: after 30 s */
+    mrd_track_report live_report, report;
+    mrd_align *align;
+    mrd_err err;
+    mrd_why why;
+    double noticed_s; /* how long after step_at the live answer first warned, NAN if never */
+    bool disorder;    /* a later time was mapped to an earlier one */
+} outcome;
+
+/* Live at the very moment of each event, lagged and offline over the whole session. */
+void judge(const judge_input *in, outcome *ret_outcome);
+void outcome_fini(outcome *o);
+
+/* The methods of others. Each answers the offset at any local time. */
+typedef enum {
+    BASE_MIDDLE,
+    BASE_TWO_POINT,
+    BASE_BEST_OF_8,
+    BASE_REGRESSION,
+    BASE_HULL,
+    BASE_COUNT
+} baseline;
+
+extern const char *const baseline_names[BASE_COUNT];
+
+typedef struct {
+    int64_t t0, base;
+    bool ok;     /* the hull may be infeasible */
+    double a, b; /* offset = base + a + b * (t - t0) */
+    int64_t *t;  /* best-of-8: pieces */
+    double *v;
+    size_t n;
+} baseline_fit;
+
+void baseline_solve(baseline kind, const mrd_probe *probes, size_t n, baseline_fit *ret_fit);
+int64_t baseline_offset(const baseline_fit *fit, int64_t local);
+void baseline_fini(baseline_fit *fit);
+
+#endif

@@ -1,0 +1,157 @@
+/* Explicit asynchronous execution, both interfaces. */
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include "tests/simnrt/sim_help.h"
+
+static void
+wait_for(nrta_seq_t seq)
+{
+    bool done = false;
+
+    for (int i = 0; i < 20000 && !done; i++) {
+        OK(nrta_is_completed(seq, &done));
+        usleep(100);
+    }
+    CHECK(done);
+}
+
+static sim_job
+open_job(const char *abi)
+{
+    setenv("SIMNRT_NRTA_ABI", abi, 1);
+    sim_settings_small();
+    OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+    return sim_job_load(0, 0, 1);
+}
+
+TEST(requests_complete_in_order)
+{
+    sim_job job = open_job("2");
+    nrta_error_tracker_t *tracker = NULL;
+    const nrta_error_t *list;
+    nrta_seq_t seq[3], last, op;
+    char bytes[256], back[256];
+    size_t errors = 7;
+    struct pollfd pfd = { .events = POLLIN };
+
+    OK(nrta_error_tracker_create(0, &tracker));
+    for (int i = 0; i < 3; i++)
+        OK(nrta_execute_schedule(job.model, job.in, job.out, 0, tracker, &seq[i]));
+    CHECK(seq[0] < seq[1] && seq[1] < seq[2]);
+    CHECK_INT(NRTA_SEQ_GET_XU_ID(seq[0]), NRTA_SEQ_GET_XU_ID(seq[2]));
+    OK(nrta_get_completion_handle(seq[2], &pfd.fd));
+    CHECK_INT(poll(&pfd, 1, 10000), 1);
+    close(pfd.fd);
+    wait_for(seq[1]);
+    OK(nrta_get_sequence(0, NRTA_XU_COMPUTE, 0, &last));
+    CHECK_INT(last, seq[2]);
+    OK(nrt_tensor_check_output_completion(job.y, 1000000, 3));
+    memset(bytes, 5, sizeof(bytes));
+    OK(nrta_tensor_write(job.x, bytes, 0, 256, 1, tracker, &op));
+    wait_for(op);
+    OK(nrta_tensor_copy(job.x, 0, job.y, 0, 256, 0, tracker, &op));
+    wait_for(op);
+    OK(nrta_tensor_read(back, job.y, 0, 256, 0, tracker, &op));
+    wait_for(op);
+    CHECK(memcmp(bytes, back, 256) == 0);
+    OK(nrta_error_tracker_get_list(tracker, &list, &errors));
+    CHECK_INT(errors, 0);
+    CHECK_INT(nrta_execute_schedule(job.model, job.in, job.out, 1, tracker, &op), NRT_INVALID);
+    CHECK_INT(nrta_tensor_write(job.x, bytes, 200, 100, 0, tracker, &op), NRT_INVALID);
+    nrta_error_tracker_destroy(tracker);
+}
+
+TEST(full_queue_is_back_pressure)
+{
+    sim_job job;
+    nrta_seq_t seq;
+    int taken = 0;
+
+    setenv("SIMNRT_QUEUE_DEPTH", "4", 1);
+    job = open_job("2");
+    while (nrta_execute_schedule(job.model, job.in, job.out, 0, NULL, &seq) == NRT_SUCCESS)
+        taken++;
+    CHECK(taken >= 4 && taken < 8);
+    CHECK_INT(nrta_execute_schedule(job.model, job.in, job.out, 0, NULL, &seq), NRT_QUEUE_FULL);
+    OK(nrt_async_drain_queued_execs(0));
+    OK(nrta_execute_schedule(job.model, job.in, job.out, 0, NULL, &seq));
+    OK(nrt_async_drain_queued_execs(0));
+}
+
+TEST(errors_are_tracked)
+{
+    nrta_error_tracker_t *tracker = NULL;
+    const nrta_error_t *list;
+    nrta_seq_t seq[2];
+    size_t n = 0;
+    sim_job job;
+
+    setenv("SIMNRT_FAULT", "exec_error:exec=2", 1);
+    job = open_job("2");
+    OK(nrta_error_tracker_create(0, &tracker));
+    for (int i = 0; i < 2; i++)
+        OK(nrta_execute_schedule(job.model, job.in, job.out, 0, tracker, &seq[i]));
+    wait_for(seq[1]);
+    OK(nrta_error_tracker_get_list(tracker, &list, &n));
+    REQUIRE(n == 1);
+    CHECK_INT(list[0].seq_id, seq[1]);
+    CHECK_INT(list[0].error_code, NRT_EXEC_COMPLETED_WITH_ERR);
+    nrta_error_tracker_destroy(tracker);
+}
+
+static _Atomic int called;
+
+static void
+on_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
+{
+    (void) model_id;
+    (void) job_id;
+    called += params == &called && vnc == 0 && status == NRT_EXEC_COMPLETED_WITH_ERR ? 1 : 100;
+}
+
+/* The newer interface: the argument is a place for the status, units are three. */
+TEST(newer_interface_writes_the_status)
+{
+    NRT_STATUS result = NRT_QUEUE_EMPTY;
+    nrta_seq_t seq, last = 0;
+    struct pollfd pfd[2] = { { .events = POLLIN }, { .events = POLLIN } };
+    sim_job job;
+
+    setenv("SIMNRT_FAULT", "exec_error", 1);
+    job = open_job("3");
+    pfd[0].fd = eventfd(0, EFD_NONBLOCK);
+    pfd[1].fd = eventfd(0, EFD_NONBLOCK);
+    OK(nrt_register_async_exec_callback(on_done, &called));
+    OK(nrta_event_register_xu_completion(0, NRTA3_XU_COMPUTE, 0, pfd[1].fd));
+    OK(nrta_execute_schedule(job.model, job.in, job.out, 0, &result, &seq));
+    OK(nrta_event_register_seq_id_completion(seq, pfd[0].fd));
+    CHECK_INT(poll(&pfd[0], 1, 10000), 1);
+    CHECK_INT(poll(&pfd[1], 1, 10000), 1);
+    CHECK_INT(__atomic_load_n(&result, __ATOMIC_ACQUIRE), NRT_EXEC_COMPLETED_WITH_ERR);
+    OK(nrta_get_sequence(0, NRTA3_XU_COMPUTE, (intptr_t) &last, NULL));
+    CHECK_INT(last, seq);
+    CHECK_INT(called, 1);
+    CHECK_INT(nrta_event_register_seq_id_completion(seq + 1000, pfd[0].fd), NRT_INVALID);
+}
+
+TEST(collective_on_its_own_queue)
+{
+    uint32_t group[1] = { 0 };
+    nrt_cc_comm_t comm = { .replica_group = group, .rank = 0, .rank_n = 1, .ctx_device_count = 1 };
+    sim_job job = open_job("2");
+    nrt_tensor_list_t list = { &job.x, 1 };
+    nrt_cc_context_t *ctx = NULL;
+    nrta_seq_t seq;
+
+    OK(nrta_cc_prepare(&comm, &list, &list, NRT_DTYPE_FLOAT32, NRT_OP_ADD, NRT_CC_ALLREDUCE, &ctx));
+    CHECK_INT(nrta_cc_schedule(&ctx, 1, NULL, &seq), NRT_INVALID);
+    OK(nrta_cc_schedule(&ctx, 0, NULL, &seq));
+    wait_for(seq);
+    comm.rank = 1;
+    CHECK_INT(
+        nrta_cc_prepare(&comm, &list, &list, NRT_DTYPE_FLOAT32, NRT_OP_ADD, NRT_CC_ALLREDUCE, &ctx),
+        NRT_INVALID);
+}
+
+TEST_MAIN()

@@ -1,0 +1,162 @@
+/* Collectives wait for everybody, end together, and fail in the documented ways. */
+#include <arpa/inet.h>
+#include <jansson.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "tests/simnrt/sim_help.h"
+
+#define RANKS 3
+
+typedef struct {
+    int64_t ends[RANKS][64]; /* true times of the ends of cc_running and cc_exec_barrier */
+    int counts[RANKS];
+    int statuses[RANKS];
+    int64_t left[RANKS], entered[RANKS];
+    uint32_t gathered[RANKS][RANKS];
+} shared;
+
+static shared *all;
+
+static int64_t
+raw(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
+    return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* Ends of the collectives of this process, from its truth file. */
+static void
+read_ends(uint32_t rank)
+{
+    char path[300], line[512];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s.%d", getenv("SIMNRT_TRUTH"), (int) getpid());
+    if ((f = fopen(path, "r")) == NULL)
+        return;
+    while (fgets(line, sizeof(line), f) != NULL) {
+        long long at;
+        int type;
+
+        if (sscanf(line, "E core=%*u type=%d tracking=%*u raw=%lld", &type, &at) == 2 &&
+            (type == 11 || type == 12) && all->counts[rank] < 64)
+            all->ends[rank][all->counts[rank]++] = at;
+    }
+    fclose(f);
+}
+
+static void
+member(uint32_t rank, int executions, int late_ms)
+{
+    struct timespec late = { 0, late_ms * 1000000L };
+    sim_job job;
+    NRT_STATUS status = NRT_SUCCESS;
+
+    OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+    OK(nrt_build_global_comm(0, rank, RANKS));
+    job = sim_job_load(0, rank, RANKS);
+    nanosleep(&late, NULL);
+    all->entered[rank] = raw();
+    for (int i = 0; i < executions && status == NRT_SUCCESS; i++)
+        status = nrt_execute(job.model, job.in, job.out);
+    all->left[rank] = raw();
+    all->statuses[rank] = (int) status;
+    if (status == NRT_SUCCESS) {
+        OK(nrt_barrier(0, rank, RANKS));
+        rank += 100;
+        OK(nrt_all_gather(0, rank - 100, RANKS, sizeof(rank), &rank, all->gathered[rank - 100]));
+        rank -= 100;
+        OK(nrt_barrier(0, rank, RANKS));
+    }
+    nrt_close();
+    read_ends(rank);
+    fflush(NULL);
+    _exit(test_failures > 0);
+}
+
+static void
+run_members(int executions)
+{
+    char truth[300];
+    int status;
+    pid_t pid[RANKS];
+
+    snprintf(truth, sizeof(truth), "%s/truth", test_tmp());
+    setenv("SIMNRT_TRUTH", truth, 1);
+    sim_settings_small();
+    all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (uint32_t r = 0; r < RANKS; r++)
+        if ((pid[r] = fork()) == 0)
+            member(r, executions, r == 2 ? 60 : 0);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        waitpid(pid[r], &status, 0);
+        CHECK_INT(status, 0);
+    }
+}
+
+static void
+check_together(void)
+{
+    run_members(3);
+    for (int r = 0; r < RANKS; r++) {
+        CHECK_INT(all->statuses[r], NRT_SUCCESS);
+        CHECK(all->left[r] > all->entered[2]); /* nobody was done before the last one came */
+        CHECK_INT(all->counts[r], 3 * 5 + 3);  /* 4 cc and a barrier each, and three on the host */
+        for (int i = 0; i < RANKS; i++)
+            CHECK_INT(all->gathered[r][i], 100 + i);
+    }
+    for (int i = 0; i < all->counts[0]; i++)
+        for (int r = 1; r < RANKS; r++)
+            CHECK(llabs(all->ends[r][i] - all->ends[0][i]) <= 1000);
+}
+
+TEST(across_processes_of_a_node)
+{
+    check_together();
+}
+
+TEST(across_nodes_over_tcp)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    char root[64];
+
+    /* a free port of the moment */
+    REQUIRE(bind(fd, (struct sockaddr *) &at, len) == 0);
+    REQUIRE(getsockname(fd, (struct sockaddr *) &at, &len) == 0);
+    close(fd);
+    snprintf(root, sizeof(root), "127.0.0.1:%d", ntohs(at.sin_port));
+    setenv("NEURON_RT_ROOT_COMM_ID", root, 1);
+    check_together();
+}
+
+TEST(hung_participant_fails_the_others)
+{
+    setenv("SIMNRT_FAULT", "collective_hang:rank=1:exec=2", 1);
+    setenv("NEURON_RT_EXEC_TIMEOUT", "0.4", 1);
+    setenv("NEURON_RT_LOG_LEVEL", "off", 1);
+    run_members(3);
+    CHECK_INT(all->statuses[1], NRT_TIMEOUT);
+    for (int r = 0; r < RANKS; r += 2)
+        CHECK(all->statuses[r] == NRT_TIMEOUT || all->statuses[r] == NRT_EXEC_HW_ERR_COLLECTIVES);
+}
+
+TEST(absent_root_is_a_network_failure)
+{
+    sim_job job;
+
+    setenv("NEURON_RT_ROOT_COMM_ID", "127.0.0.1:1", 1);
+    setenv("NEURON_RT_EXEC_TIMEOUT", "0.1", 1);
+    setenv("SIMNRT_INSTANCE", "inf2.xlarge", 1);
+    OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+    job = sim_job_load(0, 1, 2);
+    CHECK_INT(nrt_execute(job.model, job.in, job.out), NRT_NETWORK_PROXY_FAILURE);
+}
+
+TEST_MAIN()

@@ -1,0 +1,388 @@
+/* Rings, fetches and what the events say. */
+#include <jansson.h>
+#include <time.h>
+
+#include "tests/simnrt/sim_help.h"
+
+typedef struct {
+    json_t *doc, *events;
+} fetched;
+
+static fetched
+fetch(uint64_t max, uint64_t nc)
+{
+    nrt_sys_trace_fetch_options_t *options = NULL;
+    fetched f = { 0 };
+    char *buffer = NULL;
+    size_t n = 0;
+
+    OK(nrt_sys_trace_fetch_options_allocate(&options));
+    if (max > 0)
+        nrt_sys_trace_fetch_options_set_max_events_per_nc(options, max);
+    if (nc != UINT64_MAX)
+        nrt_sys_trace_fetch_options_set_nc_idx(options, nc);
+    OK(nrt_sys_trace_fetch_events(&buffer, &n, options));
+    nrt_sys_trace_fetch_options_free(options);
+    CHECK(buffer != NULL && strlen(buffer) == n);
+    f.doc = json_loadb(buffer, n, JSON_REJECT_DUPLICATES, NULL);
+    CHECK(f.doc != NULL);
+    CHECK_INT(json_integer_value(json_object_get(f.doc, "data_version")), 2);
+    CHECK(json_is_string(json_object_get(f.doc, "simulated")));
+    f.events = json_object_get(f.doc, "events");
+    CHECK(json_is_array(f.events));
+    nrt_sys_trace_buffer_free(buffer);
+    return f;
+}
+
+static json_int_t
+number(const json_t *event, const char *key)
+{
+    const json_t *v = json_object_get(event, key);
+
+    return json_integer_value(v != NULL ? v : json_object_get(json_object_get(event, "data"), key));
+}
+
+static bool
+is(const json_t *event, const char *type, const char *phase)
+{
+    return strcmp(json_string_value(json_object_get(event, "event_type")), type) == 0 &&
+           (phase == NULL ||
+            strcmp(json_string_value(json_object_get(event, "phase")), phase) == 0);
+}
+
+static size_t
+count(const json_t *events, const char *type, const char *phase)
+{
+    size_t n = 0, i;
+    json_t *e;
+
+    json_array_foreach(events, i, e) n += is(e, type, phase);
+    return n;
+}
+
+static const json_t *
+find(const json_t *events, const char *type, const char *phase, size_t nth)
+{
+    size_t i;
+    json_t *e;
+
+    json_array_foreach(events, i, e) if (is(e, type, phase) && nth-- == 0) return e;
+    return NULL;
+}
+
+static void
+start_trace(uint64_t max_events)
+{
+    nrt_sys_trace_config_t *config = NULL;
+
+    sim_settings_small();
+    OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+    OK(nrt_sys_trace_config_allocate(&config));
+    if (max_events > 0)
+        nrt_sys_trace_config_set_max_events_per_nc(config, max_events);
+    OK(nrt_sys_trace_start(config));
+    CHECK_INT(nrt_sys_trace_start(config), NRT_INVALID); /* one at a time */
+    nrt_sys_trace_config_free(config);
+}
+
+TEST(one_execution_tells_its_story)
+{
+    const json_t *start, *stop, *outer, *sync;
+    fetched f;
+    sim_job job;
+
+    start_trace(0);
+    job = sim_job_load(1, 0, 1);
+    OK(nrt_execute(job.model, job.in, job.out));
+    f = fetch(0, UINT64_MAX);
+    CHECK_INT(count(f.events, "nrt_execute", "start"), 1);
+    CHECK_INT(count(f.events, "nrt_execute", "stop"), 1);
+    CHECK_INT(count(f.events, "nrt_tensor_free", "start"), 3);
+    CHECK_INT(count(f.events, "dmem_buf_copyin", "stop"), 2);
+    CHECK_INT(count(f.events, "cc_running", NULL), 0); /* not loaded for collectives */
+    /* A logical core of two physical ones: two pairs of one execution, and a sync point each. */
+    CHECK_INT(count(f.events, "nc_exec_running", "start"), 2);
+    CHECK_INT(count(f.events, "timestamp_sync_point", "instant"), 2);
+    start = find(f.events, "nc_exec_running", "start", 0);
+    stop = find(f.events, "nc_exec_running", "stop", 0);
+    outer = find(f.events, "nrt_execute", "start", 0);
+    REQUIRE(start != NULL && stop != NULL && outer != NULL);
+    CHECK_INT(number(start, "tracking_id"), number(stop, "tracking_id"));
+    CHECK_INT(number(start, "nc_idx"), 1);
+    CHECK_INT(number(start, "device_core_idx"), 2); /* logical 1 is physical 2 and 3 */
+    CHECK_INT(number(find(f.events, "nc_exec_running", "start", 1), "device_core_idx"), 3);
+    CHECK_INT(number(start, "worker_gid"), -1);
+    CHECK(number(start, "nc_timestamp_ns") < number(stop, "nc_timestamp_ns"));
+    CHECK(number(start, "timestamp_ns") > number(outer, "timestamp_ns"));
+    CHECK_TEXT(json_string_value(json_object_get(json_object_get(start, "data"), "model_name")),
+               "test");
+    CHECK(json_object_get(json_object_get(stop, "data"), "exec_id") == NULL);
+    sync = find(f.events, "timestamp_sync_point", NULL, 0);
+    CHECK_INT(number(sync, "exec_id"), number(start, "exec_id"));
+    json_decref(f.doc);
+}
+
+TEST(lnc_1_runs_on_one_core)
+{
+    fetched f;
+    sim_job job;
+
+    setenv("NEURON_LOGICAL_NC_CONFIG", "1", 1);
+    start_trace(0);
+    job = sim_job_load(5, 0, 1);
+    OK(nrt_execute(job.model, job.in, job.out));
+    f = fetch(0, UINT64_MAX);
+    CHECK_INT(count(f.events, "nc_exec_running", "start"), 1);
+    CHECK_INT(number(find(f.events, "nc_exec_running", "start", 0), "device_core_idx"), 5);
+    json_decref(f.doc);
+}
+
+TEST(fetch_takes_each_event_once)
+{
+    size_t all, part;
+    fetched f;
+    sim_job job;
+
+    start_trace(0);
+    job = sim_job_load(0, 0, 1);
+    f = fetch(0, UINT64_MAX);
+    json_decref(f.doc);
+    OK(nrt_execute(job.model, job.in, job.out));
+    f = fetch(5, UINT64_MAX);
+    CHECK_INT(json_array_size(f.events), 5);
+    part = 5;
+    json_decref(f.doc);
+    f = fetch(0, 1); /* another core: nothing */
+    CHECK_INT(json_array_size(f.events), 0);
+    json_decref(f.doc);
+    f = fetch(0, 0);
+    all = part + json_array_size(f.events);
+    CHECK(all > 20);
+    json_decref(f.doc);
+    f = fetch(0, UINT64_MAX);
+    CHECK_INT(json_array_size(f.events), 0);
+    json_decref(f.doc);
+    OK(nrt_sys_trace_stop());
+    CHECK_INT(nrt_sys_trace_stop(), NRT_INVALID);
+}
+
+TEST(full_ring_overwrites_its_oldest)
+{
+    char path[300], line[512];
+    uint64_t emitted = 0, got = 0, overwritten = 0, discarded = 0;
+    fetched f;
+    sim_job job;
+    FILE *truth;
+
+    snprintf(path, sizeof(path), "%s/truth", test_tmp());
+    setenv("SIMNRT_TRUTH", path, 1);
+    start_trace(50);
+    job = sim_job_load(0, 0, 1);
+    for (int i = 0; i < 4; i++)
+        OK(nrt_execute(job.model, job.in, job.out));
+    f = fetch(30, UINT64_MAX);
+    CHECK_INT(json_array_size(f.events), 30);
+    CHECK(number(json_array_get(f.events, 0), "nc_local_id") > 50); /* the first are gone */
+    for (size_t i = 1; i < 30; i++)
+        CHECK_INT(number(json_array_get(f.events, i), "nc_local_id"),
+                  number(json_array_get(f.events, i - 1), "nc_local_id") + 1);
+    json_decref(f.doc);
+    OK(nrt_sys_trace_stop());
+    nrt_close();
+    snprintf(path, sizeof(path), "%s/truth.%d", test_tmp(), (int) getpid());
+    REQUIRE((truth = fopen(path, "r")) != NULL);
+    while (fgets(line, sizeof(line), truth) != NULL) {
+        unsigned long long e, g, o, d;
+
+        if (sscanf(line,
+                   "count core=%*u type=%*s emitted=%llu fetched=%llu overwritten=%llu "
+                   "discarded=%llu",
+                   &e, &g, &o, &d) != 4)
+            continue;
+        CHECK_INT(e, g + o + d);
+        emitted += e;
+        got += g;
+        overwritten += o;
+        discarded += d;
+    }
+    fclose(truth);
+    CHECK_INT(got, 30);
+    CHECK_INT(discarded, 20);
+    CHECK(overwritten > 50 && emitted == got + overwritten + discarded);
+}
+
+TEST(filters_keep_events_out)
+{
+    nrt_sys_trace_config_t *config = NULL;
+    const char **types = NULL;
+    size_t all = 0, on = 0;
+    fetched f;
+    sim_job job[2];
+
+    sim_settings_small();
+    OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+    OK(nrt_sys_trace_config_allocate(&config));
+    OK(nrt_sys_trace_get_event_types(&types, &all));
+    for (size_t i = 0; i < all; i++) { /* array and strings are the caller's, one by one */
+        void *p;
+
+        memcpy(&p, &types[i], sizeof(p));
+        free(p);
+    }
+    free(types);
+    OK(nrt_sys_trace_config_set_capture_enabled_for_event_type(config, "nrt_tensor_free", false));
+    CHECK_INT(nrt_sys_trace_config_set_capture_enabled_for_event_type(config, "nonsense", true),
+              NRT_INVALID);
+    OK(nrt_sys_trace_config_get_enabled_event_types(config, &types, &on));
+    CHECK_INT(on, all - 1);
+    nrt_sys_trace_free_event_types(types, on);
+    nrt_sys_trace_config_set_capture_enabled_for_nc(config, 1, false);
+    OK(nrt_sys_trace_start(config));
+    for (int i = 0; i < 2; i++) {
+        job[i] = sim_job_load(i, 0, 1);
+        OK(nrt_execute(job[i].model, job[i].in, job[i].out));
+    }
+    f = fetch(0, UINT64_MAX);
+    CHECK_INT(count(f.events, "nrt_execute", "start"), 1);
+    CHECK_INT(count(f.events, "nrt_tensor_free", NULL), 0);
+    json_decref(f.doc);
+    nrt_sys_trace_config_free(config);
+}
+
+TEST(hardware_stamps_in_both_variants)
+{
+    const json_t *start, *sync;
+    fetched f;
+    sim_job job;
+
+    setenv("SIMNRT_HW_TIMESTAMP", "device", 1);
+    start_trace(0);
+    job = sim_job_load(0, 0, 1);
+    OK(nrt_execute(job.model, job.in, job.out));
+    f = fetch(0, UINT64_MAX);
+    start = find(f.events, "nc_exec_running", "start", 0);
+    CHECK_INT(number(start, "timestamp_ns"), number(start, "nc_timestamp_ns"));
+    sync = find(f.events, "timestamp_sync_point", NULL, 0);
+    CHECK_INT(number(sync, "timestamp_ns") / 1000000000,
+              number(sync, "cpu_timestamp_ns") / 1000000000);
+    CHECK(number(start, "nc_timestamp_ns") < number(sync, "nc_timestamp_ns"));
+    json_decref(f.doc);
+}
+
+/* The documented correction is what the host variant shows: cpu + (device - device at sync). */
+TEST(host_stamps_are_the_documented_correction)
+{
+    const json_t *start, *sync;
+    fetched f;
+    sim_job job;
+
+    start_trace(0);
+    job = sim_job_load(0, 0, 1);
+    OK(nrt_execute(job.model, job.in, job.out));
+    f = fetch(0, UINT64_MAX);
+    start = find(f.events, "nc_exec_running", "start", 0);
+    sync = find(f.events, "timestamp_sync_point", NULL, 0);
+    CHECK_INT(number(start, "timestamp_ns"),
+              number(sync, "cpu_timestamp_ns") +
+                  (number(start, "nc_timestamp_ns") - number(sync, "nc_timestamp_ns")));
+    json_decref(f.doc);
+}
+
+TEST(node_clock_bends_all_stamps)
+{
+    json_int_t now;
+    struct timespec ts;
+    fetched f;
+
+    setenv("MERIDIAN_SIM_CLOCK", "offset=100s", 1);
+    start_trace(0);
+    sim_job_load(0, 0, 1);
+    clock_gettime(CLOCK_REALTIME, &ts);
+    now = (json_int_t) ts.tv_sec;
+    f = fetch(0, UINT64_MAX);
+    REQUIRE(json_array_size(f.events) > 0);
+    CHECK(number(json_array_get(f.events, 0), "timestamp_ns") / 1000000000 - now - 100 <= 1 &&
+          number(json_array_get(f.events, 0), "timestamp_ns") / 1000000000 - now - 100 >= -5);
+    json_decref(f.doc);
+}
+
+static const struct {
+    const char *fault;
+    NRT_STATUS want[3];
+} faults[] = {
+    { "exec_error:exec=2", { NRT_SUCCESS, NRT_EXEC_COMPLETED_WITH_ERR, NRT_SUCCESS } },
+    { "exec_error:exec=1:count=2:status=1201",
+      { NRT_EXEC_HW_ERR_HBM_UE, NRT_EXEC_HW_ERR_HBM_UE, NRT_SUCCESS } },
+    { "exec_error:core=7", { NRT_SUCCESS, NRT_SUCCESS, NRT_SUCCESS } },
+    { "numerical:exec=3", { NRT_SUCCESS, NRT_SUCCESS, NRT_EXEC_COMPLETED_WITH_NUM_ERR } },
+    { "exec_error:exec=1:every=2",
+      { NRT_EXEC_COMPLETED_WITH_ERR, NRT_SUCCESS, NRT_EXEC_COMPLETED_WITH_ERR } },
+};
+
+TEST(faults_hit_where_told)
+{
+    for (size_t i = 0; i < MRD_COUNT(faults); i++) {
+        sim_job job;
+
+        setenv("SIMNRT_FAULT", faults[i].fault, 1);
+        sim_settings_small();
+        OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+        job = sim_job_load(0, 0, 1);
+        for (int k = 0; k < 3; k++)
+            CHECK_ROW(faults[i].fault,
+                      nrt_execute(job.model, job.in, job.out) == faults[i].want[k]);
+        sim_job_free(&job);
+        nrt_close();
+    }
+}
+
+TEST(faults_of_clocks_loads_and_fetches)
+{
+    const json_t *a, *b;
+    nrt_model_t *model;
+    char *buffer = NULL;
+    size_t n;
+    fetched f;
+    sim_job job;
+
+    setenv("SIMNRT_FAULT",
+           "clock_step:exec=2:ns=5000000000,drop_sync:exec=3,load_error:exec=2,"
+           "fetch_error:exec=1",
+           1);
+    setenv("SIMNRT_DEVICE_PPM", "0", 1);
+    start_trace(0);
+    job = sim_job_load(0, 0, 1);
+    CHECK_INT(nrt_load("x", 1, 1, -1, &model), NRT_RESOURCE);
+    for (int i = 0; i < 3; i++)
+        OK(nrt_execute(job.model, job.in, job.out));
+    CHECK_INT(nrt_sys_trace_fetch_events(&buffer, &n, NULL), NRT_FAILURE);
+    f = fetch(0, UINT64_MAX); /* nothing was lost by the failure */
+    CHECK_INT(count(f.events, "nrt_execute", "start"), 3);
+    CHECK_INT(count(f.events, "timestamp_sync_point", NULL), 4);
+    a = find(f.events, "nc_exec_running", "start", 0);
+    b = find(f.events, "nc_exec_running", "start", 2);
+    CHECK(number(b, "nc_timestamp_ns") - number(a, "nc_timestamp_ns") > 5000000000);
+    CHECK(number(b, "timestamp_ns") - number(a, "timestamp_ns") < 2000000000);
+    json_decref(f.doc);
+}
+
+TEST(slow_core_is_slow)
+{
+    json_int_t took[2];
+    fetched f;
+    sim_job job[2];
+
+    setenv("SIMNRT_FAULT", "slow_core:core=1:factor=5", 1);
+    start_trace(0);
+    for (int i = 0; i < 2; i++) {
+        job[i] = sim_job_load(i, 0, 1);
+        OK(nrt_execute(job[i].model, job[i].in, job[i].out));
+        f = fetch(0, (uint64_t) i);
+        took[i] = number(find(f.events, "nc_exec_running", "stop", 0), "nc_timestamp_ns") -
+                  number(find(f.events, "nc_exec_running", "start", 0), "nc_timestamp_ns");
+        json_decref(f.doc);
+    }
+    CHECK(took[1] > took[0] * 4);
+}
+
+TEST_MAIN()

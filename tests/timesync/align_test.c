@@ -1,0 +1,285 @@
+#include "tests/check.h"
+
+#include "timesync/align.h"
+
+#include <math.h>
+
+static mrd_align_bin
+bin_at(int64_t at, double est, double half, double rate)
+{
+    return (mrd_align_bin){ .at = { at },
+                            .lo = est - half,
+                            .hi = est + half,
+                            .est = est,
+                            .rate = (float) rate,
+                            .rate_lo = (float) (rate - 100),
+                            .rate_hi = (float) (rate + 100),
+                            .noise = 20,
+                            .quality = MRD_ALIGN_GOOD,
+                            .source = MRD_STAMP_UDP_KERNEL };
+}
+
+/* Two epochs: 37 ppm around a base of 1e18, then a jump of `jump` ns after 10 s and 1 s of gap. */
+static mrd_align *
+two_epochs(int64_t base, double jump)
+{
+    mrd_align *a = mrd_align_new("node-a", 42);
+
+    CHECK(mrd_align_segment_add(a, 0, MRD_EPOCH_START, base, 200) == MRD_OK);
+    for (int i = 0; i <= 10; i++) {
+        mrd_align_bin b = bin_at(i * MRD_SEC, 37000.0 * i, 1500, 37000);
+
+        CHECK(mrd_align_bin_add(a, &b) == MRD_OK);
+    }
+    CHECK(mrd_align_segment_add(a, 1, MRD_EPOCH_CONTRADICTION, base, 200) == MRD_OK);
+    for (int i = 11; i <= 20; i++) {
+        mrd_align_bin b = bin_at(i * MRD_SEC, 37000.0 * i + jump, 1500, 37000);
+
+        CHECK(mrd_align_bin_add(a, &b) == MRD_OK);
+    }
+    return a;
+}
+
+TEST(maps_between_bins_exactly_at_large_offsets)
+{
+    mrd_align *a = two_epochs(1000000000000000000LL, 1e6);
+    mrd_align_cursor c = { 0, 0 };
+    mrd_align_bound b;
+    mrd_sess_ns s;
+
+    REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ 2500000000LL }, &s, &b));
+    CHECK_INT(s.ns, 1000000000000000000LL + 2500000000LL + 92500);
+    CHECK_INT(b.lo.ns, s.ns - 1525); /* 1500 and w d^2 / 8 = 25 in the middle */
+    CHECK_INT(b.hi.ns, s.ns + 1525);
+    CHECK_INT(b.quality, MRD_ALIGN_GOOD);
+    CHECK_INT(b.epoch, 0);
+    CHECK_INT(mrd_align_radius(s, &b), 1525);
+    REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ 3 * MRD_SEC }, &s, &b));
+    CHECK_INT(b.hi.ns - b.lo.ns, 3000);
+    mrd_align_free(a);
+}
+
+TEST(extrapolation_widens_and_says_so)
+{
+    mrd_align *a = two_epochs(0, 0);
+    mrd_align_cursor c = { 0, 0 };
+    mrd_align_bound b;
+    mrd_sess_ns s;
+
+    REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ 30 * MRD_SEC }, &s, &b));
+    CHECK_INT(s.ns, 30 * MRD_SEC + 37000 * 30);
+    CHECK_INT(b.hi.ns - s.ns, 1500 + 100 * 10 + 100 * 100); /* hi, rate, w d^2 / 2 */
+    CHECK_INT(s.ns - b.lo.ns, 1500 + 100 * 10 + 100 * 100);
+    CHECK_INT(b.quality, MRD_ALIGN_EXTRAPOLATED);
+    REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ -10 * MRD_SEC }, &s, &b));
+    CHECK_INT(s.ns - b.lo.ns, 1500 + 100 * 10 + 100 * 100);
+    mrd_align_free(a);
+}
+
+TEST(gap_is_the_union_of_both_sides)
+{
+    mrd_align *a = two_epochs(0, 1e6);
+    mrd_align_cursor c = { 0, 0 };
+    mrd_align_bound b;
+    mrd_sess_ns s;
+
+    REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ 10500000000LL }, &s, &b));
+    CHECK_INT(b.quality, MRD_ALIGN_GAP);
+    CHECK(b.lo.ns <= 10500000000LL + 388500 - 1500);
+    CHECK(b.hi.ns >= 10500000000LL + 1388500 + 1500);
+    CHECK(s.ns > b.lo.ns && s.ns < b.hi.ns);
+    mrd_align_free(a);
+}
+
+/* Also when the session falls behind: a local clock that jumped ahead by more than the gap. */
+TEST(never_maps_later_to_earlier)
+{
+    static const double jumps[] = { 0, 1e6, -1e6, 5e9, -5e9 };
+
+    for (size_t j = 0; j < MRD_COUNT(jumps); j++) {
+        mrd_align *a = two_epochs(-77, jumps[j]);
+        mrd_align_cursor c = { 0, 0 };
+        mrd_sess_ns s, last = { INT64_MIN };
+        mrd_align_bound b;
+
+        for (int64_t t = -3 * MRD_SEC; t < 30 * MRD_SEC; t += 7654321) {
+            CHECK(mrd_align_map(a, &c, (mrd_local_ns){ t }, &s, &b));
+            CHECK(s.ns >= last.ns);
+            CHECK(b.lo.ns <= s.ns && s.ns <= b.hi.ns);
+            last = s;
+        }
+        mrd_align_free(a);
+    }
+}
+
+TEST(cursor_never_changes_the_answer)
+{
+    mrd_align *a = two_epochs(5, 3e5);
+    mrd_align_cursor c = { 0, 0 };
+    uint64_t x = 99;
+
+    for (int i = 0; i < 20000; i++) {
+        mrd_align_cursor fresh = { 0, 0 };
+        mrd_align_bound b1, b2;
+        mrd_sess_ns s1, s2;
+        mrd_local_ns at;
+
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        at.ns = (int64_t) (x >> 29);
+        CHECK(mrd_align_map(a, &c, at, &s1, &b1) && mrd_align_map(a, &fresh, at, &s2, &b2));
+        CHECK(s1.ns == s2.ns && b1.lo.ns == b2.lo.ns && b1.hi.ns == b2.hi.ns);
+    }
+    mrd_align_free(a);
+}
+
+TEST(unmap_is_the_inverse)
+{
+    mrd_align *a = two_epochs(1000000000000000000LL, -2e6);
+    mrd_align_cursor c = { 0, 0 };
+
+    for (int64_t t = -MRD_SEC; t < 25 * MRD_SEC; t += 123456789) {
+        mrd_sess_ns s, back;
+        mrd_local_ns at;
+
+        CHECK(mrd_align_map(a, &c, (mrd_local_ns){ t }, &s, NULL));
+        CHECK(mrd_align_unmap(a, s, &at));
+        CHECK(at.ns <= t);
+        CHECK(mrd_align_map(a, &c, at, &back, NULL) && back.ns == s.ns);
+        at.ns--;
+        CHECK(mrd_align_map(a, &c, at, &back, NULL) && back.ns < s.ns);
+    }
+    mrd_align_free(a);
+}
+
+TEST(constant_and_wall)
+{
+    mrd_align *a = mrd_align_constant("n", 0, -500, -7, 9);
+    mrd_align_cursor c = { 0, 0 };
+    mrd_align_bound b, other;
+    mrd_sess_ns s;
+
+    REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ 3600 * MRD_SEC }, &s, &b));
+    CHECK_INT(s.ns, 3600 * MRD_SEC - 500);
+    CHECK_INT(b.lo.ns, s.ns - 7);
+    CHECK_INT(b.hi.ns, s.ns + 9);
+    CHECK_INT(b.quality, MRD_ALIGN_GOOD);
+    mrd_align_free(a);
+
+    a = mrd_align_wall("n", 0, (mrd_local_ns){ 1000 }, (mrd_wall_ns){ 1792000000000000000LL });
+    REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ 2000 }, &s, &other));
+    CHECK_INT(s.ns, 1792000000000001000LL);
+    CHECK(other.lo.ns == INT64_MIN && other.hi.ns == INT64_MAX);
+    CHECK_INT(other.quality, MRD_ALIGN_UNALIGNED);
+    CHECK_INT(mrd_align_radius(s, &other), UINT32_MAX);
+    CHECK_INT(mrd_align_order(&b, &other), 0); /* indistinguishable */
+    mrd_align_free(a);
+}
+
+TEST(order_needs_disjoint_intervals)
+{
+    mrd_align_bound a = { .lo = { 10 }, .hi = { 20 } }, b = { .lo = { 21 }, .hi = { 30 } };
+
+    CHECK_INT(mrd_align_order(&a, &b), -1);
+    CHECK_INT(mrd_align_order(&b, &a), 1);
+    b.lo.ns = 20;
+    CHECK_INT(mrd_align_order(&a, &b), 0);
+}
+
+TEST(refuses_bad_bins)
+{
+    mrd_align *a = mrd_align_new("n", 1);
+    mrd_align_bin ok = bin_at(0, 0, 10, 0), bad;
+    mrd_align_cursor c = { 0, 0 };
+    mrd_sess_ns s;
+
+    CHECK_ERR("no segment", mrd_align_bin_add(a, &ok), MRD_INVALID);
+    CHECK(!mrd_align_map(a, &c, (mrd_local_ns){ 0 }, &s, NULL));
+    CHECK_ERR("segment", mrd_align_segment_add(a, 0, MRD_EPOCH_START, 0, 200), MRD_OK);
+    CHECK_ERR("first", mrd_align_bin_add(a, &ok), MRD_OK);
+    CHECK_ERR("same time", mrd_align_bin_add(a, &ok), MRD_INVALID);
+    bad = bin_at(1000, 600, 10, 0);
+    CHECK_ERR("too fast", mrd_align_bin_add(a, &bad), MRD_INVALID);
+    bad = bin_at(1000, 0, -10, 0);
+    CHECK_ERR("lo > hi", mrd_align_bin_add(a, &bad), MRD_INVALID);
+    bad = bin_at(1000, NAN, 10, 0);
+    CHECK_ERR("nan", mrd_align_bin_add(a, &bad), MRD_INVALID);
+    CHECK_ERR("w", mrd_align_segment_add(a, 0, MRD_EPOCH_START, 0, NAN), MRD_INVALID);
+    CHECK_INT(mrd_align_bin_count(a), 1);
+    mrd_align_free(a);
+}
+
+TEST(file_round_trip)
+{
+    mrd_align *a = two_epochs(1000000000000000000LL, -3e6), *b = NULL;
+    mrd_buf one = { 0 }, two = { 0 };
+    mrd_align_summary sum;
+    mrd_why why;
+
+    CHECK_ERR("encode", mrd_align_encode(a, &one), MRD_OK);
+    REQUIRE(mrd_align_decode((mrd_bytes){ one.p, one.len }, &b, &why) == MRD_OK);
+    CHECK_TEXT(mrd_align_name(b), "node-a");
+    CHECK_INT(mrd_align_clock_id(b), 42);
+    CHECK_ERR("again", mrd_align_encode(b, &two), MRD_OK);
+    CHECK(one.len == two.len && memcmp(one.p, two.p, one.len) == 0);
+    for (int64_t t = 0; t < 25 * MRD_SEC; t += 98765432) {
+        mrd_align_cursor ca = { 0, 0 }, cb = { 0, 0 };
+        mrd_align_bound ba, bb;
+        mrd_sess_ns sa, sb;
+
+        CHECK(mrd_align_map(a, &ca, (mrd_local_ns){ t }, &sa, &ba));
+        CHECK(mrd_align_map(b, &cb, (mrd_local_ns){ t }, &sb, &bb));
+        CHECK(sa.ns == sb.ns && ba.lo.ns == bb.lo.ns && ba.hi.ns == bb.hi.ns);
+    }
+    REQUIRE(mrd_align_summarise(b, 1, &sum));
+    CHECK_INT(sum.width_median, 3000);
+    CHECK_INT(sum.bins, 10);
+    CHECK_INT(sum.cause, MRD_EPOCH_CONTRADICTION);
+    CHECK(!mrd_align_summarise(b, 2, &sum));
+    mrd_align_free(a);
+    mrd_align_free(b);
+    mrd_buf_fini(&one);
+    mrd_buf_fini(&two);
+}
+
+/* Every prefix and every flipped byte gives an error, never a table; each in a block of its size.
+ */
+TEST(file_refuses_damage)
+{
+    mrd_align *a = two_epochs(0, 1e6), *b = NULL;
+    mrd_buf buf = { 0 };
+    mrd_why why;
+
+    CHECK_ERR("encode", mrd_align_encode(a, &buf), MRD_OK);
+    for (size_t n = 0; n < buf.len; n++) {
+        uint8_t *exact = malloc(n == 0 ? 1 : n);
+
+        memcpy(exact, buf.p, n);
+        CHECK(mrd_align_decode((mrd_bytes){ exact, n }, &b, &why) != MRD_OK);
+        free(exact);
+        buf.p[n] ^= 0x41;
+        CHECK(mrd_align_decode((mrd_bytes){ buf.p, buf.len }, &b, &why) != MRD_OK);
+        buf.p[n] ^= 0x41;
+    }
+    CHECK(b == NULL);
+    mrd_align_free(a);
+    mrd_buf_fini(&buf);
+}
+
+TEST(file_on_disk)
+{
+    char path[512];
+    mrd_align *a = two_epochs(0, 0), *b = NULL;
+    mrd_why why;
+
+    snprintf(path, sizeof(path), "%s/x/align.mra", test_tmp());
+    CHECK_ERR("save", mrd_align_save(a, path, &why), MRD_OK);
+    CHECK_ERR("load", mrd_align_load(path, &b, &why), MRD_OK);
+    CHECK_INT(mrd_align_bin_count(b), 21);
+    strcat(path, "-absent");
+    mrd_align_free(b);
+    b = NULL;
+    CHECK_ERR("absent", mrd_align_load(path, &b, &why), MRD_NOTFOUND);
+    mrd_align_free(a);
+}
+
+TEST_MAIN()

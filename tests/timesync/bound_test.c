@@ -1,0 +1,284 @@
+/*
+ * Properties of the bound: any trajectory that obeys the assumptions stays inside. MRD_SEED=n moves
+ * the seeds; a failure prints its own.
+ */
+#include "tests/check.h"
+#include "tests/timesync/rng.h"
+
+#include "timesync/bound.h"
+
+#include <math.h>
+
+#define BINS 8
+
+/* A trajectory: offset and rate at t = 0, and a change of rate per half second within +-w. */
+typedef struct {
+    int64_t base, t_first;
+    double x, rate, bend[2 * BINS + 8];
+} path;
+
+static double
+path_at(const path *p, double t)
+{
+    double x = p->x, v = p->rate;
+
+    for (size_t i = 0; t > 0; i++) {
+        double dt = fmin(t, 0.5);
+
+        x += v * dt + p->bend[i] * dt * dt / 2;
+        v += p->bend[i] * dt;
+        t -= 0.5;
+    }
+    return x;
+}
+
+static path
+random_path(rng *r, double w)
+{
+    path p = { .x = rng_between(r, -1e6, 1e6), .rate = rng_between(r, -4.9e5, 4.9e5) };
+
+    p.base = (int64_t) rng_between(r, -1e18, 1e18);
+    p.t_first = (int64_t) rng_between(r, 0, 1e15);
+    for (size_t i = 0; i < MRD_COUNT(p.bend); i++)
+        p.bend[i] = w * (rng_unit(r) < 0.3 ? (rng_unit(r) < 0.5 ? -1 : 1) : rng_between(r, -1, 1));
+    if (fabs(p.rate) + w * BINS > 5e5)
+        p.rate *= 0.9;
+    return p;
+}
+
+typedef struct {
+    mrd_ineq q[BINS * 6];
+    mrd_span spans[BINS];
+    size_t n, bins;
+} packets;
+
+/* 1 to 6 packets a bin, some bins empty, random delays. */
+static packets
+random_packets(rng *r, const path *p)
+{
+    packets k = { .n = 0 };
+
+    for (int b = 0; b < BINS; b++) {
+        size_t first = k.n;
+        int64_t t0 = p->t_first + b * MRD_BIN_NS + MRD_BIN_NS / 2;
+
+        if (rng_unit(r) < 0.3 && b > 0)
+            continue;
+        for (int i = 0; i < 6; i++) {
+            double t = b * 0.5 + rng_between(r, 0, 0.5), x = path_at(p, t);
+            bool lower = i % 2 == 1;
+            double delay = rng_unit(r) < 0.1 ? 0 : rng_exp(r, 3000);
+
+            if (i > 1 && rng_unit(r) < 0.4)
+                continue;
+            k.q[k.n++] = (mrd_ineq){ .t = p->t_first + (int64_t) (t * 1e9),
+                                     .v = p->base + (int64_t) (lower ? floor(x - delay - 1)
+                                                                     : ceil(x + delay + 1)),
+                                     .lower = lower };
+        }
+        k.spans[k.bins++] = (mrd_span){ t0, first, k.n - first };
+    }
+    return k;
+}
+
+static bool
+inside(const path *p, const packets *k, const mrd_poly_range *r)
+{
+    for (size_t i = 0; i < k->bins; i++) {
+        double x = path_at(p, (double) (k->spans[i].t0 - p->t_first) * 1e-9);
+
+        if (x < r[i].lo || x > r[i].hi)
+            return false;
+    }
+    return true;
+}
+
+static bool
+within(const packets *k, const mrd_poly_range *narrow, const mrd_poly_range *wide, double tol)
+{
+    for (size_t i = 0; i < k->bins; i++) {
+        if (narrow[i].lo < wide[i].lo - tol || narrow[i].hi > wide[i].hi + tol)
+            return false;
+    }
+    return true;
+}
+
+static void
+shuffle(rng *r, packets *k)
+{
+    for (size_t b = 0; b < k->bins; b++) {
+        mrd_ineq *q = k->q + k->spans[b].first;
+
+        for (size_t i = k->spans[b].n; i > 1; i--) {
+            size_t j = (size_t) (rng_unit(r) * (double) i);
+            mrd_ineq swap = q[i - 1];
+
+            q[i - 1] = q[j];
+            q[j] = swap;
+        }
+    }
+}
+
+TEST(no_allowed_trajectory_leaves_the_bound)
+{
+    uint64_t first = rng_seed(), seeds = 100000;
+
+    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        rng r = rng_new(seed);
+        double w = rng_unit(&r) < 0.1 ? 0 : rng_between(&r, 1, 2000);
+        mrd_bound_options o = { w, MRD_BOUND_RATE_MAX };
+        mrd_poly_range live[BINS], both[BINS];
+        path p = random_path(&r, w);
+        packets k = random_packets(&r, &p);
+
+        if (!mrd_bound_forward(k.spans, k.bins, k.q, p.base, &o, live) ||
+            !mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, both) || !inside(&p, &k, live) ||
+            !inside(&p, &k, both) || !within(&k, both, live, 0.1)) {
+            fprintf(stderr,
+                    "seed %" PRIu64 " w %g: the truth left its bound, or offline left live\n", seed,
+                    w);
+            CHECK(false);
+            return;
+        }
+    }
+}
+
+TEST(packets_only_narrow_and_their_order_is_irrelevant)
+{
+    uint64_t first = rng_seed();
+
+    for (uint64_t seed = first; seed < first + 5000; seed++) {
+        rng r = rng_new(seed);
+        double w = rng_between(&r, 1, 1000);
+        mrd_bound_options o = { w, MRD_BOUND_RATE_MAX };
+        mrd_poly_range all[BINS], fewer[BINS], mixed[BINS];
+        path p = random_path(&r, w);
+        packets k = random_packets(&r, &p), less;
+        bool ok;
+
+        less = k;
+        for (size_t b = 0; b < less.bins; b++) /* the last packet of each bin goes */
+            less.spans[b].n -= less.spans[b].n > 2;
+        ok = mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, all) &&
+             mrd_bound_both(less.spans, less.bins, less.q, p.base, &o, fewer);
+        /* Trimming to 24 corners goes outward, so "never widens" holds up to what it rounds. */
+        ok = ok && within(&k, all, fewer, 5);
+        shuffle(&r, &k);
+        ok = ok && mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, mixed) &&
+             within(&k, all, mixed, 5) && within(&k, mixed, all, 5);
+        if (!ok) {
+            fprintf(stderr, "seed %" PRIu64 "\n", seed);
+            CHECK(ok);
+            return;
+        }
+    }
+}
+
+/* ---- the live filter ---- */
+
+typedef struct {
+    uint32_t epochs[64];
+    int64_t t0[64];
+    mrd_poly_range range[64];
+    size_t n;
+} seen;
+
+static void
+note(void *self, const mrd_bound_bin *bin)
+{
+    seen *s = self;
+
+    if (s->n < 64) {
+        s->epochs[s->n] = bin->epoch;
+        s->t0[s->n] = bin->t0;
+        s->range[s->n++] = bin->range;
+    }
+}
+
+static void
+feed(mrd_bound *b, int bin, int64_t offset, int64_t up, int64_t down)
+{
+    int64_t t = bin * MRD_BIN_NS + MRD_BIN_NS / 2;
+
+    mrd_bound_add(b, &(mrd_ineq){ .t = t, .v = offset + up });
+    mrd_bound_add(b, &(mrd_ineq){ .t = t + 10, .v = offset - down, .lower = true });
+}
+
+TEST(one_bad_bin_is_dropped)
+{
+    mrd_bound_options o = { 1000, MRD_BOUND_RATE_MAX };
+    seen s = { .n = 0 };
+    mrd_bound *b = mrd_bound_new(&o, note, &s);
+
+    for (int i = 0; i < 20; i++) {
+        feed(b, i, i == 10 ? 2000000 : 1000, 500, 500);
+        CHECK(mrd_bound_holding(b) == (i >= 10 && i < 14));
+    }
+    mrd_bound_flush(b);
+    CHECK_INT(mrd_bound_counters(b).epochs, 1);
+    CHECK_INT(mrd_bound_counters(b).bad, 1); /* of the two only the lower one contradicts */
+    CHECK_INT(s.n, 20);
+    mrd_bound_free(b);
+}
+
+TEST(a_step_starts_an_epoch_at_its_first_bin)
+{
+    mrd_bound_options o = { 1000, MRD_BOUND_RATE_MAX };
+    seen s = { .n = 0 };
+    mrd_bound *b = mrd_bound_new(&o, note, &s);
+
+    for (int i = 0; i < 20; i++)
+        feed(b, i, i >= 10 ? 2000000 : 1000, 500, 500);
+    mrd_bound_flush(b);
+    CHECK_INT(mrd_bound_counters(b).epochs, 2);
+    CHECK_INT(mrd_bound_counters(b).contradictions, 1);
+    REQUIRE(s.n == 20);
+    CHECK_INT(s.epochs[9], 0);
+    CHECK_INT(s.epochs[10], 1);
+    mrd_bound_free(b);
+}
+
+TEST(late_crowded_and_one_sided_are_counted)
+{
+    mrd_bound_options o = { 1000, MRD_BOUND_RATE_MAX };
+    seen s = { .n = 0 };
+    mrd_bound *b = mrd_bound_new(&o, note, &s);
+
+    mrd_bound_add(b, &(mrd_ineq){ .t = 5, .v = 100 });
+    feed(b, 1, 0, 500, 500);
+    feed(b, 2, 0, 500, 500);
+    CHECK_INT(mrd_bound_counters(b).one_sided, 1);
+    feed(b, 1, 0, 400, 400);
+    CHECK_INT(mrd_bound_counters(b).late, 2);
+    for (int i = 0; i < 40; i++)
+        feed(b, 3, 0, 300 + i, 300 + i);
+    feed(b, 4, 0, 500, 500);
+    CHECK_INT(mrd_bound_counters(b).crowded, 2 * (40 - MRD_BIN_INEQS / 2));
+    REQUIRE(s.n == 3);                          /* bins 1 to 3: bin 0 had one direction only */
+    CHECK(s.range[2].hi - s.range[2].lo < 601); /* the tightest survived */
+    mrd_bound_free(b);
+}
+
+TEST(a_break_keeps_the_rate_when_told)
+{
+    mrd_bound_options o = { 200, MRD_BOUND_RATE_MAX };
+
+    for (int keep = 0; keep < 2; keep++) {
+        seen s = { .n = 0 };
+        mrd_bound *b = mrd_bound_new(&o, note, &s);
+        double wide;
+
+        for (int i = 0; i < 40; i++)
+            feed(b, i, 1000, 500, 500);
+        mrd_bound_break(b, MRD_EPOCH_SUSPEND, keep == 1, MRD_SEC);
+        feed(b, 45, 77000000000LL, 500, 500);
+        feed(b, 46, 77000000000LL, 500, 500);
+        REQUIRE(s.n == 41);
+        CHECK_INT(s.epochs[40], 1);
+        wide = s.range[40].rate_hi - s.range[40].rate_lo;
+        CHECK(keep ? wide < 3000 : wide > 900000);
+        mrd_bound_free(b);
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,327 @@
+/*
+ * Collectives as clocks: synthetic data shaped like a real eight-rank training step (ends within 1
+ * to 7 us, starts up to 7.6 ms apart), with offsets and drifts that the test injects.
+ */
+#include "tests/check.h"
+#include "tests/timesync/rng.h"
+
+#include "timesync/collective.h"
+
+#include <math.h>
+
+#define RANKS 8
+#define STEPS 64
+
+typedef struct {
+    int64_t offset[RANKS]; /* session - local at session zero */
+    double ppm[RANKS];
+    int64_t zero;
+    mrd_coll_obs obs[RANKS * STEPS];
+    size_t n;
+} job;
+
+static int64_t
+local_of(const job *j, int rank, double session_ns)
+{
+    return j->zero + llround(session_ns * (1 - j->ppm[rank] * 1e-6)) - j->offset[rank];
+}
+
+static job
+make_job(uint64_t seed, int steps, double span_ns, double most_ppm, double most_offset)
+{
+    rng r = rng_new(seed);
+    job j = { .zero = 1694128201000000000LL };
+
+    for (int p = 0; p < RANKS; p++) {
+        j.offset[p] = p == 0 ? 0 : (int64_t) rng_between(&r, -most_offset, most_offset);
+        j.ppm[p] = p == 0 ? 0 : rng_between(&r, -most_ppm, most_ppm);
+    }
+    for (int i = 0; i < steps; i++) {
+        double end = span_ns * (i + 1) / steps;
+
+        for (int p = 0; p < RANKS; p++) {
+            double early =
+                p == i % RANKS ? rng_between(&r, 15e3, 40e3) : rng_between(&r, 5e4, 7.6e6);
+
+            j.obs[j.n++] =
+                (mrd_coll_obs){ .process = (uint32_t) p,
+                                .group = 77,
+                                .op = i % 3 == 0 ? 5 : 6,
+                                .size = 1000 + i % 4,
+                                .seq = -1,
+                                .begin_ns = local_of(&j, p, end - early),
+                                .end_ns = local_of(&j, p, end + rng_between(&r, 0, 7e3)) };
+        }
+    }
+    return j;
+}
+
+/* The largest error of any rank over the session, and whether the bound holds the truth. */
+static double
+worst_error(const job *j, const mrd_coll_solution *s, double span_ns, bool *ret_bounded)
+{
+    double worst = 0;
+
+    for (int p = 0; p < RANKS; p++) {
+        mrd_align *a =
+            mrd_coll_align(s, (size_t) p, "r", local_of(j, p, 0), local_of(j, p, span_ns));
+        mrd_align_cursor c = { 0, 0 };
+
+        for (int i = 0; i <= 20; i++) {
+            double t = span_ns * i / 20;
+            mrd_align_bound b;
+            mrd_sess_ns at;
+
+            if (a == NULL || !mrd_align_map(a, &c, (mrd_local_ns){ local_of(j, p, t) }, &at, &b))
+                return INFINITY;
+            worst = fmax(worst, fabs((double) (at.ns - j->zero) - t));
+            *ret_bounded = *ret_bounded && (double) (b.lo.ns - j->zero) <= t + 10e3 &&
+                           (double) (b.hi.ns - j->zero) >= t - 10e3;
+        }
+        mrd_align_free(a);
+    }
+    return worst;
+}
+
+TEST(injected_offsets_and_drifts_come_back_within_10_us)
+{
+    static const struct {
+        const char *name;
+        int steps;
+        double span_ns, ppm, offset;
+    } rows[] = {
+        { "one step of 110 ms, 8 collectives", 8, 110e6, 40, 5e8 },
+        { "a minute", 64, 60e9, 450, 3.6e12 },
+        { "an hour", 64, 3600e9, 100, 1e9 },
+        { "no error at all", 16, 1e9, 0, 0 },
+    };
+    uint64_t first = rng_seed();
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        double worst = 0;
+
+        for (uint64_t seed = first; seed < first + 200; seed++) {
+            job j = make_job(seed, rows[i].steps, rows[i].span_ns, rows[i].ppm, rows[i].offset);
+            mrd_coll_match *m = NULL;
+            mrd_coll_solution s = { 0 };
+            bool bounded = true;
+            mrd_why why;
+            double error = INFINITY;
+
+            if (mrd_coll_match_new(j.obs, j.n, RANKS, NULL, 0, NULL, &m, &why) == MRD_OK &&
+                mrd_coll_solve(m, &s, &why) == MRD_OK)
+                error = worst_error(&j, &s, rows[i].span_ns, &bounded);
+            if (!(error < 10e3) || !bounded || s.violations > 0) {
+                fprintf(stderr, "%s seed %" PRIu64 ": error %g ns, bounded %d, violations %zu\n",
+                        rows[i].name, seed, error, bounded, s.violations);
+                CHECK_ROW(rows[i].name, error < 10e3);
+                CHECK_ROW(rows[i].name, bounded && s.violations == 0);
+                return;
+            }
+            worst = fmax(worst, error);
+            mrd_coll_solution_fini(&s);
+            mrd_coll_match_free(m);
+        }
+        printf("%-36s worst error %.2f us (simulated, 200 seeds)\n", rows[i].name, worst * 1e-3);
+    }
+}
+
+TEST(groups_that_only_chain_still_align)
+{
+    job j = make_job(3, 32, 1e9, 20, 1e6);
+    size_t n = 0;
+    mrd_coll_match *m = NULL;
+    mrd_coll_solution s = { 0 };
+    bool bounded = true;
+    mrd_why why;
+
+    /* Rank p meets p + 1 only: 0-1, 1-2, ... The last rank meets nobody. */
+    mrd_coll_obs *obs = calloc(2 * j.n, sizeof(*obs));
+    for (size_t i = 0; i < j.n; i++) {
+        uint32_t p = j.obs[i].process;
+
+        for (uint32_t g = p == 0 ? 0 : p - 1; g <= p && g + 1 < RANKS - 1; g++) {
+            if (p == RANKS - 1)
+                break;
+            obs[n] = j.obs[i];
+            obs[n++].group = 100 + g;
+        }
+    }
+    REQUIRE(mrd_coll_match_new(obs, n, RANKS, NULL, 0, NULL, &m, &why) == MRD_OK);
+    REQUIRE(mrd_coll_solve(m, &s, &why) == MRD_OK);
+    CHECK(!s.process[RANKS - 1].aligned);
+    CHECK(mrd_coll_align(&s, RANKS - 1, "x", 0, 1) == NULL);
+    CHECK(s.process[RANKS - 2].aligned);
+    CHECK(llabs(s.process[6].offset + (int64_t) 0 -
+                (j.offset[6] +
+                 llround(j.ppm[6] * 1e-3 * (double) (s.process[6].origin + j.offset[6] - j.zero) *
+                         1e-3))) < 20000);
+    (void) bounded;
+    mrd_coll_solution_fini(&s);
+    mrd_coll_match_free(m);
+    free(obs);
+}
+
+TEST(mismatches_are_refused_with_a_reason)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+        int what; /* 0 size, 1 op, 2 removed in the middle, 3 process out of range, 4 end before
+                     begin */
+        mrd_err want;
+        const char *says;
+    } rows[] = {
+        { "another size", 17 * RANKS + 3, 0, MRD_CLOCK, "process 3 number 17" },
+        { "another operation", 5 * RANKS + 2, 1, MRD_CLOCK, "process 2 number 5" },
+        { "one missing", 9 * RANKS + 1, 2, MRD_CLOCK, "process 1" },
+        { "no such process", 4, 3, MRD_INVALID, "process 8 of 8" },
+        { "backward", 4, 4, MRD_INVALID, "collective 4" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        job j = make_job(1, 32, 1e9, 20, 1e6);
+        mrd_coll_match *m = NULL;
+        mrd_coll_obs *o = &j.obs[rows[i].at];
+        mrd_why why = { 0 };
+
+        if (rows[i].what == 0)
+            o->size++;
+        else if (rows[i].what == 1)
+            o->op++;
+        else if (rows[i].what == 2)
+            *o = j.obs[--j.n];
+        else if (rows[i].what == 3)
+            o->process = RANKS;
+        else
+            o->end_ns = o->begin_ns - 1;
+        CHECK_ERR(rows[i].name, mrd_coll_match_new(j.obs, j.n, RANKS, NULL, 0, NULL, &m, &why),
+                  rows[i].want);
+        CHECK_ROW(rows[i].name, strstr(why.text, rows[i].says) != NULL);
+        CHECK(m == NULL);
+    }
+}
+
+TEST(ends_that_do_not_coincide_are_refused)
+{
+    job j = make_job(1, 32, 1e9, 0, 1e6);
+    mrd_coll_match *m = NULL;
+    mrd_coll_solution s;
+    mrd_why why;
+    rng r = rng_new(5);
+
+    for (size_t i = 0; i < j.n; i++) {
+        if (j.obs[i].process == 5)
+            j.obs[i].end_ns += (int64_t) rng_between(&r, 0, 2e7);
+    }
+    REQUIRE(mrd_coll_match_new(j.obs, j.n, RANKS, NULL, 0, NULL, &m, &why) == MRD_OK);
+    CHECK_ERR("scattered ends", mrd_coll_solve(m, &s, &why), MRD_CLOCK);
+    CHECK(strstr(why.text, "process 5") != NULL);
+    mrd_coll_match_free(m);
+}
+
+/* Rank 2 lost events after a third of the time: what lies behind is not matched by order. */
+TEST(nothing_is_matched_across_a_gap)
+{
+    job j = make_job(1, 30, 1e9, 20, 1e6);
+    mrd_coll_gap gap = { 2, local_of(&j, 2, 1e9 / 30 * 10.5), local_of(&j, 2, 1e9 / 30 * 12.5) };
+    mrd_coll_options trust = { 5 * MRD_MS };
+    mrd_coll_match *m = NULL;
+    mrd_why why;
+    size_t n;
+
+    for (size_t i = 0; i < j.n;) { /* numbers 10 and 11 (from 0) of rank 2 are lost */
+        size_t step = i / RANKS;
+
+        if (j.obs[i].process == 2 && (step == 11 || step == 10) && j.obs[i].end_ns > gap.begin_ns &&
+            j.obs[i].end_ns < gap.end_ns)
+            j.obs[i].process = 0xffff;
+        i++;
+    }
+    for (size_t i = j.n; i-- > 0;) {
+        if (j.obs[i].process == 0xffff)
+            memmove(&j.obs[i], &j.obs[i + 1], (--j.n - i) * sizeof(j.obs[0]));
+    }
+    CHECK_INT(j.n, 30 * RANKS - 2);
+    CHECK_ERR("without saying so", mrd_coll_match_new(j.obs, j.n, RANKS, NULL, 0, NULL, &m, &why),
+              MRD_CLOCK);
+    REQUIRE(mrd_coll_match_new(j.obs, j.n, RANKS, &gap, 1, &trust, &m, &why) == MRD_OK);
+    CHECK_INT(mrd_coll_match_count(m), 30);
+    for (size_t c = 0; c < 30; c++) {
+        (void) mrd_coll_match_borrow(m, c, &n);
+        CHECK_INT(n, c < 10 ? RANKS : RANKS - 1);
+    }
+    CHECK_INT(mrd_coll_match_left_out(m), 18);
+    mrd_coll_match_free(m);
+}
+
+/* A shorter recording of a periodic job fits at several places; only clocks or numbers could tell.
+ */
+TEST(ambiguous_places_need_a_clock_or_numbers)
+{
+    job j = make_job(1, 36, 36e9, 5, 1e6);
+    mrd_coll_options trust = { 100 * MRD_MS };
+    mrd_coll_match *m = NULL;
+    size_t k = 0, n;
+    mrd_why why;
+
+    for (size_t i = 0; i < j.n; i++) {
+        if (j.obs[i].process != 4 || i / RANKS >= 12)
+            j.obs[k++] = j.obs[i];
+    }
+    j.n = k;
+    CHECK_ERR("no clock", mrd_coll_match_new(j.obs, k, RANKS, NULL, 0, NULL, &m, &why), MRD_CLOCK);
+    CHECK(strstr(why.text, "several places") != NULL);
+    REQUIRE(mrd_coll_match_new(j.obs, k, RANKS, NULL, 0, &trust, &m, &why) == MRD_OK);
+    (void) mrd_coll_match_borrow(m, 0, &n);
+    CHECK_INT(n, RANKS - 1);
+    (void) mrd_coll_match_borrow(m, 12, &n);
+    CHECK_INT(n, RANKS);
+    mrd_coll_match_free(m);
+    m = NULL;
+    for (size_t i = 0; i < k; i++) /* number them as the library would */
+        j.obs[i].seq =
+            (int64_t) ((j.obs[i].end_ns + j.offset[j.obs[i].process] - j.zero + 500000000) /
+                       MRD_SEC);
+    REQUIRE(mrd_coll_match_new(j.obs, k, RANKS, NULL, 0, NULL, &m, &why) == MRD_OK);
+    CHECK_INT(mrd_coll_match_count(m), 36);
+    mrd_coll_match_free(m);
+}
+
+TEST(checking_counts_what_the_clocks_cannot_explain)
+{
+    job j = make_job(1, 40, 4e9, 0, 1e7);
+    mrd_align *right[RANKS], *wrong[RANKS], *unknown[RANKS];
+    const mrd_align *tables[RANKS];
+    mrd_coll_match *m = NULL;
+    mrd_coll_check check;
+    mrd_why why;
+
+    REQUIRE(mrd_coll_match_new(j.obs, j.n, RANKS, NULL, 0, NULL, &m, &why) == MRD_OK);
+    for (int p = 0; p < RANKS; p++) {
+        right[p] = mrd_align_constant("r", 0, j.offset[p], -1000, 1000);
+        wrong[p] = mrd_align_constant("r", 0, j.offset[p] + (p == 3 ? 20000000 : 0), -1000, 1000);
+        unknown[p] = mrd_align_wall("r", 0, (mrd_local_ns){ 0 },
+                                    (mrd_wall_ns){ j.offset[p] + (p == 3 ? 20000000 : 0) });
+    }
+    memcpy(tables, right, sizeof(tables));
+    mrd_coll_check_run(m, tables, &check);
+    CHECK(check.collectives == 40 && check.out_of_order == 0 && check.violations == 0);
+    memcpy(tables, wrong, sizeof(tables));
+    mrd_coll_check_run(m, tables, &check);
+    CHECK(check.out_of_order == 40 && check.violations == 40 && check.worst > 10000000);
+    memcpy(tables, unknown, sizeof(tables));
+    mrd_coll_check_run(m, tables, &check);
+    CHECK(check.out_of_order == 40 && check.violations == 0);
+    tables[2] = NULL;
+    mrd_coll_check_run(m, tables, &check);
+    CHECK_INT(check.collectives, 0);
+    for (int p = 0; p < RANKS; p++) {
+        mrd_align_free(right[p]);
+        mrd_align_free(wrong[p]);
+        mrd_align_free(unknown[p]);
+    }
+    mrd_coll_match_free(m);
+}
+
+TEST_MAIN()

@@ -1,0 +1,227 @@
+#include "tests/check.h"
+
+#include "timesync/probe.h"
+
+static const uint8_t key[MRD_PROBE_KEY_LEN] = { 1, 2, 3 };
+
+TEST(bridge_maps_by_the_mean_difference)
+{
+    mrd_xread a = { 1000, 5000000, 1040 }, b = { 2000, 5001006, 2040 };
+    mrd_local_ns raw;
+    mrd_dur_ns e;
+
+    CHECK_ERR("ok", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_OK);
+    CHECK_INT(raw.ns, 5000500 - (4998980 + 3));
+    CHECK_INT(e, 20 + 3 + 1);
+    CHECK_ERR("none", mrd_stamp_bridge(&a, &b, 0, &raw, &e), MRD_AGAIN);
+    b.wall += 1001;
+    CHECK_ERR("stepped", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_CLOCK);
+    b.raw1 = b.raw0 - 1;
+    CHECK_ERR("backward", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_INVALID);
+}
+
+TEST(narrowest_reading_wins)
+{
+    mrd_xread r[3] = { { 0, 1, 90 }, { 100, 2, 140 }, { 200, 3, 260 } };
+
+    CHECK(mrd_xread_best(r, 3) == &r[1]);
+    CHECK(mrd_xread_best(r, 0) == NULL);
+}
+
+static mrd_probe_sent
+a_sent(uint32_t k)
+{
+    return (mrd_probe_sent){ .id = { 9, 1, k },
+                             .a1 = 1000,
+                             .a4 = 9000,
+                             .e = 30,
+                             .position = 1,
+                             .source1 = MRD_STAMP_UDP_KERNEL,
+                             .source4 = MRD_STAMP_UDP_USER };
+}
+
+static mrd_probe_served
+a_served(uint32_t k)
+{
+    return (mrd_probe_served){ .id = { 9, 1, k },
+                               .r2 = 504000,
+                               .r3 = 506000,
+                               .e = 20,
+                               .source2 = MRD_STAMP_UDP_KERNEL,
+                               .source3 = MRD_STAMP_UDP_KERNEL };
+}
+
+TEST(inequalities_of_a_probe)
+{
+    mrd_probe_sent s = a_sent(4);
+    mrd_probe_served r = a_served(4);
+    mrd_probe p;
+    mrd_ineq q[2];
+
+    REQUIRE(mrd_probe_join(&s, &r, &p) == MRD_OK);
+    REQUIRE(mrd_probe_ineqs(&p, q) == 2);
+    CHECK_INT(q[0].v, 504000 - 1000 + 50);
+    CHECK_INT(q[0].t, 1000);
+    CHECK(!q[0].lower && q[0].source == MRD_STAMP_UDP_KERNEL);
+    CHECK_INT(q[1].v, 506000 - 9000 - 50);
+    CHECK(q[1].lower && q[1].source == MRD_STAMP_UDP_USER);
+    CHECK_INT(mrd_probe_reversed(&p, 500000, 500000), 0);
+    CHECK_INT(mrd_probe_reversed(&p, 503060, 503060), 10);
+    CHECK_INT(mrd_probe_reversed(&p, 496900, 496900), 50);
+}
+
+TEST(half_a_probe_gives_half)
+{
+    static const struct {
+        const char *name;
+        int64_t a1, a4, r3;
+        bool sent_again, served_again, up, down;
+    } rows[] = {
+        { "whole", 1000, 9000, 506000, false, false, true, true },
+        { "answer lost", 1000, 0, 506000, false, false, true, false },
+        { "no transmit stamp of the answer", 1000, 9000, 0, false, false, true, false },
+        { "request seen twice", 1000, 9000, 506000, false, true, true, false },
+        { "answer seen twice", 1000, 9000, 506000, true, false, true, false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_probe_sent s = a_sent(1);
+        mrd_probe_served r = a_served(1);
+        mrd_probe p;
+
+        s.a1 = rows[i].a1;
+        s.a4 = rows[i].a4;
+        s.again = rows[i].sent_again;
+        r.r3 = rows[i].r3;
+        r.again = rows[i].served_again;
+        CHECK_ROW(rows[i].name, mrd_probe_join(&s, &r, &p) == MRD_OK);
+        CHECK_ROW(rows[i].name, p.up == rows[i].up && p.down == rows[i].down);
+    }
+}
+
+TEST(impossible_probes_are_refused)
+{
+    static const struct {
+        const char *name;
+        int64_t a1, a4, r2, r3;
+    } rows[] = {
+        { "answer before request at the agent", 9000, 1000, 504000, 504001 },
+        { "answer before request at the aggregator", 1000, 9000, 506000, 504000 },
+        { "stay longer than the trip", 1000, 2000, 504000, 506000 },
+        { "stamp outside any clock", INT64_MAX, 9000, 504000, 506000 },
+        { "stamp far below zero", 1000, 9000, INT64_MIN, 506000 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_probe_sent s = a_sent(1);
+        mrd_probe_served r = a_served(1);
+        mrd_probe p;
+
+        s.a1 = rows[i].a1;
+        s.a4 = rows[i].a4;
+        r.r2 = rows[i].r2;
+        r.r3 = rows[i].r3;
+        CHECK_ERR(rows[i].name, mrd_probe_join(&s, &r, &p), MRD_CORRUPT);
+    }
+}
+
+TEST(joiner_meets_replay_restart_and_overwriting)
+{
+    mrd_joiner *j = mrd_joiner_new(8);
+    mrd_probe_served r = a_served(1);
+    mrd_probe_sent s = a_sent(1);
+    mrd_probe p;
+
+    CHECK(mrd_joiner_served(j, &r));
+    CHECK(!mrd_joiner_served(j, &r)); /* answered once */
+    REQUIRE(mrd_joiner_sent(j, &s, &p) == MRD_OK);
+    CHECK(p.up && !p.down);
+    CHECK_ERR("twice", mrd_joiner_sent(j, &s, &p), MRD_EXISTS);
+    s.id.k = 2;
+    CHECK_ERR("unknown", mrd_joiner_sent(j, &s, &p), MRD_NOTFOUND);
+    r.id.k = 9; /* takes the place of 1 */
+    CHECK(mrd_joiner_served(j, &r));
+    r.id.k = 1;
+    CHECK(!mrd_joiner_served(j, &r)); /* an old one, replayed */
+    r.id.agent_epoch = 2;             /* the agent started again: k may begin anew */
+    CHECK(mrd_joiner_served(j, &r));
+    r.id.agent_epoch = 1;
+    r.id.k = 17;
+    CHECK(!mrd_joiner_served(j, &r));
+    CHECK_INT(mrd_joiner_counts(j).joined, 1);
+    CHECK_INT(mrd_joiner_counts(j).replayed, 4);
+    CHECK_INT(mrd_joiner_counts(j).overwritten, 1);
+    mrd_joiner_free(j);
+}
+
+TEST(one_pair_in_ten_is_held_out)
+{
+    size_t held = 0;
+
+    for (uint32_t k = 0; k < 20000; k += 2) {
+        mrd_probe_id a = { 77, 3, k }, b = { 77, 3, k + 1 };
+
+        CHECK(mrd_probe_held_out(a) == mrd_probe_held_out(b)); /* whole pairs */
+        held += mrd_probe_held_out(a);
+    }
+    CHECK(held > 900 && held < 1100);
+}
+
+TEST(packet_round_trip_and_rejections)
+{
+    mrd_probe_packet p = { MRD_PROBE_REQUEST, 1, 0x1122334455667788u, 42, 7, 0xfffffffeu }, q;
+    uint8_t wire[MRD_PROBE_PACKET_LEN + 1], other[MRD_PROBE_KEY_LEN] = { 9 };
+    mrd_bytes whole = { wire, MRD_PROBE_PACKET_LEN };
+
+    mrd_probe_packet_encode(&p, key, wire);
+    REQUIRE(mrd_probe_packet_decode(whole, &q) == MRD_OK);
+    CHECK(q.kind == p.kind && q.position == 1 && q.session == p.session && q.agent == 42 &&
+          q.agent_epoch == 7 && q.k == p.k);
+    CHECK(mrd_probe_packet_proven(whole, key));
+    CHECK(!mrd_probe_packet_proven(whole, other));
+    for (size_t i = 0; i < MRD_PROBE_PACKET_LEN; i++) {
+        wire[i] ^= 1;
+        CHECK(!mrd_probe_packet_proven(whole, key));
+        wire[i] ^= 1;
+        CHECK_ERR("short", mrd_probe_packet_decode((mrd_bytes){ wire, i }, &q), MRD_TRUNCATED);
+    }
+    CHECK_ERR("long", mrd_probe_packet_decode((mrd_bytes){ wire, sizeof(wire) }, &q), MRD_FORMAT);
+    wire[2] = 2;
+    CHECK_ERR("version", mrd_probe_packet_decode(whole, &q), MRD_VERSION);
+    wire[2] = MRD_PROBE_VERSION;
+    wire[3] = 3;
+    CHECK_ERR("kind", mrd_probe_packet_decode(whole, &q), MRD_FORMAT);
+    wire[3] = 1;
+    wire[0] = 'X';
+    CHECK_ERR("magic", mrd_probe_packet_decode(whole, &q), MRD_FORMAT);
+}
+
+TEST(records_round_trip)
+{
+    mrd_probe_sent s = a_sent(12), s2;
+    mrd_probe_served r = a_served(12);
+    mrd_buf buf = { 0 };
+    size_t at = 0;
+    mrd_probe p, p2;
+
+    s.a1 = 1000000000000000000LL;
+    s.a4 = s.a1 + 90000;
+    r.r2 = 1792000000000000000LL;
+    r.r3 = r.r2 + 10000;
+    REQUIRE(mrd_probe_join(&s, &r, &p) == MRD_OK);
+    mrd_probe_sent_encode(&s, &buf);
+    CHECK(buf.len <= 30);
+    mrd_probe_encode(&p, &buf);
+    REQUIRE(mrd_probe_sent_decode((mrd_bytes){ buf.p, buf.len }, &at, &s2) == MRD_OK);
+    CHECK(s2.a1 == s.a1 && s2.a4 == s.a4 && s2.e == s.e && s2.source4 == s.source4);
+    REQUIRE(mrd_probe_decode((mrd_bytes){ buf.p, buf.len }, &at, &p2) == MRD_OK);
+    CHECK_INT(at, buf.len);
+    CHECK(p2.a1 == p.a1 && p2.a4 == p.a4 && p2.r2 == p.r2 && p2.r3 == p.r3 && p2.e == p.e &&
+          p2.up && p2.down && p2.held_out == p.held_out);
+    at = 0;
+    for (size_t n = 0; n + 60 < buf.len; n++)
+        CHECK_ERR("cut", mrd_probe_sent_decode((mrd_bytes){ buf.p, n }, &at, &s2), MRD_TRUNCATED);
+    mrd_buf_fini(&buf);
+}
+
+TEST_MAIN()

@@ -1,0 +1,163 @@
+/*
+ * The probe client and the time server over the loopback interface: real packets and stamps, one
+ * clock at both ends, so the true offset is the constant that the test chose.
+ */
+#include "tests/check.h"
+
+#include "agent/timeprobe.h"
+#include "aggregator/timeserve.h"
+#include "base/udpstamp.h"
+#include "timesync/track.h"
+
+#include <poll.h>
+
+#define OFFSET 123456789012345LL
+
+static const uint8_t key[MRD_PROBE_KEY_LEN] = { 5, 6, 7 };
+
+static int64_t
+bend(void *self, int64_t raw)
+{
+    return raw + *(int64_t *) self; /* this node's clock is ahead by that */
+}
+
+static mrd_timeserve *
+serve(void)
+{
+    mrd_timeserve_options o = { "127.0.0.1", 0, 99, OFFSET };
+    mrd_timeserve *s = NULL;
+    mrd_why why;
+
+    if (mrd_timeserve_open(&o, &s, &why) != MRD_OK) {
+        fprintf(stderr, "%s\n", why.text);
+        SKIP("no UDP socket on the loopback interface");
+    }
+    return s;
+}
+
+/* Runs until n halves are finished or five seconds passed; joins them. */
+static size_t
+collect(mrd_timeprobe *c, mrd_timeserve *s, mrd_probe *to, size_t n)
+{
+    int64_t end = mrd_local_now().ns + 5 * MRD_SEC;
+    size_t k = 0;
+
+    while (k < n && mrd_local_now().ns < end) {
+        int64_t wait = (mrd_timeprobe_deadline(c).ns - mrd_local_now().ns) / MRD_MS;
+        struct pollfd fd = { mrd_timeprobe_fd(c), POLLIN, 0 };
+        mrd_probe_sent sent;
+
+        (void) poll(&fd, 1, wait < 0 ? 0 : wait > 100 ? 100 : (int) wait);
+        mrd_timeprobe_step(c);
+        while (k < n && mrd_timeprobe_take(c, &sent))
+            k += mrd_timeserve_join(s, &sent, &to[k]) == MRD_OK;
+    }
+    return k;
+}
+
+TEST(a_burst_gives_true_inequalities)
+{
+    int64_t ahead = -987654321;
+    mrd_timeserve *s = serve();
+    mrd_timeprobe_options o = { .host = "127.0.0.1",
+                                .port = mrd_timeserve_port(s),
+                                .session = 99,
+                                .agent = 7,
+                                .agent_epoch = 1,
+                                .bend = bend,
+                                .bend_self = &ahead,
+                                .pairs_per_s = 200 };
+    mrd_timeprobe *c = NULL;
+    mrd_probe p[600];
+    mrd_why why;
+    size_t n, kernel = 0;
+
+    memcpy(o.key, key, sizeof(key));
+    REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
+    REQUIRE(mrd_timeprobe_open(&o, &c, &why) == MRD_OK);
+    n = collect(c, s, p, 600);
+    CHECK(n >= 100); /* a slow machine, or a wall clock that a daemon slews, may cost some */
+    for (size_t i = 0; i < n; i++) {
+        mrd_ineq q[2];
+        size_t k = mrd_probe_ineqs(&p[i], q);
+
+        for (size_t j = 0; j < k; j++)
+            CHECK(q[j].lower ? q[j].v <= OFFSET - ahead : q[j].v >= OFFSET - ahead);
+        kernel +=
+            p[i].source_up == MRD_STAMP_UDP_KERNEL && p[i].source_down == MRD_STAMP_UDP_KERNEL;
+    }
+    printf("%zu of %zu probes with kernel stamps at both ends\n", kernel, n);
+    CHECK(kernel > 0); /* the first may have none: the kernel turns stamping on lazily */
+    CHECK_INT(mrd_timeserve_counters(s).forged, 0);
+    mrd_timeprobe_close(c);
+    mrd_timeserve_close(s);
+}
+
+TEST(strangers_forgers_and_replays_get_no_answer)
+{
+    mrd_timeserve *s = serve();
+    mrd_probe_packet p = { MRD_PROBE_REQUEST, 0, 99, 7, 1, 0 };
+    uint8_t wire[MRD_PROBE_PACKET_LEN], back[64], wrong[MRD_PROBE_KEY_LEN] = { 1 };
+    mrd_timeserve_counts counts;
+    int fd = -1, answers = 0;
+    mrd_why why;
+
+    REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
+    REQUIRE(mrd_udp_open("127.0.0.1", mrd_timeserve_port(s), false, &fd, &why) == MRD_OK);
+    mrd_probe_packet_encode(&p, wrong, wire);
+    CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* forged */
+    p.agent = 8;
+    mrd_probe_packet_encode(&p, key, wire);
+    CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* stranger */
+    p.agent = 7;
+    p.session = 98;
+    mrd_probe_packet_encode(&p, key, wire);
+    CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* another session */
+    CHECK(mrd_udp_send(fd, wire, 7, NULL) == MRD_OK);            /* short */
+    p.session = 99;
+    mrd_probe_packet_encode(&p, key, wire);
+    for (int i = 0; i < 3; i++)
+        CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* one, and replayed twice */
+    for (int i = 0; i < 200; i++) {
+        struct pollfd pf = { fd, POLLIN, 0 };
+        int64_t wall;
+        size_t len;
+
+        (void) poll(&pf, 1, 10);
+        while (mrd_udp_recv(fd, back, sizeof(back), &len, &wall, NULL) == MRD_OK)
+            answers += len == MRD_PROBE_PACKET_LEN;
+        while (mrd_udp_sent(fd, &(uint32_t){ 0 }, &wall) == MRD_OK)
+            continue;
+        counts = mrd_timeserve_counters(s);
+        if (counts.requests == 7 && answers == 1)
+            break;
+    }
+    CHECK_INT(answers, 1);
+    CHECK_INT(counts.requests, 7);
+    CHECK_INT(counts.forged, 1);
+    CHECK_INT(counts.stranger, 1);
+    CHECK_INT(counts.malformed, 2);
+    CHECK_INT(counts.replayed, 2);
+    CHECK_INT(counts.answers, 1);
+    close(fd);
+    mrd_timeserve_close(s);
+}
+
+TEST(many_agents_come_and_go)
+{
+    mrd_timeserve *s = serve();
+    mrd_probe_sent sent = { .id = { 0, 1, 0 } };
+    mrd_join_counts counts;
+    mrd_probe p;
+
+    for (uint64_t a = 1; a <= 3000; a++)
+        CHECK(mrd_timeserve_agent(s, a * 64, key) == MRD_OK);
+    for (uint64_t a = 1; a <= 3000; a += 2)
+        mrd_timeserve_forget(s, a * 64);
+    for (uint64_t a = 1; a <= 3000; a++)
+        CHECK(mrd_timeserve_joined(s, a * 64, &counts) == (a % 2 == 0));
+    CHECK_ERR("unknown agent", mrd_timeserve_join(s, &sent, &p), MRD_NOTFOUND);
+    mrd_timeserve_close(s);
+}
+
+TEST_MAIN()

@@ -1,0 +1,100 @@
+#include "trace/catalog.h"
+
+#include "tests/check.h"
+
+TEST(equal_text_has_one_id)
+{
+    mrd_strtab *tab = mrd_strtab_new(0);
+    char text[32];
+
+    CHECK_INT(mrd_strtab_add(tab, MRD_STR("")), MRD_SID_EMPTY);
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < 5000; i++) {
+            snprintf(text, sizeof(text), "name %u", i);
+            CHECK_INT(mrd_strtab_addz(tab, text), i + 2);
+        }
+    }
+    CHECK_TEXT(mrd_strtab_get(tab, 4321 + 2).p, "name 4321");
+    CHECK_INT(mrd_strtab_find(tab, MRD_STR("absent")), 0);
+    CHECK_INT(mrd_strtab_get(tab, 999999).len, 0);
+    CHECK_INT(mrd_strtab_add(tab, MRD_STR("bad\xff")),
+              mrd_strtab_add(tab, MRD_STR("bad\xef\xbf\xbd")));
+    mrd_strtab_free(tab);
+}
+
+TEST(memory_is_bounded_and_refusals_counted)
+{
+    mrd_strtab *tab = mrd_strtab_new(1000);
+    char text[32];
+    uint32_t refused = 0;
+
+    for (int i = 0; i < 100; i++) {
+        snprintf(text, sizeof(text), "%d", i);
+        refused += mrd_strtab_addz(tab, text) == MRD_SID_FULL;
+    }
+    CHECK(refused > 0 && refused < 100);
+    CHECK_INT(mrd_strtab_refused(tab), refused);
+    CHECK_TEXT(mrd_strtab_get(tab, MRD_SID_FULL).p, "(too many distinct names)");
+    mrd_strtab_free(tab);
+}
+
+TEST(identity_decides_what_is_one_process_and_one_track)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_process p;
+    mrd_track t;
+    mrd_proc_id a, b;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(cat, "i-1");
+    p.process_id = 7;
+    a = mrd_catalog_process(cat, &p);
+    p.rank = 3;
+    p.name = mrd_catalog_intern(cat, "python");
+    CHECK_INT(mrd_catalog_process(cat, &p), a);
+    CHECK_INT(mrd_catalog_borrow_process(cat, a)->rank, 3);
+    p.instance_id = mrd_catalog_intern(cat, "i-2"); /* pids repeat across nodes */
+    b = mrd_catalog_process(cat, &p);
+    CHECK(a != b);
+    for (int i = 0; i < 1000; i++) {
+        mrd_track_init(&t, i % 2 ? a : b, MRD_SRC_RUNTIME);
+        t.thread_id = i;
+        CHECK_INT(mrd_catalog_track(cat, &t), i);
+    }
+    mrd_track_init(&t, b, MRD_SRC_RUNTIME);
+    t.thread_id = 500;
+    CHECK_INT(mrd_catalog_track(cat, &t), 500);
+    CHECK_INT(mrd_catalog_tracks(cat), 1000);
+    mrd_catalog_free(cat);
+}
+
+TEST(facts_replace_and_notes_do_not_repeat)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+
+    mrd_catalog_set(cat, "simulated", "no");
+    mrd_catalog_set(cat, "simulated", "yes");
+    CHECK_INT(mrd_catalog_facts(cat), 1);
+    CHECK_TEXT(mrd_catalog_get(cat, "simulated"), "yes");
+    CHECK(mrd_catalog_get(cat, "absent") == NULL);
+    mrd_catalog_note(cat, "%d files not decoded", 2);
+    mrd_catalog_note(cat, "%d files not decoded", 2);
+    CHECK_INT(mrd_catalog_notes(cat), 1);
+    mrd_catalog_free(cat);
+}
+
+TEST(order_of_events)
+{
+    mrd_event parent = { .ts_ns = 10, .dur_ns = 9, .kind = MRD_SPAN, .seq = 2 };
+    mrd_event child = { .ts_ns = 10, .dur_ns = 4, .kind = MRD_SPAN, .seq = 1 };
+    mrd_event open = { .ts_ns = 10, .dur_ns = MRD_DUR_UNFINISHED, .kind = MRD_SPAN, .seq = 3 };
+    mrd_event flow = { .ts_ns = 10, .kind = MRD_FLOW, .seq = 4 };
+
+    CHECK(mrd_event_order(&parent, &child) < 0);
+    CHECK(mrd_event_order(&open, &parent) < 0);
+    CHECK(mrd_event_order(&flow, &open) < 0);
+    CHECK(mrd_event_order(&child, &child) == 0);
+    CHECK(mrd_flow_id(1, 0, 5) != mrd_flow_id(2, 0, 5));
+}
+
+TEST_MAIN()

@@ -1,0 +1,246 @@
+/* What is recognised as a collective, by rows of events. */
+#include "tests/check.h"
+
+#include "base/obj.h"
+#include "trace/collectives.h"
+
+typedef struct {
+    const char *key, *text;
+    int64_t number;
+} given;
+
+typedef struct {
+    mrd_catalog *cat;
+    mrd_track_id device, thread;
+} fixture;
+
+static void
+start(fixture *f)
+{
+    mrd_process p;
+    mrd_track t;
+
+    f->cat = mrd_catalog_new();
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(f->cat, "i-0");
+    mrd_track_init(&t, mrd_catalog_process(f->cat, &p), MRD_SRC_FRAMEWORK);
+    f->thread = mrd_catalog_track(f->cat, &t);
+    t.device_idx = 3;
+    f->device = mrd_catalog_track(f->cat, &t);
+}
+
+#define NAMED(c)                                                                                   \
+    { "Collective name", (c), 0 },                                                                 \
+    {                                                                                              \
+        "dtype", "Float", 0                                                                        \
+    }
+#define KERNEL "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
+
+static const struct {
+    const char *name, *event;
+    bool host;
+    given args[6];
+    mrd_cc_kind want;
+    int64_t size;
+} rows[] = {
+    { "all-reduce by kernel",
+      "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)",
+      false,
+      { { 0 } },
+      MRD_CC_SYNC,
+      -1 },
+    { "all-gather of a newer library",
+      "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage)",
+      false,
+      { { 0 } },
+      MRD_CC_SYNC,
+      -1 },
+    { "reduce-scatter by kernel",
+      "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(x)",
+      false,
+      { { 0 } },
+      MRD_CC_SYNC,
+      -1 },
+    { "broadcast by kernel",
+      "ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclDevComm*)",
+      false,
+      { { 0 } },
+      MRD_CC_LOOSE,
+      0 },
+    { "reduce is not reduce-scatter",
+      "ncclKernel_Reduce_RING_LL_Sum_float(x)",
+      false,
+      { { 0 } },
+      MRD_CC_LOOSE,
+      0 },
+    { "bare send and receive",
+      "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)",
+      false,
+      { { 0 } },
+      MRD_CC_SENDRECV,
+      -1 },
+    { "send and receive that is an all-to-all",
+      "ncclDevKernel_SendRecv(x)",
+      false,
+      { NAMED("all_to_allv"), { "In msg nelems", NULL, 77 } },
+      MRD_CC_SYNC,
+      -1 },
+    { "send and receive that is a send",
+      "ncclDevKernel_SendRecv(x)",
+      false,
+      { NAMED("send") },
+      MRD_CC_LOOSE,
+      0 },
+    { "any kernel with a name",
+      KERNEL,
+      false,
+      { NAMED("allreduce"), { "In msg nelems", NULL, 2873320 }, { "Group size", NULL, 8 } },
+      MRD_CC_SYNC,
+      2873320 },
+    { "any kernel without one", KERNEL, false, { { 0 } }, MRD_CC_LOOSE, 0 },
+    { "underscores before the name",
+      KERNEL,
+      false,
+      { NAMED("_allgather_base"), { "In msg nelems", NULL, 5 } },
+      MRD_CC_SYNC,
+      5 },
+    { "alone in its group",
+      KERNEL,
+      false,
+      { NAMED("allreduce"), { "Group size", NULL, 1 } },
+      MRD_CC_LOOSE,
+      0 },
+    { "the launch, not the kernel",
+      "ncclKernel_AllReduce_RING_LL_Sum_float(x)",
+      true,
+      { { 0 } },
+      MRD_CC_NO,
+      0 },
+    { "annotation of an all-to-all", "nccl:all_to_all", true, { { 0 } }, MRD_CC_SAYS_ALL, 0 },
+    { "annotation of a receive", "nccl:recv 0<-1", true, { { 0 } }, MRD_CC_SAYS_SINGLE, 0 },
+    { "annotation of an all-reduce", "nccl:all_reduce", true, { { 0 } }, MRD_CC_NO, 0 },
+    { "neuron operation",
+      "cc_running",
+      false,
+      { { "gid", NULL, 0 }, { "op_id", NULL, 4 }, { "exec_id", NULL, 9 } },
+      MRD_CC_SYNC,
+      -1 },
+    { "neuron operation with its size",
+      "cc_running",
+      false,
+      { { "gid", NULL, 1 }, { "op_id", NULL, 4 }, { "size", NULL, 4096 } },
+      MRD_CC_SYNC,
+      4096 },
+    { "neuron operation of nobody knows whom",
+      "cc_running",
+      false,
+      { { "op_id", NULL, 4 } },
+      MRD_CC_LOOSE,
+      0 },
+    { "neuron barrier", "cc_exec_barrier", false, { { 0 } }, MRD_CC_BARRIER, -1 },
+    { "something else", "nc_exec_running", false, { { 0 } }, MRD_CC_NO, 0 },
+};
+
+static mrd_event
+event_of(fixture *f, const char *name, bool host, const given *args, mrd_arg *to)
+{
+    mrd_event ev = { .kind = MRD_SPAN, .ts_ns = 1000, .dur_ns = 10, .args = to };
+
+    ev.name = mrd_catalog_intern(f->cat, name);
+    ev.track = host ? f->thread : f->device;
+    for (size_t i = 0; i < 6 && args[i].key != NULL; i++) {
+        to[i] = (mrd_arg){ .key = mrd_catalog_intern(f->cat, args[i].key), .type = MRD_ARG_INT };
+        to[i].v.i = args[i].number;
+        if (args[i].text != NULL) {
+            to[i].type = MRD_ARG_STR;
+            to[i].v.sid = mrd_catalog_intern(f->cat, args[i].text);
+        }
+        ev.arg_count++;
+    }
+    return ev;
+}
+
+/* The recogniser wants all names to be there before it starts. */
+static mrd_cc_kind
+see(fixture *f, const mrd_event *ev, mrd_cc *cc)
+{
+    mrd_collectives *c = mrd_collectives_new(f->cat);
+    mrd_cc_kind kind = mrd_collectives_see(c, ev, cc);
+
+    mrd_collectives_free(c);
+    return kind;
+}
+
+TEST(kinds)
+{
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_arg args[6];
+        mrd_cc cc = { 0 };
+        fixture f;
+        mrd_event ev;
+
+        start(&f);
+        ev = event_of(&f, rows[i].event, rows[i].host, rows[i].args, args);
+        CHECK_ROW(rows[i].name, see(&f, &ev, &cc) == rows[i].want);
+        if (rows[i].want == MRD_CC_SYNC || rows[i].want == MRD_CC_SENDRECV)
+            CHECK_ROW(rows[i].name, cc.size == rows[i].size);
+        ev.dur_ns = MRD_DUR_UNFINISHED;
+        CHECK_ROW(rows[i].name, see(&f, &ev, &cc) == MRD_CC_NO);
+        mrd_catalog_free(f.cat);
+    }
+}
+
+/* Two rows are one operation of one group exactly when their text says so. */
+TEST(groups_and_operations)
+{
+    static const struct {
+        const char *name;
+        given a[6], b[6];
+        bool group, op;
+    } pairs[] = {
+        { "the same",
+          { NAMED("allreduce"), { "Process Group Name", "0", 0 } },
+          { NAMED("allreduce"), { "Process Group Name", "0", 0 } },
+          true,
+          true },
+        { "another name of the group",
+          { NAMED("allreduce"), { "Process Group Name", "0", 0 } },
+          { NAMED("allreduce"), { "Process Group Name", "3", 0 } },
+          false,
+          true },
+        { "other members",
+          { NAMED("allreduce"), { "Process Group Ranks", "[0, 1]", 0 } },
+          { NAMED("allreduce"), { "Process Group Ranks", "[2, 3]", 0 } },
+          false,
+          true },
+        { "another group size",
+          { NAMED("allreduce"), { "Group size", NULL, 2 } },
+          { NAMED("allreduce"), { "Group size", NULL, 4 } },
+          false,
+          true },
+        { "another operation", { NAMED("allreduce") }, { NAMED("allgather") }, true, false },
+        { "another type",
+          { NAMED("allreduce") },
+          { { "Collective name", "allreduce", 0 } },
+          true,
+          false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(pairs); i++) {
+        mrd_arg args[2][6];
+        mrd_cc a = { 0 }, b = { 0 };
+        fixture f;
+        mrd_event x, y;
+
+        start(&f);
+        x = event_of(&f, KERNEL, false, pairs[i].a, args[0]);
+        y = event_of(&f, KERNEL, false, pairs[i].b, args[1]);
+        CHECK_ROW(pairs[i].name, see(&f, &x, &a) == MRD_CC_SYNC);
+        CHECK_ROW(pairs[i].name, see(&f, &y, &b) == MRD_CC_SYNC);
+        CHECK_ROW(pairs[i].name, (a.group == b.group) == pairs[i].group);
+        CHECK_ROW(pairs[i].name, (a.op == b.op) == pairs[i].op);
+        mrd_catalog_free(f.cat);
+    }
+}
+
+TEST_MAIN()

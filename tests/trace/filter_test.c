@@ -1,0 +1,159 @@
+#include "trace/filter.h"
+
+#include "tests/check.h"
+#include "trace/stream.h"
+
+TEST(times)
+{
+    static const struct {
+        const char *text;
+        int64_t want;
+        mrd_err err;
+    } rows[] = {
+        { "2.5s", 1000 + 2500 * MRD_MS, MRD_OK },
+        { "10ms", 1000 + 10 * MRD_MS, MRD_OK },
+        { "1712195495406752801", 1712195495406752801, MRD_OK },
+        { "2024-04-04T01:51:35Z", 1712195495 * MRD_SEC, MRD_OK },
+        { "2024-04-04T01:51:35.406752801Z", 1712195495406752801, MRD_OK },
+        { "2024-04-04", 0, MRD_SYNTAX },
+        { "soon", 0, MRD_SYNTAX },
+        { "", 0, MRD_SYNTAX },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        int64_t at = 0;
+
+        CHECK_ERR(rows[i].text, mrd_filter_time(mrd_str_of(rows[i].text), 1000, &at, NULL),
+                  rows[i].err);
+        CHECK_ROW(rows[i].text, at == rows[i].want);
+    }
+}
+
+/* Two nodes, two cores each, four names, one counter. */
+typedef struct {
+    mrd_catalog *cat;
+    mrd_store *store;
+    mrd_stream *stream;
+} world;
+
+static void
+world_init(world *w)
+{
+    static const char *const names[] = { "nrt_execute", "nc_exec_running", "cc_running",
+                                         "nrt_tensor_free" };
+
+    w->cat = mrd_catalog_new();
+    w->store = mrd_store_new(1 << 20, NULL);
+    w->stream = mrd_store_stream(w->store, 0, "test");
+    for (int node = 0; node < 2; node++) {
+        mrd_process p;
+        mrd_track t;
+
+        mrd_process_init(&p);
+        p.instance_id = mrd_catalog_intern(w->cat, node ? "i-2" : "i-1");
+        p.process_id = 100 + node;
+        mrd_track_init(&t, mrd_catalog_process(w->cat, &p), MRD_SRC_RUNTIME);
+        for (int core = 0; core < 2; core++) {
+            t.lnc_idx = core;
+            for (int i = 0; i < 4; i++) {
+                mrd_event ev = { .ts_ns = 100 * i,
+                                 .dur_ns = 50,
+                                 .kind = MRD_SPAN,
+                                 .track = mrd_catalog_track(w->cat, &t),
+                                 .name = mrd_catalog_intern(w->cat, names[i]) };
+
+                mrd_stream_push(w->stream, &ev);
+            }
+        }
+        t.kind = MRD_TRACK_COUNTER;
+        t.lnc_idx = MRD_NONE;
+        mrd_stream_push(w->stream, &(mrd_event){ .ts_ns = 120,
+                                                 .kind = MRD_COUNTER,
+                                                 .track = mrd_catalog_track(w->cat, &t) });
+    }
+    mrd_stream_finish(w->stream, NULL);
+}
+
+static void
+add(mrd_strlist *list, const char *word)
+{
+    if (word != NULL)
+        mrd_strlist_add(list, mrd_str_of(word));
+}
+
+TEST(slices)
+{
+    static const struct {
+        const char *name, *instance, *core, *type, *type2, *process;
+        int64_t start, end;
+        uint64_t want;
+    } rows[] = {
+        { "all", NULL, NULL, NULL, NULL, NULL, INT64_MIN, INT64_MAX, 18 },
+        { "one node", "i-2", NULL, NULL, NULL, NULL, INT64_MIN, INT64_MAX, 9 },
+        { "one core of each", NULL, "1", NULL, NULL, NULL, INT64_MIN, INT64_MAX, 8 },
+        { "core range", NULL, "0-1", NULL, NULL, NULL, INT64_MIN, INT64_MAX, 16 },
+        { "hardware", NULL, NULL, "hardware", NULL, NULL, INT64_MIN, INT64_MAX, 8 + 2 },
+        { "software", NULL, NULL, "software", NULL, NULL, INT64_MIN, INT64_MAX, 8 + 2 },
+        { "all but one", NULL, NULL, "^nrt_tensor_free", NULL, NULL, INT64_MIN, INT64_MAX, 12 + 2 },
+        { "group less one", NULL, NULL, "hardware", "^cc_running", NULL, INT64_MIN, INT64_MAX,
+          4 + 2 },
+        { "process", NULL, NULL, NULL, NULL, "101", INT64_MIN, INT64_MAX, 9 },
+        { "overlapping the start", NULL, NULL, NULL, NULL, NULL, 149, 200, 4 },
+        { "ends where it starts", NULL, NULL, NULL, NULL, NULL, 150, 200, 0 },
+        { "end is outside", NULL, NULL, NULL, NULL, NULL, 0, 100, 4 },
+        { "unknown node", "i-9", NULL, NULL, NULL, NULL, INT64_MIN, INT64_MAX, 0 },
+    };
+    world w;
+
+    world_init(&w);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_filter f = { .start_ns = rows[i].start, .end_ns = rows[i].end };
+        mrd_source *inner, *source;
+        const mrd_event *ev;
+        uint64_t passed = 0, held = 0, seen = 0;
+
+        add(&f.instances, rows[i].instance);
+        add(&f.cores, rows[i].core);
+        add(&f.types, rows[i].type);
+        add(&f.types, rows[i].type2);
+        add(&f.processes, rows[i].process);
+        CHECK_ERR(rows[i].name, mrd_filter_check(&f, NULL), MRD_OK);
+        CHECK_ERR(rows[i].name, mrd_stream_open(w.stream, &inner, NULL), MRD_OK);
+        CHECK_ERR(rows[i].name, mrd_filter_open(inner, &f, w.cat, &passed, &held, &source, NULL),
+                  MRD_OK);
+        while (source->next(source, &ev, NULL) == MRD_MORE)
+            seen++;
+        source->close(source);
+        if (seen != rows[i].want)
+            fprintf(stderr, "%s: %" PRIu64 " events\n", rows[i].name, seen);
+        CHECK_ROW(rows[i].name, seen == rows[i].want && passed == seen && passed + held == 18);
+        mrd_filter_fini(&f);
+    }
+    mrd_store_free(w.store);
+    mrd_catalog_free(w.cat);
+}
+
+TEST(words_are_checked)
+{
+    static const struct {
+        const char *core, *process, *type;
+    } rows[] = { { "x", NULL, NULL },
+                 { "3-1", NULL, NULL },
+                 { "-1", NULL, NULL },
+                 { NULL, "abc", NULL },
+                 { NULL, NULL, "^" } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_filter f = MRD_FILTER_ALL;
+        mrd_why why = { 0 };
+
+        add(&f.cores, rows[i].core);
+        add(&f.processes, rows[i].process);
+        add(&f.types, rows[i].type);
+        CHECK_ERR("words", mrd_filter_check(&f, &why), MRD_INVALID);
+        CHECK(why.text[0] == '\'');
+        mrd_filter_fini(&f);
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,164 @@
+/* mrd_read_file: what becomes of good, bad and foreign files. */
+#include "tests/check.h"
+
+#include "trace/import.h"
+
+static const mrd_identity nowhere = { .process_id = MRD_NONE,
+                                      .nc_idx = MRD_NONE,
+                                      .model = MRD_NONE,
+                                      .session = MRD_NONE,
+                                      .rank = MRD_NONE };
+
+#define CHROME "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}"
+
+static const struct {
+    const char *name, *file, *text;
+    mrd_input_state state;
+    uint64_t events;
+    const char *format, *error; /* error: a part of the sentence */
+} rows[] = {
+    { "good", "a.json", CHROME "]", MRD_INPUT_OK, 1, "trace-event-json", "" },
+    { "array without end", "a.json", CHROME, MRD_INPUT_OK, 1, "trace-event-json", "" },
+    { "cut", "a.json", CHROME ",{\"ph\":", MRD_INPUT_INCOMPLETE, 1, "trace-event-json",
+      "a.json': byte 60: the input ends where a value is due" },
+    { "a wrong type", "a.json", CHROME ",{\"ph\":\"X\",\"ts\":[]}]", MRD_INPUT_INCOMPLETE, 1,
+      "trace-event-json", "a.json': byte 54: \"ts\" has the wrong type or range" },
+    { "nothing usable", "a.json", "[{\"ph\":\"X\",\"ts\":[]}]", MRD_INPUT_FAILED, 0,
+      "trace-event-json", "a.json': byte 1: \"ts\" has" },
+    { "no events", "a.json", "{\"traceEvents\":[]}", MRD_INPUT_FAILED, 0, "trace-event-json",
+      "a.json' holds no events" },
+    { "empty", "a.json", "", MRD_INPUT_FAILED, 0, "", "a.json' is empty" },
+    { "other JSON", "a.json", "{\"a\":1}", MRD_INPUT_FAILED, 0, "",
+      "a.json' is JSON, but of none of the known kinds" },
+    { "NTFF", "p.ntff", "\x01\x02\x03", MRD_INPUT_FAILED, 0, "", "convert it with" },
+    { "NEFF", "p.neff", "\x01\x02\x03", MRD_INPUT_FAILED, 0, "", "convert it with" },
+    { "XSpace", "h.xplane.pb", "\x0a\x05hello", MRD_INPUT_FAILED, 0, "",
+      "give the trace.json.gz that the JAX profiler writes beside it" },
+    { "protobuf", "ntrace.pb", "\x0a\x05hello", MRD_INPUT_FAILED, 0, "",
+      "a protobuf without a public schema" },
+    { "text", "a.txt", "hello", MRD_INPUT_FAILED, 0, "", "is of no known format" },
+    { "byte order mark", "a.json", "\xef\xbb\xbf[]", MRD_INPUT_FAILED, 0, "",
+      "begins with a byte order mark" },
+    { "damaged gzip", "a.json.gz", "\x1f\x8b\x08garbage-garbage", MRD_INPUT_FAILED, 0, "",
+      "a.json.gz': " },
+    { "runtime trace", "fetch.json",
+      "{\"events\":[{\"event_type\":\"x\",\"phase\":\"instant\",\"timestamp_ns\":5}],"
+      "\"data_version\":2}",
+      MRD_INPUT_OK, 1, "nrt-sys-trace", "" },
+    { "another version", "fetch.json",
+      "{\"data_version\":9,\"events\":[{\"event_type\":\"x\",\"timestamp_ns\":5}]}",
+      MRD_INPUT_FAILED, 0, "nrt-sys-trace", "data_version 9, and only 2 is understood" },
+    { "monitor", "monitor.txt",
+      "{\"neuron_runtime_data\":[],\"system_data\":{\"memory_info\":{\"a\":1}}}", MRD_INPUT_OK, 1,
+      "neuron-monitor", "" },
+};
+
+static uint64_t progress_calls, progress_done;
+
+static void
+progress(void *self, const char *path, uint64_t done, uint64_t total)
+{
+    (void) self;
+    (void) path;
+    CHECK(done <= total);
+    progress_calls++;
+    progress_done = done;
+}
+
+TEST(every_file_gets_an_input_that_says_what_became_of_it)
+{
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                     .store = mrd_store_new(1 << 20, test_tmp()),
+                                     .system = true,
+                                     .progress = progress };
+        size_t len = strlen(rows[i].text), n;
+        const mrd_input *input;
+        char path[512];
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/%s", test_tmp(), rows[i].file);
+        f = fopen(path, "w");
+        fwrite(rows[i].text, 1, len, f);
+        fclose(f);
+        CHECK_ERR(rows[i].name, mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
+        input = mrd_catalog_inputs(options.catalog, &n);
+        CHECK_INT(n, 1);
+        CHECK_ROW(rows[i].name, input->state == rows[i].state);
+        CHECK_ROW(rows[i].name, input->events == rows[i].events);
+        CHECK_ROW(rows[i].name, input->records == input->events + input->dropped);
+        CHECK_TEXT(mrd_catalog_text(options.catalog, input->path).p, path);
+        CHECK_ROW(rows[i].name,
+                  mrd_str_is(mrd_catalog_text(options.catalog, input->format), rows[i].format));
+        if (rows[i].error[0] == '\0')
+            CHECK_ROW(rows[i].name, input->error == MRD_SID_EMPTY);
+        else if (strstr(mrd_catalog_text(options.catalog, input->error).p, rows[i].error) == NULL)
+            CHECK_TEXT(mrd_catalog_text(options.catalog, input->error).p, rows[i].error);
+        CHECK_ROW(rows[i].name, mrd_store_streams(options.store) == (rows[i].events > 0));
+        CHECK_ROW(rows[i].name, progress_done == len || input->events == 0);
+        mrd_store_free(options.store);
+        mrd_catalog_free(options.catalog);
+    }
+    CHECK(progress_calls >= MRD_COUNT(rows));
+}
+
+TEST(a_file_that_is_not_there_is_a_failed_input)
+{
+    mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                 .store = mrd_store_new(1 << 20, test_tmp()),
+                                 .system = true };
+    size_t n;
+    const mrd_input *input;
+
+    CHECK_ERR("absent", mrd_read_file(&options, "/nowhere/x.json", &nowhere, NULL), MRD_OK);
+    input = mrd_catalog_inputs(options.catalog, &n);
+    CHECK_INT(input->state, MRD_INPUT_FAILED);
+    CHECK_TEXT(mrd_catalog_text(options.catalog, input->error).p,
+               "cannot open '/nowhere/x.json': No such file or directory");
+    mrd_store_free(options.store);
+    mrd_catalog_free(options.catalog);
+}
+
+TEST(an_epoch_behind_the_events_moves_them)
+{
+    mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                 .store = mrd_store_new(1 << 20, test_tmp()),
+                                 .system = true };
+    int64_t first = 0, last = 0;
+    char path[512];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/kineto.json", test_tmp());
+    f = fopen(path, "w");
+    fputs("{\"schemaVersion\":1,\"traceEvents\":[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,"
+          "\"ts\":4203669603069.091,\"dur\":2}],\"baseTimeNanoseconds\":1735632360000000000}",
+          f);
+    fclose(f);
+    CHECK_ERR("read", mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
+    REQUIRE(mrd_store_streams(options.store) == 1);
+    CHECK(mrd_stream_range(mrd_store_at(options.store, 0), &first, &last));
+    CHECK_INT(first, 1739836029603069091);
+    CHECK_INT(last, 1739836029603071091);
+    mrd_store_free(options.store);
+    mrd_catalog_free(options.catalog);
+}
+
+TEST(what_is_not_wanted_is_not_stored)
+{
+    mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                 .store = mrd_store_new(1 << 20, test_tmp()),
+                                 .device = true };
+    char path[512];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/a.json", test_tmp());
+    f = fopen(path, "w");
+    fputs(CHROME, f);
+    fclose(f);
+    CHECK_ERR("read", mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
+    CHECK_INT(mrd_store_streams(options.store), 0);
+    mrd_store_free(options.store);
+    mrd_catalog_free(options.catalog);
+}
+
+TEST_MAIN()

@@ -1,0 +1,345 @@
+#include "tests/trace/collect.h"
+
+#include "trace/import_nrt.h"
+
+static const mrd_import_ops *const ops = &mrd_import_nrt;
+
+#define HEAD "{\"data_version\":2,\"events\":["
+#define TAIL "]}"
+/* T0 is a plausible time of the epoch. */
+#define T0 "17000000000000"
+#define EV(type, phase, nc, track, thread, ts, data)                                               \
+    "{\"event_type\":\"" type "\",\"phase\":\"" phase "\",\"id\":7,\"nc_idx\":" nc                 \
+    ",\"nc_local_id\":3,\"tracking_id\":" track ",\"thread_id\":" thread ",\"worker_gid\":5,"      \
+    "\"data\":{" data "},\"timestamp_ns\":" ts "}"
+
+TEST(starts_and_stops_are_paired)
+{
+    collected c = { 0 };
+    const mrd_event *ev;
+
+    collect_text(
+        &c, ops,
+        HEAD
+            EV("nrt_execute", "start", "1", "18446744073709551615", "42", T0 "00100", "\"model_id\":18446744073709551614,\"model_name\":\"m\"") "," EV(
+                "nrt_execute", "start", "0", "9", "42", T0 "00150",
+                "") "," EV("nrt_execute", "stop", "1", "18446744073709551615", "42", T0 "00300",
+                           "\"return_code\":0") "," EV("nrt_tensor_write", "stop", "1", "8", "42",
+                                                       T0 "00400",
+                                                       "") "," EV("hw_notify", "instant", "1", "8",
+                                                                  "42", T0 "00500",
+                                                                  "\"device_core_idx\":3,\"hint\":"
+                                                                  "1") TAIL);
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(c.n, 4);
+    CHECK_INT(c.input.unfinished, 1);
+    CHECK_INT(c.input.no_start, 1);
+    ev = &c.v[0]->ev;
+    CHECK_TEXT(collect_str(&c, ev->name), "nrt_execute");
+    CHECK_INT(ev->ts_ns, 1700000000000000100);
+    CHECK_INT(ev->dur_ns, 200);
+    CHECK_INT(ev->id, 7);
+    CHECK_TEXT(collect_arg_text(&c, ev, "model_id"), "18446744073709551614");
+    CHECK_TEXT(collect_arg_text(&c, ev, "model_name"), "m");
+    CHECK_TEXT(collect_arg_text(&c, ev, "return_code"), "0");
+    CHECK_INT(ev->arg_count, 3);
+    CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_RUNTIME);
+    CHECK_INT(collect_track(&c, ev)->lnc_idx, 1);
+    CHECK_INT(collect_track(&c, ev)->thread_id, 42);
+    CHECK_INT(collect_process(&c, ev)->worker_gid, 5);
+    ev = &c.v[1]->ev;
+    CHECK_INT(ev->kind, MRD_INSTANT);
+    CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_DEVICE);
+    CHECK_INT(collect_track(&c, ev)->pcore_idx, 3);
+    CHECK_INT(collect_track(&c, ev)->thread_id, MRD_NONE);
+    CHECK_INT(c.v[2]->ev.dur_ns, MRD_DUR_UNFINISHED);
+    CHECK_INT(c.v[3]->ev.flags, MRD_EV_NO_START); /* its start might have come in a later text */
+    collect_free(&c);
+}
+
+/* One execution on a logical core of two physical ones, its sync points behind it. `dev` gives the
+ * stamps of the hardware events as the runtime with that clock writes them. */
+static void
+execution(char *to, size_t room, bool device_clock)
+{
+    const char *host[] = { T0 "20000", T0 "20005", T0 "30000", T0 "30007" };
+    const char *device[] = { "1000020000", "5000020005", "1000030000", "5000030007" };
+    const char *const *ts = device_clock ? device : host;
+
+    snprintf(to, room,
+             HEAD EV("kbl_exec_pre", "start", "0", "1", "42", T0 "10000", "\"exec_id\":77") "," EV(
+                 "kbl_exec_pre", "stop", "0", "1", "42", T0 "11000",
+                 "") ",{\"event_type\":\"nc_exec_running\",\"phase\":\"start\",\"nc_idx\":0,"
+                     "\"tracking_id\":2,\"timestamp_ns\":%s,\"data\":{\"device_core_idx\":0,"
+                     "\"exec_id\":77,\"nc_timestamp_ns\":1000020000}},"
+                     "{\"event_type\":\"nc_exec_running\",\"phase\":\"start\",\"nc_idx\":0,"
+                     "\"tracking_id\":3,\"timestamp_ns\":%s,\"data\":{\"device_core_idx\":1,"
+                     "\"exec_id\":77,\"nc_timestamp_ns\":5000020005}},"
+                     "{\"event_type\":\"nc_exec_running\",\"phase\":\"stop\",\"nc_idx\":0,"
+                     "\"tracking_id\":2,\"timestamp_ns\":%s,\"data\":{\"nc_timestamp_ns\":"
+                     "1000030000}},"
+                     "{\"event_type\":\"nc_exec_running\",\"phase\":\"stop\",\"nc_idx\":0,"
+                     "\"tracking_id\":3,\"timestamp_ns\":%s,\"data\":{\"nc_timestamp_ns\":"
+                     "5000030007}},"
+                     "{\"event_type\":\"timestamp_sync_point\",\"phase\":\"instant\",\"nc_idx\":0,"
+                     "\"timestamp_ns\":" T0 "40000,\"data\":{\"exec_id\":77,\"nc_timestamp_ns\":"
+                     "1000040000,\"cpu_timestamp_ns\":" T0 "40000}},"
+                     "{\"event_type\":\"timestamp_sync_point\",\"phase\":\"instant\",\"nc_idx\":0,"
+                     "\"timestamp_ns\":" T0 "40010,\"data\":{\"exec_id\":77,\"nc_timestamp_ns\":"
+                     "5000040010,\"cpu_timestamp_ns\":" T0 "40010}}" TAIL,
+             ts[0], ts[1], ts[2], ts[3]);
+}
+
+TEST(both_physical_cores_in_either_clock)
+{
+    static char text[4096];
+
+    for (int device_clock = 0; device_clock < 2; device_clock++) {
+        collected c = { 0 };
+        const mrd_event *a, *b, *pre;
+
+        execution(text, sizeof(text), device_clock != 0);
+        collect_text(&c, ops, text);
+        CHECK_ERR("run", c.err, MRD_OK);
+        CHECK_INT(c.n, 5);
+        a = collect_named(&c, "nc_exec_running", 0);
+        b = collect_named(&c, "nc_exec_running", 1);
+        pre = collect_named(&c, "kbl_exec_pre", 0);
+        REQUIRE(a != NULL && b != NULL && pre != NULL);
+        CHECK_INT(a->ts_ns, 1700000000000020000);
+        CHECK_INT(a->dur_ns, 10000);
+        CHECK_INT(b->ts_ns, 1700000000000020005);
+        CHECK_INT(b->dur_ns, 10002);
+        CHECK_INT(collect_track(&c, a)->pcore_idx, 0);
+        CHECK_INT(collect_track(&c, b)->pcore_idx, 1);
+        CHECK_TEXT(collect_arg_text(&c, a, "exec_id"), "77");
+        CHECK_TEXT(collect_arg_text(&c, a, NRT_TIME_KEY),
+                   device_clock ? "device clock, by the sync point of its execution" : "");
+        CHECK_INT(a->bound_ns, device_clock ? MRD_BOUND_UNKNOWN : MRD_BOUND_LOCAL);
+        CHECK_TEXT(collect_arg_text(&c, a, "nc_timestamp_ns"), "1000020000");
+        CHECK_TEXT(collect_arg_text(&c, a, "end.nc_timestamp_ns"), "1000030000");
+        /* The arrow from submission to both executions. */
+        CHECK_INT(pre->flow_count, 1);
+        CHECK_INT(pre->flows[0].dir, MRD_FLOW_START);
+        CHECK_INT(a->flows[0].dir, MRD_FLOW_END);
+        CHECK(a->flows[0].id == pre->flows[0].id && b->flows[0].id == pre->flows[0].id);
+        CHECK_INT(collect_named(&c, "timestamp_sync_point", 1)->ts_ns, 1700000000000040010);
+        collect_free(&c);
+    }
+}
+
+TEST(device_time_without_its_sync_point)
+{
+    static const struct {
+        const char *name, *sync, *how;
+        int64_t ts_ns;
+    } rows[] = {
+        { "none at all",
+          "{\"event_type\":\"x\",\"phase\":\"instant\",\"timestamp_ns\":" T0 "00000}",
+          "device clock, no sync point", 500 },
+        { "of another execution",
+          "{\"event_type\":\"timestamp_sync_point\",\"phase\":\"instant\",\"nc_idx\":0,"
+          "\"timestamp_ns\":" T0 "00000,\"data\":{\"exec_id\":6,\"nc_timestamp_ns\":1500,"
+          "\"cpu_timestamp_ns\":" T0 "00000}}",
+          "device clock, by the nearest sync point", 1699999999999999000 },
+        { "of another core",
+          "{\"event_type\":\"timestamp_sync_point\",\"phase\":\"instant\",\"nc_idx\":1,"
+          "\"timestamp_ns\":" T0 "00000,\"data\":{\"exec_id\":5,\"nc_timestamp_ns\":1500,"
+          "\"cpu_timestamp_ns\":" T0 "00000}}",
+          "device clock, no sync point", 500 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        static char text[2048];
+        collected c = { 0 };
+        const mrd_event *ev;
+
+        snprintf(text, sizeof(text),
+                 HEAD "{\"event_type\":\"cc_running\",\"phase\":\"start\",\"nc_idx\":0,"
+                      "\"tracking_id\":2,\"timestamp_ns\":500,\"data\":{\"exec_id\":5,"
+                      "\"nc_timestamp_ns\":500}},"
+                      "{\"event_type\":\"cc_running\",\"phase\":\"stop\",\"nc_idx\":0,"
+                      "\"tracking_id\":2,\"timestamp_ns\":600,\"data\":{\"nc_timestamp_ns\":600}},"
+                      "%s" TAIL,
+                 rows[i].sync);
+        collect_text(&c, ops, text);
+        CHECK_ERR(rows[i].name, c.err, MRD_OK);
+        CHECK_INT(c.input.dropped, 0);
+        ev = collect_named(&c, "cc_running", 0);
+        REQUIRE(ev != NULL);
+        CHECK_INT(ev->ts_ns, rows[i].ts_ns);
+        CHECK_INT(ev->dur_ns, 100);
+        CHECK_TEXT(collect_arg_text(&c, ev, NRT_TIME_KEY), rows[i].how);
+        collect_free(&c);
+    }
+}
+
+static const struct {
+    const char *name, *text;
+    mrd_err err;
+    size_t events, dropped;
+    const char *said; /* in the error, the input's sentence or the first note */
+} rows[] = {
+    { "no version", "{\"events\":[" EV("a", "instant", "0", "1", "1", T0 "00000", "") "]}", MRD_OK,
+      1, 0, "does not state its data_version" },
+    { "version before the events",
+      "{\"data_version\":3,\"events\":[" EV("a", "instant", "0", "1", "1", T0 "00000", "") "]}",
+      MRD_VERSION, 0, 0, "data_version 3, and only 2 is understood" },
+    { "version behind the events",
+      "{\"events\":[" EV("a", "instant", "0", "1", "1", T0 "00000", "") "],\"data_version\":1}",
+      MRD_VERSION, 1, 0, "read as if it were that" },
+    { "several documents",
+      HEAD TAIL "\n" HEAD EV("a", "instant", "0", "1", "1", T0 "00000", "") TAIL HEAD TAIL, MRD_OK,
+      1, 0, "" },
+    { "no events", "{\"data_version\":2}", MRD_FORMAT, 0, 0, "a document without \"events\"" },
+    { "not a document", "[1]", MRD_FORMAT, 0, 0, "a document that is an array" },
+    { "no type", HEAD "{\"timestamp_ns\":1}" TAIL, MRD_OK, 0, 1, "without event_type" },
+    { "no time", HEAD "{\"event_type\":\"a\"}" TAIL, MRD_OK, 0, 1, "without timestamp_ns" },
+    { "time too large", HEAD "{\"event_type\":\"a\",\"timestamp_ns\":9223372036854775808}" TAIL,
+      MRD_OK, 0, 1, "\"timestamp_ns\" has the wrong type or range" },
+    { "fraction", HEAD "{\"event_type\":\"a\",\"timestamp_ns\":1.5}" TAIL, MRD_OK, 0, 1,
+      "\"timestamp_ns\"" },
+    { "start without tracking_id",
+      HEAD "{\"event_type\":\"a\",\"phase\":\"start\",\"timestamp_ns\":1}" TAIL, MRD_OK, 0, 1,
+      "a start without tracking_id" },
+    { "unknown phase is kept",
+      HEAD "{\"event_type\":\"a\",\"phase\":\"odd\",\"timestamp_ns\":1}" TAIL, MRD_OK, 1, 0, "" },
+    { "cut", HEAD EV("a", "instant", "0", "1", "1", T0 "00000", "") ",{\"event_type\"",
+      MRD_TRUNCATED, 1, 0, "the input ends" },
+    { "data of the wrong type", HEAD "{\"event_type\":\"a\",\"timestamp_ns\":1,\"data\":[1]}" TAIL,
+      MRD_OK, 1, 0, "" },
+};
+
+TEST(documents_good_and_bad)
+{
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        for (size_t piece = 0; piece < 3; piece++) {
+            collected c = { 0 };
+            const char *said;
+
+            collect_bytes(&c, ops, rows[i].text, strlen(rows[i].text), piece, NULL);
+            CHECK_ERR(rows[i].name, c.err, rows[i].err);
+            CHECK_ROW(rows[i].name, c.n == rows[i].events);
+            CHECK_ROW(rows[i].name, c.input.dropped == rows[i].dropped);
+            said = c.err != MRD_OK                  ? c.why.text
+                   : c.input.error != MRD_SID_EMPTY ? collect_str(&c, c.input.error)
+                   : mrd_catalog_notes(c.cat) > 0   ? mrd_catalog_note_at(c.cat, 0).p
+                                                    : "";
+            CHECK_ROW(rows[i].name, strstr(said, rows[i].said) != NULL);
+            collect_free(&c);
+        }
+    }
+}
+
+/* A pairer fed fetch by fetch, as the agent does. */
+typedef struct {
+    mrd_catalog *cat;
+    size_t n, unfinished, no_start;
+    int64_t last_dur;
+} sink;
+
+static mrd_err
+sink_emit(void *self, const mrd_event *ev)
+{
+    sink *s = self;
+
+    s->n++;
+    s->unfinished += ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED;
+    s->no_start += (ev->flags & MRD_EV_NO_START) != 0;
+    s->last_dur = ev->dur_ns;
+    return MRD_OK;
+}
+
+static void
+feed(mrd_nrt *nrt, const char *text)
+{
+    mrd_in *in = NULL;
+
+    CHECK_ERR(
+        "in",
+        mrd_in_memory((mrd_bytes){ (const uint8_t *) text, strlen(text) }, "fetch", &in, NULL),
+        MRD_OK);
+    CHECK_ERR("parse", mrd_nrt_parse(nrt, in, NULL), MRD_OK);
+    mrd_in_close(in);
+}
+
+TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
+{
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .max_open = 3, .emit = sink_emit, .self = &s };
+    mrd_process p;
+    mrd_nrt *nrt = NULL;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(s.cat, "i-1");
+    o.process = mrd_catalog_process(s.cat, &p);
+    CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+    feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "00000", "") TAIL);
+    CHECK_INT(s.n, 0);
+    feed(nrt, HEAD TAIL);
+    feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "00900", "") TAIL);
+    CHECK_INT(s.n, 1);
+    CHECK_INT(s.last_dur, 900);
+    /* A fourth open start pushes the oldest out; its stop then stands alone. */
+    feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "01000",
+                      "") "," EV("a", "start", "0", "2", "1", T0 "01001",
+                                 "") "," EV("a", "start", "0", "3", "1", T0 "01002", "") TAIL);
+    CHECK_INT(s.n, 1);
+    feed(nrt, HEAD EV("a", "start", "0", "4", "1", T0 "01003", "") TAIL);
+    CHECK_INT(s.unfinished, 1);
+    feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "01004", "") TAIL);
+    CHECK_INT(s.no_start, 0);
+    /* Texts of two threads may come in the other order. */
+    feed(nrt, HEAD EV("b", "stop", "0", "7", "1", T0 "02900", "\"return_code\":0") TAIL);
+    CHECK_INT(s.n, 2);
+    feed(nrt, HEAD EV("b", "start", "0", "7", "1", T0 "02000", "") TAIL);
+    CHECK_INT(s.n, 3);
+    CHECK_INT(s.last_dur, 900);
+    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+    CHECK_INT(s.no_start, 1);
+    CHECK_INT(s.unfinished, 4);
+    CHECK_INT(mrd_nrt_count(nrt)->records, mrd_nrt_count(nrt)->events);
+    CHECK_INT(mrd_nrt_count(nrt)->records, 7);
+    CHECK_INT(mrd_nrt_count(nrt)->documents, 8);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+TEST(many_pairs_in_many_orders)
+{
+    enum { PAIRS = 20000 };
+    mrd_buf text = { 0 };
+    collected c = { 0 };
+    int64_t sum = 0;
+
+    mrd_buf_text(&text, HEAD);
+    for (int i = 0; i < 2 * PAIRS; i++) {
+        bool start = i < PAIRS;
+        int k = start ? i : (int) ((int64_t) (i - PAIRS) * 7919 % PAIRS);
+
+        mrd_buf_fmt(&text,
+                    "%s{\"event_type\":\"t\",\"phase\":\"%s\",\"nc_idx\":%d,\"tracking_id\":%d,"
+                    "\"timestamp_ns\":%lld}",
+                    i == 0 ? "" : ",", start ? "start" : "stop", k % 4, k / 4,
+                    1700000000000000000LL + i);
+    }
+    mrd_buf_text(&text, TAIL);
+    collect_bytes(&c, ops, text.p, text.len, 0, NULL);
+    CHECK_INT(c.n, PAIRS);
+    for (size_t i = 0; i < c.n; i++)
+        sum += c.v[i]->ev.dur_ns;
+    CHECK_INT(sum, (int64_t) PAIRS * PAIRS); /* all stops are PAIRS behind all starts on average */
+    CHECK_INT(c.input.unfinished, 0);
+    collect_free(&c);
+    mrd_buf_fini(&text);
+}
+
+TEST(detection_is_by_content)
+{
+    CHECK(mrd_import_detect(MRD_STR(HEAD EV("a", "start", "0", "1", "1", "1", "") TAIL), "x") ==
+          ops);
+    CHECK(mrd_import_detect(MRD_STR("{\"events\":[],\"data_version\":2}"), "x") == ops);
+    CHECK(mrd_import_detect(MRD_STR("{\"events\":[]}"), "nrt.json") == NULL);
+}
+
+TEST_MAIN()

@@ -1,0 +1,267 @@
+#include "tests/trace/collect.h"
+#include "tests/trace/profile.h"
+
+static const mrd_import_ops *const ops = &mrd_import_sysprof;
+
+static void
+free_flows(test_profile *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        p->v[i].flow_count = 0;
+}
+
+/* From the first event on: what stands before it names the inputs. */
+static mrd_str
+body(const char *text, size_t len)
+{
+    const char *at = memmem(text, len, "\"trace_events\":", 15), *end;
+
+    at = at != NULL ? at : memmem(text, len, "\"trace_event\":", 14);
+
+    if (at == NULL)
+        return (mrd_str){ "", 0 };
+    len -= (size_t) (at - text);
+    /* The newer layout repeats the notes, which name the file. */
+    end = memmem(at, len, "\"device_profile_list\"", 21);
+    return (mrd_str){ at, end == NULL ? len : (size_t) (end - at) };
+}
+
+/* Our own file comes back as the same events: written again, they give the same bytes. */
+TEST(own_files_round_trip)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        test_profile *p = test_profile_new();
+        mrd_sink_options options = test_sink_options();
+        collected c = { 0 };
+        mrd_event *again_v;
+        char *text, *again;
+        size_t len, again_len;
+        mrd_str x, y;
+
+        options.pretty = variant & 1;
+        options.json_layout = variant & 2 ? MRD_JSON_EXPLORER : MRD_JSON_GUIDE;
+        free_flows(p);
+        text = test_sink_run(&mrd_sink_json, p->cat, 0, &options, p->v, p->n, &len);
+        CHECK(ops->probe((mrd_str){ text, len }, "x") > 90);
+        collect_bytes(&c, ops, text, len, variant == 1 ? 7 : 0, NULL);
+        CHECK_ERR("import", c.err, MRD_OK);
+        CHECK_INT(c.n, p->n);
+        CHECK_INT(c.input.dropped, 0);
+        CHECK_INT(c.input.unfinished, 1);
+        CHECK_INT(c.input.no_start, 1);
+        CHECK_INT(c.input.lost, 17);
+        again_v = calloc(c.n + 1, sizeof(*again_v));
+        for (size_t i = 0; i < c.n; i++)
+            again_v[i] = c.v[i]->ev;
+        again = test_sink_run(&mrd_sink_json, c.cat, 0, &options, again_v, c.n, &again_len);
+        x = body(text, len);
+        y = body(again, again_len);
+        CHECK(x.len > 1000);
+        CHECK(mrd_str_eq(x, y));
+        free(again_v);
+        free(again);
+        free(text);
+        collect_free(&c);
+        test_profile_free(p);
+    }
+}
+
+/* ... and not only in writing: identity, kinds and every argument. */
+TEST(own_events_are_the_same)
+{
+    test_profile *p = test_profile_new();
+    mrd_sink_options options = test_sink_options();
+    collected c = { 0 };
+    const mrd_event *ev, *end;
+    size_t len;
+    char *text = test_sink_run(&mrd_sink_json, p->cat, 0, &options, p->v, p->n, &len);
+
+    collect_bytes(&c, ops, text, len, 0, NULL);
+    REQUIRE((ev = collect_named(&c, "nrt_tensor_write", 0)) != NULL);
+    CHECK_INT(ev->ts_ns, BASE_NS);
+    CHECK_INT(ev->dur_ns, 27094);
+    CHECK_INT(ev->id, 1);
+    CHECK_INT(ev->arg_count, 11);
+    CHECK_TEXT(collect_arg_text(&c, ev, "tensor_id"), "18446744073709551615");
+    CHECK_INT(collect_arg(&c, ev, "size")->type, MRD_ARG_INT);
+    CHECK_TEXT(collect_arg_text(&c, ev, "above_2_53"), "9007199254740993");
+    CHECK_TEXT(collect_arg_text(&c, ev, "least"), "-9223372036854775808");
+    CHECK_INT(collect_arg(&c, ev, "whole")->type, MRD_ARG_DOUBLE);
+    CHECK(collect_arg(&c, ev, "tiny")->v.d == 5e-324);
+    CHECK_INT(collect_arg(&c, ev, "yes")->type, MRD_ARG_BOOL);
+    CHECK_TEXT(collect_arg_text(&c, ev, "shape \"q\""), "{\"a\": [1, 2.50, null]}");
+    CHECK_TEXT(collect_arg_text(&c, ev, "text"),
+               "say \"hi\"\n\\ \x01 \xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x9a\x80");
+    CHECK_INT(collect_track(&c, ev)->lnc_idx, 3);
+    CHECK_INT(collect_track(&c, ev)->thread_id, 5000);
+    CHECK_INT(collect_process(&c, ev)->rank, 0);
+    CHECK_INT(collect_process(&c, ev)->world_size, 2);
+    CHECK_TEXT(collect_str(&c, collect_process(&c, ev)->name), "train.py");
+    REQUIRE((ev = collect_named(&c, "nrt_execute", 0)) != NULL);
+    REQUIRE((end = collect_named(&c, "nrt_execute", 1)) != NULL);
+    REQUIRE(ev->flow_count == 1 && end->flow_count == 1);
+    CHECK(ev->flows[0].id == end->flows[0].id);
+    CHECK_INT(ev->flows[0].dir, MRD_FLOW_START);
+    CHECK_INT(end->flows[0].dir, MRD_FLOW_END);
+    CHECK_INT(end->bound_ns, 1850);
+    CHECK_INT(collect_process(&c, end)->clock, 1);
+    CHECK_INT(collect_track(&c, collect_named(&c, "PjitFunction(f)", 0))->sort_index, 4);
+    CHECK_INT(collect_named(&c, "step \"1\"", 0)->kind, MRD_INSTANT);
+    CHECK_INT(collect_named(&c, "nrt_infer", 0)->dur_ns, MRD_DUR_UNFINISHED);
+    free(text);
+    collect_free(&c);
+    test_profile_free(p);
+}
+
+/* Two files with the same arrow ids do not get arrows between them. */
+TEST(arrows_stay_in_their_file)
+{
+    static const char text[] =
+        "{\"trace_event\":[{\"name\":\"a\",\"timestamp\":5,\"flow_id\":[\"77\",78]}]}";
+    collected c = { 0 };
+
+    collect_text(&c, ops, text);
+    collect_text(&c, ops, text);
+    REQUIRE(c.n == 2);
+    CHECK_INT(c.v[0]->ev.flow_count, 2);
+    CHECK(c.v[0]->ev.flows[0].id != c.v[1]->ev.flows[0].id);
+    collect_free(&c);
+}
+
+TEST(the_guides_example)
+{
+    const char *dir = test_data_dir();
+    char path[1200];
+    collected c = { 0 };
+    const mrd_event *ev;
+    mrd_in *in = NULL;
+
+    if (dir == NULL)
+        SKIP("no MERIDIAN_TEST_DATA");
+    snprintf(path, sizeof(path),
+             "%s/aws-neuron-docs-samples/system_profile_old_2.0beta_assembled.json", dir);
+    CHECK_ERR("open", mrd_in_file(path, &in, NULL), MRD_OK);
+    REQUIRE(in != NULL);
+    collect_in(&c, ops, in, NULL);
+    mrd_in_close(in);
+    CHECK_ERR("import", c.err, MRD_OK);
+    CHECK_INT(c.n, 5);
+    CHECK_INT(c.input.dropped, 0);
+    REQUIRE((ev = collect_named(&c, "nrt_tensor_write", 0)) != NULL);
+    CHECK_INT(ev->ts_ns, 1729888371056597613);
+    CHECK_INT(collect_arg(&c, ev, "tensor_id")->v.i, 4900392441224765051);
+    CHECK_INT(ev->arg_count, 3); /* type, group and parent_id follow from the rest */
+    CHECK_INT(collect_process(&c, ev)->process_id, 1627711);
+    CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_RUNTIME);
+    REQUIRE((ev = collect_named(&c, "PjitFunction(matmul_allgather)", 0)) != NULL);
+    CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_FRAMEWORK);
+    CHECK_INT(ev->arg_count, 0);
+    ev = &c.v[2]->ev;
+    CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "mem.used_bytes");
+    CHECK_INT(ev->ivalue, 51805806592);
+    ev = &c.v[4]->ev;
+    CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "cpu.47.util_percent");
+    CHECK(ev->value == 2.3255813);
+    CHECK_INT(collect_process(&c, ev)->flags, MRD_PROC_NODE);
+    collect_free(&c);
+}
+
+TEST(the_newer_layout)
+{
+    static const char text[] =
+        "{\"system_profile_metadata\":[{\"first_ts_ns\":\"17\",\"hbm_capacity_bytes\":103079215104}"
+        "],"
+        "\"device_profile_list\":[{\"nc_id\":0,\"device_profile_name\":\"p\"}],"
+        "\"warnings\":[{\"message\":\"ring overwritten\",\"category\":\"Missing Data\"}],"
+        "\"trace_event\":["
+        "{\"name\":\"nc_exec_running\",\"timestamp\":1729888371056597613,\"duration\":5,"
+        "\"timestamp_unit\":\"ns\",\"instance_id\":\"i-0\",\"process_id\":\"7\",\"thread_id\":9,"
+        "\"nc_idx\":2,\"lnc_idx\":2,\"exec_id\":18446744073709551615,\"device_core_idx\":5,"
+        "\"model_id\":10001,\"model_name\":\"m.neff\",\"trace_event_source\":\"neuron_hw\","
+        "\"worker_gid\":66,\"more\":{\"x\":[1]}},"
+        "{\"name\":\"a\",\"timestamp\":1.5,\"duration\":\"2.25\",\"timestamp_unit\":\"us\"},"
+        "{\"name\":\"b\",\"timestamp\":12,\"process_id\":\"Spans\",\"trace_event_source\":\"new\"}]"
+        ","
+        "\"device_mem_usage\":[{\"timestamp\":20,\"hbm_idx\":1,\"device_idx\":3,\"instance_id\":"
+        "\"i-0\",\"total_bytes\":77,\"dram_spill_bytes\":0}],"
+        "\"mem_usage\":[{\"timestamp\":30,\"used_bytes\":5,\"used_percent\":1.5}],"
+        "\"cpu_util\":[{\"timestamp\":30,\"cpu_id\":\"average\",\"util_percent\":2}]}";
+    collected c = { 0 };
+    const mrd_event *ev;
+
+    CHECK(ops->probe(MRD_STR(text), "x") > 50);
+    collect_text(&c, ops, text);
+    CHECK_ERR("import", c.err, MRD_OK);
+    CHECK_INT(c.n, 8);
+    REQUIRE((ev = collect_named(&c, "nc_exec_running", 0)) != NULL);
+    CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_DEVICE);
+    CHECK_INT(collect_track(&c, ev)->pcore_idx, 5);
+    CHECK_INT(collect_track(&c, ev)->worker_gid, 66);
+    CHECK_TEXT(collect_arg_text(&c, ev, "exec_id"), "18446744073709551615");
+    CHECK_TEXT(collect_arg_text(&c, ev, "more"), "{\"x\":[1]}");
+    REQUIRE((ev = collect_named(&c, "a", 0)) != NULL);
+    CHECK_INT(ev->ts_ns, 1500);
+    CHECK_INT(ev->dur_ns, 2250);
+    REQUIRE((ev = collect_named(&c, "b", 0)) != NULL);
+    CHECK_INT(collect_process(&c, ev)->flags, MRD_PROC_NO_PID);
+    CHECK_TEXT(collect_str(&c, collect_process(&c, ev)->name), "Spans");
+    CHECK_TEXT(collect_arg_text(&c, ev, "trace_event_source"), "new");
+    ev = &c.v[3]->ev;
+    CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "hbm.1.total_bytes");
+    CHECK_INT(collect_track(&c, ev)->device_idx, 3);
+    CHECK_INT(mrd_catalog_notes(c.cat), 1);
+    CHECK_TEXT(mrd_catalog_get(c.cat, "input.0.system_profile_metadata.hbm_capacity_bytes"),
+               "103079215104");
+    collect_free(&c);
+}
+
+static const struct {
+    const char *name, *text;
+    mrd_err want;
+    uint64_t events, dropped;
+    const char *says; /* part of the sentence */
+} bad[] = {
+    { "no document", "", MRD_EMPTY, 0, 0, "" },
+    { "array", "[]", MRD_FORMAT, 0, 0, "object" },
+    { "nothing known", "{\"x\":1}", MRD_EMPTY, 0, 0, "no section" },
+    { "cut", "{\"trace_events\":[{\"name\":\"a\",\"timestamp\":1},{\"na", MRD_TRUNCATED, 1, 0,
+      "byte" },
+    { "no time", "{\"trace_events\":[{\"name\":\"a\"},{\"name\":\"b\",\"timestamp\":2}]}", MRD_OK,
+      1, 1, "byte 17" },
+    { "no name", "{\"trace_events\":[{\"timestamp\":2}]}", MRD_OK, 0, 1, "name" },
+    { "negative duration", "{\"trace_events\":[{\"name\":\"a\",\"timestamp\":2,\"duration\":-3}]}",
+      MRD_OK, 0, 1, "negative" },
+    { "beyond 64 bits", "{\"trace_events\":[{\"name\":\"a\",\"timestamp\":99999999999999999999}]}",
+      MRD_OK, 0, 1, "timestamp" },
+    { "unknown unit",
+      "{\"trace_events\":[{\"name\":\"a\",\"timestamp\":2,\"timestamp_unit\":\"fortnight\"}]}",
+      MRD_OK, 0, 1, "fortnight" },
+    { "rows of another type", "{\"trace_events\":[1,\"x\",null,[]]}", MRD_OK, 0, 4, "number" },
+    { "section of another type", "{\"trace_events\":7}", MRD_OK, 0, 1, "number" },
+    { "NaN", "{\"mem_usage\":[{\"timestamp\":2,\"usage\":NaN}]}", MRD_OK, 0, 1, "usage" },
+    { "time of another type", "{\"trace_events\":[{\"name\":\"a\",\"timestamp\":[]}]}", MRD_OK, 0,
+      1, "timestamp" },
+    { "bad UTF-8", "{\"trace_events\":[{\"name\":\"\xff\",\"timestamp\":1}]}", MRD_UTF8, 0, 0,
+      "byte" },
+    { "head of another type",
+      "{\"meridian\":{\"processes\":7,\"clocks\":[1],\"tracks\":[[]]},"
+      "\"trace_events\":[{\"name\":\"a\",\"timestamp\":1}]}",
+      MRD_OK, 1, 0, "" },
+};
+
+TEST(bad_input_costs_what_is_bad)
+{
+    for (size_t i = 0; i < MRD_COUNT(bad); i++) {
+        collected c = { 0 };
+
+        collect_text(&c, ops, bad[i].text);
+        CHECK_ERR(bad[i].name, c.err, bad[i].want);
+        CHECK_ROW(bad[i].name, c.input.events == bad[i].events);
+        CHECK_ROW(bad[i].name, c.input.dropped == bad[i].dropped);
+        CHECK_ROW(bad[i].name, strstr(c.err != MRD_OK ? c.why.text : collect_str(&c, c.input.error),
+                                      bad[i].says) != NULL);
+        collect_free(&c);
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,435 @@
+#include "tests/trace/collect.h"
+
+static const mrd_import_ops *const ops = &mrd_import_trace_event;
+
+TEST(spans_instants_and_typed_arguments)
+{
+    collected c = { 0 };
+    const mrd_event *ev;
+
+    collect_text(
+        &c, ops,
+        "{\"traceEvents\":[\n"
+        "{\"ph\":\"X\",\"cat\":\"k\",\"name\":\"a\",\"pid\":7,\"tid\":70,"
+        "\"ts\":1712195495406752.8,\"dur\":0.123,\"tts\":5,\"args\":{\"i\":-3,\"big\":"
+        "18446744073709551615,\"huge\":18446744073709551616,\"d\":1.5e3,\"s\":\"x\\ny\","
+        "\"t\":true,\"n\":null,\"l\":[1,{\"a\":2}],\"far\":1e999,\"nan\":NaN}},\n"
+        "{\"ph\":\"i\",\"s\":\"g\",\"name\":\"b\",\"pid\":7,\"tid\":\"70\",\"ts\":\"12.5\"},"
+        "{\"ph\":\"X\",\"name\":\"open\",\"pid\":7,\"tid\":71,\"ts\":1}]}");
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(c.n, 3);
+    ev = &c.v[0]->ev;
+    CHECK_INT(ev->kind, MRD_SPAN);
+    CHECK_INT(ev->ts_ns, 1712195495406752800);
+    CHECK_INT(ev->dur_ns, 123);
+    CHECK_TEXT(collect_str(&c, ev->name), "a");
+    CHECK_TEXT(collect_str(&c, ev->category), "k");
+    CHECK_INT(ev->arg_count, 11);
+    CHECK_TEXT(collect_arg_text(&c, ev, "tts"), "5");
+    CHECK_TEXT(collect_arg_text(&c, ev, "i"), "-3");
+    CHECK_TEXT(collect_arg_text(&c, ev, "big"), "18446744073709551615");
+    CHECK_INT(collect_arg(&c, ev, "big")->type, MRD_ARG_UINT);
+    CHECK_TEXT(collect_arg_text(&c, ev, "huge"), "18446744073709551616");
+    CHECK_INT(collect_arg(&c, ev, "huge")->type, MRD_ARG_JSON);
+    CHECK_TEXT(collect_arg_text(&c, ev, "d"), "1500");
+    CHECK_INT(collect_arg(&c, ev, "d")->type, MRD_ARG_DOUBLE);
+    CHECK_TEXT(collect_arg_text(&c, ev, "s"), "x\ny");
+    CHECK_TEXT(collect_arg_text(&c, ev, "t"), "true");
+    CHECK_TEXT(collect_arg_text(&c, ev, "n"), "null");
+    CHECK_TEXT(collect_arg_text(&c, ev, "l"), "[1,{\"a\":2}]");
+    CHECK_TEXT(collect_arg_text(&c, ev, "far"), "1e999");
+    CHECK_TEXT(collect_arg_text(&c, ev, "nan"), "NaN");
+    CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_FRAMEWORK);
+    CHECK_INT(collect_track(&c, ev)->thread_id, 70);
+    CHECK_INT(collect_process(&c, ev)->process_id, 7);
+    ev = &c.v[1]->ev;
+    CHECK_INT(ev->kind, MRD_INSTANT);
+    CHECK_INT(ev->ts_ns, 12500);
+    CHECK_INT(ev->track, c.v[0]->ev.track);
+    CHECK_INT(c.v[2]->ev.dur_ns, MRD_DUR_UNFINISHED);
+    CHECK_INT(c.input.unfinished, 1);
+    collect_free(&c);
+}
+
+TEST(begin_and_end_nest_by_thread)
+{
+    collected c = { 0 };
+    const mrd_event *ev;
+
+    collect_text(&c, ops,
+                 "[{\"ph\":\"B\",\"name\":\"outer\",\"pid\":1,\"tid\":1,\"ts\":10,\"args\":{\"a\":"
+                 "1,\"b\":2}},"
+                 "{\"ph\":\"B\",\"name\":\"other\",\"pid\":1,\"tid\":2,\"ts\":11},"
+                 "{\"ph\":\"B\",\"name\":\"inner\",\"pid\":1,\"tid\":1,\"ts\":12},"
+                 "{\"ph\":\"E\",\"pid\":1,\"tid\":1,\"ts\":13},"
+                 "{\"ph\":\"E\",\"pid\":1,\"tid\":1,\"ts\":20,\"args\":{\"a\":1,\"b\":3,\"c\":4}},"
+                 "{\"ph\":\"E\",\"pid\":1,\"tid\":3,\"ts\":21,\"name\":\"lost\"},"
+                 "{\"ph\":\"B\",\"name\":\"back\",\"pid\":1,\"tid\":4,\"ts\":50},"
+                 "{\"ph\":\"E\",\"pid\":1,\"tid\":4,\"ts\":49}]");
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(c.n, 6);
+    REQUIRE((ev = collect_named(&c, "inner", 0)) != NULL);
+    CHECK_INT(ev->ts_ns, 12000);
+    CHECK_INT(ev->dur_ns, 1000);
+    REQUIRE((ev = collect_named(&c, "outer", 0)) != NULL);
+    CHECK_INT(ev->dur_ns, 10000);
+    CHECK_INT(ev->arg_count, 4);
+    CHECK_TEXT(collect_arg_text(&c, ev, "b"), "2");
+    CHECK_TEXT(collect_arg_text(&c, ev, "end.b"), "3");
+    CHECK_TEXT(collect_arg_text(&c, ev, "c"), "4");
+    REQUIRE((ev = collect_named(&c, "other", 0)) != NULL);
+    CHECK_INT(ev->dur_ns, MRD_DUR_UNFINISHED);
+    REQUIRE((ev = collect_named(&c, "lost", 0)) != NULL);
+    CHECK_INT(ev->flags, MRD_EV_NO_START);
+    CHECK_INT(ev->ts_ns, 21000);
+    REQUIRE((ev = collect_named(&c, "back", 0)) != NULL);
+    CHECK_INT(ev->dur_ns, MRD_DUR_UNFINISHED);
+    CHECK_INT(c.input.records, 6);
+    CHECK_INT(c.input.unfinished, 2);
+    CHECK_INT(c.input.no_start, 2);
+    collect_free(&c);
+}
+
+TEST(flows_are_scoped_by_category_name_and_file)
+{
+    const char *text =
+        "[{\"ph\":\"s\",\"cat\":\"c\",\"name\":\"n\",\"id\":5,\"pid\":1,\"tid\":1,\"ts\":1},"
+        "{\"ph\":\"t\",\"cat\":\"c\",\"name\":\"n\",\"id\":\"5\",\"pid\":1,\"tid\":1,\"ts\":2},"
+        "{\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"c\",\"name\":\"n\",\"id\":\"0x5\",\"pid\":1,"
+        "\"tid\":2,\"ts\":3},"
+        "{\"ph\":\"f\",\"cat\":\"c\",\"name\":\"other\",\"id\":5,\"pid\":1,\"tid\":2,\"ts\":3},"
+        "{\"ph\":\"f\",\"cat\":\"c\",\"name\":\"n\",\"pid\":1,\"tid\":2,\"ts\":3},"
+        "{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1,\"bind_id\":9,"
+        "\"flow_out\":true},"
+        "{\"ph\":\"X\",\"name\":\"y\",\"pid\":1,\"tid\":1,\"ts\":4,\"dur\":1,\"bind_id\":\"0x9\","
+        "\"flow_in\":true}]";
+    collected c = { 0 };
+
+    collect_text(&c, ops, text);
+    CHECK_INT(c.n, 6);
+    CHECK_INT(c.input.dropped, 1);
+    CHECK(strstr(collect_str(&c, c.input.error), "a flow record without id") != NULL);
+    CHECK_INT(c.v[0]->ev.flow_dir, MRD_FLOW_START);
+    CHECK_INT(c.v[1]->ev.flow_dir, MRD_FLOW_STEP);
+    CHECK_INT(c.v[2]->ev.flow_dir, MRD_FLOW_END);
+    CHECK(c.v[0]->ev.id == c.v[1]->ev.id && c.v[0]->ev.id == c.v[2]->ev.id);
+    CHECK(c.v[0]->ev.id != c.v[3]->ev.id);
+    CHECK_INT(c.v[4]->ev.flow_count, 1);
+    CHECK_INT(c.v[4]->ev.flows[0].dir, MRD_FLOW_START);
+    CHECK_INT(c.v[5]->ev.flows[0].dir, MRD_FLOW_END);
+    CHECK(c.v[4]->ev.flows[0].id == c.v[5]->ev.flows[0].id);
+    collect_text(&c, ops, text); /* another file with the same ids */
+    CHECK_INT(c.n, 12);
+    CHECK(c.v[0]->ev.id != c.v[6]->ev.id);
+    CHECK(c.v[4]->ev.flows[0].id != c.v[10]->ev.flows[0].id);
+    CHECK(collect_track(&c, &c.v[0]->ev)->process != collect_track(&c, &c.v[6]->ev)->process);
+    collect_free(&c);
+}
+
+TEST(async_spans_have_lines_of_their_own)
+{
+    collected c = { 0 };
+    const mrd_event *ev;
+
+    collect_text(
+        &c, ops,
+        "[{\"ph\":\"b\",\"cat\":\"q\",\"name\":\"req\",\"id\":1,\"pid\":1,\"tid\":1,\"ts\":1},"
+        "{\"ph\":\"b\",\"cat\":\"q\",\"name\":\"req\",\"id\":2,\"pid\":1,\"tid\":1,\"ts\":2},"
+        "{\"ph\":\"b\",\"cat\":\"q\",\"name\":\"part\",\"id\":1,\"pid\":1,\"tid\":9,\"ts\":3},"
+        "{\"ph\":\"n\",\"cat\":\"q\",\"name\":\"mark\",\"id\":1,\"pid\":1,\"tid\":1,\"ts\":4},"
+        "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"part\",\"id\":1,\"pid\":1,\"tid\":1,\"ts\":5},"
+        "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"req\",\"id\":1,\"pid\":2,\"tid\":1,\"ts\":6},"
+        "{\"ph\":\"e\",\"cat\":\"other\",\"name\":\"req\",\"id\":2,\"pid\":1,\"tid\":1,\"ts\":7},"
+        "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"req\",\"id2\":{\"global\":\"0x2\"},\"pid\":1,"
+        "\"tid\":1,\"ts\":8},"
+        "{\"ph\":\"b\",\"cat\":\"q\",\"name\":\"l\",\"id2\":{\"local\":3},\"pid\":1,\"tid\":1,"
+        "\"ts\":9},"
+        "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"l\",\"id2\":{\"local\":3},\"pid\":2,\"tid\":1,"
+        "\"ts\":10}]");
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(c.n, 7);
+    REQUIRE((ev = collect_named(&c, "part", 0)) != NULL);
+    CHECK_INT(ev->dur_ns, 2000);
+    CHECK_INT(ev->track, collect_named(&c, "mark", 0)->track);
+    CHECK_INT(ev->track, collect_named(&c, "req", 0)->track);
+    CHECK_INT(ev->track, collect_named(&c, "req", 2)->track);
+    CHECK_INT(collect_named(&c, "req", 0)->dur_ns, 5000);
+    CHECK_INT(collect_named(&c, "req", 1)->flags, MRD_EV_NO_START);
+    CHECK_INT(collect_named(&c, "req", 2)->dur_ns, 6000);
+    CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "req");
+    CHECK_INT(collect_named(&c, "l", 0)->flags, MRD_EV_NO_START);
+    CHECK_INT(collect_named(&c, "l", 1)->dur_ns, MRD_DUR_UNFINISHED);
+    collect_free(&c);
+}
+
+TEST(counters)
+{
+    collected c = { 0 };
+
+    collect_text(
+        &c, ops,
+        "[{\"ph\":\"C\",\"name\":\"mem\",\"pid\":1,\"ts\":1,\"args\":{\"value\":9007199254740993,"
+        "\"peak\":1.5,\"text\":\"7\",\"bad\":\"x\",\"u\":18446744073709551615}},"
+        "{\"ph\":\"C\",\"name\":\"mem\",\"pid\":1,\"ts\":2,\"args\":{\"value\":4}},"
+        "{\"ph\":\"C\",\"name\":\"mem\",\"pid\":1,\"ts\":2}]");
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(c.n, 5);
+    CHECK_INT(c.input.records, 7);
+    CHECK_INT(c.input.dropped, 2);
+    CHECK_INT(c.v[0]->ev.ivalue, 9007199254740993);
+    CHECK_INT(c.v[0]->ev.flags, MRD_EV_INT);
+    CHECK_TEXT(collect_str(&c, collect_track(&c, &c.v[0]->ev)->name), "mem");
+    CHECK_TEXT(collect_str(&c, collect_track(&c, &c.v[1]->ev)->name), "mem peak");
+    CHECK(c.v[1]->ev.value == 1.5);
+    CHECK_INT(c.v[2]->ev.ivalue, 7);
+    CHECK_INT(c.v[3]->ev.flags, MRD_EV_INT | MRD_EV_UNSIGNED);
+    CHECK_INT(collect_track(&c, &c.v[0]->ev)->kind, MRD_TRACK_COUNTER);
+    CHECK_INT(c.v[4]->ev.track, c.v[0]->ev.track);
+    collect_free(&c);
+}
+
+/* A Kineto file in miniature: names behind the events, words and device numbers as pids. */
+#define KINETO_EVENTS                                                                              \
+    "\"traceEvents\":["                                                                            \
+    "{\"ph\":\"X\",\"name\":\"op\",\"pid\":123,\"tid\":5,\"ts\":100.5,\"dur\":9},"                 \
+    "{\"ph\":\"X\",\"name\":\"kernel\",\"pid\":0,\"tid\":7,\"ts\":101,\"dur\":3},"                 \
+    "{\"ph\":\"X\",\"name\":\"kernel2\",\"pid\":0,\"tid\":7,\"ts\":105,\"dur\":3},"                \
+    "{\"ph\":\"X\",\"name\":\"prof\",\"pid\":\"Spans\",\"tid\":\"PyTorch\",\"ts\":100,\"dur\":50}" \
+    ","                                                                                            \
+    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":123,\"tid\":0,\"ts\":0,\"args\":{\"name\":"   \
+    "\"python\"}},"                                                                                \
+    "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":123,\"tid\":0,\"args\":{\"labels\":"        \
+    "\"CPU\"}},"                                                                                   \
+    "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":123,\"tid\":0,\"args\":{\"sort_"        \
+    "index\":123}},"                                                                               \
+    "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"tid\":0,\"args\":{\"labels\":\"GPU "    \
+    "0\"}},"                                                                                       \
+    "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":0,\"tid\":0,\"args\":{\"sort_index\":"  \
+    "16777216}},"                                                                                  \
+    "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":1,\"tid\":0,\"args\":{\"labels\":\"GPU "    \
+    "1\"}},"                                                                                       \
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":7,\"args\":{\"name\":\"stream "      \
+    "7\"}},"                                                                                       \
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":123,\"tid\":5,\"args\":{\"name\":\"main\"}}]"
+
+TEST(kineto_becomes_one_process_with_rank)
+{
+    static const char *const files[] = {
+        "{\"schemaVersion\":1,\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":3,\"world_size\":"
+        "8},"
+        "\"baseTimeNanoseconds\":1700000000000000000," KINETO_EVENTS "}",
+        "{\"schemaVersion\":1," KINETO_EVENTS
+        ",\"baseTimeNanoseconds\":1700000000000000000,\"distributedInfo\":{\"rank\":3,"
+        "\"world_size\":8}}",
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(files); i++) {
+        collected c = { 0 };
+        const mrd_event *op, *kernel, *prof;
+        const mrd_process *p;
+
+        collect_text(&c, ops, files[i]);
+        CHECK_ERR("run", c.err, MRD_OK);
+        CHECK_INT(c.n, 4);
+        CHECK_INT(mrd_catalog_processes(c.cat), 1);
+        CHECK_INT(mrd_catalog_tracks(c.cat), 3);
+        op = collect_named(&c, "op", 0);
+        kernel = collect_named(&c, "kernel", 0);
+        prof = collect_named(&c, "prof", 0);
+        REQUIRE(op != NULL && kernel != NULL && prof != NULL);
+        CHECK_INT(op->ts_ns, 1700000000000100500);
+        p = collect_process(&c, op);
+        CHECK_INT(p->process_id, 123);
+        CHECK_INT(p->rank, 3);
+        CHECK_INT(p->world_size, 8);
+        CHECK_INT(p->sort_index, 3);
+        CHECK_TEXT(collect_str(&c, p->name), "python");
+        CHECK_TEXT(collect_str(&c, p->instance_id), "unknown");
+        CHECK(p->scope != 0);
+        CHECK_TEXT(collect_str(&c, collect_track(&c, op)->name), "main");
+        CHECK_TEXT(collect_str(&c, collect_track(&c, kernel)->name), "GPU 0 stream 7");
+        CHECK_INT(collect_track(&c, kernel)->thread_id, 7);
+        CHECK_INT(collect_track(&c, kernel)->device_idx, 0);
+        CHECK_INT(collect_track(&c, kernel)->pcore_idx, MRD_NONE);
+        CHECK_TEXT(collect_str(&c, collect_track(&c, prof)->name), "Spans PyTorch");
+        CHECK(collect_track(&c, op)->sort_index < collect_track(&c, kernel)->sort_index);
+        CHECK(collect_track(&c, kernel)->sort_index < collect_track(&c, prof)->sort_index);
+        collect_free(&c);
+    }
+}
+
+TEST(a_base_is_not_added_to_times_of_the_epoch)
+{
+    static const char *const files[] = {
+        "{\"baseTimeNanoseconds\":1700000000000000000,\"traceEvents\":[{\"ph\":\"i\",\"name\":"
+        "\"a\",\"ts\":1712195495406752.5}]}",
+        "{\"traceEvents\":[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1712195495406752.5}],"
+        "\"baseTimeNanoseconds\":1700000000000000000}",
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(files); i++) {
+        collected c = { 0 };
+
+        collect_text(&c, ops, files[i]);
+        CHECK_ERR("run", c.err, MRD_OK);
+        CHECK_INT(c.v[0]->ev.ts_ns, 1712195495406752500);
+        CHECK_INT(mrd_catalog_notes(c.cat), 1);
+        collect_free(&c);
+    }
+}
+
+TEST(the_place_of_a_file_says_whose_it_is)
+{
+    const char *text = "{" KINETO_EVENTS "}";
+    collected c = { 0 };
+    mrd_identity place = collect_nowhere();
+    mrd_process runtime;
+    mrd_proc_id id;
+
+    c.cat = mrd_catalog_new();
+    mrd_process_init(&runtime);
+    runtime.instance_id = place.instance_id = mrd_catalog_intern(c.cat, "i-0123456789abcdef0");
+    runtime.process_id = place.process_id = 4711;
+    id = mrd_catalog_process(c.cat, &runtime);
+    place.rank = 2;
+    collect_bytes(&c, ops, text, strlen(text), 0, &place);
+    CHECK_INT(mrd_catalog_processes(c.cat), 1);
+    CHECK_INT(collect_track(&c, &c.v[0]->ev)->process, id);
+    CHECK_INT(collect_process(&c, &c.v[0]->ev)->rank, 2);
+    CHECK_INT(collect_process(&c, &c.v[0]->ev)->container_pid, 123);
+    collect_free(&c);
+}
+
+TEST(pids_of_other_files_are_processes)
+{
+    collected c = { 0 };
+
+    collect_text(
+        &c, ops,
+        "{\"displayTimeUnit\":\"ns\",\"traceEvents\":["
+        "{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1},"
+        "{\"ph\":\"X\",\"name\":\"b\",\"pid\":\"GPU\",\"tid\":1,\"ts\":1,\"dur\":1},"
+        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"/host:CPU\"}},"
+        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":9,\"args\":{\"name\":\"unused\"}},"
+        "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":1,\"args\":{\"sort_index\":5}}]}");
+    CHECK_INT(c.n, 2);
+    CHECK_INT(mrd_catalog_processes(c.cat), 2);
+    CHECK_INT(collect_process(&c, &c.v[0]->ev)->process_id, 1);
+    CHECK_INT(collect_process(&c, &c.v[0]->ev)->sort_index, 5);
+    CHECK_TEXT(collect_str(&c, collect_process(&c, &c.v[0]->ev)->name), "/host:CPU");
+    CHECK_TEXT(collect_str(&c, collect_process(&c, &c.v[1]->ev)->name), "GPU");
+    CHECK_INT(collect_process(&c, &c.v[1]->ev)->flags, MRD_PROC_NO_PID);
+    CHECK_TEXT(mrd_catalog_get(c.cat, "input.0.displayTimeUnit"), "ns");
+    collect_free(&c);
+}
+
+static const struct {
+    const char *name, *text;
+    mrd_err err;
+    size_t events, dropped;
+    const char *said; /* in the error or the input's sentence */
+} broken[] = {
+    { "array without end", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1}", MRD_OK, 1, 0, "" },
+    { "array ending in a comma", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},\n", MRD_OK, 1, 0, "" },
+    { "comma before the bracket", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},]", MRD_OK, 1, 0, "" },
+    { "cut inside a record", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},{\"ph\":\"i\",",
+      MRD_TRUNCATED, 1, 0, "byte 40: the input ends where a key in quotes is due" },
+    { "object form cut", "{\"traceEvents\":[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},", MRD_TRUNCATED,
+      1, 0, "byte 45: the input ends" },
+    { "text behind the end", "[{\"ph\":\"i\",\"ts\":1}]x", MRD_SYNTAX, 1, 0, "byte 19" },
+    { "no phase", "[{\"ts\":1},{\"ph\":\"i\",\"ts\":1}]", MRD_OK, 1, 1,
+      "byte 1: a record without phase" },
+    { "no time", "[{\"ph\":\"X\"}]", MRD_OK, 0, 1, "byte 1: an event without time" },
+    { "time of the wrong type", "[{\"ph\":\"i\",\"ts\":{}},{\"ph\":\"i\",\"ts\":1}]", MRD_OK, 1, 1,
+      "byte 1: \"ts\" has the wrong type or range" },
+    { "time out of range", "[{\"ph\":\"i\",\"ts\":1e30}]", MRD_OK, 0, 1, "\"ts\" has the wrong" },
+    { "negative duration", "[{\"ph\":\"X\",\"ts\":1,\"dur\":-1}]", MRD_OK, 0, 1,
+      "negative duration" },
+    { "not an object", "[1,{\"ph\":\"i\",\"ts\":1}]", MRD_OK, 1, 1,
+      "byte 1: a record that is not" },
+    { "bad UTF-8", "[{\"ph\":\"i\",\"ts\":1},{\"name\":\"\xff\"}]", MRD_UTF8, 1, 0,
+      "byte 28: byte 0xff is not UTF-8" },
+    { "unknown phases", "[{\"ph\":\"P\",\"ts\":1},{\"ph\":\"i\",\"ts\":1},{\"ph\":\"D\"}]", MRD_OK,
+      1, 2, "" },
+    { "a number", "7", MRD_FORMAT, 0, 0, "neither an object nor an array" },
+    { "nothing", "", MRD_EMPTY, 0, 0, "byte 0: the input holds no JSON value" },
+};
+
+TEST(broken_files_keep_what_was_read)
+{
+    for (size_t i = 0; i < MRD_COUNT(broken); i++) {
+        for (size_t piece = 0; piece < 3; piece++) {
+            collected c = { 0 };
+
+            collect_bytes(&c, ops, broken[i].text, strlen(broken[i].text), piece, NULL);
+            CHECK_ERR(broken[i].name, c.err, broken[i].err);
+            CHECK_ROW(broken[i].name, c.n == broken[i].events);
+            CHECK_ROW(broken[i].name, c.input.dropped == broken[i].dropped);
+            CHECK_ROW(broken[i].name,
+                      strstr(c.err != MRD_OK ? c.why.text : collect_str(&c, c.input.error),
+                             broken[i].said) != NULL);
+            CHECK_ROW(broken[i].name, broken[i].said[0] != '\0' || c.input.error == MRD_SID_EMPTY);
+            collect_free(&c);
+        }
+    }
+}
+
+TEST(detection_is_by_content)
+{
+    CHECK(mrd_import_detect(MRD_STR(" {\"traceEvents\": []}"), "x.txt") == ops);
+    CHECK(mrd_import_detect(MRD_STR("\n[ {\"ph\":\"X\"}"), "x") == ops);
+    CHECK(mrd_import_detect(MRD_STR("{\"schemaVersion\":1,\"deviceProperties\":[{\"id\":0"), "x") ==
+          ops);
+    CHECK(mrd_import_detect(MRD_STR("{\n\"meridian\":{\"format\":\"chrome\",\"inputs\":["), "x") ==
+          ops);
+    CHECK(mrd_import_detect(MRD_STR("[1,2]"), "trace.json") != ops);
+    CHECK(mrd_import_detect(MRD_STR(""), "trace.json") == NULL);
+    CHECK(mrd_import_detect(MRD_STR("\x0a\x05hello"), "x.xplane.pb") == NULL);
+}
+
+/* Real traces: the counts are those that Python's json module gives. */
+static const struct {
+    const char *path;
+    size_t spans, instants, flows;
+    int64_t rank, first_ns, sum_dur_ns;
+} real[] = {
+#include "tests/trace/kineto_expected.inc"
+};
+
+TEST(real_traces_count_right)
+{
+    const char *dir = test_data_dir();
+
+    if (dir == NULL)
+        SKIP("no real traces: set MERIDIAN_TEST_DATA");
+    for (size_t i = 0; i < MRD_COUNT(real); i++) {
+        size_t kinds[6] = { 0 };
+        int64_t first = INT64_MAX, sum = 0;
+        collected c = { 0 };
+        char path[1200];
+        mrd_in *in = NULL;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, real[i].path);
+        CHECK_ERR(real[i].path, mrd_in_file(path, &in, NULL), MRD_OK);
+        REQUIRE(in != NULL);
+        collect_in(&c, ops, in, NULL);
+        mrd_in_close(in);
+        CHECK_ERR(real[i].path, c.err, MRD_OK);
+        for (size_t k = 0; k < c.n; k++) {
+            kinds[c.v[k]->ev.kind]++;
+            if (c.v[k]->ev.ts_ns < first)
+                first = c.v[k]->ev.ts_ns;
+            sum += c.v[k]->ev.dur_ns;
+        }
+        CHECK_ROW(real[i].path, kinds[MRD_SPAN] == real[i].spans);
+        CHECK_ROW(real[i].path, kinds[MRD_INSTANT] == real[i].instants);
+        CHECK_ROW(real[i].path, kinds[MRD_FLOW] == real[i].flows);
+        CHECK_INT(first, real[i].first_ns);
+        CHECK_INT(sum, real[i].sum_dur_ns);
+        CHECK_INT(collect_process(&c, &c.v[0]->ev)->rank, real[i].rank);
+        CHECK_INT(mrd_catalog_processes(c.cat), 1);
+        collect_free(&c);
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,140 @@
+#include "trace/merge.h"
+
+#include "tests/trace/events.h"
+
+enum { SOURCES = 37, EVENTS = 200 };
+
+static int
+compare_with_key(const void *a, const void *b)
+{
+    const mrd_event *x = a, *y = b;
+    int order = mrd_event_order(x, y);
+
+    return order != 0 ? order : x->id < y->id ? -1 : x->id > y->id; /* id: the source's key here */
+}
+
+TEST(k_sorted_sources_become_one)
+{
+    static mrd_event v[SOURCES][EVENTS], all[SOURCES * EVENTS];
+    mrd_source *in[SOURCES], *out = NULL;
+    const mrd_event *ev;
+    uint64_t seed = 4711;
+    int closed = 0;
+
+    for (size_t s = 0; s < SOURCES; s++) {
+        for (size_t i = 0; i < EVENTS; i++)
+            v[s][i] = (mrd_event){ .kind = MRD_SPAN,
+                                   .ts_ns = (int64_t) (test_rand(&seed) % (s % 3 ? 500 : 5000)),
+                                   .dur_ns = (int64_t) (test_rand(&seed) % 9),
+                                   .track = (uint32_t) (test_rand(&seed) % 2),
+                                   .id = 100 - s };
+        qsort(v[s], EVENTS, sizeof(v[s][0]), test_compare);
+        for (size_t i = 0; i < EVENTS; i++)
+            v[s][i].seq = i;
+        memcpy(all + s * EVENTS, v[s], sizeof(v[s]));
+        in[s] = test_source_new(v[s], s == 5 ? 0 : EVENTS, 100 - s, &closed);
+    }
+    memset(all + 5 * EVENTS, 0x7f, sizeof(v[5])); /* source 5 is empty: sorts to the end */
+    qsort(all, SOURCES * EVENTS, sizeof(all[0]), compare_with_key);
+    REQUIRE(mrd_merge_open(in, SOURCES, NULL, NULL, &out, NULL) == MRD_OK);
+    for (size_t i = 0; i < (SOURCES - 1) * EVENTS; i++) {
+        REQUIRE(out->next(out, &ev, NULL) == MRD_MORE);
+        CHECK(compare_with_key(ev, &all[i]) == 0);
+    }
+    CHECK_INT(out->next(out, &ev, NULL), MRD_END);
+    CHECK_INT(out->next(out, &ev, NULL), MRD_END);
+    CHECK_INT(closed, SOURCES);
+    out->close(out);
+    CHECK_INT(closed, SOURCES);
+}
+
+TEST(no_source_is_an_empty_sequence)
+{
+    mrd_source *out = NULL;
+    const mrd_event *ev;
+
+    REQUIRE(mrd_merge_open(NULL, 0, NULL, NULL, &out, NULL) == MRD_OK);
+    CHECK_INT(out->next(out, &ev, NULL), MRD_END);
+    out->close(out);
+}
+
+typedef struct {
+    int calls;
+    uint64_t keys;
+    char text[2][MRD_WHY_MAX];
+} bad_log;
+
+static void
+note_bad(void *self, uint64_t key, const mrd_why *why)
+{
+    bad_log *log = self;
+
+    snprintf(log->text[log->calls++ % 2], MRD_WHY_MAX, "%s", why->text);
+    log->keys = log->keys * 100 + key;
+}
+
+TEST(a_bad_source_ends_alone_and_is_named)
+{
+    static const mrd_event good[] = { { .kind = MRD_INSTANT, .ts_ns = 1 },
+                                      { .kind = MRD_INSTANT, .ts_ns = 9 } };
+    static const mrd_event back[] = { { .kind = MRD_INSTANT, .ts_ns = 5 },
+                                      { .kind = MRD_INSTANT, .ts_ns = 4 },
+                                      { .kind = MRD_INSTANT, .ts_ns = 6 } };
+    static const mrd_event cut[] = { { .kind = MRD_INSTANT, .ts_ns = 2 } };
+    int closed = 0;
+    bad_log log = { 0 };
+    mrd_source *in[3] = { test_source_new(good, 2, 1, &closed),
+                          test_source_new(back, 3, 2, &closed),
+                          test_source_new(cut, 1, 3, &closed) };
+    mrd_source *out;
+    const mrd_event *ev;
+    int64_t seen = 0;
+
+    ((test_source *) (void *) in[2])->bad_at_end = true;
+    REQUIRE(mrd_merge_open(in, 3, note_bad, &log, &out, NULL) == MRD_OK);
+    while (out->next(out, &ev, NULL) == MRD_MORE)
+        seen = seen * 10 + ev->ts_ns;
+    CHECK_INT(seen, 1259);
+    CHECK_INT(log.calls, 2);
+    CHECK_INT(log.keys, 302);
+    CHECK(strstr(log.text[0], "breaks off") != NULL);
+    CHECK(strstr(log.text[1], "from 5 ns to 4 ns") != NULL);
+    CHECK_INT(closed, 3);
+    out->close(out);
+}
+
+static int64_t
+shift(void *self, mrd_track_id track, int64_t local_ns, uint32_t *ret_bound_ns)
+{
+    const int64_t *by = self;
+
+    *ret_bound_ns = 12 + track;
+    return local_ns + *by;
+}
+
+TEST(mapping_moves_times_and_keeps_durations)
+{
+    static const mrd_event v[] = {
+        { .kind = MRD_SPAN, .ts_ns = 5, .dur_ns = 3, .track = 2, .seq = 8 },
+        { .kind = MRD_SPAN, .ts_ns = 6, .dur_ns = MRD_DUR_UNFINISHED },
+    };
+    int64_t by = -1000;
+    int closed = 0;
+    mrd_source *out;
+    const mrd_event *ev;
+
+    REQUIRE(mrd_map_open(test_source_new(v, 2, 42, &closed), shift, &by, &out, NULL) == MRD_OK);
+    CHECK_INT(out->key, 42);
+    REQUIRE(out->next(out, &ev, NULL) == MRD_MORE);
+    CHECK_INT(ev->ts_ns, -995);
+    CHECK_INT(ev->dur_ns, 3);
+    CHECK_INT(ev->bound_ns, 14);
+    CHECK_INT(ev->seq, 8);
+    REQUIRE(out->next(out, &ev, NULL) == MRD_MORE);
+    CHECK_INT(ev->dur_ns, MRD_DUR_UNFINISHED);
+    CHECK_INT(out->next(out, &ev, NULL), MRD_END);
+    out->close(out);
+    CHECK_INT(closed, 1);
+}
+
+TEST_MAIN()

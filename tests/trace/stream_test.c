@@ -1,0 +1,382 @@
+#include "trace/stream.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "tests/trace/events.h"
+
+enum order { SORTED, REVERSED, SHUFFLED, NESTED, RUNS };
+
+/* Fills v with n events of one stream in the given order of arrival. */
+static void
+make_events(mrd_event *v, size_t n, enum order order, uint64_t seed)
+{
+    static const uint8_t kinds[] = { MRD_SPAN,    MRD_SPAN,    MRD_SPAN,
+                                     MRD_INSTANT, MRD_COUNTER, MRD_LOSS };
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t r = test_rand(&seed);
+        int64_t step = order == REVERSED ? (int64_t) (n - i) : (int64_t) i;
+
+        v[i] = (mrd_event){ .kind = kinds[r % 6],
+                            .ts_ns = 1000 + step * 10 + (int64_t) (r >> 8) % 3,
+                            .id = i + 1,
+                            .seq = i,
+                            .track = (uint32_t) (r >> 12) % 3,
+                            .name = 5,
+                            .category = (uint32_t) (r >> 14) % 2,
+                            .bound_ns = r % 5 == 0 ? 77 : 0 };
+        if (order == SHUFFLED)
+            v[i].ts_ns = (int64_t) (r >> 20) % ((int64_t) n * 4) - (int64_t) n;
+        if (order == NESTED) /* a parent arrives after its children */
+            v[i].ts_ns -= i % 8 == 7 ? 75 : i % 64 == 63 ? 700 : 0;
+        if (order == RUNS)
+            v[i].ts_ns = (int64_t) (i % (n / 4)) * 10;
+        if (v[i].kind == MRD_SPAN)
+            v[i].dur_ns = r % 97 == 0 ? MRD_DUR_UNFINISHED : (int64_t) (r >> 30) % 50;
+        if (v[i].kind == MRD_LOSS || v[i].kind == MRD_COUNTER)
+            v[i].ivalue = (int64_t) r;
+    }
+}
+
+static mrd_err
+push_all(mrd_stream *s, const mrd_event *v, size_t n)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        mrd_event ev = v[i];
+        mrd_arg args[3];
+        char text[64];
+
+        ev.arg_count = test_args(ev.id, args, text);
+        ev.args = args;
+        err = mrd_stream_push(s, &ev);
+    }
+    return err;
+}
+
+/* Reads the stream and compares it with v, which is sorted here. */
+static void
+check_reads_back(const char *row, mrd_stream *s, mrd_event *v, size_t n)
+{
+    mrd_source *in = NULL;
+    const mrd_event *ev;
+    mrd_why why = { 0 };
+    size_t i = 0;
+
+    qsort(v, n, sizeof(*v), test_compare);
+    CHECK_ERR(row, mrd_stream_open(s, &in, &why), MRD_OK);
+    REQUIRE(in != NULL);
+    for (; in->next(in, &ev, &why) == MRD_MORE; i++) {
+        bool same = i < n && ev->seq == v[i].seq && ev->ts_ns == v[i].ts_ns &&
+                    ev->dur_ns == v[i].dur_ns && ev->id == v[i].id && ev->kind == v[i].kind &&
+                    ev->ivalue == v[i].ivalue && ev->bound_ns == v[i].bound_ns &&
+                    ev->category == v[i].category && ev->track == v[i].track && test_args_match(ev);
+
+        if (!test_check(same, __FILE__, __LINE__, row, "event comes back as pushed, in order"))
+            break;
+    }
+    CHECK_INT(i, n);
+    in->close(in);
+}
+
+static const struct {
+    const char *name;
+    enum order order;
+    size_t n;
+} rows[] = {
+    { "no event", SORTED, 0 },
+    { "one event", SHUFFLED, 1 },
+    { "sorted in memory", SORTED, 2000 },
+    { "shuffled in memory", SHUFFLED, 2000 },
+    { "parents last in memory", NESTED, 2000 },
+    { "sorted, spilled", SORTED, 60000 },
+    { "reversed, spilled", REVERSED, 60000 },
+    { "shuffled, spilled", SHUFFLED, 60000 },
+    { "parents last, spilled", NESTED, 60000 },
+    { "four runs, spilled", RUNS, 60000 },
+    { "shuffled, merged in levels", SHUFFLED, 900000 },
+};
+
+TEST(comes_back_in_order_whatever_the_arrival)
+{
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_store *store = mrd_store_new(1 << 20, test_tmp());
+        mrd_stream *s = mrd_store_stream(store, 3, rows[i].name);
+        mrd_event *v = calloc(rows[i].n + 1, sizeof(*v));
+        mrd_why why = { 0 };
+
+        make_events(v, rows[i].n, rows[i].order, 88172645463325252u + i);
+        CHECK_ERR(rows[i].name, push_all(s, v, rows[i].n), MRD_OK);
+        CHECK_ERR(rows[i].name, mrd_stream_finish(s, &why), MRD_OK);
+        CHECK_INT(mrd_stream_count(s), rows[i].n);
+        CHECK_INT(mrd_stream_profile(s), 3);
+        check_reads_back(rows[i].name, s, v, rows[i].n);
+        check_reads_back(rows[i].name, s, v, rows[i].n); /* again */
+        free(v);
+        mrd_store_free(store);
+    }
+}
+
+TEST(many_streams_share_the_memory)
+{
+    enum { STREAMS = 200, EVENTS = 300 };
+    mrd_store *store = mrd_store_new(1 << 20, test_tmp());
+    mrd_event(*v)[EVENTS] = calloc(STREAMS, sizeof(*v));
+    mrd_why why = { 0 };
+
+    for (size_t i = 0; i < STREAMS; i++) {
+        mrd_store_stream(store, 0, "many");
+        make_events(v[i], EVENTS, i % 2 ? SHUFFLED : NESTED, 77 + i);
+    }
+    CHECK_INT(mrd_store_streams(store), STREAMS);
+    for (size_t e = 0; e < EVENTS; e++) {
+        for (size_t i = 0; i < STREAMS; i++)
+            CHECK_ERR("push", push_all(mrd_store_at(store, i), &v[i][e], 1), MRD_OK);
+    }
+    for (size_t i = 0; i < STREAMS; i++)
+        CHECK_ERR("finish", mrd_stream_finish(mrd_store_at(store, i), &why), MRD_OK);
+    for (size_t i = 0; i < STREAMS; i++)
+        check_reads_back("many", mrd_store_at(store, i), v[i], EVENTS);
+    CHECK(mrd_store_at(store, STREAMS) == NULL);
+    free(v);
+    mrd_store_free(store);
+}
+
+TEST(range_leaves_out_zero_stamps_and_open_ends)
+{
+    mrd_store *store = mrd_store_new(0, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "range");
+    mrd_event zero = { .kind = MRD_INSTANT }, span = { .kind = MRD_SPAN, .ts_ns = 50, .dur_ns = 7 },
+              open = { .kind = MRD_SPAN, .ts_ns = 40, .dur_ns = MRD_DUR_UNFINISHED };
+    int64_t first = -1, last = -1;
+
+    mrd_stream_push(s, &zero);
+    CHECK(!mrd_stream_range(s, &first, &last));
+    mrd_stream_push(s, &span);
+    mrd_stream_push(s, &open);
+    CHECK(mrd_stream_range(s, &first, &last));
+    CHECK_INT(first, 40);
+    CHECK_INT(last, 57);
+    mrd_store_free(store);
+}
+
+TEST(a_moved_stream_keeps_its_order_and_moves_its_range)
+{
+    enum { N = 60000 };
+    mrd_store *store = mrd_store_new(1 << 20, test_tmp()); /* part of it is spilled */
+    mrd_stream *s = mrd_store_stream(store, 0, "moved");
+    mrd_event *v = calloc(N, sizeof(*v));
+    const int64_t delta = 1711964646000000000;
+    int64_t first, last, moved_first, moved_last;
+    mrd_why why = { 0 };
+
+    make_events(v, N, SHUFFLED, 4711);
+    CHECK_ERR("push", push_all(s, v, N), MRD_OK);
+    CHECK(mrd_stream_range(s, &first, &last));
+    mrd_stream_shift(s, delta);
+    CHECK(mrd_stream_range(s, &moved_first, &moved_last));
+    CHECK_INT(moved_first, first + delta);
+    CHECK_INT(moved_last, last + delta);
+    CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_OK);
+    for (size_t i = 0; i < N; i++)
+        v[i].ts_ns += delta;
+    check_reads_back("moved", s, v, N);
+    free(v);
+    mrd_store_free(store);
+}
+
+TEST(large_text_survives_the_file)
+{
+    mrd_store *store = mrd_store_new(1 << 20, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "large");
+    size_t len = 3 << 20;
+    char *text = malloc(len);
+    mrd_arg arg = { .key = 4, .type = MRD_ARG_TEXT, .v.text = text };
+    mrd_source *in;
+    const mrd_event *ev;
+    mrd_why why = { 0 };
+
+    memset(text, 'x', len);
+    text[len - 1] = 'y';
+    for (int i = 0; i < 5; i++) {
+        mrd_event e = {
+            .kind = MRD_INSTANT, .ts_ns = 10 - i, .name = 9, .arg_count = 1, .args = &arg
+        };
+
+        arg.len = (uint32_t) (i % 2 ? 1 : len) & 0xfffffff;
+        CHECK_ERR("push", mrd_stream_push(s, &e), MRD_OK);
+    }
+    CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_OK);
+    REQUIRE(mrd_stream_open(s, &in, &why) == MRD_OK);
+    for (int i = 0; i < 5; i++) {
+        REQUIRE(in->next(in, &ev, &why) == MRD_MORE);
+        CHECK_INT(ev->ts_ns, 6 + i);
+        CHECK_INT(ev->args->len, i % 2 ? 1 : len);
+        CHECK(ev->args->v.text[0] == 'x' && (i % 2 || ev->args->v.text[len - 1] == 'y'));
+    }
+    CHECK_INT(in->next(in, &ev, &why), MRD_END);
+    in->close(in);
+    free(text);
+    mrd_store_free(store);
+}
+
+/* What a flow point binds to, by the sentence of stream.h, in O(n). -1: nothing. */
+static int64_t
+brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
+{
+    int64_t exact = -1, inside = -1, touching = -1;
+
+    for (size_t i = 0; i < n; i++) { /* v is sorted: later starts, then inner ones, come later */
+        if (v[i].track != flow->track)
+            continue;
+        if (v[i].ts_ns == flow->ts_ns && (v[i].kind == MRD_SPAN || v[i].kind == MRD_INSTANT))
+            exact = (int64_t) i;
+        if (v[i].kind == MRD_SPAN && v[i].ts_ns < flow->ts_ns) {
+            if (mrd_event_end(&v[i]) > flow->ts_ns)
+                inside = (int64_t) i;
+            if (mrd_event_end(&v[i]) == flow->ts_ns)
+                touching = (int64_t) i;
+        }
+    }
+    return exact >= 0 ? exact : inside >= 0 ? inside : touching;
+}
+
+static void
+check_flows(uint64_t seed, size_t n, size_t memory)
+{
+    mrd_event *v = calloc(n, sizeof(*v));
+    uint64_t *want = calloc(n, sizeof(*want)), alone = 0, bound = 0, got_alone = 0, got_bound = 0;
+    mrd_store *store = mrd_store_new(memory, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "flows");
+    const mrd_event *ev;
+    mrd_source *in;
+    mrd_why why = { 0 };
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t r = test_rand(&seed);
+
+        v[i] = (mrd_event){ .kind = r % 3 == 0   ? MRD_FLOW
+                                    : r % 7 == 0 ? MRD_INSTANT
+                                                 : MRD_SPAN,
+                            .ts_ns = (int64_t) (r >> 10) % (int64_t) n,
+                            .track = (uint32_t) (r >> 40) % 4,
+                            .name = 2,
+                            .seq = i };
+        v[i].id = i + 1;
+        v[i].flow_dir = v[i].kind == MRD_FLOW ? MRD_FLOW_STEP : 0;
+        if (v[i].kind == MRD_SPAN)
+            v[i].dur_ns = r % 101 == 0 ? MRD_DUR_UNFINISHED : (int64_t) (r >> 50) % 40;
+        CHECK_ERR("push", mrd_stream_push(s, &v[i]), MRD_OK);
+    }
+    qsort(v, n, sizeof(*v), test_compare);
+    for (size_t i = 0; i < n; i++) {
+        int64_t target = v[i].kind == MRD_FLOW ? brute_target(v, n, &v[i]) : -1;
+
+        if (target >= 0)
+            want[target] += v[i].id * v[i].id, bound++;
+        else
+            alone += v[i].kind == MRD_FLOW;
+    }
+    CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_OK);
+    REQUIRE(mrd_stream_open(s, &in, &why) == MRD_OK);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t sum = 0;
+
+        if (v[i].kind == MRD_FLOW && brute_target(v, n, &v[i]) >= 0)
+            continue;
+        REQUIRE(in->next(in, &ev, &why) == MRD_MORE);
+        REQUIRE(ev->seq == v[i].seq);
+        for (size_t f = 0; f < ev->flow_count; f++)
+            sum += ev->flows[f].id * ev->flows[f].id;
+        got_bound += ev->flow_count;
+        got_alone += ev->kind == MRD_FLOW;
+        CHECK_INT(sum, want[i]);
+    }
+    CHECK_INT(in->next(in, &ev, &why), MRD_END);
+    CHECK_INT(got_alone, alone);
+    CHECK_INT(got_bound, bound);
+    CHECK(bound > n / 8 && alone > 0);
+    in->close(in);
+    mrd_store_free(store);
+    free(want);
+    free(v);
+}
+
+TEST(flow_points_find_the_innermost_event)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++)
+        check_flows(seed * 0x9e3779b97f4a7c15u, 400, 1 << 20);
+    check_flows(99, 12000, 1 << 20);
+}
+
+TEST(more_flows_than_an_event_can_hold_come_back_alone)
+{
+    mrd_store *store = mrd_store_new(0, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "flood");
+    mrd_event span = { .kind = MRD_SPAN, .ts_ns = 5, .dur_ns = 10, .name = 2 };
+    mrd_event flow = { .kind = MRD_FLOW, .ts_ns = 5, .flow_dir = MRD_FLOW_START };
+    const mrd_event *ev;
+    mrd_source *in;
+    int alone = 0, bound = 0;
+
+    mrd_stream_push(s, &span);
+    for (uint64_t i = 0; i < 1000; i++) {
+        flow.id = i + 1;
+        flow.ts_ns = i < 700 ? 5 : 7;
+        mrd_stream_push(s, &flow);
+    }
+    CHECK_ERR("finish", mrd_stream_finish(s, NULL), MRD_OK);
+    REQUIRE(mrd_stream_open(s, &in, NULL) == MRD_OK);
+    while (in->next(in, &ev, NULL) == MRD_MORE) {
+        alone += ev->kind == MRD_FLOW;
+        bound += ev->flow_count;
+    }
+    CHECK_INT(bound, 255);
+    CHECK_INT(alone, 745);
+    in->close(in);
+    mrd_store_free(store);
+}
+
+TEST(a_full_disk_is_said)
+{
+    struct rlimit limit = { 1 << 20, 1 << 20 };
+    mrd_store *store = mrd_store_new(1 << 20, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "big input");
+    mrd_event ev = { .kind = MRD_INSTANT, .name = 1 };
+    mrd_why why = { 0 };
+    mrd_source *in;
+    mrd_err err = MRD_OK;
+
+    signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    for (int i = 0; i < 200000 && err == MRD_OK; i++) {
+        ev.ts_ns = i;
+        err = mrd_stream_push(s, &ev);
+    }
+    CHECK_ERR("push", err, MRD_FULL);
+    CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_FULL);
+    CHECK(strstr(why.text, test_tmp()) != NULL);
+    CHECK_ERR("open", mrd_stream_open(s, &in, NULL), MRD_FULL);
+    mrd_store_free(store);
+}
+
+TEST(a_folder_that_is_not_there_is_said)
+{
+    mrd_store *store = mrd_store_new(1 << 20, "/nowhere/at/all");
+    mrd_stream *s = mrd_store_stream(store, 0, "x");
+    mrd_event ev = { .kind = MRD_INSTANT, .name = 1 };
+    mrd_why why = { 0 };
+    mrd_err err = MRD_OK;
+
+    for (int i = 0; i < 200000 && err == MRD_OK; i++)
+        err = mrd_stream_push(s, &ev);
+    CHECK_ERR("push", err, MRD_IO);
+    CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_IO);
+    CHECK(strstr(why.text, "/nowhere/at/all") != NULL);
+    CHECK_ERR("late push", mrd_stream_push(s, &ev), MRD_IO);
+    mrd_store_free(store);
+}
+
+TEST_MAIN()

@@ -1,0 +1,169 @@
+#include "trace/summary.h"
+
+#include "tests/trace/profile.h"
+
+typedef struct {
+    mrd_catalog *cat;
+    mrd_track_id a, b, device;
+    mrd_sink_options options;
+    mrd_sink_env env;
+    mrd_summary *sum;
+    mrd_sid name;
+} fixture;
+
+static void
+setup(fixture *f)
+{
+    mrd_process p;
+    mrd_track t;
+
+    f->cat = mrd_catalog_new();
+    f->options = test_sink_options();
+    f->name = mrd_catalog_intern(f->cat, "op");
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(f->cat, "i-0");
+    p.process_id = 7;
+    mrd_track_init(&t, mrd_catalog_process(f->cat, &p), MRD_SRC_RUNTIME);
+    t.lnc_idx = 0;
+    t.thread_id = 1;
+    f->a = mrd_catalog_track(f->cat, &t);
+    t.thread_id = 2;
+    f->b = mrd_catalog_track(f->cat, &t);
+    t.source = MRD_SRC_DEVICE;
+    f->device = mrd_catalog_track(f->cat, &t);
+    mrd_catalog_intern(f->cat, "cc_running");
+    f->env = (mrd_sink_env){ .catalog = f->cat, .options = &f->options };
+    f->sum = mrd_summary_new(&f->env);
+}
+
+static void
+add(fixture *f, mrd_track_id track, int64_t ts, int64_t dur)
+{
+    mrd_event ev = {
+        .kind = MRD_SPAN, .track = track, .name = f->name, .ts_ns = ts, .dur_ns = dur
+    };
+
+    CHECK_ERR("add", mrd_summary_add(f->sum, &ev), MRD_OK);
+}
+
+static void
+teardown(fixture *f)
+{
+    mrd_summary_free(f->sum);
+    mrd_catalog_free(f->cat);
+}
+
+/* Nested, overlapping, touching and equal spans on two threads count once. */
+TEST(busy_is_the_union_never_the_sum)
+{
+    fixture f;
+    const mrd_summary_row *core;
+    size_t n;
+
+    setup(&f);
+    add(&f, f.a, 100, 50);
+    add(&f, f.b, 100, 50);
+    add(&f, f.a, 110, 10);
+    add(&f, f.device, 140, 20); /* 100 .. 160 */
+    add(&f, f.a, 160, 5);       /* touches: .. 165 */
+    add(&f, f.b, 200, 1);
+    add(&f, f.a, 300, MRD_DUR_UNFINISHED);
+    CHECK_ERR("finish", mrd_summary_finish(f.sum), MRD_OK);
+    core = mrd_summary_cores(f.sum, &n);
+    REQUIRE(n == 1);
+    CHECK_INT(core->busy.ns, 66);
+    CHECK_INT(core->device.ns, 20);
+    CHECK_INT(mrd_summary_idle(core), 200 - 66);
+    CHECK_INT(core->first_ns, 100);
+    CHECK_INT(core->last_ns, 300);
+    CHECK_INT(mrd_summary_totals_of(f.sum)->unfinished, 1);
+    teardown(&f);
+}
+
+/* Against a bitmap, on random spans. */
+TEST(union_equals_brute_force)
+{
+    enum { SPAN = 5000 };
+    uint64_t seed = 99;
+
+    for (int round = 0; round < 50; round++) {
+        static char covered[2 * SPAN];
+        mrd_event v[200];
+        uint64_t want = 0;
+        fixture f;
+        size_t n;
+
+        setup(&f);
+        memset(covered, 0, sizeof(covered));
+        for (size_t i = 0; i < MRD_COUNT(v); i++) {
+            v[i] = (mrd_event){ .kind = MRD_SPAN,
+                                .track = i & 1 ? f.a : f.b,
+                                .name = f.name,
+                                .ts_ns = 1 + (int64_t) (test_rand(&seed) % SPAN),
+                                .dur_ns = (int64_t) (test_rand(&seed) % 60),
+                                .seq = i };
+            memset(covered + v[i].ts_ns, 1, (size_t) v[i].dur_ns);
+        }
+        qsort(v, MRD_COUNT(v), sizeof(v[0]), test_compare);
+        for (size_t i = 0; i < MRD_COUNT(v); i++)
+            mrd_summary_add(f.sum, &v[i]);
+        for (size_t i = 0; i < sizeof(covered); i++)
+            want += (uint64_t) covered[i];
+        CHECK_INT(mrd_summary_nodes(f.sum, &n)->busy.ns, want);
+        teardown(&f);
+    }
+}
+
+/* One event with time 0 must not make the profile as long as the epoch. */
+TEST(zero_stamps_are_no_times)
+{
+    fixture f;
+    const mrd_summary_totals *t;
+    size_t n;
+
+    setup(&f);
+    add(&f, f.a, 0, 40);
+    add(&f, f.a, BASE_NS, 1000);
+    t = mrd_summary_totals_of(f.sum);
+    CHECK_INT(t->zero_stamps, 1);
+    CHECK_INT(t->first_ns, BASE_NS);
+    CHECK_INT(t->last_ns - t->first_ns, 1000);
+    CHECK_INT(mrd_summary_nodes(f.sum, &n)->busy.ns, 1000);
+    CHECK_INT(t->spans, 2);
+    teardown(&f);
+}
+
+TEST(types_are_merged_over_cores)
+{
+    test_profile *p = test_profile_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = p->cat, .options = &options };
+    mrd_summary *sum = mrd_summary_new(&env);
+    mrd_summary_type *types;
+    uint64_t all = 0;
+    size_t n, i;
+
+    qsort(p->v, p->n, sizeof(p->v[0]), test_compare);
+    for (i = 0; i < p->n; i++)
+        CHECK_ERR("add", mrd_summary_add(sum, &p->v[i]), MRD_OK);
+    mrd_summary_finish(sum);
+    CHECK_ERR("types", mrd_summary_types(sum, NULL, &types, &n), MRD_OK);
+    for (i = 0; i < n; i++) {
+        all += types[i].count;
+        if (mrd_str_is(mrd_catalog_text(p->cat, types[i].name), "nrt_execute")) {
+            CHECK_INT(types[i].count, 2);
+            CHECK_INT(types[i].total_ns, 1800000);
+            CHECK_INT(types[i].min_ns, 900000);
+            CHECK_INT(mrd_summary_quantile(&types[i], 0.99), 900000);
+        }
+    }
+    CHECK_INT(all, mrd_summary_totals_of(sum)->spans + mrd_summary_totals_of(sum)->instants);
+    mrd_summary_types_free(types, n);
+    CHECK_INT(mrd_summary_totals_of(sum)->lost, 17);
+    CHECK_INT(mrd_summary_totals_of(sum)->cpu_samples, 2);
+    CHECK_INT(mrd_summary_totals_of(sum)->memory_samples, 2);
+    mrd_summary_free(sum);
+    test_profile_free(p);
+}
+
+TEST_MAIN()

@@ -1,0 +1,549 @@
+#include "timesync/align.h"
+
+#include "base/obj.h"
+#include "timesync/align_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGN_BASE_MAX 4000000000000000000LL
+#define ALIGN_EST_MAX  4503599627370496.0 /* 2^52: beyond it a double is coarser than 1 ns */
+
+mrd_align *
+mrd_align_new(const char *name, uint64_t clock_id)
+{
+    mrd_align *align = calloc(1, sizeof(*align));
+    mrd_str s = mrd_str_of(name);
+
+    if (align == NULL)
+        return NULL;
+    s.len = s.len > MRD_ALIGN_NAME_MAX ? MRD_ALIGN_NAME_MAX : s.len;
+    align->clock_id = clock_id;
+    if ((align->name = mrd_str_dup(s)) == NULL) {
+        free(align);
+        return NULL;
+    }
+    return align;
+}
+
+void
+mrd_align_free(mrd_align *align)
+{
+    if (align == NULL)
+        return;
+    free(align->name);
+    free(align->segments);
+    free(align->bins);
+    free(align);
+}
+
+void
+mrd_align_reset(mrd_align *align)
+{
+    align->segment_count = 0;
+    align->bin_count = 0;
+}
+
+/* Makes room for one more element in a doubling array. */
+static mrd_err
+align_grow(void **array, size_t *cap, size_t n, size_t size, size_t max)
+{
+    size_t want = *cap == 0 ? 8 : *cap * 2;
+    void *p;
+
+    if (n < *cap)
+        return MRD_OK;
+    if (n >= max)
+        return MRD_LIMIT;
+    if ((p = realloc(*array, want * size)) == NULL)
+        return MRD_NOMEM;
+    *array = p;
+    *cap = want;
+    return MRD_OK;
+}
+
+static int64_t
+sat_add(int64_t a, int64_t b)
+{
+    int64_t sum;
+
+    if (!__builtin_add_overflow(a, b, &sum))
+        return sum;
+    return a < 0 ? INT64_MIN : INT64_MAX;
+}
+
+/* A double as int64, saturated; NaN cannot reach this. */
+static int64_t
+sat_int(double v)
+{
+    return v >= 9.2e18 ? INT64_MAX : v <= -9.2e18 ? INT64_MIN : (int64_t) v;
+}
+
+mrd_err
+mrd_align_segment_add(mrd_align *align, uint32_t epoch, mrd_epoch_cause cause, int64_t base,
+                      double w)
+{
+    mrd_err err;
+
+    if (base > ALIGN_BASE_MAX || base < -ALIGN_BASE_MAX || !(w >= 0 && w <= 1e9) ||
+        (unsigned) cause >= MRD_EPOCH_CAUSES)
+        return MRD_INVALID;
+    if (align->segment_count > 0 && align->segments[align->segment_count - 1].count == 0)
+        return MRD_INVALID;
+    err = align_grow((void **) &align->segments, &align->segment_cap, align->segment_count,
+                     sizeof(*align->segments), MRD_ALIGN_SEGMENTS_MAX);
+    if (err != MRD_OK)
+        return err;
+    align->segments[align->segment_count++] = (mrd_align_segment){
+        .epoch = epoch,
+        .cause = cause,
+        .base = base,
+        .w = w,
+        .first = align->bin_count,
+        .floor = INT64_MIN,
+    };
+    return MRD_OK;
+}
+
+static bool
+bin_finite(const mrd_align_bin *b)
+{
+    return isfinite(b->lo) && isfinite(b->hi) && isfinite(b->est) && isfinite(b->rate) &&
+           isfinite(b->rate_lo) && isfinite(b->rate_hi) && isfinite(b->noise);
+}
+
+static bool
+bin_sane(const mrd_align_bin *b)
+{
+    return bin_finite(b) && b->lo <= b->hi && b->rate_lo <= b->rate_hi &&
+           fabs(b->lo) < ALIGN_EST_MAX && fabs(b->hi) < ALIGN_EST_MAX &&
+           fabs((double) b->rate_lo) <= 2 * MRD_ALIGN_RATE_MAX &&
+           fabs((double) b->rate_hi) <= 2 * MRD_ALIGN_RATE_MAX && b->noise >= 0 &&
+           b->quality < MRD_ALIGN_QUALITIES && b->source < MRD_STAMP_SOURCES &&
+           b->at.ns <= ALIGN_BASE_MAX && b->at.ns >= -ALIGN_BASE_MAX;
+}
+
+/* Offset of one place, relative to its segment's base. */
+typedef struct {
+    double lo, hi, est;
+} place;
+
+/* The furthest that an offset of rate `rate` (ppb) may move up within d ns under |change of rate|
+ * <= w and |rate| <= max; mirrored for down by the caller. */
+static double
+reach_up(double rate, double d, double w)
+{
+    double sec = d * 1e-9, until;
+
+    if (w <= 0)
+        return rate * sec;
+    until = (MRD_ALIGN_RATE_MAX - rate) / w; /* seconds until the largest allowed rate */
+    if (until < 0)
+        return rate * sec;
+    if (sec <= until)
+        return rate * sec + 0.5 * w * sec * sec;
+    return rate * until + 0.5 * w * until * until + MRD_ALIGN_RATE_MAX * (sec - until);
+}
+
+/* d > 0: after the bin, d < 0: before it. */
+static place
+extrapolate(const mrd_align_segment *seg, const mrd_align_bin *b, int64_t d)
+{
+    double ahead = (double) d;
+
+    if (d >= 0)
+        return (place){ b->lo - reach_up(-(double) b->rate_lo, ahead, seg->w),
+                        b->hi + reach_up((double) b->rate_hi, ahead, seg->w),
+                        b->est + (double) b->rate * ahead * 1e-9 };
+    return (place){ b->lo - reach_up((double) b->rate_hi, -ahead, seg->w),
+                    b->hi + reach_up(-(double) b->rate_lo, -ahead, seg->w),
+                    b->est + (double) b->rate * ahead * 1e-9 };
+}
+
+static place
+interpolate(const mrd_align_segment *seg, const mrd_align_bin *a, const mrd_align_bin *b, int64_t d)
+{
+    double span = (double) (b->at.ns - a->at.ns), f = (double) d / span;
+    double widen = seg->w * (span * 1e-9) * (span * 1e-9) / 8;
+    double lo = a->lo + (b->lo - a->lo) * f, hi = a->hi + (b->hi - a->hi) * f;
+
+    /* At the bins themselves the bound is exact; a parabola that vanishes there dominates. */
+    widen *= 4 * f * (1 - f);
+    return (place){ lo - widen, hi + widen, a->est + (b->est - a->est) * f };
+}
+
+static int64_t
+session_of(const mrd_align_segment *seg, int64_t at, double offset)
+{
+    return sat_add(at, sat_add(seg->base, sat_int(offset)));
+}
+
+/* Session time by the estimate extrapolated from one bin. */
+static int64_t
+session_near(const mrd_align_segment *seg, const mrd_align_bin *b, int64_t at)
+{
+    place p = extrapolate(seg, b, at - b->at.ns);
+
+    return session_of(seg, at, (double) llround(p.est));
+}
+
+/* Where a segment's last evidence lies in session time; nothing behind may be mapped below it. */
+static int64_t
+segment_end(const mrd_align *align, const mrd_align_segment *seg)
+{
+    int64_t end = session_near(seg, &align->bins[seg->first + seg->count - 1], seg->to);
+
+    return end > seg->floor ? end : seg->floor;
+}
+
+/* Between two bins of a segment the estimate may not fall (nor rise) faster than half a second per
+ * second: that is far outside the assumptions and would endanger order. */
+static bool
+bin_follows(const mrd_align_bin *a, const mrd_align_bin *b)
+{
+    return b->at.ns > a->at.ns && fabs(b->est - a->est) <= 0.5 * (double) (b->at.ns - a->at.ns);
+}
+
+mrd_err
+mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin)
+{
+    mrd_align_segment *seg;
+    mrd_align_bin b = *bin;
+    mrd_err err;
+
+    if (align->segment_count == 0 || !bin_sane(&b))
+        return MRD_INVALID;
+    b.est = fmin(fmax(b.est, b.lo), b.hi);
+    b.rate = fminf(fmaxf(b.rate, b.rate_lo), b.rate_hi);
+    seg = &align->segments[align->segment_count - 1];
+    if (align->bin_count > 0 && b.at.ns <= align->bins[align->bin_count - 1].at.ns)
+        return MRD_INVALID;
+    if (seg->count > 0 && !bin_follows(&align->bins[align->bin_count - 1], &b))
+        return MRD_INVALID;
+    err = align_grow((void **) &align->bins, &align->bin_cap, align->bin_count,
+                     sizeof(*align->bins), MRD_ALIGN_BINS_MAX);
+    if (err != MRD_OK)
+        return err;
+    if (seg->count == 0) {
+        if (align->segment_count > 1)
+            seg->floor = segment_end(align, seg - 1);
+        seg->from = b.at.ns;
+    }
+    align->bins[align->bin_count++] = b;
+    seg->count++;
+    seg->to = b.at.ns;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to)
+{
+    mrd_align_segment *seg;
+    const mrd_align_bin *first, *last;
+
+    if (align->segment_count == 0)
+        return MRD_INVALID;
+    seg = &align->segments[align->segment_count - 1];
+    if (seg->count == 0 || from > to)
+        return MRD_INVALID;
+    first = &align->bins[seg->first];
+    last = &align->bins[seg->first + seg->count - 1];
+    if (from < first->at.ns - MRD_SEC || from > first->at.ns + MRD_SEC ||
+        to < last->at.ns - MRD_SEC || to > last->at.ns + MRD_SEC)
+        return MRD_INVALID;
+    if (align->segment_count > 1 && from <= seg[-1].to)
+        return MRD_INVALID;
+    seg->from = from;
+    seg->to = to;
+    return MRD_OK;
+}
+
+mrd_align *
+mrd_align_constant(const char *name, uint64_t clock_id, mrd_dur_ns offset, mrd_dur_ns lo,
+                   mrd_dur_ns hi)
+{
+    mrd_align *align = mrd_align_new(name, clock_id);
+    mrd_align_bin bin = {
+        .lo = (double) lo, .hi = (double) hi, .quality = MRD_ALIGN_GOOD, .source = MRD_STAMP_NONE
+    };
+
+    if (align == NULL)
+        return NULL;
+    if (mrd_align_segment_add(align, 0, MRD_EPOCH_START, offset, 0) == MRD_OK &&
+        mrd_align_bin_add(align, &bin) == MRD_OK)
+        return align;
+    mrd_align_free(align);
+    return NULL;
+}
+
+mrd_align *
+mrd_align_wall(const char *name, uint64_t clock_id, mrd_local_ns local, mrd_wall_ns wall)
+{
+    int64_t offset;
+    mrd_align *align;
+
+    if (__builtin_sub_overflow(wall.ns, local.ns, &offset))
+        return NULL;
+    if ((align = mrd_align_constant(name, clock_id, offset, 0, 0)) != NULL)
+        align->bins[0].quality = MRD_ALIGN_UNALIGNED;
+    return align;
+}
+
+/* ---- asking ---- */
+
+static void
+bound_of(const mrd_align_segment *seg, int64_t at, const place *p, mrd_align_bound *to)
+{
+    to->lo.ns = session_of(seg, at, floor(p->lo));
+    to->hi.ns = session_of(seg, at, ceil(p->hi));
+}
+
+/* The last bin at or before `at`, SIZE_MAX when there is none. */
+static size_t
+find_bin(const mrd_align *align, size_t hint, int64_t at)
+{
+    const mrd_align_bin *bins = align->bins;
+    size_t n = align->bin_count, lo = 0, hi = n;
+
+    for (size_t i = hint; i < n && i < hint + 4; i++) {
+        if (bins[i].at.ns <= at && (i + 1 == n || bins[i + 1].at.ns > at))
+            return i;
+    }
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (bins[mid].at.ns <= at)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo == 0 ? SIZE_MAX : lo - 1;
+}
+
+static size_t
+find_segment(const mrd_align *align, size_t hint, size_t bin)
+{
+    const mrd_align_segment *s = align->segments;
+    size_t lo = 0, hi = align->segment_count - 1;
+
+    if (hint < align->segment_count && s[hint].first <= bin && bin < s[hint].first + s[hint].count)
+        return hint;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo + 1) / 2;
+
+        if (s[mid].first <= bin)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+static int64_t
+abs_diff_far(int64_t a, int64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* Between the last evidence of one segment and the first of the next. */
+static int64_t
+map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_align_bound *bound)
+{
+    const mrd_align_segment *s2 = s1 + 1;
+    const mrd_align_bin *a = &align->bins[s1->first + s1->count - 1], *b = &align->bins[s2->first];
+    int64_t from = s2->floor, to = session_near(s2, b, s2->from), sess = from;
+    place before = extrapolate(s1, a, at - a->at.ns), after = extrapolate(s2, b, at - b->at.ns);
+    mrd_align_bound other;
+
+    if (to > from)
+        sess += (int64_t) ((__int128) (to - from) * (at - s1->to) / (s2->from - s1->to));
+    if (bound != NULL) {
+        bound_of(s1, at, &before, bound);
+        bound_of(s2, at, &after, &other);
+        bound->lo.ns = other.lo.ns < bound->lo.ns ? other.lo.ns : bound->lo.ns;
+        bound->hi.ns = other.hi.ns > bound->hi.ns ? other.hi.ns : bound->hi.ns;
+        bound->quality = MRD_ALIGN_GAP;
+        bound->source = a->source < b->source ? a->source : b->source;
+        bound->epoch = s1->epoch;
+        bound->noise = bound->hi.ns - bound->lo.ns; /* nothing better is known */
+    }
+    return sess;
+}
+
+static void
+label_place(const mrd_align_segment *seg, const mrd_align_bin *near, int64_t at,
+            mrd_align_bound *bound)
+{
+    bound->noise = llround((double) near->noise);
+    bound->epoch = seg->epoch;
+    bound->quality = near->quality;
+    bound->source = near->source;
+    if (seg->w > 0 && abs_diff_far(at, near->at.ns) > MRD_ALIGN_FAR &&
+        bound->quality > MRD_ALIGN_EXTRAPOLATED)
+        bound->quality = MRD_ALIGN_EXTRAPOLATED;
+    if (near->quality == MRD_ALIGN_UNALIGNED) {
+        bound->lo.ns = INT64_MIN;
+        bound->hi.ns = INT64_MAX;
+    }
+}
+
+/* Keeps order and containment: never below the segment's floor, never outside the bound. */
+static int64_t
+settle(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
+{
+    bool lifted = sess < seg->floor;
+
+    if (lifted)
+        sess = seg->floor;
+    if (bound != NULL) {
+        if (lifted)
+            bound->quality = MRD_ALIGN_GAP;
+        bound->lo.ns = bound->lo.ns > sess ? sess : bound->lo.ns;
+        bound->hi.ns = bound->hi.ns < sess ? sess : bound->hi.ns;
+    }
+    return sess;
+}
+
+/* at is beyond any journal that a node could write: keep differences inside int64. */
+static int64_t
+clamp_local(int64_t at)
+{
+    return at > ALIGN_BASE_MAX ? ALIGN_BASE_MAX : at < -ALIGN_BASE_MAX ? -ALIGN_BASE_MAX : at;
+}
+
+/* The segment behind whose evidence a gap contains `at`; NULL when `at` is in none. Else *seg may
+ * move on to the segment that `at` belongs to. */
+static const mrd_align_segment *
+gap_at(const mrd_align *align, size_t *s, int64_t at)
+{
+    const mrd_align_segment *seg = &align->segments[*s];
+
+    if (*s > 0 && at < seg->from)
+        return at > seg[-1].to ? seg - 1 : (--*s, NULL);
+    if (*s + 1 == align->segment_count || at <= seg->to)
+        return NULL;
+    if (at < seg[1].from)
+        return seg;
+    ++*s;
+    return NULL;
+}
+
+bool
+mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns local,
+              mrd_sess_ns *ret_at, mrd_align_bound *ret_bound)
+{
+    const mrd_align_bin *bins = align->bins, *near;
+    const mrd_align_segment *seg, *gap;
+    mrd_align_bound bound, *b = ret_bound == NULL ? NULL : &bound;
+    int64_t at = clamp_local(local.ns), sess;
+    size_t i, s;
+    place p;
+
+    if (align->bin_count == 0)
+        return false;
+    i = find_bin(align, cursor->bin, at);
+    i = i == SIZE_MAX ? 0 : i;
+    s = find_segment(align, cursor->segment, i);
+    *cursor = (mrd_align_cursor){ s, i };
+    gap = gap_at(align, &s, at);
+    seg = &align->segments[s];
+    if (gap != NULL) {
+        sess = map_gap(align, gap, at, b);
+        seg = gap + 1;
+    } else {
+        i = i < seg->first                 ? seg->first
+            : i >= seg->first + seg->count ? seg->first + seg->count - 1
+                                           : i;
+        near = &bins[i];
+        if (at < near->at.ns || i + 1 == seg->first + seg->count) {
+            p = extrapolate(seg, near, at - near->at.ns);
+        } else {
+            p = interpolate(seg, near, near + 1, at - near->at.ns);
+            near += at - near->at.ns > near[1].at.ns - at;
+        }
+        sess = session_of(seg, at, (double) llround(p.est));
+        if (b != NULL) {
+            bound_of(seg, at, &p, b);
+            label_place(seg, near, at, b);
+        }
+    }
+    ret_at->ns = settle(seg, sess, b);
+    if (ret_bound != NULL)
+        *ret_bound = bound;
+    return true;
+}
+
+bool
+mrd_align_unmap(const mrd_align *align, mrd_sess_ns at, mrd_local_ns *ret_at)
+{
+    int64_t lo = -ALIGN_BASE_MAX, hi = ALIGN_BASE_MAX;
+    mrd_align_cursor cursor = { 0, 0 };
+    mrd_sess_ns sess;
+
+    if (align->bin_count == 0)
+        return false;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+
+        (void) mrd_align_map(align, &cursor, (mrd_local_ns){ mid }, &sess, NULL);
+        if (sess.ns >= at.ns)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    ret_at->ns = lo;
+    return true;
+}
+
+uint32_t
+mrd_align_radius(mrd_sess_ns at, const mrd_align_bound *bound)
+{
+    uint64_t below = (uint64_t) at.ns - (uint64_t) bound->lo.ns;
+    uint64_t above = (uint64_t) bound->hi.ns - (uint64_t) at.ns;
+    uint64_t most = below > above ? below : above;
+
+    return most >= UINT32_MAX ? UINT32_MAX : (uint32_t) most;
+}
+
+int
+mrd_align_order(const mrd_align_bound *a, const mrd_align_bound *b)
+{
+    return a->hi.ns < b->lo.ns ? -1 : b->hi.ns < a->lo.ns ? 1 : 0;
+}
+
+const char *
+mrd_align_name(const mrd_align *align)
+{
+    return align->name;
+}
+
+uint64_t
+mrd_align_clock_id(const mrd_align *align)
+{
+    return align->clock_id;
+}
+
+size_t
+mrd_align_segment_count(const mrd_align *align)
+{
+    return align->segment_count;
+}
+
+const mrd_align_segment *
+mrd_align_borrow_segment(const mrd_align *align, size_t i)
+{
+    return i < align->segment_count ? &align->segments[i] : NULL;
+}
+
+size_t
+mrd_align_bin_count(const mrd_align *align)
+{
+    return align->bin_count;
+}
+
+const mrd_align_bin *
+mrd_align_borrow_bins(const mrd_align *align)
+{
+    return align->bins;
+}

@@ -1,0 +1,19 @@
+/* timesync/align_impl.h - the inside of an alignment table, for align.c and align_file.c only. */
+#ifndef MRD_TIMESYNC_ALIGN_IMPL_H
+#define MRD_TIMESYNC_ALIGN_IMPL_H
+
+#include "timesync/align.h"
+
+struct mrd_align {
+    char *name;
+    uint64_t clock_id;
+    mrd_align_segment *segments;
+    size_t segment_count, segment_cap;
+    mrd_align_bin *bins;
+    size_t bin_count, bin_cap;
+};
+
+/* Forgets all segments and bins; keeps the memory. */
+void mrd_align_reset(mrd_align *align);
+
+#endif

@@ -1,0 +1,48 @@
+/* timesync/bound_impl.h - what the live filter and the two-way run share. Internal to timesync/. */
+#ifndef MRD_TIMESYNC_BOUND_IMPL_H
+#define MRD_TIMESYNC_BOUND_IMPL_H
+
+#include "timesync/bound.h"
+
+static inline double
+mrd_seconds(int64_t from, int64_t to)
+{
+    return (double) (to - from) * 1e-9;
+}
+
+/* Stamps are checked to +-4e18, so only a difference of two offsets can leave int64. */
+static inline double
+mrd_relative(int64_t v, int64_t base)
+{
+    return (double) ((__int128) v - base);
+}
+
+/* Cuts the set at t0 with one inequality at q->t: the rate may have changed on the way. */
+static inline bool
+mrd_ineq_cut(mrd_poly *poly, const mrd_ineq *q, int64_t base, int64_t t0, double w)
+{
+    double d = mrd_seconds(t0, q->t), v = mrd_relative(q->v, base), slack = w * d * d / 2;
+
+    return q->lower ? mrd_poly_clip(poly, -1, -d, -v + slack)
+                    : mrd_poly_clip(poly, 1, d, v + slack);
+}
+
+static inline bool
+mrd_ineqs_cut(mrd_poly *poly, const mrd_ineq *ineqs, size_t n, int64_t base, int64_t t0, double w)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!mrd_ineq_cut(poly, &ineqs[i], base, t0, w))
+            return false;
+    }
+    return poly->n > 0;
+}
+
+static inline void
+mrd_bound_advance(mrd_poly *poly, int64_t from, int64_t to, const mrd_bound_options *o)
+{
+    mrd_poly_advance(poly, mrd_seconds(from, to), o->w);
+    (void) mrd_poly_clip(poly, 0, 1, o->rate_max);
+    (void) mrd_poly_clip(poly, 0, -1, o->rate_max);
+}
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * timesync/bytes.h - little-endian fields and varints, and a reader that cannot leave its input.
+ *
+ * A reader remembers that it ran out: read freely, look at `bad` before believing what was read.
+ * Internal to timesync/.
+ */
+#ifndef MRD_TIMESYNC_BYTES_H
+#define MRD_TIMESYNC_BYTES_H
+
+#include "base/buf.h"
+
+typedef struct {
+    const uint8_t *p;
+    size_t len, at;
+    bool bad; /* something was cut or a varint was too long; every later read gives 0 */
+} mrd_reader;
+
+static inline uint64_t
+mrd_reader_fixed(mrd_reader *r, size_t width)
+{
+    uint64_t v = 0;
+
+    if (r->bad || r->len - r->at < width) {
+        r->bad = true;
+        return 0;
+    }
+    for (size_t i = 0; i < width; i++)
+        v |= (uint64_t) r->p[r->at + i] << (8 * i);
+    r->at += width;
+    return v;
+}
+
+static inline uint64_t
+mrd_reader_varint(mrd_reader *r)
+{
+    uint64_t v = 0;
+
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        uint64_t byte = mrd_reader_fixed(r, 1);
+
+        v |= (byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return v;
+    }
+    r->bad = true;
+    return 0;
+}
+
+static inline int64_t
+mrd_reader_zigzag(mrd_reader *r)
+{
+    uint64_t v = mrd_reader_varint(r);
+
+    return (int64_t) (v >> 1) ^ -(int64_t) (v & 1);
+}
+
+static inline float
+mrd_reader_float(mrd_reader *r)
+{
+    uint32_t bits = (uint32_t) mrd_reader_fixed(r, 4);
+    float v;
+
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
+static inline double
+mrd_reader_double(mrd_reader *r)
+{
+    uint64_t bits = mrd_reader_fixed(r, 8);
+    double v;
+
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
+static inline void
+mrd_put_fixed(mrd_buf *to, uint64_t v, size_t width)
+{
+    for (size_t i = 0; i < width; i++)
+        mrd_buf_byte(to, (uint8_t) (v >> (8 * i)));
+}
+
+static inline void
+mrd_put_varint(mrd_buf *to, uint64_t v)
+{
+    while (v >= 0x80) {
+        mrd_buf_byte(to, (uint8_t) (v | 0x80));
+        v >>= 7;
+    }
+    mrd_buf_byte(to, (uint8_t) v);
+}
+
+static inline void
+mrd_put_zigzag(mrd_buf *to, int64_t v)
+{
+    mrd_put_varint(to, ((uint64_t) v << 1) ^ (uint64_t) (v >> 63));
+}
+
+static inline void
+mrd_put_float(mrd_buf *to, float v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof(bits));
+    mrd_put_fixed(to, bits, 4);
+}
+
+static inline void
+mrd_put_double(mrd_buf *to, double v)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &v, sizeof(bits));
+    mrd_put_fixed(to, bits, 8);
+}
+
+#endif

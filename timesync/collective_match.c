@@ -1,0 +1,370 @@
+#include "timesync/collective.h"
+
+#include "timesync/collective_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One process's observations of one group, in its own order. */
+typedef struct {
+    uint32_t process;
+    const mrd_coll_obs *obs;
+    size_t n, at; /* at: position of its first in the longest sequence */
+    bool cut;     /* a gap cut it short */
+} run;
+
+static int
+order_obs(const void *a, const void *b)
+{
+    const mrd_coll_obs *x = a, *y = b;
+
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    if (x->seq != y->seq && x->seq >= 0 && y->seq >= 0)
+        return x->seq < y->seq ? -1 : 1;
+    if (x->begin_ns != y->begin_ns)
+        return x->begin_ns < y->begin_ns ? -1 : 1;
+    return x->end_ns < y->end_ns ? -1 : x->end_ns > y->end_ns;
+}
+
+static bool
+same_kind(const mrd_coll_obs *a, const mrd_coll_obs *b)
+{
+    return a->op == b->op && a->size == b->size;
+}
+
+static mrd_err
+differ(const run *a, size_t i, const run *b, size_t j, mrd_why *why)
+{
+    return mrd_why_set(
+        why, MRD_CLOCK, 0,
+        "collectives do not match: group %016llx, process %u number %zu is operation "
+        "%016llx of size %lld, process %u number %zu is operation %016llx of size %lld",
+        (unsigned long long) a->obs->group, a->process, i, (unsigned long long) a->obs[i].op,
+        (long long) a->obs[i].size, b->process, j, (unsigned long long) b->obs[j].op,
+        (long long) b->obs[j].size);
+}
+
+static mrd_err
+add_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n)
+{
+    if (n < 2) {
+        m->left_out += n;
+        return MRD_OK;
+    }
+    memcpy(m->obs + m->obs_n, obs, n * sizeof(*obs));
+    m->obs_n += n;
+    m->first[++m->count] = m->obs_n;
+    return MRD_OK;
+}
+
+/* ---- by sequence number ---- */
+
+static bool
+all_numbered(const mrd_coll_obs *obs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (obs[i].seq < 0)
+            return false;
+    }
+    return true;
+}
+
+static mrd_err
+match_numbered(mrd_coll_match *m, run *runs, size_t n, mrd_coll_obs *scratch, mrd_why *why)
+{
+    for (size_t r = 0; r < n; r++) {
+        for (size_t i = 1; i < runs[r].n; i++) {
+            if (runs[r].obs[i].seq == runs[r].obs[i - 1].seq)
+                return mrd_why_set(why, MRD_CLOCK, 0,
+                                   "collectives do not match: process %u has number %lld of group "
+                                   "%016llx twice",
+                                   runs[r].process, (long long) runs[r].obs[i].seq,
+                                   (unsigned long long) runs[r].obs[i].group);
+        }
+        runs[r].at = 0;
+    }
+    for (;;) {
+        int64_t least = INT64_MAX;
+        const run *lead = NULL;
+        size_t k = 0;
+
+        for (size_t r = 0; r < n; r++) {
+            if (runs[r].at < runs[r].n && runs[r].obs[runs[r].at].seq < least) {
+                least = runs[r].obs[runs[r].at].seq;
+                lead = &runs[r];
+            }
+        }
+        if (lead == NULL)
+            return MRD_OK;
+        for (size_t r = 0; r < n; r++) {
+            if (runs[r].at == runs[r].n || runs[r].obs[runs[r].at].seq != least)
+                continue;
+            if (k > 0 && !same_kind(&scratch[0], &runs[r].obs[runs[r].at]))
+                return differ(lead, lead->at - 1, &runs[r], runs[r].at, why);
+            scratch[k++] = runs[r].obs[runs[r].at++];
+        }
+        (void) add_group(m, scratch, k);
+    }
+}
+
+/* ---- by order ---- */
+
+static bool
+fits_at(const run *longest, const run *r, size_t at, mrd_dur_ns trust)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        int64_t d = r->obs[i].end_ns - longest->obs[at + i].end_ns;
+
+        if (!same_kind(&r->obs[i], &longest->obs[at + i]))
+            return false;
+        if (trust > 0 && (d > trust || d < -trust))
+            return false;
+    }
+    return true;
+}
+
+/* Where the run fits the longest one; exactly one place is an answer. */
+static mrd_err
+place_run(const run *longest, run *r, mrd_dur_ns trust, mrd_why *why)
+{
+    size_t places = 0, last = longest->n - r->n;
+
+    for (size_t at = 0; at <= last && places < 2; at++) {
+        if (fits_at(longest, r, at, trust)) {
+            r->at = at;
+            places++;
+        }
+    }
+    if (places == 1)
+        return MRD_OK;
+    if (places == 0 && trust > 0 && fits_at(longest, r, last == 0 ? 0 : r->at, 0))
+        return mrd_why_set(why, MRD_CLOCK, 0,
+                           "collectives do not match: nowhere do the clocks of processes %u and %u "
+                           "agree within %lld ns",
+                           longest->process, r->process, (long long) trust);
+    if (places == 0) {
+        for (size_t i = 0; i < r->n; i++) {
+            if (!same_kind(&r->obs[i], &longest->obs[i]))
+                return differ(longest, i, r, i, why);
+        }
+    }
+    return mrd_why_set(
+        why, MRD_CLOCK, 0,
+        "collectives do not match: the %zu of process %u%s fit the %zu of process %u in "
+        "group %016llx at several places",
+        r->n, r->process, r->cut ? " before its gap" : "", longest->n, longest->process,
+        (unsigned long long) r->obs->group);
+}
+
+static mrd_err
+match_ordered(mrd_coll_match *m, run *runs, size_t n, mrd_dur_ns trust, mrd_coll_obs *scratch,
+              mrd_why *why)
+{
+    const run *longest = &runs[0];
+    size_t before = m->obs_n, total = 0;
+    mrd_err err = MRD_OK;
+
+    for (size_t r = 1; r < n; r++)
+        longest = runs[r].n > longest->n ? &runs[r] : longest;
+    for (size_t r = 0; r < n && err == MRD_OK; r++) {
+        total += runs[r].n;
+        if (&runs[r] != longest && runs[r].n > 0)
+            err = place_run(longest, &runs[r], trust, why);
+    }
+    for (size_t i = 0; i < longest->n && err == MRD_OK; i++) {
+        size_t k = 0;
+
+        for (size_t r = 0; r < n; r++) {
+            if (i >= runs[r].at && i - runs[r].at < runs[r].n)
+                scratch[k++] = runs[r].obs[i - runs[r].at];
+        }
+        if (k >= 2)
+            (void) add_group(m, scratch, k);
+    }
+    m->left_out += err == MRD_OK ? total - (m->obs_n - before) : 0;
+    return err;
+}
+
+/* ---- groups ---- */
+
+/* Order says nothing behind a gap: keeps what ended before the first one. */
+static void
+cut_at_gap(mrd_coll_match *m, run *r, const mrd_coll_gap *gaps, size_t gap_count)
+{
+    size_t n = r->n;
+
+    for (size_t g = 0; g < gap_count; g++) {
+        while (gaps[g].process == r->process && r->n > 0 &&
+               r->obs[r->n - 1].end_ns > gaps[g].begin_ns)
+            r->n--;
+    }
+    r->cut = r->n < n;
+    m->left_out += n - r->n;
+}
+
+static mrd_err
+match_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, run *runs, mrd_coll_obs *scratch,
+            const mrd_coll_gap *gaps, size_t gap_count, mrd_dur_ns trust, mrd_why *why)
+{
+    bool numbered = all_numbered(obs, n);
+    size_t k = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || obs[i].process != obs[i - 1].process)
+            runs[k++] = (run){ .process = obs[i].process, .obs = &obs[i] };
+        runs[k - 1].n++;
+    }
+    if (k < 2) {
+        m->left_out += n;
+        return MRD_OK;
+    }
+    if (numbered)
+        return match_numbered(m, runs, k, scratch, why);
+    for (size_t r = 0; r < k; r++)
+        cut_at_gap(m, &runs[r], gaps, gap_count);
+    return match_ordered(m, runs, k, trust, scratch, why);
+}
+
+static mrd_err
+check_obs(const mrd_coll_obs *obs, size_t n, size_t process_count, mrd_why *why)
+{
+    if (process_count > MRD_COLL_PROCESSES_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "%zu processes, at most %d", process_count,
+                           MRD_COLL_PROCESSES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        if (obs[i].process >= process_count || obs[i].end_ns < obs[i].begin_ns)
+            return mrd_why_set(why, MRD_INVALID, 0,
+                               "collective %zu: process %u of %zu, from %lld to %lld", i,
+                               obs[i].process, process_count, (long long) obs[i].begin_ns,
+                               (long long) obs[i].end_ns);
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
+                   const mrd_coll_gap *gaps, size_t gap_count, const mrd_coll_options *options,
+                   mrd_coll_match **ret_match, mrd_why *why)
+{
+    mrd_coll_match *m = calloc(1, sizeof(*m));
+    mrd_coll_obs *sorted = malloc((n + 1) * sizeof(*sorted));
+    mrd_coll_obs *scratch = malloc((process_count + 1) * sizeof(*scratch));
+    run *runs = malloc((process_count + 1) * sizeof(*runs));
+    mrd_dur_ns trust = options == NULL ? 0 : options->trust_ns;
+    mrd_err err = check_obs(obs, n, process_count, why);
+
+    if (err == MRD_OK && (m == NULL || sorted == NULL || scratch == NULL || runs == NULL ||
+                          (m->obs = malloc((n + 1) * sizeof(*m->obs))) == NULL ||
+                          (m->first = calloc(n + 2, sizeof(*m->first))) == NULL))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%zu collectives", n);
+    if (err == MRD_OK && n > 0) {
+        memcpy(sorted, obs, n * sizeof(*sorted));
+        qsort(sorted, n, sizeof(*sorted), order_obs);
+    }
+    for (size_t i = 0, end; i < n && err == MRD_OK; i = end) {
+        for (end = i; end < n && sorted[end].group == sorted[i].group;)
+            end++;
+        err = match_group(m, sorted + i, end - i, runs, scratch, gaps, gap_count, trust, why);
+    }
+    if (err == MRD_OK && m->count == 0)
+        err = mrd_why_set(why, MRD_EMPTY, 0,
+                          "no collective was seen by two processes (%zu observations)", n);
+    if (err == MRD_OK) {
+        m->process_count = process_count;
+        *ret_match = m;
+        m = NULL;
+    }
+    mrd_coll_match_free(m);
+    free(sorted);
+    free(scratch);
+    free(runs);
+    return err;
+}
+
+void
+mrd_coll_match_free(mrd_coll_match *match)
+{
+    if (match == NULL)
+        return;
+    free(match->obs);
+    free(match->first);
+    free(match);
+}
+
+size_t
+mrd_coll_match_count(const mrd_coll_match *match)
+{
+    return match->count;
+}
+
+size_t
+mrd_coll_match_left_out(const mrd_coll_match *match)
+{
+    return match->left_out;
+}
+
+const mrd_coll_obs *
+mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n)
+{
+    *ret_n = match->first[i + 1] - match->first[i];
+    return match->obs + match->first[i];
+}
+
+/* ---- the check of probe alignments ---- */
+
+typedef struct {
+    int64_t enter_est, enter_lo, exit_est, exit_hi; /* latest entry, earliest exit */
+} meeting;
+
+static bool
+map_meeting(const mrd_coll_obs *obs, size_t n, const mrd_align *const *tables,
+            mrd_align_cursor *cursors, meeting *ret)
+{
+    meeting t = { INT64_MIN, INT64_MIN, INT64_MAX, INT64_MAX };
+
+    for (size_t i = 0; i < n; i++) {
+        const mrd_align *table = tables[obs[i].process];
+        mrd_align_bound in, out;
+        mrd_sess_ns a, b;
+        mrd_align_cursor *c = &cursors[obs[i].process];
+
+        if (table == NULL || !mrd_align_map(table, c, (mrd_local_ns){ obs[i].begin_ns }, &a, &in) ||
+            !mrd_align_map(table, c, (mrd_local_ns){ obs[i].end_ns }, &b, &out))
+            return false;
+        t.enter_est = a.ns > t.enter_est ? a.ns : t.enter_est;
+        t.enter_lo = in.lo.ns > t.enter_lo ? in.lo.ns : t.enter_lo;
+        t.exit_est = b.ns < t.exit_est ? b.ns : t.exit_est;
+        t.exit_hi = out.hi.ns < t.exit_hi ? out.hi.ns : t.exit_hi;
+    }
+    *ret = t;
+    return true;
+}
+
+void
+mrd_coll_check_run(const mrd_coll_match *match, const mrd_align *const *tables,
+                   mrd_coll_check *ret_check)
+{
+    mrd_align_cursor *cursors = calloc(match->process_count + 1, sizeof(*cursors));
+    mrd_coll_check check = { 0 };
+
+    for (size_t i = 0; cursors != NULL && i < match->count; i++) {
+        size_t n;
+        const mrd_coll_obs *obs = mrd_coll_match_borrow(match, i, &n);
+        meeting t;
+
+        if (!map_meeting(obs, n, tables, cursors, &t))
+            continue;
+        check.collectives++;
+        check.out_of_order += t.enter_est > t.exit_est;
+        if (t.enter_lo > t.exit_hi) {
+            check.violations++;
+            check.worst =
+                t.enter_lo - t.exit_hi > check.worst ? t.enter_lo - t.exit_hi : check.worst;
+        }
+    }
+    free(cursors);
+    *ret_check = check;
+}

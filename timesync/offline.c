@@ -1,0 +1,433 @@
+#include "timesync/track.h"
+
+#include "timesync/bound_impl.h"
+#include "timesync/track_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- collecting what the live filter accepts ---- */
+
+typedef struct {
+    uint32_t epoch;
+    mrd_epoch_cause cause;
+    int64_t base;
+    size_t first, n; /* bins */
+} off_epoch;
+
+typedef struct {
+    mrd_span *spans;
+    mrd_ineq *ineqs;
+    off_epoch *epochs;
+    size_t span_n, ineq_n, epoch_n, epoch_cap;
+    mrd_err err;
+} collect;
+
+static void
+collect_emit(void *self, const mrd_bound_bin *bin)
+{
+    collect *c = self;
+
+    if (c->epoch_n == 0 || c->epochs[c->epoch_n - 1].epoch != bin->epoch) {
+        if (c->epoch_n == c->epoch_cap) {
+            size_t cap = c->epoch_cap == 0 ? 8 : c->epoch_cap * 2;
+            off_epoch *p = realloc(c->epochs, cap * sizeof(*p));
+
+            if (p == NULL) {
+                c->err = MRD_NOMEM;
+                return;
+            }
+            c->epochs = p;
+            c->epoch_cap = cap;
+        }
+        c->epochs[c->epoch_n++] = (off_epoch){ bin->epoch, bin->cause, bin->base, c->span_n, 0 };
+    }
+    c->epochs[c->epoch_n - 1].n++;
+    c->spans[c->span_n++] = (mrd_span){ bin->t0, c->ineq_n, bin->n };
+    memcpy(c->ineqs + c->ineq_n, bin->ineqs, bin->n * sizeof(*c->ineqs));
+    c->ineq_n += bin->n;
+}
+
+/* The live run over everything, with one w: epochs, and packets that are no good. */
+static mrd_err
+collect_run(collect *c, double w, const mrd_ineq *ineqs, size_t n, const mrd_epoch_break *breaks,
+            size_t break_count, const mrd_track_options *options, mrd_bound_counts *ret_counts)
+{
+    mrd_bound_options o = { w, options->rate_max };
+    mrd_bound *bound = mrd_bound_new(&o, collect_emit, c);
+    size_t next = 0;
+
+    /* n inequalities give at most n bins and n accepted inequalities. */
+    c->spans = malloc((n + 1) * sizeof(*c->spans));
+    c->ineqs = malloc((n + 1) * sizeof(*c->ineqs));
+    if (bound == NULL || c->spans == NULL || c->ineqs == NULL) {
+        mrd_bound_free(bound);
+        return MRD_NOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        for (; next < break_count && ineqs[i].t >= breaks[next].before.ns; next++)
+            mrd_bound_break(bound, breaks[next].cause, breaks[next].keep_rate,
+                            breaks[next].before.ns - breaks[next].after.ns + breaks[next].lost);
+        /* What lies inside a break belongs to neither side. */
+        if (next < break_count && ineqs[i].t > breaks[next].after.ns)
+            continue;
+        mrd_bound_add(bound, &ineqs[i]);
+    }
+    mrd_bound_flush(bound);
+    *ret_counts = mrd_bound_counters(bound);
+    mrd_bound_free(bound);
+    return c->err;
+}
+
+static void
+collect_fini(collect *c)
+{
+    free(c->spans);
+    free(c->ineqs);
+    free(c->epochs);
+}
+
+/* ---- one epoch ---- */
+
+#define RETREAT_BINS 120 /* how many bins on either side of a break are looked at */
+
+/* Gives up the end of an epoch where a later contradiction may lie before it was noticed. */
+static void
+retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
+        const mrd_track_options *options)
+{
+    mrd_bound_options o = { w, options->rate_max };
+    size_t back = earlier->n < RETREAT_BINS ? earlier->n : RETREAT_BINS;
+    size_t ahead = later->n < RETREAT_BINS ? later->n : RETREAT_BINS, give;
+
+    if (later->cause != MRD_EPOCH_CONTRADICTION)
+        return;
+    give = mrd_bound_retreat(c->spans + earlier->first + earlier->n - back, back,
+                             c->spans + later->first, ahead, c->ineqs, later->base, &o);
+    earlier->n -= give < earlier->n ? give : earlier->n - 1;
+}
+
+typedef struct {
+    mrd_smooth_bin *bins;
+    mrd_poly_range *ranges;
+    mrd_estimate *est;
+} work;
+
+static mrd_err
+estimate(const collect *c, const off_epoch *e, const mrd_track_options *options, work *k)
+{
+    double h;
+
+    for (size_t i = 0; i < e->n; i++) {
+        const mrd_span *s = &c->spans[e->first + i];
+        mrd_smooth_bin *b = &k->bins[i];
+
+        b->t0 = s->t0;
+        b->range = k->ranges[i];
+        mrd_span_envelope(s, c->ineqs, e->base, (b->range.rate_lo + b->range.rate_hi) / 2, &b->up,
+                          &b->down);
+    }
+    if ((h = mrd_smooth_half(k->bins, e->n)) < 0)
+        return MRD_NOMEM;
+    return mrd_smooth_both(k->bins, e->n, h, options->w_estimate, k->est);
+}
+
+#define W_ROUNDS 6
+
+/*
+ * Bound and estimate with the smallest w that the data allow: at least options->w, at least 4 times
+ * the bend of the estimate, and large enough that nothing contradicts.
+ */
+static mrd_err
+solve_epoch(const collect *c, const off_epoch *e, const mrd_track_options *options, work *k,
+            double *ret_w)
+{
+    mrd_bound_options o = { options->w, options->rate_max };
+    const mrd_span *spans = c->spans + e->first;
+    mrd_err err;
+
+    for (int round = 0; round < W_ROUNDS; round++) {
+        double need;
+
+        if (!mrd_bound_both(spans, e->n, c->ineqs, e->base, &o, k->ranges)) {
+            o.w *= 2;
+            continue;
+        }
+        if ((err = estimate(c, e, options, k)) != MRD_OK)
+            return err;
+        need = 4 * mrd_smooth_bend(k->bins, k->est, e->n);
+        *ret_w = o.w;
+        if (need <= o.w)
+            return MRD_OK;
+        o.w = need;
+    }
+    /* Still contradicting or bending: the forward sets were not empty when they were collected. */
+    o.w = fmax(options->w_live, *ret_w);
+    *ret_w = o.w;
+    if (!mrd_bound_both(spans, e->n, c->ineqs, e->base, &o, k->ranges) &&
+        !mrd_bound_forward(spans, e->n, c->ineqs, e->base, &o, k->ranges))
+        return MRD_CLOCK;
+    return estimate(c, e, options, k);
+}
+
+/* The jump test over a finished epoch; marks MRD_TRACK_SUSPECT on both sides of an alarm. */
+static void
+mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_track_report *report)
+{
+    mrd_cusum cusum = { 0, 0 };
+
+    for (size_t i = 1; i < n; i++) {
+        const mrd_smooth_bin *b = &k->bins[i];
+
+        if (!mrd_cusum_add(&cusum,
+                           mrd_bin_surprise(b->up, b->down, h, k->est[i].est, k->est[i].noise)))
+            continue;
+        report->jumps++;
+        for (size_t j = i; j-- > 0 && b->t0 - k->bins[j].t0 < MRD_TRACK_SUSPECT;)
+            quality[j] = MRD_ALIGN_SUSPECT;
+        for (size_t j = i; j < n && k->bins[j].t0 - b->t0 < MRD_TRACK_SUSPECT; j++)
+            quality[j] = MRD_ALIGN_SUSPECT;
+    }
+}
+
+/* An epoch that a contradiction cut short, or that began so soon after another, is no clock to
+ * trust. */
+static bool
+unsteady(const collect *c, const off_epoch *e, const mrd_bound_counts *counts)
+{
+    const off_epoch *all = c->epochs;
+    size_t i = (size_t) (e - all);
+    bool ended = i + 1 < c->epoch_n && all[i + 1].cause == MRD_EPOCH_CONTRADICTION;
+    int64_t length = c->spans[e->first + e->n - 1].t0 - c->spans[e->first].t0;
+
+    return mrd_counts_distrusted(counts) ||
+           (length < MRD_TRACK_SUSPECT && (ended || e->cause == MRD_EPOCH_CONTRADICTION));
+}
+
+/* First and last packet of an epoch. */
+static void
+extent(const collect *c, const off_epoch *e, int64_t *ret_from, int64_t *ret_to)
+{
+    const mrd_span *a = &c->spans[e->first], *b = &c->spans[e->first + e->n - 1];
+
+    mrd_ineqs_extent(c->ineqs + a->first, a->n, ret_from, &(int64_t){ 0 });
+    mrd_ineqs_extent(c->ineqs + b->first, b->n, &(int64_t){ 0 }, ret_to);
+}
+
+static mrd_err
+write_epoch(const collect *c, const off_epoch *e, const work *k, double w, mrd_align *align,
+            mrd_track_report *report)
+{
+    uint8_t *quality = malloc(e->n + 1);
+    mrd_err err = quality == NULL ? MRD_NOMEM : MRD_OK;
+
+    if (err == MRD_OK) {
+        memset(quality, unsteady(c, e, &report->bound) ? MRD_ALIGN_SUSPECT : MRD_ALIGN_GOOD, e->n);
+        mark_jumps(k, e->n, mrd_smooth_half(k->bins, e->n), quality, report);
+        err = mrd_align_segment_add(align, e->epoch, e->cause, e->base, w);
+    }
+    for (size_t i = 0; err == MRD_OK && i < e->n; i++) {
+        const mrd_span *s = &c->spans[e->first + i];
+        mrd_align_bin bin = mrd_bin_of(s->t0, &k->ranges[i], &k->est[i], quality[i],
+                                       mrd_ineqs_source(c->ineqs + s->first, s->n));
+
+        err = mrd_align_bin_add(align, &bin);
+    }
+    if (err == MRD_OK) {
+        int64_t from, to;
+
+        extent(c, e, &from, &to);
+        err = mrd_align_segment_extent(align, from, to);
+    }
+    free(quality);
+    return err;
+}
+
+static mrd_err
+solve_epochs(collect *c, double collect_w, const mrd_track_options *options, mrd_align *align,
+             mrd_track_report *report)
+{
+    work k = { malloc((c->span_n + 1) * sizeof(*k.bins)),
+               malloc((c->span_n + 1) * sizeof(*k.ranges)),
+               malloc((c->span_n + 1) * sizeof(*k.est)) };
+    mrd_err err = k.bins == NULL || k.ranges == NULL || k.est == NULL ? MRD_NOMEM : MRD_OK;
+
+    for (size_t i = 0; err == MRD_OK && i < c->epoch_n; i++) {
+        double w = options->w;
+
+        if (i + 1 < c->epoch_n)
+            retreat(c, &c->epochs[i], &c->epochs[i + 1], collect_w, options);
+        err = solve_epoch(c, &c->epochs[i], options, &k, &w);
+        report->w = fmax(report->w, w);
+        if (err == MRD_OK)
+            err = write_epoch(c, &c->epochs[i], &k, w, align, report);
+    }
+    free(k.bins);
+    free(k.ranges);
+    free(k.est);
+    return err;
+}
+
+/* ---- entry ---- */
+
+static int
+order_ineq(const void *a, const void *b)
+{
+    const mrd_ineq *x = a, *y = b;
+
+    if (x->t != y->t)
+        return x->t < y->t ? -1 : 1;
+    if (x->lower != y->lower)
+        return x->lower ? 1 : -1;
+    return x->v < y->v ? -1 : x->v > y->v;
+}
+
+typedef struct {
+    mrd_align *align;
+    mrd_track_report report;
+} attempt;
+
+/* Finds epochs with the given w and solves each. */
+static mrd_err
+try_w(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
+      const mrd_epoch_break *breaks, size_t break_count, double w, const mrd_track_options *options,
+      attempt *ret)
+{
+    attempt t = { .align = mrd_align_new(name, clock_id) };
+    collect c = { .err = MRD_OK };
+    mrd_err err = MRD_NOMEM;
+
+    if (t.align != NULL)
+        err = collect_run(&c, w, sorted, n, breaks, break_count, options, &t.report.bound);
+    if (err == MRD_OK && c.span_n == 0)
+        err = MRD_EMPTY;
+    if (err == MRD_OK)
+        err = solve_epochs(&c, w, options, t.align, &t.report);
+    collect_fini(&c);
+    if (err != MRD_OK) {
+        mrd_align_free(t.align);
+        t.align = NULL;
+    }
+    *ret = t;
+    return err;
+}
+
+/*
+ * Contradictions under a small w are steps, if they are few and the clock is calm between them;
+ * otherwise w was too small. Both are tried in the second case and the one with fewer breaks wins.
+ */
+#define FEW_BREAKS 3
+
+static mrd_err
+try_both(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
+         const mrd_epoch_break *breaks, size_t break_count, const mrd_track_options *options,
+         attempt *ret)
+{
+    mrd_err err = try_w(name, clock_id, sorted, n, breaks, break_count, options->w, options, ret);
+    uint32_t broke = ret->report.bound.contradictions;
+    attempt other;
+
+    if (err != MRD_OK || broke == 0 || (broke < FEW_BREAKS && ret->report.w <= options->w))
+        return err;
+    if (try_w(name, clock_id, sorted, n, breaks, break_count,
+              fmax(options->w_live, fmin(ret->report.w, MRD_TRACK_W_MAX)), options,
+              &other) != MRD_OK)
+        return MRD_OK; /* the first attempt stands */
+    if (other.report.bound.contradictions < broke) {
+        mrd_align_free(ret->align);
+        *ret = other;
+    } else {
+        mrd_align_free(other.align);
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_track_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
+                const mrd_epoch_break *breaks, size_t break_count, const mrd_track_options *options,
+                mrd_align **ret_align, mrd_track_report *ret_report, mrd_why *why)
+{
+    mrd_ineq *sorted = malloc((n + 1) * sizeof(*sorted));
+    attempt t = { .align = NULL };
+    mrd_err err = MRD_NOMEM;
+
+    if (sorted != NULL) {
+        if (n > 0)
+            memcpy(sorted, ineqs, n * sizeof(*sorted));
+        qsort(sorted, n, sizeof(*sorted), order_ineq);
+        err = try_both(name, clock_id, sorted, n, breaks, break_count, options, &t);
+        free(sorted);
+    }
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0,
+                           "clock of %s: %zu inequalities, of which %llu contradict and %llu have "
+                           "no partner in the other "
+                           "direction, give no bound",
+                           name, n, (unsigned long long) t.report.bound.bad,
+                           (unsigned long long) t.report.bound.one_sided);
+    *ret_align = t.align;
+    if (ret_report != NULL)
+        *ret_report = t.report;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_track_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
+                  const mrd_epoch_break *breaks, size_t break_count,
+                  const mrd_track_options *options, mrd_align **ret_align,
+                  mrd_track_report *ret_report, mrd_why *why)
+{
+    mrd_ineq *ineqs = malloc((2 * n + 1) * sizeof(*ineqs));
+    mrd_track_report report;
+    size_t k = 0;
+    mrd_err err;
+
+    if (ineqs == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s: %zu probes", name, n);
+    for (size_t i = 0; i < n; i++) {
+        if (!probes[i].held_out)
+            k += mrd_probe_ineqs(&probes[i], &ineqs[k]);
+    }
+    err = mrd_track_solve(name, clock_id, ineqs, k, breaks, break_count, options, ret_align,
+                          &report, why);
+    free(ineqs);
+    if (err == MRD_OK && ret_report != NULL) {
+        report.probes = n;
+        mrd_track_check(*ret_align, probes, n, &report);
+        *ret_report = report;
+    }
+    return err;
+}
+
+/* One packet: by how much it arrived before it was sent, by the estimate and by the bound. */
+static void
+check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64_t v, bool lower,
+             mrd_track_report *report)
+{
+    mrd_align_bound bound;
+    mrd_sess_ns sess;
+    int64_t by;
+
+    if (!mrd_align_map(align, cursor, (mrd_local_ns){ at }, &sess, &bound) ||
+        bound.quality <= MRD_ALIGN_GAP)
+        return;
+    report->checked++;
+    by = lower ? v - (sess.ns - at) : sess.ns - at - v;
+    report->reversed += by > 0;
+    report->reversed_max = by > report->reversed_max ? by : report->reversed_max;
+    report->violations += lower ? bound.hi.ns - at < v : bound.lo.ns - at > v;
+}
+
+void
+mrd_track_check(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_track_report *report)
+{
+    mrd_align_cursor cursor = { 0, 0 };
+
+    for (size_t i = 0; i < n; i++) {
+        mrd_ineq q[2];
+        size_t k = probes[i].held_out ? mrd_probe_ineqs(&probes[i], q) : 0;
+
+        for (size_t j = 0; j < k; j++)
+            check_packet(align, &cursor, q[j].t, q[j].v, q[j].lower, report);
+    }
+}

@@ -1,0 +1,450 @@
+#include "timesync/probe.h"
+
+#include "base/hash.h"
+#include "timesync/bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STAMP_MAX 4000000000000000000LL /* keeps differences of two stamps inside int64 */
+
+/* ---- stamps ---- */
+
+const mrd_xread *
+mrd_xread_best(const mrd_xread *reads, size_t n)
+{
+    const mrd_xread *best = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        if (best == NULL || reads[i].raw1 - reads[i].raw0 < best->raw1 - best->raw0)
+            best = &reads[i];
+    }
+    return best;
+}
+
+/* Wall minus RAW at the middle of the bracket. */
+static int64_t
+xread_difference(const mrd_xread *x)
+{
+    return x->wall - (x->raw0 + (x->raw1 - x->raw0) / 2);
+}
+
+mrd_err
+mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
+                 mrd_local_ns *ret_raw, mrd_dur_ns *ret_e)
+{
+    int64_t d0 = xread_difference(before), d1 = xread_difference(after), change = d1 - d0;
+    int64_t b0 = before->raw1 - before->raw0, b1 = after->raw1 - after->raw0;
+
+    if (wall == 0)
+        return MRD_AGAIN;
+    if (b0 < 0 || b1 < 0)
+        return MRD_INVALID;
+    if (change > MRD_XREAD_CHANGE_MAX || change < -MRD_XREAD_CHANGE_MAX)
+        return MRD_CLOCK;
+    ret_raw->ns = wall - (d0 + change / 2);
+    /* Rounded up, and one more for the integer middles above. */
+    *ret_e = ((b0 > b1 ? b0 : b1) + 1) / 2 + ((change < 0 ? -change : change) + 1) / 2 + 1;
+    return MRD_OK;
+}
+
+/* ---- one probe ---- */
+
+static bool
+same_id(mrd_probe_id a, mrd_probe_id b)
+{
+    return a.agent == b.agent && a.agent_epoch == b.agent_epoch && a.k == b.k;
+}
+
+static bool
+stamp_sane(int64_t t)
+{
+    return t >= -STAMP_MAX && t <= STAMP_MAX;
+}
+
+/* A probe whose two sides cannot both be true, whatever the offset. */
+static bool
+contradicts_itself(const mrd_probe_sent *s, const mrd_probe_served *r)
+{
+    int64_t e = (int64_t) s->e + r->e, stay, trip;
+
+    if (!stamp_sane(s->a1) || !stamp_sane(s->a4) || !stamp_sane(r->r2) || !stamp_sane(r->r3))
+        return true;
+    if (s->a4 == 0 || r->r3 == 0)
+        return false;
+    trip = s->a4 - s->a1;
+    stay = r->r3 - r->r2;
+    return trip < -e || stay < -e || trip - stay < -2 * e - trip / 2000 - 1;
+}
+
+static uint8_t
+worse(uint8_t a, uint8_t b)
+{
+    return a < b ? a : b;
+}
+
+mrd_err
+mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *served, mrd_probe *ret_probe)
+{
+    mrd_probe p = { .id = sent->id };
+    uint64_t e = (uint64_t) sent->e + served->e;
+
+    if (!same_id(sent->id, served->id))
+        return MRD_INVALID;
+    if (e > UINT32_MAX || contradicts_itself(sent, served))
+        return MRD_CORRUPT;
+    p.a1 = sent->a1;
+    p.a4 = sent->a4;
+    p.r2 = served->r2;
+    p.r3 = served->r3;
+    p.e = (uint32_t) e;
+    p.position = sent->position;
+    p.source_up = worse(sent->source1, served->source2);
+    p.source_down = worse(sent->source4, served->source3);
+    p.up = p.a1 != 0 && p.r2 != 0;
+    p.down = p.a4 != 0 && p.r3 != 0 && !sent->again && !served->again;
+    p.held_out = mrd_probe_held_out(p.id);
+    *ret_probe = p;
+    return MRD_OK;
+}
+
+size_t
+mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2])
+{
+    size_t n = 0;
+
+    if (probe->up)
+        ret_ineq[n++] = (mrd_ineq){ .t = probe->a1,
+                                    .v = probe->r2 - probe->a1 + probe->e,
+                                    .position = probe->position,
+                                    .source = probe->source_up };
+    if (probe->down)
+        ret_ineq[n++] = (mrd_ineq){ .t = probe->a4,
+                                    .v = probe->r3 - probe->a4 - probe->e,
+                                    .lower = true,
+                                    .position = probe->position,
+                                    .source = probe->source_down };
+    return n;
+}
+
+bool
+mrd_probe_held_out(mrd_probe_id id)
+{
+    uint64_t key[2] = { id.agent, (uint64_t) id.agent_epoch << 32 | id.k / 2 };
+
+    return mrd_hash64(key, sizeof(key), 0) % 10 == 0;
+}
+
+mrd_dur_ns
+mrd_probe_reversed(const mrd_probe *probe, mrd_dur_ns up, mrd_dur_ns down)
+{
+    mrd_dur_ns worst = 0, by;
+
+    if (probe->up && (by = up - (probe->r2 - probe->a1 + probe->e)) > worst)
+        worst = by;
+    if (probe->down && (by = (probe->r3 - probe->a4 - probe->e) - down) > worst)
+        worst = by;
+    return worst;
+}
+
+/* ---- joining ---- */
+
+typedef struct {
+    mrd_probe_served served;
+    bool used, taken;
+} join_slot;
+
+struct mrd_joiner {
+    size_t mask;
+    mrd_join_counts counts;
+    join_slot *slots;
+};
+
+mrd_joiner *
+mrd_joiner_new(size_t capacity)
+{
+    mrd_joiner *j = calloc(1, sizeof(*j));
+    size_t n = 1;
+
+    if (j == NULL)
+        return NULL;
+    while (n < capacity)
+        n *= 2;
+    j->mask = n - 1;
+    if ((j->slots = calloc(n, sizeof(*j->slots))) == NULL) {
+        free(j);
+        return NULL;
+    }
+    return j;
+}
+
+void
+mrd_joiner_free(mrd_joiner *joiner)
+{
+    if (joiner == NULL)
+        return;
+    free(joiner->slots);
+    free(joiner);
+}
+
+/* True when a comes after b: a later start of the agent, or a later k in the same one. */
+static bool
+id_after(mrd_probe_id a, mrd_probe_id b)
+{
+    return a.agent_epoch != b.agent_epoch ? a.agent_epoch > b.agent_epoch : a.k > b.k;
+}
+
+bool
+mrd_joiner_served(mrd_joiner *joiner, const mrd_probe_served *served)
+{
+    join_slot *slot = &joiner->slots[served->id.k & joiner->mask];
+
+    if (slot->used && same_id(slot->served.id, served->id)) {
+        slot->served.again = true;
+        joiner->counts.replayed++;
+        return false;
+    }
+    if (slot->used && !id_after(served->id, slot->served.id)) {
+        joiner->counts.replayed++;
+        return false;
+    }
+    if (slot->used && !slot->taken)
+        joiner->counts.overwritten++;
+    *slot = (join_slot){ .served = *served, .used = true };
+    return true;
+}
+
+void
+mrd_joiner_answered(mrd_joiner *joiner, const mrd_probe_served *served)
+{
+    join_slot *slot = &joiner->slots[served->id.k & joiner->mask];
+
+    if (!slot->used || !same_id(slot->served.id, served->id))
+        return;
+    slot->served.r3 = served->r3;
+    slot->served.source3 = served->source3;
+    slot->served.e = served->e;
+    slot->served.r2 = served->r2;
+}
+
+mrd_err
+mrd_joiner_sent(mrd_joiner *joiner, const mrd_probe_sent *sent, mrd_probe *ret_probe)
+{
+    join_slot *slot = &joiner->slots[sent->id.k & joiner->mask];
+    mrd_err err;
+
+    if (!slot->used || !same_id(slot->served.id, sent->id)) {
+        joiner->counts.unmatched++;
+        return MRD_NOTFOUND;
+    }
+    if (slot->taken) {
+        joiner->counts.replayed++;
+        return MRD_EXISTS;
+    }
+    slot->taken = true;
+    err = mrd_probe_join(sent, &slot->served, ret_probe);
+    if (err == MRD_OK)
+        joiner->counts.joined++;
+    else
+        joiner->counts.contradictory++;
+    return err;
+}
+
+mrd_join_counts
+mrd_joiner_counts(const mrd_joiner *joiner)
+{
+    return joiner->counts;
+}
+
+/* ---- packet ---- */
+
+#define PACKET_TAG_AT 32
+
+static const uint8_t packet_magic[2] = { 'M', 'T' };
+
+static void
+put_le(uint8_t *to, uint64_t v, size_t width)
+{
+    for (size_t i = 0; i < width; i++)
+        to[i] = (uint8_t) (v >> (8 * i));
+}
+
+void
+mrd_probe_packet_encode(const mrd_probe_packet *packet, const uint8_t key[MRD_PROBE_KEY_LEN],
+                        uint8_t to[MRD_PROBE_PACKET_LEN])
+{
+    memset(to, 0, MRD_PROBE_PACKET_LEN);
+    memcpy(to, packet_magic, sizeof(packet_magic));
+    to[2] = MRD_PROBE_VERSION;
+    to[3] = (uint8_t) packet->kind;
+    to[4] = packet->position;
+    put_le(to + 8, packet->session, 8);
+    put_le(to + 16, packet->agent, 8);
+    put_le(to + 24, packet->agent_epoch, 4);
+    put_le(to + 28, packet->k, 4);
+    put_le(to + PACKET_TAG_AT,
+           mrd_hmac64((mrd_bytes){ key, MRD_PROBE_KEY_LEN }, (mrd_bytes){ to, PACKET_TAG_AT }), 8);
+}
+
+mrd_err
+mrd_probe_packet_decode(mrd_bytes data, mrd_probe_packet *ret_packet)
+{
+    mrd_reader r = { data.p, data.len, 8, false };
+
+    if (data.len < MRD_PROBE_PACKET_LEN)
+        return MRD_TRUNCATED;
+    if (data.len > MRD_PROBE_PACKET_LEN || memcmp(data.p, packet_magic, sizeof(packet_magic)) != 0)
+        return MRD_FORMAT;
+    if (data.p[2] != MRD_PROBE_VERSION)
+        return MRD_VERSION;
+    if (data.p[3] != MRD_PROBE_REQUEST && data.p[3] != MRD_PROBE_ANSWER)
+        return MRD_FORMAT;
+    ret_packet->kind = (mrd_probe_kind) data.p[3];
+    ret_packet->position = data.p[4];
+    ret_packet->session = mrd_reader_fixed(&r, 8);
+    ret_packet->agent = mrd_reader_fixed(&r, 8);
+    ret_packet->agent_epoch = (uint32_t) mrd_reader_fixed(&r, 4);
+    ret_packet->k = (uint32_t) mrd_reader_fixed(&r, 4);
+    return MRD_OK;
+}
+
+bool
+mrd_probe_packet_proven(mrd_bytes data, const uint8_t key[MRD_PROBE_KEY_LEN])
+{
+    uint8_t want[8], differ = 0;
+
+    if (data.len != MRD_PROBE_PACKET_LEN)
+        return false;
+    put_le(want,
+           mrd_hmac64((mrd_bytes){ key, MRD_PROBE_KEY_LEN }, (mrd_bytes){ data.p, PACKET_TAG_AT }),
+           8);
+    for (size_t i = 0; i < sizeof(want); i++)
+        differ |= (uint8_t) (want[i] ^ data.p[PACKET_TAG_AT + i]);
+    return differ == 0;
+}
+
+/* ---- records ---- */
+
+static void
+put_id(mrd_probe_id id, mrd_buf *to)
+{
+    mrd_put_fixed(to, id.agent, 8);
+    mrd_put_varint(to, id.agent_epoch);
+    mrd_put_varint(to, id.k);
+}
+
+static mrd_probe_id
+read_id(mrd_reader *r)
+{
+    mrd_probe_id id = { .agent = mrd_reader_fixed(r, 8) };
+    uint64_t epoch = mrd_reader_varint(r), k = mrd_reader_varint(r);
+
+    r->bad = r->bad || epoch > UINT32_MAX || k > UINT32_MAX;
+    id.agent_epoch = (uint32_t) epoch;
+    id.k = (uint32_t) k;
+    return id;
+}
+
+/* A time relative to another of the same record, wrapping like unsigned arithmetic. */
+static void
+put_after(int64_t t, int64_t ref, mrd_buf *to)
+{
+    mrd_put_zigzag(to, (int64_t) ((uint64_t) t - (uint64_t) ref));
+}
+
+static int64_t
+read_after(mrd_reader *r, int64_t ref)
+{
+    return (int64_t) ((uint64_t) mrd_reader_zigzag(r) + (uint64_t) ref);
+}
+
+void
+mrd_probe_sent_encode(const mrd_probe_sent *sent, mrd_buf *to)
+{
+    put_id(sent->id, to);
+    mrd_put_zigzag(to, sent->a1);
+    put_after(sent->a4, sent->a1, to);
+    mrd_put_varint(to, sent->e);
+    mrd_put_fixed(to, sent->position, 1);
+    mrd_put_fixed(to, (uint64_t) (sent->source1 << 4 | sent->source4), 1);
+    mrd_put_fixed(to, sent->again, 1);
+}
+
+static bool
+sources_sane(uint64_t both)
+{
+    return (both >> 4) < MRD_STAMP_SOURCES && (both & 15) < MRD_STAMP_SOURCES;
+}
+
+mrd_err
+mrd_probe_sent_decode(mrd_bytes data, size_t *at, mrd_probe_sent *ret_sent)
+{
+    mrd_reader r = { data.p, data.len, *at, false };
+    mrd_probe_sent s = { .id = read_id(&r) };
+    uint64_t e, position, sources, again;
+
+    s.a1 = mrd_reader_zigzag(&r);
+    s.a4 = read_after(&r, s.a1);
+    e = mrd_reader_varint(&r);
+    position = mrd_reader_fixed(&r, 1);
+    sources = mrd_reader_fixed(&r, 1);
+    again = mrd_reader_fixed(&r, 1);
+    if (r.bad)
+        return MRD_TRUNCATED;
+    if (e > UINT32_MAX || again > 1 || !sources_sane(sources))
+        return MRD_CORRUPT;
+    s.e = (uint32_t) e;
+    s.position = (uint8_t) position;
+    s.source1 = (uint8_t) (sources >> 4);
+    s.source4 = (uint8_t) (sources & 15);
+    s.again = again == 1;
+    *at = r.at;
+    *ret_sent = s;
+    return MRD_OK;
+}
+
+void
+mrd_probe_encode(const mrd_probe *probe, mrd_buf *to)
+{
+    put_id(probe->id, to);
+    mrd_put_zigzag(to, probe->a1);
+    put_after(probe->a4, probe->a1, to);
+    mrd_put_zigzag(to, probe->r2);
+    put_after(probe->r3, probe->r2, to);
+    mrd_put_varint(to, probe->e);
+    mrd_put_fixed(to, probe->position, 1);
+    mrd_put_fixed(to, (uint64_t) (probe->source_up << 4 | probe->source_down), 1);
+    mrd_put_fixed(to, (uint64_t) (probe->up | probe->down << 1), 1);
+}
+
+mrd_err
+mrd_probe_decode(mrd_bytes data, size_t *at, mrd_probe *ret_probe)
+{
+    mrd_reader r = { data.p, data.len, *at, false };
+    mrd_probe p = { .id = read_id(&r) };
+    uint64_t e, position, sources, flags;
+
+    p.a1 = mrd_reader_zigzag(&r);
+    p.a4 = read_after(&r, p.a1);
+    p.r2 = mrd_reader_zigzag(&r);
+    p.r3 = read_after(&r, p.r2);
+    e = mrd_reader_varint(&r);
+    position = mrd_reader_fixed(&r, 1);
+    sources = mrd_reader_fixed(&r, 1);
+    flags = mrd_reader_fixed(&r, 1);
+    if (r.bad)
+        return MRD_TRUNCATED;
+    if (e > UINT32_MAX || flags > 3 || !sources_sane(sources) || !stamp_sane(p.a1) ||
+        !stamp_sane(p.a4) || !stamp_sane(p.r2) || !stamp_sane(p.r3))
+        return MRD_CORRUPT;
+    p.e = (uint32_t) e;
+    p.position = (uint8_t) position;
+    p.source_up = (uint8_t) (sources >> 4);
+    p.source_down = (uint8_t) (sources & 15);
+    p.up = (flags & 1) != 0;
+    p.down = (flags & 2) != 0;
+    p.held_out = mrd_probe_held_out(p.id);
+    *at = r.at;
+    *ret_probe = p;
+    return MRD_OK;
+}

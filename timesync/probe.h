@@ -1,0 +1,167 @@
+/*
+ * timesync/probe.h - clock probes: what travels, how the two halves of one are joined, and which
+ * inequalities they give.
+ *
+ * The agent sends request k at a1 (its clock), the aggregator receives it at r2 and answers at r3
+ * (session clock), the agent receives the answer at a4. The answer carries no time: each side keeps
+ * its own stamps, the agent ships (k, a1, a4, e) with its next batch, the joiner puts both
+ * together. forward    offset(a1) <= r2 - a1 + e     received no earlier than sent backward
+ * offset(a4) >= r3 - a4 - e Nothing else is believed. A request that arrived twice is answered once
+ * and its backward inequality is void: r3 and a4 might belong to different copies.
+ *
+ * Units    int64 ns.  A stamp of 0 means "none".
+ * Sign     offset = session - local.
+ * Threads  a joiner belongs to one thread; the rest is stateless.
+ * Limits   every decoder here checks length and version before it believes a field.
+ * Source   docs/timesync.md sections 2 and 3.
+ */
+#ifndef MRD_TIMESYNC_PROBE_H
+#define MRD_TIMESYNC_PROBE_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "timesync/label.h"
+
+#include <stdbool.h>
+
+/* ---- stamps ---- */
+
+/* One bracketed reading of the wall clock: raw0 <= the instant of wall <= raw1. */
+typedef struct {
+    int64_t raw0, wall, raw1;
+} mrd_xread;
+
+#define MRD_XREAD_CHANGE_MAX 1000 /* ns: a larger change between two reads is a step or a slew */
+
+/* The narrowest of n readings, NULL for n == 0. */
+const mrd_xread *mrd_xread_best(const mrd_xread *reads, size_t n);
+/*
+ * Carries a kernel stamp (wall clock) to RAW by the readings before and after it. ret_e: half the
+ * wider bracket plus half the change between both. Errors: CLOCK when the difference changed by
+ * more than MRD_XREAD_CHANGE_MAX (discard the probe), AGAIN for a stamp of 0, INVALID for a bracket
+ * that runs backward.
+ */
+mrd_err mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
+                         mrd_local_ns *ret_raw, mrd_dur_ns *ret_e);
+
+/* ---- one probe ---- */
+
+typedef struct {
+    uint64_t agent;       /* agent id, unique in the session */
+    uint32_t agent_epoch; /* counts the agent's starts; k never repeats inside one */
+    uint32_t k;
+} mrd_probe_id;
+
+/* The agent's half. */
+typedef struct {
+    mrd_probe_id id;
+    int64_t a1, a4;           /* RAW; a4 is 0 while (or if) no answer came */
+    uint32_t e;               /* ns: uncertainty of a1 and a4 */
+    uint8_t position;         /* in its pair: 0 the waker, 1 the warm one */
+    uint8_t source1, source4; /* mrd_stamp_source of a1 and of a4 */
+    bool again;               /* more than one answer came */
+} mrd_probe_sent;
+
+/* The aggregator's half. */
+typedef struct {
+    mrd_probe_id id;
+    int64_t r2, r3; /* session; r3 is 0 while (or if) the transmit stamp is missing */
+    uint32_t e;     /* ns: uncertainty of r2 and r3 */
+    uint8_t source2, source3;
+    bool again; /* the request arrived more than once */
+} mrd_probe_served;
+
+/* Both. */
+typedef struct {
+    mrd_probe_id id;
+    int64_t a1, a4, r2, r3;
+    uint32_t e; /* both ends together */
+    uint8_t position;
+    uint8_t source_up, source_down; /* the worse stamp of each direction */
+    bool up, down;                  /* which inequalities hold */
+    bool held_out;                  /* not for the fit: for checking it */
+} mrd_probe;
+
+/* One inequality on the offset at local time t. */
+typedef struct {
+    int64_t t, v; /* offset(t) <= v, or >= v when lower */
+    bool lower;
+    uint8_t position, source;
+} mrd_ineq;
+
+/*
+ * Joins two halves of the same id. Errors: INVALID when the ids differ; CORRUPT when the probe
+ * contradicts itself (answer before request on either side, or a round trip shorter than the stay
+ * at the aggregator by more than the stamps' uncertainty and 500 ppm allow): nothing of it may be
+ * used.
+ */
+mrd_err mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *served,
+                       mrd_probe *ret_probe);
+/* Writes 0 to 2 inequalities and returns how many. */
+size_t mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2]);
+/* The stated rule: the pair is held out when hash(agent, agent_epoch, k / 2) mod 10 is 0. Pairs
+ * begin at even k. */
+bool mrd_probe_held_out(mrd_probe_id id);
+/* By how many ns a held-out probe would have arrived before it was sent if the offset were `up` at
+ * a1 and `down` at a4; 0 when it would not. */
+mrd_dur_ns mrd_probe_reversed(const mrd_probe *probe, mrd_dur_ns up, mrd_dur_ns down);
+
+/* ---- joining at the aggregator: a bounded ring of served requests per agent ---- */
+
+typedef struct {
+    uint64_t joined, unmatched, replayed, contradictory, overwritten;
+} mrd_join_counts;
+
+typedef struct mrd_joiner mrd_joiner;
+
+/* capacity: served requests kept per joiner (one agent), rounded up to a power of two. */
+mrd_joiner *mrd_joiner_new(size_t capacity);
+void mrd_joiner_free(mrd_joiner *joiner);
+/*
+ * Notes a request at its arrival (r2; r3 still 0). True when it is new and must be answered; false
+ * for one seen before (which voids its backward inequality) and for one older than the ring.
+ */
+bool mrd_joiner_served(mrd_joiner *joiner, const mrd_probe_served *served);
+/* Notes when the answer left: r3, its source, and e of both stamps. Unknown ids are ignored. */
+void mrd_joiner_answered(mrd_joiner *joiner, const mrd_probe_served *served);
+/* Errors: NOTFOUND (the other half is unknown or overwritten), EXISTS (this half came before), and
+ * those of mrd_probe_join. All are counted. */
+mrd_err mrd_joiner_sent(mrd_joiner *joiner, const mrd_probe_sent *sent, mrd_probe *ret_probe);
+mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
+
+/* ---- the UDP packet: docs/timesync.md section 3 ---- */
+
+#define MRD_PROBE_VERSION    1
+#define MRD_PROBE_PACKET_LEN 40 /* request and answer alike: no amplification */
+#define MRD_PROBE_KEY_LEN    32
+
+typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2 } mrd_probe_kind;
+
+typedef struct {
+    mrd_probe_kind kind;
+    uint8_t position; /* in its pair */
+    uint64_t session, agent;
+    uint32_t agent_epoch, k;
+} mrd_probe_packet;
+
+/* Encodes with the tag of `key`. */
+void mrd_probe_packet_encode(const mrd_probe_packet *packet, const uint8_t key[MRD_PROBE_KEY_LEN],
+                             uint8_t to[MRD_PROBE_PACKET_LEN]);
+/*
+ * Reads the fields without believing them: for finding the key. Errors: TRUNCATED, FORMAT (magic,
+ * kind, or bytes behind the end), VERSION.
+ */
+mrd_err mrd_probe_packet_decode(mrd_bytes data, mrd_probe_packet *ret_packet);
+/* True when the tag fits the key (compared in constant time); data as above. */
+bool mrd_probe_packet_proven(mrd_bytes data, const uint8_t key[MRD_PROBE_KEY_LEN]);
+
+/* ---- the record stored in the journal and shipped in batches ---- */
+
+/* Appends one agent half (about 25 bytes) or one joined probe (about 35). */
+void mrd_probe_sent_encode(const mrd_probe_sent *sent, mrd_buf *to);
+void mrd_probe_encode(const mrd_probe *probe, mrd_buf *to);
+/* Reads one at *at and moves it. Errors: TRUNCATED, CORRUPT. */
+mrd_err mrd_probe_sent_decode(mrd_bytes data, size_t *at, mrd_probe_sent *ret_sent);
+mrd_err mrd_probe_decode(mrd_bytes data, size_t *at, mrd_probe *ret_probe);
+
+#endif

@@ -1,0 +1,268 @@
+#include "timesync/smooth.h"
+
+#include "timesync/smooth_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- two-state filter: offset in ns, rate in ns per s ---- */
+
+void
+mrd_kalman_predict(mrd_kalman *k, double dt, double w)
+{
+    double q = w * w / 4;
+
+    k->x += k->v * dt;
+    k->pxx += dt * (2 * k->pxv + dt * k->pvv) + q * dt * dt * dt / 3;
+    k->pxv += dt * k->pvv + q * dt * dt / 2;
+    k->pvv += q * dt;
+}
+
+void
+mrd_kalman_update(mrd_kalman *k, double z, double sigma)
+{
+    double s = k->pxx + sigma * sigma, gx = k->pxx / s, gv = k->pxv / s, miss = z - k->x;
+
+    k->x += gx * miss;
+    k->v += gv * miss;
+    k->pvv -= gv * k->pxv;
+    k->pxv -= gx * k->pxv;
+    k->pxx -= gx * k->pxx;
+}
+
+/* excess of either measurement against what we believe now */
+static void
+measure(mrd_kalman *k, const mrd_smooth_bin *bin, double h, double believed)
+{
+    if (!isnan(bin->up)) {
+        double z = bin->up - h, excess = fmax(0, z - believed);
+
+        mrd_kalman_update(k, z, MRD_SMOOTH_S0 + 2 * excess);
+    }
+    if (!isnan(bin->down)) {
+        double z = bin->down + h, excess = fmax(0, believed - z);
+
+        mrd_kalman_update(k, z, MRD_SMOOTH_S0 + 2 * excess);
+    }
+}
+
+static double
+middle(double lo, double hi)
+{
+    return (lo + hi) / 2;
+}
+
+static mrd_kalman
+prior(const mrd_smooth_bin *bin)
+{
+    double wide = bin->range.hi - bin->range.lo + 1000;
+    double fast = (bin->range.rate_hi - bin->range.rate_lo) / 2 + 100;
+
+    return (mrd_kalman){ .x = middle(bin->range.lo, bin->range.hi),
+                         .v = middle(bin->range.rate_lo, bin->range.rate_hi),
+                         .pxx = wide * wide,
+                         .pvv = fast * fast };
+}
+
+static double
+clip(double v, double lo, double hi)
+{
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+static mrd_estimate
+clipped(const mrd_kalman *k, const mrd_poly_range *r)
+{
+    return (mrd_estimate){ clip(k->x, r->lo, r->hi), clip(k->v, r->rate_lo, r->rate_hi),
+                           sqrt(fmax(k->pxx, 0)) };
+}
+
+/* ---- both directions ---- */
+
+typedef struct {
+    mrd_kalman predicted, filtered;
+} smooth_step;
+
+static double
+gap_s(const mrd_smooth_bin *from, const mrd_smooth_bin *to)
+{
+    return (double) (to->t0 - from->t0) * 1e-9;
+}
+
+static void
+run_forward(const mrd_smooth_bin *bins, size_t n, double h, double w, const mrd_estimate *believed,
+            smooth_step *steps)
+{
+    mrd_kalman k = prior(&bins[0]);
+
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            mrd_kalman_predict(&k, gap_s(&bins[i - 1], &bins[i]), w);
+        steps[i].predicted = k;
+        measure(&k, &bins[i], h, believed[i].est);
+        steps[i].filtered = k;
+    }
+}
+
+mrd_kalman
+mrd_kalman_back(const mrd_kalman *f, const mrd_kalman *p, const mrd_kalman *next, double dt)
+{
+    /* C = P_f F' P_p^-1 */
+    double a = f->pxx + dt * f->pxv, b = f->pxv, c = f->pxv + dt * f->pvv, d = f->pvv;
+    double det = p->pxx * p->pvv - p->pxv * p->pxv, i;
+    double cxx, cxv, cvx, cvv, dx = next->x - p->x, dv = next->v - p->v;
+    double exx = next->pxx - p->pxx, exv = next->pxv - p->pxv, evv = next->pvv - p->pvv;
+    mrd_kalman s;
+
+    if (!(det > 0))
+        return *f;
+    i = 1 / det;
+    cxx = (a * p->pvv - b * p->pxv) * i;
+    cxv = (b * p->pxx - a * p->pxv) * i;
+    cvx = (c * p->pvv - d * p->pxv) * i;
+    cvv = (d * p->pxx - c * p->pxv) * i;
+    s.x = f->x + cxx * dx + cxv * dv;
+    s.v = f->v + cvx * dx + cvv * dv;
+    s.pxx = f->pxx + cxx * (cxx * exx + cxv * exv) + cxv * (cxx * exv + cxv * evv);
+    s.pxv = f->pxv + cvx * (cxx * exx + cxv * exv) + cvv * (cxx * exv + cxv * evv);
+    s.pvv = f->pvv + cvx * (cvx * exx + cvv * exv) + cvv * (cvx * exv + cvv * evv);
+    return s;
+}
+
+static void
+run_backward(const mrd_smooth_bin *bins, size_t n, const smooth_step *steps, mrd_estimate *ret)
+{
+    mrd_kalman s = steps[n - 1].filtered;
+
+    ret[n - 1] = clipped(&s, &bins[n - 1].range);
+    for (size_t i = n - 1; i-- > 0;) {
+        s = mrd_kalman_back(&steps[i].filtered, &steps[i + 1].predicted, &s,
+                            gap_s(&bins[i], &bins[i + 1]));
+        ret[i] = clipped(&s, &bins[i].range);
+    }
+}
+
+mrd_err
+mrd_smooth_both(const mrd_smooth_bin *bins, size_t n, double h, double w, mrd_estimate *ret)
+{
+    smooth_step *steps;
+
+    if (n == 0)
+        return MRD_OK;
+    if ((steps = malloc(n * sizeof(*steps))) == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        ret[i].est = middle(bins[i].range.lo, bins[i].range.hi);
+    for (int round = 0; round < MRD_SMOOTH_ROUNDS; round++) {
+        run_forward(bins, n, h, w, ret, steps);
+        run_backward(bins, n, steps, ret);
+    }
+    free(steps);
+    return MRD_OK;
+}
+
+static int
+order_double(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+
+    return x < y ? -1 : x > y;
+}
+
+double
+mrd_smooth_half(const mrd_smooth_bin *bins, size_t n)
+{
+    double *width, half;
+
+    if (n == 0 || (width = malloc(n * sizeof(*width))) == NULL)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        width[i] = bins[i].range.hi - bins[i].range.lo;
+    qsort(width, n, sizeof(*width), order_double);
+    half = width[n / 20] / 2;
+    free(width);
+    return half;
+}
+
+/* ---- live ---- */
+
+void
+mrd_smooth_start(mrd_smooth *smooth)
+{
+    memset(smooth, 0, sizeof(*smooth));
+}
+
+static double
+half_of_last_minute(mrd_smooth *s, const mrd_smooth_bin *bin)
+{
+    double half = (bin->range.hi - bin->range.lo) / 2;
+    size_t n = s->bins < MRD_SMOOTH_MINUTE ? s->bins : MRD_SMOOTH_MINUTE;
+
+    for (size_t i = 0; i < n; i++) {
+        if (bin->t0 - s->widths[i].t0 <= 60000000000LL && s->widths[i].half < half)
+            half = s->widths[i].half;
+    }
+    s->widths[s->bins % MRD_SMOOTH_MINUTE].t0 = bin->t0;
+    s->widths[s->bins % MRD_SMOOTH_MINUTE].half = (bin->range.hi - bin->range.lo) / 2;
+    return half;
+}
+
+void
+mrd_smooth_add(mrd_smooth *smooth, const mrd_smooth_bin *bin, double w)
+{
+    smooth->h = half_of_last_minute(smooth, bin);
+    if (smooth->bins == 0) {
+        smooth->state = prior(bin);
+        smooth->first = bin->t0;
+    } else {
+        mrd_kalman_predict(&smooth->state, (double) (bin->t0 - smooth->t0) * 1e-9, w);
+    }
+    measure(&smooth->state, bin, smooth->h, clip(smooth->state.x, bin->range.lo, bin->range.hi));
+    smooth->t0 = bin->t0;
+    smooth->bins++;
+}
+
+mrd_estimate
+mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *range)
+{
+    return clipped(&smooth->state, range);
+}
+
+/* ---- how much the rate bends ---- */
+
+/* The estimate at t, linear between bins; *at is a cursor that only moves forward. */
+static double
+estimate_at(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t n, int64_t t, size_t *at)
+{
+    double f;
+
+    while (*at + 2 < n && bins[*at + 1].t0 <= t)
+        ++*at;
+    f = (double) (t - bins[*at].t0) / (double) (bins[*at + 1].t0 - bins[*at].t0);
+    return est[*at].est + (est[*at + 1].est - est[*at].est) * f;
+}
+
+double
+mrd_smooth_bend(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t n)
+{
+    double most = 0, h = 5, typical;
+    size_t a = 0, b = 0;
+    int64_t step;
+
+    if (n < 3)
+        return 0;
+    typical = (double) (bins[n - 1].t0 - bins[0].t0) * 1e-9 / (double) (n - 1);
+    h = fmax(h, 2 * typical);
+    step = (int64_t) (h * 1e9);
+    for (size_t i = 0; i < n; i++) {
+        double bend;
+
+        if (bins[i].t0 - step < bins[0].t0 || bins[i].t0 + step > bins[n - 1].t0)
+            continue;
+        bend = estimate_at(bins, est, n, bins[i].t0 + step, &b) - 2 * est[i].est +
+               estimate_at(bins, est, n, bins[i].t0 - step, &a);
+        most = fmax(most, fabs(bend) / (h * h));
+    }
+    return most;
+}

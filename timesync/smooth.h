@@ -1,0 +1,78 @@
+/*
+ * timesync/smooth.h - the estimate: a two-state smoother on the lower envelopes of both directions.
+ *
+ * Per bin there are two measurements of the offset: least upper inequality minus h and greatest
+ * lower one plus h, h being half the narrowest bound (the one-way delay that nothing has undercut).
+ * Each has its own standard deviation MRD_SMOOTH_S0 + 2 * excess; excess is how far it lies on the
+ * impossible side of the present estimate, so each direction counts on its own and a congested one
+ * counts little. The estimate is clipped to the bound. A constant difference of the two one-way
+ * minima moves it by half of that and cannot be seen.
+ *
+ * Units    offsets in ns relative to the epoch's base; rates in ppb; noise in ns (one standard
+ * deviation). Threads  a mrd_smooth belongs to one thread. Source   docs/timesync.md section 5;
+ * Kalman 1960, Rauch, Tung, Striebel 1965.
+ */
+#ifndef MRD_TIMESYNC_SMOOTH_H
+#define MRD_TIMESYNC_SMOOTH_H
+
+#include "base/err.h"
+#include "timesync/polygon.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MRD_SMOOTH_S0     150.0 /* ns */
+#define MRD_SMOOTH_W      50.0  /* ppb/s: how the rate wanders, for the estimate only */
+#define MRD_SMOOTH_ROUNDS 4
+
+typedef struct {
+    int64_t t0;
+    double up, down;      /* envelopes moved to t0; NAN where the bin has none */
+    mrd_poly_range range; /* bound of offset and rate */
+} mrd_smooth_bin;
+
+typedef struct {
+    double est, rate, noise;
+} mrd_estimate;
+
+/* State and covariance of a two-state filter; shown because arrays of it are kept. */
+typedef struct {
+    double x, v; /* offset ns, rate ppb */
+    double pxx, pxv, pvv;
+} mrd_kalman;
+
+/*
+ * Both directions over n bins. h is half the narrowest bound. ret must hold n. Errors: NOMEM.
+ */
+mrd_err mrd_smooth_both(const mrd_smooth_bin *bins, size_t n, double h, double w,
+                        mrd_estimate *ret);
+/* Half of the 5 % quantile of the bounds' widths. NOMEM gives a negative value. */
+double mrd_smooth_half(const mrd_smooth_bin *bins, size_t n);
+
+/* Forward only, bin after bin. */
+#define MRD_SMOOTH_MINUTE 128 /* bins that half the narrowest bound looks back over */
+
+typedef struct {
+    mrd_kalman state;
+    int64_t t0, first; /* of the last and of the first bin of the epoch */
+    size_t bins;       /* of the epoch */
+    double h;
+    struct {
+        int64_t t0;
+        double half;
+    } widths[MRD_SMOOTH_MINUTE];
+} mrd_smooth;
+
+void mrd_smooth_start(mrd_smooth *smooth); /* a new epoch: forget */
+void mrd_smooth_add(mrd_smooth *smooth, const mrd_smooth_bin *bin, double w);
+/* The estimate at the last bin, clipped to its bound. */
+mrd_estimate mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *range);
+
+/*
+ * The largest second difference of an estimate over +-h seconds, (x(t+h) - 2 x(t) + x(t-h)) / h^2
+ * in ppb/s: what w should be 4 times of. h is 5 s, or two typical distances of bins when they are
+ * sparse.
+ */
+double mrd_smooth_bend(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t n);
+
+#endif

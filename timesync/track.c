@@ -1,0 +1,416 @@
+#include "timesync/track.h"
+
+#include "timesync/align_impl.h"
+#include "timesync/bound_impl.h"
+#include "timesync/track_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RECENT_MAX  64  /* bins not yet in the lagged table */
+#define WINDOW_MAX  160 /* bins of the last minute */
+#define PENDING_MAX 64  /* held-out probes waiting for the lagged table */
+#define FIRST_BINS  3   /* before the first live answer */
+
+const mrd_track_options mrd_track_defaults = {
+    .w_live = MRD_BOUND_W_LIVE,
+    .w = MRD_BOUND_W,
+    .w_estimate = MRD_SMOOTH_W,
+    .rate_max = MRD_BOUND_RATE_MAX,
+};
+
+typedef struct {
+    int64_t t0;
+    mrd_poly poly;
+    size_t n;
+    mrd_ineq ineqs[MRD_BIN_INEQS];
+} recent_bin;
+
+struct mrd_track {
+    mrd_track_options options;
+    mrd_track_report report;
+    mrd_bound *bound;
+    mrd_smooth smooth;
+    mrd_cusum cusum;
+    int64_t suspect_until;
+    mrd_align *live, *lagged;
+    double best_width, width;
+    double w, bend; /* in use now, ppb/s; largest bend of the estimate in this epoch */
+
+    bool running;
+    uint32_t epoch;
+    mrd_epoch_cause cause;
+    int64_t base, first, newest, lag_run;
+    int64_t lagged_from; /* first packet of this epoch in the lagged table */
+    bool lagged_open;    /* the lagged table has a segment of this epoch */
+
+    size_t recent_n, window_n;
+    recent_bin recent[RECENT_MAX];
+    mrd_smooth_bin window[WINDOW_MAX];
+    uint8_t source[WINDOW_MAX], quality[WINDOW_MAX];
+
+    size_t pending_n;
+    mrd_probe pending[PENDING_MAX];
+};
+
+static void track_emit(void *self, const mrd_bound_bin *bin);
+static void adapt_w(mrd_track *t, const mrd_estimate *est);
+
+mrd_track *
+mrd_track_new(const char *name, uint64_t clock_id, const mrd_track_options *options)
+{
+    mrd_track *t = calloc(1, sizeof(*t));
+    mrd_bound_options o = { options->w_live, options->rate_max };
+
+    if (t == NULL)
+        return NULL;
+    t->options = *options;
+    t->report.w = t->w = options->w_live;
+    t->suspect_until = INT64_MIN;
+    t->bound = mrd_bound_new(&o, track_emit, t);
+    t->live = mrd_align_new(name, clock_id);
+    t->lagged = mrd_align_new(name, clock_id);
+    if (t->bound != NULL && t->live != NULL && t->lagged != NULL)
+        return t;
+    mrd_track_free(t);
+    return NULL;
+}
+
+void
+mrd_track_free(mrd_track *track)
+{
+    if (track == NULL)
+        return;
+    mrd_bound_free(track->bound);
+    mrd_align_free(track->live);
+    mrd_align_free(track->lagged);
+    free(track);
+}
+
+/* ---- the lagged table ---- */
+
+static void
+check_pending(mrd_track *t, int64_t until)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < t->pending_n; i++) {
+        const mrd_probe *p = &t->pending[i];
+
+        if ((p->a4 > p->a1 ? p->a4 : p->a1) <= until)
+            mrd_track_check(t->lagged, p, 1, &t->report);
+        else
+            t->pending[kept++] = *p;
+    }
+    t->pending_n = kept;
+}
+
+/* Narrows the sets of the recent bins by what came after them. */
+static void
+narrow_recent(mrd_track *t, int64_t until)
+{
+    mrd_bound_options o = { t->w, t->options.rate_max };
+    size_t shift = t->window_n - t->recent_n;
+    mrd_poly back, both;
+
+    mrd_poly_box(&back, -MRD_BOUND_FREE, MRD_BOUND_FREE, -o.rate_max, o.rate_max);
+    for (size_t i = t->recent_n; i-- > 0;) {
+        const recent_bin *r = &t->recent[i];
+
+        if (i + 1 < t->recent_n)
+            mrd_bound_advance(&back, t->recent[i + 1].t0, r->t0, &o);
+        if (!mrd_ineqs_cut(&back, r->ineqs, r->n, t->base, r->t0, o.w))
+            return; /* the forward sets stand */
+        both = r->poly;
+        if (r->t0 <= until && mrd_poly_intersect(&both, &back))
+            t->window[shift + i].range = mrd_poly_extent(&both);
+    }
+}
+
+static bool
+open_lagged(mrd_track *t)
+{
+    if (t->lagged_open)
+        return true;
+    t->lagged_open =
+        mrd_align_segment_add(t->lagged, t->epoch, t->cause, t->base, t->options.w_live) == MRD_OK;
+    return t->lagged_open;
+}
+
+/* Moves bins up to `until` into the lagged table. */
+static void
+run_lag(mrd_track *t, int64_t until)
+{
+    mrd_estimate est[WINDOW_MAX];
+    size_t shift = t->window_n - t->recent_n, done = 0;
+    double h;
+
+    if (t->recent_n == 0 || t->recent[0].t0 > until)
+        return;
+    narrow_recent(t, until);
+    h = mrd_smooth_half(t->window, t->window_n);
+    if (h < 0 || mrd_smooth_both(t->window, t->window_n, h, t->options.w_estimate, est) != MRD_OK)
+        return;
+    for (; done < t->recent_n && t->recent[done].t0 <= until; done++) {
+        size_t i = shift + done;
+        int64_t from, to;
+
+        mrd_ineqs_extent(t->recent[done].ineqs, t->recent[done].n, &from, &to);
+        t->lagged_from = t->lagged_open ? t->lagged_from : from;
+        mrd_align_bin bin =
+            mrd_bin_of(t->window[i].t0, &t->window[i].range, &est[i], t->quality[i], t->source[i]);
+
+        /* At its limit the table just ends. */
+        if (open_lagged(t) && mrd_align_bin_add(t->lagged, &bin) == MRD_OK)
+            (void) mrd_align_segment_extent(t->lagged, t->lagged_from, to);
+    }
+    memmove(t->recent, t->recent + done, (t->recent_n - done) * sizeof(*t->recent));
+    t->recent_n -= done;
+    adapt_w(t, est);
+    check_pending(t, until);
+}
+
+/* ---- live ---- */
+
+static void
+use_w(mrd_track *t, double w)
+{
+    t->w = w;
+    t->report.w = fmax(t->report.w, w);
+    mrd_bound_set_w(t->bound, w);
+}
+
+/*
+ * The rule that chooses w offline, applied to what is known: 4 times the largest bend so far, once
+ * the epoch has told enough. Until then w_live.
+ */
+static void
+adapt_w(mrd_track *t, const mrd_estimate *est)
+{
+    size_t settled = t->window_n - t->recent_n;
+
+    t->bend = fmax(t->bend, mrd_smooth_bend(t->window, est, settled));
+    if (t->newest - t->first < MRD_TRACK_ADAPT)
+        return;
+    /* A few points a minute show nothing of how the rate bends in between. */
+    if (settled < MRD_TRACK_DENSE)
+        use_w(t, fmax(4 * t->bend, t->options.w_live));
+    else
+        use_w(t, fmin(fmax(4 * t->bend, t->options.w), MRD_TRACK_W_MAX));
+}
+
+static void
+begin_epoch(mrd_track *t, const mrd_bound_bin *bin)
+{
+    /* Where a contradiction ended the old epoch, its last bins may lie behind the break: give them
+     * up, the gap covers them. Where something else ended it, they were taken by mrd_track_break.
+     */
+    t->recent_n = t->window_n = 0;
+    t->lagged_open = false;
+    t->running = true;
+    t->epoch = bin->epoch;
+    t->cause = bin->cause;
+    t->base = bin->base;
+    t->first = t->lag_run = bin->t0;
+    t->cusum = (mrd_cusum){ 0, 0 };
+    t->best_width = INFINITY;
+    t->bend = 0;
+    use_w(t, t->options.w_live);
+    mrd_smooth_start(&t->smooth);
+}
+
+static uint8_t
+quality_now(const mrd_track *t, int64_t at)
+{
+    mrd_bound_counts counts = mrd_bound_counters(t->bound);
+
+    if (at < t->suspect_until || mrd_counts_distrusted(&counts))
+        return MRD_ALIGN_SUSPECT;
+    return at - t->first < MRD_TRACK_SETTLE ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
+}
+
+static void
+watch_jump(mrd_track *t, const mrd_smooth_bin *bin)
+{
+    const mrd_kalman *k = &t->smooth.state;
+    double dt = mrd_seconds(t->smooth.t0, bin->t0);
+    double noise = sqrt(k->pxx + 2 * dt * fabs(k->pxv) + dt * dt * k->pvv);
+
+    if (t->smooth.bins < 10)
+        return;
+    if (mrd_cusum_add(&t->cusum,
+                      mrd_bin_surprise(bin->up, bin->down, t->smooth.h, k->x + k->v * dt, noise))) {
+        t->report.jumps++;
+        t->suspect_until = bin->t0 + MRD_TRACK_SUSPECT;
+        /* What is not written yet may have been bent by what came after the jump. */
+        memset(t->quality, MRD_ALIGN_SUSPECT, t->window_n);
+    }
+}
+
+static void
+keep_recent(mrd_track *t, const mrd_bound_bin *bin, const mrd_smooth_bin *smooth)
+{
+    recent_bin *r;
+
+    if (t->recent_n == RECENT_MAX) /* a contradiction was held for long, or the lag is huge */
+        run_lag(t, t->recent[RECENT_MAX / 2].t0);
+    if (t->recent_n == RECENT_MAX)
+        return;
+    while (t->window_n == WINDOW_MAX ||
+           (t->window_n > t->recent_n && bin->t0 - t->window[0].t0 > MRD_TRACK_WINDOW)) {
+        t->window_n--;
+        memmove(t->window, t->window + 1, t->window_n * sizeof(*t->window));
+        memmove(t->source, t->source + 1, t->window_n);
+        memmove(t->quality, t->quality + 1, t->window_n);
+    }
+    r = &t->recent[t->recent_n++];
+    r->t0 = bin->t0;
+    r->poly = *bin->poly;
+    r->n = bin->n;
+    memcpy(r->ineqs, bin->ineqs, bin->n * sizeof(*r->ineqs));
+    t->source[t->window_n] = mrd_ineqs_source(bin->ineqs, bin->n);
+    t->quality[t->window_n] = quality_now(t, bin->t0);
+    t->window[t->window_n++] = *smooth;
+}
+
+static void
+publish_live(mrd_track *t, const mrd_bound_bin *bin, const mrd_smooth *smooth)
+{
+    mrd_estimate est = mrd_smooth_last(smooth, &bin->range);
+    mrd_align_bin out = mrd_bin_of(bin->t0, &bin->range, &est, quality_now(t, bin->t0),
+                                   mrd_ineqs_source(bin->ineqs, bin->n));
+
+    mrd_align_reset(t->live);
+    if (mrd_align_segment_add(t->live, t->epoch, t->cause, t->base, t->w) == MRD_OK)
+        (void) mrd_align_bin_add(t->live, &out);
+}
+
+static mrd_smooth_bin
+smooth_bin(const mrd_bound_bin *bin)
+{
+    mrd_smooth_bin s = { .t0 = bin->t0, .range = bin->range };
+    mrd_span span = { bin->t0, 0, bin->n };
+
+    mrd_span_envelope(&span, bin->ineqs, bin->base, (s.range.rate_lo + s.range.rate_hi) / 2, &s.up,
+                      &s.down);
+    return s;
+}
+
+/* The open bin in the live answer at once; it is forgotten again when the bin closes. */
+static void
+show_open_bin(mrd_track *t)
+{
+    mrd_ineq ineqs[MRD_BIN_INEQS];
+    mrd_bound_bin bin;
+    mrd_smooth_bin open;
+    mrd_smooth ahead;
+
+    if (!t->running || !mrd_bound_peek(t->bound, ineqs, &bin) || bin.epoch != t->epoch)
+        return;
+    open = smooth_bin(&bin);
+    ahead = t->smooth;
+    mrd_smooth_add(&ahead, &open, t->options.w_estimate);
+    publish_live(t, &bin, &ahead);
+}
+
+static void
+track_emit(void *self, const mrd_bound_bin *bin)
+{
+    mrd_track *t = self;
+    mrd_smooth_bin smooth = smooth_bin(bin);
+
+    if (!t->running || bin->epoch != t->epoch)
+        begin_epoch(t, bin);
+    watch_jump(t, &smooth);
+    mrd_smooth_add(&t->smooth, &smooth, t->options.w_estimate);
+    t->width = bin->range.hi - bin->range.lo;
+    t->best_width = fmin(t->best_width, t->width);
+    t->newest = bin->t0;
+    publish_live(t, bin, &t->smooth);
+    keep_recent(t, bin, &smooth);
+    if (bin->t0 - t->lag_run >= MRD_TRACK_LAG && !mrd_bound_holding(t->bound)) {
+        run_lag(t, bin->t0 - MRD_TRACK_LAG);
+        t->lag_run = bin->t0;
+    }
+}
+
+void
+mrd_track_ineq(mrd_track *track, const mrd_ineq *ineq)
+{
+    mrd_bound_add(track->bound, ineq);
+    show_open_bin(track);
+}
+
+void
+mrd_track_probe(mrd_track *track, const mrd_probe *probe)
+{
+    mrd_ineq ineqs[2];
+    size_t n;
+
+    track->report.probes++;
+    if (probe->held_out) {
+        if (track->pending_n < PENDING_MAX)
+            track->pending[track->pending_n++] = *probe;
+        return;
+    }
+    n = mrd_probe_ineqs(probe, ineqs);
+    for (size_t i = 0; i < n; i++)
+        mrd_bound_add(track->bound, &ineqs[i]);
+    show_open_bin(track);
+}
+
+void
+mrd_track_flush(mrd_track *track)
+{
+    mrd_bound_flush(track->bound);
+    run_lag(track, INT64_MAX);
+    check_pending(track, INT64_MAX);
+}
+
+void
+mrd_track_break(mrd_track *track, const mrd_epoch_break *at)
+{
+    mrd_bound_break(track->bound, at->cause, at->keep_rate,
+                    at->before.ns - at->after.ns + at->lost);
+    run_lag(track, at->after.ns);
+    track->running = false;
+    mrd_align_reset(track->live);
+}
+
+bool
+mrd_track_live(mrd_track *track, mrd_local_ns at, mrd_sess_ns *ret_at, mrd_align_bound *ret_bound)
+{
+    mrd_align_cursor cursor = { 0, 0 };
+
+    if (track->smooth.bins < FIRST_BINS ||
+        !mrd_align_map(track->live, &cursor, at, ret_at, ret_bound))
+        return false;
+    if (ret_bound != NULL && mrd_bound_holding(track->bound) &&
+        ret_bound->quality > MRD_ALIGN_SUSPECT)
+        ret_bound->quality = MRD_ALIGN_SUSPECT;
+    return true;
+}
+
+const mrd_align *
+mrd_track_borrow_lagged(const mrd_track *track)
+{
+    return track->lagged;
+}
+
+void
+mrd_track_width(const mrd_track *track, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best)
+{
+    bool known = track->running && track->smooth.bins > 0;
+
+    *ret_now = known ? llround(track->width) : -1;
+    *ret_best = known ? llround(track->best_width) : -1;
+}
+
+mrd_track_report
+mrd_track_counters(const mrd_track *track)
+{
+    mrd_track_report report = track->report;
+
+    report.bound = mrd_bound_counters(track->bound);
+    return report;
+}

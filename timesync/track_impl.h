@@ -1,0 +1,98 @@
+/* timesync/track_impl.h - small things that the live and the offline half of a track share. */
+#ifndef MRD_TIMESYNC_TRACK_IMPL_H
+#define MRD_TIMESYNC_TRACK_IMPL_H
+
+#include "timesync/track.h"
+
+#include <math.h>
+
+/* The stamps that shape a bin: the best of each direction, the worse of both. */
+static inline uint8_t
+mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
+{
+    uint8_t best[2] = { 0, 0 };
+    bool seen[2] = { false, false };
+
+    for (size_t i = 0; i < n; i++) {
+        int side = ineqs[i].lower;
+
+        seen[side] = true;
+        best[side] = ineqs[i].source > best[side] ? ineqs[i].source : best[side];
+    }
+    if (!seen[0] || !seen[1])
+        return best[seen[1]];
+    return best[0] < best[1] ? best[0] : best[1];
+}
+
+/* A peer whose packets contradict each other so often is not believed, whatever the rest says. */
+static inline bool
+mrd_counts_distrusted(const mrd_bound_counts *c)
+{
+    return c->bad > 8 && c->bad > (c->used + c->bad) / 5;
+}
+
+/* The earliest and the latest time of n > 0 inequalities. */
+static inline void
+mrd_ineqs_extent(const mrd_ineq *ineqs, size_t n, int64_t *ret_from, int64_t *ret_to)
+{
+    int64_t from = ineqs[0].t, to = from;
+
+    for (size_t i = 1; i < n; i++) {
+        from = ineqs[i].t < from ? ineqs[i].t : from;
+        to = ineqs[i].t > to ? ineqs[i].t : to;
+    }
+    *ret_from = from;
+    *ret_to = to;
+}
+
+/* A double as float, rounded away from the inside of an interval. */
+static inline float
+mrd_float_down(double v)
+{
+    float f = (float) v;
+
+    return (double) f > v ? nextafterf(f, -INFINITY) : f;
+}
+
+static inline float
+mrd_float_up(double v)
+{
+    float f = (float) v;
+
+    return (double) f < v ? nextafterf(f, INFINITY) : f;
+}
+
+static inline mrd_align_bin
+mrd_bin_of(int64_t t0, const mrd_poly_range *r, const mrd_estimate *e, uint8_t quality,
+           uint8_t source)
+{
+    return (mrd_align_bin){
+        .at = { t0 },
+        .lo = r->lo,
+        .hi = r->hi,
+        .est = e->est,
+        .rate = (float) e->rate,
+        .rate_lo = mrd_float_down(r->rate_lo),
+        .rate_hi = mrd_float_up(r->rate_hi),
+        .noise = (float) e->noise,
+        .quality = quality,
+        .source = source,
+    };
+}
+
+/*
+ * The jump test of one bin: how far the middle of its two envelopes lies from the prediction, in
+ * standard deviations. Bins with queueing say nothing (0): their middle moves with the queue.
+ */
+static inline double
+mrd_bin_surprise(double up, double down, double h, double predicted, double noise)
+{
+    double wide = up - down, sigma;
+
+    if (isnan(up) || isnan(down) || wide > 3 * h)
+        return 0;
+    sigma = sqrt(MRD_SMOOTH_S0 * MRD_SMOOTH_S0 + noise * noise) + fmax(0, wide - 2 * h) / 2;
+    return ((up + down) / 2 - predicted) / sigma;
+}
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * trace/merge.h - k sorted sources into one sorted sequence: a heap with cached keys and
+ * replace-top (trace/heap4.h), constant while one source stays ahead. Ties: mrd_event_order, then
+ * source key.
+ *
+ * Memory: one event per source. A source that steps back in time is BAD from there on: it is
+ * closed, counted and named, the others go on.
+ */
+#ifndef MRD_TRACE_MERGE_H
+#define MRD_TRACE_MERGE_H
+
+#include "trace/source.h"
+
+/*
+ * A source over `n` sources, which it owns from here on (also on failure). bad is called for each
+ * source that ends badly (may be NULL). Errors: NOMEM.
+ */
+mrd_err mrd_merge_open(mrd_source **sources, size_t n,
+                       void (*bad)(void *self, uint64_t key, const mrd_why *why), void *self,
+                       mrd_source **ret_source, mrd_why *why);
+
+/*
+ * A source that maps times: `map` gets the event's track and local time and returns session time
+ * and bound. It must be monotone per source; events
+ * that it puts at one time stay in the order of the source. Durations are kept. Owns `inner`.
+ */
+mrd_err mrd_map_open(mrd_source *inner,
+                     int64_t (*map)(void *self, mrd_track_id track, int64_t local_ns,
+                                    uint32_t *ret_bound_ns),
+                     void *self, mrd_source **ret_source, mrd_why *why);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * trace/pb_write.h - writing protobuf by hand: varints at a pointer for the hot path, fields into a
+ * mrd_buf for the rest. `tag` is field << 3 | wire type. Numbers of the Perfetto messages are named
+ * in trace/pf_file.h.
+ */
+#ifndef MRD_TRACE_PB_WRITE_H
+#define MRD_TRACE_PB_WRITE_H
+
+#include "base/buf.h"
+
+#define MRD_PB_VARINT_MAX 10
+
+/* Writes v at p and returns the byte behind it. */
+static inline uint8_t *
+mrd_pb_varint(uint8_t *p, uint64_t v)
+{
+    while (v >= 0x80) {
+        *p++ = (uint8_t) (v | 0x80);
+        v >>= 7;
+    }
+    *p++ = (uint8_t) v;
+    return p;
+}
+
+static inline uint8_t *
+mrd_pb_fixed64(uint8_t *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        *p++ = (uint8_t) (v >> 8 * i);
+    return p;
+}
+
+static inline void
+mrd_pb_raw(mrd_buf *buf, uint64_t v)
+{
+    if (mrd_buf_room(buf, MRD_PB_VARINT_MAX))
+        buf->len = (size_t) (mrd_pb_varint(buf->p + buf->len, v) - buf->p);
+}
+
+static inline void
+mrd_pb_u64(mrd_buf *buf, uint32_t tag, uint64_t v)
+{
+    mrd_pb_raw(buf, tag);
+    mrd_pb_raw(buf, v);
+}
+
+static inline void
+mrd_pb_bytes(mrd_buf *buf, uint32_t tag, const void *p, size_t len)
+{
+    mrd_pb_raw(buf, tag);
+    mrd_pb_raw(buf, len);
+    mrd_buf_add(buf, p, len);
+}
+
+static inline void
+mrd_pb_str(mrd_buf *buf, uint32_t tag, mrd_str s)
+{
+    mrd_pb_bytes(buf, tag, s.p, s.len);
+}
+
+/* A message inside a message: fields added between open and close are its body. */
+static inline size_t
+mrd_pb_open(mrd_buf *buf, uint32_t tag)
+{
+    mrd_pb_raw(buf, tag);
+    return buf->len;
+}
+
+/* Puts the length in front of what was added since `at`. */
+static inline void
+mrd_pb_close(mrd_buf *buf, size_t at)
+{
+    uint8_t length[MRD_PB_VARINT_MAX];
+    size_t body = buf->len - at, n = (size_t) (mrd_pb_varint(length, body) - length);
+
+    if (!mrd_buf_room(buf, n))
+        return;
+    memmove(buf->p + at + n, buf->p + at, body);
+    memcpy(buf->p + at, length, n);
+    buf->len += n;
+}
+
+#endif
