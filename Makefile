@@ -2,6 +2,7 @@
 .PHONY: all demo test bench soak fuzz sanitize clocklab install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
+CTEST_FLAGS ?=
 
 all: ## build into build/bin and build/lib
 	@scripts/setup.sh build
@@ -15,13 +16,13 @@ test: ## install what tests need, build, run every test (data: MERIDIAN_TEST_DAT
 	@scripts/setup.sh test
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
-	@ctest --test-dir build -j $(JOBS) --output-on-failure -LE slow
+	@ctest --test-dir build -j $(JOBS) --output-on-failure -LE slow $(CTEST_FLAGS)
 
 sanitize: ## the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer
 	@scripts/setup.sh test
 	@for preset in asan tsan; do cmake --preset $$preset >/dev/null && \
 	  cmake --build --preset $$preset -j $(JOBS) && \
-	  ctest --test-dir build-$$preset -j $(JOBS) --output-on-failure -LE slow || exit 1; done
+	  ctest --test-dir build-$$preset -j $(JOBS) --output-on-failure -LE slow $(CTEST_FLAGS) || exit 1; done
 
 bench: all ## measure, each figure beside a reference of the same run
 	@scripts/bench.sh
