@@ -1,15 +1,22 @@
 """What the end-to-end tests share: running the programs, the real importer, and saying why a test skipped."""
+import ctypes
 import gzip
 import json
+import mmap
 import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 SOURCE = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(SOURCE, "build")
 DATA = os.environ.get("MERIDIAN_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
-MERIDIAN = os.path.join(BUILD, "bin", "meridian")
+BIN = os.path.join(BUILD, "bin")
+MERIDIAN = os.path.join(BIN, "meridian")
 
 failures = []
 
@@ -88,3 +95,276 @@ class Importer:
         return reply["rows"]
 
     BAD = "select name, idx, severity, value from stats where value > 0 and severity in ('error', 'data_loss')"
+
+
+# ---- A cluster of real daemons ----
+
+def free_port(kind=socket.SOCK_STREAM, host="127.0.0.1"):
+    with socket.socket(socket.AF_INET, kind) as s:
+        s.bind((host, 0))
+        return s.getsockname()[1]
+
+
+def until(what, sentence, seconds=60):
+    """Waits for a condition; its value, or a noted failure and None."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.05)
+    check(False, f"after {seconds} s still not: {sentence}")
+    return None
+
+
+def need_daemons():
+    """Skips where the daemons are not built, or the library cannot be loaded into Python."""
+    for name in ("meridian-aggregator", "meridian-agent"):
+        if not os.path.exists(os.path.join(BIN, name)):
+            skip(f"{name} is not built")
+    with open(os.path.join(BUILD, "lib", "libmeridian.so"), "rb") as f:
+        text = f.read()
+    if b"__asan_init" in text or b"__tsan_init" in text:
+        skip("libmeridian.so is instrumented: it cannot be loaded into Python")
+
+
+class Program:
+    """A child with a log file of its own; kill() is SIGKILL and waits, end() is SIGTERM and says how it ended."""
+
+    def __init__(self, log, args, env=None, **options):
+        self.log = log
+        with open(log, "ab") as f:
+            self.p = subprocess.Popen(args, stderr=f, env=env, start_new_session=True, **options)
+
+    @property
+    def pid(self):
+        return self.p.pid
+
+    def running(self):
+        return self.p.poll() is None
+
+    def kill(self):
+        if self.running():
+            os.killpg(self.p.pid, signal.SIGKILL)
+        return self.p.wait()
+
+    def end(self, seconds=60):
+        if self.running():
+            self.p.send_signal(signal.SIGTERM)
+        try:
+            return self.p.wait(seconds)
+        except subprocess.TimeoutExpired:
+            check(False, f"{self.log}: it did not end on SIGTERM within {seconds} s")
+            return self.kill()
+
+    def text(self):
+        with open(self.log, errors="replace") as f:
+            return f.read()
+
+
+class Workload(Program):
+    """tests/e2e/emit.py: ticks with a number each. `begun` and `done` are what it says it emitted; while it lives, or when
+    it was killed, the tick between the two may or may not have been recorded."""
+
+    def __init__(self, log, rings, env, ring_size="1M"):
+        self.truth = tempfile.TemporaryFile()
+        self.truth.truncate(mmap.PAGESIZE)
+        self.map = mmap.mmap(self.truth.fileno(), mmap.PAGESIZE)
+        self.numbers = (ctypes.c_uint64 * 2).from_buffer(self.map)
+        fd = self.truth.fileno()
+        super().__init__(log, [sys.executable, os.path.join(SOURCE, "tests", "e2e", "emit.py"), str(fd)], text=True, pass_fds=[fd],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         env=dict(env, PYTHONPATH=os.path.join(SOURCE, "python"),
+                                  MERIDIAN_LIBRARY=os.path.join(BUILD, "lib", "libmeridian.so"), MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="annotations", MERIDIAN_RING_DIR=rings,
+                                  MERIDIAN_RING_SIZE=ring_size))
+        self.p.stdout.readline()
+
+    @property
+    def begun(self):
+        return self.numbers[0]
+
+    @property
+    def done(self):
+        return self.numbers[1]
+
+    def tell(self, line):
+        self.p.stdin.write(line + "\n")
+        self.p.stdin.flush()
+
+    def emit(self, n):
+        """Emits n ticks and returns how many it says it did."""
+        before = self.done
+        self.tell(str(n))
+        self.p.stdout.readline()
+        return self.done - before
+
+    def slow_step(self):
+        self.tell("slow")
+        self.p.stdout.readline()
+
+    def run(self, per_ms):
+        """Emits about so many ticks per millisecond from now on, until pause() or the end."""
+        self.tell(f"run {per_ms}")
+
+    def pause(self):
+        """Ends run(); returns all it emitted so far."""
+        self.tell("0")
+        self.p.stdout.readline()
+        return self.done
+
+
+class Cluster:
+    """An aggregator, agents with a ring folder each, and workloads. Everything is below .work and ends with close()."""
+
+    def __init__(self, host="127.0.0.1", **aggregator_options):
+        self.work, self.host, self.options = tmp(), host, dict(disk_reserve="1M", **aggregator_options)
+        self.started, self.agents, self.daemon = [], {}, None
+        data, control, http, probes = free_port(), free_port(), free_port(), free_port(socket.SOCK_DGRAM)
+        self.data, self.control = f"tcp://{host}:{data}", f"tcp://{host}:{control}"
+        self.http, self.probes = f"{host}:{http}", probes
+        # Settings of the person who runs the tests must not matter.
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MERIDIAN_", "NEURON_", "SLURM_"))}
+        self.env.update(MERIDIAN_SERVER=f"http://{self.http}", no_proxy="127.0.0.1,localhost," + host)
+
+    def path(self, *parts):
+        return os.path.join(self.work, *parts)
+
+    def folder(self, *parts):
+        os.makedirs(self.path(*parts), exist_ok=True)
+        return self.path(*parts)
+
+    @staticmethod
+    def words(options):
+        """{"spool_size": "8M", "insecure": True} as options of a program."""
+        return ["--" + k.replace("_", "-") + ("" if v is True else f"={v}") for k, v in options.items()]
+
+    def keep(self, program):
+        self.started.append(program)
+        return program
+
+    def aggregator(self, store="store", prefix=(), **options):
+        self.daemon = self.keep(Program(self.path("aggregator.log"), [
+            *prefix, os.path.join(BIN, "meridian-aggregator"), "--store", store if os.path.isabs(store) else self.path(store),
+            "--data-listen", self.data, "--control-listen", self.control, "--http-listen", self.http, "--time-port", str(self.probes),
+            *self.words({**self.options, **options})], env=self.env, stdout=subprocess.DEVNULL))
+        return self.daemon
+
+    def rings(self, i):
+        return self.folder(f"rings{i}")
+
+    def agent(self, i, prefix=(), spool=None, instance=None, log=None, **options):
+        """Starts agent i; the same rings and spool folder every time, unless another spool is named."""
+        program = self.keep(Program(self.path(log or f"agent{i}.log"), [
+            *prefix, os.path.join(BIN, "meridian-agent"), "--aggregator", self.data, "--control", self.control,
+            "--instance-id", instance or f"i-test{i}", "--ring-dir", self.rings(i), "--spool-dir", self.path(spool or f"spool{i}"),
+            "--no-imds", "--no-containers", "--sample=0", "--sample-processes=0", *self.words(options)], env=self.env,
+            stdout=subprocess.DEVNULL))
+        self.agents[i] = program
+        return program
+
+    def workload(self, i, **options):
+        return self.keep(Workload(self.path(f"workload{i}.log"), self.rings(i), self.env, **options))
+
+    # What the aggregator says.
+
+    def run(self, *args, want=0, timeout=300):
+        return run(*args, want=want, env=self.env, timeout=timeout)
+
+    def answers(self):
+        return self.run("sessions", want=None)[0] != ""
+
+    def nodes(self):
+        out, _ = self.run("nodes", "--json", "--interval", "0", want=None)
+        return {n["instance_id"]: n for n in json.loads(out)["nodes"]} if out else {}
+
+    def connected(self):
+        return sorted(id for id, n in self.nodes().items() if n["connected"])
+
+    def session(self, id):
+        """The manifest; {} while nobody answers."""
+        out, _ = self.run("status", id, "--json", want=None)
+        return json.loads(out) if out else {}
+
+    def start(self, *options):
+        """The id of a new session that records."""
+        out, err = self.run("start", "--json", *options, want=None)
+        doc = json.loads(out) if out else {}
+        check(doc.get("state") == "recording", f"start {options}: {doc.get('sentence')} {err}")
+        return doc.get("id", "")
+
+    def recording(self, id, nodes):
+        return until(lambda: [p["state"] for p in self.session(id).get("nodes", [])] == ["recording"] * nodes,
+                     f"{nodes} nodes record")
+
+    def stop(self, id, want=0, timeout=300):
+        """Stops; the manifest of the complete session."""
+        out, err = self.run("stop", id, "--json", want=want, timeout=timeout)
+        return json.loads(out) if check(out, f"stop {id}: {err}") else {}
+
+    def ticks(self, id, name="profile"):
+        """What the fetched profile holds: {(instance_id, process_id): [numbers in the order of the timeline]}."""
+        out, err = self.run("fetch", id, "-o", self.path(name), "--format", "json", want=None)
+        path = self.path(name, "system_profile.json")
+        return ticks_in(path) if check(os.path.exists(path), f"fetch {id}: {err}") else {}
+
+    def show_logs(self, last=3000):
+        for name in sorted(n for n in os.listdir(self.work) if n.endswith(".log")):
+            with open(self.path(name), errors="replace") as f:
+                print("----", name, "----\n" + f.read()[-last:])
+
+    def close(self):
+        """Kills what runs, shows the logs of a failed test, removes the files (not with MERIDIAN_KEEP)."""
+        for program in self.started:
+            program.kill()
+        if failures:
+            self.show_logs()
+        if "MERIDIAN_KEEP" not in os.environ:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if error[0] is not None:
+            failures.append(str(error[1]))
+        self.close()
+
+
+def ticks_in(path):
+    """Numbered ticks of a profile in JSON, by (instance_id, process_id), in the order of the file."""
+    by = {}
+    for e in load_json(path)["trace_events"]:
+        if e["name"] == "tick":
+            by.setdefault((e["instance_id"], int(e["process_id"])), []).append(int(e["args"]["i"]))
+    return by
+
+
+def check_ticks(got, want, what):
+    """want: {(instance_id, process_id): Workload or number of ticks}. Every tick that its process says it emitted is there
+    once; of a process that was killed the last one begun may be. Returns the ticks found."""
+    equal(sorted(set(got) - set(want)), [], f"{what}: processes nobody started")
+    total = 0
+    for key, source in want.items():
+        begun, done = (source.begun, source.done) if isinstance(source, Workload) else (source, source)
+        numbers = got.get(key, [])
+        seen = set(numbers)
+        total += len(numbers)
+        equal(len(numbers) - len(seen), 0, f"{what}: ticks of {key} that came twice")
+        missing = set(range(1, done + 1)) - seen
+        equal((len(missing), sorted(missing)[:5]), (0, []), f"{what}: ticks of {key} that are missing, of {done}")
+        equal(sorted(n for n in seen if n < 1 or n > begun), [], f"{what}: ticks of {key} that were never emitted")
+    return total
+
+
+def equation(doc, what, dropped=0):
+    """begun = delivered + dropped + held in every part of a complete session, and nothing is held; returns what was dropped."""
+    lost = 0
+    for part in doc.get("nodes", []):
+        c, who = part["counters"], f"{what}: {part['instance_id']}"
+        equal(c["begun"], part["events"] + c["dropped"] + c["held"], f"{who}: begun = delivered + dropped + held")
+        equal((c["held"], part["missing_batches"]), (0, 0), f"{who}: held, missing batches")
+        equal(c["dropped"], sum(d["count"] for d in c["drops"]), f"{who}: dropped = sum over causes")
+        lost += c["dropped"]
+    if dropped is not None:
+        equal(lost, dropped, f"{what}: dropped")
+    return lost
