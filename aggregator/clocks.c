@@ -6,12 +6,7 @@
 #include "aggregator/node_clock.h"
 #include "aggregator/timeserve.h"
 #include "base/hash.h"
-
-/* trace/catalog.h and timesync/track.h both call a type mrd_track: here the second one steps back.
- */
-#define mrd_track mrd_clock_track
-#include "timesync/track.h"
-#undef mrd_track
+#include "timesync/follow.h"
 
 /* ---- Live ---- */
 
@@ -72,8 +67,8 @@ clocks_hello(hub *h, hub_node *n)
 void
 clocks_forget(hub_node *n)
 {
-    mrd_track_free(n->track);
-    n->track = NULL;
+    mrd_follow_free(n->follow);
+    n->follow = NULL;
     free(n->probes);
     n->probes = NULL;
 }
@@ -81,11 +76,11 @@ clocks_forget(hub_node *n)
 static void
 follow(hub_node *n, const mrd_probe *probe)
 {
-    if (n->track == NULL)
-        n->track = mrd_track_new(n->instance_id, mrd_hash64(n->boot_id, strlen(n->boot_id), 0),
-                                 &mrd_track_defaults);
-    if (n->track != NULL)
-        mrd_track_probe(n->track, probe);
+    if (n->follow == NULL)
+        n->follow = mrd_follow_new(n->instance_id, mrd_hash64(n->boot_id, strlen(n->boot_id), 0),
+                                 &mrd_follow_defaults);
+    if (n->follow != NULL)
+        mrd_follow_probe(n->follow, probe);
 }
 
 /* A node in several sessions sends the same halves in a frame of each, so that each journal is
@@ -145,11 +140,11 @@ clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *joined)
         }
         mrd_probe_encode(&probe, joined);
     }
-    for (size_t i = 0; i < data->n_breaks && n->track != NULL; i++) {
+    for (size_t i = 0; i < data->n_breaks && n->follow != NULL; i++) {
         mrd_epoch_break b = mrd_clock_break_of(data->breaks[i]);
 
         if (data->breaks[i]->cause < MRD_EPOCH_CAUSES)
-            mrd_track_break(n->track, &b);
+            mrd_follow_break(n->follow, &b);
     }
     if (joined->err != MRD_OK)
         mrd_buf_reset(joined);
@@ -173,11 +168,11 @@ clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char
         hub_copy(text, 24, "aligned");
         return true;
     }
-    if (n->track == NULL || local_ns == 0 ||
-        !mrd_track_live(n->track, (mrd_local_ns){ local_ns }, &at, &bound))
+    if (n->follow == NULL || local_ns == 0 ||
+        !mrd_follow_live(n->follow, (mrd_local_ns){ local_ns }, &at, &bound))
         return false;
     radius = mrd_align_radius(at, &bound);
-    mrd_track_width(n->track, &now, &best);
+    mrd_follow_width(n->follow, &now, &best);
     ret->offset_ns = at.ns - local_ns;
     ret->bound_ns = radius == UINT32_MAX ? -1 : (int64_t) radius;
     ret->probe_faster = best > 0 && now > 2 * best;

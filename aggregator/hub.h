@@ -64,7 +64,7 @@ typedef struct {
     mrd_strlist labels;       /* "key=value" */
     char noted[HUB_TEXT_MAX]; /* the trigger its last heartbeat told of, "": none */
     uint8_t probe_key[MRD_PROBE_KEY_LEN];
-    struct mrd_clock_track *track; /* what its probes say, NULL before the first */
+    struct mrd_follow *follow; /* what its probes say, NULL before the first */
     struct probe_memory *probes;   /* the last ones, for frames of further sessions */
 } hub_node;
 

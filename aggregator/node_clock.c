@@ -5,11 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* trace/catalog.h and timesync/track.h both call a type mrd_track: here the second one steps back.
- */
-#define mrd_track mrd_clock_track
-#include "timesync/track.h"
-#undef mrd_track
+#include "timesync/follow.h"
 
 #define PROBES_MAX (16u << 20) /* of one node and session: 6 months at a pair per second */
 #define BREAKS_MAX 4096
@@ -87,7 +83,7 @@ read_data(mrd_node_clock *c, const mrd_journal_index *index)
 }
 
 static void
-take_report(mrd_node_clock *c, const mrd_track_report *r)
+take_report(mrd_node_clock *c, const mrd_follow_report *r)
 {
     c->checked = r->checked;
     c->reversed = r->reversed;
@@ -98,15 +94,15 @@ take_report(mrd_node_clock *c, const mrd_track_report *r)
 static mrd_err
 solve(mrd_node_clock *c, const char *instance_id)
 {
-    mrd_track_report report;
+    mrd_follow_report report;
     mrd_err err;
 
     if (c->n_probes == 0) {
         mrd_why_set(&c->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", instance_id);
         return MRD_OK;
     }
-    err = mrd_track_offline(instance_id, 0, c->probes, c->n_probes, c->breaks, c->n_breaks,
-                            &mrd_track_defaults, &c->align, &report, &c->why);
+    err = mrd_follow_offline(instance_id, 0, c->probes, c->n_probes, c->breaks, c->n_breaks,
+                            &mrd_follow_defaults, &c->align, &report, &c->why);
     if (err == MRD_OK)
         take_report(c, &report);
     return err == MRD_NOMEM ? err : MRD_OK;
@@ -161,9 +157,9 @@ mrd_node_clock_load(const char *session_dir, const char *instance_id, mrd_node_c
     if (err == MRD_OK && c.align == NULL && solve(&c, instance_id) != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     else if (err == MRD_OK && c.align != NULL && c.checked == 0) {
-        mrd_track_report report = { .probes = c.n_probes };
+        mrd_follow_report report = { .probes = c.n_probes };
 
-        mrd_track_check(c.align, c.probes, c.n_probes, &report);
+        mrd_follow_check(c.align, c.probes, c.n_probes, &report);
         take_report(&c, &report);
     }
     free(dir);

@@ -12,7 +12,7 @@
 
 #include "agent/timeprobe.h"
 #include "aggregator/timeserve.h"
-#include "timesync/track.h"
+#include "timesync/follow.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -68,19 +68,19 @@ hour(double seconds)
 static void
 bench_live(size_t agents, const sim *s, double seconds, double reference)
 {
-    mrd_track **tracks = calloc(agents, sizeof(*tracks));
+    mrd_follow **tracks = calloc(agents, sizeof(*tracks));
     double from, ns;
 
     if (tracks == NULL)
         abort();
     for (size_t i = 0; i < agents; i++) {
-        if ((tracks[i] = mrd_track_new("n", i, &mrd_track_defaults)) == NULL)
+        if ((tracks[i] = mrd_follow_new("n", i, &mrd_follow_defaults)) == NULL)
             abort();
     }
     from = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
     for (size_t k = 0; k < s->n; k++) { /* agents take turns, as their probes would */
         for (size_t i = 0; i < agents; i++)
-            mrd_track_probe(tracks[i], &s->probes[k]);
+            mrd_follow_probe(tracks[i], &s->probes[k]);
     }
     ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - from;
     printf("live, %zu agents: %.0f ns per inequality (%.0fx reference), %.2f %% of a core at 1 "
@@ -89,7 +89,7 @@ bench_live(size_t agents, const sim *s, double seconds, double reference)
            agents, ns / (double) (2 * s->n * agents), ns / (double) (2 * s->n * agents) / reference,
            100 * ns / (seconds * 1e9));
     for (size_t i = 0; i < agents; i++)
-        mrd_track_free(tracks[i]);
+        mrd_follow_free(tracks[i]);
     free(tracks);
 }
 
@@ -104,7 +104,7 @@ bench_offline(const sim *s, double seconds, double reference)
     for (int i = 0; i < rounds; i++) {
         mrd_align_free(align);
         align = NULL;
-        if (mrd_track_offline("n", 1, s->probes, s->n, NULL, 0, &mrd_track_defaults, &align, NULL,
+        if (mrd_follow_offline("n", 1, s->probes, s->n, NULL, 0, &mrd_follow_defaults, &align, NULL,
                               &why) != MRD_OK) {
             fprintf(stderr, "%s\n", why.text);
             exit(1);

@@ -2,7 +2,7 @@
 
 #include "timesync/bound_impl.h"
 #include "timesync/smooth_impl.h"
-#include "timesync/track_impl.h"
+#include "timesync/follow_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,17 +32,17 @@ static mrd_err
 solve_hard(const char *name, uint64_t clock_id, const mrd_dev_bracket *brackets, size_t n,
            mrd_align **ret_align, mrd_devclock_report *report, mrd_why *why)
 {
-    static const mrd_track_options options = { .w_live = 10 * MRD_DEVCLOCK_W,
+    static const mrd_follow_options options = { .w_live = 10 * MRD_DEVCLOCK_W,
                                                .w = MRD_DEVCLOCK_W,
                                                .w_estimate = MRD_DEVCLOCK_W,
                                                .rate_max = MRD_DEVCLOCK_RATE_MAX };
     mrd_ineq *ineqs = malloc((2 * n + 1) * sizeof(*ineqs));
-    mrd_track_report track;
+    mrd_follow_report track;
     mrd_err err;
 
     if (ineqs == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "device clock %s", name);
-    err = mrd_track_solve(name, clock_id, ineqs, bracket_ineqs(brackets, n, ineqs), NULL, 0,
+    err = mrd_follow_solve(name, clock_id, ineqs, bracket_ineqs(brackets, n, ineqs), NULL, 0,
                           &options, ret_align, &track, why);
     free(ineqs);
     if (err == MRD_OK) {

@@ -20,7 +20,7 @@
 #define MRD_TIMESYNC_DEVCLOCK_H
 
 #include "timesync/align.h"
-#include "timesync/track.h"
+#include "timesync/follow.h"
 
 #define MRD_DEVCLOCK_RATE_MAX 200000.0 /* ppb */
 #define MRD_DEVCLOCK_W        10.0     /* ppb/s: how a device's rate may change */

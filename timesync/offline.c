@@ -1,7 +1,7 @@
-#include "timesync/track.h"
+#include "timesync/follow.h"
 
 #include "timesync/bound_impl.h"
-#include "timesync/track_impl.h"
+#include "timesync/follow_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ collect_emit(void *self, const mrd_bound_bin *bin)
 /* The live run over everything, with one w: epochs, and packets that are no good. */
 static mrd_err
 collect_run(collect *c, double w, const mrd_ineq *ineqs, size_t n, const mrd_epoch_break *breaks,
-            size_t break_count, const mrd_track_options *options, mrd_bound_counts *ret_counts)
+            size_t break_count, const mrd_follow_options *options, mrd_bound_counts *ret_counts)
 {
     mrd_bound_options o = { w, options->rate_max };
     mrd_bound *bound = mrd_bound_new(&o, collect_emit, c);
@@ -94,7 +94,7 @@ collect_fini(collect *c)
 /* Gives up the end of an epoch where a later contradiction may lie before it was noticed. */
 static void
 retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
-        const mrd_track_options *options)
+        const mrd_follow_options *options)
 {
     mrd_bound_options o = { w, options->rate_max };
     size_t back = earlier->n < RETREAT_BINS ? earlier->n : RETREAT_BINS;
@@ -114,7 +114,7 @@ typedef struct {
 } work;
 
 static mrd_err
-estimate(const collect *c, const off_epoch *e, const mrd_track_options *options, work *k)
+estimate(const collect *c, const off_epoch *e, const mrd_follow_options *options, work *k)
 {
     double h;
 
@@ -139,7 +139,7 @@ estimate(const collect *c, const off_epoch *e, const mrd_track_options *options,
  * the bend of the estimate, and large enough that nothing contradicts.
  */
 static mrd_err
-solve_epoch(const collect *c, const off_epoch *e, const mrd_track_options *options, work *k,
+solve_epoch(const collect *c, const off_epoch *e, const mrd_follow_options *options, work *k,
             double *ret_w)
 {
     mrd_bound_options o = { options->w, options->rate_max };
@@ -170,9 +170,9 @@ solve_epoch(const collect *c, const off_epoch *e, const mrd_track_options *optio
     return estimate(c, e, options, k);
 }
 
-/* The jump test over a finished epoch; marks MRD_TRACK_SUSPECT on both sides of an alarm. */
+/* The jump test over a finished epoch; marks MRD_FOLLOW_SUSPECT on both sides of an alarm. */
 static void
-mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_track_report *report)
+mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_report *report)
 {
     mrd_cusum cusum = { 0, 0 };
 
@@ -183,9 +183,9 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_track_report
                            mrd_bin_surprise(b->up, b->down, h, k->est[i].est, k->est[i].noise)))
             continue;
         report->jumps++;
-        for (size_t j = i; j-- > 0 && b->t0 - k->bins[j].t0 < MRD_TRACK_SUSPECT;)
+        for (size_t j = i; j-- > 0 && b->t0 - k->bins[j].t0 < MRD_FOLLOW_SUSPECT;)
             quality[j] = MRD_ALIGN_SUSPECT;
-        for (size_t j = i; j < n && k->bins[j].t0 - b->t0 < MRD_TRACK_SUSPECT; j++)
+        for (size_t j = i; j < n && k->bins[j].t0 - b->t0 < MRD_FOLLOW_SUSPECT; j++)
             quality[j] = MRD_ALIGN_SUSPECT;
     }
 }
@@ -201,7 +201,7 @@ unsteady(const collect *c, const off_epoch *e, const mrd_bound_counts *counts)
     int64_t length = c->spans[e->first + e->n - 1].t0 - c->spans[e->first].t0;
 
     return mrd_counts_distrusted(counts) ||
-           (length < MRD_TRACK_SUSPECT && (ended || e->cause == MRD_EPOCH_CONTRADICTION));
+           (length < MRD_FOLLOW_SUSPECT && (ended || e->cause == MRD_EPOCH_CONTRADICTION));
 }
 
 /* First and last packet of an epoch. */
@@ -216,7 +216,7 @@ extent(const collect *c, const off_epoch *e, int64_t *ret_from, int64_t *ret_to)
 
 static mrd_err
 write_epoch(const collect *c, const off_epoch *e, const work *k, double w, mrd_align *align,
-            mrd_track_report *report)
+            mrd_follow_report *report)
 {
     uint8_t *quality = malloc(e->n + 1);
     mrd_err err = quality == NULL ? MRD_NOMEM : MRD_OK;
@@ -244,8 +244,8 @@ write_epoch(const collect *c, const off_epoch *e, const work *k, double w, mrd_a
 }
 
 static mrd_err
-solve_epochs(collect *c, double collect_w, const mrd_track_options *options, mrd_align *align,
-             mrd_track_report *report)
+solve_epochs(collect *c, double collect_w, const mrd_follow_options *options, mrd_align *align,
+             mrd_follow_report *report)
 {
     work k = { malloc((c->span_n + 1) * sizeof(*k.bins)),
                malloc((c->span_n + 1) * sizeof(*k.ranges)),
@@ -284,13 +284,13 @@ order_ineq(const void *a, const void *b)
 
 typedef struct {
     mrd_align *align;
-    mrd_track_report report;
+    mrd_follow_report report;
 } attempt;
 
 /* Finds epochs with the given w and solves each. */
 static mrd_err
 try_w(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
-      const mrd_epoch_break *breaks, size_t break_count, double w, const mrd_track_options *options,
+      const mrd_epoch_break *breaks, size_t break_count, double w, const mrd_follow_options *options,
       attempt *ret)
 {
     attempt t = { .align = mrd_align_new(name, clock_id) };
@@ -320,7 +320,7 @@ try_w(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
 
 static mrd_err
 try_both(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
-         const mrd_epoch_break *breaks, size_t break_count, const mrd_track_options *options,
+         const mrd_epoch_break *breaks, size_t break_count, const mrd_follow_options *options,
          attempt *ret)
 {
     mrd_err err = try_w(name, clock_id, sorted, n, breaks, break_count, options->w, options, ret);
@@ -330,7 +330,7 @@ try_both(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
     if (err != MRD_OK || broke == 0 || (broke < FEW_BREAKS && ret->report.w <= options->w))
         return err;
     if (try_w(name, clock_id, sorted, n, breaks, break_count,
-              fmax(options->w_live, fmin(ret->report.w, MRD_TRACK_W_MAX)), options,
+              fmax(options->w_live, fmin(ret->report.w, MRD_FOLLOW_W_MAX)), options,
               &other) != MRD_OK)
         return MRD_OK; /* the first attempt stands */
     if (other.report.bound.contradictions < broke) {
@@ -343,9 +343,9 @@ try_both(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
 }
 
 mrd_err
-mrd_track_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
-                const mrd_epoch_break *breaks, size_t break_count, const mrd_track_options *options,
-                mrd_align **ret_align, mrd_track_report *ret_report, mrd_why *why)
+mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
+                const mrd_epoch_break *breaks, size_t break_count, const mrd_follow_options *options,
+                mrd_align **ret_align, mrd_follow_report *ret_report, mrd_why *why)
 {
     mrd_ineq *sorted = malloc((n + 1) * sizeof(*sorted));
     attempt t = { .align = NULL };
@@ -372,13 +372,13 @@ mrd_track_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size
 }
 
 mrd_err
-mrd_track_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
+mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
                   const mrd_epoch_break *breaks, size_t break_count,
-                  const mrd_track_options *options, mrd_align **ret_align,
-                  mrd_track_report *ret_report, mrd_why *why)
+                  const mrd_follow_options *options, mrd_align **ret_align,
+                  mrd_follow_report *ret_report, mrd_why *why)
 {
     mrd_ineq *ineqs = malloc((2 * n + 1) * sizeof(*ineqs));
-    mrd_track_report report;
+    mrd_follow_report report;
     size_t k = 0;
     mrd_err err;
 
@@ -388,12 +388,12 @@ mrd_track_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, 
         if (!probes[i].held_out)
             k += mrd_probe_ineqs(&probes[i], &ineqs[k]);
     }
-    err = mrd_track_solve(name, clock_id, ineqs, k, breaks, break_count, options, ret_align,
+    err = mrd_follow_solve(name, clock_id, ineqs, k, breaks, break_count, options, ret_align,
                           &report, why);
     free(ineqs);
     if (err == MRD_OK && ret_report != NULL) {
         report.probes = n;
-        mrd_track_check(*ret_align, probes, n, &report);
+        mrd_follow_check(*ret_align, probes, n, &report);
         *ret_report = report;
     }
     return err;
@@ -402,7 +402,7 @@ mrd_track_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, 
 /* One packet: by how much it arrived before it was sent, by the estimate and by the bound. */
 static void
 check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64_t v, bool lower,
-             mrd_track_report *report)
+             mrd_follow_report *report)
 {
     mrd_align_bound bound;
     mrd_sess_ns sess;
@@ -419,7 +419,7 @@ check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64
 }
 
 void
-mrd_track_check(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_track_report *report)
+mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_follow_report *report)
 {
     mrd_align_cursor cursor = { 0, 0 };
 

@@ -288,7 +288,7 @@ coverage(const verdict *v)
 }
 
 static void
-print_goals(bool saturated, outcome *o, const mrd_track_report *check, double trip_us)
+print_goals(bool saturated, outcome *o, const mrd_follow_report *check, double trip_us)
 {
     row("offline error, median", 0.1, verdict_error(&o->offline, 0.5), "us");
     row("offline error, p99", saturated ? 3 : 0.5, verdict_error(&o->offline, 0.99), "us");
@@ -393,7 +393,7 @@ print_baselines(const take *fit, const judge_input *in)
 static int
 report(const char *scenario, take t[2], int64_t from, int64_t to)
 {
-    mrd_track_report check = { 0 };
+    mrd_follow_report check = { 0 };
     outcome o;
     judge_input in = { .probes = t[0].probes,
                        .known = t[0].known,
@@ -413,7 +413,7 @@ report(const char *scenario, take t[2], int64_t from, int64_t to)
     }
     for (size_t i = 0; i < t[1].n; i++)
         t[1].probes[i].held_out = true;
-    mrd_track_check(o.align, t[1].probes, t[1].n, &check);
+    mrd_follow_check(o.align, t[1].probes, t[1].n, &check);
     printf("%s: %.0f s, %zu probes in the fit, %zu packets held out, least round trip %.2f us, "
            "w %.0f ppb/s, epochs %u\n",
            scenario, (double) (to - from) * 1e-9, t[0].n, (size_t) check.checked, trip_us,

@@ -362,7 +362,7 @@ TEST(suspend_declared_by_the_node)
 {
     sim_config c = ordinary;
     mrd_epoch_break brk = { .cause = MRD_EPOCH_SUSPEND, .keep_rate = true, .lost = 20 * MRD_SEC };
-    mrd_track_report report;
+    mrd_follow_report report;
     mrd_align *align = NULL;
     mrd_align_cursor cursor = { 0, 0 };
     size_t missed = 0, gap = 0;
@@ -377,7 +377,7 @@ TEST(suspend_declared_by_the_node)
     sim_init(&s, &c);
     brk.after.ns = sim_local(&s, SIM_SESSION_ZERO + 149980000000LL);
     brk.before.ns = sim_local(&s, SIM_SESSION_ZERO + 170005000000LL);
-    REQUIRE(mrd_track_offline("n", 1, s.probes, s.n, &brk, 1, &mrd_track_defaults, &align, &report,
+    REQUIRE(mrd_follow_offline("n", 1, s.probes, s.n, &brk, 1, &mrd_follow_defaults, &align, &report,
                               &why) == MRD_OK);
     CHECK_INT(report.bound.epochs, 2);
     CHECK_INT(mrd_align_borrow_segment(align, 1)->cause, MRD_EPOCH_SUSPEND);

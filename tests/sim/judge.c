@@ -101,7 +101,7 @@ event_at(const judge_input *in, rng *r, size_t i)
 }
 
 static void
-judge_live(const judge_input *in, mrd_track *track, outcome *o)
+judge_live(const judge_input *in, mrd_follow *follow, outcome *o)
 {
     rng r = rng_new(in->seed);
     size_t fed = 0;
@@ -114,8 +114,8 @@ judge_live(const judge_input *in, mrd_track *track, outcome *o)
         mrd_sess_ns got;
 
         for (; fed < in->n && in->known[fed] <= at; fed++)
-            mrd_track_probe(track, &in->probes[fed]);
-        if (!mrd_track_live(track, local, &got, &bound)) {
+            mrd_follow_probe(follow, &in->probes[fed]);
+        if (!mrd_follow_live(follow, local, &got, &bound)) {
             o->live.none++;
             continue;
         }
@@ -127,9 +127,9 @@ judge_live(const judge_input *in, mrd_track *track, outcome *o)
             verdict_add(&o->late, got, &bound, at);
     }
     for (; fed < in->n; fed++)
-        mrd_track_probe(track, &in->probes[fed]);
-    mrd_track_flush(track);
-    o->live_report = mrd_track_counters(track);
+        mrd_follow_probe(follow, &in->probes[fed]);
+    mrd_follow_flush(follow);
+    o->live_report = mrd_follow_counters(follow);
 }
 
 static void
@@ -160,19 +160,19 @@ judge_table(const judge_input *in, const mrd_align *align, outcome *o, verdict *
 void
 judge(const judge_input *in, outcome *ret_outcome)
 {
-    mrd_track *track = mrd_track_new("node", 1, &mrd_track_defaults);
+    mrd_follow *follow = mrd_follow_new("node", 1, &mrd_follow_defaults);
     outcome *o = ret_outcome;
 
     memset(o, 0, sizeof(*o));
-    if (track == NULL)
+    if (follow == NULL)
         abort();
-    judge_live(in, track, o);
-    judge_table(in, mrd_track_borrow_lagged(track), o, &o->lagged);
-    o->err = mrd_track_offline("node", 1, in->probes, in->n, NULL, 0, &mrd_track_defaults,
+    judge_live(in, follow, o);
+    judge_table(in, mrd_follow_borrow_lagged(follow), o, &o->lagged);
+    o->err = mrd_follow_offline("node", 1, in->probes, in->n, NULL, 0, &mrd_follow_defaults,
                                &o->align, &o->report, &o->why);
     if (o->err == MRD_OK)
         judge_table(in, o->align, o, &o->offline);
-    mrd_track_free(track);
+    mrd_follow_free(follow);
 }
 
 void

@@ -5,7 +5,7 @@
 #ifndef MRD_TESTS_SIM_JUDGE_H
 #define MRD_TESTS_SIM_JUDGE_H
 
-#include "timesync/track.h"
+#include "timesync/follow.h"
 
 #include <stdio.h>
 
@@ -41,7 +41,7 @@ typedef struct {
 
 typedef struct {
     verdict live, late, lagged, lagged_late, offline; /* late: after 30 s */
-    mrd_track_report live_report, report;
+    mrd_follow_report live_report, report;
     mrd_align *align;
     mrd_err err;
     mrd_why why;

@@ -7,7 +7,7 @@
 #include "agent/timeprobe.h"
 #include "aggregator/timeserve.h"
 #include "base/udpstamp.h"
-#include "timesync/track.h"
+#include "timesync/follow.h"
 
 #include <poll.h>
 

@@ -1,8 +1,8 @@
-#include "timesync/track.h"
+#include "timesync/follow.h"
 
 #include "timesync/align_impl.h"
 #include "timesync/bound_impl.h"
-#include "timesync/track_impl.h"
+#include "timesync/follow_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define PENDING_MAX 64  /* held-out probes waiting for the lagged table */
 #define FIRST_BINS  3   /* before the first live answer */
 
-const mrd_track_options mrd_track_defaults = {
+const mrd_follow_options mrd_follow_defaults = {
     .w_live = MRD_BOUND_W_LIVE,
     .w = MRD_BOUND_W,
     .w_estimate = MRD_SMOOTH_W,
@@ -26,9 +26,9 @@ typedef struct {
     mrd_ineq ineqs[MRD_BIN_INEQS];
 } recent_bin;
 
-struct mrd_track {
-    mrd_track_options options;
-    mrd_track_report report;
+struct mrd_follow {
+    mrd_follow_options options;
+    mrd_follow_report report;
     mrd_bound *bound;
     mrd_smooth smooth;
     mrd_cusum cusum;
@@ -53,13 +53,13 @@ struct mrd_track {
     mrd_probe pending[PENDING_MAX];
 };
 
-static void track_emit(void *self, const mrd_bound_bin *bin);
-static void adapt_w(mrd_track *t, const mrd_estimate *est);
+static void follow_emit(void *self, const mrd_bound_bin *bin);
+static void adapt_w(mrd_follow *t, const mrd_estimate *est);
 
-mrd_track *
-mrd_track_new(const char *name, uint64_t clock_id, const mrd_track_options *options)
+mrd_follow *
+mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options)
 {
-    mrd_track *t = calloc(1, sizeof(*t));
+    mrd_follow *t = calloc(1, sizeof(*t));
     mrd_bound_options o = { options->w_live, options->rate_max };
 
     if (t == NULL)
@@ -67,30 +67,30 @@ mrd_track_new(const char *name, uint64_t clock_id, const mrd_track_options *opti
     t->options = *options;
     t->report.w = t->w = options->w_live;
     t->suspect_until = INT64_MIN;
-    t->bound = mrd_bound_new(&o, track_emit, t);
+    t->bound = mrd_bound_new(&o, follow_emit, t);
     t->live = mrd_align_new(name, clock_id);
     t->lagged = mrd_align_new(name, clock_id);
     if (t->bound != NULL && t->live != NULL && t->lagged != NULL)
         return t;
-    mrd_track_free(t);
+    mrd_follow_free(t);
     return NULL;
 }
 
 void
-mrd_track_free(mrd_track *track)
+mrd_follow_free(mrd_follow *follow)
 {
-    if (track == NULL)
+    if (follow == NULL)
         return;
-    mrd_bound_free(track->bound);
-    mrd_align_free(track->live);
-    mrd_align_free(track->lagged);
-    free(track);
+    mrd_bound_free(follow->bound);
+    mrd_align_free(follow->live);
+    mrd_align_free(follow->lagged);
+    free(follow);
 }
 
 /* ---- the lagged table ---- */
 
 static void
-check_pending(mrd_track *t, int64_t until)
+check_pending(mrd_follow *t, int64_t until)
 {
     size_t kept = 0;
 
@@ -98,7 +98,7 @@ check_pending(mrd_track *t, int64_t until)
         const mrd_probe *p = &t->pending[i];
 
         if ((p->a4 > p->a1 ? p->a4 : p->a1) <= until)
-            mrd_track_check(t->lagged, p, 1, &t->report);
+            mrd_follow_check(t->lagged, p, 1, &t->report);
         else
             t->pending[kept++] = *p;
     }
@@ -107,7 +107,7 @@ check_pending(mrd_track *t, int64_t until)
 
 /* Narrows the sets of the recent bins by what came after them. */
 static void
-narrow_recent(mrd_track *t, int64_t until)
+narrow_recent(mrd_follow *t, int64_t until)
 {
     mrd_bound_options o = { t->w, t->options.rate_max };
     size_t shift = t->window_n - t->recent_n;
@@ -128,7 +128,7 @@ narrow_recent(mrd_track *t, int64_t until)
 }
 
 static bool
-open_lagged(mrd_track *t)
+open_lagged(mrd_follow *t)
 {
     if (t->lagged_open)
         return true;
@@ -139,7 +139,7 @@ open_lagged(mrd_track *t)
 
 /* Moves bins up to `until` into the lagged table. */
 static void
-run_lag(mrd_track *t, int64_t until)
+run_lag(mrd_follow *t, int64_t until)
 {
     mrd_estimate est[WINDOW_MAX];
     size_t shift = t->window_n - t->recent_n, done = 0;
@@ -173,7 +173,7 @@ run_lag(mrd_track *t, int64_t until)
 /* ---- live ---- */
 
 static void
-use_w(mrd_track *t, double w)
+use_w(mrd_follow *t, double w)
 {
     t->w = w;
     t->report.w = fmax(t->report.w, w);
@@ -185,25 +185,25 @@ use_w(mrd_track *t, double w)
  * the epoch has told enough. Until then w_live.
  */
 static void
-adapt_w(mrd_track *t, const mrd_estimate *est)
+adapt_w(mrd_follow *t, const mrd_estimate *est)
 {
     size_t settled = t->window_n - t->recent_n;
 
     t->bend = fmax(t->bend, mrd_smooth_bend(t->window, est, settled));
-    if (t->newest - t->first < MRD_TRACK_ADAPT)
+    if (t->newest - t->first < MRD_FOLLOW_ADAPT)
         return;
     /* A few points a minute show nothing of how the rate bends in between. */
-    if (settled < MRD_TRACK_DENSE)
+    if (settled < MRD_FOLLOW_DENSE)
         use_w(t, fmax(4 * t->bend, t->options.w_live));
     else
-        use_w(t, fmin(fmax(4 * t->bend, t->options.w), MRD_TRACK_W_MAX));
+        use_w(t, fmin(fmax(4 * t->bend, t->options.w), MRD_FOLLOW_W_MAX));
 }
 
 static void
-begin_epoch(mrd_track *t, const mrd_bound_bin *bin)
+begin_epoch(mrd_follow *t, const mrd_bound_bin *bin)
 {
     /* Where a contradiction ended the old epoch, its last bins may lie behind the break: give them
-     * up, the gap covers them. Where something else ended it, they were taken by mrd_track_break.
+     * up, the gap covers them. Where something else ended it, they were taken by mrd_follow_break.
      */
     t->recent_n = t->window_n = 0;
     t->lagged_open = false;
@@ -220,17 +220,17 @@ begin_epoch(mrd_track *t, const mrd_bound_bin *bin)
 }
 
 static uint8_t
-quality_now(const mrd_track *t, int64_t at)
+quality_now(const mrd_follow *t, int64_t at)
 {
     mrd_bound_counts counts = mrd_bound_counters(t->bound);
 
     if (at < t->suspect_until || mrd_counts_distrusted(&counts))
         return MRD_ALIGN_SUSPECT;
-    return at - t->first < MRD_TRACK_SETTLE ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
+    return at - t->first < MRD_FOLLOW_SETTLE ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
 }
 
 static void
-watch_jump(mrd_track *t, const mrd_smooth_bin *bin)
+watch_jump(mrd_follow *t, const mrd_smooth_bin *bin)
 {
     const mrd_kalman *k = &t->smooth.state;
     double dt = mrd_seconds(t->smooth.t0, bin->t0);
@@ -241,14 +241,14 @@ watch_jump(mrd_track *t, const mrd_smooth_bin *bin)
     if (mrd_cusum_add(&t->cusum,
                       mrd_bin_surprise(bin->up, bin->down, t->smooth.h, k->x + k->v * dt, noise))) {
         t->report.jumps++;
-        t->suspect_until = bin->t0 + MRD_TRACK_SUSPECT;
+        t->suspect_until = bin->t0 + MRD_FOLLOW_SUSPECT;
         /* What is not written yet may have been bent by what came after the jump. */
         memset(t->quality, MRD_ALIGN_SUSPECT, t->window_n);
     }
 }
 
 static void
-keep_recent(mrd_track *t, const mrd_bound_bin *bin, const mrd_smooth_bin *smooth)
+keep_recent(mrd_follow *t, const mrd_bound_bin *bin, const mrd_smooth_bin *smooth)
 {
     recent_bin *r;
 
@@ -257,7 +257,7 @@ keep_recent(mrd_track *t, const mrd_bound_bin *bin, const mrd_smooth_bin *smooth
     if (t->recent_n == RECENT_MAX)
         return;
     while (t->window_n == WINDOW_MAX ||
-           (t->window_n > t->recent_n && bin->t0 - t->window[0].t0 > MRD_TRACK_WINDOW)) {
+           (t->window_n > t->recent_n && bin->t0 - t->window[0].t0 > MRD_FOLLOW_WINDOW)) {
         t->window_n--;
         memmove(t->window, t->window + 1, t->window_n * sizeof(*t->window));
         memmove(t->source, t->source + 1, t->window_n);
@@ -274,7 +274,7 @@ keep_recent(mrd_track *t, const mrd_bound_bin *bin, const mrd_smooth_bin *smooth
 }
 
 static void
-publish_live(mrd_track *t, const mrd_bound_bin *bin, const mrd_smooth *smooth)
+publish_live(mrd_follow *t, const mrd_bound_bin *bin, const mrd_smooth *smooth)
 {
     mrd_estimate est = mrd_smooth_last(smooth, &bin->range);
     mrd_align_bin out = mrd_bin_of(bin->t0, &bin->range, &est, quality_now(t, bin->t0),
@@ -298,7 +298,7 @@ smooth_bin(const mrd_bound_bin *bin)
 
 /* The open bin in the live answer at once; it is forgotten again when the bin closes. */
 static void
-show_open_bin(mrd_track *t)
+show_open_bin(mrd_follow *t)
 {
     mrd_ineq ineqs[MRD_BIN_INEQS];
     mrd_bound_bin bin;
@@ -314,9 +314,9 @@ show_open_bin(mrd_track *t)
 }
 
 static void
-track_emit(void *self, const mrd_bound_bin *bin)
+follow_emit(void *self, const mrd_bound_bin *bin)
 {
-    mrd_track *t = self;
+    mrd_follow *t = self;
     mrd_smooth_bin smooth = smooth_bin(bin);
 
     if (!t->running || bin->epoch != t->epoch)
@@ -328,89 +328,89 @@ track_emit(void *self, const mrd_bound_bin *bin)
     t->newest = bin->t0;
     publish_live(t, bin, &t->smooth);
     keep_recent(t, bin, &smooth);
-    if (bin->t0 - t->lag_run >= MRD_TRACK_LAG && !mrd_bound_holding(t->bound)) {
-        run_lag(t, bin->t0 - MRD_TRACK_LAG);
+    if (bin->t0 - t->lag_run >= MRD_FOLLOW_LAG && !mrd_bound_holding(t->bound)) {
+        run_lag(t, bin->t0 - MRD_FOLLOW_LAG);
         t->lag_run = bin->t0;
     }
 }
 
 void
-mrd_track_ineq(mrd_track *track, const mrd_ineq *ineq)
+mrd_follow_ineq(mrd_follow *follow, const mrd_ineq *ineq)
 {
-    mrd_bound_add(track->bound, ineq);
-    show_open_bin(track);
+    mrd_bound_add(follow->bound, ineq);
+    show_open_bin(follow);
 }
 
 void
-mrd_track_probe(mrd_track *track, const mrd_probe *probe)
+mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe)
 {
     mrd_ineq ineqs[2];
     size_t n;
 
-    track->report.probes++;
+    follow->report.probes++;
     if (probe->held_out) {
-        if (track->pending_n < PENDING_MAX)
-            track->pending[track->pending_n++] = *probe;
+        if (follow->pending_n < PENDING_MAX)
+            follow->pending[follow->pending_n++] = *probe;
         return;
     }
     n = mrd_probe_ineqs(probe, ineqs);
     for (size_t i = 0; i < n; i++)
-        mrd_bound_add(track->bound, &ineqs[i]);
-    show_open_bin(track);
+        mrd_bound_add(follow->bound, &ineqs[i]);
+    show_open_bin(follow);
 }
 
 void
-mrd_track_flush(mrd_track *track)
+mrd_follow_flush(mrd_follow *follow)
 {
-    mrd_bound_flush(track->bound);
-    run_lag(track, INT64_MAX);
-    check_pending(track, INT64_MAX);
+    mrd_bound_flush(follow->bound);
+    run_lag(follow, INT64_MAX);
+    check_pending(follow, INT64_MAX);
 }
 
 void
-mrd_track_break(mrd_track *track, const mrd_epoch_break *at)
+mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at)
 {
-    mrd_bound_break(track->bound, at->cause, at->keep_rate,
+    mrd_bound_break(follow->bound, at->cause, at->keep_rate,
                     at->before.ns - at->after.ns + at->lost);
-    run_lag(track, at->after.ns);
-    track->running = false;
-    mrd_align_reset(track->live);
+    run_lag(follow, at->after.ns);
+    follow->running = false;
+    mrd_align_reset(follow->live);
 }
 
 bool
-mrd_track_live(mrd_track *track, mrd_local_ns at, mrd_sess_ns *ret_at, mrd_align_bound *ret_bound)
+mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at, mrd_align_bound *ret_bound)
 {
     mrd_align_cursor cursor = { 0, 0 };
 
-    if (track->smooth.bins < FIRST_BINS ||
-        !mrd_align_map(track->live, &cursor, at, ret_at, ret_bound))
+    if (follow->smooth.bins < FIRST_BINS ||
+        !mrd_align_map(follow->live, &cursor, at, ret_at, ret_bound))
         return false;
-    if (ret_bound != NULL && mrd_bound_holding(track->bound) &&
+    if (ret_bound != NULL && mrd_bound_holding(follow->bound) &&
         ret_bound->quality > MRD_ALIGN_SUSPECT)
         ret_bound->quality = MRD_ALIGN_SUSPECT;
     return true;
 }
 
 const mrd_align *
-mrd_track_borrow_lagged(const mrd_track *track)
+mrd_follow_borrow_lagged(const mrd_follow *follow)
 {
-    return track->lagged;
+    return follow->lagged;
 }
 
 void
-mrd_track_width(const mrd_track *track, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best)
+mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best)
 {
-    bool known = track->running && track->smooth.bins > 0;
+    bool known = follow->running && follow->smooth.bins > 0;
 
-    *ret_now = known ? llround(track->width) : -1;
-    *ret_best = known ? llround(track->best_width) : -1;
+    *ret_now = known ? llround(follow->width) : -1;
+    *ret_best = known ? llround(follow->best_width) : -1;
 }
 
-mrd_track_report
-mrd_track_counters(const mrd_track *track)
+mrd_follow_report
+mrd_follow_counters(const mrd_follow *follow)
 {
-    mrd_track_report report = track->report;
+    mrd_follow_report report = follow->report;
 
-    report.bound = mrd_bound_counters(track->bound);
+    report.bound = mrd_bound_counters(follow->bound);
     return report;
 }

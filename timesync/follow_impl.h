@@ -1,8 +1,8 @@
-/* timesync/track_impl.h - small things that the live and the offline half of a track share. */
-#ifndef MRD_TIMESYNC_TRACK_IMPL_H
-#define MRD_TIMESYNC_TRACK_IMPL_H
+/* timesync/follow_impl.h - small things that the live and the offline half of a mrd_follow share. */
+#ifndef MRD_TIMESYNC_FOLLOW_IMPL_H
+#define MRD_TIMESYNC_FOLLOW_IMPL_H
 
-#include "timesync/track.h"
+#include "timesync/follow.h"
 
 #include <math.h>
 

@@ -1,0 +1,98 @@
+/*
+ * timesync/follow.h - one clock followed from its probes: bound, estimate and epochs put together.
+ *
+ *   live      mrd_follow_live answers from what is known now, extrapolated from the last bin. It
+ *             assumes w_live for a minute, then 4 times the bend of the estimate so far (at least w)
+ *   lagged    a table that grows: bins older than the lag, from a window of a minute that ends now.
+ *             For the merge, whose watermark is later anyway. Never changes once written
+ *   offline   mrd_follow_offline: both directions over everything. For finished sessions;
+ *             recomputable from the stored probes
+ *
+ * One probe pair in ten is held out of the fit and checks it: a packet that would have arrived
+ * before it was sent by the estimate is "reversed" (by how much is published), by the bound is a
+ * violation. The number of violations must be 0.
+ *
+ * Units, sign  as align.h.
+ * Threads  a mrd_follow belongs to one thread; so does the table it lends.
+ * Memory   live and lagged: about 100 KiB for the window, plus 64 B per bin of the lagged table.
+ * Source   docs/timesync.md sections 4 to 7.
+ */
+#ifndef MRD_TIMESYNC_FOLLOW_H
+#define MRD_TIMESYNC_FOLLOW_H
+
+#include "timesync/align.h"
+#include "timesync/bound.h"
+#include "timesync/epoch.h"
+#include "timesync/probe.h"
+#include "timesync/smooth.h"
+
+#define MRD_FOLLOW_LAG     (5 * MRD_SEC)
+#define MRD_FOLLOW_WINDOW  (60 * MRD_SEC)
+#define MRD_FOLLOW_ADAPT   (60 * MRD_SEC) /* then the live w follows the data */
+#define MRD_FOLLOW_DENSE   30             /* ... if there are so many bins in the window */
+#define MRD_FOLLOW_W_MAX   5000.0         /* ppb/s */
+#define MRD_FOLLOW_SETTLE  (30 * MRD_SEC) /* live answers of the first 30 s say "settling" */
+#define MRD_FOLLOW_SUSPECT (30 * MRD_SEC) /* how long a jump lowers the quality */
+
+typedef struct {
+    double w_live, w, w_estimate, rate_max; /* ppb/s, ppb/s, ppb/s, ppb */
+} mrd_follow_options;
+
+extern const mrd_follow_options mrd_follow_defaults;
+
+typedef struct {
+    mrd_bound_counts bound;
+    uint64_t probes;
+    uint64_t checked;        /* packets held out and compared */
+    uint64_t reversed;       /* of these: impossible by the estimate */
+    mrd_dur_ns reversed_max; /* by how much, at most */
+    uint64_t violations;     /* of these: impossible by the bound */
+    uint64_t jumps;          /* alarms of the CUSUM test */
+    double w;                /* largest w used, ppb/s */
+} mrd_follow_report;
+
+typedef struct mrd_follow mrd_follow;
+
+/* NULL without memory. name and clock_id as mrd_align_new. */
+mrd_follow *mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options);
+void mrd_follow_free(mrd_follow *follow);
+/* One joined probe, in any order; one whose bin is closed already only counts (late). */
+void mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe);
+/* One inequality from elsewhere: a batch, an acknowledgement, a PHC reading. */
+void mrd_follow_ineq(mrd_follow *follow, const mrd_ineq *ineq);
+void mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at);
+/* Closes the open bin: no probe will come for a while, or the session ended. */
+void mrd_follow_flush(mrd_follow *follow);
+/*
+ * What is believed now about `at`. False before the first answer (3 bins). Successive answers for
+ * the same time differ as more is learned; order is only kept inside the lagged and the offline
+ * table.
+ */
+bool mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
+                    mrd_align_bound *ret_bound);
+/* The lagged table, lent until the next call on it; grows at its end only. */
+const mrd_align *mrd_follow_borrow_lagged(const mrd_follow *follow);
+/* Width of the live bound now and at its best in this epoch, ns; -1 unknown. Above twice the best
+ * the agent should probe faster. */
+void mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best);
+mrd_follow_report mrd_follow_counters(const mrd_follow *follow);
+
+/*
+ * The table of a finished session from all its probes (any order) and breaks (ascending). Fully
+ * determined by its input. Errors: EMPTY when no epoch could start (*why says what was missing),
+ * NOMEM, LIMIT.
+ */
+mrd_err mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
+                          const mrd_epoch_break *breaks, size_t break_count,
+                          const mrd_follow_options *options, mrd_align **ret_align,
+                          mrd_follow_report *ret_report, mrd_why *why);
+/* The same from inequalities (a device clock, batches); none is held out. */
+mrd_err mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
+                        const mrd_epoch_break *breaks, size_t break_count,
+                        const mrd_follow_options *options, mrd_align **ret_align,
+                        mrd_follow_report *ret_report, mrd_why *why);
+/* Adds the comparison of held-out probes with a table to the report. */
+void mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n,
+                     mrd_follow_report *report);
+
+#endif
