@@ -38,6 +38,17 @@ def skip(why):
     sys.exit(77)
 
 
+def need_preload():
+    """The library that is preloaded into other people's programs; skips where it cannot be."""
+    library = os.path.join(BUILD, "lib", "libmeridian.so")
+    if not os.path.exists(library):
+        skip("libmeridian.so is not built")
+    with open(library, "rb") as f:
+        if b"__asan_init" in f.read():
+            skip("a library built with a sanitizer cannot be preloaded into other programs")
+    return library
+
+
 def finish():
     print("%d checks failed" % len(failures) if failures else "all checks passed")
     sys.exit(1 if failures else 0)

@@ -5,13 +5,9 @@ import subprocess
 import sys
 import tempfile
 
-from lib import BUILD, check, equal, finish, skip, tmp
+from lib import equal, finish, need_preload, tmp
 
-library = os.path.join(BUILD, "lib", "libmeridian.so")
-if not os.path.exists(library):
-    skip("libmeridian.so is not built")
-if b"__asan_init" in open(library, "rb").read():
-    skip("a library built with a sanitizer cannot be preloaded into other programs")
+library = need_preload()
 
 THREADS = """
 import threading
