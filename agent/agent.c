@@ -270,37 +270,47 @@ sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void
-wait_for_news(mrd_agent *a, int timeout_ms)
+int64_t
+mrd_agent_next_ns(const mrd_agent *a)
 {
-    int64_t now = mrd_local_now().ns, next = now + timeout_ms * MRD_MS;
-    struct pollfd fds[5];
-    nfds_t n = 0;
+    int64_t next = mrd_local_now().ns + mrd_pipeline_wait_ns(a->pipeline);
 
-    next = sooner(next, now + mrd_pipeline_wait_ns(a->pipeline));
     next = sooner(next, mrd_record_next_ns(a->record));
     next = sooner(next, mrd_sample_next_ns(a->sample));
     next = sooner(next, mrd_files_next_ns(a->files));
     next = sooner(next, mrd_node_clock_next_ns(a->clock));
-    if (a->publish != NULL)
-        next = sooner(next, mrd_publish_next_ns(a->publish));
+    return a->publish == NULL ? next : sooner(next, mrd_publish_next_ns(a->publish));
+}
+
+size_t
+mrd_agent_fds(const mrd_agent *a, int fds[MRD_AGENT_FDS])
+{
+    const int all[MRD_AGENT_FDS] = { mrd_pipeline_fd(a->pipeline), mrd_files_fd(a->files),
+                                     a->transport == NULL ? -1 : a->transport->fd(a->transport),
+                                     mrd_node_clock_fd(a->clock), a->metrics_fd };
+    size_t n = 0;
+
+    for (size_t i = 0; i < MRD_AGENT_FDS; i++)
+        if (all[i] >= 0)
+            fds[n++] = all[i];
+    return n;
+}
+
+static void
+wait_for_news(mrd_agent *a, int timeout_ms)
+{
+    int64_t now = mrd_local_now().ns;
+    int64_t next = sooner(now + timeout_ms * MRD_MS, mrd_agent_next_ns(a));
+    struct timespec ts = { (next - now) / MRD_SEC, (next - now) % MRD_SEC };
+    struct pollfd polled[MRD_AGENT_FDS];
+    int fds[MRD_AGENT_FDS];
+    size_t n = mrd_agent_fds(a, fds);
+
     if (next <= now)
         return;
-    if (mrd_pipeline_fd(a->pipeline) >= 0)
-        fds[n++] = (struct pollfd){ mrd_pipeline_fd(a->pipeline), POLLIN, 0 };
-    if (mrd_files_fd(a->files) >= 0)
-        fds[n++] = (struct pollfd){ mrd_files_fd(a->files), POLLIN, 0 };
-    if (a->transport != NULL && a->transport->fd(a->transport) >= 0)
-        fds[n++] = (struct pollfd){ a->transport->fd(a->transport), POLLIN, 0 };
-    if (mrd_node_clock_fd(a->clock) >= 0)
-        fds[n++] = (struct pollfd){ mrd_node_clock_fd(a->clock), POLLIN, 0 };
-    if (a->metrics_fd >= 0)
-        fds[n++] = (struct pollfd){ a->metrics_fd, POLLIN, 0 };
-    {
-        struct timespec ts = { (next - now) / MRD_SEC, (next - now) % MRD_SEC };
-
-        (void) ppoll(fds, n, &ts, NULL);
-    }
+    for (size_t i = 0; i < n; i++)
+        polled[i] = (struct pollfd){ fds[i], POLLIN, 0 };
+    (void) ppoll(polled, n, &ts, NULL);
 }
 
 void

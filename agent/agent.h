@@ -50,6 +50,11 @@ mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node *node,
                        mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
 /* One turn; waits at most timeout_ms when there is nothing to do. */
 void mrd_agent_step(mrd_agent *a, int timeout_ms);
+/* For a loop that plays many agents: when the next step is due (RAW), and the descriptors that ask
+ * for one before. Both may change with every step. */
+#define MRD_AGENT_FDS 5
+int64_t mrd_agent_next_ns(const mrd_agent *a);
+size_t mrd_agent_fds(const mrd_agent *a, int ret_fds[MRD_AGENT_FDS]);
 /* Reads what rings hold, closes batches, tries for at most `patience` to get rid of everything.
  * True when all was acknowledged. */
 bool mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience);

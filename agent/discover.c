@@ -50,6 +50,8 @@ watch_dir(mrd_discover *d, ring_dir *dir)
     char path[64];
 
     dir->watch = -1;
+    if (d->inotify < 0) /* only now: a user has no more than 128 of them */
+        d->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (d->inotify < 0)
         return;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", dir->fd);
@@ -96,7 +98,7 @@ mrd_discover_open(const char *ring_dir_path, const char *proc_root, bool contain
         return mrd_why_set(why, MRD_NOMEM, 0, "search for rings");
     for (unsigned i = 0; i < DIRS_MAX; i++)
         d->dirs[i].fd = d->dirs[i].watch = -1;
-    d->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    d->inotify = -1;
     d->containers = containers;
     d->proc_root = strdup(proc_root == NULL ? "/proc" : proc_root);
     d->dirs[0].path = strdup(ring_dir_path);

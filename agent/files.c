@@ -203,6 +203,8 @@ meet(mrd_files *f, const dir *d, const char *path, const struct stat *st, int64_
 static void
 watch(mrd_files *f, dir *d, const char *path)
 {
+    if (f->inotify < 0) /* only now: a user has no more than 128 of them */
+        f->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (f->inotify < 0 ||
         inotify_add_watch(f->inotify, path, IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR) <
             0)
@@ -646,8 +648,7 @@ mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why 
         return mrd_why_set(why, MRD_NOMEM, 0, "capture directories");
     }
     f->o = *options;
-    f->fd = -1;
-    f->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    f->fd = f->inotify = -1;
     *ret_files = f;
     return MRD_OK;
 }
