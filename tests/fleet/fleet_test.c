@@ -1,0 +1,264 @@
+/*
+ * Many agents against the program meridian-aggregator over real connections: everything that their
+ * workloads emitted while a session recorded is in its journals, once, whatever is cut or killed in
+ * between; memory stays where it is; what the aggregator cannot take it refuses in words.
+ *
+ * FLEET_AGENTS, FLEET_SECONDS, FLEET_PERIOD_MS (between two executions of a node) make it larger.
+ */
+#include "tests/fleet/fleet.h"
+
+#include <signal.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "tests/check.h"
+#include "tests/fleet/daemon.h"
+
+#define PATIENCE (60 * MRD_SEC)
+
+typedef struct {
+    aggregator_proc d;
+    fleet *f;
+    fleet_options o;
+    unsigned agents;
+    unsigned seconds;
+    char session[64];
+    aggregator_request request;
+    mrd_json *reply;
+    bool asked;
+} bed;
+
+static unsigned
+setting(const char *name, unsigned def)
+{
+    const char *text = getenv(name);
+
+    return text == NULL ? def : (unsigned) atoi(text);
+}
+
+static bool
+all_welcomed(void *self)
+{
+    const bed *b = self;
+    fleet_counts c;
+
+    fleet_count(b->f, &c);
+    return c.welcomed == b->agents;
+}
+
+static bool
+answered(void *self)
+{
+    bed *b = self;
+
+    return aggregator_answered(&b->request, &b->reply);
+}
+
+/* One request, while the agents go on; NULL when it failed. */
+static mrd_json *
+ask(bed *b, const char *method, const char *path, const char *body)
+{
+    b->reply = NULL;
+    if (!aggregator_ask(&b->d, method, path, body, &b->request))
+        return NULL;
+    (void) fleet_play(b->f, 2 * PATIENCE, answered, b);
+    return b->reply;
+}
+
+static mrd_json *
+manifest(bed *b)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s", b->session);
+    return ask(b, "GET", path, NULL);
+}
+
+/* Asks until the session is in that state. */
+static bool
+state_becomes(bed *b, const char *want)
+{
+    int64_t end = mrd_local_now().ns + 2 * PATIENCE;
+    bool is = false;
+
+    while (!is && mrd_local_now().ns < end) {
+        mrd_json *o = manifest(b);
+
+        is = o != NULL && strcmp(mrd_json_str(o, "state", ""), want) == 0;
+        mrd_json_free(o);
+        if (!is)
+            (void) fleet_play(b->f, 200 * MRD_MS, NULL, NULL);
+    }
+    return is;
+}
+
+static bool
+bed_open(bed *b, const char *const *extra)
+{
+    mrd_why why = { 0 };
+
+    mrd_log_init("fleet", 2, MRD_LOG_ERROR, false);
+    mrd_link_raise_files();
+    b->agents = b->agents == 0 ? setting("FLEET_AGENTS", 64) : b->agents;
+    b->seconds = setting("FLEET_SECONDS", 3);
+    b->o.agents = b->agents;
+    b->o.data_url = b->d.data;
+    b->o.control_url = b->d.control;
+    if (b->o.period == 0)
+        b->o.period = setting("FLEET_PERIOD_MS", 200) * MRD_MS;
+    if ((b->d.data[0] == '\0' && !aggregator_prepare(&b->d, test_tmp(), false)) ||
+        !aggregator_start(&b->d, extra))
+        return false;
+    if (fleet_open(&b->o, &b->f, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    return b->f != NULL;
+}
+
+static bool
+session_start(bed *b)
+{
+    mrd_json *o = ask(b, "POST", "/api/v1/sessions", "{\"merge\": false, \"require\": \"all\"}");
+
+    snprintf(b->session, sizeof(b->session), "%s", mrd_json_str(o, "id", ""));
+    mrd_json_free(o);
+    return b->session[0] != '\0' && state_becomes(b, "recording");
+}
+
+static bool
+session_stop(bed *b)
+{
+    char path[128];
+    mrd_json *o;
+
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/stop", b->session);
+    o = ask(b, "POST", path, NULL);
+    mrd_json_free(o);
+    return o != NULL && state_becomes(b, "complete");
+}
+
+/* One node of the manifest against its workload and its journal. Counts the nodes that are wrong,
+ * and prints the first few. */
+static uint64_t
+check_node(bed *b, unsigned i, const mrd_json *node, unsigned *wrong)
+{
+    const mrd_json *c = mrd_json_get(node, "counters");
+    int64_t from = mrd_json_int(node, "started_local_ns", 0);
+    int64_t to = mrd_json_int(node, "stopped_local_ns", 0);
+    int64_t begun = mrd_json_int(c, "begun", -1), stored = mrd_json_int(node, "events", -1);
+    int64_t dropped = mrd_json_int(c, "dropped", -1), held = mrd_json_int(c, "held", -1);
+    const char *name = fleet_name(b->f, i), *state = mrd_json_str(node, "state", "");
+    uint64_t missing, foreign, there, emitted = fleet_emitted_between(b->f, i, from, to);
+    char dir[600];
+
+    snprintf(dir, sizeof(dir), "%s/sessions/%s/journal/%s", b->d.store, b->session, name);
+    there = fleet_check_journal(b->f, i, dir, from, to, &missing, &foreign);
+    if (strcmp(state, "flushed") == 0 && begun == stored + dropped + held &&
+        (uint64_t) begun == emitted && (uint64_t) stored == there && foreign == 0 &&
+        missing == (uint64_t) (dropped + held))
+        return there;
+    if (++*wrong <= 5)
+        fprintf(stderr,
+                "%s is %s: emitted %" PRIu64 ", begun %" PRId64 ", stored %" PRId64
+                ", dropped %" PRId64 ", held %" PRId64 "; journal has %" PRIu64 ", misses %" PRIu64
+                ", has %" PRIu64 " that do not belong\n",
+                name, state, emitted, begun, stored, dropped, held, there, missing, foreign);
+    return there;
+}
+
+/* begun = delivered + dropped + held, for all, event by event. */
+static void
+check_session(bed *b)
+{
+    mrd_json *o = manifest(b);
+    const mrd_json *nodes = mrd_json_get(o, "nodes");
+    uint64_t sum = 0;
+    unsigned found = 0, wrong = 0;
+
+    REQUIRE(o != NULL);
+    CHECK_INT(mrd_json_size(nodes), b->agents);
+    for (unsigned i = 0; i < b->agents; i++) {
+        for (size_t k = 0; k < mrd_json_size(nodes); k++) {
+            const mrd_json *node = mrd_json_at(nodes, k);
+
+            if (strcmp(mrd_json_str(node, "instance_id", ""), fleet_name(b->f, i)) != 0)
+                continue;
+            found++;
+            sum += check_node(b, i, node, &wrong);
+        }
+    }
+    CHECK_INT(found, b->agents);
+    CHECK_INT(wrong, 0);
+    CHECK_INT(mrd_json_int(o, "events", -1), sum);
+    CHECK(sum > 0);
+    printf("%u agents: %llu events begun, %lld stored, %lld dropped, %lld held\n", b->agents,
+           (unsigned long long) mrd_json_int(o, "begun", -1),
+           (long long) mrd_json_int(o, "events", -1), (long long) mrd_json_int(o, "dropped", -1),
+           (long long) mrd_json_int(o, "held", -1));
+    mrd_json_free(o);
+}
+
+static void
+bed_close(bed *b)
+{
+    fleet_close(b->f);
+    CHECK(aggregator_end(&b->d, SIGTERM));
+}
+
+static void
+print_use(const bed *b, const char *what, int64_t since_ns)
+{
+    aggregator_usage u;
+    fleet_counts c;
+
+    aggregator_used(&b->d, &u);
+    fleet_count(b->f, &c);
+    printf(
+        "%6.1f s %-10s welcomed %u recording %u begun %llu delivered %llu held %llu dropped %llu "
+        "retried %llu | aggregator %.0f MiB, %llu files, %.1f s CPU | ack p50 %.1f p99 %.1f ms\n",
+        (double) (mrd_local_now().ns - since_ns) / 1e9, what, c.welcomed, c.recording,
+        (unsigned long long) c.begun, (unsigned long long) c.delivered, (unsigned long long) c.held,
+        (unsigned long long) c.dropped, (unsigned long long) c.retried, (double) u.rss_kb / 1024,
+        (unsigned long long) u.files, u.cpu_s, (double) fleet_latency(&c, 0.5) / 1e6,
+        (double) fleet_latency(&c, 0.99) / 1e6);
+    fflush(stdout);
+}
+
+static bool
+has_curl(void)
+{
+    return system("curl --version >/dev/null 2>&1") == 0;
+}
+
+TEST(streams_with_stable_memory)
+{
+    static bed b;
+    aggregator_usage u;
+    uint64_t early = 0, late = 0;
+    int64_t start;
+
+    if (!has_curl())
+        SKIP("curl is not installed");
+    REQUIRE(bed_open(&b, NULL));
+    start = mrd_local_now().ns;
+    CHECK(fleet_play(b.f, PATIENCE, all_welcomed, &b));
+    print_use(&b, "connected", start);
+    REQUIRE(session_start(&b));
+    for (unsigned i = 0; i < 20; i++) {
+        (void) fleet_play(b.f, b.seconds * MRD_SEC / 20, NULL, NULL);
+        aggregator_used(&b.d, &u);
+        if (i == 4)
+            early = u.rss_kb;
+        late = u.rss_kb;
+        if (b.seconds >= 20 || i == 19)
+            print_use(&b, "streaming", start);
+    }
+    CHECK(session_stop(&b));
+    print_use(&b, "stopped", start);
+    /* Between a quarter and the end of the time; in a few seconds there is no more to say than that
+     * it is small. */
+    CHECK(late <= (b.seconds < 60 ? 96 * 1024 + 64 * b.agents : early + early / 10));
+    check_session(&b);
+    bed_close(&b);
+}
+
+TEST_MAIN()
