@@ -275,12 +275,12 @@ typedef struct {
     uint32_t rank, count;
     uint64_t key; /* which collective: same on all participants, different for different ones */
     uint64_t seq;
+    int64_t arrive; /* true time at which this participant arrives: the device's, not the host's */
     const void *in;
     void *out; /* count * len bytes */
     uint32_t len;
 } sim_coll_op;
-/* Waits until all `count` participants are there. *ret_last is the true time at which the last one
- * arrived. Errors: NRT_TIMEOUT after the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES when
+/* Waits until all `count` participants are there. *ret_last is the latest of their `arrive`. Errors: NRT_TIMEOUT after the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES when
  * another one gave up or died, NRT_NETWORK_PROXY_FAILURE when the root cannot be reached,
  * NRT_INVALID when the rank is taken. */
 NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);

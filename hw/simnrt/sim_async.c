@@ -111,13 +111,15 @@ static NRT_STATUS
 run_collective(request *r)
 {
     nrt_cc_context_t *cc = r->cc;
-    int64_t last, arrive = sim_raw();
+    int64_t last;
     uint64_t arg[4] = { cc->op.key & 0xffff, cc->op.seq, 0, 0 };
-    NRT_STATUS status = sim_coll_wait(&cc->op, &last);
+    NRT_STATUS status;
 
+    cc->op.arrive = sim_raw();
+    status = sim_coll_wait(&cc->op, &last);
     if (status == NRT_SUCCESS) {
         sim_sleep_until(last + 20 * MRD_US);
-        sim_span(cc->core, SIM_EV_cc_running, NULL, arrive, last + 20 * MRD_US, arg, 4);
+        sim_span(cc->core, SIM_EV_cc_running, NULL, cc->op.arrive, last + 20 * MRD_US, arg, 4);
     }
     free(cc);
     return status;

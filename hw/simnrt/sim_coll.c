@@ -3,8 +3,10 @@
  * abstract Unix socket named after user, node and job; with NEURON_RT_ROOT_COMM_ID=ip:port it is
  * that TCP address, so that nodes meet too. The process of rank 0 serves; a participant (a rank)
  * keeps one connection. A request carries the time of arrival; the answer, sent when all have
- * asked, the latest of them. Processes that share a kernel (boot id) share true time, so their
- * collectives end at the same true time; otherwise a participant takes the arrival of the answer.
+ * asked, the latest of them. Arrivals are times of the simulated device, so how late the host's
+ * scheduler lets anybody ask changes nothing. Processes that share a kernel (boot id) share true
+ * time, also across time namespaces whose offsets the kernel tells; otherwise a participant takes
+ * the arrival of the answer.
  */
 #include "sim.h"
 
@@ -114,7 +116,7 @@ boot_hash(void)
 {
     static uint64_t hash;
     char id[40] = { 0 };
-    struct stat space;
+    struct stat own, children;
     int fd;
 
     if (hash != 0)
@@ -127,9 +129,25 @@ boot_hash(void)
     hash = 1;
     for (const char *p = id; *p != '\0'; p++)
         hash = sim_mix(hash, (uint8_t) *p);
-    if (stat("/proc/self/ns/time", &space) == 0) /* a time namespace has clocks of its own */
-        hash = sim_mix(hash, (uint64_t) space.st_ino);
+    if (stat("/proc/self/ns/time", &own) == 0 &&
+        stat("/proc/self/ns/time_for_children", &children) == 0 && own.st_ino != children.st_ino)
+        hash = sim_mix(hash, (uint64_t) own.st_ino); /* the offsets told are not those of this one */
     return hash;
+}
+
+/* What this time namespace adds to the kernel's CLOCK_MONOTONIC_RAW. */
+static int64_t
+namespace_offset(void)
+{
+    FILE *f = fopen("/proc/self/timens_offsets", "re");
+    long long s = 0, ns = 0;
+
+    if (f == NULL)
+        return 0;
+    if (fscanf(f, "monotonic %lld %lld", &s, &ns) != 2)
+        s = ns = 0;
+    fclose(f);
+    return (int64_t) s * MRD_SEC + ns;
 }
 
 /* ---- whole messages, with a deadline (true time) --------------------------------------------- */
@@ -440,6 +458,7 @@ typedef struct part {
     uint32_t rank, count;
     uint64_t key;
     int fd;
+    int64_t offset; /* namespace_offset */
     pid_t pid; /* a fork must not talk on its parent's connection */
     struct part *next;
 } part;
@@ -482,6 +501,7 @@ part_of(const sim_coll_op *op)
                      .count = op->count,
                      .key = op->key,
                      .fd = -1,
+                     .offset = namespace_offset(),
                      .pid = getpid(),
                      .next = parts };
         parts = p;
@@ -499,11 +519,11 @@ exchange(const part *p, const sim_coll_op *op, int64_t deadline, int64_t *ret_la
               .len = op->len,
               .key = op->key,
               .seq = op->seq,
-              .boot = boot_hash() };
+              .boot = boot_hash(),
+              .arrive = op->arrive - p->offset };
     answer got;
     bool sent;
 
-    a.arrive = sim_raw();
     sent = move_all(p->fd, &a, sizeof(a), false, deadline);
     if (sent && op->len > 0) {
         void *copy = malloc(op->len);
@@ -520,7 +540,7 @@ exchange(const part *p, const sim_coll_op *op, int64_t deadline, int64_t *ret_la
     if (got.len != op->count * op->len ||
         (got.len > 0 && !move_all(p->fd, op->out, got.len, true, deadline)))
         return NRT_NETWORK_PROXY_FAILURE;
-    *ret_last = got.same_boot != 0 ? got.last : sim_raw();
+    *ret_last = got.same_boot != 0 ? got.last + p->offset : sim_raw();
     return NRT_SUCCESS;
 }
 
@@ -534,7 +554,7 @@ sim_coll_wait(const sim_coll_op *op, int64_t *ret_last)
     if (op->count == 0 || op->rank >= op->count || op->len > PAYLOAD_MAX)
         return NRT_INVALID;
     if (op->count == 1) {
-        *ret_last = sim_raw();
+        *ret_last = op->arrive;
         if (op->len > 0)
             memcpy(op->out, op->in, op->len);
         return NRT_SUCCESS;
@@ -642,7 +662,7 @@ host_collective(int32_t vnc, uint32_t id, uint32_t count, uint64_t key, uint32_t
 {
     sim_coll_op op = { .rank = id, .count = count, .key = key, .in = in, .out = out, .len = len };
     uint64_t arg[1] = { 0 };
-    int64_t last, arrive;
+    int64_t last;
     sim_core *core;
     NRT_STATUS status;
 
@@ -652,12 +672,12 @@ host_collective(int32_t vnc, uint32_t id, uint32_t count, uint64_t key, uint32_t
     core = &sim.core[vnc];
     if ((op.seq = nth_call(key, id, count)) == 0)
         return NRT_RESOURCE;
-    arrive = sim_raw();
+    op.arrive = sim_raw();
     if ((status = sim_coll_wait(&op, &last)) != NRT_SUCCESS)
         return status;
     last += 20 * MRD_US;
     sim_sleep_until(last);
-    sim_span(core, SIM_EV_cc_exec_barrier, NULL, arrive, last, arg, 1);
+    sim_span(core, SIM_EV_cc_exec_barrier, NULL, op.arrive, last, arg, 1);
     return NRT_SUCCESS;
 }
 

@@ -3,6 +3,9 @@
  * Durations and counts are published totals of a Trainium 2 run: 11.45 ms per execution
  * of which 159 us before and 68 us after the device part, 98 collectives of 9.5 us, 99 tensor frees
  * of 0.1 us, 17 copies of 3.6 us.
+ *
+ * The device's times are computed: its work starts when the host submits it and takes exactly what
+ * was drawn, however late the host's threads wake up afterwards.
  */
 #include "sim.h"
 
@@ -91,15 +94,15 @@ meet(run *r)
     sim_coll_op op = { .rank = m->ctx_id,
                        .count = m->ctx_count,
                        .key = sim_mix(m->hash, m->group),
-                       .seq = ++m->cc_seq };
+                       .seq = ++m->cc_seq,
+                       .arrive = r->arrive };
     const sim_fault *hang =
         sim_fault_hit(SIM_FAULT_COLLECTIVE_HANG, r->core->idx, rank_of(r), r->nth);
     uint64_t arg[3] = { 0, r->exec_id, r->core->global }, t;
     NRT_STATUS status;
 
-    r->arrive = sim_raw();
     if (hang != NULL) {
-        sim_sleep_until(r->arrive + sim.exec_timeout_ns);
+        sim_sleep_until(sim_raw() + sim.exec_timeout_ns);
         return (NRT_STATUS) hang->status;
     }
     t = sim_begin(r->core, SIM_EV_enc_barrier, m, r->seq, arg, 3);
@@ -123,7 +126,8 @@ device(run *r)
         sim_sleep_until(r->dev_end);
         return NRT_SUCCESS;
     }
-    sim_sleep_until(r->dev_start + whole * 7 / 10);
+    r->arrive = r->dev_start + whole * 7 / 10;
+    sim_sleep_until(r->arrive);
     if ((status = meet(r)) != NRT_SUCCESS) {
         r->dev_end = sim_raw();
         return status;

@@ -164,7 +164,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def get(url, tls=None, tries=100):
+def get(url, tls=None, tries=600):
     for _ in range(tries):
         try:
             with urllib.request.urlopen(url, timeout=5, context=tls) as r:
@@ -205,7 +205,7 @@ def starts(docs):
         check(status == 200 and "resident_memory_bytes" in text, "metrics of the agent")
         token = open(os.path.join(certs, "read.token")).read()
         nodes = urllib.request.Request(f"https://127.0.0.1:{ports['7780']}/api/v1/nodes", headers={"Authorization": "Bearer " + token})
-        seen = any("ip-10-0-0-1.ec2.internal" in get(nodes, tls, 1)[1] or time.sleep(0.2) for _ in range(50))
+        seen = any("ip-10-0-0-1.ec2.internal" in get(nodes, tls, 1)[1] or time.sleep(0.2) for _ in range(300))
         check(seen, "the agent came to the aggregator under the node's name: " + open(os.path.join(dir, "meridian-agent.log")).read()[-600:])
     finally:
         for c in children:

@@ -31,7 +31,7 @@ def metrics(port):
         return reply.read().decode()
 
 
-def wait_for(what, ready, seconds=20):
+def wait_for(what, ready, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:

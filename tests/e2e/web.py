@@ -50,7 +50,7 @@ def ask(path, token=TOKEN, **headers):
         return e.code, e.headers, e.read()
 
 
-def wait_for(what, ready, seconds=20):
+def wait_for(what, ready, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:

@@ -1,7 +1,9 @@
 /* Collectives wait for everybody, end together, and fail in the documented ways. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -9,12 +11,17 @@
 #include "tests/simnrt/sim_help.h"
 
 #define RANKS 3
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
 
 typedef struct {
     int64_t ends[RANKS][64]; /* true times of the ends of cc_running and cc_exec_barrier */
     int counts[RANKS];
     int statuses[RANKS];
     int64_t left[RANKS], entered[RANKS];
+    int64_t computed[RANKS][8]; /* from the start of device work to the barrier */
+    int executions[RANKS];
     uint32_t gathered[RANKS][RANKS];
 } shared;
 
@@ -29,7 +36,9 @@ raw(void)
     return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Ends of the collectives of this process, from its truth file. */
+enum { NC_EXEC_RUNNING = 10, CC_RUNNING, CC_EXEC_BARRIER }; /* lines of sim_events.def */
+
+/* Ends of the collectives of this process and times to its barriers, from its truth file. */
 static void
 read_ends(uint32_t rank)
 {
@@ -41,11 +50,20 @@ read_ends(uint32_t rank)
         return;
     while (fgets(line, sizeof(line), f) != NULL) {
         long long at;
-        int type;
+        int type, n;
+        bool open;
 
         if (sscanf(line, "E core=%*u type=%d tracking=%*u raw=%lld", &type, &at) == 2 &&
-            (type == 11 || type == 12) && all->counts[rank] < 64)
+            (type == CC_RUNNING || type == CC_EXEC_BARRIER) && all->counts[rank] < 64)
             all->ends[rank][all->counts[rank]++] = at;
+        if (sscanf(line, "B core=%*u type=%d tracking=%*u raw=%lld", &type, &at) != 2)
+            continue;
+        n = all->executions[rank];
+        open = n > 0 && all->computed[rank][n - 1] < 0;
+        if (type == NC_EXEC_RUNNING && !open && n < 8) /* the second core of a pair says it too */
+            all->computed[rank][all->executions[rank]++] = -at;
+        else if (type == CC_EXEC_BARRIER && open)
+            all->computed[rank][n - 1] += at;
     }
     fclose(f);
 }
@@ -79,45 +97,91 @@ member(uint32_t rank, int executions, int late_ms)
     _exit(test_failures > 0);
 }
 
-static void
-run_members(int executions)
+/* From here on the clocks of this process are so many seconds ahead. False: not permitted. */
+static bool
+move_clocks(int seconds)
 {
-    char truth[300];
+    char text[32];
+    int n = snprintf(text, sizeof(text), "monotonic %d 0\n", seconds), fd = -1, status;
+    pid_t pid;
+
+    if (unshare(CLONE_NEWTIME) == 0)
+        fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, (size_t) n) != n)
+        return false;
+    close(fd);
+    if ((pid = fork()) == 0)
+        return true;
+    waitpid(pid, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+/* Rank r's clocks are r * ahead_s seconds ahead. */
+static void
+run_members(int executions, int ahead_s)
+{
+    char truth[300], job[16];
     int status;
     pid_t pid[RANKS];
 
     snprintf(truth, sizeof(truth), "%s/truth", test_tmp());
     setenv("SIMNRT_TRUTH", truth, 1);
+    snprintf(job, sizeof(job), "%d", (int) getpid());
+    setenv("SIMNRT_JOB", job, 1);
     sim_settings_small();
     all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (uint32_t r = 0; r < RANKS; r++)
-        if ((pid[r] = fork()) == 0)
+        if ((pid[r] = fork()) == 0) {
+            if (ahead_s != 0 && r > 0 && !move_clocks((int) r * ahead_s))
+                _exit(77);
             member(r, executions, r == 2 ? 60 : 0);
+        }
     for (uint32_t r = 0; r < RANKS; r++) {
         waitpid(pid[r], &status, 0);
         CHECK_INT(status, 0);
     }
 }
 
+/* The device's times are computed: exact, whatever else this machine does. */
 static void
-check_together(void)
+check_together(int ahead_s)
 {
-    run_members(3);
+    const int64_t second = 1000000000, ahead = ahead_s * second;
+
+    setenv("SIMNRT_JITTER", "0", 1);
+    setenv("SIMNRT_FAULT", "slow_core:rank=1:factor=3", 1);
+    run_members(3, ahead_s);
     for (int r = 0; r < RANKS; r++) {
         CHECK_INT(all->statuses[r], NRT_SUCCESS);
-        CHECK(all->left[r] > all->entered[2]); /* nobody was done before the last one came */
+        CHECK(all->left[r] - r * ahead > all->entered[2] - 2 * ahead); /* the last one came first */
         CHECK_INT(all->counts[r], 3 * 5 + 3);  /* 4 cc and a barrier each, and three on the host */
+        CHECK_INT(all->executions[r], 3);
+        for (int i = 0; i < 3; i++) /* 2 ms x 0.2, of which 7/10 before the barrier */
+            CHECK_INT(all->computed[r][i], r == 1 ? 840000 : 280000);
         for (int i = 0; i < RANKS; i++)
             CHECK_INT(all->gathered[r][i], 100 + i);
     }
     for (int i = 0; i < all->counts[0]; i++)
         for (int r = 1; r < RANKS; r++)
-            CHECK(llabs(all->ends[r][i] - all->ends[0][i]) <= 1000);
+            CHECK(llabs(all->ends[r][i] - r * ahead - all->ends[0][i]) <= 1000);
 }
 
 TEST(across_processes_of_a_node)
 {
-    check_together();
+    check_together(0);
+}
+
+TEST(across_time_namespaces)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0)
+        _exit(move_clocks(1) ? 0 : 77);
+    waitpid(pid, &status, 0);
+    if (status != 0)
+        SKIP("time namespaces are not permitted");
+    check_together(1000);
 }
 
 TEST(across_nodes_over_tcp)
@@ -133,7 +197,7 @@ TEST(across_nodes_over_tcp)
     close(fd);
     snprintf(root, sizeof(root), "127.0.0.1:%d", ntohs(at.sin_port));
     setenv("NEURON_RT_ROOT_COMM_ID", root, 1);
-    check_together();
+    check_together(0);
 }
 
 TEST(hung_participant_fails_the_others)
@@ -141,7 +205,7 @@ TEST(hung_participant_fails_the_others)
     setenv("SIMNRT_FAULT", "collective_hang:rank=1:exec=2", 1);
     setenv("NEURON_RT_EXEC_TIMEOUT", "0.4", 1);
     setenv("NEURON_RT_LOG_LEVEL", "off", 1);
-    run_members(3);
+    run_members(3, 0);
     CHECK_INT(all->statuses[1], NRT_TIMEOUT);
     for (int r = 0; r < RANKS; r += 2)
         CHECK(all->statuses[r] == NRT_TIMEOUT || all->statuses[r] == NRT_EXEC_HW_ERR_COLLECTIVES);

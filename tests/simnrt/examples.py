@@ -45,7 +45,7 @@ def check(command, straggler, workers, ranks, extra):
         for name in ("RANK", "WORLD_SIZE"):
             env.pop(name, None)
         out = subprocess.run([*command, "--ranks", str(ranks), "--cores", str(workers // ranks), "--steps", "6",
-                              "--exec-us", "8000", "--straggler", f"{straggler}:4", "--checkpoint-every", "3",
+                              "--exec-us", "8000", "--straggler", f"{straggler}:20", "--checkpoint-every", "3",
                               "--checkpoint-dir", folder], env=env, text=True, capture_output=True, timeout=100)
         lines = sorted(out.stdout.splitlines())
         want = [f"rank {rank}: 6 steps on {workers // ranks} cores" for rank in range(ranks)]
