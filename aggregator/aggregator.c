@@ -122,16 +122,8 @@ mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *wish, uint
                        .require = wish->require,
                        .duration_ns = wish->duration_ns,
                        .auto_merge = wish->merge };
-    hub_session *s;
-    mrd_err err;
 
-    pthread_mutex_lock(&a->hub.lock);
-    err = session_create(&a->hub, &w, &s, why);
-    if (err == MRD_OK)
-        *ret_session = s->id;
-    pthread_cond_broadcast(&a->hub.changed);
-    pthread_mutex_unlock(&a->hub.lock);
-    return err;
+    return session_create(&a->hub, &w, ret_session, why);
 }
 
 mrd_err

@@ -12,7 +12,6 @@
 #define STEP_MS  200
 #define SAVE_NS  MRD_SEC
 #define SWEEP_NS (10 * MRD_SEC)
-#define TRIGGERS 1024 /* per session */
 
 #define NOTED_WINDOW (20 * MRD_SEC)
 #define NOTED_GATHER (500 * MRD_MS)
@@ -296,17 +295,33 @@ enough(hub_session *s, unsigned armed, unsigned refused)
     return false;
 }
 
-/* What was decided is on disk before anybody is told: a restart goes on from there. */
+/* Called with the lock, which is given up over the disk; the session may be gone afterwards. */
 static void
+save(hub *h, const hub_session *s)
+{
+    char text[MRD_SESSION_TEXT];
+    mrd_why why = { 0 };
+    uint64_t id = s->id;
+
+    hub_copy(text, sizeof(text), s->text);
+    pthread_mutex_unlock(&h->lock);
+    if (session_save(h, id, &why) != MRD_OK)
+        mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s", text,
+                why.text);
+    pthread_mutex_lock(&h->lock);
+}
+
+/* What was decided is on disk before anybody is told: a restart goes on from there. The lock is
+ * given up; NULL: the session is gone. */
+static hub_session *
 enter(hub *h, hub_session *s, session_state state)
 {
-    mrd_why why = { 0 };
+    uint64_t id = s->id;
 
     s->state = state;
     s->dirty = true;
-    if (session_save(h, s, &why) != MRD_OK)
-        mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s",
-                s->text, why.text);
+    save(h, s);
+    return hub_session_by_id(h, id);
 }
 
 static void
@@ -315,9 +330,8 @@ step_fail(hub *h, uint64_t id)
     hub_session *s = hub_session_by_id(h, id);
     control_message m;
 
-    if (s == NULL)
+    if (s == NULL || (s = enter(h, s, SESSION_FAILED)) == NULL)
         return;
-    enter(h, s, SESSION_FAILED);
     mrd_log(MRD_LOG_WARN, "AGG-SESSION-FAILED", "Session not started: id=%s reason=%s", s->text,
             s->sentence);
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_CANCEL, 0);
@@ -333,6 +347,8 @@ step_arm(hub *h, hub_session *s)
     survey v;
     unsigned silent;
 
+    if (s->fresh || mrd_local_now().ns < s->arm_from_ns)
+        return;
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_ARM, 0);
     m.control.deadline_ns = h->limits.arm_timeout_ns + h->limits.lead_ns + 5 * MRD_SEC;
     v = ask(h, &m, (int) (h->limits.arm_timeout_ns / MRD_MS));
@@ -345,7 +361,8 @@ step_arm(hub *h, hub_session *s)
         return;
     }
     s->go_ns = hub_session_now(h) + h->limits.lead_ns;
-    enter(h, s, SESSION_RECORDING);
+    if ((s = enter(h, s, SESSION_RECORDING)) == NULL)
+        return;
     mrd_log(MRD_LOG_INFO, "AGG-SESSION-GO", "Session starts: id=%s name=%s nodes=%u refused=%u",
             s->text, s->name, v.armed, v.refused + silent);
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_GO, s->go_ns);
@@ -358,9 +375,9 @@ trigger_add(hub_session *s, const hub_trigger *t, mrd_why *why)
 {
     hub_trigger *v;
 
-    if (s->n_triggers >= TRIGGERS)
+    if (s->n_triggers >= HUB_TRIGGERS)
         return mrd_why_set(why, MRD_LIMIT, 0, "session %s was triggered %d times: start a new one",
-                           s->text, TRIGGERS);
+                           s->text, HUB_TRIGGERS);
     if ((v = realloc(s->triggers, (s->n_triggers + 1) * sizeof(*v))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "trigger");
     s->triggers = v;
@@ -407,6 +424,9 @@ step_trigger(hub *h, hub_session *s)
     if (at == s->n_triggers)
         return false;
     s->triggers[at].sent = true;
+    save(h, s);
+    if ((s = hub_session_by_id(h, id)) == NULL)
+        return true;
     hub_copy(reason, sizeof(reason), s->triggers[at].reason);
     msg.id = s->triggers[at].id;
     msg.from_session_ns = msg.from_wall_ns = s->triggers[at].from_ns;
@@ -438,7 +458,8 @@ step_record(hub *h, hub_session *s)
     if (s->stop_ns < s->go_ns)
         s->stop_ns = s->go_ns;
     s->flush_deadline_ns = mrd_local_now().ns + (s->stop_ns - now) + h->limits.flush_timeout_ns;
-    enter(h, s, SESSION_STOPPING);
+    if ((s = enter(h, s, SESSION_STOPPING)) == NULL)
+        return;
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_STOP, s->stop_ns);
     ask(h, &m, 1000);
     control_message_fini(&m);
@@ -487,8 +508,8 @@ step_merge(hub *h, hub_session *s)
     }
     if (s->auto_merge && (job.state == JOB_WAITING || job.state == JOB_RUNNING))
         return;
-    enter(h, s, SESSION_COMPLETE);
-    mrd_log(MRD_LOG_INFO, "AGG-SESSION-DONE", "Session complete: id=%s", s->text);
+    if ((s = enter(h, s, SESSION_COMPLETE)) != NULL)
+        mrd_log(MRD_LOG_INFO, "AGG-SESSION-DONE", "Session complete: id=%s", s->text);
 }
 
 static void
@@ -514,18 +535,15 @@ step(hub *h, hub_session *s)
 
 /* ---- Manifests and retention ---- */
 
+/* The list may change meanwhile: a session that is passed over is met the next time. */
 static void
-save_dirty(hub *h, bool all)
+save_dirty(hub *h)
 {
     for (size_t i = 0; i < h->n_sessions; i++) {
-        hub_session *s = h->sessions[i];
-        mrd_why why = { 0 };
+        const hub_session *s = h->sessions[i];
 
-        if ((!s->dirty && !all) || s->deleted)
-            continue;
-        if (session_save(h, s, &why) != MRD_OK)
-            mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s",
-                    s->text, why.text);
+        if (s->dirty && !s->deleted && !s->fresh)
+            save(h, s);
     }
 }
 
@@ -599,7 +617,7 @@ control_run(void *arg)
         }
         if (now >= c->next_save_ns) {
             c->next_save_ns = now + SAVE_NS;
-            save_dirty(h, false);
+            save_dirty(h);
         }
         if (now >= c->next_sweep_ns) {
             c->next_sweep_ns = now + SWEEP_NS;
@@ -608,7 +626,7 @@ control_run(void *arg)
         if (!c->closing)
             wait_step(h);
     }
-    save_dirty(h, false);
+    save_dirty(h);
     pthread_mutex_unlock(&h->lock);
     return NULL;
 }
@@ -662,7 +680,7 @@ control_stop(hub *h, uint64_t id, mrd_why *why)
         s->stop_wanted = true;
     pthread_cond_broadcast(&h->changed);
     pthread_mutex_unlock(&h->lock);
-    return err;
+    return err != MRD_OK ? err : session_save(h, id, why);
 }
 
 void
@@ -688,6 +706,7 @@ control_trigger(hub *h, uint64_t id, mrd_dur_ns last_ns, const char *reason, uin
                 mrd_why *why)
 {
     hub_trigger t = { .to_ns = hub_session_now(h) };
+    uint64_t *ids;
     mrd_err err = MRD_OK;
     size_t n = 0;
 
@@ -695,20 +714,25 @@ control_trigger(hub *h, uint64_t id, mrd_dur_ns last_ns, const char *reason, uin
     t.from_ns = t.to_ns - last_ns;
     hub_copy(t.reason, sizeof(t.reason), reason);
     pthread_mutex_lock(&h->lock);
+    if ((ids = calloc(h->n_sessions + 1, sizeof(*ids))) == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "trigger");
     for (size_t i = 0; i < h->n_sessions && err == MRD_OK; i++) {
         hub_session *s = h->sessions[i];
 
         if (s->deleted || !s->recorder || s->state != SESSION_RECORDING || (id != 0 && s->id != id))
             continue;
-        n++;
+        ids[n++] = s->id;
         err = trigger_add(s, &t, why);
     }
-    if (n == 0)
+    if (n == 0 && err == MRD_OK)
         err = mrd_why_set(why, MRD_STATE, 0,
                           "no recorder session is running%s: start one with --mode recorder",
                           id == 0 ? "" : " under this id");
     pthread_cond_broadcast(&h->changed);
     pthread_mutex_unlock(&h->lock);
+    for (size_t i = 0; i < n && err == MRD_OK; i++)
+        err = session_save(h, ids[i], why);
+    free(ids);
     if (err == MRD_OK)
         *ret_trigger = t.id;
     return err;

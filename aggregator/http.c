@@ -256,27 +256,27 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     session_wish w = { 0 };
     mrd_json *body = NULL, *reply = NULL;
-    hub_session *s;
-    char require[64], location[64];
+    const hub_session *s;
+    uint64_t id;
+    char require[64], location[64], text[MRD_SESSION_TEXT];
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
         err = wish_parse(body, require, &w, why);
-    if (err == MRD_OK) {
-        pthread_mutex_lock(&api->h->lock);
-        err = session_create(api->h, &w, &s, why);
-        if (err == MRD_OK) {
-            reply = session_json(api->h, s);
-            snprintf(location, sizeof(location), "/api/v1/sessions/%s", s->text);
-        }
-        pthread_cond_broadcast(&api->h->changed);
-        pthread_mutex_unlock(&api->h->lock);
-    }
+    if (err == MRD_OK)
+        err = session_create(api->h, &w, &id, why);
     if (err != MRD_OK)
         select_fini(&w.select);
     mrd_json_free(body);
     if (err != MRD_OK)
         return err;
+    snprintf(location, sizeof(location), "/api/v1/sessions/%s", mrd_session_id_text(id, text));
+    pthread_mutex_lock(&api->h->lock);
+    if ((s = hub_session_by_id(api->h, id)) != NULL)
+        reply = session_json(api->h, s);
+    pthread_mutex_unlock(&api->h->lock);
+    if (reply == NULL)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "session %s is gone already", text);
     mrd_http_set_header(req, "Location", location);
     return mrd_http_reply_json(req, 201, reply);
 }

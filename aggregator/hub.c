@@ -41,7 +41,7 @@ timeline_init(hub *h, mrd_why *why)
         h->session_offset_ns = mrd_wall_now().ns - mrd_local_now().ns;
         mrd_buf_fmt(&text, "{\"boot_id\": \"%s\", \"session_offset_ns\": %lld}\n", h->boot_id,
                     (long long) h->session_offset_ns);
-        err = mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0644, why);
+        err = mrd_write_file_durable(path, (mrd_bytes){ text.p, text.len }, 0644, why);
     }
     mrd_json_free(o);
     mrd_buf_fini(&text);
@@ -56,6 +56,7 @@ hub_init(hub *h, const char *store, mrd_why *why)
     uint64_t id[2];
     mrd_err err = MRD_NOMEM;
 
+    pthread_mutex_init(&h->save_lock, NULL);
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->changed, NULL);
     h->store = mrd_str_dup(mrd_str_of(store));
@@ -66,7 +67,7 @@ hub_init(hub *h, const char *store, mrd_why *why)
              (unsigned long long) id[1]);
     if (h->store == NULL || asprintf(&sessions, "%s/sessions", store) < 0)
         return mrd_why_set(why, MRD_NOMEM, 0, "store %s", store);
-    err = mrd_make_dirs(sessions, why);
+    err = mrd_make_dirs_durable(sessions, why);
     free(sessions);
     return err != MRD_OK ? err : timeline_init(h, why);
 }
@@ -88,6 +89,7 @@ hub_fini(hub *h)
     mrd_auth_free(h->auth);
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->lock);
+    pthread_mutex_destroy(&h->save_lock);
 }
 
 int64_t

@@ -23,6 +23,7 @@
 #define HUB_ID_MAX     129 /* instance id with its NUL */
 #define HUB_TEXT_MAX   256
 #define HUB_DROPS_MAX  16
+#define HUB_TRIGGERS   1024 /* per session */
 #define HUB_EPOCHS_MAX 64 /* restarts of one agent with a lost spool, per session */
 
 typedef struct {
@@ -152,6 +153,8 @@ typedef struct hub_session {
     uint64_t recorder_bytes;
     int64_t flush_deadline_ns; /* aggregator's RAW */
     bool stop_wanted, deleted, dirty, auto_merge, closed;
+    bool fresh;          /* not on disk yet, so not begun and not answered */
+    int64_t arm_from_ns; /* aggregator's RAW: after a restart agents may come back until here */
     hub_part **parts;
     size_t n_parts;
     hub_trigger *triggers;
@@ -182,6 +185,8 @@ typedef struct {
 } hub_stats;
 
 typedef struct hub {
+    pthread_mutex_t save_lock; /* one manifest is written at a time; taken before `lock`, never
+                                  inside it */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a session's state or wish changed */
     char *store;            /* folder */
@@ -245,11 +250,14 @@ typedef struct {
     hub_select select; /* taken */
 } session_wish;
 
-/* A new session in ARMING. Errors: LIMIT, NOMEM, IO. */
-mrd_err session_create(hub *h, const session_wish *wish, hub_session **ret_session, mrd_why *why);
+/* A new session in ARMING, on disk when this returns. Lock not held. wish->select is taken on
+ * success. Errors: LIMIT, NOMEM, IO, FULL. */
+mrd_err session_create(hub *h, const session_wish *wish, uint64_t *ret_id, mrd_why *why);
 void session_free(hub_session *s);
 mrd_json *session_json(const hub *h, const hub_session *s); /* the manifest; NULL without memory */
-mrd_err session_save(hub *h, hub_session *s, mrd_why *why);
+/* Writes the manifest as it stands now; durable on return, unless --sync none. Lock not held: no
+ * disk is waited for under it. A session that is not there is MRD_OK. */
+mrd_err session_save(hub *h, uint64_t id, mrd_why *why);
 /* Reads the manifests of the store. Sessions that were recording go on; their journals are scanned
  * for what was stored. */
 mrd_err session_recover(hub *h, mrd_why *why);
@@ -266,10 +274,10 @@ typedef struct control control;
 
 mrd_err control_open(hub *h, control **ret_control, mrd_why *why);
 void control_close(control *c);
-/* Asks for a stop at the next occasion. */
+/* Asks for a stop at the next occasion; the wish is on disk when this returns. */
 mrd_err control_stop(hub *h, uint64_t id, mrd_why *why);
 /* Freezes the last `last_ns` of a recorder session (id 0: of all of them) on all nodes, soon.
- * Errors: STATE (none is running), LIMIT, NOMEM. */
+ * On disk when this returns. Errors: STATE (none is running), LIMIT, NOMEM, IO, FULL. */
 mrd_err control_trigger(hub *h, uint64_t id, mrd_dur_ns last_ns, const char *reason,
                         uint64_t *ret_trigger, mrd_why *why);
 /* A node saw something to keep. Lock held. Reasons of half a second, from all nodes, become one

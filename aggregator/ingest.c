@@ -799,9 +799,13 @@ tick(ingest *in, int64_t now)
             s->closed = true;
             pthread_cond_broadcast(&h->changed);
         }
+        /* Not while its manifest is being written: that would make the folder again. */
         if (s->deleted &&
-            (!merger_status(s, &job) || (job.state != JOB_WAITING && job.state != JOB_RUNNING)))
+            (!merger_status(s, &job) || (job.state != JOB_WAITING && job.state != JOB_RUNNING)) &&
+            pthread_mutex_trylock(&h->save_lock) == 0) {
             session_remove(h, i);
+            pthread_mutex_unlock(&h->save_lock);
+        }
     }
     if (now >= in->next_watch_ns) {
         in->next_watch_ns = now + WATCH_NS;

@@ -26,6 +26,8 @@ struct mrd_journal {
     mrd_buf index;
     uint32_t frames;
     bool dirty;
+    bool new_names;   /* a segment's name is not on disk yet */
+    bool new_folders; /* nor the names of the folders above, perhaps */
 };
 
 /* The number of "000012.mrj", 0 for other names. */
@@ -75,6 +77,7 @@ mrd_journal_open(const char *dir, mrd_str instance_id, uint64_t session, mrd_jou
         return mrd_why_set(why, MRD_NOMEM, 0, "journal %s", dir);
     }
     j->fd = -1;
+    j->new_folders = true;
     j->session = session;
     memcpy(j->instance_id, instance_id.p, instance_id.len);
     err = mrd_make_dirs(dir, why);
@@ -126,16 +129,23 @@ segment_abandon(mrd_journal *j)
     j->dirty = false;
 }
 
-/* The new name itself must survive a power cut. */
+/* What a frame's name hangs on must survive a power cut as the frame does: the segment in its
+ * folder, that in journal/, and journal/ in the session's. */
 static void
-sync_folder(const char *path)
+sync_names(mrd_journal *j)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char *path = mrd_str_dup(mrd_str_of(j->dir));
 
-    if (fd >= 0) {
-        fsync(fd); /* some file systems cannot; nothing better is left to do */
-        close(fd);
+    for (int up = 0; path != NULL && up < (j->new_folders ? 3 : 1); up++) {
+        char *slash = strrchr(path, '/');
+
+        mrd_sync_dir(path);
+        if (slash == NULL || slash == path)
+            break;
+        *slash = '\0';
     }
+    free(path);
+    j->new_names = j->new_folders = false;
 }
 
 static mrd_err
@@ -171,7 +181,7 @@ segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
         segment_abandon(j);
         return err;
     }
-    sync_folder(j->dir);
+    j->new_names = true;
     j->size = MRD_SEGMENT_HEADER;
     j->frames = 0;
     mrd_buf_reset(&j->index);
@@ -241,6 +251,8 @@ mrd_journal_sync(mrd_journal *j, mrd_why *why)
         err = write_error(j, errno, why);
         segment_abandon(j); /* what the file holds is unknown now */
     }
+    if (j->new_names)
+        sync_names(j);
     j->dirty = false;
     return err;
 }

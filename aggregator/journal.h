@@ -29,7 +29,7 @@ mrd_err mrd_journal_open(const char *dir, mrd_str instance_id, uint64_t session,
 /* Appends one checked frame. After FULL or IO the file is cut back to what it held before (or given
  * up and a new segment begun), so a later append of the same frame is safe. */
 mrd_err mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_why *why);
-/* Makes everything appended durable (fdatasync). Errors: IO, FULL: nothing since the last sync may
+/* Makes everything appended durable (fdatasync), names and folders included. Errors: IO, FULL: nothing since the last sync may
  * be acknowledged. */
 mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
 bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */

@@ -12,6 +12,7 @@
 #include "base/out.h"
 
 #define MANIFEST_VERSION 1
+#define RESUME_MAX       (300 * MRD_SEC) /* a start older than this is not taken up again */
 
 /* ---- Selection ---- */
 
@@ -306,6 +307,7 @@ session_json(const hub *h, const hub_session *s)
     mrd_json_set(o, "recorder_ns", mrd_json_new_int(s->recorder_ns));
     mrd_json_set(o, "recorder_bytes", mrd_json_new_int((int64_t) s->recorder_bytes));
     mrd_json_set(o, "auto_merge", mrd_json_new_bool(s->auto_merge));
+    mrd_json_set(o, "stop_wanted", mrd_json_new_bool(s->stop_wanted));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
     mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) bytes));
     mrd_json_set(o, "begun", mrd_json_new_int((int64_t) begun));
@@ -344,25 +346,56 @@ node_json(const hub *h, const hub_node *n)
     return o;
 }
 
-mrd_err
-session_save(hub *h, hub_session *s, mrd_why *why)
+/* The manifest as text and where it goes; *ret_path NULL: there is no such session any more. */
+static mrd_err
+manifest_take(hub *h, uint64_t id, mrd_buf *text, char **ret_path)
 {
-    mrd_json *o = session_json(h, s);
-    char *path = hub_path(h, s, "session.json");
-    mrd_buf text = { 0 };
-    mrd_err err = MRD_NOMEM;
+    mrd_json *o = NULL;
+    hub_session *s;
+    mrd_err err = MRD_OK;
 
-    if (o != NULL && path != NULL) {
-        mrd_json_write(o, true, &text);
-        mrd_buf_byte(&text, '\n');
-        err = text.err;
-    }
-    if (err == MRD_OK)
-        err = mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0644, why);
-    if (err == MRD_OK)
+    *ret_path = NULL;
+    pthread_mutex_lock(&h->lock);
+    if ((s = hub_session_by_id(h, id)) != NULL) {
+        o = session_json(h, s);
+        *ret_path = hub_path(h, s, "session.json");
         s->dirty = false;
-    mrd_buf_fini(&text);
+        err = o == NULL || *ret_path == NULL ? MRD_NOMEM : MRD_OK;
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (o != NULL) {
+        mrd_json_write(o, true, text);
+        mrd_buf_byte(text, '\n');
+        err = err == MRD_OK ? text->err : err;
+    }
     mrd_json_free(o);
+    return err;
+}
+
+mrd_err
+session_save(hub *h, uint64_t id, mrd_why *why)
+{
+    mrd_buf text = { 0 };
+    char *path;
+    mrd_err err;
+
+    pthread_mutex_lock(&h->save_lock);
+    if ((err = manifest_take(h, id, &text, &path)) != MRD_OK)
+        mrd_why_set(why, err, 0, "manifest");
+    else if (path != NULL && h->sync == MRD_SYNC_GROUP)
+        err = mrd_write_file_durable(path, (mrd_bytes){ text.p, text.len }, 0644, why);
+    else if (path != NULL)
+        err = mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0644, why);
+    if (err != MRD_OK) {
+        hub_session *s;
+
+        pthread_mutex_lock(&h->lock);
+        if ((s = hub_session_by_id(h, id)) != NULL)
+            s->dirty = true;
+        pthread_mutex_unlock(&h->lock);
+    }
+    pthread_mutex_unlock(&h->save_lock);
+    mrd_buf_fini(&text);
     free(path);
     return err;
 }
@@ -403,8 +436,9 @@ session_limits(const hub *h, mrd_why *why)
     return MRD_OK;
 }
 
-mrd_err
-session_create(hub *h, const session_wish *wish, hub_session **ret_session, mrd_why *why)
+/* Lock held. It waits for its manifest before anything happens to it. */
+static mrd_err
+session_new(hub *h, const session_wish *wish, hub_session **ret_session, mrd_why *why)
 {
     hub_session *s;
     uint16_t random;
@@ -414,6 +448,7 @@ session_create(hub *h, const session_wish *wish, hub_session **ret_session, mrd_
         return err;
     if ((s = calloc(1, sizeof(*s))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "session");
+    s->fresh = true;
     s->created_wall_ns = mrd_wall_now().ns;
     do {
         mrd_random(&random, sizeof(random));
@@ -427,14 +462,40 @@ session_create(hub *h, const session_wish *wish, hub_session **ret_session, mrd_
     s->recorder_ns = wish->recorder_ns;
     s->recorder_bytes = wish->recorder_bytes;
     s->auto_merge = wish->auto_merge;
-    if ((err = session_save(h, s, why)) != MRD_OK || (err = sessions_put(h, s)) != MRD_OK) {
-        session_free(s);
-        return err;
+    if (sessions_put(h, s) != MRD_OK) {
+        free(s);
+        return mrd_why_set(why, MRD_NOMEM, 0, "session");
     }
     s->select = wish->select; /* owned from here on */
-    s->dirty = true;
     *ret_session = s;
     return MRD_OK;
+}
+
+mrd_err
+session_create(hub *h, const session_wish *wish, uint64_t *ret_id, mrd_why *why)
+{
+    hub_session *s = NULL;
+    mrd_err err;
+
+    pthread_mutex_lock(&h->lock);
+    err = session_new(h, wish, &s, why);
+    if (err == MRD_OK)
+        *ret_id = s->id;
+    pthread_mutex_unlock(&h->lock);
+    if (err != MRD_OK)
+        return err;
+    err = session_save(h, *ret_id, why);
+    pthread_mutex_lock(&h->lock);
+    if ((s = hub_session_by_id(h, *ret_id)) != NULL && err == MRD_OK) {
+        s->fresh = false;
+    } else if (s != NULL) {
+        s->state = SESSION_FAILED;
+        s->deleted = true; /* the ingest thread removes it and what there is of its folder */
+        s->select = (hub_select){ 0 }; /* stays the caller's */
+    }
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+    return err;
 }
 
 void
@@ -577,6 +638,43 @@ artifacts_load(hub_session *s, const mrd_json *list)
     }
 }
 
+/* A start that was accepted is carried out, once the agents had time to connect again; unless it
+ * was so long ago that nobody waits for it. */
+static void
+resume_arming(hub *h, hub_session *s)
+{
+    if (mrd_wall_now().ns - s->created_wall_ns < RESUME_MAX) {
+        s->arm_from_ns = mrd_local_now().ns + 2 * h->limits.node_timeout_ns;
+        return;
+    }
+    s->state = SESSION_FAILED;
+    hub_copy(s->sentence, sizeof(s->sentence),
+             "the aggregator stopped before the session had begun: start it again");
+}
+
+/* Those that no agent has heard of are told again: an agent knows a trigger by its id. */
+static void
+triggers_load(hub_session *s, const mrd_json *list)
+{
+    size_t n = list == NULL ? 0 : mrd_json_size(list);
+
+    if (n == 0 || n > HUB_TRIGGERS || (s->triggers = calloc(n, sizeof(*s->triggers))) == NULL)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const mrd_json *o = mrd_json_at(list, i);
+        hub_trigger *t = &s->triggers[s->n_triggers++];
+        char hex[24];
+
+        snprintf(hex, sizeof(hex), "0x%.16s", mrd_json_str(o, "id", "0"));
+        (void) mrd_num_u64(mrd_str_of(hex), &t->id);
+        t->from_ns = mrd_json_int(o, "from_ns", 0);
+        t->to_ns = mrd_json_int(o, "to_ns", 0);
+        t->answered = (unsigned) mrd_json_int(o, "answered", 0);
+        t->sent = t->answered > 0;
+        hub_copy(t->reason, sizeof(t->reason), mrd_json_str(o, "reason", ""));
+    }
+}
+
 static mrd_err
 session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
 {
@@ -599,12 +697,11 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
     s->recorder_ns = mrd_json_int(o, "recorder_ns", 0);
     s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);
     s->auto_merge = mrd_json_bool(o, "auto_merge", true);
+    s->stop_wanted = mrd_json_bool(o, "stop_wanted", false);
     s->closed = s->state >= SESSION_MERGING;
-    if (s->state == SESSION_ARMING) {
-        s->state = SESSION_FAILED;
-        hub_copy(s->sentence, sizeof(s->sentence),
-                 "the aggregator stopped before the session had begun: start it again");
-    }
+    if (s->state == SESSION_ARMING)
+        resume_arming(h, s);
+    triggers_load(s, mrd_json_get(o, "triggers"));
     s->flush_deadline_ns = mrd_local_now().ns + h->limits.flush_timeout_ns;
     artifacts_load(s, mrd_json_get(o, "artifacts"));
     if (mrd_json_get(o, "select") != NULL)

@@ -21,15 +21,42 @@ struct mrd_out {
     uint8_t *buf;
     size_t len;
     uint64_t size;
+    bool durable;
     mrd_err err;
     int sys;
 };
 
-mrd_err
-mrd_make_dirs(const char *path, mrd_why *why)
+void
+mrd_sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    (void) fsync(fd);
+    close(fd);
+}
+
+/* The folder that holds this one. */
+static void
+sync_above(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *above = slash == NULL   ? mrd_str_dup(MRD_STR("."))
+                  : slash == path ? mrd_str_dup(MRD_STR("/"))
+                                  : mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
+
+    if (above != NULL)
+        mrd_sync_dir(above);
+    free(above);
+}
+
+static mrd_err
+make_dirs(const char *path, bool durable, mrd_why *why)
 {
     char *copy = mrd_str_dup(mrd_str_of(path));
     mrd_err err = MRD_OK;
+    bool made;
 
     if (copy == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
@@ -39,16 +66,31 @@ mrd_make_dirs(const char *path, mrd_why *why)
         if (keep != '/' && keep != '\0')
             continue;
         *p = '\0';
-        if (*copy != '\0' && mkdir(copy, 0777) != 0 && errno != EEXIST) {
+        made = *copy != '\0' && mkdir(copy, 0777) == 0;
+        if (*copy != '\0' && !made && errno != EEXIST) {
             err = mrd_why_set(why, MRD_IO, errno, "cannot create folder %s", copy);
             break;
         }
+        if (made && durable)
+            sync_above(copy);
         *p = keep;
         if (keep == '\0')
             break;
     }
     free(copy);
     return err;
+}
+
+mrd_err
+mrd_make_dirs(const char *path, mrd_why *why)
+{
+    return make_dirs(path, false, why);
+}
+
+mrd_err
+mrd_make_dirs_durable(const char *path, mrd_why *why)
+{
+    return make_dirs(path, true, why);
 }
 
 static mrd_out *
@@ -69,7 +111,7 @@ out_new(const char *name)
 }
 
 static mrd_err
-out_file_mode(const char *path, unsigned mode, mrd_out **ret_out, mrd_why *why)
+out_file_mode(const char *path, unsigned mode, bool durable, mrd_out **ret_out, mrd_why *why)
 {
     mrd_out *out = out_new(path);
     const char *slash = strrchr(path, '/');
@@ -84,7 +126,8 @@ out_file_mode(const char *path, unsigned mode, mrd_out **ret_out, mrd_why *why)
     if (slash != NULL && slash != path) {
         char *dir = mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
 
-        err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", path) : mrd_make_dirs(dir, why);
+        err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", path)
+                          : make_dirs(dir, durable, why);
         free(dir);
         if (err != MRD_OK) {
             free(out->part);
@@ -103,6 +146,7 @@ out_file_mode(const char *path, unsigned mode, mrd_out **ret_out, mrd_why *why)
         mrd_out_abort(out);
         return err;
     }
+    out->durable = durable;
     *ret_out = out;
     return MRD_OK;
 }
@@ -110,7 +154,7 @@ out_file_mode(const char *path, unsigned mode, mrd_out **ret_out, mrd_why *why)
 mrd_err
 mrd_out_file(const char *path, mrd_out **ret_out, mrd_why *why)
 {
-    return out_file_mode(path, 0666, ret_out, why);
+    return out_file_mode(path, 0666, false, ret_out, why);
 }
 
 mrd_err
@@ -212,14 +256,17 @@ mrd_out_commit(mrd_out *out, mrd_why *why)
     out_flush(out);
     if (out->err == MRD_OK && out->part != NULL) {
         int fd = out->fd;
+        bool synced = !out->durable || fsync(fd) == 0;
 
         out->fd = -1;
-        if (close(fd) != 0 || rename(out->part, out->name) != 0) {
-            out->err = MRD_IO;
+        if (close(fd) != 0 || !synced || rename(out->part, out->name) != 0) {
             out->sys = errno;
+            out->err = out->sys == ENOSPC || out->sys == EDQUOT ? MRD_FULL : MRD_IO;
         } else {
             free(out->part);
             out->part = NULL;
+            if (out->durable)
+                sync_above(out->name);
         }
     }
     err = out->err;
@@ -244,14 +291,26 @@ mrd_out_abort(mrd_out *out)
     free(out);
 }
 
-mrd_err
-mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why)
+static mrd_err
+write_file(const char *path, mrd_bytes data, unsigned mode, bool durable, mrd_why *why)
 {
     mrd_out *out;
-    mrd_err err = out_file_mode(path, mode, &out, why);
+    mrd_err err = out_file_mode(path, mode, durable, &out, why);
 
     if (err != MRD_OK)
         return err;
     mrd_out_add(out, data.p, data.len);
     return mrd_out_commit(out, why);
+}
+
+mrd_err
+mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why)
+{
+    return write_file(path, data, mode, false, why);
+}
+
+mrd_err
+mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, mrd_why *why)
+{
+    return write_file(path, data, mode, true, why);
 }

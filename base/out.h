@@ -28,7 +28,7 @@ void mrd_out_did(mrd_out *out, size_t len);
 uint64_t mrd_out_size(const mrd_out *out); /* bytes accepted so far */
 mrd_err mrd_out_err(const mrd_out *out);   /* the first failure */
 
-/* Flushes; a file is synced to the folder's name and becomes visible. Frees out in every case. */
+/* Flushes; a file becomes visible under its name. Frees out in every case. */
 mrd_err mrd_out_commit(mrd_out *out, mrd_why *why);
 /* Removes the unfinished file. NULL is fine. */
 void mrd_out_abort(mrd_out *out);
@@ -37,5 +37,13 @@ void mrd_out_abort(mrd_out *out);
 mrd_err mrd_make_dirs(const char *path, mrd_why *why);
 /* Writes a small file whole, by rename, with the given mode. */
 mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
+
+/* ---- What must survive a power cut ---- */
+
+/* The same two, with every byte, name and new folder synced before they return. */
+mrd_err mrd_make_dirs_durable(const char *path, mrd_why *why);
+mrd_err mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
+/* Syncs the names in a folder. Some file systems cannot; nothing better is left to do then. */
+void mrd_sync_dir(const char *path);
 
 #endif

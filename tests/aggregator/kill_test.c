@@ -202,6 +202,66 @@ TEST(killed_while_agents_stream)
     end(&d, SIGTERM);
 }
 
+/* Killed between the answer and whatever would come next: what was answered is known to the
+ * successor and carried out. */
+TEST(an_answer_outlives_the_aggregator)
+{
+    static fake_agent agent = { .id = "i-1", .events = 100, .pause_ms = 5 };
+    static char reply[1 << 20];
+    const char *extra[] = { "--node-timeout=300ms", "--flush-timeout=20s", NULL };
+    daemon_proc d = { 0 };
+    char session[64], recorder[64], path[200], text[24];
+    const char *id;
+
+    if (system("curl --version >/dev/null 2>&1") != 0)
+        SKIP("curl is not installed");
+    free_address(d.data, sizeof(d.data), "");
+    free_address(d.control, sizeof(d.control), "");
+    REQUIRE(spawn(&d, test_tmp(), extra));
+    agent.data_url = d.data;
+    agent.control_url = d.control;
+    fake_start(&agent);
+    WAIT_FOR(agent.welcomed && http_port() > 0);
+
+    /* A start. */
+    REQUIRE(curl("-f -X POST -d '{\"merge\": false, \"select\": {\"rank\": [3]}}'",
+                 "/api/v1/sessions", reply, sizeof(reply)));
+    end(&d, SIGKILL);
+    REQUIRE(member(reply, "id", session, sizeof(session)));
+    REQUIRE(spawn(&d, test_tmp(), extra));
+    WAIT_FOR(state_is(session, "recording"));
+    WAIT_FOR(agent.delivered > 500);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s", session);
+    REQUIRE(curl("", path, reply, sizeof(reply)));
+    CHECK(strstr(reply, "\"rank\"") != NULL); /* with what it selects */
+
+    /* A stop. */
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/stop", session);
+    REQUIRE(curl("-f -X POST", path, reply, sizeof(reply)));
+    end(&d, SIGKILL);
+    REQUIRE(spawn(&d, test_tmp(), extra));
+    WAIT_FOR(state_is(session, "complete"));
+    CHECK(agent.begun == agent.delivered && agent.refused == 0);
+    check_journal(test_tmp(), session, &agent);
+
+    /* A trigger. */
+    REQUIRE(curl("-f -X POST -d '{\"mode\": \"recorder\", \"merge\": false}'", "/api/v1/sessions",
+                 reply, sizeof(reply)));
+    REQUIRE(member(reply, "id", recorder, sizeof(recorder)));
+    WAIT_FOR(state_is(recorder, "recording"));
+    REQUIRE(curl("-f -X POST -d '{\"last\": \"5s\", \"reason\": \"it was slow\"}'",
+                 "/api/v1/trigger", reply, sizeof(reply)));
+    end(&d, SIGKILL);
+    REQUIRE(member(reply, "trigger", text, sizeof(text)));
+    REQUIRE(spawn(&d, test_tmp(), extra));
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s", recorder);
+    WAIT_FOR(curl("-f", path, reply, sizeof(reply)));
+    id = strstr(reply, text);
+    CHECK(id != NULL && strstr(reply, "it was slow") != NULL);
+    fake_end(&agent);
+    end(&d, SIGTERM);
+}
+
 /* ---- TLS ---- */
 
 static bool
