@@ -83,7 +83,7 @@ send_item(mrd_publish *p, flight *f, int64_t now)
     if (err != MRD_OK) {
         bool there = item_of(p, f->id, &item);
 
-        (void) mrd_spool_done(p->o.spool, f->id);
+        (void) mrd_spool_done(p->o.spool, f->id, false);
         if (there)
             p->o.refused(p->o.self, &item, "the spool file cannot be read");
         f->id = 0;
@@ -95,6 +95,7 @@ send_item(mrd_publish *p, flight *f, int64_t now)
         return false;
     }
     f->in_flight = true;
+    mrd_spool_sent(p->o.spool, f->id);
     p->stats.sent++;
     p->stats.bytes += p->frame.len;
     return true;
@@ -150,13 +151,13 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
         p->stats.acked++;
         p->stats.slow = false;
         p->stats.sentence[0] = '\0';
-        if (there && mrd_spool_done(p->o.spool, f->id))
+        if (there && mrd_spool_done(p->o.spool, f->id, true))
             p->o.delivered(p->o.self, &item);
         *f = (flight){ 0 };
         return;
     case MRD__ACK_STATUS__ACK_REFUSED:
         p->stats.refused++;
-        if (there && mrd_spool_done(p->o.spool, f->id))
+        if (there && mrd_spool_done(p->o.spool, f->id, false))
             p->o.refused(p->o.self, &item, ack->sentence);
         *f = (flight){ 0 };
         return;

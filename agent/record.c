@@ -19,6 +19,14 @@ add_crosses(mrd_record *r, lane *l)
         (void) mrd_batch_cross(l->batch, &c[i]);
 }
 
+/* Loses events of the lane. */
+static void
+lose(mrd_record *r, lane *l, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64_t last_ns)
+{
+    mrd_record_lose(r, l->of, cause, n, first_ns, last_ns);
+    l->lost[cause] += n;
+}
+
 static void
 seal(mrd_record *r, lane *l)
 {
@@ -43,15 +51,17 @@ seal(mrd_record *r, lane *l)
     l->opened_ns = 0;
     if (err != MRD_OK) {
         mrd_batch_reset(l->batch);
-        mrd_record_lose(r, s, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, events, first,
-                        last);
+        lose(r, l, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, events, first, last);
         return;
     }
     s->st.batches++;
     s->st.bytes += r->frame.len;
-    if (!s->st.recorder)
-        mrd_record_to_spool(r, s, r->frame.p, r->frame.len, events);
-    else
+    if (!s->st.recorder) {
+        mrd_drop_cause cause = mrd_record_to_spool(r, s, r->frame.p, r->frame.len, events);
+
+        if (cause != MRD_DROP_CAUSES)
+            l->lost[cause] += events;
+    } else
         mrd_record_keep(r, s, &(kept){ r->frame.p, (uint32_t) r->frame.len, events, first, last });
 }
 
@@ -143,12 +153,16 @@ offer(mrd_record *r, owner *o, lane *l, const mrd_event *ev, int64_t raw)
 
     s->st.begun += n;
     s->st.held += n;
-    if (ev->kind == MRD_LOSS)
-        mrd_record_count_drop(s, cause_of(o->process, ev), n, raw, raw + ev->dur_ns);
-    else if (err == MRD_OK)
+    if (ev->kind == MRD_LOSS) {
+        mrd_drop_cause cause = cause_of(o->process, ev);
+
+        mrd_record_count_drop(s, cause, n, raw, raw + ev->dur_ns);
+        l->lost[cause] += n;
+    } else if (err == MRD_OK) {
         l->events++;
-    else
-        mrd_record_lose(r, s, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, 1, raw, raw);
+    } else {
+        lose(r, l, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, 1, raw, raw);
+    }
 }
 
 mrd_err
@@ -250,7 +264,7 @@ session_step(mrd_record *r, session *s, int64_t now)
         return;
     if (s->n_kept > 0)
         mrd_record_forget_oldest(r, s, s->n_kept);
-    if (mrd_spool_held(r->o.spool, s->st.id) > 0)
+    if (mrd_spool_held(r->o.spool, s->st.id, NULL) > 0)
         return;
     s->st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
     mrd_record_write_notes(r);
@@ -311,14 +325,19 @@ turn(mrd_record *r, int64_t now, bool all)
         if (o->is_ring)
             mrd_pipeline_positions(r->o.pipeline, o->process, add_position, r);
     }
+    mrd_record_note_drops(r);
     if (mrd_spool_uncommitted(r->o.spool) &&
         mrd_spool_commit(r->o.spool, r->positions, r->n_positions, NULL) != MRD_OK)
         return; /* the disk is full: rings keep what they have, the next turn tries again */
     for (owner *o = r->owners, *next; o != NULL; o = next) {
         next = o->next;
-        if (!o->releasing || !o->is_ring)
+        if (!o->releasing)
             continue;
+        for (lane *l = o->lanes; l != NULL; l = l->next)
+            memset(l->lost, 0, sizeof(l->lost));
         o->releasing = false;
+        if (!o->is_ring)
+            continue;
         mrd_pipeline_release(r->o.pipeline, o->process); /* may free o */
     }
     /* Processes that ended with the release gave their open spans. */

@@ -27,6 +27,7 @@ mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t firs
         d->last_ns = last_ns;
     d->count += n;
     s->st.held -= n;
+    s->drops_changed = true;
 }
 
 /* The same for events that the agent as a whole loses here. */
@@ -39,12 +40,13 @@ mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int
 }
 
 /* Gives a whole frame its number and puts it into the spool. */
-void
+mrd_drop_cause
 mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint64_t events)
 {
     mrd_frame f;
     mrd_why why = { 0 };
     mrd_err err = mrd_frame_get((mrd_bytes){ frame, len }, &f, &why);
+    mrd_drop_cause cause;
 
     if (err == MRD_OK) {
         f.epoch = mrd_spool_epoch(r->o.spool);
@@ -52,10 +54,62 @@ mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint6
         mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, len - MRD_FRAME_HEADER }, frame);
         err = mrd_spool_add(r->o.spool, (mrd_bytes){ frame, len }, events, &why);
     }
-    if (err != MRD_OK)
-        mrd_record_lose(r, s, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_SPOOL, events,
-                        f.first_ns, f.last_ns);
+    if (err == MRD_OK)
+        return MRD_DROP_CAUSES;
+    cause = err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_SPOOL;
+    mrd_record_lose(r, s, cause, events, f.first_ns, f.last_ns);
+    return cause;
 }
+
+/* ---- Counts for a successor ---- */
+
+/* Notes the drops of sessions in the spool, to be committed with how far the rings were read:
+ * without those of rings that are not given back now, which a successor would count again. */
+void
+mrd_record_note_drops(mrd_record *r)
+{
+    _Static_assert(sizeof(r->sessions[0].st.drops) <= MRD_SPOOL_NOTE, "room for a note");
+    for (size_t i = 0; i < r->n_sessions; i++) {
+        session *s = &r->sessions[i];
+        mrd_record_drop drops[MRD_DROP_CAUSES];
+        mrd_spool_tally tally;
+
+        if (!s->drops_changed)
+            continue;
+        s->drops_changed = false;
+        memcpy(drops, s->st.drops, sizeof(drops));
+        mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
+        drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
+        drops[MRD_DROP_REFUSED].count -= tally.refused;
+        for (const owner *o = r->owners; o != NULL; o = o->next)
+            for (const lane *l = o->lanes; l != NULL; l = l->next)
+                for (int c = 0; c < MRD_DROP_CAUSES && l->of == s && !o->releasing; c++) {
+                    drops[c].count -= l->lost[c];
+                    s->drops_changed = s->drops_changed || l->lost[c] > 0;
+                }
+        (void) mrd_spool_note(r->o.spool, s->st.id, drops, sizeof(drops));
+    }
+}
+
+/* A session that a predecessor recorded goes on counting where it was. */
+void
+mrd_record_take_tally(mrd_record *r, session *s)
+{
+    mrd_spool_tally tally;
+
+    mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
+    if (tally.note_len == sizeof(s->st.drops))
+        memcpy(s->st.drops, tally.note, sizeof(s->st.drops));
+    s->st.drops[MRD_DROP_SPOOL].count += tally.forced;
+    s->st.drops[MRD_DROP_REFUSED].count += tally.refused;
+    s->st.delivered = tally.delivered;
+    (void) mrd_spool_held(r->o.spool, s->st.id, &s->st.held);
+    s->st.begun = s->st.delivered + s->st.held;
+    for (int c = 0; c < MRD_DROP_CAUSES; c++)
+        s->st.begun += s->st.drops[c].count;
+}
+
+/* ---- The recorder ---- */
 
 int64_t
 mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns)

@@ -26,8 +26,9 @@ typedef struct {
 
 typedef struct {
     mrd_record_status st;
-    bool hold;       /* files of it are under way */
-    mrd_buf control; /* the frame that armed it */
+    bool drops_changed; /* since they were noted in the spool */
+    bool hold;          /* files of it are under way */
+    mrd_buf control;    /* the frame that armed it */
     /* Selection; empty lists: everything. */
     mrd_strlist jobs, cores, types, sources;
     int64_t *ranks, *pids;
@@ -49,7 +50,8 @@ typedef struct lane {
     unsigned clock;
     bool wanted; /* the session selects this process */
     mrd_batch *batch;
-    uint64_t events; /* in it, losses not counted */
+    uint64_t events;                /* in it, losses not counted */
+    uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */
     int64_t opened_ns;
 } lane;
 
@@ -83,7 +85,11 @@ void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t
                            int64_t last_ns);
 void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
                      int64_t last_ns);
-void mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint64_t events);
+/* The cause when it was lost, MRD_DROP_CAUSES when it was not. */
+mrd_drop_cause mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len,
+                                   uint64_t events);
+void mrd_record_note_drops(mrd_record *r);
+void mrd_record_take_tally(mrd_record *r, session *s);
 int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);
 void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
 void mrd_record_bound(mrd_record *r, session *s, int64_t now);

@@ -248,6 +248,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
         mrd_record_session_free(&s);
         return mrd_why_set(why, err, 0, "selection of the session");
     }
+    mrd_record_take_tally(r, &s);
     r->sessions[r->n_sessions++] = s;
     mrd_record_write_notes(r);
     return MRD_OK;

@@ -1,6 +1,5 @@
 #include "agent/spool.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,77 +10,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/spool_int.h"
 #include "base/hash.h"
-#include "base/num.h"
 #include "base/out.h"
 
-#define RECORD_MAGIC  0x5053524du /* "MRSP" */
-#define SEGMENTS_KEPT 16u         /* a segment is so small a part of the whole */
+#define SEGMENTS_KEPT 16u /* a segment is so small a part of the whole */
 #define SESSIONS_MAX  4096u
-
-enum { KIND_FRAME = 1, KIND_SEQ = 2, KIND_ACK = 3, KIND_COMMIT = 4 };
-
-#define COMMIT_MAX (MRD_SPOOL_POSITIONS * sizeof(mrd_spool_position))
-
-typedef struct {
-    uint32_t magic, kind, len, crc;
-} record_head;
-
-typedef struct {
-    uint64_t epoch, session, seq;
-} triple;
-
-typedef struct {
-    uint64_t number;
-    int fd;
-    uint64_t len;
-    uint64_t committed; /* bytes up to the last commit in it, or all when later ones commit it */
-    uint64_t live;      /* items not done */
-} segment;
-
-typedef struct {
-    mrd_spool_item item;
-    uint64_t segment; /* number */
-    uint64_t at;      /* of the frame in it */
-    bool done;
-} entry;
-
-typedef struct {
-    uint64_t session, next;
-} sequence;
-
-struct mrd_spool {
-    char *dir;
-    int lock_fd;
-    uint64_t max_bytes, segment_bytes, epoch;
-    segment *segments; /* by number */
-    size_t n_segments;
-    /* The queue: ids are base + index, done ones at the front are taken off. */
-    entry *entries;
-    size_t first, n, cap;
-    uint64_t next_id, committed_id; /* ids below it count */
-    mrd_spool_position *positions;  /* of the last commit found at open */
-    size_t n_positions;
-    sequence *sequences;
-    size_t n_sequences;
-    mrd_spool_stats stats;
-    void (*dropped)(void *self, const mrd_spool_item *item);
-    void *self;
-    mrd_buf scratch;
-};
+#define WINDOW_MAX    16u /* frames on their way at one time: MRD_LINK_WINDOW_MAX */
 
 /* ---- Small parts ---- */
 
-static uint32_t
-crc_of(uint32_t kind, const void *payload, uint32_t len)
+uint32_t
+mrd_spool_crc_of(uint32_t kind, const void *payload, uint32_t len)
 {
     uint32_t head[2] = { kind, len };
 
     return mrd_crc32(mrd_crc32(0, head, sizeof(head)), payload, len);
 }
 
-static sequence *
-find_sequence(const mrd_spool *s, uint64_t session)
+sequence *
+mrd_spool_find_sequence(const mrd_spool *s, uint64_t session)
 {
     for (size_t i = 0; i < s->n_sequences; i++)
         if (s->sequences[i].session == session)
@@ -89,29 +37,50 @@ find_sequence(const mrd_spool *s, uint64_t session)
     return NULL;
 }
 
-static mrd_err
-set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least)
+/* The session's entry, made when there is none. Errors: LIMIT, NOMEM. */
+mrd_err
+mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret)
 {
-    sequence *q = find_sequence(s, session);
-    sequence *grown;
+    sequence *q = mrd_spool_find_sequence(s, session), *grown;
 
-    if (q != NULL) {
-        if (q->next < at_least)
-            q->next = at_least;
-        return MRD_OK;
+    if (q == NULL) {
+        if (s->n_sequences >= SESSIONS_MAX)
+            return MRD_LIMIT;
+        grown = realloc(s->sequences, (s->n_sequences + 1) * sizeof(*grown));
+        if (grown == NULL)
+            return MRD_NOMEM;
+        s->sequences = grown;
+        q = &s->sequences[s->n_sequences++];
+        *q = (sequence){ .session = session };
     }
-    if (s->n_sequences >= SESSIONS_MAX)
-        return MRD_LIMIT;
-    grown = realloc(s->sequences, (s->n_sequences + 1) * sizeof(*grown));
-    if (grown == NULL)
-        return MRD_NOMEM;
-    s->sequences = grown;
-    s->sequences[s->n_sequences++] = (sequence){ session, at_least };
+    *ret = q;
     return MRD_OK;
 }
 
-static segment *
-find_segment(const mrd_spool *s, uint64_t number)
+mrd_err
+mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least)
+{
+    sequence *q;
+    mrd_err err = mrd_spool_take_sequence(s, session, &q);
+
+    if (err == MRD_OK && q->next < at_least)
+        q->next = at_least;
+    return err;
+}
+
+/* Other numbers from now on: what was given out is not known any more. */
+void
+mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch)
+{
+    if (epoch == s->epoch)
+        return;
+    s->epoch = epoch;
+    for (size_t i = 0; i < s->n_sequences; i++)
+        s->sequences[i].next = s->sequences[i].committed = 0;
+}
+
+segment *
+mrd_spool_find_segment(const mrd_spool *s, uint64_t number)
 {
     for (size_t i = 0; i < s->n_segments; i++)
         if (s->segments[i].number == number)
@@ -119,14 +88,14 @@ find_segment(const mrd_spool *s, uint64_t number)
     return NULL;
 }
 
-static void
-path_of(const mrd_spool *s, uint64_t number, char path[1024])
+void
+mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024])
 {
     snprintf(path, 1024, "%s/spool-%016" PRIx64 ".mrs", s->dir, number);
 }
 
-static bool
-push_entry(mrd_spool *s, const entry *e)
+bool
+mrd_spool_push_entry(mrd_spool *s, const entry *e)
 {
     if (s->first + s->n == s->cap) {
         if (s->first > s->cap / 2) {
@@ -177,7 +146,7 @@ write_record(segment *seg, uint32_t kind, const void *a, size_t a_len, const voi
     mrd_buf_add(scratch, b, b_len);
     if (scratch->err != MRD_OK)
         return MRD_NOMEM;
-    head.crc = crc_of(kind, scratch->p + sizeof(head), head.len);
+    head.crc = mrd_spool_crc_of(kind, scratch->p + sizeof(head), head.len);
     memcpy(scratch->p, &head, sizeof(head));
     n = pwrite(seg->fd, scratch->p, scratch->len, (off_t) seg->len);
     if (n != (ssize_t) scratch->len)
@@ -192,7 +161,7 @@ remove_segment(mrd_spool *s, size_t i)
     char path[1024];
 
     if (s->dir != NULL) {
-        path_of(s, s->segments[i].number, path);
+        mrd_spool_path_of(s, s->segments[i].number, path);
         (void) unlink(path);
     }
     close(s->segments[i].fd);
@@ -201,7 +170,17 @@ remove_segment(mrd_spool *s, size_t i)
     s->n_segments--;
 }
 
-/* A segment begins with the numbers of all sessions, so that older ones may go. */
+static mrd_err
+write_session(mrd_spool *s, segment *seg, const sequence *q)
+{
+    session_record r = { s->epoch,           q->session,       q->committed,
+                         q->tally.delivered, q->tally.refused, q->tally.forced };
+
+    return write_record(seg, KIND_SEQ, &r, sizeof(r), q->tally.note, q->tally.note_len,
+                        &s->scratch);
+}
+
+/* A segment begins with what is known of all sessions, so that older ones may go. */
 static mrd_err
 new_segment(mrd_spool *s, mrd_why *why)
 {
@@ -214,19 +193,16 @@ new_segment(mrd_spool *s, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
     s->segments = grown;
     if (s->dir != NULL) {
-        path_of(s, seg.number, path);
+        mrd_spool_path_of(s, seg.number, path);
         seg.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     } else {
         seg.fd = memfd_create("meridian-spool", MFD_CLOEXEC);
     }
     if (seg.fd < 0)
         return mrd_why_set(why, errno == ENOSPC ? MRD_FULL : MRD_IO, errno, "spool '%s'", path);
-    for (size_t i = 0; i <= s->n_sequences && err == MRD_OK; i++) {
-        triple t = { s->epoch, i < s->n_sequences ? s->sequences[i].session : 0,
-                     i < s->n_sequences ? s->sequences[i].next : 0 };
-
-        err = write_record(&seg, KIND_SEQ, &t, sizeof(t), NULL, 0, &s->scratch);
-    }
+    err = write_session(s, &seg, &(const sequence){ 0 }); /* the epoch */
+    for (size_t i = 0; i < s->n_sequences && err == MRD_OK; i++)
+        err = write_session(s, &seg, &s->sequences[i]);
     if (err != MRD_OK) {
         close(seg.fd);
         if (s->dir != NULL)
@@ -247,18 +223,18 @@ forget_done(mrd_spool *s)
     }
     if (s->n == 0)
         s->first = 0;
-    for (size_t i = 0; i + 1 < s->n_segments;)
-        if (s->segments[i].live == 0)
-            remove_segment(s, i);
-        else
-            i++;
+    /* In order: a segment holds answers to the frames of those before it. */
+    while (s->n_segments > 1 && s->segments[0].live == 0)
+        remove_segment(s, 0);
 }
 
-static void
-settle(mrd_spool *s, entry *e)
+void
+mrd_spool_settle(mrd_spool *s, entry *e)
 {
-    segment *seg = find_segment(s, e->segment);
+    segment *seg = mrd_spool_find_segment(s, e->segment);
 
+    free(e->copy);
+    e->copy = NULL;
     e->done = true;
     s->stats.items--;
     s->stats.bytes -= e->item.len;
@@ -267,22 +243,64 @@ settle(mrd_spool *s, entry *e)
         seg->live--;
 }
 
-/* Forces out the oldest segment with all it holds. */
+static bool
+write_sessions(mrd_spool *s)
+{
+    segment *last = &s->segments[s->n_segments - 1];
+    uint64_t before = last->len;
+    bool ok = s->dir != NULL;
+
+    for (size_t i = 0; i < s->n_sequences && ok; i++)
+        ok = write_session(s, last, &s->sequences[i]) == MRD_OK;
+    s->stats.file_bytes += last->len - before;
+    return ok;
+}
+
+/* What is on its way may be stored already, so it stays, in memory. Should this process die, it was
+ * forced out as far as its successor knows. */
+static bool
+rescue(const mrd_spool *s, entry *e)
+{
+    const segment *seg = mrd_spool_find_segment(s, e->segment);
+    uint8_t *copy = e->sent && seg != NULL ? malloc(e->item.len) : NULL;
+
+    if (copy != NULL && pread(seg->fd, copy, e->item.len, (off_t) e->at) != (ssize_t) e->item.len) {
+        free(copy);
+        copy = NULL;
+    }
+    e->copy = copy;
+    return copy != NULL;
+}
+
+/* Forces out the oldest segment with all it holds. The tallies are noted first, because a successor
+ * must know; on a full disk there is room only afterwards. */
 static void
 drop_oldest(mrd_spool *s)
 {
     uint64_t number = s->segments[0].number;
+    bool noted;
 
     for (size_t i = 0; i < s->n; i++) {
         entry *e = &s->entries[s->first + i];
+        sequence *q;
 
         if (e->segment != number || e->done)
             continue;
-        settle(s, e);
+        if ((q = mrd_spool_find_sequence(s, e->item.session)) != NULL)
+            q->tally.forced += e->item.events;
+        if (rescue(s, e)) {
+            s->segments[0].live--;
+            e->segment = 0;
+            continue;
+        }
+        mrd_spool_settle(s, e);
         if (s->dropped != NULL)
             s->dropped(s->self, &e->item);
     }
+    noted = write_sessions(s);
     forget_done(s);
+    if (!noted)
+        (void) write_sessions(s);
 }
 
 /* Makes room for `more` bytes: a segment that is not full, the sum below the bound. */
@@ -302,66 +320,26 @@ make_room(mrd_spool *s, size_t more, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- Recovery ---- */
+/* ---- Taking back, and beginning anew ---- */
 
-static mrd_err
-take_frame(mrd_spool *s, segment *seg, const uint8_t *payload, uint32_t len, uint64_t at)
+void
+mrd_spool_commit_sequences(mrd_spool *s)
 {
-    mrd_frame f;
-    entry e = { .segment = seg->number, .at = at + sizeof(record_head) + 8 };
-
-    if (len < 8 || mrd_frame_get((mrd_bytes){ payload + 8, len - 8 }, &f, NULL) != MRD_OK)
-        return MRD_CORRUPT;
-    memcpy(&e.item.events, payload, 8);
-    e.item.id = s->next_id;
-    e.item.epoch = f.epoch;
-    e.item.session = f.session;
-    e.item.seq = f.seq;
-    e.item.first_ns = f.first_ns;
-    e.item.last_ns = f.last_ns;
-    e.item.type = f.type;
-    e.item.clock = f.clock;
-    e.item.len = len - 8;
-    if (!push_entry(s, &e))
-        return MRD_NOMEM;
-    s->next_id++;
-    seg->live++;
-    return MRD_OK;
-}
-
-/* The frames since the last commit count now; so do their numbers. */
-static mrd_err
-take_commit(mrd_spool *s, const uint8_t *payload, uint32_t len)
-{
-    mrd_spool_position *positions = malloc(len + 1);
-    mrd_err err = MRD_OK;
-
-    if (positions == NULL)
-        return MRD_NOMEM;
-    memcpy(positions, payload, len);
-    free(s->positions);
-    s->positions = positions;
-    s->n_positions = len / sizeof(*positions);
-    for (size_t i = 0; i < s->n && err == MRD_OK; i++) {
-        const mrd_spool_item *item = &s->entries[s->first + i].item;
-
-        if (item->id >= s->committed_id && item->epoch == s->epoch)
-            err = set_sequence(s, item->session, item->seq + 1);
-    }
+    for (size_t i = 0; i < s->n_sequences; i++)
+        s->sequences[i].committed = s->sequences[i].next;
     s->committed_id = s->next_id;
-    for (size_t i = 0; i < s->n_segments; i++)
-        s->segments[i].committed = s->segments[i].len;
-    return err;
 }
 
 /* Frames behind the last commit were never sent, and their rings not given back: they are taken
- * again from there. */
-static mrd_err
-discard_uncommitted(mrd_spool *s)
+ * again from there. True when there were any. */
+bool
+mrd_spool_discard_uncommitted(mrd_spool *s)
 {
+    bool any = s->next_id != s->committed_id;
+
     while (s->n > 0 && s->entries[s->first + s->n - 1].item.id >= s->committed_id) {
         entry *e = &s->entries[s->first + --s->n];
-        segment *seg = find_segment(s, e->segment);
+        segment *seg = mrd_spool_find_segment(s, e->segment);
 
         s->stats.items--;
         s->stats.bytes -= e->item.len;
@@ -370,155 +348,48 @@ discard_uncommitted(mrd_spool *s)
             seg->live--;
     }
     s->next_id = s->committed_id;
-    for (size_t i = 0; i < s->n_segments; i++) {
-        segment *seg = &s->segments[i];
-
-        if (seg->committed >= seg->len)
-            continue;
-        if (ftruncate(seg->fd, (off_t) seg->committed) != 0)
-            return MRD_IO;
-        s->stats.file_bytes -= seg->len - seg->committed;
-        seg->len = seg->committed;
-    }
-    return MRD_OK;
+    for (size_t i = 0; i < s->n_sequences; i++)
+        s->sequences[i].next = s->sequences[i].committed;
+    return any;
 }
 
-static void
-take_ack(mrd_spool *s, const triple *t)
+mrd_err
+mrd_spool_count_answer(mrd_spool *s, const answer_record *a)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        entry *e = &s->entries[s->first + i];
+    sequence *q;
+    mrd_err err = mrd_spool_take_sequence(s, a->session, &q);
 
-        if (!e->done && e->item.seq == t->seq && e->item.session == t->session &&
-            e->item.epoch == t->epoch) {
-            settle(s, e);
-            return;
-        }
-    }
-}
-
-static mrd_err
-take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *payload,
-            uint64_t at)
-{
-    triple t;
-
-    if (head->kind == KIND_FRAME)
-        return take_frame(s, seg, payload, head->len, at);
-    if (head->kind == KIND_COMMIT)
-        return head->len % sizeof(mrd_spool_position) != 0 ? MRD_CORRUPT
-                                                           : take_commit(s, payload, head->len);
-    if (head->len != sizeof(t))
-        return MRD_CORRUPT;
-    memcpy(&t, payload, sizeof(t));
-    if (head->kind == KIND_ACK) {
-        take_ack(s, &t);
-    } else if (head->kind == KIND_SEQ) {
-        s->epoch = t.epoch;
-        return t.session == 0 && t.seq == 0 ? MRD_OK : set_sequence(s, t.session, t.seq);
-    }
-    return MRD_OK;
-}
-
-/* Reads records until the end or the first that is not whole. */
-static mrd_err
-scan(mrd_spool *s, segment *seg, uint64_t size)
-{
-    mrd_buf data = { 0 };
-    mrd_err err = MRD_OK;
-    uint64_t at = 0;
-
-    while (err == MRD_OK && size - at >= sizeof(record_head)) {
-        record_head head;
-
-        if (pread(seg->fd, &head, sizeof(head), (off_t) at) != (ssize_t) sizeof(head) ||
-            head.magic != RECORD_MAGIC || head.len > MRD_FRAME_MAX + 8 ||
-            head.len > size - at - sizeof(head))
-            break;
-        mrd_buf_reset(&data);
-        if (!mrd_buf_room(&data, head.len)) {
-            err = MRD_NOMEM;
-            break;
-        }
-        if (pread(seg->fd, data.p, head.len, (off_t) (at + sizeof(head))) != (ssize_t) head.len ||
-            crc_of(head.kind, data.p, head.len) != head.crc)
-            break;
-        seg->len = at + sizeof(head) + head.len; /* a commit commits itself */
-        err = take_record(s, seg, &head, data.p, at);
-        if (err == MRD_CORRUPT) {
-            err = MRD_OK;
-            break;
-        }
-        at = seg->len;
-        if (head.kind == KIND_SEQ && seg->committed == at - sizeof(head) - head.len)
-            seg->committed = at; /* what a segment begins with needs no commit */
-    }
-    seg->len = at;
-    s->stats.torn_bytes += size - at;
-    if (size > at && ftruncate(seg->fd, (off_t) at) != 0)
-        err = err == MRD_OK ? MRD_IO : err;
-    mrd_buf_fini(&data);
-    return err;
-}
-
-static mrd_err
-recover_one(mrd_spool *s, const char *name, mrd_why *why)
-{
-    char path[1024];
-    uint64_t number;
-    struct stat st;
-    segment *grown, *seg;
-    char hex[20];
-    mrd_err err;
-
-    snprintf(hex, sizeof(hex), "0x%.16s", name + 6);
-    if (strlen(name) != 26 || mrd_num_u64(mrd_str_of(hex), &number) != MRD_OK)
-        return MRD_OK;
-    path_of(s, number, path);
-    if ((grown = realloc(s->segments, (s->n_segments + 1) * sizeof(*grown))) == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    s->segments = grown;
-    seg = &s->segments[s->n_segments];
-    *seg = (segment){ .number = number, .fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) };
-    if (seg->fd < 0 || fstat(seg->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        err = mrd_why_set(why, MRD_IO, errno, "spool '%s'", path);
-        if (seg->fd >= 0)
-            close(seg->fd);
+    if (err != MRD_OK)
         return err;
-    }
-    s->n_segments++;
-    err = scan(s, seg, (uint64_t) st.st_size);
-    s->stats.file_bytes += seg->len;
-    return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, errno, "spool '%s'", path);
+    *(a->stored != 0 ? &q->tally.delivered : &q->tally.refused) += a->events;
+    q->tally.forced -= a->forced;
+    return MRD_OK;
 }
 
-static int
-is_segment(const struct dirent *e)
-{
-    return strncmp(e->d_name, "spool-", 6) == 0 && mrd_str_ends(mrd_str_of(e->d_name), ".mrs");
-}
-
+/* The first segment of this life, and what it says of earlier ones. */
 static mrd_err
-recover(mrd_spool *s, mrd_why *why)
+begin(mrd_spool *s, mrd_why *why)
 {
-    struct dirent **names = NULL;
-    mrd_err err = MRD_OK;
-    int n = scandir(s->dir, &names, is_segment, alphasort);
+    bool some = mrd_spool_discard_uncommitted(s);
+    mrd_err err = new_segment(s, why);
 
-    for (int i = 0; i < n; i++) {
-        if (err == MRD_OK)
-            err = recover_one(s, names[i]->d_name, why);
-        free(names[i]);
+    if (err == MRD_OK && some) {
+        err =
+            write_record(&s->segments[s->n_segments - 1], KIND_VOID, NULL, 0, NULL, 0, &s->scratch);
+        s->stats.file_bytes += sizeof(record_head);
     }
-    free(names);
-    if (n < 0)
-        return mrd_why_set(why, MRD_IO, errno, "spool folder '%s'", s->dir);
-    if (err == MRD_OK && (err = discard_uncommitted(s)) != MRD_OK)
+    if (err != MRD_OK)
         return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
     forget_done(s);
+    /* The predecessor may have sent so many of the oldest without hearing an answer. */
+    for (size_t i = 0, sent = 0; i < s->n && sent < WINDOW_MAX; i++)
+        if (!s->entries[s->first + i].done) {
+            mrd_spool_sent(s, s->entries[s->first + i].item.id);
+            sent++;
+        }
     s->stats.recovered_items = s->stats.items;
     s->stats.recovered_events = s->stats.events;
-    return err;
+    return MRD_OK;
 }
 
 static mrd_err
@@ -552,8 +423,10 @@ judge_epoch(mrd_spool *s)
     if (fd >= 0)
         close(fd);
     if (s->stats.torn_bytes > 0 || (had > 0 && n > 0 && strcmp(boot, last) != 0)) {
-        mrd_random(&s->epoch, sizeof(s->epoch));
-        s->n_sequences = 0;
+        uint64_t fresh;
+
+        mrd_random(&fresh, sizeof(fresh));
+        mrd_spool_set_epoch(s, fresh);
     }
     if (n > 0 && strcmp(boot, last) != 0)
         (void) !pwrite(s->lock_fd, boot, (size_t) n, 0); /* unwritten: a new epoch next time */
@@ -586,17 +459,16 @@ mrd_spool_open(const char *dir, uint64_t max_bytes,
         s->dir = strdup(dir);
         err = s->dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "spool") : lock_dir(s, why);
         if (err == MRD_OK)
-            err = recover(s, why);
+            err = mrd_spool_recover(s, why);
         if (err == MRD_OK)
             judge_epoch(s);
     }
     if (err == MRD_OK)
-        err = new_segment(s, why);
+        err = begin(s, why);
     if (err != MRD_OK) {
         mrd_spool_close(s);
         return err;
     }
-    forget_done(s);
     *ret_spool = s;
     return MRD_OK;
 }
@@ -608,6 +480,8 @@ mrd_spool_close(mrd_spool *s)
         return;
     for (size_t i = 0; i < s->n_segments; i++)
         close(s->segments[i].fd);
+    for (size_t i = 0; i < s->n; i++)
+        free(s->entries[s->first + i].copy);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
     free(s->segments);
@@ -628,7 +502,7 @@ mrd_spool_epoch(const mrd_spool *s)
 uint64_t
 mrd_spool_next_seq(const mrd_spool *s, uint64_t session)
 {
-    const sequence *q = find_sequence(s, session);
+    const sequence *q = mrd_spool_find_sequence(s, session);
 
     return q == NULL ? 0 : q->next;
 }
@@ -636,7 +510,7 @@ mrd_spool_next_seq(const mrd_spool *s, uint64_t session)
 void
 mrd_spool_forget(mrd_spool *s, uint64_t session)
 {
-    sequence *q = find_sequence(s, session);
+    sequence *q = mrd_spool_find_sequence(s, session);
 
     if (q != NULL)
         *q = s->sequences[--s->n_sequences];
@@ -659,7 +533,7 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
         return mrd_why_set(why, MRD_STATE, 0, "frame number %" PRIu64 " is not the next", f.seq);
     if ((err = make_room(s, whole, why)) != MRD_OK)
         return err;
-    if ((err = set_sequence(s, f.session, f.seq)) != MRD_OK)
+    if ((err = mrd_spool_set_sequence(s, f.session, f.seq)) != MRD_OK)
         return mrd_why_set(why, err, 0, "spool: sessions");
     seg = &s->segments[s->n_segments - 1];
     e.segment = seg->number;
@@ -671,7 +545,7 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     e.item.last_ns = f.last_ns;
     e.item.type = f.type;
     e.item.clock = f.clock;
-    if (!push_entry(s, &e))
+    if (!mrd_spool_push_entry(s, &e))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
     if ((err = write_record(seg, KIND_FRAME, &events, 8, frame.p, frame.len, &s->scratch)) !=
         MRD_OK) {
@@ -684,7 +558,7 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     s->next_id++;
     seg->live++;
     s->stats.file_bytes += whole;
-    return set_sequence(s, f.session, f.seq + 1);
+    return mrd_spool_set_sequence(s, f.session, f.seq + 1);
 }
 
 mrd_err
@@ -700,32 +574,100 @@ mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     return err;
 }
 
+/* Puts the commit's payload together, behind the record's head. */
+static mrd_err
+commit_payload(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_buf *to)
+{
+    commit_head h = { (uint32_t) n, 0 };
+
+    for (size_t i = 0; i < s->n_sequences; i++)
+        h.notes += s->sequences[i].noted;
+    mrd_buf_add(to, &h, sizeof(h));
+    mrd_buf_add(to, positions, n * sizeof(*positions));
+    for (size_t i = 0; i < s->n_sequences; i++) {
+        const sequence *q = &s->sequences[i];
+        note_head note = { q->session, q->noted_len, 0 };
+
+        if (!q->noted)
+            continue;
+        mrd_buf_add(to, &note, sizeof(note));
+        mrd_buf_add(to, q->note, q->noted_len);
+    }
+    return to->err;
+}
+
+static mrd_err
+write_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why)
+{
+    mrd_buf payload = { 0 };
+    mrd_err err = commit_payload(s, positions, n, &payload);
+
+    if (err == MRD_OK)
+        err = make_room(s, sizeof(record_head) + payload.len, why);
+    if (err == MRD_OK)
+        err = write_record(&s->segments[s->n_segments - 1], KIND_COMMIT, payload.p, payload.len,
+                           NULL, 0, &s->scratch);
+    if (err == MRD_OK)
+        s->stats.file_bytes += sizeof(record_head) + payload.len;
+    mrd_buf_fini(&payload);
+    return err;
+}
+
 mrd_err
 mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why)
 {
-    size_t len = n * sizeof(*positions);
-    segment *seg;
-    mrd_err err;
+    mrd_err err = n > MRD_SPOOL_POSITIONS ? MRD_LIMIT : MRD_OK;
 
-    if (n > MRD_SPOOL_POSITIONS)
-        return mrd_why_set(why, MRD_LIMIT, 0, "%zu rings in one commit", n);
-    if (s->dir != NULL) {
-        if ((err = make_room(s, sizeof(record_head) + len, why)) != MRD_OK)
-            return err;
-        seg = &s->segments[s->n_segments - 1];
-        err = write_record(seg, KIND_COMMIT, positions, len, NULL, 0, &s->scratch);
-        if (err != MRD_OK)
-            return mrd_why_set(why, err, errno, "spool");
-        s->stats.file_bytes += sizeof(record_head) + len;
+    if (err == MRD_OK && s->dir != NULL)
+        err = write_commit(s, positions, n, why);
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, errno, "spool: commit of %zu rings", n);
+    for (size_t i = 0; i < s->n_sequences && s->noted; i++) {
+        sequence *q = &s->sequences[i];
+
+        if (!q->noted)
+            continue;
+        memcpy(q->tally.note, q->note, q->noted_len);
+        q->tally.note_len = q->noted_len;
+        q->noted = false;
     }
-    s->committed_id = s->next_id;
+    s->noted = false;
+    mrd_spool_commit_sequences(s);
     return MRD_OK;
+}
+
+mrd_err
+mrd_spool_note(mrd_spool *s, uint64_t session, const void *note, size_t len)
+{
+    sequence *q;
+    mrd_err err = len > MRD_SPOOL_NOTE ? MRD_LIMIT : mrd_spool_take_sequence(s, session, &q);
+
+    if (err != MRD_OK)
+        return err;
+    memcpy(q->note, note, len);
+    q->noted_len = (uint32_t) len;
+    q->noted = s->noted = true;
+    return MRD_OK;
+}
+
+void
+mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_tally)
+{
+    const sequence *q = mrd_spool_find_sequence(s, session);
+
+    *ret_tally = q == NULL ? (mrd_spool_tally){ 0 } : q->tally;
+    for (size_t i = 0; i < s->n; i++) { /* not yet, as long as we live */
+        const entry *e = &s->entries[s->first + i];
+
+        if (e->copy != NULL && e->item.session == session)
+            ret_tally->forced -= e->item.events;
+    }
 }
 
 bool
 mrd_spool_uncommitted(const mrd_spool *s)
 {
-    return s->committed_id != s->next_id;
+    return s->committed_id != s->next_id || s->noted;
 }
 
 uint64_t
@@ -754,46 +696,68 @@ mrd_err
 mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why)
 {
     const entry *e = entry_of(s, id);
-    const segment *seg = e == NULL ? NULL : find_segment(s, e->segment);
+    const segment *seg = e == NULL ? NULL : mrd_spool_find_segment(s, e->segment);
 
-    if (seg == NULL)
+    if (seg == NULL && (e == NULL || e->copy == NULL))
         return MRD_NOTFOUND;
     mrd_buf_reset(to);
     if (!mrd_buf_room(to, e->item.len))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    if (pread(seg->fd, to->p, e->item.len, (off_t) e->at) != (ssize_t) e->item.len)
+    if (e->copy != NULL)
+        memcpy(to->p, e->copy, e->item.len);
+    else if (pread(seg->fd, to->p, e->item.len, (off_t) e->at) != (ssize_t) e->item.len)
         return mrd_why_set(why, MRD_IO, errno, "spool: frame %" PRIu64, id);
     to->len = e->item.len;
     return MRD_OK;
 }
 
+void
+mrd_spool_sent(mrd_spool *s, uint64_t id)
+{
+    entry *e = entry_of(s, id);
+
+    if (e != NULL)
+        e->sent = true;
+}
+
 bool
-mrd_spool_done(mrd_spool *s, uint64_t id)
+mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
 {
     entry *e = entry_of(s, id);
     segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
-    triple t;
+    answer_record a;
 
     if (e == NULL)
         return false;
-    t = (triple){ e->item.epoch, e->item.session, e->item.seq };
-    settle(s, e);
+    a = (answer_record){ e->item.epoch,  e->item.session, e->item.seq,
+                         e->item.events, stored,          e->copy != NULL ? e->item.events : 0 };
+    mrd_spool_settle(s, e);
+    if (mrd_spool_find_sequence(s, a.session) != NULL) /* else it was forgotten: nobody asks */
+        (void) mrd_spool_count_answer(s, &a);
     /* Without the note the frame is sent once more after a crash and dropped as a duplicate there.
      */
     if (s->dir != NULL && last != NULL &&
-        write_record(last, KIND_ACK, &t, sizeof(t), NULL, 0, &s->scratch) == MRD_OK)
-        s->stats.file_bytes += sizeof(record_head) + sizeof(t);
+        write_record(last, KIND_ACK, &a, sizeof(a), NULL, 0, &s->scratch) == MRD_OK)
+        s->stats.file_bytes += sizeof(record_head) + sizeof(a);
     forget_done(s);
     return true;
 }
 
 uint64_t
-mrd_spool_held(const mrd_spool *s, uint64_t session)
+mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events)
 {
-    uint64_t n = 0;
+    uint64_t n = 0, events = 0;
 
-    for (size_t i = 0; i < s->n; i++)
-        n += !s->entries[s->first + i].done && s->entries[s->first + i].item.session == session;
+    for (size_t i = 0; i < s->n; i++) {
+        const entry *e = &s->entries[s->first + i];
+
+        if (e->done || e->item.session != session)
+            continue;
+        n++;
+        events += e->item.events;
+    }
+    if (ret_events != NULL)
+        *ret_events = events;
     return n;
 }
 

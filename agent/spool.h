@@ -3,13 +3,14 @@
  * taken, and kept until it is acknowledged. A bounded queue, oldest dropped and counted.
  *
  * Append-only segment files "spool-<number>.mrs" in a folder of the agent's own
- * as records {magic, kind, length, CRC-32 of kind,
- * length and payload}, each with its payload behind it. Kinds: 1 a frame (behind 8 bytes: how many
- * events it holds, losses not counted), 2 the next sequence number of a session, 3 an
- * acknowledgement, 4 a commit: the frames before it count, and rings were read up to these
- * positions. After a crash at any byte everything committed is found again, the rest is cut; since
- * rings are given back only after the commit, and the successor skips what the commit names, each
- * event is taken exactly once. The page cache holds what is young, so a frame that is acknowledged
+ * as records {magic, kind, length, CRC-32 of kind, length and payload}, each with its payload
+ * behind it. Kinds: 1 a frame (behind 8 bytes: how many events it holds, losses not counted), 2 a
+ * session: its next sequence number and what became of its events so far, 3 an answer: stored or
+ * refused, 4 a commit: the frames before it count, rings were read up to these positions, and these
+ * are the sessions' notes, 5 what was not committed before it is void. After a crash at any byte
+ * everything committed is found again; since rings are given back only after the commit, and the
+ * successor skips what the commit names, each event is taken exactly once. The page cache holds
+ * what is young, so a frame that is acknowledged
  * soon never touches the disk. Not synced: it survives the death of the agent, not of the machine,
  * and neither do the rings. Without a folder segments are in memory (memfd). Threads: one.
  */
@@ -32,6 +33,14 @@ typedef struct {
     uint8_t type, clock;
 } mrd_spool_item;
 
+/* What became of a session's events, over all lives of the folder. */
+#define MRD_SPOOL_NOTE 384u
+typedef struct {
+    uint64_t delivered, refused, forced; /* stored; refused for good; forced out by the bound */
+    uint32_t note_len;
+    uint8_t note[MRD_SPOOL_NOTE]; /* the caller's own counts as of the last commit */
+} mrd_spool_tally;
+
 typedef struct {
     uint64_t items, bytes, events; /* held */
     uint64_t file_bytes;           /* of all segments */
@@ -53,7 +62,7 @@ void mrd_spool_close(mrd_spool *s);
 uint64_t mrd_spool_epoch(const mrd_spool *s);
 /* The next number of a session, from 0; taken when the frame is added. */
 uint64_t mrd_spool_next_seq(const mrd_spool *s, uint64_t session);
-/* Forgets a session's number; its frames stay. */
+/* Forgets a session's number and tally; its frames stay. */
 void mrd_spool_forget(mrd_spool *s, uint64_t session);
 
 /* How far a ring was read: the hash of its file name, and bytes. */
@@ -75,6 +84,11 @@ mrd_err mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *w
  * Errors: FULL, IO, LIMIT, NOMEM: the frames stay as they are, commit again. */
 mrd_err mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why);
 bool mrd_spool_uncommitted(const mrd_spool *s);
+/* Bytes of the caller for a session that count from the next commit on, in place of the last ones;
+ * len <= MRD_SPOOL_NOTE. Errors: LIMIT, NOMEM. */
+mrd_err mrd_spool_note(mrd_spool *s, uint64_t session, const void *note, size_t len);
+/* All zero for a session that is not known. */
+void mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_tally);
 /* How far the last commit before a crash had read this ring; 0: it does not say. */
 uint64_t mrd_spool_resume(const mrd_spool *s, uint64_t ring);
 
@@ -83,10 +97,13 @@ bool mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item)
 /* Its bytes into *to (reset first). Errors: NOTFOUND (acknowledged or dropped meanwhile), IO,
  * CORRUPT (the file changed under us). */
 mrd_err mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why);
+/* It is on its way: until its answer nobody knows whether it is stored, so when the bound forces
+ * out its segment it is kept in memory. */
+void mrd_spool_sent(mrd_spool *s, uint64_t id);
 /* It is stored, or given up: gone from the queue, for good. False when it was not there. */
-bool mrd_spool_done(mrd_spool *s, uint64_t id);
-/* Items of a session still held. */
-uint64_t mrd_spool_held(const mrd_spool *s, uint64_t session);
+bool mrd_spool_done(mrd_spool *s, uint64_t id, bool stored);
+/* Items of a session still held; their events too when ret_events is not NULL. */
+uint64_t mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events);
 void mrd_spool_get_stats(const mrd_spool *s, mrd_spool_stats *ret_stats);
 
 #endif

@@ -80,26 +80,101 @@ TEST(frames_stay_until_they_are_done)
     CHECK(mrd_spool_peek(s, 0, &item) && item.seq == 0);
     CHECK(mrd_spool_peek(s, item.id + 1, &item) && item.seq == 1);
     second = item.id;
-    CHECK(mrd_spool_done(s, second));
-    CHECK(!mrd_spool_done(s, second));
+    CHECK(mrd_spool_done(s, second, true));
+    CHECK(!mrd_spool_done(s, second, true));
     mrd_spool_close(s);
     s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
     CHECK(mrd_spool_epoch(s) == epoch);
     CHECK_INT(mrd_spool_next_seq(s, 7), 5);
-    CHECK_INT(mrd_spool_held(s, 7), 4);
+    CHECK_INT(mrd_spool_held(s, 7, NULL), 4);
     mrd_spool_get_stats(s, &st);
     CHECK_INT(st.recovered_events, 41);
     CHECK_INT(st.torn_bytes, 0);
     for (uint64_t from = 0; mrd_spool_peek(s, from, &item); from = item.id + 1) {
         CHECK(whole(s, &item));
         CHECK(item.seq != 1 || item.session == 8);
-        CHECK(mrd_spool_done(s, item.id));
+        CHECK(mrd_spool_done(s, item.id, true));
     }
     mrd_spool_close(s);
     /* Everything acknowledged: numbers must still not be used twice. */
     s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
     CHECK_INT(mrd_spool_next_seq(s, 7), 5);
     CHECK(!mrd_spool_peek(s, 0, &item));
+    mrd_spool_close(s);
+}
+
+static uint64_t
+check_tally(const char *row, const mrd_spool *s, uint64_t delivered, uint64_t refused,
+            const char *note)
+{
+    mrd_spool_tally t;
+
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_ROW(row, t.delivered == delivered);
+    CHECK_ROW(row, t.refused == refused);
+    CHECK_ROW(row, t.note_len == strlen(note) && memcmp(t.note, note, t.note_len) == 0);
+    return t.forced;
+}
+
+/* What became of a session's events is known to every successor, exactly. */
+TEST(tallies_go_on)
+{
+    mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+    uint64_t delivered = 0, refused = 0, added = 0, forced = 0, before, held;
+    mrd_spool_item item;
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .session = 7 };
+    uint8_t frame[MRD_FRAME_HEADER];
+
+    check_tally("nothing yet", s, 0, 0, "");
+    for (int life = 0; life < 40; life++) {
+        for (int i = 0; i < 20; i++, added += 10)
+            CHECK_ERR("add", add(s, 7, 65536, 10), MRD_OK);
+        for (int i = 0; i < 7 && mrd_spool_peek(s, 0, &item); i++) {
+            delivered += i % 3 != 0 ? item.events : 0;
+            refused += i % 3 == 0 ? item.events : 0;
+            CHECK(mrd_spool_done(s, item.id, i % 3 != 0));
+        }
+        CHECK_ERR("note", mrd_spool_note(s, 7, life % 2 == 0 ? "even" : "odd", life % 2 ? 3 : 4),
+                  MRD_OK);
+        CHECK(mrd_spool_uncommitted(s));
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        /* Neither counts: they are not committed. */
+        f.epoch = mrd_spool_epoch(s);
+        f.seq = mrd_spool_next_seq(s, 7);
+        mrd_frame_put(&f, (mrd_bytes){ NULL, 0 }, frame);
+        CHECK_ERR("open", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, 1, NULL), MRD_OK);
+        CHECK_ERR("note", mrd_spool_note(s, 7, "never", 5), MRD_OK);
+        CHECK_INT(check_tally("now", s, delivered, refused, life % 2 == 0 ? "even" : "odd"),
+                  forced + lost_events);
+        before = mrd_spool_held(s, 7, NULL);
+        mrd_spool_close(s);
+        lost_events = 0;
+        s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+        forced = check_tally("again", s, delivered, refused, life % 2 == 0 ? "even" : "odd");
+        CHECK_INT(mrd_spool_next_seq(s, 7), f.seq);
+        /* What was kept in memory only, at most a window of frames, is gone and counted. */
+        CHECK(before - 1 - mrd_spool_held(s, 7, &held) <= 16);
+        CHECK_INT(held + delivered + refused + forced, added);
+    }
+    CHECK(forced > 0 && refused > 0);
+    mrd_spool_close(s);
+}
+
+/* Nobody knows whether it is stored before its answer. */
+TEST(what_was_sent_is_not_forced_out)
+{
+    mrd_spool *s = open_spool(NULL, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_item item;
+
+    CHECK_ERR("add", add(s, 1, 65536, 100), MRD_OK);
+    CHECK(mrd_spool_peek(s, 0, &item));
+    mrd_spool_sent(s, item.id);
+    for (int i = 0; i < 500; i++)
+        CHECK_ERR("add", add(s, 1, 65536, 100), MRD_OK);
+    CHECK(lost_frames > 300);
+    CHECK(mrd_spool_peek(s, 0, &item) && item.seq == 0 && whole(s, &item));
+    CHECK(mrd_spool_done(s, item.id, true));
+    CHECK(mrd_spool_peek(s, 0, &item) && item.seq > 300);
     mrd_spool_close(s);
 }
 
@@ -174,12 +249,13 @@ TEST(any_torn_tail_is_survived)
             CHECK(item.seq == n && whole(s, &item));
             n++;
         }
-        /* The state records are 40 bytes, a frame's 16 + 8 + 96 + 200, its commit's 16 + 16. */
-        expect = at < 40 ? 0 : (at - 40) / 352;
+        /* The state record is 16 + 48 bytes, a frame's 16 + 8 + 96 + 200, its commit's 16 + 8 + 16.
+         */
+        expect = at < 64 ? 0 : (at - 64) / 360;
         CHECK_INT(mrd_spool_resume(s, 9), expect * 32);
         CHECK_INT(n, expect);
         /* Numbers that may have been used and are gone are not used again. */
-        torn = !cut || (at > 0 && (at < 40 || ((at - 40) % 352 != 0 && (at - 40) % 352 != 320)));
+        torn = !cut || (at > 0 && (at < 64 || ((at - 64) % 360 != 0 && (at - 64) % 360 != 320)));
         CHECK_INT(mrd_spool_next_seq(s, 3), torn ? 0 : n);
         CHECK((mrd_spool_epoch(s) == epoch) == (!torn && at > 0));
         CHECK_ERR("goes on", add(s, 3, 10, 1), MRD_OK);

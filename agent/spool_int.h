@@ -1,0 +1,97 @@
+/* agent/spool_int.h - inside of agent/spool.h: spool.c (the queue and its segments),
+ * spool_recover.c (what a predecessor left). */
+#ifndef MRD_AGENT_SPOOL_INT_H
+#define MRD_AGENT_SPOOL_INT_H
+
+#include "agent/spool.h"
+#include "base/buf.h"
+
+#define RECORD_MAGIC 0x5053524du /* "MRSP" */
+
+enum { KIND_FRAME = 1, KIND_SEQ = 2, KIND_ACK = 3, KIND_COMMIT = 4, KIND_VOID = 5 };
+
+typedef struct {
+    uint32_t magic, kind, len, crc;
+} record_head;
+
+typedef struct {
+    uint64_t epoch, session, next, delivered, refused, forced; /* then the note */
+} session_record;
+
+typedef struct {
+    uint64_t epoch, session, seq, events, stored, forced; /* forced: of events, taken back */
+} answer_record;
+
+typedef struct {
+    uint32_t positions, notes;
+} commit_head; /* then the positions, then the notes */
+
+typedef struct {
+    uint64_t session;
+    uint32_t len, zero;
+} note_head; /* then its bytes */
+
+typedef struct {
+    uint64_t number;
+    int fd;
+    uint64_t len;
+    uint64_t live; /* items not done */
+} segment;
+
+typedef struct {
+    mrd_spool_item item;
+    uint64_t segment; /* number, 0: only the copy is left */
+    uint64_t at;      /* of the frame in it */
+    uint8_t *copy;
+    bool done, sent;
+} entry;
+
+typedef struct {
+    uint64_t session, next, committed; /* committed: next as of the last commit */
+    mrd_spool_tally tally;
+    uint32_t noted_len;
+    bool noted; /* a note waits for the commit */
+    uint8_t note[MRD_SPOOL_NOTE];
+} sequence;
+
+struct mrd_spool {
+    char *dir;
+    int lock_fd;
+    uint64_t max_bytes, segment_bytes, epoch;
+    segment *segments; /* by number */
+    size_t n_segments;
+    /* The queue: ids are base + index, done ones at the front are taken off. */
+    entry *entries;
+    size_t first, n, cap;
+    uint64_t next_id, committed_id; /* ids below it count */
+    mrd_spool_position *positions;  /* of the last commit found at open */
+    size_t n_positions;
+    sequence *sequences;
+    size_t n_sequences;
+    bool noted; /* any of them */
+    mrd_spool_stats stats;
+    void (*dropped)(void *self, const mrd_spool_item *item);
+    void *self;
+    mrd_buf scratch;
+};
+
+/* ---- spool.c ---- */
+
+uint32_t mrd_spool_crc_of(uint32_t kind, const void *payload, uint32_t len);
+sequence *mrd_spool_find_sequence(const mrd_spool *s, uint64_t session);
+mrd_err mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret);
+mrd_err mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least);
+void mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch);
+segment *mrd_spool_find_segment(const mrd_spool *s, uint64_t number);
+void mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024]);
+bool mrd_spool_push_entry(mrd_spool *s, const entry *e);
+void mrd_spool_settle(mrd_spool *s, entry *e);
+void mrd_spool_commit_sequences(mrd_spool *s);
+mrd_err mrd_spool_count_answer(mrd_spool *s, const answer_record *a);
+bool mrd_spool_discard_uncommitted(mrd_spool *s);
+
+/* ---- spool_recover.c ---- */
+
+mrd_err mrd_spool_recover(mrd_spool *s, mrd_why *why);
+
+#endif

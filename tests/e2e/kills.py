@@ -1,0 +1,77 @@
+"""SIGKILL at random instants while a session records. Arguments: who is killed (aggregator, agent, workload, or any of them by
+chance) and how often. What every workload says it emitted is in the profile, once, and begun = delivered + dropped + held."""
+import os
+import random
+import sys
+import time
+
+from lib import Cluster, check, check_ticks, equal, equation, finish, need_daemons, until
+
+NODES = 2
+who, rounds = (sys.argv + ["any", "12"][len(sys.argv) - 1:])[1:3]
+rounds = int(rounds)
+seed = int(os.environ.get("MRD_TEST_SEED", time.time_ns() % 10**9))
+print(f"seed {seed} (MRD_TEST_SEED), {rounds} kills of {who}", flush=True)
+chance = random.Random(seed)
+need_daemons()
+
+
+def nap(longest_ms):
+    time.sleep(chance.random() * longest_ms / 1000)
+
+
+def settled():
+    """All agents are connected and said so in this life of the aggregator."""
+    return len(cluster.connected()) == NODES
+
+
+def workload(i):
+    w = cluster.workload(i)
+    emitted[(f"i-test{i}", w.pid)] = w
+    w.run(5)
+    return w
+
+
+with Cluster(node_timeout="60s") as cluster:
+    emitted, workloads, kills = {}, {}, dict.fromkeys(("aggregator", "agent", "workload"), 0)
+    cluster.aggregator()
+    until(cluster.answers, "the aggregator answers")
+    for i in range(NODES):
+        cluster.agent(i)
+    until(settled, "both agents are connected")
+    id = cluster.start("--require", "all")
+    time.sleep(0.6)  # the session begins at a time, a moment after it was agreed
+    workloads = {i: workload(i) for i in range(NODES)}
+    for n in range(rounds):
+        if n % 10 == 0:
+            until(settled, f"both agents are connected again after {n} kills")
+        victim = who if who != "any" else chance.choice(list(kills))
+        i = chance.randrange(NODES)
+        nap(60)
+        kills[victim] += 1
+        if victim == "aggregator":
+            cluster.daemon.kill()
+            nap(20)
+            cluster.aggregator()
+        elif victim == "agent":
+            cluster.agents[i].kill()
+            nap(20)
+            cluster.agent(i)
+        else:
+            workloads[i].kill()
+            workloads[i] = workload(i)
+    for w in workloads.values():
+        w.pause()
+    until(settled, "both agents are connected again")
+    cluster.recording(id, NODES)
+    time.sleep(0.3)  # within the session: its end is a time
+    doc = cluster.stop(id)
+    equal(doc.get("state"), "complete", "the session's state")
+    equation(doc, f"{kills}")
+    total = check_ticks(cluster.ticks(id), emitted, f"{kills}")
+    for w in workloads.values():
+        w.end()
+    until(lambda: [n for i in range(NODES) for n in os.listdir(cluster.rings(i))] == [], "rings of the dead are removed")
+    check(total > 0, "there were ticks")
+    print(f"{kills}: {total} ticks of {len(emitted)} processes, each there once")
+finish()
