@@ -6,7 +6,7 @@
  *             are answered. A reply to a numbered frame means "stored".
  *   control   the aggregator asks all agents at once and collects answers until a deadline.
  *
- * URLs: tcp://host:port, tls+tcp://host:port, inproc://name, ipc:///path. Agents dial, in the
+ * URLs: tcp://host:port, tls+tcp://host:port (proto/tls.h), inproc://name, ipc:///path. Agents dial, in the
  * background and for ever, with random back-off; nothing listens on a node. Received messages above
  * MRD_FRAME_MAX are dropped by the transport together with their connection.
  *
@@ -82,6 +82,13 @@ bool mrd_link_is_up(const mrd_link *link);
  * nothing (the survey did not concern this node). Errors: INVALID (no such survey waits), NOMEM. */
 mrd_err mrd_link_answer(mrd_link *link, uint64_t tag, mrd_bytes frame);
 
+/* Certificate, key and authorities again from their files, for connections from now on; errors leave
+ * the old ones in place. _changed: one of the files is not what was read. _trouble: the next sentence
+ * about a TLS connection that failed. Without TLS: OK, false, false. */
+mrd_err mrd_link_reload(mrd_link *link, mrd_why *why);
+bool mrd_link_changed(mrd_link *link);
+bool mrd_link_trouble(mrd_link *link, mrd_why *ret_why);
+
 /* Readable while events wait. */
 int mrd_link_fd(const mrd_link *link);
 /* The next event; false when none waits for timeout_ms (0: at once, -1: for ever). */
@@ -124,6 +131,16 @@ void mrd_server_drop(mrd_server *s, mrd_server_request *request);
 bool mrd_server_conn_alive(const mrd_server *s, uint32_t conn);
 /* Closes one connection (a peer that breaks the rules). */
 void mrd_server_conn_close(mrd_server *s, uint32_t conn);
+/* Whether the certificate that this connection's other end has proven to hold the key of names
+ * `name`, as its common name or one of its DNS names. ret_names: all of them for a sentence, "" when
+ * there is none. */
+bool mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names,
+                        size_t size);
+/* As those of the agent's end. */
+mrd_err mrd_server_reload(mrd_server *s, mrd_why *why);
+bool mrd_server_changed(mrd_server *s);
+bool mrd_server_trouble(mrd_server *s, mrd_why *ret_why);
+uint64_t mrd_server_tls_failures(mrd_server *s);
 unsigned mrd_server_connections(const mrd_server *s);
 uint64_t mrd_server_refused(const mrd_server *s); /* connections closed for want of room */
 /* Counts connections of the control channel. */

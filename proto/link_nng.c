@@ -13,16 +13,15 @@
 #include <nng/protocol/reqrep0/req.h>
 #include <nng/protocol/survey0/respond.h>
 #include <nng/protocol/survey0/survey.h>
-#include <nng/supplemental/tls/tls.h>
 #include <nng/transport/tls/tls.h>
 
 #include "base/obj.h"
+#include "proto/tls.h"
 
 #define SLOT_MAGIC   0x4d4c534cu
 #define HOLD_MAGIC   0x4d4c484cu
 #define SURVEY_SLOTS 4
 #define URGENT       1 /* slots beyond the window */
-#define PEM_MAX      (1 << 20)
 
 /* ---- Common ---- */
 
@@ -58,76 +57,41 @@ nng_why(mrd_why *why, int rv, const char *what, const char *url)
     return mrd_why_set(why, err, 0, "cannot %s %s: %s", what, url, nng_strerror(rv));
 }
 
-/* A small text file whole, NUL-terminated; NULL after a failure. */
-static char *
-read_pem(const char *path, mrd_why *why)
+/* "tls+tcp://host:port", "tls+tcp://[::1]:port": the host. */
+static void
+host_of(const char *url, char *to, size_t size)
 {
-    FILE *f = fopen(path, "re");
-    char *text = f == NULL ? NULL : malloc(PEM_MAX);
+    const char *p = strstr(url, "://");
     size_t n;
 
-    if (text == NULL) {
-        mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-        if (f != NULL)
-            fclose(f);
-        return NULL;
+    p = p == NULL ? url : p + 3;
+    if (*p == '[') {
+        p++;
+        n = strcspn(p, "]");
+    } else {
+        n = strcspn(p, ":/");
     }
-    n = fread(text, 1, PEM_MAX - 1, f);
-    text[n] = '\0';
-    fclose(f);
-    return text;
+    snprintf(to, size, "%.*s", (int) n, p);
 }
 
-static mrd_err
-tls_own_cert(nng_tls_config *cfg, const mrd_link_tls *tls, mrd_why *why)
+static bool
+wants_tls(const char *url)
 {
-    char *cert = read_pem(tls->cert_file, why), *key = NULL;
-    mrd_err err = MRD_IO;
-    int rv;
-
-    if (cert != NULL && (key = read_pem(tls->key_file, why)) != NULL) {
-        rv = nng_tls_config_own_cert(cfg, cert, key, NULL);
-        err = rv == 0 ? MRD_OK : nng_why(why, rv, "use certificate", tls->cert_file);
-        explicit_bzero(key, PEM_MAX);
-    }
-    free(cert);
-    free(key);
-    return err;
+    return url != NULL && strncmp(url, "tls+", 4) == 0;
 }
 
-/* The configuration for one end; *ret_cfg stays NULL when the URL does not ask for TLS. */
+/* One mrd_tls for both addresses of an end; *ret_tls stays NULL when neither asks for TLS. */
 static mrd_err
-tls_config(const char *url, const mrd_link_tls *tls, bool server, nng_tls_config **ret_cfg,
-           mrd_why *why)
+tls_for(const char *data_url, const char *control_url, const mrd_link_tls *files, bool server,
+        mrd_tls **ret_tls, mrd_why *why)
 {
-    nng_tls_config *cfg = NULL;
-    mrd_err err = MRD_OK;
-    int rv;
+    const char *url = wants_tls(data_url) ? data_url : control_url;
+    mrd_err err;
 
-    if (strncmp(url, "tls+", 4) != 0)
+    if (!wants_tls(url))
         return MRD_OK;
-    if (server && (tls->cert_file == NULL || tls->key_file == NULL))
-        return mrd_why_set(why, MRD_INVALID, 0, "%s needs a certificate and a key", url);
-    if (!server && tls->ca_file == NULL)
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "%s needs the file of the certificate authority to trust", url);
-    rv = nng_tls_config_alloc(&cfg, server ? NNG_TLS_MODE_SERVER : NNG_TLS_MODE_CLIENT);
-    if (rv != 0)
-        return nng_why(why, rv, "set up TLS for", url);
-    rv = nng_tls_config_auth_mode(cfg, tls->ca_file == NULL ? NNG_TLS_AUTH_MODE_NONE
-                                                            : NNG_TLS_AUTH_MODE_REQUIRED);
-    if (rv == 0 && tls->ca_file != NULL)
-        rv = nng_tls_config_ca_file(cfg, tls->ca_file);
-    if (rv == 0 && !server && tls->server_name != NULL)
-        rv = nng_tls_config_server_name(cfg, tls->server_name);
-    if (rv != 0)
-        err = nng_why(why, rv, "set up TLS for", url);
-    else if (tls->cert_file != NULL && tls->key_file != NULL)
-        err = tls_own_cert(cfg, tls, why);
-    if (err != MRD_OK)
-        nng_tls_config_free(cfg);
-    else
-        *ret_cfg = cfg;
+    if ((err = mrd_tls_open(files, server, ret_tls, why)) != MRD_OK)
+        mrd_why_prefix(why, err, "%s", url);
     return err;
 }
 
@@ -140,16 +104,18 @@ ms_of(mrd_dur_ns ns, mrd_dur_ns def)
 }
 
 static mrd_err
-dial(nng_socket s, const char *url, const mrd_link_tls *tls, mrd_why *why)
+dial(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, mrd_why *why)
 {
     nng_tls_config *cfg = NULL;
     nng_dialer d;
-    mrd_err err = tls_config(url, tls, false, &cfg, why);
-    int rv;
+    char host[256];
+    int rv = 0;
 
-    if (err != MRD_OK)
-        return err;
-    rv = nng_dialer_create(&d, s, url);
+    host_of(url, host, sizeof(host));
+    if (wants_tls(url))
+        rv = mrd_tls_nng_config(tls, server_name == NULL ? host : server_name, &cfg);
+    if (rv == 0)
+        rv = nng_dialer_create(&d, s, url);
     if (rv == 0 && cfg != NULL)
         rv = nng_dialer_set_ptr(d, NNG_OPT_TLS_CONFIG, cfg);
     if (rv == 0)
@@ -192,6 +158,7 @@ typedef struct queued {
 } queued;
 
 struct mrd_link {
+    mrd_tls *tls; /* NULL: none */
     nng_socket req, resp;
     bool req_open, resp_open;
     unsigned window;
@@ -375,7 +342,7 @@ link_open_data(mrd_link *link, const mrd_link_options *o, mrd_why *why)
             return nng_why(why, rv, "set up the socket for", o->data_url);
         nng_aio_set_timeout(link->slots[i].aio, link->reply_ms);
     }
-    return dial(link->req, o->data_url, &o->tls, why);
+    return dial(link->req, o->data_url, link->tls, o->tls.server_name, why);
 }
 
 static mrd_err
@@ -400,7 +367,7 @@ link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
         s->state = SLOT_RECEIVING;
         nng_ctx_recv(s->ctx, s->aio);
     }
-    return dial(link->resp, o->control_url, &o->tls, why);
+    return dial(link->resp, o->control_url, link->tls, o->tls.server_name, why);
 }
 
 mrd_err
@@ -424,7 +391,9 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
     pthread_condattr_destroy(&attr);
     link->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     err = link->fd < 0 ? mrd_why_set(why, MRD_IO, errno, "link to %s", o->data_url)
-                       : link_open_data(link, o, why);
+                       : tls_for(o->data_url, o->control_url, &o->tls, false, &link->tls, why);
+    if (err == MRD_OK)
+        err = link_open_data(link, o, why);
     if (err == MRD_OK && o->control_url != NULL)
         err = link_open_control(link, o, why);
     if (err != MRD_OK) {
@@ -459,6 +428,7 @@ mrd_link_close(mrd_link *link)
         mrd_link_event_done(&q->ev);
         free(q);
     }
+    mrd_tls_unref(link->tls);
     if (link->fd >= 0)
         close(link->fd);
     pthread_cond_destroy(&link->wake);
@@ -563,6 +533,24 @@ mrd_link_answer(mrd_link *link, uint64_t tag, mrd_bytes frame)
     return MRD_OK;
 }
 
+mrd_err
+mrd_link_reload(mrd_link *link, mrd_why *why)
+{
+    return link->tls == NULL ? MRD_OK : mrd_tls_reload(link->tls, why);
+}
+
+bool
+mrd_link_changed(mrd_link *link)
+{
+    return link->tls != NULL && mrd_tls_changed(link->tls);
+}
+
+bool
+mrd_link_trouble(mrd_link *link, mrd_why *ret_why)
+{
+    return link->tls != NULL && mrd_tls_trouble(link->tls, ret_why);
+}
+
 int
 mrd_link_fd(const mrd_link *link)
 {
@@ -642,6 +630,7 @@ typedef struct hold {
 } hold;
 
 struct mrd_server {
+    mrd_tls *tls; /* NULL: none */
     nng_socket rep, surveyor;
     bool rep_open, surveyor_open;
     char *data_url, *control_url;
@@ -750,17 +739,15 @@ control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
 }
 
 static mrd_err
-listen_on(nng_socket socket, const char *url, const mrd_link_tls *tls, char **ret_url, mrd_why *why)
+listen_on(nng_socket socket, const char *url, mrd_tls *tls, char **ret_url, mrd_why *why)
 {
     nng_tls_config *cfg = NULL;
     nng_listener l;
     char *actual = NULL;
-    mrd_err err = tls_config(url, tls, true, &cfg, why);
-    int rv;
+    int rv = wants_tls(url) ? mrd_tls_nng_config(tls, NULL, &cfg) : 0;
 
-    if (err != MRD_OK)
-        return err;
-    rv = nng_listener_create(&l, socket, url);
+    if (rv == 0)
+        rv = nng_listener_create(&l, socket, url);
     if (rv == 0 && cfg != NULL)
         rv = nng_listener_set_ptr(l, NNG_OPT_TLS_CONFIG, cfg);
     if (rv == 0)
@@ -804,7 +791,7 @@ server_open_data(mrd_server *s, const mrd_server_options *o, mrd_why *why)
         h->open = true;
         hold_receive(h);
     }
-    return listen_on(s->rep, o->data_url, &o->tls, &s->data_url, why);
+    return listen_on(s->rep, o->data_url, s->tls, &s->data_url, why);
 }
 
 static mrd_err
@@ -819,7 +806,7 @@ server_open_control(mrd_server *s, const mrd_server_options *o, mrd_why *why)
         (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_ADD_POST, control_pipe_cb, s)) != 0 ||
         (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_REM_POST, control_pipe_cb, s)) != 0)
         return nng_why(why, rv, "set up the socket for", o->control_url);
-    return listen_on(s->surveyor, o->control_url, &o->tls, &s->control_url, why);
+    return listen_on(s->surveyor, o->control_url, s->tls, &s->control_url, why);
 }
 
 mrd_err
@@ -847,7 +834,9 @@ mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *w
     pthread_condattr_destroy(&attr);
     s->holds = calloc(s->n_holds, sizeof(*s->holds));
     err = s->holds == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url)
-                           : server_open_data(s, o, why);
+                           : tls_for(o->data_url, o->control_url, &o->tls, true, &s->tls, why);
+    if (err == MRD_OK)
+        err = server_open_data(s, o, why);
     if (err == MRD_OK && o->control_url != NULL)
         err = server_open_control(s, o, why);
     if (err != MRD_OK) {
@@ -885,6 +874,7 @@ mrd_server_close(mrd_server *s)
         nng_close(s->rep);
     if (s->surveyor_open)
         nng_close(s->surveyor);
+    mrd_tls_unref(s->tls);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s->holds);
@@ -992,6 +982,53 @@ mrd_server_conn_close(mrd_server *s, uint32_t conn)
 {
     (void) s;
     nng_pipe_close((nng_pipe){ conn });
+}
+
+bool
+mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names, size_t size)
+{
+    char names[MRD_TLS_NAMES];
+    size_t n = strlen(name);
+    bool is = false;
+
+    (void) s;
+    if (!mrd_tls_peer((nng_pipe){ conn }, names, sizeof(names)))
+        names[0] = '\0';
+    for (char *p = names; *p != '\0';) {
+        size_t len = strcspn(p, "\n");
+
+        is = is || (len == n && memcmp(p, name, n) == 0);
+        p[len] = ' ';
+        p += len + 1;
+    }
+    snprintf(ret_names, size, "%s", names);
+    if (ret_names[0] != '\0')
+        ret_names[strlen(ret_names) - 1] = '\0';
+    return is;
+}
+
+mrd_err
+mrd_server_reload(mrd_server *s, mrd_why *why)
+{
+    return s->tls == NULL ? MRD_OK : mrd_tls_reload(s->tls, why);
+}
+
+bool
+mrd_server_changed(mrd_server *s)
+{
+    return s->tls != NULL && mrd_tls_changed(s->tls);
+}
+
+bool
+mrd_server_trouble(mrd_server *s, mrd_why *ret_why)
+{
+    return s->tls != NULL && mrd_tls_trouble(s->tls, ret_why);
+}
+
+uint64_t
+mrd_server_tls_failures(mrd_server *s)
+{
+    return s->tls == NULL ? 0 : mrd_tls_failures(s->tls);
 }
 
 static unsigned

@@ -1,0 +1,114 @@
+#include "base/secret.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+
+#define SECRET_MAX 65536
+
+mrd_err
+mrd_secret_check(const char *what, const char *path, mrd_why *why)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0)
+        return mrd_why_set(why, errno == EACCES ? MRD_DENIED : MRD_NOTFOUND, errno, "%s %s", what,
+                           path);
+    if ((st.st_mode & 037) != 0)
+        return mrd_why_set(why, MRD_DENIED, 0,
+                           "%s %s may be read by everybody, or written by its group: chmod 600 it",
+                           what, path);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_secret_read(const char *what, const char *path, char **ret_text, mrd_why *why)
+{
+    mrd_err err = mrd_secret_check(what, path, why);
+    FILE *f = err == MRD_OK ? fopen(path, "re") : NULL;
+    char *text = NULL;
+    size_t n;
+
+    if (err != MRD_OK)
+        return err;
+    if (f == NULL)
+        return mrd_why_set(why, errno == EACCES ? MRD_DENIED : MRD_NOTFOUND, errno, "%s %s", what,
+                           path);
+    setvbuf(f, NULL, _IONBF, 0); /* no second copy of it in a buffer that nobody wipes */
+    if ((text = calloc(1, SECRET_MAX + 2)) == NULL) {
+        fclose(f);
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s %s", what, path);
+    }
+    n = fread(text, 1, SECRET_MAX + 1, f);
+    fclose(f);
+    if (n > SECRET_MAX)
+        err =
+            mrd_why_set(why, MRD_LIMIT, 0, "%s %s is larger than %d bytes", what, path, SECRET_MAX);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
+        text[--n] = '\0';
+    if (err == MRD_OK && n == 0)
+        err = mrd_why_set(why, MRD_EMPTY, 0, "%s %s is empty", what, path);
+    if (err == MRD_OK && strlen(text) != n)
+        err = mrd_why_set(why, MRD_SYNTAX, 0, "%s %s holds a NUL byte", what, path);
+    if (err != MRD_OK) {
+        explicit_bzero(text, SECRET_MAX + 2);
+        free(text);
+    } else {
+        *ret_text = text;
+    }
+    return err;
+}
+
+void
+mrd_secret_free(char *text)
+{
+    if (text != NULL)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
+bool
+mrd_secret_equal(const void *a, const void *b, size_t len)
+{
+    const volatile unsigned char *x = a, *y = b; /* volatile: no early end by the compiler */
+    unsigned char diff = 0;
+
+    for (size_t i = 0; i < len; i++)
+        diff |= (unsigned char) (x[i] ^ y[i]);
+    return diff == 0;
+}
+
+uint64_t
+mrd_files_stamp(const char *const *paths, size_t n)
+{
+    uint64_t stamp = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct stat st;
+        int64_t seen[5] = { 0 };
+
+        if (paths[i] != NULL && stat(paths[i], &st) == 0) {
+            seen[0] = (int64_t) st.st_ino;
+            seen[1] = (int64_t) st.st_size;
+            seen[2] = st.st_mtim.tv_sec;
+            seen[3] = st.st_mtim.tv_nsec;
+            seen[4] = (int64_t) st.st_mode;
+        }
+        stamp = mrd_hash64(seen, sizeof(seen), stamp + i);
+    }
+    return stamp;
+}
+
+void
+mrd_secret_process(void)
+{
+    struct rlimit none = { 0, 0 };
+
+    (void) setrlimit(RLIMIT_CORE, &none);
+    (void) prctl(PR_SET_DUMPABLE, 0);
+}

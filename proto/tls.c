@@ -1,0 +1,785 @@
+#include "proto/tls.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <nng/supplemental/tls/engine.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "base/obj.h"
+#include "base/secret.h"
+
+#define TLS_MAGIC 0x4d4c544cu
+
+/* NNG hands an engine 16 KiB of room at a time: a record should fit in it. */
+#define FRAGMENT (16384 - 256)
+
+struct mrd_tls {
+    uint32_t magic;
+    bool server;
+    char *ca, *cert, *key;
+    pthread_mutex_t lock; /* guards all below; innermost */
+    unsigned refs;
+    SSL_CTX *ctx;
+    uint64_t stamp, failures;
+    mrd_why troubles[MRD_TLS_TROUBLES];
+    unsigned first, n;
+};
+
+/* What NNG keeps for us in a configuration, and in a connection. */
+struct nng_tls_engine_config {
+    mrd_tls *tls; /* NULL: one that NNG made for itself; it is replaced before use */
+    char name[256];
+};
+
+struct nng_tls_engine_conn {
+    void *nng;    /* the way to the socket */
+    mrd_tls *tls; /* NULL: never started */
+    SSL *ssl;
+    bool up, failed, heard;
+    char names[MRD_TLS_NAMES];
+    char refused[MRD_WHY_MAX]; /* why the other end's certificate is not taken */
+};
+
+/* NNG passes an engine only texts and asks it only yes-or-no questions. What goes beyond travels
+ * here while we call into NNG, which calls the engine on the same thread. */
+static _Thread_local mrd_tls *adopting;
+static _Thread_local char *asking;
+static _Thread_local size_t asking_size;
+
+/* ---- Troubles ---- */
+
+static void
+trouble(mrd_tls *tls, const char *sentence)
+{
+    pthread_mutex_lock(&tls->lock);
+    tls->failures++;
+    if (tls->n < MRD_TLS_TROUBLES)
+        mrd_why_set(&tls->troubles[(tls->first + tls->n++) % MRD_TLS_TROUBLES], MRD_AUTH, 0, "%s",
+                    sentence);
+    pthread_mutex_unlock(&tls->lock);
+}
+
+bool
+mrd_tls_trouble(mrd_tls *tls, mrd_why *ret_why)
+{
+    bool some;
+
+    pthread_mutex_lock(&tls->lock);
+    if ((some = tls->n > 0)) {
+        *ret_why = tls->troubles[tls->first];
+        tls->first = (tls->first + 1) % MRD_TLS_TROUBLES;
+        tls->n--;
+    }
+    pthread_mutex_unlock(&tls->lock);
+    return some;
+}
+
+uint64_t
+mrd_tls_failures(mrd_tls *tls)
+{
+    uint64_t n;
+
+    pthread_mutex_lock(&tls->lock);
+    n = tls->failures;
+    pthread_mutex_unlock(&tls->lock);
+    return n;
+}
+
+/* Appends each name of the certificate; those with control characters are left out. */
+static void
+cert_names(X509 *cert, const char *after, char *to, size_t size)
+{
+    GENERAL_NAMES *alt = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+    X509_NAME *subject = X509_get_subject_name(cert);
+    int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+    int n_alt = alt == NULL ? 0 : sk_GENERAL_NAME_num(alt);
+    size_t len = 0;
+
+    to[0] = '\0';
+    for (int i = -1; i < n_alt; i++) { /* -1: the common name */
+        const ASN1_STRING *text = NULL;
+        const GENERAL_NAME *g = i < 0 ? NULL : sk_GENERAL_NAME_value(alt, i);
+        size_t n;
+        bool plain = true;
+
+        if (i < 0 && at >= 0)
+            text = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at));
+        else if (g != NULL && g->type == GEN_DNS)
+            text = g->d.dNSName;
+        if (text == NULL)
+            continue;
+        n = (size_t) ASN1_STRING_length(text);
+        for (size_t k = 0; k < n; k++)
+            plain = plain && ASN1_STRING_get0_data(text)[k] > 0x20;
+        if (!plain || n == 0 || len + n + strlen(after) + 1 > size)
+            continue;
+        memcpy(to + len, ASN1_STRING_get0_data(text), n);
+        len += n;
+        memcpy(to + len, after, strlen(after) + 1);
+        len += strlen(after);
+    }
+    GENERAL_NAMES_free(alt);
+}
+
+static void
+cert_time(const ASN1_TIME *t, char to[32])
+{
+    struct tm tm;
+
+    to[0] = '\0';
+    if (ASN1_TIME_to_tm(t, &tm) == 1)
+        strftime(to, 32, "%Y-%m-%d %H:%M UTC", &tm);
+}
+
+/* OpenSSL's judgement of one certificate of the chain: says no in our words. */
+static int
+on_verify(int ok, X509_STORE_CTX *store)
+{
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    nng_tls_engine_conn *c = SSL_get_app_data(ssl);
+    X509 *cert = X509_STORE_CTX_get_current_cert(store);
+    int err = X509_STORE_CTX_get_error(store);
+    const char *whose = c->tls->server ? "agent" : "aggregator";
+    char names[300] = "", when[32] = "";
+
+    if (ok)
+        return 1;
+    if (cert != NULL)
+        cert_names(cert, " ", names, sizeof(names));
+    if (names[0] != '\0')
+        names[strlen(names) - 1] = '\0';
+    switch (err) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        cert_time(X509_get0_notAfter(cert), when);
+        snprintf(c->refused, sizeof(c->refused),
+                 "the %s's certificate (%s) expired on %s: renew it (meridian certs renew)", whose,
+                 names, when);
+        break;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        cert_time(X509_get0_notBefore(cert), when);
+        snprintf(c->refused, sizeof(c->refused),
+                 "the %s's certificate (%s) is valid from %s on only: is the wall clock of this "
+                 "machine right?",
+                 whose, names, when);
+        break;
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        snprintf(c->refused, sizeof(c->refused),
+                 "the %s's certificate names %s and not the host that was asked for: use one of "
+                 "these names, --tls-name, or issue it again with --host",
+                 whose, names[0] == '\0' ? "nothing" : names);
+        break;
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+        snprintf(c->refused, sizeof(c->refused),
+                 "the %s's certificate (%s) is not of an authority in %s", whose, names,
+                 c->tls->ca);
+        break;
+    case X509_V_ERR_CERT_REVOKED:
+        snprintf(c->refused, sizeof(c->refused),
+                 "the %s's certificate (%s) is revoked by the list in %s", whose, names,
+                 c->tls->ca);
+        break;
+    default:
+        snprintf(c->refused, sizeof(c->refused), "the %s's certificate (%s) is not taken: %s",
+                 whose, names, X509_verify_cert_error_string(err));
+    }
+    return 0;
+}
+
+/* What the other end's alert, or our own disagreement, means to a person. */
+static void
+explain(const nng_tls_engine_conn *c, unsigned long code, char *to, size_t size)
+{
+    static const struct {
+        int reason;
+        const char *client, *server; /* who logs it */
+    } known[] = {
+#define MINE "the aggregator does not take this node's certificate: "
+#define ITS  "an agent does not take this aggregator's certificate: "
+        { SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, MINE "it has expired (meridian certs renew)",
+          ITS "it has expired (meridian certs renew)" },
+        { SSL_R_TLSV1_ALERT_UNKNOWN_CA, MINE "it is not of an authority that the aggregator trusts",
+          ITS "it is not of an authority in the agent's --tls-ca" },
+        { SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED, MINE "it is revoked", ITS "it is revoked" },
+        { SSL_R_SSLV3_ALERT_BAD_CERTIFICATE, MINE "it is not valid",
+          ITS "its names are not the host that the agent asked for, or it is not valid" },
+        { SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, MINE "it is not valid",
+          ITS "it is not valid, or does not name the host that the agent asked for" },
+        { SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE, MINE "it is not one for clients",
+          ITS "it is not one for servers" },
+#undef MINE
+#undef ITS
+        { SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED,
+          "the aggregator wants a certificate of this node: --tls-cert and --tls-key",
+          "an agent wants a certificate" },
+        { SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE,
+          "the aggregator finds no common ground: does it want a certificate of this node "
+          "(--tls-cert, --tls-key)?",
+          "an agent finds no common ground" },
+        { SSL_R_TLSV1_ALERT_PROTOCOL_VERSION, "the aggregator speaks no TLS version that we do",
+          "an agent speaks no TLS version that we do (1.2 and 1.3)" },
+        { SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, "the aggregator shows no certificate",
+          "an agent shows no certificate: give it --tls-cert and --tls-key" },
+        { SSL_R_UNSUPPORTED_PROTOCOL, "the aggregator speaks only TLS older than 1.2",
+          "an agent speaks only TLS older than 1.2" },
+        { SSL_R_VERSION_TOO_LOW, "the aggregator speaks only TLS older than 1.2",
+          "an agent speaks only TLS older than 1.2" },
+        { SSL_R_WRONG_VERSION_NUMBER, "the aggregator's address speaks no TLS: is it tcp://?",
+          "somebody speaks no TLS to this address: agents need tls+tcp://" },
+        { SSL_R_PACKET_LENGTH_TOO_LONG, "the aggregator's address speaks no TLS: is it tcp://?",
+          "somebody speaks no TLS to this address: agents need tls+tcp://" },
+        { SSL_R_HTTP_REQUEST, "the aggregator's address speaks HTTP",
+          "somebody speaks HTTP to this address: the HTTP port is another" },
+        { SSL_R_NO_SHARED_CIPHER, "no common cipher", "no common cipher with an agent" },
+    };
+    const char *reason = ERR_reason_error_string(code);
+
+    for (size_t i = 0; i < MRD_COUNT(known); i++) {
+        if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == known[i].reason) {
+            snprintf(to, size, "%s", c->tls->server ? known[i].server : known[i].client);
+            return;
+        }
+    }
+    snprintf(to, size, "%s: %s",
+             c->tls->server ? "TLS with an agent failed" : "TLS with the aggregator failed",
+             reason == NULL ? "broken off" : reason);
+}
+
+/* The connection is over because of TLS: says why, once. */
+static int
+conn_failed(nng_tls_engine_conn *c)
+{
+    char sentence[MRD_WHY_MAX];
+
+    if (!c->failed) {
+        c->failed = true;
+        if (c->refused[0] != '\0')
+            trouble(c->tls, c->refused);
+        else {
+            explain(c, ERR_peek_error(), sentence, sizeof(sentence));
+            trouble(c->tls, sentence);
+        }
+    }
+    ERR_clear_error();
+    return NNG_EPEERAUTH;
+}
+
+/* ---- The way to NNG's socket ---- */
+
+static int
+bio_write(BIO *bio, const char *data, int len)
+{
+    nng_tls_engine_conn *c = BIO_get_data(bio);
+    size_t n = (size_t) len;
+    int rv;
+
+    BIO_clear_retry_flags(bio);
+    rv = nng_tls_engine_send(c->nng, (const uint8_t *) data, &n);
+    if (rv == NNG_EAGAIN)
+        BIO_set_retry_write(bio);
+    return rv == 0 ? (int) n : -1;
+}
+
+static int
+bio_read(BIO *bio, char *data, int len)
+{
+    nng_tls_engine_conn *c = BIO_get_data(bio);
+    size_t n = (size_t) len;
+    int rv;
+
+    BIO_clear_retry_flags(bio);
+    rv = nng_tls_engine_recv(c->nng, (uint8_t *) data, &n);
+    if (rv == NNG_EAGAIN)
+        BIO_set_retry_read(bio);
+    c->heard = c->heard || rv == 0;
+    return rv == 0 ? (int) n : -1;
+}
+
+static long
+bio_ctrl(BIO *bio, int what, long number, void *p)
+{
+    (void) bio;
+    (void) number;
+    (void) p;
+    return what == BIO_CTRL_FLUSH; /* NNG sends at once */
+}
+
+static BIO_METHOD *bio_method; /* made once, kept for the life of the process */
+
+/* ---- Connections ---- */
+
+/* 0, NNG_EAGAIN, or the error after which NNG closes. */
+static int
+conn_result(nng_tls_engine_conn *c, int ret)
+{
+    switch (SSL_get_error(c->ssl, ret)) {
+    case SSL_ERROR_NONE:
+        return 0;
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+        return NNG_EAGAIN;
+    case SSL_ERROR_ZERO_RETURN:
+        return NNG_ECLOSED;
+    case SSL_ERROR_SYSCALL: /* the socket's end, which NNG sees by itself */
+        if (ERR_peek_error() == 0)
+            return NNG_ECLOSED;
+        return conn_failed(c);
+    default:
+        return conn_failed(c);
+    }
+}
+
+static int
+conn_init(nng_tls_engine_conn *c, void *nng, nng_tls_engine_config *config)
+{
+    mrd_tls *tls = config->tls;
+    unsigned char raw[16];
+    BIO *bio;
+    bool ok;
+
+    if (tls == NULL)
+        return NNG_ECRYPTO;
+    c->nng = nng;
+    pthread_mutex_lock(&tls->lock);
+    tls->refs++;
+    c->tls = tls;
+    c->ssl = SSL_new(tls->ctx);
+    pthread_mutex_unlock(&tls->lock);
+    if (c->ssl == NULL || (bio = BIO_new(bio_method)) == NULL)
+        return NNG_ENOMEM;
+    BIO_set_data(bio, c);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(c->ssl, bio, bio);
+    SSL_set_app_data(c->ssl, c);
+    if (tls->server) {
+        SSL_set_accept_state(c->ssl);
+        return 0;
+    }
+    SSL_set_connect_state(c->ssl);
+    if (inet_pton(AF_INET, config->name, raw) == 1 || inet_pton(AF_INET6, config->name, raw) == 1)
+        ok = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(c->ssl), config->name) == 1;
+    else
+        ok = SSL_set1_host(c->ssl, config->name) == 1 &&
+             SSL_set_tlsext_host_name(c->ssl, config->name) == 1;
+    return ok ? 0 : NNG_ECRYPTO;
+}
+
+static void
+conn_fini(nng_tls_engine_conn *c)
+{
+    SSL_free(c->ssl);
+    c->ssl = NULL;
+    mrd_tls_unref(c->tls);
+    c->tls = NULL;
+}
+
+static void
+conn_close(nng_tls_engine_conn *c)
+{
+    if (c->ssl == NULL || c->failed)
+        return;
+    if (c->up) {
+        (void) SSL_shutdown(c->ssl);
+        ERR_clear_error();
+    } else if (!c->tls->server && c->heard) {
+        /* It spoke and then hung up without saying why: an older TLS, a port of something else. */
+        c->failed = true;
+        trouble(c->tls, "the aggregator closed the connection in the middle of the handshake");
+    }
+}
+
+static int
+conn_handshake(nng_tls_engine_conn *c)
+{
+    X509 *peer;
+    int rv;
+
+    if (c->up)
+        return 0;
+    if (c->failed)
+        return NNG_EPEERAUTH;
+    ERR_clear_error();
+    if ((rv = conn_result(c, SSL_do_handshake(c->ssl))) != 0)
+        return rv;
+    c->up = true;
+    if ((peer = SSL_get1_peer_certificate(c->ssl)) != NULL)
+        cert_names(peer, "\n", c->names, sizeof(c->names));
+    X509_free(peer);
+    return 0;
+}
+
+static int
+conn_recv(nng_tls_engine_conn *c, uint8_t *to, size_t *size)
+{
+    int rv = conn_handshake(c);
+
+    if (rv != 0)
+        return rv;
+    ERR_clear_error();
+    return conn_result(c, SSL_read_ex(c->ssl, to, *size, size));
+}
+
+static int
+conn_send(nng_tls_engine_conn *c, const uint8_t *from, size_t *size)
+{
+    int rv = conn_handshake(c);
+
+    if (rv != 0)
+        return rv;
+    ERR_clear_error();
+    return conn_result(c, SSL_write_ex(c->ssl, from, *size, size));
+}
+
+static bool
+conn_verified(nng_tls_engine_conn *c)
+{
+    if (asking != NULL)
+        snprintf(asking, asking_size, "%s", c->names);
+    return c->up && c->names[0] != '\0';
+}
+
+bool
+mrd_tls_peer(nng_pipe pipe, char *ret_names, size_t size)
+{
+    bool verified = false;
+
+    ret_names[0] = '\0';
+    asking = ret_names;
+    asking_size = size;
+    if (nng_pipe_get_bool(pipe, NNG_OPT_TLS_VERIFIED, &verified) != 0)
+        verified = false;
+    asking = NULL;
+    return verified;
+}
+
+/* ---- Configurations ---- */
+
+static int
+config_init(nng_tls_engine_config *config, nng_tls_mode mode)
+{
+    (void) mode;
+    if (adopting != NULL) {
+        pthread_mutex_lock(&adopting->lock);
+        adopting->refs++;
+        pthread_mutex_unlock(&adopting->lock);
+        config->tls = adopting;
+    }
+    return 0;
+}
+
+static void
+config_fini(nng_tls_engine_config *config)
+{
+    mrd_tls_unref(config->tls);
+    config->tls = NULL;
+}
+
+static int
+config_server(nng_tls_engine_config *config, const char *name)
+{
+    if (strlen(name) >= sizeof(config->name))
+        return NNG_EINVAL;
+    snprintf(config->name, sizeof(config->name), "%s", name);
+    return 0;
+}
+
+/* Files, authorities and versions are mrd_tls's, so NNG's ways to set them are closed, but for the
+ * configurations that it makes and prepares by itself. */
+static int
+config_auth(nng_tls_engine_config *config, nng_tls_auth_mode mode)
+{
+    (void) mode;
+    return config->tls == NULL ? 0 : NNG_ENOTSUP;
+}
+
+static int
+config_ca_chain(nng_tls_engine_config *config, const char *certs, const char *crl)
+{
+    (void) certs;
+    (void) crl;
+    return config->tls == NULL ? 0 : NNG_ENOTSUP;
+}
+
+static int
+config_own_cert(nng_tls_engine_config *config, const char *cert, const char *key, const char *pass)
+{
+    (void) cert;
+    (void) key;
+    (void) pass;
+    return config->tls == NULL ? 0 : NNG_ENOTSUP;
+}
+
+static int
+config_version(nng_tls_engine_config *config, nng_tls_version min, nng_tls_version max)
+{
+    (void) min;
+    (void) max;
+    return config->tls == NULL ? 0 : NNG_ENOTSUP;
+}
+
+static nng_tls_engine_config_ops config_ops = {
+    .size = sizeof(nng_tls_engine_config),
+    .init = config_init,
+    .fini = config_fini,
+    .server = config_server,
+    .auth = config_auth,
+    .ca_chain = config_ca_chain,
+    .own_cert = config_own_cert,
+    .version = config_version,
+};
+
+static nng_tls_engine_conn_ops conn_ops = {
+    .size = sizeof(nng_tls_engine_conn),
+    .init = conn_init,
+    .fini = conn_fini,
+    .close = conn_close,
+    .handshake = conn_handshake,
+    .recv = conn_recv,
+    .send = conn_send,
+    .verified = conn_verified,
+};
+
+static const nng_tls_engine engine = {
+    .version = NNG_TLS_ENGINE_VERSION,
+    .config_ops = &config_ops,
+    .conn_ops = &conn_ops,
+    .name = "openssl",
+    .description = "OpenSSL by Meridian",
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int registered;
+
+static void
+register_engine(void)
+{
+    nng_tls_config *first = NULL;
+
+    /* NNG starts itself with the first configuration, and sets its own engine then. */
+    if (nng_tls_config_alloc(&first, NNG_TLS_MODE_CLIENT) == 0)
+        nng_tls_config_free(first);
+    bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "nng");
+    registered = bio_method != NULL && BIO_meth_set_write(bio_method, bio_write) == 1 &&
+                         BIO_meth_set_read(bio_method, bio_read) == 1 &&
+                         BIO_meth_set_ctrl(bio_method, bio_ctrl) == 1
+                     ? nng_tls_engine_register(&engine)
+                     : NNG_ENOMEM;
+}
+
+int
+mrd_tls_nng_config(mrd_tls *tls, const char *name, nng_tls_config **ret_config)
+{
+    nng_tls_config *config = NULL;
+    int rv;
+
+    pthread_once(&once, register_engine);
+    if (registered != 0)
+        return registered;
+    adopting = tls;
+    rv = nng_tls_config_alloc(&config, tls->server ? NNG_TLS_MODE_SERVER : NNG_TLS_MODE_CLIENT);
+    adopting = NULL;
+    if (rv == 0 && name != NULL && (rv = nng_tls_config_server_name(config, name)) != 0)
+        nng_tls_config_free(config);
+    else if (rv == 0)
+        *ret_config = config;
+    return rv;
+}
+
+/* ---- Files ---- */
+
+static int
+no_passphrase(char *to, int size, int writing, void *self)
+{
+    (void) to;
+    (void) size;
+    (void) writing;
+    (void) self;
+    return -1; /* nobody is there to be asked */
+}
+
+static mrd_err
+ssl_why(mrd_why *why, const char *what, const char *path)
+{
+    unsigned long code = ERR_peek_last_error();
+    const char *reason = ERR_reason_error_string(code);
+
+    ERR_clear_error();
+    return mrd_why_set(why, MRD_AUTH, 0, "%s %s: %s", what, path,
+                       reason == NULL ? "cannot be read" : reason);
+}
+
+/* Authorities and, when the file holds some, revocation lists. */
+static mrd_err
+load_ca(SSL_CTX *ctx, const char *path, bool server, mrd_why *why)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(ctx);
+    X509_LOOKUP *lookup = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+    STACK_OF(X509_OBJECT) * objects;
+    STACK_OF(X509_NAME) * names;
+    bool lists = false;
+
+    if (lookup == NULL || X509_load_cert_crl_file(lookup, path, X509_FILETYPE_PEM) <= 0)
+        return ssl_why(why, "authorities", path);
+    objects = X509_STORE_get0_objects(store);
+    for (int i = 0; i < sk_X509_OBJECT_num(objects); i++)
+        lists = lists || X509_OBJECT_get_type(sk_X509_OBJECT_value(objects, i)) == X509_LU_CRL;
+    if (lists)
+        X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+    if (server && (names = SSL_load_client_CA_file(path)) != NULL)
+        SSL_CTX_set_client_CA_list(ctx, names);
+    return MRD_OK;
+}
+
+static mrd_err
+load_own(SSL_CTX *ctx, const mrd_tls *tls, mrd_why *why)
+{
+    mrd_err err = mrd_secret_check("key file", tls->key, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (SSL_CTX_use_certificate_chain_file(ctx, tls->cert) != 1)
+        return ssl_why(why, "certificate", tls->cert);
+    if (SSL_CTX_use_PrivateKey_file(ctx, tls->key, SSL_FILETYPE_PEM) != 1)
+        return ssl_why(why, "key file", tls->key);
+    if (SSL_CTX_check_private_key(ctx) != 1)
+        return ssl_why(why, "key file", tls->key);
+    return MRD_OK;
+}
+
+static mrd_err
+context_new(const mrd_tls *tls, SSL_CTX **ret_ctx, mrd_why *why)
+{
+    SSL_CTX *ctx = SSL_CTX_new(tls->server ? TLS_server_method() : TLS_client_method());
+    mrd_err err = MRD_OK;
+
+    if (ctx == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "TLS");
+    SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
+        SSL_CTX_set_num_tickets(ctx, 0) != 1 || SSL_CTX_set_max_send_fragment(ctx, FRAGMENT) != 1)
+        err = ssl_why(why, "TLS", "settings");
+    if (err == MRD_OK && tls->ca != NULL) {
+        err = load_ca(ctx, tls->ca, tls->server, why);
+        SSL_CTX_set_verify(
+            ctx, SSL_VERIFY_PEER | (tls->server ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), on_verify);
+    }
+    if (err == MRD_OK && tls->cert != NULL)
+        err = load_own(ctx, tls, why);
+    if (err != MRD_OK)
+        SSL_CTX_free(ctx);
+    else
+        *ret_ctx = ctx;
+    return err;
+}
+
+static uint64_t
+stamp_of(const mrd_tls *tls)
+{
+    const char *files[] = { tls->ca, tls->cert, tls->key };
+
+    return mrd_files_stamp(files, MRD_COUNT(files));
+}
+
+mrd_err
+mrd_tls_reload(mrd_tls *tls, mrd_why *why)
+{
+    uint64_t stamp = stamp_of(tls);
+    SSL_CTX *ctx = NULL, *old;
+    mrd_err err = context_new(tls, &ctx, why);
+
+    if (err != MRD_OK)
+        return err;
+    pthread_mutex_lock(&tls->lock);
+    old = tls->ctx;
+    tls->ctx = ctx;
+    tls->stamp = stamp;
+    pthread_mutex_unlock(&tls->lock);
+    SSL_CTX_free(old); /* connections that are up have their own references */
+    return MRD_OK;
+}
+
+bool
+mrd_tls_changed(mrd_tls *tls)
+{
+    uint64_t now = stamp_of(tls);
+    bool changed;
+
+    pthread_mutex_lock(&tls->lock);
+    changed = now != tls->stamp;
+    pthread_mutex_unlock(&tls->lock);
+    return changed;
+}
+
+static char *
+copy_of(const char *text)
+{
+    return text == NULL ? NULL : mrd_str_dup(mrd_str_of(text));
+}
+
+mrd_err
+mrd_tls_open(const mrd_link_tls *files, bool server, mrd_tls **ret_tls, mrd_why *why)
+{
+    mrd_tls *tls;
+    mrd_err err;
+
+    if (server && (files->cert_file == NULL || files->key_file == NULL))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "an address with TLS needs a certificate and a key (--tls-cert, "
+                           "--tls-key)");
+    if (!server && files->ca_file == NULL)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "an aggregator with TLS needs the authority to trust (--tls-ca)");
+    if ((files->cert_file == NULL) != (files->key_file == NULL))
+        return mrd_why_set(why, MRD_INVALID, 0, "--tls-cert and --tls-key go together");
+    if ((tls = calloc(1, sizeof(*tls))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "TLS");
+    tls->magic = TLS_MAGIC;
+    tls->server = server;
+    tls->refs = 1;
+    pthread_mutex_init(&tls->lock, NULL);
+    tls->ca = copy_of(files->ca_file);
+    tls->cert = copy_of(files->cert_file);
+    tls->key = copy_of(files->key_file);
+    if ((err = mrd_tls_reload(tls, why)) != MRD_OK)
+        mrd_tls_unref(tls);
+    else
+        *ret_tls = tls;
+    return err;
+}
+
+void
+mrd_tls_unref(mrd_tls *tls)
+{
+    bool last;
+
+    if (tls == NULL)
+        return;
+    MRD_CHECK_MAGIC(tls, TLS_MAGIC);
+    pthread_mutex_lock(&tls->lock);
+    last = --tls->refs == 0;
+    pthread_mutex_unlock(&tls->lock);
+    if (!last)
+        return;
+    SSL_CTX_free(tls->ctx);
+    pthread_mutex_destroy(&tls->lock);
+    free(tls->ca);
+    free(tls->cert);
+    free(tls->key);
+    tls->magic = 0;
+    free(tls);
+}

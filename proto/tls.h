@@ -1,0 +1,52 @@
+/*
+ * proto/tls.h - TLS of the links: OpenSSL behind NNG's engine interface, in place of the mbed TLS
+ * that the distribution compiles in. docs/security.md says why. Only proto/link_nng.c uses it;
+ * libssl lives in proto/tls.c only.
+ *
+ * It speaks TLS 1.2 and 1.3, no session tickets, no renegotiation. A client always checks the
+ * server's chain and name. A server with a ca_file takes only clients with a certificate of it.
+ *
+ * Threads: all functions from any thread. What has gone wrong is kept as sentences until it is
+ * taken, at most MRD_TLS_TROUBLES; more are only counted.
+ */
+#ifndef MRD_PROTO_TLS_H
+#define MRD_PROTO_TLS_H
+
+#include <nng/nng.h>
+#include <nng/supplemental/tls/tls.h>
+
+#include "proto/link.h"
+
+#define MRD_TLS_TROUBLES 8
+
+/* One end's certificate, key and authorities, as they are on disk or were at the last reload.
+ * Connections hold a reference, so it may be released while some are still closing. */
+typedef struct mrd_tls mrd_tls;
+
+/* Errors: INVALID (a file is missing from the settings), NOTFOUND, DENIED (a key that others may
+ * read), AUTH (not PEM, key of another certificate). */
+mrd_err mrd_tls_open(const mrd_link_tls *files, bool server, mrd_tls **ret_tls, mrd_why *why);
+void mrd_tls_unref(mrd_tls *tls); /* NULL is fine */
+/* Reads the files again: connections from now on use them, those that are up go on. After an error
+ * the old ones stay. */
+mrd_err mrd_tls_reload(mrd_tls *tls, mrd_why *why);
+/* True when a file has changed since it was last read with success. */
+bool mrd_tls_changed(mrd_tls *tls);
+/* The next sentence about a connection that failed; false when there is none. */
+bool mrd_tls_trouble(mrd_tls *tls, mrd_why *ret_why);
+/* Connections that failed, ever. */
+uint64_t mrd_tls_failures(mrd_tls *tls);
+
+/* A configuration for NNG; a client checks that the server's certificate names `name`. Returns
+ * an NNG error. Call only after a socket was opened: NNG starts itself there. */
+int mrd_tls_nng_config(mrd_tls *tls, const char *name, nng_tls_config **ret_config);
+/*
+ * The names of the certificate that the other end of a pipe has proven: its common name, then its
+ * DNS names, each ended by a newline. False without TLS or without a certificate; `size` bytes
+ * suffice for MRD_TLS_NAMES.
+ */
+bool mrd_tls_peer(nng_pipe pipe, char *ret_names, size_t size);
+
+#define MRD_TLS_NAMES 1024
+
+#endif
