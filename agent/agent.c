@@ -12,6 +12,7 @@
 #include "agent/agent_int.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/secret.h"
 
 #define SAY_PERIOD (60 * MRD_SEC)
 
@@ -327,6 +328,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     mrd_files_step(a->files, now);
     if (a->publish != NULL)
         mrd_publish_step(a->publish, now);
+    mrd_agent_secrets_step(a, now);
     mrd_agent_forget_flushed(a, now);
     mrd_agent_serve_metrics(a);
     if (now - a->said_at > SAY_PERIOD) {
@@ -513,7 +515,7 @@ mrd_agent_open(const mrd_agent_options *options, const mrd_node *node, mrd_trans
     if (options->fake_counters != NULL)
         err = mrd_agent_read_file(options->fake_counters, &a->fake_script, why);
     if (err == MRD_OK && options->token_file != NULL)
-        err = mrd_agent_read_file(options->token_file, &a->token, why);
+        err = mrd_agent_token_load(a, why);
     if (err == MRD_OK)
         err = open_parts(a, why);
     if (err != MRD_OK) {
@@ -544,7 +546,7 @@ mrd_agent_close(mrd_agent *a)
     mrd_pipeline_close(a->pipeline);
     mrd_spool_close(a->spool);
     free(a->fake_script);
-    free(a->token);
+    mrd_secret_free(a->token);
     free(a);
 }
 

@@ -59,6 +59,9 @@ size_t mrd_agent_fds(const mrd_agent *a, int ret_fds[MRD_AGENT_FDS]);
  * True when all was acknowledged. */
 bool mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience);
 void mrd_agent_close(mrd_agent *a);
+/* Certificate, key, authorities and token again from their files; connections stay. By itself the
+ * agent does so when a file changes. What cannot be read keeps its old state, which is logged. */
+void mrd_agent_reload(mrd_agent *a);
 
 typedef struct {
     mrd_pipe_counts pipe;

@@ -17,7 +17,11 @@ struct mrd_agent {
     mrd_node node;
     const char *proc_root;
     uint64_t key, run;
-    char *fake_script, *token, state_path[1024];
+    char *fake_script, state_path[1024];
+    char *token; /* wiped when it goes */
+    uint64_t token_stamp;
+    int64_t secrets_at; /* files of secrets were looked at */
+    char secret_said[MRD_WHY_MAX];
     mrd_transport *transport; /* NULL: no aggregator */
     mrd_spool *spool;
     mrd_pipeline *pipeline;
@@ -53,5 +57,9 @@ void mrd_agent_clock_quality(const mrd_agent *a, mrd_node_clock_view *view, Mrd_
 mrd_err mrd_agent_open_metrics(mrd_agent *a, mrd_why *why);
 void mrd_agent_serve_metrics(mrd_agent *a);
 mrd_err mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why);
+
+/* secrets.c */
+mrd_err mrd_agent_token_load(mrd_agent *a, mrd_why *why);
+void mrd_agent_secrets_step(mrd_agent *a, int64_t now);
 
 #endif

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -12,6 +11,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/secret.h"
 
 static const mrd_opt options[] = {
 #define HEAD(text) { .type = MRD_OPT_HEAD, .help = text },
@@ -23,7 +23,7 @@ static const mrd_opt options[] = {
 #undef OPTION
 };
 
-static volatile sig_atomic_t ending;
+static volatile sig_atomic_t ending, reloading;
 
 static void
 on_signal(int number)
@@ -33,10 +33,19 @@ on_signal(int number)
 }
 
 static void
+on_hangup(int number)
+{
+    (void) number;
+    reloading = 1;
+}
+
+static void
 catch_signals(void)
 {
-    struct sigaction end = { .sa_handler = on_signal }, ignore = { .sa_handler = SIG_IGN };
+    struct sigaction end = { .sa_handler = on_signal }, ignore = { .sa_handler = SIG_IGN },
+                     hangup = { .sa_handler = on_hangup };
 
+    (void) sigaction(SIGHUP, &hangup, NULL);
     (void) sigaction(SIGTERM, &end, NULL);
     (void) sigaction(SIGINT, &end, NULL);
     (void) sigaction(SIGPIPE, &ignore, NULL);
@@ -178,8 +187,13 @@ run(mrd_agent_options *o, const mrd_node *node)
             MRD_RELEASE);
     if (node->note[0] != '\0')
         mrd_log(MRD_LOG_INFO, "AGT-IMDS", "No instance metadata: reason=%s", node->note);
-    while (!ending)
+    while (!ending) {
+        if (reloading) {
+            reloading = 0;
+            mrd_agent_reload(a);
+        }
         mrd_agent_step(a, 1000);
+    }
     /* What is young gets a moment; what is left is in the spool folder for the next start. */
     (void) mrd_agent_drain(a, o->spool_dir == NULL ? 5 * MRD_SEC : 2 * MRD_SEC);
     mrd_log(MRD_LOG_INFO, "AGT-END", "Agent ends: node=%s", node->instance_id);
@@ -196,6 +210,7 @@ main(int argc, char **argv)
     mrd_why why = { 0 };
     int code;
 
+    mrd_secret_process(); /* tokens and other people's events stay out of core files */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             printf("meridian-agent: collects what this node's processes record and ships it\n\n");
@@ -211,7 +226,6 @@ main(int argc, char **argv)
         return fail(&why);
     mrd_log_init("meridian-agent", 2, (mrd_log_level) o.log_level, o.log_json);
     catch_signals();
-    (void) prctl(PR_SET_DUMPABLE, 0); /* tokens and other people's events stay out of core files */
     (void) mrd_link_raise_files();
     who.instance_id = o.instance_id;
     who.proc_root = o.proc_root;

@@ -63,6 +63,24 @@ close_link(mrd_transport *t)
     free(t);
 }
 
+static mrd_err
+reload(mrd_transport *t, mrd_why *why)
+{
+    return mrd_link_reload(link_of(t), why);
+}
+
+static bool
+changed(mrd_transport *t)
+{
+    return mrd_link_changed(link_of(t));
+}
+
+static bool
+trouble(mrd_transport *t, mrd_why *ret_why)
+{
+    return mrd_link_trouble(link_of(t), ret_why);
+}
+
 mrd_err
 mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transport, mrd_why *why)
 {
@@ -71,8 +89,8 @@ mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transpor
 
     if (o == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "connection to the aggregator");
-    o->pub =
-        (mrd_transport){ submit, submit_urgent, answer, free_slots, next, done, fd, close_link };
+    o->pub = (mrd_transport){ submit, submit_urgent, answer, free_slots, next,   done,
+                              fd,     close_link,    reload, changed,    trouble };
     if ((err = mrd_link_open(options, &o->link, why)) != MRD_OK) {
         free(o);
         return err;

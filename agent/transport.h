@@ -18,6 +18,10 @@ struct mrd_transport {
     void (*done)(mrd_transport *t, mrd_link_event *event);
     int (*fd)(mrd_transport *t);
     void (*close)(mrd_transport *t); /* frees it */
+    /* NULL where there is no TLS. */
+    mrd_err (*reload)(mrd_transport *t, mrd_why *why);
+    bool (*changed)(mrd_transport *t);
+    bool (*trouble)(mrd_transport *t, mrd_why *ret_why);
 };
 
 /* Over proto/link.h. Nothing may fork in this process afterwards. */

@@ -69,6 +69,8 @@ mrd_aggregator_open(const mrd_aggregator_options *o, mrd_aggregator **ret_aggreg
         return mrd_why_set(why, MRD_NOMEM, 0, "aggregator");
     limits_set(&a->hub.limits, o);
     a->hub.sync = o->sync;
+    a->hub.cert_identity =
+        o->tls.ca_file != NULL && !o->any_certificate && strncmp(o->data_url, "tls+", 4) == 0;
     err = hub_init(&a->hub, o->store, why);
     if (err == MRD_OK)
         err = parts_open(a, o, why);
@@ -93,6 +95,38 @@ mrd_aggregator_close(mrd_aggregator *a)
     clocks_close(&a->hub);
     hub_fini(&a->hub);
     free(a);
+}
+
+/* Reads one thing again, when it is there and it is time. */
+#define READ_AGAIN(thing, changed, reload, id)                                                     \
+    do {                                                                                           \
+        if ((thing) != NULL && (!only_changed || changed(thing))) {                                \
+            if (reload((thing), &why) != MRD_OK)                                                   \
+                say(self, id, &why);                                                               \
+            else                                                                                   \
+                n++;                                                                               \
+        }                                                                                          \
+    } while (0)
+
+unsigned
+mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
+                       void (*say)(void *self, const char *id, const mrd_why *why), void *self)
+{
+    unsigned n = 0, http;
+    mrd_why why = { 0 };
+
+    READ_AGAIN(a->http, http_api_changed, http_api_reload, "AGG-RELOAD-HTTP");
+    http = n;
+    READ_AGAIN(a->hub.auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
+    READ_AGAIN(a->hub.server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
+    if (n > http) { /* what agents have proven may hold no more */
+        pthread_mutex_lock(&a->hub.lock);
+        a->hub.proof_epoch++;
+        pthread_mutex_unlock(&a->hub.lock);
+    }
+    while (mrd_server_trouble(a->hub.server, &why))
+        say(self, "AGG-TLS", &why);
+    return n;
 }
 
 const char *

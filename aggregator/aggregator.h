@@ -22,6 +22,7 @@ typedef struct {
     const char *http_address;         /* NULL: no HTTP */
     uint16_t http_port;               /* 0: any free one */
     mrd_link_tls tls;                 /* of data and control, when their URLs say tls+tcp */
+    bool any_certificate;             /* with tls.ca_file: it need not name the agent's instance */
     const char *http_cert, *http_key; /* both or none */
     const char *tokens;               /* token file of aggregator/auth.h; NULL: everybody may all */
     unsigned time_port;               /* UDP, of the clock probes; 0: any free one */
@@ -43,6 +44,15 @@ mrd_err mrd_aggregator_open(const mrd_aggregator_options *options, mrd_aggregato
                             mrd_why *why);
 /* Answers what is in the queue, closes journals, writes manifests. NULL is fine. */
 void mrd_aggregator_close(mrd_aggregator *a);
+/*
+ * Certificates, keys, authorities and tokens again from their files; with `only_changed` only what
+ * is not what was read. Connections stay; agents prove their identity once more. Each thing that
+ * cannot be read keeps its old state and is a sentence for say, as are TLS connections that failed
+ * since the last call. Returns how many things were read.
+ */
+unsigned mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
+                                void (*say)(void *self, const char *id, const mrd_why *why),
+                                void *self);
 const char *mrd_aggregator_data_url(const mrd_aggregator *a); /* with the real port */
 const char *mrd_aggregator_control_url(const mrd_aggregator *a);
 uint16_t mrd_aggregator_http_port(const mrd_aggregator *a); /* 0 without HTTP */

@@ -1,11 +1,11 @@
 #include "aggregator/auth.h"
 
-#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/secret.h"
 
 typedef struct {
     char digest[MRD_SHA256_HEX];
@@ -13,9 +13,16 @@ typedef struct {
     char *instance; /* agent tokens; NULL: any */
 } auth_token;
 
-struct mrd_auth {
+typedef struct {
     auth_token *tokens;
     size_t n;
+} auth_list;
+
+struct mrd_auth {
+    char *path;
+    pthread_rwlock_t lock; /* guards the two below; nothing is taken inside */
+    auth_list list;
+    uint64_t stamp;
 };
 
 enum { TOKEN_MIN = 16, TOKEN_MAX = 1024, TOKENS_MAX = 10000 };
@@ -34,7 +41,7 @@ token_digest(mrd_str token, char digest[MRD_SHA256_HEX])
 }
 
 static mrd_err
-token_add(mrd_auth *auth, mrd_role role, const char *token, const char *instance, mrd_why *why)
+token_add(auth_list *auth, mrd_role role, const char *token, const char *instance, mrd_why *why)
 {
     auth_token *t, *tokens;
 
@@ -59,7 +66,7 @@ token_add(mrd_auth *auth, mrd_role role, const char *token, const char *instance
 }
 
 static mrd_err
-token_list(mrd_auth *auth, const mrd_json *doc, mrd_role role, mrd_why *why)
+token_list(auth_list *auth, const mrd_json *doc, mrd_role role, mrd_why *why)
 {
     const mrd_json *list = mrd_json_get(doc, mrd_role_text(role));
     mrd_err err = MRD_OK;
@@ -84,35 +91,82 @@ token_list(mrd_auth *auth, const mrd_json *doc, mrd_role role, mrd_why *why)
     return err;
 }
 
-mrd_err
-mrd_auth_load(const char *path, mrd_auth **ret_auth, mrd_why *why)
+static void
+list_free(auth_list *list)
 {
-    mrd_auth *auth = NULL;
+    for (size_t i = 0; i < list->n; i++)
+        free(list->tokens[i].instance);
+    free(list->tokens);
+    *list = (auth_list){ 0 };
+}
+
+static mrd_err
+list_load(const char *path, auth_list *ret_list, mrd_why *why)
+{
+    auth_list list = { 0 };
     mrd_json *doc = NULL;
-    struct stat st;
     mrd_err err;
 
-    if (stat(path, &st) != 0)
-        return mrd_why_set(why, MRD_NOTFOUND, errno, "token file %s", path);
-    /* A group may read: that is how a service manager or Kubernetes hands a file to one user. */
-    if ((st.st_mode & 037) != 0)
-        return mrd_why_set(
-            why, MRD_DENIED, 0,
-            "token file %s may be read by everybody, or written by its group: chmod 600 it", path);
-    if ((err = mrd_json_load(path, &doc, why)) != MRD_OK)
+    if ((err = mrd_secret_check("token file", path, why)) != MRD_OK ||
+        (err = mrd_json_load(path, &doc, why)) != MRD_OK)
         return err;
-    auth = calloc(1, sizeof(*auth));
-    if (auth == NULL)
-        err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
-    else if (!mrd_json_is_object(doc))
+    if (!mrd_json_is_object(doc))
         err = mrd_why_set(why, MRD_TYPE, 0, "%s: expected an object with read, control and agent",
                           path);
     for (mrd_role role = MRD_ROLE_READ; role <= MRD_ROLE_AGENT && err == MRD_OK; role++) {
-        if ((err = token_list(auth, doc, role, why)) != MRD_OK)
+        if ((err = token_list(&list, doc, role, why)) != MRD_OK)
             mrd_why_prefix(why, err, "%s", path);
     }
     mrd_json_free(doc);
     if (err != MRD_OK)
+        list_free(&list);
+    else
+        *ret_list = list;
+    return err;
+}
+
+mrd_err
+mrd_auth_reload(mrd_auth *auth, mrd_why *why)
+{
+    uint64_t stamp = mrd_files_stamp((const char *const *) &auth->path, 1);
+    auth_list list = { 0 }, old;
+    mrd_err err = list_load(auth->path, &list, why);
+
+    if (err != MRD_OK)
+        return err;
+    pthread_rwlock_wrlock(&auth->lock);
+    old = auth->list;
+    auth->list = list;
+    auth->stamp = stamp;
+    pthread_rwlock_unlock(&auth->lock);
+    list_free(&old);
+    return MRD_OK;
+}
+
+bool
+mrd_auth_changed(mrd_auth *auth)
+{
+    uint64_t stamp = mrd_files_stamp((const char *const *) &auth->path, 1);
+    bool changed;
+
+    pthread_rwlock_rdlock(&auth->lock);
+    changed = stamp != auth->stamp;
+    pthread_rwlock_unlock(&auth->lock);
+    return changed;
+}
+
+mrd_err
+mrd_auth_load(const char *path, mrd_auth **ret_auth, mrd_why *why)
+{
+    mrd_auth *auth = calloc(1, sizeof(*auth));
+    mrd_err err;
+
+    if (auth == NULL || (auth->path = mrd_str_dup(mrd_str_of(path))) == NULL) {
+        free(auth);
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+    }
+    pthread_rwlock_init(&auth->lock, NULL);
+    if ((err = mrd_auth_reload(auth, why)) != MRD_OK)
         mrd_auth_free(auth);
     else
         *ret_auth = auth;
@@ -124,21 +178,24 @@ mrd_auth_free(mrd_auth *auth)
 {
     if (auth == NULL)
         return;
-    for (size_t i = 0; i < auth->n; i++)
-        free(auth->tokens[i].instance);
-    free(auth->tokens);
+    list_free(&auth->list);
+    pthread_rwlock_destroy(&auth->lock);
+    free(auth->path);
     free(auth);
 }
 
 /* Digests are compared whole: the time tells nothing about where they differ. */
 static bool
-digest_equal(const char *a, const char *b)
+token_is(const auth_token *t, const char digest[MRD_SHA256_HEX])
 {
-    unsigned char diff = 0;
+    return mrd_secret_equal(t->digest, digest, MRD_SHA256_HEX - 1);
+}
 
-    for (size_t i = 0; i < MRD_SHA256_HEX - 1; i++)
-        diff |= (unsigned char) (a[i] ^ b[i]);
-    return diff == 0;
+/* The lock is no part of its value. */
+static pthread_rwlock_t *
+lock_of(const mrd_auth *auth)
+{
+    return &((mrd_auth *) (uintptr_t) auth)->lock;
 }
 
 mrd_role
@@ -149,10 +206,12 @@ mrd_auth_role(const mrd_auth *auth, mrd_str token)
 
     if (token.len == 0 || !token_digest(token, digest))
         return MRD_ROLE_NONE;
-    for (size_t i = 0; i < auth->n; i++) {
-        if (digest_equal(auth->tokens[i].digest, digest))
-            role = auth->tokens[i].role;
+    pthread_rwlock_rdlock(lock_of(auth));
+    for (size_t i = 0; i < auth->list.n; i++) {
+        if (token_is(&auth->list.tokens[i], digest))
+            role = auth->list.tokens[i].role;
     }
+    pthread_rwlock_unlock(lock_of(auth));
     return role;
 }
 
@@ -164,12 +223,14 @@ mrd_auth_agent(const mrd_auth *auth, mrd_str token, mrd_str instance)
 
     if (token.len == 0 || !token_digest(token, digest))
         return false;
-    for (size_t i = 0; i < auth->n; i++) {
-        const auth_token *t = &auth->tokens[i];
+    pthread_rwlock_rdlock(lock_of(auth));
+    for (size_t i = 0; i < auth->list.n; i++) {
+        const auth_token *t = &auth->list.tokens[i];
 
-        ok |= digest_equal(t->digest, digest) && t->role == MRD_ROLE_AGENT &&
+        ok |= token_is(t, digest) && t->role == MRD_ROLE_AGENT &&
               (t->instance == NULL || mrd_str_is(instance, t->instance));
     }
+    pthread_rwlock_unlock(lock_of(auth));
     return ok;
 }
 

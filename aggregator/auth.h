@@ -3,8 +3,8 @@
  *
  * A token file is JSON: {"read": ["..."], "control": ["..."], "agent": [{"token": "...",
  * "instance": "i-0abc"}]}. An agent token without instance may speak for any instance. Files that
- * others may read, or a group may write, are refused. Tokens are kept as SHA-256 only. Threads:
- * read-only after load; reload makes a new one.
+ * others may read, or a group may write, are refused. Tokens are kept as SHA-256 only.
+ * Threads: any.
  */
 #ifndef MRD_AGGREGATOR_AUTH_H
 #define MRD_AGGREGATOR_AUTH_H
@@ -24,6 +24,10 @@ typedef struct mrd_auth mrd_auth;
  * characters). */
 mrd_err mrd_auth_load(const char *path, mrd_auth **ret_auth, mrd_why *why);
 void mrd_auth_free(mrd_auth *auth);
+/* The file again: from now on its tokens count, and no other. Errors leave the old ones. */
+mrd_err mrd_auth_reload(mrd_auth *auth, mrd_why *why);
+/* True when the file is not what was last read with success. */
+bool mrd_auth_changed(mrd_auth *auth);
 /* The role of a token, NONE when unknown. All tokens are compared, whichever matches. */
 mrd_role mrd_auth_role(const mrd_auth *auth, mrd_str token);
 /* True when this agent token may publish as the instance. */

@@ -613,3 +613,15 @@ http_api_port(const http_api *api)
 {
     return mrd_httpd_port(api->httpd);
 }
+
+bool
+http_api_changed(http_api *api)
+{
+    return mrd_httpd_changed(api->httpd);
+}
+
+mrd_err
+http_api_reload(http_api *api, mrd_why *why)
+{
+    return mrd_httpd_reload(api->httpd, why);
+}

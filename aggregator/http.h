@@ -14,6 +14,9 @@ typedef struct http_api http_api;
 mrd_err http_api_open(hub *h, const mrd_aggregator_options *o, http_api **ret_api, mrd_why *why);
 void http_api_close(http_api *api); /* NULL is fine */
 uint16_t http_api_port(const http_api *api);
+/* Of the certificate and key. */
+bool http_api_changed(http_api *api);
+mrd_err http_api_reload(http_api *api, mrd_why *why);
 
 /* The text of /metrics (http_metrics.c). */
 void http_metrics(hub *h, mrd_httpd *httpd, mrd_buf *to);

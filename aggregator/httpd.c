@@ -19,6 +19,7 @@
 #include "base/conf.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/secret.h"
 
 #define HTTPD_MAGIC  0x48545450u
 #define PAGE_ORIGIN  "https://ui.perfetto.dev"
@@ -32,6 +33,7 @@ struct mrd_httpd {
     uint32_t magic;
     mrd_httpd_options options;
     char *cert_path, *key_path;
+    uint64_t stamp; /* of both, when they were read; the caller of reload's */
     const mrd_http_route *routes;
     size_t n_routes;
     void *self;
@@ -952,6 +954,20 @@ load_pem(const char *path, mrd_buf *to, mrd_why *why)
                : mrd_why_set(why, MRD_INVALID, 0, "TLS file %s cannot be read", path);
 }
 
+static uint64_t
+stamp_of(const mrd_httpd *h)
+{
+    const char *files[] = { h->cert_path, h->key_path };
+
+    return mrd_files_stamp(files, MRD_COUNT(files));
+}
+
+bool
+mrd_httpd_changed(mrd_httpd *httpd)
+{
+    return stamp_of(httpd) != httpd->stamp;
+}
+
 /* Starts a server thread on a copy of the listening socket. */
 static mrd_err
 start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
@@ -961,10 +977,12 @@ start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
     unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
     struct MHD_Daemon *daemon = NULL;
     int fd = -1;
+    uint64_t stamp = stamp_of(h);
     mrd_err err = MRD_OK;
 
     if (h->cert_path != NULL) {
-        if ((err = load_pem(h->cert_path, &cert, why)) != MRD_OK ||
+        if ((err = mrd_secret_check("key file", h->key_path, why)) != MRD_OK ||
+            (err = load_pem(h->cert_path, &cert, why)) != MRD_OK ||
             (err = load_pem(h->key_path, &key, why)) != MRD_OK)
             goto out;
         flags |= MHD_USE_TLS;
@@ -988,6 +1006,7 @@ start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
                               : ": are certificate and key PEM files that belong together?");
     } else {
         *ret_daemon = daemon;
+        h->stamp = stamp;
     }
 out:
     if (key.p != NULL)

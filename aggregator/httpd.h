@@ -48,6 +48,8 @@ void mrd_httpd_stop(mrd_httpd *httpd); /* cancels streams; NULL is fine */
 uint16_t mrd_httpd_port(const mrd_httpd *httpd);
 /* Reads certificate and key again; running transfers go on. Errors leave the old ones in place. */
 mrd_err mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why);
+/* True when one of the two is not what was last read with success. */
+bool mrd_httpd_changed(mrd_httpd *httpd);
 
 typedef struct {
     uint64_t requests, errors, unauthorised, streams, cancelled, bytes;

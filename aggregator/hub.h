@@ -49,7 +49,8 @@ typedef struct {
 typedef struct {
     char instance_id[HUB_ID_MAX], host_name[HUB_TEXT_MAX], boot_id[64], release[32];
     uint64_t key, run, epoch;
-    uint32_t conn; /* 0: not connected */
+    uint32_t conn;        /* 0: not connected */
+    unsigned proof_epoch; /* of the hub at its hello */
     bool simulated;
     int64_t seen_ns; /* aggregator's RAW, last frame of any kind */
     int64_t seen_wall_ns;
@@ -194,6 +195,8 @@ typedef struct hub {
     hub_limits limits;
     mrd_sync sync;
     mrd_auth *auth;            /* tokens that agents must show; NULL: none */
+    bool cert_identity;        /* an agent's certificate must name its instance */
+    unsigned proof_epoch;      /* of tokens and authorities: hellos of before count no more */
     struct upload *uploads;    /* artifact.c */
     int64_t session_offset_ns; /* session time = RAW of this machine + this */
     mrd_server *server;

@@ -82,12 +82,33 @@ reply_refuse(ingest *in, mrd_server_request *request, const mrd_why *why, bool f
 
 /* ---- Hello ---- */
 
+/* The certificate of the connection and the token of the hello, as far as each is wanted. */
 static mrd_err
-hello_check(ingest *in, const mrd_msg *msg, mrd_why *why)
+identity_check(hub *h, uint32_t conn, const Mrd__Hello *hello, mrd_why *why)
+{
+    char names[256];
+
+    if (h->cert_identity &&
+        !mrd_server_peer_is(h->server, conn, hello->instance_id, names, sizeof(names)))
+        return mrd_why_set(why, MRD_AUTH, 0,
+                           "agent '%s' shows the certificate of '%s': an agent may publish only "
+                           "as an instance that its certificate names (meridian certs agent %s)",
+                           hello->instance_id, names, hello->instance_id);
+    if (h->auth != NULL &&
+        !mrd_auth_agent(h->auth, mrd_str_of(hello->token), mrd_str_of(hello->instance_id)))
+        return mrd_why_set(why, MRD_AUTH, 0, "agent '%s' shows %s", hello->instance_id,
+                           hello->token[0] == '\0' ? "no token"
+                                                   : "a token that may not publish as it");
+    return MRD_OK;
+}
+
+static mrd_err
+hello_check(ingest *in, const mrd_msg *msg, uint32_t conn, mrd_why *why)
 {
     const Mrd__Hello *hello = msg->u.hello;
     hub *h = in->h;
     const hub_node *known;
+    mrd_err err;
 
     if (hello->wire_major != MRD_WIRE_MAJOR)
         return mrd_why_set(
@@ -102,11 +123,8 @@ hello_check(ingest *in, const mrd_msg *msg, mrd_why *why)
     if (msg->frame.agent != mrd_agent_key(mrd_str_of(hello->instance_id)))
         return mrd_why_set(why, MRD_CORRUPT, 0, "agent '%s' sends another agent's key",
                            hello->instance_id);
-    if (h->auth != NULL &&
-        !mrd_auth_agent(h->auth, mrd_str_of(hello->token), mrd_str_of(hello->instance_id)))
-        return mrd_why_set(why, MRD_AUTH, 0, "agent '%s' shows %s", hello->instance_id,
-                           hello->token[0] == '\0' ? "no token"
-                                                   : "a token that may not publish as it");
+    if ((err = identity_check(h, conn, hello, why)) != MRD_OK)
+        return err;
     known = hub_node_by_id(h, hello->instance_id);
     if (known == NULL && (int64_t) h->n_nodes >= h->limits.max_nodes)
         return mrd_why_set(why, MRD_LIMIT, 0,
@@ -214,7 +232,7 @@ on_hello(ingest *in, mrd_server_request *request, const mrd_msg *msg)
     mrd_why why = { 0 };
     hub_node *n;
 
-    if (hello_check(in, msg, &why) != MRD_OK) {
+    if (hello_check(in, msg, request->conn, &why) != MRD_OK) {
         reply_refuse(in, request, &why, why.err != MRD_LIMIT && why.err != MRD_EXISTS);
         return;
     }
@@ -232,6 +250,7 @@ on_hello(ingest *in, mrd_server_request *request, const mrd_msg *msg)
     if (strcmp(n->boot_id, msg->u.hello->boot_id) != 0)
         clocks_forget(n); /* another boot, another clock */
     node_hello(n, msg, request->conn);
+    n->proof_epoch = h->proof_epoch;
     clocks_hello(h, n);
     n->seen_ns = mrd_local_now().ns;
     n->seen_wall_ns = mrd_wall_now().ns;
@@ -678,6 +697,8 @@ on_request(ingest *in, mrd_server_request *request)
         return;
     }
     n = hub_node_by_conn(h, request->conn);
+    if (n != NULL && n->proof_epoch != h->proof_epoch && f.type != MRD_FRAME_HELLO)
+        n = NULL; /* it proves itself again before anything else counts */
     if (n == NULL && f.type != MRD_FRAME_HELLO && f.type != MRD_FRAME_PROBE) {
         reply_ack(in, request, MRD__ACK_STATUS__ACK_HELLO_FIRST, MRD_STATE, "say hello first", 0);
         return;

@@ -3,18 +3,18 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "aggregator/aggregator.h"
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/obj.h"
+#include "base/secret.h"
 
 typedef struct {
     char *store, *data_listen, *control_listen, *http_listen, *tokens, *config;
     char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key;
-    bool insecure, json_log, help, version;
+    bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
     int64_t time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
         max_open_sessions, disk_reserve, retain_bytes;
@@ -117,7 +117,15 @@ static const mrd_opt table[] = {
       AT(tls_ca),
       .arg = "FILE",
       ENV("TLS_CA"),
-      .help = "agents must show a certificate of this authority" },
+      .help = "agents must show a certificate of these authorities; lists of revoked ones may be "
+              "in the file too" },
+    { .name = "cert-identity",
+      .type = MRD_OPT_BOOL,
+      AT(cert_identity),
+      .def = "1",
+      ENV("CERT_IDENTITY"),
+      .help = "with --tls-ca, an agent publishes only as an instance that its certificate names "
+              "(--no-cert-identity: any certificate of the authority will do, tokens decide)" },
     { .name = "http-cert",
       .type = MRD_OPT_STR,
       AT(http_cert),
@@ -362,6 +370,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .data_url = s->data_listen,
         .control_url = s->control_listen,
         .tls = { .ca_file = s->tls_ca, .cert_file = s->tls_cert, .key_file = s->tls_key },
+        .any_certificate = !s->cert_identity,
         .http_cert = s->http_cert,
         .http_key = s->http_key,
         .tokens = s->tokens,
@@ -387,6 +396,48 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
     return http_address(s->http_listen, host, 256, &o->http_port, why);
 }
 
+typedef struct {
+    char last[MRD_WHY_MAX]; /* why a file could not be read again */
+    int64_t at;
+} secret_log;
+
+/* A file that stays wrong is told of once a minute. */
+static void
+say_secret(void *self, const char *id, const mrd_why *why)
+{
+    secret_log *s = self;
+    int64_t now = mrd_local_now().ns;
+
+    if (strcmp(id, "AGG-TLS") == 0) {
+        mrd_log(MRD_LOG_WARN, id, "TLS connection failed: reason=%s", why->text);
+    } else if (strcmp(s->last, why->text) != 0 || now - s->at > 60 * MRD_SEC) {
+        mrd_log(MRD_LOG_WARN, id, "What was read before stays in use: reason=%s", why->text);
+        memcpy(s->last, why->text, sizeof(s->last));
+        s->at = now;
+    }
+}
+
+/* Until a signal ends the program: looks after certificates and tokens, on SIGHUP and when their
+ * files change. Returns the signal. */
+static int
+wait_and_watch(mrd_aggregator *a, const sigset_t *set)
+{
+    struct timespec second = { .tv_sec = 1 };
+    secret_log told = { .last = "" };
+
+    for (;;) {
+        int sig = sigtimedwait(set, NULL, &second);
+        unsigned n;
+
+        if (sig > 0 && sig != SIGHUP)
+            return sig;
+        n = mrd_aggregator_secrets(a, sig != SIGHUP, say_secret, &told);
+        if (n > 0 || sig == SIGHUP)
+            mrd_log(MRD_LOG_INFO, "AGG-RELOAD", "Certificates and tokens read again: files_of=%u",
+                    n);
+    }
+}
+
 static int
 serve(const settings *s)
 {
@@ -404,10 +455,10 @@ serve(const settings *s)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread exists */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of the write */
-    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
     mrd_link_raise_files();
     if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {
         fprintf(stderr, "meridian-aggregator: %s\n", why.text);
@@ -416,8 +467,7 @@ serve(const settings *s)
     mrd_log(MRD_LOG_INFO, "AGG-UP", "Aggregator started: store=%s data=%s control=%s http_port=%u",
             s->store, mrd_aggregator_data_url(a), mrd_aggregator_control_url(a),
             mrd_aggregator_http_port(a));
-    while (sigwait(&set, &sig) != 0)
-        ;
+    sig = wait_and_watch(a, &set);
     mrd_log(MRD_LOG_INFO, "AGG-DOWN", "Aggregator stops: signal=%d", sig);
     mrd_aggregator_close(a);
     return 0;
@@ -430,6 +480,7 @@ main(int argc, char **argv)
     mrd_why why = { 0 };
     int code;
 
+    mrd_secret_process();
     if (settings_read(&s, argc, argv, &why) != MRD_OK) {
         fprintf(stderr, "meridian-aggregator: %s\n", why.text);
         return 2;

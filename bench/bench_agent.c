@@ -100,8 +100,14 @@ make_sink(void)
     Mrd__Welcome welcome = MRD__WELCOME__INIT;
     mrd_frame fa = { .type = MRD_FRAME_ACK }, fw = { .type = MRD_FRAME_WELCOME };
 
-    s->pub = (mrd_transport){ sink_submit, sink_submit, sink_answer, sink_slots,
-                              sink_next,   sink_done,   sink_fd,     sink_close };
+    s->pub = (mrd_transport){ .submit = sink_submit,
+                              .submit_urgent = sink_submit,
+                              .answer = sink_answer,
+                              .free_slots = sink_slots,
+                              .next = sink_next,
+                              .done = sink_done,
+                              .fd = sink_fd,
+                              .close = sink_close };
     welcome.heartbeat_ms = 1000;
     if (mrd_msg_pack(&fa, &ack, &s->ack, NULL) != MRD_OK ||
         mrd_msg_pack(&fw, &welcome, &s->welcome, NULL) != MRD_OK)

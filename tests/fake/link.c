@@ -445,8 +445,14 @@ fake_link(fake_aggregator *g, fake_faults *faults, unsigned window)
 {
     in_process *t = calloc(1, sizeof(*t));
 
-    t->pub = (mrd_transport){ in_submit, in_urgent,  in_answer, in_slots,
-                              in_next,   free_event, no_fd,     in_close };
+    t->pub = (mrd_transport){ .submit = in_submit,
+                              .submit_urgent = in_urgent,
+                              .answer = in_answer,
+                              .free_slots = in_slots,
+                              .next = in_next,
+                              .done = free_event,
+                              .fd = no_fd,
+                              .close = in_close };
     t->g = g;
     t->faults = faults;
     t->window = window;
@@ -607,8 +613,14 @@ fake_pipe(int fd, unsigned window)
 {
     over_pipe *t = calloc(1, sizeof(*t));
 
-    t->pub = (mrd_transport){ pipe_submit, pipe_urgent, in_answer, pipe_slots,
-                              pipe_next,   free_event,  pipe_fd,   pipe_close };
+    t->pub = (mrd_transport){ .submit = pipe_submit,
+                              .submit_urgent = pipe_urgent,
+                              .answer = in_answer,
+                              .free_slots = pipe_slots,
+                              .next = pipe_next,
+                              .done = free_event,
+                              .fd = pipe_fd,
+                              .close = pipe_close };
     t->fd = fd;
     t->window = window;
     return &t->pub;

@@ -133,8 +133,14 @@ net_open(const fleet_options *o, net **ret_net, mrd_why *why)
 
     if (t == NULL)
         return MRD_NOMEM;
-    t->pub = (mrd_transport){ net_submit, net_submit_urgent, net_answer, net_free_slots,
-                              net_next,   net_done,          net_fd,     net_close };
+    t->pub = (mrd_transport){ .submit = net_submit,
+                              .submit_urgent = net_submit_urgent,
+                              .answer = net_answer,
+                              .free_slots = net_free_slots,
+                              .next = net_next,
+                              .done = net_done,
+                              .fd = net_fd,
+                              .close = net_close };
     t->o = (mrd_link_options){ .data_url = o->data_url,
                                .control_url = o->control_url,
                                .tls = o->tls,

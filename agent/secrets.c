@@ -1,0 +1,75 @@
+/* agent/secrets.c - certificate, key and token while the agent runs: read again when their files
+ * change, TLS failures said in words. */
+#include "agent/agent_int.h"
+#include "base/log.h"
+#include "base/secret.h"
+
+#define LOOK_PERIOD (2 * MRD_SEC)
+
+mrd_err
+mrd_agent_token_load(mrd_agent *a, mrd_why *why)
+{
+    const char *path = a->o.token_file;
+    uint64_t stamp = mrd_files_stamp(&path, 1);
+    char *token = NULL;
+    mrd_err err = mrd_secret_read("token file", path, &token, why);
+
+    if (err != MRD_OK)
+        return err;
+    mrd_secret_free(a->token);
+    a->token = token;
+    a->token_stamp = stamp;
+    return MRD_OK;
+}
+
+/* The same sentence is told once, until something could be read. */
+static void
+told(mrd_agent *a, mrd_err err, const mrd_why *why)
+{
+    if (err == MRD_OK) {
+        a->secret_said[0] = '\0';
+        mrd_log(MRD_LOG_INFO, "AGT-RELOAD", "Certificate or token read again: node=%s",
+                a->node.instance_id);
+    } else if (strcmp(a->secret_said, why->text) != 0) {
+        memcpy(a->secret_said, why->text, sizeof(a->secret_said));
+        mrd_log(MRD_LOG_WARN, "AGT-RELOAD", "What was read before stays in use: reason=%s",
+                why->text);
+    }
+}
+
+static void
+reload(mrd_agent *a, bool only_changed)
+{
+    mrd_transport *t = a->transport;
+    mrd_why why = { 0 };
+
+    if (a->o.token_file != NULL &&
+        (!only_changed ||
+         mrd_files_stamp((const char *const *) &a->o.token_file, 1) != a->token_stamp))
+        told(a, mrd_agent_token_load(a, &why), &why);
+    if (t != NULL && t->reload != NULL && (!only_changed || t->changed(t)))
+        told(a, t->reload(t, &why), &why);
+}
+
+void
+mrd_agent_reload(mrd_agent *a)
+{
+    a->secret_said[0] = '\0';
+    reload(a, false);
+}
+
+void
+mrd_agent_secrets_step(mrd_agent *a, int64_t now)
+{
+    mrd_transport *t = a->transport;
+    mrd_why why;
+
+    if (t == NULL)
+        return;
+    while (t->trouble != NULL && t->trouble(t, &why))
+        mrd_log(MRD_LOG_WARN, "AGT-TLS", "No connection to the aggregator: reason=%s", why.text);
+    if (now - a->secrets_at < LOOK_PERIOD)
+        return;
+    a->secrets_at = now;
+    reload(a, true);
+}
