@@ -479,6 +479,9 @@ on_want(mrd_files *f, const Mrd__ArtifactWant *w)
     if (w->have) {
         f->stats.duplicates++;
         finish(f, DONE, "");
+    } else if (w->err == MRD_AGAIN) { /* it is busy with what we sent */
+        f->again_at =
+            mrd_local_now().ns + (w->retry_after_ms == 0 ? RETRY : w->retry_after_ms * MRD_MS);
     } else if (w->err != 0 && w->retry_after_ms == 0) {
         finish(f, GIVEN_UP, w->sentence);
     } else if (w->err != 0) {

@@ -1,6 +1,6 @@
 /* Files that are carried as they are: <store>/artifacts/<sha256>, once per cluster, growing in
  * <sha256>.part until the hash is proven; linked into the session's own folders. */
-#include "aggregator/hub.h"
+#include "aggregator/artifact_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,23 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/obj.h"
 #include "base/out.h"
 
-#define UPLOADS        256
-#define NAME_PARTS     8
-#define ARTIFACT_MAX   (1ull << 40)
-#define ARTIFACTS_EACH 65536 /* per session */
-
-/* A file that is arriving. Least recently used ones are forgotten; the agent offers again. */
-typedef struct upload {
-    char sha256[65];
-    uint64_t size, have;
-    mrd_sha256 *sum; /* of the first `have` bytes; NULL: not known, hash the file at the end */
-    int64_t used_ns;
-} upload;
+#define UPLOADS      256
+#define NAME_PARTS   8
+#define ARTIFACT_MAX (1ull << 40)
 
 static bool
 sha_ok(const char *hex)
@@ -57,8 +47,8 @@ name_ok(const char *name)
     return true;
 }
 
-static void
-upload_forget(upload *u)
+void
+artifact_upload_forget(upload *u)
 {
     mrd_sha256_free(u->sum);
     *u = (upload){ 0 };
@@ -68,12 +58,12 @@ void
 artifact_fini(hub *h)
 {
     for (size_t i = 0; i < UPLOADS && h->uploads != NULL; i++)
-        upload_forget(&h->uploads[i]);
+        artifact_upload_forget(&h->uploads[i]);
     free(h->uploads);
 }
 
-static upload *
-upload_find(const hub *h, const char *sha256)
+upload *
+artifact_upload(const hub *h, const char *sha256)
 {
     for (size_t i = 0; i < UPLOADS && h->uploads != NULL; i++) {
         if (strcmp(h->uploads[i].sha256, sha256) == 0)
@@ -89,32 +79,34 @@ upload_new(hub *h, const char *sha256, uint64_t size)
 
     if (uploads == NULL && (uploads = h->uploads = calloc(UPLOADS, sizeof(*uploads))) == NULL)
         return NULL;
-    u = &uploads[0];
-    for (size_t i = 1; i < UPLOADS && u->sha256[0] != '\0'; i++) {
-        if (uploads[i].sha256[0] == '\0' || uploads[i].used_ns < u->used_ns)
-            u = &uploads[i];
+    u = NULL;
+    for (size_t i = 0; i < UPLOADS && (u == NULL || u->sha256[0] != '\0'); i++) {
+        if (!uploads[i].busy && (u == NULL || uploads[i].used_ns < u->used_ns))
+            u = &uploads[i]; /* a free one was used at 0 */
     }
-    upload_forget(u);
+    if (u == NULL)
+        return NULL;
+    artifact_upload_forget(u);
     hub_copy(u->sha256, sizeof(u->sha256), sha256);
     u->size = size;
     return u;
 }
 
-static char *
+char *
 artifact_path(const hub *h, const char *sha256, const char *suffix)
 {
     return hub_path(h, NULL, "artifacts/%s%s", sha256, suffix);
 }
 
-static mrd_err
-fail(mrd_err err, char text[HUB_TEXT_MAX], const char *what)
+mrd_err
+artifact_fail(mrd_err err, char text[HUB_TEXT_MAX], const char *what)
 {
     hub_copy(text, HUB_TEXT_MAX, what);
     return err;
 }
 
-static mrd_err
-fail_io(char text[HUB_TEXT_MAX], const char *path)
+mrd_err
+artifact_fail_io(char text[HUB_TEXT_MAX], const char *path)
 {
     int sys = errno;
 
@@ -124,9 +116,8 @@ fail_io(char text[HUB_TEXT_MAX], const char *path)
 
 /* ---- The session's view ---- */
 
-/* <session>/<instance>_pid_<pid>/<name>: a link, so that the vendor's viewer finds its layout. */
-static void
-session_link(hub *h, const hub_session *s, const hub_artifact *a)
+void
+artifact_link(hub *h, const hub_session *s, const hub_artifact *a)
 {
     char *from = artifact_path(h, a->sha256, ""), *slash;
     char *to = hub_path(h, s, "%s_pid_%lld/%s", a->instance_id, (long long) a->process_id, a->name);
@@ -158,7 +149,7 @@ session_artifact(hub *h, hub_session *s, const hub_node *n, const Mrd__ArtifactO
             strcmp(a->name, o->name) == 0 && a->process_id == o->process_id)
             return MRD_OK;
     }
-    if (s->n_artifacts >= ARTIFACTS_EACH)
+    if (s->n_artifacts >= HUB_ARTIFACTS)
         return MRD_LIMIT;
     if ((v = realloc(s->artifacts, (s->n_artifacts + 1) * sizeof(*v))) == NULL)
         return MRD_NOMEM;
@@ -173,27 +164,8 @@ session_artifact(hub *h, hub_session *s, const hub_node *n, const Mrd__ArtifactO
     hub_copy(v->instance_id, sizeof(v->instance_id), n->instance_id);
     s->dirty = true;
     if (complete)
-        session_link(h, s, v);
+        artifact_link(h, s, v);
     return MRD_OK;
-}
-
-/* Every session that waits for this file has it now. */
-static void
-artifact_complete(hub *h, const char *sha256)
-{
-    for (size_t i = 0; i < h->n_sessions; i++) {
-        hub_session *s = h->sessions[i];
-
-        for (size_t k = 0; k < s->n_artifacts; k++) {
-            hub_artifact *a = &s->artifacts[k];
-
-            if (strcmp(a->sha256, sha256) != 0 || a->complete)
-                continue;
-            a->complete = true;
-            s->dirty = true;
-            session_link(h, s, a);
-        }
-    }
 }
 
 /* ---- The three messages ---- */
@@ -210,32 +182,38 @@ artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
     mrd_err err;
 
     if (!sha_ok(o->sha256) || !name_ok(o->name))
-        return fail(MRD_INVALID, text, "the artifact's hash or name is not acceptable");
+        return artifact_fail(MRD_INVALID, text, "the artifact's hash or name is not acceptable");
     if (o->size > ARTIFACT_MAX)
-        return fail(MRD_LIMIT, text, "the artifact is larger than 1 TiB");
+        return artifact_fail(MRD_LIMIT, text, "the artifact is larger than 1 TiB");
     if (msg->frame.session != 0 && (s == NULL || !hub_session_open(s)))
-        return fail(MRD_STATE, text, "the artifact's session is not open");
+        return artifact_fail(MRD_STATE, text, "the artifact's session is not open");
     if (h->disk_full) {
         want->retry_after_ms = 1000;
-        return fail(MRD_FULL, text, h->disk_sentence);
+        return artifact_fail(MRD_FULL, text, h->disk_sentence);
     }
     path = artifact_path(h, o->sha256, "");
     part = artifact_path(h, o->sha256, ".part");
     if (path == NULL || part == NULL) {
-        err = fail(MRD_NOMEM, text, "out of memory");
+        err = artifact_fail(MRD_NOMEM, text, "out of memory");
     } else {
         want->have = stat(path, &st) == 0;
         err = s == NULL ? MRD_OK : session_artifact(h, s, n, o, want->have);
         if (err != MRD_OK)
-            fail(err, text, "the session lists too many artifacts");
+            artifact_fail(err, text, "the session lists too many artifacts");
         if (err == MRD_OK && !want->have) {
             uint64_t have = stat(part, &st) == 0 ? (uint64_t) st.st_size : 0;
 
-            if ((u = upload_find(h, o->sha256)) == NULL &&
+            if ((u = artifact_upload(h, o->sha256)) == NULL &&
                 (u = upload_new(h, o->sha256, o->size)) == NULL) {
                 free(path);
                 free(part);
-                return fail(MRD_NOMEM, text, "out of memory");
+                return artifact_fail(MRD_NOMEM, text, "out of memory");
+            }
+            if (u->busy) {
+                want->retry_after_ms = 1000;
+                free(path);
+                free(part);
+                return artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
             }
             if (have > o->size || u->size != o->size) {
                 unlink(part);
@@ -259,30 +237,32 @@ mrd_err
 artifact_chunk(hub *h, const mrd_msg *msg, Mrd__Ack *ack, char text[HUB_TEXT_MAX])
 {
     const Mrd__ArtifactChunk *c = msg->u.chunk;
-    upload *u = sha_ok(c->sha256) ? upload_find(h, c->sha256) : NULL;
+    upload *u = sha_ok(c->sha256) ? artifact_upload(h, c->sha256) : NULL;
     mrd_err err = MRD_OK;
     char *part;
     int fd;
 
     if (u == NULL)
-        return fail(MRD_STATE, text, "offer the artifact first");
+        return artifact_fail(MRD_STATE, text, "offer the artifact first");
     u->used_ns = mrd_local_now().ns;
     ack->artifact_offset = u->have;
+    if (u->busy)
+        return MRD_OK; /* a repetition; the reply says that nothing is missing */
     if (c->offset != u->have)
         return MRD_OK; /* a repetition, or a gap: the reply says where to go on */
     if (c->data.len > u->size - u->have)
-        return fail(MRD_INVALID, text, "more bytes than the artifact was said to have");
+        return artifact_fail(MRD_INVALID, text, "more bytes than the artifact was said to have");
     if ((part = artifact_path(h, c->sha256, ".part")) == NULL)
-        return fail(MRD_NOMEM, text, "out of memory");
+        return artifact_fail(MRD_NOMEM, text, "out of memory");
     *strrchr(part, '/') = '\0';
     mrd_make_dirs(part, NULL);
     part[strlen(part)] = '/';
     fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) {
-        err = fail_io(text, part);
+        err = artifact_fail_io(text, part);
     } else {
         if (pwrite(fd, c->data.data, c->data.len, (off_t) u->have) != (ssize_t) c->data.len) {
-            err = fail_io(text, part);
+            err = artifact_fail_io(text, part);
             if (ftruncate(fd, (off_t) u->have) != 0)
                 err = MRD_IO;
         } else {
@@ -298,78 +278,47 @@ artifact_chunk(hub *h, const mrd_msg *msg, Mrd__Ack *ack, char text[HUB_TEXT_MAX
     return err;
 }
 
-/* The hash of what arrived. */
-static mrd_err
-upload_hash(upload *u, const char *part, char hex[MRD_SHA256_HEX], mrd_why *why)
-{
-    if (u->sum != NULL) {
-        mrd_sha256_hex(u->sum, hex);
-        mrd_sha256_free(u->sum);
-        u->sum = NULL;
-        return MRD_OK;
-    }
-    return mrd_sha256_file(part, hex, NULL, why);
-}
-
-static mrd_err
-upload_finish(hub *h, upload *u, const char *part, const char *path, char text[HUB_TEXT_MAX])
-{
-    char hex[MRD_SHA256_HEX];
-    mrd_why why = { 0 };
-    int fd;
-
-    if (u->size == 0) { /* no chunk ever made the file */
-        fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        if (fd >= 0)
-            close(fd);
-    }
-    if (upload_hash(u, part, hex, &why) != MRD_OK)
-        return fail(why.err, text, why.text);
-    if (strcmp(hex, u->sha256) != 0) {
-        unlink(part);
-        return fail(MRD_CORRUPT, text, "the bytes that arrived have another hash: offer it again");
-    }
-    if ((fd = open(part, O_WRONLY | O_CLOEXEC)) < 0 || fsync(fd) != 0 || rename(part, path) != 0) {
-        mrd_err err = fail_io(text, path);
-
-        if (fd >= 0)
-            close(fd);
-        return err;
-    }
-    close(fd);
-    h->stats.artifacts++;
-    artifact_complete(h, u->sha256);
-    return MRD_OK;
-}
-
 mrd_err
-artifact_done(hub *h, hub_node *n, const mrd_msg *msg, Mrd__Ack *ack, char text[HUB_TEXT_MAX])
+artifact_done(hub *h, mrd_server_request *request, const mrd_msg *msg, Mrd__Ack *ack,
+              char text[HUB_TEXT_MAX])
 {
     const Mrd__ArtifactDone *d = msg->u.done;
-    upload *u = sha_ok(d->sha256) ? upload_find(h, d->sha256) : NULL;
-    char *path = NULL, *part = NULL;
-    struct stat st;
-    mrd_err err;
+    upload *u = sha_ok(d->sha256) ? artifact_upload(h, d->sha256) : NULL;
+    char *path = NULL;
+    mrd_err err = MRD_OK;
 
-    (void) n;
     if (!sha_ok(d->sha256))
-        return fail(MRD_INVALID, text, "the artifact's hash is not acceptable");
+        return artifact_fail(MRD_INVALID, text, "the artifact's hash is not acceptable");
     path = artifact_path(h, d->sha256, "");
-    part = artifact_path(h, d->sha256, ".part");
-    if (path == NULL || part == NULL)
-        err = fail(MRD_NOMEM, text, "out of memory");
-    else if (stat(path, &st) == 0)
-        err = MRD_OK; /* said before */
+    if (path == NULL)
+        err = artifact_fail(MRD_NOMEM, text, "out of memory");
+    else if (u != NULL && u->busy)
+        err = artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
+    else if (access(path, F_OK) == 0)
+        u = NULL; /* said before; perhaps not noted yet */
     else if (u == NULL)
-        err = fail(MRD_STATE, text, "offer the artifact first");
+        err = artifact_fail(MRD_STATE, text, "offer the artifact first");
     else if (u->have != u->size || d->size != u->size) {
         ack->artifact_offset = u->have;
-        err = fail(MRD_INCOMPLETE, text, "bytes of the artifact are missing");
-    } else {
-        err = upload_finish(h, u, part, path, text);
-        upload_forget(u);
+        err = artifact_fail(MRD_INCOMPLETE, text, "bytes of the artifact are missing");
     }
     free(path);
-    free(part);
+    if (err == MRD_OK && !artifact_settle(h, request, d->sha256, false))
+        err = artifact_fail(MRD_AGAIN, text, "other artifacts are being proven");
+    else if (err == MRD_OK && u != NULL)
+        u->busy = true;
     return err;
+}
+
+void
+artifact_ack(Mrd__Ack *ack, mrd_err err, char *text)
+{
+    ack->err = (uint32_t) err;
+    ack->sentence = text;
+    if (err == MRD_FULL || err == MRD_IO || err == MRD_AGAIN || err == MRD_NOMEM) {
+        ack->status = MRD__ACK_STATUS__ACK_NOT_STORED;
+        ack->retry_after_ms = 1000;
+    } else if (err != MRD_OK) {
+        ack->status = MRD__ACK_STATUS__ACK_REFUSED;
+    }
 }

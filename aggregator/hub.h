@@ -24,6 +24,7 @@
 #define HUB_TEXT_MAX   256
 #define HUB_DROPS_MAX  16
 #define HUB_TRIGGERS   1024 /* per session */
+#define HUB_ARTIFACTS  65536 /* per session */
 #define HUB_EPOCHS_MAX 64 /* restarts of one agent with a lost spool, per session */
 
 typedef struct {
@@ -131,6 +132,7 @@ typedef struct {
     char name[HUB_TEXT_MAX], kind[32], instance_id[HUB_ID_MAX];
     int64_t process_id, nc_idx;
     bool complete;
+    bool noted; /* on disk, in the manifest or in artifacts.log */
 } hub_artifact;
 
 /* Which events of which nodes; all lists empty: everything. */
@@ -198,6 +200,7 @@ typedef struct hub {
     bool cert_identity;        /* an agent's certificate must name its instance */
     unsigned proof_epoch;      /* of tokens and authorities: hellos of before count no more */
     struct upload *uploads;    /* artifact.c */
+    struct artifact_worker *artifact_worker;
     int64_t session_offset_ns; /* session time = RAW of this machine + this */
     mrd_server *server;
     hub_node **nodes;
@@ -265,6 +268,7 @@ mrd_err session_save(hub *h, uint64_t id, mrd_why *why);
  * for what was stored. */
 mrd_err session_recover(hub *h, mrd_why *why);
 mrd_json *node_json(const hub *h, const hub_node *n);
+mrd_json *artifact_json(const hub_artifact *a); /* as in the manifest */
 void select_fini(hub_select *s);
 /* From {"instance_id": ["i-1"], "rank": [0, 1], ...}. Errors: TYPE, NOMEM; *s is then partly
  * filled. */
@@ -298,14 +302,22 @@ unsigned control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb,
                             control_message *to, unsigned max);
 void control_message_fini(control_message *m);
 
-/* ---- artifact.c (ingest thread) ---- */
+/* ---- artifact.c (ingest thread, lock held), artifact_job.c (its own thread) ---- */
 
+mrd_err artifact_open(hub *h, mrd_why *why);
+void artifact_close(hub *h); /* answers or drops what waits */
 void artifact_fini(hub *h);
 mrd_err artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
                        char text[HUB_TEXT_MAX]);
 mrd_err artifact_chunk(hub *h, const mrd_msg *msg, Mrd__Ack *ack, char text[HUB_TEXT_MAX]);
-mrd_err artifact_done(hub *h, hub_node *n, const mrd_msg *msg, Mrd__Ack *ack,
+/* On MRD_OK the request was taken and is answered when the file is proven and on disk. */
+mrd_err artifact_done(hub *h, mrd_server_request *request, const mrd_msg *msg, Mrd__Ack *ack,
                       char text[HUB_TEXT_MAX]);
+/* The answer to a chunk or the end; text is borrowed. */
+void artifact_ack(Mrd__Ack *ack, mrd_err err, char *text);
+/* Takes the request; it is answered when the file is whole and every session that lists it has
+ * noted so on disk. False: too many wait, ask again. */
+bool artifact_settle(hub *h, mrd_server_request *request, const char *sha256, bool offer);
 
 /* ---- clocks.c ---- */
 

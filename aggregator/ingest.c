@@ -628,26 +628,30 @@ on_offer(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *ms
     char text[HUB_TEXT_MAX] = "";
 
     want.err = (uint32_t) artifact_offer(in->h, n, msg, &want, text);
+    if (want.err == MRD_OK && want.have) { /* said when it is noted that this session has it */
+        if (artifact_settle(in->h, request, msg->u.offer->sha256, true))
+            return;
+        want.err = MRD_AGAIN;
+        want.retry_after_ms = 500;
+        want.have = false;
+        hub_copy(text, sizeof(text), "other artifacts are being proven");
+    }
     want.sentence = text;
     reply_message(in, request, MRD_FRAME_WANT, &want);
 }
 
 static void
-on_piece(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *msg)
+on_piece(ingest *in, mrd_server_request *request, const mrd_msg *msg)
 {
     Mrd__Ack ack = MRD__ACK__INIT;
     char text[HUB_TEXT_MAX] = "";
-    mrd_err err = msg->frame.type == MRD_FRAME_CHUNK ? artifact_chunk(in->h, msg, &ack, text)
-                                                     : artifact_done(in->h, n, msg, &ack, text);
+    bool done = msg->frame.type == MRD_FRAME_DONE;
+    mrd_err err = done ? artifact_done(in->h, request, msg, &ack, text)
+                       : artifact_chunk(in->h, msg, &ack, text);
 
-    ack.err = (uint32_t) err;
-    ack.sentence = text;
-    if (err == MRD_FULL || err == MRD_IO) {
-        ack.status = MRD__ACK_STATUS__ACK_NOT_STORED;
-        ack.retry_after_ms = 1000;
-    } else if (err != MRD_OK) {
-        ack.status = MRD__ACK_STATUS__ACK_REFUSED;
-    }
+    if (done && err == MRD_OK)
+        return; /* answered when it is proven */
+    artifact_ack(&ack, err, text);
     reply_message(in, request, MRD_FRAME_ACK, &ack);
 }
 
@@ -672,7 +676,7 @@ on_message(ingest *in, mrd_server_request *request, hub_node *n, const mrd_frame
     else if (f->type == MRD_FRAME_OFFER)
         on_offer(in, request, n, &msg);
     else if (f->type == MRD_FRAME_CHUNK || f->type == MRD_FRAME_DONE)
-        on_piece(in, request, n, &msg);
+        on_piece(in, request, &msg);
     else
         refuse_frame(in, request, MRD_TYPE, "frame of a type that an aggregator does not take");
     mrd_msg_free(&msg);

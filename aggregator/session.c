@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
@@ -233,25 +234,29 @@ triggers_json(const hub_session *s)
     return a;
 }
 
+mrd_json *
+artifact_json(const hub_artifact *f)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    mrd_json_set(o, "sha256", mrd_json_new_str(f->sha256));
+    mrd_json_set(o, "size", mrd_json_new_int((int64_t) f->size));
+    mrd_json_set(o, "name", mrd_json_new_str(f->name));
+    mrd_json_set(o, "kind", mrd_json_new_str(f->kind));
+    mrd_json_set(o, "instance_id", mrd_json_new_str(f->instance_id));
+    mrd_json_set(o, "process_id", mrd_json_new_int(f->process_id));
+    mrd_json_set(o, "nc_idx", mrd_json_new_int(f->nc_idx));
+    mrd_json_set(o, "complete", mrd_json_new_bool(f->complete));
+    return o;
+}
+
 static mrd_json *
 artifacts_json(const hub_session *s)
 {
     mrd_json *a = mrd_json_new_array();
 
-    for (size_t i = 0; i < s->n_artifacts; i++) {
-        const hub_artifact *f = &s->artifacts[i];
-        mrd_json *o = mrd_json_new_object();
-
-        mrd_json_set(o, "sha256", mrd_json_new_str(f->sha256));
-        mrd_json_set(o, "size", mrd_json_new_int((int64_t) f->size));
-        mrd_json_set(o, "name", mrd_json_new_str(f->name));
-        mrd_json_set(o, "kind", mrd_json_new_str(f->kind));
-        mrd_json_set(o, "instance_id", mrd_json_new_str(f->instance_id));
-        mrd_json_set(o, "process_id", mrd_json_new_int(f->process_id));
-        mrd_json_set(o, "nc_idx", mrd_json_new_int(f->nc_idx));
-        mrd_json_set(o, "complete", mrd_json_new_bool(f->complete));
-        mrd_json_append(a, o);
-    }
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        mrd_json_append(a, artifact_json(&s->artifacts[i]));
     return a;
 }
 
@@ -616,26 +621,65 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
     return part_recover(h, s, p, why);
 }
 
-static void
-artifacts_load(hub_session *s, const mrd_json *list)
+/* Adds one, or completes it where it is listed already. `seen` leads from what it is to its place.
+ */
+static mrd_err
+artifact_load(hub_session *s, const mrd_json *o, mrd_map *seen)
 {
-    size_t n = list == NULL ? 0 : mrd_json_size(list);
+    hub_artifact a = { .size = (uint64_t) mrd_json_int(o, "size", 0),
+                       .process_id = mrd_json_int(o, "process_id", -1),
+                       .nc_idx = mrd_json_int(o, "nc_idx", -1),
+                       .complete = mrd_json_bool(o, "complete", false) };
+    hub_artifact *v;
+    mrd_map_key key;
+    uint32_t at;
 
-    if (n == 0 || (s->artifacts = calloc(n, sizeof(*s->artifacts))) == NULL)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        const mrd_json *o = mrd_json_at(list, i);
-        hub_artifact *a = &s->artifacts[s->n_artifacts++];
-
-        hub_copy(a->sha256, sizeof(a->sha256), mrd_json_str(o, "sha256", ""));
-        hub_copy(a->name, sizeof(a->name), mrd_json_str(o, "name", ""));
-        hub_copy(a->kind, sizeof(a->kind), mrd_json_str(o, "kind", ""));
-        hub_copy(a->instance_id, sizeof(a->instance_id), mrd_json_str(o, "instance_id", ""));
-        a->size = (uint64_t) mrd_json_int(o, "size", 0);
-        a->process_id = mrd_json_int(o, "process_id", -1);
-        a->nc_idx = mrd_json_int(o, "nc_idx", -1);
-        a->complete = mrd_json_bool(o, "complete", false);
+    hub_copy(a.sha256, sizeof(a.sha256), mrd_json_str(o, "sha256", ""));
+    hub_copy(a.name, sizeof(a.name), mrd_json_str(o, "name", ""));
+    hub_copy(a.kind, sizeof(a.kind), mrd_json_str(o, "kind", ""));
+    hub_copy(a.instance_id, sizeof(a.instance_id), mrd_json_str(o, "instance_id", ""));
+    a.noted = a.complete;
+    key = (mrd_map_key){ mrd_hash64(a.sha256, strlen(a.sha256), (uint64_t) a.process_id),
+                         mrd_hash64(a.name, strlen(a.name), 1),
+                         mrd_hash64(a.instance_id, strlen(a.instance_id), 2) };
+    if ((at = mrd_map_get(seen, key)) != MRD_MAP_NONE) {
+        s->artifacts[at].complete = s->artifacts[at].complete || a.complete;
+        s->artifacts[at].noted = s->artifacts[at].noted || a.noted;
+        return MRD_OK;
     }
+    if (s->n_artifacts >= HUB_ARTIFACTS)
+        return MRD_LIMIT;
+    if ((v = realloc(s->artifacts, (s->n_artifacts + 1) * sizeof(*v))) == NULL)
+        return MRD_NOMEM;
+    s->artifacts = v;
+    s->artifacts[s->n_artifacts] = a;
+    return mrd_map_put(seen, key, (uint32_t) s->n_artifacts++);
+}
+
+/* What the manifest lists, then what was noted after it was written. The last line may be torn. */
+static void
+artifacts_load(hub *h, hub_session *s, const mrd_json *list)
+{
+    char *path = hub_path(h, s, "artifacts.log"), *line = NULL;
+    FILE *f = path == NULL ? NULL : fopen(path, "re");
+    mrd_map seen = { 0 };
+    size_t cap = 0;
+    ssize_t len;
+
+    for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++)
+        (void) artifact_load(s, mrd_json_at(list, i), &seen);
+    while (f != NULL && (len = getline(&line, &cap, f)) > 0) {
+        mrd_json *o = NULL;
+
+        if (mrd_json_parse((mrd_str){ line, (size_t) len }, "artifact", &o, NULL) == MRD_OK)
+            (void) artifact_load(s, o, &seen);
+        mrd_json_free(o);
+    }
+    if (f != NULL)
+        fclose(f);
+    mrd_map_fini(&seen);
+    free(line);
+    free(path);
 }
 
 /* A start that was accepted is carried out, once the agents had time to connect again; unless it
@@ -703,7 +747,7 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
         resume_arming(h, s);
     triggers_load(s, mrd_json_get(o, "triggers"));
     s->flush_deadline_ns = mrd_local_now().ns + h->limits.flush_timeout_ns;
-    artifacts_load(s, mrd_json_get(o, "artifacts"));
+    artifacts_load(h, s, mrd_json_get(o, "artifacts"));
     if (mrd_json_get(o, "select") != NULL)
         err = select_from_json(&s->select, mrd_json_get(o, "select"), why);
     for (size_t i = 0; err == MRD_OK && nodes != NULL && i < mrd_json_size(nodes); i++)

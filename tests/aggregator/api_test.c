@@ -1,8 +1,11 @@
 /* The HTTP API of a whole aggregator with one agent. */
+#include "tests/aggregator/carrier.h"
 #include "tests/aggregator/fake_agent.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "aggregator/aggregator.h"
 #include "base/json.h"
@@ -217,52 +220,6 @@ TEST(a_session_from_start_to_slice)
 
 /* ---- Artifacts ---- */
 
-typedef struct {
-    mrd_link *link;
-    uint64_t session;
-} carrier;
-
-/* Sends one message and gives the reply; free it with mrd_msg_free. */
-static mrd_msg
-exchange(carrier *c, uint8_t type, const void *message)
-{
-    mrd_frame f = { .type = type, .agent = mrd_agent_key(MRD_STR("i-9")), .session = c->session };
-    mrd_buf wire = { 0 };
-    mrd_link_event ev;
-    mrd_msg msg = { 0 };
-
-    CHECK_ERR("pack", mrd_msg_pack(&f, message, &wire, NULL), MRD_OK);
-    CHECK_ERR("submit", mrd_link_submit(c->link, 1, (mrd_bytes){ wire.p, wire.len }), MRD_OK);
-    while (mrd_link_next(c->link, 5000, &ev)) {
-        bool reply = ev.kind == MRD_LINK_REPLY;
-
-        if (reply)
-            CHECK_ERR("reply", mrd_msg_unpack(ev.data, &msg, NULL), MRD_OK);
-        mrd_link_event_done(&ev);
-        if (reply)
-            break;
-    }
-    mrd_buf_fini(&wire);
-    return msg;
-}
-
-static uint32_t
-chunk(carrier *c, char *sha, uint64_t offset, const char *data, uint64_t *ret_offset)
-{
-    Mrd__ArtifactChunk m = MRD__ARTIFACT_CHUNK__INIT;
-    mrd_msg reply;
-    uint32_t status_;
-
-    m.sha256 = sha;
-    m.offset = offset;
-    m.data = (ProtobufCBinaryData){ strlen(data), (uint8_t *) (uintptr_t) data };
-    reply = exchange(c, MRD_FRAME_CHUNK, &m);
-    *ret_offset = reply.u.ack->artifact_offset;
-    status_ = reply.u.ack->status;
-    mrd_msg_free(&reply);
-    return status_;
-}
-
 TEST(artifacts_resume_and_are_proven)
 {
     char sha[] =
@@ -334,6 +291,55 @@ TEST(artifacts_resume_and_are_proven)
     CHECK(access(path, R_OK) == 0);
     mrd_link_close(c.link);
     mrd_aggregator_close(a);
+}
+
+/* A large file whose beginning arrived before a restart is read again to prove it; events and
+ * everything else go on meanwhile. */
+TEST(proving_a_large_artifact_holds_up_nobody)
+{
+    char sha[] = "00000000000000000000000000000000000000000000000000000000000000aa";
+    char name[] = "i/big.ntff", kind[] = "NTFF", path[300];
+    mrd_link_options o = { .data_url = "inproc://d" };
+    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
+    Mrd__Heartbeat beat = MRD__HEARTBEAT__INIT;
+    const off_t size = (off_t) 64 << 30; /* sparse; minutes of hashing, which the end cuts short */
+    mrd_aggregator *a;
+    carrier c = { 0 };
+    mrd_msg r;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/artifacts", test_tmp());
+    mkdir(path, 0700);
+    snprintf(path, sizeof(path), "%s/artifacts/%s.part", test_tmp(), sha);
+    fd = open(path, O_WRONLY | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, size) != 0)
+        SKIP("no sparse file of 64 GiB here");
+    close(fd);
+    REQUIRE((a = aggregator()) != NULL && mrd_link_open(&o, &c.link, NULL) == MRD_OK);
+    carrier_hello(&c);
+    offer.sha256 = done.sha256 = sha;
+    offer.size = done.size = (uint64_t) size;
+    offer.name = name;
+    offer.kind = kind;
+    r = exchange(&c, MRD_FRAME_OFFER, &offer);
+    CHECK(!r.u.want->have && r.u.want->offset == (uint64_t) size);
+    mrd_msg_free(&r);
+    submit(&c, 2, MRD_FRAME_DONE, &done);
+    for (int i = 0; i < 20; i++) {
+        r = exchange(&c, MRD_FRAME_HEARTBEAT, &beat);
+        CHECK(r.frame.type == MRD_FRAME_ACK && r.u.ack->status == MRD__ACK_STATUS__ACK_STORED);
+        mrd_msg_free(&r);
+    }
+    CHECK_INT(status(call("GET", "/readyz", "")), 200);
+    r = exchange(&c, MRD_FRAME_OFFER, &offer); /* whose connection broke meanwhile */
+    CHECK(r.u.want->err == MRD_AGAIN && r.u.want->retry_after_ms > 0);
+    CHECK(strstr(r.u.want->sentence, "being proven") != NULL);
+    mrd_msg_free(&r);
+    CHECK_INT(c.late, 0);
+    mrd_aggregator_close(a);
+    mrd_link_close(c.link);
+    CHECK(access(path, F_OK) == 0); /* it goes on after the next start */
 }
 
 TEST_MAIN()

@@ -1,5 +1,6 @@
 /* The program meridian-aggregator, killed at random moments (KILL_ROUNDS, 8 by default) while
  * agents stream, and talked to over TLS. */
+#include "tests/aggregator/carrier.h"
 #include "tests/aggregator/fake_agent.h"
 
 #include <fcntl.h>
@@ -259,6 +260,76 @@ TEST(an_answer_outlives_the_aggregator)
     id = strstr(reply, text);
     CHECK(id != NULL && strstr(reply, "it was slow") != NULL);
     fake_end(&agent);
+    end(&d, SIGTERM);
+}
+
+static void
+carry(carrier *c, const char *sha256, const char *file, const char *data, bool have)
+{
+    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
+    char sha[65], name[64], kind[] = "NEFF";
+    uint64_t at;
+    mrd_msg r;
+
+    snprintf(sha, sizeof(sha), "%s", sha256);
+    snprintf(name, sizeof(name), "%s", file);
+    offer.sha256 = done.sha256 = sha;
+    offer.size = done.size = strlen(data);
+    offer.name = name;
+    offer.kind = kind;
+    r = exchange(c, MRD_FRAME_OFFER, &offer);
+    CHECK_INT(r.u.want->have, have);
+    mrd_msg_free(&r);
+    if (have)
+        return;
+    CHECK(chunk(c, sha, 0, data, &at) == MRD__ACK_STATUS__ACK_STORED);
+    r = exchange(c, MRD_FRAME_DONE, &done);
+    CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_STORED && r.u.ack->err == 0);
+    mrd_msg_free(&r);
+}
+
+/* An agent that was told "stored", or "there already", never offers the file again: the session
+ * must list it whatever happens then. */
+TEST(an_artifact_outlives_the_aggregator)
+{
+    static const char hello[] =
+        "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9"; /* "hello world" */
+    static fake_agent agent = { .id = "i-1", .events = 10, .batches = 1 };
+    static char reply[1 << 20];
+    const char *extra[] = { "--node-timeout=300ms", NULL };
+    mrd_link_options o = { .reply_ns = 10 * MRD_SEC, .resend_ns = MRD_SEC };
+    daemon_proc d = { 0 };
+    char session[64], path[300];
+    carrier c = { 0 };
+
+    if (system("curl --version >/dev/null 2>&1") != 0)
+        SKIP("curl is not installed");
+    free_address(d.data, sizeof(d.data), "");
+    free_address(d.control, sizeof(d.control), "");
+    REQUIRE(spawn(&d, test_tmp(), extra));
+    o.data_url = agent.data_url = d.data;
+    agent.control_url = d.control;
+    REQUIRE(mrd_link_open(&o, &c.link, NULL) == MRD_OK);
+    fake_start(&agent);
+    WAIT_FOR(agent.welcomed && http_port() > 0);
+    carrier_hello(&c);
+    REQUIRE(curl("-f -X POST -d '{\"merge\": false}'", "/api/v1/sessions", reply, sizeof(reply)));
+    REQUIRE(member(reply, "id", session, sizeof(session)));
+    REQUIRE(mrd_session_id_parse(mrd_str_of(session), &c.session) == MRD_OK);
+    WAIT_FOR(state_is(session, "recording"));
+    carry(&c, hello, "a/model.neff", "hello world", false);
+    carry(&c, hello, "b/model.neff", "hello world", true);
+    end(&d, SIGKILL);
+    REQUIRE(spawn(&d, test_tmp(), extra));
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/artifacts", session);
+    WAIT_FOR(curl("-f", path, reply, sizeof(reply)));
+    CHECK(strstr(reply, "a/model.neff") != NULL && strstr(reply, "b/model.neff") != NULL);
+    CHECK(strstr(reply, "false") == NULL); /* complete, both */
+    snprintf(path, sizeof(path), "%s/artifacts/%s", test_tmp(), hello);
+    CHECK(access(path, R_OK) == 0);
+    fake_end(&agent);
+    mrd_link_close(c.link);
     end(&d, SIGTERM);
 }
 

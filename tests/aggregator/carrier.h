@@ -1,0 +1,88 @@
+/* tests/aggregator/carrier.h - an agent "i-9" that says one thing at a time: artifacts. */
+#ifndef MRD_TESTS_CARRIER_H
+#define MRD_TESTS_CARRIER_H
+
+#include <time.h>
+
+#include "proto/link.h"
+#include "proto/wire.h"
+#include "tests/check.h"
+
+typedef struct {
+    mrd_link *link;
+    uint64_t session;
+    unsigned late; /* answers to other tags than 1 */
+} carrier;
+
+/* Submits one message under a tag; whoever waits for the answer takes it. */
+static inline void
+submit(carrier *c, uint64_t tag, uint8_t type, const void *message)
+{
+    mrd_frame f = { .type = type, .agent = mrd_agent_key(MRD_STR("i-9")), .session = c->session };
+    mrd_buf wire = { 0 };
+
+    CHECK_ERR("pack", mrd_msg_pack(&f, message, &wire, NULL), MRD_OK);
+    CHECK_ERR("submit", mrd_link_submit(c->link, tag, (mrd_bytes){ wire.p, wire.len }), MRD_OK);
+    mrd_buf_fini(&wire);
+}
+
+/* Sends one message and gives the reply; free it with mrd_msg_free. */
+static inline mrd_msg
+exchange(carrier *c, uint8_t type, const void *message)
+{
+    mrd_link_event ev;
+    mrd_msg msg = { 0 };
+
+    submit(c, 1, type, message);
+    while (mrd_link_next(c->link, 5000, &ev)) {
+        bool reply = ev.kind == MRD_LINK_REPLY && ev.tag == 1;
+
+        c->late += ev.kind == MRD_LINK_REPLY && ev.tag != 1;
+        if (reply)
+            CHECK_ERR("reply", mrd_msg_unpack(ev.data, &msg, NULL), MRD_OK);
+        mrd_link_event_done(&ev);
+        if (reply)
+            break;
+    }
+    return msg;
+}
+
+static inline uint32_t
+chunk(carrier *c, char *sha, uint64_t offset, const char *data, uint64_t *ret_offset)
+{
+    Mrd__ArtifactChunk m = MRD__ARTIFACT_CHUNK__INIT;
+    mrd_msg reply;
+    uint32_t status_;
+
+    m.sha256 = sha;
+    m.offset = offset;
+    m.data = (ProtobufCBinaryData){ strlen(data), (uint8_t *) (uintptr_t) data };
+    reply = exchange(c, MRD_FRAME_CHUNK, &m);
+    *ret_offset = reply.u.ack->artifact_offset;
+    status_ = reply.u.ack->status;
+    mrd_msg_free(&reply);
+    return status_;
+}
+
+/* Says hello until it is welcome. */
+static inline void
+carrier_hello(carrier *c)
+{
+    Mrd__Hello hello = MRD__HELLO__INIT;
+    char id[] = "i-9";
+
+    hello.wire_major = MRD_WIRE_MAJOR;
+    hello.instance_id = id;
+    for (int i = 0; i < 100; i++) {
+        mrd_msg r = exchange(c, MRD_FRAME_HELLO, &hello);
+        bool welcome = r.frame.type == MRD_FRAME_WELCOME;
+
+        mrd_msg_free(&r);
+        if (welcome)
+            return;
+        nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    }
+    CHECK(false);
+}
+
+#endif
