@@ -42,6 +42,11 @@ typedef struct {
     char *config;
 } mrd_agent_options;
 
+/* Where and how the agent connects: fills the control address when it was not given, and refuses an
+ * aggregator on another machine without TLS unless `insecure`. *ret_link borrows from o. Errors:
+ * AUTH. */
+mrd_err mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why);
+
 typedef struct mrd_agent mrd_agent;
 
 /* transport is owned from here on, also on failure; NULL runs without an aggregator (events are

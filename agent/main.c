@@ -9,7 +9,6 @@
 #include "agent/sample.h"
 #include "base/conf.h"
 #include "base/log.h"
-#include "base/num.h"
 #include "base/obj.h"
 #include "base/secret.h"
 
@@ -83,48 +82,6 @@ parse(int argc, char **argv, mrd_agent_options *o, mrd_why *why)
     return err;
 }
 
-/* tcp://host:7770 to tcp://host:7771; others give NULL. */
-static char *
-control_of(const char *data_url)
-{
-    const char *colon = strrchr(data_url, ':');
-    char text[1024];
-    int64_t port;
-
-    if (colon == NULL || mrd_num_i64(mrd_str_of(colon + 1), &port) != MRD_OK || port < 1 ||
-        port > 65534 ||
-        snprintf(text, sizeof(text), "%.*s:%lld", (int) (colon - data_url), data_url,
-                 (long long) port + 1) >= (int) sizeof(text))
-        return NULL;
-    return strdup(text);
-}
-
-static bool
-is_local(const char *url)
-{
-    return strncmp(url, "inproc:", 7) == 0 || strncmp(url, "ipc:", 4) == 0 ||
-           strstr(url, "://127.") != NULL || strstr(url, "://localhost:") != NULL ||
-           strstr(url, "://[::1]") != NULL;
-}
-
-static mrd_err
-connect_link(mrd_agent_options *o, mrd_transport **ret_transport, mrd_why *why)
-{
-    mrd_link_options link = { .data_url = o->data_url,
-                              .tls = { o->tls_ca, o->tls_cert, o->tls_key, o->tls_name },
-                              .window = (unsigned) o->window };
-
-    if (!is_local(o->data_url) && strncmp(o->data_url, "tls+tcp:", 8) != 0 && !o->insecure)
-        return mrd_why_set(why, MRD_AUTH, 0,
-                           "'%s' is not on this machine and not secured: use tls+tcp:// with "
-                           "--tls-ca, or --insecure",
-                           o->data_url);
-    if (o->control_url == NULL)
-        o->control_url = control_of(o->data_url);
-    link.control_url = o->control_url;
-    return mrd_transport_link(&link, ret_transport, why);
-}
-
 static void
 say_backend(void *self, const char *name, bool present, const char *text)
 {
@@ -175,10 +132,12 @@ static int
 run(mrd_agent_options *o, const mrd_node *node)
 {
     mrd_transport *transport = NULL;
+    mrd_link_options link;
     mrd_agent *a = NULL;
     mrd_why why = { 0 };
 
-    if (o->data_url != NULL && connect_link(o, &transport, &why) != MRD_OK)
+    if (o->data_url != NULL && (mrd_agent_link_options(o, &link, &why) != MRD_OK ||
+                                mrd_transport_link(&link, &transport, &why) != MRD_OK))
         return fail(&why);
     if (mrd_agent_open(o, node, transport, &a, &why) != MRD_OK)
         return fail(&why);

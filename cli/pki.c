@@ -317,3 +317,66 @@ mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why)
     X509_free(cert);
     return err;
 }
+
+static void
+view_names(X509 *cert, char *to, size_t size)
+{
+    GENERAL_NAMES *alt = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+    int n = alt == NULL ? 0 : sk_GENERAL_NAME_num(alt);
+    size_t len;
+
+    if (X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName, to, (int) size) < 0)
+        to[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        const GENERAL_NAME *g = sk_GENERAL_NAME_value(alt, i);
+
+        len = strlen(to);
+        if (g->type == GEN_DNS)
+            snprintf(to + len, size - len, "%s%.*s", len > 0 ? " " : "",
+                     ASN1_STRING_length(g->d.dNSName), ASN1_STRING_get0_data(g->d.dNSName));
+    }
+    GENERAL_NAMES_free(alt);
+}
+
+/* Whether the authorities of the file vouch for the certificate today; else *why says why not. */
+static void
+view_chain(X509 *cert, const char *ca, char *trouble, size_t size)
+{
+    X509_STORE *store = X509_STORE_new();
+    X509_STORE_CTX *ctx = X509_STORE_CTX_new();
+
+    if (store == NULL || ctx == NULL || X509_STORE_load_file(store, ca) != 1 ||
+        X509_STORE_CTX_init(ctx, store, cert, NULL) != 1)
+        snprintf(trouble, size, "%s holds no authorities", ca);
+    else if (X509_verify_cert(ctx) != 1)
+        snprintf(trouble, size, "%s", X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
+    X509_STORE_CTX_free(ctx);
+    X509_STORE_free(store);
+    ERR_clear_error();
+}
+
+mrd_err
+mrd_pki_examine(const char *ca, const char *cert_path, const char *key_path, mrd_pki_view *ret_view,
+                mrd_why *why)
+{
+    mrd_pki_view v = { .names = "" };
+    EVP_PKEY *key = NULL;
+    X509 *cert = NULL;
+    mrd_err err = pki_load_cert(cert_path, &cert, why);
+
+    if (err == MRD_OK && key_path != NULL)
+        err = pki_load_key(key_path, &key, why);
+    if (err == MRD_OK)
+        err = mrd_pki_remaining(cert_path, &v.seconds, why);
+    if (err == MRD_OK) {
+        view_names(cert, v.names, sizeof(v.names));
+        v.key_fits = key != NULL && X509_check_private_key(cert, key) == 1;
+        if (ca != NULL)
+            view_chain(cert, ca, v.trouble, sizeof(v.trouble));
+        ERR_clear_error();
+        *ret_view = v;
+    }
+    EVP_PKEY_free(key);
+    X509_free(cert);
+    return err;
+}

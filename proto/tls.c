@@ -59,7 +59,10 @@ trouble(mrd_tls *tls, const char *sentence)
 {
     pthread_mutex_lock(&tls->lock);
     tls->failures++;
-    if (tls->n < MRD_TLS_TROUBLES)
+    if (tls->n > 0 &&
+        strcmp(tls->troubles[(tls->first + tls->n - 1) % MRD_TLS_TROUBLES].text, sentence) == 0) {
+        /* the same again: one who is refused comes back soon */
+    } else if (tls->n < MRD_TLS_TROUBLES)
         mrd_why_set(&tls->troubles[(tls->first + tls->n++) % MRD_TLS_TROUBLES], MRD_AUTH, 0, "%s",
                     sentence);
     pthread_mutex_unlock(&tls->lock);

@@ -7,7 +7,7 @@
  * server's chain and name. A server with a ca_file takes only clients with a certificate of it.
  *
  * Threads: all functions from any thread. What has gone wrong is kept as sentences until it is
- * taken, at most MRD_TLS_TROUBLES; more are only counted.
+ * taken, at most MRD_TLS_TROUBLES; more, and the same again, are only counted.
  */
 #ifndef MRD_PROTO_TLS_H
 #define MRD_PROTO_TLS_H

@@ -1,0 +1,288 @@
+/* `meridian doctor`: what is fine on this node, what is not, and what to do about it. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "agent/sample.h"
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/cluster.h"
+#include "cli/doctor.h"
+
+typedef struct {
+    mrd_agent_options agent; /* first: the agent's rows have their offsets in it */
+    char *env_file;
+    bool json, quiet;
+} settings;
+
+static const mrd_opt table[] = {
+    { .type = MRD_OPT_HEAD, .help = "Doctor" },
+    { .name = "env-file",
+      .type = MRD_OPT_STR,
+      .offset = offsetof(settings, env_file),
+      .arg = "FILE",
+      .help = "settings of the agent as systemd gives them to it; default /etc/meridian/agent.env "
+              "when it is there" },
+    { .name = "json",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, json),
+      .help = "print JSON" },
+    { .name = "quiet",
+      .letter = 'q',
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, quiet),
+      .help = "only what is not fine" },
+#define HEAD(text) { .type = MRD_OPT_HEAD, .help = "The agent's settings: " text },
+#define OPTION(name, letter, type, member, def, min, max, arg, env, help, implied, flags)          \
+    { name,                                                                                        \
+      letter,                                                                                      \
+      MRD_OPT_##type,                                                                              \
+      offsetof(settings, agent) + offsetof(mrd_agent_options, member),                             \
+      def,                                                                                         \
+      min,                                                                                         \
+      max,                                                                                         \
+      arg,                                                                                         \
+      env,                                                                                         \
+      help,                                                                                        \
+      implied,                                                                                     \
+      flags },
+#include "agent/options.def"
+#undef HEAD
+#undef OPTION
+};
+
+static const struct {
+    const char *name;
+    void (*look)(mrd_doctor *d);
+} checks[] = {
+    { "identity", mrd_doctor_identity },
+    { "agent", mrd_doctor_process },
+    { "ring-directory", mrd_doctor_rings },
+    { "containers", mrd_doctor_containers },
+    { "limits", mrd_doctor_limits },
+    { "clock-source", mrd_doctor_clock },
+    { "wall-clock", mrd_doctor_wall },
+    { "kernel-stamps", mrd_doctor_stamps },
+    { "spool", mrd_doctor_spool },
+    { "tls-files", mrd_doctor_tls },
+    { "token", mrd_doctor_token },
+    { "aggregator", mrd_doctor_aggregator },
+    { "metrics-port", mrd_doctor_metrics },
+    { "neuron", mrd_doctor_neuron },
+    { "runtime-library", mrd_doctor_runtime },
+};
+
+static const char *const levels[MRD_DOCTOR_LEVELS] = { "ok", "warning", "failed" };
+
+static const char more[] =
+    "Takes the options, variables and --config of meridian-agent, so that it sees what that agent "
+    "would.\n"
+    "Run it as the agent runs: the same user, the same container.\n"
+    "Exit status: 0 all is fine, 1 something will not work, 3 warnings only.\n\n"
+    "  sudo -u meridian meridian doctor\n"
+    "  kubectl -n meridian exec daemonset/meridian-agent -- meridian doctor\n";
+
+/* ---- For the checks ---- */
+
+void
+mrd_doctor_say(mrd_doctor *d, mrd_doctor_level level, const char *fix, const char *format, ...)
+{
+    mrd_json *o = mrd_json_new_object();
+    char text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    d->counts[level]++;
+    mrd_json_set(o, "check", mrd_json_new_str(d->check));
+    mrd_json_set(o, "level", mrd_json_new_str(levels[level]));
+    mrd_json_set(o, "sentence", mrd_json_new_str(text));
+    if (fix != NULL)
+        mrd_json_set(o, "fix", mrd_json_new_str(fix));
+    mrd_json_append(d->findings, o);
+}
+
+const char *
+mrd_doctor_proc(const mrd_doctor *d, const char *rest, char to[1024])
+{
+    snprintf(to, 1024, "%s%s", d->agent->proc_root == NULL ? "/proc" : d->agent->proc_root, rest);
+    return to;
+}
+
+const char *
+mrd_doctor_sys(const mrd_doctor *d, const char *rest, char to[1024])
+{
+    snprintf(to, 1024, "%s%s", d->agent->sys_root == NULL ? "/sys" : d->agent->sys_root, rest);
+    return to;
+}
+
+bool
+mrd_doctor_line(const char *path, char *to, size_t size)
+{
+    FILE *f = fopen(path, "re");
+    bool ok = f != NULL && fgets(to, (int) size, f) != NULL;
+
+    if (f != NULL)
+        fclose(f);
+    if (ok)
+        to[strcspn(to, "\n")] = '\0';
+    return ok;
+}
+
+bool
+mrd_doctor_writable(mrd_doctor *d, const char *what, const char *dir, int64_t *ret_free)
+{
+    struct statvfs fs;
+    char path[1024];
+    int fd;
+
+    if (statvfs(dir, &fs) != 0) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "make it, or name another", "%s %s: %s", what, dir,
+                       strerror(errno));
+        return false;
+    }
+    *ret_free = (int64_t) fs.f_bavail * (int64_t) fs.f_frsize;
+    snprintf(path, sizeof(path), "%s/.meridian-doctor-XXXXXX", dir);
+    if ((fd = mkstemp(path)) < 0) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED,
+                       "give its owner or mode to the user that the agent runs as",
+                       "%s %s cannot be written to: %s", what, dir, strerror(errno));
+        return false;
+    }
+    close(fd);
+    unlink(path);
+    return true;
+}
+
+/* ---- Settings ---- */
+
+/* NAME=value lines, as systemd's EnvironmentFile: what is set already stays. */
+static mrd_err
+env_file_read(const char *path, bool must, mrd_why *why)
+{
+    FILE *f = fopen(path, "re");
+    char line[4096];
+
+    if (f == NULL)
+        return must ? mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path) : MRD_OK;
+    while (fgets(line, sizeof(line), f) != NULL) {
+        char *name = line + strspn(line, " \t"), *eq = strchr(name, '='), *value;
+        size_t n;
+
+        if (*name == '#' || eq == NULL)
+            continue;
+        *eq = '\0';
+        value = eq + 1;
+        n = strcspn(value, "\r\n");
+        value[n] = '\0';
+        if (n >= 2 && (*value == '"' || *value == '\'') && value[n - 1] == *value) {
+            value[n - 1] = '\0';
+            value++;
+        }
+        setenv(name, value, 0);
+    }
+    fclose(f);
+    return MRD_OK;
+}
+
+/* The agent's order: defaults, file, environment, command line. */
+static mrd_err
+settings_read(settings *set, int argc, char **argv, bool *ret_done)
+{
+    static const char standard[] = "/etc/meridian/agent.env";
+    settings first = { 0 };
+    mrd_strlist words = { 0 };
+    mrd_why why = { 0 };
+    mrd_err err = mrd_cli_parse(table, MRD_COUNT(table), &first, argc, argv, false, "[options]",
+                                more, &words, ret_done);
+
+    if (err == MRD_OK && !*ret_done) {
+        if (words.n > 0)
+            err =
+                mrd_why_set(&why, MRD_INVALID, 0, "'%s' is one word too many (--help)", words.v[0]);
+        if (err == MRD_OK)
+            err = env_file_read(first.env_file == NULL ? standard : first.env_file,
+                                first.env_file != NULL, &why);
+        if (err == MRD_OK)
+            err = mrd_conf_defaults(table, MRD_COUNT(table), set, &why);
+        if (err == MRD_OK && first.agent.config != NULL)
+            err = mrd_conf_file(table, MRD_COUNT(table), set, first.agent.config, &why);
+        if (err == MRD_OK)
+            err = mrd_conf_env(table, MRD_COUNT(table), set, &why);
+        mrd_strlist_fini(&words);
+        if (err == MRD_OK)
+            err = mrd_conf_args(table, MRD_COUNT(table), set, argc, argv, false, &words, &why);
+        if (err != MRD_OK)
+            mrd_cli_error("doctor", &why);
+    }
+    mrd_strlist_fini(&words);
+    mrd_conf_fini(table, MRD_COUNT(table), &first);
+    return err;
+}
+
+/* ---- Printing ---- */
+
+static void
+print_text(const mrd_doctor *d, bool quiet)
+{
+    for (size_t i = 0; i < mrd_json_size(d->findings); i++) {
+        const mrd_json *o = mrd_json_at(d->findings, i);
+        const char *level = mrd_json_str(o, "level", ""), *fix = mrd_json_str(o, "fix", NULL);
+
+        if (quiet && strcmp(level, "ok") == 0)
+            continue;
+        printf("%-8s %-16s ", level, mrd_json_str(o, "check", ""));
+        mrd_cluster_say(stdout, mrd_json_str(o, "sentence", ""));
+        if (fix != NULL)
+            printf("%-25s → %s\n", "", fix);
+    }
+    if (!quiet)
+        printf("%u fine, %u warnings, %u failed\n", d->counts[MRD_DOCTOR_OK],
+               d->counts[MRD_DOCTOR_WARNING], d->counts[MRD_DOCTOR_FAILED]);
+}
+
+static void
+print_json(const mrd_doctor *d)
+{
+    mrd_json *doc = mrd_json_new_object();
+
+    mrd_json_set(doc, "instance_id", mrd_json_new_str(d->node.instance_id));
+    for (size_t i = 0; i < MRD_DOCTOR_LEVELS; i++)
+        mrd_json_set(doc, levels[i], mrd_json_new_int(d->counts[i]));
+    mrd_json_set(doc, "findings", mrd_json_copy(d->findings));
+    mrd_cluster_print_json(doc);
+    mrd_json_free(doc);
+}
+
+int
+mrd_cmd_doctor(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_doctor d = { .agent = &set.agent };
+    bool done = false;
+    mrd_err err = settings_read(&set, argc, argv, &done);
+
+    if (err != MRD_OK || done) {
+        mrd_conf_fini(table, MRD_COUNT(table), &set);
+        return err != MRD_OK ? MRD_EXIT_USAGE : MRD_EXIT_OK;
+    }
+    d.findings = mrd_json_new_array();
+    for (size_t i = 0; i < MRD_COUNT(checks); i++) {
+        d.check = checks[i].name;
+        checks[i].look(&d);
+    }
+    if (set.json)
+        print_json(&d);
+    else
+        print_text(&d, set.quiet);
+    mrd_json_free(d.findings);
+    mrd_conf_fini(table, MRD_COUNT(table), &set);
+    return d.counts[MRD_DOCTOR_FAILED] > 0    ? MRD_EXIT_FAILED
+           : d.counts[MRD_DOCTOR_WARNING] > 0 ? MRD_EXIT_INCOMPLETE
+                                              : MRD_EXIT_OK;
+}

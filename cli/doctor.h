@@ -1,0 +1,59 @@
+/*
+ * cli/doctor.h - `meridian doctor`: what an agent with these settings would find on this node, what
+ * is wrong with it, and what to do. cmd_doctor.c has the list and prints; doctor_*.c look.
+ *
+ * Nothing is changed on the node: a file is made and removed where writing is asked about, and the
+ * aggregator sees a connection that says nothing. Threads: one.
+ */
+#ifndef MRD_CLI_DOCTOR_H
+#define MRD_CLI_DOCTOR_H
+
+#include "agent/agent.h"
+#include "base/json.h"
+
+typedef enum {
+    MRD_DOCTOR_OK,
+    MRD_DOCTOR_WARNING, /* the agent works, but less well or not for long */
+    MRD_DOCTOR_FAILED,  /* something that was asked for will not work */
+    MRD_DOCTOR_LEVELS
+} mrd_doctor_level;
+
+typedef struct {
+    mrd_agent_options *agent;
+    mrd_node node;      /* filled by the first check */
+    bool agent_runs;    /* found by the check of the process */
+    const char *check;  /* the one that is running */
+    mrd_json *findings; /* {"check", "level", "sentence", "fix"} in order */
+    unsigned counts[MRD_DOCTOR_LEVELS];
+} mrd_doctor;
+
+/* Adds a finding. fix: what to do, NULL when there is nothing to do. */
+void mrd_doctor_say(mrd_doctor *d, mrd_doctor_level level, const char *fix, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* <root of the kind><rest>: of --proc-root and --sys-root. Returns to. */
+const char *mrd_doctor_proc(const mrd_doctor *d, const char *rest, char to[1024]);
+const char *mrd_doctor_sys(const mrd_doctor *d, const char *rest, char to[1024]);
+/* The first line of a small file; false when it cannot be read. */
+bool mrd_doctor_line(const char *path, char *to, size_t size);
+/* Says when a folder cannot be written to; *ret_free are bytes for this user. */
+bool mrd_doctor_writable(mrd_doctor *d, const char *what, const char *dir, int64_t *ret_free);
+
+/* ---- The checks, in the order they run ---- */
+
+void mrd_doctor_identity(mrd_doctor *d); /* doctor_node.c */
+void mrd_doctor_process(mrd_doctor *d);  /* is an agent running, and with which rights */
+void mrd_doctor_rings(mrd_doctor *d);
+void mrd_doctor_containers(mrd_doctor *d); /* other processes, other namespaces */
+void mrd_doctor_limits(mrd_doctor *d);
+void mrd_doctor_clock(mrd_doctor *d); /* doctor_clock.c */
+void mrd_doctor_wall(mrd_doctor *d);
+void mrd_doctor_stamps(mrd_doctor *d);
+void mrd_doctor_spool(mrd_doctor *d); /* doctor_link.c */
+void mrd_doctor_tls(mrd_doctor *d);
+void mrd_doctor_token(mrd_doctor *d);
+void mrd_doctor_aggregator(mrd_doctor *d);
+void mrd_doctor_metrics(mrd_doctor *d);
+void mrd_doctor_neuron(mrd_doctor *d); /* doctor_neuron.c */
+void mrd_doctor_runtime(mrd_doctor *d);
+
+#endif

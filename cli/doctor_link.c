@@ -1,0 +1,354 @@
+/* cli/doctor_link.c - the way to the aggregator: spool, certificates, token, ports. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/secret.h"
+#include "cli/cli.h"
+#include "cli/doctor.h"
+#include "cli/pki.h"
+
+#define DAY         86400
+#define SOON        (14 * DAY)
+#define PATIENCE_MS 3000
+#define TMPFS       0x01021994
+#define TOKEN_LEAST 16
+
+/* ---- Spool ---- */
+
+/* The folder itself, or the nearest above it that is there: the agent makes the rest. */
+static void
+existing_folder(const char *dir, char to[1024])
+{
+    char *slash;
+
+    snprintf(to, 1024, "%s", dir);
+    while (access(to, F_OK) != 0 && (slash = strrchr(to, '/')) != NULL)
+        slash[slash == to] = '\0'; /* the root stays */
+    if (access(to, F_OK) != 0)
+        snprintf(to, 1024, ".");
+}
+
+void
+mrd_doctor_spool(mrd_doctor *d)
+{
+    char dir[1024];
+    char room[MRD_SIZE_TEXT], bound[MRD_SIZE_TEXT];
+    int64_t avail = 0;
+    struct statfs fs;
+    struct stat st;
+
+    if (d->agent->spool_dir == NULL) {
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "--spool-dir DIR on a disk",
+                       "there is no spool: what is not acknowledged is lost when the agent ends");
+        return;
+    }
+    existing_folder(d->agent->spool_dir, dir);
+    if (!mrd_doctor_writable(d, "spool", dir, &avail) || stat(dir, &st) != 0)
+        return;
+    mrd_cli_size((uint64_t) avail, room);
+    mrd_cli_size((uint64_t) d->agent->spool_bytes, bound);
+    if ((st.st_mode & 077) != 0 && strcmp(dir, d->agent->spool_dir) == 0)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "chmod 700 it",
+                       "spool %s is open to other users: it holds what processes recorded", dir);
+    if (statfs(dir, &fs) == 0 && fs.f_type == TMPFS)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "name a folder on a disk",
+                       "spool %s is in memory: it takes memory from the workload and does not "
+                       "outlive a boot",
+                       dir);
+    if (avail < d->agent->spool_bytes)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "make room, or lower --spool-size",
+                       "spool %s has %s free, less than its bound of %s", dir, room, bound);
+    else
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "spool %s: %s free, at most %s are used",
+                       d->agent->spool_dir, room, bound);
+}
+
+/* ---- Certificates ---- */
+
+static bool
+wants_tls(const mrd_doctor *d)
+{
+    return d->agent->data_url != NULL && strncmp(d->agent->data_url, "tls+", 4) == 0;
+}
+
+static void
+say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_pki_view *v)
+{
+    if (v->seconds < 0)
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "meridian certs renew, where the authority's key is",
+                       "%s %s (%s) expired %" PRId64 " days ago", what, path, v->names,
+                       -v->seconds / DAY);
+    else if (v->seconds < SOON)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "meridian certs renew, where the authority's key is",
+                       "%s %s (%s) expires in %" PRId64 " days", what, path, v->names,
+                       v->seconds / DAY);
+    else
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s %s (%s) is valid for %" PRId64 " more days",
+                       what, path, v->names, v->seconds / DAY);
+}
+
+static bool
+names_instance(const mrd_pki_view *v, const char *instance)
+{
+    const char *p = v->names;
+    size_t n = strlen(instance);
+
+    while (*p != '\0') {
+        size_t len = strcspn(p, " ");
+
+        if (len == n && memcmp(p, instance, n) == 0)
+            return true;
+        p += len + (p[len] == ' ');
+    }
+    return false;
+}
+
+static void
+own_certificate(mrd_doctor *d)
+{
+    const mrd_agent_options *a = d->agent;
+    mrd_pki_view v;
+    mrd_why why = { 0 };
+
+    if (a->tls_cert == NULL && a->tls_key == NULL)
+        return;
+    if (a->tls_cert == NULL || a->tls_key == NULL) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "give both", "--tls-cert and --tls-key go together");
+        return;
+    }
+    if (mrd_secret_check("key file", a->tls_key, &why) != MRD_OK ||
+        mrd_pki_examine(a->tls_ca, a->tls_cert, a->tls_key, &v, &why) != MRD_OK) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+        return;
+    }
+    say_validity(d, "certificate", a->tls_cert, &v);
+    if (!v.key_fits)
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy both files of `meridian certs agent` again",
+                       "%s is not the key of %s", a->tls_key, a->tls_cert);
+    if (v.trouble[0] != '\0' && v.seconds >= 0)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       "fine when the aggregator trusts another authority than this node does",
+                       "the authorities in %s do not vouch for %s: %s", a->tls_ca, a->tls_cert,
+                       v.trouble);
+    if (!names_instance(&v, d->node.instance_id))
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       "meridian certs agent with this node's id, or --instance-id",
+                       "certificate %s names %s and not this node, %s: an aggregator that asks for "
+                       "certificates refuses it",
+                       a->tls_cert, v.names, d->node.instance_id);
+}
+
+void
+mrd_doctor_tls(mrd_doctor *d)
+{
+    const mrd_agent_options *a = d->agent;
+    mrd_pki_view v;
+    mrd_why why = { 0 };
+
+    if (!wants_tls(d)) {
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "no TLS is asked for");
+        return;
+    }
+    if (a->tls_ca == NULL)
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "--tls-ca FILE (ca.pem of `meridian certs init`)",
+                       "the authority to trust is not given");
+    else if (mrd_pki_examine(NULL, a->tls_ca, NULL, &v, &why) != MRD_OK)
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy ca.pem here and make it readable", "%s",
+                       why.text);
+    else
+        say_validity(d, "authority", a->tls_ca, &v);
+    own_certificate(d);
+}
+
+void
+mrd_doctor_token(mrd_doctor *d)
+{
+    mrd_why why = { 0 };
+    char *token = NULL;
+
+    if (d->agent->token_file == NULL) {
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "no token is given");
+        return;
+    }
+    if (mrd_secret_read("token file", d->agent->token_file, &token, &why) != MRD_OK)
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+    else if (strlen(token) < TOKEN_LEAST)
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "meridian certs agent makes one",
+                       "the token in %s has fewer than %d characters", d->agent->token_file,
+                       TOKEN_LEAST);
+    else
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+                       "token file %s is private; whether the aggregator knows it, its welcome "
+                       "shows (agent's log)",
+                       d->agent->token_file);
+    mrd_secret_free(token);
+}
+
+/* ---- Ports ---- */
+
+/* "tls+tcp://host:port" apart; false for other kinds of address. */
+static bool
+host_and_port(const char *url, char host[256], char port[16])
+{
+    const char *p = strstr(url, "tcp://"), *colon = strrchr(url, ':');
+    size_t n;
+
+    if (p == NULL || colon < p + 6)
+        return false;
+    p += 6;
+    n = (size_t) (colon - p);
+    if (n >= 2 && *p == '[' && p[n - 1] == ']') {
+        p++;
+        n -= 2;
+    }
+    snprintf(host, 256, "%.*s", (int) n, p);
+    snprintf(port, 16, "%s", colon + 1);
+    return true;
+}
+
+/* 0, or why no connection came about within the patience. */
+static int
+try_connect(const struct addrinfo *to)
+{
+    int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+    struct pollfd p = { fd, POLLOUT, 0 };
+    socklen_t len = sizeof(err);
+
+    if (fd < 0)
+        return errno;
+    if (connect(fd, to->ai_addr, to->ai_addrlen) != 0)
+        err = errno;
+    if (err == EINPROGRESS) {
+        if (poll(&p, 1, PATIENCE_MS) <= 0)
+            err = ETIMEDOUT;
+        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0)
+            err = errno;
+    }
+    close(fd);
+    return err;
+}
+
+/* True when somebody listens there. */
+static bool
+reach(mrd_doctor *d, const char *what, const char *url)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+    char host[256], port[16];
+    int rv, err = EHOSTUNREACH;
+
+    if (!host_and_port(url, host, port))
+        return true; /* ipc and the like: the dial below tells */
+    if ((rv = getaddrinfo(host, port, &hints, &found)) != 0) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "check the name and the resolver of this node",
+                       "%s %s: %s", what, url, gai_strerror(rv));
+        return false;
+    }
+    for (const struct addrinfo *a = found; a != NULL && err != 0; a = a->ai_next)
+        err = try_connect(a);
+    freeaddrinfo(found);
+    if (err == 0)
+        return true;
+    mrd_doctor_say(d, MRD_DOCTOR_FAILED,
+                   err == ECONNREFUSED ? "start meridian-aggregator there, or correct the address"
+                   : err == ETIMEDOUT  ? "let TCP to this port through (security group, "
+                                         "NetworkPolicy, firewall)"
+                                       : NULL,
+                   "%s %s: %s", what, url, err == ECONNREFUSED ? "nobody listens" : strerror(err));
+    return false;
+}
+
+/* A connection as the agent makes it, without a word. */
+static void
+dial(mrd_doctor *d, const mrd_link_options *options)
+{
+    int64_t end = mrd_local_now().ns + PATIENCE_MS * MRD_MS;
+    mrd_link *link = NULL;
+    mrd_link_event event;
+    mrd_why why = { 0 };
+    bool trouble = false;
+
+    if (mrd_link_open(options, &link, &why) != MRD_OK) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+        return;
+    }
+    while (!mrd_link_is_up(link) && !trouble && mrd_local_now().ns < end) {
+        if (mrd_link_next(link, 20, &event))
+            mrd_link_event_done(&event);
+        trouble = mrd_link_trouble(link, &why);
+    }
+    if (mrd_link_is_up(link))
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s can be reached%s", options->data_url,
+                       wants_tls(d) ? " and has proven who it is" : "");
+    else if (trouble)
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s: %s", options->data_url, why.text);
+    else
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED,
+                       "does the address belong to meridian-aggregator's data port, and is it "
+                       "tls+tcp:// there?",
+                       "%s takes the connection and does not answer", options->data_url);
+    mrd_link_close(link);
+}
+
+void
+mrd_doctor_aggregator(mrd_doctor *d)
+{
+    mrd_link_options options;
+    mrd_why why = { 0 };
+
+    if (d->agent->data_url == NULL) {
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "--aggregator URL, or MERIDIAN_AGGREGATOR",
+                       "no aggregator is given: events are counted and dropped");
+        return;
+    }
+    if (mrd_agent_link_options(d->agent, &options, &why) != MRD_OK) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+        return;
+    }
+    options.control_url = NULL;
+    if (reach(d, "data port", d->agent->data_url))
+        dial(d, &options);
+    if (d->agent->control_url == NULL)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "--control URL",
+                       "the control port is not known: sessions reach this node with its next "
+                       "heartbeat only");
+    else if (reach(d, "control port", d->agent->control_url))
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s can be reached", d->agent->control_url);
+}
+
+void
+mrd_doctor_metrics(mrd_doctor *d)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t) d->agent->metrics_port) };
+    int fd = -1, on = 1;
+
+    if (d->agent->metrics_port <= 0 || d->agent_runs) {
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+                       d->agent->metrics_port <= 0 ? "no metrics port is asked for"
+                                                   : "the agent that runs has its port");
+        return;
+    }
+    if ((fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0)
+        return;
+    (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, (struct sockaddr *) &at, sizeof(at)) != 0 || listen(fd, 1) != 0)
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "another --metrics-port",
+                       "metrics port %" PRId64 " cannot be used: %s", d->agent->metrics_port,
+                       strerror(errno));
+    else
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "metrics port %" PRId64 " is free",
+                       d->agent->metrics_port);
+    close(fd);
+}

@@ -1,0 +1,206 @@
+"""meridian doctor: a node that is fine, then everything that can be wrong with one, each found and said with its cure."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+
+from lib import BIN, Cluster, check, equal, finish, free_port, need_daemons, run, tmp
+
+need_daemons()
+work = tmp()
+certs = os.path.join(work, "certs")
+QUIET = {k: v for k, v in os.environ.items() if not k.startswith(("MERIDIAN_", "NEURON_", "AWS_"))}
+
+
+def path(*parts):
+    return os.path.join(work, *parts)
+
+
+def cert(name):
+    return os.path.join(certs, name)
+
+
+def doctor(*args, want=None, env=None):
+    """Findings by check: [(level, sentence, fix)]."""
+    p = subprocess.run([os.path.join(BIN, "meridian"), "doctor", "--json", "--no-imds", *args], capture_output=True, text=True,
+                       timeout=120, env=dict(QUIET, **(env or {})))
+    if want is not None:
+        equal(p.returncode, want, f"doctor {args}: exit status: {p.stderr}{p.stdout[-800:]}")
+    found = {}
+    for f in json.loads(p.stdout or '{"findings": []}')["findings"]:
+        found.setdefault(f["check"], []).append((f["level"], f["sentence"], f.get("fix", "")))
+    return found
+
+
+def says(found, name, level, text, fix=""):
+    return check(any(f[0] == level and text in f[1] and fix in f[2] for f in found.get(name, [])),
+                 f"{name}: no {level} with {text!r} and {fix!r} in {found.get(name)}")
+
+
+def folder(name, mode=0o700):
+    os.makedirs(path(name), exist_ok=True)
+    os.chmod(path(name), mode)
+    return path(name)
+
+
+def secret(name, text, mode=0o600):
+    with open(path(name), "w") as f:
+        f.write(text)
+    os.chmod(path(name), mode)
+    return path(name)
+
+
+run("certs", "init", "-d", certs, "--host", "aggregator.example")
+run("certs", "agent", "i-1", "-d", certs)
+cluster = Cluster(host="127.0.0.1")
+plain = cluster.data
+cluster.data, cluster.control = ("tls+" + u for u in (cluster.data, cluster.control))
+cluster.aggregator(tls_cert=cert("aggregator.pem"), tls_key=cert("aggregator.key"), tls_ca=cert("ca.pem"), tokens=cert("tokens.json"))
+GOOD = ["--aggregator", cluster.data, "--control", cluster.control, "--instance-id", "i-1", "--tls-ca", cert("ca.pem"),
+        "--tls-cert", cert("agent-i-1.pem"), "--tls-key", cert("agent-i-1.key"), "--token-file", cert("agent-i-1.token"),
+        "--spool-dir", folder("spool"), "--spool-size", "8M", "--no-containers"]
+
+
+def good():
+    for _ in range(600):  # until the aggregator listens
+        found = doctor(*GOOD)
+        if any(f[0] == "ok" and "has proven who it is" in f[1] for f in found["aggregator"]):
+            break
+    says(found, "aggregator", "ok", "has proven who it is")
+    says(found, "aggregator", "ok", cluster.control + " can be reached")
+    says(found, "identity", "ok", "the node is i-1 (from option)")
+    says(found, "tls-files", "ok", "agent-i-1.pem (i-1) is valid for 36")
+    says(found, "tls-files", "ok", "ca.pem (meridian CA) is valid for 36")
+    says(found, "token", "ok", "is private")
+    says(found, "spool", "ok", "at most 8.39 MB are used")
+    says(found, "kernel-stamps", "ok", "leave and arrive")
+    says(found, "runtime-library", "ok", "libmeridian.so for workloads is " + os.path.dirname(BIN))
+    check(not any(f[0] == "failed" for c in found.values() for f in c), f"nothing failed: {found}")
+
+
+def certificates():
+    broken = lambda *args: doctor(*GOOD, *args, want=1)
+    says(broken("--tls-ca", cert("absent.pem")), "tls-files", "failed", "absent.pem")
+    says(broken("--tls-ca", cert("agent.token")), "tls-files", "failed", "agent.token")
+    says(broken("--tls-key", cert("aggregator.key")), "tls-files", "failed", "is not the key of", "copy both")
+    os.chmod(cert("agent-i-1.key"), 0o644)
+    says(broken(), "tls-files", "failed", "chmod 600")
+    os.chmod(cert("agent-i-1.key"), 0o600)
+    found = doctor(*GOOD, "--instance-id", "i-2", want=3)
+    says(found, "tls-files", "warning", "names i-1 and not this node, i-2", "meridian certs agent")
+    run("certs", "agent", "i-3", "-d", certs, "--days", "2")
+    found = doctor(*GOOD, "--instance-id", "i-3", "--tls-cert", cert("agent-i-3.pem"), "--tls-key", cert("agent-i-3.key"))
+    says(found, "tls-files", "warning", "expires in ", "meridian certs renew")
+    subprocess.run("openssl req -new -key agent-i-1.key -subj /CN=i-1 | openssl x509 -req -CA ca.pem -CAkey ca.key "
+                   "-CAcreateserial -days -1 -out old.pem", shell=True, cwd=certs, capture_output=True)
+    if check(os.path.exists(cert("old.pem")), "openssl makes an expired certificate"):
+        found = broken("--tls-cert", cert("old.pem"))
+        says(found, "tls-files", "failed", "expired 1 days ago", "meridian certs renew")
+        says(found, "aggregator", "failed", "does not take this node's certificate: it has expired")
+    other = path("other")
+    run("certs", "init", "-d", other)
+    found = broken("--tls-ca", os.path.join(other, "ca.pem"))
+    says(found, "aggregator", "failed", "is not of an authority in")
+    says(found, "tls-files", "warning", "do not vouch for")
+    says(broken("--tls-name", "elsewhere.example"), "aggregator", "failed", "and not the host that was asked for")
+
+
+def addresses():
+    equal(doctor("--aggregator", "tcp://192.0.2.1:7770", want=1)["aggregator"][0][0], "failed", "plain to another machine")
+    closed = f"tcp://127.0.0.1:{free_port()}"
+    found = doctor("--aggregator", closed, "--control", closed, want=1)
+    says(found, "aggregator", "failed", "data port " + closed + ": nobody listens", "start meridian-aggregator")
+    says(found, "aggregator", "failed", "control port " + closed + ": nobody listens")
+    says(doctor("--aggregator", "tls+tcp://no.such.host.invalid:7770", "--tls-ca", cert("ca.pem"), want=1), "aggregator", "failed",
+         "no.such.host.invalid", "resolver")
+    says(doctor("--aggregator", plain, "--control", plain, want=1), "aggregator", "failed", "takes the connection and does not answer",
+         "tls+tcp://")
+    with socket.socket() as s:  # takes connections and is silent
+        s.bind(("127.0.0.1", 0))
+        s.listen(8)
+        mute = f"tls+tcp://127.0.0.1:{s.getsockname()[1]}"
+        says(doctor(*GOOD, "--aggregator", mute, want=1), "aggregator", "failed", "takes the connection and does not answer")
+    says(doctor(), "aggregator", "warning", "no aggregator is given")
+
+
+def files():
+    says(doctor(*GOOD, "--token-file", secret("short", "abc"), want=1), "token", "failed", "fewer than 16")
+    says(doctor(*GOOD, "--token-file", secret("open", "a" * 32, 0o644), want=1), "token", "failed", "chmod 600")
+    says(doctor(*GOOD, "--token-file", path("absent"), want=1), "token", "failed", "absent")
+    says(doctor(*GOOD, "--spool-dir", folder("wide", 0o755)), "spool", "warning", "open to other users", "chmod 700")
+    says(doctor(*GOOD, "--spool-size", "1000G"), "spool", "warning", "less than its bound of 1.07 TB")
+    says(doctor(*GOOD, "--spool-dir", path("new", "deep")), "spool", "ok", "new/deep")
+    check(not os.path.exists(path("new")), "the doctor makes no folder")
+    says(doctor(*GOOD, "--spool-dir", secret("file", "x") + "/spool", want=1), "spool", "failed", "file")
+    says(doctor(), "spool", "warning", "there is no spool")
+    says(doctor(*GOOD, "--ring-dir", path("no-rings"), want=1), "ring-directory", "failed", "No such file")
+    if os.statvfs(work).f_fsid != os.statvfs("/dev/shm").f_fsid:
+        says(doctor(*GOOD, "--ring-dir", folder("rings")), "ring-directory", "warning", "not in memory", "/dev/shm")
+    with socket.socket() as s:
+        s.bind(("0.0.0.0", 0))
+        s.listen(1)
+        says(doctor(*GOOD, "--metrics-port", str(s.getsockname()[1]), "--proc-root", folder("empty-proc"), want=1), "metrics-port",
+             "failed", "cannot be used")
+    equal(os.listdir(path("spool")), [], "nothing is left in the spool")
+
+
+def machine():
+    """A /sys and a /proc of our own."""
+    def tree(root, files):
+        for name, text in files.items():
+            at = path(root, name)
+            os.makedirs(os.path.dirname(at), exist_ok=True)
+            with open(at, "w") as f:
+                f.write(text)
+        return path(root)
+
+    source = "devices/system/clocksource/clocksource0/"
+    sys = tree("sys", {source + "current_clocksource": "hpet\n", source + "available_clocksource": "hpet acpi_pm\n",
+                       "class/dmi/id/sys_vendor": "Amazon EC2\n", "devices/virtual/neuron_device/neuron0/core_count": "2\n"})
+    found = doctor(*GOOD, "--sys-root", sys, "--neuron-monitor", path("absent"))
+    says(found, "clock-source", "warning", "reads time from hpet", "distrusts")
+    says(found, "neuron", "warning", "neuron-monitor is not on PATH", "aws-neuronx-tools")
+    says(found, "neuron", "warning", "neuron-ls is not on PATH")
+    says(doctor(*GOOD, "--sys-root", path("nothing")), "clock-source", "warning", "cannot be read", "--sys-root")
+    proc = tree("proc", {"4711/comm": "meridian-agent\n", "4711/status": "Name:\tmeridian-agent\nUid:\t991\t991\t991\t991\nCapEff:\t0000000000080000\n",
+                         "self/attr/current": "docker-default (enforce)\n", "sys/kernel/yama/ptrace_scope": "3\n",
+                         "cpuinfo": "processor\t: 0\nflags\t\t: fpu tsc msr\n"})
+    found = doctor(*GOOD, "--proc-root", proc)
+    says(found, "agent", "warning", "pid 4711, uid 991) has not CAP_DAC_OVERRIDE CAP_FOWNER", "deploy/systemd")
+    says(found, "limits", "warning", "docker-default", "ptrace (read)")
+    says(found, "limits", "ok", "ptrace_scope is 3, which does not matter")
+    says(found, "clock-source", "warning", "changes its rate")
+    tree("proc", {"4712/comm": "meridian-agent\n"})
+    says(doctor(*GOOD, "--proc-root", proc), "agent", "warning", "2 agents run here: pids")
+    says(doctor(*GOOD, "--proc-root", path("empty-proc")), "agent", "warning", "no meridian-agent runs", "systemctl start")
+
+
+def settings():
+    env = secret("agent.env", "# settings\nMERIDIAN_INSTANCE_ID=i-file\nMERIDIAN_SPOOL_DIR=\"" + path("spool") + "\"\n")
+    says(doctor("--env-file", env), "identity", "ok", "i-file")
+    says(doctor("--env-file", env, env={"MERIDIAN_INSTANCE_ID": "i-env"}), "identity", "ok", "i-env")
+    says(doctor("--env-file", env, "--instance-id", "i-arg", env={"MERIDIAN_INSTANCE_ID": "i-env"}), "identity", "ok", "i-arg")
+    conf = secret("agent.json", json.dumps({"instance-id": "i-conf", "spool-dir": path("spool")}))
+    says(doctor("--config", conf), "identity", "ok", "i-conf")
+    for args, text in ((["--env-file", path("absent")], "absent"), (["--agregator", "x"], "did you mean --aggregator"), (["node"], "one word too many"),
+                       (["--spool-size", "1"], "spool-size"), (["--config", secret("bad.json", "{\"spol-dir\": 1}")], "spool-dir")):
+        _, err = run("doctor", *args, want=2, env=QUIET)
+        check(text in err, f"doctor {args}: {err}")
+    out, _ = run("doctor", *GOOD, "--instance-id", "i-2", "-q", want=3, env=QUIET)
+    check(not any(line.startswith("ok") for line in out.splitlines()) and "→ meridian certs agent" in out, f"quiet: {out}")
+    out, _ = run("doctor", "--no-imds", want=3, env=QUIET)
+    check("fine, " in out.splitlines()[-1] and "0 failed" in out.splitlines()[-1], f"the last line counts: {out[-200:]}")
+
+
+try:
+    good()
+    certificates()
+    addresses()
+    files()
+    machine()
+    settings()
+finally:
+    cluster.close()
+    shutil.rmtree(work, ignore_errors=True)
+finish()
