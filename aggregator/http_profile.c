@@ -143,9 +143,7 @@ finished(http_api *api, const hub_session *s, const mrd_sink_ops *ops)
 
     if (s->state != SESSION_COMPLETE)
         return NULL;
-    path =
-        hub_path(api->h, s, "profile/%s%s",
-                 strncmp(ops->name, "summary", 7) == 0 ? "summary" : "system_profile", ops->suffix);
+    path = hub_path(api->h, s, "profile/%s%s", ops->stem, ops->suffix);
     if (path != NULL && access(path, R_OK) != 0) {
         free(path);
         path = NULL;

@@ -147,9 +147,7 @@ open_targets(const merge_input *in, mrd_export_target *targets, size_t max, size
         if (ops == NULL)
             continue;
         targets[n].ops = ops;
-        if (asprintf(&path, "%s/profile/%s%s", in->dir,
-                     strncmp(ops->name, "summary", 7) == 0 ? "summary" : "system_profile",
-                     ops->suffix) < 0)
+        if (asprintf(&path, "%s/profile/%s%s", in->dir, ops->stem, ops->suffix) < 0)
             err = mrd_why_set(why, MRD_NOMEM, 0, "profile");
         else
             err = mrd_out_file(path, &targets[n].out, why);

@@ -187,8 +187,7 @@ fetch_profile(mrd_client *client, const char *id, const char *format, const char
     mrd_err err;
 
     profile_path(&path, id, format, o);
-    mrd_buf_fmt(&to, "%s/%s%s", dir,
-                strncmp(format, "summary", 7) == 0 ? "summary" : "system_profile", ops->suffix);
+    mrd_buf_fmt(&to, "%s/%s%s", dir, ops->stem, ops->suffix);
     if (path.err != MRD_OK || to.err != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
     else

@@ -122,8 +122,7 @@ output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t
     mrd_buf_reset(ret_path);
     mrd_buf_fmt(ret_path, "%s/", options->dir);
     if (number == 0) {
-        mrd_buf_text(ret_path,
-                     strncmp(ops->name, "summary", 7) == 0 ? "summary" : "system_profile");
+        mrd_buf_text(ret_path, ops->stem);
     } else {
         mrd_str model = mrd_catalog_text(cat, profiles[number].model);
 
@@ -138,7 +137,7 @@ output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t
             mrd_buf_byte(ret_path, plain ? (uint8_t) c : '_');
         }
     }
-    if (number != 0 && strncmp(ops->name, "summary", 7) == 0)
+    if (number != 0 && strcmp(ops->stem, "summary") == 0)
         mrd_buf_text(ret_path, "_summary"); /* beside the profile's own .json */
     mrd_buf_text(ret_path, ops->suffix);
 }

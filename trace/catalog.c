@@ -314,6 +314,28 @@ mrd_catalog_processes(const mrd_catalog *cat)
     return cat->processes.n;
 }
 
+static int
+i64_order(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+int
+mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(cat, a),
+                      *q = mrd_catalog_borrow_process(cat, b);
+    int order = p->instance_id == q->instance_id ? 0
+                                                 : strcmp(mrd_catalog_text(cat, p->instance_id).p,
+                                                          mrd_catalog_text(cat, q->instance_id).p);
+
+    if (order == 0) /* MRD_NONE becomes the largest */
+        order = i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
+    if (order == 0)
+        order = i64_order(p->process_id, q->process_id);
+    return order != 0 ? order : i64_order(a, b);
+}
+
 size_t
 mrd_catalog_tracks(const mrd_catalog *cat)
 {

@@ -163,6 +163,8 @@ mrd_track_id mrd_catalog_track(mrd_catalog *cat, const mrd_track *t);
 mrd_process *mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id);
 mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
+/* For lists: by instance, rank (unknown last), process id, then order of arrival. <0, 0, >0. */
+int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
 size_t mrd_catalog_tracks(const mrd_catalog *cat);
 /* Which profile a track's events belong to (0 system). */
 uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);

@@ -250,3 +250,19 @@ mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc)
     }
     return MRD_CC_NO;
 }
+
+bool
+mrd_collectives_all_to_all(const mrd_catalog *cat)
+{
+    size_t n = mrd_strtab_count(mrd_catalog_strings(cat));
+    bool all = false;
+
+    for (mrd_sid i = 1; i < n; i++) {
+        name_class is = classify(mrd_catalog_text(cat, i));
+
+        if (is == NAME_SAYS_SINGLE)
+            return false;
+        all = all || is == NAME_SAYS_ALL;
+    }
+    return all;
+}

@@ -48,6 +48,7 @@ typedef struct mrd_sink_env {
 
 typedef struct mrd_sink_ops {
     const char *name;   /* "perfetto": the value of --output-format */
+    const char *stem;   /* of its file's name: "system_profile" */
     const char *suffix; /* ".pftrace" */
     const char *what;   /* for the help */
     size_t state_size;  /* zeroed memory handed to open */

@@ -517,6 +517,7 @@ chrome_close(void *state, mrd_why *why)
 
 const mrd_sink_ops mrd_sink_chrome = {
     .name = "chrome",
+    .stem = "system_profile",
     .suffix = ".trace.json",
     .what = "Trace Event JSON, for chrome://tracing and its relatives",
     .state_size = sizeof(chrome_sink),

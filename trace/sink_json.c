@@ -768,6 +768,7 @@ json_close(void *state, mrd_why *why)
 
 const mrd_sink_ops mrd_sink_json = {
     .name = "json",
+    .stem = "system_profile",
     .suffix = ".json",
     .what = "the vendor's JSON, for scripts",
     .state_size = sizeof(json_sink),

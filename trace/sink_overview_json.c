@@ -6,24 +6,18 @@
  * event lies beyond the last, pairs being joined, so that neither the range need be known before
  * nor memory grow with it: 24 bytes x BUCKETS per core at most.
  *
- * Lateness: parts of one collective are the spans of one group, job and operation at different
- * cores that overlap, for in a synchronising collective nobody leaves before all have entered. So
- * nothing has to be counted from the start, and any slice of a session can be drawn. A part that
- * begins after another has ended, or comes from a core that is already in, begins the next
- * collective. Ends that clocks put before the last begin (by less than their bound) still count as
- * overlap. The runtime's cc_exec_barrier, where cores wait for a straggler before a program with
- * collectives, does not say its group: it is taken as a barrier of all cores of the job.
+ * Lateness: the parts of a collective are brought together by trace/gather.h, so nothing has to be
+ * counted from the start, and any slice of a session can be drawn.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/map.h"
 #include "base/obj.h"
 #include "trace/catalog_json.h"
-#include "trace/collectives.h"
+#include "trace/gather.h"
 #include "trace/summary.h"
 
-enum { BUCKETS = 512, GROUPS_MAX = 65536, NO_CORE = UINT32_MAX };
+enum { BUCKETS = 512, NO_CORE = UINT32_MAX };
 
 typedef struct {
     uint64_t busy_ns, collective_ns;
@@ -42,14 +36,6 @@ typedef struct {
     uint32_t core;           /* who */
 } late_cell;
 
-/* The collective that a group is in. */
-typedef struct {
-    uint64_t op;
-    uint64_t number;      /* of this collective in its group; 0: none yet */
-    uint32_t parts, core; /* the last to come */
-    int64_t first_begin, last_begin, first_end;
-} group_now;
-
 typedef struct {
     const mrd_sink_env *env;
     mrd_summary *rows; /* only its rows are used: nodes, processes, cores, and each track's core */
@@ -60,11 +46,8 @@ typedef struct {
     bool any;
     int64_t base_ns;
     uint64_t width_ns;
-    mrd_map group_of; /* group, job -> index */
-    mrd_map part_of;  /* group index, core -> number of the collective, low 31 bits */
-    group_now *groups;
-    size_t n_groups, cap_groups;
-    uint64_t matched, alone, left_out;
+    mrd_gather *gather;
+    uint64_t matched, alone;
 } overview_sink;
 
 /* ---- Time ---- */
@@ -131,97 +114,26 @@ spread(overview_sink *s, cell *cells, int64_t begin, int64_t end, size_t offset)
 /* ---- Collectives ---- */
 
 static void
-collective_done(overview_sink *s, const group_now *g)
+collective_done(void *self, const mrd_gathered *c)
 {
-    uint64_t late = (uint64_t) g->last_begin - (uint64_t) g->first_begin;
+    overview_sink *s = self;
+    const mrd_gather_part *last = &c->parts[c->n - 1];
+    uint64_t late = (uint64_t) last->begin - (uint64_t) c->parts[0].begin;
     late_cell *at;
 
-    if (g->number == 0)
-        return;
-    if (g->parts < 2) {
+    if (c->n < 2) {
         s->alone++;
         return;
     }
     s->matched++;
-    s->cores[g->core].last_count++;
-    s->cores[g->core].late_ns += late;
-    at = &s->late[bucket_of(s, g->last_begin)];
+    s->cores[last->core].last_count++;
+    s->cores[last->core].late_ns += late;
+    at = &s->late[bucket_of(s, last->begin)];
     at->count++;
     if (at->count == 1 || late > at->late_ns) {
         at->late_ns = late;
-        at->core = g->core;
+        at->core = last->core;
     }
-}
-
-/* Errors: LIMIT when there are too many groups to follow, NOMEM. */
-static mrd_err
-group_find(overview_sink *s, uint64_t group, uint64_t job, uint32_t *ret_index)
-{
-    mrd_map_key key = { group, job, 0 };
-    uint32_t i = mrd_map_get(&s->group_of, key);
-
-    if (i == MRD_MAP_NONE) {
-        if (s->n_groups == GROUPS_MAX)
-            return MRD_LIMIT;
-        if (s->n_groups == s->cap_groups) {
-            size_t cap = s->cap_groups == 0 ? 16 : 2 * s->cap_groups;
-            group_now *more = realloc(s->groups, cap * sizeof(*more));
-
-            if (more == NULL)
-                return MRD_NOMEM;
-            s->groups = more;
-            s->cap_groups = cap;
-        }
-        i = (uint32_t) s->n_groups;
-        if (mrd_map_put(&s->group_of, key, i) != MRD_OK)
-            return MRD_NOMEM;
-        s->groups[s->n_groups++] = (group_now){ 0 };
-    }
-    *ret_index = i;
-    return MRD_OK;
-}
-
-/* number: of the collective of this group that the event's core was in last. */
-static bool
-belongs(const group_now *g, const mrd_event *ev, uint64_t op, uint32_t number)
-{
-    int64_t slack = ev->bound_ns == MRD_BOUND_UNKNOWN ? 0 : ev->bound_ns, limit;
-
-    if (g->number == 0 || g->op != op || number == (uint32_t) (g->number & INT32_MAX))
-        return false;
-    return __builtin_add_overflow(g->first_end, slack, &limit) || ev->ts_ns <= limit;
-}
-
-static mrd_err
-collective_add(overview_sink *s, const mrd_event *ev, uint32_t core, int64_t end)
-{
-    const mrd_track *t = mrd_catalog_borrow_track(s->env->catalog, ev->track);
-    const mrd_process *p = mrd_catalog_borrow_process(s->env->catalog, t->process);
-    mrd_cc what;
-    mrd_cc_kind kind = mrd_collectives_see(s->cc, ev, &what);
-    uint32_t index;
-    group_now *g;
-    mrd_err err;
-
-    if (kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER)
-        return MRD_OK;
-    if ((err = group_find(s, what.group, p->job, &index)) != MRD_OK) {
-        s->left_out += err == MRD_LIMIT;
-        return err == MRD_LIMIT ? MRD_OK : err;
-    }
-    g = &s->groups[index];
-    if (!belongs(g, ev, what.op, mrd_map_get(&s->part_of, (mrd_map_key){ index, core, 0 }))) {
-        collective_done(s, g);
-        *g = (group_now){
-            .op = what.op, .number = g->number + 1, .first_begin = ev->ts_ns, .first_end = INT64_MAX
-        };
-    }
-    g->parts++;
-    g->core = core;
-    g->last_begin = ev->ts_ns;
-    g->first_end = end < g->first_end ? end : g->first_end;
-    return mrd_map_put(&s->part_of, (mrd_map_key){ index, core, 0 },
-                       (uint32_t) (g->number & INT32_MAX));
 }
 
 /* ---- The sink ---- */
@@ -235,11 +147,12 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
     s->width_ns = 1000;
     s->rows = mrd_summary_new(env);
     s->cc = mrd_collectives_new(env->catalog);
+    s->gather = mrd_gather_new(env->catalog, collective_done, s);
     if (s->rows != NULL) {
         mrd_summary_cores(s->rows, &s->n_cores);
         s->cores = calloc(s->n_cores + 1, sizeof(*s->cores));
     }
-    if (s->rows == NULL || s->cc == NULL || s->cores == NULL)
+    if (s->rows == NULL || s->cc == NULL || s->gather == NULL || s->cores == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "overview");
     for (size_t i = 0; i < BUCKETS; i++)
         s->late[i].core = NO_CORE;
@@ -267,6 +180,7 @@ overview_event(void *state, const mrd_event *ev)
     bool no_time = ev->ts_ns == 0 && s->env->profile == 0 && s->env->options->wall_time;
     const mrd_track *t;
     core_line *line;
+    mrd_cc_kind kind;
     mrd_cc what;
     int64_t end;
 
@@ -287,10 +201,10 @@ overview_event(void *state, const mrd_event *ev)
         s->base_ns = ev->ts_ns;
     s->any = true;
     add_union(s, line, &line->busy_end, ev->ts_ns, end, offsetof(cell, busy_ns));
-    if (mrd_collectives_see(s->cc, ev, &what) == MRD_CC_NO)
+    if ((kind = mrd_collectives_see(s->cc, ev, &what)) == MRD_CC_NO)
         return MRD_OK;
     add_union(s, line, &line->collective_end, ev->ts_ns, end, offsetof(cell, collective_ns));
-    return collective_add(s, ev, core, end);
+    return mrd_gather_add(s->gather, kind, &what, ev, core);
 }
 
 /* One number a piece, in thousandths of its width. */
@@ -390,7 +304,7 @@ put_all(mrd_jw *w, overview_sink *s, uint32_t *place)
     put_number(w, MRD_STR("pieces"), (int64_t) pieces);
     put_number(w, MRD_STR("collectives"), (int64_t) s->matched);
     put_number(w, MRD_STR("without_partner"), (int64_t) s->alone);
-    put_number(w, MRD_STR("left_out"), (int64_t) s->left_out);
+    put_number(w, MRD_STR("left_out"), (int64_t) mrd_gather_left_out(s->gather));
     MRD_JW_KEY(w, "cores");
     mrd_jw_open(w, '[');
     for (uint32_t c = 0; c < s->n_cores; c++) {
@@ -412,9 +326,7 @@ overview_free(overview_sink *s)
     for (size_t i = 0; i < s->n_cores && s->cores != NULL; i++)
         free(s->cores[i].cells);
     free(s->cores);
-    free(s->groups);
-    mrd_map_fini(&s->group_of);
-    mrd_map_fini(&s->part_of);
+    mrd_gather_free(s->gather);
     mrd_collectives_free(s->cc);
     mrd_summary_free(s->rows);
 }
@@ -427,10 +339,9 @@ overview_close(void *state, mrd_why *why)
     mrd_err err = MRD_NOMEM;
     mrd_jw w;
 
-    if (s->rows != NULL && s->cc != NULL && s->cores != NULL &&
+    if (s->rows != NULL && s->cc != NULL && s->gather != NULL && s->cores != NULL &&
         (place = calloc(s->n_cores + 1, sizeof(*place))) != NULL) {
-        for (size_t i = 0; i < s->n_groups; i++)
-            collective_done(s, &s->groups[i]);
+        mrd_gather_finish(s->gather);
         mrd_jw_init(&w, s->env->out, mrd_catalog_strings(s->env->catalog), false);
         put_all(&w, s, place);
         mrd_jw_fini(&w);
@@ -443,6 +354,7 @@ overview_close(void *state, mrd_why *why)
 
 const mrd_sink_ops mrd_sink_overview_json = {
     .name = "overview-json",
+    .stem = "system_profile",
     .suffix = ".overview.json",
     .what = "busy time of cores and lateness in collectives over time, for the web page",
     .state_size = sizeof(overview_sink),

@@ -636,6 +636,7 @@ pf_close(void *state, mrd_why *why)
 
 const mrd_sink_ops mrd_sink_perfetto = {
     .name = "perfetto",
+    .stem = "system_profile",
     .suffix = ".pftrace",
     .what = "Perfetto trace, for ui.perfetto.dev and trace_processor",
     .state_size = sizeof(pf),

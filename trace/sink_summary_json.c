@@ -410,6 +410,7 @@ summary_close(void *state, mrd_why *why)
 
 const mrd_sink_ops mrd_sink_summary_json = {
     .name = "summary-json",
+    .stem = "summary",
     .suffix = ".json",
     .what = "counts, times, busy and idle, clocks and losses, for scripts",
     .state_size = sizeof(summary_sink),

@@ -10,8 +10,8 @@
 #include "trace/group.h"
 #include "trace/json_names.h"
 #include "trace/summary.h"
+#include "trace/text.h"
 
-#define TEXT_WIDTH      100
 #define TEXT_TYPES      25 /* event types of everything */
 #define TEXT_CORE_TYPES 6  /* of one process or core */
 #define TEXT_ROWS       64 /* nodes, cores */
@@ -25,79 +25,6 @@ typedef struct {
 } text_sink;
 
 /* ---- Pieces of text ---- */
-
-static const char *
-dur_text(int64_t ns, char text[MRD_DUR_TEXT])
-{
-    if (ns < 60 * MRD_SEC)
-        return mrd_dur_text(ns, text);
-    snprintf(text, MRD_DUR_TEXT, "%lld.%lld s", (long long) (ns / MRD_SEC),
-             (long long) (ns % MRD_SEC / (MRD_SEC / 10)));
-    return text;
-}
-
-static int64_t
-as_dur(uint64_t ns)
-{
-    return ns > INT64_MAX ? INT64_MAX : (int64_t) ns;
-}
-
-/* "12.3 %", "-" when there is no window. */
-static const char *
-share_text(uint64_t part, uint64_t whole, char text[16])
-{
-    double share = whole == 0 ? 0 : 100.0 * (double) part / (double) whole;
-
-    snprintf(text, 16, whole == 0 ? "-" : "%.1f %%", share);
-    return text;
-}
-
-/* Columns of UTF-8 text, one per character. */
-static size_t
-columns(mrd_str s)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < s.len; i++)
-        n += ((unsigned char) s.p[i] & 0xc0) != 0x80;
-    return n;
-}
-
-/* The text without control characters, cut to `width` columns with "..." and padded to it when pad.
- */
-static void
-put_cell(mrd_buf *to, mrd_str s, size_t width, bool pad)
-{
-    size_t have = columns(s), keep = have > width ? width - 3 : have, at = 0;
-
-    for (size_t n = 0; at < s.len; at++) {
-        unsigned char c = (unsigned char) s.p[at];
-
-        if ((c & 0xc0) != 0x80 && n++ == keep)
-            break;
-        mrd_buf_byte(to, c < 0x20 || c == 0x7f ? ' ' : c);
-    }
-    if (have > width)
-        mrd_buf_text(to, "...");
-    for (size_t n = have; pad && n < width; n++)
-        mrd_buf_byte(to, ' ');
-}
-
-static void
-put_left_out(mrd_buf *to, size_t n, const char *what)
-{
-    if (n > 0)
-        mrd_buf_fmt(to, "  ... and %zu more %s (all are in summary-json)\n", n, what);
-}
-
-/* A line of at most TEXT_WIDTH columns. */
-static void
-put_line(mrd_buf *to, const char *indent, mrd_str s)
-{
-    mrd_buf_text(to, indent);
-    put_cell(to, s, TEXT_WIDTH - strlen(indent), false);
-    mrd_buf_byte(to, '\n');
-}
 
 /* ---- Sections ---- */
 
@@ -118,7 +45,7 @@ put_title(text_sink *s)
                      "           SIMULATED: at least a part of this was made without hardware\n");
     if (any) {
         mrd_buf_fmt(&s->text, "Time       %s",
-                    dur_text(as_dur((uint64_t) t->last_ns - (uint64_t) t->first_ns), dur));
+                    mrd_text_dur((uint64_t) t->last_ns - (uint64_t) t->first_ns, dur));
         if (wall)
             mrd_buf_fmt(&s->text, ", %s to %s", mrd_wall_text((mrd_wall_ns){ t->first_ns }, from),
                         mrd_wall_text((mrd_wall_ns){ t->last_ns }, to));
@@ -155,16 +82,16 @@ put_inputs(text_sink *s)
             continue;
         mrd_buf_fmt(&line, "%s: " MRD_STR_FMT, mrd_input_state_text(in[i].state),
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, in[i].path)));
-        put_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
+        mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
         mrd_buf_reset(&line);
         if (in[i].dropped > 0)
             mrd_buf_fmt(&line, "%" PRIu64 " records dropped; ", in[i].dropped);
         mrd_buf_str(&line, mrd_catalog_text(s->env->catalog, in[i].error));
-        put_line(&s->text, "    ", (mrd_str){ (const char *) line.p, line.len });
+        mrd_text_line(&s->text, "    ", (mrd_str){ (const char *) line.p, line.len });
         mrd_buf_fini(&line);
         shown++;
     }
-    put_left_out(&s->text, bad - shown, "incomplete inputs");
+    mrd_text_left_out(&s->text, bad - shown, "incomplete inputs", "summary-json");
 }
 
 static void
@@ -182,18 +109,20 @@ put_type(text_sink *s, const mrd_summary_type *t)
     size_t width = 28;
 
     mrd_buf_text(&s->text, "  ");
-    if (columns(name) > width) { /* a line of its own */
-        put_cell(&s->text, name, TEXT_WIDTH - 2, false);
+    if (mrd_text_columns(name) > width) { /* a line of its own */
+        mrd_text_cell(&s->text, name, MRD_TEXT_WIDTH - 2, false);
         mrd_buf_text(&s->text, "\n  ");
         name = MRD_STR("");
     }
-    put_cell(&s->text, name, width, true);
+    mrd_text_cell(&s->text, name, width, true);
     mrd_buf_fmt(&s->text, " %9" PRIu64, t->count);
     if (t->hist.count > 0)
-        mrd_buf_fmt(&s->text, " %9s %9s %9s %9s %9s %9s", dur_text(as_dur(t->total_ns), d[0]),
-                    dur_text(t->min_ns, d[1]), dur_text(as_dur(t->total_ns / t->hist.count), d[2]),
-                    dur_text(mrd_summary_quantile(t, 0.5), d[3]),
-                    dur_text(mrd_summary_quantile(t, 0.99), d[4]), dur_text(t->max_ns, d[5]));
+        mrd_buf_fmt(&s->text, " %9s %9s %9s %9s %9s %9s", mrd_text_dur(t->total_ns, d[0]),
+                    mrd_text_dur((uint64_t) t->min_ns, d[1]),
+                    mrd_text_dur(t->total_ns / t->hist.count, d[2]),
+                    mrd_text_dur((uint64_t) mrd_summary_quantile(t, 0.5), d[3]),
+                    mrd_text_dur((uint64_t) mrd_summary_quantile(t, 0.99), d[4]),
+                    mrd_text_dur((uint64_t) t->max_ns, d[5]));
     else
         mrd_buf_fmt(&s->text, " %9s",
                     t->kind != MRD_SPAN ? "instant"
@@ -216,7 +145,7 @@ put_types(text_sink *s, const mrd_summary_row *row, const char *title, size_t mo
     for (size_t i = 0; i < n && i < most; i++)
         put_type(s, &types[i]);
     if (n > most)
-        put_left_out(&s->text, n - most, "event types");
+        mrd_text_left_out(&s->text, n - most, "event types", "summary-json");
     mrd_summary_types_free(types, n);
     return MRD_OK;
 }
@@ -238,33 +167,15 @@ put_usage_head(mrd_buf *to, const char *title)
 static void
 put_usage(text_sink *s, mrd_str label, const mrd_summary_row *row)
 {
-    char d[3][MRD_DUR_TEXT], share[16];
+    char d[3][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
 
     mrd_buf_text(&s->text, "  ");
-    put_cell(&s->text, label, 36, true);
+    mrd_text_cell(&s->text, label, 36, true);
     mrd_buf_fmt(&s->text, " %9" PRIu64 " %9s %9s %7s %9s %6" PRIu64 " %6" PRIu64 "\n", row->events,
-                dur_text(as_dur(window(row)), d[0]), dur_text(as_dur(mrd_summary_idle(row)), d[1]),
-                share_text(row->busy.ns, window(row), share),
-                row->device.any ? dur_text(as_dur(row->device.ns), d[2]) : "-", row->cc_running,
+                mrd_text_dur(window(row), d[0]), mrd_text_dur(mrd_summary_idle(row), d[1]),
+                mrd_text_share(row->busy.ns, window(row), share),
+                row->device.any ? mrd_text_dur(row->device.ns, d[2]) : "-", row->cc_running,
                 row->lost);
-}
-
-static void
-process_label(const text_sink *s, const mrd_summary_row *process, mrd_buf *to)
-{
-    const mrd_catalog *cat = s->env->catalog;
-    const mrd_process *p = mrd_catalog_borrow_process(cat, process->process);
-
-    if (p->flags & MRD_PROC_NODE)
-        mrd_buf_text(to, "host");
-    else if (p->flags & MRD_PROC_NO_PID)
-        mrd_buf_str(to, mrd_catalog_text(cat, p->name));
-    else
-        mrd_buf_fmt(to, "pid %" PRId64, p->process_id);
-    if (p->rank != MRD_NONE)
-        mrd_buf_fmt(to, " rank %" PRId64, p->rank);
-    if (p->name != MRD_SID_EMPTY && !(p->flags & MRD_PROC_NO_PID))
-        mrd_buf_fmt(to, " " MRD_STR_FMT, MRD_STR_ARG(mrd_catalog_text(cat, p->name)));
 }
 
 static void
@@ -314,7 +225,7 @@ put_tree(text_sink *s)
 
             mrd_buf_reset(&label);
             mrd_buf_text(&label, "  ");
-            process_label(s, &processes[p], &label);
+            mrd_text_process(s->env->catalog, processes[p].process, &label);
             put_usage(s, (mrd_str){ (const char *) label.p, label.len }, &processes[p]);
             shown++;
             while (c + of < n_cores && cores[c + of].parent == p)
@@ -326,7 +237,7 @@ put_tree(text_sink *s)
             c += of;
         }
     }
-    put_left_out(&s->text, all - shown, "nodes, processes and cores");
+    mrd_text_left_out(&s->text, all - shown, "nodes, processes and cores", "summary-json");
     mrd_buf_fini(&label);
 }
 
@@ -352,15 +263,15 @@ put_core_types(text_sink *s)
         mrd_buf_reset(&label);
         mrd_buf_fmt(&label, MRD_STR_FMT " / ",
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, p->instance_id)));
-        process_label(s, process, &label);
+        mrd_text_process(s->env->catalog, process->process, &label);
         mrd_buf_text(&label, " / ");
         core_label(&cores[i], &label);
         mrd_buf_byte(&s->text, '\n');
-        put_line(&s->text, "", (mrd_str){ (const char *) label.p, label.len });
+        mrd_text_line(&s->text, "", (mrd_str){ (const char *) label.p, label.len });
         err = put_types(s, &cores[i], "", TEXT_CORE_TYPES);
         shown++;
     }
-    put_left_out(&s->text, with_types - shown, "cores");
+    mrd_text_left_out(&s->text, with_types - shown, "cores", "summary-json");
     mrd_buf_fini(&label);
     return err;
 }
@@ -386,11 +297,11 @@ put_clocks(text_sink *s)
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, c[i].method)));
         if (c[i].violations > 0)
             mrd_buf_fmt(&line, ", %" PRIu64 " VIOLATIONS", c[i].violations);
-        put_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
+        mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
         mrd_buf_fini(&line);
     }
     if (n - 1 > TEXT_LIST)
-        put_left_out(&s->text, n - 1 - TEXT_LIST, "clocks");
+        mrd_text_left_out(&s->text, n - 1 - TEXT_LIST, "clocks", "summary-json");
 }
 
 static void
@@ -420,13 +331,13 @@ put_counters(text_sink *s)
         if (t->device_idx != MRD_NONE)
             mrd_buf_fmt(&label, " device %" PRId64, t->device_idx);
         mrd_buf_text(&s->text, "  ");
-        put_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, 50, true);
+        mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, 50, true);
         mrd_buf_fmt(&s->text, " %9" PRIu64 " %11.5g %11.5g %11.5g\n", c[i].count, c[i].min,
                     c[i].sum / (double) c[i].count, c[i].max);
         mrd_buf_fini(&label);
         shown++;
     }
-    put_left_out(&s->text, used - shown, "counters");
+    mrd_text_left_out(&s->text, used - shown, "counters", "summary-json");
 }
 
 static void
@@ -451,11 +362,11 @@ put_losses(text_sink *s)
                     MRD_STR_ARG(mrd_catalog_text(cat, l[i].cause)),
                     MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)), p->process_id,
                     MRD_STR_ARG(mrd_catalog_text(cat, t->name)));
-        put_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
+        mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
         mrd_buf_fini(&line);
     }
     if (n > TEXT_LIST)
-        put_left_out(&s->text, n - TEXT_LIST, "losses");
+        mrd_text_left_out(&s->text, n - TEXT_LIST, "losses", "summary-json");
 }
 
 static void
@@ -478,11 +389,11 @@ put_artifacts(text_sink *s)
                     mrd_catalog_text(s->env->catalog, a[i].kind).p, a[i].size,
                     a[i].sha256[0] == '\0' ? "not hashed" : a[i].sha256,
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, a[i].path)));
-        put_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
+        mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
         mrd_buf_fini(&line);
         shown++;
     }
-    put_left_out(&s->text, open - shown, "artifacts");
+    mrd_text_left_out(&s->text, open - shown, "artifacts", "summary-json");
 }
 
 /* Notes are sentences: folded at blanks, never cut. */
@@ -500,8 +411,8 @@ put_notes(text_sink *s)
         while (left.len > 0) {
             size_t take = left.len;
 
-            if (take > TEXT_WIDTH - 4) {
-                take = TEXT_WIDTH - 4;
+            if (take > MRD_TEXT_WIDTH - 4) {
+                take = MRD_TEXT_WIDTH - 4;
                 while (take > 0 && left.p[take] != ' ')
                     take--;
                 if (take == 0) /* one long word */
@@ -576,6 +487,7 @@ text_close(void *state, mrd_why *why)
 
 const mrd_sink_ops mrd_sink_summary_text = {
     .name = "summary-text",
+    .stem = "summary",
     .suffix = ".txt",
     .what = "the same for people",
     .state_size = sizeof(text_sink),

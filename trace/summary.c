@@ -59,26 +59,12 @@ text_order(const mrd_catalog *cat, mrd_sid a, mrd_sid b)
 }
 
 static int
-process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
-{
-    const mrd_process *p = mrd_catalog_borrow_process(cat, a),
-                      *q = mrd_catalog_borrow_process(cat, b);
-    int order = text_order(cat, p->instance_id, q->instance_id);
-
-    if (order == 0)
-        order = i64_order(or_last(p->rank), or_last(q->rank));
-    if (order == 0)
-        order = i64_order(p->process_id, q->process_id);
-    return order != 0 ? order : i64_order(a, b);
-}
-
-static int
 track_order(const void *a, const void *b, void *self)
 {
     const mrd_catalog *cat = self;
     const mrd_track_id *x = a, *y = b;
     const mrd_track *t = mrd_catalog_borrow_track(cat, *x), *u = mrd_catalog_borrow_track(cat, *y);
-    int order = t->process == u->process ? 0 : process_order(cat, t->process, u->process);
+    int order = t->process == u->process ? 0 : mrd_catalog_process_order(cat, t->process, u->process);
 
     if (order == 0)
         order = i64_order(or_last(t->lnc_idx), or_last(u->lnc_idx));
