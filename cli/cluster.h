@@ -116,8 +116,8 @@ typedef struct {
                       "event types, or hardware, software; ^name leaves one out"),                 \
         MRD_WISH_LIST(settings, member, sources, "source", "LIST", "sources of events")
 
-/* Creates the session and waits until its nodes record. Errors: STATE with the aggregator's reason when
- * it did not start, CANCELLED (it is stopped then), TIMEOUT. */
+/* Creates the session and waits until its nodes record. Errors: STATE with the aggregator's reason
+ * when it did not start, CANCELLED (it is stopped then), TIMEOUT. */
 mrd_err mrd_cluster_start(mrd_client *client, const mrd_session_wish *wish, mrd_dur_ns patience,
                           char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc, mrd_why *why);
 
@@ -155,6 +155,9 @@ typedef struct {
  * INVALID (format), CANCELLED (what is there is continued next time), those of the client. */
 mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *options,
                           mrd_json *list, mrd_why *why);
+/* Writes the profile, or the slice of it, to a stream. Errors: as above, without EXISTS. */
+mrd_err mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format,
+                                  const mrd_fetch_options *options, FILE *to, mrd_why *why);
 mrd_err mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why);
 /* A line for each file, and how to look at it. */
 void mrd_cluster_print_files(const mrd_json *list, FILE *to);

@@ -33,7 +33,8 @@ static const mrd_opt table[] = {
       FETCH(formats),
       .def = "perfetto,summary-text",
       .arg = "LIST",
-      .help = "any of perfetto, json, summary-text, summary-json, chrome, overview-json" },
+      .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
+              "chrome, overview-json" },
     { .name = "artifacts",
       .type = MRD_OPT_BOOL,
       FETCH(artifacts),
@@ -194,6 +195,40 @@ fetch_profile(mrd_client *client, const char *id, const char *format, const char
         err = fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), o->force, list, why);
     mrd_buf_fini(&path);
     mrd_buf_fini(&to);
+    return err;
+}
+
+mrd_err
+mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format,
+                          const mrd_fetch_options *options, FILE *to, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    char dir[] = "/tmp/meridian-XXXXXX", file[sizeof(dir) + 16], block[65536];
+    mrd_err err = MRD_OK;
+    FILE *f = NULL;
+    size_t n;
+
+    if (mkdtemp(dir) == NULL)
+        return mrd_why_set(why, MRD_IO, errno, "cannot make a folder below /tmp");
+    snprintf(file, sizeof(file), "%s/profile", dir);
+    profile_path(&path, id, format, options);
+    if (path.err != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
+    else
+        err = mrd_client_download(client, mrd_buf_cstr(&path), file, NULL, NULL, NULL, why);
+    if (err == MRD_OK && (f = fopen(file, "r")) == NULL)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", file);
+    while (err == MRD_OK && (n = fread(block, 1, sizeof(block), f)) > 0) {
+        if (fwrite(block, 1, n, to) != n)
+            err = mrd_why_set(why, MRD_IO, errno, "cannot write the output");
+    }
+    if (f != NULL)
+        fclose(f);
+    unlink(file);
+    strcat(file, ".part");
+    unlink(file);
+    rmdir(dir);
+    mrd_buf_fini(&path);
     return err;
 }
 

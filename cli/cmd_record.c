@@ -48,7 +48,8 @@ static const mrd_opt table[] = {
       .offset = offsetof(settings, fetch.formats),
       .def = "perfetto,summary-text",
       .arg = "LIST",
-      .help = "any of perfetto, json, summary-text, summary-json, chrome, overview-json" },
+      .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
+              "chrome, overview-json" },
     { .name = "force",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, fetch.force),

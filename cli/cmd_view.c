@@ -9,23 +9,15 @@
 
 #include "base/obj.h"
 #include "cli/cli.h"
-#include "cli/profile_write.h"
 #include "cli/progress.h"
+#include "cli/view.h"
 #include "trace/import.h"
 
 typedef struct {
-    mrd_strlist dirs;
-    mrd_profile_options profile;
-    bool ignore_system, ignore_device;
-    char *vendor_tool;
-    mrd_dur_ns vendor_timeout;
-    int64_t memory;
-    char *spill_dir;
-    int align, clock;
-    mrd_dur_ns trust;
+    mrd_view_options view;
 } settings;
 
-#define AT(member) .offset = offsetof(settings, member)
+#define AT(member) .offset = offsetof(settings, view.member)
 
 static const mrd_opt table[] = {
     { .type = MRD_OPT_HEAD, .help = "Input" },
@@ -60,21 +52,7 @@ static const mrd_opt table[] = {
       .max = 86400 * MRD_SEC,
       .arg = "DURATION",
       .help = "time limit of one conversion" },
-    { .type = MRD_OPT_HEAD, .help = "Clocks" },
-    { .name = "align",
-      .type = MRD_OPT_CHOICE,
-      AT(align),
-      .def = "none",
-      .arg = "none,collectives",
-      .help = "bring the clocks of processes together by the ends of matched collectives" },
-    { .name = "align-trust",
-      .type = MRD_OPT_DUR,
-      AT(trust),
-      .def = "0",
-      .max = 86400 * MRD_SEC,
-      .arg = "DURATION",
-      .help = "clocks agree within this before alignment: tells repeated collectives apart where a "
-              "file begins later than another (default: clocks are not believed)" },
+    MRD_VIEW_CLOCK_ROWS(settings, view),
     { .name = "clock",
       .type = MRD_OPT_CHOICE,
       AT(clock),
@@ -82,23 +60,9 @@ static const mrd_opt table[] = {
       .arg = "aligned,utc,raw",
       .help = "times to write: aligned; utc, each process's own wall clock; raw, as the input has "
               "them" },
-    MRD_PROFILE_OPTION_ROWS(settings, profile),
-    { .type = MRD_OPT_HEAD, .help = "Resources" },
-    { .name = "memory",
-      .type = MRD_OPT_SIZE,
-      AT(memory),
-      .def = "48M",
-      .min = 1 << 20,
-      .max = 1LL << 40,
-      .arg = "SIZE",
-      .env = "MERIDIAN_MEMORY",
-      .help = "events held in memory; more go to disk" },
-    { .name = "spill-dir",
-      .type = MRD_OPT_STR,
-      AT(spill_dir),
-      .arg = "DIR",
-      .env = "TMPDIR",
-      .help = "where events go that do not fit (default /tmp)" },
+    MRD_PROFILE_OUTPUT_ROWS(settings, view.profile),
+    MRD_PROFILE_SLICE_ROWS(settings, view.profile),
+    MRD_VIEW_RESOURCE_ROWS(settings, view),
 };
 
 static const char more[] =
@@ -137,8 +101,8 @@ show_reading(void *self, const char *path, uint64_t done, uint64_t total)
 }
 
 static mrd_err
-read_inputs(const settings *set, const mrd_strlist *words, mrd_catalog *cat, mrd_store *store,
-            mrd_why *why)
+read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *cat,
+            mrd_store *store, mrd_why *why)
 {
     view_reading reading = { 0 };
     bool never = set->vendor_tool != NULL && strcmp(set->vendor_tool, "none") == 0;
@@ -205,8 +169,8 @@ report_inputs(const mrd_catalog *cat)
 
 /* Describes all clocks in the catalog and aligns when asked to. */
 static mrd_err
-align_inputs(const settings *set, mrd_catalog *cat, mrd_store *store, mrd_alignment **ret_alignment,
-             mrd_why *why)
+align_inputs(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store,
+             mrd_alignment **ret_alignment, mrd_why *why)
 {
     mrd_align_options options = { .method = (mrd_align_method) set->align,
                                   .times = (mrd_align_times) set->clock,
@@ -219,8 +183,8 @@ align_inputs(const settings *set, mrd_catalog *cat, mrd_store *store, mrd_alignm
     return err;
 }
 
-static int
-view(settings *set, const mrd_strlist *words)
+int
+mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *words)
 {
     mrd_why why = { 0 };
     mrd_catalog *cat = mrd_catalog_new();
@@ -255,7 +219,7 @@ view(settings *set, const mrd_strlist *words)
         status = whole ? MRD_EXIT_OK : MRD_EXIT_INCOMPLETE;
 out:
     if (err != MRD_OK)
-        mrd_cli_error("view", &why);
+        mrd_cli_error(command, &why);
     mrd_alignment_free(alignment);
     mrd_store_free(store);
     mrd_catalog_free(cat);
@@ -275,12 +239,12 @@ mrd_cmd_view(int argc, char **argv)
         status = MRD_EXIT_USAGE;
     } else if (done) {
         status = MRD_EXIT_OK;
-    } else if (words.n == 0 && set.dirs.n == 0) {
+    } else if (words.n == 0 && set.view.dirs.n == 0) {
         fprintf(stderr,
                 "meridian view: nothing to read: give -d DIR or files (--help shows examples)\n");
         status = MRD_EXIT_USAGE;
     } else {
-        status = view(&set, &words);
+        status = mrd_view_run("view", &set.view, &words);
     }
     mrd_strlist_fini(&words);
     mrd_conf_fini(table, MRD_COUNT(table), &set);

@@ -51,9 +51,11 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
             why, MRD_INVALID, 0, "--output-format '%s' is unknown%s%s", options->formats.v[i],
             near == NULL ? " (--help lists them)" : ": did you mean ", near == NULL ? "" : near);
     }
-    if ((err = mrd_group_parse(mrd_str_of(options->primary), &group, why)) != MRD_OK)
+    if (options->primary != NULL &&
+        (err = mrd_group_parse(mrd_str_of(options->primary), &group, why)) != MRD_OK)
         return mrd_why_prefix(why, err, "--system-trace-primary-group");
-    if ((err = mrd_group_parse(mrd_str_of(options->secondary), &group, why)) != MRD_OK)
+    if (options->secondary != NULL &&
+        (err = mrd_group_parse(mrd_str_of(options->secondary), &group, why)) != MRD_OK)
         return mrd_why_prefix(why, err, "--system-trace-secondary-group");
     if (options->start != NULL &&
         (err = mrd_filter_time(mrd_str_of(options->start), 0, &at, why)) != MRD_OK)
@@ -187,8 +189,10 @@ sink_options(const mrd_profile_options *options, const profile_part *part, mrd_s
         /* Later than September 2001: an epoch, not the time since some start. */
         .wall_time = part->first_ns > 1000000000 * MRD_SEC
     };
-    mrd_group_parse(mrd_str_of(options->primary), &ret->primary, NULL);
-    mrd_group_parse(mrd_str_of(options->secondary), &ret->secondary, NULL);
+    if (options->primary != NULL)
+        mrd_group_parse(mrd_str_of(options->primary), &ret->primary, NULL);
+    if (options->secondary != NULL)
+        mrd_group_parse(mrd_str_of(options->secondary), &ret->secondary, NULL);
 }
 
 static void
@@ -201,9 +205,28 @@ stream_went_bad(void *self, uint64_t key, const mrd_why *why)
     fprintf(stderr, "stream ended early: %s\n", why->text);
 }
 
+static bool
+push_file(void *self, const void *data, size_t len)
+{
+    return fwrite(data, 1, len, self) == len;
+}
+
+/* One file, or with options->print the stream `to`. */
+static mrd_err
+open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_out **ret_out,
+            mrd_why *why)
+{
+    if (options->print)
+        return mrd_out_func(push_file, to, "the output", ret_out, why);
+    if (!options->force && access(path, F_OK) == 0)
+        return mrd_why_set(why, MRD_EXISTS, 0,
+                           "%s exists: --force replaces it, -o DIR writes elsewhere", path);
+    return mrd_out_file(path, ret_out, why);
+}
+
 /* Opens one output per format; on failure everything opened is aborted. */
 static mrd_err
-open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number,
+open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number, FILE *to,
              mrd_export_target targets[MAX_FORMATS], mrd_strlist *paths, size_t *ret_n,
              mrd_why *why)
 {
@@ -221,10 +244,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_
         name = mrd_buf_cstr(&path);
         if (mrd_strlist_has(paths, mrd_str_of(name)))
             continue; /* the same format named twice */
-        if (!options->force && access(name, F_OK) == 0)
-            err = mrd_why_set(why, MRD_EXISTS, 0,
-                              "%s exists: --force replaces it, -o DIR writes elsewhere", name);
-        else if ((err = mrd_out_file(name, &targets[n].out, why)) == MRD_OK) {
+        if ((err = open_target(options, name, to, &targets[n].out, why)) == MRD_OK) {
             targets[n++].ops = ops;
             if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK)
                 err = mrd_why_set(why, MRD_NOMEM, 0, "%s", name);
@@ -241,7 +261,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_
 }
 
 static mrd_err
-write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *part,
+write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *part, FILE *to,
            mrd_strlist *paths, mrd_profile_result *result, mrd_why *why)
 {
     mrd_export_target targets[MAX_FORMATS];
@@ -256,7 +276,7 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
 
     sink_options(options, part, &sink);
     if ((err = part_filter(options, part, &filter, why)) != MRD_OK ||
-        (err = open_targets(options, cat, part->number, targets, paths, &n, why)) != MRD_OK ||
+        (err = open_targets(options, cat, part->number, to, targets, paths, &n, why)) != MRD_OK ||
         n == 0)
         return err;
     err = mrd_merge_open(part->sources, part->n, stream_went_bad, &bad, &merged, why);
@@ -344,13 +364,13 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
     mrd_catalog_devprofiles(cat, &profiles);
     sigaction(SIGINT, &act, &old_int);
     sigaction(SIGTERM, &act, &old_term);
-    for (uint32_t p = 0; p < profiles && err == MRD_OK; p++) {
+    for (uint32_t p = 0; p < (options->print ? 1 : profiles) && err == MRD_OK; p++) {
         profile_part part;
 
         if ((err = part_open(store, options->alignment, p, &part, why)) == MRD_OK &&
             part.events > 0) {
             events += part.events;
-            err = write_part(options, cat, &part, &paths, &result, why);
+            err = write_part(options, cat, &part, to, &paths, &result, why);
         }
         part_close(&part);
     }
@@ -360,7 +380,7 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
         mrd_why_set(why, err, 0, "interrupted; nothing partial was left behind");
     if (err == MRD_OK && events == 0)
         fprintf(stderr, "nothing usable was found: no output written\n");
-    else if (err == MRD_OK)
+    else if (err == MRD_OK && !options->print)
         report(&paths, &result, to);
     mrd_strlist_fini(&paths);
     *ret_result = result;

@@ -20,6 +20,7 @@ typedef struct {
     char *primary, *secondary;
     char *start, *end;
     mrd_strlist cores, types, instances, processes;
+    bool print; /* not an option: the system profile's outputs go to `to` instead of files */
     mrd_alignment *alignment; /* not an option: borrowed, NULL: times as they are in the store */
 } mrd_profile_options;
 
@@ -28,14 +29,16 @@ typedef struct {
     uint64_t events, held;
 } mrd_profile_result;
 
-#define MRD_PROFILE_OPTION_ROWS(settings, member)                                                  \
+#define MRD_PROFILE_OUTPUT_ROWS(settings, member)                                                  \
     { .type = MRD_OPT_HEAD, .help = "Output" },                                                    \
         { .name = "output-format",                                                                 \
           .type = MRD_OPT_LIST,                                                                    \
           .offset = offsetof(settings, member.formats),                                            \
           .def = "perfetto,summary-text",                                                          \
           .arg = "LIST",                                                                           \
-          .help = "any of perfetto, json, summary-text, summary-json, chrome, overview-json; "     \
+          .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "  \
+                  "chrome, "                                                                       \
+                  "overview-json; "                                                                \
                   "repeatable" },                                                                  \
         { .name = "output-dir",                                                                    \
           .letter = 'o',                                                                           \
@@ -73,13 +76,14 @@ typedef struct {
           .def = "instance_id,process_id",                                                         \
           .arg = "LIST",                                                                           \
           .help = "groups of rows: instance_id, process_id, lnc_idx, thread_id, worker_gid" },     \
-        { .name = "system-trace-secondary-group",                                                  \
-          .type = MRD_OPT_STR,                                                                     \
-          .offset = offsetof(settings, member.secondary),                                          \
-          .def = "lnc_idx,thread_id",                                                              \
-          .arg = "LIST",                                                                           \
-          .help = "rows inside a group, by the same fields" },                                     \
-        { .type = MRD_OPT_HEAD, .help = "Slice" },                                                 \
+    {                                                                                              \
+        .name = "system-trace-secondary-group", .type = MRD_OPT_STR,                               \
+        .offset = offsetof(settings, member.secondary), .def = "lnc_idx,thread_id", .arg = "LIST", \
+        .help = "rows inside a group, by the same fields"                                          \
+    }
+
+#define MRD_PROFILE_SLICE_ROWS(settings, member)                                                   \
+    { .type = MRD_OPT_HEAD, .help = "Slice" },                                                     \
         { .name = "start",                                                                         \
           .type = MRD_OPT_STR,                                                                     \
           .offset = offsetof(settings, member.start),                                              \

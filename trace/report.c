@@ -49,11 +49,12 @@ struct mrd_report {
     size_t n_collectives, cap_collectives;
     mrd_report_pace *paces; /* by process; empty ones are dropped by finish */
     size_t n_paces;
-    mrd_report_gap gaps[MRD_REPORT_GAPS];
-    size_t n_gaps;
+    mrd_report_pause pauses[MRD_REPORT_PAUSES];
+    size_t n_pauses;
     mrd_report_step steps[MRD_REPORT_STEPS];
     size_t n_steps;
     mrd_report_totals totals;
+    bool any;
     mrd_err err; /* of what a gathered collective could not remember */
 };
 
@@ -89,11 +90,20 @@ typedef struct {
     mrd_report_worker worker;
 } track_of;
 
+/* By rank where there are ranks: the order that the job's people think in. */
+static int
+process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
+{
+    int order = i64_order(mrd_catalog_borrow_process(cat, a)->rank & INT64_MAX,
+                          mrd_catalog_borrow_process(cat, b)->rank & INT64_MAX);
+
+    return order != 0 ? order : mrd_catalog_process_order(cat, a, b);
+}
+
 static int
 worker_order(const mrd_catalog *cat, const mrd_report_worker *a, const mrd_report_worker *b)
 {
-    int order =
-        a->process == b->process ? 0 : mrd_catalog_process_order(cat, a->process, b->process);
+    int order = a->process == b->process ? 0 : process_order(cat, a->process, b->process);
 
     if (order == 0)
         order = i64_order(a->lnc_idx, b->lnc_idx);
@@ -235,21 +245,23 @@ keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int
     return v + at * size;
 }
 
-/* A device span begins behind everything the device did: the time since is a gap of the window. */
+/* A device span begins behind everything the device did: the time since is a pause inside the
+ * window. */
 static void
-end_gap(mrd_report *r, worker_state *w, const mrd_event *ev)
+end_pause(mrd_report *r, worker_state *w, const mrd_event *ev)
 {
     int64_t dur = ev->ts_ns - w->device_end;
-    mrd_report_gap *gap = dur > 0 ? KEEP_LONGEST(r->gaps, r->n_gaps, MRD_REPORT_GAPS, dur) : NULL;
+    mrd_report_pause *pause =
+        dur > 0 ? KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, dur) : NULL;
 
-    if (gap != NULL)
-        *gap =
-            (mrd_report_gap){ .worker = (uint32_t) (w - r->all),
-                              .start_ns = w->device_end,
-                              .dur_ns = dur,
-                              .host_ns = w->pending[MRD_REPORT_HOST] + w->pending[MRD_REPORT_COPY],
-                              .before = w->device_last,
-                              .after = ev->name };
+    if (pause != NULL)
+        *pause = (mrd_report_pause){ .worker = (uint32_t) (w - r->all),
+                                     .start_ns = w->device_end,
+                                     .dur_ns = dur,
+                                     .host_ns =
+                                         w->pending[MRD_REPORT_HOST] + w->pending[MRD_REPORT_COPY],
+                                     .before = w->device_last,
+                                     .after = ev->name };
     for (size_t k = 0; k < MRD_REPORT_PARTS; k++) {
         w->pub.part_ns[k] += w->pending[k];
         w->pending[k] = 0;
@@ -268,7 +280,7 @@ add_span(mrd_report *r, uint32_t worker, bool device, unsigned what, const mrd_e
         w->any = true;
         w->now = w->device_end = w->pub.first_ns = ev->ts_ns;
     } else if (device && ev->ts_ns >= w->device_end) {
-        end_gap(r, w, ev);
+        end_pause(r, w, ev);
     }
     w->until[what] = end > w->until[what] ? end : w->until[what];
     if (device && end >= w->device_end) {
@@ -308,7 +320,27 @@ same_node(const mrd_report *r, uint32_t a, uint32_t b)
     const mrd_process *p = mrd_catalog_borrow_process(r->cat, r->all[a].pub.process),
                       *q = mrd_catalog_borrow_process(r->cat, r->all[b].pub.process);
 
-    return p == q || (p->instance_id == q->instance_id && p->scope == q->scope);
+    if (p == q)
+        return true;
+    return p->instance_id == q->instance_id && p->scope == q->scope &&
+           !mrd_str_is(mrd_catalog_text(r->cat, p->instance_id), "unknown");
+}
+
+/* A bound of 0 of a clock that nothing is known about means that the time never crossed a clock. */
+static bool
+has_bound(const mrd_report *r, const mrd_gather_part *part)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(r->cat, r->all[part->core].pub.process);
+    size_t n;
+    const mrd_clock_info *clocks = mrd_catalog_clocks(r->cat, &n);
+
+    if (part->bound_ns != MRD_BOUND_LOCAL)
+        return part->bound_ns != MRD_BOUND_UNKNOWN;
+    for (size_t i = 1; i < n; i++) {
+        if ((clocks[i].node == p->instance_id || p->clock == i) && clocks[i].bound_ns >= 0)
+            return true;
+    }
+    return false;
 }
 
 /* Whether the last part began after all others beyond doubt. *ret_no_bound: a bound was missing. */
@@ -324,7 +356,7 @@ is_proven(const mrd_report *r, const mrd_gathered *c, bool *ret_no_bound)
         uint64_t late = (uint64_t) last->begin - (uint64_t) other->begin, error = MRD_REPORT_NOISE;
 
         if (!same_node(r, last->core, other->core)) {
-            if (last->bound_ns == MRD_BOUND_UNKNOWN || other->bound_ns == MRD_BOUND_UNKNOWN) {
+            if (!has_bound(r, last) || !has_bound(r, other)) {
                 *ret_no_bound = true;
                 return false;
             }
@@ -341,7 +373,7 @@ collective_done(void *self, const mrd_gathered *c)
     mrd_report *r = self;
     const mrd_gather_part *last = &c->parts[c->n - 1];
     mrd_report_worker *late = &r->all[last->core].pub;
-    uint64_t waits = 0, skew = (uint64_t) last->begin - (uint64_t) c->parts[0].begin;
+    uint64_t waits = 0, spread = (uint64_t) last->begin - (uint64_t) c->parts[0].begin;
     uint64_t shortest = UINT64_MAX, alone;
     mrd_report_collective *row;
     bool no_bound, proven;
@@ -371,12 +403,14 @@ collective_done(void *self, const mrd_gathered *c)
     late->alone_ns += alone;
     late->alone_wait_ns += alone * (c->n - 1);
     late->caused_ns += waits;
+    late->proven_ns += proven ? waits : 0;
     row->count++;
     row->parts += c->n;
     row->proven += proven;
     row->wait_ns += waits;
-    row->skew_max_ns = skew > row->skew_max_ns ? skew : row->skew_max_ns;
-    if (mrd_hist_add(&row->latency, shortest) != MRD_OK || mrd_hist_add(&row->skew, skew) != MRD_OK)
+    row->spread_max_ns = spread > row->spread_max_ns ? spread : row->spread_max_ns;
+    if (mrd_hist_add(&row->latency, shortest) != MRD_OK ||
+        mrd_hist_add(&row->spread, spread) != MRD_OK)
         r->err = MRD_NOMEM;
     r->totals.matched++;
     r->totals.proven += proven;
@@ -474,6 +508,9 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START) ||
         (ev->ts_ns == 0 && r->zero_is_no_time) || mrd_event_end(ev) == INT64_MAX)
         return MRD_OK;
+    if (!r->any || ev->ts_ns < r->totals.first_ns)
+        r->totals.first_ns = ev->ts_ns;
+    r->any = true;
     track = &r->tracks[ev->track];
     if (track->worker == NO_WORKER)
         return class_of(r, ev->name) == NAME_STEP ? add_step(r, ev) : MRD_OK;
@@ -519,7 +556,7 @@ mrd_report_free(mrd_report *r)
         return;
     for (size_t i = 0; i < r->n_collectives; i++) {
         mrd_hist_fini(&r->collectives[i].latency);
-        mrd_hist_fini(&r->collectives[i].skew);
+        mrd_hist_fini(&r->collectives[i].spread);
     }
     for (size_t i = 0; i < r->n_paces && r->paces != NULL; i++)
         mrd_hist_fini(&r->paces[i].hist);
@@ -552,10 +589,10 @@ pace_order(const void *a, const void *b, void *self)
 {
     const mrd_report_pace *x = a, *y = b;
 
-    return mrd_catalog_process_order(self, x->process, y->process);
+    return process_order(self, x->process, y->process);
 }
 
-/* Drops workers without a window and processes without a step; gaps then name workers anew. */
+/* Drops workers without a window and processes without a step; pauses then name workers anew. */
 static mrd_err
 drop_empty(mrd_report *r)
 {
@@ -572,8 +609,8 @@ drop_empty(mrd_report *r)
         if (r->all[i].any)
             r->workers[r->n_workers++] = r->all[i].pub;
     }
-    for (size_t i = 0; i < r->n_gaps; i++)
-        r->gaps[i].worker = place[r->gaps[i].worker];
+    for (size_t i = 0; i < r->n_pauses; i++)
+        r->pauses[i].worker = place[r->pauses[i].worker];
     free(place);
     for (size_t i = 0; i < r->n_paces; i++) {
         if (r->paces[i].count > 0)
@@ -636,11 +673,11 @@ mrd_report_paces(const mrd_report *r, size_t *ret_n)
     return r->paces;
 }
 
-const mrd_report_gap *
-mrd_report_gaps(const mrd_report *r, size_t *ret_n)
+const mrd_report_pause *
+mrd_report_pauses(const mrd_report *r, size_t *ret_n)
 {
-    *ret_n = r->n_gaps;
-    return r->gaps;
+    *ret_n = r->n_pauses;
+    return r->pauses;
 }
 
 const mrd_report_step *
@@ -656,6 +693,7 @@ mrd_report_verdict(const mrd_report *r)
     mrd_verdict v = { .kind = MRD_VERDICT_NOTHING };
     const mrd_report_worker *most = NULL;
     uint64_t in_turn = 0;
+    double even, much;
 
     for (size_t i = 0; i < r->n_workers; i++) {
         const mrd_report_worker *w = &r->workers[i];
@@ -673,8 +711,11 @@ mrd_report_verdict(const mrd_report *r)
         return v;
     v.share = (double) most->caused_ns / (double) r->totals.wait_ns;
     v.impact = (double) most->alone_wait_ns / (double) r->totals.window_ns;
-    if (v.share * (double) in_turn <= 2.0 || v.impact < 0.01)
+    even = 1.0 / (double) in_turn;
+    much = 2 * even < (1 + even) / 2 ? 2 * even : (1 + even) / 2;
+    if (v.share <= much || v.impact < 0.01)
         return v;
-    v.kind = most->proven * 2 >= most->last ? MRD_VERDICT_LATE : MRD_VERDICT_UNPROVEN;
+    v.kind = most->proven_ns >= most->caused_ns - most->proven_ns ? MRD_VERDICT_LATE
+                                                                  : MRD_VERDICT_UNPROVEN;
     return v;
 }

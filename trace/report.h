@@ -25,7 +25,7 @@
  *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
  *          it.
  * Steps    spans "step", "train_step" and "ProfilerStep#N" outside devices, per process.
- * Gaps     the longest times in which a worker's device did nothing.
+ * Pauses   the longest times in which a worker's device did nothing.
  *
  * Memory   grows with workers and names of collectives, not with events. Threads: one.
  * Source   breakdown and overlap as HolisticTraceAnalysis defines them, collectives by TraceLens'
@@ -37,9 +37,9 @@
 #include "trace/hist.h"
 #include "trace/sink.h"
 
-#define MRD_REPORT_NOISE 100 /* ns: what two stamps of one instant may differ by */
-#define MRD_REPORT_GAPS  16  /* longest gaps kept */
-#define MRD_REPORT_STEPS 16  /* slowest steps kept */
+#define MRD_REPORT_NOISE  100 /* ns: what two stamps of one instant may differ by */
+#define MRD_REPORT_PAUSES 16  /* longest pauses kept */
+#define MRD_REPORT_STEPS  16  /* slowest steps kept */
 
 typedef enum {
     MRD_REPORT_COMPUTE,
@@ -64,7 +64,8 @@ typedef struct {
     uint64_t last, proven;  /* was the last to begin; of these proven */
     uint64_t alone_ns;      /* sums over those it was last in: behind the last but one, */
     uint64_t alone_wait_ns; /* ... times those who waited, */
-    uint64_t caused_ns;     /* ... all waits for it */
+    uint64_t caused_ns;     /* ... all waits for it, */
+    uint64_t proven_ns;     /* ... of these, where it was proven */
     uint64_t wait_ns;       /* its own waits for others */
 } mrd_report_worker;
 
@@ -73,9 +74,9 @@ typedef struct {
     int64_t size;          /* MRD_NONE */
     uint64_t count, parts; /* matched; their parts in all */
     uint64_t proven;
-    mrd_hist latency, skew; /* shortest part; last begin - first begin */
-    uint64_t wait_ns;       /* waits of all parts for the last */
-    uint64_t skew_max_ns;
+    mrd_hist latency, spread; /* shortest part; last begin - first begin */
+    uint64_t wait_ns;         /* waits of all parts for the last */
+    uint64_t spread_max_ns;
 } mrd_report_collective;
 
 typedef struct {
@@ -90,7 +91,7 @@ typedef struct {
     int64_t start_ns, dur_ns;
     uint64_t host_ns;      /* of it, the runtime was in a call */
     mrd_sid before, after; /* device spans around it */
-} mrd_report_gap;
+} mrd_report_pause;
 
 typedef struct {
     mrd_proc_id process;
@@ -103,6 +104,7 @@ typedef struct {
     uint64_t proven;
     uint64_t left_out;  /* parts of too many groups */
     uint64_t no_bound;  /* collectives over nodes with a clock whose bound is unknown */
+    int64_t first_ns;   /* of all spans; 0 without any */
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */
 } mrd_report_totals;
@@ -131,17 +133,17 @@ mrd_err mrd_report_add(mrd_report *r, const mrd_event *ev);
 /* Once, after the last event and before the functions below. */
 mrd_err mrd_report_finish(mrd_report *r);
 
-/* Borrowed. Workers by instance, rank, process and core; collectives by falling waits, then name;
- * paces like workers; gaps and steps longest first. */
+/* Borrowed. Workers by rank, instance, process and core; collectives by falling waits, then name;
+ * paces like workers; pauses and steps longest first. */
 const mrd_report_totals *mrd_report_totals_of(const mrd_report *r);
 const mrd_report_worker *mrd_report_workers(const mrd_report *r, size_t *ret_n);
 const mrd_report_collective *mrd_report_collectives(const mrd_report *r, size_t *ret_n);
 const mrd_report_pace *mrd_report_paces(const mrd_report *r, size_t *ret_n);
-const mrd_report_gap *mrd_report_gaps(const mrd_report *r, size_t *ret_n);
+const mrd_report_pause *mrd_report_pauses(const mrd_report *r, size_t *ret_n);
 const mrd_report_step *mrd_report_slow_steps(const mrd_report *r, size_t *ret_n);
 /*
- * Stands out: caused more than twice its even share of the waits, and these (alone) are at least
- * 1 % of all windows. Proven: so were at least half of the collectives it was last in.
+ * Stands out: caused more than twice its even share of the waits, and those that it alone caused
+ * are at least 1 % of all windows. Late: at least half of the waits it caused are proven.
  */
 mrd_verdict mrd_report_verdict(const mrd_report *r);
 uint64_t mrd_report_window(const mrd_report_worker *w);

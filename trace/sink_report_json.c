@@ -69,6 +69,7 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
     put_u64(w, "alone_ns", v->alone_ns);
     put_u64(w, "alone_wait_ns", v->alone_wait_ns);
     put_u64(w, "caused_ns", v->caused_ns);
+    put_u64(w, "proven_ns", v->proven_ns);
     put_u64(w, "wait_ns", v->wait_ns);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
@@ -86,9 +87,9 @@ put_collective(mrd_jw *w, const mrd_report_collective *c)
     put_u64(w, "proven", c->proven);
     put_u64(w, "latency_p50_ns", mrd_hist_quantile(&c->latency, 0.5));
     put_u64(w, "latency_p99_ns", mrd_hist_quantile(&c->latency, 0.99));
-    put_u64(w, "skew_p50_ns", mrd_hist_quantile(&c->skew, 0.5));
-    put_u64(w, "skew_p99_ns", mrd_hist_quantile(&c->skew, 0.99));
-    put_u64(w, "skew_max_ns", c->skew_max_ns);
+    put_u64(w, "spread_p50_ns", mrd_hist_quantile(&c->spread, 0.5));
+    put_u64(w, "spread_p99_ns", mrd_hist_quantile(&c->spread, 0.99));
+    put_u64(w, "spread_max_ns", c->spread_max_ns);
     put_u64(w, "wait_ns", c->wait_ns);
     mrd_jw_close(w, '}');
 }
@@ -167,12 +168,12 @@ put_steps(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
 }
 
 static void
-put_gaps(mrd_jw *w, const mrd_report *r)
+put_pauses(mrd_jw *w, const mrd_report *r)
 {
     size_t n;
-    const mrd_report_gap *g = mrd_report_gaps(r, &n);
+    const mrd_report_pause *g = mrd_report_pauses(r, &n);
 
-    MRD_JW_KEY(w, "longest_gaps");
+    MRD_JW_KEY(w, "longest_pauses");
     mrd_jw_open(w, '[');
     for (size_t i = 0; i < n; i++) {
         mrd_jw_open(w, '{');
@@ -215,7 +216,7 @@ put_all(mrd_jw *w, const report_sink *s)
         put_collective(w, &collectives[i]);
     mrd_jw_close(w, ']');
     put_steps(w, cat, s->report);
-    put_gaps(w, s->report);
+    put_pauses(w, s->report);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
     mrd_jw_end(w);

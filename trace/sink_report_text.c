@@ -16,7 +16,22 @@ typedef struct {
     const mrd_sink_env *env;
     mrd_report *report;
     mrd_buf text;
+    bool one_node; /* whose name need not be repeated */
 } report_sink;
+
+static bool
+is_one_node(const mrd_catalog *cat, const mrd_report *report)
+{
+    size_t n;
+    const mrd_report_worker *w = mrd_report_workers(report, &n);
+
+    for (size_t i = 1; i < n; i++) {
+        if (mrd_catalog_borrow_process(cat, w[i].process)->instance_id !=
+            mrd_catalog_borrow_process(cat, w[0].process)->instance_id)
+            return false;
+    }
+    return true;
+}
 
 static void
 worker_label(const report_sink *s, const mrd_report_worker *w, mrd_buf *to)
@@ -28,7 +43,8 @@ worker_label(const report_sink *s, const mrd_report_worker *w, mrd_buf *to)
         mrd_buf_fmt(to, "rank %" PRId64 " ", p->rank);
     mrd_buf_fmt(to, "%s %" PRId64 " ", w->lnc_idx != MRD_NONE ? "NC" : "device",
                 w->lnc_idx != MRD_NONE ? w->lnc_idx : w->device_idx);
-    mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
+    if (!s->one_node)
+        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
     if (p->flags & MRD_PROC_NO_PID)
         mrd_buf_str(to, mrd_catalog_text(cat, p->name));
     else
@@ -94,14 +110,15 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
         break;
     }
     worker_label(s, w, to);
-    mrd_buf_fmt(to,
-                " came last to %" PRIu64 " of its %" PRIu64 " collectives, %" PRIu64
-                " of them proven. It caused %.0f %% of all waiting for others; by itself it costs "
-                "%.1f %% of the workers' time (%s).",
-                w->last, w->took_part, w->proven, 100 * v->share, 100 * v->impact,
-                grade(v->impact));
+    mrd_buf_fmt(
+        to,
+        " came last to %" PRIu64 " of its %" PRIu64 " collectives, %" PRIu64
+        " of them proven. It caused %.0f %% of all waiting for others (proven: %.0f %%); by "
+        "itself it costs %.1f %% of the workers' time (%s).",
+        w->last, w->took_part, w->proven, 100 * v->share,
+        100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
     if (v->kind == MRD_VERDICT_UNPROVEN)
-        mrd_buf_text(to, " The clocks cannot prove it: most of these are indistinguishable within "
+        mrd_buf_text(to, " The clocks cannot prove it: it is indistinguishable from others within "
                          "the bounds.");
 }
 
@@ -228,7 +245,7 @@ put_collectives(report_sink *s)
     if (n == 0)
         return;
     mrd_buf_fmt(&s->text, "\n%-28s %7s %5s %9s %9s %9s %9s %9s %7s\n", "Collectives", "count",
-                "parts", "latency", "p99", "skew p50", "p99", "max", "proven");
+                "parts", "latency", "p99", "spread p50", "p99", "max", "proven");
     for (size_t i = 0; i < n && i < NAMES; i++) {
         mrd_buf label = { 0 };
 
@@ -242,9 +259,9 @@ put_collectives(report_sink *s)
                     (double) c[i].parts / (double) c[i].count,
                     mrd_text_dur(mrd_hist_quantile(&c[i].latency, 0.5), d[0]),
                     mrd_text_dur(mrd_hist_quantile(&c[i].latency, 0.99), d[1]),
-                    mrd_text_dur(mrd_hist_quantile(&c[i].skew, 0.5), d[2]),
-                    mrd_text_dur(mrd_hist_quantile(&c[i].skew, 0.99), d[3]),
-                    mrd_text_dur(c[i].skew_max_ns, d[4]), c[i].proven);
+                    mrd_text_dur(mrd_hist_quantile(&c[i].spread, 0.5), d[2]),
+                    mrd_text_dur(mrd_hist_quantile(&c[i].spread, 0.99), d[3]),
+                    mrd_text_dur(c[i].spread_max_ns, d[4]), c[i].proven);
     }
     mrd_text_left_out(&s->text, n > NAMES ? n - NAMES : 0, "collectives", "report-json");
 }
@@ -255,9 +272,10 @@ put_process(report_sink *s, mrd_proc_id process, size_t width)
     const mrd_process *p = mrd_catalog_borrow_process(s->env->catalog, process);
     mrd_buf label = { 0 };
 
-    mrd_buf_fmt(&label, MRD_STR_FMT " ",
-                MRD_STR_ARG(mrd_catalog_text(s->env->catalog, p->instance_id)));
     mrd_text_process(s->env->catalog, process, &label);
+    if (!s->one_node)
+        mrd_buf_fmt(&label, " " MRD_STR_FMT,
+                    MRD_STR_ARG(mrd_catalog_text(s->env->catalog, p->instance_id)));
     mrd_buf_text(&s->text, "  ");
     mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, width, true);
     mrd_buf_fini(&label);
@@ -298,29 +316,33 @@ put_steps(report_sink *s)
         mrd_buf_byte(&s->text, ' ');
         mrd_text_cell(&s->text, mrd_catalog_text(s->env->catalog, step[i].name), 19, true);
         mrd_buf_fmt(&s->text, " %12s %9s\n",
-                    mrd_text_dur((uint64_t) step[i].start_ns - (uint64_t) s->env->first_ns, d[0]),
+                    mrd_text_dur((uint64_t) step[i].start_ns -
+                                     (uint64_t) mrd_report_totals_of(s->report)->first_ns,
+                                 d[0]),
                     mrd_text_dur((uint64_t) step[i].dur_ns, d[1]));
     }
 }
 
 static void
-put_gaps(report_sink *s)
+put_pauses(report_sink *s)
 {
     size_t n, workers;
-    const mrd_report_gap *g = mrd_report_gaps(s->report, &n);
+    const mrd_report_pause *g = mrd_report_pauses(s->report, &n);
     const mrd_report_worker *w = mrd_report_workers(s->report, &workers);
     char d[2][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
 
     if (n == 0)
         return;
-    mrd_buf_fmt(&s->text, "\n%-34s %10s %9s %7s  %s\n", "Longest gaps of devices", "at", "length",
+    mrd_buf_fmt(&s->text, "\n%-34s %10s %9s %7s  %s\n", "Longest pauses of devices", "at", "length",
                 "host", "after, before");
     for (size_t i = 0; i < n && i < SLOWEST; i++) {
         mrd_buf names = { 0 };
 
         put_worker(s, &w[g[i].worker]);
         mrd_buf_fmt(&s->text, " %10s %9s %7s  ",
-                    mrd_text_dur((uint64_t) g[i].start_ns - (uint64_t) s->env->first_ns, d[0]),
+                    mrd_text_dur((uint64_t) g[i].start_ns -
+                                     (uint64_t) mrd_report_totals_of(s->report)->first_ns,
+                                 d[0]),
                     mrd_text_dur((uint64_t) g[i].dur_ns, d[1]),
                     mrd_text_share(g[i].host_ns, (uint64_t) g[i].dur_ns, share));
         mrd_text_cell(&names, mrd_catalog_text(s->env->catalog, g[i].before), 16, false);
@@ -336,7 +358,7 @@ static const char legend[] =
     "\ncompute: the device computes; both: a collective runs meanwhile (on Neuron: inside the "
     "execution);\nexposed: only a collective runs; copy: only copies; waiting: in a barrier for "
     "others; host: the device\nis idle, the runtime in a call; idle: none of these. A worker's "
-    "window is from its first device span\nto its last. Latency is the shortest part, skew the "
+    "window is from its first device span\nto its last. Latency is the shortest part, spread the "
     "last begin minus the first. Proven: later than\nall others by more than the clock bounds; "
     "otherwise who was last is indistinguishable.\n";
 
@@ -363,12 +385,13 @@ report_close(void *state, mrd_why *why)
     mrd_err err = s->report == NULL ? MRD_NOMEM : mrd_report_finish(s->report);
 
     if (err == MRD_OK) {
+        s->one_node = is_one_node(s->env->catalog, s->report);
         put_title(s);
         put_breakdown(s);
         put_late(s);
         put_collectives(s);
         put_steps(s);
-        put_gaps(s);
+        put_pauses(s);
         mrd_buf_text(&s->text, legend);
         err = s->text.err;
         mrd_out_add(s->env->out, s->text.p, s->text.len);

@@ -1,0 +1,110 @@
+/* `meridian report`: where the time goes and who was late, of trace files or of a session. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/cluster.h"
+#include "cli/view.h"
+
+typedef struct {
+    mrd_view_options view;
+    mrd_client_options client;
+} settings;
+
+static const mrd_opt table[] = {
+    { .type = MRD_OPT_HEAD, .help = "Input" },
+    { .name = "session-dir",
+      .letter = 'd',
+      .type = MRD_OPT_PATHS,
+      .offset = offsetof(settings, view.dirs),
+      .arg = "DIR",
+      .help =
+          "capture directory, or a folder of traces; repeatable (files may be given as words)" },
+    MRD_PROFILE_SLICE_ROWS(settings, view.profile),
+    MRD_VIEW_CLOCK_ROWS(settings, view),
+    MRD_VIEW_RESOURCE_ROWS(settings, view),
+    MRD_CLIENT_OPTION_ROWS(settings, client),
+};
+
+static const char more[] =
+    "Words are files or folders; one that is neither is a session of the aggregator (its id, the\n"
+    "beginning of it, or latest), and so is no word at all.\n"
+    "\n"
+    "Examples\n"
+    "  meridian report                                      the latest session\n"
+    "  meridian report 20261121-21 --start 2s --end 4s      two seconds of another\n"
+    "  meridian report rank*.json.gz --align collectives    one trace file per rank\n"
+    "  meridian report -d ./output --json                   for scripts\n";
+
+static int
+report_session(settings *set, const char *word)
+{
+    const mrd_profile_options *p = &set->view.profile;
+    mrd_fetch_options slice = { .start = p->start,
+                                .end = p->end,
+                                .instances = p->instances,
+                                .processes = p->processes,
+                                .cores = p->cores,
+                                .types = p->types };
+    mrd_client *client = NULL;
+    char id[MRD_CLUSTER_ID];
+    mrd_json *doc = NULL;
+    mrd_why why = { 0 };
+    int status = MRD_EXIT_OK;
+    mrd_err err = mrd_client_open(&set->client, &client, &why);
+
+    if (err == MRD_OK && (err = mrd_cluster_find(client, word, id, &why)) == MRD_OK)
+        err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, &why);
+    if (err == MRD_OK)
+        err = mrd_cluster_print_profile(
+            client, id, set->client.json ? "report-json" : "report-text", &slice, stdout, &why);
+    if (err == MRD_OK && (!mrd_cluster_in(doc, "complete") || !mrd_cluster_whole(doc, "report")))
+        status = MRD_EXIT_INCOMPLETE;
+    if (err != MRD_OK) {
+        if (word != NULL)
+            mrd_why_prefix(&why, err, "'%s' is no file here, and as a session", word);
+        mrd_cli_error("report", &why);
+        status = MRD_EXIT_FAILED;
+    }
+    mrd_json_free(doc);
+    mrd_client_close(client);
+    return status;
+}
+
+static int
+report_files(settings *set, const mrd_strlist *words)
+{
+    if (mrd_strlist_add(&set->view.profile.formats,
+                        set->client.json ? MRD_STR("report-json") : MRD_STR("report-text")) !=
+        MRD_OK)
+        return MRD_EXIT_FAILED;
+    set->view.profile.print = true;
+    set->view.ignore_device = true;
+    return mrd_view_run("report", &set->view, words);
+}
+
+int
+mrd_cmd_report(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_strlist words = { 0 };
+    bool done, files;
+    int status;
+
+    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false,
+                      "[-d DIR]... [FILE|SESSION]... [options]", more, &words, &done) != MRD_OK) {
+        status = MRD_EXIT_USAGE;
+    } else if (done) {
+        status = MRD_EXIT_OK;
+    } else {
+        files =
+            set.view.dirs.n > 0 || words.n > 1 || (words.n == 1 && access(words.v[0], F_OK) == 0);
+        status = files ? report_files(&set, &words)
+                       : report_session(&set, words.n == 1 ? words.v[0] : NULL);
+    }
+    mrd_strlist_fini(&words);
+    mrd_strlist_fini(&set.view.profile.formats);
+    mrd_conf_fini(table, MRD_COUNT(table), &set);
+    return status;
+}

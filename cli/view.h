@@ -1,0 +1,57 @@
+/*
+ * cli/view.h - read traces, align, write: `meridian view` as a function, for the commands that are
+ * views of another kind (`meridian report`).
+ */
+#ifndef MRD_CLI_VIEW_H
+#define MRD_CLI_VIEW_H
+
+#include "cli/profile_write.h"
+
+typedef struct {
+    mrd_strlist dirs;
+    mrd_profile_options profile;
+    bool ignore_system, ignore_device;
+    char *vendor_tool; /* NULL: looked for, "none": never */
+    mrd_dur_ns vendor_timeout;
+    int64_t memory;
+    char *spill_dir;
+    int align, clock; /* mrd_align_method, mrd_align_times */
+    mrd_dur_ns trust;
+} mrd_view_options;
+
+/* How traces are aligned and what they may cost: rows of a command's table. */
+#define MRD_VIEW_CLOCK_ROWS(settings, member)                                                      \
+    { .type = MRD_OPT_HEAD, .help = "Clocks" },                                                    \
+        { .name = "align",                                                                         \
+          .type = MRD_OPT_CHOICE,                                                                  \
+          .offset = offsetof(settings, member.align),                                              \
+          .def = "none",                                                                           \
+          .arg = "none,collectives",                                                               \
+          .help = "bring the clocks of processes together by the ends of matched collectives" },   \
+    {                                                                                              \
+        .name = "align-trust", .type = MRD_OPT_DUR, .offset = offsetof(settings, member.trust),    \
+        .def = "0", .max = 86400 * MRD_SEC, .arg = "DURATION",                                     \
+        .help = "clocks agree within this before alignment: tells repeated collectives apart "     \
+                "where a file begins later than another (default: clocks are not believed)"        \
+    }
+#define MRD_VIEW_RESOURCE_ROWS(settings, member)                                                   \
+    { .type = MRD_OPT_HEAD, .help = "Resources" },                                                 \
+        { .name = "memory",                                                                        \
+          .type = MRD_OPT_SIZE,                                                                    \
+          .offset = offsetof(settings, member.memory),                                             \
+          .def = "48M",                                                                            \
+          .min = 1 << 20,                                                                          \
+          .max = 1LL << 40,                                                                        \
+          .arg = "SIZE",                                                                           \
+          .env = "MERIDIAN_MEMORY",                                                                \
+          .help = "events held in memory; more go to disk" },                                      \
+    {                                                                                              \
+        .name = "spill-dir", .type = MRD_OPT_STR, .offset = offsetof(settings, member.spill_dir),  \
+        .arg = "DIR", .env = "TMPDIR", .help = "where events go that do not fit (default /tmp)"    \
+    }
+
+/* Files and folders in `words` (those of options->dirs too). Errors are printed in the name of
+ * `command`; returns the exit status. */
+int mrd_view_run(const char *command, mrd_view_options *options, const mrd_strlist *words);
+
+#endif

@@ -1,0 +1,94 @@
+"""meridian report: on real traces its parts equal an independent account of the intervals, and on the simulated runtime it
+names the straggler; a session is tests/e2e/cluster.py's."""
+import collections
+import glob
+import json
+import os
+import subprocess
+
+from lib import BUILD, DATA, MERIDIAN, check, equal, finish, load_json, run, tmp
+
+work = tmp()
+
+
+def union(spans):
+    """Merged, sorted intervals."""
+    out = []
+    for a, b in sorted(spans):
+        if out and a <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], b)
+        else:
+            out.append([a, b])
+    return out
+
+
+def length(merged):
+    return sum(b - a for a, b in merged)
+
+
+def ns(text):
+    """Microseconds with decimals as integer nanoseconds."""
+    whole, _, part = str(text).partition(".")
+    return int(whole) * 1000 + int((part + "000")[:3])
+
+
+def account(path):
+    """Of one Kineto file: window, and lengths of unions of collectives, of computation, and of both at once."""
+    kinds = collections.defaultdict(list)
+    for e in load_json(path)["traceEvents"]:
+        if e.get("ph") == "X" and e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            kind = "copy" if e["cat"] != "kernel" else "collective" if e["name"].startswith("nccl") else "compute"
+            start = ns(e["ts"])
+            kinds[kind].append((start, start + ns(e["dur"])))
+    every = [s for spans in kinds.values() for s in spans]
+    collective, compute = length(union(kinds["collective"])), length(union(kinds["compute"]))
+    both = collective + compute - length(union(kinds["collective"] + kinds["compute"]))
+    return {"window_ns": max(b for _, b in every) - min(a for a, _ in every), "both": both, "exposed": collective - both,
+            "compute": compute - both, "busy": length(union(every))}
+
+
+# ---- real traces ----
+files = sorted(glob.glob(os.path.join(DATA, "param-dlrm-8rank-r0-3", "*.gz")))
+if files:
+    text, _ = run("report", *files, "--align", "collectives", "--json")
+    report = json.loads(text)["report"]
+    equal([w["rank"] for w in report["workers"]], [0, 1, 2, 3], "workers in the order of ranks")
+    for path, w in zip(files, report["workers"]):
+        want, parts = account(path), w["parts_ns"]
+        for part in ("both", "exposed", "compute"):
+            equal(parts[part], want[part], f"{part} of rank {w['rank']}")
+        equal(w["window_ns"], want["window_ns"], f"window of rank {w['rank']}")
+        equal(sum(parts.values()), w["window_ns"], "the parts add up")
+        equal(parts["idle"], want["window_ns"] - want["busy"], f"idle of rank {w['rank']}")
+    equal(report["totals"]["collectives"], 8, "collectives of four ranks")
+    equal(sum(w["collectives"]["last"] for w in report["workers"]), 8, "each has one last")
+    text, _ = run("report", *files)
+    check("came last" in text or "stands out" in text, "a verdict")
+    equal(json.loads(run("report", *files, "--json")[0])["report"]["totals"]["proven"], 0, "clocks that are not aligned prove nothing")
+else:
+    print(f"skipped in part: no real traces at {DATA}")
+
+# ---- the simulated runtime, one slow core ----
+loop = os.path.join(BUILD, "bin", "train_loop")
+out = os.path.join(work, "out")
+_, err = run("inspect", "-o", out, "--output-format", "json,report-json", "--", loop, "--ranks", "2", "--cores", "2", "--steps", "12", "--quiet",
+             "--straggler", "3:20", env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "simnrt")})
+doc = load_json(os.path.join(out, "report.json"))
+report = doc["report"]
+equal(len(report["workers"]), 4, "workers")
+late = report["workers"][report["verdict"]["worker"]] if report["verdict"]["worker"] is not None else {}
+equal((report["verdict"]["kind"], late.get("rank"), late.get("lnc_idx")), ("late", 1, 1), "who is late")
+for w in report["workers"]:
+    equal(sum(w["parts_ns"].values()), w["window_ns"], "the parts add up")
+equal(sum(s["count"] for s in report["steps"]), 24, "steps")
+text, _ = run("report", os.path.join(out, "system_profile.json"))
+check("Verdict    rank 1 NC 1" in text and "SIMULATED" in text, f"from our own JSON: {text[:300]}")
+
+# ---- mistakes ----
+_, err = run("report", os.path.join(work, "none.json"), "--server", "http://127.0.0.1:1", want=1)
+check("is no file here" in err and "nobody answers" in err, f"neither file nor session: {err}")
+_, err = run("report", "--aling", "x", want=2)
+check("did you mean --align" in err, err)
+p = subprocess.run(f"{MERIDIAN} report {out}/system_profile.json | head -1", shell=True, capture_output=True, text=True)
+check("Traceback" not in p.stderr and p.stdout.startswith("Report"), "a reader that leaves early")
+finish()

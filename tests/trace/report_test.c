@@ -1,0 +1,281 @@
+/* The report: parts of the window that add up, against an account kept instant by instant, and who
+ * may be called late. */
+#include <jansson.h>
+
+#include "tests/trace/profile.h"
+#include "trace/report.h"
+
+static json_t *
+report(const test_profile *p)
+{
+    mrd_sink_options options = test_sink_options();
+    size_t len;
+    char *text = test_sink_run(mrd_sink_find(MRD_STR("report-json")), p->cat, 0, &options, p->v,
+                               p->n, &len);
+    json_t *doc = json_loadb(text, len, 0, NULL), *r;
+
+    CHECK(doc != NULL);
+    r = json_incref(json_object_get(doc, "report"));
+    CHECK(r != NULL);
+    json_decref(doc);
+    free(text);
+    return r;
+}
+
+static char *
+report_text(const test_profile *p)
+{
+    mrd_sink_options options = test_sink_options();
+    size_t len;
+
+    return test_sink_run(mrd_sink_find(MRD_STR("report-text")), p->cat, 0, &options, p->v, p->n,
+                         &len);
+}
+
+static int64_t
+number(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+
+static const json_t *
+worker(const json_t *r, size_t i)
+{
+    return json_array_get(json_object_get(r, "workers"), i);
+}
+
+static int64_t
+part(const json_t *r, size_t i, const char *name)
+{
+    return number(json_object_get(worker(r, i), "parts_ns"), name);
+}
+
+static int64_t
+collective(const json_t *r, size_t i, const char *name)
+{
+    return number(json_object_get(worker(r, i), "collectives"), name);
+}
+
+static const char *
+verdict(const json_t *r)
+{
+    return json_string_value(json_object_get(json_object_get(r, "verdict"), "kind"));
+}
+
+static int64_t
+parts_sum(const json_t *r, size_t i)
+{
+    int64_t sum = 0;
+
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+        sum += part(r, i, mrd_report_part_text((mrd_report_part) k));
+    return sum;
+}
+
+static mrd_event *
+cc_running(test_profile *p, int who, int64_t op, int64_t at, int64_t dur, uint32_t bound)
+{
+    mrd_event *ev = profile_add(p, MRD_SPAN, p->device[who], "cc_running", at, dur);
+    mrd_arg *args = calloc(2, sizeof(*args));
+
+    args[0] = (mrd_arg){ .key = mrd_catalog_intern(p->cat, "gid"), .type = MRD_ARG_INT, .v.i = 1 };
+    args[1] =
+        (mrd_arg){ .key = mrd_catalog_intern(p->cat, "op_id"), .type = MRD_ARG_INT, .v.i = op };
+    ev->args = args;
+    ev->arg_count = 2;
+    ev->bound_ns = bound;
+    return ev;
+}
+
+static void
+forget(test_profile *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        free((void *) (uintptr_t) p->v[i].args);
+    p->n = 0;
+}
+
+TEST(every_instant_is_in_one_part)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    p->n = 0;
+    profile_add(p, MRD_SPAN, p->thread[0], "nrt_execute", -500, 2000); /* before the device */
+    profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 0, 1000);
+    profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 100, 200);
+    cc_running(p, 0, 1, 600, 300, 0);
+    /* Pause 1,000 to 3,000: 500 in the runtime, 300 copying, 1,200 idle. */
+    profile_add(p, MRD_SPAN, p->thread[0], "nrt_tensor_write", 1700, 300);
+    cc_running(p, 0, 2, 3000, 400, 0); /* exposed for 100 */
+    profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 3100, 900);
+    profile_add(p, MRD_SPAN, p->thread[0], "nrt_execute", 3900, 5000); /* behind the device */
+    r = report(p);
+    CHECK(json_array_size(json_object_get(r, "workers")) == 1);
+    CHECK(number(worker(r, 0), "window_ns") == 4000);
+    CHECK(part(r, 0, "waiting") == 200);
+    CHECK(part(r, 0, "both") == 300 + 300);
+    CHECK(part(r, 0, "exposed") == 100);
+    CHECK(part(r, 0, "compute") == (1000 - 200 - 300) + (900 - 300));
+    CHECK(part(r, 0, "host") == 500);
+    CHECK(part(r, 0, "copy") == 300);
+    CHECK(part(r, 0, "idle") == 1200);
+    CHECK(parts_sum(r, 0) == 4000);
+    CHECK(number(json_array_get(json_object_get(r, "longest_pauses"), 0), "duration_ns") == 2000);
+    CHECK(number(json_array_get(json_object_get(r, "longest_pauses"), 0), "host_ns") == 800);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
+/* Random spans, against one byte per instant. */
+TEST(parts_equal_an_account_kept_by_hand)
+{
+    static const struct {
+        const char *name;
+        bool device;
+        unsigned bit; /* compute, collective, barrier, copy, host */
+    } kinds[] = { { "nc_exec_running", true, 1 }, { "cc_running", true, 2 },
+                  { "cc_exec_barrier", true, 4 }, { "nrt_tensor_read", false, 8 },
+                  { "kbl_exec_wait", false, 16 } };
+    static const char *const names[] = { "compute", "both", "exposed", "copy",
+                                         "waiting", "host", "idle" };
+    uint64_t seed = 20261121;
+
+    for (int round = 0; round < 300; round++) {
+        test_profile *p = test_profile_new();
+        uint8_t on[1024] = { 0 };
+        int64_t first = INT64_MAX, last = 0, want[7] = { 0 };
+        json_t *r;
+
+        p->n = 0;
+        for (int i = 0; i < 12; i++) {
+            size_t k = test_rand(&seed) % MRD_COUNT(kinds);
+            int64_t at = (int64_t) (test_rand(&seed) % 900),
+                    dur = (int64_t) (test_rand(&seed) % 90) + 1;
+
+            profile_add(p, MRD_SPAN, kinds[k].device ? p->device[0] : p->thread[0], kinds[k].name,
+                        at, dur);
+            for (int64_t t = at; t < at + dur; t++)
+                on[t] |= (uint8_t) kinds[k].bit;
+            if (kinds[k].device) {
+                first = at < first ? at : first;
+                last = at + dur > last ? at + dur : last;
+            }
+        }
+        for (int64_t t = first; t < last; t++) {
+            unsigned b = on[t];
+
+            want[b & 4 ? 4 : b & 2 ? (b & 1 ? 1 : 2) : b & 1 ? 0 : b & 8 ? 3 : b & 16 ? 5 : 6]++;
+        }
+        r = report(p);
+        for (size_t k = 0; k < MRD_COUNT(names) && first < last; k++)
+            CHECK(part(r, 0, names[k]) == want[k]);
+        CHECK((first < last) == (json_array_size(json_object_get(r, "workers")) == 1));
+        json_decref(r);
+        test_profile_free(p);
+    }
+}
+
+/* Rank 1 comes `late` ns behind rank 0, four times; bounds are of both nodes. */
+static json_t *
+late_run(int64_t late, uint32_t bound)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    p->n = 0;
+    for (int64_t i = 0; i < 4; i++) {
+        cc_running(p, 0, i, i * 100000, 50000, bound);
+        cc_running(p, 1, i, i * 100000 + late, 50000 - late, bound);
+    }
+    r = report(p);
+    forget(p);
+    test_profile_free(p);
+    return r;
+}
+
+TEST(late_needs_more_than_the_bounds)
+{
+    json_t *r = late_run(20000, 400);
+
+    CHECK(strcmp(verdict(r), "late") == 0);
+    CHECK(number(json_object_get(r, "verdict"), "worker") == 1);
+    CHECK(collective(r, 1, "last") == 4 && collective(r, 1, "proven") == 4);
+    CHECK(collective(r, 1, "alone_ns") == 80000 && collective(r, 1, "caused_ns") == 80000);
+    CHECK(collective(r, 0, "wait_ns") == 80000 && collective(r, 0, "last") == 0);
+    json_decref(r);
+
+    r = late_run(20000, 10000); /* 20,000 is not beyond 2 x 10,000 and the noise */
+    CHECK(strcmp(verdict(r), "indistinguishable") == 0);
+    CHECK(collective(r, 1, "last") == 4 && collective(r, 1, "proven") == 0);
+    json_decref(r);
+
+    r = late_run(20000, 9949);
+    CHECK(strcmp(verdict(r), "late") == 0);
+    json_decref(r);
+
+    r = late_run(20000, MRD_BOUND_UNKNOWN);
+    CHECK(strcmp(verdict(r), "indistinguishable") == 0);
+    CHECK(number(json_object_get(r, "totals"), "without_bound") == 4);
+    json_decref(r);
+
+    r = late_run(20000, MRD_BOUND_LOCAL); /* two clocks that nobody compared */
+    CHECK(strcmp(verdict(r), "indistinguishable") == 0);
+    json_decref(r);
+
+    r = late_run(102, 1); /* what stamps can tell */
+    CHECK(collective(r, 1, "proven") == 0);
+    json_decref(r);
+
+    r = late_run(103, 1);
+    CHECK(collective(r, 1, "proven") == 4);
+    json_decref(r);
+}
+
+TEST(lateness_in_turns_is_nobodys_fault)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    p->n = 0;
+    for (int64_t i = 0; i < 8; i++) {
+        cc_running(p, (int) (i % 2), i, i * 100000, 50000, 10);
+        cc_running(p, (int) (1 - i % 2), i, i * 100000 + 20000, 30000, 10);
+    }
+    r = report(p);
+    CHECK(strcmp(verdict(r), "none") == 0);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
+TEST(the_text_says_the_same)
+{
+    test_profile *p = test_profile_new();
+    char *text;
+
+    p->n = 0;
+    text = report_text(p); /* nothing at all */
+    CHECK(strstr(text, "nobody can be called late") != NULL);
+    free(text);
+    for (int64_t i = 0; i < 4; i++) {
+        cc_running(p, 0, i, i * 100000, 50000, 5);
+        cc_running(p, 1, i, i * 100000 + 30000, 20000, 5);
+    }
+    profile_add(p, MRD_SPAN, p->framework, "step", 0, 300000);
+    text = report_text(p);
+    CHECK(strstr(text, "rank 1 NC 3 i-0aaaaaaaaaaaaaaa1 pid 4711 came last to 4 of its 4") != NULL);
+    CHECK(strstr(text, "\nSteps ") != NULL && strstr(text, "(worth a look)") != NULL);
+    for (const char *line = text; line != NULL && *line != '\0';) {
+        const char *end = strchr(line, '\n');
+
+        CHECK(end != NULL && end - line <= 110);
+        line = end == NULL ? NULL : end + 1;
+    }
+    free(text);
+    forget(p);
+    test_profile_free(p);
+}
+
+TEST_MAIN()
