@@ -113,6 +113,9 @@ def recorded():
     _, err = run("fetch", "latest", "-o", cluster.path("record"), "--format", "json", want=1)
     check("--force" in err, f"existing files are kept: {err}")
     run("fetch", "latest", "-o", cluster.path("record"), "--format", "json", "--force")
+    report = json.loads(run("report", "--json", want=None)[0])["report"]
+    check(report["workers"] and all(sum(w["parts_ns"].values()) == w["window_ns"] for w in report["workers"]), "the report of a session")
+    check(run("report", "latest", want=None)[0].startswith("Report "), "the report in words")
 
 
 def triggered():
