@@ -114,7 +114,7 @@ def recorded():
     check("--force" in err, f"existing files are kept: {err}")
     run("fetch", "latest", "-o", cluster.path("record"), "--format", "json", "--force")
     report = json.loads(run("report", "--json", want=None)[0])["report"]
-    equal({s["instance_id"] for s in report["steps"]}, {"i-test0", "i-test1"}, "the report of a session has the steps of both nodes")
+    equal(report["verdict"]["kind"], "nothing to compare", "the report of a session without devices")
     check(run("report", "latest", want=None)[0].startswith("Report "), "the report in words")
 
 
