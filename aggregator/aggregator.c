@@ -44,6 +44,7 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
     mrd_server_options server = { .data_url = o->data_url,
                                   .control_url = o->control_url,
                                   .tls = o->tls,
+                                  .contexts = HUB_CONTEXTS,
                                   .max_connections = o->max_connections };
     mrd_err err;
 

@@ -20,6 +20,8 @@
 #include "timesync/align.h"
 #include "timesync/probe.h"
 
+#define HUB_CONTEXTS 256 /* requests that wait for one disk sync */
+
 #define HUB_ID_MAX     129 /* instance id with its NUL */
 #define HUB_TEXT_MAX   256
 #define HUB_DROPS_MAX  16
@@ -67,8 +69,8 @@ typedef struct {
     mrd_strlist labels;       /* "key=value" */
     char noted[HUB_TEXT_MAX]; /* the trigger its last heartbeat told of, "": none */
     uint8_t probe_key[MRD_PROBE_KEY_LEN];
-    struct mrd_follow *follow; /* what its probes say, NULL before the first */
-    struct probe_memory *probes;   /* the last ones, for frames of further sessions */
+    struct mrd_follow *follow;   /* what its probes say, NULL before the first */
+    struct probe_memory *probes; /* the last ones, for frames of further sessions */
 } hub_node;
 
 typedef enum {

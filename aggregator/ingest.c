@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/obj.h"
 
-#define PENDING_MAX    64
+#define PENDING_MAX    HUB_CONTEXTS
 #define DIRECTIVES_MAX 16
 #define TICK_NS        (200 * MRD_MS)
 #define WATCH_NS       MRD_SEC
@@ -31,6 +31,9 @@ struct ingest {
     pthread_t thread;
     pending waiting[PENDING_MAX];
     unsigned n_waiting;
+    mrd_journal_syncer *syncer;
+    mrd_journal *dirty[PENDING_MAX]; /* of one commit, each once, and what its sync said */
+    mrd_why whys[PENDING_MAX];
     int64_t next_tick_ns, next_watch_ns;
     mrd_buf reply, repacked, joined;
 };
@@ -578,32 +581,41 @@ settle(ingest *in, pending *w, const mrd_why *failed)
     reply_ack(in, &w->request, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
 }
 
-/* Group commit: one sync per journal that took something, then every answer. */
+/* The place of the journal in in->dirty, n: it is not there. */
+static size_t
+dirty_at(const ingest *in, size_t n, const mrd_journal *j)
+{
+    size_t i = 0;
+
+    while (i < n && in->dirty[i] != j)
+        i++;
+    return i;
+}
+
+/* Group commit: everything that the journals took is made durable, then every answer is given. */
 static void
 commit(ingest *in)
 {
     hub *h = in->h;
-    mrd_why why[PENDING_MAX] = { 0 };
-    int result[PENDING_MAX]; /* index of the frame whose sync stands for this one */
+    size_t n = 0, calls = 0;
 
-    for (unsigned i = 0; i < in->n_waiting; i++) {
+    for (unsigned i = 0; i < in->n_waiting && h->sync == MRD_SYNC_GROUP; i++) {
         mrd_journal *j = in->waiting[i].part->journal;
 
-        result[i] = (int) i;
-        for (unsigned k = 0; k < i; k++) {
-            if (in->waiting[k].part->journal == j) {
-                result[i] = (int) k;
-                break;
-            }
-        }
-        if (result[i] == (int) i && h->sync == MRD_SYNC_GROUP) {
-            mrd_journal_sync(j, &why[i]);
-            h->stats.syncs++;
+        if (mrd_journal_is_dirty(j) && dirty_at(in, n, j) == n) {
+            in->whys[n] = (mrd_why){ 0 };
+            in->dirty[n++] = j;
         }
     }
+    if (n > 0)
+        calls = mrd_journal_sync_many(in->syncer, in->dirty, n, in->whys);
     pthread_mutex_lock(&h->lock);
-    for (unsigned i = 0; i < in->n_waiting; i++)
-        settle(in, &in->waiting[i], why[result[i]].err != MRD_OK ? &why[result[i]] : NULL);
+    h->stats.syncs += calls;
+    for (unsigned i = 0; i < in->n_waiting; i++) {
+        size_t at = dirty_at(in, n, in->waiting[i].part->journal);
+
+        settle(in, &in->waiting[i], at < n && in->whys[at].err != MRD_OK ? &in->whys[at] : NULL);
+    }
     in->n_waiting = 0;
     pthread_mutex_unlock(&h->lock);
 }
@@ -879,8 +891,13 @@ ingest_open(hub *h, ingest **ret_ingest, mrd_why *why)
     if (in == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "ingest");
     in->h = h;
+    if (mrd_journal_syncer_open(h->store, &in->syncer, why) != MRD_OK) {
+        free(in);
+        return MRD_IO;
+    }
     if ((errno = pthread_create(&in->thread, NULL, ingest_run, in)) != 0) {
         mrd_why_set(why, MRD_IO, errno, "cannot start the ingest thread");
+        mrd_journal_syncer_close(in->syncer);
         free(in);
         return MRD_IO;
     }
@@ -896,6 +913,7 @@ ingest_close(ingest *in)
     __atomic_store_n(&in->h->closing, true, __ATOMIC_RELEASE);
     mrd_server_wake(in->h->server);
     pthread_join(in->thread, NULL);
+    mrd_journal_syncer_close(in->syncer);
     mrd_buf_fini(&in->reply);
     mrd_buf_fini(&in->repacked);
     mrd_buf_fini(&in->joined);

@@ -28,6 +28,7 @@ struct mrd_journal {
     bool dirty;
     bool new_names;   /* a segment's name is not on disk yet */
     bool new_folders; /* nor the names of the folders above, perhaps */
+    int failed;       /* errno of a sync whose frames were not told yet, 0: none */
 };
 
 /* The number of "000012.mrj", 0 for other names. */
@@ -96,7 +97,8 @@ write_error(const mrd_journal *j, int sys, mrd_why *why)
 {
     bool full = sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
 
-    return mrd_why_set(why, full ? MRD_FULL : MRD_IO, sys, "cannot write %s", j->path);
+    return mrd_why_set(why, full ? MRD_FULL : MRD_IO, sys, "cannot write %s",
+                       j->path == NULL ? j->dir : j->path);
 }
 
 /* The whole of data at offset `at`. */
@@ -218,8 +220,13 @@ mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_w
 
     MRD_ASSERT(data.len == MRD_FRAME_HEADER + (size_t) frame->body_len);
     if (j->fd >= 0 && j->size + data.len > MRD_SEGMENT_BYTES) {
-        if (j->dirty && (err = mrd_journal_sync(j, why)) != MRD_OK)
+        if (j->dirty && fdatasync(j->fd) != 0) {
+            j->failed = errno; /* those before this one learn it from the next sync */
+            err = write_error(j, j->failed, why);
+            segment_abandon(j);
             return err;
+        }
+        j->dirty = false;
         if (j->fd >= 0)
             segment_end(j, NULL); /* its frames are safe; without index they are scanned */
     }
@@ -241,26 +248,38 @@ mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_w
 }
 
 mrd_err
-mrd_journal_sync(mrd_journal *j, mrd_why *why)
+mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
-    if (!j->dirty)
-        return MRD_OK;
-    if (fdatasync(j->fd) != 0) {
-        err = write_error(j, errno, why);
+    sys = j->failed != 0 ? j->failed : sys;
+    if (sys != 0) {
+        err = write_error(j, sys, why);
         segment_abandon(j); /* what the file holds is unknown now */
     }
+    j->dirty = j->new_names = j->new_folders = false;
+    j->failed = 0;
+    return err;
+}
+
+mrd_err
+mrd_journal_sync(mrd_journal *j, mrd_why *why)
+{
+    int sys = 0;
+
+    if (!mrd_journal_is_dirty(j))
+        return MRD_OK;
+    if (j->failed == 0 && fdatasync(j->fd) != 0)
+        sys = errno;
     if (j->new_names)
         sync_names(j);
-    j->dirty = false;
-    return err;
+    return mrd_journal_synced(j, sys, why);
 }
 
 bool
 mrd_journal_is_dirty(const mrd_journal *j)
 {
-    return j->dirty;
+    return j->dirty || j->failed != 0;
 }
 
 uint64_t

@@ -33,9 +33,26 @@ mrd_err mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes dat
  * be acknowledged. */
 mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
 bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */
+/* The whole file system was synced; sys: 0, or the errno it failed with. Errors: as sync. */
+mrd_err mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why);
 uint64_t mrd_journal_bytes(const mrd_journal *j);
 /* Writes the segment's index and closes. NULL is fine. The journal is freed also on failure. */
 mrd_err mrd_journal_close(mrd_journal *j, mrd_why *why);
+
+/*
+ * Many journals at one time: each file costs a commit of the file system's log, and a thousand
+ * nodes are a thousand files. Where it is sound (ext4, XFS, Btrfs since Linux 5.8) one syncfs
+ * stands for all of them as long as it takes less time than they would, which is measured. It also
+ * writes what other programs left unwritten on that file system, so a store likes one of its own.
+ */
+typedef struct mrd_journal_syncer mrd_journal_syncer;
+
+mrd_err mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_why *why);
+void mrd_journal_syncer_close(mrd_journal_syncer *s); /* NULL is fine */
+/* Makes n different dirty journals of the store durable; ret_whys[i] says what failed for each.
+ * Returns how many calls of the system that were. */
+size_t mrd_journal_sync_many(mrd_journal_syncer *s, mrd_journal *const *journals, size_t n,
+                             mrd_why *ret_whys);
 
 /* ---- Sequence numbers already stored, per (epoch) of one node and session ---- */
 

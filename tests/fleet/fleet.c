@@ -514,25 +514,10 @@ lies_in(const player *p, uint64_t execution, unsigned k, int64_t from_ns, int64_
     return at + w->dur_ns >= from_ns && at <= to_ns;
 }
 
-uint64_t
-fleet_emitted_between(const fleet *f, unsigned agent, int64_t from_ns, int64_t to_ns)
-{
-    const player *p = &f->v[agent];
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < p->executions; i++) {
-        if (p->ends[i] < from_ns || p->ends[i] - WORK_LENGTH > to_ns)
-            continue;
-        for (unsigned k = 0; k < WORK_EVENTS; k++)
-            n += lies_in(p, i, k, from_ns, to_ns);
-    }
-    return n;
-}
-
 /* The events of one frame into `seen`. */
 static void
 take_frame(const player *p, mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
-           int64_t from_ns, int64_t to_ns, uint8_t *seen, uint64_t *foreign)
+           int64_t from_ns, uint8_t *seen, uint64_t *foreign)
 {
     mrd_catalog *cat = mrd_catalog_new();
     mrd_batch_info info;
@@ -550,7 +535,7 @@ take_frame(const player *p, mrd_batch_reader *reader, const mrd_frame *frame, mr
 
         if (execution >= p->executions || k >= WORK_EVENTS ||
             ev->ts_ns != p->ends[execution] - WORK_LENGTH + work_events()[k].at_ns ||
-            !lies_in(p, execution, k, from_ns, to_ns) || (seen[at / 8] >> at % 8 & 1) != 0)
+            !lies_in(p, execution, k, from_ns, INT64_MAX) || (seen[at / 8] >> at % 8 & 1) != 0)
             ++*foreign;
         else
             seen[at / 8] |= (uint8_t) (1u << at % 8);
@@ -582,11 +567,15 @@ fleet_check_journal(const fleet *f, unsigned agent, const char *dir, int64_t fro
         if (mrd_journal_read(&x, &x.entries[i], false, &buf, &frame, &body, NULL) != MRD_OK)
             *ret_foreign += x.entries[i].frame.events;
         else
-            take_frame(p, reader, &frame, body, from_ns, to_ns, seen, ret_foreign);
+            take_frame(p, reader, &frame, body, from_ns, seen, ret_foreign);
     }
-    for (size_t i = 0; i < (p->executions * WORK_EVENTS + 7) / 8; i++)
-        there += (uint64_t) __builtin_popcount(seen[i]);
-    *ret_missing = fleet_emitted_between(f, agent, from_ns, to_ns) - there;
+    for (size_t at = 0; at < p->executions * WORK_EVENTS; at++) {
+        bool is = (seen[at / 8] >> at % 8 & 1) != 0;
+
+        there += is;
+        *ret_missing +=
+            !is && lies_in(p, at / WORK_EVENTS, (unsigned) (at % WORK_EVENTS), from_ns, to_ns);
+    }
     mrd_journal_index_fini(&x);
     mrd_batch_reader_free(reader);
     mrd_codec_free(codec);

@@ -59,13 +59,11 @@ int64_t fleet_latency(const fleet_counts *c, double share);
 
 /* "fleet-0007" */
 const char *fleet_name(const fleet *f, unsigned agent);
-/* True when event `id` was emitted by this agent and lies, even in part, between two local times.
- */
-uint64_t fleet_emitted_between(const fleet *f, unsigned agent, int64_t from_ns, int64_t to_ns);
 /*
  * Holds the frames of one node's journal against its workload: every event between the two times
- * exactly once, and no other. Returns how many events are there; `missing` and `foreign` (unknown,
- * outside, or twice) count what is wrong.
+ * exactly once, none from before, none that was never emitted. Later ones may be there: a node
+ * takes events until it hears of the stop. Returns how many events are there; `missing` and
+ * `foreign` (unknown, too early, or twice) count what is wrong.
  */
 uint64_t fleet_check_journal(const fleet *f, unsigned agent, const char *dir, int64_t from_ns,
                              int64_t to_ns, uint64_t *ret_missing, uint64_t *ret_foreign);
