@@ -23,13 +23,22 @@ struct mrd_journal {
     int fd;        /* -1: no segment open */
     uint64_t size; /* of the open segment */
     uint64_t bytes;
-    mrd_buf index;
     uint32_t frames;
     bool dirty;
     bool new_names;   /* a segment's name is not on disk yet */
     bool new_folders; /* nor the names of the folders above, perhaps */
     int failed;       /* errno of a sync whose frames were not told yet, 0: none */
 };
+
+#define INDEX_ROWS 128
+
+/* To make an index: a part of the file, and rows to be written. */
+typedef struct {
+    uint64_t at;
+    size_t len;
+    uint8_t bytes[16384];
+    uint8_t rows[INDEX_ROWS * SEGMENT_ENTRY];
+} index_window;
 
 /* The number of "000012.mrj", 0 for other names. */
 static uint32_t
@@ -161,7 +170,7 @@ segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "journal %s", j->dir);
     do {
         snprintf(j->path, room, "%s/%06u" SEGMENT_SUFFIX, j->dir, j->next++);
-        j->fd = open(j->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        j->fd = open(j->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     } while (j->fd < 0 && errno == EEXIST);
     if (j->fd < 0) {
         err = write_error(j, errno, why);
@@ -186,24 +195,74 @@ segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
     j->new_names = true;
     j->size = MRD_SEGMENT_HEADER;
     j->frames = 0;
-    mrd_buf_reset(&j->index);
     return MRD_OK;
+}
+
+/* The header of the frame at `at`, by way of a window of the file. */
+static mrd_err
+frame_at(const mrd_journal *j, uint64_t at, index_window *w, mrd_frame *ret_frame, mrd_why *why)
+{
+    if (at < w->at || at + MRD_FRAME_HEADER > w->at + w->len) {
+        ssize_t n = pread(j->fd, w->bytes, sizeof(w->bytes), (off_t) at);
+
+        if (n < 0)
+            return write_error(j, errno, why);
+        w->at = at;
+        w->len = (size_t) n;
+    }
+    return mrd_frame_get((mrd_bytes){ w->bytes + (at - w->at), w->len - (size_t) (at - w->at) },
+                         ret_frame, why);
+}
+
+/* Writes the index behind the frames. It is read back from them, because a thousand nodes' indexes
+ * would be much to keep in memory until their segments end. */
+static mrd_err
+index_write(const mrd_journal *j, uint64_t *ret_end, uint32_t *ret_crc, mrd_why *why)
+{
+    index_window *w = malloc(sizeof(*w));
+    uint64_t end = j->size;
+    uint32_t crc = 0, n = 0;
+    mrd_err err = w == NULL ? MRD_NOMEM : MRD_OK;
+
+    if (w != NULL)
+        w->at = w->len = 0;
+    for (uint64_t at = MRD_SEGMENT_HEADER; at < j->size && err == MRD_OK;) {
+        uint8_t *row = w->rows + n * SEGMENT_ENTRY;
+        mrd_frame f;
+
+        if ((err = frame_at(j, at, w, &f, why)) != MRD_OK)
+            break;
+        seg_put(row, at, 8);
+        memcpy(row + 8, w->bytes + (at - w->at), MRD_FRAME_HEADER);
+        at += MRD_FRAME_HEADER + f.body_len;
+        if (++n == INDEX_ROWS || at >= j->size) {
+            crc = mrd_crc32c(crc, w->rows, n * SEGMENT_ENTRY);
+            err = write_at(j, end, (mrd_bytes){ w->rows, n * SEGMENT_ENTRY }, why);
+            end += n * SEGMENT_ENTRY;
+            n = 0;
+        }
+    }
+    free(w);
+    *ret_end = end;
+    *ret_crc = crc;
+    return err;
 }
 
 static mrd_err
 segment_end(mrd_journal *j, mrd_why *why)
 {
     uint8_t trailer[SEGMENT_TRAILER] = { 0 };
-    mrd_err err;
+    uint64_t end;
+    uint32_t crc;
+    mrd_err err = index_write(j, &end, &crc, why);
 
     memcpy(trailer, SEGMENT_END, 8);
     seg_put(trailer + 8, j->size, 8);
     seg_put(trailer + 16, j->frames, 4);
-    seg_put(trailer + 20, mrd_crc32c(0, j->index.p, j->index.len), 4);
+    seg_put(trailer + 20, crc, 4);
     seg_put(trailer + 28, mrd_crc32c(0, trailer, 28), 4);
-    mrd_buf_add(&j->index, trailer, sizeof(trailer));
-    if ((err = j->index.err) == MRD_OK)
-        err = write_at(j, j->size, (mrd_bytes){ j->index.p, j->index.len }, why);
+    if (err == MRD_OK)
+        err = write_at(j, end, (mrd_bytes){ trailer, sizeof(trailer) }, why);
     if (err != MRD_OK && ftruncate(j->fd, (off_t) j->size) != 0)
         err = MRD_IO; /* a torn index is passed over like any damage */
     if (err == MRD_OK && j->dirty && fdatasync(j->fd) != 0)
@@ -215,7 +274,6 @@ segment_end(mrd_journal *j, mrd_why *why)
 mrd_err
 mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_why *why)
 {
-    uint8_t offset[8];
     mrd_err err;
 
     MRD_ASSERT(data.len == MRD_FRAME_HEADER + (size_t) frame->body_len);
@@ -237,9 +295,6 @@ mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_w
             segment_abandon(j);
         return err;
     }
-    seg_put(offset, j->size, 8);
-    mrd_buf_add(&j->index, offset, 8);
-    mrd_buf_add(&j->index, data.p, MRD_FRAME_HEADER);
     j->size += data.len;
     j->bytes += data.len;
     j->frames++;
@@ -297,7 +352,6 @@ mrd_journal_close(mrd_journal *j, mrd_why *why)
         return MRD_OK;
     if (j->fd >= 0)
         err = segment_end(j, why);
-    mrd_buf_fini(&j->index);
     free(j->dir);
     free(j->path);
     free(j);
