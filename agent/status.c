@@ -256,7 +256,10 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         mrd__session_status__init(&st[i]);
         st[i].session = s.id;
         st[i].phase = s.phase;
-        st[i].started_local_ns = s.start_ns == INT64_MAX ? 0 : s.start_ns;
+        /* Who joins late says from when on its part is whole. */
+        st[i].started_local_ns = s.start_ns == INT64_MAX  ? 0
+                                 : s.told_ns > s.start_ns ? s.told_ns
+                                                          : s.start_ns;
         st[i].stopped_local_ns = s.stop_ns == INT64_MAX ? 0 : s.stop_ns;
         st[i].start_bound_ns = s.start_bound_ns;
         st[i].last_seq = s.last_seq;

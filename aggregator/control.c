@@ -13,6 +13,8 @@
 #define SAVE_NS  MRD_SEC
 #define SWEEP_NS (10 * MRD_SEC)
 
+#define DELAY_MAX (4 * MRD_SEC)
+
 #define NOTED_WINDOW (20 * MRD_SEC)
 #define NOTED_GATHER (500 * MRD_MS)
 #define NOTED_PERIOD MRD_SEC
@@ -159,6 +161,7 @@ typedef struct {
     hub *h;
     uint64_t session;
     unsigned armed, refused, answered;
+    int64_t last_ns; /* aggregator's RAW, of the last answer */
 } survey;
 
 /* The lock is not held. */
@@ -183,6 +186,7 @@ on_reply(void *self, mrd_bytes data)
         const Mrd__ControlReply *r = msg.u.control_reply;
 
         v->answered++;
+        v->last_ns = mrd_local_now().ns;
         p = hub_part_of(s, n->instance_id);
         if (p == NULL && r->selected)
             p = hub_part_add(s, n);
@@ -299,6 +303,7 @@ enough(hub_session *s, unsigned armed, unsigned refused)
 static void
 save(hub *h, const hub_session *s)
 {
+    int64_t before = mrd_local_now().ns;
     char text[MRD_SESSION_TEXT];
     mrd_why why = { 0 };
     uint64_t id = s->id;
@@ -309,6 +314,18 @@ save(hub *h, const hub_session *s)
         mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s", text,
                 why.text);
     pthread_mutex_lock(&h->lock);
+    h->save_ns = mrd_local_now().ns - before;
+}
+
+/* What passes between a decision and its arrival at the last node: it is written to disk first, and
+ * a thousand nodes do not hear it at once. Both are as slow as they were the last time, or twice.
+ */
+static mrd_dur_ns
+delay(const hub *h, const hub_session *s)
+{
+    mrd_dur_ns both = 2 * (h->save_ns + s->answer_ns);
+
+    return both < DELAY_MAX ? both : DELAY_MAX;
 }
 
 /* What was decided is on disk before anybody is told: a restart goes on from there. The lock is
@@ -342,6 +359,7 @@ step_fail(hub *h, uint64_t id)
 static void
 step_arm(hub *h, hub_session *s)
 {
+    int64_t asked = mrd_local_now().ns, lead;
     uint64_t id = s->id;
     control_message m;
     survey v;
@@ -360,13 +378,15 @@ step_arm(hub *h, hub_session *s)
         step_fail(h, id);
         return;
     }
-    s->go_ns = hub_session_now(h) + h->limits.lead_ns;
+    s->answer_ns = v.last_ns - asked;
+    lead = h->limits.lead_ns + delay(h, s);
+    s->go_ns = hub_session_now(h) + lead;
     if ((s = enter(h, s, SESSION_RECORDING)) == NULL)
         return;
     mrd_log(MRD_LOG_INFO, "AGG-SESSION-GO", "Session starts: id=%s name=%s nodes=%u refused=%u",
             s->text, s->name, v.armed, v.refused + silent);
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_GO, s->go_ns);
-    ask(h, &m, (int) (h->limits.lead_ns / MRD_MS)); /* who misses it is told by its heartbeat */
+    ask(h, &m, (int) (lead / MRD_MS)); /* who misses it is told by its heartbeat */
     control_message_fini(&m);
 }
 
@@ -452,9 +472,9 @@ step_record(hub *h, hub_session *s)
     gather_noted(h, s);
     if (step_trigger(h, s))
         return;
-    if (!s->stop_wanted && (s->duration_ns == 0 || now < end - h->limits.lead_ns))
+    if (!s->stop_wanted && (s->duration_ns == 0 || now < end - h->limits.lead_ns - delay(h, s)))
         return;
-    s->stop_ns = s->stop_wanted ? now + h->limits.lead_ns / 4 : end;
+    s->stop_ns = s->stop_wanted ? now + h->limits.lead_ns / 4 + delay(h, s) : end;
     if (s->stop_ns < s->go_ns)
         s->stop_ns = s->go_ns;
     s->flush_deadline_ns = mrd_local_now().ns + (s->stop_ns - now) + h->limits.flush_timeout_ns;

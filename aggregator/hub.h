@@ -25,9 +25,9 @@
 #define HUB_ID_MAX     129 /* instance id with its NUL */
 #define HUB_TEXT_MAX   256
 #define HUB_DROPS_MAX  16
-#define HUB_TRIGGERS   1024 /* per session */
+#define HUB_TRIGGERS   1024  /* per session */
 #define HUB_ARTIFACTS  65536 /* per session */
-#define HUB_EPOCHS_MAX 64 /* restarts of one agent with a lost spool, per session */
+#define HUB_EPOCHS_MAX 64    /* restarts of one agent with a lost spool, per session */
 
 typedef struct {
     char cause[48];
@@ -157,6 +157,7 @@ typedef struct hub_session {
     int64_t recorder_ns;
     uint64_t recorder_bytes;
     int64_t flush_deadline_ns; /* aggregator's RAW */
+    mrd_dur_ns answer_ns;      /* how long the last node took to say that it is ready */
     bool stop_wanted, deleted, dirty, auto_merge, closed;
     bool fresh;          /* not on disk yet, so not begun and not answered */
     int64_t arm_from_ns; /* aggregator's RAW: after a restart agents may come back until here */
@@ -198,10 +199,10 @@ typedef struct hub {
     char boot_id[64], id[40];
     hub_limits limits;
     mrd_sync sync;
-    mrd_auth *auth;            /* tokens that agents must show; NULL: none */
-    bool cert_identity;        /* an agent's certificate must name its instance */
-    unsigned proof_epoch;      /* of tokens and authorities: hellos of before count no more */
-    struct upload *uploads;    /* artifact.c */
+    mrd_auth *auth;         /* tokens that agents must show; NULL: none */
+    bool cert_identity;     /* an agent's certificate must name its instance */
+    unsigned proof_epoch;   /* of tokens and authorities: hellos of before count no more */
+    struct upload *uploads; /* artifact.c */
     struct artifact_worker *artifact_worker;
     int64_t session_offset_ns; /* session time = RAW of this machine + this */
     mrd_server *server;
@@ -213,6 +214,7 @@ typedef struct hub {
     bool disk_full;
     char disk_sentence[HUB_TEXT_MAX];
     bool closing;
+    mrd_dur_ns save_ns; /* how long the last manifest took to be on disk */
     int64_t bucket_bytes, bucket_ns;
     struct mrd_timeserve *timeserve; /* NULL: none */
     bool same_clock;                 /* agents share this process's machine: no probes needed */
