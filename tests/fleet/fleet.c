@@ -535,7 +535,8 @@ take_frame(const player *p, mrd_batch_reader *reader, const mrd_frame *frame, mr
 
         if (execution >= p->executions || k >= WORK_EVENTS ||
             ev->ts_ns != p->ends[execution] - WORK_LENGTH + work_events()[k].at_ns ||
-            !lies_in(p, execution, k, from_ns, INT64_MAX) || (seen[at / 8] >> at % 8 & 1) != 0)
+            !lies_in(p, execution, k, from_ns - WORK_LENGTH, INT64_MAX) ||
+            (seen[at / 8] >> at % 8 & 1) != 0)
             ++*foreign;
         else
             seen[at / 8] |= (uint8_t) (1u << at % 8);

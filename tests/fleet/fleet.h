@@ -61,7 +61,7 @@ int64_t fleet_latency(const fleet_counts *c, double share);
 const char *fleet_name(const fleet *f, unsigned agent);
 /*
  * Holds the frames of one node's journal against its workload: every event between the two times
- * exactly once, none from before, none that was never emitted. Later ones may be there: a node
+ * exactly once, none from much before, none that was never emitted. Later ones may be there: a node
  * takes events until it hears of the stop. Returns how many events are there; `missing` and
  * `foreign` (unknown, too early, or twice) count what is wrong.
  */
