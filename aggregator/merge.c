@@ -136,7 +136,8 @@ static mrd_err
 open_targets(const merge_input *in, mrd_export_target *targets, size_t max, size_t *ret_n,
              mrd_why *why)
 {
-    static const char *const formats[] = { "perfetto", "summary-text", "summary-json" };
+    static const char *const formats[] = { "perfetto", "summary-text", "summary-json",
+                                           "report-text", "report-json" };
     mrd_err err = MRD_OK;
     size_t n = 0;
 
