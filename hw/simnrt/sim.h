@@ -67,6 +67,7 @@ typedef struct {
     uint64_t exec, every, count; /* first execution (1..), period, how often (0: for ever) */
     int64_t status, ns;
     double factor;
+    char *file; /* only while this file exists; NULL: always */
     _Atomic uint64_t fired;
 } sim_fault;
 

@@ -16,12 +16,15 @@ sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
+/* In libsimclock.so, where one is put under this process: its clock_gettime is not the truth. */
+extern int simclock_true_gettime(clockid_t id, struct timespec *ts) __attribute__((weak));
+
 static int64_t
 read_clock(clockid_t id)
 {
     struct timespec ts;
 
-    clock_gettime(id, &ts);
+    (simclock_true_gettime != NULL ? simclock_true_gettime : clock_gettime)(id, &ts);
     return (int64_t) ts.tv_sec * MRD_SEC + ts.tv_nsec;
 }
 

@@ -166,11 +166,12 @@ collectives(const run *r)
     }
 }
 
-/* A sync point is two readings, host and device, taken nearly together: how nearly is the noise. */
+/* A sync point is two readings, host and device, taken nearly together as the work ends: how nearly
+ * is the noise. */
 static void
 sync_point(run *r, unsigned pcore)
 {
-    int64_t noise = sim.set.sync_noise_ns, at = sim_raw();
+    int64_t noise = sim.set.sync_noise_ns, at = r->dev_end;
     uint64_t arg[3];
 
     if (noise > 0)

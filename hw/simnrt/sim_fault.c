@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FAULTS_MAX 32
 
@@ -54,6 +55,10 @@ set_key(sim_fault *f, char *item)
     if (eq == NULL || eq[1] == '\0')
         return false;
     *eq = '\0';
+    if (strcmp(item, "file") == 0) {
+        free(f->file);
+        return (f->file = strdup(eq + 1)) != NULL;
+    }
     if (strcmp(item, "factor") == 0) {
         f->factor = strtod(eq + 1, &end);
         return *end == '\0' && f->factor >= 0.0 && f->factor <= 1000.0;
@@ -88,6 +93,10 @@ sim_fault_parse(const char *text)
     char *copy = strdup(text), *save = NULL;
     NRT_STATUS status = copy == NULL ? NRT_RESOURCE : NRT_SUCCESS;
 
+    for (size_t i = 0; i < FAULTS_MAX; i++) {
+        free(faults[i].file); /* of an earlier nrt_init */
+        faults[i].file = NULL;
+    }
     fault_count = 0;
     for (char *one = copy == NULL ? NULL : strtok_r(copy, ",", &save); one != NULL;
          one = strtok_r(NULL, ",", &save)) {
@@ -111,6 +120,8 @@ hits(sim_fault *f, uint32_t core, uint32_t rank, uint64_t exec)
 
     if ((f->core != SIM_ANY && f->core != core) || (f->rank != SIM_ANY && f->rank != rank) ||
         exec < first)
+        return false;
+    if (f->file != NULL && access(f->file, F_OK) != 0)
         return false;
     if (f->every > 0 ? (exec - first) % f->every != 0
                      : f->exec > 0 && f->count == 0 && f->kind != SIM_FAULT_SLOW_CORE &&

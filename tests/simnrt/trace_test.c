@@ -366,23 +366,50 @@ TEST(faults_of_clocks_loads_and_fetches)
     json_decref(f.doc);
 }
 
+static json_int_t
+device_time(const sim_job *job, uint64_t core)
+{
+    json_int_t took;
+    fetched f;
+
+    OK(nrt_execute(job->model, job->in, job->out));
+    f = fetch(0, core);
+    took = number(find(f.events, "nc_exec_running", "stop", 0), "nc_timestamp_ns") -
+           number(find(f.events, "nc_exec_running", "start", 0), "nc_timestamp_ns");
+    json_decref(f.doc);
+    return took;
+}
+
 TEST(slow_core_is_slow)
 {
-    json_int_t took[2];
-    fetched f;
-    sim_job job[2];
+    sim_job first, second;
 
     setenv("SIMNRT_FAULT", "slow_core:core=1:factor=5", 1);
     start_trace(0);
-    for (int i = 0; i < 2; i++) {
-        job[i] = sim_job_load(i, 0, 1);
-        OK(nrt_execute(job[i].model, job[i].in, job[i].out));
-        f = fetch(0, (uint64_t) i);
-        took[i] = number(find(f.events, "nc_exec_running", "stop", 0), "nc_timestamp_ns") -
-                  number(find(f.events, "nc_exec_running", "start", 0), "nc_timestamp_ns");
-        json_decref(f.doc);
-    }
-    CHECK(took[1] > took[0] * 4);
+    first = sim_job_load(0, 0, 1);
+    second = sim_job_load(1, 0, 1);
+    CHECK(device_time(&second, 1) > device_time(&first, 0) * 4);
+}
+
+TEST(fault_only_while_a_file_exists)
+{
+    char path[300], fault[400];
+    sim_job job;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/slow", test_tmp());
+    snprintf(fault, sizeof(fault), "slow_core:factor=5:file=%s", path);
+    setenv("SIMNRT_FAULT", fault, 1);
+    setenv("SIMNRT_JITTER", "0", 1);
+    setenv("SIMNRT_DEVICE_PPM", "0", 1);
+    start_trace(0);
+    job = sim_job_load(0, 0, 1);
+    CHECK_INT(device_time(&job, 0), 400000);
+    REQUIRE((f = fopen(path, "w")) != NULL);
+    fclose(f);
+    CHECK_INT(device_time(&job, 0), 2000000);
+    unlink(path);
+    CHECK_INT(device_time(&job, 0), 400000);
 }
 
 TEST_MAIN()
