@@ -53,10 +53,21 @@ mrd_pipeline_cross(mrd_pipeline *p)
     p->cross_at = p->crosses[p->n_crosses - 1].raw_ns + CROSS_PERIOD;
 }
 
+/* The wall clock was set since the last reading: stamps from now on need a new one. */
+static bool
+stepped(const mrd_pipeline *p, int64_t now)
+{
+    const mrd_cross_read *last = &p->crosses[p->n_crosses - 1];
+    int64_t moved = mrd_wall_now().ns - last->other_ns - (now - last->raw_ns);
+    int64_t bend = (now - last->raw_ns) / 8 + MRD_MS; /* a slew, or this thread was put aside */
+
+    return moved > bend || moved < -bend;
+}
+
 void
 mrd_pipe_cross_step(mrd_pipeline *p, int64_t now)
 {
-    if (now >= p->cross_at)
+    if (now >= p->cross_at || stepped(p, now))
         mrd_pipeline_cross(p);
 }
 

@@ -18,6 +18,8 @@ typedef struct {
     unsigned clock;
     mrd_cross_read *cross; /* of a clock that is not RAW, ascending in other_ns */
     size_t n_cross, cap_cross;
+    bool stepped;      /* that clock was set between two of the readings */
+    int64_t latest_ns; /* session time of the events so far, where it was */
     mrd_align_cursor cursor;
     const mrd_align *align;
 } stream;
@@ -48,14 +50,30 @@ typedef struct {
 
 /* ---- Clocks ---- */
 
-/* CLOCK_MONOTONIC_RAW at a time of another clock of the node: between the two readings around it,
- * at their rate; outside all, at rate one from the nearest. */
+/* Two neighbouring readings between which the other clock was set, not slewed (chrony may bend it by
+ * 1/12). Returns by how much; 0: it was not. */
+static mrd_dur_ns
+step_between(const mrd_cross_read *a, const mrd_cross_read *b)
+{
+    mrd_dur_ns raw = b->raw_ns - a->raw_ns, jump = b->other_ns - a->other_ns - raw;
+    mrd_dur_ns bend = (raw < 0 ? -raw : raw) / 8 + MRD_MS;
+
+    return jump > bend || jump < -bend ? jump : 0;
+}
+
+/*
+ * CLOCK_MONOTONIC_RAW at a time of another clock of the node: between the two readings around it,
+ * at their rate; outside all, at rate one from the nearest. Between readings around a step it goes
+ * with the one that it can have followed; *ret_doubt is the step where it can have followed either.
+ */
 static int64_t
-cross_raw(const stream *s, int64_t other)
+cross_raw(const stream *s, int64_t other, mrd_dur_ns *ret_doubt)
 {
     size_t lo = 0, hi = s->n_cross;
     const mrd_cross_read *a, *b;
+    mrd_dur_ns jump;
 
+    *ret_doubt = 0;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
 
@@ -68,28 +86,66 @@ cross_raw(const stream *s, int64_t other)
     if (lo == 0 || lo == s->n_cross || s->cross[lo].other_ns == a->other_ns)
         return a->raw_ns + (other - a->other_ns);
     b = &s->cross[lo];
+    if (s->stepped && (jump = step_between(a, b)) != 0) {
+        int64_t after = other - a->other_ns, before = b->other_ns - other;
+        mrd_dur_ns apart = b->raw_ns - a->raw_ns;
+
+        if (apart < 0 || (after <= apart && before <= apart))
+            *ret_doubt = jump < 0 ? -jump : jump;
+        return after < before ? a->raw_ns + after : b->raw_ns - before;
+    }
     return a->raw_ns + (int64_t) ((__int128) (b->raw_ns - a->raw_ns) * (other - a->other_ns) /
                                   (b->other_ns - a->other_ns));
 }
 
-static int64_t
-map_time(void *self, mrd_track_id track, int64_t local_ns, uint32_t *ret_bound_ns)
+static uint32_t
+wider(uint32_t bound, mrd_dur_ns by)
+{
+    return bound == MRD_BOUND_UNKNOWN || by >= (mrd_dur_ns) (MRD_BOUND_UNKNOWN - bound)
+               ? MRD_BOUND_UNKNOWN
+               : bound + (uint32_t) by;
+}
+
+/* Across a step of its clock a span is as long as its ends are apart. */
+static void
+unstep(const stream *s, mrd_event *ev, int64_t begin)
+{
+    mrd_dur_ns doubt, apart;
+
+    if (ev->kind != MRD_SPAN || ev->dur_ns <= 0)
+        return;
+    apart = cross_raw(s, ev->ts_ns + ev->dur_ns, &doubt) - begin;
+    if (apart - ev->dur_ns > MRD_MS || ev->dur_ns - apart > MRD_MS)
+        ev->dur_ns = apart < 0 ? 0 : apart;
+}
+
+static void
+map_time(void *self, mrd_event *ev)
 {
     stream *s = self;
     mrd_align_bound bound;
+    mrd_dur_ns doubt = 0;
+    int64_t local = ev->ts_ns;
     mrd_sess_ns at;
 
-    (void) track;
-    *ret_bound_ns = MRD_BOUND_UNKNOWN;
+    ev->bound_ns = MRD_BOUND_UNKNOWN;
     if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW && s->n_cross == 0)
-        return local_ns; /* a wall clock that nothing relates to ours */
+        return; /* a wall clock that nothing relates to ours */
     if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW)
-        local_ns = cross_raw(s, local_ns);
-    if (s->align == NULL ||
-        !mrd_align_map(s->align, &s->cursor, (mrd_local_ns){ local_ns }, &at, &bound))
-        return local_ns;
-    *ret_bound_ns = mrd_align_radius(at, &bound);
-    return at.ns;
+        local = cross_raw(s, local, &doubt);
+    if (s->stepped)
+        unstep(s, ev, local);
+    ev->ts_ns = local;
+    if (s->align != NULL &&
+        mrd_align_map(s->align, &s->cursor, (mrd_local_ns){ local }, &at, &bound)) {
+        ev->ts_ns = at.ns;
+        ev->bound_ns = wider(mrd_align_radius(at, &bound), doubt);
+    }
+    if (s->stepped && ev->ts_ns < s->latest_ns) { /* sources are in order */
+        ev->bound_ns = wider(ev->bound_ns, s->latest_ns - ev->ts_ns);
+        ev->ts_ns = s->latest_ns;
+    }
+    s->latest_ns = ev->ts_ns;
 }
 
 static int
@@ -224,6 +280,26 @@ stream_cross(stream *s, const mrd_batch_info *info)
     return MRD_OK;
 }
 
+static void
+stream_order(plan *p, const merge_part *part, stream *s)
+{
+    char text[MRD_DUR_TEXT];
+
+    if (s->n_cross > 0)
+        qsort(s->cross, s->n_cross, sizeof(mrd_cross_read), cross_order);
+    s->latest_ns = INT64_MIN;
+    for (size_t i = 1; i < s->n_cross; i++) {
+        mrd_dur_ns jump = step_between(&s->cross[i - 1], &s->cross[i]);
+
+        if (jump != 0 && !s->stepped)
+            mrd_catalog_note(p->cat,
+                             "the wall clock of %s was set by %s during the session: stamps of "
+                             "process %" PRId64 " were followed across it",
+                             part->node->instance_id, mrd_dur_text(jump, text), s->process_id);
+        s->stepped = s->stepped || jump != 0;
+    }
+}
+
 /* The heads of all batches of a node: tracks, names, processes, clock readings. */
 static mrd_err
 part_scan(plan *p, merge_part *part, uint32_t clock, mrd_why *why)
@@ -253,9 +329,7 @@ part_scan(plan *p, merge_part *part, uint32_t clock, mrd_why *why)
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     }
     for (size_t i = 0; i < part->n_streams; i++) {
-        if (part->streams[i]->n_cross > 0)
-            qsort(part->streams[i]->cross, part->streams[i]->n_cross, sizeof(mrd_cross_read),
-                  cross_order);
+        stream_order(p, part, part->streams[i]);
     }
     input = &mrd_catalog_inputs(p->cat, &n)[part->input];
     input->records = events + failed;

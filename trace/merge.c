@@ -216,7 +216,7 @@ mrd_merge_open(mrd_source **sources, size_t n,
 typedef struct {
     mrd_source base;
     mrd_source *inner;
-    int64_t (*map)(void *self, mrd_track_id track, int64_t local_ns, uint32_t *ret_bound_ns);
+    void (*map)(void *self, mrd_event *ev);
     void *self;
     mrd_event ev;
 } mapped;
@@ -231,7 +231,7 @@ map_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     if (step != MRD_MORE)
         return step;
     m->ev = *ev;
-    m->ev.ts_ns = m->map(m->self, ev->track, ev->ts_ns, &m->ev.bound_ns);
+    m->map(m->self, &m->ev);
     *ret_event = &m->ev;
     return MRD_MORE;
 }
@@ -246,10 +246,8 @@ map_close(mrd_source *self)
 }
 
 mrd_err
-mrd_map_open(mrd_source *inner,
-             int64_t (*map)(void *self, mrd_track_id track, int64_t local_ns,
-                            uint32_t *ret_bound_ns),
-             void *self, mrd_source **ret_source, mrd_why *why)
+mrd_map_open(mrd_source *inner, void (*map)(void *self, mrd_event *ev), void *self,
+             mrd_source **ret_source, mrd_why *why)
 {
     mapped *m = calloc(1, sizeof(*m));
 

@@ -20,13 +20,11 @@ mrd_err mrd_merge_open(mrd_source **sources, size_t n,
                        mrd_source **ret_source, mrd_why *why);
 
 /*
- * A source that maps times: `map` gets the event's track and local time and returns session time
- * and bound. It must be monotone per source; events
- * that it puts at one time stay in the order of the source. Durations are kept. Owns `inner`.
+ * A source that maps times: `map` gets a copy of each event with its local time and sets session
+ * time and bound. It must be monotone per source; events that it puts at one time stay in the order
+ * of the source. It keeps durations, unless the local clock was set inside one. Owns `inner`.
  */
-mrd_err mrd_map_open(mrd_source *inner,
-                     int64_t (*map)(void *self, mrd_track_id track, int64_t local_ns,
-                                    uint32_t *ret_bound_ns),
-                     void *self, mrd_source **ret_source, mrd_why *why);
+mrd_err mrd_map_open(mrd_source *inner, void (*map)(void *self, mrd_event *ev), void *self,
+                     mrd_source **ret_source, mrd_why *why);
 
 #endif

@@ -103,13 +103,13 @@ TEST(a_bad_source_ends_alone_and_is_named)
     out->close(out);
 }
 
-static int64_t
-shift(void *self, mrd_track_id track, int64_t local_ns, uint32_t *ret_bound_ns)
+static void
+shift(void *self, mrd_event *ev)
 {
     const int64_t *by = self;
 
-    *ret_bound_ns = 12 + track;
-    return local_ns + *by;
+    ev->bound_ns = 12 + ev->track;
+    ev->ts_ns += *by;
 }
 
 TEST(mapping_moves_times_and_keeps_durations)
