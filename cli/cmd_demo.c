@@ -15,10 +15,10 @@
 #include "cli/demo.h"
 #include "cli/progress.h"
 
-#define SUMMARY_LINES  48
-#define ALIGN_PATIENCE (8 * MRD_SEC)
-#define SLOW_STEP      "4" /* x median: a trigger */
-#define SLOW_FAULT     "slow_core:core=0:exec=300:count=2:factor=20"
+#define ALIGN_PATIENCE (30 * MRD_SEC)
+#define SLOW_STEP      "12"  /* x median: a trigger; a busy machine alone makes steps 10 x slower */
+#define SLOW_FACTOR    "300" /* of device time */
+#define SLOW_TRIES     4     /* a node tells of slow steps once in 10 s: an earlier one may have been told */
 
 typedef struct {
     int64_t nodes, cores;
@@ -65,11 +65,12 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, spaces),
       .def = "1",
-      .help = "as root, give each node its own network and clock (--no-namespaces: never)" },
+      .help = "as root, give each node its own network (--no-namespaces: never)" },
     { .name = "keep",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, keep),
-      .help = "keep the store, the journals and the logs" },
+      .help = "at the end leave everything running, to look at the page, until Ctrl-C; and keep the "
+              "store, the certificates and the logs" },
     { .name = "timeout",
       .type = MRD_OPT_DUR,
       .offset = offsetof(settings, timeout),
@@ -86,7 +87,8 @@ typedef struct {
     char work[64];                                             /* everything temporary */
     char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* programs */
     char library[PATH_MAX], runtime[PATH_MAX];                 /* preloaded; its folder */
-    char server[64], data_url[64], control_url[64], rendezvous[64];
+    char self[PATH_MAX], certs[96], slow[96];                  /* slow: while it exists, a core is */
+    char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
     demo_nodes nodes;
     demo_programs programs;
@@ -94,6 +96,7 @@ typedef struct {
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
     mrd_json *doc, *files;
+    bool incomplete; /* a sentence said what could not be done */
 } demo;
 
 /* ---- What is needed ---- */
@@ -128,9 +131,11 @@ locate_all(demo *d, mrd_why *why)
     static const char *const job[] = { "train_loop", "../lib/meridian/train_loop", NULL };
     static const char *const library[] = { "../lib/libmeridian.so", NULL };
     static const char *const runtime[] = { "../lib/simnrt", "../lib/meridian/simnrt", NULL };
+    static const char *const self[] = { "meridian", NULL };
     mrd_err err;
 
-    if ((err = locate("meridian-aggregator", aggregator, d->aggregator, why)) != MRD_OK ||
+    if ((err = locate("meridian", self, d->self, why)) != MRD_OK ||
+        (err = locate("meridian-aggregator", aggregator, d->aggregator, why)) != MRD_OK ||
         (err = locate("meridian-agent", agent, d->agent, why)) != MRD_OK ||
         (err = locate("the training job train_loop", job, d->job, why)) != MRD_OK ||
         (err = locate("libmeridian.so", library, d->library, why)) != MRD_OK)
@@ -153,9 +158,13 @@ addresses(demo *d, mrd_why *why)
     }
     if (data == 0 || control == 0 || http == 0 || job == 0 || d->time_port == 0)
         return mrd_why_set(why, MRD_IO, errno, "no free port on 127.0.0.1");
-    snprintf(d->data_url, sizeof(d->data_url), "tcp://%s:%u", d->nodes.address, data);
-    snprintf(d->control_url, sizeof(d->control_url), "tcp://%s:%u", d->nodes.address, control);
-    snprintf(d->server, sizeof(d->server), "http://127.0.0.1:%u", http);
+    snprintf(d->data_url, sizeof(d->data_url), "tls+tcp://%s:%u", d->nodes.address, data);
+    snprintf(d->control_url, sizeof(d->control_url), "tls+tcp://%s:%u", d->nodes.address, control);
+    snprintf(d->server, sizeof(d->server), "https://127.0.0.1:%u", http);
+    snprintf(d->http_listen, sizeof(d->http_listen), "%s:%u",
+             d->nodes.spaces ? "0.0.0.0" : "127.0.0.1", http);
+    if (d->nodes.outside[0] != '\0')
+        snprintf(d->page, sizeof(d->page), "https://%s:%u/", d->nodes.outside, http);
     snprintf(d->rendezvous, sizeof(d->rendezvous), "%s:%u", d->nodes.v[0].address, job);
     return MRD_OK;
 }
@@ -197,10 +206,38 @@ start(demo *d, const demo_node *node, const char *name, const char *const *words
     return err;
 }
 
+/* As a person would: meridian certs init, and one certificate and token per node. */
+static mrd_err
+make_certs(demo *d, mrd_why *why)
+{
+    char hosts[80];
+    const char *init[] = { d->self, "certs", "init", "--dir", d->certs, "--host", hosts, NULL };
+    mrd_err err;
+
+    snprintf(d->certs, sizeof(d->certs), "%s/certs", d->work);
+    snprintf(hosts, sizeof(hosts), "%s%s%s", d->nodes.address,
+             d->nodes.outside[0] == '\0' ? "" : ",", d->nodes.outside);
+    err = demo_run(why, init);
+    for (size_t i = 0; i < d->nodes.n && err == MRD_OK; i++) {
+        const char *agent[] = { d->self, "certs", "agent",           "--dir",
+                                d->certs, d->nodes.v[i].id, NULL };
+
+        err = demo_run(why, agent);
+    }
+    return err;
+}
+
+static char *
+in_certs(const demo *d, const char *file, char path[160])
+{
+    snprintf(path, 160, "%s/%s", d->certs, file);
+    return path;
+}
+
 static mrd_err
 start_aggregator(demo *d, mrd_why *why)
 {
-    char store[128], time_port[16];
+    char store[128], time_port[16], ca[160], cert[160], key[160], tokens[160];
     const char *words[] = { d->aggregator,
                             "--store",
                             store,
@@ -209,12 +246,23 @@ start_aggregator(demo *d, mrd_why *why)
                             "--control-listen",
                             d->control_url,
                             "--http-listen",
-                            d->server + 7,
+                            d->http_listen,
                             "--time-port",
                             time_port,
                             "--disk-reserve",
                             "64M",
-                            d->nodes.spaces ? "--insecure" : NULL,
+                            "--tls-ca",
+                            in_certs(d, "ca.pem", ca),
+                            "--tls-cert",
+                            in_certs(d, "aggregator.pem", cert),
+                            "--tls-key",
+                            in_certs(d, "aggregator.key", key),
+                            "--http-cert",
+                            cert,
+                            "--http-key",
+                            key,
+                            "--tokens",
+                            in_certs(d, "tokens.json", tokens),
                             NULL };
     const char *none[] = { NULL };
 
@@ -226,33 +274,43 @@ start_aggregator(demo *d, mrd_why *why)
 static mrd_err
 start_agent(demo *d, const demo_node *node, mrd_why *why)
 {
-    char spool[PATH_MAX + 8];
+    char spool[PATH_MAX + 8], preload[PATH_MAX + 64], ca[160], cert[160], key[160], token[160];
+    char file[64];
     const char *words[] = {
         d->agent,        "--aggregator", d->data_url,  "--control",       d->control_url,
         "--instance-id", node->id,       "--ring-dir", node->rings,       "--spool-dir",
-        spool,           "--simulated",  "--no-imds",  "--no-containers", "--insecure",
-        "--slow-step",   SLOW_STEP,      NULL
+        spool,           "--simulated",  "--no-imds",  "--no-containers", "--slow-step",
+        SLOW_STEP,       "--tls-ca",     ca,           "--tls-cert",      cert,
+        "--tls-key",     key,            "--token-file", token,           NULL
     };
-    const char *none[] = { NULL };
+    const char *const set[] = { node->setting, preload, NULL };
 
     snprintf(spool, sizeof(spool), "%s/spool", node->dir);
-    return start(d, node, "agent", words, none, why);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/libsimclock.so", d->runtime);
+    in_certs(d, "ca.pem", ca);
+    snprintf(file, sizeof(file), "agent-%s.token", node->id);
+    in_certs(d, file, token);
+    snprintf(file, sizeof(file), "agent-%s.pem", node->id);
+    in_certs(d, file, cert);
+    snprintf(file, sizeof(file), "agent-%s.key", node->id);
+    in_certs(d, file, key);
+    return start(d, node, "agent", words, set, why);
 }
 
 /* One rank per node; a core of the second node is slower than the others all the time, one of the
- * last node for a moment. */
+ * last node while d->slow exists. */
 static mrd_err
 start_rank(demo *d, size_t i, mrd_why *why)
 {
     const demo_node *node = &d->nodes.v[i];
-    char cores[16], slow[32], rank[32], world[32], env[7][PATH_MAX + 64];
+    char cores[16], slow[32], rank[32], world[32], fault[160], env[6][2 * PATH_MAX + 64];
     const char *words[] = { d->job,      "--steps", "100000000",   "--cores", cores,
                             "--exec-us", "8000",    "--straggler", slow,      "--checkpoint-dir",
                             node->dir,   "--quiet", NULL };
-    const char *const set[] = { rank,   world,  "MERIDIAN_ENABLE=1",
-                                env[0], env[1], env[2],
-                                env[3], env[4], env[5],
-                                env[6], NULL };
+    const char *const set[] = {
+        rank,   world,  "MERIDIAN_ENABLE=1", "MERIDIAN_CLOCK=raw", node->setting, fault, env[0],
+        env[1], env[2], env[3],              env[4],               env[5],        NULL
+    };
 
     snprintf(cores, sizeof(cores), "%" PRId64, d->set->cores);
     snprintf(slow, sizeof(slow), "%" PRId64 ":2", d->nodes.n > 1 ? d->set->cores : 0);
@@ -262,9 +320,14 @@ start_rank(demo *d, size_t i, mrd_why *why)
     snprintf(env[1], sizeof(env[1]), "NEURON_RT_ROOT_COMM_ID=%s", d->rendezvous);
     snprintf(env[2], sizeof(env[2]), "SIMNRT_NODE=%s", node->id);
     snprintf(env[3], sizeof(env[3]), "LD_LIBRARY_PATH=%s", d->runtime);
-    snprintf(env[4], sizeof(env[4]), "LD_PRELOAD=%s", d->library);
+    snprintf(env[4], sizeof(env[4]), "LD_PRELOAD=%s/libsimclock.so:%s", d->runtime, d->library);
     snprintf(env[5], sizeof(env[5]), "MERIDIAN_JOB=demo");
-    snprintf(env[6], sizeof(env[6]), "SIMNRT_FAULT=%s", i + 1 == d->nodes.n ? SLOW_FAULT : "");
+    snprintf(d->slow, sizeof(d->slow), "%s/slow", d->work);
+    if (i + 1 == d->nodes.n)
+        snprintf(fault, sizeof(fault), "SIMNRT_FAULT=slow_core:core=0:factor=" SLOW_FACTOR ":file=%s",
+                 d->slow);
+    else
+        snprintf(fault, sizeof(fault), "SIMNRT_FAULT=");
     return start(d, node, "rank", words, set, why);
 }
 
@@ -376,30 +439,28 @@ is_up(demo *d)
 static void
 say_plan(const demo *d)
 {
-    char text[MRD_DUR_TEXT];
-
     printf("SIMULATED: no accelerator takes part in this. A training loop runs on a simulated "
            "Neuron\nruntime; its times say nothing about real hardware. Collection, clocks, "
            "journal and merge are real.\n\n");
     if (d->nodes.spaces)
-        printf("nodes       %zu, each in its own network namespace%s\n", d->nodes.n,
-               d->nodes.clocks ? " and time namespace" : "");
+        printf("nodes       %zu, each in its own network namespace\n", d->nodes.n);
     else
         printf("nodes       %zu, as folders on this machine's loopback address (no network "
                "namespaces: %s)\n",
                d->nodes.n, d->nodes.note);
-    if (d->nodes.clocks)
-        printf("clocks      wrong on purpose: the last node's monotonic clock is %s ahead\n",
-               mrd_dur_text(d->nodes.v[d->nodes.n - 1].ahead, text));
-    else
-        printf("clocks      all nodes read the same clock: their true difference is 0\n");
+    printf("clocks      wrong on purpose, by up to hours and 450 ppm; the wall clock of the last "
+           "node jumps by an hour\n");
     fflush(stdout);
 }
 
 static mrd_err
 bring_up(demo *d, mrd_why *why)
 {
-    mrd_client_options options = { .server = d->server, .timeout = 10 * MRD_SEC };
+    char token[160], ca[160];
+    mrd_client_options options = { .server = d->server,
+                                   .token_file = in_certs(d, "control.token", token),
+                                   .ca_file = in_certs(d, "ca.pem", ca),
+                                   .timeout = 10 * MRD_SEC };
     mrd_err err;
 
     setenv("no_proxy", "127.0.0.1", 1);
@@ -407,7 +468,8 @@ bring_up(demo *d, mrd_why *why)
         (err = start_aggregator(d, why)) != MRD_OK ||
         (err = wait_until(d, is_up, "the aggregator does not answer", why)) != MRD_OK)
         return err;
-    printf("aggregator  %s, agents at %s\n", d->server, d->data_url);
+    printf("aggregator  page and API %s, agents at %s, certificates by `meridian certs`\n",
+           d->page[0] == '\0' ? d->server : d->page, d->data_url);
     fflush(stdout);
     for (size_t i = 0; err == MRD_OK && i < d->nodes.n; i++)
         err = start_agent(d, &d->nodes.v[i], why);
@@ -426,8 +488,7 @@ bring_up(demo *d, mrd_why *why)
     return err;
 }
 
-/* ---- The flight recorder ---- */
-
+/* From before the session on: clocks are probed more often while something records. */
 static mrd_err
 start_recorder(demo *d, mrd_why *why)
 {
@@ -438,44 +499,6 @@ start_recorder(demo *d, mrd_why *why)
     mrd_json *doc = NULL;
     mrd_err err = mrd_cluster_start(d->client, &wish, d->set->timeout, d->recorder, &doc, why);
 
-    mrd_json_free(doc);
-    return err;
-}
-
-/* Ends the recorder and fetches the first window that was kept, if a step was slow. */
-static mrd_err
-end_recorder(demo *d, mrd_why *why)
-{
-    mrd_fetch_options fetch = { .force = true };
-    mrd_json *doc = NULL;
-    const mrd_json *t;
-    char start_ns[24], end_ns[24];
-    mrd_buf dir = { 0 };
-    mrd_err err = mrd_cluster_call(d->client, "POST", d->recorder, "/stop", NULL, NULL, why);
-
-    if (err == MRD_OK)
-        err = mrd_cluster_finish(d->client, d->recorder, d->set->timeout, 10 * MRD_SEC, &doc, why);
-    t = mrd_json_at(mrd_json_get(doc, "triggers"), 0);
-    if (err == MRD_OK && t == NULL) {
-        printf("\nFlight recorder: no step was slow enough (" SLOW_STEP
-               " x its median) to keep a window\n");
-    } else if (err == MRD_OK) {
-        snprintf(start_ns, sizeof(start_ns), "%" PRId64, mrd_json_int(t, "from_ns", 0));
-        snprintf(end_ns, sizeof(end_ns), "%" PRId64, mrd_json_int(t, "to_ns", 0));
-        mrd_buf_fmt(&dir, "%s/trigger", d->set->dir);
-        fetch.dir = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&dir)));
-        fetch.start = start_ns;
-        fetch.end = end_ns;
-        if ((err = mrd_strlist_add(&fetch.formats, MRD_STR("perfetto"))) == MRD_OK)
-            err = mrd_cluster_fetch(d->client, d->recorder, &fetch, d->files, why);
-        printf("\nFlight recorder: %" PRId64 " nodes kept the same window, %s to %s, because: ",
-               mrd_json_int(t, "answered", 0), mrd_json_str(t, "from", "?"),
-               mrd_json_str(t, "to", "?"));
-        mrd_cluster_say(stdout, mrd_json_str(t, "reason", "?"));
-    }
-    free(fetch.dir);
-    mrd_strlist_fini(&fetch.formats);
-    mrd_buf_fini(&dir);
     mrd_json_free(doc);
     return err;
 }
@@ -496,6 +519,22 @@ session_over(void *self, const mrd_json *doc)
     mrd_progress_show(&w->line, (uint64_t) mrd_json_int(doc, "events", 0), 0, "events",
                       mrd_json_str(doc, "state", ""));
     return mrd_cluster_in(doc, "complete|failed") || look_around(w->d, &w->died) != MRD_OK;
+}
+
+/* The session is to have the step of the last node's wall clock in its middle. */
+static mrd_err
+wait_for_step(demo *d, mrd_why *why)
+{
+    int64_t from = d->nodes.step_ns - d->set->duration / 2;
+    mrd_err err;
+
+    while ((err = look_around(d, why)) == MRD_OK && mrd_local_now().ns < from)
+        mrd_cluster_sleep(50 * MRD_MS);
+    if (mrd_local_now().ns > d->nodes.step_ns) {
+        printf("            (slow here: the wall clock has jumped before the recording begins)\n");
+        d->incomplete = true;
+    }
+    return err;
 }
 
 static mrd_err
@@ -546,162 +585,189 @@ get_files(demo *d, mrd_why *why)
     return err;
 }
 
-/* ---- Reports ---- */
+/* ---- The flight recorder ---- */
 
-static bool
-print_accounting(const demo *d)
+/* The first trigger whose window ends after that session time and that all nodes answered, copied;
+ * NULL when there is none yet. */
+static mrd_json *
+find_trigger(demo *d, int64_t after)
 {
-    static const mrd_table_column columns[] = {
-        { "node", false },   { "begun", true }, { "delivered", true },
-        { "dropped", true }, { "held", true },  { "begun = delivered + dropped + held", false },
-    };
-    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
-    const mrd_json *nodes = mrd_json_get(d->doc, "nodes");
-    bool holds = mrd_json_size(nodes) == d->nodes.n;
+    mrd_json *doc = NULL, *found = NULL;
+    const mrd_json *list;
 
-    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
-        const mrd_json *p = mrd_json_at(nodes, i), *c = mrd_json_get(p, "counters");
-        int64_t begun = mrd_json_int(c, "begun", -1), stored = mrd_json_int(p, "events", -1);
-        int64_t dropped = mrd_json_int(c, "dropped", -1), held = mrd_json_int(c, "held", -1);
-        bool good = begun > 0 && begun == stored + dropped + held;
+    if (mrd_cluster_call(d->client, "GET", d->recorder, "", NULL, &doc, NULL) != MRD_OK)
+        return NULL;
+    list = mrd_json_get(doc, "triggers");
+    for (size_t i = 0; found == NULL && i < mrd_json_size(list); i++) {
+        const mrd_json *t = mrd_json_at(list, i);
 
-        holds = holds && good;
-        mrd_table_cell(&t, "%s", mrd_json_str(p, "instance_id", "?"));
-        mrd_table_count(&t, begun);
-        mrd_table_count(&t, stored);
-        mrd_table_count(&t, dropped);
-        mrd_table_count(&t, held);
-        mrd_table_cell(&t, "%s", good ? "holds" : "DOES NOT HOLD");
+        if (mrd_json_int(t, "to_ns", 0) >= after &&
+            mrd_json_int(t, "answered", 0) >= (int64_t) d->nodes.n)
+            found = mrd_json_copy(t);
     }
-    printf("\nNothing lost uncounted: what the agents say they began, beside what lies in the "
-           "journal\n");
-    mrd_table_print(&t, stdout);
-    mrd_table_fini(&t);
-    return holds;
+    mrd_json_free(doc);
+    return found;
 }
 
-static void
-clock_row(mrd_table *t, const demo_node *node, const mrd_json *c, int64_t reference)
+/* Makes one core slow for some steps, several times if need be, until the recorders were frozen.
+ * *ret_trigger is owned by the caller, NULL when nothing came of it. */
+static mrd_err
+slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 {
-    int64_t estimate = mrd_json_int(c, "estimate_ns", 0) - reference;
-    int64_t bound = mrd_json_int(c, "bound_ns", -1), error = estimate + node->ahead;
-    char text[MRD_DUR_TEXT];
+    const mrd_dur_ns least = 1500 * MRD_MS; /* of a slow step: what triggers earlier is something else */
+    mrd_err err = MRD_OK;
 
-    mrd_table_cell(t, "%s", node->id);
-    mrd_table_cell(t, "%" PRId64 " ns", -node->ahead);
-    if (c == NULL) {
-        for (int i = 0; i < 4; i++)
-            mrd_table_cell(t, "-");
-        mrd_table_cell(t, "no clock in the profile");
-        return;
+    *ret_trigger = NULL;
+    for (int i = 0; i < SLOW_TRIES && err == MRD_OK && *ret_trigger == NULL; i++) {
+        int64_t begun = mrd_local_now().ns, after = mrd_wall_now().ns + least;
+        bool slow = true;
+
+        if ((err = mrd_write_file(d->slow, (mrd_bytes){ NULL, 0 }, 0600, why)) != MRD_OK)
+            break;
+        while ((err = look_around(d, why)) == MRD_OK &&
+               (*ret_trigger = find_trigger(d, after)) == NULL &&
+               mrd_local_now().ns - begun < 12 * MRD_SEC) {
+            if (slow && mrd_local_now().ns - begun > 2 * MRD_SEC)
+                slow = unlink(d->slow) != 0;
+            mrd_cluster_sleep(100 * MRD_MS);
+        }
+        (void) unlink(d->slow);
     }
-    mrd_table_cell(t, "%" PRId64 " ns", estimate);
-    mrd_table_cell(t, "%s", mrd_dur_text(error, text));
-    mrd_table_cell(t, "%s", bound < 0 ? "unknown" : mrd_dur_text(bound, text));
-    mrd_table_cell(t, "%s", bound < 0 ? "-" : error <= bound && error >= -bound ? "yes" : "NO");
-    mrd_table_cell(t, "%s, %s", mrd_json_str(c, "quality", "?"), mrd_json_str(c, "method", "?"));
+    return err;
 }
 
-static const mrd_json *
-clock_of(const mrd_json *summary, const char *node)
+/* Fetches the window that all nodes kept. */
+static mrd_err
+fetch_window(demo *d, const mrd_json *t, mrd_why *why)
 {
-    const mrd_json *list = mrd_json_get(mrd_json_get(summary, "meridian"), "clocks");
-
-    for (size_t i = 0; i < mrd_json_size(list); i++) {
-        if (strcmp(mrd_json_str(mrd_json_at(list, i), "node", ""), node) == 0)
-            return mrd_json_at(list, i);
-    }
-    return NULL;
-}
-
-/* The truth is known twice: the nodes' namespaces, and the constant between the aggregator's clock
- * and the session's, which lies in its store. */
-static void
-print_clocks(const demo *d)
-{
-    static const mrd_table_column columns[] = {
-        { "node", false }, { "true offset", true }, { "estimate", true }, { "error", true },
-        { "bound", true }, { "inside", false },     { "quality", false },
-    };
-    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
-    mrd_json *summary = NULL, *constant = NULL;
-    mrd_buf path = { 0 };
+    mrd_fetch_options fetch = { .force = true };
+    char start_ns[24], end_ns[24];
+    mrd_buf dir = { 0 };
     mrd_err err;
 
-    mrd_buf_fmt(&path, "%s/summary.json", d->set->dir);
-    err = mrd_json_load(mrd_buf_cstr(&path), &summary, NULL);
-    mrd_buf_reset(&path);
-    mrd_buf_fmt(&path, "%s/store/clock.json", d->work);
-    if (err == MRD_OK)
-        err = mrd_json_load(mrd_buf_cstr(&path), &constant, NULL);
-    for (size_t i = 0; err == MRD_OK && i < d->nodes.n; i++)
-        clock_row(&t, &d->nodes.v[i], clock_of(summary, d->nodes.v[i].id),
-                  mrd_json_int(constant, "session_offset_ns", 0));
-    if (err == MRD_OK) {
-        printf("\nClocks: the aggregator's minus the node's, %s\n",
-               d->nodes.clocks ? "true (set by the time namespace) and estimated (by the merge)"
-                               : "which is 0 here, and as estimated by the merge");
-        mrd_table_print(&t, stdout);
-        if (d->nodes.clocks)
-            printf("(the nodes share one kernel and one wall clock: real networks give wider "
-                   "bounds)\n");
-    } else {
-        fprintf(stderr, "the clocks cannot be compared: %s cannot be read\n", mrd_buf_cstr(&path));
-    }
-    mrd_table_fini(&t);
-    mrd_json_free(summary);
-    mrd_json_free(constant);
-    mrd_buf_fini(&path);
+    snprintf(start_ns, sizeof(start_ns), "%" PRId64, mrd_json_int(t, "from_ns", 0));
+    snprintf(end_ns, sizeof(end_ns), "%" PRId64, mrd_json_int(t, "to_ns", 0));
+    mrd_buf_fmt(&dir, "%s/trigger", d->set->dir);
+    fetch.dir = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&dir)));
+    fetch.start = start_ns;
+    fetch.end = end_ns;
+    if ((err = mrd_strlist_add(&fetch.formats, MRD_STR("perfetto"))) == MRD_OK)
+        err = mrd_cluster_fetch(d->client, d->recorder, &fetch, d->files, why);
+    free(fetch.dir);
+    mrd_strlist_fini(&fetch.formats);
+    mrd_buf_fini(&dir);
+    return err;
 }
 
-static void
-print_summary(const demo *d)
+/* One core made slow, the window of the recorders that this froze everywhere. */
+static mrd_err
+trigger(demo *d, mrd_why *why)
 {
-    char path[PATH_MAX], line[512];
-    unsigned n = 0;
-    FILE *f;
+    mrd_json *t = NULL, *doc = NULL;
+    mrd_err err;
 
-    snprintf(path, sizeof(path), "%s/summary.txt", d->set->dir);
-    if ((f = fopen(path, "r")) == NULL)
-        return;
-    printf("\nThe merged profile in short (all of it is in %s)\n\n", path);
-    while (n < SUMMARY_LINES && fgets(line, sizeof(line), f) != NULL) {
-        fputs(line, stdout);
-        n += strchr(line, '\n') != NULL;
+    printf("recorder    %s; one core of the last node is slowed " SLOW_FACTOR " times for a "
+           "moment\n",
+           d->recorder);
+    fflush(stdout);
+    if ((err = slow_down(d, &t, why)) == MRD_OK)
+        err = mrd_cluster_call(d->client, "POST", d->recorder, "/stop", NULL, NULL, why);
+    if (err == MRD_OK)
+        err = mrd_cluster_finish(d->client, d->recorder, d->set->timeout, 10 * MRD_SEC, &doc, why);
+    if (err == MRD_OK && t == NULL) {
+        printf("trigger     none: no step was told to be " SLOW_STEP " x slower than its median "
+               "by all nodes; the machine is too busy, try again\n");
+        d->incomplete = true;
+    } else if (err == MRD_OK && (err = fetch_window(d, t, why)) == MRD_OK) {
+        printf("trigger     %" PRId64 " nodes kept the same window, %s to %s, because: ",
+               mrd_json_int(t, "answered", 0), mrd_json_str(t, "from", "?"),
+               mrd_json_str(t, "to", "?"));
+        mrd_cluster_say(stdout, mrd_json_str(t, "reason", "?"));
     }
-    fclose(f);
+    mrd_json_free(t);
+    mrd_json_free(doc);
+    return err;
 }
 
 /* ---- The whole ---- */
+
+/* The barriers alone, to count their order. */
+static mrd_err
+get_barriers(demo *d, mrd_why *why)
+{
+    char path[128], to[96];
+
+    snprintf(path, sizeof(path),
+             "/api/v1/sessions/%s/profile?format=json&event_type=cc_exec_barrier", d->session);
+    snprintf(to, sizeof(to), "%s/barriers.json", d->work);
+    return mrd_client_download(d->client, path, to, NULL, NULL, NULL, why);
+}
+
+static void
+print_page(const demo *d)
+{
+    char token[160], ca[160];
+
+    if (d->page[0] == '\0')
+        printf("\nThe page was at %s inside the namespace %s: this machine's own network could not be "
+               "wired to it\n",
+               d->server, d->nodes.hub);
+    else if (!d->set->keep)
+        printf("\nThe page was at %s; --keep leaves it there to be looked at\n", d->page);
+    else
+        printf("\nThe page: %s\n  it asks for a token: %s\n  its certificate is by: %s\nCtrl-C ends "
+               "everything\n",
+               d->page, in_certs(d, "control.token", token), in_certs(d, "ca.pem", ca));
+    fflush(stdout);
+}
+
+static bool
+report(demo *d)
+{
+    char summary[PATH_MAX], store[96], barriers[96];
+    bool holds;
+
+    snprintf(summary, sizeof(summary), "%s/summary.txt", d->set->dir);
+    snprintf(store, sizeof(store), "%s/store", d->work);
+    snprintf(barriers, sizeof(barriers), "%s/barriers.json", d->work);
+    demo_print_summary(summary);
+    holds = demo_print_accounting(&d->nodes, d->doc);
+    holds = demo_print_clocks(&d->nodes, store, d->doc) && holds;
+    demo_print_order(&d->nodes, (size_t) d->set->cores, store, barriers);
+    printf("\n");
+    mrd_cluster_print_files(d->files, stdout);
+    printf("\nEverything above is SIMULATED.\n");
+    return mrd_cluster_whole(d->doc, "demo") && holds;
+}
 
 static mrd_err
 run(demo *d, int *ret_status, mrd_why *why)
 {
     mrd_err err;
-    bool holds;
 
     if ((err = locate_all(d, why)) != MRD_OK ||
         (err = demo_nodes_open(&d->nodes, (size_t) d->set->nodes, d->work, d->set->spaces, why)) !=
             MRD_OK ||
-        (err = addresses(d, why)) != MRD_OK)
+        (err = addresses(d, why)) != MRD_OK || (err = make_certs(d, why)) != MRD_OK)
         return err;
     say_plan(d);
     if ((err = bring_up(d, why)) != MRD_OK || (err = start_recorder(d, why)) != MRD_OK ||
-        (err = wait_for_clocks(d, why)) != MRD_OK || (err = record(d, why)) != MRD_OK ||
-        (err = get_files(d, why)) != MRD_OK)
+        (err = wait_for_clocks(d, why)) != MRD_OK ||
+        (err = wait_for_step(d, why)) != MRD_OK || (err = record(d, why)) != MRD_OK ||
+        (err = get_files(d, why)) != MRD_OK || (err = get_barriers(d, why)) != MRD_OK ||
+        (err = trigger(d, why)) != MRD_OK)
         return err;
-    demo_end(&d->programs, d->daemons, MRD_SEC); /* the job; the CPU is for people now */
-    print_summary(d);
-    holds = print_accounting(d);
-    print_clocks(d);
-    if ((err = end_recorder(d, why)) != MRD_OK)
-        return err;
-    printf("\n");
-    mrd_cluster_print_files(d->files, stdout);
-    printf("\nEverything above is SIMULATED.\n");
-    if (!holds || !mrd_cluster_whole(d->doc, "demo"))
+    if (!d->set->keep)
+        demo_end(&d->programs, d->daemons, MRD_SEC); /* the job; the CPU is for people now */
+    if (!report(d) || d->incomplete)
         *ret_status = MRD_EXIT_INCOMPLETE;
-    return MRD_OK;
+    print_page(d);
+    while (d->set->keep && err == MRD_OK)
+        if ((err = look_around(d, why)) == MRD_OK)
+            mrd_cluster_sleep(200 * MRD_MS);
+    if (err == MRD_CANCELLED)
+        *why = (mrd_why){ 0 }; /* as asked */
+    return err == MRD_CANCELLED ? MRD_OK : err;
 }
 
 static int
@@ -727,7 +793,7 @@ finish(demo *d, bool keep)
     mrd_json_free(d->doc);
     mrd_json_free(d->files);
     if (keep)
-        printf("store, journals and logs: %s\n", d->work);
+        printf("store, certificates and logs: %s\n", d->work);
     else
         (void) nftw(d->work, remove_one, 32, FTW_DEPTH | FTW_PHYS);
 }

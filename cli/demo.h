@@ -2,9 +2,9 @@
  * cli/demo.h - the machinery of `meridian demo`: programs it starts and ends for certain, and the
  * nodes they run on. Inside cli/ only.
  *
- * A node is, as root, a network namespace with its own time namespace, so that its monotonic clock
- * really differs from the others' by a known amount; otherwise it is a folder, and all nodes share
- * this machine's network and clock. Threads: one, and none may exist before demo_nodes_open.
+ * A node is, as root, a network namespace; otherwise it is a folder, and all nodes share this
+ * machine's network. Either way libsimclock.so puts a clock under its programs that is wrong by a
+ * known amount. Threads: one, and none may exist before demo_nodes_open.
  */
 #ifndef MRD_CLI_DEMO_H
 #define MRD_CLI_DEMO_H
@@ -14,6 +14,8 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/json.h"
+#include "hw/simclock.h"
 
 #define DEMO_NODES_MAX 32
 
@@ -50,8 +52,9 @@ typedef struct {
     char id[32];          /* "i-sim0001" */
     char address[32];     /* where other nodes reach it */
     char space[32];       /* network namespace, "" for none */
-    int time_fd;          /* time namespace, -1 for none */
-    mrd_dur_ns ahead;     /* its CLOCK_MONOTONIC_RAW minus this machine's: the truth */
+    char error[160];      /* of its clock, as hw/simclock.h writes it, without the epoch */
+    char setting[256];    /* MERIDIAN_SIM_CLOCK=... */
+    mrd_simclock clock;   /* the truth */
     char dir[PATH_MAX];   /* rings, spool, logs */
     char rings[PATH_MAX]; /* a folder in dir */
 } demo_node;
@@ -59,10 +62,13 @@ typedef struct {
 typedef struct {
     demo_node v[DEMO_NODES_MAX];
     size_t n;
-    bool spaces, clocks;
+    bool spaces;
     char hub[32];     /* namespace of the aggregator, and of this process from then on */
-    char address[32]; /* of the aggregator */
+    char address[32]; /* of the aggregator, for the nodes */
+    char outside[32]; /* and for everybody else on this machine; "": it cannot be reached */
     char note[256];   /* why there are no namespaces */
+    int64_t epoch_ns; /* when the clocks begin to be wrong, true raw time */
+    int64_t step_ns;  /* when a wall clock is stepped, true raw time; 0: none is */
 } demo_nodes;
 
 /* n nodes with folders below dir. spaces false: never namespaces. Without the means for namespaces
@@ -74,5 +80,18 @@ void demo_nodes_close(demo_nodes *nodes);
 mrd_err demo_node_prefix(const demo_node *node, mrd_strlist *argv);
 /* A free port of the loopback address; it may be taken until it is used. 0: none. */
 uint16_t demo_free_port(int type);
+
+/* ---- Reports, on stdout ---- */
+
+/* What lies in the journal beside what the agents say they began. False when that does not add up. */
+bool demo_print_accounting(const demo_nodes *nodes, const mrd_json *session);
+/* Per node the clock's true error beside the merge's tables in `store`. False when a bound does not
+ * hold the truth. */
+bool demo_print_clocks(const demo_nodes *nodes, const char *store, const mrd_json *session);
+/* Collectives by the nodes' wall clocks and as merged, from a profile with their barriers only. */
+void demo_print_order(const demo_nodes *nodes, size_t cores, const char *store,
+                      const char *profile);
+/* The first lines of summary.txt. */
+void demo_print_summary(const char *path);
 
 #endif

@@ -14,14 +14,32 @@
 #include "cli/demo.h"
 
 #define NETWORK "10.91.7" /* inside the namespaces only */
-#ifndef CLONE_NEWTIME
-#define CLONE_NEWTIME 0x80
-#endif
 
 /* ip -n NS words... */
 #define IP(why, ...) demo_run((why), (const char *const[]){ "ip", __VA_ARGS__, NULL })
 
 /* ---- Network ---- */
+
+/* A wire from this machine's own network to the aggregator, for the browser of whoever looks on:
+ * link-local addresses of this process. It goes with the namespace. */
+static void
+outside_open(demo_nodes *nodes)
+{
+    unsigned own = (unsigned) getpid() % (200 * 63), net = own / 63 + 32, host = own % 63 * 4;
+    char link[16], here[32], there[32], address[24];
+
+    snprintf(link, sizeof(link), "mrd%d", (int) getpid());
+    snprintf(here, sizeof(here), "169.254.%u.%u/30", net, host + 1);
+    snprintf(address, sizeof(address), "169.254.%u.%u", net, host + 2);
+    snprintf(there, sizeof(there), "%s/30", address);
+    if (IP(NULL, "link", "add", link, "type", "veth", "peer", "name", "outside", "netns",
+           nodes->hub) == MRD_OK &&
+        IP(NULL, "addr", "add", here, "dev", link) == MRD_OK &&
+        IP(NULL, "link", "set", link, "up") == MRD_OK &&
+        IP(NULL, "-n", nodes->hub, "addr", "add", there, "dev", "outside") == MRD_OK &&
+        IP(NULL, "-n", nodes->hub, "link", "set", "outside", "up") == MRD_OK)
+        snprintf(nodes->outside, sizeof(nodes->outside), "%s", address);
+}
 
 static mrd_err
 hub_open(demo_nodes *nodes, mrd_why *why)
@@ -40,6 +58,7 @@ hub_open(demo_nodes *nodes, mrd_why *why)
         (err = IP(why, "-n", nodes->hub, "addr", "add", NETWORK ".1/24", "dev", "br0")) != MRD_OK ||
         (err = IP(why, "-n", nodes->hub, "link", "set", "br0", "up")) != MRD_OK)
         return err;
+    outside_open(nodes);
     snprintf(path, sizeof(path), "/run/netns/%s", nodes->hub);
     if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 || setns(fd, CLONE_NEWNET) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot enter the network namespace %s", path);
@@ -96,51 +115,38 @@ network_close(demo_nodes *nodes)
 
 /* ---- Clocks ---- */
 
-/* A time namespace whose monotonic clocks are ahead of this process's; children enter it by its
- * descriptor. This process's own clock stays as it is. */
-static int
-clock_open(mrd_dur_ns ahead)
-{
-    int own = open("/proc/self/ns/time", O_RDONLY | O_CLOEXEC), fd = -1;
-    char text[64];
-    int to, n;
+#define STEP_AFTER (15 * MRD_SEC)
 
-    if (own < 0 || unshare(CLONE_NEWTIME) != 0) {
-        if (own >= 0)
-            close(own);
-        return -1;
-    }
-    n = snprintf(text, sizeof(text), "monotonic %lld %lld\n", (long long) (ahead / MRD_SEC),
-                 (long long) (ahead % MRD_SEC));
-    if ((to = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC)) >= 0) {
-        if (write(to, text, (size_t) n) == n)
-            fd = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
-        close(to);
-    }
-    if (setns(own, CLONE_NEWTIME) != 0 && fd >= 0) {
-        close(fd);
-        fd = -1;
-    }
-    close(own);
-    return fd;
-}
+static const struct {
+    int64_t offset_ms;
+    const char *ppm, *wander;
+} errors[] = {
+    { 43, "5", "10us/60s" },
+    { -871, "-42", "8us/45s" },
+    { 17 * 60000, "200", "10us/90s" },
+    { 3 * 3600000, "-450", "10us/75s" },
+};
 
-/* The first node has no error; the others seconds, and odd nanoseconds. */
-static void
-clocks_open(demo_nodes *nodes)
+/* The wall clock of the last node is stepped while the session records. */
+static mrd_err
+clocks_open(demo_nodes *nodes, mrd_why *why)
 {
-    nodes->clocks = true;
-    for (size_t i = 1; i < nodes->n && nodes->clocks; i++) {
-        nodes->v[i].ahead = (mrd_dur_ns) i * (7 * MRD_SEC + 123456789) + (mrd_dur_ns) (i * i) * 987;
-        nodes->v[i].time_fd = clock_open(nodes->v[i].ahead);
-        nodes->clocks = nodes->v[i].time_fd >= 0;
+    mrd_err err = MRD_OK;
+
+    nodes->epoch_ns = mrd_local_now().ns;
+    nodes->step_ns = nodes->epoch_ns + STEP_AFTER;
+    for (size_t i = 0; i < nodes->n && err == MRD_OK; i++) {
+        demo_node *node = &nodes->v[i];
+        size_t e = i % MRD_COUNT(errors);
+
+        snprintf(node->error, sizeof(node->error), "offset=%lldms,ppm=%s,wander=%s%s",
+                 (long long) (errors[e].offset_ms + 137 * (int64_t) (i / MRD_COUNT(errors))),
+                 errors[e].ppm, errors[e].wander, i + 1 == nodes->n ? ",wallstep=1h@15s" : "");
+        snprintf(node->setting, sizeof(node->setting), MRD_SIMCLOCK_ENV "=%s,epoch=%lld",
+                 node->error, (long long) nodes->epoch_ns);
+        err = mrd_simclock_parse(strchr(node->setting, '=') + 1, &node->clock, why);
     }
-    for (size_t i = 0; i < nodes->n && !nodes->clocks; i++) { /* all or none */
-        if (nodes->v[i].time_fd >= 0)
-            close(nodes->v[i].time_fd);
-        nodes->v[i].time_fd = -1;
-        nodes->v[i].ahead = 0;
-    }
+    return err;
 }
 
 /* ---- Nodes ---- */
@@ -150,7 +156,6 @@ folders(demo_node *node, const char *dir, size_t i, mrd_why *why)
 {
     mrd_buf text = { 0 };
 
-    node->time_fd = -1;
     snprintf(node->id, sizeof(node->id), "i-sim%04zu", i + 1);
     snprintf(node->address, sizeof(node->address), "127.0.0.1");
     mrd_buf_fmt(&text, "%s/%s", dir, node->id);
@@ -171,10 +176,11 @@ demo_nodes_open(demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_w
 
     *nodes = (demo_nodes){ .n = n };
     snprintf(nodes->address, sizeof(nodes->address), "127.0.0.1");
-    for (size_t i = 0; i < n; i++)
-        nodes->v[i].time_fd = -1;
+    snprintf(nodes->outside, sizeof(nodes->outside), "127.0.0.1");
     for (size_t i = 0; i < n && err == MRD_OK; i++)
         err = folders(&nodes->v[i], dir, i, why);
+    if (err == MRD_OK)
+        err = clocks_open(nodes, why);
     if (err != MRD_OK)
         return err;
     if (!spaces || geteuid() != 0) {
@@ -182,8 +188,10 @@ demo_nodes_open(demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_w
                  spaces ? "not root" : "not wanted (--no-namespaces)");
         return MRD_OK;
     }
+    nodes->outside[0] = '\0';
     if (network_open(nodes, &reason) != MRD_OK) {
         network_close(nodes);
+        snprintf(nodes->outside, sizeof(nodes->outside), "127.0.0.1");
         for (size_t i = 0; i < n; i++)
             snprintf(nodes->v[i].address, sizeof(nodes->v[i].address), "127.0.0.1");
         snprintf(nodes->note, sizeof(nodes->note), "%.200s", reason.text);
@@ -191,35 +199,27 @@ demo_nodes_open(demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_w
     }
     nodes->spaces = true;
     snprintf(nodes->address, sizeof(nodes->address), NETWORK ".1");
-    clocks_open(nodes);
     return MRD_OK;
 }
 
 void
 demo_nodes_close(demo_nodes *nodes)
 {
-    for (size_t i = 0; i < nodes->n; i++) {
-        if (nodes->v[i].time_fd >= 0)
-            close(nodes->v[i].time_fd);
-        nodes->v[i].time_fd = -1;
-    }
     network_close(nodes);
 }
 
 mrd_err
 demo_node_prefix(const demo_node *node, mrd_strlist *argv)
 {
-    char net[80], clock[80];
+    char net[80];
     mrd_err err;
 
     if (node->space[0] == '\0')
         return MRD_OK;
     snprintf(net, sizeof(net), "--net=/run/netns/%s", node->space);
-    if ((err = mrd_strlist_add(argv, MRD_STR("nsenter"))) != MRD_OK ||
-        (err = mrd_strlist_add(argv, mrd_str_of(net))) != MRD_OK)
+    if ((err = mrd_strlist_add(argv, MRD_STR("nsenter"))) != MRD_OK)
         return err;
-    snprintf(clock, sizeof(clock), "--time=/proc/%d/fd/%d", (int) getpid(), node->time_fd);
-    return node->time_fd < 0 ? MRD_OK : mrd_strlist_add(argv, mrd_str_of(clock));
+    return mrd_strlist_add(argv, mrd_str_of(net));
 }
 
 uint16_t

@@ -1,6 +1,7 @@
 #!/bin/sh
-# What Meridian does, in about a minute: one node, then a cluster. Results: ./demo-out, replaced by
-# each run. Needs the build only; as root the cluster's nodes get networks and clocks of their own.
+# What Meridian does, in about a minute: one node, then a cluster with clocks that are wrong. Results: ./demo-out, replaced by
+# each run. Needs the build only; as root the cluster's nodes get networks of their own.
+# DEMO_NODES=4; DEMO_OPTIONS=--keep leaves the cluster and its page there until Ctrl-C.
 set -eu
 cd "$(dirname "$0")/.."
 bin=build/bin
@@ -36,7 +37,8 @@ fi
 
 # A cluster: aggregator, agents, a distributed job, one session.
 title "A cluster of $nodes nodes: meridian demo"
-"$bin/meridian" demo --nodes "$nodes" --duration 5s -o "$out/cluster" || status=$?
+# shellcheck disable=SC2086 # several options
+"$bin/meridian" demo --nodes "$nodes" --duration 5s -o "$out/cluster" ${DEMO_OPTIONS:-} || status=$?
 
 title "Results"
 find "$out" -type f ! -path "$out/capture*/i-*" ! -name '*.truth.json' | sort | while read -r file; do

@@ -1,0 +1,94 @@
+"""`meridian demo` without namespaces, as anybody may run it: what it prints about truth, bound, order and loss, its files, and what
+--keep serves over HTTPS with a token. A busy machine may be too late for a part; the demo says so in a sentence and exits with 3."""
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+
+from lib import MERIDIAN, Importer, check, equal, finish, load_json, need_daemons, run, tmp, until
+
+need_daemons()
+NODES, CORES, SECONDS = 3, 2, 2
+work = tmp()
+out, log = os.path.join(work, "out"), os.path.join(work, "log")
+env = {k: v for k, v in os.environ.items() if not k.startswith(("MERIDIAN_", "NEURON_", "SIMNRT_"))}
+
+_, err = run("demo", "--nodez", "2", want=2)
+check("did you mean --nodes?" in err, f"mistyped option: {err}")
+
+with open(log, "wb") as f:
+    p = subprocess.Popen([MERIDIAN, "demo", "--no-namespaces", "--keep", "--nodes", str(NODES), "--cores", str(CORES), "--duration", f"{SECONDS}s",
+                          "--timeout", "180s", "-o", out], stdout=f, stderr=subprocess.STDOUT, env=dict(env, TMPDIR=tempfile.mkdtemp(dir="/tmp")))
+
+
+def text():
+    with open(log, errors="replace") as f:
+        return f.read()
+
+
+try:
+    until(lambda: "Ctrl-C ends" in text() or p.poll() is not None, "the demo has come to its end", 600)
+    said = text()
+    print(said)
+    late = "slow here" in said
+    check("no network namespaces" in said and "SIMULATED" in said, "what it is")
+    check("DOES NOT HOLD" not in said and said.count(" holds") == NODES, "the equation of every node")
+    rows = [line.split() for line in said.splitlines() if re.match(r"i-sim\d+ +\d+ ns", line)]
+    equal([row[0] for row in rows], [f"i-sim{i + 1:04d}" for i in range(NODES)], "nodes with a compared clock")
+    check(all(" yes " in " ".join(row) + " " for row in rows), f"the bound holds the truth: {rows}")
+    equal(len({row[1] for row in rows}), NODES, "true offsets differ")
+    m = re.search(r"Order: (\d+) collectives of all (\d+) cores.*?wall clocks +(\d+)\n +as merged +(\d+)", said, re.S)
+    if check(m, "the order of collectives"):
+        whole, cores, by_wall, merged = map(int, m.groups())
+        check(whole > 0 and cores == NODES * CORES, f"{whole} collectives of {cores} cores")
+        equal(by_wall, whole, "collectives out of order by the nodes' wall clocks")
+        check(merged * 20 <= whole, f"{merged} of {whole} collectives out of order as merged")
+    profile = load_json(os.path.join(out, "summary.json"))
+    notes = " ".join(profile["meridian"]["notes"])
+    check(late or "was set by 60 min" in notes, f"the step of a wall clock is noted: {notes}")
+    profiles = [os.path.join(out, "system_profile.pftrace")]
+    if "trigger     none" not in said:
+        check(re.search(rf"trigger +{NODES} nodes kept the same window.*step took", said), "why the recorders were frozen")
+        profiles.append(os.path.join(out, "trigger", "system_profile.pftrace"))
+    importer = Importer()
+    for path, longest in zip(profiles, (SECONDS, 10)):
+        bad, times, nodes = importer.query(path, Importer.BAD, "select max(ts) - min(ts), max(dur) from slice where dur >= 0",
+                                           "select count(distinct upid) from process where name like '%train_loop%'")
+        equal(bad, [], f"import errors of {path}")
+        check(int(times[0][0]) < (longest + 3) * 10**9 and int(times[0][1]) < 60 * 10**9, f"{path}: no time is off by the step: {times}")
+    # ---- What --keep serves ----
+    url, token, ca = (re.search(pattern, said)[1] for pattern in (r"The page: (\S+)", r"asks for a token: (\S+)", r"certificate is by: (\S+)"))
+    tls = ssl.create_default_context(cafile=ca)
+
+    def get(path, word=None):
+        r = urllib.request.Request(url + path, headers={} if word is None else {"Authorization": "Bearer " + word})
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)).open(r, timeout=60) as reply:
+                return reply.status, reply.read()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read()
+
+    equal(get("api/v1/nodes")[0], 401, "without a token")
+    status, body = get("api/v1/nodes", open(token).read().strip())
+    equal((status, len(json.loads(body or "{}").get("nodes", []))), (200, NODES), "with the token")
+    check(b"<title>Meridian" in get("")[1], "the page")
+finally:
+    p.send_signal(signal.SIGINT)
+    try:
+        code = p.wait(60)
+    except subprocess.TimeoutExpired:
+        p.kill()
+        code = p.wait()
+check(code == 0 or code == 3 and (late or "trigger     none" in said or "INCOMPLETE" in said), f"exit status {code}: {text()[-400:]}")
+kept = re.search(r"store, certificates and logs: (\S+)", text())
+check(kept and os.path.isdir(kept[1]), "where the rest is")
+shutil.rmtree(work, ignore_errors=True)
+if kept:
+    shutil.rmtree(os.path.dirname(kept[1]), ignore_errors=True)
+finish()
