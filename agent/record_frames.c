@@ -21,6 +21,8 @@ mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t firs
 {
     mrd_record_drop *d = &s->st.drops[cause];
 
+    if (n == 0) /* a frame without events: its times say nothing */
+        return;
     if (d->count == 0 || first_ns < d->first_ns)
         d->first_ns = first_ns;
     if (d->count == 0 || last_ns > d->last_ns)

@@ -307,13 +307,16 @@ save(hub *h, const hub_session *s)
     char text[MRD_SESSION_TEXT];
     mrd_why why = { 0 };
     uint64_t id = s->id;
+    mrd_err err;
 
     hub_copy(text, sizeof(text), s->text);
     pthread_mutex_unlock(&h->lock);
-    if (session_save(h, id, &why) != MRD_OK)
+    err = session_save(h, id, &why);
+    pthread_mutex_lock(&h->lock);
+    if (err != MRD_OK && !h->manifest_failed) /* said once; it is tried again every second */
         mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s", text,
                 why.text);
-    pthread_mutex_lock(&h->lock);
+    h->manifest_failed = err != MRD_OK;
     h->save_ns = mrd_local_now().ns - before;
 }
 

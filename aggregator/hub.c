@@ -144,6 +144,25 @@ hub_part_of(hub_session *s, const char *instance_id)
     return NULL;
 }
 
+void
+hub_disk(hub *h, bool full)
+{
+    int64_t now = mrd_wall_now().ns;
+
+    h->disk_full = full;
+    for (size_t i = 0; i < h->n_sessions; i++) {
+        hub_session *s = h->sessions[i];
+
+        if (!hub_session_open(s))
+            continue;
+        if (full)
+            s->full_ns = s->full_ns == 0 ? now : s->full_ns;
+        else
+            s->room_ns = now;
+        s->dirty = true;
+    }
+}
+
 hub_part *
 hub_part_add(hub_session *s, const hub_node *n)
 {

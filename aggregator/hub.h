@@ -159,7 +159,8 @@ typedef struct hub_session {
     int64_t flush_deadline_ns; /* aggregator's RAW */
     mrd_dur_ns answer_ns;      /* how long the last node took to say that it is ready */
     bool stop_wanted, deleted, dirty, auto_merge, closed;
-    bool fresh;          /* not on disk yet, so not begun and not answered */
+    int64_t full_ns, room_ns; /* wall clock: the store was full first; had room again last; 0 */
+    bool fresh;               /* not on disk yet, so not begun and not answered */
     int64_t arm_from_ns; /* aggregator's RAW: after a restart agents may come back until here */
     hub_part **parts;
     size_t n_parts;
@@ -211,7 +212,7 @@ typedef struct hub {
     hub_session **sessions;
     size_t n_sessions;
     hub_stats stats;
-    bool disk_full;
+    bool disk_full, manifest_failed; /* the latter: the last one written, so that it is said once */
     char disk_sentence[HUB_TEXT_MAX];
     bool closing;
     mrd_dur_ns save_ns; /* how long the last manifest took to be on disk */
@@ -232,7 +233,9 @@ hub_session *hub_session_by_id(hub *h, uint64_t id);
 /* The node's part, NULL when it has none. */
 hub_part *hub_part_of(hub_session *s, const char *instance_id);
 hub_part *hub_part_add(hub_session *s, const hub_node *n); /* NULL without memory */
-bool hub_session_open(const hub_session *s);               /* takes frames */
+/* The store is full, or has room again: open sessions note when. Lock held. */
+void hub_disk(hub *h, bool full);
+bool hub_session_open(const hub_session *s); /* takes frames */
 /* <store>/sessions/<id> and below; appended to a fresh buffer, NUL-terminated. NULL without memory;
  * free it. */
 char *hub_path(const hub *h, const hub_session *s, const char *format, ...)

@@ -431,7 +431,7 @@ not_stored(ingest *in, mrd_server_request *request, const mrd_why *why)
 
     h->stats.not_stored++;
     if (why->err == MRD_FULL && !h->disk_full) {
-        h->disk_full = true;
+        hub_disk(h, true);
         hub_copy(h->disk_sentence, sizeof(h->disk_sentence), why->text);
         mrd_log(MRD_LOG_ERROR, "AGG-DISK-FULL",
                 "Nothing more is acknowledged until there is room: reason=%s", why->text);
@@ -789,7 +789,7 @@ watch_disk(hub *h)
         return;
     avail = (int64_t) fs.f_bavail * (int64_t) fs.f_frsize;
     if (!h->disk_full && avail < h->limits.disk_reserve) {
-        h->disk_full = true;
+        hub_disk(h, true);
         snprintf(h->disk_sentence, sizeof(h->disk_sentence),
                  "the store has %" PRId64 " MB free, less than the %" PRId64
                  " MB of --disk-reserve: delete sessions or enlarge it",
@@ -798,7 +798,7 @@ watch_disk(hub *h)
                 h->disk_sentence);
     } else if (h->disk_full &&
                avail > h->limits.disk_reserve + h->limits.disk_reserve / 16 + MRD_FRAME_MAX) {
-        h->disk_full = false;
+        hub_disk(h, false);
         mrd_log(MRD_LOG_INFO, "AGG-DISK-ROOM", "Taking events again: free_mb=%" PRId64,
                 avail >> 20);
     }

@@ -285,7 +285,6 @@ session_json(const hub *h, const hub_session *s)
     mrd_json *o = mrd_json_new_object(), *nodes = mrd_json_new_array();
     uint64_t events = 0, bytes = 0, begun = 0, dropped = 0, held = 0;
 
-    (void) h;
     for (size_t i = 0; i < s->n_parts; i++) {
         const hub_part *p = s->parts[i];
 
@@ -308,6 +307,10 @@ session_json(const hub *h, const hub_session *s)
     put_instant(o, "created", s->created_wall_ns);
     put_instant(o, "go", s->go_ns);
     put_instant(o, "stop", s->stop_ns);
+    put_instant(o, "store_full", s->full_ns);
+    put_instant(o, "store_room", s->room_ns);
+    if (h->disk_full && hub_session_open(s))
+        mrd_json_set(o, "store_sentence", mrd_json_new_str(h->disk_sentence));
     mrd_json_set(o, "duration_ns", mrd_json_new_int(s->duration_ns));
     mrd_json_set(o, "recorder_ns", mrd_json_new_int(s->recorder_ns));
     mrd_json_set(o, "recorder_bytes", mrd_json_new_int((int64_t) s->recorder_bytes));
@@ -737,6 +740,8 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
     s->created_wall_ns = mrd_json_int(o, "created_ns", 0);
     s->go_ns = mrd_json_int(o, "go_ns", 0);
     s->stop_ns = mrd_json_int(o, "stop_ns", 0);
+    s->full_ns = mrd_json_int(o, "store_full_ns", 0);
+    s->room_ns = mrd_json_int(o, "store_room_ns", 0);
     s->duration_ns = mrd_json_int(o, "duration_ns", 0);
     s->recorder_ns = mrd_json_int(o, "recorder_ns", 0);
     s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);

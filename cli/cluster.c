@@ -491,6 +491,7 @@ void
 mrd_cluster_print_session(const mrd_json *doc, FILE *to)
 {
     const char *sentence = mrd_json_str(doc, "sentence", "");
+    const char *store = mrd_json_str(doc, "store_sentence", "");
     const char *name = mrd_json_str(doc, "name", "");
     int64_t go = mrd_json_int(doc, "go_ns", 0), stop = mrd_json_int(doc, "stop_ns", 0);
     char size[MRD_SIZE_TEXT], length[MRD_DUR_TEXT];
@@ -506,6 +507,10 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
             mrd_cli_size((uint64_t) mrd_json_int(doc, "bytes", 0), size));
     if (*sentence != '\0')
         mrd_cluster_say(to, sentence);
+    if (*store != '\0') {
+        fputs("nothing is stored now: ", to);
+        mrd_cluster_say(to, store);
+    }
     print_profile(doc, to);
     print_parts(mrd_json_get(doc, "nodes"), to);
     print_drops(mrd_json_get(doc, "nodes"), to);

@@ -1,5 +1,6 @@
 """A workload that says what it emitted: instants "tick", each with its number. Argument 1: a descriptor of a shared page whose
-first two words are the number of ticks begun and done, so that the truth survives SIGKILL. Commands on stdin, one a line:
+first two words are the number of ticks begun and done, so that the truth survives SIGKILL. Argument 2: bytes of text that each
+tick carries beside its number. Commands on stdin, one a line:
     N        emits N ticks, answers their sum so far; also ends `run`
     run K    emits K ticks per millisecond until the next command, answers nothing
     slow     twelve steps of a millisecond, then one of 40
@@ -16,15 +17,18 @@ import meridian
 lib = meridian._lib
 domain = ctypes.c_void_p(lib.mrd_domain_create(b"test"))
 stdin = open(0, "rb", buffering=0)  # select() must see what is not read yet
-number = (meridian._Kv * 1)(meridian._Kv(b"i", meridian._I64))
+number = (meridian._Kv * 2)(meridian._Kv(b"i", meridian._I64), meridian._Kv(b"text", meridian._TEXT))
+text = int(sys.argv[2])
 truth = (ctypes.c_uint64 * 2).from_buffer(mmap.mmap(int(sys.argv[1]), mmap.PAGESIZE))
 
 
 def emit(n):
-    value = number[0].v
+    value, args = number[0].v, 2 if text else 1
     for i in range(truth[0] + 1, truth[0] + n + 1):
         value.i = truth[0] = i
-        lib.mrd_instant_(domain, b"tick", 0, number, 1)
+        if text:
+            number[1].v.text = (b"%x" % (i * 0x9e3779b97f4a7c15) * (text // 16))[:text]
+        lib.mrd_instant_(domain, b"tick", 0, number, args)
         truth[1] = i
 
 

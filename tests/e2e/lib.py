@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 SOURCE = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(SOURCE, "build")
@@ -177,13 +178,13 @@ class Workload(Program):
     """tests/e2e/emit.py: ticks with a number each. `begun` and `done` are what it says it emitted; while it lives, or when
     it was killed, the tick between the two may or may not have been recorded."""
 
-    def __init__(self, log, rings, env, ring_size="1M"):
+    def __init__(self, log, rings, env, ring_size="8M", text=0):
         self.truth = tempfile.TemporaryFile()
         self.truth.truncate(mmap.PAGESIZE)
         self.map = mmap.mmap(self.truth.fileno(), mmap.PAGESIZE)
         self.numbers = (ctypes.c_uint64 * 2).from_buffer(self.map)
         fd = self.truth.fileno()
-        super().__init__(log, [sys.executable, os.path.join(SOURCE, "tests", "e2e", "emit.py"), str(fd)], text=True, pass_fds=[fd],
+        super().__init__(log, [sys.executable, os.path.join(SOURCE, "tests", "e2e", "emit.py"), str(fd), str(text)], text=True, pass_fds=[fd],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                          env=dict(env, PYTHONPATH=os.path.join(SOURCE, "python"),
                                   MERIDIAN_LIBRARY=os.path.join(BUILD, "lib", "libmeridian.so"), MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="annotations", MERIDIAN_RING_DIR=rings,
@@ -197,6 +198,11 @@ class Workload(Program):
     @property
     def done(self):
         return self.numbers[1]
+
+    @property
+    def all(self):
+        """All events: the ticks, and the one before them that made the ring."""
+        return self.done + 1
 
     def tell(self, line):
         self.p.stdin.write(line + "\n")
@@ -303,6 +309,14 @@ class Cluster:
         check(doc.get("state") == "recording", f"start {options}: {doc.get('sentence')} {err}")
         return doc.get("id", "")
 
+    def metric(self, name):
+        """A number of the aggregator's /metrics, None without it."""
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=60) as r:
+            for line in r.read().decode().splitlines():
+                if line.split(" ")[0] == name:
+                    return int(float(line.split(" ")[1]))
+        return None
+
     def recording(self, id, nodes):
         return until(lambda: [p["state"] for p in self.session(id).get("nodes", [])] == ["recording"] * nodes,
                      f"{nodes} nodes record")
@@ -372,7 +386,9 @@ def equation(doc, what, dropped=0):
     lost = 0
     for part in doc.get("nodes", []):
         c, who = part["counters"], f"{what}: {part['instance_id']}"
-        equal(c["begun"], part["events"] + c["dropped"] + c["held"], f"{who}: begun = delivered + dropped + held")
+        equal(c["begun"], c["delivered"] + c["dropped"] + c["held"], f"{who}: begun = delivered + dropped + held")
+        if c["dropped"] == 0:  # what is stored has the records of losses too
+            equal(part["events"], c["delivered"], f"{who}: stored, of delivered")
         equal((c["held"], part["missing_batches"]), (0, 0), f"{who}: held, missing batches")
         equal(c["dropped"], sum(d["count"] for d in c["drops"]), f"{who}: dropped = sum over causes")
         lost += c["dropped"]

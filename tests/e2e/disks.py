@@ -1,0 +1,147 @@
+"""Disks that fill: the aggregator's store (nothing is overwritten or lost, agents spool, it goes on when there is room) and an
+agent's spool (the oldest go, counted). Both are to be seen in status, nodes and manifest. Needs root for small file systems."""
+import os
+import subprocess
+import sys
+import time
+
+from lib import Cluster, check, check_ticks, equal, equation, finish, need_daemons, skip, until
+
+need_daemons()
+
+
+class SmallDisk:
+    """A tmpfs of so many megabytes."""
+
+    def __init__(self, path, megabytes):
+        self.path = path
+        os.makedirs(path, exist_ok=True)
+        p = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}M", "tmpfs", path], capture_output=True, text=True)
+        if p.returncode != 0:
+            skip(f"no small file system can be mounted (root is needed): {p.stderr.strip()}")
+
+    def fill(self):
+        """Takes all that is left."""
+        with open(os.path.join(self.path, "filler"), "wb", buffering=0) as f:
+            size = 1 << 20
+            while size > 0:
+                try:
+                    f.write(bytes(size))
+                except OSError:
+                    size //= 2
+
+    def empty(self):
+        os.unlink(os.path.join(self.path, "filler"))
+
+    def close(self):
+        subprocess.run(["umount", "-l", self.path], check=False)
+
+
+def stored(c, id, n):
+    until(lambda: c.session(id).get("events") == n, f"{n} events are stored")
+
+
+def store_full():
+    """Full by the reserve, then full to the last byte."""
+    with Cluster() as c:
+        c.options["disk_reserve"] = "8M"
+        disk = SmallDisk(c.path("disk"), 48)
+        try:
+            c.aggregator(store=os.path.join(disk.path, "store"))
+            until(c.answers, "the aggregator answers")
+            c.agent(0)
+            until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+            id = c.start()
+            time.sleep(0.6)
+            w = c.workload(0)
+            w.emit(20000)
+            stored(c, id, w.all)
+            disk.fill()
+            until(lambda: c.session(id).get("store_sentence"), "the manifest says that the disk is full")
+            text = c.run("status", id, want=None)[0]
+            check("nothing is stored now" in text and "MB free" in text and "delete sessions" in text, f"status says what to do: {text}")
+            w.emit(30000)
+            until(lambda: c.nodes()["i-test0"]["state"] == "throttled" and c.nodes()["i-test0"]["spool_bytes"] > 0,
+                  "the agent is throttled and holds what it has")
+            equal(c.session(id)["nodes"][0]["events"], w.all - 30000, "nothing is stored on a full disk")
+            until(lambda: c.session(id)["nodes"][0]["counters"]["held"] == 30000, "the manifest says what is held")
+            out, err = c.run("start", want=1)
+            check("MB free" in err, f"no new session on a full disk: {err}")
+            disk.empty()
+            stored(c, id, w.all)
+            # To the last byte, with a frame under way: without a reserve only the write itself finds out.
+            c.daemon.end()
+            c.aggregator(store=os.path.join(disk.path, "store"), disk_reserve="0")
+            until(lambda: c.connected() == ["i-test0"], "the agent is connected again")
+            disk.fill()
+            w.emit(30000)
+            until(lambda: c.metric("meridian_disk_full") == 1, "a failed write says that the disk is full")
+            check(c.daemon.running(), "the aggregator lives")
+            c.daemon.kill()
+            w.emit(10000)
+            disk.empty()
+            c.aggregator(store=os.path.join(disk.path, "store"))
+            stored(c, id, w.all)
+            time.sleep(0.3)
+            doc = c.stop(id)
+            equation(doc, "store full")
+            equal(doc["begun"], w.all, "begun, of what the workload says it emitted")
+            check(0 < doc["store_full_ns"] < doc["store_room_ns"], "the manifest keeps when the disk was full")
+            check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "store full")
+            text = c.daemon.text()
+            check("AGG-DISK-FULL" in text and "AGG-DISK-ROOM" in text, "the log tells both")
+        finally:
+            c.daemon.kill()
+            disk.close()
+
+
+def spool_full():
+    """The aggregator is away for longer than the spool lasts."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        c.agent(0, spool_size="8M", codec="none")
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+        id = c.start()
+        time.sleep(0.6)
+        w = c.workload(0, text=400)
+        first, last, piece = 4000, 10000, 2000
+        for _ in range(0, first, piece):
+            w.emit(piece)
+        stored(c, id, w.all)
+        c.daemon.kill()
+        log = c.agents[0]
+        while "AGT-SPOOL-FULL" not in log.text() and w.done < 300000:
+            w.emit(piece)
+            time.sleep(0.01)
+        for _ in range(0, last, piece):
+            w.emit(piece)
+            time.sleep(0.01)
+        c.aggregator()
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected again")
+        check("dropped" in c.run("nodes")[0] or "lost" in c.run("nodes")[0], "the table of nodes shows the loss")
+        time.sleep(0.3)
+        doc = c.stop(id, want=None)
+        part = doc["nodes"][0]
+        counters = part["counters"]
+        equal(counters["begun"], w.all, "begun, of what the workload says it emitted")
+        equal(counters["begun"], counters["delivered"] + counters["dropped"] + counters["held"], "begun = delivered + dropped + held")
+        equal(counters["delivered"], part["events"], "delivered, of stored")
+        equal([d["cause"] for d in counters["drops"]], ["spool-full"], "causes")
+        check(part["missing_batches"] > 0, "missing batches are told")
+        check(0 < counters["drops"][0]["first_local_ns"] < counters["drops"][0]["last_local_ns"], "the gap has two times")
+        got = c.ticks(id).get(("i-test0", w.pid), [])
+        equal(len(got), len(set(got)), "ticks that came twice")
+        equal(len(got), w.done - counters["dropped"], "ticks in the profile")
+        # The oldest went: what is missing lies between what was stored before and what came last.
+        missing = sorted(set(range(1, w.done + 1)) - set(got))
+        check(missing and missing[0] > first and missing[-1] <= w.done - last, f"the oldest were dropped: {missing[:1]} .. {missing[-1:]}")
+        text = c.run("status", id, want=None)[0]
+        check("spool-full" in text or "lost" in text or "dropped" in text, f"status shows the loss: {text}")
+        print(f"spool full: {len(got)} of {w.done} ticks there, {counters['dropped']} dropped and counted")
+
+
+for test in (store_full, spool_full):
+    if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
+        test()
+finish()
