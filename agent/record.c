@@ -73,12 +73,12 @@ mrd_record_lane_free(lane *l)
 }
 
 static owner *
-owner_of(mrd_record *r, mrd_pipe_process *p)
+owner_add(mrd_record *r, mrd_pipe_process *p)
 {
-    owner *o = p->user;
+    owner *o = calloc(1, sizeof(*o));
 
-    if (o != NULL || (o = calloc(1, sizeof(*o))) == NULL)
-        return o;
+    if (o == NULL)
+        return NULL;
     o->process = p;
     o->is_ring = (p->ident.start_ticks != MRD_NONE);
     o->next = r->owners;
@@ -87,25 +87,41 @@ owner_of(mrd_record *r, mrd_pipe_process *p)
     return o;
 }
 
+static inline owner *
+owner_of(mrd_record *r, mrd_pipe_process *p)
+{
+    return p->user != NULL ? p->user : owner_add(r, p);
+}
+
 static lane *
+lane_add(owner *o, session *s, unsigned clock)
+{
+    lane *l = calloc(1, sizeof(*l));
+
+    if (l == NULL)
+        return NULL;
+    l->of = s;
+    l->clock = clock;
+    l->wanted = mrd_record_wants_process(s, o->process);
+    l->chooses = s->cores.n + s->types.n + s->sources.n > 0;
+    l->next = o->lanes;
+    o->lanes = l;
+    return l;
+}
+
+static inline lane *
 lane_of(owner *o, session *s, unsigned clock)
 {
     lane *l = o->lanes;
 
     while (l != NULL && (l->of != s || l->clock != clock))
         l = l->next;
-    if (l != NULL || (l = calloc(1, sizeof(*l))) == NULL)
-        return l;
-    l->of = s;
-    l->clock = clock;
-    l->wanted = mrd_record_wants_process(s, o->process);
-    l->next = o->lanes;
-    o->lanes = l;
-    return l;
+    return l != NULL ? l : lane_add(o, s, clock);
 }
 
+/* The first event of a lane or batch, or one that its batch has no room for. */
 static mrd_err
-push(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
+push_slow(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
 {
     mrd_err err;
 
@@ -118,11 +134,17 @@ push(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
         o->sealed = true;
         err = mrd_batch_push(l->batch, ev);
     }
-    if (err != MRD_OK)
-        return err;
-    if (l->opened_ns == 0)
+    if (err == MRD_OK && l->opened_ns == 0)
         l->opened_ns = mrd_local_now().ns;
-    return MRD_OK;
+    return err;
+}
+
+static inline mrd_err
+push(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
+{
+    mrd_err err = l->opened_ns == 0 ? MRD_FULL : mrd_batch_push(l->batch, ev);
+
+    return __builtin_expect(err == MRD_FULL, 0) ? push_slow(r, o, l, ev) : err;
 }
 
 static mrd_drop_cause
@@ -144,7 +166,7 @@ recording(const session *s, int64_t first_ns, int64_t last_ns)
            last_ns >= s->st.start_ns && first_ns <= s->st.stop_ns;
 }
 
-static void
+static inline void
 offer(mrd_record *r, owner *o, lane *l, const mrd_event *ev, int64_t raw)
 {
     session *s = l->of;
@@ -169,7 +191,7 @@ mrd_err
 mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
 {
     owner *o = owner_of(r, process);
-    int64_t raw = mrd_record_to_raw(r, clock, ev->ts_ns);
+    int64_t raw = clock == MRD_PIPE_RAW ? ev->ts_ns : mrd_record_to_raw(r, clock, ev->ts_ns);
     int64_t end = ev->dur_ns < 0 ? INT64_MAX : raw + ev->dur_ns;
     unsigned wanted = 0;
 
@@ -184,7 +206,7 @@ mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const
             continue;
         if ((l = lane_of(o, s, clock)) == NULL)
             return MRD_NOMEM;
-        if (!l->wanted || !mrd_record_wants_event(s, process, ev))
+        if (!l->wanted || (l->chooses && !mrd_record_wants_event(s, process, ev)))
             continue;
         wanted++;
         offer(r, o, l, ev, raw);

@@ -48,7 +48,8 @@ typedef struct lane {
     struct lane *next;
     session *of;
     unsigned clock;
-    bool wanted; /* the session selects this process */
+    bool wanted;  /* the session selects this process ... */
+    bool chooses; /* ... and not all of its events */
     mrd_batch *batch;
     uint64_t events;                /* in it, losses not counted */
     uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */

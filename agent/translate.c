@@ -12,8 +12,8 @@
 
 /* ---- Counting ---- */
 
-void
-mrd_pipe_give(mrd_pipeline *p, proc *pr, unsigned clock, const mrd_event *ev)
+static inline void
+give(mrd_pipeline *p, proc *pr, unsigned clock, const mrd_event *ev)
 {
     mrd_err err = p->o.event(p->o.self, &pr->pub, clock, ev);
 
@@ -26,11 +26,17 @@ mrd_pipe_give(mrd_pipeline *p, proc *pr, unsigned clock, const mrd_event *ev)
             .dropped[err == MRD_LIMIT || err == MRD_INVALID ? MRD_DROP_LIMIT : MRD_DROP_MEMORY]++;
 }
 
-static void
+void
+mrd_pipe_give(mrd_pipeline *p, proc *pr, unsigned clock, const mrd_event *ev)
+{
+    give(p, pr, clock, ev);
+}
+
+static inline void
 give_new(mrd_pipeline *p, proc *pr, const mrd_event *ev)
 {
     p->counts.begun++;
-    mrd_pipe_give(p, pr, MRD_PIPE_RAW, ev);
+    give(p, pr, MRD_PIPE_RAW, ev);
 }
 
 static const char *const causes[MRD_DROP_CAUSES] = {
@@ -87,14 +93,12 @@ names_room(ring *r, uint32_t id)
     return true;
 }
 
-/* The catalog's id of a dictionary text; empty text is not cached: it may be defined later. */
+/* Empty text is not cached: it may be defined later. */
 static mrd_sid
-sid_of(ring *r, uint32_t id)
+sid_slow(ring *r, uint32_t id)
 {
     mrd_sid sid;
 
-    if (id < r->n_names && r->names[id] != 0)
-        return r->names[id];
     if (id == 0 || id >= MRD_RING_NAMES_MAX)
         return 0;
     sid = intern(r->proc, mrd_ring_text(r->reader, id));
@@ -103,12 +107,25 @@ sid_of(ring *r, uint32_t id)
     return sid;
 }
 
+/* The catalog's id of a dictionary text. */
+static inline mrd_sid
+sid_of(ring *r, uint32_t id)
+{
+    return id < r->n_names && r->names[id] != 0 ? r->names[id] : sid_slow(r, id);
+}
+
 static mrd_sid
-name_of(ring *r, const mrd_ring_event *ev)
+name_slow(ring *r, const mrd_ring_event *ev)
 {
     mrd_sid sid = ev->name != 0 ? sid_of(r, ev->name) : intern(r->proc, ev->name_text);
 
     return sid != 0 ? sid : intern(r->proc, MRD_STR("(unnamed)"));
+}
+
+static inline mrd_sid
+name_of(ring *r, const mrd_ring_event *ev)
+{
+    return ev->name < r->n_names && r->names[ev->name] != 0 ? r->names[ev->name] : name_slow(r, ev);
 }
 
 /* ---- Tracks ---- */

@@ -142,7 +142,7 @@ fill(maker *m, uint64_t *random)
     static uint32_t names[RINGS][50];
     size_t r = 0;
     uint64_t n = 0;
-    int64_t ts = mrd_local_now().ns - 1000000000;
+    int64_t ts = mrd_local_now().ns;
 
     while (rings[r] != m)
         r++;

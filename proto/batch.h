@@ -66,7 +66,6 @@ mrd_err mrd_batch_cross(mrd_batch *b, const mrd_cross_read *read);
 
 uint32_t mrd_batch_events(const mrd_batch *b);
 bool mrd_batch_is_full(const mrd_batch *b); /* the next push may give FULL */
-size_t mrd_batch_bytes(const mrd_batch *b); /* memory held */
 /* Start of the first and latest end; false when empty. */
 bool mrd_batch_range(const mrd_batch *b, int64_t *ret_first_ns, int64_t *ret_last_ns);
 

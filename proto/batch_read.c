@@ -14,11 +14,12 @@
 typedef struct {
     uint32_t bits, args, flows, keys_at;
     mrd_sid category;
+    bool plain; /* a finished span with no more than an id and arguments */
 } form;
 
 typedef struct {
     mrd_sid key;
-    uint32_t type;
+    uint32_t type, column;
 } form_key;
 
 /* A column: what is left of it. Lengths were checked at open, so reading needs no end. */
@@ -103,6 +104,15 @@ room(void *array, uint32_t *cap, size_t want, size_t size)
     *p = v;
     *cap = (uint32_t) more;
     return true;
+}
+
+/* For a group of n events. */
+static bool
+group_room(mrd_batch_reader *r, size_t n)
+{
+    return room(&r->group, &r->group_cap, n, sizeof(*r->group)) &&
+           room(&r->group_args, &r->group_args_cap, n, sizeof(*r->group_args)) &&
+           room(&r->group_flows, &r->group_flows_cap, n, sizeof(*r->group_flows));
 }
 
 /* ---- The head ---- */
@@ -227,6 +237,19 @@ form_bits_ok(uint32_t bits)
            (kind != MRD_FLOW || (bits & FORM_HAS_ID) == 0);
 }
 
+static uint32_t
+arg_column(uint32_t type)
+{
+    static const uint8_t columns[8] = {
+        [MRD_ARG_INT] = COL_ARG_INT,   [MRD_ARG_UINT] = COL_ARG_UINT,
+        [MRD_ARG_BOOL] = COL_ARG_UINT, [MRD_ARG_DOUBLE] = COL_ARG_DOUBLE,
+        [MRD_ARG_STR] = COL_ARG_STR,   [MRD_ARG_TEXT] = COL_TEXT_LEN,
+        [MRD_ARG_JSON] = COL_TEXT_LEN
+    };
+
+    return columns[type & 7];
+}
+
 static mrd_err
 read_form_keys(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
 {
@@ -237,7 +260,8 @@ read_form_keys(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
         if (h->form_key[i] >= r->n_strings || h->form_type[i] < MRD_ARG_INT ||
             h->form_type[i] > MRD_ARG_JSON)
             return corrupt(r, why, "a form has an argument out of range");
-        r->keys[i] = (form_key){ r->strings[h->form_key[i]], h->form_type[i] };
+        r->keys[i] =
+            (form_key){ r->strings[h->form_key[i]], h->form_type[i], arg_column(h->form_type[i]) };
     }
     r->n_keys = (uint32_t) h->n_form_key;
     return MRD_OK;
@@ -261,8 +285,15 @@ read_forms(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
             h->form_args[i] > MRD_BATCH_ARGS || h->form_flows[i] > UINT8_MAX ||
             h->form_args[i] > r->n_keys - key)
             return corrupt(r, why, "a form is out of range");
-        r->forms[i] = (form){ h->form_bits[i], h->form_args[i], h->form_flows[i], (uint32_t) key,
-                              r->strings[h->form_category[i]] };
+        r->forms[i] = (form){
+            h->form_bits[i],
+            h->form_args[i],
+            h->form_flows[i],
+            (uint32_t) key,
+            r->strings[h->form_category[i]],
+            (h->form_bits[i] & (FORM_KIND | FORM_HAS_BOUND | FORM_UNFINISHED)) == MRD_SPAN &&
+                h->form_flows[i] == 0,
+        };
         key += h->form_args[i];
     }
     if (key != r->n_keys)
@@ -407,18 +438,30 @@ columns_find(mrd_batch_reader *r, mrd_bytes data)
     return true;
 }
 
-/* Varints in the column; SIZE_MAX when the last one does not end. */
+/* Varints in the column, which is the number of bytes that end one, counted eight at a time;
+ * SIZE_MAX when the last one does not end. */
 static size_t
 column_count(const column *c)
 {
-    size_t n = 0, len = (size_t) (c->end - c->p);
+    const uint8_t *p = c->p;
+    size_t n = 0, words = (size_t) (c->end - p) / 8;
 
-    if (len == 0)
+    if (p == c->end)
         return 0;
     if (c->end[-1] >= 0x80)
         return SIZE_MAX;
-    for (size_t i = 0; i < len; i++)
-        n += c->p[i] < 0x80;
+    while (words > 0) {
+        size_t some = words < 255 ? words : 255; /* so many fit a byte */
+        uint64_t sum = 0;
+
+        for (size_t i = 0; i < some; i++, p += 8)
+            sum += ~load64(p) >> 7 & 0x0101010101010101u;
+        sum = (sum & 0x00ff00ff00ff00ffu) + (sum >> 8 & 0x00ff00ff00ff00ffu);
+        n += (size_t) (sum * 0x0001000100010001u >> 48);
+        words -= some;
+    }
+    for (; p < c->end; p++)
+        n += *p < 0x80;
     return n;
 }
 
@@ -448,19 +491,6 @@ next_fixed64(column *c)
     return v;
 }
 
-static unsigned
-arg_column(uint32_t type)
-{
-    static const uint8_t columns[8] = {
-        [MRD_ARG_INT] = COL_ARG_INT,   [MRD_ARG_UINT] = COL_ARG_UINT,
-        [MRD_ARG_BOOL] = COL_ARG_UINT, [MRD_ARG_DOUBLE] = COL_ARG_DOUBLE,
-        [MRD_ARG_STR] = COL_ARG_STR,   [MRD_ARG_TEXT] = COL_TEXT_LEN,
-        [MRD_ARG_JSON] = COL_TEXT_LEN
-    };
-
-    return columns[type & 7];
-}
-
 /* Adds what `times` events of a form take from each column. */
 static void
 form_uses(const mrd_batch_reader *r, const form *f, uint64_t times, uint64_t want[COLS])
@@ -481,7 +511,7 @@ form_uses(const mrd_batch_reader *r, const form *f, uint64_t times, uint64_t wan
     want[COL_FLOW_ID] += times * (f->flows + (kind == MRD_FLOW));
     want[COL_FLOW_DIR] += times * f->flows;
     for (uint32_t k = 0; k < f->args; k++)
-        want[arg_column(r->keys[f->keys_at + k].type)] += times;
+        want[r->keys[f->keys_at + k].column] += times;
 }
 
 /* How many entries each column must have; false when a form id is out of range. */
@@ -578,6 +608,8 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
         return corrupt(r, why, "its columns are no message");
     if ((err = columns_check(r, why)) != MRD_OK)
         return err;
+    if (!group_room(r, 1))
+        return mrd_why_set(why, MRD_NOMEM, 0, "batch");
     r->decoded = 0;
     r->ts_ns = frame->first_ns;
     r->last_id = 0;
@@ -597,10 +629,45 @@ bad(mrd_batch_reader *r, mrd_why *why, const char *what)
     return MRD_BAD;
 }
 
+/* Every type but integers. */
 static const char *
+decode_arg(mrd_batch_reader *r, column *c, mrd_arg *a)
+{
+    uint64_t v = a->type == MRD_ARG_DOUBLE ? next_fixed64(c) : next_varint(c);
+
+    a->v.u = v;
+    switch ((mrd_arg_type) a->type) {
+    case MRD_ARG_STR:
+        if (v >= r->n_strings)
+            return "an argument's string is not in the dictionary";
+        a->v.sid = r->strings[v];
+        break;
+    case MRD_ARG_TEXT:
+    case MRD_ARG_JSON:
+        if (v > MRD_ARG_TEXT_MAX)
+            return "an argument's text is too long";
+        a->len = (uint32_t) v & MRD_ARG_TEXT_MAX;
+        a->v.text = (const char *) r->col[COL_TEXT].p;
+        r->col[COL_TEXT].p += v;
+        break;
+    case MRD_ARG_BOOL:
+        a->v.u = v != 0;
+        break;
+    case MRD_ARG_DOUBLE:
+        if (!isfinite(a->v.d))
+            return "an argument is not a finite number";
+        break;
+    default:
+        break;
+    }
+    return NULL;
+}
+
+static inline const char *
 decode_args(mrd_batch_reader *r, const form *f)
 {
-    const form_key *keys = r->keys + f->keys_at;
+    const form_key *k = r->keys + f->keys_at, *end = k + f->args;
+    const char *wrong;
     mrd_arg *a;
 
     if (r->n_args + f->args > r->args_cap &&
@@ -608,41 +675,14 @@ decode_args(mrd_batch_reader *r, const form *f)
         return "out of memory";
     a = r->args + r->n_args;
     r->n_args += f->args;
-    for (uint32_t k = 0; k < f->args; k++, a++) {
-        column *c = &r->col[arg_column(keys[k].type)];
-        uint64_t v = keys[k].type == MRD_ARG_DOUBLE ? next_fixed64(c) : next_varint(c);
-
-        a->key = keys[k].key;
-        a->type = keys[k].type & 15;
+    for (; k < end; k++, a++) {
+        a->key = k->key;
+        a->type = k->type & 15;
         a->len = 0;
-        a->v.u = v;
-        switch ((mrd_arg_type) keys[k].type) {
-        case MRD_ARG_INT:
-            a->v.i = unzigzag(v);
-            break;
-        case MRD_ARG_STR:
-            if (v >= r->n_strings)
-                return "an argument's string is not in the dictionary";
-            a->v.sid = r->strings[v];
-            break;
-        case MRD_ARG_TEXT:
-        case MRD_ARG_JSON:
-            if (v > MRD_ARG_TEXT_MAX)
-                return "an argument's text is too long";
-            a->len = (uint32_t) v & MRD_ARG_TEXT_MAX;
-            a->v.text = (const char *) r->col[COL_TEXT].p;
-            r->col[COL_TEXT].p += v;
-            break;
-        case MRD_ARG_BOOL:
-            a->v.u = v != 0;
-            break;
-        case MRD_ARG_DOUBLE:
-            if (!isfinite(a->v.d))
-                return "an argument is not a finite number";
-            break;
-        default:
-            break;
-        }
+        if (k->type == MRD_ARG_INT)
+            a->v.i = unzigzag(next_varint(&r->col[COL_ARG_INT]));
+        else if ((wrong = decode_arg(r, &r->col[k->column], a)) != NULL)
+            return wrong;
     }
     return NULL;
 }
@@ -695,7 +735,7 @@ decode_values(mrd_batch_reader *r, const form *f, mrd_event *ev)
 
 /* The next event into *ev; its arguments and arrows lie at the ends of r->args and r->flows. NULL,
  * or what is wrong. */
-static const char *
+static inline const char *
 decode_event(mrd_batch_reader *r, mrd_event *ev)
 {
     uint64_t delta = next_varint(&r->col[COL_TS]), track = next_small(&r->col[COL_TRACK]),
@@ -717,10 +757,18 @@ decode_event(mrd_batch_reader *r, mrd_event *ev)
                        .flow_count = (uint8_t) f->flows,
                        .arg_count = f->args };
     r->decoded++;
-    if ((wrong = decode_values(r, f, ev)) != NULL)
+    if (f->plain) {
+        uint64_t dur = next_varint(&r->col[COL_DUR]);
+
+        if (dur > INT64_MAX)
+            return "a duration is out of range";
+        ev->dur_ns = (int64_t) dur;
+        if ((f->bits & FORM_HAS_ID) != 0)
+            ev->id = r->last_id += (uint64_t) unzigzag(next_small(&r->col[COL_ID]));
+    } else if ((wrong = decode_values(r, f, ev)) != NULL ||
+               (f->flows > 0 && (wrong = decode_flows(r, f)) != NULL)) {
         return wrong;
-    if (f->flows > 0 && (wrong = decode_flows(r, f)) != NULL)
-        return wrong;
+    }
     return f->args > 0 ? decode_args(r, f) : NULL;
 }
 
@@ -742,30 +790,45 @@ group_point(mrd_batch_reader *r)
     }
 }
 
-/* Decodes the next event and all that have its time: tracks are numbered anew by the catalog, so
- * that their order must be found again. */
+/* Adds the events with the time of the first: tracks are numbered anew by the catalog, so that
+ * their order must be found again. */
 static const char *
 group_fill(mrd_batch_reader *r)
 {
-    r->group_n = r->group_at = r->n_args = r->n_flows = 0;
-    do {
-        const char *wrong;
-        size_t n = r->group_n + 1;
+    const char *wrong;
 
-        if (n > r->group_cap &&
-            (!room(&r->group, &r->group_cap, n, sizeof(*r->group)) ||
-             !room(&r->group_args, &r->group_args_cap, n, sizeof(*r->group_args)) ||
-             !room(&r->group_flows, &r->group_flows_cap, n, sizeof(*r->group_flows))))
+    r->group_args[0] = r->group_flows[0] = 0;
+    while (r->decoded < r->frame.events && *r->col[COL_TS].p == 0) {
+        if (!group_room(r, (size_t) r->group_n + 1))
             return "out of memory";
         r->group_args[r->group_n] = r->n_args;
         r->group_flows[r->group_n] = r->n_flows;
         if ((wrong = decode_event(r, &r->group[r->group_n])) != NULL)
             return wrong;
         r->group_n++;
-    } while (r->decoded < r->frame.events && *r->col[COL_TS].p == 0);
+    }
     group_point(r);
-    if (r->group_n > 1)
-        qsort(r->group, r->group_n, sizeof(*r->group), group_order);
+    qsort(r->group, r->group_n, sizeof(*r->group), group_order);
+    return NULL;
+}
+
+/* The next event, nearly always the only one of its time. */
+static inline const char *
+next_group(mrd_batch_reader *r)
+{
+    mrd_event *ev = r->group;
+    const char *wrong;
+
+    r->group_n = r->group_at = r->n_args = r->n_flows = 0;
+    if ((wrong = decode_event(r, ev)) != NULL)
+        return wrong;
+    r->group_n = 1;
+    if (r->decoded < r->frame.events && *r->col[COL_TS].p == 0)
+        return group_fill(r);
+    if (ev->arg_count > 0)
+        ev->args = r->args;
+    if (ev->flow_count > 0)
+        ev->flows = r->flows;
     return NULL;
 }
 
@@ -777,7 +840,7 @@ mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why)
     if (r->group_at == r->group_n) {
         if (r->decoded >= r->frame.events)
             return MRD_END;
-        if ((wrong = group_fill(r)) != NULL)
+        if ((wrong = next_group(r)) != NULL)
             return bad(r, why, wrong);
     }
     *ret_event = &r->group[r->group_at++];

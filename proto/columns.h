@@ -82,17 +82,40 @@ store64(uint8_t *p, uint64_t v)
     memcpy(p, &v, sizeof(v));
 }
 
+static inline void
+store32(uint8_t *p, uint32_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    memcpy(p, &v, sizeof(v));
+}
+
+/* Bytes of the varint of v, which has at most 56 bits. */
+static inline unsigned
+varint_len(uint64_t v)
+{
+    return ((63 - (unsigned) __builtin_clzll(v | 1)) * 9 + 73) / 64;
+}
+
 static inline uint8_t *
 varint_put(uint8_t *p, uint64_t v)
 {
+    if (__builtin_expect(v >> 28 == 0, 1)) {
+        unsigned len = varint_len(v);
+        uint32_t x = (uint32_t) (v & 0x0fffc000u) << 2 | (uint32_t) (v & 0x3fffu);
+
+        x = (x & 0x3f803f80u) << 1 | (x & 0x007f007fu) | 0x00808080u >> (32 - 8 * len);
+        store32(p, x);
+        return p + len;
+    }
     if (__builtin_expect(v >> 56 == 0, 1)) {
-        unsigned log2 = 63 - (unsigned) __builtin_clzll(v | 1), len = (log2 * 9 + 73) / 64;
+        unsigned len = varint_len(v);
         uint64_t x = (v & 0x00fffffff0000000u) << 4 | (v & 0x000000000fffffffu);
 
         x = (x & 0x0fffc0000fffc000u) << 2 | (x & 0x00003fff00003fffu);
         x = (x & 0x3f803f803f803f80u) << 1 | (x & 0x007f007f007f007fu);
-        x |= 0x8080808080808080u & (((uint64_t) 1 << 8 * (len - 1)) - 1);
-        store64(p, x);
+        store64(p, x | 0x0080808080808080u >> (64 - 8 * len));
         return p + len;
     }
     while (v >= 0x80) {
@@ -103,9 +126,31 @@ varint_put(uint8_t *p, uint64_t v)
     return p;
 }
 
-/* One that does not end within ten bytes gives a meaningless number and moves on to its end. */
+/* For small numbers: nearly always one byte, which is guessed right. */
+static inline uint8_t *
+varint_put_small(uint8_t *p, uint64_t v)
+{
+    if (__builtin_expect(v >= 0x80, 0))
+        return varint_put(p, v);
+    *p = (uint8_t) v;
+    return p + 1;
+}
+
+static inline uint32_t
+load32(const uint8_t *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, sizeof(v));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    return v;
+}
+
+/* More than four bytes. */
 static inline uint64_t
-varint_get(const uint8_t **at)
+varint_get_long(const uint8_t **at)
 {
     const uint8_t *p = *at;
     uint64_t x = load64(p), stop = ~x & 0x8080808080808080u, v = 0;
@@ -113,7 +158,6 @@ varint_get(const uint8_t **at)
 
     if (__builtin_expect(stop != 0, 1)) {
         x &= stop ^ (stop - 1); /* up to and with the last byte */
-        x &= 0x7f7f7f7f7f7f7f7fu;
         x = (x & 0x7f007f007f007f00u) >> 1 | (x & 0x007f007f007f007fu);
         x = (x & 0x3fff00003fff0000u) >> 2 | (x & 0x00003fff00003fffu);
         x = (x & 0x0fffffff00000000u) >> 4 | (x & 0x000000000fffffffu);
@@ -125,6 +169,20 @@ varint_get(const uint8_t **at)
     v |= (uint64_t) *p << (shift & 63);
     *at = p + 1;
     return v;
+}
+
+/* One that does not end within ten bytes gives a meaningless number and moves on to its end. */
+static inline uint64_t
+varint_get(const uint8_t **at)
+{
+    uint32_t x = load32(*at), stop = ~x & 0x80808080u;
+
+    if (__builtin_expect(stop == 0, 0))
+        return varint_get_long(at);
+    x &= stop ^ (stop - 1);
+    x = (x & 0x7f007f00u) >> 1 | (x & 0x007f007fu);
+    *at += ((unsigned) __builtin_ctz(stop) + 1) / 8;
+    return (x & 0x3fff0000u) >> 2 | (x & 0x00003fffu);
 }
 
 #endif

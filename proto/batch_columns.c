@@ -1,0 +1,438 @@
+#include "proto/batch_int.h"
+
+#include <stdlib.h>
+
+#include "base/obj.h"
+
+/* ---- Sorting: radix by time, then ties; then everything is put into that order ---- */
+
+#define RADIX_BITS 11
+
+static void
+radix_pass(const mrd_codec_slot *from, mrd_codec_slot *to, size_t n, unsigned shift)
+{
+    uint32_t count[1u << RADIX_BITS] = { 0 };
+    uint32_t sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count[from[i].key >> shift & ((1u << RADIX_BITS) - 1)]++;
+    for (size_t d = 0; d < MRD_COUNT(count); d++) {
+        uint32_t c = count[d];
+
+        count[d] = sum;
+        sum += c;
+    }
+    for (size_t i = 0; i < n; i++)
+        to[count[from[i].key >> shift & ((1u << RADIX_BITS) - 1)]++] = from[i];
+}
+
+static mrd_event
+order_key(const mrd_batch *b, uint32_t row)
+{
+    return (mrd_event){ .ts_ns = b->rows.ts_ns[row],
+                        .track = b->tracks.order[b->rows.track[row]],
+                        .dur_ns = b->rows.dur_ns[row],
+                        .kind = b->forms[b->rows.form[row]].bits & FORM_KIND,
+                        .seq = row };
+}
+
+static int
+slot_order(const void *x, const void *y, void *self)
+{
+    mrd_event p = order_key(self, ((const mrd_codec_slot *) x)->row);
+    mrd_event q = order_key(self, ((const mrd_codec_slot *) y)->row);
+
+    return mrd_event_order(&p, &q);
+}
+
+static void
+sort_ties(mrd_batch *b, mrd_codec_slot *s, size_t n)
+{
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && s[end].key == s[i].key; end++)
+            ;
+        if (end - i > 1)
+            qsort_r(s + i, end - i, sizeof(*s), slot_order, b);
+    }
+}
+
+/* The order of the rows, in one of the codec's two arrays; *ret_spare is the other. */
+static const mrd_codec_slot *
+sorted_slots(mrd_batch *b, mrd_codec *codec, void **ret_spare)
+{
+    mrd_codec_slot *s = codec->slots[0], *other = codec->slots[1];
+    uint64_t range = 0;
+
+    for (uint32_t i = 0; i < b->n; i++) {
+        s[i] = (mrd_codec_slot){ (uint64_t) b->rows.ts_ns[i] - (uint64_t) b->first_ns, i };
+        range |= s[i].key;
+    }
+    for (unsigned shift = 0; shift < 64 && range >> shift != 0; shift += RADIX_BITS) {
+        mrd_codec_slot *swap = s;
+
+        radix_pass(s, other, b->n, shift);
+        s = other;
+        other = swap;
+    }
+    sort_ties(b, s, b->n);
+    *ret_spare = other;
+    return s;
+}
+
+static void
+arrange64(uint64_t *v, const mrd_codec_slot *order, uint32_t n, uint64_t *spare)
+{
+    for (uint32_t i = 0; i < n; i++)
+        spare[i] = v[order[i].row];
+    memcpy(v, spare, n * sizeof(*v));
+}
+
+static void
+arrange32(uint32_t *v, const mrd_codec_slot *order, uint32_t n, uint32_t *spare)
+{
+    for (uint32_t i = 0; i < n; i++)
+        spare[i] = v[order[i].row];
+    memcpy(v, spare, n * sizeof(*v));
+}
+
+/* Values follow their rows; needs the forms in the old order still. */
+static bool
+arrange_values(mrd_batch *b, int kind, const mrd_codec_slot *order, mrd_codec *codec)
+{
+    const values *from = &b->vals[kind];
+    uint32_t *at = codec->offsets, sum = 0;
+    uint64_t *to;
+
+    mrd_buf_reset(&codec->packed);
+    if (!mrd_buf_room(&codec->packed, from->n * sizeof(*from->v)))
+        return false;
+    to = (uint64_t *) (void *) codec->packed.p;
+    for (uint32_t i = 0; i < b->n; i++) {
+        at[i] = sum;
+        sum += b->forms[b->rows.form[i]].uses[kind];
+    }
+    for (uint32_t i = 0; i < b->n; i++) {
+        uint32_t row = order[i].row, n = b->forms[b->rows.form[row]].uses[kind];
+
+        for (uint32_t k = 0; k < n; k++)
+            *to++ = from->v[at[row] + k];
+    }
+    memcpy(from->v, codec->packed.p, from->n * sizeof(*from->v));
+    return true;
+}
+
+/* Rows and values in mrd_event_order. False without memory; what was arranged by then is lost to
+ * nobody, because nothing was: all memory is taken before the first row moves. */
+static bool
+batch_sort(mrd_batch *b, uint32_t used, mrd_codec *codec)
+{
+    const mrd_codec_slot *order;
+    void *spare;
+    rows *r = &b->rows;
+    uint32_t most = 0;
+
+    if (b->sorted)
+        return true;
+    for (int kind = 0; kind < VALS; kind++)
+        most = b->vals[kind].n > most ? b->vals[kind].n : most;
+    mrd_buf_reset(&codec->packed);
+    if (!mrd_codec_slots(codec, b->n) || !mrd_buf_room(&codec->packed, most * sizeof(uint64_t)))
+        return false;
+    order = sorted_slots(b, codec, &spare);
+    for (int kind = 0; kind < VALS; kind++) {
+        if (b->vals[kind].n > 0)
+            arrange_values(b, kind, order, codec);
+    }
+    for (uint32_t i = 0; i < b->n; i++)
+        r->ts_ns[i] = (int64_t) ((uint64_t) b->first_ns + order[i].key);
+    arrange64((uint64_t *) r->dur_ns, order, b->n, spare);
+    arrange32(r->track, order, b->n, spare);
+    arrange32(r->name, order, b->n, spare);
+    arrange32(r->form, order, b->n, spare);
+    arrange64(r->id, order, b->n, spare);
+    if ((used & (1u << COL_COUNTER_INT | 1u << COL_COUNTER_DOUBLE)) != 0)
+        arrange64(r->value, order, b->n, spare);
+    if ((used & 1u << COL_BOUND) != 0)
+        arrange32(r->bound, order, b->n, spare);
+    b->sorted = true;
+    return true;
+}
+
+/* ---- Columns ---- */
+
+static inline uint8_t *
+put_fixed64(uint8_t *p, uint64_t v)
+{
+    store64(p, v);
+    return p + 8;
+}
+
+/*
+ * One column: field number, a length padded to four bytes (legal, and written last), entries.
+ * An empty column leaves nothing.
+ */
+typedef struct {
+    mrd_buf *to;
+    uint8_t *start, *p;
+    unsigned field;
+} column;
+
+static bool
+column_begin(column *c, mrd_buf *to, unsigned field, size_t most)
+{
+    if (!mrd_buf_room(to, most + 8 + VARINT_ROOM))
+        return false;
+    *c = (column){ to, to->p + to->len, NULL, field };
+    c->p = varint_put(c->start, field << 3 | 2) + 4;
+    return true;
+}
+
+static void
+column_end(column *c)
+{
+    uint8_t *body = c->start + (c->field < 16 ? 1 : 2) + 4;
+    size_t len = (size_t) (c->p - body);
+
+    if (len == 0)
+        return;
+    for (int i = 0; i < 4; i++)
+        body[i - 4] = (uint8_t) ((len >> 7 * i & 0x7f) | (i < 3 ? 0x80 : 0));
+    c->to->len = (size_t) (c->p - c->to->p);
+}
+
+typedef struct {
+    const mrd_batch *b;
+    mrd_buf *to;
+    uint32_t used, all; /* columns that any form, that every form has an entry in */
+} writer;
+
+/* Whether row i has an entry in an optional column. */
+static inline bool
+has(const writer *w, uint32_t i, unsigned field)
+{
+    return ((w->all | w->b->forms[w->b->rows.form[i]].columns) >> field & 1) != 0;
+}
+
+static bool
+write_times(const writer *w)
+{
+    const int64_t *ts = w->b->rows.ts_ns;
+    uint64_t last = (uint64_t) w->b->first_ns;
+    column c;
+
+    if (!column_begin(&c, w->to, COL_TS, (size_t) w->b->n * 10))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        c.p = varint_put(c.p, (uint64_t) ts[i] - last);
+        last = (uint64_t) ts[i];
+    }
+    column_end(&c);
+    return true;
+}
+
+/* Numbers of a dictionary with `entries` of them. */
+static bool
+write_numbers(const writer *w, unsigned field, const uint32_t *v, uint32_t entries)
+{
+    uint32_t n = w->b->n;
+    column c;
+    uint8_t *p;
+
+    if (!column_begin(&c, w->to, field, (size_t) n * 5))
+        return false;
+    p = c.p;
+    for (uint32_t i = 0; i < n && entries <= 0x80; i++)
+        p[i] = (uint8_t) v[i];
+    if (entries <= 0x80)
+        p += n;
+    for (uint32_t i = 0; i < n && entries > 0x80; i++)
+        p = varint_put_small(p, v[i]);
+    c.p = p;
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_durations(const writer *w)
+{
+    column c;
+
+    if (!column_begin(&c, w->to, COL_DUR, (size_t) w->b->n * 10))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        if (has(w, i, COL_DUR))
+            c.p = varint_put(c.p, (uint64_t) w->b->rows.dur_ns[i]);
+    }
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_ids(const writer *w)
+{
+    column c;
+    uint64_t last = 0;
+
+    if (!column_begin(&c, w->to, COL_ID, (size_t) w->b->n * 10))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        if (!has(w, i, COL_ID))
+            continue;
+        c.p = varint_put_small(c.p, zigzag((int64_t) (w->b->rows.id[i] - last)));
+        last = w->b->rows.id[i];
+    }
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_bounds(const writer *w)
+{
+    column c;
+
+    if (!column_begin(&c, w->to, COL_BOUND, (size_t) w->b->n * 5))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        if (has(w, i, COL_BOUND))
+            c.p = varint_put(c.p, w->b->rows.bound[i]);
+    }
+    column_end(&c);
+    return true;
+}
+
+/* Integer samples and losses, or double samples. */
+static bool
+write_samples(const writer *w, unsigned field)
+{
+    column c;
+
+    if (!column_begin(&c, w->to, field, (size_t) w->b->n * 10))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        uint64_t v = w->b->rows.value[i];
+
+        if (has(w, i, field))
+            c.p = field == COL_COUNTER_DOUBLE ? put_fixed64(c.p, v)
+                                              : varint_put(c.p, zigzag((int64_t) v));
+    }
+    column_end(&c);
+    return true;
+}
+
+/* Flow ids (of flow points and of arrows on other events) or directions of the latter. */
+static bool
+write_flows(const writer *w, unsigned field)
+{
+    const uint64_t *v = w->b->vals[VAL_FLOW].v;
+    column c;
+
+    if (!column_begin(&c, w->to, field, ((size_t) w->b->vals[VAL_FLOW].n + w->b->n) * 8))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        const form *f = &w->b->forms[w->b->rows.form[i]];
+
+        if (field == COL_FLOW_ID && (f->bits & FORM_KIND) == MRD_FLOW)
+            c.p = put_fixed64(c.p, w->b->rows.id[i]);
+        for (uint32_t k = 0; k < f->flows; k++, v += 2)
+            c.p = field == COL_FLOW_ID ? put_fixed64(c.p, v[0]) : varint_put(c.p, v[1]);
+    }
+    column_end(&c);
+    return true;
+}
+
+static inline uint8_t *
+put_value(uint8_t *p, int kind, const uint64_t *v)
+{
+    switch (kind) {
+    case VAL_INT:
+        return varint_put(p, zigzag((int64_t) v[0]));
+    case VAL_DOUBLE:
+        return put_fixed64(p, v[0]);
+    case VAL_TEXT:
+        return varint_put(p, v[1]);
+    default:
+        return varint_put(p, v[0]);
+    }
+}
+
+/* Arguments of one kind. */
+static bool
+write_args(const writer *w, int kind, unsigned field)
+{
+    const values *from = &w->b->vals[kind];
+    uint32_t step = kind == VAL_TEXT ? 2 : 1;
+    column c;
+
+    if (!column_begin(&c, w->to, field, (size_t) from->n * 10))
+        return false;
+    for (uint32_t i = 0; i < from->n; i += step)
+        c.p = put_value(c.p, kind, &from->v[i]);
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_text(const writer *w)
+{
+    const values *from = &w->b->vals[VAL_TEXT];
+    column c;
+
+    if (!column_begin(&c, w->to, COL_TEXT, w->b->text.len))
+        return false;
+    for (uint32_t i = 0; i < from->n; i += 2) {
+        if (from->v[i + 1] > 0)
+            memcpy(c.p, w->b->text.p + from->v[i], from->v[i + 1]);
+        c.p += from->v[i + 1];
+    }
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_optional(const writer *w, unsigned field)
+{
+    switch (field) {
+    case COL_DUR:
+        return write_durations(w);
+    case COL_ID:
+        return write_ids(w);
+    case COL_COUNTER_INT:
+    case COL_COUNTER_DOUBLE:
+        return write_samples(w, field);
+    case COL_BOUND:
+        return write_bounds(w);
+    default:
+        return write_flows(w, field);
+    }
+}
+
+static const uint8_t arg_columns[] = { [VAL_INT] = COL_ARG_INT,
+                                       [VAL_UINT] = COL_ARG_UINT,
+                                       [VAL_DOUBLE] = COL_ARG_DOUBLE,
+                                       [VAL_STR] = COL_ARG_STR,
+                                       [VAL_TEXT] = COL_TEXT_LEN };
+
+bool
+mrd_batch_columns(mrd_batch *b, mrd_codec *codec, mrd_buf *to)
+{
+    writer w = { .b = b, .to = to, .all = UINT32_MAX };
+    bool ok;
+
+    for (uint32_t i = 0; i < b->n_forms; i++) {
+        w.used |= b->forms[i].columns;
+        w.all &= b->forms[i].columns;
+    }
+    ok = batch_sort(b, w.used, codec) && write_times(&w) &&
+         write_numbers(&w, COL_FORM, b->rows.form, b->n_forms) &&
+         write_numbers(&w, COL_TRACK, b->rows.track, b->tracks.used) &&
+         write_numbers(&w, COL_NAME, b->rows.name, b->strings.used + 1);
+    for (unsigned field = COL_DUR; ok && field <= COL_FLOW_DIR; field++) {
+        if ((w.used & 1u << field) != 0)
+            ok = write_optional(&w, field);
+    }
+    for (unsigned i = 0; ok && i < MRD_COUNT(arg_columns); i++) {
+        if (b->vals[i].n > 0)
+            ok = write_args(&w, (int) i, arg_columns[i]);
+    }
+    return ok && (b->vals[VAL_TEXT].n == 0 || write_text(&w));
+}
