@@ -7,14 +7,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "aggregator/aggregator.h"
 #include "base/obj.h"
 #include "bench/row.pb-c.h"
+#include "bench/served.h"
 #include "proto/batch.h"
 #include "proto/link.h"
 #include "proto/wire.h"
@@ -311,72 +310,6 @@ store(int sync_every)
 
 /* ---- To an aggregator in another process, over loopback ---- */
 
-typedef struct {
-    double cpu_ns, events;
-} served;
-
-static double
-process_cpu(void)
-{
-    struct rusage u;
-
-    getrusage(RUSAGE_SELF, &u);
-    return ((double) u.ru_utime.tv_sec + (double) u.ru_stime.tv_sec) * 1e9 +
-           ((double) u.ru_utime.tv_usec + (double) u.ru_stime.tv_usec) * 1e3;
-}
-
-static void
-tell(int fd, const void *data, size_t len)
-{
-    if (write(fd, data, len) != (ssize_t) len)
-        _exit(1);
-}
-
-static void
-hear(int fd, void *data, size_t len)
-{
-    if (read(fd, data, len) != (ssize_t) len)
-        _exit(1);
-}
-
-/* The child. Its addresses, then its session, then its CPU time go through the pipe. */
-static void
-serve(int out, int in)
-{
-    char folder[] = "/tmp/mrd-bench-XXXXXX", command[64], url[2][128];
-    mrd_aggregator_options o = { .store = mkdtemp(folder),
-                                 .data_url = "tcp://127.0.0.1:0",
-                                 .control_url = "tcp://127.0.0.1:0",
-                                 .disk_reserve = -1 };
-    mrd_aggregator_session wish = { .name = "bench" };
-    mrd_aggregator *a = NULL;
-    mrd_why why = { 0 };
-    uint64_t session = 0;
-    served result;
-    char byte;
-
-    if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {
-        fprintf(stderr, "%s\n", why.text);
-        _exit(1);
-    }
-    snprintf(url[0], sizeof(url[0]), "%s", mrd_aggregator_data_url(a));
-    snprintf(url[1], sizeof(url[1]), "%s", mrd_aggregator_control_url(a));
-    tell(out, url, sizeof(url));
-    hear(in, &byte, 1); /* the agent is there */
-    if (mrd_aggregator_start(a, &wish, &session, &why) != MRD_OK)
-        _exit(1);
-    tell(out, &session, sizeof(session));
-    hear(in, &byte, 1); /* and ready */
-    result.cpu_ns = process_cpu();
-    hear(in, &byte, 1); /* everything was acknowledged */
-    result.cpu_ns = process_cpu() - result.cpu_ns;
-    result.events = (double) mrd_aggregator_events(a);
-    tell(out, &result, sizeof(result));
-    mrd_aggregator_close(a);
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    _exit(system(command) != 0);
-}
-
 static char node_id[] = "i-0123456789abcdef0";
 
 static void
@@ -473,49 +406,45 @@ send_all(mrd_link *link, uint64_t session)
 static void
 end_to_end(void)
 {
-    int to[2], from[2];
-    char url[2][128];
     bool control = false;
-    mrd_link_options o = { .data_url = url[0], .control_url = url[1], .window = 8 };
+    mrd_link_options o = { .window = 8 };
     mrd_link *link = NULL;
-    uint64_t session;
-    served result;
+    served_counts before, after;
     struct timespec t0, t1;
-    double wall, cpu;
-    pid_t pid;
+    double wall, cpu, receiver;
+    uint64_t session;
+    served s;
 
-    if (pipe(to) != 0 || pipe(from) != 0 || (pid = fork()) < 0)
-        abort();
-    if (pid == 0)
-        serve(from[1], to[0]); /* before any use of the transport in this process */
-    hear(from[0], url, sizeof(url));
+    served_begin(&s);
+    o.data_url = s.data_url;
+    o.control_url = s.control_url;
     if (mrd_link_open(&o, &link, NULL) != MRD_OK)
         abort();
     say_hello(link);
     drain(link, 1, &control);
     usleep(200000); /* the control connection comes beside it */
-    tell(to[1], "h", 1);
-    hear(from[0], &session, sizeof(session));
+    served_start(&s);
     while (!control && drain(link, 1, &control))
         ;
+    session = served_session(&s);
     drain(link, 1, &control); /* go */
-    tell(to[1], "r", 1);
+    before = served_get(&s);
     clock_gettime(CLOCK_MONOTONIC, &t0);
-    cpu = process_cpu();
+    cpu = served_process_cpu();
     send_all(link, session);
-    cpu = process_cpu() - cpu;
+    cpu = served_process_cpu() - cpu;
     clock_gettime(CLOCK_MONOTONIC, &t1);
     wall = (double) (t1.tv_sec - t0.tv_sec) * 1e9 + (double) (t1.tv_nsec - t0.tv_nsec);
-    tell(to[1], "d", 1);
-    hear(from[0], &result, sizeof(result));
+    after = served_get(&s);
+    receiver = after.cpu_ns - before.cpu_ns;
     printf("\nOver loopback TCP to an aggregator, zstd 1, window 8, synced groups: %.1f M events "
            "stored\n"
            "  aggregator %.1f ns of CPU per event (%.0f M events/s/core), sender %.1f ns, "
            "%.1f M events/s wall\n",
-           result.events / 1e6, result.cpu_ns / result.events, 1e3 * result.events / result.cpu_ns,
-           cpu / result.events, 1e3 * result.events / wall);
+           after.events / 1e6, receiver / after.events, 1e3 * after.events / receiver,
+           cpu / after.events, 1e3 * after.events / wall);
     mrd_link_close(link);
-    waitpid(pid, NULL, 0);
+    served_end(&s);
 }
 
 /* ---- The table ---- */

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The same events from memory to the disk of a receiver over loopback TCP: Meridian's agent and aggregator, LTTng's consumerd
+and relayd, and a plain copy of Meridian's bytes. CPU per event (of the node's daemon and of the receiver) is what a core pays;
+its inverse is what one core each can carry. Wall time is limited by whoever is slowest, the workload included.
+
+usage: bench_stream.py [MILLION_EVENTS]   (default 8)"""
+import glob
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+load = os.path.join(root, "build", "bin", "bench_stream")
+events = int(float(sys.argv[1]) * 1e6) if len(sys.argv) > 1 else 8_000_000
+
+
+def run(*args):
+    done = subprocess.run([load, *map(str, args)], capture_output=True, text=True, timeout=900)
+    if done.returncode != 0:
+        sys.exit(f"bench_stream {args[0]}: exit status {done.returncode}: {done.stderr.strip()}")
+    return {name: int(value) for name, value in (line.split() for line in done.stdout.splitlines())}
+
+
+# ---- LTTng: own daemons under an own home, gone at the end ----
+
+class Missing(Exception):
+    pass
+
+
+def free_ports(n):
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
+
+
+def cpu_ns(pid):
+    """User and system time of a process; the kernel counts ticks of 10 ms."""
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def children(pid):
+    found = []
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        with open(path) as f:
+            found += map(int, f.read().split())
+    return found
+
+
+def consumer(sessiond):
+    """The consumer daemon of user space events; sessiond may have put a process between."""
+    queue = children(sessiond)
+    for pid in queue:
+        with open(f"/proc/{pid}/comm") as f:
+            if f.read().startswith("lttng-consumerd"):
+                return pid
+        queue += children(pid)
+    raise Missing("LTTng's session daemon started no consumer daemon")
+
+
+def lttng_tool(env, *args):
+    done = subprocess.run(["lttng", *args], env=env, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise Missing(f"lttng {args[0]} failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+    return done.stdout
+
+
+def lttng():
+    for tool in ("lttng", "lttng-relayd", "lttng-sessiond"):
+        if shutil.which(tool) is None:
+            raise Missing(f"{tool} is not installed (Debian package lttng-tools)")
+    if subprocess.run(["pgrep", "-x", "lttng-sessiond"], capture_output=True).returncode == 0:
+        raise Missing("another lttng-sessiond runs on this machine; stop it first")
+    if subprocess.run([load, "lttng", "0"], capture_output=True).returncode == 77:
+        raise Missing("built without LTTng-UST: install liblttng-ust-dev and build again")
+    home = tempfile.mkdtemp(prefix="mrd-bench-")
+    env = dict(os.environ, LTTNG_HOME=home, HOME=home)
+    control, data, live = (f"tcp://127.0.0.1:{port}" for port in free_ports(3))
+    daemons = []
+    try:
+        quiet = dict(env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        relayd = subprocess.Popen(["lttng-relayd", "-C", control, "-D", data, "-L", live, "-o", home + "/out"], **quiet)
+        daemons.append(relayd)
+        sessiond = subprocess.Popen(["lttng-sessiond", "--no-kernel"], **quiet)
+        daemons.append(sessiond)
+        for _ in range(100):
+            if subprocess.run(["lttng", "list"], **quiet).returncode == 0:
+                break
+            time.sleep(0.1)
+        lttng_tool(env, "create", "bench", f"--ctrl-url={control}", f"--data-url={data}")
+        lttng_tool(env, "enable-channel", "-u", "-s", "bench", "--subbuf-size=4M", "--num-subbuf=8", "ch")
+        lttng_tool(env, "enable-event", "-u", "-s", "bench", "-c", "ch", "meridian_bench:slice")
+        lttng_tool(env, "start", "bench")
+        node = consumer(sessiond.pid)
+        before = cpu_ns(node), cpu_ns(relayd.pid)
+        begun = time.monotonic_ns()
+        subprocess.run([load, "lttng", str(events)], env=env, check=True, timeout=900)
+        lttng_tool(env, "stop", "bench")
+        took = time.monotonic_ns() - begun
+        result = {"wall_ns": took, "agent_ns": cpu_ns(node) - before[0], "receiver_ns": cpu_ns(relayd.pid) - before[1]}
+        lost = re.search(r"Discarded events: (\d+)", lttng_tool(env, "list", "bench"))
+        result["lost"] = int(lost.group(1)) if lost else 0
+        lttng_tool(env, "destroy", "bench")
+        result["bytes"] = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(home + "/out")
+                              for name in names if name.startswith("ch"))
+        return result
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+        for daemon in daemons:
+            daemon.wait(timeout=60)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def row(name, r):
+    print(f"{name:34} {r['bytes'] / events:7.2f} {r['agent_ns'] / events:8.1f} {r['receiver_ns'] / events:9.1f}"
+          f" {1e3 * events / r['agent_ns']:9.1f} {1e3 * events / r['receiver_ns']:9.1f} {1e3 * r['bytes'] / r['receiver_ns']:9.0f}"
+          f" {1e3 * events / r['wall_ns']:9.1f}" + (f"   ({r['lost']} events lost)" if r.get("lost") else ""))
+
+
+def ratio(what, mine, theirs, aim):
+    print(f"  {what:44} {mine / theirs:5.2f} x  ({aim})" + ("" if mine <= theirs else "   we lose"))
+
+
+def main():
+    if not os.path.exists(load):
+        sys.exit("bench_stream: build first (make)")
+    mine = run("ours", events)
+    block = mine["bytes"] // max(1, mine["frames"])
+    plain = dict(run("copy", mine["bytes"], block), bytes=mine["bytes"])
+    print(f"{events / 1e6:g} M spans (time, duration, name, track) to a receiver's disk over loopback TCP; CPU times")
+    print(f"{'':34} {'':7} {'node':>8} {'receiver':>9} {'node':>9} {'receiver':>9} {'receiver':>9} {'wall':>9}")
+    print(f"{'':34} {'B/event':>7} {'ns/event':>8} {'ns/event':>9} {'M ev/s/c':>9} {'M ev/s/c':>9} {'MB/s/c':>9} {'M ev/s':>9}")
+    row("meridian-agent -> aggregator", mine)
+    row(f"TCP copy of those bytes ({block // 1024} KiB sends)", plain)
+    try:
+        peer = lttng()
+        row("LTTng consumerd -> relayd", peer)
+        print("ratios to LTTng (its probes write packets in the application; its daemons only move them):")
+        ratio("bytes per event", mine["bytes"], peer["bytes"], "aim 0.3")
+        ratio("CPU of the receiver per event", mine["receiver_ns"], peer["receiver_ns"], "aim 1")
+        ratio("CPU of the node's daemon per event", mine["agent_ns"], peer["agent_ns"], "expected 5 to 10: it encodes")
+    except Missing as why:
+        print(f"LTTng consumerd -> relayd: skipped, {why}")
+    print("from recording to acknowledged (1,000 events/s, one node, disk synced in groups):")
+    for flush in (200, 10):
+        r = run("latency", 5, flush)
+        print(f"  batches closed after {flush:3} ms: p50 {r['p50_us'] / 1e3:.1f} ms, p99 {r['p99_us'] / 1e3:.1f} ms")
+
+
+main()
