@@ -297,7 +297,7 @@ mrd_agent_fds(const mrd_agent *a, int fds[MRD_AGENT_FDS])
 {
     const int all[MRD_AGENT_FDS] = { mrd_pipeline_fd(a->pipeline), mrd_files_fd(a->files),
                                      a->transport == NULL ? -1 : a->transport->fd(a->transport),
-                                     mrd_node_clock_fd(a->clock), a->metrics_fd };
+                                     mrd_node_clock_fd(a->clock), mrd_metrics_fd(a->metrics) };
     size_t n = 0;
 
     for (size_t i = 0; i < MRD_AGENT_FDS; i++)
@@ -339,7 +339,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
         mrd_publish_step(a->publish, now);
     mrd_agent_secrets_step(a, now);
     mrd_agent_forget_flushed(a, now);
-    mrd_agent_serve_metrics(a);
+    mrd_metrics_step(a->metrics, now);
     if (now - a->said_at > SAY_PERIOD) {
         a->said_at = now;
         mrd_pipeline_say(a->pipeline, say, a);
@@ -517,7 +517,6 @@ mrd_agent_open(const mrd_agent_options *options, const mrd_node *node, mrd_trans
     a->o = *options;
     a->node = *node;
     a->transport = transport;
-    a->metrics_fd = -1;
     a->proc_root = options->proc_root == NULL ? "/proc" : options->proc_root;
     a->key = mrd_agent_key(mrd_str_of(node->instance_id));
     mrd_random(&a->run, sizeof(a->run));
@@ -543,8 +542,8 @@ mrd_agent_close(mrd_agent *a)
     /* The connection first: nothing arrives any more. Then the mirror image of opening. */
     if (a->transport != NULL)
         a->transport->close(a->transport);
-    if (a->metrics_fd >= 0)
-        close(a->metrics_fd);
+    mrd_metrics_close(a->metrics);
+    free(a->metrics_token);
     mrd_publish_close(a->publish);
     mrd_trigger_close(a->trigger);
     mrd_files_close(a->files);

@@ -36,6 +36,7 @@ typedef struct {
     char *slow_step_name;
     mrd_dur_ns pending_collective;
     int64_t metrics_port;
+    char *metrics_address, *metrics_token_file;
     bool simulated;
     int log_level;
     bool log_json, insecure, check;
@@ -85,8 +86,8 @@ typedef struct {
 /* begun = delivered + dropped + held, exact between two steps. Events that were in the spool when
  * the agent started count as begun. */
 void mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *ret_counts);
-/* Prometheus text, 0.0.4. */
-void mrd_agent_metrics(const mrd_agent *a, mrd_buf *to);
+/* Prometheus text 0.0.4, or OpenMetrics. */
+void mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to);
 /* For control without an aggregator (tests, `meridian inspect`): the same as a survey's message. */
 void mrd_agent_control(mrd_agent *a, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
                        char sentence[MRD_WHY_MAX]);

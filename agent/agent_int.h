@@ -6,6 +6,7 @@
 #include "agent/agent.h"
 #include "agent/clock.h"
 #include "agent/files.h"
+#include "agent/metrics.h"
 #include "agent/publish.h"
 #include "agent/sample.h"
 #include "agent/trigger.h"
@@ -31,7 +32,8 @@ struct mrd_agent {
     mrd_files *files;
     mrd_trigger *trigger; /* NULL: none wanted */
     mrd_publish *publish;
-    int metrics_fd;
+    mrd_metrics *metrics; /* NULL: no port */
+    char *metrics_token;
     int64_t said_at, capped_ns;
     mrd_node_clock *clock;
     bool ended; /* the session's last burst of probes was made */
@@ -55,7 +57,6 @@ mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
 /* *view holds the texts of *to. */
 void mrd_agent_clock_quality(const mrd_agent *a, mrd_node_clock_view *view, Mrd__ClockQuality *to);
 mrd_err mrd_agent_open_metrics(mrd_agent *a, mrd_why *why);
-void mrd_agent_serve_metrics(mrd_agent *a);
 mrd_err mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why);
 
 /* secrets.c */

@@ -82,6 +82,21 @@ parse(int argc, char **argv, mrd_agent_options *o, mrd_why *why)
     return err;
 }
 
+/* Metrics for other machines need a token. */
+static mrd_err
+metrics_check(const mrd_agent_options *o, mrd_why *why)
+{
+    const char *at = o->metrics_address;
+
+    if (o->metrics_port <= 0 || o->insecure || o->metrics_token_file != NULL ||
+        strncmp(at, "127.", 4) == 0 || strcmp(at, "::1") == 0)
+        return MRD_OK;
+    return mrd_why_set(why, MRD_AUTH, 0,
+                       "--metrics-address %s can be reached from other machines: give "
+                       "--metrics-token-file, or --insecure",
+                       at);
+}
+
 static void
 say_backend(void *self, const char *name, bool present, const char *text)
 {
@@ -136,6 +151,8 @@ run(mrd_agent_options *o, const mrd_node *node)
     mrd_agent *a = NULL;
     mrd_why why = { 0 };
 
+    if (metrics_check(o, &why) != MRD_OK)
+        return fail(&why);
     if (o->data_url != NULL && (mrd_agent_link_options(o, &link, &why) != MRD_OK ||
                                 mrd_transport_link(&link, &transport, &why) != MRD_OK))
         return fail(&why);

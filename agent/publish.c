@@ -15,7 +15,7 @@
 typedef struct {
     uint64_t id; /* of the spool's item, 0: free */
     bool in_flight;
-    int64_t again_at;
+    int64_t again_at, sent_ns;
 } flight;
 
 struct mrd_publish {
@@ -96,6 +96,7 @@ send_item(mrd_publish *p, flight *f, int64_t now)
     }
     f->in_flight = true;
     mrd_spool_sent(p->o.spool, f->id);
+    f->sent_ns = now;
     p->stats.sent++;
     p->stats.bytes += p->frame.len;
     return true;
@@ -149,6 +150,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
     case MRD__ACK_STATUS__ACK_STORED:
     case MRD__ACK_STATUS__ACK_DUPLICATE:
         p->stats.acked++;
+        mrd_expo_hist_add(&p->stats.ack, now - f->sent_ns);
         p->stats.slow = false;
         p->stats.sentence[0] = '\0';
         if (there && mrd_spool_done(p->o.spool, f->id, true))

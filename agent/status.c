@@ -1,15 +1,11 @@
 /* agent/status.c - what the agent says about itself: hello, heartbeats, counts, metrics. */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/agent_int.h"
+#include "base/expose.h"
 #include "base/obj.h"
 
 #define TOKEN_MAX 65536
@@ -289,98 +285,97 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
 
 /* ---- Metrics ---- */
 
-static void
-metric(mrd_buf *to, const char *name, const char *type, const char *help, uint64_t v)
-{
-    mrd_buf_fmt(to, "# HELP meridian_agent_%s %s\n# TYPE meridian_agent_%s %s\nmeridian_agent_%s ",
-                name, help, name, type, name);
-    mrd_buf_u64(to, v);
-    mrd_buf_byte(to, '\n');
-}
-
 void
-mrd_agent_metrics(const mrd_agent *a, mrd_buf *to)
+mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
 {
     mrd_agent_counts c;
+    mrd_publish_stats sent = { 0 };
+    mrd_expo x;
 
     mrd_agent_counters(a, &c);
-    metric(to, "events_begun_total", "counter", "Events the agent learned of, losses included.",
-           c.begun);
-    metric(to, "events_delivered_total", "counter", "Events the aggregator has stored.",
-           c.delivered);
-    metric(to, "events_held", "gauge",
-           "Events in rings' open spans, open batches, recorder and spool.", c.held);
-    mrd_buf_text(to, "# HELP meridian_agent_events_dropped_total Events lost, by cause.\n"
-                     "# TYPE meridian_agent_events_dropped_total counter\n");
-    for (int i = 0; i < MRD_DROP_CAUSES; i++)
-        mrd_buf_fmt(to, "meridian_agent_events_dropped_total{cause=\"%s\"} %" PRIu64 "\n",
-                    mrd_drop_text((mrd_drop_cause) i), c.dropped[i]);
-    metric(to, "ring_records_total", "counter", "Records read from rings.", c.pipe.records);
-    metric(to, "rings", "gauge", "Rings being read.", c.pipe.rings);
-    metric(to, "rings_bad_total", "counter", "Rings retired because they contradict themselves.",
-           c.pipe.rings_bad);
-    metric(to, "processes", "gauge", "Processes with rings.", c.pipe.processes);
-    metric(to, "frames_sent_total", "counter", "Frames sent, repetitions included.", c.frames_sent);
-    metric(to, "frames_stored_total", "counter", "Frames acknowledged.", c.frames_acked);
-    metric(to, "frames_refused_total", "counter", "Frames the aggregator will never store.",
-           c.frames_refused);
-    metric(to, "sent_bytes_total", "counter", "Bytes of frames sent.", c.bytes_sent);
-    metric(to, "spool_bytes", "gauge", "Bytes of frames not acknowledged.", c.spool.bytes);
-    metric(to, "spool_file_bytes", "gauge", "Bytes of the spool's files.", c.spool.file_bytes);
-    metric(to, "connected", "gauge", "1 when the aggregator has said welcome.", c.connected);
-    metric(to, "reconnects_total", "counter", "Connections made.", c.reconnects);
-    metric(to, "samples_total", "counter", "Counter samples taken.", c.samples);
-    metric(to, "sample_errors_total", "counter", "Counter polls that failed.", c.sample_errors);
-    metric(to, "artifacts_delivered_total", "counter", "Files the cluster has.", c.artifacts_sent);
-    metric(to, "artifacts_failed_total", "counter", "Files given up.", c.artifacts_failed);
-    metric(to, "artifact_bytes_total", "counter", "Bytes of files sent.", c.artifact_bytes);
-    metric(to, "triggers_total", "counter", "Events that asked to keep what was recorded.",
-           c.triggers_seen);
-    metric(to, "resident_memory_bytes", "gauge", "Memory of the agent.", resident_bytes());
+    if (a->publish != NULL)
+        mrd_publish_get_stats(a->publish, &sent);
+    {
+        const struct {
+            mrd_expo_kind kind;
+            const char *name, *help;
+            uint64_t v;
+        } rows[] = {
+#define COUNTER(name, help, v) { MRD_EXPO_COUNTER, "meridian_agent_" name, help, v }
+#define GAUGE(name, help, v)                                                                       \
+    {                                                                                              \
+        MRD_EXPO_GAUGE, "meridian_agent_" name, help, v                                            \
+    }
+            COUNTER("events_begun_total", "Events the agent learned of, losses included.", c.begun),
+            COUNTER("events_delivered_total", "Events the aggregator has stored.", c.delivered),
+            GAUGE("events_held", "Events in rings' open spans, open batches, recorder and spool.",
+                  c.held),
+            COUNTER("ring_records_total", "Records read from rings.", c.pipe.records),
+            GAUGE("rings", "Rings being read.", c.pipe.rings),
+            COUNTER("rings_bad_total", "Rings retired because they contradict themselves.",
+                    c.pipe.rings_bad),
+            GAUGE("processes", "Processes with rings.", c.pipe.processes),
+            COUNTER("frames_sent_total", "Frames sent, repetitions included.", c.frames_sent),
+            COUNTER("frames_stored_total", "Frames acknowledged.", c.frames_acked),
+            COUNTER("frames_refused_total", "Frames the aggregator will never store.",
+                    c.frames_refused),
+            COUNTER("sent_bytes_total", "Bytes of frames sent.", c.bytes_sent),
+            GAUGE("spool_bytes", "Bytes of frames not acknowledged.", c.spool.bytes),
+            GAUGE("spool_file_bytes", "Bytes of the spool's files.", c.spool.file_bytes),
+            GAUGE("connected", "1 when the aggregator has said welcome.", c.connected),
+            COUNTER("reconnects_total", "Connections made.", c.reconnects),
+            COUNTER("samples_total", "Counter samples taken.", c.samples),
+            COUNTER("sample_errors_total", "Counter polls that failed.", c.sample_errors),
+            COUNTER("artifacts_delivered_total", "Files the cluster has.", c.artifacts_sent),
+            COUNTER("artifacts_failed_total", "Files given up.", c.artifacts_failed),
+            COUNTER("artifact_bytes_total", "Bytes of files sent.", c.artifact_bytes),
+            COUNTER("triggers_total", "Events that asked to keep what was recorded.",
+                    c.triggers_seen),
+            GAUGE("resident_memory_bytes", "Memory of the agent.", resident_bytes()),
+#undef COUNTER
+#undef GAUGE
+        };
+
+        mrd_expo_begin(&x, to, open);
+        for (size_t i = 0; i < MRD_COUNT(rows); i++)
+            mrd_expo_one(&x, rows[i].kind, rows[i].name, rows[i].help, rows[i].v);
+    }
+    mrd_expo_family(&x, MRD_EXPO_COUNTER, "meridian_agent_events_dropped_total",
+                    "Events lost, by cause.");
+    for (int i = 0; i < MRD_DROP_CAUSES; i++) {
+        char label[80];
+
+        snprintf(label, sizeof(label), "cause=\"%s\"", mrd_drop_text((mrd_drop_cause) i));
+        mrd_expo_u64(&x, label, c.dropped[i]);
+    }
+    mrd_expo_hist_write(&x, "meridian_agent_acknowledgement_seconds",
+                        "From sending a frame to its acknowledgement.", &sent.ack);
+    mrd_expo_process(&x);
+    mrd_expo_end(&x);
+}
+
+static void
+write_metrics(void *self, bool open, mrd_buf *to)
+{
+    mrd_agent_metrics(self, open, to);
 }
 
 mrd_err
 mrd_agent_open_metrics(mrd_agent *a, mrd_why *why)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET,
-                              .sin_port = htons((uint16_t) a->o.metrics_port),
-                              .sin_addr = { htonl(INADDR_ANY) } };
-    int on = 1;
+    mrd_metrics_options o = { .address = a->o.metrics_address,
+                              .port = (uint16_t) a->o.metrics_port,
+                              .write = write_metrics,
+                              .self = a };
+    mrd_err err = MRD_OK;
 
     if (a->o.metrics_port <= 0)
         return MRD_OK;
-    a->metrics_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (a->metrics_fd < 0 ||
-        setsockopt(a->metrics_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-        bind(a->metrics_fd, (struct sockaddr *) &at, sizeof(at)) != 0 ||
-        listen(a->metrics_fd, 8) != 0)
-        return mrd_why_set(why, MRD_NET, errno, "metrics port %lld", (long long) a->o.metrics_port);
-    return MRD_OK;
-}
-
-/* One short exchange per connection: whatever is asked, the answer is the metrics. A client that
- * does not ask at once is left: the loop has rings to read. */
-void
-mrd_agent_serve_metrics(mrd_agent *a)
-{
-    char request[1024];
-    mrd_buf body = { 0 }, answer = { 0 };
-    struct pollfd p = { .events = POLLIN };
-
-    if (a->metrics_fd < 0 ||
-        (p.fd = accept4(a->metrics_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) < 0)
-        return;
-    if (poll(&p, 1, 5) == 1 && read(p.fd, request, sizeof(request)) > 0) {
-        mrd_agent_metrics(a, &body);
-        mrd_buf_fmt(&answer,
-                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; "
-                    "charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                    body.len);
-        mrd_buf_add(&answer, body.p, body.len);
-        if (answer.err == MRD_OK && body.err == MRD_OK)
-            (void) !write(p.fd, answer.p, answer.len); /* fits the socket's buffer, or is cut */
-    }
-    close(p.fd);
-    mrd_buf_fini(&body);
-    mrd_buf_fini(&answer);
+    if (a->o.metrics_token_file != NULL)
+        err = mrd_agent_read_file(a->o.metrics_token_file, &a->metrics_token, why);
+    if (err == MRD_OK && a->metrics_token != NULL && strlen(a->metrics_token) < 16)
+        err = mrd_why_set(why, MRD_LIMIT, 0, "the token in %s has fewer than 16 characters",
+                          a->o.metrics_token_file);
+    o.token = a->metrics_token;
+    return err == MRD_OK ? mrd_metrics_open(&o, &a->metrics, why) : err;
 }

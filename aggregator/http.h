@@ -18,8 +18,8 @@ uint16_t http_api_port(const http_api *api);
 bool http_api_changed(http_api *api);
 mrd_err http_api_reload(http_api *api, mrd_why *why);
 
-/* The text of /metrics (http_metrics.c). */
-void http_metrics(hub *h, mrd_httpd *httpd, mrd_buf *to);
+/* What /metrics answers, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
+void http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to);
 /* GET …/profile (http_profile.c). */
 mrd_err http_profile(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err http_profile_file(void *self, mrd_http_request *req, mrd_why *why);

@@ -1,25 +1,12 @@
 #include "aggregator/http.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 
+#include "base/expose.h"
 #include "base/obj.h"
 
-/* One family in the text format 0.0.4. */
 static void
-family(mrd_buf *to, const char *name, const char *type, const char *help)
-{
-    mrd_buf_fmt(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void
-single(mrd_buf *to, const char *name, const char *type, const char *help, uint64_t v)
-{
-    family(to, name, type, help);
-    mrd_buf_fmt(to, "%s %" PRIu64 "\n", name, v);
-}
-
-static void
-totals(mrd_buf *to, const hub_stats *s)
+totals(mrd_expo *x, const hub_stats *s)
 {
     const struct {
         const char *name, *help;
@@ -42,18 +29,26 @@ totals(mrd_buf *to, const hub_stats *s)
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
-        single(to, rows[i].name, "counter", rows[i].help, rows[i].v);
+        mrd_expo_one(x, MRD_EXPO_COUNTER, rows[i].name, rows[i].help, rows[i].v);
 }
 
 /* Instance ids have no characters that the format would have to escape. */
+static const char *
+label_of(const hub_node *n, char text[HUB_ID_MAX + 16])
+{
+    snprintf(text, HUB_ID_MAX + 16, "instance_id=\"%s\"", n->instance_id);
+    return text;
+}
+
 static void
-per_node(hub *h, mrd_buf *to, const char *name, const char *type, const char *help,
+per_node(hub *h, mrd_expo *x, mrd_expo_kind kind, const char *name, const char *help,
          int64_t (*value)(const hub *h, const hub_node *n))
 {
-    family(to, name, type, help);
+    char label[HUB_ID_MAX + 16];
+
+    mrd_expo_family(x, kind, name, help);
     for (size_t i = 0; i < h->n_nodes; i++)
-        mrd_buf_fmt(to, "%s{instance_id=\"%s\"} %" PRId64 "\n", name, h->nodes[i]->instance_id,
-                    value(h, h->nodes[i]));
+        mrd_expo_i64(x, label_of(h->nodes[i], label), value(h, h->nodes[i]));
 }
 
 static int64_t
@@ -85,60 +80,76 @@ node_held(const hub *h, const hub_node *n)
 
 /* Only of nodes whose clock was measured: no value is better than a wrong one. */
 static void
-clock_bounds(const hub *h, mrd_buf *to)
+clock_bounds(const hub *h, mrd_expo *x)
 {
-    family(to, "meridian_node_clock_bound_seconds", "gauge",
-           "Largest error of the node's clock against the session's.");
+    char label[HUB_ID_MAX + 16];
+
+    mrd_expo_family(x, MRD_EXPO_GAUGE, "meridian_node_clock_bound_seconds",
+                    "Largest error of the node's clock against the session's.");
     for (size_t i = 0; i < h->n_nodes; i++) {
         const hub_clock *c = &h->nodes[i]->clock;
 
         if (c->state[0] != '\0' && c->bound_ns > 0)
-            mrd_buf_fmt(to, "meridian_node_clock_bound_seconds{instance_id=\"%s\"} %lld.%09lld\n",
-                        h->nodes[i]->instance_id, (long long) (c->bound_ns / MRD_SEC),
-                        (long long) (c->bound_ns % MRD_SEC));
+            mrd_expo_seconds(x, label_of(h->nodes[i], label), c->bound_ns);
     }
 }
 
 static void
-sessions(hub *h, mrd_buf *to)
+sessions(hub *h, mrd_expo *x)
 {
     uint64_t n[SESSION_STATES] = { 0 };
+    char label[64];
 
     for (size_t i = 0; i < h->n_sessions; i++)
         n[h->sessions[i]->state]++;
-    family(to, "meridian_sessions", "gauge", "Sessions by state.");
-    for (unsigned i = 0; i < SESSION_STATES; i++)
-        mrd_buf_fmt(to, "meridian_sessions{state=\"%s\"} %" PRIu64 "\n",
-                    session_state_text((session_state) i), n[i]);
+    mrd_expo_family(x, MRD_EXPO_GAUGE, "meridian_sessions", "Sessions by state.");
+    for (unsigned i = 0; i < SESSION_STATES; i++) {
+        snprintf(label, sizeof(label), "state=\"%s\"", session_state_text((session_state) i));
+        mrd_expo_u64(x, label, n[i]);
+    }
 }
 
 void
-http_metrics(hub *h, mrd_httpd *httpd, mrd_buf *to)
+http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
 {
     mrd_httpd_counts c;
+    mrd_expo x;
 
     mrd_httpd_count(httpd, &c);
+    mrd_expo_begin(&x, to, open);
     pthread_mutex_lock(&h->lock);
-    totals(to, &h->stats);
-    single(to, "meridian_disk_full", "gauge", "1 while nothing is stored for want of room.",
-           h->disk_full);
-    single(to, "meridian_connections", "gauge", "Connections of agents.",
-           mrd_server_connections(h->server));
-    single(to, "meridian_connections_refused_total", "counter",
-           "Connections closed at the connection limit.", mrd_server_refused(h->server));
-    sessions(h, to);
-    per_node(h, to, "meridian_node_up", "gauge", "1 while the agent is heard of.", node_up);
-    per_node(h, to, "meridian_node_events_total", "counter", "Events stored.", node_events);
-    per_node(h, to, "meridian_node_dropped_events_total", "counter",
+    totals(&x, &h->stats);
+    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_disk_full",
+                 "1 while nothing is stored for want of room.", h->disk_full);
+    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_connections", "Connections of agents.",
+                 mrd_server_connections(h->server));
+    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_connections_refused_total",
+                 "Connections closed at the connection limit.", mrd_server_refused(h->server));
+    sessions(h, &x);
+    per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
+    per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
+    per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_dropped_events_total",
              "Events that the agent counted as lost.", node_dropped);
-    per_node(h, to, "meridian_node_held_events", "gauge", "Events that the agent still holds.",
-             node_held);
-    clock_bounds(h, to);
+    per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_held_events",
+             "Events that the agent still holds.", node_held);
+    clock_bounds(h, &x);
     pthread_mutex_unlock(&h->lock);
-    single(to, "meridian_http_requests_total", "counter", "HTTP requests.", c.requests);
-    single(to, "meridian_http_errors_total", "counter", "HTTP replies of 400 and above.", c.errors);
-    single(to, "meridian_http_unauthorised_total", "counter",
-           "HTTP requests without a right token.", c.unauthorised);
-    single(to, "meridian_http_streams", "gauge", "Slices being made.", c.streams_now);
-    single(to, "meridian_http_sent_bytes_total", "counter", "Bytes of HTTP bodies.", c.bytes);
+    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_requests_total", "HTTP requests.",
+                 c.requests);
+    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_errors_total",
+                 "HTTP replies of 400 and above.", c.errors);
+    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_unauthorised_total",
+                 "HTTP requests without a right token.", c.unauthorised);
+    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_http_connections", "HTTP connections.",
+                 c.connections);
+    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_dawdlers_total",
+                 "HTTP connections ended because a request or its reading took too long.",
+                 c.dawdlers);
+    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_http_streams", "Slices being made.", c.streams_now);
+    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_streams_cancelled_total",
+                 "Slices whose client left.", c.cancelled);
+    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_sent_bytes_total", "Bytes of HTTP bodies.",
+                 c.bytes);
+    mrd_expo_process(&x);
+    mrd_expo_end(&x);
 }

@@ -1,12 +1,13 @@
 /*
  * aggregator/httpd.h - the HTTP server below the aggregator's API: routing by a table, roles, JSON
  * and problem replies, files with ranges and ETags, streams produced by a worker in bounded memory.
- * libmicrohttpd lives in httpd.c only. What the paths mean is aggregator/http.h and docs/http.md.
+ * libmicrohttpd lives in httpd*.c only. What the paths mean is aggregator/http.h and docs/http.md.
  *
  * Threads  one server thread runs the handlers: they must not block for long. A stream's producer
- * runs in a thread of its own and may. Everything of a request belongs to the server thread. Limits
- * MRD_HTTP_BODY_MAX for bodies, 32 KiB for a request's head, options for connections and streams;
- * more is refused with a problem, never with memory.
+ * runs in a thread of its own and may. Everything of a request belongs to the server thread.
+ * Another thread ends connections whose request does not come or whose reply is hardly read
+ * (idle_seconds). Limits   MRD_HTTP_BODY_MAX for bodies, 32 KiB for a request's head, options for
+ * connections and streams; more is refused, never given memory.
  */
 #ifndef MRD_AGGREGATOR_HTTPD_H
 #define MRD_AGGREGATOR_HTTPD_H
@@ -38,7 +39,8 @@ typedef struct {
     const mrd_auth *auth;     /* NULL: everybody may do everything (loopback, --insecure) */
     unsigned max_connections; /* 0: 512 */
     unsigned max_streams;     /* merges at one time; 0: 8 */
-    unsigned idle_seconds;    /* 0: 30 */
+    unsigned idle_seconds;    /* for a request's head, twice that for its body; a reader must take
+                                 1 KiB/s over it; 0: 30 */
 } mrd_httpd_options;
 
 /* Borrows routes and self until stop. Errors: INVALID (address, PEM), BUSY (port in use), NOMEM. */
@@ -52,7 +54,7 @@ mrd_err mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why);
 bool mrd_httpd_changed(mrd_httpd *httpd);
 
 typedef struct {
-    uint64_t requests, errors, unauthorised, streams, cancelled, bytes;
+    uint64_t requests, errors, unauthorised, streams, cancelled, dawdlers, bytes;
     unsigned connections, streams_now;
 } mrd_httpd_counts;
 void mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts); /* any thread */
@@ -81,10 +83,10 @@ mrd_err mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *
 mrd_err mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag,
                               mrd_bytes body);
 /*
- * A file: Content-Length, ETag (from its identity, size and time), single ranges, If-None-Match,
- * If-Range, If-Modified-Since is not used. download names the attachment, NULL shows it inline.
- * gzip or zstd on the fly when the client accepts it, asks for no range, and the type is worth it.
- * Errors: NOTFOUND, IO.
+ * A file: Content-Length, ETag (from its identity, size, time and encoding), single ranges (several
+ * are ignored), If-None-Match, If-Match, If-Range; If-Modified-Since is not used. download names
+ * the attachment, NULL shows it inline. gzip or zstd on the fly when the client accepts it, asks
+ * for no range, and the type is worth it. Errors: NOTFOUND, IO.
  */
 mrd_err mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type,
                             const char *download, mrd_why *why);

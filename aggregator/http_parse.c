@@ -1,0 +1,144 @@
+#include "aggregator/http_parse.h"
+
+#include <strings.h>
+
+#include "base/num.h"
+
+/* ---- Paths ---- */
+
+bool
+http_path_plain(const char *path)
+{
+    if (path[0] != '/' || strnlen(path, HTTP_PATH_MAX + 1) > HTTP_PATH_MAX)
+        return false;
+    for (const char *p = path; *p != '\0'; p++) {
+        if ((unsigned char) *p < 0x20 || *p == 0x7f || *p == '\\')
+            return false;
+        if (p[0] == '/' &&
+            (p[1] == '/' || (p[1] == '.' && (p[2] == '/' || p[2] == '\0' || p[2] == '.'))))
+            return false;
+    }
+    return true;
+}
+
+bool
+http_route_match(const char *pattern, const char *path, http_params *params)
+{
+    const char *p = path;
+
+    params->n = 0;
+    while (*pattern != '\0') {
+        size_t name, n;
+        bool rest;
+
+        if (*pattern != '{') {
+            if (*pattern++ != *p++)
+                return false;
+            continue;
+        }
+        name = strcspn(pattern + 1, "*}");
+        rest = pattern[1 + name] == '*';
+        n = rest ? strlen(p) : strcspn(p, "/");
+        if (n == 0 || params->n == HTTP_PARAMS_MAX)
+            return false;
+        params->names[params->n] = (mrd_str){ pattern + 1, name };
+        params->values[params->n++] = (mrd_str){ p, n };
+        p += n;
+        pattern += name + (rest ? 3 : 2);
+    }
+    return *p == '\0';
+}
+
+mrd_str
+http_param(const http_params *params, const char *name)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        if (mrd_str_is(params->names[i], name))
+            return params->values[i];
+    }
+    return MRD_STR("");
+}
+
+/* ---- Ranges ---- */
+
+static bool
+digits(mrd_str text, uint64_t *ret_v)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.p[i] < '0' || text.p[i] > '9')
+            return false;
+    }
+    return mrd_num_u64(text, ret_v) == MRD_OK;
+}
+
+int
+http_range(const char *text, uint64_t size, uint64_t *ret_from, uint64_t *ret_len)
+{
+    const char *dash;
+    mrd_str first, last;
+    uint64_t from, to = 0;
+
+    if (text == NULL || strncasecmp(text, "bytes=", 6) != 0 ||
+        (dash = strchr(text + 6, '-')) == NULL)
+        return 0;
+    first = (mrd_str){ text + 6, (size_t) (dash - text - 6) };
+    last = (mrd_str){ dash + 1, strcspn(dash + 1, " \t") };
+    if (last.p[last.len + strspn(last.p + last.len, " \t")] != '\0')
+        return 0;
+    if (first.len == 0) {
+        if (!digits(last, &to))
+            return 0;
+        if (to == 0 || size == 0)
+            return -1;
+        *ret_from = to < size ? size - to : 0;
+        *ret_len = size - *ret_from;
+        return 1;
+    }
+    if (!digits(first, &from) || (last.len > 0 && (!digits(last, &to) || to < from)))
+        return 0;
+    if (from >= size)
+        return -1;
+    if (last.len == 0 || to >= size)
+        to = size - 1;
+    *ret_from = from;
+    *ret_len = to - from + 1;
+    return 1;
+}
+
+/* ---- Entity tags ---- */
+
+bool
+http_etag_listed(const char *list, const char *etag, bool weak)
+{
+    const char *p = list == NULL ? "" : list;
+
+    p += strspn(p, " \t");
+    if (*p == '*')
+        return p[1 + strspn(p + 1, " \t")] == '\0';
+    while (*p != '\0') {
+        bool is_weak = strncmp(p, "W/", 2) == 0;
+        const char *tag = p + (is_weak ? 2 : 0), *end;
+
+        if (*tag != '"' || (end = strchr(tag + 1, '"')) == NULL)
+            return false; /* not a list of tags */
+        if ((weak || !is_weak) && mrd_str_is((mrd_str){ tag, (size_t) (end + 1 - tag) }, etag))
+            return true;
+        p = end + 1;
+        p += strspn(p, " \t,");
+    }
+    return false;
+}
+
+/* ---- Tokens ---- */
+
+mrd_str
+http_bearer(const char *authorization)
+{
+    mrd_str token = MRD_STR("");
+
+    if (authorization == NULL || strncasecmp(authorization, "Bearer ", 7) != 0)
+        return token;
+    token.p = authorization + 7 + strspn(authorization + 7, " ");
+    token.len = strcspn(token.p, " \t");
+    return token.p[token.len] == '\0' ? token : MRD_STR("");
+}

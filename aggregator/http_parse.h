@@ -1,0 +1,37 @@
+/*
+ * aggregator/http_parse.h - what clients write, taken apart: paths, routes, ranges, entity tags,
+ * tokens. Pure functions over text from strangers, so that they can be fuzzed and tested as tables
+ * (RFC 9110). Inside aggregator/ only.
+ */
+#ifndef MRD_AGGREGATOR_HTTP_PARSE_H
+#define MRD_AGGREGATOR_HTTP_PARSE_H
+
+#include "base/buf.h"
+
+enum { HTTP_PATH_MAX = 2048, HTTP_PARAMS_MAX = 4 };
+
+/* {name} parts of a route and what the path has there; all borrow. */
+typedef struct {
+    mrd_str names[HTTP_PARAMS_MAX], values[HTTP_PARAMS_MAX];
+    size_t n;
+} http_params;
+
+/* False for components that climb, are empty, or that no name of ours has: such a path never
+ * reaches a handler. */
+bool http_path_plain(const char *path);
+/* "/a/{x}/b", "/a/{rest*}". */
+bool http_route_match(const char *pattern, const char *path, http_params *params);
+mrd_str http_param(const http_params *params, const char *name); /* "" when there is none */
+
+/* "bytes=a-b", "bytes=a-", "bytes=-n": one range of a body of `size` bytes. 1 satisfiable, -1 not;
+ * 0 to be ignored, as all else is: several ranges, other units, nonsense. */
+int http_range(const char *text, uint64_t size, uint64_t *ret_from, uint64_t *ret_len);
+
+/* True when a list of entity tags (If-None-Match, If-Match; NULL: no such field) is "*" or has etag
+ * (with its quotes). weak: W/"x" equals "x". */
+bool http_etag_listed(const char *list, const char *etag, bool weak);
+
+/* The token of an Authorization field, "" when it has none. */
+mrd_str http_bearer(const char *authorization);
+
+#endif

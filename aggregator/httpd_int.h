@@ -1,0 +1,87 @@
+/*
+ * aggregator/httpd_int.h - the inside of the HTTP server: httpd.c (requests, routing, start and
+ * stop), httpd_reply.c (replies, files, streams), httpd_watch.c (clients that dawdle). These three
+ * are the only ones that know libmicrohttpd.
+ */
+#ifndef MRD_AGGREGATOR_HTTPD_INT_H
+#define MRD_AGGREGATOR_HTTPD_INT_H
+
+#include <pthread.h>
+
+#include <microhttpd.h>
+
+#include "aggregator/http_parse.h"
+#include "aggregator/httpd.h"
+
+enum { HTTPD_HEADERS_MAX = 16, HTTPD_OLD_MAX = 4 };
+
+typedef struct http_stream http_stream;
+typedef struct http_client http_client;
+
+struct mrd_httpd {
+    uint32_t magic;
+    mrd_httpd_options options;
+    char *cert_path, *key_path;
+    uint64_t stamp; /* of both, when they were read; the caller of reload's */
+    const mrd_http_route *routes;
+    size_t n_routes;
+    void *self;
+    struct MHD_Daemon *daemon;
+    struct MHD_Daemon *old[HTTPD_OLD_MAX]; /* before a reload, until their transfers end */
+    int listen_fd;
+    uint16_t port;
+    pthread_mutex_t lock; /* guards all below and the streams' queues; nothing is taken inside */
+    mrd_httpd_counts counts;
+    http_stream *streams;
+    http_client *clients;
+    bool stopping;
+    pthread_t watcher;
+    pthread_cond_t watch; /* stopping */
+    bool watching;
+};
+
+struct mrd_http_request {
+    mrd_httpd *httpd;
+    struct MHD_Connection *connection;
+    const char *method;
+    char *path;
+    const mrd_http_route *route;
+    http_params params;
+    mrd_role role;
+    mrd_buf body;
+    size_t swallowed; /* of a body that is too large */
+    bool too_big, replied;
+    struct {
+        char *name, *value;
+    } headers[HTTPD_HEADERS_MAX];
+    size_t n_headers;
+    enum MHD_Result queued;
+};
+
+/* ---- httpd_reply.c ---- */
+
+#define HTTPD_PAGE_ORIGIN "https://ui.perfetto.dev" /* who may read replies from elsewhere */
+
+mrd_err httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code,
+                            const char *title, const char *detail);
+mrd_err httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why);
+mrd_err httpd_reply_empty(mrd_http_request *req, unsigned status);
+/* Tells every producer to end and every suspended connection to go on; true while some still work.
+ * Lock held. */
+bool httpd_streams_end(mrd_httpd *h);
+/* Ends the stream of a connection that waits for bytes. Lock held. */
+void httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection);
+
+/* ---- httpd_watch.c ---- */
+
+typedef enum { CLIENT_HEAD, CLIENT_BODY, CLIENT_REPLY } client_stage;
+
+mrd_err httpd_watch_start(mrd_httpd *h, mrd_why *why);
+void httpd_watch_stop(mrd_httpd *h);
+/* A connection begins or ends: a callback of the library. */
+void httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
+                            enum MHD_ConnectionNotificationCode code);
+/* Its exchange is now there. */
+void httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage);
+
+#endif

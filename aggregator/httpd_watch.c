@@ -1,0 +1,170 @@
+/*
+ * aggregator/httpd_watch.c - nobody holds a connection by being slow. The library ends connections
+ * on which nothing moves; this ends those on which just enough does: a request that comes byte by
+ * byte, a reply that is hardly read. It also notices clients that left while their reply is being
+ * made, which the library does not look at.
+ */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "aggregator/httpd_int.h"
+#include "base/obj.h"
+
+#define PERIOD_NS (200 * MRD_MS)
+
+enum {
+    RATE_MIN = 1024, /* bytes per second that a reader must take */
+    /* of tcpi_state; the C library's header has the names, but an older tcp_info */
+    STATE_CLOSE = 7,
+    STATE_CLOSE_WAIT = 8
+};
+
+struct http_client {
+    struct MHD_Connection *connection;
+    int fd;
+    client_stage stage;
+    int64_t since_ns; /* of the stage; in REPLY: of the window below */
+    uint64_t acked;   /* bytes that the client had taken then */
+    http_client *next, **link;
+};
+
+/* True when the client is to go. In REPLY what the client's own system has acknowledged counts:
+ * bytes in our buffers prove nothing. */
+static bool
+dawdles(mrd_httpd *h, http_client *c, int64_t now_ns)
+{
+    int64_t patience = h->options.idle_seconds * MRD_SEC, gone = now_ns - c->since_ns;
+    struct tcp_info info = { 0 };
+    socklen_t len = sizeof(info);
+
+    if (c->stage == CLIENT_HEAD)
+        return gone > patience;
+    if (c->stage == CLIENT_BODY)
+        return gone > 2 * patience;
+    if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+        return false;
+    if (info.tcpi_state == STATE_CLOSE || info.tcpi_state == STATE_CLOSE_WAIT) {
+        httpd_stream_abandon(h, c->connection);
+        return false;
+    }
+    if (info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0) { /* it waits for us */
+        c->since_ns = now_ns;
+        c->acked = info.tcpi_bytes_acked;
+        return false;
+    }
+    if (gone <= patience)
+        return false;
+    if (info.tcpi_bytes_acked - c->acked < (uint64_t) h->options.idle_seconds * RATE_MIN)
+        return true;
+    c->since_ns = now_ns;
+    c->acked = info.tcpi_bytes_acked;
+    return false;
+}
+
+static void *
+watch_main(void *self)
+{
+    mrd_httpd *h = self;
+
+    pthread_mutex_lock(&h->lock);
+    while (!h->stopping) {
+        struct timespec until;
+        int64_t now = mrd_local_now().ns;
+
+        for (http_client *c = h->clients; c != NULL; c = c->next) {
+            if (!dawdles(h, c, now))
+                continue;
+            h->counts.dawdlers++;
+            c->since_ns = now;          /* it takes the server thread a moment */
+            shutdown(c->fd, SHUT_RDWR); /* open until the lock is ours no more */
+        }
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += PERIOD_NS;
+        until.tv_sec += until.tv_nsec / MRD_SEC;
+        until.tv_nsec %= MRD_SEC;
+        pthread_cond_timedwait(&h->watch, &h->lock, &until);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+void
+httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
+                       enum MHD_ConnectionNotificationCode code)
+{
+    mrd_httpd *h = httpd;
+    const union MHD_ConnectionInfo *info;
+    http_client *c = *socket;
+
+    pthread_mutex_lock(&h->lock);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        h->counts.connections++;
+        info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        if (info != NULL && (c = calloc(1, sizeof(*c))) != NULL) {
+            c->connection = connection;
+            c->fd = info->connect_fd;
+            c->since_ns = mrd_local_now().ns;
+            c->next = h->clients;
+            c->link = &h->clients;
+            if (c->next != NULL)
+                c->next->link = &c->next;
+            h->clients = c;
+            *socket = c;
+        }
+    } else {
+        h->counts.connections--;
+        if (c != NULL) {
+            *c->link = c->next;
+            if (c->next != NULL)
+                c->next->link = c->link;
+            free(c);
+            *socket = NULL;
+        }
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+void
+httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    http_client *c = info == NULL ? NULL : info->socket_context;
+    struct tcp_info tcp = { 0 };
+    socklen_t len = sizeof(tcp);
+
+    if (c == NULL)
+        return;
+    pthread_mutex_lock(&h->lock);
+    if (stage == CLIENT_REPLY && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &tcp, &len) == 0)
+        c->acked = tcp.tcpi_bytes_acked;
+    c->stage = stage;
+    c->since_ns = mrd_local_now().ns;
+    pthread_mutex_unlock(&h->lock);
+}
+
+mrd_err
+httpd_watch_start(mrd_httpd *h, mrd_why *why)
+{
+    if (pthread_create(&h->watcher, NULL, watch_main, h) != 0)
+        return mrd_why_set(why, MRD_NOMEM, errno, "HTTP server's second thread");
+    h->watching = true;
+    return MRD_OK;
+}
+
+void
+httpd_watch_stop(mrd_httpd *h)
+{
+    if (!h->watching)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->stopping = true;
+    pthread_cond_signal(&h->watch);
+    pthread_mutex_unlock(&h->lock);
+    pthread_join(h->watcher, NULL);
+    h->watching = false;
+}
