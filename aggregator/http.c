@@ -227,13 +227,14 @@ wish_require(const mrd_json *o, char scratch[64], session_wish *w, mrd_why *why)
     return MRD_OK;
 }
 
-static mrd_err
-wish_parse(mrd_json *o, char require[64], session_wish *w, mrd_why *why)
+const char *const http_session_members[] = { "name",        "mode",           "require",
+                                             "duration",    "select",         "merge",
+                                             "recorder_ns", "recorder_bytes", NULL };
+
+mrd_err
+http_session_wish(mrd_json *o, char require[64], session_wish *w, mrd_why *why)
 {
-    static const char *const known[] = { "name",        "mode",           "require",
-                                         "duration",    "select",         "merge",
-                                         "recorder_ns", "recorder_bytes", NULL };
-    mrd_err err = known_keys(o, known, why);
+    mrd_err err = known_keys(o, http_session_members, why);
 
     if (err == MRD_OK)
         err = wish_mode(o, w, why);
@@ -265,7 +266,7 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = wish_parse(body, require, &w, why);
+        err = http_session_wish(body, require, &w, why);
     if (err == MRD_OK)
         err = session_create(api->h, &w, &id, why);
     if (err != MRD_OK)
@@ -364,11 +365,12 @@ post_merge(void *self, mrd_http_request *req, mrd_why *why)
     return err != MRD_OK ? err : reply_accepted(req, "state", "merging");
 }
 
+const char *const http_trigger_members[] = { "last", "reason", NULL };
+
 /* Of one session, or with id 0 of all recorders. */
 static mrd_err
 trigger(http_api *api, mrd_http_request *req, uint64_t id, mrd_why *why)
 {
-    static const char *const known[] = { "last", "reason", NULL };
     mrd_json *body = NULL;
     mrd_dur_ns last = 0;
     uint64_t number;
@@ -376,7 +378,7 @@ trigger(http_api *api, mrd_http_request *req, uint64_t id, mrd_why *why)
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = known_keys(body, known, why);
+        err = known_keys(body, http_trigger_members, why);
     if (err == MRD_OK)
         err = json_dur(body, "last", 20 * MRD_SEC, &last, why);
     if (err == MRD_OK)
@@ -555,30 +557,36 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
 
 #define SESSION "/api/v1/sessions/{id}"
 
-static const mrd_http_route routes[] = {
-    { "GET", "/", MRD_ROLE_NONE, http_web_page, "the web page" },
-    { "GET", "/web/{file*}", MRD_ROLE_NONE, http_web_part, "its parts" },
-    { "GET", "/healthz", MRD_ROLE_NONE, get_health, "the process is alive" },
-    { "GET", "/readyz", MRD_ROLE_NONE, get_ready, "events are being taken" },
-    { "GET", "/metrics", MRD_ROLE_READ, get_metrics, "numbers for Prometheus" },
-    { "GET", "/api/v1/nodes", MRD_ROLE_READ, get_nodes, "all agents that ever connected" },
-    { "GET", "/api/v1/nodes/{id}", MRD_ROLE_READ, get_node, "one agent" },
-    { "GET", "/api/v1/sessions", MRD_ROLE_READ, get_sessions, "all sessions of the store" },
-    { "POST", "/api/v1/sessions", MRD_ROLE_CONTROL, post_session, "start a session on all nodes" },
-    { "POST", "/api/v1/trigger", MRD_ROLE_CONTROL, post_trigger_all,
-      "freeze all flight recorders" },
-    { "GET", SESSION, MRD_ROLE_READ, get_session, "the manifest" },
-    { "DELETE", SESSION, MRD_ROLE_CONTROL, delete_session, "delete a session that is over" },
-    { "POST", SESSION "/stop", MRD_ROLE_CONTROL, post_stop, "stop on all nodes" },
-    { "POST", SESSION "/trigger", MRD_ROLE_CONTROL, post_trigger, "freeze a flight recorder" },
-    { "POST", SESSION "/merge", MRD_ROLE_CONTROL, post_merge, "merge again" },
-    { "GET", SESSION "/profile", MRD_ROLE_READ, http_profile, "the merged profile, or a slice" },
-    { "GET", SESSION "/profile/{file}", MRD_ROLE_READ, http_profile_file, "a finished file" },
-    { "GET", SESSION "/artifacts", MRD_ROLE_READ, get_artifacts, "files carried as they are" },
-    { "GET", SESSION "/artifacts/{sha256}", MRD_ROLE_READ, get_artifact, "one of them" },
-    { "GET", SESSION "/journal", MRD_ROLE_READ, get_journal, "the journal's segments" },
-    { "GET", SESSION "/journal/{node}/{segment}", MRD_ROLE_READ, get_segment, "one of them" },
+const mrd_http_route http_routes[] = {
+    { "GET", "/", MRD_ROLE_NONE, http_web_page, "the web page", NULL },
+    { "GET", "/web/{file*}", MRD_ROLE_NONE, http_web_part, "its parts", NULL },
+    { "GET", "/api/v1/openapi.json", MRD_ROLE_NONE, http_web_spec, "this description", NULL },
+    { "GET", "/healthz", MRD_ROLE_NONE, get_health, "the process is alive", NULL },
+    { "GET", "/readyz", MRD_ROLE_NONE, get_ready, "events are being taken", NULL },
+    { "GET", "/metrics", MRD_ROLE_READ, get_metrics, "numbers for Prometheus", NULL },
+    { "GET", "/api/v1/nodes", MRD_ROLE_READ, get_nodes, "all agents that ever connected", NULL },
+    { "GET", "/api/v1/nodes/{id}", MRD_ROLE_READ, get_node, "one agent", NULL },
+    { "GET", "/api/v1/sessions", MRD_ROLE_READ, get_sessions, "all sessions of the store", NULL },
+    { "POST", "/api/v1/sessions", MRD_ROLE_CONTROL, post_session, "start a session on all nodes",
+      NULL },
+    { "POST", "/api/v1/trigger", MRD_ROLE_CONTROL, post_trigger_all, "freeze all flight recorders",
+      NULL },
+    { "GET", SESSION, MRD_ROLE_READ, get_session, "the manifest", NULL },
+    { "DELETE", SESSION, MRD_ROLE_CONTROL, delete_session, "delete a session that is over", NULL },
+    { "POST", SESSION "/stop", MRD_ROLE_CONTROL, post_stop, "stop on all nodes", NULL },
+    { "POST", SESSION "/trigger", MRD_ROLE_CONTROL, post_trigger, "freeze a flight recorder",
+      NULL },
+    { "POST", SESSION "/merge", MRD_ROLE_CONTROL, post_merge, "merge again", NULL },
+    { "GET", SESSION "/profile", MRD_ROLE_READ, http_profile, "the merged profile, or a slice",
+      http_profile_query },
+    { "GET", SESSION "/profile/{file}", MRD_ROLE_READ, http_profile_file, "a finished file", NULL },
+    { "GET", SESSION "/artifacts", MRD_ROLE_READ, get_artifacts, "files carried as they are",
+      NULL },
+    { "GET", SESSION "/artifacts/{sha256}", MRD_ROLE_READ, get_artifact, "one of them", NULL },
+    { "GET", SESSION "/journal", MRD_ROLE_READ, get_journal, "the journal's segments", NULL },
+    { "GET", SESSION "/journal/{node}/{segment}", MRD_ROLE_READ, get_segment, "one of them", NULL },
 };
+const size_t http_n_routes = MRD_COUNT(http_routes);
 
 mrd_err
 http_api_open(hub *h, const mrd_aggregator_options *o, http_api **ret_api, mrd_why *why)
@@ -594,7 +602,7 @@ http_api_open(hub *h, const mrd_aggregator_options *o, http_api **ret_api, mrd_w
     if (api == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "http");
     api->h = h;
-    err = mrd_httpd_start(&options, routes, MRD_COUNT(routes), api, &api->httpd, why);
+    err = mrd_httpd_start(&options, http_routes, http_n_routes, api, &api->httpd, why);
     if (err != MRD_OK)
         free(api);
     else

@@ -20,7 +20,16 @@ mrd_err http_api_reload(http_api *api, mrd_why *why);
 
 /* What /metrics answers, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
 void http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to);
+/* The API, one row per path and method; docs/openapi.json describes each. */
+extern const mrd_http_route http_routes[];
+extern const size_t http_n_routes;
+/* Members of the body that starts a session, and of a trigger's; NULL-terminated. */
+extern const char *const http_session_members[], *const http_trigger_members[];
+/* A session's wishes from that body; strings borrow from it and from require. Errors: INVALID,
+ * RANGE, TYPE, LIMIT, NOMEM; w->select is the caller's in every case. */
+mrd_err http_session_wish(mrd_json *body, char require[64], session_wish *w, mrd_why *why);
 /* GET …/profile (http_profile.c). */
+extern const char *const http_profile_query[];
 mrd_err http_profile(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 

@@ -151,11 +151,12 @@ finished(http_api *api, const hub_session *s, const mrd_sink_ops *ops)
     return path;
 }
 
+const char *const http_profile_query[] = { "format",     "start",   "end",        "instance_id",
+                                           "process_id", "lnc_idx", "event_type", NULL };
+
 mrd_err
 http_profile(void *self, mrd_http_request *req, mrd_why *why)
 {
-    static const char *const known[] = { "format",     "start",   "end",        "instance_id",
-                                         "process_id", "lnc_idx", "event_type", NULL };
     http_api *api = self;
     slice *sl = calloc(1, sizeof(*sl));
     char name[160], *path = NULL;
@@ -165,8 +166,7 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
     if (sl == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "slice");
     sl->filter = (mrd_filter) MRD_FILTER_ALL;
-    if ((err = mrd_http_known_query(req, known, why)) != MRD_OK ||
-        (err = format_of(req, &sl->ops, why)) != MRD_OK ||
+    if ((err = format_of(req, &sl->ops, why)) != MRD_OK ||
         (err = http_session(api, req, &s, why)) != MRD_OK) {
         slice_free(sl);
         return err;

@@ -35,3 +35,11 @@ http_web_part(void *self, mrd_http_request *req, mrd_why *why)
     (void) self;
     return reply(req, mrd_http_param(req, "file"), why);
 }
+
+/* In the table under a name that no path of a request can have. */
+mrd_err
+http_web_spec(void *self, mrd_http_request *req, mrd_why *why)
+{
+    (void) self;
+    return reply(req, MRD_STR("../../docs/openapi.json"), why);
+}

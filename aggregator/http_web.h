@@ -20,5 +20,7 @@ extern const size_t http_web_n_files;
 /* GET / and GET /web/{file*}. Open to everybody: the page holds no data, it asks the API for it. */
 mrd_err http_web_page(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err http_web_part(void *self, mrd_http_request *req, mrd_why *why);
+/* GET /api/v1/openapi.json: docs/openapi.json as it was at build time. */
+mrd_err http_web_spec(void *self, mrd_http_request *req, mrd_why *why);
 
 #endif

@@ -103,13 +103,16 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
     return MHD_NO;
 }
 
-mrd_err
-mrd_http_known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
+/* INVALID names a query parameter that the route does not know, and the one that was meant. */
+static mrd_err
+known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 {
     query_check check = { known, NULL };
     const char *near;
     size_t n = 0;
 
+    if (known == NULL)
+        return MRD_OK;
     MHD_get_connection_values(req->connection, MHD_GET_ARGUMENT_KIND, check_query, &check);
     if (check.unknown == NULL)
         return MRD_OK;
@@ -207,7 +210,9 @@ dispatch(mrd_http_request *req)
     if (req->too_big)
         return httpd_reply_problem(req, 413, "LIMIT", "body too large",
                                    "a request body may have 1 MiB");
-    err = req->route->handle(req->httpd->self, req, &why);
+    err = known_query(req, req->route->query, &why);
+    if (err == MRD_OK)
+        err = req->route->handle(req->httpd->self, req, &why);
     if (err != MRD_OK && !req->replied)
         err = httpd_reply_error(req, err, &why);
     return err;
@@ -261,16 +266,16 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
     if (req == NULL) {
         const char *length =
             MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-        uint64_t announced;
+        uint64_t announced = 0;
 
         if ((req = request_new(h, connection, url, method)) == NULL)
             return MHD_NO;
         *state = req;
         httpd_watch_stage(h, connection, CLIENT_BODY);
-        if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
-            announced > MRD_HTTP_BODY_MAX) {
-            req->too_big = true; /* answered before the body comes */
-            httpd_watch_stage(h, connection, CLIENT_REPLY);
+        if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK)
+            req->too_big = announced > MRD_HTTP_BODY_MAX;
+        if (req->too_big && (announced > SWALLOW_MAX || mrd_http_header(req, "Expect") != NULL)) {
+            httpd_watch_stage(h, connection, CLIENT_REPLY); /* answered before the body comes */
             return dispatch(req) == MRD_OK ? MHD_YES : MHD_NO;
         }
         return MHD_YES;

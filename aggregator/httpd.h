@@ -29,7 +29,8 @@ typedef struct {
     /* Replies through mrd_http_reply_*, or returns an error, which becomes problem+json with why's
      * text. */
     mrd_err (*handle)(void *self, mrd_http_request *req, mrd_why *why);
-    const char *summary; /* for the OpenAPI document */
+    const char *summary;      /* that of docs/openapi.json */
+    const char *const *query; /* known query parameters, NULL-terminated; NULL: not looked at */
 } mrd_http_route;
 
 typedef struct {
@@ -71,8 +72,6 @@ const char *mrd_http_header(mrd_http_request *req, const char *name);
 mrd_role mrd_http_role(const mrd_http_request *req);
 /* The body as a JSON object; an empty body is an empty object. Errors: SYNTAX, TYPE. */
 mrd_err mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why);
-/* Appends each query parameter that is not in `known` (NULL-terminated) to an error. */
-mrd_err mrd_http_known_query(mrd_http_request *req, const char *const *known, mrd_why *why);
 
 /* ---- Replies: exactly one per request ---- */
 

@@ -26,15 +26,13 @@ get_json(void *self, mrd_http_request *req, mrd_why *why)
 static mrd_err
 post_item(void *self, mrd_http_request *req, mrd_why *why)
 {
-    static const char *const known[] = { "force", NULL };
     mrd_str id = mrd_http_param(req, "id");
     mrd_json *doc;
     mrd_buf text = { 0 };
     mrd_err err;
 
     (void) self;
-    if ((err = mrd_http_known_query(req, known, why)) != MRD_OK ||
-        (err = mrd_http_json(req, &doc, why)) != MRD_OK)
+    if ((err = mrd_http_json(req, &doc, why)) != MRD_OK)
         return err;
     mrd_buf_fmt(&text, MRD_STR_FMT "=%s", MRD_STR_ARG(id), mrd_json_str(doc, "v", "none"));
     mrd_json_free(doc);
@@ -79,12 +77,14 @@ get_stream(void *self, mrd_http_request *req, mrd_why *why)
                                  NULL, why);
 }
 
+static const char *const known[] = { "force", NULL };
+
 static const mrd_http_route routes[] = {
-    { "GET", "/open", MRD_ROLE_NONE, get_json, "" },
-    { "GET", "/json", MRD_ROLE_READ, get_json, "" },
-    { "POST", "/items/{id}/set", MRD_ROLE_CONTROL, post_item, "" },
-    { "GET", "/files/{rest*}", MRD_ROLE_READ, get_file, "" },
-    { "GET", "/stream", MRD_ROLE_READ, get_stream, "" },
+    { "GET", "/open", MRD_ROLE_NONE, get_json, "", NULL },
+    { "GET", "/json", MRD_ROLE_READ, get_json, "", NULL },
+    { "POST", "/items/{id}/set", MRD_ROLE_CONTROL, post_item, "", known },
+    { "GET", "/files/{rest*}", MRD_ROLE_READ, get_file, "", NULL },
+    { "GET", "/stream", MRD_ROLE_READ, get_stream, "", NULL },
 };
 
 static mrd_httpd *

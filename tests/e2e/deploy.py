@@ -180,6 +180,8 @@ def starts(docs):
     dir, host = tmp(), "meridian-aggregator.meridian.svc"
     certs = os.path.join(dir, "certs")
     run("certs", "init", "-d", certs, "--host", host)
+    with open(os.path.join(certs, "metrics.token"), "w") as f:
+        f.write("metrics-token-0123456789\n")
     os.chmod(os.path.join(certs, "tokens.json"), 0o440)  # as the kubelet leaves a Secret with fsGroup
     ports = {"7770": free_port(), "7771": free_port(), "7772": free_port(), "7773": free_port(), "7780": free_port()}
 
@@ -201,7 +203,9 @@ def starts(docs):
         for path in ("healthz", "readyz"):
             status, _ = get(f"https://127.0.0.1:{ports['7780']}/{path}", tls)
             equal(status, 200, path + ": " + open(os.path.join(dir, "meridian-aggregator.log")).read()[-600:])
-        status, text = get(f"http://127.0.0.1:{ports['7773']}/metrics")
+        equal(get(f"http://127.0.0.1:{ports['7773']}/healthz")[0], 200, "health of the agent")
+        numbers = urllib.request.Request(f"http://127.0.0.1:{ports['7773']}/metrics", headers={"Authorization": "Bearer metrics-token-0123456789"})
+        status, text = get(numbers)
         check(status == 200 and "resident_memory_bytes" in text, "metrics of the agent")
         token = open(os.path.join(certs, "read.token")).read()
         nodes = urllib.request.Request(f"https://127.0.0.1:{ports['7780']}/api/v1/nodes", headers={"Authorization": "Bearer " + token})

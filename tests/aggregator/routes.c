@@ -1,0 +1,42 @@
+/* Prints the server's own table of routes as JSON, for tests/e2e/openapi.py to hold against
+ * docs/openapi.json. */
+#include <stdio.h>
+
+#include "aggregator/http.h"
+
+static mrd_json *
+words(const char *const *list)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (; list != NULL && *list != NULL; list++)
+        mrd_json_append(a, mrd_json_new_str(*list));
+    return a;
+}
+
+int
+main(void)
+{
+    mrd_json *o = mrd_json_new_object(), *list = mrd_json_new_array();
+    mrd_buf text = { 0 };
+
+    for (size_t i = 0; i < http_n_routes; i++) {
+        const mrd_http_route *r = &http_routes[i];
+        mrd_json *row = mrd_json_new_object();
+
+        mrd_json_set(row, "method", mrd_json_new_str(r->method));
+        mrd_json_set(row, "path", mrd_json_new_str(r->path));
+        mrd_json_set(row, "role", mrd_json_new_str(mrd_role_text(r->role)));
+        mrd_json_set(row, "summary", mrd_json_new_str(r->summary));
+        mrd_json_set(row, "query", words(r->query));
+        mrd_json_append(list, row);
+    }
+    mrd_json_set(o, "routes", list);
+    mrd_json_set(o, "session", words(http_session_members));
+    mrd_json_set(o, "trigger", words(http_trigger_members));
+    mrd_json_write(o, true, &text);
+    puts(mrd_buf_cstr(&text));
+    mrd_buf_fini(&text);
+    mrd_json_free(o);
+    return 0;
+}

@@ -1,0 +1,215 @@
+"""docs/openapi.json against the running server: the same paths, methods, roles and parameters, every status it names is seen
+and every status seen is named, every JSON body fits its schema."""
+import json
+import os
+import re
+
+import schema
+from lib import SOURCE, check, equal, finish, need_daemons, run, until
+from service import Service, problem, routes
+
+need_daemons()
+schema.self_test()
+doc = json.load(open(os.path.join(SOURCE, "docs", "openapi.json")))
+table = routes()
+METHODS = ("get", "post", "delete", "put", "patch")
+operations = {(m.upper(), path): op for path, item in doc["paths"].items() for m, op in item.items() if m in METHODS}
+seen = {}  # (method, path) -> statuses
+
+
+def spec_path(path):
+    return path.replace("*}", "}")
+
+
+# ---- The document itself ----
+
+def references(value):
+    if isinstance(value, dict):
+        if "$ref" in value:
+            yield value["$ref"]
+        for v in value.values():
+            yield from references(v)
+    elif isinstance(value, list):
+        for v in value:
+            yield from references(v)
+
+
+check(doc["openapi"].startswith("3."), "version of OpenAPI")
+equal(doc["info"]["version"], run("--version")[0].split()[-1], "version of the program")
+named = set(references(doc))
+for ref in named:
+    schema.resolve(doc, {"$ref": ref})
+for kind, words in doc["components"].items():
+    if kind != "securitySchemes":
+        equal([w for w in words if f"#/components/{kind}/{w}" not in named], [], f"{kind} that nothing uses")
+equal(len({op["operationId"] for op in operations.values()}), len(operations), "operation ids differ")
+for (method, path), op in operations.items():
+    where = f"{method} {path}"
+    in_path = [p["name"] for p in op.get("parameters", []) if p["in"] == "path"]
+    equal(sorted(in_path), sorted(re.findall(r"\{(\w+)\}", path)), f"{where}: parameters of the path")
+    check(all(p["required"] for p in op.get("parameters", []) if p["in"] == "path"), f"{where}: they are required")
+    check(op["summary"] and set(op["responses"]) - {"default"}, f"{where}: summary and responses")
+
+# ---- The table of routes ----
+
+equal(sorted(operations), sorted((r["method"], spec_path(r["path"])) for r in table["routes"]), "paths and methods")
+for r in table["routes"]:
+    op, where = operations.get((r["method"], spec_path(r["path"])), {}), f"{r['method']} {r['path']}"
+    equal(op.get("summary"), r["summary"], f"{where}: summary")
+    equal(op.get("x-role"), r["role"], f"{where}: role")
+    equal(op.get("security"), [] if r["role"] == "none" else [{"bearer": []}], f"{where}: security")
+    equal(sorted(p["name"] for p in op.get("parameters", []) if p["in"] == "query"), sorted(r["query"]), f"{where}: query")
+schemas = doc["components"]["schemas"]
+equal(sorted(schemas["SessionRequest"]["properties"]), sorted(table["session"]), "members that start a session")
+equal(sorted(schemas["TriggerRequest"]["properties"]), sorted(table["trigger"]), "members of a trigger")
+
+
+# ---- The running server ----
+
+def call(method, path, values=None, query="", token="control", headers=None, body=None, want=None):
+    """Calls an operation and holds the reply against its description."""
+    op = operations[method, path]
+    url = path
+    for name, value in (values or {}).items():
+        url = url.replace("{" + name + "}", value)
+    r = service.ask(method, url + query, token=token, headers=headers, body=body)
+    where = f"{method} {url}{query} {body if body is not None and len(str(body)) < 200 else ''} as {token}: {r.status}"
+    if want is not None:
+        check(r.status == want, f"{where}, expected {want}: {r.body[:300]}")
+    seen.setdefault((method, path), set()).add(str(r.status))
+    described = op["responses"].get(str(r.status))
+    if not check(described, f"{where} is not described"):
+        return r
+    described = schema.resolve(doc, described)
+    content = described.get("content", {})
+    if not content:
+        equal(r.body, b"", f"{where}: no body is described")
+        return r
+    if check(r["Content-Type"] in content, f"{where}: type {r['Content-Type']} is not among {list(content)}") and "json" in r["Content-Type"] and r.status != 206:
+        for e in list(schema.errors(doc, content[r["Content-Type"]]["schema"], r.json()))[:10]:
+            check(False, f"{where}: {e}")
+    for name in described.get("headers", {}):
+        check(r[name], f"{where}: {name}")
+    check(r.status < 400 or problem(r), f"{where}: {r.body[:200]}")
+    return r
+
+
+def example(parameter):
+    return str(parameter.get("example", parameter["schema"].get("default", "")))
+
+
+SESSION = "/api/v1/sessions/{id}"
+with Service() as service:
+    workloads = service.begin()
+    id = service.recorded(workloads, 30000)
+    sid = {"id": id}
+    absent = {"id": "20200101-000000-0000"}
+    equal(service.get("/api/v1/openapi.json", token=None).json(), doc, "it is served as it is in docs/")
+
+    # What everybody may call, and with the wrong role.
+    for (method, path), op in operations.items():
+        values = {**absent, "file": "system_profile.pftrace", "sha256": "0" * 64, "node": "i-x", "segment": "000001.mrj"}
+        if op["x-role"] != "none":
+            call(method, path, values, token=None, want=401)
+            call(method, path, values, token="agent", want=403)
+
+    page = call("GET", "/", token=None, want=200)
+    call("GET", "/", token=None, headers={"If-None-Match": page["ETag"]}, want=304)
+    for name in ("app.css", "app.js", "icon.svg", "vendor/uPlot.LICENSE", "index.html"):
+        part = call("GET", "/web/{file}", {"file": name}, token=None, want=200)
+    call("GET", "/web/{file}", {"file": "index.html"}, token=None, headers={"If-None-Match": part["ETag"]}, want=304)
+    call("GET", "/web/{file}", {"file": "absent.js"}, token=None, want=404)
+    spec = call("GET", "/api/v1/openapi.json", token=None, want=200)
+    call("GET", "/api/v1/openapi.json", token=None, headers={"If-None-Match": spec["ETag"]}, want=304)
+    call("GET", "/healthz", token=None, want=200)
+    call("GET", "/readyz", token=None, want=200)
+    call("GET", "/metrics", want=200)
+    call("GET", "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}, want=200)
+    call("GET", "/api/v1/nodes", token="read", want=200)
+    call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, token="read", want=200)
+    call("GET", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
+
+    # Sessions.
+    call("GET", "/api/v1/sessions", want=200)
+    call("GET", SESSION, sid, want=200)
+    call("GET", SESSION, absent, want=404)
+    for body, status in (("[]", 422), ("{", 422), ({"nam": 1}, 400), ({"mode": "x"}, 400), ({"name": "x" * 256}, 413), ({"select": {"rank": 1}}, 422)):
+        call("POST", "/api/v1/sessions", body=body, want=status)
+    whole = {**schemas["SessionRequest"]["example"], "mode": "recorder", "require": "any", "select": {"instance_id": ["i-test0"]}, "duration": 0}
+    equal(list(schema.errors(doc, schemas["SessionRequest"], whole)), [], "the request's example")
+    equal(sorted(whole), sorted(table["session"]), "the example has every member")
+    made = call("POST", "/api/v1/sessions", body=whole, want=201)
+    recorder = {"id": made.json()["id"]}
+    equal(made["Location"], "/api/v1/sessions/" + recorder["id"], "Location")
+    call("POST", SESSION + "/trigger", {"id": id}, body={}, want=409)  # no recorder
+    until(lambda: service.session(recorder["id"])["state"] == "recording", "the recorder records")
+    for body, status in (({"last": "x"}, 400), ("[]", 422), ({"lst": 1}, 400), (schemas["TriggerRequest"]["example"], 202)):
+        call("POST", SESSION + "/trigger", recorder, body=body, want=status)
+        call("POST", "/api/v1/trigger", body=body, want=status)
+    call("DELETE", SESSION, recorder, want=409)
+    until(lambda: service.session(recorder["id"])["triggers"][0]["answered"] == 1, "the trigger is answered")
+    call("GET", SESSION, recorder, want=200)
+    call("POST", SESSION + "/stop", recorder, want=202)
+    until(lambda: service.session(recorder["id"])["state"] in ("complete", "failed"), "the recorder is over")
+    call("POST", "/api/v1/trigger", body={}, want=409)
+    call("POST", SESSION + "/stop", sid, want=409)
+    for path in ("/stop", "/trigger", "/merge"):
+        call("POST", SESSION + path, absent, want=404)
+    call("DELETE", SESSION, absent, want=404)
+    big = "{" + " " * (1 << 20) + "}"
+    for path, values in (("/api/v1/sessions", {}), ("/api/v1/trigger", {}), (SESSION + "/stop", sid), (SESSION + "/trigger", sid), (SESSION + "/merge", sid)):
+        call("POST", path, values, body=big, want=413)
+
+    # Profiles: each parameter with its example, ranges and conditions of each kind of file.
+    profile = operations["GET", SESSION + "/profile"]
+    parameters = [p for p in profile["parameters"] if p["in"] == "query"]
+    for p in parameters:
+        call("GET", SESSION + "/profile", sid, query=f"?{p['name']}={example(p)}", token="read", want=200)
+    for name in next(p for p in parameters if p["name"] == "format")["schema"]["enum"]:
+        call("GET", SESSION + "/profile", sid, query=f"?format={name}", want=200)
+    told = call("GET", SESSION + "/profile", sid, query="?format=nothing", want=400).json()["detail"]
+    equal(re.findall(r"[\w-]+", told.split("one of ")[1]), next(p for p in parameters if p["name"] == "format")["schema"]["enum"], "formats")
+    call("GET", SESSION + "/profile", sid, query="?formt=json", want=400)
+    files = [("/profile", {}, {}), ("/profile/{file}", {"file": "system_profile.pftrace"}, {"file": "absent"}),
+             ("/artifacts/{sha256}", {"sha256": service.session(id)["artifacts"][0]["sha256"]}, {"sha256": "0" * 64}),
+             ("/journal/{node}/{segment}", {"node": "i-test0", "segment": "000001.mrj"}, {"node": "i-test0", "segment": "000099.mrj"})]
+    for path, values, none in files:
+        r = call("GET", SESSION + path, {**sid, **values}, want=200)
+        check(len(r.body) > 100, f"{path}: {len(r.body)} bytes")
+        call("GET", SESSION + path, {**sid, **values}, headers={"Range": "bytes=0-9"}, want=206)
+        call("GET", SESSION + path, {**sid, **values}, headers={"Range": "bytes=99999999999-"}, want=416)
+        call("GET", SESSION + path, {**sid, **values}, headers={"If-None-Match": r["ETag"]}, want=304)
+        call("GET", SESSION + path, {**sid, **values}, headers={"If-Match": '"another"'}, want=412)
+        call("GET", SESSION + path, {**(sid if none else absent), **none}, want=404)
+    call("GET", SESSION + "/artifacts", sid, want=200)
+    call("GET", SESSION + "/artifacts", absent, want=404)
+    call("GET", SESSION + "/journal", sid, want=200)
+    call("GET", SESSION + "/journal", absent, want=404)
+    call("POST", SESSION + "/merge", sid, want=202)
+    again = call("POST", SESSION + "/merge", sid)
+    check(again.status in (202, 409), f"while it merges, or after: {again.status}")
+    until(lambda: service.session(id)["profile"]["state"] == "done", "merged again")
+    live = service.start("--name", "live")
+    call("POST", SESSION + "/merge", {"id": live}, want=409)
+    call("GET", SESSION, {"id": live}, want=200)
+    service.stop(live)
+    call("DELETE", SESSION, {"id": live}, want=202)
+
+    # More streams than are allowed at one time: readers that do not read.
+    slow = []
+    for _ in range(8):
+        s = service.dial()
+        s.setsockopt(1, 8, 4096)  # SO_RCVBUF
+        s.sendall(f"GET /api/v1/sessions/{id}/profile?format=json&instance_id=i-test0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.tokens['control']}\r\n\r\n".encode())
+        slow.append(s)
+    until(lambda: b"meridian_http_streams 8\n" in service.get("/metrics").body or call("GET", SESSION + "/profile", sid, query="?start=0s").status == 503, "all streams are taken")
+    refused = call("GET", SESSION + "/profile", sid, query="?start=0s")
+    check(refused.status in (200, 503) and (refused.status == 200 or refused["Retry-After"]), f"Retry-After: {refused.headers}")
+    for s in slow:
+        s.close()
+
+# Disk full is the one state that this test does not make.
+for key, op in operations.items():
+    named = set(op["responses"]) - {"default"} - ({"503"} if key[1] in ("/readyz",) else set())
+    equal(sorted(named - seen.get(key, set())), [], f"{key}: statuses that were never seen")
+finish()
