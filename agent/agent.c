@@ -543,7 +543,7 @@ mrd_agent_close(mrd_agent *a)
     if (a->transport != NULL)
         a->transport->close(a->transport);
     mrd_metrics_close(a->metrics);
-    free(a->metrics_token);
+    mrd_secret_free(a->metrics_token);
     mrd_publish_close(a->publish);
     mrd_trigger_close(a->trigger);
     mrd_files_close(a->files);

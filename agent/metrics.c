@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/expose.h"
 #include "base/obj.h"
+#include "base/secret.h"
 
 #define PATIENCE (5 * MRD_SEC) /* a request's head must be here by then */
 
@@ -59,18 +60,13 @@ field(mrd_str head, const char *name)
     return MRD_STR("");
 }
 
-/* In a time that tells nothing about where they differ. */
 static bool
 token_right(mrd_str value, const char *token)
 {
     size_t n = strlen(token);
-    unsigned char diff = 0;
 
-    if (value.len < 7 || strncasecmp(value.p, "Bearer ", 7) != 0 || value.len - 7 != n)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        diff |= (unsigned char) (value.p[7 + i] ^ token[i]);
-    return diff == 0;
+    return value.len == 7 + n && strncasecmp(value.p, "Bearer ", 7) == 0 &&
+           mrd_secret_equal(value.p + 7, token, n);
 }
 
 static void

@@ -7,6 +7,7 @@
 #include "agent/agent_int.h"
 #include "base/expose.h"
 #include "base/obj.h"
+#include "base/secret.h"
 
 #define TOKEN_MAX 65536
 
@@ -372,7 +373,7 @@ mrd_agent_open_metrics(mrd_agent *a, mrd_why *why)
     if (a->o.metrics_port <= 0)
         return MRD_OK;
     if (a->o.metrics_token_file != NULL)
-        err = mrd_agent_read_file(a->o.metrics_token_file, &a->metrics_token, why);
+        err = mrd_secret_read("token file", a->o.metrics_token_file, &a->metrics_token, why);
     if (err == MRD_OK && a->metrics_token != NULL && strlen(a->metrics_token) < 16)
         err = mrd_why_set(why, MRD_LIMIT, 0, "the token in %s has fewer than 16 characters",
                           a->o.metrics_token_file);

@@ -21,6 +21,33 @@ http_path_plain(const char *path)
     return true;
 }
 
+static int
+hex_digit(char c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+size_t
+http_unescape(char *text)
+{
+    char *to = text;
+
+    for (const char *p = text; *p != '\0'; p++) {
+        int high = *p == '%' ? hex_digit(p[1]) : -1, low = high < 0 ? -1 : hex_digit(p[2]);
+
+        if (low >= 0 && (high | low) != 0) {
+            *to++ = (char) (high << 4 | low);
+            p += 2;
+        } else {
+            *to++ = *p;
+        }
+    }
+    *to = '\0';
+    return (size_t) (to - text);
+}
+
 bool
 http_route_match(const char *pattern, const char *path, http_params *params)
 {

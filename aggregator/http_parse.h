@@ -19,6 +19,9 @@ typedef struct {
 /* False for components that climb, are empty, or that no name of ours has: such a path never
  * reaches a handler. */
 bool http_path_plain(const char *path);
+/* Decodes %XX in place and returns the new length. %00 stays as it is: a text in C would end there
+ * and name something else. */
+size_t http_unescape(char *text);
 /* "/a/{x}/b", "/a/{rest*}". */
 bool http_route_match(const char *pattern, const char *path, http_params *params);
 mrd_str http_param(const http_params *params, const char *name); /* "" when there is none */

@@ -386,6 +386,14 @@ mrd_httpd_changed(mrd_httpd *httpd)
     return stamp_of(httpd) != httpd->stamp;
 }
 
+static size_t
+unescape(void *cls, struct MHD_Connection *connection, char *text)
+{
+    (void) cls;
+    (void) connection;
+    return http_unescape(text);
+}
+
 /* Starts a server thread on a copy of the listening socket. */
 static mrd_err
 start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
@@ -411,10 +419,11 @@ start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
     if ((fd = fcntl(h->listen_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
         daemon = MHD_start_daemon(
             flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_ARRAY,
-            tls, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
-            httpd_watch_connection, h, MHD_OPTION_CONNECTION_LIMIT, h->options.max_connections,
-            MHD_OPTION_CONNECTION_TIMEOUT, h->options.idle_seconds,
-            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) (32 << 10), MHD_OPTION_END);
+            tls, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+            on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, httpd_watch_connection, h,
+            MHD_OPTION_CONNECTION_LIMIT, h->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+            h->options.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) (32 << 10),
+            MHD_OPTION_END);
     if (daemon == NULL) {
         if (fd >= 0)
             close(fd);

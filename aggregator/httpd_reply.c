@@ -46,6 +46,16 @@ mrd_http_set_header(mrd_http_request *req, const char *name, const char *value)
     req->n_headers++;
 }
 
+static bool
+has_header(const mrd_http_request *req, const char *name)
+{
+    for (size_t i = 0; i < req->n_headers; i++) {
+        if (req->headers[i].name != NULL && strcmp(req->headers[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Queues the response, which it owns, with the headers every reply has. */
 static mrd_err
 send_response(mrd_http_request *req, unsigned status, struct MHD_Response *response)
@@ -77,12 +87,27 @@ send_response(mrd_http_request *req, unsigned status, struct MHD_Response *respo
     return req->queued == MHD_YES ? MRD_OK : MRD_IO;
 }
 
+/* The body of a reply that has none, and whose length is not said to be 0. */
+static ssize_t
+no_body(void *self, uint64_t at, char *to, size_t max)
+{
+    (void) self;
+    (void) at;
+    (void) to;
+    (void) max;
+    return MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static struct MHD_Response *
+bodyless(void)
+{
+    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, no_body, NULL, NULL);
+}
+
 mrd_err
 httpd_reply_empty(mrd_http_request *req, unsigned status)
 {
-    return send_response(
-        req, status,
-        MHD_create_response_from_buffer(0, (void *) (uintptr_t) "", MHD_RESPMEM_PERSISTENT));
+    return send_response(req, status, bodyless());
 }
 
 mrd_err
@@ -93,7 +118,8 @@ mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type, mr
 
     if (err == MRD_OK) {
         mrd_http_set_header(req, "Content-Type", type);
-        mrd_http_set_header(req, "Cache-Control", "no-store");
+        if (!has_header(req, "Cache-Control"))
+            mrd_http_set_header(req, "Cache-Control", "no-store");
         response = MHD_create_response_from_buffer(
             body->len, body->p == NULL ? (void *) (uintptr_t) "" : body->p,
             body->p == NULL ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
@@ -320,24 +346,14 @@ stream_new(mrd_http_request *req)
     return s;
 }
 
-/* The head of a stream's reply, for HEAD: nothing is produced. */
-static ssize_t
-stream_nothing(void *self, uint64_t at, char *to, size_t max)
-{
-    (void) self;
-    (void) at;
-    (void) to;
-    (void) max;
-    return MHD_CONTENT_READER_END_OF_STREAM;
-}
-
 static void
 stream_headers(mrd_http_request *req, const char *type, const char *download)
 {
     mrd_buf disposition = { 0 };
 
     mrd_http_set_header(req, "Content-Type", type);
-    mrd_http_set_header(req, "Cache-Control", "no-store");
+    if (!has_header(req, "Cache-Control"))
+        mrd_http_set_header(req, "Cache-Control", "no-store");
     if (download != NULL) {
         mrd_buf_fmt(&disposition, "attachment; filename=\"%s\"", download);
         mrd_http_set_header(req, "Content-Disposition", mrd_buf_cstr(&disposition));
@@ -359,9 +375,7 @@ mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *downl
         if (done != NULL)
             done(self);
         stream_headers(req, type, download);
-        return send_response(
-            req, MHD_HTTP_OK,
-            MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, stream_nothing, NULL, NULL));
+        return send_response(req, MHD_HTTP_OK, bodyless());
     }
     pthread_mutex_lock(&h->lock);
     full = h->stopping || h->counts.streams_now >= h->options.max_streams;
@@ -564,6 +578,7 @@ mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, c
     file_etag(&st, encoding, etag);
     mrd_http_set_header(req, "ETag", etag);
     mrd_http_set_header(req, "Accept-Ranges", "bytes");
+    mrd_http_set_header(req, "Cache-Control", "no-cache");
     if (file_condition(req, etag, &err)) {
         close(fd);
         return err;
@@ -577,6 +592,5 @@ mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, c
     }
     if (encoding != MRD_ENCODE_NONE)
         return reply_encoded(req, fd, encoding, type, download, why);
-    mrd_http_set_header(req, "Cache-Control", "no-cache");
     return reply_plain(req, fd, &st, kind > 0, from, len, type, download);
 }

@@ -180,7 +180,7 @@ def starts(docs):
     dir, host = tmp(), "meridian-aggregator.meridian.svc"
     certs = os.path.join(dir, "certs")
     run("certs", "init", "-d", certs, "--host", host)
-    with open(os.path.join(certs, "metrics.token"), "w") as f:
+    with open(os.path.join(certs, "metrics.token"), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
         f.write("metrics-token-0123456789\n")
     os.chmod(os.path.join(certs, "tokens.json"), 0o440)  # as the kubelet leaves a Secret with fsGroup
     ports = {"7770": free_port(), "7771": free_port(), "7772": free_port(), "7773": free_port(), "7780": free_port()}

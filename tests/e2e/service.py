@@ -74,6 +74,8 @@ class Service(Cluster):
             c.endheaders(data if data else None)
             r = c.getresponse()
             return Reply(r.status, r.getheaders(), r.read())
+        except http.client.RemoteDisconnected:
+            return Reply(0, [], b"")  # the server hung up
         finally:
             c.close()
 
