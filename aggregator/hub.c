@@ -84,6 +84,8 @@ hub_fini(hub *h)
     }
     free(h->sessions);
     free(h->nodes);
+    mrd_map_fini(&h->node_by_id);
+    mrd_map_fini(&h->node_by_conn);
     free(h->store);
     artifact_fini(h);
     mrd_auth_free(h->auth);
@@ -98,24 +100,87 @@ hub_session_now(const hub *h)
     return mrd_local_now().ns + h->session_offset_ns;
 }
 
+static mrd_map_key
+id_key(const char *instance_id)
+{
+    size_t len = strlen(instance_id);
+
+    return (mrd_map_key){ .a = mrd_hash64(instance_id, len, 1),
+                          .b = mrd_hash64(instance_id, len, 2),
+                          .c = len };
+}
+
+static mrd_map_key
+conn_key(uint32_t conn)
+{
+    return (mrd_map_key){ .a = conn };
+}
+
 hub_node *
 hub_node_by_conn(hub *h, uint32_t conn)
 {
-    for (size_t i = 0; i < h->n_nodes; i++) {
-        if (h->nodes[i]->conn == conn)
-            return h->nodes[i];
-    }
-    return NULL;
+    uint32_t at = mrd_map_get(&h->node_by_conn, conn_key(conn));
+
+    return at == MRD_MAP_NONE ? NULL : h->nodes[at];
 }
 
 hub_node *
 hub_node_by_id(hub *h, const char *instance_id)
 {
-    for (size_t i = 0; i < h->n_nodes; i++) {
+    uint32_t at = mrd_map_get(&h->node_by_id, id_key(instance_id));
+
+    if (at == MRD_MAP_NONE || strcmp(h->nodes[at]->instance_id, instance_id) == 0)
+        return at == MRD_MAP_NONE ? NULL : h->nodes[at];
+    for (size_t i = 0; i < h->n_nodes; i++) { /* two names with one hash: made on purpose */
         if (strcmp(h->nodes[i]->instance_id, instance_id) == 0)
             return h->nodes[i];
     }
     return NULL;
+}
+
+/* The first of two names with one hash keeps the entry. */
+static mrd_err
+id_put(mrd_map *map, const char *instance_id, size_t at)
+{
+    mrd_map_key key = id_key(instance_id);
+
+    return mrd_map_get(map, key) != MRD_MAP_NONE ? MRD_OK : mrd_map_put(map, key, (uint32_t) at);
+}
+
+hub_node *
+hub_node_add(hub *h, const char *instance_id)
+{
+    hub_node **v = realloc(h->nodes, (h->n_nodes + 1) * sizeof(*v));
+    hub_node *n;
+
+    if (v == NULL)
+        return NULL;
+    h->nodes = v;
+    if ((n = calloc(1, sizeof(*n))) == NULL ||
+        id_put(&h->node_by_id, instance_id, h->n_nodes) != MRD_OK) {
+        free(n);
+        return NULL;
+    }
+    hub_copy(n->instance_id, sizeof(n->instance_id), instance_id);
+    n->clock.bound_ns = -1;
+    n->bucket_ns = mrd_local_now().ns;
+    n->at = (uint32_t) h->n_nodes;
+    h->nodes[h->n_nodes++] = n;
+    return n;
+}
+
+void
+hub_node_connect(hub *h, hub_node *n, uint32_t conn)
+{
+    hub_node *before = conn == 0 ? NULL : hub_node_by_conn(h, conn);
+
+    if (before != NULL && before != n)
+        before->conn = 0;
+    if (n->conn != 0 && n->conn != conn)
+        mrd_map_remove(&h->node_by_conn, conn_key(n->conn));
+    n->conn = 0;
+    if (conn != 0 && mrd_map_put(&h->node_by_conn, conn_key(conn), n->at) == MRD_OK)
+        n->conn = conn;
 }
 
 bool
@@ -137,6 +202,10 @@ hub_session_by_id(hub *h, uint64_t id)
 hub_part *
 hub_part_of(hub_session *s, const char *instance_id)
 {
+    uint32_t at = mrd_map_get(&s->part_by_id, id_key(instance_id));
+
+    if (at == MRD_MAP_NONE || strcmp(s->parts[at]->instance_id, instance_id) == 0)
+        return at == MRD_MAP_NONE ? NULL : s->parts[at];
     for (size_t i = 0; i < s->n_parts; i++) {
         if (strcmp(s->parts[i]->instance_id, instance_id) == 0)
             return s->parts[i];
@@ -172,8 +241,11 @@ hub_part_add(hub_session *s, const hub_node *n)
     if (v == NULL)
         return NULL;
     s->parts = v;
-    if ((p = calloc(1, sizeof(*p))) == NULL)
+    if ((p = calloc(1, sizeof(*p))) == NULL ||
+        id_put(&s->part_by_id, n->instance_id, s->n_parts) != MRD_OK) {
+        free(p);
         return NULL;
+    }
     hub_copy(p->instance_id, sizeof(p->instance_id), n->instance_id);
     hub_copy(p->host_name, sizeof(p->host_name), n->host_name);
     hub_copy(p->boot_id, sizeof(p->boot_id), n->boot_id);

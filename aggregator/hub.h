@@ -15,6 +15,7 @@
 #include "aggregator/journal.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/map.h"
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "timesync/align.h"
@@ -52,7 +53,8 @@ typedef struct {
 typedef struct {
     char instance_id[HUB_ID_MAX], host_name[HUB_TEXT_MAX], boot_id[64], release[32];
     uint64_t key, run, epoch;
-    uint32_t conn;        /* 0: not connected */
+    uint32_t at;          /* its index in the hub's list */
+    uint32_t conn;        /* 0: not connected; hub_node_connect sets it */
     unsigned proof_epoch; /* of the hub at its hello */
     bool simulated;
     int64_t seen_ns; /* aggregator's RAW, last frame of any kind */
@@ -164,6 +166,7 @@ typedef struct hub_session {
     int64_t arm_from_ns; /* aggregator's RAW: after a restart agents may come back until here */
     hub_part **parts;
     size_t n_parts;
+    mrd_map part_by_id; /* index into parts */
     hub_trigger *triggers;
     size_t n_triggers;
     int64_t noted_at_ns; /* session time when nodes' own triggers become one, 0: there are none */
@@ -209,6 +212,7 @@ typedef struct hub {
     mrd_server *server;
     hub_node **nodes;
     size_t n_nodes;
+    mrd_map node_by_id, node_by_conn; /* index into nodes */
     hub_session **sessions;
     size_t n_sessions;
     hub_stats stats;
@@ -228,6 +232,9 @@ void hub_fini(hub *h);
 int64_t hub_session_now(const hub *h); /* session time */
 hub_node *hub_node_by_conn(hub *h, uint32_t conn);
 hub_node *hub_node_by_id(hub *h, const char *instance_id);
+hub_node *hub_node_add(hub *h, const char *instance_id); /* NULL without memory */
+/* The node speaks on this connection from now on; whoever did before does not any more. 0: none. */
+void hub_node_connect(hub *h, hub_node *n, uint32_t conn);
 bool hub_node_alive(const hub *h, const hub_node *n); /* connected and heard of lately */
 hub_session *hub_session_by_id(hub *h, uint64_t id);
 /* The node's part, NULL when it has none. */

@@ -35,6 +35,7 @@ struct ingest {
     mrd_journal *dirty[PENDING_MAX]; /* of one commit, each once, and what its sync said */
     mrd_why whys[PENDING_MAX];
     int64_t next_tick_ns, next_watch_ns;
+    uint64_t refused; /* connections, when it was said last */
     mrd_buf reply, repacked, joined;
 };
 
@@ -128,6 +129,11 @@ hello_check(ingest *in, const mrd_msg *msg, uint32_t conn, mrd_why *why)
                            hello->instance_id);
     if ((err = identity_check(h, conn, hello, why)) != MRD_OK)
         return err;
+    if (!mrd_server_conn_admit(h->server, conn))
+        return mrd_why_set(why, MRD_LIMIT, 0,
+                           "%u agents are connected, which is the limit (--max-connections, else a "
+                           "third of the open files allowed): '%s' waits until one leaves",
+                           mrd_server_max_connections(h->server), hello->instance_id);
     known = hub_node_by_id(h, hello->instance_id);
     if (known == NULL && (int64_t) h->n_nodes >= h->limits.max_nodes)
         return mrd_why_set(why, MRD_LIMIT, 0,
@@ -149,35 +155,14 @@ hello_check(ingest *in, const mrd_msg *msg, uint32_t conn, mrd_why *why)
     return MRD_OK;
 }
 
-static hub_node *
-node_put(hub *h, const char *instance_id)
-{
-    hub_node *n = hub_node_by_id(h, instance_id);
-    hub_node **v;
-
-    if (n != NULL)
-        return n;
-    if ((v = realloc(h->nodes, (h->n_nodes + 1) * sizeof(*v))) == NULL)
-        return NULL;
-    h->nodes = v;
-    if ((n = calloc(1, sizeof(*n))) == NULL)
-        return NULL;
-    hub_copy(n->instance_id, sizeof(n->instance_id), instance_id);
-    n->clock.bound_ns = -1;
-    n->bucket_ns = mrd_local_now().ns;
-    h->nodes[h->n_nodes++] = n;
-    return n;
-}
-
 static void
-node_hello(hub_node *n, const mrd_msg *msg, uint32_t conn)
+node_hello(hub_node *n, const mrd_msg *msg)
 {
     const Mrd__Hello *hello = msg->u.hello;
 
     n->key = msg->frame.agent;
     n->run = hello->run;
     n->epoch = hello->epoch;
-    n->conn = conn;
     n->simulated = hello->simulated;
     n->hello_local_ns = hello->local_ns;
     n->hello_wall_ns = hello->wall_ns;
@@ -239,20 +224,18 @@ on_hello(ingest *in, mrd_server_request *request, const mrd_msg *msg)
         reply_refuse(in, request, &why, why.err != MRD_LIMIT && why.err != MRD_EXISTS);
         return;
     }
-    if ((n = node_put(h, msg->u.hello->instance_id)) == NULL) {
+    if ((n = hub_node_by_id(h, msg->u.hello->instance_id)) == NULL &&
+        (n = hub_node_add(h, msg->u.hello->instance_id)) == NULL) {
         mrd_server_drop(h->server, request);
         return;
     }
     if (n->conn != request->conn)
         mrd_log(MRD_LOG_INFO, "AGG-NODE-UP", "Agent connected: node=%s host=%s release=%s",
                 n->instance_id, msg->u.hello->host_name, msg->u.hello->release);
-    for (size_t i = 0; i < h->n_nodes; i++) { /* one connection, one name */
-        if (h->nodes[i] != n && h->nodes[i]->conn == request->conn)
-            h->nodes[i]->conn = 0;
-    }
+    hub_node_connect(h, n, request->conn);
     if (strcmp(n->boot_id, msg->u.hello->boot_id) != 0)
         clocks_forget(n); /* another boot, another clock */
-    node_hello(n, msg, request->conn);
+    node_hello(n, msg);
     n->proof_epoch = h->proof_epoch;
     clocks_hello(h, n);
     n->seen_ns = mrd_local_now().ns;
@@ -811,11 +794,25 @@ watch_nodes(hub *h)
         hub_node *n = h->nodes[i];
 
         if (n->conn != 0 && !mrd_server_conn_alive(h->server, n->conn)) {
-            n->conn = 0;
+            hub_node_connect(h, n, 0);
             mrd_log(MRD_LOG_INFO, "AGG-NODE-DOWN", "Agent disconnected: node=%s", n->instance_id);
             pthread_cond_broadcast(&h->changed);
         }
     }
+}
+
+static void
+watch_refused(ingest *in)
+{
+    uint64_t refused = mrd_server_refused(in->h->server);
+
+    if (refused != in->refused)
+        mrd_log(MRD_LOG_WARN, "AGG-CONNECTIONS",
+                "Connections closed, more than may wait for room: closed=%" PRIu64
+                " connected=%u limit=%u",
+                refused, mrd_server_connections(in->h->server),
+                mrd_server_max_connections(in->h->server));
+    in->refused = refused;
 }
 
 /* Nothing waits for a sync when this is called. */
@@ -827,6 +824,7 @@ tick(ingest *in, int64_t now)
     in->next_tick_ns = now + TICK_NS;
     pthread_mutex_lock(&h->lock);
     watch_nodes(h);
+    watch_refused(in);
     for (size_t i = h->n_sessions; i-- > 0;) {
         hub_session *s = h->sessions[i];
         job_status job;

@@ -518,6 +518,7 @@ session_free(hub_session *s)
         free(s->parts[i]);
     }
     free(s->parts);
+    mrd_map_fini(&s->part_by_id);
     free(s->triggers);
     free(s->artifacts);
     select_fini(&s->select);

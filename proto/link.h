@@ -6,9 +6,9 @@
  *             are answered. A reply to a numbered frame means "stored".
  *   control   the aggregator asks all agents at once and collects answers until a deadline.
  *
- * URLs: tcp://host:port, tls+tcp://host:port (proto/tls.h), inproc://name, ipc:///path. Agents dial, in the
- * background and for ever, with random back-off; nothing listens on a node. Received messages above
- * MRD_FRAME_MAX are dropped by the transport together with their connection.
+ * URLs: tcp://host:port, tls+tcp://host:port (proto/tls.h), inproc://name, ipc:///path. Agents
+ * dial, in the background and for ever, with random back-off; nothing listens on a node. Received
+ * messages above MRD_FRAME_MAX are dropped by the transport together with their connection.
  *
  * Process rules (measured, docs/wire.md section 8): daemonise before the first mrd_link_* call and
  * never fork after it: NNG aborts in the child. Threads: every function may be called from any
@@ -82,9 +82,9 @@ bool mrd_link_is_up(const mrd_link *link);
  * nothing (the survey did not concern this node). Errors: INVALID (no such survey waits), NOMEM. */
 mrd_err mrd_link_answer(mrd_link *link, uint64_t tag, mrd_bytes frame);
 
-/* Certificate, key and authorities again from their files, for connections from now on; errors leave
- * the old ones in place. _changed: one of the files is not what was read. _trouble: the next sentence
- * about a TLS connection that failed. Without TLS: OK, false, false. */
+/* Certificate, key and authorities again from their files, for connections from now on; errors
+ * leave the old ones in place. _changed: one of the files is not what was read. _trouble: the next
+ * sentence about a TLS connection that failed. Without TLS: OK, false, false. */
 mrd_err mrd_link_reload(mrd_link *link, mrd_why *why);
 bool mrd_link_changed(mrd_link *link);
 bool mrd_link_trouble(mrd_link *link, mrd_why *ret_why);
@@ -99,11 +99,15 @@ void mrd_link_event_done(mrd_link_event *event);
 
 typedef struct mrd_server mrd_server;
 
+#define MRD_SERVER_WAITING 16
+
 typedef struct {
     const char *data_url, *control_url; /* control NULL: none */
     mrd_link_tls tls;
-    unsigned contexts;        /* requests held unanswered at one time; 0: 64 */
-    unsigned max_connections; /* more are closed at once and counted; 0: file limit - 64 */
+    unsigned contexts; /* requests held unanswered at one time; 0: 64 */
+    /* Agents at one time; 0: as many as there are descriptors for. MRD_SERVER_WAITING more may
+     * connect, so that they can be told; those beyond are closed at once and counted. */
+    unsigned max_connections;
 } mrd_server_options;
 
 /* A received request. Answer it once: mrd_server_reply or mrd_server_drop. */
@@ -129,11 +133,13 @@ void mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes fram
 void mrd_server_drop(mrd_server *s, mrd_server_request *request);
 /* True while the connection is up. */
 bool mrd_server_conn_alive(const mrd_server *s, uint32_t conn);
+/* True for a connection within the limit, also for one that waited and now has room. */
+bool mrd_server_conn_admit(mrd_server *s, uint32_t conn);
 /* Closes one connection (a peer that breaks the rules). */
 void mrd_server_conn_close(mrd_server *s, uint32_t conn);
 /* Whether the certificate that this connection's other end has proven to hold the key of names
- * `name`, as its common name or one of its DNS names. ret_names: all of them for a sentence, "" when
- * there is none. */
+ * `name`, as its common name or one of its DNS names. ret_names: all of them for a sentence, ""
+ * when there is none. */
 bool mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names,
                         size_t size);
 /* As those of the agent's end. */
@@ -142,6 +148,7 @@ bool mrd_server_changed(mrd_server *s);
 bool mrd_server_trouble(mrd_server *s, mrd_why *ret_why);
 uint64_t mrd_server_tls_failures(mrd_server *s);
 unsigned mrd_server_connections(const mrd_server *s);
+unsigned mrd_server_max_connections(const mrd_server *s);
 uint64_t mrd_server_refused(const mrd_server *s); /* connections closed for want of room */
 /* Counts connections of the control channel. */
 unsigned mrd_server_control_connections(const mrd_server *s);

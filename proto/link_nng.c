@@ -15,6 +15,7 @@
 #include <nng/protocol/survey0/survey.h>
 #include <nng/transport/tls/tls.h>
 
+#include "base/map.h"
 #include "base/obj.h"
 #include "proto/tls.h"
 
@@ -640,8 +641,9 @@ struct mrd_server {
     pthread_cond_t wake;
     hold *first, **last;
     bool closing, woken;
-    uint32_t *conns;
-    unsigned n_conns, conns_cap, control_conns;
+    mrd_map conns; /* by pipe: 1 within the limit, 0 beyond it and waiting for room */
+    mrd_map controls;
+    unsigned n_conns, n_within, control_conns;
     uint64_t refused;
 };
 
@@ -681,61 +683,76 @@ hold_cb(void *arg)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Remembers or forgets a connection; false when there is no room for one more. */
-static bool
-conn_note(mrd_server *s, uint32_t id, bool add)
+static mrd_map_key
+conn_key(uint32_t id)
 {
-    if (!add) {
-        for (unsigned i = 0; i < s->n_conns; i++) {
-            if (s->conns[i] == id) {
-                s->conns[i] = s->conns[--s->n_conns];
-                return true;
-            }
-        }
-        return true;
-    }
-    if (s->n_conns >= s->max_connections)
-        return false;
-    if (s->n_conns == s->conns_cap) {
-        unsigned cap = s->conns_cap == 0 ? 64 : s->conns_cap * 2;
-        uint32_t *v = realloc(s->conns, cap * sizeof(*v));
+    return (mrd_map_key){ .a = id };
+}
 
-        if (v == NULL)
-            return false;
-        s->conns = v;
-        s->conns_cap = cap;
-    }
-    s->conns[s->n_conns++] = id;
+/* Remembers a connection; false when even the waiting room is full. */
+static bool
+conn_add(mrd_server *s, uint32_t id)
+{
+    bool within = s->n_within < s->max_connections;
+
+    if (s->n_conns >= s->max_connections + MRD_SERVER_WAITING ||
+        mrd_map_put(&s->conns, conn_key(id), within) != MRD_OK)
+        return false;
+    s->n_conns++;
+    s->n_within += within;
     return true;
+}
+
+static void
+conn_remove(mrd_server *s, uint32_t id)
+{
+    uint32_t within = mrd_map_get(&s->conns, conn_key(id));
+
+    if (within == MRD_MAP_NONE) /* it was never let in */
+        return;
+    mrd_map_remove(&s->conns, conn_key(id));
+    s->n_conns--;
+    s->n_within -= within;
 }
 
 static void
 server_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
 {
+    uint32_t id = (uint32_t) nng_pipe_id(p);
     mrd_server *s = arg;
-    bool ok;
+    bool ok = true;
 
     pthread_mutex_lock(&s->lock);
-    ok = conn_note(s, (uint32_t) nng_pipe_id(p), what == NNG_PIPE_EV_ADD_PRE);
-    if (!ok)
+    if (what != NNG_PIPE_EV_ADD_PRE)
+        conn_remove(s, id);
+    else if (!(ok = conn_add(s, id)))
         s->refused++;
     pthread_mutex_unlock(&s->lock);
     if (!ok)
         nng_pipe_close(p);
 }
 
+/* Agents have one for data and one for control. */
 static void
 control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
 {
+    uint32_t id = (uint32_t) nng_pipe_id(p);
     mrd_server *s = arg;
+    bool ok = true;
 
-    (void) p;
     pthread_mutex_lock(&s->lock);
-    if (what == NNG_PIPE_EV_ADD_POST)
-        s->control_conns++;
-    else if (s->control_conns > 0)
-        s->control_conns--;
+    if (what != NNG_PIPE_EV_ADD_PRE) {
+        s->control_conns -= mrd_map_get(&s->controls, conn_key(id)) != MRD_MAP_NONE;
+        mrd_map_remove(&s->controls, conn_key(id));
+    } else {
+        ok = s->control_conns < s->max_connections + MRD_SERVER_WAITING &&
+             mrd_map_put(&s->controls, conn_key(id), 1) == MRD_OK;
+        s->control_conns += ok;
+        s->refused += !ok;
+    }
     pthread_mutex_unlock(&s->lock);
+    if (!ok)
+        nng_pipe_close(p);
 }
 
 static mrd_err
@@ -803,10 +820,24 @@ server_open_control(mrd_server *s, const mrd_server_options *o, mrd_why *why)
         return nng_why(why, rv, "open a socket for", o->control_url);
     s->surveyor_open = true;
     if ((rv = nng_socket_set_size(s->surveyor, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
-        (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_ADD_POST, control_pipe_cb, s)) != 0 ||
+        (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_ADD_PRE, control_pipe_cb, s)) != 0 ||
         (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_REM_POST, control_pipe_cb, s)) != 0)
         return nng_why(why, rv, "set up the socket for", o->control_url);
     return listen_on(s->surveyor, o->control_url, s->tls, &s->control_url, why);
+}
+
+/* How many agents the descriptors are enough for: each has two connections and a journal. */
+static unsigned
+connections_for_files(void)
+{
+    struct rlimit lim;
+    rlim_t rest;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
+        return 256;
+    lim.rlim_cur = lim.rlim_cur > 3000000 ? 3000000 : lim.rlim_cur;
+    rest = lim.rlim_cur < 4096 ? lim.rlim_cur / 4 + 48 : 1024; /* files, HTTP, who waits */
+    return rest + 3 > lim.rlim_cur ? 1 : (unsigned) ((lim.rlim_cur - rest) / 3);
 }
 
 mrd_err
@@ -814,18 +845,12 @@ mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *w
 {
     mrd_server *s = calloc(1, sizeof(*s));
     pthread_condattr_t attr;
-    struct rlimit lim;
     mrd_err err;
 
     if (s == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url);
     s->n_holds = o->contexts == 0 ? 64 : o->contexts;
-    s->max_connections = o->max_connections;
-    if (s->max_connections == 0)
-        s->max_connections = getrlimit(RLIMIT_NOFILE, &lim) != 0 ? 256
-                             : lim.rlim_cur < 192                ? 64
-                             : lim.rlim_cur > 1000000            ? 1000000 / 2
-                                                      : (unsigned) (lim.rlim_cur - 64) / 2;
+    s->max_connections = o->max_connections == 0 ? connections_for_files() : o->max_connections;
     s->last = &s->first;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&attr);
@@ -878,7 +903,8 @@ mrd_server_close(mrd_server *s)
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s->holds);
-    free(s->conns);
+    mrd_map_fini(&s->conns);
+    mrd_map_fini(&s->controls);
     free(s->data_url);
     free(s->control_url);
     free(s);
@@ -968,13 +994,34 @@ bool
 mrd_server_conn_alive(const mrd_server *server, uint32_t conn)
 {
     mrd_server *s = (mrd_server *) (uintptr_t) server;
-    bool alive = false;
+    bool alive;
 
     pthread_mutex_lock(&s->lock);
-    for (unsigned i = 0; i < s->n_conns && !alive; i++)
-        alive = s->conns[i] == conn;
+    alive = mrd_map_get(&s->conns, conn_key(conn)) != MRD_MAP_NONE;
     pthread_mutex_unlock(&s->lock);
     return alive;
+}
+
+bool
+mrd_server_conn_admit(mrd_server *s, uint32_t conn)
+{
+    uint32_t within;
+
+    pthread_mutex_lock(&s->lock);
+    within = mrd_map_get(&s->conns, conn_key(conn));
+    if (within == 0 && s->n_within < s->max_connections) { /* somebody left */
+        within = 1;
+        s->n_within++;
+        (void) mrd_map_put(&s->conns, conn_key(conn), 1);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return within == 1;
+}
+
+unsigned
+mrd_server_max_connections(const mrd_server *s)
+{
+    return s->max_connections;
 }
 
 void

@@ -71,14 +71,16 @@ bool
 aggregator_start(aggregator_proc *d, const char *const *extra)
 {
     static char program[512], options[8][400];
-    char *argv[OPTIONS_MAX + 1] = { program }, log_path[320];
+    char shell[] = "/bin/sh", run[] = "-c", limit[80], log_path[320];
+    char *argv[OPTIONS_MAX + 4] = { shell, run, limit, program };
     posix_spawn_file_actions_t files;
     unsigned starts = aggregator_log_lines(d, "AGG-UP") + 1;
-    int n = 1;
+    int n = 4;
     bool ok;
 
     snprintf(program, sizeof(program), "%s/bin/meridian-aggregator",
              getenv("MERIDIAN_BUILD") == NULL ? "build" : getenv("MERIDIAN_BUILD"));
+    snprintf(limit, sizeof(limit), "ulimit -n %u; exec \"$0\" \"$@\"", d->files);
     snprintf(options[0], sizeof(options[0]), "--store=%s", d->store);
     snprintf(options[1], sizeof(options[1]), "--data-listen=%s", d->data);
     snprintf(options[2], sizeof(options[2]), "--control-listen=%s", d->control);
@@ -87,12 +89,13 @@ aggregator_start(aggregator_proc *d, const char *const *extra)
     snprintf(options[5], sizeof(options[5]), "--time-port=0");
     for (int i = 0; i < 6; i++)
         argv[n++] = options[i];
-    for (int i = 0; extra != NULL && extra[i] != NULL && n < OPTIONS_MAX; i++)
+    for (int i = 0; extra != NULL && extra[i] != NULL && n < OPTIONS_MAX + 3; i++)
         argv[n++] = (char *) (uintptr_t) extra[i];
     snprintf(log_path, sizeof(log_path), "%s/log", d->dir);
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, 2, log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    ok = posix_spawn(&d->pid, program, &files, NULL, argv, environ) == 0;
+    ok = posix_spawn(&d->pid, d->files > 0 ? shell : program, &files, NULL,
+                     d->files > 0 ? argv : argv + 3, environ) == 0;
     posix_spawn_file_actions_destroy(&files);
     d->http_port = 0;
     for (int waited = 0; ok && waited < 60000 && d->http_port == 0; waited += 5) {

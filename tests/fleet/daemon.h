@@ -16,6 +16,7 @@ typedef struct {
     char dir[256]; /* holds the log and replies; borrowed name */
     char store[300], data[128], control[128];
     uint16_t http_port; /* 0: not up yet */
+    unsigned files;     /* open files allowed, 0: as many as we may */
 } aggregator_proc;
 
 /* Chooses addresses that were free a moment ago; tls: with "tls+" in front. The store is a folder
