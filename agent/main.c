@@ -189,7 +189,8 @@ main(int argc, char **argv)
     mrd_secret_process(); /* tokens and other people's events stay out of core files */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            printf("meridian-agent: collects what this node's processes record and ships it\n\n");
+            printf("usage: meridian-agent [options]\n\nCollects what this node's processes record "
+                   "and ships it to the aggregator.\n");
             mrd_conf_help(options, MRD_COUNT(options), stdout);
             return 0;
         }

@@ -488,7 +488,7 @@ main(int argc, char **argv)
     mrd_log_init("meridian-aggregator", 2, (mrd_log_level) s.log_level, s.json_log);
     if (s.help) {
         printf(
-            "Usage: meridian-aggregator [OPTION...]\n\nTakes the events of all agents, keeps them, "
+            "usage: meridian-aggregator [options]\n\nTakes the events of all agents, keeps them, "
             "and merges them.\n");
         mrd_conf_help(table, OPTIONS, stdout);
         code = 0;

@@ -435,7 +435,7 @@ mrd_conf_help(const mrd_opt *table, size_t n, FILE *to)
     for (size_t i = 0; i < n; i++) {
         const mrd_opt *o = &table[i];
         const char *p = o->help;
-        char left[128], tail[160] = "";
+        char left[128], tail[512] = "";
         int used;
 
         if ((o->flags & MRD_OPT_HIDDEN) != 0)
@@ -469,6 +469,8 @@ mrd_conf_help(const mrd_opt *table, size_t n, FILE *to)
             while (*p != '\0') {
                 size_t blank = strspn(p, " "), word = strcspn(p + blank, " ");
 
+                if (word > WIDTH - COLUMN) /* a list: broken behind a comma */
+                    word = strcspn(p + blank, ", ") + 1;
                 if (used + (int) (blank + word) > WIDTH && used > COLUMN) {
                     fprintf(to, "\n%*s", COLUMN, "");
                     used = COLUMN;
