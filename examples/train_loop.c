@@ -17,10 +17,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -368,7 +370,7 @@ spawn_ranks(void)
     int code = 0, status;
 
     for (long r = 0; r < opt.ranks; r++) {
-        pid_t pid = fork();
+        pid_t self = getpid(), pid = fork();
         char text[24];
 
         if (pid < 0) {
@@ -376,6 +378,9 @@ spawn_ranks(void)
             return 1;
         }
         if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGTERM); /* no rank outlives its launcher */
+            if (getppid() != self)
+                _exit(1);
             opt.rank = r;
             snprintf(text, sizeof(text), "%ld", r); /* for whoever watches the process */
             setenv("RANK", text, 1);

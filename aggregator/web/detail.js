@@ -4,10 +4,11 @@ import { download, get, post, session } from "./api.js";
 import { action, isOpen } from "./sessions.js";
 import { openInPerfetto } from "./perfetto.js";
 import { overview } from "./overview.js";
+import { report } from "./report.js";
 
-const FORMATS = [["perfetto", ".pftrace", "Perfetto"], ["json", ".json", "JSON"], ["chrome", ".trace.json", "Chrome JSON"], ["summary-text", ".txt", "Summary"]];
+const FORMATS = [["perfetto", ".pftrace", "Perfetto"], ["json", ".json", "JSON"], ["chrome", ".trace.json", "Chrome JSON"], ["summary-text", ".txt", "Summary"], ["report-text", ".report.txt", "Report"]];
 
-let shown = null; // {id, picture, live: what is written again, text: what it was made of}
+let shown = null; // {id, picture, words, live: what is written again, text: what it was made of}
 
 const table = (heads, rows) => h("div", { class: "scroll" }, h("table", {},
   h("thead", {}, h("tr", {}, ...heads.map(([text, cls]) => h("th", { scope: "col", class: cls ?? "" }, text)))),
@@ -83,6 +84,7 @@ function write(m) {
   shown.live.replaceChildren(...[facts(m), h("h3", {}, "Nodes of the session"), nodes(m), triggers(m), artifacts(m), h("h3", {}, "Profile"), actions(m)].filter(Boolean));
   if (focused !== null) ([...shown.live.querySelectorAll("button")].find((b) => b.textContent === focused) ?? $("detail")).focus({ preventScroll: true });
   shown.picture.offer(m.events);
+  shown.words.offer(m.events);
 }
 
 export const chosenId = () => shown?.id ?? null;
@@ -101,11 +103,11 @@ export async function refreshDetail() {
 }
 
 export function openDetail(id) {
-  const picture = overview(id);
-  shown = { id, picture, live: h("div"), text: "" };
+  const picture = overview(id), words = report(id);
+  shown = { id, picture, words, live: h("div"), text: "" };
   const box = $("detail");
   box.hidden = false;
-  box.replaceChildren(h("h2", { id: "detail-title" }, `Session ${id} `, h("button", { type: "button", onclick: closeDetail }, "Close")), shown.live, picture.element);
+  box.replaceChildren(h("h2", { id: "detail-title" }, `Session ${id} `, h("button", { type: "button", onclick: closeDetail }, "Close")), shown.live, words.element, picture.element);
   box.focus({ preventScroll: true });
   box.scrollIntoView({ block: "nearest" });
   refreshDetail().catch((e) => say(e.message));

@@ -84,6 +84,12 @@ try {
   const part = await painted();
   check(part > 0.2, `the heat map is painted: ${part} of it`);
   await shot("overview-light.png");
+  await page.locator("#detail").getByRole("button", { name: "Show", exact: true }).click();
+  await page.waitForFunction(() => /^Report .* of 8 workers/.test(document.querySelector("pre.report").textContent));
+  check(/Verdict /.test(await page.locator("pre.report").textContent()), "the report is shown");
+  await page.locator("pre.report").scrollIntoViewIfNeeded();
+  await shot("report-light.png");
+  await page.locator("canvas.map").scrollIntoViewIfNeeded();
   const [wide, box] = [await said(), await page.locator("canvas.map").boundingBox()];
   await page.mouse.move(box.x + box.width * 0.5, box.y + 20);
   await page.mouse.down();
