@@ -47,7 +47,9 @@ typedef enum {
     MRD_DROP_MEMORY,     /* no memory, or the receiver refused the event */
     MRD_DROP_SPOOL,      /* forced out of memory and spool, oldest first */
     MRD_DROP_REFUSED,    /* the aggregator will never store it */
-    MRD_DROP_UNSENT,     /* held by nobody: no session wanted it, or the recorder's window passed */
+    MRD_DROP_UNSENT,     /* no session wanted it */
+    MRD_DROP_WINDOW,     /* a flight recorder kept it until newer ones needed the room or the time */
+    MRD_DROP_RESTART,    /* in the memory of a flight recorder when the agent was killed */
     MRD_DROP_CAUSES
 } mrd_drop_cause;
 

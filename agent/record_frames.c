@@ -65,8 +65,19 @@ mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint6
 
 /* ---- Counts for a successor ---- */
 
+static uint64_t
+kept_events(const session *s)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < s->n_kept; i++)
+        sum += s->kept[i].events;
+    return sum;
+}
+
 /* Notes the drops of sessions in the spool, to be committed with how far the rings were read:
- * without those of rings that are not given back now, which a successor would count again. */
+ * without those of rings that are not given back now, which a successor would count again; with
+ * what a recorder keeps in memory, which a successor will not have. */
 void
 mrd_record_note_drops(mrd_record *r)
 {
@@ -75,14 +86,17 @@ mrd_record_note_drops(mrd_record *r)
         session *s = &r->sessions[i];
         mrd_record_drop drops[MRD_DROP_CAUSES];
         mrd_spool_tally tally;
+        uint64_t in_memory = kept_events(s);
 
-        if (!s->drops_changed)
+        if (!s->drops_changed && in_memory == s->kept_noted)
             continue;
         s->drops_changed = false;
+        s->kept_noted = in_memory;
         memcpy(drops, s->st.drops, sizeof(drops));
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
         drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
+        drops[MRD_DROP_RESTART].count += in_memory;
         for (const owner *o = r->owners; o != NULL; o = o->next)
             for (const lane *l = o->lanes; l != NULL; l = l->next)
                 for (int c = 0; c < MRD_DROP_CAUSES && l->of == s && !o->releasing; c++) {
@@ -133,7 +147,7 @@ void
 mrd_record_forget_oldest(mrd_record *r, session *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        mrd_record_lose(r, s, MRD_DROP_UNSENT, s->kept[i].events, s->kept[i].first_ns,
+        mrd_record_lose(r, s, MRD_DROP_WINDOW, s->kept[i].events, s->kept[i].first_ns,
                         s->kept[i].last_ns);
         s->st.recorder_bytes -= s->kept[i].len;
         free(s->kept[i].frame);

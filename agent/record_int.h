@@ -37,6 +37,7 @@ typedef struct {
     uint64_t recorder_bytes;
     kept *kept; /* oldest first */
     size_t n_kept, cap_kept;
+    uint64_t kept_noted; /* events of them in the last note */
     window windows[MRD_RECORD_TRIGGERS];
     size_t n_windows;
     uint64_t seen_triggers[MRD_RECORD_TRIGGERS];

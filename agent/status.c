@@ -243,6 +243,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
         drops[i].count = c.dropped[i];
     fill_counters(&all, c.begun, c.delivered, c.held, drops);
+    all.counters.since = a->run;
     all.counters.batches = c.frames_acked;
     all.counters.bytes = c.bytes_sent;
     m.counters = &all.counters;
@@ -265,6 +266,8 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         if (s.phase == MRD__NODE_PHASE__NODE_FLUSHED)
             st[i].complete_local_ns = s.stop_ns;
         fill_counters(&each[i], s.begun, s.delivered, s.held, s.drops);
+        each[i].counters.since =
+            a->o.spool_dir != NULL ? 1 : a->run; /* the spool goes on counting */
         st[i].counters = &each[i].counters;
         list[i] = &st[i];
     }
@@ -308,6 +311,10 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
         MRD_EXPO_GAUGE, "meridian_agent_" name, help, v                                            \
     }
             COUNTER("events_begun_total", "Events the agent learned of, losses included.", c.begun),
+            COUNTER("events_recovered_total",
+                    "Events found in the spool at the start: begun again, but counted by a "
+                    "predecessor, too.",
+                    a->recovered),
             COUNTER("events_delivered_total", "Events the aggregator has stored.", c.delivered),
             GAUGE("events_held", "Events in rings' open spans, open batches, recorder and spool.",
                   c.held),

@@ -40,12 +40,19 @@ give_new(mrd_pipeline *p, proc *pr, const mrd_event *ev)
 }
 
 static const char *const causes[MRD_DROP_CAUSES] = {
-    [MRD_DROP_RING_FULL] = "ring-full",   [MRD_DROP_RING_BIG] = "ring-record-too-big",
-    [MRD_DROP_RING_OTHER] = "ring-other", [MRD_DROP_BLOB] = "runtime-json-cut",
-    [MRD_DROP_JSON] = "runtime-json-bad", [MRD_DROP_BAD_RING] = "ring-damaged",
-    [MRD_DROP_LIMIT] = "limit",           [MRD_DROP_MEMORY] = "memory",
-    [MRD_DROP_SPOOL] = "spool-full",      [MRD_DROP_REFUSED] = "refused",
+    [MRD_DROP_RING_FULL] = "ring-full",
+    [MRD_DROP_RING_BIG] = "ring-record-too-big",
+    [MRD_DROP_RING_OTHER] = "ring-other",
+    [MRD_DROP_BLOB] = "runtime-json-cut",
+    [MRD_DROP_JSON] = "runtime-json-bad",
+    [MRD_DROP_BAD_RING] = "ring-damaged",
+    [MRD_DROP_LIMIT] = "limit",
+    [MRD_DROP_MEMORY] = "memory",
+    [MRD_DROP_SPOOL] = "spool-full",
+    [MRD_DROP_REFUSED] = "refused",
     [MRD_DROP_UNSENT] = "not-recorded",
+    [MRD_DROP_WINDOW] = "recorder-window",
+    [MRD_DROP_RESTART] = "agent-restarted",
 };
 
 const char *

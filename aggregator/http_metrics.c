@@ -68,7 +68,14 @@ static int64_t
 node_dropped(const hub *h, const hub_node *n)
 {
     (void) h;
-    return (int64_t) hub_dropped(&n->counters);
+    return (int64_t) (hub_dropped(&n->counters) - hub_unwanted(&n->counters));
+}
+
+static int64_t
+node_unwanted(const hub *h, const hub_node *n)
+{
+    (void) h;
+    return (int64_t) hub_unwanted(&n->counters);
 }
 
 static int64_t
@@ -129,7 +136,10 @@ http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
     per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
     per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
     per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_dropped_events_total",
-             "Events that the agent counted as lost.", node_dropped);
+             "Events lost that a session had asked for.", node_dropped);
+    per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_unwanted_events_total",
+             "Events that no session had asked for, or that a flight recorder made room with.",
+             node_unwanted);
     per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_held_events",
              "Events that the agent still holds.", node_held);
     clock_bounds(h, &x);

@@ -333,19 +333,38 @@ hub_copy(char *to, size_t size, const char *from)
 }
 
 static void
-drop_add(hub_counters *to, const Mrd__Drop *d)
+drop_add(hub_counters *to, const char *cause, uint64_t count, int64_t first_ns, int64_t last_ns)
 {
-    hub_drop *slot;
+    hub_drop *slot = NULL;
 
-    if (to->n_drops == HUB_DROPS_MAX) { /* gather the rest */
+    for (unsigned i = 0; i < to->n_drops && slot == NULL; i++) {
+        if (strcmp(to->drops[i].cause, cause) == 0)
+            slot = &to->drops[i];
+    }
+    if (slot != NULL) {
+        slot->first_ns = first_ns < slot->first_ns ? first_ns : slot->first_ns;
+        slot->last_ns = last_ns > slot->last_ns ? last_ns : slot->last_ns;
+        slot->count += count;
+    } else if (to->n_drops == HUB_DROPS_MAX) { /* gather the rest */
         slot = &to->drops[HUB_DROPS_MAX - 1];
         hub_copy(slot->cause, sizeof(slot->cause), "other");
-        slot->count += d->count;
-        return;
+        slot->count += count;
+    } else {
+        slot = &to->drops[to->n_drops++];
+        *slot = (hub_drop){ .count = count, .first_ns = first_ns, .last_ns = last_ns };
+        hub_copy(slot->cause, sizeof(slot->cause), cause);
     }
-    slot = &to->drops[to->n_drops++];
-    *slot = (hub_drop){ .count = d->count, .first_ns = d->first_ns, .last_ns = d->last_ns };
-    hub_copy(slot->cause, sizeof(slot->cause), d->cause);
+}
+
+void
+hub_counters_add(hub_counters *to, const hub_counters *from)
+{
+    to->begun += from->begun;
+    to->delivered += from->delivered;
+    to->held += from->held;
+    for (unsigned i = 0; i < from->n_drops; i++)
+        drop_add(to, from->drops[i].cause, from->drops[i].count, from->drops[i].first_ns,
+                 from->drops[i].last_ns);
 }
 
 void
@@ -355,7 +374,29 @@ hub_counters_take(hub_counters *to, const Mrd__Counters *from)
         return;
     *to = (hub_counters){ .begun = from->begun, .delivered = from->delivered, .held = from->held };
     for (size_t i = 0; i < from->n_drops; i++)
-        drop_add(to, from->drops[i]);
+        drop_add(to, from->drops[i]->cause, from->drops[i]->count, from->drops[i]->first_ns,
+                 from->drops[i]->last_ns);
+}
+
+/* What a run of the agent held when it was last heard of is gone when the next one counts anew. */
+void
+part_count(hub_part *p, const Mrd__Counters *c)
+{
+    if (c == NULL)
+        return;
+    if (p->last.begun > 0 && (c->since != p->since || c->begun < p->last.begun)) {
+        uint64_t held = p->last.held;
+
+        p->last.held = 0;
+        hub_counters_add(&p->before, &p->last);
+        if (held > 0)
+            drop_add(&p->before, "agent-restarted", held, p->last_ns < p->first_ns ? 0 : p->last_ns,
+                     p->last_ns < p->first_ns ? 0 : p->last_ns);
+    }
+    p->since = c->since;
+    hub_counters_take(&p->last, c);
+    p->counters = p->before;
+    hub_counters_add(&p->counters, &p->last);
 }
 
 void
@@ -377,6 +418,19 @@ hub_dropped(const hub_counters *c)
 
     for (unsigned i = 0; i < c->n_drops; i++)
         sum += c->drops[i].count;
+    return sum;
+}
+
+uint64_t
+hub_unwanted(const hub_counters *c)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < c->n_drops; i++) {
+        if (strcmp(c->drops[i].cause, "not-recorded") == 0 ||
+            strcmp(c->drops[i].cause, "recorder-window") == 0)
+            sum += c->drops[i].count;
+    }
     return sum;
 }
 

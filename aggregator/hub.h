@@ -103,7 +103,10 @@ typedef struct {
     int64_t complete_local_ns;
     uint64_t events, batches, bytes; /* stored */
     int64_t first_ns, last_ns; /* local, of stored batches of the RAW clock; first > last: none */
-    hub_counters counters;
+    hub_counters counters; /* before + last */
+    hub_counters before;   /* of earlier runs of the agent that kept nothing over a restart */
+    hub_counters last;     /* as its heartbeat said */
+    uint64_t since;        /* Counters.since of last */
     hub_clock clock;
     bool simulated;
     /* the ingest thread's */
@@ -248,11 +251,16 @@ bool hub_session_open(const hub_session *s); /* takes frames */
 char *hub_path(const hub *h, const hub_session *s, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void hub_copy(char *to, size_t size, const char *from); /* cuts */
+void hub_counters_add(hub_counters *to, const hub_counters *from);
 void hub_counters_take(hub_counters *to, const Mrd__Counters *from);
 void hub_clock_take(hub_clock *to, const Mrd__ClockQuality *from);
 const char *session_state_text(session_state s);
 const char *part_state_text(part_state s);
 uint64_t hub_dropped(const hub_counters *c);
+/* Those of them that nobody had asked for: no session wanted them, or a flight recorder made room. */
+uint64_t hub_unwanted(const hub_counters *c);
+/* Follows what the agent counts in a session, over restarts of it. */
+void part_count(hub_part *p, const Mrd__Counters *c);
 /* The numbers stored in one epoch; NULL without memory or with too many epochs. */
 part_epoch *part_epoch_of(hub_part *p, uint64_t epoch);
 /* Notes a frame of the journal: number, counts, range. Errors: NOMEM, LIMIT. */

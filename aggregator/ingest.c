@@ -251,7 +251,7 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
 {
     part_epoch *e;
 
-    hub_counters_take(&p->counters, st->counters);
+    part_count(p, st->counters);
     if (st->started_local_ns != 0) {
         p->started_local_ns = st->started_local_ns;
         p->start_bound_ns = st->start_bound_ns;

@@ -50,7 +50,7 @@ merge_snapshot(const hub *h, const hub_session *s)
         n->local_ns = p->local_ns;
         n->wall_ns = p->wall_ns;
         n->same_clock = h->same_clock && !p->simulated && strcmp(p->boot_id, h->boot_id) == 0;
-        n->dropped = hub_dropped(&p->counters);
+        n->dropped = hub_dropped(&p->counters) - hub_unwanted(&p->counters);
         in->events += p->events;
         in->simulated = in->simulated || p->simulated;
     }

@@ -129,6 +129,7 @@ counters_json(const hub_counters *c)
     mrd_json_set(o, "delivered", mrd_json_new_int((int64_t) c->delivered));
     mrd_json_set(o, "held", mrd_json_new_int((int64_t) c->held));
     mrd_json_set(o, "dropped", mrd_json_new_int((int64_t) hub_dropped(c)));
+    mrd_json_set(o, "unwanted", mrd_json_new_int((int64_t) hub_unwanted(c)));
     for (unsigned i = 0; i < c->n_drops; i++) {
         mrd_json *d = mrd_json_new_object();
 
@@ -184,6 +185,7 @@ part_json(const hub_part *p)
 {
     mrd_json *o = mrd_json_new_object();
     uint64_t missing = 0;
+    char since[24];
 
     mrd_json_set(o, "instance_id", mrd_json_new_str(p->instance_id));
     mrd_json_set(o, "host_name", mrd_json_new_str(p->host_name));
@@ -209,6 +211,12 @@ part_json(const hub_part *p)
     mrd_json_set(o, "epochs", epochs_json(p, &missing));
     mrd_json_set(o, "missing_batches", mrd_json_new_int((int64_t) missing));
     mrd_json_set(o, "counters", counters_json(&p->counters));
+    if (p->before.begun > 0)
+        mrd_json_set(o, "counters_of_last_run", counters_json(&p->last));
+    if (p->since != 0) {
+        snprintf(since, sizeof(since), "%016llx", (unsigned long long) p->since);
+        mrd_json_set(o, "counters_since", mrd_json_new_str(since));
+    }
     mrd_json_set(o, "clock", clock_json(&p->clock));
     return o;
 }
@@ -591,6 +599,31 @@ part_recover(hub *h, hub_session *s, hub_part *p, mrd_why *why)
     return err;
 }
 
+/* before = counters - last */
+static void
+part_counters_load(hub_part *p, const mrd_json *o)
+{
+    const mrd_json *last = mrd_json_get(o, "counters_of_last_run");
+    char hex[24];
+
+    snprintf(hex, sizeof(hex), "0x%.16s", mrd_json_str(o, "counters_since", "0"));
+    (void) mrd_num_u64(mrd_str_of(hex), &p->since);
+    counters_load(&p->counters, mrd_json_get(o, "counters"));
+    counters_load(&p->last, last != NULL ? last : mrd_json_get(o, "counters"));
+    if (last == NULL)
+        return;
+    p->before = p->counters;
+    p->before.begun -= p->last.begun;
+    p->before.delivered -= p->last.delivered;
+    p->before.held -= p->last.held;
+    for (unsigned i = 0; i < p->before.n_drops; i++) {
+        for (unsigned k = 0; k < p->last.n_drops; k++) {
+            if (strcmp(p->before.drops[i].cause, p->last.drops[k].cause) == 0)
+                p->before.drops[i].count -= p->last.drops[k].count;
+        }
+    }
+}
+
 static mrd_err
 part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
 {
@@ -618,7 +651,7 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
     p->complete_local_ns = mrd_json_int(o, "complete_local_ns", 0);
     p->start_bound_ns = mrd_json_int(o, "start_bound_ns", -1);
     p->lost_wall_ns = mrd_json_int(o, "lost_ns", 0);
-    counters_load(&p->counters, mrd_json_get(o, "counters"));
+    part_counters_load(p, o);
     hub_copy(p->clock.state, sizeof(p->clock.state), mrd_json_str(clock, "state", ""));
     hub_copy(p->clock.method, sizeof(p->clock.method), mrd_json_str(clock, "method", ""));
     p->clock.bound_ns = mrd_json_int(clock, "bound_ns", -1);

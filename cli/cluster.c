@@ -381,16 +381,7 @@ mrd_cluster_finish(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur
 int64_t
 mrd_cluster_lost(const mrd_json *counters)
 {
-    const mrd_json *drops = mrd_json_get(counters, "drops");
-    int64_t lost = mrd_json_int(counters, "dropped", 0);
-
-    for (size_t i = 0; i < mrd_json_size(drops); i++) {
-        const mrd_json *d = mrd_json_at(drops, i);
-
-        if (strcmp(mrd_json_str(d, "cause", ""), "not-recorded") == 0)
-            lost -= mrd_json_int(d, "count", 0);
-    }
-    return lost;
+    return mrd_json_int(counters, "dropped", 0) - mrd_json_int(counters, "unwanted", 0);
 }
 
 static const mrd_table_column part_columns[] = {

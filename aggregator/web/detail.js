@@ -47,7 +47,7 @@ function nodeRow(n) {
     td(count(n.events), "num"),
     td(percent(n.counters.delivered, n.counters.begun), "num", "delivered of begun"),
     td(n.first_local_ns === undefined ? "–" : dur(n.last_local_ns - n.first_local_ns), "num", "first to last event"),
-    td(count(n.counters.dropped), n.counters.dropped > 0 ? "num bad" : "num"),
+    td(count(n.counters.dropped - n.counters.unwanted), n.counters.dropped > n.counters.unwanted ? "num bad" : "num"),
     td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
     td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
     td([n.sentence, drops].filter(Boolean).join("; "), "wrap"));

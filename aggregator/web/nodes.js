@@ -38,7 +38,7 @@ function showNode(node, now) {
   c[2].title = `last seen ${node.seen ?? "never"}`;
   put(c[3], perSecond === null ? "–" : count(Math.round(perSecond)));
   put(c[4], count(node.events));
-  put(c[5], count(node.counters.dropped), node.counters.dropped > 0 ? "num bad" : "num");
+  put(c[5], count(node.counters.dropped - node.counters.unwanted), node.counters.dropped > node.counters.unwanted ? "num bad" : "num");
   c[5].title = node.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join("\n");
   put(c[6], count(node.counters.held));
   c[6].title = `spool ${bytes(node.spool_bytes)}, memory ${bytes(node.memory_bytes)}`;

@@ -484,4 +484,63 @@ TEST(killing_the_agent_at_any_moment_loses_nothing)
     make_free(m);
 }
 
+static void
+recorder_child(int fd, const mrd_agent_options *o, bool first)
+{
+    mrd_agent *a = open_agent(o, fake_pipe(fd, 4));
+
+    if (a == NULL)
+        _exit(3);
+    if (first)
+        control(a, MRD__CONTROL_TYPE__CONTROL_GO, true, MRD__NODE_PHASE__NODE_RECORDING);
+    for (;;)
+        mrd_agent_step(a, 2);
+}
+
+/* What a flight recorder had in memory is lost with it, and its successor says how much that was.
+ */
+TEST(a_killed_recorder_is_counted_by_its_successor)
+{
+    mrd_agent_options o = settings("spool");
+    fake_aggregator g;
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 18);
+    uint32_t name = make_text(m, "work"), key = make_text(m, "id");
+    mrd_buf pending = { 0 };
+    int ends[2], pid;
+
+    o.flush = 2 * MRD_MS;
+    fake_aggregator_init(&g);
+    for (int run = 0; run < 3; run++) {
+        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+        if ((pid = fork()) == 0) {
+            close(ends[0]);
+            recorder_child(ends[1], &o, run == 0);
+        }
+        close(ends[1]);
+        mrd_buf_reset(&pending);
+        g.need_hello = true;
+        g.begun = g.heartbeats = 0;
+        for (int i = 0; i < 20000 && g.phase != MRD__NODE_PHASE__NODE_RECORDING; i++)
+            fake_serve(&g, ends[0], &pending);
+        for (int i = 1; i <= 100; i++)
+            CHECK(span(m, name, key, run * 100 + i));
+        for (int i = 0; i < 20000 && g.begun != (uint64_t) run * 100 + 100; i++)
+            fake_serve(&g, ends[0], &pending);
+        CHECK_INT(g.begun, run * 100 + 100);
+        CHECK_INT(g.dropped, run * 100); /* of earlier runs */
+        CHECK_INT(g.held, 100);
+        CHECK_INT(g.delivered, 0);
+        for (int64_t seen = (int64_t) g.heartbeats; /* rings are given back, notes committed */
+             (int64_t) g.heartbeats < seen + 2 && fake_serve(&g, ends[0], &pending);)
+            ;
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        close(ends[0]);
+    }
+    CHECK_INT(g.events, 0);
+    mrd_buf_fini(&pending);
+    fake_aggregator_fini(&g);
+    make_free(m);
+}
+
 TEST_MAIN()

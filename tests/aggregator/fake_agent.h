@@ -96,6 +96,7 @@ fake_beat(fake_agent *a)
     c.begun = a->begun;
     c.delivered = a->delivered;
     c.held = c.begun - c.delivered;
+    c.since = a->run;
     st.session = a->session;
     st.phase = (Mrd__NodePhase) (int) a->phase;
     st.last_seq = a->next_seq;
@@ -415,10 +416,10 @@ nap(int ms)
     nanosleep(&ts, NULL);
 }
 
-/* Waits until the condition holds, at most 20 s. */
+/* Waits until the condition holds, at most 60 s. */
 #define WAIT_FOR(cond)                                                                             \
     do {                                                                                           \
-        for (int wait_ms = 0; !(cond) && wait_ms < 20000; wait_ms += 2)                            \
+        for (int wait_ms = 0; !(cond) && wait_ms < 60000; wait_ms += 2)                            \
             nap(2);                                                                                \
         CHECK(cond);                                                                               \
     } while (0)

@@ -285,6 +285,69 @@ TEST(restart_in_the_middle)
     mrd_aggregator_close(a);
 }
 
+/* An agent that keeps nothing over its restart counts from zero again; the manifest does not, and
+ * that of an aggregator that was restarted in between neither. */
+TEST(counts_go_on_over_restarts_of_an_agent)
+{
+    static fake_agent runs[3] = { { .id = "i-1", .events = 10, .batches = 20, .run = 7 },
+                                  { .id = "i-1", .events = 10, .batches = 5, .run = 8 },
+                                  { .id = "i-1", .events = 10, .batches = 40, .run = 9 } };
+    static char data[64], control[64];
+    mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",
+                                   (mrd_aggregator_options){ .node_timeout_ns = 300 * MRD_MS });
+    uint64_t id = 0, sum = 0;
+    mrd_json *m;
+    mrd_why why;
+
+    REQUIRE(a != NULL);
+    snprintf(data, sizeof(data), "%s", mrd_aggregator_data_url(a));
+    snprintf(control, sizeof(control), "%s", mrd_aggregator_control_url(a));
+    for (int i = 0; i < 3; i++) {
+        uint64_t all = runs[i].events * (uint64_t) runs[i].batches, seen = 0;
+
+        runs[i].data_url = data;
+        runs[i].control_url = control;
+        fake_start(&runs[i]);
+        WAIT_FOR(runs[i].welcomed);
+        if (i == 0) {
+            nap(100);
+            id = start(a, "any", 0, false);
+        }
+        WAIT_FOR(runs[i].delivered == all);
+        sum += all;
+        for (int k = 0; k < 5000 && seen != sum; k++) { /* its heartbeat says so */
+            m = manifest(a, id);
+            seen = (uint64_t) mrd_json_int(
+                mrd_json_get(mrd_json_at(mrd_json_get(m, "nodes"), 0), "counters"), "delivered", 0);
+            mrd_json_free(m);
+            nap(2);
+        }
+        CHECK_INT(seen, sum);
+        if (i == 2)
+            break;
+        fake_end(&runs[i]);
+        mrd_aggregator_close(a);
+        a = aggregator(test_tmp(), data, control,
+                       (mrd_aggregator_options){ .node_timeout_ns = 300 * MRD_MS });
+        REQUIRE(a != NULL);
+    }
+    CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
+    WAIT_FOR(is_over(a, id));
+    m = manifest(a, id);
+    {
+        const mrd_json *node = mrd_json_at(mrd_json_get(m, "nodes"), 0);
+        const mrd_json *c = mrd_json_get(node, "counters");
+
+        CHECK_INT(mrd_json_int(c, "begun", -1), sum);
+        CHECK_INT(mrd_json_int(c, "delivered", -1), sum);
+        CHECK_INT(mrd_json_int(c, "dropped", -1) + mrd_json_int(c, "held", -1), 0);
+        CHECK_INT(mrd_json_int(node, "events", -1), sum);
+    }
+    mrd_json_free(m);
+    fake_end(&runs[2]);
+    mrd_aggregator_close(a);
+}
+
 /* An agent that never hears an answer sends everything again: stored once. */
 TEST(repetition_is_stored_once)
 {
