@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
-#include "timesync/align.h"
+#include "timesync/align_grid.h"
 #include "trace/group.h"
 #include "trace/merge.h"
 
@@ -20,7 +20,7 @@ typedef struct {
     size_t n_cross, cap_cross;
     bool stepped;      /* that clock was set between two of the readings */
     int64_t latest_ns; /* session time of the events so far, where it was */
-    mrd_align_cursor cursor;
+    mrd_align_grid grid;
     const mrd_align *align;
 } stream;
 
@@ -50,8 +50,8 @@ typedef struct {
 
 /* ---- Clocks ---- */
 
-/* Two neighbouring readings between which the other clock was set, not slewed (chrony may bend it by
- * 1/12). Returns by how much; 0: it was not. */
+/* Two neighbouring readings between which the other clock was set, not slewed (chrony may bend it
+ * by 1/12). Returns by how much; 0: it was not. */
 static mrd_dur_ns
 step_between(const mrd_cross_read *a, const mrd_cross_read *b)
 {
@@ -123,10 +123,10 @@ static void
 map_time(void *self, mrd_event *ev)
 {
     stream *s = self;
-    mrd_align_bound bound;
     mrd_dur_ns doubt = 0;
     int64_t local = ev->ts_ns;
     mrd_sess_ns at;
+    uint32_t radius;
 
     ev->bound_ns = MRD_BOUND_UNKNOWN;
     if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW && s->n_cross == 0)
@@ -137,9 +137,9 @@ map_time(void *self, mrd_event *ev)
         unstep(s, ev, local);
     ev->ts_ns = local;
     if (s->align != NULL &&
-        mrd_align_map(s->align, &s->cursor, (mrd_local_ns){ local }, &at, &bound)) {
+        mrd_align_grid_map(s->align, &s->grid, (mrd_local_ns){ local }, &at, &radius)) {
         ev->ts_ns = at.ns;
-        ev->bound_ns = wider(mrd_align_radius(at, &bound), doubt);
+        ev->bound_ns = wider(radius, doubt);
     }
     if (s->stepped && ev->ts_ns < s->latest_ns) { /* sources are in order */
         ev->bound_ns = wider(ev->bound_ns, s->latest_ns - ev->ts_ns);

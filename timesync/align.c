@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN_BASE_MAX 4000000000000000000LL
-#define ALIGN_EST_MAX  4503599627370496.0 /* 2^52: beyond it a double is coarser than 1 ns */
+#define ALIGN_EST_MAX 4503599627370496.0 /* 2^52: beyond it a double is coarser than 1 ns */
 
 mrd_align *
 mrd_align_new(const char *name, uint64_t clock_id)

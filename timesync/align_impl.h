@@ -1,8 +1,11 @@
-/* timesync/align_impl.h - the inside of an alignment table, for align.c and align_file.c only. */
+/* timesync/align_impl.h - the inside of an alignment table, for align.c, align_grid.c and
+ * align_file.c only. */
 #ifndef MRD_TIMESYNC_ALIGN_IMPL_H
 #define MRD_TIMESYNC_ALIGN_IMPL_H
 
 #include "timesync/align.h"
+
+#define ALIGN_BASE_MAX 4000000000000000000LL /* of local times and bases, ns */
 
 struct mrd_align {
     char *name;

@@ -1,6 +1,6 @@
 #include "tests/check.h"
 
-#include "timesync/align.h"
+#include "timesync/align_grid.h"
 
 #include <math.h>
 
@@ -129,6 +129,52 @@ TEST(cursor_never_changes_the_answer)
         CHECK(mrd_align_map(a, &c, at, &s1, &b1) && mrd_align_map(a, &fresh, at, &s2, &b2));
         CHECK(s1.ns == s2.ns && b1.lo.ns == b2.lo.ns && b1.hi.ns == b2.hi.ns);
     }
+    mrd_align_free(a);
+}
+
+/* At most 1 ns apart, never later to earlier, the radius never smaller; readers that come another
+ * way get the same. */
+TEST(grid_follows_the_table)
+{
+    static const double jumps[] = { 0, 1e6, -1e6, 5e9, -5e9 };
+
+    for (size_t j = 0; j < MRD_COUNT(jumps); j++) {
+        mrd_align *a = two_epochs(1000000000000000000LL, jumps[j]);
+        mrd_align_cursor c = { 0, 0 };
+        mrd_align_grid g = { 0 };
+        mrd_sess_ns last = { INT64_MIN };
+
+        for (int64_t t = -3 * MRD_SEC; t < 30 * MRD_SEC; t += 7654321) {
+            mrd_align_grid fresh = { 0 };
+            mrd_sess_ns exact, s, again;
+            mrd_align_bound b;
+            uint32_t radius, other;
+
+            REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ t }, &exact, &b));
+            REQUIRE(mrd_align_grid_map(a, &g, (mrd_local_ns){ t }, &s, &radius));
+            REQUIRE(mrd_align_grid_map(a, &fresh, (mrd_local_ns){ t }, &again, &other));
+            CHECK(s.ns - exact.ns <= 1 && exact.ns - s.ns <= 1);
+            CHECK(radius >= mrd_align_radius(s, &b));
+            CHECK(s.ns >= last.ns && s.ns == again.ns && radius == other);
+            last = s;
+        }
+        mrd_align_free(a);
+    }
+}
+
+TEST(grid_of_a_constant_table_is_exact)
+{
+    mrd_align *a = mrd_align_constant("node-a", 42, 1000000007, 0, 0);
+    mrd_align_grid g = { 0 };
+    uint32_t radius;
+    mrd_sess_ns s;
+
+    for (int64_t t = -MRD_SEC; t < 25 * MRD_SEC; t += 123456789) {
+        REQUIRE(mrd_align_grid_map(a, &g, (mrd_local_ns){ t }, &s, &radius));
+        CHECK_INT(s.ns, t + 1000000007);
+        CHECK_INT(radius, 0);
+    }
+    REQUIRE(mrd_align_grid_map(a, &g, (mrd_local_ns){ INT64_MAX }, &s, &radius));
     mrd_align_free(a);
 }
 

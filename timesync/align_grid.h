@@ -1,0 +1,45 @@
+/*
+ * timesync/align_grid.h - an alignment table for millions of events: mrd_align_map where a window
+ * of local time begins, a straight line inside it.
+ *
+ * Windows lie on a fixed grid of local time, so that every reader of a table gets the same answer
+ * for the same instant. Where a window holds a bin, a gap or the edge of one, each instant is asked
+ * for exactly. Elsewhere the answer is at most 1 ns from that of mrd_align_map, the radius covers
+ * the whole window, and the result is monotone as there.
+ */
+#ifndef MRD_TIMESYNC_ALIGN_GRID_H
+#define MRD_TIMESYNC_ALIGN_GRID_H
+
+#include "timesync/align.h"
+
+#define MRD_ALIGN_GRID_BITS 26 /* of a window: 67 ms */
+
+/* One reader's place; start with { 0 }. Belongs to one table and one thread. */
+typedef struct {
+    mrd_align_cursor cursor;
+    int64_t window; /* local >> MRD_ALIGN_GRID_BITS */
+    bool known, straight;
+    int64_t from_ns;   /* session time where it begins */
+    int64_t gained_ns; /* session time that passes in it beyond local time */
+    uint32_t radius;
+} mrd_align_grid;
+
+/* The slow part: another window, or one that is not straight. */
+bool mrd_align_grid_ask(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at,
+                        mrd_sess_ns *ret_at, uint32_t *ret_radius);
+
+/* As mrd_align_map, with mrd_align_radius of its bound. */
+static inline bool
+mrd_align_grid_map(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at,
+                   mrd_sess_ns *ret_at, uint32_t *ret_radius)
+{
+    int64_t in = at.ns & (((int64_t) 1 << MRD_ALIGN_GRID_BITS) - 1);
+
+    if (!grid->straight || at.ns >> MRD_ALIGN_GRID_BITS != grid->window)
+        return mrd_align_grid_ask(align, grid, at, ret_at, ret_radius);
+    ret_at->ns = grid->from_ns + in + (in * grid->gained_ns >> MRD_ALIGN_GRID_BITS);
+    *ret_radius = grid->radius;
+    return true;
+}
+
+#endif
