@@ -18,7 +18,8 @@ typedef struct {
     size_t entry;
     mrd_batch_reader *reader; /* NULL: parked */
     uint32_t given;           /* events that left the source */
-    mrd_event head;           /* the next event; its args are valid unless parked */
+    const mrd_event *head;    /* the next event: the reader's, or the copy */
+    mrd_event parked;         /* without arguments */
 } cursor;
 
 typedef struct {
@@ -28,12 +29,12 @@ typedef struct {
     mrd_codec *codec;
     planned *plan;
     size_t n, next;
-    cursor *heap; /* least head first */
+    cursor **heap; /* least head first */
     size_t n_heap, heap_cap, n_open;
     mrd_batch_reader **spare;
     size_t n_spare;
     mrd_buf buf;
-    bool given; /* heap[0].head was given and must be advanced */
+    bool given; /* heap[0]->head was given and must be advanced */
 } jsource;
 
 static bool
@@ -65,7 +66,7 @@ count_bad(jsource *s, size_t entry, uint32_t given)
 static void
 sift_down(jsource *s, size_t at)
 {
-    cursor moving = s->heap[at];
+    cursor *moving = s->heap[at];
 
     for (;;) {
         size_t child = 2 * at + 1;
@@ -73,9 +74,9 @@ sift_down(jsource *s, size_t at)
         if (child >= s->n_heap)
             break;
         if (child + 1 < s->n_heap &&
-            mrd_event_order(&s->heap[child + 1].head, &s->heap[child].head) < 0)
+            mrd_event_order(s->heap[child + 1]->head, s->heap[child]->head) < 0)
             child++;
-        if (mrd_event_order(&s->heap[child].head, &moving.head) >= 0)
+        if (mrd_event_order(s->heap[child]->head, moving->head) >= 0)
             break;
         s->heap[at] = s->heap[child];
         at = child;
@@ -86,9 +87,9 @@ sift_down(jsource *s, size_t at)
 static void
 sift_up(jsource *s, size_t at)
 {
-    cursor moving = s->heap[at];
+    cursor *moving = s->heap[at];
 
-    while (at > 0 && mrd_event_order(&moving.head, &s->heap[(at - 1) / 2].head) < 0) {
+    while (at > 0 && mrd_event_order(moving->head, s->heap[(at - 1) / 2]->head) < 0) {
         s->heap[at] = s->heap[(at - 1) / 2];
         at = (at - 1) / 2;
     }
@@ -100,6 +101,8 @@ sift_up(jsource *s, size_t at)
 static void
 park(jsource *s, cursor *c)
 {
+    c->parked = *c->head;
+    c->head = &c->parked;
     s->spare[s->n_spare++] = c->reader;
     c->reader = NULL;
     s->n_open--;
@@ -113,9 +116,9 @@ reader_take(jsource *s)
         cursor *last = NULL;
 
         for (size_t i = 0; i < s->n_heap; i++) {
-            if (s->heap[i].reader != NULL &&
-                (last == NULL || mrd_event_order(&s->heap[i].head, &last->head) > 0))
-                last = &s->heap[i];
+            if (s->heap[i]->reader != NULL &&
+                (last == NULL || mrd_event_order(s->heap[i]->head, last->head) > 0))
+                last = s->heap[i];
         }
         MRD_ASSERT(last != NULL);
         park(s, last);
@@ -149,7 +152,7 @@ cursor_open(jsource *s, cursor *c)
         return false;
     }
     c->reader = r;
-    c->head = *ev;
+    c->head = ev;
     s->n_open++;
     return true;
 }
@@ -158,14 +161,11 @@ cursor_open(jsource *s, cursor *c)
 static bool
 cursor_advance(jsource *s, cursor *c)
 {
-    const mrd_event *ev;
-    mrd_step step = mrd_batch_next(c->reader, &ev, NULL);
+    mrd_step step = mrd_batch_next(c->reader, &c->head, NULL);
 
     c->given++;
-    if (step == MRD_MORE) {
-        c->head = *ev;
+    if (step == MRD_MORE)
         return true;
-    }
     if (step == MRD_BAD)
         count_bad(s, c->entry, c->given);
     park(s, c);
@@ -175,6 +175,7 @@ cursor_advance(jsource *s, cursor *c)
 static void
 heap_drop_first(jsource *s)
 {
+    free(s->heap[0]);
     s->heap[0] = s->heap[--s->n_heap];
     if (s->n_heap > 0)
         sift_down(s, 0);
@@ -185,20 +186,25 @@ static mrd_err
 open_due(jsource *s)
 {
     while (s->next < s->n &&
-           (s->n_heap == 0 || s->plan[s->next].first_ns <= s->heap[0].head.ts_ns)) {
-        cursor c = { .entry = s->plan[s->next++].entry };
+           (s->n_heap == 0 || s->plan[s->next].first_ns <= s->heap[0]->head->ts_ns)) {
+        cursor *c;
 
         if (s->n_heap == s->heap_cap) {
             size_t cap = s->heap_cap == 0 ? 16 : s->heap_cap * 2;
-            cursor *v = realloc(s->heap, cap * sizeof(*v));
+            cursor **v = realloc(s->heap, cap * sizeof(*v));
 
             if (v == NULL)
                 return MRD_NOMEM;
             s->heap = v;
             s->heap_cap = cap;
         }
-        if (!cursor_open(s, &c))
+        if ((c = calloc(1, sizeof(*c))) == NULL)
+            return MRD_NOMEM;
+        c->entry = s->plan[s->next++].entry;
+        if (!cursor_open(s, c)) {
+            free(c);
             continue;
+        }
         s->heap[s->n_heap++] = c;
         sift_up(s, s->n_heap - 1);
     }
@@ -212,10 +218,10 @@ jsource_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 
     if (s->given) {
         s->given = false;
-        if (cursor_advance(s, &s->heap[0]))
-            sift_down(s, 0);
-        else
+        if (!cursor_advance(s, s->heap[0]))
             heap_drop_first(s);
+        else if (s->n_heap > 1)
+            sift_down(s, 0);
     }
     for (;;) {
         if (open_due(s) != MRD_OK) {
@@ -224,15 +230,15 @@ jsource_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         }
         if (s->n_heap == 0)
             return MRD_END;
-        if (s->heap[0].reader != NULL)
+        if (s->heap[0]->reader != NULL)
             break;
-        if (!cursor_open(s, &s->heap[0])) /* its arguments are needed now */
+        if (!cursor_open(s, s->heap[0])) /* its arguments are needed now */
             heap_drop_first(s);
         else
             break;
     }
     s->given = true;
-    *ret_event = &s->heap[0].head;
+    *ret_event = s->heap[0]->head;
     return MRD_MORE;
 }
 
@@ -241,8 +247,10 @@ jsource_close(mrd_source *self)
 {
     jsource *s = (jsource *) self;
 
-    for (size_t i = 0; i < s->n_heap; i++)
-        mrd_batch_reader_free(s->heap[i].reader);
+    for (size_t i = 0; i < s->n_heap; i++) {
+        mrd_batch_reader_free(s->heap[i]->reader);
+        free(s->heap[i]);
+    }
     for (size_t i = 0; i < s->n_spare; i++)
         mrd_batch_reader_free(s->spare[i]);
     free(s->heap);

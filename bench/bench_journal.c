@@ -2,13 +2,13 @@
  * bench/bench_journal.c - the journal of a session of many nodes, and the same events as CTF; run
  * by bench_journal.py, which merges both.
  *
- *   bench_journal make DIR NODES EVENTS   EVENTS spans over NODES nodes, 4 threads each, as a
+ *   bench_journal make DIR NODES EVENTS   EVENTS spans over NODES nodes, 16 threads each, as a
  *                                         session's journal
  *   bench_journal merge DIR NODES OUT     merges it into one Perfetto file; prints events, wall_ns,
  *                                         cpu_ns, peak_kib (of this process), bytes
  *   bench_journal ctf DIR STREAMS EVENTS  as many spans as STREAMS traces of one stream (CTF 1.8)
  *
- * Spans: time, duration, one of 50 names, one of 4 tracks per node. Nodes record at the same time,
+ * Spans: time, duration, one of 50 names, one of 16 tracks per node. Nodes record at the same time,
  * so that streams interleave event by event, which is the worst case of every merge.
  */
 #include <inttypes.h>
@@ -24,7 +24,7 @@
 #include "base/obj.h"
 #include "proto/batch.h"
 
-enum { NAMES = 50, TRACKS = 4, BATCH = 8192 };
+enum { NAMES = 50, TRACKS = 16, BATCH = 8192 };
 
 #define EPOCH   INT64_C(1700000000000000000)
 #define SESSION UINT64_C(1)

@@ -9,6 +9,9 @@
 #include "proto/wire.h"
 
 #define CROSS_MAX 1024
+/* Events decoded at a time: a merge visits many readers in turn, and what one visit touches should
+ * be used more than once. */
+#define CHUNK 32
 
 /* A form as events need it: its keys are catalog ids. */
 typedef struct {
@@ -48,10 +51,11 @@ struct mrd_batch_reader {
     uint32_t decoded, given;
     int64_t ts_ns;
     uint64_t last_id;
-    /* events with equal times, in order, waiting to be given */
-    mrd_event *group;
-    uint32_t *group_args, *group_flows; /* offsets into args and flows */
-    uint32_t group_n, group_at, group_cap, group_args_cap, group_flows_cap;
+    /* decoded events, in order, waiting to be given */
+    mrd_event *chunk;
+    uint32_t *chunk_args, *chunk_flows; /* offsets into args and flows */
+    uint32_t chunk_n, chunk_at, chunk_cap, chunk_args_cap, chunk_flows_cap;
+    const char *wrong; /* with the event behind them; NULL: nothing */
     mrd_arg *args;
     uint32_t n_args, args_cap;
     mrd_flow *flows;
@@ -80,9 +84,9 @@ mrd_batch_reader_free(mrd_batch_reader *r)
     free(r->cross);
     mrd_buf_fini(&r->head_raw);
     mrd_buf_fini(&r->cols);
-    free(r->group);
-    free(r->group_args);
-    free(r->group_flows);
+    free(r->chunk);
+    free(r->chunk_args);
+    free(r->chunk_flows);
     free(r->args);
     free(r->flows);
     free(r);
@@ -106,13 +110,13 @@ room(void *array, uint32_t *cap, size_t want, size_t size)
     return true;
 }
 
-/* For a group of n events. */
+/* For n decoded events. */
 static bool
-group_room(mrd_batch_reader *r, size_t n)
+chunk_room(mrd_batch_reader *r, size_t n)
 {
-    return room(&r->group, &r->group_cap, n, sizeof(*r->group)) &&
-           room(&r->group_args, &r->group_args_cap, n, sizeof(*r->group_args)) &&
-           room(&r->group_flows, &r->group_flows_cap, n, sizeof(*r->group_flows));
+    return room(&r->chunk, &r->chunk_cap, n, sizeof(*r->chunk)) &&
+           room(&r->chunk_args, &r->chunk_args_cap, n, sizeof(*r->chunk_args)) &&
+           room(&r->chunk_flows, &r->chunk_flows_cap, n, sizeof(*r->chunk_flows));
 }
 
 /* ---- The head ---- */
@@ -354,7 +358,8 @@ mrd_batch_scan(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
     r->frame = *frame;
     r->cat = cat;
     r->decoded = frame->events; /* nothing to give until opened */
-    r->given = r->group_n = r->group_at = 0;
+    r->given = r->chunk_n = r->chunk_at = 0;
+    r->wrong = NULL;
     if (frame->type != MRD_FRAME_BATCH)
         return mrd_why_set(why, MRD_TYPE, 0, "%s frame where a batch was expected",
                            mrd_frame_type_text(frame->type));
@@ -608,7 +613,7 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
         return corrupt(r, why, "its columns are no message");
     if ((err = columns_check(r, why)) != MRD_OK)
         return err;
-    if (!group_room(r, 1))
+    if (!chunk_room(r, CHUNK))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch");
     r->decoded = 0;
     r->ts_ns = frame->first_ns;
@@ -620,12 +625,13 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
 /* ---- Events ---- */
 
 static mrd_step
-bad(mrd_batch_reader *r, mrd_why *why, const char *what)
+bad(mrd_batch_reader *r, mrd_why *why)
 {
-    r->decoded = r->frame.events;
-    r->group_n = r->group_at = 0;
     mrd_why_set(why, MRD_CORRUPT, 0, "batch %llu, event %u: %s", (unsigned long long) r->frame.seq,
-                r->given, what);
+                r->given, r->wrong);
+    r->decoded = r->frame.events;
+    r->chunk_n = r->chunk_at = 0;
+    r->wrong = NULL;
     return MRD_BAD;
 }
 
@@ -773,77 +779,77 @@ decode_event(mrd_batch_reader *r, mrd_event *ev)
 }
 
 static int
-group_order(const void *a, const void *b)
+chunk_order(const void *a, const void *b)
 {
     return mrd_event_order(a, b);
 }
 
-/* Points every event of the group at its arguments, which do not move any more. */
+/* Events with one time: tracks are numbered anew by the catalog, so that their order must be found
+ * again. */
 static void
-group_point(mrd_batch_reader *r)
+chunk_sort_ties(mrd_batch_reader *r)
 {
-    for (uint32_t i = 0; i < r->group_n; i++) {
-        mrd_event *ev = &r->group[i];
-
-        ev->args = ev->arg_count > 0 ? r->args + r->group_args[i] : NULL;
-        ev->flows = ev->flow_count > 0 ? r->flows + r->group_flows[i] : NULL;
+    for (uint32_t i = 0, end; i < r->chunk_n; i = end) {
+        for (end = i + 1; end < r->chunk_n && r->chunk[end].ts_ns == r->chunk[i].ts_ns; end++)
+            ;
+        if (end - i > 1)
+            qsort(r->chunk + i, end - i, sizeof(*r->chunk), chunk_order);
     }
 }
 
-/* Adds the events with the time of the first: tracks are numbered anew by the catalog, so that
- * their order must be found again. */
-static const char *
-group_fill(mrd_batch_reader *r)
+/* Points every event at its arguments and arrows, which do not move any more. */
+static void
+chunk_point(mrd_batch_reader *r)
 {
-    const char *wrong;
+    for (uint32_t i = 0; i < r->chunk_n; i++) {
+        mrd_event *ev = &r->chunk[i];
 
-    r->group_args[0] = r->group_flows[0] = 0;
-    while (r->decoded < r->frame.events && *r->col[COL_TS].p == 0) {
-        if (!group_room(r, (size_t) r->group_n + 1))
-            return "out of memory";
-        r->group_args[r->group_n] = r->n_args;
-        r->group_flows[r->group_n] = r->n_flows;
-        if ((wrong = decode_event(r, &r->group[r->group_n])) != NULL)
-            return wrong;
-        r->group_n++;
+        if (ev->arg_count > 0)
+            ev->args = r->args + r->chunk_args[i];
+        if (ev->flow_count > 0)
+            ev->flows = r->flows + r->chunk_flows[i];
     }
-    group_point(r);
-    qsort(r->group, r->group_n, sizeof(*r->group), group_order);
-    return NULL;
 }
 
-/* The next event, nearly always the only one of its time. */
-static inline const char *
-next_group(mrd_batch_reader *r)
+/* Decodes some events, and all that have the time of the last. What is wrong with one is said when
+ * those before it were given. */
+static void
+chunk_fill(mrd_batch_reader *r)
 {
-    mrd_event *ev = r->group;
-    const char *wrong;
+    bool ties = false;
 
-    r->group_n = r->group_at = r->n_args = r->n_flows = 0;
-    if ((wrong = decode_event(r, ev)) != NULL)
-        return wrong;
-    r->group_n = 1;
-    if (r->decoded < r->frame.events && *r->col[COL_TS].p == 0)
-        return group_fill(r);
-    if (ev->arg_count > 0)
-        ev->args = r->args;
-    if (ev->flow_count > 0)
-        ev->flows = r->flows;
-    return NULL;
+    r->chunk_n = r->chunk_at = r->n_args = r->n_flows = 0;
+    while (r->decoded < r->frame.events && r->wrong == NULL) {
+        bool tie = r->chunk_n > 0 && *r->col[COL_TS].p == 0;
+
+        if (r->chunk_n >= CHUNK && !tie)
+            break;
+        ties = ties || tie;
+        if (r->chunk_n >= CHUNK && !chunk_room(r, (size_t) r->chunk_n + 1)) {
+            r->wrong = "out of memory";
+            break;
+        }
+        r->chunk_args[r->chunk_n] = r->n_args;
+        r->chunk_flows[r->chunk_n] = r->n_flows;
+        if ((r->wrong = decode_event(r, &r->chunk[r->chunk_n])) == NULL)
+            r->chunk_n++;
+    }
+    if (r->n_args + r->n_flows > 0)
+        chunk_point(r);
+    if (ties)
+        chunk_sort_ties(r);
 }
 
 mrd_step
 mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why)
 {
-    const char *wrong;
-
-    if (r->group_at == r->group_n) {
-        if (r->decoded >= r->frame.events)
-            return MRD_END;
-        if ((wrong = next_group(r)) != NULL)
-            return bad(r, why, wrong);
+    if (__builtin_expect(r->chunk_at == r->chunk_n, 0)) {
+        if (r->wrong == NULL)
+            chunk_fill(r);
+        if (r->chunk_n == r->chunk_at)
+            return r->wrong == NULL ? MRD_END : bad(r, why);
     }
-    *ret_event = &r->group[r->group_at++];
+    *ret_event = &r->chunk[r->chunk_at++];
     r->given++;
     return MRD_MORE;
 }

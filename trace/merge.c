@@ -18,6 +18,7 @@ typedef struct {
     bool started;
     void (*bad)(void *self, uint64_t key, const mrd_why *why);
     void *self;
+    mrd_why why; /* empty between two calls */
 } merge;
 
 /* MERGE_NONE comes after everything. */
@@ -96,15 +97,15 @@ merge_drop(merge *m, uint32_t at, const mrd_why *why)
 static bool
 merge_load(merge *m, uint32_t at, int64_t not_before_ns)
 {
-    mrd_why why = { 0 };
-    mrd_step step = m->in[at]->next(m->in[at], &m->head[at], &why);
+    mrd_step step = m->in[at]->next(m->in[at], &m->head[at], &m->why);
 
     if (__builtin_expect(step == MRD_MORE && m->head[at]->ts_ns >= not_before_ns, 1))
         return true;
     if (step == MRD_MORE)
-        mrd_why_set(&why, MRD_CORRUPT, 0, "steps back in time from %lld ns to %lld ns",
+        mrd_why_set(&m->why, MRD_CORRUPT, 0, "steps back in time from %lld ns to %lld ns",
                     (long long) not_before_ns, (long long) m->head[at]->ts_ns);
-    merge_drop(m, at, step == MRD_END ? NULL : &why);
+    merge_drop(m, at, step == MRD_END ? NULL : &m->why);
+    m->why = (mrd_why){ 0 };
     return false;
 }
 
