@@ -77,9 +77,13 @@ on_process(void *self, mrd_pipe_process *process)
 
     if (process->gone) {
         mrd_record_process_gone(a->record, process);
+        if (a->devprof != NULL)
+            mrd_devprof_gone(a->devprof, process);
         return;
     }
     (void) mrd_record_process_seen(a->record, process);
+    if (a->devprof != NULL)
+        mrd_devprof_seen(a->devprof);
     mrd_log(MRD_LOG_INFO, "AGT-PROCESS", "Process found: pid=%lld name=%s rank=%lld",
             (long long) process->ident.pid, process->ident.comm, (long long) process->ident.rank);
     watch_inspect(a, process);
@@ -105,6 +109,8 @@ on_notice(void *self, mrd_pipe_process *process, const mrd_event *ev)
             (void) mrd_files_watch(a->files, path, process->ident.pid);
         }
     }
+    if (mrd_devprof_notice(a->devprof, process, ev, mrd_local_now().ns))
+        mrd_files_look(a->files);
     mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "The workload says: pid=%lld text=%s",
             (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
 }
@@ -243,28 +249,52 @@ cap_cpu(mrd_agent *a, double used)
     (void) nanosleep(&ts, NULL);
 }
 
-static void
-files_session(mrd_agent *a)
+/* The session that files of this moment belong to: one that asked for device profiles, else the
+ * oldest that is open. */
+static bool
+session_of_files(const mrd_agent *a, mrd_record_status *ret_st)
 {
     mrd_record_status st;
-    uint64_t id = 0;
-    int64_t start = 0;
-    bool idle;
+    bool found = false;
 
-    for (size_t i = 0; i < mrd_record_sessions(a->record) && id == 0; i++) {
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        const mrd_strlist *cores;
+        bool asks;
+
         mrd_record_get(a->record, i, &st);
         if (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
             st.phase != MRD__NODE_PHASE__NODE_STOPPING)
             continue;
-        id = st.id;
-        start = mrd_pipeline_raw_to_wall(a->pipeline, st.start_ns);
-        /* What a node flushes at the end belongs to the session: it is not over before. */
-        idle = mrd_files_idle(a->files, st.stop_ns == INT64_MAX ? 0 : st.stop_ns);
-        mrd_record_hold_flush(a->record, id, !idle);
-        if (!idle && mrd_local_now().ns > st.stop_ns)
-            mrd_files_look(a->files);
+        asks = *mrd_record_profiles(a->record, st.id, &cores) != '\0';
+        if (!found || asks)
+            *ret_st = st;
+        found = true;
+        if (asks)
+            break;
     }
-    mrd_files_session(a->files, id, start);
+    return found;
+}
+
+static void
+files_session(mrd_agent *a)
+{
+    mrd_record_status st;
+    int64_t since, told, start;
+    bool busy;
+
+    if (!session_of_files(a, &st)) {
+        mrd_files_session(a->files, 0, 0);
+        return;
+    }
+    start = mrd_pipeline_raw_to_wall(a->pipeline, st.start_ns);
+    busy = mrd_devprof_pending(a->devprof, st.id, &told);
+    since = st.stop_ns == INT64_MAX ? 0 : st.stop_ns > told ? st.stop_ns : told;
+    /* What a node flushes at the end belongs to the session: it is not over before. */
+    busy = busy || !mrd_files_idle(a->files, since);
+    mrd_record_hold_flush(a->record, st.id, busy);
+    if (busy && mrd_local_now().ns > st.stop_ns)
+        mrd_files_look(a->files);
+    mrd_files_session(a->files, st.id, start);
 }
 
 static void
@@ -332,6 +362,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     (void) mrd_pipeline_step(a->pipeline);
     mrd_sample_step(a->sample, a->pipeline, now);
     clock_step(a, now);
+    mrd_devprof_step(a->devprof, now);
     files_session(a);
     mrd_record_step(a->record, now);
     mrd_files_step(a->files, now);
@@ -495,6 +526,7 @@ open_parts(mrd_agent *a, mrd_why *why)
     ro.spool = a->spool;
     ro.pipeline = a->pipeline;
     if ((err = mrd_record_open(&ro, &a->record, why)) != MRD_OK ||
+        (err = mrd_devprof_open(a->record, a->pipeline, &a->devprof, why)) != MRD_OK ||
         (err = mrd_node_clock_open(&co, &a->clock, why)) != MRD_OK ||
         (err = open_counters(a, why)) != MRD_OK || (err = open_files(a, why)) != MRD_OK ||
         (err = open_trigger(a, why)) != MRD_OK || (err = open_publish(a, why)) != MRD_OK)
@@ -547,6 +579,8 @@ mrd_agent_close(mrd_agent *a)
     mrd_publish_close(a->publish);
     mrd_trigger_close(a->trigger);
     mrd_files_close(a->files);
+    mrd_devprof_close(a->devprof);
+    a->devprof = NULL;
     mrd_node_clock_close(a->clock);
     mrd_record_close(a->record);
     mrd_sample_close(a->sample);

@@ -5,6 +5,7 @@
 
 #include "agent/agent.h"
 #include "agent/clock.h"
+#include "agent/devprof.h"
 #include "agent/files.h"
 #include "agent/metrics.h"
 #include "agent/publish.h"
@@ -30,6 +31,7 @@ struct mrd_agent {
     mrd_hw *hw;
     mrd_sample *sample;
     mrd_files *files;
+    mrd_devprof *devprof;
     mrd_trigger *trigger; /* NULL: none wanted */
     mrd_publish *publish;
     mrd_metrics *metrics; /* NULL: no port */

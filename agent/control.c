@@ -132,6 +132,7 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
                            err == MRD_NOTFOUND ? "the session is not known on this node"
                            : err == MRD_STATE  ? "the session streams; it has no recorder"
                                                : "too many windows wait for their end");
+    mrd_devprof_save(a->devprof, c->session, mrd_local_now().ns);
     mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "Recorder window shipped: reason=%s", t->reason);
     return MRD_OK;
 }

@@ -85,6 +85,8 @@ struct proc {
     int64_t shift_ns;  /* added to its RAW times: its time namespace against ours */
     mrd_open_spans open;
     void *nrt; /* runtime JSON, made on first use */
+    char control[MRD_RING_NAME_MAX]; /* name of its control file, "": none was looked for */
+    unsigned control_dir;
 };
 
 struct mrd_pipeline {

@@ -78,6 +78,13 @@ size_t mrd_record_sessions(const mrd_record *r);
 void mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status);
 bool mrd_record_find(const mrd_record *r, uint64_t session, mrd_record_status *ret_status);
 
+/* What the session asks of device profiles ("model", "continuous", "on-fail", "" nothing), and of
+ * which cores. Borrowed. */
+const char *mrd_record_profiles(const mrd_record *r, uint64_t session,
+                                const mrd_strlist **ret_cores);
+/* It selects this process. */
+bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_pipe_process *process);
+
 /* ---- Events ---- */
 
 /* Takes an event for every session that wants it: MRD_OK when one did or none wanted it. */

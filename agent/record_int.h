@@ -29,6 +29,7 @@ typedef struct {
     bool drops_changed; /* since they were noted in the spool */
     bool hold;          /* files of it are under way */
     mrd_buf control;    /* the frame that armed it */
+    char profiles[16]; /* device profiles; "": none */
     /* Selection; empty lists: everything. */
     mrd_strlist jobs, cores, types, sources;
     int64_t *ranks, *pids;

@@ -208,6 +208,26 @@ mrd_record_read_notes(mrd_record *r)
     free(text);
 }
 
+/* Words that are not known are of a newer aggregator. */
+static mrd_err
+take_options(session *s, const Mrd__Control *c, mrd_why *why)
+{
+    for (size_t i = 0; i < c->n_options; i++) {
+        const Mrd__Label *o = c->options[i];
+
+        if (strcmp(o->key, "device_profiles") != 0)
+            continue;
+        if (strcmp(o->value, "model") != 0 && strcmp(o->value, "continuous") != 0 &&
+            strcmp(o->value, "on-fail") != 0)
+            return mrd_why_set(why, MRD_UNSUPPORTED, 0,
+                               "device profiles '%.20s': this agent (release %s) knows model, "
+                               "continuous and on-fail",
+                               o->value, MRD_RELEASE);
+        snprintf(s->profiles, sizeof(s->profiles), "%s", o->value);
+    }
+    return MRD_OK;
+}
+
 mrd_err
 mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
 {
@@ -228,6 +248,8 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     if (r->n_sessions == MRD_RECORD_SESSIONS)
         return mrd_why_set(why, MRD_LIMIT, 0, "%d sessions at one time are the most",
                            MRD_RECORD_SESSIONS);
+    if ((err = take_options(&s, c, why)) != MRD_OK)
+        return err;
     snprintf(s.st.name, sizeof(s.st.name), "%.127s", c->name);
     if (mrd_msg_pack(&f, c, &s.control, NULL) != MRD_OK)
         mrd_buf_reset(&s.control); /* it works, only a successor is not told */
@@ -390,4 +412,22 @@ mrd_record_find(const mrd_record *r, uint64_t id, mrd_record_status *ret_status)
     if (s != NULL)
         mrd_record_get(r, (size_t) (s - r->sessions), ret_status);
     return s != NULL;
+}
+
+const char *
+mrd_record_profiles(const mrd_record *r, uint64_t id, const mrd_strlist **ret_cores)
+{
+    static const mrd_strlist none;
+    const session *s = mrd_record_session_of(r, id);
+
+    *ret_cores = s == NULL ? &none : &s->cores;
+    return s == NULL ? "" : s->profiles;
+}
+
+bool
+mrd_record_selects(const mrd_record *r, uint64_t id, const mrd_pipe_process *process)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    return s != NULL && mrd_record_wants_process(s, process);
 }

@@ -214,6 +214,36 @@ state_word(const mrd_agent *a, const mrd_publish_stats *p, const mrd_spool_stats
     return a->capped_ns > 0 ? "cpu-capped" : "ok";
 }
 
+/* Device profiles of all sessions. */
+typedef struct {
+    Mrd__DeviceProfile v[MRD_DEVPROF_RESULTS], *list[MRD_DEVPROF_RESULTS];
+    char states[MRD_DEVPROF_RESULTS][16], sentences[MRD_DEVPROF_RESULTS][160];
+    size_t n;
+} profile_set;
+
+static void
+fill_profiles(profile_set *set, const mrd_devprof *d, uint64_t session, Mrd__SessionStatus *st)
+{
+    mrd_devprof_result r;
+    size_t first = set->n;
+
+    for (size_t i = 0; set->n < MRD_DEVPROF_RESULTS && mrd_devprof_get(d, session, i, &r); i++) {
+        Mrd__DeviceProfile *m = &set->v[set->n];
+
+        mrd__device_profile__init(m);
+        snprintf(set->states[set->n], sizeof(set->states[0]), "%s", r.state);
+        snprintf(set->sentences[set->n], sizeof(set->sentences[0]), "%s", r.sentence);
+        m->process_id = r.pid;
+        m->nc_idx = r.core < 0 ? -1 : r.core;
+        m->state = set->states[set->n];
+        m->count = r.count;
+        m->sentence = set->sentences[set->n];
+        set->list[set->n++] = m;
+    }
+    st->device_profiles = set->list + first;
+    st->n_device_profiles = set->n - first;
+}
+
 mrd_err
 mrd_agent_heartbeat(void *self, mrd_buf *to)
 {
@@ -223,6 +253,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
     Mrd__SessionStatus st[MRD_RECORD_SESSIONS], *list[MRD_RECORD_SESSIONS];
     counter_set all, *each = calloc(MRD_RECORD_SESSIONS, sizeof(*each));
+    profile_set *profiles = calloc(1, sizeof(*profiles));
     mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
     mrd_record_status s;
     mrd_agent_counts c;
@@ -232,8 +263,11 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     char state[32], key[] = "trigger";
     mrd_err err;
 
-    if (each == NULL)
+    if (each == NULL || profiles == NULL) {
+        free(each);
+        free(profiles);
         return MRD_NOMEM;
+    }
     mrd_agent_counters(a, &c);
     mrd_publish_get_stats(a->publish, &p);
     snprintf(state, sizeof(state), "%s", state_word(a, &p, &c.spool));
@@ -269,6 +303,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         each[i].counters.since =
             a->o.spool_dir != NULL ? 1 : a->run; /* the spool goes on counting */
         st[i].counters = &each[i].counters;
+        fill_profiles(profiles, a->devprof, s.id, &st[i]);
         list[i] = &st[i];
     }
     m.sessions = list;
@@ -284,6 +319,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     }
     err = mrd_msg_pack(&f, &m, to, NULL);
     free(each);
+    free(profiles);
     return err;
 }
 

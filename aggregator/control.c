@@ -46,6 +46,7 @@ message_numbers(control_message *m, unsigned i, const mrd_strlist *list, size_t 
 static void
 message_init(control_message *m, hub_session *s, Mrd__ControlType type, int64_t at_ns)
 {
+    static char key[] = "device_profiles";
     const hub_select *from = &s->select;
     Mrd__Selection *to = &m->select;
 
@@ -74,6 +75,14 @@ message_init(control_message *m, hub_session *s, Mrd__ControlType type, int64_t 
     m->control.at_wall_ns = at_ns; /* session time reads as UTC */
     m->control.recorder_ns = s->recorder_ns;
     m->control.recorder_bytes = s->recorder_bytes;
+    if (s->device_profiles[0] != '\0') {
+        mrd__label__init(&m->profiles);
+        m->profiles.key = key;
+        m->profiles.value = s->device_profiles;
+        m->options[0] = &m->profiles;
+        m->control.options = m->options;
+        m->control.n_options = 1;
+    }
 }
 
 void

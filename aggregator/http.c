@@ -229,7 +229,8 @@ wish_require(const mrd_json *o, char scratch[64], session_wish *w, mrd_why *why)
 
 const char *const http_session_members[] = { "name",        "mode",           "require",
                                              "duration",    "select",         "merge",
-                                             "recorder_ns", "recorder_bytes", NULL };
+                                             "recorder_ns", "recorder_bytes", "device_profiles",
+                                             NULL };
 
 mrd_err
 http_session_wish(mrd_json *o, char require[64], session_wish *w, mrd_why *why)
@@ -247,6 +248,12 @@ http_session_wish(mrd_json *o, char require[64], session_wish *w, mrd_why *why)
     w->name = mrd_json_str(o, "name", "");
     w->auto_merge = mrd_json_bool(o, "merge", true);
     w->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 256 << 20);
+    w->device_profiles = mrd_json_str(o, "device_profiles", "");
+    if (err == MRD_OK && *w->device_profiles != '\0' &&
+        strcmp(w->device_profiles, "model") != 0 &&
+        strcmp(w->device_profiles, "continuous") != 0 && strcmp(w->device_profiles, "on-fail") != 0)
+        err = mrd_why_set(why, MRD_INVALID, 0,
+                          "device_profiles must be \"model\", \"continuous\" or \"on-fail\"");
     if (err == MRD_OK && strlen(w->name) >= HUB_TEXT_MAX)
         err = mrd_why_set(why, MRD_LIMIT, 0, "name must be shorter than %d bytes", HUB_TEXT_MAX);
     if (err == MRD_OK && mrd_json_get(o, "select") != NULL)

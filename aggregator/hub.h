@@ -28,6 +28,7 @@
 #define HUB_DROPS_MAX  16
 #define HUB_TRIGGERS   1024  /* per session */
 #define HUB_ARTIFACTS  65536 /* per session */
+#define HUB_PROFILES_MAX 256 /* device profiles of one node in one session */
 #define HUB_EPOCHS_MAX 64    /* restarts of one agent with a lost spool, per session */
 
 typedef struct {
@@ -109,6 +110,7 @@ typedef struct {
     uint64_t since;        /* Counters.since of last */
     hub_clock clock;
     bool simulated;
+    mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     /* the ingest thread's */
     mrd_journal *journal;
     part_epoch epochs[HUB_EPOCHS_MAX];
@@ -161,6 +163,7 @@ typedef struct hub_session {
     int64_t duration_ns;    /* 0: until stopped */
     int64_t recorder_ns;
     uint64_t recorder_bytes;
+    char device_profiles[16]; /* "model", "continuous", "on-fail", "" none */
     int64_t flush_deadline_ns; /* aggregator's RAW */
     mrd_dur_ns answer_ns;      /* how long the last node took to say that it is ready */
     bool stop_wanted, deleted, dirty, auto_merge, closed;
@@ -274,6 +277,7 @@ typedef struct {
     const char *require;
     int64_t duration_ns, recorder_ns;
     uint64_t recorder_bytes;
+    const char *device_profiles; /* likewise; NULL: none */
     bool auto_merge;
     hub_select select; /* taken */
 } session_wish;
@@ -318,8 +322,9 @@ void control_noted(hub *h, const hub_node *n, const char *reason);
 typedef struct {
     Mrd__Control control;
     Mrd__Selection select;
+    Mrd__Label profiles, *options[1];
     int64_t *numbers[2];
-} control_message;
+} control_message; /* points into itself: not to be copied */
 unsigned control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb,
                             control_message *to, unsigned max);
 void control_message_fini(control_message *m);

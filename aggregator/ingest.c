@@ -246,6 +246,32 @@ on_hello(ingest *in, mrd_server_request *request, const mrd_msg *msg)
 
 /* ---- Heartbeats ---- */
 
+/* The agent repeats all of them each time; a session that asked for none has none. */
+static void
+part_profiles(hub_part *p, const Mrd__SessionStatus *st)
+{
+    mrd_json *list;
+
+    if (st->n_device_profiles == 0)
+        return;
+    list = mrd_json_new_array();
+    for (size_t i = 0; i < st->n_device_profiles && i < HUB_PROFILES_MAX; i++) {
+        const Mrd__DeviceProfile *d = st->device_profiles[i];
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_set(o, "process_id", mrd_json_new_int(d->process_id));
+        if (d->nc_idx >= 0)
+            mrd_json_set(o, "lnc_idx", mrd_json_new_int(d->nc_idx));
+        mrd_json_set(o, "state", mrd_json_new_str(d->state));
+        mrd_json_set(o, "written", mrd_json_new_int(d->count));
+        if (*d->sentence != '\0')
+            mrd_json_set(o, "sentence", mrd_json_new_str(d->sentence));
+        mrd_json_append(list, o);
+    }
+    mrd_json_free(p->device_profiles);
+    p->device_profiles = list;
+}
+
 static void
 part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__SessionStatus *st)
 {
@@ -261,6 +287,8 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
     if (st->complete_local_ns > p->complete_local_ns)
         p->complete_local_ns = st->complete_local_ns;
     p->clock = n->clock;
+    if (s->device_profiles[0] != '\0')
+        part_profiles(p, st);
     if (st->last_seq > 0 && (e = part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
         e->end = st->last_seq;
     switch (st->phase) {

@@ -218,6 +218,8 @@ part_json(const hub_part *p)
         mrd_json_set(o, "counters_since", mrd_json_new_str(since));
     }
     mrd_json_set(o, "clock", clock_json(&p->clock));
+    if (p->device_profiles != NULL)
+        mrd_json_set(o, "device_profiles", mrd_json_copy(p->device_profiles));
     return o;
 }
 
@@ -322,6 +324,8 @@ session_json(const hub *h, const hub_session *s)
     mrd_json_set(o, "duration_ns", mrd_json_new_int(s->duration_ns));
     mrd_json_set(o, "recorder_ns", mrd_json_new_int(s->recorder_ns));
     mrd_json_set(o, "recorder_bytes", mrd_json_new_int((int64_t) s->recorder_bytes));
+    if (s->device_profiles[0] != '\0')
+        mrd_json_set(o, "device_profiles", mrd_json_new_str(s->device_profiles));
     mrd_json_set(o, "auto_merge", mrd_json_new_bool(s->auto_merge));
     mrd_json_set(o, "stop_wanted", mrd_json_new_bool(s->stop_wanted));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
@@ -477,6 +481,8 @@ session_new(hub *h, const session_wish *wish, hub_session **ret_session, mrd_why
     s->duration_ns = wish->duration_ns;
     s->recorder_ns = wish->recorder_ns;
     s->recorder_bytes = wish->recorder_bytes;
+    hub_copy(s->device_profiles, sizeof(s->device_profiles),
+             wish->device_profiles == NULL ? "" : wish->device_profiles);
     s->auto_merge = wish->auto_merge;
     if (sessions_put(h, s) != MRD_OK) {
         free(s);
@@ -523,6 +529,7 @@ session_free(hub_session *s)
         mrd_journal_close(s->parts[i]->journal, NULL);
         for (unsigned k = 0; k < s->parts[i]->n_epochs; k++)
             mrd_seqset_free(s->parts[i]->epochs[k].stored);
+        mrd_json_free(s->parts[i]->device_profiles);
         free(s->parts[i]);
     }
     free(s->parts);
@@ -652,6 +659,8 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
     p->start_bound_ns = mrd_json_int(o, "start_bound_ns", -1);
     p->lost_wall_ns = mrd_json_int(o, "lost_ns", 0);
     part_counters_load(p, o);
+    if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
+        p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
     hub_copy(p->clock.state, sizeof(p->clock.state), mrd_json_str(clock, "state", ""));
     hub_copy(p->clock.method, sizeof(p->clock.method), mrd_json_str(clock, "method", ""));
     p->clock.bound_ns = mrd_json_int(clock, "bound_ns", -1);
@@ -777,6 +786,8 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
     s->full_ns = mrd_json_int(o, "store_full_ns", 0);
     s->room_ns = mrd_json_int(o, "store_room_ns", 0);
     s->duration_ns = mrd_json_int(o, "duration_ns", 0);
+    hub_copy(s->device_profiles, sizeof(s->device_profiles),
+             mrd_json_str(o, "device_profiles", ""));
     s->recorder_ns = mrd_json_int(o, "recorder_ns", 0);
     s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);
     s->auto_merge = mrd_json_bool(o, "auto_merge", true);

@@ -244,6 +244,25 @@ nrt_unload(nrt_model_t *model)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
+/* One execution between the start and the stop of a device profile that a session asked for; 0:
+ * nrt_execute, else nrt_execute_repeat. */
+static NRT_STATUS
+profiled(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int repeat,
+         uint64_t id, int32_t vnc)
+{
+    mrd_nrt_profiled profile;
+    bool asked = mrd_nrt_request_before(model, id, vnc, &profile);
+    NRT_STATUS status = repeat == 0
+                            ? MRD_NRT_REAL(nrt_execute)(model, input, output)
+                            : MRD_NRT_REAL(nrt_execute_repeat)(model, input, output, repeat);
+    int saved = errno;
+
+    if (asked)
+        mrd_nrt_request_after(&profile);
+    errno = saved;
+    return status;
+}
+
 NRT_STATUS
 nrt_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output)
 {
@@ -251,7 +270,10 @@ nrt_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t 
     uint64_t id = mrd_nrt_model_id(model, &vnc);
     NRT_STATUS status;
 
-    TIMED(nrt_execute, real(model, input, output), U(model_id, id), I(lnc_idx, vnc));
+    TIMED(nrt_execute,
+          mrd_nrt_request_on() ? profiled(model, input, output, 0, id, vnc)
+                               : real(model, input, output),
+          U(model_id, id), I(lnc_idx, vnc));
     return status;
 }
 
@@ -263,8 +285,10 @@ nrt_execute_repeat(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor
     uint64_t id = mrd_nrt_model_id(model, &vnc);
     NRT_STATUS status;
 
-    TIMED(nrt_execute_repeat, real(model, input, output, repeat), U(model_id, id), I(lnc_idx, vnc),
-          I(repeat, repeat));
+    TIMED(nrt_execute_repeat,
+          mrd_nrt_request_on() && repeat > 0 ? profiled(model, input, output, repeat, id, vnc)
+                                             : real(model, input, output, repeat),
+          U(model_id, id), I(lnc_idx, vnc), I(repeat, repeat));
     return status;
 }
 

@@ -3,8 +3,9 @@
  *
  * The hooks (nrt_hook.c) have the runtime's own names. Preloaded or linked before libnrt they are
  * found first; each times the call, forwards it with the very arguments it got, and records a span.
- * Nothing is called that the application did not call, with one exception: with the source
- * "systrace" on, one thread of ours uses the documented trace interface (nrt_trace.c).
+ * Nothing is called that the application did not call, with two exceptions: with the source
+ * "systrace" on, one thread of ours uses the documented trace interface (nrt_trace.c); and on request
+ * of a session the documented profile interface is used (nrt_request.c).
  *
  * No signal handler is installed: the runtime's own (it dumps its profiles at SIGTERM and SIGINT)
  * and the application's stay as they are. What the runtime has not handed out when a signal kills
@@ -101,7 +102,9 @@ typedef enum {
     X(by)                                                                                          \
     X(device_profile)                                                                              \
     X(function)                                                                                    \
-    X(bytes)
+    X(bytes)                                                                                       \
+    X(request)                                                                                     \
+    X(why)
 #define MRD_NRT_KEY(name) MRD_NRT_KEY_##name,
     MRD_NRT_KEYS(MRD_NRT_KEY)
 #undef MRD_NRT_KEY
@@ -120,6 +123,8 @@ uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t
 void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
 /* 0 and -1 for a model that was loaded before us or does not exist. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
+/* used[i]: a model is loaded on core i, which the program named. */
+void mrd_nrt_model_cores(bool *used, int32_t n);
 
 /* ---- nrt_notice.c: profiles that the runtime writes -------------------------------------------
  */
@@ -134,6 +139,25 @@ void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS
 void mrd_nrt_options_dir(const void *options, const char *dir);
 void mrd_nrt_options_enable(const void *options, bool enabled);
 void mrd_nrt_async_seen(void);
+/* Why the runtime refused continuous profiling: what is known of it, else the status's name. */
+const char *mrd_nrt_continuous_reason(NRT_STATUS status);
+
+/* ---- nrt_request.c: device profiles that a session asks for ----------------------------------- */
+
+typedef struct {
+    uint64_t request;
+    int32_t core;
+    char file[512];
+} mrd_nrt_profiled;
+
+bool mrd_nrt_request_on(void); /* executions have to look; one load */
+/* Around one execution: true when it is profiled, and _after must follow. */
+bool mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core,
+                            mrd_nrt_profiled *ret_profile);
+void mrd_nrt_request_after(const mrd_nrt_profiled *profile);
+void mrd_nrt_request_poll(void); /* by the thread of road 1 */
+void mrd_nrt_request_end(void);  /* the runtime closes: what there is is kept */
+void mrd_nrt_request_forked(void);
 
 /* ---- nrt_trace.c: road 1 --------------------------------------------------------------------- */
 

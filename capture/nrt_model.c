@@ -77,6 +77,19 @@ mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc)
 }
 
 void
+mrd_nrt_model_cores(bool *used, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        used[i] = false;
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        int32_t vnc = atomic_load_explicit(&slots[i].vnc, memory_order_acquire);
+
+        if (atomic_load_explicit(&slots[i].handle, memory_order_acquire) > 1 && vnc >= 0 && vnc < n)
+            used[vnc] = true;
+    }
+}
+
+void
 mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model)
 {
     slot *s = find((uintptr_t) model);

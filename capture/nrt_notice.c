@@ -166,21 +166,28 @@ mrd_nrt_notice_inspect_end(NRT_STATUS status)
         NULL, NULL, "api", status);
 }
 
+const char *
+mrd_nrt_continuous_reason(NRT_STATUS status)
+{
+    if (atomic_load(&inspect_device))
+        return "inspect device profiling is on, and the runtime refuses both together";
+    if (atomic_load(&async_seen))
+        return "asynchronous execution is on, and the runtime refuses both together";
+    return mrd_nrt_status_name(status);
+}
+
 void
 mrd_nrt_notice_continuous(const char *what, const void *of, NRT_STATUS status)
 {
     char sentence[240], dir[PATH_MAX] = DIR_DEFAULT;
-    const char *why = mrd_nrt_status_name(status);
+    const char *why = strcmp(what, "arm") == 0 ? mrd_nrt_continuous_reason(status)
+                                               : mrd_nrt_status_name(status);
     const options *o;
 
     pthread_mutex_lock(&lock);
     if ((o = entry(of, false)) != NULL)
         memcpy(dir, o->dir, sizeof(dir));
     pthread_mutex_unlock(&lock);
-    if (strcmp(what, "arm") == 0 && atomic_load(&inspect_device))
-        why = "inspect device profiling is on, and the runtime refuses both together";
-    else if (strcmp(what, "arm") == 0 && atomic_load(&async_seen))
-        why = "asynchronous execution is on, and the runtime refuses both together";
     if (status == NRT_SUCCESS)
         snprintf(sentence, sizeof(sentence), "continuous device profile: %s", what);
     else

@@ -12,7 +12,8 @@
  * The thread fetches often enough that rings of the runtime do not overrun: the pause halves when a
  * fetch brought much and doubles when it brought little, and there is none after a full portion.
  * Lock: `lock` guards everything here and is held around calls of the trace interface, never while
- * text waits for room in the ring.
+ * text waits for room in the ring. Between its turns the thread looks after requests for device
+ * profiles (nrt_request.c), without it.
  */
 #include "capture/nrt_hook.h"
 
@@ -269,8 +270,14 @@ work(void *arg)
     while (!stopping) {
         struct timespec until;
 
-        if ((pause = turn(pause)) == 0)
+        pause = turn(pause);
+        pthread_mutex_unlock(&lock);
+        mrd_nrt_request_poll();
+        pthread_mutex_lock(&lock);
+        if (pause == 0) {
+            pause = PAUSE_MIN;
             continue;
+        }
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += pause;
         until.tv_sec += until.tv_nsec / 1000000000L;
@@ -326,6 +333,7 @@ fork_child(void)
     last = &first;
     queued = lost_texts = 0;
     portion = NULL;
+    mrd_nrt_request_forked();
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -369,6 +377,7 @@ mrd_nrt_trace_end(void)
 {
     bool join;
 
+    mrd_nrt_request_end();
     pthread_mutex_lock(&lock);
     if (runs && owner == OURS)
         stop_ours();

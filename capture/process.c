@@ -449,6 +449,12 @@ mrd_proc_lost(void)
     return sum;
 }
 
+const mrd_ring_owner_claim *
+mrd_proc_claim(void)
+{
+    return &proc->id.claim;
+}
+
 uint32_t
 mrd_proc_pid(void)
 {

@@ -60,6 +60,8 @@ void mrd_proc_give_up(const char *why);
 const char *mrd_proc_status(void);
 /* Events lost in this process, all causes. */
 uint64_t mrd_proc_lost(void);
+/* Who this process says it is in its rings. */
+const mrd_ring_owner_claim *mrd_proc_claim(void);
 /* The process that recorded first here; 0 before. Differs in a fork's child. */
 uint32_t mrd_proc_pid(void);
 /* An id that no other span of the process has. */

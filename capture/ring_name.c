@@ -79,6 +79,17 @@ mrd_ring_name_print(const mrd_ring_name *name, char *text)
              boot, name->pid, name->start_ticks, name->tid, serial);
 }
 
+void
+mrd_ring_control_print(const mrd_ring_name *name, char *text)
+{
+    char boot[33];
+
+    for (size_t i = 0; i < 16; i++)
+        snprintf(boot + 2 * i, 3, "%02x", name->boot_id[i]);
+    snprintf(text, MRD_RING_NAME_MAX, "meridian.%s.%" PRId32 ".%" PRIu64 ".control", boot, name->pid,
+             name->start_ticks);
+}
+
 const char *
 mrd_ring_dir(void)
 {

@@ -57,6 +57,8 @@ typedef struct {
 bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
 /* Writes the name; text holds MRD_RING_NAME_MAX bytes. */
 void mrd_ring_name_print(const mrd_ring_name *name, char *text);
+/* The control file of the ring's process, in the same folder (docs/nrt.md). Likewise. */
+void mrd_ring_control_print(const mrd_ring_name *name, char *text);
 /* The folder to look in: MERIDIAN_RING_DIR, else /dev/shm. */
 const char *mrd_ring_dir(void);
 

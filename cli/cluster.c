@@ -228,6 +228,7 @@ wish_select(const mrd_session_wish *w)
 static mrd_json *
 wish_json(const mrd_session_wish *w)
 {
+    static const char *const modes[] = { "", "model", "continuous", "on-fail" };
     mrd_json *o = mrd_json_new_object(), *select = wish_select(w);
 
     if (w->name != NULL)
@@ -241,6 +242,8 @@ wish_json(const mrd_session_wish *w)
         mrd_json_set(o, "recorder_bytes", mrd_json_new_int(w->keep_bytes));
     }
     mrd_json_set(o, "merge", mrd_json_new_bool(w->merge));
+    if (w->device_profiles != 0)
+        mrd_json_set(o, "device_profiles", mrd_json_new_str(modes[w->device_profiles]));
     if (mrd_json_size(select) > 0)
         mrd_json_set(o, "select", select);
     else
@@ -478,6 +481,34 @@ print_profile(const mrd_json *doc, FILE *to)
     mrd_cluster_say(to, mrd_json_str(job, "sentence", ""));
 }
 
+/* "i-0abc pid 77 core 3" */
+static void
+say_profile(const mrd_json *node, const mrd_json *profile, FILE *to)
+{
+    fprintf(to, "%s pid %" PRId64, mrd_json_str(node, "instance_id", "?"),
+            mrd_json_int(profile, "process_id", 0));
+    if (mrd_json_get(profile, "lnc_idx") != NULL)
+        fprintf(to, " core %" PRId64, mrd_json_int(profile, "lnc_idx", 0));
+}
+
+static void
+print_device_profiles(const mrd_json *nodes, FILE *to)
+{
+    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
+        const mrd_json *node = mrd_json_at(nodes, i), *list = mrd_json_get(node, "device_profiles");
+
+        for (size_t k = 0; k < mrd_json_size(list); k++) {
+            const mrd_json *p = mrd_json_at(list, k);
+
+            fputs("device profile of ", to);
+            say_profile(node, p, to);
+            fprintf(to, ": %s%s", mrd_json_str(p, "state", "?"),
+                    mrd_json_str(p, "sentence", NULL) == NULL ? "" : ": ");
+            mrd_cluster_say(to, mrd_json_str(p, "sentence", ""));
+        }
+    }
+}
+
 void
 mrd_cluster_print_session(const mrd_json *doc, FILE *to)
 {
@@ -506,6 +537,28 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     print_parts(mrd_json_get(doc, "nodes"), to);
     print_drops(mrd_json_get(doc, "nodes"), to);
     print_triggers(mrd_json_get(doc, "triggers"), to);
+    print_device_profiles(mrd_json_get(doc, "nodes"), to);
+}
+
+/* Says which device profiles were asked for and refused; true when none was. */
+static bool
+profiles_whole(const mrd_json *node, const char *command)
+{
+    const mrd_json *list = mrd_json_get(node, "device_profiles");
+    bool whole = true;
+
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        const mrd_json *p = mrd_json_at(list, i);
+
+        if (strcmp(mrd_json_str(p, "state", ""), "refused") != 0)
+            continue;
+        whole = false;
+        fprintf(stderr, "meridian %s: no device profile of ", command);
+        say_profile(node, p, stderr);
+        fputs(": ", stderr);
+        mrd_cluster_say(stderr, mrd_json_str(p, "sentence", "no reason given"));
+    }
+    return whole;
 }
 
 bool
@@ -520,6 +573,7 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
         int64_t dropped = mrd_cluster_lost(c);
         const char *state = mrd_json_str(p, "state", "?");
 
+        whole = profiles_whole(p, command) && whole;
         if (missing == 0 && dropped == 0 &&
             (strcmp(state, "flushed") == 0 || !mrd_cluster_in(doc, "complete|failed")) &&
             strcmp(state, "refused") != 0 && strcmp(state, "lost") != 0)

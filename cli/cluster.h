@@ -85,6 +85,7 @@ typedef struct {
     mrd_dur_ns duration, keep;
     int64_t keep_bytes;
     bool merge;
+    int device_profiles; /* 0 none, 1 model, 2 continuous, 3 on-fail */
     mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
 } mrd_session_wish;
 
@@ -106,6 +107,13 @@ typedef struct {
           .def = "any",                                                                            \
           .arg = "all|any|N",                                                                      \
           .help = "how many nodes must be ready, or nothing starts" },                             \
+        { .name = "device-profiles",                                                               \
+          .type = MRD_OPT_CHOICE,                                                                  \
+          .offset = offsetof(settings, member.device_profiles),                                    \
+          .def = "none",                                                                           \
+          .arg = "none,model,continuous,on-fail",                                                  \
+          .help = "also profile the chosen cores: model, the first execution of each model; "      \
+                  "continuous, kept by the runtime until a trigger or the end; on-fail, what fails" }, \
         { .type = MRD_OPT_HEAD, .help = "Selection (everything when not given)" },                 \
         MRD_WISH_LIST(settings, member, instances, "instance-id", "LIST", "nodes"),                \
         MRD_WISH_LIST(settings, member, jobs, "job", "LIST", "jobs"),                              \

@@ -91,9 +91,12 @@ process_dir(const char *base, char *to, size_t room)
 static NRT_STATUS
 write_ntff(const char *path, const sim_model *m, uint64_t execs)
 {
-    return write_file(path, NULL, 0, "kind=ntff\nmodel=%s\nhash=%016llx\nvnc=%u\nexecutions=%llu\n",
+    /* No two real ones are the same: process and time make these differ too. */
+    return write_file(path, NULL, 0,
+                      "kind=ntff\nmodel=%s\nhash=%016llx\nvnc=%u\nexecutions=%llu\nprocess=%d\n"
+                      "time=%lld\n",
                       m->name, (unsigned long long) m->hash, m->core->idx,
-                      (unsigned long long) execs);
+                      (unsigned long long) execs, (int) getpid(), (long long) sim_wall(sim_raw()));
 }
 
 static void

@@ -1,0 +1,68 @@
+#include "agent/control_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/pipe_int.h"
+
+/* The folder of the process's control file, -1 when none is known. It is remembered: a process that
+ * is gone has no rings any more. */
+static int
+place(const mrd_pipeline *p, mrd_pipe_process *process, const char **ret_file)
+{
+    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    mrd_ring_name name;
+
+    if (pr->control[0] == '\0' && pr->rings != NULL &&
+        mrd_ring_name_parse(pr->rings->file_name, &name)) {
+        mrd_ring_control_print(&name, pr->control);
+        pr->control_dir = pr->rings->dir;
+    }
+    *ret_file = pr->control;
+    return pr->control[0] == '\0' ? -1 : mrd_discover_dir_fd(p->discover, pr->control_dir);
+}
+
+static bool
+write_whole(int fd, const char *text)
+{
+    size_t n = strlen(text);
+
+    return write(fd, text, n) == (ssize_t) n && fchmod(fd, 0644) == 0;
+}
+
+mrd_err
+mrd_control_file_put(mrd_pipeline *p, mrd_pipe_process *process, const char *text, mrd_why *why)
+{
+    char fresh[MRD_RING_NAME_MAX + 8];
+    const char *file;
+    int dir = place(p, process, &file), fd;
+    bool good;
+
+    if (dir < 0)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "its rings are gone");
+    snprintf(fresh, sizeof(fresh), "%s.new", file);
+    (void) unlinkat(dir, fresh, 0);
+    fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return mrd_why_set(why, MRD_IO, errno, "its control file cannot be made");
+    good = write_whole(fd, text);
+    close(fd);
+    if (good && renameat(dir, fresh, dir, file) == 0)
+        return MRD_OK;
+    mrd_why_set(why, MRD_IO, errno, "its control file cannot be written");
+    (void) unlinkat(dir, fresh, 0);
+    return MRD_IO;
+}
+
+void
+mrd_control_file_drop(mrd_pipeline *p, mrd_pipe_process *process)
+{
+    const char *file;
+    int dir = place(p, process, &file);
+
+    if (dir >= 0)
+        (void) unlinkat(dir, file, 0);
+}

@@ -1,0 +1,411 @@
+#include "agent/devprof.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/control_file.h"
+#include "base/log.h"
+#include "base/obj.h"
+
+#define PATIENCE (15 * MRD_SEC) /* for an answer; saving may take as long again for each core */
+
+typedef enum { ASKED, ARMED, SAVING, STOPPING, OVER } entry_phase;
+
+/* One process in one session. */
+typedef struct entry {
+    struct entry *next;
+    uint64_t session, seq;
+    mrd_pipe_process *process; /* NULL: gone */
+    int64_t pid, deadline;
+    entry_phase phase;
+} entry;
+
+typedef struct {
+    uint64_t session;
+    int64_t pid, core;
+    const char *state;
+    uint32_t count;
+    char sentence[160];
+} result;
+
+struct mrd_devprof {
+    mrd_record *record;
+    mrd_pipeline *pipeline;
+    entry *entries;
+    result results[MRD_DEVPROF_RESULTS];
+    size_t n_results;
+    struct {
+        uint64_t session;
+        int64_t at;
+    } told[MRD_RECORD_SESSIONS]; /* newest file */
+    size_t next_told;
+    bool fresh; /* processes that were not looked at */
+};
+
+/* ---- Results ---- */
+
+static void
+note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str sentence)
+{
+    result *r = NULL;
+
+    for (size_t i = 0; i < d->n_results && r == NULL; i++)
+        if (d->results[i].session == e->session && d->results[i].pid == e->pid &&
+            d->results[i].core == core)
+            r = &d->results[i];
+    if (r == NULL && d->n_results == MRD_DEVPROF_RESULTS)
+        return;
+    if (r == NULL) {
+        r = &d->results[d->n_results++];
+        *r = (result){ .session = e->session, .pid = e->pid, .core = core };
+    }
+    r->state = state;
+    r->count += strcmp(state, "written") == 0;
+    snprintf(r->sentence, sizeof(r->sentence), MRD_STR_FMT, MRD_STR_ARG(sentence));
+    if (strcmp(state, "refused") == 0)
+        mrd_log(MRD_LOG_WARN, "AGT-DEVPROF", "Device profile refused: pid=%lld core=%lld reason=%s",
+                (long long) e->pid, (long long) core, r->sentence);
+}
+
+static void
+refuse(mrd_devprof *d, entry *e, const char *sentence)
+{
+    note(d, e, MRD_NONE, "refused", mrd_str_of(sentence));
+    if (e->process != NULL && e->seq > 0)
+        mrd_control_file_drop(d->pipeline, e->process);
+    e->phase = OVER;
+}
+
+/* ---- Requests ---- */
+
+static mrd_err
+tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
+{
+    const mrd_strlist *cores;
+    const char *mode = mrd_record_profiles(d->record, e->session, &cores);
+    mrd_buf text = { 0 };
+    mrd_err err;
+
+    mrd_buf_fmt(&text, "request=%" PRIu64 "\nseq=%" PRIu64 "\ndo=%s\nmode=%s\ncores=", e->session,
+                ++e->seq, verb, mode);
+    for (size_t i = 0; i < cores->n; i++)
+        mrd_buf_fmt(&text, "%s%s", i == 0 ? "" : ",", cores->v[i]);
+    mrd_buf_text(&text, "\n");
+    err = text.err != MRD_OK
+              ? mrd_why_set(why, text.err, 0, "device profiles")
+              : mrd_control_file_put(d->pipeline, e->process, mrd_buf_cstr(&text), why);
+    mrd_buf_fini(&text);
+    e->deadline = mrd_local_now().ns + PATIENCE;
+    return err;
+}
+
+static const entry *
+busy_with(const mrd_devprof *d, const mrd_pipe_process *process)
+{
+    for (const entry *e = d->entries; e != NULL; e = e->next)
+        if (e->process == process && e->phase != OVER)
+            return e;
+    return NULL;
+}
+
+static void
+begin(mrd_devprof *d, uint64_t session, mrd_pipe_process *process)
+{
+    const entry *other = busy_with(d, process);
+    entry *e = calloc(1, sizeof(*e));
+    mrd_why why = { 0 };
+    char text[96];
+
+    if (e == NULL)
+        return; /* the next turn tries again */
+    *e = (entry){ .next = d->entries,
+                  .session = session,
+                  .process = process,
+                  .pid = process->ident.pid,
+                  .phase = ASKED };
+    d->entries = e;
+    if (other != NULL) {
+        snprintf(text, sizeof(text), "another session (%016" PRIx64 ") profiles this process",
+                 other->session);
+        refuse(d, e, text);
+    } else if (process->ident.uid != MRD_NONE && geteuid() != 0 &&
+               process->ident.uid != (int64_t) geteuid()) {
+        refuse(d, e, "the agent is neither root nor of the user of this process");
+    } else if (tell(d, e, "arm", &why) != MRD_OK) {
+        refuse(d, e, why.text);
+    } else {
+        note(d, e, MRD_NONE, "asked", MRD_STR(""));
+    }
+}
+
+typedef struct {
+    mrd_devprof *d;
+    uint64_t session;
+} each;
+
+static void
+offer(void *self, mrd_pipe_process *process)
+{
+    const each *s = self;
+
+    for (const entry *e = s->d->entries; e != NULL; e = e->next)
+        if (e->session == s->session && e->process == process)
+            return;
+    if (mrd_record_selects(s->d->record, s->session, process))
+        begin(s->d, s->session, process);
+}
+
+static void
+stop(mrd_devprof *d, entry *e)
+{
+    mrd_why why = { 0 };
+
+    if (e->phase == OVER || e->phase == STOPPING)
+        return;
+    if (e->process == NULL || tell(d, e, "stop", &why) != MRD_OK)
+        refuse(d, e, e->process == NULL ? "the process has ended" : why.text);
+    else
+        e->phase = STOPPING;
+}
+
+void
+mrd_devprof_save(mrd_devprof *d, uint64_t session, int64_t now)
+{
+    (void) now;
+    for (entry *e = d->entries; e != NULL; e = e->next)
+        if (e->session == session && e->process != NULL && (e->phase == ARMED || e->phase == SAVING)) {
+            mrd_why why = { 0 };
+
+            if (tell(d, e, "save", &why) != MRD_OK)
+                refuse(d, e, why.text);
+            else
+                e->phase = SAVING;
+        }
+}
+
+/* ---- Turns ---- */
+
+static void
+forget(mrd_devprof *d, entry **at)
+{
+    entry *e = *at;
+    size_t kept = 0;
+
+    if (e->phase != OVER && e->process != NULL)
+        mrd_control_file_drop(d->pipeline, e->process);
+    for (size_t i = 0; i < d->n_results; i++)
+        if (d->results[i].session != e->session || d->results[i].pid != e->pid)
+            d->results[kept++] = d->results[i];
+    d->n_results = kept;
+    *at = e->next;
+    free(e);
+}
+
+static void
+overdue(mrd_devprof *d, entry *e, int64_t now)
+{
+    if (now < e->deadline || e->phase == ARMED || e->phase == OVER)
+        return;
+    if (e->phase == SAVING)
+        e->phase = ARMED; /* what was written was told; the rest may come yet */
+    else
+        refuse(d, e,
+               e->phase == ASKED
+                   ? "it does not answer: libmeridian is not in it, or its runtime is not open, or "
+                     "its system trace is off (MERIDIAN_CAPTURE)"
+                   : "it was told to end its device profile and does not answer");
+}
+
+void
+mrd_devprof_seen(mrd_devprof *d)
+{
+    d->fresh = true;
+}
+
+static void
+withdraw(void *self, mrd_pipe_process *process)
+{
+    mrd_devprof *d = self;
+    const mrd_strlist *cores;
+    mrd_record_status st;
+
+    if (busy_with(d, process) != NULL)
+        return;
+    for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
+        mrd_record_get(d->record, i, &st);
+        if (*mrd_record_profiles(d->record, st.id, &cores) != '\0' &&
+            mrd_record_selects(d->record, st.id, process))
+            return;
+    }
+    mrd_control_file_drop(d->pipeline, process);
+}
+
+void
+mrd_devprof_step(mrd_devprof *d, int64_t now)
+{
+    const mrd_strlist *cores;
+    mrd_record_status st;
+
+    for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
+        mrd_record_get(d->record, i, &st);
+        if (*mrd_record_profiles(d->record, st.id, &cores) == '\0' || now < st.start_ns)
+            continue;
+        if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && now < st.stop_ns)
+            mrd_pipeline_each(d->pipeline, offer, &(each){ d, st.id });
+        for (entry *e = d->entries; e != NULL && now >= st.stop_ns; e = e->next)
+            if (e->session == st.id)
+                stop(d, e);
+    }
+    if (d->fresh)
+        mrd_pipeline_each(d->pipeline, withdraw, d);
+    d->fresh = false;
+    for (entry **at = &d->entries; *at != NULL;) {
+        overdue(d, *at, now);
+        if (mrd_record_find(d->record, (*at)->session, &st))
+            at = &(*at)->next;
+        else
+            forget(d, at);
+    }
+}
+
+void
+mrd_devprof_gone(mrd_devprof *d, const mrd_pipe_process *process)
+{
+    for (entry *e = d->entries; e != NULL; e = e->next) {
+        if (e->process != process)
+            continue;
+        if (e->phase != OVER)
+            note(d, e, MRD_NONE, e->phase == ASKED ? "refused" : "ended",
+                 MRD_STR("the process has ended"));
+        mrd_control_file_drop(d->pipeline, e->process);
+        e->process = NULL;
+        e->phase = OVER;
+    }
+}
+
+/* ---- Answers ---- */
+
+static void
+told(mrd_devprof *d, uint64_t session, int64_t now)
+{
+    size_t i = 0;
+
+    while (i < MRD_RECORD_SESSIONS && d->told[i].session != session)
+        i++;
+    if (i == MRD_RECORD_SESSIONS)
+        i = d->next_told++ % MRD_RECORD_SESSIONS;
+    d->told[i].session = session;
+    d->told[i].at = now;
+}
+
+static void
+answer(mrd_devprof *d, entry *e, mrd_str name, int64_t core, mrd_str why, int64_t now)
+{
+    if (mrd_str_is(name, "device profiles armed")) {
+        note(d, e, MRD_NONE, "armed", why);
+        e->phase = e->phase == ASKED ? ARMED : e->phase;
+    } else if (mrd_str_is(name, "device profile written")) {
+        note(d, e, core, "written", why);
+        told(d, e->session, now);
+    } else if (mrd_str_is(name, "device profile refused")) {
+        note(d, e, core, "refused", why);
+        if (e->phase == ASKED && core == MRD_NONE) {
+            mrd_control_file_drop(d->pipeline, e->process);
+            e->phase = OVER;
+        }
+    } else if (mrd_str_is(name, "device profiles ended")) {
+        note(d, e, MRD_NONE, "ended", why);
+        mrd_control_file_drop(d->pipeline, e->process);
+        e->phase = OVER;
+    }
+}
+
+bool
+mrd_devprof_notice(mrd_devprof *d, mrd_pipe_process *process, const mrd_event *ev, int64_t now)
+{
+    static const char about[] = "device profile";
+    mrd_str name = mrd_catalog_text(process->catalog, ev->name), why = MRD_STR("");
+    uint64_t session = 0;
+    int64_t core = MRD_NONE;
+
+    if (name.len < sizeof(about) - 1 || memcmp(name.p, about, sizeof(about) - 1) != 0)
+        return false;
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+        mrd_str key = mrd_catalog_text(process->catalog, a->key);
+
+        if (mrd_str_is(key, "request") && (a->type == MRD_ARG_UINT || a->type == MRD_ARG_INT))
+            session = (uint64_t) a->v.i;
+        else if (mrd_str_is(key, "lnc_idx") && (a->type == MRD_ARG_UINT || a->type == MRD_ARG_INT))
+            core = a->v.i;
+        else if (mrd_str_is(key, "why") && a->type == MRD_ARG_TEXT)
+            why = (mrd_str){ a->v.text, a->len };
+        else if (mrd_str_is(key, "why") && a->type == MRD_ARG_STR)
+            why = mrd_catalog_text(process->catalog, a->v.sid);
+    }
+    for (entry *e = d->entries; e != NULL; e = e->next)
+        if (e->session == session && e->process == process && e->phase != OVER)
+            answer(d, e, name, core, why, now);
+    return true;
+}
+
+bool
+mrd_devprof_pending(const mrd_devprof *d, uint64_t session, int64_t *ret_since)
+{
+    bool pending = false;
+
+    *ret_since = 0;
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
+        if (d->told[i].session == session)
+            *ret_since = d->told[i].at;
+    for (const entry *e = d->entries; e != NULL; e = e->next)
+        pending = pending || (e->session == session && e->phase != OVER);
+    return pending;
+}
+
+bool
+mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_result *ret_result)
+{
+    for (size_t i = 0; i < d->n_results; i++) {
+        const result *r = &d->results[i];
+
+        if (r->session != session || at-- > 0)
+            continue;
+        *ret_result = (mrd_devprof_result){ .pid = r->pid,
+                                            .core = r->core,
+                                            .state = r->state,
+                                            .count = r->count,
+                                            .sentence = r->sentence };
+        return true;
+    }
+    return false;
+}
+
+mrd_err
+mrd_devprof_open(mrd_record *record, mrd_pipeline *pipeline, mrd_devprof **ret_devprof, mrd_why *why)
+{
+    mrd_devprof *d = calloc(1, sizeof(*d));
+
+    if (d == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "device profiles");
+    d->record = record;
+    d->pipeline = pipeline;
+    *ret_devprof = d;
+    return MRD_OK;
+}
+
+void
+mrd_devprof_close(mrd_devprof *d)
+{
+    if (d == NULL)
+        return;
+    while (d->entries != NULL) {
+        entry *e = d->entries;
+
+        d->entries = e->next;
+        free(e);
+    }
+    free(d);
+}

@@ -1,0 +1,48 @@
+/*
+ * agent/devprof.h - device profiles that sessions ask for: tells the workloads by control files
+ * beside their rings (docs/nrt.md), hears their answers as notices, and keeps who was armed, what
+ * was written and why not, for the manifest.
+ *
+ * A process belongs to one request at a time. Processes that appear while a session records are
+ * asked too. Files are found by agent/files.h: the answers name the folder.
+ * Threads: one. Memory: MRD_DEVPROF_RESULTS answers of each session.
+ */
+#ifndef MRD_AGENT_DEVPROF_H
+#define MRD_AGENT_DEVPROF_H
+
+#include "agent/record.h"
+
+#define MRD_DEVPROF_RESULTS 256
+
+typedef struct mrd_devprof mrd_devprof;
+
+typedef struct {
+    int64_t pid, core;      /* core MRD_NONE: the process as a whole */
+    const char *state;      /* "asked", "armed", "written", "refused", "ended": static */
+    uint32_t count;         /* profiles written */
+    const char *sentence;   /* why not; "" */
+} mrd_devprof_result;
+
+/* Both are borrowed. */
+mrd_err mrd_devprof_open(mrd_record *record, mrd_pipeline *pipeline, mrd_devprof **ret_devprof,
+                         mrd_why *why);
+void mrd_devprof_close(mrd_devprof *d); /* control files stay: a successor goes on. NULL is fine */
+/* Asks, ends and gives up what is due. */
+void mrd_devprof_step(mrd_devprof *d, int64_t now_ns);
+/* Continuous profiles of the session are saved now. */
+void mrd_devprof_save(mrd_devprof *d, uint64_t session, int64_t now_ns);
+/* A notice of a process; false when it is about something else. */
+bool mrd_devprof_notice(mrd_devprof *d, mrd_pipe_process *process, const mrd_event *ev,
+                        int64_t now_ns);
+void mrd_devprof_gone(mrd_devprof *d, const mrd_pipe_process *process);
+/* There are new processes: what a predecessor asked of them is withdrawn, unless a session still
+ * does. */
+void mrd_devprof_seen(mrd_devprof *d);
+/* The session must not end yet: an answer is missing. *ret_since (RAW): when the newest file was
+ * told of, 0 none. */
+bool mrd_devprof_pending(const mrd_devprof *d, uint64_t session, int64_t *ret_since);
+/* False beyond the last; texts live until the next call of anything here. */
+bool mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t i,
+                     mrd_devprof_result *ret_result);
+
+#endif
