@@ -43,7 +43,7 @@ slice_progress(void *self, uint64_t events)
     slice *s = self;
 
     (void) events;
-    return mrd_out_err(s->to) == MRD_OK; /* the client left */
+    return mrd_out_err(s->to) == MRD_OK && mrd_http_stream_wanted();
 }
 
 static mrd_err
@@ -132,7 +132,9 @@ type_of(const char *suffix)
 {
     if (strstr(suffix, "json") != NULL)
         return "application/json";
-    return strcmp(suffix, ".txt") == 0 ? "text/plain; charset=utf-8" : "application/octet-stream";
+    return mrd_str_ends(mrd_str_of(suffix), ".txt") || strcmp(suffix, "SHA256SUMS") == 0
+               ? "text/plain; charset=utf-8"
+               : "application/octet-stream";
 }
 
 /* The finished file of a whole profile; NULL when there is none. Lock held. */

@@ -17,7 +17,8 @@
 #include "base/secret.h"
 
 #define HTTPD_MAGIC 0x48545450u
-#define SWALLOW_MAX (16u << 20) /* of a body that is too large */
+#define SWALLOW_MAX (16u << 20) /* of a body that is not kept */
+#define BODIES_MAX  (16u << 20) /* of all bodies that are */
 
 /* ---- Request parts ---- */
 
@@ -126,38 +127,74 @@ known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 
 /* ---- Routing ---- */
 
-/* MRD_OK with req->route set; NOTFOUND, or INVALID when the path is known under other methods,
- * which are then in `allowed`. */
-static mrd_err
-find_route(mrd_http_request *req, mrd_buf *allowed)
+static const http_refusal bad_path = { 400, "INVALID", "invalid path",
+                                       "the path has empty, climbing or unprintable components" },
+                          no_path = { 404, "NOTFOUND", "no such path",
+                                      "docs/http.md and /api/v1/openapi.json list the paths" },
+                          wrong_method = { 405, "INVALID", "method not allowed",
+                                           "this path exists, with other methods (Allow)" },
+                          no_token = { 401, "AUTH", "identity not proven",
+                                       "send a known token: Authorization: Bearer ..." },
+                          not_permitted = { 403, "DENIED", "not permitted",
+                                            "this token's role may not do that" },
+                          too_big = { 413, "LIMIT", "body too large",
+                                      "a request body may have 1 MiB" },
+                          crowded = { 503, "AGAIN", "not now",
+                                      "too many large requests at one time, try again in a "
+                                      "moment" };
+
+/* Sets req->route, or gathers in req->allow the methods that the path has. */
+static void
+find_route(mrd_http_request *req)
 {
     const char *method = strcmp(req->method, "HEAD") == 0 ? "GET" : req->method;
 
-    for (size_t i = 0; i < req->httpd->n_routes; i++) {
+    for (size_t i = 0; i < req->httpd->n_routes && req->route == NULL; i++) {
         const mrd_http_route *route = &req->httpd->routes[i];
 
         if (!http_route_match(route->path, req->path, &req->params))
             continue;
-        if (strcmp(route->method, method) == 0) {
+        if (strcmp(route->method, method) == 0)
             req->route = route;
-            return MRD_OK;
-        }
-        mrd_buf_fmt(allowed, "%s%s%s", allowed->len > 0 ? ", " : "", route->method,
-                    strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
+        else
+            mrd_buf_fmt(&req->allow, "%s%s, ", route->method,
+                        strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
     }
-    if (allowed->len == 0)
-        return MRD_NOTFOUND;
-    mrd_buf_text(allowed, ", OPTIONS");
-    return MRD_INVALID;
+    if (req->allow.len > 0)
+        mrd_buf_text(&req->allow, "OPTIONS");
+}
+
+/* Looks at a request's head: what it asks for, and whether who asks may. */
+static const http_refusal *
+admit(mrd_http_request *req)
+{
+    bool options = strcmp(req->method, "OPTIONS") == 0;
+
+    if (options && strcmp(req->path, "*") == 0) {
+        mrd_buf_text(&req->allow, "GET, HEAD, POST, DELETE, OPTIONS");
+        return NULL;
+    }
+    if (!http_path_plain(req->path))
+        return &bad_path;
+    find_route(req);
+    if (req->route == NULL)
+        return req->allow.len == 0 ? &no_path : options ? NULL : &wrong_method;
+    req->role = req->httpd->options.auth == NULL
+                    ? MRD_ROLE_CONTROL
+                    : mrd_auth_role(req->httpd->options.auth,
+                                    http_bearer(mrd_http_header(req, "Authorization")));
+    if (mrd_role_allows(req->role, req->route->role))
+        return NULL;
+    return req->role == MRD_ROLE_NONE ? &no_token : &not_permitted;
 }
 
 /* OPTIONS: what the path allows, and to the Perfetto page how it may read it. */
 static mrd_err
-reply_options(mrd_http_request *req, const char *allowed)
+reply_options(mrd_http_request *req)
 {
     const char *origin = mrd_http_header(req, "Origin");
 
-    mrd_http_set_header(req, "Allow", allowed);
+    mrd_http_set_header(req, "Allow", mrd_buf_cstr(&req->allow));
     if (origin != NULL && strcmp(origin, HTTPD_PAGE_ORIGIN) == 0) {
         mrd_http_set_header(req, "Access-Control-Allow-Methods", "GET, HEAD, OPTIONS");
         mrd_http_set_header(req, "Access-Control-Allow-Headers", "Authorization, Range");
@@ -167,49 +204,29 @@ reply_options(mrd_http_request *req, const char *allowed)
     return httpd_reply_empty(req, MHD_HTTP_NO_CONTENT);
 }
 
-/* The whole request is here: find who may answer it and let it. */
 static mrd_err
-dispatch(mrd_http_request *req)
+reply_refusal(mrd_http_request *req, const http_refusal *r)
 {
-    mrd_buf allowed = { 0 };
+    if (r == &wrong_method)
+        mrd_http_set_header(req, "Allow", mrd_buf_cstr(&req->allow));
+    if (r == &no_token || r == &not_permitted)
+        mrd_http_set_header(req, "WWW-Authenticate", "Bearer realm=\"meridian\"");
+    if (r == &crowded)
+        mrd_http_set_header(req, "Retry-After", "2");
+    return httpd_reply_problem(req, r->status, r->code, r->title, r->detail);
+}
+
+/* The whole request is here, or as much of it as is wanted. */
+static mrd_err
+answer(mrd_http_request *req)
+{
     mrd_why why = { 0 };
     mrd_err err;
 
-    if (strcmp(req->method, "OPTIONS") == 0 && strcmp(req->path, "*") == 0)
-        return reply_options(req, "GET, HEAD, POST, DELETE, OPTIONS");
-    if (!http_path_plain(req->path))
-        return httpd_reply_problem(req, 400, "INVALID", "invalid path",
-                                   "the path has empty, climbing or unprintable components");
-    err = find_route(req, &allowed);
-    if (err == MRD_INVALID && strcmp(req->method, "OPTIONS") == 0) {
-        err = reply_options(req, mrd_buf_cstr(&allowed));
-        mrd_buf_fini(&allowed);
-        return err;
-    }
-    if (err == MRD_INVALID)
-        mrd_http_set_header(req, "Allow", mrd_buf_cstr(&allowed));
-    mrd_buf_fini(&allowed);
-    if (err == MRD_INVALID)
-        return httpd_reply_problem(req, 405, "INVALID", "method not allowed",
-                                   "this path exists, with other methods (Allow)");
-    if (err != MRD_OK)
-        return httpd_reply_problem(req, 404, "NOTFOUND", "no such path",
-                                   "docs/http.md and /api/v1/openapi.json list the paths");
-    req->role = req->httpd->options.auth == NULL
-                    ? MRD_ROLE_CONTROL
-                    : mrd_auth_role(req->httpd->options.auth,
-                                    http_bearer(mrd_http_header(req, "Authorization")));
-    if (!mrd_role_allows(req->role, req->route->role)) {
-        mrd_http_set_header(req, "WWW-Authenticate", "Bearer realm=\"meridian\"");
-        if (req->role == MRD_ROLE_NONE)
-            return httpd_reply_problem(req, 401, "AUTH", "identity not proven",
-                                       "send a known token: Authorization: Bearer ...");
-        return httpd_reply_problem(req, 403, "DENIED", "not permitted",
-                                   "this token's role may not do that");
-    }
-    if (req->too_big)
-        return httpd_reply_problem(req, 413, "LIMIT", "body too large",
-                                   "a request body may have 1 MiB");
+    if (req->refusal != NULL)
+        return reply_refusal(req, req->refusal);
+    if (req->route == NULL)
+        return reply_options(req);
     err = known_query(req, req->route->query, &why);
     if (err == MRD_OK)
         err = req->route->handle(req->httpd->self, req, &why);
@@ -236,20 +253,44 @@ request_new(mrd_httpd *h, struct MHD_Connection *connection, const char *url, co
     return req;
 }
 
-/* A body that grows too large is read to its end, so that the answer is seen, unless it has none:
- * then the connection ends. */
+/* Room for a body's next bytes among all bodies. */
 static bool
-take_body(mrd_http_request *req, const char *data, size_t *len)
+body_room(mrd_httpd *h, size_t n)
 {
-    size_t n = *len;
+    bool ok;
 
-    *len = 0;
-    if (!req->too_big && req->body.len + n <= MRD_HTTP_BODY_MAX) {
-        mrd_buf_add(&req->body, data, n);
-        return req->body.err == MRD_OK;
-    }
-    req->too_big = true;
+    pthread_mutex_lock(&h->lock);
+    ok = h->bodies + n <= BODIES_MAX;
+    h->bodies += ok ? n : 0;
+    pthread_mutex_unlock(&h->lock);
+    return ok;
+}
+
+static void
+body_drop(mrd_http_request *req)
+{
+    pthread_mutex_lock(&req->httpd->lock);
+    req->httpd->bodies -= req->body.len;
+    pthread_mutex_unlock(&req->httpd->lock);
     mrd_buf_fini(&req->body);
+}
+
+/* Only bodies of requests that were let in and can use one are kept. The others are read, so that
+ * the answer is seen, unless they have no end: then the connection ends. */
+static bool
+take_body(mrd_http_request *req, const char *data, size_t n)
+{
+    if (req->refusal == NULL && strcmp(req->method, "POST") == 0) {
+        if (req->body.len + n > MRD_HTTP_BODY_MAX)
+            req->refusal = &too_big;
+        else if (!body_room(req->httpd, n))
+            req->refusal = &crowded;
+        else
+            mrd_buf_add(&req->body, data, n);
+        if (req->refusal == NULL)
+            return req->body.err == MRD_OK;
+        body_drop(req);
+    }
     req->swallowed += n;
     return req->swallowed <= SWALLOW_MAX;
 }
@@ -272,21 +313,27 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
             return MHD_NO;
         *state = req;
         httpd_watch_stage(h, connection, CLIENT_BODY);
-        if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK)
-            req->too_big = announced > MRD_HTTP_BODY_MAX;
-        if (req->too_big && (announced > SWALLOW_MAX || mrd_http_header(req, "Expect") != NULL)) {
+        req->refusal = admit(req);
+        if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
+            announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
+            req->refusal = &too_big;
+        if (req->refusal != NULL &&
+            (announced > SWALLOW_MAX || mrd_http_header(req, "Expect") != NULL)) {
             httpd_watch_stage(h, connection, CLIENT_REPLY); /* answered before the body comes */
-            return dispatch(req) == MRD_OK ? MHD_YES : MHD_NO;
+            return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
         }
         return MHD_YES;
     }
     if (*upload_size > 0) {
-        return take_body(req, upload, upload_size) ? MHD_YES : MHD_NO;
+        size_t n = *upload_size;
+
+        *upload_size = 0;
+        return take_body(req, upload, n) ? MHD_YES : MHD_NO;
     }
     if (req->replied)
         return MHD_YES;
     httpd_watch_stage(h, connection, CLIENT_REPLY);
-    if (dispatch(req) != MRD_OK && !req->replied)
+    if (answer(req) != MRD_OK && !req->replied)
         return MHD_NO;
     return req->queued;
 }
@@ -305,7 +352,8 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
         free(req->headers[i].name);
         free(req->headers[i].value);
     }
-    mrd_buf_fini(&req->body);
+    body_drop(req);
+    mrd_buf_fini(&req->allow);
     free(req->path);
     free(req);
     *state = NULL;

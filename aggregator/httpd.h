@@ -6,8 +6,10 @@
  * Threads  one server thread runs the handlers: they must not block for long. A stream's producer
  * runs in a thread of its own and may. Everything of a request belongs to the server thread.
  * Another thread ends connections whose request does not come or whose reply is hardly read
- * (idle_seconds). Limits   MRD_HTTP_BODY_MAX for bodies, 32 KiB for a request's head, options for
- * connections and streams; more is refused, never given memory.
+ * (idle_seconds).
+ *
+ * Limits   MRD_HTTP_BODY_MAX for a body, 16 MiB for all, 32 KiB for a request's head, options for
+ *          connections and streams; more is refused, never given memory.
  */
 #ifndef MRD_AGGREGATOR_HTTPD_H
 #define MRD_AGGREGATOR_HTTPD_H
@@ -97,6 +99,9 @@ mrd_err mrd_http_reply_file(mrd_http_request *req, const char *path, const char 
 mrd_err mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *download,
                               mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why),
                               void (*done)(void *self), void *self, mrd_why *why);
+/* Asked by a producer in its own thread that has had nothing to write for a while: false when the
+ * client has left. */
+bool mrd_http_stream_wanted(void);
 /* Adds a header to the reply that follows. */
 void mrd_http_set_header(mrd_http_request *req, const char *name, const char *value);
 

@@ -32,6 +32,7 @@ struct mrd_httpd {
     uint16_t port;
     pthread_mutex_t lock; /* guards all below and the streams' queues; nothing is taken inside */
     mrd_httpd_counts counts;
+    size_t bodies; /* bytes of requests' bodies that are kept */
     http_stream *streams;
     http_client *clients;
     bool stopping;
@@ -39,6 +40,12 @@ struct mrd_httpd {
     pthread_cond_t watch; /* stopping */
     bool watching;
 };
+
+/* Why a request is not let in: what its head alone tells. */
+typedef struct {
+    unsigned status;
+    const char *code, *title, *detail;
+} http_refusal;
 
 struct mrd_http_request {
     mrd_httpd *httpd;
@@ -49,8 +56,10 @@ struct mrd_http_request {
     http_params params;
     mrd_role role;
     mrd_buf body;
-    size_t swallowed; /* of a body that is too large */
-    bool too_big, replied;
+    const http_refusal *refusal; /* NULL: it is let in */
+    mrd_buf allow;               /* methods of a path, for OPTIONS and 405 */
+    size_t swallowed;            /* of a body that is not kept */
+    bool replied;
     struct {
         char *name, *value;
     } headers[HTTPD_HEADERS_MAX];

@@ -251,6 +251,20 @@ stream_push(void *self, const void *data, size_t len)
     return len == 0;
 }
 
+static _Thread_local http_stream *current; /* the stream that this thread produces */
+
+bool
+mrd_http_stream_wanted(void)
+{
+    bool wanted;
+
+    MRD_ASSERT(current != NULL);
+    pthread_mutex_lock(&current->httpd->lock);
+    wanted = !current->cancelled;
+    pthread_mutex_unlock(&current->httpd->lock);
+    return wanted;
+}
+
 static void *
 stream_main(void *self)
 {
@@ -258,6 +272,7 @@ stream_main(void *self)
     mrd_out *out = NULL;
     mrd_err err = mrd_out_func(stream_push, s, "HTTP reply", &out, NULL);
 
+    current = s;
     if (err == MRD_OK) {
         err = s->produce(s->self, out, NULL);
         if (err == MRD_OK)

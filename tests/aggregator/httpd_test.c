@@ -1,6 +1,7 @@
 #include "aggregator/httpd.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -77,6 +78,25 @@ get_stream(void *self, mrd_http_request *req, mrd_why *why)
                                  NULL, why);
 }
 
+/* Works for ever and writes nothing. */
+static mrd_err
+produce_nothing(void *self, mrd_out *out, mrd_why *why)
+{
+    (void) self;
+    (void) out;
+    (void) why;
+    while (mrd_http_stream_wanted())
+        poll(NULL, 0, 5);
+    return MRD_CANCELLED;
+}
+
+static mrd_err
+get_quiet(void *self, mrd_http_request *req, mrd_why *why)
+{
+    (void) self;
+    return mrd_http_reply_stream(req, "text/plain", NULL, produce_nothing, produce_end, NULL, why);
+}
+
 static const char *const known[] = { "force", NULL };
 
 static const mrd_http_route routes[] = {
@@ -85,14 +105,19 @@ static const mrd_http_route routes[] = {
     { "POST", "/items/{id}/set", MRD_ROLE_CONTROL, post_item, "", known },
     { "GET", "/files/{rest*}", MRD_ROLE_READ, get_file, "", NULL },
     { "GET", "/stream", MRD_ROLE_READ, get_stream, "", NULL },
+    { "GET", "/quiet", MRD_ROLE_READ, get_quiet, "", NULL },
 };
+
+static unsigned idle; /* 0: the default */
 
 static mrd_httpd *
 start(const mrd_auth *auth)
 {
-    mrd_httpd_options options = {
-        .address = "127.0.0.1", .auth = auth, .max_streams = 2, .max_connections = 600
-    };
+    mrd_httpd_options options = { .address = "127.0.0.1",
+                                  .auth = auth,
+                                  .max_streams = 2,
+                                  .max_connections = 600,
+                                  .idle_seconds = idle };
     mrd_httpd *h = NULL;
     mrd_why why = { 0 };
 
@@ -376,6 +401,83 @@ TEST(many_keepalive_connections_do_not_stall)
             close(fds[i]);
         poll(NULL, 0, 20);
     }
+    mrd_httpd_stop(h);
+}
+
+/* Whether the server ended the connection; one more byte is sent. */
+static bool
+ended(int fd)
+{
+    char byte;
+    ssize_t n = send(fd, "x", 1, MSG_NOSIGNAL);
+
+    if (n == 1)
+        n = recv(fd, &byte, 1, MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN);
+}
+
+TEST(who_dawdles_is_let_go)
+{
+    static const struct {
+        const char *name, *request;
+    } rows[] = {
+        { "a head byte by byte", "GET /json HT" },
+        { "a field byte by byte", "GET /json HTTP/1.1\r\nHost: " },
+        { "a body byte by byte",
+          "POST /items/7/set HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" },
+    };
+    static const char much[] = "GET /stream HTTP/1.1\r\n" END;
+    int fds[MRD_COUNT(rows)], reader, left = (int) MRD_COUNT(rows);
+    mrd_httpd_counts counts;
+    mrd_httpd *h;
+    char byte;
+
+    idle = 1;
+    h = start(NULL);
+    REQUIRE(h != NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        fds[i] = dial(h);
+        CHECK(write(fds[i], rows[i].request, strlen(rows[i].request)) > 0);
+    }
+    reader = dial(h);
+    CHECK(write(reader, much, strlen(much)) > 0);
+    for (int k = 0; k < 600 && (left > 0 || produce_done == 0); k++, poll(NULL, 0, 100)) {
+        (void) !recv(reader, &byte, 1, MSG_DONTWAIT); /* 10 bytes per second of 32 MiB */
+        for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+            if (fds[i] < 0 || !ended(fds[i]))
+                continue;
+            close(fds[i]);
+            fds[i] = -1;
+            left--;
+        }
+    }
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        CHECK_ROW(rows[i].name, fds[i] < 0);
+    CHECK_INT(produce_done, 1);
+    mrd_httpd_count(h, &counts);
+    CHECK(counts.dawdlers >= MRD_COUNT(rows));
+    CHECK(status_is(ask(h, "GET /json HTTP/1.1\r\n" END), 200));
+    close(reader);
+    mrd_httpd_stop(h);
+}
+
+TEST(a_client_that_leaves_a_quiet_stream_is_noticed)
+{
+    static const char request[] = "GET /quiet HTTP/1.1\r\n" END;
+    mrd_httpd *h = start(NULL);
+    mrd_httpd_counts counts = { 0 };
+    int fd;
+
+    REQUIRE(h != NULL);
+    fd = dial(h);
+    CHECK(write(fd, request, strlen(request)) > 0);
+    for (int i = 0; i < 6000 && counts.streams_now < 1; i++, mrd_httpd_count(h, &counts))
+        poll(NULL, 0, 10);
+    CHECK_INT(produce_done, 0);
+    close(fd);
+    for (int i = 0; i < 6000 && produce_done == 0; i++)
+        poll(NULL, 0, 10);
+    CHECK_INT(produce_done, 1);
     mrd_httpd_stop(h);
 }
 
