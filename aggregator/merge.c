@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/obj.h"
 
@@ -164,6 +165,32 @@ open_targets(const merge_input *in, mrd_export_target *targets, size_t max, size
     return MRD_OK;
 }
 
+/* profile/SHA256SUMS, as sha256sum writes it: what a client can check its download against. */
+static mrd_err
+write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mrd_why *why)
+{
+    mrd_buf text = { 0 }, path = { 0 };
+    char hex[MRD_SHA256_HEX];
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        mrd_buf_reset(&path);
+        mrd_buf_fmt(&path, "%s/profile/%s%s", in->dir, targets[i].ops->stem,
+                    targets[i].ops->suffix);
+        err = mrd_sha256_file(mrd_buf_cstr(&path), hex, NULL, why);
+        mrd_buf_fmt(&text, "%s  %s%s\n", hex, targets[i].ops->stem, targets[i].ops->suffix);
+    }
+    mrd_buf_reset(&path);
+    mrd_buf_fmt(&path, "%s/profile/SHA256SUMS", in->dir);
+    if (err == MRD_OK && (path.err != MRD_OK || text.err != MRD_OK))
+        err = MRD_NOMEM;
+    if (err == MRD_OK)
+        err = mrd_write_file(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
+    mrd_buf_fini(&path);
+    mrd_buf_fini(&text);
+    return err;
+}
+
 /* The lock is given up while it works. */
 static void
 job_run(hub *h, merge_job *job)
@@ -179,6 +206,8 @@ job_run(hub *h, merge_job *job)
     err = open_targets(job->input, targets, MRD_COUNT(targets), &n, &why);
     if (err == MRD_OK)
         err = merge_run(job->input, NULL, targets, n, on_progress, job, &result, &why);
+    if (err == MRD_OK)
+        err = write_sums(job->input, targets, n, &why);
     pthread_mutex_lock(&h->lock);
     job->why = why;
     job->why.err = err;

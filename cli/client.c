@@ -10,6 +10,7 @@
 
 #include <curl/curl.h>
 
+#include "base/num.h"
 #include "base/out.h"
 
 struct mrd_client {
@@ -176,11 +177,12 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
     return err;
 }
 
-mrd_err
-mrd_client_call(mrd_client *client, const char *method, const char *path, const mrd_json *body,
-                mrd_json **ret_doc, mrd_why *why)
+/* One exchange; the reply's body is appended to *reply. */
+static mrd_err
+exchange(mrd_client *client, const char *method, const char *path, const mrd_json *body,
+         const char *accept, mrd_buf *reply, mrd_why *why)
 {
-    mrd_buf url = { 0 }, sent = { 0 }, reply = { 0 };
+    mrd_buf url = { 0 }, sent = { 0 };
     struct curl_slist *headers = NULL;
     mrd_err err = MRD_OK;
     long status = 0;
@@ -189,7 +191,7 @@ mrd_client_call(mrd_client *client, const char *method, const char *path, const 
     prepare(client, path, &url);
     for (struct curl_slist *h = client->headers; h != NULL; h = h->next)
         headers = curl_slist_append(headers, h->data);
-    headers = curl_slist_append(headers, "Accept: application/json");
+    headers = curl_slist_append(headers, accept);
     if (body != NULL) {
         mrd_json_write(body, false, &sent);
         headers = curl_slist_append(headers, "Content-Type: application/json");
@@ -203,21 +205,37 @@ mrd_client_call(mrd_client *client, const char *method, const char *path, const 
     curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(client->curl, CURLOPT_TIMEOUT_MS, (long) (client->timeout / MRD_MS));
     curl_easy_setopt(client->curl, CURLOPT_WRITEFUNCTION, collect);
-    curl_easy_setopt(client->curl, CURLOPT_WRITEDATA, &reply);
+    curl_easy_setopt(client->curl, CURLOPT_WRITEDATA, reply);
     code = curl_easy_perform(client->curl);
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
     if (code != CURLE_OK)
         err = transport_error(client, code, why);
     else if (status >= 400)
-        err = status_error(client, status, &reply, path, why);
-    else if (ret_doc != NULL)
-        err = mrd_json_parse((mrd_str){ (const char *) reply.p, reply.len },
-                             "reply of the aggregator", ret_doc, why);
+        err = status_error(client, status, reply, path, why);
     curl_slist_free_all(headers);
     mrd_buf_fini(&url);
     mrd_buf_fini(&sent);
+    return err;
+}
+
+mrd_err
+mrd_client_call(mrd_client *client, const char *method, const char *path, const mrd_json *body,
+                mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_buf reply = { 0 };
+    mrd_err err = exchange(client, method, path, body, "Accept: application/json", &reply, why);
+
+    if (err == MRD_OK && ret_doc != NULL)
+        err = mrd_json_parse((mrd_str){ (const char *) reply.p, reply.len },
+                             "reply of the aggregator", ret_doc, why);
     mrd_buf_fini(&reply);
     return err;
+}
+
+mrd_err
+mrd_client_text(mrd_client *client, const char *path, mrd_buf *to, mrd_why *why)
+{
+    return exchange(client, "GET", path, NULL, "Accept: text/plain, */*", to, why);
 }
 
 /* A running download. The part file carries the server's version in a side file "<part>.etag". */
@@ -227,7 +245,8 @@ typedef struct {
     void *self;
     CURL *curl;
     uint64_t resumed, got;
-    bool started; /* the status of this reply was looked at */
+    uint64_t total; /* the file's, from a reply that has no more of it; 0 unknown */
+    bool started;   /* the status of this reply was looked at */
     mrd_buf refused;
     char etag[128];
 } download;
@@ -277,6 +296,13 @@ note_header(char *data, size_t size, size_t n, void *self)
         while (len > at && isspace((unsigned char) data[len - 1]))
             len--;
         snprintf(d->etag, sizeof(d->etag), "%.*s", (int) (len - at), data + at);
+    } else if (len > 23 && strncasecmp(data, "content-range: bytes */", 23) == 0) {
+        mrd_str number = { data + 23, len - 23 };
+
+        while (number.len > 0 && isspace((unsigned char) number.p[number.len - 1]))
+            number.len--;
+        if (mrd_num_u64(number, &d->total) != MRD_OK)
+            d->total = 0;
     }
     return size * n;
 }
@@ -354,7 +380,7 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
     if (err == MRD_OK && code != CURLE_OK)
         err = transport_error(client, code, why);
     else if (err == MRD_OK && status == 416 && d->resumed > 0)
-        err = MRD_OK; /* the part was whole already */
+        err = d->total == d->resumed ? MRD_OK : MRD_RANGE; /* it was whole already, or is not it */
     else if (err == MRD_OK && status >= 400)
         err = status_error(client, status, &d->refused, path, why);
     curl_slist_free_all(headers);
@@ -380,7 +406,13 @@ mrd_client_download(mrd_client *client, const char *path, const char *to,
         goto out;
     }
     d.resumed = (uint64_t) st.st_size;
-    if ((err = download_run(client, path, mrd_buf_cstr(&side), &d, why)) != MRD_OK)
+    err = download_run(client, path, mrd_buf_cstr(&side), &d, why);
+    if (err == MRD_RANGE && d.resumed > 0) { /* longer than the file: no part of it */
+        unlink(mrd_buf_cstr(&side));
+        d.started = false;
+        err = download_run(client, path, mrd_buf_cstr(&side), &d, why);
+    }
+    if (err != MRD_OK)
         goto out;
     if (fsync(d.fd) != 0 || rename(mrd_buf_cstr(&part), to) != 0) {
         err = mrd_why_set(why, MRD_IO, errno, "cannot finish %s", to);

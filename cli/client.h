@@ -66,6 +66,9 @@ void mrd_client_close(mrd_client *client); /* NULL is fine */
 mrd_err mrd_client_call(mrd_client *client, const char *method, const char *path,
                         const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
 
+/* GET of a small text, appended to *to. Errors as above. */
+mrd_err mrd_client_text(mrd_client *client, const char *path, mrd_buf *to, mrd_why *why);
+
 /*
  * Downloads path into the file `to`, by way of "<to>.part", which a later call continues when the
  * server still has the same version (ETag). progress may be NULL; false cancels. *ret_size may be

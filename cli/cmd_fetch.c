@@ -179,6 +179,43 @@ fetch_file(mrd_client *client, const char *path, const char *to, bool force, mrd
     return mrd_json_append(list, entry);
 }
 
+static bool
+is_slice(const mrd_fetch_options *o)
+{
+    return o->start != NULL || o->end != NULL || o->instances.n > 0 || o->processes.n > 0 ||
+           o->cores.n > 0 || o->types.n > 0;
+}
+
+/* A finished file against the hash that the aggregator made when it wrote it; what it has no hash
+ * of is taken as it is. A file that is not it goes away, so that the next attempt starts over. */
+static mrd_err
+verify(mrd_client *client, const char *id, const char *to, mrd_why *why)
+{
+    const char *name = strrchr(to, '/') + 1, *line;
+    char hex[MRD_SHA256_HEX];
+    mrd_buf path = { 0 }, sums = { 0 }, end = { 0 };
+    mrd_err err;
+
+    mrd_buf_fmt(&path, "/api/v1/sessions/%s/profile/SHA256SUMS", id);
+    mrd_buf_fmt(&end, "  %s\n", name);
+    err = mrd_client_text(client, mrd_buf_cstr(&path), &sums, why);
+    line = err == MRD_OK ? strstr(mrd_buf_cstr(&sums), mrd_buf_cstr(&end)) : NULL;
+    if (err == MRD_NOTFOUND || (err == MRD_OK && line == NULL)) {
+        err = MRD_OK;
+    } else if (err == MRD_OK && (err = mrd_sha256_file(to, hex, NULL, why)) == MRD_OK &&
+               (line - mrd_buf_cstr(&sums) < 64 || memcmp(line - 64, hex, 64) != 0)) {
+        unlink(to);
+        err = mrd_why_set(why, MRD_CORRUPT, 0,
+                          "%s is not what the aggregator wrote (SHA-256 %s): the part fetched "
+                          "earlier was damaged, or it is being merged again; fetch it again",
+                          to, hex);
+    }
+    mrd_buf_fini(&path);
+    mrd_buf_fini(&sums);
+    mrd_buf_fini(&end);
+    return err;
+}
+
 static mrd_err
 fetch_profile(mrd_client *client, const char *id, const char *format, const char *dir,
               const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
@@ -193,6 +230,8 @@ fetch_profile(mrd_client *client, const char *id, const char *format, const char
         err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
     else
         err = fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), o->force, list, why);
+    if (err == MRD_OK && !is_slice(o))
+        err = verify(client, id, mrd_buf_cstr(&to), why);
     mrd_buf_fini(&path);
     mrd_buf_fini(&to);
     return err;
