@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 
-from lib import BUILD, Cluster, check, free_port, until
+from lib import BUILD, Cluster, check, until
 
 TOKENS = {"read": "reading-token-0123456789", "control": "control-token-0123456789", "agent": "agent-token-0123456789ab"}
 PERFETTO = "https://ui.perfetto.dev"
@@ -98,13 +98,13 @@ class Service(Cluster):
                 pass
             return got
 
-    def begin(self, agents=1):
+    def begin(self, agents=1, **options):
         """Starts aggregator, agents and a workload for each; returns the workloads."""
         self.aggregator()
         until(self.answers, "the aggregator answers")
         workloads = [self.workload(i) for i in range(agents)]
         for i in range(agents):
-            self.agent(i, watch=self.folder(f"watch{i}"), stable="50ms", metrics_port=free_port(), flush="50ms")
+            self.agent(i, **{"watch": self.folder(f"watch{i}"), "stable": "50ms", "flush": "50ms", **options})
         names = [f"i-test{i}" for i in range(agents)]
         until(lambda: [n for n, doc in sorted(self.nodes().items()) if doc["connected"] and doc["rings"]] == names, "agents see rings")
         return workloads
