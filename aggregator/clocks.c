@@ -73,12 +73,19 @@ clocks_forget(hub_node *n)
     n->probes = NULL;
 }
 
+/* A minute, to check packets held out: what is written into profiles is solved again from the
+ * journal. For ever, a thousand nodes would fill half a gigabyte an hour. */
+#define LAGGED_KEEP 128
+
 static void
 follow(hub_node *n, const mrd_probe *probe)
 {
+    mrd_follow_options o = mrd_follow_defaults;
+
+    o.lagged_keep = LAGGED_KEEP;
     if (n->follow == NULL)
-        n->follow = mrd_follow_new(n->instance_id, mrd_hash64(n->boot_id, strlen(n->boot_id), 0),
-                                 &mrd_follow_defaults);
+        n->follow =
+            mrd_follow_new(n->instance_id, mrd_hash64(n->boot_id, strlen(n->boot_id), 0), &o);
     if (n->follow != NULL)
         mrd_follow_probe(n->follow, probe);
 }

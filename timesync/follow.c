@@ -137,6 +137,18 @@ open_lagged(mrd_follow *t)
     return t->lagged_open;
 }
 
+static void
+forget_old(mrd_follow *t)
+{
+    size_t keep = t->options.lagged_keep;
+    int64_t first;
+
+    if (keep == 0 || mrd_align_bin_count(t->lagged) < 2 * keep)
+        return;
+    first = mrd_align_forget(t->lagged, keep);
+    t->lagged_from = first > t->lagged_from ? first : t->lagged_from;
+}
+
 /* Moves bins up to `until` into the lagged table. */
 static void
 run_lag(mrd_follow *t, int64_t until)
@@ -164,6 +176,7 @@ run_lag(mrd_follow *t, int64_t until)
         if (open_lagged(t) && mrd_align_bin_add(t->lagged, &bin) == MRD_OK)
             (void) mrd_align_segment_extent(t->lagged, t->lagged_from, to);
     }
+    forget_old(t);
     memmove(t->recent, t->recent + done, (t->recent_n - done) * sizeof(*t->recent));
     t->recent_n -= done;
     adapt_w(t, est);
@@ -378,7 +391,8 @@ mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at)
 }
 
 bool
-mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at, mrd_align_bound *ret_bound)
+mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
+                mrd_align_bound *ret_bound)
 {
     mrd_align_cursor cursor = { 0, 0 };
 

@@ -2,11 +2,11 @@
  * timesync/follow.h - one clock followed from its probes: bound, estimate and epochs put together.
  *
  *   live      mrd_follow_live answers from what is known now, extrapolated from the last bin. It
- *             assumes w_live for a minute, then 4 times the bend of the estimate so far (at least w)
- *   lagged    a table that grows: bins older than the lag, from a window of a minute that ends now.
- *             For the merge, whose watermark is later anyway. Never changes once written
- *   offline   mrd_follow_offline: both directions over everything. For finished sessions;
- *             recomputable from the stored probes
+ *             assumes w_live for a minute, then 4 times the bend of the estimate so far (at least
+ * w) lagged    a table that grows: bins older than the lag, from a window of a minute that ends
+ * now. For the merge, whose watermark is later anyway. Never changes once written offline
+ * mrd_follow_offline: both directions over everything. For finished sessions; recomputable from the
+ * stored probes
  *
  * One probe pair in ten is held out of the fit and checks it: a packet that would have arrived
  * before it was sent by the estimate is "reversed" (by how much is published), by the bound is a
@@ -14,7 +14,8 @@
  *
  * Units, sign  as align.h.
  * Threads  a mrd_follow belongs to one thread; so does the table it lends.
- * Memory   live and lagged: about 100 KiB for the window, plus 64 B per bin of the lagged table.
+ * Memory   live and lagged: about 100 KiB for the window, plus 64 B per bin of the lagged table,
+ *          which keeps between lagged_keep and twice as many.
  * Source   docs/timesync.md sections 4 to 7.
  */
 #ifndef MRD_TIMESYNC_FOLLOW_H
@@ -36,6 +37,7 @@
 
 typedef struct {
     double w_live, w, w_estimate, rate_max; /* ppb/s, ppb/s, ppb/s, ppb */
+    size_t lagged_keep; /* bins that the lagged table keeps at least; 0: all of them */
 } mrd_follow_options;
 
 extern const mrd_follow_options mrd_follow_defaults;
@@ -69,7 +71,7 @@ void mrd_follow_flush(mrd_follow *follow);
  * table.
  */
 bool mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
-                    mrd_align_bound *ret_bound);
+                     mrd_align_bound *ret_bound);
 /* The lagged table, lent until the next call on it; grows at its end only. */
 const mrd_align *mrd_follow_borrow_lagged(const mrd_follow *follow);
 /* Width of the live bound now and at its best in this epoch, ns; -1 unknown. Above twice the best
@@ -83,16 +85,16 @@ mrd_follow_report mrd_follow_counters(const mrd_follow *follow);
  * NOMEM, LIMIT.
  */
 mrd_err mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
-                          const mrd_epoch_break *breaks, size_t break_count,
-                          const mrd_follow_options *options, mrd_align **ret_align,
-                          mrd_follow_report *ret_report, mrd_why *why);
+                           const mrd_epoch_break *breaks, size_t break_count,
+                           const mrd_follow_options *options, mrd_align **ret_align,
+                           mrd_follow_report *ret_report, mrd_why *why);
 /* The same from inequalities (a device clock, batches); none is held out. */
 mrd_err mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
-                        const mrd_epoch_break *breaks, size_t break_count,
-                        const mrd_follow_options *options, mrd_align **ret_align,
-                        mrd_follow_report *ret_report, mrd_why *why);
+                         const mrd_epoch_break *breaks, size_t break_count,
+                         const mrd_follow_options *options, mrd_align **ret_align,
+                         mrd_follow_report *ret_report, mrd_why *why);
 /* Adds the comparison of held-out probes with a table to the report. */
 void mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n,
-                     mrd_follow_report *report);
+                      mrd_follow_report *report);
 
 #endif
