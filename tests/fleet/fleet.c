@@ -144,6 +144,9 @@ net_open(const fleet_options *o, net **ret_net, mrd_why *why)
     t->o = (mrd_link_options){ .data_url = o->data_url,
                                .control_url = o->control_url,
                                .tls = o->tls,
+                               /* The transport's timers are a list: many in one process must not be
+                                * many requests in it. */
+                               .window = o->agents > 200 ? 2 : 0,
                                .reconnect_min_ns = o->reconnect_min_ns,
                                .reconnect_max_ns = o->reconnect_max_ns };
     if ((err = mrd_link_open(&t->o, &t->link, why)) != MRD_OK)

@@ -17,6 +17,9 @@
 
 #define PATIENCE (120 * MRD_SEC)
 
+/* A thousand agents that share a processor with their aggregator take a while to flush. */
+static const char *const patient[] = { "--flush-timeout=300s", NULL };
+
 typedef struct {
     aggregator_proc d;
     fleet *f;
@@ -93,7 +96,7 @@ state_is(bed *b, const char *want)
 static bool
 state_becomes(bed *b, const char *want)
 {
-    int64_t end = mrd_local_now().ns + 2 * PATIENCE;
+    int64_t end = mrd_local_now().ns + 3 * PATIENCE;
     bool is = state_is(b, want);
 
     while (!is && mrd_local_now().ns < end) {
@@ -252,7 +255,7 @@ TEST(streams_with_stable_memory)
 
     if (!has_curl())
         SKIP("curl is not installed");
-    REQUIRE(bed_open(&b, NULL));
+    REQUIRE(bed_open(&b, patient));
     start = mrd_local_now().ns;
     CHECK(fleet_play(b.f, PATIENCE, all_welcomed, &b));
     print_use(&b, "connected", start);
@@ -305,7 +308,7 @@ TEST(storms_settle)
         SKIP("curl is not installed");
     if (setting("FLEET_AGENTS", 64) <= 64) /* few need not be patient: by default it is 10 s */
         b.o.reconnect_max_ns = 2 * MRD_SEC;
-    REQUIRE(bed_open(&b, NULL));
+    REQUIRE(bed_open(&b, patient));
     settle(&b, "connected");
     REQUIRE(session_start(&b));
     (void) fleet_play(b.f, b.seconds * MRD_SEC / 4, NULL, NULL);
@@ -315,7 +318,7 @@ TEST(storms_settle)
         aggregator_end(&b.d, SIGKILL);
         CHECK(fleet_play(b.f, PATIENCE, nobody_is_welcome, &b));
         (void) fleet_play(b.f, b.seconds * MRD_SEC / 4, NULL, NULL);
-        REQUIRE(aggregator_start(&b.d, NULL));
+        REQUIRE(aggregator_start(&b.d, patient));
         settle(&b, "killed");
     }
     CHECK(state_is(&b, "recording"));
