@@ -1,5 +1,6 @@
 #include "agent/clock.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #define BOUND_AGE  (60 * MRD_SEC) /* a tight heartbeat counts so long against a looser new one */
 #define WORD_AGE   (30 * MRD_SEC) /* what the aggregator computed counts so long */
 #define DRIFT_PART 10000          /* 100 ppm */
+#define RATE_MAX   500000         /* ppb, of a clock that can be believed */
+#define RATE_BEND  5000           /* ppb/s, how fast the rate may change */
 #define WATCH      (2 * MRD_SEC)
 #define FRAME_AGE  MRD_SEC
 #define FRAME_LEN  16384
@@ -36,7 +39,8 @@ struct mrd_node_clock {
     bool have_session_offset;
     int64_t session_offset, beat_offset, beat_bound, beat_at;
     /* By the aggregator. */
-    int64_t word_offset, word_bound, word_at;
+    int64_t word_offset, word_bound, word_rate, word_drift; /* ns, ns, ppb, ppb; drift 0: unknown */
+    int64_t word_at, word_heard; /* local: what it is true for, when it came */
     char state[24];
 };
 
@@ -134,7 +138,12 @@ mrd_node_clock_ack(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack, int6
     if (ack->clock != NULL) {
         c->word_offset = ack->clock->offset_ns;
         c->word_bound = ack->clock->bound_ns;
-        c->word_at = received_ns;
+        c->word_rate = ack->clock->rate_ppb;
+        if (c->word_rate > RATE_MAX || c->word_rate < -RATE_MAX)
+            c->word_rate = 0;
+        c->word_drift = ack->clock->drift_ppb > RATE_MAX ? 0 : (int64_t) ack->clock->drift_ppb;
+        c->word_at = ack->clock->at_local_ns == 0 ? received_ns : ack->clock->at_local_ns;
+        c->word_heard = received_ns;
         c->faster = ack->clock->probe_faster;
         snprintf(c->state, sizeof(c->state), "%.23s", ack->clock->state);
     }
@@ -231,27 +240,46 @@ mrd_node_clock_take(mrd_node_clock *c, bool force, Mrd__ClockData *to)
     return true;
 }
 
-void
-mrd_node_clock_get(const mrd_node_clock *c, mrd_node_clock_view *ret_view)
+/* How much wider the aggregator's bound is `age` later (or earlier). */
+static int64_t
+word_growth(const mrd_node_clock *c, int64_t age)
 {
-    int64_t now = mrd_local_now().ns;
+    double s = fabs((double) age / MRD_SEC), known;
+
+    known = (double) c->word_drift * s + 0.5 * RATE_BEND * s * s;
+    return c->word_drift > 0 && known < (double) MRD_SEC / DRIFT_PART * s
+               ? (int64_t) known + 1
+               : (int64_t) ((double) MRD_SEC / DRIFT_PART * s);
+}
+
+void
+mrd_node_clock_at(const mrd_node_clock *c, int64_t at, mrd_node_clock_view *ret_view)
+{
     mrd_node_clock_view v = { .bound_ns = -1, .method = "none" };
 
     snprintf(v.state, sizeof(v.state), "%s", c->state[0] == '\0' ? "unaligned" : c->state);
     if (c->probe != NULL)
         v.probes = mrd_timeprobe_counters(c->probe).answered;
-    if (c->word_bound >= 0 && now - c->word_at < WORD_AGE) {
+    if (c->word_bound >= 0 && mrd_local_now().ns - c->word_heard < WORD_AGE) {
         v.known = true;
-        v.offset_ns = c->word_offset;
-        v.bound_ns = c->word_bound + (now - c->word_at) / DRIFT_PART;
+        v.offset_ns = c->word_offset +
+                      (int64_t) ((double) (at - c->word_at) / MRD_SEC * (double) c->word_rate);
+        v.bound_ns = c->word_bound + word_growth(c, at - c->word_at);
         v.method = "udp";
     } else if (c->beat_bound >= 0) {
         v.known = true;
         v.offset_ns = c->beat_offset;
-        v.bound_ns = c->beat_bound + (now - c->beat_at) / DRIFT_PART;
+        v.bound_ns =
+            c->beat_bound + (at > c->beat_at ? at - c->beat_at : c->beat_at - at) / DRIFT_PART;
         v.method = "heartbeat";
     }
     *ret_view = v;
+}
+
+void
+mrd_node_clock_get(const mrd_node_clock *c, mrd_node_clock_view *ret_view)
+{
+    mrd_node_clock_at(c, mrd_local_now().ns, ret_view);
 }
 
 int

@@ -42,8 +42,10 @@ void mrd_node_clock_burst(mrd_node_clock *c);
 /* Fills *to with what was measured since the last call; false when there is nothing yet, or not
  * enough to be worth a frame (force: whatever there is). Borrowed until the next call. */
 bool mrd_node_clock_take(mrd_node_clock *c, bool force, Mrd__ClockData *to);
-/* The answer as of now: an old bound has grown by 100 ppm. */
+/* The answer as of now, or for another local time: carried there by the rate, the bound grown by
+ * what the rate may be wrong. */
 void mrd_node_clock_get(const mrd_node_clock *c, mrd_node_clock_view *ret_view);
+void mrd_node_clock_at(const mrd_node_clock *c, int64_t local_ns, mrd_node_clock_view *ret_view);
 int mrd_node_clock_fd(const mrd_node_clock *c); /* -1 */
 int64_t mrd_node_clock_next_ns(const mrd_node_clock *c);
 

@@ -24,8 +24,12 @@ local_time(const mrd_agent *a, int64_t session_ns, int64_t wall_ns, int64_t *ret
     *ret_bound = view.bound_ns;
     if (session_ns == 0 && wall_ns == 0)
         return mrd_local_now().ns;
-    if (session_ns != 0 && view.known)
+    if (session_ns != 0 && view.known) {
+        /* The offset of then, not of now: a clock may gain 100 us until the session starts. */
+        mrd_node_clock_at(a->clock, session_ns - view.offset_ns, &view);
+        *ret_bound = view.bound_ns;
         return session_ns - view.offset_ns;
+    }
     *ret_bound = -1;
     return mrd_pipeline_to_raw(a->pipeline, wall_ns != 0 ? wall_ns : session_ns);
 }

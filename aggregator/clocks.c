@@ -164,7 +164,7 @@ clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char
 {
     mrd_align_bound bound;
     mrd_dur_ns now, best;
-    mrd_sess_ns at;
+    mrd_sess_ns at, later;
     uint32_t radius;
 
     mrd__clock_estimate__init(ret);
@@ -184,5 +184,12 @@ clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char
     ret->bound_ns = radius == UINT32_MAX ? -1 : (int64_t) radius;
     ret->probe_faster = best > 0 && now > 2 * best;
     hub_copy(text, 24, mrd_align_quality_text(bound.quality));
+    if (mrd_follow_live(n->follow, (mrd_local_ns){ local_ns + MRD_SEC }, &later, &bound) &&
+        mrd_align_radius(later, &bound) != UINT32_MAX) {
+        int64_t wider = (int64_t) mrd_align_radius(later, &bound) - (int64_t) radius;
+
+        ret->rate_ppb = later.ns - at.ns - MRD_SEC;
+        ret->drift_ppb = wider > 0 ? (uint64_t) wider : 1;
+    }
     return true;
 }
