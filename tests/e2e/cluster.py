@@ -109,7 +109,7 @@ def recorded():
     equal(p.returncode, 0, f"record's exit status: {err}")
     check("summary.txt" in out and "i-test1  flushed" in out, f"record prints: {out}")
     equal(counts(ticks_in(cluster.path("record", "system_profile.json"))), emitted, "ticks recorded, of ticks emitted")
-    equation(cluster.session("latest"), "record")
+    equation(json.loads(run("status", "latest", "--json")[0]), "record")
     _, err = run("fetch", "latest", "-o", cluster.path("record"), "--format", "json", want=1)
     check("--force" in err, f"existing files are kept: {err}")
     run("fetch", "latest", "-o", cluster.path("record"), "--format", "json", "--force")

@@ -178,7 +178,7 @@ class Workload(Program):
     """tests/e2e/emit.py: ticks with a number each. `begun` and `done` are what it says it emitted; while it lives, or when
     it was killed, the tick between the two may or may not have been recorded."""
 
-    def __init__(self, log, rings, env, ring_size="8M", text=0):
+    def __init__(self, log, rings, env, ring_size="8M", text=0, more=None):
         self.truth = tempfile.TemporaryFile()
         self.truth.truncate(mmap.PAGESIZE)
         self.map = mmap.mmap(self.truth.fileno(), mmap.PAGESIZE)
@@ -188,7 +188,7 @@ class Workload(Program):
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                          env=dict(env, PYTHONPATH=os.path.join(SOURCE, "python"),
                                   MERIDIAN_LIBRARY=os.path.join(BUILD, "lib", "libmeridian.so"), MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="annotations", MERIDIAN_RING_DIR=rings,
-                                  MERIDIAN_RING_SIZE=ring_size))
+                                  MERIDIAN_RING_SIZE=ring_size, **(more or {})))
         self.p.stdout.readline()
 
     @property
@@ -269,13 +269,13 @@ class Cluster:
     def rings(self, i):
         return self.folder(f"rings{i}")
 
-    def agent(self, i, prefix=(), spool=None, instance=None, log=None, **options):
+    def agent(self, i, prefix=(), spool=None, instance=None, log=None, more=None, **options):
         """Starts agent i; the same rings and spool folder every time, unless another spool is named."""
         program = self.keep(Program(self.path(log or f"agent{i}.log"), [
             *prefix, os.path.join(BIN, "meridian-agent"), "--aggregator", self.data, "--control", self.control,
             "--instance-id", instance or f"i-test{i}", "--ring-dir", self.rings(i), "--spool-dir", self.path(spool or f"spool{i}"),
-            "--no-imds", "--no-containers", "--sample=0", "--sample-processes=0", *self.words(options)], env=self.env,
-            stdout=subprocess.DEVNULL))
+            "--no-imds", "--no-containers", "--sample=0", "--sample-processes=0", *self.words(options)],
+            env={**self.env, **(more or {})}, stdout=subprocess.DEVNULL))
         self.agents[i] = program
         return program
 
@@ -287,20 +287,27 @@ class Cluster:
     def run(self, *args, want=0, timeout=300):
         return run(*args, want=want, env=self.env, timeout=timeout)
 
+    def get(self, path):
+        """The body of a GET, None while nobody answers."""
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{self.http}{path}", timeout=60) as r:
+                return r.read().decode()
+        except OSError:
+            return None
+
     def answers(self):
-        return self.run("sessions", want=None)[0] != ""
+        return self.get("/healthz") is not None
 
     def nodes(self):
-        out, _ = self.run("nodes", "--json", "--interval", "0", want=None)
-        return {n["instance_id"]: n for n in json.loads(out)["nodes"]} if out else {}
+        text = self.get("/api/v1/nodes")
+        return {n["instance_id"]: n for n in json.loads(text)["nodes"]} if text else {}
 
     def connected(self):
         return sorted(id for id, n in self.nodes().items() if n["connected"])
 
     def session(self, id):
         """The manifest; {} while nobody answers."""
-        out, _ = self.run("status", id, "--json", want=None)
-        return json.loads(out) if out else {}
+        return json.loads(self.get("/api/v1/sessions/" + id) or "{}")
 
     def start(self, *options):
         """The id of a new session that records."""
@@ -311,10 +318,9 @@ class Cluster:
 
     def metric(self, name):
         """A number of the aggregator's /metrics, None without it."""
-        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=60) as r:
-            for line in r.read().decode().splitlines():
-                if line.split(" ")[0] == name:
-                    return int(float(line.split(" ")[1]))
+        for line in (self.get("/metrics") or "").splitlines():
+            if line.split(" ")[0] == name:
+                return int(float(line.split(" ")[1]))
         return None
 
     def recording(self, id, nodes):

@@ -1,0 +1,113 @@
+"""The aggregator goes on with another copy of its store (cp -a), fresh or stale; two agents claim one instance id. What is not there
+is counted, and said to whoever asks."""
+import shutil
+import sys
+import time
+
+from lib import Cluster, check, check_ticks, equal, equation, finish, need_daemons, until
+
+need_daemons()
+
+
+def running(c, nodes=1, **options):
+    """A cluster that records; the session's id."""
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    for i in range(nodes):
+        c.agent(i, **options)
+    until(lambda: len(c.connected()) == nodes, "all agents are connected")
+    id = c.start("--require", "all")
+    time.sleep(0.6)
+    return id
+
+
+def stored(c, id, n):
+    until(lambda: c.session(id).get("events") == n, f"{n} events are stored")
+
+
+def fresh_copy():
+    """Killed, copied, started on the copy; agents have what was not acknowledged."""
+    with Cluster() as c:
+        id = running(c)
+        w = c.workload(0)
+        w.emit(5000)
+        stored(c, id, w.all)
+        for n in range(3):
+            w.emit(3000)
+            c.daemon.kill()
+            shutil.copytree(c.path("store" if n == 0 else f"copy{n - 1}"), c.path(f"copy{n}"), symlinks=True)
+            c.aggregator(store=f"copy{n}")
+            w.emit(1000)
+            stored(c, id, w.all)
+        time.sleep(0.3)
+        doc = c.stop(id)
+        equation(doc, "copy")
+        equal(doc["begun"], w.all, "begun, of what the workload says it emitted")
+        check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "copy")
+
+
+def stale_copy():
+    """What was acknowledged after the copy was made is not in it, and nobody else has it any more: the manifest says so."""
+    with Cluster() as c:
+        id = running(c)
+        w = c.workload(0)
+        w.emit(5000)
+        stored(c, id, w.all)
+        shutil.copytree(c.path("store"), c.path("copy"), symlinks=True)
+        w.emit(3000)
+        stored(c, id, w.all)
+        c.daemon.end()
+        c.aggregator(store="copy")
+        until(lambda: c.connected() == ["i-test0"], "the agent is back")
+        w.emit(2000)
+        stored(c, id, w.all - 3000)
+        time.sleep(0.3)
+        doc = c.stop(id, want=3)  # incomplete
+        part = doc["nodes"][0]
+        equal((doc["begun"], part["counters"]["delivered"], part["counters"]["held"]), (w.all, w.all, 0), "begun, acknowledged, held")
+        equal(part["events"], w.all - 3000, "stored")
+        check(part["missing_batches"] > 0, "the manifest counts the batches that are missing")
+        got = sorted(c.ticks(id)[("i-test0", w.pid)])
+        equal(got, [*range(1, 5001), *range(8001, 10001)], "ticks in the copy")
+        check("batches missing" in c.run("status", id, want=3)[0], "status says that batches are missing")
+
+
+def claimed_id():
+    """The second agent under one instance id is refused, and both sides say so; it takes over when the first is gone."""
+    with Cluster() as c:
+        id = running(c)
+        first = c.agents[0]
+        w = [c.workload(0), c.workload(1)]
+        w[0].emit(5000)
+        second = c.agent(1, instance="i-test0", spool="spool1")
+        until(lambda: "is in use by another agent" in second.text(), "the second agent says why it is refused")
+        check("AGG-HELLO-REFUSED" in c.daemon.text() and "--instance-id" in c.daemon.text(), "the aggregator says what to do")
+        w[1].emit(4000)  # on a node that takes part in nothing
+        w[0].emit(3000)
+        stored(c, id, w[0].all)
+        equal(len(c.nodes()), 1, "nodes")
+        first.kill()
+        until(lambda: "AGT-CONNECTED" in second.text(), "the second agent is taken when the first is gone")
+        until(lambda: "AGT-GO" in second.text(), "it joins the session")
+        before = w[1].done
+        w[1].emit(2000)
+        w[0].emit(1000)  # nobody reads this node's rings now
+        stored(c, id, w[0].all - 1000 + 2000)
+        second.kill()
+        c.agent(0)
+        until(lambda: "AGT-CONNECTED" in c.agents[0].text().split("AGT-START")[-1], "the first one's successor is taken")
+        stored(c, id, w[0].all + 2000)
+        time.sleep(0.3)
+        doc = c.stop(id, want=None)
+        got = c.ticks(id)
+        check_ticks({("i-test0", w[0].pid): got.get(("i-test0", w[0].pid), [])}, {("i-test0", w[0].pid): w[0]}, "claimed id")
+        equal(sorted(got.get(("i-test0", w[1].pid), [])), [*range(before + 1, w[1].done + 1)], "ticks of the second node once it was taken")
+        part = doc["nodes"][0]
+        equal(part["events"], w[0].all + 2000, "stored")
+        equal(part["missing_batches"], 0, "missing batches")
+
+
+for test in (fresh_copy, stale_copy, claimed_id):
+    if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
+        test()
+finish()
