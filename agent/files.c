@@ -54,6 +54,7 @@ struct mrd_files {
     int inotify;
     uint64_t look;
     int64_t look_at, looked_at;
+    int64_t pick_at; /* no file stands still for long enough before */
     uint64_t session;
     int64_t session_start;
     /* The one under way. */
@@ -175,6 +176,7 @@ meet(mrd_files *f, const dir *d, const char *path, const struct stat *st, int64_
             one->mtime_ns = mtime;
             one->still_since = now;
             one->state = SEEN;
+            f->pick_at = 0;
         }
         return;
     }
@@ -198,6 +200,7 @@ meet(mrd_files *f, const dir *d, const char *path, const struct stat *st, int64_
     f->slots[slot] = (uint32_t) ++f->n;
     f->stats.found++;
     f->stats.waiting++;
+    f->pick_at = 0;
 }
 
 static void
@@ -291,6 +294,7 @@ finish(mrd_files *f, file_state state, const char *sentence)
     f->stage = IDLE;
     f->asked = false;
     f->tries = 0;
+    f->pick_at = 0;
     if (state == SEEN) { /* it changed while it was read: from the start */
         one->state = SEEN;
         one->still_since = mrd_local_now().ns;
@@ -351,16 +355,25 @@ pick(mrd_files *f, int64_t now)
 {
     mrd_dur_ns stable = f->o.stable == 0 ? STABLE_DEFAULT : f->o.stable;
 
-    for (size_t i = 0; i < f->n && f->session != 0; i++) {
+    if (f->session == 0 || now < f->pick_at)
+        return;
+    f->pick_at = INT64_MAX;
+    for (size_t i = 0; i < f->n; i++) {
         file *one = &f->files[i];
 
-        if (one->state != SEEN || now - one->still_since < stable)
+        if (one->state != SEEN)
             continue;
+        if (now - one->still_since < stable) {
+            if (one->still_since + stable < f->pick_at)
+                f->pick_at = one->still_since + stable;
+            continue;
+        }
         if (one->mtime_ns < f->session_start) { /* of an earlier run */
             one->state = DONE;
             f->stats.waiting--;
             continue;
         }
+        f->pick_at = 0;
         begin(f, i);
         return;
     }
@@ -587,7 +600,7 @@ mrd_files_next_ns(const mrd_files *f)
         return INT64_MAX;
     if (f->stage != IDLE && !f->asked)
         return f->again_at;
-    return f->look_at;
+    return f->stage == IDLE && f->session != 0 && f->pick_at < f->look_at ? f->pick_at : f->look_at;
 }
 
 mrd_err
@@ -620,7 +633,7 @@ mrd_files_session(mrd_files *f, uint64_t session, int64_t start_wall_ns)
         return;
     f->session = session;
     f->session_start = start_wall_ns;
-    f->look_at = 0;
+    f->look_at = f->pick_at = 0;
 }
 
 bool

@@ -6,6 +6,12 @@
 #define NRT_EPOCH_MIN 1400000000000000000LL
 #define NRT_EPOCH_MAX 4000000000000000000LL
 
+static bool
+is_epoch(int64_t ns)
+{
+    return ns >= NRT_EPOCH_MIN && ns <= NRT_EPOCH_MAX;
+}
+
 mrd_err
 nrt_clock_init(nrt_clock *c)
 {
@@ -75,9 +81,11 @@ nrt_clock_is_device(const nrt_clock *c, int64_t timestamp_ns, int64_t nc_timesta
 {
     if (timestamp_ns == nc_timestamp_ns)
         return true;
-    if (c->has_host)
-        return clock_apart(timestamp_ns, c->host_ns) > (uint64_t) NRT_FAR_NS;
-    return timestamp_ns < NRT_EPOCH_MIN || timestamp_ns > NRT_EPOCH_MAX;
+    if (!c->has_host)
+        return !is_epoch(timestamp_ns);
+    /* A wall clock may be set by hours; a device that shows the time of the epoch is far off. */
+    return clock_apart(timestamp_ns, c->host_ns) >
+           (uint64_t) (is_epoch(timestamp_ns) && is_epoch(c->host_ns) ? NRT_SET_NS : NRT_FAR_NS);
 }
 
 /* Keeps the better of two candidates: the same physical core, then the smaller difference. */

@@ -18,6 +18,7 @@
 
 #define NRT_SYNCS  4096u
 #define NRT_FAR_NS (3600LL * 1000000000LL)
+#define NRT_SET_NS (24 * NRT_FAR_NS) /* between two times of the epoch: the wall clock was set */
 
 typedef struct {
     int64_t nc_idx, pcore_idx; /* -1 unknown */

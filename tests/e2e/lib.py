@@ -287,10 +287,11 @@ class Cluster:
     def run(self, *args, want=0, timeout=300):
         return run(*args, want=want, env=self.env, timeout=timeout)
 
-    def get(self, path):
-        """The body of a GET, None while nobody answers."""
+    def get(self, path, port=None):
+        """The body of a GET from the aggregator, or from that port of this machine; None while nobody answers."""
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{self.http}{path}", timeout=60) as r:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+                    f"http://{f'127.0.0.1:{port}' if port else self.http}{path}", timeout=60) as r:
                 return r.read().decode()
         except OSError:
             return None
@@ -332,9 +333,9 @@ class Cluster:
         out, err = self.run("stop", id, "--json", want=want, timeout=timeout)
         return json.loads(out) if check(out, f"stop {id}: {err}") else {}
 
-    def ticks(self, id, name="profile"):
+    def ticks(self, id, name="profile", *options):
         """What the fetched profile holds: {(instance_id, process_id): [numbers in the order of the timeline]}."""
-        out, err = self.run("fetch", id, "-o", self.path(name), "--format", "json", want=None)
+        out, err = self.run("fetch", id, "-o", self.path(name), "--format", "json", *options, want=None)
         path = self.path(name, "system_profile.json")
         return ticks_in(path) if check(os.path.exists(path), f"fetch {id}: {err}") else {}
 

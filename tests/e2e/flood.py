@@ -1,0 +1,57 @@
+"""A process that floods its rings does not starve the others: of those nothing is lost; of it what is lost is counted, and begun is
+what it says it emitted. The agent has too little CPU for all of it. Argument: for how many seconds it floods."""
+import ctypes
+import mmap
+import os
+import sys
+import time
+
+from lib import BIN, Cluster, Program, check, check_ticks, equal, equation, finish, need_daemons, skip, until
+
+seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3
+QUIET = 3
+need_daemons()
+flooder = os.path.join(BIN, "capture_workload")
+if not os.path.exists(flooder):
+    skip(f"{flooder} is not built")
+
+with Cluster() as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    c.agent(0, cpu_limit=25)
+    until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+    id = c.start()
+    time.sleep(0.6)
+    quiet = [c.workload(0, ring_size="512K") for _ in range(QUIET)]
+    with open(c.path("counts"), "w+b") as f:  # tests/capture/counts.h: begun, done, ...
+        f.truncate(mmap.PAGESIZE)
+        shared = mmap.mmap(f.fileno(), mmap.PAGESIZE)
+    begun, done = (ctypes.c_uint64 * 2).from_buffer(shared), 0
+    flood = c.keep(Program(c.path("flood.log"), [flooder, c.path("counts"), "threads", str(10**12)], env=dict(
+        c.env, MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="annotations", MERIDIAN_RING_DIR=c.rings(0), MERIDIAN_RING_SIZE="1M")))
+    until(lambda: begun[1] > 100000, "the flood has begun")
+    end = time.monotonic() + seconds
+    for w in quiet:
+        w.run(0.5)
+    while time.monotonic() < end:
+        time.sleep(0.1)
+    # They are heard while it floods, not only afterwards.
+    mark = [w.done for w in quiet]
+    before = c.nodes()["i-test0"]["counters"]["delivered"]
+    until(lambda: c.nodes()["i-test0"]["counters"]["delivered"] > before, "events arrive during the flood")
+    for w in quiet:
+        w.pause()
+    flood.kill()
+    emitted = [w.all for w in quiet]
+    time.sleep(0.5)
+    doc = c.stop(id, want=None)
+    equal(doc["state"], "complete", "state")
+    lost = equation(doc, "flood", dropped=None)
+    low, high = begun[1] + sum(emitted), begun[0] + sum(emitted)
+    check(low <= doc["begun"] <= high, f"begun {doc['begun']}, of {low} to {high} that the processes say they emitted")
+    check(lost > 0, "the flood was more than the agent could take")
+    equal(sorted({d["cause"] for d in doc["nodes"][0]["counters"]["drops"]}), ["ring-full"], "causes")
+    got = c.ticks(id, "profile", "--process-id", ",".join(str(w.pid) for w in quiet))
+    check_ticks(got, {("i-test0", w.pid): w for w in quiet}, "quiet processes")
+    print(f"{begun[1]} events of a flood in {seconds} s, {lost} of them lost and counted; {sum(emitted)} of {QUIET} quiet processes, none lost")
+finish()
