@@ -154,16 +154,34 @@ get_node(void *self, mrd_http_request *req, mrd_why *why)
 
 /* ---- Sessions ---- */
 
+/* How much of the duration is over, or of the events merged; below 0: nothing to wait for. */
+static double
+session_progress(const hub *h, const hub_session *s)
+{
+    job_status st;
+    double part = -1;
+
+    if (s->state == SESSION_RECORDING && s->duration_ns > 0 && s->go_ns > 0)
+        part = (double) (hub_session_now(h) - s->go_ns) / (double) s->duration_ns;
+    else if (merger_status(s, &st) && st.state == JOB_RUNNING)
+        part = st.total == 0 ? 0 : (double) st.events / (double) st.total;
+    else
+        return -1;
+    return part < 0 ? 0 : part > 1 ? 1 : part;
+}
+
 static mrd_json *
-session_line(const hub_session *s)
+session_line(const hub *h, const hub_session *s)
 {
     mrd_json *o = mrd_json_new_object();
-    uint64_t events = 0, bytes = 0;
+    uint64_t events = 0, bytes = 0, lost = 0;
+    double progress = session_progress(h, s);
     char time[MRD_TIME_TEXT];
 
     for (size_t i = 0; i < s->n_parts; i++) {
         events += s->parts[i]->events;
         bytes += s->parts[i]->bytes;
+        lost += hub_dropped(&s->parts[i]->counters) - hub_unwanted(&s->parts[i]->counters);
     }
     mrd_json_set(o, "id", mrd_json_new_str(s->text));
     mrd_json_set(o, "name", mrd_json_new_str(s->name));
@@ -176,6 +194,9 @@ session_line(const hub_session *s)
     mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->n_parts));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
     mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) bytes));
+    mrd_json_set(o, "lost", mrd_json_new_int((int64_t) lost));
+    if (progress >= 0)
+        mrd_json_set(o, "progress", mrd_json_new_num(progress));
     return o;
 }
 
@@ -189,7 +210,7 @@ get_sessions(void *self, mrd_http_request *req, mrd_why *why)
     pthread_mutex_lock(&api->h->lock);
     for (size_t i = 0; i < api->h->n_sessions; i++) {
         if (!api->h->sessions[i]->deleted)
-            mrd_json_append(list, session_line(api->h->sessions[i]));
+            mrd_json_append(list, session_line(api->h, api->h->sessions[i]));
     }
     pthread_mutex_unlock(&api->h->lock);
     mrd_json_set(o, "sessions", list);

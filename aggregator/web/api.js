@@ -19,7 +19,9 @@ async function problem(reply) {
 }
 
 export async function request(path, options = {}) {
-  const reply = await fetch(path, { ...options, headers: headers(options.headers) });
+  const reply = await fetch(path, { ...options, headers: headers(options.headers) }).catch((e) => {
+    throw e.name === "AbortError" ? e : Object.assign(new Error("no answer from the aggregator"), { silent: true });
+  });
   if (!reply.ok) throw await problem(reply);
   return reply;
 }

@@ -8,6 +8,8 @@ import { chosenId, closeDetail, openDetail, refreshDetail } from "./detail.js";
 const PERIOD_MS = 2000;
 let timer = 0;
 let asking = false;
+let answered = null; // when the aggregator last did
+let silent = false; // the message says that it does not
 
 async function ask() {
   const [{ nodes }, { sessions }] = await Promise.all([get("api/v1/nodes"), get("api/v1/sessions")]);
@@ -18,24 +20,34 @@ async function ask() {
   await refreshDetail();
 }
 
+/** Old numbers look old, and what to do about it is said where it happened. */
 function connection(error) {
-  if (!error) put($("connection"), "connected", "badge good");
-  else if (error.status === 401) put($("connection"), "a token is needed", "badge warn");
-  else if (error.status === 403) put($("connection"), "this token may not read", "badge warn");
-  else put($("connection"), error.status ? error.message : "no answer from the aggregator", "badge bad");
+  if (!error) {
+    answered = new Date();
+    put($("connection"), "connected", "badge good");
+    if (silent) say("");
+  } else if (error.silent) {
+    put($("connection"), "no answer", "badge bad");
+    say(`No answer from the aggregator${answered ? ` since ${answered.toISOString().slice(11, 19)} UTC: what is below is of then` : ": is it running, and is this its address?"}. The page tries again by itself.`);
+  } else if (error.status === 401) {
+    put($("connection"), token() ? "this token is not known" : "a token is needed", "badge warn");
+  } else if (error.status === 403) {
+    put($("connection"), "this token may not read", "badge warn");
+  } else {
+    put($("connection"), error.message, "badge bad");
+  }
+  silent = Boolean(error?.silent);
+  const refused = [401, 403].includes(error?.status);
+  $("token-lead").hidden = !refused;
+  $("token").setAttribute("aria-invalid", refused && token() !== "");
+  document.querySelector("main").classList.toggle("stale", Boolean(error) && answered !== null);
 }
 
 async function tick() {
   clearTimeout(timer);
   if (asking) return;
   asking = true;
-  try {
-    await ask();
-    connection(null);
-  } catch (e) {
-    connection(e);
-    if (!e.status && !(e instanceof TypeError)) say(e.message);
-  }
+  await ask().then(() => connection(null), connection);
   asking = false;
   timer = setTimeout(tick, document.hidden ? 5 * PERIOD_MS : PERIOD_MS);
 }

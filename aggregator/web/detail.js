@@ -1,7 +1,7 @@
 // One session: progress, each node's coverage, triggers, files, the overview.
 import { $, bytes, count, dur, h, percent, say, tone } from "./dom.js";
 import { download, get, post, session } from "./api.js";
-import { action, isOpen } from "./sessions.js";
+import { action, isOpen, triggerWish } from "./sessions.js";
 import { openInPerfetto } from "./perfetto.js";
 import { overview } from "./overview.js";
 import { report } from "./report.js";
@@ -40,14 +40,15 @@ function facts(m) {
 }
 
 function nodeRow(n) {
+  const lost = n.counters.dropped - n.counters.unwanted;
   const drops = n.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join(", ");
   return h("tr", {},
     h("th", { scope: "row" }, n.instance_id + (n.simulated ? " (simulated)" : "")),
     td(n.state, tone(n.state)),
     td(count(n.events), "num"),
-    td(percent(n.counters.delivered, n.counters.begun), "num", "delivered of begun"),
+    td(percent(n.events, n.events + lost), "num", "stored, of stored and lost"),
     td(n.first_local_ns === undefined ? "–" : dur(n.last_local_ns - n.first_local_ns), "num", "first to last event"),
-    td(count(n.counters.dropped - n.counters.unwanted), n.counters.dropped > n.counters.unwanted ? "num bad" : "num"),
+    td(count(lost), lost > 0 ? "num bad" : "num"),
     td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
     td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
     td([n.sentence, drops].filter(Boolean).join("; "), "wrap"));
@@ -68,7 +69,7 @@ function actions(m) {
   const at = session(m.id);
   return h("div", { class: "actions" },
     isOpen(m.state) ? action("Stop", () => post(`${at}/stop`)) : null,
-    isOpen(m.state) && m.mode === "recorder" ? action("Trigger", () => post(`${at}/trigger`, { reason: "web page" })) : null,
+    isOpen(m.state) && m.mode === "recorder" ? action("Trigger", () => post(`${at}/trigger`, triggerWish())) : null,
     m.state === "complete" ? action("Merge again", () => post(`${at}/merge`)) : null,
     m.events > 0 ? action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, m.name || m.id, `${m.id}.pftrace`), { class: "primary" }) : null,
     ...(m.events > 0 ? FORMATS.map(([f, suffix, text]) => action(`Download ${text}`, () => download(`${at}/profile?format=${f}`, m.id + suffix))) : []));

@@ -20,11 +20,15 @@ export function put(el, text, cls) {
   if (cls !== undefined && el.className !== cls) el.className = cls;
 }
 
+let fading = 0;
+
 export function say(text, kind = "error") {
   const el = $("message");
   el.textContent = text;
   el.dataset.kind = kind;
   el.hidden = text === "";
+  clearTimeout(fading);
+  if (kind === "info" && text !== "") fading = setTimeout(() => { el.hidden = true; }, 8000); // what went well need not stay
 }
 
 export const count = (n) => n.toLocaleString("en-US");

@@ -68,11 +68,13 @@ class Overview {
     this.start = null; // BigInt, UTC ns of the whole picture's start
     this.canvas = h("canvas", { class: "map", tabindex: "0", role: "img", "aria-label": "Busy time of cores over time; the table below has the numbers" });
     this.readout = h("p", { class: "readout quiet" });
-    this.layer = h("select", { onchange: () => this.paint() }, h("option", { value: "busy" }, "busy"), h("option", { value: "collective" }, "in collectives"));
+    this.ramp = h("span", { class: "ramp", "data-layer": "busy" });
+    this.layer = h("select", { onchange: () => { this.ramp.dataset.layer = this.layer.value; this.paint(); } }, h("option", { value: "busy" }, "busy"), h("option", { value: "collective" }, "in collectives"));
     this.body = h("div", { hidden: true });
     const button = (text, run) => h("button", { type: "button", onclick: run }, text);
     this.bar = h("div", { class: "bar", hidden: true }, h("label", {}, "Show ", this.layer), button("Zoom in", () => this.zoom(0.5)), button("Zoom out", () => this.zoom(2)),
-      button("Earlier", () => this.move(-0.5)), button("Later", () => this.move(0.5)), button("Whole session", () => this.load(null)));
+      button("Earlier", () => this.move(-0.5)), button("Later", () => this.move(0.5)), button("Whole session", () => this.load(null)),
+      h("span", { class: "key quiet" }, "0 %", this.ramp, "100 % of a piece"));
     this.button = button("Draw", () => this.load(null));
     this.body.append(this.canvas, this.readout);
     this.numbers = h("div");

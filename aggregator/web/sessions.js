@@ -1,5 +1,5 @@
 // The table of sessions, and what can be done with them.
-import { $, bytes, count, h, put, say, tone } from "./dom.js";
+import { $, bytes, count, h, percent, put, say, tone } from "./dom.js";
 import { download, post, remove, session } from "./api.js";
 import { openInPerfetto } from "./perfetto.js";
 
@@ -27,20 +27,28 @@ export function action(label, run, attributes = {}) {
 export const isOpen = (state) => ["arming", "recording"].includes(state);
 const isOver = (state) => ["complete", "failed", "merging"].includes(state);
 
+/** What the form beside "Trigger all flight recorders" says, for every trigger of this page. */
+export function triggerWish() {
+  const { last, reason } = $("trigger-form").elements;
+  return { last: last.value.trim() || "20s", reason: reason.value.trim() || "web page" };
+}
+
 function makeRow(s) {
   const at = session(s.id);
   const named = h("button", { type: "button", class: "link", onclick: () => chosen(s.id) });
   const buttons = {
     stop: action("Stop", () => post(`${at}/stop`)),
-    trigger: action("Trigger", () => post(`${at}/trigger`, { reason: "web page" })),
+    trigger: action("Trigger", () => post(`${at}/trigger`, triggerWish())),
     perfetto: action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, s.name || s.id, `${s.id}.pftrace`)),
     download: action("Download", () => download(`${at}/profile`, `${s.id}.pftrace`)),
     delete: action("Delete", () => confirm(`Delete session ${s.name || s.id} and everything it recorded?`) && remove(at)),
   };
-  const cells = Array.from({ length: 8 }, (_, i) => h(i === 0 ? "th" : "td", { class: [4, 5, 6].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
+  const cells = Array.from({ length: 9 }, (_, i) => h(i === 0 ? "th" : "td", { class: [4, 5, 6, 7].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
   cells[0].append(named);
-  cells[7].append(h("div", { class: "actions" }, ...Object.values(buttons)));
-  const row = { tr: h("tr", { "data-session": s.id }, ...cells), cells, buttons, named };
+  cells[8].append(h("div", { class: "actions" }, ...Object.values(buttons)));
+  const [state, progress] = [h("span"), h("progress", { max: 1, hidden: true, "aria-label": "progress" })];
+  cells[2].append(state, progress);
+  const row = { tr: h("tr", { "data-session": s.id }, ...cells), cells, buttons, named, state, progress };
   rows.set(s.id, row);
   return row;
 }
@@ -50,12 +58,16 @@ function showSession(s) {
   const c = row.cells;
   put(row.named, s.name ? `${s.name} (${s.id})` : s.id);
   put(c[1], s.mode);
-  put(c[2], s.state, tone(s.state));
+  put(row.state, s.state, tone(s.state));
+  row.progress.hidden = s.progress === undefined;
+  if (s.progress !== undefined) row.progress.value = s.progress;
   c[2].title = s.sentence;
   put(c[3], s.created.replace("T", " ").replace(/(\.\d+)?Z$/, ""));
   put(c[4], count(s.nodes));
   put(c[5], count(s.events));
-  put(c[6], bytes(s.bytes));
+  put(c[6], percent(s.events, s.events + s.lost), s.lost > 0 ? "num bad" : "num");
+  c[6].title = s.lost > 0 ? `${count(s.lost)} events were lost; the session's table says where and why` : "";
+  put(c[7], bytes(s.bytes));
   row.buttons.stop.hidden = !isOpen(s.state);
   row.buttons.trigger.hidden = !(isOpen(s.state) && s.mode === "recorder");
   row.buttons.perfetto.hidden = row.buttons.download.hidden = s.events === 0;
@@ -79,6 +91,8 @@ export function showSessions(list) {
   }
   put($("sessions-count"), list.length > 0 ? count(list.length) : "");
   $("sessions-empty").hidden = list.length > 0;
+  $("session-table").hidden = list.length === 0;
+  $("trigger-form").hidden = !list.some((s) => s.mode === "recorder" && isOpen(s.state));
 }
 
 async function start(form) {
@@ -102,9 +116,10 @@ export function sessionControls(onChange, onChoose) {
     }
     changed();
   });
-  $("trigger-all").addEventListener("click", async () => {
+  $("trigger-form").addEventListener("submit", async (ev) => {
+    ev.preventDefault();
     try {
-      const { trigger } = await post("api/v1/trigger", { reason: "web page" });
+      const { trigger } = await post("api/v1/trigger", triggerWish());
       say(`Trigger ${trigger} was sent to all flight recorders.`, "info");
     } catch (e) {
       say(`Trigger: ${e.message}`);

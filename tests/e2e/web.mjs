@@ -28,16 +28,42 @@ await context.route((url) => !url.href.startsWith(PAGE), (route) => {
 });
 const page = await context.newPage();
 const complaints = [];
-page.on("console", (m) => { if (["error", "warning"].includes(m.type()) && !/401|403/.test(m.text())) complaints.push(m.text()); });
+page.on("console", (m) => { if (["error", "warning"].includes(m.type()) && !/401|403|ERR_CONNECTION_REFUSED/.test(m.text())) complaints.push(m.text()); });
 page.on("pageerror", (e) => complaints.push(String(e)));
 await page.addInitScript(() => addEventListener("securitypolicyviolation", (ev) => console.error(`CSP ${ev.violatedDirective} ${ev.blockedURI}`)));
 page.on("dialog", (d) => d.accept());
+// Every text against what is behind it, in both schemes.
+async function readable(where) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    const poor = await page.evaluate(() => {
+      const rgb = (c) => c.match(/[\d.]+/g).map(Number);
+      const light = ([r, g, b]) => { const f = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+      const behind = (el) => { for (; el; el = el.parentElement) { const c = rgb(getComputedStyle(el).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+      return [...document.querySelectorAll("h1,h2,h3,p,th,td,dt,dd,button,label,a,span")].filter((el) => el.checkVisibility() && el.textContent.trim() && !el.closest(".skip, .uplot")).map((el) => {
+        const [a, b] = [light(rgb(getComputedStyle(el).color)), light(behind(el))];
+        return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), el.tagName + ": " + el.textContent.trim().slice(0, 40)];
+      }).filter(([ratio]) => ratio < 4.5);
+    });
+    check(poor.length === 0, `${where}: contrast below 4.5 in the ${colorScheme} scheme: ${JSON.stringify(poor.slice(0, 5))}`);
+  }
+}
 const shot = (name) => page.screenshot({ path: path.join(SHOTS, name), fullPage: true });
 
 try {
   // ---- A token is asked for, and kept for this tab only ----
   await page.goto(PAGE);
   await page.waitForFunction(() => /token is needed/.test(document.getElementById("connection").textContent));
+  check(await page.locator("#token-lead").isVisible(), "what to do without a token is said");
+  await shot("token-light.png");
+  await page.emulateMedia({ colorScheme: "dark" });
+  await shot("token-dark.png");
+  await readable("asking for a token");
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.fill("#token", "a token that nobody knows");
+  await page.press("#token", "Enter");
+  await page.waitForFunction(() => /not known/.test(document.getElementById("connection").textContent));
+  check(await page.getAttribute("#token", "aria-invalid") === "true", "a wrong token is marked");
   await page.fill("#token", READ_TOKEN);
   await page.press("#token", "Enter");
   await page.waitForSelector('#nodes tr[data-node="sim-b"]');
@@ -115,20 +141,7 @@ try {
   await page.waitForTimeout(300);
   await shot("complete-dark.png");
 
-  // ---- Readable: every text against what is behind it, in both schemes ----
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    const poor = await page.evaluate(() => {
-      const rgb = (c) => c.match(/[\d.]+/g).map(Number);
-      const light = ([r, g, b]) => { const f = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
-      const behind = (el) => { for (; el; el = el.parentElement) { const c = rgb(getComputedStyle(el).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
-      return [...document.querySelectorAll("h1,h2,h3,p,th,td,dt,dd,button,label,a,span")].filter((el) => el.checkVisibility() && el.textContent.trim() && !el.closest(".skip, .uplot")).map((el) => {
-        const [a, b] = [light(rgb(getComputedStyle(el).color)), light(behind(el))];
-        return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), el.tagName + ": " + el.textContent.trim().slice(0, 40)];
-      }).filter(([ratio]) => ratio < 4.5);
-    });
-    check(poor.length === 0, `contrast below 4.5 in the ${colorScheme} scheme: ${JSON.stringify(poor.slice(0, 5))}`);
-  }
+  await readable("a complete session");
 
   // ---- A flight recorder and its trigger, then delete ----
   await page.fill('#start-form input[name="name"]', "recorder");
@@ -136,13 +149,56 @@ try {
   await page.click("#start-form button.primary");
   const recorder = page.locator("#session-table tr[data-session]", { hasText: "recorder" }).first();
   await page.waitForFunction(() => /recording/.test(document.querySelector("#session-table tbody tr").textContent));
+  await page.fill('#trigger-form input[name="reason"]', "somebody looked");
+  await page.fill('#trigger-form input[name="last"]', "5s");
   await recorder.getByRole("button", { name: "Trigger" }).click();
-  await page.waitForFunction(() => /Triggers[^]*web page/.test(document.getElementById("detail").textContent));
+  await page.waitForFunction(() => /Triggers[^]*somebody looked/.test(document.getElementById("detail").textContent));
+  await page.click("#trigger-all");
+  await page.waitForFunction(() => /Trigger [0-9a-f]{16} was sent/.test(document.getElementById("message").textContent));
+  await shot("recorder-light.png");
   await recorder.getByRole("button", { name: "Stop" }).click();
   await page.waitForFunction(() => /complete|failed/.test(document.querySelector("#session-table tbody tr").cells[2].textContent), null, { timeout: 30000 });
   await recorder.getByRole("button", { name: "Delete" }).click();
   await page.waitForFunction(() => document.querySelectorAll("#session-table tbody tr").length === 1);
   await page.waitForSelector("#detail", { state: "hidden" });
+
+  // ---- Nothing there yet, and nobody there any more ----
+  await page.emulateMedia({ colorScheme: "light" });
+  const empty = await context.newPage();
+  await empty.addInitScript((t) => sessionStorage.setItem("meridian-token", t), TOKEN);
+  await empty.route("**/api/v1/nodes", (route) => route.fulfill({ json: { nodes: [] } }));
+  await empty.route("**/api/v1/sessions", (route) => route.fulfill({ json: { sessions: [] } }));
+  await empty.goto(PAGE);
+  await empty.waitForSelector("#sessions-empty");
+  check(/meridian-agent --aggregator/.test(await empty.locator("#nodes-empty").textContent()) && await empty.locator("#nodes-empty").isVisible(), "an empty cluster is told how to begin");
+  check(await empty.locator("#trigger-form").isHidden(), "nothing to trigger");
+  await empty.screenshot({ path: path.join(SHOTS, "empty-light.png"), fullPage: true });
+  await empty.close();
+  let gone = true;
+  await page.route("**/api/v1/**", (route) => gone ? route.abort("connectionrefused") : route.continue());
+  await page.waitForFunction(() => /No answer from the aggregator since .* is of then/.test(document.getElementById("message").textContent), null, { timeout: 30000 });
+  check(await page.locator("#nodes tbody tr").count() === 2, "what was known is still shown");
+  await shot("no-answer-light.png");
+  gone = false;
+  await page.waitForFunction(() => document.getElementById("message").hidden && document.getElementById("connection").textContent === "connected", null, { timeout: 30000 });
+
+  // ---- Narrow, and by keyboard alone from the top ----
+  await page.setViewportSize({ width: 480, height: 800 });
+  check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "a narrow window scrolls tables, not the page");
+  await shot("narrow-light.png");
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await page.evaluate(() => document.activeElement.blur());
+  const reached = new Set();
+  for (let i = 0; i < 40; i++) {
+    await page.keyboard.press("Tab");
+    const where = await page.evaluate(() => {
+      const el = document.activeElement, style = getComputedStyle(el);
+      return [el.id || el.name || el.textContent.trim(), el === document.body || style.outlineStyle !== "none" || style.boxShadow !== "none"];
+    });
+    check(where[1], `the focus on ${where[0]} can be seen`);
+    reached.add(where[0]);
+  }
+  for (const name of ["Skip to sessions", "token", "Use", "name", "mode", "duration", "require", "Start"]) check(reached.has(name), `Tab reaches ${name}: ${[...reached]}`);
 } catch (e) {
   check(false, String(e));
   await shot("failure.png");
