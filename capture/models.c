@@ -168,11 +168,14 @@ record_model(const model *m, bool load)
         { .key_text = "path", .type = MRD_ITEM_TEXT, .v.text = { m->uri, strlen(m->uri) } },
     };
 
+    char name[sizeof("model ") + 12]; /* for people; the whole hash is an argument */
+
     if (!mrd_rec_on(MRD_CAP_MODEL))
         return;
     for (size_t i = 0; i < sizeof(args) / sizeof(args[0]); i++)
         args[i].key = mrd_rec_name(args[i].key_text);
-    mrd_rec_model(load, m->sha[0] != '\0' ? m->sha : m->uri, args, sizeof(args) / sizeof(args[0]));
+    snprintf(name, sizeof(name), "model %.12s", m->sha);
+    mrd_rec_model(load, m->sha[0] != '\0' ? name : m->uri, args, sizeof(args) / sizeof(args[0]));
 }
 
 /* Under the lock. False without memory: the capture misses this one. */

@@ -46,7 +46,7 @@ static const mrd_opt table[] = {
       .letter = 'f',
       .type = MRD_OPT_LIST,
       .offset = offsetof(settings, fetch.formats),
-      .def = "perfetto,summary-text",
+      .def = "perfetto,summary-text,report-text",
       .arg = "LIST",
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
               "chrome, overview-json" },

@@ -1,4 +1,7 @@
 /* `meridian report`: where the time goes and who was late, of trace files or of a session. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -29,7 +32,9 @@ static const mrd_opt table[] = {
 
 static const char more[] =
     "Words are files or folders; one that is neither is a session of the aggregator (its id, the\n"
-    "beginning of it, or latest), and so is no word at all.\n"
+    "beginning of it, or latest), and so is no word at all. In a folder of results of view, "
+    "inspect\n"
+    "or fetch, the report among them is printed.\n"
     "\n"
     "Examples\n"
     "  meridian report                                      the latest session\n"
@@ -72,9 +77,63 @@ report_session(settings *set, const char *word)
     return status;
 }
 
+/* Results only, as view, inspect and fetch leave them: then the report among them is the answer. */
+static bool
+is_result(const char *name)
+{
+    static const char *const ours[] = { "report.", "summary.", "system_profile.",
+                                        "device_profile_model_", "session.json" };
+
+    for (size_t i = 0; i < MRD_COUNT(ours); i++) {
+        if (mrd_str_starts(mrd_str_of(name), ours[i]))
+            return true;
+    }
+    return name[0] == '.';
+}
+
+/* Prints the report that lies in the folder. False: there is none, or other things lie there too,
+ * or the slice of another is wanted. */
+static bool
+print_kept(const settings *set, const char *dir)
+{
+    const mrd_profile_options *p = &set->view.profile;
+    const char *wanted = set->client.json ? "report.json" : "report.txt";
+    bool sliced = p->start != NULL || p->end != NULL || p->instances.n + p->processes.n > 0 ||
+                  p->cores.n + p->types.n > 0 || set->view.align != 0;
+    DIR *d = sliced ? NULL : opendir(dir);
+    bool found = false, alone = true;
+    char block[65536];
+    FILE *f = NULL;
+    size_t n;
+
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        alone = alone && is_result(e->d_name);
+        found = found || strcmp(e->d_name, wanted) == 0;
+    }
+    if (alone && found) {
+        int fd = openat(dirfd(d), wanted, O_RDONLY | O_CLOEXEC);
+
+        f = fd < 0 ? NULL : fdopen(fd, "r");
+    }
+    if (d != NULL)
+        closedir(d);
+    if (f == NULL)
+        return false;
+    while ((n = fread(block, 1, sizeof(block), f)) > 0)
+        fwrite(block, 1, n, stdout);
+    fclose(f);
+    return true;
+}
+
 static int
 report_files(settings *set, const mrd_strlist *words)
 {
+    const char *dir = set->view.dirs.n == 1 && words->n == 0   ? set->view.dirs.v[0]
+                      : set->view.dirs.n == 0 && words->n == 1 ? words->v[0]
+                                                               : NULL;
+
+    if (dir != NULL && print_kept(set, dir))
+        return MRD_EXIT_OK;
     if (mrd_strlist_add(&set->view.profile.formats,
                         set->client.json ? MRD_STR("report-json") : MRD_STR("report-text")) !=
         MRD_OK)

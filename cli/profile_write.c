@@ -318,6 +318,24 @@ print_summary(const char *path, FILE *to)
         fclose(f);
 }
 
+/* The report's first paragraph, when there were workers. */
+static void
+print_verdict(const char *path, FILE *to)
+{
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t size = 0;
+    bool any = f != NULL && getline(&line, &size, f) > 0 && strstr(line, " of 0 workers") == NULL;
+
+    if (any)
+        fprintf(to, "\n%s", line);
+    while (any && getline(&line, &size, f) > 0 && *line != '\n')
+        fputs(line, to);
+    free(line);
+    if (f != NULL)
+        fclose(f);
+}
+
 static void
 report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
 {
@@ -326,6 +344,8 @@ report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
     for (size_t i = 0; i < paths->n; i++) {
         if (mrd_str_ends(mrd_str_of(paths->v[i]), "summary.txt"))
             print_summary(paths->v[i], to);
+        if (mrd_str_ends(mrd_str_of(paths->v[i]), "report.txt"))
+            print_verdict(paths->v[i], to);
     }
     fprintf(to, "\nWrote %" PRIu64 " events", result->events);
     if (result->held > 0)

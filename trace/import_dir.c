@@ -28,11 +28,11 @@ typedef struct {
     const mrd_read_options *options;
     const char *root;
     mrd_identity nowhere;
-    size_t read, unknown, own; /* files read, of no known kind, written by meridian itself */
-    size_t ntff, neff, pb;     /* artifacts found */
-    uint32_t first_artifact;   /* index in the catalog */
-    bool system_json, device_json;     /* exported JSON of either half lies beside the artifacts */
-    mrd_buf unknown_name;      /* the first of them, for the note */
+    size_t read, unknown, own;     /* files read, of no known kind, written by meridian itself */
+    size_t ntff, neff, pb;         /* artifacts found */
+    uint32_t first_artifact;       /* index in the catalog */
+    bool system_json, device_json; /* exported JSON of either half lies beside the artifacts */
+    mrd_buf unknown_name;          /* the first of them, for the note */
 } dir_walk;
 
 /* "i-0abc_pid_4711" to its parts; false when the name is no such folder. The text may go on after
@@ -193,7 +193,10 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
         add_artifact(walk, path, kind, &id);
         return MRD_OK;
     }
-    head = mrd_str_ends(name, ".pftrace") || mrd_str_is(name, "summary.txt") ? HEAD_OWN : look_at(path);
+    head = mrd_str_ends(name, ".pftrace") || mrd_str_is(name, "summary.txt") ||
+                   mrd_str_is(name, "report.txt")
+               ? HEAD_OWN
+               : look_at(path);
     if (head == HEAD_OWN) {
         walk->own++;
         return MRD_OK;
@@ -339,7 +342,8 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
         if (missing.system)
             mrd_buf_fmt(&what, "%s%zu .pb files", what.len > 0 ? " and " : "", walk->pb);
         mrd_catalog_note(cat,
-                         "not decoded: %s in %s are hashed and listed; install aws-neuronx-tools here, or put the "
+                         "not decoded: %s in %s are hashed and listed; install aws-neuronx-tools "
+                         "here, or put the "
                          "JSON of `neuron-explorer view -d %s --output-format json` beside them",
                          mrd_buf_cstr(&what), walk->root, walk->root);
     }

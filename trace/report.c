@@ -442,14 +442,36 @@ add_step(mrd_report *r, const mrd_event *ev)
 
 /* ---- Adding ---- */
 
+/* "step", "step 12", "step_12", "train_step", "ProfilerStep#12". */
+static bool
+is_step(mrd_str name)
+{
+    static const char *const words[] = { "step", "Step", "train_step", "training_step" };
+
+    if (mrd_str_starts(name, "ProfilerStep#"))
+        return true;
+    for (size_t i = 0; i < MRD_COUNT(words); i++) {
+        size_t at = strlen(words[i]);
+
+        if (!mrd_str_starts(name, words[i]))
+            continue;
+        while (at < name.len && strchr(" _-#:", name.p[at]) != NULL)
+            at++;
+        while (at < name.len && name.p[at] >= '0' && name.p[at] <= '9')
+            at++;
+        if (at == name.len)
+            return true;
+    }
+    return false;
+}
+
 static name_class
 classify(mrd_str name)
 {
     static const char *const copies[] = { "dmem_buf_copy",   "nrt_tensor_read", "nrt_tensor_write",
                                           "nrt_tensor_copy", "Memcpy",          "Memset" };
 
-    if (mrd_str_is(name, "step") || mrd_str_is(name, "train_step") ||
-        mrd_str_starts(name, "ProfilerStep#"))
+    if (is_step(name))
         return NAME_STEP;
     for (size_t i = 0; i < MRD_COUNT(copies); i++) {
         if (mrd_str_starts(name, copies[i]))

@@ -649,9 +649,10 @@ TEST(models)
     CHECK_INT(mrd_models_free(symbols), MERIDIAN_OK);
     CHECK_INT(mrd_models_get(NULL, &list), MERIDIAN_INVALID);
     collect();
-    CHECK_INT(count(abc_hash), 3);
-    REQUIRE(find(abc_hash, MRD_REC_MODEL)->kind != 0);
-    CHECK(strstr(find(abc_hash, 0)->args, "model_id=2 size=3 vnc=1 vnc_count=2 ") != NULL);
+    CHECK_INT(count("model ba7816bf8f01"), 3);
+    REQUIRE(find("model ba7816bf8f01", MRD_REC_MODEL)->kind != 0);
+    CHECK(strstr(find("model ba7816bf8f01", 0)->args, "model_id=2 size=3 vnc=1 vnc_count=2 ") != NULL);
+    CHECK(strstr(find("model ba7816bf8f01", 0)->args, abc_hash) != NULL);
 }
 
 /* Loading late, as Python does, and unloading: the library stays, its thread-locals with it. */

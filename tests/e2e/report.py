@@ -84,6 +84,14 @@ equal(sum(s["count"] for s in report["steps"]), 24, "steps")
 text, _ = run("report", os.path.join(out, "system_profile.json"))
 check("Verdict    rank 1 NC 1" in text and "SIMULATED" in text, f"from our own JSON: {text[:300]}")
 
+# ---- by default, and what is kept in a folder of results ----
+default = os.path.join(work, "default")
+_, err = run("inspect", "-o", default, "--", loop, "--ranks", "1", "--cores", "2", "--steps", "8", "--quiet", "--straggler", "1:20",
+              env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "simnrt")})
+check("\nVerdict    rank 0 NC 1 " in err, f"inspect says who was late: {err[-1500:]}")
+with open(os.path.join(default, "report.txt")) as f:
+    equal(run("report", default)[0], f.read(), "the report that inspect left")
+
 # ---- mistakes ----
 _, err = run("report", os.path.join(work, "none.json"), "--server", "http://127.0.0.1:1", want=1)
 check("is no file here" in err and "nobody answers" in err, f"neither file nor session: {err}")

@@ -10,8 +10,8 @@ report(const test_profile *p)
 {
     mrd_sink_options options = test_sink_options();
     size_t len;
-    char *text = test_sink_run(mrd_sink_find(MRD_STR("report-json")), p->cat, 0, &options, p->v,
-                               p->n, &len);
+    char *text =
+        test_sink_run(mrd_sink_find(MRD_STR("report-json")), p->cat, 0, &options, p->v, p->n, &len);
     json_t *doc = json_loadb(text, len, 0, NULL), *r;
 
     CHECK(doc != NULL);
@@ -135,8 +135,10 @@ TEST(parts_equal_an_account_kept_by_hand)
         const char *name;
         bool device;
         unsigned bit; /* compute, collective, barrier, copy, host */
-    } kinds[] = { { "nc_exec_running", true, 1 }, { "cc_running", true, 2 },
-                  { "cc_exec_barrier", true, 4 }, { "nrt_tensor_read", false, 8 },
+    } kinds[] = { { "nc_exec_running", true, 1 },
+                  { "cc_running", true, 2 },
+                  { "cc_exec_barrier", true, 4 },
+                  { "nrt_tensor_read", false, 8 },
                   { "kbl_exec_wait", false, 16 } };
     static const char *const names[] = { "compute", "both", "exposed", "copy",
                                          "waiting", "host", "idle" };
@@ -247,6 +249,27 @@ TEST(lateness_in_turns_is_nobodys_fault)
     CHECK(strcmp(verdict(r), "none") == 0);
     json_decref(r);
     forget(p);
+    test_profile_free(p);
+}
+
+TEST(steps_are_known_by_name)
+{
+    static const char *const yes[] = { "step",       "step 3",       "step_17",
+                                       "train_step", "train_step 4", "ProfilerStep#12" };
+    static const char *const no[] = { "stepper", "one step", "step by step", "steps" };
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    p->n = 0;
+    for (size_t i = 0; i < MRD_COUNT(yes); i++)
+        profile_add(p, MRD_SPAN, p->framework, yes[i], (int64_t) i * 100, 90 - (int64_t) i);
+    for (size_t i = 0; i < MRD_COUNT(no); i++)
+        profile_add(p, MRD_SPAN, p->framework, no[i], 1000 + (int64_t) i * 100, 95);
+    r = report(p);
+    CHECK(number(json_array_get(json_object_get(r, "steps"), 0), "count") == MRD_COUNT(yes));
+    CHECK(number(json_array_get(json_object_get(r, "slowest_steps"), 0), "duration_ns") == 90);
+    CHECK(json_array_size(json_object_get(r, "slowest_steps")) == MRD_COUNT(yes));
+    json_decref(r);
     test_profile_free(p);
 }
 
