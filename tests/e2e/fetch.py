@@ -107,9 +107,9 @@ def of_another_version(proxy):
     part = service.path("changed", "system_profile.pftrace.part")
     with open(part, "r+b") as f:  # so that it would show
         f.write(b"\0" * 1000)
-    etag = service.get(f"/api/v1/sessions/{id}/profile")["ETag"]
+    etag = service.read(f"/api/v1/sessions/{id}/profile")["ETag"]
     service.ask("POST", f"/api/v1/sessions/{id}/merge")
-    until(lambda: service.session(id)["profile"]["state"] == "done" and service.get(f"/api/v1/sessions/{id}/profile")["ETag"] != etag, "merged again")
+    until(lambda: service.session(id)["profile"]["state"] == "done" and service.read(f"/api/v1/sessions/{id}/profile")["ETag"] != etag, "merged again")
     proxy.asked("Range")
     fetch("changed", env=through(proxy))
     check(proxy.asked("If-Range"), "a resumed fetch says of which version")
@@ -133,7 +133,7 @@ def of_a_damaged_part(proxy):
     with open(service.path("long", "system_profile.pftrace.part"), "ab") as f:
         f.write(b"too much")
     with open(service.path("long", "system_profile.pftrace.part.etag"), "w") as f:
-        f.write(service.get(f"/api/v1/sessions/{id}/profile")["ETag"])
+        f.write(service.read(f"/api/v1/sessions/{id}/profile")["ETag"])
     run("fetch", id, "-o", service.path("long"), "--format", "perfetto", want=None, env=service.env)
     if content("long") is None:
         fetch("long")
@@ -146,7 +146,7 @@ def whole_part():
     at = service.path("whole", "system_profile.pftrace")
     os.rename(at, at + ".part")
     with open(at + ".part.etag", "w") as f:
-        f.write(service.get(f"/api/v1/sessions/{id}/profile")["ETag"])
+        f.write(service.read(f"/api/v1/sessions/{id}/profile")["ETag"])
     fetch("whole")
     equal(content("whole") == profile, True, "nothing more to fetch")
 
@@ -212,8 +212,8 @@ def tokens(proxy):
 with Service() as service:
     workloads = service.begin()
     id = service.recorded(workloads, 30000)
-    profile = service.get(f"/api/v1/sessions/{id}/profile").body
-    sums = service.get(f"/api/v1/sessions/{id}/profile/SHA256SUMS").body.decode()
+    profile = service.read(f"/api/v1/sessions/{id}/profile").body
+    sums = service.read(f"/api/v1/sessions/{id}/profile/SHA256SUMS").body.decode()
     check(f"{hashlib.sha256(profile).hexdigest()}  system_profile.pftrace\n" in sums, f"SHA256SUMS: {sums}")
     proxy, stalled = Proxy(), Stalled()
     fetch("plain")

@@ -34,7 +34,7 @@ def ranges(path, whole):
             ("bytes=0-1,5-6", 200, 0, 0), ("bytes=0-1, -1", 200, 0, 0), ("lines=1-2", 200, 0, 0), ("bytes=b-a", 200, 0, 0), ("bytes=9-3", 200, 0, 0),
             ("bytes=", 200, 0, 0), ("bytes=-", 200, 0, 0), ("bytes=1", 200, 0, 0), ("bytes=+1-2", 200, 0, 0), ("bytes=1--2", 200, 0, 0), ("bytes=0x1-0x2", 200, 0, 0),
             ("bytes=99999999999999999999-", 200, 0, 0), ("bytes=1-2junk", 200, 0, 0)):
-        r = service.get(path, headers={"Range": text})
+        r = service.read(path, headers={"Range": text})
         if not equal(r.status, status, f"{path}: Range: {text}"):
             continue
         if status == 206:
@@ -56,15 +56,15 @@ def conditions(path, whole, etag):
             ("If-None-Match", '"x"', 200), ("If-None-Match", etag.strip('"'), 200), ("If-None-Match", etag[:-1], 200), ("If-None-Match", '"' + etag + '"', 200),
             ("If-Match", etag, 200), ("If-Match", f'"x", {etag}', 200), ("If-Match", "*", 200), ("If-Match", '"x"', 412), ("If-Match", "W/" + etag, 412),
             ("If-Modified-Since", "Sat, 01 Jan 2050 00:00:00 GMT", 200)):
-        r = service.get(path, headers={name: value})
+        r = service.read(path, headers={name: value})
         equal(r.status, status, f"{path}: {name}: {value}")
         equal(r["ETag"], etag, f"{path}: {name}: {value}: ETag")
         check(status != 304 or r.body == b"" and r["Vary"] and r["Cache-Control"] and r["Content-Length"] is None, f"{path}: 304 has what a cache needs, and no length: {r.headers}")
         check(status < 400 or problem(r), f"{path}: {name}: {r.body[:200]}")
     for value, status in ((etag, 206), ('"x"', 200), ("W/" + etag, 200), ("Sat, 01 Jan 2050 00:00:00 GMT", 200), ("junk", 200)):
-        r = service.get(path, headers={"Range": "bytes=3-4", "If-Range": value})
+        r = service.read(path, headers={"Range": "bytes=3-4", "If-Range": value})
         equal((r.status, r.body), (status, whole[3:5] if status == 206 else whole), f"{path}: If-Range: {value}")
-    equal(service.get(path, headers={"Range": "bytes=3-4", "If-None-Match": etag}).status, 304, f"{path}: If-None-Match comes before Range")
+    equal(service.read(path, headers={"Range": "bytes=3-4", "If-None-Match": etag}).status, 304, f"{path}: If-None-Match comes before Range")
 
 
 def encodings(path, whole, etag):
@@ -72,7 +72,7 @@ def encodings(path, whole, etag):
                          ("gzip;q=0, zstd;q=0", None), ("identity", None), ("br", None), ("GZIP", "gzip"), ("gzip;q=0.001", "gzip"), ("gzip; q=0.5 , br", "gzip"), (";q=,,", None),
                          ("gzip;q=nan", None), ("*;q=0, gzip", "gzip"), ("gzipx, xgzip", None)):
         headers = {} if accept is None else {"Accept-Encoding": accept}
-        r = service.get(path, headers=headers)
+        r = service.read(path, headers=headers)
         what = f"{path}: Accept-Encoding: {accept}"
         equal((r.status, r["Content-Encoding"]), (200, want), what)
         check("accept-encoding" in r["Vary"].lower(), f"{what}: Vary")
@@ -82,22 +82,22 @@ def encodings(path, whole, etag):
         head = service.ask("HEAD", path, headers=headers)
         names = ("Content-Encoding", "Content-Type", "ETag", "Vary", "Content-Length", "Transfer-Encoding", "Content-Disposition", "Cache-Control")
         equal([head.status, head.body] + [head[n] for n in names], [200, b""] + [r[n] for n in names], f"{what}: HEAD")
-        equal(service.get(path, headers={**headers, "If-None-Match": r["ETag"]}).status, 304, f"{what}: known")
-    r = service.get(path, headers={"Accept-Encoding": "gzip", "Range": "bytes=0-9"})
+        equal(service.read(path, headers={**headers, "If-None-Match": r["ETag"]}).status, 304, f"{what}: known")
+    r = service.read(path, headers={"Accept-Encoding": "gzip", "Range": "bytes=0-9"})
     equal((r.status, r["Content-Encoding"], r.body), (206, None, whole[:10]), f"{path}: a range is of the plain bytes")
 
 
 # ---- Heads and methods ----
 
 def cors(path):
-    ours = service.get(path, headers={"Origin": PERFETTO})
+    ours = service.read(path, headers={"Origin": PERFETTO})
     equal(ours["Access-Control-Allow-Origin"], PERFETTO, f"{path}: the Perfetto page may read it")
     check(ours["Access-Control-Allow-Credentials"] is None, f"{path}: without credentials")
     for origin in ("https://evil.example", "http://ui.perfetto.dev", PERFETTO + ".evil.example", PERFETTO + ":444", "null", "https://UI.perfetto.dev", PERFETTO + "/"):
-        r = service.get(path, headers={"Origin": origin})
+        r = service.read(path, headers={"Origin": origin})
         equal((r.status, r["Access-Control-Allow-Origin"]), (200, None), f"{path}: {origin} may not")
         check("origin" in r["Vary"].lower(), f"{path}: Vary")
-    denied = service.get(path, token=None, headers={"Origin": PERFETTO})
+    denied = service.read(path, token=None, headers={"Origin": PERFETTO})
     equal((denied.status, denied["Access-Control-Allow-Origin"]), (401, PERFETTO), f"{path}: the page may read why not")
     ask = {"Origin": PERFETTO, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "range", "Access-Control-Request-Private-Network": "true"}
     r = service.ask("OPTIONS", path, token=None, headers=ask)
@@ -124,7 +124,7 @@ def methods(table, example):
             equal((r.status, set((r["Allow"] or "").split(", "))), (405, allow), f"{method} {path}")
             check(method == "HEAD" or problem(r), f"{method} {path}: {r.body[:200]}")
         if "GET" in known:
-            get, head = service.get(path), service.ask("HEAD", path)
+            get, head = service.read(path), service.ask("HEAD", path)
             equal((head.status, head.body, head["Content-Type"], head["Content-Disposition"]), (get.status, b"", get["Content-Type"], get["Content-Disposition"]), f"HEAD {path}")
             check(get["X-Content-Type-Options"] == "nosniff", f"{path}: nosniff")
     equal(service.ask("OPTIONS", "*").status, 204, "OPTIONS *")
@@ -139,7 +139,7 @@ def paths():
                          ("/" + "a" * 3000, 400), ("/api/v1/sessions/%00", 404), ("/api/v1/sessions/%2500", 404), (f"/api/v1/sessions/{id}/profile/..%2fsession.json", 400), (f"/api/v1/sessions/{id}/profile/%2e%2e", 400),
                          (f"/api/v1/sessions/{id}/profile/session.json", 404), (f"/api/v1/sessions/{id}/journal/../session.json", 400), (f"/api/v1/sessions/{id}/journal/i-test0/000001.mrj/", 404),
                          (f"/api/v1/sessions/{id}%20/profile", 404), (f"/api/v1/sessions/{id.upper()}x", 404), ("/api/v1/nodes/" + "n" * 1500, 404), ("/api/v1/nodes/%ff%fe", 404)):
-        r = service.get(path)
+        r = service.read(path)
         equal(r.status, status, f"GET {path[:80]}")
         check(r.status < 400 or problem(r), f"GET {path[:80]}: {r.body[:200]}")
         check(b"root:" not in r.body and r["X-Evil"] is None, f"GET {path[:80]} gave something away")
@@ -176,7 +176,7 @@ def bodies():
                 s.recv(65536)
             except OSError:
                 pass
-        equal(service.get("/healthz").status, 200, f"still serves after {junk[:60]}")
+        equal(service.read("/healthz").status, 200, f"still serves after {junk[:60]}")
 
 
 # ---- Tokens ----
@@ -201,8 +201,20 @@ def matrix(table, example):
                 check(all(t not in r.body.decode() for t in TOKENS.values()), f"{what}: a token in the answer")
     for value in ("Basic " + TOKENS["control"], TOKENS["control"], "Bearer", "bearer  " + TOKENS["control"], "Bearer\t" + TOKENS["control"]):
         want = 200 if value.startswith("bearer  ") else 401
-        equal(service.get("/api/v1/nodes", token=None, headers={"Authorization": value}).status, want, f"Authorization: {value[:12]!r}")
-    equal(service.get("/api/v1/nodes?access_token=" + TOKENS["control"], token=None).status, 401, "a token in the address is none")
+        equal(service.read("/api/v1/nodes", token=None, headers={"Authorization": value}).status, want, f"Authorization: {value[:12]!r}")
+    equal(service.read("/api/v1/nodes?access_token=" + TOKENS["control"], token=None).status, 401, "a token in the address is none")
+
+
+def withdrawn(table, example):
+    """A token that is in the file no more is none, on every path, without a restart; its successor counts."""
+    old, new = TOKENS["read"], "reading-token-of-the-next-day"
+    equal(service.read("/api/v1/nodes", token=old).status, 200, "before it is withdrawn")
+    os.rename(service.secret("next.json", json.dumps({**{k: [v] for k, v in TOKENS.items()}, "read": [new]})), service.path("tokens.json"))
+    until(lambda: service.read("/api/v1/nodes", token=new).status == 200, "the new token counts")
+    for row in [r for r in table if r["role"] != "none"]:
+        path = example(row["path"], row["method"] != "GET")
+        equal(service.ask(row["method"], path, token=old).status, 401, f"{row['method']} {row['path']} with a withdrawn token")
+        equal(service.ask(row["method"], path, token=new).status in (401, 403), row["role"] == "control", f"{row['method']} {row['path']} with its successor")
 
 
 with Service() as service:
@@ -223,27 +235,28 @@ with Service() as service:
     table = routes()["routes"]
     at = f"/api/v1/sessions/{id}"
     for path in (f"{at}/profile", f"{at}/profile/system_profile.pftrace", f"{at}/artifacts/{values['sha256']}", f"{at}/journal/i-test0/000001.mrj"):
-        r = service.get(path)
+        r = service.read(path)
         equal((r.status, r["Accept-Ranges"], r["Content-Length"]), (200, "bytes", str(len(r.body))), path)
         ranges(path, r.body)
         conditions(path, r.body, r["ETag"])
         encodings(path, r.body, r["ETag"])
         cors(path)
-    whole = service.get(f"{at}/profile")
+    whole = service.read(f"{at}/profile")
     equal(whole["Content-Disposition"], f'attachment; filename="{id}.pftrace"', "name of a download")
-    equal(whole.body, service.get(f"{at}/profile/system_profile.pftrace").body, "one file under two addresses")
-    slice = service.get(f"{at}/profile?format=json&start=0s", headers={"Range": "bytes=0-9", "Accept-Encoding": "gzip"})
+    equal(whole.body, service.read(f"{at}/profile/system_profile.pftrace").body, "one file under two addresses")
+    slice = service.read(f"{at}/profile?format=json&start=0s", headers={"Range": "bytes=0-9", "Accept-Encoding": "gzip"})
     equal((slice.status, slice["Transfer-Encoding"], slice["Accept-Ranges"], slice["ETag"]), (200, "chunked", None, None), "a slice has no ranges")
     check(json.loads(slice.body)["trace_events"], "a slice is whole")
     busy = [service.ask("HEAD", f"{at}/profile?start=0s") for _ in range(20)]
     equal({(r.status, r.body, r["Content-Type"]) for r in busy}, {(200, b"", "application/octet-stream")}, "HEAD of a slice makes nothing, however often")
     for accept in ("application/json", "text/html", "*/*", "image/png;q=0", ";;,"):
-        r = service.get("/api/v1/nodes", headers={"Accept": accept})
+        r = service.read("/api/v1/nodes", headers={"Accept": accept})
         equal((r.status, r["Content-Type"]), (200, "application/json"), f"Accept: {accept}: there is one representation")
     methods(table, example)
     paths()
     bodies()
     matrix(table, example)
+    withdrawn(table, example)
     equal(service.session(id)["state"], "complete", "nothing of this changed the session")
     log = service.daemon.text()
     check(not any(t in log for t in TOKENS.values()), "no token in the log")

@@ -20,11 +20,6 @@ SEED = random.randrange(1 << 32)
 random.seed(SEED)
 
 
-def metric(name):
-    m = re.search(rf"^{re.escape(name)} (\S+)$", service.get("/metrics").body.decode(), re.M)
-    return float(m[1]) if m else None
-
-
 def rss():
     with open(f"/proc/{service.daemon.pid}/status") as f:
         return int(re.search(r"VmRSS:\s+(\d+) kB", f.read())[1]) << 10
@@ -62,7 +57,7 @@ class Watch:
         grown = self.peak - self.first
         print(f"{self.what}: memory {self.first >> 20} MiB, at most {self.peak >> 20} MiB")
         check(grown < GROWTH, f"{self.what}: memory grew by {grown >> 20} MiB")
-        equal(service.get("/healthz").status, 200, f"{self.what}: serves afterwards")
+        equal(service.read("/healthz").status, 200, f"{self.what}: serves afterwards")
 
 
 class Acknowledgements:
@@ -73,11 +68,7 @@ class Acknowledgements:
 
     @staticmethod
     def look():
-        http, service.http = service.http, f"127.0.0.1:{agent_port}"
-        try:
-            text = service.get("/metrics").body.decode()
-        finally:
-            service.http = http
+        text = service.read("/metrics", port=agent_port).body.decode()
         found = {float(le): int(n) for le, n in re.findall(r'^meridian_agent_acknowledgement_seconds_bucket\{le="(\S+)"\} (\d+)$', text, re.M)}
         return found, float(re.search(r"^meridian_agent_acknowledgement_seconds_sum (\S+)$", text, re.M)[1])
 
@@ -100,7 +91,7 @@ def some_request(n):
         ("/api/v1/nodes", {}, {200}), ("/api/v1/sessions", {}, {200}), (at, {}, {200}), ("/metrics", {}, {200}), ("/", {}, {200}), (f"{at}/profile", {}, {200}),
         (f"{at}/profile", {"Range": "bytes=1000-1999"}, {206}), (f"{at}/profile", {"Accept-Encoding": "gzip"}, {200}), (f"{at}/profile", {"Accept-Encoding": "zstd"}, {200}),
         (f"{at}/profile?format=overview-json&start=0s", {}, {200, 503}), (f"{at}/profile?format=summary-json&start=1ms", {}, {200, 503}), (f"{at}/journal/i-test0/000001.mrj", {}, {200})])
-    r = service.get(path, headers=headers)
+    r = service.read(path, headers=headers)
     if path.endswith("/profile") and not headers:
         check(r.body == profile, f"a whole profile, {len(r.body)} of {len(profile)} bytes")
     if headers.get("Range"):
@@ -143,29 +134,29 @@ def ask_and_hold(path, n):
 
 def slow_readers():
     held = ask_and_hold(f"{at}/profile", CLIENTS) + ask_and_hold(f"{at}/profile?format=json&start=0s", CLIENTS)
-    until(lambda: metric("meridian_http_streams") == 8, "the allowed slices are being made")
-    r = service.get(f"{at}/profile?start=0s")
+    until(lambda: service.metric("meridian_http_streams") == 8, "the allowed slices are being made")
+    r = service.read(f"{at}/profile?start=0s")
     check(r.status == 503 and r["Retry-After"], f"one more is asked to come again: {r.status}")
-    r = service.get(f"{at}/profile", headers={"Accept-Encoding": "zstd"})
+    r = service.read(f"{at}/profile", headers={"Accept-Encoding": "zstd"})
     equal((r.status, r["Content-Encoding"], r.body == profile), (200, None, True), "a finished file needs no slice: it comes as it is")
-    equal(service.get("/api/v1/nodes").status, 200, "others are served")
+    equal(service.read("/api/v1/nodes").status, 200, "others are served")
     for s in held:
         s.close()
-    until(lambda: metric("meridian_http_streams") == 0, "slices of clients that left are given up")
+    until(lambda: service.metric("meridian_http_streams") == 0, "slices of clients that left are given up")
 
 
 def leave_early():
-    before = metric("meridian_http_streams_cancelled_total")
+    before = service.metric("meridian_http_streams_cancelled_total")
     rounds = 40 if FULL else 8
     for _ in range(rounds):
         held = ask_and_hold(f"{at}/profile?format=json&start=0s", 8)
-        until(lambda: metric("meridian_http_streams") == 8, "slices begin")
+        until(lambda: service.metric("meridian_http_streams") == 8, "slices begin")
         for s in held:
             if random.random() < 0.5:
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # RST instead of FIN
             s.close()
-        until(lambda: metric("meridian_http_streams") == 0, "slices end with their clients")
-    check(metric("meridian_http_streams_cancelled_total") - before == rounds * 8, "each is counted as cancelled")
+        until(lambda: service.metric("meridian_http_streams") == 0, "slices end with their clients")
+    check(service.metric("meridian_http_streams_cancelled_total") - before == rounds * 8, "each is counted as cancelled")
 
 
 # ---- Hostile ones ----
@@ -194,7 +185,7 @@ def floods():
                        ("a body without end", b"POST /api/v1/sessions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"z" * 65536 + b"\r\n") * 20),
                        ("a body announced", b"POST /api/v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b" " * 900000)):
         send_all(data, n)
-        equal(service.get("/healthz").status, 200, f"after {what}")
+        equal(service.read("/healthz").status, 200, f"after {what}")
 
 
 def endless_body():
@@ -231,7 +222,7 @@ def slowloris():
                 pass
         conns = [s for s in conns if alive(s)]
         try:
-            served += service.get("/healthz", timeout=2).status == 200
+            served += service.read("/healthz", timeout=2).status == 200
         except OSError:
             pass
         time.sleep(0.5)
@@ -253,17 +244,17 @@ def alive(s):
 
 def drip_readers():
     """A whole profile at a few bytes per second: ended, though it moves."""
-    before = metric("meridian_http_dawdlers_total")
+    before = service.metric("meridian_http_dawdlers_total")
     held = ask_and_hold(f"{at}/profile", 16)
     end = time.monotonic() + 180
-    while metric("meridian_http_dawdlers_total") - before < 16 and time.monotonic() < end:
+    while service.metric("meridian_http_dawdlers_total") - before < 16 and time.monotonic() < end:
         for s in held:
             try:
                 s.recv(16)
             except OSError:
                 pass
         time.sleep(1)
-    check(metric("meridian_http_dawdlers_total") - before >= 16, "readers of a few bytes per second are ended")
+    check(service.metric("meridian_http_dawdlers_total") - before >= 16, "readers of a few bytes per second are ended")
     for s in held:
         s.close()
 
@@ -274,7 +265,7 @@ with Service(sync="none") as service:
     print(f"seed {SEED}")
     id = service.recorded([workload], TICKS, artifact=False)
     at = f"/api/v1/sessions/{id}"
-    profile = service.get(f"{at}/profile").body
+    profile = service.read(f"{at}/profile").body
     check(len(profile) > 100000, f"a profile of {len(profile)} bytes")
     live = service.start("--name", "ingest")
     workload.run(20)  # ticks per millisecond

@@ -114,14 +114,10 @@ with Service() as service:
     until(service.answers, "the aggregator answers")
     workload = service.workload(0)
     service.agent(0, metrics_port=agent, metrics_token_file=service.secret("metrics.token", TOKEN))
-    until(lambda: b"meridian_node_clock_bound_seconds{" in service.get("/metrics").body, "the aggregator knows the node's clock")
+    until(lambda: b"meridian_node_clock_bound_seconds{" in service.read("/metrics").body, "the aggregator knows the node's clock")
 
     def of_agent(headers=None, path="/metrics", method="GET", token=TOKEN):
-        http, service.http = service.http, f"127.0.0.1:{agent}"
-        try:
-            return service.ask(method, path, token=token, headers=headers)
-        finally:
-            service.http = http
+        return service.ask(method, path, token=token, headers=headers, port=agent)
 
     # The agent's port: loopback only, or a token.
     equal([r.status for r in (of_agent(token=None), of_agent(token="wrong-" + TOKEN), of_agent(token=TOKEN[:-1]), of_agent())], [401, 401, 401, 200], "tokens of the agent's port")
@@ -141,7 +137,7 @@ with Service() as service:
     service.stop(id)
     until(lambda: b"meridian_agent_acknowledgement_seconds_count 0\n" not in of_agent().body, "frames were acknowledged")
     texts, served = {}, {}
-    for who, get in (("aggregator", lambda h: service.get("/metrics", headers=h)), ("agent", of_agent)):
+    for who, get in (("aggregator", lambda h: service.read("/metrics", headers=h)), ("agent", of_agent)):
         texts[who], samples = negotiate(get, who)
         served.update(samples)
     # Slow or silent clients hold neither the agent's loop nor each other up.

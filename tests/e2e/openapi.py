@@ -104,7 +104,7 @@ with Service() as service:
     id = service.recorded(workloads, 30000)
     sid = {"id": id}
     absent = {"id": "20200101-000000-0000"}
-    equal(service.get("/api/v1/openapi.json", token=None).json(), doc, "it is served as it is in docs/")
+    equal(service.read("/api/v1/openapi.json", token=None).json(), doc, "it is served as it is in docs/")
 
     # What everybody may call, and with the wrong role.
     for (method, path), op in operations.items():
@@ -202,7 +202,7 @@ with Service() as service:
         s.setsockopt(1, 8, 4096)  # SO_RCVBUF
         s.sendall(f"GET /api/v1/sessions/{id}/profile?format=json&instance_id=i-test0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.tokens['control']}\r\n\r\n".encode())
         slow.append(s)
-    until(lambda: b"meridian_http_streams 8\n" in service.get("/metrics").body or call("GET", SESSION + "/profile", sid, query="?start=0s").status == 503, "all streams are taken")
+    until(lambda: b"meridian_http_streams 8\n" in service.read("/metrics").body or call("GET", SESSION + "/profile", sid, query="?start=0s").status == 503, "all streams are taken")
     refused = call("GET", SESSION + "/profile", sid, query="?start=0s")
     check(refused.status in (200, 503) and (refused.status == 200 or refused["Retry-After"]), f"Retry-After: {refused.headers}")
     for s in slow:

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import subprocess
 
 from lib import BUILD, Cluster, check, until
@@ -55,10 +56,15 @@ class Service(Cluster):
             options["token_file"] = self.agent_token
         return super().agent(i, **options)
 
-    def ask(self, method, path, token="control", headers=None, body=None, timeout=60):
-        """One request on a connection of its own. token: a role of TOKENS, a text, or None."""
-        host, port = self.http.rsplit(":", 1)
-        c = http.client.HTTPConnection(host, int(port), timeout=timeout)
+    def connect(self, port, timeout):
+        host, own = self.http.rsplit(":", 1)
+        if port is None and self.env["MERIDIAN_SERVER"].startswith("https:"):
+            return http.client.HTTPSConnection(host, int(own), timeout=timeout, context=ssl.create_default_context(cafile=self.env["MERIDIAN_CA_FILE"]))
+        return http.client.HTTPConnection(host, port or int(own), timeout=timeout)
+
+    def ask(self, method, path, token="control", headers=None, body=None, timeout=60, port=None):
+        """One request on a connection of its own. token: a role of TOKENS, a text, or None. port: of another server."""
+        c = self.connect(port, timeout)
         send = dict(headers or {})
         if token and self.tokens:
             send.setdefault("Authorization", "Bearer " + self.tokens.get(token, token))
@@ -79,8 +85,16 @@ class Service(Cluster):
         finally:
             c.close()
 
-    def get(self, path, **more):
+    def read(self, path, **more):
         return self.ask("GET", path, **more)
+
+    def get(self, path, port=None):
+        """As a Cluster's, with the token that may control."""
+        try:
+            r = self.read(path, port=port)
+            return r.body.decode() if r.status == 200 else None
+        except OSError:
+            return None
 
     def dial(self, timeout=60):
         host, port = self.http.rsplit(":", 1)
