@@ -28,6 +28,7 @@ typedef struct {
     uint64_t failed[MRD_LINK_WINDOW_MAX + 1]; /* to be said */
     unsigned n_failed;
     bool up, down; /* down: to be said */
+    char ca[300], cert[300], key[300];
 } net;
 
 static void
@@ -126,7 +127,7 @@ net_close(mrd_transport *pub)
 }
 
 static mrd_err
-net_open(const fleet_options *o, net **ret_net, mrd_why *why)
+net_open(const fleet_options *o, const char *id, net **ret_net, mrd_why *why)
 {
     net *t = calloc(1, sizeof(*t));
     mrd_err err;
@@ -143,12 +144,17 @@ net_open(const fleet_options *o, net **ret_net, mrd_why *why)
                               .close = net_close };
     t->o = (mrd_link_options){ .data_url = o->data_url,
                                .control_url = o->control_url,
-                               .tls = o->tls,
                                /* The transport's timers are a list: many in one process must not be
                                 * many requests in it. */
                                .window = o->agents > 200 ? 2 : 0,
                                .reconnect_min_ns = o->reconnect_min_ns,
                                .reconnect_max_ns = o->reconnect_max_ns };
+    if (o->certs != NULL) {
+        snprintf(t->ca, sizeof(t->ca), "%s/ca.pem", o->certs);
+        snprintf(t->cert, sizeof(t->cert), "%s/agent-%s.pem", o->certs, id);
+        snprintf(t->key, sizeof(t->key), "%s/agent-%s.key", o->certs, id);
+        t->o.tls = (mrd_link_tls){ t->ca, t->cert, t->key, "localhost" };
+    }
     if ((err = mrd_link_open(&t->o, &t->link, why)) != MRD_OK)
         free(t);
     else
@@ -165,7 +171,7 @@ typedef struct {
 } run;
 
 typedef struct {
-    char id[32];
+    char id[FLEET_NAME];
     mrd_agent_options o;
     mrd_agent *agent;
     net *net; /* the agent's */
@@ -188,6 +194,12 @@ struct fleet {
     bool work;
     uint64_t latency[FLEET_BUCKETS], latencies;
 };
+
+void
+fleet_name_of(unsigned number, char name[FLEET_NAME])
+{
+    snprintf(name, FLEET_NAME, "fleet-%04u", number);
+}
 
 const char *
 fleet_name(const fleet *f, unsigned agent)
@@ -331,7 +343,7 @@ player_open(fleet *f, unsigned i, mrd_why *why)
     mrd_node node;
     mrd_err err;
 
-    snprintf(p->id, sizeof(p->id), "fleet-%04u", f->o.first + i);
+    fleet_name_of(f->o.first + i, p->id);
     p->o = (mrd_agent_options){ .data_url = (char *) (uintptr_t) f->o.data_url,
                                 .token_file = (char *) (uintptr_t) f->o.token_file,
                                 .monitor = (char *) (uintptr_t) "",
@@ -347,7 +359,7 @@ player_open(fleet *f, unsigned i, mrd_why *why)
     p->process.catalog = p->work.cat;
     p->process.id = p->work.process;
     if ((err = mrd_node_identify(&who, &node, why)) != MRD_OK ||
-        (err = net_open(&f->o, &p->net, why)) != MRD_OK)
+        (err = net_open(&f->o, p->id, &p->net, why)) != MRD_OK)
         return err;
     snprintf(node.host_name, sizeof(node.host_name), "host-%s", p->id);
     /* Not all at one time, as in life. */

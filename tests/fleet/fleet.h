@@ -18,7 +18,8 @@
 
 typedef struct {
     const char *data_url, *control_url;
-    mrd_link_tls tls;
+    const char
+        *certs; /* folder of `meridian certs`, with a certificate for each agent; NULL: no TLS */
     unsigned agents;
     unsigned first;    /* number of the first node's name, "fleet-0000" */
     mrd_dur_ns period; /* between two executions of one node; 0: no workload */
@@ -58,6 +59,8 @@ void fleet_latency_reset(fleet *f);
 int64_t fleet_latency(const fleet_counts *c, double share);
 
 /* "fleet-0007" */
+#define FLEET_NAME 32
+void fleet_name_of(unsigned number, char name[FLEET_NAME]);
 const char *fleet_name(const fleet *f, unsigned agent);
 /*
  * Holds the frames of one node's journal against its workload: every event between the two times

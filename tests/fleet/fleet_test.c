@@ -27,6 +27,9 @@ typedef struct {
     unsigned agents;
     unsigned seconds;
     unsigned files; /* that the aggregator may open, 0: no limit of ours */
+    bool tls;
+    int64_t opened_ns;
+    char certs[300], tls_options[3][400];
     char session[64];
     aggregator_request request;
     mrd_json *reply;
@@ -106,6 +109,33 @@ state_becomes(bed *b, const char *want)
     return is;
 }
 
+/* `meridian certs` for the aggregator and every agent. */
+static bool
+make_certificates(bed *b)
+{
+    static const char *const files[] = { "--tls-cert",     "aggregator.pem", "--tls-key",
+                                         "aggregator.key", "--tls-ca",       "ca.pem" };
+    const char *build = getenv("MERIDIAN_BUILD") == NULL ? "build" : getenv("MERIDIAN_BUILD");
+    char command[1200], name[FLEET_NAME];
+    bool ok;
+
+    snprintf(b->certs, sizeof(b->certs), "%s/certs", test_tmp());
+    b->o.certs = b->certs;
+    snprintf(command, sizeof(command), "%s/bin/meridian certs init -d %s >/dev/null", build,
+             b->certs);
+    ok = system(command) == 0;
+    for (unsigned i = 0; i < b->agents && ok; i++) {
+        fleet_name_of(i, name);
+        snprintf(command, sizeof(command), "%s/bin/meridian certs agent %s -d %s >/dev/null", build,
+                 name, b->certs);
+        ok = system(command) == 0;
+    }
+    for (int i = 0; i < 3; i++)
+        snprintf(b->tls_options[i], sizeof(b->tls_options[i]), "%s=%s/%s", files[2 * i], b->certs,
+                 files[2 * i + 1]);
+    return ok;
+}
+
 static bool
 bed_open(bed *b, const char *const *extra)
 {
@@ -122,11 +152,12 @@ bed_open(bed *b, const char *const *extra)
         b->o.flush = setting("FLEET_FLUSH_MS", 200) * MRD_MS;
     if (b->o.period == 0)
         b->o.period = setting("FLEET_PERIOD_MS", 200) * MRD_MS;
-    if (!aggregator_prepare(&b->d, test_tmp(), false))
+    if (!aggregator_prepare(&b->d, test_tmp(), b->tls) || (b->tls && !make_certificates(b)))
         return false;
     b->d.files = b->files;
     if (!aggregator_start(&b->d, extra))
         return false;
+    b->opened_ns = mrd_local_now().ns;
     if (fleet_open(&b->o, &b->f, &why) != MRD_OK)
         fprintf(stderr, "%s\n", why.text);
     return b->f != NULL;
@@ -280,14 +311,21 @@ TEST(streams_with_stable_memory)
     bed_close(&b);
 }
 
-/* Plays until all agents are welcome again, and says how long that took. */
+/* Plays until all agents are welcome again, and says how long after `start` that was. */
 static void
-settle(bed *b, const char *what)
+settle(bed *b, const char *what, int64_t start)
+{
+    CHECK_ROW(what, fleet_play(b->f, PATIENCE, all_welcomed, b));
+    print_use(b, what, start);
+}
+
+static void
+cut(bed *b, const char *what)
 {
     int64_t start = mrd_local_now().ns;
 
-    CHECK_ROW(what, fleet_play(b->f, PATIENCE, all_welcomed, b));
-    print_use(b, what, start);
+    fleet_cut(b->f);
+    settle(b, what, start);
 }
 
 static bool
@@ -309,19 +347,39 @@ TEST(storms_settle)
     if (setting("FLEET_AGENTS", 64) <= 64) /* few need not be patient: by default it is 10 s */
         b.o.reconnect_max_ns = 2 * MRD_SEC;
     REQUIRE(bed_open(&b, patient));
-    settle(&b, "connected");
+    settle(&b, "connected", b.opened_ns);
     REQUIRE(session_start(&b));
     (void) fleet_play(b.f, b.seconds * MRD_SEC / 4, NULL, NULL);
     for (int i = 0; i < 2; i++) {
-        fleet_cut(b.f);
-        settle(&b, "cut");
+        cut(&b, "cut");
         aggregator_end(&b.d, SIGKILL);
         CHECK(fleet_play(b.f, PATIENCE, nobody_is_welcome, &b));
         (void) fleet_play(b.f, b.seconds * MRD_SEC / 4, NULL, NULL);
         REQUIRE(aggregator_start(&b.d, patient));
-        settle(&b, "killed");
+        settle(&b, "killed", mrd_local_now().ns);
     }
     CHECK(state_is(&b, "recording"));
+    CHECK(session_stop(&b));
+    check_session(&b, b.agents);
+    bed_close(&b);
+}
+
+/* All dial at once, and again after a cut: each handshake with a certificate on either side. */
+TEST(tls_dials_at_once)
+{
+    static bed b = { .tls = true };
+    const char *options[] = { b.tls_options[0], b.tls_options[1], b.tls_options[2],
+                              "--flush-timeout=300s", NULL };
+
+    if (!has_curl())
+        SKIP("curl is not installed");
+    b.agents = setting("FLEET_TLS_AGENTS", 48);
+    REQUIRE(bed_open(&b, options));
+    settle(&b, "TLS dials", b.opened_ns);
+    REQUIRE(session_start(&b));
+    (void) fleet_play(b.f, b.seconds * MRD_SEC / 4, NULL, NULL);
+    cut(&b, "TLS cut");
+    CHECK_INT(aggregator_log_lines(&b.d, "AGG-TLS"), 0);
     CHECK(session_stop(&b));
     check_session(&b, b.agents);
     bed_close(&b);
@@ -375,7 +433,7 @@ TEST(refuses_in_words_beyond_its_descriptors)
     CHECK(aggregator_end(&b.d, SIGTERM));
     b.d.files = 0;
     REQUIRE(aggregator_start(&b.d, NULL));
-    settle(&b, "with room");
+    settle(&b, "with room", mrd_local_now().ns);
     bed_close(&b);
 }
 
