@@ -190,8 +190,11 @@ watch(mrd_node_clock *c, int64_t now)
 void
 mrd_node_clock_step(mrd_node_clock *c, bool recording)
 {
-    mrd_pace want = !recording ? MRD_PACE_IDLE : c->faster ? MRD_PACE_FAST : MRD_PACE_RUN;
     int64_t now = mrd_local_now().ns;
+    bool known = c->word_bound >= 0 && now - c->word_heard < WORD_AGE;
+    mrd_pace want = recording ? (c->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
+                    : known   ? MRD_PACE_IDLE
+                              : MRD_PACE_RUN; /* a session may begin soon */
     mrd_probe_sent half;
 
     watch(c, now);
