@@ -474,6 +474,7 @@ open_files(mrd_agent *a, mrd_why *why)
 {
     mrd_files_options o = { .stable = a->o.stable,
                             .max_bytes = (uint64_t) a->o.artifact_max,
+                            .max_files = (size_t) a->o.files_max,
                             .agent = a->key,
                             .send = send_file,
                             .settled = on_file,

@@ -29,7 +29,7 @@ typedef struct {
     bool watch_inspect; /* also the NEURON_RT_INSPECT_OUTPUT_DIR of processes */
     mrd_dur_ns
         stable; /* a file that did not change for so long, and nobody has open, is complete */
-    int64_t artifact_max;
+    int64_t artifact_max, files_max;
     double cpu_limit; /* percent of one core, 0: none */
     mrd_strlist trigger_types;
     double slow_step; /* x median */
@@ -77,7 +77,7 @@ typedef struct {
     uint64_t frames_sent, frames_acked, frames_refused, frames_retried, hellos, reconnects;
     uint64_t bytes_sent;
     uint64_t triggers_seen;
-    uint64_t artifacts, artifacts_sent, artifact_bytes, artifacts_failed;
+    uint64_t artifacts, artifacts_sent, artifact_bytes, artifacts_failed, files_beyond;
     uint64_t samples, sample_errors;
     bool connected;         /* the aggregator said welcome */
     int64_t clock_bound_ns; /* of the start times, -1 unknown */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "trace/catalog.h" /* MRD_NONE */
@@ -55,6 +56,7 @@ struct mrd_files {
     uint64_t look;
     int64_t look_at, looked_at;
     int64_t pick_at; /* no file stands still for long enough before */
+    uint64_t beyond; /* files of this look that there was no room for */
     uint64_t session;
     int64_t session_start;
     /* The one under way. */
@@ -135,6 +137,13 @@ slot_of(const mrd_files *f, const char *path)
     return i;
 }
 
+static void
+fill_slots(mrd_files *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        f->slots[slot_of(f, f->files[i].path)] = (uint32_t) i + 1;
+}
+
 static bool
 room(mrd_files *f)
 {
@@ -142,20 +151,39 @@ room(mrd_files *f)
     file *files;
     uint32_t *slots;
 
+    if (f->n >= (f->o.max_files == 0 ? MRD_FILES_MAX : f->o.max_files))
+        return false;
     if (f->n < f->cap)
         return true;
-    if (f->n >= MRD_FILES_MAX || (files = realloc(f->files, cap * sizeof(*files))) == NULL)
-        return false;
-    f->files = files;
-    f->cap = cap;
     if ((slots = calloc(cap * 2, sizeof(*slots))) == NULL)
         return false;
+    if ((files = realloc(f->files, cap * sizeof(*files))) == NULL) {
+        free(slots);
+        return false;
+    }
+    f->files = files;
+    f->cap = cap;
     free(f->slots);
     f->slots = slots;
     f->n_slots = cap * 2;
-    for (size_t i = 0; i < f->n; i++)
-        f->slots[slot_of(f, f->files[i].path)] = (uint32_t) i + 1;
+    fill_slots(f);
     return true;
+}
+
+/* Files that are settled and not there any more make room. */
+static void
+forget_gone(mrd_files *f)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        if (f->files[i].look != f->look && f->files[i].state >= DONE)
+            free(f->files[i].path);
+        else
+            f->files[left++] = f->files[i];
+    f->n = left;
+    memset(f->slots, 0, f->n_slots * sizeof(*f->slots));
+    fill_slots(f);
 }
 
 /* A file met by a look: new, changed, or as it was. */
@@ -181,7 +209,7 @@ meet(mrd_files *f, const dir *d, const char *path, const struct stat *st, int64_
         return;
     }
     if (!room(f)) {
-        f->stats.left_out++;
+        f->beyond++;
         return;
     }
     slot = slot_of(f, path);
@@ -193,7 +221,7 @@ meet(mrd_files *f, const dir *d, const char *path, const struct stat *st, int64_
                    .still_since = now,
                    .look = f->look };
     if (one->path == NULL) {
-        f->stats.left_out++;
+        f->beyond++;
         return;
     }
     one->rel = one->path + strlen(d->path) + 1;
@@ -251,7 +279,11 @@ any_blind(const mrd_files *f)
 static void
 look(mrd_files *f, int64_t now)
 {
+    size_t gone = 0;
+    bool again;
+
     f->look++;
+    f->beyond = 0;
     for (unsigned i = 0; i < f->n_dirs; i++) {
         f->dirs[i].blind = access(f->dirs[i].path, F_OK) != 0;
         walk(f, &f->dirs[i], f->dirs[i].path, 0, now);
@@ -263,10 +295,22 @@ look(mrd_files *f, int64_t now)
             f->stats.waiting--;
             f->stats.failed++;
         }
+    for (size_t i = 0; i < f->n; i++)
+        gone += f->files[i].look != f->look && f->files[i].state >= DONE;
+    again = f->stage == IDLE && gone > 0 && f->beyond > 0;
+    if (again || (f->stage == IDLE && gone > f->n / 2))
+        forget_gone(f);
+    if (f->beyond > 0 && f->stats.beyond == 0)
+        mrd_log(MRD_LOG_WARN, "AGT-FILES-MAX",
+                "More files than may be known: left_out=%llu, raise --files-max or empty the "
+                "capture directories",
+                (unsigned long long) f->beyond);
+    f->stats.beyond = f->beyond;
     f->looked_at = now;
-    f->look_at = now + (f->stats.waiting > 0 ? LOOK_BUSY
-                        : any_blind(f)       ? LOOK_BLIND
-                                             : LOOK_WATCHED);
+    f->look_at = now + (again                  ? 0 /* there is room for the others now */
+                        : f->stats.waiting > 0 ? LOOK_BUSY
+                        : any_blind(f)         ? LOOK_BLIND
+                                               : LOOK_WATCHED);
 }
 
 /* ---- Taking one file through ---- */

@@ -17,7 +17,7 @@
 #include "proto/wire.h"
 
 #define MRD_FILES_DIRS  256   /* capture directories */
-#define MRD_FILES_MAX   65536 /* files known at one time */
+#define MRD_FILES_MAX   65536
 #define MRD_FILES_DEPTH 6
 
 typedef struct mrd_files mrd_files;
@@ -25,6 +25,8 @@ typedef struct mrd_files mrd_files;
 typedef struct {
     mrd_dur_ns stable;  /* 0: 2 s */
     uint64_t max_bytes; /* larger files are listed as left out; 0: no bound */
+    size_t max_files;   /* known at one time, settled ones too as long as they are there; 0:
+                           MRD_FILES_MAX */
     uint64_t agent;     /* of the frames */
     /* Sends a frame; its answer comes to mrd_files_answer. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
@@ -37,6 +39,7 @@ typedef struct {
     uint64_t found, delivered, duplicates, failed, left_out; /* duplicates: the cluster had it */
     uint64_t bytes_hashed, bytes_sent;
     uint64_t waiting; /* found, not settled */
+    uint64_t beyond;  /* there, but more than max_files: not known */
     unsigned dirs;
 } mrd_files_stats;
 

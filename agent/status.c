@@ -68,6 +68,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     c->artifacts = files.found;
     c->artifacts_sent = files.delivered;
     c->artifacts_failed = files.failed;
+    c->files_beyond = files.beyond;
     c->artifact_bytes = files.bytes_sent;
     mrd_node_clock_get(a->clock, &view);
     c->clock_bound_ns = view.bound_ns;
@@ -372,6 +373,8 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             COUNTER("sample_errors_total", "Counter polls that failed.", c.sample_errors),
             COUNTER("artifacts_delivered_total", "Files the cluster has.", c.artifacts_sent),
             COUNTER("artifacts_failed_total", "Files given up.", c.artifacts_failed),
+            GAUGE("files_beyond_limit", "Files that are more than --files-max: not looked at.",
+                  c.files_beyond),
             COUNTER("artifact_bytes_total", "Bytes of files sent.", c.artifact_bytes),
             COUNTER("triggers_total", "Events that asked to keep what was recorded.",
                     c.triggers_seen),

@@ -46,11 +46,12 @@ settled(void *self, const char *path, const char *sha256, const char *sentence)
 }
 
 static world *
-new_world(uint64_t max_bytes)
+new_world_of(uint64_t max_bytes, size_t max_files)
 {
     world *w = calloc(1, sizeof(*w));
     mrd_files_options o = { .stable = 40 * MRD_MS,
                             .max_bytes = max_bytes,
+                            .max_files = max_files,
                             .agent = 1,
                             .send = send_frame,
                             .settled = settled,
@@ -65,6 +66,12 @@ new_world(uint64_t max_bytes)
     CHECK_ERR("again", mrd_files_watch(w->f, dir, 9), MRD_OK);
     mrd_files_session(w->f, 1, 0);
     return w;
+}
+
+static world *
+new_world(uint64_t max_bytes)
+{
+    return new_world_of(max_bytes, 0);
 }
 
 static void
@@ -93,11 +100,11 @@ step(world *w)
     }
 }
 
-/* Steps until `n` files were settled, at most a few seconds. */
+/* Steps until `n` files were settled, at most a minute. */
 static void
 until(world *w, uint64_t n)
 {
-    for (int64_t end = mrd_local_now().ns + 20 * MRD_SEC;
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
          w->settled + w->failed < n && mrd_local_now().ns < end;) {
         step(w);
         if (!w->asked)
@@ -197,12 +204,12 @@ TEST(a_cut_upload_resumes_where_it_was)
     end_world(w);
 }
 
-TEST(ten_thousand_files)
+TEST(thousands_of_files)
 {
     world *w = new_world(0);
     char rel[64], text[32];
     mrd_files_stats st;
-    int n = getenv("MRD_TEST_FILES") != NULL ? atoi(getenv("MRD_TEST_FILES")) : 2000;
+    int n = 2000; /* ten thousand: e2e/files-slow */
 
     for (int i = 0; i < n; i++) {
         snprintf(rel, sizeof(rel), "cap/d%d/f%d.bin", i % 20, i);
@@ -215,6 +222,42 @@ TEST(ten_thousand_files)
     CHECK_INT(st.found, n);
     CHECK_INT(st.waiting, 0);
     CHECK_INT(w->g.artifacts, n);
+    CHECK(mrd_files_idle(w->f, 0));
+    end_world(w);
+}
+
+/* More than may be known wait until others are removed. */
+TEST(files_beyond_the_limit)
+{
+    world *w = new_world_of(0, 10);
+    char rel[64], path[600];
+    mrd_files_stats st;
+
+    for (int i = 0; i < 15; i++) {
+        snprintf(rel, sizeof(rel), "cap/f%d.bin", i);
+        tree_file(test_tmp(), rel, rel);
+    }
+    until(w, 10);
+    mrd_files_look(w->f);
+    pause_ms(w, 60);
+    mrd_files_get_stats(w->f, &st);
+    CHECK_INT(w->settled, 10);
+    CHECK_INT(st.found, 10);
+    CHECK_INT(st.beyond, 5);
+    for (int i = 0; i < 15; i++) {
+        snprintf(path, sizeof(path), "%s/cap/f%d.bin", test_tmp(), i);
+        if (i % 2 == 0)
+            CHECK(unlink(path) == 0);
+    }
+    mrd_files_look(w->f);
+    for (int i = 0; i < 10000 && (st.beyond > 0 || st.waiting > 0); i++) {
+        pause_ms(w, 5);
+        mrd_files_get_stats(w->f, &st);
+    }
+    CHECK_INT(st.beyond, 0);
+    CHECK_INT(st.waiting, 0);
+    CHECK_INT(w->failed, 0);
+    CHECK(w->settled > 10 && w->settled <= 15);
     CHECK(mrd_files_idle(w->f, 0));
     end_world(w);
 }
