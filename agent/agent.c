@@ -178,11 +178,17 @@ on_foreign(void *self, uint64_t tag, const mrd_msg *msg)
 
 /* ---- The clock ---- */
 
+static uint32_t
+boot_key(const mrd_agent *a)
+{
+    return mrd_boot_key(mrd_str_of(a->node.boot_id));
+}
+
 /* Probes go to the sessions that record; without one they keep the aggregator's estimate alive. */
 static void
 ship_clock(mrd_agent *a, const Mrd__ClockData *data)
 {
-    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .agent = a->key };
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .agent = a->key, .boot = boot_key(a) };
     mrd_record_status st;
     mrd_buf frame = { 0 };
     bool stored = false;
@@ -325,9 +331,12 @@ mrd_agent_next_ns(const mrd_agent *a)
 size_t
 mrd_agent_fds(const mrd_agent *a, int fds[MRD_AGENT_FDS])
 {
-    const int all[MRD_AGENT_FDS] = { mrd_pipeline_fd(a->pipeline), mrd_files_fd(a->files),
+    const int all[MRD_AGENT_FDS] = { mrd_pipeline_fd(a->pipeline),
+                                     mrd_files_fd(a->files),
                                      a->transport == NULL ? -1 : a->transport->fd(a->transport),
-                                     mrd_node_clock_fd(a->clock), mrd_metrics_fd(a->metrics) };
+                                     mrd_node_clock_fd(a->clock),
+                                     mrd_node_clock_link_fd(a->clock),
+                                     mrd_metrics_fd(a->metrics) };
     size_t n = 0;
 
     for (size_t i = 0; i < MRD_AGENT_FDS; i++)
@@ -499,16 +508,33 @@ open_trigger(mrd_agent *a, mrd_why *why)
     return mrd_trigger_open(&o, &a->trigger, why);
 }
 
+/* A connection that nothing but probes travels on. */
+static mrd_err
+connect_probes(void *self, mrd_transport **ret_transport, mrd_why *why)
+{
+    const mrd_agent *a = self;
+    mrd_link_options o = { .data_url = a->o.data_url,
+                           .tls = { a->o.tls_ca, a->o.tls_cert, a->o.tls_key, a->o.tls_name },
+                           .window = 1,
+                           .reply_ns = 5 * MRD_SEC };
+
+    return mrd_transport_link(&o, ret_transport, why);
+}
+
 static mrd_err
 open_parts(mrd_agent *a, mrd_why *why)
 {
     mrd_record_options ro = { .agent = a->key,
                               .codec = (mrd_codec_id) a->o.codec,
                               .flush_ns = a->o.flush,
-                              .recorder_max = (uint64_t) a->o.recorder_bytes };
+                              .recorder_max = (uint64_t) a->o.recorder_bytes,
+                              .boot = boot_key(a) };
     mrd_node_clock_options co = { .data_url = a->o.data_url,
                                   .boot_id = a->node.boot_id,
-                                  .agent = a->key };
+                                  .agent = a->key,
+                                  .road = (mrd_probes_road) a->o.clock_probes,
+                                  .connect = a->transport == NULL ? NULL : connect_probes,
+                                  .connect_self = a };
     mrd_spool_stats st;
     mrd_err err = mrd_spool_open(a->o.spool_dir, (uint64_t) a->o.spool_bytes, on_spool_dropped, a,
                                  &a->spool, why);

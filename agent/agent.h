@@ -19,7 +19,8 @@ typedef struct {
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
     char *spool_dir;
     int64_t spool_bytes, recorder_bytes;
-    int codec; /* mrd_codec_id */
+    int codec;        /* mrd_codec_id */
+    int clock_probes; /* mrd_probes_road */
     int64_t window;
     mrd_dur_ns flush;
     bool containers, imds;
@@ -58,7 +59,7 @@ mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node *node,
 void mrd_agent_step(mrd_agent *a, int timeout_ms);
 /* For a loop that plays many agents: when the next step is due (RAW), and the descriptors that ask
  * for one before. Both may change with every step. */
-#define MRD_AGENT_FDS 5
+#define MRD_AGENT_FDS 6
 int64_t mrd_agent_next_ns(const mrd_agent *a);
 size_t mrd_agent_fds(const mrd_agent *a, int ret_fds[MRD_AGENT_FDS]);
 /* Reads what rings hold, closes batches, tries for at most `patience` to get rid of everything.

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/linkprobe.h"
 #include "base/hash.h"
+#include "hw/hostclock.h"
 #include "timesync/epoch.h"
 
 #define BOUND_AGE  (60 * MRD_SEC) /* a tight heartbeat counts so long against a looser new one */
@@ -18,30 +20,60 @@
 #define FRAME_AGE  MRD_SEC
 #define FRAME_LEN  16384
 #define BREAKS     16
+#define READ_EVERY (10 * MRD_SEC)
+#define READINGS   4
+#define SILENT     8              /* packets in a row without an answer: UDP is blocked */
+#define LINK_FRESH (20 * MRD_SEC) /* an answer over the connection counts so long */
+#define BEAT_K     0x80000000u    /* heartbeats as probes: k from here on */
+
+/* A reading with all parts that may hang on it. */
+typedef struct {
+    Mrd__ClockReading m;
+    Mrd__ClockTimex timex;
+    Mrd__ClockBound bound;
+    Mrd__ClockPhc phc;
+    Mrd__ClockVm vm;
+    char phc_name[MRD_HOSTCLOCK_NAME];
+} reading;
 
 struct mrd_node_clock {
+    mrd_node_clock_options o;
     char host[256], boot_id[64];
     uint64_t agent;
     uint32_t epoch;
     mrd_timeprobe *probe;
+    uint64_t answered, failed; /* of UDP when it last answered */
+    mrd_linkprobe *link;       /* NULL: not needed */
+    int64_t link_tried, link_heard;
+    uint64_t link_answered;
+    uint32_t beats;
+    unsigned source; /* of the last probe, mrd_stamp_source */
+    uint64_t probes; /* over other roads than UDP */
     uint16_t port;
     uint8_t key[MRD_PROBE_KEY_LEN];
     mrd_pace pace;
-    bool faster;
-    mrd_buf sent;
+    bool faster, recording;
+    mrd_buf sent, joined;
     int64_t sent_since;
     mrd_epoch_watch watch;
     uint64_t session_boot;
+    char reference[64]; /* the aggregator's boot id */
     int64_t watched_at;
     Mrd__ClockBreak breaks[BREAKS], *break_list[BREAKS];
     size_t n_breaks;
+    mrd_hostclock *own;
+    int64_t read_at; /* next reading */
+    reading readings[READINGS];
+    Mrd__ClockReading *reading_list[READINGS];
+    size_t n_readings;
     /* By heartbeats. */
     bool have_session_offset;
     int64_t session_offset, beat_offset, beat_bound, beat_at;
+    int64_t answered_at, answer_raw;
     /* By the aggregator. */
     int64_t word_offset, word_bound, word_rate, word_drift; /* ns, ns, ppb, ppb; drift 0: unknown */
     int64_t word_at, word_heard; /* local: what it is true for, when it came */
-    char state[24];
+    char state[24], method[16];
 };
 
 static void
@@ -68,7 +100,12 @@ mrd_node_clock_open(const mrd_node_clock_options *options, mrd_node_clock **ret_
 
     if (c == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock");
+    c->o = *options;
     host_of(options->data_url, c->host);
+    if ((c->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 })) == NULL) {
+        free(c);
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock");
+    }
     snprintf(c->boot_id, sizeof(c->boot_id), "%.63s", options->boot_id);
     c->agent = options->agent;
     c->epoch = (uint32_t) (mrd_wall_now().ns / MRD_SEC); /* grows with every start */
@@ -83,7 +120,10 @@ mrd_node_clock_close(mrd_node_clock *c)
     if (c == NULL)
         return;
     mrd_timeprobe_close(c->probe);
+    mrd_linkprobe_close(c->link);
+    mrd_hostclock_close(c->own);
     mrd_buf_fini(&c->sent);
+    mrd_buf_fini(&c->joined);
     free(c);
 }
 
@@ -96,10 +136,12 @@ open_probe(mrd_node_clock *c)
 
     mrd_timeprobe_close(c->probe);
     c->probe = NULL;
-    if (c->port == 0 || c->host[0] == '\0')
+    c->answered = c->failed = 0;
+    if (c->port == 0 || c->host[0] == '\0' ||
+        (c->o.road != MRD_PROBES_AUTO && c->o.road != MRD_PROBES_UDP))
         return;
     memcpy(o.key, c->key, sizeof(o.key));
-    /* Without it heartbeats remain; the node says "unaligned" or "heartbeat" then. */
+    /* Without it the other roads remain. */
     if (mrd_timeprobe_open(&o, &c->probe, NULL) != MRD_OK)
         c->probe = NULL;
     c->pace = MRD_PACE_RUN;
@@ -113,10 +155,16 @@ mrd_node_clock_welcome(mrd_node_clock *c, const Mrd__Welcome *w)
                 memcmp(w->probe_key.data, c->key, sizeof(c->key)) == 0;
 
     c->session_boot = mrd_hash64(w->boot_id, strlen(w->boot_id), 0);
+    if (strncmp(c->reference, w->boot_id, sizeof(c->reference) - 1) != 0)
+        c->joined.len = 0, c->answered_at = 0; /* answers of another clock */
+    snprintf(c->reference, sizeof(c->reference), "%.63s", w->boot_id);
     c->session_offset = w->session_offset_ns;
     c->have_session_offset = w->session_offset_ns != 0;
     c->beat_bound = c->word_bound = -1; /* perhaps another aggregator */
     c->state[0] = '\0';
+    mrd_linkprobe_close(c->link);
+    c->link = NULL;
+    c->link_tried = 0;
     if (same) {
         mrd_timeprobe_burst(c->probe);
         return;
@@ -127,6 +175,52 @@ mrd_node_clock_welcome(mrd_node_clock *c, const Mrd__Welcome *w)
     else
         c->port = 0;
     open_probe(c);
+}
+
+static bool
+udp_silent(const mrd_node_clock *c)
+{
+    mrd_timeprobe_counts n;
+
+    if (c->probe == NULL)
+        return true;
+    n = mrd_timeprobe_counters(c->probe);
+    return n.answered == c->answered && n.lost + n.unsent - c->failed >= SILENT;
+}
+
+static bool
+link_silent(const mrd_node_clock *c, int64_t now)
+{
+    return c->link == NULL || c->link_heard == 0 || now - c->link_heard > LINK_FRESH;
+}
+
+/* Where nothing else answers: the four stamps of a heartbeat are a probe, if a loose one. */
+static void
+beat_probe(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
+{
+    mrd_probe_sent sent = { .id = { c->agent, c->epoch, BEAT_K + 2 * c->beats },
+                            .a1 = sent_ns,
+                            .a4 = received_ns,
+                            .source1 = MRD_STAMP_BATCH,
+                            .source4 = MRD_STAMP_BATCH };
+    mrd_probe_served served = { .id = sent.id,
+                                .r2 = ack->local_ns + c->session_offset,
+                                .r3 = ack->reply_local_ns + c->session_offset,
+                                .source2 = MRD_STAMP_BATCH,
+                                .source3 = MRD_STAMP_BATCH };
+    mrd_probe p;
+
+    if (c->host[0] == '\0' || c->o.road == MRD_PROBES_UDP || c->o.road == MRD_PROBES_NNG ||
+        !udp_silent(c) || !link_silent(c, received_ns) ||
+        mrd_probe_join(&sent, &served, &p) != MRD_OK)
+        return;
+    c->beats++;
+    c->probes++;
+    c->source = MRD_STAMP_BATCH;
+    if (c->joined.len == 0 && c->sent.len == 0)
+        c->sent_since = received_ns;
+    if (c->joined.len < 8 * FRAME_LEN)
+        mrd_probe_encode(&p, &c->joined);
 }
 
 void
@@ -149,6 +243,9 @@ mrd_node_clock_ack(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack, int6
     }
     if (ack->local_ns == 0 || !c->have_session_offset || bound < 0)
         return;
+    c->answered_at = received_ns;
+    c->answer_raw = ack->reply_local_ns;
+    beat_probe(c, sent_ns, ack, received_ns);
     if (c->beat_bound >= 0 && received_ns - c->beat_at < BOUND_AGE &&
         bound > c->beat_bound + (received_ns - c->beat_at) / DRIFT_PART)
         return;
@@ -174,6 +271,7 @@ watch(mrd_node_clock *c, int64_t now)
     r.monotonic = ts.tv_sec * MRD_SEC + ts.tv_nsec;
     clock_gettime(CLOCK_BOOTTIME, &ts);
     r.boottime = ts.tv_sec * MRD_SEC + ts.tv_nsec;
+    r.has_vm_marker = mrd_hostclock_marker(c->own, &r.vm_marker);
     if (!mrd_epoch_watch_add(&c->watch, &r, &b) || c->n_breaks == BREAKS)
         return;
     mrd__clock_break__init(&c->breaks[c->n_breaks]);
@@ -183,8 +281,157 @@ watch(mrd_node_clock *c, int64_t now)
     c->breaks[c->n_breaks].keep_rate = b.keep_rate;
     c->breaks[c->n_breaks].lost_ns = b.lost;
     c->n_breaks++;
+    mrd_node_clock_burst(c);
+}
+
+/* ---- What the node knows about its clocks ---- */
+
+static void
+fill_reading(reading *to, const mrd_hostclock_reading *r)
+{
+    mrd__clock_reading__init(&to->m);
+    to->m.raw_ns = r->raw_ns;
+    to->m.realtime_ns = r->realtime_ns;
+    to->m.bracket_ns = (uint64_t) r->bracket_ns;
+    to->m.monotonic_ns = r->monotonic_ns;
+    to->m.boottime_ns = r->boottime_ns;
+    if (r->has_timex) {
+        mrd__clock_timex__init(&to->timex);
+        to->timex.state = r->timex.state;
+        to->timex.status = r->timex.status;
+        to->timex.freq_ppb = r->timex.freq_ppb;
+        to->timex.maxerror_ns = r->timex.maxerror_ns;
+        to->timex.esterror_ns = r->timex.esterror_ns;
+        to->timex.tai_s = r->timex.tai_s;
+        to->m.timex = &to->timex;
+    }
+    if (r->has_clockbound) {
+        mrd__clock_bound__init(&to->bound);
+        to->bound.status = r->clockbound.status;
+        to->bound.bound_ns = r->clockbound_ns;
+        to->bound.marker = r->clockbound.marker;
+        to->m.clockbound = &to->bound;
+    }
+    if (r->has_phc) {
+        mrd__clock_phc__init(&to->phc);
+        memcpy(to->phc_name, r->phc_name, sizeof(to->phc_name));
+        to->phc.name = to->phc_name;
+        to->phc.phc_ns = r->phc_ns;
+        to->phc.raw_ns = r->phc_raw_ns;
+        to->phc.bracket_ns = (uint64_t) r->phc_bracket_ns;
+        to->phc.error_ns = r->phc_error_ns;
+        to->m.phc = &to->phc;
+    }
+    if (r->has_vmclock) {
+        mrd__clock_vm__init(&to->vm);
+        to->vm.marker = r->vmclock.marker;
+        to->vm.status = r->vmclock.status;
+        to->vm.maxerror_ns = r->vmclock.maxerror_ns;
+        to->m.vmclock = &to->vm;
+    }
+}
+
+/* Also when a recording begins: every session has at least one. */
+static void
+read_own(mrd_node_clock *c, int64_t now, bool recording)
+{
+    mrd_hostclock_reading r;
+
+    if ((now < c->read_at && (c->recording || !recording)) || c->n_readings == READINGS) {
+        c->recording = recording;
+        return;
+    }
+    c->recording = recording;
+    c->read_at = now + READ_EVERY;
+    mrd_hostclock_read(c->own, &r);
+    fill_reading(&c->readings[c->n_readings], &r);
+    c->reading_list[c->n_readings] = &c->readings[c->n_readings].m;
+    c->n_readings++;
+}
+
+/* ---- Roads ---- */
+
+static void
+step_udp(mrd_node_clock *c, mrd_pace pace, int64_t now)
+{
+    mrd_probe_sent half;
+    mrd_timeprobe_counts n;
+
+    if (pace != c->pace)
+        mrd_timeprobe_pace(c->probe, pace);
+    c->pace = pace;
+    mrd_timeprobe_step(c->probe);
+    n = mrd_timeprobe_counters(c->probe);
+    if (n.answered != c->answered) {
+        c->answered = n.answered;
+        c->failed = n.lost + n.unsent;
+    }
+    while (mrd_timeprobe_take(c->probe, &half)) {
+        if (half.a4 != 0)
+            c->source = half.source1 < half.source4 ? half.source1 : half.source4;
+        if (c->sent.len == 0 && c->joined.len == 0)
+            c->sent_since = now;
+        if (c->sent.len < 8 * FRAME_LEN) /* nobody takes them: the newest are left out */
+            mrd_probe_sent_encode(&half, &c->sent);
+    }
+}
+
+static void
+open_link(mrd_node_clock *c, int64_t now)
+{
+    mrd_transport *t = NULL;
+
+    if (c->o.connect == NULL || c->host[0] == '\0' || !c->have_session_offset ||
+        (c->link_tried != 0 && now - c->link_tried < LINK_FRESH))
+        return;
+    c->link_tried = now;
+    if (c->o.connect(c->o.connect_self, &t, NULL) == MRD_OK)
+        c->link = mrd_linkprobe_open(t, c->agent, ++c->epoch);
+    c->link_heard = 0;
+    c->link_answered = 0;
+}
+
+static void
+step_link(mrd_node_clock *c, mrd_pace pace, int64_t now)
+{
+    mrd_probe p;
+
+    mrd_linkprobe_pace(c->link, pace);
+    mrd_linkprobe_step(c->link);
+    if (mrd_linkprobe_answered(c->link) != c->link_answered) {
+        c->link_answered = mrd_linkprobe_answered(c->link);
+        c->link_heard = now;
+    }
+    while (mrd_linkprobe_take(c->link, &p)) {
+        c->source = MRD_STAMP_NNG;
+        c->probes++;
+        if (c->sent.len == 0 && c->joined.len == 0)
+            c->sent_since = now;
+        if (c->joined.len < 8 * FRAME_LEN)
+            mrd_probe_encode(&p, &c->joined);
+    }
+}
+
+/* The connection is opened when UDP is silent and closed when it answers. */
+static void
+step_roads(mrd_node_clock *c, mrd_pace pace, int64_t now)
+{
+    bool silent = udp_silent(c);
+
     if (c->probe != NULL)
+        step_udp(c, silent && c->link != NULL ? MRD_PACE_IDLE : pace, now);
+    if (c->o.road == MRD_PROBES_UDP || c->o.road == MRD_PROBES_HEARTBEAT)
+        return;
+    if (silent && c->link == NULL)
+        open_link(c, now);
+    if (!silent && c->link != NULL) {
+        mrd_linkprobe_close(c->link);
+        c->link = NULL;
+        c->link_tried = 0;
         mrd_timeprobe_burst(c->probe);
+    }
+    if (c->link != NULL)
+        step_link(c, pace, now);
 }
 
 void
@@ -195,22 +442,10 @@ mrd_node_clock_step(mrd_node_clock *c, bool recording)
     mrd_pace want = recording ? (c->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
                               : MRD_PACE_RUN; /* a session may begin soon */
-    mrd_probe_sent half;
 
     watch(c, now);
-    if (c->probe == NULL)
-        return;
-    if (want != c->pace) {
-        mrd_timeprobe_pace(c->probe, want);
-        c->pace = want;
-    }
-    mrd_timeprobe_step(c->probe);
-    while (mrd_timeprobe_take(c->probe, &half)) {
-        if (c->sent.len == 0)
-            c->sent_since = now;
-        if (c->sent.len < 8 * FRAME_LEN) /* nobody takes them: the newest are left out */
-            mrd_probe_sent_encode(&half, &c->sent);
-    }
+    read_own(c, now, recording);
+    step_roads(c, want, now);
 }
 
 void
@@ -218,28 +453,42 @@ mrd_node_clock_burst(mrd_node_clock *c)
 {
     if (c->probe != NULL)
         mrd_timeprobe_burst(c->probe);
+    if (c->link != NULL)
+        mrd_linkprobe_burst(c->link);
+}
+
+static const char *
+road_text(const mrd_node_clock *c)
+{
+    return c->source == MRD_STAMP_NNG ? "nng" : c->source == MRD_STAMP_BATCH ? "heartbeat" : "udp";
 }
 
 bool
 mrd_node_clock_take(mrd_node_clock *c, bool force, Mrd__ClockData *to)
 {
-    static char method[] = "udp";
     int64_t now = mrd_local_now().ns;
+    size_t len = c->sent.len + c->joined.len;
 
-    if (c->sent.len == 0 && c->n_breaks == 0)
+    if (len == 0 && c->n_breaks == 0 && c->n_readings == 0)
         return false;
-    if (!force && c->n_breaks == 0 && c->sent.len < FRAME_LEN && now - c->sent_since < FRAME_AGE)
+    if (!force && c->n_breaks == 0 && c->n_readings == 0 && len < FRAME_LEN &&
+        now - c->sent_since < FRAME_AGE)
         return false;
+    snprintf(c->method, sizeof(c->method), "%s", road_text(c));
     mrd__clock_data__init(to);
     to->boot_id = c->boot_id;
-    to->method = method;
+    to->method = c->method;
     to->sent = (ProtobufCBinaryData){ c->sent.len, c->sent.p };
+    to->joined = (ProtobufCBinaryData){ c->joined.len, c->joined.p };
+    to->readings = c->reading_list;
+    to->reference = c->reference;
+    to->n_readings = c->n_readings;
     for (size_t i = 0; i < c->n_breaks; i++)
         c->break_list[i] = &c->breaks[i];
     to->breaks = c->break_list;
     to->n_breaks = c->n_breaks;
-    c->sent.len = 0; /* the bytes stay until the next step */
-    c->n_breaks = 0;
+    c->sent.len = c->joined.len = 0; /* the bytes stay until the next step */
+    c->n_breaks = c->n_readings = 0;
     return true;
 }
 
@@ -258,23 +507,27 @@ word_growth(const mrd_node_clock *c, int64_t age)
 void
 mrd_node_clock_at(const mrd_node_clock *c, int64_t at, mrd_node_clock_view *ret_view)
 {
-    mrd_node_clock_view v = { .bound_ns = -1, .method = "none" };
+    mrd_node_clock_view v = { .bound_ns = -1,
+                              .method = "none",
+                              .probes = c->probes,
+                              .answered_ns = c->answered_at,
+                              .answer_raw_ns = c->answered_at == 0 ? 0 : c->answer_raw };
 
     snprintf(v.state, sizeof(v.state), "%s", c->state[0] == '\0' ? "unaligned" : c->state);
     if (c->probe != NULL)
-        v.probes = mrd_timeprobe_counters(c->probe).answered;
+        v.probes += mrd_timeprobe_counters(c->probe).answered;
     if (c->word_bound >= 0 && mrd_local_now().ns - c->word_heard < WORD_AGE) {
         v.known = true;
         v.offset_ns = c->word_offset +
                       (int64_t) ((double) (at - c->word_at) / MRD_SEC * (double) c->word_rate);
         v.bound_ns = c->word_bound + word_growth(c, at - c->word_at);
-        v.method = "udp";
+        snprintf(v.method, sizeof(v.method), "%s", mrd_stamp_source_text(c->source));
     } else if (c->beat_bound >= 0) {
         v.known = true;
         v.offset_ns = c->beat_offset;
         v.bound_ns =
             c->beat_bound + (at > c->beat_at ? at - c->beat_at : c->beat_at - at) / DRIFT_PART;
-        v.method = "heartbeat";
+        snprintf(v.method, sizeof(v.method), "heartbeat");
     }
     *ret_view = v;
 }
@@ -291,8 +544,17 @@ mrd_node_clock_fd(const mrd_node_clock *c)
     return c->probe == NULL ? -1 : mrd_timeprobe_fd(c->probe);
 }
 
+int
+mrd_node_clock_link_fd(const mrd_node_clock *c)
+{
+    return c->link == NULL ? -1 : mrd_linkprobe_fd(c->link);
+}
+
 int64_t
 mrd_node_clock_next_ns(const mrd_node_clock *c)
 {
-    return c->probe == NULL ? INT64_MAX : mrd_timeprobe_deadline(c->probe).ns;
+    int64_t udp = c->probe == NULL ? INT64_MAX : mrd_timeprobe_deadline(c->probe).ns;
+    int64_t link = c->link == NULL ? INT64_MAX : mrd_linkprobe_next_ns(c->link);
+
+    return udp < link ? udp : link;
 }

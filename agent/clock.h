@@ -1,6 +1,11 @@
 /*
- * agent/clock.h - the node's clock against the session's: probes by UDP (agent/timeprobe.h), what
- * the aggregator makes of them, and until then the middle of heartbeats.
+ * agent/clock.h - the node's clock against the session's: probes, what the aggregator makes of
+ * them, and until then the middle of heartbeats; and what the node knows about its own clocks.
+ *
+ *   roads   UDP (agent/timeprobe.h); where 8 packets in a row got no answer, a connection of its
+ * own (agent/linkprobe.h), while UDP is tried on every 10 s and taken up again when it answers;
+ *           where neither answers, the heartbeats' stamps. Each probe says which it was
+ *   readings  every 10 s, and when a recording begins: hw/hostclock.h
  *
  * Sign     session time = local + offset.
  * Threads  one.
@@ -9,22 +14,38 @@
 #define MRD_AGENT_CLOCK_H
 
 #include "agent/timeprobe.h"
+#include "agent/transport.h"
 #include "proto/wire.h"
 
 typedef struct mrd_node_clock mrd_node_clock;
+
+/* In the order of the choices of --clock-probes. */
+typedef enum {
+    MRD_PROBES_AUTO,
+    MRD_PROBES_UDP,
+    MRD_PROBES_NNG,
+    MRD_PROBES_HEARTBEAT
+} mrd_probes_road;
 
 typedef struct {
     const char *data_url; /* whose host answers the probes; NULL: none */
     const char *boot_id;
     uint64_t agent;
+    mrd_probes_road road;
+    /* Opens a connection for probes alone; NULL: that road is closed. */
+    mrd_err (*connect)(void *self, mrd_transport **ret_transport, mrd_why *why);
+    void *connect_self;
 } mrd_node_clock_options;
 
 typedef struct {
     bool known;
     int64_t offset_ns, bound_ns; /* bound -1: unknown */
-    const char *method;          /* "udp", "heartbeat", "none": static */
-    char state[24];              /* "aligned", "settling", ... as the aggregator says */
+    char method[16]; /* of the last probe: "udp-kernel", "udp-user", "nng", "batch"; before
+                        the aggregator says anything "heartbeat" or "none" */
+    char state[24];  /* "aligned", "settling", ... as the aggregator says */
     uint64_t probes;
+    int64_t answered_ns,
+        answer_raw_ns; /* of the last heartbeat: here, and the aggregator's; 0 none */
 } mrd_node_clock_view;
 
 mrd_err mrd_node_clock_open(const mrd_node_clock_options *options, mrd_node_clock **ret_clock,
@@ -46,7 +67,8 @@ bool mrd_node_clock_take(mrd_node_clock *c, bool force, Mrd__ClockData *to);
  * what the rate may be wrong. */
 void mrd_node_clock_get(const mrd_node_clock *c, mrd_node_clock_view *ret_view);
 void mrd_node_clock_at(const mrd_node_clock *c, int64_t local_ns, mrd_node_clock_view *ret_view);
-int mrd_node_clock_fd(const mrd_node_clock *c); /* -1 */
+int mrd_node_clock_fd(const mrd_node_clock *c);      /* of UDP, -1 */
+int mrd_node_clock_link_fd(const mrd_node_clock *c); /* of the connection for probes, -1 */
 int64_t mrd_node_clock_next_ns(const mrd_node_clock *c);
 
 #endif

@@ -180,7 +180,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
 /* ---- Hello and heartbeats ---- */
 
 static void
-on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, int64_t now)
+on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, int64_t now, int64_t came)
 {
     p->urgent = false;
     if (msg == NULL) {
@@ -214,7 +214,8 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, int64_t now)
 
         if (ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST)
             say_hello(p);
-        p->o.clock(p->o.self, p->urgent_sent, ack, now);
+        /* `now` may be older than the answer: only a time that is not makes a true bound. */
+        p->o.clock(p->o.self, p->urgent_sent, ack, came != 0 ? came : mrd_local_now().ns);
         for (size_t i = 0; i < ack->n_directives; i++)
             p->o.directive(p->o.self, ack->directives[i]);
     }
@@ -257,7 +258,7 @@ on_reply(mrd_publish *p, const mrd_link_event *ev, int64_t now)
     if (!failed && mrd_msg_unpack(ev->data, &msg, NULL) != MRD_OK)
         failed = true; /* an answer we cannot read is no answer */
     if (ev->tag == TAG_HELLO || ev->tag == TAG_HEARTBEAT) {
-        on_urgent(p, ev->tag, failed ? NULL : &msg, now);
+        on_urgent(p, ev->tag, failed ? NULL : &msg, now, ev->at_ns);
     } else if ((ev->tag & MRD_PUBLISH_FOREIGN) != 0) {
         if (!failed && msg.frame.type == MRD_FRAME_ACK &&
             msg.u.ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST) {

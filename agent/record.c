@@ -32,6 +32,7 @@ seal(mrd_record *r, lane *l)
 {
     session *s = l->of;
     mrd_frame ids = { .agent = r->o.agent,
+                      .boot = r->o.boot,
                       .epoch = mrd_spool_epoch(r->o.spool),
                       .session = s->st.id,
                       .seq = mrd_spool_next_seq(r->o.spool, s->st.id) };
@@ -400,6 +401,7 @@ mrd_record_message(mrd_record *r, uint64_t id, uint8_t type, const void *message
 {
     mrd_frame f = { .type = type,
                     .agent = r->o.agent,
+                    .boot = r->o.boot,
                     .epoch = mrd_spool_epoch(r->o.spool),
                     .session = id,
                     .seq = mrd_spool_next_seq(r->o.spool, id) };

@@ -53,6 +53,7 @@ typedef struct {
     const char *boot_id;    /* notes of another boot mean nothing: their times are its */
     mrd_spool *spool;       /* borrowed */
     mrd_pipeline *pipeline; /* borrowed: cross-reads and times of the wall clock */
+    uint32_t boot;          /* mrd_boot_key of this boot */
 } mrd_record_options;
 
 /* Takes up the sessions noted by a predecessor. */

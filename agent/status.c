@@ -152,13 +152,9 @@ mrd_agent_hello(void *self, mrd_buf *to)
 void
 mrd_agent_clock_quality(const mrd_agent *a, mrd_node_clock_view *view, Mrd__ClockQuality *to)
 {
-    static char udp[] = "udp", heartbeat[] = "heartbeat", none[] = "none";
-
     mrd_node_clock_get(a->clock, view);
     to->state = view->state;
-    to->method = strcmp(view->method, udp) == 0         ? udp
-                 : strcmp(view->method, heartbeat) == 0 ? heartbeat
-                                                        : none;
+    to->method = view->method;
     to->bound_ns = view->bound_ns;
     to->offset_ns = view->offset_ns;
     to->probes = view->probes;
@@ -284,6 +280,8 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.counters = &all.counters;
     mrd_agent_clock_quality(a, &view, &clock);
     m.clock = &clock;
+    m.answered_ns = view.answered_ns;
+    m.answer_raw_ns = view.answer_raw_ns;
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         mrd_record_get(a->record, i, &s);
         mrd__session_status__init(&st[i]);

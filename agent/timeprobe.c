@@ -1,18 +1,16 @@
 #include "agent/timeprobe.h"
 
-#include "base/hash.h"
 #include "base/udpstamp.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define FLIGHT    128            /* pairs in flight; a power of two */
-#define DONE      1024           /* finished halves waiting to be taken; a power of two */
-#define PAIR_GAP  (15 * MRD_US)  /* between the two packets of a pair */
-#define PATIENCE  MRD_SEC        /* for an answer */
-#define FAST_TIME (60 * MRD_SEC) /* then FAST becomes RUN */
-#define NUMBERS   512            /* transmit stamps awaited; a power of two */
+#define FLIGHT   128           /* pairs in flight; a power of two */
+#define DONE     1024          /* finished halves waiting to be taken; a power of two */
+#define PAIR_GAP (15 * MRD_US) /* between the two packets of a pair */
+#define PATIENCE MRD_SEC       /* for an answer */
+#define NUMBERS  512           /* transmit stamps awaited; a power of two */
 
 typedef struct {
     bool sent, answered, again;
@@ -32,42 +30,15 @@ typedef struct {
 struct mrd_timeprobe {
     mrd_timeprobe_options options;
     mrd_timeprobe_counts counts;
-    mrd_pace pace;
+    mrd_probe_pace pace;
     int fd;
-    uint64_t random;
     uint32_t k, number;
-    int burst;
-    int64_t next_pair, fast_until;
     pair flight[FLIGHT];
     size_t flying;
     uint32_t number_k[NUMBERS]; /* k of the packet with this transmit number */
     mrd_probe_sent done[DONE];
     size_t done_head, done_tail;
 };
-
-/* xorshift64*: only to spread probes in time */
-static double
-random_between(mrd_timeprobe *p, double a, double b)
-{
-    p->random ^= p->random >> 12;
-    p->random ^= p->random << 25;
-    p->random ^= p->random >> 27;
-    return a + (b - a) * ((double) ((p->random * 0x2545f4914f6cdd1du) >> 11) * 0x1p-53);
-}
-
-static void
-plan_next(mrd_timeprobe *p, int64_t now)
-{
-    double run = p->options.pairs_per_s > 0 ? p->options.pairs_per_s : 1;
-    double rate = p->pace == MRD_PACE_FAST ? 4 * run : p->pace == MRD_PACE_IDLE ? 0.1 * run : run;
-    double wait_s = random_between(p, 0.5, 1.5) / rate;
-
-    if (p->burst > 0)
-        wait_s = random_between(p, 0.002, 0.010);
-    else if (p->pace == MRD_PACE_STOP)
-        wait_s = 3600;
-    p->next_pair = now + (int64_t) (wait_s * 1e9);
-}
 
 mrd_err
 mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_probe, mrd_why *why)
@@ -79,13 +50,13 @@ mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_pro
         return mrd_why_set(why, MRD_NOMEM, 0, "probe client");
     p->options = *options;
     p->options.host = NULL; /* only needed here; not ours to keep */
-    p->pace = MRD_PACE_RUN;
-    mrd_random(&p->random, sizeof(p->random));
-    p->random |= 1;
+    mrd_probe_pace_init(&p->pace, options->pairs_per_s);
     if ((err = mrd_udp_open(options->host, options->port, false, &p->fd, why)) != MRD_OK) {
         free(p);
         return err;
     }
+    if (options->user_stamps)
+        mrd_udp_unstamped(p->fd);
     mrd_timeprobe_burst(p);
     *ret_probe = p;
     return MRD_OK;
@@ -109,28 +80,19 @@ mrd_timeprobe_fd(const mrd_timeprobe *probe)
 void
 mrd_timeprobe_burst(mrd_timeprobe *probe)
 {
-    probe->burst = MRD_TIMEPROBE_BURST;
-    probe->next_pair = mrd_local_now().ns;
+    mrd_probe_pace_burst(&probe->pace, mrd_local_now().ns);
 }
 
 bool
 mrd_timeprobe_bursting(const mrd_timeprobe *probe)
 {
-    return probe->burst > 0 || probe->flying > 0;
+    return probe->pace.burst > 0 || probe->flying > 0;
 }
 
 void
 mrd_timeprobe_pace(mrd_timeprobe *probe, mrd_pace pace)
 {
-    int64_t now = mrd_local_now().ns;
-
-    if (pace == MRD_PACE_FAST && probe->pace != MRD_PACE_FAST)
-        probe->fast_until = now + FAST_TIME;
-    if (pace == probe->pace)
-        return;
-    probe->pace = pace;
-    if (probe->burst == 0)
-        plan_next(probe, now);
+    mrd_probe_pace_set(&probe->pace, pace, mrd_local_now().ns);
 }
 
 mrd_timeprobe_counts
@@ -272,8 +234,7 @@ send_pair(mrd_timeprobe *p, int64_t now)
         q->used = false;
         p->flying--;
     }
-    p->burst -= p->burst > 0;
-    plan_next(p, now);
+    mrd_probe_pace_next(&p->pace, now);
 }
 
 static half *
@@ -358,9 +319,7 @@ mrd_timeprobe_step(mrd_timeprobe *probe)
     take_transmit_stamps(probe);
     take_answers(probe);
     now = mrd_local_now().ns;
-    if (probe->pace == MRD_PACE_FAST && now >= probe->fast_until)
-        probe->pace = MRD_PACE_RUN;
-    if (now >= probe->next_pair)
+    if (mrd_probe_pace_due(&probe->pace, now))
         send_pair(probe, now);
     give_up_late(probe, now);
 }
@@ -368,7 +327,7 @@ mrd_timeprobe_step(mrd_timeprobe *probe)
 mrd_local_ns
 mrd_timeprobe_deadline(const mrd_timeprobe *probe)
 {
-    int64_t at = probe->next_pair;
+    int64_t at = probe->pace.next;
 
     for (size_t i = 0; probe->flying > 0 && i < FLIGHT; i++) {
         if (probe->flight[i].used && probe->flight[i].deadline < at)

@@ -3,12 +3,13 @@
  * collects this node's half of each probe.
  *
  *   wiring   open when the control channel has told session, key and address; put mrd_timeprobe_fd
- * into the agent's poll set (POLLIN; POLLERR comes by itself) and wake up at
- * mrd_timeprobe_deadline; on either call mrd_timeprobe_step. Take finished halves with
- * mrd_timeprobe_take and ship them with the next batch. Never blocks burst    16 pairs, 2 to 10 ms
- * apart: at open, on reconnect, at an epoch's start and at session end (after the last event,
- * before the last upload) pace     IDLE without a session, RUN with one, FAST while the aggregator
- * says that the bound is wider than twice its best; FAST falls back to RUN after 60 s
+ *            into the agent's poll set (POLLIN; POLLERR comes by itself) and wake up at
+ *            mrd_timeprobe_deadline; on either call mrd_timeprobe_step. Take finished halves with
+ *            mrd_timeprobe_take and ship them with the next batch. Never blocks
+ *   burst    at open, on reconnect, at an epoch's start and at session end (after the last event,
+ *            before the last upload)
+ *   pace     IDLE without a session, RUN with one, FAST while the aggregator says that the bound is
+ *            wider than twice its best
  *
  * A missing kernel stamp falls back to the one from user space (before sending, after receiving):
  * still a true inequality, only loose, and labelled. A wall clock that moved inside a probe voids
@@ -20,11 +21,8 @@
 #ifndef MRD_AGENT_TIMEPROBE_H
 #define MRD_AGENT_TIMEPROBE_H
 
+#include "agent/probe_pace.h"
 #include "timesync/probe.h"
-
-#define MRD_TIMEPROBE_BURST 16
-
-typedef enum { MRD_PACE_STOP, MRD_PACE_IDLE, MRD_PACE_RUN, MRD_PACE_FAST } mrd_pace;
 
 typedef struct {
     const char *host;
@@ -35,6 +33,7 @@ typedef struct {
     int64_t (*bend)(void *self, int64_t raw); /* NULL: the real clock */
     void *bend_self;
     double pairs_per_s; /* of MRD_PACE_RUN; 0: 1 */
+    bool user_stamps;   /* as if the kernel gave no stamps */
 } mrd_timeprobe_options;
 
 typedef struct {

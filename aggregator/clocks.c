@@ -131,9 +131,18 @@ clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *joined)
     size_t at = 0;
 
     mrd_buf_reset(joined);
-    /* Probes over the data connection come whole: the reply carried our stamps. */
+    if (data->reference[0] == '\0')
+        data->reference = h->boot_id;
+    /* Probes over a connection come whole: the reply carried our stamps. A better label than theirs
+     * is not believed. */
     while (at < own.len && mrd_probe_decode(own, &at, &probe) == MRD_OK) {
-        follow(n, &probe);
+        if (probe.id.agent != n->key || probe.source_up > MRD_STAMP_NNG ||
+            probe.source_down > MRD_STAMP_NNG)
+            continue;
+        if (strcmp(data->reference, h->boot_id) == 0 && !recall(n, &probe.id, &(mrd_probe){ 0 })) {
+            follow(n, &probe);
+            remember(n, &probe);
+        }
         mrd_probe_encode(&probe, joined);
     }
     for (at = 0; at < sent.len && mrd_probe_sent_decode(sent, &at, &half) == MRD_OK;) {
@@ -153,10 +162,36 @@ clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *joined)
         if (data->breaks[i]->cause < MRD_EPOCH_CAUSES)
             mrd_follow_break(n->follow, &b);
     }
+    if (data->n_readings > 0) {
+        n->has_reading = true;
+        mrd_host_reading_take(&n->reading, data->readings[data->n_readings - 1]);
+    }
     if (joined->err != MRD_OK)
         mrd_buf_reset(joined);
     data->sent.len = 0;
     data->joined = (ProtobufCBinaryData){ joined->len, joined->p };
+}
+
+void
+clocks_witness(hub *h, hub_node *n, hub_witness *to, int64_t local_ns, int64_t received_ns,
+               bool answer)
+{
+    int64_t session = received_ns + h->session_offset_ns, by;
+    mrd_align_bound bound;
+    mrd_sess_ns at;
+
+    if (n->follow == NULL || local_ns == 0 ||
+        !mrd_follow_live(n->follow, (mrd_local_ns){ local_ns }, &at, &bound) ||
+        bound.quality < MRD_ALIGN_EXTRAPOLATED) /* says itself that it is not to be trusted */
+        return;
+    by = answer ? session - bound.hi.ns : bound.lo.ns - session;
+    h->stats.clock_frames++;
+    to->checked++;
+    if (by <= 0)
+        return;
+    h->stats.clock_frame_violations++;
+    to->violations++;
+    to->worst_ns = by > to->worst_ns ? by : to->worst_ns;
 }
 
 bool

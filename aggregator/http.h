@@ -33,6 +33,13 @@ extern const char *const http_profile_query[];
 mrd_err http_profile(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 
+/* Each comma separated word of a query parameter. Errors: NOMEM. */
+mrd_err http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why);
+/* GET …/clocks, …/clocks/{node} (http_clocks.c). */
+extern const char *const http_clocks_query[], *const http_clock_picture_query[];
+mrd_err http_clocks(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err http_clock_picture(void *self, mrd_http_request *req, mrd_why *why);
+
 struct http_api {
     hub *h;
     mrd_httpd *httpd;

@@ -32,6 +32,35 @@ totals(mrd_expo *x, const hub_stats *s)
         mrd_expo_one(x, MRD_EXPO_COUNTER, rows[i].name, rows[i].help, rows[i].v);
 }
 
+/* What contradicts a stated bound: must stay 0. */
+static void
+clock_checks(mrd_expo *x, const hub_stats *s)
+{
+    const struct {
+        const char *kind;
+        uint64_t checked, violations;
+    } rows[] = {
+        { "frame", s->clock_frames, s->clock_frame_violations },
+        { "held-out", s->clock_held_out, s->clock_held_out_violations },
+        { "collective", s->clock_collectives, s->clock_collective_violations },
+    };
+    char label[32];
+
+    mrd_expo_family(
+        x, MRD_EXPO_COUNTER, "meridian_clock_checks_total",
+        "Frames, held-out probe packets and collectives compared with the clocks' bounds.");
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        snprintf(label, sizeof(label), "kind=\"%s\"", rows[i].kind);
+        mrd_expo_u64(x, label, rows[i].checked);
+    }
+    mrd_expo_family(x, MRD_EXPO_COUNTER, "meridian_clock_violations_total",
+                    "Of these, how many contradicted a bound. Must be 0.");
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        snprintf(label, sizeof(label), "kind=\"%s\"", rows[i].kind);
+        mrd_expo_u64(x, label, rows[i].violations);
+    }
+}
+
 /* Instance ids have no characters that the format would have to escape. */
 static const char *
 label_of(const hub_node *n, char text[HUB_ID_MAX + 16])
@@ -143,6 +172,7 @@ http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
     per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_held_events",
              "Events that the agent still holds.", node_held);
     clock_bounds(h, &x);
+    clock_checks(&x, &h->stats);
     pthread_mutex_unlock(&h->lock);
     mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_requests_total", "HTTP requests.",
                  c.requests);

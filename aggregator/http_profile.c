@@ -12,6 +12,7 @@
 typedef struct {
     merge_input *input;
     mrd_filter filter;
+    merge_times times;
     const mrd_sink_ops *ops;
     mrd_out *to;
 } slice;
@@ -57,12 +58,12 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     s->to = out;
     if ((err = mrd_out_func(slice_push, s, "slice", &target.out, why)) != MRD_OK)
         return err;
-    return merge_run(s->input, &s->filter, &target, 1, slice_progress, s, &result, why);
+    return merge_run(s->input, &s->filter, s->times, &target, 1, slice_progress, s, &result, NULL,
+                     why);
 }
 
-/* Each comma separated word of a query parameter. */
-static mrd_err
-filter_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why)
+mrd_err
+http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why)
 {
     const char *p = mrd_http_query(req, name);
 
@@ -95,14 +96,33 @@ filter_parse(mrd_http_request *req, int64_t first_ns, mrd_filter *f, mrd_why *wh
 
     if ((err = filter_time(req, "start", first_ns, &f->start_ns, why)) != MRD_OK ||
         (err = filter_time(req, "end", first_ns, &f->end_ns, why)) != MRD_OK ||
-        (err = filter_list(req, "instance_id", &f->instances, why)) != MRD_OK ||
-        (err = filter_list(req, "process_id", &f->processes, why)) != MRD_OK ||
-        (err = filter_list(req, "lnc_idx", &f->cores, why)) != MRD_OK ||
-        (err = filter_list(req, "event_type", &f->types, why)) != MRD_OK)
+        (err = http_query_list(req, "instance_id", &f->instances, why)) != MRD_OK ||
+        (err = http_query_list(req, "process_id", &f->processes, why)) != MRD_OK ||
+        (err = http_query_list(req, "lnc_idx", &f->cores, why)) != MRD_OK ||
+        (err = http_query_list(req, "event_type", &f->types, why)) != MRD_OK)
         return err;
     if (f->start_ns >= f->end_ns)
         return mrd_why_set(why, MRD_RANGE, 0, "start must be before end");
     return mrd_filter_check(f, why);
+}
+
+static mrd_err
+times_of(mrd_http_request *req, merge_times *ret_times, mrd_why *why)
+{
+    static const char *const names[] = { "aligned", "utc", "raw" };
+    const char *name = mrd_http_query(req, "clock");
+
+    *ret_times = MERGE_ALIGNED;
+    if (name == NULL)
+        return MRD_OK;
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *ret_times = (merge_times) i;
+            return MRD_OK;
+        }
+    }
+    return mrd_why_set(why, MRD_INVALID, 0, "unknown clock '%.40s': one of aligned, utc, raw",
+                       name);
 }
 
 static mrd_err
@@ -153,8 +173,9 @@ finished(http_api *api, const hub_session *s, const mrd_sink_ops *ops)
     return path;
 }
 
-const char *const http_profile_query[] = { "format",     "start",   "end",        "instance_id",
-                                           "process_id", "lnc_idx", "event_type", NULL };
+const char *const http_profile_query[] = { "format",  "start",       "end",
+                                           "clock",   "instance_id", "process_id",
+                                           "lnc_idx", "event_type",  NULL };
 
 mrd_err
 http_profile(void *self, mrd_http_request *req, mrd_why *why)
@@ -169,12 +190,13 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "slice");
     sl->filter = (mrd_filter) MRD_FILTER_ALL;
     if ((err = format_of(req, &sl->ops, why)) != MRD_OK ||
+        (err = times_of(req, &sl->times, why)) != MRD_OK ||
         (err = http_session(api, req, &s, why)) != MRD_OK) {
         slice_free(sl);
         return err;
     }
     err = filter_parse(req, s->go_ns, &sl->filter, why);
-    if (err == MRD_OK && mrd_filter_is_all(&sl->filter))
+    if (err == MRD_OK && mrd_filter_is_all(&sl->filter) && sl->times == MERGE_ALIGNED)
         path = finished(api, s, sl->ops);
     if (err == MRD_OK && path == NULL && (sl->input = merge_snapshot(api->h, s)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "slice");

@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "aggregator/auth.h"
+#include "aggregator/host_reading.h"
 #include "aggregator/journal.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -19,6 +20,7 @@
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "timesync/align.h"
+#include "timesync/collective.h"
 #include "timesync/probe.h"
 
 #define HUB_CONTEXTS 256 /* requests that wait for one disk sync */
@@ -50,6 +52,13 @@ typedef struct {
     uint64_t probes;
 } hub_clock;
 
+/* Frames against the live bound: what was sent has happened before it arrived, what was answered
+ * came after. Violations must be 0. */
+typedef struct {
+    uint64_t checked, violations;
+    int64_t worst_ns;
+} hub_witness;
+
 /* One agent. Never freed before the end: their number is bounded by max_nodes. */
 typedef struct {
     char instance_id[HUB_ID_MAX], host_name[HUB_TEXT_MAX], boot_id[64], release[32];
@@ -64,6 +73,7 @@ typedef struct {
     char state[32];
     hub_counters counters;
     hub_clock clock;
+    hub_witness witness; /* heartbeats and their answers */
     uint32_t rings, processes;
     uint64_t spool_bytes, memory_bytes;
     uint64_t frames, bytes, events; /* received and stored */
@@ -74,6 +84,8 @@ typedef struct {
     uint8_t probe_key[MRD_PROBE_KEY_LEN];
     struct mrd_follow *follow;   /* what its probes say, NULL before the first */
     struct probe_memory *probes; /* the last ones, for frames of further sessions */
+    bool has_reading;
+    mrd_host_reading reading; /* the last one of its own clocks */
 } hub_node;
 
 typedef enum {
@@ -104,11 +116,14 @@ typedef struct {
     int64_t complete_local_ns;
     uint64_t events, batches, bytes; /* stored */
     int64_t first_ns, last_ns; /* local, of stored batches of the RAW clock; first > last: none */
-    hub_counters counters; /* before + last */
-    hub_counters before;   /* of earlier runs of the agent that kept nothing over a restart */
-    hub_counters last;     /* as its heartbeat said */
-    uint64_t since;        /* Counters.since of last */
+    hub_counters counters;     /* before + last */
+    hub_counters before;       /* of earlier runs of the agent that kept nothing over a restart */
+    hub_counters last;         /* as its heartbeat said */
+    uint64_t since;            /* Counters.since of last */
     hub_clock clock;
+    hub_witness witness;
+    bool has_reading;
+    mrd_host_reading reading; /* the last one of the node's own clocks */
     bool simulated;
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     /* the ingest thread's */
@@ -149,6 +164,15 @@ typedef struct {
     mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
 } hub_select;
 
+/* What held-out probes and collectives say about the clocks of a session that was merged whole. */
+typedef struct {
+    bool done;
+    bool some; /* collectives of several clocks were matched */
+    mrd_coll_check collectives;
+    uint64_t held_out, held_out_violations;
+    char sentence[MRD_WHY_MAX]; /* why collectives could not be checked, or not all; or empty */
+} merge_verdict;
+
 typedef struct hub_session {
     uint64_t id;
     char text[MRD_SESSION_TEXT];
@@ -181,6 +205,7 @@ typedef struct hub_session {
     hub_artifact *artifacts;
     size_t n_artifacts;
     struct merge_job *job; /* the last one */
+    merge_verdict verdict; /* of the last whole merge */
 } hub_session;
 
 typedef struct {
@@ -198,6 +223,9 @@ typedef struct {
     uint64_t frames, bytes, events, duplicates, refused, slowed, not_stored, syncs, hellos,
         hello_refused, heartbeats, bad_frames;
     uint64_t artifacts, artifact_bytes;
+    /* checks of clocks, and how many contradicted a bound */
+    uint64_t clock_frames, clock_frame_violations, clock_held_out, clock_held_out_violations,
+        clock_collectives, clock_collective_violations;
 } hub_stats;
 
 typedef struct hub {
@@ -260,7 +288,8 @@ void hub_clock_take(hub_clock *to, const Mrd__ClockQuality *from);
 const char *session_state_text(session_state s);
 const char *part_state_text(part_state s);
 uint64_t hub_dropped(const hub_counters *c);
-/* Those of them that nobody had asked for: no session wanted them, or a flight recorder made room. */
+/* Those of them that nobody had asked for: no session wanted them, or a flight recorder made room.
+ */
 uint64_t hub_unwanted(const hub_counters *c);
 /* Follows what the agent counts in a session, over restarts of it. */
 void part_count(hub_part *p, const Mrd__Counters *c);
@@ -300,6 +329,14 @@ void select_fini(hub_select *s);
  * filled. */
 mrd_err select_from_json(hub_select *s, const mrd_json *o, mrd_why *why);
 bool select_matches(const hub_select *s, const hub_node *n);
+
+/* ---- session_clocks.c ---- */
+
+mrd_json *clock_json(const hub_clock *c);
+mrd_json *part_clock_json(const hub_part *p);
+mrd_json *session_clocks_json(const hub_session *s);
+void part_clock_recover(hub_part *p, const mrd_json *o); /* o may be NULL */
+void session_clocks_recover(hub_session *s, const mrd_json *o);
 
 /* ---- control.c ---- */
 
@@ -357,6 +394,10 @@ void clocks_forget(hub_node *n);
 /* Joins the agent halves in *data with what the time server saw, follows the node's clock with them
  * and leaves the whole probes in data->joined, which borrows from *room. */
 void clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *room);
+/* Checks a frame that left the node after local_ns and came here at received_ns (our RAW), or, with
+ * `answer`, one that left here at received_ns and was there before local_ns. */
+void clocks_witness(hub *h, hub_node *n, hub_witness *to, int64_t local_ns, int64_t received_ns,
+                    bool answer);
 /* What is believed about the node's clock now; false when nothing is. text holds the state. */
 bool clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char text[24]);
 

@@ -287,6 +287,8 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
     if (st->complete_local_ns > p->complete_local_ns)
         p->complete_local_ns = st->complete_local_ns;
     p->clock = n->clock;
+    p->has_reading = n->has_reading;
+    p->reading = n->reading;
     if (s->device_profiles[0] != '\0')
         part_profiles(p, st);
     if (st->last_seq > 0 && (e = part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
@@ -364,6 +366,9 @@ on_heartbeat(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg
             part_heartbeat(s, p, n, hb->sessions[i]);
     }
     take_notes(h, n, hb);
+    clocks_witness(h, n, &n->witness, hb->local_ns, received_ns, false);
+    if (hb->answered_ns != 0 && hb->answer_raw_ns != 0)
+        clocks_witness(h, n, &n->witness, hb->answered_ns, hb->answer_raw_ns, true);
     ack.n_directives = control_directives(h, n, hb, told, DIRECTIVES_MAX);
     for (size_t i = 0; i < ack.n_directives; i++)
         list[i] = &told[i].control;
@@ -549,6 +554,8 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
         refuse_frame(in, request, why.err, why.text);
         return;
     }
+    if (!repeated && f->type == MRD_FRAME_BATCH && f->clock == MRD__CLOCK_KIND__CLOCK_RAW)
+        clocks_witness(h, n, &p->witness, f->last_ns, request->at_ns, false);
     if (!repeated && part_append(in, s, p, f, data, &why) != MRD_OK) {
         not_stored(in, request, &why);
         return;
@@ -746,7 +753,7 @@ on_request(ingest *in, mrd_server_request *request)
     } else if (f.type == MRD_FRAME_BATCH || f.type == MRD_FRAME_CLOCK_DATA)
         on_numbered(in, request, n, &f, data, now);
     else
-        on_message(in, request, n, &f, body, now);
+        on_message(in, request, n, &f, body, request->at_ns);
 }
 
 /* ---- Housekeeping ---- */

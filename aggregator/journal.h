@@ -111,6 +111,7 @@ typedef struct {
     const mrd_journal_index *index;
     int64_t process_id;
     unsigned clock;
+    uint32_t boot; /* of the frames */
     int64_t start_ns, end_ns;
     unsigned open_max;
     uint64_t key;      /* of the source */

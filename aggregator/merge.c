@@ -191,12 +191,32 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
     return err;
 }
 
+/* Publishes what was checked; a contradiction marks the session. */
+static void
+take_verdict(hub *h, const merge_job *job, const merge_verdict *v)
+{
+    hub_session *s = hub_session_by_id(h, job->session);
+
+    h->stats.clock_held_out += v->held_out;
+    h->stats.clock_held_out_violations += v->held_out_violations;
+    h->stats.clock_collectives += v->collectives.collectives;
+    h->stats.clock_collective_violations += v->collectives.violations;
+    if (s != NULL)
+        s->verdict = *v;
+    if (v->held_out_violations + v->collectives.violations > 0)
+        mrd_log(MRD_LOG_WARN, "AGG-CLOCK-VIOLATION",
+                "A session's clocks contradict their bounds: id=%s held_out=%llu collectives=%zu",
+                job->input->id, (unsigned long long) v->held_out_violations,
+                v->collectives.violations);
+}
+
 /* The lock is given up while it works. */
 static void
 job_run(hub *h, merge_job *job)
 {
     mrd_export_target targets[8];
     mrd_export_result result = { 0 };
+    merge_verdict verdict = { 0 };
     mrd_why why = { 0 };
     size_t n = 0;
     mrd_err err;
@@ -205,10 +225,13 @@ job_run(hub *h, merge_job *job)
     pthread_mutex_unlock(&h->lock);
     err = open_targets(job->input, targets, MRD_COUNT(targets), &n, &why);
     if (err == MRD_OK)
-        err = merge_run(job->input, NULL, targets, n, on_progress, job, &result, &why);
+        err = merge_run(job->input, NULL, MERGE_ALIGNED, targets, n, on_progress, job, &result,
+                        &verdict, &why);
     if (err == MRD_OK)
         err = write_sums(job->input, targets, n, &why);
     pthread_mutex_lock(&h->lock);
+    if (err == MRD_OK)
+        take_verdict(h, job, &verdict);
     job->why = why;
     job->why.err = err;
     job->state = err == MRD_OK ? JOB_DONE : err == MRD_CANCELLED ? JOB_CANCELLED : JOB_FAILED;

@@ -28,17 +28,26 @@ typedef struct {
     bool simulated;
 } merge_input;
 
+/* The times that are written. */
+typedef enum {
+    MERGE_ALIGNED, /* session time */
+    MERGE_UTC,     /* each node's own wall clock, as it was once, never stepped: not aligned */
+    MERGE_RAW      /* each node's CLOCK_MONOTONIC_RAW */
+} merge_times;
+
 /* With the lock held. NULL without memory. */
 merge_input *merge_snapshot(const hub *h, const hub_session *s);
 void merge_input_free(merge_input *in);
 
 /*
  * Writes the session (or what filter lets pass; NULL: all) to the targets, whose outputs are taken
- * in every case. Errors: IO, NOMEM, CANCELLED, those of the outputs. Damaged batches are passed
- * over and said in the result.
+ * in every case. start and end of the filter are session time whatever times are written.
+ * *ret_verdict (may be NULL) is written when all was merged without a filter. Errors: IO, NOMEM,
+ * CANCELLED, those of the outputs. Damaged batches are passed over and said in the result.
  */
-mrd_err merge_run(const merge_input *in, const mrd_filter *filter, mrd_export_target *targets,
-                  size_t n, bool (*progress)(void *self, uint64_t events), void *self,
-                  mrd_export_result *ret_result, mrd_why *why);
+mrd_err merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
+                  mrd_export_target *targets, size_t n,
+                  bool (*progress)(void *self, uint64_t events), void *self,
+                  mrd_export_result *ret_result, merge_verdict *ret_verdict, mrd_why *why);
 
 #endif

@@ -1,7 +1,8 @@
 /* One session, whole or a slice, from its journal through the clocks into outputs. */
 #include "aggregator/hub.h"
 #include "aggregator/merge.h"
-#include "aggregator/node_clock.h"
+#include "aggregator/merge_check.h"
+#include "aggregator/merge_clocks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,20 +17,25 @@
 typedef struct {
     int64_t process_id;
     unsigned clock;
+    uint32_t boot;
+    uint32_t info;         /* row of its clock in the catalog */
     mrd_cross_read *cross; /* of a clock that is not RAW, ascending in other_ns */
     size_t n_cross, cap_cross;
     bool stepped;      /* that clock was set between two of the readings */
-    int64_t latest_ns; /* session time of the events so far, where it was */
+    int64_t latest_ns; /* written time of the events so far, where it was */
     mrd_align_grid grid;
-    const mrd_align *align;
+    mrd_align_cursor seen;
+    const mrd_align *align; /* to session time */
+    const mrd_align *shown; /* to the times that are written; NULL: RAW */
 } stream;
 
 typedef struct {
     const merge_node *node;
     mrd_journal_index index;
-    mrd_align *align;
-    uint64_t violations; /* of the bound, by packets that were held out */
-    stream **streams;    /* pointers: sources keep them */
+    mrd_node_clock clock;
+    mrd_align **walls; /* per boot, where wall clocks are written */
+    uint32_t *infos;   /* per boot: row in the catalog */
+    stream **streams;  /* pointers: sources keep them */
     size_t n_streams;
     uint64_t bad; /* events that could not be read */
     uint32_t input;
@@ -37,6 +43,9 @@ typedef struct {
 
 typedef struct {
     const merge_input *in;
+    merge_times times;
+    mrd_filter window;  /* only start and end */
+    merge_check *check; /* NULL: a slice */
     mrd_catalog *cat;
     mrd_codec *codec;
     mrd_batch_reader *reader;
@@ -119,25 +128,36 @@ unstep(const stream *s, mrd_event *ev, int64_t begin)
         ev->dur_ns = apart < 0 ? 0 : apart;
 }
 
+/* The node's RAW time of an event, and how far a step of its clock makes that doubtful; false for a
+ * wall clock that nothing relates to ours. */
+static bool
+raw_time(const stream *s, int64_t local_ns, int64_t *ret_raw, mrd_dur_ns *ret_doubt)
+{
+    *ret_doubt = 0;
+    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW && s->n_cross == 0)
+        return false;
+    *ret_raw =
+        s->clock == MRD__CLOCK_KIND__CLOCK_RAW ? local_ns : cross_raw(s, local_ns, ret_doubt);
+    return true;
+}
+
 static void
 map_time(void *self, mrd_event *ev)
 {
     stream *s = self;
-    mrd_dur_ns doubt = 0;
-    int64_t local = ev->ts_ns;
+    mrd_dur_ns doubt;
     mrd_sess_ns at;
     uint32_t radius;
+    int64_t local;
 
     ev->bound_ns = MRD_BOUND_UNKNOWN;
-    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW && s->n_cross == 0)
-        return; /* a wall clock that nothing relates to ours */
-    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW)
-        local = cross_raw(s, local, &doubt);
+    if (!raw_time(s, ev->ts_ns, &local, &doubt))
+        return;
     if (s->stepped)
         unstep(s, ev, local);
     ev->ts_ns = local;
-    if (s->align != NULL &&
-        mrd_align_grid_map(s->align, &s->grid, (mrd_local_ns){ local }, &at, &radius)) {
+    if (s->shown != NULL &&
+        mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ local }, &at, &radius)) {
         ev->ts_ns = at.ns;
         ev->bound_ns = wider(radius, doubt);
     }
@@ -148,6 +168,84 @@ map_time(void *self, mrd_event *ev)
     s->latest_ns = ev->ts_ns;
 }
 
+/* ---- What passes on its way to the map ---- */
+
+/* Shows collectives to the check, and holds back what lies outside the session times asked for when
+ * other times are written. */
+typedef struct {
+    mrd_source base;
+    mrd_source *inner;
+    stream *s;
+    merge_check *check;       /* NULL: none */
+    const mrd_filter *window; /* NULL: all */
+} tap;
+
+static bool
+in_window(tap *t, const mrd_event *ev, int64_t raw)
+{
+    mrd_sess_ns at;
+    int64_t end;
+
+    if (!mrd_align_map(t->s->align, &t->s->seen, (mrd_local_ns){ raw }, &at, NULL))
+        return true;
+    end = ev->dur_ns < 0 || __builtin_add_overflow(at.ns, ev->dur_ns, &end) ? INT64_MAX
+                                                                            : at.ns + ev->dur_ns;
+    return at.ns < t->window->end_ns && end >= t->window->start_ns;
+}
+
+static mrd_step
+tap_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    tap *t = (tap *) self;
+    mrd_dur_ns doubt;
+    mrd_step step;
+    int64_t raw;
+
+    while ((step = t->inner->next(t->inner, ret_event, why)) == MRD_MORE) {
+        const mrd_event *ev = *ret_event;
+
+        if (!raw_time(t->s, ev->ts_ns, &raw, &doubt))
+            break;
+        if (t->check != NULL && doubt == 0)
+            merge_check_see(t->check, ev, raw, t->s->align);
+        if (t->window == NULL || in_window(t, ev, raw))
+            break;
+    }
+    return step;
+}
+
+static void
+tap_close(mrd_source *self)
+{
+    tap *t = (tap *) self;
+
+    t->inner->close(t->inner);
+    free(t);
+}
+
+static mrd_err
+tap_open(plan *p, stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why *why)
+{
+    bool cut = p->times != MERGE_ALIGNED &&
+               (p->window.start_ns != INT64_MIN || p->window.end_ns != INT64_MAX);
+    tap *t;
+
+    *ret_source = inner;
+    if (p->check == NULL && !cut)
+        return MRD_OK;
+    if ((t = calloc(1, sizeof(*t))) == NULL) {
+        inner->close(inner);
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    }
+    *t = (tap){ .base = { tap_next, tap_close, inner->key },
+                .inner = inner,
+                .s = s,
+                .check = p->check,
+                .window = cut ? &p->window : NULL };
+    *ret_source = &t->base;
+    return MRD_OK;
+}
+
 static int
 cross_order(const void *a, const void *b)
 {
@@ -156,99 +254,50 @@ cross_order(const void *a, const void *b)
     return x->other_ns < y->other_ns ? -1 : x->other_ns > y->other_ns;
 }
 
-/* Kept beside the journal as well, for `meridian clocks` and other readers. */
+/* One table and one row in the catalog per boot, and what is shown instead where that was asked
+ * for. */
 static mrd_err
-table_save(const plan *p, const merge_part *part, mrd_why *why)
+part_clocks(plan *p, merge_part *part, mrd_why *why)
 {
-    char *path = NULL;
+    mrd_err err = merge_clocks_solve(p->in, part->node, &part->index, p->cat, &part->clock, why);
 
-    if (asprintf(&path, "%s/" MRD_CLOCKS_DIR, p->in->dir) < 0)
-        return mrd_why_set(why, MRD_NOMEM, 0, "clock table");
-    (void) mrd_make_dirs(path, NULL); /* the merge has the table in memory */
-    free(path);
-    if (asprintf(&path, "%s/" MRD_CLOCKS_DIR "/%s.align", p->in->dir, part->node->instance_id) < 0)
-        return mrd_why_set(why, MRD_NOMEM, 0, "clock table");
-    (void) mrd_align_save(part->align, path, NULL);
-    free(path);
-    return MRD_OK;
-}
-
-/*
- * From the probes in the journal. The aggregator's own clock needs none; too few are no failure:
- * then the node's wall clock stands in, says that it is unaligned, and has no bound.
- */
-static mrd_err
-part_align(plan *p, merge_part *part, mrd_why *why)
-{
-    const merge_node *n = part->node;
-    mrd_node_clock clock = { 0 };
-    mrd_err err = MRD_OK;
-
-    if (n->same_clock)
-        part->align = mrd_align_constant(n->instance_id, 0, p->in->reference_ns, 0, 0);
-    else
-        err = mrd_node_clock_solve(n->instance_id, &part->index, &clock, why);
-    if (err == MRD_OK && !n->same_clock) {
-        part->align = clock.align;
-        clock.align = NULL;
-        part->violations = clock.violations;
-        if (part->align == NULL)
-            part->align = mrd_align_wall(n->instance_id, 0, (mrd_local_ns){ n->local_ns },
-                                         (mrd_wall_ns){ n->wall_ns });
-        if (clock.why.text[0] != '\0')
-            mrd_catalog_note(p->cat, "%s", clock.why.text);
-    }
-    mrd_node_clock_fini(&clock);
     if (err != MRD_OK)
         return err;
-    if (part->align == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "clock table");
-    return table_save(p, part, why);
-}
-
-static uint32_t
-part_clock(plan *p, const merge_part *part)
-{
-    mrd_clock_info info = { .estimate_ns = 0, .bound_ns = -1, .noise_ns = -1 };
-    const char *id = part->node->instance_id;
-    mrd_align_summary sum;
-    unsigned quality, source;
-    char name[HUB_ID_MAX + 8];
-
-    snprintf(name, sizeof(name), "%s RAW", id);
-    mrd_align_worst(part->align, &quality, &source);
-    info.name = mrd_catalog_intern(p->cat, name);
-    info.node = mrd_catalog_intern(p->cat, id);
-    info.quality = mrd_catalog_intern(p->cat, mrd_align_quality_text(quality));
-    info.method = mrd_catalog_intern(
-        p->cat, part->node->same_clock ? "aggregator's own clock" : mrd_stamp_source_text(source));
-    info.epochs = (uint32_t) mrd_align_segment_count(part->align);
-    info.bound_ns = mrd_align_widest(part->align);
-    info.violations = part->violations;
-    if (info.epochs > 0 && mrd_align_summarise(part->align, info.epochs / 2, &sum)) {
-        info.estimate_ns = sum.offset;
-        info.noise_ns = quality == MRD_ALIGN_UNALIGNED ? -1 : sum.noise_median;
+    part->infos = calloc(part->clock.n, sizeof(*part->infos));
+    part->walls = calloc(part->clock.n, sizeof(*part->walls));
+    if (part->infos == NULL || part->walls == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    for (size_t i = 0; i < part->clock.n; i++) {
+        part->infos[i] = merge_clocks_describe(part->node, &part->clock, i, p->times, p->cat);
+        if (p->times == MERGE_UTC &&
+            (part->walls[i] = merge_clocks_wall(part->node, &part->clock.v[i])) == NULL)
+            return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     }
-    if (part->violations > 0)
-        mrd_catalog_note(p->cat,
-                         "clock of %s: %" PRIu64 " held-out packets contradict the bound, which "
-                         "must not happen: do not trust it",
-                         id, part->violations);
-    return mrd_catalog_add_clock(p->cat, &info);
+    return MRD_OK;
 }
 
 /* ---- First pass: who and what ---- */
 
 static stream *
-part_stream(merge_part *part, int64_t process_id, unsigned clock)
+find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
-    stream **v, *s;
-
     for (size_t i = part->n_streams; i-- > 0;) { /* the last one is nearly always right */
-        s = part->streams[i];
-        if (s->process_id == process_id && s->clock == clock)
+        stream *s = part->streams[i];
+
+        if (s->process_id == process_id && s->clock == clock && s->boot == boot)
             return s;
     }
+    return NULL;
+}
+
+static stream *
+part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
+{
+    size_t which = 0;
+    stream **v, *s;
+
+    if ((s = find_stream(part, process_id, clock, boot)) != NULL)
+        return s;
     if ((v = realloc(part->streams, (part->n_streams + 1) * sizeof(*v))) == NULL)
         return NULL;
     part->streams = v;
@@ -256,7 +305,12 @@ part_stream(merge_part *part, int64_t process_id, unsigned clock)
         return NULL;
     s->process_id = process_id;
     s->clock = clock;
-    s->align = part->align;
+    s->boot = boot;
+    while (part->clock.v[which].boot != boot) /* merge_clocks_solve has all boots of the journal */
+        which++;
+    s->info = part->infos[which];
+    s->align = part->clock.v[which].align;
+    s->shown = p->times == MERGE_ALIGNED ? s->align : part->walls[which];
     part->streams[part->n_streams++] = s;
     return s;
 }
@@ -302,7 +356,7 @@ stream_order(plan *p, const merge_part *part, stream *s)
 
 /* The heads of all batches of a node: tracks, names, processes, clock readings. */
 static mrd_err
-part_scan(plan *p, merge_part *part, uint32_t clock, mrd_why *why)
+part_scan(plan *p, merge_part *part, mrd_why *why)
 {
     mrd_input *input;
     uint64_t events = 0, failed = 0;
@@ -322,11 +376,11 @@ part_scan(plan *p, merge_part *part, uint32_t clock, mrd_why *why)
             failed += e->frame.events;
             continue;
         }
-        mrd_catalog_borrow_process(p->cat, info.process)->clock = clock;
         events += info.events;
-        if ((s = part_stream(part, f.process_id, f.clock)) == NULL ||
+        if ((s = part_stream(p, part, f.process_id, f.clock, f.boot)) == NULL ||
             stream_cross(s, &info) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+        mrd_catalog_borrow_process(p->cat, info.process)->clock = s->info;
     }
     for (size_t i = 0; i < part->n_streams; i++) {
         stream_order(p, part, part->streams[i]);
@@ -403,17 +457,22 @@ local_range(const stream *s, const mrd_filter *f, int64_t *ret_start, int64_t *r
         *ret_end = at.ns;
 }
 
+/* First and last time as they will be written. */
 static void
 range_note(plan *p, const merge_part *part)
 {
     for (size_t i = 0; i < part->index.n; i++) {
         const mrd_frame *f = &part->index.entries[i].frame;
+        mrd_sess_ns first = { f->first_ns }, last = { f->last_ns };
         mrd_align_cursor cursor = { 0 };
-        mrd_sess_ns first, last;
+        stream *s;
 
         if (f->type != MRD_FRAME_BATCH || f->clock != MRD__CLOCK_KIND__CLOCK_RAW ||
-            !mrd_align_map(part->align, &cursor, (mrd_local_ns){ f->first_ns }, &first, NULL) ||
-            !mrd_align_map(part->align, &cursor, (mrd_local_ns){ f->last_ns }, &last, NULL))
+            (s = find_stream(part, f->process_id, f->clock, f->boot)) == NULL)
+            continue;
+        if (s->shown != NULL &&
+            (!mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->first_ns }, &first, NULL) ||
+             !mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->last_ns }, &last, NULL)))
             continue;
         p->first_ns = first.ns < p->first_ns ? first.ns : p->first_ns;
         p->last_ns = last.ns > p->last_ns ? last.ns : p->last_ns;
@@ -428,6 +487,7 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
         mrd_journal_source_options o = { .index = &part->index,
                                          .process_id = s->process_id,
                                          .clock = s->clock,
+                                         .boot = s->boot,
                                          .key = p->n_sources,
                                          .ret_bad = &part->bad };
         mrd_source *raw, *mapped;
@@ -435,6 +495,7 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
 
         local_range(s, filter, &o.start_ns, &o.end_ns);
         if ((err = mrd_journal_source(&o, p->cat, &raw, why)) != MRD_OK ||
+            (err = tap_open(p, s, raw, &raw, why)) != MRD_OK ||
             (err = mrd_map_open(raw, map_time, s, &mapped, why)) != MRD_OK)
             return err;
         mapped->key = p->n_sources;
@@ -447,7 +508,7 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
 /* ---- The whole ---- */
 
 static mrd_err
-plan_part(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
+plan_part(plan *p, merge_part *part, mrd_why *why)
 {
     char *dir = NULL;
     mrd_err err;
@@ -456,13 +517,13 @@ plan_part(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     err = mrd_journal_scan(dir, &part->index, why);
     free(dir);
-    if (err != MRD_OK || (err = part_align(p, part, why)) != MRD_OK)
+    if (err != MRD_OK || (err = part_clocks(p, part, why)) != MRD_OK)
         return err;
     part_input(p, part);
-    if ((err = part_scan(p, part, part_clock(p, part), why)) != MRD_OK)
+    if ((err = part_scan(p, part, why)) != MRD_OK)
         return err;
     range_note(p, part);
-    return part_sources(p, part, filter, why);
+    return MRD_OK;
 }
 
 static void
@@ -476,6 +537,10 @@ plan_facts(plan *p)
         mrd_catalog_set(p->cat, "session.name", p->in->name);
     if (p->in->simulated)
         mrd_catalog_set(p->cat, "simulated", "true");
+    mrd_catalog_set(p->cat, "clock.times",
+                    p->times == MERGE_ALIGNED ? "aligned: session time"
+                    : p->times == MERGE_UTC   ? "utc: each node's own wall clock, not aligned"
+                                            : "raw: each node's CLOCK_MONOTONIC_RAW, not aligned");
     for (size_t i = 0; i < p->in->n_artifacts; i++) {
         const hub_artifact *from = &p->in->artifacts[i];
 
@@ -504,8 +569,13 @@ plan_fini(plan *p)
         }
         free(part->streams);
         mrd_journal_index_fini(&part->index);
-        mrd_align_free(part->align);
+        for (size_t k = 0; k < part->clock.n && part->walls != NULL; k++)
+            mrd_align_free(part->walls[k]);
+        free(part->walls);
+        free(part->infos);
+        mrd_node_clock_fini(&part->clock);
     }
+    merge_check_free(p->check);
     free(p->parts);
     free(p->sources);
     mrd_batch_reader_free(p->reader);
@@ -515,11 +585,19 @@ plan_fini(plan *p)
 }
 
 static mrd_err
-plan_init(plan *p, const merge_input *in, const mrd_filter *filter, mrd_why *why)
+plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times times, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
-    *p = (plan){ .in = in, .first_ns = INT64_MAX, .last_ns = INT64_MIN };
+    *p = (plan){ .in = in,
+                 .times = times,
+                 .window = MRD_FILTER_ALL,
+                 .first_ns = INT64_MAX,
+                 .last_ns = INT64_MIN };
+    if (filter != NULL) {
+        p->window.start_ns = filter->start_ns;
+        p->window.end_ns = filter->end_ns;
+    }
     p->cat = mrd_catalog_new();
     p->codec = mrd_codec_new();
     p->reader = p->codec == NULL ? NULL : mrd_batch_reader_new(p->codec);
@@ -534,8 +612,13 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, mrd_why *why
             !mrd_strlist_has(&filter->instances, mrd_str_of(n->instance_id)))
             continue;
         p->parts[p->n_parts].node = n;
-        err = plan_part(p, &p->parts[p->n_parts++], filter, why);
+        err = plan_part(p, &p->parts[p->n_parts++], why);
     }
+    /* The catalog has all names now, which the check needs. */
+    if (err == MRD_OK && filter == NULL && (p->check = merge_check_new(p->cat)) == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
+        err = part_sources(p, &p->parts[i], filter, why);
     return err != MRD_OK ? err : mrd_catalog_err(p->cat);
 }
 
@@ -546,16 +629,35 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
     mrd_catalog_note(self, "A stream ends early: %s", why->text);
 }
 
-mrd_err
-merge_run(const merge_input *in, const mrd_filter *filter, mrd_export_target *targets, size_t n,
-          bool (*progress)(void *self, uint64_t events), void *self, mrd_export_result *ret_result,
-          mrd_why *why)
+/* After the last event: what collectives and held-out packets say. */
+static void
+plan_verdict(plan *p, merge_verdict *v)
 {
-    mrd_sink_options options = { .show_flows = true, .wall_time = true };
+    *v = (merge_verdict){ .done = true };
+    for (size_t i = 0; i < p->n_parts; i++) {
+        for (size_t k = 0; k < p->parts[i].clock.n; k++) {
+            v->held_out += p->parts[i].clock.v[k].checked;
+            v->held_out_violations += p->parts[i].clock.v[k].violations;
+        }
+    }
+    v->some = merge_check_run(p->check, &v->collectives, v->sentence);
+}
+
+mrd_err
+merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
+          mrd_export_target *targets, size_t n, bool (*progress)(void *self, uint64_t events),
+          void *self, mrd_export_result *ret_result, merge_verdict *ret_verdict, mrd_why *why)
+{
+    mrd_sink_options options = { .show_flows = true, .wall_time = times != MERGE_RAW };
+    mrd_filter rest = filter == NULL ? (mrd_filter) MRD_FILTER_ALL : *filter;
     mrd_source *merged = NULL;
     plan p;
-    mrd_err err = plan_init(&p, in, filter, why);
+    mrd_err err = plan_init(&p, in, filter, times, why);
 
+    if (times != MERGE_ALIGNED) { /* the window was cut in session time already */
+        rest.start_ns = INT64_MIN;
+        rest.end_ns = INT64_MAX;
+    }
     if (err == MRD_OK)
         err = mrd_group_parse(MRD_STR("instance_id,process_id"), &options.primary, why);
     if (err == MRD_OK)
@@ -565,12 +667,14 @@ merge_run(const merge_input *in, const mrd_filter *filter, mrd_export_target *ta
         p.n_sources = 0; /* owned by the merge, also on failure */
     }
     if (err == MRD_OK) {
-        err = mrd_export_run(merged, p.cat, 0, &options, filter, p.first_ns, p.last_ns, targets, n,
-                             progress, self, ret_result, why);
+        err = mrd_export_run(merged, p.cat, 0, &options, filter == NULL ? NULL : &rest, p.first_ns,
+                             p.last_ns, targets, n, progress, self, ret_result, why);
     } else {
         for (size_t i = 0; i < n; i++)
             mrd_out_abort(targets[i].out);
     }
+    if (err == MRD_OK && p.check != NULL && ret_verdict != NULL)
+        plan_verdict(&p, ret_verdict);
     plan_fini(&p);
     return err;
 }

@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "timesync/follow.h"
 
-#define PROBES_MAX (16u << 20) /* of one node and session: 6 months at a pair per second */
-#define BREAKS_MAX 4096
-#define UNKNOWN_NS 1e15 /* a bound this wide is none: 11 days */
+#define PROBES_MAX   (16u << 20) /* of one node and session: 6 months at a pair per second */
+#define BREAKS_MAX   4096
+#define READINGS_MAX (1u << 20) /* 4 months at one in 10 s */
+#define UNKNOWN_NS   1e15       /* a bound this wide is none: 11 days */
 
 mrd_epoch_break
 mrd_clock_break_of(const Mrd__ClockBreak *b)
@@ -21,33 +23,90 @@ mrd_clock_break_of(const Mrd__ClockBreak *b)
                               .lost = b->lost_ns };
 }
 
+/* ---- Reading ---- */
+
+/* Room for one more of `size` bytes; false without memory. */
+static bool
+room(void **v, size_t n, size_t *cap, size_t size)
+{
+    size_t more = *cap == 0 ? 64 : *cap * 2;
+    void *grown;
+
+    if (n < *cap)
+        return true;
+    if ((grown = realloc(*v, more * size)) == NULL)
+        return false;
+    *v = grown;
+    *cap = more;
+    return true;
+}
+
 static mrd_err
-add_data(mrd_node_clock *c, const Mrd__ClockData *data)
+add_break(mrd_boot_clock *c, mrd_epoch_break b)
+{
+    if (c->n_breaks >= BREAKS_MAX)
+        return MRD_OK;
+    if (!room((void **) &c->breaks, c->n_breaks, &c->cap_breaks, sizeof(*c->breaks)))
+        return MRD_NOMEM;
+    c->breaks[c->n_breaks++] = b;
+    return MRD_OK;
+}
+
+/* The first probe that another aggregator answered: what went before is another timeline. */
+static mrd_err
+change_reference(mrd_boot_clock *c, uint64_t reference, int64_t first)
+{
+    mrd_epoch_break b = { .cause = MRD_EPOCH_AGGREGATOR, .before = { first } };
+    mrd_err err = MRD_OK;
+
+    if (reference == 0 || reference == c->reference)
+        return MRD_OK;
+    if (c->reference != 0 && c->n_probes > 0) {
+        b.after.ns = c->probes[c->n_probes - 1].a1;
+        b.before.ns = first > b.after.ns ? first : b.after.ns + 1;
+        err = add_break(c, b);
+    }
+    c->reference = reference;
+    c->references++;
+    return err;
+}
+
+static mrd_err
+add_probes(mrd_boot_clock *c, const Mrd__ClockData *data)
 {
     mrd_bytes joined = { data->joined.data, data->joined.len };
+    uint64_t reference =
+        data->reference[0] == '\0' ? 0 : mrd_hash64(data->reference, strlen(data->reference), 0);
     mrd_probe probe;
     size_t at = 0;
 
     while (at < joined.len && c->n_probes < PROBES_MAX &&
            mrd_probe_decode(joined, &at, &probe) == MRD_OK) {
-        if (c->n_probes == c->cap_probes) {
-            size_t cap = c->cap_probes == 0 ? 256 : c->cap_probes * 2;
-            void *v = realloc(c->probes, cap * sizeof(*c->probes));
-
-            if (v == NULL)
-                return MRD_NOMEM;
-            c->probes = v;
-            c->cap_probes = cap;
-        }
+        if (change_reference(c, reference, probe.a1) != MRD_OK ||
+            !room((void **) &c->probes, c->n_probes, &c->cap_probes, sizeof(*c->probes)))
+            return MRD_NOMEM;
         c->probes[c->n_probes++] = probe;
     }
-    for (size_t i = 0; i < data->n_breaks && c->n_breaks < BREAKS_MAX; i++) {
-        if (c->breaks == NULL && (c->breaks = calloc(BREAKS_MAX, sizeof(*c->breaks))) == NULL)
-            return MRD_NOMEM;
-        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES)
-            c->breaks[c->n_breaks++] = mrd_clock_break_of(data->breaks[i]);
-    }
     return MRD_OK;
+}
+
+static mrd_err
+add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
+{
+    mrd_err err = add_probes(c, data);
+
+    for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
+        /* Where each frame names its reference, change_reference knows better. */
+        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES &&
+            (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0'))
+            err = add_break(c, mrd_clock_break_of(data->breaks[i]));
+    }
+    for (size_t i = 0; i < data->n_readings && err == MRD_OK && c->n_readings < READINGS_MAX; i++) {
+        if (!room((void **) &c->readings, c->n_readings, &c->cap_readings, sizeof(*c->readings)))
+            return MRD_NOMEM;
+        mrd_host_reading_take(&c->readings[c->n_readings++], data->readings[i]);
+    }
+    return err;
 }
 
 static int
@@ -58,13 +117,30 @@ break_order(const void *a, const void *b)
     return x->after.ns < y->after.ns ? -1 : x->after.ns > y->after.ns;
 }
 
+mrd_boot_clock *
+mrd_node_clock_of(mrd_node_clock *clock, uint32_t boot)
+{
+    mrd_boot_clock *v;
+
+    for (size_t i = 0; i < clock->n; i++) {
+        if (clock->v[i].boot == boot)
+            return &clock->v[i];
+    }
+    if ((v = realloc(clock->v, (clock->n + 1) * sizeof(*v))) == NULL)
+        return NULL;
+    clock->v = v;
+    v[clock->n] = (mrd_boot_clock){ .boot = boot };
+    return &v[clock->n++];
+}
+
 static mrd_err
-read_data(mrd_node_clock *c, const mrd_journal_index *index)
+read_data(mrd_node_clock *clock, const mrd_journal_index *index)
 {
     mrd_buf buf = { 0 };
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < index->n && err == MRD_OK; i++) {
+        mrd_boot_clock *c;
         mrd_bytes body;
         mrd_frame f;
         mrd_msg msg;
@@ -73,17 +149,25 @@ read_data(mrd_node_clock *c, const mrd_journal_index *index)
             mrd_journal_read(index, &index->entries[i], false, &buf, &f, &body, NULL) != MRD_OK ||
             mrd_msg_unpack_body(&f, body, &msg, NULL) != MRD_OK)
             continue;
-        err = add_data(c, msg.u.clock_data);
+        c = mrd_node_clock_of(clock, f.boot);
+        err = c == NULL ? MRD_NOMEM : add_data(c, msg.u.clock_data);
         mrd_msg_free(&msg);
     }
     mrd_buf_fini(&buf);
-    if (c->n_breaks > 1)
-        qsort(c->breaks, c->n_breaks, sizeof(*c->breaks), break_order);
+    /* Nothing was said: one clock, of which nothing is known. */
+    if (err == MRD_OK && clock->n == 0 && mrd_node_clock_of(clock, 0) == NULL)
+        err = MRD_NOMEM;
+    for (size_t i = 0; i < clock->n; i++) {
+        if (clock->v[i].n_breaks > 1)
+            qsort(clock->v[i].breaks, clock->v[i].n_breaks, sizeof(mrd_epoch_break), break_order);
+    }
     return err;
 }
 
+/* ---- Solving ---- */
+
 static void
-take_report(mrd_node_clock *c, const mrd_follow_report *r)
+take_report(mrd_boot_clock *c, const mrd_follow_report *r)
 {
     c->checked = r->checked;
     c->reversed = r->reversed;
@@ -92,7 +176,7 @@ take_report(mrd_node_clock *c, const mrd_follow_report *r)
 }
 
 static mrd_err
-solve(mrd_node_clock *c, const char *instance_id)
+solve(mrd_boot_clock *c, const char *instance_id)
 {
     mrd_follow_report report;
     mrd_err err;
@@ -101,8 +185,8 @@ solve(mrd_node_clock *c, const char *instance_id)
         mrd_why_set(&c->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", instance_id);
         return MRD_OK;
     }
-    err = mrd_follow_offline(instance_id, 0, c->probes, c->n_probes, c->breaks, c->n_breaks,
-                            &mrd_follow_defaults, &c->align, &report, &c->why);
+    err = mrd_follow_offline(instance_id, c->boot, c->probes, c->n_probes, c->breaks, c->n_breaks,
+                             &mrd_follow_defaults, &c->align, &report, &c->why);
     if (err == MRD_OK)
         take_report(c, &report);
     return err == MRD_NOMEM ? err : MRD_OK;
@@ -113,8 +197,11 @@ mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
                      mrd_node_clock *ret_clock, mrd_why *why)
 {
     mrd_node_clock c = { 0 };
+    mrd_err err = read_data(&c, index);
 
-    if (read_data(&c, index) != MRD_OK || solve(&c, instance_id) != MRD_OK) {
+    for (size_t i = 0; i < c.n && err == MRD_OK; i++)
+        err = solve(&c.v[i], instance_id);
+    if (err != MRD_OK) {
         mrd_node_clock_fini(&c);
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     }
@@ -122,19 +209,42 @@ mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
     return MRD_OK;
 }
 
-/* The table beside the journal; NULL when there is none. */
-static mrd_err
-load_table(const char *session_dir, const char *instance_id, mrd_align **ret_align, mrd_why *why)
+/* ---- Tables beside the journal ---- */
+
+char *
+mrd_node_clock_path(const char *session_dir, const char *instance_id, const mrd_node_clock *clock,
+                    size_t i)
 {
-    char *path;
+    char *path, boot[16] = "";
+
+    if (i > 0)
+        snprintf(boot, sizeof(boot), "@%08x", clock->v[i].boot);
+    return asprintf(&path, "%s/" MRD_CLOCKS_DIR "/%s%s.align", session_dir, instance_id, boot) < 0
+               ? NULL
+               : path;
+}
+
+/* The table beside the journal, checked against the probes; solved where there is none. */
+static mrd_err
+load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *instance_id,
+         mrd_why *why)
+{
+    mrd_boot_clock *c = &clock->v[i];
+    mrd_follow_report report = { .probes = c->n_probes };
+    char *path = mrd_node_clock_path(session_dir, instance_id, clock, i);
     mrd_err err = MRD_OK;
 
-    if (asprintf(&path, "%s/" MRD_CLOCKS_DIR "/%s.align", session_dir, instance_id) < 0)
+    if (path == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    *ret_align = NULL;
     if (access(path, F_OK) == 0)
-        err = mrd_align_load(path, ret_align, why);
+        err = mrd_align_load(path, &c->align, why);
     free(path);
+    if (err == MRD_OK && c->align == NULL && solve(c, instance_id) != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
+    if (err == MRD_OK && c->align != NULL && c->checked == 0) {
+        mrd_follow_check(c->align, c->probes, c->n_probes, &report);
+        take_report(c, &report);
+    }
     return err;
 }
 
@@ -145,23 +255,14 @@ mrd_node_clock_load(const char *session_dir, const char *instance_id, mrd_node_c
     mrd_journal_index index = { 0 };
     mrd_node_clock c = { 0 };
     char *dir = NULL;
-    mrd_err err = load_table(session_dir, instance_id, &c.align, why);
+    mrd_err err;
 
-    if (err != MRD_OK)
-        return err;
     if (asprintf(&dir, "%s/journal/%s", session_dir, instance_id) < 0)
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
+    if ((err = mrd_journal_scan(dir, &index, why)) == MRD_OK && read_data(&c, &index) != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    else if ((err = mrd_journal_scan(dir, &index, why)) == MRD_OK &&
-             read_data(&c, &index) != MRD_OK)
-        err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    if (err == MRD_OK && c.align == NULL && solve(&c, instance_id) != MRD_OK)
-        err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    else if (err == MRD_OK && c.align != NULL && c.checked == 0) {
-        mrd_follow_report report = { .probes = c.n_probes };
-
-        mrd_follow_check(c.align, c.probes, c.n_probes, &report);
-        take_report(&c, &report);
-    }
+    for (size_t i = 0; i < c.n && err == MRD_OK; i++)
+        err = load_one(&c, i, session_dir, instance_id, why);
     free(dir);
     mrd_journal_index_fini(&index);
     if (err != MRD_OK)
@@ -174,17 +275,23 @@ mrd_node_clock_load(const char *session_dir, const char *instance_id, mrd_node_c
 void
 mrd_node_clock_fini(mrd_node_clock *clock)
 {
-    mrd_align_free(clock->align);
-    free(clock->probes);
-    free(clock->breaks);
+    for (size_t i = 0; i < clock->n; i++) {
+        mrd_boot_clock *c = &clock->v[i];
+
+        mrd_align_free(c->align);
+        free(c->probes);
+        free(c->breaks);
+        free(c->readings);
+    }
+    free(clock->v);
     memset(clock, 0, sizeof(*clock));
 }
 
-mrd_dur_ns
-mrd_align_widest(const mrd_align *align)
+/* ---- Tables in one number ---- */
+
+static mrd_dur_ns
+widest_of(const mrd_align_bin *bins, size_t n)
 {
-    const mrd_align_bin *bins = mrd_align_borrow_bins(align);
-    size_t n = mrd_align_bin_count(align);
     double widest = n == 0 ? INFINITY : 0;
 
     for (size_t i = 0; i < n; i++)
@@ -192,6 +299,20 @@ mrd_align_widest(const mrd_align *align)
                                   ? INFINITY
                                   : fmax(bins[i].hi - bins[i].est, bins[i].est - bins[i].lo));
     return widest < UNKNOWN_NS ? (mrd_dur_ns) ceil(widest) : -1;
+}
+
+mrd_dur_ns
+mrd_align_widest(const mrd_align *align)
+{
+    return widest_of(mrd_align_borrow_bins(align), mrd_align_bin_count(align));
+}
+
+mrd_dur_ns
+mrd_align_segment_widest(const mrd_align *align, size_t segment)
+{
+    const mrd_align_segment *s = mrd_align_borrow_segment(align, segment);
+
+    return widest_of(mrd_align_borrow_bins(align) + s->first, s->count);
 }
 
 void

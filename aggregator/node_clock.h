@@ -1,10 +1,16 @@
 /*
- * aggregator/node_clock.h - the clock of one node in a recorded session: probes and breaks out of
- * its journal, the table solved from them (offline, both directions), and what the held-out probes
- * say about that table.
+ * aggregator/node_clock.h - the clocks of one node in a recorded session: probes, breaks and
+ * readings out of its journal, the tables solved from them (offline, both directions), and what the
+ * held-out probes say about those tables.
+ *
+ * CLOCK_MONOTONIC_RAW starts again with every boot, so a node that rebooted inside a session has
+ * several clocks, each with a table, segments and a bound of its own. Inside one boot a restart of
+ * the agent changes nothing: its clock ran on. Another aggregator (or its reboot) is another
+ * reference: it begins a segment.
  *
  * A session keeps its tables as <session>/clocks/<instance_id>.align (docs/timesync.md section 8),
- * written by the merge. They can always be recomputed from the journal.
+ * those of further boots as <instance_id>@<boot key>.align, written by the merge. They can always
+ * be recomputed from the journal.
  *
  * Memory   all probes of one node and session: 64 bytes each, a pair per second.
  * Threads  stateless; a mrd_node_clock belongs to one thread.
@@ -12,6 +18,7 @@
 #ifndef MRD_AGGREGATOR_NODE_CLOCK_H
 #define MRD_AGGREGATOR_NODE_CLOCK_H
 
+#include "aggregator/host_reading.h"
 #include "aggregator/journal.h"
 #include "proto/wire.h"
 #include "timesync/align.h"
@@ -20,40 +27,58 @@
 
 #define MRD_CLOCKS_DIR "clocks" /* below a session's directory */
 
+/* The clock of one boot. */
 typedef struct {
+    uint32_t boot;    /* mrd_boot_key; 0: the agent did not say */
     mrd_align *align; /* NULL: nothing is known */
     mrd_probe *probes;
     size_t n_probes, cap_probes;
     mrd_epoch_break *breaks; /* ascending */
-    size_t n_breaks;
+    size_t n_breaks, cap_breaks;
+    mrd_host_reading *readings; /* in the order of the journal */
+    size_t n_readings, cap_readings;
+    uint64_t reference;      /* of the last probe: hash of the aggregator's boot id, 0 not said */
+    unsigned references;     /* how many there were */
     uint64_t checked;        /* held-out packets compared with the table */
     uint64_t reversed;       /* of these: impossible by the estimate */
     mrd_dur_ns reversed_max; /* by how much at most */
     uint64_t violations;     /* of these: impossible by the bound; must be 0 */
     mrd_why why;             /* why there is no table from probes, when there is none */
+} mrd_boot_clock;
+
+typedef struct {
+    mrd_boot_clock *v; /* in the order of the journal; at least one */
+    size_t n;
 } mrd_node_clock;
 
 /* A break as it travels. Its cause is not checked. */
 mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *b);
 
 /*
- * Reads the probes in the journal and solves them. Too few is no error: align stays NULL and
- * ret_clock->why says what was missing. Frames that cannot be read are passed over. Errors: NOMEM.
+ * Reads the probes in the journal and solves them, per boot. Too few is no error: align stays NULL
+ * and why says what was missing. Frames that cannot be read are passed over. Errors: NOMEM.
  */
 mrd_err mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
                              mrd_node_clock *ret_clock, mrd_why *why);
 /*
- * The same for a node of a session's directory, but with the table that lies beside the journal
- * where there is one. Errors: NOMEM, IO (journal), those of mrd_align_load for a table that is
+ * The same for a node of a session's directory, but with the tables that lie beside the journal
+ * where there are some. Errors: NOMEM, IO (journal), those of mrd_align_load for a table that is
  * there and cannot be read.
  */
 mrd_err mrd_node_clock_load(const char *session_dir, const char *instance_id,
                             mrd_node_clock *ret_clock, mrd_why *why);
 void mrd_node_clock_fini(mrd_node_clock *clock);
+/* The clock of a boot, added when new; borrowed until the next call. NULL without memory. */
+mrd_boot_clock *mrd_node_clock_of(mrd_node_clock *clock, uint32_t boot);
+/* Where the table of clock i lies; NULL without memory; free it. */
+char *mrd_node_clock_path(const char *session_dir, const char *instance_id,
+                          const mrd_node_clock *clock, size_t i);
 
 /* The largest distance of estimate and bound over all bins; -1 when there is none or a bin knows
  * none. */
 mrd_dur_ns mrd_align_widest(const mrd_align *align);
+/* The same of one segment. */
+mrd_dur_ns mrd_align_segment_widest(const mrd_align *align, size_t segment);
 /* The least believed quality, and the worst stamp source, of all bins. */
 void mrd_align_worst(const mrd_align *align, unsigned *ret_quality, unsigned *ret_source);
 

@@ -144,19 +144,6 @@ counters_json(const hub_counters *c)
 }
 
 static mrd_json *
-clock_json(const hub_clock *c)
-{
-    mrd_json *o = mrd_json_new_object();
-
-    mrd_json_set(o, "state", mrd_json_new_str(c->state[0] == '\0' ? "unaligned" : c->state));
-    mrd_json_set(o, "method", mrd_json_new_str(c->method[0] == '\0' ? "none" : c->method));
-    mrd_json_set(o, "bound_ns", mrd_json_new_int(c->state[0] == '\0' ? -1 : c->bound_ns));
-    mrd_json_set(o, "offset_ns", mrd_json_new_int(c->offset_ns));
-    mrd_json_set(o, "probes", mrd_json_new_int((int64_t) c->probes));
-    return o;
-}
-
-static mrd_json *
 epochs_json(const hub_part *p, uint64_t *ret_missing)
 {
     mrd_json *a = mrd_json_new_array();
@@ -217,7 +204,7 @@ part_json(const hub_part *p)
         snprintf(since, sizeof(since), "%016llx", (unsigned long long) p->since);
         mrd_json_set(o, "counters_since", mrd_json_new_str(since));
     }
-    mrd_json_set(o, "clock", clock_json(&p->clock));
+    mrd_json_set(o, "clock", part_clock_json(p));
     if (p->device_profiles != NULL)
         mrd_json_set(o, "device_profiles", mrd_json_copy(p->device_profiles));
     return o;
@@ -334,6 +321,7 @@ session_json(const hub *h, const hub_session *s)
     mrd_json_set(o, "dropped", mrd_json_new_int((int64_t) dropped));
     mrd_json_set(o, "held", mrd_json_new_int((int64_t) held));
     mrd_json_set(o, "nodes", nodes);
+    mrd_json_set(o, "clocks", session_clocks_json(s));
     mrd_json_set(o, "triggers", triggers_json(s));
     mrd_json_set(o, "artifacts", artifacts_json(s));
     mrd_json_set(o, "profile", job_json(s));
@@ -662,8 +650,7 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
     if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
         p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
     hub_copy(p->clock.state, sizeof(p->clock.state), mrd_json_str(clock, "state", ""));
-    hub_copy(p->clock.method, sizeof(p->clock.method), mrd_json_str(clock, "method", ""));
-    p->clock.bound_ns = mrd_json_int(clock, "bound_ns", -1);
+    part_clock_recover(p, clock);
     return part_recover(h, s, p, why);
 }
 
@@ -781,6 +768,7 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
     s->state = (session_state) word_index(mrd_json_str(o, "state", "failed"), session_word,
                                           SESSION_STATES, SESSION_FAILED);
     s->created_wall_ns = mrd_json_int(o, "created_ns", 0);
+    session_clocks_recover(s, mrd_json_get(o, "clocks"));
     s->go_ns = mrd_json_int(o, "go_ns", 0);
     s->stop_ns = mrd_json_int(o, "stop_ns", 0);
     s->full_ns = mrd_json_int(o, "store_full_ns", 0);

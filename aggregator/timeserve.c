@@ -16,6 +16,7 @@
 #define PENDING     1024 /* answers whose transmit stamp is awaited; a power of two */
 #define BATCH       32   /* packets between two looks at the error queue */
 #define TABLE_START 64
+#define QUEUED_MAX  MRD_SEC /* a packet that waited longer has a stamp of another time */
 
 typedef struct {
     uint64_t id; /* 0 = free is told by joiner == NULL */
@@ -182,7 +183,19 @@ cross_read(void)
     return x;
 }
 
-/* Decides under the lock whether a request is answered; notes its arrival. */
+/* The kernel's stamp of a packet just read, bridged by one reading; false when there is none, or
+ * the wall clock was set since. */
+static bool
+arrival(const mrd_xread *now, int64_t wall, mrd_local_ns *ret_r2, mrd_dur_ns *ret_e)
+{
+    return mrd_stamp_bridge(now, now, wall, ret_r2, ret_e) == MRD_OK &&
+           ret_r2->ns <= now->raw1 + *ret_e && ret_r2->ns > now->raw0 - QUEUED_MAX;
+}
+
+/*
+ * Decides under the lock whether a request is answered; notes its arrival. Until the kernel tells
+ * when the answer left, the time before it is sent stands in: true, only loose.
+ */
 static bool
 admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
       mrd_probe_packet *ret_packet, pending *ret_wait)
@@ -190,7 +203,7 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
     mrd_local_ns r2;
     mrd_dur_ns e = 0;
     agent_slot *slot;
-    bool fresh = false, kernel = mrd_stamp_bridge(now, now, wall, &r2, &e) == MRD_OK;
+    bool fresh = false, kernel = arrival(now, wall, &r2, &e);
     int64_t late = now->raw1; /* from user space: certainly not before the packet came */
 
     pthread_mutex_lock(&s->lock);
@@ -208,8 +221,10 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
         ret_wait->served = (mrd_probe_served){
             .id = { ret_packet->agent, ret_packet->agent_epoch, ret_packet->k },
             .r2 = (kernel ? r2.ns : late) + s->session_minus_raw,
-            .e = (uint32_t) e,
+            .r3 = late + s->session_minus_raw,
+            .e = kernel ? (uint32_t) e : 0,
             .source2 = kernel ? MRD_STAMP_UDP_KERNEL : MRD_STAMP_UDP_USER,
+            .source3 = MRD_STAMP_UDP_USER,
         };
         fresh = mrd_joiner_served(slot->joiner, &ret_wait->served);
         s->counts.replayed += !fresh;
@@ -369,6 +384,8 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
     pthread_mutex_init(&s->lock, NULL);
     if ((err = mrd_udp_open(options->host, options->port, true, &s->fd, why)) != MRD_OK)
         goto out;
+    if (options->user_stamps)
+        mrd_udp_unstamped(s->fd);
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->step_fd = open_step_fd();
     if (s->stop_fd < 0 || s->step_fd < 0) {

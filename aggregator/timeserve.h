@@ -26,6 +26,7 @@ typedef struct {
     uint16_t port;    /* 0: any */
     uint64_t session; /* id that requests must name; 0 accepts any */
     int64_t session_minus_raw;
+    bool user_stamps; /* as if the kernel gave no stamps */
 } mrd_timeserve_options;
 
 typedef struct {
@@ -49,9 +50,10 @@ mrd_err mrd_timeserve_agent(mrd_timeserve *server, uint64_t agent,
                             const uint8_t key[MRD_PROBE_KEY_LEN]);
 void mrd_timeserve_forget(mrd_timeserve *server, uint64_t agent);
 /*
- * Joins a half from a batch. Not within some milliseconds of the answer: the server learns from the
- * kernel when its answer left only after the client may have it, and a half joined before has no
- * backward inequality. Errors: NOTFOUND (agent or request unknown) and those of mrd_joiner_sent.
+ * Joins a half from a batch. Better not within some milliseconds of the answer: the server learns
+ * from the kernel when its answer left only after the client may have it, and a half joined before
+ * has the looser time before sending. Errors: NOTFOUND (agent or request unknown) and those of
+ * mrd_joiner_sent.
  */
 mrd_err mrd_timeserve_join(mrd_timeserve *server, const mrd_probe_sent *sent, mrd_probe *ret_probe);
 mrd_timeserve_counts mrd_timeserve_counters(mrd_timeserve *server);

@@ -59,6 +59,14 @@ mrd_udp_open(const char *host, uint16_t port, bool listen, int *ret_fd, mrd_why 
     return MRD_OK;
 }
 
+void
+mrd_udp_unstamped(int fd)
+{
+    int none = 0;
+
+    (void) setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &none, sizeof(none));
+}
+
 uint16_t
 mrd_udp_port(int fd)
 {

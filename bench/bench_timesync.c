@@ -152,7 +152,7 @@ bench_file(const mrd_align *align, double seconds)
 static void
 bench_packets(double seconds)
 {
-    mrd_timeserve_options so = { "127.0.0.1", 0, 0, 0 };
+    mrd_timeserve_options so = { .host = "127.0.0.1" };
     mrd_timeprobe_options co = { .host = "127.0.0.1", .agent = 1, .pairs_per_s = 1500 };
     mrd_timeserve *server = NULL;
     mrd_timeprobe *client = NULL;

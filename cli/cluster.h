@@ -155,6 +155,7 @@ typedef struct {
     mrd_strlist formats;
     char *dir; /* NULL: meridian-<id> */
     bool force, artifacts;
+    int clock; /* 0 aligned, 1 utc, 2 raw */
     char *start, *end;
     mrd_strlist instances, processes, cores, types;
 } mrd_fetch_options;

@@ -40,6 +40,13 @@ static const mrd_opt table[] = {
       FETCH(artifacts),
       .help = "also the files carried as they are (NTFF, NEFF, ...)" },
     { .name = "force", .type = MRD_OPT_BOOL, FETCH(force), .help = "replace files that exist" },
+    { .name = "clock",
+      .type = MRD_OPT_CHOICE,
+      FETCH(clock),
+      .def = "aligned",
+      .arg = "aligned,utc,raw",
+      .help = "times to write: aligned; utc, each node's own wall clock; raw, each node's "
+              "CLOCK_MONOTONIC_RAW" },
     { .type = MRD_OPT_HEAD, .help = "Slice" },
     { .name = "start",
       .type = MRD_OPT_STR,
@@ -129,6 +136,8 @@ profile_path(mrd_buf *path, const char *id, const char *format, const mrd_fetch_
     mrd_client_escape(path, id);
     mrd_buf_text(path, "/profile?format=");
     mrd_client_escape(path, format);
+    if (o->clock != 0)
+        add_value(path, "clock", o->clock == 1 ? "utc" : "raw");
     add_value(path, "start", o->start);
     add_value(path, "end", o->end);
     add_list(path, "instance_id", &o->instances);
@@ -182,8 +191,8 @@ fetch_file(mrd_client *client, const char *path, const char *to, bool force, mrd
 static bool
 is_slice(const mrd_fetch_options *o)
 {
-    return o->start != NULL || o->end != NULL || o->instances.n > 0 || o->processes.n > 0 ||
-           o->cores.n > 0 || o->types.n > 0;
+    return o->clock != 0 || o->start != NULL || o->end != NULL || o->instances.n > 0 ||
+           o->processes.n > 0 || o->cores.n > 0 || o->types.n > 0;
 }
 
 /* A finished file against the hash that the aggregator made when it wrote it; what it has no hash

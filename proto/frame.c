@@ -64,6 +64,14 @@ mrd_agent_key(mrd_str instance_id)
     return key;
 }
 
+uint32_t
+mrd_boot_key(mrd_str boot_id)
+{
+    uint32_t key = (uint32_t) mrd_hash64(boot_id.p, boot_id.len, 0);
+
+    return boot_id.len == 0 ? 0 : key == 0 ? 1 : key;
+}
+
 void
 mrd_frame_put(mrd_frame *f, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER])
 {
@@ -87,7 +95,7 @@ mrd_frame_put(mrd_frame *f, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER])
     put_u64(to + 64, (uint64_t) f->process_id);
     put_u64(to + 72, (uint64_t) f->first_ns);
     put_u64(to + 80, (uint64_t) f->last_ns);
-    put_u32(to + 88, 0); /* reserved */
+    put_u32(to + 88, f->boot);
     put_u32(to + 92, mrd_crc32c(0, to, 92));
 }
 
@@ -109,7 +117,8 @@ frame_fields(const uint8_t *p, mrd_frame *f)
                       .seq = get_u64(p + 56),
                       .process_id = (int64_t) get_u64(p + 64),
                       .first_ns = (int64_t) get_u64(p + 72),
-                      .last_ns = (int64_t) get_u64(p + 80) };
+                      .last_ns = (int64_t) get_u64(p + 80),
+                      .boot = get_u32(p + 88) };
 }
 
 static uint32_t

@@ -64,8 +64,12 @@ typedef struct {
     int64_t process_id; /* batch */
     int64_t first_ns;   /* batch: start of the first event, local time of `clock` */
     int64_t last_ns;    /* batch: latest end of an event (start of unfinished ones) */
+    uint32_t boot;      /* mrd_boot_key of the boot whose clock the times are of; 0: not said */
 } mrd_frame;
 
+/* The 32-bit key of a boot id: RAW clocks of two boots of a node have nothing in common. 0 only for
+ * an empty text. */
+uint32_t mrd_boot_key(mrd_str boot_id);
 /* The 64-bit key of an instance id: the first 8 bytes of its SHA-256, little-endian. */
 uint64_t mrd_agent_key(mrd_str instance_id);
 

@@ -62,6 +62,7 @@ typedef struct {
     uint64_t tag;
     mrd_err err;
     mrd_bytes data; /* a frame, not checked; owned by the event until mrd_link_event_done */
+    int64_t at_ns;  /* RAW, when it came: a little late, never early */
     void *keep;
 } mrd_link_event;
 
@@ -114,6 +115,7 @@ typedef struct {
 typedef struct {
     mrd_bytes data; /* a frame, not checked */
     uint32_t conn;  /* connection number, never reused while the server runs */
+    int64_t at_ns;  /* RAW, when it came: a little late, never early */
     void *keep;
 } mrd_server_request;
 

@@ -190,6 +190,7 @@ queue_put(mrd_link *link, mrd_link_event ev, nng_msg *msg)
         return;
     }
     q->ev = ev;
+    q->ev.at_ns = mrd_local_now().ns;
     q->ev.keep = msg;
     if (msg != NULL)
         q->ev.data = (mrd_bytes){ nng_msg_body(msg), nng_msg_len(msg) };
@@ -627,6 +628,7 @@ typedef struct hold {
     nng_ctx ctx;
     nng_aio *aio;
     bool open, sending;
+    int64_t at_ns;     /* RAW, when the request came */
     struct hold *next; /* in the queue of requests */
 } hold;
 
@@ -675,6 +677,7 @@ hold_cb(void *arg)
         hold_receive(h);
         return;
     }
+    h->at_ns = mrd_local_now().ns;
     pthread_mutex_lock(&s->lock);
     h->next = NULL;
     *s->last = h;
@@ -947,6 +950,7 @@ mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request)
     msg = nng_aio_get_msg(h->aio);
     *ret_request = (mrd_server_request){ .data = { nng_msg_body(msg), nng_msg_len(msg) },
                                          .conn = (uint32_t) nng_pipe_id(nng_msg_get_pipe(msg)),
+                                         .at_ns = h->at_ns,
                                          .keep = h };
     return true;
 }

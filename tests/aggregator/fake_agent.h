@@ -264,8 +264,8 @@ fake_probes(fake_agent *a, mrd_frame *f)
                         .a4 = at + 12000,
                         .e = 100,
                         .position = k % 2,
-                        .source_up = MRD_STAMP_UDP_KERNEL,
-                        .source_down = MRD_STAMP_UDP_KERNEL,
+                        .source_up = MRD_STAMP_NNG,
+                        .source_down = MRD_STAMP_NNG,
                         .up = true,
                         .down = true };
 

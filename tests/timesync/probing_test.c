@@ -22,9 +22,11 @@ bend(void *self, int64_t raw)
 }
 
 static mrd_timeserve *
-serve(void)
+serve_as(bool user_stamps)
 {
-    mrd_timeserve_options o = { "127.0.0.1", 0, 99, OFFSET };
+    mrd_timeserve_options o = {
+        .host = "127.0.0.1", .session = 99, .session_minus_raw = OFFSET, .user_stamps = user_stamps
+    };
     mrd_timeserve *s = NULL;
     mrd_why why;
 
@@ -33,6 +35,12 @@ serve(void)
         SKIP("no UDP socket on the loopback interface");
     }
     return s;
+}
+
+static mrd_timeserve *
+serve(void)
+{
+    return serve_as(false);
 }
 
 /* Runs until n halves are finished or five seconds passed; joins them. */
@@ -91,6 +99,55 @@ TEST(a_burst_gives_true_inequalities)
     CHECK_INT(mrd_timeserve_counters(s).forged, 0);
     mrd_timeprobe_close(c);
     mrd_timeserve_close(s);
+}
+
+/* The kernel gives no stamps: those from user space are just as true, in both directions, and say
+ * what they are. */
+TEST(without_kernel_stamps_both_directions_still_hold)
+{
+    static const struct {
+        const char *name;
+        bool client, server;
+        uint8_t up, down;
+    } rows[] = {
+        { "client", true, false, MRD_STAMP_UDP_USER, MRD_STAMP_UDP_USER },
+        { "server", false, true, MRD_STAMP_UDP_USER, MRD_STAMP_UDP_USER },
+        { "both", true, true, MRD_STAMP_UDP_USER, MRD_STAMP_UDP_USER },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_timeserve *s = serve_as(rows[i].server);
+        mrd_timeprobe_options o = { .host = "127.0.0.1",
+                                    .port = mrd_timeserve_port(s),
+                                    .session = 99,
+                                    .agent = 7,
+                                    .agent_epoch = 1,
+                                    .user_stamps = rows[i].client,
+                                    .pairs_per_s = 200 };
+        size_t n, up = 0, down = 0;
+        mrd_timeprobe *c = NULL;
+        mrd_probe p[100];
+        mrd_why why;
+
+        memcpy(o.key, key, sizeof(key));
+        REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
+        REQUIRE(mrd_timeprobe_open(&o, &c, &why) == MRD_OK);
+        n = collect(c, s, p, 100);
+        for (size_t k = 0; k < n; k++) {
+            mrd_ineq q[2];
+            size_t m = mrd_probe_ineqs(&p[k], q);
+
+            for (size_t j = 0; j < m; j++)
+                CHECK_ROW(rows[i].name, q[j].lower ? q[j].v <= OFFSET : q[j].v >= OFFSET);
+            up += p[k].up;
+            down += p[k].down;
+            CHECK_ROW(rows[i].name, p[k].source_up == rows[i].up);
+            CHECK_ROW(rows[i].name, !p[k].down || p[k].source_down == rows[i].down);
+        }
+        CHECK_ROW(rows[i].name, up >= 20 && down >= 20);
+        mrd_timeprobe_close(c);
+        mrd_timeserve_close(s);
+    }
 }
 
 TEST(strangers_forgers_and_replays_get_no_answer)

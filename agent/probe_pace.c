@@ -1,0 +1,72 @@
+#include "agent/probe_pace.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+#define FAST_TIME (60 * MRD_SEC)
+
+/* xorshift64*: only to spread probes in time */
+static double
+random_between(mrd_probe_pace *p, double a, double b)
+{
+    p->random ^= p->random >> 12;
+    p->random ^= p->random << 25;
+    p->random ^= p->random >> 27;
+    return a + (b - a) * ((double) ((p->random * 0x2545f4914f6cdd1du) >> 11) * 0x1p-53);
+}
+
+static void
+plan(mrd_probe_pace *p, int64_t now)
+{
+    double run = p->pairs_per_s;
+    double rate = p->pace == MRD_PACE_FAST ? 4 * run : p->pace == MRD_PACE_IDLE ? 0.1 * run : run;
+    double wait_s = random_between(p, 0.5, 1.5) / rate;
+
+    if (p->burst > 0)
+        wait_s = random_between(p, 0.002, 0.010);
+    else if (p->pace == MRD_PACE_STOP)
+        wait_s = 3600;
+    p->next = now + (int64_t) (wait_s * 1e9);
+}
+
+void
+mrd_probe_pace_init(mrd_probe_pace *p, double pairs_per_s)
+{
+    *p = (mrd_probe_pace){ .pace = MRD_PACE_RUN, .pairs_per_s = pairs_per_s > 0 ? pairs_per_s : 1 };
+    mrd_random(&p->random, sizeof(p->random));
+    p->random |= 1;
+}
+
+void
+mrd_probe_pace_burst(mrd_probe_pace *p, int64_t now)
+{
+    p->burst = MRD_TIMEPROBE_BURST;
+    p->next = now;
+}
+
+void
+mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, int64_t now)
+{
+    if (pace == MRD_PACE_FAST && p->pace != MRD_PACE_FAST)
+        p->fast_until = now + FAST_TIME;
+    if (pace == p->pace)
+        return;
+    p->pace = pace;
+    if (p->burst == 0)
+        plan(p, now);
+}
+
+bool
+mrd_probe_pace_due(mrd_probe_pace *p, int64_t now)
+{
+    if (p->pace == MRD_PACE_FAST && now >= p->fast_until)
+        p->pace = MRD_PACE_RUN;
+    return now >= p->next;
+}
+
+void
+mrd_probe_pace_next(mrd_probe_pace *p, int64_t now)
+{
+    p->burst -= p->burst > 0;
+    plan(p, now);
+}

@@ -1,0 +1,151 @@
+#include "aggregator/host_reading.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/timex.h>
+
+#include "base/clock.h"
+#include "base/obj.h"
+
+void
+mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *m)
+{
+    mrd_host_reading r = { .raw_ns = m->raw_ns,
+                           .realtime_ns = m->realtime_ns,
+                           .bracket_ns = (int64_t) m->bracket_ns,
+                           .monotonic_ns = m->monotonic_ns,
+                           .boottime_ns = m->boottime_ns,
+                           .has_timex = m->timex != NULL,
+                           .has_clockbound = m->clockbound != NULL,
+                           .has_phc = m->phc != NULL,
+                           .has_vmclock = m->vmclock != NULL };
+
+    if (r.has_timex) {
+        r.timex_state = m->timex->state;
+        r.timex_status = m->timex->status;
+        r.freq_ppb = m->timex->freq_ppb;
+        r.maxerror_ns = m->timex->maxerror_ns;
+        r.esterror_ns = m->timex->esterror_ns;
+        r.tai_s = m->timex->tai_s;
+    }
+    if (r.has_clockbound) {
+        r.clockbound_status = m->clockbound->status;
+        r.clockbound_ns = m->clockbound->bound_ns;
+        r.clockbound_marker = m->clockbound->marker;
+    }
+    if (r.has_phc) {
+        snprintf(r.phc_name, sizeof(r.phc_name), "%s", m->phc->name);
+        r.phc_ns = m->phc->phc_ns;
+        r.phc_raw_ns = m->phc->raw_ns;
+        r.phc_bracket_ns = (int64_t) m->phc->bracket_ns;
+        r.phc_error_ns = m->phc->error_ns;
+    }
+    if (r.has_vmclock) {
+        r.vm_marker = m->vmclock->marker;
+        r.vm_status = m->vmclock->status;
+        r.vm_maxerror_ns = m->vmclock->maxerror_ns;
+    }
+    *to = r;
+}
+
+const char *
+mrd_host_reading_state(const mrd_host_reading *r)
+{
+    if (!r->has_timex)
+        return "unknown";
+    return (r->timex_status & STA_UNSYNC) != 0 || r->timex_state == TIME_ERROR ? "unsynchronized"
+                                                                               : "synchronized";
+}
+
+int64_t
+mrd_host_reading_utc_bound(const mrd_host_reading *r)
+{
+    if (r->has_clockbound && r->clockbound_ns >= 0)
+        return r->clockbound_ns;
+    return r->has_timex && strcmp(mrd_host_reading_state(r), "synchronized") == 0 ? r->maxerror_ns
+                                                                                  : -1;
+}
+
+static const char *
+clockbound_text(uint32_t status)
+{
+    static const char *const names[] = { "unknown", "synchronized", "free running", "disrupted" };
+
+    return status < MRD_COUNT(names) ? names[status] : "unknown";
+}
+
+static void
+put_marker(mrd_json *o, const char *key, uint64_t marker)
+{
+    char hex[24];
+
+    snprintf(hex, sizeof(hex), "%016" PRIx64, marker);
+    mrd_json_set(o, key, mrd_json_new_str(hex));
+}
+
+mrd_json *
+mrd_host_reading_json(const mrd_host_reading *r)
+{
+    mrd_json *o = mrd_json_new_object(), *p;
+
+    mrd_json_set(o, "local_ns", mrd_json_new_int(r->raw_ns));
+    mrd_json_set(o, "wall_ns", mrd_json_new_int(r->realtime_ns));
+    mrd_json_set(o, "bracket_ns", mrd_json_new_int(r->bracket_ns));
+    mrd_json_set(o, "monotonic_ns", mrd_json_new_int(r->monotonic_ns));
+    mrd_json_set(o, "boottime_ns", mrd_json_new_int(r->boottime_ns));
+    mrd_json_set(o, "wall_state", mrd_json_new_str(mrd_host_reading_state(r)));
+    mrd_json_set(o, "utc_bound_ns", mrd_json_new_int(mrd_host_reading_utc_bound(r)));
+    if (r->has_timex) {
+        mrd_json_set(o, "timex", p = mrd_json_new_object());
+        mrd_json_set(p, "status", mrd_json_new_int(r->timex_status));
+        mrd_json_set(p, "freq_ppb", mrd_json_new_int(r->freq_ppb));
+        mrd_json_set(p, "maxerror_ns", mrd_json_new_int(r->maxerror_ns));
+        mrd_json_set(p, "esterror_ns", mrd_json_new_int(r->esterror_ns));
+        mrd_json_set(p, "tai_s", mrd_json_new_int(r->tai_s));
+    }
+    if (r->has_clockbound) {
+        mrd_json_set(o, "clockbound", p = mrd_json_new_object());
+        mrd_json_set(p, "status", mrd_json_new_str(clockbound_text(r->clockbound_status)));
+        mrd_json_set(p, "bound_ns", mrd_json_new_int(r->clockbound_ns));
+        put_marker(p, "marker", r->clockbound_marker);
+    }
+    if (r->has_phc) {
+        mrd_json_set(o, "phc", p = mrd_json_new_object());
+        mrd_json_set(p, "name", mrd_json_new_str(r->phc_name));
+        mrd_json_set(p, "phc_ns", mrd_json_new_int(r->phc_ns));
+        mrd_json_set(p, "local_ns", mrd_json_new_int(r->phc_raw_ns));
+        mrd_json_set(p, "bracket_ns", mrd_json_new_int(r->phc_bracket_ns));
+        mrd_json_set(p, "error_ns", mrd_json_new_int(r->phc_error_ns));
+    }
+    if (r->has_vmclock) {
+        mrd_json_set(o, "vmclock", p = mrd_json_new_object());
+        put_marker(p, "marker", r->vm_marker);
+        mrd_json_set(p, "status", mrd_json_new_int(r->vm_status));
+        mrd_json_set(p, "maxerror_ns", mrd_json_new_int(r->vm_maxerror_ns));
+    }
+    return o;
+}
+
+void
+mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to)
+{
+    char text[MRD_DUR_TEXT];
+    int64_t bound = mrd_host_reading_utc_bound(r);
+
+    mrd_buf_fmt(to, "wall clock %s", mrd_host_reading_state(r));
+    if (bound >= 0)
+        mrd_buf_fmt(to, ", within %s of UTC by %s", mrd_dur_text(bound, text),
+                    r->has_clockbound && r->clockbound_ns >= 0 ? "ClockBound" : "adjtimex");
+    if (r->has_clockbound)
+        mrd_buf_fmt(to, "; ClockBound %s", clockbound_text(r->clockbound_status));
+    if (r->has_phc) {
+        mrd_buf_fmt(to, "; PTP clock %s read within %s", r->phc_name,
+                    mrd_dur_text(r->phc_bracket_ns, text));
+        if (r->phc_error_ns >= 0)
+            mrd_buf_fmt(to, ", its error at most %s", mrd_dur_text(r->phc_error_ns, text));
+    }
+    if (r->has_vmclock)
+        mrd_buf_fmt(to, "; VMClock marker %016" PRIx64, r->vm_marker);
+    if (!r->has_clockbound && !r->has_phc && !r->has_vmclock)
+        mrd_buf_text(to, "; no ClockBound, PTP clock or VMClock here");
+}

@@ -1,0 +1,36 @@
+/*
+ * aggregator/host_reading.h - what a node said about its own clocks (hw/hostclock.h), as the
+ * aggregator keeps and shows it: the quality of its wall clock, never an input to the alignment.
+ *
+ * Units nanoseconds. Threads: plain values.
+ */
+#ifndef MRD_AGGREGATOR_HOST_READING_H
+#define MRD_AGGREGATOR_HOST_READING_H
+
+#include "base/json.h"
+#include "proto/wire.h"
+
+typedef struct {
+    int64_t raw_ns, realtime_ns, bracket_ns, monotonic_ns, boottime_ns;
+    bool has_timex, has_clockbound, has_phc, has_vmclock;
+    int32_t timex_state, tai_s;
+    uint32_t timex_status, clockbound_status, vm_status;
+    int64_t freq_ppb, maxerror_ns, esterror_ns;
+    int64_t clockbound_ns; /* -1: void */
+    uint64_t clockbound_marker, vm_marker;
+    char phc_name[32];
+    int64_t phc_ns, phc_raw_ns, phc_bracket_ns, phc_error_ns; /* error -1: not stated */
+    int64_t vm_maxerror_ns;                                   /* -1: not stated */
+} mrd_host_reading;
+
+void mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
+/* "synchronized", "unsynchronized" (by adjtimex), "unknown". Static. */
+const char *mrd_host_reading_state(const mrd_host_reading *r);
+/* How far the wall clock may be from UTC by the best that the node has: ClockBound, else adjtimex's
+ * maxerror; -1 unknown. */
+int64_t mrd_host_reading_utc_bound(const mrd_host_reading *r);
+mrd_json *mrd_host_reading_json(const mrd_host_reading *r); /* NULL without memory */
+/* Appends one line for people, without its end. */
+void mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to);
+
+#endif

@@ -1,0 +1,306 @@
+#include "aggregator/merge_check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/obj.h"
+#include "trace/collectives.h"
+
+#define PARTS_MAX MRD_COLL_PROCESSES_MAX
+#define SLACK     MRD_MS /* between the first and the last to leave, errors of the clocks included */
+
+/* A core of a process: runs one sequence of operations on one clock. */
+typedef struct {
+    mrd_proc_id process;
+    int64_t lnc, device;
+    const mrd_align *table;
+} part;
+
+struct merge_check {
+    const mrd_catalog *cat;
+    mrd_collectives *cc;
+    part *parts;
+    size_t n_parts, cap_parts;
+    uint32_t *part_of; /* by track, plus one; 0 unknown */
+    size_t n_tracks;
+    mrd_coll_obs *obs;
+    bool *barrier; /* by observation */
+    size_t n, cap;
+    mrd_coll_gap *gaps;
+    size_t n_gaps, cap_gaps;
+    bool full;
+};
+
+merge_check *
+merge_check_new(const mrd_catalog *cat)
+{
+    merge_check *c = calloc(1, sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    c->cat = cat;
+    c->n_tracks = mrd_catalog_tracks(cat);
+    c->cc = mrd_collectives_new(cat);
+    c->part_of = calloc(c->n_tracks + 1, sizeof(*c->part_of));
+    if (c->cc == NULL || c->part_of == NULL) {
+        merge_check_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void
+merge_check_free(merge_check *c)
+{
+    if (c == NULL)
+        return;
+    mrd_collectives_free(c->cc);
+    free(c->parts);
+    free(c->part_of);
+    free(c->obs);
+    free(c->barrier);
+    free(c->gaps);
+    free(c);
+}
+
+static bool
+room(void **v, size_t n, size_t *cap, size_t size)
+{
+    size_t more = *cap == 0 ? 256 : *cap * 2;
+    void *grown;
+
+    if (n < *cap)
+        return true;
+    if ((grown = realloc(*v, more * size)) == NULL)
+        return false;
+    *v = grown;
+    *cap = more;
+    return true;
+}
+
+/* The participant of a track, added when new; false when there is no room for it. */
+static bool
+find_part(merge_check *c, mrd_track_id track, const mrd_align *table, uint32_t *ret_part)
+{
+    const mrd_track *t;
+
+    if (track >= c->n_tracks)
+        return false;
+    if (c->part_of[track] == 0) {
+        size_t i = 0;
+
+        t = mrd_catalog_borrow_track(c->cat, track);
+        while (i < c->n_parts &&
+               (c->parts[i].process != t->process || c->parts[i].lnc != t->lnc_idx ||
+                c->parts[i].device != t->device_idx || c->parts[i].table != table))
+            i++;
+        if (i == c->n_parts) {
+            if (i == PARTS_MAX || !room((void **) &c->parts, i, &c->cap_parts, sizeof(*c->parts)))
+                return false;
+            c->parts[c->n_parts++] = (part){ t->process, t->lnc_idx, t->device_idx, table };
+        }
+        c->part_of[track] = (uint32_t) i + 1;
+    }
+    *ret_part = c->part_of[track] - 1;
+    return true;
+}
+
+/* Events of all cores of a process were lost. */
+static void
+see_gap(merge_check *c, const mrd_event *ev, int64_t raw_ns)
+{
+    mrd_proc_id process;
+
+    if (ev->track >= c->n_tracks)
+        return;
+    process = mrd_catalog_borrow_track(c->cat, ev->track)->process;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        if (c->parts[i].process != process)
+            continue;
+        if (!room((void **) &c->gaps, c->n_gaps, &c->cap_gaps, sizeof(*c->gaps)))
+            return;
+        c->gaps[c->n_gaps++] = (mrd_coll_gap){ (uint32_t) i, raw_ns, raw_ns + ev->dur_ns };
+    }
+}
+
+void
+merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_align *table)
+{
+    mrd_cc_kind kind;
+    uint32_t who;
+    mrd_cc cc;
+
+    if (ev->kind == MRD_LOSS) {
+        see_gap(c, ev, raw_ns);
+        return;
+    }
+    kind = mrd_collectives_see(c->cc, ev, &cc);
+    if ((kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER) || c->full ||
+        !find_part(c, ev->track, table, &who))
+        return;
+    if (c->n == MERGE_CHECK_MAX) {
+        c->full = true;
+        return;
+    }
+    if (c->n == c->cap) {
+        size_t cap = c->cap == 0 ? 1024 : c->cap * 2;
+        bool *grown = realloc(c->barrier, cap * sizeof(*grown));
+
+        if (grown == NULL || !room((void **) &c->obs, c->n, &c->cap, sizeof(*c->obs))) {
+            c->barrier = grown == NULL ? c->barrier : grown;
+            c->full = true;
+            return;
+        }
+        c->barrier = grown;
+    }
+    c->barrier[c->n] = kind == MRD_CC_BARRIER;
+    c->obs[c->n++] = (mrd_coll_obs){ .process = who,
+                                     .group = cc.group,
+                                     .op = cc.op,
+                                     .size = cc.size,
+                                     .seq = -1,
+                                     .begin_ns = raw_ns,
+                                     .end_ns = raw_ns + ev->dur_ns };
+}
+
+/* Barriers are all alike; where there are operations that tell more, they are left out. */
+static void
+keep_telling(merge_check *c)
+{
+    bool telling = false;
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->n; i++)
+        telling = telling || !c->barrier[i];
+    for (size_t i = 0; i < c->n; i++) {
+        if (!telling || !c->barrier[i])
+            c->obs[n++] = c->obs[i];
+    }
+    c->n = n;
+}
+
+static bool
+several_clocks(const merge_check *c)
+{
+    for (size_t i = 1; i < c->n_parts; i++) {
+        if (c->parts[i].table != c->parts[0].table)
+            return true;
+    }
+    return false;
+}
+
+/* ---- Trimming ---- */
+
+static int
+obs_order(const void *x, const void *y)
+{
+    const mrd_coll_obs *a = x, *b = y;
+
+    if (a->group != b->group)
+        return a->group < b->group ? -1 : 1;
+    if (a->process != b->process)
+        return a->process < b->process ? -1 : 1;
+    return a->end_ns < b->end_ns ? -1 : a->end_ns > b->end_ns;
+}
+
+/* When it ended by the estimate; false where nothing is known. */
+static bool
+ended(const merge_check *c, const mrd_coll_obs *o, int64_t *ret_ns)
+{
+    mrd_align_cursor cursor = { 0 };
+    mrd_sess_ns at;
+
+    if (!mrd_align_map(c->parts[o->process].table, &cursor, (mrd_local_ns){ o->end_ns }, &at, NULL))
+        return false;
+    *ret_ns = at.ns;
+    return true;
+}
+
+/* The time in which all participants of one group, obs[from, to), were being recorded. */
+static void
+common_time(const merge_check *c, size_t from, size_t to, int64_t *ret_first, int64_t *ret_last)
+{
+    *ret_first = INT64_MIN;
+    *ret_last = INT64_MAX;
+    for (size_t i = from, end; i < to; i = end) {
+        int64_t first, last;
+
+        for (end = i; end < to && c->obs[end].process == c->obs[i].process;)
+            end++;
+        if (!ended(c, &c->obs[i], &first) || !ended(c, &c->obs[end - 1], &last))
+            continue;
+        *ret_first = first > *ret_first ? first : *ret_first;
+        *ret_last = last < *ret_last ? last : *ret_last;
+    }
+}
+
+/*
+ * Nodes begin and end a session a little apart, so one may have seen an operation that the others
+ * had not begun to record. Everybody leaves at about the same time: what ended outside the time
+ * common to all is left out.
+ */
+static void
+trim(merge_check *c)
+{
+    size_t n = 0;
+
+    if (c->n > 0)
+        qsort(c->obs, c->n, sizeof(*c->obs), obs_order);
+    for (size_t i = 0, end; i < c->n; i = end) {
+        int64_t first, last, at;
+
+        for (end = i; end < c->n && c->obs[end].group == c->obs[i].group;)
+            end++;
+        common_time(c, i, end, &first, &last);
+        for (size_t k = i; k < end; k++) {
+            if (ended(c, &c->obs[k], &at) && at >= first - SLACK && at <= last + SLACK)
+                c->obs[n++] = c->obs[k];
+        }
+    }
+    c->n = n;
+}
+
+/* ---- The check ---- */
+
+static mrd_err
+match_seen(merge_check *c, mrd_coll_match **ret_match, mrd_why *why)
+{
+    mrd_coll_options options = { .trust_ns = 0 };
+    mrd_err err =
+        mrd_coll_match_new(c->obs, c->n, c->n_parts, c->gaps, c->n_gaps, &options, ret_match, why);
+
+    if (err != MRD_CLOCK)
+        return err;
+    trim(c);
+    return mrd_coll_match_new(c->obs, c->n, c->n_parts, c->gaps, c->n_gaps, &options, ret_match,
+                              why);
+}
+
+bool
+merge_check_run(merge_check *c, mrd_coll_check *ret_check, char sentence[MRD_WHY_MAX])
+{
+    mrd_coll_match *match = NULL;
+    const mrd_align **tables = calloc(c->n_parts + 1, sizeof(*tables));
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    *sentence = '\0';
+    keep_telling(c);
+    if (tables == NULL || !several_clocks(c)) {
+        free(tables);
+        return false;
+    }
+    for (size_t i = 0; i < c->n_parts; i++)
+        tables[i] = c->parts[i].table;
+    if ((err = match_seen(c, &match, &why)) == MRD_OK) {
+        mrd_coll_check_run(match, tables, ret_check);
+        if (c->full)
+            snprintf(sentence, MRD_WHY_MAX, "only the first %u are checked", MERGE_CHECK_MAX);
+    } else if (err != MRD_EMPTY) {
+        snprintf(sentence, MRD_WHY_MAX, "%.*s", MRD_WHY_MAX - 1, why.text);
+    }
+    mrd_coll_match_free(match);
+    free(tables);
+    return err == MRD_OK;
+}

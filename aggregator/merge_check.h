@@ -1,0 +1,35 @@
+/*
+ * aggregator/merge_check.h - collectives as witnesses against the clocks: nobody leaves an
+ * all-reduce before the last has entered, so no alignment may say so. Gathered while a session is
+ * merged; not an input of the alignment. Inside aggregator/ only.
+ *
+ * Participants are the cores of processes. Only finished operations that synchronise are looked at
+ * (trace/collectives.h), their times brought to their node's RAW clock.
+ *
+ * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and as much again while they are
+ * matched; what came later is not checked, and the sentence says so. Threads  belongs to one
+ * thread.
+ */
+#ifndef MRD_AGGREGATOR_MERGE_CHECK_H
+#define MRD_AGGREGATOR_MERGE_CHECK_H
+
+#include "timesync/collective.h"
+#include "trace/catalog.h"
+
+#define MERGE_CHECK_MAX (256u << 10)
+
+typedef struct merge_check merge_check;
+
+/* cat must hold all names. NULL without memory. */
+merge_check *merge_check_new(const mrd_catalog *cat);
+void merge_check_free(merge_check *c); /* NULL is fine */
+/* An event whose local RAW time is raw_ns, of a clock with this table (outlives the check). Without
+ * memory it is not checked. */
+void merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_align *table);
+/*
+ * Matches and checks what was seen. Returns false when nothing could be checked; `sentence` then
+ * says why, or is empty when there were no collectives of two nodes.
+ */
+bool merge_check_run(merge_check *c, mrd_coll_check *ret_check, char sentence[MRD_WHY_MAX]);
+
+#endif

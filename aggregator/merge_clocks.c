@@ -1,0 +1,163 @@
+#include "aggregator/merge_clocks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "base/out.h"
+
+mrd_align *
+merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c)
+{
+    int64_t local = node->local_ns, wall = node->wall_ns;
+
+    if (c->n_readings > 0) {
+        local = c->readings[0].raw_ns;
+        wall = c->readings[0].realtime_ns;
+    }
+    return mrd_align_wall(node->instance_id, c->boot, (mrd_local_ns){ local },
+                          (mrd_wall_ns){ wall });
+}
+
+/* Boots of which only events are there. */
+static mrd_err
+add_boots(mrd_node_clock *clock, const mrd_journal_index *index)
+{
+    for (size_t i = 0; i < index->n; i++) {
+        if (index->entries[i].frame.type == MRD_FRAME_BATCH &&
+            mrd_node_clock_of(clock, index->entries[i].frame.boot) == NULL)
+            return MRD_NOMEM;
+    }
+    return MRD_OK;
+}
+
+/* Kept beside the journal as well, for `meridian clocks` and other readers; the merge has the
+ * tables in memory, so a failure costs nothing here. */
+static void
+save(const merge_input *in, const merge_node *node, const mrd_node_clock *clock, size_t i)
+{
+    char *dir = NULL, *path = mrd_node_clock_path(in->dir, node->instance_id, clock, i);
+
+    if (path != NULL && asprintf(&dir, "%s/" MRD_CLOCKS_DIR, in->dir) >= 0) {
+        (void) mrd_make_dirs(dir, NULL);
+        (void) mrd_align_save(clock->v[i].align, path, NULL);
+        free(dir);
+    }
+    free(path);
+}
+
+mrd_err
+merge_clocks_solve(const merge_input *in, const merge_node *node, const mrd_journal_index *index,
+                   mrd_catalog *cat, mrd_node_clock *ret_clock, mrd_why *why)
+{
+    mrd_node_clock clock = { 0 };
+    mrd_err err = MRD_OK;
+
+    if (!node->same_clock)
+        err = mrd_node_clock_solve(node->instance_id, index, &clock, why);
+    if (err == MRD_OK && (add_boots(&clock, index) != MRD_OK ||
+                          (clock.n == 0 && mrd_node_clock_of(&clock, 0) == NULL)))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", node->instance_id);
+    for (size_t i = 0; i < clock.n && err == MRD_OK; i++) {
+        mrd_boot_clock *c = &clock.v[i];
+
+        if (node->same_clock)
+            c->align = mrd_align_constant(node->instance_id, c->boot, in->reference_ns, 0, 0);
+        else if (c->align == NULL)
+            c->align = merge_clocks_wall(node, c);
+        if (c->align == NULL)
+            err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", node->instance_id);
+        else
+            save(in, node, &clock, i);
+        if (c->why.text[0] != '\0')
+            mrd_catalog_note(cat, "%s", c->why.text);
+    }
+    if (err != MRD_OK)
+        mrd_node_clock_fini(&clock);
+    else
+        *ret_clock = clock;
+    return err;
+}
+
+/* ---- Rows ---- */
+
+static void
+row_name(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t segment,
+         const mrd_align_summary *sum, char *to, size_t size)
+{
+    size_t len;
+
+    snprintf(to, size, "%s RAW", node->instance_id);
+    if (clock->n > 1) {
+        len = strlen(to);
+        snprintf(to + len, size - len, " boot %zu", i + 1);
+    }
+    if (mrd_align_segment_count(clock->v[i].align) > 1) {
+        len = strlen(to);
+        snprintf(to + len, size - len, " epoch %zu (%s)", segment + 1,
+                 mrd_epoch_cause_text(sum->cause));
+    }
+}
+
+static uint32_t
+add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t segment,
+        mrd_catalog *cat)
+{
+    const mrd_boot_clock *c = &clock->v[i];
+    mrd_clock_info info = { .bound_ns = -1, .noise_ns = -1 };
+    mrd_align_summary sum = { 0 };
+    char name[HUB_ID_MAX + 64];
+
+    (void) mrd_align_summarise(c->align, segment, &sum);
+    row_name(node, clock, i, segment, &sum, name, sizeof(name));
+    info.name = mrd_catalog_intern(cat, name);
+    info.node = mrd_catalog_intern(cat, node->instance_id);
+    info.quality = mrd_catalog_intern(cat, mrd_align_quality_text(sum.quality));
+    info.method = mrd_catalog_intern(cat, node->same_clock ? "aggregator's own clock"
+                                                           : mrd_stamp_source_text(sum.source));
+    info.epochs = (uint32_t) mrd_align_segment_count(c->align);
+    info.estimate_ns = sum.offset;
+    info.bound_ns = mrd_align_segment_widest(c->align, segment);
+    info.noise_ns = sum.quality == MRD_ALIGN_UNALIGNED ? -1 : sum.noise_median;
+    info.violations = c->violations;
+    return mrd_catalog_add_clock(cat, &info);
+}
+
+/* Times that are not brought together have no bound against each other. */
+static uint32_t
+add_unaligned(const merge_node *node, const mrd_node_clock *clock, size_t i, merge_times times,
+              mrd_catalog *cat)
+{
+    mrd_clock_info info = { .bound_ns = -1, .noise_ns = -1, .epochs = 1 };
+    char name[HUB_ID_MAX + 32];
+
+    snprintf(name, sizeof(name), clock->n > 1 ? "%s %s boot %zu" : "%s %s", node->instance_id,
+             times == MERGE_RAW ? "RAW" : "wall clock", i + 1);
+    info.name = mrd_catalog_intern(cat, name);
+    info.node = mrd_catalog_intern(cat, node->instance_id);
+    info.quality = mrd_catalog_intern(cat, "unaligned");
+    info.method = mrd_catalog_intern(cat, times == MERGE_RAW ? "raw" : "wall clock");
+    info.violations = clock->v[i].violations;
+    return mrd_catalog_add_clock(cat, &info);
+}
+
+uint32_t
+merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
+                      merge_times times, mrd_catalog *cat)
+{
+    const mrd_boot_clock *c = &clock->v[i];
+    uint32_t first;
+
+    if (c->violations > 0)
+        mrd_catalog_note(cat,
+                         "clock of %s: %" PRIu64 " held-out packets contradict the bound, which "
+                         "must not happen: do not trust it",
+                         node->instance_id, c->violations);
+    if (times != MERGE_ALIGNED)
+        return add_unaligned(node, clock, i, times, cat);
+    first = add_row(node, clock, i, 0, cat);
+    for (size_t k = 1; k < mrd_align_segment_count(c->align); k++)
+        (void) add_row(node, clock, i, k, cat);
+    return first;
+}

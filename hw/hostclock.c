@@ -1,0 +1,421 @@
+#include "hw/hostclock.h"
+
+#include <fcntl.h>
+#include <linux/ptp_clock.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/num.h"
+#include "base/udpstamp.h"
+
+#define TRIES       100 /* against a writer in the middle of an update */
+#define PHC_SAMPLES 3
+#define PHC_MAX     8 /* /dev/ptp0 ... */
+#define YEARS_MAX   (200LL * 366 * 86400)
+
+/* ---- Little-endian fields ---- */
+
+static uint64_t
+get(mrd_bytes b, size_t at, size_t len)
+{
+    uint64_t v = 0;
+
+    for (size_t i = len; i-- > 0;)
+        v = v << 8 | b.p[at + i];
+    return v;
+}
+
+/* ---- ClockBound ---- */
+
+#define CB_HEADER 16
+#define CB_V1_LEN 72
+#define CB_V2_LEN 80
+
+static bool
+cb_time(mrd_bytes b, size_t at, int64_t *ret_ns)
+{
+    int64_t s = (int64_t) get(b, at, 8), ns = (int64_t) get(b, at + 8, 8);
+
+    *ret_ns = s * MRD_SEC + ns;
+    return s >= 0 && s < YEARS_MAX && ns >= 0 && ns < MRD_SEC;
+}
+
+mrd_err
+mrd_clockbound_parse(mrd_bytes b, mrd_clockbound *ret, mrd_why *why)
+{
+    static const uint8_t magic[8] = { 0x4e, 0x5a, 0x4d, 0x41, 0x00, 0x02, 0x42, 0x43 };
+    static const uint8_t magic_bytes[8] = { 0x41, 0x4d, 0x5a, 0x4e, 0x43, 0x42, 0x02, 0x00 };
+    mrd_clockbound c = { 0 };
+    unsigned version, generation;
+    uint64_t size;
+
+    if (b.len < CB_HEADER)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "ClockBound segment of %zu bytes", b.len);
+    /* Two words of 32 bits in the machine's order, or eight bytes: both have been written. */
+    if (memcmp(b.p, magic, 8) != 0 && memcmp(b.p, magic_bytes, 8) != 0)
+        return mrd_why_set(why, MRD_FORMAT, 0, "not a ClockBound segment");
+    size = get(b, 8, 4);
+    version = (unsigned) get(b, 12, 2);
+    generation = (unsigned) get(b, 14, 2);
+    if (version == 0 || generation == 0 || generation % 2 != 0)
+        return mrd_why_set(why, MRD_AGAIN, 0, "the ClockBound segment is being written");
+    if (version > 2)
+        return mrd_why_set(why, MRD_VERSION, 0,
+                           "ClockBound segment of version %u (1 and 2 are known)", version);
+    if (size < (version == 1 ? CB_V1_LEN : CB_V2_LEN) || b.len < size)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "ClockBound segment of %zu bytes, not %llu",
+                           b.len, (unsigned long long) size);
+    c.bound_ns = (int64_t) get(b, 48, 8);
+    if (version == 1) {
+        c.max_drift_ppb = (uint32_t) get(b, 56, 4);
+        c.status = (uint32_t) get(b, 64, 4);
+    } else {
+        c.marker = get(b, 56, 8);
+        c.max_drift_ppb = (uint32_t) get(b, 64, 4);
+        c.status = (uint32_t) get(b, 68, 4);
+    }
+    if (!cb_time(b, 16, &c.as_of_ns) || !cb_time(b, 32, &c.void_after_ns) || c.bound_ns < 0 ||
+        c.status > MRD_CLOCKBOUND_DISRUPTED)
+        return mrd_why_set(why, MRD_CORRUPT, 0, "ClockBound segment with impossible values");
+    *ret = c;
+    return MRD_OK;
+}
+
+int64_t
+mrd_clockbound_at(const mrd_clockbound *c, int64_t monotonic_ns)
+{
+    int64_t age = monotonic_ns - c->as_of_ns;
+    __int128 bound;
+
+    if (c->status != MRD_CLOCKBOUND_SYNCHRONIZED && c->status != MRD_CLOCKBOUND_FREE_RUNNING)
+        return -1;
+    if (monotonic_ns > c->void_after_ns)
+        return -1;
+    age = age < 0 ? 0 : age; /* the coarse clock stands still between ticks */
+    bound = c->bound_ns + ((__int128) age * c->max_drift_ppb + MRD_SEC - 1) / MRD_SEC;
+    return bound > INT64_MAX ? -1 : (int64_t) bound;
+}
+
+/* ---- VMClock ---- */
+
+#define VM_MAGIC     0x4b4c4356u /* "VCLK" */
+#define VM_LEN       104
+#define VM_PAGE      4096
+#define VM_MAXERROR  (1u << 6) /* flags: time_maxerror_nanosec is valid */
+#define VM_STATUS    34
+#define VM_MAXERR_AT 96
+
+mrd_err
+mrd_vmclock_parse(mrd_bytes b, mrd_vmclock *ret, mrd_why *why)
+{
+    uint64_t maxerror;
+
+    if (b.len < VM_LEN)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "VMClock page of %zu bytes", b.len);
+    if (get(b, 0, 4) != VM_MAGIC)
+        return mrd_why_set(why, MRD_FORMAT, 0, "not a VMClock page");
+    if (get(b, 8, 2) != 1)
+        return mrd_why_set(why, MRD_VERSION, 0, "VMClock page of version %u (1 is known)",
+                           (unsigned) get(b, 8, 2));
+    if (get(b, 4, 4) < VM_LEN)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "VMClock page says it has %u bytes",
+                           (unsigned) get(b, 4, 4));
+    if (get(b, 12, 4) % 2 != 0)
+        return mrd_why_set(why, MRD_AGAIN, 0, "the VMClock page is being written");
+    maxerror = get(b, VM_MAXERR_AT, 8);
+    *ret = (mrd_vmclock){ .marker = get(b, 16, 8),
+                          .status = b.p[VM_STATUS],
+                          .maxerror_ns = (get(b, 24, 8) & VM_MAXERROR) != 0 && maxerror <= INT64_MAX
+                                             ? (int64_t) maxerror
+                                             : -1 };
+    return MRD_OK;
+}
+
+/* ---- PTP hardware clocks ---- */
+
+bool
+mrd_phc_best(const mrd_phc_sample *samples, size_t n, mrd_phc_sample *ret_best)
+{
+    const mrd_phc_sample *best = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        const mrd_phc_sample *s = &samples[i];
+
+        if (s->after_ns >= s->before_ns &&
+            (best == NULL || s->after_ns - s->before_ns < best->after_ns - best->before_ns))
+            best = s;
+    }
+    if (best != NULL)
+        *ret_best = *best;
+    return best != NULL;
+}
+
+int64_t
+mrd_phc_error(mrd_str text)
+{
+    int64_t ns;
+
+    while (text.len > 0 && (text.p[text.len - 1] == '\n' || text.p[text.len - 1] == ' '))
+        text.len--;
+    return mrd_num_i64(text, &ns) == MRD_OK && ns >= 0 ? ns : -1;
+}
+
+/* ---- adjtimex ---- */
+
+mrd_timex
+mrd_timex_of(const struct timex *t, int state)
+{
+    return (mrd_timex){
+        .state = state,
+        .status = (uint32_t) t->status,
+        .freq_ppb = (int64_t) t->freq * 1000 / 65536, /* 2^-16 ppm */
+        .maxerror_ns = (int64_t) t->maxerror * MRD_US,
+        .esterror_ns = (int64_t) t->esterror * MRD_US,
+        .tai_s = t->tai,
+    };
+}
+
+/* ---- Reading ---- */
+
+struct mrd_hostclock {
+    const uint8_t *vm; /* the mapped page, NULL: absent */
+    size_t vm_len;
+    char bound_path[256];
+    int phc;      /* -1: none */
+    bool phc_raw; /* the kernel brackets with RAW */
+    char phc_name[MRD_HOSTCLOCK_NAME], phc_error_path[256];
+};
+
+/* A device has a whole page; a file has what it has. */
+static void
+map_vm(mrd_hostclock *h, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    void *p;
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0)
+        h->vm_len = S_ISREG(st.st_mode) && st.st_size < VM_PAGE ? (size_t) st.st_size : VM_PAGE;
+    if (h->vm_len >= VM_LEN &&
+        (p = mmap(NULL, h->vm_len, PROT_READ, MAP_SHARED, fd, 0)) != MAP_FAILED)
+        h->vm = p;
+    close(fd);
+}
+
+static void
+read_text(const char *path, char *to, size_t size)
+{
+    FILE *f = fopen(path, "re");
+
+    if (f == NULL || fgets(to, (int) size, f) == NULL)
+        *to = '\0';
+    to[strcspn(to, "\n")] = '\0';
+    if (f != NULL)
+        fclose(f);
+}
+
+/* The first PTP clock of an ENA device, else the first at all. */
+static void
+find_phc(mrd_hostclock *h, const char *dev, const char *sys)
+{
+    int found = -1;
+
+    for (int i = 0; i < PHC_MAX; i++) {
+        char path[256], name[MRD_HOSTCLOCK_NAME];
+
+        snprintf(path, sizeof(path), "%s/ptp%d", dev, i);
+        if (access(path, R_OK) != 0)
+            continue;
+        snprintf(path, sizeof(path), "%s/class/ptp/ptp%d/clock_name", sys, i);
+        read_text(path, name, sizeof(name));
+        if (found >= 0 && strncmp(name, "ena", 3) != 0)
+            continue;
+        found = i;
+        memcpy(h->phc_name, name, sizeof(name));
+        if (strncmp(name, "ena", 3) == 0)
+            break;
+    }
+    if (found >= 0) {
+        char path[256];
+
+        snprintf(path, sizeof(path), "%s/ptp%d", dev, found);
+        h->phc = open(path, O_RDONLY | O_CLOEXEC);
+        snprintf(h->phc_error_path, sizeof(h->phc_error_path),
+                 "%s/class/ptp/ptp%d/device/phc_error_bound", sys, found);
+        h->phc_raw = true; /* until the kernel refuses */
+    }
+}
+
+mrd_hostclock *
+mrd_hostclock_open(const mrd_hostclock_options *o)
+{
+    mrd_hostclock *h = calloc(1, sizeof(*h));
+    const char *dev = o->dev_root == NULL ? "/dev" : o->dev_root;
+    const char *sys = o->sys_root == NULL ? "/sys" : o->sys_root;
+    const char *run = o->run_root == NULL ? "/var/run" : o->run_root;
+    char path[256];
+
+    if (h == NULL)
+        return NULL;
+    h->phc = -1;
+    snprintf(path, sizeof(path), "%s/vmclock0", dev);
+    map_vm(h, path);
+    snprintf(h->bound_path, sizeof(h->bound_path), "%s/clockbound/shm0", run);
+    find_phc(h, dev, sys);
+    return h;
+}
+
+void
+mrd_hostclock_close(mrd_hostclock *h)
+{
+    if (h == NULL)
+        return;
+    if (h->vm != NULL)
+        munmap((void *) (uintptr_t) h->vm, h->vm_len);
+    if (h->phc >= 0)
+        close(h->phc);
+    free(h);
+}
+
+/* Copies a page that somebody may be writing until a copy holds together. */
+static bool
+read_vm(const mrd_hostclock *h, mrd_vmclock *ret)
+{
+    uint8_t copy[VM_LEN];
+
+    for (int i = 0; h->vm != NULL && i < TRIES; i++) {
+        uint32_t seq =
+            __atomic_load_n((const uint32_t *) (const void *) (h->vm + 12), __ATOMIC_ACQUIRE);
+
+        memcpy(copy, h->vm, sizeof(copy));
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (seq ==
+                __atomic_load_n((const uint32_t *) (const void *) (h->vm + 12), __ATOMIC_RELAXED) &&
+            mrd_vmclock_parse((mrd_bytes){ copy, sizeof(copy) }, ret, NULL) == MRD_OK)
+            return true;
+    }
+    return false;
+}
+
+bool
+mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker)
+{
+    mrd_vmclock vm;
+
+    if (!read_vm(h, &vm))
+        return false;
+    *ret_marker = vm.marker;
+    return true;
+}
+
+/* The daemon may come, go and write a new file: the file is read afresh each time. Its writer marks
+ * a half written one by an odd generation, which two equal readings exclude. */
+static bool
+read_bound(const mrd_hostclock *h, mrd_clockbound *ret)
+{
+    uint8_t a[CB_V2_LEN], b[CB_V2_LEN];
+    int fd = open(h->bound_path, O_RDONLY | O_CLOEXEC);
+    bool ok = false;
+
+    for (int i = 0; fd >= 0 && !ok && i < TRIES; i++) {
+        ssize_t n = pread(fd, a, sizeof(a), 0), m = pread(fd, b, sizeof(b), 0);
+        mrd_err err;
+
+        if (n <= 0 || n != m || memcmp(a, b, (size_t) n) != 0)
+            continue;
+        err = mrd_clockbound_parse((mrd_bytes){ a, (size_t) n }, ret, NULL);
+        if (err != MRD_OK && err != MRD_AGAIN)
+            break;
+        ok = err == MRD_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+static int64_t
+ptp_ns(const struct ptp_clock_time *t)
+{
+    return (int64_t) t->sec * MRD_SEC + t->nsec;
+}
+
+/* system, device, system; the system's clock is RAW where the kernel can (clockid, in what older
+ * headers call reserved), else the wall clock. */
+static size_t
+phc_samples(mrd_hostclock *h, mrd_phc_sample to[PHC_SAMPLES])
+{
+    struct ptp_sys_offset_extended x = { .n_samples = PHC_SAMPLES };
+
+    if (h->phc_raw) {
+        x.rsv[0] = CLOCK_MONOTONIC_RAW;
+        if (ioctl(h->phc, PTP_SYS_OFFSET_EXTENDED, &x) != 0) {
+            h->phc_raw = false;
+            x = (struct ptp_sys_offset_extended){ .n_samples = PHC_SAMPLES };
+        }
+    }
+    if (!h->phc_raw && ioctl(h->phc, PTP_SYS_OFFSET_EXTENDED, &x) != 0)
+        return 0;
+    for (unsigned i = 0; i < PHC_SAMPLES; i++)
+        to[i] = (mrd_phc_sample){ ptp_ns(&x.ts[i][0]), ptp_ns(&x.ts[i][1]), ptp_ns(&x.ts[i][2]) };
+    return PHC_SAMPLES;
+}
+
+static void
+read_phc(mrd_hostclock *h, mrd_hostclock_reading *r)
+{
+    mrd_phc_sample samples[PHC_SAMPLES], best;
+    char text[32];
+    size_t n = h->phc < 0 ? 0 : phc_samples(h, samples);
+    int64_t to_raw = h->phc_raw ? 0 : r->raw_ns - r->realtime_ns;
+
+    if (n == 0 || !mrd_phc_best(samples, n, &best))
+        return;
+    r->has_phc = true;
+    memcpy(r->phc_name, h->phc_name, sizeof(r->phc_name));
+    r->phc_ns = best.phc_ns;
+    r->phc_bracket_ns = best.after_ns - best.before_ns + (h->phc_raw ? 0 : r->bracket_ns);
+    r->phc_raw_ns = best.before_ns + (best.after_ns - best.before_ns) / 2 + to_raw;
+    read_text(h->phc_error_path, text, sizeof(text));
+    r->phc_error_ns = mrd_phc_error(mrd_str_of(text));
+}
+
+static int64_t
+read_clock(clockid_t id)
+{
+    struct timespec ts;
+
+    return clock_gettime(id, &ts) == 0 ? ts.tv_sec * MRD_SEC + ts.tv_nsec : 0;
+}
+
+void
+mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret)
+{
+    mrd_hostclock_reading r = { .clockbound_ns = -1, .phc_error_ns = -1 };
+    struct timex t = { .modes = 0 };
+    int64_t raw0, raw1;
+    int state;
+
+    mrd_clock_cross(&raw0, &r.realtime_ns, &raw1);
+    r.raw_ns = raw0 + (raw1 - raw0) / 2;
+    r.bracket_ns = raw1 - raw0;
+    r.monotonic_ns = read_clock(CLOCK_MONOTONIC);
+    r.boottime_ns = read_clock(CLOCK_BOOTTIME);
+    if ((state = adjtimex(&t)) >= 0) {
+        r.has_timex = true;
+        r.timex = mrd_timex_of(&t, state);
+    }
+    if ((r.has_clockbound = read_bound(h, &r.clockbound)))
+        r.clockbound_ns = mrd_clockbound_at(&r.clockbound, read_clock(CLOCK_MONOTONIC_COARSE));
+    r.has_vmclock = read_vm(h, &r.vmclock);
+    read_phc(h, &r);
+    *ret = r;
+}

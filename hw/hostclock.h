@@ -1,0 +1,111 @@
+/*
+ * hw/hostclock.h - what a node knows about its own clocks: RAW, REALTIME, MONOTONIC and BOOTTIME
+ * read together, and, where the machine has them, the kernel's opinion (adjtimex), AWS ClockBound's
+ * shared memory, a PTP hardware clock and the hypervisor's VMClock page. Absent is not an error.
+ *
+ * These readings are the quality label of the UTC column and say when a clock was disrupted. They
+ * are no input to the alignment of nodes.
+ *
+ * Units    nanoseconds, ppb.
+ * Sign     a bound is a distance: the wall clock is within it of UTC.
+ * Cost     one mrd_hostclock_read is some 20 clock reads, an adjtimex and, with a PTP clock, one
+ * ioctl of 3 samples (the device allows 125 reads a second). Threads  a mrd_hostclock belongs to
+ * one thread; the parsers are stateless. Source   facts on Linux clocks: docs/timesync.md section
+ * 2; ClockBound: docs/PROTOCOL.md of aws/clock-bound (shared memory versions 1 and 2); VMClock:
+ * linux/vmclock-abi.h version 1; PTP: linux/ptp_clock.h.
+ */
+#ifndef MRD_HW_HOSTCLOCK_H
+#define MRD_HW_HOSTCLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/timex.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* ---- Parsers ---- */
+
+typedef enum {
+    MRD_CLOCKBOUND_UNKNOWN,
+    MRD_CLOCKBOUND_SYNCHRONIZED,
+    MRD_CLOCKBOUND_FREE_RUNNING,
+    MRD_CLOCKBOUND_DISRUPTED
+} mrd_clockbound_status;
+
+typedef struct {
+    int64_t as_of_ns, void_after_ns; /* CLOCK_MONOTONIC_COARSE */
+    int64_t bound_ns;                /* of the wall clock at as_of */
+    uint64_t marker;                 /* disruption marker; 0 in version 1 */
+    uint32_t max_drift_ppb;
+    uint32_t status; /* mrd_clockbound_status */
+} mrd_clockbound;
+
+/* The shared memory segment. Errors: TRUNCATED, FORMAT (magic), VERSION, AGAIN (being written, or
+ * not written yet), CORRUPT (times or bound outside reason). */
+mrd_err mrd_clockbound_parse(mrd_bytes segment, mrd_clockbound *ret, mrd_why *why);
+/* The bound at a later CLOCK_MONOTONIC_COARSE time, its growth included; -1 when it is void: the
+ * status is neither synchronized nor free running, or void_after has passed. */
+int64_t mrd_clockbound_at(const mrd_clockbound *c, int64_t monotonic_ns);
+
+typedef struct {
+    uint64_t marker; /* changes when the counter was disrupted, as by live migration */
+    uint32_t status; /* 0 unknown, 1 initializing, 2 synchronized, 3 free running, 4 unreliable */
+    int64_t maxerror_ns; /* -1: not stated */
+} mrd_vmclock;
+
+/* The page of /dev/vmclock0. Errors: TRUNCATED, FORMAT, VERSION, AGAIN (being written). */
+mrd_err mrd_vmclock_parse(mrd_bytes page, mrd_vmclock *ret, mrd_why *why);
+
+typedef struct {
+    int64_t before_ns, phc_ns, after_ns; /* system, device, system */
+} mrd_phc_sample;
+
+/* The narrowest of n; false when none runs forward. */
+bool mrd_phc_best(const mrd_phc_sample *samples, size_t n, mrd_phc_sample *ret_best);
+/* "37" or "37\n": the device's own bound in ns; -1 when it is no number. */
+int64_t mrd_phc_error(mrd_str text);
+
+typedef struct {
+    int32_t state;   /* TIME_OK ... TIME_ERROR */
+    uint32_t status; /* STA_* */
+    int64_t freq_ppb, maxerror_ns, esterror_ns;
+    int32_t tai_s;
+} mrd_timex;
+
+/* What adjtimex() filled in; state is what it returned. */
+mrd_timex mrd_timex_of(const struct timex *t, int state);
+
+/* ---- Reading ---- */
+
+#define MRD_HOSTCLOCK_NAME 32
+
+typedef struct {
+    int64_t raw_ns, realtime_ns, bracket_ns; /* RAW in the middle of the bracket */
+    int64_t monotonic_ns, boottime_ns;       /* read right after it */
+    bool has_timex, has_clockbound, has_phc, has_vmclock;
+    mrd_timex timex;
+    mrd_clockbound clockbound;
+    int64_t clockbound_ns; /* the bound now, -1 void */
+    char phc_name[MRD_HOSTCLOCK_NAME];
+    int64_t phc_ns, phc_raw_ns,
+        phc_bracket_ns;   /* device time and RAW of one instant, inside a bracket */
+    int64_t phc_error_ns; /* -1: the device states none */
+    mrd_vmclock vmclock;
+} mrd_hostclock_reading;
+
+typedef struct {
+    const char *dev_root, *sys_root, *run_root; /* NULL: /dev, /sys, /var/run */
+} mrd_hostclock_options;
+
+typedef struct mrd_hostclock mrd_hostclock;
+
+/* Looks for what the machine has; devices stay open. NULL without memory. */
+mrd_hostclock *mrd_hostclock_open(const mrd_hostclock_options *options);
+void mrd_hostclock_close(mrd_hostclock *h); /* NULL is fine */
+/* Reads everything. What cannot be read this time is absent. */
+void mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret_reading);
+/* Only the VMClock's marker, for watching epochs; false without one. */
+bool mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker);
+
+#endif

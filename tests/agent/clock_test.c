@@ -1,0 +1,246 @@
+/* The roads of time probes: UDP, a connection of its own where UDP is blocked, heartbeats where
+ * nothing else answers. Real packets on the loopback interface; both ends read one clock, so the
+ * true offset is the constant that the test chose. */
+#include "tests/check.h"
+
+#include "agent/clock.h"
+#include "aggregator/timeserve.h"
+#include "base/udpstamp.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AGENT    77
+#define OFFSET   987654321098765LL
+#define PATIENCE (60 * MRD_SEC)
+
+typedef struct {
+    mrd_server *server;
+    char url[128];
+    unsigned dialled;
+    size_t seen[MRD_STAMP_SOURCES]; /* probes by the worse stamp */
+    size_t wrong;                   /* inequalities that the truth contradicts */
+    size_t readings;
+    mrd_timeserve *time;
+} bench;
+
+static mrd_err
+dial(void *self, mrd_transport **ret_transport, mrd_why *why)
+{
+    bench *b = self;
+    mrd_link_options o = { .data_url = b->url, .window = 1 };
+
+    b->dialled++;
+    return mrd_transport_link(&o, ret_transport, why);
+}
+
+static bench
+bench_new(void)
+{
+    mrd_server_options o = { .data_url = "tcp://127.0.0.1:0" };
+    bench b = { 0 };
+    mrd_why why = { 0 };
+
+    if (mrd_server_open(&o, &b.server, &why) != MRD_OK) {
+        fprintf(stderr, "%s\n", why.text);
+        SKIP("no TCP on the loopback interface");
+    }
+    snprintf(b.url, sizeof(b.url), "%s", mrd_server_data_url(b.server));
+    return b;
+}
+
+static mrd_node_clock *
+clock_new(bench *b, mrd_probes_road road, uint16_t time_port, const uint8_t key[MRD_PROBE_KEY_LEN])
+{
+    mrd_node_clock_options o = { .data_url = b->url,
+                                 .boot_id = "boot",
+                                 .agent = AGENT,
+                                 .road = road,
+                                 .connect = dial,
+                                 .connect_self = b };
+    static char boot[] = "aggregator";
+    uint8_t copy[MRD_PROBE_KEY_LEN];
+    Mrd__Welcome w = MRD__WELCOME__INIT;
+    mrd_node_clock *c = NULL;
+    mrd_why why = { 0 };
+
+    CHECK_ERR("open", mrd_node_clock_open(&o, &c, &why), MRD_OK);
+    memcpy(copy, key, sizeof(copy));
+    w.boot_id = boot;
+    w.session_offset_ns = OFFSET;
+    w.time_port = time_port;
+    w.probe_key = (ProtobufCBinaryData){ sizeof(copy), copy };
+    mrd_node_clock_welcome(c, &w);
+    return c;
+}
+
+/* The aggregator's part: answers probes that came over the connection. */
+static void
+answer(bench *b)
+{
+    mrd_server_request r;
+
+    while (mrd_server_next(b->server, 0, &r)) {
+        mrd_frame f = { .type = MRD_FRAME_PROBE_REPLY };
+        Mrd__ProbeReply m = MRD__PROBE_REPLY__INIT;
+        mrd_buf out = { 0 };
+        mrd_msg msg;
+
+        REQUIRE(mrd_msg_unpack(r.data, &msg, NULL) == MRD_OK);
+        CHECK_INT(msg.frame.type, MRD_FRAME_PROBE);
+        m.k = msg.u.probe->k;
+        m.r2 = r.at_ns + OFFSET;
+        m.r3 = mrd_local_now().ns + OFFSET;
+        mrd_msg_free(&msg);
+        REQUIRE(mrd_msg_pack(&f, &m, &out, NULL) == MRD_OK);
+        mrd_server_reply(b->server, &r, (mrd_bytes){ out.p, out.len });
+        mrd_buf_fini(&out);
+    }
+}
+
+static void
+judge(bench *b, const mrd_probe *p)
+{
+    mrd_ineq q[2];
+    size_t n = mrd_probe_ineqs(p, q);
+
+    for (size_t i = 0; i < n; i++)
+        b->wrong += q[i].lower ? q[i].v > OFFSET : q[i].v < OFFSET;
+    b->seen[p->source_up < p->source_down ? p->source_up : p->source_down]++;
+}
+
+static void
+take(bench *b, mrd_node_clock *c)
+{
+    Mrd__ClockData data;
+    size_t at = 0;
+
+    if (!mrd_node_clock_take(c, true, &data))
+        return;
+    b->readings += data.n_readings;
+    for (mrd_probe p;
+         at < data.joined.len &&
+         mrd_probe_decode((mrd_bytes){ data.joined.data, data.joined.len }, &at, &p) == MRD_OK;)
+        judge(b, &p);
+    at = 0;
+    for (mrd_probe_sent half; b->time != NULL && at < data.sent.len &&
+                              mrd_probe_sent_decode((mrd_bytes){ data.sent.data, data.sent.len },
+                                                    &at, &half) == MRD_OK;) {
+        mrd_probe p;
+
+        if (mrd_timeserve_join(b->time, &half, &p) == MRD_OK && half.a4 != 0)
+            judge(b, &p);
+    }
+}
+
+/* Until `n` probes of this kind were seen. */
+static bool
+run_until(bench *b, mrd_node_clock *c, unsigned source, size_t n)
+{
+    int64_t end = mrd_local_now().ns + PATIENCE;
+
+    while (b->seen[source] < n && mrd_local_now().ns < end) {
+        mrd_node_clock_step(c, true);
+        answer(b);
+        take(b, c);
+        (void) poll(NULL, 0, 1);
+    }
+    return b->seen[source] >= n;
+}
+
+static const uint8_t key[MRD_PROBE_KEY_LEN] = { 4, 2 };
+
+TEST(udp_is_taken_where_it_works)
+{
+    mrd_timeserve_options so = { .host = "127.0.0.1", .session_minus_raw = OFFSET };
+    bench b = bench_new();
+    mrd_node_clock_view view;
+    mrd_node_clock *c;
+    mrd_why why;
+
+    REQUIRE(mrd_timeserve_open(&so, &b.time, &why) == MRD_OK);
+    REQUIRE(mrd_timeserve_agent(b.time, AGENT, key) == MRD_OK);
+    c = clock_new(&b, MRD_PROBES_AUTO, mrd_timeserve_port(b.time), key);
+    CHECK(run_until(&b, c, MRD_STAMP_UDP_KERNEL, 4));
+    CHECK_INT(b.dialled, 0);
+    CHECK_INT(b.wrong, 0);
+    CHECK(b.readings >= 1); /* what the node knows about its own clocks comes along */
+    mrd_node_clock_get(c, &view);
+    CHECK(view.probes > 0);
+    mrd_node_clock_close(c);
+    mrd_timeserve_close(b.time);
+    mrd_server_close(b.server);
+}
+
+/* A socket that takes the packets and says nothing, as a firewall does. Then the firewall opens. */
+TEST(blocked_udp_falls_back_to_a_connection_and_comes_back)
+{
+    mrd_timeserve_options so = { .host = "127.0.0.1", .session_minus_raw = OFFSET };
+    bench b = bench_new();
+    mrd_node_clock *c;
+    int silent = -1;
+    int64_t end;
+    mrd_why why;
+
+    REQUIRE(mrd_udp_open("127.0.0.1", 0, true, &silent, &why) == MRD_OK);
+    so.port = mrd_udp_port(silent);
+    c = clock_new(&b, MRD_PROBES_AUTO, so.port, key);
+    CHECK(run_until(&b, c, MRD_STAMP_NNG, 8));
+    CHECK_INT(b.dialled, 1);
+    CHECK_INT(b.seen[MRD_STAMP_UDP_KERNEL] + b.seen[MRD_STAMP_UDP_USER], 0);
+    close(silent);
+    if (mrd_timeserve_open(&so, &b.time, &why) != MRD_OK)
+        SKIP("the port was taken by somebody else");
+    REQUIRE(mrd_timeserve_agent(b.time, AGENT, key) == MRD_OK);
+    mrd_node_clock_burst(c); /* else UDP is tried every 10 s */
+    CHECK(run_until(&b, c, MRD_STAMP_UDP_KERNEL, 2));
+    end = mrd_local_now().ns + PATIENCE;
+    while (mrd_node_clock_link_fd(c) >= 0 && mrd_local_now().ns < end) {
+        mrd_node_clock_step(c, true);
+        answer(&b);
+        (void) poll(NULL, 0, 1);
+    }
+    CHECK_INT(mrd_node_clock_link_fd(c), -1); /* not needed any more */
+    CHECK_INT(b.wrong, 0);
+    mrd_node_clock_close(c);
+    mrd_timeserve_close(b.time);
+    mrd_server_close(b.server);
+}
+
+TEST(a_road_can_be_chosen)
+{
+    bench b = bench_new();
+    mrd_node_clock *c = clock_new(&b, MRD_PROBES_NNG, 9, key);
+
+    CHECK_INT(mrd_node_clock_fd(c), -1); /* no UDP at all */
+    CHECK(run_until(&b, c, MRD_STAMP_NNG, 4));
+    CHECK_INT(b.wrong, 0);
+    mrd_node_clock_close(c);
+    mrd_server_close(b.server);
+}
+
+/* Neither UDP nor the connection: what heartbeats say is used, and labelled. */
+TEST(heartbeats_are_the_last_road)
+{
+    bench b = bench_new();
+    mrd_node_clock *c = clock_new(&b, MRD_PROBES_HEARTBEAT, 9, key);
+    Mrd__Ack ack = MRD__ACK__INIT;
+    int64_t sent = mrd_local_now().ns;
+
+    for (int i = 0; i < 5; i++) {
+        ack.local_ns = mrd_local_now().ns;
+        ack.reply_local_ns = mrd_local_now().ns;
+        mrd_node_clock_ack(c, sent, &ack, mrd_local_now().ns);
+        sent = mrd_local_now().ns;
+    }
+    take(&b, c);
+    CHECK_INT(b.seen[MRD_STAMP_BATCH], 5);
+    CHECK_INT(b.wrong, 0);
+    CHECK_INT(b.dialled, 0);
+    mrd_node_clock_close(c);
+    mrd_server_close(b.server);
+}
+
+TEST_MAIN()
