@@ -18,6 +18,8 @@
 #define LOOK_SOON     (2 * MRD_MS)   /* a ring was being made */
 #define LOOK_SOON_MAX (500 * MRD_MS) /* ... and is not getting ready */
 #define LOOK_ROOTS    (2 * MRD_SEC)  /* for new containers */
+#define OURS_SURE     2              /* looks after which a process is believed to stay ours ... */
+#define OURS_AGAIN    16             /* ... but for every so manieth look, which asks for all */
 
 typedef struct {
     bool used;
@@ -31,6 +33,15 @@ typedef struct {
     uint64_t seen;  /* number of the look at all roots that last met it */
 } ring_dir;
 
+/* Processes in our own mount namespace, ascending, and at how many looks in a row they were. */
+typedef struct {
+    struct {
+        long pid;
+        unsigned looks;
+    } * v;
+    size_t n, cap;
+} pid_list;
+
 struct mrd_discover {
     char *proc_root;
     bool containers;
@@ -42,6 +53,7 @@ struct mrd_discover {
     ino_t own_mnt;
     unsigned denied;
     ino_t mnt[MNTS_MAX]; /* namespaces met in one look */
+    pid_list ours, next; /* of the last look; of the one under way */
 };
 
 static void
@@ -124,6 +136,8 @@ mrd_discover_close(mrd_discover *d)
     if (d->inotify >= 0)
         close(d->inotify);
     free(d->proc_root);
+    free(d->ours.v);
+    free(d->next.v);
     free(d);
 }
 
@@ -213,13 +227,51 @@ add_root(mrd_discover *d, const char *pid)
     watch_dir(d, dir);
 }
 
-/* One process of each mount namespace other than ours. */
+/* At how many looks in a row the process was ours; *at goes along the list. */
+static unsigned
+looks_of(const pid_list *l, size_t *at, long pid)
+{
+    while (*at < l->n && l->v[*at].pid < pid)
+        ++*at;
+    return *at < l->n && l->v[*at].pid == pid ? l->v[*at].looks : 0;
+}
+
+/* Without memory it is not noted, and asked again next time. */
+static void
+note_ours(pid_list *l, long pid, unsigned looks)
+{
+    if (l->n == l->cap) {
+        size_t cap = l->cap == 0 ? 256 : l->cap * 2;
+        void *grown = realloc(l->v, cap * sizeof(*l->v));
+
+        if (grown == NULL)
+            return;
+        l->v = grown;
+        l->cap = cap;
+    }
+    l->v[l->n].pid = pid;
+    l->v[l->n++].looks = looks;
+}
+
+static void
+swap_lists(mrd_discover *d)
+{
+    pid_list old = d->ours;
+
+    d->ours = d->next;
+    d->next = old;
+    d->next.n = 0;
+}
+
+/* One process of each mount namespace other than ours. Asking for the namespace of every process
+ * was half of what an idle agent costs, and they hardly ever change it. */
 static void
 look_at_roots(mrd_discover *d, mrd_local_ns now)
 {
     ino_t *mnt = d->mnt;
     DIR *stream = opendir(d->proc_root);
-    size_t n = 0;
+    bool all = d->roots_look % OURS_AGAIN == 0;
+    size_t n = 0, at = 0;
     struct dirent *e;
 
     d->roots_at.ns = now.ns + LOOK_ROOTS;
@@ -228,17 +280,27 @@ look_at_roots(mrd_discover *d, mrd_local_ns now)
     while (stream != NULL && (e = readdir(stream)) != NULL) {
         char path[PATH_MAX];
         struct stat st;
+        unsigned looks;
         size_t i;
+        long pid;
 
         if (!isdigit((unsigned char) e->d_name[0]))
             continue;
+        pid = strtol(e->d_name, NULL, 10);
+        looks = looks_of(&d->ours, &at, pid);
+        if (looks >= OURS_SURE && !all) {
+            note_ours(&d->next, pid, looks);
+            continue;
+        }
         snprintf(path, sizeof(path), "%s/%.16s/ns/mnt", d->proc_root, e->d_name);
         if (stat(path, &st) != 0) {
             d->denied += errno == EACCES || errno == EPERM;
             continue;
         }
-        if (st.st_ino == d->own_mnt)
+        if (st.st_ino == d->own_mnt) {
+            note_ours(&d->next, pid, looks + 1);
             continue;
+        }
         for (i = 0; i < n && mnt[i] != st.st_ino; i++)
             ;
         if (i < n || n == MNTS_MAX)
@@ -248,6 +310,7 @@ look_at_roots(mrd_discover *d, mrd_local_ns now)
     }
     if (stream != NULL)
         closedir(stream);
+    swap_lists(d);
     for (unsigned i = 1; i < d->n; i++)
         if (d->dirs[i].used && d->dirs[i].rings == 0 && d->dirs[i].seen + 1 < d->roots_look)
             forget(d, &d->dirs[i]);
