@@ -11,6 +11,8 @@
 #include "base/obj.h"
 
 #define PENDING_MAX    HUB_CONTEXTS
+#define GROUP_ENOUGH   8 /* frames that an agent has in flight */
+#define GROUP_WAIT     (3 * MRD_MS)
 #define DIRECTIVES_MAX 16
 #define TICK_NS        (200 * MRD_MS)
 #define WATCH_NS       MRD_SEC
@@ -884,6 +886,21 @@ tick(ingest *in, int64_t now)
     pthread_mutex_unlock(&h->lock);
 }
 
+/* How long to wait for the next request. What waits for a sync waits a little for company, because
+ * a sync costs the same for one frame and for many, unless it is as much as an agent sends. */
+static int
+patience_ms(const ingest *in)
+{
+    int64_t left;
+
+    if (in->n_waiting == 0)
+        return 100;
+    if (in->n_waiting >= GROUP_ENOUGH || in->h->sync != MRD_SYNC_GROUP)
+        return 0;
+    left = in->waiting[0].received_ns + GROUP_WAIT - mrd_local_now().ns;
+    return left <= 0 ? 0 : (int) ((left + MRD_MS - 1) / MRD_MS);
+}
+
 static void *
 ingest_run(void *arg)
 {
@@ -894,8 +911,8 @@ ingest_run(void *arg)
         mrd_server_request request;
         int64_t now;
 
-        /* Wait only when nobody waits for us; a full group or an empty queue ends the group. */
-        if (mrd_server_next(h->server, in->n_waiting > 0 ? 0 : 100, &request)) {
+        /* A full group or an empty queue ends the group. */
+        if (mrd_server_next(h->server, patience_ms(in), &request)) {
             pthread_mutex_lock(&h->lock);
             on_request(in, &request);
             pthread_mutex_unlock(&h->lock);
