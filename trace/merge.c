@@ -8,6 +8,8 @@
 /* Of a heap node: key is the time of the source's event, a its index into in and head. Only equal
  * times look at the events. */
 #define MERGE_NONE UINT32_MAX
+/* Events of fewer streams stay in the cache by themselves. */
+#define PREFETCH_FROM 32
 
 typedef struct {
     mrd_source base;
@@ -162,7 +164,8 @@ merge_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         merge_advance(m);
     if (m->heap.n == 0)
         return MRD_END;
-    merge_prefetch(m);
+    if (m->heap.n > PREFETCH_FROM)
+        merge_prefetch(m);
     *ret_event = m->head[m->heap.v[0].a];
     return MRD_MORE;
 }
