@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/pipe_int.h"
+#include "capture/nrt_control.h"
 
 /* The folder of the process's control file, -1 when none is known. It is remembered: a process that
  * is gone has no rings any more. */
@@ -43,6 +44,8 @@ mrd_control_file_put(mrd_pipeline *p, mrd_pipe_process *process, const char *tex
 
     if (dir < 0)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its rings are gone");
+    if (strlen(text) > MRD_CONTROL_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "too many cores are listed");
     snprintf(fresh, sizeof(fresh), "%s.new", file);
     (void) unlinkat(dir, fresh, 0);
     fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

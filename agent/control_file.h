@@ -1,13 +1,13 @@
 /*
- * agent/control_file.h - a word to a workload: a small file beside its rings, which libmeridian reads
- * (capture/nrt_request.c, docs/nrt.md). Only root or the user of the workload is listened to.
+ * agent/control_file.h - a word to a workload: a small file beside its rings, which libmeridian
+ * reads (capture/nrt_request.c, docs/nrt.md). Only root or the user of the workload is listened to.
  */
 #ifndef MRD_AGENT_CONTROL_FILE_H
 #define MRD_AGENT_CONTROL_FILE_H
 
 #include "agent/pipeline.h"
 
-/* Replaces what was there, by rename. Errors: IO, NOTFOUND (its rings are gone). */
+/* Replaces what was there, by rename. Errors: IO, NOTFOUND (its rings are gone), LIMIT. */
 mrd_err mrd_control_file_put(mrd_pipeline *p, mrd_pipe_process *process, const char *text,
                              mrd_why *why);
 void mrd_control_file_drop(mrd_pipeline *p, mrd_pipe_process *process);

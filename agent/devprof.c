@@ -175,7 +175,8 @@ mrd_devprof_save(mrd_devprof *d, uint64_t session, int64_t now)
 {
     (void) now;
     for (entry *e = d->entries; e != NULL; e = e->next)
-        if (e->session == session && e->process != NULL && (e->phase == ARMED || e->phase == SAVING)) {
+        if (e->session == session && e->process != NULL &&
+            (e->phase == ARMED || e->phase == SAVING)) {
             mrd_why why = { 0 };
 
             if (tell(d, e, "save", &why) != MRD_OK)
@@ -384,7 +385,8 @@ mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_r
 }
 
 mrd_err
-mrd_devprof_open(mrd_record *record, mrd_pipeline *pipeline, mrd_devprof **ret_devprof, mrd_why *why)
+mrd_devprof_open(mrd_record *record, mrd_pipeline *pipeline, mrd_devprof **ret_devprof,
+                 mrd_why *why)
 {
     mrd_devprof *d = calloc(1, sizeof(*d));
 

@@ -10,6 +10,7 @@
 
 #include "base/obj.h"
 #include "timesync/align_grid.h"
+#include "timesync/cross_table.h"
 #include "trace/group.h"
 #include "trace/merge.h"
 
@@ -19,10 +20,8 @@ typedef struct {
     unsigned clock;
     uint32_t boot;
     uint32_t info;         /* row of its clock in the catalog */
-    mrd_cross_read *cross; /* of a clock that is not RAW, ascending in other_ns */
-    size_t n_cross, cap_cross;
-    bool stepped;      /* that clock was set between two of the readings */
-    int64_t latest_ns; /* written time of the events so far, where it was */
+    mrd_cross_table cross; /* of a clock that is not RAW */
+    int64_t latest_ns;     /* written time of the events so far, where that clock was set */
     mrd_align_grid grid;
     mrd_align_cursor seen;
     const mrd_align *align; /* to session time */
@@ -59,54 +58,6 @@ typedef struct {
 
 /* ---- Clocks ---- */
 
-/* Two neighbouring readings between which the other clock was set, not slewed (chrony may bend it
- * by 1/12). Returns by how much; 0: it was not. */
-static mrd_dur_ns
-step_between(const mrd_cross_read *a, const mrd_cross_read *b)
-{
-    mrd_dur_ns raw = b->raw_ns - a->raw_ns, jump = b->other_ns - a->other_ns - raw;
-    mrd_dur_ns bend = (raw < 0 ? -raw : raw) / 8 + MRD_MS;
-
-    return jump > bend || jump < -bend ? jump : 0;
-}
-
-/*
- * CLOCK_MONOTONIC_RAW at a time of another clock of the node: between the two readings around it,
- * at their rate; outside all, at rate one from the nearest. Between readings around a step it goes
- * with the one that it can have followed; *ret_doubt is the step where it can have followed either.
- */
-static int64_t
-cross_raw(const stream *s, int64_t other, mrd_dur_ns *ret_doubt)
-{
-    size_t lo = 0, hi = s->n_cross;
-    const mrd_cross_read *a, *b;
-    mrd_dur_ns jump;
-
-    *ret_doubt = 0;
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (s->cross[mid].other_ns <= other)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    a = &s->cross[lo == 0 ? 0 : lo - 1];
-    if (lo == 0 || lo == s->n_cross || s->cross[lo].other_ns == a->other_ns)
-        return a->raw_ns + (other - a->other_ns);
-    b = &s->cross[lo];
-    if (s->stepped && (jump = step_between(a, b)) != 0) {
-        int64_t after = other - a->other_ns, before = b->other_ns - other;
-        mrd_dur_ns apart = b->raw_ns - a->raw_ns;
-
-        if (apart < 0 || (after <= apart && before <= apart))
-            *ret_doubt = jump < 0 ? -jump : jump;
-        return after < before ? a->raw_ns + after : b->raw_ns - before;
-    }
-    return a->raw_ns + (int64_t) ((__int128) (b->raw_ns - a->raw_ns) * (other - a->other_ns) /
-                                  (b->other_ns - a->other_ns));
-}
-
 static uint32_t
 wider(uint32_t bound, mrd_dur_ns by)
 {
@@ -115,29 +66,17 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
-/* Across a step of its clock a span is as long as its ends are apart. */
-static void
-unstep(const stream *s, mrd_event *ev, int64_t begin)
-{
-    mrd_dur_ns doubt, apart;
-
-    if (ev->kind != MRD_SPAN || ev->dur_ns <= 0)
-        return;
-    apart = cross_raw(s, ev->ts_ns + ev->dur_ns, &doubt) - begin;
-    if (apart - ev->dur_ns > MRD_MS || ev->dur_ns - apart > MRD_MS)
-        ev->dur_ns = apart < 0 ? 0 : apart;
-}
-
 /* The node's RAW time of an event, and how far a step of its clock makes that doubtful; false for a
  * wall clock that nothing relates to ours. */
 static bool
 raw_time(const stream *s, int64_t local_ns, int64_t *ret_raw, mrd_dur_ns *ret_doubt)
 {
     *ret_doubt = 0;
-    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW && s->n_cross == 0)
+    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW && s->cross.n == 0)
         return false;
-    *ret_raw =
-        s->clock == MRD__CLOCK_KIND__CLOCK_RAW ? local_ns : cross_raw(s, local_ns, ret_doubt);
+    *ret_raw = s->clock == MRD__CLOCK_KIND__CLOCK_RAW
+                   ? local_ns
+                   : mrd_cross_table_raw(&s->cross, local_ns, ret_doubt);
     return true;
 }
 
@@ -153,15 +92,15 @@ map_time(void *self, mrd_event *ev)
     ev->bound_ns = MRD_BOUND_UNKNOWN;
     if (!raw_time(s, ev->ts_ns, &local, &doubt))
         return;
-    if (s->stepped)
-        unstep(s, ev, local);
+    if (s->cross.step != 0 && ev->kind == MRD_SPAN && ev->dur_ns > 0)
+        ev->dur_ns = mrd_cross_table_span(&s->cross, ev->ts_ns, ev->dur_ns);
     ev->ts_ns = local;
     if (s->shown != NULL &&
         mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ local }, &at, &radius)) {
         ev->ts_ns = at.ns;
         ev->bound_ns = wider(radius, doubt);
     }
-    if (s->stepped && ev->ts_ns < s->latest_ns) { /* sources are in order */
+    if (s->cross.step != 0 && ev->ts_ns < s->latest_ns) { /* sources are in order */
         ev->bound_ns = wider(ev->bound_ns, s->latest_ns - ev->ts_ns);
         ev->ts_ns = s->latest_ns;
     }
@@ -246,14 +185,6 @@ tap_open(plan *p, stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why
     return MRD_OK;
 }
 
-static int
-cross_order(const void *a, const void *b)
-{
-    const mrd_cross_read *x = a, *y = b;
-
-    return x->other_ns < y->other_ns ? -1 : x->other_ns > y->other_ns;
-}
-
 /* One table and one row in the catalog per boot, and what is shown instead where that was asked
  * for. */
 static mrd_err
@@ -318,40 +249,29 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
 static mrd_err
 stream_cross(stream *s, const mrd_batch_info *info)
 {
-    if (info->clock == MRD__CLOCK_KIND__CLOCK_RAW || info->n_cross == 0)
-        return MRD_OK;
-    if (s->n_cross + info->n_cross > s->cap_cross) {
-        size_t cap = (s->n_cross + info->n_cross) * 2;
-        void *v = realloc(s->cross, cap * sizeof(*s->cross));
+    mrd_err err = MRD_OK;
 
-        if (v == NULL)
-            return MRD_NOMEM;
-        s->cross = v;
-        s->cap_cross = cap;
-    }
-    memcpy(s->cross + s->n_cross, info->cross, info->n_cross * sizeof(*s->cross));
-    s->n_cross += info->n_cross;
-    return MRD_OK;
+    for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++)
+        if (info->clock != MRD__CLOCK_KIND__CLOCK_RAW)
+            err = mrd_cross_table_add(&s->cross, info->cross[i].raw_ns, info->cross[i].other_ns);
+    return err;
 }
 
 static void
 stream_order(plan *p, const merge_part *part, stream *s)
 {
     char text[MRD_DUR_TEXT];
+    mrd_dur_ns half = MRD_MS / 2, step;
 
-    if (s->n_cross > 0)
-        qsort(s->cross, s->n_cross, sizeof(mrd_cross_read), cross_order);
+    mrd_cross_table_order(&s->cross);
+    step = s->cross.step + (s->cross.step < 0 ? -half : half); /* to be read: whole ms */
     s->latest_ns = INT64_MIN;
-    for (size_t i = 1; i < s->n_cross; i++) {
-        mrd_dur_ns jump = step_between(&s->cross[i - 1], &s->cross[i]);
-
-        if (jump != 0 && !s->stepped)
-            mrd_catalog_note(p->cat,
-                             "the wall clock of %s was set by %s during the session: stamps of "
-                             "process %" PRId64 " were followed across it",
-                             part->node->instance_id, mrd_dur_text(jump, text), s->process_id);
-        s->stepped = s->stepped || jump != 0;
-    }
+    if (s->cross.step != 0)
+        mrd_catalog_note(p->cat,
+                         "the wall clock of %s was set by %s during the session: stamps of process "
+                         "%" PRId64 " were followed across it",
+                         part->node->instance_id, mrd_dur_text(step / MRD_MS * MRD_MS, text),
+                         s->process_id);
 }
 
 /* The heads of all batches of a node: tracks, names, processes, clock readings. */
@@ -564,7 +484,7 @@ plan_fini(plan *p)
         merge_part *part = &p->parts[i];
 
         for (size_t k = 0; k < part->n_streams; k++) {
-            free(part->streams[k]->cross);
+            mrd_cross_table_fini(&part->streams[k]->cross);
             free(part->streams[k]);
         }
         free(part->streams);

@@ -4,8 +4,8 @@
  * The hooks (nrt_hook.c) have the runtime's own names. Preloaded or linked before libnrt they are
  * found first; each times the call, forwards it with the very arguments it got, and records a span.
  * Nothing is called that the application did not call, with two exceptions: with the source
- * "systrace" on, one thread of ours uses the documented trace interface (nrt_trace.c); and on request
- * of a session the documented profile interface is used (nrt_request.c).
+ * "systrace" on, one thread of ours uses the documented trace interface (nrt_trace.c); and on
+ * request of a session the documented profile interface is used (nrt_request.c).
  *
  * No signal handler is installed: the runtime's own (it dumps its profiles at SIGTERM and SIGINT)
  * and the application's stay as they are. What the runtime has not handed out when a signal kills
@@ -142,7 +142,8 @@ void mrd_nrt_async_seen(void);
 /* Why the runtime refused continuous profiling: what is known of it, else the status's name. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
-/* ---- nrt_request.c: device profiles that a session asks for ----------------------------------- */
+/* ---- nrt_request.c: device profiles that a session asks for -----------------------------------
+ */
 
 typedef struct {
     uint64_t request;

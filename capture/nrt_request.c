@@ -1,17 +1,17 @@
 /*
  * Device profiles that a session asks for.
  *
- * The agent puts a control file beside the rings of this process; the thread of road 1 looks at it at
- * each turn (no thread of its own), and answers by notices. What can be asked:
- *   model       the first execution of each model on the chosen cores is profiled, by nrt_profile_start
- * and _stop around that very call, in the thread that makes it
- *   continuous  nrt_profile_continuous_start now, _save for each chosen core when told, and _stop
- *   on-fail     nrt_inspect_begin_with_options, so that the runtime writes one when an execution fails
- * Nothing else of the runtime is called. A file that vanishes is a request withdrawn.
+ * The agent puts a control file beside the rings of this process; the thread of road 1 looks at it
+ * at each turn (no thread of its own), and answers by notices. What can be asked: model       the
+ * first execution of each model on the chosen cores is profiled, by nrt_profile_start and _stop
+ * around that very call, in the thread that makes it continuous  nrt_profile_continuous_start now,
+ * _save for each chosen core when told, and _stop on-fail     nrt_inspect_begin_with_options, so
+ * that the runtime writes one when an execution fails Nothing else of the runtime is called. A file
+ * that vanishes is a request withdrawn.
  *
- * Trust: a control file counts only when root or the user of this process owns it and nobody else may
- * write it. Lock: `lock` guards everything here; it is not held while the application's execution
- * runs.
+ * Trust: a control file counts only when root or the user of this process owns it and nobody else
+ * may write it. Lock: `lock` guards everything here; it is not held while the application's
+ * execution runs.
  */
 #include "capture/nrt_hook.h"
 
@@ -26,24 +26,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture/nrt_control.h"
 #include "capture/process.h"
 #include "capture/ring_read.h"
 
-#define CONTROL_MAX 4096
-#define CORES_MAX   128
 #define MODELS_MAX  256 /* profiled by one request */
 #define DIR_MAX_LEN 400
 #define FILE_LEN    (DIR_MAX_LEN + 96)
-
-typedef enum { MODE_NONE, MODE_MODEL, MODE_CONTINUOUS, MODE_ON_FAIL } request_mode;
-typedef enum { DO_NONE, DO_ARM, DO_SAVE, DO_STOP } request_verb;
-
-typedef struct {
-    uint64_t id, seq;
-    request_verb verb;
-    request_mode mode;
-    bool any_core, core[CORES_MAX];
-} request;
 
 typedef struct {
     uint64_t model;
@@ -52,8 +41,8 @@ typedef struct {
 } profiled;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool armed; /* MODE_MODEL: executions have to look */
-static request on;         /* id 0: none */
+static _Atomic bool armed; /* MRD_CONTROL_MODEL: executions have to look */
+static mrd_control on;     /* id 0: none */
 static char path[PATH_MAX], top[DIR_MAX_LEN];
 static struct stat last; /* of the file as it was read; st_ino 0: there was none */
 static profiled done[MODELS_MAX];
@@ -96,94 +85,27 @@ refuse_status(uint64_t id, int32_t core, const char *call, NRT_STATUS status)
 
 /* ---- the control file ------------------------------------------------------------------------ */
 
-/* "0,2,4-7" */
-static bool
-parse_cores(const char *list, request *r)
-{
-    r->any_core = *list == '\0';
-    while (*list != '\0') {
-        char *end;
-        unsigned long lo = strtoul(list, &end, 10), hi = lo;
-
-        if (end == list)
-            return false;
-        if (*end == '-') {
-            list = end + 1;
-            hi = strtoul(list, &end, 10);
-            if (end == list)
-                return false;
-        }
-        if (hi < lo || hi >= CORES_MAX || (*end != ',' && *end != '\0'))
-            return false;
-        for (unsigned long i = lo; i <= hi; i++)
-            r->core[i] = true;
-        list = *end == ',' ? end + 1 : end;
-    }
-    return true;
-}
-
-static bool
-parse_line(const char *key, const char *value, request *r)
-{
-    if (strcmp(key, "request") == 0)
-        return (r->id = strtoull(value, NULL, 10)) != 0;
-    if (strcmp(key, "seq") == 0)
-        return (r->seq = strtoull(value, NULL, 10)) != 0;
-    if (strcmp(key, "do") == 0)
-        r->verb = strcmp(value, "arm") == 0    ? DO_ARM
-                  : strcmp(value, "save") == 0 ? DO_SAVE
-                  : strcmp(value, "stop") == 0 ? DO_STOP
-                                               : DO_NONE;
-    else if (strcmp(key, "mode") == 0)
-        r->mode = strcmp(value, "model") == 0        ? MODE_MODEL
-                  : strcmp(value, "continuous") == 0 ? MODE_CONTINUOUS
-                  : strcmp(value, "on-fail") == 0    ? MODE_ON_FAIL
-                                                     : MODE_NONE;
-    else if (strcmp(key, "cores") == 0)
-        return parse_cores(value, r);
-    return true; /* of a newer agent */
-}
-
-static bool
-parse(char *text, request *r)
-{
-    char *save = NULL;
-
-    *r = (request){ .any_core = true };
-    for (char *line = strtok_r(text, "\n", &save); line != NULL;
-         line = strtok_r(NULL, "\n", &save)) {
-        char *eq = strchr(line, '=');
-
-        if (eq == NULL)
-            return false;
-        *eq = '\0';
-        if (!parse_line(line, eq + 1, r))
-            return false;
-    }
-    return r->id != 0 && r->seq != 0 && r->verb != DO_NONE && r->mode != MODE_NONE;
-}
-
 /* False: not there, not to be trusted, or nonsense; the two latter are told once per file. */
 static bool
-read_control(request *r)
+read_control(mrd_control *r)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    char text[CONTROL_MAX + 1];
+    char text[MRD_CONTROL_MAX + 1];
     struct stat st;
     ssize_t n = -1;
 
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        (st.st_uid == 0 || st.st_uid == geteuid()) && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0)
-        n = read(fd, text, CONTROL_MAX);
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == 0 || st.st_uid == geteuid()) &&
+        (st.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+        n = read(fd, text, MRD_CONTROL_MAX);
     close(fd);
     if (n < 0) {
         mrd_rec_notice("a control file of another user was ignored", NULL, 0);
         return false;
     }
     text[n] = '\0';
-    if (parse(text, r))
+    if (mrd_control_parse(text, r))
         return true;
     mrd_rec_notice("a control file that is not understood was ignored", NULL, 0);
     return false;
@@ -211,8 +133,7 @@ own_folder(const char *dir)
     struct stat st;
 
     return (mkdir(dir, 0700) == 0 || errno == EEXIST) && lstat(dir, &st) == 0 &&
-           S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+           S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 /* NULL, or why there is none. */
@@ -233,9 +154,9 @@ make_top(void)
 /* ---- one execution of a model ---------------------------------------------------------------- */
 
 static bool
-wanted(const request *r, int32_t core)
+wanted(const mrd_control *r, int32_t core)
 {
-    return r->any_core || (core >= 0 && core < CORES_MAX && r->core[core]);
+    return r->any_core || (core >= 0 && core < MRD_CONTROL_CORES && r->core[core]);
 }
 
 static void
@@ -269,7 +190,7 @@ claim_profile(uint64_t model, int32_t core, uint64_t *ret_id)
     profiled *p = NULL;
 
     pthread_mutex_lock(&lock);
-    if (on.id != 0 && on.mode == MODE_MODEL && wanted(&on, core) && n_done < MODELS_MAX) {
+    if (on.id != 0 && on.mode == MRD_CONTROL_MODEL && wanted(&on, core) && n_done < MODELS_MAX) {
         size_t i = 0;
 
         while (i < n_done && (done[i].model != model || done[i].core != core))
@@ -327,7 +248,7 @@ static void
 end_model(void)
 {
     atomic_store(&armed, false);
-    for (int32_t core = 0; core < CORES_MAX; core++) {
+    for (int32_t core = 0; core < MRD_CONTROL_CORES; core++) {
         bool had = false;
 
         for (size_t i = 0; i < n_done; i++)
@@ -390,10 +311,10 @@ save_core(int32_t core)
 static void
 save_continuous(void)
 {
-    bool used[CORES_MAX], any = false;
+    bool used[MRD_CONTROL_CORES], any = false;
 
-    mrd_nrt_model_cores(used, CORES_MAX);
-    for (int32_t core = 0; core < CORES_MAX; core++) {
+    mrd_nrt_model_cores(used, MRD_CONTROL_CORES);
+    for (int32_t core = 0; core < MRD_CONTROL_CORES; core++) {
         if (!wanted(&on, core) || (!used[core] && on.any_core))
             continue;
         any = true;
@@ -406,7 +327,8 @@ save_continuous(void)
         refuse(on.id, -1, "no model was loaded on a core by number");
 }
 
-/* ---- when an execution fails ------------------------------------------------------------------ */
+/* ---- when an execution fails ------------------------------------------------------------------
+ */
 
 /* The options of such a request; NULL when one of them is refused. */
 static nrt_inspect_config_t *
@@ -418,7 +340,8 @@ on_fail_options(void)
     if (MRD_NRT_REAL(nrt_inspect_config_allocate)(&c) != NRT_SUCCESS)
         return NULL;
     status = MRD_NRT_REAL(nrt_inspect_config_set_output_dir)(c, top);
-    for (uint32_t core = 0; core < CORES_MAX && status == NRT_SUCCESS && !on.any_core; core++)
+    for (uint32_t core = 0; core < MRD_CONTROL_CORES && status == NRT_SUCCESS && !on.any_core;
+         core++)
         if (!on.core[core])
             status = MRD_NRT_REAL(nrt_inspect_config_set_capture_enabled_for_nc)(c, core, false);
     if (status == NRT_SUCCESS)
@@ -481,9 +404,9 @@ end_request(bool save)
 
     if (id == 0)
         return;
-    if (on.mode == MODE_MODEL) {
+    if (on.mode == MRD_CONTROL_MODEL) {
         end_model();
-    } else if (on.mode == MODE_ON_FAIL) {
+    } else if (on.mode == MRD_CONTROL_ON_FAIL) {
         (void) MRD_NRT_REAL(nrt_inspect_stop)();
     } else {
         if (save)
@@ -496,7 +419,7 @@ end_request(bool save)
 }
 
 static void
-begin_request(const request *r)
+begin_request(const mrd_control *r)
 {
     const char *why;
 
@@ -510,24 +433,24 @@ begin_request(const request *r)
         return;
     }
     on = *r;
-    if (r->mode == MODE_MODEL)
+    if (r->mode == MRD_CONTROL_MODEL)
         arm_model();
-    else if (r->mode == MODE_CONTINUOUS)
+    else if (r->mode == MRD_CONTROL_CONTINUOUS)
         arm_continuous();
     else
         arm_on_fail();
 }
 
 static void
-carry_out(const request *r)
+carry_out(const mrd_control *r)
 {
-    if (r->verb == DO_ARM)
+    if (r->verb == MRD_CONTROL_ARM)
         begin_request(r);
-    else if (r->verb == DO_STOP && on.id != r->id)
+    else if (r->verb == MRD_CONTROL_STOP && on.id != r->id)
         say("device profiles ended", r->id, -1, NULL, NULL);
-    else if (r->verb == DO_STOP)
+    else if (r->verb == MRD_CONTROL_STOP)
         end_request(true);
-    else if (on.id == r->id && on.mode == MODE_CONTINUOUS)
+    else if (on.id == r->id && on.mode == MRD_CONTROL_CONTINUOUS)
         save_continuous();
 }
 
@@ -535,7 +458,7 @@ void
 mrd_nrt_request_poll(void)
 {
     struct stat st;
-    request r;
+    mrd_control r;
 
     pthread_mutex_lock(&lock);
     if (path[0] == '\0')

@@ -18,7 +18,8 @@
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define SLOW_STEP      "12"  /* x median: a trigger; a busy machine alone makes steps 10 x slower */
 #define SLOW_FACTOR    "300" /* of device time */
-#define SLOW_TRIES     4     /* a node tells of slow steps once in 10 s: an earlier one may have been told */
+#define SLOW_TRIES                                                                                 \
+    4 /* a node tells of slow steps once in 10 s: an earlier one may have been told */
 
 typedef struct {
     int64_t nodes, cores;
@@ -69,8 +70,9 @@ static const mrd_opt table[] = {
     { .name = "keep",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, keep),
-      .help = "at the end leave everything running, to look at the page, until Ctrl-C; and keep the "
-              "store, the certificates and the logs" },
+      .help =
+          "at the end leave everything running, to look at the page, until Ctrl-C; and keep the "
+          "store, the certificates and the logs" },
     { .name = "timeout",
       .type = MRD_OPT_DUR,
       .offset = offsetof(settings, timeout),
@@ -87,7 +89,7 @@ typedef struct {
     char work[64];                                             /* everything temporary */
     char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* programs */
     char library[PATH_MAX], runtime[PATH_MAX];                 /* preloaded; its folder */
-    char self[PATH_MAX], certs[96], slow[96];                  /* slow: while it exists, a core is */
+    char self[PATH_MAX], certs[96], slow[96]; /* slow: while it exists, a core is */
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
     demo_nodes nodes;
@@ -219,8 +221,9 @@ make_certs(demo *d, mrd_why *why)
              d->nodes.outside[0] == '\0' ? "" : ",", d->nodes.outside);
     err = demo_run(why, init);
     for (size_t i = 0; i < d->nodes.n && err == MRD_OK; i++) {
-        const char *agent[] = { d->self, "certs", "agent",           "--dir",
-                                d->certs, d->nodes.v[i].id, NULL };
+        const char *agent[] = {
+            d->self, "certs", "agent", "--dir", d->certs, d->nodes.v[i].id, NULL
+        };
 
         err = demo_run(why, agent);
     }
@@ -276,13 +279,31 @@ start_agent(demo *d, const demo_node *node, mrd_why *why)
 {
     char spool[PATH_MAX + 8], preload[PATH_MAX + 64], ca[160], cert[160], key[160], token[160];
     char file[64];
-    const char *words[] = {
-        d->agent,        "--aggregator", d->data_url,  "--control",       d->control_url,
-        "--instance-id", node->id,       "--ring-dir", node->rings,       "--spool-dir",
-        spool,           "--simulated",  "--no-imds",  "--no-containers", "--slow-step",
-        SLOW_STEP,       "--tls-ca",     ca,           "--tls-cert",      cert,
-        "--tls-key",     key,            "--token-file", token,           NULL
-    };
+    const char *words[] = { d->agent,
+                            "--aggregator",
+                            d->data_url,
+                            "--control",
+                            d->control_url,
+                            "--instance-id",
+                            node->id,
+                            "--ring-dir",
+                            node->rings,
+                            "--spool-dir",
+                            spool,
+                            "--simulated",
+                            "--no-imds",
+                            "--no-containers",
+                            "--slow-step",
+                            SLOW_STEP,
+                            "--tls-ca",
+                            ca,
+                            "--tls-cert",
+                            cert,
+                            "--tls-key",
+                            key,
+                            "--token-file",
+                            token,
+                            NULL };
     const char *const set[] = { node->setting, preload, NULL };
 
     snprintf(spool, sizeof(spool), "%s/spool", node->dir);
@@ -307,10 +328,19 @@ start_rank(demo *d, size_t i, mrd_why *why)
     const char *words[] = { d->job,      "--steps", "100000000",   "--cores", cores,
                             "--exec-us", "8000",    "--straggler", slow,      "--checkpoint-dir",
                             node->dir,   "--quiet", NULL };
-    const char *const set[] = {
-        rank,   world,  "MERIDIAN_ENABLE=1", "MERIDIAN_CLOCK=raw", node->setting, fault, env[0],
-        env[1], env[2], env[3],              env[4],               env[5],        NULL
-    };
+    const char *const set[] = { rank,
+                                world,
+                                "MERIDIAN_ENABLE=1",
+                                "MERIDIAN_CLOCK=raw",
+                                node->setting,
+                                fault,
+                                env[0],
+                                env[1],
+                                env[2],
+                                env[3],
+                                env[4],
+                                env[5],
+                                NULL };
 
     snprintf(cores, sizeof(cores), "%" PRId64, d->set->cores);
     snprintf(slow, sizeof(slow), "%" PRId64 ":2", d->nodes.n > 1 ? d->set->cores : 0);
@@ -324,8 +354,8 @@ start_rank(demo *d, size_t i, mrd_why *why)
     snprintf(env[5], sizeof(env[5]), "MERIDIAN_JOB=demo");
     snprintf(d->slow, sizeof(d->slow), "%s/slow", d->work);
     if (i + 1 == d->nodes.n)
-        snprintf(fault, sizeof(fault), "SIMNRT_FAULT=slow_core:core=0:factor=" SLOW_FACTOR ":file=%s",
-                 d->slow);
+        snprintf(fault, sizeof(fault),
+                 "SIMNRT_FAULT=slow_core:core=0:factor=" SLOW_FACTOR ":file=%s", d->slow);
     else
         snprintf(fault, sizeof(fault), "SIMNRT_FAULT=");
     return start(d, node, "rank", words, set, why);
@@ -614,7 +644,8 @@ find_trigger(demo *d, int64_t after)
 static mrd_err
 slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 {
-    const mrd_dur_ns least = 1500 * MRD_MS; /* of a slow step: what triggers earlier is something else */
+    const mrd_dur_ns least =
+        1500 * MRD_MS; /* of a slow step: what triggers earlier is something else */
     mrd_err err = MRD_OK;
 
     *ret_trigger = NULL;
@@ -709,15 +740,17 @@ print_page(const demo *d)
     char token[160], ca[160];
 
     if (d->page[0] == '\0')
-        printf("\nThe page was at %s inside the namespace %s: this machine's own network could not be "
-               "wired to it\n",
-               d->server, d->nodes.hub);
+        printf(
+            "\nThe page was at %s inside the namespace %s: this machine's own network could not be "
+            "wired to it\n",
+            d->server, d->nodes.hub);
     else if (!d->set->keep)
         printf("\nThe page was at %s; --keep leaves it there to be looked at\n", d->page);
     else
-        printf("\nThe page: %s\n  it asks for a token: %s\n  its certificate is by: %s\nCtrl-C ends "
-               "everything\n",
-               d->page, in_certs(d, "control.token", token), in_certs(d, "ca.pem", ca));
+        printf(
+            "\nThe page: %s\n  it asks for a token: %s\n  its certificate is by: %s\nCtrl-C ends "
+            "everything\n",
+            d->page, in_certs(d, "control.token", token), in_certs(d, "ca.pem", ca));
     fflush(stdout);
 }
 
@@ -752,10 +785,9 @@ run(demo *d, int *ret_status, mrd_why *why)
         return err;
     say_plan(d);
     if ((err = bring_up(d, why)) != MRD_OK || (err = start_recorder(d, why)) != MRD_OK ||
-        (err = wait_for_clocks(d, why)) != MRD_OK ||
-        (err = wait_for_step(d, why)) != MRD_OK || (err = record(d, why)) != MRD_OK ||
-        (err = get_files(d, why)) != MRD_OK || (err = get_barriers(d, why)) != MRD_OK ||
-        (err = trigger(d, why)) != MRD_OK)
+        (err = wait_for_clocks(d, why)) != MRD_OK || (err = wait_for_step(d, why)) != MRD_OK ||
+        (err = record(d, why)) != MRD_OK || (err = get_files(d, why)) != MRD_OK ||
+        (err = get_barriers(d, why)) != MRD_OK || (err = trigger(d, why)) != MRD_OK)
         return err;
     if (!d->set->keep)
         demo_end(&d->programs, d->daemons, MRD_SEC); /* the job; the CPU is for people now */

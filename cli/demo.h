@@ -83,7 +83,8 @@ uint16_t demo_free_port(int type);
 
 /* ---- Reports, on stdout ---- */
 
-/* What lies in the journal beside what the agents say they began. False when that does not add up. */
+/* What lies in the journal beside what the agents say they began. False when that does not add up.
+ */
 bool demo_print_accounting(const demo_nodes *nodes, const mrd_json *session);
 /* Per node the clock's true error beside the merge's tables in `store`. False when a bound does not
  * hold the truth. */

@@ -11,7 +11,7 @@
 #include "timesync/align.h"
 
 #define SUMMARY_LINES 100
-#define SUMMARY_PARTS 3 /* whole, event types, nodes; then comes every core */
+#define SUMMARY_PARTS 3    /* whole, event types, nodes; then comes every core */
 #define CLOCK_POINTS  1001 /* of a session at which truth and estimate are compared */
 
 /* ---- The summary ---- */
@@ -171,7 +171,8 @@ session_constant(const char *store)
 static void
 print_errors(const demo_nodes *nodes)
 {
-    static const mrd_table_column columns[] = { { "node", false }, { "error of its clock", false } };
+    static const mrd_table_column columns[] = { { "node", false },
+                                                { "error of its clock", false } };
     mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
 
     for (size_t i = 0; i < nodes->n; i++) {
@@ -186,8 +187,9 @@ bool
 demo_print_clocks(const demo_nodes *nodes, const char *store, const mrd_json *session)
 {
     static const mrd_table_column columns[] = {
-        { "node", false },       { "true offset", true }, { "estimate", true }, { "error", true },
-        { "worst error", true }, { "bound", true },       { "inside", false },  { "quality", false },
+        { "node", false },   { "true offset", true }, { "estimate", true },
+        { "error", true },   { "worst error", true }, { "bound", true },
+        { "inside", false }, { "quality", false },
     };
     mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
     int64_t constant = session_constant(store);
@@ -324,8 +326,7 @@ print_order(const demo_nodes *nodes, size_t cores, const order *o)
            "  by the nodes' wall clocks  %zu\n"
            "  as merged                  %zu%s%s\n",
            o->whole, nodes->n * cores, o->cut, o->by_wall, o->merged,
-           o->merged == 0 ? "" : ", by at most ",
-           o->merged == 0 ? "" : mrd_dur_text(o->gap, text));
+           o->merged == 0 ? "" : ", by at most ", o->merged == 0 ? "" : mrd_dur_text(o->gap, text));
     for (size_t i = 1; i < nodes->n * cores; i++)
         worst = o->last[i] > o->last[worst] ? i : worst;
     if (o->last[worst] > 0)

@@ -6,9 +6,9 @@
  *   CLOCK_REALTIME, time, gettimeofday the same, and its steps
  *   SO_TIMESTAMPING stamps             those of the kernel, moved to the simulated wall clock
  *
- * CLOCK_MONOTONIC, BOOTTIME and all sleeping stay true: time-outs mean what they say. The time stamp
- * counter stays true too, so libmeridian must be told MERIDIAN_CLOCK=raw. The simulated runtime asks
- * simclock_true_gettime for true time. For demonstrations and tests only.
+ * CLOCK_MONOTONIC, BOOTTIME and all sleeping stay true: time-outs mean what they say. The time
+ * stamp counter stays true too, so libmeridian must be told MERIDIAN_CLOCK=raw. The simulated
+ * runtime asks simclock_true_gettime for true time. For demonstrations and tests only.
  */
 #include <dlfcn.h>
 #include <stdio.h>

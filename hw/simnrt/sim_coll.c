@@ -131,7 +131,8 @@ boot_hash(void)
         hash = sim_mix(hash, (uint8_t) *p);
     if (stat("/proc/self/ns/time", &own) == 0 &&
         stat("/proc/self/ns/time_for_children", &children) == 0 && own.st_ino != children.st_ino)
-        hash = sim_mix(hash, (uint64_t) own.st_ino); /* the offsets told are not those of this one */
+        hash =
+            sim_mix(hash, (uint64_t) own.st_ino); /* the offsets told are not those of this one */
     return hash;
 }
 
@@ -459,7 +460,7 @@ typedef struct part {
     uint64_t key;
     int fd;
     int64_t offset; /* namespace_offset */
-    pid_t pid; /* a fork must not talk on its parent's connection */
+    pid_t pid;      /* a fork must not talk on its parent's connection */
     struct part *next;
 } part;
 

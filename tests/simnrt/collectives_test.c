@@ -154,7 +154,7 @@ check_together(int ahead_s)
     for (int r = 0; r < RANKS; r++) {
         CHECK_INT(all->statuses[r], NRT_SUCCESS);
         CHECK(all->left[r] - r * ahead > all->entered[2] - 2 * ahead); /* the last one came first */
-        CHECK_INT(all->counts[r], 3 * 5 + 3);  /* 4 cc and a barrier each, and three on the host */
+        CHECK_INT(all->counts[r], 3 * 5 + 3); /* 4 cc and a barrier each, and three on the host */
         CHECK_INT(all->executions[r], 3);
         for (int i = 0; i < 3; i++) /* 2 ms x 0.2, of which 7/10 before the barrier */
             CHECK_INT(all->computed[r][i], r == 1 ? 840000 : 280000);

@@ -1,0 +1,72 @@
+#include "capture/nrt_control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* "0,2,4-7" */
+static bool
+parse_cores(const char *list, mrd_control *r)
+{
+    r->any_core = *list == '\0';
+    while (*list != '\0') {
+        char *end;
+        unsigned long lo = strtoul(list, &end, 10), hi = lo;
+
+        if (end == list)
+            return false;
+        if (*end == '-') {
+            list = end + 1;
+            hi = strtoul(list, &end, 10);
+            if (end == list)
+                return false;
+        }
+        if (hi < lo || hi >= MRD_CONTROL_CORES || (*end != ',' && *end != '\0'))
+            return false;
+        for (unsigned long i = lo; i <= hi; i++)
+            r->core[i] = true;
+        list = *end == ',' ? end + 1 : end;
+    }
+    return true;
+}
+
+static bool
+parse_line(const char *key, const char *value, mrd_control *r)
+{
+    if (strcmp(key, "request") == 0)
+        return (r->id = strtoull(value, NULL, 10)) != 0;
+    if (strcmp(key, "seq") == 0)
+        return (r->seq = strtoull(value, NULL, 10)) != 0;
+    if (strcmp(key, "do") == 0)
+        r->verb = strcmp(value, "arm") == 0    ? MRD_CONTROL_ARM
+                  : strcmp(value, "save") == 0 ? MRD_CONTROL_SAVE
+                  : strcmp(value, "stop") == 0 ? MRD_CONTROL_STOP
+                                               : MRD_CONTROL_NO_VERB;
+    else if (strcmp(key, "mode") == 0)
+        r->mode = strcmp(value, "model") == 0        ? MRD_CONTROL_MODEL
+                  : strcmp(value, "continuous") == 0 ? MRD_CONTROL_CONTINUOUS
+                  : strcmp(value, "on-fail") == 0    ? MRD_CONTROL_ON_FAIL
+                                                     : MRD_CONTROL_NOTHING;
+    else if (strcmp(key, "cores") == 0)
+        return parse_cores(value, r);
+    return true; /* of a newer agent */
+}
+
+bool
+mrd_control_parse(char *text, mrd_control *r)
+{
+    char *save = NULL;
+
+    *r = (mrd_control){ .any_core = true };
+    for (char *line = strtok_r(text, "\n", &save); line != NULL;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *eq = strchr(line, '=');
+
+        if (eq == NULL)
+            return false;
+        *eq = '\0';
+        if (!parse_line(line, eq + 1, r))
+            return false;
+    }
+    return r->id != 0 && r->seq != 0 && r->verb != MRD_CONTROL_NO_VERB &&
+           r->mode != MRD_CONTROL_NOTHING;
+}
