@@ -74,7 +74,7 @@ def prometheus():
         print("prometheus is not installed (the Debian package prometheus): no real scrape")
         return
     port = free_port()
-    config = {"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "1s"}, "rule_files": [os.path.join(monitoring, "alerts.yml")],
+    config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}, "rule_files": [os.path.join(monitoring, "alerts.yml")],
               "scrape_configs": [{"job_name": "aggregator", "authorization": {"credentials_file": service.path("control.token")}, "static_configs": [{"targets": [service.http]}]},
                                  {"job_name": "agent", "authorization": {"credentials_file": service.path("metrics.token")}, "static_configs": [{"targets": [f"127.0.0.1:{agent}"]}]}]}
     with open(service.path("prometheus.yml"), "w") as f:
@@ -100,8 +100,8 @@ def prometheus():
     check(value("max(meridian_node_clock_bound_seconds)") < [1.0], "the clock's bound is in seconds")
     q = value("histogram_quantile(0.99, sum by (le) (meridian_agent_acknowledgement_seconds_bucket))")
     check(q and 0 < q[0] < 60, f"99 of 100 acknowledgements within {q} s")
-    targets = {t["labels"]["job"]: (t["health"], t["lastError"]) for t in api("targets")["activeTargets"]}
-    equal(targets, {"aggregator": ("up", ""), "agent": ("up", "")}, "targets")
+    until(lambda: {t["labels"]["job"]: (t["health"], t["lastError"]) for t in api("targets")["activeTargets"]} == {"aggregator": ("up", ""), "agent": ("up", "")},
+          "both targets are up, without an error")
     units = api("metadata", metric="meridian_stored_bytes")["meridian_stored_bytes"][0]
     equal((units["type"], units["unit"]), ("counter", "bytes"), "what Prometheus learned from OpenMetrics")
     until(lambda: {r["health"] for g in api("rules")["groups"] for r in g["rules"]} == {"ok"}, "every alert rule is evaluated")

@@ -16,6 +16,7 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 }).catch((e) => { console.log(`chromium does not start here: ${e.message.split("\n")[0]}`); process.exit(77); });
 const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+context.setDefaultTimeout(60000); // for a machine that does much else
 const foreign = [];
 // The real Perfetto is not on this machine: a page in its place answers as it does.
 await context.route((url) => !url.href.startsWith(PAGE), (route) => {
@@ -84,19 +85,19 @@ try {
   const row = page.locator("#session-table tr[data-session]", { hasText: "from the page" });
   await row.waitFor();
   await page.waitForFunction(() => /recording/.test(document.querySelector("#session-table tbody").textContent));
-  await page.waitForFunction(() => Number(document.querySelector("#session-table tbody tr").cells[5].textContent.replaceAll(",", "")) > 500, null, { timeout: 20000 });
+  await page.waitForFunction(() => Number(document.querySelector("#session-table tbody tr").cells[5].textContent.replaceAll(",", "")) > 500, null, { timeout: 60000 });
   check(await page.locator("#detail").isVisible(), "the new session's details are open");
   check(/sim-a \(simulated\)/.test(await page.locator("#nodes").textContent()), "simulated nodes say so");
-  await page.waitForSelector("#clock-chart .uplot", { timeout: 20000 });
+  await page.waitForSelector("#clock-chart .uplot", { timeout: 60000 });
   await page.waitForFunction(() => [...document.querySelectorAll("#nodes tbody tr")].every((tr) => /\d/.test(tr.cells[3].textContent)));
   await shot("recording-light.png");
 
   // ---- Stop, and what is over can be drawn, downloaded and opened ----
   await page.locator("#detail").getByRole("button", { name: "Stop" }).focus();
   await page.keyboard.press("Enter");
-  await page.waitForFunction(() => /^complete/.test(document.querySelector("#detail dd").textContent), null, { timeout: 30000 });
+  await page.waitForFunction(() => /^complete/.test(document.querySelector("#detail dd").textContent), null, { timeout: 60000 });
   check(await page.evaluate(() => document.getElementById("detail").contains(document.activeElement)), "the focus is not lost");
-  await page.waitForFunction(() => /complete/.test(document.querySelector("#session-table tbody").textContent), null, { timeout: 30000 });
+  await page.waitForFunction(() => /complete/.test(document.querySelector("#session-table tbody").textContent), null, { timeout: 60000 });
   await page.locator("#detail").getByRole("button", { name: "Draw" }).click();
   await page.waitForSelector("#core-table tbody tr");
   check(await page.locator("#core-table tbody tr").count() === 8, "a row per core");
@@ -157,7 +158,7 @@ try {
   await page.waitForFunction(() => /Trigger [0-9a-f]{16} was sent/.test(document.getElementById("message").textContent));
   await shot("recorder-light.png");
   await recorder.getByRole("button", { name: "Stop" }).click();
-  await page.waitForFunction(() => /complete|failed/.test(document.querySelector("#session-table tbody tr").cells[2].textContent), null, { timeout: 30000 });
+  await page.waitForFunction(() => /complete|failed/.test(document.querySelector("#session-table tbody tr").cells[2].textContent), null, { timeout: 60000 });
   await recorder.getByRole("button", { name: "Delete" }).click();
   await page.waitForFunction(() => document.querySelectorAll("#session-table tbody tr").length === 1);
   await page.waitForSelector("#detail", { state: "hidden" });
@@ -176,11 +177,11 @@ try {
   await empty.close();
   let gone = true;
   await page.route("**/api/v1/**", (route) => gone ? route.abort("connectionrefused") : route.continue());
-  await page.waitForFunction(() => /No answer from the aggregator since .* is of then/.test(document.getElementById("message").textContent), null, { timeout: 30000 });
+  await page.waitForFunction(() => /No answer from the aggregator since .* is of then/.test(document.getElementById("message").textContent), null, { timeout: 60000 });
   check(await page.locator("#nodes tbody tr").count() === 2, "what was known is still shown");
   await shot("no-answer-light.png");
   gone = false;
-  await page.waitForFunction(() => document.getElementById("message").hidden && document.getElementById("connection").textContent === "connected", null, { timeout: 30000 });
+  await page.waitForFunction(() => document.getElementById("message").hidden && document.getElementById("connection").textContent === "connected", null, { timeout: 60000 });
 
   // ---- Narrow, and by keyboard alone from the top ----
   await page.setViewportSize({ width: 480, height: 800 });

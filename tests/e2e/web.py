@@ -103,7 +103,7 @@ try:
     # ---- In the browser ----
     env = dict(os.environ, MODULES=modules, CHROMIUM=chromium, PAGE=f"http://127.0.0.1:{http}/", TOKEN=TOKEN, READ_TOKEN=READ,
                SHOTS=os.path.join(BUILD, "web"))
-    p = subprocess.run(["node", os.path.join(SOURCE, "tests/e2e/web.mjs")], env=env, capture_output=True, text=True, timeout=150)
+    p = subprocess.run(["node", os.path.join(SOURCE, "tests/e2e/web.mjs")], env=env, capture_output=True, text=True, timeout=600)
     print(p.stdout, p.stderr[-3000:])
     if p.returncode == 77:
         skip(p.stdout.strip())
