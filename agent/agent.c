@@ -71,11 +71,21 @@ watch_inspect(mrd_agent *a, const mrd_pipe_process *process)
 }
 
 static void
+note_process(void *self, mrd_pipe_process *process)
+{
+    mrd_agent *a = self;
+
+    if (a->traces != NULL)
+        mrd_traces_process(a->traces, &process->ident, mrd_pipeline_has_runtime(process));
+}
+
+static void
 on_process(void *self, mrd_pipe_process *process)
 {
     mrd_agent *a = self;
 
     if (process->gone) {
+        note_process(a, process);
         mrd_record_process_gone(a->record, process);
         if (a->devprof != NULL)
             mrd_devprof_gone(a->devprof, process);
@@ -157,6 +167,44 @@ on_file(void *self, const char *path, const char *sha256, const char *sentence)
     else
         mrd_log(MRD_LOG_WARN, "AGT-FILE-FAILED", "File not delivered: path=%s reason=%s", path,
                 sentence);
+}
+
+static void
+on_complete(void *self, const char *path, const char *rel, const char *sha256, int64_t pid)
+{
+    mrd_agent *a = self;
+    mrd_trace_file file = { path, rel, sha256, pid };
+
+    mrd_pipeline_each(a->pipeline, note_process, a);
+    mrd_traces_file(a->traces, &file);
+}
+
+static void
+on_trace_process(void *self, mrd_pipe_process *process)
+{
+    mrd_agent *a = self;
+
+    if (process->gone)
+        mrd_record_process_gone(a->record, process);
+    else
+        (void) mrd_record_file_seen(a->record, process);
+}
+
+static void
+on_trace(void *self, const char *path, uint64_t events, const char *sentence)
+{
+    (void) self;
+    mrd_log(*sentence == '\0' ? MRD_LOG_INFO : MRD_LOG_WARN, "AGT-TRACE",
+            "Trace file: path=%s events=%" PRIu64 " remark=%s", path, events, sentence);
+}
+
+static void
+trace_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to)
+{
+    const mrd_agent *a = self;
+
+    if (a->traces != NULL)
+        mrd_traces_positions(a->traces, call, to);
 }
 
 static mrd_err
@@ -290,17 +338,29 @@ files_session(mrd_agent *a)
 
     if (!session_of_files(a, &st)) {
         mrd_files_session(a->files, 0, 0);
+        if (mrd_record_sessions(a->record) == 0)
+            mrd_traces_forget(a->traces);
         return;
     }
     start = mrd_pipeline_raw_to_wall(a->pipeline, st.start_ns);
     busy = mrd_devprof_pending(a->devprof, st.id, &told);
     since = st.stop_ns == INT64_MAX ? 0 : st.stop_ns > told ? st.stop_ns : told;
     /* What a node flushes at the end belongs to the session: it is not over before. */
-    busy = busy || !mrd_files_idle(a->files, since);
+    busy = busy || !mrd_files_idle(a->files, since) || !mrd_traces_idle(a->traces);
     mrd_record_hold_flush(a->record, st.id, busy);
     if (busy && mrd_local_now().ns > st.stop_ns)
         mrd_files_look(a->files);
     mrd_files_session(a->files, st.id, start);
+}
+
+/* A file can wait where events of rings cannot: it does not fill the spool. */
+static bool
+traces_room(const mrd_agent *a)
+{
+    mrd_spool_stats st;
+
+    mrd_spool_get_stats(a->spool, &st);
+    return st.file_bytes < (uint64_t) a->o.spool_bytes / 4;
 }
 
 static void
@@ -324,6 +384,7 @@ mrd_agent_next_ns(const mrd_agent *a)
     next = sooner(next, mrd_record_next_ns(a->record));
     next = sooner(next, mrd_sample_next_ns(a->sample));
     next = sooner(next, mrd_files_next_ns(a->files));
+    next = sooner(next, mrd_traces_next_ns(a->traces));
     next = sooner(next, mrd_node_clock_next_ns(a->clock));
     return a->publish == NULL ? next : sooner(next, mrd_publish_next_ns(a->publish));
 }
@@ -373,6 +434,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     clock_step(a, now);
     mrd_devprof_step(a->devprof, now);
     files_session(a);
+    mrd_traces_step(a->traces, traces_room(a));
     mrd_record_step(a->record, now);
     mrd_files_step(a->files, now);
     if (a->publish != NULL)
@@ -401,7 +463,7 @@ mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience)
         mrd_record_flush(a->record);
         mrd_agent_step(a, 5);
         mrd_spool_get_stats(a->spool, &st);
-    } while (st.items > 0 && mrd_local_now().ns < end);
+    } while ((st.items > 0 || !mrd_traces_idle(a->traces)) && mrd_local_now().ns < end);
     return st.items == 0;
 }
 
@@ -487,12 +549,34 @@ open_files(mrd_agent *a, mrd_why *why)
                             .agent = a->key,
                             .send = send_file,
                             .settled = on_file,
+                            .complete = on_complete,
                             .self = a };
     mrd_err err = mrd_files_open(&o, &a->files, why);
 
     for (size_t i = 0; i < a->o.watch.n && err == MRD_OK; i++)
         err = mrd_files_watch(a->files, a->o.watch.v[i], MRD_NONE);
     return err;
+}
+
+static mrd_err
+open_traces(mrd_agent *a, mrd_why *why)
+{
+    mrd_traces_options o = { .instance_id = a->node.instance_id,
+                             .dir = a->o.spool_dir,
+                             .simulated = a->o.simulated,
+                             .event = on_event,
+                             .process = on_trace_process,
+                             .settled = on_trace,
+                             .self = a };
+    const mrd_spool_position *positions;
+    size_t n;
+    mrd_err err = mrd_traces_open(&o, &a->traces, why);
+
+    if (err != MRD_OK)
+        return err;
+    positions = mrd_spool_recovered(a->spool, &n);
+    mrd_traces_resume(a->traces, positions, n);
+    return MRD_OK;
 }
 
 static mrd_err
@@ -543,13 +627,15 @@ open_parts(mrd_agent *a, mrd_why *why)
         return err;
     mrd_spool_get_stats(a->spool, &st);
     a->recovered = st.recovered_events;
-    if ((err = open_pipeline(a, why)) != MRD_OK)
+    if ((err = open_traces(a, why)) != MRD_OK || (err = open_pipeline(a, why)) != MRD_OK)
         return err;
     if (a->o.spool_dir != NULL) {
         snprintf(a->state_path, sizeof(a->state_path), "%s/sessions", a->o.spool_dir);
         ro.state_path = a->state_path;
         ro.boot_id = a->node.boot_id;
     }
+    ro.files = trace_positions;
+    ro.files_self = a;
     ro.spool = a->spool;
     ro.pipeline = a->pipeline;
     if ((err = mrd_record_open(&ro, &a->record, why)) != MRD_OK ||
@@ -608,6 +694,8 @@ mrd_agent_close(mrd_agent *a)
     mrd_files_close(a->files);
     mrd_devprof_close(a->devprof);
     a->devprof = NULL;
+    mrd_traces_close(a->traces);
+    a->traces = NULL; /* processes go later */
     mrd_node_clock_close(a->clock);
     mrd_record_close(a->record);
     mrd_sample_close(a->sample);

@@ -10,6 +10,7 @@
 #include "agent/metrics.h"
 #include "agent/publish.h"
 #include "agent/sample.h"
+#include "agent/traces.h"
 #include "agent/trigger.h"
 
 #define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session: its answer does not matter */
@@ -32,6 +33,7 @@ struct mrd_agent {
     mrd_sample *sample;
     mrd_files *files;
     mrd_devprof *devprof;
+    mrd_traces *traces;
     mrd_trigger *trigger; /* NULL: none wanted */
     mrd_publish *publish;
     mrd_metrics *metrics; /* NULL: no port */

@@ -23,6 +23,7 @@
 #define CHUNK          (512u << 10)
 #define RETRY          (500 * MRD_MS)
 #define TRIES          20
+#define STAMP_SLACK    (20 * MRD_MS) /* times of files are those of the kernel's last tick */
 
 typedef enum { SEEN, READY, DONE, GIVEN_UP } file_state;
 
@@ -412,7 +413,7 @@ pick(mrd_files *f, int64_t now)
                 f->pick_at = one->still_since + stable;
             continue;
         }
-        if (one->mtime_ns < f->session_start) { /* of an earlier run */
+        if (one->mtime_ns < f->session_start - STAMP_SLACK) { /* of an earlier run */
             one->state = DONE;
             f->stats.waiting--;
             continue;
@@ -442,6 +443,9 @@ hash_slice(mrd_files *f)
     } else {
         mrd_sha256_hex(f->sha, f->hex);
         f->stage = OFFERING;
+        if (f->o.complete != NULL)
+            f->o.complete(f->o.self, f->files[f->at].path, f->files[f->at].rel, f->hex,
+                          f->files[f->at].pid);
     }
 }
 

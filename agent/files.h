@@ -32,6 +32,10 @@ typedef struct {
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
     /* A file was delivered, or given up (sentence says why). May be NULL. */
     void (*settled)(void *self, const char *path, const char *sha256, const char *sentence);
+    /* A file is complete and hashed, before it is offered; rel: below its capture directory, pid:
+     * as given to watch. May be NULL. */
+    void (*complete)(void *self, const char *path, const char *rel, const char *sha256,
+                     int64_t pid);
     void *self;
 } mrd_files_options;
 

@@ -135,6 +135,8 @@ double mrd_pipeline_pressure(const mrd_pipeline *p, const mrd_pipe_process *proc
 void mrd_pipeline_counts(const mrd_pipeline *p, mrd_pipe_counts *ret_counts);
 /* Readable when a ring may have appeared; -1 without inotify (then step polls by itself). */
 int mrd_pipeline_fd(const mrd_pipeline *p);
+/* True when runtime JSON came through rings of this process. */
+bool mrd_pipeline_has_runtime(const mrd_pipe_process *process);
 /* Calls each process now known. */
 void mrd_pipeline_each(const mrd_pipeline *p, void (*call)(void *self, mrd_pipe_process *process),
                        void *self);

@@ -233,6 +233,17 @@ mrd_record_process_seen(mrd_record *r, mrd_pipe_process *process)
     return owner_of(r, process) == NULL ? MRD_NOMEM : MRD_OK;
 }
 
+mrd_err
+mrd_record_file_seen(mrd_record *r, mrd_pipe_process *process)
+{
+    owner *o = owner_of(r, process);
+
+    if (o == NULL)
+        return MRD_NOMEM;
+    o->is_file = true;
+    return MRD_OK;
+}
+
 void
 mrd_record_process_gone(mrd_record *r, mrd_pipe_process *process)
 {
@@ -334,14 +345,41 @@ due(mrd_record *r, const owner *o, int64_t now)
            pressure >= PRESSURE;
 }
 
+/* Commits the frames so far with r->positions, and how much of trace files was given. */
+mrd_err
+mrd_record_commit(mrd_record *r)
+{
+    mrd_err err;
+
+    if (r->o.files != NULL)
+        r->o.files(r->o.files_self, add_position, r);
+    err = mrd_spool_commit(r->o.spool, r->positions, r->n_positions, NULL);
+    r->n_positions = 0;
+    return err;
+}
+
+/* What a commit says was given of a file must be in a frame. */
+static void
+with_files(mrd_record *r)
+{
+    bool any = mrd_spool_uncommitted(r->o.spool);
+
+    for (const owner *o = r->owners; o != NULL && !any; o = o->next)
+        any = o->releasing;
+    for (owner *o = r->owners; o != NULL && any; o = o->next)
+        o->releasing = o->releasing || o->is_file;
+}
+
 /* Closes the batches of the owners that are due (or all), commits them together with how far their
  * rings were read, and only then gives the rings back. */
 static void
 turn(mrd_record *r, int64_t now, bool all)
 {
     r->n_positions = 0;
-    for (owner *o = r->owners; o != NULL; o = o->next) {
+    for (owner *o = r->owners; o != NULL; o = o->next)
         o->releasing = all || due(r, o, now);
+    with_files(r);
+    for (owner *o = r->owners; o != NULL; o = o->next) {
         if (!o->releasing)
             continue;
         seal_owner(r, o);
@@ -349,8 +387,7 @@ turn(mrd_record *r, int64_t now, bool all)
             mrd_pipeline_positions(r->o.pipeline, o->process, add_position, r);
     }
     mrd_record_note_drops(r);
-    if (mrd_spool_uncommitted(r->o.spool) &&
-        mrd_spool_commit(r->o.spool, r->positions, r->n_positions, NULL) != MRD_OK)
+    if (mrd_spool_uncommitted(r->o.spool) && mrd_record_commit(r) != MRD_OK)
         return; /* the disk is full: rings keep what they have, the next turn tries again */
     for (owner *o = r->owners, *next; o != NULL; o = next) {
         next = o->next;
@@ -365,7 +402,7 @@ turn(mrd_record *r, int64_t now, bool all)
     }
     /* Processes that ended with the release gave their open spans. */
     if (mrd_spool_uncommitted(r->o.spool))
-        (void) mrd_spool_commit(r->o.spool, NULL, 0, NULL);
+        (void) mrd_record_commit(r);
 }
 
 void

@@ -54,6 +54,9 @@ typedef struct {
     mrd_spool *spool;       /* borrowed */
     mrd_pipeline *pipeline; /* borrowed: cross-reads and times of the wall clock */
     uint32_t boot;          /* mrd_boot_key of this boot */
+    /* Calls each trace file with how much of it was given; goes with every commit. May be NULL. */
+    void (*files)(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to);
+    void *files_self;
 } mrd_record_options;
 
 /* Takes up the sessions noted by a predecessor. */
@@ -93,6 +96,9 @@ mrd_err mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned cloc
                          const mrd_event *ev);
 /* A process of the pipeline: its rings are given back from now on. */
 mrd_err mrd_record_process_seen(mrd_record *r, mrd_pipe_process *process);
+/* A process of a trace file: its batches are sealed with every commit, which says how much of the
+ * file was given. */
+mrd_err mrd_record_file_seen(mrd_record *r, mrd_pipe_process *process);
 /* The process is going: seals what is open of it. */
 void mrd_record_process_gone(mrd_record *r, mrd_pipe_process *process);
 /* Seals batches that are old or pressed and gives their rings back; moves sessions on. Called once

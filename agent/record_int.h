@@ -67,6 +67,7 @@ typedef struct owner {
     bool sealed; /* a batch was closed in this turn */
     bool releasing;
     bool is_ring; /* the pipeline's process: has rings to release */
+    bool is_file; /* of a trace file */
 } owner;
 
 struct mrd_record {
@@ -91,6 +92,7 @@ void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n
 /* The cause when it was lost, MRD_DROP_CAUSES when it was not. */
 mrd_drop_cause mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len,
                                    uint64_t events);
+mrd_err mrd_record_commit(mrd_record *r);
 void mrd_record_note_drops(mrd_record *r);
 void mrd_record_take_tally(mrd_record *r, session *s);
 int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);

@@ -78,6 +78,12 @@ mrd_pipe_runtime(mrd_pipeline *p, proc *pr, mrd_str text, bool cut)
         mrd_pipe_lost(p, pr, MRD_DROP_JSON, 1, now, now);
 }
 
+bool
+mrd_pipeline_has_runtime(const mrd_pipe_process *process)
+{
+    return ((const proc *) process)->nrt != NULL;
+}
+
 uint64_t
 mrd_pipe_runtime_held(const proc *pr)
 {

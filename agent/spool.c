@@ -465,6 +465,8 @@ mrd_spool_open(const char *dir, uint64_t max_bytes,
     }
     if (err == MRD_OK)
         err = begin(s, why);
+    if (err == MRD_OK && s->n_positions > 0) /* the segment that held them may be gone now */
+        err = mrd_spool_commit(s, s->positions, s->n_positions, why);
     if (err != MRD_OK) {
         mrd_spool_close(s);
         return err;
@@ -668,6 +670,13 @@ bool
 mrd_spool_uncommitted(const mrd_spool *s)
 {
     return s->committed_id != s->next_id || s->noted;
+}
+
+const mrd_spool_position *
+mrd_spool_recovered(const mrd_spool *s, size_t *ret_n)
+{
+    *ret_n = s->n_positions;
+    return s->positions;
 }
 
 uint64_t

@@ -44,6 +44,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
 {
     mrd_record_totals totals;
     mrd_sample_stats sample;
+    mrd_traces_stats traces;
     mrd_files_stats files;
     mrd_node_clock_view view;
 
@@ -53,12 +54,18 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     mrd_record_get_totals(a->record, &totals);
     mrd_sample_get_stats(a->sample, &sample);
     mrd_files_get_stats(a->files, &files);
-    c->begun = a->recovered + c->pipe.begun + sample.begun + totals.copies;
+    mrd_traces_get_stats(a->traces, &traces);
+    c->begun =
+        a->recovered + c->pipe.begun + sample.begun + traces.begun + traces.dropped + totals.copies;
     c->delivered = a->delivered;
     c->held = c->pipe.held + totals.open + totals.kept + c->spool.events;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
         c->dropped[i] = c->pipe.dropped[i] + totals.lost[i];
-    c->dropped[MRD_DROP_MEMORY] += sample.refused;
+    c->dropped[MRD_DROP_MEMORY] += sample.refused + traces.refused;
+    c->dropped[MRD_DROP_JSON] += traces.dropped;
+    c->traces = traces.files;
+    c->trace_events = traces.begun;
+    c->traces_failed = traces.failed;
     c->dropped[MRD_DROP_UNSENT] += totals.unwanted;
     c->dropped[MRD_DROP_SPOOL] += a->dropped_spool;
     c->dropped[MRD_DROP_REFUSED] += a->dropped_refused;
@@ -374,6 +381,10 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             GAUGE("files_beyond_limit", "Files that are more than --files-max: not looked at.",
                   c.files_beyond),
             COUNTER("artifact_bytes_total", "Bytes of files sent.", c.artifact_bytes),
+            COUNTER("trace_files_total", "Trace files read into events.", c.traces),
+            COUNTER("trace_files_failed_total", "Trace files that could not be read.",
+                    c.traces_failed),
+            COUNTER("trace_file_events_total", "Events of trace files.", c.trace_events),
             COUNTER("triggers_total", "Events that asked to keep what was recorded.",
                     c.triggers_seen),
             GAUGE("resident_memory_bytes", "Memory of the agent.", resident_bytes()),

@@ -4,11 +4,14 @@
  *
  * Records are those of a busy node: spans of 50 names on 4 threads, one in eight a counter. The
  * transport acknowledges without looking, so what is measured is the agent. CPU time of this
- * thread; median of 5 interleaved rounds.
+ * thread; median of 5 interleaved rounds. Then a saved runtime trace: CPU of the process (the
+ * reading thread included) per record of its JSON, from the file to encoded batches.
  */
 #include <stdlib.h>
 
 #include "agent/agent.h"
+#include "agent/traces.h"
+#include "base/out.h"
 #include "tests/agent/ring_make.h"
 
 #define RINGS  4
@@ -306,6 +309,145 @@ by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* ---- A trace file ---- */
+
+#define SPANS 500000
+
+typedef struct {
+    mrd_codec *codec;
+    mrd_batch *batch;
+    mrd_buf frame;
+    uint64_t events, seq, bytes;
+} json_sink;
+
+static void
+json_seal(json_sink *j)
+{
+    mrd_frame f = { .seq = j->seq++ };
+
+    if (mrd_batch_events(j->batch) == 0)
+        return;
+    mrd_buf_reset(&j->frame);
+    if (mrd_batch_encode(j->batch, j->codec, MRD_CODEC_ZSTD, &f, &j->frame, NULL) != MRD_OK)
+        abort();
+    j->bytes += j->frame.len;
+}
+
+static mrd_err
+json_event(void *self, mrd_pipe_process *p, unsigned clock, const mrd_event *ev)
+{
+    json_sink *j = self;
+    mrd_err err;
+
+    if (j->batch == NULL)
+        j->batch = mrd_batch_new(p->catalog, p->id, clock, 0);
+    err = mrd_batch_push(j->batch, ev);
+    if (err == MRD_FULL) {
+        json_seal(j);
+        err = mrd_batch_push(j->batch, ev);
+    }
+    j->events++;
+    return err;
+}
+
+static void
+json_process(void *self, mrd_pipe_process *p)
+{
+    json_sink *j = self;
+
+    if (!p->gone)
+        return;
+    json_seal(j);
+    mrd_batch_free(j->batch);
+    j->batch = NULL;
+}
+
+static void
+json_settled(void *self, const char *path, uint64_t events, const char *sentence)
+{
+    (void) self;
+    if (events < SPANS)
+        fprintf(stderr, "%s: %llu events: %s\n", path, (unsigned long long) events, sentence);
+}
+
+static double
+process_cpu(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (double) ts.tv_sec * 1e9 + (double) ts.tv_nsec;
+}
+
+static void
+json_write(const char *path)
+{
+    static const char *const types[] = { "nrt_execute", "kbl_exec_pre", "nc_exec_running",
+                                         "dmem_buf_copyin", "nrt_tensor_write" };
+    mrd_buf text = { 0 };
+    uint64_t random = 1;
+
+    mrd_buf_text(&text, "{\"data_version\": 2, \"events\": [\n");
+    for (int i = 0; i < SPANS; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        for (int stop = 0; stop < 2; stop++)
+            mrd_buf_fmt(&text,
+                        "%s{\"id\": %d, \"event_type\": \"%s\", \"phase\": \"%s\", \"nc_idx\": "
+                        "%d, \"nc_local_id\": %d, \"tracking_id\": %d, \"worker_gid\": 3, "
+                        "\"thread_id\": %d, \"timestamp_ns\": %lld, \"data\": {\"model_id\": "
+                        "%d, \"exec_id\": %d}}",
+                        i + stop == 0 ? "" : ",\n", 2 * i + stop, types[random >> 33 & 3],
+                        stop ? "stop" : "start", i & 3, i, i, 100 + (i & 3),
+                        1700000000000000000LL + i * 5000LL + (long long) (random >> 52) +
+                            stop * 900,
+                        10001 + (i & 7), i / 8);
+    }
+    mrd_buf_text(&text, "]}\n");
+    if (text.err != MRD_OK ||
+        mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0600, NULL) != MRD_OK)
+        abort();
+    mrd_buf_fini(&text);
+}
+
+/* Nanoseconds per record, the least of ROUNDS. */
+static double
+bench_trace_file(double *ret_bytes)
+{
+    char path[512];
+    double best = 1e18;
+
+    snprintf(path, sizeof(path), "%s/trace.json", test_tmp());
+    json_write(path);
+    for (int round = 0; round < ROUNDS; round++) {
+        json_sink j = { .codec = mrd_codec_new() };
+        mrd_traces_options o = { .instance_id = "i-bench",
+                                 .dir = test_tmp(),
+                                 .event = json_event,
+                                 .process = json_process,
+                                 .settled = json_settled,
+                                 .self = &j };
+        mrd_trace_file file = { path, "trace.json", "0", 5 };
+        mrd_traces *t = NULL;
+        double cpu = process_cpu();
+
+        if (mrd_traces_open(&o, &t, NULL) != MRD_OK)
+            abort();
+        mrd_traces_file(t, &file);
+        while (!mrd_traces_idle(t)) {
+            mrd_traces_step(t, true);
+            nanosleep(&(struct timespec){ 0, 100000 }, NULL);
+        }
+        mrd_traces_close(t);
+        cpu = (process_cpu() - cpu) / (2.0 * SPANS);
+        best = cpu < best ? cpu : best;
+        *ret_bytes = (double) j.bytes / (2.0 * SPANS);
+        mrd_codec_free(j.codec);
+        mrd_buf_fini(&j.frame);
+    }
+    unlink(path);
+    return best;
+}
+
 int
 main(void)
 {
@@ -344,6 +486,12 @@ main(void)
             printf("%9s\n", "-");
         else
             printf("%9.2f\n", bytes[k]);
+    }
+    {
+        double bytes_each, m = bench_trace_file(&bytes_each);
+
+        printf("%-36s %9.1f %12.1f %8s %9.2f\n", "runtime JSON file to batches: zstd 1", m, 1e3 / m,
+               "-", bytes_each);
     }
     for (int i = 0; i < RINGS; i++) {
         unlink(rings[i]->path);

@@ -80,6 +80,7 @@ typedef struct {
     int64_t vendor_timeout_ms; /* per conversion */
     void (*progress)(void *self, const char *path, uint64_t done,
                      uint64_t total); /* bytes; may be NULL */
+    bool (*cancelled)(void *self);    /* may be NULL */
     void *self;
 } mrd_read_options;
 

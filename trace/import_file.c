@@ -94,6 +94,14 @@ file_shift(mrd_import *imp, uint32_t profile, int64_t delta_ns)
 }
 
 static bool
+file_cancelled(mrd_import *imp)
+{
+    const file_reading *f = (const file_reading *) imp->emit_self;
+
+    return f->options->cancelled(f->options->self);
+}
+
+static bool
 head_has(mrd_str head, const char *word)
 {
     return memmem(head.p, head.len, word, strlen(word)) != NULL;
@@ -193,7 +201,8 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
                           .input = mrd_catalog_add_input(options->catalog, &blank),
                           .emit = file_emit,
                           .emit_self = &f,
-                          .shift = file_shift };
+                          .shift = file_shift,
+                          .cancelled = options->cancelled != NULL ? file_cancelled : NULL };
     if ((err = mrd_catalog_err(options->catalog)) != MRD_OK)
         return mrd_why_set(why, err, 0, "'%s'", path);
     err = mrd_in_file(path, &f.imp.in, &said);

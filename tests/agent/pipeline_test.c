@@ -455,33 +455,17 @@ TEST(clocks_are_related_by_cross_reads)
     mrd_pipeline_close(p);
 }
 
-/* Runtime JSON in pieces, a pair that spans two documents, and a document that is cut. */
 static void
 blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t piece, bool whole)
 {
-    size_t len = strlen(text);
-
-    for (size_t at = 0; at < len; at += piece) {
-        size_t n = len - at < piece ? len - at : piece;
-        uint8_t flags = (uint8_t) ((at == 0 ? MRD_RECF_FIRST : 0) |
-                                   (at + n == len ? (whole ? MRD_RECF_LAST : MRD_RECF_CUT) : 0));
-
-        make_rec(m,
-                 (mrd_ring_rec){ .kind = MRD_REC_BLOB,
-                                 .flags = flags,
-                                 .name = name,
-                                 .ts = (uint64_t) mrd_local_now().ns,
-                                 .value = at,
-                                 .domain = number,
-                                 .track = (uint32_t) n },
-                 text + at, n);
-    }
+    make_blob(m, name, number, text, strlen(text), piece, whole);
 }
 
 #define EV(phase, id, ts)                                                                          \
     "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"id\":1,\"nc_idx\":0,"               \
     "\"tracking_id\":" id ",\"thread_id\":9,\"worker_gid\":0,\"data\":{},\"timestamp_ns\":" ts "}"
 
+/* Runtime JSON in pieces, a pair that spans two documents, and a document that is cut. */
 TEST(runtime_json_is_paired_across_documents)
 {
     heard h = { .json = true };

@@ -202,6 +202,28 @@ make_rec(maker *m, mrd_ring_rec rec, const void *body, size_t len)
     return true;
 }
 
+/* Runtime JSON in pieces. */
+static inline void
+make_blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t len, size_t piece,
+          bool whole)
+{
+    for (size_t at = 0; at < len; at += piece) {
+        size_t n = len - at < piece ? len - at : piece;
+        uint8_t flags = (uint8_t) ((at == 0 ? MRD_RECF_FIRST : 0) |
+                                   (at + n == len ? (whole ? MRD_RECF_LAST : MRD_RECF_CUT) : 0));
+
+        make_rec(m,
+                 (mrd_ring_rec){ .kind = MRD_REC_BLOB,
+                                 .flags = flags,
+                                 .name = name,
+                                 .ts = (uint64_t) mrd_local_now().ns,
+                                 .value = at,
+                                 .domain = number,
+                                 .track = (uint32_t) n },
+                 text + at, n);
+    }
+}
+
 static inline bool
 make_span(maker *m, uint32_t name, int64_t ts, int64_t dur)
 {

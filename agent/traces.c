@@ -1,0 +1,522 @@
+#include "agent/traces.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/files.h"
+#include "base/hash.h"
+#include "base/obj.h"
+#include "trace/import.h"
+
+#define PIECE     16384u /* events of one step */
+#define POLL      (5 * MRD_MS)
+#define KNOWN_MAX 256u         /* processes */
+#define IS_FILE   (1ull << 63) /* in the value of a position: rings are never read so far */
+#define RUNTIME   "nrt-sys-trace"
+#define FRAMEWORK "trace-event-json"
+
+typedef struct {
+    char *path;
+    uint64_t key;
+    int64_t pid, container_pid, rank;
+    char job[128];
+    bool runtime; /* of the process: came through its rings */
+} waiting;
+
+typedef struct {
+    uint64_t key, given; /* events, losses included */
+} known;
+
+typedef struct {
+    int64_t pid, container_pid, rank;
+    char job[128];
+    bool runtime;
+} who;
+
+/* The file that is being read or given out. */
+typedef struct {
+    waiting file;
+    pthread_t thread;
+    atomic_bool cancel, done; /* done (release): everything below is the loop's */
+    bool started;
+    mrd_catalog *cat;
+    mrd_store *store;
+    mrd_source *source;
+    mrd_pipe_process **processes; /* by id in the catalog; NULL: not met yet */
+    size_t n_processes;
+    uint64_t events, bad, given, skip;
+    int64_t first_ns, last_ns;
+    bool lost; /* the loss of `bad` was given */
+    char sentence[MRD_WHY_MAX];
+    mrd_err err;
+} reading;
+
+struct mrd_traces {
+    mrd_traces_options o;
+    waiting queue[MRD_TRACES_QUEUE];
+    size_t first, n;
+    known known[MRD_TRACES_KNOWN]; /* the newest, in a circle */
+    size_t n_known, next_known;
+    who procs[KNOWN_MAX];
+    size_t n_procs, next_proc;
+    reading *now;
+    mrd_traces_stats stats;
+};
+
+/* ---- What is known ---- */
+
+static known *
+known_of(mrd_traces *t, uint64_t key)
+{
+    for (size_t i = 0; i < t->n_known; i++)
+        if (t->known[i].key == key)
+            return &t->known[i];
+    return NULL;
+}
+
+static void
+remember(mrd_traces *t, uint64_t key, uint64_t given)
+{
+    known *k = known_of(t, key);
+
+    if (k == NULL) {
+        k = &t->known[t->next_known];
+        t->next_known = (t->next_known + 1) % MRD_TRACES_KNOWN;
+        t->n_known += t->n_known < MRD_TRACES_KNOWN;
+    }
+    *k = (known){ key, given };
+}
+
+void
+mrd_traces_resume(mrd_traces *t, const mrd_spool_position *positions, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((positions[i].read & IS_FILE) != 0)
+            remember(t, positions[i].ring, positions[i].read & ~IS_FILE);
+}
+
+void
+mrd_traces_positions(const mrd_traces *t, void (*call)(void *to, uint64_t key, uint64_t value),
+                     void *to)
+{
+    for (size_t i = 0; i < t->n_known; i++)
+        call(to, t->known[i].key, t->known[i].given | IS_FILE);
+}
+
+void
+mrd_traces_forget(mrd_traces *t)
+{
+    if (t->now == NULL && t->n == 0)
+        t->n_known = t->next_known = 0;
+}
+
+static uint64_t
+runtime_key(int64_t pid)
+{
+    return mrd_hash64(&pid, sizeof(pid), 0x72756e74);
+}
+
+void
+mrd_traces_process(mrd_traces *t, const mrd_ident *ident, bool runtime)
+{
+    who *w = NULL;
+
+    for (size_t i = 0; i < t->n_procs && w == NULL; i++)
+        if (t->procs[i].pid == ident->pid)
+            w = &t->procs[i];
+    if (w == NULL) {
+        w = &t->procs[t->next_proc];
+        t->next_proc = (t->next_proc + 1) % KNOWN_MAX;
+        t->n_procs += t->n_procs < KNOWN_MAX;
+    }
+    *w = (who){ .pid = ident->pid,
+                .container_pid = ident->container_pid,
+                .rank = ident->rank,
+                .runtime = runtime };
+    snprintf(w->job, sizeof(w->job), "%s", ident->job);
+    if (runtime && known_of(t, runtime_key(ident->pid)) == NULL)
+        remember(t, runtime_key(ident->pid), 1); /* a successor must know, too */
+}
+
+/* The process that a folder's pid means: in its container, or on the node. */
+static const who *
+find_who(const mrd_traces *t, int64_t watched, int64_t folder)
+{
+    const who *best = NULL;
+
+    for (size_t i = 0; i < t->n_procs; i++) {
+        const who *w = &t->procs[i];
+
+        if (watched != MRD_NONE && w->pid == watched &&
+            (folder == MRD_NONE || folder == w->pid || folder == w->container_pid))
+            return w;
+        if (folder != MRD_NONE && (w->pid == folder || w->container_pid == folder))
+            best = w;
+    }
+    return best;
+}
+
+/* ---- Files ---- */
+
+/* "i-0ab_pid_77/...": false when it names another node. */
+static bool
+is_ours(const mrd_traces *t, const char *rel, const who *w)
+{
+    const char *mark = strstr(rel, "_pid_"), *slash = strchr(rel, '/');
+    size_t len = mark == NULL ? 0 : (size_t) (mark - rel);
+
+    if (mark == NULL || slash == NULL || mark > slash || w != NULL)
+        return true; /* no name, or a process of this node under whatever name it gives itself */
+    return mrd_str_is((mrd_str){ rel, len }, t->o.instance_id);
+}
+
+void
+mrd_traces_file(mrd_traces *t, const mrd_trace_file *file)
+{
+    mrd_str name = mrd_str_of(file->rel);
+    int64_t folder, nc;
+    const who *w;
+    waiting *to;
+
+    if (!mrd_str_ends(name, ".json") && !mrd_str_ends(name, ".json.gz"))
+        return;
+    mrd_files_names(file->rel, &folder, &nc);
+    w = find_who(t, file->pid, folder);
+    if (!is_ours(t, file->rel, w)) {
+        t->stats.left_alone++;
+        t->o.settled(t->o.self, file->path, 0, "it is of another node");
+        return;
+    }
+    if (t->n == MRD_TRACES_QUEUE) {
+        t->stats.failed++;
+        t->o.settled(t->o.self, file->path, 0, "too many trace files wait to be read");
+        return;
+    }
+    to = &t->queue[(t->first + t->n) % MRD_TRACES_QUEUE];
+    *to = (waiting){ .path = strdup(file->path),
+                     .pid = w != NULL            ? w->pid
+                            : folder != MRD_NONE ? folder
+                                                 : file->pid,
+                     .container_pid = w != NULL ? w->container_pid : MRD_NONE,
+                     .rank = w != NULL ? w->rank : MRD_NONE };
+    if (to->path == NULL)
+        return;
+    snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : "");
+    to->key = mrd_hash64(file->sha256, strlen(file->sha256), 0x66696c65) ^
+              mrd_hash64(file->rel, strlen(file->rel), 0x6e616d65);
+    to->runtime = (w != NULL && w->runtime) ||
+                  (to->pid != MRD_NONE && known_of(t, runtime_key(to->pid)) != NULL);
+    t->n++;
+}
+
+/* ---- The thread ---- */
+
+static bool
+is_cancelled(void *self)
+{
+    return atomic_load(&((reading *) self)->cancel);
+}
+
+/* The format, or an error that says why the file is left alone. */
+static mrd_err
+detect(const reading *r, mrd_why *why)
+{
+    const mrd_import_ops *ops = NULL;
+    mrd_in *in = NULL;
+    mrd_bytes data;
+    mrd_err err = mrd_in_file(r->file.path, &in, why);
+
+    if (err == MRD_OK && (err = mrd_in_fill(in, MRD_PROBE_BYTES, &data, why)) == MRD_OK)
+        ops =
+            mrd_import_detect((mrd_str){ (const char *) data.p,
+                                         data.len < MRD_PROBE_BYTES ? data.len : MRD_PROBE_BYTES },
+                              r->file.path);
+    mrd_in_close(in);
+    if (err != MRD_OK)
+        return err;
+    if (ops == NULL || (strcmp(ops->name, RUNTIME) != 0 && strcmp(ops->name, FRAMEWORK) != 0))
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "it is no trace of the runtime or a framework");
+    if (strcmp(ops->name, RUNTIME) == 0 && r->file.runtime)
+        return mrd_why_set(why, MRD_EXISTS, 0,
+                           "this process's runtime events came through its rings");
+    return MRD_OK;
+}
+
+static mrd_err
+read_all(reading *r, const mrd_identity *who_, mrd_why *why)
+{
+    mrd_read_options o = { .catalog = r->cat,
+                           .store = r->store,
+                           .system = true,
+                           .vendor_tool = "",
+                           .cancelled = is_cancelled,
+                           .self = r };
+    const mrd_input *input;
+    mrd_stream *stream;
+    size_t n;
+    mrd_err err = mrd_read_file(&o, r->file.path, who_, why);
+
+    if (err != MRD_OK)
+        return err;
+    input = mrd_catalog_inputs(r->cat, &n);
+    r->bad = input[0].dropped;
+    if (input[0].error != MRD_SID_EMPTY)
+        snprintf(r->sentence, sizeof(r->sentence), "%s",
+                 mrd_catalog_text(r->cat, input[0].error).p);
+    if (mrd_store_streams(r->store) == 0)
+        return mrd_why_set(why, MRD_EMPTY, 0, "%s",
+                           r->sentence[0] != '\0' ? r->sentence : "it holds no events");
+    stream = mrd_store_at(r->store, 0);
+    r->events = mrd_stream_count(stream);
+    (void) mrd_stream_range(stream, &r->first_ns, &r->last_ns);
+    if ((err = mrd_stream_finish(stream, why)) == MRD_OK)
+        err = mrd_stream_open(stream, &r->source, why);
+    return err;
+}
+
+static void *
+run(void *arg)
+{
+    reading *r = arg;
+    mrd_why why = { 0 };
+    mrd_identity id = { .process_id = r->file.pid,
+                        .nc_idx = MRD_NONE,
+                        .model = MRD_NONE,
+                        .session = MRD_NONE,
+                        .rank = r->file.rank };
+
+    r->err = detect(r, &why);
+    if (r->err == MRD_OK) {
+        id.instance_id = mrd_catalog_intern(r->cat, r->sentence); /* left there by start() */
+        id.job = r->file.job[0] == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(r->cat, r->file.job);
+        r->sentence[0] = '\0';
+        r->err = read_all(r, &id, &why);
+    }
+    if (r->err != MRD_OK)
+        snprintf(r->sentence, sizeof(r->sentence), "%s", why.text);
+    atomic_store_explicit(&r->done, true, memory_order_release);
+    return NULL;
+}
+
+/* ---- Giving out ---- */
+
+static void
+finish(mrd_traces *t)
+{
+    reading *r = t->now;
+
+    if (r->started)
+        pthread_join(r->thread, NULL);
+    for (size_t i = 0; i < r->n_processes; i++) {
+        if (r->processes[i] == NULL)
+            continue;
+        r->processes[i]->gone = true;
+        t->o.process(t->o.self, r->processes[i]);
+        free(r->processes[i]);
+    }
+    if (r->source != NULL)
+        r->source->close(r->source);
+    free(r->processes);
+    mrd_store_free(r->store);
+    mrd_catalog_free(r->cat);
+    free(r->file.path);
+    free(r);
+    t->now = NULL;
+}
+
+static void
+conclude(mrd_traces *t)
+{
+    reading *r = t->now;
+
+    if (r->err == MRD_UNSUPPORTED || r->err == MRD_EXISTS)
+        t->stats.left_alone++;
+    else if (r->err != MRD_OK)
+        t->stats.failed++;
+    else
+        t->stats.files++;
+    t->o.settled(t->o.self, r->file.path, r->given, r->sentence);
+    finish(t);
+}
+
+static mrd_pipe_process *
+process_of(mrd_traces *t, reading *r, mrd_track_id track)
+{
+    mrd_proc_id id = mrd_catalog_borrow_track(r->cat, track)->process;
+    const mrd_process *p = mrd_catalog_borrow_process(r->cat, id);
+    mrd_pipe_process *pp;
+
+    if (id >= r->n_processes) {
+        size_t n = mrd_catalog_processes(r->cat);
+        mrd_pipe_process **grown = realloc(r->processes, n * sizeof(mrd_pipe_process *));
+
+        if (grown == NULL)
+            return NULL;
+        memset(grown + r->n_processes, 0, (n - r->n_processes) * sizeof(mrd_pipe_process *));
+        r->processes = grown;
+        r->n_processes = n;
+    }
+    if (r->processes[id] != NULL || (pp = calloc(1, sizeof(*pp))) == NULL)
+        return r->processes[id];
+    pp->catalog = r->cat;
+    pp->id = id;
+    mrd_ident_init(&pp->ident);
+    pp->ident.pid = p->process_id;
+    pp->ident.container_pid = r->file.container_pid;
+    pp->ident.rank = p->rank != MRD_NONE ? p->rank : r->file.rank;
+    snprintf(pp->ident.job, sizeof(pp->ident.job), "%s", r->file.job);
+    r->processes[id] = pp;
+    t->o.process(t->o.self, pp);
+    return pp;
+}
+
+/* Its number counts up also when it is skipped. */
+static void
+give(mrd_traces *t, reading *r, const mrd_event *ev)
+{
+    mrd_pipe_process *p;
+    mrd_event copy = *ev;
+
+    if (r->given++ < r->skip)
+        return;
+    t->stats.begun += ev->kind == MRD_LOSS ? 0 : 1;
+    if (t->o.simulated)
+        copy.flags |= MRD_EV_SIMULATED;
+    p = process_of(t, r, ev->track);
+    if (p == NULL || t->o.event(t->o.self, p, MRD_PIPE_REALTIME, &copy) != MRD_OK)
+        t->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
+}
+
+/* Records that are no events, as one loss. */
+static void
+give_bad(mrd_traces *t, reading *r)
+{
+    mrd_event ev = { .kind = MRD_LOSS,
+                     .ts_ns = r->first_ns,
+                     .dur_ns = r->last_ns - r->first_ns,
+                     .ivalue = (int64_t) r->bad,
+                     .flags = MRD_EV_INT };
+    mrd_track track;
+
+    r->lost = true;
+    if (r->bad == 0 || mrd_catalog_tracks(r->cat) == 0)
+        return;
+    track = *mrd_catalog_borrow_track(r->cat, 0);
+    mrd_track_init(&track, track.process, MRD_SRC_MERIDIAN);
+    ev.track = mrd_catalog_track(r->cat, &track);
+    ev.name = mrd_catalog_intern(r->cat, mrd_drop_text(MRD_DROP_JSON));
+    if (r->given >= r->skip)
+        t->stats.dropped += r->bad;
+    give(t, r, &ev);
+}
+
+static void
+give_piece(mrd_traces *t)
+{
+    reading *r = t->now;
+    const mrd_event *ev;
+    mrd_why why = { 0 };
+    mrd_step step = MRD_MORE;
+
+    for (unsigned i = 0; i < PIECE && step == MRD_MORE; i++)
+        if ((step = r->source->next(r->source, &ev, &why)) == MRD_MORE)
+            give(t, r, ev);
+    if (step == MRD_BAD) {
+        r->err = why.err;
+        snprintf(r->sentence, sizeof(r->sentence), "%s", why.text);
+    }
+    if (step != MRD_MORE && !r->lost)
+        give_bad(t, r);
+    remember(t, r->file.key, r->given);
+    if (step != MRD_MORE)
+        conclude(t);
+}
+
+/* ---- The interface ---- */
+
+static void
+start(mrd_traces *t)
+{
+    reading *r = calloc(1, sizeof(*r));
+    const known *k;
+
+    if (r == NULL)
+        return; /* again with the next step */
+    r->file = t->queue[t->first];
+    k = known_of(t, r->file.key);
+    r->skip = k == NULL ? 0 : k->given;
+    snprintf(r->sentence, sizeof(r->sentence), "%s", t->o.instance_id);
+    r->cat = mrd_catalog_new();
+    r->store = mrd_store_new(MRD_TRACES_MEMORY, t->o.dir);
+    t->now = r;
+    t->first = (t->first + 1) % MRD_TRACES_QUEUE;
+    t->n--;
+    if (r->cat != NULL && r->store != NULL && pthread_create(&r->thread, NULL, run, r) == 0) {
+        r->started = true;
+        return;
+    }
+    r->err = MRD_NOMEM;
+    snprintf(r->sentence, sizeof(r->sentence), "out of memory");
+    conclude(t);
+}
+
+void
+mrd_traces_step(mrd_traces *t, bool room)
+{
+    if (t->now == NULL && t->n > 0)
+        start(t);
+    if (t->now == NULL || !atomic_load_explicit(&t->now->done, memory_order_acquire))
+        return;
+    if (t->now->err != MRD_OK)
+        conclude(t);
+    else if (room)
+        give_piece(t);
+}
+
+bool
+mrd_traces_idle(const mrd_traces *t)
+{
+    return t->now == NULL && t->n == 0;
+}
+
+int64_t
+mrd_traces_next_ns(const mrd_traces *t)
+{
+    return mrd_traces_idle(t) ? INT64_MAX : mrd_local_now().ns + POLL;
+}
+
+void
+mrd_traces_get_stats(const mrd_traces *t, mrd_traces_stats *ret_stats)
+{
+    *ret_stats = t->stats;
+}
+
+mrd_err
+mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why)
+{
+    mrd_traces *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "trace files");
+    t->o = *options;
+    *ret_traces = t;
+    return MRD_OK;
+}
+
+void
+mrd_traces_close(mrd_traces *t)
+{
+    if (t == NULL)
+        return;
+    if (t->now != NULL) {
+        atomic_store(&t->now->cancel, true);
+        finish(t);
+    }
+    for (; t->n > 0; t->n--) {
+        free(t->queue[t->first].path);
+        t->first = (t->first + 1) % MRD_TRACES_QUEUE;
+    }
+    free(t);
+}

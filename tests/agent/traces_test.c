@@ -1,0 +1,336 @@
+/* Trace files of capture directories become events of the session, each once. */
+#include "tests/agent/ring_make.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "agent/agent.h"
+#include "base/out.h"
+#include "tests/fake/link.h"
+
+#define SESSION 77u
+
+static char watched[512], spool_dir[512];
+
+static mrd_agent_options
+settings(bool spool)
+{
+    static char *dirs[1];
+    mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
+                            .codec = MRD_CODEC_ZSTD,
+                            .flush = 20 * MRD_MS,
+                            .spool_bytes = 64 << 20,
+                            .recorder_bytes = 64 << 20,
+                            .artifact_max = 1 << 30,
+                            .stable = 20 * MRD_MS };
+
+    snprintf(watched, sizeof(watched), "%s/capture", test_tmp());
+    snprintf(spool_dir, sizeof(spool_dir), "%s/spool", test_tmp());
+    dirs[0] = watched;
+    o.watch = (mrd_strlist){ dirs, 1, 1 };
+    o.spool_dir = spool ? spool_dir : NULL;
+    return o;
+}
+
+static mrd_agent *
+open_agent(const mrd_agent_options *o, mrd_transport *t)
+{
+    mrd_node node = {
+        .instance_id = "i-test", .source = "option", .host_name = "h", .boot_id = "b"
+    };
+    mrd_agent *a = NULL;
+    mrd_why why = { 0 };
+
+    if (mrd_agent_open(o, &node, t, &a, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    return a;
+}
+
+static void
+control(mrd_agent *a, Mrd__ControlType type)
+{
+    Mrd__Control c = MRD__CONTROL__INIT;
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    char sentence[MRD_WHY_MAX], name[] = "test";
+
+    c.type = type;
+    c.session = SESSION;
+    c.name = name;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK_INT(reply.err, MRD_OK);
+}
+
+static void
+put(const char *rel, const mrd_buf *text)
+{
+    char path[1024];
+
+    snprintf(path, sizeof(path), "%s/%s", watched, rel);
+    CHECK_ERR("write", mrd_write_file(path, (mrd_bytes){ text->p, text->len }, 0644, NULL), MRD_OK);
+}
+
+/* `n` spans of the runtime from number `from` on, the last ones first, so that sorting matters. */
+static void
+runtime_json(mrd_buf *to, int from, int n, const char *tail)
+{
+    int64_t now = mrd_wall_now().ns;
+
+    mrd_buf_text(to, "{\"data_version\": 2, \"events\": [\n");
+    for (int i = from + n - 1; i >= from; i--) {
+        for (int stop = 0; stop < 2; stop++)
+            mrd_buf_fmt(to,
+                        "{\"id\": %d, \"event_type\": \"nrt_execute\", \"phase\": \"%s\", "
+                        "\"nc_idx\": 1, \"tracking_id\": %d, \"thread_id\": 9, "
+                        "\"timestamp_ns\": %lld, \"data\": {\"my_id\": %d}},\n",
+                        2 * i + stop, stop ? "stop" : "start", i,
+                        (long long) (now + i * 1000 + stop * 500), i);
+    }
+    to->len -= 2;
+    mrd_buf_fmt(to, "%s]}\n", tail);
+}
+
+static void
+framework_json(mrd_buf *to, int from, int n)
+{
+    int64_t us = mrd_wall_now().ns / MRD_US;
+
+    mrd_buf_text(to, "{\"traceEvents\": [\n");
+    for (int i = from; i < from + n; i++)
+        mrd_buf_fmt(to,
+                    "{\"ph\": \"X\", \"name\": \"aten::mm\", \"cat\": \"cpu_op\", \"pid\": 4711, "
+                    "\"tid\": 4, \"ts\": %lld, \"dur\": 1, \"args\": {\"my id\": %d}}%s\n",
+                    (long long) us + i, i, i == from + n - 1 ? "" : ",");
+    mrd_buf_text(to, "]}\n");
+}
+
+static uint64_t
+stored_once(const fake_aggregator *g, int from, int n)
+{
+    uint64_t once = 0;
+
+    for (int i = from; i < from + n; i++)
+        once += g->seen[i] == 1;
+    return once;
+}
+
+static void
+check_equation(const mrd_agent *a)
+{
+    mrd_agent_counts c;
+    uint64_t dropped = 0;
+
+    mrd_agent_counters(a, &c);
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        dropped += c.dropped[i];
+    CHECK_INT(c.begun, c.delivered + dropped + c.held);
+}
+
+/* Until so many files were read, failed or left alone, and everything is flushed. */
+static void
+settle(mrd_agent *a, fake_aggregator *g, uint64_t artifacts)
+{
+    mrd_agent_counts c;
+
+    for (int i = 0; i < 60000; i++) {
+        mrd_agent_step(a, 1);
+        mrd_agent_counters(a, &c);
+        if (g->artifacts >= artifacts)
+            break;
+    }
+    CHECK_INT(g->artifacts, artifacts);
+    control(a, MRD__CONTROL_TYPE__CONTROL_STOP);
+    for (int i = 0; i < 60000 && g->phase != MRD__NODE_PHASE__NODE_FLUSHED; i++)
+        mrd_agent_step(a, 1);
+    CHECK_INT(g->phase, MRD__NODE_PHASE__NODE_FLUSHED);
+    check_equation(a);
+    CHECK_INT(g->begun, g->delivered + g->dropped + g->held);
+}
+
+TEST(trace_files_become_events_and_stay_artifacts)
+{
+    mrd_agent_options o = settings(false);
+    fake_faults faults = { .seed = 1 };
+    mrd_buf text = { 0 };
+    fake_aggregator g;
+    mrd_agent_counts c;
+    mrd_agent *a;
+
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+    runtime_json(&text, 1, 20000, ", {\"event_type\": \"nrt_load\", \"phase\": \"start\"}");
+    put("i-test_pid_4711/1700/sys_trace.json", &text); /* the last record has no time */
+    mrd_buf_reset(&text);
+    framework_json(&text, 30001, 5000);
+    put("i-test_pid_4711/1700/trace.json", &text);
+    mrd_buf_reset(&text);
+    runtime_json(&text, 40001, 100, "");
+    put("i-other_pid_4711/1700/sys_trace.json", &text); /* that node reads it */
+    mrd_buf_reset(&text);
+    mrd_buf_text(&text, "{\"some\": \"settings\"}\n");
+    put("i-test_pid_4711/config.json", &text);
+    settle(a, &g, 4);
+    CHECK_INT(stored_once(&g, 1, 20000), 20000);
+    CHECK_INT(stored_once(&g, 30001, 5000), 5000);
+    CHECK_INT(g.events, 25000);
+    CHECK_INT(g.lost, 1);
+    mrd_agent_counters(a, &c);
+    CHECK_INT(c.traces, 2);
+    CHECK_INT(c.trace_events, 25000);
+    CHECK_INT(c.dropped[MRD_DROP_JSON], 1);
+    CHECK_INT(c.artifacts_sent, 4);
+    mrd_agent_close(a);
+    mrd_buf_fini(&text);
+    fake_aggregator_fini(&g);
+}
+
+/* Events of another time (an old file touched, a clock that is not the wall's) are not the
+ * session's; a file that breaks off gives what was read before. */
+TEST(strange_files_are_counted)
+{
+    mrd_agent_options o = settings(false);
+    fake_faults faults = { .seed = 1 };
+    mrd_buf text = { 0 };
+    fake_aggregator g;
+    mrd_agent_counts c;
+    mrd_agent *a;
+
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+    mrd_buf_text(&text,
+                 "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, "
+                 "\"ts\": 5, \"dur\": 1}]}");
+    put("i-test_pid_4711/boot.trace.json", &text);
+    mrd_buf_reset(&text);
+    runtime_json(&text, 1, 1000, "");
+    text.len -= 700;
+    put("i-test_pid_4712/cut.json", &text);
+    settle(a, &g, 2);
+    mrd_agent_counters(a, &c);
+    CHECK_INT(c.traces, 2);
+    CHECK_INT(c.dropped[MRD_DROP_UNSENT], 1);
+    CHECK(g.events > 990 && g.events < 1000);
+    mrd_agent_close(a);
+    mrd_buf_fini(&text);
+    fake_aggregator_fini(&g);
+}
+
+/* What the hook fetched came through the rings: the runtime's own file says the same again. */
+TEST(a_runtime_file_beside_the_rings_is_not_read_twice)
+{
+    mrd_agent_options o = settings(false);
+    fake_faults faults = { .seed = 1 };
+    mrd_buf text = { 0 };
+    fake_aggregator g;
+    mrd_agent_counts c;
+    char rel[200];
+    mrd_agent *a;
+    maker *m;
+    uint32_t name;
+
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 20);
+    name = make_text(m, "nrt");
+    runtime_json(&text, 1, 50, "");
+    make_blob(m, name, 1, (const char *) text.p, text.len, 4000, true);
+    for (int i = 0; i < 60000 && g.events < 50; i++)
+        mrd_agent_step(a, 1);
+    CHECK_INT(stored_once(&g, 1, 50), 50);
+    snprintf(rel, sizeof(rel), "i-test_pid_%d/1700/sys_trace.json", (int) getpid());
+    put(rel, &text);
+    mrd_buf_reset(&text);
+    framework_json(&text, 101, 50); /* has no other way */
+    snprintf(rel, sizeof(rel), "i-test_pid_%d/1700/trace.json", (int) getpid());
+    put(rel, &text);
+    settle(a, &g, 2);
+    CHECK_INT(stored_once(&g, 1, 50), 50);
+    CHECK_INT(stored_once(&g, 101, 50), 50);
+    CHECK_INT(g.events, 100);
+    mrd_agent_counters(a, &c);
+    CHECK_INT(c.traces, 1);
+    mrd_agent_close(a);
+    make_free(m);
+    mrd_buf_fini(&text);
+    fake_aggregator_fini(&g);
+}
+
+/* ---- SIGKILL in the middle of a file ---- */
+
+static int
+start_child(int *ret_fd, const mrd_agent_options *o, bool first)
+{
+    int ends[2], pid;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        abort();
+    if ((pid = fork()) == 0) {
+        mrd_agent *a;
+
+        close(ends[0]);
+        if ((a = open_agent(o, fake_pipe(ends[1], 4))) == NULL)
+            _exit(3);
+        if (first)
+            control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+        for (;;)
+            mrd_agent_step(a, 2);
+    }
+    close(ends[1]);
+    *ret_fd = ends[0];
+    return pid;
+}
+
+TEST(killed_in_the_middle_of_a_file)
+{
+    mrd_agent_options o = settings(true);
+    unsigned seed = (unsigned) time(NULL);
+    mrd_buf pending = { 0 }, text = { 0 };
+    const int n = 300000;
+    fake_aggregator g;
+    int fd, pid, rounds = 0;
+
+    o.flush = 2 * MRD_MS;
+    fprintf(stderr, "seed %u\n", seed);
+    fake_aggregator_init(&g);
+    pid = start_child(&fd, &o, true);
+    for (int i = 0; i < 20000 && g.phase != MRD__NODE_PHASE__NODE_RECORDING; i++)
+        fake_serve(&g, fd, &pending);
+    runtime_json(&text, 1, n, "");
+    put("i-test_pid_4711/1700/sys_trace.json", &text);
+    for (; rounds < 30 && g.events < (uint64_t) n; rounds++) {
+        uint64_t want = g.events + (uint64_t) (rand_r(&seed) % (n / 4)) + 1;
+
+        for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
+             g.events < want && g.events < (uint64_t) n && mrd_local_now().ns < end;)
+            if (!fake_serve(&g, fd, &pending))
+                break;
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        close(fd);
+        mrd_buf_reset(&pending);
+        g.need_hello = true;
+        pid = start_child(&fd, &o, false);
+    }
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
+         stored_once(&g, 1, n) < (uint64_t) n && mrd_local_now().ns < end;)
+        for (int i = 0; i < 200; i++)
+            fake_serve(&g, fd, &pending);
+    for (uint64_t seen = g.heartbeats; g.heartbeats < seen + 3;) /* nothing comes again */
+        if (!fake_serve(&g, fd, &pending))
+            break;
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(fd);
+    fprintf(stderr, "%d kills, %" PRIu64 " events\n", rounds, g.events);
+    CHECK_INT(stored_once(&g, 1, n), n);
+    CHECK_INT(g.events, n);
+    mrd_buf_fini(&pending);
+    mrd_buf_fini(&text);
+    fake_aggregator_fini(&g);
+}
+
+TEST_MAIN()
