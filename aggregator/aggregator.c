@@ -129,6 +129,8 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
     }
     while (mrd_server_trouble(a->hub.server, &why))
         say(self, "AGG-TLS", &why);
+    while (a->http != NULL && http_api_trouble(a->http, &why))
+        say(self, "AGG-HTTPS", &why);
     return n;
 }
 

@@ -668,3 +668,9 @@ http_api_reload(http_api *api, mrd_why *why)
 {
     return mrd_httpd_reload(api->httpd, why);
 }
+
+bool
+http_api_trouble(http_api *api, mrd_why *ret_why)
+{
+    return mrd_httpd_trouble(api->httpd, ret_why);
+}

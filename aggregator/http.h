@@ -17,6 +17,7 @@ uint16_t http_api_port(const http_api *api);
 /* Of the certificate and key. */
 bool http_api_changed(http_api *api);
 mrd_err http_api_reload(http_api *api, mrd_why *why);
+bool http_api_trouble(http_api *api, mrd_why *ret_why);
 
 /* What /metrics answers, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
 void http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to);

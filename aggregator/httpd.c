@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "aggregator/httpd_int.h"
+#include "aggregator/https.h"
 #include "base/conf.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -359,6 +360,12 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
     *state = NULL;
 }
 
+bool
+mrd_httpd_trouble(mrd_httpd *httpd, mrd_why *ret_why)
+{
+    return mrd_troubles_take(&httpd->troubles, ret_why);
+}
+
 /* ---- Start and stop ---- */
 
 static mrd_err
@@ -447,7 +454,8 @@ static mrd_err
 start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
 {
     mrd_buf cert = { 0 }, key = { 0 };
-    struct MHD_OptionItem tls[3] = { { MHD_OPTION_END, 0, NULL } };
+    static char priorities[] = HTTPS_PRIORITIES;
+    struct MHD_OptionItem tls[4] = { { MHD_OPTION_END, 0, NULL } };
     unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
     struct MHD_Daemon *daemon = NULL;
     int fd = -1;
@@ -462,7 +470,8 @@ start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
         flags |= MHD_USE_TLS;
         tls[0] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, cert.p };
         tls[1] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, key.p };
-        tls[2] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
+        tls[2] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_PRIORITIES, 0, priorities };
+        tls[3] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
     }
     if ((fd = fcntl(h->listen_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
         daemon = MHD_start_daemon(
@@ -515,6 +524,7 @@ mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, 
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&h->watch, &monotonic);
     pthread_condattr_destroy(&monotonic);
+    mrd_troubles_init(&h->troubles);
     if (options->cert != NULL && options->key != NULL) {
         h->cert_path = mrd_str_dup(mrd_str_of(options->cert));
         h->key_path = mrd_str_dup(mrd_str_of(options->key));
@@ -628,6 +638,7 @@ mrd_httpd_stop(mrd_httpd *httpd)
         close(httpd->listen_fd);
     pthread_cond_destroy(&httpd->watch);
     pthread_mutex_destroy(&httpd->lock);
+    mrd_troubles_fini(&httpd->troubles);
     free(httpd->cert_path);
     free(httpd->key_path);
     free(httpd);

@@ -12,6 +12,7 @@
 
 #include "aggregator/http_parse.h"
 #include "aggregator/httpd.h"
+#include "base/troubles.h"
 
 enum { HTTPD_HEADERS_MAX = 16, HTTPD_OLD_MAX = 4 };
 
@@ -39,6 +40,7 @@ struct mrd_httpd {
     pthread_t watcher;
     pthread_cond_t watch; /* stopping */
     bool watching;
+    mrd_troubles troubles; /* with TLS; has a lock of its own */
 };
 
 /* Why a request is not let in: what its head alone tells. */

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "aggregator/httpd_int.h"
+#include "aggregator/https.h"
 #include "base/obj.h"
 
 #define PERIOD_NS (200 * MRD_MS)
@@ -92,6 +93,24 @@ watch_main(void *self)
     return NULL;
 }
 
+/* Only TLS connections have a session. */
+static void
+watch_tls(mrd_httpd *h, struct MHD_Connection *connection, bool started)
+{
+    const union MHD_ConnectionInfo *session, *fd;
+
+    if (h->cert_path == NULL)
+        return;
+    session = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (session == NULL || session->tls_session == NULL || fd == NULL)
+        return;
+    if (started)
+        https_started(session->tls_session);
+    else
+        https_closed(session->tls_session, fd->connect_fd, &h->troubles);
+}
+
 void
 httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
                        enum MHD_ConnectionNotificationCode code)
@@ -100,6 +119,7 @@ httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **so
     const union MHD_ConnectionInfo *info;
     http_client *c = *socket;
 
+    watch_tls(h, connection, code == MHD_CONNECTION_NOTIFY_STARTED);
     pthread_mutex_lock(&h->lock);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         h->counts.connections++;

@@ -246,11 +246,10 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
 }
 
 static mrd_err
-conf_unknown(const mrd_opt *table, size_t n, const char *shown, mrd_str name, const char *dashes,
-             mrd_why *why)
+conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {
     const char *names[256], *best;
-    char word[65];
+    char word[65], shown[70]; /* not its value, which may be a secret in the wrong place */
     size_t count = 0;
 
     for (size_t i = 0; i < n && count < MRD_COUNT(names); i++) {
@@ -258,6 +257,7 @@ conf_unknown(const mrd_opt *table, size_t n, const char *shown, mrd_str name, co
             names[count++] = table[i].name;
     }
     snprintf(word, sizeof(word), MRD_STR_FMT, MRD_STR_ARG(name));
+    snprintf(shown, sizeof(shown), "%s%s", dashes, word);
     best = mrd_conf_nearest(word, names, count);
     if (best == NULL)
         return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s' (--help lists them)", shown);
@@ -287,7 +287,7 @@ mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *path, mrd_
         key = mrd_json_iter_key(it);
         value = mrd_json_iter_value(it);
         if ((opt = conf_find(table, n, mrd_str_of(key))) == NULL) {
-            err = conf_unknown(table, n, key, mrd_str_of(key), "", why);
+            err = conf_unknown(table, n, mrd_str_of(key), "", why);
             mrd_why_prefix(why, err, "%s", path);
             goto out;
         }
@@ -359,7 +359,7 @@ conf_long(conf_run *run, const char *word, mrd_why *why)
         opt = NULL;
     }
     if (opt == NULL)
-        return conf_unknown(run->table, run->n, word, name, "--", why);
+        return conf_unknown(run->table, run->n, name, "--", why);
     return conf_apply(run, opt, eq == NULL ? NULL : eq + 1, why);
 }
 

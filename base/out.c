@@ -126,8 +126,8 @@ out_file_mode(const char *path, unsigned mode, bool durable, mrd_out **ret_out, 
     if (slash != NULL && slash != path) {
         char *dir = mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
 
-        err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", path)
-                          : make_dirs(dir, durable, why);
+        err =
+            dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", path) : make_dirs(dir, durable, why);
         free(dir);
         if (err != MRD_OK) {
             free(out->part);
@@ -291,6 +291,18 @@ mrd_out_abort(mrd_out *out)
     free(out);
 }
 
+/* Root who replaces a file of somebody else leaves it theirs, with their group's right to read:
+ * renewed keys must stay readable for the daemon. */
+static void
+keep_owner(int fd, const char *path, unsigned mode)
+{
+    struct stat st;
+
+    if (geteuid() == 0 && stat(path, &st) == 0 && (st.st_uid != 0 || st.st_gid != 0) &&
+        fchown(fd, st.st_uid, st.st_gid) == 0)
+        (void) fchmod(fd, mode | (st.st_mode & 0040));
+}
+
 static mrd_err
 write_file(const char *path, mrd_bytes data, unsigned mode, bool durable, mrd_why *why)
 {
@@ -299,6 +311,7 @@ write_file(const char *path, mrd_bytes data, unsigned mode, bool durable, mrd_wh
 
     if (err != MRD_OK)
         return err;
+    keep_owner(out->fd, path, mode);
     mrd_out_add(out, data.p, data.len);
     return mrd_out_commit(out, why);
 }

@@ -35,7 +35,8 @@ void mrd_out_abort(mrd_out *out);
 
 /* mkdir -p. */
 mrd_err mrd_make_dirs(const char *path, mrd_why *why);
-/* Writes a small file whole, by rename, with the given mode. */
+/* Writes a small file whole, by rename, with the given mode. A file that root replaces keeps its
+ * owner, and its group what it could read. */
 mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
 
 /* ---- What must survive a power cut ---- */

@@ -11,11 +11,26 @@
 
 #define SECRET_MAX 65536
 
+/* What somebody gave who gave the secret itself where its file was asked for. */
+static bool
+looks_like_secret(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n >= 24 && strspn(path, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                   "+_=-") == n;
+}
+
 mrd_err
 mrd_secret_check(const char *what, const char *path, mrd_why *why)
 {
     struct stat st;
 
+    if (stat(path, &st) != 0 && looks_like_secret(path))
+        return mrd_why_set(why, MRD_NOTFOUND, 0,
+                           "the name of a %s is wanted, not what is in it: everybody on this "
+                           "machine can read a command line",
+                           what);
     if (stat(path, &st) != 0)
         return mrd_why_set(why, errno == EACCES ? MRD_DENIED : MRD_NOTFOUND, errno, "%s %s", what,
                            path);

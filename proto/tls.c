@@ -13,6 +13,7 @@
 
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/troubles.h"
 
 #define TLS_MAGIC 0x4d4c544cu
 
@@ -26,9 +27,8 @@ struct mrd_tls {
     pthread_mutex_t lock; /* guards all below; innermost */
     unsigned refs;
     SSL_CTX *ctx;
-    uint64_t stamp, failures;
-    mrd_why troubles[MRD_TLS_TROUBLES];
-    unsigned first, n;
+    uint64_t stamp;
+    mrd_troubles troubles; /* has a lock of its own */
 };
 
 /* What NNG keeps for us in a configuration, and in a connection. */
@@ -57,41 +57,19 @@ static _Thread_local size_t asking_size;
 static void
 trouble(mrd_tls *tls, const char *sentence)
 {
-    pthread_mutex_lock(&tls->lock);
-    tls->failures++;
-    if (tls->n > 0 &&
-        strcmp(tls->troubles[(tls->first + tls->n - 1) % MRD_TLS_TROUBLES].text, sentence) == 0) {
-        /* the same again: one who is refused comes back soon */
-    } else if (tls->n < MRD_TLS_TROUBLES)
-        mrd_why_set(&tls->troubles[(tls->first + tls->n++) % MRD_TLS_TROUBLES], MRD_AUTH, 0, "%s",
-                    sentence);
-    pthread_mutex_unlock(&tls->lock);
+    mrd_troubles_add(&tls->troubles, MRD_AUTH, sentence);
 }
 
 bool
 mrd_tls_trouble(mrd_tls *tls, mrd_why *ret_why)
 {
-    bool some;
-
-    pthread_mutex_lock(&tls->lock);
-    if ((some = tls->n > 0)) {
-        *ret_why = tls->troubles[tls->first];
-        tls->first = (tls->first + 1) % MRD_TLS_TROUBLES;
-        tls->n--;
-    }
-    pthread_mutex_unlock(&tls->lock);
-    return some;
+    return mrd_troubles_take(&tls->troubles, ret_why);
 }
 
 uint64_t
 mrd_tls_failures(mrd_tls *tls)
 {
-    uint64_t n;
-
-    pthread_mutex_lock(&tls->lock);
-    n = tls->failures;
-    pthread_mutex_unlock(&tls->lock);
-    return n;
+    return mrd_troubles_total(&tls->troubles);
 }
 
 /* Appends each name of the certificate; those with control characters are left out. */
@@ -755,6 +733,7 @@ mrd_tls_open(const mrd_link_tls *files, bool server, mrd_tls **ret_tls, mrd_why 
     tls->server = server;
     tls->refs = 1;
     pthread_mutex_init(&tls->lock, NULL);
+    mrd_troubles_init(&tls->troubles);
     tls->ca = copy_of(files->ca_file);
     tls->cert = copy_of(files->cert_file);
     tls->key = copy_of(files->key_file);
@@ -780,6 +759,7 @@ mrd_tls_unref(mrd_tls *tls)
         return;
     SSL_CTX_free(tls->ctx);
     pthread_mutex_destroy(&tls->lock);
+    mrd_troubles_fini(&tls->troubles);
     free(tls->ca);
     free(tls->cert);
     free(tls->key);

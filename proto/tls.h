@@ -6,8 +6,7 @@
  * It speaks TLS 1.2 and 1.3, no session tickets, no renegotiation. A client always checks the
  * server's chain and name. A server with a ca_file takes only clients with a certificate of it.
  *
- * Threads: all functions from any thread. What has gone wrong is kept as sentences until it is
- * taken, at most MRD_TLS_TROUBLES; more, and the same again, are only counted.
+ * Threads: all functions from any thread. What has gone wrong waits as sentences (base/troubles.h).
  */
 #ifndef MRD_PROTO_TLS_H
 #define MRD_PROTO_TLS_H
@@ -16,8 +15,6 @@
 #include <nng/supplemental/tls/tls.h>
 
 #include "proto/link.h"
-
-#define MRD_TLS_TROUBLES 8
 
 /* One end's certificate, key and authorities, as they are on disk or were at the last reload.
  * Connections hold a reference, so it may be released while some are still closing. */

@@ -1,0 +1,71 @@
+#include "aggregator/https.h"
+
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include <linux/tcp.h> /* the C library's own struct tcp_info is an old one */
+
+#include <gnutls/gnutls.h>
+
+/* How far a handshake came; hangs on the session where a session cache would, of which there is
+ * none (the ordinary pointer is libmicrohttpd's). */
+typedef struct {
+    bool greeted; /* the client's hello was taken */
+    bool done;    /* so was its last message */
+} progress;
+
+static int
+on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
+           const gnutls_datum_t *message)
+{
+    progress *p = gnutls_db_get_ptr(session);
+
+    (void) when;
+    (void) message;
+    if (p != NULL && incoming) {
+        p->greeted = p->greeted || type == GNUTLS_HANDSHAKE_CLIENT_HELLO;
+        p->done = p->done || type == GNUTLS_HANDSHAKE_FINISHED;
+    }
+    return 0;
+}
+
+void
+https_started(void *session)
+{
+    progress *p = calloc(1, sizeof(*p));
+
+    if (p == NULL)
+        return;
+    gnutls_db_set_ptr(session, p);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_ANY, GNUTLS_HOOK_POST, on_message);
+}
+
+/* Whether the client said anything: those that only look whether the port is open do not. */
+static bool
+has_spoken(int fd)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof(info);
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 || info.tcpi_bytes_received > 0;
+}
+
+void
+https_closed(void *session, int fd, mrd_troubles *troubles)
+{
+    progress *p = gnutls_db_get_ptr(session);
+
+    if (p == NULL)
+        return;
+    if (!p->done && p->greeted)
+        mrd_troubles_add(troubles, MRD_AUTH,
+                         "an HTTPS client does not take this certificate: it does not trust the "
+                         "authority, or the certificate has expired");
+    else if (!p->done && has_spoken(fd))
+        mrd_troubles_add(troubles, MRD_AUTH,
+                         "an HTTPS client speaks no TLS (http:// instead of https://?), or only "
+                         "TLS older than 1.2");
+    gnutls_db_set_ptr(session, NULL);
+    free(p);
+}

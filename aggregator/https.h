@@ -1,0 +1,21 @@
+/*
+ * aggregator/https.h - why TLS connections of the HTTP server came to nothing. libmicrohttpd tells
+ * nobody, so this looks at the GnuTLS sessions below it; GnuTLS's header lives in https.c only.
+ *
+ * Threads: of the server, for each connection its own.
+ */
+#ifndef MRD_AGGREGATOR_HTTPS_H
+#define MRD_AGGREGATOR_HTTPS_H
+
+#include "base/troubles.h"
+
+/* TLS 1.2 and 1.3, with the ciphers that the distribution holds good. */
+#define HTTPS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+
+/* session: a gnutls_session_t before its handshake; it is not used for anything else that wants its
+ * database pointer. */
+void https_started(void *session);
+/* Adds a sentence when the handshake failed. fd: its socket, still open. */
+void https_closed(void *session, int fd, mrd_troubles *troubles);
+
+#endif
