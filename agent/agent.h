@@ -41,7 +41,7 @@ typedef struct {
     bool simulated;
     int log_level;
     bool log_json, insecure, check;
-    char *config;
+    char *config, *user;
 } mrd_agent_options;
 
 /* Where and how the agent connects: fills the control address when it was not given, and refuses an

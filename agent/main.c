@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/user.h"
 
 static const mrd_opt options[] = {
 #define HEAD(text) { .type = MRD_OPT_HEAD, .help = text },
@@ -143,14 +145,31 @@ check(mrd_agent_options *o, const mrd_node *node)
     return 0;
 }
 
+/* The connection's and the vendor's threads lose every right; this one, which reads the rings of
+ * other users and looks into containers, keeps the three that this takes. */
+static mrd_err
+become(const mrd_user *user, const char *spool_dir, mrd_why *why)
+{
+    mrd_err err = spool_dir == NULL ? MRD_OK : mrd_user_hand_over(user, spool_dir, why);
+
+    if (err == MRD_OK)
+        err = mrd_user_become(
+            user, MRD_RIGHT_LOOK_INTO | MRD_RIGHT_READ_OTHERS | MRD_RIGHT_UNLINK_OTHERS, why);
+    mrd_secret_process(); /* a change of user may have undone it */
+    return err;
+}
+
 static int
 run(mrd_agent_options *o, const mrd_node *node)
 {
     mrd_transport *transport = NULL;
     mrd_link_options link;
     mrd_agent *a = NULL;
+    mrd_user user;
     mrd_why why = { 0 };
 
+    if (o->user != NULL && mrd_user_find(o->user, &user, &why) != MRD_OK)
+        return fail(&why);
     if (metrics_check(o, &why) != MRD_OK)
         return fail(&why);
     if (o->data_url != NULL && (mrd_agent_link_options(o, &link, &why) != MRD_OK ||
@@ -158,6 +177,10 @@ run(mrd_agent_options *o, const mrd_node *node)
         return fail(&why);
     if (mrd_agent_open(o, node, transport, &a, &why) != MRD_OK)
         return fail(&why);
+    if (o->user != NULL && become(&user, o->spool_dir, &why) != MRD_OK) {
+        mrd_agent_close(a);
+        return fail(&why);
+    }
     mrd_log(MRD_LOG_INFO, "AGT-START", "Agent runs: node=%s from=%s aggregator=%s release=%s",
             node->instance_id, node->source, o->data_url == NULL ? "none" : o->data_url,
             MRD_RELEASE);
@@ -186,6 +209,7 @@ main(int argc, char **argv)
     mrd_why why = { 0 };
     int code;
 
+    (void) umask(077);
     mrd_secret_process(); /* tokens and other people's events stay out of core files */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {

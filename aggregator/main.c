@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "aggregator/aggregator.h"
@@ -10,9 +11,10 @@
 #include "base/log.h"
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/user.h"
 
 typedef struct {
-    char *store, *data_listen, *control_listen, *http_listen, *tokens, *config;
+    char *store, *data_listen, *control_listen, *http_listen, *tokens, *config, *user;
     char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key;
     bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
@@ -237,6 +239,13 @@ static const mrd_opt table[] = {
       ENV("LEAD"),
       .help = "from the agreement to the common start" },
     { .type = MRD_OPT_HEAD, .help = "General" },
+    { .name = "user",
+      .type = MRD_OPT_STR,
+      AT(user),
+      .arg = "NAME",
+      ENV("USER"),
+      .help = "become this user (or UID:GID) when everything is open; it should be able to read "
+              "certificates, keys and tokens again" },
     { .name = "config",
       .type = MRD_OPT_STR,
       AT(config),
@@ -408,7 +417,7 @@ say_secret(void *self, const char *id, const mrd_why *why)
     secret_log *s = self;
     int64_t now = mrd_local_now().ns;
 
-    if (strcmp(id, "AGG-TLS") == 0) {
+    if (strncmp(id, "AGG-RELOAD", 10) != 0) {
         mrd_log(MRD_LOG_WARN, id, "TLS connection failed: reason=%s", why->text);
     } else if (strcmp(s->last, why->text) != 0 || now - s->at > 60 * MRD_SEC) {
         mrd_log(MRD_LOG_WARN, id, "What was read before stays in use: reason=%s", why->text);
@@ -438,6 +447,17 @@ wait_and_watch(mrd_aggregator *a, const sigset_t *set)
     }
 }
 
+static mrd_err
+become(const mrd_user *user, const char *store, mrd_why *why)
+{
+    mrd_err err = mrd_user_hand_over(user, store, why);
+
+    if (err == MRD_OK)
+        err = mrd_user_become(user, 0, why);
+    mrd_secret_process(); /* a change of user may have undone it */
+    return err;
+}
+
 static int
 serve(const settings *s)
 {
@@ -445,9 +465,14 @@ serve(const settings *s)
     mrd_aggregator *a = NULL;
     mrd_why why = { 0 };
     char host[256];
+    mrd_user user;
     sigset_t set;
     int sig;
 
+    if (s->user != NULL && mrd_user_find(s->user, &user, &why) != MRD_OK) {
+        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        return 2;
+    }
     if (addresses_check(s, &why) != MRD_OK || options_fill(s, host, &o, &why) != MRD_OK) {
         fprintf(stderr, "meridian-aggregator: %s\n", why.text);
         return 2;
@@ -462,6 +487,11 @@ serve(const settings *s)
     mrd_link_raise_files();
     if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {
         fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        return 1;
+    }
+    if (s->user != NULL && become(&user, s->store, &why) != MRD_OK) {
+        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        mrd_aggregator_close(a);
         return 1;
     }
     mrd_log(MRD_LOG_INFO, "AGG-UP", "Aggregator started: store=%s data=%s control=%s http_port=%u",
@@ -480,6 +510,7 @@ main(int argc, char **argv)
     mrd_why why = { 0 };
     int code;
 
+    (void) umask(077);
     mrd_secret_process();
     if (settings_read(&s, argc, argv, &why) != MRD_OK) {
         fprintf(stderr, "meridian-aggregator: %s\n", why.text);

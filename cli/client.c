@@ -11,7 +11,9 @@
 #include <curl/curl.h>
 
 #include "base/num.h"
+#include "base/obj.h"
 #include "base/out.h"
+#include "base/secret.h"
 
 struct mrd_client {
     CURL *curl;
@@ -22,26 +24,52 @@ struct mrd_client {
     char error[CURL_ERROR_SIZE];
 };
 
-/* The first line of the token file, as an Authorization header. */
+/* The token of the file as an Authorization header. */
 static mrd_err
 load_token(mrd_client *c, const char *path, mrd_why *why)
 {
-    char line[1024], header[1100];
-    FILE *f = fopen(path, "r");
+    mrd_buf header = { 0 };
+    char *token = NULL;
+    mrd_err err = mrd_secret_read("token file", path, &token, why);
 
-    if (f == NULL)
-        return mrd_why_set(why, MRD_AUTH, errno, "token file %s", path);
-    if (fgets(line, sizeof(line), f) == NULL)
-        line[0] = '\0';
-    fclose(f);
-    line[strcspn(line, " \t\r\n")] = '\0';
-    if (line[0] == '\0')
-        return mrd_why_set(why, MRD_AUTH, 0, "token file %s is empty", path);
-    snprintf(header, sizeof(header), "Authorization: Bearer %s", line);
-    c->headers = curl_slist_append(NULL, header);
-    explicit_bzero(line, sizeof(line));
-    explicit_bzero(header, sizeof(header));
-    return c->headers == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "token") : MRD_OK;
+    if (err != MRD_OK)
+        return err;
+    if (strpbrk(token, " \t\r\n") != NULL)
+        err = mrd_why_set(why, MRD_SYNTAX, 0, "token file %s holds more than one word", path);
+    mrd_buf_fmt(&header, "Authorization: Bearer %s", token);
+    if (err == MRD_OK)
+        c->headers = curl_slist_append(NULL, mrd_buf_cstr(&header));
+    if (err == MRD_OK && (header.err != MRD_OK || c->headers == NULL))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "token");
+    if (header.p != NULL)
+        explicit_bzero(header.p, header.cap);
+    mrd_buf_fini(&header);
+    mrd_secret_free(token);
+    return err;
+}
+
+/* A token must not travel readable beyond this machine, nor stand in an address. */
+static mrd_err
+check_server(const char *server, const mrd_client_options *o, mrd_why *why)
+{
+    static const char *const local[] = { "http://127.", "http://localhost", "http://[::1]" };
+    const char *host = strstr(server, "://");
+    bool here = false;
+
+    if (strncmp(server, "http://", 7) != 0 && strncmp(server, "https://", 8) != 0)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--server '%s': expected http://HOST:PORT or https://HOST:PORT", server);
+    if (memchr(host + 3, '@', strcspn(host + 3, "/")) != NULL)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--server: a name or password does not belong into the address; the "
+                           "aggregator takes tokens (--token-file)");
+    for (size_t i = 0; i < MRD_COUNT(local); i++)
+        here = here || strncmp(server, local[i], strlen(local[i])) == 0;
+    if (o->token_file != NULL && !o->insecure && !here && strncmp(server, "http://", 7) == 0)
+        return mrd_why_set(why, MRD_AUTH, 0,
+                           "%s would get the token unencrypted: use https://, or --insecure",
+                           server);
+    return MRD_OK;
 }
 
 mrd_err
@@ -60,11 +88,7 @@ mrd_client_open(const mrd_client_options *options, mrd_client **ret_client, mrd_
     c->timeout = options->timeout;
     if (c->curl == NULL || c->server == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "client");
-    else if (strncmp(c->server, "http://", 7) != 0 && strncmp(c->server, "https://", 8) != 0)
-        err =
-            mrd_why_set(why, MRD_INVALID, 0,
-                        "--server '%s': expected http://HOST:PORT or https://HOST:PORT", c->server);
-    else if (options->token_file != NULL)
+    else if ((err = check_server(c->server, options, why)) == MRD_OK && options->token_file != NULL)
         err = load_token(c, options->token_file, why);
     if (err != MRD_OK) {
         mrd_client_close(c);
@@ -111,6 +135,11 @@ transport_error(mrd_client *c, CURLcode code, mrd_why *why)
             why, MRD_AUTH, 0,
             "the certificate of %s is not trusted (--ca-file names the authority): %s", c->server,
             detail);
+    case CURLE_GOT_NOTHING:
+        return mrd_why_set(why, MRD_NET, 0, "%s hangs up without an answer%s", c->server,
+                           strncmp(c->server, "http://", 7) == 0 ? ": is it https:// there?" : "");
+    case CURLE_SSL_CONNECT_ERROR:
+        return mrd_why_set(why, MRD_AUTH, 0, "%s: %s: is it http:// there?", c->server, detail);
     case CURLE_ABORTED_BY_CALLBACK:
         return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
     case CURLE_WRITE_ERROR:

@@ -16,7 +16,8 @@
 typedef struct {
     char *server, *token_file, *ca_file;
     mrd_dur_ns timeout;
-    bool json; /* print the reply as JSON instead of a table */
+    bool insecure; /* a token may travel over plain HTTP */
+    bool json;     /* print the reply as JSON instead of a table */
 } mrd_client_options;
 
 #define MRD_CLIENT_OPTION_ROWS(settings, member)                                                   \
@@ -41,6 +42,11 @@ typedef struct {
           .arg = "FILE",                                                                           \
           .env = "MERIDIAN_CA_FILE",                                                               \
           .help = "certificate authority of the aggregator" },                                     \
+        { .name = "insecure",                                                                      \
+          .type = MRD_OPT_BOOL,                                                                    \
+          .offset = offsetof(settings, member.insecure),                                           \
+          .env = "MERIDIAN_INSECURE",                                                              \
+          .help = "send the token over plain HTTP too" },                                          \
         { .name = "timeout",                                                                       \
           .type = MRD_OPT_DUR,                                                                     \
           .offset = offsetof(settings, member.timeout),                                            \

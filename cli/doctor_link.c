@@ -330,8 +330,10 @@ mrd_doctor_aggregator(mrd_doctor *d)
 void
 mrd_doctor_metrics(mrd_doctor *d)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET,
-                              .sin_port = htons((uint16_t) d->agent->metrics_port) };
+    struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+                              .ai_socktype = SOCK_STREAM };
+    struct addrinfo *at = NULL;
+    char port[24];
     int fd = -1, on = 1;
 
     if (d->agent->metrics_port <= 0 || d->agent_runs) {
@@ -340,15 +342,22 @@ mrd_doctor_metrics(mrd_doctor *d)
                                                    : "the agent that runs has its port");
         return;
     }
-    if ((fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0)
+    snprintf(port, sizeof(port), "%" PRId64, d->agent->metrics_port);
+    if (getaddrinfo(d->agent->metrics_address, port, &hints, &at) != 0) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "a numeric one", "--metrics-address %s is no address",
+                       d->agent->metrics_address);
         return;
-    (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, (struct sockaddr *) &at, sizeof(at)) != 0 || listen(fd, 1) != 0)
+    }
+    if ((fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0)
+        (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, 1) != 0)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "another --metrics-port",
                        "metrics port %" PRId64 " cannot be used: %s", d->agent->metrics_port,
                        strerror(errno));
     else
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "metrics port %" PRId64 " is free",
                        d->agent->metrics_port);
-    close(fd);
+    freeaddrinfo(at);
+    if (fd >= 0)
+        close(fd);
 }

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -289,9 +290,15 @@ class Cluster:
 
     def get(self, path, port=None):
         """The body of a GET from the aggregator, or from that port of this machine; None while nobody answers."""
+        handlers, headers = [urllib.request.ProxyHandler({})], {}
+        server = f"http://127.0.0.1:{port}" if port else self.env["MERIDIAN_SERVER"]
+        if server.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.env["MERIDIAN_CA_FILE"])))
+            with open(self.env["MERIDIAN_TOKEN_FILE"]) as f:
+                headers["Authorization"] = "Bearer " + f.read().strip()
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-                    f"http://{f'127.0.0.1:{port}' if port else self.http}{path}", timeout=60) as r:
+            request = urllib.request.Request(server + path, headers=headers)
+            with urllib.request.build_opener(*handlers).open(request, timeout=60) as r:
                 return r.read().decode()
         except OSError:
             return None
