@@ -34,12 +34,23 @@ install -m 0755 "$prefix/bin/meridian-$role" "$prefix/bin/meridian" /usr/bin/
 if [ "$role" = agent ]; then
     install -m 0755 "$prefix/lib/libmeridian.so" /usr/lib/libmeridian.so
     secret ca.pem
-    secret agent.token
+    # A certificate of this node (`meridian certs agent ID`) if there is one, else the token of all agents.
+    id=$(timeout 20 "$prefix/bin/meridian-agent" --check 2>/dev/null | sed -n 's/^node \([A-Za-z0-9._-]*\) .*/\1/p')
+    if [ -n "$id" ] && [ -r "$prefix/secrets/agent-$id.pem" ]; then
+        for kind in pem key token; do
+            install -o meridian -g meridian -m 0400 "$prefix/secrets/agent-$id.$kind" "/etc/meridian/agent.$kind"
+        done
+    else
+        secret agent.token
+    fi
     cat >/etc/meridian/agent.env <<EOF
 MERIDIAN_AGGREGATOR=$url
 MERIDIAN_TLS_CA=/etc/meridian/ca.pem
 MERIDIAN_TOKEN_FILE=/etc/meridian/agent.token
 EOF
+    if [ -r /etc/meridian/agent.pem ]; then
+        printf '%s\n' MERIDIAN_TLS_CERT=/etc/meridian/agent.pem MERIDIAN_TLS_KEY=/etc/meridian/agent.key >>/etc/meridian/agent.env
+    fi
 else
     for name in aggregator.pem aggregator.key tokens.json; do secret "$name"; done
     cat >/etc/meridian/aggregator.env <<EOF
@@ -64,3 +75,5 @@ install -m 0644 "$here/systemd/meridian-$role.service" /etc/systemd/system/
 systemctl daemon-reload
 systemctl enable "meridian-$role.service"
 systemctl restart "meridian-$role.service"
+# What is not fine on this node goes to the log of the installation, which does not fail for it.
+[ "$role" != agent ] || timeout 60 runuser -u meridian -- /usr/bin/meridian doctor --quiet || true

@@ -88,6 +88,33 @@ def epilog():
     equal(sorted(os.listdir(rings)), sorted(map(os.path.basename, (live, other))), "only the ring of the dead process goes")
 
 
+# ---- systemd ----
+
+def units():
+    """Each unit gives its daemon the least, starts it with options it knows, and agrees with docs/security.md."""
+    with open(os.path.join(SOURCE, "docs/security.md")) as f:
+        security = f.read()
+    for path in glob.glob(os.path.join(SOURCE, "deploy/systemd/*.service")):
+        name = os.path.basename(path)[:-len(".service")]
+        with open(path) as f:
+            unit = dict(line.split("=", 1) for line in f.read().splitlines() if re.match(r"[A-Z]\w+=", line))
+        least = dict(NoNewPrivileges="yes", ProtectSystem="strict", LimitCORE="0", UMask="0077", StateDirectoryMode="0700", User="meridian",
+                     SystemCallFilter="@system-service", MemoryDenyWriteExecute="yes", ProtectKernelTunables="yes", RestrictNamespaces="yes")
+        for key, value in least.items():
+            equal(unit.get(key), value, f"{name}: {key}")
+        check("-HUP" in unit.get("ExecReload", ""), f"{name}: ExecReload")
+        rights = sorted(unit["CapabilityBoundingSet"].split())
+        equal(rights, ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_PTRACE"] if name == "meridian-agent" else [], f"{name}: rights")
+        equal(sorted(unit.get("AmbientCapabilities", "").split()), rights, f"{name}: rights it starts with")
+        check(all(f"`{r}`" in security for r in rights), f"{name}: docs/security.md says why {rights}")
+        for option in re.findall(r"--[a-z-]+", unit["ExecStart"]):
+            check(option in HELP[name][0], f"{name}: no option {option}")
+        if shutil.which("systemd-analyze"):
+            p = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=60)
+            for line in p.stderr.splitlines():  # the programs are not installed here, which it says too
+                check("Unknown" not in line and "Failed to parse" not in line, f"{name}: {line}")
+
+
 # ---- Kubernetes ----
 
 def documents(folder):
@@ -219,6 +246,7 @@ def starts(docs):
 
 
 slurm()
+units()
 if shutil.which("kubectl"):
     for folder in ("base", "overlays/plain", "example"):
         overlay_ok(folder)
