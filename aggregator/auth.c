@@ -101,15 +101,11 @@ list_free(auth_list *list)
 }
 
 static mrd_err
-list_load(const char *path, auth_list *ret_list, mrd_why *why)
+list_read(const mrd_json *doc, const char *path, auth_list *ret_list, mrd_why *why)
 {
     auth_list list = { 0 };
-    mrd_json *doc = NULL;
-    mrd_err err;
+    mrd_err err = MRD_OK;
 
-    if ((err = mrd_secret_check("token file", path, why)) != MRD_OK ||
-        (err = mrd_json_load(path, &doc, why)) != MRD_OK)
-        return err;
     if (!mrd_json_is_object(doc))
         err = mrd_why_set(why, MRD_TYPE, 0, "%s: expected an object with read, control and agent",
                           path);
@@ -117,11 +113,24 @@ list_load(const char *path, auth_list *ret_list, mrd_why *why)
         if ((err = token_list(&list, doc, role, why)) != MRD_OK)
             mrd_why_prefix(why, err, "%s", path);
     }
-    mrd_json_free(doc);
     if (err != MRD_OK)
         list_free(&list);
     else
         *ret_list = list;
+    return err;
+}
+
+static mrd_err
+list_load(const char *path, auth_list *ret_list, mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    mrd_err err;
+
+    if ((err = mrd_secret_check("token file", path, why)) != MRD_OK ||
+        (err = mrd_json_load(path, &doc, why)) != MRD_OK)
+        return err;
+    err = list_read(doc, path, ret_list, why);
+    mrd_json_free(doc);
     return err;
 }
 
@@ -155,18 +164,44 @@ mrd_auth_changed(mrd_auth *auth)
     return changed;
 }
 
+static mrd_auth *
+auth_new(const char *path, mrd_why *why)
+{
+    mrd_auth *auth = calloc(1, sizeof(*auth));
+
+    if (auth == NULL || (auth->path = mrd_str_dup(mrd_str_of(path))) == NULL) {
+        mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+        free(auth);
+        return NULL;
+    }
+    pthread_rwlock_init(&auth->lock, NULL);
+    return auth;
+}
+
 mrd_err
 mrd_auth_load(const char *path, mrd_auth **ret_auth, mrd_why *why)
 {
-    mrd_auth *auth = calloc(1, sizeof(*auth));
-    mrd_err err;
+    mrd_auth *auth = auth_new(path, why);
+    mrd_err err = auth == NULL ? MRD_NOMEM : mrd_auth_reload(auth, why);
 
-    if (auth == NULL || (auth->path = mrd_str_dup(mrd_str_of(path))) == NULL) {
-        free(auth);
-        return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
-    }
-    pthread_rwlock_init(&auth->lock, NULL);
-    if ((err = mrd_auth_reload(auth, why)) != MRD_OK)
+    if (err != MRD_OK)
+        mrd_auth_free(auth);
+    else
+        *ret_auth = auth;
+    return err;
+}
+
+mrd_err
+mrd_auth_parse(mrd_str text, const char *name, mrd_auth **ret_auth, mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    mrd_err err = mrd_json_parse(text, name, &doc, why);
+    mrd_auth *auth = err == MRD_OK ? auth_new(name, why) : NULL;
+
+    if (err == MRD_OK)
+        err = auth == NULL ? MRD_NOMEM : list_read(doc, name, &auth->list, why);
+    mrd_json_free(doc);
+    if (err != MRD_OK)
         mrd_auth_free(auth);
     else
         *ret_auth = auth;

@@ -23,6 +23,8 @@ typedef struct mrd_auth mrd_auth;
 /* Errors: NOTFOUND, DENIED (readable by others), SYNTAX, TYPE, LIMIT (token shorter than 16
  * characters). */
 mrd_err mrd_auth_load(const char *path, mrd_auth **ret_auth, mrd_why *why);
+/* The same of the text of a file; it cannot be reloaded. */
+mrd_err mrd_auth_parse(mrd_str text, const char *name, mrd_auth **ret_auth, mrd_why *why);
 void mrd_auth_free(mrd_auth *auth);
 /* The file again: from now on its tokens count, and no other. Errors leave the old ones. */
 mrd_err mrd_auth_reload(mrd_auth *auth, mrd_why *why);

@@ -18,6 +18,7 @@
 #include "cli/cli.h"
 #include "cli/doctor.h"
 #include "cli/pki.h"
+#include "proto/cert.h"
 
 #define DAY         86400
 #define SOON        (14 * DAY)
@@ -99,22 +100,6 @@ say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_pki_vi
                        what, path, v->names, v->seconds / DAY);
 }
 
-static bool
-names_instance(const mrd_pki_view *v, const char *instance)
-{
-    const char *p = v->names;
-    size_t n = strlen(instance);
-
-    while (*p != '\0') {
-        size_t len = strcspn(p, " ");
-
-        if (len == n && memcmp(p, instance, n) == 0)
-            return true;
-        p += len + (p[len] == ' ');
-    }
-    return false;
-}
-
 static void
 own_certificate(mrd_doctor *d)
 {
@@ -142,7 +127,7 @@ own_certificate(mrd_doctor *d)
                        "fine when the aggregator trusts another authority than this node does",
                        "the authorities in %s do not vouch for %s: %s", a->tls_ca, a->tls_cert,
                        v.trouble);
-    if (!names_instance(&v, d->node.instance_id))
+    if (!mrd_cert_named(v.names, '\n', d->node.instance_id))
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "meridian certs agent with this node's id, or --instance-id",
                        "certificate %s names %s and not this node, %s: an aggregator that asks for "

@@ -17,6 +17,7 @@
 #include <openssl/x509v3.h>
 
 #include "base/out.h"
+#include "proto/cert.h"
 
 static mrd_err
 pki_failed(mrd_why *why, const char *what)
@@ -318,26 +319,6 @@ mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why)
     return err;
 }
 
-static void
-view_names(X509 *cert, char *to, size_t size)
-{
-    GENERAL_NAMES *alt = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
-    int n = alt == NULL ? 0 : sk_GENERAL_NAME_num(alt);
-    size_t len;
-
-    if (X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName, to, (int) size) < 0)
-        to[0] = '\0';
-    for (int i = 0; i < n; i++) {
-        const GENERAL_NAME *g = sk_GENERAL_NAME_value(alt, i);
-
-        len = strlen(to);
-        if (g->type == GEN_DNS)
-            snprintf(to + len, size - len, "%s%.*s", len > 0 ? " " : "",
-                     ASN1_STRING_length(g->d.dNSName), ASN1_STRING_get0_data(g->d.dNSName));
-    }
-    GENERAL_NAMES_free(alt);
-}
-
 /* Whether the authorities of the file vouch for the certificate today; else *why says why not. */
 static void
 view_chain(X509 *cert, const char *ca, char *trouble, size_t size)
@@ -369,7 +350,7 @@ mrd_pki_examine(const char *ca, const char *cert_path, const char *key_path, mrd
     if (err == MRD_OK)
         err = mrd_pki_remaining(cert_path, &v.seconds, why);
     if (err == MRD_OK) {
-        view_names(cert, v.names, sizeof(v.names));
+        mrd_cert_names(cert, '\n', v.names, sizeof(v.names));
         v.key_fits = key != NULL && X509_check_private_key(cert, key) == 1;
         if (ca != NULL)
             view_chain(cert, ca, v.trouble, sizeof(v.trouble));

@@ -17,6 +17,7 @@
 
 #include "base/map.h"
 #include "base/obj.h"
+#include "proto/cert.h"
 #include "proto/tls.h"
 
 #define SLOT_MAGIC   0x4d4c534cu
@@ -1038,23 +1039,14 @@ mrd_server_conn_close(mrd_server *s, uint32_t conn)
 bool
 mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names, size_t size)
 {
-    char names[MRD_TLS_NAMES];
-    size_t n = strlen(name);
-    bool is = false;
+    char names[MRD_CERT_NAMES];
+    bool is =
+        mrd_tls_peer((nng_pipe){ conn }, names, sizeof(names)) && mrd_cert_named(names, '\n', name);
 
     (void) s;
-    if (!mrd_tls_peer((nng_pipe){ conn }, names, sizeof(names)))
-        names[0] = '\0';
-    for (char *p = names; *p != '\0';) {
-        size_t len = strcspn(p, "\n");
-
-        is = is || (len == n && memcmp(p, name, n) == 0);
-        p[len] = ' ';
-        p += len + 1;
-    }
+    for (char *p = names; (p = strchr(p, '\n')) != NULL;)
+        *p = ' ';
     snprintf(ret_names, size, "%s", names);
-    if (ret_names[0] != '\0')
-        ret_names[strlen(ret_names) - 1] = '\0';
     return is;
 }
 

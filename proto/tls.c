@@ -9,11 +9,11 @@
 #include <nng/supplemental/tls/engine.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 #include "base/obj.h"
 #include "base/secret.h"
 #include "base/troubles.h"
+#include "proto/cert.h"
 
 #define TLS_MAGIC 0x4d4c544cu
 
@@ -42,7 +42,7 @@ struct nng_tls_engine_conn {
     mrd_tls *tls; /* NULL: never started */
     SSL *ssl;
     bool up, failed, heard;
-    char names[MRD_TLS_NAMES];
+    char names[MRD_CERT_NAMES];
     char refused[MRD_WHY_MAX]; /* why the other end's certificate is not taken */
 };
 
@@ -72,42 +72,6 @@ mrd_tls_failures(mrd_tls *tls)
     return mrd_troubles_total(&tls->troubles);
 }
 
-/* Appends each name of the certificate; those with control characters are left out. */
-static void
-cert_names(X509 *cert, const char *after, char *to, size_t size)
-{
-    GENERAL_NAMES *alt = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
-    X509_NAME *subject = X509_get_subject_name(cert);
-    int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-    int n_alt = alt == NULL ? 0 : sk_GENERAL_NAME_num(alt);
-    size_t len = 0;
-
-    to[0] = '\0';
-    for (int i = -1; i < n_alt; i++) { /* -1: the common name */
-        const ASN1_STRING *text = NULL;
-        const GENERAL_NAME *g = i < 0 ? NULL : sk_GENERAL_NAME_value(alt, i);
-        size_t n;
-        bool plain = true;
-
-        if (i < 0 && at >= 0)
-            text = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at));
-        else if (g != NULL && g->type == GEN_DNS)
-            text = g->d.dNSName;
-        if (text == NULL)
-            continue;
-        n = (size_t) ASN1_STRING_length(text);
-        for (size_t k = 0; k < n; k++)
-            plain = plain && ASN1_STRING_get0_data(text)[k] > 0x20;
-        if (!plain || n == 0 || len + n + strlen(after) + 1 > size)
-            continue;
-        memcpy(to + len, ASN1_STRING_get0_data(text), n);
-        len += n;
-        memcpy(to + len, after, strlen(after) + 1);
-        len += strlen(after);
-    }
-    GENERAL_NAMES_free(alt);
-}
-
 static void
 cert_time(const ASN1_TIME *t, char to[32])
 {
@@ -132,9 +96,7 @@ on_verify(int ok, X509_STORE_CTX *store)
     if (ok)
         return 1;
     if (cert != NULL)
-        cert_names(cert, " ", names, sizeof(names));
-    if (names[0] != '\0')
-        names[strlen(names) - 1] = '\0';
+        mrd_cert_names(cert, ' ', names, sizeof(names));
     switch (err) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
         cert_time(X509_get0_notAfter(cert), when);
@@ -395,7 +357,7 @@ conn_handshake(nng_tls_engine_conn *c)
         return rv;
     c->up = true;
     if ((peer = SSL_get1_peer_certificate(c->ssl)) != NULL)
-        cert_names(peer, "\n", c->names, sizeof(c->names));
+        mrd_cert_names(peer, '\n', c->names, sizeof(c->names));
     X509_free(peer);
     return 0;
 }

@@ -38,12 +38,9 @@ uint64_t mrd_tls_failures(mrd_tls *tls);
  * an NNG error. Call only after a socket was opened: NNG starts itself there. */
 int mrd_tls_nng_config(mrd_tls *tls, const char *name, nng_tls_config **ret_config);
 /*
- * The names of the certificate that the other end of a pipe has proven: its common name, then its
- * DNS names, each ended by a newline. False without TLS or without a certificate; `size` bytes
- * suffice for MRD_TLS_NAMES.
+ * The names of the certificate that the other end of a pipe has proven, with newlines between them
+ * (proto/cert.h). False without TLS, without a certificate, or when it has no names.
  */
 bool mrd_tls_peer(nng_pipe pipe, char *ret_names, size_t size);
-
-#define MRD_TLS_NAMES 1024
 
 #endif

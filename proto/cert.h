@@ -1,0 +1,26 @@
+/*
+ * proto/cert.h - the names in an X.509 certificate as text: of the other end of a connection, of a
+ * certificate that was just refused, of a file. Its bytes are a stranger's.
+ *
+ * Threads: stateless.
+ */
+#ifndef MRD_PROTO_CERT_H
+#define MRD_PROTO_CERT_H
+
+#include "base/buf.h"
+
+struct x509_st; /* OpenSSL's X509 */
+
+#define MRD_CERT_NAMES 1024 /* bytes that suffice for most; what does not fit is left out whole */
+
+/*
+ * The common name, then the DNS names, `between` them. Only names of printable ASCII without
+ * `between` count, so that the text can be logged and taken apart again. Returns its length.
+ */
+size_t mrd_cert_names(struct x509_st *cert, char between, char *to, size_t size);
+/* Of a certificate in DER. False when it is none. */
+bool mrd_cert_names_der(mrd_bytes der, char between, char *to, size_t size);
+/* Whether `name` is one of them. */
+bool mrd_cert_named(const char *names, char between, const char *name);
+
+#endif
