@@ -33,6 +33,30 @@ mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv,
     return err;
 }
 
+int
+mrd_cli_main(const mrd_cli_frame *f, int argc, char **argv)
+{
+    mrd_strlist words = { 0 };
+    bool done;
+    int status = MRD_EXIT_USAGE;
+
+    if (mrd_cli_parse(f->table, f->rows, f->settings, argc, argv, f->stop_at_word, f->usage,
+                      f->more, &words, &done) == MRD_OK) {
+        if (done)
+            status = MRD_EXIT_OK;
+        else if (words.n < f->min_words)
+            fprintf(stderr, "meridian %s: %s\n", argv[0], f->wants);
+        else if (words.n > f->max_words)
+            fprintf(stderr, "meridian %s: '%s' is one word too many (--help)\n", argv[0],
+                    words.v[f->max_words]);
+        else
+            status = f->run(f->self == NULL ? f->settings : f->self, &words);
+    }
+    mrd_strlist_fini(&words);
+    mrd_conf_fini(f->table, f->rows, f->settings);
+    return status;
+}
+
 void
 mrd_cli_error(const char *command, const mrd_why *why)
 {

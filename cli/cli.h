@@ -28,6 +28,24 @@ mrd_err mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char
                       bool stop_at_word, const char *usage, const char *more,
                       mrd_strlist *ret_words, bool *ret_done);
 
+/*
+ * The frame of a subcommand: parses, prints the help or what is wrong with the words, runs, frees
+ * the settings' options. Returns run's exit status, or that of wrong usage.
+ */
+typedef struct {
+    const char *usage, *more;
+    const mrd_opt *table;
+    size_t rows;
+    void *settings; /* zeroed */
+    bool stop_at_word;
+    unsigned min_words, max_words;
+    const char *wants; /* said when there are too few words */
+    int (*run)(void *self, const mrd_strlist *words);
+    void *self; /* NULL: the settings */
+} mrd_cli_frame;
+
+int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
+
 /* "meridian view: <sentence>" on stderr. */
 void mrd_cli_error(const char *command, const mrd_why *why);
 /* "1.4 GB", "312 bytes". Returns text. */

@@ -62,8 +62,9 @@ mrd_cluster_sleep(mrd_dur_ns dur_ns)
 /* ---- The frame of a subcommand ---- */
 
 static int
-run_command(const mrd_cluster_command *c, mrd_strlist *words)
+run_command(void *self, const mrd_strlist *words)
 {
+    const mrd_cluster_command *c = self;
     mrd_client *client = NULL;
     mrd_why why = { 0 };
     int status = MRD_EXIT_OK;
@@ -83,30 +84,20 @@ run_command(const mrd_cluster_command *c, mrd_strlist *words)
 }
 
 int
-mrd_cluster_main(const mrd_cluster_command *c, int argc, char **argv)
+mrd_cluster_main(mrd_cluster_command *c, int argc, char **argv)
 {
-    mrd_strlist words = { 0 };
-    bool done;
-    int status = MRD_EXIT_USAGE;
+    mrd_cli_frame frame = { .usage = c->usage,
+                            .more = c->more,
+                            .table = c->table,
+                            .rows = c->rows,
+                            .settings = c->settings,
+                            .min_words = c->min_words,
+                            .max_words = c->max_words,
+                            .wants = "which session? Give its id, the beginning of it, or `latest`",
+                            .run = run_command,
+                            .self = c };
 
-    if (mrd_cli_parse(c->table, c->rows, c->settings, argc, argv, false, c->usage, c->more, &words,
-                      &done) == MRD_OK) {
-        if (done)
-            status = MRD_EXIT_OK;
-        else if (words.n < c->min_words)
-            fprintf(stderr,
-                    "meridian %s: which session? Give its id, the beginning of it, or "
-                    "`latest`\n",
-                    c->name);
-        else if (words.n > c->max_words)
-            fprintf(stderr, "meridian %s: '%s' is one word too many (--help)\n", c->name,
-                    words.v[c->max_words]);
-        else
-            status = run_command(c, &words);
-    }
-    mrd_strlist_fini(&words);
-    mrd_conf_fini(c->table, c->rows, c->settings);
-    return status;
+    return mrd_cli_main(&frame, argc, argv);
 }
 
 /* ---- Naming a session ---- */

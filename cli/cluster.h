@@ -28,7 +28,7 @@ typedef struct {
                    mrd_why *why);
 } mrd_cluster_command;
 
-int mrd_cluster_main(const mrd_cluster_command *command, int argc, char **argv);
+int mrd_cluster_main(mrd_cluster_command *command, int argc, char **argv);
 
 /* ---- Tables ---- */
 
@@ -112,8 +112,9 @@ typedef struct {
           .offset = offsetof(settings, member.device_profiles),                                    \
           .def = "none",                                                                           \
           .arg = "none,model,continuous,on-fail",                                                  \
-          .help = "also profile the chosen cores: model, the first execution of each model; "      \
-                  "continuous, kept by the runtime until a trigger or the end; on-fail, what fails" }, \
+          .help =                                                                                  \
+              "also profile the chosen cores: model, the first execution of each model; "          \
+              "continuous, kept by the runtime until a trigger or the end; on-fail, what fails" }, \
         { .type = MRD_OPT_HEAD, .help = "Selection (everything when not given)" },                 \
         MRD_WISH_LIST(settings, member, instances, "instance-id", "LIST", "nodes"),                \
         MRD_WISH_LIST(settings, member, jobs, "job", "LIST", "jobs"),                              \

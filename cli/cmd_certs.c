@@ -297,8 +297,9 @@ show_one(settings *set, const char *file, mrd_why *why)
 }
 
 static int
-run(settings *set, const mrd_strlist *words)
+run(void *self, const mrd_strlist *words)
 {
+    settings *set = self;
     static const char *const verbs[] = { "init", "agent", "renew", "show" };
     const char *verb = words->v[0], *near;
     mrd_why why = { 0 };
@@ -328,22 +329,16 @@ int
 mrd_cmd_certs(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_strlist words = { 0 };
-    bool done;
-    int status = MRD_EXIT_USAGE;
+    mrd_cli_frame frame = { .usage = "init|agent|renew|show [options]",
+                            .more = more,
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .min_words = 1,
+                            .max_words = 2,
+                            .wants =
+                                "expected init, agent INSTANCE, renew or show (--help explains)",
+                            .run = run };
 
-    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false,
-                      "init|agent|renew|show [options]", more, &words, &done) == MRD_OK) {
-        if (done)
-            status = MRD_EXIT_OK;
-        else if (words.n == 0)
-            fprintf(
-                stderr,
-                "meridian certs: expected init, agent INSTANCE, renew or show (--help explains)\n");
-        else
-            status = run(&set, &words);
-    }
-    mrd_strlist_fini(&words);
-    mrd_conf_fini(table, MRD_COUNT(table), &set);
-    return status;
+    return mrd_cli_main(&frame, argc, argv);
 }

@@ -509,8 +509,9 @@ open_recording(recording *r, const mrd_node *node, const char *rings, mrd_why *w
 }
 
 static int
-inspect(const settings *set, const mrd_strlist *words)
+inspect(void *self, const mrd_strlist *words)
 {
+    const settings *set = self;
     recording r = { .set = set };
     mrd_why why = { 0 };
     mrd_node_options who = { .instance_id = set->instance };
@@ -567,21 +568,16 @@ int
 mrd_cmd_inspect(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_strlist words = { 0 };
-    bool done;
-    int status = MRD_EXIT_USAGE;
+    mrd_cli_frame frame = { .usage = "[options] -- COMMAND [ARGUMENT]...",
+                            .more = more,
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .stop_at_word = true,
+                            .min_words = 1,
+                            .max_words = UINT_MAX,
+                            .wants = "name a command: meridian inspect -o out -- ./my_workload",
+                            .run = inspect };
 
-    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, true,
-                      "[options] -- COMMAND [ARGUMENT]...", more, &words, &done) == MRD_OK) {
-        if (done)
-            status = MRD_EXIT_OK;
-        else if (words.n == 0)
-            fprintf(stderr,
-                    "meridian inspect: name a command: meridian inspect -o out -- ./my_workload\n");
-        else
-            status = inspect(&set, &words);
-    }
-    mrd_strlist_fini(&words);
-    mrd_conf_fini(table, MRD_COUNT(table), &set);
-    return status;
+    return mrd_cli_main(&frame, argc, argv);
 }

@@ -186,8 +186,10 @@ wait_for_page(const settings *set, int downloads, int signals)
 }
 
 static int
-serve(const settings *set, const char *path)
+serve(void *self, const mrd_strlist *words)
 {
+    const settings *set = self;
+    const char *path = words->v[0];
     struct sockaddr_in address = { .sin_family = AF_INET,
                                    .sin_port = htons((uint16_t) set->port),
                                    .sin_addr = { htonl(INADDR_LOOPBACK) } };
@@ -247,21 +249,15 @@ int
 mrd_cmd_open(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_strlist words = { 0 };
-    bool done;
-    int status = MRD_EXIT_USAGE;
+    mrd_cli_frame frame = { .usage = "FILE [options]",
+                            .more = more,
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .min_words = 1,
+                            .max_words = 1,
+                            .wants = "name one file, for example profile/system_profile.pftrace",
+                            .run = serve };
 
-    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false, "FILE [options]", more,
-                      &words, &done) == MRD_OK) {
-        if (done)
-            status = MRD_EXIT_OK;
-        else if (words.n != 1)
-            fprintf(stderr,
-                    "meridian open: name one file, for example profile/system_profile.pftrace\n");
-        else
-            status = serve(&set, words.v[0]);
-    }
-    mrd_strlist_fini(&words);
-    mrd_conf_fini(table, MRD_COUNT(table), &set);
-    return status;
+    return mrd_cli_main(&frame, argc, argv);
 }

@@ -1,6 +1,7 @@
 /* `meridian report`: where the time goes and who was late, of trace files or of a session. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -143,27 +144,30 @@ report_files(settings *set, const mrd_strlist *words)
     return mrd_view_run("report", &set->view, words);
 }
 
+static int
+run(void *self, const mrd_strlist *words)
+{
+    settings *set = self;
+    bool files =
+        set->view.dirs.n > 0 || words->n > 1 || (words->n == 1 && access(words->v[0], F_OK) == 0);
+    int status =
+        files ? report_files(set, words) : report_session(set, words->n == 1 ? words->v[0] : NULL);
+
+    mrd_strlist_fini(&set->view.profile.formats);
+    return status;
+}
+
 int
 mrd_cmd_report(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_strlist words = { 0 };
-    bool done, files;
-    int status;
+    mrd_cli_frame frame = { .usage = "[-d DIR]... [FILE|SESSION]... [options]",
+                            .more = more,
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .max_words = UINT_MAX,
+                            .run = run };
 
-    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false,
-                      "[-d DIR]... [FILE|SESSION]... [options]", more, &words, &done) != MRD_OK) {
-        status = MRD_EXIT_USAGE;
-    } else if (done) {
-        status = MRD_EXIT_OK;
-    } else {
-        files =
-            set.view.dirs.n > 0 || words.n > 1 || (words.n == 1 && access(words.v[0], F_OK) == 0);
-        status = files ? report_files(&set, &words)
-                       : report_session(&set, words.n == 1 ? words.v[0] : NULL);
-    }
-    mrd_strlist_fini(&words);
-    mrd_strlist_fini(&set.view.profile.formats);
-    mrd_conf_fini(table, MRD_COUNT(table), &set);
-    return status;
+    return mrd_cli_main(&frame, argc, argv);
 }

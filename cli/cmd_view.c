@@ -1,6 +1,7 @@
 /* `meridian view`: capture directories and trace files in, one merged profile out. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,27 +227,29 @@ out:
     return status;
 }
 
+static int
+run(void *self, const mrd_strlist *words)
+{
+    settings *set = self;
+
+    if (words->n > 0 || set->view.dirs.n > 0)
+        return mrd_view_run("view", &set->view, words);
+    fprintf(stderr,
+            "meridian view: nothing to read: give -d DIR or files (--help shows examples)\n");
+    return MRD_EXIT_USAGE;
+}
+
 int
 mrd_cmd_view(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_strlist words = { 0 };
-    bool done;
-    int status;
+    mrd_cli_frame frame = { .usage = "[-d DIR]... [FILE]... [options]",
+                            .more = more,
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .max_words = UINT_MAX,
+                            .run = run };
 
-    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false,
-                      "[-d DIR]... [FILE]... [options]", more, &words, &done) != MRD_OK) {
-        status = MRD_EXIT_USAGE;
-    } else if (done) {
-        status = MRD_EXIT_OK;
-    } else if (words.n == 0 && set.view.dirs.n == 0) {
-        fprintf(stderr,
-                "meridian view: nothing to read: give -d DIR or files (--help shows examples)\n");
-        status = MRD_EXIT_USAGE;
-    } else {
-        status = mrd_view_run("view", &set.view, &words);
-    }
-    mrd_strlist_fini(&words);
-    mrd_conf_fini(table, MRD_COUNT(table), &set);
-    return status;
+    return mrd_cli_main(&frame, argc, argv);
 }

@@ -2,15 +2,35 @@
 import gzip
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import time
 import urllib.request
 
-from lib import MERIDIAN, check, equal, finish, run, tmp
+from lib import MERIDIAN, SOURCE, check, equal, finish, run, tmp
 
 work = tmp()
+
+
+def manual():
+    """docs/cli.md names every command's options as they are."""
+    with open(os.path.join(SOURCE, "docs/cli.md")) as f:
+        text = f.read()
+    examples = re.findall(r"(?m)`(meridian [^`]+)`|^(meridian .+)$", text)
+    for example in (a or b for a, b in examples):
+        words = example.split("#")[0].split()
+        if not words[1].isalpha() or not words[1].islower():
+            continue
+        out, _ = run(words[1], "--help")
+        for option in (w.split("=")[0] for w in words[2:] if w.startswith("--")):
+            check(option in out, f"docs/cli.md: meridian {words[1]} has no {option}")
+    check(len(examples) >= 14, f"{len(examples)} examples")
+    for command in ("nodes", "sessions", "start", "status", "stop", "record", "trigger", "fetch", "clocks", "doctor", "certs"):
+        check(f"| `{command}`" in text, f"docs/cli.md has a row for {command}")
+
+
 
 
 def write(name, content):
@@ -28,6 +48,7 @@ def events(n, start=1700000000000000):
 good = write("good.json", json.dumps({"traceEvents": events(1000)}))
 
 # ---- help and typing errors ----
+manual()
 out, _ = run("--version")
 check(out.startswith("meridian "), "version")
 out, _ = run("--help")
