@@ -87,7 +87,7 @@ find_part(merge_check *c, mrd_track_id track, const mrd_align *table, uint32_t *
 
     if (track >= c->n_tracks)
         return false;
-    if (c->part_of[track] == 0) {
+    if (c->part_of[track] == 0 || c->parts[c->part_of[track] - 1].table != table) {
         size_t i = 0;
 
         t = mrd_catalog_borrow_track(c->cat, track);

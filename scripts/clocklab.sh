@@ -2,12 +2,12 @@
 # The clock laboratory: two network namespaces joined by a routing third, real packets, a simulated clock under
 # the client. Prints goal and measured value per row for each load. Needs root; leaves nothing behind.
 #   CLOCKLAB_SECONDS=90   per scenario
-#   CLOCKLAB_SCENARIOS="idle busy2 busy4 saturated"
+#   CLOCKLAB_SCENARIOS="idle busy2 busy4 user nng saturated"
 set -eu
 cd "$(dirname "$0")/.."
 lab=${CLOCKLAB_BIN:-build/bin/clocklab}
 seconds=${CLOCKLAB_SECONDS:-90}
-scenarios=${CLOCKLAB_SCENARIOS:-idle busy2 busy4 saturated}
+scenarios=${CLOCKLAB_SCENARIOS:-idle busy2 busy4 user nng saturated}
 
 [ "$(id -u)" = 0 ] || { echo "clocklab: needs root for network namespaces; run: sudo make clocklab" >&2; exit 2; }
 command -v ip >/dev/null && command -v tc >/dev/null ||

@@ -345,6 +345,61 @@ TEST(suspended_agent)
 }
 
 static void
+replayed(sim_config *c)
+{
+    c->replay = 0.3;
+}
+
+TEST(replayed_probes)
+{
+    sim_config c = ordinary;
+    sim s;
+
+    hurt("a third of the probes are sent and shipped once more", replayed, 1.0);
+    c.seed = rng_seed();
+    replayed(&c);
+    sim_init(&s, &c);
+    printf("  %zu probes offered once more, all refused\n", s.replayed);
+    CHECK(s.replayed > 50);
+    sim_fini(&s);
+}
+
+static void
+set_forward(sim_config *c)
+{
+    c->wall_step = 3600 * MRD_SEC;
+    c->wall_step_pair = 100;
+}
+
+static void
+set_back(sim_config *c)
+{
+    c->wall_step = -3600 * MRD_SEC;
+    c->wall_step_pair = 100;
+}
+
+/* RAW goes on: what was stamped around the step is given up, nothing else changes. */
+TEST(wall_clock_set_by_an_hour)
+{
+    static void (*const ways[])(sim_config * c) = { set_forward, set_back };
+
+    for (size_t i = 0; i < MRD_COUNT(ways); i++) {
+        sim_config c = ordinary;
+        sim s;
+
+        hurt(i == 0 ? "the wall clock is set an hour ahead inside a probe"
+                    : "the wall clock is set an hour back inside a probe",
+             ways[i], 1.0);
+        c.seed = rng_seed();
+        ways[i](&c);
+        sim_init(&s, &c);
+        printf("  %zu probes voided\n", s.voided);
+        CHECK(s.voided >= 1 && s.voided <= 2);
+        sim_fini(&s);
+    }
+}
+
+static void
 restart(sim_config *c)
 {
     c->agent_restart_s = 90;
@@ -377,8 +432,8 @@ TEST(suspend_declared_by_the_node)
     sim_init(&s, &c);
     brk.after.ns = sim_local(&s, SIM_SESSION_ZERO + 149980000000LL);
     brk.before.ns = sim_local(&s, SIM_SESSION_ZERO + 170005000000LL);
-    REQUIRE(mrd_follow_offline("n", 1, s.probes, s.n, &brk, 1, &mrd_follow_defaults, &align, &report,
-                              &why) == MRD_OK);
+    REQUIRE(mrd_follow_offline("n", 1, s.probes, s.n, &brk, 1, &mrd_follow_defaults, &align,
+                               &report, &why) == MRD_OK);
     CHECK_INT(report.bound.epochs, 2);
     CHECK_INT(mrd_align_borrow_segment(align, 1)->cause, MRD_EPOCH_SUSPEND);
     for (int i = 0; i < 3000; i++) {

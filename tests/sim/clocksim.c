@@ -147,6 +147,66 @@ frozen(const sim *s, double t)
     return t >= s->c.frozen_from_s && t < s->c.frozen_to_s;
 }
 
+#define WALL 1234567890123456789LL /* of the node, beyond its RAW */
+
+/* RAW, wall, RAW at session second t. */
+static mrd_xread
+cross(const sim *s, double t)
+{
+    int64_t raw = sim_local(s, session_at(t));
+    bool set = s->wall_step_at > 0 && t >= s->wall_step_at;
+
+    return (mrd_xread){ raw - 25, raw + WALL + (set ? s->c.wall_step : 0), raw + 25 };
+}
+
+/* The way of a kernel stamp: taken in the wall clock at second t, carried to RAW by readings before
+ * and after the probe. False when the clock moved in between. */
+static bool
+bridged(const sim *s, double t, double before, double after, int64_t *raw, uint32_t *e)
+{
+    mrd_xread b = cross(s, before), a = cross(s, after);
+    bool set = s->wall_step_at > 0 && t >= s->wall_step_at;
+    mrd_local_ns to;
+    mrd_dur_ns own;
+
+    if (mrd_stamp_bridge(&b, &a, *raw + WALL + (set ? s->c.wall_step : 0), &to, &own) != MRD_OK)
+        return false;
+    *raw = to.ns;
+    *e += (uint32_t) own;
+    return true;
+}
+
+/* Both stamps of the node's half; voids it where that is impossible. */
+static bool
+bridge_half(sim *s, mrd_probe_sent *sent, double t1, double t4)
+{
+    uint32_t e = 0;
+
+    if (s->c.wall_step == 0)
+        return true;
+    if (!bridged(s, t1, t1 - 2e-6, t4 + 2e-6, &sent->a1, &e) ||
+        (sent->a4 != 0 && !bridged(s, t4, t1 - 2e-6, t4 + 2e-6, &sent->a4, &e))) {
+        s->voided++;
+        return false;
+    }
+    sent->e += e;
+    return true;
+}
+
+/* An old request on the wire again, and its half in a batch again: both are refused. */
+static void
+replay(sim *s, double t)
+{
+    mrd_probe_served again = { .id = s->last.id, .r2 = session_at(t) };
+    mrd_probe p;
+
+    if (s->c.replay <= 0 || s->last.a1 == 0 || rng_unit(&s->r) >= s->c.replay)
+        return;
+    if (mrd_joiner_served(s->joiner, &again) || mrd_joiner_sent(s->joiner, &s->last, &p) == MRD_OK)
+        abort();
+    s->replayed++;
+}
+
 static void
 probe_once(sim *s, uint32_t k, int position, double t)
 {
@@ -182,8 +242,13 @@ probe_once(sim *s, uint32_t k, int position, double t)
     if (sent.a4 != 0 || s->c.random_stamps)
         corrupt(s, &sent, &served);
     mrd_joiner_answered(s->joiner, &served);
-    if (mrd_joiner_sent(s->joiner, &sent, &p) == MRD_OK)
+    if (!bridge_half(s, &sent, t, t4))
+        return;
+    if (mrd_joiner_sent(s->joiner, &sent, &p) == MRD_OK) {
         store(s, &p, session_at(t4));
+        s->last = sent;
+    }
+    replay(s, t4);
 }
 
 static void
@@ -200,6 +265,8 @@ pair(sim *s, uint32_t *k, double t)
         s->joiner = mrd_joiner_new(256);
         s->c.server_restart_s = 0;
     }
+    if (s->c.wall_step != 0 && *k == 2 * s->c.wall_step_pair)
+        s->wall_step_at = t + 40e-6; /* sent before, answered after */
     probe_once(s, *k, 0, t);
     probe_once(s, *k + 1, 1, t + 15e-6);
     *k += 2;

@@ -49,7 +49,12 @@ typedef struct {
     int burst;          /* pairs at start and end */
     double corrupt;     /* probability that a stamp of a probe is off by 0.2 to 10 ms */
     bool random_stamps; /* the peer lies */
-    uint32_t e;         /* stated uncertainty; errors of stamps stay inside */
+    double replay;      /* probability that an earlier probe is sent and shipped once more */
+    /* The node's stamps come in its wall clock and are bridged; it is set by this while the pair of
+     * this number is under way. 0: they come in RAW */
+    int64_t wall_step;
+    uint32_t wall_step_pair;
+    uint32_t e; /* stated uncertainty; errors of stamps stay inside */
 } sim_config;
 
 #define SIM_GRID_MAX 16384
@@ -64,6 +69,10 @@ typedef struct {
     size_t n, cap;
     mrd_joiner *joiner;
     uint32_t agent_epoch;
+    mrd_probe_sent last; /* the newest that was joined, for replaying */
+    double wall_step_at; /* session second; 0 not yet */
+    size_t voided;       /* probes given up because the wall clock moved inside */
+    size_t replayed;     /* probes offered once more, all of them refused */
 } sim;
 
 void sim_init(sim *s, const sim_config *config); /* generates all probes */
