@@ -428,6 +428,40 @@ TEST(probes_become_a_clock_table)
     mrd_aggregator_close(a);
 }
 
+/* A clock that is ten seconds ahead: what it stamps arrives before it happened, and the session says so. */
+TEST(a_wrong_clock_is_convicted_by_its_frames)
+{
+    mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",
+                                   (mrd_aggregator_options){ 0 });
+    static fake_agent agents[1] = { { .id = "i-1", .events = 10, .batches = 5 } };
+    char path[400], id_text[MRD_SESSION_TEXT];
+    mrd_json *doc = NULL, *clocks;
+    mrd_why why = { 0 };
+    uint64_t id;
+
+    REQUIRE(a != NULL);
+    agents[0].data_url = mrd_aggregator_data_url(a);
+    agents[0].control_url = mrd_aggregator_control_url(a);
+    agents[0].probe_offset_ns = mrd_wall_now().ns - mrd_local_now().ns + 10 * MRD_SEC;
+    fake_start(&agents[0]);
+    WAIT_FOR(agents[0].welcomed);
+    nap(100);
+    id = start(a, "any", 0, true);
+    WAIT_FOR(agents[0].delivered == 40);
+    mrd_aggregator_stop(a, id, &why);
+    WAIT_FOR(is_over(a, id));
+    mrd_aggregator_close(a); /* writes the manifest */
+    fake_end(&agents[0]);
+    snprintf(path, sizeof(path), "%s/sessions/%s/session.json", test_tmp(),
+             mrd_session_id_text(id, id_text));
+    REQUIRE(mrd_json_load(path, &doc, &why) == MRD_OK);
+    clocks = mrd_json_get(doc, "clocks");
+    CHECK(mrd_json_int(clocks, "frames_checked", 0) > 0);
+    CHECK(mrd_json_int(clocks, "violations", 0) > 0);
+    CHECK(!mrd_json_bool(clocks, "trusted", true));
+    mrd_json_free(doc);
+}
+
 TEST(slow_down)
 {
     mrd_aggregator *a = aggregator(test_tmp(), "inproc://d", "inproc://c",
