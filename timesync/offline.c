@@ -134,16 +134,29 @@ estimate(const collect *c, const off_epoch *e, const mrd_follow_options *options
 
 #define W_ROUNDS 6
 
+/* A few points a minute show nothing of how the rate bends in between: there the live assumption
+ * stands, as it does in adapt_w. */
+static double
+least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
+{
+    double s = n < 2 ? 0 : mrd_seconds(spans[0].t0, spans[n - 1].t0);
+    double dense = (double) MRD_FOLLOW_DENSE * (double) MRD_SEC / (double) MRD_FOLLOW_WINDOW;
+
+    return s * MRD_SEC > MRD_FOLLOW_ADAPT && (double) n < dense * s
+               ? fmax(options->w, options->w_live)
+               : options->w;
+}
+
 /*
- * Bound and estimate with the smallest w that the data allow: at least options->w, at least 4 times
+ * Bound and estimate with the smallest w that the data allow: at least least_w, at least 4 times
  * the bend of the estimate, and large enough that nothing contradicts.
  */
 static mrd_err
 solve_epoch(const collect *c, const off_epoch *e, const mrd_follow_options *options, work *k,
             double *ret_w)
 {
-    mrd_bound_options o = { options->w, options->rate_max };
     const mrd_span *spans = c->spans + e->first;
+    mrd_bound_options o = { least_w(spans, e->n, options), options->rate_max };
     mrd_err err;
 
     for (int round = 0; round < W_ROUNDS; round++) {
@@ -290,8 +303,8 @@ typedef struct {
 /* Finds epochs with the given w and solves each. */
 static mrd_err
 try_w(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
-      const mrd_epoch_break *breaks, size_t break_count, double w, const mrd_follow_options *options,
-      attempt *ret)
+      const mrd_epoch_break *breaks, size_t break_count, double w,
+      const mrd_follow_options *options, attempt *ret)
 {
     attempt t = { .align = mrd_align_new(name, clock_id) };
     collect c = { .err = MRD_OK };
@@ -344,8 +357,9 @@ try_both(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
 
 mrd_err
 mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
-                const mrd_epoch_break *breaks, size_t break_count, const mrd_follow_options *options,
-                mrd_align **ret_align, mrd_follow_report *ret_report, mrd_why *why)
+                 const mrd_epoch_break *breaks, size_t break_count,
+                 const mrd_follow_options *options, mrd_align **ret_align,
+                 mrd_follow_report *ret_report, mrd_why *why)
 {
     mrd_ineq *sorted = malloc((n + 1) * sizeof(*sorted));
     attempt t = { .align = NULL };
@@ -373,9 +387,9 @@ mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, siz
 
 mrd_err
 mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
-                  const mrd_epoch_break *breaks, size_t break_count,
-                  const mrd_follow_options *options, mrd_align **ret_align,
-                  mrd_follow_report *ret_report, mrd_why *why)
+                   const mrd_epoch_break *breaks, size_t break_count,
+                   const mrd_follow_options *options, mrd_align **ret_align,
+                   mrd_follow_report *ret_report, mrd_why *why)
 {
     mrd_ineq *ineqs = malloc((2 * n + 1) * sizeof(*ineqs));
     mrd_follow_report report;
@@ -389,7 +403,7 @@ mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes,
             k += mrd_probe_ineqs(&probes[i], &ineqs[k]);
     }
     err = mrd_follow_solve(name, clock_id, ineqs, k, breaks, break_count, options, ret_align,
-                          &report, why);
+                           &report, why);
     free(ineqs);
     if (err == MRD_OK && ret_report != NULL) {
         report.probes = n;
@@ -419,7 +433,8 @@ check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64
 }
 
 void
-mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_follow_report *report)
+mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n,
+                 mrd_follow_report *report)
 {
     mrd_align_cursor cursor = { 0, 0 };
 
