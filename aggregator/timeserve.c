@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #define PENDING     1024 /* answers whose transmit stamp is awaited; a power of two */
-#define BATCH       32   /* packets between two looks at the error queue */
 #define TABLE_START 64
 #define QUEUED_MAX  MRD_SEC /* a packet that waited longer has a stamp of another time */
 
@@ -294,35 +293,41 @@ finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool
 static void
 take_sent(mrd_timeserve *s, bool stepped)
 {
-    uint32_t number;
-    int64_t wall;
+    mrd_udp_stamp sent[MRD_UDP_BATCH];
+    size_t n;
 
-    while (mrd_udp_sent(s->fd, &number, &wall) == MRD_OK) {
-        pending *w = &s->wait[number % PENDING];
-        mrd_xread now = cross_read();
+    do {
+        mrd_xread now;
 
-        if (w->used && w->number == number)
-            finish(s, w, wall, &now, stepped);
-    }
+        if ((n = mrd_udp_sent_many(s->fd, sent)) > 0)
+            now = cross_read();
+        for (size_t i = 0; i < n; i++) {
+            pending *w = &s->wait[sent[i].number % PENDING];
+
+            if (w->used && w->number == sent[i].number)
+                finish(s, w, sent[i].wall, &now, stepped);
+        }
+    } while (n == MRD_UDP_BATCH);
 }
 
+/* What lies there, up to a batch; one reading of the clocks serves all of it. */
 static void
 serve_some(mrd_timeserve *s, bool stepped)
 {
-    uint8_t wire[MRD_PROBE_PACKET_LEN + 1];
-    mrd_probe_packet packet;
-    mrd_udp_peer peer;
-    int64_t wall;
-    size_t len;
-    pending w;
+    mrd_udp_packet in[MRD_UDP_BATCH];
+    size_t n = mrd_udp_recv_many(s->fd, in);
+    mrd_xread now;
 
-    for (int i = 0;
-         i < BATCH && mrd_udp_recv(s->fd, wire, sizeof(wire), &len, &wall, &peer) == MRD_OK; i++) {
-        mrd_xread now = cross_read();
-        mrd_bytes data = { wire, len < sizeof(wire) ? len : sizeof(wire) };
+    if (n > 0)
+        now = cross_read();
+    for (size_t i = 0; i < n; i++) {
+        mrd_bytes data = { in[i].data,
+                           in[i].len < sizeof(in[i].data) ? in[i].len : sizeof(in[i].data) };
+        mrd_probe_packet packet;
+        pending w;
 
-        if (admit(s, data, &now, stepped ? 0 : wall, &packet, &w))
-            answer(s, &packet, &peer, &w);
+        if (admit(s, data, &now, stepped ? 0 : in[i].wall, &packet, &w))
+            answer(s, &packet, &in[i].peer, &w);
     }
     take_sent(s, stepped);
 }

@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <zlib.h>
 
 #include "base/obj.h"
@@ -104,14 +104,47 @@ out:
     return err;
 }
 
+#define HMAC_BLOCK 64
+
+static EVP_MD *sha256; /* looked up once: finding it costs more than hashing a packet */
+
+static void
+sha256_find(void)
+{
+    sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
+    MRD_ASSERT(sha256 != NULL);
+}
+
+/* sum of the padded key and the data: one of the two hashes of RFC 2104. */
+static void
+hmac_half(EVP_MD_CTX *ctx, const uint8_t key[HMAC_BLOCK], uint8_t pad, mrd_bytes data,
+          uint8_t sum[EVP_MAX_MD_SIZE])
+{
+    uint8_t block[HMAC_BLOCK];
+
+    for (size_t i = 0; i < HMAC_BLOCK; i++)
+        block[i] = key[i] ^ pad;
+    MRD_ASSERT(EVP_DigestInit_ex(ctx, sha256, NULL) == 1 &&
+               EVP_DigestUpdate(ctx, block, sizeof(block)) == 1 &&
+               EVP_DigestUpdate(ctx, data.p, data.len) == 1 &&
+               EVP_DigestFinal_ex(ctx, sum, NULL) == 1);
+}
+
 uint64_t
 mrd_hmac64(mrd_bytes key, mrd_bytes data)
 {
-    unsigned char sum[EVP_MAX_MD_SIZE];
-    unsigned int len = 0;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uint8_t padded[HMAC_BLOCK] = { 0 }, sum[EVP_MAX_MD_SIZE];
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     uint64_t v;
 
-    MRD_ASSERT(HMAC(EVP_sha256(), key.p, (int) key.len, data.p, data.len, sum, &len) != NULL);
+    pthread_once(&once, sha256_find);
+    MRD_ASSERT(ctx != NULL && key.len <= HMAC_BLOCK);
+    if (key.len > 0)
+        memcpy(padded, key.p, key.len);
+    hmac_half(ctx, padded, 0x36, data, sum);
+    hmac_half(ctx, padded, 0x5c, (mrd_bytes){ sum, 32 }, sum);
+    EVP_MD_CTX_free(ctx);
     memcpy(&v, sum, sizeof(v));
     return v;
 }

@@ -19,7 +19,7 @@ void mrd_sha256_free(mrd_sha256 *sha);
 mrd_err mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size,
                         mrd_why *why);
 
-/* The first 8 bytes (little-endian) of HMAC-SHA-256. */
+/* The first 8 bytes (little-endian) of HMAC-SHA-256; a key has at most 64 bytes. */
 uint64_t mrd_hmac64(mrd_bytes key, mrd_bytes data);
 uint32_t mrd_crc32(uint32_t start, const void *data, size_t len); /* start 0; chain by passing on */
 /* CRC-32C (Castagnoli), by the processor's own instruction where there is one. _soft never uses it.

@@ -163,6 +163,66 @@ mrd_udp_sent(int fd, uint32_t *ret_number, int64_t *ret_wall)
     return MRD_OK;
 }
 
+/* Room for the control messages of a batch. */
+typedef struct {
+    struct mmsghdr msgs[MRD_UDP_BATCH];
+    struct iovec iov[MRD_UDP_BATCH];
+    _Alignas(struct cmsghdr) char control[MRD_UDP_BATCH][256];
+} batch;
+
+static size_t
+batch_receive(int fd, batch *b, int flags)
+{
+    int n;
+
+    do
+        n = recvmmsg(fd, b->msgs, MRD_UDP_BATCH, flags | MSG_DONTWAIT, NULL);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? 0 : (size_t) n;
+}
+
+size_t
+mrd_udp_recv_many(int fd, mrd_udp_packet to[MRD_UDP_BATCH])
+{
+    uint32_t number = 0;
+    size_t n;
+    batch b;
+
+    for (size_t i = 0; i < MRD_UDP_BATCH; i++) {
+        b.iov[i] = (struct iovec){ to[i].data, sizeof(to[i].data) };
+        b.msgs[i].msg_hdr = (struct msghdr){ .msg_name = &to[i].peer.addr,
+                                             .msg_namelen = sizeof(to[i].peer.addr),
+                                             .msg_iov = &b.iov[i],
+                                             .msg_iovlen = 1,
+                                             .msg_control = b.control[i],
+                                             .msg_controllen = sizeof(b.control[i]) };
+    }
+    n = batch_receive(fd, &b, MSG_TRUNC);
+    for (size_t i = 0; i < n; i++) {
+        to[i].len = b.msgs[i].msg_len;
+        to[i].peer.len = b.msgs[i].msg_hdr.msg_namelen;
+        to[i].wall = find_stamp(&b.msgs[i].msg_hdr, &number);
+    }
+    return n;
+}
+
+size_t
+mrd_udp_sent_many(int fd, mrd_udp_stamp to[MRD_UDP_BATCH])
+{
+    size_t n;
+    batch b;
+
+    for (size_t i = 0; i < MRD_UDP_BATCH; i++)
+        b.msgs[i].msg_hdr =
+            (struct msghdr){ .msg_control = b.control[i], .msg_controllen = sizeof(b.control[i]) };
+    n = batch_receive(fd, &b, MSG_ERRQUEUE);
+    for (size_t i = 0; i < n; i++) {
+        to[i].number = UINT32_MAX;
+        to[i].wall = find_stamp(&b.msgs[i].msg_hdr, &to[i].number);
+    }
+    return n;
+}
+
 void
 mrd_clock_cross(int64_t *ret_raw0, int64_t *ret_wall, int64_t *ret_raw1)
 {

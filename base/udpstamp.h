@@ -28,8 +28,8 @@ typedef struct {
  * binds, otherwise it connects. Errors: NOTFOUND (host), NET, LIMIT; *why names host and port.
  */
 mrd_err mrd_udp_open(const char *host, uint16_t port, bool listen, int *ret_fd, mrd_why *why);
-void mrd_udp_unstamped(int fd);  /* turns the stamps off, for tests of what then happens */
-uint16_t mrd_udp_port(int fd); /* the local one, 0 on failure */
+void mrd_udp_unstamped(int fd); /* turns the stamps off, for tests of what then happens */
+uint16_t mrd_udp_port(int fd);  /* the local one, 0 on failure */
 /*
  * Receives one packet. ret_wall: its kernel stamp or 0. peer may be NULL. Errors: AGAIN when none
  * is there, NET.
@@ -42,6 +42,27 @@ mrd_err mrd_udp_send(int fd, const void *data, size_t len, const mrd_udp_peer *p
 /* Takes one transmit stamp: number counts the packets sent on this socket from 0. AGAIN when none.
  */
 mrd_err mrd_udp_sent(int fd, uint32_t *ret_number, int64_t *ret_wall);
+
+/* Several at once, for servers: one system call for up to MRD_UDP_BATCH packets or stamps. A result
+ * below MRD_UDP_BATCH means that there are no more now. Of a longer packet only the beginning is
+ * kept, len is its real length. */
+#define MRD_UDP_BATCH 8
+#define MRD_UDP_DATA  64
+
+typedef struct {
+    uint8_t data[MRD_UDP_DATA];
+    size_t len;
+    int64_t wall; /* kernel stamp or 0 */
+    mrd_udp_peer peer;
+} mrd_udp_packet;
+
+typedef struct {
+    uint32_t number;
+    int64_t wall;
+} mrd_udp_stamp;
+
+size_t mrd_udp_recv_many(int fd, mrd_udp_packet ret_packets[MRD_UDP_BATCH]);
+size_t mrd_udp_sent_many(int fd, mrd_udp_stamp ret_stamps[MRD_UDP_BATCH]);
 
 /* RAW, REALTIME, RAW: the narrowest of five readings. */
 void mrd_clock_cross(int64_t *ret_raw0, int64_t *ret_wall, int64_t *ret_raw1);
