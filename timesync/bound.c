@@ -244,6 +244,16 @@ fits(const mrd_bound *b, mrd_poly *poly, int64_t *t0, int64_t base, const live_b
     return true;
 }
 
+/* True when a step of less than the set's width would have made it fit: perhaps there was one. */
+static bool
+misses_nearly(const mrd_bound *b, const mrd_poly *poly, const mrd_ineq *q)
+{
+    mrd_poly_range r = mrd_poly_extent(poly);
+    double v = mrd_relative(q->v, b->base), by = q->lower ? v - r.hi : r.lo - v;
+
+    return by < r.hi - r.lo;
+}
+
 /* Takes what the set allows of a bin that contradicts it as a whole: the loosest inequalities
  * first, so that the outcome does not depend on their order. */
 static void
@@ -260,6 +270,8 @@ salvage(mrd_bound *b, const live_bin *bin)
         if (mrd_ineq_cut(&next, &ineqs[i], b->base, bin->t0, b->options.w)) {
             poly = next;
             kept[k++] = ineqs[i];
+        } else {
+            b->counts.near += misses_nearly(b, &poly, &ineqs[i]);
         }
     }
     b->counts.bad += n - k;

@@ -51,6 +51,7 @@ typedef struct {
 typedef struct {
     uint64_t used;      /* inequalities accepted */
     uint64_t bad;       /* dropped: they contradicted the set that later packets confirmed */
+    uint64_t near;      /* of these, by less than the width of the set: perhaps a small step */
     uint64_t crowded;   /* dropped: looser than the MRD_BIN_INEQS / 2 tightest of their bin */
     uint64_t late;      /* arrived after their bin was closed: only the offline answer has them */
     uint64_t one_sided; /* of these, before the epoch had both directions: not emitted */

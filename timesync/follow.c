@@ -33,6 +33,7 @@ struct mrd_follow {
     mrd_smooth smooth;
     mrd_cusum cusum;
     int64_t suspect_until;
+    uint64_t near; /* of the bound's counts, seen so far */
     mrd_align *live, *lagged;
     double best_width, width;
     double w, bend; /* in use now, ppb/s; largest bend of the estimate in this epoch */
@@ -260,6 +261,20 @@ watch_jump(mrd_follow *t, const mrd_smooth_bin *bin)
     }
 }
 
+/* Packets were dropped that a small step would explain: what is not written yet may be behind it.
+ */
+static void
+watch_dropped(mrd_follow *t, const mrd_bound_bin *bin)
+{
+    uint64_t near = mrd_bound_counters(t->bound).near;
+
+    if (near == t->near)
+        return;
+    t->near = near;
+    t->suspect_until = bin->t0 + MRD_FOLLOW_SUSPECT;
+    memset(t->quality, MRD_ALIGN_SUSPECT, t->window_n);
+}
+
 static void
 keep_recent(mrd_follow *t, const mrd_bound_bin *bin, const mrd_smooth_bin *smooth)
 {
@@ -335,6 +350,7 @@ follow_emit(void *self, const mrd_bound_bin *bin)
     if (!t->running || bin->epoch != t->epoch)
         begin_epoch(t, bin);
     watch_jump(t, &smooth);
+    watch_dropped(t, bin);
     mrd_smooth_add(&t->smooth, &smooth, t->options.w_estimate);
     t->width = bin->range.hi - bin->range.lo;
     t->best_width = fmin(t->best_width, t->width);

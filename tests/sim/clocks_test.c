@@ -228,18 +228,20 @@ TEST(steps_break_the_epoch_soon)
         c.steps[0] = (sim_step){ 150.3, rows[i].jump, rows[i].ppb };
         run(&c, 3000, &o);
         printf("step of %-17s noticed after %.1f s; epochs %u, gap events %zu, missed offline %zu "
-               "lagged %zu\n",
+               "lagged %zu, unmarked %zu\n",
                rows[i].name, o.noticed_s, o.report.bound.epochs, o.offline.gap, o.offline.missed,
-               o.lagged.missed);
+               o.lagged.missed, o.lagged.missed_good);
         CHECK_ROW(c.name, o.err == MRD_OK);
         CHECK_ROW(c.name, o.offline.missed_good == 0);
         /* A step of about one round trip contradicts little: it lowers the quality, and the lagged
-         * table has written some bins before it could know. */
+         * table may have written some bins before it could know. Where congestion hides a larger
+         * one, what that table holds by then is marked. */
         if (fabs(rows[i].jump) >= 2e3 * c.rtt_us) {
             CHECK_ROW(c.name,
                       o.noticed_s < (c.load > 0 ? 6 : 3)); /* congested pairs tell nothing */
             CHECK_ROW(c.name, o.report.bound.epochs >= 2 && o.report.bound.epochs <= 4);
-            CHECK_ROW(c.name, o.offline.missed + o.lagged.missed == 0);
+            CHECK_ROW(c.name, o.offline.missed + o.lagged.missed_good == 0);
+            CHECK_ROW(c.name, c.load > 0 || o.lagged.missed == 0);
         } else {
             CHECK_ROW(c.name, o.lagged.missed_good < 100);
         }
