@@ -1,8 +1,6 @@
 #include "aggregator/encode.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <zlib.h>
 #include <zstd.h>
@@ -59,85 +57,108 @@ mrd_encode_name(mrd_encoding encoding)
     return encoding == MRD_ENCODE_GZIP ? "gzip" : encoding == MRD_ENCODE_ZSTD ? "zstd" : "identity";
 }
 
-/* One piece of input at a time into the compressor; n 0 ends it. */
-typedef struct {
+struct mrd_encoder {
+    mrd_encoding encoding;
+    mrd_out *to;
     z_stream gzip;
     ZSTD_CCtx *zstd;
     bool gzip_open;
-} encode_state;
+};
 
-static mrd_err
-encode_gzip(encode_state *s, uint8_t *piece, size_t n, mrd_out *out)
+mrd_err
+mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_encoder, mrd_why *why)
 {
-    s->gzip.next_in = piece;
-    s->gzip.avail_in = (uInt) n;
-    do {
-        s->gzip.next_out = mrd_out_room(out, PIECE);
-        s->gzip.avail_out = PIECE;
-        if (deflate(&s->gzip, n == 0 ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
-            return MRD_IO;
-        mrd_out_did(out, PIECE - s->gzip.avail_out);
-    } while (s->gzip.avail_out == 0);
-    return mrd_out_err(out);
+    mrd_encoder *e = calloc(1, sizeof(*e));
+
+    if (e != NULL) {
+        e->encoding = encoding;
+        e->to = to;
+        if (encoding == MRD_ENCODE_GZIP)
+            e->gzip_open =
+                deflateInit2(&e->gzip, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
+        else if (encoding == MRD_ENCODE_ZSTD && (e->zstd = ZSTD_createCCtx()) != NULL)
+            ZSTD_CCtx_setParameter(e->zstd, ZSTD_c_compressionLevel, 1);
+    }
+    if (e == NULL || (encoding == MRD_ENCODE_GZIP && !e->gzip_open) ||
+        (encoding == MRD_ENCODE_ZSTD && e->zstd == NULL)) {
+        mrd_encoder_free(e);
+        return mrd_why_set(why, MRD_NOMEM, 0, "compression of the reply");
+    }
+    *ret_encoder = e;
+    return MRD_OK;
 }
 
-static mrd_err
-encode_zstd(encode_state *s, uint8_t *piece, size_t n, mrd_out *out)
+void
+mrd_encoder_free(mrd_encoder *encoder)
 {
-    ZSTD_inBuffer in = { piece, n, 0 };
+    if (encoder == NULL)
+        return;
+    if (encoder->gzip_open)
+        deflateEnd(&encoder->gzip);
+    ZSTD_freeCCtx(encoder->zstd);
+    free(encoder);
+}
+
+/* zlib takes non-const input and 32-bit lengths. */
+static bool
+push_gzip(mrd_encoder *e, const uint8_t *p, size_t len, bool end)
+{
+    do {
+        size_t n = len < PIECE ? len : PIECE;
+
+        e->gzip.next_in = (Bytef *) (uintptr_t) p;
+        e->gzip.avail_in = (uInt) n;
+        do {
+            e->gzip.next_out = mrd_out_room(e->to, PIECE);
+            e->gzip.avail_out = PIECE;
+            if (deflate(&e->gzip, end ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
+                return false;
+            mrd_out_did(e->to, PIECE - e->gzip.avail_out);
+        } while (e->gzip.avail_out == 0);
+        p += n;
+        len -= n;
+    } while (len > 0);
+    return mrd_out_err(e->to) == MRD_OK;
+}
+
+static bool
+push_zstd(mrd_encoder *e, const uint8_t *p, size_t len, bool end)
+{
+    ZSTD_inBuffer in = { p, len, 0 };
     size_t left;
 
     do {
-        ZSTD_outBuffer to = { mrd_out_room(out, PIECE), PIECE, 0 };
+        ZSTD_outBuffer to = { mrd_out_room(e->to, PIECE), PIECE, 0 };
 
-        left = ZSTD_compressStream2(s->zstd, &to, &in, n == 0 ? ZSTD_e_end : ZSTD_e_continue);
+        left = ZSTD_compressStream2(e->zstd, &to, &in, end ? ZSTD_e_end : ZSTD_e_continue);
         if (ZSTD_isError(left))
-            return MRD_IO;
-        mrd_out_did(out, to.pos);
-    } while (n == 0 ? left > 0 : in.pos < in.size);
-    return mrd_out_err(out);
+            return false;
+        mrd_out_did(e->to, to.pos);
+    } while (end ? left > 0 : in.pos < in.size);
+    return mrd_out_err(e->to) == MRD_OK;
 }
 
-static mrd_err
-encode_none(const uint8_t *piece, size_t n, mrd_out *out)
+static bool
+push(mrd_encoder *e, const void *data, size_t len, bool end)
 {
-    mrd_out_add(out, piece, n);
-    return mrd_out_err(out);
+    if (e->encoding == MRD_ENCODE_GZIP)
+        return push_gzip(e, data, len, end);
+    if (e->encoding == MRD_ENCODE_ZSTD)
+        return push_zstd(e, data, len, end);
+    mrd_out_add(e->to, data, len);
+    return mrd_out_err(e->to) == MRD_OK;
+}
+
+bool
+mrd_encoder_push(void *encoder, const void *data, size_t len)
+{
+    return len == 0 || push(encoder, data, len, false);
 }
 
 mrd_err
-mrd_encode_file(int fd, mrd_encoding encoding, mrd_out *out, mrd_why *why)
+mrd_encoder_end(mrd_encoder *encoder)
 {
-    encode_state s = { .zstd = NULL };
-    uint8_t *piece = malloc(PIECE);
-    mrd_err err = MRD_OK;
-    ssize_t n = 0;
-
-    if (encoding == MRD_ENCODE_GZIP)
-        s.gzip_open = deflateInit2(&s.gzip, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
-    else if (encoding == MRD_ENCODE_ZSTD && (s.zstd = ZSTD_createCCtx()) != NULL)
-        ZSTD_CCtx_setParameter(s.zstd, ZSTD_c_compressionLevel, 1);
-    if (piece == NULL || (encoding == MRD_ENCODE_GZIP && !s.gzip_open) ||
-        (encoding == MRD_ENCODE_ZSTD && s.zstd == NULL))
-        err = MRD_NOMEM;
-    do {
-        if (err != MRD_OK)
-            break;
-        n = read(fd, piece, PIECE);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            err = mrd_why_set(why, MRD_IO, errno, "reading the file to send");
-        else if (encoding == MRD_ENCODE_GZIP)
-            err = encode_gzip(&s, piece, (size_t) n, out);
-        else if (encoding == MRD_ENCODE_ZSTD)
-            err = encode_zstd(&s, piece, (size_t) n, out);
-        else
-            err = encode_none(piece, (size_t) n, out);
-    } while (n != 0);
-    if (s.gzip_open)
-        deflateEnd(&s.gzip);
-    ZSTD_freeCCtx(s.zstd);
-    free(piece);
-    return err;
+    if (push(encoder, "", 0, true))
+        return MRD_OK;
+    return mrd_out_err(encoder->to) == MRD_OK ? MRD_IO : mrd_out_err(encoder->to);
 }

@@ -11,7 +11,15 @@ typedef enum { MRD_ENCODE_NONE, MRD_ENCODE_GZIP, MRD_ENCODE_ZSTD } mrd_encoding;
 /* The best encoding that an Accept-Encoding header allows (NULL: none); "q=0" forbids. */
 mrd_encoding mrd_encode_choose(const char *accept);
 const char *mrd_encode_name(mrd_encoding encoding); /* "gzip" */
-/* Copies the rest of fd through the encoding, level 1. Errors: IO, NOMEM, and those of out. */
-mrd_err mrd_encode_file(int fd, mrd_encoding encoding, mrd_out *out, mrd_why *why);
+/*
+ * Compresses, at level 1, what is pushed into it, and writes it to `to`, which it borrows. push has
+ * the form of mrd_out_func's; end() writes what is still held. Errors: NOMEM, IO and those of `to`.
+ */
+typedef struct mrd_encoder mrd_encoder;
+mrd_err mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_encoder,
+                         mrd_why *why);
+bool mrd_encoder_push(void *encoder, const void *data, size_t len);
+mrd_err mrd_encoder_end(mrd_encoder *encoder);
+void mrd_encoder_free(mrd_encoder *encoder); /* NULL is fine */
 
 #endif

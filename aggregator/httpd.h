@@ -94,7 +94,8 @@ mrd_err mrd_http_reply_static(mrd_http_request *req, const char *type, const cha
 mrd_err mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type,
                             const char *download, mrd_why *why);
 /*
- * Whatever produce writes into its mrd_out, as it comes (chunked). When the client leaves, writing
+ * Whatever produce writes into its mrd_out, as it comes (chunked), compressed when the client
+ * accepts that. When the client leaves, writing
  * fails with CANCELLED and produce should return soon. done (may be NULL) frees self in every case.
  * Errors: BUSY when max_streams run already.
  */

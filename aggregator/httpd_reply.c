@@ -1,4 +1,5 @@
 /* aggregator/httpd_reply.c - replies: texts, problems, streams made by a thread, files. */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 #define STREAM_QUEUE (1u << 20) /* bytes between a producer and its client */
 
-enum { ETAG_MAX = 96, ENCODE_MIN = 1024 };
+enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_PIECE = 128 << 10 };
 
 /* A reply that a thread of its own produces. Two owners, the producer and the response; the last
  * frees. */
@@ -24,6 +25,7 @@ struct http_stream {
     mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why);
     void (*done)(void *self);
     void *self;
+    mrd_encoding encoding;
     uint8_t *queue;
     size_t head, len;
     bool waiting;   /* the connection is suspended for want of bytes */
@@ -265,6 +267,29 @@ mrd_http_stream_wanted(void)
     return wanted;
 }
 
+/* Through a compressor into the queue. */
+static mrd_err
+produce_encoded(http_stream *s, mrd_out *raw)
+{
+    mrd_encoder *encoder = NULL;
+    mrd_out *out = NULL;
+    mrd_err err = mrd_encoder_open(s->encoding, raw, &encoder, NULL);
+
+    if (err == MRD_OK)
+        err = mrd_out_func(mrd_encoder_push, encoder, "HTTP reply", &out, NULL);
+    if (err == MRD_OK)
+        err = s->produce(s->self, out, NULL);
+    if (err == MRD_OK) {
+        err = mrd_out_commit(out, NULL);
+        out = NULL;
+    }
+    if (err == MRD_OK)
+        err = mrd_encoder_end(encoder);
+    mrd_out_abort(out);
+    mrd_encoder_free(encoder);
+    return err;
+}
+
 static void *
 stream_main(void *self)
 {
@@ -274,7 +299,8 @@ stream_main(void *self)
 
     current = s;
     if (err == MRD_OK) {
-        err = s->produce(s->self, out, NULL);
+        err = s->encoding == MRD_ENCODE_NONE ? s->produce(s->self, out, NULL)
+                                             : produce_encoded(s, out);
         if (err == MRD_OK)
             err = mrd_out_commit(out, NULL);
         else
@@ -376,16 +402,18 @@ stream_headers(mrd_http_request *req, const char *type, const char *download)
     }
 }
 
-mrd_err
-mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *download,
-                      mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why),
-                      void (*done)(void *self), void *self, mrd_why *why)
+static mrd_err
+reply_stream(mrd_http_request *req, mrd_encoding encoding, const char *type, const char *download,
+             mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why), void (*done)(void *self),
+             void *self, mrd_why *why)
 {
     mrd_httpd *h = req->httpd;
     struct MHD_Response *response;
     http_stream *s = NULL;
     bool full;
 
+    if (encoding != MRD_ENCODE_NONE)
+        mrd_http_set_header(req, "Content-Encoding", mrd_encode_name(encoding));
     if (strcmp(req->method, "HEAD") == 0) {
         if (done != NULL)
             done(self);
@@ -408,6 +436,7 @@ mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *downl
     s->produce = produce;
     s->done = done;
     s->self = self;
+    s->encoding = encoding;
     response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 64 << 10, stream_pull, s, stream_gone);
     if (response == NULL) {
@@ -424,6 +453,15 @@ mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *downl
     pthread_detach(s->thread);
     stream_headers(req, type, download);
     return send_response(req, MHD_HTTP_OK, response);
+}
+
+mrd_err
+mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *download,
+                      mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why),
+                      void (*done)(void *self), void *self, mrd_why *why)
+{
+    return reply_stream(req, mrd_encode_choose(mrd_http_header(req, "Accept-Encoding")), type,
+                        download, produce, done, self, why);
 }
 
 bool
@@ -454,41 +492,41 @@ httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection)
 
 /* ---- Files ---- */
 
-typedef struct {
-    int fd;
-    mrd_encoding encoding;
-} encoded_file;
-
+/* A file as a stream, to be compressed. */
 static mrd_err
-encoded_produce(void *self, mrd_out *out, mrd_why *why)
+file_produce(void *self, mrd_out *out, mrd_why *why)
 {
-    encoded_file *f = self;
+    const int *fd = self;
+    ssize_t n = 1;
 
-    return mrd_encode_file(f->fd, f->encoding, out, why);
+    while (n != 0 && mrd_out_err(out) == MRD_OK) {
+        n = read(*fd, mrd_out_room(out, FILE_PIECE), FILE_PIECE);
+        if (n < 0 && errno != EINTR)
+            return mrd_why_set(why, MRD_IO, errno, "reading the file to send");
+        mrd_out_did(out, n > 0 ? (size_t) n : 0);
+    }
+    return mrd_out_err(out);
 }
 
 static void
-encoded_done(void *self)
+file_done(void *self)
 {
-    encoded_file *f = self;
-
-    close(f->fd);
-    free(f);
+    close(*(int *) self);
+    free(self);
 }
 
 static mrd_err
 reply_encoded(mrd_http_request *req, int fd, mrd_encoding encoding, const char *type,
               const char *download, mrd_why *why)
 {
-    encoded_file *f = malloc(sizeof(*f));
+    int *self = malloc(sizeof(*self));
 
-    if (f == NULL) {
+    if (self == NULL) {
         close(fd);
         return MRD_NOMEM;
     }
-    *f = (encoded_file){ fd, encoding };
-    mrd_http_set_header(req, "Content-Encoding", mrd_encode_name(encoding));
-    return mrd_http_reply_stream(req, type, download, encoded_produce, encoded_done, f, why);
+    *self = fd;
+    return reply_stream(req, encoding, type, download, file_produce, file_done, self, why);
 }
 
 /* On the fly when the client wants it and a stream is free; the plain file needs none. */

@@ -10,7 +10,7 @@
 #include "tests/check.h"
 
 static char file_path[128];
-static volatile int produced, produce_done;
+static _Atomic int produced, produce_done;
 
 static mrd_err
 get_json(void *self, mrd_http_request *req, mrd_why *why)

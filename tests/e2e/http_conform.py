@@ -244,9 +244,14 @@ with Service() as service:
     whole = service.read(f"{at}/profile")
     equal(whole["Content-Disposition"], f'attachment; filename="{id}.pftrace"', "name of a download")
     equal(whole.body, service.read(f"{at}/profile/system_profile.pftrace").body, "one file under two addresses")
-    slice = service.read(f"{at}/profile?format=json&start=0s", headers={"Range": "bytes=0-9", "Accept-Encoding": "gzip"})
+    slice = service.read(f"{at}/profile?format=json&start=0s", headers={"Range": "bytes=0-9"})
     equal((slice.status, slice["Transfer-Encoding"], slice["Accept-Ranges"], slice["ETag"]), (200, "chunked", None, None), "a slice has no ranges")
     check(json.loads(slice.body)["trace_events"], "a slice is whole")
+    for accept, unpack in (("gzip", gzip.decompress), ("zstd, gzip;q=0.5", unzstd)):
+        r, head = (service.ask(method, f"{at}/profile?format=json&start=0s", headers={"Accept-Encoding": accept}) for method in ("GET", "HEAD"))
+        equal((r.status, r["Content-Encoding"], head["Content-Encoding"]), (200, accept[:4], accept[:4]), f"a slice with {accept}")
+        equal(unpack(r.body) == slice.body, True, f"a slice with {accept} is the same slice")
+        check(len(r.body) < len(slice.body) / 3, f"and smaller: {len(r.body)} of {len(slice.body)} bytes")
     busy = [service.ask("HEAD", f"{at}/profile?start=0s") for _ in range(20)]
     equal({(r.status, r.body, r["Content-Type"]) for r in busy}, {(200, b"", "application/octet-stream")}, "HEAD of a slice makes nothing, however often")
     for accept in ("application/json", "text/html", "*/*", "image/png;q=0", ";;,"):
