@@ -27,7 +27,7 @@ with Cluster() as c:
     started = time.monotonic()
     w = c.workload(0)  # events go on beside them
     w.run(0.5)
-    until(lambda: sum(a["complete"] for a in c.session(id)["artifacts"]) == count, f"{count} files have arrived", 60 + count / 10)
+    until(lambda: c.metric("meridian_artifacts_stored_total") == count, f"{count} files have arrived", 60 + count / 10)
     took = time.monotonic() - started
     w.pause()
     time.sleep(0.3)

@@ -77,7 +77,7 @@ try:
         id = c.start("--require", "all")
         order = [part["instance_id"] for part in c.session(id)["nodes"]]
         time.sleep(0.6)
-        workloads = [c.workload(i, ring_size="512K", text=200) for i in range(NODES)]
+        workloads = [c.workload(i, ring_size="4M", text=200) for i in range(NODES)]
         for w in workloads:
             w.emit(1000)
         for cut in range(cuts):
@@ -86,7 +86,7 @@ try:
             w, other = workloads[off], workloads[1 - off]
             before = w.done
             net.link(off, "down")
-            # Ten times what the ring holds, so that only the spool can have it.
+            # More than the ring holds, so that only the spool can have it.
             while w.done - before < 25000:
                 w.emit(500)
                 other.emit(100)
