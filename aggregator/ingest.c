@@ -450,7 +450,8 @@ not_stored(ingest *in, mrd_server_request *request, const mrd_why *why)
     h->stats.not_stored++;
     if (why->err == MRD_FULL && !h->disk_full) {
         hub_disk(h, true);
-        hub_copy(h->disk_sentence, sizeof(h->disk_sentence), why->text);
+        snprintf(h->disk_sentence, sizeof(h->disk_sentence),
+                 "the store is full: delete sessions or enlarge it (%.180s)", why->text);
         mrd_log(MRD_LOG_ERROR, "AGG-DISK-FULL",
                 "Nothing more is acknowledged until there is room: reason=%s", why->text);
     }

@@ -28,7 +28,8 @@ with Cluster(node_timeout="60s", flush_timeout="600s") as c:
     port = free_port()
 
     def agent():
-        return c.agent(0, watch=c.folder("capture"), stable="200ms", metrics_port=port)
+        slowly = {} if size > 1 << 30 else {"cpu_limit": 10}  # so that there is something left to cut
+        return c.agent(0, watch=c.folder("capture"), stable="200ms", metrics_port=port, **slowly)
 
     def sent():
         """Bytes of files that this life of the agent has sent, None while it does not say."""

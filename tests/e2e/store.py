@@ -74,7 +74,7 @@ def stale_copy():
 
 def claimed_id():
     """The second agent under one instance id is refused, and both sides say so; it takes over when the first is gone."""
-    with Cluster() as c:
+    with Cluster(node_timeout="60s") as c:  # a busy machine does not make the first one look gone
         id = running(c)
         first = c.agents[0]
         w = [c.workload(0), c.workload(1)]
