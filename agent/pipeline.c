@@ -585,6 +585,25 @@ mrd_pipeline_positions(const mrd_pipeline *p, const mrd_pipe_process *process,
     }
 }
 
+void
+mrd_pipeline_untold(const mrd_pipeline *p, const mrd_pipe_process *process,
+                    void (*call)(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
+                                 int64_t last_ns),
+                    void *self)
+{
+    const proc *pr = (const proc *) process;
+
+    (void) p;
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        for (unsigned cause = 0; cause < MRD_RING_LOST_CAUSES; cause++) {
+            int64_t first, last;
+            uint64_t n = mrd_ring_untold(r->reader, cause, &first, &last);
+
+            if (n > 0)
+                call(self, mrd_pipe_cause(cause), n, first + pr->shift_ns, last + pr->shift_ns);
+        }
+}
+
 double
 mrd_pipeline_pressure(const mrd_pipeline *p, const mrd_pipe_process *process)
 {

@@ -48,8 +48,8 @@ typedef enum {
     MRD_DROP_SPOOL,      /* forced out of memory and spool, oldest first */
     MRD_DROP_REFUSED,    /* the aggregator will never store it */
     MRD_DROP_UNSENT,     /* no session wanted it */
-    MRD_DROP_WINDOW,     /* a flight recorder kept it until newer ones needed the room or the time */
-    MRD_DROP_RESTART,    /* in the memory of a flight recorder when the agent was killed */
+    MRD_DROP_WINDOW,  /* a flight recorder kept it until newer ones needed the room or the time */
+    MRD_DROP_RESTART, /* in the memory of a flight recorder when the agent was killed */
     MRD_DROP_CAUSES
 } mrd_drop_cause;
 
@@ -128,6 +128,11 @@ void mrd_pipeline_release(mrd_pipeline *p, mrd_pipe_process *process);
 /* With hold: calls each ring of the process that waits for release with how far it was read. */
 void mrd_pipeline_positions(const mrd_pipeline *p, const mrd_pipe_process *process,
                             void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
+/* Losses of the process's rings that no event tells yet, each with its gap (RAW of the node). */
+void mrd_pipeline_untold(const mrd_pipeline *p, const mrd_pipe_process *process,
+                         void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
+                                      int64_t first_ns, int64_t last_ns),
+                         void *self);
 /* Names a ring by its file's name. */
 uint64_t mrd_pipeline_ring_hash(const char *file_name);
 /* With hold: how full the fullest ring of this process is, unread and unreleased, 0 .. 1. */

@@ -287,6 +287,27 @@ has_open(const mrd_record *r, const session *s)
 }
 
 static void
+add_untold(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64_t last_ns)
+{
+    session *s = self;
+
+    if (last_ns < s->st.start_ns || first_ns > s->st.stop_ns)
+        return;
+    s->st.begun += n;
+    s->st.held += n;
+    mrd_record_count_drop(s, cause, n, first_ns, last_ns);
+}
+
+/* A process that fell silent after a loss told it to nobody. */
+static void
+count_untold(mrd_record *r, session *s)
+{
+    for (const owner *o = r->owners; o != NULL; o = o->next)
+        if (o->is_ring && mrd_record_wants_process(s, o->process))
+            mrd_pipeline_untold(r->o.pipeline, o->process, add_untold, s);
+}
+
+static void
 session_step(mrd_record *r, session *s, int64_t now)
 {
     if (s->st.recorder) {
@@ -300,6 +321,7 @@ session_step(mrd_record *r, session *s, int64_t now)
         mrd_record_forget_oldest(r, s, s->n_kept);
     if (mrd_spool_held(r->o.spool, s->st.id, NULL) > 0)
         return;
+    count_untold(r, s);
     s->st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
     mrd_record_write_notes(r);
 }

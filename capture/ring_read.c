@@ -1047,6 +1047,18 @@ mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
     *ret_stats = s;
 }
 
+uint64_t
+mrd_ring_untold(mrd_ring_reader *r, unsigned cause, int64_t *ret_first_ns, int64_t *ret_last_ns)
+{
+    uint64_t told = r->told[cause] > r->reported[cause] ? r->told[cause] : r->reported[cause];
+
+    if (r->lost[cause] <= told || !sane_ticks(r, r->first[cause]) || !sane_ticks(r, r->last[cause]))
+        return 0;
+    *ret_first_ns = mrd_ring_clock_ns(&r->clock, r->first[cause]);
+    *ret_last_ns = mrd_ring_clock_ns(&r->clock, r->last[cause]);
+    return r->lost[cause] - told;
+}
+
 mrd_str
 mrd_ring_text(const mrd_ring_reader *r, uint32_t id)
 {

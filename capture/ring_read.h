@@ -205,6 +205,11 @@ typedef struct {
 
 /* Counters as of the last call of mrd_ring_next. */
 void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats);
+/* Events of a cause lost since the last LOSS record, as of the last call of mrd_ring_next, and
+ * their gap: the next event tells them, if there is one. 0: none, or the gap's times make no sense.
+ */
+uint64_t mrd_ring_untold(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
+                         int64_t *ret_last_ns);
 
 /* Dictionary. An id that was never defined gives an empty text or NULL. Borrowed until close. */
 mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);

@@ -385,6 +385,43 @@ TEST(sessions_take_what_they_select)
     fake_aggregator_fini(&g);
 }
 
+/* A process that fell silent after its ring overflowed: no record tells the loss. */
+TEST(a_loss_that_nobody_tells_is_counted_at_the_end)
+{
+    mrd_agent_options o = settings(NULL);
+    fake_faults faults = { .seed = 1 };
+    fake_aggregator g;
+    mrd_agent *a;
+    maker *m;
+    uint32_t name, key;
+    int64_t id = 0;
+
+    fake_aggregator_init(&g);
+    a = open_agent(&o, fake_link(&g, &faults, 4));
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 16);
+    name = make_text(m, "work");
+    key = make_text(m, "id");
+    while (m->lost < 7)
+        id += span(m, name, key, id + 1);
+    for (int i = 0; i < 100000 && m->h->tail != m->h->head; i++)
+        mrd_agent_step(a, 1);
+    control(a, MRD__CONTROL_TYPE__CONTROL_STOP, false, MRD__NODE_PHASE__NODE_STOPPING);
+    for (int i = 0; i < 3000 && g.phase != MRD__NODE_PHASE__NODE_FLUSHED; i++)
+        mrd_agent_step(a, 1);
+    CHECK_INT(g.phase, MRD__NODE_PHASE__NODE_FLUSHED);
+    CHECK_INT(g.lost, 0); /* no record of it */
+    CHECK_INT(g.delivered, id);
+    CHECK_INT(g.dropped, 7);
+    CHECK_INT(g.begun, id + 7);
+    CHECK_INT(g.held, 0);
+    check_equation("silent", a);
+    mrd_agent_close(a);
+    unlink(m->path);
+    make_free(m);
+    fake_aggregator_fini(&g);
+}
+
 /* ---- SIGKILL of the agent ---- */
 
 static void

@@ -1,5 +1,6 @@
 """SIGKILL at random instants while a session records. Arguments: who is killed (aggregator, agent, workload, or any of them by
-chance) and how often. What every workload says it emitted is in the profile, once, and begun = delivered + dropped + held."""
+chance), how often, and the size of the rings. What every workload says it emitted is in the profile, once, and
+begun = delivered + dropped + held; with rings so small that they overflow, what is missing is what was counted as dropped."""
 import os
 import random
 import sys
@@ -8,8 +9,8 @@ import time
 from lib import Cluster, check, check_ticks, equal, equation, finish, need_daemons, until
 
 NODES = 2
-who, rounds = (sys.argv + ["any", "12"][len(sys.argv) - 1:])[1:3]
-rounds = int(rounds)
+who, rounds, ring = (sys.argv[1:] + ["any", "12", "8M"][len(sys.argv) - 1:])[:3]
+rounds, overflow = int(rounds), ring != "8M"
 seed = int(os.environ.get("MRD_TEST_SEED", time.time_ns() % 10**9))
 print(f"seed {seed} (MRD_TEST_SEED), {rounds} kills of {who}", flush=True)
 chance = random.Random(seed)
@@ -26,9 +27,9 @@ def settled():
 
 
 def workload(i):
-    w = cluster.workload(i)
+    w = cluster.workload(i, ring_size=ring)
     emitted[(f"i-test{i}", w.pid)] = w
-    w.run(5)
+    w.run(50 if overflow else 5)
     return w
 
 
@@ -65,10 +66,20 @@ with Cluster(node_timeout="60s") as cluster:
     until(settled, "both agents are connected again")
     cluster.recording(id, NODES)
     time.sleep(0.3)  # within the session: its end is a time
-    doc = cluster.stop(id)
+    doc = cluster.stop(id, want=None if overflow else 0)
     equal(doc.get("state"), "complete", "the session's state")
-    equation(doc, f"{kills}")
-    total = check_ticks(cluster.ticks(id), emitted, f"{kills}")
+    lost = equation(doc, f"{kills}", dropped=None if overflow else 0)
+    got = cluster.ticks(id)
+    if overflow:
+        total = sum(len(numbers) for numbers in got.values())
+        equal([key for key, numbers in got.items() if len(numbers) != len(set(numbers))], [], "processes with a tick that came twice")
+        check(kills["workload"] > 0 or doc["begun"] == sum(w.all for w in emitted.values()),
+              f"begun {doc['begun']}, of {sum(w.all for w in emitted.values())} emitted")
+        check(kills["workload"] > 0 or total + lost == sum(w.done for w in emitted.values()), f"{total} there, {lost} lost")
+        check(lost > 0, "rings overflowed")
+        print(f"{lost} lost and counted")
+    else:
+        total = check_ticks(got, emitted, f"{kills}")
     for w in workloads.values():
         w.end()
     until(lambda: [n for i in range(NODES) for n in os.listdir(cluster.rings(i))] == [], "rings of the dead are removed")
