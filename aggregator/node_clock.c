@@ -175,17 +175,21 @@ take_report(mrd_boot_clock *c, const mrd_follow_report *r)
     c->violations = r->violations;
 }
 
+/* The clock of a further boot says so in its name, which tables and sentences show. */
 static mrd_err
-solve(mrd_boot_clock *c, const char *instance_id)
+solve(mrd_node_clock *clock, size_t i, const char *instance_id)
 {
+    mrd_boot_clock *c = &clock->v[i];
+    char name[MRD_ALIGN_NAME_MAX + 1];
     mrd_follow_report report;
     mrd_err err;
 
+    snprintf(name, sizeof(name), i == 0 ? "%s" : "%s boot %zu", instance_id, i + 1);
     if (c->n_probes == 0) {
-        mrd_why_set(&c->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", instance_id);
+        mrd_why_set(&c->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", name);
         return MRD_OK;
     }
-    err = mrd_follow_offline(instance_id, c->boot, c->probes, c->n_probes, c->breaks, c->n_breaks,
+    err = mrd_follow_offline(name, c->boot, c->probes, c->n_probes, c->breaks, c->n_breaks,
                              &mrd_follow_defaults, &c->align, &report, &c->why);
     if (err == MRD_OK)
         take_report(c, &report);
@@ -200,7 +204,7 @@ mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
     mrd_err err = read_data(&c, index);
 
     for (size_t i = 0; i < c.n && err == MRD_OK; i++)
-        err = solve(&c.v[i], instance_id);
+        err = solve(&c, i, instance_id);
     if (err != MRD_OK) {
         mrd_node_clock_fini(&c);
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
@@ -239,7 +243,7 @@ load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *i
     if (access(path, F_OK) == 0)
         err = mrd_align_load(path, &c->align, why);
     free(path);
-    if (err == MRD_OK && c->align == NULL && solve(c, instance_id) != MRD_OK)
+    if (err == MRD_OK && c->align == NULL && solve(clock, i, instance_id) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     if (err == MRD_OK && c->align != NULL && c->checked == 0) {
         mrd_follow_check(c->align, c->probes, c->n_probes, &report);

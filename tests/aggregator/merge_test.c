@@ -258,7 +258,9 @@ TEST(each_boot_has_its_own_clock)
     CHECK(exists(&r, "i-b", NULL) && exists(&r, "i-b", "two") && !exists(&r, "i-a", "two"));
     CHECK_INT(v.collectives.violations, 0);
     REQUIRE(mrd_node_clock_load(r.dir, "i-b", &clock, &why) == MRD_OK);
-    CHECK_INT(clock.n, 2);
+    REQUIRE(clock.n == 2);
+    CHECK_TEXT(mrd_align_name(clock.v[0].align), "i-b");
+    CHECK_TEXT(mrd_align_name(clock.v[1].align), "i-b boot 2");
     for (size_t i = 0; i < clock.n; i++)
         CHECK(mrd_align_widest(clock.v[i].align) > 0 &&
               mrd_align_widest(clock.v[i].align) < 100 * MRD_US);
