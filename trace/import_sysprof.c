@@ -12,44 +12,12 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "trace/catalog_json.h"
 #include "trace/filter.h"
 #include "trace/json_names.h"
-#include "trace/json_rows.h"
-
-#define CACHE_TRACKS 512u /* a power of two */
-
-/* What tells tracks apart in the rows. */
-typedef struct {
-    int64_t pid, lnc, pcore, device, thread, worker;
-    mrd_sid instance, process_name, track;
-    uint32_t scope, source, node;
-} row_identity;
-
-typedef struct {
-    row_identity key;
-    mrd_track_id track;
-    bool used;
-} cached_track;
-
-typedef struct {
-    mrd_import *imp;
-    mrd_catalog *cat;
-    mrd_strtab *strings;
-    mrd_input *input;
-    mrd_json_reader *r;
-    mrd_row row;
-    mrd_flow flows[MRD_ROW_FLOWS];
-    cached_track cache[CACHE_TRACKS];
-    mrd_sid ns, unknown;
-    bool own; /* written by us */
-    bool any_section;
-    uint32_t *clocks; /* of the file to ours */
-    size_t n_clocks;
-} sysprof;
+#include "trace/sysprof_int.h"
 
 /* ---- Identity ---- */
 
@@ -141,8 +109,8 @@ track_of(sysprof *s, const row_identity *id, mrd_track_kind kind, mrd_unit unit,
 }
 
 /* The source of a track by its exported name; false for a word we do not know. */
-static bool
-source_named(mrd_str name, uint32_t *ret_source)
+bool
+mrd_sysprof_source(mrd_str name, uint32_t *ret_source)
 {
     for (uint32_t i = 0; i <= MRD_SRC_MERIDIAN; i++) {
         if (mrd_str_is(name, mrd_source_text((mrd_source_kind) i))) {
@@ -331,7 +299,7 @@ put_event(sysprof *s)
         return MRD_OK;
     }
     identify(s, row, &id);
-    if (!source_named(sid_text(s, mrd_row_sid(row, MRD_ROW_SOURCE)), &id.source)) {
+    if (!mrd_sysprof_source(sid_text(s, mrd_row_sid(row, MRD_ROW_SOURCE)), &id.source)) {
         id.source = guess_source(s, row);
         if (mrd_row_has(row, MRD_ROW_SOURCE))
             mrd_args_sid(row->args, mrd_strtab_addz(s->strings, "trace_event_source"),
@@ -533,8 +501,8 @@ static const mrd_row_key counter_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-static mrd_unit
-unit_named(mrd_str name)
+mrd_unit
+mrd_sysprof_unit(mrd_str name)
 {
     for (int i = MRD_UNIT_NS; i <= MRD_UNIT_PERCENT; i++) {
         if (mrd_str_is(name, mrd_unit_text((mrd_unit) i)))
@@ -553,7 +521,7 @@ put_counter(sysprof *s)
         return MRD_OK;
     s->input->records++;
     identify(s, &s->row, &id);
-    if (!source_named(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_SOURCE)), &id.source))
+    if (!mrd_sysprof_source(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_SOURCE)), &id.source))
         id.source = MRD_SRC_HOST;
     if (!mrd_row_has(&s->row, MRD_ROW_VALUE) ||
         !mrd_row_sample(mrd_row_text(&s->row, MRD_ROW_VALUE), &ev)) {
@@ -562,7 +530,7 @@ put_counter(sysprof *s)
     }
     ev.name = mrd_row_sid(&s->row, MRD_ROW_NAME);
     ev.track = track_of(s, &id, MRD_TRACK_COUNTER,
-                        unit_named(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_UNIT))),
+                        mrd_sysprof_unit(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_UNIT))),
                         mrd_row_sid(&s->row, MRD_ROW_UNIT_NAME));
     return mrd_import_put(s->imp, 0, &ev);
 }
@@ -606,7 +574,7 @@ put_loss(sysprof *s)
         return MRD_OK;
     }
     identify(s, &s->row, &id);
-    if (!source_named(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_SOURCE)), &id.source))
+    if (!mrd_sysprof_source(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_SOURCE)), &id.source))
         id.source = MRD_SRC_MERIDIAN;
     mrd_row_marks(&s->row, s->strings, &ev);
     ev.kind = MRD_LOSS;
@@ -678,175 +646,6 @@ static mrd_err
 put_warning(sysprof *s)
 {
     return put_fact_rows(s, "warnings", true);
-}
-
-/* ---- "meridian": what we wrote ourselves ---- */
-
-static mrd_sid
-doc_sid(sysprof *s, const mrd_json *v, const char *key)
-{
-    const char *text = mrd_json_str(v, key, "");
-
-    return text[0] == '\0' ? MRD_SID_EMPTY : mrd_strtab_addz(s->strings, text);
-}
-
-static int64_t
-doc_pid(const mrd_json *v)
-{
-    int64_t pid;
-
-    return mrd_num_i64(mrd_str_of(mrd_json_str(v, "process_id", "")), &pid) == MRD_OK ? pid : 0;
-}
-
-static void
-own_identity(sysprof *s, const mrd_json *v, mrd_process *p)
-{
-    int64_t scope = mrd_json_int(v, "scope", 0);
-
-    mrd_process_init(p);
-    p->instance_id = doc_sid(s, v, "instance_id");
-    p->process_id = doc_pid(v);
-    if (scope > 0 && scope <= 0xffff)
-        p->scope = (s->imp->input + 1) << 16 | (uint32_t) scope;
-}
-
-static void
-own_process(sysprof *s, const mrd_json *v)
-{
-    int64_t clock = mrd_json_int(v, "clock", 0);
-    mrd_process p;
-
-    own_identity(s, v, &p);
-    p.name = doc_sid(s, v, "name");
-    p.container_pid = mrd_json_int(v, "container_pid", MRD_NONE);
-    p.job = doc_sid(s, v, "job");
-    p.pod = doc_sid(s, v, "pod");
-    p.labels = doc_sid(s, v, "labels");
-    p.rank = mrd_json_int(v, "rank", MRD_NONE);
-    p.world_size = mrd_json_int(v, "world_size", MRD_NONE);
-    p.worker_gid = mrd_json_int(v, "worker_gid", MRD_NONE);
-    p.sort_index = mrd_json_int(v, "sort_index", MRD_NONE);
-    p.clock = clock > 0 && (size_t) clock < s->n_clocks ? s->clocks[clock] : 0;
-    p.flags = (mrd_json_bool(v, "simulated", false) ? MRD_PROC_SIMULATED : 0u) |
-              (mrd_json_bool(v, "no_pid", false) ? MRD_PROC_NO_PID : 0u) |
-              (mrd_json_bool(v, "node", false) ? MRD_PROC_NODE : 0u);
-    mrd_catalog_process(s->cat, &p);
-}
-
-static void
-own_track(sysprof *s, const mrd_json *v)
-{
-    uint32_t source = MRD_SRC_RUNTIME;
-    mrd_process p;
-    mrd_track t;
-
-    own_identity(s, v, &p);
-    source_named(mrd_str_of(mrd_json_str(v, "trace_event_source", "")), &source);
-    mrd_track_init(&t, mrd_catalog_process(s->cat, &p), (mrd_source_kind) source);
-    t.kind = mrd_json_bool(v, "counter", false) ? MRD_TRACK_COUNTER : MRD_TRACK_SPANS;
-    t.lnc_idx = mrd_json_int(v, "lnc_idx", MRD_NONE);
-    t.pcore_idx = mrd_json_int(v, "pcore_idx", MRD_NONE);
-    t.device_idx = mrd_json_int(v, "device_idx", MRD_NONE);
-    t.thread_id = mrd_json_int(v, "thread_id", MRD_NONE);
-    t.worker_gid = mrd_json_int(v, "worker_gid", MRD_NONE);
-    t.sort_index = mrd_json_int(v, "sort_index", MRD_NONE);
-    t.name = doc_sid(s, v, "track");
-    t.unit = unit_named(mrd_str_of(mrd_json_str(v, "unit", "")));
-    t.unit_name = doc_sid(s, v, "unit_name");
-    mrd_catalog_track(s->cat, &t);
-}
-
-static void
-own_clock(sysprof *s, const mrd_json *v, size_t i)
-{
-    mrd_clock_info c = { .name = doc_sid(s, v, "name"),
-                         .node = doc_sid(s, v, "node"),
-                         .quality = doc_sid(s, v, "quality"),
-                         .method = doc_sid(s, v, "method"),
-                         .estimate_ns = mrd_json_int(v, "estimate_ns", 0),
-                         .bound_ns = mrd_json_int(v, "bound_ns", -1),
-                         .noise_ns = mrd_json_int(v, "noise_ns", -1) };
-    int64_t epochs = mrd_json_int(v, "epochs", 0), violations = mrd_json_int(v, "violations", 0);
-
-    c.epochs = epochs < 0 || epochs > UINT32_MAX ? 0 : (uint32_t) epochs;
-    c.violations = violations < 0 ? 0 : (uint64_t) violations;
-    s->clocks[i] = i == 0 ? 0 : mrd_catalog_add_clock(s->cat, &c);
-}
-
-static void
-own_artifact(sysprof *s, const mrd_json *v)
-{
-    mrd_artifact a = { .path = doc_sid(s, v, "path"),
-                       .kind = doc_sid(s, v, "kind"),
-                       .instance_id = doc_sid(s, v, "instance_id"),
-                       .process_id = mrd_json_int(v, "process_id", MRD_NONE),
-                       .nc_idx = mrd_json_int(v, "nc_idx", MRD_NONE),
-                       .decoded_by = doc_sid(s, v, "decoded_by") };
-    int64_t size = mrd_json_int(v, "size", 0);
-
-    snprintf(a.sha256, sizeof(a.sha256), "%.64s", mrd_json_str(v, "sha256", ""));
-    a.size = size < 0 ? 0 : (uint64_t) size;
-    mrd_catalog_add_artifact(s->cat, &a);
-}
-
-static void
-own_lists(sysprof *s, mrd_json *doc)
-{
-    mrd_json *clocks = mrd_json_get(doc, "clocks"), *list = mrd_json_get(doc, "processes");
-
-    s->n_clocks = mrd_json_size(clocks);
-    free(s->clocks);
-    s->clocks = calloc(s->n_clocks + 1, sizeof(*s->clocks));
-    if (s->clocks == NULL)
-        s->n_clocks = 0;
-    for (size_t i = 0; i < s->n_clocks; i++)
-        own_clock(s, mrd_json_at(clocks, i), i);
-    for (size_t i = 0; i < mrd_json_size(list); i++)
-        own_process(s, mrd_json_at(list, i));
-    list = mrd_json_get(doc, "tracks");
-    for (size_t i = 0; i < mrd_json_size(list); i++)
-        own_track(s, mrd_json_at(list, i));
-    list = mrd_json_get(doc, "artifacts");
-    for (size_t i = 0; i < mrd_json_size(list); i++)
-        own_artifact(s, mrd_json_at(list, i));
-    list = mrd_json_get(doc, "notes");
-    for (size_t i = 0; i < mrd_json_size(list); i++) {
-        char scratch[64];
-        mrd_str text;
-
-        if (mrd_json_text(mrd_json_at(list, i), scratch, &text) == MRD_OK)
-            mrd_catalog_note(s->cat, MRD_STR_FMT, MRD_STR_ARG(text));
-    }
-}
-
-static mrd_err
-read_own(sysprof *s)
-{
-    mrd_json *doc = NULL;
-    mrd_str raw;
-    mrd_err err = mrd_json_raw(s->r, MRD_JSON_MAX, &raw);
-
-    s->own = true;
-    if (err != MRD_OK && mrd_json_reader_err(s->r, NULL) != MRD_OK)
-        return err;
-    if (err == MRD_OK)
-        err = mrd_json_parse(raw, "meridian", &doc, NULL);
-    if (err == MRD_NOMEM)
-        return err;
-    if (err != MRD_OK || !mrd_json_is_object(doc)) {
-        mrd_catalog_note(s->cat, "'%s': what its head says about processes could not be used",
-                         mrd_in_name(s->imp->in));
-        mrd_json_free(doc);
-        return MRD_OK;
-    }
-    own_lists(s, doc);
-    if (mrd_json_bool(doc, "simulated", false) && mrd_catalog_get(s->cat, "simulated") == NULL)
-        mrd_catalog_set(s->cat, "simulated", mrd_in_name(s->imp->in));
-    if (mrd_json_bool(doc, "incomplete", false))
-        mrd_catalog_note(s->cat, "'%s' was written from incomplete inputs",
-                         mrd_in_name(s->imp->in));
-    mrd_json_free(doc);
-    return MRD_OK;
 }
 
 /* ---- The document ---- */
@@ -924,7 +723,7 @@ read_member(sysprof *s, mrd_str key, mrd_jr_type type)
         return MRD_OK;
     }
     if (mrd_str_is(key, "meridian") && type == MRD_JR_OBJECT)
-        return read_own(s);
+        return mrd_sysprof_own(s);
     snprintf(name, sizeof(name), "%.*s", key.len > 60 ? 60 : (int) key.len, key.p);
     mrd_catalog_note(s->cat, "'%s': section '%s' is not known and was passed over",
                      mrd_in_name(s->imp->in), name);
