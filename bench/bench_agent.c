@@ -2,16 +2,18 @@
  * bench/bench_agent.c - CPU per ring record in the agent: drain only, drain and batch, and the
  * whole way to the transport, against a memcpy of the same records in the same run.
  *
- * Records are those of a busy node: spans of 50 names on 4 threads, one in eight a counter. The
- * transport acknowledges without looking, so what is measured is the agent. CPU time of this
- * thread; median of 5 interleaved rounds. Then a saved runtime trace: CPU of the process (the
- * reading thread included) per record of its JSON, from the file to encoded batches.
+ * Records are those of a busy node: spans of 50 names on 4 threads, one in eight a counter; those
+ * of the runtime's JSON are starts and stops. The transport acknowledges without looking, so what
+ * is measured is the agent. CPU time of this thread; median of 5 interleaved rounds. Then a saved
+ * runtime trace: CPU of the process (the reading thread included) per record of its JSON, from the
+ * file to encoded batches.
  */
 #include <stdlib.h>
 
 #include "agent/agent.h"
 #include "agent/traces.h"
 #include "base/out.h"
+#include "bench/runtime_json.h"
 #include "tests/agent/ring_make.h"
 
 #define RINGS  4
@@ -242,6 +244,70 @@ bench_drain(uint64_t *ret_records)
     return before;
 }
 
+/* The runtime's JSON, as libmeridian passes it on: in pieces. Records here are those of the JSON.
+ */
+static void
+fill_json(maker *m, const char *text, size_t len)
+{
+    const size_t piece = 32768;
+    size_t sent = 0;
+
+    while (sent < len) {
+        size_t n = len - sent < piece ? len - sent : piece;
+        mrd_ring_rec rec = { .kind = MRD_REC_BLOB,
+                             .ts = (uint64_t) mrd_local_now().ns,
+                             .value = sent,
+                             .domain = 1,
+                             .track = (uint32_t) n };
+
+        rec.flags =
+            (uint8_t) ((sent == 0 ? MRD_RECF_FIRST : 0) | (sent + n == len ? MRD_RECF_LAST : 0));
+        if (!make_rec(m, rec, text + sent, n))
+            abort();
+        sent += n;
+    }
+}
+
+static double
+bench_json(uint64_t *ret_records)
+{
+    enum { PAIRS = 500, DOCUMENTS = 30 };
+    uint64_t sum = 0;
+    mrd_pipeline_options o = { .instance_id = "i-bench",
+                               .ring_dir = test_tmp(),
+                               .only_uid = -1,
+                               .event = drop,
+                               .self = &sum };
+    mrd_pipeline *p = NULL;
+    mrd_pipe_counts before, after;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    double cpu;
+
+    if (f == NULL || mrd_pipeline_open(&o, &p, NULL) != MRD_OK)
+        abort();
+    write_runtime(f, 2 * PAIRS);
+    fclose(f);
+    mrd_pipeline_step(p);
+    while (!all_read())
+        mrd_pipeline_step(p);
+    for (int i = 0; i < RINGS * DOCUMENTS; i++)
+        fill_json(rings[i % RINGS], text, len);
+    mrd_pipeline_counts(p, &before);
+    cpu = cpu_now();
+    while (!all_read())
+        mrd_pipeline_step(p);
+    cpu = cpu_now() - cpu;
+    mrd_pipeline_counts(p, &after);
+    if (after.begun - before.begun != PAIRS * DOCUMENTS * RINGS)
+        abort();
+    *ret_records = 2 * PAIRS * DOCUMENTS * RINGS;
+    mrd_pipeline_close(p);
+    free(text);
+    return cpu;
+}
+
 static double wire_bytes;
 
 static double
@@ -460,6 +526,7 @@ main(void)
         { "drain, encode, spool, send: none", bench_none },
         { "drain, encode, spool, send: lz4", bench_lz4 },
         { "drain, encode, spool, send: zstd 1", bench_zstd },
+        { "runtime JSON, drain to events", bench_json },
     };
     double ns[MRD_COUNT(rows)][ROUNDS], bytes[MRD_COUNT(rows)] = { 0 };
 
@@ -482,7 +549,7 @@ main(void)
         qsort(ns[k], ROUNDS, sizeof(double), by_value);
         m = ns[k][ROUNDS / 2];
         printf("%-36s %9.1f %12.1f %8.1f ", rows[k].name, m, 1e3 / m, m / ns[0][ROUNDS / 2]);
-        if (k < 2)
+        if (k < 2 || rows[k].run == bench_json)
             printf("%9s\n", "-");
         else
             printf("%9.2f\n", bytes[k]);
