@@ -6,7 +6,7 @@
 #include "base/obj.h"
 
 #define BASELINE  (100 * MRD_MS)
-#define LOOK_BACK 64 /* readings */
+#define LOOK_BACK 256 /* readings */
 
 mrd_err
 mrd_cross_table_add(mrd_cross_table *t, int64_t raw_ns, int64_t other_ns)
@@ -58,8 +58,14 @@ step_between(const mrd_cross_point *a, const mrd_cross_point *b)
 void
 mrd_cross_table_order(mrd_cross_table *t)
 {
+    size_t kept = 0;
+
     if (t->n > 0)
         qsort(t->v, t->n, sizeof(*t->v), by_other);
+    for (size_t i = 0; i < t->n; i++) /* neighbouring batches carry the same readings */
+        if (kept == 0 || by_other(&t->v[kept - 1], &t->v[i]) != 0)
+            t->v[kept++] = t->v[i];
+    t->n = kept;
     for (size_t i = 1; i < t->n; i++) {
         mrd_dur_ns step = step_between(&t->v[i - 1], &t->v[i]);
 

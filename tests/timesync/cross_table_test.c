@@ -11,12 +11,17 @@ static mrd_cross_table
 readings(mrd_dur_ns every, mrd_dur_ns step, int64_t at, int64_t ppm)
 {
     mrd_cross_table t = { 0 };
+    size_t n;
 
     for (int64_t raw = 0; raw <= 10 * MRD_SEC; raw += every)
         CHECK_INT(
             mrd_cross_table_add(&t, raw, WALL + raw + raw * ppm / 1000000 + (raw >= at ? step : 0)),
             MRD_OK);
+    n = t.n;
+    for (size_t i = 0; i < n; i++) /* each comes with several batches */
+        CHECK_INT(mrd_cross_table_add(&t, t.v[i].raw_ns, t.v[i].other_ns), MRD_OK);
     mrd_cross_table_order(&t);
+    CHECK_INT(t.n, n);
     return t;
 }
 
