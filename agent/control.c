@@ -240,7 +240,7 @@ mrd_agent_forget_flushed(mrd_agent *a, int64_t now)
         mrd_record_status st;
 
         mrd_record_get(a->record, i, &st);
-        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED && now > st.stop_ns + 60 * MRD_SEC)
+        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED && now > st.flushed_ns + 60 * MRD_SEC)
             mrd_record_cancel(a->record, st.id);
     }
 }

@@ -323,6 +323,7 @@ session_step(mrd_record *r, session *s, int64_t now)
         return;
     count_untold(r, s);
     s->st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
+    s->st.flushed_ns = now;
     mrd_record_write_notes(r);
 }
 

@@ -32,6 +32,7 @@ typedef struct {
     bool recorder;
     Mrd__NodePhase phase;
     int64_t start_ns, stop_ns; /* INT64_MAX: not yet */
+    int64_t flushed_ns;        /* when everything of it had been acknowledged */
     int64_t told_ns;           /* when the node heard of it; earlier events may be missing */
     int64_t start_bound_ns;    /* of start_ns against the agreed time, -1 unknown */
     uint64_t begun, delivered, held;
