@@ -23,6 +23,7 @@
 #define SLOT_MAGIC   0x4d4c534cu
 #define HOLD_MAGIC   0x4d4c484cu
 #define SURVEY_SLOTS 4
+#define REBUFF_NS    (2 * MRD_SEC)
 #define URGENT       1 /* slots beyond the window */
 
 /* ---- Common ---- */
@@ -106,10 +107,10 @@ ms_of(mrd_dur_ns ns, mrd_dur_ns def)
 }
 
 static mrd_err
-dial(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, mrd_why *why)
+dialer(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, nng_dialer *d,
+       mrd_why *why)
 {
     nng_tls_config *cfg = NULL;
-    nng_dialer d;
     char host[256];
     int rv = 0;
 
@@ -117,11 +118,9 @@ dial(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, mrd_w
     if (wants_tls(url))
         rv = mrd_tls_nng_config(tls, server_name == NULL ? host : server_name, &cfg);
     if (rv == 0)
-        rv = nng_dialer_create(&d, s, url);
+        rv = nng_dialer_create(d, s, url);
     if (rv == 0 && cfg != NULL)
-        rv = nng_dialer_set_ptr(d, NNG_OPT_TLS_CONFIG, cfg);
-    if (rv == 0)
-        rv = nng_dialer_start(d, NNG_FLAG_NONBLOCK); /* goes on trying behind the scenes */
+        rv = nng_dialer_set_ptr(*d, NNG_OPT_TLS_CONFIG, cfg);
     if (cfg != NULL)
         nng_tls_config_free(cfg); /* the dialer has its own reference */
     return rv == 0 ? MRD_OK : nng_why(why, rv, "dial", url);
@@ -164,7 +163,8 @@ struct mrd_link {
     nng_socket req, resp;
     bool req_open, resp_open;
     unsigned window;
-    nng_duration reply_ms;
+    nng_duration reply_ms, min_ms, max_ms;
+    nng_dialer data, control;
     slot slots[MRD_LINK_WINDOW_MAX + URGENT];
     slot surveys[SURVEY_SLOTS];
     pthread_mutex_t lock; /* guards slot states, the queue, up and closing; innermost */
@@ -173,6 +173,10 @@ struct mrd_link {
     int fd;
     bool up, closing;
     uint32_t pipe; /* the connection that is up */
+    int64_t up_ns;
+    bool welcome;       /* on this connection */
+    bool control_waits; /* for the first welcome */
+    unsigned rebuffs;   /* connections in a row that were closed at once */
     uint64_t survey_tags;
 };
 
@@ -215,20 +219,48 @@ slot_fail(slot *s, int rv)
     pthread_mutex_unlock(&link->lock);
 }
 
+static bool
+is_welcome(nng_msg *msg)
+{
+    mrd_bytes data = { nng_msg_body(msg), nng_msg_len(msg) };
+    mrd_frame f;
+
+    return mrd_frame_get(data, &f, NULL) == MRD_OK && f.type == MRD_FRAME_WELCOME;
+}
+
+/* Only now the control channel is dialled: agents for whom there is no room take none there. */
+static void
+on_welcome(mrd_link *link)
+{
+    bool dial_control, eager;
+
+    pthread_mutex_lock(&link->lock);
+    dial_control = link->control_waits && !link->closing;
+    eager = link->rebuffs > 0;
+    link->control_waits = false;
+    link->welcome = true;
+    link->rebuffs = 0;
+    pthread_mutex_unlock(&link->lock);
+    if (dial_control)
+        (void) nng_dialer_start(link->control, NNG_FLAG_NONBLOCK);
+    if (eager)
+        (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, link->min_ms);
+}
+
 /* Completion of a send or a receive of a request. */
 static void
 request_cb(void *arg)
 {
     slot *s = arg;
     mrd_link *link;
+    nng_msg *msg;
     int rv;
 
     MRD_CHECK_MAGIC(s, SLOT_MAGIC);
     link = s->link;
     rv = nng_aio_result(s->aio);
     if (rv != 0) {
-        nng_msg *msg = s->state == SLOT_SENDING ? nng_aio_get_msg(s->aio) : NULL;
-
+        msg = s->state == SLOT_SENDING ? nng_aio_get_msg(s->aio) : NULL;
         if (msg != NULL)
             nng_msg_free(msg); /* a failed send leaves the message with us */
         slot_fail(s, rv);
@@ -241,10 +273,12 @@ request_cb(void *arg)
         nng_ctx_recv(s->ctx, s->aio);
         return;
     }
+    msg = nng_aio_get_msg(s->aio);
+    if (is_welcome(msg))
+        on_welcome(link);
     pthread_mutex_lock(&link->lock);
     s->state = SLOT_IDLE;
-    queue_put(link, (mrd_link_event){ .kind = MRD_LINK_REPLY, .tag = s->tag },
-              nng_aio_get_msg(s->aio));
+    queue_put(link, (mrd_link_event){ .kind = MRD_LINK_REPLY, .tag = s->tag }, msg);
     pthread_mutex_unlock(&link->lock);
 }
 
@@ -278,20 +312,41 @@ survey_cb(void *arg)
         nng_ctx_recv(s->ctx, s->aio);
 }
 
+/* The transport backs off while nobody listens. Who listens and closes at once, because it has no
+ * room, would be dialled for ever at the shortest interval. The caller holds the lock. */
+static nng_duration
+back_off(const mrd_link *link)
+{
+    nng_duration ms = link->min_ms;
+
+    for (unsigned i = 0; i < link->rebuffs && ms < link->max_ms; i++)
+        ms *= 2;
+    return ms < link->max_ms ? ms : link->max_ms;
+}
+
 static void
 pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
 {
     mrd_link *link = arg;
     uint32_t id = (uint32_t) nng_pipe_id(p);
-    bool add = what == NNG_PIPE_EV_ADD_POST;
+    bool add = what == NNG_PIPE_EV_ADD_POST, rebuffed = false;
+    int64_t now = mrd_local_now().ns;
+    nng_duration ms;
 
     pthread_mutex_lock(&link->lock);
     if (add || (link->up && link->pipe == id)) {
+        rebuffed = !add && !link->welcome && now - link->up_ns < REBUFF_NS;
+        link->rebuffs += rebuffed;
         link->up = add;
         link->pipe = id;
+        link->up_ns = now;
+        link->welcome = false;
         queue_put(link, (mrd_link_event){ .kind = add ? MRD_LINK_UP : MRD_LINK_DOWN }, NULL);
     }
+    ms = back_off(link);
     pthread_mutex_unlock(&link->lock);
+    if (rebuffed)
+        (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, ms);
 }
 
 static int
@@ -325,16 +380,14 @@ slot_close(slot *s)
 static mrd_err
 link_open_data(mrd_link *link, const mrd_link_options *o, mrd_why *why)
 {
-    nng_duration min = ms_of(o->reconnect_min_ns, 100 * MRD_MS);
-    nng_duration max = ms_of(o->reconnect_max_ns, 10 * MRD_SEC);
     int rv = nng_req0_open(&link->req);
 
     if (rv != 0)
         return nng_why(why, rv, "open a socket for", o->data_url);
     link->req_open = true;
     if ((rv = nng_socket_set_size(link->req, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
-        (rv = nng_socket_set_ms(link->req, NNG_OPT_RECONNMINT, min)) != 0 ||
-        (rv = nng_socket_set_ms(link->req, NNG_OPT_RECONNMAXT, max)) != 0 ||
+        (rv = nng_socket_set_ms(link->req, NNG_OPT_RECONNMINT, link->min_ms)) != 0 ||
+        (rv = nng_socket_set_ms(link->req, NNG_OPT_RECONNMAXT, link->max_ms)) != 0 ||
         (rv = nng_socket_set_ms(link->req, NNG_OPT_REQ_RESENDTIME,
                                 ms_of(o->resend_ns, 5 * MRD_SEC))) != 0 ||
         (rv = nng_pipe_notify(link->req, NNG_PIPE_EV_ADD_POST, pipe_cb, link)) != 0 ||
@@ -345,7 +398,7 @@ link_open_data(mrd_link *link, const mrd_link_options *o, mrd_why *why)
             return nng_why(why, rv, "set up the socket for", o->data_url);
         nng_aio_set_timeout(link->slots[i].aio, link->reply_ms);
     }
-    return dial(link->req, o->data_url, link->tls, o->tls.server_name, why);
+    return dialer(link->req, o->data_url, link->tls, o->tls.server_name, &link->data, why);
 }
 
 static mrd_err
@@ -357,10 +410,8 @@ link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
         return nng_why(why, rv, "open a socket for", o->control_url);
     link->resp_open = true;
     if ((rv = nng_socket_set_size(link->resp, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
-        (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMINT,
-                                ms_of(o->reconnect_min_ns, 100 * MRD_MS))) != 0 ||
-        (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMAXT,
-                                ms_of(o->reconnect_max_ns, 10 * MRD_SEC))) != 0)
+        (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMINT, link->min_ms)) != 0 ||
+        (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMAXT, link->max_ms)) != 0)
         return nng_why(why, rv, "set up the socket for", o->control_url);
     for (int i = 0; i < SURVEY_SLOTS; i++) {
         slot *s = &link->surveys[i];
@@ -370,7 +421,8 @@ link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
         s->state = SLOT_RECEIVING;
         nng_ctx_recv(s->ctx, s->aio);
     }
-    return dial(link->resp, o->control_url, link->tls, o->tls.server_name, why);
+    link->control_waits = true; /* until we are welcome */
+    return dialer(link->resp, o->control_url, link->tls, o->tls.server_name, &link->control, why);
 }
 
 mrd_err
@@ -379,6 +431,7 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
     mrd_link *link = calloc(1, sizeof(*link));
     pthread_condattr_t attr;
     mrd_err err;
+    int rv;
 
     if (link == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", o->data_url);
@@ -386,6 +439,8 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
                    : o->window > MRD_LINK_WINDOW_MAX ? MRD_LINK_WINDOW_MAX
                                                      : o->window;
     link->reply_ms = ms_of(o->reply_ns, 30 * MRD_SEC);
+    link->min_ms = ms_of(o->reconnect_min_ns, 100 * MRD_MS);
+    link->max_ms = ms_of(o->reconnect_max_ns, 10 * MRD_SEC);
     link->last = &link->first;
     pthread_mutex_init(&link->lock, NULL);
     pthread_condattr_init(&attr);
@@ -399,6 +454,8 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
         err = link_open_data(link, o, why);
     if (err == MRD_OK && o->control_url != NULL)
         err = link_open_control(link, o, why);
+    if (err == MRD_OK && (rv = nng_dialer_start(link->data, NNG_FLAG_NONBLOCK)) != 0)
+        err = nng_why(why, rv, "dial", o->data_url); /* else it goes on trying behind the scenes */
     if (err != MRD_OK) {
         mrd_link_close(link);
         return err;
