@@ -113,7 +113,15 @@ aggregator_end(aggregator_proc *d, int sig)
     int status = 1;
 
     kill(d->pid, sig);
-    waitpid(d->pid, &status, 0);
+    for (int waited = 0; waitpid(d->pid, &status, WNOHANG) == 0; waited += 5) {
+        if (waited >= 60000) {
+            fprintf(stderr, "the aggregator does not end on signal %d\n", sig);
+            kill(d->pid, SIGKILL);
+            waitpid(d->pid, &status, 0);
+            break;
+        }
+        nap(5);
+    }
     d->pid = 0;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

@@ -24,7 +24,7 @@ typedef struct {
 bool aggregator_prepare(aggregator_proc *d, const char *dir, bool tls);
 /* extra: more options, ended by NULL; NULL: none. Waits until it listens, at most 60 s. */
 bool aggregator_start(aggregator_proc *d, const char *const *extra);
-/* Sends the signal and waits for the end; true when it ended by itself with status 0. */
+/* Sends the signal and waits for the end, at most 60 s; true when it ended with status 0. */
 bool aggregator_end(aggregator_proc *d, int sig);
 
 /* A request by curl that runs beside us: begin, look until it is over. */
