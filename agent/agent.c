@@ -383,6 +383,7 @@ mrd_agent_next_ns(const mrd_agent *a)
 
     next = sooner(next, mrd_record_next_ns(a->record));
     next = sooner(next, mrd_sample_next_ns(a->sample));
+    next = sooner(next, mrd_agent_counters_next_ns(a));
     next = sooner(next, mrd_files_next_ns(a->files));
     next = sooner(next, mrd_traces_next_ns(a->traces));
     next = sooner(next, mrd_node_clock_next_ns(a->clock));
@@ -431,6 +432,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
 
     (void) mrd_pipeline_step(a->pipeline);
     mrd_sample_step(a->sample, a->pipeline, now);
+    mrd_agent_counters_step(a, now);
     clock_step(a, now);
     mrd_devprof_step(a->devprof, now);
     files_session(a);
@@ -675,6 +677,7 @@ mrd_agent_open(const mrd_agent_options *options, const mrd_node *node, mrd_trans
         mrd_agent_close(a);
         return err;
     }
+    mrd_agent_counters_resume(a);
     *ret_agent = a;
     return MRD_OK;
 }
@@ -697,6 +700,7 @@ mrd_agent_close(mrd_agent *a)
     mrd_traces_close(a->traces);
     a->traces = NULL; /* processes go later */
     mrd_node_clock_close(a->clock);
+    mrd_agent_counters_close(a);
     mrd_record_close(a->record);
     mrd_sample_close(a->sample);
     mrd_hw_close(a->hw);

@@ -15,6 +15,13 @@
 
 #define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session: its answer does not matter */
 
+/* Of a session that asked for counters. */
+typedef struct {
+    uint64_t session; /* 0: free */
+    mrd_sample *sample;
+    mrd_agent *agent;
+} mrd_session_counters;
+
 struct mrd_agent {
     mrd_agent_options o; /* texts borrowed from the caller's */
     mrd_node node;
@@ -31,6 +38,8 @@ struct mrd_agent {
     mrd_record *record;
     mrd_hw *hw;
     mrd_sample *sample;
+    mrd_session_counters counters[MRD_RECORD_SESSIONS];
+    mrd_sample_stats counters_before; /* of sessions that are gone */
     mrd_files *files;
     mrd_devprof *devprof;
     mrd_traces *traces;
@@ -54,6 +63,16 @@ void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns);
 void mrd_agent_forget_flushed(mrd_agent *a, int64_t now);
+
+/* counters.c */
+/* Opens the counters that the session asks for, once. Errors: NOTFOUND, naming the counter and the
+ * nearest that this node has; NOMEM. */
+mrd_err mrd_agent_counters_arm(mrd_agent *a, uint64_t session, mrd_why *why);
+void mrd_agent_counters_resume(mrd_agent *a); /* of sessions that a predecessor noted */
+void mrd_agent_counters_step(mrd_agent *a, int64_t now);
+int64_t mrd_agent_counters_next_ns(const mrd_agent *a);
+void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum); /* adds to *sum */
+void mrd_agent_counters_close(mrd_agent *a);
 
 /* status.c */
 mrd_err mrd_agent_hello(void *self, mrd_buf *to);

@@ -102,6 +102,17 @@ selects_node(const mrd_agent *a, const Mrd__Selection *sel)
 
 /* ---- Control ---- */
 
+/* A session whose counters this node does not have is refused as a whole. */
+static mrd_err
+arm_counters(mrd_agent *a, uint64_t session, mrd_why *why)
+{
+    mrd_err err = mrd_agent_counters_arm(a, session, why);
+
+    if (err != MRD_OK)
+        mrd_record_cancel(a->record, session);
+    return err;
+}
+
 static mrd_err
 go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 {
@@ -110,6 +121,9 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     bool again =
         mrd_record_find(a->record, c->session, &st) && st.phase == MRD__NODE_PHASE__NODE_RECORDING;
     mrd_err err = mrd_record_go(a->record, c, start, bound, why);
+
+    if (err == MRD_OK && !again)
+        err = arm_counters(a, c->session, why);
 
     if (err == MRD_OK && !again)
         mrd_log(MRD_LOG_INFO, "AGT-GO", "Session starts: name=%s in_ms=%lld bound_us=%lld", c->name,
@@ -150,7 +164,7 @@ apply(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     switch (c->type) {
     case MRD__CONTROL_TYPE__CONTROL_ARM:
         err = mrd_record_arm(a->record, c, why);
-        return err == MRD_EXISTS ? MRD_OK : err;
+        return err == MRD_EXISTS ? MRD_OK : err != MRD_OK ? err : arm_counters(a, c->session, why);
     case MRD__CONTROL_TYPE__CONTROL_GO:
         return go(a, c, why);
     case MRD__CONTROL_TYPE__CONTROL_STOP:

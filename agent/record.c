@@ -188,8 +188,9 @@ offer(mrd_record *r, owner *o, lane *l, const mrd_event *ev, int64_t raw)
     }
 }
 
-mrd_err
-mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+/* only: 0, or the one session it is for. */
+static inline mrd_err
+take(mrd_record *r, uint64_t only, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
 {
     owner *o = owner_of(r, process);
     int64_t raw = clock == MRD_PIPE_RAW ? ev->ts_ns : mrd_record_to_raw(r, clock, ev->ts_ns);
@@ -203,7 +204,7 @@ mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const
         session *s = &r->sessions[i];
         lane *l;
 
-        if (!recording(s, raw, end))
+        if (!recording(s, raw, end) || (only != 0 && s->st.id != only))
             continue;
         if ((l = lane_of(o, s, clock)) == NULL)
             return MRD_NOMEM;
@@ -217,6 +218,19 @@ mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const
     else if (ev->kind != MRD_LOSS)
         r->totals.copies += wanted - 1;
     return MRD_OK;
+}
+
+mrd_err
+mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+{
+    return take(r, 0, process, clock, ev);
+}
+
+mrd_err
+mrd_record_event_of(mrd_record *r, uint64_t id, mrd_pipe_process *process, unsigned clock,
+                    const mrd_event *ev)
+{
+    return take(r, id, process, clock, ev);
 }
 
 static void

@@ -17,6 +17,7 @@
 #include "proto/wire.h"
 
 #define MRD_RECORD_SESSIONS 16
+#define MRD_RECORD_COUNTERS 64 /* patterns of one session */
 #define MRD_RECORD_TRIGGERS 64 /* windows of one session that still wait for their end */
 
 typedef struct mrd_record mrd_record;
@@ -83,6 +84,9 @@ size_t mrd_record_sessions(const mrd_record *r);
 void mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status);
 bool mrd_record_find(const mrd_record *r, uint64_t session, mrd_record_status *ret_status);
 
+/* Which counters the session asks for (borrowed; empty: none of its own), and how often. */
+const mrd_strlist *mrd_record_counters(const mrd_record *r, uint64_t session,
+                                       mrd_dur_ns *ret_period);
 /* What the session asks of device profiles ("model", "continuous", "on-fail", "" nothing), and of
  * which cores. Borrowed. */
 const char *mrd_record_profiles(const mrd_record *r, uint64_t session,
@@ -95,6 +99,9 @@ bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_pipe_pr
 /* Takes an event for every session that wants it: MRD_OK when one did or none wanted it. */
 mrd_err mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock,
                          const mrd_event *ev);
+/* The same for one session only: what it alone asked for. */
+mrd_err mrd_record_event_of(mrd_record *r, uint64_t session, mrd_pipe_process *process,
+                            unsigned clock, const mrd_event *ev);
 /* A process of the pipeline: its rings are given back from now on. */
 mrd_err mrd_record_process_seen(mrd_record *r, mrd_pipe_process *process);
 /* A process of a trace file: its batches are sealed with every commit, which says how much of the

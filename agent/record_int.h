@@ -26,10 +26,12 @@ typedef struct {
 
 typedef struct {
     mrd_record_status st;
-    bool drops_changed; /* since they were noted in the spool */
-    bool hold;          /* files of it are under way */
-    mrd_buf control;    /* the frame that armed it */
-    char profiles[16]; /* device profiles; "": none */
+    bool drops_changed;   /* since they were noted in the spool */
+    bool hold;            /* files of it are under way */
+    mrd_buf control;      /* the frame that armed it */
+    char profiles[16];    /* device profiles; "": none */
+    mrd_strlist counters; /* patterns of hw counters */
+    mrd_dur_ns counter_period;
     /* Selection; empty lists: everything. */
     mrd_strlist jobs, cores, types, sources;
     int64_t *ranks, *pids;

@@ -115,12 +115,14 @@ mrd_record_session_free(session *s)
     mrd_strlist_fini(&s->cores);
     mrd_strlist_fini(&s->types);
     mrd_strlist_fini(&s->sources);
+    mrd_strlist_fini(&s->counters);
     mrd_buf_fini(&s->control);
 }
 
 /* ---- Notes for a successor ---- */
 
-#define NOTE_MAX (1u << 20)
+#define NOTE_MAX           (1u << 20)
+#define COUNTER_PERIOD_MIN MRD_MS
 
 typedef struct {
     char boot_id[64];
@@ -215,6 +217,19 @@ take_options(session *s, const Mrd__Control *c, mrd_why *why)
     for (size_t i = 0; i < c->n_options; i++) {
         const Mrd__Label *o = c->options[i];
 
+        if (strcmp(o->key, "counter") == 0) {
+            mrd_err err = s->counters.n == MRD_RECORD_COUNTERS
+                              ? MRD_LIMIT
+                              : mrd_strlist_add(&s->counters, mrd_str_of(o->value));
+
+            if (err != MRD_OK)
+                return mrd_why_set(why, err, 0, "counters of the session: at most %d",
+                                   MRD_RECORD_COUNTERS);
+        } else if (strcmp(o->key, "counter_period") == 0 &&
+                   (mrd_num_i64(mrd_str_of(o->value), &s->counter_period) != MRD_OK ||
+                    s->counter_period < COUNTER_PERIOD_MIN)) {
+            return mrd_why_set(why, MRD_INVALID, 0, "a counter period of '%.30s' ns", o->value);
+        }
         if (strcmp(o->key, "device_profiles") != 0)
             continue;
         if (strcmp(o->value, "model") != 0 && strcmp(o->value, "continuous") != 0 &&
@@ -233,7 +248,8 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
 {
     const Mrd__Selection *sel = c->select;
     mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = c->session };
-    session s = { .recorder_ns = c->recorder_ns,
+    session s = { .counter_period = MRD_SEC,
+                  .recorder_ns = c->recorder_ns,
                   .recorder_bytes = c->recorder_bytes,
                   .st = { .id = c->session,
                           .recorder = c->mode == MRD__SESSION_MODE__MODE_RECORDER,
@@ -248,8 +264,10 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     if (r->n_sessions == MRD_RECORD_SESSIONS)
         return mrd_why_set(why, MRD_LIMIT, 0, "%d sessions at one time are the most",
                            MRD_RECORD_SESSIONS);
-    if ((err = take_options(&s, c, why)) != MRD_OK)
+    if ((err = take_options(&s, c, why)) != MRD_OK) {
+        mrd_record_session_free(&s);
         return err;
+    }
     snprintf(s.st.name, sizeof(s.st.name), "%.127s", c->name);
     if (mrd_msg_pack(&f, c, &s.control, NULL) != MRD_OK)
         mrd_buf_reset(&s.control); /* it works, only a successor is not told */
@@ -386,6 +404,16 @@ mrd_record_cancel(mrd_record *r, uint64_t id)
     memmove(s, s + 1, (r->n_sessions - at - 1) * sizeof(*s));
     r->n_sessions--;
     mrd_record_write_notes(r);
+}
+
+const mrd_strlist *
+mrd_record_counters(const mrd_record *r, uint64_t id, mrd_dur_ns *ret_period)
+{
+    static const mrd_strlist none;
+    const session *s = mrd_record_session_of(r, id);
+
+    *ret_period = s == NULL ? 0 : s->counter_period;
+    return s == NULL ? &none : &s->counters;
 }
 
 size_t

@@ -66,7 +66,7 @@ open_session(mrd_sample *s, mrd_why *why)
     line *lines;
     mrd_hw_value *values;
     mrd_err err = mrd_hw_session_create(s->hw, s->o.patterns, s->o.n_patterns, MRD_HW_SCOPE_ALL,
-                                        true, &fresh, why);
+                                        !s->o.strict, &fresh, why);
 
     if (err != MRD_OK)
         return err;

@@ -23,6 +23,7 @@ typedef struct {
     mrd_dur_ns process_period; /* of the processes; 0: off */
     const char *const *patterns;
     size_t n_patterns;
+    bool strict; /* a pattern that matches nothing is an error that names it; else it is left out */
     /* As in mrd_pipeline_options; clock is MRD_PIPE_RAW. */
     mrd_err (*event)(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev);
     void *self;

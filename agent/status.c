@@ -53,6 +53,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     mrd_spool_get_stats(a->spool, &c->spool);
     mrd_record_get_totals(a->record, &totals);
     mrd_sample_get_stats(a->sample, &sample);
+    mrd_agent_counters_sum(a, &sample);
     mrd_files_get_stats(a->files, &files);
     mrd_traces_get_stats(a->traces, &traces);
     c->begun =

@@ -42,11 +42,22 @@ message_numbers(control_message *m, unsigned i, const mrd_strlist *list, size_t 
     *ret_v = m->numbers[i];
 }
 
+static void
+message_option(control_message *m, char *key, char *value)
+{
+    Mrd__Label *l = &m->labels[m->control.n_options];
+
+    mrd__label__init(l);
+    l->key = key;
+    l->value = value;
+    m->options[m->control.n_options++] = l;
+}
+
 /* A message about a session. Strings borrow from it. */
 static void
 message_init(control_message *m, hub_session *s, Mrd__ControlType type, int64_t at_ns)
 {
-    static char key[] = "device_profiles";
+    static char profiles[] = "device_profiles", counter[] = "counter", period[] = "counter_period";
     const hub_select *from = &s->select;
     Mrd__Selection *to = &m->select;
 
@@ -75,14 +86,13 @@ message_init(control_message *m, hub_session *s, Mrd__ControlType type, int64_t 
     m->control.at_wall_ns = at_ns; /* session time reads as UTC */
     m->control.recorder_ns = s->recorder_ns;
     m->control.recorder_bytes = s->recorder_bytes;
-    if (s->device_profiles[0] != '\0') {
-        mrd__label__init(&m->profiles);
-        m->profiles.key = key;
-        m->profiles.value = s->device_profiles;
-        m->options[0] = &m->profiles;
-        m->control.options = m->options;
-        m->control.n_options = 1;
-    }
+    m->control.options = m->options;
+    if (s->device_profiles[0] != '\0')
+        message_option(m, profiles, s->device_profiles);
+    for (size_t i = 0; i < s->counters.n && i < HUB_COUNTERS; i++)
+        message_option(m, counter, s->counters.v[i]);
+    if (s->counters.n > 0)
+        message_option(m, period, s->counter_period);
 }
 
 void

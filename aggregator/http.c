@@ -251,7 +251,7 @@ wish_require(const mrd_json *o, char scratch[64], session_wish *w, mrd_why *why)
 const char *const http_session_members[] = { "name",        "mode",           "require",
                                              "duration",    "select",         "merge",
                                              "recorder_ns", "recorder_bytes", "device_profiles",
-                                             NULL };
+                                             "counters",    "counter_period", NULL };
 
 mrd_err
 http_session_wish(mrd_json *o, char require[64], session_wish *w, mrd_why *why)
@@ -270,13 +270,18 @@ http_session_wish(mrd_json *o, char require[64], session_wish *w, mrd_why *why)
     w->auto_merge = mrd_json_bool(o, "merge", true);
     w->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 256 << 20);
     w->device_profiles = mrd_json_str(o, "device_profiles", "");
-    if (err == MRD_OK && *w->device_profiles != '\0' &&
-        strcmp(w->device_profiles, "model") != 0 &&
+    if (err == MRD_OK && *w->device_profiles != '\0' && strcmp(w->device_profiles, "model") != 0 &&
         strcmp(w->device_profiles, "continuous") != 0 && strcmp(w->device_profiles, "on-fail") != 0)
         err = mrd_why_set(why, MRD_INVALID, 0,
                           "device_profiles must be \"model\", \"continuous\" or \"on-fail\"");
     if (err == MRD_OK && strlen(w->name) >= HUB_TEXT_MAX)
         err = mrd_why_set(why, MRD_LIMIT, 0, "name must be shorter than %d bytes", HUB_TEXT_MAX);
+    if (err == MRD_OK)
+        err = json_dur(o, "counter_period", MRD_SEC, &w->counter_period_ns, why);
+    if (err == MRD_OK && w->counter_period_ns < MRD_MS)
+        err = mrd_why_set(why, MRD_RANGE, 0, "counter_period must be 1ms at least");
+    if (err == MRD_OK && mrd_json_get(o, "counters") != NULL)
+        err = counters_from_json(&w->counters, mrd_json_get(o, "counters"), why);
     if (err == MRD_OK && mrd_json_get(o, "select") != NULL)
         err = select_from_json(&w->select, mrd_json_get(o, "select"), why);
     return err;
@@ -298,7 +303,7 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     if (err == MRD_OK)
         err = session_create(api->h, &w, &id, why);
     if (err != MRD_OK)
-        select_fini(&w.select);
+        session_wish_fini(&w);
     mrd_json_free(body);
     if (err != MRD_OK)
         return err;

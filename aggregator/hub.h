@@ -30,6 +30,7 @@
 #define HUB_DROPS_MAX  16
 #define HUB_TRIGGERS   1024  /* per session */
 #define HUB_ARTIFACTS  65536 /* per session */
+#define HUB_COUNTERS     64  /* patterns of counters of one session */
 #define HUB_PROFILES_MAX 256 /* device profiles of one node in one session */
 #define HUB_EPOCHS_MAX 64    /* restarts of one agent with a lost spool, per session */
 
@@ -188,6 +189,8 @@ typedef struct hub_session {
     int64_t recorder_ns;
     uint64_t recorder_bytes;
     char device_profiles[16]; /* "model", "continuous", "on-fail", "" none */
+    mrd_strlist counters;     /* patterns of counters that agents sample for this session */
+    char counter_period[24];  /* nanoseconds, as agents are told */
     int64_t flush_deadline_ns; /* aggregator's RAW */
     mrd_dur_ns answer_ns;      /* how long the last node took to say that it is ready */
     bool stop_wanted, deleted, dirty, auto_merge, closed;
@@ -307,11 +310,14 @@ typedef struct {
     int64_t duration_ns, recorder_ns;
     uint64_t recorder_bytes;
     const char *device_profiles; /* likewise; NULL: none */
+    mrd_strlist counters;        /* taken, as select is */
+    int64_t counter_period_ns;   /* 0: 1 s */
     bool auto_merge;
     hub_select select; /* taken */
 } session_wish;
 
-/* A new session in ARMING, on disk when this returns. Lock not held. wish->select is taken on
+void session_wish_fini(session_wish *w); /* what was not taken */
+/* A new session in ARMING, on disk when this returns. Lock not held. wish->select and counters are taken on
  * success. Errors: LIMIT, NOMEM, IO, FULL. */
 mrd_err session_create(hub *h, const session_wish *wish, uint64_t *ret_id, mrd_why *why);
 void session_free(hub_session *s);
@@ -328,6 +334,8 @@ void select_fini(hub_select *s);
 /* From {"instance_id": ["i-1"], "rank": [0, 1], ...}. Errors: TYPE, NOMEM; *s is then partly
  * filled. */
 mrd_err select_from_json(hub_select *s, const mrd_json *o, mrd_why *why);
+/* "counters": ["neuron*.…"]. Errors: TYPE, LIMIT, NOMEM. */
+mrd_err counters_from_json(mrd_strlist *list, const mrd_json *o, mrd_why *why);
 bool select_matches(const hub_select *s, const hub_node *n);
 
 /* ---- session_clocks.c ---- */
@@ -359,7 +367,7 @@ void control_noted(hub *h, const hub_node *n, const char *reason);
 typedef struct {
     Mrd__Control control;
     Mrd__Selection select;
-    Mrd__Label profiles, *options[1];
+    Mrd__Label labels[HUB_COUNTERS + 2], *options[HUB_COUNTERS + 2];
     int64_t *numbers[2];
 } control_message; /* points into itself: not to be copied */
 unsigned control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb,

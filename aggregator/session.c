@@ -43,6 +43,25 @@ select_fini(hub_select *s)
         mrd_strlist_fini(select_list(s, i));
 }
 
+mrd_err
+counters_from_json(mrd_strlist *list, const mrd_json *a, mrd_why *why)
+{
+    if (!mrd_json_is_array(a) || mrd_json_size(a) > HUB_COUNTERS)
+        return mrd_why_set(why, MRD_TYPE, 0, "counters must be a list of at most %d names",
+                           HUB_COUNTERS);
+    for (size_t k = 0; k < mrd_json_size(a); k++) {
+        char scratch[64];
+        mrd_str text;
+
+        if (mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK || text.len == 0 ||
+            text.len > 191)
+            return mrd_why_set(why, MRD_TYPE, 0, "counters must be a list of names or patterns");
+        if (mrd_strlist_add(list, text) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "counters");
+    }
+    return MRD_OK;
+}
+
 /* Only the node itself can judge jobs, ranks and processes; here the instance decides. */
 bool
 select_matches(const hub_select *s, const hub_node *n)
@@ -313,6 +332,11 @@ session_json(const hub *h, const hub_session *s)
     mrd_json_set(o, "recorder_bytes", mrd_json_new_int((int64_t) s->recorder_bytes));
     if (s->device_profiles[0] != '\0')
         mrd_json_set(o, "device_profiles", mrd_json_new_str(s->device_profiles));
+    if (s->counters.n > 0) {
+        mrd_json_set(o, "counters", strings_json(&s->counters));
+        mrd_json_set(o, "counter_period_ns",
+                     mrd_json_new_int(strtoll(s->counter_period, NULL, 10)));
+    }
     mrd_json_set(o, "auto_merge", mrd_json_new_bool(s->auto_merge));
     mrd_json_set(o, "stop_wanted", mrd_json_new_bool(s->stop_wanted));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
@@ -477,8 +501,18 @@ session_new(hub *h, const session_wish *wish, hub_session **ret_session, mrd_why
         return mrd_why_set(why, MRD_NOMEM, 0, "session");
     }
     s->select = wish->select; /* owned from here on */
+    s->counters = wish->counters;
+    snprintf(s->counter_period, sizeof(s->counter_period), "%lld",
+             (long long) (wish->counter_period_ns == 0 ? MRD_SEC : wish->counter_period_ns));
     *ret_session = s;
     return MRD_OK;
+}
+
+void
+session_wish_fini(session_wish *w)
+{
+    select_fini(&w->select);
+    mrd_strlist_fini(&w->counters);
 }
 
 mrd_err
@@ -502,6 +536,7 @@ session_create(hub *h, const session_wish *wish, uint64_t *ret_id, mrd_why *why)
         s->state = SESSION_FAILED;
         s->deleted = true; /* the ingest thread removes it and what there is of its folder */
         s->select = (hub_select){ 0 }; /* stays the caller's */
+        s->counters = (mrd_strlist){ 0 };
     }
     pthread_cond_broadcast(&h->changed);
     pthread_mutex_unlock(&h->lock);
@@ -525,6 +560,7 @@ session_free(hub_session *s)
     free(s->triggers);
     free(s->artifacts);
     select_fini(&s->select);
+    mrd_strlist_fini(&s->counters);
     merger_drop(s);
     free(s);
 }
@@ -776,6 +812,10 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
     s->duration_ns = mrd_json_int(o, "duration_ns", 0);
     hub_copy(s->device_profiles, sizeof(s->device_profiles),
              mrd_json_str(o, "device_profiles", ""));
+    if (mrd_json_get(o, "counters") != NULL)
+        (void) counters_from_json(&s->counters, mrd_json_get(o, "counters"), NULL);
+    snprintf(s->counter_period, sizeof(s->counter_period), "%lld",
+             (long long) mrd_json_int(o, "counter_period_ns", MRD_SEC));
     s->recorder_ns = mrd_json_int(o, "recorder_ns", 0);
     s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);
     s->auto_merge = mrd_json_bool(o, "auto_merge", true);

@@ -235,6 +235,10 @@ wish_json(const mrd_session_wish *w)
     mrd_json_set(o, "merge", mrd_json_new_bool(w->merge));
     if (w->device_profiles != 0)
         mrd_json_set(o, "device_profiles", mrd_json_new_str(modes[w->device_profiles]));
+    if (w->counters.n > 0) {
+        mrd_json_set(o, "counters", strings(&w->counters));
+        mrd_json_set(o, "counter_period", mrd_json_new_int(w->counter_period));
+    }
     if (mrd_json_size(select) > 0)
         mrd_json_set(o, "select", select);
     else

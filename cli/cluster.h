@@ -86,6 +86,8 @@ typedef struct {
     int64_t keep_bytes;
     bool merge;
     int device_profiles; /* 0 none, 1 model, 2 continuous, 3 on-fail */
+    mrd_strlist counters;
+    mrd_dur_ns counter_period;
     mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
 } mrd_session_wish;
 
@@ -115,6 +117,17 @@ typedef struct {
           .help =                                                                                  \
               "also profile the chosen cores: model, the first execution of each model; "          \
               "continuous, kept by the runtime until a trigger or the end; on-fail, what fails" }, \
+        MRD_WISH_LIST(settings, member, counters, "counters", "NAME,...",                          \
+                      "also sample these counters on every node, for this session: names or "      \
+                      "patterns, neuron*.power.*; a node without one refuses and says so"),        \
+        { .name = "counter-period",                                                                \
+          .type = MRD_OPT_DUR,                                                                     \
+          .offset = offsetof(settings, member.counter_period),                                     \
+          .def = "1s",                                                                             \
+          .min = MRD_MS,                                                                           \
+          .max = 3600 * MRD_SEC,                                                                   \
+          .arg = "DURATION",                                                                       \
+          .help = "how often" },                                                                   \
         { .type = MRD_OPT_HEAD, .help = "Selection (everything when not given)" },                 \
         MRD_WISH_LIST(settings, member, instances, "instance-id", "LIST", "nodes"),                \
         MRD_WISH_LIST(settings, member, jobs, "job", "LIST", "jobs"),                              \

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "agent/agent.h"
+#include "base/out.h"
 #include "tests/fake/link.h"
 
 #define SESSION 77u
@@ -578,6 +579,78 @@ TEST(a_killed_recorder_is_counted_by_its_successor)
     mrd_buf_fini(&pending);
     fake_aggregator_fini(&g);
     make_free(m);
+}
+
+/* Counters that one session asks for are its alone; what the node does not have is refused by name.
+ */
+TEST(a_session_has_counters_of_its_own)
+{
+    static const char script[] = "counter fake0.core1.power percent 10 20 30 40 50 60 70 80 90\n"
+                                 "counter fake0.temperature count 7 8 9 7 8 9 7 8 9\n";
+    mrd_agent_options o = settings("spool");
+    fake_faults faults = { .seed = 1 };
+    fake_aggregator g;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    Mrd__Label labels[2], *list[2] = { &labels[0], &labels[1] };
+    char sentence[MRD_WHY_MAX], name[] = "s", key[] = "counter", wrong[] = "fake0.core1.pover",
+                                right[] = "fake*.power", period[] = "counter_period",
+                                often[] = "2000000", path[600];
+    mrd_record_status mine, other;
+    mrd_agent *a;
+
+    snprintf(path, sizeof(path), "%s/counters", test_tmp());
+    CHECK_ERR(
+        "script",
+        mrd_write_file(path, (mrd_bytes){ (const uint8_t *) script, strlen(script) }, 0600, NULL),
+        MRD_OK);
+    o.fake_counters = path;
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    mrd__label__init(&labels[0]);
+    mrd__label__init(&labels[1]);
+    labels[0].key = key;
+    labels[0].value = wrong;
+    labels[1].key = period;
+    labels[1].value = often;
+    c.type = MRD__CONTROL_TYPE__CONTROL_ARM;
+    c.session = SESSION;
+    c.name = name;
+    c.options = list;
+    c.n_options = 2;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_REFUSED);
+    CHECK_INT(reply.err, MRD_NOTFOUND);
+    CHECK(strstr(sentence, wrong) != NULL && strstr(sentence, "fake0.core1.power") != NULL);
+    CHECK_INT(mrd_record_sessions(mrd_agent_borrow_record(a)), 0);
+    labels[0].value = right;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_ARMED);
+    c.type = MRD__CONTROL_TYPE__CONTROL_GO;
+    mrd_agent_control(a, &c, &reply, sentence);
+    c.session = SESSION + 1; /* one without */
+    c.n_options = 0;
+    mrd_agent_control(a, &c, &reply, sentence);
+    for (int i = 0; i < 60000 && g.events < 5; i++)
+        mrd_agent_step(a, 1);
+    CHECK(mrd_record_find(mrd_agent_borrow_record(a), SESSION, &mine) &&
+          mrd_record_find(mrd_agent_borrow_record(a), SESSION + 1, &other));
+    CHECK(mine.begun >= 5 && other.begun == 0);
+    check_equation("counters", a);
+    mrd_agent_close(a);
+    /* A successor goes on with them. */
+    g.need_hello = true;
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    for (uint64_t before = g.events, i = 0; i < 60000 && g.events < before + 5; i++)
+        mrd_agent_step(a, 1);
+    CHECK(g.events >= 10);
+    c.type = MRD__CONTROL_TYPE__CONTROL_STOP;
+    c.session = SESSION;
+    mrd_agent_control(a, &c, &reply, sentence);
+    CHECK(mrd_agent_drain(a, 20 * MRD_SEC));
+    check_equation("stopped", a);
+    mrd_agent_close(a);
+    fake_aggregator_fini(&g);
 }
 
 TEST_MAIN()

@@ -1,0 +1,141 @@
+/* agent/counters.c - counters that a session asked for: sampled while it records, for it alone. */
+#include "agent/agent_int.h"
+#include "base/log.h"
+
+static mrd_err
+on_counter(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+{
+    mrd_session_counters *c = self;
+
+    return mrd_record_event_of(c->agent->record, c->session, process, clock, ev);
+}
+
+static mrd_session_counters *
+find(mrd_agent *a, uint64_t session)
+{
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
+        if (a->counters[i].session == session)
+            return &a->counters[i];
+    return NULL;
+}
+
+static void
+let_go(mrd_agent *a, mrd_session_counters *c)
+{
+    mrd_sample_stats st;
+
+    mrd_sample_get_stats(c->sample, &st);
+    a->counters_before.begun += st.begun;
+    a->counters_before.refused += st.refused;
+    a->counters_before.samples += st.samples;
+    a->counters_before.failed += st.failed;
+    mrd_record_process_gone(a->record, mrd_sample_node(c->sample));
+    mrd_sample_close(c->sample);
+    *c = (mrd_session_counters){ 0 };
+}
+
+mrd_err
+mrd_agent_counters_arm(mrd_agent *a, uint64_t session, mrd_why *why)
+{
+    mrd_sample_options o = { .instance_id = a->node.instance_id,
+                             .proc_root = a->o.proc_root,
+                             .simulated = a->o.simulated,
+                             .strict = true,
+                             .event = on_counter };
+    const mrd_strlist *list = mrd_record_counters(a->record, session, &o.period);
+    mrd_session_counters *c;
+    mrd_err err;
+
+    if (list->n == 0 || find(a, session) != NULL)
+        return MRD_OK;
+    if ((c = find(a, 0)) == NULL)
+        return mrd_why_set(why, MRD_LIMIT, 0, "counters of %d sessions are the most",
+                           MRD_RECORD_SESSIONS);
+    o.patterns = (const char *const *) list->v; /* live as long as the session */
+    o.n_patterns = list->n;
+    o.self = c;
+    err = mrd_sample_open(a->hw, &o, &c->sample, why);
+    if (err != MRD_OK)
+        return err;
+    c->agent = a;
+    c->session = session;
+    return MRD_OK;
+}
+
+void
+mrd_agent_counters_resume(mrd_agent *a)
+{
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_status st;
+        mrd_why why = { 0 };
+
+        mrd_record_get(a->record, i, &st);
+        if (mrd_agent_counters_arm(a, st.id, &why) != MRD_OK)
+            mrd_log(MRD_LOG_WARN, "AGT-COUNTERS", "Counters not sampled: session=%s reason=%s",
+                    st.name, why.text);
+    }
+}
+
+static bool
+samples(const mrd_agent *a, const mrd_session_counters *c)
+{
+    mrd_record_status st;
+
+    return c->session != 0 && mrd_record_find(a->record, c->session, &st) &&
+           st.phase == MRD__NODE_PHASE__NODE_RECORDING;
+}
+
+void
+mrd_agent_counters_step(mrd_agent *a, int64_t now)
+{
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
+        mrd_session_counters *c = &a->counters[i];
+        mrd_record_status st;
+
+        if (c->session == 0)
+            continue;
+        if (!mrd_record_find(a->record, c->session, &st))
+            let_go(a, c);
+        else if (samples(a, c) && now >= st.start_ns)
+            mrd_sample_step(c->sample, NULL, now);
+    }
+}
+
+int64_t
+mrd_agent_counters_next_ns(const mrd_agent *a)
+{
+    int64_t next = INT64_MAX;
+
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
+        if (samples(a, &a->counters[i]) && mrd_sample_next_ns(a->counters[i].sample) < next)
+            next = mrd_sample_next_ns(a->counters[i].sample);
+    return next;
+}
+
+void
+mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum)
+{
+    sum->begun += a->counters_before.begun;
+    sum->refused += a->counters_before.refused;
+    sum->samples += a->counters_before.samples;
+    sum->failed += a->counters_before.failed;
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
+        mrd_sample_stats st;
+
+        if (a->counters[i].session == 0)
+            continue;
+        mrd_sample_get_stats(a->counters[i].sample, &st);
+        sum->begun += st.begun;
+        sum->refused += st.refused;
+        sum->samples += st.samples;
+        sum->failed += st.failed;
+    }
+}
+
+void
+mrd_agent_counters_close(mrd_agent *a)
+{
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
+        if (a->counters[i].session != 0)
+            let_go(a, &a->counters[i]);
+}
