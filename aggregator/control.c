@@ -595,19 +595,46 @@ is_over(const hub_session *s)
     return s->state == SESSION_COMPLETE || s->state == SESSION_FAILED;
 }
 
-/* Deletes what is too old, then the oldest until the rest fits. */
-static void
-sweep(hub *h)
+static bool
+may_go(const hub_session *s)
 {
-    int64_t now = mrd_wall_now().ns, sum = 0;
+    job_status job;
+
+    return !s->deleted && is_over(s) && s->served == 0 &&
+           (!merger_status(s, &job) || (job.state != JOB_WAITING && job.state != JOB_RUNNING));
+}
+
+static int64_t
+journal_bytes(const hub_session *s)
+{
+    int64_t sum = 0;
+
+    for (size_t k = 0; k < s->n_parts; k++)
+        sum += (int64_t) s->parts[k]->bytes;
+    return sum;
+}
+
+static void
+retire(hub_session *s, int64_t now, const char *reason)
+{
+    s->deleted = true; /* the ingest thread removes it */
+    mrd_log(MRD_LOG_INFO, "AGG-RETAIN", "Session removed: id=%s hours=%lld bytes=%lld reason=%s",
+            s->text, (long long) ((now - s->created_wall_ns) / (3600 * MRD_SEC)),
+            (long long) journal_bytes(s), reason);
+}
+
+/* Deletes what is too old, then the oldest until the rest fits. */
+void
+control_retain(hub *h, int64_t now)
+{
+    int64_t sum = 0;
 
     for (size_t i = 0; i < h->n_sessions; i++) {
         hub_session *s = h->sessions[i];
 
-        if (h->limits.retain_ns > 0 && is_over(s) && now - s->created_wall_ns > h->limits.retain_ns)
-            s->deleted = true;
-        for (size_t k = 0; k < s->n_parts && !s->deleted; k++)
-            sum += (int64_t) s->parts[k]->bytes;
+        if (h->limits.retain_ns > 0 && may_go(s) && now - s->created_wall_ns > h->limits.retain_ns)
+            retire(s, now, "older than --retain");
+        sum += s->deleted ? 0 : journal_bytes(s);
     }
     while (h->limits.retain_bytes > 0 && sum > h->limits.retain_bytes) {
         hub_session *oldest = NULL;
@@ -615,17 +642,13 @@ sweep(hub *h)
         for (size_t i = 0; i < h->n_sessions; i++) {
             hub_session *s = h->sessions[i];
 
-            if (!s->deleted && is_over(s) &&
-                (oldest == NULL || s->created_wall_ns < oldest->created_wall_ns))
+            if (may_go(s) && (oldest == NULL || s->created_wall_ns < oldest->created_wall_ns))
                 oldest = s;
         }
         if (oldest == NULL)
             return;
-        oldest->deleted = true;
-        for (size_t k = 0; k < oldest->n_parts; k++)
-            sum -= (int64_t) oldest->parts[k]->bytes;
-        mrd_log(MRD_LOG_INFO, "AGG-RETAIN", "Oldest session removed to keep the store small: id=%s",
-                oldest->text);
+        sum -= journal_bytes(oldest);
+        retire(oldest, now, "the oldest beyond --retain-size");
     }
 }
 
@@ -663,7 +686,7 @@ control_run(void *arg)
         }
         if (now >= c->next_sweep_ns) {
             c->next_sweep_ns = now + SWEEP_NS;
-            sweep(h);
+            control_retain(h, mrd_wall_now().ns);
         }
         if (!c->closing)
             wait_step(h);

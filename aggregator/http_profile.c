@@ -15,7 +15,17 @@ typedef struct {
     merge_times times;
     const mrd_sink_ops *ops;
     mrd_out *to;
+    hub *h; /* whose session is counted as served; NULL: not yet */
+    uint64_t session;
 } slice;
+
+static void
+slice_serves(slice *s, hub *h, hub_session *of)
+{
+    of->served++;
+    s->h = h;
+    s->session = of->id;
+}
 
 static void
 slice_free(void *self)
@@ -24,6 +34,12 @@ slice_free(void *self)
 
     if (s == NULL)
         return;
+    if (s->h != NULL) {
+        pthread_mutex_lock(&s->h->lock);
+        for (size_t i = 0; i < s->h->n_sessions; i++)
+            s->h->sessions[i]->served -= s->h->sessions[i]->id == s->session;
+        pthread_mutex_unlock(&s->h->lock);
+    }
     merge_input_free(s->input);
     mrd_filter_fini(&s->filter);
     free(s);
@@ -200,6 +216,8 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
         path = finished(api, s, sl->ops);
     if (err == MRD_OK && path == NULL && (sl->input = merge_snapshot(api->h, s)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "slice");
+    if (err == MRD_OK && path == NULL)
+        slice_serves(sl, api->h, s);
     snprintf(name, sizeof(name), "%s%s", s->text, sl->ops->suffix);
     pthread_mutex_unlock(&api->h->lock);
     if (err == MRD_OK && path == NULL) /* takes the slice in every case */

@@ -213,12 +213,16 @@ hub_part_of(hub_session *s, const char *instance_id)
     return NULL;
 }
 
+#define CLOCK_SPARE_MAX (64 << 20)
+
 void
 hub_disk(hub *h, bool full)
 {
     int64_t now = mrd_wall_now().ns;
 
     h->disk_full = full;
+    h->clock_spare = h->limits.disk_reserve / 16;
+    h->clock_spare = h->clock_spare > CLOCK_SPARE_MAX ? CLOCK_SPARE_MAX : h->clock_spare;
     for (size_t i = 0; i < h->n_sessions; i++) {
         hub_session *s = h->sessions[i];
 

@@ -195,6 +195,7 @@ typedef struct hub_session {
     mrd_dur_ns answer_ns;      /* how long the last node took to say that it is ready */
     bool stop_wanted, deleted, dirty, auto_merge, closed;
     int64_t full_ns, room_ns; /* wall clock: the store was full first; had room again last; 0 */
+    unsigned served;          /* slices of it that are being sent: its files stay */
     bool fresh;               /* not on disk yet, so not begun and not answered */
     int64_t arm_from_ns; /* aggregator's RAW: after a restart agents may come back until here */
     hub_part **parts;
@@ -253,6 +254,7 @@ typedef struct hub {
     hub_session **sessions;
     size_t n_sessions;
     hub_stats stats;
+    int64_t clock_spare; /* bytes of clock data that may still be stored while it is full */
     bool disk_full, manifest_failed; /* the latter: the last one written, so that it is said once */
     char disk_sentence[HUB_TEXT_MAX];
     bool closing;
@@ -358,6 +360,9 @@ mrd_err control_stop(hub *h, uint64_t id, mrd_why *why);
  * On disk when this returns. Errors: STATE (none is running), LIMIT, NOMEM, IO, FULL. */
 mrd_err control_trigger(hub *h, uint64_t id, mrd_dur_ns last_ns, const char *reason,
                         uint64_t *ret_trigger, mrd_why *why);
+/* Marks sessions for removal by age and size as of now_wall_ns; each is said with its reason. One
+ * that runs, is being merged or is being sent stays. Lock held. Called every 10 s. */
+void control_retain(hub *h, int64_t now_wall_ns);
 /* A node saw something to keep. Lock held. Reasons of half a second, from all nodes, become one
  * trigger of every flight recorder the node is in, at most one in a second; none is hidden, because
  * the window ends after the last of them. */

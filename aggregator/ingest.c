@@ -520,6 +520,17 @@ part_for(ingest *in, mrd_server_request *request, hub_node *n, const mrd_frame *
     return p;
 }
 
+/* Clock data is little, and without it the events of the whole session lose their bound: a part of
+ * the disk's reserve is for it. A disk that is really full says so when it is written. */
+static bool
+is_spared(hub *h, const mrd_frame *f, size_t len)
+{
+    if (f->type != MRD_FRAME_CLOCK_DATA || (int64_t) len > h->clock_spare)
+        return false;
+    h->clock_spare -= (int64_t) len;
+    return true;
+}
+
 static void
 on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, mrd_bytes data,
             int64_t received_ns)
@@ -547,7 +558,7 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
                   "more bytes per second than the aggregator may take", wait_ms);
         return;
     }
-    if (!repeated && h->disk_full) {
+    if (!repeated && h->disk_full && !is_spared(h, f, data.len)) {
         mrd_why_set(&why, MRD_FULL, 0, "%s", h->disk_sentence);
         not_stored(in, request, &why);
         return;
@@ -873,7 +884,7 @@ tick(ingest *in, int64_t now)
             pthread_cond_broadcast(&h->changed);
         }
         /* Not while its manifest is being written: that would make the folder again. */
-        if (s->deleted &&
+        if (s->deleted && s->served == 0 &&
             (!merger_status(s, &job) || (job.state != JOB_WAITING && job.state != JOB_RUNNING)) &&
             pthread_mutex_trylock(&h->save_lock) == 0) {
             session_remove(h, i);

@@ -13,6 +13,7 @@
 #include "base/out.h"
 
 #define MANIFEST_VERSION 1
+#define COVER_SLACK      (100 * MRD_MS)
 #define RESUME_MAX       (300 * MRD_SEC) /* a start older than this is not taken up again */
 
 /* ---- Selection ---- */
@@ -186,8 +187,33 @@ epochs_json(const hub_part *p, uint64_t *ret_missing)
     return a;
 }
 
+/* How much of the window from start to stop (or now) the node recorded: less for who joined late,
+ * refused or was lost. Beginnings that differ by less than COVER_SLACK are the same. */
+static void
+put_coverage(const hub *h, const hub_session *s, const hub_part *p, mrd_json *o)
+{
+    int64_t now = hub_session_now(h), from, to;
+    int64_t end = s->stop_ns != 0 && s->stop_ns < now ? s->stop_ns : now;
+    int64_t offset = p->clock.state[0] != '\0' && p->clock.bound_ns >= 0 ? p->clock.offset_ns
+                                                                         : p->wall_ns - p->local_ns;
+
+    if (s->go_ns == 0 || end <= s->go_ns)
+        return;
+    from =
+        p->started_local_ns == 0 || p->state == PART_REFUSED ? end : p->started_local_ns + offset;
+    from = from < s->go_ns + COVER_SLACK ? s->go_ns : from;
+    to = p->state == PART_LOST && p->lost_wall_ns != 0 && p->lost_wall_ns < end ? p->lost_wall_ns
+                                                                                : end;
+    if (to < from)
+        to = from = end;
+    put_instant(o, "covered_from", from);
+    put_instant(o, "covered_to", to);
+    mrd_json_set(o, "covered_ns", mrd_json_new_int(to - from));
+    mrd_json_set(o, "window_ns", mrd_json_new_int(end - s->go_ns));
+}
+
 static mrd_json *
-part_json(const hub_part *p)
+part_json(const hub *h, const hub_session *s, const hub_part *p)
 {
     mrd_json *o = mrd_json_new_object();
     uint64_t missing = 0;
@@ -205,6 +231,7 @@ part_json(const hub_part *p)
     mrd_json_set(o, "stopped_local_ns", mrd_json_new_int(p->stopped_local_ns));
     mrd_json_set(o, "complete_local_ns", mrd_json_new_int(p->complete_local_ns));
     put_instant(o, "lost", p->lost_wall_ns);
+    put_coverage(h, s, p, o);
     mrd_json_set(o, "local_ns", mrd_json_new_int(p->local_ns));
     mrd_json_set(o, "wall_ns", mrd_json_new_int(p->wall_ns));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) p->events));
@@ -304,7 +331,7 @@ session_json(const hub *h, const hub_session *s)
     for (size_t i = 0; i < s->n_parts; i++) {
         const hub_part *p = s->parts[i];
 
-        mrd_json_append(nodes, part_json(p));
+        mrd_json_append(nodes, part_json(h, s, p));
         events += p->events;
         bytes += p->bytes;
         begun += p->counters.begun;

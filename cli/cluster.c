@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 
+#define COVER_MIN      MRD_SEC /* a node that missed less than this was there all the time */
 #define POLL_NS        (100 * MRD_MS)
 #define START_LEAD_MAX (2 * MRD_SEC)
 
@@ -567,6 +568,16 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
         int64_t missing = mrd_json_int(p, "missing_batches", 0);
         int64_t dropped = mrd_cluster_lost(c);
         const char *state = mrd_json_str(p, "state", "?");
+        int64_t window = mrd_json_int(p, "window_ns", 0);
+        int64_t uncovered = window - mrd_json_int(p, "covered_ns", 0);
+        char part[MRD_DUR_TEXT], all[MRD_DUR_TEXT];
+
+        if (uncovered > COVER_MIN && strcmp(mrd_json_str(doc, "mode", ""), "stream") == 0) {
+            whole = false;
+            fprintf(stderr, "meridian %s: incomplete: node %s covers %s of %s\n", command,
+                    mrd_json_str(p, "instance_id", "?"), mrd_dur_text(window - uncovered, part),
+                    mrd_dur_text(window, all));
+        }
 
         whole = profiles_whole(p, command) && whole;
         if (missing == 0 && dropped == 0 &&

@@ -225,6 +225,7 @@ TEST(late_joiner)
     mrd_aggregator *a =
         aggregator(test_tmp(), "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
     static fake_agent agents[2] = { { .id = "i-1", .events = 10 }, { .id = "i-2", .events = 10 } };
+    mrd_json *m;
     mrd_why why;
     uint64_t id;
 
@@ -238,10 +239,24 @@ TEST(late_joiner)
     nap(100);
     id = start(a, "any", 0, false);
     WAIT_FOR(agents[0].delivered > 100);
+    nap(300);
     fake_start(&agents[1]);
     WAIT_FOR(agents[1].delivered > 100);
     mrd_aggregator_stop(a, id, &why);
     WAIT_FOR(is_over(a, id));
+    m = manifest(a, id);
+    for (size_t k = 0; k < 2; k++) {
+        const mrd_json *n = mrd_json_at(mrd_json_get(m, "nodes"), k);
+        bool late = strcmp(mrd_json_str(n, "instance_id", ""), "i-2") == 0;
+        int64_t window = mrd_json_int(n, "window_ns", -1),
+                covered = mrd_json_int(n, "covered_ns", -1);
+
+        CHECK(window > 0 && covered > 0);
+        CHECK(late ? covered < window : covered <= window);
+        CHECK(mrd_json_int(n, "covered_to_ns", 0) - mrd_json_int(n, "covered_from_ns", 0) ==
+              covered);
+    }
+    mrd_json_free(m);
     check_equation(a, id, agents, 2);
     fake_end(&agents[0]);
     fake_end(&agents[1]);
