@@ -161,6 +161,9 @@ http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
                  mrd_server_connections(h->server));
     mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_connections_refused_total",
                  "Connections closed at the connection limit.", mrd_server_refused(h->server));
+    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_tls_failures_total",
+                 "TLS connections of agents that came to nothing.",
+                 mrd_server_tls_failures(h->server));
     sessions(h, &x);
     per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
     per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_events_total", "Events stored.", node_events);

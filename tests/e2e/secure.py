@@ -79,6 +79,7 @@ def identities():
     said(cluster.daemon, "AGG-TLS", "somebody speaks no TLS to this address")
     thief.kill()
     equal(cluster.connected(), ["i-test0"], "nobody else came in")
+    check((cluster.metric("meridian_tls_failures_total") or 0) >= 2, "failed TLS connections are counted")
 
 
 # ---- HTTPS ----
@@ -155,7 +156,7 @@ def reload():
     until(lambda: serial() != old, "the new certificate is shown")
     equal(get("/api/v1/nodes", "read", held)[0], 200, "the connection of before goes on")
     said(agent, "AGT-RELOAD", "read again")
-    said(cluster.daemon, "AGG-RELOAD", "files_of=2")
+    said(cluster.daemon, "AGG-RELOAD ", "read again")
     cluster.agent(1, **identity("i-test1", "agent-i-test1"))
     until(lambda: cluster.connected() == ["i-test0", "i-test1"], "a new agent with a new certificate")
     # a token of the agent is replaced: first the aggregator, then the agent learns of it
