@@ -42,6 +42,7 @@ struct nng_tls_engine_conn {
     mrd_tls *tls; /* NULL: never started */
     SSL *ssl;
     bool up, failed, heard;
+    bool answered; /* the other end has sent something after the handshake */
     char names[MRD_CERT_NAMES];
     char refused[MRD_WHY_MAX]; /* why the other end's certificate is not taken */
 };
@@ -332,7 +333,11 @@ conn_close(nng_tls_engine_conn *c)
 {
     if (c->ssl == NULL || c->failed)
         return;
-    if (c->up) {
+    if (c->up && !c->tls->server && !c->answered) {
+        c->failed = true;
+        trouble(c->tls, "the aggregator closed the connection after the handshake: its log says "
+                        "why (AGG-TLS)");
+    } else if (c->up) {
         (void) SSL_shutdown(c->ssl);
         ERR_clear_error();
     } else if (!c->tls->server && c->heard) {
@@ -373,11 +378,31 @@ conn_recv(nng_tls_engine_conn *c, uint8_t *to, size_t *size)
     return conn_result(c, SSL_read_ex(c->ssl, to, *size, size));
 }
 
+/*
+ * In TLS 1.3 a client is through before the server has judged its certificate. What it sends at
+ * once would meet a closed socket, whose reset overtakes the alert that says why. So it waits for
+ * the server's first bytes, which NNG's protocol sends unasked.
+ */
+static int
+await_answer(nng_tls_engine_conn *c)
+{
+    uint8_t byte;
+    size_t n;
+    int rv;
+
+    ERR_clear_error();
+    rv = conn_result(c, SSL_peek_ex(c->ssl, &byte, 1, &n));
+    c->answered = rv == 0;
+    return rv;
+}
+
 static int
 conn_send(nng_tls_engine_conn *c, const uint8_t *from, size_t *size)
 {
     int rv = conn_handshake(c);
 
+    if (rv == 0 && !c->tls->server && !c->answered)
+        rv = await_answer(c);
     if (rv != 0)
         return rv;
     ERR_clear_error();
