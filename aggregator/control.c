@@ -15,9 +15,10 @@
 
 #define DELAY_MAX (4 * MRD_SEC)
 
-#define NOTED_WINDOW (20 * MRD_SEC)
-#define NOTED_GATHER (500 * MRD_MS)
-#define NOTED_PERIOD MRD_SEC
+#define TRIGGERS_AGAIN 16 /* the last ones; nodes remember more */
+#define NOTED_WINDOW   (20 * MRD_SEC)
+#define NOTED_GATHER   (500 * MRD_MS)
+#define NOTED_PERIOD   MRD_SEC
 
 struct control {
     hub *h;
@@ -142,6 +143,47 @@ directive_for(hub_session *s, const hub_node *n, const Mrd__SessionStatus *st)
     return MRD__CONTROL_TYPE__CONTROL_NONE;
 }
 
+static bool
+has_heard(const Mrd__SessionStatus *st, uint64_t trigger)
+{
+    for (size_t i = 0; i < st->n_triggers; i++) {
+        if (st->triggers[i] == trigger)
+            return true;
+    }
+    return false;
+}
+
+/* The first of the last triggers that the node missed, busy or away when all were told, while it
+ * still holds something of the window; NULL: none. */
+static hub_trigger *
+missed_trigger(const hub *h, const hub_session *s, const Mrd__SessionStatus *st)
+{
+    size_t first = s->n_triggers > TRIGGERS_AGAIN ? s->n_triggers - TRIGGERS_AGAIN : 0;
+
+    if (!s->recorder || s->state != SESSION_RECORDING || st == NULL ||
+        st->phase != MRD__NODE_PHASE__NODE_RECORDING)
+        return NULL;
+    for (size_t i = first; i < s->n_triggers; i++) {
+        hub_trigger *t = &s->triggers[i];
+
+        if (t->sent && (s->recorder_ns == 0 || t->to_ns > hub_session_now(h) - s->recorder_ns) &&
+            !has_heard(st, t->id))
+            return t;
+    }
+    return NULL;
+}
+
+static void
+message_trigger(control_message *m, hub_trigger *t)
+{
+    mrd__trigger__init(&m->trigger);
+    m->trigger.id = t->id;
+    m->trigger.from_session_ns = m->trigger.from_wall_ns = t->from_ns;
+    m->trigger.to_session_ns = m->trigger.to_wall_ns = t->to_ns;
+    m->trigger.reason = t->reason;
+    m->control.trigger = &m->trigger;
+}
+
 unsigned
 control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb, control_message *to,
                    unsigned max)
@@ -150,12 +192,17 @@ control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb, control_
 
     for (size_t i = 0; i < h->n_sessions && told < max; i++) {
         hub_session *s = h->sessions[i];
+        const Mrd__SessionStatus *st = status_of(hb, s->id);
+        hub_trigger *missed = missed_trigger(h, s, st);
         Mrd__ControlType type;
 
         if (!hub_session_open(s) || s->state == SESSION_ARMING)
             continue;
-        type = directive_for(s, n, status_of(hb, s->id));
-        if (type != MRD__CONTROL_TYPE__CONTROL_NONE)
+        type = directive_for(s, n, st);
+        if (type == MRD__CONTROL_TYPE__CONTROL_NONE && missed != NULL) {
+            message_init(&to[told], s, MRD__CONTROL_TYPE__CONTROL_TRIGGER, 0);
+            message_trigger(&to[told++], missed);
+        } else if (type != MRD__CONTROL_TYPE__CONTROL_NONE)
             message_init(&to[told++], s, type,
                          type == MRD__CONTROL_TYPE__CONTROL_STOP ? s->stop_ns : s->go_ns);
     }
@@ -454,8 +501,7 @@ gather_noted(hub *h, hub_session *s)
 static bool
 step_trigger(hub *h, hub_session *s)
 {
-    Mrd__Trigger msg = MRD__TRIGGER__INIT;
-    char reason[HUB_TEXT_MAX];
+    hub_trigger told; /* the session may go while nodes are asked */
     uint64_t id = s->id;
     control_message m;
     size_t at = 0;
@@ -469,13 +515,9 @@ step_trigger(hub *h, hub_session *s)
     save(h, s);
     if ((s = hub_session_by_id(h, id)) == NULL)
         return true;
-    hub_copy(reason, sizeof(reason), s->triggers[at].reason);
-    msg.id = s->triggers[at].id;
-    msg.from_session_ns = msg.from_wall_ns = s->triggers[at].from_ns;
-    msg.to_session_ns = msg.to_wall_ns = s->triggers[at].to_ns;
-    msg.reason = reason;
+    told = s->triggers[at];
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_TRIGGER, 0);
-    m.control.trigger = &msg;
+    message_trigger(&m, &told);
     v = ask(h, &m, 1000);
     control_message_fini(&m);
     if ((s = hub_session_by_id(h, id)) != NULL) {

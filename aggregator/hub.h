@@ -372,6 +372,7 @@ void control_noted(hub *h, const hub_node *n, const char *reason);
 typedef struct {
     Mrd__Control control;
     Mrd__Selection select;
+    Mrd__Trigger trigger;
     Mrd__Label labels[HUB_COUNTERS + 2], *options[HUB_COUNTERS + 2];
     int64_t *numbers[2];
 } control_message; /* points into itself: not to be copied */

@@ -21,6 +21,8 @@
 typedef struct {
     /* set before start */
     const char *id, *data_url, *control_url, *token, *refuse;
+    const char *note;  /* a reason to trigger, told with each heartbeat */
+    bool no_surveys;   /* triggers of the control connection go past it */
     uint32_t events;   /* per batch */
     unsigned batches;  /* per session, then nothing more begins; 0: as long as it records */
     unsigned pause_ms; /* between two batches */
@@ -32,6 +34,8 @@ typedef struct {
     _Atomic uint64_t begun, delivered, duplicates, refused, slowed, not_stored, hello_first, failed;
     _Atomic bool welcomed, turned_away, quit, deaf;
     _Atomic int phase;
+    _Atomic unsigned triggers, repeated; /* different ones; heard of again */
+    uint64_t trigger[16];
     char sentence[256];
     /* its own */
     pthread_t thread;
@@ -91,7 +95,10 @@ fake_beat(fake_agent *a)
     Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
     Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list[1] = { &st };
     Mrd__Counters c = MRD__COUNTERS__INIT;
-    char state[] = "ok";
+    Mrd__Label note = MRD__LABEL__INIT, *notes[1] = { &note };
+    char state[] = "ok", key[] = "trigger", reason[64];
+
+    snprintf(reason, sizeof(reason), "%s", a->note == NULL ? "" : a->note);
 
     c.begun = a->begun;
     c.delivered = a->delivered;
@@ -102,6 +109,12 @@ fake_beat(fake_agent *a)
     st.last_seq = a->next_seq;
     st.counters = &c;
     st.started_local_ns = a->started_ns;
+    st.triggers = a->trigger;
+    st.n_triggers = a->triggers;
+    note.key = key;
+    note.value = reason;
+    hb.notes = notes;
+    hb.n_notes = a->note != NULL;
     hb.state = state;
     hb.local_ns = mrd_local_now().ns;
     hb.counters = &c;
@@ -112,8 +125,25 @@ fake_beat(fake_agent *a)
 }
 
 static void
+fake_trigger(fake_agent *a, uint64_t id)
+{
+    for (unsigned i = 0; i < a->triggers; i++) {
+        if (a->trigger[i] == id) {
+            a->repeated++;
+            return;
+        }
+    }
+    if (a->triggers < 16)
+        a->trigger[a->triggers++] = id;
+}
+
+static void
 fake_obey(fake_agent *a, const Mrd__Control *c)
 {
+    if (c->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && c->session == a->session) {
+        fake_trigger(a, c->trigger->id);
+        return;
+    }
     if (c->type == MRD__CONTROL_TYPE__CONTROL_ARM && a->refuse == NULL) {
         a->session = c->session;
         a->phase = MRD__NODE_PHASE__NODE_ARMED;
@@ -141,7 +171,8 @@ fake_survey(fake_agent *a, const mrd_link_event *ev)
     if (mrd_msg_unpack(ev->data, &msg, NULL) == MRD_OK && msg.frame.type == MRD_FRAME_CONTROL) {
         snprintf(id, sizeof(id), "%s", a->id);
         snprintf(why, sizeof(why), "%s", a->refuse == NULL ? "" : a->refuse);
-        fake_obey(a, msg.u.control);
+        if (!a->no_surveys || msg.u.control->type != MRD__CONTROL_TYPE__CONTROL_TRIGGER)
+            fake_obey(a, msg.u.control);
         r.instance_id = id;
         r.session = msg.u.control->session;
         r.type = msg.u.control->type;

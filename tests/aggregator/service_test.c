@@ -263,6 +263,44 @@ TEST(late_joiner)
     mrd_aggregator_close(a);
 }
 
+/* A node that misses the question hears of the trigger with its heartbeats, once. */
+TEST(missed_trigger)
+{
+    mrd_aggregator *a =
+        aggregator(test_tmp(), "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
+    static fake_agent agents[2] = {
+        { .id = "i-1", .events = 10 },
+        { .id = "i-2", .events = 10, .no_surveys = true },
+    };
+    mrd_aggregator_session wish = { .name = "recorder", .recorder = true, .require = "all" };
+    mrd_why why = { 0 };
+    uint64_t id = 0;
+
+    REQUIRE(a != NULL);
+    for (int i = 0; i < 2; i++) {
+        agents[i].data_url = "inproc://d";
+        agents[i].control_url = "inproc://c";
+        fake_start(&agents[i]);
+    }
+    WAIT_FOR(agents[0].welcomed && agents[1].welcomed);
+    nap(100);
+    REQUIRE(mrd_aggregator_start(a, &wish, &id, &why) == MRD_OK);
+    WAIT_FOR(agents[0].phase == MRD__NODE_PHASE__NODE_RECORDING &&
+             agents[1].phase == MRD__NODE_PHASE__NODE_RECORDING);
+    nap(200);
+    agents[0].note = "step took 2 s";
+    WAIT_FOR(agents[0].triggers >= 1);
+    WAIT_FOR(agents[1].triggers >= 1);
+    CHECK(agents[0].trigger[0] == agents[1].trigger[0]);
+    nap(300);                       /* several heartbeats, which say that it is known */
+    CHECK(agents[1].repeated <= 1); /* one may have been on its way */
+    mrd_aggregator_stop(a, id, &why);
+    WAIT_FOR(is_over(a, id));
+    fake_end(&agents[0]);
+    fake_end(&agents[1]);
+    mrd_aggregator_close(a);
+}
+
 /* The aggregator is closed and opened again in the middle: the session goes on, nothing is lost and
  * nothing counted twice. */
 TEST(restart_in_the_middle)
@@ -443,7 +481,8 @@ TEST(probes_become_a_clock_table)
     mrd_aggregator_close(a);
 }
 
-/* A clock that is ten seconds ahead: what it stamps arrives before it happened, and the session says so. */
+/* A clock that is ten seconds ahead: what it stamps arrives before it happened, and the session
+ * says so. */
 TEST(a_wrong_clock_is_convicted_by_its_frames)
 {
     mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",

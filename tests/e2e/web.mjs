@@ -185,7 +185,8 @@ try {
 
   // ---- Narrow, and by keyboard alone from the top ----
   await page.setViewportSize({ width: 480, height: 800 });
-  check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "a narrow window scrolls tables, not the page");
+  const fits = () => page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth, null, { timeout: 60000 }).then(() => true, () => false);
+  check(await fits(), "a narrow window scrolls tables, not the page"); // once the chart has followed
   await shot("narrow-light.png");
   await page.setViewportSize({ width: 1280, height: 900 });
   await page.evaluate(() => document.activeElement.blur());
