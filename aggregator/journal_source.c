@@ -108,10 +108,14 @@ park(jsource *s, cursor *c)
     s->n_open--;
 }
 
+enum { AHEAD = 32 }; /* readers take turns: what one turn touches should be used more than once */
+
 /* A reader for one more batch: a spare one, a new one, or that of the batch needed last. */
 static mrd_batch_reader *
 reader_take(jsource *s)
 {
+    mrd_batch_reader *fresh;
+
     if (s->n_spare == 0 && s->n_open >= s->o.open_max) {
         cursor *last = NULL;
 
@@ -125,7 +129,9 @@ reader_take(jsource *s)
     }
     if (s->n_spare > 0)
         return s->spare[--s->n_spare];
-    return mrd_batch_reader_new(s->codec);
+    if ((fresh = mrd_batch_reader_new(s->codec)) != NULL)
+        mrd_batch_reader_ahead(fresh, AHEAD);
+    return fresh;
 }
 
 /* Decodes the batch again or for the first time and steps over what was given. False: no more

@@ -9,9 +9,7 @@
 #include "proto/wire.h"
 
 #define CROSS_MAX 1024
-/* Events decoded at a time: a merge visits many readers in turn, and what one visit touches should
- * be used more than once. */
-#define CHUNK 32
+#define AHEAD_MAX 1024
 
 /* A form as events need it: its keys are catalog ids. */
 typedef struct {
@@ -54,6 +52,7 @@ struct mrd_batch_reader {
     /* decoded events, in order, waiting to be given */
     mrd_event *chunk;
     uint32_t *chunk_args, *chunk_flows; /* offsets into args and flows */
+    uint32_t ahead;                     /* events of a chunk */
     uint32_t chunk_n, chunk_at, chunk_cap, chunk_args_cap, chunk_flows_cap;
     const char *wrong; /* with the event behind them; NULL: nothing */
     mrd_arg *args;
@@ -69,7 +68,14 @@ mrd_batch_reader_new(mrd_codec *codec)
 
     if (r != NULL)
         r->codec = codec;
+    r->ahead = 1;
     return r;
+}
+
+void
+mrd_batch_reader_ahead(mrd_batch_reader *r, uint32_t events)
+{
+    r->ahead = events < 1 ? 1 : events > AHEAD_MAX ? AHEAD_MAX : events;
 }
 
 void
@@ -613,7 +619,7 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
         return corrupt(r, why, "its columns are no message");
     if ((err = columns_check(r, why)) != MRD_OK)
         return err;
-    if (!chunk_room(r, CHUNK))
+    if (!chunk_room(r, r->ahead))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch");
     r->decoded = 0;
     r->ts_ns = frame->first_ns;
@@ -822,10 +828,10 @@ chunk_fill(mrd_batch_reader *r)
     while (r->decoded < r->frame.events && r->wrong == NULL) {
         bool tie = r->chunk_n > 0 && *r->col[COL_TS].p == 0;
 
-        if (r->chunk_n >= CHUNK && !tie)
+        if (r->chunk_n >= r->ahead && !tie)
             break;
         ties = ties || tie;
-        if (r->chunk_n >= CHUNK && !chunk_room(r, (size_t) r->chunk_n + 1)) {
+        if (r->chunk_n >= r->ahead && !chunk_room(r, (size_t) r->chunk_n + 1)) {
             r->wrong = "out of memory";
             break;
         }
