@@ -598,7 +598,8 @@ record(demo *d, mrd_why *why)
 static mrd_err
 get_files(demo *d, mrd_why *why)
 {
-    static const char *const formats[] = { "perfetto", "summary-text", "summary-json", NULL };
+    static const char *const formats[] = { "perfetto", "summary-text", "summary-json",
+                                           "report-text", NULL };
     mrd_fetch_options fetch = { .dir = d->set->dir, .force = true };
     mrd_buf text = { 0 }, path = { 0 };
     mrd_err err = add_words(&fetch.formats, formats);
