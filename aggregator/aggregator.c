@@ -54,6 +54,7 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
         (err = mrd_server_open(&server, &a->hub.server, why)) != MRD_OK ||
         (err = clocks_open(&a->hub, o->data_url, (uint16_t) o->time_port, why)) != MRD_OK ||
         (err = artifact_open(&a->hub, why)) != MRD_OK ||
+        (err = keep_open(&a->hub, why)) != MRD_OK ||
         (err = ingest_open(&a->hub, &a->ingest, why)) != MRD_OK ||
         (err = merger_open(&a->hub, &a->merger, why)) != MRD_OK ||
         (err = control_open(&a->hub, &a->control, why)) != MRD_OK)
@@ -94,6 +95,7 @@ mrd_aggregator_close(mrd_aggregator *a)
     merger_close(a->merger);
     ingest_close(a->ingest);
     artifact_close(&a->hub);
+    keep_close(&a->hub);
     mrd_server_close(a->hub.server);
     clocks_close(&a->hub);
     hub_fini(&a->hub);

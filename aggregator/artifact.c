@@ -17,15 +17,8 @@
 #define NAME_PARTS   8
 #define ARTIFACT_MAX (1ull << 40)
 
-static bool
-sha_ok(const char *hex)
-{
-    return strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64;
-}
-
-/* A relative path of plain components. */
-static bool
-name_ok(const char *name)
+bool
+artifact_name_ok(const char *name)
 {
     size_t parts = 0, len = strlen(name);
 
@@ -70,6 +63,24 @@ artifact_upload(const hub *h, const char *sha256)
             return &h->uploads[i];
     }
     return NULL;
+}
+
+bool
+artifact_busy(const hub *h, const char *sha256, mrd_dur_ns lately_ns)
+{
+    const upload *u = artifact_upload(h, sha256);
+
+    return u != NULL && (u->busy || mrd_local_now().ns - u->used_ns < lately_ns);
+}
+
+void
+artifact_forget(hub *h, const char *sha256)
+{
+    upload *u = artifact_upload(h, sha256);
+
+    if (u != NULL)
+        artifact_upload_forget(u);
+    keep_grown(h, sha256, 0);
 }
 
 static upload *
@@ -140,20 +151,27 @@ static mrd_err
 session_artifact(hub *h, hub_session *s, const hub_node *n, const Mrd__ArtifactOffer *o,
                  bool complete)
 {
+    bool again = false;
     hub_artifact *v;
 
     for (size_t i = 0; i < s->n_artifacts; i++) {
         const hub_artifact *a = &s->artifacts[i];
 
-        if (strcmp(a->sha256, o->sha256) == 0 && strcmp(a->instance_id, n->instance_id) == 0 &&
-            strcmp(a->name, o->name) == 0 && a->process_id == o->process_id)
+        if (strcmp(a->sha256, o->sha256) != 0)
+            continue;
+        if (strcmp(a->instance_id, n->instance_id) == 0 && strcmp(a->name, o->name) == 0 &&
+            a->process_id == o->process_id)
             return MRD_OK;
+        again = true;
     }
     if (s->n_artifacts >= HUB_ARTIFACTS)
         return MRD_LIMIT;
     if ((v = realloc(s->artifacts, (s->n_artifacts + 1) * sizeof(*v))) == NULL)
         return MRD_NOMEM;
     s->artifacts = v;
+    if (keep_list(h, o->sha256) != MRD_OK)
+        return MRD_NOMEM;
+    s->artifact_bytes += again ? 0 : o->size;
     v = &s->artifacts[s->n_artifacts++];
     *v = (hub_artifact){
         .size = o->size, .process_id = o->process_id, .nc_idx = o->nc_idx, .complete = complete
@@ -181,7 +199,7 @@ artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
     upload *u;
     mrd_err err;
 
-    if (!sha_ok(o->sha256) || !name_ok(o->name))
+    if (!keep_hash_ok(o->sha256) || !artifact_name_ok(o->name))
         return artifact_fail(MRD_INVALID, text, "the artifact's hash or name is not acceptable");
     if (o->size > ARTIFACT_MAX)
         return artifact_fail(MRD_LIMIT, text, "the artifact is larger than 1 TiB");
@@ -198,6 +216,8 @@ artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
     } else {
         want->have = stat(path, &st) == 0;
         err = s == NULL ? MRD_OK : session_artifact(h, s, n, o, want->have);
+        if (want->have)
+            keep_grown(h, o->sha256, (uint64_t) st.st_size);
         if (err != MRD_OK)
             artifact_fail(err, text, "the session lists too many artifacts");
         if (err == MRD_OK && !want->have) {
@@ -224,6 +244,7 @@ artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
                 u->sum = have == 0 ? mrd_sha256_new() : NULL;
             }
             u->have = want->offset = have;
+            keep_grown(h, o->sha256, have);
             u->size = o->size;
             u->used_ns = mrd_local_now().ns;
         }
@@ -237,7 +258,7 @@ mrd_err
 artifact_chunk(hub *h, const mrd_msg *msg, Mrd__Ack *ack, char text[HUB_TEXT_MAX])
 {
     const Mrd__ArtifactChunk *c = msg->u.chunk;
-    upload *u = sha_ok(c->sha256) ? artifact_upload(h, c->sha256) : NULL;
+    upload *u = keep_hash_ok(c->sha256) ? artifact_upload(h, c->sha256) : NULL;
     mrd_err err = MRD_OK;
     char *part;
     int fd;
@@ -270,6 +291,7 @@ artifact_chunk(hub *h, const mrd_msg *msg, Mrd__Ack *ack, char text[HUB_TEXT_MAX
             if (u->sum != NULL)
                 mrd_sha256_add(u->sum, c->data.data, c->data.len);
             h->stats.artifact_bytes += c->data.len;
+            keep_grown(h, c->sha256, u->have);
         }
         close(fd);
     }
@@ -283,11 +305,11 @@ artifact_done(hub *h, mrd_server_request *request, const mrd_msg *msg, Mrd__Ack 
               char text[HUB_TEXT_MAX])
 {
     const Mrd__ArtifactDone *d = msg->u.done;
-    upload *u = sha_ok(d->sha256) ? artifact_upload(h, d->sha256) : NULL;
+    upload *u = keep_hash_ok(d->sha256) ? artifact_upload(h, d->sha256) : NULL;
     char *path = NULL;
     mrd_err err = MRD_OK;
 
-    if (!sha_ok(d->sha256))
+    if (!keep_hash_ok(d->sha256))
         return artifact_fail(MRD_INVALID, text, "the artifact's hash is not acceptable");
     path = artifact_path(h, d->sha256, "");
     if (path == NULL)

@@ -186,6 +186,7 @@ complete(hub *h, const char *sha256, note **ret_notes)
                 continue;
             if (!a->complete) {
                 a->complete = s->dirty = true;
+                keep_grown(h, sha256, a->size);
                 artifact_link(h, s, a);
             }
             if (!a->noted)

@@ -9,9 +9,9 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-#define STEP_MS  200
-#define SAVE_NS  MRD_SEC
-#define SWEEP_NS (10 * MRD_SEC)
+#define STEP_MS   200
+#define SAVE_NS   MRD_SEC
+#define RETAIN_NS (10 * MRD_SEC)
 
 #define DELAY_MAX (4 * MRD_SEC)
 
@@ -24,7 +24,7 @@ struct control {
     hub *h;
     pthread_t thread;
     bool closing; /* under h->lock */
-    int64_t next_save_ns, next_sweep_ns;
+    int64_t next_save_ns, next_retain_ns;
 };
 
 /* ---- Messages ---- */
@@ -617,7 +617,7 @@ step(hub *h, hub_session *s)
     }
 }
 
-/* ---- Manifests and retention ---- */
+/* ---- Manifests ---- */
 
 /* The list may change meanwhile: a session that is passed over is met the next time. */
 static void
@@ -628,69 +628,6 @@ save_dirty(hub *h)
 
         if (s->dirty && !s->deleted && !s->fresh)
             save(h, s);
-    }
-}
-
-static bool
-is_over(const hub_session *s)
-{
-    return s->state == SESSION_COMPLETE || s->state == SESSION_FAILED;
-}
-
-static bool
-may_go(const hub_session *s)
-{
-    job_status job;
-
-    return !s->deleted && is_over(s) && s->served == 0 &&
-           (!merger_status(s, &job) || (job.state != JOB_WAITING && job.state != JOB_RUNNING));
-}
-
-static int64_t
-journal_bytes(const hub_session *s)
-{
-    int64_t sum = 0;
-
-    for (size_t k = 0; k < s->n_parts; k++)
-        sum += (int64_t) s->parts[k]->bytes;
-    return sum;
-}
-
-static void
-retire(hub_session *s, int64_t now, const char *reason)
-{
-    s->deleted = true; /* the ingest thread removes it */
-    mrd_log(MRD_LOG_INFO, "AGG-RETAIN", "Session removed: id=%s hours=%lld bytes=%lld reason=%s",
-            s->text, (long long) ((now - s->created_wall_ns) / (3600 * MRD_SEC)),
-            (long long) journal_bytes(s), reason);
-}
-
-/* Deletes what is too old, then the oldest until the rest fits. */
-void
-control_retain(hub *h, int64_t now)
-{
-    int64_t sum = 0;
-
-    for (size_t i = 0; i < h->n_sessions; i++) {
-        hub_session *s = h->sessions[i];
-
-        if (h->limits.retain_ns > 0 && may_go(s) && now - s->created_wall_ns > h->limits.retain_ns)
-            retire(s, now, "older than --retain");
-        sum += s->deleted ? 0 : journal_bytes(s);
-    }
-    while (h->limits.retain_bytes > 0 && sum > h->limits.retain_bytes) {
-        hub_session *oldest = NULL;
-
-        for (size_t i = 0; i < h->n_sessions; i++) {
-            hub_session *s = h->sessions[i];
-
-            if (may_go(s) && (oldest == NULL || s->created_wall_ns < oldest->created_wall_ns))
-                oldest = s;
-        }
-        if (oldest == NULL)
-            return;
-        sum -= journal_bytes(oldest);
-        retire(oldest, now, "the oldest beyond --retain-size");
     }
 }
 
@@ -726,9 +663,9 @@ control_run(void *arg)
             c->next_save_ns = now + SAVE_NS;
             save_dirty(h);
         }
-        if (now >= c->next_sweep_ns) {
-            c->next_sweep_ns = now + SWEEP_NS;
-            control_retain(h, mrd_wall_now().ns);
+        if (now >= c->next_retain_ns) {
+            c->next_retain_ns = now + RETAIN_NS;
+            keep_retain(h, mrd_wall_now().ns);
         }
         if (!c->closing)
             wait_step(h);

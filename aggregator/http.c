@@ -194,6 +194,8 @@ session_line(const hub *h, const hub_session *s)
     mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->n_parts));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
     mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) bytes));
+    mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) keep_bytes(s)));
+    mrd_json_set(o, "artifact_bytes", mrd_json_new_int((int64_t) s->artifact_bytes));
     mrd_json_set(o, "lost", mrd_json_new_int((int64_t) lost));
     if (progress >= 0)
         mrd_json_set(o, "progress", mrd_json_new_num(progress));
@@ -357,7 +359,7 @@ delete_session(void *self, mrd_http_request *req, mrd_why *why)
                           session_state_text(s->state));
     } else {
         merger_cancel(s);
-        s->deleted = true; /* the ingest thread removes it */
+        keep_retire(api->h, s);
     }
     pthread_mutex_unlock(&api->h->lock);
     return err != MRD_OK ? err : reply_accepted(req, "state", "deleting");

@@ -25,6 +25,8 @@ totals(mrd_expo *x, const hub_stats *s)
         { "meridian_hellos_refused_total", "Agents refused.", s->hello_refused },
         { "meridian_heartbeats_total", "Heartbeats of agents.", s->heartbeats },
         { "meridian_artifacts_stored_total", "Artifacts complete and proven.", s->artifacts },
+        { "meridian_artifacts_removed_total", "Artifacts removed that no session listed any more.",
+          s->artifacts_removed },
         { "meridian_artifact_bytes_total", "Bytes of artifacts received.", s->artifact_bytes },
     };
 
@@ -157,6 +159,8 @@ http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
     totals(&x, &h->stats);
     mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_disk_full",
                  "1 while nothing is stored for want of room.", h->disk_full);
+    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_store_bytes",
+                 "What all sessions occupy, artifacts included.", keep_total(h));
     mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_connections", "Connections of agents.",
                  mrd_server_connections(h->server));
     mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_connections_refused_total",

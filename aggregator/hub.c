@@ -88,6 +88,7 @@ hub_fini(hub *h)
     mrd_map_fini(&h->node_by_conn);
     free(h->store);
     artifact_fini(h);
+    keep_fini(h);
     mrd_auth_free(h->auth);
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->lock);

@@ -208,6 +208,9 @@ typedef struct hub_session {
     char noted[HUB_TEXT_MAX]; /* the first of their reasons */
     hub_artifact *artifacts;
     size_t n_artifacts;
+    uint64_t artifact_bytes; /* announced, each file once */
+    uint64_t folder_bytes;   /* on disk, as measured after it was closed and after each merge */
+    bool measured;
     struct merge_job *job; /* the last one */
     merge_verdict verdict; /* of the last whole merge */
 } hub_session;
@@ -226,11 +229,19 @@ typedef struct {
 typedef struct {
     uint64_t frames, bytes, events, duplicates, refused, slowed, not_stored, syncs, hellos,
         hello_refused, heartbeats, bad_frames;
-    uint64_t artifacts, artifact_bytes;
+    uint64_t artifacts, artifact_bytes, artifacts_removed;
     /* checks of clocks, and how many contradicted a bound */
     uint64_t clock_frames, clock_frame_violations, clock_held_out, clock_held_out_violations,
         clock_collectives, clock_collective_violations;
 } hub_stats;
+
+/* A file in <store>/artifacts that sessions list. */
+typedef struct {
+    mrd_map_key key; /* the first 192 bits of its hash */
+    uint64_t bytes;  /* that are there */
+    uint32_t listed; /* how often, by sessions whose folder is there */
+    uint32_t live;   /* ... that are not deleted */
+} hub_file;
 
 typedef struct hub {
     pthread_mutex_t save_lock; /* one manifest is written at a time; taken before `lock`, never
@@ -246,6 +257,12 @@ typedef struct hub {
     unsigned proof_epoch;   /* of tokens and authorities: hellos of before count no more */
     struct upload *uploads; /* artifact.c */
     struct artifact_worker *artifact_worker;
+    struct keeper *keeper; /* keep.c */
+    hub_file *files;
+    size_t n_files;
+    mrd_map file_at;
+    uint64_t files_bytes; /* of the live ones */
+    unsigned unreadable;  /* sessions that may list files nobody knows of */
     int64_t session_offset_ns; /* session time = RAW of this machine + this */
     mrd_server *server;
     hub_node **nodes;
@@ -360,9 +377,6 @@ mrd_err control_stop(hub *h, uint64_t id, mrd_why *why);
  * On disk when this returns. Errors: STATE (none is running), LIMIT, NOMEM, IO, FULL. */
 mrd_err control_trigger(hub *h, uint64_t id, mrd_dur_ns last_ns, const char *reason,
                         uint64_t *ret_trigger, mrd_why *why);
-/* Marks sessions for removal by age and size as of now_wall_ns; each is said with its reason. One
- * that runs, is being merged or is being sent stays. Lock held. Called every 10 s. */
-void control_retain(hub *h, int64_t now_wall_ns);
 /* A node saw something to keep. Lock held. Reasons of half a second, from all nodes, become one
  * trigger of every flight recorder the node is in, at most one in a second; none is hidden, because
  * the window ends after the last of them. */
@@ -396,6 +410,37 @@ void artifact_ack(Mrd__Ack *ack, mrd_err err, char *text);
 /* Takes the request; it is answered when the file is whole and every session that lists it has
  * noted so on disk. False: too many wait, ask again. */
 bool artifact_settle(hub *h, mrd_server_request *request, const char *sha256, bool offer);
+/* It is being proven, or pieces of it came lately. */
+bool artifact_busy(const hub *h, const char *sha256, mrd_dur_ns lately_ns);
+/* Its bytes are gone: who sent them offers again. */
+void artifact_forget(hub *h, const char *sha256);
+/* A relative path of plain components. */
+bool artifact_name_ok(const char *name);
+
+/* ---- keep.c: what lies in the store. Lock held, except to open, close and sweep ---- */
+
+mrd_err keep_open(hub *h, mrd_why *why);
+void keep_close(hub *h);
+void keep_fini(hub *h);
+bool keep_hash_ok(const char *hex); /* a SHA-256 in lower case */
+/* A session lists the file once more. Errors: NOMEM. */
+mrd_err keep_list(hub *h, const char *sha256);
+void keep_grown(hub *h, const char *sha256, uint64_t bytes); /* so much of it is there now */
+/* The session is deleted; the ingest thread removes it when nobody reads it any more. */
+void keep_retire(hub *h, hub_session *s);
+/* Its folder goes, and what it alone lists. save_lock held too; free the session afterwards. */
+void keep_remove(hub *h, hub_session *s);
+void keep_forget(hub *h, hub_session *s); /* it lists nothing any more; its folder stays */
+void keep_measure(hub *h, hub_session *s); /* its files changed */
+/* What its folder occupies; while it is open, what its journals hold. Artifacts not included. */
+uint64_t keep_bytes(const hub_session *s);
+uint64_t keep_total(const hub *h); /* of all sessions with their artifacts, each once */
+/* Retires sessions by age and size as of now_wall_ns; each is said with its reason. One that runs,
+ * is being merged or is being sent stays. Called every 10 s. */
+void keep_retain(hub *h, int64_t now_wall_ns);
+/* Removes what no session lists and nobody is sending from <store>/artifacts, unless there are
+ * sessions that could not be read. */
+void keep_sweep(hub *h);
 
 /* ---- clocks.c ---- */
 

@@ -1,7 +1,6 @@
 #include "aggregator/hub.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -772,15 +771,6 @@ on_request(ingest *in, mrd_server_request *request)
 
 /* ---- Housekeeping ---- */
 
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void) st;
-    (void) type;
-    (void) ftw;
-    return remove(path);
-}
-
 static void
 session_journals_close(hub_session *s)
 {
@@ -798,14 +788,9 @@ static void
 session_remove(hub *h, size_t at)
 {
     hub_session *s = h->sessions[at];
-    char *dir = hub_path(h, s, ".");
 
     session_journals_close(s);
-    if (dir != NULL) {
-        dir[strlen(dir) - 2] = '\0'; /* without "/." */
-        nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    }
-    free(dir);
+    keep_remove(h, s);
     mrd_log(MRD_LOG_INFO, "AGG-SESSION-DELETED", "Session deleted: id=%s", s->text);
     session_free(s);
     h->sessions[at] = h->sessions[--h->n_sessions];
@@ -881,6 +866,7 @@ tick(ingest *in, int64_t now)
         if (s->state >= SESSION_MERGING && !s->closed) {
             session_journals_close(s);
             s->closed = true;
+            keep_measure(h, s);
             pthread_cond_broadcast(&h->changed);
         }
         /* Not while its manifest is being written: that would make the folder again. */

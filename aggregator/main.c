@@ -69,7 +69,7 @@ static const mrd_opt table[] = {
       ENV("RETAIN_SIZE"),
       .min = 0,
       .max = INT64_MAX,
-      .help = "the oldest sessions are deleted beyond this much journal; 0 keeps them" },
+      .help = "the oldest sessions are deleted beyond this much on disk, artifacts included; 0 keeps them" },
     { .type = MRD_OPT_HEAD, .help = "Addresses" },
     { .name = "data-listen",
       .type = MRD_OPT_STR,

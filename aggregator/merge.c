@@ -269,6 +269,7 @@ merger_run(void *arg)
         else
             job_run(h, next->job);
         next->dirty = true;
+        keep_measure(h, next);
         m->running_of = NULL;
     }
     pthread_mutex_unlock(&h->lock);

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -368,6 +370,8 @@ session_json(const hub *h, const hub_session *s)
     mrd_json_set(o, "stop_wanted", mrd_json_new_bool(s->stop_wanted));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
     mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) bytes));
+    mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) keep_bytes(s)));
+    mrd_json_set(o, "artifact_bytes", mrd_json_new_int((int64_t) s->artifact_bytes));
     mrd_json_set(o, "begun", mrd_json_new_int((int64_t) begun));
     mrd_json_set(o, "dropped", mrd_json_new_int((int64_t) dropped));
     mrd_json_set(o, "held", mrd_json_new_int((int64_t) held));
@@ -561,7 +565,7 @@ session_create(hub *h, const session_wish *wish, uint64_t *ret_id, mrd_why *why)
         s->fresh = false;
     } else if (s != NULL) {
         s->state = SESSION_FAILED;
-        s->deleted = true; /* the ingest thread removes it and what there is of its folder */
+        keep_retire(h, s); /* with what there is of its folder */
         s->select = (hub_select){ 0 }; /* stays the caller's */
         s->counters = (mrd_strlist){ 0 };
     }
@@ -720,14 +724,14 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
 /* Adds one, or completes it where it is listed already. `seen` leads from what it is to its place.
  */
 static mrd_err
-artifact_load(hub_session *s, const mrd_json *o, mrd_map *seen)
+artifact_load(hub *h, hub_session *s, const mrd_json *o, mrd_map *seen)
 {
     hub_artifact a = { .size = (uint64_t) mrd_json_int(o, "size", 0),
                        .process_id = mrd_json_int(o, "process_id", -1),
                        .nc_idx = mrd_json_int(o, "nc_idx", -1),
                        .complete = mrd_json_bool(o, "complete", false) };
     hub_artifact *v;
-    mrd_map_key key;
+    mrd_map_key key, file;
     uint32_t at;
 
     hub_copy(a.sha256, sizeof(a.sha256), mrd_json_str(o, "sha256", ""));
@@ -735,9 +739,13 @@ artifact_load(hub_session *s, const mrd_json *o, mrd_map *seen)
     hub_copy(a.kind, sizeof(a.kind), mrd_json_str(o, "kind", ""));
     hub_copy(a.instance_id, sizeof(a.instance_id), mrd_json_str(o, "instance_id", ""));
     a.noted = a.complete;
+    if (!keep_hash_ok(a.sha256) || !artifact_name_ok(a.name) ||
+        !mrd_instance_id_valid(mrd_str_of(a.instance_id)))
+        return MRD_CORRUPT;
     key = (mrd_map_key){ mrd_hash64(a.sha256, strlen(a.sha256), (uint64_t) a.process_id),
                          mrd_hash64(a.name, strlen(a.name), 1),
                          mrd_hash64(a.instance_id, strlen(a.instance_id), 2) };
+    file = (mrd_map_key){ .a = key.a };
     if ((at = mrd_map_get(seen, key)) != MRD_MAP_NONE) {
         s->artifacts[at].complete = s->artifacts[at].complete || a.complete;
         s->artifacts[at].noted = s->artifacts[at].noted || a.noted;
@@ -748,8 +756,27 @@ artifact_load(hub_session *s, const mrd_json *o, mrd_map *seen)
     if ((v = realloc(s->artifacts, (s->n_artifacts + 1) * sizeof(*v))) == NULL)
         return MRD_NOMEM;
     s->artifacts = v;
+    if (keep_list(h, a.sha256) != MRD_OK)
+        return MRD_NOMEM;
     s->artifacts[s->n_artifacts] = a;
+    if (mrd_map_get(seen, file) == MRD_MAP_NONE)
+        s->artifact_bytes += a.size;
+    (void) mrd_map_put(seen, file, 0);
     return mrd_map_put(seen, key, (uint32_t) s->n_artifacts++);
+}
+
+/* What is there of it counts. */
+static void
+artifact_look(hub *h, const hub_artifact *a)
+{
+    char *part = a->complete ? NULL : hub_path(h, NULL, "artifacts/%s.part", a->sha256);
+    struct stat st;
+
+    if (a->complete)
+        keep_grown(h, a->sha256, a->size);
+    else if (part != NULL && stat(part, &st) == 0)
+        keep_grown(h, a->sha256, (uint64_t) st.st_size);
+    free(part);
 }
 
 /* What the manifest lists, then what was noted after it was written. The last line may be torn. */
@@ -763,16 +790,18 @@ artifacts_load(hub *h, hub_session *s, const mrd_json *list)
     ssize_t len;
 
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++)
-        (void) artifact_load(s, mrd_json_at(list, i), &seen);
+        (void) artifact_load(h, s, mrd_json_at(list, i), &seen);
     while (f != NULL && (len = getline(&line, &cap, f)) > 0) {
         mrd_json *o = NULL;
 
         if (mrd_json_parse((mrd_str){ line, (size_t) len }, "artifact", &o, NULL) == MRD_OK)
-            (void) artifact_load(s, o, &seen);
+            (void) artifact_load(h, s, o, &seen);
         mrd_json_free(o);
     }
     if (f != NULL)
         fclose(f);
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        artifact_look(h, &s->artifacts[i]);
     mrd_map_fini(&seen);
     free(line);
     free(path);
@@ -878,8 +907,11 @@ recover_one(hub *h, uint64_t id, mrd_why *why)
         err = session_load(h, o, s, why);
     if (err == MRD_OK)
         err = sessions_put(h, s);
-    if (err != MRD_OK)
+    if (err != MRD_OK) {
+        h->unreadable += path == NULL || access(path, F_OK) == 0; /* it may list artifacts */
+        keep_forget(h, s);
         session_free(s);
+    }
     mrd_json_free(o);
     free(path);
     return err;

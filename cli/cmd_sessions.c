@@ -11,7 +11,7 @@ static const mrd_opt table[] = { MRD_CLIENT_OPTION_ROWS(settings, client) };
 
 static const mrd_table_column columns[] = {
     { "session", false }, { "state", false }, { "mode", false },   { "created", false },
-    { "nodes", true },    { "events", true }, { "journal", true }, { "name", false },
+    { "nodes", true },    { "events", true }, { "on disk", true }, { "name", false },
 };
 
 static void
@@ -26,7 +26,10 @@ put_row(mrd_table *t, const mrd_json *s)
     mrd_table_cell(t, "%.19s", mrd_json_str(s, "created", "-"));
     mrd_table_count(t, mrd_json_int(s, "nodes", 0));
     mrd_table_count(t, mrd_json_int(s, "events", 0));
-    mrd_table_cell(t, "%s", mrd_cli_size((uint64_t) mrd_json_int(s, "bytes", 0), size));
+    mrd_table_cell(t, "%s",
+                   mrd_cli_size((uint64_t) (mrd_json_int(s, "store_bytes", 0) +
+                                            mrd_json_int(s, "artifact_bytes", 0)),
+                                size));
     mrd_table_cell(t, "%s%s%s", name, *name != '\0' && *sentence != '\0' ? ": " : "", sentence);
 }
 

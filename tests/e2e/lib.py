@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 SOURCE = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -288,20 +289,32 @@ class Cluster:
     def run(self, *args, want=0, timeout=300):
         return run(*args, want=want, env=self.env, timeout=timeout)
 
-    def get(self, path, port=None):
-        """The body of a GET from the aggregator, or from that port of this machine; None while nobody answers."""
+    def open(self, path, port=None, method="GET"):
+        """The answer to a request to the aggregator, or to that port of this machine. Errors: OSError."""
         handlers, headers = [urllib.request.ProxyHandler({})], {}
         server = f"http://127.0.0.1:{port}" if port else self.env["MERIDIAN_SERVER"]
         if server.startswith("https:"):
             handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.env["MERIDIAN_CA_FILE"])))
             with open(self.env["MERIDIAN_TOKEN_FILE"]) as f:
                 headers["Authorization"] = "Bearer " + f.read().strip()
+        request = urllib.request.Request(server + path, headers=headers, method=method)
+        return urllib.request.build_opener(*handlers).open(request, timeout=60)
+
+    def get(self, path, port=None):
+        """The body of a GET; None while nobody answers."""
         try:
-            request = urllib.request.Request(server + path, headers=headers)
-            with urllib.request.build_opener(*handlers).open(request, timeout=60) as r:
+            with self.open(path, port) as r:
                 return r.read().decode()
         except OSError:
             return None
+
+    def delete(self, id):
+        """The status of the answer."""
+        try:
+            with self.open("/api/v1/sessions/" + id, method="DELETE") as r:
+                return r.status
+        except urllib.error.HTTPError as e:
+            return e.code
 
     def answers(self):
         return self.get("/healthz") is not None
