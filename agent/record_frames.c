@@ -53,7 +53,7 @@ mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint6
     if (err == MRD_OK) {
         f.epoch = mrd_spool_epoch(r->o.spool);
         f.seq = mrd_spool_next_seq(r->o.spool, s->st.id);
-        mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, len - MRD_FRAME_HEADER }, frame);
+        mrd_frame_stamp(&f, frame);
         err = mrd_spool_add(r->o.spool, (mrd_bytes){ frame, len }, events, &why);
     }
     if (err == MRD_OK)

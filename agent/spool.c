@@ -8,10 +8,12 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "agent/spool_int.h"
 #include "base/hash.h"
+#include "base/obj.h"
 #include "base/out.h"
 
 #define SEGMENTS_KEPT 16u /* a segment is so small a part of the whole */
@@ -21,11 +23,11 @@
 /* ---- Small parts ---- */
 
 uint32_t
-mrd_spool_crc_of(uint32_t kind, const void *payload, uint32_t len)
+mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b)
 {
-    uint32_t head[2] = { kind, len };
+    uint32_t head[2] = { kind, (uint32_t) (a.len + b.len) };
 
-    return mrd_crc32(mrd_crc32(0, head, sizeof(head)), payload, len);
+    return mrd_crc32(mrd_crc32(mrd_crc32(0, head, sizeof(head)), a.p, a.len), b.p, b.len);
 }
 
 sequence *
@@ -133,25 +135,36 @@ entry_of(const mrd_spool *s, uint64_t id)
 
 /* ---- Segments ---- */
 
-static mrd_err
-write_record(segment *seg, uint32_t kind, const void *a, size_t a_len, const void *b, size_t b_len,
-             mrd_buf *scratch)
+static mrd_bytes
+bytes_of(const void *p, size_t len)
 {
-    record_head head = { RECORD_MAGIC, kind, (uint32_t) (a_len + b_len), 0 };
-    ssize_t n;
+    return (mrd_bytes){ p, len };
+}
 
-    mrd_buf_reset(scratch);
-    mrd_buf_add(scratch, &head, sizeof(head));
-    mrd_buf_add(scratch, a, a_len);
-    mrd_buf_add(scratch, b, b_len);
-    if (scratch->err != MRD_OK)
-        return MRD_NOMEM;
-    head.crc = mrd_spool_crc_of(kind, scratch->p + sizeof(head), head.len);
-    memcpy(scratch->p, &head, sizeof(head));
-    n = pwrite(seg->fd, scratch->p, scratch->len, (off_t) seg->len);
-    if (n != (ssize_t) scratch->len)
+static struct iovec
+part_of(const void *p, size_t len)
+{
+    union {
+        const void *in;
+        void *out;
+    } at = { p }; /* only read */
+
+    return (struct iovec){ at.out, len };
+}
+
+static mrd_err
+write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b)
+{
+    record_head head = { RECORD_MAGIC, kind, (uint32_t) (a.len + b.len),
+                         mrd_spool_crc_of(kind, a, b) };
+    struct iovec parts[] = { part_of(&head, sizeof(head)), part_of(a.p, a.len),
+                             part_of(b.p, b.len) };
+    size_t whole = sizeof(head) + head.len;
+    ssize_t n = pwritev(seg->fd, parts, MRD_COUNT(parts), (off_t) seg->len);
+
+    if (n != (ssize_t) whole)
         return errno == ENOSPC || errno == EDQUOT || n >= 0 ? MRD_FULL : MRD_IO;
-    seg->len += scratch->len;
+    seg->len += whole;
     return MRD_OK;
 }
 
@@ -176,8 +189,8 @@ write_session(mrd_spool *s, segment *seg, const sequence *q)
     session_record r = { s->epoch,           q->session,       q->committed,
                          q->tally.delivered, q->tally.refused, q->tally.forced };
 
-    return write_record(seg, KIND_SEQ, &r, sizeof(r), q->tally.note, q->tally.note_len,
-                        &s->scratch);
+    return write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
+                        bytes_of(q->tally.note, q->tally.note_len));
 }
 
 /* A segment begins with what is known of all sessions, so that older ones may go. */
@@ -374,8 +387,8 @@ begin(mrd_spool *s, mrd_why *why)
     mrd_err err = new_segment(s, why);
 
     if (err == MRD_OK && some) {
-        err =
-            write_record(&s->segments[s->n_segments - 1], KIND_VOID, NULL, 0, NULL, 0, &s->scratch);
+        err = write_record(&s->segments[s->n_segments - 1], KIND_VOID, (mrd_bytes){ 0 },
+                           (mrd_bytes){ 0 });
         s->stats.file_bytes += sizeof(record_head);
     }
     if (err != MRD_OK)
@@ -491,7 +504,6 @@ mrd_spool_close(mrd_spool *s)
     free(s->sequences);
     free(s->positions);
     free(s->dir);
-    mrd_buf_fini(&s->scratch);
     free(s);
 }
 
@@ -549,8 +561,7 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     e.item.clock = f.clock;
     if (!mrd_spool_push_entry(s, &e))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    if ((err = write_record(seg, KIND_FRAME, &events, 8, frame.p, frame.len, &s->scratch)) !=
-        MRD_OK) {
+    if ((err = write_record(seg, KIND_FRAME, bytes_of(&events, 8), frame)) != MRD_OK) {
         s->n--;
         s->stats.items--;
         s->stats.bytes -= e.item.len;
@@ -607,8 +618,8 @@ write_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_wh
     if (err == MRD_OK)
         err = make_room(s, sizeof(record_head) + payload.len, why);
     if (err == MRD_OK)
-        err = write_record(&s->segments[s->n_segments - 1], KIND_COMMIT, payload.p, payload.len,
-                           NULL, 0, &s->scratch);
+        err = write_record(&s->segments[s->n_segments - 1], KIND_COMMIT,
+                           (mrd_bytes){ payload.p, payload.len }, (mrd_bytes){ 0 });
     if (err == MRD_OK)
         s->stats.file_bytes += sizeof(record_head) + payload.len;
     mrd_buf_fini(&payload);
@@ -746,7 +757,7 @@ mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
     /* Without the note the frame is sent once more after a crash and dropped as a duplicate there.
      */
     if (s->dir != NULL && last != NULL &&
-        write_record(last, KIND_ACK, &a, sizeof(a), NULL, 0, &s->scratch) == MRD_OK)
+        write_record(last, KIND_ACK, bytes_of(&a, sizeof(a)), (mrd_bytes){ 0 }) == MRD_OK)
         s->stats.file_bytes += sizeof(record_head) + sizeof(a);
     forget_done(s);
     return true;

@@ -72,12 +72,12 @@ struct mrd_spool {
     mrd_spool_stats stats;
     void (*dropped)(void *self, const mrd_spool_item *item);
     void *self;
-    mrd_buf scratch;
 };
 
 /* ---- spool.c ---- */
 
-uint32_t mrd_spool_crc_of(uint32_t kind, const void *payload, uint32_t len);
+/* Of a record whose payload is in two parts. */
+uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b);
 sequence *mrd_spool_find_sequence(const mrd_spool *s, uint64_t session);
 mrd_err mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret);
 mrd_err mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least);

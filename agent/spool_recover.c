@@ -184,7 +184,8 @@ scan(mrd_spool *s, segment *seg, uint64_t size)
             break;
         }
         if (pread(seg->fd, data.p, head.len, (off_t) (at + sizeof(head))) != (ssize_t) head.len ||
-            mrd_spool_crc_of(head.kind, data.p, head.len) != head.crc)
+            mrd_spool_crc_of(head.kind, (mrd_bytes){ data.p, head.len }, (mrd_bytes){ 0 }) !=
+                head.crc)
             break;
         err = take_record(s, seg, &head, data.p, at);
         if (err == MRD_CORRUPT) {

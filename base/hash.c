@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <openssl/evp.h>
-#include <zlib.h>
 
 #include "base/obj.h"
 
@@ -147,12 +146,6 @@ mrd_hmac64(mrd_bytes key, mrd_bytes data)
     EVP_MD_CTX_free(ctx);
     memcpy(&v, sum, sizeof(v));
     return v;
-}
-
-uint32_t
-mrd_crc32(uint32_t start, const void *data, size_t len)
-{
-    return (uint32_t) crc32_z(start, data, len);
 }
 
 static uint64_t

@@ -1,6 +1,6 @@
 /*
  * base/hash.h - SHA-256 of artifacts, CRC-32 of frames, and the 64-bit hash of hash tables.
- * SHA-256 and HMAC come from libcrypto, CRC-32 from zlib. Threads: a mrd_sha256 belongs to one.
+ * SHA-256 and HMAC come from libcrypto. Threads: a mrd_sha256 belongs to one.
  */
 #ifndef MRD_BASE_HASH_H
 #define MRD_BASE_HASH_H
@@ -21,9 +21,10 @@ mrd_err mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *re
 
 /* The first 8 bytes (little-endian) of HMAC-SHA-256; a key has at most 64 bytes. */
 uint64_t mrd_hmac64(mrd_bytes key, mrd_bytes data);
-uint32_t mrd_crc32(uint32_t start, const void *data, size_t len); /* start 0; chain by passing on */
-/* CRC-32C (Castagnoli), by the processor's own instruction where there is one. _soft never uses it.
- */
+/* CRC-32 (zlib's) and CRC-32C (Castagnoli), by the processor's own instructions where there are any;
+ * _soft never uses them. start 0; chain by passing on. */
+uint32_t mrd_crc32(uint32_t start, const void *data, size_t len);
+uint32_t mrd_crc32_soft(uint32_t start, const void *data, size_t len);
 uint32_t mrd_crc32c(uint32_t start, const void *data, size_t len);
 uint32_t mrd_crc32c_soft(uint32_t start, const void *data, size_t len);
 /* Not for adversaries who know the seed; tables seed it from the system. */

@@ -390,7 +390,7 @@ send_all(mrd_link *link, uint64_t session)
         f.seq = (uint64_t) i;
         mrd_buf_reset(&wire);
         mrd_buf_room(&wire, from->len);
-        mrd_frame_put(&f, body, wire.p);
+        mrd_frame_stamp(&f, wire.p);
         memcpy(wire.p + MRD_FRAME_HEADER, body.p, body.len);
         while (mrd_link_submit(link, (uint64_t) i, (mrd_bytes){ wire.p, from->len }) == MRD_AGAIN) {
             drain(link, 1, &control);

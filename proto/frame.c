@@ -77,6 +77,12 @@ mrd_frame_put(mrd_frame *f, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER])
 {
     f->body_len = (uint32_t) body.len;
     f->body_crc = mrd_crc32c(0, body.p, body.len);
+    mrd_frame_stamp(f, to);
+}
+
+void
+mrd_frame_stamp(const mrd_frame *f, uint8_t to[MRD_FRAME_HEADER])
+{
     memcpy(to, FRAME_MAGIC, 4);
     to[4] = MRD_WIRE_MAJOR;
     to[5] = f->type;

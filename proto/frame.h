@@ -75,6 +75,8 @@ uint64_t mrd_agent_key(mrd_str instance_id);
 
 /* Writes the 96 bytes; body_crc and body_len come from `body`. */
 void mrd_frame_put(mrd_frame *frame, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER]);
+/* Writes the header of a body that stays as it is: body_crc and body_len are those of `frame`. */
+void mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER]);
 
 /*
  * Reads and checks a header. Errors: TRUNCATED (fewer than 96 bytes), FORMAT (no magic), VERSION

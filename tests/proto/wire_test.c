@@ -1,20 +1,31 @@
 #include "tests/check.h"
 
 #include "base/hash.h"
+#include "base/obj.h"
 #include "proto/wire.h"
 
-TEST(crc32c)
+TEST(crc)
 {
-    uint8_t data[300];
+    static const struct {
+        uint32_t (*crc)(uint32_t start, const void *data, size_t len);
+        uint32_t (*soft)(uint32_t start, const void *data, size_t len);
+        uint32_t check;
+    } cases[] = { { mrd_crc32, mrd_crc32_soft, 0xcbf43926u },     /* RFC 1952, section 8 */
+                  { mrd_crc32c, mrd_crc32c_soft, 0xe3069283u } }; /* RFC 3720, appendix B.4 */
+    uint8_t data[700];
 
-    CHECK(mrd_crc32c(0, "123456789", 9) == 0xe3069283u); /* RFC 3720, appendix B.4 */
-    CHECK(mrd_crc32c_soft(0, "123456789", 9) == 0xe3069283u);
     for (size_t i = 0; i < sizeof(data); i++)
         data[i] = (uint8_t) (i * 7 + i / 13);
-    for (size_t n = 0; n <= sizeof(data); n++) {
-        CHECK(mrd_crc32c(0, data, n) == mrd_crc32c_soft(0, data, n));
-        CHECK(mrd_crc32c(mrd_crc32c(0, data, n), data + n, sizeof(data) - n) ==
-              mrd_crc32c(0, data, sizeof(data)));
+    for (size_t k = 0; k < MRD_COUNT(cases); k++) {
+        CHECK(cases[k].crc(0, "123456789", 9) == cases[k].check);
+        CHECK(cases[k].soft(0, "123456789", 9) == cases[k].check);
+        for (size_t n = 0; n <= sizeof(data); n++) {
+            size_t rest = sizeof(data) - n;
+
+            CHECK(cases[k].crc(0, data, n) == cases[k].soft(0, data, n));
+            CHECK(cases[k].crc(cases[k].crc(0, data, n), data + n, rest) ==
+                  cases[k].soft(0, data, sizeof(data)));
+        }
     }
 }
 
