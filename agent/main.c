@@ -159,12 +159,39 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
     return err;
 }
 
+/* The aggregator is out of reach and will stay so (mrd_link_stuck). */
+static bool
+cut_off(const mrd_agent *a)
+{
+    mrd_agent_counts c;
+
+    if (mrd_link_stuck() < MRD_LINK_STUCK_NS)
+        return false;
+    mrd_agent_counters(a, &c);
+    return !c.connected;
+}
+
+/* Never returns when the transport's threads cannot be ended. */
+static int
+leave(int code)
+{
+    if (mrd_link_abandoned() == 0)
+        return code;
+    mrd_log(MRD_LOG_WARN, "AGT-LEFT",
+            "Connections were not closed within 10 s and end with the "
+            "process; nothing else was left undone: sockets=%u",
+            mrd_link_abandoned());
+    fflush(NULL);
+    _exit(code);
+}
+
 static int
 run(mrd_agent_options *o, const mrd_node *node)
 {
     mrd_transport *transport = NULL;
     mrd_link_options link;
     mrd_agent *a = NULL;
+    bool lost = false;
     mrd_user user;
     mrd_why why = { 0 };
 
@@ -186,18 +213,24 @@ run(mrd_agent_options *o, const mrd_node *node)
             MRD_RELEASE);
     if (node->note[0] != '\0')
         mrd_log(MRD_LOG_INFO, "AGT-IMDS", "No instance metadata: reason=%s", node->note);
-    while (!ending) {
+    while (!ending && !lost) {
         if (reloading) {
             reloading = 0;
             mrd_agent_reload(a);
         }
         mrd_agent_step(a, 1000);
+        lost = transport != NULL && cut_off(a);
     }
+    if (lost)
+        mrd_log(MRD_LOG_ERROR, "AGT-TRANSPORT",
+                "The transport library hangs and will not connect again, so this process ends and "
+                "has to be started again, as systemd and Kubernetes do: node=%s",
+                node->instance_id);
     /* What is young gets a moment; what is left is in the spool folder for the next start. */
     (void) mrd_agent_drain(a, o->spool_dir == NULL ? 5 * MRD_SEC : 2 * MRD_SEC);
     mrd_log(MRD_LOG_INFO, "AGT-END", "Agent ends: node=%s", node->instance_id);
     mrd_agent_close(a);
-    return 0;
+    return leave(lost ? 1 : 0);
 }
 
 int

@@ -427,7 +427,7 @@ say_secret(void *self, const char *id, const mrd_why *why)
 }
 
 /* Until a signal ends the program: looks after certificates and tokens, on SIGHUP and when their
- * files change. Returns the signal. */
+ * files change. Returns the signal; 0 when the transport hangs (mrd_link_stuck). */
 static int
 wait_and_watch(mrd_aggregator *a, const sigset_t *set)
 {
@@ -440,6 +440,8 @@ wait_and_watch(mrd_aggregator *a, const sigset_t *set)
 
         if (sig > 0 && sig != SIGHUP)
             return sig;
+        if (mrd_link_stuck() >= MRD_LINK_STUCK_NS)
+            return 0;
         n = mrd_aggregator_secrets(a, sig != SIGHUP, say_secret, &told);
         if (n > 0 || sig == SIGHUP)
             mrd_log(MRD_LOG_INFO, "AGG-RELOAD", "Certificates and tokens read again: files_of=%u",
@@ -456,6 +458,20 @@ become(const mrd_user *user, const char *store, mrd_why *why)
         err = mrd_user_become(user, 0, why);
     mrd_secret_process(); /* a change of user may have undone it */
     return err;
+}
+
+/* Never returns when the transport's threads cannot be ended. */
+static int
+leave(int code)
+{
+    if (mrd_link_abandoned() == 0)
+        return code;
+    mrd_log(MRD_LOG_WARN, "AGG-LEFT",
+            "Connections were not closed within 10 s and end with the process; all that was "
+            "acknowledged is stored: sockets=%u",
+            mrd_link_abandoned());
+    fflush(NULL);
+    _exit(code);
 }
 
 static int
@@ -497,10 +513,13 @@ serve(const settings *s)
     mrd_log(MRD_LOG_INFO, "AGG-UP", "Aggregator started: store=%s data=%s control=%s http_port=%u",
             s->store, mrd_aggregator_data_url(a), mrd_aggregator_control_url(a),
             mrd_aggregator_http_port(a));
-    sig = wait_and_watch(a, &set);
+    if ((sig = wait_and_watch(a, &set)) == 0)
+        mrd_log(MRD_LOG_ERROR, "AGG-TRANSPORT",
+                "The transport library hangs and keeps every connection that ends, so this process "
+                "ends and has to be started again, as systemd and Kubernetes do");
     mrd_log(MRD_LOG_INFO, "AGG-DOWN", "Aggregator stops: signal=%d", sig);
     mrd_aggregator_close(a);
-    return 0;
+    return leave(sig == 0 ? 1 : 0);
 }
 
 int

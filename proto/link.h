@@ -35,6 +35,18 @@ typedef struct {
  */
 uint64_t mrd_link_raise_files(void);
 
+/*
+ * NNG can stop taking closed connections down, for the rest of the process's life
+ * (proto/nng_end.h). For how long the watch over that has had no answer: 0 while all is well,
+ * milliseconds are ordinary, MRD_LINK_STUCK_NS is not. What is connected works on; the cure is to
+ * end the process and start it again. The first call starts the watch; call it about once a second.
+ */
+#define MRD_LINK_STUCK_NS (30 * MRD_SEC)
+mrd_dur_ns mrd_link_stuck(void);
+/* Sockets that could not be closed in 10 s for that reason, and were left to the end of the
+ * process. When there are any, end it by _exit: NNG's threads still run. */
+unsigned mrd_link_abandoned(void);
+
 /* ---- Agent ---- */
 
 typedef struct mrd_link mrd_link;

@@ -1,0 +1,219 @@
+#include "proto/nng_end.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <nng/protocol/pair0/pair.h>
+
+#include "base/clock.h"
+#include "proto/link.h"
+
+#define CLOSE_NS  (10 * MRD_SEC)
+#define AGAIN_NS  MRD_SEC
+#define PERIOD_NS (5 * MRD_SEC)
+#define GAP_NS    (2 * MRD_SEC)
+
+/* ---- Closing ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of this file; innermost */
+static unsigned abandoned;
+
+typedef struct kept {
+    struct kept *next;
+    void *p;
+} kept;
+
+static kept *kept_first;
+
+/* Shared by who waits and who closes; the last of them frees it. */
+typedef struct {
+    pthread_cond_t ended;
+    nng_socket socket;
+    bool done, alone;
+} closing;
+
+static void *
+close_main(void *arg)
+{
+    closing *c = arg;
+    bool alone;
+
+    nng_close(c->socket);
+    pthread_mutex_lock(&lock);
+    c->done = true;
+    alone = c->alone;
+    pthread_cond_signal(&c->ended);
+    pthread_mutex_unlock(&lock);
+    if (alone) {
+        pthread_cond_destroy(&c->ended);
+        free(c);
+    }
+    return NULL;
+}
+
+static closing *
+closing_new(nng_socket socket)
+{
+    closing *c = calloc(1, sizeof(*c));
+    pthread_condattr_t attr;
+
+    if (c == NULL)
+        return NULL;
+    c->socket = socket;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->ended, &attr);
+    pthread_condattr_destroy(&attr);
+    return c;
+}
+
+static bool
+start(closing *c)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int rc;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    rc = pthread_create(&thread, &attr, close_main, c);
+    pthread_attr_destroy(&attr);
+    return rc == 0;
+}
+
+bool
+mrd_nng_close(nng_socket socket)
+{
+    closing *c = closing_new(socket);
+    struct timespec end;
+    int64_t ns;
+    bool done;
+
+    if (c == NULL || !start(c)) { /* no means to wait with an end */
+        if (c != NULL)
+            pthread_cond_destroy(&c->ended);
+        free(c);
+        nng_close(socket);
+        return true;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    pthread_mutex_lock(&lock);
+    ns = end.tv_nsec + (abandoned > 0 ? AGAIN_NS : CLOSE_NS);
+    end.tv_sec += ns / MRD_SEC;
+    end.tv_nsec = ns % MRD_SEC;
+    while (!c->done && pthread_cond_timedwait(&c->ended, &lock, &end) != ETIMEDOUT)
+        ;
+    done = c->done;
+    c->alone = !done;
+    abandoned += !done;
+    pthread_mutex_unlock(&lock);
+    if (done) {
+        pthread_cond_destroy(&c->ended);
+        free(c);
+    }
+    return done;
+}
+
+void
+mrd_nng_keep(void *p)
+{
+    kept *k = malloc(sizeof(*k));
+
+    if (k == NULL) /* then only a leak checker misses it */
+        return;
+    k->p = p;
+    pthread_mutex_lock(&lock);
+    k->next = kept_first;
+    kept_first = k;
+    pthread_mutex_unlock(&lock);
+}
+
+unsigned
+mrd_link_abandoned(void)
+{
+    unsigned n;
+
+    pthread_mutex_lock(&lock);
+    n = abandoned;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* ---- Is the thread that takes connections down alive? ---- */
+
+/* A connection of the process with itself, closed every few seconds: NNG tells of its end from that
+ * thread, and then dials again. */
+static struct {
+    bool tried;
+    nng_socket ends[2];
+    nng_pipe pipe; /* up; id 0: none */
+    int64_t up_ns, asked_ns;
+    bool closed; /* and its end not yet told */
+    /* Since it was closed. Time without questions, as of a stopped process, counts little. */
+    mrd_dur_ns stuck_ns;
+} canary;
+
+static void
+on_pipe(nng_pipe p, nng_pipe_ev what, void *arg)
+{
+    (void) arg;
+    pthread_mutex_lock(&lock);
+    if (what == NNG_PIPE_EV_ADD_POST) {
+        canary.pipe = p;
+        canary.up_ns = mrd_local_now().ns;
+    } else if (nng_pipe_id(p) == nng_pipe_id(canary.pipe)) {
+        canary.pipe = (nng_pipe) NNG_PIPE_INITIALIZER;
+        canary.closed = false;
+        canary.stuck_ns = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Without it nothing is noticed, and all else works. */
+static void
+canary_open(void)
+{
+    static const char url[] = "inproc://meridian-canary";
+
+    if (nng_pair0_open(&canary.ends[0]) != 0)
+        return;
+    if (nng_pair0_open(&canary.ends[1]) != 0) {
+        nng_close(canary.ends[0]);
+        return;
+    }
+    (void) nng_socket_set_ms(canary.ends[1], NNG_OPT_RECONNMINT, 1000);
+    (void) nng_pipe_notify(canary.ends[1], NNG_PIPE_EV_ADD_POST, on_pipe, NULL);
+    (void) nng_pipe_notify(canary.ends[1], NNG_PIPE_EV_REM_POST, on_pipe, NULL);
+    (void) nng_listen(canary.ends[0], url, NULL, 0);
+    (void) nng_dial(canary.ends[1], url, NULL, NNG_FLAG_NONBLOCK);
+}
+
+mrd_dur_ns
+mrd_link_stuck(void)
+{
+    nng_pipe end = NNG_PIPE_INITIALIZER;
+    int64_t now = mrd_local_now().ns;
+    mrd_dur_ns gap, stuck;
+    bool first;
+
+    pthread_mutex_lock(&lock);
+    first = !canary.tried;
+    canary.tried = true;
+    gap = now - canary.asked_ns;
+    canary.asked_ns = now;
+    if (canary.closed) {
+        canary.stuck_ns += gap < GAP_NS ? gap : GAP_NS;
+    } else if (nng_pipe_id(canary.pipe) > 0 && now - canary.up_ns > PERIOD_NS) {
+        end = canary.pipe;
+        canary.closed = true;
+    }
+    stuck = canary.stuck_ns;
+    pthread_mutex_unlock(&lock);
+    if (first)
+        canary_open();
+    if (nng_pipe_id(end) > 0)
+        nng_pipe_close(end);
+    return stuck;
+}
