@@ -43,8 +43,10 @@ cb_time(mrd_bytes b, size_t at, int64_t *ret_ns)
 {
     int64_t s = (int64_t) get(b, at, 8), ns = (int64_t) get(b, at + 8, 8);
 
+    if (s < 0 || s >= YEARS_MAX || ns < 0 || ns >= MRD_SEC)
+        return false;
     *ret_ns = s * MRD_SEC + ns;
-    return s >= 0 && s < YEARS_MAX && ns >= 0 && ns < MRD_SEC;
+    return true;
 }
 
 mrd_err

@@ -660,9 +660,11 @@ mrd_report_finish(mrd_report *r)
     }
     if ((err = drop_empty(r)) != MRD_OK)
         return err;
-    qsort_r(r->collectives, r->n_collectives, sizeof(*r->collectives), collective_order,
-            (void *) (uintptr_t) r->cat);
-    qsort_r(r->paces, r->n_paces, sizeof(*r->paces), pace_order, (void *) (uintptr_t) r->cat);
+    if (r->n_collectives > 0)
+        qsort_r(r->collectives, r->n_collectives, sizeof(*r->collectives), collective_order,
+                (void *) (uintptr_t) r->cat);
+    if (r->n_paces > 0)
+        qsort_r(r->paces, r->n_paces, sizeof(*r->paces), pace_order, (void *) (uintptr_t) r->cat);
     return r->err;
 }
 

@@ -207,6 +207,7 @@ TEST(too_little_is_said)
 
     CHECK_ERR("nothing at all", mrd_node_clock_load(rec.session, "i-9", &c, &why), MRD_OK);
     CHECK(c.v[0].align == NULL && strstr(c.v[0].why.text, "no probes") != NULL);
+    mrd_node_clock_fini(&c);
     mrd_buf_text(&junk, "no probe is this");
     put(&rec, &junk, NULL);
     put_pairs(&rec, &r, 0, 1, 0);

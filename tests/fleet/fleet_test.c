@@ -138,7 +138,10 @@ TEST(streams_with_stable_memory)
     bed_print(&b, "stopped", start);
     /* In the second half of the time; in a few seconds there is no more to say than that
      * it is small. */
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void) early; /* a sanitizer's own memory is not ours to judge */
+    (void) late;
+#else
     CHECK(late <= (stretch() < 60 * MRD_SEC ? 96 * 1024 + 64 * b.agents : early + early / 10));
 #endif
     check_session(&b, b.agents);
