@@ -32,7 +32,7 @@ function(mrd_test name)
         set(M_TIMEOUT 120)
     endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT ${M_TIMEOUT} SKIP_RETURN_CODE 77
-        LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR}")
+        LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR};${MRD_TEST_ENVIRONMENT}")
 endfunction()
 
 # mrd_script_test(e2e/view COMMAND … [TIMEOUT s]): a script as a test; exit 77 means skipped, and it says why.
@@ -43,7 +43,7 @@ function(mrd_script_test name)
         set(M_TIMEOUT 900) # for a machine that does much else
     endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT ${M_TIMEOUT} SKIP_RETURN_CODE 77
-        LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR}")
+        LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR};${MRD_TEST_ENVIRONMENT}")
 endfunction()
 
 # mrd_fuzz(import_nrt DEPENDS trace): tests/fuzz/fuzz_import_nrt.c defines LLVMFuzzerTestOneInput.
