@@ -376,6 +376,7 @@ stream_new(mrd_http_request *req)
     s->owners = 2;
     pthread_cond_init(&s->room, NULL);
     pthread_mutex_lock(&h->lock);
+    s->cancelled = h->stopping; /* one that comes after stop_streams was there */
     s->next = h->streams;
     s->link = &h->streams;
     if (s->next != NULL)
