@@ -9,6 +9,7 @@
 #include "agent/linkprobe.h"
 #include "base/hash.h"
 #include "hw/hostclock.h"
+#include "proto/clock_reading.h"
 #include "timesync/epoch.h"
 
 #define BOUND_AGE  (60 * MRD_SEC) /* a tight heartbeat counts so long against a looser new one */
@@ -25,16 +26,6 @@
 #define SILENT     8              /* packets in a row without an answer: UDP is blocked */
 #define LINK_FRESH (20 * MRD_SEC) /* an answer over the connection counts so long */
 #define BEAT_K     0x80000000u    /* heartbeats as probes: k from here on */
-
-/* A reading with all parts that may hang on it. */
-typedef struct {
-    Mrd__ClockReading m;
-    Mrd__ClockTimex timex;
-    Mrd__ClockBound bound;
-    Mrd__ClockPhc phc;
-    Mrd__ClockVm vm;
-    char phc_name[MRD_HOSTCLOCK_NAME];
-} reading;
 
 struct mrd_node_clock {
     mrd_node_clock_options o;
@@ -57,13 +48,13 @@ struct mrd_node_clock {
     int64_t sent_since;
     mrd_epoch_watch watch;
     uint64_t session_boot;
-    char reference[64]; /* the aggregator's boot id */
+    char reference[64]; /* the aggregator's timeline */
     int64_t watched_at;
     Mrd__ClockBreak breaks[BREAKS], *break_list[BREAKS];
     size_t n_breaks;
     mrd_hostclock *own;
     int64_t read_at; /* next reading */
-    reading readings[READINGS];
+    mrd_clock_reading readings[READINGS];
     Mrd__ClockReading *reading_list[READINGS];
     size_t n_readings;
     /* By heartbeats. */
@@ -286,51 +277,6 @@ watch(mrd_node_clock *c, int64_t now)
 
 /* ---- What the node knows about its clocks ---- */
 
-static void
-fill_reading(reading *to, const mrd_hostclock_reading *r)
-{
-    mrd__clock_reading__init(&to->m);
-    to->m.raw_ns = r->raw_ns;
-    to->m.realtime_ns = r->realtime_ns;
-    to->m.bracket_ns = (uint64_t) r->bracket_ns;
-    to->m.monotonic_ns = r->monotonic_ns;
-    to->m.boottime_ns = r->boottime_ns;
-    if (r->has_timex) {
-        mrd__clock_timex__init(&to->timex);
-        to->timex.state = r->timex.state;
-        to->timex.status = r->timex.status;
-        to->timex.freq_ppb = r->timex.freq_ppb;
-        to->timex.maxerror_ns = r->timex.maxerror_ns;
-        to->timex.esterror_ns = r->timex.esterror_ns;
-        to->timex.tai_s = r->timex.tai_s;
-        to->m.timex = &to->timex;
-    }
-    if (r->has_clockbound) {
-        mrd__clock_bound__init(&to->bound);
-        to->bound.status = r->clockbound.status;
-        to->bound.bound_ns = r->clockbound_ns;
-        to->bound.marker = r->clockbound.marker;
-        to->m.clockbound = &to->bound;
-    }
-    if (r->has_phc) {
-        mrd__clock_phc__init(&to->phc);
-        memcpy(to->phc_name, r->phc_name, sizeof(to->phc_name));
-        to->phc.name = to->phc_name;
-        to->phc.phc_ns = r->phc_ns;
-        to->phc.raw_ns = r->phc_raw_ns;
-        to->phc.bracket_ns = (uint64_t) r->phc_bracket_ns;
-        to->phc.error_ns = r->phc_error_ns;
-        to->m.phc = &to->phc;
-    }
-    if (r->has_vmclock) {
-        mrd__clock_vm__init(&to->vm);
-        to->vm.marker = r->vmclock.marker;
-        to->vm.status = r->vmclock.status;
-        to->vm.maxerror_ns = r->vmclock.maxerror_ns;
-        to->m.vmclock = &to->vm;
-    }
-}
-
 /* Also when a recording begins: every session has at least one. */
 static void
 read_own(mrd_node_clock *c, int64_t now, bool recording)
@@ -344,7 +290,7 @@ read_own(mrd_node_clock *c, int64_t now, bool recording)
     c->recording = recording;
     c->read_at = now + READ_EVERY;
     mrd_hostclock_read(c->own, &r);
-    fill_reading(&c->readings[c->n_readings], &r);
+    mrd_clock_reading_fill(&c->readings[c->n_readings], &r);
     c->reading_list[c->n_readings] = &c->readings[c->n_readings].m;
     c->n_readings++;
 }

@@ -79,6 +79,29 @@ node_order(const void *a, const void *b)
     return strcmp(((const mrd_clock_node *) a)->id, ((const mrd_clock_node *) b)->id);
 }
 
+/* The ties that the merge of the whole session kept, or what the nodes at hand say. */
+static mrd_err
+tie(mrd_clock_report *r, const char *session, bool all)
+{
+    mrd_node_clock **clocks = calloc(r->n + 1, sizeof(mrd_node_clock *));
+    mrd_err err = MRD_OK;
+    bool known = true;
+
+    if (clocks == NULL)
+        return MRD_NOMEM;
+    mrd_timeline_load(&r->timeline, session);
+    for (size_t i = 0; i < r->n; i++) {
+        clocks[i] = &r->v[i].clock;
+        known = known && mrd_timeline_knows(&r->timeline, clocks[i]);
+    }
+    if (!known || (all && r->timeline.n == 0))
+        err = mrd_timeline_solve((const mrd_node_clock *const *) clocks, r->n, &r->timeline);
+    for (size_t i = 0; i < r->n && err == MRD_OK; i++)
+        mrd_timeline_apply(&r->timeline, clocks[i]);
+    free(clocks);
+    return err;
+}
+
 mrd_err
 mrd_clock_report_read(const char *session, const mrd_strlist *only, mrd_clock_report *ret_report,
                       mrd_why *why)
@@ -98,6 +121,8 @@ mrd_clock_report_read(const char *session, const mrd_strlist *only, mrd_clock_re
         qsort(r.v, r.n, sizeof(*r.v), node_order);
     for (size_t i = 0; i < r.n && err == MRD_OK; i++)
         err = mrd_node_clock_load(session, r.v[i].id, &r.v[i].clock, why);
+    if (err == MRD_OK && tie(&r, session, only->n == 0) != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "timeline of %s", session);
     if (err != MRD_OK)
         mrd_clock_report_fini(&r);
     else
@@ -108,7 +133,7 @@ mrd_clock_report_read(const char *session, const mrd_strlist *only, mrd_clock_re
 uint64_t
 mrd_clock_report_violations(const mrd_clock_report *r)
 {
-    uint64_t n = 0;
+    uint64_t n = mrd_timeline_violations(&r->timeline);
 
     for (size_t i = 0; i < r->n; i++) {
         for (size_t k = 0; k < r->v[i].clock.n; k++)
@@ -177,6 +202,10 @@ mrd_clock_report_text(const mrd_clock_report *r, mrd_buf *to)
     for (size_t i = 0; i < r->n; i++) {
         for (size_t k = 0; k < r->v[i].clock.n; k++)
             text_checks(&r->v[i], k, to);
+    }
+    for (size_t i = 1; i < r->timeline.n; i++) {
+        mrd_timeline_text(&r->timeline, i, to);
+        mrd_buf_text(to, "\n");
     }
     free(tables);
 }
@@ -249,6 +278,7 @@ mrd_clock_report_json(const mrd_clock_report *r)
             err = mrd_json_append(list, json_clock(&r->v[i], k));
     }
     mrd_json_set(doc, "violations", mrd_json_new_int((int64_t) mrd_clock_report_violations(r)));
+    mrd_json_set(doc, "timeline", mrd_timeline_json(&r->timeline));
     if (mrd_json_set(doc, "nodes", list) != MRD_OK || err != MRD_OK) {
         mrd_json_free(doc);
         return NULL;

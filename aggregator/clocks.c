@@ -33,6 +33,7 @@ clocks_open(hub *h, const char *data_url, uint16_t port, mrd_why *why)
     mrd_timeserve_options o = { .port = port, .session_minus_raw = h->session_offset_ns };
     char host[256];
 
+    h->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 }); /* without it UTC ties nothing */
     if (strstr(data_url, "tcp://") == NULL) { /* inproc, ipc: the agents' clock is ours */
         h->same_clock = true;
         return MRD_OK;
@@ -47,6 +48,8 @@ clocks_close(hub *h)
 {
     mrd_timeserve_close(h->timeserve);
     h->timeserve = NULL;
+    mrd_hostclock_close(h->own);
+    h->own = NULL;
 }
 
 uint16_t
@@ -121,6 +124,32 @@ recall(const hub_node *n, const mrd_probe_id *id, mrd_probe *ret_probe)
     return false;
 }
 
+#define OWN_EVERY (5 * MRD_SEC)
+
+/* Our own reading beside each of the node's: what ties our next life to this one where no node
+ * does, and what a node's clock can be compared with without a packet. */
+static void
+add_own(hub *h, Mrd__ClockData *data)
+{
+    int64_t now = mrd_local_now().ns;
+    mrd_hostclock_reading r;
+
+    data->n_aggregator = 0; /* nobody else's word */
+    data->session_offset_ns = 0;
+    if (strcmp(data->reference, h->timeline) != 0)
+        return;
+    data->session_offset_ns = h->session_offset_ns;
+    if (h->own == NULL || data->n_readings == 0)
+        return;
+    if (h->own_reading.m.raw_ns == 0 || now - h->own_reading.m.raw_ns >= OWN_EVERY) {
+        mrd_hostclock_read(h->own, &r);
+        mrd_clock_reading_fill(&h->own_reading, &r);
+    }
+    h->own_list[0] = &h->own_reading.m;
+    data->aggregator = h->own_list;
+    data->n_aggregator = 1;
+}
+
 void
 clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *joined)
 {
@@ -132,14 +161,15 @@ clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *joined)
 
     mrd_buf_reset(joined);
     if (data->reference[0] == '\0')
-        data->reference = h->boot_id;
+        data->reference = h->timeline;
+    add_own(h, data);
     /* Probes over a connection come whole: the reply carried our stamps. A better label than theirs
      * is not believed. */
     while (at < own.len && mrd_probe_decode(own, &at, &probe) == MRD_OK) {
         if (probe.id.agent != n->key || probe.source_up > MRD_STAMP_NNG ||
             probe.source_down > MRD_STAMP_NNG)
             continue;
-        if (strcmp(data->reference, h->boot_id) == 0 && !recall(n, &probe.id, &(mrd_probe){ 0 })) {
+        if (strcmp(data->reference, h->timeline) == 0 && !recall(n, &probe.id, &(mrd_probe){ 0 })) {
             follow(n, &probe);
             remember(n, &probe);
         }

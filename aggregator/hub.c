@@ -21,30 +21,48 @@ boot_id_read(char *to, size_t size)
         fclose(f);
 }
 
+static mrd_err
+timeline_save(const hub *h, const char *path, int64_t moves, mrd_why *why)
+{
+    mrd_buf text = { 0 };
+    mrd_err err;
+
+    mrd_buf_fmt(&text,
+                "{\"boot_id\": \"%s\", \"session_offset_ns\": %lld, \"timeline\": \"%s\", "
+                "\"moves\": %lld}\n",
+                h->boot_id, (long long) h->session_offset_ns, h->timeline, (long long) moves);
+    err = mrd_write_file_durable(path, (mrd_bytes){ text.p, text.len }, 0644, why);
+    mrd_buf_fini(&text);
+    return err;
+}
+
 /* The session timeline is this machine's RAW clock plus one constant, chosen once per boot so that
- * it reads as UTC: a restarted aggregator goes on with it. */
+ * it reads as UTC: a restarted aggregator goes on with it. A store that comes back to a machine
+ * begins another: what went on elsewhere is not on this one's clock. */
 static mrd_err
 timeline_init(hub *h, mrd_why *why)
 {
     char *path = hub_path(h, NULL, "clock.json");
-    mrd_buf text = { 0 };
     mrd_json *o = NULL;
     mrd_err err = MRD_OK;
+    int64_t moves = 0;
 
     if (path == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "store %s", h->store);
-    if (mrd_json_load(path, &o, NULL) == MRD_OK &&
-        strcmp(mrd_json_str(o, "boot_id", ""), h->boot_id) == 0 &&
+    (void) mrd_json_load(path, &o, NULL);
+    if (strcmp(mrd_json_str(o, "boot_id", ""), h->boot_id) == 0 &&
         mrd_json_int(o, "session_offset_ns", 0) != 0) {
         h->session_offset_ns = mrd_json_int(o, "session_offset_ns", 0);
+        hub_copy(h->timeline, sizeof(h->timeline), mrd_json_str(o, "timeline", h->boot_id));
     } else {
+        if (o != NULL)
+            moves = mrd_json_int(o, "moves", 0) + 1;
         h->session_offset_ns = mrd_wall_now().ns - mrd_local_now().ns;
-        mrd_buf_fmt(&text, "{\"boot_id\": \"%s\", \"session_offset_ns\": %lld}\n", h->boot_id,
-                    (long long) h->session_offset_ns);
-        err = mrd_write_file_durable(path, (mrd_bytes){ text.p, text.len }, 0644, why);
+        snprintf(h->timeline, sizeof(h->timeline), moves > 0 ? "%.40s#%lld" : "%.40s", h->boot_id,
+                 (long long) moves);
+        err = timeline_save(h, path, moves, why);
     }
     mrd_json_free(o);
-    mrd_buf_fini(&text);
     free(path);
     return err;
 }

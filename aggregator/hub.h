@@ -14,9 +14,11 @@
 #include "aggregator/auth.h"
 #include "aggregator/host_reading.h"
 #include "aggregator/journal.h"
+#include "aggregator/timeline.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "proto/clock_reading.h"
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "timesync/align.h"
@@ -25,14 +27,14 @@
 
 #define HUB_CONTEXTS 256 /* requests that wait for one disk sync */
 
-#define HUB_ID_MAX     129 /* instance id with its NUL */
-#define HUB_TEXT_MAX   256
-#define HUB_DROPS_MAX  16
-#define HUB_TRIGGERS   1024  /* per session */
-#define HUB_ARTIFACTS  65536 /* per session */
-#define HUB_COUNTERS     64  /* patterns of counters of one session */
-#define HUB_PROFILES_MAX 256 /* device profiles of one node in one session */
-#define HUB_EPOCHS_MAX 64    /* restarts of one agent with a lost spool, per session */
+#define HUB_ID_MAX       129 /* instance id with its NUL */
+#define HUB_TEXT_MAX     256
+#define HUB_DROPS_MAX    16
+#define HUB_TRIGGERS     1024  /* per session */
+#define HUB_ARTIFACTS    65536 /* per session */
+#define HUB_COUNTERS     64    /* patterns of counters of one session */
+#define HUB_PROFILES_MAX 256   /* device profiles of one node in one session */
+#define HUB_EPOCHS_MAX   64    /* restarts of one agent with a lost spool, per session */
 
 typedef struct {
     char cause[48];
@@ -171,6 +173,7 @@ typedef struct {
     bool some; /* collectives of several clocks were matched */
     mrd_coll_check collectives;
     uint64_t held_out, held_out_violations;
+    mrd_timeline timeline;      /* lives of the aggregator in it, and how they are tied */
     char sentence[MRD_WHY_MAX]; /* why collectives could not be checked, or not all; or empty */
 } merge_verdict;
 
@@ -178,6 +181,7 @@ typedef struct hub_session {
     uint64_t id;
     char text[MRD_SESSION_TEXT];
     char name[HUB_TEXT_MAX];
+    char timeline[64]; /* the hub's when it was created; "" not known */
     bool recorder;
     session_state state;
     char sentence[MRD_WHY_MAX];
@@ -188,9 +192,9 @@ typedef struct hub_session {
     int64_t duration_ns;    /* 0: until stopped */
     int64_t recorder_ns;
     uint64_t recorder_bytes;
-    char device_profiles[16]; /* "model", "continuous", "on-fail", "" none */
-    mrd_strlist counters;     /* patterns of counters that agents sample for this session */
-    char counter_period[24];  /* nanoseconds, as agents are told */
+    char device_profiles[16];  /* "model", "continuous", "on-fail", "" none */
+    mrd_strlist counters;      /* patterns of counters that agents sample for this session */
+    char counter_period[24];   /* nanoseconds, as agents are told */
     int64_t flush_deadline_ns; /* aggregator's RAW */
     mrd_dur_ns answer_ns;      /* how long the last node took to say that it is ready */
     bool stop_wanted, deleted, dirty, auto_merge, closed;
@@ -250,6 +254,8 @@ typedef struct hub {
     pthread_cond_t changed; /* a session's state or wish changed */
     char *store;            /* folder */
     char boot_id[64], id[40];
+    char timeline[64]; /* which session_offset_ns is of: boot_id, "#n" behind it after the n-th move
+                        */
     hub_limits limits;
     mrd_sync sync;
     mrd_auth *auth;         /* tokens that agents must show; NULL: none */
@@ -278,6 +284,9 @@ typedef struct hub {
     mrd_dur_ns save_ns; /* how long the last manifest took to be on disk */
     int64_t bucket_bytes, bucket_ns;
     struct mrd_timeserve *timeserve; /* NULL: none */
+    struct mrd_hostclock *own;       /* this machine's clocks; NULL: not read */
+    mrd_clock_reading own_reading;   /* the last one; raw_ns 0: none yet */
+    Mrd__ClockReading *own_list[1];  /* as a message takes it */
     bool same_clock;                 /* agents share this process's machine: no probes needed */
 } hub;
 
@@ -336,8 +345,8 @@ typedef struct {
 } session_wish;
 
 void session_wish_fini(session_wish *w); /* what was not taken */
-/* A new session in ARMING, on disk when this returns. Lock not held. wish->select and counters are taken on
- * success. Errors: LIMIT, NOMEM, IO, FULL. */
+/* A new session in ARMING, on disk when this returns. Lock not held. wish->select and counters are
+ * taken on success. Errors: LIMIT, NOMEM, IO, FULL. */
 mrd_err session_create(hub *h, const session_wish *wish, uint64_t *ret_id, mrd_why *why);
 void session_free(hub_session *s);
 mrd_json *session_json(const hub *h, const hub_session *s); /* the manifest; NULL without memory */
@@ -451,7 +460,8 @@ uint16_t clocks_port(const hub *h);     /* 0: no time server */
 void clocks_hello(hub *h, hub_node *n); /* a new key for its probes */
 void clocks_forget(hub_node *n);
 /* Joins the agent halves in *data with what the time server saw, follows the node's clock with them
- * and leaves the whole probes in data->joined, which borrows from *room. */
+ * and leaves the whole probes in data->joined, which borrows from *room; beside the node's readings
+ * come our own, which are the hub's until the next call. */
 void clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *room);
 /* Checks a frame that left the node after local_ns and came here at received_ns (our RAW), or, with
  * `answer`, one that left here at received_ns and was there before local_ns. */

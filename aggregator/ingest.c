@@ -194,7 +194,7 @@ reply_welcome(ingest *in, mrd_server_request *request, const hub_node *n)
     w.wire_minor = MRD_WIRE_MINOR;
     w.release = release;
     w.aggregator_id = h->id;
-    w.boot_id = h->boot_id;
+    w.boot_id = h->timeline;
     w.heartbeat_ms = 1000;
     w.max_frame = MRD_FRAME_MAX;
     w.max_events = MRD_BATCH_EVENTS;

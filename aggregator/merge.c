@@ -40,6 +40,7 @@ merge_snapshot(const hub *h, const hub_session *s)
         return NULL;
     }
     in->reference_ns = h->session_offset_ns;
+    in->one_life = strcmp(s->timeline, h->timeline) == 0;
     hub_copy(in->id, sizeof(in->id), s->text);
     hub_copy(in->name, sizeof(in->name), s->name);
     for (size_t i = 0; i < s->n_parts; i++) {

@@ -24,6 +24,7 @@ typedef struct {
     hub_artifact *artifacts;
     size_t n_artifacts;
     int64_t reference_ns; /* session time minus the aggregator's RAW */
+    bool one_life;        /* the aggregator's clock is still the one the session began with */
     uint64_t events;      /* stored, for progress */
     bool simulated;
 } merge_input;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "aggregator/clock_report.h"
 #include "base/obj.h"
 #include "base/out.h"
 
@@ -78,6 +79,61 @@ merge_clocks_solve(const merge_input *in, const merge_node *node, const mrd_jour
     else
         *ret_clock = clock;
     return err;
+}
+
+/* ---- The timeline ---- */
+
+static bool
+knows_all(const mrd_timeline *t, mrd_node_clock *const *clocks, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!mrd_timeline_knows(t, clocks[i]))
+            return false;
+    }
+    return true;
+}
+
+/* What a slice goes by: the other nodes have their word in it as well. */
+static mrd_err
+timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t n,
+                    mrd_timeline *ret, mrd_why *why)
+{
+    mrd_clock_report all = { 0 };
+    mrd_strlist everybody = { 0 };
+    mrd_err err;
+
+    mrd_timeline_load(ret, in->dir);
+    if (in->one_life || (ret->n > 0 && knows_all(ret, clocks, n)))
+        return MRD_OK;
+    *ret = (mrd_timeline){ .n = 0 };
+    if ((err = mrd_clock_report_read(in->dir, &everybody, &all, why)) == MRD_OK)
+        *ret = all.timeline;
+    mrd_clock_report_fini(&all);
+    return err == MRD_NOTFOUND ? MRD_OK : err; /* nothing was recorded */
+}
+
+mrd_err
+merge_clocks_tie(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
+                 mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why)
+{
+    mrd_err err = all ? mrd_timeline_solve((const mrd_node_clock *const *) clocks, n, ret_timeline)
+                      : timeline_of_session(in, clocks, n, ret_timeline, why);
+    mrd_buf text = { 0 };
+    char key[32];
+
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "timeline of session %s", in->id);
+    for (size_t i = 0; i < n; i++)
+        mrd_timeline_apply(ret_timeline, clocks[i]);
+    for (size_t i = 1; i < ret_timeline->n; i++) {
+        mrd_buf_reset(&text);
+        mrd_timeline_text(ret_timeline, i, &text);
+        snprintf(key, sizeof(key), "clock.tie.%zu", i + 1);
+        mrd_catalog_set(cat, key, mrd_buf_cstr(&text));
+        mrd_catalog_note(cat, "%s", mrd_buf_cstr(&text));
+    }
+    mrd_buf_fini(&text);
+    return MRD_OK;
 }
 
 /* ---- Rows ---- */

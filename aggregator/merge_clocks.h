@@ -7,6 +7,7 @@
 
 #include "aggregator/merge.h"
 #include "aggregator/node_clock.h"
+#include "aggregator/timeline.h"
 
 /*
  * From the probes in the journal, for every boot that the journal's frames name. The aggregator's
@@ -17,6 +18,13 @@
 mrd_err merge_clocks_solve(const merge_input *in, const merge_node *node,
                            const mrd_journal_index *index, mrd_catalog *cat,
                            mrd_node_clock *ret_clock, mrd_why *why);
+/*
+ * The session's timeline over the clocks of the merged nodes, which are brought to it and must not
+ * have been. Where these are not all nodes of the session, what a whole merge kept is believed, or
+ * else all nodes are looked at. Ties are noted in the catalog.
+ */
+mrd_err merge_clocks_tie(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
+                         mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
 /* The node's wall clock at one reading of that boot, for ever: what --clock utc shows. NULL without
  * memory. */
 mrd_align *merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c);

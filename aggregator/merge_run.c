@@ -52,6 +52,7 @@ typedef struct {
     size_t n_parts;
     mrd_source **sources;
     size_t n_sources, cap_sources;
+    mrd_timeline timeline;
     int64_t first_ns, last_ns;
     mrd_buf buf;
 } plan;
@@ -190,10 +191,6 @@ tap_open(plan *p, stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why
 static mrd_err
 part_clocks(plan *p, merge_part *part, mrd_why *why)
 {
-    mrd_err err = merge_clocks_solve(p->in, part->node, &part->index, p->cat, &part->clock, why);
-
-    if (err != MRD_OK)
-        return err;
     part->infos = calloc(part->clock.n, sizeof(*part->infos));
     part->walls = calloc(part->clock.n, sizeof(*part->walls));
     if (part->infos == NULL || part->walls == NULL)
@@ -427,8 +424,9 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
 
 /* ---- The whole ---- */
 
+/* What lies there of a node, and what its probes say. */
 static mrd_err
-plan_part(plan *p, merge_part *part, mrd_why *why)
+plan_node(plan *p, merge_part *part, mrd_why *why)
 {
     char *dir = NULL;
     mrd_err err;
@@ -437,7 +435,35 @@ plan_part(plan *p, merge_part *part, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     err = mrd_journal_scan(dir, &part->index, why);
     free(dir);
-    if (err != MRD_OK || (err = part_clocks(p, part, why)) != MRD_OK)
+    return err != MRD_OK
+               ? err
+               : merge_clocks_solve(p->in, part->node, &part->index, p->cat, &part->clock, why);
+}
+
+static mrd_err
+plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
+{
+    bool all = filter == NULL || filter->instances.n == 0;
+    mrd_node_clock **clocks = calloc(p->n_parts + 1, sizeof(mrd_node_clock *));
+    mrd_err err;
+
+    if (clocks == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    for (size_t i = 0; i < p->n_parts; i++)
+        clocks[i] = &p->parts[i].clock;
+    err = merge_clocks_tie(p->in, all, clocks, p->n_parts, p->cat, &p->timeline, why);
+    free(clocks);
+    if (err == MRD_OK && filter == NULL && p->timeline.n > 1)
+        (void) mrd_timeline_save(&p->timeline, p->in->dir, NULL); /* slices can do without */
+    return err;
+}
+
+static mrd_err
+plan_part(plan *p, merge_part *part, mrd_why *why)
+{
+    mrd_err err = part_clocks(p, part, why);
+
+    if (err != MRD_OK)
         return err;
     part_input(p, part);
     if ((err = part_scan(p, part, why)) != MRD_OK)
@@ -532,8 +558,12 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
             !mrd_strlist_has(&filter->instances, mrd_str_of(n->instance_id)))
             continue;
         p->parts[p->n_parts].node = n;
-        err = plan_part(p, &p->parts[p->n_parts++], why);
+        err = plan_node(p, &p->parts[p->n_parts++], why);
     }
+    if (err == MRD_OK)
+        err = plan_tie(p, filter, why);
+    for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
+        err = plan_part(p, &p->parts[i], why);
     /* The catalog has all names now, which the check needs. */
     if (err == MRD_OK && filter == NULL && (p->check = merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
@@ -553,7 +583,7 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
 static void
 plan_verdict(plan *p, merge_verdict *v)
 {
-    *v = (merge_verdict){ .done = true };
+    *v = (merge_verdict){ .done = true, .timeline = p->timeline };
     for (size_t i = 0; i < p->n_parts; i++) {
         for (size_t k = 0; k < p->parts[i].clock.n; k++) {
             v->held_out += p->parts[i].clock.v[k].checked;

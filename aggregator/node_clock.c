@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "timesync/follow.h"
 
 #define PROBES_MAX   (16u << 20) /* of one node and session: 6 months at a pair per second */
@@ -52,40 +51,81 @@ add_break(mrd_boot_clock *c, mrd_epoch_break b)
     return MRD_OK;
 }
 
-/* The first probe that another aggregator answered: what went before is another timeline. */
+/* The first probe that another life of the aggregator answered: what went before is another
+ * timeline. */
 static mrd_err
-change_reference(mrd_boot_clock *c, uint64_t reference, int64_t first)
+begin_life(mrd_boot_clock *c, const char *id, int64_t first)
 {
+    const mrd_clock_life *last = c->n_lives == 0 ? NULL : &c->lives[c->n_lives - 1];
     mrd_epoch_break b = { .cause = MRD_EPOCH_AGGREGATOR, .before = { first } };
-    mrd_err err = MRD_OK;
+    mrd_err err;
 
-    if (reference == 0 || reference == c->reference)
+    if (*id == '\0' || (last != NULL && strcmp(last->id, id) == 0))
         return MRD_OK;
-    if (c->reference != 0 && c->n_probes > 0) {
-        b.after.ns = c->probes[c->n_probes - 1].a1;
+    if (last != NULL) {
+        b.after.ns = last->to;
         b.before.ns = first > b.after.ns ? first : b.after.ns + 1;
-        err = add_break(c, b);
+        if ((err = add_break(c, b)) != MRD_OK)
+            return err;
     }
-    c->reference = reference;
-    c->references++;
-    return err;
+    if (!room((void **) &c->lives, c->n_lives, &c->cap_lives, sizeof(*c->lives)))
+        return MRD_NOMEM;
+    c->lives[c->n_lives] = (mrd_clock_life){ .first = c->n_probes, .from = first, .to = first };
+    snprintf(c->lives[c->n_lives].id, sizeof(c->lives[0].id), "%s", id);
+    c->n_lives++;
+    return MRD_OK;
+}
+
+static void
+extend_life(mrd_boot_clock *c, const mrd_probe *p)
+{
+    mrd_clock_life *l = &c->lives[c->n_lives - 1];
+    int64_t last = p->a4 > p->a1 ? p->a4 : p->a1, at = p->r2 != 0 ? p->r2 : p->r3;
+
+    l->to = last > l->to ? last : l->to;
+    if (at == 0)
+        return;
+    l->began_ns = l->began_ns == 0 || at < l->began_ns ? at : l->began_ns;
+    l->ended_ns = at > l->ended_ns ? at : l->ended_ns;
 }
 
 static mrd_err
 add_probes(mrd_boot_clock *c, const Mrd__ClockData *data)
 {
     mrd_bytes joined = { data->joined.data, data->joined.len };
-    uint64_t reference =
-        data->reference[0] == '\0' ? 0 : mrd_hash64(data->reference, strlen(data->reference), 0);
     mrd_probe probe;
     size_t at = 0;
 
     while (at < joined.len && c->n_probes < PROBES_MAX &&
            mrd_probe_decode(joined, &at, &probe) == MRD_OK) {
-        if (change_reference(c, reference, probe.a1) != MRD_OK ||
+        if (begin_life(c, data->reference, probe.a1) != MRD_OK ||
             !room((void **) &c->probes, c->n_probes, &c->cap_probes, sizeof(*c->probes)))
             return MRD_NOMEM;
         c->probes[c->n_probes++] = probe;
+        if (c->n_lives > 0)
+            extend_life(c, &probe);
+    }
+    return MRD_OK;
+}
+
+/* Frames of one aggregator repeat its last reading. */
+static mrd_err
+add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
+{
+    for (size_t i = 0; i < data->n_aggregator && clock->n_server < READINGS_MAX; i++) {
+        const mrd_server_reading *last =
+            clock->n_server == 0 ? NULL : &clock->server[clock->n_server - 1];
+        mrd_server_reading *to;
+
+        if (data->session_offset_ns == 0 ||
+            (last != NULL && last->r.raw_ns == data->aggregator[i]->raw_ns))
+            continue;
+        if (!room((void **) &clock->server, clock->n_server, &clock->cap_server, sizeof(*to)))
+            return MRD_NOMEM;
+        to = &clock->server[clock->n_server++];
+        to->session_offset_ns = data->session_offset_ns;
+        snprintf(to->id, sizeof(to->id), "%s", data->reference);
+        mrd_host_reading_take(&to->r, data->aggregator[i]);
     }
     return MRD_OK;
 }
@@ -96,7 +136,7 @@ add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
     mrd_err err = add_probes(c, data);
 
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
-        /* Where each frame names its reference, change_reference knows better. */
+        /* Where each frame names its timeline, begin_life knows better. */
         if (data->breaks[i]->cause < MRD_EPOCH_CAUSES &&
             (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0'))
             err = add_break(c, mrd_clock_break_of(data->breaks[i]));
@@ -151,6 +191,8 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
             continue;
         c = mrd_node_clock_of(clock, f.boot);
         err = c == NULL ? MRD_NOMEM : add_data(c, msg.u.clock_data);
+        if (err == MRD_OK)
+            err = add_server(clock, msg.u.clock_data);
         mrd_msg_free(&msg);
     }
     mrd_buf_fini(&buf);
@@ -286,7 +328,9 @@ mrd_node_clock_fini(mrd_node_clock *clock)
         free(c->probes);
         free(c->breaks);
         free(c->readings);
+        free(c->lives);
     }
+    free(clock->server);
     free(clock->v);
     memset(clock, 0, sizeof(*clock));
 }

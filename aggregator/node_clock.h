@@ -5,8 +5,10 @@
  *
  * CLOCK_MONOTONIC_RAW starts again with every boot, so a node that rebooted inside a session has
  * several clocks, each with a table, segments and a bound of its own. Inside one boot a restart of
- * the agent changes nothing: its clock ran on. Another aggregator (or its reboot) is another
- * reference: it begins a segment.
+ * the agent changes nothing: its clock ran on. Another aggregator (or its reboot) is another life
+ * with a timeline of its own: it begins a segment, whose session times are that life's until
+ * aggregator/timeline.h ties them to those of before. Tables are kept as solved, each segment on
+ * the timeline of its life.
  *
  * A session keeps its tables as <session>/clocks/<instance_id>.align (docs/timesync.md section 8),
  * those of further boots as <instance_id>@<boot key>.align, written by the merge. They can always
@@ -27,6 +29,21 @@
 
 #define MRD_CLOCKS_DIR "clocks" /* below a session's directory */
 
+/* Probes that one life of the aggregator answered. */
+typedef struct {
+    char id[64];                /* its timeline */
+    size_t first;               /* probe */
+    int64_t from, to;           /* local ns of the first and the last */
+    int64_t began_ns, ended_ns; /* the same in session time as that life has it */
+} mrd_clock_life;
+
+/* What a life of the aggregator read of its own clocks. */
+typedef struct {
+    char id[64];
+    int64_t session_offset_ns; /* session time = its RAW + this */
+    mrd_host_reading r;
+} mrd_server_reading;
+
 /* The clock of one boot. */
 typedef struct {
     uint32_t boot;    /* mrd_boot_key; 0: the agent did not say */
@@ -37,8 +54,8 @@ typedef struct {
     size_t n_breaks, cap_breaks;
     mrd_host_reading *readings; /* in the order of the journal */
     size_t n_readings, cap_readings;
-    uint64_t reference;      /* of the last probe: hash of the aggregator's boot id, 0 not said */
-    unsigned references;     /* how many there were */
+    mrd_clock_life *lives; /* in their order; none where frames do not name their timeline */
+    size_t n_lives, cap_lives;
     uint64_t checked;        /* held-out packets compared with the table */
     uint64_t reversed;       /* of these: impossible by the estimate */
     mrd_dur_ns reversed_max; /* by how much at most */
@@ -49,6 +66,8 @@ typedef struct {
 typedef struct {
     mrd_boot_clock *v; /* in the order of the journal; at least one */
     size_t n;
+    mrd_server_reading *server; /* in the order of the journal */
+    size_t n_server, cap_server;
 } mrd_node_clock;
 
 /* A break as it travels. Its cause is not checked. */

@@ -349,6 +349,7 @@ session_json(const hub *h, const hub_session *s)
         mrd_json_set(o, "sentence", mrd_json_new_str(s->sentence));
     mrd_json_set(o, "require", mrd_json_new_str(s->require));
     mrd_json_set(o, "select", select_json(&s->select));
+    mrd_json_set(o, "timeline", mrd_json_new_str(s->timeline));
     put_instant(o, "created", s->created_wall_ns);
     put_instant(o, "go", s->go_ns);
     put_instant(o, "stop", s->stop_ns);
@@ -513,6 +514,7 @@ session_new(hub *h, const session_wish *wish, hub_session **ret_session, mrd_why
         return mrd_why_set(why, MRD_NOMEM, 0, "session");
     s->fresh = true;
     s->created_wall_ns = mrd_wall_now().ns;
+    hub_copy(s->timeline, sizeof(s->timeline), h->timeline);
     do {
         mrd_random(&random, sizeof(random));
         s->id = mrd_session_id_new(s->created_wall_ns, random);
@@ -860,6 +862,7 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
     s->state = (session_state) word_index(mrd_json_str(o, "state", "failed"), session_word,
                                           SESSION_STATES, SESSION_FAILED);
     s->created_wall_ns = mrd_json_int(o, "created_ns", 0);
+    hub_copy(s->timeline, sizeof(s->timeline), mrd_json_str(o, "timeline", ""));
     session_clocks_recover(s, mrd_json_get(o, "clocks"));
     s->go_ns = mrd_json_int(o, "go_ns", 0);
     s->stop_ns = mrd_json_int(o, "stop_ns", 0);

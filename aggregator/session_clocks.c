@@ -33,7 +33,8 @@ session_clocks_json(const hub_session *s)
 {
     mrd_json *o = mrd_json_new_object();
     const merge_verdict *v = &s->verdict;
-    uint64_t frames = 0, violations = v->held_out_violations + v->collectives.violations;
+    uint64_t frames = 0, violations = v->held_out_violations + v->collectives.violations +
+                                      mrd_timeline_violations(&v->timeline);
 
     for (size_t i = 0; i < s->n_parts; i++) {
         frames += s->parts[i]->witness.checked;
@@ -50,6 +51,8 @@ session_clocks_json(const hub_session *s)
                  mrd_json_new_int((int64_t) v->collectives.out_of_order));
     mrd_json_set(o, "collective_violations", mrd_json_new_int((int64_t) v->collectives.violations));
     mrd_json_set(o, "collective_worst_ns", mrd_json_new_int(v->collectives.worst));
+    if (v->timeline.n > 1)
+        mrd_json_set(o, "timeline", mrd_timeline_json(&v->timeline));
     if (v->sentence[0] != '\0')
         mrd_json_set(o, "sentence", mrd_json_new_str(v->sentence));
     return o;
@@ -81,5 +84,6 @@ session_clocks_recover(hub_session *s, const mrd_json *o)
     v->collectives.out_of_order = (size_t) mrd_json_int(o, "collectives_out_of_order", 0);
     v->collectives.violations = (size_t) mrd_json_int(o, "collective_violations", 0);
     v->collectives.worst = mrd_json_int(o, "collective_worst_ns", 0);
+    mrd_timeline_of_json(&v->timeline, mrd_json_get(o, "timeline"));
     hub_copy(v->sentence, sizeof(v->sentence), mrd_json_str(o, "sentence", ""));
 }

@@ -123,10 +123,7 @@ bin_sane(const mrd_align_bin *b)
            b->at.ns <= ALIGN_BASE_MAX && b->at.ns >= -ALIGN_BASE_MAX;
 }
 
-/* Offset of one place, relative to its segment's base. */
-typedef struct {
-    double lo, hi, est;
-} place;
+typedef mrd_align_place place;
 
 /* The furthest that an offset of rate `rate` (ppb) may move up within d ns under |change of rate|
  * <= w and |rate| <= max; mirrored for down by the caller. */
@@ -145,9 +142,8 @@ reach_up(double rate, double d, double w)
     return rate * until + 0.5 * w * until * until + MRD_ALIGN_RATE_MAX * (sec - until);
 }
 
-/* d > 0: after the bin, d < 0: before it. */
-static place
-extrapolate(const mrd_align_segment *seg, const mrd_align_bin *b, int64_t d)
+mrd_align_place
+mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *b, int64_t d)
 {
     double ahead = (double) d;
 
@@ -182,7 +178,7 @@ session_of(const mrd_align_segment *seg, int64_t at, double offset)
 static int64_t
 session_near(const mrd_align_segment *seg, const mrd_align_bin *b, int64_t at)
 {
-    place p = extrapolate(seg, b, at - b->at.ns);
+    place p = mrd_align_extrapolate(seg, b, at - b->at.ns);
 
     return session_of(seg, at, (double) llround(p.est));
 }
@@ -233,6 +229,15 @@ mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin)
     seg->count++;
     seg->to = b.at.ns;
     return MRD_OK;
+}
+
+void
+mrd_align_shift(mrd_align *align, size_t first, size_t end, int64_t by)
+{
+    for (size_t i = first; i < end && i < align->segment_count; i++)
+        align->segments[i].base = sat_add(align->segments[i].base, by);
+    for (size_t i = first > 0 ? first : 1; i < align->segment_count; i++)
+        align->segments[i].floor = segment_end(align, &align->segments[i - 1]);
 }
 
 int64_t
@@ -376,7 +381,8 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
     const mrd_align_segment *s2 = s1 + 1;
     const mrd_align_bin *a = &align->bins[s1->first + s1->count - 1], *b = &align->bins[s2->first];
     int64_t from = s2->floor, to = session_near(s2, b, s2->from), sess = from;
-    place before = extrapolate(s1, a, at - a->at.ns), after = extrapolate(s2, b, at - b->at.ns);
+    place before = mrd_align_extrapolate(s1, a, at - a->at.ns),
+          after = mrd_align_extrapolate(s2, b, at - b->at.ns);
     mrd_align_bound other;
 
     if (to > from)
@@ -480,7 +486,7 @@ mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns loc
                                            : i;
         near = &bins[i];
         if (at < near->at.ns || i + 1 == seg->first + seg->count) {
-            p = extrapolate(seg, near, at - near->at.ns);
+            p = mrd_align_extrapolate(seg, near, at - near->at.ns);
         } else {
             p = interpolate(seg, near, near + 1, at - near->at.ns);
             near += at - near->at.ns > near[1].at.ns - at;

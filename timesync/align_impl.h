@@ -1,5 +1,5 @@
-/* timesync/align_impl.h - the inside of an alignment table, for align.c, align_grid.c and
- * align_file.c only. */
+/* timesync/align_impl.h - the inside of an alignment table, for align.c, align_grid.c,
+ * align_file.c and tie.c only. */
 #ifndef MRD_TIMESYNC_ALIGN_IMPL_H
 #define MRD_TIMESYNC_ALIGN_IMPL_H
 
@@ -16,6 +16,14 @@ struct mrd_align {
     size_t bin_count, bin_cap;
 };
 
+/* Offset of one place, relative to its segment's base. */
+typedef struct {
+    double lo, hi, est;
+} mrd_align_place;
+
+/* What a bin of a segment says about d ns after it (before it: d < 0), nothing else being known. */
+mrd_align_place mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *bin,
+                                      int64_t d);
 /* Forgets all segments and bins; keeps the memory. */
 void mrd_align_reset(mrd_align *align);
 

@@ -4,6 +4,7 @@
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
+#include "aggregator/clock_report.h"
 #include "aggregator/merge.h"
 #include "aggregator/node_clock.h"
 #include "proto/batch.h"
@@ -29,6 +30,9 @@ typedef struct {
     int64_t begin, end; /* seconds of the session that it ran */
     int64_t early;      /* it enters so long before the last */
     unsigned more;      /* collectives behind COLLECTIVES that only it saw */
+    const char *life;   /* of the aggregator, which answered; NULL: not said */
+    int64_t utc_bound;  /* that life's wall clock reads as session time without the lie, and states
+                           this; 0: nothing was read */
     uint64_t seq;
 } part;
 
@@ -52,6 +56,32 @@ frame_of(part *p, uint8_t type)
                         .boot = mrd_boot_key(mrd_str_of(p->boot)) };
 }
 
+#define READINGS 8
+#define RAW_ZERO (5000 * MRD_SEC) /* of the aggregator: session time minus its RAW is another */
+
+/* What the aggregator read of its own clocks while it answered this part. */
+static void
+fill_server(const part *p, Mrd__ClockData *data, Mrd__ClockReading v[READINGS],
+            Mrd__ClockTimex timex[READINGS], Mrd__ClockReading *list[READINGS])
+{
+    rng r = rng_new(rng_seed() + (uint64_t) p->lie);
+
+    data->session_offset_ns = ZERO - RAW_ZERO + p->lie;
+    data->aggregator = list;
+    for (int i = 0; i < READINGS; i++) {
+        int64_t at = p->begin * MRD_SEC + (p->end - p->begin) * MRD_SEC * i / READINGS;
+
+        mrd__clock_reading__init(&v[i]);
+        mrd__clock_timex__init(&timex[i]);
+        v[i].raw_ns = RAW_ZERO + at;
+        v[i].realtime_ns =
+            ZERO + at + (int64_t) rng_between(&r, (double) -p->utc_bound, (double) p->utc_bound);
+        v[i].timex = &timex[i];
+        timex[i].maxerror_ns = p->utc_bound;
+        list[data->n_aggregator++] = &v[i];
+    }
+}
+
 static void
 put_probes(part *p, mrd_journal *j)
 {
@@ -59,7 +89,14 @@ put_probes(part *p, mrd_journal *j)
     Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
     mrd_frame f = frame_of(p, MRD_FRAME_CLOCK_DATA);
     mrd_buf joined = { 0 }, wire = { 0 };
+    Mrd__ClockReading own[READINGS], *list[READINGS];
+    Mrd__ClockTimex timex[READINGS];
+    char life[16];
 
+    snprintf(life, sizeof(life), "%s", p->life == NULL ? "" : p->life);
+    data.reference = life;
+    if (p->utc_bound > 0)
+        fill_server(p, &data, own, timex, list);
     for (uint32_t k = 0; k < 2 * PAIRS; k++) {
         int64_t sess = ZERO + (int64_t) (k / 2) * MRD_SEC + (k % 2) * 15000;
         int64_t up = 30000 + (int64_t) rng_between(&r, 0, 5000);
@@ -265,6 +302,214 @@ TEST(each_boot_has_its_own_clock)
         CHECK(mrd_align_widest(clock.v[i].align) > 0 &&
               mrd_align_widest(clock.v[i].align) < 100 * MRD_US);
     mrd_node_clock_fini(&clock);
+}
+
+/* ---- another life of the aggregator ---- */
+
+#define MOVED (-20 * MRD_SEC) /* its second life's session times are behind */
+
+/* Two nodes that live through both lives, and one that came with the second. */
+static recording
+two_lives(const char *name, const char *second_boot, int64_t utc_bound)
+{
+    recording r = recording_new(name);
+    part all[3][2] = { { a_part("i-a", ZERO - 7000 * MRD_SEC),
+                         a_part("i-a", ZERO - 7000 * MRD_SEC) },
+                       { a_part("i-b", ZERO + 65 * MRD_SEC), a_part("i-b", ZERO + 65 * MRD_SEC) },
+                       { a_part("i-c", ZERO), a_part("i-c", ZERO) } };
+
+    for (size_t i = 0; i < 3; i++) {
+        all[i][0].life = "A";
+        all[i][0].end = 50;
+        all[i][1].life = "B";
+        all[i][1].boot = second_boot;
+        all[i][1].begin = 70;
+        all[i][1].lie = MOVED;
+        all[i][0].utc_bound = all[i][1].utc_bound = utc_bound;
+    }
+    add_node(&r, all[0], 2);
+    add_node(&r, all[1], 2);
+    add_node(&r, &all[2][1], 1);
+    return r;
+}
+
+static bool
+has(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "r");
+    mrd_buf all = { 0 };
+    bool found;
+    int c;
+
+    while (f != NULL && (c = getc(f)) != EOF)
+        mrd_buf_byte(&all, (uint8_t) c);
+    if (f != NULL)
+        fclose(f);
+    found = strstr(mrd_buf_cstr(&all), text) != NULL;
+    mrd_buf_fini(&all);
+    return found;
+}
+
+/* Every second of the second life lies where it happened, within its bound and the tie's. */
+static void
+check_second_life(const recording *r, mrd_dur_ns tie)
+{
+    static const int64_t offsets[] = { ZERO - 7000 * MRD_SEC, ZERO + 65 * MRD_SEC, ZERO };
+    mrd_clock_report report = { 0 };
+    mrd_strlist all = { 0 };
+    mrd_why why = { 0 };
+
+    CHECK_ERR("report", mrd_clock_report_read(r->dir, &all, &report, &why), MRD_OK);
+    REQUIRE(report.n == 3);
+    CHECK_INT(report.timeline.n, 2);
+    for (size_t i = 0; i < 3; i++) {
+        const mrd_boot_clock *c = &report.v[i].clock.v[report.v[i].clock.n - 1];
+        mrd_align_cursor cursor = { 0 };
+        size_t missed = 0;
+
+        REQUIRE(c->align != NULL);
+        CHECK_INT(c->violations, 0);
+        for (int64_t s = 71; s < PAIRS - 1; s++) {
+            int64_t truth = ZERO + s * MRD_SEC;
+            mrd_align_bound b;
+            mrd_sess_ns at;
+
+            CHECK(mrd_align_map(c->align, &cursor, (mrd_local_ns){ truth - offsets[i] }, &at, &b));
+            missed += truth < b.lo.ns - tie || truth > b.hi.ns + tie;
+        }
+        CHECK_ROW(report.v[i].id, missed == 0);
+    }
+    mrd_clock_report_fini(&report);
+}
+
+TEST(lives_are_tied_by_nodes_whose_clocks_ran_on)
+{
+    recording r = two_lives("lives", "one", 0);
+    merge_verdict v = { 0 };
+    mrd_export_result result;
+    const mrd_life *l = &v.timeline.v[1];
+    char path[400];
+
+    check_second_life(&r, 2 * MRD_MS); /* from the journal alone */
+    result = merge(&r, MERGE_ALIGNED, &v);
+    REQUIRE(v.timeline.n == 2);
+    CHECK_INT(l->by, MRD_TIED_NODES);
+    CHECK_INT(l->tie.clocks, 2);
+    CHECK_INT(l->tie.contradicting, 0);
+    CHECK(MOVED - l->tie.ahead_ns >= l->tie.lo && MOVED - l->tie.ahead_ns <= l->tie.hi);
+    CHECK_INT(l->shift_ns, -l->tie.ahead_ns);
+    CHECK(mrd_life_bound(l) > 0 && mrd_life_bound(l) < MRD_MS);
+    CHECK(l->tie.at_ns > ZERO + 50 * MRD_SEC && l->tie.at_ns < ZERO + 70 * MRD_SEC);
+    CHECK_INT(v.collectives.violations, 0);
+    CHECK_INT(v.held_out_violations, 0);
+    CHECK(result.first_ns >= ZERO + 10 * MRD_SEC - MRD_MS);
+    CHECK(result.last_ns > ZERO + 109 * MRD_SEC && result.last_ns <= ZERO + 110 * MRD_SEC);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    CHECK(has(path, "by 2 clocks that ran on over the "));
+    CHECK(has(path, "clock.tie.2"));
+    check_second_life(&r, mrd_life_bound(l)); /* with the tables that the merge kept */
+}
+
+/* A slice of the one node that knows only the second life lies where the whole puts it. */
+TEST(a_slice_goes_by_the_other_nodes_too)
+{
+    recording r = two_lives("lives-slice", "one", 0);
+    merge_input in = { .dir = r.dir, .id = "s", .nodes = r.nodes, .n_nodes = r.n };
+
+    for (int i = 0; i < 2; i++) { /* before the whole was merged, and after */
+        mrd_filter only = MRD_FILTER_ALL;
+        mrd_export_target target = { mrd_sink_find(MRD_STR("json")), NULL };
+        mrd_export_result result = { 0 };
+        char path[400];
+        mrd_why why = { 0 };
+
+        CHECK_ERR("node", mrd_strlist_add(&only.instances, MRD_STR("i-c")), MRD_OK);
+        snprintf(path, sizeof(path), "%s/slice.json", r.dir);
+        CHECK_ERR("output", mrd_out_file(path, &target.out, &why), MRD_OK);
+        CHECK_ERR("slice",
+                  merge_run(&in, &only, MERGE_ALIGNED, &target, 1, NULL, NULL, &result, NULL, &why),
+                  MRD_OK);
+        CHECK(result.first_ns > ZERO + 70 * MRD_SEC - 2 * MRD_MS &&
+              result.first_ns < ZERO + 70 * MRD_SEC + 2 * MRD_MS);
+        mrd_filter_fini(&only);
+        (void) merge(&r, MERGE_ALIGNED, NULL);
+    }
+}
+
+TEST(lives_are_tied_by_utc_where_no_clock_ran_on)
+{
+    recording r = two_lives("lives-utc", "two", 3 * MRD_MS);
+    merge_verdict v = { 0 };
+    const mrd_life *l = &v.timeline.v[1];
+    char path[400];
+
+    (void) merge(&r, MERGE_ALIGNED, &v);
+    REQUIRE(v.timeline.n == 2);
+    CHECK_INT(l->by, MRD_TIED_UTC);
+    CHECK(MOVED - l->tie.ahead_ns >= l->tie.lo && MOVED - l->tie.ahead_ns <= l->tie.hi);
+    CHECK(mrd_life_bound(l) >= 2 * MRD_MS && mrd_life_bound(l) < 50 * MRD_MS);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    CHECK(has(path, "by UTC"));
+    check_second_life(&r, mrd_life_bound(l));
+}
+
+/* Nothing relates them: said, and what came later is not written earlier. */
+TEST(lives_that_nothing_ties_say_so)
+{
+    recording r = two_lives("lives-none", "two", 0);
+    merge_verdict v = { 0 };
+    const mrd_life *l = &v.timeline.v[1];
+    char path[400];
+
+    (void) merge(&r, MERGE_ALIGNED, &v);
+    REQUIRE(v.timeline.n == 2);
+    CHECK_INT(l->by, MRD_TIED_NONE);
+    CHECK_INT(mrd_life_bound(l), -1);
+    CHECK(l->shift_ns >= -MOVED - 21 * MRD_SEC && l->shift_ns < -MOVED);
+    CHECK(ZERO + 70 * MRD_SEC + MOVED + l->shift_ns >= ZERO + 49 * MRD_SEC);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    CHECK(has(path, "NOT tied"));
+}
+
+static int64_t
+open_store(const char *store, char timeline[64])
+{
+    hub *h = calloc(1, sizeof(*h));
+    mrd_why why = { 0 };
+    int64_t offset;
+
+    CHECK_ERR("store", hub_init(h, store, &why), MRD_OK);
+    snprintf(timeline, 64, "%s", h->timeline);
+    offset = h->session_offset_ns;
+    hub_fini(h);
+    free(h);
+    return offset;
+}
+
+/* A restart goes on; another machine, and the way back from it, begin a timeline each. */
+TEST(a_store_that_moved_begins_a_timeline)
+{
+    const char *elsewhere = "{\"boot_id\": \"elsewhere\", \"session_offset_ns\": 5, "
+                            "\"timeline\": \"elsewhere#7\", \"moves\": 7}";
+    char store[256], path[300], first[64], again[64], back[64];
+    int64_t offset;
+
+    snprintf(store, sizeof(store), "%s/store", test_tmp());
+    snprintf(path, sizeof(path), "%s/clock.json", store);
+    offset = open_store(store, first);
+    CHECK(strchr(first, '#') == NULL);
+    CHECK_INT(open_store(store, again), offset);
+    CHECK_TEXT(again, first);
+    CHECK_ERR("moved",
+              mrd_write_file(path, (mrd_bytes){ (const uint8_t *) elsewhere, strlen(elsewhere) },
+                             0644, NULL),
+              MRD_OK);
+    CHECK(open_store(store, back) != 5);
+    CHECK(mrd_str_starts(mrd_str_of(back), first));
+    CHECK_TEXT(back + strlen(first), "#8");
+    offset = open_store(store, again);
+    CHECK_TEXT(again, back);
+    CHECK_INT(open_store(store, again), offset);
 }
 
 TEST(times_of_each_clock)

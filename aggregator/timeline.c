@@ -1,0 +1,490 @@
+#include "aggregator/timeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "base/out.h"
+#include "timesync/follow.h"
+
+#define UTC_READINGS 64 /* on either side of a gap: the nearest */
+
+static const char *const by_text[] = { "first", "nodes", "utc", "none" };
+
+/* ---- Lives, in their order ---- */
+
+/* Its index; t->n when it is not there. */
+static size_t
+find_life(const mrd_timeline *t, const char *id)
+{
+    size_t i = 0;
+
+    while (i < t->n && strcmp(t->v[i].id, id) != 0)
+        i++;
+    return i;
+}
+
+typedef struct {
+    const mrd_node_clock *const *clocks;
+    size_t n;
+} nodes;
+
+typedef void each_life(void *self, const mrd_boot_clock *c, size_t life);
+
+static void
+for_lives(const nodes *all, each_life *see, void *self)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        for (size_t k = 0; k < all->clocks[i]->n; k++) {
+            const mrd_boot_clock *c = &all->clocks[i]->v[k];
+
+            for (size_t l = 0; l < c->n_lives; l++)
+                see(self, c, l);
+        }
+    }
+}
+
+typedef struct {
+    mrd_timeline lives; /* in the order of finding them */
+    int64_t began[MRD_LIVES_MAX], ended[MRD_LIVES_MAX];
+    bool before[MRD_LIVES_MAX][MRD_LIVES_MAX]; /* some clock saw the one right before the other */
+} census;
+
+static void
+count_life(void *self, const mrd_boot_clock *c, size_t life)
+{
+    const mrd_clock_life *l = &c->lives[life];
+    census *all = self;
+    size_t i = find_life(&all->lives, l->id), last;
+
+    if (i == MRD_LIVES_MAX)
+        return;
+    if (i == all->lives.n) {
+        all->lives.n++;
+        all->lives.v[i] = (mrd_life){ .by = MRD_TIED_NONE };
+        memcpy(all->lives.v[i].id, l->id, sizeof(l->id));
+        all->began[i] = l->began_ns;
+        all->ended[i] = l->ended_ns;
+    } else {
+        all->began[i] = l->began_ns < all->began[i] ? l->began_ns : all->began[i];
+        all->ended[i] = l->ended_ns > all->ended[i] ? l->ended_ns : all->ended[i];
+    }
+    if (life > 0 && (last = find_life(&all->lives, c->lives[life - 1].id)) < all->lives.n)
+        all->before[last][i] = true;
+}
+
+/* The next one that none of the rest is known to precede; of several the one that began first. */
+static size_t
+next_life(const census *all, const bool *taken)
+{
+    size_t best = SIZE_MAX, any = SIZE_MAX;
+
+    for (size_t i = 0; i < all->lives.n; i++) {
+        bool free = !taken[i];
+
+        for (size_t k = 0; k < all->lives.n && free; k++)
+            free = taken[k] || k == i || !all->before[k][i];
+        if (!taken[i] && (any == SIZE_MAX || all->began[i] < all->began[any]))
+            any = i;
+        if (free && (best == SIZE_MAX || all->began[i] < all->began[best]))
+            best = i;
+    }
+    return best != SIZE_MAX ? best : any; /* a circle: some clock went back to an earlier life */
+}
+
+/* ---- Ties by nodes ---- */
+
+/* The life that a segment belongs to; n_lives when the table is not of probes. */
+static size_t
+segment_life(const mrd_boot_clock *c, const mrd_align_segment *seg)
+{
+    size_t life = c->n_lives;
+
+    for (size_t i = 0; i < c->n_lives && c->lives[i].from <= seg->from; i++)
+        life = i;
+    return life;
+}
+
+/* Whether something else happened to a clock in the gap. */
+static bool
+disturbed(const mrd_boot_clock *c, const mrd_align_segment *a, const mrd_align_segment *b)
+{
+    for (size_t i = 0; i < c->n_breaks; i++) {
+        if (c->breaks[i].cause != MRD_EPOCH_AGGREGATOR && c->breaks[i].before.ns >= a->to &&
+            c->breaks[i].after.ns <= b->from)
+            return true;
+    }
+    return b->cause != MRD_EPOCH_AGGREGATOR;
+}
+
+static bool
+spans(const mrd_boot_clock *c, const char *old, const char *new, mrd_tie_clock *ret)
+{
+    size_t n = c->align == NULL || c->violations > 0 ? 0 : mrd_align_segment_count(c->align);
+    const mrd_align_bin *bins = n == 0 ? NULL : mrd_align_borrow_bins(c->align);
+
+    for (size_t i = 1; i < n; i++) {
+        const mrd_align_segment *a = mrd_align_borrow_segment(c->align, i - 1), *b = a + 1;
+        size_t la = segment_life(c, a), lb = segment_life(c, b);
+
+        if (la == lb || la == c->n_lives || strcmp(c->lives[la].id, old) != 0 ||
+            strcmp(c->lives[lb].id, new) != 0)
+            continue;
+        *ret = (mrd_tie_clock){ c->align, i - 1, i };
+        return !disturbed(c, a, b) && bins[a->first + a->count - 1].quality > MRD_ALIGN_SUSPECT &&
+               bins[b->first].quality > MRD_ALIGN_SUSPECT;
+    }
+    return false;
+}
+
+static mrd_err
+tie_by_nodes(const nodes *all, const char *old, mrd_life *life)
+{
+    mrd_tie_clock *v;
+    size_t boots = 0, n = 0;
+
+    for (size_t i = 0; i < all->n; i++)
+        boots += all->clocks[i]->n;
+    if ((v = malloc((boots + 1) * sizeof(*v))) == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < all->n; i++) {
+        for (size_t k = 0; k < all->clocks[i]->n; k++)
+            n += spans(&all->clocks[i]->v[k], old, life->id, &v[n]);
+    }
+    if (mrd_tie_solve(v, n, &life->tie))
+        life->by = MRD_TIED_NODES;
+    else
+        life->tie.contradicting = n; /* no more than half of them agree */
+    free(v);
+    return MRD_OK;
+}
+
+/* ---- Ties by UTC ---- */
+
+static int
+reading_order(const void *a, const void *b)
+{
+    const mrd_server_reading *x = *(const mrd_server_reading *const *) a,
+                             *y = *(const mrd_server_reading *const *) b;
+
+    return x->r.raw_ns < y->r.raw_ns ? -1 : x->r.raw_ns > y->r.raw_ns;
+}
+
+/* The readings of one life that state a bound, by time; at most UTC_READINGS of its end or start.
+ * Negative without memory. */
+static int
+utc_readings(const nodes *all, const char *id, bool end,
+             const mrd_server_reading *ret[UTC_READINGS])
+{
+    const mrd_server_reading **v;
+    size_t cap = 0, n = 0, from, count;
+
+    for (size_t i = 0; i < all->n; i++)
+        cap += all->clocks[i]->n_server;
+    if ((v = malloc((cap + 1) * sizeof(*v))) == NULL)
+        return -1;
+    for (size_t i = 0; i < all->n; i++) {
+        for (size_t k = 0; k < all->clocks[i]->n_server; k++) {
+            const mrd_server_reading *r = &all->clocks[i]->server[k];
+
+            if (strcmp(r->id, id) == 0 && mrd_host_reading_utc_bound(&r->r) >= 0)
+                v[n++] = r;
+        }
+    }
+    qsort(v, n, sizeof(*v), reading_order);
+    for (size_t i = cap = 0; i < n; i++) { /* every node's journal has the same ones */
+        if (cap == 0 || v[cap - 1]->r.raw_ns != v[i]->r.raw_ns)
+            v[cap++] = v[i];
+    }
+    count = cap < UTC_READINGS ? cap : UTC_READINGS;
+    from = end ? cap - count : 0;
+    memcpy(ret, v + from, count * sizeof(*v));
+    free(v);
+    return (int) count;
+}
+
+/* UTC as a clock that session times are compared with: offset = session - UTC. */
+static void
+utc_ineqs(const mrd_server_reading *r, mrd_ineq ret[2])
+{
+    int64_t utc = r->r.realtime_ns, e = mrd_host_reading_utc_bound(&r->r) + r->r.bracket_ns / 2 + 1;
+    int64_t offset = r->r.raw_ns + r->session_offset_ns - utc;
+
+    e += e / 1000 + 1; /* by so much the offset changes over e, at twice 500 ppm */
+    ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
+    ret[1] = (mrd_ineq){ .t = utc, .v = offset - e, .lower = true };
+}
+
+static mrd_err
+tie_by_utc(const nodes *all, const char *old, mrd_life *life)
+{
+    const mrd_server_reading *a[UTC_READINGS], *b[UTC_READINGS];
+    int na = utc_readings(all, old, true, a), nb = utc_readings(all, life->id, false, b);
+    mrd_ineq ineqs[4 * UTC_READINGS];
+    mrd_epoch_break gap = { .cause = MRD_EPOCH_AGGREGATOR };
+    mrd_align *utc = NULL;
+    size_t n = 0, odd = life->tie.contradicting;
+
+    if (na < 0 || nb < 0)
+        return MRD_NOMEM;
+    if (na == 0 || nb == 0 || b[0]->r.realtime_ns <= a[na - 1]->r.realtime_ns)
+        return MRD_OK;
+    for (int i = 0; i < na; i++, n += 2)
+        utc_ineqs(a[i], ineqs + n);
+    for (int i = 0; i < nb; i++, n += 2)
+        utc_ineqs(b[i], ineqs + n);
+    gap.after.ns = a[na - 1]->r.realtime_ns;
+    gap.before.ns = b[0]->r.realtime_ns;
+    if (mrd_follow_solve("UTC", 0, ineqs, n, &gap, 1, &mrd_follow_defaults, &utc, NULL, NULL) !=
+        MRD_OK)
+        return MRD_OK;
+    for (size_t i = 1; i < mrd_align_segment_count(utc); i++) {
+        const mrd_align_segment *s = mrd_align_borrow_segment(utc, i);
+
+        if (s[-1].to <= gap.after.ns && s->from >= gap.before.ns &&
+            mrd_tie_solve(&(mrd_tie_clock){ utc, i - 1, i }, 1, &life->tie))
+            life->by = MRD_TIED_UTC;
+    }
+    life->tie.contradicting = odd;
+    mrd_align_free(utc);
+    return MRD_OK;
+}
+
+/* ---- The timeline ---- */
+
+static mrd_err
+tie_life(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int64_t began)
+{
+    mrd_life *life = &t->v[i];
+    const mrd_life *last = &t->v[i - 1];
+    mrd_err err = tie_by_nodes(all, last->id, life);
+
+    if (err == MRD_OK && life->by == MRD_TIED_NONE)
+        err = tie_by_utc(all, last->id, life);
+    if (life->by == MRD_TIED_NONE) {
+        /* Two wall clocks, believed unless the new one is behind: what came later stays later. */
+        life->tie.gap_ns = began > ended + last->shift_ns ? began - ended - last->shift_ns : 0;
+        life->shift_ns = began > ended + last->shift_ns ? 0 : ended + last->shift_ns - began + 1;
+        life->tie.at_ns = ended + last->shift_ns;
+        return err;
+    }
+    life->shift_ns = last->shift_ns - life->tie.ahead_ns;
+    life->tie.at_ns += last->shift_ns;
+    return err;
+}
+
+mrd_err
+mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n, mrd_timeline *ret_timeline)
+{
+    nodes all = { clocks, n };
+    mrd_timeline t = { .n = 0 };
+    bool taken[MRD_LIVES_MAX] = { false };
+    census *c = calloc(1, sizeof(*c));
+    mrd_err err = c == NULL ? MRD_NOMEM : MRD_OK;
+    size_t at, last = 0;
+
+    if (err == MRD_OK)
+        for_lives(&all, count_life, c);
+    for (; err == MRD_OK && t.n < c->lives.n; last = at) {
+        at = next_life(c, taken);
+        taken[at] = true;
+        t.v[t.n++] = c->lives.v[at];
+        if (t.n == 1)
+            t.v[0].by = MRD_TIED_FIRST;
+        else
+            err = tie_life(&all, &t, t.n - 1, c->ended[last], c->began[at]);
+    }
+    free(c);
+    if (err == MRD_OK)
+        *ret_timeline = t;
+    return err;
+}
+
+bool
+mrd_timeline_knows(const mrd_timeline *timeline, const mrd_node_clock *clock)
+{
+    for (size_t i = 0; i < clock->n; i++) {
+        for (size_t l = 0; l < clock->v[i].n_lives; l++) {
+            if (find_life(timeline, clock->v[i].lives[l].id) == timeline->n)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void
+shift_probes(mrd_boot_clock *c, size_t first, size_t end, int64_t by)
+{
+    for (size_t i = first; i < end; i++) {
+        c->probes[i].r2 += c->probes[i].r2 == 0 ? 0 : by;
+        c->probes[i].r3 += c->probes[i].r3 == 0 ? 0 : by;
+    }
+}
+
+static void
+apply_boot(const mrd_timeline *t, mrd_boot_clock *c)
+{
+    bool solved = c->align != NULL && mrd_align_bin_count(c->align) > 0 &&
+                  mrd_align_borrow_bins(c->align)[0].quality != MRD_ALIGN_UNALIGNED;
+
+    for (size_t l = 0; l < c->n_lives; l++) {
+        size_t life = find_life(t, c->lives[l].id);
+        int64_t by = life == t->n ? 0 : t->v[life].shift_ns;
+
+        shift_probes(c, c->lives[l].first, l + 1 < c->n_lives ? c->lives[l + 1].first : c->n_probes,
+                     by);
+        for (size_t i = 0; solved && by != 0 && i < mrd_align_segment_count(c->align); i++) {
+            if (segment_life(c, mrd_align_borrow_segment(c->align, i)) == l)
+                mrd_align_shift(c->align, i, i + 1, by);
+        }
+    }
+}
+
+void
+mrd_timeline_apply(const mrd_timeline *timeline, mrd_node_clock *clock)
+{
+    for (size_t i = 0; i < clock->n; i++)
+        apply_boot(timeline, &clock->v[i]);
+}
+
+mrd_dur_ns
+mrd_life_bound(const mrd_life *life)
+{
+    if (life->by != MRD_TIED_NODES && life->by != MRD_TIED_UTC)
+        return life->by == MRD_TIED_FIRST ? 0 : -1;
+    return -life->tie.lo > life->tie.hi ? -life->tie.lo : life->tie.hi;
+}
+
+size_t
+mrd_timeline_violations(const mrd_timeline *timeline)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < timeline->n; i++)
+        n += timeline->v[i].tie.contradicting;
+    return n;
+}
+
+/* ---- Saying it ---- */
+
+void
+mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)
+{
+    const mrd_life *life = &timeline->v[i];
+    char gap[MRD_DUR_TEXT], bound[MRD_DUR_TEXT];
+
+    mrd_dur_text(life->tie.gap_ns, gap);
+    mrd_dur_text(mrd_life_bound(life), bound);
+    mrd_buf_fmt(to, "the aggregator's clock changed (life %zu of %zu): ", i + 1, timeline->n);
+    if (life->by == MRD_TIED_NODES)
+        mrd_buf_fmt(to,
+                    "times after it are tied to those before within +-%s by %zu clock%s that ran "
+                    "on over the %s between",
+                    bound, life->tie.clocks, life->tie.clocks == 1 ? "" : "s", gap);
+    else if (life->by == MRD_TIED_UTC)
+        mrd_buf_fmt(to,
+                    "no node's clock ran on over the %s between; times after it are tied to those "
+                    "before within +-%s by UTC, as far as both aggregators' wall clocks know it",
+                    gap, bound);
+    else
+        mrd_buf_text(to, "times after it are NOT tied to those before: no node's clock ran on, and "
+                         "the wall clocks of both aggregators state no bound");
+    if (life->tie.contradicting > 0)
+        mrd_buf_fmt(to, "; %zu clock%s contradict%s that: DO NOT TRUST IT", life->tie.contradicting,
+                    life->tie.contradicting == 1 ? "" : "s",
+                    life->tie.contradicting == 1 ? "s" : "");
+}
+
+mrd_json *
+mrd_timeline_json(const mrd_timeline *timeline)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < timeline->n; i++) {
+        const mrd_life *l = &timeline->v[i];
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_set(o, "timeline", mrd_json_new_str(l->id));
+        mrd_json_set(o, "tied_by", mrd_json_new_str(by_text[l->by]));
+        mrd_json_set(o, "shift_ns", mrd_json_new_int(l->shift_ns));
+        mrd_json_set(o, "at_ns", mrd_json_new_int(l->tie.at_ns));
+        mrd_json_set(o, "bound_ns", mrd_json_new_int(mrd_life_bound(l)));
+        mrd_json_set(o, "bound_lo_ns", mrd_json_new_int(l->tie.lo));
+        mrd_json_set(o, "bound_hi_ns", mrd_json_new_int(l->tie.hi));
+        mrd_json_set(o, "gap_ns", mrd_json_new_int(l->tie.gap_ns));
+        mrd_json_set(o, "clocks", mrd_json_new_int((int64_t) l->tie.clocks));
+        mrd_json_set(o, "contradicting", mrd_json_new_int((int64_t) l->tie.contradicting));
+        mrd_json_append(a, o);
+    }
+    return a;
+}
+
+void
+mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
+{
+    size_t n = array == NULL ? 0 : mrd_json_size(array);
+
+    *to = (mrd_timeline){ .n = n < MRD_LIVES_MAX ? n : MRD_LIVES_MAX };
+    for (size_t i = 0; i < to->n; i++) {
+        const mrd_json *o = mrd_json_at(array, i);
+        const char *by = mrd_json_str(o, "tied_by", "none");
+        mrd_life *l = &to->v[i];
+
+        snprintf(l->id, sizeof(l->id), "%s", mrd_json_str(o, "timeline", ""));
+        l->by = MRD_TIED_NONE;
+        for (unsigned k = 0; k < MRD_COUNT(by_text); k++) {
+            if (strcmp(by, by_text[k]) == 0)
+                l->by = (mrd_tied_by) k;
+        }
+        l->shift_ns = mrd_json_int(o, "shift_ns", 0);
+        l->tie.at_ns = mrd_json_int(o, "at_ns", 0);
+        l->tie.lo = mrd_json_int(o, "bound_lo_ns", 0);
+        l->tie.hi = mrd_json_int(o, "bound_hi_ns", 0);
+        l->tie.gap_ns = mrd_json_int(o, "gap_ns", 0);
+        l->tie.clocks = (size_t) mrd_json_int(o, "clocks", 0);
+        l->tie.contradicting = (size_t) mrd_json_int(o, "contradicting", 0);
+    }
+}
+
+/* ---- Beside the tables ---- */
+
+static char *
+timeline_path(const char *session_dir)
+{
+    char *path;
+
+    return asprintf(&path, "%s/" MRD_CLOCKS_DIR "/timeline.json", session_dir) < 0 ? NULL : path;
+}
+
+mrd_err
+mrd_timeline_save(const mrd_timeline *timeline, const char *session_dir, mrd_why *why)
+{
+    char *path = timeline_path(session_dir);
+    mrd_json *doc = mrd_json_new_object();
+    mrd_buf text = { 0 };
+    mrd_err err = MRD_NOMEM;
+
+    if (path != NULL && mrd_json_set(doc, "lives", mrd_timeline_json(timeline)) == MRD_OK) {
+        mrd_json_write(doc, true, &text);
+        err = text.err;
+    }
+    err = err == MRD_OK ? mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0644, why)
+                        : mrd_why_set(why, err, 0, "timeline of %s", session_dir);
+    mrd_buf_fini(&text);
+    mrd_json_free(doc);
+    free(path);
+    return err;
+}
+
+void
+mrd_timeline_load(mrd_timeline *to, const char *session_dir)
+{
+    char *path = timeline_path(session_dir);
+    mrd_json *doc = NULL;
+
+    *to = (mrd_timeline){ .n = 0 };
+    if (path != NULL && mrd_json_load(path, &doc, NULL) == MRD_OK)
+        mrd_timeline_of_json(to, mrd_json_get(doc, "lives"));
+    mrd_json_free(doc);
+    free(path);
+}

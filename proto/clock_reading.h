@@ -1,0 +1,25 @@
+/*
+ * proto/clock_reading.h - a reading of a machine's own clocks (hw/hostclock.h) as the message that
+ * travels and is stored.
+ *
+ * Threads: plain values. The message points into its own struct: it must not be moved once filled.
+ */
+#ifndef MRD_PROTO_CLOCK_READING_H
+#define MRD_PROTO_CLOCK_READING_H
+
+#include "hw/hostclock.h"
+#include "proto/wire.h"
+
+/* A reading with all parts that may hang on it. */
+typedef struct {
+    Mrd__ClockReading m;
+    Mrd__ClockTimex timex;
+    Mrd__ClockBound bound;
+    Mrd__ClockPhc phc;
+    Mrd__ClockVm vm;
+    char phc_name[MRD_HOSTCLOCK_NAME];
+} mrd_clock_reading;
+
+void mrd_clock_reading_fill(mrd_clock_reading *to, const mrd_hostclock_reading *from);
+
+#endif
