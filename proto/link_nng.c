@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <nng/nng.h>
@@ -27,10 +26,6 @@
 #define SURVEY_SLOTS 4
 #define REBUFF_NS    (2 * MRD_SEC)
 #define URGENT       1 /* slots beyond the window */
-/* With its contexts closed, each connection of a server takes one more message, which nobody
- * fetches, and then rests: closing it is safe (proto/nng_end.h). One close in ten hung without,
- * none of 180 with it, with 20 agents that sent all they could. */
-#define SETTLE_NS (20 * MRD_MS)
 
 /* ---- Common ---- */
 
@@ -970,8 +965,6 @@ mrd_server_close(mrd_server *s)
             nng_ctx_close(s->holds[i].ctx);
         }
     }
-    if (mrd_server_connections(s) + mrd_server_control_connections(s) > 0)
-        nanosleep(&(struct timespec){ .tv_nsec = SETTLE_NS }, NULL);
     if (s->rep_open)
         closed = mrd_nng_close(s->rep);
     if (s->surveyor_open)

@@ -1,13 +1,13 @@
 /*
  * proto/nng_end.h - the end of NNG's sockets. Only proto/link_nng.c uses it.
  *
- * NNG 1.5 takes connections down on one thread per process, which waits until the connection's
- * receive and send have ended. Between two parts of a message (its length and its body, or two
- * writes) neither has anything under way that could be ended: when the connection is closed just
- * then, the next part is refused without a word, the receive never ends, and that thread waits for
- * ever. From then on no closed connection of the process goes away and no socket can be closed
- * (docs/wire.md section 8). Nothing outside of NNG can wake it. So: waits here have an end, and a
- * process can notice.
+ * NNG takes connections down on one thread per process, which waits until the connection's receive
+ * and send have ended. NNG 1.5 begins each part of a message (its length, its body; over TLS each
+ * write) as an operation of its own, and when the connection is closed between two of them the next
+ * is refused without a word: the receive never ends, that thread waits for ever, no closed
+ * connection of the process goes away any more and no socket can be closed. nng_end.c ends what is
+ * refused. Should it hang for another reason, waits here have an end, and a process can notice
+ * (mrd_link_stuck).
  *
  * Threads: any.
  */

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "cli/pki.h"
 #include "proto/nng_end.h"
 #include "tests/check.h"
 
@@ -103,6 +104,95 @@ TEST(closing_is_ordinary)
     mrd_server_close(server);
     CHECK_INT(mrd_link_abandoned(), 0);
     CHECK(mrd_link_stuck() == 0);
+}
+
+/* ---- Under traffic ---- */
+
+#define LINKS 16
+
+static void
+make_certificates(const char *dir)
+{
+    mrd_strlist hosts = { 0 };
+    mrd_pki_request r = { .dir = dir,
+                          .name = "aggregator",
+                          .file = "server",
+                          .hosts = &hosts,
+                          .days = 30,
+                          .server = true };
+    mrd_why why = { 0 };
+
+    CHECK_ERR("host", mrd_strlist_add(&hosts, mrd_str_of("localhost")), MRD_OK);
+    CHECK_ERR("authority", mrd_pki_authority(dir, 30, &why), MRD_OK);
+    CHECK_ERR("certificate", mrd_pki_issue(&r, false, &why), MRD_OK);
+    mrd_strlist_fini(&hosts);
+}
+
+/* Each link sends all it may until `replies` came to all of them together. */
+static void
+traffic(mrd_server *server, mrd_link *links[LINKS], unsigned replies)
+{
+    static const uint8_t frame[3000];
+    int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
+    mrd_server_request request;
+    mrd_link_event ev;
+    unsigned n = 0;
+
+    while (n < replies && mrd_local_now().ns < end) {
+        while (mrd_server_next(server, 1, &request))
+            mrd_server_reply(server, &request, (mrd_bytes){ frame, 100 });
+        for (int i = 0; i < LINKS; i++) { /* last, so that much is under way at the end */
+            while (mrd_link_next(links[i], 0, &ev)) {
+                n += ev.kind == MRD_LINK_REPLY;
+                mrd_link_event_done(&ev);
+            }
+            while (mrd_link_submit(links[i], 1, (mrd_bytes){ frame, sizeof(frame) }) == MRD_OK)
+                ;
+        }
+    }
+    CHECK(n >= replies);
+}
+
+static void
+close_under_traffic(const char *scheme, mrd_link_tls server_tls, mrd_link_tls link_tls)
+{
+    char url[64];
+    mrd_server_options so = { .data_url = url, .tls = server_tls };
+    mrd_link *links[LINKS] = { NULL };
+    mrd_server *server = NULL;
+    mrd_why why = { 0 };
+
+    snprintf(url, sizeof(url), "%s://127.0.0.1:0", scheme);
+    CHECK_ERR(url, mrd_server_open(&so, &server, &why), MRD_OK);
+    for (int i = 0; i < LINKS; i++) {
+        mrd_link_options lo = { .data_url = mrd_server_data_url(server), .tls = link_tls };
+
+        CHECK_ERR(url, mrd_link_open(&lo, &links[i], &why), MRD_OK);
+    }
+    traffic(server, links, 20 * LINKS);
+    for (int i = 0; i < LINKS / 2; i++)
+        mrd_link_close(links[i]);
+    mrd_server_close(server);
+    for (int i = LINKS / 2; i < LINKS; i++)
+        mrd_link_close(links[i]);
+    CHECK_INT(mrd_link_abandoned(), 0);
+}
+
+TEST(closing_under_traffic)
+{
+    char dir[200], ca[240], cert[240], key[240];
+    mrd_link_tls none = { 0 };
+
+    snprintf(dir, sizeof(dir), "%s/pki", test_tmp());
+    snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
+    snprintf(cert, sizeof(cert), "%s/server.pem", dir);
+    snprintf(key, sizeof(key), "%s/server.key", dir);
+    make_certificates(dir);
+    for (int i = 0; i < 20 && mrd_link_abandoned() == 0; i++) {
+        close_under_traffic("tcp", none, none);
+        close_under_traffic("tls+tcp", (mrd_link_tls){ .cert_file = cert, .key_file = key },
+                            (mrd_link_tls){ .ca_file = ca, .server_name = "localhost" });
+    }
 }
 
 TEST_MAIN()
