@@ -3,6 +3,7 @@
 # the client. Prints goal and measured value per row for each load. Needs root; leaves nothing behind.
 #   CLOCKLAB_SECONDS=90   per scenario
 #   CLOCKLAB_SCENARIOS="idle busy2 busy4 user nng saturated"
+#   CLOCKLAB_CHRONY=1     chronyd runs beside each scenario with kernel stamps, for comparison; 0: it does not
 set -eu
 cd "$(dirname "$0")/.."
 lab=${CLOCKLAB_BIN:-build/bin/clocklab}
@@ -15,7 +16,12 @@ command -v ip >/dev/null && command -v tc >/dev/null ||
 [ -x "$lab" ] || { echo "clocklab: $lab is missing; run make" >&2; exit 2; }
 
 a=mrdlab$$a r=mrdlab$$r b=mrdlab$$b
-cleanup() { for ns in $a $r $b; do ip netns del $ns 2>/dev/null || true; done; }
+said=$(mktemp) rival=""
+cleanup() {
+    [ -z "$rival" ] || kill "$rival" 2>/dev/null || true
+    rm -f "$said"
+    for ns in $a $r $b; do ip netns del $ns 2>/dev/null || true; done
+}
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 for ns in $a $r $b; do ip netns add $ns; ip -n $ns link set lo up; done
@@ -35,8 +41,20 @@ for scenario in $scenarios; do
     if [ "$scenario" = saturated ]; then
         tc -n $r qdisc add dev rb root tbf rate 1gbit burst 64kb latency 2ms
     fi
+    rival=""
+    case $scenario in
+    idle | busy2 | busy4 | saturated)
+        if [ "${CLOCKLAB_CHRONY:-1}" = 1 ]; then
+            tests/clocklab/chrony.py $a $b 10.77.2.1 "$seconds" >"$said" 2>&1 & rival=$!
+        fi ;;
+    esac
     code=0
     "$lab" $a $b 10.77.2.1 "$scenario" "$seconds" || code=$?
+    if [ -n "$rival" ]; then
+        wait $rival || true # it judges nothing
+        rival=""
+        cat "$said"
+    fi
     case $code in
     0) ;;
     1) echo "clocklab: $scenario: an event was outside its bound, or out of order" >&2; status=1 ;;

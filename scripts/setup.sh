@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what building (build) or testing (test) Meridian needs on Debian 12 or Ubuntu, and says what.
+# Installs what building (build) or testing (test) Meridian needs on Debian 12 or Ubuntu, and says what; with "clocklab" also
+# chrony, for the laboratory's comparison (as a package it takes the place of the machine's time daemon: so only when asked for).
 # Nothing is installed when nothing is missing. Uses sudo only when not root.
 set -eu
 
@@ -13,7 +14,8 @@ helpful="chromium prometheus nodejs npm"
 case "${1:-build}" in
 build) wanted=$build helpful="" ;;
 test) wanted=$test ;;
-*) echo "usage: scripts/setup.sh [build|test]" >&2; exit 2 ;;
+clocklab) wanted="$build iproute2 procps" helpful="chrony" ;;
+*) echo "usage: scripts/setup.sh [build|test|clocklab]" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
