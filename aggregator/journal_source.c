@@ -18,7 +18,8 @@ typedef struct {
     size_t entry;
     mrd_batch_reader *reader; /* NULL: parked */
     uint32_t given;           /* events that left the source */
-    const mrd_event *head;    /* the next event: the reader's, or the copy */
+    uint32_t ready;           /* decoded events at head */
+    mrd_event *head;          /* the next event: the reader's, or the copy */
     mrd_event parked;         /* without arguments */
 } cursor;
 
@@ -34,7 +35,8 @@ typedef struct {
     mrd_batch_reader **spare;
     size_t n_spare;
     mrd_buf buf;
-    bool given; /* heap[0]->head was given and must be advanced */
+    uint32_t given; /* so many events of heap[0] were handed out last */
+    mrd_run left;   /* of them, not yet taken by next */
 } jsource;
 
 static bool
@@ -99,13 +101,20 @@ sift_up(jsource *s, size_t at)
 /* ---- Readers ---- */
 
 static void
+give_back(jsource *s, cursor *c)
+{
+    s->spare[s->n_spare++] = c->reader;
+    c->reader = NULL;
+    s->n_open--;
+}
+
+static void
 park(jsource *s, cursor *c)
 {
     c->parked = *c->head;
     c->head = &c->parked;
-    s->spare[s->n_spare++] = c->reader;
-    c->reader = NULL;
-    s->n_open--;
+    c->ready = 1;
+    give_back(s, c);
 }
 
 enum { AHEAD = 32 }; /* readers take turns: what one turn touches should be used more than once */
@@ -134,13 +143,28 @@ reader_take(jsource *s)
     return fresh;
 }
 
+/* Goes to the first event that was not given; false when there is none. */
+static bool
+step_over(mrd_batch_reader *r, cursor *c)
+{
+    for (uint32_t left = c->given;; left -= c->ready) {
+        if (mrd_batch_peek(r, &c->head, &c->ready, NULL) != MRD_MORE)
+            return false;
+        mrd_batch_take(r, left < c->ready ? left : c->ready);
+        if (left < c->ready) {
+            c->head += left;
+            c->ready -= left;
+            return true;
+        }
+    }
+}
+
 /* Decodes the batch again or for the first time and steps over what was given. False: no more
  * events, or damaged and counted. */
 static bool
 cursor_open(jsource *s, cursor *c)
 {
     mrd_batch_reader *r = reader_take(s);
-    const mrd_event *ev;
     mrd_batch_info info;
     mrd_frame f;
     mrd_bytes body;
@@ -149,32 +173,31 @@ cursor_open(jsource *s, cursor *c)
 
     f.seq = c->entry; /* unique in this source, whatever epochs there are */
     ok = ok && mrd_batch_open(r, &f, body, s->cat, &info, NULL) == MRD_OK;
-    for (uint32_t i = 0; i <= c->given && ok; i++)
-        ok = mrd_batch_next(r, &ev, NULL) == MRD_MORE;
-    if (!ok) {
+    if (!ok || !step_over(r, c)) {
         count_bad(s, c->entry, c->given);
         if (r != NULL)
             s->spare[s->n_spare++] = r;
         return false;
     }
     c->reader = r;
-    c->head = ev;
     s->n_open++;
     return true;
 }
 
-/* Goes to the next event of an open cursor; false at its end. */
+/* Goes n events on in an open cursor; false at its end. */
 static bool
-cursor_advance(jsource *s, cursor *c)
+cursor_advance(jsource *s, cursor *c, uint32_t n)
 {
-    mrd_step step = mrd_batch_next(c->reader, &c->head, NULL);
+    mrd_step step;
 
-    c->given++;
+    c->given += n;
+    mrd_batch_take(c->reader, n);
+    step = mrd_batch_peek(c->reader, &c->head, &c->ready, NULL);
     if (step == MRD_MORE)
         return true;
     if (step == MRD_BAD)
         count_bad(s, c->entry, c->given);
-    park(s, c);
+    give_back(s, c);
     return false;
 }
 
@@ -217,17 +240,36 @@ open_due(jsource *s)
     return MRD_OK;
 }
 
+/* How many events of the first cursor come before everything else, at least one. */
+static uint32_t
+run_length(const jsource *s)
+{
+    const cursor *c = s->heap[0];
+    int64_t until = s->next < s->n ? s->plan[s->next].first_ns : INT64_MAX;
+    uint32_t n = 1;
+
+    if (s->next == s->n && s->n_heap == 1)
+        return c->ready;
+    for (size_t i = 1; i < s->n_heap && i < 3; i++)
+        until = s->heap[i]->head->ts_ns < until ? s->heap[i]->head->ts_ns : until;
+    if (c->head[c->ready - 1].ts_ns < until)
+        return c->ready;
+    while (n < c->ready && c->head[n].ts_ns < until)
+        n++;
+    return n;
+}
+
 static mrd_step
-jsource_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
 {
     jsource *s = (jsource *) self;
 
-    if (s->given) {
-        s->given = false;
-        if (!cursor_advance(s, s->heap[0]))
+    if (s->given > 0) {
+        if (!cursor_advance(s, s->heap[0], s->given))
             heap_drop_first(s);
         else if (s->n_heap > 1)
             sift_down(s, 0);
+        s->given = 0;
     }
     for (;;) {
         if (open_due(s) != MRD_OK) {
@@ -243,9 +285,16 @@ jsource_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         else
             break;
     }
-    s->given = true;
-    *ret_event = s->heap[0]->head;
+    s->given = run_length(s);
+    *ret_events = s->heap[0]->head;
+    *ret_n = s->given;
     return MRD_MORE;
+}
+
+static mrd_step
+jsource_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    return mrd_run_next(self, &((jsource *) self)->left, ret_event, why);
 }
 
 static void
@@ -290,7 +339,9 @@ mrd_journal_source(const mrd_journal_source_options *options, mrd_catalog *cat,
 
     if (s == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "journal source");
-    s->source = (mrd_source){ jsource_next, jsource_close, options->key };
+    s->source = (mrd_source){
+        .next = jsource_next, .close = jsource_close, .key = options->key, .run = jsource_run
+    };
     s->o = *options;
     if (s->o.open_max == 0)
         s->o.open_max = OPEN_USUAL;

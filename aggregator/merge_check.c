@@ -18,6 +18,7 @@ typedef struct {
 } part;
 
 struct merge_check {
+    merge_check_names names; /* first, see merge_check_wants */
     const mrd_catalog *cat;
     mrd_collectives *cc;
     part *parts;
@@ -43,10 +44,14 @@ merge_check_new(const mrd_catalog *cat)
     c->n_tracks = mrd_catalog_tracks(cat);
     c->cc = mrd_collectives_new(cat);
     c->part_of = calloc(c->n_tracks + 1, sizeof(*c->part_of));
-    if (c->cc == NULL || c->part_of == NULL) {
+    c->names.n = mrd_strtab_count(mrd_catalog_strings(cat));
+    c->names.telling = malloc(c->names.n + 1);
+    if (c->cc == NULL || c->part_of == NULL || c->names.telling == NULL) {
         merge_check_free(c);
         return NULL;
     }
+    for (mrd_sid i = 0; i < c->names.n; i++)
+        c->names.telling[i] = mrd_collectives_named(c->cc, i);
     return c;
 }
 
@@ -56,6 +61,7 @@ merge_check_free(merge_check *c)
     if (c == NULL)
         return;
     mrd_collectives_free(c->cc);
+    free(c->names.telling);
     free(c->parts);
     free(c->part_of);
     free(c->obs);

@@ -20,9 +20,24 @@
 
 typedef struct merge_check merge_check;
 
+/* Which names of the catalog are those of collectives. */
+typedef struct {
+    bool *telling; /* by mrd_sid */
+    size_t n;
+} merge_check_names;
+
 /* cat must hold all names. NULL without memory. */
 merge_check *merge_check_new(const mrd_catalog *cat);
 void merge_check_free(merge_check *c); /* NULL is fine */
+/* Whether an event has to be shown to the check: most do not. */
+static inline bool
+merge_check_wants(const merge_check *c, const mrd_event *ev)
+{
+    /* The first member of the check. */
+    const merge_check_names *names = (const merge_check_names *) (const void *) c;
+
+    return ev->kind == MRD_LOSS || (ev->name < names->n && names->telling[ev->name]);
+}
 /* An event whose local RAW time is raw_ns, of a clock with this table (outlives the check). Without
  * memory it is not checked. */
 void merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_align *table);

@@ -23,9 +23,9 @@ typedef struct {
     mrd_cross_table cross; /* of a clock that is not RAW */
     int64_t latest_ns;     /* written time of the events so far, where that clock was set */
     mrd_align_grid grid;
-    mrd_align_cursor seen;
     const mrd_align *align; /* to session time */
     const mrd_align *shown; /* to the times that are written; NULL: RAW */
+    merge_check *check;     /* NULL: a slice */
 } stream;
 
 typedef struct {
@@ -81,10 +81,10 @@ raw_time(const stream *s, int64_t local_ns, int64_t *ret_raw, mrd_dur_ns *ret_do
     return true;
 }
 
+/* Any clock, set or not. */
 static void
-map_time(void *self, mrd_event *ev)
+map_doubtful(stream *s, mrd_event *ev)
 {
-    stream *s = self;
     mrd_dur_ns doubt;
     mrd_sess_ns at;
     uint32_t radius;
@@ -93,6 +93,8 @@ map_time(void *self, mrd_event *ev)
     ev->bound_ns = MRD_BOUND_UNKNOWN;
     if (!raw_time(s, ev->ts_ns, &local, &doubt))
         return;
+    if (s->check != NULL && doubt == 0 && merge_check_wants(s->check, ev))
+        merge_check_see(s->check, ev, local, s->align);
     if (s->cross.step != 0 && ev->kind == MRD_SPAN && ev->dur_ns > 0)
         ev->dur_ns = mrd_cross_table_span(&s->cross, ev->ts_ns, ev->dur_ns);
     ev->ts_ns = local;
@@ -108,25 +110,46 @@ map_time(void *self, mrd_event *ev)
     s->latest_ns = ev->ts_ns;
 }
 
+/* Shows collectives to the check, then sets the times that are written. */
+static void
+map_times(void *self, mrd_event *events, size_t n)
+{
+    stream *s = self;
+    mrd_sess_ns at;
+
+    for (mrd_event *ev = events; ev < events + n; ev++) {
+        if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW || s->shown == NULL) {
+            map_doubtful(s, ev);
+            continue;
+        }
+        if (s->check != NULL && merge_check_wants(s->check, ev))
+            merge_check_see(s->check, ev, ev->ts_ns, s->align);
+        ev->bound_ns = MRD_BOUND_UNKNOWN;
+        if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts_ns }, &at, &ev->bound_ns))
+            ev->ts_ns = at.ns;
+    }
+}
+
 /* ---- What passes on its way to the map ---- */
 
-/* Shows collectives to the check, and holds back what lies outside the session times asked for when
- * other times are written. */
+/* Holds back what lies outside the session times asked for when other times are written. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
-    stream *s;
-    merge_check *check;       /* NULL: none */
-    const mrd_filter *window; /* NULL: all */
+    const stream *s;
+    mrd_align_cursor seen;
+    const mrd_filter *window;
 } tap;
 
 static bool
-in_window(tap *t, const mrd_event *ev, int64_t raw)
+in_window(tap *t, const mrd_event *ev)
 {
+    mrd_dur_ns doubt;
     mrd_sess_ns at;
-    int64_t end;
+    int64_t end, raw;
 
-    if (!mrd_align_map(t->s->align, &t->s->seen, (mrd_local_ns){ raw }, &at, NULL))
+    if (!raw_time(t->s, ev->ts_ns, &raw, &doubt) ||
+        !mrd_align_map(t->s->align, &t->seen, (mrd_local_ns){ raw }, &at, NULL))
         return true;
     end = ev->dur_ns < 0 || __builtin_add_overflow(at.ns, ev->dur_ns, &end) ? INT64_MAX
                                                                             : at.ns + ev->dur_ns;
@@ -137,20 +160,11 @@ static mrd_step
 tap_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
     tap *t = (tap *) self;
-    mrd_dur_ns doubt;
     mrd_step step;
-    int64_t raw;
 
-    while ((step = t->inner->next(t->inner, ret_event, why)) == MRD_MORE) {
-        const mrd_event *ev = *ret_event;
-
-        if (!raw_time(t->s, ev->ts_ns, &raw, &doubt))
-            break;
-        if (t->check != NULL && doubt == 0)
-            merge_check_see(t->check, ev, raw, t->s->align);
-        if (t->window == NULL || in_window(t, ev, raw))
-            break;
-    }
+    do
+        step = t->inner->next(t->inner, ret_event, why);
+    while (step == MRD_MORE && !in_window(t, *ret_event));
     return step;
 }
 
@@ -164,24 +178,22 @@ tap_close(mrd_source *self)
 }
 
 static mrd_err
-tap_open(plan *p, stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why *why)
+tap_open(const plan *p, const stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why *why)
 {
-    bool cut = p->times != MERGE_ALIGNED &&
-               (p->window.start_ns != INT64_MIN || p->window.end_ns != INT64_MAX);
     tap *t;
 
     *ret_source = inner;
-    if (p->check == NULL && !cut)
+    if (p->times == MERGE_ALIGNED ||
+        (p->window.start_ns == INT64_MIN && p->window.end_ns == INT64_MAX))
         return MRD_OK;
     if ((t = calloc(1, sizeof(*t))) == NULL) {
         inner->close(inner);
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     }
-    *t = (tap){ .base = { tap_next, tap_close, inner->key },
+    *t = (tap){ .base = { .next = tap_next, .close = tap_close, .key = inner->key },
                 .inner = inner,
                 .s = s,
-                .check = p->check,
-                .window = cut ? &p->window : NULL };
+                .window = &p->window };
     *ret_source = &t->base;
     return MRD_OK;
 }
@@ -410,10 +422,11 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
         mrd_source *raw, *mapped;
         mrd_err err;
 
+        s->check = p->check;
         local_range(s, filter, &o.start_ns, &o.end_ns);
         if ((err = mrd_journal_source(&o, p->cat, &raw, why)) != MRD_OK ||
             (err = tap_open(p, s, raw, &raw, why)) != MRD_OK ||
-            (err = mrd_map_open(raw, map_time, s, &mapped, why)) != MRD_OK)
+            (err = mrd_map_open(raw, map_times, s, &mapped, why)) != MRD_OK)
             return err;
         mapped->key = p->n_sources;
         if ((err = source_put(p, mapped)) != MRD_OK)

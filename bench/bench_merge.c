@@ -24,7 +24,7 @@
 #include "trace/sink.h"
 #include "trace/stream.h"
 
-enum { POOL = 1 << 18, NAMES = 256 };
+enum { POOL = 1 << 18, NAMES = 256, AHEAD = 32 };
 
 #define EPOCH INT64_C(1712195495406752801)
 
@@ -44,6 +44,7 @@ typedef struct {
     uint64_t left, seq;
     int64_t later_ns; /* added to what is met again */
     int64_t round_ns;
+    mrd_run run;
 } replay;
 
 static uint64_t
@@ -78,27 +79,37 @@ fill_stream(workload *w, size_t stream, mrd_track_id track, uint64_t *random)
     return at + 60000 - EPOCH;
 }
 
+/* As a decoder: some events at a time. */
 static mrd_step
-replay_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+replay_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
 {
     replay *r = (replay *) (void *) self;
-    mrd_event *ev;
+    size_t n = AHEAD;
 
     (void) why;
     if (r->left == 0)
         return MRD_END;
-    r->left--;
     if (r->i == r->n) {
         r->i = 0;
         r->later_ns = r->round_ns;
     }
-    ev = &r->v[r->i++];
-    ev->ts_ns += r->later_ns;
-    ev->seq = r->seq++;
-    __builtin_prefetch(ev + 1); /* a decoder knows what comes next, too */
-    __builtin_prefetch((const char *) (ev + 1) + 64);
-    *ret_event = ev;
+    n = n > r->n - r->i ? r->n - r->i : n;
+    n = n > r->left ? r->left : n;
+    for (mrd_event *ev = r->v + r->i; ev < r->v + r->i + n; ev++) {
+        ev->ts_ns += r->later_ns;
+        ev->seq = r->seq++;
+    }
+    *ret_events = r->v + r->i;
+    *ret_n = n;
+    r->i += n;
+    r->left -= n;
     return MRD_MORE;
+}
+
+static mrd_step
+replay_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    return mrd_run_next(self, &((replay *) (void *) self)->run, ret_event, why);
 }
 
 static void
@@ -156,7 +167,9 @@ workload_source(const workload *w, size_t stream, int64_t round)
 {
     replay *r = must(calloc(1, sizeof(*r)));
 
-    r->base = (mrd_source){ replay_next, replay_close, stream };
+    r->base = (mrd_source){
+        .next = replay_next, .close = replay_close, .key = stream, .run = replay_run
+    };
     r->v = w->pool + stream * w->per_stream;
     r->n = w->per_stream;
     r->left = w->events / w->streams;

@@ -778,7 +778,7 @@ part_open(mrd_alignment *a, size_t stream, uint32_t u, mrd_source **ret_source, 
         free(p);
         return err;
     }
-    p->base = (mrd_source){ part_next, part_close, u };
+    p->base = (mrd_source){ .next = part_next, .close = part_close, .key = u };
     p->a = a;
     p->unit = u;
     *ret_source = &p->base;

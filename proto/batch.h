@@ -120,6 +120,13 @@ mrd_err mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes bo
  */
 mrd_step mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why);
 uint32_t mrd_batch_position(const mrd_batch_reader *r); /* events given so far */
+/*
+ * The same in two steps, for many events at once: the *ret_n (at least 1) next ones that are
+ * decoded, which the caller may change, borrowed until the next call; the first n of them are given
+ * by take.
+ */
+mrd_step mrd_batch_peek(mrd_batch_reader *r, mrd_event **ret_events, uint32_t *ret_n, mrd_why *why);
+void mrd_batch_take(mrd_batch_reader *r, uint32_t n);
 
 /*
  * A source over the frames that `fetch` hands out (one whole checked frame at a time, borrowed

@@ -847,7 +847,7 @@ chunk_fill(mrd_batch_reader *r)
 }
 
 mrd_step
-mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why)
+mrd_batch_peek(mrd_batch_reader *r, mrd_event **ret_events, uint32_t *ret_n, mrd_why *why)
 {
     if (__builtin_expect(r->chunk_at == r->chunk_n, 0)) {
         if (r->wrong == NULL)
@@ -855,8 +855,29 @@ mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why)
         if (r->chunk_n == r->chunk_at)
             return r->wrong == NULL ? MRD_END : bad(r, why);
     }
-    *ret_event = &r->chunk[r->chunk_at++];
-    r->given++;
+    *ret_events = &r->chunk[r->chunk_at];
+    *ret_n = r->chunk_n - r->chunk_at;
+    return MRD_MORE;
+}
+
+void
+mrd_batch_take(mrd_batch_reader *r, uint32_t n)
+{
+    r->chunk_at += n;
+    r->given += n;
+}
+
+mrd_step
+mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why)
+{
+    mrd_event *ev;
+    uint32_t n;
+    mrd_step step = mrd_batch_peek(r, &ev, &n, why);
+
+    if (step != MRD_MORE)
+        return step;
+    mrd_batch_take(r, 1);
+    *ret_event = ev;
     return MRD_MORE;
 }
 
@@ -931,7 +952,7 @@ mrd_batch_source(mrd_catalog *cat,
         free(s);
         return mrd_why_set(why, MRD_NOMEM, 0, "batch source");
     }
-    s->source = (mrd_source){ source_next, source_close, 0 };
+    s->source = (mrd_source){ .next = source_next, .close = source_close };
     s->cat = cat;
     s->fetch = fetch;
     s->self_free = self_free;

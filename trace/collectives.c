@@ -225,14 +225,28 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
     return MRD_CC_SYNC;
 }
 
+static name_class
+class_of(mrd_collectives *c, mrd_sid name)
+{
+    if (name >= c->n)
+        return NAME_OTHER;
+    if (c->classes[name] == NAME_UNSEEN)
+        c->classes[name] = (uint8_t) classify(mrd_catalog_text(c->cat, name));
+    return (name_class) c->classes[name];
+}
+
+bool
+mrd_collectives_named(mrd_collectives *c, mrd_sid name)
+{
+    return class_of(c, name) != NAME_OTHER;
+}
+
 mrd_cc_kind
 mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc)
 {
-    if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START) || ev->name >= c->n)
+    if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START))
         return MRD_CC_NO;
-    if (c->classes[ev->name] == NAME_UNSEEN)
-        c->classes[ev->name] = (uint8_t) classify(mrd_catalog_text(c->cat, ev->name));
-    switch ((name_class) c->classes[ev->name]) {
+    switch (class_of(c, ev->name)) {
     case NAME_KERNEL:
         return see_kernel(c, ev, ret_cc);
     case NAME_RUNNING:

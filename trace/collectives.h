@@ -48,6 +48,9 @@ void mrd_collectives_free(mrd_collectives *c);                /* NULL is fine */
  */
 mrd_cc_kind mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc);
 
+/* False: no event of this name is one, whatever its arguments say. */
+bool mrd_collectives_named(mrd_collectives *c, mrd_sid name);
+
 /* Whether the profile's SendRecv kernels are all-to-alls: the host says so somewhere, and nowhere
  * that a single message was sent. Looks at the names of the catalog once. */
 bool mrd_collectives_all_to_all(const mrd_catalog *cat);

@@ -281,7 +281,7 @@ mrd_filter_open(mrd_source *inner, const mrd_filter *f, const mrd_catalog *cat,
         inner->close(inner);
         return mrd_why_set(why, MRD_NOMEM, 0, "filter");
     }
-    s->source = (mrd_source){ filter_next, filter_close, inner->key };
+    s->source = (mrd_source){ .next = filter_next, .close = filter_close, .key = inner->key };
     s->inner = inner;
     s->f = f;
     s->cat = cat;

@@ -3,110 +3,169 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
-#include "trace/heap4.h"
 
-/* Of a heap node: key is the time of the source's event, a its index into in and head. Only equal
- * times look at the events. */
-#define MERGE_NONE UINT32_MAX
+#define MERGE_NONE  UINT32_MAX       /* instead of a source: comes after everything */
+#define MERGE_EMPTY (UINT32_MAX - 1) /* a place of the tree before its first contest */
 /* Events of fewer streams stay in the cache by themselves. */
 #define PREFETCH_FROM 32
 
+/* A source and what is left of its last run; at is its head. */
+typedef struct {
+    const mrd_event *at, *end;
+    mrd_source *in; /* NULL once closed */
+    uint32_t leaf;
+} feed;
+
+/* The head of a source while it competes. Only equal keys look at the events. */
+typedef struct {
+    int64_t key; /* its time */
+    uint32_t a;  /* index of the feed */
+} entrant;
+
+/*
+ * A tree of losers: each inner place holds who lost the contest there, the winner of all is `top`.
+ * The leaves k .. 2k-1 are implied. A new head is contested along the way from its leaf to the
+ * root, which does not depend on the outcomes: no branch of it is hard to predict.
+ */
 typedef struct {
     mrd_source base;
-    mrd_source **in; /* NULL once closed */
-    const mrd_event **head;
-    mrd_heap4 heap;
-    size_t n;
+    feed *feeds;
+    entrant *tree; /* 1 .. k-1 */
+    entrant top;
+    int64_t until; /* heads of top's source before this win without a contest */
+    size_t n, k, live;
     bool started;
     void (*bad)(void *self, uint64_t key, const mrd_why *why);
     void *self;
     mrd_why why; /* empty between two calls */
 } merge;
 
-/* MERGE_NONE comes after everything. */
 static bool
 merge_less_at_equal_time(const merge *m, uint32_t a, uint32_t b)
 {
     int order;
 
-    if (a == MERGE_NONE || b == MERGE_NONE)
+    if (a >= MERGE_EMPTY || b >= MERGE_EMPTY)
         return a < b;
-    if ((order = mrd_event_order(m->head[a], m->head[b])) != 0)
+    if ((order = mrd_event_order(m->feeds[a].at, m->feeds[b].at)) != 0)
         return order < 0;
-    if (m->in[a]->key != m->in[b]->key)
-        return m->in[a]->key < m->in[b]->key;
+    if (m->feeds[a].in->key != m->feeds[b].in->key)
+        return m->feeds[a].in->key < m->feeds[b].in->key;
     return a < b;
 }
 
-static inline bool
-merge_less(const merge *m, mrd_heap4_node a, mrd_heap4_node b)
-{
-    if (__builtin_expect(a.key != b.key, 1))
-        return a.key < b.key;
-    return merge_less_at_equal_time(m, a.a, b.a);
-}
+/* ---- The tree ---- */
 
-static size_t
-merge_least_with_ties(const merge *m, size_t first)
+/* The contests of a new head, whose leaf this is. */
+static inline void
+merge_contest(merge *m, entrant new, size_t leaf)
 {
-    size_t best = first;
+    uint32_t before = m->top.a;
 
-    for (size_t c = first + 1; c < first + 4; c++) {
-        if (merge_less(m, m->heap.v[c], m->heap.v[best]))
-            best = c;
+    for (size_t at = leaf / 2; at > 0; at /= 2) {
+        entrant there = m->tree[at];
+        bool less = there.key < new.key;
+        uint32_t change;
+
+        if (__builtin_expect(there.key == new.key, 0))
+            less = merge_less_at_equal_time(m, there.a, new.a);
+        /* Least, greatest and a mask: compilers make no branches of that. */
+        m->tree[at].key = there.key > new.key ? there.key : new.key;
+        new.key = there.key < new.key ? there.key : new.key;
+        change = (there.a ^ new.a) & (0 - (uint32_t) less);
+        m->tree[at].a = there.a ^ change;
+        new.a ^= change;
     }
-    return best;
+    m->top = new;
+    m->until = INT64_MIN;
+    if (new.a != before)
+        return;
+    m->until = INT64_MAX; /* it wins again: perhaps a burst */
+    for (size_t at = leaf / 2; at > 0; at /= 2)
+        m->until = m->tree[at].key < m->until ? m->tree[at].key : m->until;
 }
 
-static inline size_t
-merge_least(const merge *m, size_t first)
+/* A tree of the sources that are left. */
+static void
+merge_build(merge *m)
 {
-    bool tie;
-    size_t best = first + mrd_heap4_least(m->heap.v + first, &tie);
+    size_t leaf = m->k = m->live;
 
-    return __builtin_expect(tie, 0) ? merge_least_with_ties(m, first) : best;
+    m->top = (entrant){ INT64_MAX, MERGE_NONE };
+    m->until = INT64_MIN;
+    for (size_t at = 1; at < m->k; at++)
+        m->tree[at].a = MERGE_EMPTY;
+    for (uint32_t i = 0; i < m->n; i++) {
+        entrant new = { 0, i };
+        size_t at;
+
+        if (m->feeds[i].in == NULL)
+            continue;
+        new.key = m->feeds[i].at->ts_ns;
+        m->feeds[i].leaf = (uint32_t) leaf++;
+        for (at = m->feeds[i].leaf / 2; at > 0 && m->tree[at].a != MERGE_EMPTY; at /= 2) {
+            entrant there = m->tree[at];
+
+            if (there.key < new.key ||
+                (there.key == new.key &&merge_less_at_equal_time(m, there.a, new.a))) {
+                m->tree[at] = new;
+                new = there;
+            }
+        }
+        if (at > 0)
+            m->tree[at] = new;
+        else
+            m->top = new;
+    }
 }
+
+/* ---- The sources ---- */
 
 static void
-merge_sift_down(merge *m, size_t at)
-{
-    mrd_heap4_node *v = m->heap.v, moving = v[at];
-
-    for (;;) {
-        size_t child = at * 4 + 1, least;
-
-        if (child >= m->heap.n)
-            break;
-        least = merge_least(m, child);
-        if (!merge_less(m, v[least], moving))
-            break;
-        v[at] = v[least];
-        at = least;
-    }
-    v[at] = moving;
-}
-
-static void
-merge_drop(merge *m, uint32_t at, const mrd_why *why)
+merge_drop(merge *m, feed *f, const mrd_why *why)
 {
     if (why != NULL && m->bad != NULL)
-        m->bad(m->self, m->in[at]->key, why);
-    m->in[at]->close(m->in[at]);
-    m->in[at] = NULL;
+        m->bad(m->self, f->in->key, why);
+    f->in->close(f->in);
+    f->in = NULL;
+    m->live--;
 }
 
-/* Loads the next event of source `at` into head; false when the source is gone. */
-static bool
-merge_load(merge *m, uint32_t at, int64_t not_before_ns)
+static mrd_step
+feed_fill(feed *f, mrd_why *why)
 {
-    mrd_step step = m->in[at]->next(m->in[at], &m->head[at], &m->why);
+    mrd_event *run;
+    mrd_step step;
+    size_t n;
 
-    if (__builtin_expect(step == MRD_MORE && m->head[at]->ts_ns >= not_before_ns, 1))
+    if (f->in->run == NULL) {
+        step = f->in->next(f->in, &f->at, why);
+        f->end = f->at + 1;
+        return step;
+    }
+    if ((step = f->in->run(f->in, &run, &n, why)) == MRD_MORE) {
+        f->at = run;
+        f->end = run + n;
+    }
+    return step;
+}
+
+/* Goes to the next event of a source; false when the source is gone. */
+static inline bool
+merge_load(merge *m, feed *f, int64_t not_before_ns)
+{
+    mrd_step step = MRD_MORE;
+
+    if (f->end - f->at > 1)
+        f->at++;
+    else
+        step = feed_fill(f, &m->why);
+    if (__builtin_expect(step == MRD_MORE && f->at->ts_ns >= not_before_ns, 1))
         return true;
     if (step == MRD_MORE)
         mrd_why_set(&m->why, MRD_CORRUPT, 0, "steps back in time from %lld ns to %lld ns",
-                    (long long) not_before_ns, (long long) m->head[at]->ts_ns);
-    merge_drop(m, at, step == MRD_END ? NULL : &m->why);
+                    (long long) not_before_ns, (long long) f->at->ts_ns);
+    merge_drop(m, f, step == MRD_END ? NULL : &m->why);
     m->why = (mrd_why){ 0 };
     return false;
 }
@@ -115,41 +174,34 @@ static void
 merge_start(merge *m)
 {
     m->started = true;
-    for (uint32_t i = 0; i < m->n; i++) {
-        if (merge_load(m, i, INT64_MIN))
-            m->heap.v[m->heap.n++] = (mrd_heap4_node){ m->head[i]->ts_ns, i, 0 };
-    }
-    for (size_t i = (m->heap.n + 2) / 4; i-- > 0;)
-        merge_sift_down(m, i);
+    m->live = m->n;
+    for (size_t i = 0; i < m->n; i++)
+        (void) merge_load(m, &m->feeds[i], INT64_MIN);
+    merge_build(m);
 }
 
 /* Replaces the top by its source's next event. */
-static void
+static inline void
 merge_advance(merge *m)
 {
-    mrd_heap4_node *top = &m->heap.v[0];
+    entrant new = m->top;
+    feed *f = &m->feeds[new.a];
 
-    if (merge_load(m, top->a, top->key)) {
-        top->key = m->head[top->a]->ts_ns;
+    if (__builtin_expect(merge_load(m, f, new.key), 1)) {
+        new.key = f->at->ts_ns;
+        if (m->k > PREFETCH_FROM) { /* for its next turn */
+            __builtin_prefetch(f->at + 1);
+            __builtin_prefetch((const char *) (f->at + 1) + 64);
+        }
+        if (new.key < m->until)
+            m->top.key = new.key;
+        else
+            merge_contest(m, new, f->leaf);
+    } else if (m->live < m->k / 4) {
+        merge_build(m);
     } else {
-        *top = m->heap.v[--m->heap.n];
-        m->heap.v[m->heap.n] = MRD_HEAP4_NONE;
+        merge_contest(m, (entrant){ INT64_MAX, MERGE_NONE }, f->leaf);
     }
-    if (m->heap.n > 1)
-        merge_sift_down(m, 0);
-}
-
-/* What follows will most likely come from the least child of the top: have it at hand then. */
-static inline void
-merge_prefetch(const merge *m)
-{
-    uint32_t at = m->heap.v[merge_least(m, 1)].a;
-
-    if (at == MERGE_NONE)
-        return;
-    __builtin_prefetch(m->head[at]);
-    __builtin_prefetch((const char *) m->head[at] + 64);
-    __builtin_prefetch(m->in[at]);
 }
 
 static mrd_step
@@ -158,15 +210,13 @@ merge_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     merge *m = (merge *) (void *) self;
 
     (void) why;
-    if (!m->started)
-        merge_start(m);
-    else if (m->heap.n > 0)
+    if (__builtin_expect(m->top.a < MERGE_EMPTY, 1))
         merge_advance(m);
-    if (m->heap.n == 0)
+    else if (!m->started)
+        merge_start(m);
+    if (m->top.a == MERGE_NONE)
         return MRD_END;
-    if (m->heap.n > PREFETCH_FROM)
-        merge_prefetch(m);
-    *ret_event = m->head[m->heap.v[0].a];
+    *ret_event = m->feeds[m->top.a].at;
     return MRD_MORE;
 }
 
@@ -175,13 +225,12 @@ merge_close(mrd_source *self)
 {
     merge *m = (merge *) (void *) self;
 
-    for (size_t i = 0; m->in != NULL && i < m->n; i++) {
-        if (m->in[i] != NULL)
-            m->in[i]->close(m->in[i]);
+    for (size_t i = 0; m->feeds != NULL && i < m->n; i++) {
+        if (m->feeds[i].in != NULL)
+            m->feeds[i].in->close(m->feeds[i].in);
     }
-    free(m->in);
-    free(m->head);
-    mrd_heap4_fini(&m->heap);
+    free(m->feeds);
+    free(m->tree);
     free(m);
 }
 
@@ -197,31 +246,34 @@ mrd_merge_open(mrd_source **sources, size_t n,
                void (*bad)(void *self, uint64_t key, const mrd_why *why), void *self,
                mrd_source **ret_source, mrd_why *why)
 {
-    merge *m = calloc(1, sizeof(*m));
+    merge *m = n < MERGE_EMPTY ? calloc(1, sizeof(*m)) : NULL;
 
-    if (m == NULL || n >= MERGE_NONE || (m->in = malloc((n + 1) * sizeof(*m->in))) == NULL ||
-        (m->head = malloc((n + 1) * sizeof(*m->head))) == NULL ||
-        !mrd_heap4_reserve(&m->heap, n + 1)) {
+    if (m == NULL || (m->feeds = calloc(n + 1, sizeof(*m->feeds))) == NULL ||
+        (m->tree = malloc((n + 1) * sizeof(*m->tree))) == NULL) {
         merge_close_all(sources, n);
         if (m != NULL)
             merge_close(&m->base);
         return mrd_why_set(why, MRD_NOMEM, 0, "merge of %zu sources", n);
     }
-    if (n > 0)
-        memcpy(m->in, sources, n * sizeof(*sources));
+    for (size_t i = 0; i < n; i++)
+        m->feeds[i].in = sources[i];
     m->n = n;
+    m->top.a = MERGE_NONE;
     m->bad = bad;
     m->self = self;
-    m->base = (mrd_source){ merge_next, merge_close, 0 };
+    m->base = (mrd_source){ .next = merge_next, .close = merge_close };
     *ret_source = &m->base;
     return MRD_OK;
 }
 
+/* ---- Mapping ---- */
+
 typedef struct {
     mrd_source base;
     mrd_source *inner;
-    void (*map)(void *self, mrd_event *ev);
+    void (*map)(void *self, mrd_event *events, size_t n);
     void *self;
+    mrd_run left;
     mrd_event ev;
 } mapped;
 
@@ -230,14 +282,27 @@ map_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
     mapped *m = (mapped *) (void *) self;
     const mrd_event *ev;
-    mrd_step step = m->inner->next(m->inner, &ev, why);
+    mrd_step step;
 
-    if (step != MRD_MORE)
+    if (m->inner->run != NULL)
+        return mrd_run_next(self, &m->left, ret_event, why);
+    if ((step = m->inner->next(m->inner, &ev, why)) != MRD_MORE)
         return step;
     m->ev = *ev;
-    m->map(m->self, &m->ev);
+    m->map(m->self, &m->ev, 1);
     *ret_event = &m->ev;
     return MRD_MORE;
+}
+
+static mrd_step
+map_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
+{
+    mapped *m = (mapped *) (void *) self;
+    mrd_step step = m->inner->run(m->inner, ret_events, ret_n, why);
+
+    if (step == MRD_MORE)
+        m->map(m->self, *ret_events, *ret_n);
+    return step;
 }
 
 static void
@@ -250,7 +315,7 @@ map_close(mrd_source *self)
 }
 
 mrd_err
-mrd_map_open(mrd_source *inner, void (*map)(void *self, mrd_event *ev), void *self,
+mrd_map_open(mrd_source *inner, void (*map)(void *self, mrd_event *events, size_t n), void *self,
              mrd_source **ret_source, mrd_why *why)
 {
     mapped *m = calloc(1, sizeof(*m));
@@ -259,9 +324,13 @@ mrd_map_open(mrd_source *inner, void (*map)(void *self, mrd_event *ev), void *se
         inner->close(inner);
         return mrd_why_set(why, MRD_NOMEM, 0, "mapping of times");
     }
-    *m = (mapped){
-        .base = { map_next, map_close, inner->key }, .inner = inner, .map = map, .self = self
-    };
+    m->base = (mrd_source){ .next = map_next,
+                            .close = map_close,
+                            .key = inner->key,
+                            .run = inner->run == NULL ? NULL : map_run };
+    m->inner = inner;
+    m->map = map;
+    m->self = self;
     *ret_source = &m->base;
     return MRD_OK;
 }

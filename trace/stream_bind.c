@@ -295,7 +295,7 @@ mrd_stream_open_bound(mrd_stream *s, mrd_source *raw, mrd_source **ret_source, m
         free(r);
         return err;
     }
-    r->base = (mrd_source){ bound_next, bound_close, 0 };
+    r->base = (mrd_source){ .next = bound_next, .close = bound_close };
     r->raw = raw;
     if (bound_peek(r, why) == MRD_BAD) {
         bound_close(&r->base);

@@ -66,7 +66,7 @@ mrd_cursor_memory(const mrd_stream *stream, mrd_source **ret_source, mrd_why *wh
 
     if (c == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", stream->label);
-    c->base = (mrd_source){ memory_next, memory_close, 0 };
+    c->base = (mrd_source){ .next = memory_next, .close = memory_close };
     c->block = stream->head;
     c->order = stream->order;
     c->n = stream->in_memory;
@@ -179,7 +179,7 @@ mrd_cursor_file(int fd, const char *label, const mrd_chain *chain, size_t buffer
         free(c);
         return mrd_why_set(why, MRD_NOMEM, 0, "a read buffer for %s", label);
     }
-    c->base = (mrd_source){ file_next, file_close, 0 };
+    c->base = (mrd_source){ .next = file_next, .close = file_close };
     c->fd = fd;
     c->label = label;
     c->chain = chain;

@@ -63,7 +63,7 @@ reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *wh
             cursors[i]->close(cursors[i]);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader");
     }
-    r->base = (mrd_source){ reader_next, reader_close, 0 };
+    r->base = (mrd_source){ .next = reader_next, .close = reader_close };
     if ((err = mrd_merge_open(cursors, n, reader_bad, r, &r->merged, why)) != MRD_OK) {
         free(r);
         return err;
@@ -144,9 +144,11 @@ shifter_open(mrd_source *inner, int64_t shift_ns, mrd_source **ret_source, mrd_w
         inner->close(inner);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader");
     }
-    *sh = (stream_shifter){ .base = { shifter_next, shifter_close, inner->key },
-                            .inner = inner,
-                            .shift_ns = shift_ns };
+    *sh = (stream_shifter){
+        .base = { .next = shifter_next, .close = shifter_close, .key = inner->key },
+        .inner = inner,
+        .shift_ns = shift_ns
+    };
     *ret_source = &sh->base;
     return MRD_OK;
 }

@@ -73,6 +73,7 @@ typedef struct {
     size_t n, i;
     bool bad_at_end;
     int *closed; /* counts */
+    mrd_event copies[4];
 } test_source;
 
 static inline mrd_step
@@ -87,6 +88,24 @@ test_source_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     if (s->bad_at_end)
         mrd_why_set(why, MRD_TRUNCATED, 0, "source %d breaks off", (int) s->base.key);
     return s->bad_at_end ? MRD_BAD : MRD_END;
+}
+
+/* Runs of one to four. */
+static inline mrd_step
+test_source_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
+{
+    test_source *s = (test_source *) (void *) self;
+    const mrd_event *ev;
+    size_t n = 0, most = 1 + s->i % 4;
+
+    memset(s->copies, 0x5a, sizeof(s->copies)); /* what was lent is gone */
+    while (n < most && s->i < s->n) {
+        if (test_source_next(self, &ev, why) == MRD_MORE)
+            s->copies[n++] = *ev;
+    }
+    *ret_events = s->copies;
+    *ret_n = n;
+    return n > 0 ? MRD_MORE : test_source_next(self, &ev, why);
 }
 
 static inline void
@@ -106,7 +125,7 @@ test_source_new(const mrd_event *v, size_t n, uint64_t key, int *closed)
 
     if (s == NULL)
         abort();
-    s->base = (mrd_source){ test_source_next, test_source_close, key };
+    s->base = (mrd_source){ .next = test_source_next, .close = test_source_close, .key = key };
     s->v = v;
     s->n = n;
     s->closed = closed;

@@ -33,6 +33,8 @@ TEST(k_sorted_sources_become_one)
             v[s][i].seq = i;
         memcpy(all + s * EVENTS, v[s], sizeof(v[s]));
         in[s] = test_source_new(v[s], s == 5 ? 0 : EVENTS, 100 - s, &closed);
+        if (s % 2 == 0)
+            in[s]->run = test_source_run;
     }
     memset(all + 5 * EVENTS, 0x7f, sizeof(v[5])); /* source 5 is empty: sorts to the end */
     qsort(all, SOURCES * EVENTS, sizeof(all[0]), compare_with_key);
@@ -104,12 +106,14 @@ TEST(a_bad_source_ends_alone_and_is_named)
 }
 
 static void
-shift(void *self, mrd_event *ev)
+shift(void *self, mrd_event *events, size_t n)
 {
     const int64_t *by = self;
 
-    ev->bound_ns = 12 + ev->track;
-    ev->ts_ns += *by;
+    for (mrd_event *ev = events; ev < events + n; ev++) {
+        ev->bound_ns = 12 + ev->track;
+        ev->ts_ns += *by;
+    }
 }
 
 TEST(mapping_moves_times_and_keeps_durations)
@@ -135,6 +139,29 @@ TEST(mapping_moves_times_and_keeps_durations)
     CHECK_INT(out->next(out, &ev, NULL), MRD_END);
     out->close(out);
     CHECK_INT(closed, 1);
+}
+
+TEST(mapping_passes_runs_on)
+{
+    mrd_event v[10] = { { .kind = MRD_INSTANT } };
+    int64_t by = 7;
+    mrd_source *out, *in;
+    mrd_event *run;
+    size_t seen = 0, n;
+
+    for (size_t i = 0; i < 10; i++)
+        v[i] = (mrd_event){ .kind = MRD_INSTANT, .ts_ns = (int64_t) i * 100 };
+    in = test_source_new(v, 10, 1, NULL);
+    in->run = test_source_run;
+    REQUIRE(mrd_map_open(in, shift, &by, &out, NULL) == MRD_OK);
+    REQUIRE(out->run != NULL);
+    while (out->run(out, &run, &n, NULL) == MRD_MORE) {
+        for (size_t i = 0; i < n; i++)
+            CHECK_INT(run[i].ts_ns, (int64_t) (seen + i) * 100 + 7);
+        seen += n;
+    }
+    CHECK_INT(seen, 10);
+    out->close(out);
 }
 
 TEST_MAIN()
