@@ -388,10 +388,44 @@ write_text(const writer *w)
     return true;
 }
 
-static bool
-write_optional(const writer *w, unsigned field)
+/* The list of values that a column is made of; VALS: none. */
+static int
+values_of(unsigned field)
 {
     switch (field) {
+    case COL_ARG_INT:
+        return VAL_INT;
+    case COL_ARG_UINT:
+        return VAL_UINT;
+    case COL_ARG_DOUBLE:
+        return VAL_DOUBLE;
+    case COL_ARG_STR:
+        return VAL_STR;
+    case COL_TEXT_LEN:
+    case COL_TEXT:
+        return VAL_TEXT;
+    default:
+        return VALS;
+    }
+}
+
+static bool
+write_column(const writer *w, unsigned field)
+{
+    const mrd_batch *b = w->b;
+    int kind = values_of(field);
+
+    if (kind < VALS ? b->vals[kind].n == 0 : field >= COL_DUR && (w->used & 1u << field) == 0)
+        return true;
+    switch (field) {
+    case COL_TS:
+        return write_times(w);
+    case COL_FORM:
+        return write_numbers(w, field, b->rows.form, b->n_forms);
+    case COL_TRACK:
+        return write_numbers(w, field, b->rows.track, b->tracks.used);
+    case COL_NAME:
+        return write_numbers(w, field, b->rows.name, b->strings.used + 1);
     case COL_DUR:
         return write_durations(w);
     case COL_ID:
@@ -401,38 +435,31 @@ write_optional(const writer *w, unsigned field)
         return write_samples(w, field);
     case COL_BOUND:
         return write_bounds(w);
-    default:
+    case COL_FLOW_ID:
+    case COL_FLOW_DIR:
         return write_flows(w, field);
+    case COL_TEXT:
+        return write_text(w);
+    default:
+        return write_args(w, kind, field);
     }
 }
-
-static const uint8_t arg_columns[] = { [VAL_INT] = COL_ARG_INT,
-                                       [VAL_UINT] = COL_ARG_UINT,
-                                       [VAL_DOUBLE] = COL_ARG_DOUBLE,
-                                       [VAL_STR] = COL_ARG_STR,
-                                       [VAL_TEXT] = COL_TEXT_LEN };
 
 bool
 mrd_batch_columns(mrd_batch *b, mrd_codec *codec, mrd_buf *to)
 {
     writer w = { .b = b, .to = to, .all = UINT32_MAX };
-    bool ok;
 
     for (uint32_t i = 0; i < b->n_forms; i++) {
         w.used |= b->forms[i].columns;
         w.all &= b->forms[i].columns;
     }
-    ok = batch_sort(b, w.used, codec) && write_times(&w) &&
-         write_numbers(&w, COL_FORM, b->rows.form, b->n_forms) &&
-         write_numbers(&w, COL_TRACK, b->rows.track, b->tracks.used) &&
-         write_numbers(&w, COL_NAME, b->rows.name, b->strings.used + 1);
-    for (unsigned field = COL_DUR; ok && field <= COL_FLOW_DIR; field++) {
-        if ((w.used & 1u << field) != 0)
-            ok = write_optional(&w, field);
+    if (!batch_sort(b, w.used, codec))
+        return false;
+    for (unsigned field = COL_TS; field < COLS; field++) {
+        if (!write_column(&w, field))
+            return false;
+        codec->ends[field] = to->len;
     }
-    for (unsigned i = 0; ok && i < MRD_COUNT(arg_columns); i++) {
-        if (b->vals[i].n > 0)
-            ok = write_args(&w, (int) i, arg_columns[i]);
-    }
-    return ok && (b->vals[VAL_TEXT].n == 0 || write_text(&w));
+    return true;
 }

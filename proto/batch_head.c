@@ -235,7 +235,8 @@ mrd_batch_encode(mrd_batch *b, mrd_codec *codec, mrd_codec_id codec_id, mrd_fram
     err = mrd_codec_pack(codec, f.codec, (mrd_bytes){ codec->head.p, codec->head.len }, to);
     f.head_len = (uint32_t) (to->len - start - MRD_FRAME_HEADER);
     if (err == MRD_OK)
-        err = mrd_codec_pack(codec, f.codec, (mrd_bytes){ codec->cols.p, codec->cols.len }, to);
+        err = mrd_codec_pack_columns(codec, f.codec, (mrd_bytes){ codec->cols.p, codec->cols.len },
+                                     codec->ends + COL_TS, b->habits + COL_TS, COLS - COL_TS, to);
     if (err != MRD_OK) {
         to->len = start;
         return mrd_why_set(why, err, 0, "batch of %u events", b->n);

@@ -75,14 +75,15 @@ struct mrd_batch {
     bool sorted;
     mrd_cross_read *cross;
     size_t n_cross;
+    mrd_habit habits[COLS]; /* of packing the columns of the batches before */
 };
 
 /* The number of a string on the wire, added when new: 0 is the empty text, entry i of the
  * dictionary is i + 1. UINT32_MAX without memory. */
 uint32_t mrd_batch_string(mrd_batch *b, mrd_sid sid);
 
-/* Appends the columns; the rows and their values are in mrd_event_order then. False without
- * memory. */
+/* Appends the columns, whose ends are in codec->ends then; the rows and their values are in
+ * mrd_event_order. False without memory. */
 bool mrd_batch_columns(mrd_batch *b, mrd_codec *codec, mrd_buf *to);
 
 #endif

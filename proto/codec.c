@@ -16,7 +16,8 @@ mrd_codec_free(mrd_codec *codec)
 {
     if (codec == NULL)
         return;
-    ZSTD_freeCCtx(codec->zstd_c);
+    for (int way = 0; way < MRD_PACK_STORE; way++)
+        ZSTD_freeCCtx(codec->zstd_c[way]);
     ZSTD_freeDCtx(codec->zstd_d);
     free(codec->lz4);
     free(codec->slots[0]);
@@ -50,20 +51,39 @@ mrd_codec_slots(mrd_codec *codec, size_t n)
     return true;
 }
 
+/* Bytes that packing may need at most, above both libraries' worst case. */
 static size_t
-pack_zstd(mrd_codec *codec, mrd_bytes src, uint8_t *to, size_t room)
+room_for(size_t len)
+{
+    return len + len / 128 + 512;
+}
+
+static ZSTD_CCtx *
+zstd_context(mrd_pack_way way)
+{
+    ZSTD_CCtx *c = ZSTD_createCCtx();
+
+    if (c == NULL)
+        return NULL;
+    ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, 1);
+    /* Half of the usual: the table stays in the L1 cache. 10 % less time, as many bytes. */
+    ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 12);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 0); /* our header has it */
+    if (way == MRD_PACK_SKIM) {
+        ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 6);
+        ZSTD_CCtx_setParameter(c, ZSTD_c_minMatch, 7);
+    }
+    return c;
+}
+
+static size_t
+pack_zstd(mrd_codec *codec, mrd_pack_way way, mrd_bytes src, uint8_t *to, size_t room)
 {
     size_t n;
 
-    if (codec->zstd_c == NULL) {
-        if ((codec->zstd_c = ZSTD_createCCtx()) == NULL)
-            return 0;
-        ZSTD_CCtx_setParameter(codec->zstd_c, ZSTD_c_compressionLevel, 1);
-        /* Half of the usual: the table stays in the L1 cache. 10 % less time, as many bytes. */
-        ZSTD_CCtx_setParameter(codec->zstd_c, ZSTD_c_hashLog, 12);
-        ZSTD_CCtx_setParameter(codec->zstd_c, ZSTD_c_contentSizeFlag, 0); /* our header has it */
-    }
-    n = ZSTD_compress2(codec->zstd_c, to, room, src.p, src.len);
+    if (codec->zstd_c[way] == NULL && (codec->zstd_c[way] = zstd_context(way)) == NULL)
+        return 0;
+    n = ZSTD_compress2(codec->zstd_c[way], to, room, src.p, src.len);
     return ZSTD_isError(n) ? 0 : n;
 }
 
@@ -82,19 +102,135 @@ pack_lz4(mrd_codec *codec, mrd_bytes src, uint8_t *to, size_t room)
 mrd_err
 mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to)
 {
-    size_t room = src.len + src.len / 128 + 512; /* above both libraries' worst case */
-    size_t n = 0;
+    size_t room = room_for(src.len), n = 0;
 
     if (!mrd_buf_room(to, room))
         return MRD_NOMEM;
     if (id == MRD_CODEC_ZSTD)
-        n = pack_zstd(codec, src, to->p + to->len, room);
+        n = pack_zstd(codec, MRD_PACK_SEARCH, src, to->p + to->len, room);
     else if (id == MRD_CODEC_LZ4)
         n = pack_lz4(codec, src, to->p + to->len, room);
     if (n == 0 || n >= src.len)
         mrd_buf_add(to, src.p, src.len);
     else
         to->len += n;
+    return to->err;
+}
+
+/* ---- Columns ---- */
+
+#define PIECE_MIN 4096 /* bytes of a frame of its own: below, what it costs shows */
+#define HABIT_MAX 31   /* batches until the next comparison */
+
+#define STORED_HEAD  9 /* bytes of a frame's header, and of each block's */
+#define STORED_BLOCK (128u << 10)
+
+/* A frame with the bytes as they are (RFC 8878, section 3.1.1): its own size is its window. */
+static size_t
+pack_stored(mrd_bytes src, uint8_t *to)
+{
+    uint8_t *p = to + STORED_HEAD;
+
+    store32(to, ZSTD_MAGICNUMBER);
+    to[4] = 2 << 6 | 1 << 5; /* a size of four bytes follows; a single segment */
+    store32(to + 5, (uint32_t) src.len);
+    for (size_t at = 0, n; at < src.len; at += n, p += n) {
+        uint32_t last;
+
+        n = src.len - at < STORED_BLOCK ? src.len - at : STORED_BLOCK;
+        last = at + n == src.len;
+        store32(p, (uint32_t) n << 3 | last); /* three bytes and one that is written over */
+        p += 3;
+        memcpy(p, src.p + at, n);
+    }
+    return (size_t) (p - to);
+}
+
+/* Which one is worth its time, for writer and readers: a few percent of random low bits are not. */
+static mrd_pack_way
+better_way(size_t len, size_t searched, size_t skimmed)
+{
+    if ((searched < skimmed ? searched : skimmed) > len - len / 10)
+        return MRD_PACK_STORE;
+    if (searched + len / 32 < skimmed || searched + skimmed / 8 < skimmed)
+        return MRD_PACK_SEARCH;
+    return MRD_PACK_SKIM;
+}
+
+/* Packs in both ways and remembers which was better: the longer, the longer it was. */
+static size_t
+pack_compared(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, size_t room)
+{
+    size_t skimmed = pack_zstd(codec, MRD_PACK_SKIM, src, to, room), searched = 0;
+    mrd_pack_way way;
+
+    mrd_buf_reset(&codec->packed);
+    if (mrd_buf_room(&codec->packed, room))
+        searched = pack_zstd(codec, MRD_PACK_SEARCH, src, codec->packed.p, room);
+    if (skimmed == 0 || searched == 0)
+        return 0;
+    way = better_way(src.len, searched, skimmed);
+    if (way != habit->way)
+        habit->lasts = 0;
+    habit->lasts = (uint8_t) (habit->lasts << 1 | 1) & HABIT_MAX;
+    habit->left = habit->lasts;
+    habit->way = (uint8_t) way;
+    if (habit->way == MRD_PACK_SKIM)
+        return skimmed;
+    if (habit->way == MRD_PACK_STORE)
+        return pack_stored(src, to);
+    memcpy(to, codec->packed.p, searched);
+    return searched;
+}
+
+static size_t
+pack_as_usual(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, size_t room)
+{
+    if (habit->left == 0)
+        return pack_compared(codec, src, habit, to, room);
+    habit->left--;
+    if (habit->way == MRD_PACK_STORE)
+        return pack_stored(src, to);
+    return pack_zstd(codec, habit->way, src, to, room);
+}
+
+/* Appends one frame, of nothing none; habit NULL: several short columns. False without memory. */
+static bool
+pack_piece(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, mrd_buf *to)
+{
+    size_t room = room_for(src.len), n;
+
+    if (src.len == 0)
+        return true;
+    if (!mrd_buf_room(to, room))
+        return false;
+    n = habit == NULL ? pack_zstd(codec, MRD_PACK_SEARCH, src, to->p + to->len, room)
+                      : pack_as_usual(codec, src, habit, to->p + to->len, room);
+    to->len += n;
+    return n > 0;
+}
+
+mrd_err
+mrd_codec_pack_columns(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, const size_t *ends,
+                       mrd_habit *habits, size_t n, mrd_buf *to)
+{
+    size_t start = to->len, from = 0, last = 0; /* last: end of the column before */
+    bool ok = true;
+
+    if (id != MRD_CODEC_ZSTD || src.len < 2 * PIECE_MIN)
+        return mrd_codec_pack(codec, id, src, to);
+    for (size_t i = 0; i < n && ok; last = ends[i++]) {
+        if (ends[i] - last < PIECE_MIN)
+            continue; /* joins its neighbours */
+        ok = pack_piece(codec, (mrd_bytes){ src.p + from, last - from }, NULL, to) &&
+             pack_piece(codec, (mrd_bytes){ src.p + last, ends[i] - last }, &habits[i], to);
+        from = ends[i];
+    }
+    ok = ok && pack_piece(codec, (mrd_bytes){ src.p + from, src.len - from }, NULL, to);
+    if (ok && to->len - start < src.len)
+        return MRD_OK;
+    to->len = start;
+    mrd_buf_add(to, src.p, src.len);
     return to->err;
 }
 
