@@ -4,9 +4,11 @@
  *
  * Records are those of a busy node: spans of 50 names on 4 threads, one in eight a counter; those
  * of the runtime's JSON are starts and stops. The transport acknowledges without looking, so what
- * is measured is the agent. CPU time of this thread; median of 5 interleaved rounds. Then a saved
+ * is measured is the agent. CPU time of this thread; median of (5) interleaved rounds. Then a saved
  * runtime trace: CPU of the process (the reading thread included) per record of its JSON, from the
  * file to encoded batches.
+ *
+ *     bench_agent [rounds] [word: only the rows whose name holds it]
  */
 #include <stdlib.h>
 
@@ -16,9 +18,9 @@
 #include "bench/runtime_json.h"
 #include "tests/agent/ring_make.h"
 
-#define RINGS  4
-#define DATA   (8u << 20)
-#define ROUNDS 5
+#define RINGS      4
+#define DATA       (8u << 20)
+#define ROUNDS_MAX 99
 
 typedef struct {
     mrd_transport pub; /* first */
@@ -475,16 +477,16 @@ json_write(const char *path)
     mrd_buf_fini(&text);
 }
 
-/* Nanoseconds per record, the least of ROUNDS. */
+/* Nanoseconds per record, the least of the rounds. */
 static double
-bench_trace_file(double *ret_bytes)
+bench_trace_file(int rounds, double *ret_bytes)
 {
     char path[512];
     double best = 1e18;
 
     snprintf(path, sizeof(path), "%s/trace.json", test_tmp());
     json_write(path);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         json_sink j = { .codec = mrd_codec_new() };
         mrd_traces_options o = { .instance_id = "i-bench",
                                  .dir = test_tmp(),
@@ -515,7 +517,7 @@ bench_trace_file(double *ret_bytes)
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
     static const struct {
         const char *name;
@@ -528,15 +530,26 @@ main(void)
         { "drain, encode, spool, send: zstd 1", bench_zstd },
         { "runtime JSON, drain to events", bench_json },
     };
-    double ns[MRD_COUNT(rows)][ROUNDS], bytes[MRD_COUNT(rows)] = { 0 };
+    static const char trace_file[] = "runtime JSON file to batches: zstd 1";
+    int rounds = argc > 1 ? atoi(argv[1]) : 5;
+    const char *word = argc > 2 ? argv[2] : "";
+    double ns[MRD_COUNT(rows)][ROUNDS_MAX], bytes[MRD_COUNT(rows)] = { 0 };
 
+    if (rounds < 1 || rounds > ROUNDS_MAX) {
+        fprintf(stderr, "usage: bench_agent [rounds, 1 to %d] [word]\n", ROUNDS_MAX);
+        return 2;
+    }
     (void) test_last; /* of the harness: only its folder is used here */
     for (int i = 0; i < RINGS; i++)
         rings[i] = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), i + 1, DATA);
-    for (int round = 0; round < ROUNDS; round++)
+    for (int round = 0; round < rounds; round++)
         for (size_t k = 0; k < MRD_COUNT(rows); k++) {
             uint64_t n = 0;
-            double cpu = rows[k].run(&n);
+            double cpu;
+
+            if (k > 0 && strstr(rows[k].name, word) == NULL)
+                continue;
+            cpu = rows[k].run(&n);
 
             ns[k][round] = cpu / (double) n;
             bytes[k] = wire_bytes;
@@ -546,19 +559,20 @@ main(void)
     for (size_t k = 0; k < MRD_COUNT(rows); k++) {
         double m;
 
-        qsort(ns[k], ROUNDS, sizeof(double), by_value);
-        m = ns[k][ROUNDS / 2];
-        printf("%-36s %9.1f %12.1f %8.1f ", rows[k].name, m, 1e3 / m, m / ns[0][ROUNDS / 2]);
+        if (k > 0 && strstr(rows[k].name, word) == NULL)
+            continue;
+        qsort(ns[k], (size_t) rounds, sizeof(double), by_value);
+        m = ns[k][rounds / 2];
+        printf("%-36s %9.1f %12.1f %8.1f ", rows[k].name, m, 1e3 / m, m / ns[0][rounds / 2]);
         if (k < 2 || rows[k].run == bench_json)
             printf("%9s\n", "-");
         else
             printf("%9.2f\n", bytes[k]);
     }
-    {
-        double bytes_each, m = bench_trace_file(&bytes_each);
+    if (strstr(trace_file, word) != NULL) {
+        double bytes_each, m = bench_trace_file(rounds, &bytes_each);
 
-        printf("%-36s %9.1f %12.1f %8s %9.2f\n", "runtime JSON file to batches: zstd 1", m, 1e3 / m,
-               "-", bytes_each);
+        printf("%-36s %9.1f %12.1f %8s %9.2f\n", trace_file, m, 1e3 / m, "-", bytes_each);
     }
     for (int i = 0; i < RINGS; i++) {
         unlink(rings[i]->path);
