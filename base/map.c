@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/hash.h"
-
 void
 mrd_map_fini(mrd_map *map)
 {
@@ -11,10 +9,16 @@ mrd_map_fini(mrd_map *map)
     *map = (mrd_map){ 0 };
 }
 
-static size_t
+/* Multiplications, each folded so that its high bits count too. */
+static inline size_t
 map_home(const mrd_map *map, const mrd_map_key *key)
 {
-    return mrd_hash64(key, sizeof(*key), 0) & map->mask;
+    unsigned __int128 m =
+        (unsigned __int128) (key->a ^ 0xa0761d6478bd642fu) * (key->b ^ 0xe7037ed1a0b428dbu);
+    uint64_t h = (uint64_t) m ^ (uint64_t) (m >> 64);
+
+    m = (unsigned __int128) (h ^ key->c ^ 0x8ebc6af09c88c6e3u) * 0x589965cc75374cc3u;
+    return (size_t) ((uint64_t) m ^ (uint64_t) (m >> 64)) & map->mask;
 }
 
 static bool
