@@ -134,7 +134,7 @@ void mrd_pipe_cross_step(mrd_pipeline *p, int64_t now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
-/* A blob of JSON text is complete (or cut). */
+/* A blob of JSON text is complete (or cut); MRD_IN_PAD zero bytes follow it. */
 void mrd_pipe_runtime(mrd_pipeline *p, proc *pr, mrd_str text, bool cut);
 uint64_t mrd_pipe_runtime_held(const proc *pr);
 void mrd_pipe_runtime_flush(mrd_pipeline *p, proc *pr);

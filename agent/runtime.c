@@ -68,7 +68,7 @@ mrd_pipe_runtime(mrd_pipeline *p, proc *pr, mrd_str text, bool cut)
     mrd_in *in = NULL;
     mrd_err err = MRD_NOMEM;
 
-    if (rt != NULL && (err = mrd_in_memory(bytes, "runtime trace", &in, NULL)) == MRD_OK)
+    if (rt != NULL && (err = mrd_in_borrow(bytes, "runtime trace", &in, NULL)) == MRD_OK)
         err = mrd_nrt_parse(rt->nrt, in, NULL);
     mrd_in_close(in);
     if (rt != NULL)

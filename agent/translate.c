@@ -580,12 +580,14 @@ notice(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
     give_new(p, r->proc, &ev);
 }
 
-/* ---- Blobs: runtime JSON in pieces ---- */
+/* ---- Blobs: runtime JSON in pieces, with room behind for who scans it ---- */
 
 static void
 blob_end(mrd_pipeline *p, ring *r, bool cut)
 {
     r->blob.open = false;
+    if (r->blob.p != NULL)
+        memset(r->blob.p + r->blob.len, 0, MRD_IN_PAD);
     mrd_pipe_runtime(p, r->proc, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
     r->blob.len = 0;
 }
@@ -598,7 +600,7 @@ blob_room(blob *b, size_t more)
 
     if (b->len + more > MRD_PIPE_BLOB_MAX)
         return false;
-    while (cap < b->len + more)
+    while (cap < b->len + more + MRD_IN_PAD)
         cap *= 2;
     if (cap == b->cap)
         return true;

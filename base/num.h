@@ -10,6 +10,16 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
+/* The number of the eight decimal digits in a word as they lie in memory, or of fewer behind bytes
+ * 0. Little-endian. */
+static inline uint64_t
+mrd_num_eight(uint64_t w)
+{
+    w = (w & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8; /* pairs, then fours, then all eight */
+    w = (w & 0x00ff00ff00ff00ffu) * 6553601 >> 16;
+    return (w & 0x0000ffff0000ffffu) * 42949672960001u >> 32;
+}
+
 /*
  * At most 19 decimal digits and nothing else, the most frequent of all numbers: false when there is
  * any other byte, or none, or more; then the parsers below decide. Eight digits at a time.
@@ -29,11 +39,7 @@ mrd_num_digits(mrd_str text, uint64_t *ret_v)
         memcpy(&w, p, 8);
         if ((((w + 0x4646464646464646u) | (w - 0x3030303030303030u)) & 0x8080808080808080u) != 0)
             return false;
-        /* Pairs, then fours, then all eight. */
-        w = (w & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8;
-        w = (w & 0x00ff00ff00ff00ffu) * 6553601 >> 16;
-        w = (w & 0x0000ffff0000ffffu) * 42949672960001u >> 32;
-        v = v * 100000000 + w;
+        v = v * 100000000 + mrd_num_eight(w);
     }
 #endif
     for (; p < end; p++) {

@@ -7,25 +7,10 @@
 #include "trace/import.h"
 #include "trace/nrt_int.h"
 
-/* Keys of the event and of its data that mean something here; all others become arguments. */
-typedef enum {
-    NRT_KEY_NONE,
-    NRT_EVENT_TYPE,
-    NRT_PHASE,
-    NRT_ID,
-    NRT_NC_IDX,
-    NRT_NC_LOCAL_ID,
-    NRT_TRACKING_ID,
-    NRT_THREAD_ID,
-    NRT_WORKER_GID,
-    NRT_DATA,
-    NRT_TIMESTAMP,
-} nrt_key;
-
-static nrt_key
+static nrt_field
 nrt_key_of(mrd_str key)
 {
-#define NRT_IS(text, value) (memcmp(key.p, text, sizeof(text) - 1) == 0 ? (value) : NRT_KEY_NONE)
+#define NRT_IS(text, value) (memcmp(key.p, text, sizeof(text) - 1) == 0 ? (value) : NRT_OTHER)
     switch (key.len) {
     case 2:
         return NRT_IS("id", NRT_ID);
@@ -38,7 +23,7 @@ nrt_key_of(mrd_str key)
     case 9:
         return NRT_IS("thread_id", NRT_THREAD_ID);
     case 10:
-        return NRT_IS("event_type", NRT_EVENT_TYPE) != NRT_KEY_NONE
+        return NRT_IS("event_type", NRT_EVENT_TYPE) != NRT_OTHER
                    ? NRT_EVENT_TYPE
                    : NRT_IS("worker_gid", NRT_WORKER_GID);
     case 11:
@@ -47,7 +32,7 @@ nrt_key_of(mrd_str key)
     case 12:
         return NRT_IS("timestamp_ns", NRT_TIMESTAMP);
     default:
-        return NRT_KEY_NONE;
+        return NRT_OTHER;
     }
 #undef NRT_IS
 }
@@ -89,7 +74,7 @@ nrt_attribute(mrd_jr_type type, mrd_str text, int64_t *ret_v)
 
 /* ---- Reading ---- */
 
-static nrt_phase
+nrt_phase
 nrt_phase_of(mrd_str text)
 {
     if (text.len == 5 && memcmp(text.p, "start", 5) == 0)
@@ -99,116 +84,137 @@ nrt_phase_of(mrd_str text)
     return mrd_str_is(text, "instant") ? NRT_INSTANT : NRT_UNKNOWN;
 }
 
+nrt_field
+nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
+{
+    nrt_field field = in_data ? NRT_OTHER : nrt_key_of(key);
+
+    *ret_key = MRD_SID_EMPTY;
+    if (field != NRT_OTHER && field != NRT_DATA)
+        return field;
+    *ret_key = mrd_args_key(nrt->args, key);
+    if (!in_data)
+        return field;
+    return *ret_key == nrt->key_nc_ts    ? NRT_DATA_NC_TS
+           : *ret_key == nrt->key_exec   ? NRT_DATA_EXEC
+           : *ret_key == nrt->key_pcore  ? NRT_DATA_PCORE
+           : *ret_key == nrt->key_cpu_ts ? NRT_DATA_CPU_TS
+                                         : NRT_OTHER;
+}
+
+/* False: a value of a wrong type or range. */
+static bool
+nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
+{
+    uint64_t ignored;
+
+    switch (field) {
+    case NRT_EVENT_TYPE:
+        rec->type = MRD_SID_EMPTY;
+        if (type != MRD_JR_STRING || text.len == 0)
+            return false;
+        rec->type = mrd_args_key(nrt->args, text);
+        return true;
+    case NRT_PHASE:
+        rec->phase = nrt_phase_of(text);
+        return type == MRD_JR_STRING;
+    case NRT_ID:
+        return nrt_u64(type, text, &rec->id);
+    case NRT_NC_LOCAL_ID:
+        return nrt_u64(type, text, &ignored);
+    case NRT_TRACKING_ID:
+        return rec->has_tracking = nrt_u64(type, text, &rec->tracking_id);
+    case NRT_NC_IDX:
+        return nrt_attribute(type, text, &rec->nc_idx);
+    case NRT_THREAD_ID:
+        return nrt_attribute(type, text, &rec->thread_id);
+    case NRT_WORKER_GID:
+        return nrt_attribute(type, text, &rec->worker_gid);
+    default:
+        return rec->has_ts = nrt_i64(type, text, &rec->ts);
+    }
+}
+
 /* Values of `data` that matter here; they stay arguments as well. */
 static void
-nrt_note_data(const mrd_nrt *nrt, nrt_record *rec, mrd_sid key, mrd_str name, mrd_jr_type type,
-              mrd_str text)
+nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {
-    if (key == nrt->key_nc_ts)
+    if (field == NRT_DATA_NC_TS)
         rec->has_nc_ts = nrt_i64(type, text, &rec->nc_ts);
-    else if (key == nrt->key_exec)
+    else if (field == NRT_DATA_EXEC)
         rec->has_exec = nrt_u64(type, text, &rec->exec_id);
-    else if (key == nrt->key_pcore)
+    else if (field == NRT_DATA_PCORE)
         (void) nrt_attribute(type, text, &rec->pcore_idx);
-    else if (name.len == 16 && memcmp(name.p, "cpu_timestamp_ns", 16) == 0)
+    else if (field == NRT_DATA_CPU_TS)
         rec->has_cpu_ts = nrt_i64(type, text, &rec->cpu_ts);
 }
 
+mrd_err
+nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
+         mrd_str text)
+{
+    static const char *const names[] = { "",           "event_type",  "phase",       "id",
+                                         "nc_idx",     "nc_local_id", "tracking_id", "thread_id",
+                                         "worker_gid", "data",        "timestamp_ns" };
+
+    if (field != NRT_OTHER && field < NRT_DATA_NC_TS && field != NRT_DATA) {
+        if (!nrt_take_known(nrt, rec, field, type, text) && rec->bad == NULL)
+            rec->bad = names[field];
+        return MRD_OK;
+    }
+    nrt_note_data(rec, field, type, text);
+    return mrd_args_value(nrt->args, key, nrt->r, type, text);
+}
+
+/* Inside the event or its data. */
 static mrd_err
-nrt_read_data(mrd_nrt *nrt, nrt_record *rec)
+nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
 {
     mrd_str key, text;
     mrd_jr_type type;
-    mrd_err err;
+    mrd_err err = MRD_OK;
+    mrd_sid sid;
 
     mrd_json_enter(nrt->r);
-    while ((type = mrd_json_next(nrt->r, &key, &text)) > MRD_JR_END) {
-        mrd_sid sid = mrd_args_key(nrt->args, key);
+    while (err == MRD_OK && (type = mrd_json_next(nrt->r, &key, &text)) > MRD_JR_END) {
+        nrt_field field = nrt_field_of(nrt, key, in_data, &sid);
 
-        nrt_note_data(nrt, rec, sid, key, type, text);
-        if ((err = mrd_args_value(nrt->args, sid, nrt->r, type, text)) != MRD_OK)
-            return err;
+        err = field == NRT_DATA && type == MRD_JR_OBJECT
+                  ? nrt_read_fields(nrt, rec, true)
+                  : nrt_take(nrt, rec, field, sid, type, text);
     }
-    return mrd_json_reader_err(nrt->r, NULL);
+    return err != MRD_OK ? err : mrd_json_reader_err(nrt->r, NULL);
 }
 
-static mrd_err
-nrt_read_field(mrd_nrt *nrt, nrt_record *rec, mrd_str key, mrd_jr_type type, mrd_str text)
+static nrt_record
+nrt_record_at(uint64_t offset)
 {
-    uint64_t ignored;
-    bool ok = true;
-
-    switch (nrt_key_of(key)) {
-    case NRT_EVENT_TYPE:
-        ok = type == MRD_JR_STRING && text.len > 0;
-        rec->type = ok ? mrd_args_key(nrt->args, text) : MRD_SID_EMPTY;
-        break;
-    case NRT_PHASE:
-        ok = type == MRD_JR_STRING;
-        rec->phase = nrt_phase_of(text);
-        break;
-    case NRT_ID:
-        ok = nrt_u64(type, text, &rec->id);
-        break;
-    case NRT_NC_LOCAL_ID:
-        ok = nrt_u64(type, text, &ignored);
-        break;
-    case NRT_TRACKING_ID:
-        ok = rec->has_tracking = nrt_u64(type, text, &rec->tracking_id);
-        break;
-    case NRT_NC_IDX:
-        ok = nrt_attribute(type, text, &rec->nc_idx);
-        break;
-    case NRT_THREAD_ID:
-        ok = nrt_attribute(type, text, &rec->thread_id);
-        break;
-    case NRT_WORKER_GID:
-        ok = nrt_attribute(type, text, &rec->worker_gid);
-        break;
-    case NRT_TIMESTAMP:
-        ok = rec->has_ts = nrt_i64(type, text, &rec->ts);
-        break;
-    case NRT_DATA:
-        if (type == MRD_JR_OBJECT)
-            return nrt_read_data(nrt, rec);
-        __attribute__((fallthrough));
-    case NRT_KEY_NONE:
-        return mrd_args_value(nrt->args, mrd_args_key(nrt->args, key), nrt->r, type, text);
-    }
-    if (!ok && rec->bad == NULL) {
-        static const char *const names[] = {
-            "",           "event_type",  "phase",       "id",
-            "nc_idx",     "nc_local_id", "tracking_id", "thread_id",
-            "worker_gid", "data",        "timestamp_ns"
-        };
-
-        rec->bad = names[nrt_key_of(key)];
-    }
-    return MRD_OK;
+    return (nrt_record){ .offset = offset,
+                         .phase = NRT_UNKNOWN,
+                         .nc_idx = MRD_NONE,
+                         .thread_id = MRD_NONE,
+                         .worker_gid = MRD_NONE,
+                         .pcore_idx = MRD_NONE };
 }
 
-/* Inside the object of one event. */
+/* The object of one event that was just met. */
 static mrd_err
 nrt_read_record(mrd_nrt *nrt)
 {
-    nrt_record rec = { .offset = mrd_json_reader_offset(nrt->r),
-                       .phase = NRT_UNKNOWN,
-                       .nc_idx = MRD_NONE,
-                       .thread_id = MRD_NONE,
-                       .worker_gid = MRD_NONE,
-                       .pcore_idx = MRD_NONE };
-    mrd_str key, text;
-    mrd_jr_type type;
-    mrd_err err;
+    uint64_t offset = mrd_json_reader_offset(nrt->r);
+    nrt_record rec = nrt_record_at(offset);
+    const char *end;
+    mrd_err err = MRD_OK;
 
     mrd_args_reset(nrt->args);
-    mrd_json_enter(nrt->r);
-    while ((type = mrd_json_next(nrt->r, &key, &text)) > MRD_JR_END) {
-        if ((err = nrt_read_field(nrt, &rec, key, type, text)) != MRD_OK)
-            return err;
+    if ((end = nrt_layout_event(nrt, &rec, mrd_json_ahead(nrt->r))) != NULL) {
+        mrd_json_passed(nrt->r, end);
+    } else {
+        rec = nrt_record_at(offset);
+        mrd_args_reset(nrt->args);
+        err = nrt_read_fields(nrt, &rec, false);
     }
-    if ((err = mrd_json_reader_err(nrt->r, NULL)) != MRD_OK ||
-        (err = mrd_args_err(nrt->args)) != MRD_OK)
+    if (err != MRD_OK || (err = mrd_args_err(nrt->args)) != MRD_OK)
         return err;
     return nrt_dispatch(nrt, &rec);
 }
@@ -339,6 +345,7 @@ nrt_intern(mrd_nrt *nrt)
         { &nrt->key_exec, "exec_id" },
         { &nrt->key_pcore, "device_core_idx" },
         { &nrt->key_nc_ts, "nc_timestamp_ns" },
+        { &nrt->key_cpu_ts, "cpu_timestamp_ns" },
         { &nrt->time_exec, "device clock, by the sync point of its execution" },
         { &nrt->time_nearest, "device clock, by the nearest sync point" },
         { &nrt->time_none, "device clock, no sync point" },
@@ -380,6 +387,7 @@ mrd_nrt_free(mrd_nrt *nrt)
     mrd_joiner_fini(&nrt->joiner);
     nrt_clock_fini(&nrt->clock);
     mrd_args_free(nrt->args);
+    nrt_layout_fini(&nrt->layout);
     free(nrt);
 }
 

@@ -24,7 +24,8 @@ struct mrd_in {
     mrd_why failure; /* why it ended, err MRD_OK for a proper end */
     uint8_t *raw;    /* compressed bytes not yet decoded: [raw_at, raw_len) */
     size_t raw_at, raw_len;
-    uint8_t *window;
+    uint8_t *window; /* borrowed: the caller's */
+    bool borrowed;
     size_t at, len; /* window bytes not yet consumed: [at, len) */
     size_t piece;
     uint64_t offset;
@@ -186,19 +187,33 @@ in_detect(mrd_in *in)
     return MRD_OK;
 }
 
-static mrd_err
-in_new(const char *name, mrd_in **ret_in)
+/* Without buffers. */
+static mrd_in *
+in_bare(const char *name)
 {
     mrd_in *in = calloc(1, sizeof(*in));
 
     if (in == NULL)
-        return MRD_NOMEM;
+        return NULL;
     in->fd = -1;
     in->piece = MRD_IN_WINDOW;
-    in->name = strdup(name);
+    if ((in->name = strdup(name)) == NULL) {
+        free(in);
+        return NULL;
+    }
+    return in;
+}
+
+static mrd_err
+in_new(const char *name, mrd_in **ret_in)
+{
+    mrd_in *in = in_bare(name);
+
+    if (in == NULL)
+        return MRD_NOMEM;
     in->raw = malloc(IN_RAW);
     in->window = malloc(MRD_IN_WINDOW + MRD_IN_PAD);
-    if (in->name == NULL || in->raw == NULL || in->window == NULL) {
+    if (in->raw == NULL || in->window == NULL) {
         mrd_in_close(in);
         return MRD_NOMEM;
     }
@@ -257,6 +272,24 @@ mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why)
 }
 
 mrd_err
+mrd_in_borrow(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why)
+{
+    static const uint8_t nothing[MRD_IN_PAD];
+    mrd_in *in = in_bare(name);
+
+    if (in == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", name);
+    if (data.p == NULL)
+        data.p = nothing;
+    in->borrowed = in->source_end = in->end = true;
+    in->whole = data;
+    in->window = (uint8_t *) (uintptr_t) data.p;
+    in->len = in->file_size = in->file_bytes = data.len;
+    *ret_in = in;
+    return MRD_OK;
+}
+
+mrd_err
 mrd_in_again(const mrd_in *in, mrd_in **ret_in, mrd_why *why)
 {
     mrd_err err;
@@ -287,7 +320,8 @@ mrd_in_close(mrd_in *in)
     ZSTD_freeDStream(in->zs);
     free(in->name);
     free(in->raw);
-    free(in->window);
+    if (!in->borrowed)
+        free(in->window);
     free(in);
 }
 
@@ -296,6 +330,10 @@ mrd_in_fill(mrd_in *in, size_t want, mrd_bytes *ret_data, mrd_why *why)
 {
     size_t had = in->len - in->at;
 
+    if (in->borrowed) {
+        *ret_data = (mrd_bytes){ in->window + in->at, had };
+        return MRD_OK;
+    }
     if (had < want) {
         memmove(in->window, in->window + in->at, had);
         in->at = 0;

@@ -20,6 +20,9 @@ typedef struct mrd_in mrd_in;
 mrd_err mrd_in_file(const char *path, mrd_in **ret_in, mrd_why *why);
 /* Borrows the bytes. name is for errors, copied. */
 mrd_err mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
+/* The same without copying: the bytes are the window, MRD_IN_PAD zero bytes must follow them. Never
+ * decompressed. */
+mrd_err mrd_in_borrow(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
 /* A second reader of the same input from its start, for formats that must be read twice. Errors:
  * those of mrd_in_file; UNSUPPORTED for a pipe. */
 mrd_err mrd_in_again(const mrd_in *in, mrd_in **ret_in, mrd_why *why);

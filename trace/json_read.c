@@ -3,9 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#if defined(__SSE2__) && !defined(MRD_JR_PORTABLE)
-#include <emmintrin.h>
-#endif
+
+#include "trace/json_scan.h"
 
 /*
  * The window is [base, end) with zero bytes behind it, so every scan ends by itself at a byte it
@@ -119,108 +118,6 @@ jr_more(mrd_json_reader *r, const char *keep)
     return data.len > left;
 }
 
-#if defined(__SSE2__) && !defined(MRD_JR_PORTABLE)
-static const char *
-jr_blank_run(const char *p)
-{
-    const __m128i space = _mm_set1_epi8(' '), nl = _mm_set1_epi8('\n');
-    const __m128i cr = _mm_set1_epi8('\r'), tab = _mm_set1_epi8('\t');
-
-    for (;; p += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
-        __m128i blank = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, space), _mm_cmpeq_epi8(v, nl)),
-                                     _mm_or_si128(_mm_cmpeq_epi8(v, cr), _mm_cmpeq_epi8(v, tab)));
-        unsigned other = (unsigned) _mm_movemask_epi8(blank) ^ 0xffffu;
-
-        if (other != 0)
-            return p + __builtin_ctz(other);
-    }
-}
-
-/* The first byte from p on that is '"', '\\' or a control; *high: a byte before it was >= 0x80. */
-static inline const char *
-jr_text_run(const char *p, bool *high)
-{
-    const __m128i quote = _mm_set1_epi8('"'), back = _mm_set1_epi8('\\');
-    const __m128i control = _mm_set1_epi8(0x1f);
-    unsigned wide = 0;
-
-    for (;; p += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
-        __m128i stop = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, back)),
-                                    _mm_cmpeq_epi8(_mm_min_epu8(v, control), v));
-        unsigned mask = (unsigned) _mm_movemask_epi8(stop);
-        unsigned top = (unsigned) _mm_movemask_epi8(v);
-
-        if (mask != 0) {
-            wide |= top & (mask ^ (mask - 1));
-            *high = *high || wide != 0;
-            return p + __builtin_ctz(mask);
-        }
-        wide |= top;
-    }
-}
-/* The first byte from p on that is no digit. */
-static inline const char *
-jr_digits(const char *p)
-{
-    const __m128i zero = _mm_set1_epi8('0'), ten = _mm_set1_epi8(10);
-
-    for (;; p += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
-        __m128i d = _mm_sub_epi8(v, zero);
-        unsigned other = (unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(d, ten), d));
-
-        if (other != 0)
-            return p + __builtin_ctz(other);
-    }
-}
-#else
-static const char *
-jr_blank_run(const char *p)
-{
-    while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')
-        p++;
-    return p;
-}
-
-#define JR_ONES  0x0101010101010101u
-#define JR_HIGHS 0x8080808080808080u
-
-/* As above, eight bytes at a time (the tests for zero and for less-than of a byte in a word). */
-static inline const char *
-jr_text_run(const char *p, bool *high)
-{
-    uint64_t wide = 0;
-
-    for (;; p += 8) {
-        uint64_t w, quote, back, stop;
-
-        memcpy(&w, p, 8);
-        quote = w ^ (JR_ONES * '"');
-        back = w ^ (JR_ONES * '\\');
-        stop =
-            ((quote - JR_ONES) & ~quote) | ((back - JR_ONES) & ~back) | ((w - JR_ONES * 0x20) & ~w);
-        if ((stop & JR_HIGHS) != 0)
-            break;
-        wide |= w;
-    }
-    while (*p != '"' && *p != '\\' && (unsigned char) *p >= 0x20)
-        wide |= (unsigned char) *p++;
-    *high = *high || (wide & JR_HIGHS) != 0;
-    return p;
-}
-
-static inline const char *
-jr_digits(const char *p)
-{
-    while ((unsigned char) (*p - '0') <= 9)
-        p++;
-    return p;
-}
-
-#endif
-
 /* To the next byte that is not blank, or to the end of the input. False on errors. */
 static inline bool
 jr_blanks(mrd_json_reader *r)
@@ -232,7 +129,7 @@ jr_blanks(mrd_json_reader *r)
         return true;
     }
     for (;;) {
-        r->p = jr_blank_run(r->p);
+        r->p = mrd_scan_blanks(r->p);
         if (r->p < r->end)
             return true;
         if (!jr_more(r, r->end))
@@ -401,7 +298,7 @@ jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd
             piece_offset = jr_offset(r, r->p);
         }
         from = r->p;
-        r->p = jr_text_run(r->p, &high);
+        r->p = mrd_scan_text(r->p, &high);
     }
     r->p++;
     *ret_text = (mrd_str){ to->len == 0 ? "" : (const char *) to->p, to->len };
@@ -415,7 +312,7 @@ jr_string(mrd_json_reader *r, mrd_buf *to, mrd_str *ret_text, bool *ret_in_windo
     const char *from = r->p;
     bool high = false;
 
-    r->p = jr_text_run(from, &high);
+    r->p = mrd_scan_text(from, &high);
     *ret_in_window = *r->p == '"';
     if (__builtin_expect(!*ret_in_window, 0))
         return jr_string_slow(r, from, high, to, ret_text);
@@ -436,13 +333,13 @@ jr_number_run(const char *p, bool *ok)
     if (*p == '-')
         p++;
     from = p;
-    p = jr_digits(p);
+    p = mrd_scan_digits(p);
     *ok = p > from;
     if (*from == '0' && *ok)
         p = from + 1; /* no digits behind a leading zero */
     if (*p == '.' && *ok) {
         from = ++p;
-        p = jr_digits(p);
+        p = mrd_scan_digits(p);
         *ok = p > from;
     }
     if ((*p | 32) == 'e' && *ok) {
@@ -450,7 +347,7 @@ jr_number_run(const char *p, bool *ok)
         if (*p == '-' || *p == '+')
             p++;
         from = p;
-        p = jr_digits(p);
+        p = mrd_scan_digits(p);
         *ok = p > from;
     }
     return p;
@@ -723,6 +620,21 @@ mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text)
     if (r->raw_buf.err != MRD_OK)
         return MRD_NOMEM;
     return ret_text->len > max ? MRD_LIMIT : MRD_OK;
+}
+
+mrd_str
+mrd_json_ahead(const mrd_json_reader *r)
+{
+    return r->pending == 0 ? (mrd_str){ jr_nothing, 0 }
+                           : (mrd_str){ r->p, (size_t) (r->end - r->p) };
+}
+
+void
+mrd_json_passed(mrd_json_reader *r, const char *p)
+{
+    r->p = p;
+    r->pending = 0;
+    r->first = false;
 }
 
 mrd_err

@@ -63,6 +63,14 @@ void mrd_json_enter(mrd_json_reader *r);
  * it was passed over and the reader goes on. Other errors are the reader's and stay.
  */
 mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
+/*
+ * For a caller that reads what it knows faster. After OBJECT or ARRAY: the text behind its bracket
+ * as far as the window holds it, MRD_IN_PAD zero bytes behind; borrowed until the next call that
+ * reads. passed: the caller has read up to p, behind the closing bracket, and vouches for the
+ * grammar; the next call goes on there. A caller that does not call it has read nothing.
+ */
+mrd_str mrd_json_ahead(const mrd_json_reader *r);
+void mrd_json_passed(mrd_json_reader *r, const char *p);
 /* After ERROR: code and sentence; also available later. MRD_OK when there was none. */
 mrd_err mrd_json_reader_err(const mrd_json_reader *r, mrd_why *why);
 /* Byte offset of the value given last (its first byte); after ERROR, of the error. */

@@ -53,7 +53,9 @@ static mrd_track_id
 nrt_track(mrd_nrt *nrt, const nrt_record *rec)
 {
     int64_t line = rec->hardware ? rec->pcore_idx : rec->thread_id;
-    nrt_line *l = &nrt->lines[(uint64_t) (rec->nc_idx * 5 + line * 3 + rec->hardware) % NRT_LINES];
+    uint64_t hash = ((uint64_t) line * 8 + rec->hardware) * 0x9e3779b97f4a7c15u +
+                    (uint64_t) rec->nc_idx * 0xd6e8feb86659fd93u;
+    nrt_line *l = &nrt->lines[hash >> 32 & (NRT_LINES - 1)];
     mrd_track track;
 
     if (l->used && l->hardware == rec->hardware && l->nc_idx == rec->nc_idx && l->line == line &&
