@@ -131,10 +131,12 @@ on_spool_dropped(void *self, const mrd_spool_item *item)
     mrd_agent *a = self;
 
     a->dropped_spool += item->events;
+    a->clock_lost += item->type == MRD_FRAME_CLOCK_DATA;
     if (a->record != NULL)
         mrd_record_dropped(a->record, item, MRD_DROP_SPOOL);
     mrd_log(MRD_LOG_WARN, "AGT-SPOOL-FULL",
-            "Oldest batch dropped: session=%" PRIx64 " events=%" PRIu64, item->session,
+            "Oldest %s dropped: session=%" PRIx64 " events=%" PRIu64,
+            item->type == MRD_FRAME_CLOCK_DATA ? "clock data" : "batch", item->session,
             item->events);
 }
 
@@ -153,6 +155,7 @@ on_refused(void *self, const mrd_spool_item *item, const char *sentence)
     mrd_agent *a = self;
 
     a->dropped_refused += item->events;
+    a->clock_lost += item->type == MRD_FRAME_CLOCK_DATA;
     mrd_record_dropped(a->record, item, MRD_DROP_REFUSED);
     mrd_log(MRD_LOG_WARN, "AGT-REFUSED", "Batch refused for good: events=%" PRIu64 " reason=%s",
             item->events, sentence);
@@ -244,10 +247,12 @@ ship_clock(mrd_agent *a, const Mrd__ClockData *data)
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         mrd_record_get(a->record, i, &st);
         if (st.phase == MRD__NODE_PHASE__NODE_RECORDING ||
-            st.phase == MRD__NODE_PHASE__NODE_STOPPING)
-            stored =
-                mrd_record_message(a->record, st.id, MRD_FRAME_CLOCK_DATA, data, NULL) == MRD_OK ||
-                stored;
+            st.phase == MRD__NODE_PHASE__NODE_STOPPING) {
+            if (mrd_record_message(a->record, st.id, MRD_FRAME_CLOCK_DATA, data, NULL) == MRD_OK)
+                stored = true;
+            else
+                a->clock_lost++;
+        }
     }
     if (!stored && mrd_msg_pack(&f, data, &frame, NULL) == MRD_OK)
         (void) mrd_publish_foreign(a->publish, MRD_TAG_CLOCK, (mrd_bytes){ frame.p, frame.len });

@@ -22,6 +22,15 @@ typedef struct {
     mrd_agent *agent;
 } mrd_session_counters;
 
+/* A session that this node could not begin: told with the heartbeats, because who asked may not be
+ * listening for an answer. */
+typedef struct {
+    uint64_t session;
+    mrd_err err;
+    char sentence[MRD_WHY_MAX];
+    int64_t at_ns;
+} mrd_refusal;
+
 struct mrd_agent {
     mrd_agent_options o; /* texts borrowed from the caller's */
     mrd_node node;
@@ -52,9 +61,12 @@ struct mrd_agent {
     bool ended; /* the session's last burst of probes was made */
     /* Events, not losses. */
     uint64_t recovered, delivered, dropped_spool, dropped_refused;
+    uint64_t clock_lost; /* frames of clock data */
     uint64_t triggers;
     char trigger_reason[256];
     int64_t trigger_at;
+    mrd_refusal refusals[MRD_RECORD_SESSIONS]; /* the last ones */
+    size_t n_refusals;
 };
 
 /* control.c */
@@ -62,7 +74,7 @@ void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns);
-void mrd_agent_forget_flushed(mrd_agent *a, int64_t now);
+void mrd_agent_forget_flushed(mrd_agent *a, int64_t now); /* and old refusals */
 
 /* counters.c */
 /* Opens the counters that the session asks for, once. Errors: NOTFOUND, naming the counter and the

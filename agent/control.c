@@ -187,6 +187,33 @@ apply(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     }
 }
 
+/* ---- Refusals ---- */
+
+static void
+refusal_drop(mrd_agent *a, uint64_t session)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < a->n_refusals; i++) {
+        if (a->refusals[i].session != session)
+            a->refusals[n++] = a->refusals[i];
+    }
+    a->n_refusals = n;
+}
+
+static void
+refusal_note(mrd_agent *a, uint64_t session, mrd_err err, const char *sentence)
+{
+    mrd_refusal *to;
+
+    refusal_drop(a, session);
+    if (a->n_refusals == MRD_RECORD_SESSIONS)
+        refusal_drop(a, a->refusals[0].session);
+    to = &a->refusals[a->n_refusals++];
+    *to = (mrd_refusal){ .session = session, .err = err, .at_ns = mrd_local_now().ns };
+    snprintf(to->sentence, sizeof(to->sentence), "%s", sentence);
+}
+
 void
 mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_reply,
                   char sentence[MRD_WHY_MAX])
@@ -194,6 +221,8 @@ mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_re
     mrd_record_status st;
     mrd_why why = { 0 };
     mrd_err err = MRD_OK;
+    bool begins = c->type == MRD__CONTROL_TYPE__CONTROL_ARM ||
+                  c->type == MRD__CONTROL_TYPE__CONTROL_GO;
 
     sentence[0] = '\0';
     ret_reply->type = c->type;
@@ -208,6 +237,10 @@ mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_re
         mrd_log(MRD_LOG_WARN, "AGT-CONTROL", "Request not carried out: type=%d reason=%s",
                 (int) c->type, why.text);
     }
+    if (err != MRD_OK && begins && !mrd_record_find(a->record, c->session, &st))
+        refusal_note(a, c->session, err, why.text);
+    else if (begins || c->type == MRD__CONTROL_TYPE__CONTROL_CANCEL)
+        refusal_drop(a, c->session);
     ret_reply->err = (uint32_t) err;
     ret_reply->sentence = sentence;
     ret_reply->phase = mrd_record_find(a->record, c->session, &st) ? st.phase
@@ -246,7 +279,8 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
         mrd_buf_reset(to);
 }
 
-/* A session that was flushed and told so is forgotten when the aggregator had time to hear it. */
+/* A session that was flushed and told so is forgotten when the aggregator had time to hear it, and
+ * one that was refused; an aggregator that comes back later asks again. */
 void
 mrd_agent_forget_flushed(mrd_agent *a, int64_t now)
 {
@@ -257,4 +291,6 @@ mrd_agent_forget_flushed(mrd_agent *a, int64_t now)
         if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED && now > st.flushed_ns + 60 * MRD_SEC)
             mrd_record_cancel(a->record, st.id);
     }
+    while (a->n_refusals > 0 && now > a->refusals[0].at_ns + 60 * MRD_SEC)
+        refusal_drop(a, a->refusals[0].session);
 }

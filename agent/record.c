@@ -485,6 +485,8 @@ mrd_record_message(mrd_record *r, uint64_t id, uint8_t type, const void *message
     err = mrd_msg_pack(&f, message, &r->frame, why);
     if (err == MRD_OK)
         err = mrd_spool_add(r->o.spool, (mrd_bytes){ r->frame.p, r->frame.len }, 0, why);
+    if (err != MRD_OK && type == MRD_FRAME_CLOCK_DATA)
+        mrd_spool_lose_clock(r->o.spool, id);
     return err; /* counts from the commit of this turn on: not before the rings that go with it */
 }
 

@@ -429,6 +429,7 @@ mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status)
 
     *ret_status = s->st;
     ret_status->last_seq = mrd_spool_next_seq(r->o.spool, s->st.id);
+    ret_status->clock_lost = mrd_spool_clock_lost(r->o.spool, s->st.id);
     ret_status->recorder_first_ns = s->n_kept == 0 ? 0 : s->kept[0].first_ns;
     ret_status->triggers = s->seen_triggers;
     ret_status->n_triggers = s->n_seen;

@@ -184,13 +184,23 @@ remove_segment(mrd_spool *s, size_t i)
 }
 
 static mrd_err
+write_clock(segment *seg, const sequence *q)
+{
+    clock_record r = { q->session, q->clock_lost };
+
+    return write_record(seg, KIND_CLOCK, bytes_of(&r, sizeof(r)), bytes_of(NULL, 0));
+}
+
+static mrd_err
 write_session(mrd_spool *s, segment *seg, const sequence *q)
 {
     session_record r = { s->epoch,           q->session,       q->committed,
                          q->tally.delivered, q->tally.refused, q->tally.forced };
 
-    return write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
-                        bytes_of(q->tally.note, q->tally.note_len));
+    mrd_err err = write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
+                               bytes_of(q->tally.note, q->tally.note_len));
+
+    return err != MRD_OK || q->clock_lost == 0 ? err : write_clock(seg, q);
 }
 
 /* A segment begins with what is known of all sessions, so that older ones may go. */
@@ -285,6 +295,12 @@ rescue(const mrd_spool *s, entry *e)
     return copy != NULL;
 }
 
+static bool
+is_clock(const entry *e)
+{
+    return e->item.type == MRD_FRAME_CLOCK_DATA;
+}
+
 /* Forces out the oldest segment with all it holds. The tallies are noted first, because a successor
  * must know; on a full disk there is room only afterwards. */
 static void
@@ -299,9 +315,14 @@ drop_oldest(mrd_spool *s)
 
         if (e->segment != number || e->done)
             continue;
-        if ((q = mrd_spool_find_sequence(s, e->item.session)) != NULL)
+        q = mrd_spool_find_sequence(s, e->item.session);
+        if (q != NULL) {
             q->tally.forced += e->item.events;
+            q->clock_lost += is_clock(e);
+        }
         if (rescue(s, e)) {
+            if (q != NULL)
+                q->clock_rescued += is_clock(e);
             s->segments[0].live--;
             e->segment = 0;
             continue;
@@ -364,6 +385,51 @@ mrd_spool_discard_uncommitted(mrd_spool *s)
     for (size_t i = 0; i < s->n_sequences; i++)
         s->sequences[i].next = s->sequences[i].committed;
     return any;
+}
+
+/* The count is on disk at once where there is room: a successor must know. */
+static void
+clock_changed(mrd_spool *s, const sequence *q)
+{
+    segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+
+    if (s->dir != NULL && last != NULL && write_clock(last, q) == MRD_OK)
+        s->stats.file_bytes += sizeof(record_head) + sizeof(clock_record);
+}
+
+/* A frame of clock data was stored, or refused for good. */
+static void
+count_clock_answer(mrd_spool *s, uint64_t session, bool rescued, bool stored)
+{
+    sequence *q = mrd_spool_find_sequence(s, session);
+    uint64_t before = q == NULL ? 0 : q->clock_lost;
+
+    if (q == NULL)
+        return;
+    q->clock_rescued -= rescued;
+    q->clock_lost -= rescued;
+    q->clock_lost += !stored;
+    if (q->clock_lost != before)
+        clock_changed(s, q);
+}
+
+uint64_t
+mrd_spool_clock_lost(const mrd_spool *s, uint64_t session)
+{
+    const sequence *q = mrd_spool_find_sequence(s, session);
+
+    return q == NULL ? 0 : q->clock_lost - q->clock_rescued;
+}
+
+void
+mrd_spool_lose_clock(mrd_spool *s, uint64_t session)
+{
+    sequence *q;
+
+    if (mrd_spool_take_sequence(s, session, &q) != MRD_OK)
+        return;
+    q->clock_lost++;
+    clock_changed(s, q);
 }
 
 mrd_err
@@ -745,13 +811,18 @@ mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
 {
     entry *e = entry_of(s, id);
     segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+    bool clock, rescued;
     answer_record a;
 
     if (e == NULL)
         return false;
+    clock = is_clock(e);
+    rescued = e->copy != NULL;
     a = (answer_record){ e->item.epoch,  e->item.session, e->item.seq,
-                         e->item.events, stored,          e->copy != NULL ? e->item.events : 0 };
+                         e->item.events, stored,          rescued ? e->item.events : 0 };
     mrd_spool_settle(s, e);
+    if (clock)
+        count_clock_answer(s, a.session, rescued, stored);
     if (mrd_spool_find_sequence(s, a.session) != NULL) /* else it was forgotten: nobody asks */
         (void) mrd_spool_count_answer(s, &a);
     /* Without the note the frame is sent once more after a crash and dropped as a duplicate there.

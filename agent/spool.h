@@ -7,7 +7,8 @@
  * behind it. Kinds: 1 a frame (behind 8 bytes: how many events it holds, losses not counted), 2 a
  * session: its next sequence number and what became of its events so far, 3 an answer: stored or
  * refused, 4 a commit: the frames before it count, rings were read up to these positions, and these
- * are the sessions' notes, 5 what was not committed before it is void. After a crash at any byte
+ * are the sessions' notes, 5 what was not committed before it is void, 6 how many frames of clock
+ * data a session lost. After a crash at any byte
  * everything committed is found again; since rings are given back only after the commit, and the
  * successor skips what the commit names, each event is taken exactly once. The page cache holds
  * what is young, so a frame that is acknowledged
@@ -104,6 +105,11 @@ mrd_err mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why);
 void mrd_spool_sent(mrd_spool *s, uint64_t id);
 /* It is stored, or given up: gone from the queue, for good. False when it was not there. */
 bool mrd_spool_done(mrd_spool *s, uint64_t id, bool stored);
+/* Frames of clock data of the session that were forced out, refused or never taken: they hold no
+ * event, so no other count knows of them. Over all lives of the folder. */
+uint64_t mrd_spool_clock_lost(const mrd_spool *s, uint64_t session);
+/* One more: mrd_spool_add did not take it. */
+void mrd_spool_lose_clock(mrd_spool *s, uint64_t session);
 /* Items of a session still held; their events too when ret_events is not NULL. */
 uint64_t mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events);
 void mrd_spool_get_stats(const mrd_spool *s, mrd_spool_stats *ret_stats);

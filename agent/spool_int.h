@@ -8,7 +8,7 @@
 
 #define RECORD_MAGIC 0x5053524du /* "MRSP" */
 
-enum { KIND_FRAME = 1, KIND_SEQ = 2, KIND_ACK = 3, KIND_COMMIT = 4, KIND_VOID = 5 };
+enum { KIND_FRAME = 1, KIND_SEQ = 2, KIND_ACK = 3, KIND_COMMIT = 4, KIND_VOID = 5, KIND_CLOCK = 6 };
 
 typedef struct {
     uint32_t magic, kind, len, crc;
@@ -32,6 +32,10 @@ typedef struct {
 } note_head; /* then its bytes */
 
 typedef struct {
+    uint64_t session, lost; /* stands in place of the one before */
+} clock_record;
+
+typedef struct {
     uint64_t number;
     int fd;
     uint64_t len;
@@ -49,6 +53,7 @@ typedef struct {
 typedef struct {
     uint64_t session, next, committed; /* committed: next as of the last commit */
     mrd_spool_tally tally;
+    uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
     uint32_t noted_len;
     bool noted; /* a note waits for the commit */
     uint8_t note[MRD_SPOOL_NOTE];

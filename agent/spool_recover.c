@@ -138,10 +138,22 @@ take_session(mrd_spool *s, const uint8_t *payload, uint32_t len)
 }
 
 static mrd_err
+take_clock(mrd_spool *s, const clock_record *r)
+{
+    sequence *q;
+    mrd_err err = mrd_spool_take_sequence(s, r->session, &q);
+
+    if (err == MRD_OK)
+        q->clock_lost = r->lost;
+    return err;
+}
+
+static mrd_err
 take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *payload,
             uint64_t at)
 {
     answer_record a;
+    clock_record c;
 
     switch (head->kind) {
     case KIND_FRAME:
@@ -155,6 +167,11 @@ take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *
         return take_answer(s, &a);
     case KIND_COMMIT:
         return take_commit(s, payload, head->len);
+    case KIND_CLOCK:
+        if (head->len != sizeof(c))
+            return MRD_CORRUPT;
+        memcpy(&c, payload, sizeof(c));
+        return take_clock(s, &c);
     case KIND_VOID:
         (void) mrd_spool_discard_uncommitted(s);
         return MRD_OK;

@@ -256,7 +256,8 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     mrd_frame f = { .type = MRD_FRAME_HEARTBEAT, .agent = a->key };
     Mrd__Heartbeat m = MRD__HEARTBEAT__INIT;
     Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
-    Mrd__SessionStatus st[MRD_RECORD_SESSIONS], *list[MRD_RECORD_SESSIONS];
+    Mrd__SessionStatus st[2 * MRD_RECORD_SESSIONS], *list[2 * MRD_RECORD_SESSIONS];
+    size_t n_sessions = mrd_record_sessions(a->record);
     counter_set all, *each = calloc(MRD_RECORD_SESSIONS, sizeof(*each));
     profile_set *profiles = calloc(1, sizeof(*profiles));
     mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
@@ -283,6 +284,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         drops[i].count = c.dropped[i];
     fill_counters(&all, c.begun, c.delivered, c.held, drops);
     all.counters.since = a->run;
+    all.counters.clock_frames_lost = a->clock_lost;
     all.counters.batches = c.frames_acked;
     all.counters.bytes = c.bytes_sent;
     m.counters = &all.counters;
@@ -290,7 +292,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.clock = &clock;
     m.answered_ns = view.answered_ns;
     m.answer_raw_ns = view.answer_raw_ns;
-    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+    for (size_t i = 0; i < n_sessions; i++) {
         mrd_record_get(a->record, i, &s);
         mrd__session_status__init(&st[i]);
         st[i].session = s.id;
@@ -311,12 +313,21 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         fill_counters(&each[i], s.begun, s.delivered, s.held, s.drops);
         each[i].counters.since =
             a->o.spool_dir != NULL ? 1 : a->run; /* the spool goes on counting */
+        each[i].counters.clock_frames_lost = s.clock_lost;
         st[i].counters = &each[i].counters;
         fill_profiles(profiles, a->devprof, s.id, &st[i]);
         list[i] = &st[i];
     }
+    for (size_t i = 0; i < a->n_refusals; i++, n_sessions++) {
+        mrd__session_status__init(&st[n_sessions]);
+        st[n_sessions].session = a->refusals[i].session;
+        st[n_sessions].phase = MRD__NODE_PHASE__NODE_REFUSED;
+        st[n_sessions].err = (uint32_t) a->refusals[i].err;
+        st[n_sessions].sentence = a->refusals[i].sentence;
+        list[n_sessions] = &st[n_sessions];
+    }
     m.sessions = list;
-    m.n_sessions = mrd_record_sessions(a->record);
+    m.n_sessions = n_sessions;
     m.spool_bytes = c.spool.bytes;
     m.memory_bytes = resident_bytes();
     m.rings = (uint32_t) c.pipe.rings;
@@ -370,6 +381,9 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             GAUGE("processes", "Processes with rings.", c.pipe.processes),
             COUNTER("frames_sent_total", "Frames sent, repetitions included.", c.frames_sent),
             COUNTER("frames_stored_total", "Frames acknowledged.", c.frames_acked),
+            COUNTER("clock_frames_lost_total",
+                    "Frames of clock data forced out of the spool, not taken, or refused.",
+                    a->clock_lost),
             COUNTER("frames_refused_total", "Frames the aggregator will never store.",
                     c.frames_refused),
             COUNTER("sent_bytes_total", "Bytes of frames sent.", c.bytes_sent),

@@ -31,6 +31,7 @@ limits_set(hub_limits *l, const mrd_aggregator_options *o)
     l->max_open_sessions = or_else(o->max_open_sessions, 16);
     l->disk_reserve = o->disk_reserve < 0 ? 0 : or_else(o->disk_reserve, 1 << 30);
     l->node_timeout_ns = or_else(o->node_timeout_ns, 5 * MRD_SEC);
+    l->node_forget_ns = or_else(o->node_forget_ns, 3600 * MRD_SEC);
     l->flush_timeout_ns = or_else(o->flush_timeout_ns, 60 * MRD_SEC);
     l->arm_timeout_ns = or_else(o->arm_timeout_ns, 2 * MRD_SEC);
     l->lead_ns = or_else(o->lead_ns, 500 * MRD_MS);

@@ -33,6 +33,7 @@ typedef struct {
     int64_t max_sessions, max_open_sessions; /* [10000], [16] */
     int64_t disk_reserve;                    /* bytes; -1: none [1 GiB] */
     mrd_dur_ns node_timeout_ns;              /* silent for so long: not there [5 s] */
+    mrd_dur_ns node_forget_ns;               /* gone for so long: not expected any more [1 h] */
     mrd_dur_ns flush_timeout_ns;             /* from stop to giving a node up [60 s] */
     mrd_dur_ns arm_timeout_ns, lead_ns;      /* [2 s]; from agreement to start [500 ms] */
     mrd_dur_ns retain_ns;                    /* [for ever] */

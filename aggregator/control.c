@@ -131,7 +131,7 @@ directive_for(hub_session *s, const hub_node *n, const Mrd__SessionStatus *st)
     Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
 
     /* Who was merely silent when asked (its control connection comes back after its data
-     * connection, say) joins late. */
+     * connection, say), or away, joins late. */
     if (p != NULL && p->state == PART_REFUSED && p->err != MRD_TIMEOUT)
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (s->state == SESSION_RECORDING && select_matches(&s->select, n) &&
@@ -221,13 +221,32 @@ control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb, control_
     return told;
 }
 
+/* The lists of both sides end with the last triggers: what is looked for is found at once. */
+void
+control_heard(hub_session *s, hub_part *p, const uint64_t *ids, size_t n)
+{
+    size_t at = s->n_triggers;
+
+    for (size_t i = n; i-- > 0;) {
+        size_t k = at;
+
+        while (k > 0 && s->triggers[k - 1].id != ids[i])
+            k--;
+        if (k == 0)
+            continue; /* not in their order, or not ours */
+        part_heard(s, p, k - 1);
+        at = k - 1;
+    }
+}
+
 /* ---- Surveys ---- */
 
 typedef struct {
     hub *h;
     uint64_t session;
-    unsigned armed, refused, answered;
+    unsigned armed, refused;
     int64_t last_ns; /* aggregator's RAW, of the last answer */
+    uint64_t trigger; /* its id */
 } survey;
 
 /* The lock is not held. */
@@ -251,7 +270,6 @@ on_reply(void *self, mrd_bytes data)
     if (s != NULL && n != NULL && n->run == msg.u.control_reply->run) {
         const Mrd__ControlReply *r = msg.u.control_reply;
 
-        v->answered++;
         v->last_ns = mrd_local_now().ns;
         p = hub_part_of(s, n->instance_id);
         if (p == NULL && r->selected)
@@ -266,6 +284,8 @@ on_reply(void *self, mrd_bytes data)
             v->refused += refused;
             v->armed += !refused;
         }
+        if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && r->err == 0)
+            control_heard(s, p, &v->trigger, 1);
         s->dirty = true;
     }
     pthread_mutex_unlock(&h->lock);
@@ -288,7 +308,9 @@ nodes_alive(const hub *h)
 static survey
 ask(hub *h, const control_message *m, int timeout_ms)
 {
-    survey v = { .h = h, .session = m->control.session };
+    survey v = { .h = h,
+                 .session = m->control.session,
+                 .trigger = m->control.trigger == NULL ? 0 : m->control.trigger->id };
     unsigned expect = nodes_alive(h);
     mrd_buf frame = { 0 };
     mrd_why why = { 0 };
@@ -308,21 +330,45 @@ ask(hub *h, const control_message *m, int timeout_ms)
 
 /* ---- The steps of a session ---- */
 
-/* Nodes that are meant, are up and kept silent. */
-static unsigned
-mark_silent(hub *h, hub_session *s)
+static void
+mark_missing(hub_session *s, const hub_node *n)
 {
+    int64_t ago = n->seen_wall_ns == 0 ? 0 : mrd_wall_now().ns - n->seen_wall_ns;
+    hub_part *p = hub_part_add(s, n);
+    char text[MRD_DUR_TEXT];
+
+    if (p == NULL)
+        return;
+    p->state = PART_MISSING;
+    p->err = MRD_NOTFOUND;
+    if (n->seen_wall_ns == 0)
+        hub_copy(p->sentence, sizeof(p->sentence),
+                 "no agent of this name has connected (meridian nodes)");
+    else
+        snprintf(p->sentence, sizeof(p->sentence),
+                 "not connected when the session began: last heard of %s before",
+                 mrd_dur_text(ago < 0 ? 0 : ago / MRD_MS * MRD_MS, text));
+}
+
+/* Nodes that are meant and kept silent, or are away. Returns how many kept silent. */
+static unsigned
+mark_absent(hub *h, hub_session *s)
+{
+    /* Only the node knows whether jobs, ranks or processes of it are meant. */
+    bool all = s->select.jobs.n == 0 && s->select.ranks.n == 0 && s->select.processes.n == 0;
     unsigned silent = 0;
 
-    for (size_t i = 0; i < h->n_nodes; i++) {
+    for (size_t i = 0; i < h->n_nodes && all; i++) {
         const hub_node *n = h->nodes[i];
         hub_part *p;
 
-        /* Only the node knows whether jobs, ranks or processes of it are meant. */
-        if (!hub_node_alive(h, n) || !select_matches(&s->select, n) || s->select.jobs.n > 0 ||
-            s->select.ranks.n > 0 || s->select.processes.n > 0 ||
-            hub_part_of(s, n->instance_id) != NULL)
+        if (!select_matches(&s->select, n) || hub_part_of(s, n->instance_id) != NULL)
             continue;
+        if (!hub_node_alive(h, n)) {
+            if (hub_node_expected(h, n) || s->select.instances.n > 0)
+                mark_missing(s, n);
+            continue;
+        }
         if ((p = hub_part_add(s, n)) == NULL)
             continue;
         p->state = PART_REFUSED;
@@ -331,6 +377,16 @@ mark_silent(hub *h, hub_session *s)
                  (long long) (h->limits.arm_timeout_ns / MRD_MS));
         silent++;
     }
+    for (size_t i = 0; i < s->select.instances.n; i++) { /* named, and never seen */
+        const char *name = s->select.instances.v[i];
+        hub_node stranger = { .key = 0 };
+
+        if (!mrd_instance_id_valid(mrd_str_of(name)) || hub_node_by_id(h, name) != NULL ||
+            hub_part_of(s, name) != NULL)
+            continue;
+        hub_copy(stranger.instance_id, sizeof(stranger.instance_id), name);
+        mark_missing(s, &stranger);
+    }
     return silent;
 }
 
@@ -338,18 +394,23 @@ mark_silent(hub *h, hub_session *s)
 static bool
 enough(hub_session *s, unsigned armed, unsigned refused)
 {
-    const char *first = "";
+    const char *first = "", *away = NULL;
     uint64_t want = 1;
 
-    for (size_t i = 0; i < s->n_parts && *first == '\0'; i++) {
-        if (s->parts[i]->state == PART_REFUSED)
-            first = s->parts[i]->sentence;
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const hub_part *p = s->parts[i];
+
+        if (p->state == PART_REFUSED && *first == '\0')
+            first = p->sentence;
+        if (p->state == PART_MISSING && away == NULL)
+            away = p->instance_id;
     }
     if (armed == 0 && refused == 0) {
-        hub_copy(
-            s->sentence, sizeof(s->sentence),
-            "no node took part: check that meridian-agent runs, is connected (meridian nodes) and "
-            "matches the selection");
+        snprintf(s->sentence, sizeof(s->sentence),
+                 "no node took part: check that meridian-agent runs, is connected (meridian nodes) "
+                 "and matches the selection%s%s%s",
+                 away == NULL ? "" : "; ", away == NULL ? "" : away,
+                 away == NULL ? "" : " is meant and not connected");
         return false;
     }
     if (strcmp(s->require, "all") == 0)
@@ -442,7 +503,7 @@ step_arm(hub *h, hub_session *s)
     control_message_fini(&m);
     if ((s = hub_session_by_id(h, id)) == NULL)
         return;
-    silent = mark_silent(h, s);
+    silent = mark_absent(h, s);
     if (!enough(s, v.armed, v.refused + silent)) {
         step_fail(h, id);
         return;
@@ -505,7 +566,6 @@ step_trigger(hub *h, hub_session *s)
     uint64_t id = s->id;
     control_message m;
     size_t at = 0;
-    survey v;
 
     while (at < s->n_triggers && s->triggers[at].sent)
         at++;
@@ -518,12 +578,8 @@ step_trigger(hub *h, hub_session *s)
     told = s->triggers[at];
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_TRIGGER, 0);
     message_trigger(&m, &told);
-    v = ask(h, &m, 1000);
+    ask(h, &m, 1000); /* who misses it is told with its heartbeats */
     control_message_fini(&m);
-    if ((s = hub_session_by_id(h, id)) != NULL) {
-        s->triggers[at].answered = v.answered;
-        s->dirty = true;
-    }
     return true;
 }
 
@@ -559,7 +615,8 @@ step_stop(hub *h, hub_session *s)
         hub_part *p = s->parts[i];
         const hub_node *n = hub_node_by_id(h, p->instance_id);
 
-        if (p->state == PART_FLUSHED || p->state == PART_REFUSED || p->state == PART_LOST)
+        if (p->state == PART_FLUSHED || p->state == PART_REFUSED || p->state == PART_LOST ||
+            p->state == PART_MISSING)
             continue;
         if (!late)
             return;

@@ -174,7 +174,7 @@ static mrd_json *
 session_line(const hub *h, const hub_session *s)
 {
     mrd_json *o = mrd_json_new_object();
-    uint64_t events = 0, bytes = 0, lost = 0;
+    uint64_t events = 0, bytes = 0, lost = 0, without = 0;
     double progress = session_progress(h, s);
     char time[MRD_TIME_TEXT];
 
@@ -182,6 +182,7 @@ session_line(const hub *h, const hub_session *s)
         events += s->parts[i]->events;
         bytes += s->parts[i]->bytes;
         lost += hub_dropped(&s->parts[i]->counters) - hub_unwanted(&s->parts[i]->counters);
+        without += part_is_without(s->parts[i]);
     }
     mrd_json_set(o, "id", mrd_json_new_str(s->text));
     mrd_json_set(o, "name", mrd_json_new_str(s->name));
@@ -192,6 +193,7 @@ session_line(const hub *h, const hub_session *s)
                  mrd_json_new_str(mrd_wall_text((mrd_wall_ns){ s->created_wall_ns }, time)));
     mrd_json_set(o, "created_ns", mrd_json_new_int(s->created_wall_ns));
     mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->n_parts));
+    mrd_json_set(o, "nodes_without", mrd_json_new_int((int64_t) without));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
     mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) bytes));
     mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) keep_bytes(s)));

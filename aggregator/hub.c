@@ -208,6 +208,12 @@ hub_node_alive(const hub *h, const hub_node *n)
     return n->conn != 0 && mrd_local_now().ns - n->seen_ns < h->limits.node_timeout_ns;
 }
 
+bool
+hub_node_expected(const hub *h, const hub_node *n)
+{
+    return mrd_local_now().ns - n->seen_ns < h->limits.node_forget_ns;
+}
+
 hub_session *
 hub_session_by_id(hub *h, uint64_t id)
 {
@@ -282,6 +288,47 @@ hub_part_add(hub_session *s, const hub_node *n)
     s->parts[s->n_parts++] = p;
     s->dirty = true;
     return p;
+}
+
+bool
+part_has_heard(const hub_part *p, size_t trigger)
+{
+    return (p->heard[trigger / 64] >> (trigger % 64) & 1) != 0;
+}
+
+void
+part_heard(hub_session *s, hub_part *p, size_t trigger)
+{
+    if (part_has_heard(p, trigger))
+        return;
+    p->heard[trigger / 64] |= 1ull << (trigger % 64);
+    s->triggers[trigger].answered++;
+    s->dirty = true;
+}
+
+bool
+part_is_without(const hub_part *p)
+{
+    return p->state == PART_REFUSED || p->state == PART_LOST || p->state == PART_MISSING;
+}
+
+int64_t
+part_began(const hub_part *p)
+{
+    bool aligned = p->clock.state[0] != '\0' && p->clock.bound_ns >= 0;
+
+    if (p->started_local_ns == 0 || p->state == PART_REFUSED || p->state == PART_MISSING)
+        return 0;
+    return p->started_local_ns + (aligned ? p->clock.offset_ns : p->wall_ns - p->local_ns);
+}
+
+bool
+part_missed(const hub_session *s, const hub_part *p, size_t trigger)
+{
+    int64_t began = part_began(p);
+
+    return s->triggers[trigger].sent && !part_has_heard(p, trigger) && began != 0 &&
+           began < s->triggers[trigger].to_ns;
 }
 
 part_epoch *
@@ -384,6 +431,7 @@ hub_counters_add(hub_counters *to, const hub_counters *from)
 {
     to->begun += from->begun;
     to->delivered += from->delivered;
+    to->clock_lost += from->clock_lost;
     to->held += from->held;
     for (unsigned i = 0; i < from->n_drops; i++)
         drop_add(to, from->drops[i].cause, from->drops[i].count, from->drops[i].first_ns,
@@ -395,7 +443,10 @@ hub_counters_take(hub_counters *to, const Mrd__Counters *from)
 {
     if (from == NULL)
         return;
-    *to = (hub_counters){ .begun = from->begun, .delivered = from->delivered, .held = from->held };
+    *to = (hub_counters){ .begun = from->begun,
+                          .delivered = from->delivered,
+                          .held = from->held,
+                          .clock_lost = from->clock_frames_lost };
     for (size_t i = 0; i < from->n_drops; i++)
         drop_add(to, from->drops[i]->cause, from->drops[i]->count, from->drops[i]->first_ns,
                  from->drops[i]->last_ns);
@@ -470,7 +521,8 @@ const char *
 part_state_text(part_state s)
 {
     static const char *const names[PART_STATES] = { "armed",   "recording", "stopping",
-                                                    "flushed", "refused",   "lost" };
+                                                    "flushed", "refused",   "lost",
+                                                    "missing" };
 
     return s < PART_STATES ? names[s] : "unknown";
 }

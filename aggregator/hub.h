@@ -45,6 +45,7 @@ typedef struct {
 /* begun = delivered + drops + held, as the agent counts. */
 typedef struct {
     uint64_t begun, delivered, held;
+    uint64_t clock_lost; /* frames of clock data, which hold no events */
     hub_drop drops[HUB_DROPS_MAX]; /* the last one gathers what does not fit */
     unsigned n_drops;
 } hub_counters;
@@ -98,6 +99,7 @@ typedef enum {
     PART_FLUSHED,
     PART_REFUSED, /* `sentence` says why */
     PART_LOST,    /* vanished before it was flushed */
+    PART_MISSING, /* meant and known, but not connected when the session began; `sentence` */
     PART_STATES
 } part_state;
 
@@ -128,6 +130,7 @@ typedef struct {
     bool has_reading;
     mrd_host_reading reading; /* the last one of the node's own clocks */
     bool simulated;
+    uint64_t heard[HUB_TRIGGERS / 64]; /* a bit for each trigger that it knows */
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     /* the ingest thread's */
     mrd_journal *journal;
@@ -149,7 +152,7 @@ typedef struct {
     uint64_t id;
     int64_t from_ns, to_ns; /* session time */
     char reason[HUB_TEXT_MAX];
-    unsigned answered;
+    unsigned answered; /* nodes that know of it */
     bool sent;
 } hub_trigger;
 
@@ -224,7 +227,7 @@ typedef struct {
     int64_t total_rate; /* bytes/s, 0: no limit */
     int64_t max_nodes, max_sessions, max_open_sessions;
     int64_t disk_reserve; /* bytes that must stay free */
-    mrd_dur_ns node_timeout_ns, flush_timeout_ns, arm_timeout_ns, lead_ns;
+    mrd_dur_ns node_timeout_ns, node_forget_ns, flush_timeout_ns, arm_timeout_ns, lead_ns;
     int64_t retain_ns;    /* 0: for ever */
     int64_t retain_bytes; /* 0: no limit */
 } hub_limits;
@@ -301,10 +304,21 @@ hub_node *hub_node_add(hub *h, const char *instance_id); /* NULL without memory 
 /* The node speaks on this connection from now on; whoever did before does not any more. 0: none. */
 void hub_node_connect(hub *h, hub_node *n, uint32_t conn);
 bool hub_node_alive(const hub *h, const hub_node *n); /* connected and heard of lately */
+/* Heard of within node_forget: sessions list it, missing when it is not connected. */
+bool hub_node_expected(const hub *h, const hub_node *n);
 hub_session *hub_session_by_id(hub *h, uint64_t id);
 /* The node's part, NULL when it has none. */
 hub_part *hub_part_of(hub_session *s, const char *instance_id);
 hub_part *hub_part_add(hub_session *s, const hub_node *n); /* NULL without memory */
+/* The part's node knows of this trigger. */
+void part_heard(hub_session *s, hub_part *p, size_t trigger);
+bool part_has_heard(const hub_part *p, size_t trigger);
+/* It took part when the trigger came and still does not know of it. */
+bool part_missed(const hub_session *s, const hub_part *p, size_t trigger);
+/* It refused, was lost, or is missing: something of its part is not there. */
+bool part_is_without(const hub_part *p);
+/* The session time at which its recording began, 0: it did not. */
+int64_t part_began(const hub_part *p);
 /* The store is full, or has room again: open sessions note when. Lock held. */
 void hub_disk(hub *h, bool full);
 bool hub_session_open(const hub_session *s); /* takes frames */
@@ -399,6 +413,8 @@ typedef struct {
     Mrd__Label labels[HUB_COUNTERS + 2], *options[HUB_COUNTERS + 2];
     int64_t *numbers[2];
 } control_message; /* points into itself: not to be copied */
+/* The node of this part knows of these triggers, in the order in which it heard of them. Lock held. */
+void control_heard(hub_session *s, hub_part *p, const uint64_t *ids, size_t n);
 unsigned control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb,
                             control_message *to, unsigned max);
 void control_message_fini(control_message *m);

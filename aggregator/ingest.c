@@ -299,8 +299,9 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
         p->state = PART_ARMED;
         break;
     case MRD__NODE_PHASE__NODE_RECORDING:
-        if (p->state == PART_REFUSED) /* it was silent when asked */
+        if (p->state == PART_REFUSED || p->state == PART_MISSING) /* silent when asked, or away */
             hub_copy(p->sentence, sizeof(p->sentence), "joined late");
+        p->err = MRD_OK;
         p->state = PART_RECORDING;
         break;
     case MRD__NODE_PHASE__NODE_STOPPING:
@@ -319,6 +320,7 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
     }
     if (p->state != PART_LOST)
         p->lost_wall_ns = 0;
+    control_heard(s, p, st->triggers, st->n_triggers);
     s->dirty = true;
 }
 

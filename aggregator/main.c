@@ -20,7 +20,7 @@ typedef struct {
     int log_level, sync;
     int64_t time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
         max_open_sessions, disk_reserve, retain_bytes;
-    mrd_dur_ns node_timeout, flush_timeout, arm_timeout, lead, retain;
+    mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead, retain;
 } settings;
 
 #define AT(member) .offset = offsetof(settings, member)
@@ -211,6 +211,16 @@ static const mrd_opt table[] = {
       .max = 3600 * MRD_SEC,
       ENV("NODE_TIMEOUT"),
       .help = "an agent silent for so long is taken for gone" },
+    { .name = "node-forget",
+      .type = MRD_OPT_DUR,
+      AT(node_forget),
+      .def = "1h",
+      .arg = "DURATION",
+      .min = 100 * MRD_MS,
+      .max = 3650 * 86400 * MRD_SEC,
+      ENV("NODE_FORGET"),
+      .help = "an agent gone for so long is no longer expected: until then sessions list it as "
+              "missing" },
     { .name = "flush-timeout",
       .type = MRD_OPT_DUR,
       AT(flush_timeout),
@@ -393,6 +403,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .max_open_sessions = s->max_open_sessions,
         .disk_reserve = s->disk_reserve == 0 ? -1 : s->disk_reserve,
         .node_timeout_ns = s->node_timeout,
+        .node_forget_ns = s->node_forget,
         .flush_timeout_ns = s->flush_timeout,
         .arm_timeout_ns = s->arm_timeout,
         .lead_ns = s->lead,

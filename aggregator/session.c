@@ -162,6 +162,7 @@ counters_json(const hub_counters *c)
         mrd_json_append(drops, d);
     }
     mrd_json_set(o, "drops", drops);
+    mrd_json_set(o, "clock_frames_lost", mrd_json_new_int((int64_t) c->clock_lost));
     return o;
 }
 
@@ -196,13 +197,10 @@ put_coverage(const hub *h, const hub_session *s, const hub_part *p, mrd_json *o)
 {
     int64_t now = hub_session_now(h), from, to;
     int64_t end = s->stop_ns != 0 && s->stop_ns < now ? s->stop_ns : now;
-    int64_t offset = p->clock.state[0] != '\0' && p->clock.bound_ns >= 0 ? p->clock.offset_ns
-                                                                         : p->wall_ns - p->local_ns;
 
     if (s->go_ns == 0 || end <= s->go_ns)
         return;
-    from =
-        p->started_local_ns == 0 || p->state == PART_REFUSED ? end : p->started_local_ns + offset;
+    from = part_began(p) == 0 ? end : part_began(p);
     from = from < s->go_ns + COVER_SLACK ? s->go_ns : from;
     to = p->state == PART_LOST && p->lost_wall_ns != 0 && p->lost_wall_ns < end ? p->lost_wall_ns
                                                                                 : end;
@@ -227,6 +225,8 @@ part_json(const hub *h, const hub_session *s, const hub_part *p)
     mrd_json_set(o, "state", mrd_json_new_str(part_state_text(p->state)));
     if (p->sentence[0] != '\0')
         mrd_json_set(o, "sentence", mrd_json_new_str(p->sentence));
+    if (p->err != MRD_OK)
+        mrd_json_set(o, "err", mrd_json_new_int((int64_t) p->err));
     mrd_json_set(o, "simulated", mrd_json_new_bool(p->simulated));
     mrd_json_set(o, "started_local_ns", mrd_json_new_int(p->started_local_ns));
     mrd_json_set(o, "start_bound_ns", mrd_json_new_int(p->start_bound_ns));
@@ -258,6 +258,22 @@ part_json(const hub *h, const hub_session *s, const hub_part *p)
     return o;
 }
 
+/* Who took part when it came and does not know of it. */
+static void
+put_unheard(const hub_session *s, size_t trigger, mrd_json *o)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        if (part_missed(s, s->parts[i], trigger))
+            mrd_json_append(a, mrd_json_new_str(s->parts[i]->instance_id));
+    }
+    if (mrd_json_size(a) > 0)
+        mrd_json_set(o, "unheard", a);
+    else
+        mrd_json_free(a);
+}
+
 static mrd_json *
 triggers_json(const hub_session *s)
 {
@@ -274,6 +290,7 @@ triggers_json(const hub_session *s)
         put_instant(o, "to", t->to_ns);
         mrd_json_set(o, "reason", mrd_json_new_str(t->reason));
         mrd_json_set(o, "answered", mrd_json_new_int(t->answered));
+        put_unheard(s, i, o);
         mrd_json_append(a, o);
     }
     return a;
@@ -608,6 +625,7 @@ counters_load(hub_counters *c, const mrd_json *o)
     c->begun = (uint64_t) mrd_json_int(o, "begun", 0);
     c->delivered = (uint64_t) mrd_json_int(o, "delivered", 0);
     c->held = (uint64_t) mrd_json_int(o, "held", 0);
+    c->clock_lost = (uint64_t) mrd_json_int(o, "clock_frames_lost", 0);
     for (size_t i = 0; drops != NULL && i < mrd_json_size(drops) && i < HUB_DROPS_MAX; i++) {
         const mrd_json *d = mrd_json_at(drops, i);
         hub_drop *to = &c->drops[c->n_drops++];
@@ -680,6 +698,7 @@ part_counters_load(hub_part *p, const mrd_json *o)
     p->before.begun -= p->last.begun;
     p->before.delivered -= p->last.delivered;
     p->before.held -= p->last.held;
+    p->before.clock_lost -= p->last.clock_lost;
     for (unsigned i = 0; i < p->before.n_drops; i++) {
         for (unsigned k = 0; k < p->last.n_drops; k++) {
             if (strcmp(p->before.drops[i].cause, p->last.drops[k].cause) == 0)
@@ -710,6 +729,7 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
     p->state = (part_state) word_index(mrd_json_str(o, "state", "lost"), part_word, PART_STATES,
                                        PART_LOST);
     hub_copy(p->sentence, sizeof(p->sentence), mrd_json_str(o, "sentence", ""));
+    p->err = (mrd_err) mrd_json_int(o, "err", MRD_OK);
     p->started_local_ns = mrd_json_int(o, "started_local_ns", 0);
     p->stopped_local_ns = mrd_json_int(o, "stopped_local_ns", 0);
     p->complete_local_ns = mrd_json_int(o, "complete_local_ns", 0);
@@ -846,6 +866,32 @@ triggers_load(hub_session *s, const mrd_json *list)
     }
 }
 
+/* Who is not named knew of it, or came later. */
+static void
+heard_load(hub_session *s, const mrd_json *list)
+{
+    for (size_t i = 0; i < s->n_triggers; i++) {
+        const mrd_json *unheard = mrd_json_get(mrd_json_at(list, i), "unheard");
+        unsigned answered = s->triggers[i].answered;
+
+        for (size_t k = 0; k < s->n_parts; k++) {
+            hub_part *p = s->parts[k];
+            bool stays = !part_missed(s, p, i);
+
+            for (size_t u = 0; u < mrd_json_size(unheard) && !stays; u++) {
+                char scratch[64];
+                mrd_str name;
+
+                stays = mrd_json_text(mrd_json_at(unheard, u), scratch, &name) == MRD_OK &&
+                        mrd_str_is(name, p->instance_id);
+            }
+            if (!stays)
+                part_heard(s, p, i);
+        }
+        s->triggers[i].answered = answered;
+    }
+}
+
 static mrd_err
 session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
 {
@@ -889,6 +935,7 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
         err = select_from_json(&s->select, mrd_json_get(o, "select"), why);
     for (size_t i = 0; err == MRD_OK && nodes != NULL && i < mrd_json_size(nodes); i++)
         err = part_load(h, s, mrd_json_at(nodes, i), why);
+    heard_load(s, mrd_json_get(o, "triggers"));
     return err;
 }
 

@@ -453,9 +453,12 @@ print_triggers(const mrd_json *list, FILE *to)
         const mrd_json *t = mrd_json_at(list, i);
 
         fprintf(to,
-                "trigger %s: %s to %s, %" PRId64 " nodes answered: ", mrd_json_str(t, "id", "?"),
+                "trigger %s: %s to %s, %" PRId64 " nodes answered", mrd_json_str(t, "id", "?"),
                 mrd_json_str(t, "from", "?"), mrd_json_str(t, "to", "?"),
                 mrd_json_int(t, "answered", 0));
+        if (mrd_json_size(mrd_json_get(t, "unheard")) > 0)
+            fprintf(to, ", %zu did not hear of it", mrd_json_size(mrd_json_get(t, "unheard")));
+        fputs(": ", to);
         mrd_cluster_say(to, mrd_json_str(t, "reason", ""));
     }
 }
@@ -557,40 +560,105 @@ profiles_whole(const mrd_json *node, const char *command)
     return whole;
 }
 
+/* Says how much of the window the node misses; true when that is next to nothing. A flight recorder
+ * ships windows of its own. */
+static bool
+coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
+{
+    int64_t window = mrd_json_int(node, "window_ns", 0);
+    int64_t covered = mrd_json_int(node, "covered_ns", 0);
+    char part[MRD_DUR_TEXT], all[MRD_DUR_TEXT];
+
+    if (window - covered <= COVER_MIN || strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0)
+        return true;
+    fprintf(stderr, "meridian %s: incomplete: node %s covers %s of %s\n", command,
+            mrd_json_str(node, "instance_id", "?"), mrd_dur_text(covered, part),
+            mrd_dur_text(window, all));
+    return false;
+}
+
+static bool
+is_without(const mrd_json *node)
+{
+    return mrd_cluster_in(node, "refused|lost|missing");
+}
+
+char *
+mrd_cluster_nodes_text(const mrd_json *doc, char text[64])
+{
+    const mrd_json *nodes = mrd_json_get(doc, "nodes");
+    size_t all = mrd_json_size(nodes), n = all;
+
+    for (size_t i = 0; i < all; i++)
+        n -= is_without(mrd_json_at(nodes, i));
+    if (n == all)
+        snprintf(text, 64, "%zu nodes", n);
+    else
+        snprintf(text, 64, "%zu of %zu nodes", n, all);
+    return text;
+}
+
+/* What has not arrived yet is not missing while the session is open. */
+static bool
+node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
+{
+    const mrd_json *c = mrd_json_get(node, "counters");
+    bool over = mrd_cluster_in(doc, "merging|complete|failed");
+    int64_t missing = over ? mrd_json_int(node, "missing_batches", 0) : 0;
+    int64_t dropped = mrd_cluster_lost(c), clock = mrd_json_int(c, "clock_frames_lost", 0);
+
+    if (missing == 0 && dropped == 0 && clock == 0 && !is_without(node) &&
+        (!over || mrd_cluster_in(node, "flushed")))
+        return true;
+    fprintf(stderr,
+            "meridian %s: incomplete: node %s is %s, %" PRId64 " events dropped, %" PRId64
+            " batches missing",
+            command, mrd_json_str(node, "instance_id", "?"), mrd_json_str(node, "state", "?"),
+            dropped, missing);
+    if (clock > 0)
+        fprintf(stderr, ", %" PRId64 " frames of clock data lost", clock);
+    if (mrd_json_str(node, "sentence", NULL) != NULL)
+        fputs(": ", stderr);
+    mrd_cluster_say(stderr, mrd_json_str(node, "sentence", ""));
+    return false;
+}
+
+/* Says which triggers did not reach a node while it still could tell. */
+static bool
+triggers_whole(const mrd_json *doc, const char *command)
+{
+    const mrd_json *list = mrd_json_get(doc, "triggers");
+    bool whole = true;
+
+    for (size_t i = 0; mrd_cluster_in(doc, "merging|complete|failed") && i < mrd_json_size(list);
+         i++) {
+        const mrd_json *t = mrd_json_at(list, i), *unheard = mrd_json_get(t, "unheard");
+
+        for (size_t k = 0; k < mrd_json_size(unheard); k++) {
+            mrd_str node = MRD_STR("?");
+            char scratch[64];
+
+            whole = false;
+            (void) mrd_json_text(mrd_json_at(unheard, k), scratch, &node);
+            fprintf(stderr, "meridian %s: incomplete: node %.*s did not hear of trigger %s\n",
+                    command, (int) node.len, node.p, mrd_json_str(t, "id", "?"));
+        }
+    }
+    return whole;
+}
+
 bool
 mrd_cluster_whole(const mrd_json *doc, const char *command)
 {
     const mrd_json *nodes = mrd_json_get(doc, "nodes");
-    bool whole = true;
+    bool whole = triggers_whole(doc, command);
 
     for (size_t i = 0; i < mrd_json_size(nodes); i++) {
-        const mrd_json *p = mrd_json_at(nodes, i), *c = mrd_json_get(p, "counters");
-        int64_t missing = mrd_json_int(p, "missing_batches", 0);
-        int64_t dropped = mrd_cluster_lost(c);
-        const char *state = mrd_json_str(p, "state", "?");
-        int64_t window = mrd_json_int(p, "window_ns", 0);
-        int64_t uncovered = window - mrd_json_int(p, "covered_ns", 0);
-        char part[MRD_DUR_TEXT], all[MRD_DUR_TEXT];
+        const mrd_json *p = mrd_json_at(nodes, i);
 
-        if (uncovered > COVER_MIN && strcmp(mrd_json_str(doc, "mode", ""), "stream") == 0) {
-            whole = false;
-            fprintf(stderr, "meridian %s: incomplete: node %s covers %s of %s\n", command,
-                    mrd_json_str(p, "instance_id", "?"), mrd_dur_text(window - uncovered, part),
-                    mrd_dur_text(window, all));
-        }
-
+        whole = coverage_whole(doc, p, command) && whole;
         whole = profiles_whole(p, command) && whole;
-        if (missing == 0 && dropped == 0 &&
-            (strcmp(state, "flushed") == 0 || !mrd_cluster_in(doc, "complete|failed")) &&
-            strcmp(state, "refused") != 0 && strcmp(state, "lost") != 0)
-            continue;
-        whole = false;
-        fprintf(stderr,
-                "meridian %s: incomplete: node %s is %s, %" PRId64 " events dropped, %" PRId64
-                " batches missing%s",
-                command, mrd_json_str(p, "instance_id", "?"), state, dropped, missing,
-                mrd_json_str(p, "sentence", NULL) == NULL ? "" : ": ");
-        mrd_cluster_say(stderr, mrd_json_str(p, "sentence", ""));
+        whole = node_whole(doc, p, command) && whole;
     }
     return whole;
 }

@@ -160,7 +160,10 @@ bool mrd_cluster_in(const mrd_json *doc, const char *states); /* "complete|faile
  * recorder let go as its window passed. */
 int64_t mrd_cluster_lost(const mrd_json *counters);
 void mrd_cluster_print_session(const mrd_json *doc, FILE *to);
-/* True when every node was flushed and nothing was lost; else says on stderr what is missing. */
+/* "3 of 4 nodes": those that take part, and those that refused, were lost or are missing. */
+char *mrd_cluster_nodes_text(const mrd_json *doc, char text[64]);
+/* True when every node was flushed and nothing was lost; else says on stderr what is missing. While
+ * the session is open, what is still to come is not missing. */
 bool mrd_cluster_whole(const mrd_json *doc, const char *command);
 
 /* ---- Files ---- */

@@ -159,7 +159,7 @@ static mrd_err
 record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
     settings *set = self;
-    char id[MRD_CLUSTER_ID];
+    char id[MRD_CLUSTER_ID], nodes[64];
     mrd_json *doc = NULL;
     mrd_err err = mrd_cluster_check_formats(&set->fetch.formats, why);
 
@@ -173,8 +173,8 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     err = mrd_cluster_start(client, &set->wish, set->client.timeout, id, &doc, why);
     if (err == MRD_OK) {
         if (!set->client.json)
-            fprintf(stderr, "session %s records on %zu nodes\n", id,
-                    mrd_json_size(mrd_json_get(doc, "nodes")));
+            fprintf(stderr, "session %s records on %s\n", id,
+                    mrd_cluster_nodes_text(doc, nodes));
         err = record_on(set, client, id, &doc, ret_status, why);
     }
     mrd_json_free(doc);

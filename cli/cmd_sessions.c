@@ -18,13 +18,17 @@ static void
 put_row(mrd_table *t, const mrd_json *s)
 {
     const char *sentence = mrd_json_str(s, "sentence", ""), *name = mrd_json_str(s, "name", "");
+    int64_t nodes = mrd_json_int(s, "nodes", 0), without = mrd_json_int(s, "nodes_without", 0);
     char size[MRD_SIZE_TEXT];
 
     mrd_table_cell(t, "%s", mrd_json_str(s, "id", "?"));
     mrd_table_cell(t, "%s", mrd_json_str(s, "state", "?"));
     mrd_table_cell(t, "%s", mrd_json_str(s, "mode", "?"));
     mrd_table_cell(t, "%.19s", mrd_json_str(s, "created", "-"));
-    mrd_table_count(t, mrd_json_int(s, "nodes", 0));
+    if (without > 0)
+        mrd_table_cell(t, "%lld of %lld", (long long) (nodes - without), (long long) nodes);
+    else
+        mrd_table_count(t, nodes);
     mrd_table_count(t, mrd_json_int(s, "events", 0));
     mrd_table_cell(t, "%s",
                    mrd_cli_size((uint64_t) (mrd_json_int(s, "store_bytes", 0) +

@@ -55,24 +55,13 @@ static const char more[] =
     "  meridian start --job 4711 --require all        until `meridian stop latest`\n"
     "  meridian start --mode recorder --keep 1min     a flight recorder for `meridian trigger`\n";
 
-static unsigned
-count_parts(const mrd_json *doc, const char *state)
-{
-    const mrd_json *nodes = mrd_json_get(doc, "nodes");
-    unsigned n = 0;
-
-    for (size_t i = 0; i < mrd_json_size(nodes); i++)
-        n += strcmp(mrd_json_str(mrd_json_at(nodes, i), "state", ""), state) == 0;
-    return n;
-}
-
 static mrd_err
 start(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
     const settings *set = self;
     char id[MRD_CLUSTER_ID];
     mrd_json *doc = NULL;
-    unsigned refused;
+    char nodes[64];
     mrd_err err;
 
     (void) word;
@@ -80,14 +69,13 @@ start(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     err = mrd_cluster_start(client, &set->wish, set->client.timeout, id, &doc, why);
     if (err != MRD_OK)
         return err;
-    refused = count_parts(doc, "refused");
     if (set->client.json)
         mrd_cluster_print_json(doc);
     else
         printf("%s\n", id);
     if (!set->client.json)
-        fprintf(stderr, "recording on %zu nodes%s; stop it with: meridian stop %s\n",
-                mrd_json_size(mrd_json_get(doc, "nodes")) - refused,
+        fprintf(stderr, "recording on %s%s; stop it with: meridian stop %s\n",
+                mrd_cluster_nodes_text(doc, nodes),
                 set->wish.duration > 0 ? ", for a while" : "", id);
     if (!mrd_cluster_whole(doc, "start"))
         *ret_status = MRD_EXIT_INCOMPLETE;

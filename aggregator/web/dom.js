@@ -59,5 +59,5 @@ const tones = {
 export function tone(state) {
   if (tones.good.includes(state)) return "good";
   if (tones.warn.includes(state)) return "warn";
-  return /fail|lost|refus|suspect/.test(state) ? "bad" : "";
+  return /fail|lost|missing|refus|suspect/.test(state) ? "bad" : "";
 }

@@ -146,11 +146,13 @@ TEST(tallies_go_on)
         CHECK_ERR("note", mrd_spool_note(s, 7, "never", 5), MRD_OK);
         CHECK_INT(check_tally("now", s, delivered, refused, life % 2 == 0 ? "even" : "odd"),
                   forced + lost_events);
+        CHECK_INT(mrd_spool_clock_lost(s, 7) * 10, refused + forced + lost_events);
         before = mrd_spool_held(s, 7, NULL);
         mrd_spool_close(s);
         lost_events = 0;
         s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
         forced = check_tally("again", s, delivered, refused, life % 2 == 0 ? "even" : "odd");
+        CHECK_INT(mrd_spool_clock_lost(s, 7) * 10, refused + forced);
         CHECK_INT(mrd_spool_next_seq(s, 7), f.seq);
         /* What was kept in memory only, at most a window of frames, is gone and counted. */
         CHECK(before - 1 - mrd_spool_held(s, 7, &held) <= 16);
@@ -173,8 +175,14 @@ TEST(what_was_sent_is_not_forced_out)
         CHECK_ERR("add", add(s, 1, 65536, 100), MRD_OK);
     CHECK(lost_frames > 300);
     CHECK(mrd_spool_peek(s, 0, &item) && item.seq == 0 && whole(s, &item));
+    CHECK_INT(mrd_spool_clock_lost(s, 1), lost_frames);
     CHECK(mrd_spool_done(s, item.id, true));
+    CHECK_INT(mrd_spool_clock_lost(s, 1), lost_frames);
     CHECK(mrd_spool_peek(s, 0, &item) && item.seq > 300);
+    CHECK(mrd_spool_done(s, item.id, false)); /* refused for good */
+    CHECK_INT(mrd_spool_clock_lost(s, 1), lost_frames + 1);
+    mrd_spool_lose_clock(s, 1);
+    CHECK_INT(mrd_spool_clock_lost(s, 1), lost_frames + 2);
     mrd_spool_close(s);
 }
 

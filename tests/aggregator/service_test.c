@@ -273,8 +273,10 @@ TEST(missed_trigger)
         { .id = "i-2", .events = 10, .no_surveys = true },
     };
     mrd_aggregator_session wish = { .name = "recorder", .recorder = true, .require = "all" };
+    const mrd_json *t;
     mrd_why why = { 0 };
     uint64_t id = 0;
+    mrd_json *m;
 
     REQUIRE(a != NULL);
     for (int i = 0; i < 2; i++) {
@@ -296,6 +298,12 @@ TEST(missed_trigger)
     CHECK(agents[1].repeated <= 1); /* one may have been on its way */
     mrd_aggregator_stop(a, id, &why);
     WAIT_FOR(is_over(a, id));
+    m = manifest(a, id);
+    CHECK(mrd_json_size(mrd_json_get(m, "triggers")) >= 1);
+    t = mrd_json_at(mrd_json_get(m, "triggers"), 0);
+    CHECK_INT(mrd_json_int(t, "answered", -1), 2); /* also who was told again */
+    CHECK(mrd_json_get(t, "unheard") == NULL);
+    mrd_json_free(m);
     fake_end(&agents[0]);
     fake_end(&agents[1]);
     mrd_aggregator_close(a);
