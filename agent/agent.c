@@ -134,10 +134,9 @@ on_spool_dropped(void *self, const mrd_spool_item *item)
     a->clock_lost += item->type == MRD_FRAME_CLOCK_DATA;
     if (a->record != NULL)
         mrd_record_dropped(a->record, item, MRD_DROP_SPOOL);
-    mrd_log(MRD_LOG_WARN, "AGT-SPOOL-FULL",
-            "Oldest %s dropped: session=%" PRIx64 " events=%" PRIu64,
-            item->type == MRD_FRAME_CLOCK_DATA ? "clock data" : "batch", item->session,
-            item->events);
+    mrd_log(
+        MRD_LOG_WARN, "AGT-SPOOL-FULL", "Oldest %s dropped: session=%" PRIx64 " events=%" PRIu64,
+        item->type == MRD_FRAME_CLOCK_DATA ? "clock data" : "batch", item->session, item->events);
 }
 
 static void

@@ -221,8 +221,8 @@ mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_re
     mrd_record_status st;
     mrd_why why = { 0 };
     mrd_err err = MRD_OK;
-    bool begins = c->type == MRD__CONTROL_TYPE__CONTROL_ARM ||
-                  c->type == MRD__CONTROL_TYPE__CONTROL_GO;
+    bool begins =
+        c->type == MRD__CONTROL_TYPE__CONTROL_ARM || c->type == MRD__CONTROL_TYPE__CONTROL_GO;
 
     sentence[0] = '\0';
     ret_reply->type = c->type;

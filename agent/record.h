@@ -42,7 +42,7 @@ typedef struct {
     uint64_t recorder_bytes;
     int64_t recorder_first_ns;
     uint64_t last_seq;
-    uint64_t clock_lost; /* frames of clock data that will not reach the aggregator */
+    uint64_t clock_lost;      /* frames of clock data that will not reach the aggregator */
     const uint64_t *triggers; /* heard of, the last at the end; borrowed until the next call */
     size_t n_triggers;
 } mrd_record_status;

@@ -196,7 +196,6 @@ write_session(mrd_spool *s, segment *seg, const sequence *q)
 {
     session_record r = { s->epoch,           q->session,       q->committed,
                          q->tally.delivered, q->tally.refused, q->tally.forced };
-
     mrd_err err = write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
                                bytes_of(q->tally.note, q->tally.note_len));
 

@@ -245,7 +245,7 @@ typedef struct {
     hub *h;
     uint64_t session;
     unsigned armed, refused;
-    int64_t last_ns; /* aggregator's RAW, of the last answer */
+    int64_t last_ns;  /* aggregator's RAW, of the last answer */
     uint64_t trigger; /* its id */
 } survey;
 

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/timex.h>
 
 #include "base/clock.h"
@@ -66,12 +67,13 @@ mrd_host_reading_utc_bound(const mrd_host_reading *r)
                                                                                   : -1;
 }
 
+static const char *const clockbound_names[] = { "unknown", "synchronized", "free running",
+                                                "disrupted" };
+
 static const char *
 clockbound_text(uint32_t status)
 {
-    static const char *const names[] = { "unknown", "synchronized", "free running", "disrupted" };
-
-    return status < MRD_COUNT(names) ? names[status] : "unknown";
+    return status < MRD_COUNT(clockbound_names) ? clockbound_names[status] : "unknown";
 }
 
 static void
@@ -124,6 +126,75 @@ mrd_host_reading_json(const mrd_host_reading *r)
         mrd_json_set(p, "maxerror_ns", mrd_json_new_int(r->vm_maxerror_ns));
     }
     return o;
+}
+
+/* ---- Back from a manifest ---- */
+
+static uint64_t
+get_marker(const mrd_json *o)
+{
+    return strtoull(mrd_json_str(o, "marker", "0"), NULL, 16);
+}
+
+/* The manifest has the kernel's word only as what it means. */
+static void
+load_timex(mrd_host_reading *r, const mrd_json *o, bool unsynchronized)
+{
+    r->has_timex = o != NULL;
+    r->timex_status = (uint32_t) mrd_json_int(o, "status", 0);
+    r->timex_state = unsynchronized && (r->timex_status & STA_UNSYNC) == 0 ? TIME_ERROR : TIME_OK;
+    r->freq_ppb = mrd_json_int(o, "freq_ppb", 0);
+    r->maxerror_ns = mrd_json_int(o, "maxerror_ns", 0);
+    r->esterror_ns = mrd_json_int(o, "esterror_ns", 0);
+    r->tai_s = (int32_t) mrd_json_int(o, "tai_s", 0);
+}
+
+static void
+load_clockbound(mrd_host_reading *r, const mrd_json *o)
+{
+    const char *status = mrd_json_str(o, "status", "");
+
+    r->has_clockbound = o != NULL;
+    for (uint32_t i = 0; i < MRD_COUNT(clockbound_names); i++) {
+        if (strcmp(status, clockbound_names[i]) == 0)
+            r->clockbound_status = i;
+    }
+    r->clockbound_ns = mrd_json_int(o, "bound_ns", -1);
+    r->clockbound_marker = get_marker(o);
+}
+
+static void
+load_phc(mrd_host_reading *r, const mrd_json *o)
+{
+    r->has_phc = o != NULL;
+    snprintf(r->phc_name, sizeof(r->phc_name), "%s", mrd_json_str(o, "name", ""));
+    r->phc_ns = mrd_json_int(o, "phc_ns", 0);
+    r->phc_raw_ns = mrd_json_int(o, "local_ns", 0);
+    r->phc_bracket_ns = mrd_json_int(o, "bracket_ns", 0);
+    r->phc_error_ns = mrd_json_int(o, "error_ns", -1);
+}
+
+bool
+mrd_host_reading_load(mrd_host_reading *to, const mrd_json *o)
+{
+    const mrd_json *vm = mrd_json_get(o, "vmclock");
+
+    if (!mrd_json_is_object(o))
+        return false;
+    *to = (mrd_host_reading){ .raw_ns = mrd_json_int(o, "local_ns", 0),
+                              .realtime_ns = mrd_json_int(o, "wall_ns", 0),
+                              .bracket_ns = mrd_json_int(o, "bracket_ns", 0),
+                              .monotonic_ns = mrd_json_int(o, "monotonic_ns", 0),
+                              .boottime_ns = mrd_json_int(o, "boottime_ns", 0),
+                              .has_vmclock = vm != NULL,
+                              .vm_marker = get_marker(vm),
+                              .vm_status = (uint32_t) mrd_json_int(vm, "status", 0),
+                              .vm_maxerror_ns = mrd_json_int(vm, "maxerror_ns", -1) };
+    load_timex(to, mrd_json_get(o, "timex"),
+               strcmp(mrd_json_str(o, "wall_state", ""), "unsynchronized") == 0);
+    load_clockbound(to, mrd_json_get(o, "clockbound"));
+    load_phc(to, mrd_json_get(o, "phc"));
+    return true;
 }
 
 void

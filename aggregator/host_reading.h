@@ -30,6 +30,8 @@ const char *mrd_host_reading_state(const mrd_host_reading *r);
  * maxerror; -1 unknown. */
 int64_t mrd_host_reading_utc_bound(const mrd_host_reading *r);
 mrd_json *mrd_host_reading_json(const mrd_host_reading *r); /* NULL without memory */
+/* The same back from JSON; false when it is none. */
+bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *o);
 /* Appends one line for people, without its end. */
 void mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to);
 

@@ -520,9 +520,8 @@ session_state_text(session_state s)
 const char *
 part_state_text(part_state s)
 {
-    static const char *const names[PART_STATES] = { "armed",   "recording", "stopping",
-                                                    "flushed", "refused",   "lost",
-                                                    "missing" };
+    static const char *const names[PART_STATES] = { "armed",   "recording", "stopping", "flushed",
+                                                    "refused", "lost",      "missing" };
 
     return s < PART_STATES ? names[s] : "unknown";
 }

@@ -288,8 +288,10 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
     if (st->complete_local_ns > p->complete_local_ns)
         p->complete_local_ns = st->complete_local_ns;
     p->clock = n->clock;
-    p->has_reading = n->has_reading;
-    p->reading = n->reading;
+    if (n->has_reading) { /* none yet since our start: what the manifest had stays */
+        p->has_reading = true;
+        p->reading = n->reading;
+    }
     if (s->device_profiles[0] != '\0')
         part_profiles(p, st);
     if (st->last_seq > 0 && (e = part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)

@@ -584,7 +584,7 @@ session_create(hub *h, const session_wish *wish, uint64_t *ret_id, mrd_why *why)
         s->fresh = false;
     } else if (s != NULL) {
         s->state = SESSION_FAILED;
-        keep_retire(h, s); /* with what there is of its folder */
+        keep_retire(h, s);             /* with what there is of its folder */
         s->select = (hub_select){ 0 }; /* stays the caller's */
         s->counters = (mrd_strlist){ 0 };
     }
@@ -718,6 +718,9 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
              mrd_json_str(o, "instance_id", ""));
     if (!mrd_instance_id_valid(mrd_str_of(stand_in.instance_id)))
         return mrd_why_set(why, MRD_CORRUPT, 0, "session %s names a node '%s'", s->text,
+                           stand_in.instance_id);
+    if (hub_part_of(s, stand_in.instance_id) != NULL)
+        return mrd_why_set(why, MRD_CORRUPT, 0, "session %s names node '%s' twice", s->text,
                            stand_in.instance_id);
     hub_copy(stand_in.host_name, sizeof(stand_in.host_name), mrd_json_str(o, "host_name", ""));
     hub_copy(stand_in.boot_id, sizeof(stand_in.boot_id), mrd_json_str(o, "boot_id", ""));
@@ -952,7 +955,7 @@ recover_one(hub *h, uint64_t id, mrd_why *why)
     s->id = id;
     mrd_session_id_text(id, s->text);
     if ((path = hub_path(h, s, "session.json")) != NULL)
-        err = mrd_json_load(path, &o, why);
+        err = mrd_json_load_up_to(path, MRD_JSON_MANIFEST, &o, why);
     if (err == MRD_OK)
         err = session_load(h, o, s, why);
     if (err == MRD_OK)

@@ -70,6 +70,7 @@ part_clock_recover(hub_part *p, const mrd_json *o)
     p->witness.checked = (uint64_t) mrd_json_int(o, "frames_checked", 0);
     p->witness.violations = (uint64_t) mrd_json_int(o, "frame_violations", 0);
     p->witness.worst_ns = mrd_json_int(o, "frame_worst_ns", 0);
+    p->has_reading = mrd_host_reading_load(&p->reading, mrd_json_get(o, "host"));
 }
 
 void

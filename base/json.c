@@ -40,12 +40,18 @@ json_check_depth(const json_t *v, int depth)
 mrd_err
 mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
 {
+    return mrd_json_parse_up_to(text, MRD_JSON_MAX, what, ret_doc, why);
+}
+
+mrd_err
+mrd_json_parse_up_to(mrd_str text, size_t max, const char *what, mrd_json **ret_doc, mrd_why *why)
+{
     json_error_t error;
     json_t *doc;
 
-    if (text.len > MRD_JSON_MAX)
-        return mrd_why_set(why, MRD_LIMIT, 0, "%s: %zu bytes, at most %u are read", what, text.len,
-                           MRD_JSON_MAX);
+    if (text.len > max)
+        return mrd_why_set(why, MRD_LIMIT, 0, "%s: %zu bytes, at most %zu are read", what, text.len,
+                           max);
     doc = json_loadb(text.p, text.len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
     if (doc == NULL)
         return mrd_why_set(why, MRD_SYNTAX, 0, "%s: line %d, column %d: %s", what, error.line,
@@ -60,6 +66,12 @@ mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
 
 mrd_err
 mrd_json_load(const char *path, mrd_json **ret_doc, mrd_why *why)
+{
+    return mrd_json_load_up_to(path, MRD_JSON_MAX, ret_doc, why);
+}
+
+mrd_err
+mrd_json_load_up_to(const char *path, size_t max, mrd_json **ret_doc, mrd_why *why)
 {
     mrd_buf buf = { 0 };
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -81,11 +93,11 @@ mrd_json_load(const char *path, mrd_json **ret_doc, mrd_why *why)
             err = mrd_why_set(why, MRD_IO, errno, "%s", path);
             goto out;
         }
-        if (n == 0 || buf.len > MRD_JSON_MAX)
+        if (n == 0 || buf.len > max)
             break;
         buf.len += (size_t) n;
     }
-    err = mrd_json_parse((mrd_str){ (const char *) buf.p, buf.len }, path, ret_doc, why);
+    err = mrd_json_parse_up_to((mrd_str){ (const char *) buf.p, buf.len }, max, path, ret_doc, why);
 out:
     close(fd);
     mrd_buf_fini(&buf);

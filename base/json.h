@@ -2,7 +2,8 @@
  * base/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies) over jansson.
  *
  * Not for traces: a document is held in memory whole, at about ten times its text. Bulk trace JSON
- * goes through trace/json_read.h. Documents are limited to MRD_JSON_MAX bytes and 64 levels.
+ * goes through trace/json_read.h. Documents are limited to MRD_JSON_MAX bytes, or to what the caller
+ * of an _up_to function says, and to 64 levels.
  * Integers are exact 64-bit signed; larger unsigned ones must travel as text.
  * Ownership: a mrd_json obtained by load, parse or new_* is freed with mrd_json_free; a value
  * handed to set or append is owned by the container even when that fails; at/get borrow.
@@ -12,13 +13,17 @@
 
 #include "base/buf.h"
 
-#define MRD_JSON_MAX (16u << 20)
+#define MRD_JSON_MAX      (16u << 20)
+#define MRD_JSON_MANIFEST (512u << 20) /* a session with all nodes and artifacts that it may have */
 
 typedef struct json_t mrd_json;
 
 mrd_err mrd_json_load(const char *path, mrd_json **ret_doc, mrd_why *why);
+mrd_err mrd_json_load_up_to(const char *path, size_t max, mrd_json **ret_doc, mrd_why *why);
 /* `what` names the text in errors ("request body"). Errors: SYNTAX with line and column, LIMIT. */
 mrd_err mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why);
+mrd_err mrd_json_parse_up_to(mrd_str text, size_t max, const char *what, mrd_json **ret_doc,
+                             mrd_why *why);
 void mrd_json_free(mrd_json *doc);
 
 bool mrd_json_is_object(const mrd_json *v);

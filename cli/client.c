@@ -173,7 +173,7 @@ collect(char *data, size_t size, size_t n, void *self)
 {
     mrd_buf *reply = self;
 
-    if (reply->len + size * n > MRD_JSON_MAX)
+    if (reply->len + size * n > MRD_JSON_MANIFEST)
         return 0;
     mrd_buf_add(reply, data, size * n);
     return reply->err == MRD_OK ? size * n : 0;
@@ -255,8 +255,8 @@ mrd_client_call(mrd_client *client, const char *method, const char *path, const 
     mrd_err err = exchange(client, method, path, body, "Accept: application/json", &reply, why);
 
     if (err == MRD_OK && ret_doc != NULL)
-        err = mrd_json_parse((mrd_str){ (const char *) reply.p, reply.len },
-                             "reply of the aggregator", ret_doc, why);
+        err = mrd_json_parse_up_to((mrd_str){ (const char *) reply.p, reply.len },
+                                   MRD_JSON_MANIFEST, "reply of the aggregator", ret_doc, why);
     mrd_buf_fini(&reply);
     return err;
 }

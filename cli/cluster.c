@@ -452,8 +452,7 @@ print_triggers(const mrd_json *list, FILE *to)
     for (size_t i = 0; i < mrd_json_size(list); i++) {
         const mrd_json *t = mrd_json_at(list, i);
 
-        fprintf(to,
-                "trigger %s: %s to %s, %" PRId64 " nodes answered", mrd_json_str(t, "id", "?"),
+        fprintf(to, "trigger %s: %s to %s, %" PRId64 " nodes answered", mrd_json_str(t, "id", "?"),
                 mrd_json_str(t, "from", "?"), mrd_json_str(t, "to", "?"),
                 mrd_json_int(t, "answered", 0));
         if (mrd_json_size(mrd_json_get(t, "unheard")) > 0)

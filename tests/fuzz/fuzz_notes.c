@@ -1,0 +1,77 @@
+/* The file `sessions` in which an agent notes its sessions for a successor: whatever it holds, the
+ * agent starts, knows no session twice and no more than there may be; what it then notes itself is
+ * taken up whole. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/record.h"
+#include "base/out.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static mrd_record *
+open_record(const char *path, mrd_record_options *o)
+{
+    mrd_pipeline_options po = { .instance_id = "i-1",
+                                .ring_dir = "/nonexistent",
+                                .proc_root = "/nonexistent" };
+    mrd_record *r = NULL;
+
+    *o = (mrd_record_options){ .recorder_max = 1 << 20, .boot_id = "boot-1", .state_path = path };
+    if (mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, NULL, NULL, &o->spool, NULL) != MRD_OK ||
+        mrd_pipeline_open(&po, &o->pipeline, NULL) != MRD_OK ||
+        mrd_record_open(o, &r, NULL) != MRD_OK || mrd_record_sessions(r) > MRD_RECORD_SESSIONS)
+        abort();
+    return r;
+}
+
+static void
+close_record(mrd_record *r, const mrd_record_options *o)
+{
+    mrd_record_close(r);
+    mrd_pipeline_close(o->pipeline);
+    mrd_spool_close(o->spool);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static char path[] = "/tmp/mrd-fuzz-notes-XXXXXX";
+    Mrd__Control more = MRD__CONTROL__INIT;
+    mrd_record_options o;
+    mrd_record *r;
+    size_t n;
+    int fd = path[sizeof(path) - 2] == 'X' ? mkstemp(path) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    if (mrd_write_file(path, (mrd_bytes){ data, size }, 0600, NULL) != MRD_OK)
+        abort();
+    r = open_record(path, &o);
+    for (size_t i = 0; i < mrd_record_sessions(r); i++) {
+        mrd_record_status a, b;
+
+        mrd_record_get(r, i, &a);
+        if (!mrd_record_find(r, a.id, &b) || b.start_ns != a.start_ns)
+            abort();
+    }
+    mrd_record_step(r, mrd_local_now().ns);
+    more.session = 0x0123456789abcdef; /* so that all are noted again */
+    (void) mrd_record_arm(r, &more, NULL);
+    n = mrd_record_sessions(r);
+    for (size_t i = 0; i < mrd_record_sessions(r); i++) {
+        mrd_record_status st;
+
+        mrd_record_get(r, i, &st);
+        n -= st.phase == MRD__NODE_PHASE__NODE_FLUSHED;
+    }
+    close_record(r, &o);
+    r = open_record(path, &o);
+    if (mrd_record_sessions(r) != n)
+        abort();
+    close_record(r, &o);
+    unlink(path);
+    return 0;
+}
