@@ -181,6 +181,8 @@ httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code, co
 mrd_err
 httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why)
 {
+    if (err == MRD_IO && (why->sys == EMFILE || why->sys == ENFILE))
+        err = MRD_AGAIN; /* descriptors come back when connections end */
     if (err == MRD_BUSY || err == MRD_AGAIN || err == MRD_FULL)
         mrd_http_set_header(req, "Retry-After", "2");
     return httpd_reply_problem(req, (unsigned) mrd_err_http(err), mrd_err_name(err),

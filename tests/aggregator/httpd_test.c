@@ -97,6 +97,15 @@ get_quiet(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_stream(req, "text/plain", NULL, produce_nothing, produce_end, NULL, why);
 }
 
+/* What writing a manifest says when there are no descriptors. */
+static mrd_err
+get_crowded(void *self, mrd_http_request *req, mrd_why *why)
+{
+    (void) self;
+    (void) req;
+    return mrd_why_set(why, MRD_IO, EMFILE, "cannot create /store/session.json");
+}
+
 static const char *const known[] = { "force", NULL };
 
 static const mrd_http_route routes[] = {
@@ -106,6 +115,7 @@ static const mrd_http_route routes[] = {
     { "GET", "/files/{rest*}", MRD_ROLE_READ, get_file, "", NULL },
     { "GET", "/stream", MRD_ROLE_READ, get_stream, "", NULL },
     { "GET", "/quiet", MRD_ROLE_READ, get_quiet, "", NULL },
+    { "GET", "/crowded", MRD_ROLE_READ, get_crowded, "", NULL },
 };
 
 static unsigned idle; /* 0: the default */
@@ -326,6 +336,8 @@ TEST(files_with_ranges_and_etags)
               "Content-Length: 2000"));
     unlink(file_path);
     CHECK(status_is(ask(h, "GET /files/a HTTP/1.1\r\n" END), 404));
+    answer = ask(h, "GET /crowded HTTP/1.1\r\n" END);
+    CHECK(status_is(answer, 503) && has(answer, "Retry-After") && has(answer, "session.json: Too"));
     mrd_httpd_stop(h);
 }
 

@@ -133,6 +133,8 @@ aggregator_ask(const aggregator_proc *d, const char *method, const char *path, c
     char url[512], program[] = "curl";
     char *argv[] = { program,
                      (char *) (uintptr_t) "-sSf",
+                     (char *) (uintptr_t) "--retry", /* after 503, when it says so */
+                     (char *) (uintptr_t) "5",
                      (char *) (uintptr_t) "--max-time",
                      (char *) (uintptr_t) "60",
                      (char *) (uintptr_t) "-o",
