@@ -111,29 +111,35 @@ root_address(address *ret)
     return true;
 }
 
-static uint64_t
-boot_hash(void)
+static pthread_once_t boot_once = PTHREAD_ONCE_INIT;
+static uint64_t boot; /* a number of this boot and its time namespace */
+
+static void
+find_boot(void)
 {
-    static uint64_t hash;
     char id[40] = { 0 };
     struct stat own, children;
     int fd;
 
-    if (hash != 0)
-        return hash;
     if ((fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)) >= 0) {
         if (read(fd, id, sizeof(id) - 1) < 0)
             id[0] = '\0';
         close(fd);
     }
-    hash = 1;
+    boot = 1;
     for (const char *p = id; *p != '\0'; p++)
-        hash = sim_mix(hash, (uint8_t) *p);
+        boot = sim_mix(boot, (uint8_t) *p);
     if (stat("/proc/self/ns/time", &own) == 0 &&
         stat("/proc/self/ns/time_for_children", &children) == 0 && own.st_ino != children.st_ino)
-        hash =
-            sim_mix(hash, (uint64_t) own.st_ino); /* the offsets told are not those of this one */
-    return hash;
+        boot =
+            sim_mix(boot, (uint64_t) own.st_ino); /* the offsets told are not those of this one */
+}
+
+static uint64_t
+boot_hash(void)
+{
+    pthread_once(&boot_once, find_boot);
+    return boot;
 }
 
 /* What this time namespace adds to the kernel's CLOCK_MONOTONIC_RAW. */

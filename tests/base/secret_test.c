@@ -186,8 +186,8 @@ caps_of(long tid)
     return caps;
 }
 
-static volatile long other_tid;
-static volatile bool other_ends;
+static _Atomic long other_tid;
+static _Atomic bool other_ends;
 
 static void *
 other_thread(void *self)

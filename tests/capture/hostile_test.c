@@ -379,7 +379,7 @@ TEST(head_moves_backwards)
     drop_ring();
 }
 
-static volatile bool scribbling;
+static _Atomic bool scribbling;
 
 static void *
 scribble(void *arg)
