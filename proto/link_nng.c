@@ -495,7 +495,7 @@ mrd_link_close(mrd_link *link)
         mrd_nng_keep(link);
         return;
     }
-    mrd_tls_unref(link->tls);
+    mrd_tls_close(link->tls);
     if (link->fd >= 0)
         close(link->fd);
     pthread_cond_destroy(&link->wake);
@@ -973,7 +973,7 @@ mrd_server_close(mrd_server *s)
         mrd_nng_keep(s);
         return;
     }
-    mrd_tls_unref(s->tls);
+    mrd_tls_close(s->tls);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s->holds);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <nng/supplemental/tls/engine.h>
 #include <openssl/err.h>
@@ -752,4 +753,19 @@ mrd_tls_unref(mrd_tls *tls)
     free(tls->key);
     tls->magic = 0;
     free(tls);
+}
+
+void
+mrd_tls_close(mrd_tls *tls)
+{
+    bool alone = tls == NULL;
+
+    for (int i = 0; i < 2000 && !alone; i++) {
+        pthread_mutex_lock(&tls->lock);
+        alone = tls->refs == 1;
+        pthread_mutex_unlock(&tls->lock);
+        if (!alone)
+            nanosleep(&(struct timespec){ .tv_nsec = MRD_MS }, NULL);
+    }
+    mrd_tls_unref(tls);
 }
