@@ -19,6 +19,14 @@ function(mrd_program name)
     endif()
 endfunction()
 
+# A sanitizer slows a test down several times.
+function(mrd_scale_timeout variable)
+    if(MRD_SANITIZE)
+        math(EXPR scaled "${${variable}} * 5")
+        set(${variable} ${scaled} PARENT_SCOPE)
+    endif()
+endfunction()
+
 # mrd_test(trace/merge DEPENDS trace [SOURCES more.c] [LIBS …] [TIMEOUT s] [LABELS …])
 # builds tests/trace/merge_test.c (it includes tests/check.h) and registers it as test trace/merge.
 function(mrd_test name)
@@ -31,6 +39,7 @@ function(mrd_test name)
     if(NOT M_TIMEOUT)
         set(M_TIMEOUT 120)
     endif()
+    mrd_scale_timeout(M_TIMEOUT)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${M_TIMEOUT} SKIP_RETURN_CODE 77
         LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR};${MRD_TEST_ENVIRONMENT}")
 endfunction()
@@ -42,6 +51,7 @@ function(mrd_script_test name)
     if(NOT M_TIMEOUT)
         set(M_TIMEOUT 900) # for a machine that does much else
     endif()
+    mrd_scale_timeout(M_TIMEOUT)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${M_TIMEOUT} SKIP_RETURN_CODE 77
         LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR};${MRD_TEST_ENVIRONMENT}")
 endfunction()
