@@ -19,12 +19,17 @@ function(mrd_program name)
     endif()
 endfunction()
 
-# A sanitizer slows a test down several times.
-function(mrd_scale_timeout variable)
+# mrd_add_test(sim/clocks TIMEOUT s COMMAND … [LABELS …] [ENVIRONMENT …]): a test under tests/guard.c, which ends what it
+# leaves behind and shows its stacks when it hangs. Exit status 77 means skipped. A sanitizer slows a test down several times.
+function(mrd_add_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 M "" "TIMEOUT" "COMMAND;LABELS;ENVIRONMENT")
     if(MRD_SANITIZE)
-        math(EXPR scaled "${${variable}} * 5")
-        set(${variable} ${scaled} PARENT_SCOPE)
+        math(EXPR M_TIMEOUT "${M_TIMEOUT} * 5")
     endif()
+    add_test(NAME ${name} COMMAND mrd_guard ${M_TIMEOUT} ${M_COMMAND} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+    math(EXPR last "${M_TIMEOUT} + 300") # the guard is first
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${last} SKIP_RETURN_CODE 77 LABELS "${M_LABELS}" ENVIRONMENT
+        "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR};${MRD_TEST_ENVIRONMENT};${M_ENVIRONMENT}")
 endfunction()
 
 # mrd_test(trace/merge DEPENDS trace [SOURCES more.c] [LIBS …] [TIMEOUT s] [LABELS …])
@@ -35,25 +40,19 @@ function(mrd_test name)
     add_executable(${target} ${CMAKE_SOURCE_DIR}/tests/${name}_test.c ${M_SOURCES})
     list(TRANSFORM M_DEPENDS PREPEND mrd_)
     target_link_libraries(${target} PRIVATE mrd_flags ${M_DEPENDS} ${M_LIBS})
-    add_test(NAME ${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
     if(NOT M_TIMEOUT)
         set(M_TIMEOUT 120)
     endif()
-    mrd_scale_timeout(M_TIMEOUT)
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${M_TIMEOUT} SKIP_RETURN_CODE 77
-        LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR};${MRD_TEST_ENVIRONMENT}")
+    mrd_add_test(${name} TIMEOUT ${M_TIMEOUT} COMMAND $<TARGET_FILE:${target}> LABELS ${M_LABELS})
 endfunction()
 
 # mrd_script_test(e2e/view COMMAND … [TIMEOUT s]): a script as a test; exit 77 means skipped, and it says why.
 function(mrd_script_test name)
     cmake_parse_arguments(M "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
-    add_test(NAME ${name} COMMAND ${M_COMMAND} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
     if(NOT M_TIMEOUT)
         set(M_TIMEOUT 900) # for a machine that does much else
     endif()
-    mrd_scale_timeout(M_TIMEOUT)
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${M_TIMEOUT} SKIP_RETURN_CODE 77
-        LABELS "${M_LABELS}" ENVIRONMENT "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR};${MRD_TEST_ENVIRONMENT}")
+    mrd_add_test(${name} TIMEOUT ${M_TIMEOUT} COMMAND ${M_COMMAND} LABELS ${M_LABELS})
 endfunction()
 
 # mrd_fuzz(import_nrt DEPENDS trace): tests/fuzz/fuzz_import_nrt.c defines LLVMFuzzerTestOneInput.
@@ -68,7 +67,7 @@ function(mrd_fuzz name)
         target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     else()
         target_sources(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.c)
-        add_test(NAME fuzz/${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
-        set_tests_properties(fuzz/${name} PROPERTIES TIMEOUT 120)
+        mrd_add_test(fuzz/${name} TIMEOUT 120
+            COMMAND $<TARGET_FILE:fuzz_${name}> ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
     endif()
 endfunction()

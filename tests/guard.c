@@ -1,0 +1,186 @@
+/*
+ * tests/guard.c - runs one test: guard SECONDS PROGRAM [ARGUMENTS].
+ *
+ * What the test leaves behind, daemons of its own session included, ends with it. A test that still
+ * runs after SECONDS is killed after the stacks of all its threads and children were printed (by
+ * gdb, where it is installed), so that a hang which comes once in a thousand runs is explained when
+ * it comes. Exit status: the test's; 128 and the signal that ended it; 124 after SECONDS.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PIDS_MAX 4096
+
+/* Every process below this one: children first of all, as orphans come to us. */
+static size_t
+descendants(pid_t pids[PIDS_MAX])
+{
+    size_t n = 1;
+
+    pids[0] = getpid();
+    for (size_t i = 0; i < n; i++) {
+        char path[64];
+        struct dirent *e;
+        DIR *tasks;
+
+        snprintf(path, sizeof(path), "/proc/%d/task", (int) pids[i]);
+        if ((tasks = opendir(path)) == NULL)
+            continue;
+        while ((e = readdir(tasks)) != NULL) {
+            char file[400];
+            FILE *f;
+            int pid;
+
+            snprintf(file, sizeof(file), "%s/%s/children", path, e->d_name);
+            if (e->d_name[0] == '.' || (f = fopen(file, "re")) == NULL)
+                continue;
+            while (n < PIDS_MAX && fscanf(f, "%d", &pid) == 1)
+                pids[n++] = pid;
+            fclose(f);
+        }
+        closedir(tasks);
+    }
+    memmove(pids, pids + 1, --n * sizeof(*pids));
+    return n;
+}
+
+static void
+command_of(pid_t pid, char *to, size_t size)
+{
+    char path[64];
+    size_t n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int) pid);
+    if ((f = fopen(path, "re")) != NULL) {
+        n = fread(to, 1, size - 1, f);
+        fclose(f);
+    }
+    to[n] = '\0';
+    for (size_t i = 0; i + 1 < n; i++)
+        to[i] = to[i] == '\0' ? ' ' : to[i];
+}
+
+static void
+show_stacks(void)
+{
+    static pid_t pids[PIDS_MAX];
+    size_t n = descendants(pids);
+
+    for (size_t i = 0; i < n; i++) {
+        char name[300], shell[400];
+
+        command_of(pids[i], name, sizeof(name));
+        fprintf(stderr, "guard: process %d: %s\n", (int) pids[i], name);
+        snprintf(shell, sizeof(shell),
+                 "if command -v gdb >/dev/null; then timeout -s KILL 30 gdb -p %d -batch -ex "
+                 "'thread apply all "
+                 "bt' 2>/dev/null </dev/null; else cat /proc/%d/task/*/wchan; echo; fi >&2",
+                 (int) pids[i], (int) pids[i]);
+        if (system(shell) != 0)
+            fprintf(stderr, "guard: its stacks cannot be read\n");
+    }
+}
+
+/* Until there are none: who is killed may have children that come to us then. */
+static void
+kill_all(bool say)
+{
+    static pid_t pids[PIDS_MAX];
+    size_t n;
+
+    while ((n = descendants(pids)) > 0) {
+        for (size_t i = 0; i < n; i++) {
+            char name[300];
+
+            command_of(pids[i], name, sizeof(name));
+            if (say && name[0] != '\0')
+                fprintf(stderr, "guard: the test left process %d: %s\n", (int) pids[i], name);
+            kill(pids[i], SIGKILL);
+        }
+        say = false;
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+}
+
+static int64_t
+now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* The test's status, -1 when it did not end in time, or somebody wants us to end. */
+static int
+wait_for(pid_t test, const sigset_t *set, int64_t end_ms)
+{
+    for (;;) {
+        int64_t left = end_ms - now_ms();
+        int status, sig;
+        pid_t pid;
+
+        while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+            if (pid == test)
+                return status;
+        }
+        if (left <= 0)
+            return -1;
+        sig = sigtimedwait(set, NULL, &(struct timespec){ left / 1000, left % 1000 * 1000000 });
+        if (sig > 0 && sig != SIGCHLD) {
+            kill_all(false);
+            exit(128 + sig);
+        }
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    sigset_t set, old;
+    int status;
+    pid_t test;
+
+    if (argc < 3 || atoi(argv[1]) <= 0) {
+        fprintf(stderr, "usage: guard SECONDS PROGRAM [ARGUMENTS]\n");
+        return 2;
+    }
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    if ((test = fork()) == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        execvp(argv[2], argv + 2);
+        fprintf(stderr, "guard: cannot run %s: %s\n", argv[2], strerror(errno));
+        _exit(127);
+    }
+    if (test < 0)
+        return 127;
+    status = wait_for(test, &set, now_ms() + (int64_t) atoi(argv[1]) * 1000);
+    if (status == -1) {
+        fprintf(stderr, "guard: %s still runs after %s s\n", argv[2], argv[1]);
+        show_stacks();
+        kill_all(false);
+        return 124;
+    }
+    kill_all(true);
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "guard: %s was ended by signal %d\n", argv[2], WTERMSIG(status));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
