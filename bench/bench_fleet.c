@@ -83,7 +83,7 @@ measure(unsigned agents, mrd_dur_ns flush, bool tls, figures *f)
     aggregator_used(&b.d, &idle);
     f->dial_cpu_ms = (idle.cpu_s - empty.cpu_s) * 1e3 / agents;
     f->per_agent_kib = (double) (idle.rss_kb - 10240) / agents;
-    ok = ok && bed_start(&b, BED_ALL);
+    ok = ok && bed_start(&b, b.agents);
     (void) fleet_play(b.f, 2 * MRD_SEC, NULL, NULL);
     aggregator_used(&b.d, &before);
     fleet_count(b.f, &from);

@@ -122,10 +122,12 @@ bed_open(bed *b, const char *dir, const char *const *extra)
 }
 
 bool
-bed_start(bed *b, const char *body)
+bed_start(bed *b, unsigned agents)
 {
     int64_t end = mrd_local_now().ns + BED_PATIENCE;
+    char body[64];
 
+    snprintf(body, sizeof(body), "{\"merge\": false, \"require\": %u}", agents);
     do { /* an agent's control connection may come a little later than its welcome */
         mrd_json *o = bed_ask(b, "POST", "/api/v1/sessions", body);
 

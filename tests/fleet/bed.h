@@ -37,9 +37,9 @@ mrd_json *bed_ask(bed *b, const char *method, const char *path, const char *body
 mrd_json *bed_manifest(bed *b);
 bool bed_state_is(bed *b, const char *want); /* of the session */
 bool bed_state_becomes(bed *b, const char *want);
-/* A session: `body` is what is posted; begun again until enough agents are ready. */
-#define BED_ALL "{\"merge\": false, \"require\": \"all\"}"
-bool bed_start(bed *b, const char *body);
+/* A session of so many agents, begun again until they are ready. ("all" would be those that are
+ * heard of at that moment, which on a busy machine may be fewer.) */
+bool bed_start(bed *b, unsigned agents);
 bool bed_stop(bed *b);
 /* One line about both ends. */
 void bed_print(const bed *b, const char *what, int64_t since_ns);

@@ -12,8 +12,10 @@
 
 #include "tests/check.h"
 
-/* A thousand agents that share a processor with their aggregator take a while to flush. */
-static const char *const patient[] = { "--flush-timeout=300s", NULL };
+/* A thousand agents that share a processor with their aggregator take a while to answer and to
+ * flush. */
+#define PATIENCE "--flush-timeout=300s", "--arm-timeout=60s", "--node-timeout=60s"
+static const char *const patient[] = { PATIENCE, NULL };
 
 static unsigned
 setting(const char *name, unsigned def)
@@ -124,7 +126,7 @@ TEST(streams_with_stable_memory)
     start = mrd_local_now().ns;
     CHECK(fleet_play(b.f, BED_PATIENCE, bed_welcomed, &b));
     bed_print(&b, "connected", start);
-    REQUIRE(bed_start(&b, BED_ALL));
+    REQUIRE(bed_start(&b, b.agents));
     for (unsigned i = 0; i < 20; i++) {
         (void) fleet_play(b.f, stretch() / 20, NULL, NULL);
         aggregator_used(&b.d, &u);
@@ -185,7 +187,7 @@ TEST(storms_settle)
         b.o.reconnect_max_ns = 2 * MRD_SEC;
     REQUIRE(open_bed(&b, patient));
     settle(&b, "connected", b.opened_ns);
-    REQUIRE(bed_start(&b, BED_ALL));
+    REQUIRE(bed_start(&b, b.agents));
     (void) fleet_play(b.f, stretch() / 4, NULL, NULL);
     for (int i = 0; i < 2; i++) {
         cut(&b, "cut");
@@ -205,15 +207,15 @@ TEST(storms_settle)
 TEST(tls_dials_at_once)
 {
     static bed b = { .tls = true };
-    const char *options[] = { b.tls_options[0], b.tls_options[1], b.tls_options[2],
-                              "--flush-timeout=300s", NULL };
+    const char *options[] = { b.tls_options[0], b.tls_options[1], b.tls_options[2], PATIENCE,
+                              NULL };
 
     if (!has_curl())
         SKIP("curl is not installed");
     b.agents = setting("FLEET_TLS_AGENTS", 48);
     REQUIRE(open_bed(&b, options));
     settle(&b, "TLS dials", b.opened_ns);
-    REQUIRE(bed_start(&b, BED_ALL));
+    REQUIRE(bed_start(&b, b.agents));
     (void) fleet_play(b.f, stretch() / 4, NULL, NULL);
     cut(&b, "TLS cut");
     CHECK_INT(aggregator_log_lines(&b.d, "AGG-TLS"), 0);
@@ -254,7 +256,7 @@ TEST(refuses_in_words_beyond_its_descriptors)
     REQUIRE(open_bed(&b, NULL));
     CHECK(fleet_play(b.f, BED_PATIENCE, twenty_four_welcomed, &b));
     CHECK(fleet_play(b.f, BED_PATIENCE, some_were_closed, &b));
-    REQUIRE(bed_start(&b, "{\"merge\": false, \"require\": 24}"));
+    REQUIRE(bed_start(&b, 24));
     (void) fleet_play(b.f, MRD_SEC, NULL, NULL);
     fleet_count(b.f, &c);
     aggregator_used(&b.d, &u);
