@@ -5,9 +5,9 @@
 /* Up to here lanes are tried one by one; above, a tree finds the first that fits. */
 #define LANES_LINEAR 8
 
-/* Ends of the spans open in one lane, innermost last. */
+/* Ends of the spans open in one lane. */
 typedef struct {
-    int64_t *end;
+    int64_t *outer; /* all but the innermost: depth - 1 */
     uint32_t depth, cap;
     int64_t top; /* the innermost end, INT64_MIN when none is open */
 } lane;
@@ -56,9 +56,9 @@ mrd_lanes_free(mrd_lanes *lanes)
     if (lanes == NULL)
         return;
     for (size_t i = 0; i < lanes->n; i++) {
-        free(lanes->v[i].first.end);
+        free(lanes->v[i].first.outer);
         for (size_t l = 1; l < lanes->v[i].n; l++)
-            free(lanes->v[i].more[l - 1].end);
+            free(lanes->v[i].more[l - 1].outer);
         free(lanes->v[i].more);
         free(lanes->v[i].tree);
     }
@@ -105,7 +105,7 @@ static inline bool
 lane_fits(lane *l, int64_t start, int64_t end)
 {
     while (l->depth > 0 && l->top <= start)
-        l->top = --l->depth == 0 ? INT64_MIN : l->end[l->depth - 1];
+        l->top = --l->depth == 0 ? INT64_MIN : l->outer[l->depth - 1];
     return l->depth == 0 || (l->top >= end && l->depth < MRD_LANE_DEPTH_MAX);
 }
 
@@ -209,16 +209,19 @@ lanes_find(track_lanes *t, int64_t start, int64_t end)
 static bool
 lane_open(lane *l, int64_t end)
 {
-    if (l->depth == l->cap) {
+    if (l->depth > l->cap) {
         uint32_t cap = l->cap == 0 ? 8 : l->cap * 2;
-        int64_t *bigger = realloc(l->end, cap * sizeof(*bigger));
+        int64_t *bigger = realloc(l->outer, cap * sizeof(*bigger));
 
         if (bigger == NULL)
             return false;
-        l->end = bigger;
+        l->outer = bigger;
         l->cap = cap;
     }
-    l->end[l->depth++] = l->top = end;
+    if (l->depth > 0)
+        l->outer[l->depth - 1] = l->top;
+    l->depth++;
+    l->top = end;
     return true;
 }
 

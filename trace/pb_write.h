@@ -22,6 +22,27 @@ mrd_pb_varint(uint8_t *p, uint64_t v)
     return p;
 }
 
+/* The same for one to four bytes, without a branch that depends on v < 2^28; writes four bytes. */
+static inline uint8_t *
+mrd_pb_varint28(uint8_t *p, uint32_t v)
+{
+    unsigned more = (31u - (unsigned) __builtin_clz(v | 1)) * 37 >> 8; /* highest bit / 7 */
+    uint32_t bytes = (v & 0x7f) | (v << 1 & 0x7f00) | (v << 2 & 0x7f0000) | (v << 3 & 0x7f000000);
+
+    bytes |= 0x808080u & ((1u << more * 8) - 1);
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t) (bytes >> 8 * i);
+    return p + more + 1;
+}
+
+/* As mrd_pb_varint, for numbers of which nearly all are below 2^28; writes at least four bytes. */
+static inline uint8_t *
+mrd_pb_varint_short(uint8_t *p, uint64_t v)
+{
+    return __builtin_expect(v < 1u << 28, 1) ? mrd_pb_varint28(p, (uint32_t) v)
+                                             : mrd_pb_varint(p, v);
+}
+
 static inline uint8_t *
 mrd_pb_fixed64(uint8_t *p, uint64_t v)
 {

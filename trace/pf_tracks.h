@@ -37,7 +37,7 @@ void mrd_pf_tracks_fini(mrd_pf_tracks *p);
 static inline bool
 mrd_pf_tracks_has(const mrd_pf_tracks *p, mrd_track_id track)
 {
-    return track < p->n && p->rows.of_track[track] != UINT32_MAX;
+    return track < p->n && (p->track[track].spans != 0 || p->rows.of_track[track] != UINT32_MAX);
 }
 
 /* The uuid of the row for spans and instants (counter false) or samples of a track, whatever it was

@@ -38,7 +38,7 @@ typedef struct {
     mrd_pf_file file;
     mrd_pf_tracks rows;
     mrd_pf_names names;
-    mrd_heap4 ends;
+    mrd_pf_ends ends;
     mrd_pf_flows flows;
     mrd_lanes *lanes, *loss_lanes;
     bool started;
@@ -116,9 +116,10 @@ pf_time(pf *s, int64_t ns)
 {
     int64_t at;
 
-    if (__builtin_expect(__builtin_add_overflow(ns, s->shift_ns, &at), 0)) {
+    if (__builtin_expect(__builtin_add_overflow(ns, s->shift_ns, &at) || at > MRD_PF_ENDS_BEFORE,
+                         0)) {
         s->clamped++;
-        return INT64_MAX;
+        return MRD_PF_ENDS_BEFORE;
     }
     if (__builtin_expect(at < 0, 0)) { /* 292 years before zero: no shift reaches that */
         s->clamped++;
@@ -131,39 +132,38 @@ pf_time(pf *s, int64_t ns)
 static inline uint8_t *
 pf_put_head(pf *s, uint8_t *p, int64_t at_ns)
 {
+    static const uint8_t rest[] = { PF_SEQUENCE_ID, PF_SEQ, PF_SEQUENCE_FLAGS, PF_FLAG_NEEDS };
+
     *p++ = PF_TIMESTAMP;
-    p = mrd_pb_varint(p, (uint64_t) at_ns - (uint64_t) s->now_ns);
+    p = mrd_pb_varint_short(p, (uint64_t) at_ns - (uint64_t) s->now_ns);
     s->now_ns = at_ns;
-    *p++ = PF_SEQUENCE_ID;
-    *p++ = PF_SEQ;
-    *p++ = PF_SEQUENCE_FLAGS;
-    *p++ = PF_FLAG_NEEDS;
-    return p;
+    memcpy(p, rest, sizeof(rest));
+    return p + sizeof(rest);
 }
 
 /* An event without arguments whose names were written before; category and name 0: none. */
-static void
+static inline void
 pf_put_plain(pf *s, int64_t at_ns, uint8_t type, uint64_t uuid, uint32_t category, uint32_t name)
 {
-    uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p = start, *event;
+    uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p, *event;
 
-    if (p == NULL)
+    if (start == NULL)
         return;
-    *p++ = PF_TRACE_PACKET;
-    p = pf_put_head(s, p + 1, at_ns);
+    start[0] = PF_TRACE_PACKET;
+    p = pf_put_head(s, start + 2, at_ns);
     *p++ = PF_TRACK_EVENT;
     event = p++;
     *p++ = PF_EVENT_TYPE;
     *p++ = type;
     *p++ = PF_EVENT_TRACK;
-    p = mrd_pb_varint(p, uuid);
+    p = mrd_pb_varint_short(p, uuid);
     if (category != 0) {
         *p++ = PF_EVENT_CATEGORY_IID;
-        p = mrd_pb_varint(p, category);
+        p = mrd_pb_varint_short(p, category);
     }
     if (name != 0) {
         *p++ = PF_EVENT_NAME_IID;
-        p = mrd_pb_varint(p, name);
+        p = mrd_pb_varint_short(p, name);
     }
     *event = (uint8_t) (p - event - 1);
     start[1] = (uint8_t) (p - start - 2);
@@ -229,24 +229,24 @@ pf_add_flow(pf *s, mrd_flow flow, bool has_end)
 static void
 pf_end_with_flows(pf *s, mrd_pf_end end, uint64_t id)
 {
-    pf_begin_event(s, PF_END, end.a);
-    for (; id != 0; id = mrd_pf_flows_due(&s->flows, end.b))
+    pf_begin_event(s, PF_END, end.uuid);
+    for (; id != 0; id = mrd_pf_flows_due(&s->flows, end.order))
         pf_add_flow(s, (mrd_flow){ id, MRD_FLOW_END }, false);
-    pf_write_event(s, end.key);
+    pf_write_event(s, end.at_ns);
 }
 
 /* Ends of spans up to and including this time. */
 static inline void
 pf_end_until(pf *s, int64_t at_ns)
 {
-    while (s->ends.n > 0 && s->ends.v[0].key <= at_ns) {
+    while (mrd_pf_ends_due(&s->ends, at_ns)) {
         mrd_pf_end end = mrd_pf_ends_take(&s->ends);
-        uint64_t id = s->flows.n_late == 0 ? 0 : mrd_pf_flows_due(&s->flows, end.b);
+        uint64_t id = s->flows.n_late == 0 ? 0 : mrd_pf_flows_due(&s->flows, end.order);
 
         if (id != 0)
             pf_end_with_flows(s, end, id);
         else
-            pf_put_plain(s, end.key, PF_END, end.a, 0, 0);
+            pf_put_plain(s, end.at_ns, PF_END, end.uuid, 0, 0);
     }
 }
 
@@ -298,11 +298,9 @@ pf_put_named(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, uint64_t u
 }
 
 /* Remembers the end of the span that was just begun. */
-static void
-pf_open_span(pf *s, const mrd_event *ev, uint64_t uuid)
+static inline void
+pf_open_span(pf *s, int64_t end, uint64_t uuid)
 {
-    int64_t end = mrd_event_end(ev);
-
     if (end != INT64_MAX &&
         !mrd_pf_ends_put(&s->ends, (mrd_pf_end){ pf_time(s, end), (uint32_t) uuid, s->order }))
         s->err = MRD_NOMEM;
@@ -314,9 +312,10 @@ pf_span(pf *s, const mrd_event *ev, int64_t at_ns)
 {
     uint32_t lane = mrd_lanes_put(s->lanes, ev);
     uint64_t uuid = mrd_pf_lane(&s->rows, ev->track, lane);
+    int64_t end = mrd_event_end(ev);
 
-    pf_put_named(s, ev, at_ns, PF_BEGIN, uuid, mrd_event_end(ev) != INT64_MAX);
-    pf_open_span(s, ev, uuid);
+    pf_put_named(s, ev, at_ns, PF_BEGIN, uuid, end != INT64_MAX);
+    pf_open_span(s, end, uuid);
     s->spans++;
 }
 
@@ -335,7 +334,7 @@ pf_loss(pf *s, const mrd_event *ev, int64_t at_ns)
     mrd_pf_arg_int(&s->event, "lost", ev->ivalue);
     mrd_pf_args(&s->names, &s->event, ev->args, ev->arg_count);
     pf_write_event(s, at_ns);
-    pf_open_span(s, ev, uuid);
+    pf_open_span(s, mrd_event_end(ev), uuid);
     if (ev->ivalue > 0) {
         s->lost += (uint64_t) ev->ivalue;
         s->lost_of[mrd_catalog_borrow_track(s->env->catalog, ev->track)->process] +=
@@ -628,7 +627,7 @@ pf_close(void *state, mrd_why *why)
     mrd_pf_names_fini(&s->names);
     mrd_pf_flows_fini(&s->flows);
     mrd_pf_file_fini(&s->file);
-    mrd_heap4_fini(&s->ends);
+    mrd_pf_ends_fini(&s->ends);
     mrd_buf_fini(&s->packet);
     mrd_buf_fini(&s->event);
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "perfetto output");

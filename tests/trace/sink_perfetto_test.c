@@ -4,6 +4,8 @@
 #include "tests/trace/events.h"
 #include "tests/trace/pf_walk.h"
 #include "trace/group.h"
+#include "trace/pb_write.h"
+#include "trace/pf_ends.h"
 #include "trace/pf_flows.h"
 
 #define EPOCH INT64_C(1712195495406752801)
@@ -206,7 +208,7 @@ TEST(spans_come_back_with_time_name_and_nesting)
 
 TEST(equal_input_gives_equal_bytes)
 {
-    enum { N = 3000 };
+    enum { N = 600 };
     mrd_event *v = calloc(N, sizeof(*v));
     fixture f;
     mrd_buf first = { 0 };
@@ -592,6 +594,56 @@ TEST(events_of_another_profile_are_refused)
     ev.track = 99;
     CHECK_ERR("no such track", write_events(&f, 0, &ev, 1), MRD_INVALID);
     teardown(&f);
+}
+
+TEST(ends_come_in_order_of_time_and_the_last_begun_first)
+{
+    enum { N = 600 };
+    static mrd_pf_end open[N];
+    mrd_pf_ends ends = { 0 };
+    uint64_t seed = 17;
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < 4 * N; i++) {
+        bool put = n == 0 || (n < N && test_rand(&seed) % (i < 2 * N ? 3 : 5) < 2);
+        size_t least = 0;
+        mrd_pf_end got;
+
+        if (put) { /* few times, so that many are equal; the numbers go over 2^32 */
+            open[n] = (mrd_pf_end){ (int64_t) (test_rand(&seed) % 50), i, i - 1200 };
+            REQUIRE(mrd_pf_ends_put(&ends, open[n++]));
+            continue;
+        }
+        for (size_t k = 1; k < n; k++) {
+            if (open[k].at_ns < open[least].at_ns ||
+                (open[k].at_ns == open[least].at_ns &&
+                 (int32_t) (open[k].order - open[least].order) > 0))
+                least = k;
+        }
+        CHECK(!mrd_pf_ends_due(&ends, open[least].at_ns - 1));
+        REQUIRE(mrd_pf_ends_due(&ends, open[least].at_ns));
+        got = mrd_pf_ends_take(&ends);
+        CHECK_INT(got.at_ns, open[least].at_ns);
+        CHECK_INT(got.uuid, open[least].uuid);
+        CHECK_INT(got.order, open[least].order);
+        open[least] = open[--n];
+    }
+    CHECK_INT(ends.n, n);
+    mrd_pf_ends_fini(&ends);
+}
+
+TEST(short_varints_are_varints)
+{
+    uint64_t seed = 3;
+
+    for (unsigned i = 0; i < 4000; i++) {
+        uint64_t v = i < 128 ? (UINT64_C(1) << i / 2) - i % 2 : test_rand(&seed) >> i % 64;
+        uint8_t a[16] = { 0 }, b[16] = { 0 };
+        size_t len = (size_t) (mrd_pb_varint(a, v) - a);
+
+        CHECK_INT(mrd_pb_varint_short(b, v) - b, len);
+        CHECK(memcmp(a, b, len) == 0);
+    }
 }
 
 TEST_MAIN()
