@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FLIGHT   128           /* pairs in flight; a power of two */
-#define DONE     1024          /* finished halves waiting to be taken; a power of two */
-#define PAIR_GAP (15 * MRD_US) /* between the two packets of a pair */
-#define PATIENCE MRD_SEC       /* for an answer */
-#define NUMBERS  512           /* transmit stamps awaited; a power of two */
+#define FLIGHT   128          /* pairs in flight; a power of two */
+#define DONE     1024         /* finished halves waiting to be taken; a power of two */
+#define GAP      (8 * MRD_US) /* from the waker to the pair, and inside it: no timer is that short */
+#define PATIENCE MRD_SEC      /* for an answer */
+#define NUMBERS  512          /* transmit stamps awaited; a power of two */
 
 typedef struct {
     bool sent, answered, again;
@@ -195,29 +195,34 @@ complete(const pair *q)
 
 /* ---- sending and receiving ---- */
 
-static void
-send_half(mrd_timeprobe *p, pair *q, int i)
+/* Sends `kind` at k, GAP after *at, and sets *at to just before it. False when the socket refused.
+ */
+static bool
+send_packet(mrd_timeprobe *p, mrd_probe_kind kind, uint32_t k, int64_t *at)
 {
-    mrd_probe_packet packet = { MRD_PROBE_REQUEST,      (uint8_t) i,
-                                p->options.session,     p->options.agent,
-                                p->options.agent_epoch, q->k + (uint32_t) i };
+    mrd_probe_packet packet = {
+        kind, (uint8_t) (k % 2), p->options.session, p->options.agent, p->options.agent_epoch, k
+    };
     uint8_t wire[MRD_PROBE_PACKET_LEN];
+    int64_t earliest = *at + GAP;
+    mrd_err err;
 
     mrd_probe_packet_encode(&packet, p->options.key, wire);
-    q->half[i].before = mrd_local_now().ns;
-    if (mrd_udp_send(p->fd, wire, sizeof(wire), NULL) != MRD_OK) {
-        p->counts.unsent++;
-        return;
-    }
-    q->half[i].sent = true;
-    p->counts.sent++;
-    p->number_k[p->number++ % NUMBERS] = packet.k;
+    while ((*at = mrd_local_now().ns) < earliest)
+        continue;
+    err = kind == MRD_PROBE_WAKER ? mrd_udp_send_unstamped(p->fd, wire, sizeof(wire), NULL)
+                                  : mrd_udp_send(p->fd, wire, sizeof(wire), NULL);
+    if (err == MRD_OK && kind != MRD_PROBE_WAKER)
+        p->number_k[p->number++ % NUMBERS] = k;
+    p->counts.unsent += err != MRD_OK;
+    return err == MRD_OK;
 }
 
 static void
 send_pair(mrd_timeprobe *p, int64_t now)
 {
     pair *q = &p->flight[(p->k / 2) % FLIGHT];
+    int64_t at = 0;
 
     if (q->used)
         finish_pair(p, q);
@@ -226,10 +231,12 @@ send_pair(mrd_timeprobe *p, int64_t now)
     p->k += 2;
     p->counts.pairs++;
     q->x = cross_read();
-    send_half(p, q, 0);
-    while (mrd_local_now().ns - q->half[0].before < PAIR_GAP) /* no timer is that short */
-        continue;
-    send_half(p, q, 1);
+    (void) send_packet(p, MRD_PROBE_WAKER, q->k, &at);
+    for (uint32_t i = 0; i < 2; i++) {
+        q->half[i].sent = send_packet(p, MRD_PROBE_REQUEST, q->k + i, &at);
+        q->half[i].before = at;
+        p->counts.sent += q->half[i].sent;
+    }
     if (!q->half[0].sent && !q->half[1].sent) {
         q->used = false;
         p->flying--;

@@ -1,6 +1,6 @@
 /*
- * agent/timeprobe.h - the probe client: asks the aggregator for the time in pairs of packets and
- * collects this node's half of each probe.
+ * agent/timeprobe.h - the probe client: asks the aggregator for the time in pairs of packets behind
+ * a waker, and collects this node's half of each probe.
  *
  *   wiring   open when the control channel has told session, key and address; put mrd_timeprobe_fd
  *            into the agent's poll set (POLLIN; POLLERR comes by itself) and wake up at
@@ -37,8 +37,8 @@ typedef struct {
 } mrd_timeprobe_options;
 
 typedef struct {
-    uint64_t pairs, sent, answered;
-    uint64_t lost;            /* no answer within a second */
+    uint64_t pairs, sent, answered; /* sent: without the wakers */
+    uint64_t lost;                  /* no answer within a second */
     uint64_t foreign;         /* packets that are no answers to us: wrong tag, session, number */
     uint64_t no_kernel_stamp; /* stamps taken from user space */
     uint64_t stepped;         /* probes voided: the wall clock moved by more than 1 us inside */

@@ -208,9 +208,11 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
     pthread_mutex_lock(&s->lock);
     s->counts.requests++;
     if (mrd_probe_packet_decode(data, ret_packet) != MRD_OK ||
-        ret_packet->kind != MRD_PROBE_REQUEST ||
+        ret_packet->kind == MRD_PROBE_ANSWER ||
         (s->session != 0 && ret_packet->session != s->session)) {
         s->counts.malformed++;
+    } else if (ret_packet->kind == MRD_PROBE_WAKER) {
+        s->counts.wakers++;
     } else if ((slot = known_agent(s, ret_packet->agent)) == NULL) {
         s->counts.stranger++;
     } else if (!mrd_probe_packet_proven(data, slot->key)) {

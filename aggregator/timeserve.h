@@ -30,7 +30,8 @@ typedef struct {
 } mrd_timeserve_options;
 
 typedef struct {
-    uint64_t requests, answers;
+    uint64_t requests, answers;           /* requests: all packets that came */
+    uint64_t wakers;                      /* came to wake the path, not to be answered */
     uint64_t malformed, stranger, forged; /* dropped: no packet of ours, unknown agent, wrong tag */
     uint64_t replayed;                    /* dropped: seen before */
     uint64_t unsent;                      /* the socket buffer was full */

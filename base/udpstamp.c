@@ -130,6 +130,14 @@ mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *ret_wall, 
     return MRD_OK;
 }
 
+static mrd_err
+sent_or(ssize_t n)
+{
+    if (n < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? MRD_AGAIN : MRD_NET;
+    return MRD_OK;
+}
+
 mrd_err
 mrd_udp_send(int fd, const void *data, size_t len, const mrd_udp_peer *peer)
 {
@@ -140,9 +148,32 @@ mrd_udp_send(int fd, const void *data, size_t len, const mrd_udp_peer *peer)
                 ? send(fd, data, len, 0)
                 : sendto(fd, data, len, 0, (const struct sockaddr *) &peer->addr, peer->len);
     while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? MRD_AGAIN : MRD_NET;
-    return MRD_OK;
+    return sent_or(n);
+}
+
+mrd_err
+mrd_udp_send_unstamped(int fd, const void *data, size_t len, const mrd_udp_peer *peer)
+{
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(uint32_t))];
+    } control = { { .cmsg_len = CMSG_LEN(sizeof(uint32_t)),
+                    .cmsg_level = SOL_SOCKET,
+                    .cmsg_type = SO_TIMESTAMPING } }; /* none of the flags, for this packet */
+    struct iovec iov = { (void *) (uintptr_t) data, len };
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
+    };
+    ssize_t n;
+
+    if (peer != NULL) {
+        msg.msg_name = (void *) (uintptr_t) &peer->addr;
+        msg.msg_namelen = peer->len;
+    }
+    do
+        n = sendmsg(fd, &msg, 0);
+    while (n < 0 && errno == EINTR);
+    return sent_or(n);
 }
 
 mrd_err

@@ -39,8 +39,10 @@ mrd_err mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *re
 /* peer NULL on a connected socket. Errors: AGAIN (buffer full: the packet is not sent and not
  * counted), NET. */
 mrd_err mrd_udp_send(int fd, const void *data, size_t len, const mrd_udp_peer *peer);
-/* Takes one transmit stamp: number counts the packets sent on this socket from 0. AGAIN when none.
- */
+/* The same without a transmit stamp, and not counted by its number: cheaper. */
+mrd_err mrd_udp_send_unstamped(int fd, const void *data, size_t len, const mrd_udp_peer *peer);
+/* Takes one transmit stamp: number counts the packets sent with stamp on this socket from 0. AGAIN
+ * when none. */
 mrd_err mrd_udp_sent(int fd, uint32_t *ret_number, int64_t *ret_wall);
 
 /* Several at once, for servers: one system call for up to MRD_UDP_BATCH packets or stamps. A result

@@ -448,17 +448,42 @@ mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur
     bound->running = false;
 }
 
-/* Keeps the tightest MRD_BIN_INEQS / 2 of each direction. */
-static void
+/* True when q says nothing that a does not say, whatever the rate between the two: of the packets
+ * of a pair mostly one per direction counts. Both are cut with the slack w d^2 / 2 of their
+ * distance from the centre, at most half a bin. */
+static bool
+implied(const mrd_ineq *q, const mrd_ineq *a, const mrd_bound_options *o)
+{
+    double looser = q->lower ? mrd_relative(a->v, q->v) : mrd_relative(q->v, a->v);
+    double rate = o->rate_max + o->w * (MRD_BIN_NS * 0.5e-9);
+
+    return looser >= rate * fabs(mrd_seconds(a->t, q->t)) + 1;
+}
+
+/* Keeps the tightest MRD_BIN_INEQS / 2 of each direction, and none that another one implies. False
+ * when q is not kept because it is implied. */
+static bool
 keep_tight(mrd_bound *b, const mrd_ineq *q)
 {
     live_bin *bin = &b->bin;
     mrd_ineq *half = q->lower ? bin->ineqs + MRD_BIN_INEQS / 2 : bin->ineqs;
-    size_t *n = q->lower ? &bin->n_down : &bin->n_up, loosest = 0;
+    size_t *n = q->lower ? &bin->n_down : &bin->n_up, loosest = 0, kept = 0;
 
+    for (size_t i = 0; i < *n; i++) {
+        if (implied(q, &half[i], &b->options)) {
+            b->counts.implied++;
+            return false;
+        }
+    }
+    for (size_t i = 0; i < *n; i++) {
+        if (!implied(&half[i], q, &b->options))
+            half[kept++] = half[i];
+    }
+    b->counts.implied += *n - kept;
+    *n = kept;
     if (*n < MRD_BIN_INEQS / 2) {
         half[(*n)++] = *q;
-        return;
+        return true;
     }
     b->counts.crowded++;
     for (size_t i = 1; i < *n; i++) {
@@ -467,6 +492,7 @@ keep_tight(mrd_bound *b, const mrd_ineq *q)
     }
     if (q->lower ? q->v > half[loosest].v : q->v < half[loosest].v)
         half[loosest] = *q;
+    return true;
 }
 
 void
@@ -490,8 +516,7 @@ mrd_bound_add(mrd_bound *bound, const mrd_ineq *ineq)
             mrd_bound_advance(&bound->ahead, bound->t0, t0, &bound->options);
         bound->cut = bound->ahead;
     }
-    keep_tight(bound, ineq);
-    if (bound->running && !bound->alarm)
+    if (keep_tight(bound, ineq) && bound->running && !bound->alarm)
         bound->alarm = !mrd_ineq_cut(&bound->cut, ineq, bound->base, t0, bound->options.w);
 }
 

@@ -13,8 +13,9 @@
  *
  * Units    t in local ns; offsets in ns relative to an integer base per epoch; rates in ppb; w in
  * ppb/s. Sign     offset = session - local. Threads  a mrd_bound belongs to one thread. Memory
- * constant: at most MRD_BIN_INEQS inequalities per bin are kept, the tightest of each direction.
- * Source   docs/timesync.md section 4; set-membership filtering, facts 4.4 to 4.7.
+ * constant: at most MRD_BIN_INEQS inequalities per bin are kept, the tightest of each direction,
+ * and none that another of its bin implies whatever the rate. Source   docs/timesync.md section 4;
+ * set-membership filtering, facts 4.4 to 4.7.
  */
 #ifndef MRD_TIMESYNC_BOUND_H
 #define MRD_TIMESYNC_BOUND_H
@@ -53,6 +54,7 @@ typedef struct {
     uint64_t bad;       /* dropped: they contradicted the set that later packets confirmed */
     uint64_t near;      /* of these, by less than the width of the set: perhaps a small step */
     uint64_t crowded;   /* dropped: looser than the MRD_BIN_INEQS / 2 tightest of their bin */
+    uint64_t implied;   /* dropped: another of their bin says more, whatever the rate */
     uint64_t late;      /* arrived after their bin was closed: only the offline answer has them */
     uint64_t one_sided; /* of these, before the epoch had both directions: not emitted */
     uint32_t epochs;    /* started */

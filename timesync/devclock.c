@@ -35,6 +35,7 @@ solve_hard(const char *name, uint64_t clock_id, const mrd_dev_bracket *brackets,
     static const mrd_follow_options options = { .w_live = 10 * MRD_DEVCLOCK_W,
                                                .w = MRD_DEVCLOCK_W,
                                                .w_estimate = MRD_DEVCLOCK_W,
+                                               .w_estimate_live = MRD_DEVCLOCK_W,
                                                .rate_max = MRD_DEVCLOCK_RATE_MAX };
     mrd_ineq *ineqs = malloc((2 * n + 1) * sizeof(*ineqs));
     mrd_follow_report track;

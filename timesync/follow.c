@@ -16,6 +16,7 @@ const mrd_follow_options mrd_follow_defaults = {
     .w_live = MRD_BOUND_W_LIVE,
     .w = MRD_BOUND_W,
     .w_estimate = MRD_SMOOTH_W,
+    .w_estimate_live = MRD_SMOOTH_W_LIVE,
     .rate_max = MRD_BOUND_RATE_MAX,
 };
 
@@ -39,6 +40,7 @@ struct mrd_follow {
     double w, bend; /* in use now, ppb/s; largest bend of the estimate in this epoch */
 
     bool running;
+    bool open_unseen; /* the open bin has more than the live answer shows */
     uint32_t epoch;
     mrd_epoch_cause cause;
     int64_t base, first, newest, lag_run;
@@ -324,7 +326,8 @@ smooth_bin(const mrd_bound_bin *bin)
     return s;
 }
 
-/* The open bin in the live answer at once; it is forgotten again when the bin closes. */
+/* Puts the open bin into the live answer when somebody asks; it is forgotten again when the bin
+ * closes. */
 static void
 show_open_bin(mrd_follow *t)
 {
@@ -333,11 +336,13 @@ show_open_bin(mrd_follow *t)
     mrd_smooth_bin open;
     mrd_smooth ahead;
 
-    if (!t->running || !mrd_bound_peek(t->bound, ineqs, &bin) || bin.epoch != t->epoch)
+    if (!t->open_unseen || !t->running || !mrd_bound_peek(t->bound, ineqs, &bin) ||
+        bin.epoch != t->epoch)
         return;
+    t->open_unseen = false;
     open = smooth_bin(&bin);
     ahead = t->smooth;
-    mrd_smooth_add(&ahead, &open, t->options.w_estimate);
+    mrd_smooth_add(&ahead, &open, t->options.w_estimate_live);
     publish_live(t, &bin, &ahead);
 }
 
@@ -351,7 +356,7 @@ follow_emit(void *self, const mrd_bound_bin *bin)
         begin_epoch(t, bin);
     watch_jump(t, &smooth);
     watch_dropped(t, bin);
-    mrd_smooth_add(&t->smooth, &smooth, t->options.w_estimate);
+    mrd_smooth_add(&t->smooth, &smooth, t->options.w_estimate_live);
     t->width = bin->range.hi - bin->range.lo;
     t->best_width = fmin(t->best_width, t->width);
     t->newest = bin->t0;
@@ -367,7 +372,7 @@ void
 mrd_follow_ineq(mrd_follow *follow, const mrd_ineq *ineq)
 {
     mrd_bound_add(follow->bound, ineq);
-    show_open_bin(follow);
+    follow->open_unseen = true;
 }
 
 void
@@ -385,7 +390,7 @@ mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe)
     n = mrd_probe_ineqs(probe, ineqs);
     for (size_t i = 0; i < n; i++)
         mrd_bound_add(follow->bound, &ineqs[i]);
-    show_open_bin(follow);
+    follow->open_unseen = true;
 }
 
 void
@@ -402,7 +407,7 @@ mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at)
     mrd_bound_break(follow->bound, at->cause, at->keep_rate,
                     at->before.ns - at->after.ns + at->lost);
     run_lag(follow, at->after.ns);
-    follow->running = false;
+    follow->running = follow->open_unseen = false;
     mrd_align_reset(follow->live);
 }
 
@@ -412,6 +417,7 @@ mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
 {
     mrd_align_cursor cursor = { 0, 0 };
 
+    show_open_bin(follow);
     if (follow->smooth.bins < FIRST_BINS ||
         !mrd_align_map(follow->live, &cursor, at, ret_at, ret_bound))
         return false;

@@ -36,7 +36,8 @@
 #define MRD_FOLLOW_SUSPECT (30 * MRD_SEC) /* how long a jump lowers the quality */
 
 typedef struct {
-    double w_live, w, w_estimate, rate_max; /* ppb/s, ppb/s, ppb/s, ppb */
+    double w_live, w, w_estimate, w_estimate_live; /* ppb/s */
+    double rate_max;                               /* ppb */
     size_t lagged_keep; /* bins that the lagged table keeps at least; 0: all of them */
 } mrd_follow_options;
 

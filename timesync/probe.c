@@ -130,9 +130,10 @@ mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2])
 bool
 mrd_probe_held_out(mrd_probe_id id)
 {
-    uint64_t key[2] = { id.agent, (uint64_t) id.agent_epoch << 32 | id.k / 2 };
+    uint32_t pair = id.k / 2;
+    uint64_t key[2] = { id.agent, (uint64_t) id.agent_epoch << 32 | pair / 10 };
 
-    return mrd_hash64(key, sizeof(key), 0) % 10 == 0;
+    return pair % 10 == 1 + mrd_hash64(key, sizeof(key), 0) % 8;
 }
 
 mrd_dur_ns
@@ -297,7 +298,7 @@ mrd_probe_packet_decode(mrd_bytes data, mrd_probe_packet *ret_packet)
         return MRD_FORMAT;
     if (data.p[2] != MRD_PROBE_VERSION)
         return MRD_VERSION;
-    if (data.p[3] != MRD_PROBE_REQUEST && data.p[3] != MRD_PROBE_ANSWER)
+    if (data.p[3] < MRD_PROBE_REQUEST || data.p[3] > MRD_PROBE_WAKER)
         return MRD_FORMAT;
     ret_packet->kind = (mrd_probe_kind) data.p[3];
     ret_packet->position = data.p[4];

@@ -57,7 +57,7 @@ typedef struct {
     mrd_probe_id id;
     int64_t a1, a4;           /* RAW; a4 is 0 while (or if) no answer came */
     uint32_t e;               /* ns: uncertainty of a1 and a4 */
-    uint8_t position;         /* in its pair: 0 the waker, 1 the warm one */
+    uint8_t position;         /* in its pair: 0 or 1 */
     uint8_t source1, source4; /* mrd_stamp_source of a1 and of a4 */
     bool again;               /* more than one answer came */
 } mrd_probe_sent;
@@ -99,8 +99,11 @@ mrd_err mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *serve
                        mrd_probe *ret_probe);
 /* Writes 0 to 2 inequalities and returns how many. */
 size_t mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2]);
-/* The stated rule: the pair is held out when hash(agent, agent_epoch, k / 2) mod 10 is 0. Pairs
- * begin at even k. */
+/*
+ * The stated rule: of every ten pairs one is held out, n / 10 being pair n's ten, the one at
+ * 1 + hash(agent, agent_epoch, n / 10) mod 8: never two in a row, so the fit has no gaps. Pairs
+ * begin at even k, n = k / 2.
+ */
 bool mrd_probe_held_out(mrd_probe_id id);
 /* By how many ns a held-out probe would have arrived before it was sent if the offset were `up` at
  * a1 and `down` at a4; 0 when it would not. */
@@ -135,7 +138,9 @@ mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 #define MRD_PROBE_PACKET_LEN 40 /* request and answer alike: no amplification */
 #define MRD_PROBE_KEY_LEN    32
 
-typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2 } mrd_probe_kind;
+/* A waker goes ahead of a pair and wakes the path: it is neither answered nor noted, k is that of
+ * the pair. */
+typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2, MRD_PROBE_WAKER = 3 } mrd_probe_kind;
 
 typedef struct {
     mrd_probe_kind kind;

@@ -23,6 +23,7 @@
 
 #define MRD_SMOOTH_S0     150.0 /* ns */
 #define MRD_SMOOTH_W      50.0  /* ppb/s: how the rate wanders, for the estimate only */
+#define MRD_SMOOTH_W_LIVE 100.0 /* the same where only the past is known: it must follow sooner */
 #define MRD_SMOOTH_ROUNDS 4
 
 typedef struct {

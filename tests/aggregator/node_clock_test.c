@@ -292,13 +292,20 @@ TEST(command_shows_table_json_and_picture)
     mrd_json *doc = NULL;
     mrd_why why = { 0 };
     mrd_buf out;
+    const char *row;
+    double ppm = 0;
     int status;
 
     put_pairs(&rec, &r, 0, PAIRS, 0);
     CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
     expect_clocks(rec.session, 0,
                   (const char *const[]){ NODE, "udp-kernel", "good", "0 violations of the bound\n",
-                                         "480 probes", "+37.0", NULL });
+                                         "480 probes", NULL });
+    out = clocks(rec.session, &status);
+    row = strstr(mrd_buf_cstr(&out), "+10800.");
+    REQUIRE(row != NULL && sscanf(row, "%*f s %lf", &ppm) == 1);
+    CHECK(fabs(ppm - 37) < 0.1);
+    mrd_buf_fini(&out);
     snprintf(words, sizeof(words), "%s --json", rec.session);
     out = clocks(words, &status);
     CHECK_ERR("json",

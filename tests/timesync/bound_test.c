@@ -250,13 +250,68 @@ TEST(late_crowded_and_one_sided_are_counted)
     CHECK_INT(mrd_bound_counters(b).one_sided, 1);
     feed(b, 1, 0, 400, 400);
     CHECK_INT(mrd_bound_counters(b).late, 2);
-    for (int i = 0; i < 40; i++)
-        feed(b, 3, 0, 300 + i, 300 + i);
+    for (int i = 0; i < 40; i++) { /* a millisecond apart: a rate could explain each of them */
+        int64_t t = 3 * MRD_BIN_NS + MRD_BIN_NS / 2 + i * MRD_MS;
+
+        mrd_bound_add(b, &(mrd_ineq){ .t = t, .v = 300 + i });
+        mrd_bound_add(b, &(mrd_ineq){ .t = t, .v = -300 - i, .lower = true });
+    }
     feed(b, 4, 0, 500, 500);
     CHECK_INT(mrd_bound_counters(b).crowded, 2 * (40 - MRD_BIN_INEQS / 2));
+    CHECK_INT(mrd_bound_counters(b).implied, 0);
     REQUIRE(s.n == 3);                          /* bins 1 to 3: bin 0 had one direction only */
     CHECK(s.range[2].hi - s.range[2].lo < 601); /* the tightest survived */
     mrd_bound_free(b);
+}
+
+/* Inequalities that another one implies are not kept, and their absence changes nothing. */
+TEST(what_is_implied_adds_nothing)
+{
+    uint64_t first = rng_seed(), implied = 0;
+
+    for (uint64_t seed = first; seed < first + 3000; seed++) {
+        rng r = rng_new(seed);
+        double w = rng_between(&r, 1, 1000);
+        mrd_bound_options o = { w, MRD_BOUND_RATE_MAX };
+        path p = random_path(&r, w);
+        packets k, twice = { .n = 0 };
+        mrd_poly_range all[BINS];
+        seen s = { .n = 0 };
+        mrd_bound *b = mrd_bound_new(&o, note, &s);
+        bool same;
+
+        p.t_first -= p.t_first % MRD_BIN_NS; /* the filter's bins */
+        k = random_packets(&r, &p);
+        for (size_t i = 0; i < k.bins && twice.n + 2 * k.spans[i].n <= MRD_COUNT(twice.q); i++) {
+            mrd_span *to = &twice.spans[twice.bins++];
+
+            *to = (mrd_span){ k.spans[i].t0, twice.n, 2 * k.spans[i].n };
+            for (size_t j = 0; j < k.spans[i].n; j++) { /* each with a looser one of its train */
+                mrd_ineq q = k.q[k.spans[i].first + j];
+                int64_t looser = (int64_t) rng_exp(&r, 3000);
+
+                twice.q[twice.n++] = q;
+                q.v += q.lower ? -looser : looser;
+                twice.q[twice.n++] = q;
+            }
+        }
+        shuffle(&r, &twice);
+        for (size_t i = 0; i < twice.n; i++)
+            mrd_bound_add(b, &twice.q[i]);
+        mrd_bound_flush(b);
+        same = mrd_bound_forward(twice.spans, twice.bins, twice.q, p.base, &o, all) &&
+               s.n == twice.bins;
+        for (size_t i = 0; same && i < s.n; i++) /* ranges are relative to a base: widths are not */
+            same = fabs((s.range[i].hi - s.range[i].lo) - (all[i].hi - all[i].lo)) < 10;
+        implied += mrd_bound_counters(b).implied;
+        mrd_bound_free(b);
+        if (!same) {
+            fprintf(stderr, "seed %" PRIu64 "\n", seed);
+            CHECK(same);
+            return;
+        }
+    }
+    CHECK(implied > 10000);
 }
 
 TEST(a_break_keeps_the_rate_when_told)

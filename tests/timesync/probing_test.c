@@ -97,6 +97,10 @@ TEST(a_burst_gives_true_inequalities)
     printf("%zu of %zu probes with kernel stamps at both ends\n", kernel, n);
     CHECK(kernel > 0); /* the first may have none: the kernel turns stamping on lazily */
     CHECK_INT(mrd_timeserve_counters(s).forged, 0);
+    CHECK_INT(mrd_timeserve_counters(s).malformed, 0);
+    CHECK(mrd_timeserve_counters(s).wakers > 0); /* one ahead of each pair, never answered */
+    CHECK_INT(mrd_timeserve_counters(s).requests - mrd_timeserve_counters(s).wakers,
+              mrd_timeserve_counters(s).answers);
     mrd_timeprobe_close(c);
     mrd_timeserve_close(s);
 }
