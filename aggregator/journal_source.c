@@ -117,14 +117,10 @@ park(jsource *s, cursor *c)
     give_back(s, c);
 }
 
-enum { AHEAD = 32 }; /* readers take turns: what one turn touches should be used more than once */
-
 /* A reader for one more batch: a spare one, a new one, or that of the batch needed last. */
 static mrd_batch_reader *
 reader_take(jsource *s)
 {
-    mrd_batch_reader *fresh;
-
     if (s->n_spare == 0 && s->n_open >= s->o.open_max) {
         cursor *last = NULL;
 
@@ -138,9 +134,7 @@ reader_take(jsource *s)
     }
     if (s->n_spare > 0)
         return s->spare[--s->n_spare];
-    if ((fresh = mrd_batch_reader_new(s->codec)) != NULL)
-        mrd_batch_reader_ahead(fresh, AHEAD);
-    return fresh;
+    return mrd_batch_reader_new(s->codec);
 }
 
 /* Goes to the first event that was not given; false when there is none. */

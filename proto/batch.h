@@ -96,10 +96,6 @@ typedef struct mrd_batch_reader mrd_batch_reader;
 /* Holds no batch yet. codec is borrowed. NULL without memory. */
 mrd_batch_reader *mrd_batch_reader_new(mrd_codec *codec);
 void mrd_batch_reader_free(mrd_batch_reader *r);
-/* How many events are decoded at once, 1 when never called; before open. Many readers that take
- * turns (a merge) are faster with 32, for what decoding needs stays in the cache; one alone is not.
- */
-void mrd_batch_reader_ahead(mrd_batch_reader *r, uint32_t events);
 
 /*
  * Reads only the head of a checked frame: process, tracks and strings go into cat. body may be cut

@@ -9,13 +9,14 @@
 #include "proto/wire.h"
 
 #define CROSS_MAX 1024
-#define AHEAD_MAX 1024
+#define AHEAD     32 /* events that are decoded at once: what they need stays in the cache */
+#define FEW       2  /* arguments that are decoded without asking how many there are */
 
 /* A form as events need it: its keys are catalog ids. */
 typedef struct {
     uint32_t bits, args, flows, keys_at;
-    mrd_sid category;
-    bool plain; /* a finished span with no more than an id and arguments */
+    bool plain;     /* a finished span with no more than an id and signed integers as arguments */
+    mrd_event like; /* what is the same in all */
 } form;
 
 typedef struct {
@@ -51,9 +52,9 @@ struct mrd_batch_reader {
     uint64_t last_id;
     /* decoded events, in order, waiting to be given */
     mrd_event *chunk;
-    uint32_t *chunk_args, *chunk_flows; /* offsets into args and flows */
-    uint32_t ahead;                     /* events of a chunk */
-    uint32_t chunk_n, chunk_at, chunk_cap, chunk_args_cap, chunk_flows_cap;
+    uint32_t chunk_n, chunk_at, chunk_cap;
+    bool ties;         /* some have the same time */
+    bool loose;        /* some do not point at their arguments and arrows yet */
     const char *wrong; /* with the event behind them; NULL: nothing */
     mrd_arg *args;
     uint32_t n_args, args_cap;
@@ -68,14 +69,7 @@ mrd_batch_reader_new(mrd_codec *codec)
 
     if (r != NULL)
         r->codec = codec;
-    r->ahead = 1;
     return r;
-}
-
-void
-mrd_batch_reader_ahead(mrd_batch_reader *r, uint32_t events)
-{
-    r->ahead = events < 1 ? 1 : events > AHEAD_MAX ? AHEAD_MAX : events;
 }
 
 void
@@ -91,8 +85,6 @@ mrd_batch_reader_free(mrd_batch_reader *r)
     mrd_buf_fini(&r->head_raw);
     mrd_buf_fini(&r->cols);
     free(r->chunk);
-    free(r->chunk_args);
-    free(r->chunk_flows);
     free(r->args);
     free(r->flows);
     free(r);
@@ -114,15 +106,6 @@ room(void *array, uint32_t *cap, size_t want, size_t size)
     *p = v;
     *cap = (uint32_t) more;
     return true;
-}
-
-/* For n decoded events. */
-static bool
-chunk_room(mrd_batch_reader *r, size_t n)
-{
-    return room(&r->chunk, &r->chunk_cap, n, sizeof(*r->chunk)) &&
-           room(&r->chunk_args, &r->chunk_args_cap, n, sizeof(*r->chunk_args)) &&
-           room(&r->chunk_flows, &r->chunk_flows_cap, n, sizeof(*r->chunk_flows));
 }
 
 /* ---- The head ---- */
@@ -264,7 +247,7 @@ static mrd_err
 read_form_keys(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
 {
     if (h->n_form_key != h->n_form_type ||
-        !room(&r->keys, &r->keys_cap, h->n_form_key, sizeof(*r->keys)))
+        !room(&r->keys, &r->keys_cap, h->n_form_key + FEW, sizeof(*r->keys)))
         return corrupt(r, why, "its form keys and types differ in length");
     for (size_t i = 0; i < h->n_form_key; i++) {
         if (h->form_key[i] >= r->n_strings || h->form_type[i] < MRD_ARG_INT ||
@@ -274,7 +257,25 @@ read_form_keys(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
             (form_key){ r->strings[h->form_key[i]], h->form_type[i], arg_column(h->form_type[i]) };
     }
     r->n_keys = (uint32_t) h->n_form_key;
+    memset(r->keys + r->n_keys, 0, FEW * sizeof(*r->keys)); /* read, and not used */
     return MRD_OK;
+}
+
+static form
+read_form(const mrd_batch_reader *r, uint32_t bits, uint32_t args, uint32_t flows, uint32_t keys_at,
+          mrd_sid category)
+{
+    form f = { .bits = bits, .args = args, .flows = flows, .keys_at = keys_at };
+
+    f.plain = (bits & (FORM_KIND | FORM_HAS_BOUND | FORM_UNFINISHED)) == MRD_SPAN && flows == 0;
+    for (uint32_t i = 0; i < args && f.plain; i++)
+        f.plain = r->keys[keys_at + i].type == MRD_ARG_INT;
+    f.like = (mrd_event){ .category = category,
+                          .kind = (uint8_t) (bits & FORM_KIND),
+                          .flags = (uint8_t) (bits >> FORM_FLAGS_SHIFT),
+                          .flow_count = (uint8_t) flows,
+                          .arg_count = args };
+    return f;
 }
 
 static mrd_err
@@ -295,15 +296,8 @@ read_forms(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
             h->form_args[i] > MRD_BATCH_ARGS || h->form_flows[i] > UINT8_MAX ||
             h->form_args[i] > r->n_keys - key)
             return corrupt(r, why, "a form is out of range");
-        r->forms[i] = (form){
-            h->form_bits[i],
-            h->form_args[i],
-            h->form_flows[i],
-            (uint32_t) key,
-            r->strings[h->form_category[i]],
-            (h->form_bits[i] & (FORM_KIND | FORM_HAS_BOUND | FORM_UNFINISHED)) == MRD_SPAN &&
-                h->form_flows[i] == 0,
-        };
+        r->forms[i] = read_form(r, h->form_bits[i], h->form_args[i], h->form_flows[i],
+                                (uint32_t) key, r->strings[h->form_category[i]]);
         key += h->form_args[i];
     }
     if (key != r->n_keys)
@@ -405,13 +399,15 @@ varint_checked(const uint8_t **p, const uint8_t *end, uint64_t *ret_v)
     return false;
 }
 
-/* Finds the columns of the decompressed message; fields we do not know are passed over. */
+/* Finds the columns of the decompressed message; fields we do not know are passed over. One that is
+ * not there is empty and lies in the slack. */
 static bool
 columns_find(mrd_batch_reader *r, mrd_bytes data)
 {
     const uint8_t *p = data.p, *end = data.p + data.len;
 
-    memset(r->col, 0, sizeof(r->col));
+    for (unsigned c = 0; c < COLS; c++)
+        r->col[c] = (column){ end, end };
     while (p < end) {
         uint64_t tag, len;
 
@@ -440,7 +436,7 @@ columns_find(mrd_batch_reader *r, mrd_bytes data)
         if (tag >> 3 < COLS && tag >> 3 > 0) {
             column *c = &r->col[tag >> 3];
 
-            if ((tag & 7) != 2 || c->p != NULL)
+            if ((tag & 7) != 2 || c->p != end)
                 return false; /* one piece per column */
             *c = (column){ p, p + len };
         }
@@ -619,7 +615,9 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
         return corrupt(r, why, "its columns are no message");
     if ((err = columns_check(r, why)) != MRD_OK)
         return err;
-    if (!chunk_room(r, r->ahead))
+    if (!room(&r->chunk, &r->chunk_cap, AHEAD, sizeof(*r->chunk)) ||
+        !room(&r->args, &r->args_cap, (AHEAD + 1) * FEW, sizeof(*r->args)) ||
+        !room(&r->flows, &r->flows_cap, 1, sizeof(*r->flows)))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch");
     r->decoded = 0;
     r->ts_ns = frame->first_ns;
@@ -682,8 +680,8 @@ decode_args(mrd_batch_reader *r, const form *f)
     const char *wrong;
     mrd_arg *a;
 
-    if (r->n_args + f->args > r->args_cap &&
-        !room(&r->args, &r->args_cap, (size_t) r->n_args + f->args, sizeof(*r->args)))
+    if (r->n_args + f->args + FEW > r->args_cap &&
+        !room(&r->args, &r->args_cap, (size_t) r->n_args + f->args + FEW, sizeof(*r->args)))
         return "out of memory";
     a = r->args + r->n_args;
     r->n_args += f->args;
@@ -759,29 +757,112 @@ decode_event(mrd_batch_reader *r, mrd_event *ev)
         return "its time is out of range";
     if (track >= r->n_tracks || name >= r->n_strings)
         return "its track or name is not in the dictionary";
-    *ev = (mrd_event){ .ts_ns = r->ts_ns,
-                       .seq = r->frame.seq << 16 | r->decoded,
-                       .track = r->tracks[track],
-                       .name = r->strings[name],
-                       .category = f->category,
-                       .kind = (uint8_t) (f->bits & FORM_KIND),
-                       .flags = (uint8_t) (f->bits >> FORM_FLAGS_SHIFT),
-                       .flow_count = (uint8_t) f->flows,
-                       .arg_count = f->args };
-    r->decoded++;
-    if (f->plain) {
-        uint64_t dur = next_varint(&r->col[COL_DUR]);
-
-        if (dur > INT64_MAX)
-            return "a duration is out of range";
-        ev->dur_ns = (int64_t) dur;
-        if ((f->bits & FORM_HAS_ID) != 0)
-            ev->id = r->last_id += (uint64_t) unzigzag(next_small(&r->col[COL_ID]));
-    } else if ((wrong = decode_values(r, f, ev)) != NULL ||
-               (f->flows > 0 && (wrong = decode_flows(r, f)) != NULL)) {
+    *ev = f->like;
+    ev->ts_ns = r->ts_ns;
+    ev->seq = r->frame.seq << 16 | r->decoded++;
+    ev->track = r->tracks[track];
+    ev->name = r->strings[name];
+    if ((wrong = decode_values(r, f, ev)) != NULL ||
+        (f->flows > 0 && (wrong = decode_flows(r, f)) != NULL))
         return wrong;
-    }
     return f->args > 0 ? decode_args(r, f) : NULL;
+}
+
+/* An argument of each of n keys, signed integers from p on. */
+static inline const uint8_t *
+decode_ints(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
+{
+    for (uint32_t i = 0; i < n; i++)
+        a[i] = (mrd_arg){ .key = k[i].key, .type = MRD_ARG_INT, .v.i = unzigzag(varint_get(&p)) };
+    return p;
+}
+
+/* The number at p; of those that are not wanted a long one is not followed to its end, which may be
+ * far. */
+static inline int64_t
+int_if(bool wanted, const uint8_t **p)
+{
+    bool is_long = (~load32(*p) & 0x80808080u) == 0;
+
+    return __builtin_expect(is_long, 0) && !wanted ? 0 : unzigzag(varint_get(p));
+}
+
+/* The same for at most FEW, without a branch: how many there are is as good as random, and a wrong
+ * guess costs more than decoding one too many. What is read then lies in the next column, or in the
+ * slack behind the last. */
+static inline const uint8_t *
+decode_few(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
+{
+    const uint8_t *one = p, *two;
+
+    a[0] = (mrd_arg){ .key = k[0].key, .type = MRD_ARG_INT, .v.i = int_if(n > 0, &one) };
+    two = one;
+    a[1] = (mrd_arg){ .key = k[1].key, .type = MRD_ARG_INT, .v.i = int_if(n > 1, &two) };
+    return n == 2 ? two : n == 1 ? one : p;
+}
+
+/* Plain events, which most are, up to the first that is none; false when that is the next. One with
+ * something unusual, a number of many bytes or out of range, is left to decode_event too. */
+static bool
+decode_plain(mrd_batch_reader *r)
+{
+    const uint8_t *ts = r->col[COL_TS].p, *form_id = r->col[COL_FORM].p;
+    const uint8_t *track = r->col[COL_TRACK].p, *name = r->col[COL_NAME].p;
+    const uint8_t *dur = r->col[COL_DUR].p, *ints = r->col[COL_ARG_INT].p;
+    uint32_t n_tracks = r->n_tracks < 0x80 ? r->n_tracks : 0x80;
+    uint32_t n_strings = r->n_strings < 0x80 ? r->n_strings : 0x80;
+    uint32_t room_left = AHEAD - r->chunk_n, left = r->frame.events - r->decoded;
+    mrd_event *begin = r->chunk + r->chunk_n, *ev = begin;
+    mrd_event *end = ev + (left < room_left ? left : room_left);
+    mrd_arg *args = r->args + r->n_args, *args_end = r->args + r->args_cap;
+    uint64_t seq = r->frame.seq << 16 | r->decoded, id = r->last_id;
+    int64_t now = r->ts_ns;
+    bool any_args = r->n_keys > 0, ties = false;
+
+    for (; ev < end; ev++) {
+        const uint8_t *ts_next = ts, *dur_next = dur;
+        const form *f = &r->forms[*form_id & 0x7f];
+        uint64_t delta, span;
+
+        if (*form_id >= 0x80 || *track >= n_tracks || *name >= n_strings || !f->plain ||
+            args_end - args < (ptrdiff_t) f->args + FEW)
+            break;
+        delta = varint_get(&ts_next);
+        span = varint_get(&dur_next);
+        if ((int64_t) (delta | span) < 0 || __builtin_add_overflow(now, (int64_t) delta, &now))
+            break;
+        ts = ts_next;
+        dur = dur_next;
+        *ev = f->like;
+        ev->args = args;
+        ev->ts_ns = now;
+        ev->dur_ns = (int64_t) span;
+        ev->seq = seq++;
+        ev->track = r->tracks[*track++];
+        ev->name = r->strings[*name++];
+        form_id++;
+        ties |= delta == 0;
+        if ((f->bits & FORM_HAS_ID) != 0)
+            ev->id = id += (uint64_t) unzigzag(next_small(&r->col[COL_ID]));
+        if (any_args)
+            ints = f->args <= FEW ? decode_few(r->keys + f->keys_at, f->args, ints, args)
+                                  : decode_ints(r->keys + f->keys_at, f->args, ints, args);
+        args += f->args;
+    }
+    r->col[COL_TS].p = ts;
+    r->col[COL_FORM].p = form_id;
+    r->col[COL_TRACK].p = track;
+    r->col[COL_NAME].p = name;
+    r->col[COL_DUR].p = dur;
+    r->col[COL_ARG_INT].p = ints;
+    r->last_id = id;
+    r->n_args = (uint32_t) (args - r->args);
+    r->chunk_n += (uint32_t) (ev - begin);
+    r->decoded += (uint32_t) (ev - begin);
+    if (ev > begin)
+        r->ts_ns = ev[-1].ts_ns;
+    r->ties |= ties;
+    return ev > begin;
 }
 
 static int
@@ -807,13 +888,16 @@ chunk_sort_ties(mrd_batch_reader *r)
 static void
 chunk_point(mrd_batch_reader *r)
 {
+    const mrd_arg *args = r->args;
+    const mrd_flow *flows = r->flows;
+
     for (uint32_t i = 0; i < r->chunk_n; i++) {
         mrd_event *ev = &r->chunk[i];
 
-        if (ev->arg_count > 0)
-            ev->args = r->args + r->chunk_args[i];
-        if (ev->flow_count > 0)
-            ev->flows = r->flows + r->chunk_flows[i];
+        ev->args = args;
+        ev->flows = flows;
+        args += ev->arg_count;
+        flows += ev->flow_count;
     }
 }
 
@@ -822,27 +906,25 @@ chunk_point(mrd_batch_reader *r)
 static void
 chunk_fill(mrd_batch_reader *r)
 {
-    bool ties = false;
-
+    r->ties = r->loose = false;
     r->chunk_n = r->chunk_at = r->n_args = r->n_flows = 0;
     while (r->decoded < r->frame.events && r->wrong == NULL) {
         bool tie = r->chunk_n > 0 && *r->col[COL_TS].p == 0;
 
-        if (r->chunk_n >= r->ahead && !tie)
+        if (r->chunk_n < AHEAD && decode_plain(r))
+            continue;
+        if (r->chunk_n >= AHEAD && !tie)
             break;
-        ties = ties || tie;
-        if (r->chunk_n >= r->ahead && !chunk_room(r, (size_t) r->chunk_n + 1)) {
+        r->ties |= tie;
+        if (!room(&r->chunk, &r->chunk_cap, (size_t) r->chunk_n + 1, sizeof(*r->chunk)))
             r->wrong = "out of memory";
-            break;
-        }
-        r->chunk_args[r->chunk_n] = r->n_args;
-        r->chunk_flows[r->chunk_n] = r->n_flows;
-        if ((r->wrong = decode_event(r, &r->chunk[r->chunk_n])) == NULL)
+        else if ((r->wrong = decode_event(r, &r->chunk[r->chunk_n])) == NULL)
             r->chunk_n++;
+        r->loose = true; /* all, when the arguments moved */
     }
-    if (r->n_args + r->n_flows > 0)
+    if (r->loose)
         chunk_point(r);
-    if (ties)
+    if (r->ties)
         chunk_sort_ties(r);
 }
 
@@ -885,78 +967,4 @@ uint32_t
 mrd_batch_position(const mrd_batch_reader *r)
 {
     return r->given;
-}
-
-/* ---- A source over frames ---- */
-
-typedef struct {
-    mrd_source source;
-    mrd_catalog *cat;
-    mrd_codec *codec;
-    mrd_batch_reader *reader;
-    mrd_step (*fetch)(void *self, mrd_bytes *ret_frame, mrd_why *why);
-    void (*self_free)(void *self);
-    void *self;
-    bool open;
-} batch_source;
-
-static mrd_step
-source_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
-{
-    batch_source *s = (batch_source *) self;
-    mrd_batch_info info;
-    mrd_bytes data, body;
-    mrd_frame frame;
-    mrd_step step;
-
-    for (;;) {
-        if (s->open) {
-            step = mrd_batch_next(s->reader, ret_event, why);
-            if (step != MRD_END)
-                return step;
-            s->open = false;
-        }
-        step = s->fetch(s->self, &data, why);
-        if (step != MRD_MORE)
-            return step;
-        if (mrd_frame_check(data, &frame, &body, why) != MRD_OK ||
-            mrd_batch_open(s->reader, &frame, body, s->cat, &info, why) != MRD_OK)
-            return MRD_BAD;
-        s->open = true;
-    }
-}
-
-static void
-source_close(mrd_source *self)
-{
-    batch_source *s = (batch_source *) self;
-
-    mrd_batch_reader_free(s->reader);
-    mrd_codec_free(s->codec);
-    if (s->self_free != NULL)
-        s->self_free(s->self);
-    free(s);
-}
-
-mrd_err
-mrd_batch_source(mrd_catalog *cat,
-                 mrd_step (*fetch)(void *self, mrd_bytes *ret_frame, mrd_why *why),
-                 void (*self_free)(void *self), void *self, mrd_source **ret_source, mrd_why *why)
-{
-    batch_source *s = calloc(1, sizeof(*s));
-
-    if (s == NULL || (s->codec = mrd_codec_new()) == NULL ||
-        (s->reader = mrd_batch_reader_new(s->codec)) == NULL) {
-        if (s != NULL)
-            mrd_codec_free(s->codec);
-        free(s);
-        return mrd_why_set(why, MRD_NOMEM, 0, "batch source");
-    }
-    s->source = (mrd_source){ .next = source_next, .close = source_close };
-    s->cat = cat;
-    s->fetch = fetch;
-    s->self_free = self_free;
-    s->self = self;
-    *ret_source = &s->source;
-    return MRD_OK;
 }

@@ -187,6 +187,12 @@ same_event(const mrd_event *x, const mrd_event *y)
 }
 
 static int
+event_order(const void *a, const void *b)
+{
+    return mrd_event_order(a, b);
+}
+
+static int
 made_order(const void *a, const void *b)
 {
     return mrd_event_order(&((const made *) a)->ev, &((const made *) b)->ev);
@@ -300,6 +306,59 @@ TEST(round_trips)
             }
         }
     }
+}
+
+/* Spans with none to five integers of every length, names whose numbers take two bytes, equal
+ * times, and now and then an event of another kind: the short way through the decoder and the long
+ * one take turns, and what each leaves behind is where the other goes on. */
+TEST(plain_spans)
+{
+    enum { SPANS = 6000 };
+    world w = world_new();
+    mrd_batch *b = mrd_batch_new(w.cat, w.process, 0, SPANS);
+    static mrd_arg args[SPANS][5];
+    static mrd_event spans[SPANS];
+    const mrd_event *ev;
+    mrd_why why;
+    trip t;
+
+    seed = 11;
+    for (uint32_t i = 0; i < SPANS; i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "span %u", (unsigned) below(i < SPANS / 2 ? 100 : 300));
+        for (int k = 0; k < 5; k++)
+            args[i][k] = (mrd_arg){ .key = w.names[k],
+                                    .type = MRD_ARG_INT,
+                                    .v.i = (int64_t) (rnd() >> below(64)) };
+        spans[i] = (mrd_event){ .kind = below(50) == 0 ? MRD_INSTANT : MRD_SPAN,
+                                .ts_ns = (int64_t) (i - i % (1 + below(3))),
+                                .dur_ns = (int64_t) (rnd() >> (1 + below(63))),
+                                .id = below(3) * rnd(),
+                                .track = w.tracks[0],
+                                .name = mrd_catalog_intern(w.cat, name),
+                                .arg_count = (uint32_t) below(6),
+                                .args = args[i] };
+        if (i > 0 && spans[i].ts_ns < spans[i - 1].ts_ns)
+            spans[i].ts_ns = spans[i - 1].ts_ns;
+        if (spans[i].kind == MRD_INSTANT)
+            spans[i].dur_ns = 0;
+        REQUIRE(mrd_batch_push(b, &spans[i]) == MRD_OK);
+    }
+    t = trip_open(b, MRD_CODEC_LZ4, w.cat);
+    for (uint32_t i = 0; i < SPANS; i++)
+        spans[i].seq = i;
+    qsort(spans, SPANS, sizeof(*spans), event_order);
+    for (uint32_t i = 0; i < SPANS; i++) {
+        REQUIRE(mrd_batch_next(t.reader, &ev, &why) == MRD_MORE);
+        if (!same_event(ev, &spans[i])) {
+            CHECK_INT(i, -1);
+            break;
+        }
+    }
+    trip_close(&t);
+    mrd_batch_free(b);
+    mrd_catalog_free(w.cat);
 }
 
 /* Frames of one batch object after another: what packed its columns best is remembered, and the
