@@ -206,11 +206,17 @@ typedef struct {
     uint32_t used, all; /* columns that any form, that every form has an entry in */
 } writer;
 
-/* Whether row i has an entry in an optional column. */
+/* Whether row i has an entry in an optional column; all: every row has. */
 static inline bool
-has(const writer *w, uint32_t i, unsigned field)
+has(const writer *w, bool all, uint32_t i, unsigned field)
 {
-    return ((w->all | w->b->forms[w->b->rows.form[i]].columns) >> field & 1) != 0;
+    return all || (w->b->forms[w->b->rows.form[i]].columns >> field & 1) != 0;
+}
+
+static inline bool
+all_have(const writer *w, unsigned field)
+{
+    return (w->all >> field & 1) != 0;
 }
 
 static bool
@@ -255,12 +261,13 @@ write_numbers(const writer *w, unsigned field, const uint32_t *v, uint32_t entri
 static bool
 write_durations(const writer *w)
 {
+    bool all = all_have(w, COL_DUR);
     column c;
 
     if (!column_begin(&c, w->to, COL_DUR, (size_t) w->b->n * 10))
         return false;
     for (uint32_t i = 0; i < w->b->n; i++) {
-        if (has(w, i, COL_DUR))
+        if (has(w, all, i, COL_DUR))
             c.p = varint_put(c.p, (uint64_t) w->b->rows.dur_ns[i]);
     }
     column_end(&c);
@@ -270,13 +277,14 @@ write_durations(const writer *w)
 static bool
 write_ids(const writer *w)
 {
+    bool all = all_have(w, COL_ID);
     column c;
     uint64_t last = 0;
 
     if (!column_begin(&c, w->to, COL_ID, (size_t) w->b->n * 10))
         return false;
     for (uint32_t i = 0; i < w->b->n; i++) {
-        if (!has(w, i, COL_ID))
+        if (!has(w, all, i, COL_ID))
             continue;
         c.p = varint_put_small(c.p, zigzag((int64_t) (w->b->rows.id[i] - last)));
         last = w->b->rows.id[i];
@@ -293,7 +301,7 @@ write_bounds(const writer *w)
     if (!column_begin(&c, w->to, COL_BOUND, (size_t) w->b->n * 5))
         return false;
     for (uint32_t i = 0; i < w->b->n; i++) {
-        if (has(w, i, COL_BOUND))
+        if (has(w, false, i, COL_BOUND))
             c.p = varint_put(c.p, w->b->rows.bound[i]);
     }
     column_end(&c);
@@ -311,7 +319,7 @@ write_samples(const writer *w, unsigned field)
     for (uint32_t i = 0; i < w->b->n; i++) {
         uint64_t v = w->b->rows.value[i];
 
-        if (has(w, i, field))
+        if (has(w, false, i, field))
             c.p = field == COL_COUNTER_DOUBLE ? put_fixed64(c.p, v)
                                               : varint_put(c.p, zigzag((int64_t) v));
     }
