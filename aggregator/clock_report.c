@@ -137,7 +137,8 @@ mrd_clock_report_violations(const mrd_clock_report *r)
 
     for (size_t i = 0; i < r->n; i++) {
         for (size_t k = 0; k < r->v[i].clock.n; k++)
-            n += r->v[i].clock.v[k].violations;
+            n += r->v[i].clock.v[k].violations +
+                 mrd_boot_clock_disagreements(&r->v[i].clock.v[k], &(size_t){ 0 });
     }
     return n;
 }
@@ -150,6 +151,29 @@ text_name(const mrd_clock_node *n, size_t i, mrd_buf *to)
     mrd_buf_text(to, n->id);
     if (n->clock.n > 1)
         mrd_buf_fmt(to, " boot %zu", i + 1);
+}
+
+/* What absolute time at both ends says. */
+static void
+text_absolute(const mrd_clock_node *n, size_t i, mrd_buf *to)
+{
+    for (unsigned k = 0; k < MRD_ABSOLUTES; k++) {
+        const mrd_absolute_use *u = &n->clock.v[i].absolute[k];
+        char by[MRD_DUR_TEXT];
+
+        if (u->pairs == 0)
+            continue;
+        text_name(n, i, to);
+        mrd_buf_fmt(to, ": %zu readings of the %s at both ends", u->pairs,
+                    mrd_absolute_text((mrd_absolute) k));
+        if (u->contradicting == 0)
+            mrd_buf_text(to, " agree with the bound and are in it\n");
+        else
+            mrd_buf_fmt(to,
+                        ", %zu of which exclude what the packets say (by %s at most): one of both "
+                        "is wrong, they are NOT USED\n",
+                        u->contradicting, mrd_dur_text(u->worst, by));
+    }
 }
 
 static void
@@ -172,6 +196,7 @@ text_checks(const mrd_clock_node *n, size_t i, mrd_buf *to)
                     mrd_dur_text(c->reversed_max, most), c->violations,
                     c->violations > 0 ? ": DO NOT TRUST THIS CLOCK" : "");
     }
+    text_absolute(n, i, to);
     if (c->n_readings > 0) {
         text_name(n, i, to);
         mrd_buf_text(to, ": ");
@@ -238,6 +263,7 @@ static mrd_json *
 json_clock(const mrd_clock_node *n, size_t at)
 {
     const mrd_boot_clock *c = &n->clock.v[at];
+    size_t pairs, odd = mrd_boot_clock_disagreements(c, &pairs);
     mrd_json *o = mrd_json_new_object(), *segments = mrd_json_new_array();
     mrd_buf said = { 0 };
     mrd_align_summary s;
@@ -260,6 +286,8 @@ json_clock(const mrd_clock_node *n, size_t at)
     mrd_json_set(o, "reversed", mrd_json_new_int((int64_t) c->reversed));
     mrd_json_set(o, "reversed_max_ns", mrd_json_new_int(c->reversed_max));
     mrd_json_set(o, "violations", mrd_json_new_int((int64_t) c->violations));
+    mrd_json_set(o, "absolute_checked", mrd_json_new_int((int64_t) pairs));
+    mrd_json_set(o, "absolute_violations", mrd_json_new_int((int64_t) odd));
     mrd_json_set(o, "assumptions", mrd_json_new_str(mrd_buf_cstr(&said)));
     if (c->n_readings > 0)
         mrd_json_set(o, "host", mrd_host_reading_json(&c->readings[c->n_readings - 1]));

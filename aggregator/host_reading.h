@@ -1,6 +1,7 @@
 /*
  * aggregator/host_reading.h - what a node said about its own clocks (hw/hostclock.h), as the
- * aggregator keeps and shows it: the quality of its wall clock, never an input to the alignment.
+ * aggregator keeps and shows it: the quality of its wall clock. What states a bound of its own may
+ * be an inequality (node_absolute.h) or a tie (timeline.h), nothing is ever averaged into a clock.
  *
  * Units nanoseconds. Threads: plain values.
  */
@@ -9,6 +10,10 @@
 
 #include "base/json.h"
 #include "proto/wire.h"
+#include "timesync/absolute.h"
+
+/* What knows absolute time within a bound that it states. Never compared with each other. */
+typedef enum { MRD_ABSOLUTE_PHC, MRD_ABSOLUTE_CLOCKBOUND, MRD_ABSOLUTES } mrd_absolute;
 
 typedef struct {
     int64_t raw_ns, realtime_ns, bracket_ns, monotonic_ns, boottime_ns;
@@ -29,6 +34,9 @@ const char *mrd_host_reading_state(const mrd_host_reading *r);
 /* How far the wall clock may be from UTC by the best that the node has: ClockBound, else adjtimex's
  * maxerror; -1 unknown. */
 int64_t mrd_host_reading_utc_bound(const mrd_host_reading *r);
+/* Absolute time by one source, at a RAW time of the node; false when it has none, or no bound. */
+bool mrd_host_reading_absolute(const mrd_host_reading *r, mrd_absolute kind, mrd_abs *ret);
+const char *mrd_absolute_text(mrd_absolute kind);           /* for people; static */
 mrd_json *mrd_host_reading_json(const mrd_host_reading *r); /* NULL without memory */
 /* The same back from JSON; false when it is none. */
 bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *o);

@@ -44,13 +44,15 @@ clock_checks(mrd_expo *x, const hub_stats *s)
     } rows[] = {
         { "frame", s->clock_frames, s->clock_frame_violations },
         { "held-out", s->clock_held_out, s->clock_held_out_violations },
+        { "absolute", s->clock_absolute, s->clock_absolute_violations },
         { "collective", s->clock_collectives, s->clock_collective_violations },
     };
     char label[32];
 
     mrd_expo_family(
         x, MRD_EXPO_COUNTER, "meridian_clock_checks_total",
-        "Frames, held-out probe packets and collectives compared with the clocks' bounds.");
+        "Frames, held-out probe packets, readings of absolute time and collectives compared with "
+        "the clocks' bounds.");
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         snprintf(label, sizeof(label), "kind=\"%s\"", rows[i].kind);
         mrd_expo_u64(x, label, rows[i].checked);

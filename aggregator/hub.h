@@ -176,6 +176,7 @@ typedef struct {
     bool some; /* collectives of several clocks were matched */
     mrd_coll_check collectives;
     uint64_t held_out, held_out_violations;
+    uint64_t absolute, absolute_violations; /* readings of absolute time at both ends */
     mrd_timeline timeline;      /* lives of the aggregator in it, and how they are tied */
     char sentence[MRD_WHY_MAX]; /* why collectives could not be checked, or not all; or empty */
 } merge_verdict;
@@ -239,7 +240,7 @@ typedef struct {
     uint64_t artifacts, artifact_bytes, artifacts_removed;
     /* checks of clocks, and how many contradicted a bound */
     uint64_t clock_frames, clock_frame_violations, clock_held_out, clock_held_out_violations,
-        clock_collectives, clock_collective_violations;
+        clock_absolute, clock_absolute_violations, clock_collectives, clock_collective_violations;
 } hub_stats;
 
 /* A file in <store>/artifacts that sessions list. */
@@ -270,8 +271,8 @@ typedef struct hub {
     hub_file *files;
     size_t n_files;
     mrd_map file_at;
-    uint64_t files_bytes; /* of the live ones */
-    unsigned unreadable;  /* sessions that may list files nobody knows of */
+    uint64_t files_bytes;      /* of the live ones */
+    unsigned unreadable;       /* sessions that may list files nobody knows of */
     int64_t session_offset_ns; /* session time = RAW of this machine + this */
     mrd_server *server;
     hub_node **nodes;
@@ -455,7 +456,7 @@ void keep_grown(hub *h, const char *sha256, uint64_t bytes); /* so much of it is
 void keep_retire(hub *h, hub_session *s);
 /* Its folder goes, and what it alone lists. save_lock held too; free the session afterwards. */
 void keep_remove(hub *h, hub_session *s);
-void keep_forget(hub *h, hub_session *s); /* it lists nothing any more; its folder stays */
+void keep_forget(hub *h, hub_session *s);  /* it lists nothing any more; its folder stays */
 void keep_measure(hub *h, hub_session *s); /* its files changed */
 /* What its folder occupies; while it is open, what its journals hold. Artifacts not included. */
 uint64_t keep_bytes(const hub_session *s);

@@ -200,15 +200,21 @@ take_verdict(hub *h, const merge_job *job, const merge_verdict *v)
 
     h->stats.clock_held_out += v->held_out;
     h->stats.clock_held_out_violations += v->held_out_violations;
+    h->stats.clock_absolute += v->absolute;
+    h->stats.clock_absolute_violations += v->absolute_violations;
     h->stats.clock_collectives += v->collectives.collectives;
     h->stats.clock_collective_violations += v->collectives.violations;
     if (s != NULL)
         s->verdict = *v;
-    if (v->held_out_violations + v->collectives.violations > 0)
+    if (v->held_out_violations + v->absolute_violations + v->collectives.violations +
+            mrd_timeline_violations(&v->timeline) >
+        0)
         mrd_log(MRD_LOG_WARN, "AGG-CLOCK-VIOLATION",
-                "A session's clocks contradict their bounds: id=%s held_out=%llu collectives=%zu",
+                "A session's clocks contradict their bounds: id=%s held_out=%llu absolute=%llu "
+                "collectives=%zu ties=%zu",
                 job->input->id, (unsigned long long) v->held_out_violations,
-                v->collectives.violations);
+                (unsigned long long) v->absolute_violations, v->collectives.violations,
+                mrd_timeline_violations(&v->timeline));
 }
 
 /* The lock is given up while it works. */

@@ -210,6 +210,16 @@ merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_
                          "clock of %s: %" PRIu64 " held-out packets contradict the bound, which "
                          "must not happen: do not trust it",
                          node->instance_id, c->violations);
+    for (unsigned k = 0; k < MRD_ABSOLUTES; k++) {
+        const mrd_absolute_use *u = &c->absolute[k];
+
+        if (u->contradicting > 0)
+            mrd_catalog_note(cat,
+                             "clock of %s: %zu of %zu readings of the %s at both ends exclude what "
+                             "the packets say: one of both is wrong, the readings are not used",
+                             node->instance_id, u->contradicting, u->pairs,
+                             mrd_absolute_text((mrd_absolute) k));
+    }
     if (times != MERGE_ALIGNED)
         return add_unaligned(node, clock, i, times, cat);
     first = add_row(node, clock, i, 0, cat);

@@ -599,8 +599,13 @@ plan_verdict(plan *p, merge_verdict *v)
     *v = (merge_verdict){ .done = true, .timeline = p->timeline };
     for (size_t i = 0; i < p->n_parts; i++) {
         for (size_t k = 0; k < p->parts[i].clock.n; k++) {
-            v->held_out += p->parts[i].clock.v[k].checked;
-            v->held_out_violations += p->parts[i].clock.v[k].violations;
+            const mrd_boot_clock *c = &p->parts[i].clock.v[k];
+            size_t pairs, odd = mrd_boot_clock_disagreements(c, &pairs);
+
+            v->held_out += c->checked;
+            v->held_out_violations += c->violations;
+            v->absolute += pairs;
+            v->absolute_violations += odd;
         }
     }
     v->some = merge_check_run(p->check, &v->collectives, v->sentence);

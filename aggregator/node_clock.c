@@ -1,5 +1,7 @@
 #include "aggregator/node_clock.h"
 
+#include "aggregator/node_absolute.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,19 +225,22 @@ solve(mrd_node_clock *clock, size_t i, const char *instance_id)
 {
     mrd_boot_clock *c = &clock->v[i];
     char name[MRD_ALIGN_NAME_MAX + 1];
-    mrd_follow_report report;
-    mrd_err err;
+    mrd_follow_report report = { 0 };
+    mrd_err err = MRD_OK;
 
     snprintf(name, sizeof(name), i == 0 ? "%s" : "%s boot %zu", instance_id, i + 1);
-    if (c->n_probes == 0) {
+    if (c->n_probes == 0)
         mrd_why_set(&c->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", name);
-        return MRD_OK;
-    }
-    err = mrd_follow_offline(name, c->boot, c->probes, c->n_probes, c->breaks, c->n_breaks,
-                             &mrd_follow_defaults, &c->align, &report, &c->why);
-    if (err == MRD_OK)
+    else
+        err = mrd_follow_offline(name, c->boot, c->probes, c->n_probes, c->breaks, c->n_breaks,
+                                 &mrd_follow_defaults, &c->align, &report, &c->why);
+    if (err != MRD_NOMEM)
+        err = mrd_node_absolute_solve(clock, i, name, &report);
+    if (c->align != NULL) {
+        c->why = (mrd_why){ 0 };
         take_report(c, &report);
-    return err == MRD_NOMEM ? err : MRD_OK;
+    }
+    return err;
 }
 
 mrd_err
@@ -290,6 +295,8 @@ load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *i
     if (err == MRD_OK && c->align != NULL && c->checked == 0) {
         mrd_follow_check(c->align, c->probes, c->n_probes, &report);
         take_report(c, &report);
+        if (mrd_node_absolute_check(clock, i) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     }
     return err;
 }
@@ -335,6 +342,19 @@ mrd_node_clock_fini(mrd_node_clock *clock)
     memset(clock, 0, sizeof(*clock));
 }
 
+size_t
+mrd_boot_clock_disagreements(const mrd_boot_clock *clock, size_t *ret_pairs)
+{
+    size_t odd = 0;
+
+    *ret_pairs = 0;
+    for (size_t k = 0; k < MRD_ABSOLUTES; k++) {
+        odd += clock->absolute[k].contradicting;
+        *ret_pairs += clock->absolute[k].pairs;
+    }
+    return odd;
+}
+
 /* ---- Tables in one number ---- */
 
 static mrd_dur_ns
@@ -369,7 +389,7 @@ mrd_align_worst(const mrd_align *align, unsigned *ret_quality, unsigned *ret_sou
     const mrd_align_bin *bins = mrd_align_borrow_bins(align);
     size_t n = mrd_align_bin_count(align);
     unsigned quality = n == 0 ? MRD_ALIGN_UNALIGNED : MRD_ALIGN_GOOD;
-    unsigned source = n == 0 ? MRD_STAMP_NONE : MRD_STAMP_UDP_KERNEL;
+    unsigned source = n == 0 ? MRD_STAMP_NONE : MRD_STAMP_SOURCES - 1;
 
     for (size_t i = 0; i < n; i++) {
         quality = bins[i].quality < quality ? bins[i].quality : quality;

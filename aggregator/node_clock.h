@@ -44,6 +44,13 @@ typedef struct {
     mrd_host_reading r;
 } mrd_server_reading;
 
+/* What readings of absolute time at both ends say about a clock. */
+typedef struct {
+    size_t pairs;         /* of readings that could be compared */
+    size_t contradicting; /* that exclude what the packets say: none of them is used. Must be 0 */
+    mrd_dur_ns worst;     /* by how much at most */
+} mrd_absolute_use;
+
 /* The clock of one boot. */
 typedef struct {
     uint32_t boot;    /* mrd_boot_key; 0: the agent did not say */
@@ -60,7 +67,8 @@ typedef struct {
     uint64_t reversed;       /* of these: impossible by the estimate */
     mrd_dur_ns reversed_max; /* by how much at most */
     uint64_t violations;     /* of these: impossible by the bound; must be 0 */
-    mrd_why why;             /* why there is no table from probes, when there is none */
+    mrd_absolute_use absolute[MRD_ABSOLUTES];
+    mrd_why why; /* why there is no table from probes, when there is none */
 } mrd_boot_clock;
 
 typedef struct {
@@ -89,6 +97,8 @@ mrd_err mrd_node_clock_load(const char *session_dir, const char *instance_id,
 void mrd_node_clock_fini(mrd_node_clock *clock);
 /* The clock of a boot, added when new; borrowed until the next call. NULL without memory. */
 mrd_boot_clock *mrd_node_clock_of(mrd_node_clock *clock, uint32_t boot);
+/* Pairs of readings of absolute time that exclude what the packets say; ret_pairs: of how many. */
+size_t mrd_boot_clock_disagreements(const mrd_boot_clock *clock, size_t *ret_pairs);
 /* Where the table of clock i lies; NULL without memory; free it. */
 char *mrd_node_clock_path(const char *session_dir, const char *instance_id,
                           const mrd_node_clock *clock, size_t i);

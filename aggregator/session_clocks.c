@@ -34,6 +34,7 @@ session_clocks_json(const hub_session *s)
     mrd_json *o = mrd_json_new_object();
     const merge_verdict *v = &s->verdict;
     uint64_t frames = 0, violations = v->held_out_violations + v->collectives.violations +
+                                      v->absolute_violations +
                                       mrd_timeline_violations(&v->timeline);
 
     for (size_t i = 0; i < s->n_parts; i++) {
@@ -46,6 +47,8 @@ session_clocks_json(const hub_session *s)
     mrd_json_set(o, "merged", mrd_json_new_bool(v->done));
     mrd_json_set(o, "held_out_checked", mrd_json_new_int((int64_t) v->held_out));
     mrd_json_set(o, "held_out_violations", mrd_json_new_int((int64_t) v->held_out_violations));
+    mrd_json_set(o, "absolute_checked", mrd_json_new_int((int64_t) v->absolute));
+    mrd_json_set(o, "absolute_violations", mrd_json_new_int((int64_t) v->absolute_violations));
     mrd_json_set(o, "collectives_checked", mrd_json_new_int((int64_t) v->collectives.collectives));
     mrd_json_set(o, "collectives_out_of_order",
                  mrd_json_new_int((int64_t) v->collectives.out_of_order));
@@ -81,6 +84,8 @@ session_clocks_recover(hub_session *s, const mrd_json *o)
     v->done = mrd_json_bool(o, "merged", false);
     v->held_out = (uint64_t) mrd_json_int(o, "held_out_checked", 0);
     v->held_out_violations = (uint64_t) mrd_json_int(o, "held_out_violations", 0);
+    v->absolute = (uint64_t) mrd_json_int(o, "absolute_checked", 0);
+    v->absolute_violations = (uint64_t) mrd_json_int(o, "absolute_violations", 0);
     v->collectives.collectives = (size_t) mrd_json_int(o, "collectives_checked", 0);
     v->collectives.out_of_order = (size_t) mrd_json_int(o, "collectives_out_of_order", 0);
     v->collectives.violations = (size_t) mrd_json_int(o, "collective_violations", 0);

@@ -3,8 +3,9 @@
  * read together, and, where the machine has them, the kernel's opinion (adjtimex), AWS ClockBound's
  * shared memory, a PTP hardware clock and the hypervisor's VMClock page. Absent is not an error.
  *
- * These readings are the quality label of the UTC column and say when a clock was disrupted. They
- * are no input to the alignment of nodes.
+ * These readings are the quality label of the UTC column and say when a clock was disrupted. Absolute
+ * time that states a bound, at both ends, is also an inequality on the clock of a node
+ * (docs/timesync.md section 4).
  *
  * Units    nanoseconds, ppb.
  * Sign     a bound is a distance: the wall clock is within it of UTC.

@@ -89,6 +89,14 @@ mrd_err mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe 
                            const mrd_epoch_break *breaks, size_t break_count,
                            const mrd_follow_options *options, mrd_align **ret_align,
                            mrd_follow_report *ret_report, mrd_why *why);
+/* The same with inequalities from elsewhere beside the probes (absolute.h); more may be NULL with
+ * 0.
+ */
+mrd_err mrd_follow_offline_with(const char *name, uint64_t clock_id, const mrd_probe *probes,
+                                size_t n, const mrd_ineq *more, size_t n_more,
+                                const mrd_epoch_break *breaks, size_t break_count,
+                                const mrd_follow_options *options, mrd_align **ret_align,
+                                mrd_follow_report *ret_report, mrd_why *why);
 /* The same from inequalities (a device clock, batches); none is held out. */
 mrd_err mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
                          const mrd_epoch_break *breaks, size_t break_count,

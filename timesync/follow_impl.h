@@ -1,4 +1,5 @@
-/* timesync/follow_impl.h - small things that the live and the offline half of a mrd_follow share. */
+/* timesync/follow_impl.h - small things that the live and the offline half of a mrd_follow share.
+ */
 #ifndef MRD_TIMESYNC_FOLLOW_IMPL_H
 #define MRD_TIMESYNC_FOLLOW_IMPL_H
 
@@ -6,19 +7,26 @@
 
 #include <math.h>
 
-/* The stamps that shape a bin: the best of each direction, the worse of both. */
+/* The stamps that shape a bin: the best of each direction, the worse of both. Absolute times name a
+ * bin only where there is no packet: they may be wider. */
 static inline uint8_t
 mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
 {
-    uint8_t best[2] = { 0, 0 };
+    uint8_t best[2] = { 0, 0 }, absolute = MRD_STAMP_NONE;
     bool seen[2] = { false, false };
 
     for (size_t i = 0; i < n; i++) {
         int side = ineqs[i].lower;
 
+        if (ineqs[i].source > MRD_STAMP_UDP_KERNEL) {
+            absolute = ineqs[i].source > absolute ? ineqs[i].source : absolute;
+            continue;
+        }
         seen[side] = true;
         best[side] = ineqs[i].source > best[side] ? ineqs[i].source : best[side];
     }
+    if (!seen[0] && !seen[1])
+        return absolute;
     if (!seen[0] || !seen[1])
         return best[seen[1]];
     return best[0] < best[1] ? best[0] : best[1];

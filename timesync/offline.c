@@ -391,7 +391,17 @@ mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes,
                    const mrd_follow_options *options, mrd_align **ret_align,
                    mrd_follow_report *ret_report, mrd_why *why)
 {
-    mrd_ineq *ineqs = malloc((2 * n + 1) * sizeof(*ineqs));
+    return mrd_follow_offline_with(name, clock_id, probes, n, NULL, 0, breaks, break_count, options,
+                                   ret_align, ret_report, why);
+}
+
+mrd_err
+mrd_follow_offline_with(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
+                        const mrd_ineq *more, size_t n_more, const mrd_epoch_break *breaks,
+                        size_t break_count, const mrd_follow_options *options,
+                        mrd_align **ret_align, mrd_follow_report *ret_report, mrd_why *why)
+{
+    mrd_ineq *ineqs = malloc((2 * n + n_more + 1) * sizeof(*ineqs));
     mrd_follow_report report;
     size_t k = 0;
     mrd_err err;
@@ -402,6 +412,9 @@ mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes,
         if (!probes[i].held_out)
             k += mrd_probe_ineqs(&probes[i], &ineqs[k]);
     }
+    if (n_more > 0)
+        memcpy(ineqs + k, more, n_more * sizeof(*more));
+    k += n_more;
     err = mrd_follow_solve(name, clock_id, ineqs, k, breaks, break_count, options, ret_align,
                            &report, why);
     free(ineqs);

@@ -33,6 +33,8 @@ typedef struct {
     const char *life;   /* of the aggregator, which answered; NULL: not said */
     int64_t utc_bound;  /* that life's wall clock reads as session time without the lie, and states
                            this; 0: nothing was read */
+    bool phc;           /* a PTP clock here and at the aggregator, each within PHC_ERROR */
+    int64_t phc_lie;    /* added to what the one here reads */
     uint64_t seq;
 } part;
 
@@ -82,6 +84,32 @@ fill_server(const part *p, Mrd__ClockData *data, Mrd__ClockReading v[READINGS],
     }
 }
 
+#define PHC_ERROR (2 * MRD_US)
+
+/* Readings of a PTP clock at both ends, which shows session time and five hours. */
+static void
+fill_phc(const part *p, Mrd__ClockReading v[READINGS], Mrd__ClockPhc phc[READINGS],
+         Mrd__ClockReading *list[READINGS], int64_t local_minus_session, int64_t off, int64_t later)
+{
+    static char name[] = "ptp0";
+    rng r = rng_new(rng_seed() + (uint64_t) later);
+
+    for (int i = 0; i < READINGS; i++) {
+        int64_t at =
+            later + ZERO + p->begin * MRD_SEC + (p->end - p->begin) * MRD_SEC * i / READINGS;
+
+        mrd__clock_reading__init(&v[i]);
+        mrd__clock_phc__init(&phc[i]);
+        v[i].raw_ns = phc[i].raw_ns = at + local_minus_session;
+        v[i].phc = &phc[i];
+        phc[i].name = name;
+        phc[i].phc_ns = at + 5 * 3600 * MRD_SEC + off +
+                        (int64_t) rng_between(&r, -(double) PHC_ERROR, PHC_ERROR);
+        phc[i].error_ns = PHC_ERROR;
+        list[i] = &v[i];
+    }
+}
+
 static void
 put_probes(part *p, mrd_journal *j)
 {
@@ -90,13 +118,23 @@ put_probes(part *p, mrd_journal *j)
     mrd_frame f = frame_of(p, MRD_FRAME_CLOCK_DATA);
     mrd_buf joined = { 0 }, wire = { 0 };
     Mrd__ClockReading own[READINGS], *list[READINGS];
+    Mrd__ClockReading here[READINGS], *here_list[READINGS];
     Mrd__ClockTimex timex[READINGS];
+    Mrd__ClockPhc phc[2][READINGS];
     char life[16];
 
     snprintf(life, sizeof(life), "%s", p->life == NULL ? "" : p->life);
     data.reference = life;
     if (p->utc_bound > 0)
         fill_server(p, &data, own, timex, list);
+    if (p->phc) {
+        fill_phc(p, own, phc[0], list, RAW_ZERO - ZERO, 0, 0);
+        fill_phc(p, here, phc[1], here_list, -p->offset, p->phc_lie, MRD_SEC);
+        data.session_offset_ns = ZERO - RAW_ZERO;
+        data.aggregator = list;
+        data.readings = here_list;
+        data.n_aggregator = data.n_readings = READINGS;
+    }
     for (uint32_t k = 0; k < 2 * PAIRS; k++) {
         int64_t sess = ZERO + (int64_t) (k / 2) * MRD_SEC + (k % 2) * 15000;
         int64_t up = 30000 + (int64_t) rng_between(&r, 0, 5000);
@@ -304,6 +342,83 @@ TEST(each_boot_has_its_own_clock)
     mrd_node_clock_fini(&clock);
 }
 
+/* ---- absolute time at both ends ---- */
+
+static bool
+has(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "r");
+    mrd_buf all = { 0 };
+    bool found;
+    int c;
+
+    while (f != NULL && (c = getc(f)) != EOF)
+        mrd_buf_byte(&all, (uint8_t) c);
+    if (f != NULL)
+        fclose(f);
+    found = strstr(mrd_buf_cstr(&all), text) != NULL;
+    mrd_buf_fini(&all);
+    return found;
+}
+
+/* Packets know the clock within 30 us; where both ends have a PTP clock, it is known better. One
+ * that lies is noticed, and changes nothing. */
+TEST(absolute_time_at_both_ends_narrows_or_alarms)
+{
+    recording r = recording_new("absolute");
+    part all[3] = { a_part("i-a", ZERO), a_part("i-b", ZERO + 65 * MRD_SEC), a_part("i-c", ZERO) };
+    mrd_clock_report report = { 0 };
+    mrd_strlist none = { 0 };
+    merge_verdict v = { 0 };
+    mrd_align_summary sum;
+    mrd_why why = { 0 };
+    mrd_buf text = { 0 };
+    char path[400];
+
+    for (int i = 0; i < 3; i++) {
+        all[i].life = "A";
+        all[i].phc = i < 2;
+    }
+    all[1].phc_lie = MRD_MS;
+    for (int i = 0; i < 3; i++)
+        add_node(&r, &all[i], 1);
+    (void) merge(&r, MERGE_ALIGNED, &v);
+    CHECK_INT(v.absolute, 2 * (READINGS - 1)); /* the last ones have none behind them */
+    CHECK(v.absolute_violations > 0);
+    CHECK_INT(v.held_out_violations, 0);
+    CHECK_INT(v.collectives.violations, 0);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    CHECK(has(path, "one of both is wrong, the readings are not used"));
+    CHECK_ERR("report", mrd_clock_report_read(r.dir, &none, &report, &why), MRD_OK);
+    REQUIRE(report.n == 3);
+    for (size_t i = 0; i < 3; i++) {
+        const mrd_boot_clock *c = &report.v[i].clock.v[0];
+        mrd_align_cursor cursor = { 0 };
+
+        REQUIRE(c->align != NULL && mrd_align_summarise(c->align, 0, &sum));
+        CHECK_ROW(report.v[i].id,
+                  i == 0 ? sum.width_median < 58 * MRD_US : sum.width_median > 58 * MRD_US);
+        CHECK_INT(c->absolute[MRD_ABSOLUTE_PHC].pairs, i < 2 ? READINGS - 1 : 0);
+        CHECK_ROW(report.v[i].id, (c->absolute[MRD_ABSOLUTE_PHC].contradicting > 0) == (i == 1));
+        for (int64_t s = 2; s < PAIRS - 2; s++) {
+            int64_t truth = ZERO + s * MRD_SEC;
+            mrd_align_bound b;
+            mrd_sess_ns at;
+
+            CHECK(
+                mrd_align_map(c->align, &cursor, (mrd_local_ns){ truth - all[i].offset }, &at, &b));
+            CHECK_ROW(report.v[i].id, b.lo.ns <= truth && truth <= b.hi.ns);
+        }
+    }
+    CHECK(mrd_clock_report_violations(&report) > 0);
+    mrd_clock_report_text(&report, &text);
+    CHECK(strstr(mrd_buf_cstr(&text), "i-a: 7 readings of the PTP clock at both ends agree") !=
+          NULL);
+    CHECK(strstr(mrd_buf_cstr(&text), "NOT USED") != NULL);
+    mrd_buf_fini(&text);
+    mrd_clock_report_fini(&report);
+}
+
 /* ---- another life of the aggregator ---- */
 
 #define MOVED (-20 * MRD_SEC) /* its second life's session times are behind */
@@ -331,23 +446,6 @@ two_lives(const char *name, const char *second_boot, int64_t utc_bound)
     add_node(&r, all[1], 2);
     add_node(&r, &all[2][1], 1);
     return r;
-}
-
-static bool
-has(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "r");
-    mrd_buf all = { 0 };
-    bool found;
-    int c;
-
-    while (f != NULL && (c = getc(f)) != EOF)
-        mrd_buf_byte(&all, (uint8_t) c);
-    if (f != NULL)
-        fclose(f);
-    found = strstr(mrd_buf_cstr(&all), text) != NULL;
-    mrd_buf_fini(&all);
-    return found;
 }
 
 /* Every second of the second life lies where it happened, within its bound and the tie's. */

@@ -1,0 +1,224 @@
+/*
+ * Absolute time at both ends (a PTP hardware clock, ClockBound) as inequalities, against a known
+ * truth, in fake time. Seeds are printed; MRD_SEED=n moves all of it to other seeds.
+ */
+#include "tests/check.h"
+
+#include "tests/sim/clocksim.h"
+
+#include "timesync/absolute.h"
+#include "timesync/follow.h"
+
+#include <math.h>
+
+#define SECONDS   300
+#define READINGS  (SECONDS / 10 + 1)
+#define ERROR_NS  5000 /* each end is within it, and says so */
+#define BRACKET_E 300
+
+typedef struct {
+    sim s;
+    rng r;
+    mrd_abs server[READINGS], node[READINGS];
+    size_t n_server;
+    mrd_ineq pairs[2 * READINGS];
+    size_t n_pairs;
+} scene;
+
+/* Absolute time: the session's clock is slow by 12 ppm against it, and wanders by 19 ppb/s. */
+static int64_t
+absolute_of(int64_t session_ns)
+{
+    double t = (double) (session_ns - SIM_SESSION_ZERO) * 1e-9;
+
+    return session_ns + 7 * (int64_t) MRD_SEC +
+           llround(12e3 * t + 300 * 100 / 6.2832 * sin(t * 6.2832 / 100));
+}
+
+static int64_t
+session_at(double t)
+{
+    return SIM_SESSION_ZERO + (int64_t) (t * 1e9);
+}
+
+/* Off by what each end may be off: mostly much less, at times all of it. */
+static int64_t
+reading(rng *r, int64_t session_ns)
+{
+    double worst = rng_unit(r) < 0.2 ? 1 : 0.3;
+
+    return absolute_of(session_ns) + (int64_t) rng_between(r, -worst * ERROR_NS, worst * ERROR_NS);
+}
+
+/* lie: added to what the node reads from the middle on. */
+static void
+scene_init(scene *c, uint64_t seed, double asymmetry_us, int64_t lie)
+{
+    sim_config config = { .seed = seed,
+                          .duration_s = SECONDS,
+                          .offset = 86400000000123LL,
+                          .ppm = 37,
+                          .wave_ppm = 0.3,
+                          .wave_period_s = 100,
+                          .rtt_us = 200,
+                          .asymmetry_us = asymmetry_us,
+                          .jitter_us = 5,
+                          .wake_us = 10,
+                          .load = 0.2,
+                          .queue_us = 300,
+                          .pairs_per_s = 1,
+                          .burst = 16,
+                          .e = 60 };
+
+    memset(c, 0, sizeof(*c));
+    sim_init(&c->s, &config);
+    c->r = rng_new(seed ^ 0xab5);
+    for (int i = 0; i < READINGS; i++) {
+        int64_t s = session_at(i * 10 + rng_between(&c->r, -2, 2));
+        int64_t n = session_at(i * 10 + rng_between(&c->r, -2, 2));
+
+        c->server[i] = (mrd_abs){ s, reading(&c->r, s), ERROR_NS + BRACKET_E };
+        c->node[i] =
+            (mrd_abs){ sim_local(&c->s, n), reading(&c->r, n) + (i > READINGS / 2 ? lie : 0),
+                       ERROR_NS + BRACKET_E };
+    }
+    c->n_server = mrd_abs_order(c->server, READINGS);
+    for (int i = 0; i < READINGS; i++) {
+        if (mrd_abs_ineqs(c->server, c->n_server, &c->node[i], MRD_BOUND_W, MRD_STAMP_PHC,
+                          c->pairs + c->n_pairs))
+            c->n_pairs += 2;
+    }
+}
+
+typedef struct {
+    double error_us, width_us; /* medians */
+    size_t missed;
+    bool solved;
+} found;
+
+static int
+by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static found
+solve(scene *c, size_t probes, size_t n_pairs)
+{
+    enum { EVENTS = 2000 };
+    static double error[EVENTS], width[EVENTS];
+    mrd_align_cursor cursor = { 0 };
+    mrd_align *align = NULL;
+    mrd_why why = { 0 };
+    found f = { 0 };
+
+    f.solved = mrd_follow_offline_with("node", 1, c->s.probes, probes, c->pairs, n_pairs, NULL, 0,
+                                       &mrd_follow_defaults, &align, NULL, &why) == MRD_OK;
+    for (int i = 0; i < EVENTS && f.solved; i++) {
+        int64_t truth = session_at(20 + (SECONDS - 40.0) * i / EVENTS);
+        mrd_align_bound b;
+        mrd_sess_ns at;
+
+        CHECK(mrd_align_map(align, &cursor, (mrd_local_ns){ sim_local(&c->s, truth) }, &at, &b));
+        f.missed += truth < b.lo.ns || truth > b.hi.ns;
+        error[i] = fabs((double) (at.ns - truth)) * 1e-3;
+        width[i] = (double) (b.hi.ns - b.lo.ns) * 1e-3;
+    }
+    qsort(error, EVENTS, sizeof(*error), by_value);
+    qsort(width, EVENTS, sizeof(*width), by_value);
+    f.error_us = error[EVENTS / 2];
+    f.width_us = width[EVENTS / 2];
+    mrd_align_free(align);
+    return f;
+}
+
+static size_t
+disagreeing(scene *c)
+{
+    mrd_align *align = NULL;
+    mrd_why why = { 0 };
+    size_t odd = 0;
+
+    CHECK_ERR("packets",
+              mrd_follow_offline("node", 1, c->s.probes, c->s.n, NULL, 0, &mrd_follow_defaults,
+                                 &align, NULL, &why),
+              MRD_OK);
+    for (size_t i = 0; i < c->n_pairs && align != NULL; i += 2)
+        odd += mrd_abs_disagree(align, c->pairs + i) > 0;
+    mrd_align_free(align);
+    return odd;
+}
+
+/* An asymmetry of 120 us moves the packets' estimate by 60; readings within 5 us at both ends do
+ * not know of it. */
+TEST(readings_at_both_ends_remove_asymmetry)
+{
+    uint64_t seed = rng_seed();
+
+    for (uint64_t k = 0; k < 12; k++) {
+        double asymmetry = k % 2 == 0 ? 120 : -60;
+        found packets, both, alone;
+        scene c;
+
+        scene_init(&c, seed * 100 + k, asymmetry, 0);
+        CHECK(c.n_pairs >= 2 * (READINGS - 3));
+        packets = solve(&c, c.s.n, 0);
+        both = solve(&c, c.s.n, c.n_pairs);
+        alone = solve(&c, 0, c.n_pairs); /* no network at all */
+        CHECK(packets.solved && both.solved && alone.solved);
+        CHECK_INT(packets.missed + both.missed + alone.missed, 0);
+        CHECK_INT(disagreeing(&c), 0);
+        CHECK(fabs(packets.error_us - fabs(asymmetry) / 2) < 5);
+        CHECK(both.error_us < 8);
+        CHECK(both.width_us < 60 && both.width_us < packets.width_us / 3);
+        if (k < 2)
+            printf("asymmetry %g us: packets off by %.1f us (width %.0f), with readings %.1f us "
+                   "(width %.0f), readings alone %.1f us (width %.0f) (simulated)\n",
+                   asymmetry, packets.error_us, packets.width_us, both.error_us, both.width_us,
+                   alone.error_us, alone.width_us);
+        sim_fini(&c.s);
+    }
+}
+
+TEST(readings_that_lie_are_noticed)
+{
+    uint64_t seed = rng_seed();
+
+    for (uint64_t k = 0; k < 12; k++) {
+        scene c;
+
+        scene_init(&c, seed * 100 + k, 0, k % 2 == 0 ? MRD_MS : -300 * MRD_US);
+        CHECK(disagreeing(&c) > 5);
+        sim_fini(&c.s);
+    }
+}
+
+/* One end alone, readings too far apart, and nothing on one side say nothing. */
+TEST(nothing_is_made_of_one_end)
+{
+    mrd_abs server[2] = { { 1000 * MRD_SEC, 2000 * MRD_SEC, 5 },
+                          { 1010 * MRD_SEC, 2010 * MRD_SEC, 5 } };
+    mrd_abs node = { 1 * MRD_SEC, 2004 * MRD_SEC, 7 };
+    mrd_ineq q[2];
+
+    CHECK(mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
+    CHECK(!q[0].lower && q[1].lower && q[0].t == node.at && q[1].t == node.at);
+    CHECK_INT(q[0].v + q[1].v, 2 * (1004 - 1) * MRD_SEC);
+    CHECK(q[0].v - q[1].v >= 2 * 12 && q[0].v - q[1].v < 2 * (12 + 4 + 2400)); /* + w 4 s 6 s / 2 */
+    CHECK_INT(q[0].source, MRD_STAMP_PHC);
+    CHECK(!mrd_abs_ineqs(server, 0, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
+    CHECK(!mrd_abs_ineqs(server, 1, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
+    node.utc = 2011 * MRD_SEC;
+    CHECK(!mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
+    node.utc = 1999 * MRD_SEC;
+    CHECK(!mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
+    node.utc = 2004 * MRD_SEC;
+    server[1] = (mrd_abs){ 1060 * MRD_SEC, 2060 * MRD_SEC, 5 };
+    CHECK(!mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
+    server[1] = (mrd_abs){ 999 * MRD_SEC, 2010 * MRD_SEC, 5 }; /* ran backward: out of it */
+    CHECK_INT(mrd_abs_order(server, 2), 1);
+}
+
+TEST_MAIN()

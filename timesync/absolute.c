@@ -1,0 +1,87 @@
+#include "timesync/absolute.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int
+by_utc(const void *a, const void *b)
+{
+    const mrd_abs *x = a, *y = b;
+
+    return x->utc != y->utc ? (x->utc > y->utc) - (x->utc < y->utc)
+                            : (x->at > y->at) - (x->at < y->at);
+}
+
+size_t
+mrd_abs_order(mrd_abs *v, size_t n)
+{
+    size_t kept = 0;
+
+    if (n > 0)
+        qsort(v, n, sizeof(*v), by_utc);
+    for (size_t i = 0; i < n; i++) {
+        if (kept == 0 || (v[i].utc > v[kept - 1].utc && v[i].at > v[kept - 1].at))
+            v[kept++] = v[i];
+    }
+    return kept;
+}
+
+/* The last reading at or before utc; SIZE_MAX when there is none. */
+static size_t
+before(const mrd_abs *v, size_t n, int64_t utc)
+{
+    size_t lo = 0, hi = n;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (v[mid].utc <= utc)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo == 0 ? SIZE_MAX : lo - 1;
+}
+
+bool
+mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
+              mrd_stamp_source source, mrd_ineq ret[2])
+{
+    size_t i = before(server, n, node->utc);
+    double a, b, f, ahead;
+    int64_t base, offset, e;
+
+    if (i == SIZE_MAX || i + 1 >= n || node->utc - server[i].utc > MRD_ABS_NEAR ||
+        server[i + 1].utc - node->utc > MRD_ABS_NEAR)
+        return false;
+    a = (double) (node->utc - server[i].utc) * 1e-9;
+    b = (double) (server[i + 1].utc - node->utc) * 1e-9;
+    f = a / (a + b);
+    base = server[i].at - server[i].utc; /* session - absolute */
+    ahead = f * (double) (server[i + 1].at - server[i + 1].utc - base);
+    offset = base + llround(ahead) + node->utc - node->at;
+    e = (int64_t) ceil((1 - f) * (double) server[i].e + f * (double) server[i + 1].e +
+                       w * a * b / 2) +
+        node->e + node->e / 1000 + 2; /* 1,000 ppm: the offset over the node's own uncertainty */
+    ret[0] = (mrd_ineq){ .t = node->at, .v = offset + e, .position = 1, .source = source };
+    ret[1] = (mrd_ineq){
+        .t = node->at, .v = offset - e, .lower = true, .position = 1, .source = source
+    };
+    return true;
+}
+
+mrd_dur_ns
+mrd_abs_disagree(const mrd_align *align, const mrd_ineq pair[2])
+{
+    mrd_align_cursor cursor = { 0 };
+    mrd_align_bound bound;
+    mrd_sess_ns at;
+    int64_t above, below;
+
+    if (!mrd_align_map(align, &cursor, (mrd_local_ns){ pair[0].t }, &at, &bound) ||
+        bound.quality <= MRD_ALIGN_SUSPECT)
+        return 0;
+    above = bound.lo.ns - pair[0].t - pair[0].v;
+    below = pair[1].v - (bound.hi.ns - pair[0].t);
+    return above > 0 ? above : below > 0 ? below : 0;
+}
