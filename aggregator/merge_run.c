@@ -14,13 +14,18 @@
 #include "trace/group.h"
 #include "trace/merge.h"
 
-/* The events of one process in one clock: one source. */
+#define ERAS_MAX 64 /* sources of a stream whose clock was set: more settings share the last */
+
+/* The events of one process in one clock: one source, or one for each era of that clock. */
 typedef struct {
     int64_t process_id;
     unsigned clock;
     uint32_t boot;
     uint32_t info;         /* row of its clock in the catalog */
     mrd_cross_table cross; /* of a clock that is not RAW */
+    size_t era;            /* of a clock that was set: whose events its source gives */
+    const int64_t *sealed; /* per entry of the journal, of clocks that are not RAW: when the batch
+                              was closed, INT64_MAX not said */
     int64_t latest_ns;     /* written time of the events so far, where that clock was set */
     mrd_align_grid grid;
     const mrd_align *align; /* to session time */
@@ -36,7 +41,8 @@ typedef struct {
     uint32_t *infos;   /* per boot: row in the catalog */
     stream **streams;  /* pointers: sources keep them */
     size_t n_streams;
-    uint64_t bad; /* events that could not be read */
+    int64_t *sealed; /* as streams see it */
+    uint64_t bad;    /* events that could not be read */
     uint32_t input;
 } merge_part;
 
@@ -67,17 +73,17 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
-/* The node's RAW time of an event, and how far a step of its clock makes that doubtful; false for a
- * wall clock that nothing relates to ours. */
+/* The node's RAW time of an event as its source gives it, and how far a step of its clock makes
+ * that doubtful; false for a wall clock that nothing relates to ours. */
 static bool
-raw_time(const stream *s, int64_t local_ns, int64_t *ret_raw, mrd_dur_ns *ret_doubt)
+raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
 {
-    *ret_doubt = 0;
-    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW && s->cross.n == 0)
+    if (s->clock == MRD__CLOCK_KIND__CLOCK_RAW)
+        *ret = (mrd_cross_place){ .raw_ns = ev->ts_ns };
+    else if (s->cross.n > 0) /* the source numbers events by journal entry and row */
+        *ret = mrd_cross_table_find(&s->cross, ev->ts_ns, s->sealed[ev->seq >> 16]);
+    else
         return false;
-    *ret_raw = s->clock == MRD__CLOCK_KIND__CLOCK_RAW
-                   ? local_ns
-                   : mrd_cross_table_raw(&s->cross, local_ns, ret_doubt);
     return true;
 }
 
@@ -85,23 +91,22 @@ raw_time(const stream *s, int64_t local_ns, int64_t *ret_raw, mrd_dur_ns *ret_do
 static void
 map_doubtful(stream *s, mrd_event *ev)
 {
-    mrd_dur_ns doubt;
+    mrd_cross_place raw;
     mrd_sess_ns at;
     uint32_t radius;
-    int64_t local;
 
     ev->bound_ns = MRD_BOUND_UNKNOWN;
-    if (!raw_time(s, ev->ts_ns, &local, &doubt))
+    if (!raw_time(s, ev, &raw))
         return;
-    if (s->check != NULL && doubt == 0 && merge_check_wants(s->check, ev))
-        merge_check_see(s->check, ev, local, s->align);
+    if (s->check != NULL && raw.doubt == 0 && merge_check_wants(s->check, ev))
+        merge_check_see(s->check, ev, raw.raw_ns, s->align);
     if (s->cross.step != 0 && ev->kind == MRD_SPAN && ev->dur_ns > 0)
-        ev->dur_ns = mrd_cross_table_span(&s->cross, ev->ts_ns, ev->dur_ns);
-    ev->ts_ns = local;
+        ev->dur_ns = mrd_cross_table_span(&s->cross, raw.era, ev->ts_ns, ev->dur_ns);
+    ev->ts_ns = raw.raw_ns;
     if (s->shown != NULL &&
-        mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ local }, &at, &radius)) {
+        mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ raw.raw_ns }, &at, &radius)) {
         ev->ts_ns = at.ns;
-        ev->bound_ns = wider(radius, doubt);
+        ev->bound_ns = wider(radius, raw.doubt);
     }
     if (s->cross.step != 0 && ev->ts_ns < s->latest_ns) { /* sources are in order */
         ev->bound_ns = wider(ev->bound_ns, s->latest_ns - ev->ts_ns);
@@ -132,24 +137,29 @@ map_times(void *self, mrd_event *events, size_t n)
 
 /* ---- What passes on its way to the map ---- */
 
-/* Holds back what lies outside the session times asked for when other times are written. */
+/* Holds back what lies outside the session times asked for when other times are written, and what
+ * is of another era of the stream's clock. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
     const stream *s;
     mrd_align_cursor seen;
-    const mrd_filter *window;
+    const mrd_filter *window; /* NULL: all */
 } tap;
 
 static bool
-in_window(tap *t, const mrd_event *ev)
+passes(tap *t, const mrd_event *ev)
 {
-    mrd_dur_ns doubt;
+    mrd_cross_place raw;
     mrd_sess_ns at;
-    int64_t end, raw;
+    int64_t end;
 
-    if (!raw_time(t->s, ev->ts_ns, &raw, &doubt) ||
-        !mrd_align_map(t->s->align, &t->seen, (mrd_local_ns){ raw }, &at, NULL))
+    if (!raw_time(t->s, ev, &raw))
+        return true;
+    if (t->s->cross.n_eras > 1 && (raw.era < ERAS_MAX ? raw.era : ERAS_MAX - 1) != t->s->era)
+        return false;
+    if (t->window == NULL ||
+        !mrd_align_map(t->s->align, &t->seen, (mrd_local_ns){ raw.raw_ns }, &at, NULL))
         return true;
     end = ev->dur_ns < 0 || __builtin_add_overflow(at.ns, ev->dur_ns, &end) ? INT64_MAX
                                                                             : at.ns + ev->dur_ns;
@@ -164,7 +174,7 @@ tap_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 
     do
         step = t->inner->next(t->inner, ret_event, why);
-    while (step == MRD_MORE && !in_window(t, *ret_event));
+    while (step == MRD_MORE && !passes(t, *ret_event));
     return step;
 }
 
@@ -180,11 +190,12 @@ tap_close(mrd_source *self)
 static mrd_err
 tap_open(const plan *p, const stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why *why)
 {
+    bool cut = p->times != MERGE_ALIGNED &&
+               (p->window.start_ns != INT64_MIN || p->window.end_ns != INT64_MAX);
     tap *t;
 
     *ret_source = inner;
-    if (p->times == MERGE_ALIGNED ||
-        (p->window.start_ns == INT64_MIN && p->window.end_ns == INT64_MAX))
+    if (!cut && s->cross.n_eras < 2)
         return MRD_OK;
     if ((t = calloc(1, sizeof(*t))) == NULL) {
         inner->close(inner);
@@ -193,7 +204,7 @@ tap_open(const plan *p, const stream *s, mrd_source *inner, mrd_source **ret_sou
     *t = (tap){ .base = { .next = tap_next, .close = tap_close, .key = inner->key },
                 .inner = inner,
                 .s = s,
-                .window = &p->window };
+                .window = cut ? &p->window : NULL };
     *ret_source = &t->base;
     return MRD_OK;
 }
@@ -255,24 +266,31 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     return s;
 }
 
+/* The last reading of a batch was made when it was closed: no event of it is younger. */
 static mrd_err
-stream_cross(stream *s, const mrd_batch_info *info)
+stream_cross(stream *s, const mrd_batch_info *info, int64_t *ret_sealed)
 {
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++)
-        if (info->clock != MRD__CLOCK_KIND__CLOCK_RAW)
-            err = mrd_cross_table_add(&s->cross, info->cross[i].raw_ns, info->cross[i].other_ns);
+    *ret_sealed = INT64_MAX;
+    for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++) {
+        if (info->clock == MRD__CLOCK_KIND__CLOCK_RAW)
+            continue;
+        err = mrd_cross_table_add(&s->cross, info->cross[i].raw_ns, info->cross[i].other_ns);
+        if (i == 0 || info->cross[i].raw_ns > *ret_sealed)
+            *ret_sealed = info->cross[i].raw_ns;
+    }
     return err;
 }
 
-static void
+static mrd_err
 stream_order(plan *p, const merge_part *part, stream *s)
 {
     char text[MRD_DUR_TEXT];
     mrd_dur_ns half = MRD_MS / 2, step;
 
-    mrd_cross_table_order(&s->cross);
+    if (mrd_cross_table_order(&s->cross) != MRD_OK)
+        return MRD_NOMEM;
     step = s->cross.step + (s->cross.step < 0 ? -half : half); /* to be read: whole ms */
     s->latest_ns = INT64_MIN;
     if (s->cross.step != 0)
@@ -281,6 +299,37 @@ stream_order(plan *p, const merge_part *part, stream *s)
                          "%" PRId64 " were followed across it",
                          part->node->instance_id, mrd_dur_text(step / MRD_MS * MRD_MS, text),
                          s->process_id);
+    return MRD_OK;
+}
+
+/* Where a wall clock was set, its events are in order only inside an era: a source each, which
+ * share the table. */
+static mrd_err
+part_eras(merge_part *part)
+{
+    size_t plain = part->n_streams;
+
+    for (size_t i = 0; i < plain; i++) {
+        size_t eras = part->streams[i]->cross.n_eras;
+        stream **v;
+
+        eras = eras < ERAS_MAX ? eras : ERAS_MAX;
+        if (eras < 2)
+            continue;
+        if ((v = realloc(part->streams, (part->n_streams + eras - 1) * sizeof(*v))) == NULL)
+            return MRD_NOMEM;
+        part->streams = v;
+        for (size_t e = 1; e < eras; e++) {
+            stream *s = malloc(sizeof(*s));
+
+            if (s == NULL)
+                return MRD_NOMEM;
+            *s = *part->streams[i];
+            s->era = e;
+            part->streams[part->n_streams++] = s;
+        }
+    }
+    return MRD_OK;
 }
 
 /* The heads of all batches of a node: tracks, names, processes, clock readings. */
@@ -291,6 +340,8 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
     uint64_t events = 0, failed = 0;
     size_t n;
 
+    if ((part->sealed = malloc((part->index.n + 1) * sizeof(*part->sealed))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < part->index.n; i++) {
         const mrd_journal_entry *e = &part->index.entries[i];
         mrd_batch_info info;
@@ -298,6 +349,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
         mrd_frame f;
         stream *s;
 
+        part->sealed[i] = INT64_MAX;
         if (e->frame.type != MRD_FRAME_BATCH)
             continue;
         if (mrd_journal_read(&part->index, e, true, &p->buf, &f, &body, why) != MRD_OK ||
@@ -307,13 +359,17 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
         }
         events += info.events;
         if ((s = part_stream(p, part, f.process_id, f.clock, f.boot)) == NULL ||
-            stream_cross(s, &info) != MRD_OK)
+            stream_cross(s, &info, &part->sealed[i]) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
         mrd_catalog_borrow_process(p->cat, info.process)->clock = s->info;
     }
     for (size_t i = 0; i < part->n_streams; i++) {
-        stream_order(p, part, part->streams[i]);
+        part->streams[i]->sealed = part->sealed;
+        if (stream_order(p, part, part->streams[i]) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     }
+    if (part_eras(part) != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     input = &mrd_catalog_inputs(p->cat, &n)[part->input];
     input->records = events + failed;
     input->events = events;
@@ -418,7 +474,7 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
                                          .clock = s->clock,
                                          .boot = s->boot,
                                          .key = p->n_sources,
-                                         .ret_bad = &part->bad };
+                                         .ret_bad = s->era == 0 ? &part->bad : NULL };
         mrd_source *raw, *mapped;
         mrd_err err;
 
@@ -523,10 +579,12 @@ plan_fini(plan *p)
         merge_part *part = &p->parts[i];
 
         for (size_t k = 0; k < part->n_streams; k++) {
-            mrd_cross_table_fini(&part->streams[k]->cross);
+            if (part->streams[k]->era == 0) /* copies share it */
+                mrd_cross_table_fini(&part->streams[k]->cross);
             free(part->streams[k]);
         }
         free(part->streams);
+        free(part->sealed);
         mrd_journal_index_fini(&part->index);
         for (size_t k = 0; k < part->clock.n && part->walls != NULL; k++)
             mrd_align_free(part->walls[k]);

@@ -28,16 +28,17 @@ void
 mrd_cross_table_fini(mrd_cross_table *t)
 {
     free(t->v);
+    free(t->eras);
     *t = (mrd_cross_table){ 0 };
 }
 
 static int
-by_other(const void *a, const void *b)
+by_raw_time(const void *a, const void *b)
 {
     const mrd_cross_point *x = a, *y = b;
 
-    return x->other_ns != y->other_ns ? (x->other_ns > y->other_ns) - (x->other_ns < y->other_ns)
-                                      : (x->raw_ns > y->raw_ns) - (x->raw_ns < y->raw_ns);
+    return x->raw_ns != y->raw_ns ? (x->raw_ns > y->raw_ns) - (x->raw_ns < y->raw_ns)
+                                  : (x->other_ns > y->other_ns) - (x->other_ns < y->other_ns);
 }
 
 static mrd_dur_ns
@@ -52,26 +53,38 @@ step_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
     mrd_dur_ns raw = b->raw_ns - a->raw_ns, step = b->other_ns - a->other_ns - raw;
 
-    return magnitude(step) > magnitude(raw) / 8 + MRD_MS ? step : 0;
+    return magnitude(step) > raw / 8 + MRD_MS ? step : 0;
 }
 
-void
+mrd_err
 mrd_cross_table_order(mrd_cross_table *t)
 {
     size_t kept = 0;
 
+    free(t->eras);
+    t->n_eras = 0;
+    t->step = 0;
+    if ((t->eras = malloc((t->n + 1) * sizeof(*t->eras))) == NULL)
+        return MRD_NOMEM;
     if (t->n > 0)
-        qsort(t->v, t->n, sizeof(*t->v), by_other);
-    for (size_t i = 0; i < t->n; i++) /* neighbouring batches carry the same readings */
-        if (kept == 0 || by_other(&t->v[kept - 1], &t->v[i]) != 0)
-            t->v[kept++] = t->v[i];
-    t->n = kept;
-    for (size_t i = 1; i < t->n; i++) {
-        mrd_dur_ns step = step_between(&t->v[i - 1], &t->v[i]);
+        qsort(t->v, t->n, sizeof(*t->v), by_raw_time);
+    for (size_t i = 0; i < t->n; i++) {
+        const mrd_cross_point *last = kept == 0 ? NULL : &t->v[kept - 1];
+        mrd_dur_ns step = last == NULL ? 0 : step_between(last, &t->v[i]);
 
+        /* Neighbouring batches carry the same readings; inside an era both clocks go on. */
+        if (last != NULL &&
+            (t->v[i].raw_ns == last->raw_ns || (step == 0 && t->v[i].other_ns <= last->other_ns)))
+            continue;
+        if (last == NULL || step != 0)
+            t->eras[t->n_eras++] = (mrd_cross_era){ kept, 0 };
         if (magnitude(step) > magnitude(t->step))
             t->step = step;
+        t->eras[t->n_eras - 1].n++;
+        t->v[kept++] = t->v[i];
     }
+    t->n = kept;
+    return MRD_OK;
 }
 
 /* At the rate between two readings. */
@@ -82,74 +95,140 @@ between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
                                   (b->other_ns - a->other_ns));
 }
 
-/* From reading i on, or back from it, at the rate on its other side: to the first reading that is
- * so far away that the width of a reading does not matter. At rate one when there is none this side
- * of a step. */
+/* From an era's last reading on, or back from its first, at the rate on its other side: to the
+ * first reading that is so far away that the width of a reading does not matter. At rate one when
+ * there is none. */
 static int64_t
-beyond(const mrd_cross_table *t, size_t i, bool forward, int64_t other)
+beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other)
 {
-    const mrd_cross_point *p = &t->v[i];
-    size_t k = i;
+    const mrd_cross_point *p = forward ? &v[n - 1] : v;
 
-    for (int tries = 0; tries < LOOK_BACK && (forward ? k > 0 : k + 1 < t->n); tries++) {
-        const mrd_cross_point *q = &t->v[forward ? --k : ++k];
+    for (size_t k = 1; k < n && k <= LOOK_BACK; k++) {
+        const mrd_cross_point *q = forward ? p - k : p + k;
 
-        if ((forward ? step_between(q, p) : step_between(p, q)) != 0)
-            break;
         if (magnitude(p->raw_ns - q->raw_ns) >= BASELINE)
             return between(p, q, other);
     }
     return p->raw_ns + (other - p->other_ns);
 }
 
-/* Between the neighbours i - 1 and i, around a step. A clock set forward leaves times out; set
- * back, it tells some twice, and the neighbours in its order are not neighbours in time. */
+/* As the readings of one era have it; *ret_outside: how far from the nearest of them. */
 static int64_t
-beside_step(const mrd_cross_table *t, size_t i, int64_t other, mrd_dur_ns step,
-            mrd_dur_ns *ret_doubt)
+in_era(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns *ret_outside)
 {
-    mrd_dur_ns apart = t->v[i].raw_ns - t->v[i - 1].raw_ns, after = other - t->v[i - 1].other_ns,
-               before = t->v[i].other_ns - other;
+    const mrd_cross_point *v = t->v + t->eras[era].first;
+    size_t n = t->eras[era].n, lo = 0, hi = n;
 
-    if (apart < 0 ? after > MRD_SEC && before > MRD_SEC : after <= apart && before <= apart)
-        *ret_doubt = magnitude(step);
-    else
-        *ret_doubt = (after < before ? after : before) / 2000 + 1; /* 500 ppm */
-    return after < before ? beyond(t, i - 1, true, other) : beyond(t, i, false, other);
-}
-
-int64_t
-mrd_cross_table_raw(const mrd_cross_table *t, int64_t other, mrd_dur_ns *ret_doubt)
-{
-    size_t lo = 0, hi = t->n;
-    mrd_dur_ns step, ignored;
-
-    ret_doubt = ret_doubt == NULL ? &ignored : ret_doubt;
-    *ret_doubt = 0;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
 
-        if (t->v[mid].other_ns <= other)
+        if (v[mid].other_ns <= other)
             lo = mid + 1;
         else
             hi = mid;
     }
-    if (lo == 0)
-        return beyond(t, 0, false, other);
-    if (lo == t->n)
-        return beyond(t, t->n - 1, true, other);
-    if (t->step != 0 && (step = step_between(&t->v[lo - 1], &t->v[lo])) != 0)
-        return beside_step(t, lo, other, step, ret_doubt);
-    return between(&t->v[lo - 1], &t->v[lo], other);
+    *ret_outside = 0;
+    if (lo == 0) {
+        *ret_outside = v[0].other_ns - other;
+        return beyond(v, n, false, other);
+    }
+    if (lo == n) {
+        *ret_outside = other - v[n - 1].other_ns;
+        return beyond(v, n, true, other);
+    }
+    return between(&v[lo - 1], &v[lo], other);
+}
+
+/* What speaks for a stamp's being of one era. */
+typedef struct {
+    int64_t raw;
+    mrd_dur_ns outside; /* of its readings */
+    mrd_dur_ns missed;  /* by how much it lies where that era cannot be; 0: it can */
+    bool lately;        /* it was handed on within MRD_CROSS_LATE, or nobody knows */
+    bool beside_step;   /* outside, and that is where the clock was set */
+} claim;
+
+static claim
+claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
+{
+    const mrd_cross_era *era = &t->eras[e];
+    int64_t first = t->v[era->first].raw_ns, last = t->v[era->first + era->n - 1].raw_ns;
+    bool known = by_raw != INT64_MAX;
+    int64_t from = e > 0 ? t->v[era->first - 1].raw_ns : known ? INT64_MIN : first - MRD_CROSS_LATE;
+    int64_t until = e + 1 < t->n_eras ? t->v[era->first + era->n].raw_ns
+                    : known           ? INT64_MAX
+                                      : last + MRD_CROSS_LATE;
+    claim c = { .missed = 0 };
+    mrd_dur_ns slack;
+
+    c.raw = in_era(t, e, other, &c.outside);
+    slack = c.outside / 2000 + 1; /* 500 ppm */
+    if (known && until > by_raw)
+        until = by_raw;
+    if (c.raw < from - (from > INT64_MIN + slack ? slack : 0))
+        c.missed = from - c.raw;
+    else if (c.raw > until && c.raw - until > slack)
+        c.missed = c.raw - until;
+    c.lately = !known || c.raw >= by_raw - MRD_CROSS_LATE;
+    c.beside_step = c.outside > 0 && (c.raw < first ? e > 0 : e + 1 < t->n_eras);
+    return c;
+}
+
+/* Whether a is the better claim; ties go to the later era. */
+static bool
+better(const claim *a, const claim *b, bool known)
+{
+    if ((a->missed == 0) != (b->missed == 0))
+        return a->missed == 0;
+    if (a->missed != b->missed)
+        return a->missed < b->missed;
+    if (a->lately != b->lately)
+        return a->lately;
+    return known ? a->raw >= b->raw : a->outside <= b->outside;
+}
+
+mrd_cross_place
+mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
+{
+    mrd_cross_place place = { .doubt = 0 };
+    claim best, c;
+    mrd_dur_ns apart;
+
+    best = claim_of(t, 0, other, by_raw);
+    place.raw_ns = best.raw;
+    if (t->n_eras == 1)
+        return place;
+    for (size_t e = 1; e < t->n_eras; e++) {
+        c = claim_of(t, e, other, by_raw);
+        if (better(&c, &best, by_raw != INT64_MAX)) {
+            best = c;
+            place.era = e;
+        }
+    }
+    place.raw_ns = best.raw;
+    place.doubt = best.missed + (best.beside_step ? best.outside / 2000 + 1 : 0);
+    for (size_t e = 0; e < t->n_eras; e++) {
+        c = claim_of(t, e, other, by_raw);
+        apart = magnitude(c.raw - best.raw);
+        if (e != place.era && c.missed <= best.missed && c.lately == best.lately &&
+            apart > place.doubt)
+            place.doubt = apart;
+    }
+    return place;
 }
 
 mrd_dur_ns
-mrd_cross_table_span(const mrd_cross_table *t, int64_t other, mrd_dur_ns dur)
+mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns dur)
 {
-    mrd_dur_ns apart;
+    mrd_dur_ns outside, apart;
+    int64_t begin = in_era(t, era, other, &outside);
+    claim c = { .missed = 0 };
 
-    if (t->step == 0)
-        return dur;
-    apart = mrd_cross_table_raw(t, other + dur, NULL) - mrd_cross_table_raw(t, other, NULL);
+    for (size_t e = era; e < t->n_eras; e++) {
+        c = claim_of(t, e, other + dur, INT64_MAX);
+        if (c.raw >= begin && (c.missed == 0 || e + 1 == t->n_eras))
+            break;
+    }
+    apart = c.raw - begin;
     return magnitude(apart - dur) <= MRD_MS ? dur : apart < 0 ? 0 : apart;
 }

@@ -4,9 +4,11 @@
  * the rate of the nearest two.
  *
  * Where the other clock was set between two readings (they disagree by more than a slew can make:
- * 1/8 of their distance and 1 ms), a stamp goes with the reading that it can have followed, or have
- * been followed by: 500 ppm of the distance are told as doubt. Where it can be either, the size of
- * the step is.
+ * 1/8 of their distance and 1 ms), another era of it begins. Set back, it shows some times twice.
+ * A stamp belongs to an era in which it lies behind the last reading of the era before and ahead of
+ * the first of the one after; what is known of when the stamp was handed on decides between two.
+ * Where both remain, their distance is told as doubt; beside a step it is 500 ppm of the distance
+ * to the nearest reading.
  *
  * Units: ns. Threads: no state beyond the table.
  */
@@ -18,25 +20,45 @@
 #include "base/clock.h"
 #include "base/err.h"
 
+/* A stamp is believed to be handed on within this; only what is older than that would be taken for
+ * younger where the clock was set back. */
+#define MRD_CROSS_LATE (60 * MRD_SEC)
+
 typedef struct {
     int64_t raw_ns, other_ns;
 } mrd_cross_point;
 
+/* Readings between which the other clock was not set. */
+typedef struct {
+    size_t first, n;
+} mrd_cross_era;
+
 /* Zeroed: empty. */
 typedef struct {
-    mrd_cross_point *v; /* owned */
+    mrd_cross_point *v; /* owned; by RAW */
     size_t n, cap;
+    mrd_cross_era
+        *eras; /* owned; at least one after mrd_cross_table_order of a table with points */
+    size_t n_eras;
     mrd_dur_ns step; /* the largest that was found, by magnitude; 0: that clock was never set */
 } mrd_cross_table;
 
+typedef struct {
+    int64_t raw_ns;
+    mrd_dur_ns doubt; /* that it may be off by */
+    size_t era;
+} mrd_cross_place;
+
 mrd_err mrd_cross_table_add(mrd_cross_table *t, int64_t raw_ns, int64_t other_ns); /* NOMEM */
 /* After the last add, before the first question. */
-void mrd_cross_table_order(mrd_cross_table *t);
-/* The table must not be empty. ret_doubt may be NULL. */
-int64_t mrd_cross_table_raw(const mrd_cross_table *t, int64_t other_ns, mrd_dur_ns *ret_doubt);
-/* A duration between two stamps of the other clock, in RAW where that clock was set in between;
- * else as it is. Never negative. */
-mrd_dur_ns mrd_cross_table_span(const mrd_cross_table *t, int64_t other_ns, mrd_dur_ns dur_ns);
+mrd_err mrd_cross_table_order(mrd_cross_table *t); /* NOMEM */
+/* The table must not be empty. by_raw: when the stamp was handed on at the latest; INT64_MAX: not
+ * known. */
+mrd_cross_place mrd_cross_table_find(const mrd_cross_table *t, int64_t other_ns, int64_t by_raw);
+/* A duration that begins at a stamp of an era and ends at another, in RAW where that clock was set
+ * in between; else as it is. Never negative. */
+mrd_dur_ns mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other_ns,
+                                mrd_dur_ns dur_ns);
 void mrd_cross_table_fini(mrd_cross_table *t);
 
 #endif

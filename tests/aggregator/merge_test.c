@@ -7,6 +7,7 @@
 #include "aggregator/clock_report.h"
 #include "aggregator/merge.h"
 #include "aggregator/node_clock.h"
+#include "base/num.h"
 #include "proto/batch.h"
 
 #include <unistd.h>
@@ -567,6 +568,101 @@ TEST(lives_that_nothing_ties_say_so)
     CHECK(ZERO + 70 * MRD_SEC + MOVED + l->shift_ns >= ZERO + 49 * MRD_SEC);
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
     CHECK(has(path, "NOT tied"));
+}
+
+/* ---- a wall clock that is set back ---- */
+
+#define SET_BACK (-3600 * MRD_SEC)
+
+/* A batch a second, stamped by the node's wall clock, which is set back in the middle; ten events
+ * in each, and the readings that bracket it. */
+static void
+put_stamped(recording *r, int64_t offset)
+{
+    part p = a_part("i-a", offset);
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_codec *codec = mrd_codec_new();
+    mrd_process proc;
+    mrd_track track;
+    mrd_journal *j = NULL;
+    char dir[400];
+
+    snprintf(dir, sizeof(dir), "%s/journal/i-a", r->dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-a"), 3, &j, NULL) == MRD_OK);
+    put_probes(&p, j);
+    mrd_process_init(&proc);
+    proc.instance_id = mrd_catalog_intern(cat, p.id);
+    proc.process_id = 4711;
+    mrd_track_init(&track, mrd_catalog_process(cat, &proc), MRD_SRC_RUNTIME);
+    for (int64_t sec = 10; sec < PAIRS - 10; sec++) {
+        mrd_frame f = frame_of(&p, MRD_FRAME_BATCH);
+        mrd_event ev = { .kind = MRD_INSTANT, .track = mrd_catalog_track(cat, &track) };
+        mrd_batch *b = mrd_batch_new(cat, track.process, MRD__CLOCK_KIND__CLOCK_REALTIME, 0);
+        mrd_buf wire = { 0 };
+
+        REQUIRE(b != NULL);
+        ev.name = mrd_catalog_intern(cat, "stamped");
+        for (int64_t i = 0; i <= 10; i++) {
+            int64_t sess = ZERO + sec * MRD_SEC + i * 100 * MRD_MS;
+            int64_t wall = sess + (sess >= ZERO + 60 * MRD_SEC + 50 * MRD_MS ? SET_BACK : 0);
+            mrd_cross_read read = { sess - offset, wall, 50 };
+
+            ev.ts_ns = wall;
+            if (i < 10)
+                REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
+            if (i % 5 == 0)
+                REQUIRE(mrd_batch_cross(b, &read) == MRD_OK);
+        }
+        REQUIRE(mrd_batch_encode(b, codec, MRD_CODEC_NONE, &f, &wire, NULL) == MRD_OK);
+        REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ wire.p, wire.len }, NULL) == MRD_OK);
+        mrd_buf_fini(&wire);
+        mrd_batch_free(b);
+    }
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+    snprintf(r->nodes[0].instance_id, sizeof(r->nodes[0].instance_id), "i-a");
+    r->n = 1;
+    mrd_codec_free(codec);
+    mrd_catalog_free(cat);
+}
+
+/* Every event at its time, in the order in which it happened, and well known but beside the step.
+ */
+TEST(stamps_of_a_clock_set_back_lie_where_they_happened)
+{
+    recording r = recording_new("set-back");
+    const int64_t from = ZERO + 10 * MRD_SEC, n = (PAIRS - 20) * 10;
+    mrd_export_result result;
+    const mrd_json *events;
+    mrd_json *doc = NULL;
+    size_t off = 0, silent = 0, wide = 0;
+    mrd_why why = { 0 };
+    char path[400];
+
+    put_stamped(&r, ZERO - 777 * MRD_SEC);
+    result = merge(&r, MERGE_ALIGNED, NULL);
+    CHECK_INT(result.events, n);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    CHECK(has(path, "was set by "));
+    CHECK_ERR("json", mrd_json_load(path, &doc, &why), MRD_OK);
+    events = mrd_json_get(doc, "trace_events");
+    CHECK_INT(mrd_json_size(events), n);
+    for (size_t i = 0; i < mrd_json_size(events); i++) {
+        const mrd_json *e = mrd_json_at(events, i);
+        char scratch[64];
+        mrd_str text;
+        int64_t at = 0, truth = from + (int64_t) i * 100 * MRD_MS, bound;
+
+        CHECK_ERR("time", mrd_json_text(mrd_json_get(e, "timestamp"), scratch, &text), MRD_OK);
+        CHECK_ERR("number", mrd_num_i64(text, &at), MRD_OK);
+        bound = mrd_json_int(e, "clock_bound_ns", 0);
+        off += llabs(at - truth) > MRD_MS;
+        silent += llabs(at - truth) > bound;
+        wide += bound > MRD_MS;
+    }
+    CHECK_INT(off, 0);
+    CHECK_INT(silent, 0);
+    CHECK(wide <= 10);
+    mrd_json_free(doc);
 }
 
 static int64_t

@@ -20,9 +20,26 @@ readings(mrd_dur_ns every, mrd_dur_ns step, int64_t at, int64_t ppm)
     n = t.n;
     for (size_t i = 0; i < n; i++) /* each comes with several batches */
         CHECK_INT(mrd_cross_table_add(&t, t.v[i].raw_ns, t.v[i].other_ns), MRD_OK);
-    mrd_cross_table_order(&t);
+    CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
     CHECK_INT(t.n, n);
     return t;
+}
+
+/* Of a stamp of which nobody knows when it was handed on. */
+static int64_t
+raw_of(const mrd_cross_table *t, int64_t other, mrd_dur_ns *ret_doubt)
+{
+    mrd_cross_place p = mrd_cross_table_find(t, other, INT64_MAX);
+
+    if (ret_doubt != NULL)
+        *ret_doubt = p.doubt;
+    return p.raw_ns;
+}
+
+static mrd_dur_ns
+span_of(const mrd_cross_table *t, int64_t other, mrd_dur_ns dur)
+{
+    return mrd_cross_table_span(t, mrd_cross_table_find(t, other, INT64_MAX).era, other, dur);
 }
 
 static int64_t
@@ -43,13 +60,12 @@ TEST(rates_are_followed)
         for (int64_t raw = 0; raw < 10 * MRD_SEC; raw += 12345678) {
             mrd_dur_ns doubt;
 
-            wrong += llabs(mrd_cross_table_raw(&t, wall_at(raw, 0, 0, ppms[i]), &doubt) - raw) > 1;
+            wrong += llabs(raw_of(&t, wall_at(raw, 0, 0, ppms[i]), &doubt) - raw) > 1;
             wrong += doubt != 0;
         }
         CHECK_INT(wrong, 0);
-        CHECK(llabs(mrd_cross_table_raw(&t, wall_at(-MRD_SEC, 0, 0, ppms[i]), NULL) + MRD_SEC) <=
-              1);
-        CHECK_INT(mrd_cross_table_span(&t, WALL + MRD_SEC, 12345), 12345);
+        CHECK(llabs(raw_of(&t, wall_at(-MRD_SEC, 0, 0, ppms[i]), NULL) + MRD_SEC) <= 1);
+        CHECK_INT(span_of(&t, WALL + MRD_SEC, 12345), 12345);
         mrd_cross_table_fini(&t);
     }
 }
@@ -73,7 +89,7 @@ TEST(steps_are_followed)
         CHECK(llabs(t.step) >= llabs(rows[i].step) / 2);
         for (int64_t raw = 0; raw <= 10 * MRD_SEC; raw += 1234567) {
             mrd_dur_ns doubt;
-            int64_t got = mrd_cross_table_raw(&t, wall_at(raw, rows[i].step, at, 20), &doubt);
+            int64_t got = raw_of(&t, wall_at(raw, rows[i].step, at, 20), &doubt);
 
             wrong += llabs(got - raw) > doubt + 1 || doubt > rows[i].every / 2000 + 1;
         }
@@ -96,7 +112,7 @@ TEST(what_cannot_be_told_is_doubted)
     CHECK_INT(t.step, 3 * step);
     for (int64_t raw = 0; raw <= 10 * MRD_SEC; raw += 1234567) {
         mrd_dur_ns doubt;
-        int64_t got = mrd_cross_table_raw(&t, wall_at(raw, 3 * step, at, 0), &doubt);
+        int64_t got = raw_of(&t, wall_at(raw, 3 * step, at, 0), &doubt);
 
         wrong += llabs(got - raw) > doubt;
         doubted += doubt == 3 * step;
@@ -106,17 +122,62 @@ TEST(what_cannot_be_told_is_doubted)
     mrd_cross_table_fini(&t);
 }
 
+/*
+ * Set back by less than was recorded, the clock shows some times twice. With the moment at which a
+ * batch was closed, what came before is where it happened; what came behind may be older by the
+ * step only while somebody could have been so late. Never off by more than is said.
+ */
+TEST(set_back_it_shows_some_times_twice)
+{
+    static const struct {
+        mrd_dur_ns step;
+        bool decided; /* away from the step, for both sides */
+    } rows[] = { { -500 * MRD_MS, true }, { -2 * MRD_SEC, false },  { -30 * MRD_SEC, false },
+                 { -90 * MRD_SEC, true }, { -150 * MRD_SEC, true }, { -3600 * MRD_SEC, true } };
+    const int64_t at = 200 * MRD_SEC + 4321 * MRD_MS, end = 400 * MRD_SEC, sealed = 500 * MRD_MS;
+    const int64_t every = MRD_SEC;
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        unsigned wrong = 0, silent = 0, doubted_before = 0, doubted_after = 0, misplaced = 0;
+        mrd_cross_table t = { 0 };
+
+        for (int64_t raw = 0; raw <= end; raw += every)
+            CHECK_ERR("add", mrd_cross_table_add(&t, raw, wall_at(raw, rows[i].step, at, 20)),
+                      MRD_OK);
+        CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
+        CHECK_INT(t.n_eras, 2);
+        for (int64_t raw = 0; raw <= end; raw += 12345678) {
+            int64_t wall = wall_at(raw, rows[i].step, at, 20), seal = raw - raw % sealed + sealed;
+            mrd_cross_place p = mrd_cross_table_find(&t, wall, seal);
+            mrd_cross_place blind = mrd_cross_table_find(&t, wall, INT64_MAX);
+            bool near = llabs(raw - at) < 2 * every;
+
+            wrong += llabs(p.raw_ns - raw) > p.doubt + 1;
+            silent += llabs(blind.raw_ns - raw) > blind.doubt + 1;
+            doubted_before += !near && raw < at && p.doubt > MRD_MS;
+            doubted_after += !near && raw > at && p.doubt > MRD_MS;
+            misplaced += !near && llabs(p.raw_ns - raw) > MRD_MS;
+        }
+        CHECK_INT(wrong, 0);
+        CHECK_INT(silent, 0);
+        CHECK_INT(misplaced, 0); /* also where it is doubted */
+        CHECK_INT(doubted_before, 0);
+        CHECK((doubted_after == 0) == rows[i].decided);
+        mrd_cross_table_fini(&t);
+    }
+}
+
 TEST(spans_across_a_step)
 {
     const int64_t at = 4321 * MRD_MS;
     const mrd_dur_ns hour = 3600 * MRD_SEC;
     mrd_cross_table t = readings(200 * MRD_MS, hour, at, 0);
 
-    CHECK_INT(mrd_cross_table_span(&t, WALL + MRD_SEC, 7 * MRD_MS), 7 * MRD_MS);
-    CHECK_INT(mrd_cross_table_span(&t, WALL + at - 2 * MRD_MS, hour + 7 * MRD_MS), 7 * MRD_MS);
+    CHECK_INT(span_of(&t, WALL + MRD_SEC, 7 * MRD_MS), 7 * MRD_MS);
+    CHECK_INT(span_of(&t, WALL + at - 2 * MRD_MS, hour + 7 * MRD_MS), 7 * MRD_MS);
     mrd_cross_table_fini(&t);
     t = readings(200 * MRD_MS, -hour, at, 0); /* its end reads before its begin */
-    CHECK_INT(mrd_cross_table_span(&t, WALL + at - 2 * MRD_MS, 7 * MRD_MS - hour), 7 * MRD_MS);
+    CHECK_INT(span_of(&t, WALL + at - 2 * MRD_MS, 7 * MRD_MS - hour), 7 * MRD_MS);
     mrd_cross_table_fini(&t);
 }
 
