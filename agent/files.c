@@ -540,7 +540,8 @@ on_want(mrd_files *f, const Mrd__ArtifactWant *w)
     if (w->have) {
         f->stats.duplicates++;
         finish(f, DONE, "");
-    } else if (w->err == MRD_AGAIN) { /* it is busy with what we sent */
+    } else if (w->err == MRD_AGAIN || w->err == MRD_FULL || w->err == MRD_IO ||
+               w->err == MRD_NOMEM) { /* it cannot now: nothing is wrong with the file */
         f->again_at =
             mrd_local_now().ns + (w->retry_after_ms == 0 ? RETRY : w->retry_after_ms * MRD_MS);
     } else if (w->err != 0 && w->retry_after_ms == 0) {

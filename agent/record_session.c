@@ -243,6 +243,25 @@ take_options(session *s, const Mrd__Control *c, mrd_why *why)
     return MRD_OK;
 }
 
+/* One that is over stays for a while, so that the aggregator hears of it; for two heartbeats at
+ * least when its place is wanted. */
+static void
+forget_flushed(mrd_record *r)
+{
+    int64_t heard = mrd_local_now().ns - 2 * MRD_SEC;
+    const session *oldest = NULL;
+
+    for (size_t i = 0; i < r->n_sessions; i++) {
+        const session *s = &r->sessions[i];
+
+        if (s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED && s->st.flushed_ns < heard &&
+            (oldest == NULL || s->st.flushed_ns < oldest->st.flushed_ns))
+            oldest = s;
+    }
+    if (oldest != NULL)
+        mrd_record_cancel(r, oldest->st.id);
+}
+
 mrd_err
 mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
 {
@@ -261,6 +280,8 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
 
     if (mrd_record_session_of(r, c->session) != NULL)
         return MRD_EXISTS;
+    if (r->n_sessions == MRD_RECORD_SESSIONS)
+        forget_flushed(r);
     if (r->n_sessions == MRD_RECORD_SESSIONS)
         return mrd_why_set(why, MRD_LIMIT, 0, "%d sessions at one time are the most",
                            MRD_RECORD_SESSIONS);

@@ -37,6 +37,7 @@ limits_set(hub_limits *l, const mrd_aggregator_options *o)
     l->lead_ns = or_else(o->lead_ns, 500 * MRD_MS);
     l->retain_ns = o->retain_ns;
     l->retain_bytes = o->retain_bytes;
+    l->session_bytes = o->session_bytes;
 }
 
 static mrd_err

@@ -38,6 +38,7 @@ typedef struct {
     mrd_dur_ns arm_timeout_ns, lead_ns;      /* [2 s]; from agreement to start [500 ms] */
     mrd_dur_ns retain_ns;                    /* [for ever] */
     int64_t retain_bytes;                    /* [no limit] */
+    int64_t session_bytes;                   /* [no limit] */
 } mrd_aggregator_options;
 
 /* Errors: those of the store, the addresses, the certificates, each with a sentence. */

@@ -13,7 +13,8 @@
 #include "base/obj.h"
 #include "base/out.h"
 
-#define UPLOADS      256
+#define UPLOADS      1024
+#define UPLOAD_IDLE  (5 * MRD_SEC) /* one that got nothing for so long makes room */
 #define NAME_PARTS   8
 #define ARTIFACT_MAX (1ull << 40)
 
@@ -83,6 +84,7 @@ artifact_forget(hub *h, const char *sha256)
     keep_grown(h, sha256, 0);
 }
 
+/* NULL: as many are under way as there may be, or no memory. */
 static upload *
 upload_new(hub *h, const char *sha256, uint64_t size)
 {
@@ -95,7 +97,7 @@ upload_new(hub *h, const char *sha256, uint64_t size)
         if (!uploads[i].busy && (u == NULL || uploads[i].used_ns < u->used_ns))
             u = &uploads[i]; /* a free one was used at 0 */
     }
-    if (u == NULL)
+    if (u == NULL || (u->sha256[0] != '\0' && mrd_local_now().ns - u->used_ns < UPLOAD_IDLE))
         return NULL;
     artifact_upload_forget(u);
     hub_copy(u->sha256, sizeof(u->sha256), sha256);
@@ -227,7 +229,9 @@ artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
                 (u = upload_new(h, o->sha256, o->size)) == NULL) {
                 free(path);
                 free(part);
-                return artifact_fail(MRD_NOMEM, text, "out of memory");
+                want->retry_after_ms = 1000;
+                return artifact_fail(MRD_AGAIN, text,
+                                     "as many files are being sent as there may be at one time");
             }
             if (u->busy) {
                 want->retry_after_ms = 1000;

@@ -583,6 +583,23 @@ step_trigger(hub *h, hub_session *s)
     return true;
 }
 
+/* A session that is too large is stopped as if somebody had asked for it: what its nodes hold still
+ * comes. */
+static void
+bound_size(hub *h, hub_session *s)
+{
+    if (h->limits.session_bytes == 0 || s->stop_wanted ||
+        keep_bytes(s) + s->artifact_bytes <= (uint64_t) h->limits.session_bytes)
+        return;
+    s->stop_wanted = s->dirty = true;
+    h->stats.limited[LIMIT_SESSION_SIZE]++;
+    snprintf(s->sentence, sizeof(s->sentence),
+             "stopped: it reached the %lld MB that --session-size allows",
+             (long long) (h->limits.session_bytes / 1000000));
+    mrd_log(MRD_LOG_WARN, "AGG-SESSION-SIZE", "Session is stopped: id=%s reason=%s", s->text,
+            s->sentence);
+}
+
 static void
 step_record(hub *h, hub_session *s)
 {
@@ -590,6 +607,7 @@ step_record(hub *h, hub_session *s)
     control_message m;
 
     gather_noted(h, s);
+    bound_size(h, s);
     if (step_trigger(h, s))
         return;
     if (!s->stop_wanted && (s->duration_ns == 0 || now < end - h->limits.lead_ns - delay(h, s)))

@@ -149,6 +149,46 @@ sessions(hub *h, mrd_expo *x)
     }
 }
 
+/* What the limits are, how much of them is used, and how often each held something back. */
+static void
+limits(hub *h, mrd_expo *x)
+{
+    const hub_limits *l = &h->limits;
+    const struct {
+        const char *name;
+        int64_t v;
+    } rows[] = {
+        { "agent-rate", l->agent_rate },
+        { "total-rate", l->total_rate },
+        { "max-connections", mrd_server_max_connections(h->server) },
+        { "max-nodes", l->max_nodes },
+        { "max-sessions", l->max_sessions },
+        { "max-open-sessions", l->max_open_sessions },
+        { "session-size", l->session_bytes },
+        { "disk-reserve", l->disk_reserve },
+        { "retain-size", l->retain_bytes },
+    };
+    char label[64];
+
+    mrd_expo_family(x, MRD_EXPO_GAUGE, "meridian_limit",
+                    "Limits by the name of their option; 0: none.");
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        snprintf(label, sizeof(label), "limit=\"%s\"", rows[i].name);
+        mrd_expo_i64(x, label, rows[i].v);
+    }
+    mrd_expo_family(x, MRD_EXPO_COUNTER, "meridian_limited_total",
+                    "What a limit sent back, refused or stopped.");
+    for (unsigned i = LIMIT_NONE + 1; i < LIMIT_KINDS; i++) {
+        snprintf(label, sizeof(label), "limit=\"%s\"", limit_text((limit_kind) i));
+        mrd_expo_u64(x, label, h->stats.limited[i]);
+    }
+    mrd_expo_one(x, MRD_EXPO_GAUGE, "meridian_sessions_unreadable",
+                 "Sessions whose manifest could not be read: while there are any, no artifact is "
+                 "removed.",
+                 h->unreadable);
+    mrd_expo_one(x, MRD_EXPO_GAUGE, "meridian_nodes", "Agents remembered.", h->n_nodes);
+}
+
 void
 http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
 {
@@ -171,6 +211,7 @@ http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
                  "TLS connections of agents that came to nothing.",
                  mrd_server_tls_failures(h->server));
     sessions(h, &x);
+    limits(h, &x);
     per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
     per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
     per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_dropped_events_total",

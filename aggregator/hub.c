@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "aggregator/timeserve.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/out.h"
@@ -186,6 +187,77 @@ hub_node_add(hub *h, const char *instance_id)
     n->at = (uint32_t) h->n_nodes;
     h->nodes[h->n_nodes++] = n;
     return n;
+}
+
+/* The node longest gone of those that nobody expects any more. */
+static hub_node *
+forgotten(const hub *h)
+{
+    hub_node *oldest = NULL;
+
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        hub_node *n = h->nodes[i];
+
+        if (n->conn == 0 && !hub_node_expected(h, n) &&
+            (oldest == NULL || n->seen_ns < oldest->seen_ns))
+            oldest = n;
+    }
+    return oldest;
+}
+
+static void
+node_free(hub *h, hub_node *n)
+{
+    hub_node *last = h->nodes[--h->n_nodes];
+
+    if (mrd_map_get(&h->node_by_id, id_key(n->instance_id)) == n->at)
+        mrd_map_remove(&h->node_by_id, id_key(n->instance_id));
+    if (last != n) { /* takes its place; neither map grows by that */
+        if (mrd_map_get(&h->node_by_id, id_key(last->instance_id)) == last->at)
+            (void) mrd_map_put(&h->node_by_id, id_key(last->instance_id), n->at);
+        if (last->conn != 0)
+            (void) mrd_map_put(&h->node_by_conn, conn_key(last->conn), n->at);
+        last->at = n->at;
+        h->nodes[n->at] = last;
+    }
+    if (h->timeserve != NULL)
+        mrd_timeserve_forget(h->timeserve, n->key);
+    mrd_strlist_fini(&n->labels);
+    clocks_forget(n);
+    free(n);
+}
+
+bool
+hub_node_room(hub *h)
+{
+    hub_node *gone;
+
+    if ((int64_t) h->n_nodes < h->limits.max_nodes)
+        return true;
+    if ((gone = forgotten(h)) == NULL)
+        return false;
+    node_free(h, gone);
+    return true;
+}
+
+const char *
+limit_text(limit_kind kind)
+{
+    static const char *const names[LIMIT_KINDS] = {
+        "none",         "agent-rate",        "total-rate",   "max-connections", "max-nodes",
+        "max-sessions", "max-open-sessions", "session-size", "disk-reserve",    "uploads",
+        "epochs"
+    };
+
+    return kind < LIMIT_KINDS ? names[kind] : "unknown";
+}
+
+limit_kind
+hub_node_limited(const hub_node *n)
+{
+    return n->limited_by != LIMIT_NONE && mrd_local_now().ns - n->limited_ns < 5 * MRD_SEC
+               ? n->limited_by
+               : LIMIT_NONE;
 }
 
 void

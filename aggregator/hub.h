@@ -63,7 +63,24 @@ typedef struct {
     int64_t worst_ns;
 } hub_witness;
 
-/* One agent. Never freed before the end: their number is bounded by max_nodes. */
+/* What a limit held back, for /metrics and the nodes' states. */
+typedef enum {
+    LIMIT_NONE,
+    LIMIT_AGENT_RATE,
+    LIMIT_TOTAL_RATE,
+    LIMIT_CONNECTIONS,
+    LIMIT_NODES,
+    LIMIT_SESSIONS,
+    LIMIT_OPEN_SESSIONS,
+    LIMIT_SESSION_SIZE,
+    LIMIT_DISK,
+    LIMIT_UPLOADS,
+    LIMIT_EPOCHS, /* of one agent, and gaps in its numbers */
+    LIMIT_KINDS
+} limit_kind;
+
+/* One agent. While it is connected it stays; one that is gone and forgotten gives its place to
+ * another when there are max_nodes. */
 typedef struct {
     char instance_id[HUB_ID_MAX], host_name[HUB_TEXT_MAX], boot_id[64], release[32];
     uint64_t key, run, epoch;
@@ -83,6 +100,9 @@ typedef struct {
     uint64_t frames, bytes, events; /* received and stored */
     int64_t bucket_bytes;           /* of the rate limit; may be negative */
     int64_t bucket_ns;
+    uint64_t slowed;       /* frames that a limit sent back */
+    limit_kind limited_by; /* the last one, at */
+    int64_t limited_ns;    /* aggregator's RAW */
     mrd_strlist labels;       /* "key=value" */
     char noted[HUB_TEXT_MAX]; /* the trigger its last heartbeat told of, "": none */
     uint8_t probe_key[MRD_PROBE_KEY_LEN];
@@ -231,6 +251,7 @@ typedef struct {
     mrd_dur_ns node_timeout_ns, node_forget_ns, flush_timeout_ns, arm_timeout_ns, lead_ns;
     int64_t retain_ns;    /* 0: for ever */
     int64_t retain_bytes; /* 0: no limit */
+    int64_t session_bytes; /* 0: no limit */
 } hub_limits;
 
 /* Numbers for /metrics. */
@@ -238,6 +259,7 @@ typedef struct {
     uint64_t frames, bytes, events, duplicates, refused, slowed, not_stored, syncs, hellos,
         hello_refused, heartbeats, bad_frames;
     uint64_t artifacts, artifact_bytes, artifacts_removed;
+    uint64_t limited[LIMIT_KINDS];
     /* checks of clocks, and how many contradicted a bound */
     uint64_t clock_frames, clock_frame_violations, clock_held_out, clock_held_out_violations,
         clock_absolute, clock_absolute_violations, clock_collectives, clock_collective_violations;
@@ -302,6 +324,11 @@ int64_t hub_session_now(const hub *h); /* session time */
 hub_node *hub_node_by_conn(hub *h, uint32_t conn);
 hub_node *hub_node_by_id(hub *h, const char *instance_id);
 hub_node *hub_node_add(hub *h, const char *instance_id); /* NULL without memory */
+/* A place for one more: below the limit, or that of the node longest gone and forgotten. */
+bool hub_node_room(hub *h);
+const char *limit_text(limit_kind kind); /* "agent-rate", as its option is called */
+/* The limit that held the node back in the last seconds, LIMIT_NONE: none did. */
+limit_kind hub_node_limited(const hub_node *n);
 /* The node speaks on this connection from now on; whoever did before does not any more. 0: none. */
 void hub_node_connect(hub *h, hub_node *n, uint32_t conn);
 bool hub_node_alive(const hub *h, const hub_node *n); /* connected and heard of lately */

@@ -130,16 +130,21 @@ hello_check(ingest *in, const mrd_msg *msg, uint32_t conn, mrd_why *why)
                            hello->instance_id);
     if ((err = identity_check(h, conn, hello, why)) != MRD_OK)
         return err;
-    if (!mrd_server_conn_admit(h->server, conn))
+    if (!mrd_server_conn_admit(h->server, conn)) {
+        h->stats.limited[LIMIT_CONNECTIONS]++;
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "%u agents are connected, which is the limit (--max-connections, else a "
                            "third of the open files allowed): '%s' waits until one leaves",
                            mrd_server_max_connections(h->server), hello->instance_id);
+    }
     known = hub_node_by_id(h, hello->instance_id);
-    if (known == NULL && (int64_t) h->n_nodes >= h->limits.max_nodes)
+    if (known == NULL && !hub_node_room(h)) {
+        h->stats.limited[LIMIT_NODES]++;
         return mrd_why_set(why, MRD_LIMIT, 0,
-                           "agent '%s' is one more than the %lld that --max-nodes allows",
+                           "agent '%s' is one more than the %lld that --max-nodes allows, and none "
+                           "of them is gone for longer than --node-forget",
                            hello->instance_id, (long long) h->limits.max_nodes);
+    }
     if (known != NULL && known->run != hello->run && hub_node_alive(h, known) &&
         mrd_server_conn_alive(h->server, known->conn))
         return mrd_why_set(
@@ -416,14 +421,34 @@ bucket_take(int64_t rate, int64_t *bytes, int64_t *at_ns, int64_t now_ns, size_t
     return 0;
 }
 
+static void
+limited(hub *h, hub_node *n, limit_kind kind)
+{
+    if (n->limited_by != kind || mrd_local_now().ns - n->limited_ns > 60 * MRD_SEC)
+        mrd_log(MRD_LOG_INFO, "AGG-LIMIT", "Agent held back: node=%s limit=%s", n->instance_id,
+                limit_text(kind));
+    h->stats.limited[kind]++;
+    n->slowed++;
+    n->limited_by = kind;
+    n->limited_ns = mrd_local_now().ns;
+}
+
+/* Both limits are for what is stored: events, clock data and artifacts. */
 static uint32_t
 rate_wait(hub *h, hub_node *n, size_t bytes, int64_t now_ns)
 {
     uint32_t ms = bucket_take(h->limits.agent_rate, &n->bucket_bytes, &n->bucket_ns, now_ns, bytes);
+    limit_kind kind = LIMIT_AGENT_RATE;
 
-    return ms != 0
-               ? ms
-               : bucket_take(h->limits.total_rate, &h->bucket_bytes, &h->bucket_ns, now_ns, bytes);
+    if (ms == 0) {
+        kind = LIMIT_TOTAL_RATE;
+        ms = bucket_take(h->limits.total_rate, &h->bucket_bytes, &h->bucket_ns, now_ns, bytes);
+    }
+    if (ms > 0) {
+        h->stats.slowed++;
+        limited(h, n, kind);
+    }
+    return ms;
 }
 
 static void
@@ -478,6 +503,17 @@ clock_data(ingest *in, hub_node *n, mrd_frame *f, mrd_bytes *data, mrd_why *why)
     return err;
 }
 
+/* LIMIT: its number could not be remembered. */
+static mrd_err
+may_count(hub_part *p, const mrd_frame *f)
+{
+    const part_epoch *e = part_epoch_of(p, f->epoch);
+
+    return e == NULL && p->n_epochs == HUB_EPOCHS_MAX           ? MRD_LIMIT
+           : e != NULL && mrd_seqset_is_full(e->stored, f->seq) ? MRD_LIMIT
+                                                                : MRD_OK;
+}
+
 static mrd_err
 part_append(ingest *in, hub_session *s, hub_part *p, const mrd_frame *f, mrd_bytes data,
             mrd_why *why)
@@ -485,8 +521,7 @@ part_append(ingest *in, hub_session *s, hub_part *p, const mrd_frame *f, mrd_byt
     mrd_err err = MRD_OK;
 
     if (part_epoch_of(p, f->epoch) == NULL)
-        return mrd_why_set(why, MRD_LIMIT, 0, "node %s began more than %d epochs in one session",
-                           p->instance_id, HUB_EPOCHS_MAX);
+        return mrd_why_set(why, MRD_NOMEM, 0, "node %s", p->instance_id);
     if (p->journal == NULL) {
         char *dir = hub_path(in->h, s, "journal/%s", p->instance_id);
 
@@ -542,6 +577,7 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
     hub_session *s;
     hub_part *p = part_for(in, request, n, f, &s);
     const part_epoch *e;
+    char text[HUB_TEXT_MAX];
     mrd_why why = { 0 };
     uint32_t wait_ms;
     bool repeated;
@@ -556,14 +592,26 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
     }
     repeated = is_waiting(in, p, f);
     if (!repeated && (wait_ms = rate_wait(h, n, data.len, received_ns)) > 0) {
-        h->stats.slowed++;
         reply_ack(in, request, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
                   "more bytes per second than the aggregator may take", wait_ms);
         return;
     }
     if (!repeated && h->disk_full && !is_spared(h, f, data.len)) {
         mrd_why_set(&why, MRD_FULL, 0, "%s", h->disk_sentence);
+        limited(h, n, LIMIT_DISK);
         not_stored(in, request, &why);
+        return;
+    }
+    /* What can never be stored is refused at once: sent again and again, it would only hold up what
+     * comes behind it. */
+    if (!repeated && (why.err = may_count(p, f)) == MRD_LIMIT) {
+        limited(h, n, LIMIT_EPOCHS);
+        snprintf(
+            text, sizeof(text),
+            "node %s began more than %d epochs in one session, or leaves more gaps than can be "
+            "remembered",
+            p->instance_id, HUB_EPOCHS_MAX);
+        refuse_frame(in, request, MRD_LIMIT, text);
         return;
     }
     if (!repeated && f->type == MRD_FRAME_CLOCK_DATA &&
@@ -675,6 +723,10 @@ on_offer(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *ms
     char text[HUB_TEXT_MAX] = "";
 
     want.err = (uint32_t) artifact_offer(in->h, n, msg, &want, text);
+    if (want.err == MRD_FULL)
+        limited(in->h, n, LIMIT_DISK);
+    else if (want.err == MRD_AGAIN && !artifact_busy(in->h, msg->u.offer->sha256, 0))
+        limited(in->h, n, LIMIT_UPLOADS);
     if (want.err == MRD_OK && want.have) { /* said when it is noted that this session has it */
         if (artifact_settle(in->h, request, msg->u.offer->sha256, true))
             return;
@@ -688,14 +740,22 @@ on_offer(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *ms
 }
 
 static void
-on_piece(ingest *in, mrd_server_request *request, const mrd_msg *msg)
+on_piece(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *msg, size_t len,
+         int64_t received_ns)
 {
     Mrd__Ack ack = MRD__ACK__INIT;
     char text[HUB_TEXT_MAX] = "";
     bool done = msg->frame.type == MRD_FRAME_DONE;
-    mrd_err err = done ? artifact_done(in->h, request, msg, &ack, text)
-                       : artifact_chunk(in->h, msg, &ack, text);
+    uint32_t wait_ms = done ? 0 : rate_wait(in->h, n, len, received_ns);
+    mrd_err err;
 
+    if (wait_ms > 0) {
+        reply_ack(in, request, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
+                  "more bytes per second than the aggregator may take", wait_ms);
+        return;
+    }
+    err = done ? artifact_done(in->h, request, msg, &ack, text)
+               : artifact_chunk(in->h, msg, &ack, text);
     if (done && err == MRD_OK)
         return; /* answered when it is proven */
     artifact_ack(&ack, err, text);
@@ -723,7 +783,7 @@ on_message(ingest *in, mrd_server_request *request, hub_node *n, const mrd_frame
     else if (f->type == MRD_FRAME_OFFER)
         on_offer(in, request, n, &msg);
     else if (f->type == MRD_FRAME_CHUNK || f->type == MRD_FRAME_DONE)
-        on_piece(in, request, &msg);
+        on_piece(in, request, n, &msg, body.len, received_ns);
     else
         refuse_frame(in, request, MRD_TYPE, "frame of a type that an aggregator does not take");
     mrd_msg_free(&msg);

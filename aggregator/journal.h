@@ -65,6 +65,8 @@ bool mrd_seqset_has(const mrd_seqset *set, uint64_t seq);
 mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
 /* How many of 0 .. end-1 are missing. */
 uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
+/* It holds as many gaps as it may, and this number would make one more. */
+bool mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq);
 uint64_t mrd_seqset_end(const mrd_seqset *set); /* highest + 1, 0 when empty */
 
 /* ---- Reading ---- */

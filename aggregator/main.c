@@ -19,7 +19,7 @@ typedef struct {
     bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
     int64_t time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
-        max_open_sessions, disk_reserve, retain_bytes;
+        max_open_sessions, disk_reserve, retain_bytes, session_size;
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead, retain;
 } settings;
 
@@ -167,7 +167,8 @@ static const mrd_opt table[] = {
       .min = 1,
       .max = 1000000,
       ENV("MAX_NODES"),
-      .help = "different agents remembered" },
+      .help = "different agents remembered; the place of one gone for --node-forget goes to a new "
+              "one" },
     { .name = "max-sessions",
       .type = MRD_OPT_INT,
       AT(max_sessions),
@@ -183,7 +184,16 @@ static const mrd_opt table[] = {
       .min = 1,
       .max = 1000,
       ENV("MAX_OPEN_SESSIONS"),
-      .help = "sessions recording at one time" },
+      .help = "sessions recording at one time; a node takes part in 16" },
+    { .name = "session-size",
+      .type = MRD_OPT_SIZE,
+      AT(session_size),
+      .def = "0",
+      .arg = "SIZE",
+      .min = 0,
+      .max = INT64_MAX / 2,
+      ENV("SESSION_SIZE"),
+      .help = "a session that is larger, artifacts included, is stopped; 0: no limit" },
     { .name = "agent-rate",
       .type = MRD_OPT_SIZE,
       AT(agent_rate),
@@ -192,7 +202,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = INT64_MAX / 2,
       ENV("AGENT_RATE"),
-      .help = "bytes per second of one agent; 0: no limit" },
+      .help = "bytes per second of one agent, artifacts included; 0: no limit" },
     { .name = "total-rate",
       .type = MRD_OPT_SIZE,
       AT(total_rate),
@@ -409,6 +419,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .lead_ns = s->lead,
         .retain_ns = s->retain,
         .retain_bytes = s->retain_bytes,
+        .session_bytes = s->session_size,
     };
     if (strcmp(s->http_listen, "none") == 0)
         return MRD_OK;

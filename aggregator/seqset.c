@@ -57,6 +57,15 @@ mrd_seqset_has(const mrd_seqset *set, uint64_t seq)
     return i < set->n && set->v[i].lo <= seq && seq < set->v[i].hi;
 }
 
+bool
+mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq)
+{
+    size_t i = set->n < SEQSET_GAPS ? 0 : seq_find(set, seq);
+
+    return seq == UINT64_MAX || (set->n >= SEQSET_GAPS && !mrd_seqset_has(set, seq) &&
+                                 !(i < set->n && (set->v[i].hi == seq || set->v[i].lo == seq + 1)));
+}
+
 mrd_err
 mrd_seqset_add(mrd_seqset *set, uint64_t seq)
 {

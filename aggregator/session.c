@@ -422,6 +422,9 @@ node_json(const hub *h, const hub_node *n)
     mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) n->bytes));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) n->events));
     mrd_json_set(o, "counters", counters_json(&n->counters));
+    mrd_json_set(o, "slowed", mrd_json_new_int((int64_t) n->slowed));
+    if (hub_node_limited(n) != LIMIT_NONE)
+        mrd_json_set(o, "limited_by", mrd_json_new_str(limit_text(hub_node_limited(n))));
     mrd_json_set(o, "clock", clock_json(&n->clock));
     mrd_json_set(o, "labels", strings_json(&n->labels));
     return o;
@@ -496,22 +499,26 @@ sessions_put(hub *h, hub_session *s)
 }
 
 static mrd_err
-session_limits(const hub *h, mrd_why *why)
+session_limits(hub *h, mrd_why *why)
 {
     int64_t open = 0;
 
     for (size_t i = 0; i < h->n_sessions; i++)
         open += hub_session_open(h->sessions[i]);
-    if (open >= h->limits.max_open_sessions)
+    if (open >= h->limits.max_open_sessions) {
+        h->stats.limited[LIMIT_OPEN_SESSIONS]++;
         return mrd_why_set(
             why, MRD_LIMIT, 0,
             "%lld sessions are open, which is the limit (--max-open-sessions): stop one",
             (long long) open);
-    if ((int64_t) h->n_sessions >= h->limits.max_sessions)
+    }
+    if ((int64_t) h->n_sessions >= h->limits.max_sessions) {
+        h->stats.limited[LIMIT_SESSIONS]++;
         return mrd_why_set(
             why, MRD_LIMIT, 0,
             "the store holds %zu sessions, which is the limit (--max-sessions): delete some",
             h->n_sessions);
+    }
     if (h->disk_full)
         return mrd_why_set(why, MRD_FULL, 0, "%s", h->disk_sentence);
     return MRD_OK;

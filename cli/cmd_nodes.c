@@ -57,12 +57,14 @@ put_row(mrd_table *t, const mrd_json *node)
     const mrd_json *counters = mrd_json_get(node, "counters");
     const mrd_json *clock = mrd_json_get(node, "clock");
     int64_t rate = mrd_json_int(node, "events_per_second", -1);
+    const char *limit = mrd_json_str(node, "limited_by", "");
     char size[MRD_SIZE_TEXT];
 
     mrd_table_cell(t, "%s", mrd_json_str(node, "instance_id", "?"));
-    mrd_table_cell(t, "%s%s",
+    mrd_table_cell(t, "%s%s%s%s",
                    mrd_json_bool(node, "connected", false) ? mrd_json_str(node, "state", "?")
                                                            : "gone",
+                   *limit == '\0' ? "" : " by ", limit,
                    mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
     mrd_table_count(t, mrd_json_int(node, "rings", 0));
     if (rate < 0)

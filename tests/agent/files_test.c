@@ -204,6 +204,20 @@ TEST(a_cut_upload_resumes_where_it_was)
     end_world(w);
 }
 
+/* However long it takes: nothing is wrong with the file. */
+TEST(a_full_store_is_waited_for)
+{
+    world *w = new_world(0);
+
+    tree_file(test_tmp(), "cap/a.ntff", "x");
+    w->g.no_room = 200;
+    until(w, 1);
+    CHECK_INT(w->settled, 1);
+    CHECK_INT(w->g.offers, 201);
+    CHECK_INT(w->g.artifacts, 1);
+    end_world(w);
+}
+
 TEST(thousands_of_files)
 {
     world *w = new_world(0);

@@ -26,14 +26,13 @@ submit(carrier *c, uint64_t tag, uint8_t type, const void *message)
     mrd_buf_fini(&wire);
 }
 
-/* Sends one message and gives the reply; free it with mrd_msg_free. */
+/* The reply to what was submitted under tag 1. */
 static inline mrd_msg
-exchange(carrier *c, uint8_t type, const void *message)
+answer_of(carrier *c)
 {
     mrd_link_event ev;
     mrd_msg msg = { 0 };
 
-    submit(c, 1, type, message);
     while (mrd_link_next(c->link, 5000, &ev)) {
         bool reply = ev.kind == MRD_LINK_REPLY && ev.tag == 1;
 
@@ -45,6 +44,34 @@ exchange(carrier *c, uint8_t type, const void *message)
             break;
     }
     return msg;
+}
+
+/* Sends one message and gives the reply; free it with mrd_msg_free. */
+static inline mrd_msg
+exchange(carrier *c, uint8_t type, const void *message)
+{
+    submit(c, 1, type, message);
+    return answer_of(c);
+}
+
+/* A batch that nobody looks into. */
+static inline mrd_msg
+exchange_batch(carrier *c, uint64_t epoch, uint64_t seq)
+{
+    uint8_t wire[MRD_FRAME_HEADER + 4] = { 0 };
+    mrd_frame f = { .type = MRD_FRAME_BATCH,
+                    .agent = mrd_agent_key(MRD_STR("i-9")),
+                    .session = c->session,
+                    .epoch = epoch,
+                    .seq = seq,
+                    .events = 1,
+                    .head_len = 2,
+                    .head_raw = 2,
+                    .cols_raw = 2 };
+
+    mrd_frame_put(&f, (mrd_bytes){ wire + MRD_FRAME_HEADER, 4 }, wire);
+    CHECK_ERR("submit", mrd_link_submit(c->link, 1, (mrd_bytes){ wire, sizeof(wire) }), MRD_OK);
+    return answer_of(c);
 }
 
 static inline uint32_t

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <time.h>
 
-#include "aggregator/hub.h"
+#include "aggregator/artifact_int.h"
 
 #define HOUR (3600 * MRD_SEC)
 
@@ -269,6 +269,32 @@ TEST(folders_are_measured_and_removed)
         nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
     CHECK(!there(h, other) && !there(h, "artifacts/" SHA_A) && !there(h, "removed/" SHA_A));
     keep_close(h);
+    close_store(h);
+}
+
+/* As many files as may be under way: the next waits until one of them stands still. */
+TEST(uploads_are_bounded)
+{
+    enum { MOST = 1024 };
+    hub *h = store(0, 0);
+    hub_node node = { .instance_id = "i-1" };
+    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    char sha[65], name[] = "x.ntff", text[HUB_TEXT_MAX];
+    mrd_msg msg = { .frame = { .type = MRD_FRAME_OFFER }, .u.offer = &offer };
+
+    offer.sha256 = sha;
+    offer.name = name;
+    offer.size = 10;
+    for (unsigned i = 0; i < MOST + 2; i++) {
+        Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+
+        snprintf(sha, sizeof(sha), "%064x", i);
+        if (i == MOST + 1) /* another stands still */
+            h->uploads[7].used_ns -= 10 * MRD_SEC;
+        CHECK_ERR(sha, artifact_offer(h, &node, &msg, &want, text), i == MOST ? MRD_AGAIN : MRD_OK);
+        CHECK_ROW(sha, (want.retry_after_ms > 0) == (i == MOST));
+    }
+    CHECK_TEXT(h->uploads[7].sha256, sha);
     close_store(h);
 }
 

@@ -1,4 +1,5 @@
 /* The aggregator with small agents, over inproc and loopback TCP: every event is accounted for. */
+#include "tests/aggregator/carrier.h"
 #include "tests/aggregator/fake_agent.h"
 
 #include <signal.h>
@@ -549,6 +550,45 @@ TEST(slow_down)
 }
 
 /* A full disk: nothing is acknowledged, the state says so; with room again everything arrives. */
+/* An agent that begins anew again and again is refused in the end, frame by frame: it counts them,
+ * and nothing that comes behind waits for them. */
+TEST(more_epochs_than_can_be_remembered)
+{
+    mrd_aggregator *a =
+        aggregator(test_tmp(), "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
+    mrd_link_options o = { .data_url = "inproc://d" };
+    carrier c = { 0 };
+    static fake_agent agents[1] = { { .id = "i-1", .events = 10, .batches = 1 } };
+    unsigned stored = 0, refused = 0;
+    mrd_why why;
+    mrd_json *m;
+
+    agents[0].data_url = "inproc://d";
+    agents[0].control_url = "inproc://c";
+    fake_start(&agents[0]);
+    WAIT_FOR(agents[0].welcomed);
+    nap(100);
+    c.session = start(a, "any", 0, false);
+    REQUIRE(mrd_link_open(&o, &c.link, NULL) == MRD_OK);
+    carrier_hello(&c);
+    for (unsigned i = 0; i < 70; i++) {
+        mrd_msg r = exchange_batch(&c, 1000 + i, 0);
+
+        stored += r.u.ack->status == MRD__ACK_STATUS__ACK_STORED;
+        refused += r.u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && r.u.ack->err == MRD_LIMIT;
+        mrd_msg_free(&r);
+    }
+    CHECK_INT(stored, 64);
+    CHECK_INT(refused, 6);
+    m = manifest(a, c.session);
+    CHECK_INT(mrd_json_size(mrd_json_get(mrd_json_at(mrd_json_get(m, "nodes"), 1), "epochs")), 64);
+    mrd_json_free(m);
+    mrd_aggregator_stop(a, c.session, &why);
+    mrd_link_close(c.link);
+    fake_end(&agents[0]);
+    mrd_aggregator_close(a);
+}
+
 TEST(disk_full_and_back)
 {
     static fake_agent agents[1] = { { .id = "i-1", .events = 2000, .batches = 300 } };

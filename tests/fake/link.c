@@ -172,6 +172,11 @@ artifact(fake_aggregator *g, const mrd_msg *msg)
         }
         w.have = g->have_all;
         w.offset = g->artifact_len;
+        if (g->no_room > 0) {
+            g->no_room--;
+            w.err = MRD_FULL;
+            w.retry_after_ms = 1;
+        }
         answer(g, MRD_FRAME_WANT, &w);
     } else if (msg->frame.type == MRD_FRAME_CHUNK) {
         const Mrd__ArtifactChunk *c = msg->u.chunk;

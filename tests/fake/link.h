@@ -17,6 +17,7 @@ typedef struct {
     uint64_t frames, duplicates, events, losses, lost, bytes;
     uint8_t *seen;    /* per event id (argument or span id), how often stored */
     uint64_t unknown; /* events without an id */
+    unsigned no_room; /* so many offers find the store full */
     uint64_t offers, chunks, artifacts, artifact_bytes, hellos, heartbeats;
     int64_t first_ns, last_ns;
     Mrd__NodePhase phase;                     /* of the first session, as the last heartbeat said */
