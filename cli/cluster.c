@@ -661,3 +661,25 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
     }
     return whole;
 }
+
+mrd_err
+mrd_cluster_show(mrd_client *client, const mrd_client_options *options, const char *id,
+                 mrd_dur_ns wait, const char *command, bool *ret_over, int *ret_status,
+                 mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    mrd_err err = wait > 0 ? mrd_cluster_finish(client, id, wait, options->timeout, &doc, why)
+                           : mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
+
+    if (doc != NULL && options->json)
+        mrd_cluster_print_json(doc);
+    else if (doc != NULL)
+        mrd_cluster_print_session(doc, stdout);
+    if (err == MRD_OK && mrd_cluster_in(doc, "failed"))
+        *ret_status = MRD_EXIT_FAILED;
+    else if (err == MRD_OK && !mrd_cluster_whole(doc, command))
+        *ret_status = MRD_EXIT_INCOMPLETE;
+    *ret_over = err == MRD_OK && mrd_cluster_in(doc, "complete");
+    mrd_json_free(doc);
+    return err;
+}

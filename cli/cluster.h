@@ -51,6 +51,11 @@ void mrd_table_count(mrd_table *t, int64_t n);       /* "1,234,567" */
 void mrd_table_dur(mrd_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unknown */
 void mrd_table_print(const mrd_table *t, FILE *to);  /* with its titles */
 void mrd_table_fini(mrd_table *t);
+/* The members of doc's list `key`: as JSON with the rest of doc, else a row for each, or the
+ * sentence `none` when there are none. */
+void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
+                            const mrd_table_column *columns, size_t n_columns,
+                            void (*row)(mrd_table *t, const mrd_json *member), const char *none);
 /* One line of text from elsewhere, control characters as '?'. */
 void mrd_cluster_say(FILE *to, const char *text);
 void mrd_cluster_print_json(const mrd_json *doc);
@@ -165,6 +170,12 @@ char *mrd_cluster_nodes_text(const mrd_json *doc, char text[64]);
 /* True when every node was flushed and nothing was lost; else says on stderr what is missing. While
  * the session is open, what is still to come is not missing. */
 bool mrd_cluster_whole(const mrd_json *doc, const char *command);
+
+/* The session as it is, or with `wait` as it ends up within so long; printed, JSON when the client's
+ * options say so. Sets the exit status of `command` by what is missing; *ret_over: it is complete. */
+mrd_err mrd_cluster_show(mrd_client *client, const mrd_client_options *options, const char *id,
+                         mrd_dur_ns wait, const char *command, bool *ret_over, int *ret_status,
+                         mrd_why *why);
 
 /* ---- Files ---- */
 

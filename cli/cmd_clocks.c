@@ -290,26 +290,29 @@ clocks(const settings *set, const char *word, int *ret_status, mrd_why *why)
     return err;
 }
 
+static int
+run(void *self, const mrd_strlist *words)
+{
+    mrd_why why = { 0 };
+    int status = MRD_EXIT_OK;
+
+    if (clocks(self, words->n == 0 ? NULL : words->v[0], &status, &why) == MRD_OK)
+        return status;
+    mrd_cli_error("clocks", &why);
+    return MRD_EXIT_FAILED;
+}
+
 int
 mrd_cmd_clocks(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_strlist words = { 0 };
-    mrd_why why = { 0 };
-    int status = MRD_EXIT_OK;
-    bool done;
+    mrd_cli_frame frame = { .usage = "[SESSION|DIR] [options]",
+                            .more = more,
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .max_words = 1,
+                            .run = run };
 
-    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false, "[SESSION|DIR] [options]",
-                      more, &words, &done) != MRD_OK) {
-        status = MRD_EXIT_USAGE;
-    } else if (!done && words.n > 1) {
-        fprintf(stderr, "meridian clocks: one session at a time\n");
-        status = MRD_EXIT_USAGE;
-    } else if (!done && clocks(&set, words.n == 0 ? NULL : words.v[0], &status, &why) != MRD_OK) {
-        mrd_cli_error("clocks", &why);
-        status = MRD_EXIT_FAILED;
-    }
-    mrd_strlist_fini(&words);
-    mrd_conf_fini(table, MRD_COUNT(table), &set);
-    return status;
+    return mrd_cli_main(&frame, argc, argv);
 }

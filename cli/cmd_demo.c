@@ -831,49 +831,47 @@ finish(demo *d, bool keep)
         (void) nftw(d->work, remove_one, 32, FTW_DEPTH | FTW_PHYS);
 }
 
-int
-mrd_cmd_demo(int argc, char **argv)
+static int
+run_demo(void *self, const mrd_strlist *words)
 {
-    settings set = { 0 };
+    const char *tmp = getenv("TMPDIR");
     demo *d = calloc(1, sizeof(*d));
-    mrd_strlist words = { 0 };
+    int status = MRD_EXIT_OK;
     mrd_why why = { 0 };
-    int status = MRD_EXIT_USAGE;
-    bool done;
 
+    (void) words;
     if (d == NULL) {
         fprintf(stderr, "meridian demo: no memory\n");
         return MRD_EXIT_FAILED;
     }
-    d->set = &set;
-    if (mrd_cli_parse(table, MRD_COUNT(table), &set, argc, argv, false, "[--nodes N] [options]",
-                      NULL, &words, &done) != MRD_OK) {
-        status = MRD_EXIT_USAGE;
-    } else if (done) {
-        status = MRD_EXIT_OK;
-    } else if (words.n > 0) {
-        fprintf(stderr, "meridian demo: '%s' is one word too many (--help)\n", words.v[0]);
+    d->set = self;
+    snprintf(d->work, sizeof(d->work), "%.40s/meridian-demo-XXXXXX",
+             tmp == NULL || strlen(tmp) > 40 ? "/tmp" : tmp);
+    if (mkdtemp(d->work) == NULL) {
+        mrd_why_set(&why, MRD_IO, errno, "cannot make %s", d->work);
     } else {
-        const char *tmp = getenv("TMPDIR");
-
-        status = MRD_EXIT_OK;
-        snprintf(d->work, sizeof(d->work), "%.40s/meridian-demo-XXXXXX",
-                 tmp == NULL || strlen(tmp) > 40 ? "/tmp" : tmp);
-        if (mkdtemp(d->work) == NULL) {
-            mrd_why_set(&why, MRD_IO, errno, "cannot make %s", d->work);
-        } else {
-            d->files = mrd_json_new_array();
-            mrd_cluster_catch_all();
-            (void) run(d, &status, &why);
-            finish(d, set.keep || (why.err != MRD_OK && why.err != MRD_CANCELLED));
-        }
-        if (why.err != MRD_OK) {
-            mrd_cli_error("demo", &why);
-            status = MRD_EXIT_FAILED;
-        }
+        d->files = mrd_json_new_array();
+        mrd_cluster_catch_all();
+        (void) run(d, &status, &why);
+        finish(d, d->set->keep || (why.err != MRD_OK && why.err != MRD_CANCELLED));
     }
-    mrd_strlist_fini(&words);
-    mrd_conf_fini(table, MRD_COUNT(table), &set);
+    if (why.err != MRD_OK) {
+        mrd_cli_error("demo", &why);
+        status = MRD_EXIT_FAILED;
+    }
     free(d);
     return status;
+}
+
+int
+mrd_cmd_demo(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_cli_frame frame = { .usage = "[--nodes N] [options]",
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .run = run_demo };
+
+    return mrd_cli_main(&frame, argc, argv);
 }

@@ -112,25 +112,16 @@ static mrd_err
 nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
     const settings *set = self;
-    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
     mrd_json *doc = NULL;
-    const mrd_json *list;
     mrd_err err = ask_twice(set, client, &doc, why);
 
     (void) word;
     (void) ret_status;
     if (err != MRD_OK)
         return err;
-    list = mrd_json_get(doc, "nodes");
-    for (size_t i = 0; i < mrd_json_size(list); i++)
-        put_row(&t, mrd_json_at(list, i));
-    if (set->client.json)
-        mrd_cluster_print_json(doc);
-    else if (mrd_json_size(list) > 0)
-        mrd_table_print(&t, stdout);
-    else
-        printf("no agent has connected: start meridian-agent --aggregator URL on the nodes\n");
-    mrd_table_fini(&t);
+    mrd_cluster_print_list(doc, "nodes", set->client.json, columns, MRD_COUNT(columns), put_row,
+                           "no agent has connected: start meridian-agent --aggregator URL on the "
+                           "nodes");
     mrd_json_free(doc);
     return MRD_OK;
 }

@@ -173,8 +173,7 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     err = mrd_cluster_start(client, &set->wish, set->client.timeout, id, &doc, why);
     if (err == MRD_OK) {
         if (!set->client.json)
-            fprintf(stderr, "session %s records on %s\n", id,
-                    mrd_cluster_nodes_text(doc, nodes));
+            fprintf(stderr, "session %s records on %s\n", id, mrd_cluster_nodes_text(doc, nodes));
         err = record_on(set, client, id, &doc, ret_status, why);
     }
     mrd_json_free(doc);

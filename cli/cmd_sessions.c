@@ -41,25 +41,15 @@ static mrd_err
 sessions(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
     const settings *set = self;
-    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
     mrd_json *doc = NULL;
-    const mrd_json *list;
     mrd_err err = mrd_client_call(client, "GET", "/api/v1/sessions", NULL, &doc, why);
 
     (void) word;
     (void) ret_status;
     if (err != MRD_OK)
         return err;
-    list = mrd_json_get(doc, "sessions");
-    for (size_t i = 0; i < mrd_json_size(list); i++)
-        put_row(&t, mrd_json_at(list, i));
-    if (set->client.json)
-        mrd_cluster_print_json(doc);
-    else if (mrd_json_size(list) > 0)
-        mrd_table_print(&t, stdout);
-    else
-        printf("no session yet: `meridian record --duration 30s` makes one\n");
-    mrd_table_fini(&t);
+    mrd_cluster_print_list(doc, "sessions", set->client.json, columns, MRD_COUNT(columns), put_row,
+                           "no session yet: `meridian record --duration 30s` makes one");
     mrd_json_free(doc);
     return MRD_OK;
 }

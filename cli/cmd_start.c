@@ -75,8 +75,8 @@ start(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
         printf("%s\n", id);
     if (!set->client.json)
         fprintf(stderr, "recording on %s%s; stop it with: meridian stop %s\n",
-                mrd_cluster_nodes_text(doc, nodes),
-                set->wish.duration > 0 ? ", for a while" : "", id);
+                mrd_cluster_nodes_text(doc, nodes), set->wish.duration > 0 ? ", for a while" : "",
+                id);
     if (!mrd_cluster_whole(doc, "start"))
         *ret_status = MRD_EXIT_INCOMPLETE;
     mrd_json_free(doc);

@@ -26,23 +26,12 @@ status(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
 {
     const settings *set = self;
     char id[MRD_CLUSTER_ID];
-    mrd_json *doc = NULL;
+    bool over;
     mrd_err err = mrd_cluster_find(client, word, id, why);
 
-    if (err == MRD_OK && set->wait > 0)
-        err = mrd_cluster_finish(client, id, set->wait, set->client.timeout, &doc, why);
-    else if (err == MRD_OK)
-        err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
-    if (doc != NULL && set->client.json)
-        mrd_cluster_print_json(doc);
-    else if (doc != NULL)
-        mrd_cluster_print_session(doc, stdout);
-    if (err == MRD_OK && mrd_cluster_in(doc, "failed"))
-        *ret_status = MRD_EXIT_FAILED;
-    else if (err == MRD_OK && !mrd_cluster_whole(doc, "status"))
-        *ret_status = MRD_EXIT_INCOMPLETE;
-    mrd_json_free(doc);
-    return err;
+    return err != MRD_OK ? err
+                         : mrd_cluster_show(client, &set->client, id, set->wait, "status", &over,
+                                            ret_status, why);
 }
 
 int

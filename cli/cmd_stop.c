@@ -26,7 +26,7 @@ stop(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why 
 {
     const settings *set = self;
     char id[MRD_CLUSTER_ID];
-    mrd_json *doc = NULL;
+    bool over;
     mrd_err err = mrd_cluster_find(client, word, id, why);
 
     if (err == MRD_OK)
@@ -34,21 +34,9 @@ stop(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why 
     if (err != MRD_OK)
         return err;
     mrd_cluster_catch();
-    if (set->wait > 0)
-        err = mrd_cluster_finish(client, id, set->wait, set->client.timeout, &doc, why);
-    else
-        err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
-    if (doc != NULL && set->client.json)
-        mrd_cluster_print_json(doc);
-    else if (doc != NULL)
-        mrd_cluster_print_session(doc, stdout);
-    if (err == MRD_OK && mrd_cluster_in(doc, "failed"))
-        *ret_status = MRD_EXIT_FAILED;
-    else if (err == MRD_OK && !mrd_cluster_whole(doc, "stop"))
-        *ret_status = MRD_EXIT_INCOMPLETE;
-    if (err == MRD_OK && !set->client.json && mrd_cluster_in(doc, "complete"))
+    err = mrd_cluster_show(client, &set->client, id, set->wait, "stop", &over, ret_status, why);
+    if (over && !set->client.json)
         printf("\nget the profile with: meridian fetch %s\n", id);
-    mrd_json_free(doc);
     return err;
 }
 

@@ -2,12 +2,7 @@
  * trace/sink_report_json.c - report.json: the numbers of trace/report.h (docs/json.md).
  */
 #include "trace/catalog_json.h"
-#include "trace/report.h"
-
-typedef struct {
-    const mrd_sink_env *env;
-    mrd_report *report;
-} report_sink;
+#include "trace/sink_report.h"
 
 static void
 put_u64(mrd_jw *w, const char *key, uint64_t v)
@@ -191,7 +186,7 @@ put_pauses(mrd_jw *w, const mrd_report *r)
 }
 
 static void
-put_all(mrd_jw *w, const report_sink *s)
+put_all(mrd_jw *w, const mrd_report_sink *s)
 {
     const mrd_catalog *cat = s->env->catalog;
     size_t n;
@@ -223,35 +218,21 @@ put_all(mrd_jw *w, const report_sink *s)
 }
 
 static mrd_err
-report_open(void *state, const mrd_sink_env *env, mrd_why *why)
+report_write(void *state)
 {
-    report_sink *s = state;
+    const mrd_report_sink *s = state;
+    mrd_jw w;
 
-    s->env = env;
-    s->report = mrd_report_new(env);
-    return s->report == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "report") : MRD_OK;
-}
-
-static mrd_err
-report_event(void *state, const mrd_event *ev)
-{
-    return mrd_report_add(((report_sink *) state)->report, ev);
+    mrd_jw_init(&w, s->env->out, mrd_catalog_strings(s->env->catalog), true);
+    put_all(&w, s);
+    mrd_jw_fini(&w);
+    return MRD_OK;
 }
 
 static mrd_err
 report_close(void *state, mrd_why *why)
 {
-    report_sink *s = state;
-    mrd_err err = s->report == NULL ? MRD_NOMEM : mrd_report_finish(s->report);
-    mrd_jw w;
-
-    if (err == MRD_OK) {
-        mrd_jw_init(&w, s->env->out, mrd_catalog_strings(s->env->catalog), true);
-        put_all(&w, s);
-        mrd_jw_fini(&w);
-    }
-    mrd_report_free(s->report);
-    return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "report: %s", mrd_err_text(err));
+    return mrd_report_sink_close(state, report_write, why);
 }
 
 const mrd_sink_ops mrd_sink_report_json = {
@@ -259,8 +240,8 @@ const mrd_sink_ops mrd_sink_report_json = {
     .stem = "report",
     .suffix = ".json",
     .what = "the same for scripts",
-    .state_size = sizeof(report_sink),
-    .open = report_open,
-    .event = report_event,
+    .state_size = sizeof(mrd_report_sink),
+    .open = mrd_report_sink_open,
+    .event = mrd_report_sink_event,
     .close = report_close,
 };

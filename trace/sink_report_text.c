@@ -7,14 +7,13 @@
 #include <stdio.h>
 
 #include "trace/catalog_json.h"
-#include "trace/report.h"
+#include "trace/sink_report.h"
 #include "trace/text.h"
 
 enum { ROWS = 64, NAMES = 16, SLOWEST = 6, LABEL = 32 };
 
 typedef struct {
-    const mrd_sink_env *env;
-    mrd_report *report;
+    mrd_report_sink common;
     mrd_buf text;
     bool one_node; /* whose name need not be repeated */
 } report_sink;
@@ -36,7 +35,7 @@ is_one_node(const mrd_catalog *cat, const mrd_report *report)
 static void
 worker_label(const report_sink *s, const mrd_report_worker *w, mrd_buf *to)
 {
-    const mrd_catalog *cat = s->env->catalog;
+    const mrd_catalog *cat = s->common.env->catalog;
     const mrd_process *p = mrd_catalog_borrow_process(cat, w->process);
 
     if (p->rank != MRD_NONE)
@@ -95,8 +94,8 @@ static void
 verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
 {
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->report, &n) + v->worker;
-    const mrd_report_totals *t = mrd_report_totals_of(s->report);
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n) + v->worker;
+    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
 
     switch (v->kind) {
     case MRD_VERDICT_NOTHING:
@@ -125,11 +124,11 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
 static void
 put_title(report_sink *s)
 {
-    const mrd_catalog *cat = s->env->catalog;
-    const mrd_report_totals *t = mrd_report_totals_of(s->report);
-    mrd_verdict v = mrd_report_verdict(s->report);
+    const mrd_catalog *cat = s->common.env->catalog;
+    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+    mrd_verdict v = mrd_report_verdict(s->common.report);
     size_t workers, inputs, bad = 0;
-    const mrd_report_worker *w = mrd_report_workers(s->report, &workers);
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
     const mrd_input *in = mrd_catalog_inputs(cat, &inputs);
     int64_t first = INT64_MAX, last = INT64_MIN;
     char dur[MRD_DUR_TEXT];
@@ -183,7 +182,7 @@ static void
 put_breakdown(report_sink *s)
 {
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->report, &n);
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
     uint64_t all[MRD_REPORT_PARTS] = { 0 }, collective;
     char share[MRD_TEXT_SHARE];
 
@@ -203,7 +202,7 @@ put_breakdown(report_sink *s)
     }
     mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "workers", "report-json");
     mrd_buf_fmt(&s->text, "  %-*s", LABEL, "all");
-    put_parts(s, all, mrd_report_totals_of(s->report)->window_ns);
+    put_parts(s, all, mrd_report_totals_of(s->common.report)->window_ns);
     collective = all[MRD_REPORT_BOTH] + all[MRD_REPORT_EXPOSED];
     if (collective > 0)
         mrd_buf_fmt(&s->text, "  %s of the time in collectives lies under computation\n",
@@ -214,7 +213,7 @@ static void
 put_late(report_sink *s)
 {
     size_t n, shown = 0, all = 0;
-    const mrd_report_worker *w = mrd_report_workers(s->report, &n);
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
     char d[4][MRD_DUR_TEXT];
 
     for (size_t i = 0; i < n; i++)
@@ -239,7 +238,7 @@ static void
 put_collectives(report_sink *s)
 {
     size_t n;
-    const mrd_report_collective *c = mrd_report_collectives(s->report, &n);
+    const mrd_report_collective *c = mrd_report_collectives(s->common.report, &n);
     char d[5][MRD_DUR_TEXT];
 
     if (n == 0)
@@ -249,7 +248,7 @@ put_collectives(report_sink *s)
     for (size_t i = 0; i < n && i < NAMES; i++) {
         mrd_buf label = { 0 };
 
-        mrd_buf_str(&label, mrd_catalog_text(s->env->catalog, c[i].name));
+        mrd_buf_str(&label, mrd_catalog_text(s->common.env->catalog, c[i].name));
         if (c[i].size >= 0)
             mrd_buf_fmt(&label, " %" PRId64, c[i].size);
         mrd_buf_text(&s->text, "  ");
@@ -269,13 +268,13 @@ put_collectives(report_sink *s)
 static void
 put_process(report_sink *s, mrd_proc_id process, size_t width)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(s->env->catalog, process);
+    const mrd_process *p = mrd_catalog_borrow_process(s->common.env->catalog, process);
     mrd_buf label = { 0 };
 
-    mrd_text_process(s->env->catalog, process, &label);
+    mrd_text_process(s->common.env->catalog, process, &label);
     if (!s->one_node)
         mrd_buf_fmt(&label, " " MRD_STR_FMT,
-                    MRD_STR_ARG(mrd_catalog_text(s->env->catalog, p->instance_id)));
+                    MRD_STR_ARG(mrd_catalog_text(s->common.env->catalog, p->instance_id)));
     mrd_buf_text(&s->text, "  ");
     mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, width, true);
     mrd_buf_fini(&label);
@@ -285,8 +284,8 @@ static void
 put_steps(report_sink *s)
 {
     size_t n, slow;
-    const mrd_report_pace *p = mrd_report_paces(s->report, &n);
-    const mrd_report_step *step = mrd_report_slow_steps(s->report, &slow);
+    const mrd_report_pace *p = mrd_report_paces(s->common.report, &n);
+    const mrd_report_step *step = mrd_report_slow_steps(s->common.report, &slow);
     double best = 0;
     char d[5][MRD_DUR_TEXT];
 
@@ -314,10 +313,10 @@ put_steps(report_sink *s)
     for (size_t i = 0; i < slow && i < SLOWEST; i++) {
         put_process(s, step[i].process, LABEL);
         mrd_buf_byte(&s->text, ' ');
-        mrd_text_cell(&s->text, mrd_catalog_text(s->env->catalog, step[i].name), 19, true);
+        mrd_text_cell(&s->text, mrd_catalog_text(s->common.env->catalog, step[i].name), 19, true);
         mrd_buf_fmt(&s->text, " %12s %9s\n",
                     mrd_text_dur((uint64_t) step[i].start_ns -
-                                     (uint64_t) mrd_report_totals_of(s->report)->first_ns,
+                                     (uint64_t) mrd_report_totals_of(s->common.report)->first_ns,
                                  d[0]),
                     mrd_text_dur((uint64_t) step[i].dur_ns, d[1]));
     }
@@ -327,8 +326,8 @@ static void
 put_pauses(report_sink *s)
 {
     size_t n, workers;
-    const mrd_report_pause *g = mrd_report_pauses(s->report, &n);
-    const mrd_report_worker *w = mrd_report_workers(s->report, &workers);
+    const mrd_report_pause *g = mrd_report_pauses(s->common.report, &n);
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
     char d[2][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
 
     if (n == 0)
@@ -341,13 +340,13 @@ put_pauses(report_sink *s)
         put_worker(s, &w[g[i].worker]);
         mrd_buf_fmt(&s->text, " %10s %9s %7s  ",
                     mrd_text_dur((uint64_t) g[i].start_ns -
-                                     (uint64_t) mrd_report_totals_of(s->report)->first_ns,
+                                     (uint64_t) mrd_report_totals_of(s->common.report)->first_ns,
                                  d[0]),
                     mrd_text_dur((uint64_t) g[i].dur_ns, d[1]),
                     mrd_text_share(g[i].host_ns, (uint64_t) g[i].dur_ns, share));
-        mrd_text_cell(&names, mrd_catalog_text(s->env->catalog, g[i].before), 16, false);
+        mrd_text_cell(&names, mrd_catalog_text(s->common.env->catalog, g[i].before), 16, false);
         mrd_buf_text(&names, ", ");
-        mrd_text_cell(&names, mrd_catalog_text(s->env->catalog, g[i].after), 16, false);
+        mrd_text_cell(&names, mrd_catalog_text(s->common.env->catalog, g[i].after), 16, false);
         mrd_buf_str(&s->text, (mrd_str){ (const char *) names.p, names.len });
         mrd_buf_byte(&s->text, '\n');
         mrd_buf_fini(&names);
@@ -363,42 +362,29 @@ static const char legend[] =
     "otherwise who was last is indistinguishable.\n";
 
 static mrd_err
-report_open(void *state, const mrd_sink_env *env, mrd_why *why)
+report_write(void *state)
 {
     report_sink *s = state;
 
-    s->env = env;
-    s->report = mrd_report_new(env);
-    return s->report == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "report") : MRD_OK;
-}
-
-static mrd_err
-report_event(void *state, const mrd_event *ev)
-{
-    return mrd_report_add(((report_sink *) state)->report, ev);
+    s->one_node = is_one_node(s->common.env->catalog, s->common.report);
+    put_title(s);
+    put_breakdown(s);
+    put_late(s);
+    put_collectives(s);
+    put_steps(s);
+    put_pauses(s);
+    mrd_buf_text(&s->text, legend);
+    mrd_out_add(s->common.env->out, s->text.p, s->text.len);
+    return s->text.err;
 }
 
 static mrd_err
 report_close(void *state, mrd_why *why)
 {
-    report_sink *s = state;
-    mrd_err err = s->report == NULL ? MRD_NOMEM : mrd_report_finish(s->report);
+    mrd_err err = mrd_report_sink_close(state, report_write, why);
 
-    if (err == MRD_OK) {
-        s->one_node = is_one_node(s->env->catalog, s->report);
-        put_title(s);
-        put_breakdown(s);
-        put_late(s);
-        put_collectives(s);
-        put_steps(s);
-        put_pauses(s);
-        mrd_buf_text(&s->text, legend);
-        err = s->text.err;
-        mrd_out_add(s->env->out, s->text.p, s->text.len);
-    }
-    mrd_buf_fini(&s->text);
-    mrd_report_free(s->report);
-    return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "report: %s", mrd_err_text(err));
+    mrd_buf_fini(&((report_sink *) state)->text);
+    return err;
 }
 
 const mrd_sink_ops mrd_sink_report_text = {
@@ -407,7 +393,7 @@ const mrd_sink_ops mrd_sink_report_text = {
     .suffix = ".txt",
     .what = "where the time goes and who was late, for people",
     .state_size = sizeof(report_sink),
-    .open = report_open,
-    .event = report_event,
+    .open = mrd_report_sink_open,
+    .event = mrd_report_sink_event,
     .close = report_close,
 };
