@@ -389,8 +389,15 @@ static const mrd_table_column part_columns[] = {
     { "clock error", true }, { "start error", true }, { "remark", false },
 };
 
+/* Nothing more will arrive. */
+static bool
+is_ending(const mrd_json *doc)
+{
+    return mrd_cluster_in(doc, "merging|complete|failed");
+}
+
 static void
-part_row(mrd_table *t, const mrd_json *p)
+part_row(mrd_table *t, const mrd_json *p, bool over)
 {
     const mrd_json *counters = mrd_json_get(p, "counters"), *clock = mrd_json_get(p, "clock");
     int64_t missing = mrd_json_int(p, "missing_batches", 0);
@@ -407,8 +414,8 @@ part_row(mrd_table *t, const mrd_json *p)
                          ? -1
                          : mrd_json_int(p, "start_bound_ns", -1));
     if (missing > 0)
-        mrd_table_cell(t, "%" PRId64 " batches missing%s%s", missing, *remark == '\0' ? "" : "; ",
-                       remark);
+        mrd_table_cell(t, "%" PRId64 " batches %s%s%s", missing, over ? "missing" : "on their way",
+                       *remark == '\0' ? "" : "; ", remark);
     else
         mrd_table_cell(t, "%s%s%s", remark,
                        mrd_json_bool(p, "simulated", false) && *remark != '\0' ? "; " : "",
@@ -416,14 +423,15 @@ part_row(mrd_table *t, const mrd_json *p)
 }
 
 static void
-print_parts(const mrd_json *nodes, FILE *to)
+print_parts(const mrd_json *doc, FILE *to)
 {
+    const mrd_json *nodes = mrd_json_get(doc, "nodes");
     mrd_table t = { part_columns, MRD_COUNT(part_columns), { 0 } };
 
     if (mrd_json_size(nodes) == 0)
         return;
     for (size_t i = 0; i < mrd_json_size(nodes); i++)
-        part_row(&t, mrd_json_at(nodes, i));
+        part_row(&t, mrd_json_at(nodes, i), is_ending(doc));
     fputc('\n', to);
     mrd_table_print(&t, to);
     mrd_table_fini(&t);
@@ -532,7 +540,7 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
         mrd_cluster_say(to, store);
     }
     print_profile(doc, to);
-    print_parts(mrd_json_get(doc, "nodes"), to);
+    print_parts(doc, to);
     print_drops(mrd_json_get(doc, "nodes"), to);
     print_triggers(mrd_json_get(doc, "triggers"), to);
     print_device_profiles(mrd_json_get(doc, "nodes"), to);
@@ -568,7 +576,8 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     int64_t covered = mrd_json_int(node, "covered_ns", 0);
     char part[MRD_DUR_TEXT], all[MRD_DUR_TEXT];
 
-    if (window - covered <= COVER_MIN || strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0)
+    if (window - covered <= COVER_MIN || strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0 ||
+        mrd_cluster_in(node, "refused|missing")) /* which says enough */
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s covers %s of %s\n", command,
             mrd_json_str(node, "instance_id", "?"), mrd_dur_text(covered, part),
@@ -602,18 +611,18 @@ static bool
 node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 {
     const mrd_json *c = mrd_json_get(node, "counters");
-    bool over = mrd_cluster_in(doc, "merging|complete|failed");
+    bool over = is_ending(doc);
     int64_t missing = over ? mrd_json_int(node, "missing_batches", 0) : 0;
     int64_t dropped = mrd_cluster_lost(c), clock = mrd_json_int(c, "clock_frames_lost", 0);
 
     if (missing == 0 && dropped == 0 && clock == 0 && !is_without(node) &&
         (!over || mrd_cluster_in(node, "flushed")))
         return true;
-    fprintf(stderr,
-            "meridian %s: incomplete: node %s is %s, %" PRId64 " events dropped, %" PRId64
-            " batches missing",
-            command, mrd_json_str(node, "instance_id", "?"), mrd_json_str(node, "state", "?"),
-            dropped, missing);
+    fprintf(stderr, "meridian %s: incomplete: node %s is %s", command,
+            mrd_json_str(node, "instance_id", "?"), mrd_json_str(node, "state", "?"));
+    if (dropped + missing > 0 || !is_without(node))
+        fprintf(stderr, ", %" PRId64 " events dropped, %" PRId64 " batches missing", dropped,
+                missing);
     if (clock > 0)
         fprintf(stderr, ", %" PRId64 " frames of clock data lost", clock);
     if (mrd_json_str(node, "sentence", NULL) != NULL)
@@ -629,8 +638,7 @@ triggers_whole(const mrd_json *doc, const char *command)
     const mrd_json *list = mrd_json_get(doc, "triggers");
     bool whole = true;
 
-    for (size_t i = 0; mrd_cluster_in(doc, "merging|complete|failed") && i < mrd_json_size(list);
-         i++) {
+    for (size_t i = 0; is_ending(doc) && i < mrd_json_size(list); i++) {
         const mrd_json *t = mrd_json_at(list, i), *unheard = mrd_json_get(t, "unheard");
 
         for (size_t k = 0; k < mrd_json_size(unheard); k++) {

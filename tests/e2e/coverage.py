@@ -181,7 +181,7 @@ def in_flight():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     env = {"MERIDIAN_SERVER": f"http://127.0.0.1:{server.server_address[1]}", "no_proxy": "127.0.0.1", "MERIDIAN_TOKEN_FILE": "", "MERIDIAN_CA_FILE": ""}
     run("start", env=env)
-    run("status", env=env)
+    check("2 batches on their way" in run("status", env=env)[0], "status tells what has not arrived yet")
     node["state"], node["sentence"] = "refused", "it says no"
     check("it says no" in run("start", want=3, env=env)[1], "what is really missing is said at the start")
     node["state"], doc["state"] = "flushed", "complete"
