@@ -322,16 +322,15 @@ listed_by_open(const hub *h, const char *sha256)
     return false;
 }
 
-/* A part belongs to whoever is sending it, or may go on with it; a whole file to who lists it. */
+/* Of a file that nobody lists, or of a part: that belongs to whoever is sending it, or may go on.
+ */
 static bool
 is_rubbish(hub *h, const char *sha256, bool part, const struct stat *st)
 {
     if (artifact_busy(h, sha256, UPLOAD_NS))
         return false;
-    if (!part)
-        return file_of(h, sha256) == NULL;
-    return mrd_wall_now().ns - st->st_mtim.tv_sec * MRD_SEC > UPLOAD_NS &&
-           !listed_by_open(h, sha256);
+    return !part || (mrd_wall_now().ns - st->st_mtim.tv_sec * MRD_SEC > UPLOAD_NS &&
+                     !listed_by_open(h, sha256));
 }
 
 /* Lock held. */
@@ -346,6 +345,8 @@ sweep_entry(hub *h, const char *name)
     hub_copy(sha256, sizeof(sha256), name);
     if (!keep_hash_ok(sha256) || (!part && name[64] != '\0'))
         return; /* not ours */
+    if (!part && file_of(h, sha256) != NULL)
+        return; /* nearly always: the disk is not asked */
     from = hub_path(h, NULL, "artifacts/%s", name);
     to = hub_path(h, NULL, "removed/%s", name);
     if (from != NULL && to != NULL && lstat(from, &st) == 0 && S_ISREG(st.st_mode) &&
