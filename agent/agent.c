@@ -273,10 +273,10 @@ clock_step(mrd_agent *a, int64_t now)
         ended = ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && now > st.stop_ns);
     }
     if (ended && !a->ended) /* behind the last event, before the last upload */
-        mrd_node_clock_burst(a->clock);
+        mrd_clock_sync_burst(a->clock);
     a->ended = ended;
-    mrd_node_clock_step(a->clock, recording || ended);
-    if (mrd_node_clock_take(a->clock, ended, &data))
+    mrd_clock_sync_step(a->clock, recording || ended);
+    if (mrd_clock_sync_take(a->clock, ended, &data))
         ship_clock(a, &data);
 }
 
@@ -390,7 +390,7 @@ mrd_agent_next_ns(const mrd_agent *a)
     next = sooner(next, mrd_agent_counters_next_ns(a));
     next = sooner(next, mrd_files_next_ns(a->files));
     next = sooner(next, mrd_traces_next_ns(a->traces));
-    next = sooner(next, mrd_node_clock_next_ns(a->clock));
+    next = sooner(next, mrd_clock_sync_next_ns(a->clock));
     return a->publish == NULL ? next : sooner(next, mrd_publish_next_ns(a->publish));
 }
 
@@ -400,8 +400,8 @@ mrd_agent_fds(const mrd_agent *a, int fds[MRD_AGENT_FDS])
     const int all[MRD_AGENT_FDS] = { mrd_pipeline_fd(a->pipeline),
                                      mrd_files_fd(a->files),
                                      a->transport == NULL ? -1 : a->transport->fd(a->transport),
-                                     mrd_node_clock_fd(a->clock),
-                                     mrd_node_clock_link_fd(a->clock),
+                                     mrd_clock_sync_fd(a->clock),
+                                     mrd_clock_sync_link_fd(a->clock),
                                      mrd_metrics_fd(a->metrics) };
     size_t n = 0;
 
@@ -619,7 +619,7 @@ open_parts(mrd_agent *a, mrd_why *why)
                               .flush_ns = a->o.flush,
                               .recorder_max = (uint64_t) a->o.recorder_bytes,
                               .boot = boot_key(a) };
-    mrd_node_clock_options co = { .data_url = a->o.data_url,
+    mrd_clock_sync_options co = { .data_url = a->o.data_url,
                                   .boot_id = a->node.boot_id,
                                   .agent = a->key,
                                   .road = (mrd_probes_road) a->o.clock_probes,
@@ -646,7 +646,7 @@ open_parts(mrd_agent *a, mrd_why *why)
     ro.pipeline = a->pipeline;
     if ((err = mrd_record_open(&ro, &a->record, why)) != MRD_OK ||
         (err = mrd_devprof_open(a->record, a->pipeline, &a->devprof, why)) != MRD_OK ||
-        (err = mrd_node_clock_open(&co, &a->clock, why)) != MRD_OK ||
+        (err = mrd_clock_sync_open(&co, &a->clock, why)) != MRD_OK ||
         (err = open_counters(a, why)) != MRD_OK || (err = open_files(a, why)) != MRD_OK ||
         (err = open_trigger(a, why)) != MRD_OK || (err = open_publish(a, why)) != MRD_OK)
         return err;
@@ -703,7 +703,7 @@ mrd_agent_close(mrd_agent *a)
     a->devprof = NULL;
     mrd_traces_close(a->traces);
     a->traces = NULL; /* processes go later */
-    mrd_node_clock_close(a->clock);
+    mrd_clock_sync_close(a->clock);
     mrd_agent_counters_close(a);
     mrd_record_close(a->record);
     mrd_sample_close(a->sample);

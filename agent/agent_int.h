@@ -57,7 +57,7 @@ struct mrd_agent {
     mrd_metrics *metrics; /* NULL: no port */
     char *metrics_token;
     int64_t said_at, capped_ns;
-    mrd_node_clock *clock;
+    mrd_clock_sync *clock;
     bool ended; /* the session's last burst of probes was made */
     /* Events, not losses. */
     uint64_t recovered, delivered, dropped_spool, dropped_refused;
@@ -90,7 +90,7 @@ void mrd_agent_counters_close(mrd_agent *a);
 mrd_err mrd_agent_hello(void *self, mrd_buf *to);
 mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
 /* *view holds the texts of *to. */
-void mrd_agent_clock_quality(const mrd_agent *a, mrd_node_clock_view *view, Mrd__ClockQuality *to);
+void mrd_agent_clock_quality(const mrd_agent *a, mrd_clock_sync_view *view, Mrd__ClockQuality *to);
 mrd_err mrd_agent_open_metrics(mrd_agent *a, mrd_why *why);
 mrd_err mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why);
 

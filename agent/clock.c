@@ -27,8 +27,8 @@
 #define LINK_FRESH (20 * MRD_SEC) /* an answer over the connection counts so long */
 #define BEAT_K     0x80000000u    /* heartbeats as probes: k from here on */
 
-struct mrd_node_clock {
-    mrd_node_clock_options o;
+struct mrd_clock_sync {
+    mrd_clock_sync_options o;
     char host[256], boot_id[64];
     uint64_t agent;
     uint32_t epoch;
@@ -85,9 +85,9 @@ host_of(const char *url, char host[256])
 }
 
 mrd_err
-mrd_node_clock_open(const mrd_node_clock_options *options, mrd_node_clock **ret_clock, mrd_why *why)
+mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock, mrd_why *why)
 {
-    mrd_node_clock *c = calloc(1, sizeof(*c));
+    mrd_clock_sync *c = calloc(1, sizeof(*c));
 
     if (c == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock");
@@ -106,7 +106,7 @@ mrd_node_clock_open(const mrd_node_clock_options *options, mrd_node_clock **ret_
 }
 
 void
-mrd_node_clock_close(mrd_node_clock *c)
+mrd_clock_sync_close(mrd_clock_sync *c)
 {
     if (c == NULL)
         return;
@@ -119,7 +119,7 @@ mrd_node_clock_close(mrd_node_clock *c)
 }
 
 static void
-open_probe(mrd_node_clock *c)
+open_probe(mrd_clock_sync *c)
 {
     mrd_timeprobe_options o = {
         .host = c->host, .port = c->port, .agent = c->agent, .agent_epoch = c->epoch
@@ -140,7 +140,7 @@ open_probe(mrd_node_clock *c)
 }
 
 void
-mrd_node_clock_welcome(mrd_node_clock *c, const Mrd__Welcome *w)
+mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *w)
 {
     bool same = c->probe != NULL && w->probe_key.len == sizeof(c->key) && w->time_port == c->port &&
                 memcmp(w->probe_key.data, c->key, sizeof(c->key)) == 0;
@@ -169,7 +169,7 @@ mrd_node_clock_welcome(mrd_node_clock *c, const Mrd__Welcome *w)
 }
 
 static bool
-udp_silent(const mrd_node_clock *c)
+udp_silent(const mrd_clock_sync *c)
 {
     mrd_timeprobe_counts n;
 
@@ -180,14 +180,14 @@ udp_silent(const mrd_node_clock *c)
 }
 
 static bool
-link_silent(const mrd_node_clock *c, int64_t now)
+link_silent(const mrd_clock_sync *c, int64_t now)
 {
     return c->link == NULL || c->link_heard == 0 || now - c->link_heard > LINK_FRESH;
 }
 
 /* Where nothing else answers: the four stamps of a heartbeat are a probe, if a loose one. */
 static void
-beat_probe(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
+beat_probe(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
 {
     mrd_probe_sent sent = { .id = { c->agent, c->epoch, BEAT_K + 2 * c->beats },
                             .a1 = sent_ns,
@@ -215,7 +215,7 @@ beat_probe(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t rece
 }
 
 void
-mrd_node_clock_ack(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
+mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
 {
     int64_t bound = (received_ns - sent_ns) / 2 + 1;
     int64_t theirs = ack->local_ns + (ack->reply_local_ns - ack->local_ns) / 2;
@@ -248,7 +248,7 @@ mrd_node_clock_ack(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack, int6
 /* ---- Probes ---- */
 
 static void
-watch(mrd_node_clock *c, int64_t now)
+watch(mrd_clock_sync *c, int64_t now)
 {
     mrd_epoch_reading r = { .raw = { now }, .session_boot_id = c->session_boot };
     mrd_epoch_break b;
@@ -272,14 +272,14 @@ watch(mrd_node_clock *c, int64_t now)
     c->breaks[c->n_breaks].keep_rate = b.keep_rate;
     c->breaks[c->n_breaks].lost_ns = b.lost;
     c->n_breaks++;
-    mrd_node_clock_burst(c);
+    mrd_clock_sync_burst(c);
 }
 
 /* ---- What the node knows about its clocks ---- */
 
 /* Also when a recording begins: every session has at least one. */
 static void
-read_own(mrd_node_clock *c, int64_t now, bool recording)
+read_own(mrd_clock_sync *c, int64_t now, bool recording)
 {
     mrd_hostclock_reading r;
 
@@ -298,7 +298,7 @@ read_own(mrd_node_clock *c, int64_t now, bool recording)
 /* ---- Roads ---- */
 
 static void
-step_udp(mrd_node_clock *c, mrd_pace pace, int64_t now)
+step_udp(mrd_clock_sync *c, mrd_pace pace, int64_t now)
 {
     mrd_probe_sent half;
     mrd_timeprobe_counts n;
@@ -323,7 +323,7 @@ step_udp(mrd_node_clock *c, mrd_pace pace, int64_t now)
 }
 
 static void
-open_link(mrd_node_clock *c, int64_t now)
+open_link(mrd_clock_sync *c, int64_t now)
 {
     mrd_transport *t = NULL;
 
@@ -338,7 +338,7 @@ open_link(mrd_node_clock *c, int64_t now)
 }
 
 static void
-step_link(mrd_node_clock *c, mrd_pace pace, int64_t now)
+step_link(mrd_clock_sync *c, mrd_pace pace, int64_t now)
 {
     mrd_probe p;
 
@@ -360,7 +360,7 @@ step_link(mrd_node_clock *c, mrd_pace pace, int64_t now)
 
 /* The connection is opened when UDP is silent and closed when it answers. */
 static void
-step_roads(mrd_node_clock *c, mrd_pace pace, int64_t now)
+step_roads(mrd_clock_sync *c, mrd_pace pace, int64_t now)
 {
     bool silent = udp_silent(c);
 
@@ -381,7 +381,7 @@ step_roads(mrd_node_clock *c, mrd_pace pace, int64_t now)
 }
 
 void
-mrd_node_clock_step(mrd_node_clock *c, bool recording)
+mrd_clock_sync_step(mrd_clock_sync *c, bool recording)
 {
     int64_t now = mrd_local_now().ns;
     bool known = c->word_bound >= 0 && now - c->word_heard < WORD_AGE;
@@ -395,7 +395,7 @@ mrd_node_clock_step(mrd_node_clock *c, bool recording)
 }
 
 void
-mrd_node_clock_burst(mrd_node_clock *c)
+mrd_clock_sync_burst(mrd_clock_sync *c)
 {
     if (c->probe != NULL)
         mrd_timeprobe_burst(c->probe);
@@ -404,13 +404,13 @@ mrd_node_clock_burst(mrd_node_clock *c)
 }
 
 static const char *
-road_text(const mrd_node_clock *c)
+road_text(const mrd_clock_sync *c)
 {
     return c->source == MRD_STAMP_NNG ? "nng" : c->source == MRD_STAMP_BATCH ? "heartbeat" : "udp";
 }
 
 bool
-mrd_node_clock_take(mrd_node_clock *c, bool force, Mrd__ClockData *to)
+mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to)
 {
     int64_t now = mrd_local_now().ns;
     size_t len = c->sent.len + c->joined.len;
@@ -440,7 +440,7 @@ mrd_node_clock_take(mrd_node_clock *c, bool force, Mrd__ClockData *to)
 
 /* How much wider the aggregator's bound is `age` later (or earlier). */
 static int64_t
-word_growth(const mrd_node_clock *c, int64_t age)
+word_growth(const mrd_clock_sync *c, int64_t age)
 {
     double s = fabs((double) age / MRD_SEC), known;
 
@@ -451,9 +451,9 @@ word_growth(const mrd_node_clock *c, int64_t age)
 }
 
 void
-mrd_node_clock_at(const mrd_node_clock *c, int64_t at, mrd_node_clock_view *ret_view)
+mrd_clock_sync_at(const mrd_clock_sync *c, int64_t at, mrd_clock_sync_view *ret_view)
 {
-    mrd_node_clock_view v = { .bound_ns = -1,
+    mrd_clock_sync_view v = { .bound_ns = -1,
                               .method = "none",
                               .probes = c->probes,
                               .answered_ns = c->answered_at,
@@ -479,25 +479,25 @@ mrd_node_clock_at(const mrd_node_clock *c, int64_t at, mrd_node_clock_view *ret_
 }
 
 void
-mrd_node_clock_get(const mrd_node_clock *c, mrd_node_clock_view *ret_view)
+mrd_clock_sync_get(const mrd_clock_sync *c, mrd_clock_sync_view *ret_view)
 {
-    mrd_node_clock_at(c, mrd_local_now().ns, ret_view);
+    mrd_clock_sync_at(c, mrd_local_now().ns, ret_view);
 }
 
 int
-mrd_node_clock_fd(const mrd_node_clock *c)
+mrd_clock_sync_fd(const mrd_clock_sync *c)
 {
     return c->probe == NULL ? -1 : mrd_timeprobe_fd(c->probe);
 }
 
 int
-mrd_node_clock_link_fd(const mrd_node_clock *c)
+mrd_clock_sync_link_fd(const mrd_clock_sync *c)
 {
     return c->link == NULL ? -1 : mrd_linkprobe_fd(c->link);
 }
 
 int64_t
-mrd_node_clock_next_ns(const mrd_node_clock *c)
+mrd_clock_sync_next_ns(const mrd_clock_sync *c)
 {
     int64_t udp = c->probe == NULL ? INT64_MAX : mrd_timeprobe_deadline(c->probe).ns;
     int64_t link = c->link == NULL ? INT64_MAX : mrd_linkprobe_next_ns(c->link);

@@ -17,7 +17,7 @@
 #include "agent/transport.h"
 #include "proto/wire.h"
 
-typedef struct mrd_node_clock mrd_node_clock;
+typedef struct mrd_clock_sync mrd_clock_sync;
 
 /* In the order of the choices of --clock-probes. */
 typedef enum {
@@ -35,7 +35,7 @@ typedef struct {
     /* Opens a connection for probes alone; NULL: that road is closed. */
     mrd_err (*connect)(void *self, mrd_transport **ret_transport, mrd_why *why);
     void *connect_self;
-} mrd_node_clock_options;
+} mrd_clock_sync_options;
 
 typedef struct {
     bool known;
@@ -46,29 +46,29 @@ typedef struct {
     uint64_t probes;
     int64_t answered_ns,
         answer_raw_ns; /* of the last heartbeat: here, and the aggregator's; 0 none */
-} mrd_node_clock_view;
+} mrd_clock_sync_view;
 
-mrd_err mrd_node_clock_open(const mrd_node_clock_options *options, mrd_node_clock **ret_clock,
+mrd_err mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock,
                             mrd_why *why);
-void mrd_node_clock_close(mrd_node_clock *c);
+void mrd_clock_sync_close(mrd_clock_sync *c);
 /* The aggregator's word: port, key, and what its own clock is to the session. */
-void mrd_node_clock_welcome(mrd_node_clock *c, const Mrd__Welcome *welcome);
+void mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *welcome);
 /* An answered heartbeat, between our two readings. */
-void mrd_node_clock_ack(mrd_node_clock *c, int64_t sent_ns, const Mrd__Ack *ack,
+void mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack,
                         int64_t received_ns);
 /* Sends and receives probes; recording sets the pace. */
-void mrd_node_clock_step(mrd_node_clock *c, bool recording);
+void mrd_clock_sync_step(mrd_clock_sync *c, bool recording);
 /* A burst of probes now: at the end of a session. */
-void mrd_node_clock_burst(mrd_node_clock *c);
+void mrd_clock_sync_burst(mrd_clock_sync *c);
 /* Fills *to with what was measured since the last call; false when there is nothing yet, or not
  * enough to be worth a frame (force: whatever there is). Borrowed until the next call. */
-bool mrd_node_clock_take(mrd_node_clock *c, bool force, Mrd__ClockData *to);
+bool mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to);
 /* The answer as of now, or for another local time: carried there by the rate, the bound grown by
  * what the rate may be wrong. */
-void mrd_node_clock_get(const mrd_node_clock *c, mrd_node_clock_view *ret_view);
-void mrd_node_clock_at(const mrd_node_clock *c, int64_t local_ns, mrd_node_clock_view *ret_view);
-int mrd_node_clock_fd(const mrd_node_clock *c);      /* of UDP, -1 */
-int mrd_node_clock_link_fd(const mrd_node_clock *c); /* of the connection for probes, -1 */
-int64_t mrd_node_clock_next_ns(const mrd_node_clock *c);
+void mrd_clock_sync_get(const mrd_clock_sync *c, mrd_clock_sync_view *ret_view);
+void mrd_clock_sync_at(const mrd_clock_sync *c, int64_t local_ns, mrd_clock_sync_view *ret_view);
+int mrd_clock_sync_fd(const mrd_clock_sync *c);      /* of UDP, -1 */
+int mrd_clock_sync_link_fd(const mrd_clock_sync *c); /* of the connection for probes, -1 */
+int64_t mrd_clock_sync_next_ns(const mrd_clock_sync *c);
 
 #endif

@@ -11,22 +11,22 @@ mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t receiv
 {
     mrd_agent *a = self;
 
-    mrd_node_clock_ack(a->clock, sent_ns, ack, received_ns);
+    mrd_clock_sync_ack(a->clock, sent_ns, ack, received_ns);
 }
 
 /* A session or wall time as this node's RAW. 0 means now. */
 static int64_t
 local_time(const mrd_agent *a, int64_t session_ns, int64_t wall_ns, int64_t *ret_bound)
 {
-    mrd_node_clock_view view;
+    mrd_clock_sync_view view;
 
-    mrd_node_clock_get(a->clock, &view);
+    mrd_clock_sync_get(a->clock, &view);
     *ret_bound = view.bound_ns;
     if (session_ns == 0 && wall_ns == 0)
         return mrd_local_now().ns;
     if (session_ns != 0 && view.known) {
         /* The offset of then, not of now: a clock may gain 100 us until the session starts. */
-        mrd_node_clock_at(a->clock, session_ns - view.offset_ns, &view);
+        mrd_clock_sync_at(a->clock, session_ns - view.offset_ns, &view);
         *ret_bound = view.bound_ns;
         return session_ns - view.offset_ns;
     }
@@ -39,7 +39,7 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *w)
 {
     mrd_agent *a = self;
 
-    mrd_node_clock_welcome(a->clock, w);
+    mrd_clock_sync_welcome(a->clock, w);
     mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator says welcome: id=%s release=%s",
             w->aggregator_id, w->release);
 }
@@ -269,7 +269,7 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
     mrd_frame f = { .type = MRD_FRAME_CONTROL_REPLY, .agent = a->key, .session = control->session };
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
     Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
-    mrd_node_clock_view view;
+    mrd_clock_sync_view view;
     char sentence[MRD_WHY_MAX];
 
     mrd_agent_control(a, control, &reply, sentence);

@@ -46,7 +46,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     mrd_sample_stats sample;
     mrd_traces_stats traces;
     mrd_files_stats files;
-    mrd_node_clock_view view;
+    mrd_clock_sync_view view;
 
     memset(c, 0, sizeof(*c));
     mrd_pipeline_counts(a->pipeline, &c->pipe);
@@ -78,7 +78,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     c->artifacts_failed = files.failed;
     c->files_beyond = files.beyond;
     c->artifact_bytes = files.bytes_sent;
-    mrd_node_clock_get(a->clock, &view);
+    mrd_clock_sync_get(a->clock, &view);
     c->clock_bound_ns = view.bound_ns;
     if (a->publish != NULL) {
         mrd_publish_stats p;
@@ -158,9 +158,9 @@ mrd_agent_hello(void *self, mrd_buf *to)
 }
 
 void
-mrd_agent_clock_quality(const mrd_agent *a, mrd_node_clock_view *view, Mrd__ClockQuality *to)
+mrd_agent_clock_quality(const mrd_agent *a, mrd_clock_sync_view *view, Mrd__ClockQuality *to)
 {
-    mrd_node_clock_get(a->clock, view);
+    mrd_clock_sync_get(a->clock, view);
     to->state = view->state;
     to->method = view->method;
     to->bound_ns = view->bound_ns;
@@ -265,7 +265,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     mrd_agent_counts c;
     mrd_publish_stats p;
     Mrd__Label note, *notes[1] = { &note };
-    mrd_node_clock_view view;
+    mrd_clock_sync_view view;
     char state[32], key[] = "trigger";
     mrd_err err;
 

@@ -51,10 +51,10 @@ bench_new(void)
     return b;
 }
 
-static mrd_node_clock *
+static mrd_clock_sync *
 clock_new(bench *b, mrd_probes_road road, uint16_t time_port, const uint8_t key[MRD_PROBE_KEY_LEN])
 {
-    mrd_node_clock_options o = { .data_url = b->url,
+    mrd_clock_sync_options o = { .data_url = b->url,
                                  .boot_id = "boot",
                                  .agent = AGENT,
                                  .road = road,
@@ -63,16 +63,16 @@ clock_new(bench *b, mrd_probes_road road, uint16_t time_port, const uint8_t key[
     static char boot[] = "aggregator";
     uint8_t copy[MRD_PROBE_KEY_LEN];
     Mrd__Welcome w = MRD__WELCOME__INIT;
-    mrd_node_clock *c = NULL;
+    mrd_clock_sync *c = NULL;
     mrd_why why = { 0 };
 
-    CHECK_ERR("open", mrd_node_clock_open(&o, &c, &why), MRD_OK);
+    CHECK_ERR("open", mrd_clock_sync_open(&o, &c, &why), MRD_OK);
     memcpy(copy, key, sizeof(copy));
     w.boot_id = boot;
     w.session_offset_ns = OFFSET;
     w.time_port = time_port;
     w.probe_key = (ProtobufCBinaryData){ sizeof(copy), copy };
-    mrd_node_clock_welcome(c, &w);
+    mrd_clock_sync_welcome(c, &w);
     return c;
 }
 
@@ -112,12 +112,12 @@ judge(bench *b, const mrd_probe *p)
 }
 
 static void
-take(bench *b, mrd_node_clock *c)
+take(bench *b, mrd_clock_sync *c)
 {
     Mrd__ClockData data;
     size_t at = 0;
 
-    if (!mrd_node_clock_take(c, true, &data))
+    if (!mrd_clock_sync_take(c, true, &data))
         return;
     b->readings += data.n_readings;
     for (mrd_probe p;
@@ -137,12 +137,12 @@ take(bench *b, mrd_node_clock *c)
 
 /* Until `n` probes of this kind were seen. */
 static bool
-run_until(bench *b, mrd_node_clock *c, unsigned source, size_t n)
+run_until(bench *b, mrd_clock_sync *c, unsigned source, size_t n)
 {
     int64_t end = mrd_local_now().ns + PATIENCE;
 
     while (b->seen[source] < n && mrd_local_now().ns < end) {
-        mrd_node_clock_step(c, true);
+        mrd_clock_sync_step(c, true);
         answer(b);
         take(b, c);
         (void) poll(NULL, 0, 1);
@@ -156,8 +156,8 @@ TEST(udp_is_taken_where_it_works)
 {
     mrd_timeserve_options so = { .host = "127.0.0.1", .session_minus_raw = OFFSET };
     bench b = bench_new();
-    mrd_node_clock_view view;
-    mrd_node_clock *c;
+    mrd_clock_sync_view view;
+    mrd_clock_sync *c;
     mrd_why why;
 
     REQUIRE(mrd_timeserve_open(&so, &b.time, &why) == MRD_OK);
@@ -167,9 +167,9 @@ TEST(udp_is_taken_where_it_works)
     CHECK_INT(b.dialled, 0);
     CHECK_INT(b.wrong, 0);
     CHECK(b.readings >= 1); /* what the node knows about its own clocks comes along */
-    mrd_node_clock_get(c, &view);
+    mrd_clock_sync_get(c, &view);
     CHECK(view.probes > 0);
-    mrd_node_clock_close(c);
+    mrd_clock_sync_close(c);
     mrd_timeserve_close(b.time);
     mrd_server_close(b.server);
 }
@@ -179,7 +179,7 @@ TEST(blocked_udp_falls_back_to_a_connection_and_comes_back)
 {
     mrd_timeserve_options so = { .host = "127.0.0.1", .session_minus_raw = OFFSET };
     bench b = bench_new();
-    mrd_node_clock *c;
+    mrd_clock_sync *c;
     int silent = -1;
     int64_t end;
     mrd_why why;
@@ -194,17 +194,17 @@ TEST(blocked_udp_falls_back_to_a_connection_and_comes_back)
     if (mrd_timeserve_open(&so, &b.time, &why) != MRD_OK)
         SKIP("the port was taken by somebody else");
     REQUIRE(mrd_timeserve_agent(b.time, AGENT, key) == MRD_OK);
-    mrd_node_clock_burst(c); /* else UDP is tried every 10 s */
+    mrd_clock_sync_burst(c); /* else UDP is tried every 10 s */
     CHECK(run_until(&b, c, MRD_STAMP_UDP_KERNEL, 2));
     end = mrd_local_now().ns + PATIENCE;
-    while (mrd_node_clock_link_fd(c) >= 0 && mrd_local_now().ns < end) {
-        mrd_node_clock_step(c, true);
+    while (mrd_clock_sync_link_fd(c) >= 0 && mrd_local_now().ns < end) {
+        mrd_clock_sync_step(c, true);
         answer(&b);
         (void) poll(NULL, 0, 1);
     }
-    CHECK_INT(mrd_node_clock_link_fd(c), -1); /* not needed any more */
+    CHECK_INT(mrd_clock_sync_link_fd(c), -1); /* not needed any more */
     CHECK_INT(b.wrong, 0);
-    mrd_node_clock_close(c);
+    mrd_clock_sync_close(c);
     mrd_timeserve_close(b.time);
     mrd_server_close(b.server);
 }
@@ -212,12 +212,12 @@ TEST(blocked_udp_falls_back_to_a_connection_and_comes_back)
 TEST(a_road_can_be_chosen)
 {
     bench b = bench_new();
-    mrd_node_clock *c = clock_new(&b, MRD_PROBES_NNG, 9, key);
+    mrd_clock_sync *c = clock_new(&b, MRD_PROBES_NNG, 9, key);
 
-    CHECK_INT(mrd_node_clock_fd(c), -1); /* no UDP at all */
+    CHECK_INT(mrd_clock_sync_fd(c), -1); /* no UDP at all */
     CHECK(run_until(&b, c, MRD_STAMP_NNG, 4));
     CHECK_INT(b.wrong, 0);
-    mrd_node_clock_close(c);
+    mrd_clock_sync_close(c);
     mrd_server_close(b.server);
 }
 
@@ -225,21 +225,21 @@ TEST(a_road_can_be_chosen)
 TEST(heartbeats_are_the_last_road)
 {
     bench b = bench_new();
-    mrd_node_clock *c = clock_new(&b, MRD_PROBES_HEARTBEAT, 9, key);
+    mrd_clock_sync *c = clock_new(&b, MRD_PROBES_HEARTBEAT, 9, key);
     Mrd__Ack ack = MRD__ACK__INIT;
     int64_t sent = mrd_local_now().ns;
 
     for (int i = 0; i < 5; i++) {
         ack.local_ns = mrd_local_now().ns;
         ack.reply_local_ns = mrd_local_now().ns;
-        mrd_node_clock_ack(c, sent, &ack, mrd_local_now().ns);
+        mrd_clock_sync_ack(c, sent, &ack, mrd_local_now().ns);
         sent = mrd_local_now().ns;
     }
     take(&b, c);
     CHECK_INT(b.seen[MRD_STAMP_BATCH], 5);
     CHECK_INT(b.wrong, 0);
     CHECK_INT(b.dialled, 0);
-    mrd_node_clock_close(c);
+    mrd_clock_sync_close(c);
     mrd_server_close(b.server);
 }
 
