@@ -1,6 +1,6 @@
 /*
  * proto/link.h - connections between agents and aggregator. The one implementation is
- * proto/link_nng.c; nothing else includes NNG.
+ * proto/link_nng.c and proto/server_nng.c; nothing outside proto/ includes NNG.
  *
  *   data      request/reply, up to `window` requests in flight, resent by the transport until they
  *             are answered. A reply to a numbered frame means "stored".

@@ -1,5 +1,5 @@
 /*
- * proto/nng_end.h - the end of NNG's sockets. Only proto/link_nng.c uses it.
+ * proto/nng_end.h - the end of NNG's sockets. Only proto/link_nng.c and proto/server_nng.c use it.
  *
  * NNG takes connections down on one thread per process, which waits until the connection's receive
  * and send have ended. NNG 1.5 begins each part of a message (its length, its body; over TLS each

@@ -1,0 +1,572 @@
+#include "proto/link.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <nng/nng.h>
+#include <nng/protocol/reqrep0/rep.h>
+#include <nng/protocol/survey0/survey.h>
+#include <nng/transport/tls/tls.h>
+
+#include "base/map.h"
+#include "base/obj.h"
+#include "proto/cert.h"
+#include "proto/nng_common.h"
+#include "proto/nng_end.h"
+#include "proto/tls.h"
+
+#define HOLD_MAGIC 0x4d4c484cu
+
+/* One context: waits for a request, is held by the caller, or sends an answer. */
+typedef struct hold {
+    uint32_t magic;
+    mrd_server *server;
+    nng_ctx ctx;
+    nng_aio *aio;
+    bool open, sending;
+    int64_t at_ns;     /* RAW, when the request came */
+    struct hold *next; /* in the queue of requests */
+} hold;
+
+struct mrd_server {
+    mrd_tls *tls; /* NULL: none */
+    nng_socket rep, surveyor;
+    bool rep_open, surveyor_open;
+    char *data_url, *control_url;
+    hold *holds;
+    unsigned n_holds, max_connections;
+    pthread_mutex_t lock; /* guards all below; innermost */
+    pthread_cond_t wake;
+    hold *first, **last;
+    bool closing, woken;
+    mrd_map conns; /* by pipe: 1 within the limit, 0 beyond it and waiting for room */
+    mrd_map controls;
+    unsigned n_conns, n_within, control_conns;
+    uint64_t refused;
+};
+
+static void
+hold_receive(hold *h)
+{
+    h->sending = false;
+    nng_ctx_recv(h->ctx, h->aio);
+}
+
+static void
+hold_cb(void *arg)
+{
+    hold *h = arg;
+    mrd_server *s;
+    int rv;
+
+    MRD_CHECK_MAGIC(h, HOLD_MAGIC);
+    s = h->server;
+    rv = nng_aio_result(h->aio);
+    if (rv == NNG_ECLOSED || rv == NNG_ECANCELED) {
+        if (h->sending && nng_aio_get_msg(h->aio) != NULL)
+            nng_msg_free(nng_aio_get_msg(h->aio));
+        return;
+    }
+    if (rv != 0 || h->sending) {
+        if (rv != 0 && h->sending && nng_aio_get_msg(h->aio) != NULL)
+            nng_msg_free(nng_aio_get_msg(h->aio)); /* the peer is gone; it will ask again */
+        hold_receive(h);
+        return;
+    }
+    h->at_ns = mrd_local_now().ns;
+    pthread_mutex_lock(&s->lock);
+    h->next = NULL;
+    *s->last = h;
+    s->last = &h->next;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static mrd_map_key
+conn_key(uint32_t id)
+{
+    return (mrd_map_key){ .a = id };
+}
+
+/* Remembers a connection; false when even the waiting room is full. */
+static bool
+conn_add(mrd_server *s, uint32_t id)
+{
+    bool within = s->n_within < s->max_connections;
+
+    if (s->n_conns >= s->max_connections + MRD_SERVER_WAITING ||
+        mrd_map_put(&s->conns, conn_key(id), within) != MRD_OK)
+        return false;
+    s->n_conns++;
+    s->n_within += within;
+    return true;
+}
+
+static void
+conn_remove(mrd_server *s, uint32_t id)
+{
+    uint32_t within = mrd_map_get(&s->conns, conn_key(id));
+
+    if (within == MRD_MAP_NONE) /* it was never let in */
+        return;
+    mrd_map_remove(&s->conns, conn_key(id));
+    s->n_conns--;
+    s->n_within -= within;
+}
+
+static void
+server_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
+{
+    uint32_t id = (uint32_t) nng_pipe_id(p);
+    mrd_server *s = arg;
+    bool ok = true;
+
+    pthread_mutex_lock(&s->lock);
+    if (what != NNG_PIPE_EV_ADD_PRE)
+        conn_remove(s, id);
+    else if (!(ok = conn_add(s, id)))
+        s->refused++;
+    pthread_mutex_unlock(&s->lock);
+    if (!ok)
+        nng_pipe_close(p);
+}
+
+/* Agents have one for data and one for control. */
+static void
+control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
+{
+    uint32_t id = (uint32_t) nng_pipe_id(p);
+    mrd_server *s = arg;
+    bool ok = true;
+
+    pthread_mutex_lock(&s->lock);
+    if (what != NNG_PIPE_EV_ADD_PRE) {
+        s->control_conns -= mrd_map_get(&s->controls, conn_key(id)) != MRD_MAP_NONE;
+        mrd_map_remove(&s->controls, conn_key(id));
+    } else {
+        ok = s->control_conns < s->max_connections + MRD_SERVER_WAITING &&
+             mrd_map_put(&s->controls, conn_key(id), 1) == MRD_OK;
+        s->control_conns += ok;
+        s->refused += !ok;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!ok)
+        nng_pipe_close(p);
+}
+
+static mrd_err
+listen_on(nng_socket socket, const char *url, mrd_tls *tls, char **ret_url, mrd_why *why)
+{
+    nng_tls_config *cfg = NULL;
+    nng_listener l;
+    char *actual = NULL;
+    int rv = mrd_nng_wants_tls(url) ? mrd_tls_nng_config(tls, NULL, &cfg) : 0;
+
+    if (rv == 0)
+        rv = nng_listener_create(&l, socket, url);
+    if (rv == 0 && cfg != NULL)
+        rv = nng_listener_set_ptr(l, NNG_OPT_TLS_CONFIG, cfg);
+    if (rv == 0)
+        rv = nng_listener_start(l, 0);
+    if (cfg != NULL)
+        nng_tls_config_free(cfg);
+    if (rv != 0)
+        return mrd_nng_why(why, rv, "listen on", url);
+    if (nng_listener_get_string(l, NNG_OPT_URL, &actual) == 0) {
+        *ret_url = mrd_str_dup(mrd_str_of(actual));
+        nng_strfree(actual);
+    } else {
+        *ret_url = mrd_str_dup(mrd_str_of(url));
+    }
+    return *ret_url == NULL ? MRD_NOMEM : MRD_OK;
+}
+
+static mrd_err
+server_open_data(mrd_server *s, const mrd_server_options *o, mrd_why *why)
+{
+    int rv = nng_rep0_open(&s->rep);
+
+    if (rv != 0)
+        return mrd_nng_why(why, rv, "open a socket for", o->data_url);
+    s->rep_open = true;
+    if ((rv = nng_socket_set_size(s->rep, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
+        (rv = nng_pipe_notify(s->rep, NNG_PIPE_EV_ADD_PRE, server_pipe_cb, s)) != 0 ||
+        (rv = nng_pipe_notify(s->rep, NNG_PIPE_EV_REM_POST, server_pipe_cb, s)) != 0)
+        return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
+    for (unsigned i = 0; i < s->n_holds; i++) {
+        hold *h = &s->holds[i];
+
+        h->magic = HOLD_MAGIC;
+        h->server = s;
+        if ((rv = nng_ctx_open(&h->ctx, s->rep)) != 0)
+            return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
+        if ((rv = nng_aio_alloc(&h->aio, hold_cb, h)) != 0) {
+            nng_ctx_close(h->ctx);
+            return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
+        }
+        h->open = true;
+        hold_receive(h);
+    }
+    return listen_on(s->rep, o->data_url, s->tls, &s->data_url, why);
+}
+
+static mrd_err
+server_open_control(mrd_server *s, const mrd_server_options *o, mrd_why *why)
+{
+    int rv = nng_surveyor0_open(&s->surveyor);
+
+    if (rv != 0)
+        return mrd_nng_why(why, rv, "open a socket for", o->control_url);
+    s->surveyor_open = true;
+    if ((rv = nng_socket_set_size(s->surveyor, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
+        (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_ADD_PRE, control_pipe_cb, s)) != 0 ||
+        (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_REM_POST, control_pipe_cb, s)) != 0)
+        return mrd_nng_why(why, rv, "set up the socket for", o->control_url);
+    return listen_on(s->surveyor, o->control_url, s->tls, &s->control_url, why);
+}
+
+/* How many agents the descriptors are enough for: each has two connections and a journal. */
+static unsigned
+connections_for_files(void)
+{
+    struct rlimit lim;
+    rlim_t rest;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
+        return 256;
+    lim.rlim_cur = lim.rlim_cur > 3000000 ? 3000000 : lim.rlim_cur;
+    rest = lim.rlim_cur < 4096 ? lim.rlim_cur / 4 + 48 : 1024; /* files, HTTP, who waits */
+    return rest + 3 > lim.rlim_cur ? 1 : (unsigned) ((lim.rlim_cur - rest) / 3);
+}
+
+mrd_err
+mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *why)
+{
+    mrd_server *s = calloc(1, sizeof(*s));
+    pthread_condattr_t attr;
+    mrd_err err;
+
+    if (s == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url);
+    s->n_holds = o->contexts == 0 ? 64 : o->contexts;
+    s->max_connections = o->max_connections == 0 ? connections_for_files() : o->max_connections;
+    s->last = &s->first;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    s->holds = calloc(s->n_holds, sizeof(*s->holds));
+    err = s->holds == NULL
+              ? mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url)
+              : mrd_nng_tls_for(o->data_url, o->control_url, &o->tls, true, &s->tls, why);
+    if (err == MRD_OK)
+        err = server_open_data(s, o, why);
+    if (err == MRD_OK && o->control_url != NULL)
+        err = server_open_control(s, o, why);
+    if (err != MRD_OK) {
+        mrd_server_close(s);
+        return err;
+    }
+    *ret_server = s;
+    return MRD_OK;
+}
+
+void
+mrd_server_close(mrd_server *s)
+{
+    bool closed = true;
+
+    if (s == NULL)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    for (unsigned i = 0; s->holds != NULL && i < s->n_holds; i++) {
+        if (s->holds[i].open)
+            nng_aio_stop(s->holds[i].aio);
+    }
+    for (hold *h = s->first; h != NULL; h = h->next) { /* received, never taken */
+        if (nng_aio_get_msg(h->aio) != NULL)
+            nng_msg_free(nng_aio_get_msg(h->aio));
+    }
+    for (unsigned i = 0; s->holds != NULL && i < s->n_holds; i++) {
+        if (s->holds[i].open) {
+            nng_aio_free(s->holds[i].aio);
+            nng_ctx_close(s->holds[i].ctx);
+        }
+    }
+    if (s->rep_open)
+        closed = mrd_nng_close(s->rep);
+    if (s->surveyor_open)
+        closed = mrd_nng_close(s->surveyor) && closed;
+    if (!closed) { /* callbacks may still come */
+        mrd_nng_keep(s);
+        return;
+    }
+    mrd_tls_close(s->tls);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+    free(s->holds);
+    mrd_map_fini(&s->conns);
+    mrd_map_fini(&s->controls);
+    free(s->data_url);
+    free(s->control_url);
+    free(s);
+}
+
+const char *
+mrd_server_data_url(const mrd_server *s)
+{
+    return s->data_url;
+}
+
+const char *
+mrd_server_control_url(const mrd_server *s)
+{
+    return s->control_url == NULL ? "" : s->control_url;
+}
+
+bool
+mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request)
+{
+    struct timespec end = { 0 };
+    nng_msg *msg;
+    hold *h;
+
+    if (timeout_ms > 0)
+        mrd_nng_deadline(timeout_ms, &end);
+    pthread_mutex_lock(&s->lock);
+    while (s->first == NULL && !s->closing && !s->woken &&
+           mrd_nng_wait(&s->wake, &s->lock, timeout_ms, &end))
+        ;
+    s->woken = false;
+    if ((h = s->closing ? NULL : s->first) != NULL) {
+        s->first = h->next;
+        if (s->first == NULL)
+            s->last = &s->first;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (h == NULL)
+        return false;
+    msg = nng_aio_get_msg(h->aio);
+    *ret_request = (mrd_server_request){ .data = { nng_msg_body(msg), nng_msg_len(msg) },
+                                         .conn = (uint32_t) nng_pipe_id(nng_msg_get_pipe(msg)),
+                                         .at_ns = h->at_ns,
+                                         .keep = h };
+    return true;
+}
+
+void
+mrd_server_wake(mrd_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->woken = true;
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void
+mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame)
+{
+    hold *h = request->keep;
+    nng_msg *msg = mrd_nng_msg(frame);
+
+    MRD_CHECK_MAGIC(h, HOLD_MAGIC);
+    if (msg == NULL) {
+        mrd_server_drop(s, request);
+        return;
+    }
+    nng_msg_free(nng_aio_get_msg(h->aio));
+    *request = (mrd_server_request){ 0 };
+    h->sending = true;
+    nng_aio_set_msg(h->aio, msg);
+    nng_ctx_send(h->ctx, h->aio);
+}
+
+void
+mrd_server_drop(mrd_server *s, mrd_server_request *request)
+{
+    hold *h = request->keep;
+
+    (void) s;
+    MRD_CHECK_MAGIC(h, HOLD_MAGIC);
+    nng_msg_free(nng_aio_get_msg(h->aio));
+    *request = (mrd_server_request){ 0 };
+    hold_receive(h); /* forgets whom to answer */
+}
+
+bool
+mrd_server_conn_alive(const mrd_server *server, uint32_t conn)
+{
+    mrd_server *s = (mrd_server *) (uintptr_t) server;
+    bool alive;
+
+    pthread_mutex_lock(&s->lock);
+    alive = mrd_map_get(&s->conns, conn_key(conn)) != MRD_MAP_NONE;
+    pthread_mutex_unlock(&s->lock);
+    return alive;
+}
+
+bool
+mrd_server_conn_admit(mrd_server *s, uint32_t conn)
+{
+    uint32_t within;
+
+    pthread_mutex_lock(&s->lock);
+    within = mrd_map_get(&s->conns, conn_key(conn));
+    if (within == 0 && s->n_within < s->max_connections) { /* somebody left */
+        within = 1;
+        s->n_within++;
+        (void) mrd_map_put(&s->conns, conn_key(conn), 1);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return within == 1;
+}
+
+unsigned
+mrd_server_max_connections(const mrd_server *s)
+{
+    return s->max_connections;
+}
+
+void
+mrd_server_conn_close(mrd_server *s, uint32_t conn)
+{
+    (void) s;
+    nng_pipe_close((nng_pipe){ conn });
+}
+
+bool
+mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names, size_t size)
+{
+    char names[MRD_CERT_NAMES];
+    bool is =
+        mrd_tls_peer((nng_pipe){ conn }, names, sizeof(names)) && mrd_cert_named(names, '\n', name);
+
+    (void) s;
+    for (char *p = names; (p = strchr(p, '\n')) != NULL;)
+        *p = ' ';
+    snprintf(ret_names, size, "%s", names);
+    return is;
+}
+
+mrd_err
+mrd_server_reload(mrd_server *s, mrd_why *why)
+{
+    return s->tls == NULL ? MRD_OK : mrd_tls_reload(s->tls, why);
+}
+
+bool
+mrd_server_changed(mrd_server *s)
+{
+    return s->tls != NULL && mrd_tls_changed(s->tls);
+}
+
+bool
+mrd_server_trouble(mrd_server *s, mrd_why *ret_why)
+{
+    return s->tls != NULL && mrd_tls_trouble(s->tls, ret_why);
+}
+
+uint64_t
+mrd_server_tls_failures(mrd_server *s)
+{
+    return s->tls == NULL ? 0 : mrd_tls_failures(s->tls);
+}
+
+static unsigned
+count_of(const mrd_server *server, const unsigned *which)
+{
+    mrd_server *s = (mrd_server *) (uintptr_t) server;
+    unsigned n;
+
+    pthread_mutex_lock(&s->lock);
+    n = *which;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+unsigned
+mrd_server_connections(const mrd_server *s)
+{
+    return count_of(s, &s->n_conns);
+}
+
+unsigned
+mrd_server_control_connections(const mrd_server *s)
+{
+    return count_of(s, &s->control_conns);
+}
+
+uint64_t
+mrd_server_refused(const mrd_server *server)
+{
+    mrd_server *s = (mrd_server *) (uintptr_t) server;
+    uint64_t n;
+
+    pthread_mutex_lock(&s->lock);
+    n = s->refused;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+/* Collects answers of one survey until there are enough or time is up. */
+static int
+survey_collect(nng_ctx ctx, nng_aio *aio, unsigned expect,
+               bool (*on_reply)(void *self, mrd_bytes frame), void *self)
+{
+    for (unsigned n = 0; expect == 0 || n < expect; n++) {
+        nng_msg *msg;
+        bool go_on;
+        int rv;
+
+        nng_ctx_recv(ctx, aio);
+        nng_aio_wait(aio);
+        if ((rv = nng_aio_result(aio)) != 0)
+            return rv == NNG_ETIMEDOUT || rv == NNG_ESTATE ? 0 : rv; /* the deadline */
+        msg = nng_aio_get_msg(aio);
+        go_on = on_reply(self, (mrd_bytes){ nng_msg_body(msg), nng_msg_len(msg) });
+        nng_msg_free(msg);
+        if (!go_on)
+            break;
+    }
+    return 0;
+}
+
+mrd_err
+mrd_server_ask(mrd_server *s, mrd_bytes frame, unsigned expect, int timeout_ms,
+               bool (*on_reply)(void *self, mrd_bytes frame), void *self, mrd_why *why)
+{
+    nng_aio *aio = NULL;
+    nng_msg *msg;
+    nng_ctx ctx;
+    int rv;
+
+    if (!s->surveyor_open)
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "there is no control channel");
+    if ((rv = nng_ctx_open(&ctx, s->surveyor)) != 0)
+        return mrd_nng_why(why, rv, "ask on", s->control_url);
+    if ((msg = mrd_nng_msg(frame)) == NULL)
+        rv = NNG_ENOMEM;
+    else if ((rv = nng_ctx_set_ms(ctx, NNG_OPT_SURVEYOR_SURVEYTIME, timeout_ms)) != 0 ||
+             (rv = nng_aio_alloc(&aio, NULL, NULL)) != 0)
+        nng_msg_free(msg);
+    if (rv == 0) {
+        nng_aio_set_timeout(aio, timeout_ms + 100);
+        nng_aio_set_msg(aio, msg);
+        nng_ctx_send(ctx, aio);
+        nng_aio_wait(aio);
+        if ((rv = nng_aio_result(aio)) != 0)
+            nng_msg_free(msg);
+        else
+            rv = survey_collect(ctx, aio, expect, on_reply, self);
+    }
+    if (aio != NULL)
+        nng_aio_free(aio);
+    nng_ctx_close(ctx);
+    return rv == 0 ? MRD_OK : mrd_nng_why(why, rv, "ask on", s->control_url);
+}
