@@ -114,6 +114,8 @@ struct mrd_pipeline {
 
 /* One record of the ring into zero or more events. */
 void mrd_pipe_record(mrd_pipeline *p, ring *r, const mrd_ring_event *ev);
+/* The plain records at hand, at most `most`; returns how many there were. */
+uint64_t mrd_pipe_plain(mrd_pipeline *p, ring *r, uint64_t most);
 void mrd_pipe_loss(mrd_pipeline *p, ring *r, const mrd_ring_event *ev);
 /* Hands an event on and counts it as delivered or dropped; begun is the caller's to count. */
 void mrd_pipe_give(mrd_pipeline *p, proc *pr, unsigned clock, const mrd_event *ev);

@@ -442,7 +442,7 @@ drain(mrd_pipeline *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
     uint64_t n = 0;
 
     *ret_gone = false;
-    while (n < budget) {
+    while ((n += mrd_pipe_plain(p, r, budget - n)) < budget) {
         step = mrd_ring_next(r->reader, &rec, &why);
         if (step == MRD_RING_MORE)
             mrd_pipe_record(p, r, &rec);

@@ -679,6 +679,87 @@ mrd_pipe_record(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
     }
 }
 
+/* As span() and counter() for what needs no lookup beyond the ring's own tables; false: they do. */
+static inline bool
+plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
+{
+    bool is_counter = rec->kind == MRD_REC_COUNTER;
+    unsigned type = (unsigned) rec->flags >> MRD_RECF_SHIFT;
+    uint32_t source = (rec->flags & MRD_RECF_API) != 0 ? MRD_SRC_API : MRD_SRC_ANNOTATION;
+    track_slot want = { .tid = tid, .track = rec->track, .source = source };
+    const track_slot *have;
+
+    if (rec->name >= r->n_names || r->names[rec->name] == 0 || rec->domain >= r->n_names ||
+        (rec->domain != 0 && r->names[rec->domain] == 0) || r->track_slots == 0)
+        return false;
+    if (is_counter) {
+        if (type == MRD_REC_F64)
+            return false;
+        want = (track_slot){ .track = rec->track,
+                             .source = MRD_SRC_ANNOTATION | LINE_COUNTER,
+                             .name = rec->track == 0 ? rec->name : 0 };
+    } else if (rec->kind != MRD_REC_SPAN) {
+        return false;
+    }
+    have = &r->last_track[is_counter];
+    if (!have->used || !same_line(have, &want)) {
+        have = &r->tracks[track_slot_of(r, &want)];
+        if (!have->used)
+            return false;
+    }
+    ev->track = have->id;
+    ev->name = r->names[rec->name];
+    ev->category = rec->domain == 0 ? 0 : r->names[rec->domain];
+    ev->kind = is_counter ? MRD_COUNTER : MRD_SPAN;
+    ev->ivalue = is_counter ? (int64_t) rec->value : 0;
+    ev->flags &= (uint8_t) ~(MRD_EV_INT | MRD_EV_UNSIGNED);
+    if (is_counter)
+        ev->flags |= MRD_EV_INT | (type == MRD_REC_U64 ? MRD_EV_UNSIGNED : 0);
+    return true;
+}
+
+static void
+plain_other(mrd_pipeline *p, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, int64_t dur_ns,
+            int32_t tid)
+{
+    mrd_ring_event ev = { .kind = rec->kind,
+                          .flags = rec->flags,
+                          .units = rec->units,
+                          .name = rec->name,
+                          .domain = rec->domain,
+                          .track = rec->track,
+                          .value = rec->value,
+                          .ts_ns = ts_ns,
+                          .dur_ns = dur_ns,
+                          .tid = tid };
+
+    mrd_pipe_record(p, r, &ev);
+}
+
+uint64_t
+mrd_pipe_plain(mrd_pipeline *p, ring *r, uint64_t most)
+{
+    mrd_ring_window *place = mrd_ring_borrow_window(r->reader), w = *place;
+    mrd_event ev = { .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
+    const mrd_ring_rec *rec;
+    int64_t ts_ns, dur_ns;
+    uint64_t n = 0;
+
+    while (n < most && (rec = mrd_ring_plain(&w, &ts_ns, &dur_ns)) != NULL) {
+        n++;
+        if (!plain_event(r, rec, w.tid, &ev)) {
+            plain_other(p, r, rec, ts_ns, dur_ns, w.tid);
+            continue;
+        }
+        p->counts.records++;
+        ev.ts_ns = ts_ns + r->proc->shift_ns;
+        ev.dur_ns = dur_ns;
+        give_new(p, r->proc, &ev);
+    }
+    *place = w;
+    return n;
+}
+
 void
 mrd_pipe_lost(mrd_pipeline *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
               int64_t last_ns)

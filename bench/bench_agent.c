@@ -22,6 +22,9 @@
 #define DATA       (8u << 20)
 #define ROUNDS_MAX 99
 
+/* Where workloads have their rings: in memory. */
+static char ring_home[] = "/dev/shm/mrd-bench-XXXXXX";
+
 typedef struct {
     mrd_transport pub; /* first */
     uint64_t tags[64];
@@ -225,7 +228,7 @@ bench_drain(uint64_t *ret_records)
 {
     uint64_t sum = 0;
     mrd_pipeline_options o = { .instance_id = "i-bench",
-                               .ring_dir = test_tmp(),
+                               .ring_dir = ring_home,
                                .only_uid = -1,
                                .event = drop,
                                .self = &sum };
@@ -276,7 +279,7 @@ bench_json(uint64_t *ret_records)
     enum { PAIRS = 500, DOCUMENTS = 30 };
     uint64_t sum = 0;
     mrd_pipeline_options o = { .instance_id = "i-bench",
-                               .ring_dir = test_tmp(),
+                               .ring_dir = ring_home,
                                .only_uid = -1,
                                .event = drop,
                                .self = &sum };
@@ -315,7 +318,7 @@ static double wire_bytes;
 static double
 bench_agent(mrd_codec_id codec, uint64_t *ret_records)
 {
-    mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
+    mrd_agent_options o = { .ring_dir = ring_home,
                             .codec = codec,
                             .spool_bytes = 256 << 20,
                             .recorder_bytes = 1 << 20 };
@@ -540,8 +543,12 @@ main(int argc, char **argv)
         return 2;
     }
     (void) test_last; /* of the harness: only its folder is used here */
+    if (mkdtemp(ring_home) == NULL) {
+        perror(ring_home);
+        return 1;
+    }
     for (int i = 0; i < RINGS; i++)
-        rings[i] = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), i + 1, DATA);
+        rings[i] = make_ring(ring_home, getpid(), make_start_ticks(getpid()), i + 1, DATA);
     for (int round = 0; round < rounds; round++)
         for (size_t k = 0; k < MRD_COUNT(rows); k++) {
             uint64_t n = 0;
@@ -578,5 +585,6 @@ main(int argc, char **argv)
         unlink(rings[i]->path);
         make_free(rings[i]);
     }
+    rmdir(ring_home);
     return 0;
 }

@@ -1033,9 +1033,7 @@ mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
     mrd_ring_stats s = { .head = r->head, .tail = r->tail };
 
     s.records = r->records + (uint64_t) (r->win.at - r->win.mark) / MRD_RING_UNIT;
-
-    s.read = r->piece_pos + r->at;
-
+    s.read = r->piece_pos + (r->win.at == NULL ? r->at : (size_t) (r->win.at - r->piece));
     for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
         s.lost[i] = r->lost[i];
         s.lost_total += r->lost[i];

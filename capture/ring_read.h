@@ -125,7 +125,7 @@ typedef struct {
     mrd_str name_text;   /* when name is 0: the inline name, else empty */
 } mrd_ring_event;
 
-/* What mrd_ring_next needs for a plain record; the beginning of every reader. Not to be touched. */
+/* What a plain record needs; the beginning of every reader. Its fields are mrd_ring_plain's. */
 typedef struct {
     const uint8_t *at, *end;  /* records at hand that are one thread's */
     const uint8_t *mark;      /* from here on they are not counted yet */
@@ -141,47 +141,76 @@ typedef struct {
 mrd_ring_step mrd_ring_next_slow(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why);
 
 /*
- * The next record. Copies out in large pieces; the file is touched once per piece.
- * When the owner is gone, spans still open are returned last (dur_ns NONE), then a pending gap,
- * then END. why (may be NULL) is filled on BAD only.
+ * The next record at hand when it is a plain one: 32 bytes, so without a body, of the kinds SPAN to
+ * FLOW, with a time near the others. NULL: none is at hand; mrd_ring_next then gives what there is.
+ * For loops over many records, with a window of their own that the compiler keeps in registers:
  *
- * Inline for records of 32 bytes, which are nearly all; whatever is not plainly right goes the slow
- * way, which validates it.
+ *     mrd_ring_window w = *mrd_ring_borrow_window(reader);
+ *     while ((rec = mrd_ring_plain(&w, &ts_ns, &dur_ns)) != NULL) ...
+ *     *mrd_ring_borrow_window(reader) = w;
+ *
+ * Between the two lines nothing else may be done with the reader but asking its dictionary.
  */
-static inline mrd_ring_step
-mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
+static inline const mrd_ring_rec *
+mrd_ring_plain(mrd_ring_window *w, int64_t *ret_ts_ns, int64_t *ret_dur_ns)
 {
-    mrd_ring_window *w = (mrd_ring_window *) (void *) reader;
     const mrd_ring_rec *rec = (const mrd_ring_rec *) (const void *) w->at;
     uint64_t dt;
     int64_t start;
 
     if (__builtin_expect(w->at == w->end, 0))
-        return mrd_ring_next_slow(reader, ret_event, why);
+        return NULL;
     dt = rec->ts - w->seg_ticks;
     if (__builtin_expect(rec->units != 1 ||
                              (uint8_t) (rec->kind - MRD_REC_SPAN) > MRD_REC_FLOW - MRD_REC_SPAN ||
                              dt >= MRD_RING_TICKS_NEAR,
                          0))
-        return mrd_ring_next_slow(reader, ret_event, why);
+        return NULL;
     start = w->seg_ns + (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT);
-    ret_event->dur_ns = 0;
+    *ret_dur_ns = 0;
     if (rec->kind == MRD_REC_SPAN) {
         if (__builtin_expect(rec->value >= MRD_RING_TICKS_NEAR, 0))
-            return mrd_ring_next_slow(reader, ret_event, why);
+            return NULL;
         dt += rec->value;
-        ret_event->dur_ns =
-            w->seg_ns + (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT) -
-            start;
+        *ret_dur_ns = w->seg_ns +
+                      (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT) -
+                      start;
         w->span = rec;
     }
     if (dt > w->newest)
         w->newest = dt;
     w->at += MRD_RING_UNIT;
+    *ret_ts_ns = start;
+    return rec;
+}
+
+static inline mrd_ring_window *
+mrd_ring_borrow_window(mrd_ring_reader *reader)
+{
+    return (mrd_ring_window *) (void *) reader;
+}
+
+/*
+ * The next record. Copies out in large pieces; the file is touched once per piece.
+ * When the owner is gone, spans still open are returned last (dur_ns NONE), then a pending gap,
+ * then END. why (may be NULL) is filled on BAD only.
+ *
+ * Inline for plain records, which are nearly all; the others go the slow way, which validates them.
+ */
+static inline mrd_ring_step
+mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
+{
+    mrd_ring_window *w = mrd_ring_borrow_window(reader);
+    int64_t ts_ns, dur_ns;
+    const mrd_ring_rec *rec = mrd_ring_plain(w, &ts_ns, &dur_ns);
+
+    if (__builtin_expect(rec == NULL, 0))
+        return mrd_ring_next_slow(reader, ret_event, why);
     memcpy(ret_event, rec, 8); /* kind, flags, units, name */
     memcpy(&ret_event->domain, &rec->domain, 8);
     ret_event->value = rec->value;
-    ret_event->ts_ns = start;
+    ret_event->ts_ns = ts_ns;
+    ret_event->dur_ns = dur_ns;
     ret_event->tid = w->tid;
     ret_event->body_len = 0;
     ret_event->body = NULL;

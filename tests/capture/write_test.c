@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "capture/process.h"
+#include "capture/ring_clock.h"
 #include "capture/ring_read.h"
 #include "tests/check.h"
 
@@ -53,6 +54,39 @@ TEST(round_trip)
     CHECK(mrd_str_is(mrd_ring_ident(r, "exe"), "/bin/x"));
     CHECK_INT(mrd_ring_ident(r, "RAN").len, 0);
     CHECK_INT(mrd_ring_next(r, &ev, NULL), MRD_RING_AGAIN);
+    mrd_ring_close(r);
+}
+
+/* What a reader has made safe elsewhere ends at `read`: neither a record more nor one less. */
+TEST(how_far_it_was_read_is_exact_at_every_record)
+{
+    mrd_ring_reader *r = start(65536);
+    mrd_ring_window w;
+    mrd_ring_event ev;
+    mrd_ring_stats st;
+    int64_t ts, dur, first = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+
+    REQUIRE(r != NULL);
+    for (int64_t i = 0; i < 100; i++)
+        CHECK(put((uint64_t) (first + i), 5));
+    for (uint64_t i = 1; i <= 50; i++) {
+        CHECK_INT(mrd_ring_next(r, &ev, NULL), MRD_RING_MORE);
+        mrd_ring_get_stats(r, &st);
+        CHECK_INT(st.read, i * MRD_RING_UNIT);
+        CHECK_INT(st.records, i);
+    }
+    w = *mrd_ring_borrow_window(r);
+    for (int64_t i = 50; i < 80; i++) {
+        REQUIRE(mrd_ring_plain(&w, &ts, &dur) != NULL);
+        CHECK_INT(ts, first + i);
+        CHECK_INT(dur, 5);
+    }
+    *mrd_ring_borrow_window(r) = w;
+    mrd_ring_get_stats(r, &st);
+    CHECK_INT(st.read, 80 * MRD_RING_UNIT);
+    CHECK_ERR("release", mrd_ring_release(r), MRD_OK);
+    CHECK_INT(mrd_ring_next(r, &ev, NULL), MRD_RING_MORE);
+    CHECK_INT(ev.ts_ns, first + 80);
     mrd_ring_close(r);
 }
 
