@@ -18,7 +18,9 @@ typedef struct {
 static crc crc32_iso = { .poly = 0xedb88320u }; /* as in zlib */
 static crc crc32c = { .poly = 0x82f63b78u };    /* Castagnoli */
 static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
+#if defined(__x86_64__)
 static bool has_multiply, has_crc32c;
+#endif
 
 static inline uint32_t
 times_x(uint32_t c, uint32_t poly)
