@@ -25,12 +25,15 @@
 
 typedef int gettime_call(clockid_t id, struct timespec *ts);
 typedef ssize_t recvmsg_call(int fd, struct msghdr *msg, int flags);
+typedef int recvmmsg_call(int fd, struct mmsghdr *msgs, unsigned n, int flags,
+                          struct timespec *timeout);
 
 EXPORT int simclock_true_gettime(clockid_t id, struct timespec *ts);
 
 static mrd_simclock sim;
 static gettime_call *true_gettime;
 static recvmsg_call *true_recvmsg;
+static recvmmsg_call *true_recvmmsg;
 
 /* dlsym's answer is an object pointer; ISO C has no cast to a function. */
 static void
@@ -47,6 +50,7 @@ load(void)
     mrd_why why = { 0 };
 
     look_up("recvmsg", &true_recvmsg);
+    look_up("recvmmsg", &true_recvmmsg);
     look_up("clock_gettime", &true_gettime);
     if (mrd_simclock_parse(getenv(MRD_SIMCLOCK_ENV), &sim, &why) != MRD_OK) {
         dprintf(2, "libsimclock: %s: %s\n", MRD_SIMCLOCK_ENV, why.text);
@@ -134,15 +138,11 @@ move_stamp(struct timespec *stamp)
         move(stamp, mrd_simclock_wall_delta(&sim, read_true(CLOCK_MONOTONIC_RAW) - ago));
 }
 
-EXPORT ssize_t
-recvmsg(int fd, struct msghdr *msg, int flags)
+static void
+move_stamps(struct msghdr *msg)
 {
-    ssize_t n;
-
-    loaded();
-    n = true_recvmsg(fd, msg, flags);
-    if (n < 0 || msg->msg_controllen == 0)
-        return n;
+    if (msg->msg_controllen == 0)
+        return;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
         struct timespec ts[3];
 
@@ -152,5 +152,28 @@ recvmsg(int fd, struct msghdr *msg, int flags)
         move_stamp(&ts[0]); /* software; those of a network card are of its own clock */
         memcpy(CMSG_DATA(c), ts, sizeof(ts));
     }
+}
+
+EXPORT ssize_t
+recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    ssize_t n;
+
+    loaded();
+    n = true_recvmsg(fd, msg, flags);
+    if (n >= 0)
+        move_stamps(msg);
     return n;
+}
+
+EXPORT int
+recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout)
+{
+    int got;
+
+    loaded();
+    got = true_recvmmsg(fd, msgs, n, flags, timeout);
+    for (int i = 0; i < got; i++)
+        move_stamps(&msgs[i].msg_hdr);
+    return got;
 }
