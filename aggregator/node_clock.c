@@ -85,7 +85,7 @@ extend_life(mrd_boot_clock *c, const mrd_probe *p)
     int64_t last = p->a4 > p->a1 ? p->a4 : p->a1, at = p->r2 != 0 ? p->r2 : p->r3;
 
     l->to = last > l->to ? last : l->to;
-    if (at == 0)
+    if (at <= 0) /* session times read as UTC */
         return;
     l->began_ns = l->began_ns == 0 || at < l->began_ns ? at : l->began_ns;
     l->ended_ns = at > l->ended_ns ? at : l->ended_ns;

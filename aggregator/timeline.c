@@ -11,6 +11,15 @@
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
 
+/* Probes and files may say anything; times beyond int64 stop at its ends. */
+static int64_t
+plus(int64_t a, int64_t b)
+{
+    int64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? -INT64_MAX : INT64_MAX) : sum;
+}
+
 /* ---- Lives, in their order ---- */
 
 /* Its index; t->n when it is not there. */
@@ -263,13 +272,15 @@ tie_life(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int64_t beg
         err = tie_by_utc(all, last->id, life);
     if (life->by == MRD_TIED_NONE) {
         /* Two wall clocks, believed unless the new one is behind: what came later stays later. */
-        life->tie.gap_ns = began > ended + last->shift_ns ? began - ended - last->shift_ns : 0;
-        life->shift_ns = began > ended + last->shift_ns ? 0 : ended + last->shift_ns - began + 1;
-        life->tie.at_ns = ended + last->shift_ns;
+        int64_t end = plus(ended, last->shift_ns);
+
+        life->tie.gap_ns = began > end ? plus(began, -end) : 0;
+        life->shift_ns = began > end ? 0 : plus(plus(end, -began), 1);
+        life->tie.at_ns = end;
         return err;
     }
-    life->shift_ns = last->shift_ns - life->tie.ahead_ns;
-    life->tie.at_ns += last->shift_ns;
+    life->shift_ns = plus(last->shift_ns, -life->tie.ahead_ns);
+    life->tie.at_ns = plus(life->tie.at_ns, last->shift_ns);
     return err;
 }
 
@@ -316,8 +327,8 @@ static void
 shift_probes(mrd_boot_clock *c, size_t first, size_t end, int64_t by)
 {
     for (size_t i = first; i < end; i++) {
-        c->probes[i].r2 += c->probes[i].r2 == 0 ? 0 : by;
-        c->probes[i].r3 += c->probes[i].r3 == 0 ? 0 : by;
+        c->probes[i].r2 = plus(c->probes[i].r2, c->probes[i].r2 == 0 ? 0 : by);
+        c->probes[i].r3 = plus(c->probes[i].r3, c->probes[i].r3 == 0 ? 0 : by);
     }
 }
 
@@ -439,6 +450,7 @@ mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
         l->shift_ns = mrd_json_int(o, "shift_ns", 0);
         l->tie.at_ns = mrd_json_int(o, "at_ns", 0);
         l->tie.lo = mrd_json_int(o, "bound_lo_ns", 0);
+        l->tie.lo = l->tie.lo < -INT64_MAX ? -INT64_MAX : l->tie.lo;
         l->tie.hi = mrd_json_int(o, "bound_hi_ns", 0);
         l->tie.gap_ns = mrd_json_int(o, "gap_ns", 0);
         l->tie.clocks = (size_t) mrd_json_int(o, "clocks", 0);
