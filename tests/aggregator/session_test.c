@@ -62,10 +62,13 @@ static char *
 text_of(mrd_json *o)
 {
     mrd_buf text = { 0 };
+    char *copy;
 
     mrd_json_write(o, false, &text);
     mrd_json_free(o);
-    return mrd_str_dup((mrd_str){ (const char *) text.p, text.len });
+    copy = mrd_str_dup((mrd_str){ (const char *) text.p, text.len });
+    mrd_buf_fini(&text);
+    return copy;
 }
 
 TEST(the_clocks_of_a_node)
