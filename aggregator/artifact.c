@@ -168,7 +168,7 @@ session_artifact(hub *h, hub_session *s, const hub_node *n, const Mrd__ArtifactO
     }
     if (s->n_artifacts >= HUB_ARTIFACTS)
         return MRD_LIMIT;
-    if ((v = realloc(s->artifacts, (s->n_artifacts + 1) * sizeof(*v))) == NULL)
+    if ((v = hub_grow(s->artifacts, s->n_artifacts, sizeof(*v))) == NULL)
         return MRD_NOMEM;
     s->artifacts = v;
     if (keep_list(h, o->sha256) != MRD_OK)

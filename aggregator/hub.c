@@ -385,13 +385,23 @@ part_is_without(const hub_part *p)
 }
 
 int64_t
+hub_time(int64_t ns)
+{
+    return ns > -(1LL << 62) && ns < 1LL << 62 ? ns : 0;
+}
+
+int64_t
 part_began(const hub_part *p)
 {
     bool aligned = p->clock.state[0] != '\0' && p->clock.bound_ns >= 0;
 
+    uint64_t began = (uint64_t) p->started_local_ns; /* a manifest may say anything */
+
     if (p->started_local_ns == 0 || p->state == PART_REFUSED || p->state == PART_MISSING)
         return 0;
-    return p->started_local_ns + (aligned ? p->clock.offset_ns : p->wall_ns - p->local_ns);
+    began +=
+        aligned ? (uint64_t) p->clock.offset_ns : (uint64_t) p->wall_ns - (uint64_t) p->local_ns;
+    return hub_time((int64_t) began);
 }
 
 bool
@@ -472,6 +482,12 @@ void
 hub_copy(char *to, size_t size, const char *from)
 {
     snprintf(to, size, "%s", from == NULL ? "" : from);
+}
+
+void *
+hub_grow(void *list, size_t n, size_t member_size)
+{
+    return (n & (n - 1)) != 0 ? list : realloc(list, (n == 0 ? 1 : 2 * n) * member_size);
 }
 
 static void

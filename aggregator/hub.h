@@ -345,6 +345,8 @@ bool part_has_heard(const hub_part *p, size_t trigger);
 bool part_missed(const hub_session *s, const hub_part *p, size_t trigger);
 /* It refused, was lost, or is missing: something of its part is not there. */
 bool part_is_without(const hub_part *p);
+/* A time as a manifest says it; 0 when it is none: two of them can be subtracted. */
+int64_t hub_time(int64_t ns);
 /* The session time at which its recording began, 0: it did not. */
 int64_t part_began(const hub_part *p);
 /* The store is full, or has room again: open sessions note when. Lock held. */
@@ -355,6 +357,9 @@ bool hub_session_open(const hub_session *s); /* takes frames */
 char *hub_path(const hub *h, const hub_session *s, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void hub_copy(char *to, size_t size, const char *from); /* cuts */
+/* Room for one more behind n members of a list that only grows by this, in steps that double. NULL
+ * without memory; the list is then as it was. */
+void *hub_grow(void *list, size_t n, size_t member_size);
 void hub_counters_add(hub_counters *to, const hub_counters *from);
 void hub_counters_take(hub_counters *to, const Mrd__Counters *from);
 void hub_clock_take(hub_clock *to, const Mrd__ClockQuality *from);

@@ -70,7 +70,7 @@ keep_list(hub *h, const char *sha256)
 
     MRD_ASSERT(keep_hash_ok(sha256));
     if (f == NULL) {
-        if ((v = realloc(h->files, (h->n_files + 1) * sizeof(*v))) == NULL)
+        if ((v = hub_grow(h->files, h->n_files, sizeof(*v))) == NULL)
             return MRD_NOMEM;
         h->files = v;
         if (mrd_map_put(&h->file_at, file_key(sha256), (uint32_t) h->n_files) != MRD_OK)

@@ -731,8 +731,8 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
                            stand_in.instance_id);
     hub_copy(stand_in.host_name, sizeof(stand_in.host_name), mrd_json_str(o, "host_name", ""));
     hub_copy(stand_in.boot_id, sizeof(stand_in.boot_id), mrd_json_str(o, "boot_id", ""));
-    stand_in.hello_local_ns = mrd_json_int(o, "local_ns", 0);
-    stand_in.hello_wall_ns = mrd_json_int(o, "wall_ns", 0);
+    stand_in.hello_local_ns = hub_time(mrd_json_int(o, "local_ns", 0));
+    stand_in.hello_wall_ns = hub_time(mrd_json_int(o, "wall_ns", 0));
     stand_in.simulated = mrd_json_bool(o, "simulated", false);
     if ((p = hub_part_add(s, &stand_in)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
@@ -740,11 +740,11 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
                                        PART_LOST);
     hub_copy(p->sentence, sizeof(p->sentence), mrd_json_str(o, "sentence", ""));
     p->err = (mrd_err) mrd_json_int(o, "err", MRD_OK);
-    p->started_local_ns = mrd_json_int(o, "started_local_ns", 0);
-    p->stopped_local_ns = mrd_json_int(o, "stopped_local_ns", 0);
-    p->complete_local_ns = mrd_json_int(o, "complete_local_ns", 0);
+    p->started_local_ns = hub_time(mrd_json_int(o, "started_local_ns", 0));
+    p->stopped_local_ns = hub_time(mrd_json_int(o, "stopped_local_ns", 0));
+    p->complete_local_ns = hub_time(mrd_json_int(o, "complete_local_ns", 0));
     p->start_bound_ns = mrd_json_int(o, "start_bound_ns", -1);
-    p->lost_wall_ns = mrd_json_int(o, "lost_ns", 0);
+    p->lost_wall_ns = hub_time(mrd_json_int(o, "lost_ns", 0));
     part_counters_load(p, o);
     if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
         p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
@@ -785,7 +785,7 @@ artifact_load(hub *h, hub_session *s, const mrd_json *o, mrd_map *seen)
     }
     if (s->n_artifacts >= HUB_ARTIFACTS)
         return MRD_LIMIT;
-    if ((v = realloc(s->artifacts, (s->n_artifacts + 1) * sizeof(*v))) == NULL)
+    if ((v = hub_grow(s->artifacts, s->n_artifacts, sizeof(*v))) == NULL)
         return MRD_NOMEM;
     s->artifacts = v;
     if (keep_list(h, a.sha256) != MRD_OK)
@@ -868,8 +868,8 @@ triggers_load(hub_session *s, const mrd_json *list)
 
         snprintf(hex, sizeof(hex), "0x%.16s", mrd_json_str(o, "id", "0"));
         (void) mrd_num_u64(mrd_str_of(hex), &t->id);
-        t->from_ns = mrd_json_int(o, "from_ns", 0);
-        t->to_ns = mrd_json_int(o, "to_ns", 0);
+        t->from_ns = hub_time(mrd_json_int(o, "from_ns", 0));
+        t->to_ns = hub_time(mrd_json_int(o, "to_ns", 0));
         t->answered = (unsigned) mrd_json_int(o, "answered", 0);
         t->sent = t->answered > 0;
         hub_copy(t->reason, sizeof(t->reason), mrd_json_str(o, "reason", ""));
@@ -917,21 +917,21 @@ session_load(hub *h, const mrd_json *o, hub_session *s, mrd_why *why)
     s->recorder = strcmp(mrd_json_str(o, "mode", "stream"), "recorder") == 0;
     s->state = (session_state) word_index(mrd_json_str(o, "state", "failed"), session_word,
                                           SESSION_STATES, SESSION_FAILED);
-    s->created_wall_ns = mrd_json_int(o, "created_ns", 0);
+    s->created_wall_ns = hub_time(mrd_json_int(o, "created_ns", 0));
     hub_copy(s->timeline, sizeof(s->timeline), mrd_json_str(o, "timeline", ""));
     session_clocks_recover(s, mrd_json_get(o, "clocks"));
-    s->go_ns = mrd_json_int(o, "go_ns", 0);
-    s->stop_ns = mrd_json_int(o, "stop_ns", 0);
-    s->full_ns = mrd_json_int(o, "store_full_ns", 0);
-    s->room_ns = mrd_json_int(o, "store_room_ns", 0);
-    s->duration_ns = mrd_json_int(o, "duration_ns", 0);
+    s->go_ns = hub_time(mrd_json_int(o, "go_ns", 0));
+    s->stop_ns = hub_time(mrd_json_int(o, "stop_ns", 0));
+    s->full_ns = hub_time(mrd_json_int(o, "store_full_ns", 0));
+    s->room_ns = hub_time(mrd_json_int(o, "store_room_ns", 0));
+    s->duration_ns = hub_time(mrd_json_int(o, "duration_ns", 0));
     hub_copy(s->device_profiles, sizeof(s->device_profiles),
              mrd_json_str(o, "device_profiles", ""));
     if (mrd_json_get(o, "counters") != NULL)
         (void) counters_from_json(&s->counters, mrd_json_get(o, "counters"), NULL);
     snprintf(s->counter_period, sizeof(s->counter_period), "%lld",
              (long long) mrd_json_int(o, "counter_period_ns", MRD_SEC));
-    s->recorder_ns = mrd_json_int(o, "recorder_ns", 0);
+    s->recorder_ns = hub_time(mrd_json_int(o, "recorder_ns", 0));
     s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);
     s->auto_merge = mrd_json_bool(o, "auto_merge", true);
     s->stop_wanted = mrd_json_bool(o, "stop_wanted", false);

@@ -68,7 +68,7 @@ part_clock_recover(hub_part *p, const mrd_json *o)
 {
     hub_copy(p->clock.method, sizeof(p->clock.method), mrd_json_str(o, "method", ""));
     p->clock.bound_ns = mrd_json_int(o, "bound_ns", -1);
-    p->clock.offset_ns = mrd_json_int(o, "offset_ns", 0);
+    p->clock.offset_ns = hub_time(mrd_json_int(o, "offset_ns", 0));
     p->clock.probes = (uint64_t) mrd_json_int(o, "probes", 0);
     p->witness.checked = (uint64_t) mrd_json_int(o, "frames_checked", 0);
     p->witness.violations = (uint64_t) mrd_json_int(o, "frame_violations", 0);
