@@ -44,27 +44,31 @@ mrd_pf_ends_empty(uint32_t place)
     return (mrd_pf_ends_node){ INT64_MAX - place, place };
 }
 
-static inline mrd_pf_ends_node
-mrd_pf_ends_winner(mrd_pf_ends_node a, mrd_pf_ends_node b)
+/* Takes the other one when that is first: two choices by one comparison, of which compilers make no
+ * branch. */
+static inline void
+mrd_pf_ends_contest(mrd_pf_ends_node *node, const mrd_pf_ends_node *other)
 {
-    bool less = b.key < a.key;
+    int64_t key = other->key;
+    uint64_t tag = other->tag;
+    bool less = key < node->key;
 
-    if (__builtin_expect(b.key == a.key, 0))
-        less = (int64_t) (b.tag - a.tag) > 0;
-    a.key = b.key < a.key ? b.key : a.key;
-    a.tag ^= (a.tag ^ b.tag) & (0 - (uint64_t) less);
-    return a;
+    if (__builtin_expect(key == node->key, 0))
+        less = (int64_t) (tag - node->tag) > 0;
+    node->key = less ? key : node->key;
+    node->tag = less ? tag : node->tag;
 }
 
 static inline void
 mrd_pf_ends_set(mrd_pf_ends *e, uint32_t place, mrd_pf_ends_node node)
 {
+    mrd_pf_ends_node *v = e->v;
     size_t at = (size_t) e->cap + place;
 
-    e->v[at] = node;
+    v[at] = node;
     for (; at > 1; at /= 2) {
-        node = mrd_pf_ends_winner(node, e->v[at ^ 1]);
-        e->v[at / 2] = node;
+        mrd_pf_ends_contest(&node, &v[at ^ 1]);
+        v[at / 2] = node;
     }
 }
 
@@ -91,8 +95,10 @@ mrd_pf_ends_grow(mrd_pf_ends *e)
         memcpy(v + cap, e->v + e->cap, e->cap * sizeof(*v));
     for (uint32_t i = e->cap; i < cap; i++)
         v[cap + i] = mrd_pf_ends_empty(i);
-    for (size_t i = cap - 1; i > 0; i--)
-        v[i] = mrd_pf_ends_winner(v[2 * i], v[2 * i + 1]);
+    for (size_t i = cap - 1; i > 0; i--) {
+        v[i] = v[2 * i];
+        mrd_pf_ends_contest(&v[i], &v[2 * i + 1]);
+    }
     free(e->v);
     e->v = v;
     e->cap = cap;
