@@ -424,7 +424,7 @@ mrd_link_close(mrd_link *link)
         mrd_nng_keep(link);
         return;
     }
-    mrd_tls_close(link->tls);
+    mrd_tls_unref(link->tls);
     if (link->fd >= 0)
         close(link->fd);
     pthread_cond_destroy(&link->wake);

@@ -79,6 +79,7 @@ static kept *kept_first;
 
 /* Shared by who waits and who closes; the last of them frees it. */
 typedef struct {
+    pthread_t thread;
     pthread_cond_t ended;
     nng_socket socket;
     bool done, alone;
@@ -119,20 +120,6 @@ closing_new(nng_socket socket)
     return c;
 }
 
-static bool
-start(closing *c)
-{
-    pthread_attr_t attr;
-    pthread_t thread;
-    int rc;
-
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    rc = pthread_create(&thread, &attr, close_main, c);
-    pthread_attr_destroy(&attr);
-    return rc == 0;
-}
-
 bool
 mrd_nng_close(nng_socket socket)
 {
@@ -141,7 +128,8 @@ mrd_nng_close(nng_socket socket)
     int64_t ns;
     bool done;
 
-    if (c == NULL || !start(c)) { /* no means to wait with an end */
+    if (c == NULL ||
+        pthread_create(&c->thread, NULL, close_main, c) != 0) { /* no means to wait with an end */
         if (c != NULL)
             pthread_cond_destroy(&c->ended);
         free(c);
@@ -158,12 +146,15 @@ mrd_nng_close(nng_socket socket)
     done = c->done;
     c->alone = !done;
     abandoned += !done;
+    if (!done) /* under the lock: then it is c's only owner */
+        pthread_detach(c->thread);
     pthread_mutex_unlock(&lock);
-    if (done) {
-        pthread_cond_destroy(&c->ended);
-        free(c);
-    }
-    return done;
+    if (!done)
+        return false;
+    pthread_join(c->thread, NULL);
+    pthread_cond_destroy(&c->ended);
+    free(c);
+    return true;
 }
 
 void

@@ -307,7 +307,7 @@ mrd_server_close(mrd_server *s)
         mrd_nng_keep(s);
         return;
     }
-    mrd_tls_close(s->tls);
+    mrd_tls_unref(s->tls);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s->holds);

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <nng/supplemental/tls/engine.h>
 #include <openssl/err.h>
@@ -530,6 +529,14 @@ static const nng_tls_engine engine = {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int registered;
 
+/* NNG's threads take connections down until the process is gone: OpenSSL must not clean up before.
+ * Only the first call of OpenSSL in a process can say so. */
+__attribute__((constructor)) static void
+stay(void)
+{
+    (void) OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
 static void
 register_engine(void)
 {
@@ -753,19 +760,4 @@ mrd_tls_unref(mrd_tls *tls)
     free(tls->key);
     tls->magic = 0;
     free(tls);
-}
-
-void
-mrd_tls_close(mrd_tls *tls)
-{
-    bool alone = tls == NULL;
-
-    for (int i = 0; i < 2000 && !alone; i++) {
-        pthread_mutex_lock(&tls->lock);
-        alone = tls->refs == 1;
-        pthread_mutex_unlock(&tls->lock);
-        if (!alone)
-            nanosleep(&(struct timespec){ .tv_nsec = MRD_MS }, NULL);
-    }
-    mrd_tls_unref(tls);
 }

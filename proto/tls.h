@@ -24,9 +24,6 @@ typedef struct mrd_tls mrd_tls;
  * read), AUTH (not PEM, key of another certificate). */
 mrd_err mrd_tls_open(const mrd_link_tls *files, bool server, mrd_tls **ret_tls, mrd_why *why);
 void mrd_tls_unref(mrd_tls *tls); /* NULL is fine */
-/* unref for who is about to leave: waits up to 2 s until the connections that NNG still takes down
- * behind the scenes are gone, so that none meets an OpenSSL that has cleaned up at exit. */
-void mrd_tls_close(mrd_tls *tls);
 /* Reads the files again: connections from now on use them, those that are up go on. After an error
  * the old ones stay. */
 mrd_err mrd_tls_reload(mrd_tls *tls, mrd_why *why);
