@@ -33,7 +33,7 @@ answer_of(carrier *c)
     mrd_link_event ev;
     mrd_msg msg = { 0 };
 
-    while (mrd_link_next(c->link, 5000, &ev)) {
+    while (mrd_link_next(c->link, 60000, &ev)) {
         bool reply = ev.kind == MRD_LINK_REPLY && ev.tag == 1;
 
         c->late += ev.kind == MRD_LINK_REPLY && ev.tag != 1;

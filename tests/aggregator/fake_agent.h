@@ -35,7 +35,7 @@ typedef struct {
     _Atomic bool welcomed, turned_away, quit, deaf;
     _Atomic int phase;
     _Atomic unsigned triggers, repeated; /* different ones; heard of again */
-    uint64_t trigger[16];
+    _Atomic uint64_t trigger[16];
     char sentence[256];
     /* its own */
     pthread_t thread;
