@@ -63,7 +63,7 @@ bed_state_is(bed *b, const char *want)
 bool
 bed_state_becomes(bed *b, const char *want)
 {
-    int64_t end = mrd_local_now().ns + 3 * BED_PATIENCE;
+    int64_t end = mrd_local_now().ns + 15 * BED_PATIENCE; /* it may have much to catch up with */
     bool is = bed_state_is(b, want);
 
     while (!is && mrd_local_now().ns < end) {

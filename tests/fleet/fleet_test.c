@@ -14,7 +14,7 @@
 
 /* A thousand agents that share a processor with their aggregator take a while to answer and to
  * flush. */
-#define PATIENCE "--flush-timeout=300s", "--arm-timeout=60s", "--node-timeout=60s"
+#define PATIENCE "--flush-timeout=1800s", "--arm-timeout=60s", "--node-timeout=60s"
 static const char *const patient[] = { PATIENCE, NULL };
 
 static unsigned
