@@ -35,7 +35,7 @@ typedef struct {
     _Atomic bool welcomed, turned_away, quit, deaf;
     _Atomic int phase;
     _Atomic unsigned triggers, repeated; /* different ones; heard of again */
-    _Atomic uint64_t trigger[16];
+    uint64_t trigger[16];                /* written before it is counted */
     char sentence[256];
     /* its own */
     pthread_t thread;
@@ -133,8 +133,10 @@ fake_trigger(fake_agent *a, uint64_t id)
             return;
         }
     }
-    if (a->triggers < 16)
-        a->trigger[a->triggers++] = id;
+    if (a->triggers == 16)
+        return;
+    a->trigger[a->triggers] = id;
+    a->triggers++;
 }
 
 static void
