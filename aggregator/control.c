@@ -244,9 +244,9 @@ control_heard(hub_session *s, hub_part *p, const uint64_t *ids, size_t n)
 typedef struct {
     hub *h;
     uint64_t session;
-    unsigned armed, refused;
-    int64_t last_ns;  /* aggregator's RAW, of the last answer */
-    uint64_t trigger; /* its id */
+    unsigned asked, answered;  /* nodes */
+    int64_t asked_ns, last_ns; /* aggregator's RAW, of the question and of the last answer */
+    uint64_t trigger;          /* its id */
 } survey;
 
 /* The lock is not held. */
@@ -271,6 +271,7 @@ on_reply(void *self, mrd_bytes data)
         const Mrd__ControlReply *r = msg.u.control_reply;
 
         v->last_ns = mrd_local_now().ns;
+        v->answered++;
         p = hub_part_of(s, n->instance_id);
         if (p == NULL && r->selected)
             p = hub_part_add(s, n);
@@ -281,8 +282,6 @@ on_reply(void *self, mrd_bytes data)
             p->err = (mrd_err) r->err;
             hub_copy(p->sentence, sizeof(p->sentence), r->sentence);
             hub_clock_take(&p->clock, r->clock);
-            v->refused += refused;
-            v->armed += !refused;
         }
         if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && r->err == 0)
             control_heard(s, p, &v->trigger, 1);
@@ -310,16 +309,17 @@ ask(hub *h, const control_message *m, int timeout_ms)
 {
     survey v = { .h = h,
                  .session = m->control.session,
+                 .asked = nodes_alive(h),
+                 .asked_ns = mrd_local_now().ns,
                  .trigger = m->control.trigger == NULL ? 0 : m->control.trigger->id };
-    unsigned expect = nodes_alive(h);
     mrd_buf frame = { 0 };
     mrd_why why = { 0 };
 
-    if (expect == 0)
+    if (v.asked == 0)
         return v;
     if (message_frame(m, &frame) == MRD_OK) {
         pthread_mutex_unlock(&h->lock);
-        if (mrd_server_ask(h->server, (mrd_bytes){ frame.p, frame.len }, expect, timeout_ms,
+        if (mrd_server_ask(h->server, (mrd_bytes){ frame.p, frame.len }, v.asked, timeout_ms,
                            on_reply, &v, &why) != MRD_OK)
             mrd_log(MRD_LOG_WARN, "AGG-SURVEY", "Agents could not be asked: reason=%s", why.text);
         pthread_mutex_lock(&h->lock);
@@ -350,13 +350,12 @@ mark_missing(hub_session *s, const hub_node *n)
                  mrd_dur_text(ago < 0 ? 0 : ago / MRD_MS * MRD_MS, text));
 }
 
-/* Nodes that are meant and kept silent, or are away. Returns how many kept silent. */
-static unsigned
+/* Nodes that are meant and kept silent, or are away. */
+static void
 mark_absent(hub *h, hub_session *s)
 {
     /* Only the node knows whether jobs, ranks or processes of it are meant. */
     bool all = s->select.jobs.n == 0 && s->select.ranks.n == 0 && s->select.processes.n == 0;
-    unsigned silent = 0;
 
     for (size_t i = 0; i < h->n_nodes && all; i++) {
         const hub_node *n = h->nodes[i];
@@ -375,7 +374,6 @@ mark_absent(hub *h, hub_session *s)
         p->err = MRD_TIMEOUT;
         snprintf(p->sentence, sizeof(p->sentence), "did not answer within %lld ms",
                  (long long) (h->limits.arm_timeout_ns / MRD_MS));
-        silent++;
     }
     for (size_t i = 0; i < s->select.instances.n; i++) { /* named, and never seen */
         const char *name = s->select.instances.v[i];
@@ -387,7 +385,6 @@ mark_absent(hub *h, hub_session *s)
         hub_copy(stranger.instance_id, sizeof(stranger.instance_id), name);
         mark_missing(s, &stranger);
     }
-    return silent;
 }
 
 /* False, with s->sentence, when too few nodes are ready. */
@@ -486,35 +483,61 @@ step_fail(hub *h, uint64_t id)
     control_message_fini(&m);
 }
 
+/*
+ * Asks everybody to get ready, and once more when not all have answered after a quarter of the
+ * time: the control connection of a node that has just come is made a moment after its data
+ * connection, and does not hear the first question. Getting ready twice is the same as once.
+ */
+static survey
+ask_arm(hub *h, const control_message *m)
+{
+    int timeout_ms = (int) (h->limits.arm_timeout_ns / MRD_MS), first_ms = timeout_ms / 4;
+    survey v = ask(h, m, first_ms);
+
+    return v.answered < v.asked ? ask(h, m, timeout_ms - first_ms) : v;
+}
+
+static unsigned
+parts_in(const hub_session *s, part_state state)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        n += s->parts[i]->state == state;
+    return n;
+}
+
 static void
 step_arm(hub *h, hub_session *s)
 {
-    int64_t asked = mrd_local_now().ns, lead;
     uint64_t id = s->id;
+    unsigned armed, refused;
     control_message m;
+    int64_t lead;
     survey v;
-    unsigned silent;
 
     if (s->fresh || mrd_local_now().ns < s->arm_from_ns)
         return;
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_ARM, 0);
     m.control.deadline_ns = h->limits.arm_timeout_ns + h->limits.lead_ns + 5 * MRD_SEC;
-    v = ask(h, &m, (int) (h->limits.arm_timeout_ns / MRD_MS));
+    v = ask_arm(h, &m);
     control_message_fini(&m);
     if ((s = hub_session_by_id(h, id)) == NULL)
         return;
-    silent = mark_absent(h, s);
-    if (!enough(s, v.armed, v.refused + silent)) {
+    mark_absent(h, s);
+    armed = parts_in(s, PART_ARMED);
+    refused = parts_in(s, PART_REFUSED);
+    if (!enough(s, armed, refused)) {
         step_fail(h, id);
         return;
     }
-    s->answer_ns = v.last_ns - asked;
+    s->answer_ns = v.last_ns > v.asked_ns ? v.last_ns - v.asked_ns : 0;
     lead = h->limits.lead_ns + delay(h, s);
     s->go_ns = hub_session_now(h) + lead;
     if ((s = enter(h, s, SESSION_RECORDING)) == NULL)
         return;
     mrd_log(MRD_LOG_INFO, "AGG-SESSION-GO", "Session starts: id=%s name=%s nodes=%u refused=%u",
-            s->text, s->name, v.armed, v.refused + silent);
+            s->text, s->name, armed, refused);
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_GO, s->go_ns);
     ask(h, &m, (int) (lead / MRD_MS)); /* who misses it is told by its heartbeat */
     control_message_fini(&m);

@@ -23,6 +23,7 @@ typedef struct {
     const char *id, *data_url, *control_url, *token, *refuse;
     const char *_Atomic note; /* a reason to trigger, told with each heartbeat */
     bool no_surveys;          /* triggers of the control connection go past it */
+    unsigned late_by;         /* so many surveys go past it: its control connection is not there yet */
     uint32_t events;          /* per batch */
     unsigned batches;         /* per session, then nothing more begins; 0: as long as it records */
     unsigned pause_ms;        /* between two batches */
@@ -170,6 +171,10 @@ fake_survey(fake_agent *a, const mrd_link_event *ev)
     mrd_buf wire = { 0 };
     mrd_msg msg;
 
+    if (a->late_by > 0) {
+        a->late_by--;
+        return;
+    }
     if (mrd_msg_unpack(ev->data, &msg, NULL) == MRD_OK && msg.frame.type == MRD_FRAME_CONTROL) {
         snprintf(id, sizeof(id), "%s", a->id);
         snprintf(why, sizeof(why), "%s", a->refuse == NULL ? "" : a->refuse);

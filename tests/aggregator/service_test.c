@@ -220,6 +220,37 @@ TEST(require_all_and_refusals)
     mrd_aggregator_close(a);
 }
 
+/* A node whose control connection comes a moment after its data connection does not hear the first
+ * question; it is asked again, and all that are required are there. */
+TEST(a_node_that_missed_the_question_is_asked_again)
+{
+    mrd_aggregator *a =
+        aggregator(test_tmp(), "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
+    static fake_agent agents[2] = { { .id = "i-1", .events = 10, .batches = 3 },
+                                    { .id = "i-2", .events = 10, .batches = 3, .late_by = 1 } };
+    char sentence[MRD_WHY_MAX];
+    uint64_t id;
+    bool over;
+
+    REQUIRE(a != NULL);
+    for (int i = 0; i < 2; i++) {
+        agents[i].data_url = "inproc://d";
+        agents[i].control_url = "inproc://c";
+        fake_start(&agents[i]);
+    }
+    WAIT_FOR(agents[0].welcomed && agents[1].welcomed);
+    nap(100);
+    id = start(a, "all", 300 * MRD_MS, false);
+    WAIT_FOR(is_over(a, id));
+    CHECK_TEXT(mrd_aggregator_state(a, id, &over, sentence), "complete");
+    CHECK_INT(agents[0].delivered, 30);
+    CHECK_INT(agents[1].delivered, 30);
+    check_equation(a, id, agents, 2);
+    fake_end(&agents[0]);
+    fake_end(&agents[1]);
+    mrd_aggregator_close(a);
+}
+
 /* An agent that comes while a session records takes part. */
 TEST(late_joiner)
 {
