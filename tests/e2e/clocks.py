@@ -116,7 +116,8 @@ with cluster:
         for w in workloads:
             w.emit(200)
         time.sleep(1)  # a session of some seconds: heartbeats come once a second
-    until(lambda: all(p["clock"]["bound_ns"] > 0 for p in cluster.session(session)["nodes"]), "every clock has a bound")
+    until(lambda: all(p["clock"]["method"] in STAMPS[names[p["instance_id"]]] for p in cluster.session(session)["nodes"]),
+          "every clock is known by its road")  # after at least three seconds of probes; until then by heartbeats
     cluster.stop(session)
     roads_are_labelled()
     manifest_and_metrics_publish_the_checks()
