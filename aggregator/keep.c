@@ -268,15 +268,6 @@ keep_retain(hub *h, int64_t now)
 
 /* ---- Removing ---- */
 
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void) st;
-    (void) type;
-    (void) ftw;
-    return remove(path);
-}
-
 /* Where nothing can be renamed: without its manifest a session is none. */
 static void
 remove_in_place(const hub *h, const hub_session *s, const char *dir)
@@ -286,7 +277,7 @@ remove_in_place(const hub *h, const hub_session *s, const char *dir)
     if (manifest != NULL)
         (void) unlink(manifest);
     free(manifest);
-    (void) nftw(dir, remove_one, FD_MAX, FTW_DEPTH | FTW_PHYS);
+    mrd_remove_tree(dir);
 }
 
 void

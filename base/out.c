@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -79,6 +80,22 @@ make_dirs(const char *path, bool durable, mrd_why *why)
     }
     free(copy);
     return err;
+}
+
+static int
+remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void) st;
+    (void) type;
+    (void) ftw;
+    (void) remove(path); /* the others go all the same */
+    return 0;
+}
+
+void
+mrd_remove_tree(const char *path)
+{
+    (void) nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 mrd_err

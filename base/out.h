@@ -35,6 +35,9 @@ void mrd_out_abort(mrd_out *out);
 
 /* mkdir -p. */
 mrd_err mrd_make_dirs(const char *path, mrd_why *why);
+/* rm -rf: what cannot be removed stays, with the folders above it. Links are removed, not followed.
+ */
+void mrd_remove_tree(const char *path);
 /* Writes a small file whole, by rename, with the given mode. A file that root replaces keeps its
  * owner, and its group what it could read. */
 mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);

@@ -131,7 +131,7 @@ mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *ret_wall, 
 }
 
 static mrd_err
-sent_or(ssize_t n)
+send_result(ssize_t n)
 {
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? MRD_AGAIN : MRD_NET;
@@ -148,7 +148,7 @@ mrd_udp_send(int fd, const void *data, size_t len, const mrd_udp_peer *peer)
                 ? send(fd, data, len, 0)
                 : sendto(fd, data, len, 0, (const struct sockaddr *) &peer->addr, peer->len);
     while (n < 0 && errno == EINTR);
-    return sent_or(n);
+    return send_result(n);
 }
 
 mrd_err
@@ -173,7 +173,7 @@ mrd_udp_send_unstamped(int fd, const void *data, size_t len, const mrd_udp_peer 
     do
         n = sendmsg(fd, &msg, 0);
     while (n < 0 && errno == EINTR);
-    return sent_or(n);
+    return send_result(n);
 }
 
 mrd_err

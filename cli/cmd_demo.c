@@ -1,6 +1,5 @@
 /* `meridian demo`: a whole cluster on this machine, one recorded session, what came of it. */
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -803,16 +802,6 @@ run(demo *d, int *ret_status, mrd_why *why)
     return err == MRD_CANCELLED ? MRD_OK : err;
 }
 
-static int
-remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void) st;
-    (void) kind;
-    (void) at;
-    (void) remove(path);
-    return 0;
-}
-
 static void
 finish(demo *d, bool keep)
 {
@@ -828,7 +817,7 @@ finish(demo *d, bool keep)
     if (keep)
         printf("store, certificates and logs: %s\n", d->work);
     else
-        (void) nftw(d->work, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+        mrd_remove_tree(d->work);
 }
 
 static int

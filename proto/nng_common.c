@@ -45,7 +45,6 @@ mrd_nng_wants_tls(const char *url)
     return url != NULL && strncmp(url, "tls+", 4) == 0;
 }
 
-/* One mrd_tls for both addresses of an end; *ret_tls stays NULL when neither asks for TLS. */
 mrd_err
 mrd_nng_tls_for(const char *data_url, const char *control_url, const mrd_link_tls *files,
                 bool server, mrd_tls **ret_tls, mrd_why *why)
@@ -84,7 +83,6 @@ mrd_nng_deadline(int timeout_ms, struct timespec *ts)
     }
 }
 
-/* Waits on cond for timeout_ms (-1: for ever); false when it is over. */
 bool
 mrd_nng_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int timeout_ms,
              const struct timespec *end)

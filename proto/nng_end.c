@@ -12,9 +12,10 @@
 #include "base/clock.h"
 #include "base/obj.h"
 #include "proto/link.h"
+#include "proto/nng_common.h"
 
-#define CLOSE_NS  (10 * MRD_SEC)
-#define AGAIN_NS  MRD_SEC
+#define CLOSE_MS  10000
+#define AGAIN_MS  1000
 #define PERIOD_NS (5 * MRD_SEC)
 #define GAP_NS    (2 * MRD_SEC)
 
@@ -125,7 +126,6 @@ mrd_nng_close(nng_socket socket)
 {
     closing *c = closing_new(socket);
     struct timespec end;
-    int64_t ns;
     bool done;
 
     if (c == NULL ||
@@ -136,11 +136,8 @@ mrd_nng_close(nng_socket socket)
         nng_close(socket);
         return true;
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
     pthread_mutex_lock(&lock);
-    ns = end.tv_nsec + (abandoned > 0 ? AGAIN_NS : CLOSE_NS);
-    end.tv_sec += ns / MRD_SEC;
-    end.tv_nsec = ns % MRD_SEC;
+    mrd_nng_deadline(abandoned > 0 ? AGAIN_MS : CLOSE_MS, &end);
     while (!c->done && pthread_cond_timedwait(&c->ended, &lock, &end) != ETIMEDOUT)
         ;
     done = c->done;

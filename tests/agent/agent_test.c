@@ -4,6 +4,7 @@
 
 #include "agent/agent.h"
 #include "base/out.h"
+#include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
 
 #define SESSION 77u
@@ -24,20 +25,6 @@ settings(const char *spool)
         o.spool_dir = spool_dir;
     }
     return o;
-}
-
-static mrd_agent *
-open_agent(const mrd_agent_options *o, mrd_transport *t)
-{
-    mrd_node node = {
-        .instance_id = "i-test", .source = "option", .host_name = "h", .boot_id = "b"
-    };
-    mrd_agent *a = NULL;
-    mrd_why why = { 0 };
-
-    if (mrd_agent_open(o, &node, t, &a, &why) != MRD_OK)
-        fprintf(stderr, "%s\n", why.text);
-    return a;
 }
 
 static void

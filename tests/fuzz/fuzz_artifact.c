@@ -1,24 +1,15 @@
 /* Offers and chunks of artifacts, one after the other: per message its kind, two bytes of length,
  * its body. Whatever is said, what is stored stays in <store>/artifacts and below the size offered.
  */
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "aggregator/hub.h"
+#include "base/out.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void) st;
-    (void) type;
-    (void) ftw;
-    return remove(path);
-}
 
 static void
 say(hub *h, hub_node *n, bool chunk, mrd_bytes body)
@@ -69,6 +60,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pthread_mutex_unlock(&h->lock);
     hub_fini(h);
     free(h);
-    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    mrd_remove_tree(dir);
     return 0;
 }

@@ -2,7 +2,6 @@
  * written again, read again. What was read once is read again with the same nodes, triggers and
  * artifacts; what cannot be read is left alone and keeps artifacts from being removed. */
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -15,15 +14,6 @@
 #define NAME "20260101-000000-0001"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void) st;
-    (void) type;
-    (void) ftw;
-    return remove(path);
-}
 
 static hub *
 recover(const char *store)
@@ -77,6 +67,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         done(second);
     }
     done(first);
-    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    mrd_remove_tree(dir);
     return 0;
 }

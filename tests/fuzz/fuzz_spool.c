@@ -1,23 +1,14 @@
 /* A spool folder with one segment of these bytes: opened, every item read, one added, opened again:
  * what was committed is there. */
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/spool.h"
+#include "base/out.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void) st;
-    (void) type;
-    (void) ftw;
-    return remove(path);
-}
 
 static void
 dropped(void *self, const mrd_spool_item *item)
@@ -73,6 +64,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     mrd_spool_close(s);
     mrd_buf_fini(&frame);
-    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    mrd_remove_tree(dir);
     return 0;
 }
