@@ -268,6 +268,28 @@ is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* A session's id has no slash; a file or folder of that name is meant, too. */
+static bool
+is_path(const char *word)
+{
+    return word != NULL && (strchr(word, '/') != NULL || access(word, F_OK) == 0);
+}
+
+static mrd_err
+from_path(const settings *set, const char *path, int *ret_status, mrd_why *why)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0)
+        return mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read %s", path);
+    if (!S_ISDIR(st.st_mode))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "%s is a file: give the directory of a session (<store>/sessions/<id>), "
+                           "or the id of one to ask the aggregator",
+                           path);
+    return from_directory(set, path, ret_status, why);
+}
+
 static mrd_err
 clocks(const settings *set, const char *word, int *ret_status, mrd_why *why)
 {
@@ -275,8 +297,8 @@ clocks(const settings *set, const char *word, int *ret_status, mrd_why *why)
     mrd_err err;
 
     if (set->store == NULL)
-        return word != NULL && is_directory(word) ? from_directory(set, word, ret_status, why)
-                                                  : from_aggregator(set, word, ret_status, why);
+        return is_path(word) ? from_path(set, word, ret_status, why)
+                             : from_aggregator(set, word, ret_status, why);
     if (word == NULL)
         return mrd_why_set(why, MRD_INVALID, 0, "--store needs the id of a session");
     if (asprintf(&path, "%s/sessions/%s", set->store, word) < 0)

@@ -56,6 +56,10 @@ check("view" in out and "open" in out, "help lists commands")
 out, _ = run("view", "--help")
 for option in ("--session-dir", "--output-format", "--system-trace-primary-group", "--force", "--start"):
     check(option in out, f"view --help names {option}")
+for path, said in (("/nonexistent/session", "cannot read /nonexistent/session: No such file"), (good, "is a file: give the directory of a session"),
+                   (work, "has no clocks")):
+    _, err = run("clocks", path, want=1)
+    check(path in err and said in err, f"clocks of a path that is no session: {err}")
 _, err = run("veiw", want=2)
 check("did you mean view?" in err, f"mistyped command: {err}")
 _, err = run("view", "--ouput-dir", "x", good, want=2)
