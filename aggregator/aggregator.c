@@ -52,6 +52,7 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
 
     if (o->tokens != NULL && (err = mrd_auth_load(o->tokens, &a->hub.auth, why)) != MRD_OK)
         return err;
+    known_load(&a->hub);
     if ((err = session_recover(&a->hub, why)) != MRD_OK ||
         (err = mrd_server_open(&server, &a->hub.server, why)) != MRD_OK ||
         (err = clocks_open(&a->hub, o->data_url, (uint16_t) o->time_port, why)) != MRD_OK ||

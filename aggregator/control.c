@@ -13,7 +13,8 @@
 #define SAVE_NS   MRD_SEC
 #define RETAIN_NS (10 * MRD_SEC)
 
-#define DELAY_MAX (4 * MRD_SEC)
+#define DELAY_MAX    (4 * MRD_SEC)
+#define COME_BACK_NS (12 * MRD_SEC) /* the longest back-off of an agent, and its hello */
 
 #define TRIGGERS_AGAIN 16 /* the last ones; nodes remember more */
 #define NOTED_WINDOW   (20 * MRD_SEC)
@@ -346,7 +347,7 @@ mark_missing(hub_session *s, const hub_node *n)
                  "no agent of this name has connected (meridian nodes)");
     else
         snprintf(p->sentence, sizeof(p->sentence),
-                 "not connected when the session began: last heard of %s before",
+                 "not connected when the session began, last heard of %s before",
                  mrd_dur_text(ago < 0 ? 0 : ago / MRD_MS * MRD_MS, text));
 }
 
@@ -387,39 +388,74 @@ mark_absent(hub *h, hub_session *s)
     }
 }
 
-/* False, with s->sentence, when too few nodes are ready. */
-static bool
-enough(hub_session *s, unsigned armed, unsigned refused)
+#define NAMED_MAX 3 /* nodes in a sentence */
+
+/* "i-1 refuses: why; i-2 is missing, not connected ...; 5 more". */
+static void
+say_who(const hub_session *s, part_state state, const char *what, mrd_buf *to)
 {
-    const char *first = "", *away = NULL;
-    uint64_t want = 1;
+    unsigned n = 0;
 
     for (size_t i = 0; i < s->n_parts; i++) {
         const hub_part *p = s->parts[i];
 
-        if (p->state == PART_REFUSED && *first == '\0')
-            first = p->sentence;
-        if (p->state == PART_MISSING && away == NULL)
-            away = p->instance_id;
+        if (p->state == state && n++ < NAMED_MAX)
+            mrd_buf_fmt(to, "%s%s %s: %.120s", to->len == 0 ? "" : "; ", p->instance_id, what,
+                        p->sentence);
     }
-    if (armed == 0 && refused == 0) {
-        snprintf(s->sentence, sizeof(s->sentence),
-                 "no node took part: check that meridian-agent runs, is connected (meridian nodes) "
-                 "and matches the selection%s%s%s",
-                 away == NULL ? "" : "; ", away == NULL ? "" : away,
-                 away == NULL ? "" : " is meant and not connected");
-        return false;
-    }
-    if (strcmp(s->require, "all") == 0)
-        want = armed + refused;
+    if (n > NAMED_MAX)
+        mrd_buf_fmt(to, "; %u more %s", n - NAMED_MAX, what);
+}
+
+/* What can be done when some are ready and others not. */
+static void
+say_remedy(const hub_session *s, unsigned armed, unsigned missing, mrd_buf *to)
+{
+    const char *away = NULL;
+
+    if (armed == 0)
+        return;
+    for (size_t i = 0; i < s->n_parts && away == NULL; i++)
+        away = s->parts[i]->state == PART_MISSING ? s->parts[i]->instance_id : NULL;
+    mrd_buf_fmt(to, ". Go on without: --require %u or any", armed);
+    if (away != NULL)
+        mrd_buf_fmt(to, "; who will not come back: meridian nodes --forget %s%s", away,
+                    missing > 1 ? ",..." : "");
+}
+
+/* False, with s->sentence, when too few nodes are ready. Who is missing counts as a node. */
+static bool
+enough(hub_session *s, unsigned armed, unsigned refused, unsigned missing)
+{
+    bool all = strcmp(s->require, "all") == 0;
+    mrd_buf who = { 0 }, remedy = { 0 };
+    uint64_t want = 1;
+
+    if (all)
+        want = armed + refused + missing;
     else if (strcmp(s->require, "any") != 0 && mrd_num_u64(mrd_str_of(s->require), &want) != MRD_OK)
         want = 1;
-    if (armed >= want)
+    if (armed > 0 && armed >= want)
         return true;
-    snprintf(s->sentence, sizeof(s->sentence), "%u of %u nodes are ready and %s%s: %s", armed,
-             armed + refused, s->require,
-             strcmp(s->require, "all") == 0 ? " are required" : " is required",
-             *first == '\0' ? "connect more agents" : first);
+    say_who(s, PART_REFUSED, "refuses", &who);
+    say_who(s, PART_MISSING, "is missing", &who);
+    say_remedy(s, armed, missing, &remedy);
+    if (armed + refused == 0)
+        snprintf(s->sentence, sizeof(s->sentence),
+                 "no node took part: check that meridian-agent runs, is connected (meridian nodes) "
+                 "and matches the selection%s%.400s",
+                 who.len == 0 ? "" : "; ", mrd_buf_cstr(&who));
+    else
+        snprintf(s->sentence, sizeof(s->sentence),
+                 "%u of %u nodes are ready and %s required: %.380s%s", armed,
+                 armed + refused + missing,
+                 all                              ? "all are"
+                 : strcmp(s->require, "any") == 0 ? "one is"
+                                                  : s->require,
+                 who.len == 0 ? "connect more agents" : mrd_buf_cstr(&who),
+                 who.len == 0 ? "" : mrd_buf_cstr(&remedy));
+    mrd_buf_fini(&who);
+    mrd_buf_fini(&remedy);
     return false;
 }
 
@@ -507,6 +543,30 @@ parts_in(const hub_session *s, part_state state)
     return n;
 }
 
+/* The aggregator has just started, and nodes that are known from before may still be on their way:
+ * a session that would fail for want of them waits a little. */
+static bool
+come_back(const hub *h, const hub_session *s)
+{
+    uint64_t want = UINT64_MAX, alive = 0, away = 0;
+
+    if (mrd_local_now().ns > h->known.opened_ns + COME_BACK_NS)
+        return false;
+    if (strcmp(s->require, "any") == 0)
+        want = 1;
+    else if (strcmp(s->require, "all") != 0)
+        (void) mrd_num_u64(mrd_str_of(s->require), &want);
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        const hub_node *n = h->nodes[i];
+
+        if (!select_matches(&s->select, n))
+            continue;
+        alive += hub_node_alive(h, n);
+        away += !hub_node_alive(h, n) && hub_node_expected(h, n);
+    }
+    return alive < want && away > 0;
+}
+
 static void
 step_arm(hub *h, hub_session *s)
 {
@@ -516,7 +576,7 @@ step_arm(hub *h, hub_session *s)
     int64_t lead;
     survey v;
 
-    if (s->fresh || mrd_local_now().ns < s->arm_from_ns)
+    if (s->fresh || mrd_local_now().ns < s->arm_from_ns || come_back(h, s))
         return;
     message_init(&m, s, MRD__CONTROL_TYPE__CONTROL_ARM, 0);
     m.control.deadline_ns = h->limits.arm_timeout_ns + h->limits.lead_ns + 5 * MRD_SEC;
@@ -527,7 +587,7 @@ step_arm(hub *h, hub_session *s)
     mark_absent(h, s);
     armed = parts_in(s, PART_ARMED);
     refused = parts_in(s, PART_REFUSED);
-    if (!enough(s, armed, refused)) {
+    if (!enough(s, armed, refused, parts_in(s, PART_MISSING))) {
         step_fail(h, id);
         return;
     }
@@ -662,7 +722,8 @@ step_stop(hub *h, hub_session *s)
         if (!late)
             return;
         p->state = PART_LOST;
-        p->lost_wall_ns = n == NULL ? 0 : n->seen_wall_ns;
+        if (n != NULL) /* else it was forgotten, which noted it */
+            p->lost_wall_ns = n->seen_wall_ns;
         snprintf(p->sentence, sizeof(p->sentence), "%s before everything had arrived",
                  n != NULL && hub_node_alive(h, n)
                      ? "still shipping when the time to flush was over"
@@ -760,6 +821,7 @@ control_run(void *arg)
         if (now >= c->next_save_ns) {
             c->next_save_ns = now + SAVE_NS;
             save_dirty(h);
+            known_save(h, false);
         }
         if (now >= c->next_retain_ns) {
             c->next_retain_ns = now + RETAIN_NS;
@@ -769,6 +831,7 @@ control_run(void *arg)
             wait_step(h);
     }
     save_dirty(h);
+    known_save(h, true);
     pthread_mutex_unlock(&h->lock);
     return NULL;
 }

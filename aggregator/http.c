@@ -126,8 +126,10 @@ get_nodes(void *self, mrd_http_request *req, mrd_why *why)
 
     (void) why;
     pthread_mutex_lock(&api->h->lock);
-    for (size_t i = 0; i < api->h->n_nodes; i++)
-        mrd_json_append(list, node_json(api->h, api->h->nodes[i]));
+    for (size_t i = 0; i < api->h->n_nodes; i++) {
+        if (!api->h->nodes[i]->forget)
+            mrd_json_append(list, node_json(api->h, api->h->nodes[i]));
+    }
     pthread_mutex_unlock(&api->h->lock);
     mrd_json_set(o, "nodes", list);
     return mrd_http_reply_json(req, 200, o);
@@ -142,13 +144,30 @@ get_node(void *self, mrd_http_request *req, mrd_why *why)
 
     pthread_mutex_lock(&api->h->lock);
     for (size_t i = 0; i < api->h->n_nodes; i++) {
-        if (mrd_str_is(id, api->h->nodes[i]->instance_id))
+        if (!api->h->nodes[i]->forget && mrd_str_is(id, api->h->nodes[i]->instance_id))
             o = node_json(api->h, api->h->nodes[i]);
     }
     pthread_mutex_unlock(&api->h->lock);
     if (o == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "no agent has said hello as '" MRD_STR_FMT "'",
                            MRD_STR_ARG(id));
+    return mrd_http_reply_json(req, 200, o);
+}
+
+static mrd_err
+delete_node(void *self, mrd_http_request *req, mrd_why *why)
+{
+    http_api *api = self;
+    mrd_json *o;
+    mrd_err err;
+
+    pthread_mutex_lock(&api->h->lock);
+    err = known_forget(api->h, mrd_http_param(req, "id"), why);
+    pthread_mutex_unlock(&api->h->lock);
+    if (err != MRD_OK)
+        return err;
+    o = mrd_json_new_object();
+    mrd_json_set(o, "state", mrd_json_new_str("forgotten"));
     return mrd_http_reply_json(req, 200, o);
 }
 
@@ -601,8 +620,10 @@ const mrd_http_route http_routes[] = {
     { "GET", "/healthz", MRD_ROLE_NONE, get_health, "the process is alive", NULL },
     { "GET", "/readyz", MRD_ROLE_NONE, get_ready, "events are being taken", NULL },
     { "GET", "/metrics", MRD_ROLE_READ, get_metrics, "numbers for Prometheus", NULL },
-    { "GET", "/api/v1/nodes", MRD_ROLE_READ, get_nodes, "all agents that ever connected", NULL },
+    { "GET", "/api/v1/nodes", MRD_ROLE_READ, get_nodes, "all agents that are known", NULL },
     { "GET", "/api/v1/nodes/{id}", MRD_ROLE_READ, get_node, "one agent", NULL },
+    { "DELETE", "/api/v1/nodes/{id}", MRD_ROLE_CONTROL, delete_node,
+      "forget one that will not come back", NULL },
     { "GET", "/api/v1/sessions", MRD_ROLE_READ, get_sessions, "all sessions of the store", NULL },
     { "POST", "/api/v1/sessions", MRD_ROLE_CONTROL, post_session, "start a session on all nodes",
       NULL },

@@ -210,6 +210,7 @@ node_free(hub *h, hub_node *n)
 {
     hub_node *last = h->nodes[--h->n_nodes];
 
+    h->known.changed = true;
     if (mrd_map_get(&h->node_by_id, id_key(n->instance_id)) == n->at)
         mrd_map_remove(&h->node_by_id, id_key(n->instance_id));
     if (last != n) { /* takes its place; neither map grows by that */
@@ -225,6 +226,15 @@ node_free(hub *h, hub_node *n)
     mrd_strlist_fini(&n->labels);
     clocks_forget(n);
     free(n);
+}
+
+void
+hub_nodes_drop(hub *h)
+{
+    for (size_t i = h->n_nodes; i-- > 0;) {
+        if (h->nodes[i]->forget && h->nodes[i]->conn == 0)
+            node_free(h, h->nodes[i]);
+    }
 }
 
 bool
@@ -283,7 +293,7 @@ hub_node_alive(const hub *h, const hub_node *n)
 bool
 hub_node_expected(const hub *h, const hub_node *n)
 {
-    return mrd_local_now().ns - n->seen_ns < h->limits.node_forget_ns;
+    return !n->forget && mrd_local_now().ns - n->seen_ns < h->limits.node_forget_ns;
 }
 
 hub_session *

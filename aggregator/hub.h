@@ -45,7 +45,7 @@ typedef struct {
 /* begun = delivered + drops + held, as the agent counts. */
 typedef struct {
     uint64_t begun, delivered, held;
-    uint64_t clock_lost; /* frames of clock data, which hold no events */
+    uint64_t clock_lost;           /* frames of clock data, which hold no events */
     hub_drop drops[HUB_DROPS_MAX]; /* the last one gathers what does not fit */
     unsigned n_drops;
 } hub_counters;
@@ -88,7 +88,9 @@ typedef struct {
     uint32_t conn;        /* 0: not connected; hub_node_connect sets it */
     unsigned proof_epoch; /* of the hub at its hello */
     bool simulated;
-    int64_t seen_ns; /* aggregator's RAW, last frame of any kind */
+    bool heard;      /* since the aggregator started; else it is known from before */
+    bool forget;     /* somebody said so: it goes when no frame of it waits */
+    int64_t seen_ns; /* aggregator's RAW, last frame of any kind; of before the boot below 0 */
     int64_t seen_wall_ns;
     int64_t hello_local_ns, hello_wall_ns; /* the node's own clocks at its last hello */
     char state[32];
@@ -100,9 +102,9 @@ typedef struct {
     uint64_t frames, bytes, events; /* received and stored */
     int64_t bucket_bytes;           /* of the rate limit; may be negative */
     int64_t bucket_ns;
-    uint64_t slowed;       /* frames that a limit sent back */
-    limit_kind limited_by; /* the last one, at */
-    int64_t limited_ns;    /* aggregator's RAW */
+    uint64_t slowed;          /* frames that a limit sent back */
+    limit_kind limited_by;    /* the last one, at */
+    int64_t limited_ns;       /* aggregator's RAW */
     mrd_strlist labels;       /* "key=value" */
     char noted[HUB_TEXT_MAX]; /* the trigger its last heartbeat told of, "": none */
     uint8_t probe_key[MRD_PROBE_KEY_LEN];
@@ -249,8 +251,8 @@ typedef struct {
     int64_t max_nodes, max_sessions, max_open_sessions;
     int64_t disk_reserve; /* bytes that must stay free */
     mrd_dur_ns node_timeout_ns, node_forget_ns, flush_timeout_ns, arm_timeout_ns, lead_ns;
-    int64_t retain_ns;    /* 0: for ever */
-    int64_t retain_bytes; /* 0: no limit */
+    int64_t retain_ns;     /* 0: for ever */
+    int64_t retain_bytes;  /* 0: no limit */
     int64_t session_bytes; /* 0: no limit */
 } hub_limits;
 
@@ -300,6 +302,10 @@ typedef struct hub {
     hub_node **nodes;
     size_t n_nodes;
     mrd_map node_by_id, node_by_conn; /* index into nodes */
+    struct {
+        bool changed, failed; /* what nodes.json says; the last time it was written */
+        int64_t opened_ns, saved_ns;
+    } known;
     hub_session **sessions;
     size_t n_sessions;
     hub_stats stats;
@@ -324,6 +330,8 @@ int64_t hub_session_now(const hub *h); /* session time */
 hub_node *hub_node_by_conn(hub *h, uint32_t conn);
 hub_node *hub_node_by_id(hub *h, const char *instance_id);
 hub_node *hub_node_add(hub *h, const char *instance_id); /* NULL without memory */
+/* Ingest thread only: those that were forgotten go. Nothing of them waits for a sync. */
+void hub_nodes_drop(hub *h);
 /* A place for one more: below the limit, or that of the node longest gone and forgotten. */
 bool hub_node_room(hub *h);
 const char *limit_text(limit_kind kind); /* "agent-rate", as its option is called */
@@ -332,7 +340,8 @@ limit_kind hub_node_limited(const hub_node *n);
 /* The node speaks on this connection from now on; whoever did before does not any more. 0: none. */
 void hub_node_connect(hub *h, hub_node *n, uint32_t conn);
 bool hub_node_alive(const hub *h, const hub_node *n); /* connected and heard of lately */
-/* Heard of within node_forget: sessions list it, missing when it is not connected. */
+/* Heard of within node_forget, by an earlier run too: sessions list it, missing when it is not
+ * connected. */
 bool hub_node_expected(const hub *h, const hub_node *n);
 hub_session *hub_session_by_id(hub *h, uint64_t id);
 /* The node's part, NULL when it has none. */
@@ -375,6 +384,18 @@ void part_count(hub_part *p, const Mrd__Counters *c);
 part_epoch *part_epoch_of(hub_part *p, uint64_t epoch);
 /* Notes a frame of the journal: number, counts, range. Errors: NOMEM, LIMIT. */
 mrd_err part_stored(hub_part *p, const mrd_frame *f);
+
+/* ---- known.c: <store>/nodes.json, the nodes that are known over restarts. Lock held ---- */
+
+/* Those heard of within node_forget, the last max_nodes of them. A file that cannot be read is said
+ * and passed over. Before any thread runs. */
+void known_load(hub *h);
+/* Writes the list when it is time, at most once per call: after changes, and every 30 s for when
+ * nodes were heard of last; with `last` in any case. The lock is given up meanwhile. */
+void known_save(hub *h, bool last);
+/* Nobody expects the node any more, until it says hello. Errors: NOTFOUND; STATE: it is connected.
+ */
+mrd_err known_forget(hub *h, mrd_str instance_id, mrd_why *why);
 
 /* ---- session.c ---- */
 
@@ -446,7 +467,8 @@ typedef struct {
     Mrd__Label labels[HUB_COUNTERS + 2], *options[HUB_COUNTERS + 2];
     int64_t *numbers[2];
 } control_message; /* points into itself: not to be copied */
-/* The node of this part knows of these triggers, in the order in which it heard of them. Lock held. */
+/* The node of this part knows of these triggers, in the order in which it heard of them. Lock held.
+ */
 void control_heard(hub_session *s, hub_part *p, const uint64_t *ids, size_t n);
 unsigned control_directives(hub *h, const hub_node *n, const Mrd__Heartbeat *hb,
                             control_message *to, unsigned max);

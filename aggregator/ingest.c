@@ -246,6 +246,9 @@ on_hello(ingest *in, mrd_server_request *request, const mrd_msg *msg)
     clocks_hello(h, n);
     n->seen_ns = mrd_local_now().ns;
     n->seen_wall_ns = mrd_wall_now().ns;
+    h->known.changed = h->known.changed || !n->heard || n->forget;
+    n->heard = true;
+    n->forget = false;
     h->stats.hellos++;
     reply_welcome(in, request, n);
 }
@@ -821,6 +824,7 @@ on_request(ingest *in, mrd_server_request *request)
     if (n != NULL) {
         n->seen_ns = now;
         n->seen_wall_ns = mrd_wall_now().ns;
+        n->forget = false;
     }
     if (f.type == MRD_FRAME_CLOCK_DATA && f.session == 0) { /* between sessions: only followed */
         if (clock_data(in, n, &f, &data, &why) != MRD_OK)
@@ -893,6 +897,7 @@ watch_nodes(hub *h)
 
         if (n->conn != 0 && !mrd_server_conn_alive(h->server, n->conn)) {
             hub_node_connect(h, n, 0);
+            h->known.changed = true;
             mrd_log(MRD_LOG_INFO, "AGG-NODE-DOWN", "Agent disconnected: node=%s", n->instance_id);
             pthread_cond_broadcast(&h->changed);
         }
@@ -922,6 +927,7 @@ tick(ingest *in, int64_t now)
     in->next_tick_ns = now + TICK_NS;
     pthread_mutex_lock(&h->lock);
     watch_nodes(h);
+    hub_nodes_drop(h);
     watch_refused(in);
     for (size_t i = h->n_sessions; i-- > 0;) {
         hub_session *s = h->sessions[i];

@@ -401,6 +401,14 @@ session_json(const hub *h, const hub_session *s)
     return o;
 }
 
+static const char *
+node_state(const hub *h, const hub_node *n)
+{
+    if (!hub_node_alive(h, n))
+        return hub_node_expected(h, n) ? "missing" : "gone";
+    return n->state[0] == '\0' ? "connected" : n->state;
+}
+
 mrd_json *
 node_json(const hub *h, const hub_node *n)
 {
@@ -411,7 +419,8 @@ node_json(const hub *h, const hub_node *n)
     mrd_json_set(o, "boot_id", mrd_json_new_str(n->boot_id));
     mrd_json_set(o, "release", mrd_json_new_str(n->release));
     mrd_json_set(o, "connected", mrd_json_new_bool(hub_node_alive(h, n)));
-    mrd_json_set(o, "state", mrd_json_new_str(n->state[0] == '\0' ? "connected" : n->state));
+    mrd_json_set(o, "state", mrd_json_new_str(node_state(h, n)));
+    mrd_json_set(o, "heard", mrd_json_new_bool(n->heard));
     mrd_json_set(o, "simulated", mrd_json_new_bool(n->simulated));
     put_instant(o, "seen", n->seen_wall_ns);
     mrd_json_set(o, "rings", mrd_json_new_int(n->rings));

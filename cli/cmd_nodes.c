@@ -7,6 +7,7 @@
 typedef struct {
     mrd_client_options client;
     mrd_dur_ns interval;
+    mrd_strlist forget;
 } settings;
 
 static const mrd_opt table[] = {
@@ -18,6 +19,11 @@ static const mrd_opt table[] = {
       .max = 3600 * MRD_SEC,
       .arg = "DURATION",
       .help = "event rates are measured over this long; 0: none" },
+    { .name = "forget",
+      .type = MRD_OPT_LIST,
+      .offset = offsetof(settings, forget),
+      .arg = "LIST",
+      .help = "these nodes will not come back: nothing expects them any more" },
     MRD_CLIENT_OPTION_ROWS(settings, client),
 };
 
@@ -61,11 +67,14 @@ put_row(mrd_table *t, const mrd_json *node)
     char size[MRD_SIZE_TEXT];
 
     mrd_table_cell(t, "%s", mrd_json_str(node, "instance_id", "?"));
-    mrd_table_cell(t, "%s%s%s%s",
-                   mrd_json_bool(node, "connected", false) ? mrd_json_str(node, "state", "?")
-                                                           : "gone",
-                   *limit == '\0' ? "" : " by ", limit,
-                   mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
+    mrd_table_cell(t, "%s%s%s%s", mrd_json_str(node, "state", "?"), *limit == '\0' ? "" : " by ",
+                   limit, mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
+    if (!mrd_json_bool(node, "heard", true)) { /* known from before: nothing was counted */
+        for (int i = 0; i < 8; i++)
+            mrd_table_cell(t, "-");
+        mrd_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
+        return;
+    }
     mrd_table_count(t, mrd_json_int(node, "rings", 0));
     if (rate < 0)
         mrd_table_cell(t, "-");
@@ -109,15 +118,43 @@ ask_twice(const settings *set, mrd_client *client, mrd_json **ret_doc, mrd_why *
 }
 
 static mrd_err
+forget(const settings *set, mrd_client *client, mrd_why *why)
+{
+    mrd_json *o = mrd_json_new_object(), *list = mrd_json_new_array();
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < set->forget.n && err == MRD_OK; i++) {
+        mrd_buf path = { 0 };
+
+        mrd_buf_text(&path, "/api/v1/nodes/");
+        mrd_client_escape(&path, set->forget.v[i]);
+        err = mrd_client_call(client, "DELETE", mrd_buf_cstr(&path), NULL, NULL, why);
+        mrd_buf_fini(&path);
+        if (err != MRD_OK)
+            break;
+        mrd_json_append(list, mrd_json_new_str(set->forget.v[i]));
+        if (!set->client.json)
+            printf("%s is forgotten until it connects again\n", set->forget.v[i]);
+    }
+    mrd_json_set(o, "forgotten", list);
+    if (set->client.json)
+        mrd_cluster_print_json(o);
+    mrd_json_free(o);
+    return err;
+}
+
+static mrd_err
 nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
     const settings *set = self;
     mrd_json *doc = NULL;
-    mrd_err err = ask_twice(set, client, &doc, why);
+    mrd_err err;
 
     (void) word;
     (void) ret_status;
-    if (err != MRD_OK)
+    if (set->forget.n > 0)
+        return forget(set, client, why);
+    if ((err = ask_twice(set, client, &doc, why)) != MRD_OK)
         return err;
     mrd_cluster_print_list(doc, "nodes", set->client.json, columns, MRD_COUNT(columns), put_row,
                            "no agent has connected: start meridian-agent --aggregator URL on the "
@@ -126,12 +163,19 @@ nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     return MRD_OK;
 }
 
+static const char more[] =
+    "A node is missing when it is not connected, and gone when that lasted longer than the\n"
+    "aggregator's --node-forget. Its events are those since the aggregator started; `dropped` "
+    "leaves\n"
+    "out what nobody had asked for.\n";
+
 int
 mrd_cmd_nodes(int argc, char **argv)
 {
     settings set = { 0 };
     mrd_cluster_command command = { .name = "nodes",
                                     .usage = "[options]",
+                                    .more = more,
                                     .table = table,
                                     .rows = MRD_COUNT(table),
                                     .settings = &set,

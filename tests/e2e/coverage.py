@@ -33,7 +33,7 @@ def lost_and_late():
         doc = json.loads(out)
         id = doc["id"]
         equal(part(doc, 2)["state"], "missing", "state")
-        check("not connected when the session began: last heard of " in part(doc, 2)["sentence"], f"why: {part(doc, 2)}")
+        check("not connected when the session began, last heard of " in part(doc, 2)["sentence"], f"why: {part(doc, 2)}")
         check("node i-test2 is missing" in err, f"start says who is missing: {err}")
         text, err = c.run("status", id, want=3)
         check("missing" in text and "not connected when the session began" in text, f"status: {text}")
@@ -85,6 +85,77 @@ def lost_and_late():
         c.aggregator(node_forget="1s")
         until(lambda: c.connected() == ["i-test0", "i-test1"], "two are back")
         until(lambda: c.run("start", "--duration", "100ms", "--require", "all", want=None)[1].startswith("recording on 2 nodes"), "a session without the third")
+
+
+def known(c):
+    """What the list of nodes in the store says: {instance_id: when it was heard of}."""
+    try:
+        with open(c.path("store", "nodes.json")) as f:
+            return {n["instance_id"]: n["seen_ns"] for n in json.load(f)["nodes"]}
+    except FileNotFoundError:
+        return {}
+
+
+def remembered():
+    """After a restart who does not come back is missing, counts for --require all, and can be forgotten."""
+    with Cluster() as c:
+        def restart(connected):
+            c.daemon.kill()
+            c.aggregator()
+            until(lambda: c.connected() == connected, f"{connected} are back")
+
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        for i in range(3):
+            c.agent(i)
+        both, three = ["i-test0", "i-test1"], ["i-test0", "i-test1", "i-test2"]
+        until(lambda: c.connected() == three, "all agents are connected")
+        until(lambda: sorted(known(c)) == three, "the list has all")
+        c.agents[2].kill()
+        killed = time.time()
+        until(lambda: c.connected() == both, "one is gone")
+        restart(both)
+        node = c.nodes()["i-test2"]
+        equal((node["state"], node["connected"], node["heard"]), ("missing", False, False), "who did not come back")
+        check(abs(node["seen_ns"] / 1e9 - killed) < 60, f"missing since: {node['seen']}")
+        row = next(line for line in c.run("nodes", "--interval", "0")[0].splitlines() if line.startswith("i-test2"))
+        check(row.split()[1] == "missing" and row.split()[-1] == node["seen"][:19], f"`meridian nodes`: {row}")
+
+        _, err = c.run("start", "--require", "all", want=1)
+        for word in ("2 of 3 nodes are ready and all are required", "i-test2 is missing", "--require 2 or any", "nodes --forget i-test2"):
+            check(word in err, f"--require all: {word}: {err}")
+        id = json.loads(c.run("start", "--require", "2", "--json", want=3)[0])["id"]
+        equal(part(c.session(id), 2)["state"], "missing", "it is in the manifest")
+        c.stop(id, want=3)
+
+        check("stop its meridian-agent first" in c.run("nodes", "--forget", "i-test0", want=1)[1], "one that is connected")
+        check("no node 'i-nobody'" in c.run("nodes", "--forget", "i-nobody", want=1)[1], "one that nobody knows")
+        equal(c.run("nodes", "--forget", "i-test2")[0], "i-test2 is forgotten until it connects again\n", "forget")
+        equal(sorted(c.nodes()), both, "nodes after that")
+        c.stop(c.start("--require", "all"))
+        until(lambda: sorted(known(c)) == both, "the list has two")
+        restart(both)
+        c.agent(2)
+        until(lambda: c.connected() == three, "who comes back is known again")
+
+        # A list that cannot be read costs the list; a long one is cut to those heard of last.
+        for i in range(3):
+            c.agents[i].kill()
+        c.daemon.end()
+        path = c.path("store", "nodes.json")
+        with open(path, "w") as f:
+            f.write('{"nodes": [{"instance_id"')
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        check("AGG-NODES-UNREADABLE" in c.daemon.text() and path in c.daemon.text() and c.nodes() == {}, "a broken list is named")
+        c.daemon.end()
+        now = time.time_ns()
+        minutes = {"i-1": 3, "i-2": 1, "i-3": 70, "i-4": 2, "i-5": 4, "../i-6": 1}
+        with open(path, "w") as f:
+            json.dump({"version": 1, "nodes": [{"instance_id": id, "seen_ns": now - m * 60 * 10**9} for id, m in minutes.items()]}, f)
+        c.aggregator(max_nodes=3)
+        until(c.answers, "the aggregator answers")
+        equal(sorted(c.nodes()), ["i-1", "i-2", "i-4"], "the last three heard of within --node-forget")
 
 
 def record(c, *options):
@@ -189,6 +260,6 @@ def in_flight():
     server.shutdown()
 
 
-for test in (in_flight, lost_and_late, refused, triggers):
+for test in (in_flight, lost_and_late, remembered, refused, triggers):
     test()
 finish()

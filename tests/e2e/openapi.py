@@ -128,6 +128,8 @@ with Service() as service:
     call("GET", "/api/v1/nodes", token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
+    call("DELETE", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
+    call("DELETE", "/api/v1/nodes/{id}", {"id": "i-test0"}, want=409)
 
     # Sessions.
     call("GET", "/api/v1/sessions", want=200)
@@ -214,6 +216,12 @@ with Service() as service:
     check(refused.status in (200, 503) and (refused.status == 200 or refused["Retry-After"]), f"Retry-After: {refused.headers}")
     for s in slow:
         s.close()
+
+    service.agents[0].kill()
+    until(lambda: not service.connected(), "the agent is gone")
+    call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, want=200)
+    call("DELETE", "/api/v1/nodes/{id}", {"id": "i-test0"}, want=200)
+    equal(call("GET", "/api/v1/nodes", want=200).json()["nodes"], [], "nodes after one was forgotten")
 
 # Disk full is the one state that this test does not make.
 for key, op in operations.items():
