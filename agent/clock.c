@@ -332,7 +332,7 @@ open_link(mrd_clock_sync *c, int64_t now)
         return;
     c->link_tried = now;
     if (c->o.connect(c->o.connect_self, &t, NULL) == MRD_OK)
-        c->link = mrd_linkprobe_open(t, c->agent, ++c->epoch);
+        c->link = mrd_linkprobe_open(t, c->agent, ++c->epoch, c->reference);
     c->link_heard = 0;
     c->link_answered = 0;
 }

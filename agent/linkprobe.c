@@ -1,6 +1,8 @@
 #include "agent/linkprobe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/probe_pace.h"
 #include "proto/wire.h"
@@ -12,6 +14,7 @@ struct mrd_linkprobe {
     mrd_transport *transport;
     mrd_probe_pace pace;
     uint64_t agent;
+    char timeline[64];
     uint32_t agent_epoch, k; /* of the request in flight, or the next */
     bool up, flying;
     int64_t a1;
@@ -22,7 +25,8 @@ struct mrd_linkprobe {
 };
 
 mrd_linkprobe *
-mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch)
+mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch,
+                   const char *timeline)
 {
     mrd_linkprobe *p = calloc(1, sizeof(*p));
 
@@ -33,6 +37,7 @@ mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoc
     p->transport = transport;
     p->agent = agent;
     p->agent_epoch = agent_epoch;
+    snprintf(p->timeline, sizeof(p->timeline), "%.63s", timeline);
     mrd_probe_pace_init(&p->pace, 1);
     return p;
 }
@@ -70,6 +75,13 @@ next_pair(mrd_linkprobe *p, int64_t now)
     mrd_probe_pace_next(&p->pace, now);
 }
 
+static bool
+answers(const mrd_linkprobe *p, const Mrd__ProbeReply *reply)
+{
+    return reply->k == p->k &&
+           strncmp(reply->boot_id, p->timeline, sizeof(p->timeline) - 1) == 0;
+}
+
 static void
 take_reply(mrd_linkprobe *p, const mrd_link_event *ev)
 {
@@ -85,7 +97,7 @@ take_reply(mrd_linkprobe *p, const mrd_link_event *ev)
 
     if (mrd_msg_unpack(ev->data, &msg, NULL) != MRD_OK)
         return;
-    if (msg.frame.type == MRD_FRAME_PROBE_REPLY && msg.u.probe_reply->k == p->k) {
+    if (msg.frame.type == MRD_FRAME_PROBE_REPLY && answers(p, msg.u.probe_reply)) {
         served.r2 = msg.u.probe_reply->r2;
         served.r3 = msg.u.probe_reply->r3;
         if (mrd_probe_join(&sent, &served, &probe) == MRD_OK && p->head - p->tail < DONE) {

@@ -7,6 +7,8 @@
  * Stamps are from user space, before sending and when the answer came: loose, but true. A request
  * that the transport repeats is answered with the stamps of the answer that arrived, so its
  * inequalities stay true.
+ * An answer on another timeline than the one asked for (the aggregator moved, and the connection
+ * came back before its word did) is no answer.
  *
  * Threads  one.
  * Source   docs/timesync.md section 3.
@@ -19,10 +21,10 @@
 
 typedef struct mrd_linkprobe mrd_linkprobe;
 
-/* Takes the connection, also on failure. agent_epoch as in mrd_timeprobe_options. NULL without
- * memory.
- */
-mrd_linkprobe *mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch);
+/* Takes the connection, also on failure. agent_epoch as in mrd_timeprobe_options; timeline is
+ * Welcome.boot_id, copied, cut at 63 bytes. NULL without memory. */
+mrd_linkprobe *mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch,
+                                  const char *timeline);
 void mrd_linkprobe_close(mrd_linkprobe *p); /* NULL is fine */
 void mrd_linkprobe_step(mrd_linkprobe *p);
 /* The next whole probe, oldest first; false when there is none. */

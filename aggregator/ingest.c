@@ -715,6 +715,7 @@ on_probe(ingest *in, mrd_server_request *request, const mrd_msg *msg, int64_t re
 
     reply.k = msg->u.probe->k;
     reply.r2 = received_ns + in->h->session_offset_ns;
+    reply.boot_id = in->h->timeline;
     reply.r3 = mrd_local_now().ns + in->h->session_offset_ns;
     reply_message(in, request, MRD_FRAME_PROBE_REPLY, &reply);
 }

@@ -24,6 +24,9 @@ typedef struct {
     size_t wrong;                   /* inequalities that the truth contradicts */
     size_t readings;
     mrd_timeserve *time;
+    char timeline[32]; /* of who answers over the connection */
+    int64_t offset;
+    size_t answered; /* over it */
 } bench;
 
 static mrd_err
@@ -40,7 +43,7 @@ static bench
 bench_new(void)
 {
     mrd_server_options o = { .data_url = "tcp://127.0.0.1:0" };
-    bench b = { 0 };
+    bench b = { .timeline = "aggregator", .offset = OFFSET };
     mrd_why why = { 0 };
 
     if (mrd_server_open(&o, &b.server, &why) != MRD_OK) {
@@ -49,6 +52,20 @@ bench_new(void)
     }
     snprintf(b.url, sizeof(b.url), "%s", mrd_server_data_url(b.server));
     return b;
+}
+
+static void
+welcome(bench *b, mrd_clock_sync *c, uint16_t time_port, const uint8_t key[MRD_PROBE_KEY_LEN])
+{
+    uint8_t copy[MRD_PROBE_KEY_LEN];
+    Mrd__Welcome w = MRD__WELCOME__INIT;
+
+    memcpy(copy, key, sizeof(copy));
+    w.boot_id = b->timeline;
+    w.session_offset_ns = b->offset;
+    w.time_port = time_port;
+    w.probe_key = (ProtobufCBinaryData){ sizeof(copy), copy };
+    mrd_clock_sync_welcome(c, &w);
 }
 
 static mrd_clock_sync *
@@ -60,19 +77,11 @@ clock_new(bench *b, mrd_probes_road road, uint16_t time_port, const uint8_t key[
                                  .road = road,
                                  .connect = dial,
                                  .connect_self = b };
-    static char boot[] = "aggregator";
-    uint8_t copy[MRD_PROBE_KEY_LEN];
-    Mrd__Welcome w = MRD__WELCOME__INIT;
     mrd_clock_sync *c = NULL;
     mrd_why why = { 0 };
 
     CHECK_ERR("open", mrd_clock_sync_open(&o, &c, &why), MRD_OK);
-    memcpy(copy, key, sizeof(copy));
-    w.boot_id = boot;
-    w.session_offset_ns = OFFSET;
-    w.time_port = time_port;
-    w.probe_key = (ProtobufCBinaryData){ sizeof(copy), copy };
-    mrd_clock_sync_welcome(c, &w);
+    welcome(b, c, time_port, key);
     return c;
 }
 
@@ -91,11 +100,13 @@ answer(bench *b)
         REQUIRE(mrd_msg_unpack(r.data, &msg, NULL) == MRD_OK);
         CHECK_INT(msg.frame.type, MRD_FRAME_PROBE);
         m.k = msg.u.probe->k;
-        m.r2 = r.at_ns + OFFSET;
-        m.r3 = mrd_local_now().ns + OFFSET;
+        m.boot_id = b->timeline;
+        m.r2 = r.at_ns + b->offset;
+        m.r3 = mrd_local_now().ns + b->offset;
         mrd_msg_free(&msg);
         REQUIRE(mrd_msg_pack(&f, &m, &out, NULL) == MRD_OK);
         mrd_server_reply(b->server, &r, (mrd_bytes){ out.p, out.len });
+        b->answered++;
         mrd_buf_fini(&out);
     }
 }
@@ -107,7 +118,7 @@ judge(bench *b, const mrd_probe *p)
     size_t n = mrd_probe_ineqs(p, q);
 
     for (size_t i = 0; i < n; i++)
-        b->wrong += q[i].lower ? q[i].v > OFFSET : q[i].v < OFFSET;
+        b->wrong += q[i].lower ? q[i].v > b->offset : q[i].v < b->offset;
     b->seen[p->source_up < p->source_down ? p->source_up : p->source_down]++;
 }
 
@@ -135,18 +146,23 @@ take(bench *b, mrd_clock_sync *c)
     }
 }
 
+static void
+turn(bench *b, mrd_clock_sync *c)
+{
+    mrd_clock_sync_step(c, true);
+    answer(b);
+    take(b, c);
+    (void) poll(NULL, 0, 1);
+}
+
 /* Until `n` probes of this kind were seen. */
 static bool
 run_until(bench *b, mrd_clock_sync *c, unsigned source, size_t n)
 {
     int64_t end = mrd_local_now().ns + PATIENCE;
 
-    while (b->seen[source] < n && mrd_local_now().ns < end) {
-        mrd_clock_sync_step(c, true);
-        answer(b);
-        take(b, c);
-        (void) poll(NULL, 0, 1);
-    }
+    while (b->seen[source] < n && mrd_local_now().ns < end)
+        turn(b, c);
     return b->seen[source] >= n;
 }
 
@@ -216,6 +232,26 @@ TEST(a_road_can_be_chosen)
 
     CHECK_INT(mrd_clock_sync_fd(c), -1); /* no UDP at all */
     CHECK(run_until(&b, c, MRD_STAMP_NNG, 4));
+    CHECK_INT(b.wrong, 0);
+    mrd_clock_sync_close(c);
+    mrd_server_close(b.server);
+}
+
+/* The connection for probes came back before the aggregator's word that it moved. */
+TEST(answers_of_another_timeline_are_none)
+{
+    bench b = bench_new();
+    mrd_clock_sync *c = clock_new(&b, MRD_PROBES_NNG, 9, key);
+    int64_t end = mrd_local_now().ns + PATIENCE;
+
+    snprintf(b.timeline, sizeof(b.timeline), "elsewhere");
+    b.offset += 3 * MRD_SEC;
+    while (b.answered < 3 && mrd_local_now().ns < end)
+        turn(&b, c);
+    CHECK(b.answered >= 3);
+    CHECK_INT(b.seen[MRD_STAMP_NNG], 0);
+    welcome(&b, c, 9, key);
+    CHECK(run_until(&b, c, MRD_STAMP_NNG, 2));
     CHECK_INT(b.wrong, 0);
     mrd_clock_sync_close(c);
     mrd_server_close(b.server);

@@ -318,7 +318,7 @@ link_open(const char *url)
     mrd_linkprobe *p;
 
     if (mrd_transport_link(&o, &t, &why) != MRD_OK ||
-        (p = mrd_linkprobe_open(t, FIT_AGENT, 1)) == NULL) {
+        (p = mrd_linkprobe_open(t, FIT_AGENT, 1, "")) == NULL) {
         fprintf(stderr, "clocklab: %s\n", why.text);
         exit(2);
     }
