@@ -55,9 +55,9 @@ grow_rows(mrd_batch *b)
 static inline uint32_t
 idmap_slot(const idmap *m, uint32_t id)
 {
-    uint32_t at = (id * 0x9e3779b1u >> 7) & m->mask;
+    uint32_t at = id * 0x9e3779b1u >> m->shift; /* the golden ratio puts neighbours far apart */
 
-    while (m->slots[at] != 0 && m->slots[at] >> 32 != id)
+    while (m->slots[at] >> 32 != id && m->slots[at] != 0)
         at = (at + 1) & m->mask;
     return at;
 }
@@ -72,6 +72,7 @@ idmap_find(const idmap *m, uint32_t id)
 static bool
 idmap_init(idmap *m)
 {
+    m->shift = 32 - 7;
     m->mask = 127;
     return (m->slots = calloc((size_t) m->mask + 1, sizeof(*m->slots))) != NULL;
 }
@@ -81,6 +82,7 @@ idmap_rehash(idmap *m)
 {
     idmap bigger = *m;
 
+    bigger.shift = m->shift - 1;
     bigger.mask = m->mask * 2 + 1;
     if ((bigger.slots = calloc((size_t) bigger.mask + 1, sizeof(*m->slots))) == NULL)
         return false;
@@ -95,7 +97,7 @@ idmap_rehash(idmap *m)
 static uint32_t
 idmap_add(idmap *m, uint32_t id)
 {
-    if ((m->used + 1) * 2 > m->mask && !idmap_rehash(m))
+    if ((m->used + 1) * 3 > m->mask && !idmap_rehash(m))
         return UINT32_MAX;
     if (!grow(&m->order, &m->order_cap, m->used + 1, sizeof(*m->order)))
         return UINT32_MAX;
@@ -145,6 +147,23 @@ mrd_batch_string(mrd_batch *b, mrd_sid sid)
     return string_put(b, sid);
 }
 
+/* Room for `words` more in every list of values, and for what push_known writes too much. */
+static bool
+values_room(mrd_batch *b, uint32_t words)
+{
+    uint32_t room = UINT32_MAX;
+
+    for (int k = 0; k < VALS; k++) {
+        values *v = &b->vals[k];
+
+        if (!grow(&v->v, &v->cap, v->n + words + FORM_FEW, sizeof(*v->v)))
+            return false;
+        room = v->cap - v->n < room ? v->cap - v->n : room;
+    }
+    b->vals_room = room - FORM_FEW;
+    return true;
+}
+
 /* ---- Life ---- */
 
 mrd_batch *
@@ -160,9 +179,11 @@ mrd_batch_new(const mrd_catalog *cat, mrd_proc_id process, unsigned clock, uint3
     b->max_events = max_events == 0                 ? MRD_BATCH_USUAL
                     : max_events > MRD_BATCH_EVENTS ? MRD_BATCH_EVENTS
                                                     : max_events;
-    b->form_mask = 63;
-    b->form_slots = calloc(64, sizeof(*b->form_slots));
-    if (b->form_slots == NULL || !idmap_init(&b->strings) || !idmap_init(&b->tracks)) {
+    b->form_shift = 64 - 8;
+    b->form_mask = 255;
+    b->form_slots = calloc((size_t) b->form_mask + 1, sizeof(*b->form_slots));
+    if (b->form_slots == NULL || !idmap_init(&b->strings) || !idmap_init(&b->tracks) ||
+        !values_room(b, 1)) {
         mrd_batch_free(b);
         return NULL;
     }
@@ -202,13 +223,12 @@ mrd_batch_reset(mrd_batch *b)
     for (int k = 0; k < VALS; k++)
         b->vals[k].n = 0;
     memset(b->form_slots, 0, ((size_t) b->form_mask + 1) * sizeof(*b->form_slots));
-    memset(b->plain, 0, sizeof(b->plain));
     idmap_clear(&b->strings);
     idmap_clear(&b->tracks);
     if (b->text.cap > MRD_BATCH_BYTES)
         mrd_buf_fini(&b->text);
     mrd_buf_reset(&b->text);
-    b->vals_room = 0;
+    b->vals_room = b->rows_ready = 0;
     b->cost = 0;
     b->sorted = true;
     b->n_cross = 0;
@@ -252,6 +272,12 @@ mrd_batch_cross(mrd_batch *b, const mrd_cross_read *read)
 /* ---- Forms ---- */
 
 static inline bool
+has_bound(const mrd_event *ev)
+{
+    return ev->bound_ns + 1 > 1; /* neither 0 nor MRD_BOUND_UNKNOWN */
+}
+
+static inline bool
 kind_ok(const mrd_event *ev)
 {
     switch (ev->kind) {
@@ -268,14 +294,14 @@ kind_ok(const mrd_event *ev)
     }
 }
 
-static inline uint32_t
+static uint32_t
 event_bits(const mrd_event *ev)
 {
     uint32_t bits = ev->kind | (uint32_t) ev->flags << FORM_FLAGS_SHIFT;
 
     if (ev->id != 0 && ev->kind != MRD_FLOW)
         bits |= FORM_HAS_ID;
-    if (ev->bound_ns != 0 && ev->bound_ns != MRD_BOUND_UNKNOWN)
+    if (has_bound(ev))
         bits |= FORM_HAS_BOUND;
     if (ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED)
         bits |= FORM_UNFINISHED;
@@ -311,40 +337,100 @@ arg_key(const mrd_arg *a)
     return (uint64_t) a->type << 32 | a->key;
 }
 
-static inline uint64_t
-form_hash(const mrd_event *ev, uint32_t bits)
+/* Argument i, or one that is none. How many there are is as good as random, and a wrong guess costs
+ * more than looking at one too many: this must not become a branch. */
+static inline const mrd_arg *
+arg_or_none(const mrd_event *ev, uint32_t i)
 {
-    uint64_t h = ((uint64_t) ev->category << 32 | bits) ^ (uint64_t) ev->flow_count << 24;
+    static const mrd_arg none;
+    uintptr_t at = (uintptr_t) ev->args + i * sizeof(none);
+    uintptr_t there = 0 - (uintptr_t) (ev->arg_count > i);
 
-    h *= 0x9e3779b97f4a7c15u;
-    for (uint32_t i = 0; i < ev->arg_count; i++)
+    return (const mrd_arg *) ((at & there) | ((uintptr_t) &none & ~there));
+}
+
+static inline form_id
+form_id_of(const mrd_event *ev, const mrd_arg *first, const mrd_arg *second)
+{
+    form_id id = { { arg_key(first), arg_key(second), 0, 0 } };
+    uint32_t has = (ev->id != 0) | (uint32_t) has_bound(ev) << 1 |
+                   (uint32_t) (ev->dur_ns == MRD_DUR_UNFINISHED) << 2;
+
+    memcpy(&id.word[2], &ev->kind, sizeof(id.word[2]));
+    id.word[3] = (uint64_t) ev->category << 32 | has;
+    return id;
+}
+
+/* Of what the first arguments decide; form_hash adds the others. */
+static inline uint64_t
+form_hash_few(const form_id *id)
+{
+    return id->word[0] * 0x94d049bb133111ebu ^ id->word[1] * 0xbf58476d1ce4e5b9u ^
+           id->word[2] * 0x9e3779b97f4a7c15u ^ id->word[3] * 0xd6e8feb86659fd93u;
+}
+
+static uint64_t
+form_hash(const form_id *id, const mrd_event *ev)
+{
+    uint64_t h = form_hash_few(id);
+
+    for (uint32_t i = FORM_FEW; i < ev->arg_count; i++)
         h = (h ^ h >> 31 ^ arg_key(&ev->args[i])) * 0x94d049bb133111ebu;
-    return h ^ h >> 32;
+    return h;
 }
 
 static inline bool
-form_same(const mrd_batch *b, const form *f, const mrd_event *ev, uint32_t bits)
+form_same_few(const form_id *a, const form_id *b)
 {
-    if (f->bits != bits || f->category != ev->category || f->args != ev->arg_count ||
-        f->flows != ev->flow_count)
+    return ((a->word[0] ^ b->word[0]) | (a->word[1] ^ b->word[1]) | (a->word[2] ^ b->word[2]) |
+            (a->word[3] ^ b->word[3])) == 0;
+}
+
+static bool
+form_same(const mrd_batch *b, const form *f, const form_id *id, const mrd_event *ev)
+{
+    if (!form_same_few(&f->id, id))
         return false;
-    for (uint32_t i = 0; i < ev->arg_count; i++) {
+    for (uint32_t i = FORM_FEW; i < ev->arg_count; i++) {
         if (b->keys[f->keys_at + i] != arg_key(&ev->args[i]))
             return false;
     }
     return true;
 }
 
+/* The slot of a form, or the free one where it belongs. */
+static uint32_t
+form_slot(const mrd_batch *b, const form_id *id, const mrd_event *ev, uint64_t hash)
+{
+    uint32_t at = (uint32_t) (hash >> b->form_shift), found;
+
+    while ((found = b->form_slots[at]) != 0 && !form_same(b, &b->forms[found - 1], id, ev))
+        at = (at + 1) & b->form_mask;
+    return at;
+}
+
+/* The form of an event with at most FORM_FEW arguments: its number + 1, 0 when there is none. */
+static inline uint32_t
+form_find_few(const mrd_batch *b, const form_id *id)
+{
+    uint32_t at = (uint32_t) (form_hash_few(id) >> b->form_shift), found;
+
+    while ((found = b->form_slots[at]) != 0 && !form_same_few(&b->forms[found - 1].id, id))
+        at = (at + 1) & b->form_mask;
+    return found;
+}
+
 static bool
 form_rehash(mrd_batch *b)
 {
+    unsigned shift = b->form_shift - 1;
     uint32_t mask = b->form_mask * 2 + 1;
     uint32_t *slots = calloc((size_t) mask + 1, sizeof(*slots));
 
     if (slots == NULL)
         return false;
     for (uint32_t i = 0; i < b->n_forms; i++) {
-        uint32_t at = (uint32_t) b->forms[i].hash & mask;
+        uint32_t at = (uint32_t) (b->forms[i].hash >> shift);
 
         while (slots[at] != 0)
             at = (at + 1) & mask;
@@ -352,6 +438,7 @@ form_rehash(mrd_batch *b)
     }
     free(b->form_slots);
     b->form_slots = slots;
+    b->form_shift = shift;
     b->form_mask = mask;
     return true;
 }
@@ -364,11 +451,26 @@ static const struct {
                    [MRD_ARG_STR] = { VAL_STR, 1 },   [MRD_ARG_TEXT] = { VAL_TEXT, 2 },
                    [MRD_ARG_JSON] = { VAL_TEXT, 2 } };
 
+/* Whether events of this form may be taken by push_known. */
+static bool
+form_is_plain(const form *f)
+{
+    uint32_t kind = f->bits & FORM_KIND;
+
+    if (f->args > FORM_FEW || f->flows > 0 || f->checked ||
+        (f->bits & (FORM_HAS_BOUND | FORM_UNFINISHED)) != 0)
+        return false;
+    return kind == MRD_SPAN || kind == MRD_INSTANT ||
+           (kind == MRD_COUNTER && (f->columns & 1u << COL_COUNTER_INT) != 0);
+}
+
 /* A new form, with its strings. Errors: INVALID, NOMEM. */
 static mrd_err
-form_add(mrd_batch *b, const mrd_event *ev, uint32_t bits, uint64_t hash)
+form_add(mrd_batch *b, const mrd_event *ev, const form_id *id, uint64_t hash)
 {
-    form f = { .hash = hash,
+    uint32_t bits = event_bits(ev);
+    form f = { .id = *id,
+               .hash = hash,
                .bits = bits,
                .category = ev->category,
                .args = ev->arg_count,
@@ -377,14 +479,13 @@ form_add(mrd_batch *b, const mrd_event *ev, uint32_t bits, uint64_t hash)
                .columns = form_columns(bits, ev->flow_count),
                .cost = EVENT_COST + ARG_COST * ev->arg_count + FLOW_COST * ev->flow_count };
 
-    if ((b->n_forms + 1) * 2 > b->form_mask && !form_rehash(b))
+    if ((b->n_forms + 1) * 4 > b->form_mask && !form_rehash(b))
         return MRD_NOMEM;
     if (!grow(&b->forms, &b->forms_cap, b->n_forms + 1, sizeof(*b->forms)) ||
         !grow(&b->keys, &b->keys_cap, b->n_keys + ev->arg_count, sizeof(*b->keys)) ||
         string_put(b, ev->category) == UINT32_MAX)
         return MRD_NOMEM;
     f.uses[VAL_FLOW] = (uint16_t) (2 * ev->flow_count);
-    f.words = 2 * (ev->flow_count + ev->arg_count); /* or less */
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
 
@@ -394,8 +495,13 @@ form_add(mrd_batch *b, const mrd_event *ev, uint32_t bits, uint64_t hash)
             return MRD_NOMEM;
         b->keys[b->n_keys + i] = arg_key(a);
         f.uses[arg_vals[a->type].kind] += arg_vals[a->type].words;
+        if (i < FORM_FEW)
+            f.list[i] = arg_vals[a->type].kind;
     }
+    for (int k = 0; k < VALS; k++)
+        f.words = f.uses[k] > f.words ? f.uses[k] : f.words;
     f.checked = f.uses[VAL_DOUBLE] + f.uses[VAL_STR] + f.uses[VAL_TEXT] > 0;
+    f.plain_words = form_is_plain(&f) ? f.words : UINT32_MAX;
     b->n_keys += ev->arg_count;
     b->cost += 6 + 3 * (size_t) ev->arg_count;
     b->forms[b->n_forms++] = f;
@@ -404,43 +510,20 @@ form_add(mrd_batch *b, const mrd_event *ev, uint32_t bits, uint64_t hash)
 
 /* The batch's number of the event's form. Errors: as form_add. */
 static mrd_err
-form_find(mrd_batch *b, const mrd_event *ev, uint32_t bits, uint32_t *ret_form)
+form_put(mrd_batch *b, const mrd_event *ev, uint32_t *ret_form)
 {
-    uint64_t hash = form_hash(ev, bits);
-    uint32_t at = (uint32_t) hash & b->form_mask, found;
+    form_id id = form_id_of(ev, arg_or_none(ev, 0), arg_or_none(ev, 1));
+    uint64_t hash = form_hash(&id, ev);
+    uint32_t at = form_slot(b, &id, ev, hash);
     mrd_err err;
 
-    for (; (found = b->form_slots[at]) != 0; at = (at + 1) & b->form_mask) {
-        if (b->forms[found - 1].hash == hash && form_same(b, &b->forms[found - 1], ev, bits)) {
-            *ret_form = found - 1;
-            return MRD_OK;
-        }
-    }
-    if ((err = form_add(b, ev, bits, hash)) != MRD_OK)
-        return err;
-    for (at = (uint32_t) hash & b->form_mask; b->form_slots[at] != 0; at = (at + 1) & b->form_mask)
-        ;
-    b->form_slots[at] = b->n_forms;
-    *ret_form = b->n_forms - 1;
-    return MRD_OK;
-}
-
-/* The same; events without arguments and arrows have few forms, found without a hash. */
-static inline mrd_err
-form_put(mrd_batch *b, const mrd_event *ev, uint32_t bits, uint32_t *ret_form)
-{
-    uint64_t key = (uint64_t) ev->category << 32 | bits;
-    plain_form *plain = &b->plain[(ev->category + bits) % MRD_COUNT(b->plain)];
-    mrd_err err;
-
-    if (ev->arg_count + ev->flow_count > 0)
-        return form_find(b, ev, bits, ret_form);
-    if (plain->key != key) {
-        if ((err = form_find(b, ev, bits, &plain->form)) != MRD_OK)
+    if (b->form_slots[at] == 0) {
+        if ((err = form_add(b, ev, &id, hash)) != MRD_OK)
             return err;
-        plain->key = key;
+        at = form_slot(b, &id, ev, hash); /* there may be more slots now */
+        b->form_slots[at] = b->n_forms;
     }
-    *ret_form = plain->form;
+    *ret_form = b->form_slots[at] - 1;
     return MRD_OK;
 }
 
@@ -473,23 +556,6 @@ args_check(mrd_batch *b, const mrd_event *ev, size_t *cost)
     return MRD_OK;
 }
 
-/* Room for `words` more in every list of values. */
-static bool
-values_room(mrd_batch *b, uint32_t words)
-{
-    uint32_t room = UINT32_MAX;
-
-    for (int k = 0; k < VALS; k++) {
-        values *v = &b->vals[k];
-
-        if (!grow(&v->v, &v->cap, v->n + words, sizeof(*v->v)))
-            return false;
-        room = v->cap - v->n < room ? v->cap - v->n : room;
-    }
-    b->vals_room = room;
-    return true;
-}
-
 /* Appends arrows and arguments to their lists, which have room. */
 static inline void
 values_put(mrd_batch *b, const mrd_event *ev)
@@ -517,26 +583,22 @@ values_put(mrd_batch *b, const mrd_event *ev)
 }
 
 static inline void
-range_add(mrd_batch *b, const mrd_event *ev)
+range_add(mrd_batch *b, int64_t ts_ns, int64_t end)
 {
-    int64_t end = mrd_event_end(ev);
-
-    if (ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED)
-        end = ev->ts_ns;
     if (b->n == 0) {
-        b->first_ns = b->newest_ns = ev->ts_ns;
+        b->first_ns = b->newest_ns = ts_ns;
         b->last_ns = end;
         return;
     }
     if (end > b->last_ns)
         b->last_ns = end;
-    if (ev->ts_ns > b->newest_ns) {
-        b->newest_ns = ev->ts_ns;
+    if (ts_ns > b->newest_ns) {
+        b->newest_ns = ts_ns;
         return;
     }
     b->sorted = false; /* equal times must be put into order too */
-    if (ev->ts_ns < b->first_ns)
-        b->first_ns = ev->ts_ns;
+    if (ts_ns < b->first_ns)
+        b->first_ns = ts_ns;
 }
 
 /* Differences inside a batch must fit 63 bits. */
@@ -549,18 +611,23 @@ range_too_wide(const mrd_batch *b, int64_t ts_ns)
            (d < 0 && __builtin_sub_overflow(b->newest_ns, ts_ns, &d));
 }
 
-/* The batch's number of a track that it has none for. Errors: INVALID, FULL, NOMEM. */
+/* The batch's number of a track that it has none for; its names join the dictionary. Errors:
+ * INVALID, FULL, NOMEM. */
 static mrd_err
 track_add(mrd_batch *b, mrd_track_id id, uint32_t *ret_local)
 {
+    const mrd_track *t;
     uint32_t local;
 
-    if (id >= mrd_catalog_tracks(b->cat) ||
-        mrd_catalog_borrow_track(b->cat, id)->process != b->process)
+    if (id >= mrd_catalog_tracks(b->cat))
+        return MRD_INVALID;
+    t = mrd_catalog_borrow_track(b->cat, id);
+    if (t->process != b->process)
         return MRD_INVALID;
     if (b->tracks.used >= MRD_BATCH_TRACKS)
         return MRD_FULL;
-    if ((local = idmap_add(&b->tracks, id)) == UINT32_MAX)
+    if (string_put(b, t->name) == UINT32_MAX || string_put(b, t->unit_name) == UINT32_MAX ||
+        (local = idmap_add(&b->tracks, id)) == UINT32_MAX)
         return MRD_NOMEM;
     b->cost += 24;
     *ret_local = local;
@@ -582,42 +649,17 @@ static inline bool
 has_room(const mrd_batch *b, const mrd_event *ev)
 {
     return b->n < b->max_events &&
-           (b->n == 0 || (b->strings.used + 2 + 2 * ev->arg_count <= MRD_BATCH_STRINGS &&
+           (b->n == 0 || (b->strings.used + 4 + 2 * ev->arg_count <= MRD_BATCH_STRINGS &&
                           b->n_forms < MRD_BATCH_FORMS && !range_too_wide(b, ev->ts_ns)));
 }
 
-mrd_err
-mrd_batch_push(mrd_batch *b, const mrd_event *ev)
+/* The event as the next row; there is room. */
+static inline void
+row_put(mrd_batch *b, const mrd_event *ev, uint32_t fi, uint32_t track, uint32_t name)
 {
-    uint32_t bits = event_bits(ev), track = 0, name, fi = 0, at = b->n;
-    const form *f;
-    size_t cost;
-    mrd_err err;
+    const form *f = &b->forms[fi];
+    uint32_t at = b->n++;
 
-    if (!kind_ok(ev))
-        return MRD_INVALID;
-    if (ev->arg_count > MRD_BATCH_ARGS)
-        return MRD_LIMIT;
-    if (!has_room(b, ev))
-        return MRD_FULL;
-    if ((err = track_put(b, ev->track, &track)) != MRD_OK ||
-        (err = form_put(b, ev, bits, &fi)) != MRD_OK)
-        return err;
-    f = &b->forms[fi];
-    cost = f->cost;
-    if (f->checked && (err = args_check(b, ev, &cost)) != MRD_OK)
-        return err;
-    if (b->n > 0 && b->cost + cost > MRD_BATCH_BYTES)
-        return MRD_FULL;
-    if ((name = string_put(b, ev->name)) == UINT32_MAX || (at == b->rows_cap && !grow_rows(b)))
-        return MRD_NOMEM;
-    if (f->words > 0) {
-        if (f->words > b->vals_room && !values_room(b, f->words))
-            return MRD_NOMEM;
-        b->vals_room -= f->words;
-        values_put(b, ev);
-    }
-    range_add(b, ev);
     b->rows.ts_ns[at] = ev->ts_ns;
     b->rows.dur_ns[at] = ev->dur_ns;
     b->rows.track[at] = track;
@@ -628,7 +670,87 @@ mrd_batch_push(mrd_batch *b, const mrd_event *ev)
         b->rows.value[at] = (uint64_t) ev->ivalue;
     if ((f->columns & 1u << COL_BOUND) != 0)
         b->rows.bound[at] = ev->bound_ns;
-    b->n++;
+}
+
+static __attribute__((noinline)) mrd_err
+push_any(mrd_batch *b, const mrd_event *ev)
+{
+    uint32_t track = 0, name, fi = 0;
+    const form *f;
+    size_t cost;
+    mrd_err err;
+
+    if (!kind_ok(ev))
+        return MRD_INVALID;
+    if (ev->arg_count > MRD_BATCH_ARGS)
+        return MRD_LIMIT;
+    if (!has_room(b, ev))
+        return MRD_FULL;
+    if ((err = track_put(b, ev->track, &track)) != MRD_OK || (err = form_put(b, ev, &fi)) != MRD_OK)
+        return err;
+    f = &b->forms[fi];
+    cost = f->cost;
+    if (f->checked && (err = args_check(b, ev, &cost)) != MRD_OK)
+        return err;
+    if (b->n > 0 && b->cost + cost > MRD_BATCH_BYTES)
+        return MRD_FULL;
+    if ((name = string_put(b, ev->name)) == UINT32_MAX || (b->n == b->rows_cap && !grow_rows(b)))
+        return MRD_NOMEM;
+    if (f->words > b->vals_room && !values_room(b, f->words))
+        return MRD_NOMEM;
+    b->vals_room -= f->words;
+    values_put(b, ev);
+    range_add(b, ev->ts_ns,
+              ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED ? ev->ts_ns
+                                                                       : mrd_event_end(ev));
+    row_put(b, ev, fi, track, name);
+    b->rows_ready = b->rows_cap < b->max_events ? b->rows_cap : b->max_events;
     b->cost += cost;
     return MRD_OK;
+}
+
+/* An event of a form without peculiarities, with a form, track and name that the batch has: most
+ * are. False: it is none, and nothing was done. */
+static inline bool
+push_known(mrd_batch *b, const mrd_event *ev)
+{
+    uint32_t track = idmap_find(&b->tracks, ev->track), name = idmap_find(&b->strings, ev->name);
+    const mrd_arg *first, *second;
+    int64_t end = ev->ts_ns;
+    uint32_t fi;
+    form_id id;
+    const form *f;
+    values *to;
+
+    if (ev->arg_count > FORM_FEW || track == 0 || name == 0)
+        return false;
+    first = arg_or_none(ev, 0);
+    second = arg_or_none(ev, 1);
+    id = form_id_of(ev, first, second);
+    if ((fi = form_find_few(b, &id)) == 0)
+        return false;
+    f = &b->forms[fi - 1];
+    if (f->plain_words > b->vals_room || b->n >= b->rows_ready ||
+        b->cost + f->cost > MRD_BATCH_BYTES || ev->dur_ns < 0 || range_too_wide(b, ev->ts_ns))
+        return false;
+    if (ev->kind == MRD_SPAN && __builtin_add_overflow(ev->ts_ns, ev->dur_ns, &end))
+        return false;
+    /* Values are always written, and counted when there are any. */
+    to = &b->vals[f->list[0]];
+    to->v[to->n] = first->v.u;
+    to->n += ev->arg_count > 0;
+    to = &b->vals[f->list[1]];
+    to->v[to->n] = second->v.u;
+    to->n += ev->arg_count > 1;
+    b->vals_room -= f->plain_words;
+    range_add(b, ev->ts_ns, end);
+    row_put(b, ev, fi - 1, track - 1, name);
+    b->cost += f->cost;
+    return true;
+}
+
+mrd_err
+mrd_batch_push(mrd_batch *b, const mrd_event *ev)
+{
+    return push_known(b, ev) ? MRD_OK : push_any(b, ev);
 }

@@ -2,6 +2,10 @@
 
 #include <stdlib.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "base/obj.h"
 
 /* ---- Sorting: radix by time, then ties; then everything is put into that order ---- */
@@ -203,6 +207,7 @@ column_end(column *c)
 typedef struct {
     const mrd_batch *b;
     mrd_buf *to;
+    mrd_varints_put *varints;
     uint32_t used, all; /* columns that any form, that every form has an entry in */
 } writer;
 
@@ -219,19 +224,101 @@ all_have(const writer *w, unsigned field)
     return (w->all >> field & 1) != 0;
 }
 
+/* ---- Many numbers at once ---- */
+
+#define BLOCK 64u
+
+static uint8_t *
+varints_plain(uint8_t *p, const uint64_t *v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        p = varint_put(p, v[i]);
+    return p;
+}
+
+#if defined(__x86_64__)
+/* The same where the processor spreads bits by itself: a third of the instructions. */
+__attribute__((target("bmi2,lzcnt"))) static uint8_t *
+varints_spread(uint8_t *p, const uint64_t *v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t x = _pdep_u64(v[i], 0x7f7f7f7f7f7f7f7fu);
+        unsigned unused = (unsigned) _lzcnt_u64(x | 1) & 56; /* bits of bytes behind the last */
+
+        if (__builtin_expect(v[i] >> 56 != 0, 0)) {
+            p = varint_put(p, v[i]);
+            continue;
+        }
+        store64(p, x | 0x0080808080808080u >> unused);
+        p += 8 - unused / 8;
+    }
+    return p;
+}
+#endif
+
+mrd_varints_put *
+mrd_batch_varints(bool plain)
+{
+#if defined(__x86_64__)
+    /* Zen 1 and 2 have the instruction and take 20 to 300 cycles for it. */
+    if (!plain && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") &&
+        !__builtin_cpu_is("amdfam17h"))
+        return varints_spread;
+#else
+    (void) plain;
+#endif
+    return varints_plain;
+}
+
+/* Numbers that are computed or chosen one by one, on their way into a column. */
+typedef struct {
+    mrd_varints_put *put;
+    uint32_t n;
+    uint64_t v[BLOCK];
+} pending;
+
+/* Takes v when `wanted`, without asking whether it is. */
+static inline uint8_t *
+pending_add(pending *q, uint8_t *p, bool wanted, uint64_t v)
+{
+    q->v[q->n] = v;
+    q->n += wanted;
+    if (q->n < BLOCK)
+        return p;
+    q->n = 0;
+    return q->put(p, q->v, BLOCK);
+}
+
+static uint8_t *
+pending_end(pending *q, uint8_t *p)
+{
+    return q->put(p, q->v, q->n);
+}
+
+static inline void
+narrow_block(const uint32_t *restrict v, uint8_t *restrict to)
+{
+    for (unsigned i = 0; i < BLOCK; i++)
+        to[i] = (uint8_t) v[i];
+}
+
+/* ---- The columns ---- */
+
 static bool
 write_times(const writer *w)
 {
     const int64_t *ts = w->b->rows.ts_ns;
     uint64_t last = (uint64_t) w->b->first_ns;
+    pending q = { .put = w->varints };
     column c;
 
     if (!column_begin(&c, w->to, COL_TS, (size_t) w->b->n * 10))
         return false;
     for (uint32_t i = 0; i < w->b->n; i++) {
-        c.p = varint_put(c.p, (uint64_t) ts[i] - last);
+        c.p = pending_add(&q, c.p, true, (uint64_t) ts[i] - last);
         last = (uint64_t) ts[i];
     }
+    c.p = pending_end(&q, c.p);
     column_end(&c);
     return true;
 }
@@ -240,20 +327,15 @@ write_times(const writer *w)
 static bool
 write_numbers(const writer *w, unsigned field, const uint32_t *v, uint32_t entries)
 {
-    uint32_t n = w->b->n;
+    uint32_t n = w->b->n, i = 0;
     column c;
-    uint8_t *p;
 
     if (!column_begin(&c, w->to, field, (size_t) n * 5))
         return false;
-    p = c.p;
-    for (uint32_t i = 0; i < n && entries <= 0x80; i++)
-        p[i] = (uint8_t) v[i];
-    if (entries <= 0x80)
-        p += n;
-    for (uint32_t i = 0; i < n && entries > 0x80; i++)
-        p = varint_put_small(p, v[i]);
-    c.p = p;
+    for (; entries <= 0x80 && i + BLOCK <= n; i += BLOCK, c.p += BLOCK)
+        narrow_block(v + i, c.p);
+    for (; i < n; i++)
+        c.p = varint_put_small(c.p, v[i]);
     column_end(&c);
     return true;
 }
@@ -261,14 +343,18 @@ write_numbers(const writer *w, unsigned field, const uint32_t *v, uint32_t entri
 static bool
 write_durations(const writer *w)
 {
-    bool all = all_have(w, COL_DUR);
+    const uint64_t *dur = (const uint64_t *) w->b->rows.dur_ns;
+    pending q = { .put = w->varints };
     column c;
 
     if (!column_begin(&c, w->to, COL_DUR, (size_t) w->b->n * 10))
         return false;
-    for (uint32_t i = 0; i < w->b->n; i++) {
-        if (has(w, all, i, COL_DUR))
-            c.p = varint_put(c.p, (uint64_t) w->b->rows.dur_ns[i]);
+    if (all_have(w, COL_DUR)) {
+        c.p = w->varints(c.p, dur, w->b->n);
+    } else {
+        for (uint32_t i = 0; i < w->b->n; i++)
+            c.p = pending_add(&q, c.p, has(w, false, i, COL_DUR), dur[i]);
+        c.p = pending_end(&q, c.p);
     }
     column_end(&c);
     return true;
@@ -277,18 +363,22 @@ write_durations(const writer *w)
 static bool
 write_ids(const writer *w)
 {
+    const uint64_t *id = w->b->rows.id;
     bool all = all_have(w, COL_ID);
     column c;
+    uint8_t *p;
     uint64_t last = 0;
 
     if (!column_begin(&c, w->to, COL_ID, (size_t) w->b->n * 10))
         return false;
+    p = c.p;
     for (uint32_t i = 0; i < w->b->n; i++) {
         if (!has(w, all, i, COL_ID))
             continue;
-        c.p = varint_put_small(c.p, zigzag((int64_t) (w->b->rows.id[i] - last)));
-        last = w->b->rows.id[i];
+        p = varint_put_small(p, zigzag((int64_t) (id[i] - last)));
+        last = id[i];
     }
+    c.p = p;
     column_end(&c);
     return true;
 }
@@ -348,18 +438,26 @@ write_flows(const writer *w, unsigned field)
     return true;
 }
 
-static inline uint8_t *
-put_value(uint8_t *p, int kind, const uint64_t *v)
+static uint8_t *
+put_values(const writer *w, uint8_t *p, int kind, const uint64_t *v, uint32_t n)
 {
+    pending q = { .put = w->varints };
+
     switch (kind) {
     case VAL_INT:
-        return varint_put(p, zigzag((int64_t) v[0]));
+        for (uint32_t i = 0; i < n; i++)
+            p = pending_add(&q, p, true, zigzag((int64_t) v[i]));
+        return pending_end(&q, p);
     case VAL_DOUBLE:
-        return put_fixed64(p, v[0]);
-    case VAL_TEXT:
-        return varint_put(p, v[1]);
+        for (uint32_t i = 0; i < n; i++)
+            p = put_fixed64(p, v[i]);
+        return p;
+    case VAL_TEXT: /* offset and length */
+        for (uint32_t i = 0; i < n; i += 2)
+            p = varint_put(p, v[i + 1]);
+        return p;
     default:
-        return varint_put(p, v[0]);
+        return w->varints(p, v, n);
     }
 }
 
@@ -368,13 +466,11 @@ static bool
 write_args(const writer *w, int kind, unsigned field)
 {
     const values *from = &w->b->vals[kind];
-    uint32_t step = kind == VAL_TEXT ? 2 : 1;
     column c;
 
     if (!column_begin(&c, w->to, field, (size_t) from->n * 10))
         return false;
-    for (uint32_t i = 0; i < from->n; i += step)
-        c.p = put_value(c.p, kind, &from->v[i]);
+    c.p = put_values(w, c.p, kind, from->v, from->n);
     column_end(&c);
     return true;
 }
@@ -456,7 +552,7 @@ write_column(const writer *w, unsigned field)
 bool
 mrd_batch_columns(mrd_batch *b, mrd_codec *codec, mrd_buf *to)
 {
-    writer w = { .b = b, .to = to, .all = UINT32_MAX };
+    writer w = { .b = b, .to = to, .varints = mrd_batch_varints(false), .all = UINT32_MAX };
 
     for (uint32_t i = 0; i < b->n_forms; i++) {
         w.used |= b->forms[i].columns;

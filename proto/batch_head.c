@@ -160,20 +160,6 @@ head_strings(const mrd_batch *b, Mrd__BatchHead *h, head_room *room)
     }
 }
 
-/* Names of tracks join the dictionary before anything is sized by it. */
-static bool
-track_names(mrd_batch *b)
-{
-    for (uint32_t i = 0; i < b->tracks.used; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(b->cat, b->tracks.order[i]);
-
-        if (mrd_batch_string(b, t->name) == UINT32_MAX ||
-            mrd_batch_string(b, t->unit_name) == UINT32_MAX)
-            return false;
-    }
-    return true;
-}
-
 static mrd_err
 write_head(mrd_batch *b, mrd_buf *to)
 {
@@ -184,7 +170,7 @@ write_head(mrd_batch *b, mrd_buf *to)
     void *block;
     mrd_err err = MRD_OK;
 
-    if (!track_names(b) || !head_alloc(b, &room))
+    if (!head_alloc(b, &room))
         return MRD_NOMEM;
     block = room.i64;
     head_process(b, &process);

@@ -5,6 +5,8 @@
 #ifndef MRD_PROTO_BATCH_INT_H
 #define MRD_PROTO_BATCH_INT_H
 
+#include <stddef.h>
+
 #include "proto/batch.h"
 #include "proto/codec.h"
 #include "proto/columns.h"
@@ -13,6 +15,7 @@
 typedef struct {
     uint64_t *slots; /* id << 32 | local + 1; 0: free */
     uint32_t mask, used;
+    unsigned shift;  /* 32 - log2 of the slots */
     uint32_t *order; /* local -> id */
     uint32_t order_cap;
 } idmap;
@@ -34,23 +37,34 @@ typedef struct {
     uint32_t n, cap;
 } values;
 
+#define FORM_FEW 2 /* arguments that most forms have at most: looked at without a branch */
+
+/* What tells forms apart, arguments beyond the first apart: type << 32 | key of these, 0 where
+ * there is none; kind, flags and numbers of arrows and arguments as they lie in the event;
+ * category, and which of the optional attributes there are. */
+typedef struct {
+    uint64_t word[FORM_FEW + 2];
+} form_id;
+
+_Static_assert(offsetof(mrd_event, kind) + 8 == offsetof(mrd_event, args) &&
+                   offsetof(mrd_event, arg_count) + 4 == offsetof(mrd_event, args),
+               "form_id takes kind, flags, flow_dir, flow_count and arg_count as one word");
+
 /* What a form is made of; keys are catalog ids, local ones are looked up when it is written. */
 typedef struct {
+    form_id id;
     uint64_t hash;
     uint32_t bits, category, args, flows;
-    uint32_t keys_at;    /* into mrd_batch.keys */
-    uint32_t columns;    /* of the optional ones, those with an entry for each event: 1 << COL_ */
-    uint32_t cost;       /* estimated encoded bytes of an event, texts apart */
-    uint32_t words;      /* most that an event adds to one list of values */
-    bool checked;        /* arguments need a look before they are taken: doubles, strings, texts */
+    uint32_t keys_at; /* into mrd_batch.keys */
+    uint32_t columns; /* of the optional ones, those with an entry for each event: 1 << COL_ */
+    uint32_t cost;    /* estimated encoded bytes of an event, texts apart */
+    uint32_t words;   /* most that an event adds to one list of values */
+    uint32_t
+        plain_words;     /* the same; UINT32_MAX: an event of this form is nothing for push_known */
     uint16_t uses[VALS]; /* words of each kind that an event of this form has */
+    uint8_t list[FORM_FEW]; /* where the first arguments go */
+    bool checked; /* arguments need a look before they are taken: doubles, strings, texts */
 } form;
-
-/* A form without arguments and arrows; key 0: none, as no event has kind 0. */
-typedef struct {
-    uint64_t key; /* category << 32 | bits */
-    uint32_t form;
-} plain_form;
 
 struct mrd_batch {
     const mrd_catalog *cat;
@@ -59,15 +73,16 @@ struct mrd_batch {
     uint32_t max_events;
     rows rows;
     uint32_t n, rows_cap;
+    uint32_t rows_ready; /* rows that push_known may fill; 0: the first event is not its own */
     values vals[VALS];
-    uint32_t vals_room; /* words that every list has room for at least */
+    uint32_t vals_room; /* words that every list has room for at least, FORM_FEW apart */
     uint64_t *keys;     /* type << 32 | key */
     uint32_t n_keys, keys_cap;
     form *forms;
     uint32_t n_forms, forms_cap;
-    uint32_t *form_slots;
+    uint32_t *form_slots; /* number + 1; 0: free */
     uint32_t form_mask;
-    plain_form plain[8];
+    unsigned form_shift; /* 64 - log2 of the slots */
     idmap strings, tracks;
     mrd_buf text;
     size_t cost; /* estimated encoded bytes */

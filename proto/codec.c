@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <lz4.h>
+#define ZSTD_STATIC_LINKING_ONLY /* for the name ZSTD_c_literalCompressionMode; see skim() */
 #include <zstd.h>
 
 mrd_codec *
@@ -58,6 +59,18 @@ room_for(size_t len)
     return len + len / 128 + 512;
 }
 
+/* Hardly a search, but Huffman codes, which levels below 0 would do without. That is an
+ * experimental parameter of the library: one that has it no more gets the cheapest search that has
+ * codes, half as fast. What comes out any decoder reads. */
+static void
+skim(ZSTD_CCtx *c)
+{
+    ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 6);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_minMatch, 7);
+    if (!ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_literalCompressionMode, 1)))
+        ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, ZSTD_minCLevel());
+}
+
 static ZSTD_CCtx *
 zstd_context(mrd_pack_way way)
 {
@@ -69,10 +82,8 @@ zstd_context(mrd_pack_way way)
     /* Half of the usual: the table stays in the L1 cache. 10 % less time, as many bytes. */
     ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 12);
     ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 0); /* our header has it */
-    if (way == MRD_PACK_SKIM) {
-        ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 6);
-        ZSTD_CCtx_setParameter(c, ZSTD_c_minMatch, 7);
-    }
+    if (way == MRD_PACK_SKIM)
+        skim(c);
     return c;
 }
 
@@ -120,7 +131,7 @@ mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to)
 /* ---- Columns ---- */
 
 #define PIECE_MIN 4096 /* bytes of a frame of its own: below, what it costs shows */
-#define HABIT_MAX 31   /* batches until the next comparison */
+#define HABIT_MAX 63   /* batches until the next comparison */
 
 #define STORED_HEAD  9 /* bytes of a frame's header, and of each block's */
 #define STORED_BLOCK (128u << 10)

@@ -5,6 +5,7 @@
 #ifndef MRD_PROTO_COLUMNS_H
 #define MRD_PROTO_COLUMNS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -184,5 +185,12 @@ varint_get(const uint8_t **at)
     *at += ((unsigned) __builtin_ctz(stop) + 1) / 8;
     return (x & 0x3fff0000u) >> 2 | (x & 0x00003fffu);
 }
+
+/* Writes n varints to p and returns where they end; VARINT_ROOM bytes behind that are written over.
+ */
+typedef uint8_t *mrd_varints_put(uint8_t *p, const uint64_t *v, uint32_t n);
+
+/* The fastest one of this processor, or the plain one that works on all. */
+mrd_varints_put *mrd_batch_varints(bool plain);
 
 #endif

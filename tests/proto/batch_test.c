@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "proto/batch.h"
+#include "proto/columns.h"
 #include "proto/wire.h"
 
 /* ---- Random events ---- */
@@ -359,6 +360,31 @@ TEST(plain_spans)
     trip_close(&t);
     mrd_batch_free(b);
     mrd_catalog_free(w.cat);
+}
+
+/* Every length, by the plain loop and by the processor's own way: the same bytes, which give the
+ * numbers back. */
+TEST(varints_of_every_length)
+{
+    enum { MANY_VARINTS = 64 * 3 + 2 };
+    uint64_t v[MANY_VARINTS];
+    uint8_t plain[MANY_VARINTS * 10 + VARINT_ROOM] = { 0 }, fast[sizeof(plain)] = { 0 };
+    const uint8_t *at = plain;
+    uint8_t *end;
+
+    for (uint32_t bit = 0; bit < 64; bit++) {
+        v[3 * bit] = (uint64_t) 1 << bit;
+        v[3 * bit + 1] = ((uint64_t) 1 << bit) - 1;
+        v[3 * bit + 2] = ((uint64_t) 1 << bit) | 1;
+    }
+    v[3 * 64] = UINT64_MAX;
+    v[3 * 64 + 1] = 0;
+    end = mrd_batch_varints(true)(plain, v, MANY_VARINTS);
+    CHECK(mrd_batch_varints(false)(fast, v, MANY_VARINTS) - fast == end - plain);
+    CHECK(memcmp(plain, fast, (size_t) (end - plain)) == 0);
+    for (uint32_t i = 0; i < MANY_VARINTS; i++)
+        CHECK(varint_get(&at) == v[i]);
+    CHECK(at == end);
 }
 
 /* Frames of one batch object after another: what packed its columns best is remembered, and the
