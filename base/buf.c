@@ -20,6 +20,22 @@ mrd_str_ends(mrd_str s, const char *suffix)
     return s.len >= n && memcmp(s.p + s.len - n, suffix, n) == 0;
 }
 
+bool
+mrd_str_has(mrd_str s, const char *word)
+{
+    return memmem(s.p, s.len, word, strlen(word)) != NULL;
+}
+
+char
+mrd_str_first(mrd_str s)
+{
+    size_t i = 0;
+
+    while (i < s.len && (s.p[i] == ' ' || s.p[i] == '\n' || s.p[i] == '\r' || s.p[i] == '\t'))
+        i++;
+    return i < s.len ? s.p[i] : ' ';
+}
+
 char *
 mrd_str_dup(mrd_str s)
 {

@@ -50,6 +50,9 @@ mrd_str_is(mrd_str a, const char *text)
 
 bool mrd_str_starts(mrd_str s, const char *prefix);
 bool mrd_str_ends(mrd_str s, const char *suffix);
+bool mrd_str_has(mrd_str s, const char *word);
+/* The first byte that is not a space, tab or line end; ' ' when there is none. */
+char mrd_str_first(mrd_str s);
 /* True when the bytes are well-formed UTF-8 (no surrogates, no overlong forms); else *ret_at =
  * offset. */
 bool mrd_utf8_valid(mrd_str s, size_t *ret_at);

@@ -67,58 +67,31 @@ mrd_catalog_scopes(const mrd_catalog *cat)
 }
 
 static void
-put_number(mrd_jw *w, mrd_str key, int64_t v)
-{
-    if (v == MRD_NONE)
-        return;
-    mrd_jw_key(w, key);
-    mrd_jw_i64(w, v);
-}
-
-static void
-put_name(mrd_jw *w, mrd_str key, mrd_sid v)
-{
-    if (v == MRD_SID_EMPTY)
-        return;
-    mrd_jw_key(w, key);
-    mrd_jw_sid(w, v);
-}
-
-static void
-put_flag(mrd_jw *w, mrd_str key, bool v)
-{
-    if (!v)
-        return;
-    mrd_jw_key(w, key);
-    mrd_jw_bool(w, true);
-}
-
-static void
 put_process(mrd_jw *w, const mrd_catalog *cat, const uint32_t *scopes, mrd_proc_id id)
 {
     const mrd_process *p = mrd_catalog_borrow_process(cat, id);
     uint32_t scope = scopes == NULL ? 0 : scopes[id];
 
     mrd_jw_open(w, '{');
-    put_name(w, MRD_STR("instance_id"), p->instance_id);
+    mrd_jw_put_sid(w, MRD_STR("instance_id"), p->instance_id);
     MRD_JW_KEY(w, "process_id");
     mrd_jw_i64_text(w, p->process_id);
     if (scope != 0)
-        put_number(w, MRD_STR("scope"), scope);
-    put_name(w, MRD_STR("name"), p->name);
-    put_number(w, MRD_STR("container_pid"), p->container_pid);
-    put_name(w, MRD_STR("job"), p->job);
-    put_name(w, MRD_STR("pod"), p->pod);
-    put_name(w, MRD_STR("labels"), p->labels);
-    put_number(w, MRD_STR("rank"), p->rank);
-    put_number(w, MRD_STR("world_size"), p->world_size);
-    put_number(w, MRD_STR("worker_gid"), p->worker_gid);
-    put_number(w, MRD_STR("sort_index"), p->sort_index);
+        mrd_jw_put_i64(w, MRD_STR("scope"), scope);
+    mrd_jw_put_sid(w, MRD_STR("name"), p->name);
+    mrd_jw_put_i64(w, MRD_STR("container_pid"), p->container_pid);
+    mrd_jw_put_sid(w, MRD_STR("job"), p->job);
+    mrd_jw_put_sid(w, MRD_STR("pod"), p->pod);
+    mrd_jw_put_sid(w, MRD_STR("labels"), p->labels);
+    mrd_jw_put_i64(w, MRD_STR("rank"), p->rank);
+    mrd_jw_put_i64(w, MRD_STR("world_size"), p->world_size);
+    mrd_jw_put_i64(w, MRD_STR("worker_gid"), p->worker_gid);
+    mrd_jw_put_i64(w, MRD_STR("sort_index"), p->sort_index);
     if (p->clock != 0)
-        put_number(w, MRD_STR("clock"), p->clock);
-    put_flag(w, MRD_STR("simulated"), p->flags & MRD_PROC_SIMULATED);
-    put_flag(w, MRD_STR("no_pid"), p->flags & MRD_PROC_NO_PID);
-    put_flag(w, MRD_STR("node"), p->flags & MRD_PROC_NODE);
+        mrd_jw_put_i64(w, MRD_STR("clock"), p->clock);
+    mrd_jw_put_flag(w, MRD_STR("simulated"), p->flags & MRD_PROC_SIMULATED);
+    mrd_jw_put_flag(w, MRD_STR("no_pid"), p->flags & MRD_PROC_NO_PID);
+    mrd_jw_put_flag(w, MRD_STR("node"), p->flags & MRD_PROC_NODE);
     mrd_jw_close(w, '}');
 }
 
@@ -131,26 +104,26 @@ put_track(mrd_jw *w, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_i
     uint32_t scope = scopes == NULL ? 0 : scopes[t->process];
 
     mrd_jw_open(w, '{');
-    put_name(w, MRD_STR("instance_id"), p->instance_id);
+    mrd_jw_put_sid(w, MRD_STR("instance_id"), p->instance_id);
     MRD_JW_KEY(w, "process_id");
     mrd_jw_i64_text(w, p->process_id);
     if (scope != 0)
-        put_number(w, MRD_STR("scope"), scope);
+        mrd_jw_put_i64(w, MRD_STR("scope"), scope);
     MRD_JW_KEY(w, "trace_event_source");
     mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
-    put_flag(w, MRD_STR("counter"), t->kind == MRD_TRACK_COUNTER);
-    put_number(w, MRD_STR("lnc_idx"), t->lnc_idx);
-    put_number(w, MRD_STR("pcore_idx"), t->pcore_idx);
-    put_number(w, MRD_STR("device_idx"), t->device_idx);
-    put_number(w, MRD_STR("thread_id"), t->thread_id);
-    put_name(w, MRD_STR("track"), t->name);
-    put_number(w, MRD_STR("worker_gid"), t->worker_gid);
+    mrd_jw_put_flag(w, MRD_STR("counter"), t->kind == MRD_TRACK_COUNTER);
+    mrd_jw_put_i64(w, MRD_STR("lnc_idx"), t->lnc_idx);
+    mrd_jw_put_i64(w, MRD_STR("pcore_idx"), t->pcore_idx);
+    mrd_jw_put_i64(w, MRD_STR("device_idx"), t->device_idx);
+    mrd_jw_put_i64(w, MRD_STR("thread_id"), t->thread_id);
+    mrd_jw_put_sid(w, MRD_STR("track"), t->name);
+    mrd_jw_put_i64(w, MRD_STR("worker_gid"), t->worker_gid);
     if (t->unit != MRD_UNIT_NONE) {
         MRD_JW_KEY(w, "unit");
         mrd_jw_str(w, mrd_str_of(mrd_unit_text(t->unit)));
     }
-    put_name(w, MRD_STR("unit_name"), t->unit_name);
-    put_number(w, MRD_STR("sort_index"), t->sort_index);
+    mrd_jw_put_sid(w, MRD_STR("unit_name"), t->unit_name);
+    mrd_jw_put_i64(w, MRD_STR("sort_index"), t->sort_index);
     mrd_jw_close(w, '}');
 }
 
@@ -169,15 +142,15 @@ put_input(mrd_jw *w, const mrd_input *in)
                    { MRD_STR("lost"), in->lost } };
 
     mrd_jw_open(w, '{');
-    put_name(w, MRD_STR("path"), in->path);
-    put_name(w, MRD_STR("format"), in->format);
+    mrd_jw_put_sid(w, MRD_STR("path"), in->path);
+    mrd_jw_put_sid(w, MRD_STR("format"), in->format);
     MRD_JW_KEY(w, "state");
     mrd_jw_str(w, mrd_str_of(mrd_input_state_text(in->state)));
     for (size_t i = 0; i < MRD_COUNT(counts); i++) {
         mrd_jw_key(w, counts[i].key);
         mrd_jw_u64(w, counts[i].v);
     }
-    put_name(w, MRD_STR("error"), in->error);
+    mrd_jw_put_sid(w, MRD_STR("error"), in->error);
     mrd_jw_close(w, '}');
 }
 
@@ -185,15 +158,15 @@ static void
 put_clock(mrd_jw *w, const mrd_clock_info *c)
 {
     mrd_jw_open(w, '{');
-    put_name(w, MRD_STR("name"), c->name);
-    put_name(w, MRD_STR("node"), c->node);
-    put_name(w, MRD_STR("quality"), c->quality);
-    put_name(w, MRD_STR("method"), c->method);
+    mrd_jw_put_sid(w, MRD_STR("name"), c->name);
+    mrd_jw_put_sid(w, MRD_STR("node"), c->node);
+    mrd_jw_put_sid(w, MRD_STR("quality"), c->quality);
+    mrd_jw_put_sid(w, MRD_STR("method"), c->method);
     MRD_JW_KEY(w, "estimate_ns");
     mrd_jw_i64(w, c->estimate_ns);
-    put_number(w, MRD_STR("bound_ns"), c->bound_ns);
-    put_number(w, MRD_STR("noise_ns"), c->noise_ns);
-    put_number(w, MRD_STR("epochs"), c->epochs);
+    mrd_jw_put_i64(w, MRD_STR("bound_ns"), c->bound_ns);
+    mrd_jw_put_i64(w, MRD_STR("noise_ns"), c->noise_ns);
+    mrd_jw_put_i64(w, MRD_STR("epochs"), c->epochs);
     MRD_JW_KEY(w, "violations");
     mrd_jw_u64(w, c->violations);
     mrd_jw_close(w, '}');
@@ -203,18 +176,18 @@ static void
 put_artifact(mrd_jw *w, const mrd_artifact *a)
 {
     mrd_jw_open(w, '{');
-    put_name(w, MRD_STR("path"), a->path);
-    put_name(w, MRD_STR("kind"), a->kind);
+    mrd_jw_put_sid(w, MRD_STR("path"), a->path);
+    mrd_jw_put_sid(w, MRD_STR("kind"), a->kind);
     if (a->sha256[0] != '\0') {
         MRD_JW_KEY(w, "sha256");
         mrd_jw_str(w, mrd_str_of(a->sha256));
     }
     MRD_JW_KEY(w, "size");
     mrd_jw_u64(w, a->size);
-    put_name(w, MRD_STR("instance_id"), a->instance_id);
-    put_number(w, MRD_STR("process_id"), a->process_id);
-    put_number(w, MRD_STR("nc_idx"), a->nc_idx);
-    put_name(w, MRD_STR("decoded_by"), a->decoded_by);
+    mrd_jw_put_sid(w, MRD_STR("instance_id"), a->instance_id);
+    mrd_jw_put_i64(w, MRD_STR("process_id"), a->process_id);
+    mrd_jw_put_i64(w, MRD_STR("nc_idx"), a->nc_idx);
+    mrd_jw_put_sid(w, MRD_STR("decoded_by"), a->decoded_by);
     mrd_jw_close(w, '}');
 }
 
@@ -222,12 +195,12 @@ static void
 put_devprofile(mrd_jw *w, const mrd_devprofile *d)
 {
     mrd_jw_open(w, '{');
-    put_name(w, MRD_STR("name"), d->name);
-    put_name(w, MRD_STR("model_id"), d->model);
-    put_name(w, MRD_STR("instance_id"), d->instance_id);
-    put_number(w, MRD_STR("process_id"), d->process_id);
-    put_number(w, MRD_STR("nc_id"), d->nc_idx);
-    put_number(w, MRD_STR("session_id"), d->session);
+    mrd_jw_put_sid(w, MRD_STR("name"), d->name);
+    mrd_jw_put_sid(w, MRD_STR("model_id"), d->model);
+    mrd_jw_put_sid(w, MRD_STR("instance_id"), d->instance_id);
+    mrd_jw_put_i64(w, MRD_STR("process_id"), d->process_id);
+    mrd_jw_put_i64(w, MRD_STR("nc_id"), d->nc_idx);
+    mrd_jw_put_i64(w, MRD_STR("session_id"), d->session);
     mrd_jw_close(w, '}');
 }
 

@@ -778,12 +778,6 @@ devprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-static bool
-head_has(mrd_str head, const char *word)
-{
-    return memmem(head.p, head.len, word, strlen(word)) != NULL;
-}
-
 /* "instruction" rows, or two other sections of a device profile. */
 static int
 devprof_probe(mrd_str head, const char *name)
@@ -794,19 +788,16 @@ devprof_probe(mrd_str head, const char *name)
                                          "\"profile_info\"",  "\"total_time\"",
                                          "\"evt_wait_time\"", "\"opcode\"" };
     mrd_str start = { head.p, head.len < 256 ? head.len : 256 };
-    size_t i = 0, found = 0;
+    size_t found = 0;
 
     (void) name;
-    while (i < head.len &&
-           (head.p[i] == ' ' || head.p[i] == '\n' || head.p[i] == '\r' || head.p[i] == '\t'))
-        i++;
-    if (i == head.len || head.p[i] != '{')
+    if (mrd_str_first(head) != '{')
         return 0;
-    if (head_has(start, "\"meridian\""))
-        return head_has(start, "\"device_profile\"") ? 95 : 0;
-    for (i = 0; i < MRD_COUNT(words); i++)
-        found += head_has(head, words[i]);
-    if (head_has(head, "\"instruction\""))
+    if (mrd_str_has(start, "\"meridian\""))
+        return mrd_str_has(start, "\"device_profile\"") ? 95 : 0;
+    for (size_t i = 0; i < MRD_COUNT(words); i++)
+        found += mrd_str_has(head, words[i]);
+    if (mrd_str_has(head, "\"instruction\""))
         found += 2;
     return found >= 2 ? 80 : 0;
 }

@@ -101,18 +101,12 @@ file_cancelled(mrd_import *imp)
     return f->options->cancelled(f->options->self);
 }
 
-static bool
-head_has(mrd_str head, const char *word)
-{
-    return memmem(head.p, head.len, word, strlen(word)) != NULL;
-}
-
 /* What a file that no importer claims is, in a sentence that says what to do. */
 static const char *
 file_advice(mrd_str head, const char *path)
 {
     mrd_str name = mrd_str_of(path);
-    size_t i = 0;
+    char first = mrd_str_first(head);
 
     if (head.len == 0)
         return "is empty";
@@ -126,11 +120,8 @@ file_advice(mrd_str head, const char *path)
     if (mrd_str_ends(name, ".pb"))
         return "is a protobuf without a public schema: convert its folder with 'neuron-explorer "
                "view --output-format json' and give the result";
-    while (i < head.len &&
-           (head.p[i] == ' ' || head.p[i] == '\n' || head.p[i] == '\r' || head.p[i] == '\t'))
-        i++;
-    if (i == head.len || head.p[i] == '{' || head.p[i] == '[')
-        return head_has(head, "\xef\xbb\xbf")
+    if (first == ' ' || first == '{' || first == '[')
+        return mrd_str_has(head, "\xef\xbb\xbf")
                    ? "is JSON with a byte order mark, which JSON does not allow"
                    : "is JSON, but of none of the known kinds (Trace Event, runtime system trace, "
                      "exported system or device profile, neuron-monitor report)";

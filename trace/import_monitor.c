@@ -450,14 +450,12 @@ static int
 mon_probe(mrd_str head, const char *name)
 {
     (void) name;
-    if (head.len == 0 || memmem(head.p, head.len, "{", 1) == NULL)
+    if (!mrd_str_has(head, "{"))
         return 0;
-    if (memmem(head.p, head.len, "\"neuron_runtime_data\"", 21) != NULL)
+    if (mrd_str_has(head, "\"neuron_runtime_data\""))
         return 85;
-    return memmem(head.p, head.len, "\"neuron_hw_counters\"", 20) != NULL &&
-                   memmem(head.p, head.len, "\"system_data\"", 13) != NULL
-               ? 80
-               : 0;
+    return mrd_str_has(head, "\"neuron_hw_counters\"") && mrd_str_has(head, "\"system_data\"") ? 80
+                                                                                               : 0;
 }
 
 const mrd_import_ops mrd_import_monitor = {

@@ -466,16 +466,12 @@ nrt_run(mrd_import *imp, mrd_why *why)
 static int
 nrt_probe(mrd_str head, const char *name)
 {
-    bool events = memmem(head.p, head.len, "\"events\"", 8) != NULL;
-    bool type = memmem(head.p, head.len, "\"event_type\"", 12) != NULL;
-    bool version = memmem(head.p, head.len, "\"data_version\"", 14) != NULL;
-    size_t i = 0;
+    bool events = mrd_str_has(head, "\"events\"");
+    bool type = mrd_str_has(head, "\"event_type\"");
+    bool version = mrd_str_has(head, "\"data_version\"");
 
     (void) name;
-    while (i < head.len &&
-           (head.p[i] == ' ' || head.p[i] == '\n' || head.p[i] == '\r' || head.p[i] == '\t'))
-        i++;
-    if (i == head.len || head.p[i] != '{' || !events)
+    if (mrd_str_first(head) != '{' || !events)
         return 0;
     return type ? 85 : version ? 70 : 0;
 }

@@ -785,33 +785,23 @@ sysprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-static bool
-head_has(mrd_str head, const char *word)
-{
-    return memmem(head.p, head.len, word, strlen(word)) != NULL;
-}
-
 /* An object with one of the event arrays, or whose head we wrote (it may be longer than a probe).
  */
 static int
 sysprof_probe(mrd_str head, const char *name)
 {
     mrd_str start = { head.p, head.len < 256 ? head.len : 256 };
-    size_t i = 0;
 
     (void) name;
-    while (i < head.len &&
-           (head.p[i] == ' ' || head.p[i] == '\n' || head.p[i] == '\r' || head.p[i] == '\t'))
-        i++;
-    if (i == head.len || head.p[i] != '{')
+    if (mrd_str_first(head) != '{')
         return 0;
-    if (head_has(start, "\"meridian\""))
-        return head_has(start, "\"system_profile\"") ? 95 : 0;
-    if (head_has(head, "\"trace_events\"") || head_has(head, "\"trace_event\""))
+    if (mrd_str_has(start, "\"meridian\""))
+        return mrd_str_has(start, "\"system_profile\"") ? 95 : 0;
+    if (mrd_str_has(head, "\"trace_events\"") || mrd_str_has(head, "\"trace_event\""))
         return 88;
-    return head_has(head, "\"cpu_util\"") || head_has(head, "\"mem_usage\"") ||
-                   head_has(head, "\"device_mem_usage\"") ||
-                   head_has(head, "\"system_profile_metadata\"")
+    return mrd_str_has(head, "\"cpu_util\"") || mrd_str_has(head, "\"mem_usage\"") ||
+                   mrd_str_has(head, "\"device_mem_usage\"") ||
+                   mrd_str_has(head, "\"system_profile_metadata\"")
                ? 60
                : 0;
 }

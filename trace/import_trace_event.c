@@ -500,34 +500,25 @@ out:
     return err;
 }
 
-static bool
-te_has(mrd_str head, const char *word)
-{
-    return memmem(head.p, head.len, word, strlen(word)) != NULL;
-}
-
 /* "traceEvents" in an object, or an array of objects with phases. */
 static int
 te_probe(mrd_str head, const char *name)
 {
-    size_t i = 0;
+    char first = mrd_str_first(head);
 
     (void) name;
-    while (i < head.len && strchr(" \t\r\n", head.p[i]) != NULL && head.p[i] != 0)
-        i++;
-    if (i == head.len)
-        return 0;
-    if (head.p[i] == '{') {
+    if (first == '{') {
         /* The events may begin behind what we see: Kineto's description of devices and groups, or
          * our own header with its inputs. */
-        bool kineto = te_has(head, "\"schemaVersion\"") &&
-                      (te_has(head, "\"deviceProperties\"") || te_has(head, "\"distributedInfo\""));
-        bool own = te_has(head, "\"meridian\":{\"format\":\"chrome\"");
+        bool kineto =
+            mrd_str_has(head, "\"schemaVersion\"") &&
+            (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));
+        bool own = mrd_str_has(head, "\"meridian\":{\"format\":\"chrome\"");
 
-        return te_has(head, "\"traceEvents\"") ? 90 : kineto || own ? 60 : 0;
+        return mrd_str_has(head, "\"traceEvents\"") ? 90 : kineto || own ? 60 : 0;
     }
-    if (head.p[i] == '[')
-        return te_has(head, "\"ph\"") ? 80 : 0;
+    if (first == '[')
+        return mrd_str_has(head, "\"ph\"") ? 80 : 0;
     return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "trace/catalog.h"
 
 #define JW_PIECE 4096u /* bytes of text written between two looks at the room */
 
@@ -663,4 +664,43 @@ mrd_json_valid(mrd_str text)
         if (c.p == c.end || *c.p++ != ',' || (closing[depth - 1] == '}' && !check_key(&c)))
             return false;
     }
+}
+
+/* ---- Members ---- */
+
+void
+mrd_jw_put_i64(mrd_jw *w, mrd_str key, int64_t v)
+{
+    if (v == MRD_NONE)
+        return;
+    mrd_jw_key(w, key);
+    mrd_jw_i64(w, v);
+}
+
+void
+mrd_jw_put_sid(mrd_jw *w, mrd_str key, mrd_sid v)
+{
+    if (v == MRD_SID_EMPTY)
+        return;
+    mrd_jw_key(w, key);
+    mrd_jw_sid(w, v);
+}
+
+void
+mrd_jw_put_flag(mrd_jw *w, mrd_str key, bool v)
+{
+    if (!v)
+        return;
+    mrd_jw_key(w, key);
+    mrd_jw_bool(w, true);
+}
+
+void
+mrd_jw_put_i64_or_null(mrd_jw *w, mrd_str key, int64_t v)
+{
+    mrd_jw_key(w, key);
+    if (v == MRD_NONE)
+        mrd_jw_null(w);
+    else
+        mrd_jw_i64(w, v);
 }

@@ -60,6 +60,13 @@ void mrd_jw_json(mrd_jw *w, mrd_str text);
 void mrd_jw_members(mrd_jw *w, mrd_str text);
 void mrd_jw_arg(mrd_jw *w, const mrd_arg *arg); /* the value */
 
+/* Members that are left out when there is nothing to say: MRD_NONE, "", false. */
+void mrd_jw_put_i64(mrd_jw *w, mrd_str key, int64_t v);
+void mrd_jw_put_sid(mrd_jw *w, mrd_str key, mrd_sid v);
+void mrd_jw_put_flag(mrd_jw *w, mrd_str key, bool v);
+/* MRD_NONE is null. */
+void mrd_jw_put_i64_or_null(mrd_jw *w, mrd_str key, int64_t v);
+
 /* The common case of mrd_jw_key, without a call: a literal behind another member, compact. */
 enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* what was written last */
 static inline void

@@ -75,15 +75,6 @@ put_sort_index(chrome_sink *s, const char *name, uint32_t pid, uint32_t tid, uin
 }
 
 static void
-put_number(mrd_jw *w, mrd_str key, int64_t v)
-{
-    if (v == MRD_NONE)
-        return;
-    mrd_jw_key(w, key);
-    mrd_jw_i64(w, v);
-}
-
-static void
 process_title(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to)
 {
     mrd_str name = mrd_catalog_text(cat, p->name);
@@ -114,10 +105,10 @@ put_process(chrome_sink *s, mrd_proc_id id, uint64_t sort_index, mrd_buf *title)
     mrd_jw_sid(w, p->instance_id);
     MRD_JW_KEY(w, "process_id");
     mrd_jw_i64(w, p->process_id);
-    put_number(w, MRD_STR("container_pid"), p->container_pid);
-    put_number(w, MRD_STR("rank"), p->rank);
-    put_number(w, MRD_STR("world_size"), p->world_size);
-    put_number(w, MRD_STR("worker_gid"), p->worker_gid);
+    mrd_jw_put_i64(w, MRD_STR("container_pid"), p->container_pid);
+    mrd_jw_put_i64(w, MRD_STR("rank"), p->rank);
+    mrd_jw_put_i64(w, MRD_STR("world_size"), p->world_size);
+    mrd_jw_put_i64(w, MRD_STR("worker_gid"), p->worker_gid);
     end_meta(s);
     put_sort_index(s, "process_sort_index", id + 1, 0, sort_index);
 }
@@ -158,11 +149,11 @@ put_thread(chrome_sink *s, mrd_track_id id, uint32_t tid, uint32_t lane)
     mrd_buf_fini(&title);
     MRD_JW_KEY(w, "trace_event_source");
     mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
-    put_number(w, MRD_STR("lnc_idx"), t->lnc_idx);
-    put_number(w, MRD_STR("pcore_idx"), t->pcore_idx);
-    put_number(w, MRD_STR("device_idx"), t->device_idx);
-    put_number(w, MRD_STR("thread_id"), t->thread_id);
-    put_number(w, MRD_STR("worker_gid"), t->worker_gid);
+    mrd_jw_put_i64(w, MRD_STR("lnc_idx"), t->lnc_idx);
+    mrd_jw_put_i64(w, MRD_STR("pcore_idx"), t->pcore_idx);
+    mrd_jw_put_i64(w, MRD_STR("device_idx"), t->device_idx);
+    mrd_jw_put_i64(w, MRD_STR("thread_id"), t->thread_id);
+    mrd_jw_put_i64(w, MRD_STR("worker_gid"), t->worker_gid);
     if (t->name != MRD_SID_EMPTY) {
         MRD_JW_KEY(w, "track");
         mrd_jw_sid(w, t->name);

@@ -84,24 +84,6 @@ put_i64(mrd_jw *w, mrd_str key, int64_t v, bool text)
 }
 
 static void
-put_sid(mrd_jw *w, mrd_str key, mrd_sid v)
-{
-    if (v == MRD_SID_EMPTY)
-        return;
-    mrd_jw_key(w, key);
-    mrd_jw_sid(w, v);
-}
-
-static void
-put_flag(mrd_jw *w, mrd_str key, bool v)
-{
-    if (!v)
-        return;
-    mrd_jw_key(w, key);
-    mrd_jw_bool(w, true);
-}
-
-static void
 put_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
 {
     const mrd_process *p = mrd_catalog_borrow_process(s->cat, t->process);
@@ -111,28 +93,28 @@ put_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
         MRD_JW_KEY(w, "group");
         mrd_jw_str(w, (mrd_str){ group, (size_t) mrd_json_group(t, group) });
     }
-    put_sid(w, MRD_STR("instance_id"), p->instance_id);
+    mrd_jw_put_sid(w, MRD_STR("instance_id"), p->instance_id);
     if (s->explorer)
-        put_i64(w, MRD_STR("nc_idx"), t->lnc_idx, false);
+        mrd_jw_put_i64(w, MRD_STR("nc_idx"), t->lnc_idx);
     put_i64(w, MRD_STR("lnc_idx"), t->lnc_idx, !s->explorer);
     put_i64(w, MRD_STR("process_id"), p->process_id, true);
     if (scope != 0)
-        put_i64(w, MRD_STR("scope"), scope, false);
-    put_i64(w, MRD_STR("thread_id"), t->thread_id, false);
-    put_i64(w, MRD_STR("pcore_idx"), t->pcore_idx, false);
-    put_i64(w, MRD_STR("device_idx"), t->device_idx, false);
+        mrd_jw_put_i64(w, MRD_STR("scope"), scope);
+    mrd_jw_put_i64(w, MRD_STR("thread_id"), t->thread_id);
+    mrd_jw_put_i64(w, MRD_STR("pcore_idx"), t->pcore_idx);
+    mrd_jw_put_i64(w, MRD_STR("device_idx"), t->device_idx);
     put_i64(w, MRD_STR("worker_gid"), t->worker_gid != MRD_NONE ? t->worker_gid : p->worker_gid,
             false);
     MRD_JW_KEY(w, "trace_event_source");
     mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
-    put_sid(w, MRD_STR("track"), t->name);
+    mrd_jw_put_sid(w, MRD_STR("track"), t->name);
     if (t->kind == MRD_TRACK_COUNTER) {
-        put_flag(w, MRD_STR("node"), p->flags & MRD_PROC_NODE);
+        mrd_jw_put_flag(w, MRD_STR("node"), p->flags & MRD_PROC_NODE);
         if (t->unit != MRD_UNIT_NONE) {
             MRD_JW_KEY(w, "unit");
             mrd_jw_str(w, mrd_str_of(mrd_unit_text(t->unit)));
         }
-        put_sid(w, MRD_STR("unit_name"), t->unit_name);
+        mrd_jw_put_sid(w, MRD_STR("unit_name"), t->unit_name);
     }
 }
 
@@ -142,15 +124,15 @@ put_host_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
 {
     const mrd_process *p = mrd_catalog_borrow_process(s->cat, t->process);
 
-    put_sid(w, MRD_STR("instance_id"), p->instance_id);
+    mrd_jw_put_sid(w, MRD_STR("instance_id"), p->instance_id);
     if (!(p->flags & MRD_PROC_NODE) || p->process_id != 0)
         put_i64(w, MRD_STR("process_id"), p->process_id, true);
     if (scope != 0)
-        put_i64(w, MRD_STR("scope"), scope, false);
+        mrd_jw_put_i64(w, MRD_STR("scope"), scope);
     if (!(p->flags & MRD_PROC_NODE))
-        put_flag(w, MRD_STR("process"), true);
+        mrd_jw_put_flag(w, MRD_STR("process"), true);
     if (mrd_str_is(mrd_catalog_text(s->cat, t->name), MRD_NAME_MEM_MONITOR))
-        put_sid(w, MRD_STR("track"), t->name);
+        mrd_jw_put_sid(w, MRD_STR("track"), t->name);
 }
 
 static bool
@@ -247,14 +229,14 @@ mrd_json_put_marks(mrd_jw *w, const mrd_event *ev)
 {
     static const char *const dirs[] = { "", "start", "step", "end" };
 
-    put_sid(w, MRD_STR("category"), ev->category);
+    mrd_jw_put_sid(w, MRD_STR("category"), ev->category);
     if (ev->kind == MRD_INSTANT) {
         MRD_JW_KEY(w, "kind");
         mrd_jw_str(w, MRD_STR("instant"));
     }
-    put_flag(w, MRD_STR("unfinished"), ev->kind == MRD_SPAN && ev->dur_ns < 0);
-    put_flag(w, MRD_STR("no_start"), ev->flags & MRD_EV_NO_START);
-    put_flag(w, MRD_STR("simulated"), ev->flags & MRD_EV_SIMULATED);
+    mrd_jw_put_flag(w, MRD_STR("unfinished"), ev->kind == MRD_SPAN && ev->dur_ns < 0);
+    mrd_jw_put_flag(w, MRD_STR("no_start"), ev->flags & MRD_EV_NO_START);
+    mrd_jw_put_flag(w, MRD_STR("simulated"), ev->flags & MRD_EV_SIMULATED);
     put_bound(w, ev->bound_ns);
     if (ev->flow_count == 0)
         return;
@@ -445,7 +427,7 @@ put_row_end(mrd_jw *w, const mrd_event *ev)
 {
     MRD_JW_KEY(w, "timestamp");
     mrd_jw_i64(w, ev->ts_ns);
-    put_flag(w, MRD_STR("simulated"), ev->flags & MRD_EV_SIMULATED);
+    mrd_jw_put_flag(w, MRD_STR("simulated"), ev->flags & MRD_EV_SIMULATED);
     put_bound(w, ev->bound_ns);
     mrd_jw_close(w, '}');
 }
@@ -460,8 +442,8 @@ put_counter(json_sink *s, const mrd_event *ev)
     MRD_JW_KEY(w, "value");
     mrd_json_put_sample(w, ev);
     put_fragment(s, w, ev->track);
-    put_sid(w, MRD_STR("name"), ev->name);
-    put_sid(w, MRD_STR("category"), ev->category);
+    mrd_jw_put_sid(w, MRD_STR("name"), ev->name);
+    mrd_jw_put_sid(w, MRD_STR("category"), ev->category);
     put_row_end(w, ev);
     return MRD_OK;
 }
@@ -564,8 +546,8 @@ put_loss(json_sink *s, const mrd_event *ev)
     put_fragment(s, w, ev->track);
     MRD_JW_KEY(w, "cause");
     mrd_jw_sid(w, ev->name);
-    put_sid(w, MRD_STR("category"), ev->category);
-    put_flag(w, MRD_STR("unfinished"), ev->dur_ns < 0);
+    mrd_jw_put_sid(w, MRD_STR("category"), ev->category);
+    mrd_jw_put_flag(w, MRD_STR("unfinished"), ev->dur_ns < 0);
     MRD_JW_KEY(w, "duration");
     mrd_jw_i64(w, ev->dur_ns < 0 ? 0 : ev->dur_ns);
     put_row_end(w, ev);
@@ -683,11 +665,11 @@ put_explorer_lists(json_sink *s)
         mrd_jw_open(w, '{');
         MRD_JW_KEY(w, "device_profile_name");
         mrd_jw_sid(w, d[i].name);
-        put_sid(w, MRD_STR("instance_id"), d[i].instance_id);
-        put_i64(w, MRD_STR("process_id"), d[i].process_id, false);
-        put_i64(w, MRD_STR("nc_id"), d[i].nc_idx, false);
-        put_i64(w, MRD_STR("session_id"), d[i].session, false);
-        put_sid(w, MRD_STR("model_id"), d[i].model);
+        mrd_jw_put_sid(w, MRD_STR("instance_id"), d[i].instance_id);
+        mrd_jw_put_i64(w, MRD_STR("process_id"), d[i].process_id);
+        mrd_jw_put_i64(w, MRD_STR("nc_id"), d[i].nc_idx);
+        mrd_jw_put_i64(w, MRD_STR("session_id"), d[i].session);
+        mrd_jw_put_sid(w, MRD_STR("model_id"), d[i].model);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');

@@ -222,16 +222,6 @@ put_line(mrd_jw *w, const overview_sink *s, const cell *cells, size_t n, size_t 
 }
 
 static void
-put_number(mrd_jw *w, mrd_str key, int64_t v)
-{
-    mrd_jw_key(w, key);
-    if (v == MRD_NONE)
-        mrd_jw_null(w);
-    else
-        mrd_jw_i64(w, v);
-}
-
-static void
 put_core(mrd_jw *w, const overview_sink *s, uint32_t core, size_t pieces)
 {
     size_t n;
@@ -243,11 +233,11 @@ put_core(mrd_jw *w, const overview_sink *s, uint32_t core, size_t pieces)
     mrd_jw_open(w, '{');
     MRD_JW_KEY(w, "instance_id");
     mrd_jw_sid(w, p->instance_id);
-    put_number(w, MRD_STR("process_id"), p->process_id);
-    put_number(w, MRD_STR("rank"), p->rank);
-    put_number(w, MRD_STR("lnc_idx"), row->lnc_idx);
-    put_number(w, MRD_STR("last_count"), (int64_t) line->last_count);
-    put_number(w, MRD_STR("late_ns"), (int64_t) line->late_ns);
+    mrd_jw_put_i64_or_null(w, MRD_STR("process_id"), p->process_id);
+    mrd_jw_put_i64_or_null(w, MRD_STR("rank"), p->rank);
+    mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), row->lnc_idx);
+    mrd_jw_put_i64_or_null(w, MRD_STR("last_count"), (int64_t) line->last_count);
+    mrd_jw_put_i64_or_null(w, MRD_STR("late_ns"), (int64_t) line->late_ns);
     MRD_JW_KEY(w, "busy");
     put_line(w, s, line->cells, pieces, offsetof(cell, busy_ns));
     MRD_JW_KEY(w, "collective");
@@ -267,9 +257,9 @@ put_late(mrd_jw *w, const overview_sink *s, const uint32_t *place, size_t pieces
             continue;
         }
         mrd_jw_open(w, '{');
-        put_number(w, MRD_STR("count"), (int64_t) s->late[i].count);
-        put_number(w, MRD_STR("late_ns"), (int64_t) s->late[i].late_ns);
-        put_number(w, MRD_STR("core"), place[s->late[i].core]);
+        mrd_jw_put_i64_or_null(w, MRD_STR("count"), (int64_t) s->late[i].count);
+        mrd_jw_put_i64_or_null(w, MRD_STR("late_ns"), (int64_t) s->late[i].late_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("core"), place[s->late[i].core]);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');
@@ -300,11 +290,11 @@ put_all(mrd_jw *w, overview_sink *s, uint32_t *place)
     mrd_jw_open(w, '{');
     mrd_jw_key(w, MRD_STR("start_ns"));
     mrd_jw_i64_text(w, s->base_ns);
-    put_number(w, MRD_STR("piece_ns"), (int64_t) s->width_ns);
-    put_number(w, MRD_STR("pieces"), (int64_t) pieces);
-    put_number(w, MRD_STR("collectives"), (int64_t) s->matched);
-    put_number(w, MRD_STR("without_partner"), (int64_t) s->alone);
-    put_number(w, MRD_STR("left_out"), (int64_t) mrd_gather_left_out(s->gather));
+    mrd_jw_put_i64_or_null(w, MRD_STR("piece_ns"), (int64_t) s->width_ns);
+    mrd_jw_put_i64_or_null(w, MRD_STR("pieces"), (int64_t) pieces);
+    mrd_jw_put_i64_or_null(w, MRD_STR("collectives"), (int64_t) s->matched);
+    mrd_jw_put_i64_or_null(w, MRD_STR("without_partner"), (int64_t) s->alone);
+    mrd_jw_put_i64_or_null(w, MRD_STR("left_out"), (int64_t) mrd_gather_left_out(s->gather));
     MRD_JW_KEY(w, "cores");
     mrd_jw_open(w, '[');
     for (uint32_t c = 0; c < s->n_cores; c++) {

@@ -11,17 +11,6 @@ put_u64(mrd_jw *w, const char *key, uint64_t v)
     mrd_jw_u64(w, v);
 }
 
-/* MRD_NONE is null. */
-static void
-put_i64(mrd_jw *w, const char *key, int64_t v)
-{
-    mrd_jw_key(w, mrd_str_of(key));
-    if (v == MRD_NONE)
-        mrd_jw_null(w);
-    else
-        mrd_jw_i64(w, v);
-}
-
 /* An instant: a string, for it is beyond what a double holds. */
 static void
 put_time(mrd_jw *w, const char *key, int64_t ns)
@@ -37,8 +26,8 @@ put_process(mrd_jw *w, const mrd_catalog *cat, mrd_proc_id process)
 
     MRD_JW_KEY(w, "instance_id");
     mrd_jw_sid(w, p->instance_id);
-    put_i64(w, "process_id", p->process_id);
-    put_i64(w, "rank", p->rank);
+    mrd_jw_put_i64_or_null(w, MRD_STR("process_id"), p->process_id);
+    mrd_jw_put_i64_or_null(w, MRD_STR("rank"), p->rank);
 }
 
 static void
@@ -46,9 +35,9 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
 {
     mrd_jw_open(w, '{');
     put_process(w, cat, v->process);
-    put_i64(w, "lnc_idx", v->lnc_idx);
-    put_i64(w, "device_idx", v->device_idx);
-    put_i64(w, "worker_gid", v->worker_gid);
+    mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), v->lnc_idx);
+    mrd_jw_put_i64_or_null(w, MRD_STR("device_idx"), v->device_idx);
+    mrd_jw_put_i64_or_null(w, MRD_STR("worker_gid"), v->worker_gid);
     put_time(w, "start_ns", v->first_ns);
     put_u64(w, "window_ns", mrd_report_window(v));
     MRD_JW_KEY(w, "parts_ns");
@@ -76,7 +65,7 @@ put_collective(mrd_jw *w, const mrd_report_collective *c)
     mrd_jw_open(w, '{');
     MRD_JW_KEY(w, "name");
     mrd_jw_sid(w, c->name);
-    put_i64(w, "size", c->size);
+    mrd_jw_put_i64_or_null(w, MRD_STR("size"), c->size);
     put_u64(w, "count", c->count);
     put_u64(w, "parts", c->parts);
     put_u64(w, "proven", c->proven);
@@ -103,7 +92,7 @@ put_verdict(mrd_jw *w, const mrd_report *r)
     mrd_jw_open(w, '{');
     MRD_JW_KEY(w, "kind");
     mrd_jw_str(w, mrd_str_of(text[v.kind]));
-    put_i64(w, "worker", who ? (int64_t) v.worker : MRD_NONE);
+    mrd_jw_put_i64_or_null(w, MRD_STR("worker"), who ? (int64_t) v.worker : MRD_NONE);
     MRD_JW_KEY(w, "share");
     mrd_jw_double(w, v.share);
     MRD_JW_KEY(w, "impact");
@@ -140,10 +129,10 @@ put_steps(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
         put_process(w, cat, p[i].process);
         put_u64(w, "count", p[i].count);
         put_u64(w, "total_ns", p[i].total_ns);
-        put_i64(w, "min_ns", p[i].min_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("min_ns"), p[i].min_ns);
         put_u64(w, "p50_ns", mrd_hist_quantile(&p[i].hist, 0.5));
         put_u64(w, "p99_ns", mrd_hist_quantile(&p[i].hist, 0.99));
-        put_i64(w, "max_ns", p[i].max_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("max_ns"), p[i].max_ns);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');
@@ -156,7 +145,7 @@ put_steps(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
         MRD_JW_KEY(w, "name");
         mrd_jw_sid(w, s[i].name);
         put_time(w, "start_ns", s[i].start_ns);
-        put_i64(w, "duration_ns", s[i].dur_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("duration_ns"), s[i].dur_ns);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');
@@ -172,9 +161,9 @@ put_pauses(mrd_jw *w, const mrd_report *r)
     mrd_jw_open(w, '[');
     for (size_t i = 0; i < n; i++) {
         mrd_jw_open(w, '{');
-        put_i64(w, "worker", g[i].worker);
+        mrd_jw_put_i64_or_null(w, MRD_STR("worker"), g[i].worker);
         put_time(w, "start_ns", g[i].start_ns);
-        put_i64(w, "duration_ns", g[i].dur_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("duration_ns"), g[i].dur_ns);
         put_u64(w, "host_ns", g[i].host_ns);
         MRD_JW_KEY(w, "after");
         mrd_jw_sid(w, g[i].before);

@@ -58,6 +58,16 @@ TEST(utf8)
     }
 }
 
+TEST(what_a_text_holds)
+{
+    CHECK(mrd_str_has(mrd_str_of("{\"ph\":1"), "\"ph\""));
+    CHECK(!mrd_str_has(mrd_str_of("{\"p"), "\"ph\"") && !mrd_str_has((mrd_str){ 0 }, "a"));
+    CHECK_INT(mrd_str_first(mrd_str_of(" \t\r\n {x")), '{');
+    CHECK_INT(mrd_str_first((mrd_str){ "  \0x", 4 }), 0);
+    CHECK_INT(mrd_str_first(mrd_str_of(" \n")), ' ');
+    CHECK_INT(mrd_str_first((mrd_str){ 0 }), ' ');
+}
+
 TEST(json_quotes)
 {
     static const struct {
