@@ -390,7 +390,7 @@ mark_absent(hub *h, hub_session *s)
 
 #define NAMED_MAX 3 /* nodes in a sentence */
 
-/* "i-1 refuses: why; i-2 is missing, not connected ...; 5 more". */
+/* "i-1: why it refuses; i-2 is missing: since when; 5 more are missing". */
 static void
 say_who(const hub_session *s, part_state state, const char *what, mrd_buf *to)
 {
@@ -400,11 +400,12 @@ say_who(const hub_session *s, part_state state, const char *what, mrd_buf *to)
         const hub_part *p = s->parts[i];
 
         if (p->state == state && n++ < NAMED_MAX)
-            mrd_buf_fmt(to, "%s%s %s: %.120s", to->len == 0 ? "" : "; ", p->instance_id, what,
+            mrd_buf_fmt(to, "%s%s%s: %.120s", to->len == 0 ? "" : "; ", p->instance_id, what,
                         p->sentence);
     }
     if (n > NAMED_MAX)
-        mrd_buf_fmt(to, "; %u more %s", n - NAMED_MAX, what);
+        mrd_buf_fmt(to, "; %u more %s", n - NAMED_MAX,
+                    state == PART_MISSING ? "are missing" : "are not ready");
 }
 
 /* What can be done when some are ready and others not. */
@@ -437,8 +438,8 @@ enough(hub_session *s, unsigned armed, unsigned refused, unsigned missing)
         want = 1;
     if (armed > 0 && armed >= want)
         return true;
-    say_who(s, PART_REFUSED, "refuses", &who);
-    say_who(s, PART_MISSING, "is missing", &who);
+    say_who(s, PART_REFUSED, "", &who);
+    say_who(s, PART_MISSING, " is missing", &who);
     say_remedy(s, armed, missing, &remedy);
     if (armed + refused == 0)
         snprintf(s->sentence, sizeof(s->sentence),

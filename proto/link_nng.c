@@ -18,10 +18,11 @@
 #include "proto/nng_end.h"
 #include "proto/tls.h"
 
-#define SLOT_MAGIC   0x4d4c534cu
-#define SURVEY_SLOTS 4
-#define REBUFF_NS    (2 * MRD_SEC)
-#define URGENT       1 /* slots beyond the window */
+#define SLOT_MAGIC     0x4d4c534cu
+#define SURVEY_SLOTS   4
+#define REBUFF_NS      (2 * MRD_SEC)
+#define CONTROL_MAX_MS 2000 /* longest back-off of control: it is to be back soon after data */
+#define URGENT         1    /* slots beyond the window */
 
 /* "tls+tcp://host:port", "tls+tcp://[::1]:port": the host. */
 static void
@@ -101,10 +102,12 @@ struct mrd_link {
     int fd;
     bool up, closing;
     uint32_t pipe; /* the connection that is up */
-    int64_t up_ns;
-    bool welcome;       /* on this connection */
-    bool control_waits; /* for the first welcome */
-    unsigned rebuffs;   /* connections in a row that were closed at once */
+    int64_t up_ns, down_ns;
+    bool welcome;          /* on this connection */
+    bool control_waits;    /* for the first welcome */
+    uint32_t control_pipe; /* 0: none */
+    int64_t control_up_ns;
+    unsigned rebuffs; /* connections in a row that were closed at once */
     uint64_t survey_tags;
 };
 
@@ -156,14 +159,19 @@ is_welcome(nng_msg *msg)
     return mrd_frame_get(data, &f, NULL) == MRD_OK && f.type == MRD_FRAME_WELCOME;
 }
 
-/* Only now the control channel is dialled: agents for whom there is no room take none there. */
+/* Only now the control channel is dialled: agents for whom there is no room take none there. One
+ * that is older than this data connection may be dead without knowing it, because nothing is sent
+ * there until the aggregator asks: it is made again. */
 static void
 on_welcome(mrd_link *link)
 {
     bool dial_control, eager;
+    uint32_t old = 0;
 
     pthread_mutex_lock(&link->lock);
     dial_control = link->control_waits && !link->closing;
+    if (!link->welcome && !link->closing && link->control_up_ns < link->down_ns)
+        old = link->control_pipe;
     eager = link->rebuffs > 0;
     link->control_waits = false;
     link->welcome = true;
@@ -171,6 +179,8 @@ on_welcome(mrd_link *link)
     pthread_mutex_unlock(&link->lock);
     if (dial_control)
         (void) nng_dialer_start(link->control, NNG_FLAG_NONBLOCK);
+    if (old != 0)
+        (void) nng_pipe_close((nng_pipe){ old });
     if (eager)
         (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, link->min_ms);
 }
@@ -267,7 +277,8 @@ pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
         link->rebuffs += rebuffed;
         link->up = add;
         link->pipe = id;
-        link->up_ns = now;
+        link->up_ns = add ? now : link->up_ns;
+        link->down_ns = add ? link->down_ns : now;
         link->welcome = false;
         queue_put(link, (mrd_link_event){ .kind = add ? MRD_LINK_UP : MRD_LINK_DOWN }, NULL);
     }
@@ -275,6 +286,22 @@ pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
     pthread_mutex_unlock(&link->lock);
     if (rebuffed)
         (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, ms);
+}
+
+static void
+control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
+{
+    mrd_link *link = arg;
+    uint32_t id = (uint32_t) nng_pipe_id(p);
+
+    pthread_mutex_lock(&link->lock);
+    if (what == NNG_PIPE_EV_ADD_POST) {
+        link->control_pipe = id;
+        link->control_up_ns = mrd_local_now().ns;
+    } else if (link->control_pipe == id) {
+        link->control_pipe = 0;
+    }
+    pthread_mutex_unlock(&link->lock);
 }
 
 static int
@@ -332,6 +359,7 @@ link_open_data(mrd_link *link, const mrd_link_options *o, mrd_why *why)
 static mrd_err
 link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
 {
+    nng_duration max_ms = link->max_ms < CONTROL_MAX_MS ? link->max_ms : CONTROL_MAX_MS;
     int rv = nng_respondent0_open(&link->resp);
 
     if (rv != 0)
@@ -339,7 +367,9 @@ link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
     link->resp_open = true;
     if ((rv = nng_socket_set_size(link->resp, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
         (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMINT, link->min_ms)) != 0 ||
-        (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMAXT, link->max_ms)) != 0)
+        (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMAXT, max_ms)) != 0 ||
+        (rv = nng_pipe_notify(link->resp, NNG_PIPE_EV_ADD_POST, control_pipe_cb, link)) != 0 ||
+        (rv = nng_pipe_notify(link->resp, NNG_PIPE_EV_REM_POST, control_pipe_cb, link)) != 0)
         return mrd_nng_why(why, rv, "set up the socket for", o->control_url);
     for (int i = 0; i < SURVEY_SLOTS; i++) {
         slot *s = &link->surveys[i];

@@ -198,7 +198,7 @@ TEST(require_all_and_refusals)
     id = start(a, "all", 0, false);
     WAIT_FOR(is_over(a, id));
     CHECK_TEXT(mrd_aggregator_state(a, id, &over, sentence), "failed");
-    CHECK(strstr(sentence, "1 of 2 nodes are ready and all are required: i-2 refuses: the ring "
+    CHECK(strstr(sentence, "1 of 2 nodes are ready and all are required: i-2: the ring "
                            "directory") != NULL);
     id = start(a, "1", 300 * MRD_MS, false);
     WAIT_FOR(is_over(a, id));
