@@ -220,9 +220,31 @@ take(mrd_record *r, uint64_t only, mrd_pipe_process *process, unsigned clock, co
     return MRD_OK;
 }
 
+/* The same for an event of the node's own clock when one session is recording and takes all of the
+ * process into a batch that has begun: nearly always. False: it is not so, and nothing was done. */
+static inline bool
+take_plain(mrd_record *r, const mrd_pipe_process *process, const mrd_event *ev)
+{
+    owner *o = process->user;
+    lane *l = o == NULL ? NULL : o->lanes;
+    session *s = r->sessions;
+
+    if (l == NULL || r->n_sessions != 1 || l->of != s || l->clock != MRD_PIPE_RAW ||
+        l->opened_ns == 0 || !l->wanted || l->chooses || ev->kind == MRD_LOSS || ev->dur_ns < 0 ||
+        !recording(s, ev->ts_ns, ev->ts_ns + ev->dur_ns) || mrd_batch_push(l->batch, ev) != MRD_OK)
+        return false;
+    o->dirty = true;
+    s->st.begun++;
+    s->st.held++;
+    l->events++;
+    return true;
+}
+
 mrd_err
 mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
 {
+    if (clock == MRD_PIPE_RAW && take_plain(r, process, ev))
+        return MRD_OK;
     return take(r, 0, process, clock, ev);
 }
 

@@ -356,23 +356,27 @@ form_id_of(const mrd_event *ev, const mrd_arg *first, const mrd_arg *second)
     uint32_t has = (ev->id != 0) | (uint32_t) has_bound(ev) << 1 |
                    (uint32_t) (ev->dur_ns == MRD_DUR_UNFINISHED) << 2;
 
-    memcpy(&id.word[2], &ev->kind, sizeof(id.word[2]));
+    /* One by one, as they were written: what waits in the store queue cannot be read as one word.
+     */
+    id.word[2] = (uint64_t) ev->arg_count << 32 | (uint32_t) ev->flow_count << 24 |
+                 (uint32_t) ev->flow_dir << 16 | (uint32_t) ev->flags << 8 | ev->kind;
     id.word[3] = (uint64_t) ev->category << 32 | has;
     return id;
 }
 
-/* Of what the first arguments decide; form_hash adds the others. */
+/* Of what the first arguments decide; form_hash adds the others. args: whether there are any. */
 static inline uint64_t
-form_hash_few(const form_id *id)
+form_hash_few(const form_id *id, bool args)
 {
-    return id->word[0] * 0x94d049bb133111ebu ^ id->word[1] * 0xbf58476d1ce4e5b9u ^
-           id->word[2] * 0x9e3779b97f4a7c15u ^ id->word[3] * 0xd6e8feb86659fd93u;
+    uint64_t h = id->word[2] * 0x9e3779b97f4a7c15u ^ id->word[3] * 0xd6e8feb86659fd93u;
+
+    return args ? h ^ id->word[0] * 0x94d049bb133111ebu ^ id->word[1] * 0xbf58476d1ce4e5b9u : h;
 }
 
 static uint64_t
 form_hash(const form_id *id, const mrd_event *ev)
 {
-    uint64_t h = form_hash_few(id);
+    uint64_t h = form_hash_few(id, true);
 
     for (uint32_t i = FORM_FEW; i < ev->arg_count; i++)
         h = (h ^ h >> 31 ^ arg_key(&ev->args[i])) * 0x94d049bb133111ebu;
@@ -380,16 +384,19 @@ form_hash(const form_id *id, const mrd_event *ev)
 }
 
 static inline bool
-form_same_few(const form_id *a, const form_id *b)
+form_same_few(const form_id *a, const form_id *b, bool args)
 {
-    return ((a->word[0] ^ b->word[0]) | (a->word[1] ^ b->word[1]) | (a->word[2] ^ b->word[2]) |
-            (a->word[3] ^ b->word[3])) == 0;
+    uint64_t other = (a->word[2] ^ b->word[2]) | (a->word[3] ^ b->word[3]);
+
+    if (args)
+        other |= (a->word[0] ^ b->word[0]) | (a->word[1] ^ b->word[1]);
+    return other == 0;
 }
 
 static bool
 form_same(const mrd_batch *b, const form *f, const form_id *id, const mrd_event *ev)
 {
-    if (!form_same_few(&f->id, id))
+    if (!form_same_few(&f->id, id, true))
         return false;
     for (uint32_t i = FORM_FEW; i < ev->arg_count; i++) {
         if (b->keys[f->keys_at + i] != arg_key(&ev->args[i]))
@@ -411,11 +418,11 @@ form_slot(const mrd_batch *b, const form_id *id, const mrd_event *ev, uint64_t h
 
 /* The form of an event with at most FORM_FEW arguments: its number + 1, 0 when there is none. */
 static inline uint32_t
-form_find_few(const mrd_batch *b, const form_id *id)
+form_find_few(const mrd_batch *b, const form_id *id, bool args)
 {
-    uint32_t at = (uint32_t) (form_hash_few(id) >> b->form_shift), found;
+    uint32_t at = (uint32_t) (form_hash_few(id, args) >> b->form_shift), found;
 
-    while ((found = b->form_slots[at]) != 0 && !form_same_few(&b->forms[found - 1].id, id))
+    while ((found = b->form_slots[at]) != 0 && !form_same_few(&b->forms[found - 1].id, id, args))
         at = (at + 1) & b->form_mask;
     return found;
 }
@@ -709,25 +716,44 @@ push_any(mrd_batch *b, const mrd_event *ev)
     return MRD_OK;
 }
 
+/* The arguments of an event of a plain form. They are always written, and counted when there are
+ * any. */
+static inline void
+few_put(mrd_batch *b, const form *f, const mrd_event *ev, const mrd_arg *first,
+        const mrd_arg *second)
+{
+    values *to = &b->vals[f->list[0]];
+
+    to->v[to->n] = first->v.u;
+    to->n += ev->arg_count > 0;
+    to = &b->vals[f->list[1]];
+    to->v[to->n] = second->v.u;
+    to->n += ev->arg_count > 1;
+    b->vals_room -= f->plain_words;
+}
+
 /* An event of a form without peculiarities, with a form, track and name that the batch has: most
- * are. False: it is none, and nothing was done. */
-static inline bool
-push_known(mrd_batch *b, const mrd_event *ev)
+ * are. args: whether it has any; each is a function of its own. False: it is none, and nothing was
+ * done. */
+static inline __attribute__((always_inline)) bool
+push_known(mrd_batch *b, const mrd_event *ev, bool args)
 {
     uint32_t track = idmap_find(&b->tracks, ev->track), name = idmap_find(&b->strings, ev->name);
-    const mrd_arg *first, *second;
+    static const mrd_arg none;
+    const mrd_arg *first = &none, *second = &none;
     int64_t end = ev->ts_ns;
     uint32_t fi;
     form_id id;
     const form *f;
-    values *to;
 
-    if (ev->arg_count > FORM_FEW || track == 0 || name == 0)
+    if (track == 0 || name == 0 || (args && ev->arg_count > FORM_FEW))
         return false;
-    first = arg_or_none(ev, 0);
-    second = arg_or_none(ev, 1);
+    if (args) {
+        first = ev->args;
+        second = arg_or_none(ev, 1);
+    }
     id = form_id_of(ev, first, second);
-    if ((fi = form_find_few(b, &id)) == 0)
+    if ((fi = form_find_few(b, &id, args)) == 0)
         return false;
     f = &b->forms[fi - 1];
     if (f->plain_words > b->vals_room || b->n >= b->rows_ready ||
@@ -735,14 +761,8 @@ push_known(mrd_batch *b, const mrd_event *ev)
         return false;
     if (ev->kind == MRD_SPAN && __builtin_add_overflow(ev->ts_ns, ev->dur_ns, &end))
         return false;
-    /* Values are always written, and counted when there are any. */
-    to = &b->vals[f->list[0]];
-    to->v[to->n] = first->v.u;
-    to->n += ev->arg_count > 0;
-    to = &b->vals[f->list[1]];
-    to->v[to->n] = second->v.u;
-    to->n += ev->arg_count > 1;
-    b->vals_room -= f->plain_words;
+    if (args)
+        few_put(b, f, ev, first, second);
     range_add(b, ev->ts_ns, end);
     row_put(b, ev, fi - 1, track - 1, name);
     b->cost += f->cost;
@@ -752,5 +772,7 @@ push_known(mrd_batch *b, const mrd_event *ev)
 mrd_err
 mrd_batch_push(mrd_batch *b, const mrd_event *ev)
 {
-    return push_known(b, ev) ? MRD_OK : push_any(b, ev);
+    bool done = ev->arg_count == 0 ? push_known(b, ev, false) : push_known(b, ev, true);
+
+    return done ? MRD_OK : push_any(b, ev);
 }

@@ -5,8 +5,6 @@
 #ifndef MRD_PROTO_BATCH_INT_H
 #define MRD_PROTO_BATCH_INT_H
 
-#include <stddef.h>
-
 #include "proto/batch.h"
 #include "proto/codec.h"
 #include "proto/columns.h"
@@ -45,10 +43,6 @@ typedef struct {
 typedef struct {
     uint64_t word[FORM_FEW + 2];
 } form_id;
-
-_Static_assert(offsetof(mrd_event, kind) + 8 == offsetof(mrd_event, args) &&
-                   offsetof(mrd_event, arg_count) + 4 == offsetof(mrd_event, args),
-               "form_id takes kind, flags, flow_dir, flow_count and arg_count as one word");
 
 /* What a form is made of; keys are catalog ids, local ones are looked up when it is written. */
 typedef struct {

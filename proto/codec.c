@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include <lz4.h>
-#define ZSTD_STATIC_LINKING_ONLY /* for the name ZSTD_c_literalCompressionMode; see skim() */
+#define ZSTD_STATIC_LINKING_ONLY /* for ZSTD_c_literalCompressionMode: codes_only() */
 #include <zstd.h>
 
 mrd_codec *
@@ -59,14 +59,12 @@ room_for(size_t len)
     return len + len / 128 + 512;
 }
 
-/* Hardly a search, but Huffman codes, which levels below 0 would do without. That is an
- * experimental parameter of the library: one that has it no more gets the cheapest search that has
- * codes, half as fast. What comes out any decoder reads. */
+/* No search, but Huffman codes, which levels below 0 would do without. That is an experimental
+ * parameter of the library: one that has it no more skims, half as fast. What comes out any decoder
+ * reads. */
 static void
-skim(ZSTD_CCtx *c)
+codes_only(ZSTD_CCtx *c)
 {
-    ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 6);
-    ZSTD_CCtx_setParameter(c, ZSTD_c_minMatch, 7);
     if (!ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_literalCompressionMode, 1)))
         ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, ZSTD_minCLevel());
 }
@@ -82,8 +80,12 @@ zstd_context(mrd_pack_way way)
     /* Half of the usual: the table stays in the L1 cache. 10 % less time, as many bytes. */
     ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 12);
     ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 0); /* our header has it */
-    if (way == MRD_PACK_SKIM)
-        skim(c);
+    if (way != MRD_PACK_SEARCH) {
+        ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 6);
+        ZSTD_CCtx_setParameter(c, ZSTD_c_minMatch, 7);
+    }
+    if (way == MRD_PACK_CODES)
+        codes_only(c);
     return c;
 }
 
@@ -157,41 +159,50 @@ pack_stored(mrd_bytes src, uint8_t *to)
     return (size_t) (p - to);
 }
 
-/* Which one is worth its time, for writer and readers: a few percent of random low bits are not. */
-static mrd_pack_way
-better_way(size_t len, size_t searched, size_t skimmed)
+static size_t
+pack_this_way(mrd_codec *codec, mrd_bytes src, mrd_pack_way way, uint8_t *to, size_t room)
 {
-    if ((searched < skimmed ? searched : skimmed) > len - len / 10)
-        return MRD_PACK_STORE;
-    if (searched + len / 32 < skimmed || searched + skimmed / 8 < skimmed)
-        return MRD_PACK_SEARCH;
-    return MRD_PACK_SKIM;
+    return way == MRD_PACK_STORE ? pack_stored(src, to) : pack_zstd(codec, way, src, to, room);
 }
 
-/* Packs in both ways and remembers which was better: the longer, the longer it was. */
+/* Whether to search more is worth its time, for a column of `len` bytes that gets smaller by it. */
+static bool
+worth(size_t len, size_t less, size_t more)
+{
+    return more + len / 32 < less || more + less / 8 < less;
+}
+
+/* By the bytes that each gave; a few percent of random low bits are not worth the readers' time. */
+static mrd_pack_way
+better_way(size_t len, const size_t by[MRD_PACK_STORE])
+{
+    mrd_pack_way way = MRD_PACK_CODES;
+
+    if (worth(len, by[way], by[MRD_PACK_SKIM]))
+        way = MRD_PACK_SKIM;
+    if (worth(len, by[way], by[MRD_PACK_SEARCH]))
+        way = MRD_PACK_SEARCH;
+    return by[way] > len - len / 10 ? MRD_PACK_STORE : way;
+}
+
+/* Packs in all ways and remembers which was best: the longer, the longer it was. */
 static size_t
 pack_compared(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, size_t room)
 {
-    size_t skimmed = pack_zstd(codec, MRD_PACK_SKIM, src, to, room), searched = 0;
+    size_t by[MRD_PACK_STORE];
     mrd_pack_way way;
 
-    mrd_buf_reset(&codec->packed);
-    if (mrd_buf_room(&codec->packed, room))
-        searched = pack_zstd(codec, MRD_PACK_SEARCH, src, codec->packed.p, room);
-    if (skimmed == 0 || searched == 0)
-        return 0;
-    way = better_way(src.len, searched, skimmed);
+    for (int w = 0; w < MRD_PACK_STORE; w++) {
+        if ((by[w] = pack_zstd(codec, (mrd_pack_way) w, src, to, room)) == 0)
+            return 0;
+    }
+    way = better_way(src.len, by);
     if (way != habit->way)
         habit->lasts = 0;
     habit->lasts = (uint8_t) (habit->lasts << 1 | 1) & HABIT_MAX;
     habit->left = habit->lasts;
     habit->way = (uint8_t) way;
-    if (habit->way == MRD_PACK_SKIM)
-        return skimmed;
-    if (habit->way == MRD_PACK_STORE)
-        return pack_stored(src, to);
-    memcpy(to, codec->packed.p, searched);
-    return searched;
+    return pack_this_way(codec, src, way, to, room);
 }
 
 static size_t
@@ -200,9 +211,7 @@ pack_as_usual(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, si
     if (habit->left == 0)
         return pack_compared(codec, src, habit, to, room);
     habit->left--;
-    if (habit->way == MRD_PACK_STORE)
-        return pack_stored(src, to);
-    return pack_zstd(codec, habit->way, src, to, room);
+    return pack_this_way(codec, src, (mrd_pack_way) habit->way, to, room);
 }
 
 /* Appends one frame, of nothing none; habit NULL: several short columns. False without memory. */
