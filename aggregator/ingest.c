@@ -16,14 +16,15 @@
 #define TICK_NS        (200 * MRD_MS)
 #define WATCH_NS       MRD_SEC
 
-/* A frame that was appended and waits for the sync, or a repetition of one that waits. */
+/* A frame that is to be appended and made durable, or a repetition of one that is. */
 typedef struct {
     mrd_server_request request;
     hub_session *session;
     hub_part *part;
     hub_node *node;
     mrd_frame frame;
-    bool repeated;
+    unsigned first; /* where the frame waits that this one repeats; its own place: it does not */
+    bool written;   /* to its journal */
     int64_t received_ns;
 } pending;
 
@@ -35,6 +36,9 @@ struct ingest {
     mrd_journal_syncer *syncer;
     mrd_journal *dirty[PENDING_MAX]; /* of one commit, each once, and what its sync said */
     mrd_why whys[PENDING_MAX];
+    mrd_journal_piece pieces[PENDING_MAX]; /* of one journal, and where they wait */
+    unsigned piece_at[PENDING_MAX];
+    mrd_why unwritten[PENDING_MAX]; /* by journal */
     int64_t next_tick_ns, next_watch_ns;
     uint64_t refused; /* connections, when it was said last */
     mrd_buf reply, repacked, joined;
@@ -462,15 +466,17 @@ refuse_frame(ingest *in, mrd_server_request *request, mrd_err err, const char *t
     reply_ack(in, request, MRD__ACK_STATUS__ACK_REFUSED, err, text, 0);
 }
 
-static bool
-is_waiting(const ingest *in, const hub_part *p, const mrd_frame *f)
+/* Where a frame waits already, n_waiting: nowhere. */
+static unsigned
+waiting_at(const ingest *in, const hub_part *p, const mrd_frame *f)
 {
-    for (unsigned i = 0; i < in->n_waiting; i++) {
-        if (in->waiting[i].part == p && in->waiting[i].frame.epoch == f->epoch &&
-            in->waiting[i].frame.seq == f->seq)
-            return true;
-    }
-    return false;
+    unsigned i = 0;
+
+    while (i < in->n_waiting &&
+           (in->waiting[i].part != p || in->waiting[i].frame.epoch != f->epoch ||
+            in->waiting[i].frame.seq != f->seq))
+        i++;
+    return i;
 }
 
 static void
@@ -517,9 +523,9 @@ may_count(hub_part *p, const mrd_frame *f)
                                                                 : MRD_OK;
 }
 
+/* Its journal, open for this frame. */
 static mrd_err
-part_append(ingest *in, hub_session *s, hub_part *p, const mrd_frame *f, mrd_bytes data,
-            mrd_why *why)
+part_ready(ingest *in, hub_session *s, hub_part *p, const mrd_frame *f, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
@@ -533,7 +539,7 @@ part_append(ingest *in, hub_session *s, hub_part *p, const mrd_frame *f, mrd_byt
                   : mrd_journal_open(dir, mrd_str_of(p->instance_id), s->id, &p->journal, why);
         free(dir);
     }
-    return err != MRD_OK ? err : mrd_journal_append(p->journal, f, data, why);
+    return err;
 }
 
 /* The session and part that a numbered frame belongs to; answers when there is none. */
@@ -583,6 +589,7 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
     char text[HUB_TEXT_MAX];
     mrd_why why = { 0 };
     uint32_t wait_ms;
+    unsigned first;
     bool repeated;
 
     if (p == NULL)
@@ -593,7 +600,8 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
         reply_ack(in, request, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
         return;
     }
-    repeated = is_waiting(in, p, f);
+    first = waiting_at(in, p, f);
+    repeated = first < in->n_waiting;
     if (!repeated && (wait_ms = rate_wait(h, n, data.len, received_ns)) > 0) {
         reply_ack(in, request, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
                   "more bytes per second than the aggregator may take", wait_ms);
@@ -624,7 +632,10 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
     }
     if (!repeated && f->type == MRD_FRAME_BATCH && f->clock == MRD__CLOCK_KIND__CLOCK_RAW)
         clocks_witness(h, n, &p->witness, f->last_ns, request->at_ns, false);
-    if (!repeated && part_append(in, s, p, f, data, &why) != MRD_OK) {
+    /* Batches stay in their requests until the commit writes all of them together. */
+    if (!repeated && (part_ready(in, s, p, f, &why) != MRD_OK ||
+                      (f->type == MRD_FRAME_CLOCK_DATA &&
+                       mrd_journal_append(p->journal, f, data, &why) != MRD_OK))) {
         not_stored(in, request, &why);
         return;
     }
@@ -633,7 +644,8 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
                                               .part = p,
                                               .node = n,
                                               .frame = *f,
-                                              .repeated = repeated,
+                                              .first = first,
+                                              .written = f->type == MRD_FRAME_CLOCK_DATA,
                                               .received_ns = received_ns };
     *request = (mrd_server_request){ 0 };
 }
@@ -644,15 +656,16 @@ settle(ingest *in, pending *w, const mrd_why *failed)
 {
     hub *h = in->h;
     mrd_why why = failed == NULL ? (mrd_why){ 0 } : *failed;
+    bool repeated = w != &in->waiting[w->first];
 
-    if (failed == NULL && !w->repeated && part_stored(w->part, &w->frame) != MRD_OK)
+    if (failed == NULL && !repeated && part_stored(w->part, &w->frame) != MRD_OK)
         mrd_why_set(&why, MRD_LIMIT, 0, "node %s leaves more gaps than can be remembered",
                     w->part->instance_id);
     if (why.err != MRD_OK) {
         not_stored(in, &w->request, &why);
         return;
     }
-    if (w->repeated) {
+    if (repeated) {
         h->stats.duplicates++;
         reply_ack(in, &w->request, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
         return;
@@ -678,29 +691,57 @@ dirty_at(const ingest *in, size_t n, const mrd_journal *j)
     return i;
 }
 
-/* Group commit: everything that the journals took is made durable, then every answer is given. */
+/* Writes what waits for a journal in one go. */
+static void
+write_waiting(ingest *in, mrd_journal *j, mrd_why *ret_unwritten)
+{
+    size_t n = 0, written;
+
+    *ret_unwritten = (mrd_why){ 0 };
+    for (unsigned i = 0; i < in->n_waiting; i++) {
+        const pending *w = &in->waiting[i];
+
+        if (w->part->journal != j || w->written || w->first != i)
+            continue;
+        in->pieces[n] = (mrd_journal_piece){ &w->frame, w->request.data };
+        in->piece_at[n++] = i;
+    }
+    written = mrd_journal_append_many(j, in->pieces, n, ret_unwritten);
+    for (size_t i = 0; i < written; i++)
+        in->waiting[in->piece_at[i]].written = true;
+}
+
+/* Group commit: everything that waits is written to the journals and made durable, then every
+ * answer is given. */
 static void
 commit(ingest *in)
 {
     hub *h = in->h;
     size_t n = 0, calls = 0;
 
-    for (unsigned i = 0; i < in->n_waiting && h->sync == MRD_SYNC_GROUP; i++) {
+    pthread_mutex_lock(&h->lock);
+    for (unsigned i = 0; i < in->n_waiting; i++) {
         mrd_journal *j = in->waiting[i].part->journal;
 
-        if (mrd_journal_is_dirty(j) && dirty_at(in, n, j) == n) {
-            in->whys[n] = (mrd_why){ 0 };
-            in->dirty[n++] = j;
-        }
+        if (dirty_at(in, n, j) < n)
+            continue;
+        in->whys[n] = (mrd_why){ 0 };
+        in->dirty[n] = j;
+        write_waiting(in, j, &in->unwritten[n++]);
     }
-    if (n > 0)
+    pthread_mutex_unlock(&h->lock);
+    if (h->sync == MRD_SYNC_GROUP)
         calls = mrd_journal_sync_many(in->syncer, in->dirty, n, in->whys);
     pthread_mutex_lock(&h->lock);
     h->stats.syncs += calls;
     for (unsigned i = 0; i < in->n_waiting; i++) {
-        size_t at = dirty_at(in, n, in->waiting[i].part->journal);
+        pending *w = &in->waiting[i];
+        size_t at = dirty_at(in, n, w->part->journal);
 
-        settle(in, &in->waiting[i], at < n && in->whys[at].err != MRD_OK ? &in->whys[at] : NULL);
+        settle(in, w,
+               !in->waiting[w->first].written ? &in->unwritten[at]
+               : in->whys[at].err != MRD_OK   ? &in->whys[at]
+                                              : NULL);
     }
     in->n_waiting = 0;
     pthread_mutex_unlock(&h->lock);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "aggregator/segment.h"
@@ -31,6 +32,7 @@ struct mrd_journal {
 };
 
 #define INDEX_ROWS 128
+#define PIECES_MAX 64 /* of one write */
 
 /* To make an index: a part of the file, and rows to be written. */
 typedef struct {
@@ -271,13 +273,13 @@ segment_end(mrd_journal *j, mrd_why *why)
     return err;
 }
 
-mrd_err
-mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_why *why)
+/* An open segment with room for `len` more. */
+static mrd_err
+segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
 {
     mrd_err err;
 
-    MRD_ASSERT(data.len == MRD_FRAME_HEADER + (size_t) frame->body_len);
-    if (j->fd >= 0 && j->size + data.len > MRD_SEGMENT_BYTES) {
+    if (j->fd >= 0 && j->size + len > MRD_SEGMENT_BYTES) {
         if (j->dirty && fdatasync(j->fd) != 0) {
             j->failed = errno; /* those before this one learn it from the next sync */
             err = write_error(j, j->failed, why);
@@ -285,21 +287,80 @@ mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_w
             return err;
         }
         j->dirty = false;
-        if (j->fd >= 0)
-            segment_end(j, NULL); /* its frames are safe; without index they are scanned */
+        segment_end(j, NULL); /* its frames are safe; without index they are scanned */
     }
-    if (j->fd < 0 && (err = segment_begin(j, frame->agent, why)) != MRD_OK)
-        return err;
-    if ((err = write_at(j, j->size, data, why)) != MRD_OK) {
-        if (ftruncate(j->fd, (off_t) j->size) != 0)
-            segment_abandon(j);
-        return err;
+    return j->fd >= 0 ? MRD_OK : segment_begin(j, agent, why);
+}
+
+/* Writes pieces behind the segment's end; how many are there whole. */
+static size_t
+write_pieces(const mrd_journal *j, const mrd_journal_piece *pieces, size_t n, size_t len,
+             mrd_why *why)
+{
+    struct iovec iov[PIECES_MAX];
+    uint64_t at = j->size;
+
+    for (size_t i = 0; i < n; i++) {
+        union {
+            const uint8_t *in;
+            void *out;
+        } p = { pieces[i].data.p }; /* it is only read */
+
+        iov[i] = (struct iovec){ p.out, pieces[i].data.len };
     }
-    j->size += data.len;
-    j->bytes += data.len;
-    j->frames++;
-    j->dirty = true;
-    return MRD_OK;
+    if (pwritev(j->fd, iov, (int) n, (off_t) at) == (ssize_t) len)
+        return n;
+    for (size_t i = 0; i < n; at += pieces[i++].data.len) { /* which one it is that fails */
+        if (write_at(j, at, pieces[i].data, why) != MRD_OK)
+            return i;
+    }
+    return n;
+}
+
+size_t
+mrd_journal_append_many(mrd_journal *j, const mrd_journal_piece *pieces, size_t n, mrd_why *why)
+{
+    size_t done = 0;
+
+    while (done < n) {
+        const mrd_journal_piece *from = pieces + done;
+        size_t want = 0, len = 0, wrote;
+
+        if (segment_for(j, from->frame->agent, from->data.len, why) != MRD_OK)
+            return done;
+        while (want < n - done && want < PIECES_MAX &&
+               (want == 0 || j->size + len + from[want].data.len <= MRD_SEGMENT_BYTES)) {
+            MRD_ASSERT(from[want].data.len ==
+                       MRD_FRAME_HEADER + (size_t) from[want].frame->body_len);
+            len += from[want++].data.len;
+        }
+        wrote = write_pieces(j, from, want, len, why);
+        for (size_t i = 0; i < wrote; i++) {
+            j->size += from[i].data.len;
+            j->bytes += from[i].data.len;
+        }
+        j->frames += (uint32_t) wrote;
+        j->dirty = j->dirty || wrote > 0;
+        done += wrote;
+        if (wrote < want) {
+            if (ftruncate(j->fd, (off_t) j->size) != 0)
+                segment_abandon(j);
+            return done;
+        }
+    }
+    return done;
+}
+
+mrd_err
+mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_why *why)
+{
+    mrd_why own = { 0 };
+
+    if (mrd_journal_append_many(j, &(mrd_journal_piece){ frame, data }, 1, &own) == 1)
+        return MRD_OK;
+    if (why != NULL)
+        *why = own;
+    return own.err;
 }
 
 mrd_err

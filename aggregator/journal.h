@@ -29,6 +29,17 @@ mrd_err mrd_journal_open(const char *dir, mrd_str instance_id, uint64_t session,
 /* Appends one checked frame. After FULL or IO the file is cut back to what it held before (or given
  * up and a new segment begun), so a later append of the same frame is safe. */
 mrd_err mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_why *why);
+
+typedef struct {
+    const mrd_frame *frame;
+    mrd_bytes data;
+} mrd_journal_piece;
+
+/* Several in a row, by few and large writes, which cost the system two thirds of single ones.
+ * Returns how many of them are in the journal, from the first on; when that is less than n, why says
+ * what the next one failed with, and the file is as after a failed append. */
+size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_piece *pieces, size_t n,
+                               mrd_why *why);
 /* Makes everything appended durable (fdatasync), names and folders included. Errors: IO, FULL: nothing since the last sync may
  * be acknowledged. */
 mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);

@@ -289,6 +289,123 @@ TEST(no_room)
     world_free(&w);
 }
 
+enum { GROUP = 100 }; /* more than one write takes */
+
+typedef struct {
+    mrd_buf wires[GROUP];
+    mrd_frame frames[GROUP];
+    mrd_journal_piece pieces[GROUP];
+} group;
+
+static void
+group_make(world *w, group *g)
+{
+    for (uint64_t i = 0; i < GROUP; i++) {
+        int64_t times[3] = { 5, (int64_t) i + 6, 1000 };
+
+        g->wires[i] = make_frame(w, i, times, 1 + (uint32_t) i % 3, &g->frames[i]);
+        g->pieces[i] = (mrd_journal_piece){ &g->frames[i], { g->wires[i].p, g->wires[i].len } };
+    }
+}
+
+static void
+group_free(group *g)
+{
+    for (int i = 0; i < GROUP; i++)
+        mrd_buf_fini(&g->wires[i]);
+}
+
+/* The frames of `dir` are those of the group, in order, in `files` segments. */
+static void
+group_check(const char *dir, size_t files)
+{
+    mrd_journal_index x;
+    mrd_buf buf = { 0 };
+    mrd_bytes body;
+    mrd_frame f;
+
+    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK);
+    CHECK_INT(x.n, GROUP);
+    CHECK_INT(x.files.n, files);
+    CHECK_INT(x.bad_bytes + x.duplicates, 0);
+    for (size_t i = 0; i < x.n; i++) {
+        CHECK_ERR("read", mrd_journal_read(&x, &x.entries[i], false, &buf, &f, &body, NULL),
+                  MRD_OK);
+        CHECK_INT(f.seq, i);
+    }
+    mrd_buf_fini(&buf);
+    mrd_journal_index_fini(&x);
+}
+
+/* Many at once where the room ends inside of them: those before the end are there, the others can
+ * be appended later. */
+TEST(a_group_without_room)
+{
+    char dir[300];
+    struct rlimit lim, old;
+    static group g;
+    world w = world_new();
+    mrd_why why = { 0 };
+    uint64_t room = 0;
+    mrd_journal *j;
+
+    signal(SIGXFSZ, SIG_IGN);
+    snprintf(dir, sizeof(dir), "%s/j", test_tmp());
+    REQUIRE((j = journal(dir)) != NULL);
+    group_make(&w, &g);
+    getrlimit(RLIMIT_FSIZE, &old);
+    lim = old;
+    for (int i = 0; i < 80; i++)
+        room += g.wires[i].len;
+    lim.rlim_cur = MRD_SEGMENT_HEADER + room + g.wires[80].len - 1;
+    setrlimit(RLIMIT_FSIZE, &lim);
+    CHECK_INT(mrd_journal_append_many(j, g.pieces, GROUP, &why), 80);
+    CHECK_ERR("full", why.err, MRD_FULL);
+    CHECK_INT(mrd_journal_append_many(j, g.pieces + 80, GROUP - 80, &why), 0);
+    CHECK_INT(mrd_journal_bytes(j), room);
+    CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
+    setrlimit(RLIMIT_FSIZE, &old);
+    CHECK_INT(mrd_journal_append_many(j, g.pieces + 80, GROUP - 80, &why), GROUP - 80);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    group_check(dir, 1);
+    group_free(&g);
+    world_free(&w);
+}
+
+/* A segment ends inside of a group. */
+TEST(a_group_in_two_segments)
+{
+    char dir[300];
+    static group g;
+    world w = world_new();
+    mrd_why why = { 0 };
+    mrd_journal *j;
+
+    snprintf(dir, sizeof(dir), "%s/j", test_tmp());
+    REQUIRE((j = journal(dir)) != NULL);
+    group_make(&w, &g);
+    /* Frames of another body, as large as they may be, fill most of the first segment. */
+    for (int i = 10; i < 30; i++) {
+        uint8_t *big = calloc(1, MRD_FRAME_MAX);
+        mrd_frame f = g.frames[i];
+
+        mrd_buf_fini(&g.wires[i]);
+        f.codec = MRD_CODEC_NONE;
+        f.body_len = MRD_FRAME_MAX - MRD_FRAME_HEADER;
+        f.head_raw = f.head_len;
+        f.cols_raw = f.body_len - f.head_len;
+        mrd_frame_put(&f, (mrd_bytes){ big + MRD_FRAME_HEADER, f.body_len }, big);
+        g.frames[i] = f;
+        g.wires[i] = (mrd_buf){ .p = big, .len = MRD_FRAME_MAX, .cap = MRD_FRAME_MAX };
+        g.pieces[i] = (mrd_journal_piece){ &g.frames[i], { big, MRD_FRAME_MAX } };
+    }
+    CHECK_INT(mrd_journal_append_many(j, g.pieces, GROUP, &why), GROUP);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    group_check(dir, 2);
+    group_free(&g);
+    world_free(&w);
+}
+
 /* 40 batches, each with one event far in the past, more than may be open at one time. */
 TEST(source_sorts_overlapping_batches)
 {
