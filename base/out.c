@@ -12,6 +12,7 @@
 #include "base/obj.h"
 
 #define OUT_BUFFER (1u << 20)
+#define OUT_DIRECT (64u << 10) /* so much is worth a call: a copy would cost more */
 
 struct mrd_out {
     char *name; /* for errors; the path of a file */
@@ -225,9 +226,9 @@ void
 mrd_out_add(mrd_out *out, const void *data, size_t len)
 {
     out->size += len;
-    if (len > OUT_BUFFER - out->len)
+    if (len > OUT_BUFFER - out->len || len >= OUT_DIRECT)
         out_flush(out);
-    if (len >= OUT_BUFFER) {
+    if (len >= OUT_DIRECT) {
         out_write(out, data, len);
         return;
     }
