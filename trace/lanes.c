@@ -29,11 +29,35 @@ typedef struct {
     size_t leaves;
 } track_lanes;
 
+/*
+ * Most spans begin when all is over in lane 0 of their track, and that is known from one number:
+ * the end of the outermost span open there. Such a span only leaves its own end in `free_at`, which
+ * spares the cache the rest; the lane is told of it when it is needed. INT64_MAX: ask the lanes.
+ */
 struct mrd_lanes {
     track_lanes *v;
+    int64_t *free_at;
     size_t n;
     mrd_err err;
 };
+
+static bool
+lanes_grow(mrd_lanes *lanes, size_t n)
+{
+    track_lanes *v = realloc(lanes->v, n * sizeof(*v));
+    int64_t *free_at;
+
+    if (v == NULL)
+        return false;
+    lanes->v = v;
+    if ((free_at = realloc(lanes->free_at, n * sizeof(*free_at))) == NULL)
+        return false;
+    lanes->free_at = free_at;
+    memset(v + lanes->n, 0, (n - lanes->n) * sizeof(*v));
+    for (; lanes->n < n; lanes->n++)
+        free_at[lanes->n] = INT64_MAX;
+    return true;
+}
 
 mrd_lanes *
 mrd_lanes_new(size_t tracks)
@@ -42,11 +66,10 @@ mrd_lanes_new(size_t tracks)
 
     if (lanes == NULL)
         return NULL;
-    if ((lanes->v = calloc(tracks + 1, sizeof(*lanes->v))) == NULL) {
-        free(lanes);
+    if (!lanes_grow(lanes, tracks + 1)) {
+        mrd_lanes_free(lanes);
         return NULL;
     }
-    lanes->n = tracks + 1;
     return lanes;
 }
 
@@ -63,6 +86,7 @@ mrd_lanes_free(mrd_lanes *lanes)
         free(lanes->v[i].tree);
     }
     free(lanes->v);
+    free(lanes->free_at);
     free(lanes);
 }
 
@@ -81,16 +105,9 @@ mrd_lanes_used(const mrd_lanes *lanes, mrd_track_id track)
 static track_lanes *
 lanes_track(mrd_lanes *lanes, mrd_track_id track)
 {
-    if (track >= lanes->n) {
-        size_t n = (size_t) track + 1 > lanes->n * 2 ? (size_t) track + 1 : lanes->n * 2;
-        track_lanes *v = realloc(lanes->v, n * sizeof(*v));
-
-        if (v == NULL)
-            return NULL;
-        memset(v + lanes->n, 0, (n - lanes->n) * sizeof(*v));
-        lanes->v = v;
-        lanes->n = n;
-    }
+    if (track >= lanes->n &&
+        !lanes_grow(lanes, (size_t) track + 1 > lanes->n * 2 ? (size_t) track + 1 : lanes->n * 2))
+        return NULL;
     return &lanes->v[track];
 }
 
@@ -225,26 +242,50 @@ lane_open(lane *l, int64_t end)
     return true;
 }
 
-uint32_t
-mrd_lanes_put(mrd_lanes *lanes, const mrd_event *ev)
+/* The end of the outermost span that is open in a lane. */
+static int64_t
+lane_end(const lane *l)
 {
-    track_lanes *t;
-    int64_t end;
+    return l->depth > 1 ? l->outer[0] : l->top;
+}
+
+static uint32_t
+lanes_put(mrd_lanes *lanes, mrd_track_id track, int64_t start, int64_t end)
+{
+    track_lanes *t = lanes_track(lanes, track);
+    int64_t *free_at;
     size_t i;
 
-    if (ev->kind != MRD_SPAN && ev->kind != MRD_LOSS)
-        return 0;
-    end = mrd_event_end(ev);
-    if ((t = lanes_track(lanes, ev->track)) == NULL) {
+    if (t == NULL) {
         lanes->err = MRD_NOMEM;
         return 0;
     }
-    i = lanes_find(t, ev->ts_ns, end);
+    free_at = &lanes->free_at[track];
+    if (*free_at != INT64_MAX && *free_at != lane_end(&t->first)) {
+        t->first.depth = 1; /* what else was open in it is over */
+        t->first.top = *free_at;
+    }
+    i = lanes_find(t, start, end);
     if ((i == t->n && !lanes_add(t)) || !lane_open(track_lane(t, i), end)) {
         lanes->err = MRD_NOMEM;
         return 0;
     }
     if (t->tree != NULL)
         tree_update(t, i);
+    *free_at = t->tree != NULL ? INT64_MAX : lane_end(&t->first);
     return (uint32_t) i;
+}
+
+uint32_t
+mrd_lanes_put(mrd_lanes *lanes, const mrd_event *ev)
+{
+    int64_t end;
+
+    if (ev->kind != MRD_SPAN && ev->kind != MRD_LOSS)
+        return 0;
+    end = mrd_event_end(ev);
+    if (ev->track >= lanes->n || ev->ts_ns < lanes->free_at[ev->track] || end == INT64_MAX)
+        return lanes_put(lanes, ev->track, ev->ts_ns, end);
+    lanes->free_at[ev->track] = end;
+    return 0;
 }

@@ -68,6 +68,7 @@ TEST(every_lane_nests_and_is_the_first_that_does)
         check_against_brute(seed * 77, 300, 1000, 30);  /* few lanes */
         check_against_brute(seed * 99, 300, 300, 200);  /* dozens: through the tree */
         check_against_brute(seed * 13, 200, 20, 10000); /* nearly all open at once */
+        check_against_brute(seed * 31, 300, 9000, 50);  /* mostly free */
     }
 }
 
