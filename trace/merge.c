@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "trace/winners.h"
 
-#define MERGE_NONE  UINT32_MAX       /* instead of a source: comes after everything */
-#define MERGE_EMPTY (UINT32_MAX - 1) /* a place of the tree before its first contest */
+#define MERGE_NONE UINT32_MAX /* instead of a source: comes after everything */
 /* Events of fewer streams stay in the cache by themselves. */
 #define PREFETCH_FROM 32
 
@@ -16,23 +16,12 @@ typedef struct {
     uint32_t leaf;
 } feed;
 
-/* The head of a source while it competes. Only equal keys look at the events. */
-typedef struct {
-    int64_t key; /* its time */
-    uint32_t a;  /* index of the feed */
-} entrant;
-
-/*
- * A tree of losers: each inner place holds who lost the contest there, the winner of all is `top`.
- * The leaves k .. 2k-1 are implied. A new head is contested along the way from its leaf to the
- * root, which does not depend on the outcomes: no branch of it is hard to predict.
- */
+/* A tree of winners over the heads of all sources: key is the time, tag the index of the feed. */
 typedef struct {
     mrd_source base;
     feed *feeds;
-    entrant *tree; /* 1 .. k-1 */
-    entrant top;
-    int64_t until; /* heads of top's source before this win without a contest */
+    mrd_winners tree;
+    int64_t until; /* heads of the winner's source before this win without a contest */
     size_t n, k, live;
     bool started;
     void (*bad)(void *self, uint64_t key, const mrd_why *why);
@@ -41,11 +30,12 @@ typedef struct {
 } merge;
 
 static bool
-merge_less_at_equal_time(const merge *m, uint32_t a, uint32_t b)
+merge_tie(const void *self, uint64_t a, uint64_t b)
 {
+    const merge *m = self;
     int order;
 
-    if (a >= MERGE_EMPTY || b >= MERGE_EMPTY)
+    if (a == MERGE_NONE || b == MERGE_NONE)
         return a < b;
     if ((order = mrd_event_order(m->feeds[a].at, m->feeds[b].at)) != 0)
         return order < 0;
@@ -54,69 +44,24 @@ merge_less_at_equal_time(const merge *m, uint32_t a, uint32_t b)
     return a < b;
 }
 
-/* ---- The tree ---- */
-
-/* The contests of a new head, whose leaf this is. */
-static inline void
-merge_contest(merge *m, entrant new, size_t leaf)
-{
-    uint32_t before = m->top.a;
-
-    for (size_t at = leaf / 2; at > 0; at /= 2) {
-        entrant there = m->tree[at];
-        bool less = there.key < new.key;
-        uint32_t change;
-
-        if (__builtin_expect(there.key == new.key, 0))
-            less = merge_less_at_equal_time(m, there.a, new.a);
-        /* Least, greatest and a mask: compilers make no branches of that. */
-        m->tree[at].key = there.key > new.key ? there.key : new.key;
-        new.key = there.key < new.key ? there.key : new.key;
-        change = (there.a ^ new.a) & (0 - (uint32_t) less);
-        m->tree[at].a = there.a ^ change;
-        new.a ^= change;
-    }
-    m->top = new;
-    m->until = INT64_MIN;
-    if (new.a != before)
-        return;
-    m->until = INT64_MAX; /* it wins again: perhaps a burst */
-    for (size_t at = leaf / 2; at > 0; at /= 2)
-        m->until = m->tree[at].key < m->until ? m->tree[at].key : m->until;
-}
-
 /* A tree of the sources that are left. */
 static void
 merge_build(merge *m)
 {
     size_t leaf = m->k = m->live;
 
-    m->top = (entrant){ INT64_MAX, MERGE_NONE };
     m->until = INT64_MIN;
-    for (size_t at = 1; at < m->k; at++)
-        m->tree[at].a = MERGE_EMPTY;
+    m->tree.k = m->k;
+    m->tree.key[1] = INT64_MAX;
+    m->tree.tag[1] = MERGE_NONE;
     for (uint32_t i = 0; i < m->n; i++) {
-        entrant new = { 0, i };
-        size_t at;
-
         if (m->feeds[i].in == NULL)
             continue;
-        new.key = m->feeds[i].at->ts_ns;
-        m->feeds[i].leaf = (uint32_t) leaf++;
-        for (at = m->feeds[i].leaf / 2; at > 0 && m->tree[at].a != MERGE_EMPTY; at /= 2) {
-            entrant there = m->tree[at];
-
-            if (there.key < new.key ||
-                (there.key == new.key &&merge_less_at_equal_time(m, there.a, new.a))) {
-                m->tree[at] = new;
-                new = there;
-            }
-        }
-        if (at > 0)
-            m->tree[at] = new;
-        else
-            m->top = new;
+        m->feeds[i].leaf = (uint32_t) leaf;
+        m->tree.key[leaf] = m->feeds[i].at->ts_ns;
+        m->tree.tag[leaf++] = i;
     }
+    mrd_winners_build(&m->tree, merge_tie, m);
 }
 
 /* ---- The sources ---- */
@@ -180,27 +125,33 @@ merge_start(merge *m)
     merge_build(m);
 }
 
-/* Replaces the top by its source's next event. */
+/* Replaces the winner by its source's next event. */
 static inline void
 merge_advance(merge *m)
 {
-    entrant new = m->top;
-    feed *f = &m->feeds[new.a];
+    uint64_t who = m->tree.tag[1];
+    feed *f = &m->feeds[who];
 
-    if (__builtin_expect(merge_load(m, f, new.key), 1)) {
-        new.key = f->at->ts_ns;
+    if (__builtin_expect(merge_load(m, f, m->tree.key[1]), 1)) {
+        int64_t key = f->at->ts_ns;
+
         if (m->k > PREFETCH_FROM) { /* for its next turn */
             __builtin_prefetch(f->at + 1);
             __builtin_prefetch((const char *) (f->at + 1) + 64);
         }
-        if (new.key < m->until)
-            m->top.key = new.key;
-        else
-            merge_contest(m, new, f->leaf);
+        if (key < m->until) {
+            m->tree.key[1] = key;
+            return;
+        }
+        mrd_winners_set(&m->tree, f->leaf, key, who, merge_tie, m);
+        m->until = INT64_MIN;
+        if (m->tree.tag[1] == who) /* perhaps a burst */
+            m->until = mrd_winners_others(&m->tree, f->leaf);
     } else if (m->live < m->k / 4) {
         merge_build(m);
     } else {
-        merge_contest(m, (entrant){ INT64_MAX, MERGE_NONE }, f->leaf);
+        m->until = INT64_MIN;
+        mrd_winners_set(&m->tree, f->leaf, INT64_MAX, MERGE_NONE, merge_tie, m);
     }
 }
 
@@ -210,13 +161,13 @@ merge_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     merge *m = (merge *) (void *) self;
 
     (void) why;
-    if (__builtin_expect(m->top.a < MERGE_EMPTY, 1))
+    if (__builtin_expect(m->tree.tag[1] != MERGE_NONE, 1))
         merge_advance(m);
     else if (!m->started)
         merge_start(m);
-    if (m->top.a == MERGE_NONE)
+    if (m->tree.tag[1] == MERGE_NONE)
         return MRD_END;
-    *ret_event = m->feeds[m->top.a].at;
+    *ret_event = m->feeds[m->tree.tag[1]].at;
     return MRD_MORE;
 }
 
@@ -230,7 +181,7 @@ merge_close(mrd_source *self)
             m->feeds[i].in->close(m->feeds[i].in);
     }
     free(m->feeds);
-    free(m->tree);
+    mrd_winners_fini(&m->tree);
     free(m);
 }
 
@@ -246,10 +197,10 @@ mrd_merge_open(mrd_source **sources, size_t n,
                void (*bad)(void *self, uint64_t key, const mrd_why *why), void *self,
                mrd_source **ret_source, mrd_why *why)
 {
-    merge *m = n < MERGE_EMPTY ? calloc(1, sizeof(*m)) : NULL;
+    merge *m = n < MERGE_NONE ? calloc(1, sizeof(*m)) : NULL;
 
     if (m == NULL || (m->feeds = calloc(n + 1, sizeof(*m->feeds))) == NULL ||
-        (m->tree = malloc((n + 1) * sizeof(*m->tree))) == NULL) {
+        !mrd_winners_init(&m->tree, n + 1)) {
         merge_close_all(sources, n);
         if (m != NULL)
             merge_close(&m->base);
@@ -258,7 +209,7 @@ mrd_merge_open(mrd_source **sources, size_t n,
     for (size_t i = 0; i < n; i++)
         m->feeds[i].in = sources[i];
     m->n = n;
-    m->top.a = MERGE_NONE;
+    m->tree.tag[1] = MERGE_NONE;
     m->bad = bad;
     m->self = self;
     m->base = (mrd_source){ .next = merge_next, .close = merge_close };

@@ -1,5 +1,5 @@
 /*
- * trace/merge.h - k sorted sources into one sorted sequence: a tree of losers with cached keys,
+ * trace/merge.h - k sorted sources into one sorted sequence: a tree of winners with cached keys,
  * constant while one source stays ahead. Ties: mrd_event_order, then source key.
  *
  * Memory: one event, or one run, per source. A source that steps back in time is BAD from there on:

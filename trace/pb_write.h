@@ -26,13 +26,13 @@ mrd_pb_varint(uint8_t *p, uint64_t v)
 static inline uint8_t *
 mrd_pb_varint28(uint8_t *p, uint32_t v)
 {
-    unsigned more = (31u - (unsigned) __builtin_clz(v | 1)) * 37 >> 8; /* highest bit / 7 */
-    uint32_t bytes = (v & 0x7f) | (v << 1 & 0x7f00) | (v << 2 & 0x7f0000) | (v << 3 & 0x7f000000);
+    unsigned len = ((31 - (unsigned) __builtin_clz(v | 1)) * 9 + 73) / 64; /* highest bit / 7 + 1 */
+    uint32_t x = (v & 0x0fffc000u) << 2 | (v & 0x3fffu);
 
-    bytes |= 0x808080u & ((1u << more * 8) - 1);
+    x = (x & 0x3f803f80u) << 1 | (x & 0x007f007fu) | 0x00808080u >> (32 - 8 * len);
     for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t) (bytes >> 8 * i);
-    return p + more + 1;
+        p[i] = (uint8_t) (x >> 8 * i);
+    return p + len;
 }
 
 /* As mrd_pb_varint, for numbers of which nearly all are below 2^28; writes at least four bytes. */
@@ -43,12 +43,45 @@ mrd_pb_varint_short(uint8_t *p, uint64_t v)
                                              : mrd_pb_varint(p, v);
 }
 
+/* A small field as it is written: tag and number in the low bytes, how many they are in the
+ * highest. 0: nothing. */
+typedef uint64_t mrd_pb_field;
+
+/* tag below 2^14, v below 2^32. */
+static inline mrd_pb_field
+mrd_pb_field_of(uint32_t tag, uint32_t v)
+{
+    uint8_t bytes[MRD_PB_VARINT_MAX];
+    unsigned n = (unsigned) (mrd_pb_varint(mrd_pb_varint(bytes, tag), v) - bytes);
+    mrd_pb_field f = (mrd_pb_field) n << 56;
+
+    for (unsigned i = 0; i < n; i++)
+        f |= (mrd_pb_field) bytes[i] << 8 * i;
+    return f;
+}
+
+static inline unsigned
+mrd_pb_field_len(mrd_pb_field f)
+{
+    return (unsigned) (f >> 56);
+}
+
 static inline uint8_t *
 mrd_pb_fixed64(uint8_t *p, uint64_t v)
 {
-    for (int i = 0; i < 8; i++)
-        *p++ = (uint8_t) (v >> 8 * i);
-    return p;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    memcpy(p, &v, sizeof(v)); /* a loop over bytes would stay one */
+    return p + sizeof(v);
+}
+
+/* Writes eight bytes, of which only those of the field are kept. */
+static inline uint8_t *
+mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
+{
+    (void) mrd_pb_fixed64(p, f);
+    return p + mrd_pb_field_len(f);
 }
 
 static inline void
@@ -63,6 +96,13 @@ mrd_pb_u64(mrd_buf *buf, uint32_t tag, uint64_t v)
 {
     mrd_pb_raw(buf, tag);
     mrd_pb_raw(buf, v);
+}
+
+static inline void
+mrd_pb_field_add(mrd_buf *buf, mrd_pb_field f)
+{
+    if (mrd_buf_room(buf, sizeof(f)))
+        buf->len = (size_t) (mrd_pb_put_field(buf->p + buf->len, f) - buf->p);
 }
 
 static inline void

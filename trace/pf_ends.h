@@ -2,74 +2,47 @@
  * trace/pf_ends.h - ends of open spans, least time first. Of equal times the span that began last
  * comes first, so that inner spans end before outer ones.
  *
- * A tree of winners over places that open spans take and leave: adding and taking go the same way
- * from a leaf to the root whatever the times are, so that there is no branch to mispredict, which
- * costs more than the levels that a heap would save. Memory: 40 bytes for each of the most spans
- * that were ever open at once.
+ * A tree of winners over places that open spans take and leave. Memory: 44 bytes for each of the
+ * most spans that were ever open at once.
  */
 #ifndef MRD_TRACE_PF_ENDS_H
 #define MRD_TRACE_PF_ENDS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "trace/pb_write.h"
+#include "trace/winners.h"
 
 /* Ends are before this; what is behind it marks empty places, which never tie. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
-typedef struct {
-    int64_t key;  /* the time */
-    uint64_t tag; /* number of the BEGIN, modulo 2^32; place */
-} mrd_pf_ends_node;
-
 /* Zeroed: empty. */
 typedef struct {
-    mrd_pf_ends_node *v; /* the winner of all at 1, places at cap .. 2 cap - 1 */
-    uint32_t *uuid;      /* by place */
-    uint32_t *spare;     /* the cap - n places that are empty, the next one last */
+    mrd_winners tree;  /* tag: number of the BEGIN, modulo 2^32; place */
+    mrd_pb_field *row; /* by place */
+    uint32_t *spare;   /* the cap - n places that are empty, the next one last */
     uint32_t n, cap;
 } mrd_pf_ends;
 
 typedef struct {
     int64_t at_ns;
-    uint32_t uuid; /* of the row */
+    mrd_pb_field row;
     uint32_t order;
 } mrd_pf_end;
 
-static inline mrd_pf_ends_node
-mrd_pf_ends_empty(uint32_t place)
+/* The higher number of a BEGIN first. */
+static inline bool
+mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
 {
-    return (mrd_pf_ends_node){ INT64_MAX - place, place };
-}
-
-/* Takes the other one when that is first: two choices by one comparison, of which compilers make no
- * branch. */
-static inline void
-mrd_pf_ends_contest(mrd_pf_ends_node *node, const mrd_pf_ends_node *other)
-{
-    int64_t key = other->key;
-    uint64_t tag = other->tag;
-    bool less = key < node->key;
-
-    if (__builtin_expect(key == node->key, 0))
-        less = (int64_t) (tag - node->tag) > 0;
-    node->key = less ? key : node->key;
-    node->tag = less ? tag : node->tag;
+    (void) self;
+    return (int64_t) (a - b) > 0;
 }
 
 static inline void
-mrd_pf_ends_set(mrd_pf_ends *e, uint32_t place, mrd_pf_ends_node node)
+mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, int64_t at_ns, uint32_t order)
 {
-    mrd_pf_ends_node *v = e->v;
-    size_t at = (size_t) e->cap + place;
-
-    v[at] = node;
-    for (; at > 1; at /= 2) {
-        mrd_pf_ends_contest(&node, &v[at ^ 1]);
-        v[at / 2] = node;
-    }
+    mrd_winners_set(&e->tree, (size_t) e->cap + place, at_ns, (uint64_t) order << 32 | place,
+                    mrd_pf_ends_tie, NULL);
 }
 
 /* Twice the places. False without memory, and nothing has changed. */
@@ -77,30 +50,26 @@ static inline bool
 mrd_pf_ends_grow(mrd_pf_ends *e)
 {
     uint32_t cap = e->cap == 0 ? 8 : e->cap * 2;
-    mrd_pf_ends_node *v = cap == 0 ? NULL : malloc(2 * (size_t) cap * sizeof(*v));
-    uint32_t *uuid = v == NULL ? NULL : realloc(e->uuid, cap * sizeof(*uuid));
+    mrd_winners tree = { 0 };
+    mrd_pb_field *row = cap == 0 ? NULL : realloc(e->row, cap * sizeof(*row));
     uint32_t *spare;
 
-    if (uuid != NULL)
-        e->uuid = uuid;
-    spare = uuid == NULL ? NULL : realloc(e->spare, cap * sizeof(*spare));
-    if (spare == NULL) {
-        free(v);
+    if (row != NULL)
+        e->row = row;
+    spare = row == NULL ? NULL : realloc(e->spare, cap * sizeof(*spare));
+    if (spare != NULL)
+        e->spare = spare;
+    if (spare == NULL || !mrd_winners_init(&tree, cap))
         return false;
+    for (uint32_t i = 0; i < cap; i++) {
+        tree.key[cap + i] = i < e->cap ? e->tree.key[e->cap + i] : INT64_MAX - i;
+        tree.tag[cap + i] = i < e->cap ? e->tree.tag[e->cap + i] : i;
     }
-    e->spare = spare;
+    mrd_winners_build(&tree, mrd_pf_ends_tie, NULL);
     for (uint32_t i = 0; i < cap - e->cap; i++)
         spare[i] = cap - 1 - i;
-    if (e->cap > 0)
-        memcpy(v + cap, e->v + e->cap, e->cap * sizeof(*v));
-    for (uint32_t i = e->cap; i < cap; i++)
-        v[cap + i] = mrd_pf_ends_empty(i);
-    for (size_t i = cap - 1; i > 0; i--) {
-        v[i] = v[2 * i];
-        mrd_pf_ends_contest(&v[i], &v[2 * i + 1]);
-    }
-    free(e->v);
-    e->v = v;
+    mrd_winners_fini(&e->tree);
+    e->tree = tree;
     e->cap = cap;
     return true;
 }
@@ -108,8 +77,8 @@ mrd_pf_ends_grow(mrd_pf_ends *e)
 static inline void
 mrd_pf_ends_fini(mrd_pf_ends *e)
 {
-    free(e->v);
-    free(e->uuid);
+    mrd_winners_fini(&e->tree);
+    free(e->row);
     free(e->spare);
     *e = (mrd_pf_ends){ 0 };
 }
@@ -123,8 +92,8 @@ mrd_pf_ends_put(mrd_pf_ends *e, mrd_pf_end end)
     if (__builtin_expect(e->n == e->cap, 0) && !mrd_pf_ends_grow(e))
         return false;
     place = e->spare[e->cap - 1 - e->n++];
-    e->uuid[place] = end.uuid;
-    mrd_pf_ends_set(e, place, (mrd_pf_ends_node){ end.at_ns, (uint64_t) end.order << 32 | place });
+    e->row[place] = end.row;
+    mrd_pf_ends_set(e, place, end.at_ns, end.order);
     return true;
 }
 
@@ -132,19 +101,49 @@ mrd_pf_ends_put(mrd_pf_ends *e, mrd_pf_end end)
 static inline bool
 mrd_pf_ends_due(const mrd_pf_ends *e, int64_t at_ns)
 {
-    return e->n > 0 && e->v[1].key <= at_ns;
+    return e->n > 0 && e->tree.key[1] <= at_ns;
+}
+
+/* The first; there is one. */
+static inline mrd_pf_end
+mrd_pf_ends_first(const mrd_pf_ends *e)
+{
+    uint64_t tag = e->tree.tag[1];
+
+    return (mrd_pf_end){ e->tree.key[1], e->row[(uint32_t) tag], (uint32_t) (tag >> 32) };
 }
 
 /* Removes the first; there is one. */
 static inline mrd_pf_end
 mrd_pf_ends_take(mrd_pf_ends *e)
 {
-    mrd_pf_ends_node first = e->v[1];
-    uint32_t place = (uint32_t) first.tag;
+    mrd_pf_end first = mrd_pf_ends_first(e);
+    uint32_t place = (uint32_t) e->tree.tag[1];
 
     e->spare[e->cap - e->n--] = place;
-    mrd_pf_ends_set(e, place, mrd_pf_ends_empty(place));
-    return (mrd_pf_end){ first.key, e->uuid[place], (uint32_t) (first.tag >> 32) };
+    mrd_winners_set(&e->tree, (size_t) e->cap + place, INT64_MAX - place, place, mrd_pf_ends_tie,
+                    NULL);
+    return first;
+}
+
+/*
+ * Removes the first and puts another end, at the cost of one of both. Its row is left open: it is
+ * set by mrd_pf_ends_name before the end is taken.
+ */
+static inline mrd_pf_end
+mrd_pf_ends_replace(mrd_pf_ends *e, int64_t at_ns, uint32_t order, uint32_t *ret_place)
+{
+    mrd_pf_end first = mrd_pf_ends_first(e);
+
+    *ret_place = (uint32_t) e->tree.tag[1];
+    mrd_pf_ends_set(e, *ret_place, at_ns, order);
+    return first;
+}
+
+static inline void
+mrd_pf_ends_name(mrd_pf_ends *e, uint32_t place, mrd_pb_field row)
+{
+    e->row[place] = row;
 }
 
 #endif

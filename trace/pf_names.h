@@ -24,7 +24,7 @@ typedef enum {
 
 typedef struct {
     const mrd_strtab *strings;
-    uint32_t *iid[MRD_PF_KINDS]; /* by mrd_sid, 0: not yet */
+    mrd_pb_field *field[MRD_PF_KINDS]; /* by mrd_sid, 0: not yet */
     size_t n[MRD_PF_KINDS];
     uint32_t next[MRD_PF_KINDS];
     mrd_buf fresh;          /* InternedData not written yet */
@@ -34,13 +34,15 @@ typedef struct {
 
 void mrd_pf_names_init(mrd_pf_names *names, const mrd_strtab *strings);
 void mrd_pf_names_fini(mrd_pf_names *names);
-uint32_t mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid);
+mrd_pb_field mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid);
 
-static inline uint32_t
-mrd_pf_iid(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
+/* The field that says the text by its id, of a TrackEvent or a DebugAnnotation; 0 without memory.
+ */
+static inline mrd_pb_field
+mrd_pf_name(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
 {
-    if (__builtin_expect(sid < names->n[kind] && names->iid[kind][sid] != 0, 1))
-        return names->iid[kind][sid];
+    if (__builtin_expect(sid < names->n[kind] && names->field[kind][sid] != 0, 1))
+        return names->field[kind][sid];
     return mrd_pf_names_add(names, kind, sid);
 }
 

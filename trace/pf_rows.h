@@ -21,7 +21,7 @@ typedef struct {
     uint32_t index;     /* among its siblings */
     uint32_t children;  /* how many */
     mrd_track_id track; /* TRACK: it; groups: one of the group */
-    uint64_t uuid;      /* 0 until the sink has written it */
+    uint32_t uuid;      /* 0 until the sink has written it */
 } mrd_row;
 
 typedef struct {

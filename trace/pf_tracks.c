@@ -4,21 +4,21 @@
 #include <stdlib.h>
 
 typedef struct {
-    uint64_t parent; /* 0: none */
+    uint32_t parent; /* 0: none */
     int32_t rank;
     mrd_str name, description;
     const mrd_track *counter; /* NULL for spans */
 } pf_descriptor;
 
 /* Writes the descriptor of a new row and returns its uuid. */
-static uint64_t
+static uint32_t
 pf_write_row(mrd_pf_tracks *p, const pf_descriptor *d)
 {
     static const uint8_t units[] = { [MRD_UNIT_NS] = PF_UNIT_NS,
                                      [MRD_UNIT_COUNT] = PF_UNIT_COUNT,
                                      [MRD_UNIT_BYTES] = PF_UNIT_BYTES,
                                      [MRD_UNIT_PERCENT] = 0 };
-    uint64_t uuid = p->next_uuid++;
+    uint32_t uuid = p->next_uuid++;
     size_t row, part;
 
     mrd_buf_reset(&p->packet);
@@ -49,8 +49,14 @@ pf_write_row(mrd_pf_tracks *p, const pf_descriptor *d)
     return uuid;
 }
 
+static mrd_pb_field
+pf_field(uint32_t uuid)
+{
+    return mrd_pb_field_of(PF_EVENT_TRACK, uuid);
+}
+
 /* The row, written with all above it. */
-static uint64_t
+static uint32_t
 pf_row(mrd_pf_tracks *p, uint32_t index)
 {
     mrd_row *row = &p->rows.v[index];
@@ -78,14 +84,14 @@ pf_row(mrd_pf_tracks *p, uint32_t index)
 }
 
 /* A row beside the track's own: same parent, next ranks. */
-static uint64_t
+static mrd_pb_field
 pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *suffix, bool counter)
 {
     const mrd_row *row = &p->rows.v[p->rows.of_track[track]];
     int32_t stride = mrd_rows_stride(&p->rows, row);
     pf_descriptor d = { 0 };
     mrd_buf name = { 0 };
-    uint64_t uuid;
+    mrd_pb_field field;
 
     d.parent = pf_row(p, row->parent);
     mrd_rows_name(&p->rows, row, &name);
@@ -94,17 +100,17 @@ pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *s
     d.rank =
         (int32_t) row->index * stride + (step < (uint32_t) stride ? (int32_t) step : stride - 1);
     d.counter = counter ? mrd_catalog_borrow_track(p->catalog, track) : NULL;
-    uuid = pf_write_row(p, &d);
+    field = pf_field(pf_write_row(p, &d));
     mrd_buf_fini(&name);
-    return uuid;
+    return field;
 }
 
 /* *list grown to n entries of 0; false without memory. */
 static bool
-pf_grow_list(mrd_pf_tracks *p, uint64_t **list, uint32_t *count, uint32_t n)
+pf_grow_list(mrd_pf_tracks *p, mrd_pb_field **list, uint32_t *count, uint32_t n)
 {
     uint32_t cap = n > *count * 2 ? n : *count * 2;
-    uint64_t *v;
+    mrd_pb_field *v;
 
     if (n <= *count)
         return true;
@@ -118,15 +124,15 @@ pf_grow_list(mrd_pf_tracks *p, uint64_t **list, uint32_t *count, uint32_t n)
     return true;
 }
 
-uint64_t
+mrd_pb_field
 mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
 {
     mrd_pf_track *t = &p->track[track];
 
-    if (t->spans == 0)
-        t->spans = mrd_pf_row(p, track, false);
+    if (p->spans[track] == 0)
+        p->spans[track] = mrd_pf_row(p, track, false);
     if (lane == 0)
-        return t->spans;
+        return p->spans[track];
     if (!pf_grow_list(p, &t->lane, &t->n_lanes, lane))
         return 0;
     if (t->lane[lane - 1] == 0) {
@@ -138,7 +144,7 @@ mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
     return t->lane[lane - 1];
 }
 
-uint64_t
+mrd_pb_field
 mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
 {
     mrd_pf_track *t = &p->track[track];
@@ -150,27 +156,27 @@ mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
     return t->loss_lane[lane];
 }
 
-uint64_t
+mrd_pb_field
 mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter)
 {
     mrd_pf_track *t = &p->track[track];
     mrd_track_kind kind = mrd_catalog_borrow_track(p->catalog, track)->kind;
 
     if ((kind == MRD_TRACK_COUNTER) == counter)
-        return pf_row(p, p->rows.of_track[track]);
+        return pf_field(pf_row(p, p->rows.of_track[track]));
     if (t->other == 0)
         t->other = pf_row_beside(p, track, UINT32_MAX, counter ? ": samples" : ": events", counter);
     return t->other;
 }
 
-uint64_t
+mrd_pb_field
 mrd_pf_row_at_root(mrd_pf_tracks *p, mrd_str name, const mrd_track *counter)
 {
     pf_descriptor d = {
         .parent = pf_row(p, 0), .rank = INT32_MAX, .name = name, .counter = counter
     };
 
-    return pf_write_row(p, &d);
+    return pf_field(pf_write_row(p, &d));
 }
 
 mrd_err
@@ -179,7 +185,9 @@ mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env)
     *p = (mrd_pf_tracks){
         .file = file, .catalog = env->catalog, .n = mrd_catalog_tracks(env->catalog), .next_uuid = 1
     };
-    if ((p->track = calloc(p->n + 1, sizeof(*p->track))) == NULL)
+    p->track = calloc(p->n + 1, sizeof(*p->track));
+    p->spans = calloc(p->n + 1, sizeof(*p->spans));
+    if (p->track == NULL || p->spans == NULL)
         return MRD_NOMEM;
     return mrd_rows_init(&p->rows, env->catalog, env->profile, env->options);
 }
@@ -192,6 +200,7 @@ mrd_pf_tracks_fini(mrd_pf_tracks *p)
         free(p->track[i].loss_lane);
     }
     free(p->track);
+    free(p->spans);
     mrd_rows_fini(&p->rows);
     mrd_buf_fini(&p->packet);
     *p = (mrd_pf_tracks){ 0 };

@@ -8,13 +8,13 @@
 #include "trace/pf_file.h"
 #include "trace/pf_rows.h"
 
-/* uuids of the rows that events of one catalog track are on; 0: not written yet. */
+/* The rows that events of one catalog track are on besides lane 0, each as the field by which a
+ * TrackEvent names it; 0: not written yet. */
 typedef struct {
-    uint64_t spans; /* lane 0 */
-    uint64_t *lane; /* lanes 1 .. n_lanes */
+    mrd_pb_field *lane; /* lanes 1 .. n_lanes */
     uint32_t n_lanes;
-    uint64_t other;      /* samples on a track of spans, or spans on one of samples */
-    uint64_t *loss_lane; /* lanes 0 .. n_loss-1 of losses */
+    mrd_pb_field other;      /* samples on a track of spans, or spans on one of samples */
+    mrd_pb_field *loss_lane; /* lanes 0 .. n_loss-1 of losses */
     uint32_t n_loss;
 } mrd_pf_track;
 
@@ -23,8 +23,9 @@ typedef struct {
     const mrd_catalog *catalog;
     mrd_rows rows;
     mrd_pf_track *track; /* by mrd_track_id */
+    mrd_pb_field *spans; /* ... their lane 0: all that most events need */
     size_t n;
-    uint64_t next_uuid;
+    uint32_t next_uuid;
     mrd_buf packet;
     mrd_err err; /* NOMEM */
 } mrd_pf_tracks;
@@ -37,24 +38,24 @@ void mrd_pf_tracks_fini(mrd_pf_tracks *p);
 static inline bool
 mrd_pf_tracks_has(const mrd_pf_tracks *p, mrd_track_id track)
 {
-    return track < p->n && (p->track[track].spans != 0 || p->rows.of_track[track] != UINT32_MAX);
+    return track < p->n && (p->spans[track] != 0 || p->rows.of_track[track] != UINT32_MAX);
 }
 
-/* The uuid of the row for spans and instants (counter false) or samples of a track, whatever it was
- * declared to hold. */
-uint64_t mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter);
-uint64_t mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
+/* The field of the row for spans and instants (counter false) or samples of a track, whatever it
+ * was declared to hold. */
+mrd_pb_field mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter);
+mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
 /* ... for spans of a lane, ... */
-static inline uint64_t
+static inline mrd_pb_field
 mrd_pf_lane(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
 {
-    const mrd_pf_track *t = &p->track[track];
+    mrd_pb_field row = p->spans[track];
 
-    return lane == 0 && t->spans != 0 ? t->spans : mrd_pf_lane_new(p, track, lane);
+    return lane == 0 && row != 0 ? row : mrd_pf_lane_new(p, track, lane);
 }
 /* ... for losses. */
-uint64_t mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
+mrd_pb_field mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
 /* A new row of samples below the root, after all others; of `counter` the unit is used. */
-uint64_t mrd_pf_row_at_root(mrd_pf_tracks *p, mrd_str name, const mrd_track *counter);
+mrd_pb_field mrd_pf_row_at_root(mrd_pf_tracks *p, mrd_str name, const mrd_track *counter);
 
 #endif

@@ -33,6 +33,10 @@
 #define PF_FLAG_CLEARED 1u
 #define PF_FLAG_NEEDS   2u
 
+/* The way of a plain span is one piece of code; what is rare stays out of it. */
+#define PF_HOT  static inline __attribute__((always_inline))
+#define PF_COLD static __attribute__((noinline))
+
 typedef struct {
     const mrd_sink_env *env;
     mrd_pf_file file;
@@ -45,10 +49,10 @@ typedef struct {
     int64_t shift_ns, now_ns; /* added to session times; the last time written */
     uint64_t events, since_mark, spans, lost, clamped;
     uint64_t flows_without_start;
-    uint64_t *lost_of;     /* by mrd_proc_id */
-    uint32_t order;        /* number of the next span */
-    mrd_buf packet, event; /* being built */
-    uint64_t *clock_uuid;  /* rows of clock bounds, 0: none */
+    uint64_t *lost_of;       /* by mrd_proc_id */
+    uint32_t order;          /* number of the next span */
+    mrd_buf packet, event;   /* being built */
+    mrd_pb_field *clock_row; /* of clock bounds, 0: none */
     size_t n_clocks;
     mrd_err err;
 } pf;
@@ -111,7 +115,7 @@ pf_write_clock(pf *s)
 /* Events */
 
 /* Session time to trace time. */
-static inline int64_t
+PF_HOT int64_t
 pf_time(pf *s, int64_t ns)
 {
     int64_t at;
@@ -129,7 +133,7 @@ pf_time(pf *s, int64_t ns)
 }
 
 /* The head that every event has: sequence, flags, time since the last one. */
-static inline uint8_t *
+PF_HOT uint8_t *
 pf_put_head(pf *s, uint8_t *p, int64_t at_ns)
 {
     static const uint8_t rest[] = { PF_SEQUENCE_ID, PF_SEQ, PF_SEQUENCE_FLAGS, PF_FLAG_NEEDS };
@@ -142,41 +146,35 @@ pf_put_head(pf *s, uint8_t *p, int64_t at_ns)
 }
 
 /* An event without arguments whose names were written before; category and name 0: none. */
-static inline void
-pf_put_plain(pf *s, int64_t at_ns, uint8_t type, uint64_t uuid, uint32_t category, uint32_t name)
+PF_HOT void
+pf_put_plain(pf *s, int64_t at_ns, uint8_t type, mrd_pb_field row, mrd_pb_field category,
+             mrd_pb_field name)
 {
-    uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p, *event;
+    uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p;
+    unsigned len = 2 + mrd_pb_field_len(row) + mrd_pb_field_len(category) + mrd_pb_field_len(name);
 
     if (start == NULL)
         return;
     start[0] = PF_TRACE_PACKET;
     p = pf_put_head(s, start + 2, at_ns);
-    *p++ = PF_TRACK_EVENT;
-    event = p++;
-    *p++ = PF_EVENT_TYPE;
-    *p++ = type;
-    *p++ = PF_EVENT_TRACK;
-    p = mrd_pb_varint_short(p, uuid);
-    if (category != 0) {
-        *p++ = PF_EVENT_CATEGORY_IID;
-        p = mrd_pb_varint_short(p, category);
-    }
-    if (name != 0) {
-        *p++ = PF_EVENT_NAME_IID;
-        p = mrd_pb_varint_short(p, name);
-    }
-    *event = (uint8_t) (p - event - 1);
+    p[0] = PF_TRACK_EVENT;
+    p[1] = (uint8_t) len;
+    p[2] = PF_EVENT_TYPE;
+    p[3] = type;
+    p = mrd_pb_put_field(p + 4, row);
+    p = mrd_pb_put_field(p, category);
+    p = mrd_pb_put_field(p, name);
     start[1] = (uint8_t) (p - start - 2);
     mrd_pf_did(&s->file, p);
 }
 
 /* Starts s->event; finished by pf_write_event. */
 static void
-pf_begin_event(pf *s, uint8_t type, uint64_t uuid)
+pf_begin_event(pf *s, uint8_t type, mrd_pb_field row)
 {
     mrd_buf_reset(&s->event);
     mrd_pb_u64(&s->event, PF_EVENT_TYPE, type);
-    mrd_pb_u64(&s->event, PF_EVENT_TRACK, uuid);
+    mrd_pb_field_add(&s->event, row);
 }
 
 /* Writes s->event with the names it uses first. */
@@ -226,28 +224,32 @@ pf_add_flow(pf *s, mrd_flow flow, bool has_end)
 }
 
 /* An END that ends of arrows wait for. */
-static void
+PF_COLD void
 pf_end_with_flows(pf *s, mrd_pf_end end, uint64_t id)
 {
-    pf_begin_event(s, PF_END, end.uuid);
+    pf_begin_event(s, PF_END, end.row);
     for (; id != 0; id = mrd_pf_flows_due(&s->flows, end.order))
         pf_add_flow(s, (mrd_flow){ id, MRD_FLOW_END }, false);
     pf_write_event(s, end.at_ns);
 }
 
+PF_HOT void
+pf_put_end(pf *s, mrd_pf_end end)
+{
+    uint64_t id = s->flows.n_late == 0 ? 0 : mrd_pf_flows_due(&s->flows, end.order);
+
+    if (id != 0)
+        pf_end_with_flows(s, end, id);
+    else
+        pf_put_plain(s, end.at_ns, PF_END, end.row, 0, 0);
+}
+
 /* Ends of spans up to and including this time. */
-static inline void
+PF_HOT void
 pf_end_until(pf *s, int64_t at_ns)
 {
-    while (mrd_pf_ends_due(&s->ends, at_ns)) {
-        mrd_pf_end end = mrd_pf_ends_take(&s->ends);
-        uint64_t id = s->flows.n_late == 0 ? 0 : mrd_pf_flows_due(&s->flows, end.order);
-
-        if (id != 0)
-            pf_end_with_flows(s, end, id);
-        else
-            pf_put_plain(s, end.at_ns, PF_END, end.uuid, 0, 0);
-    }
+    while (mrd_pf_ends_due(&s->ends, at_ns))
+        pf_put_end(s, mrd_pf_ends_take(&s->ends));
 }
 
 /* What a span, an instant and a lonely flow point have in common after their names. */
@@ -276,46 +278,70 @@ pf_add_details(pf *s, const mrd_event *ev, bool has_end)
         pf_add_flow(s, ev->flows[i], has_end);
 }
 
-/* A BEGIN or INSTANT with its names and, where there are any, details. */
-static void
-pf_put_named(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, uint64_t uuid, bool has_end)
+PF_COLD void
+pf_put_detailed(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, mrd_pb_field row,
+                bool has_end)
 {
-    uint32_t name = mrd_pf_iid(&s->names, MRD_PF_NAME, ev->name), category = 0;
+    mrd_pb_field name = mrd_pf_name(&s->names, MRD_PF_NAME, ev->name);
 
+    pf_begin_event(s, type, row);
     if (ev->category != MRD_SID_EMPTY)
-        category = mrd_pf_iid(&s->names, MRD_PF_CATEGORY, ev->category);
-    if (ev->arg_count == 0 && ev->flow_count == 0 && ev->id == 0 && ev->flags == 0 &&
-        s->names.fresh.len == 0) {
-        pf_put_plain(s, at_ns, type, uuid, category, name);
-        return;
-    }
-    pf_begin_event(s, type, uuid);
-    if (category != 0)
-        mrd_pb_u64(&s->event, PF_EVENT_CATEGORY_IID, category);
-    mrd_pb_u64(&s->event, PF_EVENT_NAME_IID, name);
+        mrd_pb_field_add(&s->event, mrd_pf_name(&s->names, MRD_PF_CATEGORY, ev->category));
+    mrd_pb_field_add(&s->event, name);
     pf_add_details(s, ev, has_end);
     pf_write_event(s, at_ns);
 }
 
+/* A BEGIN or INSTANT with its names and, where there are any, details. */
+PF_HOT void
+pf_put_named(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, mrd_pb_field row,
+             bool has_end)
+{
+    mrd_pb_field name = mrd_pf_name(&s->names, MRD_PF_NAME, ev->name), category = 0;
+
+    if (ev->category != MRD_SID_EMPTY)
+        category = mrd_pf_name(&s->names, MRD_PF_CATEGORY, ev->category);
+    if (ev->arg_count == 0 && ev->flow_count == 0 && ev->id == 0 && ev->flags == 0 &&
+        s->names.fresh.len == 0)
+        pf_put_plain(s, at_ns, type, row, category, name);
+    else
+        pf_put_detailed(s, ev, at_ns, type, row, has_end);
+}
+
 /* Remembers the end of the span that was just begun. */
-static inline void
-pf_open_span(pf *s, int64_t end, uint64_t uuid)
+PF_HOT void
+pf_open_span(pf *s, int64_t end, mrd_pb_field row)
 {
     if (end != INT64_MAX &&
-        !mrd_pf_ends_put(&s->ends, (mrd_pf_end){ pf_time(s, end), (uint32_t) uuid, s->order }))
+        !mrd_pf_ends_put(&s->ends, (mrd_pf_end){ pf_time(s, end), row, s->order }))
         s->err = MRD_NOMEM;
     s->order++;
 }
 
-static void
+/* Its own end often takes the place of one that is due now. */
+PF_HOT void
 pf_span(pf *s, const mrd_event *ev, int64_t at_ns)
 {
-    uint32_t lane = mrd_lanes_put(s->lanes, ev);
-    uint64_t uuid = mrd_pf_lane(&s->rows, ev->track, lane);
+    uint32_t lane = mrd_lanes_put(s->lanes, ev), place = 0;
     int64_t end = mrd_event_end(ev);
+    bool replaces = mrd_pf_ends_due(&s->ends, at_ns) && end < MRD_PF_ENDS_BEFORE - s->shift_ns &&
+                    end + s->shift_ns > at_ns;
+    mrd_pb_field row;
 
-    pf_put_named(s, ev, at_ns, PF_BEGIN, uuid, end != INT64_MAX);
-    pf_open_span(s, end, uuid);
+    if (replaces) {
+        mrd_pf_end due = mrd_pf_ends_replace(&s->ends, end + s->shift_ns, s->order, &place);
+
+        pf_put_end(s, due);
+    }
+    pf_end_until(s, at_ns);
+    row = mrd_pf_lane(&s->rows, ev->track, lane);
+    pf_put_named(s, ev, at_ns, PF_BEGIN, row, end != INT64_MAX);
+    if (replaces) {
+        mrd_pf_ends_name(&s->ends, place, row);
+        s->order++;
+    } else {
+        pf_open_span(s, end, row);
+    }
     s->spans++;
 }
 
@@ -323,18 +349,18 @@ static void
 pf_loss(pf *s, const mrd_event *ev, int64_t at_ns)
 {
     uint32_t lane = mrd_lanes_put(s->loss_lanes, ev);
-    uint64_t uuid = mrd_pf_loss(&s->rows, ev->track, lane);
+    mrd_pb_field row = mrd_pf_loss(&s->rows, ev->track, lane);
     mrd_str cause = mrd_catalog_text(s->env->catalog, ev->name);
     char name[256];
 
     snprintf(name, sizeof(name), "lost %" PRId64 " events (" MRD_STR_FMT ")", ev->ivalue,
              (int) (cause.len < 200 ? cause.len : 200), cause.p);
-    pf_begin_event(s, PF_BEGIN, uuid);
+    pf_begin_event(s, PF_BEGIN, row);
     mrd_pb_str(&s->event, PF_EVENT_NAME, mrd_str_of(name));
     mrd_pf_arg_int(&s->event, "lost", ev->ivalue);
     mrd_pf_args(&s->names, &s->event, ev->args, ev->arg_count);
     pf_write_event(s, at_ns);
-    pf_open_span(s, mrd_event_end(ev), uuid);
+    pf_open_span(s, mrd_event_end(ev), row);
     if (ev->ivalue > 0) {
         s->lost += (uint64_t) ev->ivalue;
         s->lost_of[mrd_catalog_borrow_track(s->env->catalog, ev->track)->process] +=
@@ -377,7 +403,7 @@ pf_flow_point(pf *s, const mrd_event *ev, int64_t at_ns)
     if (ev->name == MRD_SID_EMPTY)
         mrd_pb_str(&s->event, PF_EVENT_NAME, MRD_STR("flow"));
     else
-        mrd_pb_u64(&s->event, PF_EVENT_NAME_IID, mrd_pf_iid(&s->names, MRD_PF_NAME, ev->name));
+        mrd_pb_field_add(&s->event, mrd_pf_name(&s->names, MRD_PF_NAME, ev->name));
     pf_add_details(s, ev, false);
     pf_add_flow(s, (mrd_flow){ ev->id, (mrd_flow_dir) ev->flow_dir }, false);
     pf_write_event(s, at_ns);
@@ -400,15 +426,15 @@ pf_clock_bounds(pf *s)
 
         if (clocks[i].bound_ns < 0 || s->env->profile != 0)
             continue;
-        if (s->clock_uuid[i] == 0) {
+        if (s->clock_row[i] == 0) {
             mrd_buf_text(&name, "clock error bound ");
             mrd_buf_str(&name, mrd_catalog_text(cat, clocks[i].name));
-            s->clock_uuid[i] =
+            s->clock_row[i] =
                 mrd_pf_row_at_root(&s->rows, (mrd_str){ (const char *) name.p, name.len }, &unit);
             mrd_buf_fini(&name);
         }
         sample.ivalue = clocks[i].bound_ns;
-        pf_begin_event(s, PF_COUNTER, s->clock_uuid[i]);
+        pf_begin_event(s, PF_COUNTER, s->clock_row[i]);
         pf_add_value(&s->event, &sample);
         pf_write_event(s, s->now_ns);
     }
@@ -424,12 +450,12 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
 
     s->env = env;
     mrd_catalog_clocks(env->catalog, &s->n_clocks);
-    s->clock_uuid = calloc(s->n_clocks + 1, sizeof(*s->clock_uuid));
+    s->clock_row = calloc(s->n_clocks + 1, sizeof(*s->clock_row));
     s->lost_of = calloc(mrd_catalog_processes(env->catalog) + 1, sizeof(*s->lost_of));
     s->lanes = mrd_lanes_new(mrd_catalog_tracks(env->catalog));
     s->loss_lanes = mrd_lanes_new(0);
     mrd_pf_names_init(&s->names, mrd_catalog_strings(env->catalog));
-    if (s->clock_uuid == NULL || s->lost_of == NULL || s->lanes == NULL || s->loss_lanes == NULL)
+    if (s->clock_row == NULL || s->lost_of == NULL || s->lanes == NULL || s->loss_lanes == NULL)
         err = MRD_NOMEM;
     else if ((err = mrd_pf_file_init(&s->file, env->out, env->options->compress)) == MRD_OK)
         err = mrd_pf_tracks_init(&s->rows, &s->file, env);
@@ -438,7 +464,7 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
 }
 
 /* Writes what stands before the first event, whose session time this is. */
-static void
+PF_COLD void
 pf_start(pf *s, int64_t first_ns)
 {
     s->started = true;
@@ -456,7 +482,7 @@ pf_start(pf *s, int64_t first_ns)
 }
 
 /* Everything before this is complete: twice flushed, once read (see the top of the file). */
-static void
+PF_COLD void
 pf_mark(pf *s)
 {
     static const uint32_t marks[] = { PF_SERVICE_FLUSHED, PF_SERVICE_FLUSHED, PF_SERVICE_READ };
@@ -475,27 +501,13 @@ pf_mark(pf *s)
     s->since_mark = 0;
 }
 
-static mrd_err
-pf_event(void *state, const mrd_event *ev)
+/* All that are no spans, and spans whose begin was not seen. */
+PF_COLD mrd_err
+pf_other(pf *s, const mrd_event *ev, int64_t at_ns)
 {
-    pf *s = state;
-    int64_t at_ns;
-
-    if (s->err != MRD_OK)
-        return s->err;
-    if (!mrd_pf_tracks_has(&s->rows, ev->track))
-        return MRD_INVALID; /* of another profile, or not in the catalog */
-    if (!s->started)
-        pf_start(s, ev->ts_ns);
-    at_ns = pf_time(s, ev->ts_ns);
     pf_end_until(s, at_ns);
     switch (ev->kind) {
     case MRD_SPAN:
-        if (ev->flags & MRD_EV_NO_START)
-            pf_put_named(s, ev, at_ns, PF_INSTANT, mrd_pf_row(&s->rows, ev->track, false), false);
-        else
-            pf_span(s, ev, at_ns);
-        break;
     case MRD_INSTANT:
         pf_put_named(s, ev, at_ns, PF_INSTANT, mrd_pf_row(&s->rows, ev->track, false), false);
         break;
@@ -511,6 +523,26 @@ pf_event(void *state, const mrd_event *ev)
     default:
         return MRD_INVALID;
     }
+    return MRD_OK;
+}
+
+static mrd_err
+pf_event(void *state, const mrd_event *ev)
+{
+    pf *s = state;
+    int64_t at_ns;
+
+    if (s->err != MRD_OK)
+        return s->err;
+    if (!mrd_pf_tracks_has(&s->rows, ev->track))
+        return MRD_INVALID; /* of another profile, or not in the catalog */
+    if (!s->started)
+        pf_start(s, ev->ts_ns);
+    at_ns = pf_time(s, ev->ts_ns);
+    if (__builtin_expect(ev->kind == MRD_SPAN && (ev->flags & MRD_EV_NO_START) == 0, 1))
+        pf_span(s, ev, at_ns);
+    else if (pf_other(s, ev, at_ns) != MRD_OK)
+        return MRD_INVALID;
     s->events++;
     if (++s->since_mark >= PF_MARK_EVENTS)
         pf_mark(s);
@@ -619,7 +651,7 @@ pf_close(void *state, mrd_why *why)
     if (s->err == MRD_OK)
         pf_finish(s);
     err = s->err;
-    free(s->clock_uuid);
+    free(s->clock_row);
     free(s->lost_of);
     mrd_lanes_free(s->lanes);
     mrd_lanes_free(s->loss_lanes);

@@ -602,16 +602,19 @@ TEST(ends_come_in_order_of_time_and_the_last_begun_first)
     static mrd_pf_end open[N];
     mrd_pf_ends ends = { 0 };
     uint64_t seed = 17;
-    size_t n = 0;
+    size_t n = 0, replaced = 0;
 
     for (uint32_t i = 0; i < 4 * N; i++) {
         bool put = n == 0 || (n < N && test_rand(&seed) % (i < 2 * N ? 3 : 5) < 2);
+        /* few times, so that many are equal; the numbers go over 2^32 */
+        mrd_pf_end new = { (int64_t) (test_rand(&seed) % 50), i, i - 1200 }, got;
+        bool replace = !put && new.at_ns % 3 == 0;
         size_t least = 0;
-        mrd_pf_end got;
+        uint32_t place;
 
-        if (put) { /* few times, so that many are equal; the numbers go over 2^32 */
-            open[n] = (mrd_pf_end){ (int64_t) (test_rand(&seed) % 50), i, i - 1200 };
-            REQUIRE(mrd_pf_ends_put(&ends, open[n++]));
+        if (put) {
+            open[n++] = new;
+            REQUIRE(mrd_pf_ends_put(&ends, new));
             continue;
         }
         for (size_t k = 1; k < n; k++) {
@@ -622,13 +625,21 @@ TEST(ends_come_in_order_of_time_and_the_last_begun_first)
         }
         CHECK(!mrd_pf_ends_due(&ends, open[least].at_ns - 1));
         REQUIRE(mrd_pf_ends_due(&ends, open[least].at_ns));
-        got = mrd_pf_ends_take(&ends);
+        got = replace ? mrd_pf_ends_replace(&ends, new.at_ns, new.order, &place)
+                      : mrd_pf_ends_take(&ends);
         CHECK_INT(got.at_ns, open[least].at_ns);
-        CHECK_INT(got.uuid, open[least].uuid);
+        CHECK_INT(got.row, open[least].row);
         CHECK_INT(got.order, open[least].order);
-        open[least] = open[--n];
+        if (replace) {
+            mrd_pf_ends_name(&ends, place, new.row);
+            open[least] = new;
+            replaced++;
+        } else {
+            open[least] = open[--n];
+        }
     }
     CHECK_INT(ends.n, n);
+    CHECK(n > 0 && replaced > 200);
     mrd_pf_ends_fini(&ends);
 }
 
