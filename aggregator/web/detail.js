@@ -1,20 +1,12 @@
 // One session: progress, each node's coverage, triggers, files, the overview.
-import { $, bytes, count, dur, h, percent, say, tone } from "./dom.js";
+import { $, bytes, count, dur, h, percent, say, table, td, tone } from "./dom.js";
 import { download, get, post, session } from "./api.js";
 import { action, isOpen, triggerWish } from "./sessions.js";
-import { openInPerfetto } from "./perfetto.js";
+import { deviceProfiles, isDeviceProfile, systemProfile } from "./profiles.js";
 import { overview } from "./overview.js";
 import { report } from "./report.js";
 
-const FORMATS = [["perfetto", ".pftrace", "Perfetto"], ["json", ".json", "JSON"], ["chrome", ".trace.json", "Chrome JSON"], ["summary-text", ".txt", "Summary"], ["report-text", ".report.txt", "Report"]];
-
 let shown = null; // {id, picture, words, live: what is written again, text: what it was made of}
-
-const table = (heads, rows) => h("div", { class: "scroll" }, h("table", {},
-  h("thead", {}, h("tr", {}, ...heads.map(([text, cls]) => h("th", { scope: "col", class: cls ?? "" }, text)))),
-  h("tbody", {}, ...rows)));
-
-const td = (text, cls = "", title = null) => h("td", { class: cls, title }, text);
 
 /** How far: of the duration while recording, of the events while merging. */
 function progress(m) {
@@ -60,19 +52,20 @@ const triggers = (m) => m.triggers.length === 0 ? null : h("div", {}, h("h3", {}
   table([["Trigger"], ["From"], ["To"], ["Nodes", "num"], ["Reason"]], m.triggers.map((t) =>
     h("tr", {}, h("th", { scope: "row" }, t.id), td(t.from ?? "–"), td(t.to ?? "–"), td(count(t.answered), "num"), td(t.reason, "wrap")))));
 
-const artifacts = (m) => m.artifacts.length === 0 ? null : h("div", {}, h("h3", {}, "Artifacts"),
-  table([["Name"], ["Kind"], ["Node"], ["Size", "num"], [""]], m.artifacts.map((a) =>
-    h("tr", {}, h("th", { scope: "row" }, a.name), td(a.kind), td(a.instance_id), td(bytes(a.size), "num"),
-      h("td", {}, a.complete ? action("Download", () => download(`${session(m.id)}/artifacts/${a.sha256}`, a.name)) : "incomplete")))));
+function artifacts(m) {
+  const others = m.artifacts.filter((a) => !isDeviceProfile(a));
+  return others.length === 0 ? null : h("div", {}, h("h3", {}, "Artifacts ", h("span", { class: "quiet" }, count(others.length))),
+    table([["Name"], ["Kind"], ["Node"], ["Size", "num"], [""]], others.map((a) =>
+      h("tr", {}, h("th", { scope: "row", class: "wrap" }, a.name), td(a.kind), td(a.instance_id), td(bytes(a.size), "num"),
+        h("td", {}, a.complete ? action("Download", () => download(`${session(m.id)}/artifacts/${a.sha256}`, a.name)) : "incomplete"))), "stack"));
+}
 
 function actions(m) {
-  const at = session(m.id);
-  return h("div", { class: "actions" },
+  const at = session(m.id), all = [
     isOpen(m.state) ? action("Stop", () => post(`${at}/stop`)) : null,
     isOpen(m.state) && m.mode === "recorder" ? action("Trigger", () => post(`${at}/trigger`, triggerWish())) : null,
-    m.state === "complete" ? action("Merge again", () => post(`${at}/merge`)) : null,
-    m.events > 0 ? action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, m.name || m.id, `${m.id}.pftrace`), { class: "primary" }) : null,
-    ...(m.events > 0 ? FORMATS.map(([f, suffix, text]) => action(`Download ${text}`, () => download(`${at}/profile?format=${f}`, m.id + suffix))) : []));
+    m.state === "complete" ? action("Merge again", () => post(`${at}/merge`)) : null].filter(Boolean);
+  return all.length === 0 ? null : h("div", { class: "actions" }, ...all);
 }
 
 /** Written again only when something changed; a button that had the focus gets it back. */
@@ -80,10 +73,12 @@ function write(m) {
   const text = JSON.stringify([m, Math.floor((progress(m)?.[0] ?? 0) / 5e8)]);
   if (text === shown.text) return;
   shown.text = text;
+  const named = (text) => [...shown.live.querySelectorAll("button")].filter((b) => b.textContent === text); // in their order
   const focused = shown.live.contains(document.activeElement) ? document.activeElement.textContent : null;
+  const nth = named(focused).indexOf(document.activeElement);
   m.nodes.sort((a, b) => a.instance_id < b.instance_id ? -1 : 1);
-  shown.live.replaceChildren(...[facts(m), h("h3", {}, "Nodes of the session"), nodes(m), triggers(m), artifacts(m), h("h3", {}, "Profile"), actions(m)].filter(Boolean));
-  if (focused !== null) ([...shown.live.querySelectorAll("button")].find((b) => b.textContent === focused) ?? $("detail")).focus({ preventScroll: true });
+  shown.live.replaceChildren(...[facts(m), actions(m), systemProfile(m), deviceProfiles(m), h("h3", {}, "Nodes of the session"), nodes(m), triggers(m), artifacts(m)].filter(Boolean));
+  if (focused !== null) (named(focused)[nth] ?? named(focused)[0] ?? $("detail")).focus({ preventScroll: true });
   shown.picture.offer(m.events);
   shown.words.offer(m.events);
 }

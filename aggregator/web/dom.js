@@ -20,6 +20,16 @@ export function put(el, text, cls) {
   if (cls !== undefined && el.className !== cls) el.className = cls;
 }
 
+export const td = (text, cls = "", title = null) => h("td", { class: cls, title }, text);
+
+/** heads: [text, class]. A "stack" becomes a list of cards where the window is narrow. */
+export function table(heads, rows, cls = "") {
+  for (const row of rows) [...row.cells].forEach((cell, i) => { if (heads[i][0]) cell.dataset.label = heads[i][0]; });
+  return h("div", { class: "scroll" }, h("table", { class: cls },
+    h("thead", {}, h("tr", {}, ...heads.map(([text, c]) => h("th", { scope: "col", class: c ?? "" }, text)))),
+    h("tbody", {}, ...rows)));
+}
+
 let fading = 0;
 
 export function say(text, kind = "error") {
@@ -52,8 +62,8 @@ export function dur(ns) {
 export const percent = (part, whole) => whole > 0 ? `${Math.floor((1000 * part) / whole) / 10} %` : "–";
 
 const tones = {
-  good: ["recording", "complete", "flushed", "armed", "done", "good"],
-  warn: ["arming", "stopping", "merging", "waiting", "running", "unaligned", "settling", "extrapolated", "gap", "wall clock"],
+  good: ["recording", "complete", "flushed", "armed", "done", "good", "written", "ended"],
+  warn: ["asked", "arriving", "arming", "stopping", "merging", "waiting", "running", "unaligned", "settling", "extrapolated", "gap", "wall clock"],
 };
 /** The class of a state's word; what is not known to be well looks bad only when it says so. */
 export function tone(state) {

@@ -99,6 +99,7 @@ async function start(form) {
   const wish = { mode: form.elements.mode.value, require: form.elements.require.value.trim() || "any" };
   if (form.elements.name.value.trim()) wish.name = form.elements.name.value.trim();
   if (form.elements.duration.value.trim()) wish.duration = form.elements.duration.value.trim();
+  if (form.elements.profiles.value) wish.device_profiles = form.elements.profiles.value;
   const made = await post("api/v1/sessions", wish);
   say(`Session ${made.name || made.id} is ${made.state}.`, "info");
   chosen(made.id);

@@ -1,10 +1,11 @@
-// Drives the web page: environment MODULES, CHROMIUM, PAGE, TOKEN, READ_TOKEN, SHOTS (folder of screenshots).
+// Drives the web page: environment MODULES, CHROMIUM, PAGE, TOKEN, READ_TOKEN, SHOTS (folder of screenshots),
+// WATCHED (capture directory of sim-a), DEVICE_PROFILE (a trace that a viewer might write there).
 import { createRequire } from "node:module";
 import fs from "node:fs";
 import path from "node:path";
 
 const { chromium } = createRequire(path.join(process.env.MODULES, "x.js"))("playwright-core");
-const { PAGE, TOKEN, READ_TOKEN, SHOTS } = process.env;
+const { PAGE, TOKEN, READ_TOKEN, SHOTS, WATCHED, DEVICE_PROFILE } = process.env;
 const failures = [];
 const check = (ok, what) => {
   if (!ok) { failures.push(what); console.log("FAILED", what); }
@@ -80,6 +81,7 @@ try {
   await page.keyboard.press("Tab"); // mode
   await page.keyboard.press("Tab"); // duration
   await page.keyboard.press("Tab"); // nodes needed
+  await page.keyboard.press("Tab"); // device profiles
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   const row = page.locator("#session-table tr[data-session]", { hasText: "from the page" });
@@ -163,6 +165,46 @@ try {
   await page.waitForFunction(() => document.querySelectorAll("#session-table tbody tr").length === 1);
   await page.waitForSelector("#detail", { state: "hidden" });
 
+  // ---- Device profiles: of the first execution on each core, and what a viewer exported of them ----
+  await page.fill('#start-form input[name="name"]', "device");
+  await page.selectOption('#start-form select[name="mode"]', "stream");
+  await page.selectOption('#start-form select[name="profiles"]', "model");
+  await page.click("#start-form button.primary");
+  const devices = page.locator("#device-profiles");
+  await page.waitForFunction(() => document.querySelectorAll("#device-profiles tbody tr").length >= 8 && document.querySelectorAll("#device-profiles tbody button").length >= 8);
+  const folder = path.join(WATCHED, "sim-a_pid_7");
+  fs.mkdirSync(folder);
+  fs.copyFileSync(DEVICE_PROFILE, path.join(folder, "device_profile_model_10001.pftrace"));
+  fs.writeFileSync(path.join(folder, "trace_info.pb"), "opaque");
+  const exported = devices.locator("tr", { hasText: "device_profile_model_10001.pftrace" });
+  await exported.getByRole("button", { name: "Open in Perfetto" }).waitFor();
+  await page.locator("#detail").getByRole("button", { name: "Stop" }).click();
+  await page.waitForFunction(() => /^complete/.test(document.querySelector("#detail dd").textContent), null, { timeout: 60000 });
+  check(await devices.locator("tbody tr", { hasText: ".ntff" }).count() === 8, `an NTFF of each of 8 cores: ${await devices.textContent()}`);
+  check(/9, model/.test(await devices.locator("h3").textContent()), `how many, and of which kind: ${await devices.locator("h3").textContent()}`);
+  check(await page.locator("#detail table.stack").nth(1).locator("tbody tr", { hasText: /ntff|pftrace/ }).count() === 0, "they are not listed twice");
+  const [device] = await Promise.all([page.waitForEvent("popup"), exported.getByRole("button", { name: "Open in Perfetto" }).click()]);
+  await device.waitForFunction(() => document.title !== "");
+  const whole = fs.statSync(DEVICE_PROFILE).size;
+  check(await device.title() === `device device_profile_model_10001.pftrace device_profile_model_10001.pftrace ${whole}`, `Perfetto got the device profile: ${await device.title()}`);
+  await device.close();
+  const [got] = await Promise.all([page.waitForEvent("download"), exported.getByRole("button", { name: "Download" }).click()]);
+  check(fs.readFileSync(await got.path()).equals(fs.readFileSync(DEVICE_PROFILE)) && got.suggestedFilename() === "device_profile_model_10001.pftrace", `it was downloaded: ${got.suggestedFilename()}`);
+  const ntff = devices.locator("tbody tr", { hasText: ".ntff" }).first();
+  const [raw] = await Promise.all([page.waitForEvent("download"), ntff.getByRole("button", { name: "Download" }).click()]);
+  check(/SIMULATED/.test(fs.readFileSync(await raw.path(), "latin1")), "an NTFF was downloaded");
+  for (const [width, scheme] of [[1280, "light"], [1280, "dark"], [400, "light"], [400, "dark"]]) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme: scheme });
+    await page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth);
+    await devices.scrollIntoViewIfNeeded();
+    await page.waitForTimeout(300); // the chart follows
+    await shot(`device-${width}-${scheme}.png`);
+  }
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await readable("device profiles");
+  await page.emulateMedia({ colorScheme: "light" });
+
   // ---- Nothing there yet, and nobody there any more ----
   await page.emulateMedia({ colorScheme: "light" });
   const empty = await context.newPage();
@@ -200,7 +242,7 @@ try {
     check(where[1], `the focus on ${where[0]} can be seen`);
     reached.add(where[0]);
   }
-  for (const name of ["Skip to sessions", "token", "Use", "name", "mode", "duration", "require", "Start"]) check(reached.has(name), `Tab reaches ${name}: ${[...reached]}`);
+  for (const name of ["Skip to sessions", "token", "Use", "name", "mode", "duration", "require", "profiles", "Start"]) check(reached.has(name), `Tab reaches ${name}: ${[...reached]}`);
 } catch (e) {
   check(false, String(e));
   await shot("failure.png");

@@ -1,9 +1,11 @@
 """The web page in a real Chromium, on a real aggregator with two simulated nodes and a workload: tests/e2e/web.mjs does what
 a person would. Screenshots, light and dark, stay in build/web/ to be looked at."""
+import glob
 import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -81,12 +83,15 @@ try:
           "--disk-reserve", "0", "--sync", "none")
     wait_for("the aggregator", lambda: ask("/healthz")[0] == 200)
     for node in ("sim-a", "sim-b"):
-        rings = os.path.join(work, "rings-" + node)
-        os.mkdir(rings, 0o700)
+        rings, watched, written = (os.path.join(work, name + node) for name in ("rings-", "watched-", "written-"))
+        for folder in (rings, watched, written):
+            os.mkdir(folder, 0o700)
         start(os.path.join(BUILD, "bin/meridian-agent"), "--aggregator", f"tcp://127.0.0.1:{data}", "--control", f"tcp://127.0.0.1:{control}",
-              "--instance-id", node, "--ring-dir", rings, "--simulated", "--token-file", agent_token, "--sample", "500ms")
+              "--instance-id", node, "--ring-dir", rings, "--simulated", "--token-file", agent_token, "--sample", "500ms",
+              "--watch", watched, "--stable", "200ms")
         start(os.path.join(BUILD, "bin/train_loop"), "--steps", "1000000", "--cores", "4", "--quiet", "--straggler", "2:1.5",
-              LD_PRELOAD=os.path.join(BUILD, "lib/libmeridian.so"), MERIDIAN_CAPTURE="all", MERIDIAN_RING_DIR=rings, MERIDIAN_JOB="job-" + node)
+              LD_PRELOAD=os.path.join(BUILD, "lib/libmeridian.so"), MERIDIAN_CAPTURE="all", MERIDIAN_RING_DIR=rings, MERIDIAN_JOB="job-" + node,
+              MERIDIAN_DEVICE_PROFILES=written)
     wait_for("both nodes", lambda: len(json.loads(ask("/api/v1/nodes")[2])["nodes"]) == 2)
 
     # ---- The files themselves ----
@@ -100,9 +105,15 @@ try:
         equal(ask(path)[0], status, path)
     equal(ask("/api/v1/nodes", token="")[0], 401, "the data needs a token")
 
+    # A device profile as a viewer would export it: made by ours, of a generated capture directory.
+    capture, viewed = os.path.join(work, "capture"), os.path.join(work, "viewed")
+    subprocess.run([sys.executable, os.path.join(SOURCE, "tests/e2e/gen_capture.py"), capture, "2"], check=True, timeout=60)
+    subprocess.run([os.path.join(BUILD, "bin/meridian"), "view", "-d", capture, "-o", viewed], check=True, timeout=60, stdout=subprocess.DEVNULL)
+    device = sorted(glob.glob(os.path.join(viewed, "device_profile_model_*.pftrace")))[0]
+
     # ---- In the browser ----
     env = dict(os.environ, MODULES=modules, CHROMIUM=chromium, PAGE=f"http://127.0.0.1:{http}/", TOKEN=TOKEN, READ_TOKEN=READ,
-               SHOTS=os.path.join(BUILD, "web"))
+               SHOTS=os.path.join(BUILD, "web"), WATCHED=os.path.join(work, "watched-sim-a"), DEVICE_PROFILE=device)
     p = subprocess.run(["node", os.path.join(SOURCE, "tests/e2e/web.mjs")], env=env, capture_output=True, text=True, timeout=600)
     print(p.stdout, p.stderr[-3000:])
     if p.returncode == 77:

@@ -1,0 +1,70 @@
+// The profiles of a session: the merged one, and beside it what devices recorded instruction by
+// instruction, where the session asked for that.
+import { bytes, count, h, table, td, tone } from "./dom.js";
+import { download, session } from "./api.js";
+import { action } from "./sessions.js";
+import { openInPerfetto } from "./perfetto.js";
+
+const FORMATS = [["perfetto", ".pftrace", "Perfetto"], ["json", ".json", "JSON"], ["chrome", ".trace.json", "Chrome JSON"], ["summary-text", ".txt", "Summary"], ["report-text", ".report.txt", "Report"]];
+
+const base = (name) => name.slice(name.lastIndexOf("/") + 1);
+const trace = (a) => /^device_profile_.*\.pftrace$/.test(base(a.name)); // as viewers export it
+const core = (n) => n === undefined || n < 0 ? null : n;
+
+/** Listed here, not among the other artifacts. */
+export const isDeviceProfile = (a) => a.kind === "NTFF" || trace(a);
+
+export function systemProfile(m) {
+  const at = session(m.id);
+  return h("div", {}, h("h3", {}, "System profile"), m.events === 0 ? h("p", { class: "quiet" }, "Nothing was recorded.") : h("div", { class: "actions" },
+    action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, m.name || m.id, `${m.id}.pftrace`), { class: "primary" }),
+    ...FORMATS.map(([f, suffix, text]) => action(`Download ${text}`, () => download(`${at}/profile?format=${f}`, m.id + suffix)))));
+}
+
+/** Files as they came, then what became of those that brought none. */
+function rowsOf(m) {
+  const rows = m.artifacts.filter(isDeviceProfile).map((file) => ({ node: file.instance_id, pid: file.process_id, core: core(file.nc_idx), file, state: file.complete ? "written" : "arriving" }));
+  const processes = new Set(rows.map((r) => `${r.node} ${r.pid}`)), cores = new Set(rows.map((r) => `${r.node} ${r.pid} ${r.core}`));
+  for (const n of m.nodes) {
+    for (const p of n.device_profiles ?? []) {
+      const row = { node: n.instance_id, pid: p.process_id, core: core(p.lnc_idx), state: p.state, sentence: p.sentence };
+      const known = row.core === null ? processes.has(`${row.node} ${row.pid}`) : cores.has(`${row.node} ${row.pid} ${row.core}`);
+      if (p.sentence || !known) rows.push(row);
+    }
+  }
+  const key = (r) => [r.node, r.pid, r.core ?? -1, r.file?.name ?? ""];
+  return rows.sort((a, b) => { const [x, y] = [key(a), key(b)]; const i = x.findIndex((v, k) => v !== y[k]); return i < 0 ? 0 : x[i] < y[i] ? -1 : 1; });
+}
+
+/** The model a file was recorded of: its process has no other, or its name says so. */
+function modelOf(m, file) {
+  const models = m.artifacts.filter((a) => a.kind === "NEFF" && a.instance_id === file.instance_id && a.process_id === file.process_id);
+  const hash = (a) => base(a.name).replace(/^neff_|_vnc_\d+|\.neff$/g, "");
+  return new Set(models.map((a) => a.sha256)).size === 1 ? models[0] : models.find((a) => hash(a).length >= 8 && base(file.name).includes(hash(a)));
+}
+
+function buttons(m, file) {
+  const at = (a) => `${session(m.id)}/artifacts/${a.sha256}`;
+  const model = file.kind === "NTFF" ? modelOf(m, file) : undefined;
+  return h("div", { class: "actions" },
+    trace(file) ? action("Open in Perfetto", () => openInPerfetto(at(file), `${m.name || m.id} ${base(file.name)}`, base(file.name)), { class: "primary" }) : null,
+    action("Download", () => download(at(file), base(file.name)), { "aria-label": `Download ${base(file.name)}` }),
+    model?.complete ? action("NEFF", () => download(at(model), base(model.name)), { title: `the model: ${base(model.name)}, ${bytes(model.size)}` }) : null);
+}
+
+function profileRow(m, r) {
+  const what = r.file ? base(r.file.name) : r.core === null ? "the process as a whole" : "no file yet";
+  return h("tr", {}, h("th", { scope: "row", class: "wrap" }, what), td(r.node), td(r.pid < 0 ? "–" : String(r.pid), "num"), td(r.core === null ? "–" : String(r.core), "num"),
+    td(r.state + (r.sentence ? `: ${r.sentence}` : ""), `wrap ${tone(r.state)}`), td(r.file ? bytes(r.file.size) : "–", "num"), h("td", {}, r.file?.complete ? buttons(m, r.file) : null));
+}
+
+/** null for a session that has none and asked for none. */
+export function deviceProfiles(m) {
+  const rows = rowsOf(m), files = rows.filter((r) => r.file).length;
+  if (rows.length === 0 && !m.device_profiles) return null;
+  const opaque = rows.some((r) => r.file?.kind === "NTFF");
+  return h("div", { id: "device-profiles" }, h("h3", {}, "Device profiles ", h("span", { class: "quiet" }, `${count(files)}${m.device_profiles ? `, ${m.device_profiles}` : ""}`)),
+    rows.length === 0 ? h("p", { class: "quiet" }, "Asked for; no process has answered yet.")
+      : table([["File"], ["Node"], ["Process", "num"], ["Core", "num"], ["State"], ["Size", "num"], [""]], rows.map((r) => profileRow(m, r)), "stack"),
+    opaque ? h("p", { class: "quiet" }, "NTFF files open in AWS's viewer, together with the NEFF of their model. A device_profile_….pftrace that it writes into a watched folder opens from here.") : null);
+}
