@@ -1,4 +1,5 @@
 /* agent/main.c - meridian-agent: one per node. Parses, wires, waits. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,7 @@ parse(int argc, char **argv, mrd_agent_options *o, mrd_why *why)
         (err = mrd_conf_env(options, n, &probe, why)) == MRD_OK)
         err = mrd_conf_args(options, n, &probe, argc, argv, false, &rest, why);
     if (err == MRD_OK && rest.n > 0)
-        err = mrd_why_set(why, MRD_INVALID, 0, "'%s' is no option", rest.v[0]);
+        err = mrd_why_set(why, MRD_INVALID, 0, "'%s' is no option (see --help)", rest.v[0]);
     mrd_strlist_fini(&rest);
     if (err == MRD_OK && (err = mrd_conf_defaults(options, n, o, why)) == MRD_OK &&
         probe.config != NULL)
@@ -211,6 +212,11 @@ run(mrd_agent_options *o, const mrd_node *node)
     mrd_log(MRD_LOG_INFO, "AGT-START", "Agent runs: node=%s from=%s aggregator=%s release=%s",
             node->instance_id, node->source, o->data_url == NULL ? "none" : o->data_url,
             MRD_RELEASE);
+    if (access(o->ring_dir, F_OK) != 0)
+        mrd_log(MRD_LOG_WARN, "AGT-RINGS",
+                "The ring directory is not there yet; what is recorded in it is found when it is: "
+                "dir=%s reason=%s",
+                o->ring_dir, strerror(errno));
     if (node->note[0] != '\0')
         mrd_log(MRD_LOG_INFO, "AGT-IMDS", "No instance metadata: reason=%s", node->note);
     while (!ending && !lost) {
@@ -256,8 +262,10 @@ main(int argc, char **argv)
             return 0;
         }
     }
-    if (parse(argc, argv, &o, &why) != MRD_OK)
-        return fail(&why);
+    if (parse(argc, argv, &o, &why) != MRD_OK) {
+        (void) fail(&why);
+        return 2;
+    }
     mrd_log_init("meridian-agent", 2, (mrd_log_level) o.log_level, o.log_json);
     catch_signals();
     (void) mrd_link_raise_files();

@@ -130,6 +130,10 @@ is_local(const char *url)
 mrd_err
 mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why)
 {
+    if (strstr(o->data_url, "://") == NULL || strncmp(o->data_url, "http", 4) == 0)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--aggregator '%s': expected tcp://HOST:7770, or tls+tcp://HOST:7770",
+                           o->data_url);
     if (!is_local(o->data_url) && strncmp(o->data_url, "tls+tcp:", 8) != 0 && !o->insecure)
         return mrd_why_set(why, MRD_AUTH, 0,
                            "'%s' is not on this machine and not secured: use tls+tcp:// with "

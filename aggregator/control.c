@@ -430,6 +430,7 @@ enough(hub_session *s, unsigned armed, unsigned refused, unsigned missing)
 {
     bool all = strcmp(s->require, "all") == 0;
     mrd_buf who = { 0 }, remedy = { 0 };
+    char number[32];
     uint64_t want = 1;
 
     if (all)
@@ -438,6 +439,7 @@ enough(hub_session *s, unsigned armed, unsigned refused, unsigned missing)
         want = 1;
     if (armed > 0 && armed >= want)
         return true;
+    snprintf(number, sizeof(number), "%llu are", (unsigned long long) want);
     say_who(s, PART_REFUSED, "", &who);
     say_who(s, PART_MISSING, " is missing", &who);
     say_remedy(s, armed, missing, &remedy);
@@ -450,9 +452,9 @@ enough(hub_session *s, unsigned armed, unsigned refused, unsigned missing)
         snprintf(s->sentence, sizeof(s->sentence),
                  "%u of %u nodes are ready and %s required: %.380s%s", armed,
                  armed + refused + missing,
-                 all                              ? "all are"
-                 : strcmp(s->require, "any") == 0 ? "one is"
-                                                  : s->require,
+                 all         ? "all are"
+                 : want == 1 ? "one is"
+                             : number,
                  who.len == 0 ? "connect more agents" : mrd_buf_cstr(&who),
                  who.len == 0 ? "" : mrd_buf_cstr(&remedy));
     mrd_buf_fini(&who);

@@ -118,19 +118,39 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
 
 /* ---- Nodes ---- */
 
+static int
+by_name(const void *a, const void *b)
+{
+    const hub_node *const *x = a, *const *y = b;
+
+    return strcmp((*x)->instance_id, (*y)->instance_id);
+}
+
 static mrd_err
 get_nodes(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     mrd_json *o = mrd_json_new_object(), *list = mrd_json_new_array();
+    const hub_node **nodes;
+    size_t n = 0;
 
-    (void) why;
     pthread_mutex_lock(&api->h->lock);
-    for (size_t i = 0; i < api->h->n_nodes; i++) {
-        if (!api->h->nodes[i]->forget)
-            mrd_json_append(list, node_json(api->h, api->h->nodes[i]));
+    if ((nodes = calloc(api->h->n_nodes + 1, sizeof(*nodes))) != NULL) {
+        for (size_t i = 0; i < api->h->n_nodes; i++) {
+            if (!api->h->nodes[i]->forget)
+                nodes[n++] = api->h->nodes[i];
+        }
+        qsort(nodes, n, sizeof(*nodes), by_name);
     }
+    for (size_t i = 0; i < n; i++)
+        mrd_json_append(list, node_json(api->h, nodes[i]));
     pthread_mutex_unlock(&api->h->lock);
+    if (nodes == NULL) {
+        mrd_json_free(o);
+        mrd_json_free(list);
+        return mrd_why_set(why, MRD_NOMEM, 0, "list of nodes");
+    }
+    free(nodes);
     mrd_json_set(o, "nodes", list);
     return mrd_http_reply_json(req, 200, o);
 }

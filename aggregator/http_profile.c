@@ -118,8 +118,26 @@ filter_parse(mrd_http_request *req, int64_t first_ns, mrd_filter *f, mrd_why *wh
         (err = http_query_list(req, "event_type", &f->types, why)) != MRD_OK)
         return err;
     if (f->start_ns >= f->end_ns)
-        return mrd_why_set(why, MRD_RANGE, 0, "start must be before end");
+        return mrd_why_set(
+            why, MRD_RANGE, 0, "start (%s) must be before end (%s)",
+            mrd_http_query(req, "start") == NULL ? "the beginning" : mrd_http_query(req, "start"),
+            mrd_http_query(req, "end") == NULL ? "the end" : mrd_http_query(req, "end"));
     return mrd_filter_check(f, why);
+}
+
+/* A slice of nodes that did not take part would be empty, which looks as if nothing had happened.
+ * Lock held. */
+static mrd_err
+filter_meets(hub_session *s, const mrd_filter *f, mrd_why *why)
+{
+    bool found = f->instances.n == 0;
+
+    for (size_t i = 0; i < f->instances.n; i++)
+        found = found || hub_part_of(s, f->instances.v[i]) != NULL;
+    if (!found)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "no node '%s' takes part in session %s",
+                           f->instances.v[0], s->text);
+    return MRD_OK;
 }
 
 static mrd_err
@@ -212,6 +230,8 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
         return err;
     }
     err = filter_parse(req, s->go_ns, &sl->filter, why);
+    if (err == MRD_OK)
+        err = filter_meets(s, &sl->filter, why);
     if (err == MRD_OK && mrd_filter_is_all(&sl->filter) && sl->times == MERGE_ALIGNED)
         path = finished(api, s, sl->ops);
     if (err == MRD_OK && path == NULL && (sl->input = merge_snapshot(api->h, s)) == NULL)

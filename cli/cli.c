@@ -64,6 +64,23 @@ mrd_cli_error(const char *command, const mrd_why *why)
 }
 
 char *
+mrd_cli_count(int64_t n, char text[MRD_COUNT_TEXT])
+{
+    char digits[24];
+    size_t len, at = 0;
+
+    snprintf(digits, sizeof(digits), "%" PRId64, n);
+    len = strlen(digits);
+    for (size_t i = 0; i < len; i++) {
+        if (i > 0 && digits[i - 1] != '-' && (len - i) % 3 == 0)
+            text[at++] = ',';
+        text[at++] = digits[i];
+    }
+    text[at] = '\0';
+    return text;
+}
+
+char *
 mrd_cli_size(uint64_t bytes, char text[MRD_SIZE_TEXT])
 {
     static const char *const units[] = { "kB", "MB", "GB", "TB" };

@@ -48,6 +48,9 @@ int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
 
 /* "meridian view: <sentence>" on stderr. */
 void mrd_cli_error(const char *command, const mrd_why *why);
+/* "1,234,567". Returns text. */
+#define MRD_COUNT_TEXT 32
+char *mrd_cli_count(int64_t n, char text[MRD_COUNT_TEXT]);
 /* "1.4 GB", "312 bytes". Returns text. */
 #define MRD_SIZE_TEXT 32
 char *mrd_cli_size(uint64_t bytes, char text[MRD_SIZE_TEXT]);

@@ -90,6 +90,8 @@ mrd_client_open(const mrd_client_options *options, mrd_client **ret_client, mrd_
         err = mrd_why_set(why, MRD_NOMEM, 0, "client");
     else if ((err = check_server(c->server, options, why)) == MRD_OK && options->token_file != NULL)
         err = load_token(c, options->token_file, why);
+    if (err == MRD_OK && c->ca_file != NULL && access(c->ca_file, R_OK) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read --ca-file %s", c->ca_file);
     if (err != MRD_OK) {
         mrd_client_close(c);
         return err;
@@ -144,6 +146,12 @@ transport_error(mrd_client *c, CURLcode code, mrd_why *why)
         return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
     case CURLE_WRITE_ERROR:
         return mrd_why_set(why, MRD_IO, errno, "cannot store what %s sent", c->server);
+    case CURLE_UNSUPPORTED_PROTOCOL: /* no line of HTTP came */
+    case CURLE_WEIRD_SERVER_REPLY:
+        return mrd_why_set(why, MRD_NET, 0,
+                           "what answers at %s speaks no HTTP: is --server the aggregator's "
+                           "--http-listen (port 7780 by default)?",
+                           c->server);
     default:
         return mrd_why_set(why, MRD_NET, 0, "%s: %s", c->server, detail);
     }

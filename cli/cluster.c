@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/obj.h"
 #include "cli/cli.h"
@@ -118,6 +119,12 @@ mrd_cluster_call(mrd_client *client, const char *method, const char *id, const c
               : mrd_client_call(client, method, mrd_buf_cstr(&path), body, ret_doc, why);
     mrd_buf_fini(&path);
     return err;
+}
+
+bool
+mrd_cluster_is_path(const char *word)
+{
+    return word != NULL && (strchr(word, '/') != NULL || access(word, F_OK) == 0);
 }
 
 static const mrd_json *
@@ -375,6 +382,19 @@ mrd_cluster_finish(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur
     return err;
 }
 
+mrd_err
+mrd_cluster_check_begun(const mrd_json *doc, mrd_why *why)
+{
+    const char *sentence = mrd_json_str(doc, "sentence", NULL);
+
+    if (!mrd_cluster_in(doc, "arming|failed"))
+        return MRD_OK;
+    return mrd_why_set(why, MRD_STATE, 0, "session %s %s and has no events%s%s",
+                       mrd_json_str(doc, "id", "?"),
+                       mrd_cluster_in(doc, "failed") ? "failed" : "is arming",
+                       sentence == NULL ? "" : ": ", sentence == NULL ? "" : sentence);
+}
+
 /* ---- Showing a session ---- */
 
 int64_t
@@ -522,7 +542,7 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     const char *store = mrd_json_str(doc, "store_sentence", "");
     const char *name = mrd_json_str(doc, "name", "");
     int64_t go = mrd_json_int(doc, "go_ns", 0), stop = mrd_json_int(doc, "stop_ns", 0);
-    char size[MRD_SIZE_TEXT], length[MRD_DUR_TEXT];
+    char size[MRD_SIZE_TEXT], count[MRD_COUNT_TEXT], length[MRD_DUR_TEXT];
 
     fprintf(to, "session %s%s", mrd_json_str(doc, "id", "?"), *name == '\0' ? "" : " ");
     mrd_cluster_say(to, name);
@@ -531,7 +551,7 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
         fprintf(to, ", began %s", mrd_json_str(doc, "go", "?"));
     if (go != 0 && stop > go)
         fprintf(to, ", %s long", mrd_dur_text(stop - go, length));
-    fprintf(to, ", %" PRId64 " events in %s\n", mrd_json_int(doc, "events", 0),
+    fprintf(to, ", %s events in %s\n", mrd_cli_count(mrd_json_int(doc, "events", 0), count),
             mrd_cli_size((uint64_t) mrd_json_int(doc, "bytes", 0), size));
     if (*sentence != '\0')
         mrd_cluster_say(to, sentence);

@@ -71,6 +71,10 @@ void mrd_cluster_sleep(mrd_dur_ns dur_ns); /* less when a signal comes */
 
 /* ---- Sessions ---- */
 
+/* A file or folder is meant, not a session: the word has a slash, or something here has that name.
+ * NULL: false. */
+bool mrd_cluster_is_path(const char *word);
+
 #define MRD_CLUSTER_ID 64
 
 /* Asks for "/api/v1/sessions/<id><rest>". */
@@ -171,8 +175,9 @@ char *mrd_cluster_nodes_text(const mrd_json *doc, char text[64]);
  * the session is open, what is still to come is not missing. */
 bool mrd_cluster_whole(const mrd_json *doc, const char *command);
 
-/* The session as it is, or with `wait` as it ends up within so long; printed, JSON when the client's
- * options say so. Sets the exit status of `command` by what is missing; *ret_over: it is complete. */
+/* The session as it is, or with `wait` as it ends up within so long; printed, JSON when the
+ * client's options say so. Sets the exit status of `command` by what is missing; *ret_over: it is
+ * complete. */
 mrd_err mrd_cluster_show(mrd_client *client, const mrd_client_options *options, const char *id,
                          mrd_dur_ns wait, const char *command, bool *ret_over, int *ret_status,
                          mrd_why *why);
@@ -196,6 +201,11 @@ mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_op
 mrd_err mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format,
                                   const mrd_fetch_options *options, FILE *to, mrd_why *why);
 mrd_err mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why);
+/* Before a recording: a later fetch can write there, by what is known now. Leaves nothing behind.
+ * Errors: INVALID (format), EXISTS, IO. */
+mrd_err mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why);
+/* STATE for a session that failed or has not begun: there is nothing to show of it. */
+mrd_err mrd_cluster_check_begun(const mrd_json *doc, mrd_why *why);
 /* A line for each file, and how to look at it. */
 void mrd_cluster_print_files(const mrd_json *list, FILE *to);
 

@@ -56,15 +56,12 @@ static const mrd_opt table[] = {
 };
 
 static const char more[] =
-    "  meridian certs init --host aggregator.example,10.0.0.7   a new authority, the aggregator's "
-    "certificate,\n"
-    "                                                           and tokens for reading, control "
-    "and agents\n"
-    "  meridian certs agent i-0abc...                           a certificate and a token for one "
-    "node\n"
-    "  meridian certs renew [--host ...]                        all certificates again, with the "
-    "same keys\n"
-    "  meridian certs show                                      how long each is still good\n"
+    "  meridian certs init --host aggregator.example,10.0.0.7\n"
+    "      a new authority, the aggregator's certificate, and tokens for reading, control and "
+    "agents\n"
+    "  meridian certs agent i-0abc...        a certificate and a token for one node\n"
+    "  meridian certs renew [--host ...]     all certificates again, with the same keys\n"
+    "  meridian certs show                   how long each is still good\n"
     "\n"
     "The aggregator and agents read new files without a restart. Keep ca.key off the nodes.\n";
 
@@ -313,11 +310,19 @@ run(void *self, const mrd_strlist *words)
         err = each_certificate(set, renew_one, &why);
     else if (strcmp(verb, "show") == 0 && words->n == 1)
         err = each_certificate(set, show_one, &why);
-    else {
+    else if (strcmp(verb, "agent") == 0) {
+        fprintf(stderr, "meridian certs: agent needs the node's instance id: meridian certs agent "
+                        "i-0abc\n");
+        return MRD_EXIT_USAGE;
+    } else {
         near = mrd_conf_nearest(verb, verbs, MRD_COUNT(verbs));
-        fprintf(stderr, "meridian certs: expected init, agent INSTANCE, renew or show%s%s%s\n",
-                near == NULL ? "" : " (did you mean ", near == NULL ? "" : near,
-                near == NULL ? "" : "?)");
+        fprintf(
+            stderr,
+            "meridian certs: '%s' is unknown: expected init, agent INSTANCE, renew or show%s%s%s\n",
+            words->n > 1 && (near == NULL || strcmp(near, verb) == 0) ? words->v[1] : verb,
+            near == NULL || strcmp(near, verb) == 0 ? "" : " (did you mean ",
+            near == NULL || strcmp(near, verb) == 0 ? "" : near,
+            near == NULL || strcmp(near, verb) == 0 ? "" : "?)");
         return MRD_EXIT_USAGE;
     }
     if (err != MRD_OK)

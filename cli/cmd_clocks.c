@@ -268,13 +268,6 @@ is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A session's id has no slash; a file or folder of that name is meant, too. */
-static bool
-is_path(const char *word)
-{
-    return word != NULL && (strchr(word, '/') != NULL || access(word, F_OK) == 0);
-}
-
 static mrd_err
 from_path(const settings *set, const char *path, int *ret_status, mrd_why *why)
 {
@@ -297,8 +290,8 @@ clocks(const settings *set, const char *word, int *ret_status, mrd_why *why)
     mrd_err err;
 
     if (set->store == NULL)
-        return is_path(word) ? from_path(set, word, ret_status, why)
-                             : from_aggregator(set, word, ret_status, why);
+        return mrd_cluster_is_path(word) ? from_path(set, word, ret_status, why)
+                                         : from_aggregator(set, word, ret_status, why);
     if (word == NULL)
         return mrd_why_set(why, MRD_INVALID, 0, "--store needs the id of a session");
     if (asprintf(&path, "%s/sessions/%s", set->store, word) < 0)

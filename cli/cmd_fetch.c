@@ -162,6 +162,13 @@ show(void *self, uint64_t done, uint64_t total)
     return !mrd_cluster_interrupted();
 }
 
+static mrd_err
+exists(const char *path, mrd_why *why)
+{
+    return mrd_why_set(why, MRD_EXISTS, 0,
+                       "%s exists: --force replaces it, -o DIR writes elsewhere", path);
+}
+
 /* One file; size and name are appended to list. */
 static mrd_err
 fetch_file(mrd_client *client, const char *path, const char *to, bool force, mrd_json *list,
@@ -173,10 +180,12 @@ fetch_file(mrd_client *client, const char *path, const char *to, bool force, mrd
     mrd_err err;
 
     if (!force && access(to, F_OK) == 0)
-        return mrd_why_set(why, MRD_EXISTS, 0, "%s exists (--force replaces it)", to);
+        return exists(to, why);
     mrd_progress_start(&w.line, "fetched");
     err = mrd_client_download(client, path, to, show, &w, &size, why);
     mrd_progress_end(&w.line);
+    if (err == MRD_IO)
+        return mrd_why_prefix(why, err, "%s", to);
     if (err == MRD_CANCELLED)
         return mrd_why_set(why, MRD_CANCELLED, 0,
                            "interrupted; the same command goes on with %s.part", to);
@@ -339,6 +348,39 @@ fetch_artifacts(mrd_client *client, const char *id, const char *dir, bool force,
     return err;
 }
 
+static mrd_err
+make_folder(const char *dir, mrd_why *why)
+{
+    struct stat st;
+
+    if (mkdir(dir, 0777) == 0)
+        return MRD_OK;
+    if (errno == EEXIST && stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
+        return mrd_why_set(why, MRD_EXISTS, 0, "%s is a file: -o names a folder", dir);
+    return errno == EEXIST ? MRD_OK
+                           : mrd_why_set(why, MRD_IO, errno, "cannot make the folder %s", dir);
+}
+
+mrd_err
+mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why)
+{
+    mrd_err err = mrd_cluster_check_formats(&options->formats, why);
+    mrd_buf to = { 0 };
+
+    if (err == MRD_OK && options->dir != NULL && (err = make_folder(options->dir, why)) == MRD_OK)
+        (void) rmdir(options->dir); /* only an empty one goes: it is made again when it is needed */
+    for (size_t i = 0; err == MRD_OK && options->dir != NULL && i < options->formats.n; i++) {
+        const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(options->formats.v[i]));
+
+        mrd_buf_reset(&to);
+        mrd_buf_fmt(&to, "%s/%s%s", options->dir, ops->stem, ops->suffix);
+        if (!options->force && access(mrd_buf_cstr(&to), F_OK) == 0)
+            err = exists(mrd_buf_cstr(&to), why);
+    }
+    mrd_buf_fini(&to);
+    return err;
+}
+
 mrd_err
 mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *options,
                   mrd_json *list, mrd_why *why)
@@ -350,8 +392,8 @@ mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *o
         mrd_buf_text(&dir, options->dir);
     else
         mrd_buf_fmt(&dir, "meridian-%s", id);
-    if (err == MRD_OK && mkdir(mrd_buf_cstr(&dir), 0777) != 0 && errno != EEXIST)
-        err = mrd_why_set(why, MRD_IO, errno, "cannot make the folder %s", mrd_buf_cstr(&dir));
+    if (err == MRD_OK)
+        err = make_folder(mrd_buf_cstr(&dir), why);
     for (size_t i = 0; err == MRD_OK && i < options->formats.n; i++)
         err = fetch_profile(client, id, options->formats.v[i], mrd_buf_cstr(&dir), options, list,
                             why);
@@ -393,11 +435,8 @@ fetch(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
         *ret_status = MRD_EXIT_USAGE;
     if (err == MRD_OK && (err = mrd_cluster_find(client, word, id, why)) == MRD_OK)
         err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
-    if (err == MRD_OK && mrd_cluster_in(doc, "arming|failed"))
-        err = mrd_why_set(why, MRD_STATE, 0, "session %s is %s: it has no events%s%s", id,
-                          mrd_json_str(doc, "state", "?"),
-                          mrd_json_str(doc, "sentence", NULL) == NULL ? "" : ": ",
-                          mrd_json_str(doc, "sentence", ""));
+    if (err == MRD_OK)
+        err = mrd_cluster_check_begun(doc, why);
     if (err == MRD_OK && !mrd_cluster_in(doc, "complete"))
         fprintf(stderr, "session %s is %s: this is what has arrived so far\n", id,
                 mrd_json_str(doc, "state", "?"));

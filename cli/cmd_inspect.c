@@ -120,9 +120,9 @@ static const mrd_opt table[] = {
 };
 
 static const char more[] =
-    "The command keeps its own input, output and exit status. Ctrl-C goes to it; the profile is "
-    "written all\n"
-    "the same. Results and what the runtime itself writes land in the output directory.\n"
+    "The command keeps its own input, output and exit status. Ctrl-C goes to it; the profile is\n"
+    "written all the same. Results and what the runtime itself writes land in the output "
+    "directory.\n"
     "\n"
     "Examples\n"
     "  meridian inspect -o out -- python train.py\n"

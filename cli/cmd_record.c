@@ -161,11 +161,12 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     settings *set = self;
     char id[MRD_CLUSTER_ID], nodes[64];
     mrd_json *doc = NULL;
-    mrd_err err = mrd_cluster_check_formats(&set->fetch.formats, why);
+    mrd_err err = set->do_fetch ? mrd_cluster_check_output(&set->fetch, why)
+                                : mrd_cluster_check_formats(&set->fetch.formats, why);
 
     (void) word;
-    if (err != MRD_OK) {
-        *ret_status = MRD_EXIT_USAGE;
+    if (err != MRD_OK) { /* before anything is recorded */
+        *ret_status = err == MRD_INVALID ? MRD_EXIT_USAGE : MRD_EXIT_FAILED;
         return err;
     }
     set->wish.merge = true;

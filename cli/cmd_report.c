@@ -63,12 +63,14 @@ report_session(settings *set, const char *word)
     if (err == MRD_OK && (err = mrd_cluster_find(client, word, id, &why)) == MRD_OK)
         err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, &why);
     if (err == MRD_OK)
+        err = mrd_cluster_check_begun(doc, &why);
+    if (err == MRD_OK)
         err = mrd_cluster_print_profile(
             client, id, set->client.json ? "report-json" : "report-text", &slice, stdout, &why);
     if (err == MRD_OK && (!mrd_cluster_in(doc, "complete") || !mrd_cluster_whole(doc, "report")))
         status = MRD_EXIT_INCOMPLETE;
     if (err != MRD_OK) {
-        if (word != NULL)
+        if (doc == NULL && word != NULL)
             mrd_why_prefix(&why, err, "'%s' is no file here, and as a session", word);
         mrd_cli_error("report", &why);
         status = MRD_EXIT_FAILED;
@@ -149,7 +151,7 @@ run(void *self, const mrd_strlist *words)
 {
     settings *set = self;
     bool files =
-        set->view.dirs.n > 0 || words->n > 1 || (words->n == 1 && access(words->v[0], F_OK) == 0);
+        set->view.dirs.n > 0 || words->n > 1 || (words->n == 1 && mrd_cluster_is_path(words->v[0]));
     int status =
         files ? report_files(set, words) : report_session(set, words->n == 1 ? words->v[0] : NULL);
 

@@ -1,3 +1,4 @@
+#include "cli/cli.h"
 #include "cli/cluster.h"
 
 #include <inttypes.h>
@@ -40,18 +41,9 @@ mrd_table_cell(mrd_table *t, const char *format, ...)
 void
 mrd_table_count(mrd_table *t, int64_t n)
 {
-    char digits[32], text[48];
-    size_t len, at = 0;
+    char text[MRD_COUNT_TEXT];
 
-    snprintf(digits, sizeof(digits), "%" PRId64, n);
-    len = strlen(digits);
-    for (size_t i = 0; i < len; i++) {
-        if (i > 0 && digits[i - 1] != '-' && (len - i) % 3 == 0)
-            text[at++] = ',';
-        text[at++] = digits[i];
-    }
-    text[at] = '\0';
-    mrd_table_cell(t, "%s", text);
+    mrd_table_cell(t, "%s", mrd_cli_count(n, text));
 }
 
 void

@@ -194,7 +194,7 @@ TEST(a_session_from_start_to_slice)
     got = ask(request, &slice);
     CHECK(status(got) == 200 && slice > whole / 2);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile?start=5s&end=2s", id);
-    CHECK(has(call("GET", path, ""), "start must be before end"));
+    CHECK(has(call("GET", path, ""), "start (5s) must be before end (2s)"));
 
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/journal", id);
     CHECK(has(call("GET", path, ""), "\"segment\":\"000001.mrj\""));

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -56,6 +57,29 @@ check("view" in out and "open" in out, "help lists commands")
 out, _ = run("view", "--help")
 for option in ("--session-dir", "--output-format", "--system-trace-primary-group", "--force", "--start"):
     check(option in out, f"view --help names {option}")
+commands = [line.split()[0] for line in run("--help")[0].splitlines() if line.startswith("  ")]
+check(len(commands) >= 16, f"commands: {commands}")
+for words in [[MERIDIAN, c] for c in commands] + [[os.path.join(os.path.dirname(MERIDIAN), p)] for p in ("meridian-agent", "meridian-aggregator")]:
+    if os.path.exists(words[0]):
+        text = subprocess.run([*words, "--help"], capture_output=True, text=True, timeout=60)
+        equal((text.returncode, text.stderr, [line for line in text.stdout.splitlines() if len(line) > 100]), (0, "", []), f"{words}: lines beyond 100 columns")
+        p = subprocess.run([*words, "--no-such-option"], capture_output=True, text=True, timeout=60)
+        check(p.returncode == 2 and "--no-such-option" in p.stderr, f"{words}: an unknown option: {p.returncode} {p.stderr}")
+for words, said in ((["certs", "agent"], "needs the node's instance id"), (["certs", "shwo"], "did you mean show?"),
+                    (["record", "-o", good], f"{good} is a file"), (["nodes", "--ca-file", "/nonexistent/ca.pem"], "cannot read --ca-file /nonexistent/ca.pem"),
+                    (["report", "/nonexistent/x.json"], "/nonexistent/x.json")):
+    _, err = run(*words, want=None)
+    check(said in err and "session" not in err, f"meridian {words}: {err}")
+with socket.create_server(("127.0.0.1", 0)) as other:  # it speaks something else
+    def speak():
+        with other.accept()[0] as s:
+            s.recv(1000)
+            s.sendall(b"\0SP\0\0\x31\0\0")
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    _, err = run("nodes", "--server", f"http://127.0.0.1:{other.getsockname()[1]}", want=1)
+    speaker.join()
+    check("speaks no HTTP" in err, f"a wrong port: {err}")
 for path, said in (("/nonexistent/session", "cannot read /nonexistent/session: No such file"), (good, "is a file: give the directory of a session"),
                    (work, "has no clocks")):
     _, err = run("clocks", path, want=1)

@@ -53,7 +53,22 @@ def errors():
     _, err = run("record", "--require", "many", want=1)
     check("require" in err, f"wrong policy: {err}")
     _, err = run("record", "--duration", "1s", "--require", "3", want=1)
-    check("2 of 2 nodes are ready and 3" in err, f"too few nodes: {err}")
+    check("2 of 2 nodes are ready and 3 are required" in err, f"too few nodes: {err}")
+    failed = json.loads(run("sessions", "--json")[0])["sessions"][-1]["id"]
+    for command in ("fetch", "report"):
+        _, err = run(command, failed, want=1)
+        check(f"session {failed} failed and has no events: 2 of 2" in err, f"{command} of a failed session: {err}")
+    path = cluster.path("there")
+    os.mkdir(path)
+    open(os.path.join(path, "summary.txt"), "w").close()
+    before = len(json.loads(run("sessions", "--json")[0])["sessions"])
+    _, err = run("record", "--duration", "1s", "-o", path, want=1)
+    check("summary.txt exists: --force replaces it" in err, f"results that exist: {err}")
+    _, err = run("record", "--duration", "1s", "-o", os.path.join(path, "a", "b"), want=1)
+    check("cannot make the folder" in err, f"a folder that cannot be made: {err}")
+    equal(len(json.loads(run("sessions", "--json")[0])["sessions"]), before, "nothing was recorded in vain")
+    names = [n["instance_id"] for n in json.loads(run("nodes", "--interval", "0", "--json")[0])["nodes"]]
+    equal(names, sorted(names), "nodes in order")
     _, err = run("trigger", want=1)
     check("recorder" in err, f"no recorder runs: {err}")
 
@@ -83,6 +98,8 @@ def killed():
     doc["nodes"] = [part for part in doc["nodes"] if part["instance_id"] == "i-test0"]  # the other agent began to count anew
     equation(doc, "killed")
     equal(fetched(id, "killed"), want, "ticks fetched, of ticks emitted")
+    _, err = run("fetch", "latest", "-o", cluster.path("nobody"), "--instance-id", "i-nobody", want=1)
+    check("no node 'i-nobody' takes part" in err, f"a slice of a node that is none: {err}")
     equal(fetched("latest", "one-node", "--instance-id", "i-test1"), {"i-test1": want["i-test1"]}, "ticks of one node")
 
 

@@ -166,7 +166,9 @@ with Service() as service:
     profile = operations["GET", SESSION + "/profile"]
     parameters = [p for p in profile["parameters"] if p["in"] == "query"]
     for p in parameters:
-        call("GET", SESSION + "/profile", sid, query=f"?{p['name']}={example(p)}", token="read", want=200)
+        there = "i-test0" if p["name"] == "instance_id" else example(p)
+        call("GET", SESSION + "/profile", sid, query=f"?{p['name']}={there}", token="read", want=200)
+    call("GET", SESSION + "/profile", sid, query="?instance_id=" + example(next(p for p in parameters if p["name"] == "instance_id")), want=404)
     for name in next(p for p in parameters if p["name"] == "format")["schema"]["enum"]:
         call("GET", SESSION + "/profile", sid, query=f"?format={name}", want=200)
     told = call("GET", SESSION + "/profile", sid, query="?format=nothing", want=400).json()["detail"]
