@@ -71,6 +71,11 @@ dialer(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, nng
 
 typedef enum { SLOT_IDLE, SLOT_SENDING, SLOT_RECEIVING, SLOT_HELD } slot_state;
 
+typedef struct queued {
+    struct queued *next;
+    mrd_link_event ev;
+} queued;
+
 /* One request in flight, or one survey being answered. */
 typedef struct {
     uint32_t magic;
@@ -80,12 +85,8 @@ typedef struct {
     bool open;
     slot_state state; /* under link->lock */
     uint64_t tag;
+    queued *outcome; /* of a request: what becomes of it is told also without memory */
 } slot;
-
-typedef struct queued {
-    struct queued *next;
-    mrd_link_event ev;
-} queued;
 
 struct mrd_link {
     mrd_tls *tls; /* NULL: none */
@@ -111,19 +112,18 @@ struct mrd_link {
     uint64_t survey_tags;
 };
 
-/* Appends to the queue; the caller holds the lock. Without memory the message is lost, which the
- * peer's transport repairs by repeating. */
-static void
-queue_put(mrd_link *link, mrd_link_event ev, nng_msg *msg)
+/* Appends q, which it owns from here on, to the queue; the caller holds the lock. False: q is NULL
+ * or the link is being closed; the message is freed. */
+static bool
+queue_add(mrd_link *link, queued *q, mrd_link_event ev, nng_msg *msg)
 {
-    queued *q = calloc(1, sizeof(*q));
     uint64_t one = 1;
 
     if (q == NULL || link->closing) {
         free(q);
         if (msg != NULL)
             nng_msg_free(msg);
-        return;
+        return false;
     }
     q->ev = ev;
     q->ev.at_ns = mrd_local_now().ns;
@@ -136,6 +136,26 @@ queue_put(mrd_link *link, mrd_link_event ev, nng_msg *msg)
     if (write(link->fd, &one, sizeof(one)) < 0) {
         /* the counter is at its end, so the descriptor is readable anyway */
     }
+    return true;
+}
+
+/* The same with a piece of its own. */
+static bool
+queue_put(mrd_link *link, mrd_link_event ev, nng_msg *msg)
+{
+    return queue_add(link, calloc(1, sizeof(queued)), ev, msg);
+}
+
+/* The request of a slot has ended; the caller holds the lock. */
+static void
+slot_end(slot *s, mrd_link_event ev, nng_msg *msg)
+{
+    queued *q = s->outcome;
+
+    s->state = SLOT_IDLE;
+    s->outcome = NULL;
+    ev.tag = s->tag;
+    (void) queue_add(s->link, q, ev, msg);
 }
 
 static void
@@ -145,8 +165,7 @@ slot_fail(slot *s, int rv)
     mrd_err err = rv == NNG_ETIMEDOUT ? MRD_TIMEOUT : rv == NNG_ENOMEM ? MRD_NOMEM : MRD_CLOSED;
 
     pthread_mutex_lock(&link->lock);
-    s->state = SLOT_IDLE;
-    queue_put(link, (mrd_link_event){ .kind = MRD_LINK_FAILED, .tag = s->tag, .err = err }, NULL);
+    slot_end(s, (mrd_link_event){ .kind = MRD_LINK_FAILED, .err = err }, NULL);
     pthread_mutex_unlock(&link->lock);
 }
 
@@ -215,12 +234,12 @@ request_cb(void *arg)
     if (is_welcome(msg))
         on_welcome(link);
     pthread_mutex_lock(&link->lock);
-    s->state = SLOT_IDLE;
-    queue_put(link, (mrd_link_event){ .kind = MRD_LINK_REPLY, .tag = s->tag }, msg);
+    slot_end(s, (mrd_link_event){ .kind = MRD_LINK_REPLY }, msg);
     pthread_mutex_unlock(&link->lock);
 }
 
-/* A survey came, or its answer went. */
+/* A survey came, or its answer went. One that there is no memory for is lost, and who asked hears
+ * no answer. */
 static void
 survey_cb(void *arg)
 {
@@ -239,10 +258,11 @@ survey_cb(void *arg)
     if (rv == 0 && s->state == SLOT_RECEIVING) {
         s->state = SLOT_HELD;
         s->tag = ++link->survey_tags;
-        queue_put(link, (mrd_link_event){ .kind = MRD_LINK_CONTROL, .tag = s->tag },
-                  nng_aio_get_msg(s->aio));
-        pthread_mutex_unlock(&link->lock);
-        return;
+        if (queue_put(link, (mrd_link_event){ .kind = MRD_LINK_CONTROL, .tag = s->tag },
+                      nng_aio_get_msg(s->aio))) {
+            pthread_mutex_unlock(&link->lock);
+            return;
+        }
     }
     s->state = closing ? SLOT_IDLE : SLOT_RECEIVING;
     pthread_mutex_unlock(&link->lock);
@@ -280,7 +300,7 @@ pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
         link->up_ns = add ? now : link->up_ns;
         link->down_ns = add ? link->down_ns : now;
         link->welcome = false;
-        queue_put(link, (mrd_link_event){ .kind = add ? MRD_LINK_UP : MRD_LINK_DOWN }, NULL);
+        (void) queue_put(link, (mrd_link_event){ .kind = add ? MRD_LINK_UP : MRD_LINK_DOWN }, NULL);
     }
     ms = back_off(link);
     pthread_mutex_unlock(&link->lock);
@@ -471,8 +491,6 @@ submit_in(mrd_link *link, unsigned from, unsigned to, uint64_t tag, mrd_bytes fr
 
     if (frame.len > MRD_FRAME_MAX)
         return MRD_LIMIT;
-    if ((msg = mrd_nng_msg(frame)) == NULL)
-        return MRD_NOMEM;
     pthread_mutex_lock(&link->lock);
     for (unsigned i = from; i < to && s == NULL; i++) {
         if (link->slots[i].state == SLOT_IDLE)
@@ -483,9 +501,19 @@ submit_in(mrd_link *link, unsigned from, unsigned to, uint64_t tag, mrd_bytes fr
         s->tag = tag;
     }
     pthread_mutex_unlock(&link->lock);
-    if (s == NULL) {
-        nng_msg_free(msg);
+    if (s == NULL)
         return MRD_AGAIN;
+    msg = mrd_nng_msg(frame);
+    s->outcome = calloc(1, sizeof(*s->outcome));
+    if (msg == NULL || s->outcome == NULL) {
+        if (msg != NULL)
+            nng_msg_free(msg);
+        pthread_mutex_lock(&link->lock);
+        free(s->outcome);
+        s->outcome = NULL;
+        s->state = SLOT_IDLE;
+        pthread_mutex_unlock(&link->lock);
+        return MRD_NOMEM;
     }
     nng_aio_set_msg(s->aio, msg);
     nng_ctx_send(s->ctx, s->aio);

@@ -180,7 +180,7 @@ listen_on(nng_socket socket, const char *url, mrd_tls *tls, char **ret_url, mrd_
     } else {
         *ret_url = mrd_str_dup(mrd_str_of(url));
     }
-    return *ret_url == NULL ? MRD_NOMEM : MRD_OK;
+    return *ret_url != NULL ? MRD_OK : mrd_why_set(why, MRD_NOMEM, 0, "server on %s", url);
 }
 
 static mrd_err
