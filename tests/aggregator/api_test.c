@@ -325,7 +325,7 @@ TEST(proving_a_large_artifact_holds_up_nobody)
     r = exchange(&c, MRD_FRAME_OFFER, &offer);
     CHECK(!r.u.want->have && r.u.want->offset == (uint64_t) size);
     mrd_msg_free(&r);
-    submit(&c, 2, MRD_FRAME_DONE, &done);
+    submit(&c, MRD_FRAME_DONE, &done);
     for (int i = 0; i < 20; i++) {
         r = exchange(&c, MRD_FRAME_HEARTBEAT, &beat);
         CHECK(r.frame.type == MRD_FRAME_ACK && r.u.ack->status == MRD__ACK_STATUS__ACK_STORED);

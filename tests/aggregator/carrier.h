@@ -10,48 +10,75 @@
 
 typedef struct {
     mrd_link *link;
-    uint64_t session;
-    unsigned late; /* answers to other tags than 1 */
+    uint64_t session, tags; /* tags: used so far; each message has one of its own */
+    unsigned late;          /* answers that nobody waited for */
 } carrier;
 
-/* Submits one message under a tag; whoever waits for the answer takes it. */
-static inline void
-submit(carrier *c, uint64_t tag, uint8_t type, const void *message)
+/* Submits a frame and gives its tag. */
+static inline uint64_t
+submit_frame(carrier *c, mrd_bytes wire)
+{
+    CHECK_ERR("submit", mrd_link_submit(c->link, ++c->tags, wire), MRD_OK);
+    return c->tags;
+}
+
+static inline mrd_buf
+packed(const carrier *c, uint8_t type, const void *message)
 {
     mrd_frame f = { .type = type, .agent = mrd_agent_key(MRD_STR("i-9")), .session = c->session };
     mrd_buf wire = { 0 };
 
     CHECK_ERR("pack", mrd_msg_pack(&f, message, &wire, NULL), MRD_OK);
-    CHECK_ERR("submit", mrd_link_submit(c->link, tag, (mrd_bytes){ wire.p, wire.len }), MRD_OK);
+    return wire;
+}
+
+/* Submits one message; nobody waits for the answer. */
+static inline void
+submit(carrier *c, uint8_t type, const void *message)
+{
+    mrd_buf wire = packed(c, type, message);
+
+    submit_frame(c, (mrd_bytes){ wire.p, wire.len });
     mrd_buf_fini(&wire);
 }
 
-/* The reply to what was submitted under tag 1. */
+/* The reply to a frame, which is sent again as often as the link gives it up: on a machine with
+ * much to do an answer may take longer than the link waits. Without one the case ends here, because
+ * what follows would look into it. */
 static inline mrd_msg
-answer_of(carrier *c)
+exchange_frame(carrier *c, mrd_bytes wire)
 {
-    mrd_link_event ev;
+    uint64_t tag = submit_frame(c, wire);
     mrd_msg msg = { 0 };
+    mrd_link_event ev;
 
     while (mrd_link_next(c->link, 60000, &ev)) {
-        bool reply = ev.kind == MRD_LINK_REPLY && ev.tag == 1;
+        bool reply = ev.kind == MRD_LINK_REPLY && ev.tag == tag;
 
-        c->late += ev.kind == MRD_LINK_REPLY && ev.tag != 1;
+        c->late += ev.kind == MRD_LINK_REPLY && !reply;
+        if (ev.kind == MRD_LINK_FAILED && ev.tag == tag)
+            tag = submit_frame(c, wire);
         if (reply)
             CHECK_ERR("reply", mrd_msg_unpack(ev.data, &msg, NULL), MRD_OK);
         mrd_link_event_done(&ev);
+        if (reply && msg.u.m != NULL)
+            return msg;
         if (reply)
             break;
     }
-    return msg;
+    CHECK(!"an answer");
+    exit(1);
 }
 
 /* Sends one message and gives the reply; free it with mrd_msg_free. */
 static inline mrd_msg
 exchange(carrier *c, uint8_t type, const void *message)
 {
-    submit(c, 1, type, message);
-    return answer_of(c);
+    mrd_buf wire = packed(c, type, message);
+    mrd_msg reply = exchange_frame(c, (mrd_bytes){ wire.p, wire.len });
+
+    mrd_buf_fini(&wire);
+    return reply;
 }
 
 /* A batch that nobody looks into. */
@@ -70,8 +97,7 @@ exchange_batch(carrier *c, uint64_t epoch, uint64_t seq)
                     .cols_raw = 2 };
 
     mrd_frame_put(&f, (mrd_bytes){ wire + MRD_FRAME_HEADER, 4 }, wire);
-    CHECK_ERR("submit", mrd_link_submit(c->link, 1, (mrd_bytes){ wire, sizeof(wire) }), MRD_OK);
-    return answer_of(c);
+    return exchange_frame(c, (mrd_bytes){ wire, sizeof(wire) });
 }
 
 static inline uint32_t
