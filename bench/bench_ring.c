@@ -5,8 +5,7 @@
  * noinline loop; rounds are interleaved, CPU time of the thread is divided by the iterations, the
  * median is printed with its ratio to the limit of its row. The ring is emptied between batches
  * outside the timing. With LTTng-UST found when configuring, a tracepoint with the same payload is
- * measured in the same rounds; it needs a session that records it, e.g.
- *     lttng create bench --snapshot; lttng enable-event -u 'meridian_bench:*'; lttng start
+ * measured in the same rounds; it needs a session that records it, which bench_ring.py starts.
  *
  *     bench_ring [rounds] [million iterations]
  */
@@ -23,7 +22,10 @@
 #include "capture/meridian.h"
 #include "capture/process.h"
 #include "capture/ring_read.h"
-#ifdef MRD_BENCH_LTTNG
+#ifndef MRD_BENCH_LTTNG
+#define MRD_BENCH_LTTNG 0
+#endif
+#if MRD_BENCH_LTTNG
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wundef"
 #pragma GCC diagnostic ignored "-Wcast-qual"
@@ -185,7 +187,7 @@ k_args(uint64_t n)
     }
 }
 
-#ifdef MRD_BENCH_LTTNG
+#if MRD_BENCH_LTTNG
 /* Begin and end of a span, 24 bytes of payload as ours. */
 __attribute__((noinline)) static void
 k_lttng(uint64_t n)
@@ -202,6 +204,16 @@ k_lttng_pair(uint64_t n)
     }
 }
 #endif
+
+static bool
+peer_records(void)
+{
+#if MRD_BENCH_LTTNG
+    return lttng_ust_tracepoint_enabled(meridian_bench, span) != 0;
+#else
+    return false;
+#endif
+}
 
 /* ---- rounds -----------------------------------------------------------------------------------
  */
@@ -230,7 +242,7 @@ static row rows[] = {
     { "counter", k_counter, false, ROW_ONE, { 0 }, 0 },
     { "scope, off", k_scope, true, ROW_ONE, { 0 }, 0 },
     { "instant, off", k_instant, true, ROW_ONE, { 0 }, 0 },
-#ifdef MRD_BENCH_LTTNG
+#if MRD_BENCH_LTTNG
     { "LTTng-UST tracepoint", k_lttng, false, ROW_ONE, { 0 }, 0 },
     { "LTTng-UST tracepoint pair", k_lttng_pair, false, ROW_TWO, { 0 }, 0 },
 #endif
@@ -440,8 +452,14 @@ main(int argc, char **argv)
     for (size_t k = 0; k < ROWS; k++)
         rows[k].median = median(rows[k].v, rounds);
     for (size_t k = 0; k < ROWS; k++)
-        printf("%-28s %8.2f  %6.2f x %s\n", rows[k].name, rows[k].median,
-               rows[k].median / rows[rows[k].limit].median, rows[rows[k].limit].name);
+        printf("%-28s %8.2f  %6.2f x %s%s\n", rows[k].name, rows[k].median,
+               rows[k].median / rows[rows[k].limit].median, rows[rows[k].limit].name,
+               strncmp(rows[k].name, "LTTng", 5) == 0 && !peer_records()
+                   ? "   (off: no session of LTTng records it)"
+                   : "");
+    if (!MRD_BENCH_LTTNG)
+        printf("LTTng-UST tracepoint: skipped, built without LTTng-UST (Debian package "
+               "liblttng-ust-dev)\n");
     printf("%-28s %8.2f  %6.2f x one thread (%.2f)\n", "scope, two threads", median(two, rounds),
            median(two, rounds) / median(one, rounds), median(one, rounds));
     printf("%-28s %8.2f\n", "limit: read the file", median(reads, rounds));

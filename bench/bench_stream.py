@@ -4,15 +4,13 @@ and relayd, and a plain copy of Meridian's bytes. CPU per event (of the node's d
 its inverse is what one core each can carry. Wall time is limited by whoever is slowest, the workload included.
 
 usage: bench_stream.py [MILLION_EVENTS]   (default 8)"""
-import glob
 import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
+
+import lttng_session
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 load = os.path.join(root, "build", "bin", "bench_stream")
@@ -26,18 +24,29 @@ def run(*args):
     return {name: int(value) for name, value in (line.split() for line in done.stdout.splitlines())}
 
 
-# ---- LTTng: own daemons under an own home, gone at the end ----
+# ---- LTTng ----
 
-class Missing(Exception):
-    pass
-
-
-def free_ports(n):
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
-    return ports
+def lttng():
+    if subprocess.run([load, "lttng", "0"], capture_output=True).returncode == 77:
+        raise lttng_session.Missing("built without LTTng-UST: install liblttng-ust-dev and build again")
+    with lttng_session.Daemons(relay=True) as d:
+        d.tool("create", "bench", f"--ctrl-url={d.control}", f"--data-url={d.data}")
+        d.tool("enable-channel", "-u", "-s", "bench", "--subbuf-size=4M", "--num-subbuf=8", "ch")
+        d.tool("enable-event", "-u", "-s", "bench", "-c", "ch", "meridian_bench:slice")
+        d.tool("start", "bench")
+        node = d.consumer()
+        before = cpu_ns(node), cpu_ns(d.relayd.pid)
+        begun = time.monotonic_ns()
+        subprocess.run([load, "lttng", str(events)], env=d.env, check=True, timeout=900)
+        d.tool("stop", "bench")
+        took = time.monotonic_ns() - begun
+        result = {"wall_ns": took, "agent_ns": cpu_ns(node) - before[0], "receiver_ns": cpu_ns(d.relayd.pid) - before[1]}
+        lost = re.search(r"Discarded events: (\d+)", d.tool("list", "bench"))
+        result["lost"] = int(lost.group(1)) if lost else 0
+        d.tool("destroy", "bench")
+        result["bytes"] = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(d.home + "/out")
+                              for name in names if name.startswith("ch"))
+        return result
 
 
 def cpu_ns(pid):
@@ -45,79 +54,6 @@ def cpu_ns(pid):
     with open(f"/proc/{pid}/stat") as f:
         fields = f.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-
-
-def children(pid):
-    found = []
-    for path in glob.glob(f"/proc/{pid}/task/*/children"):
-        with open(path) as f:
-            found += map(int, f.read().split())
-    return found
-
-
-def consumer(sessiond):
-    """The consumer daemon of user space events; sessiond may have put a process between."""
-    queue = children(sessiond)
-    for pid in queue:
-        with open(f"/proc/{pid}/comm") as f:
-            if f.read().startswith("lttng-consumerd"):
-                return pid
-        queue += children(pid)
-    raise Missing("LTTng's session daemon started no consumer daemon")
-
-
-def lttng_tool(env, *args):
-    done = subprocess.run(["lttng", *args], env=env, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise Missing(f"lttng {args[0]} failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
-    return done.stdout
-
-
-def lttng():
-    for tool in ("lttng", "lttng-relayd", "lttng-sessiond"):
-        if shutil.which(tool) is None:
-            raise Missing(f"{tool} is not installed (Debian package lttng-tools)")
-    if subprocess.run(["pgrep", "-x", "lttng-sessiond"], capture_output=True).returncode == 0:
-        raise Missing("another lttng-sessiond runs on this machine; stop it first")
-    if subprocess.run([load, "lttng", "0"], capture_output=True).returncode == 77:
-        raise Missing("built without LTTng-UST: install liblttng-ust-dev and build again")
-    home = tempfile.mkdtemp(prefix="mrd-bench-")
-    env = dict(os.environ, LTTNG_HOME=home, HOME=home)
-    control, data, live = (f"tcp://127.0.0.1:{port}" for port in free_ports(3))
-    daemons = []
-    try:
-        quiet = dict(env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        relayd = subprocess.Popen(["lttng-relayd", "-C", control, "-D", data, "-L", live, "-o", home + "/out"], **quiet)
-        daemons.append(relayd)
-        sessiond = subprocess.Popen(["lttng-sessiond", "--no-kernel"], **quiet)
-        daemons.append(sessiond)
-        for _ in range(100):
-            if subprocess.run(["lttng", "list"], **quiet).returncode == 0:
-                break
-            time.sleep(0.1)
-        lttng_tool(env, "create", "bench", f"--ctrl-url={control}", f"--data-url={data}")
-        lttng_tool(env, "enable-channel", "-u", "-s", "bench", "--subbuf-size=4M", "--num-subbuf=8", "ch")
-        lttng_tool(env, "enable-event", "-u", "-s", "bench", "-c", "ch", "meridian_bench:slice")
-        lttng_tool(env, "start", "bench")
-        node = consumer(sessiond.pid)
-        before = cpu_ns(node), cpu_ns(relayd.pid)
-        begun = time.monotonic_ns()
-        subprocess.run([load, "lttng", str(events)], env=env, check=True, timeout=900)
-        lttng_tool(env, "stop", "bench")
-        took = time.monotonic_ns() - begun
-        result = {"wall_ns": took, "agent_ns": cpu_ns(node) - before[0], "receiver_ns": cpu_ns(relayd.pid) - before[1]}
-        lost = re.search(r"Discarded events: (\d+)", lttng_tool(env, "list", "bench"))
-        result["lost"] = int(lost.group(1)) if lost else 0
-        lttng_tool(env, "destroy", "bench")
-        result["bytes"] = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(home + "/out")
-                              for name in names if name.startswith("ch"))
-        return result
-    finally:
-        for daemon in reversed(daemons):
-            daemon.terminate()
-        for daemon in daemons:
-            daemon.wait(timeout=60)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def row(name, r):
@@ -148,7 +84,7 @@ def main():
         ratio("bytes per event", mine["bytes"], peer["bytes"], "aim 0.3")
         ratio("CPU of the receiver per event", mine["receiver_ns"], peer["receiver_ns"], "aim 1")
         ratio("CPU of the node's daemon per event", mine["agent_ns"], peer["agent_ns"], "expected 5 to 10: it encodes")
-    except Missing as why:
+    except lttng_session.Missing as why:
         print(f"LTTng consumerd -> relayd: skipped, {why}")
     print("from recording to acknowledged (1,000 events/s, one node, disk synced in groups):")
     for flush in (200, 10):
