@@ -349,6 +349,8 @@ slot_close(slot *s)
     nng_aio_stop(s->aio); /* waits for the callback */
     nng_aio_free(s->aio);
     nng_ctx_close(s->ctx);
+    free(s->outcome); /* a stopped request may end without a callback */
+    s->outcome = NULL;
     s->open = false;
 }
 
