@@ -1,0 +1,70 @@
+/*
+ * capture/ring_read_int.h - a reader of one ring, between ring_open.c (from the file to a reader
+ * and back) and ring_read.c (from bytes to events).
+ */
+#ifndef MRD_CAPTURE_RING_READ_INT_H
+#define MRD_CAPTURE_RING_READ_INT_H
+
+#include "capture/ring_clock.h"
+#include "capture/ring_dict.h"
+#include "capture/ring_owner.h"
+#include "capture/ring_read.h"
+
+#define RING_CAL_PERIOD_NS 250000000
+#define RING_MAPS_IDLE_NS  2000000000 /* silence after which an exec is looked for, doubling */
+
+struct mrd_ring_reader {
+    mrd_ring_window win; /* first: mrd_ring_next is inline */
+    uint32_t magic;
+    unsigned flags;
+    int fd;       /* -1: mem */
+    uint8_t *mem; /* borrowed */
+    size_t mem_len;
+    mrd_ring_info info;
+    char file_name[MRD_RING_NAME_MAX];
+    uint8_t ident[MRD_RING_IDENT_MAX];
+    mrd_ring_dict_copy dict;
+    mrd_ring_clock clock;
+    bool own_tsc; /* the reader cross-reads the clocks itself */
+    uint64_t base_ticks;
+    int64_t next_cal_ns;
+
+    uint8_t *piece;
+    size_t piece_cap, piece_len, at;
+    uint64_t piece_pos; /* data position of piece[0] */
+    uint64_t head, tail, stuck_head;
+    uint32_t state, depth;
+    uint32_t thread;       /* index of the thread entry in force */
+    uint64_t thread_until; /* position where the next one begins */
+
+    uint64_t lost[MRD_RING_LOST_CAUSES], told[MRD_RING_LOST_CAUSES];
+    uint64_t first[MRD_RING_LOST_CAUSES], last[MRD_RING_LOST_CAUSES];
+    uint64_t reported[MRD_RING_LOST_CAUSES]; /* by LOSS records or at the end */
+    bool resumed;                            /* opened at tail > 0 */
+    uint64_t records, skipped;
+    uint64_t span_ts; /* of the last SPAN record: tells a scope killed between its two stores */
+    uint32_t span_name;
+
+    char *proc_dir;
+    mrd_ring_owner_id owner;
+    int64_t next_owner_ns, idle_since_ns, maps_idle_ns;
+    enum { READ_LIVE, READ_LAST, READ_OPEN, READ_GAPS, READ_END } phase;
+    uint32_t open_at, gap_at;
+    mrd_ring_scope open[MRD_RING_OPEN_MAX];
+    bool bad;
+    mrd_why why;
+};
+
+/* Copies bytes [off, off + len) of the file. Errors: TRUNCATED, IO. */
+mrd_err ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len);
+/* Errors: IO. Not for a ring in memory. */
+mrd_err ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len);
+
+/* The header of a ring in memory. */
+static inline mrd_ring_hdr *
+ring_mem_hdr(const mrd_ring_reader *r)
+{
+    return (mrd_ring_hdr *) (void *) r->mem;
+}
+
+#endif
