@@ -72,7 +72,7 @@ next_pair(mrd_linkprobe *p, int64_t now)
 {
     p->flying = false;
     p->k += 2 - p->k % 2;
-    mrd_probe_pace_next(&p->pace, now);
+    mrd_probe_pace_next(&p->pace, (mrd_probe_id){ p->agent, p->agent_epoch, p->k }, now);
 }
 
 static bool

@@ -1,6 +1,5 @@
 #include "agent/probe_pace.h"
 
-#include "base/clock.h"
 #include "base/hash.h"
 
 #define FAST_TIME (60 * MRD_SEC)
@@ -20,8 +19,10 @@ plan(mrd_probe_pace *p, int64_t now)
 {
     double run = p->pairs_per_s;
     double rate = p->pace == MRD_PACE_FAST ? 4 * run : p->pace == MRD_PACE_IDLE ? 0.1 * run : run;
-    double wait_s = random_between(p, 0.5, 1.5) / rate;
+    double wait_s = random_between(p, 0.5, 1.5) / 0.9 / rate;
 
+    if (p->half)
+        wait_s /= 2;
     if (p->burst > 0)
         wait_s = random_between(p, 0.002, 0.010);
     else if (p->pace == MRD_PACE_STOP)
@@ -47,10 +48,14 @@ mrd_probe_pace_burst(mrd_probe_pace *p, int64_t now)
 void
 mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, int64_t now)
 {
-    if (pace == MRD_PACE_FAST && p->pace != MRD_PACE_FAST)
-        p->fast_until = now + FAST_TIME;
+    if (pace != MRD_PACE_FAST)
+        p->spent = false;
+    else if (p->spent)
+        pace = MRD_PACE_RUN;
     if (pace == p->pace)
         return;
+    if (pace == MRD_PACE_FAST)
+        p->fast_until = now + FAST_TIME;
     p->pace = pace;
     if (p->burst == 0)
         plan(p, now);
@@ -59,14 +64,17 @@ mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, int64_t now)
 bool
 mrd_probe_pace_due(mrd_probe_pace *p, int64_t now)
 {
-    if (p->pace == MRD_PACE_FAST && now >= p->fast_until)
+    if (p->pace == MRD_PACE_FAST && now >= p->fast_until) {
         p->pace = MRD_PACE_RUN;
+        p->spent = true;
+    }
     return now >= p->next;
 }
 
 void
-mrd_probe_pace_next(mrd_probe_pace *p, int64_t now)
+mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, int64_t now)
 {
+    p->half = mrd_probe_beside_held_out(id);
     p->burst -= p->burst > 0;
     plan(p, now);
 }

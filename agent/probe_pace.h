@@ -3,16 +3,17 @@
  * that agents never fall in step with each other or with training steps. For the probe clients.
  *
  *   burst   16 pairs, 2 to 10 ms apart
- *   pace    IDLE a tenth of RUN, FAST four times RUN for at most 60 s, then RUN again; RUN is
- *           pairs_per_s with intervals of 0.5 to 1.5 of its inverse
+ *   pace    IDLE a tenth of RUN, FAST four times RUN for at most 60 s, then RUN until another pace
+ *           was asked for; RUN is pairs_per_s on average
+ *   between two pairs 0.56 to 1.67 of the inverse of the pace, half of that on either side of a
+ *           pair that is held out: one in ten is, so nine equal intervals are ten on average
  *
  * Units    RAW nanoseconds.      Threads  plain state, one thread.
  */
 #ifndef MRD_AGENT_PROBE_PACE_H
 #define MRD_AGENT_PROBE_PACE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "timesync/probe.h"
 
 #define MRD_TIMEPROBE_BURST 16
 
@@ -22,6 +23,8 @@ typedef struct {
     mrd_pace pace;
     double pairs_per_s; /* of RUN */
     int burst;          /* pairs of it still to go */
+    bool half;          /* the next pair or the one before it is held out */
+    bool spent;         /* FAST was used up */
     int64_t next, fast_until;
     uint64_t random;
 } mrd_probe_pace;
@@ -32,7 +35,7 @@ void mrd_probe_pace_burst(mrd_probe_pace *p, int64_t now);
 void mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, int64_t now);
 /* True when a pair should go now. Ends FAST in time. */
 bool mrd_probe_pace_due(mrd_probe_pace *p, int64_t now);
-/* A pair went (or was given up): plans the next. */
-void mrd_probe_pace_next(mrd_probe_pace *p, int64_t now);
+/* A pair went (or was given up): plans the next, which will be `id`. */
+void mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, int64_t now);
 
 #endif

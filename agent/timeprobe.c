@@ -8,9 +8,11 @@
 
 #define FLIGHT   128          /* pairs in flight; a power of two */
 #define DONE     1024         /* finished halves waiting to be taken; a power of two */
-#define GAP      (8 * MRD_US) /* from the waker to the pair, and inside it: no timer is that short */
+#define WAKERS   2            /* ahead of each pair */
+#define GAP      (8 * MRD_US) /* between them, to the pair, and inside it: no timer is that short */
 #define PATIENCE MRD_SEC      /* for an answer */
 #define NUMBERS  512          /* transmit stamps awaited; a power of two */
+#define NO_K     UINT32_MAX   /* of a waker's transmit stamp: no pair begins there */
 
 typedef struct {
     bool sent, answered, again;
@@ -44,6 +46,7 @@ mrd_err
 mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_probe, mrd_why *why)
 {
     mrd_timeprobe *p = calloc(1, sizeof(*p));
+    uint8_t waker[MRD_PROBE_BEGIN_LEN];
     mrd_err err;
 
     if (p == NULL)
@@ -57,6 +60,8 @@ mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_pro
     }
     if (options->user_stamps)
         mrd_udp_unstamped(p->fd);
+    mrd_probe_packet_begin(MRD_PROBE_WAKER, waker);
+    (void) mrd_udp_drop(p->fd, waker);
     mrd_timeprobe_burst(p);
     *ret_probe = p;
     return MRD_OK;
@@ -210,10 +215,10 @@ send_packet(mrd_timeprobe *p, mrd_probe_kind kind, uint32_t k, int64_t *at)
     mrd_probe_packet_encode(&packet, p->options.key, wire);
     while ((*at = mrd_local_now().ns) < earliest)
         continue;
-    err = kind == MRD_PROBE_WAKER ? mrd_udp_send_unstamped(p->fd, wire, sizeof(wire), NULL)
-                                  : mrd_udp_send(p->fd, wire, sizeof(wire), NULL);
-    if (err == MRD_OK && kind != MRD_PROBE_WAKER)
-        p->number_k[p->number++ % NUMBERS] = k;
+    /* Wakers are stamped too: what the kernel does for that lies on the way that must be warm. */
+    err = mrd_udp_send(p->fd, wire, sizeof(wire), NULL);
+    if (err == MRD_OK)
+        p->number_k[p->number++ % NUMBERS] = kind == MRD_PROBE_WAKER ? NO_K : k;
     p->counts.unsent += err != MRD_OK;
     return err == MRD_OK;
 }
@@ -231,7 +236,8 @@ send_pair(mrd_timeprobe *p, int64_t now)
     p->k += 2;
     p->counts.pairs++;
     q->x = cross_read();
-    (void) send_packet(p, MRD_PROBE_WAKER, q->k, &at);
+    for (int i = 0; i < WAKERS; i++)
+        (void) send_packet(p, MRD_PROBE_WAKER, q->k, &at);
     for (uint32_t i = 0; i < 2; i++) {
         q->half[i].sent = send_packet(p, MRD_PROBE_REQUEST, q->k + i, &at);
         q->half[i].before = at;
@@ -241,7 +247,8 @@ send_pair(mrd_timeprobe *p, int64_t now)
         q->used = false;
         p->flying--;
     }
-    mrd_probe_pace_next(&p->pace, now);
+    mrd_probe_pace_next(&p->pace, (mrd_probe_id){ p->options.agent, p->options.agent_epoch, p->k },
+                        now);
 }
 
 static half *
@@ -285,7 +292,10 @@ take_answers(mrd_timeprobe *p)
         pair *q;
         half *h;
 
-        if (mrd_probe_packet_decode(data, &packet) != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
+        err = mrd_probe_packet_decode(data, &packet);
+        if (err == MRD_OK && packet.kind == MRD_PROBE_WAKER)
+            continue; /* the kernel could not drop it */
+        if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
             packet.session != p->options.session || packet.agent != p->options.agent ||
             packet.agent_epoch != p->options.agent_epoch ||
             !mrd_probe_packet_proven(data, p->options.key) ||

@@ -1,6 +1,6 @@
 /*
  * agent/timeprobe.h - the probe client: asks the aggregator for the time in pairs of packets behind
- * a waker, and collects this node's half of each probe.
+ * two wakers, and collects this node's half of each probe.
  *
  *   wiring   open when the control channel has told session, key and address; put mrd_timeprobe_fd
  *            into the agent's poll set (POLLIN; POLLERR comes by itself) and wake up at

@@ -156,6 +156,7 @@ mrd_timeserve_counters(mrd_timeserve *server)
     pthread_mutex_lock(&server->lock);
     counts = server->counts;
     pthread_mutex_unlock(&server->lock);
+    counts.unread = mrd_udp_dropped(server->fd);
     return counts;
 }
 
@@ -259,6 +260,18 @@ answer(mrd_timeserve *s, mrd_probe_packet *packet, const mrd_udp_peer *peer, pen
         s->wait[s->number++ % PENDING] = *wait;
 }
 
+/* Ahead of the answers of a pair, so that they ride warm like the requests: the request as it came,
+ * only its kind is another. */
+static void
+wake(mrd_timeserve *s, mrd_bytes request, const mrd_udp_peer *peer)
+{
+    uint8_t wire[MRD_PROBE_PACKET_LEN];
+
+    memcpy(wire, request.p, sizeof(wire));
+    mrd_probe_packet_begin(MRD_PROBE_WAKER, wire);
+    (void) mrd_udp_send_unstamped(s->fd, wire, sizeof(wire), peer);
+}
+
 /* Both stamps bridged between the reading at arrival and the one now. */
 static void
 finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool stepped)
@@ -328,8 +341,11 @@ serve_some(mrd_timeserve *s, bool stepped)
         mrd_probe_packet packet;
         pending w;
 
-        if (admit(s, data, &now, stepped ? 0 : in[i].wall, &packet, &w))
-            answer(s, &packet, &in[i].peer, &w);
+        if (!admit(s, data, &now, stepped ? 0 : in[i].wall, &packet, &w))
+            continue;
+        if (packet.position == 0)
+            wake(s, data, &in[i].peer);
+        answer(s, &packet, &in[i].peer, &w);
     }
     take_sent(s, stepped);
 }
@@ -380,6 +396,7 @@ mrd_err
 mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server, mrd_why *why)
 {
     mrd_timeserve *s = calloc(1, sizeof(*s));
+    uint8_t waker[MRD_PROBE_BEGIN_LEN];
     mrd_err err;
     int rc;
 
@@ -393,6 +410,9 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
         goto out;
     if (options->user_stamps)
         mrd_udp_unstamped(s->fd);
+    mrd_probe_packet_begin(MRD_PROBE_WAKER, waker);
+    if (!options->unfiltered)
+        (void) mrd_udp_drop(s->fd, waker); /* else they are read and ignored */
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->step_fd = open_step_fd();
     if (s->stop_fd < 0 || s->step_fd < 0) {

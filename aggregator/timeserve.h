@@ -5,8 +5,9 @@
  *   wiring   open once; mrd_timeserve_agent when an agent says hello (its key came over the control
  *            channel), mrd_timeserve_forget when it is gone for good; when a batch brings agent
  * halves, ingest calls mrd_timeserve_join for each and feeds the result to the agent's mrd_track
- * and journal answers  carry no time and are as long as requests. Unknown agents, wrong tags and
- * replays get none stamps   r2 and r3 are kernel stamps bridged to RAW; a late thread does no harm
+ * and journal answers  carry no time and are as long as requests; a waker goes ahead of those of a
+ * pair. Unknown agents, wrong tags and replays get none stamps   r2 and r3 are kernel stamps
+ * bridged to RAW; a late thread does no harm
  *
  * Session time = this machine's CLOCK_MONOTONIC_RAW + session_minus_raw.
  * Threads  every function may be called from any thread; join and agent take a lock that the server
@@ -27,11 +28,13 @@ typedef struct {
     uint64_t session; /* id that requests must name; 0 accepts any */
     int64_t session_minus_raw;
     bool user_stamps; /* as if the kernel gave no stamps */
+    bool unfiltered;  /* as if the kernel could not drop wakers */
 } mrd_timeserve_options;
 
 typedef struct {
-    uint64_t requests, answers;           /* requests: all packets that came */
-    uint64_t wakers;                      /* came to wake the path, not to be answered */
+    uint64_t requests, answers; /* requests: all packets that were read */
+    uint64_t wakers;            /* of these: only to wake the path, not to be answered */
+    uint64_t unread; /* the kernel dropped them: wakers, and what found the buffer full */
     uint64_t malformed, stranger, forged; /* dropped: no packet of ours, unknown agent, wrong tag */
     uint64_t replayed;                    /* dropped: seen before */
     uint64_t unsent;                      /* the socket buffer was full */

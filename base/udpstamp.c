@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <linux/errqueue.h>
+#include <linux/filter.h>
 #include <linux/net_tstamp.h>
+#include <linux/sock_diag.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +67,35 @@ mrd_udp_unstamped(int fd)
     int none = 0;
 
     (void) setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &none, sizeof(none));
+}
+
+bool
+mrd_udp_drop(int fd, const uint8_t begin[4])
+{
+    enum { HEADER = 8 }; /* what the filter sees begins with UDP's */
+    uint32_t word =
+        (uint32_t) begin[0] << 24 | (uint32_t) begin[1] << 16 | (uint32_t) begin[2] << 8 | begin[3];
+    struct sock_filter code[] = {
+        /* A load behind the end would drop the packet: shorter ones are not looked into. */
+        BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, HEADER + 4, 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, HEADER),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, word, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0;
+}
+
+uint64_t
+mrd_udp_dropped(int fd)
+{
+    uint32_t info[SK_MEMINFO_VARS] = { 0 };
+    socklen_t len = sizeof(info);
+
+    return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &len) == 0 ? info[SK_MEMINFO_DROPS] : 0;
 }
 
 uint16_t

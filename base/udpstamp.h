@@ -45,6 +45,12 @@ mrd_err mrd_udp_send_unstamped(int fd, const void *data, size_t len, const mrd_u
  * when none. */
 mrd_err mrd_udp_sent(int fd, uint32_t *ret_number, int64_t *ret_wall);
 
+/* Lets the kernel drop packets that begin with these four bytes, before they are queued: nobody
+ * wakes up for them. False where it refuses: then they come like others. */
+bool mrd_udp_drop(int fd, const uint8_t begin[4]);
+/* What the kernel dropped at this socket: such packets, and those that found the buffer full. */
+uint64_t mrd_udp_dropped(int fd);
+
 /* Several at once, for servers: one system call for up to MRD_UDP_BATCH packets or stamps. A result
  * below MRD_UDP_BATCH means that there are no more now. Of a longer packet only the beginning is
  * kept, len is its real length. */

@@ -38,8 +38,8 @@ echo "clock laboratory on $(uname -srm), $(nproc) cores, load $(cut -d' ' -f1-3 
 echo "simulated clock (37 ppm, 0.3 ppm wander, a year ahead); 1 pair/s, w 200 ppb/s, estimate 50 ppb/s"
 status=0
 for scenario in $scenarios; do
-    if [ "$scenario" = saturated ]; then
-        tc -n $r qdisc add dev rb root tbf rate 1gbit burst 64kb latency 2ms
+    if [ "$scenario" = saturated ]; then # a link has its rate in both directions, the stream fills one
+        for dev in ra rb; do tc -n $r qdisc add dev $dev root tbf rate 1gbit burst 64kb latency 2ms; done
     fi
     rival=""
     case $scenario in

@@ -136,6 +136,14 @@ mrd_probe_held_out(mrd_probe_id id)
     return pair % 10 == 1 + mrd_hash64(key, sizeof(key), 0) % 8;
 }
 
+bool
+mrd_probe_beside_held_out(mrd_probe_id id)
+{
+    mrd_probe_id before = { id.agent, id.agent_epoch, id.k - 2 };
+
+    return mrd_probe_held_out(id) || (id.k >= 2 && mrd_probe_held_out(before));
+}
+
 mrd_dur_ns
 mrd_probe_reversed(const mrd_probe *probe, mrd_dur_ns up, mrd_dur_ns down)
 {
@@ -271,13 +279,19 @@ put_le(uint8_t *to, uint64_t v, size_t width)
 }
 
 void
+mrd_probe_packet_begin(mrd_probe_kind kind, uint8_t to[MRD_PROBE_BEGIN_LEN])
+{
+    memcpy(to, packet_magic, sizeof(packet_magic));
+    to[2] = MRD_PROBE_VERSION;
+    to[3] = (uint8_t) kind;
+}
+
+void
 mrd_probe_packet_encode(const mrd_probe_packet *packet, const uint8_t key[MRD_PROBE_KEY_LEN],
                         uint8_t to[MRD_PROBE_PACKET_LEN])
 {
     memset(to, 0, MRD_PROBE_PACKET_LEN);
-    memcpy(to, packet_magic, sizeof(packet_magic));
-    to[2] = MRD_PROBE_VERSION;
-    to[3] = (uint8_t) packet->kind;
+    mrd_probe_packet_begin(packet->kind, to);
     to[4] = packet->position;
     put_le(to + 8, packet->session, 8);
     put_le(to + 16, packet->agent, 8);

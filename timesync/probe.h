@@ -105,6 +105,9 @@ size_t mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2]);
  * begin at even k, n = k / 2.
  */
 bool mrd_probe_held_out(mrd_probe_id id);
+/* True when the pair of id, or the one before it, is held out. The two then go half as far apart as
+ * others, so that the pairs of the fit are about equally far apart. */
+bool mrd_probe_beside_held_out(mrd_probe_id id);
 /* By how many ns a held-out probe would have arrived before it was sent if the offset were `up` at
  * a1 and `down` at a4; 0 when it would not. */
 mrd_dur_ns mrd_probe_reversed(const mrd_probe *probe, mrd_dur_ns up, mrd_dur_ns down);
@@ -136,10 +139,11 @@ mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 
 #define MRD_PROBE_VERSION    1
 #define MRD_PROBE_PACKET_LEN 40 /* request and answer alike: no amplification */
+#define MRD_PROBE_BEGIN_LEN  4
 #define MRD_PROBE_KEY_LEN    32
 
-/* A waker goes ahead of a pair and wakes the path: it is neither answered nor noted, k is that of
- * the pair. */
+/* Wakers go ahead of a pair, and of its answers, and wake the path: they are neither answered nor
+ * noted, and nobody looks at their tag. k is that of the pair. */
 typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2, MRD_PROBE_WAKER = 3 } mrd_probe_kind;
 
 typedef struct {
@@ -149,6 +153,8 @@ typedef struct {
     uint32_t agent_epoch, k;
 } mrd_probe_packet;
 
+/* The first bytes of every packet of that kind: for having the kernel drop wakers. */
+void mrd_probe_packet_begin(mrd_probe_kind kind, uint8_t to[MRD_PROBE_BEGIN_LEN]);
 /* Encodes with the tag of `key`. */
 void mrd_probe_packet_encode(const mrd_probe_packet *packet, const uint8_t key[MRD_PROBE_KEY_LEN],
                              uint8_t to[MRD_PROBE_PACKET_LEN]);

@@ -42,6 +42,7 @@
 #define LINK_PORT   7798
 #define HALVES      512
 #define BATCH_NS    (50 * MRD_MS)
+#define BEAT_NS     MRD_SEC /* how often the aggregator says whether to probe faster */
 #define PROBES_MAX  400000
 
 /* ---- the simulated clock ---- */
@@ -176,6 +177,8 @@ typedef struct {
     mrd_probe_sent halves[HALVES];
     int64_t since[HALVES];
     size_t in, out;
+    mrd_follow *follow; /* what the aggregator knows live; NULL: nobody asks it */
+    int64_t beat_at;
 } take;
 
 static take
@@ -207,9 +210,25 @@ drain(mrd_timeprobe *client, mrd_timeserve *server, take *t)
             continue;
         t->known[t->n] = mrd_local_now().ns + session_minus_raw;
         t->probes[t->n++] = p;
+        if (t->follow != NULL)
+            mrd_follow_probe(t->follow, &p);
         if (p.up && p.down && (p.a4 - p.a1) - (p.r3 - p.r2) < t->least_trip)
             t->least_trip = (p.a4 - p.a1) - (p.r3 - p.r2);
     }
+}
+
+/* The aggregator's word in its answer to a heartbeat, as aggregator/clocks.c gives it. */
+static void
+hear_pace(mrd_timeprobe *client, take *t)
+{
+    int64_t now = mrd_local_now().ns;
+    mrd_dur_ns width, best;
+
+    if (t->follow == NULL || now < t->beat_at)
+        return;
+    t->beat_at = now + BEAT_NS;
+    mrd_follow_width(t->follow, &width, &best);
+    mrd_timeprobe_pace(client, best > 0 && width > 2 * best ? MRD_PACE_FAST : MRD_PACE_RUN);
 }
 
 static mrd_timeprobe *
@@ -259,8 +278,10 @@ probe_for(int64_t seconds, mrd_timeprobe *const c[2], mrd_timeserve *server, tak
         wait_and_step(c);
         for (int i = 0; i < 2; i++)
             drain(c[i], server, &t[i]);
-        if (mrd_local_now().ns < end)
+        if (mrd_local_now().ns < end) {
+            hear_pace(c[0], &t[0]);
             continue;
+        }
         if (!last_burst) { /* after the last events, before the last upload */
             mrd_timeprobe_pace(c[0], MRD_PACE_STOP);
             mrd_timeprobe_pace(c[1], MRD_PACE_STOP);
@@ -610,6 +631,8 @@ main(int argc, char **argv)
     from = mrd_local_now().ns + session_minus_raw;
     for (int i = 0; i < 2; i++)
         t[i] = take_new();
+    if ((t[0].follow = mrd_follow_new("node", 1, &mrd_follow_defaults)) == NULL)
+        die("memory");
     clients[0] = client_open(argv[3], mrd_timeserve_port(server), FIT_AGENT, 1, server);
     clients[1] = client_open(argv[3], mrd_timeserve_port(server), CHECK_AGENT, CHECK_PAIRS, server);
     probe_for(atoi(argv[5]), clients, server, t);
@@ -623,6 +646,7 @@ main(int argc, char **argv)
                i == 0 ? "fit" : "check", (unsigned long long) c.pairs, (unsigned long long) c.lost,
                (unsigned long long) c.no_kernel_stamp, (unsigned long long) c.stepped);
         mrd_timeprobe_close(clients[i]);
+        mrd_follow_free(t[i].follow);
         free(t[i].probes);
         free(t[i].known);
     }

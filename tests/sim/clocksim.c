@@ -147,7 +147,8 @@ frozen(const sim *s, double t)
     return t >= s->c.frozen_from_s && t < s->c.frozen_to_s;
 }
 
-#define WALL 1234567890123456789LL /* of the node, beyond its RAW */
+#define AGENT 7
+#define WALL  1234567890123456789LL /* of the node, beyond its RAW */
 
 /* RAW, wall, RAW at session second t. */
 static mrd_xread
@@ -210,7 +211,7 @@ replay(sim *s, double t)
 static void
 probe_once(sim *s, uint32_t k, int position, double t)
 {
-    mrd_probe_sent sent = { .id = { 7, s->agent_epoch, k },
+    mrd_probe_sent sent = { .id = { AGENT, s->agent_epoch, k },
                             .e = s->c.e / 2,
                             .position = (uint8_t) position,
                             .source1 = MRD_STAMP_UDP_KERNEL,
@@ -286,6 +287,16 @@ walk(sim *s)
     }
 }
 
+/* As agent/probe_pace.c does it. */
+static double
+interval(sim *s, uint32_t next_k)
+{
+    mrd_probe_id next = { AGENT, s->agent_epoch, next_k };
+    double wait = rng_between(&s->r, 0.5, 1.5) / 0.9 / s->c.pairs_per_s;
+
+    return mrd_probe_beside_held_out(next) ? wait / 2 : wait;
+}
+
 void
 sim_init(sim *s, const sim_config *config)
 {
@@ -301,7 +312,7 @@ sim_init(sim *s, const sim_config *config)
     walk(s);
     for (int i = 0; i < config->burst; i++, t += rng_between(&s->r, 0.002, 0.01))
         pair(s, &k, t);
-    while ((t += rng_between(&s->r, 0.5, 1.5) / config->pairs_per_s) < end - 0.5)
+    while ((t += interval(s, k)) < end - 0.5)
         pair(s, &k, t);
     t = end - 0.4;
     for (int i = 0; i < config->burst; i++, t += rng_between(&s->r, 0.002, 0.01))

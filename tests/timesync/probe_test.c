@@ -168,6 +168,7 @@ TEST(one_pair_in_ten_is_held_out_never_two_in_a_row)
 
             CHECK(out == mrd_probe_held_out(b)); /* whole pairs */
             CHECK(!out || !last);
+            CHECK(mrd_probe_beside_held_out(a) == (out || last));
             held += out;
             places[i] += out;
             last = out;

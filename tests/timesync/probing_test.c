@@ -22,11 +22,13 @@ bend(void *self, int64_t raw)
 }
 
 static mrd_timeserve *
-serve_as(bool user_stamps)
+serve_as(bool user_stamps, bool unfiltered)
 {
-    mrd_timeserve_options o = {
-        .host = "127.0.0.1", .session = 99, .session_minus_raw = OFFSET, .user_stamps = user_stamps
-    };
+    mrd_timeserve_options o = { .host = "127.0.0.1",
+                                .session = 99,
+                                .session_minus_raw = OFFSET,
+                                .user_stamps = user_stamps,
+                                .unfiltered = unfiltered };
     mrd_timeserve *s = NULL;
     mrd_why why;
 
@@ -40,7 +42,7 @@ serve_as(bool user_stamps)
 static mrd_timeserve *
 serve(void)
 {
-    return serve_as(false);
+    return serve_as(false, false);
 }
 
 /* Runs until n halves are finished or five seconds passed; joins them. */
@@ -98,11 +100,40 @@ TEST(a_burst_gives_true_inequalities)
     CHECK(kernel > 0); /* the first may have none: the kernel turns stamping on lazily */
     CHECK_INT(mrd_timeserve_counters(s).forged, 0);
     CHECK_INT(mrd_timeserve_counters(s).malformed, 0);
-    CHECK(mrd_timeserve_counters(s).wakers > 0); /* one ahead of each pair, never answered */
-    CHECK_INT(mrd_timeserve_counters(s).requests - mrd_timeserve_counters(s).wakers,
-              mrd_timeserve_counters(s).answers);
     mrd_timeprobe_close(c);
     mrd_timeserve_close(s);
+}
+
+/* Whether the kernel drops wakers or they are read: nobody answers or notes them. */
+TEST(wakers_are_only_for_the_path)
+{
+    for (int unfiltered = 0; unfiltered < 2; unfiltered++) {
+        mrd_timeserve *s = serve_as(false, unfiltered);
+        mrd_timeprobe_options o = { .host = "127.0.0.1",
+                                    .port = mrd_timeserve_port(s),
+                                    .session = 99,
+                                    .agent = 7,
+                                    .agent_epoch = 1,
+                                    .pairs_per_s = 200 };
+        const char *row = unfiltered ? "read" : "dropped by the kernel";
+        mrd_timeserve_counts counts;
+        mrd_timeprobe *c = NULL;
+        mrd_probe p[100];
+        mrd_why why;
+
+        memcpy(o.key, key, sizeof(key));
+        REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
+        REQUIRE(mrd_timeprobe_open(&o, &c, &why) == MRD_OK);
+        CHECK_ROW(row, collect(c, s, p, 100) == 100);
+        counts = mrd_timeserve_counters(s);
+        CHECK_ROW(row, counts.requests - counts.wakers == counts.answers);
+        CHECK_ROW(row, counts.wakers + counts.unread >= counts.answers);
+        CHECK_ROW(row, (counts.wakers > 0) == unfiltered);
+        CHECK_ROW(row, counts.malformed + counts.forged + counts.replayed == 0);
+        CHECK_ROW(row, mrd_timeprobe_counters(c).foreign == 0); /* not those of the server either */
+        mrd_timeprobe_close(c);
+        mrd_timeserve_close(s);
+    }
 }
 
 /* The kernel gives no stamps: those from user space are just as true, in both directions, and say
@@ -120,7 +151,7 @@ TEST(without_kernel_stamps_both_directions_still_hold)
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        mrd_timeserve *s = serve_as(rows[i].server);
+        mrd_timeserve *s = serve_as(rows[i].server, false);
         mrd_timeprobe_options o = { .host = "127.0.0.1",
                                     .port = mrd_timeserve_port(s),
                                     .session = 99,
@@ -160,7 +191,7 @@ TEST(strangers_forgers_and_replays_get_no_answer)
     mrd_probe_packet p = { MRD_PROBE_REQUEST, 0, 99, 7, 1, 0 };
     uint8_t wire[MRD_PROBE_PACKET_LEN], back[64], wrong[MRD_PROBE_KEY_LEN] = { 1 };
     mrd_timeserve_counts counts;
-    int fd = -1, answers = 0;
+    int fd = -1, answers = 0, wakers = 0;
     mrd_why why;
 
     REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
@@ -175,6 +206,7 @@ TEST(strangers_forgers_and_replays_get_no_answer)
     mrd_probe_packet_encode(&p, key, wire);
     CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* another session */
     CHECK(mrd_udp_send(fd, wire, 7, NULL) == MRD_OK);            /* short */
+    CHECK(mrd_udp_send(fd, wire, 3, NULL) == MRD_OK);            /* too short to tell its kind */
     p.session = 99;
     mrd_probe_packet_encode(&p, key, wire);
     for (int i = 0; i < 3; i++)
@@ -186,18 +218,19 @@ TEST(strangers_forgers_and_replays_get_no_answer)
 
         (void) poll(&pf, 1, 10);
         while (mrd_udp_recv(fd, back, sizeof(back), &len, &wall, NULL) == MRD_OK)
-            answers += len == MRD_PROBE_PACKET_LEN;
+            *(back[3] == MRD_PROBE_WAKER ? &wakers : &answers) += len == MRD_PROBE_PACKET_LEN;
         while (mrd_udp_sent(fd, &(uint32_t){ 0 }, &wall) == MRD_OK)
             continue;
         counts = mrd_timeserve_counters(s);
-        if (counts.requests == 7 && answers == 1)
+        if (counts.requests == 8 && answers == 1)
             break;
     }
     CHECK_INT(answers, 1);
-    CHECK_INT(counts.requests, 7);
+    CHECK_INT(wakers, 1); /* ahead of it */
+    CHECK_INT(counts.requests, 8);
     CHECK_INT(counts.forged, 1);
     CHECK_INT(counts.stranger, 1);
-    CHECK_INT(counts.malformed, 2);
+    CHECK_INT(counts.malformed, 3);
     CHECK_INT(counts.replayed, 2);
     CHECK_INT(counts.answers, 1);
     close(fd);

@@ -1,0 +1,87 @@
+/* When probes go: fake time. */
+#include "tests/check.h"
+
+#include "agent/probe_pace.h"
+
+#define PAIRS 10000
+
+static const mrd_probe_id first = { 7, 1, 0 };
+
+/* Sends the pair that is due next and returns when that was; *k is the next one's. */
+static int64_t
+send_next(mrd_probe_pace *p, uint32_t *k)
+{
+    int64_t now = p->next;
+
+    CHECK(!mrd_probe_pace_due(p, now - 1));
+    CHECK(mrd_probe_pace_due(p, now));
+    *k += 2;
+    mrd_probe_pace_next(p, (mrd_probe_id){ first.agent, first.agent_epoch, *k }, now);
+    return now;
+}
+
+TEST(the_rate_is_kept_and_held_out_pairs_leave_no_gap_in_the_fit)
+{
+    int64_t begin = 0, last_fit = 0, last = 0, widest = 0;
+    mrd_probe_pace p;
+    uint32_t k = 0;
+
+    mrd_probe_pace_init(&p, 1);
+    for (int i = 0; i < PAIRS; i++) {
+        bool held = mrd_probe_held_out((mrd_probe_id){ first.agent, first.agent_epoch, k });
+        int64_t at = send_next(&p, &k);
+
+        begin = i == 0 ? at : begin;
+        CHECK(i == 0 || at - last >= MRD_SEC / 4);
+        last = at;
+        if (held)
+            continue;
+        if (i > 0 && at - last_fit > widest)
+            widest = at - last_fit;
+        last_fit = at;
+    }
+    CHECK(last - begin > PAIRS * (MRD_SEC / 100 * 98) &&
+          last - begin < PAIRS * (MRD_SEC / 100 * 102));
+    CHECK(widest < MRD_SEC * 17 / 10);
+}
+
+TEST(fast_ends_after_a_minute_however_often_it_is_asked_for)
+{
+    mrd_probe_pace p;
+    uint32_t k = 0;
+    int64_t at;
+    int sent[3] = { 0 };
+
+    mrd_probe_pace_init(&p, 1);
+    at = send_next(&p, &k);
+    for (int minute = 0; minute < 3; minute++) {
+        int64_t end = at + 60 * MRD_SEC;
+
+        if (minute == 2) /* the bound was narrow again for a moment */
+            mrd_probe_pace_set(&p, MRD_PACE_RUN, at);
+        while (at < end) {
+            mrd_probe_pace_set(&p, MRD_PACE_FAST, at);
+            at = send_next(&p, &k);
+            sent[minute]++;
+        }
+    }
+    CHECK(sent[0] > 180 && sent[1] < 90 && sent[2] > 180);
+}
+
+TEST(a_burst_goes_first_then_the_pace)
+{
+    int64_t from, at = 0;
+    mrd_probe_pace p;
+    uint32_t k = 0;
+
+    mrd_probe_pace_init(&p, 1);
+    mrd_probe_pace_set(&p, MRD_PACE_STOP, 0);
+    from = 5 * MRD_SEC;
+    mrd_probe_pace_burst(&p, from);
+    for (int i = 0; i < MRD_TIMEPROBE_BURST; i++)
+        at = send_next(&p, &k);
+    CHECK(at - from < 160 * MRD_MS);
+    CHECK(p.next - at > 60 * MRD_SEC);
+}
+
+TEST_MAIN()
