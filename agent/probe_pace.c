@@ -14,12 +14,16 @@ random_between(mrd_probe_pace *p, double a, double b)
     return a + (b - a) * ((double) ((p->random * 0x2545f4914f6cdd1du) >> 11) * 0x1p-53);
 }
 
+static double
+rate_of(const mrd_probe_pace *p)
+{
+    return p->pairs_per_s * (p->pace == MRD_PACE_FAST ? 4 : p->pace == MRD_PACE_IDLE ? 0.1 : 1);
+}
+
 static void
 plan(mrd_probe_pace *p, int64_t now)
 {
-    double run = p->pairs_per_s;
-    double rate = p->pace == MRD_PACE_FAST ? 4 * run : p->pace == MRD_PACE_IDLE ? 0.1 * run : run;
-    double wait_s = random_between(p, 0.5, 1.5) / 0.9 / rate;
+    double wait_s = random_between(p, 0.5, 1.5) / 0.9 / rate_of(p);
 
     if (p->half)
         wait_s /= 2;
@@ -69,6 +73,12 @@ mrd_probe_pace_due(mrd_probe_pace *p, int64_t now)
         p->spent = true;
     }
     return now >= p->next;
+}
+
+void
+mrd_probe_pace_again(mrd_probe_pace *p, int64_t now)
+{
+    p->next = now + (int64_t) (random_between(p, 0.02, 0.06) / rate_of(p) * 1e9);
 }
 
 void

@@ -5,6 +5,7 @@
  *   burst   16 pairs, 2 to 10 ms apart
  *   pace    IDLE a tenth of RUN, FAST four times RUN for at most 60 s, then RUN until another pace
  *           was asked for; RUN is pairs_per_s on average
+ *   again   a pair that waits for a better moment goes 0.02 to 0.06 of the inverse later
  *   between two pairs 0.56 to 1.67 of the inverse of the pace, half of that on either side of a
  *           pair that is held out: one in ten is, so nine equal intervals are ten on average
  *
@@ -35,6 +36,8 @@ void mrd_probe_pace_burst(mrd_probe_pace *p, int64_t now);
 void mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, int64_t now);
 /* True when a pair should go now. Ends FAST in time. */
 bool mrd_probe_pace_due(mrd_probe_pace *p, int64_t now);
+/* The pair does not go now but a little later. */
+void mrd_probe_pace_again(mrd_probe_pace *p, int64_t now);
 /* A pair went (or was given up): plans the next, which will be `id`. */
 void mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, int64_t now);
 

@@ -9,6 +9,8 @@
 #define FLIGHT   128          /* pairs in flight; a power of two */
 #define DONE     1024         /* finished halves waiting to be taken; a power of two */
 #define WAKERS   2            /* ahead of each pair */
+#define TRIES    4            /* a pair goes behind its fourth wakers at the latest */
+#define SENDS    32           /* remembered: how long wakers took to send */
 #define GAP      (8 * MRD_US) /* between them, to the pair, and inside it: no timer is that short */
 #define PATIENCE MRD_SEC      /* for an answer */
 #define NUMBERS  512          /* transmit stamps awaited; a power of two */
@@ -37,6 +39,9 @@ struct mrd_timeprobe {
     uint32_t k, number;
     pair flight[FLIGHT];
     size_t flying;
+    int tries;           /* of the next pair */
+    int64_t took[SENDS]; /* to send the last waker of each try */
+    size_t took_count;
     uint32_t number_k[NUMBERS]; /* k of the packet with this transmit number */
     mrd_probe_sent done[DONE];
     size_t done_head, done_tail;
@@ -223,12 +228,50 @@ send_packet(mrd_timeprobe *p, mrd_probe_kind kind, uint32_t k, int64_t *at)
     return err == MRD_OK;
 }
 
+static int
+order_int64(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *) a, y = *(const int64_t *) b;
+
+    return x < y ? -1 : x > y;
+}
+
+/*
+ * Sends the wakers of the next pair. False when the last one took more than a tenth longer to send
+ * than a quarter of those before: the processor is slow just now (its clock, its caches, somebody
+ * else on the same core), and delays both ways follow that. In three of four times at most, since
+ * it is measured by itself.
+ */
+static bool
+wake_path(mrd_timeprobe *p, int64_t *at)
+{
+    int64_t took, sorted[SENDS], quarter;
+    size_t n = p->took_count < SENDS ? p->took_count : SENDS;
+
+    for (int i = 0; i < WAKERS; i++)
+        (void) send_packet(p, MRD_PROBE_WAKER, p->k, at);
+    took = mrd_local_now().ns - *at;
+    memcpy(sorted, p->took, sizeof(sorted));
+    p->took[p->took_count++ % SENDS] = took;
+    if (n < SENDS / 4)
+        return true;
+    qsort(sorted, n, sizeof(*sorted), order_int64);
+    quarter = sorted[n / 4];
+    return took <= quarter + quarter / 10;
+}
+
 static void
 send_pair(mrd_timeprobe *p, int64_t now)
 {
     pair *q = &p->flight[(p->k / 2) % FLIGHT];
     int64_t at = 0;
 
+    if (!wake_path(p, &at) && p->pace.burst == 0 && ++p->tries < TRIES) {
+        p->counts.postponed++;
+        mrd_probe_pace_again(&p->pace, now);
+        return;
+    }
+    p->tries = 0;
     if (q->used)
         finish_pair(p, q);
     *q = (pair){ .used = true, .k = p->k, .deadline = now + PATIENCE };
@@ -236,8 +279,6 @@ send_pair(mrd_timeprobe *p, int64_t now)
     p->k += 2;
     p->counts.pairs++;
     q->x = cross_read();
-    for (int i = 0; i < WAKERS; i++)
-        (void) send_packet(p, MRD_PROBE_WAKER, q->k, &at);
     for (uint32_t i = 0; i < 2; i++) {
         q->half[i].sent = send_packet(p, MRD_PROBE_REQUEST, q->k + i, &at);
         q->half[i].before = at;

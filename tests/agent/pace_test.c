@@ -84,4 +84,18 @@ TEST(a_burst_goes_first_then_the_pace)
     CHECK(p.next - at > 60 * MRD_SEC);
 }
 
+TEST(a_pair_that_waits_for_a_better_moment_goes_soon)
+{
+    mrd_probe_pace p;
+    uint32_t k = 0;
+    int64_t at;
+
+    mrd_probe_pace_init(&p, 2);
+    at = send_next(&p, &k);
+    for (int i = 0; i < 1000; i++) {
+        mrd_probe_pace_again(&p, at);
+        CHECK(p.next - at >= 10 * MRD_MS && p.next - at <= 30 * MRD_MS);
+    }
+}
+
 TEST_MAIN()

@@ -641,9 +641,10 @@ main(int argc, char **argv)
     for (int i = 0; i < 2; i++) {
         mrd_timeprobe_counts c = mrd_timeprobe_counters(clients[i]);
 
-        printf("  %s client: pairs %llu, lost %llu, user-space stamps %llu, voided by the wall "
-               "clock %llu\n",
-               i == 0 ? "fit" : "check", (unsigned long long) c.pairs, (unsigned long long) c.lost,
+        printf("  %s client: pairs %llu, postponed %llu times, lost %llu, user-space stamps %llu, "
+               "voided by the wall clock %llu\n",
+               i == 0 ? "fit" : "check", (unsigned long long) c.pairs,
+               (unsigned long long) c.postponed, (unsigned long long) c.lost,
                (unsigned long long) c.no_kernel_stamp, (unsigned long long) c.stepped);
         mrd_timeprobe_close(clients[i]);
         mrd_follow_free(t[i].follow);
