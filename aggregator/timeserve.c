@@ -31,6 +31,7 @@ typedef struct {
     int64_t sent_raw; /* read right before sending */
     mrd_xread before;
     mrd_probe_served served;
+    uint8_t key[MRD_PROBE_KEY_LEN]; /* of the agent when it asked */
 } pending;
 
 struct mrd_timeserve {
@@ -228,6 +229,7 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
             .source2 = kernel ? MRD_STAMP_UDP_KERNEL : MRD_STAMP_UDP_USER,
             .source3 = MRD_STAMP_UDP_USER,
         };
+        memcpy(ret_wait->key, slot->key, sizeof(ret_wait->key));
         fresh = mrd_joiner_served(slot->joiner, &ret_wait->served);
         s->counts.replayed += !fresh;
         s->counts.no_kernel_stamp += fresh && !kernel;
@@ -239,16 +241,11 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
 static void
 answer(mrd_timeserve *s, mrd_probe_packet *packet, const mrd_udp_peer *peer, pending *wait)
 {
-    uint8_t wire[MRD_PROBE_PACKET_LEN], key[MRD_PROBE_KEY_LEN] = { 0 };
-    agent_slot *slot;
+    uint8_t wire[MRD_PROBE_PACKET_LEN];
     mrd_err err;
 
-    pthread_mutex_lock(&s->lock);
-    if ((slot = known_agent(s, packet->agent)) != NULL)
-        memcpy(key, slot->key, sizeof(key));
-    pthread_mutex_unlock(&s->lock);
     packet->kind = MRD_PROBE_ANSWER;
-    mrd_probe_packet_encode(packet, key, wire);
+    mrd_probe_packet_encode(packet, wait->key, wire);
     wait->number = s->number;
     wait->sent_raw = mrd_local_now().ns;
     err = mrd_udp_send(s->fd, wire, sizeof(wire), peer);
