@@ -398,10 +398,11 @@ say_who(const hub_session *s, part_state state, const char *what, mrd_buf *to)
 
     for (size_t i = 0; i < s->n_parts; i++) {
         const hub_part *p = s->parts[i];
+        const char *since = strstr(p->sentence, "last heard of");
 
         if (p->state == state && n++ < NAMED_MAX)
             mrd_buf_fmt(to, "%s%s%s: %.120s", to->len == 0 ? "" : "; ", p->instance_id, what,
-                        p->sentence);
+                        since == NULL ? p->sentence : since);
     }
     if (n > NAMED_MAX)
         mrd_buf_fmt(to, "; %u more %s", n - NAMED_MAX,

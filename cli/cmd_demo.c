@@ -747,10 +747,13 @@ print_page(const demo *d)
     else if (!d->set->keep)
         printf("\nThe page was at %s; --keep leaves it there to be looked at\n", d->page);
     else
-        printf(
-            "\nThe page: %s\n  it asks for a token: %s\n  its certificate is by: %s\nCtrl-C ends "
-            "everything\n",
-            d->page, in_certs(d, "control.token", token), in_certs(d, "ca.pem", ca));
+        printf("\nThe page: %s\n  it asks for a token: %s\n  its certificate is by: %s\n"
+               "The commands, in another shell: meridian nodes, record, report, ... after\n"
+               "  export MERIDIAN_SERVER=%.*s MERIDIAN_CA_FILE=%s \\\n"
+               "         MERIDIAN_TOKEN_FILE=%s\n"
+               "Ctrl-C ends everything\n",
+               d->page, in_certs(d, "control.token", token), in_certs(d, "ca.pem", ca),
+               (int) strcspn(d->page + 8, "/") + 8, d->page, ca, token);
     fflush(stdout);
 }
 

@@ -99,7 +99,9 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
 
     switch (v->kind) {
     case MRD_VERDICT_NOTHING:
-        mrd_buf_text(to, "nobody can be called late: no collective had parts of two workers");
+        mrd_buf_text(to, n == 0
+                             ? "there is nothing to report: no core or device did anything"
+                             : "nobody can be called late: no collective had parts of two workers");
         return;
     case MRD_VERDICT_NONE:
         mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collectives", t->matched);

@@ -78,6 +78,9 @@ try:
     status, body = get("api/v1/nodes", open(token).read().strip())
     equal((status, len(json.loads(body or "{}").get("nodes", []))), (200, NODES), "with the token")
     check(b"<title>Meridian" in get("")[1], "the page")
+    shell = dict(env, no_proxy="127.0.0.1,localhost", **dict(re.findall(r"(MERIDIAN_\w+)=(\S+)", said[said.index("export MERIDIAN_"):])))
+    nodes = subprocess.run([MERIDIAN, "nodes", "--interval", "0"], capture_output=True, text=True, env=shell, timeout=60)
+    equal((nodes.returncode, len(nodes.stdout.splitlines())), (0, NODES + 1), f"the commands, as it says: {nodes.stderr}")
 finally:
     p.send_signal(signal.SIGINT)
     try:
