@@ -36,12 +36,12 @@ typedef struct {
 } mrd_journal_piece;
 
 /* Several in a row, by few and large writes, which cost the system two thirds of single ones.
- * Returns how many of them are in the journal, from the first on; when that is less than n, why says
- * what the next one failed with, and the file is as after a failed append. */
+ * Returns how many of them are in the journal, from the first on; when that is less than n, why
+ * says what the next one failed with, and the file is as after a failed append. */
 size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_piece *pieces, size_t n,
                                mrd_why *why);
-/* Makes everything appended durable (fdatasync), names and folders included. Errors: IO, FULL: nothing since the last sync may
- * be acknowledged. */
+/* Makes everything appended durable (fdatasync), names and folders included. Errors: IO, FULL:
+ * nothing since the last sync may be acknowledged. */
 mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
 bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */
 /* The whole file system was synced; sys: 0, or the errno it failed with. Errors: as sync. */
@@ -129,6 +129,10 @@ typedef struct {
     unsigned open_max;
     uint64_t key;      /* of the source */
     uint64_t *ret_bad; /* events that could not be read */
+    /* What opening a batch needs: of all sources of one thread, so that it is in the cache whoever
+     * opens one. Both outlive the source. */
+    mrd_codec *codec;
+    mrd_buf *frame;
 } mrd_journal_source_options;
 
 mrd_err mrd_journal_source(const mrd_journal_source_options *options, mrd_catalog *cat,

@@ -27,14 +27,12 @@ typedef struct {
     mrd_source source;
     mrd_journal_source_options o;
     mrd_catalog *cat;
-    mrd_codec *codec;
     planned *plan;
     size_t n, next;
     cursor **heap; /* least head first */
     size_t n_heap, heap_cap, n_open;
     mrd_batch_reader **spare;
     size_t n_spare;
-    mrd_buf buf;
     uint32_t given; /* so many events of heap[0] were handed out last */
     mrd_run left;   /* of them, not yet taken by next */
 } jsource;
@@ -134,7 +132,7 @@ reader_take(jsource *s)
     }
     if (s->n_spare > 0)
         return s->spare[--s->n_spare];
-    return mrd_batch_reader_new(s->codec);
+    return mrd_batch_reader_new(s->o.codec);
 }
 
 /* Goes to the first event that was not given; false when there is none. */
@@ -163,7 +161,7 @@ cursor_open(jsource *s, cursor *c)
     mrd_frame f;
     mrd_bytes body;
     bool ok = r != NULL && mrd_journal_read(s->o.index, &s->o.index->entries[c->entry], false,
-                                            &s->buf, &f, &body, NULL) == MRD_OK;
+                                            s->o.frame, &f, &body, NULL) == MRD_OK;
 
     f.seq = c->entry; /* unique in this source, whatever epochs there are */
     ok = ok && mrd_batch_open(r, &f, body, s->cat, &info, NULL) == MRD_OK;
@@ -305,8 +303,6 @@ jsource_close(mrd_source *self)
     free(s->heap);
     free(s->spare);
     free(s->plan);
-    mrd_codec_free(s->codec);
-    mrd_buf_fini(&s->buf);
     free(s);
 }
 
@@ -340,9 +336,8 @@ mrd_journal_source(const mrd_journal_source_options *options, mrd_catalog *cat,
     if (s->o.open_max == 0)
         s->o.open_max = OPEN_USUAL;
     s->cat = cat;
-    s->codec = mrd_codec_new();
     s->spare = calloc(s->o.open_max + 1, sizeof(*s->spare));
-    if (s->codec == NULL || s->spare == NULL || jsource_plan(s) != MRD_OK) {
+    if (s->spare == NULL || jsource_plan(s) != MRD_OK) {
         jsource_close(&s->source);
         return mrd_why_set(why, MRD_NOMEM, 0, "journal source");
     }

@@ -474,7 +474,9 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
                                          .clock = s->clock,
                                          .boot = s->boot,
                                          .key = p->n_sources,
-                                         .ret_bad = s->era == 0 ? &part->bad : NULL };
+                                         .ret_bad = s->era == 0 ? &part->bad : NULL,
+                                         .codec = p->codec,
+                                         .frame = &p->buf };
         mrd_source *raw, *mapped;
         mrd_err err;
 

@@ -419,6 +419,7 @@ TEST(source_sorts_overlapping_batches)
     mrd_why why = { 0 };
     int64_t last = INT64_MIN, sum = 0, want = 0;
     uint64_t bad = 0, last_seq = 0;
+    mrd_buf frame = { 0 };
     size_t n = 0;
 
     snprintf(dir, sizeof(dir), "%s/j", test_tmp());
@@ -442,7 +443,9 @@ TEST(source_sorts_overlapping_batches)
                                          .end_ns = INT64_MAX,
                                          .open_max = open_max,
                                          .key = 9,
-                                         .ret_bad = &bad };
+                                         .ret_bad = &bad,
+                                         .codec = w.codec,
+                                         .frame = &frame };
 
         n = 0;
         sum = 0;
@@ -462,9 +465,13 @@ TEST(source_sorts_overlapping_batches)
         src->close(src);
     }
     { /* a slice reads only what overlaps it */
-        mrd_journal_source_options o = {
-            .index = &x, .process_id = 10, .start_ns = 30000, .end_ns = 30001, .ret_bad = &bad
-        };
+        mrd_journal_source_options o = { .index = &x,
+                                         .process_id = 10,
+                                         .start_ns = 30000,
+                                         .end_ns = 30001,
+                                         .ret_bad = &bad,
+                                         .codec = w.codec,
+                                         .frame = &frame };
 
         n = 0;
         REQUIRE(mrd_journal_source(&o, w.cat, &src, &why) == MRD_OK);
@@ -473,6 +480,7 @@ TEST(source_sorts_overlapping_batches)
         CHECK(n < BATCHES * EVENTS && n >= EVENTS && n % EVENTS == 0);
         src->close(src);
     }
+    mrd_buf_fini(&frame);
     mrd_journal_index_fini(&x);
     world_free(&w);
 }
