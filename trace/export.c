@@ -4,6 +4,10 @@
 
 #include "base/obj.h"
 
+#define AT_ONCE    64      /* events: few enough to be in the cache for every sink */
+#define AHEAD      4       /* events: those of many streams lie far apart */
+#define LOOK_EVERY 0x10000 /* events: whether to go on */
+
 /* One sink at work. */
 typedef struct {
     const mrd_sink_ops *ops;
@@ -28,24 +32,51 @@ export_open(export_sink *sink, const mrd_sink_env *env, mrd_export_target *targe
     return err;
 }
 
+static mrd_step
+export_read(mrd_source *source, const mrd_event *events[AT_ONCE], size_t *ret_n, mrd_why *why)
+{
+    if (source->many != NULL)
+        return source->many(source, events, AT_ONCE, ret_n, why);
+    *ret_n = 1;
+    return source->next(source, &events[0], why);
+}
+
+static mrd_err
+export_some(const export_sink *sink, const mrd_event *const *events, size_t n)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        const char *soon = (const char *) events[i + AHEAD < n ? i + AHEAD : n - 1];
+
+        __builtin_prefetch(soon);
+        __builtin_prefetch(soon + 64);
+        err = sink->ops->event(sink->state, events[i]);
+    }
+    return err;
+}
+
 static mrd_err
 export_events(mrd_source *source, export_sink *sinks, size_t n,
               bool (*progress)(void *self, uint64_t events), void *self, uint64_t *events,
               mrd_why *why)
 {
-    const mrd_event *ev;
+    const mrd_event *some[AT_ONCE];
+    uint64_t look = LOOK_EVERY;
+    size_t got;
     mrd_step step;
 
-    while ((step = source->next(source, &ev, why)) == MRD_MORE) {
+    while ((step = export_read(source, some, &got, why)) == MRD_MORE) {
         for (size_t i = 0; i < n; i++) {
-            mrd_err err = sinks[i].ops->event(sinks[i].state, ev);
+            mrd_err err = export_some(&sinks[i], some, got);
 
             if (err != MRD_OK)
                 return mrd_why_set(why, err, 0, "writing %s: %s", sinks[i].ops->name,
                                    mrd_err_text(err));
         }
-        if ((++*events & 0xffff) != 0)
+        if ((*events += got) < look)
             continue;
+        look += LOOK_EVERY;
         if (progress != NULL && !progress(self, *events))
             return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
         for (size_t i = 0; i < n; i++) { /* a full disk need not wait for the end */

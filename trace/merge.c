@@ -126,7 +126,7 @@ merge_start(merge *m)
 }
 
 /* Replaces the winner by its source's next event. */
-static inline void
+static inline __attribute__((always_inline)) void
 merge_advance(merge *m)
 {
     uint64_t who = m->tree.tag[1];
@@ -171,6 +171,33 @@ merge_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     return MRD_MORE;
 }
 
+/* Whether the winner's source gave its next event already, and in order: to ask it for more, or to
+ * close it, ends the events that it gave before. */
+static inline bool
+merge_has_next(const merge *m)
+{
+    const feed *f = &m->feeds[m->tree.tag[1]];
+
+    return f->end - f->at > 1 && f->at[1].ts_ns >= f->at->ts_ns;
+}
+
+static mrd_step
+merge_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n, mrd_why *why)
+{
+    merge *m = (merge *) (void *) self;
+    mrd_step step = merge_next(self, &ret_events[0], why);
+    size_t n = 1;
+
+    if (step != MRD_MORE)
+        return step;
+    for (; n < room && merge_has_next(m); n++) {
+        merge_advance(m);
+        ret_events[n] = m->feeds[m->tree.tag[1]].at;
+    }
+    *ret_n = n;
+    return MRD_MORE;
+}
+
 static void
 merge_close(mrd_source *self)
 {
@@ -212,7 +239,7 @@ mrd_merge_open(mrd_source **sources, size_t n,
     m->tree.tag[1] = MERGE_NONE;
     m->bad = bad;
     m->self = self;
-    m->base = (mrd_source){ .next = merge_next, .close = merge_close };
+    m->base = (mrd_source){ .next = merge_next, .close = merge_close, .many = merge_many };
     *ret_source = &m->base;
     return MRD_OK;
 }

@@ -2,8 +2,8 @@
  * trace/source.h - something that yields events in mrd_event_order, one after the other: a stream
  * of the store, a batch decoder over a journal, a mapping or filter in front of another source.
  *
- * Sources that hold decoded events anyway hand them over as runs, which spares their readers a call
- * for each. Who reads a source uses either next or run, not both.
+ * Sources that hold decoded events anyway hand them over as runs, or those of others as many, which
+ * spares their readers a call for each. Who reads a source uses one of the three, no other.
  */
 #ifndef MRD_TRACE_SOURCE_H
 #define MRD_TRACE_SOURCE_H
@@ -25,6 +25,10 @@ struct mrd_source {
     /* The next *ret_n (at least 1) events, one behind the other. They may be changed, and are
      * borrowed until the next call. NULL: the source has next only. */
     mrd_step (*run)(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why);
+    /* The next *ret_n (1 .. room) events, wherever they lie, borrowed until the next call. NULL:
+     * the source has none. */
+    mrd_step (*many)(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n,
+                     mrd_why *why);
 };
 
 /* What is left of a run; a source with run makes its next of it. */

@@ -13,11 +13,41 @@ compare_with_key(const void *a, const void *b)
     return order != 0 ? order : x->id < y->id ? -1 : x->id > y->id; /* id: the source's key here */
 }
 
-TEST(k_sorted_sources_become_one)
+/* Reads a merge to its end, event by event or many at once; calls see for each. */
+static void
+read_all(mrd_source *merged, bool many, void (*see)(void *self, const mrd_event *ev), void *self)
+{
+    const mrd_event *v[7];
+    size_t n = 1;
+
+    while ((many ? merged->many(merged, v, MRD_COUNT(v), &n, NULL)
+                 : merged->next(merged, &v[0], NULL)) == MRD_MORE) {
+        REQUIRE(n >= 1 && n <= MRD_COUNT(v));
+        for (size_t i = 0; i < n; i++)
+            see(self, v[i]);
+    }
+    CHECK_INT(merged->next(merged, &v[0], NULL), MRD_END);
+}
+
+typedef struct {
+    const mrd_event *want;
+    size_t n;
+} expected;
+
+static void
+see_expected(void *self, const mrd_event *ev)
+{
+    expected *e = self;
+
+    CHECK(compare_with_key(ev, &e->want[e->n++]) == 0);
+}
+
+static void
+merge_sorted(bool many)
 {
     static mrd_event v[SOURCES][EVENTS], all[SOURCES * EVENTS];
     mrd_source *in[SOURCES], *out = NULL;
-    const mrd_event *ev;
+    expected e = { .want = all };
     uint64_t seed = 4711;
     int closed = 0;
 
@@ -39,15 +69,17 @@ TEST(k_sorted_sources_become_one)
     memset(all + 5 * EVENTS, 0x7f, sizeof(v[5])); /* source 5 is empty: sorts to the end */
     qsort(all, SOURCES * EVENTS, sizeof(all[0]), compare_with_key);
     REQUIRE(mrd_merge_open(in, SOURCES, NULL, NULL, &out, NULL) == MRD_OK);
-    for (size_t i = 0; i < (SOURCES - 1) * EVENTS; i++) {
-        REQUIRE(out->next(out, &ev, NULL) == MRD_MORE);
-        CHECK(compare_with_key(ev, &all[i]) == 0);
-    }
-    CHECK_INT(out->next(out, &ev, NULL), MRD_END);
-    CHECK_INT(out->next(out, &ev, NULL), MRD_END);
+    read_all(out, many, see_expected, &e);
+    CHECK_INT(e.n, (SOURCES - 1) * EVENTS);
     CHECK_INT(closed, SOURCES);
     out->close(out);
     CHECK_INT(closed, SOURCES);
+}
+
+TEST(k_sorted_sources_become_one)
+{
+    merge_sorted(false);
+    merge_sorted(true);
 }
 
 TEST(no_source_is_an_empty_sequence)
@@ -75,34 +107,53 @@ note_bad(void *self, uint64_t key, const mrd_why *why)
     log->keys = log->keys * 100 + key;
 }
 
-TEST(a_bad_source_ends_alone_and_is_named)
+static void
+see_time(void *self, const mrd_event *ev)
+{
+    int64_t *seen = self;
+
+    *seen = *seen * 10 + ev->ts_ns;
+}
+
+/* back: the second run, of two events, is not in order. */
+static void
+merge_bad(bool runs, bool many)
 {
     static const mrd_event good[] = { { .kind = MRD_INSTANT, .ts_ns = 1 },
                                       { .kind = MRD_INSTANT, .ts_ns = 9 } };
-    static const mrd_event back[] = { { .kind = MRD_INSTANT, .ts_ns = 5 },
+    static const mrd_event back[] = { { .kind = MRD_INSTANT, .ts_ns = 3 },
+                                      { .kind = MRD_INSTANT, .ts_ns = 5 },
                                       { .kind = MRD_INSTANT, .ts_ns = 4 },
                                       { .kind = MRD_INSTANT, .ts_ns = 6 } };
     static const mrd_event cut[] = { { .kind = MRD_INSTANT, .ts_ns = 2 } };
     int closed = 0;
     bad_log log = { 0 };
     mrd_source *in[3] = { test_source_new(good, 2, 1, &closed),
-                          test_source_new(back, 3, 2, &closed),
+                          test_source_new(back, 4, 2, &closed),
                           test_source_new(cut, 1, 3, &closed) };
     mrd_source *out;
-    const mrd_event *ev;
     int64_t seen = 0;
 
+    for (size_t i = 0; i < 3 && runs; i++)
+        in[i]->run = test_source_run;
     ((test_source *) (void *) in[2])->bad_at_end = true;
     REQUIRE(mrd_merge_open(in, 3, note_bad, &log, &out, NULL) == MRD_OK);
-    while (out->next(out, &ev, NULL) == MRD_MORE)
-        seen = seen * 10 + ev->ts_ns;
-    CHECK_INT(seen, 1259);
+    read_all(out, many, see_time, &seen);
+    CHECK_INT(seen, 12359);
     CHECK_INT(log.calls, 2);
     CHECK_INT(log.keys, 302);
     CHECK(strstr(log.text[0], "breaks off") != NULL);
     CHECK(strstr(log.text[1], "from 5 ns to 4 ns") != NULL);
     CHECK_INT(closed, 3);
     out->close(out);
+}
+
+TEST(a_bad_source_ends_alone_and_is_named)
+{
+    merge_bad(false, false);
+    merge_bad(true, false);
+    merge_bad(false, true);
+    merge_bad(true, true);
 }
 
 static void
