@@ -13,6 +13,7 @@ from lib import check, equal, finish, free_port, need_daemons, until
 from service import Service
 
 need_daemons()
+os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=8"  # freed memory that it keeps is no growth
 FULL = "full" in sys.argv
 CLIENTS, SECONDS, TICKS = (64, 60, 400000) if FULL else (64, 4, 40000)
 GROWTH = 64 << 20  # bytes; 512 connections of 32 KiB, 8 streams of a few MiB, and room
