@@ -582,6 +582,62 @@ TEST(closes_by_bytes)
 
 /* ---- The schema is the truth: protobuf-c reads what was written by hand ---- */
 
+/* A text of at most three letters for each number. */
+static mrd_sid
+short_text(mrd_catalog *cat, uint32_t n)
+{
+    char text[4];
+
+    snprintf(text, sizeof(text), "%c%c%c", 'A' + (char) (n % 41), 'A' + (char) (n / 41 % 41),
+             'A' + (char) (n / 1681));
+    return mrd_catalog_intern(cat, text);
+}
+
+/* The dictionary holds the names of tracks, too: with as many strings as there may be from
+ * arguments, tracks close the batch before a reader would refuse it. */
+TEST(names_of_tracks_are_counted)
+{
+    enum { EVENTS = 7, ARGS = MRD_BATCH_ARGS };
+    world w = world_new();
+    mrd_batch *b = mrd_batch_new(w.cat, w.process, 0, 20000);
+    static mrd_arg args[ARGS];
+    const mrd_event *ev;
+    mrd_err err = MRD_OK;
+    uint32_t n = 0, texts = 0, given = 0;
+    mrd_why why = { 0 };
+    trip t;
+
+    for (; err == MRD_OK; n++) {
+        mrd_event e = { .kind = MRD_SPAN, .ts_ns = (int64_t) n, .name = w.names[0] };
+        mrd_track track;
+
+        mrd_track_init(&track, w.process, MRD_SRC_RUNTIME);
+        track.thread_id = (int64_t) n;
+        if (n < EVENTS) {
+            e.args = args;
+            e.arg_count = ARGS;
+            for (uint32_t i = 0; i < ARGS; i++) {
+                args[i] = (mrd_arg){ .key = short_text(w.cat, texts++), .type = MRD_ARG_STR };
+                args[i].v.sid = short_text(w.cat, texts++);
+            }
+        } else {
+            track.name = short_text(w.cat, texts++);
+            track.unit_name = short_text(w.cat, texts++);
+        }
+        e.track = mrd_catalog_track(w.cat, &track);
+        err = mrd_batch_push(b, &e);
+    }
+    CHECK_ERR("full", err, MRD_FULL);
+    CHECK(texts > 60000 && n > EVENTS + 1000);
+    t = trip_open(b, MRD_CODEC_ZSTD, w.cat);
+    while (mrd_batch_next(t.reader, &ev, &why) == MRD_MORE)
+        given++;
+    CHECK_INT(given, n - 1);
+    trip_close(&t);
+    mrd_batch_free(b);
+    mrd_catalog_free(w.cat);
+}
+
 TEST(protobuf_reads_the_columns)
 {
     world w = world_new();
