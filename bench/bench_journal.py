@@ -49,12 +49,12 @@ def row(name, streams, run, read):
 
 
 def ours(streams, folder):
-    wall, cpu, peak, text = measured(load, "merge", f"{folder}/journal", str(streams), f"{folder}/out.pftrace")
+    wall, cpu, _, text = measured(load, "merge", f"{folder}/journal", str(streams), f"{folder}/out.pftrace")
     said = dict(line.split() for line in text.splitlines())
     if int(said["events"]) != events // streams * streams:
         sys.exit(f"bench_journal: merged {said['events']} events of {events}")
     os.unlink(f"{folder}/out.pftrace")
-    return cpu, wall, peak, int(said["bytes"])
+    return cpu, wall, int(said["peak_kib"]) / 1024, int(said["bytes"])
 
 
 def theirs(folder):
