@@ -1,4 +1,4 @@
-#include "aggregator/hub.h"
+#include "aggregator/ingest_int.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,45 +9,15 @@
 #include "base/log.h"
 #include "base/obj.h"
 
-#define PENDING_MAX    HUB_CONTEXTS
-#define GROUP_ENOUGH   8 /* frames that an agent has in flight */
-#define GROUP_WAIT     (3 * MRD_MS)
-#define DIRECTIVES_MAX 16
-#define TICK_NS        (200 * MRD_MS)
-#define WATCH_NS       MRD_SEC
-
-/* A frame that is to be appended and made durable, or a repetition of one that is. */
-typedef struct {
-    mrd_server_request request;
-    hub_session *session;
-    hub_part *part;
-    hub_node *node;
-    mrd_frame frame;
-    unsigned first; /* where the frame waits that this one repeats; its own place: it does not */
-    bool written;   /* to its journal */
-    int64_t received_ns;
-} pending;
-
-struct ingest {
-    hub *h;
-    pthread_t thread;
-    pending waiting[PENDING_MAX];
-    unsigned n_waiting;
-    mrd_journal_syncer *syncer;
-    mrd_journal *dirty[PENDING_MAX]; /* of one commit, each once, and what its sync said */
-    mrd_why whys[PENDING_MAX];
-    mrd_journal_piece pieces[PENDING_MAX]; /* of one journal, and where they wait */
-    unsigned piece_at[PENDING_MAX];
-    mrd_why unwritten[PENDING_MAX]; /* by journal */
-    int64_t next_tick_ns, next_watch_ns;
-    uint64_t refused; /* connections, when it was said last */
-    mrd_buf reply, repacked, joined;
-};
+#define GROUP_ENOUGH 8 /* frames that an agent has in flight */
+#define GROUP_WAIT   (3 * MRD_MS)
+#define TICK_NS      (200 * MRD_MS)
+#define WATCH_NS     MRD_SEC
 
 /* ---- Replies ---- */
 
-static void
-reply_message(ingest *in, mrd_server_request *request, uint8_t type, const void *message)
+void
+ingest_reply(ingest *in, mrd_server_request *request, uint8_t type, const void *message)
 {
     mrd_frame f = { .type = type };
 
@@ -58,9 +28,9 @@ reply_message(ingest *in, mrd_server_request *request, uint8_t type, const void 
         mrd_server_drop(in->h->server, request);
 }
 
-static void
-reply_ack(ingest *in, mrd_server_request *request, Mrd__AckStatus status, mrd_err err,
-          const char *text, uint32_t retry_ms)
+void
+ingest_ack(ingest *in, mrd_server_request *request, Mrd__AckStatus status, mrd_err err,
+           const char *text, uint32_t retry_ms)
 {
     char copy[MRD_WHY_MAX];
     Mrd__Ack ack = MRD__ACK__INIT;
@@ -70,11 +40,11 @@ reply_ack(ingest *in, mrd_server_request *request, Mrd__AckStatus status, mrd_er
     ack.err = (uint32_t) err;
     ack.sentence = copy;
     ack.retry_after_ms = retry_ms;
-    reply_message(in, request, MRD_FRAME_ACK, &ack);
+    ingest_reply(in, request, MRD_FRAME_ACK, &ack);
 }
 
-static void
-reply_refuse(ingest *in, mrd_server_request *request, const mrd_why *why, bool final)
+void
+ingest_refuse(ingest *in, mrd_server_request *request, const mrd_why *why, bool final)
 {
     char copy[MRD_WHY_MAX];
     Mrd__Refuse refuse = MRD__REFUSE__INIT;
@@ -84,324 +54,9 @@ reply_refuse(ingest *in, mrd_server_request *request, const mrd_why *why, bool f
     refuse.sentence = copy;
     refuse.final = final;
     refuse.retry_after_ms = 5000;
-    reply_message(in, request, MRD_FRAME_REFUSE, &refuse);
+    ingest_reply(in, request, MRD_FRAME_REFUSE, &refuse);
     in->h->stats.hello_refused++;
     mrd_log(MRD_LOG_WARN, "AGG-HELLO-REFUSED", "Agent refused: reason=%s", why->text);
-}
-
-/* ---- Hello ---- */
-
-/* The certificate of the connection and the token of the hello, as far as each is wanted. */
-static mrd_err
-identity_check(hub *h, uint32_t conn, const Mrd__Hello *hello, mrd_why *why)
-{
-    char names[256];
-
-    if (h->cert_identity &&
-        !mrd_server_peer_is(h->server, conn, hello->instance_id, names, sizeof(names)))
-        return mrd_why_set(why, MRD_AUTH, 0,
-                           "agent '%s' shows the certificate of '%s': an agent may publish only "
-                           "as an instance that its certificate names (meridian certs agent %s)",
-                           hello->instance_id, names, hello->instance_id);
-    if (h->auth != NULL &&
-        !mrd_auth_agent(h->auth, mrd_str_of(hello->token), mrd_str_of(hello->instance_id)))
-        return mrd_why_set(why, MRD_AUTH, 0, "agent '%s' shows %s", hello->instance_id,
-                           hello->token[0] == '\0' ? "no token"
-                                                   : "a token that may not publish as it");
-    return MRD_OK;
-}
-
-static mrd_err
-hello_check(ingest *in, const mrd_msg *msg, uint32_t conn, mrd_why *why)
-{
-    const Mrd__Hello *hello = msg->u.hello;
-    hub *h = in->h;
-    const hub_node *known;
-    mrd_err err;
-
-    if (hello->wire_major != MRD_WIRE_MAJOR)
-        return mrd_why_set(
-            why, MRD_VERSION, 0,
-            "agent '%s' (release %s) speaks wire version %u, this aggregator speaks %u: "
-            "update the older",
-            hello->instance_id, hello->release, hello->wire_major, MRD_WIRE_MAJOR);
-    if (!mrd_instance_id_valid(mrd_str_of(hello->instance_id)))
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "'%.200s' is no instance id: 1 to 128 letters, digits, '.', '_' or '-'",
-                           hello->instance_id);
-    if (msg->frame.agent != mrd_agent_key(mrd_str_of(hello->instance_id)))
-        return mrd_why_set(why, MRD_CORRUPT, 0, "agent '%s' sends another agent's key",
-                           hello->instance_id);
-    if ((err = identity_check(h, conn, hello, why)) != MRD_OK)
-        return err;
-    if (!mrd_server_conn_admit(h->server, conn)) {
-        h->stats.limited[LIMIT_CONNECTIONS]++;
-        return mrd_why_set(why, MRD_LIMIT, 0,
-                           "%u agents are connected, which is the limit (--max-connections, else a "
-                           "third of the open files allowed): '%s' waits until one leaves",
-                           mrd_server_max_connections(h->server), hello->instance_id);
-    }
-    known = hub_node_by_id(h, hello->instance_id);
-    if (known == NULL && !hub_node_room(h)) {
-        h->stats.limited[LIMIT_NODES]++;
-        return mrd_why_set(why, MRD_LIMIT, 0,
-                           "agent '%s' is one more than the %lld that --max-nodes allows, and none "
-                           "of them is gone for longer than --node-forget",
-                           hello->instance_id, (long long) h->limits.max_nodes);
-    }
-    if (known != NULL && known->run != hello->run && hub_node_alive(h, known) &&
-        mrd_server_conn_alive(h->server, known->conn))
-        return mrd_why_set(
-            why, MRD_EXISTS, 0,
-            "instance id '%s' is in use by another agent (host '%s'), this one runs on "
-            "'%s': give one of them another --instance-id",
-            hello->instance_id, known->host_name, hello->host_name);
-    for (size_t i = 0; i < h->n_nodes; i++) {
-        if (h->nodes[i]->key == msg->frame.agent && h->nodes[i] != known)
-            return mrd_why_set(why, MRD_EXISTS, 0,
-                               "the key of instance id '%s' is that of '%s': choose another",
-                               hello->instance_id, h->nodes[i]->instance_id);
-    }
-    return MRD_OK;
-}
-
-static void
-node_hello(hub_node *n, const mrd_msg *msg)
-{
-    const Mrd__Hello *hello = msg->u.hello;
-
-    n->key = msg->frame.agent;
-    n->run = hello->run;
-    n->epoch = hello->epoch;
-    n->simulated = hello->simulated;
-    n->hello_local_ns = hello->local_ns;
-    n->hello_wall_ns = hello->wall_ns;
-    hub_copy(n->boot_id, sizeof(n->boot_id), hello->boot_id);
-    hub_copy(n->host_name, sizeof(n->host_name), hello->host_name);
-    hub_copy(n->release, sizeof(n->release), hello->release);
-    mrd_strlist_fini(&n->labels);
-    for (size_t i = 0; i < hello->n_labels && i < 64; i++) {
-        char text[HUB_TEXT_MAX];
-
-        snprintf(text, sizeof(text), "%s=%s", hello->labels[i]->key, hello->labels[i]->value);
-        if (mrd_strlist_add(&n->labels, mrd_str_of(text)) != MRD_OK)
-            return;
-    }
-}
-
-static void
-reply_welcome(ingest *in, mrd_server_request *request, const hub_node *n)
-{
-    hub *h = in->h;
-    control_message told[DIRECTIVES_MAX];
-    Mrd__Control *list[DIRECTIVES_MAX];
-    Mrd__Welcome w = MRD__WELCOME__INIT;
-    char release[] = MRD_RELEASE;
-    uint8_t key[MRD_PROBE_KEY_LEN];
-
-    w.wire_major = MRD_WIRE_MAJOR;
-    w.wire_minor = MRD_WIRE_MINOR;
-    w.release = release;
-    w.aggregator_id = h->id;
-    w.boot_id = h->timeline;
-    w.heartbeat_ms = 1000;
-    w.max_frame = MRD_FRAME_MAX;
-    w.max_events = MRD_BATCH_EVENTS;
-    w.window = 8;
-    memcpy(key, n->probe_key, sizeof(key));
-    w.time_port = clocks_port(h);
-    w.probe_key = (ProtobufCBinaryData){ sizeof(key), key };
-    w.local_ns = mrd_local_now().ns;
-    w.wall_ns = mrd_wall_now().ns;
-    w.session_offset_ns = h->session_offset_ns;
-    w.n_directives = control_directives(h, n, NULL, told, DIRECTIVES_MAX);
-    for (size_t i = 0; i < w.n_directives; i++)
-        list[i] = &told[i].control;
-    w.directives = list;
-    reply_message(in, request, MRD_FRAME_WELCOME, &w);
-    for (size_t i = 0; i < w.n_directives; i++)
-        control_message_fini(&told[i]);
-}
-
-static void
-on_hello(ingest *in, mrd_server_request *request, const mrd_msg *msg)
-{
-    hub *h = in->h;
-    mrd_why why = { 0 };
-    hub_node *n;
-
-    if (hello_check(in, msg, request->conn, &why) != MRD_OK) {
-        reply_refuse(in, request, &why, why.err != MRD_LIMIT && why.err != MRD_EXISTS);
-        return;
-    }
-    if ((n = hub_node_by_id(h, msg->u.hello->instance_id)) == NULL &&
-        (n = hub_node_add(h, msg->u.hello->instance_id)) == NULL) {
-        mrd_server_drop(h->server, request);
-        return;
-    }
-    if (n->conn != request->conn)
-        mrd_log(MRD_LOG_INFO, "AGG-NODE-UP", "Agent connected: node=%s host=%s release=%s",
-                n->instance_id, msg->u.hello->host_name, msg->u.hello->release);
-    hub_node_connect(h, n, request->conn);
-    if (strcmp(n->boot_id, msg->u.hello->boot_id) != 0)
-        clocks_forget(n); /* another boot, another clock */
-    node_hello(n, msg);
-    n->proof_epoch = h->proof_epoch;
-    clocks_hello(h, n);
-    n->seen_ns = mrd_local_now().ns;
-    n->seen_wall_ns = mrd_wall_now().ns;
-    h->known.changed = h->known.changed || !n->heard || n->forget;
-    n->heard = true;
-    n->forget = false;
-    h->stats.hellos++;
-    reply_welcome(in, request, n);
-}
-
-/* ---- Heartbeats ---- */
-
-/* The agent repeats all of them each time; a session that asked for none has none. */
-static void
-part_profiles(hub_part *p, const Mrd__SessionStatus *st)
-{
-    mrd_json *list;
-
-    if (st->n_device_profiles == 0)
-        return;
-    list = mrd_json_new_array();
-    for (size_t i = 0; i < st->n_device_profiles && i < HUB_PROFILES_MAX; i++) {
-        const Mrd__DeviceProfile *d = st->device_profiles[i];
-        mrd_json *o = mrd_json_new_object();
-
-        mrd_json_set(o, "process_id", mrd_json_new_int(d->process_id));
-        if (d->nc_idx >= 0)
-            mrd_json_set(o, "lnc_idx", mrd_json_new_int(d->nc_idx));
-        mrd_json_set(o, "state", mrd_json_new_str(d->state));
-        mrd_json_set(o, "written", mrd_json_new_int(d->count));
-        if (*d->sentence != '\0')
-            mrd_json_set(o, "sentence", mrd_json_new_str(d->sentence));
-        mrd_json_append(list, o);
-    }
-    mrd_json_free(p->device_profiles);
-    p->device_profiles = list;
-}
-
-static void
-part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__SessionStatus *st)
-{
-    part_epoch *e;
-
-    part_count(p, st->counters);
-    if (st->started_local_ns != 0) {
-        p->started_local_ns = st->started_local_ns;
-        p->start_bound_ns = st->start_bound_ns;
-    }
-    if (st->stopped_local_ns != 0)
-        p->stopped_local_ns = st->stopped_local_ns;
-    if (st->complete_local_ns > p->complete_local_ns)
-        p->complete_local_ns = st->complete_local_ns;
-    p->clock = n->clock;
-    if (n->has_reading) { /* none yet since our start: what the manifest had stays */
-        p->has_reading = true;
-        p->reading = n->reading;
-    }
-    if (s->device_profiles[0] != '\0')
-        part_profiles(p, st);
-    if (st->last_seq > 0 && (e = part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
-        e->end = st->last_seq;
-    switch (st->phase) {
-    case MRD__NODE_PHASE__NODE_ARMED:
-        p->state = PART_ARMED;
-        break;
-    case MRD__NODE_PHASE__NODE_RECORDING:
-        if (p->state == PART_REFUSED || p->state == PART_MISSING) /* silent when asked, or away */
-            hub_copy(p->sentence, sizeof(p->sentence), "joined late");
-        p->err = MRD_OK;
-        p->state = PART_RECORDING;
-        break;
-    case MRD__NODE_PHASE__NODE_STOPPING:
-        p->state = PART_STOPPING;
-        break;
-    case MRD__NODE_PHASE__NODE_FLUSHED:
-        p->state = PART_FLUSHED;
-        break;
-    case MRD__NODE_PHASE__NODE_REFUSED:
-        p->state = PART_REFUSED;
-        p->err = (mrd_err) st->err;
-        hub_copy(p->sentence, sizeof(p->sentence), st->sentence);
-        break;
-    default:
-        break;
-    }
-    if (p->state != PART_LOST)
-        p->lost_wall_ns = 0;
-    control_heard(s, p, st->triggers, st->n_triggers);
-    s->dirty = true;
-}
-
-/* An agent repeats its note for a while; what changes is new. */
-static void
-take_notes(hub *h, hub_node *n, const Mrd__Heartbeat *hb)
-{
-    const char *note = "";
-
-    for (size_t i = 0; i < hb->n_notes; i++) {
-        if (strcmp(hb->notes[i]->key, "trigger") == 0)
-            note = hb->notes[i]->value;
-    }
-    if (*note != '\0' && strncmp(note, n->noted, sizeof(n->noted) - 1) != 0)
-        control_noted(h, n, note);
-    hub_copy(n->noted, sizeof(n->noted), note);
-}
-
-static void
-on_heartbeat(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *msg,
-             int64_t received_ns)
-{
-    const Mrd__Heartbeat *hb = msg->u.heartbeat;
-    control_message told[DIRECTIVES_MAX];
-    Mrd__Control *list[DIRECTIVES_MAX];
-    Mrd__Ack ack = MRD__ACK__INIT;
-    Mrd__ClockEstimate estimate;
-    char state[24];
-    hub *h = in->h;
-
-    hub_copy(n->state, sizeof(n->state), hb->state);
-    hub_counters_take(&n->counters, hb->counters);
-    hub_clock_take(&n->clock, hb->clock);
-    n->rings = hb->rings;
-    n->processes = hb->processes;
-    n->spool_bytes = hb->spool_bytes;
-    n->memory_bytes = hb->memory_bytes;
-    h->stats.heartbeats++;
-    for (size_t i = 0; i < hb->n_sessions; i++) {
-        hub_session *s = hub_session_by_id(h, hb->sessions[i]->session);
-        hub_part *p = s == NULL || !hub_session_open(s) ? NULL : hub_part_of(s, n->instance_id);
-
-        if (p == NULL && s != NULL && hub_session_open(s))
-            p = hub_part_add(s, n);
-        if (p != NULL)
-            part_heartbeat(s, p, n, hb->sessions[i]);
-    }
-    take_notes(h, n, hb);
-    clocks_witness(h, n, &n->witness, hb->local_ns, received_ns, false);
-    if (hb->answered_ns != 0 && hb->answer_raw_ns != 0)
-        clocks_witness(h, n, &n->witness, hb->answered_ns, hb->answer_raw_ns, true);
-    ack.n_directives = control_directives(h, n, hb, told, DIRECTIVES_MAX);
-    for (size_t i = 0; i < ack.n_directives; i++)
-        list[i] = &told[i].control;
-    ack.directives = list;
-    if (clocks_live(h, n, hb->local_ns, &estimate, state)) {
-        ack.clock = &estimate;
-        n->clock.offset_ns = estimate.offset_ns;
-        n->clock.bound_ns = estimate.bound_ns;
-        hub_copy(n->clock.state, sizeof(n->clock.state), state);
-    }
-    ack.local_ns = received_ns;
-    ack.reply_local_ns = mrd_local_now().ns;
-    reply_message(in, request, MRD_FRAME_ACK, &ack);
-    for (size_t i = 0; i < ack.n_directives; i++)
-        control_message_fini(&told[i]);
-    pthread_cond_broadcast(&h->changed);
 }
 
 /* ---- Numbered frames ---- */
@@ -463,7 +118,7 @@ refuse_frame(ingest *in, mrd_server_request *request, mrd_err err, const char *t
 {
     in->h->stats.refused++;
     mrd_log(MRD_LOG_WARN, "AGG-FRAME-REFUSED", "Frame refused: reason=%s", text);
-    reply_ack(in, request, MRD__ACK_STATUS__ACK_REFUSED, err, text, 0);
+    ingest_ack(in, request, MRD__ACK_STATUS__ACK_REFUSED, err, text, 0);
 }
 
 /* Where a frame waits already, n_waiting: nowhere. */
@@ -492,7 +147,7 @@ not_stored(ingest *in, mrd_server_request *request, const mrd_why *why)
         mrd_log(MRD_LOG_ERROR, "AGG-DISK-FULL",
                 "Nothing more is acknowledged until there is room: reason=%s", why->text);
     }
-    reply_ack(in, request, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
+    ingest_ack(in, request, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
 
 /* Joins the probes and gives the frame as it is to be stored. */
@@ -597,14 +252,14 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
     e = part_epoch_of(p, f->epoch);
     if (e != NULL && mrd_seqset_has(e->stored, f->seq)) {
         h->stats.duplicates++;
-        reply_ack(in, request, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
+        ingest_ack(in, request, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
         return;
     }
     first = waiting_at(in, p, f);
     repeated = first < in->n_waiting;
     if (!repeated && (wait_ms = rate_wait(h, n, data.len, received_ns)) > 0) {
-        reply_ack(in, request, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
-                  "more bytes per second than the aggregator may take", wait_ms);
+        ingest_ack(in, request, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
+                   "more bytes per second than the aggregator may take", wait_ms);
         return;
     }
     if (!repeated && h->disk_full && !is_spared(h, f, data.len)) {
@@ -667,7 +322,7 @@ settle(ingest *in, pending *w, const mrd_why *failed)
     }
     if (repeated) {
         h->stats.duplicates++;
-        reply_ack(in, &w->request, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
+        ingest_ack(in, &w->request, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
         return;
     }
     w->node->frames++;
@@ -677,7 +332,7 @@ settle(ingest *in, pending *w, const mrd_why *failed)
     h->stats.bytes += MRD_FRAME_HEADER + w->frame.body_len;
     h->stats.events += w->frame.events;
     w->session->dirty = true;
-    reply_ack(in, &w->request, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
+    ingest_ack(in, &w->request, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
 }
 
 /* The place of the journal in in->dirty, n: it is not there. */
@@ -758,7 +413,7 @@ on_probe(ingest *in, mrd_server_request *request, const mrd_msg *msg, int64_t re
     reply.r2 = received_ns + in->h->session_offset_ns;
     reply.boot_id = in->h->timeline;
     reply.r3 = mrd_local_now().ns + in->h->session_offset_ns;
-    reply_message(in, request, MRD_FRAME_PROBE_REPLY, &reply);
+    ingest_reply(in, request, MRD_FRAME_PROBE_REPLY, &reply);
 }
 
 static void
@@ -781,7 +436,7 @@ on_offer(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *ms
         hub_copy(text, sizeof(text), "other artifacts are being proven");
     }
     want.sentence = text;
-    reply_message(in, request, MRD_FRAME_WANT, &want);
+    ingest_reply(in, request, MRD_FRAME_WANT, &want);
 }
 
 static void
@@ -795,8 +450,8 @@ on_piece(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *ms
     mrd_err err;
 
     if (wait_ms > 0) {
-        reply_ack(in, request, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
-                  "more bytes per second than the aggregator may take", wait_ms);
+        ingest_ack(in, request, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
+                   "more bytes per second than the aggregator may take", wait_ms);
         return;
     }
     err = done ? artifact_done(in->h, request, msg, &ack, text)
@@ -804,7 +459,7 @@ on_piece(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *ms
     if (done && err == MRD_OK)
         return; /* answered when it is proven */
     artifact_ack(&ack, err, text);
-    reply_message(in, request, MRD_FRAME_ACK, &ack);
+    ingest_reply(in, request, MRD_FRAME_ACK, &ack);
 }
 
 static void
@@ -820,11 +475,11 @@ on_message(ingest *in, mrd_server_request *request, hub_node *n, const mrd_frame
         return;
     }
     if (f->type == MRD_FRAME_HELLO)
-        on_hello(in, request, &msg);
+        ingest_hello(in, request, &msg);
     else if (f->type == MRD_FRAME_PROBE)
         on_probe(in, request, &msg, received_ns);
     else if (f->type == MRD_FRAME_HEARTBEAT)
-        on_heartbeat(in, request, n, &msg, received_ns);
+        ingest_heartbeat(in, request, n, &msg, received_ns);
     else if (f->type == MRD_FRAME_OFFER)
         on_offer(in, request, n, &msg);
     else if (f->type == MRD_FRAME_CHUNK || f->type == MRD_FRAME_DONE)
@@ -847,7 +502,7 @@ on_request(ingest *in, mrd_server_request *request)
     if (mrd_frame_check(data, &f, &body, &why) != MRD_OK) {
         h->stats.bad_frames++;
         if (why.err == MRD_VERSION)
-            reply_refuse(in, request, &why, true);
+            ingest_refuse(in, request, &why, true);
         else
             refuse_frame(in, request, why.err, why.text);
         return;
@@ -856,7 +511,7 @@ on_request(ingest *in, mrd_server_request *request)
     if (n != NULL && n->proof_epoch != h->proof_epoch && f.type != MRD_FRAME_HELLO)
         n = NULL; /* it proves itself again before anything else counts */
     if (n == NULL && f.type != MRD_FRAME_HELLO && f.type != MRD_FRAME_PROBE) {
-        reply_ack(in, request, MRD__ACK_STATUS__ACK_HELLO_FIRST, MRD_STATE, "say hello first", 0);
+        ingest_ack(in, request, MRD__ACK_STATUS__ACK_HELLO_FIRST, MRD_STATE, "say hello first", 0);
         return;
     }
     if (n != NULL && f.type != MRD_FRAME_HELLO && f.agent != n->key) {
@@ -872,7 +527,7 @@ on_request(ingest *in, mrd_server_request *request)
         if (clock_data(in, n, &f, &data, &why) != MRD_OK)
             refuse_frame(in, request, why.err, why.text);
         else
-            reply_ack(in, request, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
+            ingest_ack(in, request, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
     } else if (f.type == MRD_FRAME_BATCH || f.type == MRD_FRAME_CLOCK_DATA)
         on_numbered(in, request, n, &f, data, now);
     else
