@@ -250,7 +250,9 @@ watch_jump(mrd_follow *t, const mrd_smooth_bin *bin)
 {
     const mrd_kalman *k = &t->smooth.state;
     double dt = mrd_seconds(t->smooth.t0, bin->t0);
-    double noise = sqrt(k->pxx + 2 * dt * fabs(k->pxv) + dt * dt * k->pvv);
+    /* What the assumption allows is no jump: at a pair per 10 s that is most of it. */
+    double wander = t->options.w * dt * dt / 2;
+    double noise = sqrt(k->pxx + 2 * dt * fabs(k->pxv) + dt * dt * k->pvv + wander * wander);
 
     if (t->smooth.bins < 10)
         return;

@@ -249,6 +249,45 @@ TEST(steps_break_the_epoch_soon)
     }
 }
 
+/* Between sessions there is a pair every 10 s: what a clock may do in that time is no jump. */
+TEST(a_wandering_clock_without_a_session_is_not_suspect)
+{
+    static const struct {
+        const char *name;
+        double wave_ppm, jump;
+    } rows[] = { { "at rest", 0, 0 },
+                 { "19 ppb/s", 0.3, 0 },
+                 { "100 ppb/s", 1.6, 0 },
+                 { "100 ppb/s and a step", 1.6, 1e6 } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        sim_config c = ordinary;
+        outcome o;
+
+        c.name = rows[i].name;
+        c.seed = rng_seed() + i;
+        c.duration_s = 900;
+        c.wave_ppm = rows[i].wave_ppm;
+        c.rtt_us = 3;
+        c.jitter_us = 0.2;
+        c.wake_us = 1;
+        c.pairs_per_s = 0.1;
+        c.burst = 0;
+        c.step_count = rows[i].jump != 0;
+        c.steps[0] = (sim_step){ 450, rows[i].jump, 0 };
+        run(&c, 900, &o);
+        printf("%s: jumps %" PRIu64 ", epochs %u\n", c.name, (uint64_t) o.live_report.jumps,
+               o.live_report.bound.epochs);
+        CHECK_ROW(c.name, o.err == MRD_OK);
+        CHECK_ROW(c.name, rows[i].jump != 0 || o.live_report.jumps == 0);
+        CHECK_ROW(c.name, rows[i].jump == 0 || o.live_report.bound.epochs == 2);
+        CHECK_ROW(c.name, o.offline.missed == 0);
+        /* Until the pair behind a step nobody can know of it. */
+        CHECK_ROW(c.name, rows[i].jump != 0 || o.live.missed + o.lagged.missed == 0);
+        outcome_fini(&o);
+    }
+}
+
 TEST(corrupted_stamps_are_dropped_without_a_break)
 {
     sim_config c = ordinary;
