@@ -117,14 +117,15 @@ network_close(demo_nodes *nodes)
 
 #define STEP_AFTER (15 * MRD_SEC)
 
+/* The wander is that of a poor oscillator: the rate changes by 20 to 40 ppb in a second. */
 static const struct {
     int64_t offset_ms;
     const char *ppm, *wander;
 } errors[] = {
-    { 43, "5", "10us/60s" },
-    { -871, "-42", "8us/45s" },
-    { 17 * 60000, "200", "10us/90s" },
-    { 3 * 3600000, "-450", "10us/75s" },
+    { 43, "5", "3us/60s" },
+    { -871, "-42", "2us/45s" },
+    { 17 * 60000, "200", "4us/90s" },
+    { 3 * 3600000, "-450", "3us/75s" },
 };
 
 /* The wall clock of the last node is stepped while the session records. */
