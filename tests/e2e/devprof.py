@@ -3,9 +3,10 @@ files back as artifacts; every refusal is a sentence of that process in the mani
 import glob
 import os
 
-from lib import BUILD, Cluster, Program, check, equal, finish, need_daemons, until
+from lib import BUILD, Cluster, Program, check, equal, finish, need_daemons, need_speed, until
 
 need_daemons()
+need_speed()
 LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
 
 

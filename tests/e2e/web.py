@@ -10,8 +10,9 @@ import time
 import urllib.error
 import urllib.request
 
-from lib import BUILD, SOURCE, check, equal, finish, skip, tmp
+from lib import BUILD, SOURCE, check, equal, finish, need_speed, skip, tmp
 
+need_speed()
 chromium = os.environ.get("MERIDIAN_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 if chromium is None:
     skip("chromium is not installed (the Debian package chromium)")
