@@ -2,9 +2,9 @@
  * agent/clock.h - the node's clock against the session's: probes, what the aggregator makes of
  * them, and until then the middle of heartbeats; and what the node knows about its own clocks.
  *
- *   roads   UDP (agent/timeprobe.h); where 8 packets in a row got no answer, a connection of its
- * own (agent/linkprobe.h), while UDP is tried on every 10 s and taken up again when it answers;
- *           where neither answers, the heartbeats' stamps. Each probe says which it was
+ *   roads     UDP (agent/timeprobe.h); where 8 packets in a row got no answer, a connection of its
+ *             own (agent/linkprobe.h), while UDP is tried on every 10 s and taken up again when it
+ *             answers; where neither answers, the heartbeats' stamps. Each probe says which it was
  *   readings  every 10 s, and when a recording begins: hw/hostclock.h
  *
  * Sign     session time = local + offset.

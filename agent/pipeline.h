@@ -4,13 +4,15 @@
  * it, `meridian inspect` a local store.
  *
  * Units    ts_ns of clock MRD_PIPE_RAW is CLOCK_MONOTONIC_RAW of this node (a process in another
- * time namespace is shifted back). Runtime JSON comes in MRD_PIPE_REALTIME; mrd_pipeline_to_raw and
- * mrd_pipeline_raw_to_wall relate the two by recorded cross-reads. Order    events of one thread
- * come nearly in order of their ends; sort before use. Counts   begun = events + dropped(by cause)
- * + held, exact at every moment (mrd_pipeline_counts). A loss that a ring reports is both counted
- * in dropped and given as an event of kind MRD_LOSS, which itself is not counted. Threads  a
- * pipeline belongs to one thread; it starts none. Memory   1 MiB of scratch, the dictionaries of
- * live rings, open spans (MRD_PIPE_OPEN_MAX per process), one blob per ring (MRD_PIPE_BLOB_MAX).
+ *          time namespace is shifted back). Runtime JSON comes in MRD_PIPE_REALTIME;
+ *          mrd_pipeline_to_raw and mrd_pipeline_raw_to_wall relate the two by recorded cross-reads.
+ * Order    events of one thread come nearly in order of their ends; sort before use.
+ * Counts   begun = events + dropped(by cause) + held, exact at every moment (mrd_pipeline_counts).
+ *          A loss that a ring reports is both counted in dropped and given as an event of kind
+ *          MRD_LOSS, which itself is not counted.
+ * Threads  a pipeline belongs to one thread; it starts none.
+ * Memory   1 MiB of scratch, the dictionaries of live rings, open spans (MRD_PIPE_OPEN_MAX per
+ *          process), one blob per ring (MRD_PIPE_BLOB_MAX).
  *
  * `meridian inspect`, whole:
  *

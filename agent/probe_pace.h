@@ -2,14 +2,15 @@
  * agent/probe_pace.h - when the next pair of probes goes: bursts, and random intervals by pace, so
  * that agents never fall in step with each other or with training steps. For the probe clients.
  *
- *   burst   16 pairs, 2 to 10 ms apart
- *   pace    IDLE a tenth of RUN, FAST four times RUN for at most 60 s, then RUN until another pace
- *           was asked for; RUN is pairs_per_s on average
- *   again   a pair that waits for a better moment goes 0.02 to 0.06 of the inverse later
- *   between two pairs 0.56 to 1.67 of the inverse of the pace, half of that on either side of a
- *           pair that is held out: one in ten is, so nine equal intervals are ten on average
+ *   burst     16 pairs, 2 to 10 ms apart
+ *   pace      IDLE a tenth of RUN, FAST four times RUN for at most 60 s, then RUN until another
+ *             pace was asked for; RUN is pairs_per_s on average
+ *   interval  0.56 to 1.67 of the inverse of the pace, half of that on either side of a pair that
+ *             is held out: one in ten is, so nine equal intervals are ten on average
+ *   again     a pair that waits for a better moment goes 0.02 to 0.06 of the inverse later
  *
- * Units    RAW nanoseconds.      Threads  plain state, one thread.
+ * Units    RAW nanoseconds.
+ * Threads  plain state, one thread.
  */
 #ifndef MRD_AGENT_PROBE_PACE_H
 #define MRD_AGENT_PROBE_PACE_H

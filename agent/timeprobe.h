@@ -18,7 +18,10 @@
  * it.
  *
  * Stamps are CLOCK_MONOTONIC_RAW, passed through `bend` where a simulated clock is put under the
- * node. Threads  one thread per client. Source   docs/timesync.md sections 2 and 3.
+ * node.
+ *
+ * Threads  one thread per client.
+ * Source   docs/timesync.md sections 2 and 3.
  */
 #ifndef MRD_AGENT_TIMEPROBE_H
 #define MRD_AGENT_TIMEPROBE_H

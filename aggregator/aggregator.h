@@ -3,7 +3,7 @@
  * for `meridian inspect` (inproc, no ports) and for tests.
  *
  * Threads  open starts ingest, control, merge and HTTP threads; all functions may be called from
- * any thread. Because of NNG: never fork after open.
+ *          any thread. Because of NNG: never fork after open.
  */
 #ifndef MRD_AGGREGATOR_AGGREGATOR_H
 #define MRD_AGGREGATOR_AGGREGATOR_H

@@ -4,9 +4,9 @@
  * libmicrohttpd lives in httpd*.c only. What the paths mean is aggregator/http.h and docs/http.md.
  *
  * Threads  one server thread runs the handlers: they must not block for long. A stream's producer
- * runs in a thread of its own and may. Everything of a request belongs to the server thread.
- * Another thread ends connections whose request does not come or whose reply is hardly read
- * (idle_seconds).
+ *          runs in a thread of its own and may. Everything of a request belongs to the server
+ *          thread. Another thread ends connections whose request does not come or whose reply is
+ *          hardly read (idle_seconds).
  *
  * Limits   MRD_HTTP_BODY_MAX for a body, 16 MiB for all, 32 KiB for a request's head, options for
  *          connections and streams; more is refused, never given memory.

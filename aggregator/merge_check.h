@@ -7,8 +7,8 @@
  * (trace/collectives.h), their times brought to their node's RAW clock.
  *
  * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and as much again while they are
- * matched; what came later is not checked, and the sentence says so. Threads  belongs to one
- * thread.
+ *          matched; what came later is not checked, and the sentence says so.
+ * Threads  belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_MERGE_CHECK_H
 #define MRD_AGGREGATOR_MERGE_CHECK_H

@@ -4,10 +4,11 @@
  *
  *   wiring   open once; mrd_timeserve_agent when an agent says hello (its key came over the control
  *            channel), mrd_timeserve_forget when it is gone for good; when a batch brings agent
- * halves, ingest calls mrd_timeserve_join for each and feeds the result to the agent's mrd_track
- * and journal answers  carry no time and are as long as requests; a waker goes ahead of those of a
- * pair. Unknown agents, wrong tags and replays get none stamps   r2 and r3 are kernel stamps
- * bridged to RAW; a late thread does no harm
+ *            halves, ingest calls mrd_timeserve_join for each and feeds the result to the agent's
+ *            mrd_follow and the journal
+ *   answers  carry no time and are as long as requests; a waker goes ahead of those of a pair.
+ *            Unknown agents, wrong tags and replays get none
+ *   stamps   r2 and r3 are kernel stamps bridged to RAW; a late thread does no harm
  *
  * Session time = this machine's CLOCK_MONOTONIC_RAW + session_minus_raw.
  * Threads  every function may be called from any thread; join and agent take a lock that the server

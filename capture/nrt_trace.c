@@ -4,10 +4,10 @@
  * One thread fetches. A fetch takes events out of the runtime, so there can be one consumer only:
  *   OURS   we started the trace; the thread fetches.
  *   APP    the application started one: ours is ended before and begun again behind it. Then only
- * the application's own fetches take events out; it gets exactly what it would get without us, and
- * a copy of each text goes to the thread. When it stops, what it left is ours. Misuse by the
- * application (a stop or a fetch without a start) must give the status it would give without us:
- * ours is ended for the moment of that call.
+ *          the application's own fetches take events out; it gets exactly what it would get without
+ *          us, and a copy of each text goes to the thread. When it stops, what it left is ours.
+ *          Misuse by the application (a stop or a fetch without a start) must give the status it
+ *          would give without us: ours is ended for the moment of that call.
  *
  * The thread fetches often enough that rings of the runtime do not overrun: the pause halves when a
  * fetch brought much and doubles when it brought little, and there is none after a full portion.

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh test
 until=$(($(date +%s) + ${SOAK_SECONDS:-3600}))
 seed=${SOAK_SEED:-$RANDOM}
-short='^(e2e/(cluster|inspect|kills.*|disks|store|network|clockstep|flood|files|bigfile)|aggregator/kill|agent/.*)$'
+short='^(e2e/(cluster|inspect|kills.*|disks|store|network|reconnect|clockstep|flood|files|bigfile)|aggregator/kill|agent/.*)$'
 names() { ctest --test-dir build -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p'; }
 tests=$( (names -L slow; names -R "$short" -LE slow) | sort)
 count=0

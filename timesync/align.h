@@ -9,10 +9,10 @@
  * table lies beside it and can be recomputed.
  *
  *   inside a segment   estimate, lo and hi are interpolated; lo and hi are widened by w*d^2/8, d
- * being the distance of the two bins outside            extrapolated by the rates, widened by
- * w*d^2/2; "extrapolated" beyond 5 s between segments   nothing is known about the instant of the
- * break: the interval is the union of both extrapolations, the quality "gap", the estimate merely a
- * monotone link
+ *                      being the distance of the two bins
+ *   outside            extrapolated by the rates, widened by w*d^2/2; "extrapolated" beyond 5 s
+ *   between segments   nothing is known about the instant of the break: the interval is the union
+ *                      of both extrapolations, the quality "gap", the estimate a monotone link
  *
  * Monotone: of two local times of one table the later is never mapped earlier.
  *
@@ -20,9 +20,9 @@
  *          (exact below 2^52 ns); rates are ns per s (ppb), w is ppb per s.
  * Sign     offset = session - local. Positive: the local clock is behind.
  * Session  the session's timeline is the aggregator's CLOCK_MONOTONIC_RAW plus one constant, chosen
- * at start so that session time reads as UTC nanoseconds; it never steps. Threads  a finished table
- * is immutable and may be shared; each reader has its own cursor. Source   docs/timesync.md
- * sections 4 and 7.
+ *          at start so that session time reads as UTC nanoseconds; it never steps.
+ * Threads  a finished table is immutable and may be shared; each reader has its own cursor.
+ * Source   docs/timesync.md sections 4 and 7.
  */
 #ifndef MRD_TIMESYNC_ALIGN_H
 #define MRD_TIMESYNC_ALIGN_H

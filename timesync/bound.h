@@ -12,10 +12,12 @@
  * be seen.
  *
  * Units    t in local ns; offsets in ns relative to an integer base per epoch; rates in ppb; w in
- * ppb/s. Sign     offset = session - local. Threads  a mrd_bound belongs to one thread. Memory
- * constant: at most MRD_BIN_INEQS inequalities per bin are kept, the tightest of each direction,
- * and none that another of its bin implies whatever the rate. Source   docs/timesync.md section 4;
- * set-membership filtering, facts 4.4 to 4.7.
+ *          ppb/s.
+ * Sign     offset = session - local.
+ * Threads  a mrd_bound belongs to one thread.
+ * Memory   constant: at most MRD_BIN_INEQS inequalities per bin are kept, the tightest of each
+ *          direction, and none that another of its bin implies whatever the rate.
+ * Source   docs/timesync.md section 4; set-membership filtering.
  */
 #ifndef MRD_TIMESYNC_BOUND_H
 #define MRD_TIMESYNC_BOUND_H

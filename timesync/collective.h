@@ -4,12 +4,12 @@
  *
  * In a synchronising collective (all-reduce, all-gather, reduce-scatter, all-to-all, barrier) no
  * participant leaves before the last has entered, and all leave almost together. Hence
- *   the solver     aligns processes by the ENDs: session = local + offset + drift * (local -
- * origin), robust straight lines against the median end of each collective; the bound      comes
- * only from enter_p + x_p <= v <= exit_q + x_q, one unknown v a collective, relaxed from the
- * reference process. It holds if clocks are straight lines of the fitted drift; it is as wide as
- * the collectives are long. The residuals say more about quality than the bound, but only the bound
- * is one.
+ *   the solver   aligns processes by the ENDs: session = local + offset + drift * (local - origin),
+ *                robust straight lines against the median end of each collective
+ *   the bound    comes only from enter_p + x_p <= v <= exit_q + x_q, one unknown v a collective,
+ *                relaxed from the reference process. It holds if clocks are straight lines of the
+ *                fitted drift; it is as wide as the collectives are long
+ * The residuals say more about quality than the bound, but only the bound is one.
  *
  * Matching is by group, operation, size and order of each process's own sequence (by sequence
  * number where all observations of a group carry one). It is refused, with a sentence, where

@@ -3,10 +3,10 @@
  * device clock and reset.
  *
  *   hard   the host submits before the device starts, the device ends before the host sees
- * completion: inequalities, always true, as wide as launch and completion take soft   sync points
- * (cpu and device read "nearly together", no stated bracket): measurements for the estimate with
- * weights 1/|residual|, never inequalities. One that the host read before and after becomes hard:
- * give it as a bracket
+ *          completion: inequalities, always true, as wide as launch and completion take
+ *   soft   sync points (cpu and device read "nearly together", no stated bracket): measurements for
+ *          the estimate with weights 1/|residual|, never inequalities. One that the host read
+ *          before and after becomes hard: give it as a bracket
  *
  * The table (align.h) maps device ns to node RAW: what it calls session is the node's clock. The
  * device clock's rate is fitted, |rate| <= 200 ppm. Without a single bracket there is an estimate

@@ -2,11 +2,12 @@
  * timesync/follow.h - one clock followed from its probes: bound, estimate and epochs put together.
  *
  *   live      mrd_follow_live answers from what is known now, extrapolated from the last bin. It
- *             assumes w_live for a minute, then 4 times the bend of the estimate so far (at least
- * w) lagged    a table that grows: bins older than the lag, from a window of a minute that ends
- * now. For the merge, whose watermark is later anyway. Never changes once written offline
- * mrd_follow_offline: both directions over everything. For finished sessions; recomputable from the
- * stored probes
+ *             assumes w_live for a minute, then 4 times the bend of the estimate so far, at least
+ *             w
+ *   lagged    a table that grows: bins older than the lag, from a window of a minute that ends now.
+ *             For the merge, whose watermark is later anyway. Never changes once written
+ *   offline   mrd_follow_offline: both directions over everything. For finished sessions;
+ *             recomputable from the stored probes
  *
  * One probe pair in ten is held out of the fit and checks it: a packet that would have arrived
  * before it was sent by the estimate is "reversed" (by how much is published), by the bound is a

@@ -5,9 +5,11 @@
  * The agent sends request k at a1 (its clock), the aggregator receives it at r2 and answers at r3
  * (session clock), the agent receives the answer at a4. The answer carries no time: each side keeps
  * its own stamps, the agent ships (k, a1, a4, e) with its next batch, the joiner puts both
- * together. forward    offset(a1) <= r2 - a1 + e     received no earlier than sent backward
- * offset(a4) >= r3 - a4 - e Nothing else is believed. A request that arrived twice is answered once
- * and its backward inequality is void: r3 and a4 might belong to different copies.
+ * together.
+ *     forward    offset(a1) <= r2 - a1 + e     received no earlier than sent
+ *     backward   offset(a4) >= r3 - a4 - e
+ * Nothing else is believed. A request that arrived twice is answered once and its backward
+ * inequality is void: r3 and a4 might belong to different copies.
  *
  * Units    int64 ns.  A stamp of 0 means "none".
  * Sign     offset = session - local.

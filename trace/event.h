@@ -3,8 +3,8 @@
  * the track and the process (trace/catalog.h), not here.
  *
  * Units    int64 nanoseconds. ts_ns is in the clock of the stream the event travels in, and in
- * session time once a source has mapped it (trace/merge.h); the header of each function says which.
- *          A duration is never rescaled.
+ *          session time once a source has mapped it (trace/merge.h); the header of each function
+ *          says which. A duration is never rescaled.
  * Ownership an event borrows its args and flows; they live as long as the call that hands it over.
  */
 #ifndef MRD_TRACE_EVENT_H

@@ -4,14 +4,16 @@
  * comes and the file importer a whole file.
  *
  * Times    nanoseconds of the host's wall clock. Hardware events whose stamps are the device's
- * clock wait for the sync point of their execution (trace/nrt_clock.h) and are mapped; the argument
- * NRT_TIME_KEY says how, and their bound is unknown. Tracks   hardware types: MRD_SRC_DEVICE by
- * lnc_idx and pcore_idx; others: MRD_SRC_RUNTIME by lnc_idx and thread_id. Pairing  by (nc_idx,
- * tracking_id), then event type and device_core_idx. What the start said is carried to the span;
- * id, nc_local_id and tracking_id only serve the pairing. Flows    from kbl_exec_pre to
- * nc_exec_running of the same exec_id on a core. Memory   at most `max_open` starts and as many
- * spans that wait for a sync point; the oldest start is then given unfinished, the oldest waiting
- * span by the nearest sync point. Threads  a mrd_nrt belongs to one thread.
+ *          clock wait for the sync point of their execution (trace/nrt_clock.h) and are mapped;
+ *          the argument NRT_TIME_KEY says how, and their bound is unknown.
+ * Tracks   hardware types: MRD_SRC_DEVICE by lnc_idx and pcore_idx; others: MRD_SRC_RUNTIME by
+ *          lnc_idx and thread_id.
+ * Pairing  by (nc_idx, tracking_id), then event type and device_core_idx. What the start said is
+ *          carried to the span; id, nc_local_id and tracking_id only serve the pairing.
+ * Flows    from kbl_exec_pre to nc_exec_running of the same exec_id on a core.
+ * Memory   at most `max_open` starts and as many spans that wait for a sync point; the oldest start
+ *          is then given unfinished, the oldest waiting span by the nearest sync point.
+ * Threads  a mrd_nrt belongs to one thread.
  */
 #ifndef MRD_TRACE_IMPORT_NRT_H
 #define MRD_TRACE_IMPORT_NRT_H

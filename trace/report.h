@@ -25,7 +25,8 @@
  *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
  *          it.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
- * per process. Pauses   the longest times in which a worker's device did nothing.
+ *          per process.
+ * Pauses   the longest times in which a worker's device did nothing.
  *
  * Memory   grows with workers and names of collectives, not with events. Threads: one.
  * Source   breakdown and overlap as HolisticTraceAnalysis defines them, collectives by TraceLens'

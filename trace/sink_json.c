@@ -74,13 +74,12 @@ typedef struct {
 static void
 put_i64(mrd_jw *w, mrd_str key, int64_t v, bool text)
 {
-    if (v == MRD_NONE)
+    if (v == MRD_NONE || !text) {
+        mrd_jw_put_i64(w, key, v);
         return;
+    }
     mrd_jw_key(w, key);
-    if (text)
-        mrd_jw_i64_text(w, v);
-    else
-        mrd_jw_i64(w, v);
+    mrd_jw_i64_text(w, v);
 }
 
 static void

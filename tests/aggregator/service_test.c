@@ -29,6 +29,19 @@ aggregator(const char *store, const char *data, const char *control, mrd_aggrega
     return a;
 }
 
+static void
+start_agents(const mrd_aggregator *a, fake_agent *agents, int n)
+{
+    for (int i = 0; i < n; i++) {
+        agents[i].data_url = mrd_aggregator_data_url(a);
+        agents[i].control_url = mrd_aggregator_control_url(a);
+        fake_start(&agents[i]);
+    }
+    for (int i = 0; i < n; i++)
+        WAIT_FOR(agents[i].welcomed);
+    nap(100); /* control connections have no hello of their own */
+}
+
 static uint64_t
 start(mrd_aggregator *a, const char *require, mrd_dur_ns duration, bool merge)
 {
@@ -105,14 +118,7 @@ stream_over(const char *data, const char *control)
     uint64_t id;
 
     REQUIRE(a != NULL);
-    for (int i = 0; i < 3; i++) {
-        agents[i].data_url = mrd_aggregator_data_url(a);
-        agents[i].control_url = mrd_aggregator_control_url(a);
-        fake_start(&agents[i]);
-    }
-    for (int i = 0; i < 3; i++)
-        WAIT_FOR(agents[i].welcomed);
-    nap(100); /* control connections have no hello of their own */
+    start_agents(a, agents, 3);
     id = start(a, "any", 0, true);
     for (int i = 0; i < 3; i++)
         WAIT_FOR(agents[i].delivered >= agents[i].events * 20ull);
@@ -233,13 +239,7 @@ TEST(a_node_that_missed_the_question_is_asked_again)
     bool over;
 
     REQUIRE(a != NULL);
-    for (int i = 0; i < 2; i++) {
-        agents[i].data_url = "inproc://d";
-        agents[i].control_url = "inproc://c";
-        fake_start(&agents[i]);
-    }
-    WAIT_FOR(agents[0].welcomed && agents[1].welcomed);
-    nap(100);
+    start_agents(a, agents, 2);
     id = start(a, "all", 300 * MRD_MS, false);
     WAIT_FOR(is_over(a, id));
     CHECK_TEXT(mrd_aggregator_state(a, id, &over, sentence), "complete");
@@ -311,13 +311,7 @@ TEST(missed_trigger)
     mrd_json *m;
 
     REQUIRE(a != NULL);
-    for (int i = 0; i < 2; i++) {
-        agents[i].data_url = "inproc://d";
-        agents[i].control_url = "inproc://c";
-        fake_start(&agents[i]);
-    }
-    WAIT_FOR(agents[0].welcomed && agents[1].welcomed);
-    nap(100);
+    start_agents(a, agents, 2);
     REQUIRE(mrd_aggregator_start(a, &wish, &id, &why) == MRD_OK);
     WAIT_FOR(agents[0].phase == MRD__NODE_PHASE__NODE_RECORDING &&
              agents[1].phase == MRD__NODE_PHASE__NODE_RECORDING);
@@ -489,14 +483,9 @@ TEST(probes_become_a_clock_table)
     uint64_t id;
 
     REQUIRE(a != NULL);
-    for (int i = 0; i < 2; i++) {
-        agents[i].data_url = mrd_aggregator_data_url(a);
-        agents[i].control_url = mrd_aggregator_control_url(a);
-        agents[i].probe_offset_ns = i == 0 ? offset : 0;
-        fake_start(&agents[i]);
-    }
-    WAIT_FOR(agents[0].welcomed && agents[1].welcomed);
-    nap(100);
+    agents[0].probe_offset_ns = offset;
+    agents[1].probe_offset_ns = 0;
+    start_agents(a, agents, 2);
     id = start(a, "any", 0, true);
     WAIT_FOR(agents[0].delivered == 40 && agents[1].delivered == 50);
     mrd_aggregator_stop(a, id, &why);

@@ -6,9 +6,10 @@
  *
  *   clocklab NS_CLIENT NS_SERVER SERVER_ADDRESS SCENARIO SECONDS
  *   SCENARIO  idle | busy2 | busy4 | saturated (the caller shapes the router), and the fallbacks,
- * idle: user (no kernel stamps at either end) | nng (UDP blocked: an own connection) Exit 0: all
- * goals of docs/timesync.md section 11 met; 1: an event outside its bound; 3: another goal missed;
- * 2: could not run. scripts/clocklab.sh builds the namespaces.
+ *             idle: user (no kernel stamps at either end) | nng (UDP blocked: an own connection)
+ *
+ * Exit 0: all goals of docs/timesync.md section 11 met; 1: an event outside its bound; 3: another
+ * goal missed; 2: could not run. scripts/clocklab.sh builds the namespaces.
  */
 #include "tests/sim/judge.h"
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from lib import BUILD, MERIDIAN, SOURCE, Importer, check, equal, finish, load_json, run, skip, tmp
+from lib import BUILD, MERIDIAN, SOURCE, Importer, built_with, check, equal, finish, load_json, run, skip, tmp
 
 work = tmp()
 loop = os.path.join(BUILD, "bin", "train_loop")
@@ -125,9 +125,7 @@ check(p.returncode != 0, f"exit status of the interrupted command: {p.returncode
 check(len(load_json(os.path.join(stopped, "system_profile.json"))["trace_events"]) > 500, f"Ctrl-C ends with a profile: {err[-300:]}")
 
 # ---- Python, no code change, the runtime loaded late ----
-with open(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), "rb") as f:
-    instrumented = b"__tsan_init" in f.read()
-if instrumented:
+if built_with(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), "tsan"):
     print("left out: a plain Python cannot load a runtime that ThreadSanitizer has instrumented")
 else:
     python = os.path.join(SOURCE, "examples", "train_loop.py")

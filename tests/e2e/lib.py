@@ -41,29 +41,26 @@ def skip(why):
     sys.exit(77)
 
 
+def built_with(path, *sanitizers):
+    """Whether a program or library is instrumented: "asan", "tsan"."""
+    with open(path, "rb") as f:
+        text = f.read()
+    return any(f"__{name}_init".encode() in text for name in sanitizers)
+
+
 def need_preload():
     """The library that is preloaded into other people's programs; skips where it cannot be."""
     library = os.path.join(BUILD, "lib", "libmeridian.so")
     if not os.path.exists(library):
         skip("libmeridian.so is not built")
-    with open(library, "rb") as f:
-        if b"__asan_init" in f.read():
-            skip("a library built with a sanitizer cannot be preloaded into other programs")
+    if built_with(library, "asan"):
+        skip("a library built with a sanitizer cannot be preloaded into other programs")
     return library
-
-
-def instrumented():
-    """Built with ThreadSanitizer: everything takes many times longer."""
-    program = os.path.join(BIN, "meridian-aggregator")
-    if not os.path.exists(program):
-        return False
-    with open(program, "rb") as f:
-        return b"__tsan_init" in f.read()
 
 
 def need_speed():
     """For tests that want every event of a fast workload: an instrumented agent drops some, counted."""
-    if instrumented():
+    if built_with(os.path.join(BIN, "meridian-agent"), "tsan"):
         skip("with ThreadSanitizer the agent is slower than this workload, and the test wants all of its events")
 
 
@@ -151,9 +148,7 @@ def need_daemons():
     for name in ("meridian-aggregator", "meridian-agent"):
         if not os.path.exists(os.path.join(BIN, name)):
             skip(f"{name} is not built")
-    with open(os.path.join(BUILD, "lib", "libmeridian.so"), "rb") as f:
-        text = f.read()
-    if b"__asan_init" in text or b"__tsan_init" in text:
+    if built_with(os.path.join(BUILD, "lib", "libmeridian.so"), "asan", "tsan"):
         skip("libmeridian.so is instrumented: it cannot be loaded into Python")
 
 
@@ -277,8 +272,6 @@ class Cluster:
         return program
 
     def aggregator(self, store="store", prefix=(), **options):
-        if instrumented():
-            options = {"arm_timeout": "20s", **options}  # an agent answers many times slower
         self.daemon = self.keep(Program(self.path("aggregator.log"), [
             *prefix, os.path.join(BIN, "meridian-aggregator"), "--store", store if os.path.isabs(store) else self.path(store),
             "--data-listen", self.data, "--control-listen", self.control, "--http-listen", self.http, "--time-port", str(self.probes),
