@@ -349,34 +349,60 @@ accept_client(void)
         }
     if (fd >= 0)
         close(fd);
+    else if (errno == EMFILE || errno == ENFILE) /* the waiting one keeps the listener readable */
+        sim_sleep_until(sim_raw() + 5 * MRD_MS);
+}
+
+/* A descriptor of stop, listener and clients that are there: poll refuses a table with more rows
+ * than the process may have descriptors, also when most of them are empty. */
+static nfds_t
+fill_table(struct pollfd *pfd, client **of)
+{
+    nfds_t n = 2;
+
+    pfd[0] = (struct pollfd){ .fd = root.stop_fd, .events = POLLIN };
+    pfd[1] = (struct pollfd){ .fd = root.listen_fd, .events = POLLIN };
+    for (size_t i = 0; i < CLIENTS_MAX; i++)
+        if (root.clients[i].fd >= 0) {
+            of[n] = &root.clients[i];
+            pfd[n++] = (struct pollfd){ .fd = root.clients[i].fd, .events = POLLIN };
+        }
+    return n;
+}
+
+static void
+serve_client(client *c)
+{
+    if (client_read(c))
+        return;
+    if (c->waiting) {
+        c->waiting = false;
+        fail_meeting(c, NRT_EXEC_HW_ERR_COLLECTIVES);
+    }
+    client_drop(c);
 }
 
 static void *
 serve(void *arg)
 {
     struct pollfd *pfd = calloc(CLIENTS_MAX + 2, sizeof(*pfd));
+    client **of = calloc(CLIENTS_MAX + 2, sizeof(*of));
 
     (void) arg;
-    while (pfd != NULL) {
-        pfd[0] = (struct pollfd){ .fd = root.stop_fd, .events = POLLIN };
-        pfd[1] = (struct pollfd){ .fd = root.listen_fd, .events = POLLIN };
-        for (size_t i = 0; i < CLIENTS_MAX; i++)
-            pfd[i + 2] = (struct pollfd){ .fd = root.clients[i].fd, .events = POLLIN };
-        if (poll(pfd, CLIENTS_MAX + 2, -1) < 0 && errno != EINTR)
+    while (pfd != NULL && of != NULL) {
+        nfds_t n = fill_table(pfd, of);
+
+        if (poll(pfd, n, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            sim_log("the root of collectives ends: poll: %s", strerror(errno));
             break;
+        }
         if (pfd[0].revents != 0)
             break;
-        for (size_t i = 0; i < CLIENTS_MAX; i++) {
-            client *c = &root.clients[i];
-
-            if (pfd[i + 2].revents == 0 || client_read(c))
-                continue;
-            if (c->waiting) {
-                c->waiting = false;
-                fail_meeting(c, NRT_EXEC_HW_ERR_COLLECTIVES);
-            }
-            client_drop(c);
-        }
+        for (nfds_t i = 2; i < n; i++)
+            if (pfd[i].revents != 0)
+                serve_client(of[i]);
         if (pfd[1].revents != 0)
             accept_client();
     }
@@ -384,6 +410,7 @@ serve(void *arg)
         if (root.clients[i].fd >= 0)
             client_drop(&root.clients[i]);
     free(pfd);
+    free(of);
     return NULL;
 }
 

@@ -1,8 +1,10 @@
 """`meridian demo` without namespaces, as anybody may run it: what it prints about truth, bound, order and loss, its files, and what
---keep serves over HTTPS with a token. A busy machine may be too late for a part; the demo says so in a sentence and exits with 3."""
+--keep serves over HTTPS with a token, all under the 1,024 descriptors of a login shell. A busy machine may be too late for a part; the demo
+says so in a sentence and exits with 3."""
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import ssl
@@ -19,6 +21,8 @@ work = tmp()
 out, log = os.path.join(work, "out"), os.path.join(work, "log")
 env = {k: v for k, v in os.environ.items() if not k.startswith(("MERIDIAN_", "NEURON_", "SIMNRT_"))}
 
+# What a shell gives by default. The hard limit too: nothing may help itself to more.
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 _, err = run("demo", "--nodez", "2", want=2)
 check("did you mean --nodes?" in err, f"mistyped option: {err}")
 

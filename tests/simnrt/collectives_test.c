@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -198,6 +199,20 @@ TEST(across_nodes_over_tcp)
     snprintf(root, sizeof(root), "127.0.0.1:%d", ntohs(at.sin_port));
     setenv("NEURON_RT_ROOT_COMM_ID", root, 1);
     check_together(0);
+}
+
+/* The usual limit of a login shell is 1,024, as many as the root has places; it is less here. */
+TEST(few_descriptors)
+{
+    struct rlimit lim;
+
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &lim) == 0);
+    lim.rlim_cur = 64;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &lim) == 0);
+    setenv("NEURON_RT_EXEC_TIMEOUT", "10", 1);
+    run_members(1, 0);
+    for (int r = 0; r < RANKS; r++)
+        CHECK_INT(all->statuses[r], NRT_SUCCESS);
 }
 
 TEST(hung_participant_fails_the_others)
