@@ -9,7 +9,10 @@ all: ## build into build/bin and build/lib
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
 
-demo: all ## run the demonstration and show where its results are
+demo: ## build what the demonstration needs, run it and show where its results are
+	@scripts/setup.sh build
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target demo_programs
 	@scripts/demo.sh
 
 test: ## install what tests need, build, run every test (data: MERIDIAN_TEST_DATA)

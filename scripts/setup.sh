@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what building (build) or testing (test) Meridian needs on Debian 12 or Ubuntu, and says what; with "clocklab" also
 # chrony, for the laboratory's comparison (as a package it takes the place of the machine's time daemon: so only when asked for).
-# Nothing is installed when nothing is missing. Uses sudo only when not root.
+# Nothing is installed when nothing is missing. Uses sudo only when not root. While another program installs packages (a new
+# machine's unattended upgrades), it waits: at most MERIDIAN_SETUP_WAIT seconds (900).
 set -eu
 
 build="gcc g++ make cmake ninja-build pkg-config libnng-dev libprotobuf-c-dev protobuf-c-compiler
@@ -49,10 +50,22 @@ if [ "$(id -u)" != 0 ]; then
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# apt-get waits by itself for dpkg's lock only; those of the lists and of the archives are tried again here.
+until_unlocked() {
+    end=$(($(date +%s) + ${MERIDIAN_SETUP_WAIT:-900}))
+    said=""
+    while left=$((end - $(date +%s))); [ "$left" -gt 0 ] || left=0; do
+        $sudo env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout="$left" "$@" >"$log" 2>&1 && return 0
+        grep -Eq 'Could not get lock|Unable to (lock|acquire)' "$log" && [ "$left" -gt 0 ] || return 1
+        [ -n "$said" ] || echo "setup: another program holds the package lock; waiting for it at most $left s:" \
+            "$(grep -m 1 'Could not get lock' "$log")"
+        said=yes
+        sleep 2
+    done
+}
 install() {
     echo "setup: installing$*"
-    { $sudo apt-get update -q && $sudo env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -q --no-install-recommends $*; } >"$log" 2>&1
+    until_unlocked update -q && until_unlocked install -y -q --no-install-recommends $*
 }
 if [ -n "$missing" ] && ! install "$missing"; then
     tail -n 20 "$log" >&2
