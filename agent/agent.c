@@ -31,7 +31,7 @@ on_trigger(mrd_agent *a, const char *reason)
 
 /* Apart: its buffer would cost every event a stack frame with a guard. */
 __attribute__((noinline)) static void
-look_for_trigger(mrd_agent *a, mrd_pipe_process *process, const mrd_event *ev)
+look_for_trigger(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev)
 {
     char reason[256];
 
@@ -40,7 +40,7 @@ look_for_trigger(mrd_agent *a, mrd_pipe_process *process, const mrd_event *ev)
 }
 
 static mrd_err
-on_event(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+on_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     mrd_agent *a = self;
 
@@ -50,7 +50,7 @@ on_event(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event 
 }
 
 static void
-watch_inspect(mrd_agent *a, const mrd_pipe_process *process)
+watch_inspect(mrd_agent *a, const mrd_drain_process *process)
 {
     const mrd_ident *id = &process->ident;
     char path[2048];
@@ -71,16 +71,16 @@ watch_inspect(mrd_agent *a, const mrd_pipe_process *process)
 }
 
 static void
-note_process(void *self, mrd_pipe_process *process)
+note_process(void *self, mrd_drain_process *process)
 {
     mrd_agent *a = self;
 
     if (a->traces != NULL)
-        mrd_traces_process(a->traces, &process->ident, mrd_pipeline_has_runtime(process));
+        mrd_traces_process(a->traces, &process->ident, mrd_drain_has_runtime(process));
 }
 
 static void
-on_process(void *self, mrd_pipe_process *process)
+on_process(void *self, mrd_drain_process *process)
 {
     mrd_agent *a = self;
 
@@ -101,7 +101,7 @@ on_process(void *self, mrd_pipe_process *process)
 
 /* Notices that name a directory: the runtime will write there. */
 static void
-on_notice(void *self, mrd_pipe_process *process, const mrd_event *ev)
+on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
     mrd_agent *a = self;
 
@@ -177,12 +177,12 @@ on_complete(void *self, const char *path, const char *rel, const char *sha256, i
     mrd_agent *a = self;
     mrd_trace_file file = { path, rel, sha256, pid };
 
-    mrd_pipeline_each(a->pipeline, note_process, a);
+    mrd_drain_each(a->drain, note_process, a);
     mrd_traces_file(a->traces, &file);
 }
 
 static void
-on_trace_process(void *self, mrd_pipe_process *process)
+on_trace_process(void *self, mrd_drain_process *process)
 {
     mrd_agent *a = self;
 
@@ -346,7 +346,7 @@ files_session(mrd_agent *a)
             mrd_traces_forget(a->traces);
         return;
     }
-    start = mrd_pipeline_raw_to_wall(a->pipeline, st.start_ns);
+    start = mrd_drain_raw_to_wall(a->drain, st.start_ns);
     busy = mrd_devprof_pending(a->devprof, st.id, &told);
     since = st.stop_ns == INT64_MAX ? 0 : st.stop_ns > told ? st.stop_ns : told;
     /* What a node flushes at the end belongs to the session: it is not over before. */
@@ -383,7 +383,7 @@ sooner(int64_t a, int64_t b)
 int64_t
 mrd_agent_next_ns(const mrd_agent *a)
 {
-    int64_t next = mrd_local_now().ns + mrd_pipeline_wait_ns(a->pipeline);
+    int64_t next = mrd_local_now().ns + mrd_drain_wait_ns(a->drain);
 
     next = sooner(next, mrd_record_next_ns(a->record));
     next = sooner(next, mrd_sample_next_ns(a->sample));
@@ -397,7 +397,7 @@ mrd_agent_next_ns(const mrd_agent *a)
 size_t
 mrd_agent_fds(const mrd_agent *a, int fds[MRD_AGENT_FDS])
 {
-    const int all[MRD_AGENT_FDS] = { mrd_pipeline_fd(a->pipeline),
+    const int all[MRD_AGENT_FDS] = { mrd_drain_fd(a->drain),
                                      mrd_files_fd(a->files),
                                      a->transport == NULL ? -1 : a->transport->fd(a->transport),
                                      mrd_clock_sync_fd(a->clock),
@@ -434,8 +434,8 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     double before = a->o.cpu_limit > 0 ? cpu_seconds() : 0;
     int64_t now = mrd_local_now().ns;
 
-    (void) mrd_pipeline_step(a->pipeline);
-    mrd_sample_step(a->sample, a->pipeline, now);
+    (void) mrd_drain_step(a->drain);
+    mrd_sample_step(a->sample, a->drain, now);
     mrd_agent_counters_step(a, now);
     clock_step(a, now);
     mrd_devprof_step(a->devprof, now);
@@ -450,7 +450,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     mrd_metrics_step(a->metrics, now);
     if (now - a->said_at > SAY_PERIOD) {
         a->said_at = now;
-        mrd_pipeline_say(a->pipeline, say, a);
+        mrd_drain_say(a->drain, say, a);
     }
     if (a->o.cpu_limit > 0)
         cap_cpu(a, cpu_seconds() - before);
@@ -464,7 +464,7 @@ mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience)
     int64_t end = mrd_local_now().ns + patience;
     mrd_spool_stats st;
 
-    mrd_pipeline_finish(a->pipeline);
+    mrd_drain_finish(a->drain);
     do {
         mrd_record_flush(a->record);
         mrd_agent_step(a, 5);
@@ -504,9 +504,9 @@ on_resume(void *self, uint64_t ring)
 }
 
 static mrd_err
-open_pipeline(mrd_agent *a, mrd_why *why)
+open_drain(mrd_agent *a, mrd_why *why)
 {
-    mrd_pipeline_options o = { .instance_id = a->node.instance_id,
+    mrd_drain_options o = { .instance_id = a->node.instance_id,
                                .job = a->o.job,
                                .ring_dir = a->o.ring_dir,
                                .proc_root = a->o.proc_root,
@@ -520,7 +520,7 @@ open_pipeline(mrd_agent *a, mrd_why *why)
                                .notice = on_notice,
                                .self = a };
 
-    return mrd_pipeline_open(&o, &a->pipeline, why);
+    return mrd_drain_open(&o, &a->drain, why);
 }
 
 static mrd_err
@@ -622,7 +622,7 @@ open_parts(mrd_agent *a, mrd_why *why)
     mrd_clock_sync_options co = { .data_url = a->o.data_url,
                                   .boot_id = a->node.boot_id,
                                   .agent = a->key,
-                                  .road = (mrd_probes_road) a->o.clock_probes,
+                                  .transport = (mrd_probes_transport) a->o.clock_probes,
                                   .connect = a->transport == NULL ? NULL : connect_probes,
                                   .connect_self = a };
     mrd_spool_stats st;
@@ -633,7 +633,7 @@ open_parts(mrd_agent *a, mrd_why *why)
         return err;
     mrd_spool_get_stats(a->spool, &st);
     a->recovered = st.recovered_events;
-    if ((err = open_traces(a, why)) != MRD_OK || (err = open_pipeline(a, why)) != MRD_OK)
+    if ((err = open_traces(a, why)) != MRD_OK || (err = open_drain(a, why)) != MRD_OK)
         return err;
     if (a->o.spool_dir != NULL) {
         snprintf(a->state_path, sizeof(a->state_path), "%s/sessions", a->o.spool_dir);
@@ -643,9 +643,9 @@ open_parts(mrd_agent *a, mrd_why *why)
     ro.files = trace_positions;
     ro.files_self = a;
     ro.spool = a->spool;
-    ro.pipeline = a->pipeline;
+    ro.drain = a->drain;
     if ((err = mrd_record_open(&ro, &a->record, why)) != MRD_OK ||
-        (err = mrd_devprof_open(a->record, a->pipeline, &a->devprof, why)) != MRD_OK ||
+        (err = mrd_devprof_open(a->record, a->drain, &a->devprof, why)) != MRD_OK ||
         (err = mrd_clock_sync_open(&co, &a->clock, why)) != MRD_OK ||
         (err = open_counters(a, why)) != MRD_OK || (err = open_files(a, why)) != MRD_OK ||
         (err = open_trigger(a, why)) != MRD_OK || (err = open_publish(a, why)) != MRD_OK)
@@ -708,7 +708,7 @@ mrd_agent_close(mrd_agent *a)
     mrd_record_close(a->record);
     mrd_sample_close(a->sample);
     mrd_hw_close(a->hw);
-    mrd_pipeline_close(a->pipeline);
+    mrd_drain_close(a->drain);
     mrd_spool_close(a->spool);
     free(a->fake_script);
     mrd_secret_free(a->token);
@@ -721,8 +721,8 @@ mrd_agent_borrow_record(const mrd_agent *a)
     return a->record;
 }
 
-mrd_pipeline *
-mrd_agent_borrow_pipeline(const mrd_agent *a)
+mrd_drain *
+mrd_agent_borrow_drain(const mrd_agent *a)
 {
-    return a->pipeline;
+    return a->drain;
 }

@@ -20,7 +20,7 @@ typedef struct {
     char *spool_dir;
     int64_t spool_bytes, recorder_bytes;
     int codec;        /* mrd_codec_id */
-    int clock_probes; /* mrd_probes_road */
+    int clock_probes; /* mrd_probes_transport */
     int64_t window;
     mrd_dur_ns flush;
     bool containers, imds;
@@ -71,7 +71,7 @@ void mrd_agent_close(mrd_agent *a);
 void mrd_agent_reload(mrd_agent *a);
 
 typedef struct {
-    mrd_pipe_counts pipe;
+    mrd_drain_tally pipe;
     mrd_spool_stats spool;
     uint64_t begun, delivered, held;
     uint64_t dropped[MRD_DROP_CAUSES];
@@ -94,6 +94,6 @@ void mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to);
 void mrd_agent_control(mrd_agent *a, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
                        char sentence[MRD_WHY_MAX]);
 mrd_record *mrd_agent_borrow_record(const mrd_agent *a);
-mrd_pipeline *mrd_agent_borrow_pipeline(const mrd_agent *a);
+mrd_drain *mrd_agent_borrow_drain(const mrd_agent *a);
 
 #endif

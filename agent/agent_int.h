@@ -43,7 +43,7 @@ struct mrd_agent {
     char secret_said[MRD_WHY_MAX];
     mrd_transport *transport; /* NULL: no aggregator */
     mrd_spool *spool;
-    mrd_pipeline *pipeline;
+    mrd_drain *drain;
     mrd_record *record;
     mrd_hw *hw;
     mrd_sample *sample;

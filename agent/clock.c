@@ -39,7 +39,7 @@ struct mrd_clock_sync {
     uint64_t link_answered;
     uint32_t beats;
     unsigned source; /* of the last probe, mrd_stamp_source */
-    uint64_t probes; /* over other roads than UDP */
+    uint64_t probes; /* over other transports than UDP */
     uint16_t port;
     uint8_t key[MRD_PROBE_KEY_LEN];
     mrd_pace pace;
@@ -129,10 +129,10 @@ open_probe(mrd_clock_sync *c)
     c->probe = NULL;
     c->answered = c->failed = 0;
     if (c->port == 0 || c->host[0] == '\0' ||
-        (c->o.road != MRD_PROBES_AUTO && c->o.road != MRD_PROBES_UDP))
+        (c->o.transport != MRD_PROBES_AUTO && c->o.transport != MRD_PROBES_UDP))
         return;
     memcpy(o.key, c->key, sizeof(o.key));
-    /* Without it the other roads remain. */
+    /* Without it the other transports remain. */
     if (mrd_timeprobe_open(&o, &c->probe, NULL) != MRD_OK)
         c->probe = NULL;
     c->pace = MRD_PACE_RUN;
@@ -201,7 +201,7 @@ beat_probe(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t rece
                                 .source3 = MRD_STAMP_BATCH };
     mrd_probe p;
 
-    if (c->host[0] == '\0' || c->o.road == MRD_PROBES_UDP || c->o.road == MRD_PROBES_NNG ||
+    if (c->host[0] == '\0' || c->o.transport == MRD_PROBES_UDP || c->o.transport == MRD_PROBES_NNG ||
         !udp_silent(c) || !link_silent(c, received_ns) ||
         mrd_probe_join(&sent, &served, &p) != MRD_OK)
         return;
@@ -295,7 +295,7 @@ read_own(mrd_clock_sync *c, int64_t now, bool recording)
     c->n_readings++;
 }
 
-/* ---- Roads ---- */
+/* ---- Transports ---- */
 
 static void
 step_udp(mrd_clock_sync *c, mrd_pace pace, int64_t now)
@@ -360,13 +360,13 @@ step_link(mrd_clock_sync *c, mrd_pace pace, int64_t now)
 
 /* The connection is opened when UDP is silent and closed when it answers. */
 static void
-step_roads(mrd_clock_sync *c, mrd_pace pace, int64_t now)
+step_transports(mrd_clock_sync *c, mrd_pace pace, int64_t now)
 {
     bool silent = udp_silent(c);
 
     if (c->probe != NULL)
         step_udp(c, silent && c->link != NULL ? MRD_PACE_IDLE : pace, now);
-    if (c->o.road == MRD_PROBES_UDP || c->o.road == MRD_PROBES_HEARTBEAT)
+    if (c->o.transport == MRD_PROBES_UDP || c->o.transport == MRD_PROBES_HEARTBEAT)
         return;
     if (silent && c->link == NULL)
         open_link(c, now);
@@ -391,7 +391,7 @@ mrd_clock_sync_step(mrd_clock_sync *c, bool recording)
 
     watch(c, now);
     read_own(c, now, recording);
-    step_roads(c, want, now);
+    step_transports(c, want, now);
 }
 
 void
@@ -404,7 +404,7 @@ mrd_clock_sync_burst(mrd_clock_sync *c)
 }
 
 static const char *
-road_text(const mrd_clock_sync *c)
+transport_text(const mrd_clock_sync *c)
 {
     return c->source == MRD_STAMP_NNG ? "nng" : c->source == MRD_STAMP_BATCH ? "heartbeat" : "udp";
 }
@@ -420,7 +420,7 @@ mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to)
     if (!force && c->n_breaks == 0 && c->n_readings == 0 && len < FRAME_LEN &&
         now - c->sent_since < FRAME_AGE)
         return false;
-    snprintf(c->method, sizeof(c->method), "%s", road_text(c));
+    snprintf(c->method, sizeof(c->method), "%s", transport_text(c));
     mrd__clock_data__init(to);
     to->boot_id = c->boot_id;
     to->method = c->method;

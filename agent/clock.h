@@ -2,7 +2,7 @@
  * agent/clock.h - the node's clock against the session's: probes, what the aggregator makes of
  * them, and until then the middle of heartbeats; and what the node knows about its own clocks.
  *
- *   roads     UDP (agent/timeprobe.h); where 8 packets in a row got no answer, a connection of its
+ *   transports     UDP (agent/timeprobe.h); where 8 packets in a row got no answer, a connection of its
  *             own (agent/linkprobe.h), while UDP is tried on every 10 s and taken up again when it
  *             answers; where neither answers, the heartbeats' stamps. Each probe says which it was
  *   readings  every 10 s, and when a recording begins: hw/hostclock.h
@@ -25,14 +25,14 @@ typedef enum {
     MRD_PROBES_UDP,
     MRD_PROBES_NNG,
     MRD_PROBES_HEARTBEAT
-} mrd_probes_road;
+} mrd_probes_transport;
 
 typedef struct {
     const char *data_url; /* whose host answers the probes; NULL: none */
     const char *boot_id;
     uint64_t agent;
-    mrd_probes_road road;
-    /* Opens a connection for probes alone; NULL: that road is closed. */
+    mrd_probes_transport transport;
+    /* Opens a connection for probes alone; NULL: that transport is closed. */
     mrd_err (*connect)(void *self, mrd_transport **ret_transport, mrd_why *why);
     void *connect_self;
 } mrd_clock_sync_options;

@@ -31,7 +31,7 @@ local_time(const mrd_agent *a, int64_t session_ns, int64_t wall_ns, int64_t *ret
         return session_ns - view.offset_ns;
     }
     *ret_bound = -1;
-    return mrd_pipeline_to_raw(a->pipeline, wall_ns != 0 ? wall_ns : session_ns);
+    return mrd_drain_to_raw(a->drain, wall_ns != 0 ? wall_ns : session_ns);
 }
 
 void
@@ -72,7 +72,7 @@ text_in(char *const *list, size_t n, const char *text)
 }
 
 static void
-match(void *self, mrd_pipe_process *p)
+match(void *self, mrd_drain_process *p)
 {
     search *s = self;
 
@@ -89,7 +89,7 @@ any_process(const mrd_agent *a, const Mrd__Selection *sel)
     if (sel->n_ranks == 0 && sel->n_processes == 0 &&
         (sel->n_jobs == 0 || (a->o.job != NULL && text_in(sel->jobs, sel->n_jobs, a->o.job))))
         return true;
-    mrd_pipeline_each(a->pipeline, match, &s);
+    mrd_drain_each(a->drain, match, &s);
     return s.found;
 }
 

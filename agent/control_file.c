@@ -6,13 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/pipe_int.h"
+#include "agent/drain_int.h"
 #include "capture/nrt_control.h"
 
 /* The folder of the process's control file, -1 when none is known. It is remembered: a process that
  * is gone has no rings any more. */
 static int
-place(const mrd_pipeline *p, mrd_pipe_process *process, const char **ret_file)
+place(const mrd_drain *p, mrd_drain_process *process, const char **ret_file)
 {
     proc *pr = (proc *) (void *) process; /* pub is its first member */
     mrd_ring_name name;
@@ -35,7 +35,7 @@ write_whole(int fd, const char *text)
 }
 
 mrd_err
-mrd_control_file_put(mrd_pipeline *p, mrd_pipe_process *process, const char *text, mrd_why *why)
+mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text, mrd_why *why)
 {
     char fresh[MRD_RING_NAME_MAX + 8];
     const char *file;
@@ -61,7 +61,7 @@ mrd_control_file_put(mrd_pipeline *p, mrd_pipe_process *process, const char *tex
 }
 
 void
-mrd_control_file_drop(mrd_pipeline *p, mrd_pipe_process *process)
+mrd_control_file_drop(mrd_drain *p, mrd_drain_process *process)
 {
     const char *file;
     int dir = place(p, process, &file);

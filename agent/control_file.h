@@ -5,11 +5,11 @@
 #ifndef MRD_AGENT_CONTROL_FILE_H
 #define MRD_AGENT_CONTROL_FILE_H
 
-#include "agent/pipeline.h"
+#include "agent/drain.h"
 
 /* Replaces what was there, by rename. Errors: IO, NOTFOUND (its rings are gone), LIMIT. */
-mrd_err mrd_control_file_put(mrd_pipeline *p, mrd_pipe_process *process, const char *text,
+mrd_err mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text,
                              mrd_why *why);
-void mrd_control_file_drop(mrd_pipeline *p, mrd_pipe_process *process);
+void mrd_control_file_drop(mrd_drain *p, mrd_drain_process *process);
 
 #endif

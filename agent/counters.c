@@ -3,7 +3,7 @@
 #include "base/log.h"
 
 static mrd_err
-on_counter(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+on_counter(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     mrd_session_counters *c = self;
 

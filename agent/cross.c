@@ -1,7 +1,7 @@
 /* agent/cross.c - cross-reads of the node's clocks: RAW against REALTIME, now and as recorded. */
 #include <stdlib.h>
 
-#include "agent/pipe_int.h"
+#include "agent/drain_int.h"
 
 #define CROSS_PERIOD (10 * MRD_SEC)
 #define CROSS_MAX    1024
@@ -22,11 +22,11 @@ mrd_cross_realtime(mrd_cross_read *ret_read)
 }
 
 mrd_err
-mrd_pipe_cross_init(mrd_pipeline *p)
+mrd_drain_cross_init(mrd_drain *p)
 {
     if ((p->crosses = calloc(CROSS_MAX, sizeof(*p->crosses))) == NULL)
         return MRD_NOMEM;
-    mrd_pipeline_cross(p);
+    mrd_drain_cross(p);
     p->wall_offset = p->crosses[0].other_ns - p->crosses[0].raw_ns;
     return MRD_OK;
 }
@@ -34,7 +34,7 @@ mrd_pipe_cross_init(mrd_pipeline *p)
 /* Keeps the newest half as it is and every second of the older half: an hour-old step of the wall
  * clock is still placed, only less finely. */
 static void
-thin(mrd_pipeline *p)
+thin(mrd_drain *p)
 {
     size_t half = p->n_crosses / 2, n = 0;
 
@@ -45,7 +45,7 @@ thin(mrd_pipeline *p)
 }
 
 void
-mrd_pipeline_cross(mrd_pipeline *p)
+mrd_drain_cross(mrd_drain *p)
 {
     if (p->n_crosses == CROSS_MAX)
         thin(p);
@@ -55,7 +55,7 @@ mrd_pipeline_cross(mrd_pipeline *p)
 
 /* The wall clock was set since the last reading: stamps from now on need a new one. */
 static bool
-stepped(const mrd_pipeline *p, int64_t now)
+stepped(const mrd_drain *p, int64_t now)
 {
     const mrd_cross_read *last = &p->crosses[p->n_crosses - 1];
     int64_t moved = mrd_wall_now().ns - last->other_ns - (now - last->raw_ns);
@@ -65,14 +65,14 @@ stepped(const mrd_pipeline *p, int64_t now)
 }
 
 void
-mrd_pipe_cross_step(mrd_pipeline *p, int64_t now)
+mrd_drain_cross_step(mrd_drain *p, int64_t now)
 {
     if (now >= p->cross_at || stepped(p, now))
-        mrd_pipeline_cross(p);
+        mrd_drain_cross(p);
 }
 
 const mrd_cross_read *
-mrd_pipeline_crosses(const mrd_pipeline *p, size_t *ret_n)
+mrd_drain_crosses(const mrd_drain *p, size_t *ret_n)
 {
     *ret_n = p->n_crosses;
     return p->crosses;
@@ -87,7 +87,7 @@ plus(int64_t a, int64_t b)
 }
 
 int64_t
-mrd_pipeline_to_raw(const mrd_pipeline *p, int64_t wall_ns)
+mrd_drain_to_raw(const mrd_drain *p, int64_t wall_ns)
 {
     const mrd_cross_read *best = &p->crosses[p->n_crosses - 1];
 
@@ -102,7 +102,7 @@ mrd_pipeline_to_raw(const mrd_pipeline *p, int64_t wall_ns)
 }
 
 int64_t
-mrd_pipeline_raw_to_wall(const mrd_pipeline *p, int64_t raw_ns)
+mrd_drain_raw_to_wall(const mrd_drain *p, int64_t raw_ns)
 {
     return plus(raw_ns, p->wall_offset);
 }

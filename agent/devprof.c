@@ -17,7 +17,7 @@ typedef enum { ASKED, ARMED, SAVING, STOPPING, OVER } entry_phase;
 typedef struct entry {
     struct entry *next;
     uint64_t session, seq;
-    mrd_pipe_process *process; /* NULL: gone */
+    mrd_drain_process *process; /* NULL: gone */
     int64_t pid, deadline;
     entry_phase phase;
 } entry;
@@ -32,7 +32,7 @@ typedef struct {
 
 struct mrd_devprof {
     mrd_record *record;
-    mrd_pipeline *pipeline;
+    mrd_drain *drain;
     entry *entries;
     result results[MRD_DEVPROF_RESULTS];
     size_t n_results;
@@ -74,7 +74,7 @@ refuse(mrd_devprof *d, entry *e, const char *sentence)
 {
     note(d, e, MRD_NONE, "refused", mrd_str_of(sentence));
     if (e->process != NULL && e->seq > 0)
-        mrd_control_file_drop(d->pipeline, e->process);
+        mrd_control_file_drop(d->drain, e->process);
     e->phase = OVER;
 }
 
@@ -95,14 +95,14 @@ tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
     mrd_buf_text(&text, "\n");
     err = text.err != MRD_OK
               ? mrd_why_set(why, text.err, 0, "device profiles")
-              : mrd_control_file_put(d->pipeline, e->process, mrd_buf_cstr(&text), why);
+              : mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
     mrd_buf_fini(&text);
     e->deadline = mrd_local_now().ns + PATIENCE;
     return err;
 }
 
 static const entry *
-busy_with(const mrd_devprof *d, const mrd_pipe_process *process)
+busy_with(const mrd_devprof *d, const mrd_drain_process *process)
 {
     for (const entry *e = d->entries; e != NULL; e = e->next)
         if (e->process == process && e->phase != OVER)
@@ -111,7 +111,7 @@ busy_with(const mrd_devprof *d, const mrd_pipe_process *process)
 }
 
 static void
-begin(mrd_devprof *d, uint64_t session, mrd_pipe_process *process)
+begin(mrd_devprof *d, uint64_t session, mrd_drain_process *process)
 {
     const entry *other = busy_with(d, process);
     entry *e = calloc(1, sizeof(*e));
@@ -146,7 +146,7 @@ typedef struct {
 } each;
 
 static void
-offer(void *self, mrd_pipe_process *process)
+offer(void *self, mrd_drain_process *process)
 {
     const each *s = self;
 
@@ -195,7 +195,7 @@ forget(mrd_devprof *d, entry **at)
     size_t kept = 0;
 
     if (e->phase != OVER && e->process != NULL)
-        mrd_control_file_drop(d->pipeline, e->process);
+        mrd_control_file_drop(d->drain, e->process);
     for (size_t i = 0; i < d->n_results; i++)
         if (d->results[i].session != e->session || d->results[i].pid != e->pid)
             d->results[kept++] = d->results[i];
@@ -226,7 +226,7 @@ mrd_devprof_seen(mrd_devprof *d)
 }
 
 static void
-withdraw(void *self, mrd_pipe_process *process)
+withdraw(void *self, mrd_drain_process *process)
 {
     mrd_devprof *d = self;
     const mrd_strlist *cores;
@@ -240,7 +240,7 @@ withdraw(void *self, mrd_pipe_process *process)
             mrd_record_selects(d->record, st.id, process))
             return;
     }
-    mrd_control_file_drop(d->pipeline, process);
+    mrd_control_file_drop(d->drain, process);
 }
 
 void
@@ -254,13 +254,13 @@ mrd_devprof_step(mrd_devprof *d, int64_t now)
         if (*mrd_record_profiles(d->record, st.id, &cores) == '\0' || now < st.start_ns)
             continue;
         if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && now < st.stop_ns)
-            mrd_pipeline_each(d->pipeline, offer, &(each){ d, st.id });
+            mrd_drain_each(d->drain, offer, &(each){ d, st.id });
         for (entry *e = d->entries; e != NULL && now >= st.stop_ns; e = e->next)
             if (e->session == st.id)
                 stop(d, e);
     }
     if (d->fresh)
-        mrd_pipeline_each(d->pipeline, withdraw, d);
+        mrd_drain_each(d->drain, withdraw, d);
     d->fresh = false;
     for (entry **at = &d->entries; *at != NULL;) {
         overdue(d, *at, now);
@@ -272,7 +272,7 @@ mrd_devprof_step(mrd_devprof *d, int64_t now)
 }
 
 void
-mrd_devprof_gone(mrd_devprof *d, const mrd_pipe_process *process)
+mrd_devprof_gone(mrd_devprof *d, const mrd_drain_process *process)
 {
     for (entry *e = d->entries; e != NULL; e = e->next) {
         if (e->process != process)
@@ -280,7 +280,7 @@ mrd_devprof_gone(mrd_devprof *d, const mrd_pipe_process *process)
         if (e->phase != OVER)
             note(d, e, MRD_NONE, e->phase == ASKED ? "refused" : "ended",
                  MRD_STR("the process has ended"));
-        mrd_control_file_drop(d->pipeline, e->process);
+        mrd_control_file_drop(d->drain, e->process);
         e->process = NULL;
         e->phase = OVER;
     }
@@ -313,18 +313,18 @@ answer(mrd_devprof *d, entry *e, mrd_str name, int64_t core, mrd_str why, int64_
     } else if (mrd_str_is(name, "device profile refused")) {
         note(d, e, core, "refused", why);
         if (e->phase == ASKED && core == MRD_NONE) {
-            mrd_control_file_drop(d->pipeline, e->process);
+            mrd_control_file_drop(d->drain, e->process);
             e->phase = OVER;
         }
     } else if (mrd_str_is(name, "device profiles ended")) {
         note(d, e, MRD_NONE, "ended", why);
-        mrd_control_file_drop(d->pipeline, e->process);
+        mrd_control_file_drop(d->drain, e->process);
         e->phase = OVER;
     }
 }
 
 bool
-mrd_devprof_notice(mrd_devprof *d, mrd_pipe_process *process, const mrd_event *ev, int64_t now)
+mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *ev, int64_t now)
 {
     static const char about[] = "device profile";
     mrd_str name = mrd_catalog_text(process->catalog, ev->name), why = MRD_STR("");
@@ -385,7 +385,7 @@ mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_r
 }
 
 mrd_err
-mrd_devprof_open(mrd_record *record, mrd_pipeline *pipeline, mrd_devprof **ret_devprof,
+mrd_devprof_open(mrd_record *record, mrd_drain *drain, mrd_devprof **ret_devprof,
                  mrd_why *why)
 {
     mrd_devprof *d = calloc(1, sizeof(*d));
@@ -393,7 +393,7 @@ mrd_devprof_open(mrd_record *record, mrd_pipeline *pipeline, mrd_devprof **ret_d
     if (d == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "device profiles");
     d->record = record;
-    d->pipeline = pipeline;
+    d->drain = drain;
     *ret_devprof = d;
     return MRD_OK;
 }

@@ -24,7 +24,7 @@ typedef struct {
 } mrd_devprof_result;
 
 /* Both are borrowed. */
-mrd_err mrd_devprof_open(mrd_record *record, mrd_pipeline *pipeline, mrd_devprof **ret_devprof,
+mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, mrd_devprof **ret_devprof,
                          mrd_why *why);
 void mrd_devprof_close(mrd_devprof *d); /* control files stay: a successor goes on. NULL is fine */
 /* Asks, ends and gives up what is due. */
@@ -32,9 +32,9 @@ void mrd_devprof_step(mrd_devprof *d, int64_t now_ns);
 /* Continuous profiles of the session are saved now. */
 void mrd_devprof_save(mrd_devprof *d, uint64_t session, int64_t now_ns);
 /* A notice of a process; false when it is about something else. */
-bool mrd_devprof_notice(mrd_devprof *d, mrd_pipe_process *process, const mrd_event *ev,
+bool mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *ev,
                         int64_t now_ns);
-void mrd_devprof_gone(mrd_devprof *d, const mrd_pipe_process *process);
+void mrd_devprof_gone(mrd_devprof *d, const mrd_drain_process *process);
 /* There are new processes: what a predecessor asked of them is withdrawn, unless a session still
  * does. */
 void mrd_devprof_seen(mrd_devprof *d);

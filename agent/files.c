@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/obj.h"
-#include "trace/catalog.h" /* MRD_NONE */
+#include "trace/model/catalog.h" /* MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
 #define LOOK_WATCHED   (10 * MRD_SEC)

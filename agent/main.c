@@ -121,7 +121,7 @@ check(mrd_agent_options *o, const mrd_node *node)
                           .sys_root = o->sys_root,
                           .cgroup_root = o->cgroup_root,
                           .monitor = o->monitor };
-    mrd_pipe_counts counts;
+    mrd_drain_tally counts;
     mrd_agent *a = NULL;
     mrd_hw *hw = NULL;
     mrd_why why = { 0 };
@@ -138,10 +138,10 @@ check(mrd_agent_options *o, const mrd_node *node)
         return fail(&why);
     for (int i = 0; i < 3; i++)
         mrd_agent_step(a, 100);
-    mrd_pipeline_counts(mrd_agent_borrow_pipeline(a), &counts);
+    mrd_drain_counts(mrd_agent_borrow_drain(a), &counts);
     printf("rings %llu of %llu processes\n", (unsigned long long) counts.rings,
            (unsigned long long) counts.processes);
-    mrd_pipeline_say(mrd_agent_borrow_pipeline(a), say_limit, NULL);
+    mrd_drain_say(mrd_agent_borrow_drain(a), say_limit, NULL);
     mrd_agent_close(a);
     return 0;
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/expose.h"
+#include "base/metrics.h"
 #include "base/obj.h"
 #include "base/secret.h"
 
@@ -133,8 +133,8 @@ mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to
     }
     value = field(head, "Accept");
     snprintf(accept, sizeof(accept), MRD_STR_FMT, MRD_STR_ARG(value));
-    options->write(options->self, mrd_expo_wants_open(accept), &body);
-    reply(to, "200 OK", mrd_expo_type(mrd_expo_wants_open(accept)), "Vary: Accept\r\n",
+    options->write(options->self, mrd_metrics_text_wants_open(accept), &body);
+    reply(to, "200 OK", mrd_metrics_text_type(mrd_metrics_text_wants_open(accept)), "Vary: Accept\r\n",
           (mrd_str){ (const char *) body.p, body.len }, bare);
     mrd_buf_fini(&body);
 }

@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "agent/pipe_int.h"
+#include "agent/drain_int.h"
 
 static size_t
 slot_of(const mrd_open_spans *o, uint64_t key)
@@ -65,7 +65,7 @@ mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since, c
     mrd_open_span *s;
     char *to;
 
-    if (o->n >= MRD_PIPE_OPEN_MAX)
+    if (o->n >= MRD_DRAIN_OPEN_MAX)
         return MRD_LIMIT;
     if (o->n >= o->n_slots && !grow(o))
         return MRD_NOMEM;

@@ -150,7 +150,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
     case MRD__ACK_STATUS__ACK_STORED:
     case MRD__ACK_STATUS__ACK_DUPLICATE:
         p->stats.acked++;
-        mrd_expo_hist_add(&p->stats.ack, now - f->sent_ns);
+        mrd_metrics_text_hist_add(&p->stats.ack, now - f->sent_ns);
         p->stats.slow = false;
         p->stats.sentence[0] = '\0';
         if (there && mrd_spool_done(p->o.spool, f->id, true))

@@ -9,7 +9,7 @@
 
 #include "agent/spool.h"
 #include "agent/transport.h"
-#include "base/expose.h"
+#include "base/metrics.h"
 #include "proto/wire.h"
 
 typedef struct mrd_publish mrd_publish;
@@ -42,7 +42,7 @@ typedef struct {
     bool up, welcome;
     bool slow;                  /* the aggregator asked for time, or cannot store */
     char sentence[MRD_WHY_MAX]; /* why it refuses us or does not store; empty */
-    mrd_expo_hist ack;          /* from sending a frame to its acknowledgement */
+    mrd_metrics_text_hist ack;          /* from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 
 mrd_err mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_publish,

@@ -10,10 +10,10 @@ add_crosses(mrd_record *r, lane *l)
     size_t n;
     const mrd_cross_read *c;
 
-    if (l->clock == MRD_PIPE_RAW)
+    if (l->clock == MRD_DRAIN_RAW)
         return;
-    mrd_pipeline_cross(r->o.pipeline);
-    c = mrd_pipeline_crosses(r->o.pipeline, &n);
+    mrd_drain_cross(r->o.drain);
+    c = mrd_drain_crosses(r->o.drain, &n);
     /* The last few bracket this batch; older ones went with older batches. */
     for (size_t i = n > 4 ? n - 4 : 0; i < n; i++)
         (void) mrd_batch_cross(l->batch, &c[i]);
@@ -67,14 +67,14 @@ seal(mrd_record *r, lane *l)
 }
 
 void
-mrd_record_lane_free(lane *l)
+mrd_record_open_batch_free(lane *l)
 {
     mrd_batch_free(l->batch);
     free(l);
 }
 
 static owner *
-owner_add(mrd_record *r, mrd_pipe_process *p)
+owner_add(mrd_record *r, mrd_drain_process *p)
 {
     owner *o = calloc(1, sizeof(*o));
 
@@ -89,7 +89,7 @@ owner_add(mrd_record *r, mrd_pipe_process *p)
 }
 
 static inline owner *
-owner_of(mrd_record *r, mrd_pipe_process *p)
+owner_of(mrd_record *r, mrd_drain_process *p)
 {
     return p->user != NULL ? p->user : owner_add(r, p);
 }
@@ -149,7 +149,7 @@ push(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
 }
 
 static mrd_drop_cause
-cause_of(const mrd_pipe_process *p, const mrd_event *ev)
+cause_of(const mrd_drain_process *p, const mrd_event *ev)
 {
     mrd_str name = mrd_catalog_text(p->catalog, ev->name);
 
@@ -190,10 +190,10 @@ offer(mrd_record *r, owner *o, lane *l, const mrd_event *ev, int64_t raw)
 
 /* only: 0, or the one session it is for. */
 static inline mrd_err
-take(mrd_record *r, uint64_t only, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     owner *o = owner_of(r, process);
-    int64_t raw = clock == MRD_PIPE_RAW ? ev->ts_ns : mrd_record_to_raw(r, clock, ev->ts_ns);
+    int64_t raw = clock == MRD_DRAIN_RAW ? ev->ts_ns : mrd_record_to_raw(r, clock, ev->ts_ns);
     int64_t end = ev->dur_ns < 0 ? INT64_MAX : raw + ev->dur_ns;
     unsigned wanted = 0;
 
@@ -223,13 +223,13 @@ take(mrd_record *r, uint64_t only, mrd_pipe_process *process, unsigned clock, co
 /* The same for an event of the node's own clock when one session is recording and takes all of the
  * process into a batch that has begun: nearly always. False: it is not so, and nothing was done. */
 static inline bool
-take_plain(mrd_record *r, const mrd_pipe_process *process, const mrd_event *ev)
+take_plain(mrd_record *r, const mrd_drain_process *process, const mrd_event *ev)
 {
     owner *o = process->user;
     lane *l = o == NULL ? NULL : o->lanes;
     session *s = r->sessions;
 
-    if (l == NULL || r->n_sessions != 1 || l->of != s || l->clock != MRD_PIPE_RAW ||
+    if (l == NULL || r->n_sessions != 1 || l->of != s || l->clock != MRD_DRAIN_RAW ||
         l->opened_ns == 0 || !l->wanted || l->chooses || ev->kind == MRD_LOSS || ev->dur_ns < 0 ||
         !recording(s, ev->ts_ns, ev->ts_ns + ev->dur_ns) || mrd_batch_push(l->batch, ev) != MRD_OK)
         return false;
@@ -241,15 +241,15 @@ take_plain(mrd_record *r, const mrd_pipe_process *process, const mrd_event *ev)
 }
 
 mrd_err
-mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+mrd_record_event(mrd_record *r, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    if (clock == MRD_PIPE_RAW && take_plain(r, process, ev))
+    if (clock == MRD_DRAIN_RAW && take_plain(r, process, ev))
         return MRD_OK;
     return take(r, 0, process, clock, ev);
 }
 
 mrd_err
-mrd_record_event_of(mrd_record *r, uint64_t id, mrd_pipe_process *process, unsigned clock,
+mrd_record_event_of(mrd_record *r, uint64_t id, mrd_drain_process *process, unsigned clock,
                     const mrd_event *ev)
 {
     return take(r, id, process, clock, ev);
@@ -264,13 +264,13 @@ seal_owner(mrd_record *r, owner *o)
 }
 
 mrd_err
-mrd_record_process_seen(mrd_record *r, mrd_pipe_process *process)
+mrd_record_process_seen(mrd_record *r, mrd_drain_process *process)
 {
     return owner_of(r, process) == NULL ? MRD_NOMEM : MRD_OK;
 }
 
 mrd_err
-mrd_record_file_seen(mrd_record *r, mrd_pipe_process *process)
+mrd_record_file_seen(mrd_record *r, mrd_drain_process *process)
 {
     owner *o = owner_of(r, process);
 
@@ -281,7 +281,7 @@ mrd_record_file_seen(mrd_record *r, mrd_pipe_process *process)
 }
 
 void
-mrd_record_process_gone(mrd_record *r, mrd_pipe_process *process)
+mrd_record_process_gone(mrd_record *r, mrd_drain_process *process)
 {
     owner *o = process->user, **at = &r->owners;
 
@@ -293,7 +293,7 @@ mrd_record_process_gone(mrd_record *r, mrd_pipe_process *process)
     *at = o->next;
     for (lane *l = o->lanes, *next; l != NULL; l = next) {
         next = l->next;
-        mrd_record_lane_free(l);
+        mrd_record_open_batch_free(l);
     }
     free(o);
     process->user = NULL;
@@ -323,7 +323,7 @@ has_open(const mrd_record *r, const session *s)
 }
 
 static void
-add_untold(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64_t last_ns)
+add_unreported(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64_t last_ns)
 {
     session *s = self;
 
@@ -336,11 +336,11 @@ add_untold(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64
 
 /* A process that fell silent after a loss told it to nobody. */
 static void
-count_untold(mrd_record *r, session *s)
+count_unreported(mrd_record *r, session *s)
 {
     for (const owner *o = r->owners; o != NULL; o = o->next)
         if (o->is_ring && mrd_record_wants_process(s, o->process))
-            mrd_pipeline_untold(r->o.pipeline, o->process, add_untold, s);
+            mrd_drain_unreported(r->o.drain, o->process, add_unreported, s);
 }
 
 static void
@@ -357,7 +357,7 @@ session_step(mrd_record *r, session *s, int64_t now)
         mrd_record_forget_oldest(r, s, s->n_kept);
     if (mrd_spool_held(r->o.spool, s->st.id, NULL) > 0)
         return;
-    count_untold(r, s);
+    count_unreported(r, s);
     s->st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
     s->st.flushed_ns = now;
     mrd_record_write_notes(r);
@@ -396,7 +396,7 @@ static bool
 due(mrd_record *r, const owner *o, int64_t now)
 {
     int64_t oldest = oldest_open(o);
-    double pressure = o->is_ring ? mrd_pipeline_pressure(r->o.pipeline, o->process) : 0;
+    double pressure = o->is_ring ? mrd_drain_pressure(r->o.drain, o->process) : 0;
 
     if (!o->dirty && pressure == 0)
         return false;
@@ -443,7 +443,7 @@ turn(mrd_record *r, int64_t now, bool all)
             continue;
         seal_owner(r, o);
         if (o->is_ring)
-            mrd_pipeline_positions(r->o.pipeline, o->process, add_position, r);
+            mrd_drain_positions(r->o.drain, o->process, add_position, r);
     }
     mrd_record_note_drops(r);
     if (mrd_spool_uncommitted(r->o.spool) && mrd_record_commit(r) != MRD_OK)
@@ -457,7 +457,7 @@ turn(mrd_record *r, int64_t now, bool all)
         o->releasing = false;
         if (!o->is_ring)
             continue;
-        mrd_pipeline_release(r->o.pipeline, o->process); /* may free o */
+        mrd_drain_release(r->o.drain, o->process); /* may free o */
     }
     /* Processes that ended with the release gave their open spans. */
     if (mrd_spool_uncommitted(r->o.spool))
@@ -586,7 +586,7 @@ mrd_record_close(mrd_record *r)
         o->process->user = NULL;
         for (lane *l = o->lanes, *next; l != NULL; l = next) {
             next = l->next;
-            mrd_record_lane_free(l);
+            mrd_record_open_batch_free(l);
         }
         free(o);
     }

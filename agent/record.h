@@ -12,7 +12,7 @@
 #ifndef MRD_AGENT_RECORD_H
 #define MRD_AGENT_RECORD_H
 
-#include "agent/pipeline.h"
+#include "agent/drain.h"
 #include "agent/spool.h"
 #include "proto/wire.h"
 
@@ -57,7 +57,7 @@ typedef struct {
                                on with them at once; NULL: nowhere */
     const char *boot_id;    /* notes of another boot mean nothing: their times are its */
     mrd_spool *spool;       /* borrowed */
-    mrd_pipeline *pipeline; /* borrowed: cross-reads and times of the wall clock */
+    mrd_drain *drain; /* borrowed: cross-reads and times of the wall clock */
     uint32_t boot;          /* mrd_boot_key of this boot */
     /* Calls each trace file with how much of it was given; goes with every commit. May be NULL. */
     void (*files)(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to);
@@ -95,23 +95,23 @@ const mrd_strlist *mrd_record_counters(const mrd_record *r, uint64_t session,
 const char *mrd_record_profiles(const mrd_record *r, uint64_t session,
                                 const mrd_strlist **ret_cores);
 /* It selects this process. */
-bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_pipe_process *process);
+bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_drain_process *process);
 
 /* ---- Events ---- */
 
 /* Takes an event for every session that wants it: MRD_OK when one did or none wanted it. */
-mrd_err mrd_record_event(mrd_record *r, mrd_pipe_process *process, unsigned clock,
+mrd_err mrd_record_event(mrd_record *r, mrd_drain_process *process, unsigned clock,
                          const mrd_event *ev);
 /* The same for one session only: what it alone asked for. */
-mrd_err mrd_record_event_of(mrd_record *r, uint64_t session, mrd_pipe_process *process,
+mrd_err mrd_record_event_of(mrd_record *r, uint64_t session, mrd_drain_process *process,
                             unsigned clock, const mrd_event *ev);
-/* A process of the pipeline: its rings are given back from now on. */
-mrd_err mrd_record_process_seen(mrd_record *r, mrd_pipe_process *process);
+/* A process of the drain: its rings are given back from now on. */
+mrd_err mrd_record_process_seen(mrd_record *r, mrd_drain_process *process);
 /* A process of a trace file: its batches are sealed with every commit, which says how much of the
  * file was given. */
-mrd_err mrd_record_file_seen(mrd_record *r, mrd_pipe_process *process);
+mrd_err mrd_record_file_seen(mrd_record *r, mrd_drain_process *process);
 /* The process is going: seals what is open of it. */
-void mrd_record_process_gone(mrd_record *r, mrd_pipe_process *process);
+void mrd_record_process_gone(mrd_record *r, mrd_drain_process *process);
 /* Seals batches that are old or pressed and gives their rings back; moves sessions on. Called once
  * per turn of the loop. */
 void mrd_record_step(mrd_record *r, int64_t now_ns);

@@ -130,7 +130,7 @@ mrd_record_take_tally(mrd_record *r, session *s)
 int64_t
 mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns)
 {
-    return clock == MRD_PIPE_REALTIME ? mrd_pipeline_to_raw(r->o.pipeline, ns) : ns;
+    return clock == MRD_DRAIN_REALTIME ? mrd_drain_to_raw(r->o.drain, ns) : ns;
 }
 
 static uint64_t

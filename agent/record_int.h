@@ -60,15 +60,15 @@ typedef struct lane {
     int64_t opened_ns;
 } lane;
 
-/* What hangs on mrd_pipe_process.user. */
+/* What hangs on mrd_drain_process.user. */
 typedef struct owner {
     struct owner *next;
-    mrd_pipe_process *process;
+    mrd_drain_process *process;
     lane *lanes;
     bool dirty;  /* events since the last release */
     bool sealed; /* a batch was closed in this turn */
     bool releasing;
-    bool is_ring; /* the pipeline's process: has rings to release */
+    bool is_ring; /* the drain's process: has rings to release */
     bool is_file; /* of a trace file */
 } owner;
 
@@ -84,8 +84,8 @@ struct mrd_record {
     size_t n_positions, cap_positions;
 };
 
-bool mrd_record_wants_process(const session *s, const mrd_pipe_process *p);
-bool mrd_record_wants_event(const session *s, const mrd_pipe_process *p, const mrd_event *ev);
+bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
+bool mrd_record_wants_event(const session *s, const mrd_drain_process *p, const mrd_event *ev);
 session *mrd_record_session_of(const mrd_record *r, uint64_t id);
 void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
                            int64_t last_ns);
@@ -102,7 +102,7 @@ void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
 void mrd_record_bound(mrd_record *r, session *s, int64_t now);
 bool mrd_record_in_window(const session *s, int64_t first, int64_t last);
 void mrd_record_keep(mrd_record *r, session *s, const kept *k);
-void mrd_record_lane_free(lane *l);
+void mrd_record_open_batch_free(lane *l);
 void mrd_record_session_free(session *s);
 void mrd_record_read_notes(mrd_record *r);
 void mrd_record_write_notes(const mrd_record *r);

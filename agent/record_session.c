@@ -19,7 +19,7 @@ in_numbers(const int64_t *list, size_t n, int64_t v)
 }
 
 bool
-mrd_record_wants_process(const session *s, const mrd_pipe_process *p)
+mrd_record_wants_process(const session *s, const mrd_drain_process *p)
 {
     return in_numbers(s->ranks, s->n_ranks, p->ident.rank) &&
            in_numbers(s->pids, s->n_pids, p->ident.pid) &&
@@ -67,7 +67,7 @@ word_in(const mrd_strlist *list, mrd_str name)
 }
 
 bool
-mrd_record_wants_event(const session *s, const mrd_pipe_process *p, const mrd_event *ev)
+mrd_record_wants_event(const session *s, const mrd_drain_process *p, const mrd_event *ev)
 {
     const mrd_track *t;
 
@@ -411,7 +411,7 @@ mrd_record_cancel(mrd_record *r, uint64_t id)
             if (gone->of == s) {
                 *l = gone->next;
                 r->totals.unwanted += gone->events;
-                mrd_record_lane_free(gone);
+                mrd_record_open_batch_free(gone);
                 continue;
             }
             if (gone->of > s)
@@ -477,7 +477,7 @@ mrd_record_profiles(const mrd_record *r, uint64_t id, const mrd_strlist **ret_co
 }
 
 bool
-mrd_record_selects(const mrd_record *r, uint64_t id, const mrd_pipe_process *process)
+mrd_record_selects(const mrd_record *r, uint64_t id, const mrd_drain_process *process)
 {
     const session *s = mrd_record_session_of(r, id);
 

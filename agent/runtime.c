@@ -2,14 +2,14 @@
  */
 #include <stdlib.h>
 
-#include "agent/pipe_int.h"
-#include "trace/import_nrt.h"
+#include "agent/drain_int.h"
+#include "trace/import/import_nrt.h"
 
 typedef struct {
-    mrd_pipeline *p;
+    mrd_drain *p;
     proc *pr;
     mrd_nrt *nrt;
-    mrd_nrt_counts seen; /* what was added to the pipeline's counts */
+    mrd_nrt_counts seen; /* what was added to the drain's counts */
 } runtime;
 
 /* A daemon holds fewer open starts per process than a file importer: ends come within seconds. */
@@ -20,12 +20,12 @@ emit(void *self, const mrd_event *ev)
 {
     runtime *rt = self;
 
-    mrd_pipe_give(rt->p, rt->pr, MRD_PIPE_REALTIME, ev);
+    mrd_drain_give(rt->p, rt->pr, MRD_DRAIN_REALTIME, ev);
     return MRD_OK;
 }
 
 static runtime *
-runtime_of(mrd_pipeline *p, proc *pr)
+runtime_of(mrd_drain *p, proc *pr)
 {
     runtime *rt = pr->nrt;
     mrd_nrt_options o = { .catalog = pr->pub.catalog,
@@ -48,9 +48,9 @@ runtime_of(mrd_pipeline *p, proc *pr)
     return rt;
 }
 
-/* Brings the pipeline's counts up to the reader's; its events were counted when given. */
+/* Brings the drain's counts up to the reader's; its events were counted when given. */
 static void
-count(mrd_pipeline *p, runtime *rt)
+count(mrd_drain *p, runtime *rt)
 {
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
@@ -60,7 +60,7 @@ count(mrd_pipeline *p, runtime *rt)
 }
 
 void
-mrd_pipe_runtime(mrd_pipeline *p, proc *pr, mrd_str text, bool cut)
+mrd_drain_runtime(mrd_drain *p, proc *pr, mrd_str text, bool cut)
 {
     runtime *rt = runtime_of(p, pr);
     mrd_bytes bytes = { (const uint8_t *) text.p, text.len };
@@ -75,17 +75,17 @@ mrd_pipe_runtime(mrd_pipeline *p, proc *pr, mrd_str text, bool cut)
         count(p, rt);
     /* A cut blob was counted by who cut it; a whole one that is no trace is counted here. */
     if (err != MRD_OK && !cut)
-        mrd_pipe_lost(p, pr, MRD_DROP_JSON, 1, now, now);
+        mrd_drain_lost(p, pr, MRD_DROP_JSON, 1, now, now);
 }
 
 bool
-mrd_pipeline_has_runtime(const mrd_pipe_process *process)
+mrd_drain_has_runtime(const mrd_drain_process *process)
 {
     return ((const proc *) process)->nrt != NULL;
 }
 
 uint64_t
-mrd_pipe_runtime_held(const proc *pr)
+mrd_drain_runtime_held(const proc *pr)
 {
     const runtime *rt = pr->nrt;
 
@@ -93,7 +93,7 @@ mrd_pipe_runtime_held(const proc *pr)
 }
 
 void
-mrd_pipe_runtime_flush(mrd_pipeline *p, proc *pr)
+mrd_drain_runtime_flush(mrd_drain *p, proc *pr)
 {
     runtime *rt = pr->nrt;
 
@@ -104,7 +104,7 @@ mrd_pipe_runtime_flush(mrd_pipeline *p, proc *pr)
 }
 
 void
-mrd_pipe_runtime_free(proc *pr)
+mrd_drain_runtime_free(proc *pr)
 {
     runtime *rt = pr->nrt;
 

@@ -19,7 +19,7 @@ typedef struct {
 struct mrd_sample {
     mrd_hw *hw;
     mrd_sample_options o;
-    mrd_pipe_process node;
+    mrd_drain_process node;
     mrd_hw_session *session;
     line *lines;
     mrd_hw_value *values;
@@ -29,10 +29,10 @@ struct mrd_sample {
 };
 
 static void
-give(mrd_sample *s, mrd_pipe_process *p, const mrd_event *ev)
+give(mrd_sample *s, mrd_drain_process *p, const mrd_event *ev)
 {
     s->stats.begun++;
-    if (s->o.event(s->o.self, p, MRD_PIPE_RAW, ev) == MRD_OK)
+    if (s->o.event(s->o.self, p, MRD_DRAIN_RAW, ev) == MRD_OK)
         s->stats.samples++;
     else
         s->stats.refused++;
@@ -159,7 +159,7 @@ sample_counters(mrd_sample *s)
 /* ---- Processes ---- */
 
 static void
-process_value(mrd_sample *s, mrd_pipe_process *p, const char *name, mrd_unit unit, int64_t v,
+process_value(mrd_sample *s, mrd_drain_process *p, const char *name, mrd_unit unit, int64_t v,
               int64_t at)
 {
     mrd_event ev = { .kind = MRD_COUNTER, .ts_ns = at, .ivalue = v, .flags = MRD_EV_INT };
@@ -178,7 +178,7 @@ process_value(mrd_sample *s, mrd_pipe_process *p, const char *name, mrd_unit uni
 }
 
 static void
-sample_process(void *self, mrd_pipe_process *p)
+sample_process(void *self, mrd_drain_process *p)
 {
     mrd_sample *s = self;
     int64_t at = mrd_local_now().ns;
@@ -246,7 +246,7 @@ mrd_sample_close(mrd_sample *s)
 }
 
 void
-mrd_sample_step(mrd_sample *s, const mrd_pipeline *pipeline, int64_t now)
+mrd_sample_step(mrd_sample *s, const mrd_drain *drain, int64_t now)
 {
     if (s->o.period > 0 && now >= s->due) {
         s->due =
@@ -258,8 +258,8 @@ mrd_sample_step(mrd_sample *s, const mrd_pipeline *pipeline, int64_t now)
     }
     if (s->o.process_period > 0 && now >= s->process_due) {
         s->process_due = now + s->o.process_period;
-        if (pipeline != NULL)
-            mrd_pipeline_each(pipeline, sample_process, s);
+        if (drain != NULL)
+            mrd_drain_each(drain, sample_process, s);
     }
 }
 
@@ -271,7 +271,7 @@ mrd_sample_next_ns(const mrd_sample *s)
     return s->o.process_period > 0 && s->process_due < next ? s->process_due : next;
 }
 
-mrd_pipe_process *
+mrd_drain_process *
 mrd_sample_node(mrd_sample *s)
 {
     return &s->node;

@@ -9,7 +9,7 @@
 #ifndef MRD_AGENT_SAMPLE_H
 #define MRD_AGENT_SAMPLE_H
 
-#include "agent/pipeline.h"
+#include "agent/drain.h"
 #include "hw/hw.h"
 
 typedef struct mrd_sample mrd_sample;
@@ -24,8 +24,8 @@ typedef struct {
     const char *const *patterns;
     size_t n_patterns;
     bool strict; /* a pattern that matches nothing is an error that names it; else it is left out */
-    /* As in mrd_pipeline_options; clock is MRD_PIPE_RAW. */
-    mrd_err (*event)(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev);
+    /* As in mrd_drain_options; clock is MRD_DRAIN_RAW. */
+    mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     void *self;
 } mrd_sample_options;
 
@@ -47,10 +47,10 @@ typedef struct {
 mrd_err mrd_sample_open(mrd_hw *hw, const mrd_sample_options *options, mrd_sample **ret_sample,
                         mrd_why *why);
 void mrd_sample_close(mrd_sample *s);
-/* Samples what is due. pipeline names the processes; NULL: none. */
-void mrd_sample_step(mrd_sample *s, const mrd_pipeline *pipeline, int64_t now_ns);
+/* Samples what is due. drain names the processes; NULL: none. */
+void mrd_sample_step(mrd_sample *s, const mrd_drain *drain, int64_t now_ns);
 int64_t mrd_sample_next_ns(const mrd_sample *s);
-mrd_pipe_process *mrd_sample_node(mrd_sample *s); /* the process that stands for the node */
+mrd_drain_process *mrd_sample_node(mrd_sample *s); /* the process that stands for the node */
 void mrd_sample_get_stats(const mrd_sample *s, mrd_sample_stats *ret_stats);
 
 #endif

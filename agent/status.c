@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "agent/agent_int.h"
-#include "base/expose.h"
+#include "base/metrics.h"
 #include "base/obj.h"
 #include "base/secret.h"
 
@@ -49,7 +49,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     mrd_clock_sync_view view;
 
     memset(c, 0, sizeof(*c));
-    mrd_pipeline_counts(a->pipeline, &c->pipe);
+    mrd_drain_counts(a->drain, &c->pipe);
     mrd_spool_get_stats(a->spool, &c->spool);
     mrd_record_get_totals(a->record, &totals);
     mrd_sample_get_stats(a->sample, &sample);
@@ -350,21 +350,21 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
 {
     mrd_agent_counts c;
     mrd_publish_stats sent = { 0 };
-    mrd_expo x;
+    mrd_metrics_text x;
 
     mrd_agent_counters(a, &c);
     if (a->publish != NULL)
         mrd_publish_get_stats(a->publish, &sent);
     {
         const struct {
-            mrd_expo_kind kind;
+            mrd_metrics_text_kind kind;
             const char *name, *help;
             uint64_t v;
         } rows[] = {
-#define COUNTER(name, help, v) { MRD_EXPO_COUNTER, "meridian_agent_" name, help, v }
+#define COUNTER(name, help, v) { MRD_METRICS_COUNTER, "meridian_agent_" name, help, v }
 #define GAUGE(name, help, v)                                                                       \
     {                                                                                              \
-        MRD_EXPO_GAUGE, "meridian_agent_" name, help, v                                            \
+        MRD_METRICS_GAUGE, "meridian_agent_" name, help, v                                            \
     }
             COUNTER("events_begun_total", "Events the agent learned of, losses included.", c.begun),
             COUNTER("events_recovered_total",
@@ -409,22 +409,22 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
 #undef GAUGE
         };
 
-        mrd_expo_begin(&x, to, open);
+        mrd_metrics_text_begin(&x, to, open);
         for (size_t i = 0; i < MRD_COUNT(rows); i++)
-            mrd_expo_one(&x, rows[i].kind, rows[i].name, rows[i].help, rows[i].v);
+            mrd_metrics_text_one(&x, rows[i].kind, rows[i].name, rows[i].help, rows[i].v);
     }
-    mrd_expo_family(&x, MRD_EXPO_COUNTER, "meridian_agent_events_dropped_total",
+    mrd_metrics_text_family(&x, MRD_METRICS_COUNTER, "meridian_agent_events_dropped_total",
                     "Events lost, by cause.");
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
         char label[80];
 
         snprintf(label, sizeof(label), "cause=\"%s\"", mrd_drop_text((mrd_drop_cause) i));
-        mrd_expo_u64(&x, label, c.dropped[i]);
+        mrd_metrics_text_u64(&x, label, c.dropped[i]);
     }
-    mrd_expo_hist_write(&x, "meridian_agent_acknowledgement_seconds",
+    mrd_metrics_text_hist_write(&x, "meridian_agent_acknowledgement_seconds",
                         "From sending a frame to its acknowledgement.", &sent.ack);
-    mrd_expo_process(&x);
-    mrd_expo_end(&x);
+    mrd_metrics_text_process(&x);
+    mrd_metrics_text_end(&x);
 }
 
 static void

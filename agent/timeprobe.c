@@ -8,13 +8,13 @@
 
 #define FLIGHT   128          /* pairs in flight; a power of two */
 #define DONE     1024         /* finished halves waiting to be taken; a power of two */
-#define WAKERS   2            /* ahead of each pair */
-#define TRIES    4            /* a pair goes behind its fourth wakers at the latest */
-#define SENDS    32           /* remembered: how long wakers took to send */
+#define WARMUPS   2            /* ahead of each pair */
+#define TRIES    4            /* a pair goes behind its fourth warm-up packets at the latest */
+#define SENDS    32           /* remembered: how long warm-up packets took to send */
 #define GAP      (8 * MRD_US) /* between them, to the pair, and inside it: no timer is that short */
 #define PATIENCE MRD_SEC      /* for an answer */
 #define NUMBERS  512          /* transmit stamps awaited; a power of two */
-#define NO_K     UINT32_MAX   /* of a waker's transmit stamp: no pair begins there */
+#define NO_K     UINT32_MAX   /* of a warm-up packet's transmit stamp: no pair begins there */
 
 typedef struct {
     bool sent, answered, again;
@@ -40,7 +40,7 @@ struct mrd_timeprobe {
     pair flight[FLIGHT];
     size_t flying;
     int tries;           /* of the next pair */
-    int64_t took[SENDS]; /* to send the last waker of each try */
+    int64_t took[SENDS]; /* to send the last warm-up packet of each try */
     size_t took_count;
     uint32_t number_k[NUMBERS]; /* k of the packet with this transmit number */
     mrd_probe_sent done[DONE];
@@ -51,7 +51,7 @@ mrd_err
 mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_probe, mrd_why *why)
 {
     mrd_timeprobe *p = calloc(1, sizeof(*p));
-    uint8_t waker[MRD_PROBE_BEGIN_LEN];
+    uint8_t warmup[MRD_PROBE_BEGIN_LEN];
     mrd_err err;
 
     if (p == NULL)
@@ -65,8 +65,8 @@ mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_pro
     }
     if (options->user_stamps)
         mrd_udp_unstamped(p->fd);
-    mrd_probe_packet_begin(MRD_PROBE_WAKER, waker);
-    (void) mrd_udp_drop(p->fd, waker);
+    mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
+    (void) mrd_udp_drop(p->fd, warmup);
     mrd_timeprobe_burst(p);
     *ret_probe = p;
     return MRD_OK;
@@ -220,10 +220,10 @@ send_packet(mrd_timeprobe *p, mrd_probe_kind kind, uint32_t k, int64_t *at)
     mrd_probe_packet_encode(&packet, p->options.key, wire);
     while ((*at = mrd_local_now().ns) < earliest)
         continue;
-    /* Wakers are stamped too: what the kernel does for that lies on the way that must be warm. */
+    /* Warm-up packets are stamped too: what the kernel does for that lies on the way that must be warm. */
     err = mrd_udp_send(p->fd, wire, sizeof(wire), NULL);
     if (err == MRD_OK)
-        p->number_k[p->number++ % NUMBERS] = kind == MRD_PROBE_WAKER ? NO_K : k;
+        p->number_k[p->number++ % NUMBERS] = kind == MRD_PROBE_WARMUP ? NO_K : k;
     p->counts.unsent += err != MRD_OK;
     return err == MRD_OK;
 }
@@ -237,7 +237,7 @@ order_int64(const void *a, const void *b)
 }
 
 /*
- * Sends the wakers of the next pair. False when the last one took more than a tenth longer to send
+ * Sends the warm-up packets of the next pair. False when the last one took more than a tenth longer to send
  * than a quarter of those before: the processor is slow just now (its clock, its caches, somebody
  * else on the same core), and delays both ways follow that. In three of four times at most, since
  * it is measured by itself.
@@ -248,8 +248,8 @@ wake_path(mrd_timeprobe *p, int64_t *at)
     int64_t took, sorted[SENDS], quarter;
     size_t n = p->took_count < SENDS ? p->took_count : SENDS;
 
-    for (int i = 0; i < WAKERS; i++)
-        (void) send_packet(p, MRD_PROBE_WAKER, p->k, at);
+    for (int i = 0; i < WARMUPS; i++)
+        (void) send_packet(p, MRD_PROBE_WARMUP, p->k, at);
     took = mrd_local_now().ns - *at;
     memcpy(sorted, p->took, sizeof(sorted));
     p->took[p->took_count++ % SENDS] = took;
@@ -334,7 +334,7 @@ take_answers(mrd_timeprobe *p)
         half *h;
 
         err = mrd_probe_packet_decode(data, &packet);
-        if (err == MRD_OK && packet.kind == MRD_PROBE_WAKER)
+        if (err == MRD_OK && packet.kind == MRD_PROBE_WARMUP)
             continue; /* the kernel could not drop it */
         if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
             packet.session != p->options.session || packet.agent != p->options.agent ||

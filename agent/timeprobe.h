@@ -1,6 +1,6 @@
 /*
  * agent/timeprobe.h - the probe client: asks the aggregator for the time in pairs of packets behind
- * two wakers, and collects this node's half of each probe.
+ * two warm-up packets, and collects this node's half of each probe.
  *
  *   wiring   open when the control channel has told session, key and address; put mrd_timeprobe_fd
  *            into the agent's poll set (POLLIN; POLLERR comes by itself) and wake up at
@@ -8,7 +8,7 @@
  *            mrd_timeprobe_take and ship them with the next batch. Never blocks
  *   burst    at open, on reconnect, at an epoch's start and at session end (after the last event,
  *            before the last upload)
- *   moment   a pair waits, but never for long, while sending its wakers takes longer than it mostly
+ *   moment   a pair waits, but never for long, while sending its warm-up packets takes longer than it mostly
  *            does: the processor is slow then, and so is the path
  *   pace     IDLE without a session, RUN with one, FAST while the aggregator says that the bound is
  *            wider than twice its best
@@ -42,12 +42,12 @@ typedef struct {
 } mrd_timeprobe_options;
 
 typedef struct {
-    uint64_t pairs, sent, answered; /* sent: without the wakers */
+    uint64_t pairs, sent, answered; /* sent: without the warm-up packets */
     uint64_t lost;                  /* no answer within a second */
     uint64_t foreign;         /* packets that are no answers to us: wrong tag, session, number */
     uint64_t no_kernel_stamp; /* stamps taken from user space */
     uint64_t stepped;         /* probes voided: the wall clock moved by more than 1 us inside */
-    uint64_t postponed;       /* a pair did not follow its wakers: they found the processor slow */
+    uint64_t postponed;       /* a pair did not follow its warm-up packets: they found the processor slow */
     uint64_t unsent;          /* the socket refused: buffer full or no route */
     uint64_t overwritten;     /* halves that nobody took in time */
 } mrd_timeprobe_counts;

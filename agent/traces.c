@@ -8,7 +8,7 @@
 #include "agent/files.h"
 #include "base/hash.h"
 #include "base/obj.h"
-#include "trace/import.h"
+#include "trace/import/import.h"
 
 #define PIECE     16384u /* events of one step */
 #define POLL      (5 * MRD_MS)
@@ -44,7 +44,7 @@ typedef struct {
     mrd_catalog *cat;
     mrd_store *store;
     mrd_source *source;
-    mrd_pipe_process **processes; /* by id in the catalog; NULL: not met yet */
+    mrd_drain_process **processes; /* by id in the catalog; NULL: not met yet */
     size_t n_processes;
     uint64_t events, bad, given, skip;
     int64_t first_ns, last_ns;
@@ -341,20 +341,20 @@ conclude(mrd_traces *t)
     finish(t);
 }
 
-static mrd_pipe_process *
+static mrd_drain_process *
 process_of(mrd_traces *t, reading *r, mrd_track_id track)
 {
     mrd_proc_id id = mrd_catalog_borrow_track(r->cat, track)->process;
     const mrd_process *p = mrd_catalog_borrow_process(r->cat, id);
-    mrd_pipe_process *pp;
+    mrd_drain_process *pp;
 
     if (id >= r->n_processes) {
         size_t n = mrd_catalog_processes(r->cat);
-        mrd_pipe_process **grown = realloc(r->processes, n * sizeof(mrd_pipe_process *));
+        mrd_drain_process **grown = realloc(r->processes, n * sizeof(mrd_drain_process *));
 
         if (grown == NULL)
             return NULL;
-        memset(grown + r->n_processes, 0, (n - r->n_processes) * sizeof(mrd_pipe_process *));
+        memset(grown + r->n_processes, 0, (n - r->n_processes) * sizeof(mrd_drain_process *));
         r->processes = grown;
         r->n_processes = n;
     }
@@ -376,7 +376,7 @@ process_of(mrd_traces *t, reading *r, mrd_track_id track)
 static void
 give(mrd_traces *t, reading *r, const mrd_event *ev)
 {
-    mrd_pipe_process *p;
+    mrd_drain_process *p;
     mrd_event copy = *ev;
 
     if (r->given++ < r->skip)
@@ -385,7 +385,7 @@ give(mrd_traces *t, reading *r, const mrd_event *ev)
     if (t->o.simulated)
         copy.flags |= MRD_EV_SIMULATED;
     p = process_of(t, r, ev->track);
-    if (p == NULL || t->o.event(t->o.self, p, MRD_PIPE_REALTIME, &copy) != MRD_OK)
+    if (p == NULL || t->o.event(t->o.self, p, MRD_DRAIN_REALTIME, &copy) != MRD_OK)
         t->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
 }
 

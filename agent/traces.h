@@ -17,7 +17,7 @@
 #ifndef MRD_AGENT_TRACES_H
 #define MRD_AGENT_TRACES_H
 
-#include "agent/pipeline.h"
+#include "agent/drain.h"
 #include "agent/spool.h"
 
 #define MRD_TRACES_MEMORY (8u << 20)
@@ -30,9 +30,9 @@ typedef struct {
     const char *instance_id;
     const char *dir; /* of the temporary file; NULL: TMPDIR or /tmp */
     bool simulated;
-    mrd_err (*event)(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev);
+    mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     /* A process of a file, before its first event and, with `gone`, after its last. */
-    void (*process)(void *self, mrd_pipe_process *process);
+    void (*process)(void *self, mrd_drain_process *process);
     /* A file was read to its end, left alone or given up: sentence. */
     void (*settled)(void *self, const char *path, uint64_t events, const char *sentence);
     void *self;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "agent/pipe_int.h"
+#include "agent/drain_int.h"
 #include "base/obj.h"
 
 #define NAMES_STEP 256u
@@ -13,7 +13,7 @@
 /* ---- Counting ---- */
 
 static inline void
-give(mrd_pipeline *p, proc *pr, unsigned clock, const mrd_event *ev)
+give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev)
 {
     mrd_err err = p->o.event(p->o.self, &pr->pub, clock, ev);
 
@@ -27,16 +27,16 @@ give(mrd_pipeline *p, proc *pr, unsigned clock, const mrd_event *ev)
 }
 
 void
-mrd_pipe_give(mrd_pipeline *p, proc *pr, unsigned clock, const mrd_event *ev)
+mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev)
 {
     give(p, pr, clock, ev);
 }
 
 static inline void
-give_new(mrd_pipeline *p, proc *pr, const mrd_event *ev)
+give_new(mrd_drain *p, proc *pr, const mrd_event *ev)
 {
     p->counts.begun++;
-    give(p, pr, MRD_PIPE_RAW, ev);
+    give(p, pr, MRD_DRAIN_RAW, ev);
 }
 
 static const char *const causes[MRD_DROP_CAUSES] = {
@@ -62,7 +62,7 @@ mrd_drop_text(mrd_drop_cause cause)
 }
 
 mrd_drop_cause
-mrd_pipe_cause(unsigned ring_cause)
+mrd_drain_cause(unsigned ring_cause)
 {
     switch (ring_cause) {
     case MRD_RING_LOST_FULL:
@@ -286,7 +286,7 @@ source_of(const mrd_ring_event *ev)
 /* ---- Arguments ---- */
 
 static bool
-args_ready(mrd_pipeline *p, proc *pr)
+args_ready(mrd_drain *p, proc *pr)
 {
     if (p->args_catalog != pr->pub.catalog) {
         mrd_args_free(p->args);
@@ -299,7 +299,7 @@ args_ready(mrd_pipeline *p, proc *pr)
 }
 
 static void
-add_arg(mrd_pipeline *p, ring *r, const mrd_ring_arg *a)
+add_arg(mrd_drain *p, ring *r, const mrd_ring_arg *a)
 {
     mrd_sid key = a->key != 0 ? sid_of(r, a->key) : intern(r->proc, a->key_text);
 
@@ -325,7 +325,7 @@ add_arg(mrd_pipeline *p, ring *r, const mrd_ring_arg *a)
 }
 
 static void
-collect(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+collect(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     mrd_ring_items items = { rec->body, rec->body_len };
     mrd_ring_arg arg;
@@ -335,7 +335,7 @@ collect(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
 }
 
 static void
-collect_again(mrd_pipeline *p, const mrd_arg *args, uint32_t n)
+collect_again(mrd_drain *p, const mrd_arg *args, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         switch (args[i].type) {
@@ -360,7 +360,7 @@ collect_again(mrd_pipeline *p, const mrd_arg *args, uint32_t n)
 }
 
 static void
-use_args(mrd_pipeline *p, mrd_event *ev)
+use_args(mrd_drain *p, mrd_event *ev)
 {
     size_t n = 0;
 
@@ -369,7 +369,7 @@ use_args(mrd_pipeline *p, mrd_event *ev)
 }
 
 static inline void
-take_args(mrd_pipeline *p, ring *r, const mrd_ring_event *rec, mrd_event *ev)
+take_args(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ev)
 {
     if (rec->body_len == 0 || !args_ready(p, r->proc))
         return;
@@ -380,7 +380,7 @@ take_args(mrd_pipeline *p, ring *r, const mrd_ring_event *rec, mrd_event *ev)
 /* ---- Kinds ---- */
 
 static inline mrd_event
-event_of(mrd_pipeline *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
+event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
 {
     return (mrd_event){
         .ts_ns = rec->ts_ns + r->proc->shift_ns,
@@ -391,7 +391,7 @@ event_of(mrd_pipeline *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kin
 }
 
 static inline void
-span(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+span(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     mrd_event ev = event_of(p, r, rec, MRD_SPAN);
 
@@ -403,7 +403,7 @@ span(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
 }
 
 static void
-remember(mrd_pipeline *p, proc *pr, uint64_t key, bool early, const mrd_event *ev)
+remember(mrd_drain *p, proc *pr, uint64_t key, bool early, const mrd_event *ev)
 {
     p->counts.begun++;
     if (mrd_open_spans_add(&pr->open, key, early, mrd_local_now().ns, ev) != MRD_OK)
@@ -414,7 +414,7 @@ remember(mrd_pipeline *p, proc *pr, uint64_t key, bool early, const mrd_event *e
 
 /* Start and end have met: one span, with the arguments of both. */
 static void
-complete(mrd_pipeline *p, proc *pr, const mrd_event *start, const mrd_event *end)
+complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
 {
     mrd_event ev = *start;
 
@@ -425,11 +425,11 @@ complete(mrd_pipeline *p, proc *pr, const mrd_event *start, const mrd_event *end
         use_args(p, &ev);
     }
     p->counts.held--;
-    mrd_pipe_give(p, pr, MRD_PIPE_RAW, &ev);
+    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &ev);
 }
 
 static void
-begin(mrd_pipeline *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source,
+begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source,
       mrd_sid name)
 {
     mrd_open_span *early = mrd_open_spans_find(&r->proc->open, key, true);
@@ -460,7 +460,7 @@ begin(mrd_pipeline *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_
 }
 
 static void
-end(mrd_pipeline *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source)
+end(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source)
 {
     mrd_open_span *start = mrd_open_spans_find(&r->proc->open, key, false);
     mrd_event ev = event_of(p, r, rec, MRD_SPAN);
@@ -491,7 +491,7 @@ end(mrd_pipeline *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t 
 }
 
 static void
-instant(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+instant(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     static const uint32_t line[] = { LINE_THREAD, LINE_PROCESS, LINE_GLOBAL, LINE_THREAD };
     mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
@@ -506,7 +506,7 @@ instant(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
 }
 
 static void
-counter(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+counter(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     mrd_event ev = event_of(p, r, rec, MRD_COUNTER);
     unsigned type = (unsigned) rec->flags >> MRD_RECF_SHIFT;
@@ -538,7 +538,7 @@ counter(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
 }
 
 static void
-flow(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+flow(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     static const mrd_flow_dir dirs[] = { MRD_FLOW_START, MRD_FLOW_STEP, MRD_FLOW_END,
                                          MRD_FLOW_STEP };
@@ -553,7 +553,7 @@ flow(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
 
 /* How long which model was loaded: a span per model on one line of the process. */
 static void
-model(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+model(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     uint64_t key = rec->value * 0x9e3779b97f4a7c15u ^ 0x4d4f44454c000000u;
     uint32_t source = MRD_SRC_API | LINE_MODELS;
@@ -568,7 +568,7 @@ model(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
 }
 
 static void
-notice(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+notice(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
 
@@ -583,12 +583,12 @@ notice(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
 /* ---- Blobs: runtime JSON in pieces, with room behind for who scans it ---- */
 
 static void
-blob_end(mrd_pipeline *p, ring *r, bool cut)
+blob_end(mrd_drain *p, ring *r, bool cut)
 {
     r->blob.open = false;
     if (r->blob.p != NULL)
         memset(r->blob.p + r->blob.len, 0, MRD_IN_PAD);
-    mrd_pipe_runtime(p, r->proc, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
+    mrd_drain_runtime(p, r->proc, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
     r->blob.len = 0;
 }
 
@@ -598,7 +598,7 @@ blob_room(blob *b, size_t more)
     size_t cap = b->cap == 0 ? 65536 : b->cap;
     uint8_t *grown;
 
-    if (b->len + more > MRD_PIPE_BLOB_MAX)
+    if (b->len + more > MRD_DRAIN_BLOB_MAX)
         return false;
     while (cap < b->len + more + MRD_IN_PAD)
         cap *= 2;
@@ -614,7 +614,7 @@ blob_room(blob *b, size_t more)
 /* A piece that does not continue the blob under way: pieces between were lost (and counted by the
  * writer). What was there is a cut document. */
 static void
-blob_piece(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+blob_piece(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     blob *b = &r->blob;
 
@@ -631,7 +631,7 @@ blob_piece(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
         return; /* the rest of a blob whose start was lost */
     if (!blob_room(b, rec->body_len)) {
         blob_end(p, r, true);
-        mrd_pipe_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts_ns, rec->ts_ns);
+        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts_ns, rec->ts_ns);
         return;
     }
     memcpy(b->p + b->len, rec->body, rec->body_len);
@@ -643,7 +643,7 @@ blob_piece(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
 /* ---- Entry points ---- */
 
 void
-mrd_pipe_record(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     p->counts.records++;
     switch (rec->kind) {
@@ -719,7 +719,7 @@ plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
 }
 
 static void
-plain_other(mrd_pipeline *p, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, int64_t dur_ns,
+plain_other(mrd_drain *p, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, int64_t dur_ns,
             int32_t tid)
 {
     mrd_ring_event ev = { .kind = rec->kind,
@@ -733,11 +733,11 @@ plain_other(mrd_pipeline *p, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, in
                           .dur_ns = dur_ns,
                           .tid = tid };
 
-    mrd_pipe_record(p, r, &ev);
+    mrd_drain_record(p, r, &ev);
 }
 
 uint64_t
-mrd_pipe_plain(mrd_pipeline *p, ring *r, uint64_t most)
+mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
 {
     mrd_ring_window *place = mrd_ring_borrow_window(r->reader), w = *place;
     mrd_event ev = { .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
@@ -761,7 +761,7 @@ mrd_pipe_plain(mrd_pipeline *p, ring *r, uint64_t most)
 }
 
 void
-mrd_pipe_lost(mrd_pipeline *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
+mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
               int64_t last_ns)
 {
     mrd_event ev = { .kind = MRD_LOSS,
@@ -776,28 +776,28 @@ mrd_pipe_lost(mrd_pipeline *p, proc *pr, mrd_drop_cause cause, uint64_t count, i
     t.name = intern(pr, MRD_STR("losses"));
     ev.track = mrd_catalog_track(pr->pub.catalog, &t);
     ev.name = intern(pr, mrd_str_of(mrd_drop_text(cause)));
-    mrd_pipe_give(p, pr, MRD_PIPE_RAW, &ev);
+    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &ev);
 }
 
 void
-mrd_pipe_loss(mrd_pipeline *p, ring *r, const mrd_ring_event *rec)
+mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     int64_t first = rec->ts_ns + r->proc->shift_ns;
 
-    mrd_pipe_lost(p, r->proc, mrd_pipe_cause(rec->flags), rec->value, first, first + rec->dur_ns);
+    mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, first, first + rec->dur_ns);
 }
 
 static void
-give_open(mrd_pipeline *p, proc *pr, mrd_open_span *s)
+give_open(mrd_drain *p, proc *pr, mrd_open_span *s)
 {
     p->counts.held--;
-    mrd_pipe_give(p, pr, MRD_PIPE_RAW, &s->ev);
+    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &s->ev);
     mrd_open_spans_take(&pr->open, s);
     free(s);
 }
 
 void
-mrd_pipe_flush_open(mrd_pipeline *p, proc *pr)
+mrd_drain_flush_open(mrd_drain *p, proc *pr)
 {
     for (size_t i = 0; i < pr->open.n_slots; i++)
         while (pr->open.slots[i] != NULL)
@@ -805,7 +805,7 @@ mrd_pipe_flush_open(mrd_pipeline *p, proc *pr)
 }
 
 void
-mrd_pipe_sweep(mrd_pipeline *p, proc *pr, int64_t now, int64_t age)
+mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age)
 {
     for (size_t i = 0; i < pr->open.n_slots && pr->open.n_early > 0; i++)
         for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
@@ -816,7 +816,7 @@ mrd_pipe_sweep(mrd_pipeline *p, proc *pr, int64_t now, int64_t age)
 }
 
 void
-mrd_pipe_ring_forget(ring *r)
+mrd_drain_ring_forget(ring *r)
 {
     free(r->names);
     free(r->tracks);

@@ -89,7 +89,7 @@ tell(mrd_trigger *t, unsigned cause)
 /* ---- Statuses ---- */
 
 static bool
-bad_status(mrd_trigger *t, const mrd_pipe_process *p, const mrd_event *ev, char reason[256])
+bad_status(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
 {
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
@@ -129,7 +129,7 @@ median(const steps *s)
 
 /* The history of this step, in place of the one longest unused when there is no room. */
 static steps *
-steps_of(mrd_trigger *t, const mrd_pipe_process *p, mrd_sid name)
+steps_of(mrd_trigger *t, const mrd_drain_process *p, mrd_sid name)
 {
     steps *oldest = &t->steps[0];
 
@@ -144,7 +144,7 @@ steps_of(mrd_trigger *t, const mrd_pipe_process *p, mrd_sid name)
 }
 
 static bool
-slow_step(mrd_trigger *t, const mrd_pipe_process *p, const mrd_event *ev, char reason[256])
+slow_step(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
 {
     const char *name = mrd_catalog_text(p->catalog, ev->name).p;
     char took[MRD_DUR_TEXT], usual[MRD_DUR_TEXT];
@@ -172,7 +172,7 @@ slow_step(mrd_trigger *t, const mrd_pipe_process *p, const mrd_event *ev, char r
 /* ---- Collectives ---- */
 
 static bool
-stuck_collective(mrd_trigger *t, const mrd_pipe_process *p, const mrd_event *ev, char reason[256])
+stuck_collective(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
 {
     const char *name = mrd_catalog_text(p->catalog, ev->name).p;
     char took[MRD_DUR_TEXT];
@@ -190,7 +190,7 @@ stuck_collective(mrd_trigger *t, const mrd_pipe_process *p, const mrd_event *ev,
 }
 
 bool
-mrd_trigger_event(mrd_trigger *t, const mrd_pipe_process *process, const mrd_event *ev,
+mrd_trigger_event(mrd_trigger *t, const mrd_drain_process *process, const mrd_event *ev,
                   char reason[256])
 {
     if (t->o.errors && ev->arg_count > 0 && ev->kind == MRD_SPAN &&

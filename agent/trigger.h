@@ -8,7 +8,7 @@
 #ifndef MRD_AGENT_TRIGGER_H
 #define MRD_AGENT_TRIGGER_H
 
-#include "agent/pipeline.h"
+#include "agent/drain.h"
 
 #define MRD_TRIGGER_STEPS   64 /* (process, name) pairs whose durations are remembered */
 #define MRD_TRIGGER_HISTORY 32 /* durations of each */
@@ -28,7 +28,7 @@ mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger **ret_t
                          mrd_why *why);
 void mrd_trigger_close(mrd_trigger *t);
 /* Looks at one event. True when it is a trigger; reason is a sentence (cut at its size). */
-bool mrd_trigger_event(mrd_trigger *t, const mrd_pipe_process *process, const mrd_event *ev,
+bool mrd_trigger_event(mrd_trigger *t, const mrd_drain_process *process, const mrd_event *ev,
                        char reason[256]);
 /* The statuses that are faults (not back-pressure, not a wrong call): names; NULL for others. */
 const char *mrd_trigger_status_text(int64_t status);

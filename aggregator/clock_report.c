@@ -79,9 +79,9 @@ node_order(const void *a, const void *b)
     return strcmp(((const mrd_clock_node *) a)->id, ((const mrd_clock_node *) b)->id);
 }
 
-/* The ties that the merge of the whole session kept, or what the nodes at hand say. */
+/* The links that the merge of the whole session kept, or what the nodes at hand say. */
 static mrd_err
-tie(mrd_clock_report *r, const char *session, bool all)
+link(mrd_clock_report *r, const char *session, bool all)
 {
     mrd_node_clock **clocks = calloc(r->n + 1, sizeof(mrd_node_clock *));
     mrd_err err = MRD_OK;
@@ -121,7 +121,7 @@ mrd_clock_report_read(const char *session, const mrd_strlist *only, mrd_clock_re
         qsort(r.v, r.n, sizeof(*r.v), node_order);
     for (size_t i = 0; i < r.n && err == MRD_OK; i++)
         err = mrd_node_clock_load(session, r.v[i].id, &r.v[i].clock, why);
-    if (err == MRD_OK && tie(&r, session, only->n == 0) != MRD_OK)
+    if (err == MRD_OK && link(&r, session, only->n == 0) != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "timeline of %s", session);
     if (err != MRD_OK)
         mrd_clock_report_fini(&r);

@@ -24,7 +24,7 @@ typedef struct {
 } mrd_clock_report;
 
 /* Reads the nodes of a session's directory that `only` names (all when it is empty). Before the
- * session was merged whole, only they say how lives of the aggregator are tied. Errors:
+ * session was merged whole, only they say how incarnations of the aggregator are linked. Errors:
  * NOTFOUND when there is none, those of mrd_node_clock_load. */
 mrd_err mrd_clock_report_read(const char *session_dir, const mrd_strlist *only,
                               mrd_clock_report *ret_report, mrd_why *why);
@@ -32,7 +32,7 @@ void mrd_clock_report_fini(mrd_clock_report *report);
 /* Appends the table, then the assumptions and checks of each clock. Failures show in to->err. */
 void mrd_clock_report_text(const mrd_clock_report *report, mrd_buf *to);
 /* {"nodes": [...], "timeline": [...], "violations": n}, an entry per node and boot, and one per
- * life of the aggregator. NULL without memory. */
+ * incarnation of the aggregator. NULL without memory. */
 mrd_json *mrd_clock_report_json(const mrd_clock_report *report);
 uint64_t mrd_clock_report_violations(const mrd_clock_report *report);
 

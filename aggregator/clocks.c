@@ -33,7 +33,7 @@ clocks_open(hub *h, const char *data_url, uint16_t port, mrd_why *why)
     mrd_timeserve_options o = { .port = port, .session_minus_raw = h->session_offset_ns };
     char host[256];
 
-    h->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 }); /* without it UTC ties nothing */
+    h->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 }); /* without it UTC links nothing */
     if (strstr(data_url, "tcp://") == NULL) { /* inproc, ipc: the agents' clock is ours */
         h->same_clock = true;
         return MRD_OK;
@@ -126,7 +126,7 @@ recall(const hub_node *n, const mrd_probe_id *id, mrd_probe *ret_probe)
 
 #define OWN_EVERY (5 * MRD_SEC)
 
-/* Our own reading beside each of the node's: what ties our next life to this one where no node
+/* Our own reading beside each of the node's: what links our next incarnation to this one where no node
  * does, and what a node's clock can be compared with without a packet. */
 static void
 add_own(hub *h, Mrd__ClockData *data)
@@ -203,7 +203,7 @@ clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *joined)
 }
 
 void
-clocks_witness(hub *h, hub_node *n, hub_witness *to, int64_t local_ns, int64_t received_ns,
+clocks_causality(hub *h, hub_node *n, hub_causality *to, int64_t local_ns, int64_t received_ns,
                bool answer)
 {
     int64_t session = received_ns + h->session_offset_ns, by;

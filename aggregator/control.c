@@ -378,13 +378,13 @@ mark_absent(hub *h, hub_session *s)
     }
     for (size_t i = 0; i < s->select.instances.n; i++) { /* named, and never seen */
         const char *name = s->select.instances.v[i];
-        hub_node stranger = { .key = 0 };
+        hub_node absent = { .key = 0 };
 
         if (!mrd_instance_id_valid(mrd_str_of(name)) || hub_node_by_id(h, name) != NULL ||
             hub_part_of(s, name) != NULL)
             continue;
-        hub_copy(stranger.instance_id, sizeof(stranger.instance_id), name);
-        mark_missing(s, &stranger);
+        hub_copy(absent.instance_id, sizeof(absent.instance_id), name);
+        mark_missing(s, &absent);
     }
 }
 

@@ -7,7 +7,7 @@
 
 #include "aggregator/http_web.h"
 #include "base/conf.h"
-#include "base/expose.h"
+#include "base/metrics.h"
 #include "base/num.h"
 #include "base/obj.h"
 
@@ -107,13 +107,13 @@ static mrd_err
 get_metrics(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    bool open = mrd_expo_wants_open(mrd_http_header(req, "Accept"));
+    bool open = mrd_metrics_text_wants_open(mrd_http_header(req, "Accept"));
     mrd_buf body = { 0 };
 
     (void) why;
     http_metrics(api->h, api->httpd, open, &body);
     mrd_http_set_header(req, "Vary", "Accept");
-    return mrd_http_reply_text(req, 200, mrd_expo_type(open), &body);
+    return mrd_http_reply_text(req, 200, mrd_metrics_text_type(open), &body);
 }
 
 /* ---- Nodes ---- */

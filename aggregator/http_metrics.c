@@ -2,11 +2,11 @@
 
 #include <stdio.h>
 
-#include "base/expose.h"
+#include "base/metrics.h"
 #include "base/obj.h"
 
 static void
-totals(mrd_expo *x, const hub_stats *s)
+totals(mrd_metrics_text *x, const hub_stats *s)
 {
     const struct {
         const char *name, *help;
@@ -31,12 +31,12 @@ totals(mrd_expo *x, const hub_stats *s)
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
-        mrd_expo_one(x, MRD_EXPO_COUNTER, rows[i].name, rows[i].help, rows[i].v);
+        mrd_metrics_text_one(x, MRD_METRICS_COUNTER, rows[i].name, rows[i].help, rows[i].v);
 }
 
 /* What contradicts a stated bound: must stay 0. */
 static void
-clock_checks(mrd_expo *x, const hub_stats *s)
+clock_checks(mrd_metrics_text *x, const hub_stats *s)
 {
     const struct {
         const char *kind;
@@ -49,19 +49,19 @@ clock_checks(mrd_expo *x, const hub_stats *s)
     };
     char label[32];
 
-    mrd_expo_family(
-        x, MRD_EXPO_COUNTER, "meridian_clock_checks_total",
+    mrd_metrics_text_family(
+        x, MRD_METRICS_COUNTER, "meridian_clock_checks_total",
         "Frames, held-out probe packets, readings of absolute time and collectives compared with "
         "the clocks' bounds.");
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         snprintf(label, sizeof(label), "kind=\"%s\"", rows[i].kind);
-        mrd_expo_u64(x, label, rows[i].checked);
+        mrd_metrics_text_u64(x, label, rows[i].checked);
     }
-    mrd_expo_family(x, MRD_EXPO_COUNTER, "meridian_clock_violations_total",
+    mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "meridian_clock_violations_total",
                     "Of these, how many contradicted a bound. Must be 0.");
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         snprintf(label, sizeof(label), "kind=\"%s\"", rows[i].kind);
-        mrd_expo_u64(x, label, rows[i].violations);
+        mrd_metrics_text_u64(x, label, rows[i].violations);
     }
 }
 
@@ -74,14 +74,14 @@ label_of(const hub_node *n, char text[HUB_ID_MAX + 16])
 }
 
 static void
-per_node(hub *h, mrd_expo *x, mrd_expo_kind kind, const char *name, const char *help,
+per_node(hub *h, mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help,
          int64_t (*value)(const hub *h, const hub_node *n))
 {
     char label[HUB_ID_MAX + 16];
 
-    mrd_expo_family(x, kind, name, help);
+    mrd_metrics_text_family(x, kind, name, help);
     for (size_t i = 0; i < h->n_nodes; i++)
-        mrd_expo_i64(x, label_of(h->nodes[i], label), value(h, h->nodes[i]));
+        mrd_metrics_text_i64(x, label_of(h->nodes[i], label), value(h, h->nodes[i]));
 }
 
 static int64_t
@@ -120,38 +120,38 @@ node_held(const hub *h, const hub_node *n)
 
 /* Only of nodes whose clock was measured: no value is better than a wrong one. */
 static void
-clock_bounds(const hub *h, mrd_expo *x)
+clock_bounds(const hub *h, mrd_metrics_text *x)
 {
     char label[HUB_ID_MAX + 16];
 
-    mrd_expo_family(x, MRD_EXPO_GAUGE, "meridian_node_clock_bound_seconds",
+    mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_node_clock_bound_seconds",
                     "Largest error of the node's clock against the session's.");
     for (size_t i = 0; i < h->n_nodes; i++) {
         const hub_clock *c = &h->nodes[i]->clock;
 
         if (c->state[0] != '\0' && c->bound_ns > 0)
-            mrd_expo_seconds(x, label_of(h->nodes[i], label), c->bound_ns);
+            mrd_metrics_text_seconds(x, label_of(h->nodes[i], label), c->bound_ns);
     }
 }
 
 static void
-sessions(hub *h, mrd_expo *x)
+sessions(hub *h, mrd_metrics_text *x)
 {
     uint64_t n[SESSION_STATES] = { 0 };
     char label[64];
 
     for (size_t i = 0; i < h->n_sessions; i++)
         n[h->sessions[i]->state]++;
-    mrd_expo_family(x, MRD_EXPO_GAUGE, "meridian_sessions", "Sessions by state.");
+    mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_sessions", "Sessions by state.");
     for (unsigned i = 0; i < SESSION_STATES; i++) {
         snprintf(label, sizeof(label), "state=\"%s\"", session_state_text((session_state) i));
-        mrd_expo_u64(x, label, n[i]);
+        mrd_metrics_text_u64(x, label, n[i]);
     }
 }
 
 /* What the limits are, how much of them is used, and how often each held something back. */
 static void
-limits(hub *h, mrd_expo *x)
+limits(hub *h, mrd_metrics_text *x)
 {
     const hub_limits *l = &h->limits;
     const struct {
@@ -170,76 +170,76 @@ limits(hub *h, mrd_expo *x)
     };
     char label[64];
 
-    mrd_expo_family(x, MRD_EXPO_GAUGE, "meridian_limit",
+    mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_limit",
                     "Limits by the name of their option; 0: none.");
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         snprintf(label, sizeof(label), "limit=\"%s\"", rows[i].name);
-        mrd_expo_i64(x, label, rows[i].v);
+        mrd_metrics_text_i64(x, label, rows[i].v);
     }
-    mrd_expo_family(x, MRD_EXPO_COUNTER, "meridian_limited_total",
+    mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "meridian_limited_total",
                     "What a limit sent back, refused or stopped.");
     for (unsigned i = LIMIT_NONE + 1; i < LIMIT_KINDS; i++) {
         snprintf(label, sizeof(label), "limit=\"%s\"", limit_text((limit_kind) i));
-        mrd_expo_u64(x, label, h->stats.limited[i]);
+        mrd_metrics_text_u64(x, label, h->stats.limited[i]);
     }
-    mrd_expo_one(x, MRD_EXPO_GAUGE, "meridian_sessions_unreadable",
+    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_sessions_unreadable",
                  "Sessions whose manifest could not be read: while there are any, no artifact is "
                  "removed.",
                  h->unreadable);
-    mrd_expo_one(x, MRD_EXPO_GAUGE, "meridian_nodes", "Agents remembered.", h->n_nodes);
+    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_nodes", "Agents remembered.", h->n_nodes);
 }
 
 void
 http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
 {
     mrd_httpd_counts c;
-    mrd_expo x;
+    mrd_metrics_text x;
 
     mrd_httpd_count(httpd, &c);
-    mrd_expo_begin(&x, to, open);
+    mrd_metrics_text_begin(&x, to, open);
     pthread_mutex_lock(&h->lock);
     totals(&x, &h->stats);
-    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_disk_full",
+    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_disk_full",
                  "1 while nothing is stored for want of room.", h->disk_full);
-    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_store_bytes",
+    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_store_bytes",
                  "What all sessions occupy, artifacts included.", keep_total(h));
-    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_connections", "Connections of agents.",
+    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_connections", "Connections of agents.",
                  mrd_server_connections(h->server));
-    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_connections_refused_total",
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_connections_refused_total",
                  "Connections closed at the connection limit.", mrd_server_refused(h->server));
-    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_tls_failures_total",
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_tls_failures_total",
                  "TLS connections of agents that came to nothing.",
                  mrd_server_tls_failures(h->server));
     sessions(h, &x);
     limits(h, &x);
-    per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
-    per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
-    per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_dropped_events_total",
+    per_node(h, &x, MRD_METRICS_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
+    per_node(h, &x, MRD_METRICS_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
+    per_node(h, &x, MRD_METRICS_COUNTER, "meridian_node_dropped_events_total",
              "Events lost that a session had asked for.", node_dropped);
-    per_node(h, &x, MRD_EXPO_COUNTER, "meridian_node_unwanted_events_total",
+    per_node(h, &x, MRD_METRICS_COUNTER, "meridian_node_unwanted_events_total",
              "Events that no session had asked for, or that a flight recorder made room with.",
              node_unwanted);
-    per_node(h, &x, MRD_EXPO_GAUGE, "meridian_node_held_events",
+    per_node(h, &x, MRD_METRICS_GAUGE, "meridian_node_held_events",
              "Events that the agent still holds.", node_held);
     clock_bounds(h, &x);
     clock_checks(&x, &h->stats);
     pthread_mutex_unlock(&h->lock);
-    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_requests_total", "HTTP requests.",
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_requests_total", "HTTP requests.",
                  c.requests);
-    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_errors_total",
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_errors_total",
                  "HTTP replies of 400 and above.", c.errors);
-    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_unauthorised_total",
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_unauthorised_total",
                  "HTTP requests without a right token.", c.unauthorised);
-    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_http_connections", "HTTP connections.",
+    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_http_connections", "HTTP connections.",
                  c.connections);
-    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_dawdlers_total",
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_slow_clients_total",
                  "HTTP connections ended because a request or its reading took too long.",
-                 c.dawdlers);
-    mrd_expo_one(&x, MRD_EXPO_GAUGE, "meridian_http_streams", "Slices being made.", c.streams_now);
-    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_streams_cancelled_total",
+                 c.slow_clients);
+    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_http_streams", "Slices being made.", c.streams_now);
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_streams_cancelled_total",
                  "Slices whose client left.", c.cancelled);
-    mrd_expo_one(&x, MRD_EXPO_COUNTER, "meridian_http_sent_bytes_total", "Bytes of HTTP bodies.",
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_sent_bytes_total", "Bytes of HTTP bodies.",
                  c.bytes);
-    mrd_expo_process(&x);
-    mrd_expo_end(&x);
+    mrd_metrics_text_process(&x);
+    mrd_metrics_text_end(&x);
 }

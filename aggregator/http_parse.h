@@ -1,6 +1,6 @@
 /*
  * aggregator/http_parse.h - what clients write, taken apart: paths, routes, ranges, entity tags,
- * tokens. Pure functions over text from strangers, so that they can be fuzzed and tested as tables
+ * tokens. Pure functions over text from outside, so that they can be fuzzed and tested as tables
  * (RFC 9110). Inside aggregator/ only.
  */
 #ifndef MRD_AGGREGATOR_HTTP_PARSE_H

@@ -6,7 +6,7 @@
 
 #include "aggregator/merge.h"
 #include "base/obj.h"
-#include "trace/filter.h"
+#include "trace/model/filter.h"
 
 /* A slice that is being made for a client. */
 typedef struct {

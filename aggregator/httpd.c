@@ -18,7 +18,7 @@
 #include "base/secret.h"
 
 #define HTTPD_MAGIC 0x48545450u
-#define SWALLOW_MAX (16u << 20) /* of a body that is not kept */
+#define DISCARD_MAX (16u << 20) /* of a body that is not kept */
 #define BODIES_MAX  (16u << 20) /* of all bodies that are */
 
 /* ---- Request parts ---- */
@@ -140,7 +140,7 @@ static const http_refusal bad_path = { 400, "INVALID", "invalid path",
                                             "this token's role may not do that" },
                           too_big = { 413, "LIMIT", "body too large",
                                       "a request body may have 1 MiB" },
-                          crowded = { 503, "AGAIN", "not now",
+                          over_capacity = { 503, "AGAIN", "not now",
                                       "too many large requests at one time, try again in a "
                                       "moment" };
 
@@ -212,7 +212,7 @@ reply_refusal(mrd_http_request *req, const http_refusal *r)
         mrd_http_set_header(req, "Allow", mrd_buf_cstr(&req->allow));
     if (r == &no_token || r == &not_permitted)
         mrd_http_set_header(req, "WWW-Authenticate", "Bearer realm=\"meridian\"");
-    if (r == &crowded)
+    if (r == &over_capacity)
         mrd_http_set_header(req, "Retry-After", "2");
     return httpd_reply_problem(req, r->status, r->code, r->title, r->detail);
 }
@@ -285,15 +285,15 @@ take_body(mrd_http_request *req, const char *data, size_t n)
         if (req->body.len + n > MRD_HTTP_BODY_MAX)
             req->refusal = &too_big;
         else if (!body_room(req->httpd, n))
-            req->refusal = &crowded;
+            req->refusal = &over_capacity;
         else
             mrd_buf_add(&req->body, data, n);
         if (req->refusal == NULL)
             return req->body.err == MRD_OK;
         body_drop(req);
     }
-    req->swallowed += n;
-    return req->swallowed <= SWALLOW_MAX;
+    req->discarded += n;
+    return req->discarded <= DISCARD_MAX;
 }
 
 static enum MHD_Result
@@ -319,7 +319,7 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
             announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
             req->refusal = &too_big;
         if (req->refusal != NULL &&
-            (announced > SWALLOW_MAX || mrd_http_header(req, "Expect") != NULL)) {
+            (announced > DISCARD_MAX || mrd_http_header(req, "Expect") != NULL)) {
             httpd_watch_stage(h, connection, CLIENT_REPLY); /* answered before the body comes */
             return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
         }
@@ -363,7 +363,7 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
 bool
 mrd_httpd_trouble(mrd_httpd *httpd, mrd_why *ret_why)
 {
-    return mrd_troubles_take(&httpd->troubles, ret_why);
+    return mrd_error_list_take(&httpd->errors, ret_why);
 }
 
 /* ---- Start and stop ---- */
@@ -524,7 +524,7 @@ mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, 
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&h->watch, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    mrd_troubles_init(&h->troubles);
+    mrd_error_list_init(&h->errors);
     if (options->cert != NULL && options->key != NULL) {
         h->cert_path = mrd_str_dup(mrd_str_of(options->cert));
         h->key_path = mrd_str_dup(mrd_str_of(options->key));
@@ -638,7 +638,7 @@ mrd_httpd_stop(mrd_httpd *httpd)
         close(httpd->listen_fd);
     pthread_cond_destroy(&httpd->watch);
     pthread_mutex_destroy(&httpd->lock);
-    mrd_troubles_fini(&httpd->troubles);
+    mrd_error_list_fini(&httpd->errors);
     free(httpd->cert_path);
     free(httpd->key_path);
     free(httpd);

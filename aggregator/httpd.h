@@ -59,7 +59,7 @@ bool mrd_httpd_changed(mrd_httpd *httpd);
 bool mrd_httpd_trouble(mrd_httpd *httpd, mrd_why *ret_why);
 
 typedef struct {
-    uint64_t requests, errors, unauthorised, streams, cancelled, dawdlers, bytes;
+    uint64_t requests, errors, unauthorised, streams, cancelled, slow_clients, bytes;
     unsigned connections, streams_now;
 } mrd_httpd_counts;
 void mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts); /* any thread */

@@ -12,7 +12,7 @@
 
 #include "aggregator/http_parse.h"
 #include "aggregator/httpd.h"
-#include "base/troubles.h"
+#include "base/error_list.h"
 
 enum { HTTPD_HEADERS_MAX = 16, HTTPD_OLD_MAX = 4 };
 
@@ -40,7 +40,7 @@ struct mrd_httpd {
     pthread_t watcher;
     pthread_cond_t watch; /* stopping */
     bool watching;
-    mrd_troubles troubles; /* with TLS; has a lock of its own */
+    mrd_error_list errors; /* with TLS; has a lock of its own */
 };
 
 /* Why a request is not let in: what its head alone tells. */
@@ -60,7 +60,7 @@ struct mrd_http_request {
     mrd_buf body;
     const http_refusal *refusal; /* NULL: it is let in */
     mrd_buf allow;               /* methods of a path, for OPTIONS and 405 */
-    size_t swallowed;            /* of a body that is not kept */
+    size_t discarded;            /* of a body that is not kept */
     bool replied;
     struct {
         char *name, *value;

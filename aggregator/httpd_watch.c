@@ -79,7 +79,7 @@ watch_main(void *self)
         for (http_client *c = h->clients; c != NULL; c = c->next) {
             if (!dawdles(h, c, now))
                 continue;
-            h->counts.dawdlers++;
+            h->counts.slow_clients++;
             c->since_ns = now;          /* it takes the server thread a moment */
             shutdown(c->fd, SHUT_RDWR); /* open until the lock is ours no more */
         }
@@ -108,7 +108,7 @@ watch_tls(mrd_httpd *h, struct MHD_Connection *connection, bool started)
     if (started)
         https_started(session->tls_session);
     else
-        https_closed(session->tls_session, fd->connect_fd, &h->troubles);
+        https_closed(session->tls_session, fd->connect_fd, &h->errors);
 }
 
 void

@@ -52,18 +52,18 @@ has_spoken(int fd)
 }
 
 void
-https_closed(void *session, int fd, mrd_troubles *troubles)
+https_closed(void *session, int fd, mrd_error_list *errors)
 {
     progress *p = gnutls_db_get_ptr(session);
 
     if (p == NULL)
         return;
     if (!p->done && p->greeted)
-        mrd_troubles_add(troubles, MRD_AUTH,
+        mrd_error_list_add(errors, MRD_AUTH,
                          "an HTTPS client does not take this certificate: it does not trust the "
                          "authority, or the certificate has expired");
     else if (!p->done && has_spoken(fd))
-        mrd_troubles_add(troubles, MRD_AUTH,
+        mrd_error_list_add(errors, MRD_AUTH,
                          "an HTTPS client speaks no TLS (http:// instead of https://?), or only "
                          "TLS older than 1.2");
     gnutls_db_set_ptr(session, NULL);

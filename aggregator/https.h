@@ -7,7 +7,7 @@
 #ifndef MRD_AGGREGATOR_HTTPS_H
 #define MRD_AGGREGATOR_HTTPS_H
 
-#include "base/troubles.h"
+#include "base/error_list.h"
 
 /* TLS 1.2 and 1.3, with the ciphers that the distribution holds good. */
 #define HTTPS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
@@ -16,6 +16,6 @@
  * database pointer. */
 void https_started(void *session);
 /* Adds a sentence when the handshake failed. fd: its socket, still open. */
-void https_closed(void *session, int fd, mrd_troubles *troubles);
+void https_closed(void *session, int fd, mrd_error_list *errors);
 
 #endif

@@ -61,7 +61,7 @@ typedef struct {
 typedef struct {
     uint64_t checked, violations;
     int64_t worst_ns;
-} hub_witness;
+} hub_causality;
 
 /* What a limit held back, for /metrics and the nodes' states. */
 typedef enum {
@@ -96,7 +96,7 @@ typedef struct {
     char state[32];
     hub_counters counters;
     hub_clock clock;
-    hub_witness witness; /* heartbeats and their answers */
+    hub_causality causality; /* heartbeats and their answers */
     uint32_t rings, processes;
     uint64_t spool_bytes, memory_bytes;
     uint64_t frames, bytes, events; /* received and stored */
@@ -148,7 +148,7 @@ typedef struct {
     hub_counters last;         /* as its heartbeat said */
     uint64_t since;            /* Counters.since of last */
     hub_clock clock;
-    hub_witness witness;
+    hub_causality causality;
     bool has_reading;
     mrd_host_reading reading; /* the last one of the node's own clocks */
     bool simulated;
@@ -536,7 +536,7 @@ void clocks_forget(hub_node *n);
 void clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *room);
 /* Checks a frame that left the node after local_ns and came here at received_ns (our RAW), or, with
  * `answer`, one that left here at received_ns and was there before local_ns. */
-void clocks_witness(hub *h, hub_node *n, hub_witness *to, int64_t local_ns, int64_t received_ns,
+void clocks_causality(hub *h, hub_node *n, hub_causality *to, int64_t local_ns, int64_t received_ns,
                     bool answer);
 /* What is believed about the node's clock now; false when nothing is. text holds the state. */
 bool clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char text[24]);

@@ -286,7 +286,7 @@ on_numbered(ingest *in, mrd_server_request *request, hub_node *n, mrd_frame *f, 
         return;
     }
     if (!repeated && f->type == MRD_FRAME_BATCH && f->clock == MRD__CLOCK_KIND__CLOCK_RAW)
-        clocks_witness(h, n, &p->witness, f->last_ns, request->at_ns, false);
+        clocks_causality(h, n, &p->causality, f->last_ns, request->at_ns, false);
     /* Batches stay in their requests until the commit writes all of them together. */
     if (!repeated && (part_ready(in, s, p, f, &why) != MRD_OK ||
                       (f->type == MRD_FRAME_CLOCK_DATA &&

@@ -301,9 +301,9 @@ ingest_heartbeat(ingest *in, mrd_server_request *request, hub_node *n, const mrd
             part_heartbeat(s, p, n, hb->sessions[i]);
     }
     take_notes(h, n, hb);
-    clocks_witness(h, n, &n->witness, hb->local_ns, received_ns, false);
+    clocks_causality(h, n, &n->causality, hb->local_ns, received_ns, false);
     if (hb->answered_ns != 0 && hb->answer_raw_ns != 0)
-        clocks_witness(h, n, &n->witness, hb->answered_ns, hb->answer_raw_ns, true);
+        clocks_causality(h, n, &n->causality, hb->answered_ns, hb->answer_raw_ns, true);
     ack.n_directives = control_directives(h, n, hb, told, DIRECTIVES_MAX);
     for (size_t i = 0; i < ack.n_directives; i++)
         list[i] = &told[i].control;

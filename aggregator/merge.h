@@ -6,7 +6,7 @@
 #define MRD_AGGREGATOR_MERGE_H
 
 #include "aggregator/hub.h"
-#include "trace/export.h"
+#include "trace/sink/export.h"
 
 typedef struct {
     char instance_id[HUB_ID_MAX];

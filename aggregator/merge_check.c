@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
-#include "trace/collectives.h"
+#include "trace/analysis/collectives.h"
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
 #define SLACK     MRD_MS /* between the first and the last to leave, errors of the clocks included */

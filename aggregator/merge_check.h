@@ -1,10 +1,10 @@
 /*
- * aggregator/merge_check.h - collectives as witnesses against the clocks: nobody leaves an
+ * aggregator/merge_check.h - a causality check of the clocks by collectives: nobody leaves an
  * all-reduce before the last has entered, so no alignment may say so. Gathered while a session is
  * merged; not an input of the alignment. Inside aggregator/ only.
  *
  * Participants are the cores of processes. Only finished operations that synchronise are looked at
- * (trace/collectives.h), their times brought to their node's RAW clock.
+ * (trace/analysis/collectives.h), their times brought to their node's RAW clock.
  *
  * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and as much again while they are
  *          matched; what came later is not checked, and the sentence says so.
@@ -14,7 +14,7 @@
 #define MRD_AGGREGATOR_MERGE_CHECK_H
 
 #include "timesync/collective.h"
-#include "trace/catalog.h"
+#include "trace/model/catalog.h"
 
 #define MERGE_CHECK_MAX (256u << 10)
 

@@ -113,7 +113,7 @@ timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t
 }
 
 mrd_err
-merge_clocks_tie(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
+merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
                  mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why)
 {
     mrd_err err = all ? mrd_timeline_solve((const mrd_node_clock *const *) clocks, n, ret_timeline)
@@ -128,7 +128,7 @@ merge_clocks_tie(const merge_input *in, bool all, mrd_node_clock *const *clocks,
     for (size_t i = 1; i < ret_timeline->n; i++) {
         mrd_buf_reset(&text);
         mrd_timeline_text(ret_timeline, i, &text);
-        snprintf(key, sizeof(key), "clock.tie.%zu", i + 1);
+        snprintf(key, sizeof(key), "clock.link.%zu", i + 1);
         mrd_catalog_set(cat, key, mrd_buf_cstr(&text));
         mrd_catalog_note(cat, "%s", mrd_buf_cstr(&text));
     }

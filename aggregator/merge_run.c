@@ -11,8 +11,8 @@
 #include "base/obj.h"
 #include "timesync/align_grid.h"
 #include "timesync/cross_table.h"
-#include "trace/group.h"
-#include "trace/merge.h"
+#include "trace/sink/group.h"
+#include "trace/store/merge.h"
 
 #define ERAS_MAX 64 /* sources of a stream whose clock was set: more settings share the last */
 
@@ -522,7 +522,7 @@ plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts; i++)
         clocks[i] = &p->parts[i].clock;
-    err = merge_clocks_tie(p->in, all, clocks, p->n_parts, p->cat, &p->timeline, why);
+    err = merge_clocks_link(p->in, all, clocks, p->n_parts, p->cat, &p->timeline, why);
     free(clocks);
     if (err == MRD_OK && filter == NULL && p->timeline.n > 1)
         (void) mrd_timeline_save(&p->timeline, p->in->dir, NULL); /* slices can do without */

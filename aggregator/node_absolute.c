@@ -13,7 +13,7 @@ typedef struct {
     size_t n;
 } pairs;
 
-/* The readings of one life of the aggregator, ordered. NULL without memory. */
+/* The readings of one incarnation of the aggregator, ordered. NULL without memory. */
 static mrd_abs *
 server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, size_t *ret_n)
 {
@@ -31,7 +31,7 @@ server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, 
 }
 
 static mrd_err
-pairs_of_life(const mrd_node_clock *clock, const mrd_boot_clock *c, const char *id,
+pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *c, const char *id,
               mrd_absolute kind, pairs *to)
 {
     size_t n;
@@ -48,29 +48,29 @@ pairs_of_life(const mrd_node_clock *clock, const mrd_boot_clock *c, const char *
     return MRD_OK;
 }
 
-/* A clock of which no packet tells in whose timeline it is: that of the only life there was. */
+/* A clock of which no packet tells in whose timeline it is: that of the only incarnation there was. */
 static mrd_err
 pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolute kind, pairs *to)
 {
     const char *id = clock->n_server == 0 ? "" : clock->server[0].id;
-    mrd_clock_life *life;
+    mrd_clock_incarnation *incarnation;
     mrd_err err;
 
     for (size_t i = 1; i < clock->n_server; i++) {
         if (strcmp(clock->server[i].id, id) != 0)
             return MRD_OK;
     }
-    if ((err = pairs_of_life(clock, c, id, kind, to)) != MRD_OK || to->n == 0)
+    if ((err = pairs_of_incarnation(clock, c, id, kind, to)) != MRD_OK || to->n == 0)
         return err;
-    if ((life = calloc(1, sizeof(*life))) == NULL)
+    if ((incarnation = calloc(1, sizeof(*incarnation))) == NULL)
         return MRD_NOMEM;
-    snprintf(life->id, sizeof(life->id), "%s", id);
-    life->from = to->v[0].t;
-    life->to = to->v[to->n - 1].t;
-    life->began_ns = life->from + to->v[0].v;
-    life->ended_ns = life->to + to->v[to->n - 1].v;
-    c->lives = life;
-    c->n_lives = c->cap_lives = 1;
+    snprintf(incarnation->id, sizeof(incarnation->id), "%s", id);
+    incarnation->from = to->v[0].t;
+    incarnation->to = to->v[to->n - 1].t;
+    incarnation->began_ns = incarnation->from + to->v[0].v;
+    incarnation->ended_ns = incarnation->to + to->v[to->n - 1].v;
+    c->incarnations = incarnation;
+    c->n_incarnations = c->cap_incarnations = 1;
     return MRD_OK;
 }
 
@@ -79,19 +79,19 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolute kind, pa
 {
     mrd_err err = MRD_OK;
 
-    /* One pair for each reading and life at most. */
-    *to = (pairs){ malloc((2 * c->n_readings * (c->n_lives + 1) + 1) * sizeof(*to->v)), 0 };
+    /* One pair for each reading and incarnation at most. */
+    *to = (pairs){ malloc((2 * c->n_readings * (c->n_incarnations + 1) + 1) * sizeof(*to->v)), 0 };
     if (to->v == NULL)
         return MRD_NOMEM;
-    if (c->n_lives == 0 && c->n_probes == 0)
+    if (c->n_incarnations == 0 && c->n_probes == 0)
         return pairs_without_packets(clock, c, kind, to);
-    for (size_t l = 0; l < c->n_lives && err == MRD_OK; l++) {
-        bool seen = false; /* the same life again: its readings were looked at */
+    for (size_t l = 0; l < c->n_incarnations && err == MRD_OK; l++) {
+        bool seen = false; /* the same incarnation again: its readings were looked at */
 
         for (size_t k = 0; k < l && !seen; k++)
-            seen = strcmp(c->lives[k].id, c->lives[l].id) == 0;
+            seen = strcmp(c->incarnations[k].id, c->incarnations[l].id) == 0;
         if (!seen)
-            err = pairs_of_life(clock, c, c->lives[l].id, kind, to);
+            err = pairs_of_incarnation(clock, c, c->incarnations[l].id, kind, to);
     }
     return err;
 }

@@ -53,12 +53,12 @@ add_break(mrd_boot_clock *c, mrd_epoch_break b)
     return MRD_OK;
 }
 
-/* The first probe that another life of the aggregator answered: what went before is another
+/* The first probe that another incarnation of the aggregator answered: what went before is another
  * timeline. */
 static mrd_err
-begin_life(mrd_boot_clock *c, const char *id, int64_t first)
+begin_incarnation(mrd_boot_clock *c, const char *id, int64_t first)
 {
-    const mrd_clock_life *last = c->n_lives == 0 ? NULL : &c->lives[c->n_lives - 1];
+    const mrd_clock_incarnation *last = c->n_incarnations == 0 ? NULL : &c->incarnations[c->n_incarnations - 1];
     mrd_epoch_break b = { .cause = MRD_EPOCH_AGGREGATOR, .before = { first } };
     mrd_err err;
 
@@ -70,18 +70,18 @@ begin_life(mrd_boot_clock *c, const char *id, int64_t first)
         if ((err = add_break(c, b)) != MRD_OK)
             return err;
     }
-    if (!room((void **) &c->lives, c->n_lives, &c->cap_lives, sizeof(*c->lives)))
+    if (!room((void **) &c->incarnations, c->n_incarnations, &c->cap_incarnations, sizeof(*c->incarnations)))
         return MRD_NOMEM;
-    c->lives[c->n_lives] = (mrd_clock_life){ .first = c->n_probes, .from = first, .to = first };
-    snprintf(c->lives[c->n_lives].id, sizeof(c->lives[0].id), "%s", id);
-    c->n_lives++;
+    c->incarnations[c->n_incarnations] = (mrd_clock_incarnation){ .first = c->n_probes, .from = first, .to = first };
+    snprintf(c->incarnations[c->n_incarnations].id, sizeof(c->incarnations[0].id), "%s", id);
+    c->n_incarnations++;
     return MRD_OK;
 }
 
 static void
-extend_life(mrd_boot_clock *c, const mrd_probe *p)
+extend_incarnation(mrd_boot_clock *c, const mrd_probe *p)
 {
-    mrd_clock_life *l = &c->lives[c->n_lives - 1];
+    mrd_clock_incarnation *l = &c->incarnations[c->n_incarnations - 1];
     int64_t last = p->a4 > p->a1 ? p->a4 : p->a1, at = p->r2 != 0 ? p->r2 : p->r3;
 
     l->to = last > l->to ? last : l->to;
@@ -100,12 +100,12 @@ add_probes(mrd_boot_clock *c, const Mrd__ClockData *data)
 
     while (at < joined.len && c->n_probes < PROBES_MAX &&
            mrd_probe_decode(joined, &at, &probe) == MRD_OK) {
-        if (begin_life(c, data->reference, probe.a1) != MRD_OK ||
+        if (begin_incarnation(c, data->reference, probe.a1) != MRD_OK ||
             !room((void **) &c->probes, c->n_probes, &c->cap_probes, sizeof(*c->probes)))
             return MRD_NOMEM;
         c->probes[c->n_probes++] = probe;
-        if (c->n_lives > 0)
-            extend_life(c, &probe);
+        if (c->n_incarnations > 0)
+            extend_incarnation(c, &probe);
     }
     return MRD_OK;
 }
@@ -138,7 +138,7 @@ add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
     mrd_err err = add_probes(c, data);
 
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
-        /* Where each frame names its timeline, begin_life knows better. */
+        /* Where each frame names its timeline, begin_incarnation knows better. */
         if (data->breaks[i]->cause < MRD_EPOCH_CAUSES &&
             (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0'))
             err = add_break(c, mrd_clock_break_of(data->breaks[i]));
@@ -335,7 +335,7 @@ mrd_node_clock_fini(mrd_node_clock *clock)
         free(c->probes);
         free(c->breaks);
         free(c->readings);
-        free(c->lives);
+        free(c->incarnations);
     }
     free(clock->server);
     free(clock->v);

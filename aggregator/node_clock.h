@@ -5,10 +5,10 @@
  *
  * CLOCK_MONOTONIC_RAW starts again with every boot, so a node that rebooted inside a session has
  * several clocks, each with a table, segments and a bound of its own. Inside one boot a restart of
- * the agent changes nothing: its clock ran on. Another aggregator (or its reboot) is another life
- * with a timeline of its own: it begins a segment, whose session times are that life's until
- * aggregator/timeline.h ties them to those of before. Tables are kept as solved, each segment on
- * the timeline of its life.
+ * the agent changes nothing: its clock ran on. Another aggregator (or its reboot) is another incarnation
+ * with a timeline of its own: it begins a segment, whose session times are that incarnation's until
+ * aggregator/timeline.h links them to those of before. Tables are kept as solved, each segment on
+ * the timeline of its incarnation.
  *
  * A session keeps its tables as <session>/clocks/<instance_id>.align (docs/timesync.md section 8),
  * those of further boots as <instance_id>@<boot key>.align, written by the merge. They can always
@@ -29,15 +29,15 @@
 
 #define MRD_CLOCKS_DIR "clocks" /* below a session's directory */
 
-/* Probes that one life of the aggregator answered. */
+/* Probes that one incarnation of the aggregator answered. */
 typedef struct {
     char id[64];                /* its timeline */
     size_t first;               /* probe */
     int64_t from, to;           /* local ns of the first and the last */
-    int64_t began_ns, ended_ns; /* the same in session time as that life has it */
-} mrd_clock_life;
+    int64_t began_ns, ended_ns; /* the same in session time as that incarnation has it */
+} mrd_clock_incarnation;
 
-/* What a life of the aggregator read of its own clocks. */
+/* What a incarnation of the aggregator read of its own clocks. */
 typedef struct {
     char id[64];
     int64_t session_offset_ns; /* session time = its RAW + this */
@@ -61,8 +61,8 @@ typedef struct {
     size_t n_breaks, cap_breaks;
     mrd_host_reading *readings; /* in the order of the journal */
     size_t n_readings, cap_readings;
-    mrd_clock_life *lives; /* in their order; none where frames do not name their timeline */
-    size_t n_lives, cap_lives;
+    mrd_clock_incarnation *incarnations; /* in their order; none where frames do not name their timeline */
+    size_t n_incarnations, cap_incarnations;
     uint64_t checked;        /* held-out packets compared with the table */
     uint64_t reversed;       /* of these: impossible by the estimate */
     mrd_dur_ns reversed_max; /* by how much at most */

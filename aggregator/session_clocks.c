@@ -20,9 +20,9 @@ part_clock_json(const hub_part *p)
 {
     mrd_json *o = clock_json(&p->clock);
 
-    mrd_json_set(o, "frames_checked", mrd_json_new_int((int64_t) p->witness.checked));
-    mrd_json_set(o, "frame_violations", mrd_json_new_int((int64_t) p->witness.violations));
-    mrd_json_set(o, "frame_worst_ns", mrd_json_new_int(p->witness.worst_ns));
+    mrd_json_set(o, "frames_checked", mrd_json_new_int((int64_t) p->causality.checked));
+    mrd_json_set(o, "frame_violations", mrd_json_new_int((int64_t) p->causality.violations));
+    mrd_json_set(o, "frame_worst_ns", mrd_json_new_int(p->causality.worst_ns));
     if (p->has_reading)
         mrd_json_set(o, "host", mrd_host_reading_json(&p->reading));
     return o;
@@ -38,8 +38,8 @@ session_clocks_json(const hub_session *s)
                                       mrd_timeline_violations(&v->timeline);
 
     for (size_t i = 0; i < s->n_parts; i++) {
-        frames += s->parts[i]->witness.checked;
-        violations += s->parts[i]->witness.violations;
+        frames += s->parts[i]->causality.checked;
+        violations += s->parts[i]->causality.violations;
     }
     mrd_json_set(o, "violations", mrd_json_new_int((int64_t) violations));
     mrd_json_set(o, "trusted", mrd_json_new_bool(violations == 0));
@@ -70,9 +70,9 @@ part_clock_recover(hub_part *p, const mrd_json *o)
     p->clock.bound_ns = mrd_json_int(o, "bound_ns", -1);
     p->clock.offset_ns = hub_time(mrd_json_int(o, "offset_ns", 0));
     p->clock.probes = (uint64_t) mrd_json_int(o, "probes", 0);
-    p->witness.checked = (uint64_t) mrd_json_int(o, "frames_checked", 0);
-    p->witness.violations = (uint64_t) mrd_json_int(o, "frame_violations", 0);
-    p->witness.worst_ns = mrd_json_int(o, "frame_worst_ns", 0);
+    p->causality.checked = (uint64_t) mrd_json_int(o, "frames_checked", 0);
+    p->causality.violations = (uint64_t) mrd_json_int(o, "frame_violations", 0);
+    p->causality.worst_ns = mrd_json_int(o, "frame_worst_ns", 0);
     p->has_reading = mrd_host_reading_load(&p->reading, mrd_json_get(o, "host"));
 }
 

@@ -24,7 +24,7 @@ plus(int64_t a, int64_t b)
 
 /* Its index; t->n when it is not there. */
 static size_t
-find_life(const mrd_timeline *t, const char *id)
+find_incarnation(const mrd_timeline *t, const char *id)
 {
     size_t i = 0;
 
@@ -38,80 +38,80 @@ typedef struct {
     size_t n;
 } nodes;
 
-typedef void each_life(void *self, const mrd_boot_clock *c, size_t life);
+typedef void each_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation);
 
 static void
-for_lives(const nodes *all, each_life *see, void *self)
+for_lives(const nodes *all, each_incarnation *see, void *self)
 {
     for (size_t i = 0; i < all->n; i++) {
         for (size_t k = 0; k < all->clocks[i]->n; k++) {
             const mrd_boot_clock *c = &all->clocks[i]->v[k];
 
-            for (size_t l = 0; l < c->n_lives; l++)
+            for (size_t l = 0; l < c->n_incarnations; l++)
                 see(self, c, l);
         }
     }
 }
 
 typedef struct {
-    mrd_timeline lives; /* in the order of finding them */
-    int64_t began[MRD_LIVES_MAX], ended[MRD_LIVES_MAX];
-    bool before[MRD_LIVES_MAX][MRD_LIVES_MAX]; /* some clock saw the one right before the other */
+    mrd_timeline incarnations; /* in the order of finding them */
+    int64_t began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
+    bool before[MRD_INCARNATIONS_MAX][MRD_INCARNATIONS_MAX]; /* some clock saw the one right before the other */
 } census;
 
 static void
-count_life(void *self, const mrd_boot_clock *c, size_t life)
+count_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation)
 {
-    const mrd_clock_life *l = &c->lives[life];
+    const mrd_clock_incarnation *l = &c->incarnations[incarnation];
     census *all = self;
-    size_t i = find_life(&all->lives, l->id), last;
+    size_t i = find_incarnation(&all->incarnations, l->id), last;
 
-    if (i == MRD_LIVES_MAX)
+    if (i == MRD_INCARNATIONS_MAX)
         return;
-    if (i == all->lives.n) {
-        all->lives.n++;
-        all->lives.v[i] = (mrd_life){ .by = MRD_TIED_NONE };
-        memcpy(all->lives.v[i].id, l->id, sizeof(l->id));
+    if (i == all->incarnations.n) {
+        all->incarnations.n++;
+        all->incarnations.v[i] = (mrd_incarnation){ .by = MRD_LINKED_NONE };
+        memcpy(all->incarnations.v[i].id, l->id, sizeof(l->id));
         all->began[i] = l->began_ns;
         all->ended[i] = l->ended_ns;
     } else {
         all->began[i] = l->began_ns < all->began[i] ? l->began_ns : all->began[i];
         all->ended[i] = l->ended_ns > all->ended[i] ? l->ended_ns : all->ended[i];
     }
-    if (life > 0 && (last = find_life(&all->lives, c->lives[life - 1].id)) < all->lives.n)
+    if (incarnation > 0 && (last = find_incarnation(&all->incarnations, c->incarnations[incarnation - 1].id)) < all->incarnations.n)
         all->before[last][i] = true;
 }
 
 /* The next one that none of the rest is known to precede; of several the one that began first. */
 static size_t
-next_life(const census *all, const bool *taken)
+next_incarnation(const census *all, const bool *taken)
 {
     size_t best = SIZE_MAX, any = SIZE_MAX;
 
-    for (size_t i = 0; i < all->lives.n; i++) {
+    for (size_t i = 0; i < all->incarnations.n; i++) {
         bool free = !taken[i];
 
-        for (size_t k = 0; k < all->lives.n && free; k++)
+        for (size_t k = 0; k < all->incarnations.n && free; k++)
             free = taken[k] || k == i || !all->before[k][i];
         if (!taken[i] && (any == SIZE_MAX || all->began[i] < all->began[any]))
             any = i;
         if (free && (best == SIZE_MAX || all->began[i] < all->began[best]))
             best = i;
     }
-    return best != SIZE_MAX ? best : any; /* a circle: some clock went back to an earlier life */
+    return best != SIZE_MAX ? best : any; /* a circle: some clock went back to an earlier incarnation */
 }
 
-/* ---- Ties by nodes ---- */
+/* ---- Timescale links by nodes ---- */
 
-/* The life that a segment belongs to; n_lives when the table is not of probes. */
+/* The incarnation that a segment belongs to; n_incarnations when the table is not of probes. */
 static size_t
-segment_life(const mrd_boot_clock *c, const mrd_align_segment *seg)
+segment_incarnation(const mrd_boot_clock *c, const mrd_align_segment *seg)
 {
-    size_t life = c->n_lives;
+    size_t incarnation = c->n_incarnations;
 
-    for (size_t i = 0; i < c->n_lives && c->lives[i].from <= seg->from; i++)
-        life = i;
-    return life;
+    for (size_t i = 0; i < c->n_incarnations && c->incarnations[i].from <= seg->from; i++)
+        incarnation = i;
+    return incarnation;
 }
 
 /* Whether something else happened to a clock in the gap. */
@@ -127,19 +127,19 @@ disturbed(const mrd_boot_clock *c, const mrd_align_segment *a, const mrd_align_s
 }
 
 static bool
-spans(const mrd_boot_clock *c, const char *old, const char *new, mrd_tie_clock *ret)
+spans(const mrd_boot_clock *c, const char *old, const char *new, mrd_link_clock *ret)
 {
     size_t n = c->align == NULL || c->violations > 0 ? 0 : mrd_align_segment_count(c->align);
     const mrd_align_bin *bins = n == 0 ? NULL : mrd_align_borrow_bins(c->align);
 
     for (size_t i = 1; i < n; i++) {
         const mrd_align_segment *a = mrd_align_borrow_segment(c->align, i - 1), *b = a + 1;
-        size_t la = segment_life(c, a), lb = segment_life(c, b);
+        size_t la = segment_incarnation(c, a), lb = segment_incarnation(c, b);
 
-        if (la == lb || la == c->n_lives || strcmp(c->lives[la].id, old) != 0 ||
-            strcmp(c->lives[lb].id, new) != 0)
+        if (la == lb || la == c->n_incarnations || strcmp(c->incarnations[la].id, old) != 0 ||
+            strcmp(c->incarnations[lb].id, new) != 0)
             continue;
-        *ret = (mrd_tie_clock){ c->align, i - 1, i };
+        *ret = (mrd_link_clock){ c->align, i - 1, i };
         return !disturbed(c, a, b) && bins[a->first + a->count - 1].quality > MRD_ALIGN_SUSPECT &&
                bins[b->first].quality > MRD_ALIGN_SUSPECT;
     }
@@ -147,9 +147,9 @@ spans(const mrd_boot_clock *c, const char *old, const char *new, mrd_tie_clock *
 }
 
 static mrd_err
-tie_by_nodes(const nodes *all, const char *old, mrd_life *life)
+link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
 {
-    mrd_tie_clock *v;
+    mrd_link_clock *v;
     size_t boots = 0, n = 0;
 
     for (size_t i = 0; i < all->n; i++)
@@ -158,17 +158,17 @@ tie_by_nodes(const nodes *all, const char *old, mrd_life *life)
         return MRD_NOMEM;
     for (size_t i = 0; i < all->n; i++) {
         for (size_t k = 0; k < all->clocks[i]->n; k++)
-            n += spans(&all->clocks[i]->v[k], old, life->id, &v[n]);
+            n += spans(&all->clocks[i]->v[k], old, incarnation->id, &v[n]);
     }
-    if (mrd_tie_solve(v, n, &life->tie))
-        life->by = MRD_TIED_NODES;
+    if (mrd_timescale_link_solve(v, n, &incarnation->link))
+        incarnation->by = MRD_LINKED_NODES;
     else
-        life->tie.contradicting = n; /* no more than half of them agree */
+        incarnation->link.contradicting = n; /* no more than half of them agree */
     free(v);
     return MRD_OK;
 }
 
-/* ---- Ties by UTC ---- */
+/* ---- Timescale links by UTC ---- */
 
 static int
 reading_order(const void *a, const void *b)
@@ -179,7 +179,7 @@ reading_order(const void *a, const void *b)
     return x->r.raw_ns < y->r.raw_ns ? -1 : x->r.raw_ns > y->r.raw_ns;
 }
 
-/* The readings of one life that state a bound, by time; at most UTC_READINGS of its end or start.
+/* The readings of one incarnation that state a bound, by time; at most UTC_READINGS of its end or start.
  * Negative without memory. */
 static int
 utc_readings(const nodes *all, const char *id, bool end,
@@ -225,14 +225,14 @@ utc_ineqs(const mrd_server_reading *r, mrd_ineq ret[2])
 }
 
 static mrd_err
-tie_by_utc(const nodes *all, const char *old, mrd_life *life)
+link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
 {
     const mrd_server_reading *a[UTC_READINGS], *b[UTC_READINGS];
-    int na = utc_readings(all, old, true, a), nb = utc_readings(all, life->id, false, b);
+    int na = utc_readings(all, old, true, a), nb = utc_readings(all, incarnation->id, false, b);
     mrd_ineq ineqs[4 * UTC_READINGS];
     mrd_epoch_break gap = { .cause = MRD_EPOCH_AGGREGATOR };
     mrd_align *utc = NULL;
-    size_t n = 0, odd = life->tie.contradicting;
+    size_t n = 0, odd = incarnation->link.contradicting;
 
     if (na < 0 || nb < 0)
         return MRD_NOMEM;
@@ -251,10 +251,10 @@ tie_by_utc(const nodes *all, const char *old, mrd_life *life)
         const mrd_align_segment *s = mrd_align_borrow_segment(utc, i);
 
         if (s[-1].to <= gap.after.ns && s->from >= gap.before.ns &&
-            mrd_tie_solve(&(mrd_tie_clock){ utc, i - 1, i }, 1, &life->tie))
-            life->by = MRD_TIED_UTC;
+            mrd_timescale_link_solve(&(mrd_link_clock){ utc, i - 1, i }, 1, &incarnation->link))
+            incarnation->by = MRD_LINKED_UTC;
     }
-    life->tie.contradicting = odd;
+    incarnation->link.contradicting = odd;
     mrd_align_free(utc);
     return MRD_OK;
 }
@@ -264,23 +264,23 @@ tie_by_utc(const nodes *all, const char *old, mrd_life *life)
 static mrd_err
 tie_life(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int64_t began)
 {
-    mrd_life *life = &t->v[i];
-    const mrd_life *last = &t->v[i - 1];
-    mrd_err err = tie_by_nodes(all, last->id, life);
+    mrd_incarnation *incarnation = &t->v[i];
+    const mrd_incarnation *last = &t->v[i - 1];
+    mrd_err err = link_by_nodes(all, last->id, incarnation);
 
-    if (err == MRD_OK && life->by == MRD_TIED_NONE)
-        err = tie_by_utc(all, last->id, life);
-    if (life->by == MRD_TIED_NONE) {
+    if (err == MRD_OK && incarnation->by == MRD_LINKED_NONE)
+        err = link_by_utc(all, last->id, incarnation);
+    if (incarnation->by == MRD_LINKED_NONE) {
         /* Two wall clocks, believed unless the new one is behind: what came later stays later. */
         int64_t end = plus(ended, last->shift_ns);
 
-        life->tie.gap_ns = began > end ? plus(began, -end) : 0;
-        life->shift_ns = began > end ? 0 : plus(plus(end, -began), 1);
-        life->tie.at_ns = end;
+        incarnation->link.gap_ns = began > end ? plus(began, -end) : 0;
+        incarnation->shift_ns = began > end ? 0 : plus(plus(end, -began), 1);
+        incarnation->link.at_ns = end;
         return err;
     }
-    life->shift_ns = plus(last->shift_ns, -life->tie.ahead_ns);
-    life->tie.at_ns = plus(life->tie.at_ns, last->shift_ns);
+    incarnation->shift_ns = plus(last->shift_ns, -incarnation->link.ahead_ns);
+    incarnation->link.at_ns = plus(incarnation->link.at_ns, last->shift_ns);
     return err;
 }
 
@@ -289,19 +289,19 @@ mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n, mrd_timeline *
 {
     nodes all = { clocks, n };
     mrd_timeline t = { .n = 0 };
-    bool taken[MRD_LIVES_MAX] = { false };
+    bool taken[MRD_INCARNATIONS_MAX] = { false };
     census *c = calloc(1, sizeof(*c));
     mrd_err err = c == NULL ? MRD_NOMEM : MRD_OK;
     size_t at, last = 0;
 
     if (err == MRD_OK)
-        for_lives(&all, count_life, c);
-    for (; err == MRD_OK && t.n < c->lives.n; last = at) {
-        at = next_life(c, taken);
+        for_lives(&all, count_incarnation, c);
+    for (; err == MRD_OK && t.n < c->incarnations.n; last = at) {
+        at = next_incarnation(c, taken);
         taken[at] = true;
-        t.v[t.n++] = c->lives.v[at];
+        t.v[t.n++] = c->incarnations.v[at];
         if (t.n == 1)
-            t.v[0].by = MRD_TIED_FIRST;
+            t.v[0].by = MRD_LINKED_FIRST;
         else
             err = tie_life(&all, &t, t.n - 1, c->ended[last], c->began[at]);
     }
@@ -315,8 +315,8 @@ bool
 mrd_timeline_knows(const mrd_timeline *timeline, const mrd_node_clock *clock)
 {
     for (size_t i = 0; i < clock->n; i++) {
-        for (size_t l = 0; l < clock->v[i].n_lives; l++) {
-            if (find_life(timeline, clock->v[i].lives[l].id) == timeline->n)
+        for (size_t l = 0; l < clock->v[i].n_incarnations; l++) {
+            if (find_incarnation(timeline, clock->v[i].incarnations[l].id) == timeline->n)
                 return false;
         }
     }
@@ -338,14 +338,14 @@ apply_boot(const mrd_timeline *t, mrd_boot_clock *c)
     bool solved = c->align != NULL && mrd_align_bin_count(c->align) > 0 &&
                   mrd_align_borrow_bins(c->align)[0].quality != MRD_ALIGN_UNALIGNED;
 
-    for (size_t l = 0; l < c->n_lives; l++) {
-        size_t life = find_life(t, c->lives[l].id);
-        int64_t by = life == t->n ? 0 : t->v[life].shift_ns;
+    for (size_t l = 0; l < c->n_incarnations; l++) {
+        size_t incarnation = find_incarnation(t, c->incarnations[l].id);
+        int64_t by = incarnation == t->n ? 0 : t->v[incarnation].shift_ns;
 
-        shift_probes(c, c->lives[l].first, l + 1 < c->n_lives ? c->lives[l + 1].first : c->n_probes,
+        shift_probes(c, c->incarnations[l].first, l + 1 < c->n_incarnations ? c->incarnations[l + 1].first : c->n_probes,
                      by);
         for (size_t i = 0; solved && by != 0 && i < mrd_align_segment_count(c->align); i++) {
-            if (segment_life(c, mrd_align_borrow_segment(c->align, i)) == l)
+            if (segment_incarnation(c, mrd_align_borrow_segment(c->align, i)) == l)
                 mrd_align_shift(c->align, i, i + 1, by);
         }
     }
@@ -359,11 +359,11 @@ mrd_timeline_apply(const mrd_timeline *timeline, mrd_node_clock *clock)
 }
 
 mrd_dur_ns
-mrd_life_bound(const mrd_life *life)
+mrd_incarnation_bound(const mrd_incarnation *incarnation)
 {
-    if (life->by != MRD_TIED_NODES && life->by != MRD_TIED_UTC)
-        return life->by == MRD_TIED_FIRST ? 0 : -1;
-    return -life->tie.lo > life->tie.hi ? -life->tie.lo : life->tie.hi;
+    if (incarnation->by != MRD_LINKED_NODES && incarnation->by != MRD_LINKED_UTC)
+        return incarnation->by == MRD_LINKED_FIRST ? 0 : -1;
+    return -incarnation->link.lo > incarnation->link.hi ? -incarnation->link.lo : incarnation->link.hi;
 }
 
 size_t
@@ -372,7 +372,7 @@ mrd_timeline_violations(const mrd_timeline *timeline)
     size_t n = 0;
 
     for (size_t i = 0; i < timeline->n; i++)
-        n += timeline->v[i].tie.contradicting;
+        n += timeline->v[i].link.contradicting;
     return n;
 }
 
@@ -381,29 +381,29 @@ mrd_timeline_violations(const mrd_timeline *timeline)
 void
 mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)
 {
-    const mrd_life *life = &timeline->v[i];
+    const mrd_incarnation *incarnation = &timeline->v[i];
     char gap[MRD_DUR_TEXT], bound[MRD_DUR_TEXT];
 
-    mrd_dur_text(life->tie.gap_ns, gap);
-    mrd_dur_text(mrd_life_bound(life), bound);
-    mrd_buf_fmt(to, "the aggregator's clock changed (life %zu of %zu): ", i + 1, timeline->n);
-    if (life->by == MRD_TIED_NODES)
+    mrd_dur_text(incarnation->link.gap_ns, gap);
+    mrd_dur_text(mrd_incarnation_bound(incarnation), bound);
+    mrd_buf_fmt(to, "the aggregator's clock changed (incarnation %zu of %zu): ", i + 1, timeline->n);
+    if (incarnation->by == MRD_LINKED_NODES)
         mrd_buf_fmt(to,
-                    "times after it are tied to those before within +-%s by %zu clock%s that ran "
+                    "times after it are linked to those before within +-%s by %zu clock%s that ran "
                     "on over the %s between",
-                    bound, life->tie.clocks, life->tie.clocks == 1 ? "" : "s", gap);
-    else if (life->by == MRD_TIED_UTC)
+                    bound, incarnation->link.clocks, incarnation->link.clocks == 1 ? "" : "s", gap);
+    else if (incarnation->by == MRD_LINKED_UTC)
         mrd_buf_fmt(to,
-                    "no node's clock ran on over the %s between; times after it are tied to those "
+                    "no node's clock ran on over the %s between; times after it are linked to those "
                     "before within +-%s by UTC, as far as both aggregators' wall clocks know it",
                     gap, bound);
     else
-        mrd_buf_text(to, "times after it are NOT tied to those before: no node's clock ran on, and "
+        mrd_buf_text(to, "times after it are NOT linked to those before: no node's clock ran on, and "
                          "the wall clocks of both aggregators state no bound");
-    if (life->tie.contradicting > 0)
-        mrd_buf_fmt(to, "; %zu clock%s contradict%s that: DO NOT TRUST IT", life->tie.contradicting,
-                    life->tie.contradicting == 1 ? "" : "s",
-                    life->tie.contradicting == 1 ? "s" : "");
+    if (incarnation->link.contradicting > 0)
+        mrd_buf_fmt(to, "; %zu clock%s contradict%s that: DO NOT TRUST IT", incarnation->link.contradicting,
+                    incarnation->link.contradicting == 1 ? "" : "s",
+                    incarnation->link.contradicting == 1 ? "s" : "");
 }
 
 mrd_json *
@@ -412,19 +412,19 @@ mrd_timeline_json(const mrd_timeline *timeline)
     mrd_json *a = mrd_json_new_array();
 
     for (size_t i = 0; i < timeline->n; i++) {
-        const mrd_life *l = &timeline->v[i];
+        const mrd_incarnation *l = &timeline->v[i];
         mrd_json *o = mrd_json_new_object();
 
         mrd_json_set(o, "timeline", mrd_json_new_str(l->id));
         mrd_json_set(o, "tied_by", mrd_json_new_str(by_text[l->by]));
         mrd_json_set(o, "shift_ns", mrd_json_new_int(l->shift_ns));
-        mrd_json_set(o, "at_ns", mrd_json_new_int(l->tie.at_ns));
-        mrd_json_set(o, "bound_ns", mrd_json_new_int(mrd_life_bound(l)));
-        mrd_json_set(o, "bound_lo_ns", mrd_json_new_int(l->tie.lo));
-        mrd_json_set(o, "bound_hi_ns", mrd_json_new_int(l->tie.hi));
-        mrd_json_set(o, "gap_ns", mrd_json_new_int(l->tie.gap_ns));
-        mrd_json_set(o, "clocks", mrd_json_new_int((int64_t) l->tie.clocks));
-        mrd_json_set(o, "contradicting", mrd_json_new_int((int64_t) l->tie.contradicting));
+        mrd_json_set(o, "at_ns", mrd_json_new_int(l->link.at_ns));
+        mrd_json_set(o, "bound_ns", mrd_json_new_int(mrd_incarnation_bound(l)));
+        mrd_json_set(o, "bound_lo_ns", mrd_json_new_int(l->link.lo));
+        mrd_json_set(o, "bound_hi_ns", mrd_json_new_int(l->link.hi));
+        mrd_json_set(o, "gap_ns", mrd_json_new_int(l->link.gap_ns));
+        mrd_json_set(o, "clocks", mrd_json_new_int((int64_t) l->link.clocks));
+        mrd_json_set(o, "contradicting", mrd_json_new_int((int64_t) l->link.contradicting));
         mrd_json_append(a, o);
     }
     return a;
@@ -435,26 +435,26 @@ mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
 {
     size_t n = array == NULL ? 0 : mrd_json_size(array);
 
-    *to = (mrd_timeline){ .n = n < MRD_LIVES_MAX ? n : MRD_LIVES_MAX };
+    *to = (mrd_timeline){ .n = n < MRD_INCARNATIONS_MAX ? n : MRD_INCARNATIONS_MAX };
     for (size_t i = 0; i < to->n; i++) {
         const mrd_json *o = mrd_json_at(array, i);
         const char *by = mrd_json_str(o, "tied_by", "none");
-        mrd_life *l = &to->v[i];
+        mrd_incarnation *l = &to->v[i];
 
         snprintf(l->id, sizeof(l->id), "%s", mrd_json_str(o, "timeline", ""));
-        l->by = MRD_TIED_NONE;
+        l->by = MRD_LINKED_NONE;
         for (unsigned k = 0; k < MRD_COUNT(by_text); k++) {
             if (strcmp(by, by_text[k]) == 0)
-                l->by = (mrd_tied_by) k;
+                l->by = (mrd_linked_by) k;
         }
         l->shift_ns = mrd_json_int(o, "shift_ns", 0);
-        l->tie.at_ns = mrd_json_int(o, "at_ns", 0);
-        l->tie.lo = mrd_json_int(o, "bound_lo_ns", 0);
-        l->tie.lo = l->tie.lo < -INT64_MAX ? -INT64_MAX : l->tie.lo;
-        l->tie.hi = mrd_json_int(o, "bound_hi_ns", 0);
-        l->tie.gap_ns = mrd_json_int(o, "gap_ns", 0);
-        l->tie.clocks = (size_t) mrd_json_int(o, "clocks", 0);
-        l->tie.contradicting = (size_t) mrd_json_int(o, "contradicting", 0);
+        l->link.at_ns = mrd_json_int(o, "at_ns", 0);
+        l->link.lo = mrd_json_int(o, "bound_lo_ns", 0);
+        l->link.lo = l->link.lo < -INT64_MAX ? -INT64_MAX : l->link.lo;
+        l->link.hi = mrd_json_int(o, "bound_hi_ns", 0);
+        l->link.gap_ns = mrd_json_int(o, "gap_ns", 0);
+        l->link.clocks = (size_t) mrd_json_int(o, "clocks", 0);
+        l->link.contradicting = (size_t) mrd_json_int(o, "contradicting", 0);
     }
 }
 

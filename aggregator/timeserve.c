@@ -213,10 +213,10 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
         ret_packet->kind == MRD_PROBE_ANSWER ||
         (s->session != 0 && ret_packet->session != s->session)) {
         s->counts.malformed++;
-    } else if (ret_packet->kind == MRD_PROBE_WAKER) {
-        s->counts.wakers++;
+    } else if (ret_packet->kind == MRD_PROBE_WARMUP) {
+        s->counts.warmups++;
     } else if ((slot = known_agent(s, ret_packet->agent)) == NULL) {
-        s->counts.stranger++;
+        s->counts.unknown_agent++;
     } else if (!mrd_probe_packet_proven(data, slot->key)) {
         s->counts.forged++;
     } else {
@@ -265,7 +265,7 @@ wake(mrd_timeserve *s, mrd_bytes request, const mrd_udp_peer *peer)
     uint8_t wire[MRD_PROBE_PACKET_LEN];
 
     memcpy(wire, request.p, sizeof(wire));
-    mrd_probe_packet_begin(MRD_PROBE_WAKER, wire);
+    mrd_probe_packet_begin(MRD_PROBE_WARMUP, wire);
     (void) mrd_udp_send_unstamped(s->fd, wire, sizeof(wire), peer);
 }
 
@@ -393,7 +393,7 @@ mrd_err
 mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server, mrd_why *why)
 {
     mrd_timeserve *s = calloc(1, sizeof(*s));
-    uint8_t waker[MRD_PROBE_BEGIN_LEN];
+    uint8_t warmup[MRD_PROBE_BEGIN_LEN];
     mrd_err err;
     int rc;
 
@@ -407,9 +407,9 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
         goto out;
     if (options->user_stamps)
         mrd_udp_unstamped(s->fd);
-    mrd_probe_packet_begin(MRD_PROBE_WAKER, waker);
+    mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
     if (!options->unfiltered)
-        (void) mrd_udp_drop(s->fd, waker); /* else they are read and ignored */
+        (void) mrd_udp_drop(s->fd, warmup); /* else they are read and ignored */
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->step_fd = open_step_fd();
     if (s->stop_fd < 0 || s->step_fd < 0) {

@@ -6,7 +6,7 @@
  *            channel), mrd_timeserve_forget when it is gone for good; when a batch brings agent
  *            halves, ingest calls mrd_timeserve_join for each and feeds the result to the agent's
  *            mrd_follow and the journal
- *   answers  carry no time and are as long as requests; a waker goes ahead of those of a pair.
+ *   answers  carry no time and are as long as requests; a warm-up packet goes ahead of those of a pair.
  *            Unknown agents, wrong tags and replays get none
  *   stamps   r2 and r3 are kernel stamps bridged to RAW; a late thread does no harm
  *
@@ -29,14 +29,14 @@ typedef struct {
     uint64_t session; /* id that requests must name; 0 accepts any */
     int64_t session_minus_raw;
     bool user_stamps; /* as if the kernel gave no stamps */
-    bool unfiltered;  /* as if the kernel could not drop wakers */
+    bool unfiltered;  /* as if the kernel could not drop warm-up packets */
 } mrd_timeserve_options;
 
 typedef struct {
     uint64_t requests, answers; /* requests: all packets that were read */
-    uint64_t wakers;            /* of these: only to wake the path, not to be answered */
-    uint64_t unread; /* the kernel dropped them: wakers, and what found the buffer full */
-    uint64_t malformed, stranger, forged; /* dropped: no packet of ours, unknown agent, wrong tag */
+    uint64_t warmups;            /* of these: only to wake the path, not to be answered */
+    uint64_t unread; /* the kernel dropped them: warm-up packets, and what found the buffer full */
+    uint64_t malformed, unknown_agent, forged; /* dropped: no packet of ours, unknown agent, wrong tag */
     uint64_t replayed;                    /* dropped: seen before */
     uint64_t unsent;                      /* the socket buffer was full */
     uint64_t no_kernel_stamp;             /* r2 from user space */

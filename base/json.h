@@ -2,7 +2,7 @@
  * base/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies) over jansson.
  *
  * Not for traces: a document is held in memory whole, at about ten times its text. Bulk trace JSON
- * goes through trace/json_read.h. Documents are limited to MRD_JSON_MAX bytes, or to what the caller
+ * goes through trace/json/json_read.h. Documents are limited to MRD_JSON_MAX bytes, or to what the caller
  * of an _up_to function says, and to 64 levels.
  * Integers are exact 64-bit signed; larger unsigned ones must travel as text.
  * Ownership: a mrd_json obtained by load, parse or new_* is freed with mrd_json_free; a value

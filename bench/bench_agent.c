@@ -135,7 +135,7 @@ cpu_now(void)
 }
 
 static mrd_err
-drop(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+drop(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     (void) process;
     (void) clock;
@@ -227,25 +227,25 @@ static double
 bench_drain(uint64_t *ret_records)
 {
     uint64_t sum = 0;
-    mrd_pipeline_options o = { .instance_id = "i-bench",
+    mrd_drain_options o = { .instance_id = "i-bench",
                                .ring_dir = ring_home,
                                .only_uid = -1,
                                .event = drop,
                                .self = &sum };
-    mrd_pipeline *p = NULL;
+    mrd_drain *p = NULL;
     double before;
 
-    if (mrd_pipeline_open(&o, &p, NULL) != MRD_OK)
+    if (mrd_drain_open(&o, &p, NULL) != MRD_OK)
         abort();
-    mrd_pipeline_step(p);
+    mrd_drain_step(p);
     while (!all_read())
-        mrd_pipeline_step(p);
+        mrd_drain_step(p);
     *ret_records = fill_all();
     before = cpu_now();
     while (!all_read())
-        mrd_pipeline_step(p);
+        mrd_drain_step(p);
     before = cpu_now() - before;
-    mrd_pipeline_close(p);
+    mrd_drain_close(p);
     return before;
 }
 
@@ -278,37 +278,37 @@ bench_json(uint64_t *ret_records)
 {
     enum { PAIRS = 500, DOCUMENTS = 30 };
     uint64_t sum = 0;
-    mrd_pipeline_options o = { .instance_id = "i-bench",
+    mrd_drain_options o = { .instance_id = "i-bench",
                                .ring_dir = ring_home,
                                .only_uid = -1,
                                .event = drop,
                                .self = &sum };
-    mrd_pipeline *p = NULL;
-    mrd_pipe_counts before, after;
+    mrd_drain *p = NULL;
+    mrd_drain_tally before, after;
     char *text = NULL;
     size_t len = 0;
     FILE *f = open_memstream(&text, &len);
     double cpu;
 
-    if (f == NULL || mrd_pipeline_open(&o, &p, NULL) != MRD_OK)
+    if (f == NULL || mrd_drain_open(&o, &p, NULL) != MRD_OK)
         abort();
     write_runtime(f, 2 * PAIRS);
     fclose(f);
-    mrd_pipeline_step(p);
+    mrd_drain_step(p);
     while (!all_read())
-        mrd_pipeline_step(p);
+        mrd_drain_step(p);
     for (int i = 0; i < RINGS * DOCUMENTS; i++)
         fill_json(rings[i % RINGS], text, len);
-    mrd_pipeline_counts(p, &before);
+    mrd_drain_counts(p, &before);
     cpu = cpu_now();
     while (!all_read())
-        mrd_pipeline_step(p);
+        mrd_drain_step(p);
     cpu = cpu_now() - cpu;
-    mrd_pipeline_counts(p, &after);
+    mrd_drain_counts(p, &after);
     if (after.begun - before.begun != PAIRS * DOCUMENTS * RINGS)
         abort();
     *ret_records = 2 * PAIRS * DOCUMENTS * RINGS;
-    mrd_pipeline_close(p);
+    mrd_drain_close(p);
     free(text);
     return cpu;
 }
@@ -405,7 +405,7 @@ json_seal(json_sink *j)
 }
 
 static mrd_err
-json_event(void *self, mrd_pipe_process *p, unsigned clock, const mrd_event *ev)
+json_event(void *self, mrd_drain_process *p, unsigned clock, const mrd_event *ev)
 {
     json_sink *j = self;
     mrd_err err;
@@ -422,7 +422,7 @@ json_event(void *self, mrd_pipe_process *p, unsigned clock, const mrd_event *ev)
 }
 
 static void
-json_process(void *self, mrd_pipe_process *p)
+json_process(void *self, mrd_drain_process *p)
 {
     json_sink *j = self;
 

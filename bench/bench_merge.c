@@ -19,10 +19,10 @@
 #include <unistd.h>
 
 #include "base/obj.h"
-#include "trace/group.h"
-#include "trace/merge.h"
-#include "trace/sink.h"
-#include "trace/stream.h"
+#include "trace/sink/group.h"
+#include "trace/store/merge.h"
+#include "trace/sink/sink.h"
+#include "trace/store/stream.h"
 
 enum { POOL = 1 << 18, NAMES = 256, AHEAD = 32 };
 
@@ -463,7 +463,7 @@ run_apart(const bench_run *run, reference *ref)
 
 static const mrd_sink_ops *const sinks[] = {
 #define MRD_SINK(ident) &mrd_sink_##ident,
-#include "trace/sinks.def"
+#include "trace/sink/sinks.def"
 #undef MRD_SINK
 };
 

@@ -25,7 +25,7 @@ with tempfile.TemporaryDirectory(prefix="mrd-bench-") as work, tempfile.Temporar
     preload = {"LD_PRELOAD": library, "MERIDIAN_ENABLE": "1", "MERIDIAN_RING_DIR": rings}
     ways = {"plain": (loop, {}),
             "preload, calls only, no reader": (loop, dict(preload, MERIDIAN_CAPTURE="api,annotations")),
-            "preload, all roads, no reader": (loop, preload)}
+            "preload, all data sources, no reader": (loop, preload)}
     times = {name: [] for name in ways}
     for _ in range(5):
         for name, (command, more) in ways.items():

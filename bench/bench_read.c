@@ -24,8 +24,8 @@
 #include "base/buf.h"
 #include "base/obj.h"
 #include "bench/runtime_json.h"
-#include "trace/import.h"
-#include "trace/json_read.h"
+#include "trace/import/import.h"
+#include "trace/json/json_read.h"
 
 #define ROUNDS 5
 

@@ -320,7 +320,7 @@ threads(unsigned n)
  */
 
 /* Time to read the newest `len` bytes of the ring from its file, in the reader's pieces: what
- * draining cannot be faster than while the agent does not map a stranger's file. */
+ * draining cannot be faster than while the agent does not map a file of another process. */
 static double
 read_newest(int fd, const mrd_ring_hdr *h, uint8_t *to, uint64_t len)
 {

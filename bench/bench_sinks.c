@@ -13,8 +13,8 @@
 
 #include "base/num.h"
 #include "base/obj.h"
-#include "trace/group.h"
-#include "trace/sink.h"
+#include "trace/sink/group.h"
+#include "trace/sink/sink.h"
 
 #define ROUNDS 3
 #define TRACKS 64

@@ -189,11 +189,11 @@ bench_packets(double seconds)
     all = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - all;
     probes = mrd_timeserve_counters(server).answers;
     counts = mrd_timeprobe_counters(client);
-    /* Two wakers and two requests there, a waker and two answers back; two more wakers whenever a
+    /* Two warm-up packets and two requests there, a warm-up packet and two answers back; two more warm-up packets whenever a
      * pair waited. */
     packets = 7 + 2 * (double) counts.postponed / (double) counts.pairs;
     printf("asking (agent): %.1f us a probe, %.4f %% of a core at 1 pair/s (goal 0.02 %%); %d B a "
-           "packet with UDP, IP and Ethernet headers, both ways, wakers included: %.2f kB/s "
+           "packet with UDP, IP and Ethernet headers, both ways, warm-up packets included: %.2f kB/s "
            "(goal 1)\n",
            mine * 1e-3 / (double) probes, 2 * mine / (double) probes * 1e-7,
            MRD_PROBE_PACKET_LEN + 42, packets * (MRD_PROBE_PACKET_LEN + 42) * 1e-3);

@@ -156,11 +156,11 @@ bool mrd_nrt_request_on(void); /* executions have to look; one load */
 bool mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core,
                             mrd_nrt_profiled *ret_profile);
 void mrd_nrt_request_after(const mrd_nrt_profiled *profile);
-void mrd_nrt_request_poll(void); /* by the thread of road 1 */
+void mrd_nrt_request_poll(void); /* by the thread of data source 1 */
 void mrd_nrt_request_end(void);  /* the runtime closes: what there is is kept */
 void mrd_nrt_request_forked(void);
 
-/* ---- nrt_trace.c: road 1 --------------------------------------------------------------------- */
+/* ---- nrt_trace.c: data source 1 --------------------------------------------------------------------- */
 
 void mrd_nrt_trace_begin(void); /* after nrt_init succeeded; once, until end */
 void mrd_nrt_trace_end(void);   /* takes what is left; before nrt_close and at exit */

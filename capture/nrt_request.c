@@ -1,7 +1,7 @@
 /*
  * Device profiles that a session asks for.
  *
- * The agent puts a control file beside the rings of this process; the thread of road 1 looks at it
+ * The agent puts a control file beside the rings of this process; the thread of data source 1 looks at it
  * at each turn (no thread of its own), and answers by notices. What can be asked: model       the
  * first execution of each model on the chosen cores is profiled, by nrt_profile_start and _stop
  * around that very call, in the thread that makes it continuous  nrt_profile_continuous_start now,

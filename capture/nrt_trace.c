@@ -1,5 +1,5 @@
 /*
- * Road 1: the runtime's system trace, through the ring as JSON text.
+ * Data source 1: the runtime's system trace, through the ring as JSON text.
  *
  * One thread fetches. A fetch takes events out of the runtime, so there can be one consumer only:
  *   OURS   we started the trace; the thread fetches.

@@ -619,7 +619,7 @@ mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
 }
 
 uint64_t
-mrd_ring_untold(mrd_ring_reader *r, unsigned cause, int64_t *ret_first_ns, int64_t *ret_last_ns)
+mrd_ring_unreported(mrd_ring_reader *r, unsigned cause, int64_t *ret_first_ns, int64_t *ret_last_ns)
 {
     uint64_t told = r->told[cause] > r->reported[cause] ? r->told[cause] : r->reported[cause];
 

@@ -1,7 +1,7 @@
 /*
  * capture/ring_read.h - the reader's end of a ring: open, validate, read, release, remove.
  *
- * A ring is bytes from a stranger. It is read with pread, never mapped, so truncation is an error
+ * A ring is bytes from outside. It is read with pread, never mapped, so truncation is an error
  * and not a signal; every piece is copied out first and validated in the copy. Nothing here
  * asserts, allocates by a size the ring claims beyond the limits of ring.h, or loops longer than
  * the bytes at hand.
@@ -237,7 +237,7 @@ void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats
 /* Events of a cause lost since the last LOSS record, as of the last call of mrd_ring_next, and
  * their gap: the next event tells them, if there is one. 0: none, or the gap's times make no sense.
  */
-uint64_t mrd_ring_untold(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
+uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
                          int64_t *ret_last_ns);
 
 /* Dictionary. An id that was never defined gives an empty text or NULL. Borrowed until close. */

@@ -282,7 +282,7 @@ tell_losses(mrd_ring_writer *w)
 }
 
 static bool
-untold(const mrd_ring_writer *w)
+unreported(const mrd_ring_writer *w)
 {
     for (uint32_t i = 0; i < MRD_RING_LOST_CAUSES; i++)
         if (atomic_load_explicit(&w->hdr->lost[i].count, memory_order_relaxed) !=
@@ -357,12 +357,12 @@ mrd_ring_reserve_slow(mrd_ring_writer *w, size_t len, uint64_t ts, bool quiet)
         return NULL;
     }
     /* Losses first, so that they stand before what follows the gap; never at the record's cost */
-    if (untold(w) && w->limit - w->head >= len + MRD_RING_LOST_CAUSES * MRD_RING_UNIT)
+    if (unreported(w) && w->limit - w->head >= len + MRD_RING_LOST_CAUSES * MRD_RING_UNIT)
         tell_losses(w);
     if (ts > w->cal_due && w->limit - w->head >= len + MRD_RING_UNIT)
         put_clock(w, ts);
     if (w->limit - w->head >= len && pad_to_end(w, len)) {
-        if (untold(w))
+        if (unreported(w))
             w->limit = 0; /* keeps to this path until there is room to tell */
         return (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
     }

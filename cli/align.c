@@ -8,8 +8,8 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "timesync/collective.h"
-#include "trace/collectives.h"
-#include "trace/merge.h"
+#include "trace/analysis/collectives.h"
+#include "trace/store/merge.h"
 
 #define MATCHES_MIN 3 /* fewer cannot show that they fit */
 #define EPOCH_NS                                                                                   \
@@ -320,7 +320,7 @@ see_all(mrd_alignment *a, mrd_why *why)
 
 /* ---- Choosing ---- */
 
-/* Of several kinds of witness, those that can be believed. */
+/* Of several kinds of causality check, those that can be believed. */
 static void
 keep_believable(mrd_alignment *a)
 {

@@ -4,7 +4,7 @@
  *
  *   unit      what shares a clock: all processes of a known instance; else all of one input file
  *   none      every unit keeps its own clock, labelled "unaligned", bound unknown
- *   collectives   a pass over the streams gathers collectives (trace/collectives.h), the solver of
+ *   collectives   a pass over the streams gathers collectives (trace/analysis/collectives.h), the solver of
  *             timesync/collective.h lines the units up on the clock of the first one, and sources
  *             opened here come in that clock. Refused as a whole, with a sentence, where sequences
  *             differ, the match is ambiguous or ends do not coincide; then it is as with none
@@ -20,8 +20,8 @@
 #define MRD_CLI_ALIGN_H
 
 #include "base/clock.h"
-#include "trace/catalog.h"
-#include "trace/stream.h"
+#include "trace/model/catalog.h"
+#include "trace/store/stream.h"
 
 /* The choices of --align and of --clock, in the order of their lists. */
 typedef enum { MRD_ALIGN_BY_NONE, MRD_ALIGN_BY_COLLECTIVES } mrd_align_method;

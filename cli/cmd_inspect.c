@@ -15,14 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/pipeline.h"
+#include "agent/drain.h"
 #include "agent/sample.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "cli/cli.h"
 #include "cli/profile_write.h"
 #include "hw/identity.h"
-#include "trace/import.h"
+#include "trace/import/import.h"
 
 extern char **environ;
 
@@ -248,7 +248,7 @@ typedef struct {
     const settings *set;
     mrd_catalog *catalog;
     mrd_store *store;
-    mrd_pipeline *pipeline;
+    mrd_drain *pipeline;
     uint64_t bytes, refused;
     mrd_hw *hw;
     mrd_sample *sample;
@@ -256,12 +256,12 @@ typedef struct {
 
 /* Rings, samples and runtime traces of one process share a stream. */
 static mrd_err
-take_event(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     recording *r = self;
     mrd_event mine = *ev;
     int64_t raw =
-        clock == MRD_PIPE_REALTIME ? mrd_pipeline_to_raw(r->pipeline, ev->ts_ns) : ev->ts_ns;
+        clock == MRD_DRAIN_REALTIME ? mrd_drain_to_raw(r->pipeline, ev->ts_ns) : ev->ts_ns;
 
     if (process->user == NULL)
         process->user = mrd_store_stream(r->store, 0, "live capture");
@@ -272,14 +272,14 @@ take_event(void *self, mrd_pipe_process *process, unsigned clock, const mrd_even
         return MRD_LIMIT;
     }
     r->bytes += 48 + ev->arg_count * 16u;
-    mine.ts_ns = mrd_pipeline_raw_to_wall(r->pipeline, raw);
+    mine.ts_ns = mrd_drain_raw_to_wall(r->pipeline, raw);
     mine.bound_ns = MRD_BOUND_LOCAL;
     return mrd_stream_push(process->user, &mine);
 }
 
 /* What a process says in words ("cannot arm: ..."). The same is an instant on the timeline. */
 static void
-take_notice(void *self, mrd_pipe_process *process, const mrd_event *ev)
+take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
     recording *r = self;
     mrd_buf text = { 0 };
@@ -352,7 +352,7 @@ drain_until_exit(recording *r, pid_t pid)
         struct timespec nap = { .tv_nsec = 0 };
         int64_t wait_ns;
 
-        mrd_pipeline_step(r->pipeline);
+        mrd_drain_step(r->pipeline);
         if (waitpid(pid, &status, WNOHANG) == pid)
             break;
         if (forward != 0) {
@@ -361,14 +361,14 @@ drain_until_exit(recording *r, pid_t pid)
         }
         mrd_sample_step(r->sample, r->pipeline, mrd_local_now().ns);
         /* Never so slow that a ring of the default size could fill. */
-        wait_ns = mrd_pipeline_wait_ns(r->pipeline);
+        wait_ns = mrd_drain_wait_ns(r->pipeline);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
         nanosleep(&nap, NULL);
     }
     sigaction(SIGINT, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
     sigaction(SIGQUIT, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
     sigaction(SIGTERM, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
-    mrd_pipeline_finish(r->pipeline);
+    mrd_drain_finish(r->pipeline);
     return status;
 }
 
@@ -376,12 +376,12 @@ drain_until_exit(recording *r, pid_t pid)
 static bool
 account(recording *r, const char *command)
 {
-    mrd_pipe_counts counts;
+    mrd_drain_tally counts;
     mrd_input in = { .state = MRD_INPUT_OK };
     uint64_t dropped = 0;
     mrd_buf text = { 0 };
 
-    mrd_pipeline_counts(r->pipeline, &counts);
+    mrd_drain_counts(r->pipeline, &counts);
     mrd_buf_fmt(&text, "live capture of '%s'", command);
     in.path = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&text));
     in.format = mrd_catalog_intern(r->catalog, "rings");
@@ -432,7 +432,7 @@ finish_profile(recording *r, const char *command, mrd_why *why)
     mrd_err err;
 
     account(r, command);
-    mrd_pipeline_say(r->pipeline, take_sentence, r);
+    mrd_drain_say(r->pipeline, take_sentence, r);
     if ((err = mrd_read_dir(&read, r->set->profile.dir, why)) != MRD_OK)
         return err;
     for (size_t i = 0; i < mrd_store_streams(r->store); i++) {
@@ -484,7 +484,7 @@ open_recording(recording *r, const mrd_node *node, const char *rings, mrd_why *w
                                             "mem.used_percent",
                                             "neuron*.stats.memory_usage.*.total",
                                             "runtime.*utilization" };
-    mrd_pipeline_options pipe = { .catalog = r->catalog,
+    mrd_drain_options pipe = { .catalog = r->catalog,
                                   .instance_id = node->instance_id,
                                   .ring_dir = rings,
                                   .only_uid = -1,
@@ -502,7 +502,7 @@ open_recording(recording *r, const mrd_node *node, const char *rings, mrd_why *w
     mrd_hw_options hw = { .monitor = "" };
     mrd_err err;
 
-    if ((err = mrd_pipeline_open(&pipe, &r->pipeline, why)) != MRD_OK ||
+    if ((err = mrd_drain_open(&pipe, &r->pipeline, why)) != MRD_OK ||
         (err = mrd_hw_open(&hw, &r->hw, why)) != MRD_OK)
         return err;
     return mrd_sample_open(r->hw, &sample, &r->sample, why);
@@ -555,7 +555,7 @@ out:
         mrd_cli_error("inspect", &why);
     mrd_sample_close(r.sample);
     mrd_hw_close(r.hw);
-    mrd_pipeline_close(r.pipeline);
+    mrd_drain_close(r.pipeline);
     remove_ring_dir(rings);
     mrd_store_free(r.store);
     mrd_catalog_free(r.catalog);

@@ -12,7 +12,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/view.h"
-#include "trace/import.h"
+#include "trace/import/import.h"
 
 typedef struct {
     mrd_view_options view;

@@ -11,9 +11,9 @@
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
-#include "trace/export.h"
-#include "trace/group.h"
-#include "trace/merge.h"
+#include "trace/sink/export.h"
+#include "trace/sink/group.h"
+#include "trace/store/merge.h"
 
 enum { MAX_FORMATS = 16 };
 

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/conf.h"
 #include "cli/align.h"
-#include "trace/filter.h"
-#include "trace/sink.h"
-#include "trace/stream.h"
+#include "trace/model/filter.h"
+#include "trace/sink/sink.h"
+#include "trace/store/stream.h"
 
 typedef struct {
     mrd_strlist formats;

@@ -20,7 +20,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "trace/catalog.h" /* mrd_unit, MRD_NONE */
+#include "trace/model/catalog.h" /* mrd_unit, MRD_NONE */
 
 #define MRD_HW_NAME_MAX     192   /* bytes of a counter's name with its NUL */
 #define MRD_HW_COUNTERS_MAX 65536 /* per backend; more are left out and counted */
@@ -36,7 +36,7 @@ typedef struct {
 
 enum {
     MRD_HW_CUMULATIVE = 1,   /* grows; its rate is the news */
-    MRD_HW_ZERO_UNKNOWN = 2, /* documented counter that stays 0 on some roads: 0 means "unknown" */
+    MRD_HW_ZERO_UNKNOWN = 2, /* documented counter that stays 0 on some software paths: 0 means "unknown" */
     MRD_HW_SIMULATED = 4,    /* no hardware behind it */
     MRD_HW_DOUBLE = 8,       /* values are mrd_hw_value.d */
 };

@@ -6,7 +6,7 @@
  * below stats/ of a device or of one of its cores that holds a number is a counter, named by its
  * path. Only meanings are known by name: what lies under memory_usage is bytes in use,
  * nc_time_in_use is microseconds (given here in ns), power/utilization is one line of min, max and
- * average percent, and a few counters stay 0 on some software roads, where 0 means "unknown".
+ * average percent, and a few counters stay 0 on some software paths, where 0 means "unknown".
  * A status counter answers to both spellings, infer_* (documentation) and execute_* (driver).
  */
 #include <ctype.h>

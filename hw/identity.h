@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "hw/imds.h"
-#include "trace/catalog.h" /* MRD_NONE */
+#include "trace/model/catalog.h" /* MRD_NONE */
 
 typedef struct {
     const char *instance_id; /* --instance-id; NULL or "": ask the machine */

@@ -1,6 +1,6 @@
 /*
  * hw/proc.h - one process as /proc and the cgroup tree tell it: CPU, memory, control group.
- * Stateless; every text read is a stranger's and only yields numbers, or "not there".
+ * Stateless; every text read comes from outside and only yields numbers, or "not there".
  */
 #ifndef MRD_HW_PROC_H
 #define MRD_HW_PROC_H

@@ -17,8 +17,8 @@
 #define MRD_PROTO_BATCH_H
 
 #include "proto/frame.h"
-#include "trace/catalog.h"
-#include "trace/source.h"
+#include "trace/model/catalog.h"
+#include "trace/model/source.h"
 
 #define MRD_BATCH_STRINGS   65536u /* dictionary entries of a batch */
 #define MRD_BATCH_TRACKS    65536u

@@ -1,6 +1,6 @@
 /*
  * proto/cert.h - the names in an X.509 certificate as text: of the other end of a connection, of a
- * certificate that was just refused, of a file. Its bytes are a stranger's.
+ * certificate that was just refused, of a file. Its bytes come from outside.
  *
  * Threads: stateless.
  */

@@ -12,7 +12,7 @@
 
 #include "base/obj.h"
 #include "base/secret.h"
-#include "base/troubles.h"
+#include "base/error_list.h"
 #include "proto/cert.h"
 
 #define TLS_MAGIC 0x4d4c544cu
@@ -28,7 +28,7 @@ struct mrd_tls {
     unsigned refs;
     SSL_CTX *ctx;
     uint64_t stamp;
-    mrd_troubles troubles; /* has a lock of its own */
+    mrd_error_list errors; /* has a lock of its own */
 };
 
 /* What NNG keeps for us in a configuration, and in a connection. */
@@ -53,24 +53,24 @@ static _Thread_local mrd_tls *adopting;
 static _Thread_local char *asking;
 static _Thread_local size_t asking_size;
 
-/* ---- Troubles ---- */
+/* ---- Errors ---- */
 
 static void
 trouble(mrd_tls *tls, const char *sentence)
 {
-    mrd_troubles_add(&tls->troubles, MRD_AUTH, sentence);
+    mrd_error_list_add(&tls->errors, MRD_AUTH, sentence);
 }
 
 bool
 mrd_tls_trouble(mrd_tls *tls, mrd_why *ret_why)
 {
-    return mrd_troubles_take(&tls->troubles, ret_why);
+    return mrd_error_list_take(&tls->errors, ret_why);
 }
 
 uint64_t
 mrd_tls_failures(mrd_tls *tls)
 {
-    return mrd_troubles_total(&tls->troubles);
+    return mrd_error_list_total(&tls->errors);
 }
 
 static void
@@ -728,7 +728,7 @@ mrd_tls_open(const mrd_link_tls *files, bool server, mrd_tls **ret_tls, mrd_why 
     tls->server = server;
     tls->refs = 1;
     pthread_mutex_init(&tls->lock, NULL);
-    mrd_troubles_init(&tls->troubles);
+    mrd_error_list_init(&tls->errors);
     tls->ca = copy_of(files->ca_file);
     tls->cert = copy_of(files->cert_file);
     tls->key = copy_of(files->key_file);
@@ -754,7 +754,7 @@ mrd_tls_unref(mrd_tls *tls)
         return;
     SSL_CTX_free(tls->ctx);
     pthread_mutex_destroy(&tls->lock);
-    mrd_troubles_fini(&tls->troubles);
+    mrd_error_list_fini(&tls->errors);
     free(tls->ca);
     free(tls->cert);
     free(tls->key);

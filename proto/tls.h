@@ -6,7 +6,7 @@
  * It speaks TLS 1.2 and 1.3, no session tickets, no renegotiation. A client always checks the
  * server's chain and name. A server with a ca_file takes only clients with a certificate of it.
  *
- * Threads: all functions from any thread. What has gone wrong waits as sentences (base/troubles.h).
+ * Threads: all functions from any thread. What has gone wrong waits as sentences (base/error_list.h).
  */
 #ifndef MRD_PROTO_TLS_H
 #define MRD_PROTO_TLS_H

@@ -1,5 +1,5 @@
 /*
- * timesync/align.h - the alignment table of one local clock, and the only road from local to
+ * timesync/align.h - the alignment table of one local clock, and the only way from local to
  * session time.
  *
  * A table belongs to one clock: one node between two boots (after a reboot CLOCK_MONOTONIC_RAW
@@ -105,7 +105,7 @@ mrd_err mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin);
  */
 mrd_err mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to);
 /* Adds `by` ns to the session times of segments [first, end): of a timeline that was tied to
- * another (tie.h). Order holds across segments as before. */
+ * another (timescale_link.h). Order holds across segments as before. */
 void mrd_align_shift(mrd_align *align, size_t first, size_t end, int64_t by);
 /* Forgets all but the last `keep` bins (1 or more), for tables that only look back a while. Returns
  * the local time of the first that is left. */

@@ -1,5 +1,5 @@
 /* timesync/align_impl.h - the inside of an alignment table, for align.c, align_grid.c,
- * align_file.c and tie.c only. */
+ * align_file.c and timescale_link.c only. */
 #ifndef MRD_TIMESYNC_ALIGN_IMPL_H
 #define MRD_TIMESYNC_ALIGN_IMPL_H
 

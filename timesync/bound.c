@@ -485,7 +485,7 @@ keep_tight(mrd_bound *b, const mrd_ineq *q)
         half[(*n)++] = *q;
         return true;
     }
-    b->counts.crowded++;
+    b->counts.over_capacity++;
     for (size_t i = 1; i < *n; i++) {
         if (q->lower ? half[i].v < half[loosest].v : half[i].v > half[loosest].v)
             loosest = i;

@@ -22,7 +22,7 @@
 #ifndef MRD_TIMESYNC_BOUND_H
 #define MRD_TIMESYNC_BOUND_H
 
-#include "timesync/polygon.h"
+#include "timesync/feasible.h"
 #include "timesync/probe.h"
 
 #define MRD_BIN_NS       (MRD_SEC / 2)
@@ -55,7 +55,7 @@ typedef struct {
     uint64_t used;      /* inequalities accepted */
     uint64_t bad;       /* dropped: they contradicted the set that later packets confirmed */
     uint64_t near;      /* of these, by less than the width of the set: perhaps a small step */
-    uint64_t crowded;   /* dropped: looser than the MRD_BIN_INEQS / 2 tightest of their bin */
+    uint64_t over_capacity;   /* dropped: looser than the MRD_BIN_INEQS / 2 tightest of their bin */
     uint64_t implied;   /* dropped: another of their bin says more, whatever the rate */
     uint64_t late;      /* arrived after their bin was closed: only the offline answer has them */
     uint64_t one_sided; /* of these, before the epoch had both directions: not emitted */

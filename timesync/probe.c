@@ -312,7 +312,7 @@ mrd_probe_packet_decode(mrd_bytes data, mrd_probe_packet *ret_packet)
         return MRD_FORMAT;
     if (data.p[2] != MRD_PROBE_VERSION)
         return MRD_VERSION;
-    if (data.p[3] < MRD_PROBE_REQUEST || data.p[3] > MRD_PROBE_WAKER)
+    if (data.p[3] < MRD_PROBE_REQUEST || data.p[3] > MRD_PROBE_WARMUP)
         return MRD_FORMAT;
     ret_packet->kind = (mrd_probe_kind) data.p[3];
     ret_packet->position = data.p[4];

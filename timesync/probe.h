@@ -144,9 +144,9 @@ mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 #define MRD_PROBE_BEGIN_LEN  4
 #define MRD_PROBE_KEY_LEN    32
 
-/* Wakers go ahead of a pair, and of its answers, and wake the path: they are neither answered nor
+/* Warm-up packets go ahead of a pair, and of its answers, and wake the path: they are neither answered nor
  * noted, and nobody looks at their tag. k is that of the pair. */
-typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2, MRD_PROBE_WAKER = 3 } mrd_probe_kind;
+typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2, MRD_PROBE_WARMUP = 3 } mrd_probe_kind;
 
 typedef struct {
     mrd_probe_kind kind;
@@ -155,7 +155,7 @@ typedef struct {
     uint32_t agent_epoch, k;
 } mrd_probe_packet;
 
-/* The first bytes of every packet of that kind: for having the kernel drop wakers. */
+/* The first bytes of every packet of that kind: for having the kernel drop warm-up packets. */
 void mrd_probe_packet_begin(mrd_probe_kind kind, uint8_t to[MRD_PROBE_BEGIN_LEN]);
 /* Encodes with the tag of `key`. */
 void mrd_probe_packet_encode(const mrd_probe_packet *packet, const uint8_t key[MRD_PROBE_KEY_LEN],

@@ -17,7 +17,7 @@
 #define MRD_TIMESYNC_SMOOTH_H
 
 #include "base/err.h"
-#include "timesync/polygon.h"
+#include "timesync/feasible.h"
 
 #include <stddef.h>
 #include <stdint.h>

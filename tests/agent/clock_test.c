@@ -1,4 +1,4 @@
-/* The roads of time probes: UDP, a connection of its own where UDP is blocked, heartbeats where
+/* The transports of time probes: UDP, a connection of its own where UDP is blocked, heartbeats where
  * nothing else answers. Real packets on the loopback interface; both ends read one clock, so the
  * true offset is the constant that the test chose. */
 #include "tests/check.h"
@@ -69,12 +69,12 @@ welcome(bench *b, mrd_clock_sync *c, uint16_t time_port, const uint8_t key[MRD_P
 }
 
 static mrd_clock_sync *
-clock_new(bench *b, mrd_probes_road road, uint16_t time_port, const uint8_t key[MRD_PROBE_KEY_LEN])
+clock_new(bench *b, mrd_probes_transport transport, uint16_t time_port, const uint8_t key[MRD_PROBE_KEY_LEN])
 {
     mrd_clock_sync_options o = { .data_url = b->url,
                                  .boot_id = "boot",
                                  .agent = AGENT,
-                                 .road = road,
+                                 .transport = transport,
                                  .connect = dial,
                                  .connect_self = b };
     mrd_clock_sync *c = NULL;
@@ -225,7 +225,7 @@ TEST(blocked_udp_falls_back_to_a_connection_and_comes_back)
     mrd_server_close(b.server);
 }
 
-TEST(a_road_can_be_chosen)
+TEST(a_transport_can_be_chosen)
 {
     bench b = bench_new();
     mrd_clock_sync *c = clock_new(&b, MRD_PROBES_NNG, 9, key);
@@ -258,7 +258,7 @@ TEST(answers_of_another_timeline_are_none)
 }
 
 /* Neither UDP nor the connection: what heartbeats say is used, and labelled. */
-TEST(heartbeats_are_the_last_road)
+TEST(heartbeats_are_the_last_transport)
 {
     bench b = bench_new();
     mrd_clock_sync *c = clock_new(&b, MRD_PROBES_HEARTBEAT, 9, key);

@@ -4,7 +4,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 
-#include "agent/pipeline.h"
+#include "agent/drain.h"
 
 typedef struct {
     uint64_t events;
@@ -13,7 +13,7 @@ typedef struct {
 } heard;
 
 static mrd_err
-take(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     heard *h = self;
 
@@ -26,7 +26,7 @@ take(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
 }
 
 static void
-process_event(void *self, mrd_pipe_process *process)
+process_event(void *self, mrd_drain_process *process)
 {
     ((heard *) self)->gone += process->gone;
 }
@@ -83,19 +83,19 @@ TEST(rings_of_a_container_are_found_with_its_host_pid)
 {
     heard h = { 0 };
     int go, outer = start_container(&go);
-    mrd_pipeline_options o = { .instance_id = "i",
+    mrd_drain_options o = { .instance_id = "i",
                                .ring_dir = test_tmp(),
                                .containers = true,
                                .only_uid = -1,
                                .event = take,
                                .process = process_event,
                                .self = &h };
-    mrd_pipeline *p = NULL;
+    mrd_drain *p = NULL;
     int64_t end = mrd_local_now().ns + 10 * MRD_SEC;
 
-    CHECK_ERR("open", mrd_pipeline_open(&o, &p, NULL), MRD_OK);
+    CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
     while (h.events == 0 && mrd_local_now().ns < end)
-        mrd_pipeline_step(p);
+        mrd_drain_step(p);
     CHECK_INT(h.events, 1);
     CHECK_INT(h.container_pid, 1);
     CHECK(h.pid > 1 && h.pid != outer);
@@ -104,31 +104,31 @@ TEST(rings_of_a_container_are_found_with_its_host_pid)
     close(go); /* it ends */
     waitpid(outer, NULL, 0);
     while (h.gone == 0 && mrd_local_now().ns < end) {
-        mrd_pipeline_step(p);
+        mrd_drain_step(p);
         nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
     }
     CHECK_INT(h.gone, 1);
-    mrd_pipeline_close(p);
+    mrd_drain_close(p);
 }
 
 TEST(without_the_switch_containers_are_left_alone)
 {
     heard h = { 0 };
     int go, outer = start_container(&go);
-    mrd_pipeline_options o = {
+    mrd_drain_options o = {
         .instance_id = "i", .ring_dir = test_tmp(), .only_uid = -1, .event = take, .self = &h
     };
-    mrd_pipeline *p = NULL;
+    mrd_drain *p = NULL;
 
-    CHECK_ERR("open", mrd_pipeline_open(&o, &p, NULL), MRD_OK);
+    CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
     for (int i = 0; i < 50; i++) {
-        mrd_pipeline_step(p);
+        mrd_drain_step(p);
         nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
     }
     CHECK_INT(h.events, 0);
     close(go);
     waitpid(outer, NULL, 0);
-    mrd_pipeline_close(p);
+    mrd_drain_close(p);
 }
 
 TEST_MAIN()

@@ -7,7 +7,7 @@
 #include "agent/files.h"
 #include "base/clock.h"
 #include "tests/fake/link.h"
-#include "trace/catalog.h"
+#include "trace/model/catalog.h"
 
 /* The way to a fake aggregator; its answer waits until the step is over. */
 typedef struct {

@@ -19,13 +19,13 @@ typedef struct {
 } heard;
 
 static mrd_err
-take(void *self, mrd_pipe_process *process, unsigned clock, const mrd_event *ev)
+take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     heard *h = self;
     const mrd_track *t = mrd_catalog_borrow_track(process->catalog, ev->track);
     mrd_str name = mrd_catalog_text(process->catalog, t->name);
 
-    CHECK_INT(clock, MRD_PIPE_RAW);
+    CHECK_INT(clock, MRD_DRAIN_RAW);
     CHECK_INT(ev->kind, MRD_COUNTER);
     if (h->answer != MRD_OK)
         return h->answer;
@@ -108,7 +108,7 @@ TEST(values_that_change_are_given)
 /* ---- Triggers ---- */
 
 typedef struct {
-    mrd_pipe_process process;
+    mrd_drain_process process;
     mrd_track_id track;
 } world;
 

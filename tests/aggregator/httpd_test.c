@@ -467,7 +467,7 @@ TEST(who_dawdles_is_let_go)
         CHECK_ROW(rows[i].name, fds[i] < 0);
     CHECK_INT(produce_done, 1);
     mrd_httpd_count(h, &counts);
-    CHECK(counts.dawdlers >= MRD_COUNT(rows));
+    CHECK(counts.slow_clients >= MRD_COUNT(rows));
     CHECK(status_is(ask(h, "GET /json HTTP/1.1\r\n" END), 200));
     close(reader);
     mrd_httpd_stop(h);

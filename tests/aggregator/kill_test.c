@@ -358,7 +358,7 @@ make_certificates(const char *dir)
 TEST(tls_with_tokens)
 {
     static fake_agent good = { .id = "i-1", .events = 100, .token = "agent-token-0123456789" },
-                      stranger = { .id = "i-2", .events = 10, .token = "wrong-token-0123456789" },
+                      unauthenticated = { .id = "i-2", .events = 10, .token = "wrong-token-0123456789" },
                       distrustful = { .id = "i-3",
                                       .events = 10,
                                       .token = "agent-token-0123456789" };
@@ -386,20 +386,20 @@ TEST(tls_with_tokens)
     REQUIRE(spawn(&d, test_tmp(), extra));
     WAIT_FOR(http_port() > 0);
     good.tls = (mrd_link_tls){ .ca_file = paths[4], .server_name = "localhost" };
-    stranger.tls = good.tls;
+    unauthenticated.tls = good.tls;
     distrustful.tls = (mrd_link_tls){ .ca_file = paths[5], .server_name = "localhost" };
-    good.data_url = stranger.data_url = distrustful.data_url = d.data;
+    good.data_url = unauthenticated.data_url = distrustful.data_url = d.data;
     good.control_url = d.control;
     fake_start(&good);
-    fake_start(&stranger);
+    fake_start(&unauthenticated);
     fake_start(&distrustful);
     WAIT_FOR(good.welcomed);
-    WAIT_FOR(stranger.turned_away);
-    CHECK(!stranger.welcomed && strstr(stranger.sentence, "a token that may not publish") != NULL);
+    WAIT_FOR(unauthenticated.turned_away);
+    CHECK(!unauthenticated.welcomed && strstr(unauthenticated.sentence, "a token that may not publish") != NULL);
     nap(300);
     CHECK(!distrustful.welcomed && !distrustful.turned_away);
     fake_end(&good);
-    fake_end(&stranger);
+    fake_end(&unauthenticated);
     fake_end(&distrustful);
     end(&d, SIGTERM);
 }

@@ -31,8 +31,8 @@ typedef struct {
     int64_t begin, end; /* seconds of the session that it ran */
     int64_t early;      /* it enters so long before the last */
     unsigned more;      /* collectives behind COLLECTIVES that only it saw */
-    const char *life;   /* of the aggregator, which answered; NULL: not said */
-    int64_t utc_bound;  /* that life's wall clock reads as session time without the lie, and states
+    const char *incarnation;   /* of the aggregator, which answered; NULL: not said */
+    int64_t utc_bound;  /* that incarnation's wall clock reads as session time without the lie, and states
                            this; 0: nothing was read */
     bool phc;           /* a PTP clock here and at the aggregator, each within PHC_ERROR */
     int64_t phc_lie;    /* added to what the one here reads */
@@ -122,10 +122,10 @@ put_probes(part *p, mrd_journal *j)
     Mrd__ClockReading here[READINGS], *here_list[READINGS];
     Mrd__ClockTimex timex[READINGS];
     Mrd__ClockPhc phc[2][READINGS];
-    char life[16];
+    char incarnation[16];
 
-    snprintf(life, sizeof(life), "%s", p->life == NULL ? "" : p->life);
-    data.reference = life;
+    snprintf(incarnation, sizeof(incarnation), "%s", p->incarnation == NULL ? "" : p->incarnation);
+    data.reference = incarnation;
     if (p->utc_bound > 0)
         fill_server(p, &data, own, timex, list);
     if (p->phc) {
@@ -377,7 +377,7 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
     char path[400];
 
     for (int i = 0; i < 3; i++) {
-        all[i].life = "A";
+        all[i].incarnation = "A";
         all[i].phc = i < 2;
     }
     all[1].phc_lie = MRD_MS;
@@ -420,11 +420,11 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
     mrd_clock_report_fini(&report);
 }
 
-/* ---- another life of the aggregator ---- */
+/* ---- another incarnation of the aggregator ---- */
 
-#define MOVED (-20 * MRD_SEC) /* its second life's session times are behind */
+#define MOVED (-20 * MRD_SEC) /* its second incarnation's session times are behind */
 
-/* Two nodes that live through both lives, and one that came with the second. */
+/* Two nodes that live through both incarnations, and one that came with the second. */
 static recording
 two_lives(const char *name, const char *second_boot, int64_t utc_bound)
 {
@@ -435,9 +435,9 @@ two_lives(const char *name, const char *second_boot, int64_t utc_bound)
                        { a_part("i-c", ZERO), a_part("i-c", ZERO) } };
 
     for (size_t i = 0; i < 3; i++) {
-        all[i][0].life = "A";
+        all[i][0].incarnation = "A";
         all[i][0].end = 50;
-        all[i][1].life = "B";
+        all[i][1].incarnation = "B";
         all[i][1].boot = second_boot;
         all[i][1].begin = 70;
         all[i][1].lie = MOVED;
@@ -449,9 +449,9 @@ two_lives(const char *name, const char *second_boot, int64_t utc_bound)
     return r;
 }
 
-/* Every second of the second life lies where it happened, within its bound and the tie's. */
+/* Every second of the second incarnation lies where it happened, within its bound and the link's. */
 static void
-check_second_life(const recording *r, mrd_dur_ns tie)
+check_second_incarnation(const recording *r, mrd_dur_ns link)
 {
     static const int64_t offsets[] = { ZERO - 7000 * MRD_SEC, ZERO + 65 * MRD_SEC, ZERO };
     mrd_clock_report report = { 0 };
@@ -474,7 +474,7 @@ check_second_life(const recording *r, mrd_dur_ns tie)
             mrd_sess_ns at;
 
             CHECK(mrd_align_map(c->align, &cursor, (mrd_local_ns){ truth - offsets[i] }, &at, &b));
-            missed += truth < b.lo.ns - tie || truth > b.hi.ns + tie;
+            missed += truth < b.lo.ns - link || truth > b.hi.ns + link;
         }
         CHECK_ROW(report.v[i].id, missed == 0);
     }
@@ -486,33 +486,33 @@ TEST(lives_are_tied_by_nodes_whose_clocks_ran_on)
     recording r = two_lives("lives", "one", 0);
     merge_verdict v = { 0 };
     mrd_export_result result;
-    const mrd_life *l = &v.timeline.v[1];
+    const mrd_incarnation *l = &v.timeline.v[1];
     char path[400];
 
-    check_second_life(&r, 2 * MRD_MS); /* from the journal alone */
+    check_second_incarnation(&r, 2 * MRD_MS); /* from the journal alone */
     result = merge(&r, MERGE_ALIGNED, &v);
     REQUIRE(v.timeline.n == 2);
-    CHECK_INT(l->by, MRD_TIED_NODES);
-    CHECK_INT(l->tie.clocks, 2);
-    CHECK_INT(l->tie.contradicting, 0);
-    CHECK(MOVED - l->tie.ahead_ns >= l->tie.lo && MOVED - l->tie.ahead_ns <= l->tie.hi);
-    CHECK_INT(l->shift_ns, -l->tie.ahead_ns);
-    CHECK(mrd_life_bound(l) > 0 && mrd_life_bound(l) < MRD_MS);
-    CHECK(l->tie.at_ns > ZERO + 50 * MRD_SEC && l->tie.at_ns < ZERO + 70 * MRD_SEC);
+    CHECK_INT(l->by, MRD_LINKED_NODES);
+    CHECK_INT(l->link.clocks, 2);
+    CHECK_INT(l->link.contradicting, 0);
+    CHECK(MOVED - l->link.ahead_ns >= l->link.lo && MOVED - l->link.ahead_ns <= l->link.hi);
+    CHECK_INT(l->shift_ns, -l->link.ahead_ns);
+    CHECK(mrd_incarnation_bound(l) > 0 && mrd_incarnation_bound(l) < MRD_MS);
+    CHECK(l->link.at_ns > ZERO + 50 * MRD_SEC && l->link.at_ns < ZERO + 70 * MRD_SEC);
     CHECK_INT(v.collectives.violations, 0);
     CHECK_INT(v.held_out_violations, 0);
     CHECK(result.first_ns >= ZERO + 10 * MRD_SEC - MRD_MS);
     CHECK(result.last_ns > ZERO + 109 * MRD_SEC && result.last_ns <= ZERO + 110 * MRD_SEC);
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
     CHECK(has(path, "by 2 clocks that ran on over the "));
-    CHECK(has(path, "clock.tie.2"));
-    check_second_life(&r, mrd_life_bound(l)); /* with the tables that the merge kept */
+    CHECK(has(path, "clock.link.2"));
+    check_second_incarnation(&r, mrd_incarnation_bound(l)); /* with the tables that the merge kept */
 }
 
-/* A slice of the one node that knows only the second life lies where the whole puts it. */
+/* A slice of the one node that knows only the second incarnation lies where the whole puts it. */
 TEST(a_slice_goes_by_the_other_nodes_too)
 {
-    recording r = two_lives("lives-slice", "one", 0);
+    recording r = two_lives("incarnations-slice", "one", 0);
     merge_input in = { .dir = r.dir, .id = "s", .nodes = r.nodes, .n_nodes = r.n };
 
     for (int i = 0; i < 2; i++) { /* before the whole was merged, and after */
@@ -537,37 +537,37 @@ TEST(a_slice_goes_by_the_other_nodes_too)
 
 TEST(lives_are_tied_by_utc_where_no_clock_ran_on)
 {
-    recording r = two_lives("lives-utc", "two", 3 * MRD_MS);
+    recording r = two_lives("incarnations-utc", "two", 3 * MRD_MS);
     merge_verdict v = { 0 };
-    const mrd_life *l = &v.timeline.v[1];
+    const mrd_incarnation *l = &v.timeline.v[1];
     char path[400];
 
     (void) merge(&r, MERGE_ALIGNED, &v);
     REQUIRE(v.timeline.n == 2);
-    CHECK_INT(l->by, MRD_TIED_UTC);
-    CHECK(MOVED - l->tie.ahead_ns >= l->tie.lo && MOVED - l->tie.ahead_ns <= l->tie.hi);
-    CHECK(mrd_life_bound(l) >= 2 * MRD_MS && mrd_life_bound(l) < 50 * MRD_MS);
+    CHECK_INT(l->by, MRD_LINKED_UTC);
+    CHECK(MOVED - l->link.ahead_ns >= l->link.lo && MOVED - l->link.ahead_ns <= l->link.hi);
+    CHECK(mrd_incarnation_bound(l) >= 2 * MRD_MS && mrd_incarnation_bound(l) < 50 * MRD_MS);
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
     CHECK(has(path, "by UTC"));
-    check_second_life(&r, mrd_life_bound(l));
+    check_second_incarnation(&r, mrd_incarnation_bound(l));
 }
 
 /* Nothing relates them: said, and what came later is not written earlier. */
 TEST(lives_that_nothing_ties_say_so)
 {
-    recording r = two_lives("lives-none", "two", 0);
+    recording r = two_lives("incarnations-none", "two", 0);
     merge_verdict v = { 0 };
-    const mrd_life *l = &v.timeline.v[1];
+    const mrd_incarnation *l = &v.timeline.v[1];
     char path[400];
 
     (void) merge(&r, MERGE_ALIGNED, &v);
     REQUIRE(v.timeline.n == 2);
-    CHECK_INT(l->by, MRD_TIED_NONE);
-    CHECK_INT(mrd_life_bound(l), -1);
+    CHECK_INT(l->by, MRD_LINKED_NONE);
+    CHECK_INT(mrd_incarnation_bound(l), -1);
     CHECK(l->shift_ns >= -MOVED - 21 * MRD_SEC && l->shift_ns < -MOVED);
     CHECK(ZERO + 70 * MRD_SEC + MOVED + l->shift_ns >= ZERO + 49 * MRD_SEC);
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
-    CHECK(has(path, "NOT tied"));
+    CHECK(has(path, "NOT linked"));
 }
 
 /* ---- a wall clock that is set back ---- */

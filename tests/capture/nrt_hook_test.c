@@ -286,7 +286,7 @@ check_everything(const char *prog)
     CHECK(strstr(rec.spans, "|nrt_execute model_id=1 lnc_idx=0") != NULL);
     CHECK(strstr(rec.spans, "|nrt_profile_continuous_start count=1 status=1 "
                             "status_text=NRT_FAILURE") != NULL);
-    /* Road 1 saw the runtime's own story of the same calls. */
+    /* Data source 1 saw the runtime's own story of the same calls. */
     CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
     CHECK_INT(count(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":\"start\""), 4);
     CHECK_INT(count(rec.texts, "\"event_type\":\"nrta_execute_schedule\",\"phase\":\"stop\""), 1);

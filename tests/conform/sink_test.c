@@ -1,8 +1,8 @@
-/* The same checks on every output format of trace/sinks.def. */
+/* The same checks on every output format of trace/sink/sinks.def. */
 #include <jansson.h>
 
 #include "tests/trace/profile.h"
-#include "trace/json_write.h"
+#include "trace/json/json_write.h"
 
 static bool
 is_json(const mrd_sink_ops *ops)

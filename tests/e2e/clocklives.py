@@ -1,6 +1,6 @@
 """What interrupts a clock's life in one session: an agent that is stopped (SIGSTOP; argument: seconds), an agent and an aggregator that start
 again, and an aggregator that goes on elsewhere, on a clock that is three seconds ahead and 50 ppm fast. Every event stays where it happened,
-within its bound, and within that of the tie behind the move; the manifest and the table say how both lives are tied."""
+within its bound, and within that of the link behind the move; the manifest and the table say how both lives are linked."""
 import json
 import os
 import sys
@@ -89,30 +89,30 @@ with Cluster(node_timeout="60s") as c:
     checks = doc["clocks"]
     check(checks["trusted"] and checks["violations"] == 0, f"nothing contradicts the clocks: {checks}")
     lives = checks.get("timeline", [])
-    equal([x["tied_by"] for x in lives], ["first", "nodes"], "how the lives are tied")
-    tie = lives[-1] if lives else {}
-    equal((tie.get("clocks"), tie.get("contradicting")), (2, 0), "clocks that tie them")
+    equal([x["tied_by"] for x in lives], ["first", "nodes"], "how the lives are linked")
+    link = lives[-1] if lives else {}
+    equal((link.get("clocks"), link.get("contradicting")), (2, 0), "clocks that link them")
     with open(c.path("store", "clock.json")) as f:
         check("#1" in json.load(f)["timeline"], "another timeline began")
     text = c.run("clocks", id)[0]
-    check("tied to those before within +-" in text and "aggregator moved" in text, f"the table says so:\n{text}")
+    check("linked to those before within +-" in text and "aggregator moved" in text, f"the table says so:\n{text}")
 
     aligned, about = profile(c, id, "aligned")
     raw, _ = profile(c, id, "raw", "--clock", "raw")
-    check("by 2 clocks that ran on" in about["facts"].get("clock.tie.2", ""), f"facts {about['facts']}")
+    check("by 2 clocks that ran on" in about["facts"].get("clock.link.2", ""), f"facts {about['facts']}")
     for node in ("i-test0", "i-test1"):
         equal(len(aligned[node]), len(raw[node]), f"events of {node}")
         wrongly, late, worst = 0, 0, 0
         for (at, bound), (local, _) in zip(aligned[node], raw[node]):
             true = local if node == "i-test0" else epoch + round((local - epoch - OFFSET) / (1 + RATE))
             error = abs(at - true - clock["session_offset_ns"])
-            if true > moved:  # on the second life's clock, which runs at its own rate from the tie on
-                bound += tie["bound_ns"] + round(FAST * (true + clock["session_offset_ns"] - tie["at_ns"])) + 1000
+            if true > moved:  # on the second life's clock, which runs at its own rate from the link on
+                bound += link["bound_ns"] + round(FAST * (true + clock["session_offset_ns"] - link["at_ns"])) + 1000
                 late += 1
             wrongly += error > bound
             worst = max(worst, error)
         equal(wrongly, 0, f"events of {node} outside their bound")
         check(late > 100 and len(raw[node]) - late > 100, f"{node}: {late} of {len(raw[node])} events behind the move")
-        print(f"{node}: {len(raw[node])} events, off by at most {worst / 1000:.1f} us; tie within {tie.get('bound_ns', 0) / 1000:.0f} us, "
-              f"{tie.get('shift_ns', 0) / SEC:.6f} s")
+        print(f"{node}: {len(raw[node])} events, off by at most {worst / 1000:.1f} us; link within {link.get('bound_ns', 0) / 1000:.0f} us, "
+              f"{link.get('shift_ns', 0) / SEC:.6f} s")
 finish()

@@ -1,4 +1,4 @@
-"""Clocks of a real cluster on one machine, so the truth is known: every road of probes, each labelled in every output, bounds
+"""Clocks of a real cluster on one machine, so the truth is known: every transport of probes, each labelled in every output, bounds
 that hold, the table and the picture over HTTP, and the times that can be asked for."""
 import json
 import os
@@ -7,7 +7,7 @@ import urllib.request
 
 from lib import Cluster, check, equal, finish, need_daemons, ticks_in, until
 
-ROADS = ("auto", "udp", "nng", "heartbeat")
+TRANSPORTS = ("auto", "udp", "nng", "heartbeat")
 STAMPS = {"auto": ("udp-kernel", "udp-user"), "udp": ("udp-kernel", "udp-user"), "nng": ("nng",), "heartbeat": ("batch",)}
 need_daemons()
 cluster = Cluster()
@@ -46,11 +46,11 @@ def roads_are_labelled():
     nodes, truth = by_node(doc), true_offset()
     equal(sorted(nodes), sorted(names), "nodes with a clock")
     equal(doc["violations"], 0, "violations of the bound")
-    for name, road in names.items():
+    for name, transport in names.items():
         last = nodes[name]["segments"][-1] if check(nodes[name]["segments"], f"{name}: {nodes[name]}") else {}
-        check(last.get("stamps") in STAMPS[road], f"{name} by {road}: stamps {last.get('stamps')}")
+        check(last.get("stamps") in STAMPS[transport], f"{name} by {transport}: stamps {last.get('stamps')}")
         error = abs(last.get("estimate_ns", 0) - truth)
-        check(error <= nodes[name]["bound_ns"], f"{name} by {road}: off by {error} ns, more than its bound {nodes[name]['bound_ns']}")
+        check(error <= nodes[name]["bound_ns"], f"{name} by {transport}: off by {error} ns, more than its bound {nodes[name]['bound_ns']}")
         host = nodes[name].get("host", {})
         check(host.get("wall_ns", 0) > 0 and host["wall_state"] in ("synchronized", "unsynchronized", "unknown"), f"host clock {host}")
     text = run("clocks", session)[0]
@@ -85,8 +85,8 @@ def times_can_be_chosen():
     now, up = time.time_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     aligned, about = profile("aligned")
     methods = {c["node"]: c["method"] for c in about["clocks"] if c.get("node")}
-    for name, road in names.items():
-        check(methods.get(name) in STAMPS[road], f"profile: {name} by {road} says {methods.get(name)}")
+    for name, transport in names.items():
+        check(methods.get(name) in STAMPS[transport], f"profile: {name} by {transport} says {methods.get(name)}")
     for clock, reference in (("utc", now), ("raw", up)):
         times, about = profile(clock, "--clock", clock)
         check(about["facts"]["clock.times"].startswith(clock), f"fact {about['facts']}")
@@ -105,19 +105,19 @@ def times_can_be_chosen():
 
 with cluster:
     cluster.aggregator()
-    names = {f"i-test{i}": road for i, road in enumerate(ROADS)}
-    for i, road in enumerate(ROADS):
-        cluster.agent(i, clock_probes=road)
-    workloads = [cluster.workload(i) for i in range(len(ROADS))]
-    until(lambda: len(cluster.connected()) == len(ROADS), "the agents are connected")
+    names = {f"i-test{i}": transport for i, transport in enumerate(TRANSPORTS)}
+    for i, transport in enumerate(TRANSPORTS):
+        cluster.agent(i, clock_probes=transport)
+    workloads = [cluster.workload(i) for i in range(len(TRANSPORTS))]
+    until(lambda: len(cluster.connected()) == len(TRANSPORTS), "the agents are connected")
     session = cluster.start("--require", "all")
-    cluster.recording(session, len(ROADS))
+    cluster.recording(session, len(TRANSPORTS))
     for n in range(5):
         for w in workloads:
             w.emit(200)
         time.sleep(1)  # a session of some seconds: heartbeats come once a second
     until(lambda: all(p["clock"]["method"] in STAMPS[names[p["instance_id"]]] for p in cluster.session(session)["nodes"]),
-          "every clock is known by its road")  # after at least three seconds of probes; until then by heartbeats
+          "every clock is known by its transport")  # after at least three seconds of probes; until then by heartbeats
     cluster.stop(session)
     roads_are_labelled()
     manifest_and_metrics_publish_the_checks()

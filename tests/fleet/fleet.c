@@ -175,7 +175,7 @@ typedef struct {
     mrd_agent_options o;
     mrd_agent *agent;
     net *net; /* the agent's */
-    mrd_pipe_process process;
+    mrd_drain_process process;
     work_catalog work;
     int64_t *ends; /* of its executions */
     size_t executions, cap;
@@ -325,7 +325,7 @@ work(fleet *f, player *p, int64_t now)
         mrd_arg arg;
 
         work_make(&p->work, p->executions, k, now, &arg, &ev);
-        if (mrd_record_event(r, &p->process, MRD_PIPE_RAW, &ev) != MRD_OK)
+        if (mrd_record_event(r, &p->process, MRD_DRAIN_RAW, &ev) != MRD_OK)
             abort();
     }
     p->ends[p->executions++] = now;

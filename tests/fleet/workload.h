@@ -6,8 +6,8 @@
 #ifndef MRD_TESTS_FLEET_WORKLOAD_H
 #define MRD_TESTS_FLEET_WORKLOAD_H
 
-#include "trace/catalog.h"
-#include "trace/event.h"
+#include "trace/model/catalog.h"
+#include "trace/model/event.h"
 
 #define WORK_EVENTS 224u
 #define WORK_LENGTH 11450000 /* ns */

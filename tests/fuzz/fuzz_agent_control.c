@@ -39,7 +39,7 @@ carry_out(mrd_record *r, const Mrd__Control *c)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    mrd_pipeline_options po = { .instance_id = "i-1",
+    mrd_drain_options po = { .instance_id = "i-1",
                                 .ring_dir = "/nonexistent",
                                 .proc_root = "/nonexistent" };
     mrd_record_options ro = { .recorder_max = 1 << 20 };
@@ -47,7 +47,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mrd_record *r = NULL;
 
     if (mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, NULL, NULL, &ro.spool, NULL) != MRD_OK ||
-        mrd_pipeline_open(&po, &ro.pipeline, NULL) != MRD_OK ||
+        mrd_drain_open(&po, &ro.drain, NULL) != MRD_OK ||
         mrd_record_open(&ro, &r, NULL) != MRD_OK)
         abort();
     while (size >= 2) {
@@ -63,7 +63,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size -= 2 + len;
     }
     mrd_record_close(r);
-    mrd_pipeline_close(ro.pipeline);
+    mrd_drain_close(ro.drain);
     mrd_spool_close(ro.spool);
     return 0;
 }

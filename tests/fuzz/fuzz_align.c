@@ -1,4 +1,4 @@
-/* An alignment table from a stranger: decodes or is refused; what decodes maps and encodes again.
+/* An alignment table from outside: decodes or is refused; what decodes maps and encodes again.
  */
 #include "timesync/align.h"
 

@@ -4,7 +4,7 @@
 #include "aggregator/encode.h"
 #include "aggregator/http.h"
 #include "aggregator/http_parse.h"
-#include "base/expose.h"
+#include "base/metrics.h"
 #include "base/obj.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -57,7 +57,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     token = http_bearer(text);
     MRD_ASSERT(memchr(token.p, ' ', token.len) == NULL);
     (void) mrd_encode_choose(text);
-    (void) mrd_expo_wants_open(text);
+    (void) mrd_metrics_text_wants_open(text);
     path(text);
     free(text);
     return 0;

@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
-#include "trace/json_read.h"
+#include "trace/json/json_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -14,14 +14,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static mrd_record *
 open_record(const char *path, mrd_record_options *o)
 {
-    mrd_pipeline_options po = { .instance_id = "i-1",
+    mrd_drain_options po = { .instance_id = "i-1",
                                 .ring_dir = "/nonexistent",
                                 .proc_root = "/nonexistent" };
     mrd_record *r = NULL;
 
     *o = (mrd_record_options){ .recorder_max = 1 << 20, .boot_id = "boot-1", .state_path = path };
     if (mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, NULL, NULL, &o->spool, NULL) != MRD_OK ||
-        mrd_pipeline_open(&po, &o->pipeline, NULL) != MRD_OK ||
+        mrd_drain_open(&po, &o->drain, NULL) != MRD_OK ||
         mrd_record_open(o, &r, NULL) != MRD_OK || mrd_record_sessions(r) > MRD_RECORD_SESSIONS)
         abort();
     return r;
@@ -31,7 +31,7 @@ static void
 close_record(mrd_record *r, const mrd_record_options *o)
 {
     mrd_record_close(r);
-    mrd_pipeline_close(o->pipeline);
+    mrd_drain_close(o->drain);
     mrd_spool_close(o->spool);
 }
 

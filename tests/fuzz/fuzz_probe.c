@@ -1,4 +1,4 @@
-/* Probe packets and records from a stranger. */
+/* Probe packets and records from outside. */
 #include "timesync/probe.h"
 
 #include <stdlib.h>

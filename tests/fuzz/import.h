@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
-#include "trace/import.h"
+#include "trace/import/import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -181,7 +181,7 @@ TEST(cgroup_lines)
     }
 }
 
-TEST(stat_lines_of_strangers)
+TEST(stat_lines_from_outside)
 {
     static const struct {
         const char *name, *text;

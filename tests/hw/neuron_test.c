@@ -184,7 +184,7 @@ TEST(real_neuron_ls)
     free(text);
 }
 
-TEST(neuron_ls_output_of_strangers)
+TEST(neuron_ls_output_from_outside)
 {
     static const struct {
         const char *name, *text;

@@ -375,7 +375,7 @@ TEST(old_servers_are_refused)
     close(listener);
 }
 
-TEST(strangers_at_the_port)
+TEST(unauthenticated_peers_at_the_port)
 {
     static const char get[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     uint8_t noise[600];

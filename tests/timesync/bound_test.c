@@ -161,7 +161,7 @@ TEST(packets_only_narrow_and_their_order_is_irrelevant)
             less.spans[b].n -= less.spans[b].n > 2;
         ok = mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, all) &&
              mrd_bound_both(less.spans, less.bins, less.q, p.base, &o, fewer);
-        /* Trimming to 24 corners goes outward, so "never widens" holds up to what it rounds. */
+        /* Trimming to 24 vertices goes outward, so "never widens" holds up to what it rounds. */
         ok = ok && within(&k, all, fewer, 5);
         shuffle(&r, &k);
         ok = ok && mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, mixed) &&
@@ -238,7 +238,7 @@ TEST(a_step_starts_an_epoch_at_its_first_bin)
     mrd_bound_free(b);
 }
 
-TEST(late_crowded_and_one_sided_are_counted)
+TEST(late_over_capacity_and_one_sided_are_counted)
 {
     mrd_bound_options o = { 1000, MRD_BOUND_RATE_MAX };
     seen s = { .n = 0 };
@@ -257,7 +257,7 @@ TEST(late_crowded_and_one_sided_are_counted)
         mrd_bound_add(b, &(mrd_ineq){ .t = t, .v = -300 - i, .lower = true });
     }
     feed(b, 4, 0, 500, 500);
-    CHECK_INT(mrd_bound_counters(b).crowded, 2 * (40 - MRD_BIN_INEQS / 2));
+    CHECK_INT(mrd_bound_counters(b).over_capacity, 2 * (40 - MRD_BIN_INEQS / 2));
     CHECK_INT(mrd_bound_counters(b).implied, 0);
     REQUIRE(s.n == 3);                          /* bins 1 to 3: bin 0 had one direction only */
     CHECK(s.range[2].hi - s.range[2].lo < 601); /* the tightest survived */

@@ -114,12 +114,12 @@ settled(mrd_timeserve *s)
     do {
         (void) poll(NULL, 0, 5);
         counts = mrd_timeserve_counters(s);
-    } while (counts.requests - counts.wakers != counts.answers && mrd_local_now().ns < end);
+    } while (counts.requests - counts.warmups != counts.answers && mrd_local_now().ns < end);
     return counts;
 }
 
-/* Whether the kernel drops wakers or they are read: nobody answers or notes them. */
-TEST(wakers_are_only_for_the_path)
+/* Whether the kernel drops warm-up packets or they are read: nobody answers or notes them. */
+TEST(warm_up_packets_are_only_for_the_path)
 {
     for (int unfiltered = 0; unfiltered < 2; unfiltered++) {
         mrd_timeserve *s = serve_as(false, unfiltered);
@@ -140,9 +140,9 @@ TEST(wakers_are_only_for_the_path)
         REQUIRE(mrd_timeprobe_open(&o, &c, &why) == MRD_OK);
         CHECK_ROW(row, collect(c, s, p, 100) == 100);
         counts = settled(s);
-        CHECK_ROW(row, counts.requests - counts.wakers == counts.answers);
-        CHECK_ROW(row, counts.wakers + counts.unread >= counts.answers);
-        CHECK_ROW(row, (counts.wakers > 0) == unfiltered);
+        CHECK_ROW(row, counts.requests - counts.warmups == counts.answers);
+        CHECK_ROW(row, counts.warmups + counts.unread >= counts.answers);
+        CHECK_ROW(row, (counts.warmups > 0) == unfiltered);
         CHECK_ROW(row, counts.malformed + counts.forged + counts.replayed == 0);
         CHECK_ROW(row, mrd_timeprobe_counters(c).foreign == 0); /* not those of the server either */
         mrd_timeprobe_close(c);
@@ -199,13 +199,13 @@ TEST(without_kernel_stamps_both_directions_still_hold)
     }
 }
 
-TEST(strangers_forgers_and_replays_get_no_answer)
+TEST(unknown_agents_forgers_and_replays_get_no_answer)
 {
     mrd_timeserve *s = serve();
     mrd_probe_packet p = { MRD_PROBE_REQUEST, 0, 99, 7, 1, 0 };
     uint8_t wire[MRD_PROBE_PACKET_LEN], back[64], wrong[MRD_PROBE_KEY_LEN] = { 1 };
     mrd_timeserve_counts counts;
-    int fd = -1, answers = 0, wakers = 0;
+    int fd = -1, answers = 0, warmups = 0;
     mrd_why why;
 
     REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
@@ -214,7 +214,7 @@ TEST(strangers_forgers_and_replays_get_no_answer)
     CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* forged */
     p.agent = 8;
     mrd_probe_packet_encode(&p, key, wire);
-    CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* stranger */
+    CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* unknown agent */
     p.agent = 7;
     p.session = 98;
     mrd_probe_packet_encode(&p, key, wire);
@@ -232,7 +232,7 @@ TEST(strangers_forgers_and_replays_get_no_answer)
 
         (void) poll(&pf, 1, 10);
         while (mrd_udp_recv(fd, back, sizeof(back), &len, &wall, NULL) == MRD_OK)
-            *(back[3] == MRD_PROBE_WAKER ? &wakers : &answers) += len == MRD_PROBE_PACKET_LEN;
+            *(back[3] == MRD_PROBE_WARMUP ? &warmups : &answers) += len == MRD_PROBE_PACKET_LEN;
         while (mrd_udp_sent(fd, &(uint32_t){ 0 }, &wall) == MRD_OK)
             continue;
         counts = mrd_timeserve_counters(s);
@@ -240,10 +240,10 @@ TEST(strangers_forgers_and_replays_get_no_answer)
             break;
     }
     CHECK_INT(answers, 1);
-    CHECK_INT(wakers, 1); /* ahead of it */
+    CHECK_INT(warmups, 1); /* ahead of it */
     CHECK_INT(counts.requests, 8);
     CHECK_INT(counts.forged, 1);
-    CHECK_INT(counts.stranger, 1);
+    CHECK_INT(counts.unknown_agent, 1);
     CHECK_INT(counts.malformed, 3);
     CHECK_INT(counts.replayed, 2);
     CHECK_INT(counts.answers, 1);

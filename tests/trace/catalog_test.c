@@ -1,4 +1,4 @@
-#include "trace/catalog.h"
+#include "trace/model/catalog.h"
 
 #include "tests/check.h"
 

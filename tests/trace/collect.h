@@ -6,8 +6,8 @@
 #define MRD_TESTS_TRACE_COLLECT_H
 
 #include "tests/check.h"
-#include "trace/import.h"
-#include "trace/open.h"
+#include "trace/import/import.h"
+#include "trace/model/open.h"
 
 typedef struct {
     mrd_catalog *cat;

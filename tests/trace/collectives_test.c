@@ -2,7 +2,7 @@
 #include "tests/check.h"
 
 #include "base/obj.h"
-#include "trace/collectives.h"
+#include "trace/analysis/collectives.h"
 
 typedef struct {
     const char *key, *text;

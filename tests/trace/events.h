@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "tests/check.h"
-#include "trace/source.h"
+#include "trace/model/source.h"
 
 static inline uint64_t
 test_rand(uint64_t *state)

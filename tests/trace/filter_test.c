@@ -1,7 +1,7 @@
-#include "trace/filter.h"
+#include "trace/model/filter.h"
 
 #include "tests/check.h"
-#include "trace/stream.h"
+#include "trace/store/stream.h"
 
 TEST(times)
 {

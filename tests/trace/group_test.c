@@ -1,4 +1,4 @@
-#include "trace/group.h"
+#include "trace/sink/group.h"
 
 #include "tests/check.h"
 

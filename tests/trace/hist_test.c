@@ -1,4 +1,4 @@
-#include "trace/hist.h"
+#include "trace/analysis/hist.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* mrd_read_file: what becomes of good, bad and foreign files. */
 #include "tests/check.h"
 
-#include "trace/import.h"
+#include "trace/import/import.h"
 
 static const mrd_identity nowhere = { .process_id = MRD_NONE,
                                       .nc_idx = MRD_NONE,

@@ -1,6 +1,6 @@
 #include "tests/trace/collect.h"
 
-#include "trace/import_nrt.h"
+#include "trace/import/import_nrt.h"
 
 static const mrd_import_ops *const ops = &mrd_import_nrt;
 

@@ -5,7 +5,7 @@
 #include <zstd.h>
 
 #include "base/buf.h"
-#include "trace/in.h"
+#include "trace/json/in.h"
 
 /* Everything the input gives, read in steps of `want`; the final error. */
 static mrd_err

@@ -2,6 +2,6 @@
  */
 #define MRD_JR_PORTABLE 1
 
-#include "trace/json_read.c"
+#include "trace/json/json_read.c"
 
 #include "tests/trace/json_read_test.c"

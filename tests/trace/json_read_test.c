@@ -3,7 +3,7 @@
 #include <jansson.h>
 
 #include "base/buf.h"
-#include "trace/json_read.h"
+#include "trace/json/json_read.h"
 
 /* A document in a block of exactly its size, opened with at most `piece` bytes arriving at once. */
 typedef struct {

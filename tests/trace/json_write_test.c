@@ -1,4 +1,4 @@
-#include "trace/json_write.h"
+#include "trace/json/json_write.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -6,7 +6,7 @@
 #include "base/num.h"
 #include "tests/check.h"
 #include "tests/trace/events.h"
-#include "trace/spool.h"
+#include "trace/json/spool.h"
 
 static bool
 collect(void *self, const void *data, size_t len)

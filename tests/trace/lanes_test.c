@@ -1,4 +1,4 @@
-#include "trace/lanes.h"
+#include "trace/model/lanes.h"
 
 #include "tests/trace/events.h"
 

@@ -1,4 +1,4 @@
-#include "trace/merge.h"
+#include "trace/store/merge.h"
 
 #include "tests/trace/events.h"
 

@@ -1,10 +1,10 @@
 /* tests/trace/nrt_ways.h - a text of the runtime's trace read both ways, by the reader alone and by
- * trace/nrt_layout.h in front of it, to compare what they give. */
+ * trace/import/nrt_layout.h in front of it, to compare what they give. */
 #ifndef MRD_TESTS_TRACE_NRT_WAYS_H
 #define MRD_TESTS_TRACE_NRT_WAYS_H
 
 #include "base/obj.h"
-#include "trace/nrt_int.h"
+#include "trace/import/nrt_int.h"
 
 typedef struct {
     mrd_catalog *cat;

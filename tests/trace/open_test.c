@@ -1,6 +1,6 @@
 #include "tests/check.h"
 
-#include "trace/open.h"
+#include "trace/model/open.h"
 
 static mrd_open *
 span(uint64_t id)

@@ -7,8 +7,8 @@
 
 #include "tests/check.h"
 #include "tests/trace/events.h"
-#include "trace/group.h"
-#include "trace/sink.h"
+#include "trace/sink/group.h"
+#include "trace/sink/sink.h"
 
 #define BASE_NS 1729888371056597613LL
 

@@ -3,7 +3,7 @@
 #include <jansson.h>
 
 #include "tests/trace/profile.h"
-#include "trace/report.h"
+#include "trace/analysis/report.h"
 
 static json_t *
 report(const test_profile *p)

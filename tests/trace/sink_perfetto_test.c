@@ -1,12 +1,12 @@
-#include "trace/sink.h"
+#include "trace/sink/sink.h"
 
 #include "base/clock.h"
 #include "tests/trace/events.h"
 #include "tests/trace/pf_walk.h"
-#include "trace/group.h"
-#include "trace/pb_write.h"
-#include "trace/pf_ends.h"
-#include "trace/pf_flows.h"
+#include "trace/sink/group.h"
+#include "trace/sink/pb_write.h"
+#include "trace/sink/pf_ends.h"
+#include "trace/sink/pf_flows.h"
 
 #define EPOCH INT64_C(1712195495406752801)
 

@@ -1,4 +1,4 @@
-#include "trace/stream.h"
+#include "trace/store/stream.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "trace/summary.h"
+#include "trace/analysis/summary.h"
 
 #include "tests/trace/profile.h"
 

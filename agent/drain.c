@@ -1,0 +1,755 @@
+/* agent/drain.c - rings of the node, the processes they belong to, and taking turns among them.
+ */
+#include "agent/drain.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/drain_int.h"
+#include "base/hash.h"
+
+#define BUDGET_DEFAULT 8192u
+#define POLL_MIN       MRD_MS
+#define POLL_SLOW      (128 * MRD_MS)
+#define LONG_SILENCE   (2 * MRD_SEC)
+#define SWEEP_PERIOD   MRD_SEC
+#define EARLY_AGE      (5 * MRD_SEC) /* an end waits so long for its start, perhaps in another ring */
+#define STALE_AGE      (10 * MRD_SEC)
+
+/* ---- Processes ---- */
+
+static void
+proc_free(mrd_drain *p, proc *pr)
+{
+    mrd_open_spans_fini(&pr->open);
+    mrd_drain_runtime_free(pr);
+    if (pr->pub.catalog != p->o.catalog) {
+        if (p->args_catalog == pr->pub.catalog) {
+            mrd_args_free(p->args);
+            p->args = NULL;
+            p->args_catalog = NULL;
+        }
+        mrd_catalog_free(pr->pub.catalog);
+    }
+    free(pr);
+}
+
+/* What the ring says about its owner fills in what /proc did not. */
+static void
+ident_from_ring(mrd_ident *id, mrd_ring_reader *reader)
+{
+    mrd_str text = mrd_ring_borrow_info(reader)->ident;
+    mrd_str cgroup = mrd_ring_ident(reader, "cgroup"), cmd = mrd_ring_ident(reader, "cmd");
+    mrd_str exe = mrd_ring_ident(reader, "exe");
+    char lines[MRD_RING_IDENT_MAX];
+
+    memcpy(lines, text.p, text.len);
+    for (size_t i = 0; i < text.len; i++)
+        if (lines[i] == '\n')
+            lines[i] = '\0';
+    mrd_ident_environ(id, (mrd_str){ lines, text.len });
+    if (cgroup.len > 0 && id->container_id[0] == '\0' && id->pod_uid[0] == '\0')
+        mrd_ident_cgroup(id, cgroup);
+    if (id->command[0] == '\0')
+        mrd_ident_cmdline(id, cmd);
+    if (id->comm[0] == '\0' && exe.len > 0) {
+        for (size_t i = exe.len; i > 0; i--)
+            if (exe.p[i - 1] == '/') {
+                exe = (mrd_str){ exe.p + i, exe.len - i };
+                break;
+            }
+        snprintf(id->comm, sizeof(id->comm), "%.*s", (int) (exe.len < 63 ? exe.len : 63), exe.p);
+    }
+}
+
+static mrd_sid
+intern(mrd_catalog *cat, const char *text)
+{
+    return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
+}
+
+static void
+register_process(mrd_drain *p, proc *pr)
+{
+    mrd_catalog *cat = pr->pub.catalog;
+    const mrd_ident *id = &pr->pub.ident;
+    mrd_process mp;
+    char labels[256];
+
+    mrd_process_init(&mp);
+    mp.instance_id = mrd_catalog_intern(cat, p->instance_id);
+    mp.process_id = id->pid;
+    mp.container_pid = id->container_pid;
+    mp.name = intern(cat, id->process_tag[0] != '\0' ? id->process_tag
+                          : id->comm[0] != '\0'      ? id->comm
+                                                     : id->command);
+    mp.job = intern(cat, id->job[0] != '\0' ? id->job : p->job);
+    mp.pod = intern(cat, id->pod_name[0] != '\0' ? id->pod_name : id->pod_uid);
+    snprintf(labels, sizeof(labels), "%s%s%s%s%s", id->container_id[0] != '\0' ? "container=" : "",
+             id->container_id,
+             id->container_id[0] != '\0' && id->visible_cores[0] != '\0' ? "," : "",
+             id->visible_cores[0] != '\0' ? "cores=" : "", id->visible_cores);
+    mp.labels = intern(cat, labels);
+    mp.rank = id->rank;
+    mp.world_size = id->world_size;
+    if (p->o.simulated)
+        mp.flags |= MRD_PROC_SIMULATED;
+    pr->pub.id = mrd_catalog_process(cat, &mp);
+}
+
+/* The identity of a ring's owner. False: the ring lies about whose it is. */
+static bool
+identify(mrd_drain *p, mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id)
+{
+    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
+    mrd_ident id;
+
+    mrd_ident_init(&id);
+    if (host_pid > 0 && mrd_ident_read(p->proc_root, host_pid, &id, NULL) == MRD_OK) {
+        bool same = id.start_ticks == (int64_t) info->name.start_ticks ||
+                    id.timens_boottime_ns != 0; /* its own count of ticks is shifted */
+
+        if (!same)
+            mrd_ident_init(&id); /* the pid is somebody else's now */
+        else if (id.uid != MRD_NONE && id.uid != (int64_t) info->file_uid && info->file_uid != 0)
+            return false;
+    }
+    id.pid = host_pid > 0 ? host_pid : info->name.pid;
+    id.start_ticks = (int64_t) info->name.start_ticks;
+    if (id.pid != info->name.pid || (info->pid_ns != 0 && info->pid_ns != p->pid_ns))
+        id.container_pid = info->name.pid;
+    ident_from_ring(&id, reader);
+    *ret_id = id;
+    return true;
+}
+
+static proc *
+find_proc(mrd_drain *p, int64_t pid, uint64_t start)
+{
+    proc *pr = p->procs;
+
+    while (pr != NULL && (pr->pub.ident.pid != pid || pr->start_ticks != start))
+        pr = pr->next;
+    return pr;
+}
+
+static proc *
+new_proc(mrd_drain *p, const mrd_ident *id, uint64_t start)
+{
+    proc *pr = calloc(1, sizeof(*pr));
+    uint64_t scope[3] = { (uint64_t) id->pid, start, 0 };
+
+    if (pr == NULL)
+        return NULL;
+    pr->pub.catalog = p->o.catalog != NULL ? p->o.catalog : mrd_catalog_new();
+    if (pr->pub.catalog == NULL) {
+        free(pr);
+        return NULL;
+    }
+    pr->pub.ident = *id;
+    pr->start_ticks = start;
+    scope[2] = mrd_hash64(p->instance_id, strlen(p->instance_id), 0);
+    pr->flow_scope = mrd_hash64(scope, sizeof(scope), 1);
+    pr->shift_ns = p->timens_ns - id->timens_monotonic_ns;
+    register_process(p, pr);
+    pr->next = p->procs;
+    p->procs = pr;
+    p->counts.processes++;
+    p->counts.processes_seen++;
+    if (p->o.process != NULL)
+        p->o.process(p->o.self, &pr->pub);
+    return pr;
+}
+
+static void
+proc_gone(mrd_drain *p, proc *pr)
+{
+    proc **at = &p->procs;
+
+    mrd_drain_runtime_flush(p, pr);
+    mrd_drain_flush_open(p, pr);
+    while (*at != pr)
+        at = &(*at)->next;
+    *at = pr->next;
+    p->counts.processes--;
+    pr->pub.gone = true;
+    if (p->o.process != NULL)
+        p->o.process(p->o.self, &pr->pub);
+    proc_free(p, pr);
+}
+
+/* ---- Rings ---- */
+
+static ring *
+find_ring(const mrd_drain *p, unsigned dir, const char *file_name)
+{
+    for (size_t i = 0; i < p->n_rings; i++)
+        if (p->rings[i]->dir == dir && strcmp(p->rings[i]->file_name, file_name) == 0)
+            return p->rings[i];
+    return NULL;
+}
+
+static bool
+rings_room(mrd_drain *p)
+{
+    size_t cap = p->cap_rings == 0 ? 64 : p->cap_rings * 2;
+    ring **grown;
+
+    if (p->n_rings < p->cap_rings)
+        return true;
+    if (p->n_rings >= MRD_DRAIN_RINGS_MAX ||
+        (grown = realloc(p->rings, cap * sizeof(*grown))) == NULL)
+        return false;
+    p->rings = grown;
+    p->cap_rings = cap;
+    return true;
+}
+
+static int32_t
+host_pid_of(mrd_drain *p, mrd_ring_reader *reader)
+{
+    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
+    int32_t host_pid = 0;
+
+    if (info->pid_ns == 0 || info->pid_ns == p->pid_ns)
+        return info->name.pid;
+    (void) mrd_ring_owner(reader, &host_pid);
+    return host_pid;
+}
+
+static mrd_err
+adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
+{
+    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
+    int32_t host_pid = host_pid_of(p, reader);
+    ring *r;
+    mrd_ident id;
+    proc *pr;
+
+    if (!identify(p, reader, host_pid, &id)) {
+        p->foreign_uid++;
+        p->counts.rings_refused++;
+        return MRD_DENIED;
+    }
+    pr = find_proc(p, id.pid, info->name.start_ticks);
+    if (pr == NULL)
+        pr = new_proc(p, &id, info->name.start_ticks);
+    r = pr == NULL ? NULL : calloc(1, sizeof(*r));
+    if (r == NULL)
+        return MRD_NOMEM;
+    r->reader = reader;
+    r->dir = dir;
+    r->device = info->device;
+    r->inode = info->inode;
+    snprintf(r->file_name, sizeof(r->file_name), "%s", file_name);
+    r->proc = pr;
+    r->next_of_proc = pr->rings;
+    pr->rings = r;
+    pr->n_rings++;
+    r->poll_ns = POLL_MIN;
+    pr->active_at = mrd_local_now().ns;
+    mrd_discover_hold(p->discover, dir, 1);
+    p->rings[p->n_rings++] = r;
+    p->counts.rings++;
+    p->counts.rings_seen++;
+    return MRD_OK;
+}
+
+/* A file that never became a ring, or one of another boot. */
+static void
+remove_stale(mrd_drain *p, int dir_fd, const char *file_name)
+{
+    struct stat st;
+    struct timespec now;
+
+    if (p->o.keep_rings || fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        clock_gettime(CLOCK_REALTIME, &now) != 0 ||
+        (now.tv_sec - st.st_mtim.tv_sec) * MRD_SEC < STALE_AGE)
+        return;
+    (void) mrd_ring_remove_stale(dir_fd, file_name, p->proc_root, NULL);
+}
+
+uint64_t
+mrd_drain_ring_hash(const char *file_name)
+{
+    return mrd_hash64(file_name, strlen(file_name), 0x52494e47);
+}
+
+/* What a predecessor made safe and could not give back any more is given back for it. A position
+ * that does not lie between tail and head is of another ring. */
+static void
+skip_safe(mrd_drain *p, int dir_fd, const char *file_name)
+{
+    uint64_t safe = p->o.resume == NULL || !p->o.hold
+                        ? 0
+                        : p->o.resume(p->o.self, mrd_drain_ring_hash(file_name));
+    mrd_ring_hdr h;
+    uint64_t tail[2];
+    int fd;
+
+    if (safe == 0 || safe % MRD_RING_UNIT != 0)
+        return;
+    fd = openat(dir_fd, file_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return;
+    if (pread(fd, &h, sizeof(h), 0) == (ssize_t) sizeof(h) &&
+        memcmp(h.magic, MRD_RING_MAGIC, sizeof(h.magic)) == 0 && h.abi == MRD_RING_ABI &&
+        safe > h.tail && safe <= h.head && h.head - safe <= h.data_len) {
+        tail[0] = safe;
+        tail[1] = ~safe;
+        (void) !pwrite(fd, tail, sizeof(tail), offsetof(mrd_ring_hdr, tail));
+    }
+    close(fd);
+}
+
+static mrd_err
+found(void *self, unsigned dir, int dir_fd, const char *file_name)
+{
+    mrd_drain *p = self;
+    mrd_ring_opts opts = { 0, p->o.only_uid, 0, p->proc_root };
+    mrd_ring_reader *reader = NULL;
+    mrd_err err;
+
+    if (find_ring(p, dir, file_name) != NULL)
+        return MRD_OK;
+    if (!rings_room(p)) {
+        p->counts.rings_refused++;
+        return MRD_OK;
+    }
+    skip_safe(p, dir_fd, file_name);
+    err = mrd_ring_open(dir_fd, file_name, &opts, &reader, NULL);
+    if (err == MRD_OK) {
+        err = adopt(p, dir, file_name, reader);
+        if (err != MRD_OK)
+            mrd_ring_close(reader);
+        return err == MRD_NOMEM ? MRD_AGAIN : MRD_OK;
+    }
+    if (err == MRD_AGAIN || err == MRD_STATE)
+        remove_stale(p, dir_fd, file_name);
+    return err;
+}
+
+/* Takes a ring out; its process too when it was the last. */
+static void
+drop_ring(mrd_drain *p, ring *r)
+{
+    proc *pr = r->proc;
+    ring **at = &pr->rings;
+
+    for (size_t i = 0; i < p->n_rings; i++)
+        if (p->rings[i] == r) {
+            p->rings[i] = p->rings[--p->n_rings];
+            break;
+        }
+    while (*at != r)
+        at = &(*at)->next_of_proc;
+    *at = r->next_of_proc;
+    mrd_discover_hold(p->discover, r->dir, -1);
+    mrd_ring_close(r->reader);
+    mrd_drain_ring_forget(r);
+    free(r);
+    p->counts.rings--;
+    if (--pr->n_rings == 0)
+        proc_gone(p, pr);
+}
+
+/* Everything of it was read, and is safe. */
+static void
+remove_ring(mrd_drain *p, ring *r)
+{
+    (void) mrd_ring_release(r->reader);
+    if (!p->o.keep_rings)
+        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
+                               NULL);
+    p->counts.rings_removed++;
+    drop_ring(p, r);
+}
+
+/* A ring that contradicts itself: what it counted as lost is known, the rest is not. Its file is
+ * removed, or every restart would meet it again. */
+static void
+retire_ring(mrd_drain *p, ring *r, const mrd_why *why)
+{
+    mrd_ring_stats st;
+    int64_t now = mrd_local_now().ns;
+
+    mrd_ring_get_stats(r->reader, &st);
+    p->counts.rings_bad++;
+    if (p->first_bad[0] == '\0')
+        snprintf(p->first_bad, sizeof(p->first_bad), "%.255s", why->text);
+    if (r->blob.open)
+        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now, now);
+    mrd_drain_lost(p, r->proc, MRD_DROP_BAD_RING,
+                  st.lost_total > st.reported && st.lost_total - st.reported < 1u << 31
+                      ? st.lost_total - st.reported
+                      : 1,
+                  now, now);
+    if (!p->o.keep_rings)
+        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
+                               NULL);
+    drop_ring(p, r);
+}
+
+/* ---- Draining ---- */
+
+/* Longest silence before a ring is looked at again: half of the time in which a million events a
+ * second fill it; longer when it has been silent for long. The first event of a process wakes all
+ * of its rings. */
+static int64_t
+poll_max(const ring *r, int64_t now)
+{
+    int64_t ns = (int64_t) (mrd_ring_borrow_info(r->reader)->data_len / MRD_RING_UNIT) * 500;
+
+    if (now - r->proc->active_at > LONG_SILENCE)
+        ns = ns < POLL_SLOW / 8 ? ns * 8 : POLL_SLOW;
+    return ns < 2 * POLL_MIN ? 2 * POLL_MIN : ns > POLL_SLOW ? POLL_SLOW : ns;
+}
+
+/* When to look again. Times are multiples of the interval, so that silent rings share wake-ups. */
+static void
+plan(ring *r, uint64_t n, uint32_t budget, int64_t now)
+{
+    if (n > 0) {
+        if (now - r->proc->active_at > POLL_SLOW)
+            for (ring *other = r->proc->rings; other != NULL; other = other->next_of_proc)
+                if (other->poll_at > now + POLL_MIN && !other->ended) {
+                    other->poll_at = now + POLL_MIN;
+                    other->poll_ns = POLL_MIN;
+                }
+        r->proc->active_at = now;
+        r->poll_ns = POLL_MIN;
+    } else {
+        r->poll_ns *= 2;
+        if (r->poll_ns > poll_max(r, now))
+            r->poll_ns = poll_max(r, now);
+    }
+    r->poll_at = r->ended ? INT64_MAX : n >= budget ? now : (now / r->poll_ns + 1) * r->poll_ns;
+}
+
+/* Reads one ring, at most `budget` records. Returns the records; *ret_gone when the ring is no
+ * more. */
+static uint64_t
+drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
+{
+    mrd_ring_step step = MRD_RING_MORE;
+    mrd_ring_event rec;
+    mrd_why why = { 0 };
+    uint64_t n = 0;
+
+    *ret_gone = false;
+    while ((n += mrd_drain_plain(p, r, budget - n)) < budget) {
+        step = mrd_ring_next(r->reader, &rec, &why);
+        if (step == MRD_RING_MORE)
+            mrd_drain_record(p, r, &rec);
+        else if (step == MRD_RING_LOST)
+            mrd_drain_loss(p, r, &rec);
+        else
+            break;
+        n++;
+    }
+    r->waits = r->waits || n > 0;
+    if (step == MRD_RING_BAD) {
+        retire_ring(p, r, &why);
+        *ret_gone = true;
+        return n;
+    }
+    r->ended = step == MRD_RING_END;
+    if (!p->o.hold && r->waits) {
+        (void) mrd_ring_release(r->reader);
+        r->waits = false;
+    }
+    if (r->ended && !r->waits) {
+        remove_ring(p, r);
+        *ret_gone = true;
+        return n;
+    }
+    if (n >= budget)
+        p->more = true;
+    plan(r, n, budget, now);
+    return n;
+}
+
+/* Each ring once, in turn; which one is first moves on, so that none is always last. */
+static uint64_t
+drain_all(mrd_drain *p, int64_t now)
+{
+    uint32_t budget = p->o.budget == 0 ? BUDGET_DEFAULT : p->o.budget;
+    uint64_t n = 0;
+    size_t left = p->n_rings, i = p->n_rings == 0 ? 0 : p->turn++ % p->n_rings;
+
+    p->more = false;
+    for (; left > 0 && p->n_rings > 0; left--) {
+        bool gone = false;
+
+        if (i >= p->n_rings)
+            i = 0;
+        if (p->rings[i]->poll_at <= now)
+            n += drain(p, p->rings[i], budget, now, &gone);
+        if (!gone)
+            i++; /* else the last one took its place */
+    }
+    return n;
+}
+
+static void
+sweep(mrd_drain *p, int64_t now)
+{
+    if (now < p->swept_at + SWEEP_PERIOD)
+        return;
+    p->swept_at = now;
+    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
+        mrd_drain_sweep(p, pr, now, EARLY_AGE);
+}
+
+uint64_t
+mrd_drain_step(mrd_drain *p)
+{
+    mrd_local_ns now = mrd_local_now();
+
+    mrd_drain_cross_step(p, now.ns);
+    mrd_discover_step(p->discover, now, found, p);
+    sweep(p, now.ns);
+    return drain_all(p, now.ns);
+}
+
+int64_t
+mrd_drain_wait_ns(const mrd_drain *p)
+{
+    int64_t now = mrd_local_now().ns, next = mrd_discover_next(p->discover).ns;
+
+    if (p->more)
+        return 0;
+    if (p->swept_at + SWEEP_PERIOD < next)
+        next = p->swept_at + SWEEP_PERIOD;
+    for (size_t i = 0; i < p->n_rings; i++)
+        if (p->rings[i]->poll_at < next)
+            next = p->rings[i]->poll_at;
+    return next > now ? next - now : 0;
+}
+
+void
+mrd_drain_finish(mrd_drain *p)
+{
+    uint64_t n;
+
+    mrd_discover_all(p->discover, found, p);
+    mrd_drain_cross(p);
+    for (size_t i = 0; i < p->n_rings; i++)
+        if (mrd_ring_owner(p->rings[i]->reader, NULL) == MRD_OWNER_DEAD)
+            mrd_ring_assume_dead(p->rings[i]->reader);
+    do {
+        for (size_t i = 0; i < p->n_rings; i++)
+            p->rings[i]->poll_at = p->rings[i]->ended ? INT64_MAX : 0;
+        n = drain_all(p, mrd_local_now().ns);
+    } while (n > 0);
+    for (proc *pr = p->procs; pr != NULL; pr = pr->next) {
+        mrd_drain_runtime_flush(p, pr);
+        mrd_drain_flush_open(p, pr);
+    }
+}
+
+void
+mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
+{
+    proc *pr = (proc *) process;
+
+    for (ring *r = pr->rings, *next; r != NULL; r = next) {
+        next = r->next_of_proc;
+        if (r->waits)
+            (void) mrd_ring_release(r->reader);
+        r->waits = false;
+        if (r->ended)
+            remove_ring(p, r); /* the last one takes the process with it */
+    }
+}
+
+void
+mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
+                       void (*call)(void *self, uint64_t ring, uint64_t read), void *self)
+{
+    const proc *pr = (const proc *) process;
+
+    (void) p;
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
+        mrd_ring_stats st;
+
+        if (!r->waits)
+            continue;
+        mrd_ring_get_stats(r->reader, &st);
+        call(self, mrd_drain_ring_hash(r->file_name), st.read);
+    }
+}
+
+void
+mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
+                    void (*call)(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
+                                 int64_t last_ns),
+                    void *self)
+{
+    const proc *pr = (const proc *) process;
+
+    (void) p;
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        for (unsigned cause = 0; cause < MRD_RING_LOST_CAUSES; cause++) {
+            int64_t first, last;
+            uint64_t n = mrd_ring_unreported(r->reader, cause, &first, &last);
+
+            if (n > 0)
+                call(self, mrd_drain_cause(cause), n, first + pr->shift_ns, last + pr->shift_ns);
+        }
+}
+
+double
+mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process)
+{
+    const proc *pr = (const proc *) process;
+    double most = 0;
+
+    (void) p;
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
+        mrd_ring_stats st;
+        double full;
+
+        if (!r->waits)
+            continue;
+        mrd_ring_get_stats(r->reader, &st);
+        full = (double) (st.head - st.tail) / (double) mrd_ring_borrow_info(r->reader)->data_len;
+        most = full > most ? full : most;
+    }
+    return most;
+}
+
+/* ---- Open, close, tell ---- */
+
+mrd_err
+mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why)
+{
+    mrd_drain *p = calloc(1, sizeof(*p));
+    mrd_ident self;
+    struct stat st;
+    mrd_err err = MRD_NOMEM;
+
+    if (p == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "drain");
+    p->o = *options;
+    p->instance_id = strdup(options->instance_id == NULL ? "unknown" : options->instance_id);
+    p->job = strdup(options->job == NULL ? "" : options->job);
+    p->proc_root = strdup(options->proc_root == NULL ? "/proc" : options->proc_root);
+    if (stat("/proc/self/ns/pid", &st) == 0)
+        p->pid_ns = st.st_ino;
+    if (mrd_ident_read(NULL, getpid(), &self, NULL) == MRD_OK)
+        p->timens_ns = self.timens_monotonic_ns;
+    if (p->instance_id != NULL && p->job != NULL && p->proc_root != NULL &&
+        (err = mrd_drain_cross_init(p)) == MRD_OK)
+        err = mrd_discover_open(options->ring_dir == NULL ? mrd_ring_dir() : options->ring_dir,
+                                p->proc_root, options->containers, &p->discover, why);
+    if (err != MRD_OK) {
+        mrd_drain_close(p);
+        return mrd_why_set(why, err, 0, "drain");
+    }
+    *ret_drain = p;
+    return MRD_OK;
+}
+
+void
+mrd_drain_close(mrd_drain *p)
+{
+    if (p == NULL)
+        return;
+    for (size_t i = 0; i < p->n_rings; i++) {
+        mrd_ring_close(p->rings[i]->reader);
+        mrd_drain_ring_forget(p->rings[i]);
+        free(p->rings[i]);
+    }
+    for (proc *pr = p->procs, *next; pr != NULL; pr = next) {
+        next = pr->next;
+        proc_free(p, pr);
+    }
+    mrd_discover_close(p->discover);
+    mrd_args_free(p->args);
+    free(p->rings);
+    free(p->crosses);
+    free(p->instance_id);
+    free(p->job);
+    free(p->proc_root);
+    free(p);
+}
+
+/* Losses that a live ring has counted and not yet told in a record belong to the sums already. */
+static uint64_t
+unreported(const ring *r, uint64_t dropped[MRD_DROP_CAUSES])
+{
+    mrd_ring_stats st;
+
+    mrd_ring_get_stats(r->reader, &st);
+    if (st.lost_total <= st.reported)
+        return 0;
+    dropped[MRD_DROP_RING_FULL] += st.lost_total - st.reported;
+    return st.lost_total - st.reported;
+}
+
+void
+mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts)
+{
+    *ret_counts = p->counts;
+    for (size_t i = 0; i < p->n_rings; i++)
+        ret_counts->begun += unreported(p->rings[i], ret_counts->dropped);
+    for (const proc *pr = p->procs; pr != NULL; pr = pr->next)
+        ret_counts->held += mrd_drain_runtime_held(pr);
+}
+
+int
+mrd_drain_fd(const mrd_drain *p)
+{
+    return mrd_discover_fd(p->discover);
+}
+
+void
+mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
+                  void *self)
+{
+    for (proc *pr = p->procs, *next; pr != NULL; pr = next) {
+        next = pr->next;
+        call(self, &pr->pub);
+    }
+}
+
+void
+mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *sentence), void *self)
+{
+    unsigned denied = mrd_discover_denied(p->discover), env = 0;
+    char text[512];
+
+    for (const proc *pr = p->procs; pr != NULL; pr = pr->next)
+        env += pr->pub.ident.env_denied;
+    if (denied > 0) {
+        snprintf(text, sizeof(text),
+                 "%u processes could not be searched for rings: permission denied (needs the same "
+                 "user or CAP_SYS_PTRACE)",
+                 denied);
+        say(self, text);
+    }
+    if (env > 0) {
+        snprintf(text, sizeof(text),
+                 "environment of %u processes is not readable: rank and job only as their rings "
+                 "tell them",
+                 env);
+        say(self, text);
+    }
+    if (p->foreign_uid > 0) {
+        snprintf(text, sizeof(text),
+                 "%u rings refused: they name a process that belongs to another user",
+                 p->foreign_uid);
+        say(self, text);
+    }
+    if (p->counts.rings_bad > 0) {
+        snprintf(text, sizeof(text), "%" PRIu64 " damaged rings retired, the first: %s",
+                 p->counts.rings_bad, p->first_bad);
+        say(self, text);
+    }
+}

@@ -1,0 +1,169 @@
+/*
+ * agent/drain.h - from the rings of this node to events: finds rings, drains them fairly,
+ * resolves who wrote them, turns records into mrd_event. No network: the agent puts batches behind
+ * it, `meridian inspect` a local store.
+ *
+ * Units    ts_ns of clock MRD_DRAIN_RAW is CLOCK_MONOTONIC_RAW of this node (a process in another
+ *          time namespace is shifted back). Runtime JSON comes in MRD_DRAIN_REALTIME;
+ *          mrd_drain_to_raw and mrd_drain_raw_to_wall relate the two by recorded cross-reads.
+ * Order    events of one thread come nearly in order of their ends; sort before use.
+ * Counts   begun = events + dropped(by cause) + held, exact at every moment (mrd_drain_counts).
+ *          A loss that a ring reports is both counted in dropped and given as an event of kind
+ *          MRD_LOSS, which itself is not counted.
+ * Threads  a drain belongs to one thread; it starts none.
+ * Memory   1 MiB of scratch, the dictionaries of live rings, open spans (MRD_DRAIN_OPEN_MAX per
+ *          process), one blob per ring (MRD_DRAIN_BLOB_MAX).
+ *
+ * `meridian inspect`, whole:
+ *
+ *     mrd_drain_open(&options, &p, why);           // event() pushes into a mrd_stream
+ *     while (child runs)
+ *         if (mrd_drain_step(p) == 0) wait 1 ms;   // drains every ring once, in turn
+ *     mrd_drain_finish(p);                         // what is left, then unfinished spans
+ *     mrd_drain_counts(p, &counts);
+ *     mrd_drain_close(p);
+ */
+#ifndef MRD_AGENT_DRAIN_H
+#define MRD_AGENT_DRAIN_H
+
+#include "hw/identity.h"
+#include "proto/batch.h" /* mrd_cross_read */
+#include "trace/model/catalog.h"
+
+#define MRD_DRAIN_OPEN_MAX  (1u << 16)
+#define MRD_DRAIN_BLOB_MAX  (64u << 20)
+#define MRD_DRAIN_RINGS_MAX 65536u /* rings read at one time; more wait, and are counted */
+
+/* Same values as Mrd__ClockKind of proto/meridian.proto. */
+enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
+
+/* Why events were lost, as counted and as the name of the MRD_LOSS event. */
+typedef enum {
+    MRD_DROP_RING_FULL,  /* the workload's ring was full */
+    MRD_DROP_RING_BIG,   /* larger than a record may be */
+    MRD_DROP_RING_OTHER, /* nested in a signal handler, no ring, dictionary full, switched off */
+    MRD_DROP_BLOB,       /* runtime JSON cut short (counts pieces: what was inside is not known) */
+    MRD_DROP_JSON,       /* runtime JSON that is no event */
+    MRD_DROP_BAD_RING,   /* a ring that contradicts itself: its counted losses; bytes are unknown */
+    MRD_DROP_LIMIT,      /* more open spans, arguments or text than allowed */
+    MRD_DROP_MEMORY,     /* no memory, or the receiver refused the event */
+    MRD_DROP_SPOOL,      /* forced out of memory and spool, oldest first */
+    MRD_DROP_REFUSED,    /* the aggregator will never store it */
+    MRD_DROP_UNSENT,     /* no session wanted it */
+    MRD_DROP_WINDOW,  /* a flight recorder kept it until newer ones needed the room or the time */
+    MRD_DROP_RESTART, /* in the memory of a flight recorder when the agent was killed */
+    MRD_DROP_CAUSES
+} mrd_drop_cause;
+
+const char *mrd_drop_text(mrd_drop_cause cause); /* "ring-full", ... static */
+
+typedef struct {
+    uint64_t begun;  /* events the agent learned of, losses included */
+    uint64_t events; /* handed to event() and accepted; no MRD_LOSS among them */
+    uint64_t dropped[MRD_DROP_CAUSES];
+    uint64_t held;       /* begun, their end not seen yet */
+    uint64_t losses;     /* MRD_LOSS events given */
+    uint64_t records;    /* ring records read, blob pieces included */
+    uint64_t blob_bytes; /* of runtime JSON */
+    uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused; /* now; ever ... */
+    uint64_t processes, processes_seen;
+} mrd_drain_tally;
+
+/* A process as long as rings of it are known. */
+typedef struct mrd_drain_process {
+    mrd_catalog *catalog; /* the caller's, or the process's own */
+    mrd_proc_id id;       /* in that catalog */
+    mrd_ident ident;
+    bool gone;  /* the last ring of it was drained; said once, then the struct is freed */
+    void *user; /* the caller's; NULL at first */
+} mrd_drain_process;
+
+typedef struct {
+    /* The caller's, filled with processes, tracks, names and notes of all; NULL: each process gets
+     * one of its own that goes with it, which bounds the memory of a daemon. */
+    mrd_catalog *catalog;
+    const char *instance_id; /* of this node */
+    const char *job;         /* for processes that do not say theirs; NULL */
+    const char *ring_dir;    /* NULL: mrd_ring_dir() */
+    const char *proc_root;   /* NULL: "/proc" */
+    bool containers;         /* also look into /proc/<pid>/root/dev/shm of other mount namespaces */
+    bool keep_rings;         /* do not unlink drained rings of dead processes */
+    bool simulated;          /* mark processes and events as simulated */
+    int64_t only_uid;        /* rings of this user only; -1 any */
+    /*
+     * false: the workload may overwrite what a step has read as soon as the step returns.
+     * true: only after mrd_drain_release, so that a killed reader's successor finds everything
+     * again that was not yet safe elsewhere.
+     */
+    bool hold;
+    uint32_t budget; /* records per ring and step; 0: 8192 */
+    /* With hold: how far a predecessor has made this ring's records safe, 0: not told; what lies
+     * before is skipped. ring: mrd_drain_ring_hash. May be NULL. */
+    uint64_t (*resume)(void *self, uint64_t ring);
+    /* Takes an event; args and text live during the call. An error is counted as MRD_DROP_MEMORY.
+     */
+    mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
+    /* Seen first, or gone (free what hangs on user); may be NULL. */
+    void (*process)(void *self, mrd_drain_process *process);
+    /* A notice of the workload ("cannot arm: ...", an output directory); it is also given to event
+     * as an instant. May be NULL. */
+    void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
+    void *self;
+} mrd_drain_options;
+
+typedef struct mrd_drain mrd_drain;
+
+/* The ring directory need not exist yet. Errors: NOMEM. */
+mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain,
+                          mrd_why *why);
+void mrd_drain_close(mrd_drain *p); /* drains nothing; NULL is fine */
+/* Looks for rings when it is time, then reads each ring once, at most its budget. Returns the
+ * records read; UINT64_MAX never. */
+uint64_t mrd_drain_step(mrd_drain *p);
+/* Until nothing new comes from any ring, then gives the open spans as unfinished. Rings whose
+ * owner lives stay where they are. */
+void mrd_drain_finish(mrd_drain *p);
+/* Nanoseconds until the next step is worth its cost, 0 while rings bring news. */
+int64_t mrd_drain_wait_ns(const mrd_drain *p);
+/* With hold: everything of this process that was given to event() is safe. */
+void mrd_drain_release(mrd_drain *p, mrd_drain_process *process);
+/* With hold: calls each ring of the process that waits for release with how far it was read. */
+void mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
+                            void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
+/* Losses of the process's rings that no event tells yet, each with its gap (RAW of the node). */
+void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
+                         void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
+                                      int64_t first_ns, int64_t last_ns),
+                         void *self);
+/* Names a ring by its file's name. */
+uint64_t mrd_drain_ring_hash(const char *file_name);
+/* With hold: how full the fullest ring of this process is, unread and unreleased, 0 .. 1. */
+double mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process);
+void mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts);
+/* Readable when a ring may have appeared; -1 without inotify (then step polls by itself). */
+int mrd_drain_fd(const mrd_drain *p);
+/* True when runtime JSON came through rings of this process. */
+bool mrd_drain_has_runtime(const mrd_drain_process *process);
+/* Calls each process now known. */
+void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
+                       void *self);
+/* What this reader could not see, in sentences ("rings of 3 processes: permission denied"). */
+void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *sentence),
+                      void *self);
+
+/* ---- Clocks of the node ---- */
+
+/* Reads RAW, REALTIME, RAW again; the tightest of 5. other_ns is REALTIME. */
+void mrd_cross_realtime(mrd_cross_read *ret_read);
+/* The cross-reads taken so far (every 10 s and at open), oldest first; borrowed until the next
+ * step. At most 1024, thinned from the oldest. */
+const mrd_cross_read *mrd_drain_crosses(const mrd_drain *p, size_t *ret_n);
+/* Takes one now (before a batch is closed). */
+void mrd_drain_cross(mrd_drain *p);
+/* REALTIME to RAW by the nearest cross-reads; saturates. */
+int64_t mrd_drain_to_raw(const mrd_drain *p, int64_t wall_ns);
+/* RAW to the wall clock as it stood at open: one constant, so that steps of the wall clock do not
+ * tear the picture. */
+int64_t mrd_drain_raw_to_wall(const mrd_drain *p, int64_t raw_ns);
+
+#endif

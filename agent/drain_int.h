@@ -1,0 +1,145 @@
+/*
+ * agent/drain_int.h - inside of the drain: drain.c (rings and their processes), translate.c
+ * (records to events), open_spans.c (ends that come later), cross.c (clocks).
+ */
+#ifndef MRD_AGENT_DRAIN_INT_H
+#define MRD_AGENT_DRAIN_INT_H
+
+#include "agent/discover.h"
+#include "agent/drain.h"
+#include "capture/ring_read.h"
+#include "trace/json/args.h"
+
+/* ---- Spans whose end is another record, maybe of another thread ---- */
+
+typedef struct mrd_open_span {
+    struct mrd_open_span *next;
+    uint64_t key;
+    bool early;     /* only the end was seen so far: ev holds its time and arguments */
+    int64_t since;  /* RAW time of this entry's making */
+    mrd_event ev;   /* args point behind the struct */
+    mrd_arg args[]; /* then their text */
+} mrd_open_span;
+
+typedef struct {
+    mrd_open_span **slots;
+    size_t n_slots, n;
+    size_t n_early;
+} mrd_open_spans;
+
+void mrd_open_spans_fini(mrd_open_spans *o);
+mrd_open_span *mrd_open_spans_find(mrd_open_spans *o, uint64_t key, bool early);
+/* Remembers a copy. Errors: LIMIT, NOMEM. */
+mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since,
+                           const mrd_event *ev);
+/* Takes it out; free() it. */
+void mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span);
+
+/* ---- Rings and processes ---- */
+
+typedef struct proc proc;
+
+typedef struct {
+    int32_t tid;
+    uint32_t track;
+    uint32_t source; /* mrd_source_kind, and how the track is made: see translate.c */
+    uint32_t name;   /* of counters without a track */
+    mrd_track_id id;
+    bool used;
+} track_slot;
+
+typedef struct {
+    uint8_t *p;
+    size_t len, cap;
+    uint32_t number;
+    bool open;
+} blob;
+
+typedef struct ring {
+    mrd_ring_reader *reader;
+    unsigned dir;
+    char file_name[MRD_RING_NAME_MAX];
+    uint64_t device, inode;
+    proc *proc;
+    struct ring *next_of_proc;
+    /* What its dictionary ids are in the process's catalog. */
+    mrd_sid *names;
+    uint32_t n_names;
+    track_slot *tracks;
+    size_t n_tracks, track_slots;
+    track_slot last_track[2]; /* of spans and the like; of counters */
+    blob blob;
+    int64_t poll_at, poll_ns; /* when to look again; how long the silence is taken for */
+    bool ended;               /* END was met; waits for release to be removed */
+    bool waits;               /* hold: events given and not released */
+} ring;
+
+struct proc {
+    mrd_drain_process pub; /* first */
+    proc *next;
+    ring *rings;
+    size_t n_rings;
+    uint64_t start_ticks;
+    uint64_t flow_scope;
+    int64_t active_at; /* when a ring of it last brought something */
+    int64_t shift_ns;  /* added to its RAW times: its time namespace against ours */
+    mrd_open_spans open;
+    void *nrt; /* runtime JSON, made on first use */
+    char control[MRD_RING_NAME_MAX]; /* name of its control file, "": none was looked for */
+    unsigned control_dir;
+};
+
+struct mrd_drain {
+    mrd_drain_options o;
+    char *instance_id, *job, *proc_root;
+    mrd_discover *discover;
+    ring **rings;
+    size_t n_rings, cap_rings, turn;
+    proc *procs;
+    mrd_drain_tally counts;
+    mrd_args *args;
+    mrd_catalog *args_catalog; /* whose strings args interns into */
+    bool more;                 /* the last step stopped at a budget */
+    int64_t swept_at;          /* early ends were looked at */
+    int64_t timens_ns;         /* this process's own */
+    uint64_t pid_ns;           /* inode of ours */
+    unsigned foreign_uid;      /* rings of other users than the process they name */
+    char first_bad[256];       /* why the first ring was retired */
+    mrd_cross_read *crosses;
+    size_t n_crosses;
+    int64_t cross_at, wall_offset;
+};
+
+/* ---- translate.c ---- */
+
+/* One record of the ring into zero or more events. */
+void mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *ev);
+/* The plain records at hand, at most `most`; returns how many there were. */
+uint64_t mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most);
+void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
+/* Hands an event on and counts it as delivered or dropped; begun is the caller's to count. */
+void mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev);
+/* A loss event on the process's own line, and its count in begun and dropped. */
+void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count,
+                   int64_t first_ns, int64_t last_ns);
+/* Open spans of the process as unfinished, early ends as spans without a start. */
+void mrd_drain_flush_open(mrd_drain *p, proc *pr);
+/* Early ends older than `age`: their start was lost. */
+void mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age);
+mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
+void mrd_drain_ring_forget(ring *r);
+
+/* ---- cross.c ---- */
+
+mrd_err mrd_drain_cross_init(mrd_drain *p);
+void mrd_drain_cross_step(mrd_drain *p, int64_t now);
+
+/* ---- runtime.c: the runtime's JSON ---- */
+
+/* A blob of JSON text is complete (or cut); MRD_IN_PAD zero bytes follow it. */
+void mrd_drain_runtime(mrd_drain *p, proc *pr, mrd_str text, bool cut);
+uint64_t mrd_drain_runtime_held(const proc *pr);
+void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
+void mrd_drain_runtime_free(proc *pr);
+
+#endif

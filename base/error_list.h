@@ -1,0 +1,30 @@
+/*
+ * base/error_list.h - sentences about things that went wrong in places that must not log: kept until
+ * somebody who may takes them. At most MRD_ERROR_LIST_MAX wait; more, and the same again, are counted.
+ *
+ * Threads: any.
+ */
+#ifndef MRD_BASE_ERROR_LIST_H
+#define MRD_BASE_ERROR_LIST_H
+
+#include <pthread.h>
+
+#include "base/buf.h"
+
+#define MRD_ERROR_LIST_MAX 8
+
+typedef struct {
+    pthread_mutex_t lock; /* innermost */
+    mrd_why waiting[MRD_ERROR_LIST_MAX];
+    unsigned first, n;
+    uint64_t total;
+} mrd_error_list;
+
+void mrd_error_list_init(mrd_error_list *t);
+void mrd_error_list_fini(mrd_error_list *t);
+void mrd_error_list_add(mrd_error_list *t, mrd_err err, const char *sentence);
+/* The oldest that waits; false when none does. */
+bool mrd_error_list_take(mrd_error_list *t, mrd_why *ret_why);
+uint64_t mrd_error_list_total(mrd_error_list *t); /* ever added */
+
+#endif

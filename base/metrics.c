@@ -1,0 +1,212 @@
+#include "base/metrics.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/num.h"
+
+#define OPEN_TYPE "application/openmetrics-text"
+
+static const mrd_dur_ns bounds[MRD_METRICS_BOUNDS] = {
+    MRD_MS,       5 * MRD_MS / 2, 5 * MRD_MS,  10 * MRD_MS, 25 * MRD_MS,     50 * MRD_MS,
+    100 * MRD_MS, 250 * MRD_MS,   MRD_SEC / 2, MRD_SEC,     5 * MRD_SEC / 2, 10 * MRD_SEC,
+};
+
+/* ---- Which format ---- */
+
+/* The q of one element "type;a=b;q=0.5" of an Accept header. */
+static double
+quality(mrd_str element)
+{
+    double q = 1;
+
+    for (size_t i = 0; i + 2 < element.len; i++) {
+        mrd_str number = { element.p + i + 3, 0 };
+
+        if (element.p[i] != ';' && element.p[i] != ' ')
+            continue;
+        if ((element.p[i + 1] != 'q' && element.p[i + 1] != 'Q') || element.p[i + 2] != '=')
+            continue;
+        while (i + 3 + number.len < element.len &&
+               strchr("0123456789.", number.p[number.len]) != NULL)
+            number.len++;
+        if (mrd_num_double(number, &q) != MRD_OK)
+            q = 0;
+    }
+    return q < 0 ? 0 : q > 1 ? 1 : q;
+}
+
+bool
+mrd_metrics_text_wants_open(const char *accept)
+{
+    double open = 0, text = 0, any = 0;
+    const char *p = accept == NULL ? "" : accept;
+
+    while (*p != '\0') {
+        mrd_str element, type;
+        double q;
+
+        p += strspn(p, " \t,");
+        element = (mrd_str){ p, strcspn(p, ",") };
+        type = (mrd_str){ p, strcspn(p, " \t;,") };
+        q = quality(element);
+        if (type.len == strlen(OPEN_TYPE) && strncasecmp(type.p, OPEN_TYPE, type.len) == 0)
+            open = q > open ? q : open;
+        else if (type.len == 10 && strncasecmp(type.p, "text/plain", 10) == 0)
+            text = q > text ? q : text;
+        else if (mrd_str_is(type, "*/*") || mrd_str_is(type, "text/*"))
+            any = q > any ? q : any;
+        p += element.len;
+    }
+    return open > 0 && open >= (text > 0 ? text : any);
+}
+
+const char *
+mrd_metrics_text_type(bool open)
+{
+    return open ? OPEN_TYPE "; version=1.0.0; charset=utf-8"
+                : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+/* ---- Families and samples ---- */
+
+void
+mrd_metrics_text_begin(mrd_metrics_text *x, mrd_buf *to, bool open)
+{
+    *x = (mrd_metrics_text){ to, open, "" };
+}
+
+void
+mrd_metrics_text_family(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help)
+{
+    static const char *const kinds[] = { "gauge", "counter", "histogram" };
+    static const char *const units[] = { "seconds", "bytes" };
+    mrd_str family = mrd_str_of(name);
+
+    x->name = name;
+    if (x->open && kind == MRD_METRICS_COUNTER && mrd_str_ends(family, "_total"))
+        family.len -= 6;
+    mrd_buf_fmt(x->to, "# HELP " MRD_STR_FMT " %s\n# TYPE " MRD_STR_FMT " %s\n",
+                MRD_STR_ARG(family), help, MRD_STR_ARG(family), kinds[kind]);
+    for (size_t i = 0; x->open && i < sizeof(units) / sizeof(units[0]); i++) {
+        size_t n = strlen(units[i]);
+
+        if (family.len > n && family.p[family.len - n - 1] == '_' &&
+            memcmp(family.p + family.len - n, units[i], n) == 0)
+            mrd_buf_fmt(x->to, "# UNIT " MRD_STR_FMT " %s\n", MRD_STR_ARG(family), units[i]);
+    }
+}
+
+static void
+sample(mrd_metrics_text *x, const char *suffix, const char *labels)
+{
+    mrd_buf_fmt(x->to, labels == NULL ? "%s%s " : "%s%s{%s} ", x->name, suffix, labels);
+}
+
+static void
+seconds(mrd_metrics_text *x, mrd_dur_ns v)
+{
+    uint64_t whole = v < 0 ? 0 - (uint64_t) v : (uint64_t) v;
+
+    mrd_buf_fmt(x->to, "%s%" PRIu64 ".%09" PRIu64 "\n", v < 0 ? "-" : "",
+                whole / (uint64_t) MRD_SEC, whole % (uint64_t) MRD_SEC);
+}
+
+void
+mrd_metrics_text_u64(mrd_metrics_text *x, const char *labels, uint64_t v)
+{
+    sample(x, "", labels);
+    mrd_buf_u64(x->to, v);
+    mrd_buf_byte(x->to, '\n');
+}
+
+void
+mrd_metrics_text_i64(mrd_metrics_text *x, const char *labels, int64_t v)
+{
+    sample(x, "", labels);
+    mrd_buf_i64(x->to, v);
+    mrd_buf_byte(x->to, '\n');
+}
+
+void
+mrd_metrics_text_seconds(mrd_metrics_text *x, const char *labels, mrd_dur_ns v)
+{
+    sample(x, "", labels);
+    seconds(x, v);
+}
+
+void
+mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help, uint64_t v)
+{
+    mrd_metrics_text_family(x, kind, name, help);
+    mrd_metrics_text_u64(x, NULL, v);
+}
+
+void
+mrd_metrics_text_end(mrd_metrics_text *x)
+{
+    if (x->open)
+        mrd_buf_text(x->to, "# EOF\n");
+}
+
+/* ---- The process ---- */
+
+void
+mrd_metrics_text_process(mrd_metrics_text *x)
+{
+    unsigned long long pages = 0;
+    struct rusage usage;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f != NULL && fscanf(f, "%*u %llu", &pages) == 1)
+        mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "process_resident_memory_bytes", "Memory in use.",
+                     pages * (uint64_t) sysconf(_SC_PAGESIZE));
+    if (f != NULL)
+        fclose(f);
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
+        mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "process_cpu_seconds_total",
+                        "CPU time, user and system.");
+        mrd_metrics_text_seconds(x, NULL,
+                         (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * MRD_SEC +
+                             (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * MRD_US);
+    }
+}
+
+/* ---- Histograms ---- */
+
+void
+mrd_metrics_text_hist_add(mrd_metrics_text_hist *h, mrd_dur_ns v)
+{
+    size_t i = 0;
+
+    while (i < MRD_METRICS_BOUNDS && v > bounds[i])
+        i++;
+    h->buckets[i]++;
+    h->count++;
+    h->sum_ns += v;
+}
+
+void
+mrd_metrics_text_hist_write(mrd_metrics_text *x, const char *name, const char *help, const mrd_metrics_text_hist *h)
+{
+    uint64_t below = 0;
+    char label[32];
+
+    mrd_metrics_text_family(x, MRD_METRICS_HISTOGRAM, name, help);
+    for (size_t i = 0; i < MRD_METRICS_BOUNDS; i++) {
+        below += h->buckets[i];
+        snprintf(label, sizeof(label), "le=\"%g\"", (double) bounds[i] / 1e9);
+        sample(x, "_bucket", label);
+        mrd_buf_fmt(x->to, "%" PRIu64 "\n", below);
+    }
+    sample(x, "_bucket", "le=\"+Inf\"");
+    mrd_buf_fmt(x->to, "%" PRIu64 "\n", h->count);
+    sample(x, "_sum", NULL);
+    seconds(x, h->sum_ns);
+    sample(x, "_count", NULL);
+    mrd_buf_fmt(x->to, "%" PRIu64 "\n", h->count);
+}

@@ -1,0 +1,508 @@
+#include "tests/agent/ring_make.h"
+
+#include <signal.h>
+
+#include "agent/drain.h"
+
+/* What event() was given, per kind and by name. */
+typedef struct {
+    mrd_drain *p;
+    mrd_drain_process *process;
+    uint64_t n[6], lost, gone, seen, unfinished, no_start;
+    uint64_t by_track[64];
+    mrd_event last;
+    char last_name[64], last_arg[64], last_track[64];
+    int64_t last_int;
+    uint32_t last_args;
+    mrd_err answer;
+    bool json; /* wall clock times are expected */
+} heard;
+
+static mrd_err
+take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    heard *h = self;
+    const mrd_track *t = mrd_catalog_borrow_track(process->catalog, ev->track);
+
+    CHECK(clock == MRD_DRAIN_RAW || (h->json && clock == MRD_DRAIN_REALTIME));
+    if (h->answer != MRD_OK)
+        return h->answer;
+    h->process = process;
+    h->n[ev->kind]++;
+    h->lost += ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 0;
+    h->unfinished += ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED;
+    h->no_start += (ev->flags & MRD_EV_NO_START) != 0;
+    h->by_track[ev->track % 64]++;
+    h->last = *ev;
+    h->last_args = ev->arg_count;
+    snprintf(h->last_name, sizeof(h->last_name), "%s",
+             mrd_catalog_text(process->catalog, ev->name).p);
+    snprintf(h->last_track, sizeof(h->last_track), "%s",
+             mrd_catalog_text(process->catalog, t->name).p);
+    h->last_arg[0] = '\0';
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        if (ev->args[i].type == MRD_ARG_INT)
+            h->last_int = ev->args[i].v.i;
+        if (ev->args[i].type == MRD_ARG_STR)
+            snprintf(h->last_arg, sizeof(h->last_arg), "%s",
+                     mrd_catalog_text(process->catalog, ev->args[i].v.sid).p);
+        if (ev->args[i].type == MRD_ARG_TEXT)
+            snprintf(h->last_arg, sizeof(h->last_arg), "%.*s", (int) ev->args[i].len,
+                     ev->args[i].v.text);
+    }
+    return MRD_OK;
+}
+
+static void
+process_event(void *self, mrd_drain_process *process)
+{
+    heard *h = self;
+
+    h->gone += process->gone;
+    h->seen += !process->gone;
+}
+
+static mrd_drain *
+open_drain(heard *h, bool hold)
+{
+    mrd_drain_options o = { .instance_id = "i-test",
+                               .ring_dir = test_tmp(),
+                               .only_uid = -1,
+                               .hold = hold,
+                               .event = take,
+                               .process = process_event,
+                               .self = h };
+    mrd_why why = { 0 };
+
+    CHECK_ERR("open", mrd_drain_open(&o, &h->p, &why), MRD_OK);
+    return h->p;
+}
+
+static void
+check_equation(const char *row, mrd_drain *p)
+{
+    mrd_drain_tally c;
+    uint64_t dropped = 0;
+
+    mrd_drain_counts(p, &c);
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        dropped += c.dropped[i];
+    if (c.begun != c.events + dropped + c.held) {
+        fprintf(stderr,
+                "%s: begun %" PRIu64 " events %" PRIu64 " dropped %" PRIu64 " held %" PRIu64 "\n",
+                row, c.begun, c.events, dropped, c.held);
+        CHECK_ROW(row, false);
+    }
+}
+
+static maker *
+my_ring(int tid, size_t data_len)
+{
+    return make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), tid, data_len);
+}
+
+TEST(records_become_events)
+{
+    heard h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    maker *m = my_ring(7, 1 << 16);
+    uint32_t name = make_text(m, "forward"), key = make_text(m, "step"),
+             dom = make_text(m, "model");
+    int64_t v = -5, now = mrd_local_now().ns;
+    double d = 2.5;
+    uint64_t bits;
+    uint8_t body[256];
+    size_t len;
+
+    memcpy(&bits, &d, sizeof(bits));
+    make_ident(m, "exe=/usr/bin/python3\ncmd=python3 train.py\nRANK=3\nMERIDIAN_JOB=j1\n");
+    len = make_item(body, MRD_ITEM_I64, key, &v, 8);
+    len += make_item(body + len, MRD_ITEM_TEXT, key, "hello", 5);
+    make_rec(m,
+             (mrd_ring_rec){ .kind = MRD_REC_SPAN,
+                             .name = name,
+                             .ts = (uint64_t) now,
+                             .value = 1000,
+                             .domain = dom },
+             body, len);
+    CHECK_INT(mrd_drain_step(p), 1);
+    CHECK_TEXT(h.last_name, "forward");
+    CHECK(h.last.ts_ns == now && h.last.dur_ns == 1000 && h.last.kind == MRD_SPAN);
+    CHECK_TEXT(mrd_catalog_text(h.process->catalog, h.last.category).p, "model");
+    CHECK_INT(h.last_args, 2);
+    CHECK_INT(h.last_int, -5);
+    CHECK_TEXT(h.last_arg, "hello");
+    CHECK_INT(h.process->ident.rank, 3);
+    CHECK_TEXT(h.process->ident.job, "j1");
+    CHECK_INT(h.process->ident.pid, getpid());
+    CHECK_INT(mrd_catalog_borrow_track(h.process->catalog, h.last.track)->thread_id, 7);
+
+    make_rec(m,
+             (mrd_ring_rec){ .kind = MRD_REC_COUNTER,
+                             .flags = MRD_REC_F64 << MRD_RECF_SHIFT,
+                             .name = key,
+                             .ts = (uint64_t) now,
+                             .value = bits },
+             NULL, 0);
+    while (mrd_drain_step(p) == 0)
+        ;
+    CHECK(h.last.kind == MRD_COUNTER && h.last.value == 2.5);
+    CHECK_TEXT(h.last_track, "step");
+    make_rec(m,
+             (mrd_ring_rec){
+                 .kind = MRD_REC_INSTANT, .flags = 1 << MRD_RECF_SHIFT, .ts = (uint64_t) now },
+             body, make_item(body, MRD_ITEM_NAME, 0, "step41", 6));
+    make_rec(m,
+             (mrd_ring_rec){ .kind = MRD_REC_FLOW, .name = name, .ts = (uint64_t) now, .value = 9 },
+             NULL, 0);
+    while (mrd_drain_step(p) == 0)
+        ;
+    CHECK_INT(h.n[MRD_INSTANT], 1);
+    CHECK(h.last.kind == MRD_FLOW && h.last.id != 0 && h.last.id != 9);
+    check_equation("kinds", p);
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+TEST(ends_find_their_starts_across_rings)
+{
+    heard h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    maker *a = my_ring(1, 1 << 16), *b = my_ring(2, 1 << 16);
+    uint32_t name = make_text(a, "task"), key = make_text(b, "result");
+    int64_t v = 4;
+    uint64_t now = (uint64_t) mrd_local_now().ns;
+    uint8_t body[64];
+    mrd_drain_tally c;
+
+    make_rec(a, (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .name = name, .ts = now, .value = 5 }, NULL,
+             0);
+    make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 300, .value = 5 }, body,
+             make_item(body, MRD_ITEM_I64, key, &v, 8));
+    /* An end whose start comes later, one that never starts, and one that never ends. */
+    make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 70, .value = 6 }, NULL, 0);
+    make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 71, .value = 7 }, NULL, 0);
+    make_rec(a, (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .name = name, .ts = now, .value = 8 }, NULL,
+             0);
+    CHECK_INT(mrd_drain_step(p), 5);
+    CHECK_INT(h.n[MRD_SPAN], 1);
+    CHECK_INT(h.last.dur_ns, 300);
+    CHECK_INT(h.last_int, 4);
+    CHECK_TEXT(h.last_name, "task");
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.begun, 4);
+    CHECK_INT(c.held, 3);
+    check_equation("open", p);
+    make_rec(a, (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .name = name, .ts = now, .value = 6 }, NULL,
+             0);
+    while (mrd_drain_step(p) == 0)
+        ;
+    CHECK_INT(h.n[MRD_SPAN], 2);
+    CHECK_INT(h.last.dur_ns, 70);
+    mrd_drain_finish(p);
+    CHECK_INT(h.n[MRD_SPAN], 4);
+    CHECK_INT(h.unfinished, 1);
+    CHECK_INT(h.no_start, 1);
+    check_equation("finished", p);
+    mrd_drain_close(p);
+    make_free(a);
+    make_free(b);
+}
+
+/* A process that floods does not keep the others waiting. */
+TEST(draining_is_fair)
+{
+    heard h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    maker *flood = my_ring(1, 1 << 21), *calm[4];
+    uint32_t name = make_text(flood, "x"), calm_name[4];
+    int64_t now = mrd_local_now().ns;
+
+    for (int i = 0; i < 4; i++) {
+        calm[i] = my_ring(10 + i, 1 << 16);
+        calm_name[i] = make_text(calm[i], "calm");
+    }
+    for (int round = 0; round < 50; round++) {
+        uint64_t before = h.n[MRD_SPAN];
+
+        while (make_span(flood, name, now, 1))
+            ;
+        for (int i = 0; i < 4; i++)
+            make_span(calm[i], calm_name[i], now, 1);
+        now += MRD_SEC; /* whatever the poll interval is, look now */
+        while (mrd_drain_wait_ns(p) > 0)
+            ;
+        CHECK(mrd_drain_step(p) >= 8192);
+        CHECK(h.n[MRD_SPAN] - before <= 8192 + 4 + 4);
+    }
+    mrd_drain_finish(p);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(calm[i]->lost, 0);
+    CHECK_INT(h.n[MRD_SPAN], flood->written + 4 * 50);
+    check_equation("flood", p);
+    mrd_drain_close(p);
+}
+
+/* begun = events + dropped + held, against what the writers know. */
+TEST(losses_are_counted_to_the_event)
+{
+    heard h = { 0 };
+    uint64_t start;
+    int pid = make_dead_pid(&start), rings = 8;
+    maker *m[8];
+    mrd_drain *p = open_drain(&h, false);
+    mrd_drain_tally c;
+    uint64_t written = 0, lost = 0;
+
+    for (int i = 0; i < rings; i++) {
+        uint32_t name;
+
+        m[i] = make_ring(test_tmp(), pid, start, i + 1, 4096);
+        name = make_text(m[i], "s");
+        for (int k = 0; k < 1000; k++)
+            make_span(m[i], name, mrd_local_now().ns, 1);
+        written += m[i]->written;
+        lost += m[i]->lost;
+    }
+    mrd_drain_finish(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.events, written);
+    CHECK_INT(c.dropped[MRD_DROP_RING_FULL], lost);
+    CHECK_INT(c.begun, 8000);
+    CHECK_INT(h.lost, lost);
+    CHECK_INT(c.rings, 0);
+    CHECK_INT(c.rings_removed, 8);
+    CHECK_INT(h.gone, 1);
+    CHECK_INT(h.seen, 1);
+    for (int i = 0; i < rings; i++)
+        CHECK(access(m[i]->path, F_OK) != 0);
+    check_equation("losses", p);
+    mrd_drain_close(p);
+}
+
+TEST(what_the_receiver_refuses_is_counted)
+{
+    heard h = { .answer = MRD_NOMEM };
+    mrd_drain *p = open_drain(&h, false);
+    maker *m = my_ring(1, 1 << 16);
+    uint32_t name = make_text(m, "s");
+    mrd_drain_tally c;
+
+    for (int i = 0; i < 10; i++)
+        make_span(m, name, mrd_local_now().ns, 1);
+    mrd_drain_step(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.dropped[MRD_DROP_MEMORY], 10);
+    check_equation("refused", p);
+    mrd_drain_close(p);
+}
+
+/* With hold, a reader that dies before release leaves everything to its successor. */
+TEST(a_successor_reads_what_was_not_released)
+{
+    heard h = { 0 }, h2 = { 0 };
+    mrd_drain *p = open_drain(&h, true), *p2;
+    maker *m = my_ring(1, 1 << 16);
+    uint32_t name = make_text(m, "s");
+
+    for (int i = 0; i < 100; i++)
+        make_span(m, name, mrd_local_now().ns, 1);
+    mrd_drain_step(p);
+    CHECK_INT(h.n[MRD_SPAN], 100);
+    CHECK(mrd_drain_pressure(p, h.process) > 0.04);
+    mrd_drain_release(p, h.process);
+    CHECK(mrd_drain_pressure(p, h.process) == 0);
+    for (int i = 0; i < 50; i++)
+        make_span(m, name, mrd_local_now().ns, 1);
+    while (mrd_drain_step(p) == 0)
+        ;
+    CHECK_INT(h.n[MRD_SPAN], 150);
+    mrd_drain_close(p);
+    p2 = open_drain(&h2, true);
+    mrd_drain_step(p2);
+    CHECK_INT(h2.n[MRD_SPAN], 50);
+    mrd_drain_close(p2);
+    make_free(m);
+}
+
+TEST(a_dead_ring_stays_until_it_is_released)
+{
+    heard h = { 0 };
+    uint64_t start;
+    int pid = make_dead_pid(&start);
+    maker *m = make_ring(test_tmp(), pid, start, 1, 1 << 16);
+    mrd_drain *p = open_drain(&h, true);
+
+    make_span(m, make_text(m, "s"), mrd_local_now().ns, 1);
+    mrd_drain_finish(p);
+    CHECK_INT(h.n[MRD_SPAN], 1);
+    CHECK(access(m->path, F_OK) == 0);
+    CHECK_INT(h.gone, 0);
+    mrd_drain_release(p, h.process);
+    CHECK(access(m->path, F_OK) != 0);
+    CHECK_INT(h.gone, 1);
+    mrd_drain_close(p);
+}
+
+TEST(hostile_rings_are_retired_and_the_others_go_on)
+{
+    heard h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    maker *good = my_ring(1, 1 << 16), *bad[5];
+    uint32_t name = make_text(good, "s");
+    mrd_drain_tally c;
+    char path[600];
+
+    for (int i = 0; i < 5; i++) {
+        bad[i] = my_ring(20 + i, 1 << 16);
+        make_span(bad[i], make_text(bad[i], "s"), mrd_local_now().ns, 1);
+    }
+    mrd_drain_step(p);
+    atomic_store(&bad[0]->h->head, 1 << 20); /* lies about its head */
+    atomic_store(&bad[1]->h->head, 7);
+    memset(bad[2]->data + 32, 0, 32); /* a record of length 0 */
+    atomic_store(&bad[2]->h->head, 64);
+    CHECK(truncate(bad[3]->path, 5000) == 0);
+    atomic_store(&bad[4]->h->dict_head, UINT64_MAX);
+    make_span(bad[4], 1, mrd_local_now().ns, 1);
+    /* Files that are no rings at all. */
+    snprintf(path, sizeof(path), "%s/meridian.x.ring", test_tmp());
+    CHECK(mkfifo(path, 0600) == 0);
+    snprintf(path, sizeof(path), "%s/meridian..1.2.3.ring", test_tmp());
+    CHECK(symlink("/etc/passwd", path) == 0);
+    for (int i = 0; i < 20; i++) {
+        make_span(good, name, mrd_local_now().ns, 1);
+        while (mrd_drain_step(p) == 0)
+            ;
+    }
+    for (int i = 0; i < 100; i++) {
+        nanosleep(&(struct timespec){ 0, 3000000 }, NULL);
+        mrd_drain_step(p);
+    }
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.rings_bad, 5);
+    CHECK_INT(c.rings, 1);
+    CHECK_INT(c.dropped[MRD_DROP_BAD_RING], 5);
+    CHECK_INT(h.n[MRD_SPAN], 25);
+    check_equation("hostile", p);
+    mrd_drain_close(p);
+}
+
+TEST(a_ring_that_names_somebody_else_is_refused)
+{
+    heard h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    mrd_drain_tally c;
+    maker *m;
+
+    if (getuid() != 0)
+        SKIP("needs root to give a file away");
+    m = my_ring(1, 1 << 16);
+    CHECK(chown(m->path, 12345, 12345) == 0);
+    make_span(m, make_text(m, "s"), mrd_local_now().ns, 1);
+    mrd_drain_step(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.rings, 0);
+    CHECK(c.rings_refused >= 1);
+    CHECK_INT(h.n[MRD_SPAN], 0);
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+/* Many short processes: nothing of them stays behind. */
+TEST(processes_come_and_go)
+{
+    heard h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    uint64_t written = 0;
+    mrd_drain_tally c;
+
+    for (int i = 0; i < 100; i++) {
+        uint64_t start;
+        int pid = make_dead_pid(&start);
+        maker *m = make_ring(test_tmp(), pid, start, pid, 1 << 13);
+        uint32_t name = make_text(m, "s");
+
+        for (int k = 0; k <= i; k++)
+            make_span(m, name, mrd_local_now().ns, 1);
+        written += m->written;
+        make_free(m);
+        mrd_drain_step(p);
+    }
+    mrd_drain_finish(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.events + c.dropped[MRD_DROP_RING_FULL], 5050);
+    CHECK_INT(c.events, written);
+    CHECK_INT(c.processes, 0);
+    CHECK_INT(c.processes_seen, 100);
+    CHECK_INT(h.gone, 100);
+    check_equation("churn", p);
+    mrd_drain_close(p);
+}
+
+TEST(clocks_are_related_by_cross_reads)
+{
+    heard h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    int64_t wall = mrd_wall_now().ns, raw = mrd_local_now().ns;
+
+    CHECK(llabs(mrd_drain_to_raw(p, wall) - raw) < 100 * MRD_MS);
+    CHECK(llabs(mrd_drain_raw_to_wall(p, raw) - wall) < 100 * MRD_MS);
+    CHECK(mrd_drain_to_raw(p, INT64_MAX) > 0);
+    for (int i = 0; i < 3000; i++)
+        mrd_drain_cross(p);
+    CHECK(llabs(mrd_drain_to_raw(p, wall) - raw) < 100 * MRD_MS);
+    mrd_drain_close(p);
+}
+
+static void
+blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t piece, bool whole)
+{
+    make_blob(m, name, number, text, strlen(text), piece, whole);
+}
+
+#define EV(phase, id, ts)                                                                          \
+    "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"id\":1,\"nc_idx\":0,"               \
+    "\"tracking_id\":" id ",\"thread_id\":9,\"worker_gid\":0,\"data\":{},\"timestamp_ns\":" ts "}"
+
+/* Runtime JSON in pieces, a pair that spans two documents, and a document that is cut. */
+TEST(runtime_json_is_paired_across_documents)
+{
+    heard h = { .json = true };
+    mrd_drain *p = open_drain(&h, false);
+    maker *m = my_ring(1, 1 << 16);
+    uint32_t name = make_text(m, "systrace");
+    mrd_drain_tally c;
+
+    blob(m, name, 1,
+         "{\"data_version\":2,\"events\":[" EV("start", "1", "1700000000000000000") "," EV(
+             "start", "2", "1700000000000000100") "," EV("stop", "1", "1700000000000000500") "]}",
+         50, true);
+    mrd_drain_step(p);
+    CHECK_INT(h.n[MRD_SPAN], 1);
+    CHECK(h.last.ts_ns == 1700000000000000000 && h.last.dur_ns == 500);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.held, 1);
+    check_equation("one open", p);
+    blob(m, name, 2, "{\"data_version\":2,\"events\":[" EV("stop", "2", "1700000000000000900") "]}",
+         4000, true);
+    blob(m, name, 3,
+         "{\"data_version\":2,\"events\":[" EV("start", "3", "1700000000000001000") ",{\"ev", 30,
+         false);
+    blob(m, name, 4, "not json", 4000, true);
+    while (mrd_drain_step(p) == 0)
+        ;
+    CHECK_INT(h.n[MRD_SPAN], 2);
+    check_equation("cut", p);
+    mrd_drain_finish(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.events, 3);
+    CHECK_INT(h.unfinished, 1);
+    CHECK_INT(c.held, 0);
+    CHECK(c.dropped[MRD_DROP_JSON] >= 1);
+    check_equation("finished", p);
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+TEST_MAIN()

@@ -1,0 +1,266 @@
+#include "timesync/feasible.h"
+
+#include <math.h>
+#include <string.h>
+
+void
+mrd_poly_box(mrd_poly *poly, double x0, double x1, double y0, double y1)
+{
+    poly->n = 4;
+    poly->c[0] = (mrd_vertex){ x0, y0 };
+    poly->c[1] = (mrd_vertex){ x1, y0 };
+    poly->c[2] = (mrd_vertex){ x1, y1 };
+    poly->c[3] = (mrd_vertex){ x0, y1 };
+}
+
+static double
+cross(mrd_vertex a, mrd_vertex b, mrd_vertex c)
+{
+    return (b.x - a.x) * (c.y - b.y) - (b.y - a.y) * (c.x - b.x);
+}
+
+static bool
+same(mrd_vertex a, mrd_vertex b)
+{
+    return fabs(a.x - b.x) < 1e-9 && fabs(a.y - b.y) < 1e-9;
+}
+
+/* Drops repeated vertices and those that do not turn left: the hull of the rest holds them. */
+static void
+tidy(mrd_poly *poly)
+{
+    mrd_vertex *c = poly->c;
+    int n = 0;
+
+    for (int i = 0; i < poly->n; i++) {
+        if (n == 0 || !same(c[i], c[n - 1]))
+            c[n++] = c[i];
+    }
+    while (n > 1 && same(c[0], c[n - 1]))
+        n--;
+    poly->n = n;
+    for (int i = 0; n > 3 && i < n;) {
+        if (cross(c[(i + n - 1) % n], c[i], c[(i + 1) % n]) > 0) {
+            i++;
+            continue;
+        }
+        memmove(&c[i], &c[i + 1], (size_t) (n - i - 1) * sizeof(*c));
+        n--;
+    }
+    poly->n = n;
+}
+
+bool
+mrd_poly_clip(mrd_poly *poly, double a, double b, double c)
+{
+    double side[MRD_POLY_VERTICES + 8];
+    mrd_poly out;
+    bool cut = false;
+
+    for (int i = 0; i < poly->n; i++) {
+        side[i] = a * poly->c[i].x + b * poly->c[i].y - c - MRD_POLY_SLACK;
+        cut = cut || side[i] > 0;
+    }
+    if (!cut)
+        return poly->n > 0;
+    out.n = 0;
+    for (int i = 0; i < poly->n; i++) {
+        int j = i + 1 == poly->n ? 0 : i + 1;
+        mrd_vertex p = poly->c[i], q = poly->c[j];
+
+        if (side[i] <= 0)
+            out.c[out.n++] = p;
+        if ((side[i] <= 0) != (side[j] <= 0)) {
+            double f = side[i] / (side[i] - side[j]);
+
+            out.c[out.n++] = (mrd_vertex){ p.x + (q.x - p.x) * f, p.y + (q.y - p.y) * f };
+        }
+    }
+    *poly = out;
+    if (poly->n == 0)
+        return false;
+    tidy(poly);
+    mrd_poly_trim(poly, MRD_POLY_VERTICES);
+    return true;
+}
+
+/* Index of the vertex from which edge directions run through 0..360 degrees in order. */
+static int
+lowest(const mrd_vertex *c, int n)
+{
+    int at = 0;
+
+    for (int i = 1; i < n; i++) {
+        if (c[i].y < c[at].y || (c[i].y == c[at].y && c[i].x < c[at].x))
+            at = i;
+    }
+    return at;
+}
+
+/* Minkowski sum: edges of both merged by direction. */
+static void
+add_hexagon(mrd_poly *poly, const mrd_vertex h[6])
+{
+    int n = poly->n, i = 0, j = 0, pi = lowest(poly->c, n), hj = lowest(h, 6);
+    mrd_poly out;
+
+    out.n = 0;
+    while (i < n || j < 6) {
+        mrd_vertex p = poly->c[pi], p2 = poly->c[pi + 1 == n ? 0 : pi + 1];
+        mrd_vertex q = h[hj], q2 = h[hj == 5 ? 0 : hj + 1];
+        double turn = (p2.x - p.x) * (q2.y - q.y) - (p2.y - p.y) * (q2.x - q.x);
+        bool take_p = i < n && (j == 6 || turn >= 0), take_q = j < 6 && (i == n || turn <= 0);
+
+        out.c[out.n++] = (mrd_vertex){ p.x + q.x, p.y + q.y };
+        if (!take_p && !take_q) /* unreachable with finite numbers; never loop */
+            take_p = take_q = true;
+        if (take_p && i < n) {
+            i++;
+            pi = pi + 1 == n ? 0 : pi + 1;
+        }
+        if (take_q && j < 6) {
+            j++;
+            hj = hj == 5 ? 0 : hj + 1;
+        }
+    }
+    *poly = out;
+}
+
+void
+mrd_poly_advance(mrd_poly *poly, double dt, double w)
+{
+    double span = fabs(dt), y = w * span, x = dt * y / 2, v = w * span * span / 4;
+    /* (s, v) of docs/timesync.md 4: (-1,0) (-1/2,-1) (1/2,-1) (1,0) (1/2,1) (-1/2,1), as
+     * (s*x + v, s*y); the order is clockwise or not with the sign of dt. */
+    mrd_vertex h[6] = { { -x, -y }, { -x / 2 - v, -y / 2 }, { x / 2 - v, y / 2 },
+                        { x, y },   { x / 2 + v, y / 2 },   { -x / 2 + v, -y / 2 } };
+
+    if (poly->n == 0 || dt == 0)
+        return;
+    for (int i = 0; i < poly->n; i++)
+        poly->c[i].x += poly->c[i].y * dt;
+    if (w <= 0)
+        return;
+    if (cross(h[0], h[1], h[2]) < 0) {
+        for (int i = 1; i < 3; i++) {
+            mrd_vertex swap = h[i];
+
+            h[i] = h[6 - i];
+            h[6 - i] = swap;
+        }
+    }
+    add_hexagon(poly, h);
+    tidy(poly);
+    mrd_poly_trim(poly, MRD_POLY_VERTICES);
+}
+
+/* Where the neighbours of edge i meet when it is dropped, and the area that adds. */
+static double
+drop_edge(const mrd_vertex *c, int n, int i, mrd_vertex *ret_meet)
+{
+    mrd_vertex before = c[i == 0 ? n - 1 : i - 1], p = c[i], q = c[i + 1 == n ? 0 : i + 1];
+    mrd_vertex after = c[i + 2 >= n ? i + 2 - n : i + 2];
+    double d1x = p.x - before.x, d1y = p.y - before.y;
+    double d2x = after.x - q.x, d2y = after.y - q.y;
+    double turn = d1x * d2y - d1y * d2x, s;
+
+    if (turn <= 0)
+        return INFINITY;
+    s = ((q.x - p.x) * d2y - (q.y - p.y) * d2x) / turn;
+    if (!(s >= 0))
+        return INFINITY;
+    *ret_meet = (mrd_vertex){ p.x + s * d1x, p.y + s * d1y };
+    return s * fabs(d1x * (q.y - p.y) - d1y * (q.x - p.x));
+}
+
+void
+mrd_poly_trim(mrd_poly *poly, int vertices)
+{
+    double area[MRD_POLY_VERTICES + 8];
+    mrd_vertex meet[MRD_POLY_VERTICES + 8];
+    mrd_vertex *c = poly->c;
+
+    if (poly->n <= vertices)
+        return;
+    for (int i = 0; i < poly->n; i++)
+        area[i] = drop_edge(c, poly->n, i, &meet[i]);
+    while (poly->n > vertices) {
+        int n = poly->n, best = 0, next;
+
+        for (int i = 1; i < n; i++)
+            best = area[i] < area[best] ? i : best;
+        if (!isfinite(area[best]))
+            return; /* no edge can go: a needle thinner than the arithmetic; keep all vertices */
+        next = best + 1 == n ? 0 : best + 1;
+        c[best] = meet[best];
+        memmove(&c[next], &c[next + 1], (size_t) (n - next - 1) * sizeof(*c));
+        memmove(&area[next], &area[next + 1], (size_t) (n - next - 1) * sizeof(*area));
+        memmove(&meet[next], &meet[next + 1], (size_t) (n - next - 1) * sizeof(*meet));
+        poly->n = --n;
+        best = next < best ? best - 1 : best;
+        for (int k = -2; k <= 1; k++) { /* the edges whose own or neighbouring vertices moved */
+            int i = (best + k + n) % n;
+
+            area[i] = drop_edge(c, n, i, &meet[i]);
+        }
+    }
+}
+
+bool
+mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other)
+{
+    int n = other->n;
+
+    if (n == 0)
+        poly->n = 0;
+    if (n < 3)
+        return poly->n > 0; /* a point or line has no inside to clip by: keep the larger set */
+    for (int i = 0; i < n && poly->n > 0; i++) {
+        mrd_vertex p = other->c[i], q = other->c[i + 1 == n ? 0 : i + 1];
+        double a = q.y - p.y, b = p.x - q.x, scale = fabs(a) + fabs(b);
+
+        if (scale > 0)
+            (void) mrd_poly_clip(poly, a / scale, b / scale, (a * p.x + b * p.y) / scale);
+    }
+    return poly->n > 0;
+}
+
+mrd_poly_range
+mrd_poly_extent(const mrd_poly *poly)
+{
+    mrd_poly_range r = { INFINITY, -INFINITY, INFINITY, -INFINITY };
+
+    for (int i = 0; i < poly->n; i++) {
+        r.lo = fmin(r.lo, poly->c[i].x);
+        r.hi = fmax(r.hi, poly->c[i].x);
+        r.rate_lo = fmin(r.rate_lo, poly->c[i].y);
+        r.rate_hi = fmax(r.rate_hi, poly->c[i].y);
+    }
+    return r;
+}
+
+void
+mrd_poly_mirror(mrd_poly *poly)
+{
+    for (int i = 0, j = poly->n - 1; i < j; i++, j--) {
+        mrd_vertex swap = poly->c[i];
+
+        poly->c[i] = poly->c[j];
+        poly->c[j] = swap;
+    }
+    for (int i = 0; i < poly->n; i++)
+        poly->c[i].y = -poly->c[i].y;
+}
+
+bool
+mrd_poly_holds(const mrd_poly *poly, double x, double y, double tol)
+{
+    for (int i = 0; i < poly->n; i++) {
+        mrd_vertex p = poly->c[i], q = poly->c[i + 1 == poly->n ? 0 : i + 1];
+        double side = (q.x - p.x) * (y - p.y) - (q.y - p.y) * (x - p.x);
+
+        if (side < -tol * (fabs(q.y - p.y) + 1e-9 * fabs(q.x - p.x)) - 1e-6)
+            return false;
+    }
+    return poly->n > 0;
+}

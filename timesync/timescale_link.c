@@ -1,0 +1,165 @@
+#include "timesync/timescale_link.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "timesync/align_impl.h"
+
+/* One clock's word: ahead = base + [lo, hi]. */
+typedef struct {
+    double lo, hi, est;
+} word;
+
+typedef struct {
+    const mrd_align_segment *a, *b;
+    const mrd_align_bin *last, *first;
+} sides;
+
+static sides
+sides_of(const mrd_link_clock *c)
+{
+    const mrd_align_segment *a = mrd_align_borrow_segment(c->align, c->before);
+    const mrd_align_segment *b = mrd_align_borrow_segment(c->align, c->after);
+    const mrd_align_bin *bins = mrd_align_borrow_bins(c->align);
+
+    return (sides){ a, b, &bins[a->first + a->count - 1], &bins[b->first] };
+}
+
+/* Old session time of a local time, by the estimate. */
+static int64_t
+old_time(const sides *s, int64_t local)
+{
+    return local + s->a->base +
+           llround(mrd_align_extrapolate(s->a, s->last, local - s->last->at.ns).est);
+}
+
+/* The middle of the shortest gap that all evidence leaves: there the two extrapolations are
+ * shortest. */
+static void
+choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
+{
+    int64_t from = INT64_MIN, until = INT64_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        sides s = sides_of(&clocks[i]);
+        int64_t end = old_time(&s, s.a->to), start = old_time(&s, s.b->from);
+
+        from = end > from ? end : from;
+        until = start < until ? start : until;
+    }
+    if (until < from) /* extrapolations of different clocks, which may be wide */
+        until = from;
+    to->at_ns = from + (until - from) / 2;
+    to->gap_ns = until - from;
+}
+
+/* The local time at which the old timeline shows `at`. The slope is within 500 ppm of one. */
+static int64_t
+local_at(const sides *s, int64_t at)
+{
+    int64_t local = at - s->a->base;
+
+    for (int i = 0; i < 8; i++)
+        local -= old_time(s, local) - at;
+    return local;
+}
+
+static word
+word_of(const mrd_link_clock *clock, int64_t at, int64_t base)
+{
+    sides s = sides_of(clock);
+    int64_t local = local_at(&s, at);
+    mrd_align_place a = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
+    mrd_align_place b = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
+    double apart = (double) (s.b->base - s.a->base - base);
+    /* The instant itself lies somewhere in the old bound, and the two timelines may run apart. */
+    double slack = (a.hi - a.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
+
+    return (word){ apart + b.lo - a.hi - slack, apart + b.hi - a.lo + slack,
+                   apart + b.est - a.est };
+}
+
+/* ---- agreeing ---- */
+
+typedef struct {
+    double at;
+    int side; /* 1 opens, -1 closes */
+} edge;
+
+static int
+edge_order(const void *a, const void *b)
+{
+    const edge *x = a, *y = b;
+
+    return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : y->side - x->side;
+}
+
+/* The interval in which most of them overlap; how many do. */
+static size_t
+overlap(const word *w, size_t n, edge *edges, double *ret_lo, double *ret_hi)
+{
+    int open = 0, most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        edges[2 * i] = (edge){ w[i].lo, 1 };
+        edges[2 * i + 1] = (edge){ w[i].hi, -1 };
+    }
+    qsort(edges, 2 * n, sizeof(*edges), edge_order);
+    for (size_t i = 0; i < 2 * n; i++) {
+        open += edges[i].side;
+        if (open > most) {
+            most = open;
+            *ret_lo = edges[i].at;
+            *ret_hi = edges[i + 1].at; /* the last edge closes */
+        }
+    }
+    return (size_t) most;
+}
+
+/* The mean of those that agree, narrow ones first, inside what they leave. */
+static double
+mean(const word *w, size_t n, double lo, double hi)
+{
+    double sum = 0, weight = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double width = w[i].hi - w[i].lo;
+
+        if (w[i].lo > lo || w[i].hi < hi)
+            continue;
+        sum += w[i].est / (width * width);
+        weight += 1 / (width * width);
+    }
+    return fmin(fmax(sum / weight, lo), hi);
+}
+
+bool
+mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *ret_link)
+{
+    mrd_timescale_link link = { 0 };
+    word *words = malloc((n + 1) * sizeof(*words));
+    edge *edges = malloc((2 * n + 2) * sizeof(*edges));
+    bool ok = n > 0 && words != NULL && edges != NULL;
+
+    if (ok) {
+        sides s = sides_of(&clocks[0]);
+        int64_t base = s.b->base - s.a->base;
+        double lo = 0, hi = 0, est;
+
+        choose_instant(clocks, n, &link);
+        for (size_t i = 0; i < n; i++)
+            words[i] = word_of(&clocks[i], link.at_ns, base);
+        link.clocks = overlap(words, n, edges, &lo, &hi);
+        link.contradicting = n - link.clocks;
+        est = round(mean(words, n, lo, hi));
+        link.ahead_ns = base + (int64_t) est;
+        link.lo = (mrd_dur_ns) floor(fmin(lo - est, 0));
+        link.hi = (mrd_dur_ns) ceil(fmax(hi - est, 0));
+        ok = link.clocks * 2 > n;
+    }
+    free(words);
+    free(edges);
+    if (ok)
+        *ret_link = link;
+    return ok;
+}

@@ -1,0 +1,282 @@
+#include "trace/analysis/collectives.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/obj.h"
+
+enum { WORD_MAX = 64 }; /* of a squeezed name; longer ones are cut, which prefixes do not mind */
+
+/* What a name is, found once per name. */
+typedef enum {
+    NAME_UNSEEN,
+    NAME_OTHER,
+    NAME_KERNEL,
+    NAME_RUNNING,
+    NAME_BARRIER,
+    NAME_SAYS_ALL,
+    NAME_SAYS_SINGLE
+} name_class;
+
+enum {
+    KEY_COLLECTIVE,
+    KEY_DTYPE,
+    KEY_SIZE,
+    KEY_RANKS,
+    KEY_GROUP,
+    KEY_MEMBERS,
+    KEY_GID,
+    KEY_OP,
+    KEY_BYTES,
+    KEYS
+};
+
+static const char *const key_names[KEYS] = { "Collective name",
+                                             "dtype",
+                                             "In msg nelems",
+                                             "Process Group Ranks",
+                                             "Process Group Name",
+                                             "Group size",
+                                             "gid",
+                                             "op_id",
+                                             "size" };
+
+struct mrd_collectives {
+    const mrd_catalog *cat;
+    const mrd_strtab *strings;
+    uint8_t *classes; /* by name */
+    size_t n;
+    mrd_sid keys[KEYS];
+};
+
+static const struct {
+    const char *prefix;
+    mrd_cc_kind kind;
+    bool uneven; /* participants may hand in different amounts */
+} operations[] = {
+    { "allreduce", MRD_CC_SYNC, false },     { "allgather", MRD_CC_SYNC, false },
+    { "reducescatter", MRD_CC_SYNC, false }, { "alltoall", MRD_CC_SYNC, true },
+    { "barrier", MRD_CC_SYNC, false },       { "sendrecv", MRD_CC_SENDRECV, true },
+};
+
+/* Lower case without underscores: "_allgather_base" and "AllGather_RING" begin alike. */
+static mrd_str
+squeeze(mrd_str text, char word[WORD_MAX])
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < text.len && n < WORD_MAX; i++) {
+        if (text.p[i] != '_')
+            word[n++] = (char) tolower((unsigned char) text.p[i]);
+    }
+    return (mrd_str){ word, n };
+}
+
+static mrd_cc_kind
+operation(mrd_str word, bool *ret_uneven)
+{
+    *ret_uneven = false;
+    for (size_t i = 0; i < MRD_COUNT(operations); i++) {
+        if (mrd_str_starts(word, operations[i].prefix)) {
+            *ret_uneven = operations[i].uneven;
+            return operations[i].kind;
+        }
+    }
+    return MRD_CC_LOOSE;
+}
+
+static name_class
+classify(mrd_str name)
+{
+    static const struct {
+        const char *prefix;
+        name_class is;
+    } rows[] = { { "ncclKernel", NAME_KERNEL },         { "ncclDevKernel", NAME_KERNEL },
+                 { "nccl:all_to_all", NAME_SAYS_ALL },  { "nccl:alltoall", NAME_SAYS_ALL },
+                 { "nccl:send", NAME_SAYS_SINGLE },     { "nccl:recv", NAME_SAYS_SINGLE },
+                 { "nccl:coalesced", NAME_SAYS_SINGLE } };
+
+    if (mrd_str_is(name, "cc_running"))
+        return NAME_RUNNING;
+    if (mrd_str_is(name, "cc_exec_barrier"))
+        return NAME_BARRIER;
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        if (mrd_str_starts(name, rows[i].prefix))
+            return rows[i].is;
+    }
+    return NAME_OTHER;
+}
+
+mrd_collectives *
+mrd_collectives_new(const mrd_catalog *cat)
+{
+    mrd_collectives *c = calloc(1, sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    c->cat = cat;
+    c->strings = mrd_catalog_strings(cat);
+    c->n = mrd_strtab_count(c->strings);
+    if ((c->classes = calloc(c->n + 1, sizeof(*c->classes))) == NULL) {
+        free(c);
+        return NULL;
+    }
+    for (size_t i = 0; i < KEYS; i++)
+        c->keys[i] = mrd_strtab_find(c->strings, mrd_str_of(key_names[i]));
+    return c;
+}
+
+void
+mrd_collectives_free(mrd_collectives *c)
+{
+    if (c == NULL)
+        return;
+    free(c->classes);
+    free(c);
+}
+
+static const mrd_arg *
+find_arg(const mrd_collectives *c, const mrd_event *ev, unsigned key)
+{
+    for (uint32_t i = 0; i < ev->arg_count && c->keys[key] != 0; i++) {
+        if (ev->args[i].key == c->keys[key])
+            return &ev->args[i];
+    }
+    return NULL;
+}
+
+static mrd_str
+arg_text(const mrd_collectives *c, const mrd_event *ev, unsigned key)
+{
+    const mrd_arg *a = find_arg(c, ev, key);
+
+    if (a != NULL && a->type == MRD_ARG_STR)
+        return mrd_strtab_get(c->strings, a->v.sid);
+    if (a != NULL && (a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON))
+        return (mrd_str){ a->v.text, a->len };
+    return MRD_STR("");
+}
+
+static bool
+arg_int(const mrd_collectives *c, const mrd_event *ev, unsigned key, int64_t *ret_v)
+{
+    const mrd_arg *a = find_arg(c, ev, key);
+
+    if (a == NULL || (a->type != MRD_ARG_INT && a->type != MRD_ARG_UINT) || a->v.i < 0)
+        return false;
+    *ret_v = a->v.i;
+    return true;
+}
+
+static uint64_t
+hash_text(mrd_str text, uint64_t seed)
+{
+    return mrd_hash64(text.p, text.len, seed);
+}
+
+/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)": from the operation to the parenthesis. */
+static mrd_str
+kernel_part(mrd_str name)
+{
+    size_t from = mrd_str_starts(name, "ncclDevKernel") ? 13 : 10, end = from;
+
+    while (end < name.len && name.p[end] != '(')
+        end++;
+    return (mrd_str){ name.p + from, end - from };
+}
+
+static mrd_cc_kind
+see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
+{
+    mrd_str called = arg_text(c, ev, KEY_COLLECTIVE), name = mrd_catalog_text(c->cat, ev->name);
+    char buf[WORD_MAX];
+    mrd_str word = squeeze(called.len > 0 ? called : kernel_part(name), buf);
+    int64_t members = 0;
+    bool uneven;
+    mrd_cc_kind kind = operation(word, &uneven);
+
+    if (mrd_catalog_borrow_track(c->cat, ev->track)->device_idx == MRD_NONE)
+        return MRD_CC_NO; /* the launch of the kernel, not the kernel */
+    ret->op = hash_text(arg_text(c, ev, KEY_DTYPE), hash_text(word, 0));
+    ret->group = hash_text(arg_text(c, ev, KEY_RANKS),
+                           hash_text(arg_text(c, ev, KEY_GROUP), hash_text(MRD_STR("nccl"), 0)));
+    if (arg_int(c, ev, KEY_MEMBERS, &members)) {
+        ret->group = mrd_hash64(&members, sizeof(members), ret->group);
+        if (members == 1)
+            return MRD_CC_LOOSE; /* nobody to wait for */
+    }
+    if (uneven || !arg_int(c, ev, KEY_SIZE, &ret->size))
+        ret->size = -1;
+    return kind;
+}
+
+static mrd_cc_kind
+see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
+{
+    int64_t gid, op;
+
+    if (!arg_int(c, ev, KEY_GID, &gid) || !arg_int(c, ev, KEY_OP, &op))
+        return MRD_CC_LOOSE; /* nothing says which operation of whom */
+    ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
+    ret->op = mrd_hash64(&op, sizeof(op), 0);
+    if (!arg_int(c, ev, KEY_BYTES, &ret->size))
+        ret->size = -1;
+    return MRD_CC_SYNC;
+}
+
+static name_class
+class_of(mrd_collectives *c, mrd_sid name)
+{
+    if (name >= c->n)
+        return NAME_OTHER;
+    if (c->classes[name] == NAME_UNSEEN)
+        c->classes[name] = (uint8_t) classify(mrd_catalog_text(c->cat, name));
+    return (name_class) c->classes[name];
+}
+
+bool
+mrd_collectives_named(mrd_collectives *c, mrd_sid name)
+{
+    return class_of(c, name) != NAME_OTHER;
+}
+
+mrd_cc_kind
+mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc)
+{
+    if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START))
+        return MRD_CC_NO;
+    switch (class_of(c, ev->name)) {
+    case NAME_KERNEL:
+        return see_kernel(c, ev, ret_cc);
+    case NAME_RUNNING:
+        return see_running(c, ev, ret_cc);
+    case NAME_BARRIER:
+        *ret_cc = (mrd_cc){ .group = hash_text(MRD_STR("cc_exec_barrier"), 0), .size = -1 };
+        return MRD_CC_BARRIER;
+    case NAME_SAYS_ALL:
+        return MRD_CC_SAYS_ALL;
+    case NAME_SAYS_SINGLE:
+        return MRD_CC_SAYS_SINGLE;
+    case NAME_UNSEEN:
+    case NAME_OTHER:
+        break;
+    }
+    return MRD_CC_NO;
+}
+
+bool
+mrd_collectives_all_to_all(const mrd_catalog *cat)
+{
+    size_t n = mrd_strtab_count(mrd_catalog_strings(cat));
+    bool all = false;
+
+    for (mrd_sid i = 1; i < n; i++) {
+        name_class is = classify(mrd_catalog_text(cat, i));
+
+        if (is == NAME_SAYS_SINGLE)
+            return false;
+        all = all || is == NAME_SAYS_ALL;
+    }
+    return all;
+}

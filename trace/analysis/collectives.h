@@ -1,0 +1,58 @@
+/*
+ * trace/analysis/collectives.h - which events are collectives: one participant's part in an operation of a
+ * group, in traces of two worlds. For aligning clocks (cli/align.h) and for who-was-late reports.
+ *
+ *   nccl     device spans named ncclKernel_*, ncclDevKernel_* (also RCCL's). Group, operation and
+ *            size are the arguments "Process Group Ranks", "Process Group Name", "Group size",
+ *            "Collective name", "dtype" and "In msg nelems" where the trace has them; else the
+ *            operation is the kernel's name and all are one group
+ *   neuron   cc_running spans: group is `gid`, operation `op_id`, size `size`; cc_exec_barrier
+ *            spans: one group, one operation
+ *
+ * Sync means: no participant leaves before the last has entered (all-reduce, all-gather,
+ * reduce-scatter, all-to-all, barrier). Broadcast, reduce, gather, scatter, send and recv are not.
+ * A bare SendRecv kernel may be an all-to-all or two single messages: only the host's annotations
+ * ("nccl:all_to_all", "nccl:send") tell, so they are reported as well.
+ *
+ * Hashes are equal for equal text over files and runs of one program; they are no identity across
+ * programs. Threads: belongs to one thread. The catalog must hold all names before the first call.
+ * Source   names and arguments as PyTorch's Kineto and the Neuron runtime write them.
+ */
+#ifndef MRD_TRACE_COLLECTIVES_H
+#define MRD_TRACE_COLLECTIVES_H
+
+#include "trace/model/catalog.h"
+
+typedef enum {
+    MRD_CC_NO,         /* not a collective */
+    MRD_CC_SYNC,       /* leaves after all have entered */
+    MRD_CC_LOOSE,      /* a collective or message without that promise */
+    MRD_CC_SENDRECV,   /* SendRecv kernel without a collective's name */
+    MRD_CC_BARRIER,    /* neuron cc_exec_barrier: sync, but all alike */
+    MRD_CC_SAYS_ALL,   /* host annotation: an all-to-all was called */
+    MRD_CC_SAYS_SINGLE /* host annotation: a send or recv was called */
+} mrd_cc_kind;
+
+typedef struct {
+    uint64_t group, op; /* hashes */
+    int64_t size;       /* elements or bytes; -1 unknown, or not the same at all participants */
+} mrd_cc;
+
+typedef struct mrd_collectives mrd_collectives;
+
+mrd_collectives *mrd_collectives_new(const mrd_catalog *cat); /* NULL without memory */
+void mrd_collectives_free(mrd_collectives *c);                /* NULL is fine */
+/*
+ * What this event is. *ret_cc is written for SYNC, LOOSE, SENDRECV and BARRIER. Only finished spans
+ * are collectives.
+ */
+mrd_cc_kind mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc);
+
+/* False: no event of this name is one, whatever its arguments say. */
+bool mrd_collectives_named(mrd_collectives *c, mrd_sid name);
+
+/* Whether the profile's SendRecv kernels are all-to-alls: the host says so somewhere, and nowhere
+ * that a single message was sent. Looks at the names of the catalog once. */
+bool mrd_collectives_all_to_all(const mrd_catalog *cat);
+
+#endif

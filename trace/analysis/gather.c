@@ -1,0 +1,173 @@
+#include "trace/analysis/gather.h"
+
+#include <stdlib.h>
+
+#include "base/map.h"
+
+/* The collective that a group is in. */
+typedef struct {
+    uint64_t op;
+    uint64_t number; /* of this collective in its group; 0: none yet */
+    int64_t size, first_end;
+    mrd_sid name;
+    mrd_gather_part *parts;
+    size_t n, cap;
+} group_now;
+
+struct mrd_gather {
+    const mrd_catalog *cat;
+    mrd_gather_done done;
+    void *self;
+    bool all_to_all;
+    mrd_map group_of; /* group, job -> index */
+    mrd_map part_of;  /* group index, core -> number of the collective, low 31 bits */
+    group_now *groups;
+    size_t n, cap;
+    uint64_t left_out;
+};
+
+mrd_gather *
+mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self)
+{
+    mrd_gather *g = calloc(1, sizeof(*g));
+
+    if (g == NULL)
+        return NULL;
+    g->cat = cat;
+    g->done = done;
+    g->self = self;
+    g->all_to_all = mrd_collectives_all_to_all(cat);
+    return g;
+}
+
+void
+mrd_gather_free(mrd_gather *g)
+{
+    if (g == NULL)
+        return;
+    for (size_t i = 0; i < g->n; i++)
+        free(g->groups[i].parts);
+    free(g->groups);
+    mrd_map_fini(&g->group_of);
+    mrd_map_fini(&g->part_of);
+    free(g);
+}
+
+/* Errors: LIMIT when there are too many groups to follow, NOMEM. */
+static mrd_err
+group_find(mrd_gather *g, uint64_t group, uint64_t job, uint32_t *ret_index)
+{
+    mrd_map_key key = { group, job, 0 };
+    uint32_t i = mrd_map_get(&g->group_of, key);
+
+    if (i == MRD_MAP_NONE) {
+        if (g->n == MRD_GATHER_GROUPS)
+            return MRD_LIMIT;
+        if (g->n == g->cap) {
+            size_t cap = g->cap == 0 ? 16 : 2 * g->cap;
+            group_now *more = realloc(g->groups, cap * sizeof(*more));
+
+            if (more == NULL)
+                return MRD_NOMEM;
+            g->groups = more;
+            g->cap = cap;
+        }
+        i = (uint32_t) g->n;
+        if (mrd_map_put(&g->group_of, key, i) != MRD_OK)
+            return MRD_NOMEM;
+        g->groups[g->n++] = (group_now){ 0 };
+    }
+    *ret_index = i;
+    return MRD_OK;
+}
+
+/* number: of the collective of this group that the event's core was in last. */
+static bool
+belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t number)
+{
+    int64_t slack = ev->bound_ns == MRD_BOUND_UNKNOWN ? 0 : ev->bound_ns, limit;
+
+    if (now->number == 0 || now->op != what->op || now->size != what->size ||
+        number == (uint32_t) (now->number & INT32_MAX))
+        return false;
+    return __builtin_add_overflow(now->first_end, slack, &limit) || ev->ts_ns <= limit;
+}
+
+static void
+tell(mrd_gather *g, const group_now *now)
+{
+    mrd_gathered c = { .name = now->name, .size = now->size, .n = now->n, .parts = now->parts };
+
+    if (now->n > 0)
+        g->done(g->self, &c);
+}
+
+static mrd_err
+part_add(group_now *now, const mrd_event *ev, uint32_t core)
+{
+    int64_t end = mrd_event_end(ev);
+
+    if (now->n == now->cap) {
+        size_t cap = now->cap == 0 ? 8 : 2 * now->cap;
+        mrd_gather_part *more = realloc(now->parts, cap * sizeof(*more));
+
+        if (more == NULL)
+            return MRD_NOMEM;
+        now->parts = more;
+        now->cap = cap;
+    }
+    now->parts[now->n++] =
+        (mrd_gather_part){ .core = core, .bound_ns = ev->bound_ns, .begin = ev->ts_ns, .end = end };
+    now->first_end = end < now->first_end ? end : now->first_end;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_event *ev,
+               uint32_t core)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(g->cat, ev->track);
+    uint32_t index;
+    group_now *now;
+    mrd_err err;
+
+    if (kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER &&
+        !(kind == MRD_CC_SENDRECV && g->all_to_all))
+        return MRD_OK;
+    err = group_find(g, what->group, mrd_catalog_borrow_process(g->cat, t->process)->job, &index);
+    if (err == MRD_LIMIT) {
+        g->left_out++;
+        return MRD_OK;
+    }
+    if (err != MRD_OK)
+        return err;
+    now = &g->groups[index];
+    if (!belongs(now, ev, what, mrd_map_get(&g->part_of, (mrd_map_key){ index, core, 0 }))) {
+        tell(g, now);
+        now->op = what->op;
+        now->size = what->size;
+        now->name = ev->name;
+        now->number++;
+        now->first_end = INT64_MAX;
+        now->n = 0;
+    }
+    if ((err = part_add(now, ev, core)) != MRD_OK)
+        return err;
+    return mrd_map_put(&g->part_of, (mrd_map_key){ index, core, 0 },
+                       (uint32_t) (now->number & INT32_MAX));
+}
+
+void
+mrd_gather_finish(mrd_gather *g)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        tell(g, &g->groups[i]);
+        g->groups[i].n = 0;
+    }
+}
+
+uint64_t
+mrd_gather_left_out(const mrd_gather *g)
+{
+    return g->left_out;
+}

@@ -1,0 +1,56 @@
+/*
+ * trace/analysis/gather.h - brings the parts of one collective together: which cores took part, when each
+ * came. For "who was last" in the overview and in reports.
+ *
+ * Parts of one collective are the spans of one group, job, operation and size at different cores
+ * that overlap, for in a synchronising collective nobody leaves before all have entered. So nothing
+ * has to be counted from the start: a lost event spoils one collective, and any slice of a session
+ * can be looked at. A part that begins after another has ended, or comes from a core that is
+ * already in, begins the next collective. Whether SendRecv kernels count, the host's names decide
+ * (mrd_collectives_all_to_all). Ends that clocks put before the last begin (by less than
+ * their bound) still count as overlap. The runtime's cc_exec_barrier does not say its group: it is
+ * taken as a barrier of all cores of the job.
+ *
+ * Memory   one open collective per group, at most MRD_GATHER_GROUPS groups.
+ * Threads  belongs to one thread.
+ * Source   overlap instead of index: an index breaks after one dropped event.
+ */
+#ifndef MRD_TRACE_GATHER_H
+#define MRD_TRACE_GATHER_H
+
+#include "trace/analysis/collectives.h"
+
+#define MRD_GATHER_GROUPS 65536u
+
+typedef struct {
+    uint32_t core;      /* the caller's number */
+    uint32_t bound_ns;  /* of its begin */
+    int64_t begin, end; /* session ns */
+} mrd_gather_part;
+
+/* A collective that is over; parts in the order of their begins. Borrowed for the call. */
+typedef struct {
+    mrd_sid name; /* of the first part's event */
+    int64_t size;
+    size_t n;
+    const mrd_gather_part *parts;
+} mrd_gathered;
+
+typedef void (*mrd_gather_done)(void *self, const mrd_gathered *c);
+
+typedef struct mrd_gather mrd_gather;
+
+mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self); /* or NULL */
+void mrd_gather_free(mrd_gather *g); /* NULL is fine; what is open is not told */
+/*
+ * One part, a finished span that mrd_collectives_see named so (what does not synchronise is
+ * ignored); spans come in the order of time. May call done for the one before. Errors: NOMEM.
+ */
+mrd_err mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_event *ev,
+                       uint32_t core);
+/* Tells what is still open. */
+void mrd_gather_finish(mrd_gather *g);
+/* Parts of groups beyond MRD_GATHER_GROUPS: not looked at. */
+uint64_t mrd_gather_left_out(const mrd_gather *g);
+
+#endif

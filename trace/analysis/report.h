@@ -1,0 +1,152 @@
+/*
+ * trace/analysis/report.h - where the time goes and who was late: collected in one pass over a merged
+ * profile; what the outputs report-text and report-json print.
+ *
+ * Worker   a core of a process (lnc_idx), or a device of it where the source knows only devices.
+ * Window   of a worker: from the begin of its first device span to the end of its last. Every
+ *          nanosecond of it is in exactly one of MRD_REPORT_PARTS, so the parts add up to it.
+ *          Unions, never sums of spans:
+ *
+ *   waiting   in a barrier for others (cc_exec_barrier)
+ *   both      a collective runs while the device computes (hidden communication)
+ *   exposed   a collective runs and nothing else
+ *   compute   the device computes (nc_exec_running, kernels)
+ *   copy      only copies run (dmem_buf_*, tensor read and write, memory kernels)
+ *   host      the device is idle and the runtime is in a call for this core
+ *   idle      none of these
+ *
+ *   On Neuron an execution contains its collectives, so `both` says that they ran inside it;
+ *   whether engines computed meanwhile only a device profile tells.
+ *
+ * Late     parts of a collective come from trace/analysis/gather.h. The last to begin is *proven* late when
+ *          its begin lies after every other's by more than MRD_REPORT_NOISE and, for those of other
+ *          nodes, the bounds of both (cores of one node share its clock); otherwise who was last is
+ *          *indistinguishable*. `alone` is the time between the last and the last but
+ *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
+ *          it.
+ * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
+ *          per process.
+ * Pauses   the longest times in which a worker's device did nothing.
+ *
+ * Memory   grows with workers and names of collectives, not with events. Threads: one.
+ * Source   breakdown and overlap as HolisticTraceAnalysis defines them, collectives by TraceLens'
+ *          latency and skew, scores by nvidia-resiliency-ext; the bound rule is ours.
+ */
+#ifndef MRD_TRACE_REPORT_H
+#define MRD_TRACE_REPORT_H
+
+#include "trace/analysis/hist.h"
+#include "trace/sink/sink.h"
+
+#define MRD_REPORT_NOISE  100 /* ns: what two stamps of one instant may differ by */
+#define MRD_REPORT_PAUSES 16  /* longest pauses kept */
+#define MRD_REPORT_STEPS  16  /* slowest steps kept */
+
+typedef enum {
+    MRD_REPORT_COMPUTE,
+    MRD_REPORT_BOTH,
+    MRD_REPORT_EXPOSED,
+    MRD_REPORT_COPY,
+    MRD_REPORT_WAITING,
+    MRD_REPORT_HOST,
+    MRD_REPORT_IDLE,
+    MRD_REPORT_PARTS
+} mrd_report_part;
+
+const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
+
+typedef struct {
+    mrd_proc_id process;
+    int64_t lnc_idx, device_idx; /* MRD_NONE; the first names the worker when it is known */
+    int64_t worker_gid;
+    int64_t first_ns, last_ns; /* its window; first > last: no device span, not in the report */
+    uint64_t part_ns[MRD_REPORT_PARTS];
+    uint64_t took_part;     /* in collectives with at least two parts */
+    uint64_t last, proven;  /* was the last to begin; of these proven */
+    uint64_t alone_ns;      /* sums over those it was last in: behind the last but one, */
+    uint64_t alone_wait_ns; /* ... times those who waited, */
+    uint64_t caused_ns;     /* ... all waits for it, */
+    uint64_t proven_ns;     /* ... of these, where it was proven */
+    uint64_t wait_ns;       /* its own waits for others */
+} mrd_report_worker;
+
+typedef struct {
+    mrd_sid name;
+    int64_t size;          /* MRD_NONE */
+    uint64_t count, parts; /* matched; their parts in all */
+    uint64_t proven;
+    mrd_hist latency, spread; /* shortest part; last begin - first begin */
+    uint64_t wait_ns;         /* waits of all parts for the last */
+    uint64_t spread_max_ns;
+} mrd_report_collective;
+
+typedef struct {
+    mrd_proc_id process;
+    uint64_t count, total_ns;
+    int64_t min_ns, max_ns;
+    mrd_hist hist;
+} mrd_report_pace;
+
+typedef struct {
+    uint32_t worker;
+    int64_t start_ns, dur_ns;
+    uint64_t host_ns;      /* of it, the runtime was in a call */
+    mrd_sid before, after; /* device spans around it */
+} mrd_report_pause;
+
+typedef struct {
+    mrd_proc_id process;
+    mrd_sid name;
+    int64_t start_ns, dur_ns;
+} mrd_report_step;
+
+typedef struct {
+    uint64_t matched, alone; /* collectives; parts without a partner */
+    uint64_t proven;
+    uint64_t left_out;  /* parts of too many groups */
+    uint64_t no_bound;  /* collectives over nodes with a clock whose bound is unknown */
+    int64_t first_ns;   /* of all spans; 0 without any */
+    uint64_t window_ns; /* of all workers */
+    uint64_t wait_ns;   /* of all parts */
+} mrd_report_totals;
+
+/* What the numbers say, by stated rules. */
+typedef enum {
+    MRD_VERDICT_NOTHING,  /* no collective had two parts */
+    MRD_VERDICT_NONE,     /* no worker stands out */
+    MRD_VERDICT_UNPROVEN, /* one does, but the clocks cannot prove it */
+    MRD_VERDICT_LATE,     /* `worker` is the one the others wait for */
+} mrd_verdict_kind;
+
+typedef struct {
+    mrd_verdict_kind kind;
+    uint32_t worker;
+    double share;  /* of all waits caused by it, 0..1 */
+    double impact; /* waits that it alone caused (alone_wait_ns) over all workers' windows */
+} mrd_verdict;
+
+typedef struct mrd_report mrd_report;
+
+mrd_report *mrd_report_new(const mrd_sink_env *env); /* NULL without memory */
+void mrd_report_free(mrd_report *r);
+/* Errors: NOMEM; STATE for a track that was not there, or of another profile. */
+mrd_err mrd_report_add(mrd_report *r, const mrd_event *ev);
+/* Once, after the last event and before the functions below. */
+mrd_err mrd_report_finish(mrd_report *r);
+
+/* Borrowed. Workers by rank, instance, process and core; collectives by falling waits, then name;
+ * paces like workers; pauses and steps longest first. */
+const mrd_report_totals *mrd_report_totals_of(const mrd_report *r);
+const mrd_report_worker *mrd_report_workers(const mrd_report *r, size_t *ret_n);
+const mrd_report_collective *mrd_report_collectives(const mrd_report *r, size_t *ret_n);
+const mrd_report_pace *mrd_report_paces(const mrd_report *r, size_t *ret_n);
+const mrd_report_pause *mrd_report_pauses(const mrd_report *r, size_t *ret_n);
+const mrd_report_step *mrd_report_slow_steps(const mrd_report *r, size_t *ret_n);
+/*
+ * Stands out: caused more than twice its even share of the waits, and those that it alone caused
+ * are at least 1 % of all windows. Late: at least half of the waits it caused are proven.
+ */
+mrd_verdict mrd_report_verdict(const mrd_report *r);
+uint64_t mrd_report_window(const mrd_report_worker *w);
+
+#endif

@@ -1,0 +1,70 @@
+#include "trace/import/import.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/obj.h"
+
+static const mrd_import_ops *const importers[] = {
+#define MRD_IMPORT(ident) &mrd_import_##ident,
+#include "trace/import/importers.def"
+#undef MRD_IMPORT
+    NULL /* keeps an empty table legal */
+};
+
+const mrd_import_ops *
+mrd_import_detect(mrd_str head, const char *name)
+{
+    const mrd_import_ops *best = NULL;
+    int sure = 0;
+
+    for (size_t i = 0; importers[i] != NULL; i++) {
+        int s = importers[i]->probe(head, name);
+
+        if (s > sure) {
+            sure = s;
+            best = importers[i];
+        }
+    }
+    return best;
+}
+
+mrd_input *
+mrd_import_input(const mrd_import *imp)
+{
+    size_t n;
+    mrd_input *inputs = mrd_catalog_inputs(imp->catalog, &n);
+
+    MRD_ASSERT(imp->input < n);
+    return &inputs[imp->input];
+}
+
+mrd_err
+mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev)
+{
+    mrd_input *input = mrd_import_input(imp);
+    mrd_err err = imp->emit(imp, profile, ev);
+
+    if (err != MRD_OK)
+        return err;
+    input->events++;
+    if ((input->events & 4095) == 0 && imp->cancelled != NULL && imp->cancelled(imp))
+        return MRD_CANCELLED;
+    return MRD_OK;
+}
+
+void
+mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
+{
+    mrd_input *input = mrd_import_input(imp);
+    char reason[256], text[320];
+    va_list args;
+
+    if (input->dropped++ > 0)
+        return;
+    va_start(args, format);
+    vsnprintf(reason, sizeof(reason), format, args);
+    va_end(args);
+    snprintf(text, sizeof(text), "byte %llu: %s", (unsigned long long) offset, reason);
+    input->error = mrd_catalog_intern(imp->catalog, text);
+}

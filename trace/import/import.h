@@ -1,0 +1,97 @@
+/*
+ * trace/import/import.h - readers of foreign formats: one file and one row in trace/import/importers.def each.
+ *
+ * Detection is by content (the first MRD_PROBE_BYTES decompressed bytes), never by name alone; the
+ * name may break a tie. A reader pushes events through `emit` in the source's order and times,
+ * registers processes and tracks in the catalog, and reports into its mrd_input. It keeps what it
+ * read before an error: it returns the error, the caller marks the input INCOMPLETE or FAILED.
+ * Unknown keys become arguments (trace/json/args.h). No reader assumes sorted input or holds more than
+ * its open spans. Counts obey records = events + dropped (trace/model/catalog.h); nothing vanishes.
+ */
+#ifndef MRD_TRACE_IMPORT_H
+#define MRD_TRACE_IMPORT_H
+
+#include "trace/model/catalog.h"
+#include "trace/json/in.h"
+#include "trace/store/stream.h"
+
+#define MRD_PROBE_BYTES (64u << 10)
+
+/* What the place of a file says about it (folder names, options); unknown: empty, MRD_NONE. */
+typedef struct {
+    mrd_sid instance_id;
+    int64_t process_id;             /* MRD_NONE */
+    int64_t nc_idx, model, session; /* MRD_NONE */
+    int64_t rank;                   /* MRD_NONE */
+    mrd_sid job;
+} mrd_identity;
+
+typedef struct mrd_import mrd_import;
+struct mrd_import {
+    mrd_in *in;
+    mrd_catalog *catalog;
+    mrd_identity identity;
+    uint32_t input; /* index of the mrd_input to report into; also the scope of made-up ids */
+    /* Where events go. profile as in mrd_store_stream: a reader of device profiles registers one
+     * first. */
+    mrd_err (*emit)(mrd_import *self, uint32_t profile, const mrd_event *ev);
+    void *emit_self;
+    /* Moves all events emitted so far for this profile by delta_ns: for formats whose epoch comes
+     * behind the events. At most once per profile, after its last event. */
+    mrd_err (*shift)(mrd_import *self, uint32_t profile, int64_t delta_ns);
+    bool (*cancelled)(mrd_import *self); /* NULL: never. Asked about once per 4,096 events */
+};
+
+typedef struct {
+    const char *name; /* "trace-event-json" */
+    const char *what;
+    /* 0: not mine; 1..100: how sure. head is the start of the decompressed input; name its path. */
+    int (*probe)(mrd_str head, const char *name);
+    mrd_err (*run)(mrd_import *imp, mrd_why *why);
+} mrd_import_ops;
+
+#define MRD_IMPORT(ident) extern const mrd_import_ops mrd_import_##ident;
+#include "trace/import/importers.def"
+#undef MRD_IMPORT
+
+/* ---- For importers ---- */
+
+/* The input to report into; valid until another input is added. */
+mrd_input *mrd_import_input(const mrd_import *imp);
+/* Emits and counts. Errors are the store's (NOMEM, IO, FULL): return them at once; CANCELLED. */
+mrd_err mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev);
+/* Counts a record that could not become an event; the first reason is kept, with its offset. */
+void mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The importer for this content, NULL when none claims it. */
+const mrd_import_ops *mrd_import_detect(mrd_str head, const char *name);
+
+/* ---- Reading whole inputs into a store ---- */
+
+typedef struct mrd_reading mrd_reading;
+
+typedef struct {
+    mrd_catalog *catalog;
+    mrd_store *store;
+    bool system, device;     /* which halves are wanted */
+    const char *vendor_tool; /* path of neuron-explorer / neuron-profile; NULL: look on PATH and in
+                                /opt/aws/neuron/bin; "": never */
+    int64_t vendor_timeout_ms; /* per conversion */
+    void (*progress)(void *self, const char *path, uint64_t done,
+                     uint64_t total); /* bytes; may be NULL */
+    bool (*cancelled)(void *self);    /* may be NULL */
+    void *self;
+} mrd_read_options;
+
+/*
+ * Reads a file (one importer) into the store: adds the mrd_input, detects, runs, sets its state.
+ * Returns MRD_OK also when the input was bad: the input's state tells; errors are only our own
+ * (NOMEM, disk).
+ */
+mrd_err mrd_read_file(const mrd_read_options *options, const char *path,
+                      const mrd_identity *identity, mrd_why *why);
+/* A capture directory, or a folder of files of any known kind (trace/import/import_dir.c). */
+mrd_err mrd_read_dir(const mrd_read_options *options, const char *path, mrd_why *why);
+
+#endif

@@ -1,0 +1,402 @@
+/*
+ * trace/import/import_dir.c - a capture directory, old or new layout, any number of processes and nodes.
+ *
+ *   <dir>/<instance>_pid_<pid>/…                  and   <dir>/<instance>_pid_<pid>/<timestamp>/…
+ *
+ * The folder gives a file its instance and process, its name the core, session, model and rank.
+ * Trace files are recognised by content. NTFF, NEFF and .pb files are hashed and listed; the
+ * vendor's viewer converts them when it is there.
+ */
+#include "trace/import/import.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "trace/import/vendor.h"
+
+#define DIR_DEPTH 16
+
+typedef struct {
+    const mrd_read_options *options;
+    const char *root;
+    mrd_identity nowhere;
+    size_t read, unknown, own;     /* files read, of no known kind, written by meridian itself */
+    size_t ntff, neff, pb;         /* artifacts found */
+    uint32_t first_artifact;       /* index in the catalog */
+    bool system_json, device_json; /* exported JSON of either half lies beside the artifacts */
+    mrd_buf unknown_name;          /* the first of them, for the note */
+} dir_walk;
+
+/* "i-0abc_pid_4711" to its parts; false when the name is no such folder. The text may go on after
+ * the pid (device profile files do). */
+static bool
+dir_split(mrd_str name, mrd_str *ret_instance, int64_t *ret_pid, mrd_str *ret_rest)
+{
+    static const char mark[] = "_pid_";
+    const char *at = memmem(name.p, name.len, mark, sizeof(mark) - 1);
+    size_t start, end;
+
+    if (at == NULL || at == name.p)
+        return false;
+    start = end = (size_t) (at - name.p) + sizeof(mark) - 1;
+    while (end < name.len && name.p[end] >= '0' && name.p[end] <= '9')
+        end++;
+    if (mrd_num_i64((mrd_str){ name.p + start, end - start }, ret_pid) != MRD_OK)
+        return false;
+    *ret_instance = (mrd_str){ name.p, (size_t) (at - name.p) };
+    *ret_rest = (mrd_str){ name.p + end, name.len - end };
+    return true;
+}
+
+/* The number right behind `key` in name, MRD_NONE when there is none. */
+static int64_t
+name_number(mrd_str name, const char *key)
+{
+    const char *at = memmem(name.p, name.len, key, strlen(key));
+    size_t start, end;
+    int64_t v;
+
+    if (at == NULL)
+        return MRD_NONE;
+    start = end = (size_t) (at - name.p) + strlen(key);
+    while (end < name.len && name.p[end] >= '0' && name.p[end] <= '9')
+        end++;
+    return mrd_num_i64((mrd_str){ name.p + start, end - start }, &v) == MRD_OK ? v : MRD_NONE;
+}
+
+/* What the folder and the file's name say. */
+static mrd_identity
+dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
+{
+    mrd_identity id = *folder;
+    mrd_str instance, rest;
+    int64_t pid, v;
+
+    if (dir_split(name, &instance, &pid, &rest)) {
+        id.instance_id = mrd_strtab_add(mrd_catalog_strings(walk->options->catalog), instance);
+        id.process_id = pid;
+    }
+    if ((v = name_number(name, "_nc_")) != MRD_NONE || (v = name_number(name, "_vnc_")) != MRD_NONE)
+        id.nc_idx = v;
+    if ((v = name_number(name, "_session_")) != MRD_NONE)
+        id.session = v;
+    if ((v = name_number(name, "_model_")) != MRD_NONE)
+        id.model = v;
+    if ((v = name_number(name, "_rank_")) != MRD_NONE)
+        id.rank = v;
+    return id;
+}
+
+static const struct {
+    const char *suffix, *kind;
+} dir_artifacts[] = {
+    { ".ntff", "NTFF" },
+    { ".neff", "NEFF" },
+    { "ntrace.pb", "ntrace.pb" },
+    { "trace_info.pb", "trace_info.pb" },
+    { "cpu_util.pb", "cpu_util.pb" },
+    { "host_mem.pb", "host_mem.pb" },
+    { ".xplane.pb", "XSpace" },
+    { ".pb", "protobuf" },
+};
+
+static const char *
+artifact_kind(mrd_str name)
+{
+    for (size_t i = 0; i < MRD_COUNT(dir_artifacts); i++) {
+        if (mrd_str_ends(name, dir_artifacts[i].suffix))
+            return dir_artifacts[i].kind;
+    }
+    return NULL;
+}
+
+static void
+add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_identity *id)
+{
+    mrd_catalog *cat = walk->options->catalog;
+    mrd_artifact a = { .path = mrd_catalog_intern(cat, path),
+                       .kind = mrd_catalog_intern(cat, kind),
+                       .instance_id = id->instance_id,
+                       .process_id = id->process_id,
+                       .nc_idx = id->nc_idx };
+    mrd_why why = { 0 };
+
+    if (mrd_sha256_file(path, a.sha256, &a.size, &why) != MRD_OK) {
+        a.sha256[0] = '\0';
+        mrd_catalog_note(cat, "not hashed: %s", why.text);
+    }
+    mrd_catalog_add_artifact(cat, &a);
+    if (strcmp(kind, "NTFF") == 0)
+        walk->ntff++;
+    else if (strcmp(kind, "NEFF") == 0)
+        walk->neff++;
+    else
+        walk->pb++;
+}
+
+/* Files whose name says JSON are always read, so that a broken one is reported; others by content.
+ */
+static bool
+name_says_json(mrd_str name)
+{
+    static const char *const suffixes[] = { ".json",  ".json.gz",  ".json.zst",
+                                            ".jsonl", ".jsonl.gz", ".jsonl.zst" };
+
+    for (size_t i = 0; i < MRD_COUNT(suffixes); i++) {
+        if (mrd_str_ends(name, suffixes[i]))
+            return true;
+    }
+    return false;
+}
+
+typedef enum { HEAD_UNKNOWN, HEAD_TRACE, HEAD_OWN } dir_head;
+
+/* What the start of the file says. Own results are no input unless named. */
+static dir_head
+look_at(const char *path)
+{
+    static const char own[] = "\"meridian\"";
+    mrd_bytes head = { NULL, 0 };
+    mrd_in *in = NULL;
+    dir_head found = HEAD_UNKNOWN;
+
+    if (mrd_in_file(path, &in, NULL) == MRD_OK &&
+        mrd_in_fill(in, MRD_PROBE_BYTES, &head, NULL) == MRD_OK && head.len > 0) {
+        mrd_str text = { (const char *) head.p,
+                         head.len < MRD_PROBE_BYTES ? head.len : MRD_PROBE_BYTES };
+
+        if (memmem(head.p, head.len < 256 ? head.len : 256, own, sizeof(own) - 1) != NULL)
+            found = HEAD_OWN;
+        else if (mrd_import_detect(text, path) != NULL)
+            found = HEAD_TRACE;
+    }
+    mrd_in_close(in);
+    return found;
+}
+
+static mrd_err
+dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *folder, mrd_why *why)
+{
+    mrd_identity id = dir_identity(walk, folder, name);
+    const char *kind = artifact_kind(name);
+    dir_head head;
+
+    if (kind != NULL) {
+        add_artifact(walk, path, kind, &id);
+        return MRD_OK;
+    }
+    head = mrd_str_ends(name, ".pftrace") || mrd_str_is(name, "summary.txt") ||
+                   mrd_str_is(name, "report.txt")
+               ? HEAD_OWN
+               : look_at(path);
+    if (head == HEAD_OWN) {
+        walk->own++;
+        return MRD_OK;
+    }
+    if (head == HEAD_UNKNOWN && !name_says_json(name)) {
+        if (walk->unknown++ == 0)
+            mrd_buf_text(&walk->unknown_name, path);
+        return MRD_OK;
+    }
+    walk->read++;
+    walk->system_json = walk->system_json || mrd_str_starts(name, "system_profile");
+    walk->device_json = walk->device_json || memmem(name.p, name.len, "_nc_", 4) != NULL ||
+                        mrd_str_starts(name, "device_profile");
+    return mrd_read_file(walk->options, path, &id, why);
+}
+
+static void
+dir_unreadable(dir_walk *walk, const char *path, int sys)
+{
+    mrd_catalog *cat = walk->options->catalog;
+    mrd_input in = { .path = mrd_catalog_intern(cat, path), .state = MRD_INPUT_FAILED };
+    mrd_why why;
+
+    mrd_why_set(&why, MRD_IO, sys, "%s: cannot read", path);
+    in.format = mrd_catalog_intern(cat, "folder");
+    in.error = mrd_catalog_intern(cat, why.text);
+    mrd_catalog_add_input(cat, &in);
+}
+
+static mrd_err
+dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int depth, mrd_why *why)
+{
+    struct dirent **names;
+    int n = scandir(path, &names, NULL, alphasort); /* a fixed order: equal input, equal output */
+    mrd_err err = MRD_OK;
+
+    if (n < 0) {
+        dir_unreadable(walk, path, errno);
+        return MRD_OK;
+    }
+    for (int i = 0; i < n; i++) {
+        mrd_str name = mrd_str_of(names[i]->d_name), instance, rest;
+        mrd_identity id = *above;
+        mrd_buf full = { 0 };
+        struct stat st;
+        const char *child;
+        int64_t pid;
+
+        mrd_buf_fmt(&full, "%s/%s", path, names[i]->d_name);
+        child = mrd_buf_cstr(&full);
+        if (err != MRD_OK || name.p[0] == '.') {
+            /* hidden, or on the way out */
+        } else if (full.err != MRD_OK) {
+            err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+        } else if (stat(child, &st) != 0) {
+            dir_unreadable(walk, child, errno);
+        } else if (S_ISREG(st.st_mode)) {
+            err = dir_file(walk, child, name, above, why);
+        } else if (S_ISDIR(st.st_mode) && depth < DIR_DEPTH) {
+            if (dir_split(name, &instance, &pid, &rest) && rest.len == 0) {
+                id.instance_id =
+                    mrd_strtab_add(mrd_catalog_strings(walk->options->catalog), instance);
+                id.process_id = pid;
+            }
+            err = dir_folder(walk, child, &id, depth + 1, why);
+        }
+        mrd_buf_fini(&full);
+        free(names[i]);
+    }
+    free(names);
+    return err;
+}
+
+static int
+remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void) st;
+    (void) type;
+    (void) ftw;
+    return remove(path);
+}
+
+/* Lets the vendor's viewer convert the whole directory and reads what it wrote. */
+static mrd_err
+dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
+{
+    mrd_catalog *cat = walk->options->catalog;
+    const char *tmp = getenv("TMPDIR");
+    mrd_buf into = { 0 };
+    mrd_why failed = { 0 };
+    mrd_err err = MRD_OK;
+    size_t artifacts;
+    mrd_artifact *list;
+
+    mrd_buf_fmt(&into, "%s/meridian-convert-XXXXXX", tmp == NULL || *tmp == '\0' ? "/tmp" : tmp);
+    mrd_buf_cstr(&into);
+    if (into.err != MRD_OK || mkdtemp((char *) into.p) == NULL) {
+        err = mrd_why_set(why, MRD_IO, errno, "cannot create a folder for %s", tool);
+        goto out;
+    }
+    if (mrd_vendor_convert(tool, walk->root, (char *) into.p, walk->options->vendor_timeout_ms,
+                           &failed) != MRD_OK) {
+        mrd_catalog_note(cat, "not decoded: %s", failed.text);
+    } else {
+        dir_walk results = { .options = walk->options,
+                             .root = (char *) into.p,
+                             .nowhere = walk->nowhere };
+
+        err = dir_folder(&results, (char *) into.p, &walk->nowhere, 0, why);
+        mrd_buf_fini(&results.unknown_name);
+        if (results.read == 0)
+            mrd_catalog_note(cat, "not decoded: %s ended without error but wrote no JSON", tool);
+        list = mrd_catalog_artifacts(cat, &artifacts);
+        for (size_t i = walk->first_artifact; i < artifacts && results.read > 0; i++)
+            list[i].decoded_by = mrd_catalog_intern(cat, tool);
+    }
+    nftw((char *) into.p, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+out:
+    mrd_buf_fini(&into);
+    return err;
+}
+
+/* Decodes what lies there without its JSON, or says what that is and how to get it. */
+static mrd_err
+dir_artifacts_done(dir_walk *walk, mrd_why *why)
+{
+    mrd_catalog *cat = walk->options->catalog;
+    bool device = walk->ntff > 0 && !walk->device_json, system = walk->pb > 0 && !walk->system_json;
+    mrd_read_options missing = *walk->options;
+    mrd_buf tool = { 0 }, what = { 0 };
+    mrd_err err = MRD_OK;
+
+    missing.device = missing.device && device;
+    missing.system = missing.system && system;
+    if (!missing.device && !missing.system)
+        return MRD_OK;
+    if (mrd_vendor_find(walk->options->vendor_tool, &tool)) {
+        walk->options = &missing; /* the other half must not come twice */
+        err = dir_convert(walk, mrd_buf_cstr(&tool), why);
+    } else {
+        if (missing.device)
+            mrd_buf_fmt(&what, "%zu NTFF with %zu NEFF", walk->ntff, walk->neff);
+        if (missing.system)
+            mrd_buf_fmt(&what, "%s%zu .pb files", what.len > 0 ? " and " : "", walk->pb);
+        mrd_catalog_note(cat,
+                         "not decoded: %s in %s are hashed and listed; install aws-neuronx-tools "
+                         "here, or put the "
+                         "JSON of `neuron-explorer view -d %s --output-format json` beside them",
+                         mrd_buf_cstr(&what), walk->root, walk->root);
+    }
+    mrd_buf_fini(&what);
+    mrd_buf_fini(&tool);
+    return err;
+}
+
+mrd_err
+mrd_read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
+{
+    dir_walk walk = { .options = options, .root = path };
+    mrd_identity *id = &walk.nowhere;
+    mrd_str base, instance, rest;
+    struct stat st;
+    size_t artifacts, len = strlen(path);
+    int64_t pid;
+    mrd_err err;
+
+    if (stat(path, &st) != 0)
+        return mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read folder '%s'", path);
+    if (!S_ISDIR(st.st_mode))
+        return mrd_why_set(why, MRD_INVALID, 0, "'%s' is a file: name it without -d", path);
+    *id = (mrd_identity){ .process_id = MRD_NONE,
+                          .nc_idx = MRD_NONE,
+                          .model = MRD_NONE,
+                          .session = MRD_NONE,
+                          .rank = MRD_NONE };
+    mrd_catalog_artifacts(options->catalog, &artifacts);
+    walk.first_artifact = (uint32_t) artifacts;
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    base = (mrd_str){ path, len };
+    while (base.len > 0 && memchr(base.p, '/', base.len) != NULL) {
+        base.len--;
+        base.p++;
+    }
+    if (dir_split(base, &instance, &pid, &rest) && rest.len == 0) { /* one process's own folder */
+        id->instance_id = mrd_strtab_add(mrd_catalog_strings(options->catalog), instance);
+        id->process_id = pid;
+    }
+    err = dir_folder(&walk, path, id, 0, why);
+    if (err == MRD_OK)
+        err = dir_artifacts_done(&walk, why);
+    if (walk.unknown > 0)
+        mrd_catalog_note(options->catalog,
+                         "left alone: %zu files of no known kind in %s (first: %s)", walk.unknown,
+                         path, mrd_buf_cstr(&walk.unknown_name));
+    if (walk.own > 0)
+        mrd_catalog_note(
+            options->catalog,
+            "left alone: %zu results of meridian itself in %s (name one as a file to read it)",
+            walk.own, path);
+    mrd_buf_fini(&walk.unknown_name);
+    return err;
+}

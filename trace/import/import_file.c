@@ -1,0 +1,212 @@
+/* mrd_read_file: one file, one importer, one mrd_input that says what became of it. */
+#include "trace/import/import.h"
+
+#include <stdlib.h>
+
+#include "base/obj.h"
+
+/* The streams that one input writes, one for each profile it has events of. */
+typedef struct {
+    uint32_t profile;
+    mrd_stream *stream; /* NULL: this half is not wanted */
+} file_stream;
+
+typedef struct {
+    mrd_import imp; /* first: emit gets it back */
+    const mrd_read_options *options;
+    const char *path;
+    file_stream *streams;
+    size_t n, cap, last;
+    uint64_t emitted;
+    mrd_err own; /* a failure of the store or of memory, not of the input */
+} file_reading;
+
+static mrd_err
+file_stream_of(file_reading *f, uint32_t profile, mrd_stream **ret_stream)
+{
+    bool wanted = profile == 0 ? f->options->system : f->options->device;
+    file_stream *streams;
+
+    for (size_t i = 0; i < f->n; i++) {
+        if (f->streams[i].profile == profile) {
+            f->last = i;
+            *ret_stream = f->streams[i].stream;
+            return MRD_OK;
+        }
+    }
+    if (f->n == f->cap) {
+        size_t cap = f->cap == 0 ? 4 : f->cap * 2;
+
+        if ((streams = realloc(f->streams, cap * sizeof(*streams))) == NULL)
+            return MRD_NOMEM;
+        f->streams = streams;
+        f->cap = cap;
+    }
+    f->streams[f->n] = (file_stream){ profile, NULL };
+    if (wanted) {
+        f->streams[f->n].stream = mrd_store_stream(f->options->store, profile, f->path);
+        if (f->streams[f->n].stream == NULL)
+            return MRD_NOMEM;
+    }
+    f->last = f->n;
+    *ret_stream = f->streams[f->n++].stream;
+    return MRD_OK;
+}
+
+static void
+file_progress(const file_reading *f)
+{
+    if (f->options->progress != NULL)
+        f->options->progress(f->options->self, f->path, mrd_in_file_bytes(f->imp.in),
+                             mrd_in_file_size(f->imp.in));
+}
+
+static mrd_err
+file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
+{
+    file_reading *f = (file_reading *) imp->emit_self;
+    mrd_stream *stream;
+    mrd_err err = MRD_OK;
+
+    if (f->n > 0 && f->streams[f->last].profile == profile)
+        stream = f->streams[f->last].stream;
+    else
+        err = file_stream_of(f, profile, &stream);
+    if (err == MRD_OK && stream != NULL)
+        err = mrd_stream_push(stream, ev);
+    if (err != MRD_OK)
+        f->own = err;
+    if ((++f->emitted & 65535) == 0)
+        file_progress(f);
+    return err;
+}
+
+static mrd_err
+file_shift(mrd_import *imp, uint32_t profile, int64_t delta_ns)
+{
+    file_reading *f = (file_reading *) imp->emit_self;
+    mrd_stream *stream;
+    mrd_err err = file_stream_of(f, profile, &stream);
+
+    if (err == MRD_OK && stream != NULL)
+        mrd_stream_shift(stream, delta_ns);
+    return err;
+}
+
+static bool
+file_cancelled(mrd_import *imp)
+{
+    const file_reading *f = (const file_reading *) imp->emit_self;
+
+    return f->options->cancelled(f->options->self);
+}
+
+/* What a file that no importer claims is, in a sentence that says what to do. */
+static const char *
+file_advice(mrd_str head, const char *path)
+{
+    mrd_str name = mrd_str_of(path);
+    char first = mrd_str_first(head);
+
+    if (head.len == 0)
+        return "is empty";
+    if (mrd_str_ends(name, ".ntff") || mrd_str_ends(name, ".neff"))
+        return "is a device profile in Neuron's own format, which is not public: convert it with "
+               "'neuron-explorer view --output-format json' (or neuron-profile) and give the "
+               "result";
+    if (mrd_str_ends(name, ".xplane.pb"))
+        return "is a protobuf of JAX's XSpace, which is not read here: give the trace.json.gz that "
+               "the JAX profiler writes beside it";
+    if (mrd_str_ends(name, ".pb"))
+        return "is a protobuf without a public schema: convert its folder with 'neuron-explorer "
+               "view --output-format json' and give the result";
+    if (first == ' ' || first == '{' || first == '[')
+        return mrd_str_has(head, "\xef\xbb\xbf")
+                   ? "is JSON with a byte order mark, which JSON does not allow"
+                   : "is JSON, but of none of the known kinds (Trace Event, runtime system trace, "
+                     "exported system or device profile, neuron-monitor report)";
+    if (head.len >= 3 && memcmp(head.p, "\xef\xbb\xbf", 3) == 0)
+        return "begins with a byte order mark: save it as UTF-8 without one";
+    return "is of no known format: expected is JSON (plain, gzip or zstd), see 'meridian view "
+           "--help'";
+}
+
+static mrd_err
+file_run(file_reading *f, mrd_why *why)
+{
+    const mrd_import_ops *ops;
+    mrd_bytes data;
+    mrd_str head;
+    mrd_err err = mrd_in_fill(f->imp.in, MRD_PROBE_BYTES, &data, why);
+
+    if (err != MRD_OK)
+        return err;
+    head =
+        (mrd_str){ (const char *) data.p, data.len < MRD_PROBE_BYTES ? data.len : MRD_PROBE_BYTES };
+    if ((ops = mrd_import_detect(head, f->path)) == NULL)
+        return mrd_why_set(why, head.len == 0 ? MRD_EMPTY : MRD_FORMAT, 0, "'%s' %s", f->path,
+                           file_advice(head, f->path));
+    mrd_import_input(&f->imp)->format = mrd_catalog_intern(f->imp.catalog, ops->name);
+    return ops->run(&f->imp, why);
+}
+
+static void
+file_conclude(file_reading *f, mrd_err err, const mrd_why *why)
+{
+    mrd_input *input = mrd_import_input(&f->imp);
+    mrd_why said = { 0 };
+
+    input->bytes = f->imp.in == NULL ? 0 : mrd_in_file_bytes(f->imp.in);
+    if (err != MRD_OK) {
+        input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
+        input->error = mrd_catalog_intern(f->imp.catalog, why->text);
+    } else if (input->error != MRD_SID_EMPTY) {
+        mrd_str text = mrd_catalog_text(f->imp.catalog, input->error);
+
+        /* The importer said why it dropped the first record; the file's name belongs to it. */
+        input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
+        mrd_why_set(&said, MRD_INCOMPLETE, 0, "'%s': " MRD_STR_FMT, f->path, MRD_STR_ARG(text));
+        if (!mrd_str_starts(text, "'"))
+            input->error = mrd_catalog_intern(f->imp.catalog, said.text);
+    } else if (input->events == 0) {
+        input->state = MRD_INPUT_FAILED;
+        mrd_why_set(&said, MRD_EMPTY, 0, "'%s' holds no events", f->path);
+        input->error = mrd_catalog_intern(f->imp.catalog, said.text);
+    } else {
+        input->state = MRD_INPUT_OK;
+    }
+}
+
+mrd_err
+mrd_read_file(const mrd_read_options *options, const char *path, const mrd_identity *identity,
+              mrd_why *why)
+{
+    mrd_input blank = { .state = MRD_INPUT_FAILED };
+    file_reading f = { .options = options, .path = path };
+    mrd_why said = { 0 };
+    mrd_err err;
+
+    blank.path = mrd_catalog_intern(options->catalog, path);
+    f.imp = (mrd_import){ .catalog = options->catalog,
+                          .identity = *identity,
+                          .input = mrd_catalog_add_input(options->catalog, &blank),
+                          .emit = file_emit,
+                          .emit_self = &f,
+                          .shift = file_shift,
+                          .cancelled = options->cancelled != NULL ? file_cancelled : NULL };
+    if ((err = mrd_catalog_err(options->catalog)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "'%s'", path);
+    err = mrd_in_file(path, &f.imp.in, &said);
+    if (err == MRD_OK)
+        err = file_run(&f, &said);
+    file_conclude(&f, err, &said);
+    if (f.imp.in != NULL)
+        file_progress(&f);
+    mrd_in_close(f.imp.in);
+    free(f.streams);
+    if (f.own != MRD_OK)
+        return mrd_why_set(why, f.own, 0, "'%s': events could not be stored", path);
+    if ((err = mrd_catalog_err(options->catalog)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "'%s'", path);
+    return MRD_OK;
+}

@@ -1,0 +1,484 @@
+#include "trace/import/import_nrt.h"
+
+#include <stdlib.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+#include "trace/import/import.h"
+#include "trace/import/nrt_int.h"
+
+static nrt_field
+nrt_key_of(mrd_str key)
+{
+#define NRT_IS(text, value) (memcmp(key.p, text, sizeof(text) - 1) == 0 ? (value) : NRT_OTHER)
+    switch (key.len) {
+    case 2:
+        return NRT_IS("id", NRT_ID);
+    case 4:
+        return NRT_IS("data", NRT_DATA);
+    case 5:
+        return NRT_IS("phase", NRT_PHASE);
+    case 6:
+        return NRT_IS("nc_idx", NRT_NC_IDX);
+    case 9:
+        return NRT_IS("thread_id", NRT_THREAD_ID);
+    case 10:
+        return NRT_IS("event_type", NRT_EVENT_TYPE) != NRT_OTHER
+                   ? NRT_EVENT_TYPE
+                   : NRT_IS("worker_gid", NRT_WORKER_GID);
+    case 11:
+        return key.p[0] == 't' ? NRT_IS("tracking_id", NRT_TRACKING_ID)
+                               : NRT_IS("nc_local_id", NRT_NC_LOCAL_ID);
+    case 12:
+        return NRT_IS("timestamp_ns", NRT_TIMESTAMP);
+    default:
+        return NRT_OTHER;
+    }
+#undef NRT_IS
+}
+
+/* ---- Numbers: digits to 64 bits, in quotes too ---- */
+
+static inline bool
+nrt_u64(mrd_jr_type type, mrd_str text, uint64_t *ret_v)
+{
+    if (type == MRD_JR_NUMBER && mrd_num_digits(text, ret_v))
+        return true;
+    return (type == MRD_JR_NUMBER || type == MRD_JR_STRING) && mrd_num_u64(text, ret_v) == MRD_OK;
+}
+
+static inline bool
+nrt_i64(mrd_jr_type type, mrd_str text, int64_t *ret_v)
+{
+    uint64_t v;
+
+    if (nrt_u64(type, text, &v) && v <= INT64_MAX) {
+        *ret_v = (int64_t) v;
+        return true;
+    }
+    return (type == MRD_JR_NUMBER || type == MRD_JR_STRING) && mrd_num_i64(text, ret_v) == MRD_OK;
+}
+
+/* Attributes of identity: negative numbers and null mean "unknown". */
+static bool
+nrt_attribute(mrd_jr_type type, mrd_str text, int64_t *ret_v)
+{
+    if (type == MRD_JR_NULL)
+        return true;
+    if (!nrt_i64(type, text, ret_v))
+        return false;
+    if (*ret_v < 0)
+        *ret_v = MRD_NONE;
+    return true;
+}
+
+/* ---- Reading ---- */
+
+nrt_phase
+mrd_nrt_phase_of(mrd_str text)
+{
+    if (text.len == 5 && memcmp(text.p, "start", 5) == 0)
+        return NRT_START;
+    if (text.len == 4 && memcmp(text.p, "stop", 4) == 0)
+        return NRT_STOP;
+    return mrd_str_is(text, "instant") ? NRT_INSTANT : NRT_UNKNOWN;
+}
+
+nrt_field
+mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
+{
+    nrt_field field = in_data ? NRT_OTHER : nrt_key_of(key);
+
+    *ret_key = MRD_SID_EMPTY;
+    if (field != NRT_OTHER && field != NRT_DATA)
+        return field;
+    *ret_key = mrd_args_key(nrt->args, key);
+    if (!in_data)
+        return field;
+    return *ret_key == nrt->key_nc_ts    ? NRT_DATA_NC_TS
+           : *ret_key == nrt->key_exec   ? NRT_DATA_EXEC
+           : *ret_key == nrt->key_pcore  ? NRT_DATA_PCORE
+           : *ret_key == nrt->key_cpu_ts ? NRT_DATA_CPU_TS
+                                         : NRT_OTHER;
+}
+
+/* False: a value of a wrong type or range. */
+static bool
+nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
+{
+    uint64_t ignored;
+
+    switch (field) {
+    case NRT_EVENT_TYPE:
+        rec->type = MRD_SID_EMPTY;
+        if (type != MRD_JR_STRING || text.len == 0)
+            return false;
+        rec->type = mrd_args_key(nrt->args, text);
+        return true;
+    case NRT_PHASE:
+        rec->phase = mrd_nrt_phase_of(text);
+        return type == MRD_JR_STRING;
+    case NRT_ID:
+        return nrt_u64(type, text, &rec->id);
+    case NRT_NC_LOCAL_ID:
+        return nrt_u64(type, text, &ignored);
+    case NRT_TRACKING_ID:
+        return rec->has_tracking = nrt_u64(type, text, &rec->tracking_id);
+    case NRT_NC_IDX:
+        return nrt_attribute(type, text, &rec->nc_idx);
+    case NRT_THREAD_ID:
+        return nrt_attribute(type, text, &rec->thread_id);
+    case NRT_WORKER_GID:
+        return nrt_attribute(type, text, &rec->worker_gid);
+    default:
+        return rec->has_ts = nrt_i64(type, text, &rec->ts);
+    }
+}
+
+/* Values of `data` that matter here; they stay arguments as well. */
+static void
+nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
+{
+    if (field == NRT_DATA_NC_TS)
+        rec->has_nc_ts = nrt_i64(type, text, &rec->nc_ts);
+    else if (field == NRT_DATA_EXEC)
+        rec->has_exec = nrt_u64(type, text, &rec->exec_id);
+    else if (field == NRT_DATA_PCORE)
+        (void) nrt_attribute(type, text, &rec->pcore_idx);
+    else if (field == NRT_DATA_CPU_TS)
+        rec->has_cpu_ts = nrt_i64(type, text, &rec->cpu_ts);
+}
+
+mrd_err
+mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
+         mrd_str text)
+{
+    static const char *const names[] = { "",           "event_type",  "phase",       "id",
+                                         "nc_idx",     "nc_local_id", "tracking_id", "thread_id",
+                                         "worker_gid", "data",        "timestamp_ns" };
+
+    if (field != NRT_OTHER && field < NRT_DATA_NC_TS && field != NRT_DATA) {
+        if (!nrt_take_known(nrt, rec, field, type, text) && rec->bad == NULL)
+            rec->bad = names[field];
+        return MRD_OK;
+    }
+    nrt_note_data(rec, field, type, text);
+    return mrd_args_value(nrt->args, key, nrt->r, type, text);
+}
+
+/* Inside the event or its data. */
+static mrd_err
+nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err = MRD_OK;
+    mrd_sid sid;
+
+    mrd_json_enter(nrt->r);
+    while (err == MRD_OK && (type = mrd_json_next(nrt->r, &key, &text)) > MRD_JR_END) {
+        nrt_field field = mrd_nrt_field_of(nrt, key, in_data, &sid);
+
+        err = field == NRT_DATA && type == MRD_JR_OBJECT
+                  ? nrt_read_fields(nrt, rec, true)
+                  : mrd_nrt_take(nrt, rec, field, sid, type, text);
+    }
+    return err != MRD_OK ? err : mrd_json_reader_err(nrt->r, NULL);
+}
+
+static nrt_record
+nrt_record_at(uint64_t offset)
+{
+    return (nrt_record){ .offset = offset,
+                         .phase = NRT_UNKNOWN,
+                         .nc_idx = MRD_NONE,
+                         .thread_id = MRD_NONE,
+                         .worker_gid = MRD_NONE,
+                         .pcore_idx = MRD_NONE };
+}
+
+/* The object of one event that was just met. */
+static mrd_err
+nrt_read_record(mrd_nrt *nrt)
+{
+    uint64_t offset = mrd_json_reader_offset(nrt->r);
+    nrt_record rec = nrt_record_at(offset);
+    const char *end;
+    mrd_err err = MRD_OK;
+
+    mrd_args_reset(nrt->args);
+    if ((end = mrd_nrt_layout_event(nrt, &rec, mrd_json_ahead(nrt->r))) != NULL) {
+        mrd_json_passed(nrt->r, end);
+    } else {
+        rec = nrt_record_at(offset);
+        mrd_args_reset(nrt->args);
+        err = nrt_read_fields(nrt, &rec, false);
+    }
+    if (err != MRD_OK || (err = mrd_args_err(nrt->args)) != MRD_OK)
+        return err;
+    return mrd_nrt_dispatch(nrt, &rec);
+}
+
+static mrd_err
+nrt_read_events(mrd_nrt *nrt)
+{
+    mrd_jr_type type;
+    mrd_err err;
+
+    mrd_json_enter(nrt->r);
+    while ((type = mrd_json_next(nrt->r, NULL, NULL)) > MRD_JR_END) {
+        if (type != MRD_JR_OBJECT) {
+            nrt_record rec = { .offset = mrd_json_reader_offset(nrt->r) };
+
+            mrd_nrt_drop(nrt, &rec, "an event that is not an object");
+        } else if ((err = nrt_read_record(nrt)) != MRD_OK) {
+            return err;
+        }
+    }
+    return mrd_json_reader_err(nrt->r, NULL);
+}
+
+/* ---- Documents ---- */
+
+static mrd_err
+nrt_read_version(mrd_nrt *nrt, mrd_in *in, mrd_jr_type type, mrd_str text, bool events,
+                 mrd_why *why)
+{
+    uint64_t version;
+
+    if (nrt_u64(type, text, &version) && version == NRT_VERSION)
+        return MRD_OK;
+    return mrd_why_set(why, MRD_VERSION, 0,
+                       "'%s': byte %llu: the runtime's trace has data_version " MRD_STR_FMT
+                       ", and only %d is understood%s",
+                       mrd_in_name(in), (unsigned long long) mrd_json_reader_offset(nrt->r),
+                       (int) (text.len < 20 ? text.len : 20), text.p, NRT_VERSION,
+                       events ? "; the events before it were read as if it were that" : "");
+}
+
+/* A runtime without hardware says so in front of its events; every output then says it too. */
+static void
+nrt_mark_simulated(mrd_nrt *nrt)
+{
+    nrt->o.simulated = true;
+    mrd_catalog_borrow_process(nrt->o.catalog, nrt->o.process)->flags |= MRD_PROC_SIMULATED;
+}
+
+/* Inside the object of one fetch. */
+static mrd_err
+nrt_read_document(mrd_nrt *nrt, mrd_in *in, mrd_why *why)
+{
+    bool events = false, version = false;
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err = MRD_OK;
+
+    mrd_json_enter(nrt->r);
+    while (err == MRD_OK && (type = mrd_json_next(nrt->r, &key, &text)) > MRD_JR_END) {
+        if (mrd_str_is(key, "events") && type == MRD_JR_ARRAY) {
+            events = true;
+            err = nrt_read_events(nrt);
+        } else if (mrd_str_is(key, "data_version")) {
+            version = true;
+            err = nrt_read_version(nrt, in, type, text, events, why);
+        } else if (mrd_str_is(key, "simulated") && type != MRD_JR_FALSE) {
+            nrt_mark_simulated(nrt);
+        }
+    }
+    if (err == MRD_OK && mrd_json_reader_err(nrt->r, NULL) == MRD_OK) {
+        if (!events)
+            return mrd_why_set(why, MRD_FORMAT, 0, "'%s': a document without \"events\"",
+                               mrd_in_name(in));
+        nrt->counts.documents++;
+        nrt->counts.no_version += !version;
+    }
+    return err;
+}
+
+mrd_err
+mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why)
+{
+    mrd_why own = { 0 };
+    mrd_jr_type type;
+    mrd_err err = mrd_json_reader_open(in, &nrt->r, why);
+
+    if (err != MRD_OK)
+        return err;
+    mrd_json_many(nrt->r);
+    while (err == MRD_OK && (type = mrd_json_next(nrt->r, NULL, NULL)) > MRD_JR_END) {
+        if (type == MRD_JR_OBJECT)
+            err = nrt_read_document(nrt, in, &own);
+        else
+            err = mrd_why_set(&own, MRD_FORMAT, 0, "'%s': byte %llu: a document that is %s",
+                              mrd_in_name(in), (unsigned long long) mrd_json_reader_offset(nrt->r),
+                              mrd_jr_type_text(type));
+    }
+    if (mrd_json_reader_err(nrt->r, &own) != MRD_OK)
+        err = own.err;
+    else if (err != MRD_OK && own.err == MRD_OK)
+        mrd_why_set(&own, err, 0, "'%s': events could not be kept", mrd_in_name(in));
+    if (err != MRD_OK && why != NULL)
+        *why = own;
+    mrd_json_reader_close(nrt->r);
+    nrt->r = NULL;
+    return err;
+}
+
+const mrd_nrt_counts *
+mrd_nrt_count(const mrd_nrt *nrt)
+{
+    return &nrt->counts;
+}
+
+static void
+nrt_intern(mrd_nrt *nrt)
+{
+    struct {
+        mrd_sid *to;
+        const char *text;
+    } words[] = {
+        { &nrt->type_running, "nc_exec_running" },
+        { &nrt->type_pre, "kbl_exec_pre" },
+        { &nrt->type_sync, "timestamp_sync_point" },
+        { &nrt->key_phase, "phase" },
+        { &nrt->key_time, NRT_TIME_KEY },
+        { &nrt->key_exec, "exec_id" },
+        { &nrt->key_pcore, "device_core_idx" },
+        { &nrt->key_nc_ts, "nc_timestamp_ns" },
+        { &nrt->key_cpu_ts, "cpu_timestamp_ns" },
+        { &nrt->time_exec, "device clock, by the sync point of its execution" },
+        { &nrt->time_nearest, "device clock, by the nearest sync point" },
+        { &nrt->time_none, "device clock, no sync point" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(words); i++)
+        *words[i].to = mrd_strtab_addz(nrt->strings, words[i].text);
+}
+
+mrd_err
+mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
+{
+    mrd_nrt *nrt = calloc(1, sizeof(*nrt));
+
+    if (nrt == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
+    nrt->o = *options;
+    nrt->strings = mrd_catalog_strings(options->catalog);
+    nrt->joiner.strings = nrt->strings;
+    nrt->args = mrd_args_new(nrt->strings);
+    if (nrt->args == NULL || mrd_nrt_clock_init(&nrt->clock) != MRD_OK) {
+        mrd_nrt_free(nrt);
+        return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
+    }
+    nrt->flow_hash = 0x6e7274; /* "nrt": apart from flows of other readers in the same scope */
+    nrt_intern(nrt);
+    *ret_nrt = nrt;
+    return MRD_OK;
+}
+
+void
+mrd_nrt_free(mrd_nrt *nrt)
+{
+    if (nrt == NULL)
+        return;
+    mrd_open_table_fini(&nrt->open);
+    mrd_open_table_fini(&nrt->held);
+    mrd_open_table_fini(&nrt->early);
+    mrd_joiner_fini(&nrt->joiner);
+    mrd_nrt_clock_fini(&nrt->clock);
+    mrd_args_free(nrt->args);
+    mrd_nrt_layout_fini(&nrt->layout);
+    free(nrt);
+}
+
+/* ---- The file importer ---- */
+
+static mrd_err
+nrt_file_emit(void *self, const mrd_event *ev)
+{
+    return mrd_import_put(self, 0, ev);
+}
+
+static mrd_proc_id
+nrt_file_process(const mrd_import *imp)
+{
+    const mrd_identity *place = &imp->identity;
+    bool known = place->instance_id != MRD_SID_EMPTY && place->process_id != MRD_NONE;
+    mrd_process p;
+
+    mrd_process_init(&p);
+    p.instance_id = place->instance_id != MRD_SID_EMPTY
+                        ? place->instance_id
+                        : mrd_catalog_intern(imp->catalog, "unknown");
+    p.process_id = place->process_id != MRD_NONE ? place->process_id : 0;
+    p.flags = place->process_id != MRD_NONE ? 0 : MRD_PROC_NO_PID;
+    p.scope = known ? 0 : imp->input + 1;
+    p.rank = place->rank;
+    p.job = place->job;
+    return mrd_catalog_process(imp->catalog, &p);
+}
+
+static void
+nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n)
+{
+    mrd_input *input = mrd_import_input(imp);
+    const char *name = mrd_in_name(imp->in);
+
+    input->records = n->records;
+    input->unfinished = n->unfinished;
+    input->no_start = n->no_start;
+    input->dropped = n->dropped;
+    if (n->dropped > 0)
+        input->error = mrd_catalog_intern(imp->catalog, n->first_drop);
+    if (n->no_version > 0)
+        mrd_catalog_note(imp->catalog, "'%s' does not state its data_version; read as version %d",
+                         name, NRT_VERSION);
+    if (n->by_nearest + n->unmapped > 0)
+        mrd_catalog_note(
+            imp->catalog,
+            "'%s': of the events with device time %llu were placed by the sync point "
+            "of their execution, %llu by the nearest one, and %llu could not be placed",
+            name, (unsigned long long) n->by_exec, (unsigned long long) n->by_nearest,
+            (unsigned long long) n->unmapped);
+}
+
+static mrd_err
+nrt_run(mrd_import *imp, mrd_why *why)
+{
+    mrd_nrt_options options = { .catalog = imp->catalog,
+                                .flow_scope = (uint64_t) imp->input + 1,
+                                .emit = nrt_file_emit,
+                                .self = imp };
+    mrd_nrt *nrt = NULL;
+    mrd_err err, end;
+
+    options.process = nrt_file_process(imp);
+    if ((err = mrd_nrt_new(&options, &nrt, why)) != MRD_OK)
+        return err;
+    err = mrd_nrt_parse(nrt, imp->in, why);
+    end = mrd_nrt_flush(nrt);
+    nrt_file_report(imp, mrd_nrt_count(nrt));
+    mrd_nrt_free(nrt);
+    return err != MRD_OK ? err : end;
+}
+
+/* An object with "events" whose records have "event_type". */
+static int
+nrt_probe(mrd_str head, const char *name)
+{
+    bool events = mrd_str_has(head, "\"events\"");
+    bool type = mrd_str_has(head, "\"event_type\"");
+    bool version = mrd_str_has(head, "\"data_version\"");
+
+    (void) name;
+    if (mrd_str_first(head) != '{' || !events)
+        return 0;
+    return type ? 85 : version ? 70 : 0;
+}
+
+const mrd_import_ops mrd_import_nrt = {
+    .name = "nrt-sys-trace",
+    .what = "JSON of nrt_sys_trace_fetch_events, data_version 2, one or several documents",
+    .probe = nrt_probe,
+    .run = nrt_run,
+};

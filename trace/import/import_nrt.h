@@ -1,0 +1,65 @@
+/*
+ * trace/import/import_nrt.h - the JSON of nrt_sys_trace_fetch_events (data_version 2), as a sequence of
+ * documents: starts and stops are paired across documents, so the agent feeds each fetch as it
+ * comes and the file importer a whole file.
+ *
+ * Times    nanoseconds of the host's wall clock. Hardware events whose stamps are the device's
+ *          clock wait for the sync point of their execution (trace/import/nrt_clock.h) and are mapped;
+ *          the argument NRT_TIME_KEY says how, and their bound is unknown.
+ * Tracks   hardware types: MRD_SRC_DEVICE by lnc_idx and pcore_idx; others: MRD_SRC_RUNTIME by
+ *          lnc_idx and thread_id.
+ * Pairing  by (nc_idx, tracking_id), then event type and device_core_idx. What the start said is
+ *          carried to the span; id, nc_local_id and tracking_id only serve the pairing.
+ * Flows    from kbl_exec_pre to nc_exec_running of the same exec_id on a core.
+ * Memory   at most `max_open` starts and as many spans that wait for a sync point; the oldest start
+ *          is then given unfinished, the oldest waiting span by the nearest sync point.
+ * Threads  a mrd_nrt belongs to one thread.
+ */
+#ifndef MRD_TRACE_IMPORT_NRT_H
+#define MRD_TRACE_IMPORT_NRT_H
+
+#include "trace/model/catalog.h"
+#include "trace/json/in.h"
+
+#define NRT_TIME_KEY "meridian.time" /* argument of events that carried device time */
+#define NRT_MAX_OPEN (1u << 18)      /* when max_open is 0 */
+#define NRT_VERSION  2
+
+typedef struct mrd_nrt mrd_nrt;
+
+typedef struct {
+    mrd_catalog *catalog;
+    mrd_proc_id process; /* whose events these are */
+    uint64_t
+        flow_scope; /* keeps flow ids of different sources apart: an input's or session's number */
+    uint32_t max_open; /* 0: NRT_MAX_OPEN */
+    bool simulated;    /* marks the events MRD_EV_SIMULATED */
+    /* Gets each event as it is complete, not in order of time. An error ends the parse. */
+    mrd_err (*emit)(void *self, const mrd_event *ev);
+    void *self;
+} mrd_nrt_options;
+
+/* records = events + dropped, once flushed. */
+typedef struct {
+    uint64_t documents, records, events, unfinished, no_start, dropped;
+    uint64_t by_exec, by_nearest,
+        unmapped;         /* events that carried device time, by how it was mapped */
+    uint64_t no_version;  /* documents that did not state their data_version */
+    char first_drop[256]; /* why the first record was dropped; with its offset */
+} mrd_nrt_counts;
+
+mrd_err mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why);
+void mrd_nrt_free(mrd_nrt *nrt); /* what is still open is gone: flush first */
+/*
+ * Reads all documents of `in`, one after the other. Errors: those of the reader (what was read
+ * before is kept), FORMAT when a document holds no events array, VERSION (nothing of a document
+ * that states another version before its events is taken; behind them they are taken, and the error
+ * says so), and what emit returned.
+ */
+mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
+/* Gives everything that still waits: open starts as unfinished spans, device times by the nearest
+ * sync point. The pairer can be used on. */
+mrd_err mrd_nrt_flush(mrd_nrt *nrt);
+const mrd_nrt_counts *mrd_nrt_count(const mrd_nrt *nrt);
+
+#endif

@@ -1,0 +1,530 @@
+/*
+ * Trace Event JSON (the Chrome format), as Kineto, JAX, Chrome, MXNet and the Neuron framework
+ * trace write it. Source of the format: the "Trace Event Format" document of the Chromium project;
+ * where real files differ from it (Kineto's base time, its devices as pids), the code says so.
+ */
+#include "trace/import/import.h"
+
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "trace/import/te_int.h"
+
+typedef enum {
+    TE_KEY_NONE,
+    TE_PH,
+    TE_NAME,
+    TE_CAT,
+    TE_PID,
+    TE_TID,
+    TE_TS,
+    TE_DUR,
+    TE_ID,
+    TE_ID2,
+    TE_BIND_ID,
+    TE_FLOW_IN,
+    TE_FLOW_OUT,
+    TE_ARGS,
+    TE_SCOPE,
+    TE_HOW, /* "s" and "bp": how a viewer places it, not what happened */
+} te_key;
+
+static te_key
+te_key_of(mrd_str key)
+{
+#define TE_IS(text, value) (memcmp(key.p, text, sizeof(text) - 1) == 0 ? (value) : TE_KEY_NONE)
+    switch (key.len) {
+    case 1:
+        return key.p[0] == 's' ? TE_HOW : TE_KEY_NONE;
+    case 2:
+        switch (key.p[0]) {
+        case 'p':
+            return TE_IS("ph", TE_PH);
+        case 't':
+            return TE_IS("ts", TE_TS);
+        case 'i':
+            return TE_IS("id", TE_ID);
+        default:
+            return TE_IS("bp", TE_HOW);
+        }
+    case 3:
+        switch (key.p[0]) {
+        case 'p':
+            return TE_IS("pid", TE_PID);
+        case 't':
+            return TE_IS("tid", TE_TID);
+        case 'd':
+            return TE_IS("dur", TE_DUR);
+        case 'c':
+            return TE_IS("cat", TE_CAT);
+        default:
+            return TE_IS("id2", TE_ID2);
+        }
+    case 4:
+        return key.p[0] == 'n' ? TE_IS("name", TE_NAME) : TE_IS("args", TE_ARGS);
+    case 5:
+        return TE_IS("scope", TE_SCOPE);
+    case 7:
+        return key.p[0] == 'b' ? TE_IS("bind_id", TE_BIND_ID) : TE_IS("flow_in", TE_FLOW_IN);
+    case 8:
+        return TE_IS("flow_out", TE_FLOW_OUT);
+    default:
+        return TE_KEY_NONE;
+    }
+#undef TE_IS
+}
+
+/* ---- Fields ---- */
+
+static te_id
+te_id_of(te *t, mrd_jr_type type, mrd_str text)
+{
+    te_id id = { 0 };
+
+    uint64_t digits;
+
+    if (mrd_num_digits(text, &digits) && digits <= INT64_MAX)
+        return (te_id){ .number = (int64_t) digits };
+    if (type == MRD_JR_NULL || mrd_num_i64(text, &id.number) == MRD_OK)
+        return id;
+    return (te_id){ .is_word = true, .word = mrd_strtab_add(t->strings, text) };
+}
+
+/* Ids of flows and async spans: a number, a number in quotes (also hexadecimal), or any text. */
+static uint64_t
+te_id_number(mrd_str text)
+{
+    uint64_t id;
+    int64_t negative;
+
+    if (mrd_num_digits(text, &id))
+        return id;
+    if (mrd_num_u64(text, &id) == MRD_OK)
+        return id;
+    if (mrd_num_i64(text, &negative) == MRD_OK)
+        return (uint64_t) negative;
+    return mrd_hash64(text.p, text.len, 0x1d);
+}
+
+static bool
+te_is_scalar(mrd_jr_type type)
+{
+    return type != MRD_JR_OBJECT && type != MRD_JR_ARRAY;
+}
+
+/* Decimal microseconds, also in quotes, to nanoseconds. */
+static bool
+te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
+{
+    const char *dot = memchr(text.p, '.', text.len);
+    size_t n_whole = dot == NULL ? text.len : (size_t) (dot - text.p);
+    size_t n_frac = dot == NULL ? 0 : text.len - n_whole - 1;
+    uint64_t whole, frac = 0;
+
+    /* Most stamps: up to 16 digits and at most three behind the point. */
+    if (n_whole <= 16 && n_frac <= 3 && mrd_num_digits((mrd_str){ text.p, n_whole }, &whole) &&
+        (dot == NULL || mrd_num_digits((mrd_str){ dot + 1, n_frac }, &frac))) {
+        static const uint64_t scale[] = { 1000, 100, 10, 1 };
+
+        *ret_ns = (int64_t) (whole * 1000 + frac * scale[n_frac]);
+        return true;
+    }
+    return (type == MRD_JR_NUMBER || type == MRD_JR_STRING) &&
+           mrd_num_scaled(text, 3, ret_ns) == MRD_OK;
+}
+
+static mrd_err te_read_args(te *t);
+
+/* {"local": ...} or {"global": ...} */
+static mrd_err
+te_read_id2(te *t, te_record *rec)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        if (!te_is_scalar(type))
+            continue;
+        rec->id = te_id_number(text);
+        rec->has_id = true;
+        rec->local_id = mrd_str_is(key, "local");
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+static mrd_err
+te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    static const char *const names[] = { "",         "ph",   "name",  "cat", "pid",     "tid",
+                                         "ts",       "dur",  "id",    "id2", "bind_id", "flow_in",
+                                         "flow_out", "args", "scope", "" };
+    bool ok = te_is_scalar(type);
+
+    switch (field) {
+    case TE_PH:
+        ok = type == MRD_JR_STRING && text.len == 1;
+        rec->ph = ok ? text.p[0] : rec->ph;
+        break;
+    case TE_NAME:
+        if (ok)
+            rec->name = mrd_args_key(t->args, text);
+        break;
+    case TE_CAT:
+        if (ok)
+            rec->cat = mrd_args_key(t->args, text);
+        break;
+    case TE_PID:
+        if (ok)
+            rec->pid = te_id_of(t, type, text);
+        break;
+    case TE_TID:
+        if (ok)
+            rec->tid = te_id_of(t, type, text);
+        break;
+    case TE_TS:
+        rec->has_ts = ok = te_time(type, text, &rec->ts);
+        break;
+    case TE_DUR:
+        rec->has_dur = ok = te_time(type, text, &rec->dur);
+        break;
+    case TE_ID:
+        rec->has_id = ok;
+        rec->id = ok ? te_id_number(text) : 0;
+        break;
+    case TE_BIND_ID:
+        rec->has_bind = ok;
+        rec->bind_id = ok ? te_id_number(text) : 0;
+        break;
+    case TE_FLOW_IN:
+        rec->flow_in = type == MRD_JR_TRUE;
+        break;
+    case TE_FLOW_OUT:
+        rec->flow_out = type == MRD_JR_TRUE;
+        break;
+    case TE_SCOPE:
+        if (ok)
+            rec->scope = mrd_strtab_add(t->strings, text);
+        break;
+    case TE_HOW:
+        ok = true;
+        break;
+    case TE_ID2:
+        return type == MRD_JR_OBJECT ? te_read_id2(t, rec) : MRD_OK;
+    case TE_ARGS:
+        if (type == MRD_JR_OBJECT)
+            return te_read_args(t);
+        __attribute__((fallthrough));
+    case TE_KEY_NONE:
+        return mrd_args_value(t->args, mrd_args_key(t->args, key), t->r, type, text);
+    }
+    if (!ok && rec->bad == NULL)
+        rec->bad = names[field];
+    return MRD_OK;
+}
+
+static mrd_err
+te_read_args(te *t)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err;
+
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        err = mrd_args_value(t->args, mrd_args_key(t->args, key), t->r, type, text);
+        if (err != MRD_OK)
+            return err;
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* ---- The file ---- */
+
+/* Inside the object of one record. */
+static mrd_err
+te_read_record(te *t)
+{
+    te_record rec;
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err;
+
+    memset(&rec, 0, sizeof(rec)); /* with its padding: ids are compared as bytes */
+    rec.offset = mrd_json_reader_offset(t->r);
+    mrd_args_reset(t->args);
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        if ((err = te_read_field(t, &rec, te_key_of(key), key, type, text)) != MRD_OK)
+            return err;
+    }
+    if ((err = mrd_json_reader_err(t->r, NULL)) != MRD_OK)
+        return err;
+    if ((err = mrd_args_err(t->args)) != MRD_OK)
+        return err;
+    return mrd_te_dispatch(t, &rec);
+}
+
+static mrd_err
+te_read_events(te *t, bool is_whole_file)
+{
+    mrd_jr_type type;
+    mrd_err err;
+
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, NULL, NULL)) > MRD_JR_END) {
+        if (type != MRD_JR_OBJECT) {
+            te_record rec = { .offset = mrd_json_reader_offset(t->r) };
+
+            mrd_te_drop(t, &rec, "a record that is not an object");
+            continue;
+        }
+        if ((err = te_read_record(t)) != MRD_OK)
+            return err;
+    }
+    err = mrd_json_reader_err(t->r, NULL);
+    /* The format allows the array form to end without its bracket; damaged compression does not. */
+    if (err == MRD_TRUNCATED && is_whole_file && mrd_json_depth(t->r) == 1) {
+        mrd_bytes rest;
+
+        t->cut_array = mrd_in_fill(t->imp->in, 1, &rest, NULL) == MRD_OK;
+        return t->cut_array ? MRD_OK : err;
+    }
+    return err;
+}
+
+static mrd_err
+te_read_distributed(te *t)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+
+    t->facts.kineto = true;
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        if (mrd_str_is(key, "rank") && te_is_scalar(type))
+            (void) mrd_num_i64(text, &t->facts.rank);
+        else if (mrd_str_is(key, "world_size") && te_is_scalar(type))
+            (void) mrd_num_i64(text, &t->facts.world_size);
+        else if (te_is_scalar(type))
+            mrd_te_keep_fact(t, key, text);
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* Any other key at the top. */
+static mrd_err
+te_read_fact(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    char name[128];
+    mrd_err err;
+
+    if (te_is_scalar(type)) {
+        if (mrd_str_is(key, "host_name") && type == MRD_JR_STRING)
+            t->facts.host = mrd_strtab_add(t->strings, text);
+        if (mrd_str_is(key, "schemaVersion"))
+            t->facts.kineto = true;
+        mrd_te_keep_fact(t, key, text);
+        return MRD_OK;
+    }
+    if (mrd_str_is(key, "deviceProperties") || mrd_str_is(key, "computeProperties"))
+        t->facts.kineto = true;
+    snprintf(name, sizeof(name), MRD_STR_FMT, (int) (key.len < 100 ? key.len : 100), key.p);
+    err = mrd_json_raw(t->r, TE_FACT_BYTES - 1, &text);
+    if (err == MRD_OK)
+        mrd_te_keep_fact(t, mrd_str_of(name), text);
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+static mrd_err
+te_read_object(te *t)
+{
+    bool events = false;
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err = MRD_OK;
+
+    mrd_json_enter(t->r);
+    while (err == MRD_OK && (type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        if (mrd_str_is(key, "traceEvents") && type == MRD_JR_ARRAY) {
+            events = true;
+            err = te_read_events(t, false);
+        } else if (mrd_str_is(key, "distributedInfo") && type == MRD_JR_OBJECT) {
+            err = te_read_distributed(t);
+        } else if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type) &&
+                   mrd_num_i64(text, &t->base_ns) == MRD_OK) {
+            t->has_base = true;
+            t->base_behind = events;
+        } else {
+            err = te_read_fact(t, key, type, text);
+        }
+    }
+    return err != MRD_OK ? err : mrd_json_reader_err(t->r, NULL);
+}
+
+/* Spans still open when the file ends, outermost first; what comes after an error is the store's.
+ */
+static mrd_err
+te_flush_stack(te *t, mrd_open **top)
+{
+    mrd_open *reversed = NULL;
+    mrd_err err = MRD_OK;
+
+    while (*top != NULL) {
+        mrd_open *open = *top;
+
+        *top = open->below;
+        open->below = reversed;
+        reversed = open;
+    }
+    while (reversed != NULL) {
+        mrd_open *open = reversed;
+
+        reversed = open->below;
+        if (err == MRD_OK)
+            err = mrd_te_unfinished(t, open);
+        mrd_open_free(open);
+    }
+    return err;
+}
+
+static mrd_err
+te_flush(te *t)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < t->lines.n_lines && err == MRD_OK; i++)
+        err = te_flush_stack(t, &t->lines.lines[i].top);
+    for (size_t i = 0; i < t->lines.n_asyncs && err == MRD_OK; i++)
+        err = te_flush_stack(t, &t->lines.asyncs[i].top);
+    return err;
+}
+
+static void
+te_notes(te *t)
+{
+    const char *name = mrd_in_name(t->imp->in);
+
+    if (t->cut_array)
+        mrd_catalog_note(t->imp->catalog,
+                         "'%s' ends without the closing bracket, which its format allows", name);
+    if (t->unsupported > 0)
+        mrd_catalog_note(t->imp->catalog,
+                         "'%s': %llu records of phases that are not events on a timeline (%s) were "
+                         "left out",
+                         name, (unsigned long long) t->unsupported, t->unsupported_phases);
+    if (mrd_json_reader_lenient(t->r) > 0)
+        mrd_catalog_note(t->imp->catalog,
+                         "'%s': %llu places are not JSON (NaN, Infinity, extra commas) and were "
+                         "accepted",
+                         name, (unsigned long long) mrd_json_reader_lenient(t->r));
+    if (t->has_base && t->seen_absolute)
+        mrd_catalog_note(t->imp->catalog,
+                         "'%s': baseTimeNanoseconds was ignored, since the times are of the epoch "
+                         "already",
+                         name);
+}
+
+static mrd_err
+te_finish(te *t)
+{
+    mrd_err err = te_flush(t);
+
+    mrd_te_lines_finish(&t->lines, &t->facts);
+    te_notes(t);
+    if (err == MRD_OK && t->has_base && t->base_behind && !t->seen_absolute && t->base_ns != 0 &&
+        t->input->events > 0)
+        err = t->imp->shift(t->imp, 0, t->base_ns);
+    return err;
+}
+
+static void
+te_init(te *t, mrd_import *imp, mrd_json_reader *r)
+{
+    *t = (te){ .imp = imp,
+               .r = r,
+               .strings = mrd_catalog_strings(imp->catalog),
+               .input = mrd_import_input(imp),
+               .facts = { .rank = MRD_NONE, .world_size = MRD_NONE } };
+    t->joiner.strings = t->strings;
+    t->args = mrd_args_new(t->strings);
+    t->key_name = mrd_strtab_addz(t->strings, "name");
+    t->key_labels = mrd_strtab_addz(t->strings, "labels");
+    t->key_sort = mrd_strtab_addz(t->strings, "sort_index");
+    t->key_value = mrd_strtab_addz(t->strings, "value");
+    t->word_end = mrd_strtab_addz(t->strings, "(end without start)");
+    mrd_te_lines_init(&t->lines, imp);
+}
+
+static mrd_err
+te_run(mrd_import *imp, mrd_why *why)
+{
+    mrd_json_reader *r = NULL;
+    mrd_err err = mrd_json_reader_open(imp->in, &r, why), end;
+    te t;
+
+    if (err != MRD_OK)
+        return err;
+    te_init(&t, imp, r);
+    if (t.args == NULL) {
+        err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+        goto out;
+    }
+    switch (mrd_json_next(r, NULL, NULL)) {
+    case MRD_JR_OBJECT:
+        err = te_read_object(&t);
+        break;
+    case MRD_JR_ARRAY:
+        err = te_read_events(&t, true);
+        break;
+    case MRD_JR_ERROR:
+        break;
+    default:
+        err = mrd_why_set(why, MRD_FORMAT, 0, "'%s': neither an object nor an array",
+                          mrd_in_name(imp->in));
+        goto out;
+    }
+    if (err == MRD_OK && !t.cut_array && mrd_json_next(r, NULL, NULL) != MRD_JR_END)
+        err = mrd_json_reader_err(r, why);
+    else if (err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK)
+        mrd_why_set(why, err, 0, "'%s': events could not be kept", mrd_in_name(imp->in));
+    end = te_finish(&t);
+    err = err != MRD_OK ? err : end;
+out:
+    mrd_te_lines_fini(&t.lines);
+    mrd_joiner_fini(&t.joiner);
+    mrd_args_free(t.args);
+    mrd_json_reader_close(r);
+    return err;
+}
+
+/* "traceEvents" in an object, or an array of objects with phases. */
+static int
+te_probe(mrd_str head, const char *name)
+{
+    char first = mrd_str_first(head);
+
+    (void) name;
+    if (first == '{') {
+        /* The events may begin behind what we see: Kineto's description of devices and groups, or
+         * our own header with its inputs. */
+        bool kineto =
+            mrd_str_has(head, "\"schemaVersion\"") &&
+            (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));
+        bool own = mrd_str_has(head, "\"meridian\":{\"format\":\"chrome\"");
+
+        return mrd_str_has(head, "\"traceEvents\"") ? 90 : kineto || own ? 60 : 0;
+    }
+    if (first == '[')
+        return mrd_str_has(head, "\"ph\"") ? 80 : 0;
+    return 0;
+}
+
+const mrd_import_ops mrd_import_trace_event = {
+    .name = "trace-event-json",
+    .what = "Trace Event JSON of Kineto, JAX, Chrome, MXNet and the Neuron framework trace",
+    .probe = te_probe,
+    .run = te_run,
+};

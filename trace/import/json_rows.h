@@ -1,0 +1,126 @@
+/*
+ * trace/import/json_rows.h - the rows of exported profiles: flat JSON objects, some of whose keys mean
+ * something to us and the rest of which are arguments. Shared by import_sysprof.c and
+ * import_devprof.c.
+ *
+ * A value that does not fit the kind of its field is kept as an argument; nothing is refused here.
+ * Threads: belongs to one thread.
+ */
+#ifndef MRD_TRACE_JSON_ROWS_H
+#define MRD_TRACE_JSON_ROWS_H
+
+#include "trace/json/args.h"
+#include "trace/import/import.h"
+
+typedef enum {
+    MRD_ROW_TIMESTAMP, /* kept as text: the unit may come later */
+    MRD_ROW_DURATION,
+    MRD_ROW_VALUE, /* text of a number, like the next two */
+    MRD_ROW_USED,
+    MRD_ROW_PERCENT,
+    MRD_ROW_TEXTS,
+    MRD_ROW_PROCESS = MRD_ROW_TEXTS, /* integers, in quotes or not */
+    MRD_ROW_THREAD,
+    MRD_ROW_LNC,
+    MRD_ROW_NC,
+    MRD_ROW_PCORE,
+    MRD_ROW_DEVICE,
+    MRD_ROW_HBM,
+    MRD_ROW_WORKER,
+    MRD_ROW_TYPE,
+    MRD_ROW_PARENT,
+    MRD_ROW_SCOPE,
+    MRD_ROW_LOST,
+    MRD_ROW_INTS,
+    MRD_ROW_NAME = MRD_ROW_INTS, /* strings, interned */
+    MRD_ROW_TIME_UNIT,
+    MRD_ROW_INSTANCE,
+    MRD_ROW_PROCESS_NAME, /* a process_id that is no number */
+    MRD_ROW_GROUP,
+    MRD_ROW_SOURCE,
+    MRD_ROW_CATEGORY,
+    MRD_ROW_TRACK,
+    MRD_ROW_KIND,
+    MRD_ROW_CPU,
+    MRD_ROW_UNIT,
+    MRD_ROW_UNIT_NAME,
+    MRD_ROW_SIDS,
+    MRD_ROW_UNFINISHED = MRD_ROW_SIDS, /* true or false */
+    MRD_ROW_NO_START,
+    MRD_ROW_SIMULATED,
+    MRD_ROW_NODE,
+    MRD_ROW_OWN_PROCESS,
+    MRD_ROW_BOOLS,
+    MRD_ROW_ID = MRD_ROW_BOOLS, /* unsigned */
+    MRD_ROW_BOUND,              /* unsigned; null: unknown */
+    MRD_ROW_FLOW_ID,            /* array of unsigned, in quotes or not */
+    MRD_ROW_FLOW_DIR,           /* array of "start", "step", "end" */
+    MRD_ROW_ARGS,               /* object: arguments */
+    MRD_ROW_NUMBER_ARG,         /* an argument whose number may stand in quotes */
+    MRD_ROW_FIELDS,
+} mrd_row_field;
+
+typedef struct {
+    const char *key;
+    mrd_row_field field;
+} mrd_row_key;
+
+#define MRD_ROW_TEXT_MAX 64 /* longer numbers are arguments */
+#define MRD_ROW_FLOWS    255
+
+typedef struct {
+    uint64_t has; /* bits of mrd_row_field */
+    uint64_t offset;
+    char text[MRD_ROW_TEXTS][MRD_ROW_TEXT_MAX];
+    uint8_t text_len[MRD_ROW_TEXTS];
+    int64_t number[MRD_ROW_INTS - MRD_ROW_TEXTS];
+    mrd_sid sid[MRD_ROW_SIDS - MRD_ROW_INTS];
+    bool flag[MRD_ROW_BOOLS - MRD_ROW_SIDS];
+    uint64_t id;
+    uint32_t bound_ns;
+    uint64_t flow_id[MRD_ROW_FLOWS];
+    uint8_t flow_dir[MRD_ROW_FLOWS];
+    size_t n_flow_ids, n_flow_dirs;
+    mrd_args *args; /* reset for every row */
+} mrd_row;
+
+static inline bool
+mrd_row_has(const mrd_row *row, mrd_row_field field)
+{
+    return row->has >> field & 1;
+}
+static inline int64_t
+mrd_row_number(const mrd_row *row, mrd_row_field field)
+{
+    return mrd_row_has(row, field) ? row->number[field - MRD_ROW_TEXTS] : MRD_NONE;
+}
+static inline mrd_sid
+mrd_row_sid(const mrd_row *row, mrd_row_field field)
+{
+    return mrd_row_has(row, field) ? row->sid[field - MRD_ROW_INTS] : MRD_SID_EMPTY;
+}
+static inline bool
+mrd_row_flag(const mrd_row *row, mrd_row_field field)
+{
+    return mrd_row_has(row, field) && row->flag[field - MRD_ROW_SIDS];
+}
+static inline mrd_str
+mrd_row_text(const mrd_row *row, mrd_row_field field)
+{
+    return (mrd_str){ row->text[field], mrd_row_has(row, field) ? row->text_len[field] : 0 };
+}
+
+/*
+ * Reads the object that the reader has just met. keys ends with a NULL key. Errors: those of the
+ * reader, NOMEM.
+ */
+mrd_err mrd_row_read(mrd_row *row, mrd_json_reader *r, const mrd_row_key *keys,
+                     mrd_strtab *strings);
+/* A number of the row as a sample: integer when it is one, else double. False: out of range. */
+bool mrd_row_sample(mrd_str number, mrd_event *ev);
+/* bound, flags and kind (SPAN or INSTANT) from the row's marks; dur_ns of unfinished spans. */
+void mrd_row_marks(const mrd_row *row, const mrd_strtab *strings, mrd_event *ev);
+/* The arrows of the row, ids mixed with the input; returns how many. flows: MRD_ROW_FLOWS. */
+uint8_t mrd_row_flows(const mrd_row *row, uint32_t input, mrd_flow *flows);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * trace/import/nrt_int.h - private to import_nrt.c (the JSON, the file), nrt_layout.c (the JSON, fast) and
+ * nrt_pair.c (pairing, tracks, the wait for sync points).
+ */
+#ifndef MRD_TRACE_NRT_INT_H
+#define MRD_TRACE_NRT_INT_H
+
+#include "trace/json/args.h"
+#include "trace/import/import_nrt.h"
+#include "trace/import/nrt_clock.h"
+#include "trace/import/nrt_layout.h"
+#include "trace/model/open.h"
+
+#define NRT_HELD_MAX                                                                               \
+    16384u               /* spans waiting for a sync point: each sync point looks through its own */
+#define NRT_SAME_MAX 64  /* starts under one key that a stop is compared with */
+#define NRT_TYPES    64u /* event types remembered; a power of two */
+#define NRT_CORES    128u  /* logical cores whose last sync point is remembered */
+#define NRT_LINES    128u  /* tracks remembered; a power of two */
+#define NRT_DEVICE   0x80u /* mrd_event.flags while it is ours: ts_ns is the device's clock */
+
+typedef enum { NRT_START, NRT_STOP, NRT_INSTANT, NRT_UNKNOWN } nrt_phase;
+
+typedef struct nrt_record {
+    uint64_t offset;
+    mrd_sid type;
+    nrt_phase phase;
+    bool hardware, has_ts, has_nc_ts, has_tracking, has_exec, has_cpu_ts;
+    uint64_t id, tracking_id, exec_id;
+    int64_t nc_idx, thread_id, worker_gid, pcore_idx;
+    int64_t ts, nc_ts, cpu_ts;
+    const char *bad;  /* key of the first value of a wrong type or range */
+    uint64_t ignored; /* where numbers go that mean nothing here */
+    bool has_ignored;
+} nrt_record;
+
+typedef struct {
+    mrd_sid type;
+    bool hardware;
+} nrt_type;
+
+typedef struct {
+    bool used, hardware;
+    int64_t nc_idx, line, worker_gid; /* line: physical core or thread */
+    mrd_track_id track;
+} nrt_line;
+
+struct mrd_nrt {
+    mrd_nrt_options o;
+    mrd_strtab *strings;
+    mrd_args *args;
+    mrd_joiner joiner;
+    nrt_clock clock;
+    mrd_open_table open;  /* (nc_idx, tracking_id) */
+    mrd_open_table held;  /* (nc_idx, exec_id): complete, but with device time */
+    mrd_open_table early; /* (nc_idx, tracking_id): stops that came before their start */
+    mrd_nrt_counts counts;
+    uint64_t flow_hash;
+    mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_pcore, key_nc_ts,
+        key_cpu_ts;
+    mrd_sid time_exec, time_nearest, time_none;
+    nrt_type types[NRT_TYPES];
+    nrt_line lines[NRT_LINES];
+    nrt_sync last_sync[NRT_CORES]; /* by nc_idx */
+    mrd_json_reader *r;            /* of the running parse */
+    nrt_layout layout;
+};
+
+/* What a key of the event, or of its data, means; *ret_key: interned, when it is an argument. */
+nrt_field mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key);
+nrt_phase mrd_nrt_phase_of(mrd_str text);
+/* The value of a field that nrt->r (or nrt_layout.c: strings and words) has just given. Errors:
+ * those of the reader. */
+mrd_err mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
+                 mrd_str text);
+/* Counts an event that cannot be placed, with the reason of the first. Always MRD_OK. */
+mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Turns a complete record into events. Errors: NOMEM and those of emit. */
+mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
+
+#endif

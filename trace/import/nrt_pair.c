@@ -1,0 +1,528 @@
+/* Starts and stops to spans, the tracks they are on, and the wait for sync points. */
+#include "trace/import/nrt_int.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "trace/model/filter.h"
+
+mrd_err
+mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
+{
+    char text[160];
+    va_list args;
+
+    nrt->counts.records++;
+    if (nrt->counts.dropped++ > 0)
+        return MRD_OK;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    snprintf(nrt->counts.first_drop, sizeof(nrt->counts.first_drop), "byte %llu: %s",
+             (unsigned long long) rec->offset, text);
+    return MRD_OK;
+}
+
+static bool
+nrt_is_hardware(mrd_nrt *nrt, const nrt_record *rec)
+{
+    nrt_type *t = &nrt->types[rec->type & (NRT_TYPES - 1)];
+
+    if (t->type != rec->type)
+        *t = (nrt_type){ rec->type, mrd_type_is_hardware(mrd_strtab_get(nrt->strings, rec->type)) };
+    return t->hardware || rec->has_nc_ts; /* a type we do not know, with the device's clock */
+}
+
+/* ---- Tracks ---- */
+
+/* The process's own worker_gid is the first one seen; a core with another one says so itself. */
+static int64_t
+nrt_worker(mrd_nrt *nrt, int64_t worker_gid)
+{
+    mrd_process *p;
+
+    if (worker_gid == MRD_NONE)
+        return MRD_NONE;
+    p = mrd_catalog_borrow_process(nrt->o.catalog, nrt->o.process);
+    if (p->worker_gid == MRD_NONE)
+        p->worker_gid = worker_gid;
+    return p->worker_gid == worker_gid ? MRD_NONE : worker_gid;
+}
+
+static mrd_track_id
+nrt_track(mrd_nrt *nrt, const nrt_record *rec)
+{
+    int64_t line = rec->hardware ? rec->pcore_idx : rec->thread_id;
+    uint64_t hash = ((uint64_t) line * 8 + rec->hardware) * 0x9e3779b97f4a7c15u +
+                    (uint64_t) rec->nc_idx * 0xd6e8feb86659fd93u;
+    nrt_line *l = &nrt->lines[hash >> 32 & (NRT_LINES - 1)];
+    mrd_track track;
+
+    if (l->used && l->hardware == rec->hardware && l->nc_idx == rec->nc_idx && l->line == line &&
+        l->worker_gid == rec->worker_gid)
+        return l->track;
+    mrd_track_init(&track, nrt->o.process, rec->hardware ? MRD_SRC_DEVICE : MRD_SRC_RUNTIME);
+    track.lnc_idx = rec->nc_idx;
+    track.pcore_idx = rec->hardware ? rec->pcore_idx : MRD_NONE;
+    track.thread_id = rec->hardware ? MRD_NONE : rec->thread_id;
+    track.worker_gid = nrt_worker(nrt, rec->worker_gid);
+    *l = (nrt_line){ true, rec->hardware,   rec->nc_idx,
+                     line, rec->worker_gid, mrd_catalog_track(nrt->o.catalog, &track) };
+    return l->track;
+}
+
+/* ---- Giving events ---- */
+
+/* The arrow from submission to execution: one id for an execution on a core. */
+static void
+nrt_arrow(const mrd_nrt *nrt, mrd_event *ev, uint64_t exec_id, int64_t nc_idx, mrd_flow *flow)
+{
+    if (ev->name != nrt->type_pre && ev->name != nrt->type_running)
+        return;
+    flow->id = mrd_flow_id(nrt->o.flow_scope, nrt->flow_hash ^ (uint64_t) nc_idx, exec_id);
+    flow->dir = ev->name == nrt->type_pre ? MRD_FLOW_START : MRD_FLOW_END;
+    ev->flows = flow;
+    ev->flow_count = 1;
+}
+
+static mrd_err
+nrt_give(mrd_nrt *nrt, const mrd_event *ev)
+{
+    nrt->counts.events++;
+    return nrt->o.emit(nrt->o.self, ev);
+}
+
+/* Core, execution and device time of an event that waits, from its track and arguments. */
+static nrt_sync
+nrt_like(const mrd_nrt *nrt, const mrd_event *ev)
+{
+    const mrd_track *track = mrd_catalog_borrow_track(nrt->o.catalog, ev->track);
+    nrt_sync like = { track->lnc_idx, track->pcore_idx, 0, false, ev->ts_ns, 0 };
+
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        if (a->key == nrt->key_exec && (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT)) {
+            like.exec_id = a->v.u;
+            like.has_exec = true;
+        }
+    }
+    return like;
+}
+
+/* Maps the device time of an event and says how. */
+static mrd_err
+nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
+{
+    nrt_sync like = nrt_like(nrt, from);
+    mrd_event ev = *from;
+    mrd_arg how = { .key = nrt->key_time, .type = MRD_ARG_STR };
+    mrd_err err;
+
+    ev.bound_ns = MRD_BOUND_UNKNOWN;
+    switch (mrd_nrt_clock_map(&nrt->clock, &like, false, &ev.ts_ns)) {
+    case NRT_MAP_EXEC:
+        how.v.sid = nrt->time_exec;
+        nrt->counts.by_exec++;
+        break;
+    case NRT_MAP_NEAREST:
+        how.v.sid = nrt->time_nearest;
+        nrt->counts.by_nearest++;
+        break;
+    case NRT_MAP_NONE:
+        how.v.sid = nrt->time_none;
+        nrt->counts.unmapped++;
+        break;
+    }
+    if ((err = mrd_join(&nrt->joiner, from, &how, 1, &ev.args, &ev.arg_count)) != MRD_OK)
+        return err;
+    return nrt_give(nrt, &ev);
+}
+
+static mrd_map_key
+nrt_held_key(const nrt_sync *like)
+{
+    return (mrd_map_key){ (uint64_t) like->nc_idx, like->exec_id, like->has_exec };
+}
+
+static mrd_err
+nrt_release(mrd_nrt *nrt, uint32_t slot)
+{
+    mrd_open *open = mrd_open_take(&nrt->held, slot);
+    mrd_err err = nrt_give_mapped(nrt, &open->ev);
+
+    mrd_open_free(open);
+    return err;
+}
+
+/* A complete event with device time: at once when the sync point of its execution is there. */
+static mrd_err
+nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
+{
+    nrt_sync like = nrt_like(nrt, ev);
+    int64_t host;
+    mrd_open *open;
+    mrd_err err;
+
+    if (mrd_nrt_clock_map(&nrt->clock, &like, true, &host) != NRT_MAP_NONE)
+        return nrt_give_mapped(nrt, ev);
+    if (nrt->held.used >= NRT_HELD_MAX &&
+        (err = nrt_release(nrt, mrd_open_oldest(&nrt->held))) != MRD_OK)
+        return err;
+    if ((open = mrd_open_new(ev)) == NULL)
+        return MRD_NOMEM;
+    if ((err = mrd_open_put(&nrt->held, nrt_held_key(&like), open)) != MRD_OK)
+        mrd_open_free(open);
+    return err;
+}
+
+static mrd_err
+nrt_release_all(mrd_nrt *nrt, mrd_map_key key)
+{
+    mrd_err err = MRD_OK;
+    uint32_t slot;
+
+    while (err == MRD_OK && (slot = mrd_open_first(&nrt->held, key)) != MRD_OPEN_NONE)
+        err = nrt_release(nrt, slot);
+    return err;
+}
+
+/* ---- Records ---- */
+
+/* Device time of a hardware event when that is what its stamp is; the event then waits. */
+static bool
+nrt_uses_device(const mrd_nrt *nrt, const nrt_record *rec)
+{
+    return rec->hardware && rec->has_nc_ts && mrd_nrt_clock_is_device(&nrt->clock, rec->ts, rec->nc_ts);
+}
+
+static void
+nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow *flow, mrd_event *ev)
+{
+    size_t n;
+
+    *ev = (mrd_event){ .ts_ns = rec->ts,
+                       .id = rec->id,
+                       .kind = (uint8_t) kind,
+                       .flags = nrt->o.simulated ? MRD_EV_SIMULATED : 0,
+                       .name = rec->type,
+                       .bound_ns = MRD_BOUND_LOCAL,
+                       .track = nrt_track(nrt, rec) };
+    if (rec->phase == NRT_UNKNOWN)
+        mrd_args_str(nrt->args, nrt->key_phase, MRD_STR("unknown"));
+    ev->args = mrd_args_view(nrt->args, &n);
+    ev->arg_count = (uint32_t) n;
+    if (rec->has_exec)
+        nrt_arrow(nrt, ev, rec->exec_id, rec->nc_idx, flow);
+}
+
+/* An event that needs no partner (any more). */
+static mrd_err
+nrt_give_record(mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
+{
+    if (!nrt_uses_device(nrt, rec))
+        return nrt_give(nrt, ev);
+    ev->ts_ns = rec->nc_ts;
+    return nrt_hold(nrt, ev);
+}
+
+/*
+ * A logical core may have two physical ones, and a sync point need not say which is its own: events
+ * wait until a sync point of another execution shows that all of theirs are there.
+ */
+static mrd_err
+nrt_release_before(mrd_nrt *nrt, const nrt_sync *sync)
+{
+    nrt_sync *last = &nrt->last_sync[(uint64_t) sync->nc_idx % NRT_CORES], before = *last;
+    mrd_err err;
+
+    *last = *sync;
+    if (before.device_ns == 0 && before.cpu_ns == 0)
+        return MRD_OK; /* the first */
+    if (before.nc_idx == sync->nc_idx && before.exec_id == sync->exec_id &&
+        before.has_exec == sync->has_exec)
+        return MRD_OK;
+    err = nrt_release_all(nrt, nrt_held_key(&before));
+    before.has_exec = false;
+    before.exec_id = 0;
+    return err == MRD_OK ? nrt_release_all(nrt, nrt_held_key(&before)) : err;
+}
+
+static mrd_err
+nrt_sync_point(mrd_nrt *nrt, nrt_record *rec, mrd_event *ev)
+{
+    nrt_sync sync = { rec->nc_idx,   rec->pcore_idx, rec->exec_id,
+                      rec->has_exec, rec->nc_ts,     rec->cpu_ts };
+    bool device = mrd_nrt_clock_is_device(&nrt->clock, rec->ts, rec->nc_ts);
+    mrd_err err;
+
+    mrd_nrt_clock_sync(&nrt->clock, &sync);
+    if (device)
+        ev->ts_ns = rec->cpu_ts;
+    err = nrt_give(nrt, ev);
+    return err == MRD_OK ? nrt_release_before(nrt, &sync) : err;
+}
+
+static mrd_err
+nrt_instant(mrd_nrt *nrt, nrt_record *rec)
+{
+    mrd_event ev;
+    mrd_flow flow;
+
+    nrt_event(nrt, rec, MRD_INSTANT, &flow, &ev);
+    nrt->counts.records++;
+    if (rec->type == nrt->type_sync && rec->has_nc_ts && rec->has_cpu_ts)
+        return nrt_sync_point(nrt, rec, &ev);
+    return nrt_give_record(nrt, rec, &ev);
+}
+
+static mrd_map_key
+nrt_pair_key(const nrt_record *rec)
+{
+    return (mrd_map_key){ (uint64_t) rec->nc_idx, rec->tracking_id, 0 };
+}
+
+/* A span with device time waits, others go out. NRT_DEVICE is ours alone. */
+static mrd_err
+nrt_give_span(mrd_nrt *nrt, mrd_event *ev)
+{
+    bool device = (ev->flags & NRT_DEVICE) != 0;
+
+    ev->flags &= (uint8_t) ~NRT_DEVICE;
+    return device ? nrt_hold(nrt, ev) : nrt_give(nrt, ev);
+}
+
+/* Gives a start whose stop will not come any more. */
+static mrd_err
+nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
+{
+    mrd_open *open = mrd_open_take(&nrt->open, slot);
+    mrd_event ev = open->ev;
+    mrd_err err;
+
+    ev.dur_ns = MRD_DUR_UNFINISHED;
+    nrt->counts.unfinished++;
+    err = nrt_give_span(nrt, &ev);
+    mrd_open_free(open);
+    return err;
+}
+
+/* The other end of this record in the table: the same type, and the same physical core where it
+ * says one. */
+static uint32_t
+nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record *rec)
+{
+    uint32_t slot = table->used == 0 ? MRD_OPEN_NONE : mrd_open_first(table, nrt_pair_key(rec));
+
+    for (int looked = 0; slot != MRD_OPEN_NONE && looked < NRT_SAME_MAX; looked++) {
+        const mrd_event *ev = &mrd_open_at(table, slot)->ev;
+
+        if (ev->name == rec->type &&
+            (rec->pcore_idx == MRD_NONE ||
+             mrd_catalog_borrow_track(nrt->o.catalog, ev->track)->pcore_idx == rec->pcore_idx))
+            return slot;
+        slot = mrd_open_next(table, slot);
+    }
+    return MRD_OPEN_NONE;
+}
+
+/* Length of a span, in the clock that both its ends have. False: they have none in common. */
+static bool
+nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop, int64_t *ret_dur)
+{
+    int64_t from = start->ts_ns, to = stop->ts;
+
+    if ((start->flags & NRT_DEVICE) != 0) {
+        if (!stop->has_nc_ts)
+            return false;
+        to = stop->nc_ts;
+    } else if (nrt_uses_device(nrt, stop)) {
+        const mrd_arg *nc = NULL;
+
+        for (uint32_t i = 0; i < start->arg_count && nc == NULL; i++)
+            nc = start->args[i].key == nrt->key_nc_ts ? &start->args[i] : NULL;
+        if (nc == NULL || nc->type != MRD_ARG_INT)
+            return false;
+        from = nc->v.i;
+        to = stop->nc_ts;
+    }
+    return !__builtin_sub_overflow(to, from, ret_dur) && *ret_dur >= 0;
+}
+
+static uint32_t
+nrt_max_open(const mrd_nrt *nrt)
+{
+    return nrt->o.max_open == 0 ? NRT_MAX_OPEN : nrt->o.max_open;
+}
+
+/* Joins a start with its stop's arguments and gives the span. Owns nothing. */
+static mrd_err
+nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t n_end,
+                int64_t dur_ns)
+{
+    mrd_event ev = *start;
+    mrd_err err = mrd_join(&nrt->joiner, start, end, n_end, &ev.args, &ev.arg_count);
+
+    ev.dur_ns = dur_ns;
+    return err == MRD_OK ? nrt_give_span(nrt, &ev) : err;
+}
+
+/* Gives a stop whose start will not come any more. */
+static mrd_err
+nrt_give_early(mrd_nrt *nrt, uint32_t slot)
+{
+    mrd_open *stop = mrd_open_take(&nrt->early, slot);
+    mrd_err err;
+
+    nrt->counts.no_start++;
+    err = nrt_give_span(nrt, &stop->ev);
+    mrd_open_free(stop);
+    return err;
+}
+
+/*
+ * A process fetches from more than one thread, and the texts of two threads may come in either
+ * order: a stop without a start waits for it.
+ */
+static mrd_err
+nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
+{
+    mrd_event ev;
+    mrd_flow flow;
+    mrd_open *stop;
+    mrd_err err;
+
+    nrt_event(nrt, rec, MRD_SPAN, &flow, &ev);
+    ev.flags |= MRD_EV_NO_START;
+    if (nrt_uses_device(nrt, rec)) {
+        ev.ts_ns = rec->nc_ts;
+        ev.flags |= NRT_DEVICE;
+    }
+    if (nrt->early.used >= nrt_max_open(nrt) &&
+        (err = nrt_give_early(nrt, mrd_open_oldest(&nrt->early))) != MRD_OK)
+        return err;
+    if ((stop = mrd_open_new(&ev)) == NULL)
+        return MRD_NOMEM;
+    nrt->counts.records++;
+    if ((err = mrd_open_put(&nrt->early, nrt_pair_key(rec), stop)) != MRD_OK)
+        mrd_open_free(stop);
+    return err;
+}
+
+/* The start of a stop that waits: *ret_done when the two became a span. */
+static mrd_err
+nrt_start_late(mrd_nrt *nrt, const nrt_record *rec, const mrd_event *start, bool *ret_done)
+{
+    uint32_t slot = nrt_find_other(nrt, &nrt->early, rec);
+    nrt_record stop = { .hardware = rec->hardware };
+    int64_t dur_ns;
+    mrd_open *open;
+    mrd_err err;
+
+    *ret_done = false;
+    if (slot == MRD_OPEN_NONE)
+        return MRD_OK;
+    open = mrd_open_at(&nrt->early, slot);
+    stop.ts = stop.nc_ts = open->ev.ts_ns;
+    stop.has_nc_ts = (open->ev.flags & NRT_DEVICE) != 0;
+    if (!nrt_duration(nrt, start, &stop, &dur_ns))
+        return MRD_OK;
+    *ret_done = true;
+    open = mrd_open_take(&nrt->early, slot);
+    err = nrt_give_joined(nrt, start, open->ev.args, open->ev.arg_count, dur_ns);
+    mrd_open_free(open);
+    return err;
+}
+
+static mrd_err
+nrt_start(mrd_nrt *nrt, nrt_record *rec)
+{
+    mrd_event ev;
+    mrd_flow flow;
+    mrd_open *open;
+    mrd_err err;
+    bool done;
+
+    if (!rec->has_tracking)
+        return mrd_nrt_drop(nrt, rec, "a start without tracking_id");
+    nrt_event(nrt, rec, MRD_SPAN, &flow, &ev);
+    if (nrt_uses_device(nrt, rec)) {
+        ev.ts_ns = rec->nc_ts;
+        ev.flags |= NRT_DEVICE;
+    }
+    if ((err = nrt_start_late(nrt, rec, &ev, &done)) != MRD_OK || done)
+        return err;
+    if (nrt->open.used >= nrt_max_open(nrt) &&
+        (err = nrt_give_unfinished(nrt, mrd_open_oldest(&nrt->open))) != MRD_OK)
+        return err;
+    if ((open = mrd_open_new(&ev)) == NULL)
+        return MRD_NOMEM;
+    nrt->counts.records++;
+    if ((err = mrd_open_put(&nrt->open, nrt_pair_key(rec), open)) != MRD_OK)
+        mrd_open_free(open);
+    return err;
+}
+
+static mrd_err
+nrt_stop(mrd_nrt *nrt, nrt_record *rec)
+{
+    uint32_t slot = nrt_find_other(nrt, &nrt->open, rec);
+    const mrd_arg *end;
+    mrd_open *open;
+    int64_t dur_ns;
+    mrd_err err;
+    size_t n;
+
+    if (!rec->has_tracking)
+        return mrd_nrt_drop(nrt, rec, "a stop without tracking_id");
+    if (slot == MRD_OPEN_NONE)
+        return nrt_stop_early(nrt, rec);
+    if (!nrt_duration(nrt, &mrd_open_at(&nrt->open, slot)->ev, rec, &dur_ns)) {
+        err = nrt_give_unfinished(nrt, slot);
+        return err != MRD_OK ? err : nrt_stop_early(nrt, rec);
+    }
+    open = mrd_open_take(&nrt->open, slot);
+    end = mrd_args_view(nrt->args, &n);
+    err = nrt_give_joined(nrt, &open->ev, end, n, dur_ns);
+    mrd_open_free(open);
+    return err;
+}
+
+mrd_err
+mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec)
+{
+    if (rec->bad != NULL)
+        return mrd_nrt_drop(nrt, rec, "\"%s\" has the wrong type or range", rec->bad);
+    if (rec->type == MRD_SID_EMPTY)
+        return mrd_nrt_drop(nrt, rec, "an event without event_type");
+    if (!rec->has_ts)
+        return mrd_nrt_drop(nrt, rec, "an event without timestamp_ns");
+    rec->hardware = nrt_is_hardware(nrt, rec);
+    if (!rec->hardware)
+        nrt_clock_host(&nrt->clock, rec->ts);
+    switch (rec->phase) {
+    case NRT_START:
+        return nrt_start(nrt, rec);
+    case NRT_STOP:
+        return nrt_stop(nrt, rec);
+    case NRT_INSTANT:
+    case NRT_UNKNOWN:
+        break;
+    }
+    return nrt_instant(nrt, rec);
+}
+
+mrd_err
+mrd_nrt_flush(mrd_nrt *nrt)
+{
+    mrd_err err = MRD_OK;
+    uint32_t slot;
+
+    while (err == MRD_OK && (slot = mrd_open_oldest(&nrt->open)) != MRD_OPEN_NONE)
+        err = nrt_give_unfinished(nrt, slot);
+    while (err == MRD_OK && (slot = mrd_open_oldest(&nrt->early)) != MRD_OPEN_NONE)
+        err = nrt_give_early(nrt, slot);
+    while (err == MRD_OK && (slot = mrd_open_oldest(&nrt->held)) != MRD_OPEN_NONE)
+        err = nrt_release(nrt, slot);
+    return err;
+}

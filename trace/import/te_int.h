@@ -1,0 +1,56 @@
+/*
+ * trace/import/te_int.h - private to import_trace_event.c (the JSON and the file) and te_records.c (what
+ * each record becomes).
+ */
+#ifndef MRD_TRACE_TE_INT_H
+#define MRD_TRACE_TE_INT_H
+
+#include "trace/json/args.h"
+#include "trace/import/te_lines.h"
+
+#define TE_DEPTH_MAX  65536u /* open spans of one thread */
+#define TE_FACTS_MAX  64     /* top-level keys kept as facts of the input */
+#define TE_FACT_BYTES 1024
+
+/* One record as it is read; args are in the reader's mrd_args. */
+typedef struct {
+    uint64_t offset;
+    char ph;
+    bool has_ts, has_dur, has_id, has_bind, flow_in, flow_out, local_id;
+    mrd_sid name, cat, scope;
+    te_id pid, tid;
+    int64_t ts, dur;
+    uint64_t id, bind_id;
+    const char *bad; /* the first field of a wrong type or range; NULL: none */
+} te_record;
+
+typedef struct {
+    mrd_import *imp;
+    mrd_json_reader *r;
+    mrd_strtab *strings;
+    mrd_input *input;
+    te_lines lines;
+    mrd_args *args;
+    mrd_joiner joiner;
+    te_facts facts;
+    mrd_sid key_name, key_labels, key_sort, key_value, word_end;
+    te_id last_pid, last_tid; /* the line of the record before */
+    uint32_t last_line;
+    bool has_last;
+    int64_t base_ns;
+    bool has_base, base_behind; /* stands behind the events */
+    bool seen_absolute;         /* a time that can only be one of the epoch */
+    uint64_t unsupported, facts_kept;
+    char unsupported_phases[64];
+    bool cut_array; /* the array form without its end */
+} te;
+
+/* Turns a complete record into events. Errors are the store's and NOMEM; a bad record is counted.
+ */
+mrd_err mrd_te_dispatch(te *t, te_record *rec);
+mrd_err mrd_te_drop(te *t, const te_record *rec, const char *reason);
+mrd_err mrd_te_unfinished(te *t, const mrd_open *open);
+/* Facts of the input as a whole: "input.<n>.<key>" in the catalog. */
+void mrd_te_keep_fact(te *t, mrd_str key, mrd_str value);
+
+#endif

@@ -1,0 +1,525 @@
+/* What each phase of a Trace Event record becomes. */
+#include "trace/import/te_int.h"
+
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+
+mrd_err
+mrd_te_drop(te *t, const te_record *rec, const char *reason)
+{
+    t->input->records++;
+    mrd_import_drop(t->imp, rec->offset, "%s", reason);
+    return MRD_OK;
+}
+
+/* Limits of the tables are the file's fault, no memory is ours. */
+static mrd_err
+te_no_line(te *t, const te_record *rec, mrd_err err)
+{
+    if (err != MRD_LIMIT)
+        return err;
+    return mrd_te_drop(t, rec, "more different pids, tids, counters or open spans than are kept");
+}
+
+static mrd_err
+te_thread_line(te *t, const te_record *rec, uint32_t *ret_line)
+{
+    uint32_t proc;
+    mrd_err err;
+
+    if (t->has_last && memcmp(&rec->pid, &t->last_pid, sizeof(te_id)) == 0 &&
+        memcmp(&rec->tid, &t->last_tid, sizeof(te_id)) == 0) {
+        *ret_line = t->last_line;
+        return MRD_OK;
+    }
+    if ((err = mrd_te_proc_of(&t->lines, rec->pid, &proc)) != MRD_OK ||
+        (err = mrd_te_thread_of(&t->lines, proc, rec->tid, ret_line)) != MRD_OK)
+        return err;
+    t->last_pid = rec->pid;
+    t->last_tid = rec->tid;
+    t->last_line = *ret_line;
+    t->has_last = true;
+    return MRD_OK;
+}
+
+static uint64_t
+te_input_number(const te *t)
+{
+    return (uint64_t) t->imp->input + 1;
+}
+
+static uint64_t
+te_flow_scope(const te *t, mrd_sid cat, mrd_sid name)
+{
+    mrd_str c = mrd_strtab_get(t->strings, cat), n = mrd_strtab_get(t->strings, name);
+
+    return mrd_hash64(n.p, n.len, mrd_hash64(c.p, c.len, 0xf10));
+}
+
+/* The event of a record with its arguments; flow is room for its bind_id arrow. */
+static void
+te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
+         mrd_event *ev)
+{
+    size_t n_args;
+
+    *ev = (mrd_event){ .ts_ns = rec->ts,
+                       .kind = (uint8_t) kind,
+                       .track = mrd_te_track(&t->lines, line),
+                       .name = rec->name,
+                       .category = rec->cat,
+                       .bound_ns = MRD_BOUND_LOCAL,
+                       .id = rec->has_id ? rec->id : 0 };
+    ev->args = mrd_args_view(t->args, &n_args);
+    ev->arg_count = (uint32_t) n_args;
+    if (ev->name == MRD_SID_EMPTY)
+        ev->name = mrd_strtab_addz(t->strings, "(no name)");
+    if (rec->has_bind && (rec->flow_in || rec->flow_out)) {
+        flow->id = mrd_flow_id(te_input_number(t), 0xb1d, rec->bind_id);
+        flow->dir = rec->flow_in && rec->flow_out ? MRD_FLOW_STEP
+                    : rec->flow_in                ? MRD_FLOW_END
+                                                  : MRD_FLOW_START;
+        ev->flows = flow;
+        ev->flow_count = 1;
+    }
+}
+
+static mrd_err
+te_complete(te *t, const te_record *rec)
+{
+    mrd_event ev;
+    mrd_flow flow;
+    uint32_t line;
+    mrd_err err;
+
+    if (rec->has_dur && rec->dur < 0)
+        return mrd_te_drop(t, rec, "a span with a negative duration");
+    if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
+        return te_no_line(t, rec, err);
+    te_event(t, rec, MRD_SPAN, line, &flow, &ev);
+    ev.dur_ns = rec->has_dur ? rec->dur : MRD_DUR_UNFINISHED;
+    t->input->records++;
+    t->input->unfinished += !rec->has_dur;
+    return mrd_import_put(t->imp, 0, &ev);
+}
+
+static mrd_err
+te_instant(te *t, const te_record *rec)
+{
+    mrd_event ev;
+    mrd_flow flow;
+    uint32_t line;
+    mrd_err err;
+
+    if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
+        return te_no_line(t, rec, err);
+    te_event(t, rec, MRD_INSTANT, line, &flow, &ev);
+    t->input->records++;
+    return mrd_import_put(t->imp, 0, &ev);
+}
+
+static mrd_err
+te_flow_point(te *t, const te_record *rec)
+{
+    mrd_event ev;
+    mrd_flow flow;
+    uint32_t line;
+    mrd_err err;
+
+    if (!rec->has_id)
+        return mrd_te_drop(t, rec, "a flow record without id");
+    if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
+        return te_no_line(t, rec, err);
+    te_event(t, rec, MRD_FLOW, line, &flow, &ev);
+    ev.id = mrd_flow_id(te_input_number(t), te_flow_scope(t, rec->cat, rec->name), rec->id);
+    ev.flow_dir = rec->ph == 's' ? MRD_FLOW_START : rec->ph == 't' ? MRD_FLOW_STEP : MRD_FLOW_END;
+    ev.flow_count = 0;
+    t->input->records++;
+    return mrd_import_put(t->imp, 0, &ev);
+}
+
+/* An end without its start: what is known of it, at its time. */
+static mrd_err
+te_end_alone(te *t, const te_record *rec, uint32_t line)
+{
+    mrd_event ev;
+    mrd_flow flow;
+
+    te_event(t, rec, MRD_SPAN, line, &flow, &ev);
+    ev.flags |= MRD_EV_NO_START;
+    if (rec->name == MRD_SID_EMPTY)
+        ev.name = t->word_end;
+    t->input->records++;
+    t->input->no_start++;
+    return mrd_import_put(t->imp, 0, &ev);
+}
+
+mrd_err
+mrd_te_unfinished(te *t, const mrd_open *open)
+{
+    mrd_event ev = open->ev;
+
+    ev.dur_ns = MRD_DUR_UNFINISHED;
+    t->input->unfinished++;
+    return mrd_import_put(t->imp, 0, &ev);
+}
+
+/* The span that `open` began ends with this record. */
+static mrd_err
+te_close(te *t, const te_record *rec, const mrd_open *open)
+{
+    mrd_event ev = open->ev;
+    size_t n;
+    const mrd_arg *end = mrd_args_view(t->args, &n);
+    mrd_err err;
+
+    if (__builtin_sub_overflow(rec->ts, ev.ts_ns, &ev.dur_ns))
+        return mrd_te_unfinished(t, open);
+    if ((err = mrd_join(&t->joiner, &open->ev, end, n, &ev.args, &ev.arg_count)) != MRD_OK)
+        return err;
+    return mrd_import_put(t->imp, 0, &ev);
+}
+
+static mrd_err
+te_begin(te *t, const te_record *rec)
+{
+    mrd_event ev;
+    mrd_flow flow;
+    mrd_open *open;
+    uint32_t line;
+    mrd_err err;
+
+    if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
+        return te_no_line(t, rec, err);
+    if (t->lines.lines[line].depth == TE_DEPTH_MAX)
+        return te_no_line(t, rec, MRD_LIMIT);
+    te_event(t, rec, MRD_SPAN, line, &flow, &ev);
+    if ((open = mrd_open_new(&ev)) == NULL)
+        return MRD_NOMEM;
+    open->below = t->lines.lines[line].top;
+    t->lines.lines[line].top = open;
+    t->lines.lines[line].depth++;
+    t->input->records++;
+    return MRD_OK;
+}
+
+static mrd_err
+te_end(te *t, const te_record *rec)
+{
+    te_line *l;
+    mrd_open *open;
+    uint32_t line;
+    mrd_err err = te_thread_line(t, rec, &line);
+
+    if (err != MRD_OK)
+        return te_no_line(t, rec, err);
+    l = &t->lines.lines[line];
+    open = l->top;
+    if (open == NULL || open->ev.ts_ns > rec->ts)
+        return te_end_alone(t, rec, line);
+    l->top = open->below;
+    l->depth--;
+    err = te_close(t, rec, open);
+    mrd_open_free(open);
+    return err;
+}
+
+/* Async spans are told apart by category, id and scope; a local id also by process. */
+static mrd_map_key
+te_async_key(const te_record *rec, uint32_t proc)
+{
+    return (mrd_map_key){ rec->local_id ? (uint64_t) proc + 1 : 0,
+                          (uint64_t) rec->cat << 32 | rec->scope, rec->id };
+}
+
+static mrd_err
+te_async_begin(te *t, const te_record *rec, uint32_t proc, uint32_t async)
+{
+    mrd_event ev;
+    mrd_flow flow;
+    mrd_open *open;
+    uint32_t line;
+    mrd_err err;
+
+    if (async == TE_NONE) {
+        if ((err = mrd_te_named_line(&t->lines, TE_ASYNC, proc, rec->name, rec->cat, &line)) !=
+                MRD_OK ||
+            (err = mrd_te_async_open(&t->lines, te_async_key(rec, proc), line, &async)) != MRD_OK)
+            return te_no_line(t, rec, err);
+    }
+    line = t->lines.asyncs[async].line;
+    if (t->lines.lines[line].depth == TE_LINES_MAX)
+        return te_no_line(t, rec, MRD_LIMIT);
+    te_event(t, rec, MRD_SPAN, line, &flow, &ev);
+    if ((open = mrd_open_new(&ev)) == NULL)
+        return MRD_NOMEM;
+    open->below = t->lines.asyncs[async].top;
+    t->lines.asyncs[async].top = open;
+    t->lines.lines[line].depth++;
+    t->input->records++;
+    return MRD_OK;
+}
+
+static mrd_err
+te_async_end(te *t, const te_record *rec, uint32_t async)
+{
+    te_async *a = &t->lines.asyncs[async];
+    mrd_open *open = a->top;
+    mrd_err err;
+
+    if (open->ev.ts_ns > rec->ts)
+        return te_end_alone(t, rec, a->line);
+    a->top = open->below;
+    t->lines.lines[a->line].depth--;
+    err = te_close(t, rec, open);
+    mrd_open_free(open);
+    if (a->top == NULL)
+        mrd_te_async_close(&t->lines, async);
+    return err;
+}
+
+static mrd_err
+te_async_record(te *t, const te_record *rec)
+{
+    uint32_t proc, async, line;
+    mrd_event ev;
+    mrd_flow flow;
+    mrd_err err = mrd_te_proc_of(&t->lines, rec->pid, &proc);
+
+    if (err != MRD_OK)
+        return te_no_line(t, rec, err);
+    if (!rec->has_id)
+        return mrd_te_drop(t, rec, "an async record without id");
+    async = mrd_te_async_get(&t->lines, te_async_key(rec, proc));
+    if (rec->ph == 'b' || rec->ph == 'S')
+        return te_async_begin(t, rec, proc, async);
+    if (async != TE_NONE && (rec->ph == 'e' || rec->ph == 'F'))
+        return te_async_end(t, rec, async);
+    if (async != TE_NONE)
+        line = t->lines.asyncs[async].line;
+    else if ((err = mrd_te_named_line(&t->lines, TE_ASYNC, proc, rec->name, rec->cat, &line)) != MRD_OK)
+        return te_no_line(t, rec, err);
+    if (rec->ph == 'e' || rec->ph == 'F')
+        return te_end_alone(t, rec, line);
+    te_event(t, rec, MRD_INSTANT, line, &flow, &ev);
+    t->input->records++;
+    return mrd_import_put(t->imp, 0, &ev);
+}
+
+/* "name" for the only or the "value" argument, else "name key"; with its id where there is one. */
+static mrd_sid
+te_counter_name(te *t, const te_record *rec, mrd_sid key)
+{
+    mrd_str name = mrd_strtab_get(t->strings, rec->name), k = mrd_strtab_get(t->strings, key);
+    mrd_buf buf = { 0 };
+    mrd_sid sid;
+
+    if ((key == t->key_value || key == rec->name) && !rec->has_id)
+        return rec->name;
+    mrd_buf_str(&buf, name);
+    if (rec->has_id)
+        mrd_buf_fmt(&buf, "[%llu]", (unsigned long long) rec->id);
+    if (key != t->key_value && key != rec->name) {
+        mrd_buf_byte(&buf, ' ');
+        mrd_buf_str(&buf, k);
+    }
+    sid = buf.err != MRD_OK
+              ? rec->name
+              : mrd_strtab_add(t->strings, (mrd_str){ (const char *) buf.p, buf.len });
+    mrd_buf_fini(&buf);
+    return sid;
+}
+
+/* Numbers, also in quotes. */
+static bool
+te_counter_value(te *t, const mrd_arg *a, mrd_event *ev)
+{
+    mrd_str text = { "", 0 };
+
+    switch ((mrd_arg_type) a->type) {
+    case MRD_ARG_INT:
+    case MRD_ARG_UINT:
+        ev->ivalue = a->v.i;
+        ev->flags = a->type == MRD_ARG_UINT ? MRD_EV_INT | MRD_EV_UNSIGNED : MRD_EV_INT;
+        return true;
+    case MRD_ARG_BOOL:
+        ev->ivalue = (int64_t) a->v.u;
+        ev->flags = MRD_EV_INT;
+        return true;
+    case MRD_ARG_DOUBLE:
+        ev->value = a->v.d;
+        return true;
+    case MRD_ARG_STR:
+        text = mrd_strtab_get(t->strings, a->v.sid);
+        break;
+    case MRD_ARG_TEXT:
+        text = (mrd_str){ a->v.text, a->len };
+        break;
+    case MRD_ARG_JSON:
+        return false;
+    }
+    if (mrd_num_i64(text, &ev->ivalue) == MRD_OK) {
+        ev->flags = MRD_EV_INT;
+        return true;
+    }
+    return mrd_num_double(text, &ev->value) == MRD_OK;
+}
+
+static mrd_err
+te_counter(te *t, const te_record *rec)
+{
+    size_t n;
+    const mrd_arg *args = mrd_args_view(t->args, &n);
+    uint32_t proc, line;
+    mrd_err err = mrd_te_proc_of(&t->lines, rec->pid, &proc);
+
+    if (err != MRD_OK)
+        return te_no_line(t, rec, err);
+    if (n == 0)
+        return mrd_te_drop(t, rec, "a counter record without values");
+    for (size_t i = 0; i < n; i++) {
+        mrd_event ev = { .ts_ns = rec->ts, .kind = MRD_COUNTER, .category = rec->cat };
+
+        if (!te_counter_value(t, &args[i], &ev)) {
+            mrd_te_drop(t, rec, "a counter value that is not a number");
+            continue;
+        }
+        err = mrd_te_named_line(&t->lines, TE_COUNTER, proc, te_counter_name(t, rec, args[i].key), 0,
+                            &line);
+        if (err != MRD_OK) {
+            if ((err = te_no_line(t, rec, err)) != MRD_OK)
+                return err;
+            continue;
+        }
+        ev.track = mrd_te_track(&t->lines, line);
+        ev.name = t->lines.lines[line].name;
+        t->input->records++;
+        if ((err = mrd_import_put(t->imp, 0, &ev)) != MRD_OK)
+            return err;
+    }
+    return MRD_OK;
+}
+
+/* ---- Metadata ---- */
+
+static mrd_sid
+te_arg_sid(te *t, mrd_sid key)
+{
+    const mrd_arg *a = mrd_args_find(t->args, key);
+
+    if (a == NULL)
+        return MRD_SID_EMPTY;
+    if (a->type == MRD_ARG_STR)
+        return a->v.sid;
+    return a->type == MRD_ARG_TEXT ? mrd_strtab_add(t->strings, (mrd_str){ a->v.text, a->len })
+                                   : MRD_SID_EMPTY;
+}
+
+static int64_t
+te_arg_int(te *t, mrd_sid key)
+{
+    const mrd_arg *a = mrd_args_find(t->args, key);
+
+    return a != NULL && a->type == MRD_ARG_INT ? a->v.i : MRD_NONE;
+}
+
+void
+mrd_te_keep_fact(te *t, mrd_str key, mrd_str value)
+{
+    char name[160], text[TE_FACT_BYTES];
+
+    if (t->facts_kept == TE_FACTS_MAX || key.len == 0 || key.len > 100 || value.len >= sizeof(text))
+        return;
+    t->facts_kept++;
+    snprintf(name, sizeof(name), "input.%u." MRD_STR_FMT, t->imp->input, MRD_STR_ARG(key));
+    snprintf(text, sizeof(text), MRD_STR_FMT, MRD_STR_ARG(value));
+    mrd_catalog_set(t->imp->catalog, name, text);
+}
+
+static mrd_err
+te_metadata(te *t, const te_record *rec)
+{
+    mrd_str what = mrd_strtab_get(t->strings, rec->name);
+    uint32_t proc, line;
+    mrd_err err;
+
+    if (mrd_str_starts(what, "thread_")) {
+        if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
+            return err == MRD_LIMIT ? MRD_OK : err;
+        if (mrd_str_is(what, "thread_name"))
+            t->lines.lines[line].name = te_arg_sid(t, t->key_name);
+        else if (mrd_str_is(what, "thread_sort_index"))
+            t->lines.lines[line].sort_index = te_arg_int(t, t->key_sort);
+        return MRD_OK;
+    }
+    if ((err = mrd_te_proc_of(&t->lines, rec->pid, &proc)) != MRD_OK)
+        return err == MRD_LIMIT ? MRD_OK : err;
+    if (mrd_str_is(what, "process_name"))
+        t->lines.procs[proc].name = te_arg_sid(t, t->key_name);
+    else if (mrd_str_is(what, "process_labels"))
+        t->lines.procs[proc].labels = te_arg_sid(t, t->key_labels);
+    else if (mrd_str_is(what, "process_sort_index"))
+        t->lines.procs[proc].sort_index = te_arg_int(t, t->key_sort);
+    else
+        mrd_te_keep_fact(t, what, mrd_strtab_get(t->strings, te_arg_sid(t, t->key_name)));
+    return MRD_OK;
+}
+
+static mrd_err
+te_unsupported(te *t, const te_record *rec)
+{
+    size_t n = strlen(t->unsupported_phases);
+
+    t->input->records++;
+    t->input->dropped++;
+    t->unsupported++;
+    if (rec->ph > ' ' && rec->ph < 0x7f && strchr(t->unsupported_phases, rec->ph) == NULL &&
+        n + 1 < sizeof(t->unsupported_phases))
+        t->unsupported_phases[n] = rec->ph;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_te_dispatch(te *t, te_record *rec)
+{
+    if (rec->ph == 'M')
+        return te_metadata(t, rec);
+    if (rec->ph == 0 && rec->bad == NULL)
+        return mrd_te_drop(t, rec, "a record without phase (\"ph\")");
+    if (rec->bad != NULL) {
+        char text[64];
+
+        snprintf(text, sizeof(text), "\"%s\" has the wrong type or range", rec->bad);
+        return mrd_te_drop(t, rec, text);
+    }
+    if (strchr("XBEiIRstfCbneSTpF", rec->ph) == NULL)
+        return te_unsupported(t, rec);
+    if (!rec->has_ts)
+        return mrd_te_drop(t, rec, "an event without time (\"ts\")");
+    t->seen_absolute = t->seen_absolute || rec->ts >= 1000000000LL * MRD_SEC;
+    if (t->has_base && !t->base_behind && !t->seen_absolute &&
+        __builtin_add_overflow(rec->ts, t->base_ns, &rec->ts))
+        return mrd_te_drop(t, rec, "time and base are beyond 64 bits");
+    switch (rec->ph) {
+    case 'X':
+        return te_complete(t, rec);
+    case 'B':
+        return te_begin(t, rec);
+    case 'E':
+        return te_end(t, rec);
+    case 'C':
+        return te_counter(t, rec);
+    case 's':
+    case 't':
+    case 'f':
+        return te_flow_point(t, rec);
+    case 'i':
+    case 'I':
+    case 'R':
+        return te_instant(t, rec);
+    default:
+        return te_async_record(t, rec);
+    }
+}

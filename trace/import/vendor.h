@@ -1,0 +1,25 @@
+/*
+ * trace/import/vendor.h - the vendor's viewer, when it is on the machine, turns NTFF, NEFF and .pb files
+ * into JSON that the importers read. Their formats are closed; nothing here decodes them.
+ */
+#ifndef MRD_TRACE_VENDOR_H
+#define MRD_TRACE_VENDOR_H
+
+#include "base/buf.h"
+
+/*
+ * Path of the tool: `wanted` when given ("" means never), else neuron-explorer or neuron-profile on
+ * PATH, else in /opt/aws/neuron/bin. False when there is none; an explicit one that cannot be run
+ * is found out by convert.
+ */
+bool mrd_vendor_find(const char *wanted, mrd_buf *ret_path);
+
+/*
+ * Runs `TOOL view -d DIR --output-format json` inside the existing folder `into`, where it leaves
+ * JSON files. After timeout_ms its whole process group is killed. Uses posix_spawn, never fork, so
+ * that it may run beside NNG. Errors: NOTFOUND, TIMEOUT, IO with the last lines the tool printed.
+ */
+mrd_err mrd_vendor_convert(const char *tool, const char *dir, const char *into, int64_t timeout_ms,
+                           mrd_why *why);
+
+#endif

@@ -1,0 +1,335 @@
+#include "trace/json/args.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/num.h"
+
+#define ARGS_KEYS 256u /* keys whose repetition is watched; a power of two */
+
+/* Keys met before: compared as text with what the table holds, found without its hash. */
+typedef struct {
+    mrd_str text; /* in the string table; len 0: empty */
+    mrd_sid sid;
+} args_name;
+
+/* How often the values of a key were new. */
+typedef struct {
+    mrd_sid key;
+    uint32_t seen, fresh;
+} args_key;
+
+struct mrd_args {
+    mrd_strtab *strings;
+    mrd_sid cut_key;
+    mrd_arg *v;
+    size_t n, cap;
+    mrd_buf text; /* of TEXT and JSON; v.u holds the offset until the view is asked for */
+    size_t resolved;
+    uint64_t cut;
+    mrd_err err;
+    args_key keys[ARGS_KEYS];
+    args_name names[ARGS_KEYS];
+};
+
+mrd_args *
+mrd_args_new(mrd_strtab *strings)
+{
+    mrd_args *args = calloc(1, sizeof(*args));
+
+    if (args == NULL)
+        return NULL;
+    args->strings = strings;
+    args->cap = 32;
+    args->v = malloc(args->cap * sizeof(*args->v));
+    if (args->v == NULL || !mrd_buf_room(&args->text, 4096)) {
+        mrd_args_free(args);
+        return NULL;
+    }
+    args->cut_key = mrd_strtab_addz(strings, MRD_ARGS_CUT_KEY);
+    return args;
+}
+
+void
+mrd_args_free(mrd_args *args)
+{
+    if (args == NULL)
+        return;
+    mrd_buf_fini(&args->text);
+    free(args->v);
+    free(args);
+}
+
+void
+mrd_args_reset(mrd_args *args)
+{
+    args->n = args->resolved = 0;
+    args->cut = 0;
+    args->err = MRD_OK;
+    mrd_buf_reset(&args->text);
+}
+
+mrd_sid
+mrd_args_key(mrd_args *args, mrd_str text)
+{
+    args_name *n;
+    size_t at;
+
+    if (text.len == 0)
+        return MRD_SID_EMPTY;
+    at = text.len * 31 + (unsigned char) text.p[0] * 7u +
+         (unsigned char) text.p[text.len - 1] * 17u + (unsigned char) text.p[text.len / 2];
+    n = &args->names[at & (ARGS_KEYS - 1)];
+    if (n->text.len == text.len && memcmp(n->text.p, text.p, text.len) == 0)
+        return n->sid;
+    n->sid = mrd_strtab_add(args->strings, text);
+    n->text = mrd_strtab_get(args->strings, n->sid);
+    return n->sid;
+}
+
+/* Room for one more; NULL when there is none, which is counted or remembered. */
+static mrd_arg *
+args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
+{
+    mrd_arg *a;
+
+    if (args->n == MRD_ARGS_MAX) {
+        args->cut++;
+        return NULL;
+    }
+    if (args->n == args->cap) {
+        mrd_arg *v = realloc(args->v, 2 * args->cap * sizeof(*v));
+
+        if (v == NULL) {
+            args->err = MRD_NOMEM;
+            return NULL;
+        }
+        args->v = v;
+        args->cap *= 2;
+    }
+    a = &args->v[args->n++];
+    a->key = key;
+    a->type = (unsigned) type & 0xf;
+    a->len = 0;
+    return a;
+}
+
+void
+mrd_args_int(mrd_args *args, mrd_sid key, int64_t v)
+{
+    mrd_arg *a = args_add(args, key, MRD_ARG_INT);
+
+    if (a != NULL)
+        a->v.i = v;
+}
+
+void
+mrd_args_uint(mrd_args *args, mrd_sid key, uint64_t v)
+{
+    mrd_arg *a;
+
+    if (v <= INT64_MAX) {
+        mrd_args_int(args, key, (int64_t) v);
+        return;
+    }
+    if ((a = args_add(args, key, MRD_ARG_UINT)) != NULL)
+        a->v.u = v;
+}
+
+void
+mrd_args_double(mrd_args *args, mrd_sid key, double v)
+{
+    mrd_arg *a;
+
+    if (!isfinite(v)) {
+        mrd_args_str(args, key,
+                     isnan(v) ? MRD_STR("NaN")
+                     : v > 0  ? MRD_STR("Infinity")
+                              : MRD_STR("-Infinity"));
+        return;
+    }
+    if ((a = args_add(args, key, MRD_ARG_DOUBLE)) != NULL)
+        a->v.d = v;
+}
+
+void
+mrd_args_bool(mrd_args *args, mrd_sid key, bool v)
+{
+    mrd_arg *a = args_add(args, key, MRD_ARG_BOOL);
+
+    if (a != NULL)
+        a->v.u = v;
+}
+
+void
+mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid v)
+{
+    mrd_arg *a = args_add(args, key, MRD_ARG_STR);
+
+    if (a != NULL)
+        a->v.sid = v;
+}
+
+static bool
+args_has_text(const mrd_arg *a)
+{
+    return a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON;
+}
+
+static void
+args_text(mrd_args *args, mrd_sid key, mrd_arg_type type, mrd_str v)
+{
+    size_t at = args->text.len;
+    mrd_arg *a;
+
+    /* A view was given already: back to offsets, since the text may move. */
+    while (args->resolved > 0) {
+        a = &args->v[--args->resolved];
+        if (args_has_text(a))
+            a->v.u = (uint64_t) (a->v.text - (const char *) args->text.p);
+    }
+
+    if (v.len > MRD_ARGS_TEXT - at) {
+        args->cut++;
+        return;
+    }
+    mrd_buf_str(&args->text, v);
+    if (args->text.err != MRD_OK)
+        args->err = args->text.err;
+    else if ((a = args_add(args, key, type)) != NULL) {
+        a->len = (unsigned) v.len & MRD_ARG_TEXT_MAX;
+        a->v.u = at;
+    }
+}
+
+void
+mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v)
+{
+    args_key *k = &args->keys[key & (ARGS_KEYS - 1)];
+    mrd_sid sid;
+
+    if (v.len > MRD_ARGS_REPEAT) {
+        args_text(args, key, MRD_ARG_TEXT, v);
+        return;
+    }
+    if (k->key != key)
+        *k = (args_key){ .key = key };
+    k->seen++;
+    if (k->fresh >= 256 && k->fresh > k->seen / 2) {
+        args_text(args, key, MRD_ARG_TEXT, v);
+        return;
+    }
+    sid = mrd_strtab_find(args->strings, v);
+    if (sid == MRD_SID_EMPTY && v.len > 0) {
+        k->fresh++;
+        sid = mrd_strtab_add(args->strings, v);
+    }
+    if (sid == MRD_SID_FULL)
+        args_text(args, key, MRD_ARG_TEXT, v);
+    else
+        mrd_args_sid(args, key, sid);
+}
+
+void
+mrd_args_number(mrd_args *args, mrd_sid key, mrd_str v)
+{
+    int64_t i;
+    uint64_t u;
+    double d;
+
+    if (mrd_num_digits(v, &u))
+        mrd_args_uint(args, key, u);
+    else if (!mrd_str_is(v, "-0") && mrd_num_i64(v, &i) == MRD_OK)
+        mrd_args_int(args, key, i);
+    else if (mrd_num_u64(v, &u) == MRD_OK)
+        mrd_args_uint(args, key, u);
+    else if ((memchr(v.p, '.', v.len) != NULL || memchr(v.p, 'e', v.len) != NULL ||
+              memchr(v.p, 'E', v.len) != NULL || mrd_str_is(v, "-0")) &&
+             mrd_num_double(v, &d) == MRD_OK)
+        mrd_args_double(args, key, d);
+    else
+        args_text(args, key, MRD_ARG_JSON, v);
+}
+
+static mrd_err
+args_container(mrd_args *args, mrd_sid key, mrd_json_reader *r)
+{
+    mrd_str raw;
+    mrd_err err = mrd_json_raw(r, MRD_ARGS_JSON, &raw);
+
+    if (err == MRD_LIMIT && mrd_json_reader_err(r, NULL) == MRD_OK) {
+        args->cut++;
+        return MRD_OK;
+    }
+    if (err == MRD_OK)
+        args_text(args, key, MRD_ARG_JSON, raw);
+    return err;
+}
+
+mrd_err
+mrd_args_value(mrd_args *args, mrd_sid key, mrd_json_reader *r, mrd_jr_type type, mrd_str text)
+{
+    switch (type) {
+    case MRD_JR_ERROR:
+    case MRD_JR_END:
+        return mrd_json_reader_err(r, NULL);
+    case MRD_JR_OBJECT:
+    case MRD_JR_ARRAY:
+        return args_container(args, key, r);
+    case MRD_JR_NUMBER:
+        mrd_args_number(args, key, text);
+        break;
+    case MRD_JR_TRUE:
+    case MRD_JR_FALSE:
+        mrd_args_bool(args, key, type == MRD_JR_TRUE);
+        break;
+    case MRD_JR_NULL:
+        args_text(args, key, MRD_ARG_JSON, MRD_STR("null"));
+        break;
+    case MRD_JR_STRING:
+    case MRD_JR_NONFINITE:
+        mrd_args_str(args, key, text);
+        break;
+    }
+    return MRD_OK;
+}
+
+const mrd_arg *
+mrd_args_view(mrd_args *args, size_t *ret_n)
+{
+    if (args->cut > 0) {
+        uint64_t cut = args->cut;
+
+        args->cut = 0;
+        if (args->n == MRD_ARGS_MAX)
+            args->n--, cut++;
+        mrd_args_uint(args, args->cut_key, cut);
+    }
+    for (; args->resolved < args->n; args->resolved++) {
+        mrd_arg *a = &args->v[args->resolved];
+
+        if (args_has_text(a))
+            a->v.text = (const char *) args->text.p + a->v.u;
+    }
+    *ret_n = args->n;
+    return args->v;
+}
+
+const mrd_arg *
+mrd_args_find(mrd_args *args, mrd_sid key)
+{
+    size_t n;
+    const mrd_arg *v = mrd_args_view(args, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].key == key)
+            return &v[i];
+    }
+    return NULL;
+}
+
+mrd_err
+mrd_args_err(const mrd_args *args)
+{
+    return args->err;
+}

@@ -1,0 +1,68 @@
+/*
+ * trace/json/json_names.h - what the exported system profile calls things: shared by its writer
+ * (sink_json.c) and its reader (import_sysprof.c), so that what one leaves out because it follows
+ * from the rest, the other puts back.
+ */
+#ifndef MRD_TRACE_JSON_NAMES_H
+#define MRD_TRACE_JSON_NAMES_H
+
+#include <stdio.h>
+
+#include "trace/model/catalog.h"
+
+/* Counter tracks that become mem_usage and cpu_util rows; names as in hw/hw.h. */
+#define MRD_NAME_MEM_USED    "mem.used_bytes"
+#define MRD_NAME_MEM_MONITOR "memory_info memory_used_bytes" /* as neuron-monitor tells it */
+#define MRD_NAME_MEM_PERCENT "mem.used_percent"
+#define MRD_NAME_CPU_PREFIX  "cpu."
+#define MRD_NAME_CPU_SUFFIX  ".util_percent"
+
+/* `type` numbers that the guide shows; the others are not published. */
+#define MRD_TYPE_TENSOR_WRITE 11
+#define MRD_TYPE_FRAMEWORK    99999
+
+static inline bool
+mrd_source_is_runtime(mrd_source_kind source)
+{
+    return source == MRD_SRC_RUNTIME || source == MRD_SRC_DEVICE || source == MRD_SRC_API;
+}
+
+/* The number that goes with an event whose source did not give one. */
+static inline int64_t
+mrd_json_type(mrd_source_kind source, mrd_str name)
+{
+    if (source == MRD_SRC_FRAMEWORK)
+        return MRD_TYPE_FRAMEWORK;
+    return mrd_source_is_runtime(source) && mrd_str_is(name, "nrt_tensor_write")
+               ? MRD_TYPE_TENSOR_WRITE
+               : 0;
+}
+
+/* "nrt-nc-003", "framework-4711", "annotation-4711": the row that the guide's viewer shows. */
+static inline int
+mrd_json_group(const mrd_track *t, char text[64])
+{
+    if (mrd_source_is_runtime(t->source) && t->lnc_idx != MRD_NONE)
+        return snprintf(text, 64, "nrt-nc-%03lld", (long long) t->lnc_idx);
+    if (t->thread_id == MRD_NONE)
+        return snprintf(text, 64, "%s",
+                        mrd_source_is_runtime(t->source) ? "nrt" : mrd_source_text(t->source));
+    return snprintf(text, 64, "%s-%lld",
+                    mrd_source_is_runtime(t->source) ? "nrt" : mrd_source_text(t->source),
+                    (long long) t->thread_id);
+}
+
+/* The X of "cpu.X.util_percent"; false for another counter. */
+static inline bool
+mrd_json_cpu_id(mrd_str name, mrd_str *ret_id)
+{
+    size_t pre = sizeof(MRD_NAME_CPU_PREFIX) - 1, post = sizeof(MRD_NAME_CPU_SUFFIX) - 1;
+
+    if (name.len <= pre + post || !mrd_str_starts(name, MRD_NAME_CPU_PREFIX) ||
+        !mrd_str_ends(name, MRD_NAME_CPU_SUFFIX))
+        return false;
+    *ret_id = (mrd_str){ name.p + pre, name.len - pre - post };
+    return true;
+}
+
+#endif

@@ -1,0 +1,707 @@
+#include "trace/json/json_read.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trace/json/json_scan.h"
+
+/*
+ * The window is [base, end) with zero bytes behind it, so every scan ends by itself at a byte it
+ * does not accept; only then is it asked whether that was the end of the window. Strings that meet
+ * the end are collected in `text` (or `key_buf`), numbers and words are moved to the front of the
+ * window and scanned again.
+ */
+struct mrd_json_reader {
+    const char *p, *end, *base;
+    uint64_t base_offset, value_at;
+    mrd_in *in;
+    unsigned depth;
+    char pending;    /* '{' or '[': a container was met and neither entered nor passed over */
+    bool first;      /* nothing was read yet in the current container (or document) */
+    bool many;       /* documents may follow one another */
+    bool key_live;   /* `key` points into the window and must survive a refill */
+    bool any;        /* a document was seen */
+    const char *raw; /* raw text is being kept from here on; NULL: not */
+    mrd_str key;
+    mrd_buf text, key_buf, raw_buf;
+    size_t raw_max;
+    uint64_t lenient;
+    mrd_why why;
+    char stack[MRD_JR_DEPTH + 1]; /* the opening bracket of each level; [0] is 0 */
+};
+
+/* One token is one call: the parts of the scanner are all inside mrd_json_next. */
+#define JR_INLINE __attribute__((always_inline)) static inline
+
+static const char jr_nothing[MRD_IN_PAD]; /* an empty window with its padding */
+
+static uint64_t
+jr_offset(const mrd_json_reader *r, const char *at)
+{
+    return r->base_offset + (uint64_t) (at - r->base);
+}
+
+__attribute__((cold, noinline, format(printf, 4, 5))) static mrd_jr_type
+jr_fail_at(mrd_json_reader *r, mrd_err err, uint64_t offset, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+
+    if (r->why.err != MRD_OK)
+        return MRD_JR_ERROR;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    r->value_at = offset;
+    mrd_why_set(&r->why, err, 0, "'%s': byte %llu: %s", mrd_in_name(r->in),
+                (unsigned long long) offset, text);
+    return MRD_JR_ERROR;
+}
+
+/* What was met instead of what was expected. */
+__attribute__((cold, noinline)) static mrd_jr_type
+jr_unexpected(mrd_json_reader *r, const char *expected)
+{
+    unsigned char c = (unsigned char) *r->p;
+
+    if (r->p == r->end)
+        return jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends where %s is due",
+                          expected);
+    if (c > ' ' && c < 0x7f)
+        return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "'%c' where %s is due", c, expected);
+    return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "byte 0x%02x where %s is due", c,
+                      expected);
+}
+
+/*
+ * Reads on, keeping the window's bytes from `keep` on; p keeps its place. False at the end of the
+ * input (p is then at `end`) and on errors, which r->why holds.
+ */
+__attribute__((noinline)) static bool
+jr_more(mrd_json_reader *r, const char *keep)
+{
+    size_t drop = (size_t) (keep - r->base), left = (size_t) (r->end - keep);
+    size_t at = (size_t) (r->p - keep);
+    mrd_bytes data;
+
+    if (r->why.err != MRD_OK)
+        return false;
+    if (r->key_live) {
+        mrd_buf_reset(&r->key_buf);
+        mrd_buf_str(&r->key_buf, r->key);
+        r->key.p = (const char *) r->key_buf.p;
+        r->key_live = false;
+    }
+    if (r->raw != NULL) {
+        if (keep > r->raw && r->raw_buf.len <= r->raw_max)
+            mrd_buf_add(&r->raw_buf, r->raw, (size_t) (keep - r->raw));
+        if (r->raw_buf.err != MRD_OK)
+            r->raw_buf.len = r->raw_max + 1;
+    }
+    mrd_in_consume(r->in, drop);
+    r->base_offset += drop;
+    if (mrd_in_fill(r->in, left + 1, &data, &r->why) != MRD_OK) {
+        uint64_t offset = r->base_offset + left;
+
+        r->value_at = offset;
+        mrd_why_prefix(&r->why, r->why.err, "byte %llu", (unsigned long long) offset);
+        r->base = r->p = r->end = jr_nothing; /* the window is gone; the reader is at its end */
+        r->base_offset = offset;
+        r->raw = r->raw == NULL ? NULL : r->base;
+        return false;
+    }
+    r->base = (const char *) data.p;
+    r->end = r->base + data.len;
+    r->p = r->base + at;
+    r->raw = r->raw == NULL ? NULL : r->base;
+    return data.len > left;
+}
+
+/* To the next byte that is not blank, or to the end of the input. False on errors. */
+static inline bool
+jr_blanks(mrd_json_reader *r)
+{
+    if ((unsigned char) r->p[0] > ' ')
+        return true;
+    if (r->p[0] == ' ' && (unsigned char) r->p[1] > ' ') { /* behind most commas and colons */
+        r->p++;
+        return true;
+    }
+    for (;;) {
+        r->p = mrd_scan_blanks(r->p);
+        if (r->p < r->end)
+            return true;
+        if (!jr_more(r, r->end))
+            return r->why.err == MRD_OK;
+    }
+}
+
+/* One byte, reading on where needed; -1 at the end of the input or on errors. */
+static int
+jr_byte(mrd_json_reader *r)
+{
+    if (r->p == r->end && !jr_more(r, r->end))
+        return -1;
+    return (unsigned char) *r->p++;
+}
+
+static bool
+jr_hex4(mrd_json_reader *r, unsigned *ret_unit)
+{
+    unsigned unit = 0;
+
+    for (int i = 0; i < 4; i++) {
+        int c = jr_byte(r), low = c | 32;
+
+        if (c >= '0' && c <= '9')
+            unit = unit << 4 | (unsigned) (c - '0');
+        else if (low >= 'a' && low <= 'f')
+            unit = unit << 4 | (unsigned) (low - 'a' + 10);
+        else
+            return false;
+    }
+    *ret_unit = unit;
+    return true;
+}
+
+static void
+jr_put_utf8(mrd_buf *to, unsigned code)
+{
+    if (code < 0x80) {
+        mrd_buf_byte(to, (uint8_t) code);
+        return;
+    }
+    if (code < 0x800) {
+        mrd_buf_byte(to, (uint8_t) (0xc0 | code >> 6));
+    } else {
+        if (code < 0x10000) {
+            mrd_buf_byte(to, (uint8_t) (0xe0 | code >> 12));
+        } else {
+            mrd_buf_byte(to, (uint8_t) (0xf0 | code >> 18));
+            mrd_buf_byte(to, (uint8_t) (0x80 | (code >> 12 & 0x3f)));
+        }
+        mrd_buf_byte(to, (uint8_t) (0x80 | (code >> 6 & 0x3f)));
+    }
+    mrd_buf_byte(to, (uint8_t) (0x80 | (code & 0x3f)));
+}
+
+/* Behind "\u". */
+static bool
+jr_unicode(mrd_json_reader *r, mrd_buf *to, uint64_t offset)
+{
+    unsigned unit, low;
+
+    if (!jr_hex4(r, &unit))
+        goto bad;
+    if (unit >= 0xd800 && unit < 0xe000) {
+        if (unit >= 0xdc00 || jr_byte(r) != '\\' || jr_byte(r) != 'u' || !jr_hex4(r, &low) ||
+            low < 0xdc00 || low >= 0xe000)
+            goto bad;
+        unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+    }
+    jr_put_utf8(to, unit);
+    return true;
+bad:
+    if (r->p == r->end && !jr_more(r, r->end))
+        jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside an escape");
+    else
+        jr_fail_at(r, MRD_SYNTAX, offset, "\\u without four hexadecimal digits of a character");
+    return false;
+}
+
+/* At a backslash: appends what it stands for. */
+static bool
+jr_escape(mrd_json_reader *r, mrd_buf *to)
+{
+    static const char plain[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
+    uint64_t offset = jr_offset(r, r->p);
+    const char *found;
+    int c;
+
+    r->p++;
+    c = jr_byte(r);
+    if (c == 'u')
+        return jr_unicode(r, to, offset);
+    if (c > 0 && (found = strchr(plain, c)) != NULL) {
+        mrd_buf_byte(to, (uint8_t) means[found - plain]);
+        return true;
+    }
+    if (c < 0)
+        jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside an escape");
+    else
+        jr_fail_at(r, MRD_SYNTAX, offset, "unknown escape in a string");
+    return false;
+}
+
+static bool
+jr_check_utf8(mrd_json_reader *r, mrd_str text, uint64_t offset)
+{
+    size_t bad;
+
+    if (mrd_utf8_valid(text, &bad))
+        return true;
+    jr_fail_at(r, MRD_UTF8, offset + bad, "byte 0x%02x is not UTF-8", (unsigned char) text.p[bad]);
+    return false;
+}
+
+static bool
+jr_room(mrd_json_reader *r, const mrd_buf *to)
+{
+    if (to->err != MRD_OK)
+        jr_fail_at(r, MRD_NOMEM, jr_offset(r, r->p), "no memory for a string");
+    else if (to->len > MRD_JR_STRING_MAX)
+        jr_fail_at(r, MRD_LIMIT, jr_offset(r, r->p), "a string of more than %u bytes",
+                   MRD_JR_STRING_MAX);
+    return r->why.err == MRD_OK;
+}
+
+/*
+ * The general string: [from, r->p) was scanned in the window and needs no change; it may hold
+ * escapes or go on behind the window. UTF-8 is checked piece by piece between escapes.
+ */
+__attribute__((noinline)) static bool
+jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd_str *ret_text)
+{
+    uint64_t piece_offset = jr_offset(r, from);
+    size_t piece = 0;
+
+    mrd_buf_reset(to);
+    for (;;) {
+        mrd_buf_add(to, from, (size_t) (r->p - from));
+        if (!jr_room(r, to))
+            return false;
+        if (r->p == r->end) {
+            if (!jr_more(r, r->end)) {
+                jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside a string");
+                return false;
+            }
+        } else {
+            mrd_str text = { "", 0 };
+
+            if (to->len > piece)
+                text = (mrd_str){ (const char *) to->p + piece, to->len - piece };
+
+            if (high && !jr_check_utf8(r, text, piece_offset))
+                return false;
+            if (*r->p == '"')
+                break;
+            if (*r->p != '\\') {
+                jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "byte 0x%02x inside a string",
+                           (unsigned char) *r->p);
+                return false;
+            }
+            if (!jr_escape(r, to))
+                return false;
+            high = false;
+            piece = to->len;
+            piece_offset = jr_offset(r, r->p);
+        }
+        from = r->p;
+        r->p = mrd_scan_text(r->p, &high);
+    }
+    r->p++;
+    *ret_text = (mrd_str){ to->len == 0 ? "" : (const char *) to->p, to->len };
+    return true;
+}
+
+/* Behind the opening quote. */
+JR_INLINE bool
+jr_string(mrd_json_reader *r, mrd_buf *to, mrd_str *ret_text, bool *ret_in_window)
+{
+    const char *from = r->p;
+    bool high = false;
+
+    r->p = mrd_scan_text(from, &high);
+    *ret_in_window = *r->p == '"';
+    if (__builtin_expect(!*ret_in_window, 0))
+        return jr_string_slow(r, from, high, to, ret_text);
+    *ret_text = (mrd_str){ from, (size_t) (r->p - from) };
+    if (__builtin_expect(high, 0) && !jr_check_utf8(r, *ret_text, jr_offset(r, from)))
+        return false;
+    r->p++;
+    return true;
+}
+
+/* The end of the number that starts at p; *ok false when the grammar is broken there. */
+static inline const char *
+jr_number_run(const char *p, bool *ok)
+{
+    const char *from;
+
+    *ok = true;
+    if (*p == '-')
+        p++;
+    from = p;
+    p = mrd_scan_digits(p);
+    *ok = p > from;
+    if (*from == '0' && *ok)
+        p = from + 1; /* no digits behind a leading zero */
+    if (*p == '.' && *ok) {
+        from = ++p;
+        p = mrd_scan_digits(p);
+        *ok = p > from;
+    }
+    if ((*p | 32) == 'e' && *ok) {
+        p++;
+        if (*p == '-' || *p == '+')
+            p++;
+        from = p;
+        p = mrd_scan_digits(p);
+        *ok = p > from;
+    }
+    return p;
+}
+
+static mrd_jr_type jr_word(mrd_json_reader *r, mrd_str *ret_text);
+
+JR_INLINE mrd_jr_type
+jr_number(mrd_json_reader *r, mrd_str *ret_text)
+{
+    for (;;) {
+        bool ok;
+        const char *from = r->p, *to = jr_number_run(from, &ok);
+
+        if (__builtin_expect(to == r->end, 0)) { /* it may go on behind the window */
+            if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
+                return jr_fail_at(r, MRD_LIMIT, jr_offset(r, from),
+                                  "a number of more than %u bytes", MRD_JR_NUMBER_MAX);
+            if (jr_more(r, from))
+                continue;
+            if (r->why.err != MRD_OK)
+                return MRD_JR_ERROR;
+            if (!ok)
+                return jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->end),
+                                  "the input ends inside a number");
+            from = r->p; /* the window may have moved */
+            to = r->end;
+        }
+        if (__builtin_expect(!ok, 0)) {
+            if (*from == '-' && *to == 'I')
+                return jr_word(r, ret_text);
+            return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, to), "a number without its digits");
+        }
+        if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
+            return jr_fail_at(r, MRD_LIMIT, jr_offset(r, from), "a number of more than %u bytes",
+                              MRD_JR_NUMBER_MAX);
+        r->p = to;
+        *ret_text = (mrd_str){ from, (size_t) (to - from) };
+        return MRD_JR_NUMBER;
+    }
+}
+
+/* true, false, null and the extras; anything else is an error. */
+static mrd_jr_type
+jr_word(mrd_json_reader *r, mrd_str *ret_text)
+{
+    static const struct {
+        const char *text;
+        size_t len;
+        mrd_jr_type type;
+    } words[] = {
+        { "true", 4, MRD_JR_TRUE },          { "false", 5, MRD_JR_FALSE },
+        { "null", 4, MRD_JR_NULL },          { "NaN", 3, MRD_JR_NONFINITE },
+        { "Infinity", 8, MRD_JR_NONFINITE }, { "-Infinity", 9, MRD_JR_NONFINITE },
+    };
+
+    for (;;) {
+        bool cut = false;
+
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+            size_t left = (size_t) (r->end - r->p), n = left < words[i].len ? left : words[i].len;
+
+            if (memcmp(r->p, words[i].text, n) != 0)
+                continue;
+            if (n < words[i].len) {
+                cut = true;
+                continue;
+            }
+            *ret_text = (mrd_str){ words[i].text, words[i].len };
+            r->p += n;
+            r->lenient += words[i].type == MRD_JR_NONFINITE;
+            return words[i].type;
+        }
+        if (!cut)
+            return jr_unexpected(r, "a value");
+        if (!jr_more(r, r->p))
+            return r->why.err != MRD_OK
+                       ? MRD_JR_ERROR
+                       : jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->end),
+                                    r->p == r->end ? "the input ends where a value is due"
+                                                   : "the input ends inside a word");
+    }
+}
+
+JR_INLINE mrd_jr_type
+jr_value(mrd_json_reader *r, mrd_str *ret_text)
+{
+    bool in_window;
+    char c = *r->p;
+
+    r->value_at = jr_offset(r, r->p);
+    if (c == '"') {
+        r->p++;
+        return jr_string(r, &r->text, ret_text, &in_window) ? MRD_JR_STRING : MRD_JR_ERROR;
+    }
+    if ((unsigned char) (c - '0') <= 9 || c == '-')
+        return jr_number(r, ret_text);
+    if (c == '{' || c == '[') {
+        r->p++;
+        r->pending = c;
+        return c == '{' ? MRD_JR_OBJECT : MRD_JR_ARRAY;
+    }
+    return jr_word(r, ret_text);
+}
+
+static mrd_jr_type
+jr_leave(mrd_json_reader *r)
+{
+    r->value_at = jr_offset(r, r->p);
+    r->p++;
+    r->depth--;
+    r->first = false;
+    return MRD_JR_END;
+}
+
+JR_INLINE mrd_jr_type
+jr_next_in_object(mrd_json_reader *r, mrd_str *ret_text)
+{
+    if (*r->p == '}')
+        return jr_leave(r);
+    if (!r->first) {
+        if (__builtin_expect(*r->p != ',', 0))
+            return jr_unexpected(r, "',' or '}'");
+        r->p++;
+        if (!jr_blanks(r))
+            return MRD_JR_ERROR;
+    }
+    r->first = false;
+    if (__builtin_expect(*r->p != '"', 0))
+        return jr_unexpected(r, "a key in quotes");
+    r->p++;
+    if (!jr_string(r, &r->key_buf, &r->key, &r->key_live))
+        return MRD_JR_ERROR;
+    if (!jr_blanks(r))
+        return MRD_JR_ERROR;
+    if (__builtin_expect(*r->p != ':', 0))
+        return jr_unexpected(r, "':'");
+    r->p++;
+    if (!jr_blanks(r))
+        return MRD_JR_ERROR;
+    return jr_value(r, ret_text);
+}
+
+JR_INLINE mrd_jr_type
+jr_next_in_array(mrd_json_reader *r, mrd_str *ret_text)
+{
+    if (*r->p == ']')
+        return jr_leave(r);
+    if (!r->first) {
+        if (__builtin_expect(*r->p != ',', 0))
+            return jr_unexpected(r, "',' or ']'");
+        r->p++;
+        if (!jr_blanks(r))
+            return MRD_JR_ERROR;
+        if (*r->p == ']') {
+            r->lenient++;
+            return jr_leave(r);
+        }
+    }
+    r->first = false;
+    return jr_value(r, ret_text);
+}
+
+static mrd_jr_type
+jr_next_on_top(mrd_json_reader *r, mrd_str *ret_text)
+{
+    if (r->p == r->end) {
+        r->value_at = jr_offset(r, r->p);
+        return r->any ? MRD_JR_END
+                      : jr_fail_at(r, MRD_EMPTY, r->value_at, "the input holds no JSON value");
+    }
+    if (r->any && !r->many)
+        return jr_unexpected(r, "the end of the document");
+    r->any = true;
+    return jr_value(r, ret_text);
+}
+
+JR_INLINE mrd_jr_type
+jr_next(mrd_json_reader *r, mrd_str *ret_text)
+{
+    char in = r->stack[r->depth];
+
+    if (!jr_blanks(r))
+        return MRD_JR_ERROR;
+    return in == '{'   ? jr_next_in_object(r, ret_text)
+           : in == '[' ? jr_next_in_array(r, ret_text)
+                       : jr_next_on_top(r, ret_text);
+}
+
+static bool
+jr_go_in(mrd_json_reader *r)
+{
+    if (r->depth == MRD_JR_DEPTH) {
+        jr_fail_at(r, MRD_DEPTH, r->value_at, "more than %d levels of objects and arrays",
+                   MRD_JR_DEPTH);
+        return false;
+    }
+    r->stack[++r->depth] = r->pending;
+    r->pending = 0;
+    r->first = true;
+    return true;
+}
+
+/* Passes over the container just met, checking it. */
+static bool
+jr_skip(mrd_json_reader *r)
+{
+    unsigned to = r->depth;
+    mrd_str text;
+
+    if (!jr_go_in(r))
+        return false;
+    while (r->depth > to) {
+        mrd_jr_type type = jr_next(r, &text);
+
+        r->key_live = false;
+        if (type == MRD_JR_ERROR || (r->pending != 0 && !jr_go_in(r)))
+            return false;
+    }
+    return true;
+}
+
+mrd_jr_type
+mrd_json_next(mrd_json_reader *r, mrd_str *ret_key, mrd_str *ret_text)
+{
+    mrd_str text = { "", 0 };
+    mrd_jr_type type;
+
+    if (__builtin_expect(r->why.err != MRD_OK, 0))
+        return MRD_JR_ERROR;
+    if (r->pending != 0 && !jr_skip(r))
+        return MRD_JR_ERROR;
+    r->key = (mrd_str){ "", 0 };
+    type = jr_next(r, &text);
+    r->key_live = false;
+    if (ret_key != NULL)
+        *ret_key = r->key;
+    if (ret_text != NULL)
+        *ret_text = text;
+    return type;
+}
+
+void
+mrd_json_enter(mrd_json_reader *r)
+{
+    if (r->pending != 0 && r->why.err == MRD_OK)
+        (void) jr_go_in(r);
+}
+
+mrd_err
+mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text)
+{
+    if (r->why.err != MRD_OK || r->pending == 0)
+        return r->why.err != MRD_OK ? r->why.err : MRD_INVALID;
+    mrd_buf_reset(&r->raw_buf);
+    r->raw = r->p - 1; /* nothing was read since the bracket */
+    r->raw_max = max;
+    if (!jr_skip(r)) {
+        r->raw = NULL;
+        return r->why.err;
+    }
+    if (r->raw_buf.len == 0) {
+        *ret_text = (mrd_str){ r->raw, (size_t) (r->p - r->raw) };
+    } else {
+        if (r->raw_buf.len <= max)
+            mrd_buf_add(&r->raw_buf, r->raw, (size_t) (r->p - r->raw));
+        *ret_text = (mrd_str){ (const char *) r->raw_buf.p, r->raw_buf.len };
+    }
+    r->raw = NULL;
+    if (r->raw_buf.err != MRD_OK)
+        return MRD_NOMEM;
+    return ret_text->len > max ? MRD_LIMIT : MRD_OK;
+}
+
+mrd_str
+mrd_json_ahead(const mrd_json_reader *r)
+{
+    return r->pending == 0 ? (mrd_str){ jr_nothing, 0 }
+                           : (mrd_str){ r->p, (size_t) (r->end - r->p) };
+}
+
+void
+mrd_json_passed(mrd_json_reader *r, const char *p)
+{
+    r->p = p;
+    r->pending = 0;
+    r->first = false;
+}
+
+mrd_err
+mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why)
+{
+    mrd_json_reader *r = calloc(1, sizeof(*r));
+
+    if (r == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(in));
+    r->in = in;
+    r->p = r->end = r->base = jr_nothing; /* the first scan asks for more */
+    r->base_offset = mrd_in_offset(in);
+    r->first = true;
+    *ret_reader = r;
+    return MRD_OK;
+}
+
+void
+mrd_json_reader_close(mrd_json_reader *r)
+{
+    if (r == NULL)
+        return;
+    mrd_buf_fini(&r->text);
+    mrd_buf_fini(&r->key_buf);
+    mrd_buf_fini(&r->raw_buf);
+    free(r);
+}
+
+void
+mrd_json_many(mrd_json_reader *r)
+{
+    r->many = true;
+}
+
+mrd_err
+mrd_json_reader_err(const mrd_json_reader *r, mrd_why *why)
+{
+    if (why != NULL && r->why.err != MRD_OK)
+        *why = r->why;
+    return r->why.err;
+}
+
+uint64_t
+mrd_json_reader_offset(const mrd_json_reader *r)
+{
+    return r->value_at;
+}
+
+unsigned
+mrd_json_depth(const mrd_json_reader *r)
+{
+    return r->depth;
+}
+
+uint64_t
+mrd_json_reader_lenient(const mrd_json_reader *r)
+{
+    return r->lenient;
+}
+
+const char *
+mrd_jr_type_text(mrd_jr_type type)
+{
+    static const char *const names[] = {
+        "an error", "the end", "an object", "an array", "a string",
+        "a number", "true",    "false",     "null",     "a number that is not finite"
+    };
+
+    return (size_t) type < sizeof(names) / sizeof(names[0]) ? names[type] : "?";
+}

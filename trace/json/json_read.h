@@ -1,0 +1,84 @@
+/*
+ * trace/json/json_read.h - a streaming pull reader for bulk trace JSON, in one window whatever the size.
+ *
+ * Grammar: RFC 8259, strict, with these stated extras for traces in the wild, each counted in
+ * mrd_json_reader_lenient(): NaN, Infinity and -Infinity as values (type MRD_JR_NONFINITE), and one
+ * comma behind the last value of an array. What is passed over is checked like what is read.
+ * Limits: MRD_JR_DEPTH levels, MRD_JR_STRING_MAX bytes for one string, MRD_JR_NUMBER_MAX for one
+ * number; more is DEPTH or LIMIT. Strings must be UTF-8 and escapes valid (no lone surrogates).
+ * Every error names file, byte offset and reason: SYNTAX, UTF8, DEPTH, LIMIT, TRUNCATED (the input
+ * ends inside the document), EMPTY (no document at all), and those of trace/json/in.h.
+ *
+ * Use: next() steps over values of the current container; enter() goes into the container just met;
+ * leaving happens by itself: next() at the end of a container returns MRD_JR_END once and continues
+ * in the parent. skip is implicit: calling next() without enter() passes over the container.
+ * Memory: the window of trace/json/in.h, and one key and one string where they carry escapes or meet the
+ * window's end. Threads: belongs to one thread.
+ */
+#ifndef MRD_TRACE_JSON_READ_H
+#define MRD_TRACE_JSON_READ_H
+
+#include "trace/json/in.h"
+
+#define MRD_JR_DEPTH      256
+#define MRD_JR_STRING_MAX (8u << 20)
+#define MRD_JR_NUMBER_MAX 4096u
+
+typedef enum {
+    MRD_JR_ERROR, /* why says so; the reader stays there */
+    MRD_JR_END,   /* of the container entered last; at the top level: end of the document */
+    MRD_JR_OBJECT,
+    MRD_JR_ARRAY,
+    MRD_JR_STRING,
+    MRD_JR_NUMBER,
+    MRD_JR_TRUE,
+    MRD_JR_FALSE,
+    MRD_JR_NULL,
+    MRD_JR_NONFINITE,
+} mrd_jr_type;
+
+typedef struct mrd_json_reader mrd_json_reader;
+
+/* Borrows `in`. Errors: NOMEM. */
+mrd_err mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why);
+void mrd_json_reader_close(mrd_json_reader *r);
+/*
+ * Several documents may follow one another, with or without blanks between them (JSON lines): at
+ * the top level next() gives one after the other, then MRD_JR_END. Call before the first next().
+ */
+void mrd_json_many(mrd_json_reader *r);
+
+/*
+ * The next value of the current container. In an object *ret_key is its unescaped key. For STRING
+ * the unescaped text, for NUMBER its digits (valid by the grammar), for NONFINITE the word, is
+ * *ret_text. Both borrow until the next call that reads; key and text of one call are valid
+ * together. ret_key and ret_text may be NULL.
+ */
+mrd_jr_type mrd_json_next(mrd_json_reader *r, mrd_str *ret_key, mrd_str *ret_text);
+/* After OBJECT or ARRAY: go inside. */
+void mrd_json_enter(mrd_json_reader *r);
+/*
+ * After OBJECT or ARRAY: pass over it and give its raw text, borrowed until the next call that
+ * reads (the key of the container is not valid any more). LIMIT when it is longer than `max` bytes:
+ * it was passed over and the reader goes on. Other errors are the reader's and stay.
+ */
+mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
+/*
+ * For a caller that reads what it knows faster. After OBJECT or ARRAY: the text behind its bracket
+ * as far as the window holds it, MRD_IN_PAD zero bytes behind; borrowed until the next call that
+ * reads. passed: the caller has read up to p, behind the closing bracket, and vouches for the
+ * grammar; the next call goes on there. A caller that does not call it has read nothing.
+ */
+mrd_str mrd_json_ahead(const mrd_json_reader *r);
+void mrd_json_passed(mrd_json_reader *r, const char *p);
+/* After ERROR: code and sentence; also available later. MRD_OK when there was none. */
+mrd_err mrd_json_reader_err(const mrd_json_reader *r, mrd_why *why);
+/* Byte offset of the value given last (its first byte); after ERROR, of the error. */
+uint64_t mrd_json_reader_offset(const mrd_json_reader *r);
+unsigned mrd_json_depth(const mrd_json_reader *r); /* containers entered */
+uint64_t mrd_json_reader_lenient(const mrd_json_reader *r);
+
+/* "object", "array", "string", ...: for messages. Static. */
+const char *mrd_jr_type_text(mrd_jr_type type);
+
+#endif

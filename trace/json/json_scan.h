@@ -1,0 +1,145 @@
+/*
+ * trace/json/json_scan.h - the scans inside JSON text, 16 bytes at a time: shared by the reader
+ * (json_read.c) and by what goes before it for the runtime's trace (nrt_layout.c).
+ *
+ * All of them stop at a zero byte and may read up to MRD_IN_PAD bytes behind it, which every window
+ * of trace/json/in.h allows. MRD_JR_PORTABLE: as on machines without these vectors, for tests.
+ */
+#ifndef MRD_TRACE_JSON_SCAN_H
+#define MRD_TRACE_JSON_SCAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__SSE2__) && !defined(MRD_JR_PORTABLE)
+#include <emmintrin.h>
+#endif
+
+#if defined(__SSE2__) && !defined(MRD_JR_PORTABLE)
+
+/* The first byte from p on that is no blank. */
+static inline const char *
+mrd_scan_blanks(const char *p)
+{
+    const __m128i space = _mm_set1_epi8(' '), nl = _mm_set1_epi8('\n');
+    const __m128i cr = _mm_set1_epi8('\r'), tab = _mm_set1_epi8('\t');
+
+    for (;; p += 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
+        __m128i blank = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, space), _mm_cmpeq_epi8(v, nl)),
+                                     _mm_or_si128(_mm_cmpeq_epi8(v, cr), _mm_cmpeq_epi8(v, tab)));
+        unsigned other = (unsigned) _mm_movemask_epi8(blank) ^ 0xffffu;
+
+        if (other != 0)
+            return p + __builtin_ctz(other);
+    }
+}
+
+/* The first byte from p on that is '"', '\\' or a control; *high: a byte before it was >= 0x80. */
+static inline const char *
+mrd_scan_text(const char *p, bool *high)
+{
+    const __m128i quote = _mm_set1_epi8('"'), back = _mm_set1_epi8('\\');
+    const __m128i control = _mm_set1_epi8(0x1f);
+    unsigned wide = 0;
+
+    for (;; p += 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
+        __m128i stop = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, back)),
+                                    _mm_cmpeq_epi8(_mm_min_epu8(v, control), v));
+        unsigned mask = (unsigned) _mm_movemask_epi8(stop);
+        unsigned top = (unsigned) _mm_movemask_epi8(v);
+
+        if (mask != 0) {
+            wide |= top & (mask ^ (mask - 1));
+            *high = *high || wide != 0;
+            return p + __builtin_ctz(mask);
+        }
+        wide |= top;
+    }
+}
+
+/* The first byte from p on that is no digit. */
+static inline const char *
+mrd_scan_digits(const char *p)
+{
+    const __m128i zero = _mm_set1_epi8('0'), ten = _mm_set1_epi8(10);
+
+    for (;; p += 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
+        __m128i d = _mm_sub_epi8(v, zero);
+        unsigned other = (unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(d, ten), d));
+
+        if (other != 0)
+            return p + __builtin_ctz(other);
+    }
+}
+
+/* The first bytes at p, at most 16, are those of `want`; `mask` has a bit for each, the lowest
+ * ones.
+ */
+static inline bool
+mrd_scan_same(const char *p, const char *want, unsigned mask)
+{
+    __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
+    __m128i w = _mm_loadu_si128((const __m128i *) (const void *) want);
+
+    return ((unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(v, w)) & mask) == mask;
+}
+
+#else
+
+static inline const char *
+mrd_scan_blanks(const char *p)
+{
+    while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')
+        p++;
+    return p;
+}
+
+#define SCAN_ONES  0x0101010101010101u
+#define SCAN_HIGHS 0x8080808080808080u
+
+/* As above, eight bytes at a time (the tests for zero and for less-than of a byte in a word). */
+static inline const char *
+mrd_scan_text(const char *p, bool *high)
+{
+    uint64_t wide = 0;
+
+    for (;; p += 8) {
+        uint64_t w, quote, back, stop;
+
+        memcpy(&w, p, 8);
+        quote = w ^ (SCAN_ONES * '"');
+        back = w ^ (SCAN_ONES * '\\');
+        stop = ((quote - SCAN_ONES) & ~quote) | ((back - SCAN_ONES) & ~back) |
+               ((w - SCAN_ONES * 0x20) & ~w);
+        if ((stop & SCAN_HIGHS) != 0)
+            break;
+        wide |= w;
+    }
+    while (*p != '"' && *p != '\\' && (unsigned char) *p >= 0x20)
+        wide |= (unsigned char) *p++;
+    *high = *high || (wide & SCAN_HIGHS) != 0;
+    return p;
+}
+
+static inline const char *
+mrd_scan_digits(const char *p)
+{
+    while ((unsigned char) (*p - '0') <= 9)
+        p++;
+    return p;
+}
+
+static inline bool
+mrd_scan_same(const char *p, const char *want, unsigned mask)
+{
+    for (; (mask & 1) != 0 && *p == *want; mask >>= 1)
+        p++, want++;
+    return mask == 0;
+}
+
+#endif
+
+#endif

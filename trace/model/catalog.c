@@ -1,0 +1,497 @@
+#include "trace/model/catalog.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/obj.h"
+
+/* A growing array of one kind of struct. */
+typedef struct {
+    void *v;
+    size_t n, cap;
+} cat_list;
+
+/* Open addressing over a list whose items hash by their identity; slots hold index + 1. */
+typedef struct {
+    uint32_t *slots;
+    size_t mask, used;
+} cat_index;
+
+typedef struct {
+    mrd_sid key, value;
+} cat_fact;
+
+struct mrd_catalog {
+    mrd_strtab *strings;
+    cat_list processes, tracks, devprofiles, artifacts, inputs, clocks, facts, notes;
+    cat_index process_index, track_index;
+    mrd_err err;
+};
+
+static void *
+list_at(const cat_list *list, size_t i, size_t size)
+{
+    return (char *) list->v + i * size;
+}
+
+/* Room for one more item, zeroed; NULL without memory. */
+static void *
+list_add(mrd_catalog *cat, cat_list *list, size_t size)
+{
+    void *item;
+
+    if (list->n == list->cap) {
+        size_t cap = list->cap == 0 ? 16 : list->cap * 2;
+        void *v = realloc(list->v, cap * size);
+
+        if (v == NULL) {
+            cat->err = MRD_NOMEM;
+            return NULL;
+        }
+        list->v = v;
+        list->cap = cap;
+    }
+    item = list_at(list, list->n++, size);
+    memset(item, 0, size);
+    return item;
+}
+
+mrd_catalog *
+mrd_catalog_new(void)
+{
+    mrd_catalog *cat = calloc(1, sizeof(*cat));
+    mrd_clock_info unaligned = { .estimate_ns = 0, .bound_ns = -1, .noise_ns = -1, .epochs = 0 };
+    mrd_devprofile system = { .process_id = MRD_NONE, .nc_idx = MRD_NONE, .session = MRD_NONE };
+
+    if (cat == NULL)
+        return NULL;
+    cat->strings = mrd_strtab_new(0);
+    cat->process_index.mask = cat->track_index.mask = 255;
+    cat->process_index.slots = calloc(256, sizeof(uint32_t));
+    cat->track_index.slots = calloc(256, sizeof(uint32_t));
+    if (cat->strings == NULL || cat->process_index.slots == NULL ||
+        cat->track_index.slots == NULL) {
+        mrd_catalog_free(cat);
+        return NULL;
+    }
+    unaligned.name = unaligned.quality = mrd_catalog_intern(cat, "unaligned");
+    unaligned.method = mrd_catalog_intern(cat, "none");
+    mrd_catalog_add_clock(cat, &unaligned);
+    system.name = mrd_catalog_intern(cat, "system");
+    mrd_catalog_add_devprofile(cat, &system);
+    return cat;
+}
+
+void
+mrd_catalog_free(mrd_catalog *cat)
+{
+    if (cat == NULL)
+        return;
+    free(cat->processes.v);
+    free(cat->tracks.v);
+    free(cat->devprofiles.v);
+    free(cat->artifacts.v);
+    free(cat->inputs.v);
+    free(cat->clocks.v);
+    free(cat->facts.v);
+    free(cat->notes.v);
+    free(cat->process_index.slots);
+    free(cat->track_index.slots);
+    mrd_strtab_free(cat->strings);
+    free(cat);
+}
+
+mrd_strtab *
+mrd_catalog_strings(const mrd_catalog *cat)
+{
+    return cat->strings;
+}
+
+const char *
+mrd_source_text(mrd_source_kind source)
+{
+    static const char *const names[] = { "neuron_rt",      "neuron_hw",      "framework",
+                                         "nrt_api",        "annotation",     "host",
+                                         "device_counter", "device_profile", "meridian" };
+
+    return (size_t) source < MRD_COUNT(names) ? names[source] : "unknown";
+}
+
+void
+mrd_process_init(mrd_process *p)
+{
+    *p = (mrd_process){ .container_pid = MRD_NONE,
+                        .rank = MRD_NONE,
+                        .world_size = MRD_NONE,
+                        .worker_gid = MRD_NONE,
+                        .sort_index = MRD_NONE };
+}
+
+void
+mrd_track_init(mrd_track *t, mrd_proc_id process, mrd_source_kind source)
+{
+    *t = (mrd_track){ .process = process,
+                      .source = source,
+                      .lnc_idx = MRD_NONE,
+                      .pcore_idx = MRD_NONE,
+                      .device_idx = MRD_NONE,
+                      .thread_id = MRD_NONE,
+                      .sort_index = MRD_NONE,
+                      .worker_gid = MRD_NONE };
+}
+
+static uint64_t
+process_hash(const void *item)
+{
+    const mrd_process *p = item;
+    int64_t key[4] = { p->instance_id, p->process_id, p->scope, p->profile };
+
+    return mrd_hash64(key, sizeof(key), 0);
+}
+
+static bool
+process_same(const void *a, const void *b)
+{
+    const mrd_process *p = a, *q = b;
+
+    return p->instance_id == q->instance_id && p->process_id == q->process_id &&
+           p->scope == q->scope && p->profile == q->profile;
+}
+
+static uint64_t
+track_hash(const void *item)
+{
+    const mrd_track *t = item;
+    int64_t key[8] = { t->process,   t->source,     t->kind,      t->lnc_idx,
+                       t->pcore_idx, t->device_idx, t->thread_id, t->name };
+
+    return mrd_hash64(key, sizeof(key), 0);
+}
+
+static bool
+track_same(const void *a, const void *b)
+{
+    const mrd_track *t = a, *u = b;
+
+    return t->process == u->process && t->source == u->source && t->kind == u->kind &&
+           t->lnc_idx == u->lnc_idx && t->pcore_idx == u->pcore_idx &&
+           t->device_idx == u->device_idx && t->thread_id == u->thread_id && t->name == u->name;
+}
+
+typedef struct {
+    size_t size;
+    uint64_t (*hash)(const void *item);
+    bool (*same)(const void *a, const void *b);
+} cat_kind;
+
+static const cat_kind process_kind = { sizeof(mrd_process), process_hash, process_same };
+static const cat_kind track_kind = { sizeof(mrd_track), track_hash, track_same };
+
+static size_t
+index_slot(const cat_index *index, const cat_list *list, const cat_kind *kind, const void *item)
+{
+    size_t at = kind->hash(item) & index->mask;
+
+    while (index->slots[at] != 0 &&
+           !kind->same(list_at(list, index->slots[at] - 1, kind->size), item))
+        at = (at + 1) & index->mask;
+    return at;
+}
+
+static bool
+index_grow(cat_index *index, const cat_list *list, const cat_kind *kind)
+{
+    cat_index bigger = { NULL, index->mask * 2 + 1, index->used };
+
+    bigger.slots = calloc(bigger.mask + 1, sizeof(uint32_t));
+    if (bigger.slots == NULL)
+        return false;
+    for (size_t i = 0; i < list->n; i++)
+        bigger.slots[index_slot(&bigger, list, kind, list_at(list, i, kind->size))] =
+            (uint32_t) i + 1;
+    free(index->slots);
+    *index = bigger;
+    return true;
+}
+
+/* Index of the item with this identity; *ret_new when it was added. 0 (an existing one or none)
+ * after a failure, which cat->err remembers. */
+static uint32_t
+index_put(mrd_catalog *cat, cat_index *index, cat_list *list, const cat_kind *kind,
+          const void *item, bool *ret_new)
+{
+    size_t at = index_slot(index, list, kind, item);
+    void *copy;
+
+    *ret_new = false;
+    if (index->slots[at] != 0)
+        return index->slots[at] - 1;
+    if ((index->used + 1) * 2 > index->mask) {
+        if (!index_grow(index, list, kind)) {
+            cat->err = MRD_NOMEM;
+            return 0;
+        }
+        at = index_slot(index, list, kind, item);
+    }
+    if ((copy = list_add(cat, list, kind->size)) == NULL)
+        return 0;
+    memcpy(copy, item, kind->size);
+    index->slots[at] = (uint32_t) list->n;
+    index->used++;
+    *ret_new = true;
+    return (uint32_t) list->n - 1;
+}
+
+#define FILL(have, got, none)                                                                      \
+    do {                                                                                           \
+        if ((have) == (none))                                                                      \
+            (have) = (got);                                                                        \
+    } while (0)
+
+mrd_proc_id
+mrd_catalog_process(mrd_catalog *cat, const mrd_process *p)
+{
+    bool added;
+    mrd_process key = *p, *have;
+    uint32_t id;
+
+    if (key.instance_id == MRD_SID_EMPTY)
+        key.instance_id = mrd_catalog_intern(cat, "unknown");
+    id = index_put(cat, &cat->process_index, &cat->processes, &process_kind, &key, &added);
+    if (added || cat->processes.n == 0)
+        return id;
+    have = mrd_catalog_borrow_process(cat, id);
+    FILL(have->container_pid, p->container_pid, MRD_NONE);
+    FILL(have->name, p->name, MRD_SID_EMPTY);
+    FILL(have->job, p->job, MRD_SID_EMPTY);
+    FILL(have->pod, p->pod, MRD_SID_EMPTY);
+    FILL(have->labels, p->labels, MRD_SID_EMPTY);
+    FILL(have->rank, p->rank, MRD_NONE);
+    FILL(have->world_size, p->world_size, MRD_NONE);
+    FILL(have->worker_gid, p->worker_gid, MRD_NONE);
+    FILL(have->sort_index, p->sort_index, MRD_NONE);
+    FILL(have->clock, p->clock, 0);
+    have->flags |= p->flags;
+    return id;
+}
+
+mrd_track_id
+mrd_catalog_track(mrd_catalog *cat, const mrd_track *t)
+{
+    bool added;
+    uint32_t id = index_put(cat, &cat->track_index, &cat->tracks, &track_kind, t, &added);
+    mrd_track *have;
+
+    if (added || cat->tracks.n == 0)
+        return id;
+    have = mrd_catalog_borrow_track(cat, id);
+    FILL(have->unit, t->unit, MRD_UNIT_NONE);
+    FILL(have->unit_name, t->unit_name, MRD_SID_EMPTY);
+    FILL(have->sort_index, t->sort_index, MRD_NONE);
+    FILL(have->worker_gid, t->worker_gid, MRD_NONE);
+    return id;
+}
+
+mrd_process *
+mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id)
+{
+    MRD_ASSERT(id < cat->processes.n);
+    return list_at(&cat->processes, id, sizeof(mrd_process));
+}
+
+mrd_track *
+mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id)
+{
+    MRD_ASSERT(id < cat->tracks.n);
+    return list_at(&cat->tracks, id, sizeof(mrd_track));
+}
+
+size_t
+mrd_catalog_processes(const mrd_catalog *cat)
+{
+    return cat->processes.n;
+}
+
+static int
+i64_order(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+int
+mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(cat, a),
+                      *q = mrd_catalog_borrow_process(cat, b);
+    int order = p->instance_id == q->instance_id ? 0
+                                                 : strcmp(mrd_catalog_text(cat, p->instance_id).p,
+                                                          mrd_catalog_text(cat, q->instance_id).p);
+
+    if (order == 0) /* MRD_NONE becomes the largest */
+        order = i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
+    if (order == 0)
+        order = i64_order(p->process_id, q->process_id);
+    return order != 0 ? order : i64_order(a, b);
+}
+
+size_t
+mrd_catalog_tracks(const mrd_catalog *cat)
+{
+    return cat->tracks.n;
+}
+
+uint32_t
+mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id)
+{
+    return mrd_catalog_borrow_process(cat, mrd_catalog_borrow_track(cat, id)->process)->profile;
+}
+
+/* Appends a copy; index 0 after a failure. */
+static uint32_t
+list_put(mrd_catalog *cat, cat_list *list, const void *item, size_t size)
+{
+    void *copy = list_add(cat, list, size);
+
+    if (copy == NULL)
+        return 0;
+    memcpy(copy, item, size);
+    return (uint32_t) list->n - 1;
+}
+
+uint32_t
+mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *d)
+{
+    return list_put(cat, &cat->devprofiles, d, sizeof(*d));
+}
+
+uint32_t
+mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a)
+{
+    return list_put(cat, &cat->artifacts, a, sizeof(*a));
+}
+
+uint32_t
+mrd_catalog_add_input(mrd_catalog *cat, const mrd_input *in)
+{
+    return list_put(cat, &cat->inputs, in, sizeof(*in));
+}
+
+uint32_t
+mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *c)
+{
+    return list_put(cat, &cat->clocks, c, sizeof(*c));
+}
+
+mrd_devprofile *
+mrd_catalog_devprofiles(const mrd_catalog *cat, size_t *ret_n)
+{
+    *ret_n = cat->devprofiles.n;
+    return cat->devprofiles.v;
+}
+
+mrd_artifact *
+mrd_catalog_artifacts(const mrd_catalog *cat, size_t *ret_n)
+{
+    *ret_n = cat->artifacts.n;
+    return cat->artifacts.v;
+}
+
+mrd_input *
+mrd_catalog_inputs(const mrd_catalog *cat, size_t *ret_n)
+{
+    *ret_n = cat->inputs.n;
+    return cat->inputs.v;
+}
+
+mrd_clock_info *
+mrd_catalog_clocks(const mrd_catalog *cat, size_t *ret_n)
+{
+    *ret_n = cat->clocks.n;
+    return cat->clocks.v;
+}
+
+static cat_fact *
+fact_find(const mrd_catalog *cat, mrd_sid key)
+{
+    for (size_t i = 0; i < cat->facts.n; i++) {
+        cat_fact *f = list_at(&cat->facts, i, sizeof(*f));
+
+        if (f->key == key)
+            return f;
+    }
+    return NULL;
+}
+
+void
+mrd_catalog_set(mrd_catalog *cat, const char *key, const char *value)
+{
+    mrd_sid sid = mrd_catalog_intern(cat, key);
+    cat_fact *f = fact_find(cat, sid);
+
+    if (f == NULL && (f = list_add(cat, &cat->facts, sizeof(*f))) == NULL)
+        return;
+    *f = (cat_fact){ sid, mrd_catalog_intern(cat, value) };
+}
+
+const char *
+mrd_catalog_get(const mrd_catalog *cat, const char *key)
+{
+    mrd_sid sid = mrd_strtab_find(cat->strings, mrd_str_of(key));
+    const cat_fact *f = sid == 0 ? NULL : fact_find(cat, sid);
+
+    return f == NULL ? NULL : mrd_catalog_text(cat, f->value).p;
+}
+
+size_t
+mrd_catalog_facts(const mrd_catalog *cat)
+{
+    return cat->facts.n;
+}
+
+void
+mrd_catalog_fact(const mrd_catalog *cat, size_t i, mrd_str *ret_key, mrd_str *ret_value)
+{
+    const cat_fact *f = list_at(&cat->facts, i, sizeof(*f));
+
+    *ret_key = mrd_catalog_text(cat, f->key);
+    *ret_value = mrd_catalog_text(cat, f->value);
+}
+
+void
+mrd_catalog_note(mrd_catalog *cat, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    mrd_sid sid, *note;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    sid = mrd_catalog_intern(cat, text);
+    for (size_t i = 0; i < cat->notes.n; i++) {
+        if (*(mrd_sid *) list_at(&cat->notes, i, sizeof(sid)) == sid)
+            return;
+    }
+    if ((note = list_add(cat, &cat->notes, sizeof(*note))) != NULL)
+        *note = sid;
+}
+
+size_t
+mrd_catalog_notes(const mrd_catalog *cat)
+{
+    return cat->notes.n;
+}
+
+mrd_str
+mrd_catalog_note_at(const mrd_catalog *cat, size_t i)
+{
+    return mrd_catalog_text(cat, *(mrd_sid *) list_at(&cat->notes, i, sizeof(mrd_sid)));
+}
+
+mrd_err
+mrd_catalog_err(const mrd_catalog *cat)
+{
+    return cat->err;
+}

@@ -1,0 +1,120 @@
+/*
+ * trace/model/event.h - what an event is. One struct for all kinds; attributes that do not change live on
+ * the track and the process (trace/model/catalog.h), not here.
+ *
+ * Units    int64 nanoseconds. ts_ns is in the clock of the stream the event travels in, and in
+ *          session time once a source has mapped it (trace/store/merge.h); the header of each function
+ *          says which. A duration is never rescaled.
+ * Ownership an event borrows its args and flows; they live as long as the call that hands it over.
+ */
+#ifndef MRD_TRACE_EVENT_H
+#define MRD_TRACE_EVENT_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "trace/model/strtab.h"
+
+typedef uint32_t mrd_track_id; /* index into the catalog's tracks */
+
+typedef enum {
+    MRD_SPAN = 1,    /* ts_ns, dur_ns (MRD_DUR_UNFINISHED when its end was never seen) */
+    MRD_INSTANT = 2, /* ts_ns */
+    MRD_COUNTER =
+        3,        /* ts_ns, value (double) or ivalue (MRD_EV_INT); the track is a counter track */
+    MRD_FLOW = 4, /* one point of an arrow: id, flow_dir; bound to a span by trace/store/stream.h */
+    MRD_LOSS = 5, /* ivalue events lost between ts_ns and ts_ns + dur_ns; name says the cause */
+} mrd_event_kind;
+
+#define MRD_DUR_UNFINISHED (-1)
+
+enum {
+    MRD_EV_INT = 1,       /* counter: ivalue holds the sample, exact */
+    MRD_EV_UNSIGNED = 2,  /* ... and is to be read as uint64 */
+    MRD_EV_NO_START = 4,  /* span: only its end was seen; ts_ns is the end, dur_ns 0 */
+    MRD_EV_SIMULATED = 8, /* comes from simulated hardware */
+};
+
+/* Bound of the event's session time in ns; saturates. */
+#define MRD_BOUND_UNKNOWN UINT32_MAX
+#define MRD_BOUND_LOCAL   0u /* never crossed a clock */
+
+typedef enum { MRD_FLOW_START = 1, MRD_FLOW_STEP = 2, MRD_FLOW_END = 3 } mrd_flow_dir;
+
+typedef struct {
+    uint64_t id; /* unique over the merged profile: the importer mixes in the input (mrd_flow_id) */
+    mrd_flow_dir dir;
+} mrd_flow;
+
+typedef enum {
+    MRD_ARG_INT = 1,    /* v.i */
+    MRD_ARG_UINT = 2,   /* v.u */
+    MRD_ARG_DOUBLE = 3, /* v.d, finite */
+    MRD_ARG_STR = 4,    /* v.sid, interned */
+    MRD_ARG_TEXT = 5,   /* v.text of len bytes, not interned: values that hardly repeat */
+    MRD_ARG_BOOL = 6,   /* v.u 0 or 1 */
+    MRD_ARG_JSON = 7,   /* v.text: a container (object or array) kept as its JSON text */
+} mrd_arg_type;
+
+#define MRD_ARG_TEXT_MAX ((1u << 24) - 1)
+
+typedef struct {
+    mrd_sid key;
+    uint32_t type : 4; /* mrd_arg_type */
+    uint32_t len : 28; /* TEXT, JSON: bytes */
+    union {
+        int64_t i;
+        uint64_t u;
+        double d;
+        mrd_sid sid;
+        const char *text;
+    } v;
+} mrd_arg;
+
+typedef struct mrd_event {
+    int64_t ts_ns;
+    int64_t dur_ns; /* SPAN, LOSS; else 0 */
+    uint64_t seq;   /* order of arrival inside its stream: the last tie-break, unique there */
+    uint64_t id;    /* SPAN, INSTANT: the source's own id or 0; FLOW: the flow id */
+    union {
+        double value;   /* COUNTER */
+        int64_t ivalue; /* COUNTER with MRD_EV_INT, LOSS */
+    };
+    mrd_track_id track;
+    mrd_sid name;     /* 0 only for COUNTER */
+    mrd_sid category; /* 0 when the source has none */
+    uint32_t bound_ns;
+    uint8_t kind; /* mrd_event_kind */
+    uint8_t flags;
+    uint8_t flow_dir;   /* FLOW */
+    uint8_t flow_count; /* arrows that sit on this span or instant */
+    uint32_t arg_count;
+    const mrd_arg *args;
+    const mrd_flow *flows;
+} mrd_event;
+
+/* End of the event in time; an unfinished span ends at INT64_MAX. */
+static inline int64_t
+mrd_event_end(const mrd_event *ev)
+{
+    int64_t end;
+
+    if (ev->kind != MRD_SPAN && ev->kind != MRD_LOSS)
+        return ev->ts_ns;
+    if (ev->dur_ns < 0 || __builtin_add_overflow(ev->ts_ns, ev->dur_ns, &end))
+        return INT64_MAX;
+    return end;
+}
+
+/* Mixes a source's flow id with its input's number (and the text of cat/name where ids are scoped
+ * by them), so that two files that use the same ids never cross-link. Never 0. */
+uint64_t mrd_flow_id(uint64_t input, uint64_t scope_hash, uint64_t id);
+
+/*
+ * The order of events everywhere: ts_ns, then track, then flow points, losses, all others, then
+ * longer first (parents before children, unfinished longest), then seq. <0, 0, >0. A total order
+ * inside a stream.
+ */
+int mrd_event_order(const mrd_event *a, const mrd_event *b);
+
+#endif

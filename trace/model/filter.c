@@ -1,0 +1,292 @@
+#include "trace/model/filter.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+
+/* The hardware group of event types, as the runtime's guide lists it; both spellings of the switch.
+ */
+static const char *const filter_hardware[] = {
+    "nc_exec_running",  "cc_running",           "cc_exec_barrier", "numerical_err",
+    "nrt_model_switch", "timestamp_sync_point", "hw_notify",       "nc_model_switch",
+};
+
+bool
+mrd_type_is_hardware(mrd_str name)
+{
+    for (size_t i = 0; i < MRD_COUNT(filter_hardware); i++) {
+        if (mrd_str_is(name, filter_hardware[i]))
+            return true;
+    }
+    return false;
+}
+
+void
+mrd_filter_fini(mrd_filter *f)
+{
+    mrd_strlist_fini(&f->instances);
+    mrd_strlist_fini(&f->types);
+    mrd_strlist_fini(&f->cores);
+    mrd_strlist_fini(&f->processes);
+}
+
+/* "2026-03-01T12:34:56[.fraction]Z" to epoch ns. */
+static mrd_err
+filter_utc(mrd_str text, int64_t *ret_ns)
+{
+    char copy[64];
+    struct tm tm = { 0 };
+    const char *end;
+    int64_t frac = 0;
+    time_t t;
+
+    if (text.len >= sizeof(copy) || text.len < 20 || text.p[text.len - 1] != 'Z')
+        return MRD_SYNTAX;
+    memcpy(copy, text.p, text.len);
+    copy[text.len] = '\0';
+    end = strptime(copy, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (end == NULL)
+        return MRD_SYNTAX;
+    if (*end == '.') {
+        mrd_str digits = { end + 1, strspn(end + 1, "0123456789") };
+        char number[40];
+
+        if (digits.len == 0 || digits.len > 9)
+            return MRD_SYNTAX;
+        snprintf(number, sizeof(number), "0." MRD_STR_FMT, MRD_STR_ARG(digits));
+        if (mrd_num_scaled(mrd_str_of(number), 9, &frac) != MRD_OK)
+            return MRD_SYNTAX;
+        end += 1 + digits.len;
+    }
+    if (strcmp(end, "Z") != 0)
+        return MRD_SYNTAX;
+    t = timegm(&tm);
+    if (t > INT64_MAX / MRD_SEC - 1 || t < INT64_MIN / MRD_SEC + 1)
+        return MRD_RANGE;
+    *ret_ns = (int64_t) t * MRD_SEC + frac;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_filter_time(mrd_str text, int64_t first_ns, int64_t *ret_ns, mrd_why *why)
+{
+    int64_t v;
+
+    /* Eighteen digits and more are an epoch in nanoseconds: as seconds it would be longer than the
+     * universe. */
+    if (text.len >= 18 && mrd_num_i64(text, &v) == MRD_OK) {
+        *ret_ns = v;
+        return MRD_OK;
+    }
+    if (filter_utc(text, ret_ns) == MRD_OK)
+        return MRD_OK;
+    if (mrd_num_dur(text, &v) == MRD_OK && !__builtin_add_overflow(first_ns, v, ret_ns))
+        return MRD_OK;
+    return mrd_why_set(why, MRD_SYNTAX, 0,
+                       "'" MRD_STR_FMT "' is no time: write 2.5s (after the first event), "
+                       "2026-03-01T12:00:00Z, or nanoseconds of the epoch",
+                       MRD_STR_ARG(text));
+}
+
+/* "3" or "0-7". */
+static mrd_err
+filter_range(const char *word, int64_t *ret_low, int64_t *ret_high)
+{
+    const char *dash = strchr(word, '-');
+    mrd_str low = { word, dash == NULL ? strlen(word) : (size_t) (dash - word) };
+
+    if (mrd_num_i64(low, ret_low) != MRD_OK)
+        return MRD_SYNTAX;
+    *ret_high = *ret_low;
+    if (dash != NULL && mrd_num_i64(mrd_str_of(dash + 1), ret_high) != MRD_OK)
+        return MRD_SYNTAX;
+    return *ret_low >= 0 && *ret_low <= *ret_high ? MRD_OK : MRD_SYNTAX;
+}
+
+mrd_err
+mrd_filter_check(const mrd_filter *f, mrd_why *why)
+{
+    int64_t low, high;
+
+    for (size_t i = 0; i < f->cores.n; i++) {
+        if (filter_range(f->cores.v[i], &low, &high) != MRD_OK)
+            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no core: write 3 or 0-7",
+                               f->cores.v[i]);
+    }
+    for (size_t i = 0; i < f->processes.n; i++) {
+        if (mrd_num_i64(mrd_str_of(f->processes.v[i]), &low) != MRD_OK)
+            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no process id", f->processes.v[i]);
+    }
+    for (size_t i = 0; i < f->types.n; i++) {
+        if (strcmp(f->types.v[i], "^") == 0)
+            return mrd_why_set(why, MRD_INVALID, 0, "'^' wants an event type behind it");
+    }
+    return MRD_OK;
+}
+
+bool
+mrd_filter_is_all(const mrd_filter *f)
+{
+    return f->start_ns == INT64_MIN && f->end_ns == INT64_MAX && f->instances.n == 0 &&
+           f->types.n == 0 && f->cores.n == 0 && f->processes.n == 0;
+}
+
+/* Answers per track and per name are worked out once: 0 unknown, 1 keep, 2 hold back. */
+typedef struct {
+    mrd_source source;
+    mrd_source *inner;
+    const mrd_filter *f;
+    const mrd_catalog *cat;
+    uint8_t *tracks, *names;
+    size_t n_tracks, n_names;
+    uint64_t *passed, *held;
+} filter_source;
+
+static bool
+filter_wants_track(const filter_source *s, mrd_track_id id)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(s->cat, id);
+    const mrd_process *p = mrd_catalog_borrow_process(s->cat, t->process);
+    bool ok = s->f->instances.n == 0 ||
+              mrd_strlist_has(&s->f->instances, mrd_catalog_text(s->cat, p->instance_id));
+
+    if (ok && s->f->cores.n > 0) {
+        ok = false;
+        for (size_t i = 0; i < s->f->cores.n && !ok; i++) {
+            int64_t low, high;
+
+            ok = t->lnc_idx != MRD_NONE && filter_range(s->f->cores.v[i], &low, &high) == MRD_OK &&
+                 t->lnc_idx >= low && t->lnc_idx <= high;
+        }
+    }
+    if (ok && s->f->processes.n > 0) {
+        ok = false;
+        for (size_t i = 0; i < s->f->processes.n && !ok; i++) {
+            int64_t pid;
+
+            ok = mrd_num_i64(mrd_str_of(s->f->processes.v[i]), &pid) == MRD_OK &&
+                 pid == p->process_id;
+        }
+    }
+    return ok;
+}
+
+/* A name passes when something includes it (or nothing includes at all) and nothing excludes it. */
+static bool
+filter_wants_name(const filter_source *s, mrd_str name)
+{
+    bool included = false, any = false;
+
+    for (size_t i = 0; i < s->f->types.n; i++) {
+        const char *word = s->f->types.v[i];
+        bool exclude = word[0] == '^', match;
+
+        word += exclude;
+        if (strcmp(word, "hardware") == 0)
+            match = mrd_type_is_hardware(name);
+        else if (strcmp(word, "software") == 0)
+            match = !mrd_type_is_hardware(name);
+        else
+            match = mrd_str_is(name, word);
+        if (exclude && match)
+            return false;
+        any = any || !exclude;
+        included = included || (!exclude && match);
+    }
+    return included || !any;
+}
+
+/* Remembers answers by index, growing as the catalog does (live merges add tracks and names). */
+static uint8_t *
+filter_memo(uint8_t **memo, size_t *n, size_t at)
+{
+    if (at >= *n) {
+        size_t more = at * 2 + 64;
+        uint8_t *grown = realloc(*memo, more);
+
+        if (grown == NULL)
+            return NULL;
+        memset(grown + *n, 0, more - *n);
+        *memo = grown;
+        *n = more;
+    }
+    return *memo + at;
+}
+
+/* Counters and losses have no event type: a type filter leaves them alone. */
+static bool
+filter_wants(filter_source *s, const mrd_event *ev)
+{
+    uint8_t *track, *name;
+    int64_t end = mrd_event_end(ev);
+
+    if (ev->ts_ns >= s->f->end_ns || end < s->f->start_ns ||
+        (end == s->f->start_ns && end > ev->ts_ns))
+        return false;
+    if ((track = filter_memo(&s->tracks, &s->n_tracks, ev->track)) == NULL)
+        return true; /* without memory nothing is held back */
+    if (*track == 0)
+        *track = filter_wants_track(s, ev->track) ? 1 : 2;
+    if (*track == 2)
+        return false;
+    if (s->f->types.n == 0 || ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS)
+        return true;
+    if ((name = filter_memo(&s->names, &s->n_names, ev->name)) == NULL)
+        return true;
+    if (*name == 0)
+        *name = filter_wants_name(s, mrd_catalog_text(s->cat, ev->name)) ? 1 : 2;
+    return *name == 1;
+}
+
+static mrd_step
+filter_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    filter_source *s = (filter_source *) self;
+    mrd_step step;
+
+    while ((step = s->inner->next(s->inner, ret_event, why)) == MRD_MORE) {
+        bool wanted = filter_wants(s, *ret_event);
+
+        if (wanted && s->passed != NULL)
+            ++*s->passed;
+        if (!wanted && s->held != NULL)
+            ++*s->held;
+        if (wanted)
+            return MRD_MORE;
+    }
+    return step;
+}
+
+static void
+filter_close(mrd_source *self)
+{
+    filter_source *s = (filter_source *) self;
+
+    s->inner->close(s->inner);
+    free(s->tracks);
+    free(s->names);
+    free(s);
+}
+
+mrd_err
+mrd_filter_open(mrd_source *inner, const mrd_filter *f, const mrd_catalog *cat,
+                uint64_t *ret_passed, uint64_t *ret_held, mrd_source **ret_source, mrd_why *why)
+{
+    filter_source *s = calloc(1, sizeof(*s));
+
+    if (s == NULL) {
+        inner->close(inner);
+        return mrd_why_set(why, MRD_NOMEM, 0, "filter");
+    }
+    s->source = (mrd_source){ .next = filter_next, .close = filter_close, .key = inner->key };
+    s->inner = inner;
+    s->f = f;
+    s->cat = cat;
+    s->passed = ret_passed;
+    s->held = ret_held;
+    *ret_source = &s->source;
+    return MRD_OK;
+}

@@ -1,0 +1,291 @@
+#include "trace/model/lanes.h"
+
+#include <stdlib.h>
+
+/* Up to here lanes are tried one by one; above, a tree finds the first that fits. */
+#define LANES_LINEAR 8
+
+/* Ends of the spans open in one lane. */
+typedef struct {
+    int64_t *outer; /* all but the innermost: depth - 1 */
+    uint32_t depth, cap;
+    int64_t top; /* the innermost end, INT64_MIN when none is open */
+} lane;
+
+/*
+ * A leaf of the tree describes the end of a lane's innermost span: low <= start means that
+ * something there is over, high >= end that the new span nests in it. Inner nodes hold the least
+ * low and the greatest high below them.
+ */
+typedef struct {
+    int64_t low, high;
+} lane_node;
+
+typedef struct {
+    lane first; /* lane 0, where most spans are */
+    lane *more; /* lanes 1 .. n-1 */
+    size_t n, cap;
+    lane_node *tree; /* 2 * leaves nodes, the root at 1; NULL while there are few lanes */
+    size_t leaves;
+} track_lanes;
+
+/*
+ * Most spans begin when all is over in lane 0 of their track, and that is known from one number:
+ * the end of the outermost span open there. Such a span only leaves its own end in `free_at`, which
+ * spares the cache the rest; the lane is told of it when it is needed. INT64_MAX: ask the lanes.
+ */
+struct mrd_lanes {
+    track_lanes *v;
+    int64_t *free_at;
+    size_t n;
+    mrd_err err;
+};
+
+static bool
+lanes_grow(mrd_lanes *lanes, size_t n)
+{
+    track_lanes *v = realloc(lanes->v, n * sizeof(*v));
+    int64_t *free_at;
+
+    if (v == NULL)
+        return false;
+    lanes->v = v;
+    if ((free_at = realloc(lanes->free_at, n * sizeof(*free_at))) == NULL)
+        return false;
+    lanes->free_at = free_at;
+    memset(v + lanes->n, 0, (n - lanes->n) * sizeof(*v));
+    for (; lanes->n < n; lanes->n++)
+        free_at[lanes->n] = INT64_MAX;
+    return true;
+}
+
+mrd_lanes *
+mrd_lanes_new(size_t tracks)
+{
+    mrd_lanes *lanes = calloc(1, sizeof(*lanes));
+
+    if (lanes == NULL)
+        return NULL;
+    if (!lanes_grow(lanes, tracks + 1)) {
+        mrd_lanes_free(lanes);
+        return NULL;
+    }
+    return lanes;
+}
+
+void
+mrd_lanes_free(mrd_lanes *lanes)
+{
+    if (lanes == NULL)
+        return;
+    for (size_t i = 0; i < lanes->n; i++) {
+        free(lanes->v[i].first.outer);
+        for (size_t l = 1; l < lanes->v[i].n; l++)
+            free(lanes->v[i].more[l - 1].outer);
+        free(lanes->v[i].more);
+        free(lanes->v[i].tree);
+    }
+    free(lanes->v);
+    free(lanes->free_at);
+    free(lanes);
+}
+
+mrd_err
+mrd_lanes_err(const mrd_lanes *lanes)
+{
+    return lanes->err;
+}
+
+uint32_t
+mrd_lanes_used(const mrd_lanes *lanes, mrd_track_id track)
+{
+    return track < lanes->n && lanes->v[track].n > 0 ? (uint32_t) lanes->v[track].n : 1;
+}
+
+static track_lanes *
+lanes_track(mrd_lanes *lanes, mrd_track_id track)
+{
+    if (track >= lanes->n &&
+        !lanes_grow(lanes, (size_t) track + 1 > lanes->n * 2 ? (size_t) track + 1 : lanes->n * 2))
+        return NULL;
+    return &lanes->v[track];
+}
+
+static inline lane *
+track_lane(track_lanes *t, size_t i)
+{
+    return i == 0 ? &t->first : &t->more[i - 1];
+}
+
+/* Forgets what is over at `start`, then says whether a span until `end` nests in the rest. */
+static inline bool
+lane_fits(lane *l, int64_t start, int64_t end)
+{
+    while (l->depth > 0 && l->top <= start)
+        l->top = --l->depth == 0 ? INT64_MIN : l->outer[l->depth - 1];
+    return l->depth == 0 || (l->top >= end && l->depth < MRD_LANE_DEPTH_MAX);
+}
+
+static lane_node
+lane_leaf(const lane *l)
+{
+    int64_t top = l->depth == 0 ? INT64_MIN : l->top;
+
+    return (lane_node){ top, l->depth >= MRD_LANE_DEPTH_MAX ? INT64_MIN : top };
+}
+
+static void
+tree_update(track_lanes *t, size_t i)
+{
+    size_t at = t->leaves + i;
+
+    t->tree[at] = lane_leaf(track_lane(t, i));
+    for (at /= 2; at > 0; at /= 2) {
+        const lane_node *a = &t->tree[at * 2], *b = a + 1;
+
+        t->tree[at].low = a->low < b->low ? a->low : b->low;
+        t->tree[at].high = a->high > b->high ? a->high : b->high;
+    }
+}
+
+/* A tree over room for `leaves` lanes; the absent ones look as if nothing ever fitted. */
+static bool
+tree_build(track_lanes *t, size_t leaves)
+{
+    lane_node *tree = malloc(2 * leaves * sizeof(*tree));
+
+    if (tree == NULL)
+        return false;
+    for (size_t i = 0; i < 2 * leaves; i++)
+        tree[i] = (lane_node){ INT64_MAX, INT64_MIN };
+    free(t->tree);
+    t->tree = tree;
+    t->leaves = leaves;
+    for (size_t i = 0; i < t->n; i++)
+        tree_update(t, i);
+    return true;
+}
+
+/* The first lane that fits, t->n when none does. */
+static size_t
+tree_find(track_lanes *t, int64_t start, int64_t end)
+{
+    for (;;) {
+        size_t at = 1;
+
+        if (t->tree[1].low > start && t->tree[1].high < end)
+            return t->n;
+        while (at < t->leaves) {
+            at *= 2;
+            if (t->tree[at].low > start && t->tree[at].high < end)
+                at++;
+        }
+        at -= t->leaves;
+        if (at >= t->n) /* end is INT64_MIN: only a lane that never was */
+            return t->n;
+        if (lane_fits(track_lane(t, at), start, end))
+            return at;
+        tree_update(t, at); /* something was over, but what is left does not fit */
+    }
+}
+
+static bool
+lanes_add(track_lanes *t)
+{
+    if (t->n++ == 0) /* the first is there */
+        return true;
+    if (t->n - 1 > t->cap) {
+        size_t cap = t->cap == 0 ? 1 : t->cap * 2;
+        lane *more = realloc(t->more, cap * sizeof(*more));
+
+        if (more == NULL) {
+            t->n--;
+            return false;
+        }
+        t->more = more;
+        t->cap = cap;
+    }
+    t->more[t->n - 2] = (lane){ 0 };
+    if (t->n <= LANES_LINEAR || (t->tree != NULL && t->n <= t->leaves))
+        return true;
+    return tree_build(t, t->leaves == 0 ? 4 * LANES_LINEAR : t->leaves * 2);
+}
+
+static size_t
+lanes_find(track_lanes *t, int64_t start, int64_t end)
+{
+    size_t i;
+
+    if (t->tree != NULL)
+        return tree_find(t, start, end);
+    for (i = 0; i < t->n && !lane_fits(track_lane(t, i), start, end);)
+        i++;
+    return i;
+}
+
+static bool
+lane_open(lane *l, int64_t end)
+{
+    if (l->depth > l->cap) {
+        uint32_t cap = l->cap == 0 ? 8 : l->cap * 2;
+        int64_t *bigger = realloc(l->outer, cap * sizeof(*bigger));
+
+        if (bigger == NULL)
+            return false;
+        l->outer = bigger;
+        l->cap = cap;
+    }
+    if (l->depth > 0)
+        l->outer[l->depth - 1] = l->top;
+    l->depth++;
+    l->top = end;
+    return true;
+}
+
+/* The end of the outermost span that is open in a lane. */
+static int64_t
+lane_end(const lane *l)
+{
+    return l->depth > 1 ? l->outer[0] : l->top;
+}
+
+static uint32_t
+lanes_put(mrd_lanes *lanes, mrd_track_id track, int64_t start, int64_t end)
+{
+    track_lanes *t = lanes_track(lanes, track);
+    int64_t *free_at;
+    size_t i;
+
+    if (t == NULL) {
+        lanes->err = MRD_NOMEM;
+        return 0;
+    }
+    free_at = &lanes->free_at[track];
+    if (*free_at != INT64_MAX && *free_at != lane_end(&t->first)) {
+        t->first.depth = 1; /* what else was open in it is over */
+        t->first.top = *free_at;
+    }
+    i = lanes_find(t, start, end);
+    if ((i == t->n && !lanes_add(t)) || !lane_open(track_lane(t, i), end)) {
+        lanes->err = MRD_NOMEM;
+        return 0;
+    }
+    if (t->tree != NULL)
+        tree_update(t, i);
+    *free_at = t->tree != NULL ? INT64_MAX : lane_end(&t->first);
+    return (uint32_t) i;
+}
+
+uint32_t
+mrd_lanes_put(mrd_lanes *lanes, const mrd_event *ev)
+{
+    int64_t end;
+
+    if (ev->kind != MRD_SPAN && ev->kind != MRD_LOSS)
+        return 0;
+    end = mrd_event_end(ev);
+    if (ev->track >= lanes->n || ev->ts_ns < lanes->free_at[ev->track] || end == INT64_MAX)
+        return lanes_put(lanes, ev->track, ev->ts_ns, end);
+    lanes->free_at[ev->track] = end;
+    return 0;
+}

@@ -1,0 +1,141 @@
+#include "trace/sink/export.h"
+
+#include <stdlib.h>
+
+#include "base/obj.h"
+
+#define AT_ONCE    64      /* events: few enough to be in the cache for every sink */
+#define AHEAD      4       /* events: those of many streams lie far apart */
+#define LOOK_EVERY 0x10000 /* events: whether to go on */
+
+/* One sink at work. */
+typedef struct {
+    const mrd_sink_ops *ops;
+    void *state;
+    mrd_sink_env env;
+    bool open;
+} export_sink;
+
+static mrd_err
+export_open(export_sink *sink, const mrd_sink_env *env, mrd_export_target *target, mrd_why *why)
+{
+    mrd_err err;
+
+    sink->ops = target->ops;
+    sink->env = *env;
+    sink->env.out = target->out;
+    sink->state = calloc(1, target->ops->state_size > 0 ? target->ops->state_size : 1);
+    if (sink->state == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "output %s", target->ops->name);
+    if ((err = sink->ops->open(sink->state, &sink->env, why)) == MRD_OK)
+        sink->open = true;
+    return err;
+}
+
+static mrd_step
+export_read(mrd_source *source, const mrd_event *events[AT_ONCE], size_t *ret_n, mrd_why *why)
+{
+    if (source->many != NULL)
+        return source->many(source, events, AT_ONCE, ret_n, why);
+    *ret_n = 1;
+    return source->next(source, &events[0], why);
+}
+
+static mrd_err
+export_some(const export_sink *sink, const mrd_event *const *events, size_t n)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        const char *soon = (const char *) events[i + AHEAD < n ? i + AHEAD : n - 1];
+
+        __builtin_prefetch(soon);
+        __builtin_prefetch(soon + 64);
+        err = sink->ops->event(sink->state, events[i]);
+    }
+    return err;
+}
+
+static mrd_err
+export_events(mrd_source *source, export_sink *sinks, size_t n,
+              bool (*progress)(void *self, uint64_t events), void *self, uint64_t *events,
+              mrd_why *why)
+{
+    const mrd_event *some[AT_ONCE];
+    uint64_t look = LOOK_EVERY;
+    size_t got;
+    mrd_step step;
+
+    while ((step = export_read(source, some, &got, why)) == MRD_MORE) {
+        for (size_t i = 0; i < n; i++) {
+            mrd_err err = export_some(&sinks[i], some, got);
+
+            if (err != MRD_OK)
+                return mrd_why_set(why, err, 0, "writing %s: %s", sinks[i].ops->name,
+                                   mrd_err_text(err));
+        }
+        if ((*events += got) < look)
+            continue;
+        look += LOOK_EVERY;
+        if (progress != NULL && !progress(self, *events))
+            return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
+        for (size_t i = 0; i < n; i++) { /* a full disk need not wait for the end */
+            if (mrd_out_err(sinks[i].env.out) != MRD_OK)
+                return mrd_out_err(sinks[i].env.out);
+        }
+    }
+    return step == MRD_BAD ? MRD_IO : MRD_OK;
+}
+
+mrd_err
+mrd_export_run(mrd_source *source, const mrd_catalog *cat, uint32_t profile,
+               const mrd_sink_options *options, const mrd_filter *filter, int64_t first_ns,
+               int64_t last_ns, mrd_export_target *targets, size_t n_targets,
+               bool (*progress)(void *self, uint64_t events), void *self,
+               mrd_export_result *ret_result, mrd_why *why)
+{
+    mrd_sink_env env = { .catalog = cat,
+                         .profile = profile,
+                         .first_ns = first_ns,
+                         .last_ns = last_ns,
+                         .options = options };
+    mrd_export_result result = { .first_ns = first_ns, .last_ns = last_ns };
+    export_sink *sinks = calloc(n_targets + 1, sizeof(*sinks));
+    mrd_source *wanted = source;
+    uint64_t passed = 0;
+    mrd_err err = MRD_OK;
+
+    if (sinks == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "outputs");
+    if (err == MRD_OK && filter != NULL && !mrd_filter_is_all(filter)) {
+        err = mrd_filter_open(source, filter, cat, &passed, &result.held, &wanted, why);
+        if (err != MRD_OK)
+            wanted = NULL; /* the filter owned it */
+    }
+    for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
+        err = export_open(&sinks[i], &env, &targets[i], why);
+    if (err == MRD_OK)
+        err = export_events(wanted, sinks, n_targets, progress, self, &result.events, why);
+    if (wanted != NULL)
+        wanted->close(wanted);
+    for (size_t i = 0; i < n_targets && sinks != NULL; i++) {
+        if (sinks[i].open) {
+            mrd_err closed = sinks[i].ops->close(sinks[i].state, err == MRD_OK ? why : NULL);
+
+            err = err == MRD_OK ? closed : err;
+        }
+        free(sinks[i].state);
+    }
+    /* A failed output is committed for its reason only; after a failure its siblings are dropped
+     * too. */
+    for (size_t i = 0; i < n_targets; i++) {
+        if (err == MRD_OK || mrd_out_err(targets[i].out) != MRD_OK)
+            err = mrd_out_commit(targets[i].out, why);
+        else
+            mrd_out_abort(targets[i].out);
+    }
+    free(sinks);
+    if (err == MRD_OK)
+        *ret_result = result;
+    return err;
+}

@@ -1,0 +1,144 @@
+/*
+ * trace/sink/pb_write.h - writing protobuf by hand: varints at a pointer for the hot path, fields into a
+ * mrd_buf for the rest. `tag` is field << 3 | wire type. Numbers of the Perfetto messages are named
+ * in trace/sink/pf_file.h.
+ */
+#ifndef MRD_TRACE_PB_WRITE_H
+#define MRD_TRACE_PB_WRITE_H
+
+#include "base/buf.h"
+
+#define MRD_PB_VARINT_MAX 10
+
+/* Writes v at p and returns the byte behind it. */
+static inline uint8_t *
+mrd_pb_varint(uint8_t *p, uint64_t v)
+{
+    while (v >= 0x80) {
+        *p++ = (uint8_t) (v | 0x80);
+        v >>= 7;
+    }
+    *p++ = (uint8_t) v;
+    return p;
+}
+
+/* The same for one to four bytes, without a branch that depends on v < 2^28; writes four bytes. */
+static inline uint8_t *
+mrd_pb_varint28(uint8_t *p, uint32_t v)
+{
+    unsigned len = ((31 - (unsigned) __builtin_clz(v | 1)) * 9 + 73) / 64; /* highest bit / 7 + 1 */
+    uint32_t x = (v & 0x0fffc000u) << 2 | (v & 0x3fffu);
+
+    x = (x & 0x3f803f80u) << 1 | (x & 0x007f007fu) | 0x00808080u >> (32 - 8 * len);
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t) (x >> 8 * i);
+    return p + len;
+}
+
+/* As mrd_pb_varint, for numbers of which nearly all are below 2^28; writes at least four bytes. */
+static inline uint8_t *
+mrd_pb_varint_short(uint8_t *p, uint64_t v)
+{
+    return __builtin_expect(v < 1u << 28, 1) ? mrd_pb_varint28(p, (uint32_t) v)
+                                             : mrd_pb_varint(p, v);
+}
+
+/* A small field as it is written: tag and number in the low bytes, how many they are in the
+ * highest. 0: nothing. */
+typedef uint64_t mrd_pb_field;
+
+/* tag below 2^14, v below 2^32. */
+static inline mrd_pb_field
+mrd_pb_field_of(uint32_t tag, uint32_t v)
+{
+    uint8_t bytes[MRD_PB_VARINT_MAX];
+    unsigned n = (unsigned) (mrd_pb_varint(mrd_pb_varint(bytes, tag), v) - bytes);
+    mrd_pb_field f = (mrd_pb_field) n << 56;
+
+    for (unsigned i = 0; i < n; i++)
+        f |= (mrd_pb_field) bytes[i] << 8 * i;
+    return f;
+}
+
+static inline unsigned
+mrd_pb_field_len(mrd_pb_field f)
+{
+    return (unsigned) (f >> 56);
+}
+
+static inline uint8_t *
+mrd_pb_fixed64(uint8_t *p, uint64_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    memcpy(p, &v, sizeof(v)); /* a loop over bytes would stay one */
+    return p + sizeof(v);
+}
+
+/* Writes eight bytes, of which only those of the field are kept. */
+static inline uint8_t *
+mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
+{
+    (void) mrd_pb_fixed64(p, f);
+    return p + mrd_pb_field_len(f);
+}
+
+static inline void
+mrd_pb_raw(mrd_buf *buf, uint64_t v)
+{
+    if (mrd_buf_room(buf, MRD_PB_VARINT_MAX))
+        buf->len = (size_t) (mrd_pb_varint(buf->p + buf->len, v) - buf->p);
+}
+
+static inline void
+mrd_pb_u64(mrd_buf *buf, uint32_t tag, uint64_t v)
+{
+    mrd_pb_raw(buf, tag);
+    mrd_pb_raw(buf, v);
+}
+
+static inline void
+mrd_pb_field_add(mrd_buf *buf, mrd_pb_field f)
+{
+    if (mrd_buf_room(buf, sizeof(f)))
+        buf->len = (size_t) (mrd_pb_put_field(buf->p + buf->len, f) - buf->p);
+}
+
+static inline void
+mrd_pb_bytes(mrd_buf *buf, uint32_t tag, const void *p, size_t len)
+{
+    mrd_pb_raw(buf, tag);
+    mrd_pb_raw(buf, len);
+    mrd_buf_add(buf, p, len);
+}
+
+static inline void
+mrd_pb_str(mrd_buf *buf, uint32_t tag, mrd_str s)
+{
+    mrd_pb_bytes(buf, tag, s.p, s.len);
+}
+
+/* A message inside a message: fields added between open and close are its body. */
+static inline size_t
+mrd_pb_open(mrd_buf *buf, uint32_t tag)
+{
+    mrd_pb_raw(buf, tag);
+    return buf->len;
+}
+
+/* Puts the length in front of what was added since `at`. */
+static inline void
+mrd_pb_close(mrd_buf *buf, size_t at)
+{
+    uint8_t length[MRD_PB_VARINT_MAX];
+    size_t body = buf->len - at, n = (size_t) (mrd_pb_varint(length, body) - length);
+
+    if (!mrd_buf_room(buf, n))
+        return;
+    memmove(buf->p + at + n, buf->p + at, body);
+    memcpy(buf->p + at, length, n);
+    buf->len += n;
+}
+
+#endif

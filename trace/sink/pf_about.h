@@ -1,0 +1,20 @@
+/*
+ * trace/sink/pf_about.h - what a Perfetto trace says about itself, as trace attributes (rows
+ * `trace_attribute.*` of its metadata table, shown on the info page): collector, facts, clocks with
+ * their bounds, processes, inputs that were not whole, notes. At most 1,000 of a kind.
+ */
+#ifndef MRD_TRACE_PF_ABOUT_H
+#define MRD_TRACE_PF_ABOUT_H
+
+#include "trace/model/catalog.h"
+#include "trace/sink/pf_file.h"
+
+/* Adds one attribute to a TraceAttributes message. */
+void mrd_pf_attribute(mrd_buf *to, const char *key, mrd_str text);
+void mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v);
+
+/* Writes all that the catalog knows; shift_ns is what was added to session times. */
+void mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile,
+                        int64_t shift_ns);
+
+#endif

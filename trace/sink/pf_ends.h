@@ -1,0 +1,149 @@
+/*
+ * trace/sink/pf_ends.h - ends of open spans, least time first. Of equal times the span that began last
+ * comes first, so that inner spans end before outer ones.
+ *
+ * A tournament tree over places that open spans take and leave. Memory: 44 bytes for each of the
+ * most spans that were ever open at once.
+ */
+#ifndef MRD_TRACE_PF_ENDS_H
+#define MRD_TRACE_PF_ENDS_H
+
+#include <string.h>
+
+#include "trace/sink/pb_write.h"
+#include "base/tournament.h"
+
+/* Ends are before this; what is behind it marks empty places, which never tie. */
+#define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
+
+/* Zeroed: empty. */
+typedef struct {
+    mrd_tournament tree;  /* tag: number of the BEGIN, modulo 2^32; place */
+    mrd_pb_field *row; /* by place */
+    uint32_t *spare;   /* the cap - n places that are empty, the next one last */
+    uint32_t n, cap;
+} mrd_pf_ends;
+
+typedef struct {
+    int64_t at_ns;
+    mrd_pb_field row;
+    uint32_t order;
+} mrd_pf_end;
+
+/* The higher number of a BEGIN first. */
+static inline bool
+mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
+{
+    (void) self;
+    return (int64_t) (a - b) > 0;
+}
+
+static inline void
+mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, int64_t at_ns, uint32_t order)
+{
+    mrd_tournament_set(&e->tree, (size_t) e->cap + place, at_ns, (uint64_t) order << 32 | place,
+                    mrd_pf_ends_tie, NULL);
+}
+
+/* Twice the places. False without memory, and nothing has changed. */
+static inline bool
+mrd_pf_ends_grow(mrd_pf_ends *e)
+{
+    uint32_t cap = e->cap == 0 ? 8 : e->cap * 2;
+    mrd_tournament tree = { 0 };
+    mrd_pb_field *row = cap == 0 ? NULL : realloc(e->row, cap * sizeof(*row));
+    uint32_t *spare;
+
+    if (row != NULL)
+        e->row = row;
+    spare = row == NULL ? NULL : realloc(e->spare, cap * sizeof(*spare));
+    if (spare != NULL)
+        e->spare = spare;
+    if (spare == NULL || !mrd_tournament_init(&tree, cap))
+        return false;
+    for (uint32_t i = 0; i < cap; i++) {
+        tree.key[cap + i] = i < e->cap ? e->tree.key[e->cap + i] : INT64_MAX - i;
+        tree.tag[cap + i] = i < e->cap ? e->tree.tag[e->cap + i] : i;
+    }
+    mrd_tournament_build(&tree, mrd_pf_ends_tie, NULL);
+    for (uint32_t i = 0; i < cap - e->cap; i++)
+        spare[i] = cap - 1 - i;
+    mrd_tournament_fini(&e->tree);
+    e->tree = tree;
+    e->cap = cap;
+    return true;
+}
+
+static inline void
+mrd_pf_ends_fini(mrd_pf_ends *e)
+{
+    mrd_tournament_fini(&e->tree);
+    free(e->row);
+    free(e->spare);
+    *e = (mrd_pf_ends){ 0 };
+}
+
+/* False without memory. */
+static inline bool
+mrd_pf_ends_put(mrd_pf_ends *e, mrd_pf_end end)
+{
+    uint32_t place;
+
+    if (__builtin_expect(e->n == e->cap, 0) && !mrd_pf_ends_grow(e))
+        return false;
+    place = e->spare[e->cap - 1 - e->n++];
+    e->row[place] = end.row;
+    mrd_pf_ends_set(e, place, end.at_ns, end.order);
+    return true;
+}
+
+/* Whether one is due at this time. */
+static inline bool
+mrd_pf_ends_due(const mrd_pf_ends *e, int64_t at_ns)
+{
+    return e->n > 0 && e->tree.key[1] <= at_ns;
+}
+
+/* The first; there is one. */
+static inline mrd_pf_end
+mrd_pf_ends_first(const mrd_pf_ends *e)
+{
+    uint64_t tag = e->tree.tag[1];
+
+    return (mrd_pf_end){ e->tree.key[1], e->row[(uint32_t) tag], (uint32_t) (tag >> 32) };
+}
+
+/* Removes the first; there is one. */
+static inline mrd_pf_end
+mrd_pf_ends_take(mrd_pf_ends *e)
+{
+    mrd_pf_end first = mrd_pf_ends_first(e);
+    uint32_t place = (uint32_t) e->tree.tag[1];
+
+    e->spare[e->cap - e->n--] = place;
+    mrd_tournament_set(&e->tree, (size_t) e->cap + place, INT64_MAX - place, place, mrd_pf_ends_tie,
+                    NULL);
+    return first;
+}
+
+/*
+ * Removes the first and puts another end, at the cost of one of both. Its row is left open: it is
+ * set by mrd_pf_ends_name before the end is taken.
+ */
+static inline mrd_pf_end
+mrd_pf_ends_replace(mrd_pf_ends *e, int64_t at_ns, uint32_t order, uint32_t *ret_place)
+{
+    mrd_pf_end first = mrd_pf_ends_first(e);
+
+    *ret_place = (uint32_t) e->tree.tag[1];
+    mrd_pf_ends_set(e, *ret_place, at_ns, order);
+    return first;
+}
+
+static inline void
+mrd_pf_ends_name(mrd_pf_ends *e, uint32_t place, mrd_pb_field row)
+{
+    e->row[place] = row;
+}
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * trace/sink/pf_flows.h - arrows as Perfetto draws them. A point names an id; the reader links each
+ * point to the one before it, so that one start with many ends becomes a chain of as many arrows.
+ * What the reader cannot know is kept here:
+ *
+ * - whether an id has started: an end without a start must not become the start of something;
+ * - a span that receives may well begin before the span that sends: its end waits for its END;
+ * - an id that starts again is another arrow, and gets another id in the file.
+ *
+ * Memory is bounded by MRD_PF_FLOWS_MAX; beyond, ids that have ended or are oldest are forgotten,
+ * and from then on an unknown end counts as started.
+ */
+#ifndef MRD_TRACE_PF_FLOWS_H
+#define MRD_TRACE_PF_FLOWS_H
+
+#include "trace/model/event.h"
+
+#define MRD_PF_FLOWS_MAX (1u << 18)
+
+typedef struct {
+    uint64_t id;   /* 0: free; flow ids are not 0 */
+    uint32_t uses; /* starts so far; the top bit: an end was seen */
+    uint32_t order;
+} mrd_pf_flow;
+
+/* A flow that waits for the END of its span, which is known by its order (trace/sink/pf_ends.h). */
+typedef struct {
+    uint64_t id; /* 0: done */
+    uint32_t order;
+} mrd_pf_late;
+
+typedef struct {
+    mrd_pf_flow *slots; /* open addressing */
+    size_t mask, n;
+    bool forgot;
+    mrd_pf_late *late; /* in the order of their BEGINs */
+    size_t n_late, cap_late, done_late;
+    mrd_err err; /* NOMEM */
+} mrd_pf_flows;
+
+/* `order` is the number of the span that the point is on. Both return the id for the file; that of
+ * point is 0 when the arrow has not started. */
+uint64_t mrd_pf_flows_start(mrd_pf_flows *f, uint64_t id, uint32_t order);
+uint64_t mrd_pf_flows_point(mrd_pf_flows *f, uint64_t id, bool end);
+/* Lets the end of this arrow wait for the END of span `order`. */
+void mrd_pf_flows_defer(mrd_pf_flows *f, uint64_t id, uint32_t order);
+/* One flow that waits for this END, 0 when there is no more. */
+uint64_t mrd_pf_flows_due(mrd_pf_flows *f, uint32_t order);
+void mrd_pf_flows_fini(mrd_pf_flows *f);
+
+#endif

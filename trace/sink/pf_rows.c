@@ -1,0 +1,434 @@
+#include "trace/sink/pf_rows.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A track while it is sorted. */
+typedef struct {
+    mrd_track_id id;
+    uint32_t group;     /* number of its primary group */
+    int64_t rank, wish; /* least of the group; INT64_MAX when none has one */
+} row_key;
+
+static int
+i64_order(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int64_t
+or_last(int64_t v)
+{
+    return v == MRD_NONE ? INT64_MAX : v;
+}
+
+static int
+by_primary(const void *a, const void *b, void *self)
+{
+    const mrd_rows *rows = self;
+    const row_key *x = a, *y = b;
+    int order = mrd_group_order(rows->catalog, rows->primary, x->id, y->id);
+
+    return order != 0 ? order : i64_order(x->id, y->id);
+}
+
+/* Rows of one secondary group: spans before counters, then as the source wished, then by name. */
+static int
+track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(cat, a), *u = mrd_catalog_borrow_track(cat, b);
+    int order;
+
+    if (t->kind != u->kind)
+        return t->kind < u->kind ? -1 : 1;
+    if (t->source != u->source)
+        return t->source < u->source ? -1 : 1;
+    if ((order = i64_order(or_last(t->sort_index), or_last(u->sort_index))) != 0 ||
+        (order = i64_order(t->device_idx, u->device_idx)) != 0 ||
+        (order = i64_order(t->pcore_idx, u->pcore_idx)) != 0)
+        return order;
+    if ((order = strcmp(mrd_catalog_text(cat, t->name).p, mrd_catalog_text(cat, u->name).p)) != 0)
+        return order;
+    return i64_order(a, b);
+}
+
+static int
+by_row(const void *a, const void *b, void *self)
+{
+    const mrd_rows *rows = self;
+    const row_key *x = a, *y = b;
+    int order;
+
+    if (x->group != y->group) {
+        if ((order = i64_order(x->rank, y->rank)) != 0 ||
+            (order = i64_order(x->wish, y->wish)) != 0)
+            return order;
+        return x->group < y->group ? -1 : 1;
+    }
+    order = mrd_group_order(rows->catalog, rows->secondary, x->id, y->id);
+    return order != 0 ? order : track_order(rows->catalog, x->id, y->id);
+}
+
+static int64_t
+process_rank(const mrd_process *p)
+{
+    return or_last(p->rank != MRD_NONE ? p->rank : p->worker_gid);
+}
+
+/* Numbers the primary groups and gives each key the least rank and wish of its group. */
+static void
+rows_number_groups(mrd_rows *rows, row_key *keys, size_t n)
+{
+    qsort_r(keys, n, sizeof(*keys), by_primary, rows);
+    for (size_t i = 0, end; i < n; i = end) {
+        int64_t rank = INT64_MAX, wish = INT64_MAX;
+
+        for (end = i; end < n &&
+                      mrd_group_order(rows->catalog, rows->primary, keys[i].id, keys[end].id) == 0;
+             end++) {
+            const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, keys[end].id);
+            const mrd_process *p = mrd_catalog_borrow_process(rows->catalog, t->process);
+
+            rank = process_rank(p) < rank ? process_rank(p) : rank;
+            wish = or_last(p->sort_index) < wish ? p->sort_index : wish;
+        }
+        for (size_t k = i; k < end; k++) {
+            keys[k].group = (uint32_t) i;
+            keys[k].rank = rank;
+            keys[k].wish = wish;
+        }
+    }
+}
+
+/* Adds a row under `parent`; 0 (the root) after a failure, which leaves rows->v NULL. */
+static uint32_t
+rows_add(mrd_rows *rows, mrd_row_kind kind, uint32_t parent, mrd_track_id track)
+{
+    if (rows->n == rows->cap) {
+        size_t cap = rows->cap == 0 ? 64 : rows->cap * 2;
+        mrd_row *v = realloc(rows->v, cap * sizeof(*v));
+
+        if (v == NULL) {
+            free(rows->v);
+            rows->v = NULL;
+            rows->cap = rows->n = 0;
+            return 0;
+        }
+        rows->v = v;
+        rows->cap = cap;
+    }
+    rows->v[rows->n] = (mrd_row){ .kind = kind, .parent = parent, .track = track };
+    if (kind != MRD_ROW_ROOT)
+        rows->v[rows->n].index = rows->v[parent].children++;
+    return (uint32_t) rows->n++;
+}
+
+static bool
+group_is_none(const mrd_rows *rows, const mrd_group *group, mrd_track_id track)
+{
+    mrd_buf label = { 0 };
+    bool none;
+
+    mrd_group_label(rows->catalog, group, track, &label);
+    none = mrd_str_is((mrd_str){ (const char *) label.p, label.len }, "-");
+    mrd_buf_fini(&label);
+    return none;
+}
+
+/* The rows of one secondary group, keys[0 .. n). */
+static void
+rows_add_secondary(mrd_rows *rows, uint32_t primary, const row_key *keys, size_t n)
+{
+    uint32_t folder = primary, row = 0;
+    size_t spans = 0;
+
+    while (spans < n &&
+           mrd_catalog_borrow_track(rows->catalog, keys[spans].id)->kind == MRD_TRACK_SPANS)
+        spans++;
+    if (!group_is_none(rows, rows->secondary, keys[0].id)) {
+        folder =
+            rows_add(rows, spans == 1 ? MRD_ROW_TRACK : MRD_ROW_SECONDARY, primary, keys[0].id);
+        if (rows->v != NULL && spans == 1) {
+            rows->v[folder].labelled = true;
+            rows->of_track[keys[0].id] = folder;
+        }
+    } else {
+        spans = 0;
+    }
+    for (size_t i = spans == 1 ? 1 : 0; i < n && rows->v != NULL; i++) {
+        row = rows_add(rows, MRD_ROW_TRACK, folder, keys[i].id);
+        rows->of_track[keys[i].id] = row;
+    }
+}
+
+static void
+rows_build(mrd_rows *rows, const row_key *keys, size_t n)
+{
+    uint32_t primary = 0;
+
+    rows_add(rows, MRD_ROW_ROOT, 0, 0);
+    for (size_t i = 0, end; i < n && rows->v != NULL; i = end) {
+        if (i == 0 || keys[i].group != keys[i - 1].group)
+            primary = group_is_none(rows, rows->primary, keys[i].id)
+                          ? 0
+                          : rows_add(rows, MRD_ROW_PRIMARY, 0, keys[i].id);
+        for (end = i + 1;
+             end < n && keys[end].group == keys[i].group &&
+             mrd_group_order(rows->catalog, rows->secondary, keys[i].id, keys[end].id) == 0;)
+            end++;
+        if (rows->v != NULL)
+            rows_add_secondary(rows, primary, keys + i, end - i);
+    }
+}
+
+mrd_err
+mrd_rows_init(mrd_rows *rows, const mrd_catalog *cat, uint32_t profile,
+              const mrd_sink_options *options)
+{
+    size_t n = 0, tracks = mrd_catalog_tracks(cat);
+    row_key *keys = malloc((tracks + 1) * sizeof(*keys));
+
+    *rows = (mrd_rows){ .catalog = cat,
+                        .primary = &options->primary,
+                        .secondary = &options->secondary,
+                        .profile = profile,
+                        .tracks = tracks };
+    rows->of_track = malloc((tracks + 1) * sizeof(*rows->of_track));
+    if (keys == NULL || rows->of_track == NULL) {
+        free(keys);
+        return MRD_NOMEM;
+    }
+    memset(rows->of_track, 0xff, (tracks + 1) * sizeof(*rows->of_track));
+    for (mrd_track_id id = 0; id < tracks; id++) {
+        if (mrd_catalog_profile_of(cat, id) == profile)
+            keys[n++] = (row_key){ .id = id };
+    }
+    rows_number_groups(rows, keys, n);
+    qsort_r(keys, n, sizeof(*keys), by_row, rows);
+    rows_build(rows, keys, n);
+    free(keys);
+    return rows->v == NULL ? MRD_NOMEM : MRD_OK;
+}
+
+void
+mrd_rows_fini(mrd_rows *rows)
+{
+    free(rows->v);
+    free(rows->of_track);
+    *rows = (mrd_rows){ 0 };
+}
+
+int32_t
+mrd_rows_stride(const mrd_rows *rows, const mrd_row *row)
+{
+    uint32_t siblings = rows->v[row->parent].children + 2;
+    uint32_t stride = INT32_MAX / siblings;
+
+    return stride > 16384 ? 16384 : stride < 1 ? 1 : (int32_t) stride;
+}
+
+/* The job when all processes agree on one, else what kind of profile it is. */
+static void
+name_root(const mrd_rows *rows, mrd_buf *to)
+{
+    const mrd_catalog *cat = rows->catalog;
+    mrd_sid job = MRD_SID_EMPTY;
+    size_t n_profiles;
+    const mrd_devprofile *profiles = mrd_catalog_devprofiles(cat, &n_profiles);
+
+    if (rows->profile != 0) {
+        mrd_str name = rows->profile < n_profiles
+                           ? mrd_catalog_text(cat, profiles[rows->profile].name)
+                           : MRD_STR("");
+
+        mrd_buf_text(to, "device profile ");
+        if (name.len > 0)
+            mrd_buf_str(to, name);
+        else
+            mrd_buf_u64(to, rows->profile);
+        return;
+    }
+    for (size_t i = 0; i < mrd_catalog_processes(cat); i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(cat, (mrd_proc_id) i);
+
+        if (p->profile != 0 || p->job == MRD_SID_EMPTY || p->job == job)
+            continue;
+        if (job != MRD_SID_EMPTY) {
+            job = MRD_SID_EMPTY;
+            break;
+        }
+        job = p->job;
+    }
+    if (job != MRD_SID_EMPTY) {
+        mrd_buf_text(to, "job ");
+        mrd_buf_str(to, mrd_catalog_text(cat, job));
+    } else {
+        mrd_buf_text(to, "system profile");
+    }
+}
+
+/* The process of a primary group that is one process, else NULL. */
+static const mrd_process *
+primary_process(const mrd_rows *rows, const mrd_row *row)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
+
+    for (size_t i = 0; i < rows->primary->n; i++) {
+        if (rows->primary->field[i] == MRD_GROUP_PROCESS)
+            return mrd_catalog_borrow_process(rows->catalog, t->process);
+    }
+    return NULL;
+}
+
+/* The label, with name and rank of the process when the group is one process. */
+static void
+name_primary(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    const mrd_process *p = primary_process(rows, row);
+
+    mrd_group_label(rows->catalog, rows->primary, row->track, to);
+    if (p == NULL || (p->flags & MRD_PROC_NODE))
+        return;
+    if (p->name != MRD_SID_EMPTY && !(p->flags & MRD_PROC_NO_PID)) {
+        mrd_buf_byte(to, ' ');
+        mrd_buf_str(to, mrd_catalog_text(rows->catalog, p->name));
+    }
+    if (p->rank != MRD_NONE) {
+        mrd_buf_text(to, " (rank ");
+        mrd_buf_i64(to, p->rank);
+        mrd_buf_byte(to, ')');
+    }
+    if (p->flags & MRD_PROC_SIMULATED)
+        mrd_buf_text(to, " (simulated)");
+}
+
+/* True when the track's own name says its thread already ("thread 59812 (python3)") and the group
+ * would say nothing else. */
+static bool
+label_is_in_name(const mrd_rows *rows, const mrd_track *t)
+{
+    char number[24];
+
+    for (size_t i = 0; i < rows->secondary->n; i++) {
+        mrd_group_field field = rows->secondary->field[i];
+
+        if ((field == MRD_GROUP_LNC && t->lnc_idx != MRD_NONE) || field == MRD_GROUP_WORKER ||
+            field == MRD_GROUP_INSTANCE || field == MRD_GROUP_PROCESS)
+            return false;
+    }
+    snprintf(number, sizeof(number), "%" PRId64, t->thread_id);
+    return t->thread_id != MRD_NONE &&
+           strstr(mrd_catalog_text(rows->catalog, t->name).p, number) != NULL;
+}
+
+static void
+name_track(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
+    mrd_str name = mrd_catalog_text(rows->catalog, t->name);
+
+    while (name.len > 0 && name.p[name.len - 1] == ' ')
+        name.len--;
+    if (row->labelled && !label_is_in_name(rows, t)) {
+        mrd_group_label(rows->catalog, rows->secondary, row->track, to);
+        mrd_buf_byte(to, ' ');
+    }
+    if (name.len > 0)
+        mrd_buf_str(to, name);
+    else
+        mrd_buf_text(to, mrd_source_text(t->source));
+    if (t->name == MRD_SID_EMPTY && t->pcore_idx != MRD_NONE) {
+        mrd_buf_text(to, t->pcore_idx < 10 ? " core 0" : " core ");
+        mrd_buf_i64(to, t->pcore_idx);
+    }
+}
+
+void
+mrd_rows_name(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    switch (row->kind) {
+    case MRD_ROW_ROOT:
+        name_root(rows, to);
+        break;
+    case MRD_ROW_PRIMARY:
+        name_primary(rows, row, to);
+        break;
+    case MRD_ROW_SECONDARY:
+        mrd_group_label(rows->catalog, rows->secondary, row->track, to);
+        break;
+    case MRD_ROW_TRACK:
+        name_track(rows, row, to);
+        break;
+    }
+}
+
+static void
+say_number(mrd_buf *to, const char *what, int64_t v)
+{
+    if (v != MRD_NONE) {
+        mrd_buf_text(to, what);
+        mrd_buf_i64(to, v);
+    }
+}
+
+static void
+say_text(const mrd_catalog *cat, mrd_buf *to, const char *what, mrd_sid sid)
+{
+    if (sid != MRD_SID_EMPTY) {
+        mrd_buf_text(to, what);
+        mrd_buf_str(to, mrd_catalog_text(cat, sid));
+    }
+}
+
+void
+mrd_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to)
+{
+    say_text(cat, to, "instance_id ", p->instance_id);
+    if (!(p->flags & (MRD_PROC_NODE | MRD_PROC_NO_PID)))
+        say_number(to, ", process_id ", p->process_id);
+    say_number(to, ", container pid ", p->container_pid);
+    say_text(cat, to, ", name ", p->name);
+    say_number(to, ", rank ", p->rank);
+    say_number(to, " of ", p->world_size);
+    say_number(to, ", worker_gid ", p->worker_gid);
+    say_text(cat, to, ", job ", p->job);
+    say_text(cat, to, ", pod ", p->pod);
+    say_text(cat, to, ", labels ", p->labels);
+    if (p->clock != 0) {
+        size_t n;
+        const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
+
+        if (p->clock < n) {
+            say_text(cat, to, ", clock ", clocks[p->clock].quality);
+            if (clocks[p->clock].bound_ns >= 0)
+                say_number(to, " within +/- ns ", clocks[p->clock].bound_ns);
+        }
+    }
+    if (p->flags & MRD_PROC_SIMULATED)
+        mrd_buf_text(to, ", SIMULATED hardware");
+}
+
+static void
+describe_track(const mrd_rows *rows, const mrd_track *t, mrd_buf *to)
+{
+    mrd_buf_text(to, "source ");
+    mrd_buf_text(to, mrd_source_text(t->source));
+    say_number(to, ", lnc_idx ", t->lnc_idx);
+    say_number(to, ", pcore_idx ", t->pcore_idx);
+    say_number(to, ", device_idx ", t->device_idx);
+    say_number(to, ", thread_id ", t->thread_id);
+    say_number(to, ", worker_gid ", t->worker_gid);
+    say_text(rows->catalog, to, ", name ", t->name);
+}
+
+void
+mrd_rows_describe(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    const mrd_process *p = row->kind == MRD_ROW_PRIMARY ? primary_process(rows, row) : NULL;
+
+    if (row->kind == MRD_ROW_TRACK)
+        describe_track(rows, mrd_catalog_borrow_track(rows->catalog, row->track), to);
+    else if (p != NULL)
+        mrd_rows_describe_process(rows->catalog, p, to);
+}

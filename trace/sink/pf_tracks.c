@@ -1,0 +1,207 @@
+#include "trace/sink/pf_tracks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct {
+    uint32_t parent; /* 0: none */
+    int32_t rank;
+    mrd_str name, description;
+    const mrd_track *counter; /* NULL for spans */
+} pf_descriptor;
+
+/* Writes the descriptor of a new row and returns its uuid. */
+static uint32_t
+pf_write_row(mrd_pf_tracks *p, const pf_descriptor *d)
+{
+    static const uint8_t units[] = { [MRD_UNIT_NS] = PF_UNIT_NS,
+                                     [MRD_UNIT_COUNT] = PF_UNIT_COUNT,
+                                     [MRD_UNIT_BYTES] = PF_UNIT_BYTES,
+                                     [MRD_UNIT_PERCENT] = 0 };
+    uint32_t uuid = p->next_uuid++;
+    size_t row, part;
+
+    mrd_buf_reset(&p->packet);
+    row = mrd_pb_open(&p->packet, PF_TRACK_DESCRIPTOR);
+    mrd_pb_u64(&p->packet, PF_TRACK_UUID, uuid);
+    if (d->parent != 0)
+        mrd_pb_u64(&p->packet, PF_TRACK_PARENT, d->parent);
+    mrd_pb_str(&p->packet, PF_TRACK_NAME, d->name);
+    if (d->description.len > 0)
+        mrd_pb_str(&p->packet, PF_TRACK_DESCRIPTION, d->description);
+    mrd_pb_u64(&p->packet, PF_TRACK_CHILD_ORDER, PF_ORDER_EXPLICIT);
+    mrd_pb_u64(&p->packet, PF_TRACK_RANK, (uint64_t) d->rank);
+    mrd_pb_u64(&p->packet, PF_TRACK_MERGE, PF_MERGE_NONE);
+    if (d->counter != NULL) {
+        mrd_str unit = d->counter->unit == MRD_UNIT_PERCENT
+                           ? MRD_STR("%")
+                           : mrd_catalog_text(p->catalog, d->counter->unit_name);
+
+        part = mrd_pb_open(&p->packet, PF_TRACK_COUNTER);
+        if (units[d->counter->unit] != 0)
+            mrd_pb_u64(&p->packet, PF_COUNTER_UNIT, units[d->counter->unit]);
+        else if (unit.len > 0)
+            mrd_pb_str(&p->packet, PF_COUNTER_UNIT_NAME, unit);
+        mrd_pb_close(&p->packet, part);
+    }
+    mrd_pb_close(&p->packet, row);
+    mrd_pf_packet(p->file, &p->packet);
+    return uuid;
+}
+
+static mrd_pb_field
+pf_field(uint32_t uuid)
+{
+    return mrd_pb_field_of(PF_EVENT_TRACK, uuid);
+}
+
+/* The row, written with all above it. */
+static uint32_t
+pf_row(mrd_pf_tracks *p, uint32_t index)
+{
+    mrd_row *row = &p->rows.v[index];
+    mrd_buf name = { 0 }, description = { 0 };
+    pf_descriptor d = { 0 };
+
+    if (row->uuid != 0)
+        return row->uuid;
+    if (row->kind != MRD_ROW_ROOT)
+        d.parent = pf_row(p, row->parent);
+    if (row->kind == MRD_ROW_TRACK) {
+        const mrd_track *t = mrd_catalog_borrow_track(p->catalog, row->track);
+
+        d.counter = t->kind == MRD_TRACK_COUNTER ? t : NULL;
+    }
+    mrd_rows_name(&p->rows, row, &name);
+    mrd_rows_describe(&p->rows, row, &description);
+    d.name = (mrd_str){ (const char *) name.p, name.len };
+    d.description = (mrd_str){ (const char *) description.p, description.len };
+    d.rank = (int32_t) row->index * mrd_rows_stride(&p->rows, row);
+    row->uuid = pf_write_row(p, &d);
+    mrd_buf_fini(&name);
+    mrd_buf_fini(&description);
+    return row->uuid;
+}
+
+/* A row beside the track's own: same parent, next ranks. */
+static mrd_pb_field
+pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *suffix, bool counter)
+{
+    const mrd_row *row = &p->rows.v[p->rows.of_track[track]];
+    int32_t stride = mrd_rows_stride(&p->rows, row);
+    pf_descriptor d = { 0 };
+    mrd_buf name = { 0 };
+    mrd_pb_field field;
+
+    d.parent = pf_row(p, row->parent);
+    mrd_rows_name(&p->rows, row, &name);
+    mrd_buf_text(&name, suffix);
+    d.name = (mrd_str){ (const char *) name.p, name.len };
+    d.rank =
+        (int32_t) row->index * stride + (step < (uint32_t) stride ? (int32_t) step : stride - 1);
+    d.counter = counter ? mrd_catalog_borrow_track(p->catalog, track) : NULL;
+    field = pf_field(pf_write_row(p, &d));
+    mrd_buf_fini(&name);
+    return field;
+}
+
+/* *list grown to n entries of 0; false without memory. */
+static bool
+pf_grow_list(mrd_pf_tracks *p, mrd_pb_field **list, uint32_t *count, uint32_t n)
+{
+    uint32_t cap = n > *count * 2 ? n : *count * 2;
+    mrd_pb_field *v;
+
+    if (n <= *count)
+        return true;
+    if ((v = realloc(*list, cap * sizeof(*v))) == NULL) {
+        p->err = MRD_NOMEM;
+        return false;
+    }
+    memset(v + *count, 0, (cap - *count) * sizeof(*v));
+    *list = v;
+    *count = cap;
+    return true;
+}
+
+mrd_pb_field
+mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
+{
+    mrd_pf_track *t = &p->track[track];
+
+    if (p->spans[track] == 0)
+        p->spans[track] = mrd_pf_row(p, track, false);
+    if (lane == 0)
+        return p->spans[track];
+    if (!pf_grow_list(p, &t->lane, &t->n_lanes, lane))
+        return 0;
+    if (t->lane[lane - 1] == 0) {
+        char suffix[32];
+
+        snprintf(suffix, sizeof(suffix), " (%u)", lane + 1);
+        t->lane[lane - 1] = pf_row_beside(p, track, lane, suffix, false);
+    }
+    return t->lane[lane - 1];
+}
+
+mrd_pb_field
+mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
+{
+    mrd_pf_track *t = &p->track[track];
+
+    if (!pf_grow_list(p, &t->loss_lane, &t->n_loss, lane + 1))
+        return 0;
+    if (t->loss_lane[lane] == 0)
+        t->loss_lane[lane] = pf_row_beside(p, track, UINT32_MAX, ": lost", false);
+    return t->loss_lane[lane];
+}
+
+mrd_pb_field
+mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter)
+{
+    mrd_pf_track *t = &p->track[track];
+    mrd_track_kind kind = mrd_catalog_borrow_track(p->catalog, track)->kind;
+
+    if ((kind == MRD_TRACK_COUNTER) == counter)
+        return pf_field(pf_row(p, p->rows.of_track[track]));
+    if (t->other == 0)
+        t->other = pf_row_beside(p, track, UINT32_MAX, counter ? ": samples" : ": events", counter);
+    return t->other;
+}
+
+mrd_pb_field
+mrd_pf_row_at_root(mrd_pf_tracks *p, mrd_str name, const mrd_track *counter)
+{
+    pf_descriptor d = {
+        .parent = pf_row(p, 0), .rank = INT32_MAX, .name = name, .counter = counter
+    };
+
+    return pf_field(pf_write_row(p, &d));
+}
+
+mrd_err
+mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env)
+{
+    *p = (mrd_pf_tracks){
+        .file = file, .catalog = env->catalog, .n = mrd_catalog_tracks(env->catalog), .next_uuid = 1
+    };
+    p->track = calloc(p->n + 1, sizeof(*p->track));
+    p->spans = calloc(p->n + 1, sizeof(*p->spans));
+    if (p->track == NULL || p->spans == NULL)
+        return MRD_NOMEM;
+    return mrd_rows_init(&p->rows, env->catalog, env->profile, env->options);
+}
+
+void
+mrd_pf_tracks_fini(mrd_pf_tracks *p)
+{
+    for (size_t i = 0; p->track != NULL && i < p->n; i++) {
+        free(p->track[i].lane);
+        free(p->track[i].loss_lane);
+    }
+    free(p->track);
+    free(p->spans);
+    mrd_rows_fini(&p->rows);
+    mrd_buf_fini(&p->packet);
+    *p = (mrd_pf_tracks){ 0 };
+}

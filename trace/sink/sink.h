@@ -1,0 +1,70 @@
+/*
+ * trace/sink/sink.h - an output format: one struct of functions, one row in trace/sink/sinks.def.
+ *
+ * A sink gets the complete catalog at open, then events in mrd_event_order with times in session
+ * nanoseconds, then close. Only events of the wanted profile arrive. It writes to a mrd_out and
+ * never opens files itself. Equal input must give equal bytes: no time of day, no addresses, no
+ * random order. Threads: a sink belongs to one thread.
+ */
+#ifndef MRD_TRACE_SINK_H
+#define MRD_TRACE_SINK_H
+
+#include "base/out.h"
+#include "trace/model/catalog.h"
+
+/* A group is an ordered list of these; trace/sink/group.h turns text into it and tracks into group keys.
+ */
+typedef enum {
+    MRD_GROUP_INSTANCE, /* instance_id */
+    MRD_GROUP_PROCESS,  /* process_id */
+    MRD_GROUP_LNC,      /* lnc_idx */
+    MRD_GROUP_THREAD,   /* thread_id */
+    MRD_GROUP_WORKER,   /* worker_gid */
+} mrd_group_field;
+
+typedef struct {
+    size_t n;
+    mrd_group_field field[5];
+} mrd_group;
+
+typedef enum { MRD_JSON_GUIDE, MRD_JSON_EXPLORER } mrd_json_layout;
+
+typedef struct {
+    mrd_group primary, secondary;
+    bool show_flows; /* perfetto: write arrows */
+    bool compress;   /* perfetto: zlib packet blocks */
+    bool pretty;     /* json */
+    mrd_json_layout json_layout;
+    bool wall_time; /* session time is UTC epoch ns: true unless the profile has no epoch */
+} mrd_sink_options;
+
+typedef struct mrd_sink_env {
+    const mrd_catalog *catalog;
+    uint32_t profile;          /* 0 system, else device profile */
+    int64_t first_ns, last_ns; /* session time range of what will come; first > last: unknown */
+    const mrd_sink_options *options;
+    mrd_out *out;
+} mrd_sink_env;
+
+typedef struct mrd_sink_ops {
+    const char *name;   /* "perfetto": the value of --output-format */
+    const char *stem;   /* of its file's name: "system_profile" */
+    const char *suffix; /* ".pftrace" */
+    const char *what;   /* for the help */
+    size_t state_size;  /* zeroed memory handed to open */
+    bool device_too;    /* also written for device profiles */
+    mrd_err (*open)(void *state, const mrd_sink_env *env, mrd_why *why); /* env outlives the sink */
+    mrd_err (*event)(void *state,
+                     const mrd_event *ev);       /* errors of the output are found at commit */
+    mrd_err (*close)(void *state, mrd_why *why); /* writes the end; frees; also after errors */
+} mrd_sink_ops;
+
+#define MRD_SINK(ident) extern const mrd_sink_ops mrd_sink_##ident;
+#include "trace/sink/sinks.def"
+#undef MRD_SINK
+
+/* By name, NULL when unknown. */
+const mrd_sink_ops *mrd_sink_find(mrd_str name);
+const mrd_sink_ops *const *mrd_sinks(size_t *ret_n);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * trace/sink/sink_json.h - the two halves of the json sink: system profiles (sink_json.c) and device
+ * profiles (sink_json_device.c). Private to them and to sink_chrome.c.
+ */
+#ifndef MRD_TRACE_SINK_JSON_H
+#define MRD_TRACE_SINK_JSON_H
+
+#include "trace/sink/sink.h"
+#include "trace/json/spool.h"
+
+/* category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id, flow_dir: members that
+ * stand only where they say something. */
+void mrd_json_put_marks(mrd_jw *w, const mrd_event *ev);
+void mrd_json_put_sample(mrd_jw *w, const mrd_event *ev); /* the value of a counter */
+
+typedef struct mrd_json_device mrd_json_device;
+
+/* The document is open and "meridian" written. */
+mrd_err mrd_json_device_open(const mrd_sink_env *env, mrd_jw *w, mrd_json_device **ret_device,
+                             mrd_why *why);
+mrd_err mrd_json_device_event(mrd_json_device *d, mrd_jw *w, const mrd_event *ev);
+mrd_err mrd_json_device_close(mrd_json_device *d, mrd_jw *w, mrd_why *why); /* frees */
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * trace/sink/sink_report.h - what the report's output formats share: they collect into a mrd_report and
+ * write at the end. Inside trace/ only.
+ */
+#ifndef MRD_TRACE_SINK_REPORT_H
+#define MRD_TRACE_SINK_REPORT_H
+
+#include "trace/analysis/report.h"
+
+/* The first member of a format's state. */
+typedef struct {
+    const mrd_sink_env *env;
+    mrd_report *report;
+} mrd_report_sink;
+
+/* Members `open` and `event` of mrd_sink_ops. */
+mrd_err mrd_report_sink_open(void *state, const mrd_sink_env *env, mrd_why *why);
+mrd_err mrd_report_sink_event(void *state, const mrd_event *ev);
+/* For `close`: finishes the report, writes it with state as argument, frees the report. */
+mrd_err mrd_report_sink_close(void *state, mrd_err (*write)(void *state), mrd_why *why);
+
+#endif

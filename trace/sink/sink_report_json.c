@@ -1,0 +1,236 @@
+/*
+ * trace/sink/sink_report_json.c - report.json: the numbers of trace/analysis/report.h (docs/json.md).
+ */
+#include "trace/json/catalog_json.h"
+#include "trace/sink/sink_report.h"
+
+static void
+put_u64(mrd_jw *w, const char *key, uint64_t v)
+{
+    mrd_jw_key(w, mrd_str_of(key));
+    mrd_jw_u64(w, v);
+}
+
+/* An instant: a string, for it is beyond what a double holds. */
+static void
+put_time(mrd_jw *w, const char *key, int64_t ns)
+{
+    mrd_jw_key(w, mrd_str_of(key));
+    mrd_jw_i64_text(w, ns);
+}
+
+static void
+put_process(mrd_jw *w, const mrd_catalog *cat, mrd_proc_id process)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(cat, process);
+
+    MRD_JW_KEY(w, "instance_id");
+    mrd_jw_sid(w, p->instance_id);
+    mrd_jw_put_i64_or_null(w, MRD_STR("process_id"), p->process_id);
+    mrd_jw_put_i64_or_null(w, MRD_STR("rank"), p->rank);
+}
+
+static void
+put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
+{
+    mrd_jw_open(w, '{');
+    put_process(w, cat, v->process);
+    mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), v->lnc_idx);
+    mrd_jw_put_i64_or_null(w, MRD_STR("device_idx"), v->device_idx);
+    mrd_jw_put_i64_or_null(w, MRD_STR("worker_gid"), v->worker_gid);
+    put_time(w, "start_ns", v->first_ns);
+    put_u64(w, "window_ns", mrd_report_window(v));
+    MRD_JW_KEY(w, "parts_ns");
+    mrd_jw_open(w, '{');
+    for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
+        put_u64(w, mrd_report_part_text((mrd_report_part) k), v->part_ns[k]);
+    mrd_jw_close(w, '}');
+    MRD_JW_KEY(w, "collectives");
+    mrd_jw_open(w, '{');
+    put_u64(w, "took_part", v->took_part);
+    put_u64(w, "last", v->last);
+    put_u64(w, "proven", v->proven);
+    put_u64(w, "alone_ns", v->alone_ns);
+    put_u64(w, "alone_wait_ns", v->alone_wait_ns);
+    put_u64(w, "caused_ns", v->caused_ns);
+    put_u64(w, "proven_ns", v->proven_ns);
+    put_u64(w, "wait_ns", v->wait_ns);
+    mrd_jw_close(w, '}');
+    mrd_jw_close(w, '}');
+}
+
+static void
+put_collective(mrd_jw *w, const mrd_report_collective *c)
+{
+    mrd_jw_open(w, '{');
+    MRD_JW_KEY(w, "name");
+    mrd_jw_sid(w, c->name);
+    mrd_jw_put_i64_or_null(w, MRD_STR("size"), c->size);
+    put_u64(w, "count", c->count);
+    put_u64(w, "parts", c->parts);
+    put_u64(w, "proven", c->proven);
+    put_u64(w, "latency_p50_ns", mrd_hist_quantile(&c->latency, 0.5));
+    put_u64(w, "latency_p99_ns", mrd_hist_quantile(&c->latency, 0.99));
+    put_u64(w, "spread_p50_ns", mrd_hist_quantile(&c->spread, 0.5));
+    put_u64(w, "spread_p99_ns", mrd_hist_quantile(&c->spread, 0.99));
+    put_u64(w, "spread_max_ns", c->spread_max_ns);
+    put_u64(w, "wait_ns", c->wait_ns);
+    mrd_jw_close(w, '}');
+}
+
+static void
+put_verdict(mrd_jw *w, const mrd_report *r)
+{
+    static const char *const text[] = { [MRD_VERDICT_NOTHING] = "nothing to compare",
+                                        [MRD_VERDICT_NONE] = "none",
+                                        [MRD_VERDICT_UNPROVEN] = "indistinguishable",
+                                        [MRD_VERDICT_LATE] = "late" };
+    mrd_verdict v = mrd_report_verdict(r);
+    bool who = v.kind == MRD_VERDICT_UNPROVEN || v.kind == MRD_VERDICT_LATE;
+
+    MRD_JW_KEY(w, "verdict");
+    mrd_jw_open(w, '{');
+    MRD_JW_KEY(w, "kind");
+    mrd_jw_str(w, mrd_str_of(text[v.kind]));
+    mrd_jw_put_i64_or_null(w, MRD_STR("worker"), who ? (int64_t) v.worker : MRD_NONE);
+    MRD_JW_KEY(w, "share");
+    mrd_jw_double(w, v.share);
+    MRD_JW_KEY(w, "impact");
+    mrd_jw_double(w, v.impact);
+    mrd_jw_close(w, '}');
+}
+
+static void
+put_totals(mrd_jw *w, const mrd_report_totals *t)
+{
+    MRD_JW_KEY(w, "totals");
+    mrd_jw_open(w, '{');
+    put_u64(w, "window_ns", t->window_ns);
+    put_u64(w, "wait_ns", t->wait_ns);
+    put_u64(w, "collectives", t->matched);
+    put_u64(w, "proven", t->proven);
+    put_u64(w, "without_bound", t->no_bound);
+    put_u64(w, "without_partner", t->alone);
+    put_u64(w, "left_out", t->left_out);
+    mrd_jw_close(w, '}');
+}
+
+static void
+put_steps(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
+{
+    size_t n;
+    const mrd_report_pace *p = mrd_report_paces(r, &n);
+    const mrd_report_step *s;
+
+    MRD_JW_KEY(w, "steps");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++) {
+        mrd_jw_open(w, '{');
+        put_process(w, cat, p[i].process);
+        put_u64(w, "count", p[i].count);
+        put_u64(w, "total_ns", p[i].total_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("min_ns"), p[i].min_ns);
+        put_u64(w, "p50_ns", mrd_hist_quantile(&p[i].hist, 0.5));
+        put_u64(w, "p99_ns", mrd_hist_quantile(&p[i].hist, 0.99));
+        mrd_jw_put_i64_or_null(w, MRD_STR("max_ns"), p[i].max_ns);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
+    s = mrd_report_slow_steps(r, &n);
+    MRD_JW_KEY(w, "slowest_steps");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++) {
+        mrd_jw_open(w, '{');
+        put_process(w, cat, s[i].process);
+        MRD_JW_KEY(w, "name");
+        mrd_jw_sid(w, s[i].name);
+        put_time(w, "start_ns", s[i].start_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("duration_ns"), s[i].dur_ns);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
+}
+
+static void
+put_pauses(mrd_jw *w, const mrd_report *r)
+{
+    size_t n;
+    const mrd_report_pause *g = mrd_report_pauses(r, &n);
+
+    MRD_JW_KEY(w, "longest_pauses");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++) {
+        mrd_jw_open(w, '{');
+        mrd_jw_put_i64_or_null(w, MRD_STR("worker"), g[i].worker);
+        put_time(w, "start_ns", g[i].start_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("duration_ns"), g[i].dur_ns);
+        put_u64(w, "host_ns", g[i].host_ns);
+        MRD_JW_KEY(w, "after");
+        mrd_jw_sid(w, g[i].before);
+        MRD_JW_KEY(w, "before");
+        mrd_jw_sid(w, g[i].after);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
+}
+
+static void
+put_all(mrd_jw *w, const mrd_report_sink *s)
+{
+    const mrd_catalog *cat = s->env->catalog;
+    size_t n;
+    const mrd_report_worker *workers = mrd_report_workers(s->report, &n);
+    const mrd_report_collective *collectives;
+
+    mrd_jw_open(w, '{');
+    mrd_catalog_json(w, cat, s->env->profile, "report");
+    MRD_JW_KEY(w, "report");
+    mrd_jw_open(w, '{');
+    put_verdict(w, s->report);
+    put_totals(w, mrd_report_totals_of(s->report));
+    MRD_JW_KEY(w, "workers");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++)
+        put_worker(w, cat, &workers[i]);
+    mrd_jw_close(w, ']');
+    collectives = mrd_report_collectives(s->report, &n);
+    MRD_JW_KEY(w, "collectives");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++)
+        put_collective(w, &collectives[i]);
+    mrd_jw_close(w, ']');
+    put_steps(w, cat, s->report);
+    put_pauses(w, s->report);
+    mrd_jw_close(w, '}');
+    mrd_jw_close(w, '}');
+    mrd_jw_end(w);
+}
+
+static mrd_err
+report_write(void *state)
+{
+    const mrd_report_sink *s = state;
+    mrd_jw w;
+
+    mrd_jw_init(&w, s->env->out, mrd_catalog_strings(s->env->catalog), true);
+    put_all(&w, s);
+    mrd_jw_fini(&w);
+    return MRD_OK;
+}
+
+static mrd_err
+report_close(void *state, mrd_why *why)
+{
+    return mrd_report_sink_close(state, report_write, why);
+}
+
+const mrd_sink_ops mrd_sink_report_json = {
+    .name = "report-json",
+    .stem = "report",
+    .suffix = ".json",
+    .what = "the same for scripts",
+    .state_size = sizeof(mrd_report_sink),
+    .open = mrd_report_sink_open,
+    .event = mrd_report_sink_event,
+    .close = report_close,
+};

@@ -1,0 +1,401 @@
+/*
+ * trace/sink/sink_report_text.c - report.txt: the numbers of trace/analysis/report.h for people, at most 100
+ * columns wide; the answer first. Long lists are cut with a line that says how much is left out;
+ * report-json has all.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "trace/json/catalog_json.h"
+#include "trace/sink/sink_report.h"
+#include "trace/sink/text.h"
+
+enum { ROWS = 64, NAMES = 16, SLOWEST = 6, LABEL = 32 };
+
+typedef struct {
+    mrd_report_sink common;
+    mrd_buf text;
+    bool one_node; /* whose name need not be repeated */
+} report_sink;
+
+static bool
+is_one_node(const mrd_catalog *cat, const mrd_report *report)
+{
+    size_t n;
+    const mrd_report_worker *w = mrd_report_workers(report, &n);
+
+    for (size_t i = 1; i < n; i++) {
+        if (mrd_catalog_borrow_process(cat, w[i].process)->instance_id !=
+            mrd_catalog_borrow_process(cat, w[0].process)->instance_id)
+            return false;
+    }
+    return true;
+}
+
+static void
+worker_label(const report_sink *s, const mrd_report_worker *w, mrd_buf *to)
+{
+    const mrd_catalog *cat = s->common.env->catalog;
+    const mrd_process *p = mrd_catalog_borrow_process(cat, w->process);
+
+    if (p->rank != MRD_NONE)
+        mrd_buf_fmt(to, "rank %" PRId64 " ", p->rank);
+    mrd_buf_fmt(to, "%s %" PRId64 " ", w->lnc_idx != MRD_NONE ? "NC" : "device",
+                w->lnc_idx != MRD_NONE ? w->lnc_idx : w->device_idx);
+    if (!s->one_node)
+        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
+    if (p->flags & MRD_PROC_NO_PID)
+        mrd_buf_str(to, mrd_catalog_text(cat, p->name));
+    else
+        mrd_buf_fmt(to, "pid %" PRId64, p->process_id);
+}
+
+static void
+put_worker(report_sink *s, const mrd_report_worker *w)
+{
+    mrd_buf label = { 0 };
+
+    worker_label(s, w, &label);
+    mrd_buf_text(&s->text, "  ");
+    mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, LABEL, true);
+    mrd_buf_fini(&label);
+}
+
+/* Text broken at spaces into lines behind a head of 11 columns. */
+static void
+put_wrapped(mrd_buf *to, const char *head, mrd_str s)
+{
+    size_t indent = 11, at = 0;
+
+    mrd_buf_fmt(to, "%-*s", (int) indent, head);
+    while (at < s.len) {
+        size_t take = s.len - at, room = MRD_TEXT_WIDTH - indent;
+
+        if (take > room) {
+            for (take = room; take > 0 && s.p[at + take] != ' '; take--)
+                ;
+            take = take == 0 ? room : take;
+        }
+        mrd_buf_fmt(to, "%s%.*s\n", at == 0 ? "" : "           ", (int) take, s.p + at);
+        for (at += take; at < s.len && s.p[at] == ' '; at++)
+            ;
+    }
+}
+
+/* ---- Sections ---- */
+
+static const char *
+grade(double impact)
+{
+    return impact < 0.1 ? "minor" : impact < 0.2 ? "worth a look" : "critical";
+}
+
+static void
+verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
+{
+    size_t n;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n) + v->worker;
+    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+
+    switch (v->kind) {
+    case MRD_VERDICT_NOTHING:
+        mrd_buf_text(to, n == 0
+                             ? "there is nothing to report: no core or device did anything"
+                             : "nobody can be called late: no collective had parts of two workers");
+        return;
+    case MRD_VERDICT_NONE:
+        mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collectives", t->matched);
+        return;
+    case MRD_VERDICT_UNPROVEN:
+    case MRD_VERDICT_LATE:
+        break;
+    }
+    worker_label(s, w, to);
+    mrd_buf_fmt(
+        to,
+        " came last to %" PRIu64 " of its %" PRIu64 " collectives, %" PRIu64
+        " of them proven. It caused %.0f %% of all waiting for others (proven: %.0f %%); by "
+        "itself it costs %.1f %% of the workers' time (%s).",
+        w->last, w->took_part, w->proven, 100 * v->share,
+        100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
+    if (v->kind == MRD_VERDICT_UNPROVEN)
+        mrd_buf_text(to, " The clocks cannot prove it: it is indistinguishable from others within "
+                         "the bounds.");
+}
+
+static void
+put_title(report_sink *s)
+{
+    const mrd_catalog *cat = s->common.env->catalog;
+    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+    mrd_verdict v = mrd_report_verdict(s->common.report);
+    size_t workers, inputs, bad = 0;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
+    const mrd_input *in = mrd_catalog_inputs(cat, &inputs);
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    char dur[MRD_DUR_TEXT];
+    mrd_buf words = { 0 };
+
+    for (size_t i = 0; i < workers; i++) {
+        first = w[i].first_ns < first ? w[i].first_ns : first;
+        last = w[i].last_ns > last ? w[i].last_ns : last;
+    }
+    for (size_t i = 0; i < inputs; i++)
+        bad += in[i].state != MRD_INPUT_OK || in[i].dropped > 0 || in[i].lost > 0;
+    mrd_buf_fmt(&s->text, "Report     %s of %zu worker%s\n",
+                mrd_text_dur(first > last ? 0 : (uint64_t) last - (uint64_t) first, dur), workers,
+                workers == 1 ? "" : "s");
+    if (mrd_catalog_simulated(cat))
+        mrd_buf_text(&s->text,
+                     "           SIMULATED: at least a part of this was made without hardware\n");
+    verdict_words(s, &v, &words);
+    put_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
+    mrd_buf_reset(&words);
+    if (bad > 0)
+        mrd_buf_fmt(&words, "%zu of %zu inputs are incomplete: see the summary. ", bad, inputs);
+    if (t->no_bound > 0)
+        mrd_buf_fmt(&words,
+                    "%" PRIu64 " collectives lie on nodes whose clocks have no bound: who was last "
+                    "there cannot be proven. ",
+                    t->no_bound);
+    if (t->alone + t->left_out > 0)
+        mrd_buf_fmt(&words,
+                    "%" PRIu64 " parts of collectives found no partner, %" PRIu64
+                    " were of too many groups.",
+                    t->alone, t->left_out);
+    if (words.len > 0)
+        put_wrapped(&s->text, "Coverage", (mrd_str){ (const char *) words.p, words.len });
+    mrd_buf_fini(&words);
+}
+
+static void
+put_parts(report_sink *s, const uint64_t *part_ns, uint64_t window)
+{
+    char dur[MRD_DUR_TEXT];
+
+    mrd_buf_fmt(&s->text, " %9s", mrd_text_dur(window, dur));
+    for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
+        mrd_buf_fmt(&s->text, " %7.2f",
+                    window == 0 ? 0 : 100.0 * (double) part_ns[k] / (double) window);
+    mrd_buf_byte(&s->text, '\n');
+}
+
+static void
+put_breakdown(report_sink *s)
+{
+    size_t n;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    uint64_t all[MRD_REPORT_PARTS] = { 0 }, collective;
+    char share[MRD_TEXT_SHARE];
+
+    if (n == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-34s %9s", "Where the time goes, % of window", "window");
+    for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
+        mrd_buf_fmt(&s->text, " %7s", mrd_report_part_text((mrd_report_part) k));
+    mrd_buf_byte(&s->text, '\n');
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
+            all[k] += w[i].part_ns[k];
+        if (i >= ROWS)
+            continue;
+        put_worker(s, &w[i]);
+        put_parts(s, w[i].part_ns, mrd_report_window(&w[i]));
+    }
+    mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "workers", "report-json");
+    mrd_buf_fmt(&s->text, "  %-*s", LABEL, "all");
+    put_parts(s, all, mrd_report_totals_of(s->common.report)->window_ns);
+    collective = all[MRD_REPORT_BOTH] + all[MRD_REPORT_EXPOSED];
+    if (collective > 0)
+        mrd_buf_fmt(&s->text, "  %s of the time in collectives lies under computation\n",
+                    mrd_text_share(all[MRD_REPORT_BOTH], collective, share));
+}
+
+static void
+put_late(report_sink *s)
+{
+    size_t n, shown = 0, all = 0;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    char d[4][MRD_DUR_TEXT];
+
+    for (size_t i = 0; i < n; i++)
+        all += w[i].took_part > 0;
+    if (all == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-34s %8s %8s %8s %9s %10s %9s\n", "Who was late", "in", "last",
+                "proven", "alone", "caused", "waited");
+    for (size_t i = 0; i < n && shown < ROWS; i++) {
+        if (w[i].took_part == 0)
+            continue;
+        put_worker(s, &w[i]);
+        mrd_buf_fmt(&s->text, " %8" PRIu64 " %8" PRIu64 " %8" PRIu64 " %9s %10s %9s\n",
+                    w[i].took_part, w[i].last, w[i].proven, mrd_text_dur(w[i].alone_ns, d[0]),
+                    mrd_text_dur(w[i].caused_ns, d[1]), mrd_text_dur(w[i].wait_ns, d[2]));
+        shown++;
+    }
+    mrd_text_left_out(&s->text, all - shown, "workers", "report-json");
+}
+
+static void
+put_collectives(report_sink *s)
+{
+    size_t n;
+    const mrd_report_collective *c = mrd_report_collectives(s->common.report, &n);
+    char d[5][MRD_DUR_TEXT];
+
+    if (n == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-28s %7s %5s %9s %9s %9s %9s %9s %7s\n", "Collectives", "count",
+                "parts", "latency", "p99", "spread p50", "p99", "max", "proven");
+    for (size_t i = 0; i < n && i < NAMES; i++) {
+        mrd_buf label = { 0 };
+
+        mrd_buf_str(&label, mrd_catalog_text(s->common.env->catalog, c[i].name));
+        if (c[i].size >= 0)
+            mrd_buf_fmt(&label, " %" PRId64, c[i].size);
+        mrd_buf_text(&s->text, "  ");
+        mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, 26, true);
+        mrd_buf_fini(&label);
+        mrd_buf_fmt(&s->text, " %7" PRIu64 " %5.1f %9s %9s %9s %9s %9s %7" PRIu64 "\n", c[i].count,
+                    (double) c[i].parts / (double) c[i].count,
+                    mrd_text_dur(mrd_hist_quantile(&c[i].latency, 0.5), d[0]),
+                    mrd_text_dur(mrd_hist_quantile(&c[i].latency, 0.99), d[1]),
+                    mrd_text_dur(mrd_hist_quantile(&c[i].spread, 0.5), d[2]),
+                    mrd_text_dur(mrd_hist_quantile(&c[i].spread, 0.99), d[3]),
+                    mrd_text_dur(c[i].spread_max_ns, d[4]), c[i].proven);
+    }
+    mrd_text_left_out(&s->text, n > NAMES ? n - NAMES : 0, "collectives", "report-json");
+}
+
+static void
+put_process(report_sink *s, mrd_proc_id process, size_t width)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(s->common.env->catalog, process);
+    mrd_buf label = { 0 };
+
+    mrd_text_process(s->common.env->catalog, process, &label);
+    if (!s->one_node)
+        mrd_buf_fmt(&label, " " MRD_STR_FMT,
+                    MRD_STR_ARG(mrd_catalog_text(s->common.env->catalog, p->instance_id)));
+    mrd_buf_text(&s->text, "  ");
+    mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, width, true);
+    mrd_buf_fini(&label);
+}
+
+static void
+put_steps(report_sink *s)
+{
+    size_t n, slow;
+    const mrd_report_pace *p = mrd_report_paces(s->common.report, &n);
+    const mrd_report_step *step = mrd_report_slow_steps(s->common.report, &slow);
+    double best = 0;
+    char d[5][MRD_DUR_TEXT];
+
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        double mean = (double) p[i].total_ns / (double) p[i].count;
+
+        best = best == 0 || mean < best ? mean : best;
+    }
+    mrd_buf_fmt(&s->text, "\n%-34s %8s %9s %9s %9s %9s %6s\n", "Steps", "count", "mean", "p50",
+                "p99", "max", "score");
+    for (size_t i = 0; i < n && i < ROWS; i++) {
+        uint64_t mean = p[i].total_ns / p[i].count;
+
+        put_process(s, p[i].process, LABEL);
+        mrd_buf_fmt(
+            &s->text, " %8" PRIu64 " %9s %9s %9s %9s %6.2f\n", p[i].count, mrd_text_dur(mean, d[0]),
+            mrd_text_dur(mrd_hist_quantile(&p[i].hist, 0.5), d[1]),
+            mrd_text_dur(mrd_hist_quantile(&p[i].hist, 0.99), d[2]),
+            mrd_text_dur((uint64_t) p[i].max_ns, d[3]), mean == 0 ? 1.0 : best / (double) mean);
+    }
+    mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "processes", "report-json");
+    mrd_buf_fmt(&s->text, "\n%-54s %12s %9s\n", "Slowest steps", "at", "took");
+    for (size_t i = 0; i < slow && i < SLOWEST; i++) {
+        put_process(s, step[i].process, LABEL);
+        mrd_buf_byte(&s->text, ' ');
+        mrd_text_cell(&s->text, mrd_catalog_text(s->common.env->catalog, step[i].name), 19, true);
+        mrd_buf_fmt(&s->text, " %12s %9s\n",
+                    mrd_text_dur((uint64_t) step[i].start_ns -
+                                     (uint64_t) mrd_report_totals_of(s->common.report)->first_ns,
+                                 d[0]),
+                    mrd_text_dur((uint64_t) step[i].dur_ns, d[1]));
+    }
+}
+
+static void
+put_pauses(report_sink *s)
+{
+    size_t n, workers;
+    const mrd_report_pause *g = mrd_report_pauses(s->common.report, &n);
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
+    char d[2][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+
+    if (n == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-34s %10s %9s %7s  %s\n", "Longest pauses of devices", "at", "length",
+                "host", "after, before");
+    for (size_t i = 0; i < n && i < SLOWEST; i++) {
+        mrd_buf names = { 0 };
+
+        put_worker(s, &w[g[i].worker]);
+        mrd_buf_fmt(&s->text, " %10s %9s %7s  ",
+                    mrd_text_dur((uint64_t) g[i].start_ns -
+                                     (uint64_t) mrd_report_totals_of(s->common.report)->first_ns,
+                                 d[0]),
+                    mrd_text_dur((uint64_t) g[i].dur_ns, d[1]),
+                    mrd_text_share(g[i].host_ns, (uint64_t) g[i].dur_ns, share));
+        mrd_text_cell(&names, mrd_catalog_text(s->common.env->catalog, g[i].before), 16, false);
+        mrd_buf_text(&names, ", ");
+        mrd_text_cell(&names, mrd_catalog_text(s->common.env->catalog, g[i].after), 16, false);
+        mrd_buf_str(&s->text, (mrd_str){ (const char *) names.p, names.len });
+        mrd_buf_byte(&s->text, '\n');
+        mrd_buf_fini(&names);
+    }
+}
+
+static const char legend[] =
+    "\ncompute: the device computes; both: a collective runs meanwhile (on Neuron: inside the "
+    "execution);\nexposed: only a collective runs; copy: only copies; waiting: in a barrier for "
+    "others; host: the device\nis idle, the runtime in a call; idle: none of these. A worker's "
+    "window is from its first device span\nto its last. Latency is the shortest part, spread the "
+    "last begin minus the first. Proven: later than\nall others by more than the clock bounds; "
+    "otherwise who was last is indistinguishable.\n";
+
+static mrd_err
+report_write(void *state)
+{
+    report_sink *s = state;
+
+    s->one_node = is_one_node(s->common.env->catalog, s->common.report);
+    put_title(s);
+    put_breakdown(s);
+    put_late(s);
+    put_collectives(s);
+    put_steps(s);
+    put_pauses(s);
+    mrd_buf_text(&s->text, legend);
+    mrd_out_add(s->common.env->out, s->text.p, s->text.len);
+    return s->text.err;
+}
+
+static mrd_err
+report_close(void *state, mrd_why *why)
+{
+    mrd_err err = mrd_report_sink_close(state, report_write, why);
+
+    mrd_buf_fini(&((report_sink *) state)->text);
+    return err;
+}
+
+const mrd_sink_ops mrd_sink_report_text = {
+    .name = "report-text",
+    .stem = "report",
+    .suffix = ".txt",
+    .what = "where the time goes and who was late, for people",
+    .state_size = sizeof(report_sink),
+    .open = mrd_report_sink_open,
+    .event = mrd_report_sink_event,
+    .close = report_close,
+};

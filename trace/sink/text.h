@@ -1,0 +1,28 @@
+/*
+ * trace/sink/text.h - pieces of the tables that the text outputs print: at most MRD_TEXT_WIDTH columns,
+ * UTF-8, no control characters.
+ */
+#ifndef MRD_TRACE_TEXT_H
+#define MRD_TRACE_TEXT_H
+
+#include "base/clock.h"
+#include "trace/model/catalog.h"
+
+#define MRD_TEXT_WIDTH 100
+
+/* "1.23 ms"; from a minute on "123.4 s". Returns text. */
+const char *mrd_text_dur(uint64_t ns, char text[MRD_DUR_TEXT]);
+/* "12.3 %", "-" when there is no whole. */
+#define MRD_TEXT_SHARE 16
+const char *mrd_text_share(uint64_t part, uint64_t whole, char text[MRD_TEXT_SHARE]);
+/* The text cut to `width` columns with "..." and padded to it when pad. */
+void mrd_text_cell(mrd_buf *to, mrd_str s, size_t width, bool pad);
+size_t mrd_text_columns(mrd_str s); /* one per character */
+/* A line of at most MRD_TEXT_WIDTH columns. */
+void mrd_text_line(mrd_buf *to, const char *indent, mrd_str s);
+/* "  ... and 3 more cores (all are in summary-json)"; nothing for n = 0. */
+void mrd_text_left_out(mrd_buf *to, size_t n, const char *what, const char *where);
+/* "pid 4711 rank 0 python" */
+void mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
+
+#endif

@@ -1,0 +1,142 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "trace/store/stream_int.h"
+
+/* The temporary file */
+
+mrd_err
+mrd_store_open_file(mrd_store *st, mrd_why *why)
+{
+    char path[4096];
+
+    if (st->out == NULL && (st->out = malloc(MRD_STORE_WRITE)) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "a write buffer");
+    if (st->fd >= 0)
+        return MRD_OK;
+    st->fd = open(st->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (st->fd >= 0)
+        return MRD_OK;
+    snprintf(path, sizeof(path), "%s/meridian-sort-XXXXXX", st->dir);
+    st->fd = mkostemp(path, O_CLOEXEC);
+    if (st->fd < 0)
+        return mrd_why_set(why, MRD_IO, errno, "cannot create a temporary file in %s", st->dir);
+    unlink(path);
+    return MRD_OK;
+}
+
+static mrd_err
+store_write(mrd_store *st, const uint8_t *p, size_t len, mrd_why *why)
+{
+    while (len > 0) {
+        ssize_t n = pwrite(st->fd, p, len, (off_t) st->file_len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+            return mrd_why_set(why, MRD_FULL, errno,
+                               "cannot sort: no room for %zu more bytes beside %llu in %s "
+                               "(set TMPDIR to a larger folder)",
+                               len, (unsigned long long) st->file_len, st->dir);
+        if (n <= 0)
+            return mrd_why_set(why, MRD_IO, n == 0 ? EIO : errno,
+                               "cannot write sorted events to a temporary file in %s", st->dir);
+        p += n;
+        len -= (size_t) n;
+        st->file_len += (uint64_t) n;
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_store_flush(mrd_store *st, mrd_why *why)
+{
+    mrd_err err = store_write(st, st->out, st->out_len, why);
+
+    st->out_len = 0;
+    return err;
+}
+
+mrd_err
+mrd_store_put(mrd_store *st, const void *rec, size_t len, mrd_why *why)
+{
+    mrd_err err;
+
+    if (len > MRD_STORE_WRITE - st->out_len && (err = mrd_store_flush(st, why)) != MRD_OK)
+        return err;
+    if (len > MRD_STORE_WRITE)
+        return store_write(st, rec, len, why);
+    memcpy(st->out + st->out_len, rec, len);
+    st->out_len += len;
+    return MRD_OK;
+}
+
+/* Chains */
+
+void
+mrd_chain_fini(mrd_chain *c)
+{
+    free(c->v);
+    *c = (mrd_chain){ 0 };
+}
+
+bool
+mrd_chain_append(mrd_chain *c, mrd_extent e)
+{
+    if (c->n > 0 && c->v[c->n - 1].at + c->v[c->n - 1].len == e.at) {
+        c->v[c->n - 1].len += e.len;
+        return true;
+    }
+    if (c->n == c->cap) {
+        size_t cap = c->cap == 0 ? 4 : c->cap * 2;
+        mrd_extent *v = realloc(c->v, cap * sizeof(*v));
+
+        if (v == NULL)
+            return false;
+        c->v = v;
+        c->cap = cap;
+    }
+    c->v[c->n++] = e;
+    return true;
+}
+
+/* A chain that the record may follow: of the newest few, the one whose end is nearest; else new. */
+mrd_chain *
+mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first)
+{
+    mrd_chain *best = NULL;
+
+    for (size_t i = s->n_chains, tries = 8; i-- > 0 && tries-- > 0;) {
+        mrd_chain *c = &s->chains[i];
+
+        if (mrd_rec_order(&c->last, first) < 0 &&
+            (best == NULL || mrd_rec_order(&best->last, &c->last) < 0))
+            best = c;
+    }
+    if (best != NULL)
+        return best;
+    if (s->n_chains == s->cap_chains) {
+        size_t cap = s->cap_chains == 0 ? 4 : s->cap_chains * 2;
+        mrd_chain *v = realloc(s->chains, cap * sizeof(*v));
+
+        if (v == NULL)
+            return NULL;
+        s->chains = v;
+        s->cap_chains = cap;
+    }
+    s->chains[s->n_chains] = (mrd_chain){ 0 };
+    return &s->chains[s->n_chains++];
+}
+
+/* Gives the space of a chain that was merged into another back to the disk, where it can. */
+void
+mrd_chain_release(mrd_chain *c, int fd)
+{
+    for (size_t i = 0; i < c->n; i++)
+        (void) !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) c->v[i].at,
+                          (off_t) c->v[i].len);
+    mrd_chain_fini(c);
+}

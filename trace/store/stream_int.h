@@ -1,0 +1,116 @@
+/*
+ * trace/store/stream_int.h - the parts of the event store: blocks of records in memory, chains of sorted
+ * records in the temporary file, cursors over both, and the binding of flow points. Private to
+ * stream*.c.
+ */
+#ifndef MRD_TRACE_STREAM_INT_H
+#define MRD_TRACE_STREAM_INT_H
+
+#include "trace/store/stream.h"
+#include "trace/store/stream_rec.h"
+
+typedef struct mrd_block {
+    struct mrd_block *next;
+    size_t used, size;
+    _Alignas(8) uint8_t data[];
+} mrd_block;
+
+/* A piece of the temporary file that holds whole records. */
+typedef struct {
+    uint64_t at, len;
+} mrd_extent;
+
+/* Pieces that are one sorted sequence when read one after the other. */
+typedef struct {
+    mrd_extent *v;
+    size_t n, cap;
+    mrd_rec last; /* head of the last record: what follows it in order may be appended */
+} mrd_chain;
+
+/* Chains read at once; more are merged in levels. */
+#define MRD_STORE_FAN_IN 64
+/* Bytes per write to the temporary file. */
+#define MRD_STORE_WRITE ((size_t) 256 << 10)
+
+struct mrd_store {
+    char *dir;
+    size_t budget; /* bytes of blocks; sorting needs the other half of `memory` */
+    size_t used, block_size;
+    mrd_block *spare; /* of block_size each */
+    int fd;           /* -1 until the first spill */
+    uint64_t file_len;
+    uint8_t *out; /* MRD_STORE_WRITE bytes on their way to the file */
+    size_t out_len;
+    mrd_stream **streams;
+    size_t n, cap;
+};
+
+struct mrd_stream {
+    mrd_store *store;
+    char *label;
+    uint32_t profile;
+    uint64_t count, in_memory;
+    int64_t first_ns, last_ns;
+    int64_t shift_ns; /* added to every time on the way out */
+    bool has_range, has_flows, finished;
+    bool ordered; /* the records in memory came in order */
+    mrd_block *head, *tail;
+    const mrd_rec *last;   /* in memory */
+    const mrd_rec **order; /* after sorting, in_memory of them; NULL when ordered */
+    size_t bytes;          /* of the blocks */
+    mrd_chain *chains;
+    size_t n_chains, cap_chains;
+    mrd_stream *bound; /* where the flow points went (stream_bind.c), NULL without flows */
+    mrd_err err;
+    mrd_why why;
+};
+
+/* ns + delta_ns, saturating. */
+static inline int64_t
+mrd_time_shifted(int64_t ns, int64_t delta_ns)
+{
+    int64_t sum;
+
+    if (__builtin_add_overflow(ns, delta_ns, &sum))
+        return delta_ns > 0 ? INT64_MAX : INT64_MIN;
+    return sum;
+}
+
+/* Sorts the records of the blocks into *ret_order (malloc'd, n pointers). False without memory. */
+bool mrd_rec_sort(const mrd_block *head, size_t n, const mrd_rec ***ret_order);
+
+/* Sources over the two kinds of sorted sequence; what they read must outlive them. */
+mrd_err mrd_cursor_memory(const mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
+mrd_err mrd_cursor_file(int fd, const char *label, const mrd_chain *chain, size_t buffer,
+                        mrd_source **ret_source, mrd_why *why);
+
+/* The temporary file: opened when first needed, records gathered before they are written at its
+ * end. Errors: IO, FULL, NOMEM. */
+mrd_err mrd_store_open_file(mrd_store *st, mrd_why *why);
+mrd_err mrd_store_put(mrd_store *st, const void *rec, size_t len, mrd_why *why);
+mrd_err mrd_store_flush(mrd_store *st, mrd_why *why);
+
+void mrd_chain_fini(mrd_chain *c);
+/* False without memory. */
+bool mrd_chain_append(mrd_chain *c, mrd_extent e);
+/* Frees the chain and gives its space back to the disk, where the file system can. */
+void mrd_chain_release(mrd_chain *c, int fd);
+/* The chain of the stream that a run beginning with `first` continues; NULL without memory. */
+mrd_chain *mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first);
+
+/* A stream that mrd_store_at does not show. */
+mrd_stream *mrd_stream_new(mrd_store *store, const char *label);
+void mrd_stream_free(mrd_stream *stream);
+/* A reader of the first n chains, and of the records in memory when asked. */
+mrd_err mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_source,
+                             mrd_why *why);
+/* A reader that knows nothing of flow points. */
+mrd_err mrd_stream_open_raw(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
+
+/* Reads the stream once and fills stream->bound. */
+mrd_err mrd_stream_bind(mrd_stream *stream, mrd_why *why);
+/* Owns raw, also on failure. */
+mrd_err mrd_stream_open_bound(mrd_stream *stream, mrd_source *raw, mrd_source **ret_source,
+                              mrd_why *why);
+
+#endif

@@ -1,0 +1,177 @@
+#include <stdlib.h>
+
+#include "trace/store/merge.h"
+#include "trace/store/stream_int.h"
+
+/* Read buffers of one open stream together, and of one chain at most. */
+enum { STREAM_READ_ALL = 1 << 20, STREAM_READ_ONE_MAX = 128 << 10 };
+
+typedef struct {
+    mrd_source base;
+    mrd_source *merged;
+    bool bad;
+    mrd_why why;
+} stream_reader;
+
+static void
+reader_bad(void *self, uint64_t key, const mrd_why *why)
+{
+    stream_reader *r = self;
+
+    (void) key;
+    r->bad = true;
+    r->why = *why;
+}
+
+static mrd_step
+reader_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    stream_reader *r = (stream_reader *) (void *) self;
+    mrd_step step = r->bad ? MRD_BAD : r->merged->next(r->merged, ret_event, why);
+
+    if (!r->bad)
+        return step;
+    if (why != NULL)
+        *why = r->why;
+    return MRD_BAD;
+}
+
+static void
+reader_close(mrd_source *self)
+{
+    stream_reader *r = (stream_reader *) (void *) self;
+
+    if (r->merged != NULL)
+        r->merged->close(r->merged);
+    free(r);
+}
+
+/* One source over all cursors; when one fails the whole does, so that nothing is left out unseen.
+ * Owns the cursors. */
+static mrd_err
+reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *why)
+{
+    stream_reader *r;
+    mrd_err err;
+
+    if (n == 1) {
+        *ret_source = cursors[0];
+        return MRD_OK;
+    }
+    if ((r = calloc(1, sizeof(*r))) == NULL) {
+        for (size_t i = 0; i < n; i++)
+            cursors[i]->close(cursors[i]);
+        return mrd_why_set(why, MRD_NOMEM, 0, "a reader");
+    }
+    r->base = (mrd_source){ .next = reader_next, .close = reader_close };
+    if ((err = mrd_merge_open(cursors, n, reader_bad, r, &r->merged, why)) != MRD_OK) {
+        free(r);
+        return err;
+    }
+    *ret_source = &r->base;
+    return MRD_OK;
+}
+
+/* Opens the first n chains, and the records in memory too when asked. */
+mrd_err
+mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_source, mrd_why *why)
+{
+    mrd_source *cursors[MRD_STORE_FAN_IN + 1];
+    size_t opened = 0, buffer = STREAM_READ_ALL / (n == 0 ? 1 : n);
+    mrd_err err = MRD_OK;
+
+    buffer = buffer > STREAM_READ_ONE_MAX ? STREAM_READ_ONE_MAX : buffer;
+    for (; err == MRD_OK && opened < n; opened += err == MRD_OK)
+        err = mrd_cursor_file(s->store->fd, s->label, &s->chains[opened], buffer, &cursors[opened],
+                              why);
+    if (err == MRD_OK && memory && (err = mrd_cursor_memory(s, &cursors[opened], why)) == MRD_OK)
+        opened++;
+    if (err == MRD_OK)
+        return reader_open(cursors, opened, ret_source, why);
+    while (opened > 0) {
+        opened--;
+        cursors[opened]->close(cursors[opened]);
+    }
+    return err;
+}
+
+mrd_err
+mrd_stream_open_raw(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
+{
+    return mrd_stream_open_part(s, s->n_chains, s->in_memory > 0 || s->n_chains == 0, ret_source,
+                                why);
+}
+
+/* Events of a stream that was moved: copies with the time changed. */
+typedef struct {
+    mrd_source base;
+    mrd_source *inner;
+    int64_t shift_ns;
+    mrd_event ev;
+} stream_shifter;
+
+static mrd_step
+shifter_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    stream_shifter *sh = (stream_shifter *) self;
+    const mrd_event *ev;
+    mrd_step step = sh->inner->next(sh->inner, &ev, why);
+
+    if (step != MRD_MORE)
+        return step;
+    sh->ev = *ev;
+    sh->ev.ts_ns = mrd_time_shifted(ev->ts_ns, sh->shift_ns);
+    *ret_event = &sh->ev;
+    return MRD_MORE;
+}
+
+static void
+shifter_close(mrd_source *self)
+{
+    stream_shifter *sh = (stream_shifter *) self;
+
+    sh->inner->close(sh->inner);
+    free(sh);
+}
+
+/* Owns inner, also on failure. */
+static mrd_err
+shifter_open(mrd_source *inner, int64_t shift_ns, mrd_source **ret_source, mrd_why *why)
+{
+    stream_shifter *sh = calloc(1, sizeof(*sh));
+
+    if (sh == NULL) {
+        inner->close(inner);
+        return mrd_why_set(why, MRD_NOMEM, 0, "a reader");
+    }
+    *sh = (stream_shifter){
+        .base = { .next = shifter_next, .close = shifter_close, .key = inner->key },
+        .inner = inner,
+        .shift_ns = shift_ns
+    };
+    *ret_source = &sh->base;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_stream_open(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
+{
+    mrd_source *raw;
+    mrd_err err;
+
+    if (!s->finished)
+        return mrd_why_set(why, MRD_STATE, 0, "%s is not finished", s->label);
+    if (s->err != MRD_OK) {
+        if (why != NULL)
+            *why = s->why;
+        return s->err;
+    }
+    if ((err = mrd_stream_open_raw(s, &raw, why)) != MRD_OK)
+        return err;
+    if (s->bound != NULL && (err = mrd_stream_open_bound(s, raw, &raw, why)) != MRD_OK)
+        return err;
+    if (s->shift_ns != 0)
+        return shifter_open(raw, s->shift_ns, ret_source, why);
+    *ret_source = raw;
+    return MRD_OK;
+}

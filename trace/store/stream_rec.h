@@ -1,0 +1,259 @@
+/*
+ * trace/store/stream_rec.h - how the store keeps one event: a 40-byte head, then in this order, each only
+ * when its bit in `has` is set, the id, the bound, the value, the arguments, the flows, the text of
+ * the arguments. In memory and in the temporary file alike, host byte order, 8-byte aligned.
+ * Private to stream.c and its helpers.
+ */
+#ifndef MRD_TRACE_STREAM_REC_H
+#define MRD_TRACE_STREAM_REC_H
+
+#include "base/obj.h"
+#include "trace/model/event.h"
+
+typedef struct {
+    int64_t ts_ns;
+    int64_t dur_ns; /* COUNTER: the bits of the value; FLOW: its direction */
+    uint32_t seq_lo;
+    uint32_t track, name, category;
+    uint32_t words; /* the whole record, in 8-byte words */
+    uint8_t seq_hi; /* 2^40 events in a stream */
+    uint8_t kind, flags, has;
+} mrd_rec;
+
+_Static_assert(sizeof(mrd_rec) == 40, "the record head has no padding");
+
+enum {
+    REC_ID = 1,     /* uint64 */
+    REC_BOUND = 2,  /* uint32, uint32 0 */
+    REC_VALUE = 4,  /* int64: LOSS */
+    REC_ARGS = 8,   /* uint32 count, uint32 bytes of text; mrd_arg each */
+    REC_TEXT = 16,  /* some argument has text: v.u is its offset in the text */
+    REC_FLOWS = 32, /* uint64 count; mrd_flow each */
+};
+
+#define MRD_REC_SEQ_MAX   ((UINT64_C(1) << 40) - 1)
+#define MRD_REC_BYTES_MAX ((size_t) 256 << 20) /* arguments of one event */
+
+static inline uint64_t
+mrd_rec_seq(const mrd_rec *r)
+{
+    return (uint64_t) r->seq_hi << 32 | r->seq_lo;
+}
+
+static inline bool
+mrd_arg_has_text(const mrd_arg *arg)
+{
+    return arg->type == MRD_ARG_TEXT || arg->type == MRD_ARG_JSON;
+}
+
+static inline int64_t
+mrd_rec_end(const mrd_rec *r)
+{
+    int64_t end;
+
+    if (r->kind != MRD_SPAN && r->kind != MRD_LOSS)
+        return r->ts_ns;
+    if (r->dur_ns < 0 || __builtin_add_overflow(r->ts_ns, r->dur_ns, &end))
+        return INT64_MAX;
+    return end;
+}
+
+static inline int
+mrd_rec_rank(uint8_t kind)
+{
+    return kind == MRD_FLOW ? 0 : kind == MRD_LOSS ? 1 : 2;
+}
+
+/* mrd_event_order of two records. */
+static inline int
+mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
+{
+    int64_t a_end, b_end;
+    uint64_t a_seq = mrd_rec_seq(a), b_seq = mrd_rec_seq(b);
+
+    if (a->ts_ns != b->ts_ns)
+        return a->ts_ns < b->ts_ns ? -1 : 1;
+    if (a->track != b->track)
+        return a->track < b->track ? -1 : 1;
+    if (mrd_rec_rank(a->kind) != mrd_rec_rank(b->kind))
+        return mrd_rec_rank(a->kind) - mrd_rec_rank(b->kind);
+    a_end = mrd_rec_end(a);
+    b_end = mrd_rec_end(b);
+    if (a_end != b_end)
+        return a_end > b_end ? -1 : 1;
+    return a_seq < b_seq ? -1 : a_seq > b_seq;
+}
+
+/* Bytes the event takes; *ret_has and *ret_text describe it for mrd_rec_put. */
+static inline size_t
+mrd_rec_size(const mrd_event *ev, uint8_t *ret_has, size_t *ret_text)
+{
+    size_t size = sizeof(mrd_rec), text = 0;
+    unsigned has = 0;
+
+    if (ev->id != 0)
+        has |= REC_ID, size += 8;
+    if (ev->bound_ns != 0)
+        has |= REC_BOUND, size += 8;
+    if (ev->kind == MRD_LOSS)
+        has |= REC_VALUE, size += 8;
+    if (ev->arg_count > 0) {
+        has |= REC_ARGS;
+        size += 8 + ev->arg_count * sizeof(mrd_arg);
+        for (uint32_t i = 0; i < ev->arg_count; i++) {
+            if (mrd_arg_has_text(&ev->args[i]))
+                has |= REC_TEXT, text += ev->args[i].len;
+        }
+    }
+    if (ev->flow_count > 0)
+        has |= REC_FLOWS, size += 8 + ev->flow_count * sizeof(mrd_flow);
+    *ret_has = (uint8_t) has;
+    *ret_text = text;
+    return size + ((text + 7) & ~(size_t) 7);
+}
+
+static inline uint8_t *
+mrd_rec_put_args(uint8_t *p, const mrd_event *ev)
+{
+    uint64_t at = 0;
+
+    for (uint32_t i = 0; i < ev->arg_count; i++, p += sizeof(mrd_arg)) {
+        mrd_arg arg = ev->args[i];
+
+        if (mrd_arg_has_text(&arg)) {
+            arg.v.u = at;
+            at += arg.len;
+        }
+        memcpy(p, &arg, sizeof(arg));
+    }
+    return p;
+}
+
+/* Writes the event at p, which is aligned and has `size` bytes (mrd_rec_size). */
+static inline void
+mrd_rec_put(uint8_t *p, size_t size, uint8_t has, size_t text, const mrd_event *ev, uint64_t seq)
+{
+    mrd_rec r = { ev->ts_ns,
+                  ev->dur_ns,
+                  (uint32_t) seq,
+                  ev->track,
+                  ev->name,
+                  ev->category,
+                  (uint32_t) (size / 8),
+                  (uint8_t) (seq >> 32),
+                  ev->kind,
+                  ev->flags,
+                  has };
+
+    if (ev->kind == MRD_COUNTER)
+        r.dur_ns = ev->ivalue; /* the bits, whichever member it is */
+    else if (ev->kind == MRD_FLOW)
+        r.dur_ns = ev->flow_dir;
+    memcpy(p, &r, sizeof(r));
+    if (has == 0)
+        return;
+    p += sizeof(r);
+    if (has & REC_ID)
+        memcpy(p, &ev->id, 8), p += 8;
+    if (has & REC_BOUND) {
+        uint32_t word[2] = { ev->bound_ns, 0 };
+
+        memcpy(p, word, 8), p += 8;
+    }
+    if (has & REC_VALUE)
+        memcpy(p, &ev->ivalue, 8), p += 8;
+    if (has & REC_ARGS) {
+        uint32_t word[2] = { ev->arg_count, (uint32_t) text };
+
+        memcpy(p, word, 8);
+        p = mrd_rec_put_args(p + 8, ev);
+    }
+    if (has & REC_FLOWS) {
+        uint64_t count = ev->flow_count;
+
+        memcpy(p, &count, 8), p += 8;
+        memcpy(p, ev->flows, ev->flow_count * sizeof(mrd_flow));
+        p += ev->flow_count * sizeof(mrd_flow);
+    }
+    if (has & REC_TEXT) {
+        for (uint32_t i = 0; i < ev->arg_count; i++) {
+            if (mrd_arg_has_text(&ev->args[i]) && ev->args[i].len > 0) {
+                memcpy(p, ev->args[i].v.text, ev->args[i].len);
+                p += ev->args[i].len;
+            }
+        }
+        memset(p, 0, (8 - text % 8) % 8);
+    }
+}
+
+/* Points the text of the arguments into the record; the copies live in *scratch. */
+static inline const mrd_arg *
+mrd_rec_args(const uint8_t *args, uint32_t count, const uint8_t *text, mrd_buf *scratch)
+{
+    mrd_arg *copy;
+
+    mrd_buf_reset(scratch);
+    mrd_buf_add(scratch, args, count * sizeof(mrd_arg));
+    if (scratch->err != MRD_OK)
+        return NULL;
+    copy = (mrd_arg *) (void *) scratch->p;
+    for (uint32_t i = 0; i < count; i++) {
+        if (mrd_arg_has_text(&copy[i]))
+            copy[i].v.text = (const char *) text + copy[i].v.u;
+    }
+    return copy;
+}
+
+/* Fills *ev from r; args, flows and text point into r (or *scratch). False without memory. */
+static inline bool
+mrd_rec_get(const mrd_rec *r, mrd_event *ev, mrd_buf *scratch)
+{
+    const uint8_t *p = (const uint8_t *) (r + 1), *args = NULL;
+
+    ev->ts_ns = r->ts_ns;
+    ev->dur_ns = r->dur_ns;
+    ev->seq = mrd_rec_seq(r);
+    ev->id = 0;
+    ev->ivalue = 0;
+    ev->track = r->track;
+    ev->name = r->name;
+    ev->category = r->category;
+    ev->bound_ns = 0;
+    ev->kind = r->kind;
+    ev->flags = r->flags;
+    ev->flow_dir = ev->flow_count = 0;
+    ev->arg_count = 0;
+    ev->args = NULL;
+    ev->flows = NULL;
+    if (r->kind == MRD_COUNTER) {
+        ev->ivalue = r->dur_ns;
+        ev->dur_ns = 0;
+    } else if (r->kind == MRD_FLOW) {
+        ev->flow_dir = (uint8_t) r->dur_ns;
+        ev->dur_ns = 0;
+    }
+    if (r->has == 0)
+        return true;
+    if (r->has & REC_ID)
+        memcpy(&ev->id, p, 8), p += 8;
+    if (r->has & REC_BOUND)
+        memcpy(&ev->bound_ns, p, 4), p += 8;
+    if (r->has & REC_VALUE)
+        memcpy(&ev->ivalue, p, 8), p += 8;
+    if (r->has & REC_ARGS) {
+        memcpy(&ev->arg_count, p, 4), p += 8;
+        args = p;
+        ev->args = (const mrd_arg *) (const void *) p;
+        p += ev->arg_count * sizeof(mrd_arg);
+    }
+    if (r->has & REC_FLOWS) {
+        ev->flow_count = *p, p += 8;
+        ev->flows = (const mrd_flow *) (const void *) p;
+        p += ev->flow_count * sizeof(mrd_flow);
+    }
+    if (r->has & REC_TEXT)
+        return (ev->args = mrd_rec_args(args, ev->arg_count, p, scratch)) != NULL;
+    return true;
+}
+
+#endif

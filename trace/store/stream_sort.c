@@ -1,0 +1,130 @@
+#include <stdlib.h>
+
+#include "trace/store/stream_int.h"
+
+/* key is the time above the earliest, so that the radix passes see few digits. */
+typedef struct {
+    uint64_t key;
+    const mrd_rec *rec;
+} sort_entry;
+
+enum { RADIX_BITS = 11, RADIX = 1 << RADIX_BITS };
+
+static inline bool
+entry_less(const sort_entry *a, const sort_entry *b)
+{
+    return a->key != b->key ? a->key < b->key : mrd_rec_order(a->rec, b->rec) < 0;
+}
+
+/* Sorts while less than `budget` moves are needed; false when it gave up half way. */
+static bool
+sort_insertion(sort_entry *v, size_t n, size_t budget)
+{
+    for (size_t i = 1; i < n; i++) {
+        sort_entry moving = v[i];
+        size_t at = i;
+
+        while (at > 0 && entry_less(&moving, &v[at - 1])) {
+            v[at] = v[at - 1];
+            at--;
+        }
+        v[at] = moving;
+        if (i - at > budget)
+            return false;
+        budget -= i - at;
+    }
+    return true;
+}
+
+static int
+entry_compare(const void *a, const void *b)
+{
+    return mrd_rec_order(((const sort_entry *) a)->rec, ((const sort_entry *) b)->rec);
+}
+
+/* One stable pass over one digit. */
+static void
+sort_digit(const sort_entry *from, sort_entry *to, size_t n, unsigned shift)
+{
+    size_t start[RADIX] = { 0 }, sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        start[from[i].key >> shift & (RADIX - 1)]++;
+    for (size_t d = 0; d < RADIX; d++) {
+        size_t count = start[d];
+
+        start[d] = sum;
+        sum += count;
+    }
+    for (size_t i = 0; i < n; i++)
+        to[start[from[i].key >> shift & (RADIX - 1)]++] = from[i];
+}
+
+/* Orders by time with a radix sort, then each group of equal times by the rest of the order.
+ * Returns the one of the two arrays that holds the result. */
+static sort_entry *
+sort_radix(sort_entry *v, sort_entry *spare, size_t n)
+{
+    uint64_t all = 0;
+
+    for (size_t i = 0; i < n; i++)
+        all |= v[i].key;
+    for (unsigned shift = 0; shift < 64 && all >> shift != 0; shift += RADIX_BITS) {
+        sort_entry *swap = v;
+
+        sort_digit(v, spare, n, shift);
+        v = spare;
+        spare = swap;
+    }
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && v[end].key == v[i].key;)
+            end++;
+        if (end - i > 1 && !sort_insertion(v + i, end - i, 8 * (end - i)))
+            qsort(v + i, end - i, sizeof(*v), entry_compare);
+    }
+    return v;
+}
+
+static void
+sort_index(const mrd_block *head, sort_entry *v)
+{
+    int64_t min = INT64_MAX;
+    size_t n = 0;
+
+    for (const mrd_block *b = head; b != NULL; b = b->next) {
+        for (size_t at = 0; at < b->used;) {
+            const mrd_rec *r = (const mrd_rec *) (const void *) (b->data + at);
+
+            v[n++].rec = r;
+            min = r->ts_ns < min ? r->ts_ns : min;
+            at += (size_t) r->words * 8;
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        v[i].key = (uint64_t) v[i].rec->ts_ns - (uint64_t) min;
+}
+
+bool
+mrd_rec_sort(const mrd_block *head, size_t n, const mrd_rec ***ret_order)
+{
+    sort_entry *v = malloc(n * sizeof(*v)), *spare = NULL, *sorted = v;
+    const mrd_rec **order;
+
+    if (v == NULL)
+        return false;
+    sort_index(head, v);
+    if (!sort_insertion(v, n, 4 * n)) {
+        if ((spare = malloc(n * sizeof(*spare))) == NULL) {
+            free(v);
+            return false;
+        }
+        sorted = sort_radix(v, spare, n);
+    }
+    order = malloc(n * sizeof(*order));
+    for (size_t i = 0; order != NULL && i < n; i++)
+        order[i] = sorted[i].rec;
+    free(v);
+    free(spare);
+    *ret_order = order;
+    return order != NULL;
+}
