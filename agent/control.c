@@ -124,6 +124,8 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 
     if (err == MRD_OK && !again)
         err = arm_counters(a, c->session, why);
+    if (err == MRD_OK && !again && a->trigger != NULL)
+        mrd_trigger_session(a->trigger, start);
 
     if (err == MRD_OK && !again)
         mrd_log(MRD_LOG_INFO, "AGT-GO", "Session starts: name=%s in_ms=%lld bound_us=%lld", c->name,

@@ -264,9 +264,9 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     mrd_record_status s;
     mrd_agent_counts c;
     mrd_publish_stats p;
-    Mrd__Label note, *notes[1] = { &note };
+    Mrd__Label note, number, *notes[2] = { &note, &number };
     mrd_clock_sync_view view;
-    char state[32], key[] = "trigger";
+    char state[32], key[] = "trigger", at_key[] = "trigger-at", at[24];
     mrd_err err;
 
     if (each == NULL || profiles == NULL) {
@@ -334,8 +334,10 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.processes = (uint32_t) c.pipe.processes;
     if (a->trigger_reason[0] != '\0' && m.local_ns - a->trigger_at < 10 * MRD_SEC) {
         label(&note, key, a->trigger_reason);
+        snprintf(at, sizeof(at), "%lld", (long long) a->trigger_at);
+        label(&number, at_key, at); /* the same sentence may come again */
         m.notes = notes;
-        m.n_notes = 1;
+        m.n_notes = 2;
     }
     err = mrd_msg_pack(&f, &m, to, NULL);
     free(each);

@@ -14,6 +14,9 @@ typedef struct {
     uint64_t used; /* turn of its last use */
 } steps;
 
+#define STARTS     16 /* of sessions, the newest */
+#define QUEUE_FULL 7
+
 enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
 
 struct mrd_trigger {
@@ -21,6 +24,8 @@ struct mrd_trigger {
     steps steps[MRD_TRIGGER_STEPS];
     uint64_t turn;
     int64_t told[CAUSES];
+    int64_t starts[STARTS]; /* of sessions; 0: none */
+    unsigned n_starts;
 };
 
 static const struct {
@@ -31,9 +36,15 @@ static const struct {
     { 4, "out of resources" },
     { 5, "time-out" },
     { 6, "hardware error" },
+    { QUEUE_FULL, "queue full" },
+    { 9, "not enough cores to load the model" },
+    { 10, "unsupported NEFF version" },
+    { 11, "out of host memory" },
     { 101, "execution unit unrecoverable" },
+    { 1002, "bad input" },
     { 1003, "completed with numerical errors" },
     { 1004, "completed with errors" },
+    { 1005, "core busy" },
     { 1006, "out of bounds" },
     { 1200, "collective stuck" },
     { 1201, "uncorrectable HBM error" },
@@ -51,6 +62,14 @@ mrd_trigger_status_text(int64_t status)
         if (statuses[i].value == status)
             return statuses[i].text;
     return NULL;
+}
+
+bool
+mrd_trigger_status_is_fault(const char *function, int64_t status)
+{
+    if (status == QUEUE_FULL && strncmp(function, "nrta_", 5) == 0)
+        return false;
+    return mrd_trigger_status_text(status) != NULL;
 }
 
 mrd_err
@@ -75,12 +94,29 @@ mrd_trigger_close(mrd_trigger *t)
     free(t);
 }
 
+void
+mrd_trigger_session(mrd_trigger *t, int64_t start_ns)
+{
+    t->starts[t->n_starts++ % STARTS] = start_ns;
+}
+
+/* A session began after that: it was not told. */
+static bool
+started_since(const mrd_trigger *t, int64_t told, int64_t now)
+{
+    for (size_t i = 0; i < STARTS; i++)
+        if (t->starts[i] != 0 && t->starts[i] >= told && t->starts[i] <= now)
+            return true;
+    return false;
+}
+
 static bool
 tell(mrd_trigger *t, unsigned cause)
 {
     int64_t now = mrd_local_now().ns;
 
-    if (t->told[cause] != 0 && now - t->told[cause] < t->o.quiet_ns)
+    if (t->told[cause] != 0 && now - t->told[cause] < t->o.quiet_ns &&
+        !started_since(t, t->told[cause], now))
         return false;
     t->told[cause] = now;
     return true;
@@ -93,15 +129,15 @@ bad_status(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev, char
 {
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
-        const char *text;
+        const char *name = mrd_catalog_text(p->catalog, ev->name).p;
 
         if (a->type != MRD_ARG_INT && a->type != MRD_ARG_UINT)
             continue;
         if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status") ||
-            (text = mrd_trigger_status_text(a->v.i)) == NULL || !tell(t, CAUSE_STATUS))
+            !mrd_trigger_status_is_fault(name, a->v.i) || !tell(t, CAUSE_STATUS))
             continue;
-        snprintf(reason, 256, "%.100s returned %lld (%s)", mrd_catalog_text(p->catalog, ev->name).p,
-                 (long long) a->v.i, text);
+        snprintf(reason, 256, "%.100s returned %lld (%s)", name, (long long) a->v.i,
+                 mrd_trigger_status_text(a->v.i));
         return true;
     }
     return false;

@@ -19,7 +19,7 @@ typedef struct {
     double slow_step;         /* x median; 0: off */
     const char *step_name;    /* fnmatch pattern of span names that are steps; NULL: "*step*" */
     mrd_dur_ns collective_ns; /* 0: off */
-    mrd_dur_ns quiet_ns;      /* equal causes are told once in so long; 0: 10 s */
+    mrd_dur_ns quiet_ns;      /* equal causes are told once in so long, in each session; 0: 10 s */
 } mrd_trigger_options;
 
 typedef struct mrd_trigger mrd_trigger;
@@ -27,10 +27,15 @@ typedef struct mrd_trigger mrd_trigger;
 mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger **ret_trigger,
                          mrd_why *why);
 void mrd_trigger_close(mrd_trigger *t);
+/* A flight recorder starts at this time (RAW): what was told before was not told to it. */
+void mrd_trigger_session(mrd_trigger *t, int64_t start_ns);
 /* Looks at one event. True when it is a trigger; reason is a sentence (cut at its size). */
 bool mrd_trigger_event(mrd_trigger *t, const mrd_drain_process *process, const mrd_event *ev,
                        char reason[256]);
-/* The statuses that are faults (not back-pressure, not a wrong call): names; NULL for others. */
+/* The statuses that are faults: names; NULL for others, which are a wrong call (2, 3, 13, 14), an
+ * answer to a question (15, 1100), or of no runtime that is known here. */
 const char *mrd_trigger_status_text(int64_t status);
+/* NRT_QUEUE_FULL is back-pressure where a schedule call (nrta_...) returns it, a fault elsewhere. */
+bool mrd_trigger_status_is_fault(const char *function, int64_t status);
 
 #endif

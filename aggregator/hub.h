@@ -107,6 +107,7 @@ typedef struct {
     int64_t limited_ns;       /* aggregator's RAW */
     mrd_strlist labels;       /* "key=value" */
     char noted[HUB_TEXT_MAX]; /* the trigger its last heartbeat told of, "": none */
+    char noted_at[24];        /* which tells it from an earlier one of the same words */
     uint8_t probe_key[MRD_PROBE_KEY_LEN];
     struct mrd_follow *follow;   /* what its probes say, NULL before the first */
     struct probe_memory *probes; /* the last ones, for frames of further sessions */

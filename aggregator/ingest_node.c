@@ -260,15 +260,19 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
 static void
 take_notes(hub *h, hub_node *n, const Mrd__Heartbeat *hb)
 {
-    const char *note = "";
+    const char *note = "", *at = "";
 
     for (size_t i = 0; i < hb->n_notes; i++) {
         if (strcmp(hb->notes[i]->key, "trigger") == 0)
             note = hb->notes[i]->value;
+        else if (strcmp(hb->notes[i]->key, "trigger-at") == 0)
+            at = hb->notes[i]->value;
     }
-    if (*note != '\0' && strncmp(note, n->noted, sizeof(n->noted) - 1) != 0)
+    if (*note != '\0' && (strncmp(note, n->noted, sizeof(n->noted) - 1) != 0 ||
+                          strncmp(at, n->noted_at, sizeof(n->noted_at) - 1) != 0))
         control_noted(h, n, note);
     hub_copy(n->noted, sizeof(n->noted), note);
+    hub_copy(n->noted_at, sizeof(n->noted_at), at);
 }
 
 void

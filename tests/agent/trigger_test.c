@@ -1,0 +1,108 @@
+#include "agent/trigger.h"
+
+#include "tests/check.h"
+
+typedef struct {
+    mrd_trigger *t;
+    mrd_drain_process process;
+    char reason[256];
+} fixture;
+
+static bool
+open_fixture(fixture *f)
+{
+    mrd_trigger_options o = { .errors = true, .quiet_ns = 3600 * MRD_SEC };
+    mrd_why why = { 0 };
+
+    *f = (fixture){ .process = { .catalog = mrd_catalog_new() } };
+    return f->process.catalog != NULL && mrd_trigger_open(&o, &f->t, &why) == MRD_OK;
+}
+
+static void
+close_fixture(fixture *f)
+{
+    mrd_trigger_close(f->t);
+    mrd_catalog_free(f->process.catalog);
+}
+
+/* A call of the runtime that returned this. */
+static bool
+call(fixture *f, const char *function, int64_t status)
+{
+    mrd_catalog *c = f->process.catalog;
+    mrd_arg arg = { .key = mrd_catalog_intern(c, "status"), .type = MRD_ARG_INT, .v.i = status };
+    mrd_event ev = { .kind = MRD_SPAN,
+                     .name = mrd_catalog_intern(c, function),
+                     .dur_ns = 5,
+                     .args = &arg,
+                     .arg_count = 1 };
+
+    return mrd_trigger_event(f->t, &f->process, &ev, f->reason);
+}
+
+TEST(statuses_that_are_faults_trigger)
+{
+    static const struct {
+        const char *row, *function;
+        int64_t status;
+        bool want;
+    } rows[] = {
+        { "success", "nrt_execute", 0, false },
+        { "failure", "nrt_execute", 1, true },
+        { "wrong call", "nrt_execute", 2, false },
+        { "wrong handle", "nrt_execute", 3, false },
+        { "resource", "nrt_load", 4, true },
+        { "time-out", "nrt_execute", 5, true },
+        { "hardware", "nrt_execute", 6, true },
+        { "queue full", "nrt_execute", 7, true },
+        { "back-pressure", "nrta_execute_schedule", 7, false },
+        { "unused number", "nrt_execute", 8, false },
+        { "too few cores", "nrt_load", 9, true },
+        { "NEFF version", "nrt_load", 10, true },
+        { "host memory", "nrt_load", 11, true },
+        { "not begun", "nrt_load", 13, false },
+        { "closed", "nrt_load", 14, false },
+        { "nothing there", "nrta_get_sequence", 15, false },
+        { "unrecoverable", "nrt_execute", 101, true },
+        { "bad input", "nrt_execute", 1002, true },
+        { "numerical", "nrt_execute", 1003, true },
+        { "errors", "nrt_execute", 1004, true },
+        { "core busy", "nrt_execute", 1005, true },
+        { "bounds", "nrt_execute", 1006, true },
+        { "pending", "nrta_cc_schedule", 1100, false },
+        { "collectives", "nrt_execute", 1200, true },
+        { "scheduled, and failed", "nrta_execute_schedule", 1206, true },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        fixture f;
+
+        REQUIRE(open_fixture(&f));
+        CHECK_ROW(rows[i].row, call(&f, rows[i].function, rows[i].status) == rows[i].want);
+        close_fixture(&f);
+    }
+}
+
+/* The quiet time is each session's own: a fault that the session before was told of is new to one
+ * that began since. */
+TEST(a_new_session_is_told_again)
+{
+    fixture f;
+
+    REQUIRE(open_fixture(&f));
+    CHECK(call(&f, "nrt_execute", 5));
+    CHECK_TEXT(f.reason, "nrt_execute returned 5 (time-out)");
+    CHECK(!call(&f, "nrt_execute", 5)); /* quiet */
+    mrd_trigger_session(f.t, mrd_local_now().ns);
+    CHECK(call(&f, "nrt_execute", 5));
+    CHECK(!call(&f, "nrt_execute", 5));
+    mrd_trigger_session(f.t, mrd_local_now().ns + 3600 * MRD_SEC); /* not begun yet */
+    CHECK(!call(&f, "nrt_execute", 5));
+    for (int i = 0; i < 40; i++) /* many may begin; the last one counts */
+        mrd_trigger_session(f.t, mrd_local_now().ns);
+    CHECK(call(&f, "nrt_execute", 5));
+    CHECK(!call(&f, "nrt_execute", 5));
+    close_fixture(&f);
+}
+
+TEST_MAIN()
