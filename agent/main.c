@@ -14,6 +14,7 @@
 #include "base/obj.h"
 #include "base/secret.h"
 #include "base/user.h"
+#include "capture/ring_read.h"
 
 static const mrd_opt options[] = {
 #define HEAD(text) { .type = MRD_OPT_HEAD, .help = text },
@@ -186,6 +187,23 @@ leave(int code)
     _exit(code);
 }
 
+static void
+say_what_lacks(const mrd_agent_options *o)
+{
+    const char *ring_dir = o->ring_dir == NULL ? mrd_ring_dir() : o->ring_dir;
+
+    if (access(ring_dir, F_OK) != 0)
+        mrd_log(MRD_LOG_WARN, "AGT-RINGS",
+                "The ring directory is not there yet; what is recorded in it is found when it is: "
+                "dir=%s reason=%s",
+                ring_dir, strerror(errno));
+    if (o->data_url == NULL)
+        mrd_log(MRD_LOG_WARN, "AGT-ALONE",
+                "No aggregator is given: what this node's processes record is read, counted and "
+                "thrown away. Give one with --aggregator (MERIDIAN_AGGREGATOR), or record one "
+                "command without an agent: meridian inspect -- COMMAND");
+}
+
 static int
 run(mrd_agent_options *o, const mrd_node *node)
 {
@@ -212,11 +230,7 @@ run(mrd_agent_options *o, const mrd_node *node)
     mrd_log(MRD_LOG_INFO, "AGT-START", "Agent runs: node=%s from=%s aggregator=%s release=%s",
             node->instance_id, node->source, o->data_url == NULL ? "none" : o->data_url,
             MRD_RELEASE);
-    if (access(o->ring_dir, F_OK) != 0)
-        mrd_log(MRD_LOG_WARN, "AGT-RINGS",
-                "The ring directory is not there yet; what is recorded in it is found when it is: "
-                "dir=%s reason=%s",
-                o->ring_dir, strerror(errno));
+    say_what_lacks(o);
     if (node->note[0] != '\0')
         mrd_log(MRD_LOG_INFO, "AGT-IMDS", "No instance metadata: reason=%s", node->note);
     while (!ending && !lost) {

@@ -150,7 +150,7 @@ TEST(faults_of_the_runtime_are_triggers)
         const char *text;
     } rows[] = {
         { 0, false, "" },
-        { 7, false, "" },
+        { 7, true, "queue full" },
         { 2, false, "" },
         { 5, true, "time-out" },
         { 1200, true, "collective stuck" },

@@ -1,0 +1,92 @@
+"""Agents by themselves: what one says that has nobody to send to, and whom its triggers reach."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from lib import BIN, BUILD, SOURCE, Cluster, Program, check, equal, finish, need_daemons, until
+
+AGENT = os.path.join(BIN, "meridian-agent")
+
+
+def start(tmp, name, *options, env=None):
+    """An agent whose log goes to a file; no port, no metadata service."""
+    log = open(os.path.join(tmp, name + ".log"), "w+", encoding="utf-8")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MERIDIAN_")}
+    p = subprocess.Popen([AGENT, "--instance-id", "i-" + name, *options], stdout=log, stderr=log, env={**clean, **(env or {})})
+    return p, log.name
+
+
+def text(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def end(p):
+    if p.poll() is None:
+        p.send_signal(signal.SIGTERM)
+    p.wait(20)
+
+
+def alone(tmp):
+    """Every option as it is by default: the folder is there, so no word of it; that all is thrown away is a warning."""
+    p, log = start(tmp, "alone")
+    until(lambda: "AGT-START" in text(log), "the agent runs")
+    until(lambda: "AGT-ALONE" in text(log), "an agent without aggregator says so", 5)
+    end(p)
+    said = text(log)
+    check("AGT-RINGS" not in said and "(null)" not in said, "no complaint about a ring folder that is there:\n" + said)
+    line = next((x for x in said.splitlines() if "AGT-ALONE" in x), "")
+    check("WARN" in line and "--aggregator" in line, f"it is a warning that says what to do: {line!r}")
+    p, log = start(tmp, "nodir", "--ring-dir", os.path.join(tmp, "none"))
+    until(lambda: "AGT-RINGS" in text(log), "a folder that is not there is said", 5)
+    end(p)
+    check(f"dir={tmp}/none" in text(log) and "No such file" in text(log), "... with its name and the reason")
+
+
+FAULTS = """
+import sys, meridian
+for line in sys.stdin:
+    with meridian.scope("nrt_execute", status=5):
+        pass
+    print(flush=True)
+"""
+
+
+def quiet_time():
+    """The same fault in two flight recorders within seconds: each of them is triggered by it."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        c.agent(0)
+        until(lambda: c.connected(), "the agent is connected")
+        p = c.keep(Program(c.path("faults.log"), [sys.executable, "-c", FAULTS], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                           env={**c.env, "PYTHONPATH": os.path.join(SOURCE, "python"), "MERIDIAN_RING_DIR": c.rings(0),
+                                "MERIDIAN_LIBRARY": os.path.join(BUILD, "lib", "libmeridian.so"), "MERIDIAN_ENABLE": "1"}))
+
+        def fault():
+            p.p.stdin.write("\n")
+            p.p.stdin.flush()
+            p.p.stdout.readline()
+
+        for name in ("first", "second"):
+            id = c.start("--mode", "recorder", "--keep", "30s")
+            c.recording(id, 1)
+            fault()
+            until(lambda: c.session(id)["triggers"], f"the {name} session is triggered", 8)
+            reasons = [t["reason"] for t in c.session(id)["triggers"]]
+            equal(reasons, ["i-test0: nrt_execute returned 5 (time-out)"], f"why the {name} one is")
+            c.stop(id, want=None)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as tmp:
+        alone(tmp)
+    need_daemons()
+    quiet_time()
+    finish()
+
+
+main()
