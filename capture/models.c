@@ -17,6 +17,7 @@
 /* One load. Shared by the registry and the captures that saw it. Under the process's lock. */
 typedef struct model {
     mrd_model_record rec;
+    uint64_t number; /* of this load: ids are the caller's and may come twice */
     char sha[65];
     char *uri;
     void *copy;
@@ -36,6 +37,7 @@ struct mrd_models {
 };
 
 static model *loaded;
+static _Atomic uint64_t loads;
 static mrd_models *captures;
 
 static void
@@ -126,6 +128,7 @@ model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, 
     if (m == NULL)
         return NULL;
     m->refs = 1;
+    m->number = atomic_fetch_add_explicit(&loads, 1, memory_order_relaxed) + 1;
     m->rec.model_id = model_id;
     m->rec.size = size;
     m->rec.vnc = vnc;
@@ -175,7 +178,8 @@ record_model(const model *m, bool load)
     for (size_t i = 0; i < sizeof(args) / sizeof(args[0]); i++)
         args[i].key = mrd_rec_name(args[i].key_text);
     snprintf(name, sizeof(name), "model %.12s", m->sha);
-    mrd_rec_model(load, m->sha[0] != '\0' ? name : m->uri, args, sizeof(args) / sizeof(args[0]));
+    mrd_rec_model(load, m->number, m->sha[0] != '\0' ? name : m->uri, args,
+                  sizeof(args) / sizeof(args[0]));
 }
 
 /* Under the lock. False without memory: the capture misses this one. */

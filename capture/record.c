@@ -429,13 +429,14 @@ mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count)
 }
 
 void
-mrd_rec_model(bool load, const char *name, const mrd_rec_arg *args, size_t arg_count)
+mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *args,
+              size_t arg_count)
 {
     mrd_rec_what what = { .name = mrd_rec_name(name), .name_text = name };
     uint64_t now = mrd_rec_now();
 
     what.flags = load ? MRD_RECF_LOAD : MRD_RECF_UNLOAD;
-    record(MRD_REC_MODEL, &what, now, now, 0, args, arg_count);
+    record(MRD_REC_MODEL, &what, now, now, number, args, arg_count);
 }
 
 /* ---- blobs ----------------------------------------------------------------------------------- */

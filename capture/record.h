@@ -101,8 +101,11 @@ void mrd_rec_counter(const mrd_rec_what *what, uint64_t value);
 void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
 /* A sentence or an event about the recording itself ("cannot arm: ..."), with details. */
 void mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count);
-/* A model came or went; keys by convention: model_id, hash, path, size, vnc, vnc_count. */
-void mrd_rec_model(bool load, const char *name, const mrd_rec_arg *args, size_t arg_count);
+/* A model came or went; keys by convention: model_id, hash, path, size, vnc, vnc_count. number: of
+ * this load in this process, from 1; the unload of the same model bears it again, which is what
+ * joins the two. */
+void mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *args,
+                   size_t arg_count);
 
 /*
  * Copies a blob (JSON text of the system trace) through the ring, in pieces. With wait_ns > 0 it

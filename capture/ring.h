@@ -146,7 +146,8 @@ typedef enum {
     MRD_REC_LOSS = 8,    /* ts first, value last time of the gap; name cause; extra count */
     MRD_REC_CLOCK = 9,   /* ts ticks, value raw_ns, extra wall_ns, name width: a mrd_ring_cal */
     MRD_REC_BLOB = 10,   /* piece of a blob: value offset in it, domain blob number, track bytes */
-    MRD_REC_MODEL = 11,  /* a model was loaded or unloaded; the rest is in the arguments */
+    MRD_REC_MODEL = 11, /* a model was loaded or unloaded; value: number of the load in its process,
+                            which joins the two; the rest is in the arguments */
     MRD_REC_NOTICE = 12, /* something to tell people: name is the sentence or its id */
 } mrd_rec_kind;
 

@@ -655,6 +655,32 @@ TEST(models)
     CHECK(strstr(find("model ba7816bf8f01", 0)->args, abc_hash) != NULL);
 }
 
+/* What joins a load and its unload, whatever the order: found here by the argument model_id. */
+TEST(models_join_in_any_order)
+{
+    static const uint64_t loads[] = { 11, 12, 13, 14 }, unloads[] = { 11, 13, 12, 14 };
+    uint64_t number[2][15] = { { 0 } };
+
+    start();
+    for (size_t i = 0; i < MRD_COUNT(loads); i++)
+        CHECK_INT(mrd_model_loaded(loads[i], NULL, "same", 4, 0, 1), MERIDIAN_OK);
+    for (size_t i = 0; i < MRD_COUNT(unloads); i++)
+        CHECK_INT(mrd_model_unloaded(unloads[i]), MERIDIAN_OK);
+    collect();
+    for (size_t i = 0; i < event_count; i++) {
+        const char *id = strstr(events[i].args, "model_id=");
+
+        if (events[i].kind == MRD_REC_MODEL && id != NULL)
+            number[(events[i].flags & MRD_RECF_UNLOAD) != 0][atoi(id + 9)] = events[i].value;
+    }
+    for (size_t i = 0; i < MRD_COUNT(loads); i++) {
+        CHECK(number[0][loads[i]] != 0);
+        CHECK_INT(number[1][loads[i]], number[0][loads[i]]);
+        for (size_t k = 0; k < i; k++)
+            CHECK(number[0][loads[k]] != number[0][loads[i]]);
+    }
+}
+
 /* Loading late, as Python does, and unloading: the library stays, its thread-locals with it. */
 TEST(dlopen_dlclose)
 {
