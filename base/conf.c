@@ -215,24 +215,77 @@ conf_distance(const char *a, const char *b)
     return d[la % 3][lb];
 }
 
+/* Edits between a word and a name, or a part of the name at dashes ("output" of "output-dir",
+ * "listen" of "data-listen"), which counts as one more; NOT_NEAR beyond a third of the word. */
+#define NOT_NEAR 99u
+
+static size_t
+conf_far(const char *word, const char *name)
+{
+    size_t len = strlen(word), best = conf_distance(word, name);
+    char part[66];
+
+    /* A word that is the start of a name is a better guess than one with as many edits. */
+    if (len >= 3 && strncmp(name, word, len) == 0)
+        return best < 1 ? best : 1;
+    best = best <= len / 3 + 1 ? best : NOT_NEAR;
+    for (const char *dash = strchr(name, '-'); len >= 3 && dash != NULL;
+         dash = strchr(dash + 1, '-')) {
+        size_t front, back = conf_distance(word, dash + 1);
+
+        snprintf(part, sizeof(part), "%.*s", (int) (dash - name), name);
+        front = conf_distance(word, part);
+        front = front < back ? front : back;
+        if (front <= len / 3 && front + 1 < best)
+            best = front + 1;
+    }
+    return best;
+}
+
+size_t
+mrd_conf_near(const char *word, const char *const *names, size_t n,
+              const char *ret_near[MRD_CONF_NEAR])
+{
+    size_t best = NOT_NEAR - 1, found = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t d = conf_far(word, names[i]);
+
+        if (d < best) {
+            best = d;
+            found = 0;
+        }
+        if (d == best && found < MRD_CONF_NEAR)
+            ret_near[found++] = names[i];
+    }
+    return found;
+}
+
 const char *
 mrd_conf_nearest(const char *word, const char *const *names, size_t n)
 {
-    const char *best = NULL;
-    size_t best_d = strlen(word) / 3 + 1;
+    const char *near[MRD_CONF_NEAR];
 
-    for (size_t i = 0; i < n; i++) {
-        size_t d = conf_distance(word, names[i]);
+    return mrd_conf_near(word, names, n, near) == 0 ? NULL : near[0];
+}
 
-        /* A word that is the start of a name is a better guess than one with as many edits. */
-        if (strlen(word) >= 3 && strncmp(names[i], word, strlen(word)) == 0)
-            d = 1;
-        if (d <= best_d && (best == NULL || d < best_d)) {
-            best = names[i];
-            best_d = d;
-        }
-    }
-    return best;
+char *
+mrd_conf_guess(const char *word, const char *const *names, size_t n, const char *dashes,
+               char text[MRD_CONF_GUESS])
+{
+    const char *near[MRD_CONF_NEAR];
+    size_t found = mrd_conf_near(word, names, n, near), at = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < found; i++)
+        at += (size_t) snprintf(text + at, MRD_CONF_GUESS - at, "%s%s%.70s",
+                                i == 0           ? ": did you mean "
+                                : i + 1 == found ? " or "
+                                                 : ", ",
+                                dashes, near[i]);
+    if (found > 0)
+        snprintf(text + at, MRD_CONF_GUESS - at, "?");
+    return text;
 }
 
 static const mrd_opt *
@@ -248,8 +301,8 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
 static mrd_err
 conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {
-    const char *names[256], *best;
-    char word[65], shown[70]; /* not its value, which may be a secret in the wrong place */
+    const char *names[256];
+    char word[65], guess[MRD_CONF_GUESS]; /* not its value, which may be a secret in the wrong place */
     size_t count = 0;
 
     for (size_t i = 0; i < n && count < MRD_COUNT(names); i++) {
@@ -257,12 +310,9 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
             names[count++] = table[i].name;
     }
     snprintf(word, sizeof(word), MRD_STR_FMT, MRD_STR_ARG(name));
-    snprintf(shown, sizeof(shown), "%s%s", dashes, word);
-    best = mrd_conf_nearest(word, names, count);
-    if (best == NULL)
-        return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s' (--help lists them)", shown);
-    return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s': did you mean %s%s?", shown,
-                       dashes, best);
+    mrd_conf_guess(word, names, count, dashes, guess);
+    return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s%s'%s", dashes, word,
+                       *guess == '\0' ? " (--help lists them)" : guess);
 }
 
 mrd_err
@@ -363,9 +413,23 @@ conf_long(conf_run *run, const char *word, mrd_why *why)
     return conf_apply(run, opt, eq == NULL ? NULL : eq + 1, why);
 }
 
+/* "-output-dir x": one dash in front of a long name. */
+static mrd_err
+conf_one_dash(const conf_run *run, const char *word, mrd_why *why)
+{
+    mrd_str name = { word + 1, strcspn(word + 1, "=") };
+
+    if (name.len < 3 || conf_find(run->table, run->n, name) == NULL)
+        return MRD_OK;
+    return mrd_why_set(why, MRD_INVALID, 0, "unknown option '-%.*s': did you mean --%.*s?",
+                       (int) name.len, name.p, (int) name.len, name.p);
+}
+
 static mrd_err
 conf_short(conf_run *run, const char *word, mrd_why *why)
 {
+    if (conf_one_dash(run, word, why) != MRD_OK)
+        return MRD_INVALID;
     for (const char *c = word + 1; *c != '\0'; c++) {
         const mrd_opt *opt = NULL;
         mrd_err err;

@@ -97,14 +97,13 @@ mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why)
     for (size_t i = 0; i < n; i++)
         names[i] = all[i]->name;
     for (size_t i = 0; i < formats->n; i++) {
-        const char *near;
+        char guess[MRD_CONF_GUESS];
 
         if (mrd_sink_find(mrd_str_of(formats->v[i])) != NULL)
             continue;
-        near = mrd_conf_nearest(formats->v[i], names, n);
-        return mrd_why_set(why, MRD_INVALID, 0, "--format '%s' is unknown%s%s%s", formats->v[i],
-                           near == NULL ? " (--help lists them)" : ": did you mean ",
-                           near == NULL ? "" : near, near == NULL ? "" : "?");
+        mrd_conf_guess(formats->v[i], names, n, "", guess);
+        return mrd_why_set(why, MRD_INVALID, 0, "--format '%s' is unknown%s", formats->v[i],
+                           *guess == '\0' ? " (--help lists them)" : guess);
     }
     return MRD_OK;
 }

@@ -30,15 +30,14 @@ print_help(FILE *to)
 static int
 unknown_command(const char *word)
 {
-    const char *names[MRD_COUNT(commands)], *best;
+    const char *names[MRD_COUNT(commands)];
+    char guess[MRD_CONF_GUESS];
 
     for (size_t i = 0; i < MRD_COUNT(commands); i++)
         names[i] = commands[i].name;
-    best = mrd_conf_nearest(word, names, MRD_COUNT(names));
-    if (best != NULL)
-        fprintf(stderr, "meridian: unknown command '%s': did you mean %s?\n", word, best);
-    else
-        fprintf(stderr, "meridian: unknown command '%s' (meridian --help lists them)\n", word);
+    mrd_conf_guess(word, names, MRD_COUNT(names), "", guess);
+    fprintf(stderr, "meridian: unknown command '%s'%s\n", word,
+            *guess == '\0' ? " (meridian --help lists them)" : guess);
     return MRD_EXIT_USAGE;
 }
 

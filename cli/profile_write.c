@@ -38,7 +38,8 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
     if (options->formats.n > MAX_FORMATS)
         return mrd_why_set(why, MRD_INVALID, 0, "--output-format: at most %d formats", MAX_FORMATS);
     for (size_t i = 0; i < options->formats.n; i++) {
-        const char *names[MAX_FORMATS], *near;
+        const char *names[MAX_FORMATS];
+        char guess[MRD_CONF_GUESS];
         size_t n;
         const mrd_sink_ops *const *sinks = mrd_sinks(&n);
 
@@ -46,10 +47,9 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
             continue;
         for (size_t k = 0; k < n && k < MAX_FORMATS; k++)
             names[k] = sinks[k]->name;
-        near = mrd_conf_nearest(options->formats.v[i], names, n < MAX_FORMATS ? n : MAX_FORMATS);
-        return mrd_why_set(
-            why, MRD_INVALID, 0, "--output-format '%s' is unknown%s%s", options->formats.v[i],
-            near == NULL ? " (--help lists them)" : ": did you mean ", near == NULL ? "" : near);
+        mrd_conf_guess(options->formats.v[i], names, n < MAX_FORMATS ? n : MAX_FORMATS, "", guess);
+        return mrd_why_set(why, MRD_INVALID, 0, "--output-format '%s' is unknown%s",
+                           options->formats.v[i], *guess == '\0' ? " (--help lists them)" : guess);
     }
     if (options->primary != NULL &&
         (err = mrd_group_parse(mrd_str_of(options->primary), &group, why)) != MRD_OK)
