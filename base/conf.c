@@ -302,7 +302,8 @@ static mrd_err
 conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {
     const char *names[256];
-    char word[65], guess[MRD_CONF_GUESS]; /* not its value, which may be a secret in the wrong place */
+    char word[65],
+        guess[MRD_CONF_GUESS]; /* not its value, which may be a secret in the wrong place */
     size_t count = 0;
 
     for (size_t i = 0; i < n && count < MRD_COUNT(names); i++) {

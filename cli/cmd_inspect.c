@@ -122,7 +122,8 @@ static const mrd_opt table[] = {
 static const char more[] =
     "The command keeps its own input, output and exit status. Ctrl-C goes to it; the profile is\n"
     "written all the same. Results and what the runtime itself writes land in the output "
-    "directory.\n"
+    "directory;\nwith results of an earlier run in it the command is not started, unless --force "
+    "replaces them.\n"
     "\n"
     "Examples\n"
     "  meridian inspect -o out -- python train.py\n"
@@ -252,6 +253,8 @@ typedef struct {
     uint64_t bytes, refused;
     mrd_hw *hw;
     mrd_sample *sample;
+    mrd_strlist earlier; /* what was in the output directory when the command began */
+    mrd_wall_ns began;
 } recording;
 
 /* Rings, samples and runtime traces of one process share a stream. */
@@ -417,6 +420,27 @@ account(recording *r, const char *command)
     return dropped == 0;
 }
 
+/* Somebody else may have written results there while the command ran: then both are kept. */
+static mrd_err
+write_profile(recording *r, mrd_why *why)
+{
+    mrd_profile_options options = r->set->profile;
+    mrd_profile_result result;
+    mrd_buf dir = { 0 };
+    mrd_err err = mrd_profile_write(&options, r->catalog, r->store, stderr, &result, why);
+
+    if (err != MRD_EXISTS)
+        return err;
+    mrd_buf_fmt(&dir, "%s-%d", options.dir, (int) getpid());
+    options.dir = (char *) (uintptr_t) mrd_buf_cstr(&dir);
+    fprintf(stderr, "meridian inspect: %s; so the results go to %s\n", why->text, options.dir);
+    err = mrd_make_dirs(options.dir, why);
+    if (err == MRD_OK)
+        err = mrd_profile_write(&options, r->catalog, r->store, stderr, &result, why);
+    mrd_buf_fini(&dir);
+    return err;
+}
+
 /* Everything between the command's end and the files. */
 static mrd_err
 finish_profile(recording *r, const char *command, mrd_why *why)
@@ -427,8 +451,9 @@ finish_profile(recording *r, const char *command, mrd_why *why)
                               .system = true,
                               .device = true,
                               .vendor_tool = never ? "" : r->set->vendor_tool,
-                              .vendor_timeout_ms = 600000 };
-    mrd_profile_result result;
+                              .vendor_timeout_ms = 600000,
+                              .earlier = &r->earlier,
+                              .earlier_than = r->began };
     mrd_err err;
 
     account(r, command);
@@ -441,7 +466,7 @@ finish_profile(recording *r, const char *command, mrd_why *why)
     }
     for (size_t i = 0; i < mrd_catalog_notes(r->catalog); i++)
         fprintf(stderr, "note: %s\n", mrd_catalog_note_at(r->catalog, i).p);
-    return mrd_profile_write(&r->set->profile, r->catalog, r->store, stderr, &result, why);
+    return write_profile(r, why);
 }
 
 /* A folder of its own for the rings of this recording: shared memory where there is some, else
@@ -475,6 +500,26 @@ remove_ring_dir(const char *dir)
         closedir(d);
     if (*dir != '\0')
         rmdir(dir);
+}
+
+/* Makes the output directory, and learns what an earlier run left there, which is not of this one. */
+static mrd_err
+prepare_output(recording *r, mrd_why *why)
+{
+    const char *dir = r->set->profile.dir;
+    struct dirent *entry;
+    mrd_err err = mrd_profile_check_output(&r->set->profile, why);
+    DIR *d;
+
+    if (err != MRD_OK || (err = mrd_make_dirs(dir, why)) != MRD_OK)
+        return err;
+    if ((d = opendir(dir)) == NULL)
+        return mrd_why_set(why, MRD_IO, errno, "cannot list %s", dir);
+    while (err == MRD_OK && (entry = readdir(d)) != NULL)
+        err = mrd_strlist_add(&r->earlier, mrd_str_of(entry->d_name));
+    closedir(d);
+    r->began = mrd_wall_now();
+    return err == MRD_OK ? err : mrd_why_set(why, err, 0, "%s", dir);
 }
 
 static mrd_err
@@ -524,7 +569,7 @@ inspect(void *self, const mrd_strlist *words)
 
     if ((err = mrd_profile_check(&set->profile, &why)) != MRD_OK ||
         (err = find_library(set, library, &why)) != MRD_OK ||
-        (err = mrd_make_dirs(set->profile.dir, &why)) != MRD_OK ||
+        (err = prepare_output(&r, &why)) != MRD_OK ||
         (err = mrd_node_identify(&who, &node, &why)) != MRD_OK ||
         (err = make_ring_dir(rings, &why)) != MRD_OK)
         goto out;
@@ -559,6 +604,7 @@ out:
     remove_ring_dir(rings);
     mrd_store_free(r.store);
     mrd_catalog_free(r.catalog);
+    mrd_strlist_fini(&r.earlier);
     env_free(&env);
     free(argv);
     return status;

@@ -1,5 +1,6 @@
 #include "cli/profile_write.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -205,6 +206,54 @@ stream_went_bad(void *self, uint64_t key, const mrd_why *why)
     fprintf(stderr, "stream ended early: %s\n", why->text);
 }
 
+static mrd_err
+exists(const char *path, mrd_why *why)
+{
+    return mrd_why_set(why, MRD_EXISTS, 0,
+                       "%s exists: --force replaces it, -o DIR writes elsewhere", path);
+}
+
+/* Which models there will be is not known yet. */
+static mrd_err
+check_models(const mrd_profile_options *options, mrd_why *why)
+{
+    DIR *d = opendir(options->dir);
+    struct dirent *entry;
+    mrd_buf path = { 0 };
+    mrd_err err = MRD_OK;
+
+    while (d != NULL && err == MRD_OK && (entry = readdir(d)) != NULL) {
+        if (!mrd_str_starts(mrd_str_of(entry->d_name), "device_profile_model_"))
+            continue;
+        mrd_buf_fmt(&path, "%s/%s", options->dir, entry->d_name);
+        err = exists(mrd_buf_cstr(&path), why);
+    }
+    if (d != NULL)
+        closedir(d);
+    mrd_buf_fini(&path);
+    return err;
+}
+
+mrd_err
+mrd_profile_check_output(const mrd_profile_options *options, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    mrd_err err = MRD_OK;
+
+    if (options->force)
+        return MRD_OK;
+    for (size_t i = 0; i < options->formats.n && err == MRD_OK; i++) {
+        const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(options->formats.v[i]));
+
+        mrd_buf_reset(&path);
+        mrd_buf_fmt(&path, "%s/%s%s", options->dir, ops->stem, ops->suffix);
+        if (access(mrd_buf_cstr(&path), F_OK) == 0)
+            err = exists(mrd_buf_cstr(&path), why);
+    }
+    mrd_buf_fini(&path);
+    return err != MRD_OK ? err : check_models(options, why);
+}
+
 static bool
 push_file(void *self, const void *data, size_t len)
 {
@@ -219,8 +268,7 @@ open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_
     if (options->print)
         return mrd_out_func(push_file, to, "the output", ret_out, why);
     if (!options->force && access(path, F_OK) == 0)
-        return mrd_why_set(why, MRD_EXISTS, 0,
-                           "%s exists: --force replaces it, -o DIR writes elsewhere", path);
+        return exists(path, why);
     return mrd_out_file(path, ret_out, why);
 }
 

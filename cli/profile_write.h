@@ -116,6 +116,9 @@ typedef struct {
 
 /* Everything that can be wrong about the options before any work. Errors: INVALID. */
 mrd_err mrd_profile_check(const mrd_profile_options *options, mrd_why *why);
+/* Before a recording: its results can be written, by what is known now. Errors: EXISTS without force,
+ * naming what is there already; IO. */
+mrd_err mrd_profile_check_output(const mrd_profile_options *options, mrd_why *why);
 /*
  * Merges the store's finished streams and writes every format, for the system profile and for each
  * device profile; prints on `to` what was written, how large, and how to open it. Interrupting

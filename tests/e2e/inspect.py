@@ -4,6 +4,7 @@ import collections
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -80,6 +81,33 @@ bad, flows, depth = Importer().query(os.path.join(out, "system_profile.pftrace")
 equal(bad, [], "import errors")
 check(int(flows[0][0]) >= 4 * 8 * 6, "arrows from submission to device")
 check(int(depth[0][0]) >= 3, "nested runtime calls")
+
+# ---- an output directory with results of an earlier run ----
+names, ran = sorted(os.listdir(out)), os.path.join(work, "ran")
+before = {n: os.stat(os.path.join(out, n)).st_mtime_ns for n in names}
+_, err = run("inspect", "-o", out, "--", "touch", ran, want=1)
+check("--force" in err and out + "/s" in err, f"results of an earlier run: {err}")
+check(not os.path.exists(ran), "the command is not started")
+here = os.path.join(work, "here")
+os.makedirs(os.path.join(here, "profile"))
+open(os.path.join(here, "profile", "device_profile_model_1.pftrace"), "w").close()
+p = subprocess.run([MERIDIAN, "inspect", "--", "touch", ran], capture_output=True, text=True, cwd=here)
+check(p.returncode == 1 and "device_profile_model_1.pftrace exists" in p.stderr and not os.path.exists(ran), f"the default directory: {p.stderr}")
+# With --force they are replaced, and what an earlier run captured is not mixed in.
+capture, again = os.path.join(out, "i-0old_pid_1"), ["sh", "-c", f"mkdir -p {out}/i-0new_pid_2 && cp {out}/i-0old_pid_1/x.ntff {out}/i-0new_pid_2/"]
+os.mkdir(capture)
+open(os.path.join(capture, "x.ntff"), "w").close()
+run("inspect", "-o", out, "--force", "--vendor-tool", "none", "--output-format", "json,summary-text", "--", *again)
+doc = load_json(os.path.join(out, "system_profile.json"))
+equal([a["path"] for a in doc["meridian"]["artifacts"]], [f"{out}/i-0new_pid_2/x.ntff"], "artifacts of this run only")
+check(any("files of earlier runs" in n for n in doc["meridian"]["notes"]), f"and a note: {doc['meridian']['notes']}")
+# Two that run at one time in one directory: both recordings are kept.
+both = os.path.join(work, "both")
+_, err = run("inspect", "-o", both, "--output-format", "json", "--", "sh", "-c", f"echo other > {both}/system_profile.json")
+there = re.search(r"so the results go to (\S+)", err)
+if check(there, f"results that appeared meanwhile: {err}"):
+    equal(open(os.path.join(both, "system_profile.json")).read(), "other\n", "the other's results stay")
+    check("trace_events" in load_json(os.path.join(there[1], "system_profile.json")), "and these are beside them")
 
 # ---- the command's own life ----
 for command, status in ((["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137), (["true"], 0)):

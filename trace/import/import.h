@@ -78,6 +78,10 @@ typedef struct {
     const char *vendor_tool; /* path of neuron-explorer / neuron-profile; NULL: look on PATH and in
                                 /opt/aws/neuron/bin; "": never */
     int64_t vendor_timeout_ms; /* per conversion */
+    /* Of a folder: what lay in it under these names and was last changed before then is of somebody
+     * else and left alone. NULL: all is read. */
+    const mrd_strlist *earlier;
+    mrd_wall_ns earlier_than;
     void (*progress)(void *self, const char *path, uint64_t done,
                      uint64_t total); /* bytes; may be NULL */
     bool (*cancelled)(void *self);    /* may be NULL */

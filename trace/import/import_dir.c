@@ -29,6 +29,8 @@ typedef struct {
     const char *root;
     mrd_identity nowhere;
     size_t read, unknown, own;     /* files read, of no known kind, written by meridian itself */
+    size_t earlier;                /* files of earlier runs */
+    bool was_there;                /* the entry of the root in which the walk is */
     size_t ntff, neff, pb;         /* artifacts found */
     uint32_t first_artifact;       /* index in the catalog */
     bool system_json, device_json; /* exported JSON of either half lies beside the artifacts */
@@ -226,6 +228,14 @@ dir_unreadable(dir_walk *walk, const char *path, int sys)
     mrd_catalog_add_input(cat, &in);
 }
 
+static bool
+is_earlier(const dir_walk *walk, const struct stat *st)
+{
+    int64_t changed = (int64_t) st->st_ctim.tv_sec * MRD_SEC + st->st_ctim.tv_nsec;
+
+    return walk->was_there && changed < walk->options->earlier_than.ns;
+}
+
 static mrd_err
 dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int depth, mrd_why *why)
 {
@@ -247,12 +257,17 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
 
         mrd_buf_fmt(&full, "%s/%s", path, names[i]->d_name);
         child = mrd_buf_cstr(&full);
+        if (depth == 0)
+            walk->was_there =
+                walk->options->earlier != NULL && mrd_strlist_has(walk->options->earlier, name);
         if (err != MRD_OK || name.p[0] == '.') {
             /* hidden, or on the way out */
         } else if (full.err != MRD_OK) {
             err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         } else if (stat(child, &st) != 0) {
             dir_unreadable(walk, child, errno);
+        } else if (S_ISREG(st.st_mode) && is_earlier(walk, &st)) {
+            walk->earlier++;
         } else if (S_ISREG(st.st_mode)) {
             err = dir_file(walk, child, name, above, why);
         } else if (S_ISDIR(st.st_mode) && depth < DIR_DEPTH) {
@@ -392,6 +407,9 @@ mrd_read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         mrd_catalog_note(options->catalog,
                          "left alone: %zu files of no known kind in %s (first: %s)", walk.unknown,
                          path, mrd_buf_cstr(&walk.unknown_name));
+    if (walk.earlier > 0)
+        mrd_catalog_note(options->catalog, "left alone: %zu files of earlier runs in %s",
+                         walk.earlier, path);
     if (walk.own > 0)
         mrd_catalog_note(
             options->catalog,
