@@ -5,7 +5,6 @@ set(types_css "text/css; charset=utf-8")
 set(types_js "text/javascript; charset=utf-8")
 set(types_json "application/json")
 set(types_svg "image/svg+xml")
-set(types_LICENSE "text/plain; charset=utf-8")
 
 set(arrays "")
 set(rows "")

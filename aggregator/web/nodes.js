@@ -1,4 +1,5 @@
 // The table of nodes and the chart of their clock bounds, which grows while the page is open.
+import { LineChart } from "./chart.js";
 import { $, bytes, count, dur, h, put, tone } from "./dom.js";
 
 const HISTORY = 1800; // points per node: an hour at one every two seconds
@@ -8,9 +9,7 @@ const COLOURS = ["#3b82f6", "#e8590c", "#2f9e44", "#be4bdb", "#f08c00", "#1098ad
 const rows = new Map(); // instance_id -> {tr, cells, events, at}
 const times = []; // seconds
 const bounds = new Map(); // instance_id -> nanoseconds or null, as long as times
-const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600]; // between marks of the time axis
 let chart = null;
-let drawn = "";
 
 function makeRow(id) {
   const cells = Array.from({ length: 10 }, (_, i) => h(i === 0 ? "th" : "td", { class: [3, 4, 5, 6, 8, 9].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
@@ -68,34 +67,12 @@ function worst() {
   return [...bounds].filter(([, v]) => last(v) >= 0).sort((a, b) => last(b[1]) - last(a[1])).slice(0, DRAWN).map(([id]) => id).sort();
 }
 
-const decade = (v) => v > 0 && Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9;
-
-function makeChart(ids) {
-  const css = getComputedStyle(document.documentElement);
-  const stroke = css.getPropertyValue("--quiet").trim();
-  const grid = { stroke: css.getPropertyValue("--line").trim(), width: 1 };
-  const decades = (_, ticks) => ticks.map((v) => decade(v) ? v : null);
-  chart?.destroy();
-  chart = new window.uPlot({
-    width: Math.max(320, $("clock-chart").clientWidth), height: 220,
-    scales: { y: { distr: 3, log: 10 } },
-    axes: [{ stroke, grid, ticks: grid, space: 70, incrs: SECONDS, values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 19)) },
-      { stroke, size: 80, grid: { ...grid, filter: decades }, ticks: { ...grid, filter: decades }, values: (_, ticks) => ticks.map((v) => v !== null && decade(v) ? dur(v) : "") }],
-    series: [{ label: "at", value: (_, t) => t == null ? "–" : new Date(t * 1000).toISOString().slice(11, 19) }, ...ids.map((id, i) => ({ label: id, stroke: COLOURS[i % COLOURS.length], width: 2, spanGaps: false, points: { show: times.length < 60 }, value: (_, v) => v == null ? "–" : `± ${dur(v)}` }))],
-  }, [times, ...ids.map((id) => bounds.get(id))], $("clock-chart"));
-}
-
 function drawChart() {
   const ids = worst();
   $("clock-empty").hidden = ids.length > 0 || $("clock-title").hidden;
   if (ids.length === 0) return;
-  if (ids.join() !== drawn) {
-    drawn = ids.join();
-    makeChart(ids);
-  } else {
-    chart.setData([times, ...ids.map((id) => bounds.get(id))]);
-  }
-  if (chart.cursor.idx == null) chart.setLegend({ idx: times.length - 1 }); // what is now, unless somebody points at the past
+  chart ??= new LineChart($("clock-chart"), (ns) => `± ${dur(ns)}`);
+  chart.set(times, ids.map((id, i) => ({ label: id, colour: COLOURS[i % COLOURS.length], values: bounds.get(id) })));
 }
 
 export function showNodes(nodes) {
@@ -116,6 +93,5 @@ export function showNodes(nodes) {
   drawChart();
 }
 
-const redraw = () => { if (drawn !== "") makeChart(drawn.split(",")); };
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-addEventListener("resize", () => chart?.setSize({ width: Math.max(320, $("clock-chart").clientWidth), height: 220 }));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chart?.paint());
+addEventListener("resize", () => chart?.paint());

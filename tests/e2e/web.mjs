@@ -90,7 +90,14 @@ try {
   await page.waitForFunction(() => Number(document.querySelector("#session-table tbody tr").cells[5].textContent.replaceAll(",", "")) > 500, null, { timeout: 60000 });
   check(await page.locator("#detail").isVisible(), "the new session's details are open");
   check(/sim-a \(simulated\)/.test(await page.locator("#nodes").textContent()), "simulated nodes say so");
-  await page.waitForSelector("#clock-chart .uplot", { timeout: 60000 });
+  await page.waitForFunction(() => /± \d/.test(document.querySelector("#clock-chart .legend")?.textContent), null, { timeout: 60000 });
+  const chart = await page.evaluate(() => {
+    const c = document.querySelector("canvas.chart"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+    let blue = 0; // the first line's colour, #3b82f6
+    for (let i = 0; i < d.length; i += 4) blue += d[i] === 0x3b && d[i + 1] === 0x82 && d[i + 2] === 0xf6;
+    return { blue, entries: document.querySelectorAll("#clock-chart .legend b").length };
+  });
+  check(chart.blue > 10 && chart.entries === 2, `the clock bounds of both nodes are drawn: ${JSON.stringify(chart)}`);
   await page.waitForFunction(() => [...document.querySelectorAll("#nodes tbody tr")].every((tr) => /\d/.test(tr.cells[3].textContent)));
   await shot("recording-light.png");
 
