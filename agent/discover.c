@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/owned.h"
+
 #define DIRS_MAX      1024
 #define MNTS_MAX      4096
 #define LOOK_WATCHED  (5 * MRD_SEC)  /* again, although inotify would have told */
@@ -18,6 +20,10 @@
 #define LOOK_SOON     (2 * MRD_MS)   /* a ring was being made */
 #define LOOK_SOON_MAX (500 * MRD_MS) /* ... and is not getting ready */
 #define LOOK_ROOTS    (2 * MRD_SEC)  /* for new containers */
+#define LOOK_GAP      (100 * MRD_MS) /* between two looks of which one takes more than a turn */
+#define TURN_TIME     (2 * MRD_MS)   /* of one turn, all directories together */
+#define ALL_TIME      (2 * MRD_SEC)  /* of a look everywhere */
+#define NOTICES       16             /* reads of inotify in one turn */
 #define OURS_SURE     2              /* looks after which a process is believed to stay ours ... */
 #define OURS_AGAIN    16             /* ... but for every so manieth look, which asks for all */
 
@@ -27,9 +33,13 @@ typedef struct {
     int fd, watch; /* -1 */
     dev_t dev;
     ino_t ino;
+    uid_t uid; /* of the process whose root it is in */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
-    unsigned rings; /* open ones */
+    DIR *stream;       /* of a look under way, which takes as many turns as it needs */
+    bool again, dirty; /* met in it: a ring that is being made, news */
+    bool slow;         /* it takes more than one turn */
+    unsigned rings;    /* open ones */
     uint64_t seen;  /* number of the look at all roots that last met it */
 } ring_dir;
 
@@ -51,8 +61,11 @@ struct mrd_discover {
     mrd_local_ns roots_at;
     uint64_t roots_look;
     ino_t own_mnt;
-    unsigned denied;
+    unsigned denied, denying; /* at the last look, at the one under way */
     ino_t mnt[MNTS_MAX]; /* namespaces met in one look */
+    size_t n_mnt, ours_at;
+    DIR *procs; /* of a look at all roots under way */
+    unsigned turn;
     pid_list ours, next; /* of the last look; of the one under way */
 };
 
@@ -91,6 +104,8 @@ ensure_open(mrd_discover *d, ring_dir *dir)
 static void
 forget(mrd_discover *d, ring_dir *dir)
 {
+    if (dir->stream != NULL)
+        closedir(dir->stream);
     if (dir->watch >= 0)
         (void) inotify_rm_watch(d->inotify, dir->watch);
     if (dir->fd >= 0)
@@ -133,6 +148,8 @@ mrd_discover_close(mrd_discover *d)
         return;
     for (unsigned i = 0; i < d->n; i++)
         forget(d, &d->dirs[i]);
+    if (d->procs != NULL)
+        closedir(d->procs);
     if (d->inotify >= 0)
         close(d->inotify);
     free(d->proc_root);
@@ -149,35 +166,66 @@ is_ring(const char *name)
     return n > 14 && strncmp(name, "meridian.", 9) == 0 && strcmp(name + n - 5, ".ring") == 0;
 }
 
-static void
-look(mrd_discover *d, unsigned i, mrd_local_ns now, mrd_discover_found found, void *self)
+static bool
+in_time(int64_t end)
 {
-    ring_dir *dir = &d->dirs[i];
-    bool again = false;
-    struct dirent *e;
-    int copy;
-    DIR *stream;
+    return mrd_local_now().ns < end;
+}
 
-    if (!ensure_open(d, dir)) {
-        dir->look_at.ns = now.ns + LOOK_BLIND;
-        return;
-    }
-    /* A stream of its own: the descriptor's position is shared by duplicates. */
-    copy = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (copy < 0 || (stream = fdopendir(copy)) == NULL) {
-        if (copy >= 0)
-            close(copy);
-        dir->look_at.ns = now.ns + LOOK_BLIND;
-        return;
-    }
-    while ((e = readdir(stream)) != NULL)
-        if (is_ring(e->d_name) && found(self, i, dir->fd, e->d_name) == MRD_AGAIN)
-            again = true;
-    closedir(stream);
-    dir->soon = !again ? 0 : dir->soon == 0 ? LOOK_SOON : dir->soon * 2;
+/* A stream of its own: the descriptor's position is shared by duplicates. */
+static bool
+begin_look(mrd_discover *d, ring_dir *dir)
+{
+    int copy = ensure_open(d, dir) ? openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    dir->again = dir->dirty = dir->slow = false;
+    dir->stream = copy < 0 ? NULL : fdopendir(copy);
+    if (copy >= 0 && dir->stream == NULL)
+        close(copy);
+    return dir->stream != NULL;
+}
+
+static void
+end_look(ring_dir *dir, mrd_local_ns now)
+{
+    mrd_dur_ns wait = dir->watch >= 0 ? LOOK_WATCHED : LOOK_BLIND;
+
+    closedir(dir->stream);
+    dir->stream = NULL;
+    dir->soon = !dir->again ? 0 : dir->soon == 0 ? LOOK_SOON : dir->soon * 2;
     if (dir->soon > LOOK_SOON_MAX)
         dir->soon = LOOK_SOON_MAX;
-    dir->look_at.ns = now.ns + (again ? dir->soon : dir->watch >= 0 ? LOOK_WATCHED : LOOK_BLIND);
+    if (dir->again)
+        wait = dir->soon;
+    if (dir->dirty)
+        wait = 0;
+    if (dir->slow && wait < LOOK_GAP)
+        wait = LOOK_GAP;
+    dir->look_at.ns = now.ns + wait;
+}
+
+/* Begins a look or goes on with it, until the turn's time is up: a user can make more files than a
+ * turn has time for. One entry at least. */
+static void
+look(mrd_discover *d, unsigned i, mrd_local_ns now, int64_t end, mrd_discover_found found,
+     void *self)
+{
+    ring_dir *dir = &d->dirs[i];
+    struct dirent *e;
+
+    if (dir->stream == NULL && !begin_look(d, dir)) {
+        dir->look_at.ns = now.ns + LOOK_BLIND;
+        return;
+    }
+    while ((e = readdir(dir->stream)) != NULL) {
+        if (is_ring(e->d_name) && found(self, i, dir->fd, e->d_name) == MRD_AGAIN)
+            dir->again = true;
+        if (!in_time(end)) {
+            dir->slow = true;
+            return;
+        }
+    }
+    end_look(dir, now);
 }
 
 /* ---- Containers ---- */
@@ -191,40 +239,76 @@ free_dir(mrd_discover *d)
     return d->n < DIRS_MAX ? &d->dirs[d->n++] : NULL;
 }
 
-/* /dev/shm as this process sees it, unless we have that directory already. */
+/* /dev/shm as this process sees it; -1 with errno. Its links are not followed: an absolute one
+ * would lead into our own root. */
+static int
+open_shm(const mrd_discover *d, const char *pid, uid_t *ret_uid)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int root, fd;
+
+    snprintf(path, sizeof(path), "%s/%.16s", d->proc_root, pid);
+    if (stat(path, &st) != 0)
+        return -1;
+    *ret_uid = st.st_uid;
+    snprintf(path, sizeof(path), "%s/%.16s/root", d->proc_root, pid);
+    root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    fd = root < 0 ? -1 : mrd_owned_descend(root, "dev/shm", NULL);
+    if (root >= 0)
+        close(root);
+    return fd;
+}
+
+static ring_dir *
+find_dir(mrd_discover *d, const struct stat *st)
+{
+    for (unsigned i = 0; i < d->n; i++)
+        if (d->dirs[i].used && d->dirs[i].fd >= 0 && d->dirs[i].dev == st->st_dev &&
+            d->dirs[i].ino == st->st_ino)
+            return &d->dirs[i];
+    return NULL;
+}
+
+/* A user may hold as many directories as are left free for others. */
+static bool
+has_share(const mrd_discover *d, uid_t uid)
+{
+    unsigned used = 0, own = 0;
+
+    for (unsigned i = 0; i < d->n; i++) {
+        used += d->dirs[i].used;
+        own += i > 0 && d->dirs[i].used && d->dirs[i].uid == uid;
+    }
+    return own < DIRS_MAX - used;
+}
+
+/* The directory of this process's root, unless we have it already. */
 static void
 add_root(mrd_discover *d, const char *pid)
 {
-    char path[PATH_MAX];
-    ring_dir *dir;
+    ring_dir *dir = NULL;
     struct stat st;
-    int fd;
+    uid_t uid;
+    int fd = open_shm(d, pid, &uid);
 
-    snprintf(path, sizeof(path), "%s/%.16s/root/dev/shm", d->proc_root, pid);
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        d->denied += errno == EACCES || errno == EPERM;
+        d->denying += errno == EACCES || errno == EPERM;
         return;
     }
-    if (fstat(fd, &st) != 0) {
-        close(fd);
+    if (fstat(fd, &st) == 0 && (dir = find_dir(d, &st)) != NULL)
+        dir->seen = d->roots_look;
+    else if (fstat(fd, &st) == 0 && has_share(d, uid) && (dir = free_dir(d)) != NULL) {
+        *dir = (ring_dir){ .used = true,
+                           .fd = fd,
+                           .dev = st.st_dev,
+                           .ino = st.st_ino,
+                           .uid = uid,
+                           .seen = d->roots_look };
+        watch_dir(d, dir);
         return;
     }
-    for (unsigned i = 0; i < d->n; i++)
-        if (d->dirs[i].used && d->dirs[i].fd >= 0 && d->dirs[i].dev == st.st_dev &&
-            d->dirs[i].ino == st.st_ino) {
-            d->dirs[i].seen = d->roots_look;
-            close(fd);
-            return;
-        }
-    if ((dir = free_dir(d)) == NULL) {
-        close(fd);
-        return;
-    }
-    *dir = (ring_dir){
-        .used = true, .fd = fd, .dev = st.st_dev, .ino = st.st_ino, .seen = d->roots_look
-    };
-    watch_dir(d, dir);
+    close(fd);
 }
 
 /* At how many looks in a row the process was ours; *at goes along the list. */
@@ -266,57 +350,92 @@ swap_lists(mrd_discover *d)
 /* One process of each mount namespace other than ours. Asking for the namespace of every process
  * was half of what an idle agent costs, and they hardly ever change it. */
 static void
-look_at_roots(mrd_discover *d, mrd_local_ns now)
+look_at_root(mrd_discover *d, const char *name)
 {
-    ino_t *mnt = d->mnt;
-    DIR *stream = opendir(d->proc_root);
-    bool all = d->roots_look % OURS_AGAIN == 0;
-    size_t n = 0, at = 0;
-    struct dirent *e;
+    bool all = d->roots_look % OURS_AGAIN == 1;
+    long pid = strtol(name, NULL, 10);
+    unsigned looks = looks_of(&d->ours, &d->ours_at, pid);
+    char path[PATH_MAX];
+    struct stat st;
+    size_t i;
 
-    d->roots_at.ns = now.ns + LOOK_ROOTS;
-    d->roots_look++;
-    d->denied = 0;
-    while (stream != NULL && (e = readdir(stream)) != NULL) {
-        char path[PATH_MAX];
-        struct stat st;
-        unsigned looks;
-        size_t i;
-        long pid;
-
-        if (!isdigit((unsigned char) e->d_name[0]))
-            continue;
-        pid = strtol(e->d_name, NULL, 10);
-        looks = looks_of(&d->ours, &at, pid);
-        if (looks >= OURS_SURE && !all) {
-            note_ours(&d->next, pid, looks);
-            continue;
-        }
-        snprintf(path, sizeof(path), "%s/%.16s/ns/mnt", d->proc_root, e->d_name);
-        if (stat(path, &st) != 0) {
-            d->denied += errno == EACCES || errno == EPERM;
-            continue;
-        }
-        if (st.st_ino == d->own_mnt) {
-            note_ours(&d->next, pid, looks + 1);
-            continue;
-        }
-        for (i = 0; i < n && mnt[i] != st.st_ino; i++)
-            ;
-        if (i < n || n == MNTS_MAX)
-            continue;
-        mnt[n++] = st.st_ino;
-        add_root(d, e->d_name);
+    if (looks >= OURS_SURE && !all) {
+        note_ours(&d->next, pid, looks);
+        return;
     }
-    if (stream != NULL)
-        closedir(stream);
+    snprintf(path, sizeof(path), "%s/%.16s/ns/mnt", d->proc_root, name);
+    if (stat(path, &st) != 0) {
+        d->denying += errno == EACCES || errno == EPERM;
+        return;
+    }
+    if (st.st_ino == d->own_mnt) {
+        note_ours(&d->next, pid, looks + 1);
+        return;
+    }
+    for (i = 0; i < d->n_mnt && d->mnt[i] != st.st_ino; i++)
+        ;
+    if (i < d->n_mnt)
+        return;
+    if (d->n_mnt < MNTS_MAX)
+        d->mnt[d->n_mnt++] = st.st_ino;
+    add_root(d, name);
+}
+
+static void
+begin_roots(mrd_discover *d)
+{
+    d->procs = opendir(d->proc_root);
+    d->n_mnt = d->ours_at = 0;
+    d->roots_look++;
+    d->denying = 0;
+}
+
+static void
+end_roots(mrd_discover *d, mrd_local_ns now)
+{
+    if (d->procs != NULL)
+        closedir(d->procs);
+    d->procs = NULL;
+    d->roots_at.ns = now.ns + LOOK_ROOTS;
+    d->denied = d->denying;
     swap_lists(d);
     for (unsigned i = 1; i < d->n; i++)
         if (d->dirs[i].used && d->dirs[i].rings == 0 && d->dirs[i].seen + 1 < d->roots_look)
             forget(d, &d->dirs[i]);
 }
 
+/* Begins a look at all roots or goes on with it, until the turn's time is up. */
+static void
+look_at_roots(mrd_discover *d, mrd_local_ns now, int64_t end)
+{
+    struct dirent *e;
+
+    if (d->procs == NULL)
+        begin_roots(d);
+    while (d->procs != NULL && (e = readdir(d->procs)) != NULL) {
+        if (isdigit((unsigned char) e->d_name[0]))
+            look_at_root(d, e->d_name);
+        if (!in_time(end))
+            return;
+    }
+    end_roots(d, now);
+}
+
 /* ---- Steps ---- */
+
+static void
+take_notice(mrd_discover *d, const struct inotify_event *e, mrd_local_ns now)
+{
+    for (unsigned i = 0; i < d->n; i++) {
+        ring_dir *dir = &d->dirs[i];
+
+        if (!dir->used || (dir->watch != e->wd && (e->mask & IN_Q_OVERFLOW) == 0))
+            continue;
+        dir->dirty = true;
+        if (dir->stream == NULL && (!dir->slow || dir->look_at.ns > now.ns + LOOK_GAP))
+            dir->look_at.ns = now.ns + (dir->slow ? LOOK_GAP : 0);
+    }
+}
 
 static void
 take_notices(mrd_discover *d, mrd_local_ns now)
@@ -324,39 +443,54 @@ take_notices(mrd_discover *d, mrd_local_ns now)
     _Alignas(struct inotify_event) char text[4096];
     ssize_t n;
 
-    while (d->inotify >= 0 && (n = read(d->inotify, text, sizeof(text))) > 0)
+    for (unsigned i = 0;
+         i < NOTICES && d->inotify >= 0 && (n = read(d->inotify, text, sizeof(text))) > 0; i++)
         for (ssize_t at = 0; at < n;) {
             const struct inotify_event *e = (const void *) (text + at);
 
-            for (unsigned i = 0; i < d->n; i++)
-                if (d->dirs[i].used &&
-                    (d->dirs[i].watch == e->wd || (e->mask & IN_Q_OVERFLOW) != 0))
-                    d->dirs[i].look_at = now;
+            take_notice(d, e, now);
             at += (ssize_t) (sizeof(*e) + e->len);
         }
+}
+
+/* What is due, or with `all` everything, the one after another first: each gets on, whatever others
+ * hold. */
+static void
+look_everywhere(mrd_discover *d, mrd_local_ns now, int64_t end, bool all, mrd_discover_found found,
+                void *self)
+{
+    unsigned first = d->turn++, n = d->n;
+
+    for (unsigned k = 0; k < n; k++) {
+        unsigned i = (first + k) % n;
+
+        if (d->dirs[i].used && (all || now.ns >= d->dirs[i].look_at.ns))
+            look(d, i, now, end, found, self);
+        if (!in_time(end))
+            return;
+    }
 }
 
 void
 mrd_discover_step(mrd_discover *d, mrd_local_ns now, mrd_discover_found found, void *self)
 {
+    int64_t end = mrd_local_now().ns + TURN_TIME;
+
     take_notices(d, now);
+    look_everywhere(d, now, end, false, found, self);
     if (d->containers && now.ns >= d->roots_at.ns)
-        look_at_roots(d, now);
-    for (unsigned i = 0; i < d->n; i++)
-        if (d->dirs[i].used && now.ns >= d->dirs[i].look_at.ns)
-            look(d, i, now, found, self);
+        look_at_roots(d, now, mrd_local_now().ns + TURN_TIME);
 }
 
 void
 mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self)
 {
     mrd_local_ns now = mrd_local_now();
+    int64_t end = now.ns + ALL_TIME;
 
     if (d->containers)
-        look_at_roots(d, now);
-    for (unsigned i = 0; i < d->n; i++)
-        if (d->dirs[i].used)
-            look(d, i, now, found, self);
+        look_at_roots(d, now, end);
+    look_everywhere(d, now, end, true, found, self);
 }
 
 int

@@ -2,7 +2,10 @@
  * agent/discover.h - where rings are: the node's own ring directory and, with the host's pid
  * namespace, the /dev/shm of every container through /proc/<pid>/root.
  *
- * New files are seen by inotify and, because that is not everywhere, by looking again. One thread.
+ * New files are seen by inotify and, because that is not everywhere, by looking again. A look takes
+ * as many turns as it needs: a turn of all directories together takes a few milliseconds, however
+ * many files there are, and a user may have as many directories as are left for others. The look at
+ * the processes' roots likewise. One thread.
  */
 #ifndef MRD_AGENT_DISCOVER_H
 #define MRD_AGENT_DISCOVER_H
@@ -22,7 +25,7 @@ mrd_err mrd_discover_open(const char *ring_dir, const char *proc_root, bool cont
 void mrd_discover_close(mrd_discover *d);
 /* Looks where it is time to look. */
 void mrd_discover_step(mrd_discover *d, mrd_local_ns now, mrd_discover_found found, void *self);
-/* Looks everywhere now. */
+/* Looks everywhere now, for 2 s at most. */
 void mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self);
 int mrd_discover_fd(const mrd_discover *d);            /* inotify, -1 without */
 mrd_local_ns mrd_discover_next(const mrd_discover *d); /* when step has something to do by itself */

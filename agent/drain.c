@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #define POLL_SLOW      (128 * MRD_MS)
 #define LONG_SILENCE   (2 * MRD_SEC)
 #define SWEEP_PERIOD   MRD_SEC
+#define FINISH_TIME    (5 * MRD_SEC) /* for rings that bring nothing and still take their time */
 #define EARLY_AGE      (5 * MRD_SEC) /* an end waits so long for its start, perhaps in another ring */
 #define STALE_AGE      (10 * MRD_SEC)
 
@@ -185,29 +187,87 @@ proc_gone(mrd_drain *p, proc *pr)
 
 /* ---- Rings ---- */
 
+static size_t
+slot_of(const mrd_drain *p, unsigned dir, const char *file_name)
+{
+    return (size_t) mrd_hash64(file_name, strlen(file_name), dir) & (p->cap_rings - 1);
+}
+
 static ring *
 find_ring(const mrd_drain *p, unsigned dir, const char *file_name)
 {
-    for (size_t i = 0; i < p->n_rings; i++)
-        if (p->rings[i]->dir == dir && strcmp(p->rings[i]->file_name, file_name) == 0)
-            return p->rings[i];
-    return NULL;
+    ring *r = p->cap_rings == 0 ? NULL : p->slots[slot_of(p, dir, file_name)];
+
+    while (r != NULL && (r->dir != dir || strcmp(r->file_name, file_name) != 0))
+        r = r->next_of_slot;
+    return r;
+}
+
+static void
+put_slot(mrd_drain *p, ring *r)
+{
+    ring **slot = &p->slots[slot_of(p, r->dir, r->file_name)];
+
+    r->next_of_slot = *slot;
+    *slot = r;
+}
+
+static void
+take_slot(mrd_drain *p, ring *r)
+{
+    ring **at = &p->slots[slot_of(p, r->dir, r->file_name)];
+
+    while (*at != r)
+        at = &(*at)->next_of_slot;
+    *at = r->next_of_slot;
 }
 
 static bool
 rings_room(mrd_drain *p)
 {
     size_t cap = p->cap_rings == 0 ? 64 : p->cap_rings * 2;
-    ring **grown;
+    ring **grown, **slots;
 
+    if (p->n_rings >= p->rings_max)
+        return false;
     if (p->n_rings < p->cap_rings)
         return true;
-    if (p->n_rings >= MRD_DRAIN_RINGS_MAX ||
-        (grown = realloc(p->rings, cap * sizeof(*grown))) == NULL)
+    if ((slots = calloc(cap, sizeof(*slots))) == NULL)
         return false;
+    if ((grown = realloc(p->rings, cap * sizeof(*grown))) == NULL) {
+        free(slots);
+        return false;
+    }
+    free(p->slots);
     p->rings = grown;
+    p->slots = slots;
     p->cap_rings = cap;
+    for (size_t i = 0; i < p->n_rings; i++)
+        put_slot(p, p->rings[i]);
     return true;
+}
+
+/* The user's place, made when there is none. -1: no memory, or it has its share of rings. */
+static int
+user_of(mrd_drain *p, uint32_t uid)
+{
+    unsigned at = p->n_users;
+    ring_user *grown;
+
+    for (unsigned i = 0; i < p->n_users; i++)
+        if (p->users[i].rings > 0 && p->users[i].uid == uid)
+            return p->users[i].rings < p->rings_max - p->n_rings ? (int) i : -1;
+    for (unsigned i = 0; i < p->n_users; i++)
+        if (p->users[i].rings == 0)
+            at = i;
+    if (at == p->n_users) {
+        if ((grown = realloc(p->users, (at + 1) * sizeof(*grown))) == NULL)
+            return -1;
+        p->users = grown;
+        p->n_users++;
+    }
+    p->users[at] = (ring_user){ .uid = uid };
+    return (int) at;
 }
 
 static int32_t
@@ -228,9 +288,15 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     const mrd_ring_info *info = mrd_ring_borrow_info(reader);
     int32_t host_pid = host_pid_of(p, reader);
     ring *r;
+    int user = user_of(p, info->file_uid);
     mrd_ident id;
     proc *pr;
 
+    if (user < 0) {
+        p->counts.rings_refused++;
+        p->rings_beyond++;
+        return MRD_LIMIT;
+    }
     if (!identify(p, reader, host_pid, &id)) {
         p->foreign_uid++;
         p->counts.rings_refused++;
@@ -254,7 +320,11 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     r->poll_ns = POLL_MIN;
     pr->active_at = mrd_local_now().ns;
     mrd_discover_hold(p->discover, dir, 1);
+    r->user = (unsigned) user;
+    p->users_now += p->users[user].rings++ == 0;
+    r->at = p->n_rings;
     p->rings[p->n_rings++] = r;
+    put_slot(p, r);
     p->counts.rings++;
     p->counts.rings_seen++;
     return MRD_OK;
@@ -341,11 +411,10 @@ drop_ring(mrd_drain *p, ring *r)
     proc *pr = r->proc;
     ring **at = &pr->rings;
 
-    for (size_t i = 0; i < p->n_rings; i++)
-        if (p->rings[i] == r) {
-            p->rings[i] = p->rings[--p->n_rings];
-            break;
-        }
+    take_slot(p, r);
+    p->users_now -= --p->users[r->user].rings == 0;
+    p->rings[r->at] = p->rings[--p->n_rings];
+    p->rings[r->at]->at = r->at;
     while (*at != r)
         at = &(*at)->next_of_proc;
     *at = r->next_of_proc;
@@ -474,22 +543,51 @@ drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
     return n;
 }
 
-/* Each ring once, in turn; which one is first moves on, so that none is always last. */
+/* What is left for a user of one turn; a ring at least, whatever it takes. */
+static bool
+has_time(mrd_drain *p, const ring *r)
+{
+    return p->users[r->user].spent_ns < MRD_DRAIN_TURN / (p->users_now == 0 ? 1 : p->users_now);
+}
+
+static bool
+drain_timed(mrd_drain *p, ring *r, uint32_t budget, int64_t now, int64_t *at, uint64_t *n)
+{
+    unsigned user = r->user;
+    int64_t before = *at;
+    bool gone = false;
+
+    *n += drain(p, r, budget, now, &gone);
+    *at = mrd_local_now().ns;
+    p->users[user].spent_ns += *at - before;
+    return gone;
+}
+
+/* Each ring once, in turn; which one is first moves on, so that none is always last. A user whose
+ * time is up goes on in the next turn where it was left. */
 static uint64_t
 drain_all(mrd_drain *p, int64_t now)
 {
     uint32_t budget = p->o.budget == 0 ? BUDGET_DEFAULT : p->o.budget;
-    uint64_t n = 0;
     size_t left = p->n_rings, i = p->n_rings == 0 ? 0 : p->turn++ % p->n_rings;
+    int64_t at = mrd_local_now().ns;
+    uint64_t n = 0;
+    bool cut = false;
 
     p->more = false;
+    for (unsigned u = 0; u < p->n_users; u++)
+        p->users[u].spent_ns = 0;
     for (; left > 0 && p->n_rings > 0; left--) {
         bool gone = false;
 
         if (i >= p->n_rings)
             i = 0;
-        if (p->rings[i]->poll_at <= now)
-            n += drain(p, p->rings[i], budget, now, &gone);
+        if (p->rings[i]->poll_at <= now && has_time(p, p->rings[i])) {
+            gone = drain_timed(p, p->rings[i], budget, now, &at, &n);
+        } else if (p->rings[i]->poll_at <= now && !cut) {
+            cut = p->more = true;
+            p->turn = i;
+        }
         if (!gone)
             i++; /* else the last one took its place */
     }
@@ -535,6 +633,7 @@ mrd_drain_wait_ns(const mrd_drain *p)
 void
 mrd_drain_finish(mrd_drain *p)
 {
+    int64_t end = mrd_local_now().ns + FINISH_TIME;
     uint64_t n;
 
     mrd_discover_all(p->discover, found, p);
@@ -546,7 +645,7 @@ mrd_drain_finish(mrd_drain *p)
         for (size_t i = 0; i < p->n_rings; i++)
             p->rings[i]->poll_at = p->rings[i]->ended ? INT64_MAX : 0;
         n = drain_all(p, mrd_local_now().ns);
-    } while (n > 0);
+    } while (n > 0 || (p->more && mrd_local_now().ns < end));
     for (proc *pr = p->procs; pr != NULL; pr = pr->next) {
         mrd_drain_runtime_flush(p, pr);
         mrd_drain_flush_open(p, pr);
@@ -604,6 +703,21 @@ mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
         }
 }
 
+bool
+mrd_drain_claim(const mrd_drain_process *process, mrd_owned_claim *ret_claim)
+{
+    const proc *pr = (const proc *) process;
+    const ring *r = pr->rings;
+
+    if (r == NULL)
+        return false;
+    while (r->next_of_proc != NULL) /* the first one is of the main thread, as a rule */
+        r = r->next_of_proc;
+    *ret_claim = (mrd_owned_claim){ process->ident.pid, mrd_ring_borrow_info(r->reader)->file_uid,
+                                    r->device, r->inode };
+    return true;
+}
+
 double
 mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process)
 {
@@ -626,6 +740,17 @@ mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process)
 
 /* ---- Open, close, tell ---- */
 
+/* Each ring is an open file; half of those allowed are for everything else. */
+static size_t
+rings_max(void)
+{
+    struct rlimit lim;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim) != 0 || lim.rlim_cur / 2 > MRD_DRAIN_RINGS_MAX)
+        return MRD_DRAIN_RINGS_MAX;
+    return lim.rlim_cur / 2;
+}
+
 mrd_err
 mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why)
 {
@@ -637,6 +762,7 @@ mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why 
     if (p == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "drain");
     p->o = *options;
+    p->rings_max = rings_max();
     p->instance_id = strdup(options->instance_id == NULL ? "unknown" : options->instance_id);
     p->job = strdup(options->job == NULL ? "" : options->job);
     p->proc_root = strdup(options->proc_root == NULL ? "/proc" : options->proc_root);
@@ -673,6 +799,8 @@ mrd_drain_close(mrd_drain *p)
     mrd_discover_close(p->discover);
     mrd_args_free(p->args);
     free(p->rings);
+    free(p->slots);
+    free(p->users);
     free(p->crosses);
     free(p->instance_id);
     free(p->job);
@@ -745,6 +873,13 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *sentence),
         snprintf(text, sizeof(text),
                  "%u rings refused: they name a process that belongs to another user",
                  p->foreign_uid);
+        say(self, text);
+    }
+    if (p->rings_beyond > 0) {
+        snprintf(text, sizeof(text),
+                 "rings of a user that has as many as are left for others (%zu at one time) were "
+                 "not opened, %zu times",
+                 p->rings_max, p->rings_beyond);
         say(self, text);
     }
     if (p->counts.rings_bad > 0) {

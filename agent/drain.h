@@ -26,13 +26,17 @@
 #ifndef MRD_AGENT_DRAIN_H
 #define MRD_AGENT_DRAIN_H
 
+#include "agent/owned.h"
 #include "hw/identity.h"
 #include "proto/batch.h" /* mrd_cross_read */
 #include "trace/model/catalog.h"
 
 #define MRD_DRAIN_OPEN_MAX  (1u << 16)
 #define MRD_DRAIN_BLOB_MAX  (64u << 20)
-#define MRD_DRAIN_RINGS_MAX 65536u /* rings read at one time; more wait, and are counted */
+/* Rings read at one time, and half of the open files allowed; a user may have as many as are left
+ * for others. More wait, and are counted. */
+#define MRD_DRAIN_RINGS_MAX 65536u
+#define MRD_DRAIN_TURN      (10 * MRD_MS) /* of a step: shared by users, then by their rings */
 
 /* Same values as Mrd__ClockKind of proto/meridian.proto. */
 enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
@@ -135,6 +139,8 @@ void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
                          void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
                                       int64_t first_ns, int64_t last_ns),
                          void *self);
+/* Whose the process is: its oldest ring. False: it has none any more. */
+bool mrd_drain_claim(const mrd_drain_process *process, mrd_owned_claim *ret_claim);
 /* Names a ring by its file's name. */
 uint64_t mrd_drain_ring_hash(const char *file_name);
 /* With hold: how full the fullest ring of this process is, unread and unreleased, 0 .. 1. */

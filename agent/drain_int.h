@@ -61,7 +61,9 @@ typedef struct ring {
     char file_name[MRD_RING_NAME_MAX];
     uint64_t device, inode;
     proc *proc;
-    struct ring *next_of_proc;
+    struct ring *next_of_proc, *next_of_slot;
+    size_t at;     /* place in rings */
+    unsigned user; /* place in users */
     /* What its dictionary ids are in the process's catalog. */
     mrd_sid *names;
     uint32_t n_names;
@@ -73,6 +75,13 @@ typedef struct ring {
     bool ended;               /* END was met; waits for release to be removed */
     bool waits;               /* hold: events given and not released */
 } ring;
+
+/* Those whose rings are read: each has its share of the rings and of a turn's time. */
+typedef struct {
+    uint32_t uid;
+    size_t rings;     /* 0: the place is free */
+    int64_t spent_ns; /* in this turn */
+} ring_user;
 
 struct proc {
     mrd_drain_process pub; /* first */
@@ -95,6 +104,11 @@ struct mrd_drain {
     mrd_discover *discover;
     ring **rings;
     size_t n_rings, cap_rings, turn;
+    size_t rings_max;
+    ring **slots; /* by folder and name, cap_rings of them */
+    ring_user *users;
+    unsigned n_users, users_now; /* places, those with rings */
+    size_t rings_beyond;         /* found, but beyond the share of their user */
     proc *procs;
     mrd_drain_tally counts;
     mrd_args *args;

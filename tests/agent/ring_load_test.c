@@ -1,0 +1,197 @@
+/* What a user can put into the ring directory, and what the others notice of it. Time is CPU time
+ * of this thread, so that a busy machine does not matter. */
+#include "tests/agent/ring_make.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include "agent/drain.h"
+
+#define HOSTILE 1001
+
+typedef struct {
+    uint64_t hostile, honest;
+    int64_t honest_pid;
+} heard;
+
+static mrd_err
+take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    heard *h = self;
+
+    (void) clock;
+    if (ev->kind == MRD_SPAN)
+        *(process->ident.pid == h->honest_pid ? &h->honest : &h->hostile) += 1;
+    return MRD_OK;
+}
+
+static mrd_drain *
+open_drain(heard *h)
+{
+    mrd_drain_options o = {
+        .instance_id = "i", .ring_dir = test_tmp(), .only_uid = -1, .event = take, .self = h
+    };
+    mrd_drain *p = NULL;
+
+    h->honest_pid = getpid();
+    CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
+    return p;
+}
+
+/* A live process of the hostile user; it ends with the test. */
+static int
+hostile_process(void)
+{
+    int ends[2], pid;
+
+    if (getuid() != 0)
+        SKIP("only root can be another user");
+    if (pipe(ends) != 0)
+        abort();
+    if ((pid = fork()) == 0) {
+        char byte;
+
+        close(ends[1]);
+        if (setgid(HOSTILE) != 0 || setuid(HOSTILE) != 0)
+            abort();
+        (void) !read(ends[0], &byte, 1);
+        _exit(0);
+    }
+    close(ends[0]);
+    return pid;
+}
+
+static void
+hostile_rings(int pid, int n)
+{
+    uint64_t start = make_start_ticks(pid);
+
+    for (int i = 0; i < n; i++) {
+        maker *m = make_ring(test_tmp(), pid, start, i + 1, 1 << 16);
+
+        make_span(m, make_text(m, "hostile"), mrd_local_now().ns, 5);
+        CHECK(chown(m->path, HOSTILE, HOSTILE) == 0);
+        make_free(m);
+    }
+}
+
+static int64_t
+cpu_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return ts.tv_sec * MRD_SEC + ts.tv_nsec;
+}
+
+/* One step; the longest so far in *worst. */
+static void
+timed_step(mrd_drain *p, int64_t *worst)
+{
+    int64_t before = cpu_ns(), took;
+
+    mrd_drain_step(p);
+    took = cpu_ns() - before;
+    *worst = took > *worst ? took : *worst;
+}
+
+static size_t
+open_files(size_t want)
+{
+    struct rlimit lim;
+
+    getrlimit(RLIMIT_NOFILE, &lim);
+    lim.rlim_cur = want < lim.rlim_max ? want : lim.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
+    return lim.rlim_cur;
+}
+
+TEST(thousands_of_rings_of_a_user_do_not_hold_up_a_turn)
+{
+    int pid = hostile_process(), n = 8000;
+    size_t files = open_files(65536);
+    heard h = { 0 };
+    mrd_drain *p = open_drain(&h);
+    int64_t worst = 0, end = mrd_local_now().ns + 60 * MRD_SEC;
+    uint64_t told = 0;
+    maker *own;
+
+    if (files < 4096)
+        SKIP("too few open files are allowed here");
+    n = files / 4 < (size_t) n ? (int) files / 4 - 16 : n; /* a user's share is half of half */
+    hostile_rings(pid, n);
+    own = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);
+    make_span(own, make_text(own, "honest"), mrd_local_now().ns, 5);
+    while (h.hostile < (uint64_t) n && mrd_local_now().ns < end) {
+        timed_step(p, &worst);
+        if (h.honest > told && h.honest < 1000) { /* one more as soon as one was read */
+            told = h.honest;
+            make_span(own, 1, mrd_local_now().ns, 5);
+        }
+    }
+    CHECK_INT(h.hostile, n);
+    CHECK(h.honest > 5);
+    printf("%d rings: longest turn %.1f ms of CPU\n", n, (double) worst / 1e6);
+    CHECK(worst < 150 * MRD_MS);
+    mrd_drain_close(p);
+}
+
+TEST(tens_of_thousands_of_empty_files_do_not_hold_up_a_turn)
+{
+    heard h = { 0 };
+    int64_t worst = 0, end = mrd_local_now().ns + 60 * MRD_SEC;
+    int n = 60000;
+    mrd_drain *p;
+    maker *own;
+
+    for (int i = 0; i < n; i++) {
+        mrd_ring_name name = { .pid = 1, .tid = i + 1, .start_ticks = 1 };
+        char file[MRD_RING_NAME_MAX], path[1024];
+        int fd;
+
+        mrd_ring_name_print(&name, file);
+        snprintf(path, sizeof(path), "%s/%s", test_tmp(), file);
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        if (fd < 0)
+            abort();
+        close(fd);
+    }
+    own = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);
+    make_span(own, make_text(own, "honest"), mrd_local_now().ns, 5);
+    p = open_drain(&h);
+    while (h.honest == 0 && mrd_local_now().ns < end)
+        timed_step(p, &worst);
+    for (int i = 0; i < 200; i++)
+        timed_step(p, &worst);
+    CHECK_INT(h.honest, 1);
+    printf("%d empty files: longest turn %.1f ms of CPU\n", n, (double) worst / 1e6);
+    CHECK(worst < 100 * MRD_MS);
+    mrd_drain_close(p);
+}
+
+TEST(a_user_leaves_open_files_for_the_others)
+{
+    int pid = hostile_process();
+    heard h = { 0 };
+    mrd_drain *p;
+    int64_t worst = 0, end = mrd_local_now().ns + 20 * MRD_SEC;
+    mrd_drain_tally counts;
+    maker *own;
+
+    hostile_rings(pid, 600);
+    open_files(400);
+    p = open_drain(&h);
+    for (int i = 0; i < 300; i++)
+        timed_step(p, &worst);
+    mrd_drain_counts(p, &counts);
+    CHECK_INT(counts.rings, 100); /* half of the half of 400 */
+    CHECK(counts.rings_refused >= 500);
+    own = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);
+    make_span(own, make_text(own, "honest"), mrd_local_now().ns, 5);
+    while (h.honest == 0 && mrd_local_now().ns < end)
+        timed_step(p, &worst);
+    CHECK_INT(h.honest, 1);
+    mrd_drain_close(p);
+}
+
+TEST_MAIN()
