@@ -128,6 +128,44 @@ TEST(every_instant_is_in_one_part)
     test_profile_free(p);
 }
 
+/* Of a time in which events were lost only what is known is said: nothing is idle there, no
+ * collective is exposed, no call of the runtime shows an idle device, and it is no pause. */
+TEST(what_was_lost_is_not_recorded_and_never_idle)
+{
+    test_profile *p = test_profile_new();
+    const json_t *pauses;
+    mrd_event *ev;
+    json_t *r;
+    char *text;
+
+    p->n = 0;
+    profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 0, 1000);
+    ev = profile_add(p, MRD_LOSS, p->loss, "runtime-ring", 1500, 2000);
+    ev->ivalue = 17;
+    profile_add(p, MRD_SPAN, p->thread[1], "nrt_execute", 1600, 300); /* 1,000 to 4,000: nothing */
+    profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 3000, 100); /* it came nevertheless */
+    profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 4000, 500);
+    ev = profile_add(p, MRD_LOSS, p->loss, "ring-full", 4500, 1000); /* of annotations */
+    ev->ivalue = 5;
+    profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 5000, 500);
+    r = report(p);
+    CHECK(part(r, 0, "compute") == 1000 + 100 + 500 + 500);
+    CHECK(part(r, 0, "not_recorded") == 1500 + 400);
+    CHECK(part(r, 0, "host") == 0);
+    CHECK(part(r, 0, "idle") == 500 + 500 + 500);
+    CHECK(parts_sum(r, 0) == 5500);
+    CHECK(number(worker(r, 0), "lost") == 17);
+    pauses = json_object_get(r, "longest_pauses");
+    CHECK(json_array_size(pauses) == 1); /* 4,500 to 5,000; the others hold lost events */
+    CHECK(number(json_array_get(pauses, 0), "duration_ns") == 500);
+    json_decref(r);
+    text = report_text(p);
+    CHECK(strstr(text, "Not recorded: events were lost") != NULL);
+    free(text);
+    forget(p);
+    test_profile_free(p);
+}
+
 /* Random spans, against one byte per instant. */
 TEST(parts_equal_an_account_kept_by_hand)
 {

@@ -9,7 +9,7 @@
 enum { NO_WORKER = UINT32_MAX };
 
 /* What can be going on for a worker at one instant; any number of them together. */
-enum { ON_COMPUTE, ON_COLLECTIVE, ON_BARRIER, ON_COPY, ON_HOST, ONS };
+enum { ON_COMPUTE, ON_COLLECTIVE, ON_BARRIER, ON_COPY, ON_HOST, ON_GAP, ONS };
 
 /* What a name is, found once per name. */
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_COPY, NAME_STEP } name_class;
@@ -65,7 +65,7 @@ mrd_report_part_text(mrd_report_part part)
         [MRD_REPORT_COMPUTE] = "compute", [MRD_REPORT_BOTH] = "both",
         [MRD_REPORT_EXPOSED] = "exposed", [MRD_REPORT_COPY] = "copy",
         [MRD_REPORT_WAITING] = "waiting", [MRD_REPORT_HOST] = "host",
-        [MRD_REPORT_IDLE] = "idle",
+        [MRD_REPORT_IDLE] = "idle",       [MRD_REPORT_UNRECORDED] = "not_recorded",
     };
 
     return (unsigned) part < MRD_REPORT_PARTS ? text[part] : "?";
@@ -187,10 +187,12 @@ part_of(unsigned on)
 {
     if (on & 1u << ON_BARRIER)
         return MRD_REPORT_WAITING;
-    if (on & 1u << ON_COLLECTIVE)
-        return on & 1u << ON_COMPUTE ? MRD_REPORT_BOTH : MRD_REPORT_EXPOSED;
     if (on & 1u << ON_COMPUTE)
-        return MRD_REPORT_COMPUTE;
+        return on & 1u << ON_COLLECTIVE ? MRD_REPORT_BOTH : MRD_REPORT_COMPUTE;
+    if (on & 1u << ON_GAP)
+        return MRD_REPORT_UNRECORDED; /* whatever else there was */
+    if (on & 1u << ON_COLLECTIVE)
+        return MRD_REPORT_EXPOSED;
     if (on & 1u << ON_COPY)
         return MRD_REPORT_COPY;
     return on & 1u << ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
@@ -250,7 +252,7 @@ keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int
 static void
 end_pause(mrd_report *r, worker_state *w, const mrd_event *ev)
 {
-    int64_t dur = ev->ts_ns - w->device_end;
+    int64_t dur = w->pending[MRD_REPORT_UNRECORDED] > 0 ? 0 : ev->ts_ns - w->device_end;
     mrd_report_pause *pause =
         dur > 0 ? KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, dur) : NULL;
 
@@ -520,6 +522,51 @@ add_to_worker(mrd_report *r, const track_state *track, const mrd_event *ev)
     return kind == MRD_CC_NO ? MRD_OK : mrd_gather_add(r->gather, kind, &what, ev, track->worker);
 }
 
+/* Losses that say nothing about a core: of the annotations of a thread. */
+static bool
+is_elsewhere(const mrd_report *r, const mrd_event *ev)
+{
+    static const char *const causes[] = { "ring-full", "ring-record-too-big", "ring-other" };
+    mrd_str cause = mrd_catalog_text(r->cat, ev->name);
+
+    for (size_t i = 0; i < MRD_COUNT(causes); i++)
+        if (mrd_str_is(cause, causes[i]))
+            return true;
+    return false;
+}
+
+static bool
+of_worker(const mrd_report *r, const worker_state *w, const mrd_track *t)
+{
+    const mrd_process *lost = mrd_catalog_borrow_process(r->cat, t->process),
+                      *mine = mrd_catalog_borrow_process(r->cat, w->pub.process);
+
+    if (t->process != w->pub.process) /* of the node as a whole */
+        return (lost->flags & MRD_PROC_NODE) != 0 && lost->instance_id == mine->instance_id;
+    return t->lnc_idx == MRD_NONE || t->lnc_idx == w->pub.lnc_idx;
+}
+
+/* From here on nothing is known of the workers it concerns but what comes nevertheless. */
+static void
+add_gap(mrd_report *r, const mrd_event *ev)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(r->cat, ev->track);
+    int64_t end = mrd_event_end(ev);
+
+    if (ev->ivalue <= 0 || is_elsewhere(r, ev))
+        return;
+    for (size_t i = 0; i < r->n_all; i++) {
+        worker_state *w = &r->all[i];
+
+        if (!of_worker(r, w, t))
+            continue;
+        w->pub.lost += (uint64_t) ev->ivalue;
+        if (w->any)
+            advance(w, ev->ts_ns);
+        w->until[ON_GAP] = end > w->until[ON_GAP] ? end : w->until[ON_GAP];
+    }
+}
+
 mrd_err
 mrd_report_add(mrd_report *r, const mrd_event *ev)
 {
@@ -527,6 +574,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
 
     if (ev->track >= r->n_tracks || mrd_catalog_profile_of(r->cat, ev->track) != r->profile)
         return MRD_STATE;
+    if (ev->kind == MRD_LOSS)
+        add_gap(r, ev);
     if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START) ||
         (ev->ts_ns == 0 && r->zero_is_no_time) || mrd_event_end(ev) == INT64_MAX)
         return MRD_OK;

@@ -13,6 +13,7 @@
  *   compute   the device computes (nc_exec_running, kernels)
  *   copy      only copies run (dmem_buf_*, tensor read and write, memory kernels)
  *   host      the device is idle and the runtime is in a call for this core
+ *   not_recorded  events of this core were lost (MRD_LOSS), and nothing above is known of the time
  *   idle      none of these
  *
  *   On Neuron an execution contains its collectives, so `both` says that they ran inside it;
@@ -26,7 +27,7 @@
  *          it.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
  *          per process.
- * Pauses   the longest times in which a worker's device did nothing.
+ * Pauses   the longest times in which a worker's device did nothing; none in which events were lost.
  *
  * Memory   grows with workers and names of collectives, not with events. Threads: one.
  * Source   breakdown and overlap as HolisticTraceAnalysis defines them, collectives by TraceLens'
@@ -50,6 +51,7 @@ typedef enum {
     MRD_REPORT_WAITING,
     MRD_REPORT_HOST,
     MRD_REPORT_IDLE,
+    MRD_REPORT_UNRECORDED,
     MRD_REPORT_PARTS
 } mrd_report_part;
 
@@ -61,6 +63,7 @@ typedef struct {
     int64_t worker_gid;
     int64_t first_ns, last_ns; /* its window; first > last: no device span, not in the report */
     uint64_t part_ns[MRD_REPORT_PARTS];
+    uint64_t lost;          /* events lost of it; those of its process when no core is named */
     uint64_t took_part;     /* in collectives with at least two parts */
     uint64_t last, proven;  /* was the last to begin; of these proven */
     uint64_t alone_ns;      /* sums over those it was last in: behind the last but one, */

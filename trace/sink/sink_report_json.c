@@ -45,6 +45,7 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
     for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
         put_u64(w, mrd_report_part_text((mrd_report_part) k), v->part_ns[k]);
     mrd_jw_close(w, '}');
+    put_u64(w, "lost", v->lost);
     MRD_JW_KEY(w, "collectives");
     mrd_jw_open(w, '{');
     put_u64(w, "took_part", v->took_part);

@@ -174,7 +174,7 @@ put_parts(report_sink *s, const uint64_t *part_ns, uint64_t window)
     char dur[MRD_DUR_TEXT];
 
     mrd_buf_fmt(&s->text, " %9s", mrd_text_dur(window, dur));
-    for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
+    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) /* that one has a table of its own */
         mrd_buf_fmt(&s->text, " %7.2f",
                     window == 0 ? 0 : 100.0 * (double) part_ns[k] / (double) window);
     mrd_buf_byte(&s->text, '\n');
@@ -191,7 +191,7 @@ put_breakdown(report_sink *s)
     if (n == 0)
         return;
     mrd_buf_fmt(&s->text, "\n%-34s %9s", "Where the time goes, % of window", "window");
-    for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
+    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++)
         mrd_buf_fmt(&s->text, " %7s", mrd_report_part_text((mrd_report_part) k));
     mrd_buf_byte(&s->text, '\n');
     for (size_t i = 0; i < n; i++) {
@@ -209,6 +209,33 @@ put_breakdown(report_sink *s)
     if (collective > 0)
         mrd_buf_fmt(&s->text, "  %s of the time in collectives lies under computation\n",
                     mrd_text_share(all[MRD_REPORT_BOTH], collective, share));
+}
+
+/* What is known to be missing is neither idle nor anything else. */
+static void
+put_unrecorded(report_sink *s)
+{
+    size_t n, shown = 0, all = 0;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+
+    for (size_t i = 0; i < n; i++)
+        all += w[i].lost > 0;
+    if (all == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-34s %9s %9s %12s\n", "Not recorded: events were lost", "time",
+                "of window", "events lost");
+    for (size_t i = 0; i < n && shown < ROWS; i++) {
+        uint64_t ns = w[i].part_ns[MRD_REPORT_UNRECORDED];
+
+        if (w[i].lost == 0)
+            continue;
+        put_worker(s, &w[i]);
+        mrd_buf_fmt(&s->text, " %9s %9s %12" PRIu64 "\n", mrd_text_dur(ns, dur),
+                    mrd_text_share(ns, mrd_report_window(&w[i]), share), w[i].lost);
+        shown++;
+    }
+    mrd_text_left_out(&s->text, all - shown, "workers", "report-json");
 }
 
 static void
@@ -371,6 +398,7 @@ report_write(void *state)
     s->one_node = is_one_node(s->common.env->catalog, s->common.report);
     put_title(s);
     put_breakdown(s);
+    put_unrecorded(s);
     put_late(s);
     put_collectives(s);
     put_steps(s);
