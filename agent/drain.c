@@ -612,6 +612,8 @@ mrd_drain_step(mrd_drain *p)
     mrd_drain_cross_step(p, now.ns);
     mrd_discover_step(p->discover, now, found, p);
     sweep(p, now.ns);
+    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
+        mrd_drain_runtime_settle(pr, now.ns);
     return drain_all(p, now.ns);
 }
 

@@ -56,6 +56,7 @@ typedef enum {
     MRD_DROP_UNSENT,     /* no session wanted it */
     MRD_DROP_WINDOW,  /* a flight recorder kept it until newer ones needed the room or the time */
     MRD_DROP_RESTART, /* in the memory of a flight recorder when the agent was killed */
+    MRD_DROP_RUNTIME, /* the runtime's own ring overwrote it: its numbers show the gap */
     MRD_DROP_CAUSES
 } mrd_drop_cause;
 

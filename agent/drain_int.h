@@ -150,8 +150,10 @@ void mrd_drain_cross_step(mrd_drain *p, int64_t now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
-/* A blob of JSON text is complete (or cut); MRD_IN_PAD zero bytes follow it. */
-void mrd_drain_runtime(mrd_drain *p, proc *pr, mrd_str text, bool cut);
+/* The ring's blob of JSON text is complete (or cut); MRD_IN_PAD zero bytes follow it. */
+void mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut);
+/* Events that are missing for long are lost. */
+void mrd_drain_runtime_settle(proc *pr, int64_t now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
 void mrd_drain_runtime_free(proc *pr);

@@ -14,18 +14,25 @@ typedef struct {
 
 /* A daemon holds fewer open starts per process than a file importer: ends come within seconds. */
 #define OPEN_MAX (1u << 15)
+/* A number that is missing so long will not come: less than a session waits behind its stop. */
+#define GAP_PATIENCE (250 * MRD_MS)
 
 static mrd_err
 emit(void *self, const mrd_event *ev)
 {
     runtime *rt = self;
 
+    if (ev->kind == MRD_LOSS) {
+        rt->p->counts.begun += (uint64_t) ev->ivalue;
+        rt->p->counts.dropped[MRD_DROP_RUNTIME] += (uint64_t) ev->ivalue;
+    }
     mrd_drain_give(rt->p, rt->pr, MRD_DRAIN_REALTIME, ev);
     return MRD_OK;
 }
 
+/* whole: the text to come is the process's first. */
 static runtime *
-runtime_of(mrd_drain *p, proc *pr)
+runtime_of(mrd_drain *p, proc *pr, bool whole, int64_t since_ns)
 {
     runtime *rt = pr->nrt;
     mrd_nrt_options o = { .catalog = pr->pub.catalog,
@@ -33,6 +40,8 @@ runtime_of(mrd_drain *p, proc *pr)
                           .flow_scope = pr->flow_scope,
                           .max_open = OPEN_MAX,
                           .simulated = p->o.simulated,
+                          .whole = whole,
+                          .since_ns = since_ns,
                           .emit = emit };
 
     if (rt != NULL || (rt = calloc(1, sizeof(*rt))) == NULL)
@@ -60,14 +69,18 @@ count(mrd_drain *p, runtime *rt)
 }
 
 void
-mrd_drain_runtime(mrd_drain *p, proc *pr, mrd_str text, bool cut)
+mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
 {
-    runtime *rt = runtime_of(p, pr);
+    proc *pr = r->proc;
+    int64_t since = mrd_ring_borrow_info(r->reader)->created_ns + pr->shift_ns;
+    runtime *rt = runtime_of(p, pr, r->blob.number == 1, mrd_drain_raw_to_wall(p, since));
     mrd_bytes bytes = { (const uint8_t *) text.p, text.len };
     int64_t now = mrd_local_now().ns;
     mrd_in *in = NULL;
     mrd_err err = MRD_NOMEM;
 
+    if (rt != NULL)
+        mrd_nrt_now(rt->nrt, now);
     if (rt != NULL && (err = mrd_in_borrow(bytes, "runtime trace", &in, NULL)) == MRD_OK)
         err = mrd_nrt_parse(rt->nrt, in, NULL);
     mrd_in_close(in);
@@ -82,6 +95,15 @@ bool
 mrd_drain_has_runtime(const mrd_drain_process *process)
 {
     return ((const proc *) process)->nrt != NULL;
+}
+
+void
+mrd_drain_runtime_settle(proc *pr, int64_t now)
+{
+    runtime *rt = pr->nrt;
+
+    if (rt != NULL && mrd_nrt_has_gaps(rt->nrt))
+        (void) mrd_nrt_settle(rt->nrt, now - GAP_PATIENCE);
 }
 
 uint64_t

@@ -7,6 +7,7 @@
 
 #include "agent/drain_int.h"
 #include "base/obj.h"
+#include "trace/import/import_nrt.h"
 
 #define NAMES_STEP 256u
 
@@ -53,6 +54,7 @@ static const char *const causes[MRD_DROP_CAUSES] = {
     [MRD_DROP_UNSENT] = "not-recorded",
     [MRD_DROP_WINDOW] = "recorder-window",
     [MRD_DROP_RESTART] = "agent-restarted",
+    [MRD_DROP_RUNTIME] = NRT_LOST_RING,
 };
 
 const char *
@@ -588,7 +590,7 @@ blob_end(mrd_drain *p, ring *r, bool cut)
     r->blob.open = false;
     if (r->blob.p != NULL)
         memset(r->blob.p + r->blob.len, 0, MRD_IN_PAD);
-    mrd_drain_runtime(p, r->proc, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
+    mrd_drain_runtime(p, r, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
     r->blob.len = 0;
 }
 

@@ -1,5 +1,6 @@
 #include "tests/trace/collect.h"
 
+#include "tests/trace/events.h"
 #include "trace/import/import_nrt.h"
 
 static const mrd_import_ops *const ops = &mrd_import_nrt;
@@ -303,6 +304,152 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     CHECK_INT(mrd_nrt_count(nrt)->documents, 8);
     mrd_nrt_free(nrt);
     mrd_catalog_free(s.cat);
+}
+
+/* ---- Numbers of events that the runtime's ring overwrote ---- */
+
+enum { LOST_CORES = 3, LOST_RING = 50, LOST_ROUNDS = 200 };
+
+typedef struct {
+    mrd_catalog *cat;
+    uint64_t lost[LOST_CORES], given[LOST_CORES];
+    uint64_t inside;       /* of losses that lie between their neighbours */
+    const bool *delivered; /* by core and time: what the test gave */
+    int64_t newest;
+} lost_sink;
+
+static bool
+was_delivered(const lost_sink *s, int64_t core, int64_t ns)
+{
+    return ns >= 0 && ns < s->newest && s->delivered[ns * LOST_CORES + core];
+}
+
+static mrd_err
+lost_emit(void *self, const mrd_event *ev)
+{
+    lost_sink *s = self;
+    const mrd_track *t = mrd_catalog_borrow_track(s->cat, ev->track);
+
+    if (ev->kind != MRD_LOSS) {
+        s->given[t->lnc_idx]++;
+        return MRD_OK;
+    }
+    CHECK_INT(t->source, MRD_SRC_MERIDIAN);
+    CHECK_TEXT(mrd_catalog_text(s->cat, ev->name).p, NRT_LOST_RING);
+    s->lost[t->lnc_idx] += (uint64_t) ev->ivalue;
+    for (int64_t ns = ev->ts_ns + 1; ns < ev->ts_ns + ev->dur_ns; ns++)
+        if (was_delivered(s, t->lnc_idx, ns - 1700000000000000000))
+            return MRD_OK;
+    s->inside++;
+    return MRD_OK;
+}
+
+/* Rings of 50 events are emptied at random times; texts hold what is left, a little out of order,
+ * and some events come a text later. The test counts what it overwrote. */
+TEST(numbers_show_what_the_ring_overwrote)
+{
+    uint64_t seed = 7, lost[LOST_CORES] = { 0 }, given[LOST_CORES] = { 0 };
+    uint64_t next[LOST_CORES] = { 0 }, gaps = 0;
+    static bool delivered[LOST_CORES * LOST_ROUNDS * 200];
+    static char text[1 << 16], late[256];
+    lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
+    mrd_nrt_options o = { .catalog = s.cat,
+                          .emit = lost_emit,
+                          .self = &s,
+                          .whole = true,
+                          .since_ns = 1700000000000000000 };
+    mrd_process p;
+    mrd_nrt *nrt = NULL;
+    int64_t at = 0;
+
+    printf("seed %llu\n", (unsigned long long) seed);
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(s.cat, "i-1");
+    o.process = mrd_catalog_process(s.cat, &p);
+    CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+    late[0] = '\0';
+    for (int round = 0; round < LOST_ROUNDS; round++) {
+        size_t len = (size_t) snprintf(text, sizeof(text), HEAD "%s", late);
+        const char *comma = late[0] != '\0' ? "," : "";
+
+        late[0] = '\0';
+        for (int core = 0; core < LOST_CORES; core++) {
+            uint64_t n = test_rand(&seed) % 120, kept = n < LOST_RING ? n : LOST_RING;
+            bool swap = test_rand(&seed) % 2 == 0;
+
+            lost[core] += n - kept;
+            gaps += n > kept;
+            at += (int64_t) (n - kept); /* each takes a nanosecond */
+            for (uint64_t i = 0; i < kept; i++, at++) {
+                uint64_t id = next[core] + n - kept + i;
+                char one[256];
+
+                if (swap && i + 1 < kept) /* pairs change places */
+                    id = i % 2 == 0 && i + 2 < kept ? id + 1 : i % 2 == 1 ? id - 1 : id;
+                snprintf(one, sizeof(one),
+                         "{\"event_type\":\"x\",\"phase\":\"instant\",\"nc_idx\":%d,"
+                         "\"nc_local_id\":%llu,\"timestamp_ns\":%lld,\"data\":{}}",
+                         core, (unsigned long long) id, 1700000000000000000ll + (long long) at);
+                delivered[at * LOST_CORES + core] = true;
+                given[core]++;
+                if (late[0] == '\0' && i > 0 && i + 1 < kept && round + 1 < LOST_ROUNDS &&
+                    test_rand(&seed) % 16 == 0) {
+                    snprintf(late, sizeof(late), "%s", one);
+                    continue;
+                }
+                len += (size_t) snprintf(text + len, sizeof(text) - len, "%s%s", comma, one);
+                comma = ",";
+            }
+            next[core] += n;
+        }
+        snprintf(text + len, sizeof(text) - len, TAIL);
+        s.newest = at;
+        feed(nrt, text);
+    }
+    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+    for (int core = 0; core < LOST_CORES; core++) {
+        CHECK(lost[core] > 0);
+        CHECK_INT(s.lost[core], lost[core]);
+        CHECK_INT(s.given[core], given[core]);
+    }
+    CHECK_INT(mrd_nrt_count(nrt)->lost, lost[0] + lost[1] + lost[2]);
+    CHECK(s.inside >= gaps * 9 / 10); /* the others have a late one in them */
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+/* Numbers that are no count of events say nothing; a count that begins anew lost nothing. */
+TEST(numbers_that_are_no_count_lose_nothing)
+{
+    static const int steps[] = { 7, 1 };
+
+    for (int row = 0; row < 2; row++) {
+        static char text[1 << 16];
+        size_t len = (size_t) snprintf(text, sizeof(text), HEAD);
+        static bool delivered[1];
+        lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
+        mrd_nrt_options o = { .catalog = s.cat, .emit = lost_emit, .self = &s };
+        mrd_process p;
+        mrd_nrt *nrt = NULL;
+
+        mrd_process_init(&p);
+        p.instance_id = mrd_catalog_intern(s.cat, "i-1");
+        o.process = mrd_catalog_process(s.cat, &p);
+        CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+        for (int i = 0; i < 200; i++)
+            len += (size_t) snprintf(
+                text + len, sizeof(text) - len,
+                "%s{\"event_type\":\"x\",\"phase\":\"instant\",\"nc_idx\":0,\"nc_local_id\":%d,"
+                "\"timestamp_ns\":%lld,\"data\":{}}",
+                i == 0 ? "" : ",", 1000 + i % 100 * steps[row], 1700000000000000000ll + i);
+        snprintf(text + len, sizeof(text) - len, TAIL);
+        feed(nrt, text);
+        CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+        CHECK_INT(s.given[0], 200);
+        CHECK_INT(mrd_nrt_count(nrt)->lost, 0);
+        mrd_nrt_free(nrt);
+        mrd_catalog_free(s.cat);
+    }
 }
 
 TEST(many_pairs_in_many_orders)

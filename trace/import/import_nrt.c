@@ -106,8 +106,6 @@ mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
 static bool
 nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {
-    uint64_t ignored;
-
     switch (field) {
     case NRT_EVENT_TYPE:
         rec->type = MRD_SID_EMPTY;
@@ -121,7 +119,7 @@ nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type,
     case NRT_ID:
         return nrt_u64(type, text, &rec->id);
     case NRT_NC_LOCAL_ID:
-        return nrt_u64(type, text, &ignored);
+        return rec->has_local = nrt_u64(type, text, &rec->local_id);
     case NRT_TRACKING_ID:
         return rec->has_tracking = nrt_u64(type, text, &rec->tracking_id);
     case NRT_NC_IDX:
@@ -349,6 +347,7 @@ nrt_intern(mrd_nrt *nrt)
         { &nrt->time_exec, "device clock, by the sync point of its execution" },
         { &nrt->time_nearest, "device clock, by the nearest sync point" },
         { &nrt->time_none, "device clock, no sync point" },
+        { &nrt->cause_ring, NRT_LOST_RING },
     };
 
     for (size_t i = 0; i < MRD_COUNT(words); i++)
@@ -366,7 +365,8 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
     nrt->strings = mrd_catalog_strings(options->catalog);
     nrt->joiner.strings = nrt->strings;
     nrt->args = mrd_args_new(nrt->strings);
-    if (nrt->args == NULL || mrd_nrt_clock_init(&nrt->clock) != MRD_OK) {
+    nrt->ids = calloc(NRT_CORES, sizeof(*nrt->ids));
+    if (nrt->args == NULL || nrt->ids == NULL || mrd_nrt_clock_init(&nrt->clock) != MRD_OK) {
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
@@ -388,6 +388,7 @@ mrd_nrt_free(mrd_nrt *nrt)
     mrd_nrt_clock_fini(&nrt->clock);
     mrd_args_free(nrt->args);
     mrd_nrt_layout_fini(&nrt->layout);
+    free(nrt->ids);
     free(nrt);
 }
 
@@ -428,6 +429,7 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n)
     input->unfinished = n->unfinished;
     input->no_start = n->no_start;
     input->dropped = n->dropped;
+    input->lost = n->lost;
     if (n->dropped > 0)
         input->error = mrd_catalog_intern(imp->catalog, n->first_drop);
     if (n->no_version > 0)

@@ -11,6 +11,10 @@
  * Pairing  by (nc_idx, tracking_id), then event type and device_core_idx. What the start said is
  *          carried to the span; id, nc_local_id and tracking_id only serve the pairing.
  * Flows    from kbl_exec_pre to nc_exec_running of the same exec_id on a core.
+ * Losses   the runtime numbers the events of a core (nc_local_id) and overwrites the oldest when its
+ *          ring is full: numbers that do not come are an event MRD_LOSS "runtime-ring" on a line of
+ *          the core, from its neighbour before to its neighbour behind. Without numbers nothing can
+ *          be told.
  * Memory   at most `max_open` starts and as many spans that wait for a sync point; the oldest start
  *          is then given unfinished, the oldest waiting span by the nearest sync point.
  * Threads  a mrd_nrt belongs to one thread.
@@ -24,6 +28,7 @@
 #define NRT_TIME_KEY "meridian.time" /* argument of events that carried device time */
 #define NRT_MAX_OPEN (1u << 18)      /* when max_open is 0 */
 #define NRT_VERSION  2
+#define NRT_LOST_RING "runtime-ring" /* name of the losses that nc_local_id shows */
 
 typedef struct mrd_nrt mrd_nrt;
 
@@ -34,6 +39,10 @@ typedef struct {
         flow_scope; /* keeps flow ids of different sources apart: an input's or session's number */
     uint32_t max_open; /* 0: NRT_MAX_OPEN */
     bool simulated;    /* marks the events MRD_EV_SIMULATED */
+    /* The first document is the first of the trace, which began at since_ns (host's clock): what
+     * is missing before its first event was lost. */
+    bool whole;
+    int64_t since_ns;
     /* Gets each event as it is complete, not in order of time. An error ends the parse. */
     mrd_err (*emit)(void *self, const mrd_event *ev);
     void *self;
@@ -42,6 +51,7 @@ typedef struct {
 /* records = events + dropped, once flushed. */
 typedef struct {
     uint64_t documents, records, events, unfinished, no_start, dropped;
+    uint64_t lost; /* records that the numbers show to be missing; not among the others */
     uint64_t by_exec, by_nearest,
         unmapped;         /* events that carried device time, by how it was mapped */
     uint64_t no_version;  /* documents that did not state their data_version */
@@ -60,6 +70,11 @@ mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
 /* Gives everything that still waits: open starts as unfinished spans, device times by the nearest
  * sync point. The pairer can be used on. */
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
+/* Gaps in the numbers wait for what may fill them: found_by tells those found at or before that
+ * time of the caller's clock, as last set by mrd_nrt_now. A flush tells all. */
+void mrd_nrt_now(mrd_nrt *nrt, int64_t now);
+bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
+mrd_err mrd_nrt_settle(mrd_nrt *nrt, int64_t found_by);
 const mrd_nrt_counts *mrd_nrt_count(const mrd_nrt *nrt);
 
 #endif

@@ -16,6 +16,7 @@
 #define NRT_SAME_MAX 64  /* starts under one key that a stop is compared with */
 #define NRT_TYPES    64u /* event types remembered; a power of two */
 #define NRT_CORES    128u  /* logical cores whose last sync point is remembered */
+#define NRT_GAPS     64u   /* gaps in the numbers of a core that may still be filled */
 #define NRT_LINES    128u  /* tracks remembered; a power of two */
 #define NRT_DEVICE   0x80u /* mrd_event.flags while it is ours: ts_ns is the device's clock */
 
@@ -25,8 +26,8 @@ typedef struct nrt_record {
     uint64_t offset;
     mrd_sid type;
     nrt_phase phase;
-    bool hardware, has_ts, has_nc_ts, has_tracking, has_exec, has_cpu_ts;
-    uint64_t id, tracking_id, exec_id;
+    bool hardware, has_ts, has_nc_ts, has_tracking, has_exec, has_cpu_ts, has_local;
+    uint64_t id, local_id, tracking_id, exec_id;
     int64_t nc_idx, thread_id, worker_gid, pcore_idx;
     int64_t ts, nc_ts, cpu_ts;
     const char *bad;  /* key of the first value of a wrong type or range */
@@ -45,6 +46,25 @@ typedef struct {
     mrd_track_id track;
 } nrt_line;
 
+/* Numbers [from, to) of a core that are missing, between events of these times. */
+typedef struct {
+    uint64_t from, to;
+    int64_t first_ns, last_ns; /* host's clock; last_ns: once `closed` */
+    int64_t found_at;          /* mrd_nrt_now */
+    bool closed;
+} nrt_gap;
+
+/* The nc_local_id of a core, see nrt_ids.c. */
+typedef struct {
+    bool known, has_ts, has_anew;
+    uint64_t next;     /* the number expected */
+    uint64_t anew;     /* expected if the numbering began anew */
+    int64_t newest_ns; /* time of the youngest event so far */
+    uint64_t steps, jumps;
+    size_t n_gaps;
+    nrt_gap gaps[NRT_GAPS];
+} nrt_ids;
+
 struct mrd_nrt {
     mrd_nrt_options o;
     mrd_strtab *strings;
@@ -58,11 +78,14 @@ struct mrd_nrt {
     uint64_t flow_hash;
     mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_pcore, key_nc_ts,
         key_cpu_ts;
-    mrd_sid time_exec, time_nearest, time_none;
+    mrd_sid time_exec, time_nearest, time_none, cause_ring;
     nrt_type types[NRT_TYPES];
     nrt_line lines[NRT_LINES];
     nrt_sync last_sync[NRT_CORES]; /* by nc_idx */
-    mrd_json_reader *r;            /* of the running parse */
+    nrt_ids *ids;                  /* likewise */
+    size_t n_gaps;                 /* of all cores */
+    int64_t now;
+    mrd_json_reader *r; /* of the running parse */
     nrt_layout layout;
 };
 
@@ -78,5 +101,11 @@ mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ..
     __attribute__((format(printf, 3, 4)));
 /* Turns a complete record into events. Errors: NOMEM and those of emit. */
 mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
+
+/* ---- nrt_ids.c ---- */
+
+/* Looks at the number of the record; host_time: its stamp is of the host's clock. May give a loss.
+ */
+mrd_err nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time);
 
 #endif

@@ -140,7 +140,7 @@ step_number(nrt_step *s)
         [NRT_OTHER] = PLACE(ignored, has_ignored, UINT64_MAX),
         [NRT_ID] = PLACE(id, has_ignored, UINT64_MAX),
         [NRT_NC_IDX] = PLACE(nc_idx, has_ignored, INT64_MAX),
-        [NRT_NC_LOCAL_ID] = PLACE(ignored, has_ignored, UINT64_MAX),
+        [NRT_NC_LOCAL_ID] = PLACE(local_id, has_local, UINT64_MAX),
         [NRT_TRACKING_ID] = PLACE(tracking_id, has_tracking, UINT64_MAX),
         [NRT_THREAD_ID] = PLACE(thread_id, has_ignored, INT64_MAX),
         [NRT_WORKER_GID] = PLACE(worker_gid, has_ignored, INT64_MAX),

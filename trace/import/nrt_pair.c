@@ -491,13 +491,18 @@ nrt_stop(mrd_nrt *nrt, nrt_record *rec)
 mrd_err
 mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec)
 {
+    mrd_err err;
+
+    if (rec->bad == NULL && rec->has_ts && rec->type != MRD_SID_EMPTY)
+        rec->hardware = nrt_is_hardware(nrt, rec);
+    if ((err = nrt_ids_see(nrt, rec, rec->has_ts && !rec->hardware)) != MRD_OK)
+        return err;
     if (rec->bad != NULL)
         return mrd_nrt_drop(nrt, rec, "\"%s\" has the wrong type or range", rec->bad);
     if (rec->type == MRD_SID_EMPTY)
         return mrd_nrt_drop(nrt, rec, "an event without event_type");
     if (!rec->has_ts)
         return mrd_nrt_drop(nrt, rec, "an event without timestamp_ns");
-    rec->hardware = nrt_is_hardware(nrt, rec);
     if (!rec->hardware)
         nrt_clock_host(&nrt->clock, rec->ts);
     switch (rec->phase) {
@@ -524,5 +529,5 @@ mrd_nrt_flush(mrd_nrt *nrt)
         err = nrt_give_early(nrt, slot);
     while (err == MRD_OK && (slot = mrd_open_oldest(&nrt->held)) != MRD_OPEN_NONE)
         err = nrt_release(nrt, slot);
-    return err;
+    return err == MRD_OK ? mrd_nrt_settle(nrt, INT64_MAX) : err;
 }

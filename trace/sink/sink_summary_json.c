@@ -224,6 +224,7 @@ put_losses(mrd_jw *w, const mrd_catalog *cat, const mrd_summary *sum)
         put_i64(w, MRD_STR("process_id"), p->process_id);
         MRD_JW_KEY(w, "track");
         mrd_jw_sid(w, t->name);
+        mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), t->lnc_idx);
         MRD_JW_KEY(w, "cause");
         mrd_jw_sid(w, l[i].cause);
         put_u64(w, MRD_STR("lost"), l[i].lost);

@@ -1,0 +1,120 @@
+"""Every event that the runtime makes is in the profile or counted as lost, by cause and core: the simulated runtime says in its truth
+file how many it made of each core and type. Its rings too small; the agent away by SIGTERM and SIGKILL, for short and for long; a
+rate at which everything overruns. Argument: a case, or nothing for all."""
+import collections
+import os
+import re
+import sys
+import time
+
+from lib import BUILD, Cluster, Program, check, equal, equation, finish, load_json, need_daemons, need_preload, until
+
+LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
+CORES = 2
+INSTANTS = {"timestamp_sync_point", "hw_notify", "numerical_err"}
+need_daemons()
+need_preload()
+
+
+def loop(c, steps, exec_us, scale="1", **env):
+    """A rank that executes `steps` times on each of its cores, with the calls of the runtime and its trace recorded."""
+    return c.keep(Program(c.path("loop.log"), [
+        LOOP, "--rank", "0", "--steps", str(steps), "--cores", str(CORES), "--exec-us", str(exec_us), "--cc", "4", "--quiet",
+        "--checkpoint-every", "0"], env=dict(
+            c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(0), MERIDIAN_ENABLE="1",
+            MERIDIAN_CAPTURE="systrace", SIMNRT_JOB="loss", SIMNRT_TRUTH=c.path("truth"), SIMNRT_EVENT_SCALE=scale, **env), stdout=-3))
+
+
+def truth(c, pid):
+    """What the runtime made: {core: records}, {core: nc_exec_running}."""
+    made, running = collections.Counter(), collections.Counter()
+    with open(c.path(f"truth.{pid}")) as f:
+        for line in f:
+            m = re.match(r"count core=(\d+) type=(\S+) emitted=(\d+)", line)
+            if m:
+                made[int(m[1])] += int(m[3])
+                running[int(m[1])] += int(m[3]) // 2 if m[2] == "nc_exec_running" else 0
+    return made, running
+
+
+def profile(c, id):
+    """Of the fetched profile: {core: records}, {core: nc_exec_running}, {core: {cause: lost}}, ends without the other."""
+    c.run("fetch", id, "-o", c.path(id), "--format", "summary-json,report-json,report-text", want=None)
+    doc = load_json(c.path(id, "summary.json"))["summary"]
+    records, running, lost, ragged = collections.Counter(), collections.Counter(), {}, 0
+    for node in doc["nodes"]:
+        for process in node["processes"]:
+            for core in process["cores"]:
+                if core["lnc_idx"] is None:
+                    continue
+                for t in core["event_types"]:
+                    half = t.get("unfinished", 0) + t.get("no_start", 0)
+                    if t["name"] in INSTANTS:
+                        half = t["count"]
+                    records[core["lnc_idx"]] += 2 * t["count"] - half
+                    ragged += half if t["name"] not in INSTANTS else 0
+                    if t["name"] == "nc_exec_running":
+                        running[core["lnc_idx"]] += t["count"] - half
+    for l in doc["losses"]:
+        by = lost.setdefault(l["lnc_idx"], collections.Counter())
+        by[l["cause"]] += l["lost"]
+    return records, running, lost, ragged
+
+
+def begun(c, agent=True):
+    """A session that records on the node."""
+    until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+    id = c.start("--require", "all")
+    until(lambda: c.session(id)["nodes"][0].get("started_local_ns") and time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) >
+          c.session(id)["nodes"][0]["started_local_ns"], "the session has begun")
+    return id
+
+
+def ended(c, id, w):
+    """Stops when the workload is done and drained; the manifest, and [(made, there, lost, cause)] per core."""
+    until(lambda: not w.running(), "the workload is done")
+    until(lambda: os.listdir(c.rings(0)) == [], "its rings are drained")
+    end = c.session(id)["nodes"][0]["local_ns"] + 3 * 10**8
+    until(lambda: time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) > end, "its last event is before the stop")
+    return c.stop(id, want=None)
+
+
+def account(c, id, w, what):
+    """Made by the runtime = in the profile + lost by cause, exactly, of each core. Returns what was made, what is there, and what was lost."""
+    made, running = truth(c, w.pid)
+    records, seen, lost, ragged = profile(c, id)
+    for core in range(CORES):
+        gone = sum(lost.get(core, {}).values())
+        equal(records[core] + gone, made[core], f"{what}: core {core}: {records[core]} there + {dict(lost.get(core, {}))} lost = made")
+    print(f"{what}: made {sum(made.values())}, there {sum(records.values())}, lost {({k: dict(v) for k, v in lost.items()})}, "
+          f"ends without the other {ragged}; nc_exec_running {sum(seen.values())} of {sum(running.values())}", flush=True)
+    return made, records, lost, ragged
+
+
+def overrun():
+    """Rings of 200 events: the runtime overwrites, silently."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        c.agent(0)
+        id = begun(c)
+        w = loop(c, 200, 500, NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC="200")
+        doc = ended(c, id, w)
+        dropped = equation(doc, "overrun", dropped=None)
+        made, records, lost, _ = account(c, id, w, "overrun")
+        check(all(set(lost[core]) == {"runtime-ring"} for core in range(CORES)), f"both cores lost, and why: {lost}")
+        equal(dropped, sum(sum(by.values()) for by in lost.values()), "what the manifest says was lost")
+        workers = load_json(c.path(id, "report.json"))["report"]["workers"]
+        for i, worker in enumerate(workers):
+            equal(sum(worker["parts_ns"].values()), worker["window_ns"], "parts of the window")
+            equal(worker["lost"], sum(lost[worker["lnc_idx"]].values()), "the report's count of lost events")
+        check(any(worker["parts_ns"]["not_recorded"] > 0 for worker in workers), "time is not recorded")
+        with open(c.path(id, "report.txt")) as f:
+            check("Not recorded: events were lost" in f.read(), "the report for people says so")
+
+
+if __name__ == "__main__":
+    cases = {"overrun": overrun}
+    for name in sys.argv[1:] or cases:
+        cases[name]()
+    finish()

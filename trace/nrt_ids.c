@@ -1,0 +1,207 @@
+/*
+ * nc_local_id: the runtime numbers the events of a core. Its ring overwrites the oldest, so what is
+ * missing in the numbers was lost there (or with a text that did not arrive).
+ *
+ * Numbers may come a little out of order: a thread takes its number before it stores the event, and
+ * texts of two fetching threads may come in either order. A gap is told when neighbours behind it
+ * are NRT_IDS_PATIENCE younger, when the caller says that it waited (mrd_nrt_settle), or at a flush.
+ * Where numbers are not consecutive as a rule, they are no such count and nothing is concluded.
+ */
+#include <stdlib.h>
+
+#include "trace/import/nrt_int.h"
+
+#define NRT_IDS_PATIENCE 2000000000LL /* ns of event time */
+#define NRT_IDS_STEP     10000000000LL
+#define NRT_IDS_FAR      (1ull << 40) /* further ahead is another numbering */
+#define NRT_IDS_DENSE    4u           /* of so many numbers at most one may be a jump */
+
+static mrd_err
+gap_tell(mrd_nrt *nrt, int64_t nc_idx, const nrt_ids *ids, const nrt_gap *gap)
+{
+    mrd_event ev = { .kind = MRD_LOSS,
+                     .flags = MRD_EV_INT,
+                     .name = nrt->cause_ring,
+                     .bound_ns = MRD_BOUND_LOCAL,
+                     .ts_ns = gap->first_ns,
+                     .ivalue = (int64_t) (gap->to - gap->from) };
+    mrd_track track;
+
+    if (ids->steps < NRT_IDS_DENSE * ids->jumps)
+        return MRD_OK;
+    if (gap->last_ns > gap->first_ns)
+        ev.dur_ns = gap->last_ns - gap->first_ns;
+    mrd_track_init(&track, nrt->o.process, MRD_SRC_MERIDIAN);
+    track.name = mrd_strtab_addz(nrt->strings, "losses");
+    track.lnc_idx = nc_idx;
+    ev.track = mrd_catalog_track(nrt->o.catalog, &track);
+    nrt->counts.lost += gap->to - gap->from;
+    return nrt->o.emit(nrt->o.self, &ev);
+}
+
+static void
+gap_take_out(mrd_nrt *nrt, nrt_ids *ids, size_t i)
+{
+    nrt->n_gaps--;
+    ids->n_gaps--;
+    memmove(&ids->gaps[i], &ids->gaps[i + 1], (ids->n_gaps - i) * sizeof(*ids->gaps));
+}
+
+/* Tells gaps that nothing will fill any more. found_by: those found at or before it. */
+static mrd_err
+gaps_tell(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
+{
+    nrt_ids *ids = &nrt->ids[nc_idx];
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < ids->n_gaps && err == MRD_OK;) {
+        nrt_gap gap = ids->gaps[i];
+
+        if (gap.found_at > found_by && (!gap.closed || ts - gap.last_ns < NRT_IDS_PATIENCE)) {
+            i++;
+            continue;
+        }
+        gap_take_out(nrt, ids, i);
+        err = gap_tell(nrt, nc_idx, ids, &gap);
+    }
+    return err;
+}
+
+static mrd_err
+gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
+{
+    nrt_ids *ids = &nrt->ids[nc_idx];
+    nrt_gap gap = { .from = from, .to = to, .found_at = nrt->now };
+    mrd_err err = MRD_OK;
+
+    if (ids->n_gaps == NRT_GAPS) {
+        nrt_gap oldest = ids->gaps[0];
+
+        gap_take_out(nrt, ids, 0);
+        err = gap_tell(nrt, nc_idx, ids, &oldest);
+    }
+    gap.first_ns = gap.last_ns = ids->has_ts ? ids->newest_ns : nrt->o.since_ns;
+    ids->gaps[ids->n_gaps++] = gap;
+    nrt->n_gaps++;
+    return err;
+}
+
+/* A number below the next one: it fills a gap, or the numbering began anew. */
+static mrd_err
+id_behind(mrd_nrt *nrt, nrt_ids *ids, uint64_t id)
+{
+    for (size_t i = ids->n_gaps; i > 0; i--) {
+        nrt_gap *gap = &ids->gaps[i - 1], rest;
+
+        if (id < gap->from || id >= gap->to)
+            continue;
+        rest = *gap;
+        rest.from = id + 1;
+        gap->to = id;
+        if (gap->from < gap->to && rest.from < rest.to && ids->n_gaps < NRT_GAPS) {
+            memmove(gap + 2, gap + 1, (ids->n_gaps - i) * sizeof(*gap));
+            gap[1] = rest;
+            ids->n_gaps++;
+            nrt->n_gaps++;
+        } else if (gap->from < gap->to && rest.from < rest.to) {
+            gap->to = rest.to - 1; /* no room to say which: the count is right */
+        } else if (gap->from == gap->to && rest.from < rest.to) {
+            *gap = rest;
+        } else if (gap->from == gap->to) {
+            gap_take_out(nrt, ids, i - 1);
+            ids->jumps -= ids->jumps > 0; /* it was only out of order */
+        }
+        return MRD_OK;
+    }
+    if (ids->has_anew && id == ids->anew)
+        ids->next = id + 1;
+    ids->has_anew = id != ids->next - 1;
+    ids->anew = id + 1;
+    return MRD_OK;
+}
+
+static mrd_err
+id_see(mrd_nrt *nrt, int64_t nc_idx, uint64_t id)
+{
+    nrt_ids *ids = &nrt->ids[nc_idx];
+    uint64_t next = ids->next;
+
+    if (!ids->known) {
+        ids->known = true;
+        /* From 0 or from 1: the documents do not say. */
+        next = nrt->o.whole && id != 1 && id < NRT_IDS_FAR ? 0 : id;
+    }
+    if (id < next)
+        return id_behind(nrt, ids, id);
+    ids->next = id + 1;
+    ids->has_anew = false;
+    if (id == next)
+        ids->steps++;
+    else if (id - next < NRT_IDS_FAR) {
+        ids->jumps++;
+        return gap_add(nrt, nc_idx, next, id);
+    }
+    return MRD_OK;
+}
+
+/* Times of the host's clock say where gaps begin and end. */
+static void
+time_see(nrt_ids *ids, int64_t ts)
+{
+    if (ids->has_ts && ts <= ids->newest_ns && ids->newest_ns - ts < NRT_IDS_STEP)
+        return;
+    ids->has_ts = true;
+    ids->newest_ns = ts;
+    for (size_t i = 0; i < ids->n_gaps; i++)
+        if (!ids->gaps[i].closed) {
+            ids->gaps[i].closed = true;
+            ids->gaps[i].last_ns = ts;
+            if (ids->gaps[i].first_ns == 0) /* nobody knows when the trace began */
+                ids->gaps[i].first_ns = ts;
+        }
+}
+
+mrd_err
+nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
+{
+    nrt_ids *ids;
+    mrd_err err;
+
+    if (!rec->has_local || rec->nc_idx < 0 || rec->nc_idx >= (int64_t) NRT_CORES)
+        return MRD_OK;
+    ids = &nrt->ids[rec->nc_idx];
+    if (__builtin_expect(ids->known && rec->local_id == ids->next, 1)) {
+        ids->next++;
+        ids->steps++;
+        err = MRD_OK;
+    } else {
+        err = id_see(nrt, rec->nc_idx, rec->local_id);
+    }
+    if (host_time)
+        time_see(ids, rec->ts);
+    return err == MRD_OK && ids->n_gaps > 0
+               ? gaps_tell(nrt, rec->nc_idx, host_time ? rec->ts : INT64_MIN, INT64_MIN)
+               : err;
+}
+
+mrd_err
+mrd_nrt_settle(mrd_nrt *nrt, int64_t found_by)
+{
+    mrd_err err = MRD_OK;
+
+    for (int64_t i = 0; i < (int64_t) NRT_CORES && err == MRD_OK && nrt->n_gaps > 0; i++)
+        err = gaps_tell(nrt, i, INT64_MIN, found_by);
+    return err;
+}
+
+bool
+mrd_nrt_has_gaps(const mrd_nrt *nrt)
+{
+    return nrt->n_gaps > 0;
+}
+
+void
+mrd_nrt_now(mrd_nrt *nrt, int64_t now)
+{
+    nrt->now = now;
+}
