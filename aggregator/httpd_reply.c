@@ -9,6 +9,7 @@
 
 #include "aggregator/encode.h"
 #include "aggregator/httpd_int.h"
+#include "base/log.h"
 #include "base/obj.h"
 
 #define STREAM_QUEUE (1u << 20) /* bytes between a producer and its client */
@@ -271,18 +272,18 @@ mrd_http_stream_wanted(void)
 
 /* Through a compressor into the queue. */
 static mrd_err
-produce_encoded(http_stream *s, mrd_out *raw)
+produce_encoded(http_stream *s, mrd_out *raw, mrd_why *why)
 {
     mrd_encoder *encoder = NULL;
     mrd_out *out = NULL;
-    mrd_err err = mrd_encoder_open(s->encoding, raw, &encoder, NULL);
+    mrd_err err = mrd_encoder_open(s->encoding, raw, &encoder, why);
 
     if (err == MRD_OK)
-        err = mrd_out_func(mrd_encoder_push, encoder, "HTTP reply", &out, NULL);
+        err = mrd_out_func(mrd_encoder_push, encoder, "HTTP reply", &out, why);
     if (err == MRD_OK)
-        err = s->produce(s->self, out, NULL);
+        err = s->produce(s->self, out, why);
     if (err == MRD_OK) {
-        err = mrd_out_commit(out, NULL);
+        err = mrd_out_commit(out, why);
         out = NULL;
     }
     if (err == MRD_OK)
@@ -292,22 +293,33 @@ produce_encoded(http_stream *s, mrd_out *raw)
     return err;
 }
 
+/* The client sees a broken connection only; whoever left first needs no line. */
+static void
+stream_said(mrd_err err, const mrd_why *why)
+{
+    if (err != MRD_OK && err != MRD_CANCELLED && mrd_http_stream_wanted())
+        mrd_log(MRD_LOG_WARN, "AGG-HTTP-STREAM", "Reply broken off: reason=%s",
+                why->text[0] != '\0' ? why->text : mrd_err_text(err));
+}
+
 static void *
 stream_main(void *self)
 {
     http_stream *s = self;
+    mrd_why why = { 0 };
     mrd_out *out = NULL;
-    mrd_err err = mrd_out_func(stream_push, s, "HTTP reply", &out, NULL);
+    mrd_err err = mrd_out_func(stream_push, s, "HTTP reply", &out, &why);
 
     current = s;
     if (err == MRD_OK) {
-        err = s->encoding == MRD_ENCODE_NONE ? s->produce(s->self, out, NULL)
-                                             : produce_encoded(s, out);
+        err = s->encoding == MRD_ENCODE_NONE ? s->produce(s->self, out, &why)
+                                             : produce_encoded(s, out, &why);
         if (err == MRD_OK)
-            err = mrd_out_commit(out, NULL);
+            err = mrd_out_commit(out, &why);
         else
             mrd_out_abort(out);
     }
+    stream_said(err, &why);
     pthread_mutex_lock(&s->httpd->lock);
     s->finished = true;
     s->err = err;

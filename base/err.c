@@ -89,6 +89,12 @@ mrd_why_set(mrd_why *why, mrd_err err, int sys, const char *format, ...)
 }
 
 mrd_err
+mrd_why_err(const mrd_why *why)
+{
+    return why == NULL || why->err == MRD_OK ? MRD_IO : why->err;
+}
+
+mrd_err
 mrd_why_prefix(mrd_why *why, mrd_err err, const char *format, ...)
 {
     char old[MRD_WHY_MAX];

@@ -38,6 +38,10 @@ int mrd_err_http(mrd_err err);
  */
 mrd_err mrd_why_set(mrd_why *why, mrd_err err, int sys, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* The code of a failure that only *why tells of (a source that gave BAD); IO when nobody asked why
+ * (NULL) or nothing was said. Whoever reads a `why` that a caller gave uses this, or a mrd_why of
+ * its own: the caller's may be NULL. */
+mrd_err mrd_why_err(const mrd_why *why);
 /* Puts "prefix: " in front of the sentence already there. Returns why->err (err when why is NULL).
  */
 mrd_err mrd_why_prefix(mrd_why *why, mrd_err err, const char *format, ...)

@@ -217,7 +217,7 @@ store_write_run(mrd_store *st, mrd_source *in, mrd_extent *ret_extent, mrd_rec *
         err = mrd_store_put(st, rec.p, size, why);
     }
     if (err == MRD_OK && step == MRD_BAD)
-        err = why->err;
+        err = mrd_why_err(why);
     if (err == MRD_OK)
         err = mrd_store_flush(st, why);
     st->out_len = 0;

@@ -200,7 +200,7 @@ mrd_stream_bind(mrd_stream *s, mrd_why *why)
         in->close(in);
         err = b->err != MRD_OK && b->bound->err == MRD_OK
                   ? mrd_why_set(why, b->err, 0, "flows of %s", s->label)
-              : step == MRD_BAD ? why->err
+              : step == MRD_BAD ? mrd_why_err(why)
                                 : mrd_stream_finish(s->bound, why);
     }
     for (size_t i = 0; i < b->n_tracks; i++)
@@ -299,7 +299,7 @@ mrd_stream_open_bound(mrd_stream *s, mrd_source *raw, mrd_source **ret_source, m
     r->raw = raw;
     if (bound_peek(r, why) == MRD_BAD) {
         bound_close(&r->base);
-        return why == NULL ? MRD_IO : why->err;
+        return mrd_why_err(why);
     }
     *ret_source = &r->base;
     return MRD_OK;
