@@ -221,6 +221,7 @@ session_line(const hub *h, const hub_session *s)
         events += s->parts[i]->events;
         bytes += s->parts[i]->bytes;
         lost += hub_dropped(&s->parts[i]->counters) - hub_unwanted(&s->parts[i]->counters);
+        lost += s->parts[i]->damage.events;
         without += part_is_without(s->parts[i]);
     }
     mrd_json_set(o, "id", mrd_json_new_str(s->text));

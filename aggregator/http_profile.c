@@ -74,8 +74,12 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     s->to = out;
     if ((err = mrd_out_func(slice_push, s, "slice", &target.out, why)) != MRD_OK)
         return err;
-    return merge_run(s->input, &s->filter, s->times, &target, 1, slice_progress, s, &result, NULL,
-                     why);
+    err = merge_run(s->input, &s->filter, s->times, &target, 1, slice_progress, s, &result, NULL,
+                    why);
+    pthread_mutex_lock(&s->h->lock);
+    merge_damage_take(s->h, s->input, s->session, false);
+    pthread_mutex_unlock(&s->h->lock);
+    return err;
 }
 
 mrd_err

@@ -7,6 +7,7 @@
 
 #include "aggregator/timeserve.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/obj.h"
 #include "base/out.h"
 
@@ -440,6 +441,49 @@ part_epoch_of(hub_part *p, uint64_t epoch)
         return NULL;
     p->n_epochs++;
     return e;
+}
+
+uint64_t
+part_frames(const hub_part *p)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        uint64_t end = mrd_seqset_end(p->epochs[i].stored);
+
+        sum += end - mrd_seqset_missing(p->epochs[i].stored, end);
+    }
+    return sum;
+}
+
+static uint64_t
+larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+void
+part_damaged(hub_session *s, hub_part *p, const hub_damage *found, bool whole)
+{
+    hub_damage now = whole ? *found
+                           : (hub_damage){ .events = larger(p->damage.events, found->events),
+                                           .frames = larger(p->damage.frames, found->frames),
+                                           .foreign = larger(p->damage.foreign, found->foreign) };
+
+    if (memcmp(&now, &p->damage, sizeof(now)) == 0)
+        return;
+    p->damage = now;
+    s->dirty = true;
+    if (now.events > 0 || now.frames > 0)
+        mrd_log(MRD_LOG_ERROR, "AGG-JOURNAL-DAMAGE",
+                "Stored events cannot be read back: session=%s node=%s events=%llu frames=%llu",
+                s->text, p->instance_id, (unsigned long long) now.events,
+                (unsigned long long) now.frames);
+    if (now.foreign > 0)
+        mrd_log(MRD_LOG_WARN, "AGG-FOREIGN",
+                "Batches claim another node and are shown as of their sender: session=%s node=%s "
+                "batches=%llu",
+                s->text, p->instance_id, (unsigned long long) now.foreign);
 }
 
 mrd_err

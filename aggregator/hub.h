@@ -132,6 +132,13 @@ typedef struct {
     uint64_t end; /* the agent's last_seq, 0 unknown */
 } part_epoch;
 
+/* What of a node cannot be used as it was stored, as the last merge found it. */
+typedef struct {
+    uint64_t events;  /* stored, but not in the journal any more or not decodable */
+    uint64_t frames;  /* the same in frames: batches and clock data */
+    uint64_t foreign; /* batches whose processes claim another node: they are taken as this one's */
+} hub_damage;
+
 /* A node's part in a session. */
 typedef struct {
     char instance_id[HUB_ID_MAX], host_name[HUB_TEXT_MAX], boot_id[64];
@@ -148,6 +155,7 @@ typedef struct {
     hub_counters before;       /* of earlier runs of the agent that kept nothing over a restart */
     hub_counters last;         /* as its heartbeat said */
     uint64_t since;            /* Counters.since of last */
+    hub_damage damage;
     hub_clock clock;
     hub_causality causality;
     bool has_reading;
@@ -383,6 +391,10 @@ uint64_t hub_unwanted(const hub_counters *c);
 void part_count(hub_part *p, const Mrd__Counters *c);
 /* The numbers stored in one epoch; NULL without memory or with too many epochs. */
 part_epoch *part_epoch_of(hub_part *p, uint64_t epoch);
+/* How many different frames of it were stored, clock data included. */
+uint64_t part_frames(const hub_part *p);
+/* What a merge found: a whole one replaces what is known, a slice saw a part. */
+void part_damaged(hub_session *s, hub_part *p, const hub_damage *found, bool whole);
 /* Notes a frame of the journal: number, counts, range. Errors: NOMEM, LIMIT. */
 mrd_err part_stored(hub_part *p, const mrd_frame *f);
 

@@ -113,12 +113,18 @@ mrd_err mrd_journal_read(const mrd_journal_index *index, const mrd_journal_entry
                          bool head_only, mrd_buf *buf, mrd_frame *ret_frame, mrd_bytes *ret_body,
                          mrd_why *why);
 
+/* What a source could not read: whole batches or their ends. */
+typedef struct {
+    uint64_t events, batches;
+    mrd_why first; /* err MRD_OK: nothing was bad */
+} mrd_journal_bad;
+
 /*
  * The batches of one node, process and clock as one sorted source in local time. start_ns, end_ns
  * (local time of that clock) leave out batches outside; events of the others are not cut.
  * Memory: at most `open_max` decoded batches (0: 8); more overlapping ones are parked and decoded
  * again. Shares `index` (must outlive the source). Frames that turn out bad are passed over and
- * counted in *ret_bad (may be NULL, outlives the source).
+ * added to *bad (may be NULL, outlives the source).
  */
 typedef struct {
     const mrd_journal_index *index;
@@ -127,8 +133,9 @@ typedef struct {
     uint32_t boot; /* of the frames */
     int64_t start_ns, end_ns;
     unsigned open_max;
-    uint64_t key;      /* of the source */
-    uint64_t *ret_bad; /* events that could not be read */
+    uint64_t key; /* of the source */
+    mrd_journal_bad *bad;
+    const char *instance_id; /* whose journal it is: the node of every process; NULL: as it says */
     /* What opening a batch needs: of all sources of one thread, so that it is in the cache whoever
      * opens one. Both outlive the source. */
     mrd_codec *codec;

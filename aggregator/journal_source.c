@@ -55,10 +55,16 @@ plan_order(const void *a, const void *b)
 }
 
 static void
-count_bad(jsource *s, size_t entry, uint32_t given)
+count_bad(jsource *s, size_t entry, uint32_t given, const mrd_why *why)
 {
-    if (s->o.ret_bad != NULL)
-        *s->o.ret_bad += s->o.index->entries[entry].frame.events - given;
+    mrd_journal_bad *bad = s->o.bad;
+
+    if (bad == NULL || s->o.index->entries[entry].frame.events == given)
+        return;
+    bad->events += s->o.index->entries[entry].frame.events - given;
+    bad->batches++;
+    if (bad->first.err == MRD_OK)
+        bad->first = *why;
 }
 
 /* ---- The heap ---- */
@@ -137,10 +143,10 @@ reader_take(jsource *s)
 
 /* Goes to the first event that was not given; false when there is none. */
 static bool
-step_over(mrd_batch_reader *r, cursor *c)
+step_over(mrd_batch_reader *r, cursor *c, mrd_why *why)
 {
     for (uint32_t left = c->given;; left -= c->ready) {
-        if (mrd_batch_peek(r, &c->head, &c->ready, NULL) != MRD_MORE)
+        if (mrd_batch_peek(r, &c->head, &c->ready, why) != MRD_MORE)
             return false;
         mrd_batch_take(r, left < c->ready ? left : c->ready);
         if (left < c->ready) {
@@ -160,13 +166,17 @@ cursor_open(jsource *s, cursor *c)
     mrd_batch_info info;
     mrd_frame f;
     mrd_bytes body;
+    mrd_why why = { .err = MRD_NOMEM, .text = "out of memory" };
     bool ok = r != NULL && mrd_journal_read(s->o.index, &s->o.index->entries[c->entry], false,
-                                            s->o.frame, &f, &body, NULL) == MRD_OK;
+                                            s->o.frame, &f, &body, &why) == MRD_OK;
 
-    f.seq = c->entry; /* unique in this source, whatever epochs there are */
-    ok = ok && mrd_batch_open(r, &f, body, s->cat, &info, NULL) == MRD_OK;
-    if (!ok || !step_over(r, c)) {
-        count_bad(s, c->entry, c->given);
+    if (ok) {
+        f.seq = c->entry; /* unique in this source, whatever epochs there are */
+        mrd_batch_reader_of(r, s->o.instance_id);
+        ok = mrd_batch_open(r, &f, body, s->cat, &info, &why) == MRD_OK;
+    }
+    if (!ok || !step_over(r, c, &why)) {
+        count_bad(s, c->entry, c->given, &why);
         if (r != NULL)
             s->spare[s->n_spare++] = r;
         return false;
@@ -180,15 +190,16 @@ cursor_open(jsource *s, cursor *c)
 static bool
 cursor_advance(jsource *s, cursor *c, uint32_t n)
 {
+    mrd_why why = { 0 };
     mrd_step step;
 
     c->given += n;
     mrd_batch_take(c->reader, n);
-    step = mrd_batch_peek(c->reader, &c->head, &c->ready, NULL);
+    step = mrd_batch_peek(c->reader, &c->head, &c->ready, &why);
     if (step == MRD_MORE)
         return true;
     if (step == MRD_BAD)
-        count_bad(s, c->entry, c->given);
+        count_bad(s, c->entry, c->given, &why);
     give_back(s, c);
     return false;
 }

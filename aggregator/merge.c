@@ -34,8 +34,9 @@ merge_snapshot(const hub *h, const hub_session *s)
         return NULL;
     in->dir = hub_path(h, s, ".");
     in->nodes = calloc(s->n_parts + 1, sizeof(*in->nodes));
+    in->damage = calloc(s->n_parts + 1, sizeof(*in->damage));
     in->artifacts = calloc(s->n_artifacts + 1, sizeof(*in->artifacts));
-    if (in->dir == NULL || in->nodes == NULL || in->artifacts == NULL) {
+    if (in->dir == NULL || in->nodes == NULL || in->damage == NULL || in->artifacts == NULL) {
         merge_input_free(in);
         return NULL;
     }
@@ -53,6 +54,8 @@ merge_snapshot(const hub *h, const hub_session *s)
         n->wall_ns = p->wall_ns;
         n->same_clock = h->same_clock && !p->simulated && strcmp(p->boot_id, h->boot_id) == 0;
         n->dropped = hub_dropped(&p->counters) - hub_unwanted(&p->counters);
+        n->events = p->events;
+        n->frames = part_frames(p);
         in->events += p->events;
         in->simulated = in->simulated || p->simulated;
     }
@@ -69,8 +72,22 @@ merge_input_free(merge_input *in)
         return;
     free(in->dir);
     free(in->nodes);
+    free(in->damage);
     free(in->artifacts);
     free(in);
+}
+
+void
+merge_damage_take(hub *h, const merge_input *in, uint64_t session, bool whole)
+{
+    hub_session *s = hub_session_by_id(h, session);
+
+    for (size_t i = 0; s != NULL && i < in->n_nodes; i++) {
+        hub_part *p = hub_part_of(s, in->nodes[i].instance_id);
+
+        if (p != NULL)
+            part_damaged(s, p, &in->damage[i], whole);
+    }
 }
 
 /* ---- Jobs ---- */
@@ -237,6 +254,7 @@ job_run(hub *h, merge_job *job)
     if (err == MRD_OK)
         err = write_sums(job->input, targets, n, &why);
     pthread_mutex_lock(&h->lock);
+    merge_damage_take(h, job->input, job->session, err == MRD_OK);
     if (err == MRD_OK)
         take_verdict(h, job, &verdict);
     job->why = why;

@@ -10,6 +10,7 @@
 
 typedef struct {
     char instance_id[HUB_ID_MAX];
+    uint64_t events, frames;   /* that the manifest says are stored */
     int64_t local_ns, wall_ns; /* one reading of both clocks of the node */
     bool same_clock;           /* it runs on the aggregator's own */
     uint64_t dropped;
@@ -20,6 +21,7 @@ typedef struct {
     char *dir; /* of the session */
     char id[MRD_SESSION_TEXT], name[HUB_TEXT_MAX];
     merge_node *nodes;
+    hub_damage *damage; /* of each node, written by a merge of it; NULL: nobody asks */
     size_t n_nodes;
     hub_artifact *artifacts;
     size_t n_artifacts;
@@ -40,11 +42,15 @@ typedef enum {
 merge_input *merge_snapshot(const hub *h, const hub_session *s);
 void merge_input_free(merge_input *in);
 
+/* Brings what a merge of `in` found damaged into its session. Lock held. */
+void merge_damage_take(hub *h, const merge_input *in, uint64_t session, bool whole);
+
 /*
  * Writes the session (or what filter lets pass; NULL: all) to the targets, whose outputs are taken
  * in every case. start and end of the filter are session time whatever times are written.
  * *ret_verdict (may be NULL) is written when all was merged without a filter. Errors: IO, NOMEM,
- * CANCELLED, those of the outputs. Damaged batches are passed over and said in the result.
+ * CANCELLED, those of the outputs. What is damaged costs itself only: it is passed over, counted
+ * per node (in->damage) and said in the outputs, whose input of that node is incomplete.
  */
 mrd_err merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
                   mrd_export_target *targets, size_t n,

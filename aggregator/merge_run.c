@@ -31,6 +31,8 @@ typedef struct {
     const mrd_align *align; /* to session time */
     const mrd_align *shown; /* to the times that are written; NULL: RAW */
     merge_check *check;     /* NULL: a slice */
+    uint64_t events;        /* in its batches */
+    uint64_t given, before; /* ... that came so far, and before the last run of them */
 } stream;
 
 typedef struct {
@@ -42,7 +44,12 @@ typedef struct {
     stream **streams;  /* pointers: sources keep them */
     size_t n_streams;
     int64_t *sealed; /* as streams see it */
-    uint64_t bad;    /* events that could not be read */
+    uint64_t events; /* of the batches whose head could be read, and of the others */
+    uint64_t bad_heads;
+    uint64_t gone;       /* events that are stored and not in the journal's files */
+    uint64_t cut;        /* events behind the early end of a stream, and what came just before it */
+    mrd_journal_bad bad; /* batches that could not be read */
+    hub_damage damage;
     uint32_t input;
 } merge_part;
 
@@ -57,6 +64,8 @@ typedef struct {
     merge_part *parts;
     size_t n_parts;
     mrd_source **sources;
+    stream **stream_of; /* by key of a source */
+    merge_part **part_of;
     size_t n_sources, cap_sources;
     mrd_timeline timeline;
     int64_t first_ns, last_ns;
@@ -122,6 +131,8 @@ map_times(void *self, mrd_event *events, size_t n)
     stream *s = self;
     mrd_sess_ns at;
 
+    s->before = s->given;
+    s->given += n;
     for (mrd_event *ev = events; ev < events + n; ev++) {
         if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW || s->shown == NULL) {
             map_doubtful(s, ev);
@@ -332,19 +343,29 @@ part_eras(merge_part *part)
     return MRD_OK;
 }
 
+/* The head of a batch cannot be read: nobody reads it again. */
+static void
+entry_bad(merge_part *part, mrd_journal_entry *e, const mrd_why *why)
+{
+    if (part->bad.first.err == MRD_OK)
+        part->bad.first = *why;
+    part->bad_heads += e->frame.events;
+    part->bad.events += e->frame.events;
+    part->bad.batches++;
+    e->frame.type = 0;
+}
+
 /* The heads of all batches of a node: tracks, names, processes, clock readings. */
 static mrd_err
 part_scan(plan *p, merge_part *part, mrd_why *why)
 {
-    mrd_input *input;
-    uint64_t events = 0, failed = 0;
-    size_t n;
-
+    mrd_batch_reader_of(p->reader, part->node->instance_id);
     if ((part->sealed = malloc((part->index.n + 1) * sizeof(*part->sealed))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < part->index.n; i++) {
-        const mrd_journal_entry *e = &part->index.entries[i];
+        mrd_journal_entry *e = &part->index.entries[i];
         mrd_batch_info info;
+        mrd_why bad = { 0 };
         mrd_bytes body;
         mrd_frame f;
         stream *s;
@@ -352,15 +373,17 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
         part->sealed[i] = INT64_MAX;
         if (e->frame.type != MRD_FRAME_BATCH)
             continue;
-        if (mrd_journal_read(&part->index, e, true, &p->buf, &f, &body, why) != MRD_OK ||
-            mrd_batch_scan(p->reader, &f, body, p->cat, &info, why) != MRD_OK) {
-            failed += e->frame.events;
+        if (mrd_journal_read(&part->index, e, true, &p->buf, &f, &body, &bad) != MRD_OK ||
+            mrd_batch_scan(p->reader, &f, body, p->cat, &info, &bad) != MRD_OK) {
+            entry_bad(part, e, &bad);
             continue;
         }
-        events += info.events;
+        part->events += info.events;
+        part->damage.foreign += info.foreign;
         if ((s = part_stream(p, part, f.process_id, f.clock, f.boot)) == NULL ||
             stream_cross(s, &info, &part->sealed[i]) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+        s->events += info.events;
         mrd_catalog_borrow_process(p->cat, info.process)->clock = s->info;
     }
     for (size_t i = 0; i < part->n_streams; i++) {
@@ -370,15 +393,23 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
     }
     if (part_eras(part) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
-    input = &mrd_catalog_inputs(p->cat, &n)[part->input];
-    input->records = events + failed;
-    input->events = events;
-    input->dropped = failed;
-    if (failed > 0) {
-        input->state = MRD_INPUT_INCOMPLETE;
-        input->error = mrd_catalog_intern(p->cat, why->text);
-    }
     return MRD_OK;
+}
+
+/* What the manifest counts as stored against what lies in the journal's files. */
+static void
+part_gone(merge_part *part)
+{
+    uint64_t events = 0;
+
+    for (size_t i = 0; i < part->index.n; i++) {
+        if (part->index.entries[i].frame.type == MRD_FRAME_BATCH)
+            events += part->index.entries[i].frame.events;
+    }
+    if (part->node->events > events)
+        part->gone = part->node->events - events;
+    if (part->node->frames > part->index.n)
+        part->damage.frames = part->node->frames - part->index.n;
 }
 
 static void
@@ -387,18 +418,12 @@ part_input(plan *p, merge_part *part)
     mrd_input in = { .state = MRD_INPUT_OK, .bytes = part->index.bytes };
     char name[HUB_ID_MAX + 16];
 
+    part_gone(part);
+
     snprintf(name, sizeof(name), "journal/%s", part->node->instance_id);
     in.path = mrd_catalog_intern(p->cat, name);
     in.format = mrd_catalog_intern(p->cat, "meridian journal");
     in.lost = part->node->dropped;
-    if (part->index.bad_bytes > 0) {
-        char text[128];
-
-        snprintf(text, sizeof(text), "%" PRIu64 " damaged bytes of the journal were passed over",
-                 part->index.bad_bytes);
-        in.state = MRD_INPUT_INCOMPLETE;
-        in.error = mrd_catalog_intern(p->cat, text);
-    }
     part->input = mrd_catalog_add_input(p->cat, &in);
     if (part->node->sentence[0] != '\0')
         mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, part->node->sentence);
@@ -406,20 +431,31 @@ part_input(plan *p, merge_part *part)
 
 /* ---- Second pass: sources ---- */
 
+/* Room for `cap` pointers in *list; false without memory. */
+static bool
+grow(void *list, size_t cap)
+{
+    void **at = list, *v = realloc(*at, cap * sizeof(void *));
+
+    if (v != NULL)
+        *at = v;
+    return v != NULL;
+}
+
 static mrd_err
-source_put(plan *p, mrd_source *source)
+source_put(plan *p, mrd_source *source, merge_part *part, stream *s)
 {
     if (p->n_sources == p->cap_sources) {
         size_t cap = p->cap_sources == 0 ? 64 : p->cap_sources * 2;
-        void *v = realloc(p->sources, cap * sizeof(*p->sources));
 
-        if (v == NULL) {
+        if (!grow(&p->sources, cap) || !grow(&p->stream_of, cap) || !grow(&p->part_of, cap)) {
             source->close(source);
             return MRD_NOMEM;
         }
-        p->sources = v;
         p->cap_sources = cap;
     }
+    p->stream_of[p->n_sources] = s;
+    p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
     return MRD_OK;
 }
@@ -474,7 +510,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
                                          .clock = s->clock,
                                          .boot = s->boot,
                                          .key = p->n_sources,
-                                         .ret_bad = s->era == 0 ? &part->bad : NULL,
+                                         .bad = s->era == 0 ? &part->bad : NULL,
+                                         .instance_id = part->node->instance_id,
                                          .codec = p->codec,
                                          .frame = &p->buf };
         mrd_source *raw, *mapped;
@@ -487,7 +524,7 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
             (err = mrd_map_open(raw, map_times, s, &mapped, why)) != MRD_OK)
             return err;
         mapped->key = p->n_sources;
-        if ((err = source_put(p, mapped)) != MRD_OK)
+        if ((err = source_put(p, mapped, part, s)) != MRD_OK)
             return mrd_why_set(why, err, 0, "merge");
     }
     return MRD_OK;
@@ -597,6 +634,8 @@ plan_fini(plan *p)
     merge_check_free(p->check);
     free(p->parts);
     free(p->sources);
+    free(p->stream_of);
+    free(p->part_of);
     mrd_batch_reader_free(p->reader);
     mrd_codec_free(p->codec);
     mrd_catalog_free(p->cat);
@@ -648,8 +687,115 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
 static void
 bad_source(void *self, uint64_t key, const mrd_why *why)
 {
-    (void) key;
-    mrd_catalog_note(self, "A stream ends early: %s", why->text);
+    plan *p = self;
+    const stream *s = p->stream_of[key];
+    merge_part *part = p->part_of[key];
+
+    if (s->events > s->before)
+        part->cut += s->events - s->before;
+    mrd_catalog_note(p->cat, "%s: the events of process %" PRId64 " end early: %s",
+                     part->node->instance_id, s->process_id, why->text);
+}
+
+/* ---- What is damaged, said when all was read ---- */
+
+/* One sentence for the input's row. */
+static void
+damage_sentence(const merge_part *part, uint64_t stored, mrd_buf *text)
+{
+    const hub_damage *d = &part->damage;
+
+    mrd_buf_fmt(text, "the journal is damaged: %" PRIu64 " of %" PRIu64 " stored events", d->events,
+                stored);
+    mrd_buf_fmt(text, " and %" PRIu64 " frames cannot be read back", d->frames);
+    if (part->index.bad_bytes > 0)
+        mrd_buf_fmt(text, ", %" PRIu64 " damaged bytes were passed over", part->index.bad_bytes);
+    if (part->bad.first.err != MRD_OK)
+        mrd_buf_fmt(text, " (first: %s)", part->bad.first.text);
+}
+
+static void
+part_account(plan *p, merge_part *part)
+{
+    hub_damage *d = &part->damage;
+    size_t n;
+    mrd_input *input = &mrd_catalog_inputs(p->cat, &n)[part->input];
+    mrd_buf text = { 0 };
+
+    d->events = part->gone + part->bad.events + part->cut;
+    d->frames += part->bad.batches;
+    input->dropped = d->events;
+    input->records = part->events + part->bad_heads + part->gone;
+    input->events = input->records - d->events;
+    if (d->events > 0 || d->frames > 0 || part->index.bad_bytes > 0) {
+        damage_sentence(part, input->records, &text);
+        input->state = MRD_INPUT_INCOMPLETE;
+        input->error = mrd_catalog_intern(p->cat, mrd_buf_cstr(&text));
+        mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, mrd_buf_cstr(&text));
+    }
+    mrd_buf_fini(&text);
+    if (d->foreign > 0)
+        mrd_catalog_note(p->cat,
+                         "%s: %" PRIu64 " of its batches claim to be of another node: they are "
+                         "shown as of the node that sent them",
+                         part->node->instance_id, d->foreign);
+    if (p->in->damage != NULL)
+        p->in->damage[part->node - p->in->nodes] = *d;
+}
+
+/* The merged events. They are closed before any output is: then what is missing is said. */
+typedef struct {
+    mrd_source base;
+    mrd_source *inner;
+    plan *p;
+} ending;
+
+static mrd_step
+ending_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n,
+            mrd_why *why)
+{
+    mrd_source *inner = ((ending *) self)->inner;
+
+    return inner->many(inner, ret_events, room, ret_n, why);
+}
+
+static mrd_step
+ending_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    size_t n;
+
+    return ending_many(self, ret_event, 1, &n, why);
+}
+
+static void
+ending_close(mrd_source *self)
+{
+    ending *e = (ending *) self;
+
+    e->inner->close(e->inner);
+    for (size_t i = 0; i < e->p->n_parts; i++)
+        part_account(e->p, &e->p->parts[i]);
+    free(e);
+}
+
+static mrd_err
+plan_merge(plan *p, mrd_source **ret_source, mrd_why *why)
+{
+    ending *e = calloc(1, sizeof(*e));
+    mrd_err err;
+
+    if (e == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    *e = (ending){ .base = { .next = ending_next, .many = ending_many, .close = ending_close },
+                   .p = p };
+    err = mrd_merge_open(p->sources, p->n_sources, bad_source, p, &e->inner, why);
+    p->n_sources = 0; /* owned by the merge, also on failure */
+    if (err != MRD_OK) {
+        free(e);
+        return err;
+    }
+    *ret_source = &e->base;
+    return MRD_OK;
 }
 
 /* After the last event: what collectives and held-out packets say. */
@@ -690,10 +836,8 @@ merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
         err = mrd_group_parse(MRD_STR("instance_id,process_id"), &options.primary, why);
     if (err == MRD_OK)
         err = mrd_group_parse(MRD_STR("lnc_idx,thread_id"), &options.secondary, why);
-    if (err == MRD_OK) {
-        err = mrd_merge_open(p.sources, p.n_sources, bad_source, p.cat, &merged, why);
-        p.n_sources = 0; /* owned by the merge, also on failure */
-    }
+    if (err == MRD_OK)
+        err = plan_merge(&p, &merged, why);
     if (err == MRD_OK) {
         err = mrd_export_run(merged, p.cat, 0, &options, filter == NULL ? NULL : &rest, p.first_ns,
                              p.last_ns, targets, n, progress, self, ret_result, why);

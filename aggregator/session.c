@@ -142,6 +142,13 @@ put_instant(mrd_json *o, const char *key, int64_t ns)
     mrd_json_set(o, number, mrd_json_new_int(ns));
 }
 
+/* A count as JSON holds it: 63 bits. A node may say any 64-bit number. */
+static int64_t
+json_count(uint64_t n)
+{
+    return n > INT64_MAX ? INT64_MAX : (int64_t) n;
+}
+
 static mrd_json *
 counters_json(const hub_counters *c)
 {
@@ -245,6 +252,9 @@ part_json(const hub *h, const hub_session *s, const hub_part *p)
     }
     mrd_json_set(o, "epochs", epochs_json(p, &missing));
     mrd_json_set(o, "missing_batches", mrd_json_new_int((int64_t) missing));
+    mrd_json_set(o, "damaged_events", mrd_json_new_int(json_count(p->damage.events)));
+    mrd_json_set(o, "damaged_frames", mrd_json_new_int(json_count(p->damage.frames)));
+    mrd_json_set(o, "foreign_batches", mrd_json_new_int(json_count(p->damage.foreign)));
     mrd_json_set(o, "counters", counters_json(&p->counters));
     if (p->before.begun > 0)
         mrd_json_set(o, "counters_of_last_run", counters_json(&p->last));
@@ -345,7 +355,7 @@ mrd_json *
 session_json(const hub *h, const hub_session *s)
 {
     mrd_json *o = mrd_json_new_object(), *nodes = mrd_json_new_array();
-    uint64_t events = 0, bytes = 0, begun = 0, dropped = 0, held = 0;
+    uint64_t events = 0, bytes = 0, begun = 0, dropped = 0, held = 0, damaged = 0;
 
     for (size_t i = 0; i < s->n_parts; i++) {
         const hub_part *p = s->parts[i];
@@ -356,6 +366,7 @@ session_json(const hub *h, const hub_session *s)
         begun += p->counters.begun;
         held += p->counters.held;
         dropped += hub_dropped(&p->counters);
+        damaged += p->damage.events;
     }
     mrd_json_set(o, "version", mrd_json_new_int(MANIFEST_VERSION));
     mrd_json_set(o, "id", mrd_json_new_str(s->text));
@@ -393,6 +404,7 @@ session_json(const hub *h, const hub_session *s)
     mrd_json_set(o, "begun", mrd_json_new_int((int64_t) begun));
     mrd_json_set(o, "dropped", mrd_json_new_int((int64_t) dropped));
     mrd_json_set(o, "held", mrd_json_new_int((int64_t) held));
+    mrd_json_set(o, "damaged_events", mrd_json_new_int(json_count(damaged)));
     mrd_json_set(o, "nodes", nodes);
     mrd_json_set(o, "clocks", session_clocks_json(s));
     mrd_json_set(o, "triggers", triggers_json(s));
@@ -675,9 +687,23 @@ session_word(unsigned i)
     return session_state_text((session_state) i);
 }
 
-/* What the journal holds of this node: numbers stored, counts, range. */
+/* The manifest counted more than is there: that was stored, and is gone. */
+static void
+part_recover_gone(hub_session *s, hub_part *p, const mrd_json *o)
+{
+    int64_t events = mrd_json_int(o, "events", 0);
+    hub_damage d = p->damage;
+
+    if (events <= 0 || (uint64_t) events <= p->events)
+        return;
+    d.events = (uint64_t) events - p->events;
+    p->events = (uint64_t) events;
+    part_damaged(s, p, &d, false);
+}
+
+/* What the journal holds of this node: numbers stored, counts, range. o: what the manifest says. */
 static mrd_err
-part_recover(hub *h, hub_session *s, hub_part *p, mrd_why *why)
+part_recover(hub *h, hub_session *s, hub_part *p, const mrd_json *o, mrd_why *why)
 {
     char *dir = hub_path(h, s, "journal/%s", p->instance_id);
     mrd_journal_index x;
@@ -693,6 +719,8 @@ part_recover(hub *h, hub_session *s, hub_part *p, mrd_why *why)
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-DAMAGE",
                 "Damaged bytes passed over: session=%s node=%s bytes=%llu files=%llu", s->text,
                 p->instance_id, (unsigned long long) x.bad_bytes, (unsigned long long) x.bad_files);
+    if (err == MRD_OK)
+        part_recover_gone(s, p, o);
     mrd_journal_index_fini(&x);
     return err;
 }
@@ -759,7 +787,10 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
         p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
     hub_copy(p->clock.state, sizeof(p->clock.state), mrd_json_str(clock, "state", ""));
     part_clock_recover(p, clock);
-    return part_recover(h, s, p, why);
+    p->damage = (hub_damage){ .events = (uint64_t) mrd_json_int(o, "damaged_events", 0),
+                              .frames = (uint64_t) mrd_json_int(o, "damaged_frames", 0),
+                              .foreign = (uint64_t) mrd_json_int(o, "foreign_batches", 0) };
+    return part_recover(h, s, p, o, why);
 }
 
 /* Adds one, or completes it where it is listed already. `seen` leads from what it is to its place.

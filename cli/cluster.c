@@ -416,12 +416,34 @@ is_ending(const mrd_json *doc)
     return mrd_cluster_in(doc, "merging|complete|failed");
 }
 
+/* "" when all that was stored can be read back, as far as merges have looked. */
+static const char *
+damage_text(const mrd_json *node, char *text, size_t size)
+{
+    int64_t events = mrd_json_int(node, "damaged_events", 0);
+    int64_t frames = mrd_json_int(node, "damaged_frames", 0);
+
+    *text = '\0';
+    if (events > 0 || frames > 0)
+        snprintf(text, size,
+                 "the aggregator's journal is damaged: %" PRId64 " stored events and %" PRId64
+                 " frames cannot be read back",
+                 events, frames);
+    return text;
+}
+
 static void
 part_row(mrd_table *t, const mrd_json *p, bool over)
 {
     const mrd_json *counters = mrd_json_get(p, "counters"), *clock = mrd_json_get(p, "clock");
     int64_t missing = mrd_json_int(p, "missing_batches", 0);
     const char *remark = mrd_json_str(p, "sentence", "");
+    char damage[160], both[600];
+
+    if (*damage_text(p, damage, sizeof(damage)) != '\0') {
+        snprintf(both, sizeof(both), "%s%s%.400s", damage, *remark == '\0' ? "" : "; ", remark);
+        remark = both;
+    }
 
     mrd_table_cell(t, "%s", mrd_json_str(p, "instance_id", "?"));
     mrd_table_cell(t, "%s", mrd_json_str(p, "state", "?"));
@@ -605,6 +627,19 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     return false;
 }
 
+/* Says what was stored and cannot be read back. */
+static bool
+journal_whole(const mrd_json *node, const char *command)
+{
+    char text[160];
+
+    if (*damage_text(node, text, sizeof(text)) == '\0')
+        return true;
+    fprintf(stderr, "meridian %s: incomplete: node %s: %s\n", command,
+            mrd_json_str(node, "instance_id", "?"), text);
+    return false;
+}
+
 static bool
 is_without(const mrd_json *node)
 {
@@ -674,6 +709,19 @@ triggers_whole(const mrd_json *doc, const char *command)
     return whole;
 }
 
+mrd_err
+mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mrd_why *why)
+{
+    mrd_json *now = NULL;
+    mrd_err err = mrd_cluster_call(client, "GET", id, "", NULL, &now, why);
+
+    if (err != MRD_OK)
+        return err;
+    mrd_json_free(*doc);
+    *doc = now;
+    return MRD_OK;
+}
+
 bool
 mrd_cluster_whole(const mrd_json *doc, const char *command)
 {
@@ -685,6 +733,7 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
 
         whole = coverage_whole(doc, p, command) && whole;
         whole = profiles_whole(p, command) && whole;
+        whole = journal_whole(p, command) && whole;
         whole = node_whole(doc, p, command) && whole;
     }
     return whole;

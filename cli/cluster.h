@@ -171,6 +171,9 @@ int64_t mrd_cluster_lost(const mrd_json *counters);
 void mrd_cluster_print_session(const mrd_json *doc, FILE *to);
 /* "3 of 4 nodes": those that take part, and those that refused, were lost or are missing. */
 char *mrd_cluster_nodes_text(const mrd_json *doc, char text[64]);
+/* The session as it is now, in place of *doc: making a profile finds out what is damaged. Errors:
+ * those of the call; *doc is then as it was. */
+mrd_err mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mrd_why *why);
 /* True when every node was flushed and nothing was lost; else says on stderr what is missing. While
  * the session is open, what is still to come is not missing. */
 bool mrd_cluster_whole(const mrd_json *doc, const char *command);

@@ -428,6 +428,7 @@ fetch(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     const settings *set = self;
     char id[MRD_CLUSTER_ID];
     mrd_json *list = mrd_json_new_array(), *doc = NULL;
+    bool complete;
     mrd_err err = mrd_cluster_check_formats(&set->fetch.formats, why);
 
     if (err != MRD_OK)
@@ -436,17 +437,20 @@ fetch(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
         err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
     if (err == MRD_OK)
         err = mrd_cluster_check_begun(doc, why);
-    if (err == MRD_OK && !mrd_cluster_in(doc, "complete"))
+    complete = err == MRD_OK && mrd_cluster_in(doc, "complete");
+    if (err == MRD_OK && !complete)
         fprintf(stderr, "session %s is %s: this is what has arrived so far\n", id,
                 mrd_json_str(doc, "state", "?"));
     mrd_cluster_catch();
     if (err == MRD_OK)
         err = mrd_cluster_fetch(client, id, &set->fetch, list, why);
+    if (err == MRD_OK)
+        err = mrd_cluster_again(client, id, &doc, why);
     if (err == MRD_OK && set->client.json)
         mrd_cluster_print_json(list);
     else if (mrd_json_size(list) > 0 && !set->client.json)
         mrd_cluster_print_files(list, stdout);
-    if (err == MRD_OK && (!mrd_cluster_in(doc, "complete") || !mrd_cluster_whole(doc, "fetch")))
+    if (err == MRD_OK && (!mrd_cluster_whole(doc, "fetch") || !complete))
         *ret_status = MRD_EXIT_INCOMPLETE;
     mrd_json_free(doc);
     mrd_json_free(list);

@@ -141,6 +141,8 @@ record_on(const settings *set, mrd_client *client, const char *id, mrd_json **do
                           mrd_json_str(*doc, "sentence", "no reason given"));
     if (err == MRD_OK && set->do_fetch)
         err = mrd_cluster_fetch(client, id, &set->fetch, files, why);
+    if (err == MRD_OK && set->do_fetch)
+        err = mrd_cluster_again(client, id, doc, why);
     if (err == MRD_OK) {
         report(set, id, *doc, files);
         if (!mrd_cluster_whole(*doc, "record"))

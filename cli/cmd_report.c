@@ -58,16 +58,20 @@ report_session(settings *set, const char *word)
     mrd_json *doc = NULL;
     mrd_why why = { 0 };
     int status = MRD_EXIT_OK;
+    bool complete;
     mrd_err err = mrd_client_open(&set->client, &client, &why);
 
     if (err == MRD_OK && (err = mrd_cluster_find(client, word, id, &why)) == MRD_OK)
         err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, &why);
     if (err == MRD_OK)
         err = mrd_cluster_check_begun(doc, &why);
+    complete = err == MRD_OK && mrd_cluster_in(doc, "complete");
     if (err == MRD_OK)
         err = mrd_cluster_print_profile(
             client, id, set->client.json ? "report-json" : "report-text", &slice, stdout, &why);
-    if (err == MRD_OK && (!mrd_cluster_in(doc, "complete") || !mrd_cluster_whole(doc, "report")))
+    if (err == MRD_OK)
+        err = mrd_cluster_again(client, id, &doc, &why);
+    if (err == MRD_OK && (!mrd_cluster_whole(doc, "report") || !complete))
         status = MRD_EXIT_INCOMPLETE;
     if (err != MRD_OK) {
         if (doc == NULL && word != NULL)

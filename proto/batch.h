@@ -87,6 +87,7 @@ typedef struct {
     mrd_proc_id process;
     unsigned clock; /* Mrd__ClockKind */
     uint32_t events;
+    bool foreign;                /* its head names another node than mrd_batch_reader_of */
     const mrd_cross_read *cross; /* owned by the reader, until the next open */
     size_t n_cross;
 } mrd_batch_info;
@@ -97,6 +98,12 @@ typedef struct mrd_batch_reader mrd_batch_reader;
 mrd_batch_reader *mrd_batch_reader_new(mrd_codec *codec);
 void mrd_batch_reader_free(mrd_batch_reader *r);
 
+/*
+ * Whose batches the reader opens from now on (borrowed; NULL: as each head says): a head is bytes of
+ * the sender, and where it came from is known better. Processes are then of this node whatever the
+ * head claims; mrd_batch_info.foreign says when it claimed another.
+ */
+void mrd_batch_reader_of(mrd_batch_reader *r, const char *instance_id);
 /*
  * Reads only the head of a checked frame: process, tracks and strings go into cat. body may be cut
  * after frame->head_len bytes. Errors: TRUNCATED, CORRUPT, LIMIT, TYPE, NOMEM; cat may then hold a

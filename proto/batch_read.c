@@ -32,6 +32,8 @@ typedef struct {
 struct mrd_batch_reader {
     mrd_codec *codec;
     mrd_catalog *cat;
+    const char *node; /* whose batches these are; NULL: as they say */
+    bool foreign;     /* the head read last says otherwise */
     mrd_frame frame;
     /* the dictionaries, in ids of cat */
     mrd_sid *strings; /* [0] is the empty text */
@@ -70,6 +72,12 @@ mrd_batch_reader_new(mrd_codec *codec)
     if (r != NULL)
         r->codec = codec;
     return r;
+}
+
+void
+mrd_batch_reader_of(mrd_batch_reader *r, const char *instance_id)
+{
+    r->node = instance_id;
 }
 
 void
@@ -135,7 +143,8 @@ read_process(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_proc_id *ret_proc
         !attr_ok(from->worker_gid))
         return corrupt(r, why, "its process has a negative attribute");
     mrd_process_init(&p);
-    p.instance_id = mrd_catalog_intern(r->cat, from->instance_id);
+    r->foreign = r->node != NULL && strcmp(r->node, from->instance_id) != 0;
+    p.instance_id = mrd_catalog_intern(r->cat, r->node != NULL ? r->node : from->instance_id);
     p.process_id = from->process_id;
     p.container_pid = from->container_pid;
     p.name = mrd_catalog_intern(r->cat, from->name);
@@ -371,6 +380,7 @@ mrd_batch_scan(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
     if (err != MRD_OK || (err = mrd_wire_unpack_head(raw, &head, &arena, why)) != MRD_OK)
         return err;
     err = read_head(r, head, &info, why);
+    info.foreign = r->foreign;
     mrd_wire_free(arena);
     if (err == MRD_OK)
         *ret_info = info;

@@ -33,6 +33,9 @@ function facts(m) {
 
 function nodeRow(n) {
   const lost = n.counters.dropped - n.counters.unwanted;
+  const damaged = n.damaged_events > 0 || n.damaged_frames > 0
+    ? `the journal is damaged: ${count(n.damaged_events)} stored events and ${count(n.damaged_frames)} frames cannot be read back` : "";
+  const foreign = n.foreign_batches > 0 ? `${count(n.foreign_batches)} batches claimed another node` : "";
   const drops = n.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join(", ");
   return h("tr", {},
     h("th", { scope: "row" }, n.instance_id + (n.simulated ? " (simulated)" : "")),
@@ -43,7 +46,7 @@ function nodeRow(n) {
     td(count(lost), lost > 0 ? "num bad" : "num"),
     td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
     td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
-    td([n.sentence, drops].filter(Boolean).join("; "), "wrap"));
+    td([n.sentence, damaged, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
 const nodes = (m) => table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Span", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Why"]], m.nodes.map(nodeRow));

@@ -418,7 +418,8 @@ TEST(source_sorts_overlapping_batches)
     const mrd_event *ev;
     mrd_why why = { 0 };
     int64_t last = INT64_MIN, sum = 0, want = 0;
-    uint64_t bad = 0, last_seq = 0;
+    mrd_journal_bad bad = { 0 };
+    uint64_t last_seq = 0;
     mrd_buf frame = { 0 };
     size_t n = 0;
 
@@ -443,7 +444,7 @@ TEST(source_sorts_overlapping_batches)
                                          .end_ns = INT64_MAX,
                                          .open_max = open_max,
                                          .key = 9,
-                                         .ret_bad = &bad,
+                                         .bad = &bad,
                                          .codec = w.codec,
                                          .frame = &frame };
 
@@ -461,7 +462,7 @@ TEST(source_sorts_overlapping_batches)
         }
         CHECK_INT(n, BATCHES * EVENTS);
         CHECK_INT(sum, want);
-        CHECK(src->key == 9 && bad == 0);
+        CHECK(src->key == 9 && bad.events == 0);
         src->close(src);
     }
     { /* a slice reads only what overlaps it */
@@ -469,7 +470,7 @@ TEST(source_sorts_overlapping_batches)
                                          .process_id = 10,
                                          .start_ns = 30000,
                                          .end_ns = 30001,
-                                         .ret_bad = &bad,
+                                         .bad = &bad,
                                          .codec = w.codec,
                                          .frame = &frame };
 

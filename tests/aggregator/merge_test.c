@@ -10,6 +10,8 @@
 #include "base/num.h"
 #include "proto/batch.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ZERO        (1700000000LL * MRD_SEC) /* session time of the beginning */
@@ -727,6 +729,175 @@ TEST(times_of_each_clock)
         CHECK_ROW(rows[i].name,
                   first >= rows[i].first - rows[i].slack && first <= rows[i].first + rows[i].slack);
     }
+}
+
+/* ---- What is damaged, hostile or another's ---- */
+
+#define NO_BATCH 60 /* events that the header of an undecodable batch claims */
+
+/* A batch whose checksums are right and whose body is none. */
+static void
+put_undecodable(part *p, mrd_journal *j, bool head_is_fine)
+{
+    static const char junk[] = "\xff\xff\xff\xff\xff no message \xff\xff\xff\xff";
+    mrd_frame f = frame_of(p, MRD_FRAME_BATCH);
+    uint8_t whole[MRD_FRAME_HEADER + sizeof(junk)];
+
+    f.process_id = 4711;
+    f.events = NO_BATCH;
+    f.head_len = f.head_raw = head_is_fine ? 0 : sizeof(junk);
+    f.cols_raw = head_is_fine ? sizeof(junk) : 0;
+    memcpy(whole + MRD_FRAME_HEADER, junk, sizeof(junk));
+    mrd_frame_put(&f, (mrd_bytes){ whole + MRD_FRAME_HEADER, sizeof(junk) }, whole);
+    REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ whole, sizeof(whole) }, NULL) == MRD_OK);
+}
+
+/* A recording of two nodes; the second also stored an undecodable batch. */
+static void
+record_spoiled(recording *r, bool head_is_fine)
+{
+    part a = a_part("i-a", ZERO), b = a_part("i-b", ZERO + 5 * MRD_SEC);
+    mrd_journal *j = NULL;
+    char dir[400];
+
+    add_node(r, &a, 1);
+    add_node(r, &b, 1);
+    snprintf(dir, sizeof(dir), "%s/journal/i-b", r->dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-b"), 3, &j, NULL) == MRD_OK);
+    put_undecodable(&b, j, head_is_fine);
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+}
+
+/* As an HTTP reply does: nobody asks why. */
+static uint64_t
+merge_unasked(recording *r, const mrd_filter *filter, hub_damage damage[4], char *ret_summary,
+              size_t size)
+{
+    merge_input in = {
+        .dir = r->dir, .id = "s", .nodes = r->nodes, .n_nodes = r->n, .damage = damage
+    };
+    mrd_export_target target = { mrd_sink_find(MRD_STR("summary-json")), NULL };
+    mrd_export_result result = { 0 };
+    char path[400];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/summary.json", r->dir);
+    CHECK_ERR("output", mrd_out_file(path, &target.out, NULL), MRD_OK);
+    CHECK_ERR("merge",
+              merge_run(&in, filter, MERGE_ALIGNED, &target, 1, NULL, NULL, &result, NULL, NULL),
+              MRD_OK);
+    *ret_summary = '\0';
+    if ((f = fopen(path, "re")) == NULL)
+        return 0;
+    ret_summary[fread(ret_summary, 1, size - 1, f)] = '\0';
+    fclose(f);
+    return result.events;
+}
+
+TEST(an_undecodable_batch_costs_itself)
+{
+    mrd_filter only = MRD_FILTER_ALL;
+    char summary[20000];
+
+    REQUIRE(mrd_strlist_add(&only.instances, MRD_STR("i-b")) == MRD_OK);
+    for (int head_is_fine = 0; head_is_fine < 2; head_is_fine++) {
+        recording r = recording_new(head_is_fine ? "spoiled-columns" : "spoiled-head");
+
+        record_spoiled(&r, head_is_fine != 0);
+        for (int slice = 0; slice < 2; slice++) {
+            hub_damage damage[4] = { 0 };
+            uint64_t events =
+                merge_unasked(&r, slice ? &only : NULL, damage, summary, sizeof(summary));
+
+            CHECK_INT(events, slice ? COLLECTIVES : 2 * COLLECTIVES);
+            CHECK(damage[0].events == 0 && damage[0].frames == 0);
+            CHECK(damage[1].events == NO_BATCH && damage[1].frames == 1);
+            CHECK(strstr(summary, "\"incomplete\": true") != NULL ||
+                  strstr(summary, "\"incomplete\":true") != NULL);
+            CHECK(strstr(summary, "cannot be read back") != NULL);
+        }
+    }
+    mrd_filter_fini(&only);
+}
+
+TEST(what_is_stored_and_not_there_is_counted)
+{
+    recording r = recording_new("gone");
+    part a = a_part("i-a", ZERO), b = a_part("i-b", ZERO + 5 * MRD_SEC);
+    hub_damage damage[4] = { 0 };
+    char summary[20000], command[500];
+
+    add_node(&r, &a, 1);
+    add_node(&r, &b, 1);
+    for (size_t i = 0; i < 2; i++) {
+        r.nodes[i].events = COLLECTIVES;
+        r.nodes[i].frames = 2;
+    }
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
+    CHECK(damage[0].events == 0 && damage[1].events == 0 && damage[1].frames == 0);
+    CHECK(strstr(summary, "cannot be read back") == NULL);
+    snprintf(command, sizeof(command), "rm %s/journal/i-b/*.mrj", r.dir);
+    REQUIRE(system(command) == 0);
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), COLLECTIVES);
+    CHECK(damage[0].events == 0 && damage[0].frames == 0);
+    CHECK(damage[1].events == COLLECTIVES && damage[1].frames == 2);
+    CHECK(strstr(summary, "100 of 100 stored events") != NULL);
+}
+
+/* One bit anywhere in a stored batch: what is lost is said, to the event. */
+TEST(a_flipped_bit_is_counted)
+{
+    recording r = recording_new("flipped");
+    part a = a_part("i-a", ZERO);
+    char pattern[400], summary[20000];
+    rng random = rng_new(rng_seed());
+    struct stat st;
+    int fd;
+
+    add_node(&r, &a, 1);
+    r.nodes[0].events = COLLECTIVES;
+    r.nodes[0].frames = 2;
+    snprintf(pattern, sizeof(pattern), "%s/journal/i-a/000001.mrj", r.dir);
+    REQUIRE((fd = open(pattern, O_RDWR | O_CLOEXEC)) >= 0 && fstat(fd, &st) == 0);
+    for (int i = 0; i < 60; i++) {
+        off_t at = MRD_SEGMENT_HEADER +
+                   (off_t) rng_between(&random, 0, (double) (st.st_size - MRD_SEGMENT_HEADER - 1));
+        hub_damage damage[4] = { 0 };
+        uint8_t byte, flipped;
+        uint64_t events;
+
+        REQUIRE(pread(fd, &byte, 1, at) == 1);
+        flipped = (uint8_t) (byte ^ (1u << (i % 8)));
+        REQUIRE(pwrite(fd, &flipped, 1, at) == 1);
+        events = merge_unasked(&r, NULL, damage, summary, sizeof(summary));
+        CHECK_INT(events + damage[0].events, COLLECTIVES);
+        CHECK(damage[0].events == 0 || strstr(summary, "cannot be read back") != NULL);
+        REQUIRE(pwrite(fd, &byte, 1, at) == 1);
+    }
+    close(fd);
+}
+
+/* A node that sends batches in another's name: they are its own, and that is said. */
+TEST(a_node_publishes_as_itself_only)
+{
+    recording r = recording_new("foreign");
+    part a = a_part("i-a", ZERO), forger = a_part("i-a", ZERO);
+    hub_damage damage[4] = { 0 };
+    mrd_journal *j = NULL;
+    char dir[400], summary[20000];
+
+    add_node(&r, &a, 1);
+    snprintf(dir, sizeof(dir), "%s/journal/i-evil", r.dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-evil"), 3, &j, NULL) == MRD_OK);
+    put_collectives(&forger, j); /* its process is of i-a */
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+    snprintf(r.nodes[r.n++].instance_id, HUB_ID_MAX, "i-evil");
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
+    CHECK(damage[0].foreign == 0 && damage[1].foreign == 1);
+    CHECK(strstr(summary, "i-evil: 1 of its batches claim") != NULL);
+    /* Each node has its own process 4711. */
+    CHECK(strstr(summary, "\"instance_id\": \"i-evil\"") != NULL ||
+          strstr(summary, "\"instance_id\":\"i-evil\"") != NULL);
 }
 
 TEST_MAIN()

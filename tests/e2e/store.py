@@ -1,5 +1,7 @@
 """The aggregator goes on with another copy of its store (cp -a), fresh or stale; two agents claim one instance id. What is not there
 is counted, and said to whoever asks."""
+import json
+import pathlib
 import shutil
 import sys
 import time
@@ -72,6 +74,48 @@ def stale_copy():
         check("batches missing" in c.run("status", id, want=3)[0], "status says that batches are missing")
 
 
+def damaged():
+    """A bit flips in a closed segment, then the segment is gone: each answer says how many of the stored events are not in it."""
+    with Cluster() as c:
+        id = running(c, 2)
+        w = [c.workload(0), c.workload(1)]
+        w[0].emit(20000)
+        w[1].emit(7000)
+        stored(c, id, w[0].all + w[1].all)
+        time.sleep(0.3)
+        equation(c.stop(id), "before")
+        c.run("report", id, want=0)
+        c.run("fetch", id, "-o", c.path("whole"), want=0)
+        segment = max((pathlib.Path(c.path("store")) / "sessions" / id / "journal" / "i-test0").iterdir(), key=lambda p: p.stat().st_size)
+        data = bytearray(segment.read_bytes())
+        data[len(data) // 2] ^= 4
+        segment.write_bytes(data)
+
+        def asked(what, lost):
+            out, err = c.run("fetch", id, "--start", "0s", "-o", c.path(what), "--format", "summary-json", want=3)
+            summary = json.loads(next(pathlib.Path(c.path(what)).rglob("*summary*.json")).read_text())["meridian"]
+            row = next(i for i in summary["inputs"] if i["path"] == "journal/i-test0")
+            check(summary["incomplete"] and row["state"] == "incomplete", f"{what}: the summary says that it is incomplete")
+            check("cannot be read back" in row["error"] and "cannot be read back" in err, f"{what}: the reason is said")
+            equal(row["dropped"], lost or row["dropped"], f"{what}: events that cannot be read")
+            check(row["dropped"] > 0 and row["events"] + row["dropped"] == w[0].all, f"{what}: read and lost are what was stored")
+            part = next(n for n in c.session(id)["nodes"] if n["instance_id"] == "i-test0")
+            equal((part["events"], part["damaged_events"]), (w[0].all, row["dropped"]), f"{what}: stored and damaged in the manifest")
+            c.run("report", id, want=3)
+            out, err = c.run("status", id, want=3)
+            check("cannot be read back" in out + err, f"{what}: status says it")
+            check("AGG-JOURNAL-DAMAGE" in c.daemon.text(), f"{what}: the aggregator's log says it")
+            return row["dropped"]
+
+        check(asked("flipped", None) < w[0].all, "one bit costs a batch")
+        segment.unlink()
+        asked("gone", w[0].all)
+        c.daemon.end()
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        asked("restarted", w[0].all)
+
+
 def claimed_id():
     """The second agent under one instance id is refused, and both sides say so; it takes over when the first is gone."""
     with Cluster(node_timeout="60s") as c:  # a busy machine does not make the first one look gone
@@ -107,7 +151,7 @@ def claimed_id():
         equal(part["missing_batches"], 0, "missing batches")
 
 
-for test in (fresh_copy, stale_copy, claimed_id):
+for test in (fresh_copy, stale_copy, damaged, claimed_id):
     if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
         test()
 finish()
