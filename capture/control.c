@@ -1,6 +1,7 @@
 /* Configuration, state and printed statistics of meridian.h. */
 #include "capture/api.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "capture/control.h"
@@ -9,6 +10,17 @@
 
 #define ANNOTATIONS_SYMBOLIC   1u
 #define ANNOTATIONS_IMPERATIVE 2u
+
+/* What waits for recording to be on: the runtime's system trace. */
+static void
+turned_on(void)
+{
+    int saved = errno;
+
+    if (mrd_proc_late.turned_on != NULL && mrd_rec_sources() != 0)
+        mrd_proc_late.turned_on();
+    errno = saved;
+}
 
 static uint32_t annotations = ANNOTATIONS_SYMBOLIC | ANNOTATIONS_IMPERATIVE;
 static _Atomic bool memory = true;
@@ -60,6 +72,8 @@ static int
 set_api(bool on)
 {
     set_source(MRD_CAP_API | MRD_CAP_SYS, on);
+    if (on)
+        turned_on();
     return MERIDIAN_OK;
 }
 
@@ -168,8 +182,10 @@ mrd_set_state(int run)
     if (run && mrd_proc_gave_up())
         return mrd_fail(MERIDIAN_STATE, "capture is %s", mrd_proc_status());
     mrd_proc_set_running(run != 0);
-    if (run)
+    if (run) {
         mrd_proc_set_paused(false);
+        turned_on();
+    }
     return MERIDIAN_OK;
 }
 
@@ -184,6 +200,7 @@ int
 mrd_resume(void)
 {
     mrd_proc_set_paused(false);
+    turned_on();
     return MERIDIAN_OK;
 }
 

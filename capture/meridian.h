@@ -371,12 +371,14 @@ MRD_API void mrd_marker_destroy(mrd_marker *marker);
  * UNSUPPORTED for profile_process=server (that is `meridian session`'s part).
  */
 MRD_API int mrd_set_config(const char *key, const char *value);
-/* 1: run (and un-pause), 0: stop. STATE when capture is off for good (mrd_status_text says why). */
+/* 1: run (and un-pause), 0: stop. The Neuron runtime's events begin now, also when the program has
+ * opened it already. STATE when capture is off for good (mrd_status_text says why). */
 MRD_API int mrd_set_state(int run);
 /* While paused nothing is recorded, regions and statistics included. */
 MRD_API int mrd_pause(void);
 MRD_API int mrd_resume(void);
-/* "recording", "paused", "stopped" or "off: <why>". */
+/* "recording", "paused", "stopped" or "off: <why>"; "recording, but <what is not and why>" where a
+ * Neuron runtime is loaded and this library does not stand in front of it. */
 MRD_API const char *mrd_status_text(void);
 /* Annotations of this process that could not be recorded, all causes. */
 MRD_API uint64_t mrd_lost(void);

@@ -174,12 +174,13 @@ nrt_init(nrt_framework_type_t framework, const char *fw_version, const char *fal
 {
     NRT_STATUS status;
 
+    if (MRD_NRT_REAL(nrt_init) == NULL)
+        mrd_nrt_bring();
     TIMED(nrt_init, real(framework, fw_version, fal_version), T(by, fw_version));
-    if (status == NRT_SUCCESS && outermost() && mrd_rec_configured() != 0) {
+    if (status == NRT_SUCCESS && outermost() && mrd_rec_possible()) {
         int saved = errno;
 
-        mrd_nrt_notice_env();
-        mrd_nrt_trace_begin();
+        mrd_nrt_opened();
         errno = saved;
     }
     return status;
@@ -196,7 +197,7 @@ nrt_close(void)
         return;
     }
     if (outermost())
-        mrd_nrt_trace_end();
+        mrd_nrt_closing();
     enter(&c, MRD_NRT_nrt_close);
     real();
     leave(&c, NRT_SUCCESS, NULL, 0);
@@ -210,7 +211,7 @@ nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_mode
     NRT_STATUS status;
 
     TIMED(nrt_load, real(neff, size, vnc, vnc_count, model), U(size, size), I(lnc_idx, vnc));
-    if (status == NRT_SUCCESS && outermost() && mrd_rec_configured() != 0)
+    if (status == NRT_SUCCESS && outermost() && mrd_rec_possible())
         (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count);
     return status;
 }
@@ -224,7 +225,7 @@ nrt_load_collectives(const void *neff, size_t size, int32_t vnc, int32_t vnc_cou
     TIMED(nrt_load_collectives,
           real(neff, size, vnc, vnc_count, ctx_device_id, ctx_device_count, model), U(size, size),
           I(lnc_idx, vnc), U(rank, ctx_device_id), U(world_size, ctx_device_count));
-    if (status == NRT_SUCCESS && outermost() && mrd_rec_configured() != 0)
+    if (status == NRT_SUCCESS && outermost() && mrd_rec_possible())
         (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count);
     return status;
 }

@@ -160,9 +160,17 @@ void mrd_nrt_request_poll(void); /* by the thread of data source 1 */
 void mrd_nrt_request_end(void);  /* the runtime closes: what there is is kept */
 void mrd_nrt_request_forked(void);
 
+/* ---- nrt_late.c: begin and end, also when recording is turned on in between -------------------
+ */
+
+void mrd_nrt_opened(void);  /* after nrt_init succeeded */
+void mrd_nrt_closing(void); /* before nrt_close */
+/* nrt_init found no runtime: loads it, or says on stderr, once, what to do. */
+void mrd_nrt_bring(void);
+
 /* ---- nrt_trace.c: data source 1 --------------------------------------------------------------------- */
 
-void mrd_nrt_trace_begin(void); /* after nrt_init succeeded; once, until end */
+void mrd_nrt_trace_begin(void); /* unless systrace is off or it has begun; the runtime is open */
 void mrd_nrt_trace_end(void);   /* takes what is left; before nrt_close and at exit */
 NRT_STATUS mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config);
 NRT_STATUS mrd_nrt_trace_app_stop(void);

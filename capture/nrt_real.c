@@ -9,7 +9,7 @@
  * dlsym is interposed as well, because a program that loads libnrt itself and asks for its
  * functions by name (ctypes does) would otherwise bypass the hooks altogether. All other look-ups
  * are jumped on to the real dlsym with the caller's return address in place, as RTLD_NEXT needs it.
- * Nothing of that happens unless recording was configured when the process began.
+ * Nothing of that happens where capture is off for good (MERIDIAN_ENABLE=0, MERIDIAN_CAPTURE=none).
  */
 #include "capture/nrt_hook.h"
 
@@ -148,7 +148,7 @@ mrd_nrt_pick(void *handle, const char *name)
     if (!find_dlsym())
         return ANSWER_NULL;
     if (handle == RTLD_NEXT || name == NULL || strncmp(name, "nrt", 3) != 0 ||
-        mrd_rec_configured() == 0 || (i = index_of(name)) < 0)
+        !mrd_rec_possible() || (i = index_of(name)) < 0)
         return NULL;
     if (handle ==
         RTLD_DEFAULT) /* would find the hook even where the runtime has no such function */

@@ -353,7 +353,7 @@ make_portion(void)
 void
 mrd_nrt_trace_begin(void)
 {
-    if ((mrd_rec_configured() & MRD_CAP_SYS) == 0 || !mrd_rec_on(MRD_CAP_SYS))
+    if (!mrd_rec_on(MRD_CAP_SYS))
         return;
     pthread_mutex_lock(&lock);
     if (!fork_ready) {

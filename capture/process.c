@@ -43,13 +43,15 @@ static _Thread_local size_t tls_want __attribute__((tls_model("initial-exec")));
 uint32_t mrd_gate;
 mrd_ring_clock_id mrd_proc_clock = MRD_RING_CLOCK_RAW;
 mrd_settings mrd_proc_settings;
+mrd_proc_late_calls mrd_proc_late;
 
 static process before_init; /* used until the constructor ran, and without memory */
 static process *proc = &before_init;
 static mrd_ring_cal load_cal;
 static pthread_key_t exit_key;
 static bool exit_key_made;
-static unsigned sources, configured;
+static unsigned sources;
+static bool possible; /* the environment does not forbid it */
 static _Atomic bool running, paused, gave_up;
 static char gave_up_why[256];
 
@@ -168,6 +170,11 @@ mrd_proc_give_up(const char *why)
 const char *
 mrd_proc_status(void)
 {
+    bool on = running && !paused && !gave_up;
+    const char *lacks = on && mrd_proc_late.lacks != NULL ? mrd_proc_late.lacks() : NULL;
+
+    if (lacks != NULL)
+        return lacks;
     return gave_up ? gave_up_why : !running ? "stopped" : paused ? "paused" : "recording";
 }
 
@@ -177,10 +184,10 @@ mrd_rec_sources(void)
     return __atomic_load_n(&mrd_gate, __ATOMIC_RELAXED);
 }
 
-unsigned
-mrd_rec_configured(void)
+bool
+mrd_rec_possible(void)
 {
-    return gave_up ? 0 : configured;
+    return !gave_up && possible;
 }
 
 const char *
@@ -533,7 +540,7 @@ choose_sources(void)
 
     sources = (unsigned) (s->sources >= 0 ? s->sources : all);
     running = s->enable == 1 || (s->enable < 0 && s->sources > 0);
-    configured = running ? sources : 0;
+    possible = sources != 0;
 }
 
 __attribute__((constructor(101))) static void

@@ -20,6 +20,14 @@ extern __attribute__((visibility("default"))) uint32_t mrd_gate;
 extern mrd_ring_clock_id mrd_proc_clock; /* of all ticks in this process */
 extern mrd_settings mrd_proc_settings;
 
+/* What the Neuron hooks do when recording is turned on; NULL where they are not linked. lacks: why
+ * the runtime's calls are not recorded, NULL when they are or there is no runtime. */
+typedef struct {
+    void (*turned_on)(void);
+    const char *(*lacks)(void);
+} mrd_proc_late_calls;
+extern mrd_proc_late_calls mrd_proc_late;
+
 /* The calling thread's ring; `ready` is 0 when it has none yet. */
 extern _Thread_local mrd_ring_writer *mrd_tls_writer
     __attribute__((tls_model("initial-exec"), visibility("hidden")));

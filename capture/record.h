@@ -33,8 +33,8 @@ mrd_rec_on(unsigned source)
 {
     return (mrd_rec_sources() & source) != 0;
 }
-/* Bits that were asked for at start, paused or not: decides whether hooks arm at all. */
-unsigned mrd_rec_configured(void);
+/* Whether this process may ever record: now, paused, or when the program asks. */
+bool mrd_rec_possible(void);
 
 /* Ticks of the ring clock. Raw nanoseconds of such a tick: mrd_rec_raw_ns. */
 uint64_t mrd_rec_now(void);

@@ -529,8 +529,11 @@ def set_config(**keys):
 
 
 def run():
+    """Records from now on. Warns when a Neuron runtime is loaded whose calls cannot be recorded; status() says why."""
     if _lib:
         _check(_lib.mrd_set_state(1))
+        if status().startswith("recording, but "):
+            warnings.warn("meridian: " + status(), RuntimeWarning, stacklevel=2)
 
 
 def stop():

@@ -45,6 +45,8 @@ preload_list(char *to, size_t room)
     snprintf(to + strlen(to), room - strlen(to), "%s/lib/libmeridian.so", build_dir());
 }
 
+static bool errors_too; /* what the programs say on stderr comes with their output */
+
 /* Runs prog with the mode in a folder of its own, its output in *to. Returns the wait status. */
 static int
 run(const char *prog, const char *mode, const char *capture, const char *dir, char *to, size_t room)
@@ -70,6 +72,8 @@ run(const char *prog, const char *mode, const char *capture, const char *dir, ch
             setenv("MERIDIAN_RING_DIR", rings, 1);
         }
         dup2(fds[1], 1);
+        if (errors_too)
+            dup2(fds[1], 2);
         close(fds[0]);
         close(fds[1]);
         if (chdir(dir) == 0)
@@ -447,6 +451,63 @@ TEST(no_reader_costs_no_time)
     rec = read_rings(sub("full"));
     CHECK(rec.lost > 0 && strlen(rec.texts) > 4u << 20);
     CHECK(to.tv_sec - from.tv_sec < 5);
+}
+
+/* Runs a program that links libmeridian itself, recording nothing until it says so. */
+static int
+run_linked(const char *prog, const char *mode, const char *flavour, char *to, size_t room)
+{
+    char path[PATH_MAX], rings[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/lib:%s/lib/%s", build_dir(), build_dir(), flavour);
+    snprintf(rings, sizeof(rings), "%s/rings", sub("hooked"));
+    set_library_path(flavour);
+    setenv("LD_LIBRARY_PATH", path, 1);
+    setenv("MERIDIAN_RING_DIR", rings, 1);
+    unsetenv("MERIDIAN_ENABLE");
+    unsetenv("MERIDIAN_CAPTURE");
+    return run(prog, mode, NULL, sub("hooked"), to, room);
+}
+
+TEST(turned_on_by_the_program)
+{
+    static const char *const modes[] = { "before", "after", "paused" };
+
+    for (size_t i = 0; i < MRD_COUNT(modes); i++) {
+        recorded rec;
+
+        CHECK_INT(run_linked("nrt_prog_linked", modes[i], "simnrt", plain, sizeof(plain)), 0);
+        CHECK_ROW(modes[i], strstr(plain, "nrt_execute = 0") != NULL);
+        CHECK_ROW(modes[i], i == 2 || strstr(plain, ": recording\n") != NULL);
+        rec = read_rings(sub("hooked"));
+        /* model 2 is the second load, seen or not */
+        CHECK_ROW(modes[i], count(rec.spans, "|nrt_execute model_id=2 lnc_idx=0") == i + 1);
+        CHECK_ROW(modes[i], count(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":"
+                                             "\"start\"") == i + 1);
+    }
+}
+
+/* Off, and left off: nothing is begun and nothing is written. */
+TEST(not_turned_on)
+{
+    recorded rec;
+
+    CHECK_INT(run_linked("nrt_prog_linked", "never", "simnrt", plain, sizeof(plain)), 0);
+    rec = read_rings(sub("hooked"));
+    CHECK_INT(rec.rings, 0);
+}
+
+/* The linker dropped libnrt: it is loaded when the program opens it, or the program is told. */
+TEST(a_runtime_that_the_linker_dropped)
+{
+    CHECK_INT(run_linked("nrt_prog_dropped", "", "simnrt", plain, sizeof(plain)), 0);
+    CHECK_TEXT(plain, "nrt_init = 0\n");
+    CHECK_INT(count(read_rings(sub("hooked")).spans, "|nrt_init"), 1);
+    errors_too = true;
+    CHECK_INT(WEXITSTATUS(run_linked("nrt_prog_dropped", "", "none", plain, sizeof(plain))), 1);
+    CHECK(strstr(plain, "nrt_init = 1\n") != NULL);
+    CHECK_INT(count(plain, "libmeridian: nrt_init: no Neuron runtime"), 1);
+    CHECK(strstr(plain, "pkg-config --libs meridian-nrt") != NULL);
 }
 
 TEST_MAIN()

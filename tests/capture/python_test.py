@@ -117,14 +117,45 @@ def without_library():
     assert m.traced(lambda: 7)() == 7
 
 
+def behind_the_runtime():
+    """Imported into a program whose runtime is there already: nothing stands in front of it, and one is told."""
+    import ctypes
+
+    import meridian as m
+
+    ctypes.CDLL(os.path.join(os.environ["MERIDIAN_BUILD"], "lib", "simnrt", "libnrt.so.1"))
+    assert m.status() == "stopped"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        m.run()
+    assert len(caught) == 1 and "LD_PRELOAD" in str(caught[0].message), caught
+    assert m.status().startswith("recording, but "), m.status()
+    m.stop()
+
+
+def in_front_of_the_runtime():
+    """The same with the library preloaded: the runtime's calls pass it."""
+    import ctypes
+
+    import meridian as m
+
+    ctypes.CDLL(os.path.join(os.environ["MERIDIAN_BUILD"], "lib", "simnrt", "libnrt.so.1"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        m.run()
+    assert not caught and m.status() == "recording", (caught, m.status())
+
+
 def main():
     if len(sys.argv) > 1:
         with tempfile.TemporaryDirectory() as folder:
-            {"with": lambda: with_library(folder), "without": without_library}[sys.argv[1]]()
+            {"with": lambda: with_library(folder), "without": without_library, "behind": behind_the_runtime,
+             "front": in_front_of_the_runtime}[sys.argv[1]]()
         return
     with tempfile.TemporaryDirectory(prefix="mrd-test-", dir="/dev/shm") as rings:
-        for mode, library in (("with", LIBRARY), ("without", "/nonexistent/libmeridian.so")):
-            env = dict(os.environ, MERIDIAN_LIBRARY=library, MERIDIAN_RING_DIR=rings)
+        for mode, library, preload in (("with", LIBRARY, ""), ("without", "/nonexistent/libmeridian.so", ""), ("behind", LIBRARY, ""),
+                                       ("front", LIBRARY, LIBRARY)):
+            env = dict(os.environ, MERIDIAN_LIBRARY=library, MERIDIAN_RING_DIR=rings, LD_PRELOAD=preload, NEURON_RT_LOG_LEVEL="off")
             subprocess.run([sys.executable, __file__, mode], env=env, check=True, timeout=60)
     print("python: with and without the library")
 

@@ -1,0 +1,149 @@
+/*
+ * When recording is turned on after the program began, and what cannot be done then.
+ *
+ * The hooks stand in front of the runtime whenever this library is linked or preloaded; only the
+ * system trace has to be begun. Loaded later (Python's ctypes, dlopen) the library is in nobody's
+ * way: the runtime's calls pass it by, and mrd_status_text says so.
+ *
+ * Begin and end follow each other: whoever changes one of them does it under a lock that is a pid,
+ * so that a fork's child finds it free.
+ */
+#include "capture/nrt_hook.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "capture/process.h"
+
+#define NRT_FOLDER "/opt/aws/neuron/lib/" /* of the package aws-neuronx-runtime-lib */
+
+static _Atomic uint32_t lock, opened; /* pids: of the holder; of who opened the runtime */
+static bool noticed;                  /* since it was opened. With the lock */
+
+static void
+take_lock(void)
+{
+    uint32_t me = (uint32_t) getpid(), seen = 0;
+
+    while (!atomic_compare_exchange_strong(&lock, &seen, me))
+        if (seen == me) { /* a thread of ours; else it is a parent's, and free */
+            sched_yield();
+            seen = 0;
+        }
+}
+
+static void
+drop_lock(void)
+{
+    atomic_store(&lock, 0);
+}
+
+/* With the lock. */
+static void
+begin(void)
+{
+    if (mrd_rec_sources() == 0 || atomic_load(&opened) != (uint32_t) getpid())
+        return;
+    if (!noticed)
+        mrd_nrt_notice_env();
+    noticed = true;
+    mrd_nrt_trace_begin();
+}
+
+void
+mrd_nrt_opened(void)
+{
+    take_lock();
+    atomic_store(&opened, (uint32_t) getpid());
+    noticed = false;
+    begin();
+    drop_lock();
+}
+
+void
+mrd_nrt_closing(void)
+{
+    take_lock();
+    atomic_store(&opened, 0);
+    mrd_nrt_trace_end();
+    drop_lock();
+}
+
+/* ---- in front of the runtime, or not ---------------------------------------------------------- */
+
+/* Does what the program finds first under this name lie in this library? */
+static bool
+in_front(void)
+{
+    void *program = dlopen(NULL, RTLD_LAZY), *found;
+    Dl_info theirs, ours;
+
+    if (program == NULL)
+        return true;
+    found = dlsym(program, "nrt_init");
+    dlclose(program);
+    return found != NULL && dladdr(found, &theirs) != 0 &&
+           dladdr((void *) (uintptr_t) in_front, &ours) != 0 && theirs.dli_fbase == ours.dli_fbase;
+}
+
+static bool
+runtime_loaded(void)
+{
+    void *lib = dlopen(NRT_SONAME, RTLD_LAZY | RTLD_NOLOAD);
+
+    if (lib != NULL)
+        dlclose(lib);
+    return lib != NULL;
+}
+
+static const char *
+lacks(void)
+{
+    return runtime_loaded() && !in_front()
+               ? "recording, but the Neuron runtime's calls are not recorded: libmeridian was "
+                 "loaded after it or "
+                 "behind it; start the program with LD_PRELOAD=libmeridian.so, or link -lmeridian "
+                 "before -lnrt"
+               : NULL;
+}
+
+static void
+turned_on(void)
+{
+    static _Atomic bool told;
+    const char *why = lacks();
+
+    if (why != NULL && !atomic_exchange(&told, true))
+        mrd_rec_notice(why, NULL, 0);
+    take_lock();
+    begin();
+    drop_lock();
+}
+
+__attribute__((constructor(104))) static void
+register_late(void)
+{
+    mrd_proc_late = (mrd_proc_late_calls){ turned_on, lacks };
+}
+
+/* ---- a runtime that the linker dropped -------------------------------------------------------- */
+
+void
+mrd_nrt_bring(void)
+{
+    static _Atomic bool told;
+
+    /* It stays: pointers into it are kept. */
+    if (dlopen(NRT_SONAME, RTLD_LAZY) != NULL || dlopen(NRT_FOLDER NRT_SONAME, RTLD_LAZY) != NULL ||
+        atomic_exchange(&told, true))
+        return;
+    fprintf(stderr,
+            "libmeridian: nrt_init: no Neuron runtime is in this process, and " NRT_SONAME
+            " is not found. Where -lnrt was given, the linker dropped it (--as-needed), because "
+            "libmeridian has the same names: link with `pkg-config --libs meridian-nrt` (or "
+            "-Wl,--no-as-needed -lnrt), or leave -lmeridian out and start the program with "
+            "LD_PRELOAD=libmeridian.so; and let LD_LIBRARY_PATH or an rpath lead to " NRT_SONAME
+            ".\n");
+}

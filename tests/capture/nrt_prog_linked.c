@@ -1,0 +1,74 @@
+/*
+ * A program that links libmeridian in front of the Neuron runtime and turns recording on itself:
+ * before it opens the runtime, after that, or after a pause. With ONLY_HOOKED it uses only
+ * functions that libmeridian has, too, so that --as-needed drops libnrt.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "capture/meridian.h"
+#include "capture/nrt_abi.h"
+
+#define NEFF "SIMNEFF 1\nname=linked\nexec_us=1000\ninput=x:float32:8x8\noutput=y:float32:8x8\n"
+
+static int
+open_runtime(void)
+{
+    int status = (int) nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "1.0", "2.0");
+
+    printf("nrt_init = %d\n", status);
+    return status;
+}
+
+#ifdef ONLY_HOOKED
+int
+main(void)
+{
+    mrd_set_state(1);
+    if (open_runtime() != 0)
+        return 1;
+    nrt_close();
+    return 0;
+}
+#else
+static void
+turn_on(const char *mode, const char *when)
+{
+    if (strcmp(mode, when) != 0)
+        return;
+    mrd_set_state(1);
+    printf("%s: %s\n", when, mrd_status_text());
+}
+
+int
+main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "before";
+    nrt_tensor_set_t *in = NULL, *out = NULL;
+    nrt_tensor_t *x = NULL, *y = NULL;
+    nrt_model_t *model = NULL, *other = NULL;
+
+    turn_on(mode, "before");
+    if (strcmp(mode, "paused") == 0) {
+        mrd_set_state(1);
+        mrd_pause();
+    }
+    if (open_runtime() != 0 || nrt_load(NEFF, strlen(NEFF), 0, -1, &model) != NRT_SUCCESS ||
+        nrt_load(NEFF, strlen(NEFF), 0, -1, &other) != NRT_SUCCESS)
+        return 1;
+    turn_on(mode, "after");
+    if (strcmp(mode, "paused") == 0)
+        mrd_resume();
+    nrt_tensor_allocate(NRT_TENSOR_PLACEMENT_DEVICE, 0, 256, "x", &x);
+    nrt_tensor_allocate(NRT_TENSOR_PLACEMENT_DEVICE, 0, 256, "y", &y);
+    nrt_allocate_tensor_set(&in);
+    nrt_allocate_tensor_set(&out);
+    nrt_add_tensor_to_tensor_set(in, "x", x);
+    nrt_add_tensor_to_tensor_set(out, "y", y);
+    printf("nrt_execute = %d\n", (int) nrt_execute(other, in, out));
+    nrt_unload(model); /* first in, first out */
+    nrt_unload(other);
+    nrt_close();
+    return 0;
+}
+#endif
