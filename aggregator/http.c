@@ -641,6 +641,7 @@ const mrd_http_route http_routes[] = {
     { "GET", "/healthz", MRD_ROLE_NONE, get_health, "the process is alive", NULL },
     { "GET", "/readyz", MRD_ROLE_NONE, get_ready, "events are being taken", NULL },
     { "GET", "/metrics", MRD_ROLE_READ, get_metrics, "numbers for Prometheus", NULL },
+    { "GET", "/api/v1/formats", MRD_ROLE_NONE, http_formats, "output formats of profiles", NULL },
     { "GET", "/api/v1/nodes", MRD_ROLE_READ, get_nodes, "all agents that are known", NULL },
     { "GET", "/api/v1/nodes/{id}", MRD_ROLE_READ, get_node, "one agent", NULL },
     { "DELETE", "/api/v1/nodes/{id}", MRD_ROLE_CONTROL, delete_node,

@@ -31,6 +31,7 @@ extern const char *const http_session_members[], *const http_trigger_members[];
 mrd_err http_session_wish(mrd_json *body, char require[64], session_wish *w, mrd_why *why);
 /* GET …/profile (http_profile.c). */
 extern const char *const http_profile_query[];
+mrd_err http_formats(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err http_profile(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 

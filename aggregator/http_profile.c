@@ -7,6 +7,7 @@
 #include "aggregator/merge.h"
 #include "base/obj.h"
 #include "trace/model/filter.h"
+#include "trace/sink/sinks.h"
 
 /* A slice that is being made for a client. */
 typedef struct {
@@ -185,16 +186,6 @@ format_of(mrd_http_request *req, const mrd_sink_ops **ret_ops, mrd_why *why)
     return MRD_INVALID;
 }
 
-static const char *
-type_of(const char *suffix)
-{
-    if (strstr(suffix, "json") != NULL)
-        return "application/json";
-    return mrd_str_ends(mrd_str_of(suffix), ".txt") || strcmp(suffix, "SHA256SUMS") == 0
-               ? "text/plain; charset=utf-8"
-               : "application/octet-stream";
-}
-
 /* The finished file of a whole profile; NULL when there is none. Lock held. */
 static char *
 finished(http_api *api, const hub_session *s, const mrd_sink_ops *ops)
@@ -245,13 +236,38 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
     snprintf(name, sizeof(name), "%s%s", s->text, sl->ops->suffix);
     pthread_mutex_unlock(&api->h->lock);
     if (err == MRD_OK && path == NULL) /* takes the slice in every case */
-        return mrd_http_reply_stream(req, type_of(sl->ops->suffix), name, slice_produce, slice_free,
+        return mrd_http_reply_stream(req, sl->ops->media_type, name, slice_produce, slice_free,
                                      sl, why);
     if (err == MRD_OK)
-        err = mrd_http_reply_file(req, path, type_of(sl->ops->suffix), name, why);
+        err = mrd_http_reply_file(req, path, sl->ops->media_type, name, why);
     free(path);
     slice_free(sl);
     return err;
+}
+
+mrd_err
+http_formats(void *self, mrd_http_request *req, mrd_why *why)
+{
+    mrd_json *doc = mrd_json_new_object(), *list = mrd_json_new_array();
+    const mrd_sink_ops *const *sinks;
+    size_t n;
+
+    (void) self;
+    (void) why;
+    sinks = mrd_sinks(&n);
+    for (size_t i = 0; i < n; i++) {
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_set(o, "name", mrd_json_new_str(sinks[i]->name));
+        mrd_json_set(o, "suffix", mrd_json_new_str(sinks[i]->suffix));
+        mrd_json_set(o, "media_type", mrd_json_new_str(sinks[i]->media_type));
+        mrd_json_set(o, "what", mrd_json_new_str(sinks[i]->what));
+        if (sinks[i]->title != NULL)
+            mrd_json_set(o, "title", mrd_json_new_str(sinks[i]->title));
+        mrd_json_append(list, o);
+    }
+    mrd_json_set(doc, "formats", list);
+    return mrd_http_reply_json(req, 200, doc);
 }
 
 /* One of the files of <session>/profile; its name is one component of letters, digits, '.', '_',
@@ -273,7 +289,7 @@ http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
     path = hub_path(api->h, s, "profile/" MRD_STR_FMT, MRD_STR_ARG(file));
     pthread_mutex_unlock(&api->h->lock);
     snprintf(name, sizeof(name), MRD_STR_FMT, MRD_STR_ARG(file));
-    err = path == NULL ? MRD_NOMEM : mrd_http_reply_file(req, path, type_of(name), NULL, why);
+    err = path == NULL ? MRD_NOMEM : mrd_http_reply_file(req, path, mrd_sink_media_type(mrd_str_of(name)), NULL, why);
     free(path);
     return err;
 }

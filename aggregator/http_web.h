@@ -8,7 +8,7 @@
 #include "aggregator/httpd.h"
 
 typedef struct {
-    const char *name; /* below aggregator/web/: "index.html", "vendor/uPlot.min.css" */
+    const char *name; /* below aggregator/web/: "index.html", "chart.js" */
     const char *type; /* Content-Type */
     const char *etag; /* of the content, with its quotes */
     mrd_bytes body;

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/obj.h"
+#include "trace/sink/sinks.h"
 
 /* One merge of a whole session. Owned by its session; state under the hub's lock. */
 struct merge_job {
@@ -150,21 +151,21 @@ on_progress(void *self, uint64_t events)
     return !__atomic_load_n(&job->cancel, __ATOMIC_RELAXED);
 }
 
-/* Every output that makes sense for a system profile. */
+/* The standard outputs of a system profile. */
 static mrd_err
 open_targets(const merge_input *in, mrd_export_target *targets, size_t max, size_t *ret_n,
              mrd_why *why)
 {
-    static const char *const formats[] = { "perfetto", "summary-text", "summary-json",
-                                           "report-text", "report-json" };
+    const mrd_sink_ops *const *sinks;
     mrd_err err = MRD_OK;
-    size_t n = 0;
+    size_t n = 0, n_sinks;
 
-    for (size_t i = 0; i < MRD_COUNT(formats) && n < max && err == MRD_OK; i++) {
-        const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(formats[i]));
+    sinks = mrd_sinks(&n_sinks);
+    for (size_t i = 0; i < n_sinks && n < max && err == MRD_OK; i++) {
+        const mrd_sink_ops *ops = sinks[i];
         char *path = NULL;
 
-        if (ops == NULL)
+        if (!ops->standard)
             continue;
         targets[n].ops = ops;
         if (asprintf(&path, "%s/profile/%s%s", in->dir, ops->stem, ops->suffix) < 0)

@@ -22,6 +22,7 @@
 #include "aggregator/merge.h"
 #include "base/obj.h"
 #include "proto/batch.h"
+#include "trace/sink/sinks.h"
 
 enum { NAMES = 50, TRACKS = 16, BATCH = 8192 };
 

@@ -14,7 +14,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "trace/sink/group.h"
-#include "trace/sink/sink.h"
+#include "trace/sink/sinks.h"
 
 #define ROUNDS 3
 #define TRACKS 64

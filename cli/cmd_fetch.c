@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "cli/cluster.h"
 #include "cli/progress.h"
-#include "trace/sink/sink.h"
+#include "trace/sink/sinks.h"
 
 typedef struct {
     mrd_client_options client;

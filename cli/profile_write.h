@@ -9,7 +9,7 @@
 #include "base/conf.h"
 #include "cli/align.h"
 #include "trace/model/filter.h"
-#include "trace/sink/sink.h"
+#include "trace/sink/sinks.h"
 #include "trace/store/stream.h"
 
 typedef struct {

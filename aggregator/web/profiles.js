@@ -1,11 +1,12 @@
 // The profiles of a session: the merged one, and beside it what devices recorded instruction by
 // instruction, where the session asked for that.
-import { bytes, count, h, table, td, tone } from "./dom.js";
-import { download, session } from "./api.js";
+import { bytes, count, h, say, table, td, tone } from "./dom.js";
+import { download, get, session } from "./api.js";
 import { action } from "./sessions.js";
 import { openInPerfetto } from "./perfetto.js";
 
-const FORMATS = [["perfetto", ".pftrace", "Perfetto"], ["json", ".json", "JSON"], ["chrome", ".trace.json", "Chrome JSON"], ["summary-text", ".txt", "Summary"], ["report-text", ".report.txt", "Report"]];
+let formats = []; // what the aggregator writes
+get("api/v1/formats").then((doc) => { formats = doc.formats.filter((f) => f.title); }).catch((e) => say(`Output formats: ${e.message}`));
 
 const base = (name) => name.slice(name.lastIndexOf("/") + 1);
 const trace = (a) => /^device_profile_.*\.pftrace$/.test(base(a.name)); // as viewers export it
@@ -18,7 +19,7 @@ export function systemProfile(m) {
   const at = session(m.id);
   return h("div", {}, h("h3", {}, "System profile"), m.events === 0 ? h("p", { class: "quiet" }, "Nothing was recorded.") : h("div", { class: "actions" },
     action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, m.name || m.id, `${m.id}.pftrace`), { class: "primary" }),
-    ...FORMATS.map(([f, suffix, text]) => action(`Download ${text}`, () => download(`${at}/profile?format=${f}`, m.id + suffix)))));
+    ...formats.map((f) => action(`Download ${f.title}`, () => download(`${at}/profile?format=${f.name}`, m.id + f.suffix)))));
 }
 
 /** Files as they came, then what became of those that brought none. */

@@ -9,6 +9,7 @@
 #include "aggregator/node_clock.h"
 #include "base/num.h"
 #include "proto/batch.h"
+#include "trace/sink/sinks.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

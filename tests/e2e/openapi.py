@@ -115,7 +115,7 @@ with Service() as service:
 
     page = call("GET", "/", token=None, want=200)
     call("GET", "/", token=None, headers={"If-None-Match": page["ETag"]}, want=304)
-    for name in ("app.css", "app.js", "icon.svg", "vendor/uPlot.LICENSE", "index.html"):
+    for name in ("app.css", "app.js", "icon.svg", "chart.js", "index.html"):
         part = call("GET", "/web/{file}", {"file": name}, token=None, want=200)
     call("GET", "/web/{file}", {"file": "index.html"}, token=None, headers={"If-None-Match": part["ETag"]}, want=304)
     call("GET", "/web/{file}", {"file": "absent.js"}, token=None, want=404)
@@ -125,6 +125,8 @@ with Service() as service:
     call("GET", "/readyz", token=None, want=200)
     call("GET", "/metrics", want=200)
     call("GET", "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}, want=200)
+    formats = call("GET", "/api/v1/formats", want=200).json()["formats"]
+    equal({f["name"] for f in formats if "title" in f} - {"perfetto", "json", "chrome", "summary-text", "report-text"}, set(), "formats for people")
     call("GET", "/api/v1/nodes", token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)

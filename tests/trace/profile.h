@@ -8,7 +8,7 @@
 #include "tests/check.h"
 #include "tests/trace/events.h"
 #include "trace/sink/group.h"
-#include "trace/sink/sink.h"
+#include "trace/sink/sinks.h"
 
 #define BASE_NS 1729888371056597613LL
 

@@ -1,4 +1,4 @@
-#include "trace/sink/sink.h"
+#include "trace/sink/sinks.h"
 
 #include "base/clock.h"
 #include "tests/trace/events.h"

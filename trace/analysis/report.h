@@ -37,7 +37,7 @@
 #define MRD_TRACE_REPORT_H
 
 #include "trace/analysis/hist.h"
-#include "trace/sink/sink.h"
+#include "trace/model/sink.h"
 
 #define MRD_REPORT_NOISE  100 /* ns: what two stamps of one instant may differ by */
 #define MRD_REPORT_PAUSES 16  /* longest pauses kept */

@@ -14,7 +14,7 @@
 #define MRD_TRACE_SUMMARY_H
 
 #include "trace/analysis/hist.h"
-#include "trace/sink/sink.h"
+#include "trace/model/sink.h"
 
 typedef struct {
     uint64_t ns;

@@ -5,7 +5,7 @@
 #define MRD_TRACE_EXPORT_H
 
 #include "trace/model/filter.h"
-#include "trace/sink/sink.h"
+#include "trace/model/sink.h"
 #include "trace/store/stream.h"
 
 typedef struct {

@@ -4,7 +4,7 @@
 #ifndef MRD_TRACE_GROUP_H
 #define MRD_TRACE_GROUP_H
 
-#include "trace/sink/sink.h"
+#include "trace/model/sink.h"
 
 /* "instance_id,process_id" to fields. Errors: INVALID naming the word and the allowed ones, or a
  * repeat. */

@@ -5,7 +5,7 @@
 #ifndef MRD_TRACE_SINK_JSON_H
 #define MRD_TRACE_SINK_JSON_H
 
-#include "trace/sink/sink.h"
+#include "trace/sink/sinks.h"
 #include "trace/json/spool.h"
 
 /* category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id, flow_dir: members that

@@ -346,6 +346,7 @@ const mrd_sink_ops mrd_sink_overview_json = {
     .name = "overview-json",
     .stem = "system_profile",
     .suffix = ".overview.json",
+    .media_type = "application/json",
     .what = "busy time of cores and lateness in collectives over time, for the web page",
     .state_size = sizeof(overview_sink),
     .open = overview_open,

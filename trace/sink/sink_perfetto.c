@@ -24,7 +24,7 @@
 #include "trace/sink/pf_flows.h"
 #include "trace/sink/pf_names.h"
 #include "trace/sink/pf_tracks.h"
-#include "trace/sink/sink.h"
+#include "trace/sink/sinks.h"
 
 #define PF_MARK_EVENTS  100000u
 #define PF_NODES_MAX    1000u /* attributes of what each lost */
@@ -669,6 +669,9 @@ const mrd_sink_ops mrd_sink_perfetto = {
     .name = "perfetto",
     .stem = "system_profile",
     .suffix = ".pftrace",
+    .media_type = "application/octet-stream",
+    .title = "Perfetto",
+    .standard = true,
     .what = "Perfetto trace, for ui.perfetto.dev and trace_processor",
     .state_size = sizeof(pf),
     .device_too = true,

@@ -1,4 +1,4 @@
-#include "trace/sink/sink.h"
+#include "trace/sink/sinks.h"
 
 #include "base/obj.h"
 
@@ -23,4 +23,15 @@ mrd_sinks(size_t *ret_n)
 {
     *ret_n = MRD_COUNT(sinks);
     return sinks;
+}
+
+const char *
+mrd_sink_media_type(mrd_str file)
+{
+    for (size_t i = 0; i < MRD_COUNT(sinks); i++) {
+        if (mrd_str_ends(file, sinks[i]->suffix))
+            return sinks[i]->media_type;
+    }
+    return mrd_str_is(file, "SHA256SUMS") ? "text/plain; charset=utf-8"
+                                          : "application/octet-stream";
 }

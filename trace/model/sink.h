@@ -1,13 +1,14 @@
 /*
- * trace/sink/sink.h - an output format: one struct of functions, one row in trace/sink/sinks.def.
+ * trace/model/sink.h - what an output format is: one struct of functions. The formats themselves and
+ * their table are trace/sink/.
  *
  * A sink gets the complete catalog at open, then events in mrd_event_order with times in session
  * nanoseconds, then close. Only events of the wanted profile arrive. It writes to a mrd_out and
  * never opens files itself. Equal input must give equal bytes: no time of day, no addresses, no
  * random order. Threads: a sink belongs to one thread.
  */
-#ifndef MRD_TRACE_SINK_H
-#define MRD_TRACE_SINK_H
+#ifndef MRD_TRACE_MODEL_SINK_H
+#define MRD_TRACE_MODEL_SINK_H
 
 #include "base/out.h"
 #include "trace/model/catalog.h"
@@ -47,24 +48,19 @@ typedef struct mrd_sink_env {
 } mrd_sink_env;
 
 typedef struct mrd_sink_ops {
-    const char *name;   /* "perfetto": the value of --output-format */
-    const char *stem;   /* of its file's name: "system_profile" */
-    const char *suffix; /* ".pftrace" */
-    const char *what;   /* for the help */
-    size_t state_size;  /* zeroed memory handed to open */
-    bool device_too;    /* also written for device profiles */
+    const char *name;       /* "perfetto": the value of --output-format */
+    const char *stem;       /* of its file's name: "system_profile" */
+    const char *suffix;     /* ".pftrace" */
+    const char *media_type; /* "application/json": what HTTP says of it */
+    const char *title;      /* "Perfetto": a button of the web page; NULL: for programs only */
+    const char *what;       /* for the help */
+    size_t state_size;      /* zeroed memory handed to open */
+    bool device_too;        /* also written for device profiles */
+    bool standard;          /* the aggregator writes it when a session is over */
     mrd_err (*open)(void *state, const mrd_sink_env *env, mrd_why *why); /* env outlives the sink */
     mrd_err (*event)(void *state,
                      const mrd_event *ev);       /* errors of the output are found at commit */
     mrd_err (*close)(void *state, mrd_why *why); /* writes the end; frees; also after errors */
 } mrd_sink_ops;
-
-#define MRD_SINK(ident) extern const mrd_sink_ops mrd_sink_##ident;
-#include "trace/sink/sinks.def"
-#undef MRD_SINK
-
-/* By name, NULL when unknown. */
-const mrd_sink_ops *mrd_sink_find(mrd_str name);
-const mrd_sink_ops *const *mrd_sinks(size_t *ret_n);
 
 #endif
