@@ -1,0 +1,264 @@
+"""The rules of the house that a program can check: who may include whom, no circles, headers that compile alone, third-party
+headers where docs/dependencies.md says, one prefix for external names, the field's words. CONTRIBUTING.md explains them.
+Usage: rules.py [rule ...]; prints each breach with its place and what to do."""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
+FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli")
+breaches = []
+
+
+def breach(place, sentence):
+    breaches.append(f"{place}: {sentence}")
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def sources(*endings):
+    for folder in FOLDERS:
+        for at, _, names in os.walk(os.path.join(ROOT, folder)):
+            for name in sorted(names):
+                if name.endswith(endings):
+                    yield os.path.relpath(os.path.join(at, name), ROOT)
+
+
+def stem(path):
+    return re.sub(r"\.(c|h|def)$", "", path)
+
+
+def includes(path):
+    """(line number, path) of each header of ours that a file includes."""
+    for n, line in enumerate(read(path).splitlines(), 1):
+        m = re.match(r'\s*#include "([^"]+)"', line)
+        if m:
+            yield n, m.group(1)
+
+
+# ---- Modules, as CMake has them ----
+
+def modules():
+    """{name: (set of stems, set of direct dependencies)} of every mrd_module and mrd_program."""
+    found = {}
+    for at, _, names in os.walk(ROOT):
+        rel = os.path.relpath(at, ROOT)
+        if "CMakeLists.txt" not in names or rel.split(os.sep)[0] not in FOLDERS:
+            continue
+        text = re.sub(r"#.*", "", read(os.path.join(rel, "CMakeLists.txt")))
+        for name, body in re.findall(r"mrd_(?:module|program)\(\s*([\w-]+)(.*?)\)", text, re.S):
+            words, part = body.split(), None
+            files, depends = set(), set()
+            for word in words:
+                if word in ("SOURCES", "DEPENDS", "LIBS"):
+                    part = word
+                elif part == "SOURCES" and word.endswith(".c") and "$" not in word:
+                    files.add(stem(os.path.normpath(os.path.join(rel, word))))
+                elif part == "DEPENDS":
+                    depends.add(word)
+            found[name] = (files, depends)
+    found["trace"] = (set(), {"trace_import", "trace_sink"})
+    return found
+
+
+def closure(all_modules, name, seen=None):
+    seen = set() if seen is None else seen
+    if name not in seen:
+        seen.add(name)
+        for d in all_modules.get(name, (set(), set()))[1]:
+            closure(all_modules, d, seen)
+    return seen
+
+
+def rule_layers():
+    """A source includes only headers of its own module, of modules it depends on (CMake's DEPENDS), or, for headers without a
+    source of their own, of a folder in which such a module stands."""
+    mods = modules()
+    owner = {f: name for name, (files, _) in mods.items() for f in files}
+    folder_of = collections.defaultdict(set)
+    for f, name in owner.items():
+        folder_of[os.path.dirname(f)].add(name)
+    for path in sources(".c", ".h"):
+        mine = owner.get(stem(path))
+        if mine is None and path.startswith(("capture/", "hw/simnrt/")):
+            continue  # guests in other programs, built by hand: what they are made of stands in their CMakeLists.txt
+        near = {mine} if mine else folder_of.get(os.path.dirname(path), set())
+        if not near:
+            continue  # built by hand in its CMakeLists.txt
+        allowed = set().union(*(closure(mods, name) for name in near))
+        for n, header in includes(path):
+            if os.path.dirname(header) == os.path.dirname(path) or not os.path.exists(os.path.join(ROOT, header)):
+                continue
+            theirs = {owner[stem(header)]} if stem(header) in owner else folder_of.get(os.path.dirname(header), set())
+            if theirs and not theirs & allowed and (path, header) not in EDGES:
+                breach(f"{path}:{n}", f"includes {header} of {'/'.join(sorted(theirs))}, which {'/'.join(sorted(near))} does not depend on: "
+                       "move what is shared down, or name the dependency in CMakeLists.txt")
+
+
+# Types that cross without code: the layout of the ring, and of what a clock reading holds.
+EDGES = {("agent/drain.h", "capture/ring_read.h")}
+
+
+# ---- Circles ----
+
+def components(graph):
+    """Strongly connected sets of more than one node (Tarjan, without recursion)."""
+    index, low, on, stack, out, counter = {}, {}, set(), [], [], 0
+    for root in graph:
+        if root in index:
+            continue
+        work = [(root, iter(graph[root]))]
+        index[root] = low[root] = counter
+        counter += 1
+        stack.append(root)
+        on.add(root)
+        while work:
+            node, it = work[-1]
+            for to in it:
+                if to not in index:
+                    index[to] = low[to] = counter
+                    counter += 1
+                    stack.append(to)
+                    on.add(to)
+                    work.append((to, iter(graph.get(to, ()))))
+                    break
+                if to in on:
+                    low[node] = min(low[node], index[to])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    part = set()
+                    while True:
+                        x = stack.pop()
+                        on.discard(x)
+                        part.add(x)
+                        if x == node:
+                            break
+                    if len(part) > 1:
+                        out.append(part)
+    return out
+
+
+def rule_circles():
+    """No two units (x.c, x.h and its private x_int.h or x_impl.h) include each other, by whatever way."""
+    unit = lambda path: re.sub(r"_(int|impl)$", "", stem(path))
+    graph = collections.defaultdict(set)
+    for path in sources(".c", ".h"):
+        graph[unit(path)]
+        for _, header in includes(path):
+            if unit(header) != unit(path) and os.path.exists(os.path.join(ROOT, header)):
+                graph[unit(path)].add(unit(header))
+    for part in sorted(components(graph), key=lambda p: sorted(p)):
+        breach(sorted(part)[0], f"stands in a circle of includes with {', '.join(sorted(part)[1:])}: take out what both need")
+
+
+def rule_rooms():
+    """Folders stand on floors: no folder includes one that includes it, by whatever way."""
+    graph = collections.defaultdict(set)
+    for path in sources(".c", ".h"):
+        for _, header in includes(path):
+            a, b = os.path.dirname(path), os.path.dirname(header)
+            if a != b and b.split(os.sep)[0] in FOLDERS:
+                graph[a].add(b)
+                graph[b]
+    for part in components(graph):
+        breach(sorted(part)[0], f"is in a circle of folders with {', '.join(sorted(part)[1:])}")
+
+
+# ---- Headers ----
+
+def rule_headers():
+    """Each header compiles alone and says in its first lines what it is for."""
+    unit = []
+    for path in sources(".h"):
+        text = read(path)
+        if not re.match(r"/\*(\n \*)? " + re.escape(path) + r" - \S", text) and path not in ("capture/meridian.h",):
+            breach(f"{path}:1", f"begins without its line of purpose: ' * {path} - what it is for.'")
+        unit.append(path)
+    for path in unit:
+        got = subprocess.run(["cc", "-std=c11", "-fsyntax-only", "-D_GNU_SOURCE=1", '-DMRD_RELEASE="x"', "-I", ROOT, "-I", os.path.join(BUILD, "generated"),
+                              "-x", "c", "-include", os.path.join(ROOT, path), "/dev/null"], capture_output=True, text=True)
+        if got.returncode != 0:
+            breach(f"{path}:1", f"does not compile alone: {got.stderr.strip().splitlines()[0] if got.stderr.strip() else got.returncode}")
+
+
+# ---- Third-party headers ----
+
+LIBRARIES = {"nng/": "NNG", "openssl/": "OpenSSL", "protobuf-c/": "protobuf-c", "zstd.h": "zstd", "lz4": "lz4", "zlib.h": "zlib", "jansson.h": "jansson",
+             "microhttpd.h": "libmicrohttpd", "gnutls/": "GnuTLS", "curl/": "libcurl"}
+
+
+def rule_dependencies():
+    """A third-party header is included only by sources that docs/dependencies.md names."""
+    named = set()
+    for word in re.findall(r"`([\w/*.]+)`", read("docs/dependencies.md")):
+        named.add(word)
+    def is_named(path):
+        return any(path == w or (w.endswith("/") and path.startswith(w)) or ("*" in w and re.fullmatch(w.replace(".", r"\.").replace("*", ".*"), path)) for w in named)
+    for path in sources(".c", ".h"):
+        for n, line in enumerate(read(path).splitlines(), 1):
+            m = re.match(r"\s*#include <([^>]+)>", line)
+            if m and any(m.group(1).startswith(k) for k in LIBRARIES) and not is_named(path):
+                breach(f"{path}:{n}", f"includes <{m.group(1)}>, which docs/dependencies.md does not allow it: call the file that has it, or add it there with the reason")
+
+
+# ---- Names ----
+
+def rule_names():
+    """External names carry the prefix mrd_ (types and functions of the messages: mrd__, by their generator)."""
+    lib = os.path.join(BUILD, "lib")
+    if not os.path.isdir(lib):
+        print("names: skipped, nothing is built in", BUILD)
+        return
+    for name in sorted(os.listdir(lib)):
+        if not re.fullmatch(r"libmrd_\w+\.a", name):
+            continue
+        got = subprocess.run(["nm", "-g", "--defined-only", os.path.join(lib, name)], capture_output=True, text=True).stdout
+        for symbol in sorted(set(re.findall(r"^[0-9a-f]+ [A-TV-Z] (\w+)$", got, re.M))):
+            if not re.match(r"_?mrd_|__(asan|ubsan|tsan|odr)|nng_stream_(send|recv)$|LLVMFuzzer", symbol):
+                breach(name, f"external name {symbol} without the prefix mrd_")
+
+
+WORDS = [  # (words, where they are a name of something else, what the field says)
+    (r"roads?", None, "data source, capture path; of probes: transport"),
+    (r"wakers?", None, "warm-up packet"),
+    (r"tree of winners", None, "tournament tree"),
+    (r"untold|dawdlers?|strangers?", None, "unreported; slow client; unauthenticated peer, or 'from outside'"),
+    (r"polygons?", None, "feasible set"),
+    (r"expo", None, "metrics"),
+]
+
+
+def rule_words():
+    """Words that the field does not use, in sources, tests and documents (docs/glossary.md has those that it does)."""
+    files = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True).stdout.split("\n")
+    for path in files:
+        if not re.search(r"\.(c|h|def|md|js|mjs|py|proto|sh|yml|cmake|txt)$", path) or path == "tests/house/rules.py":
+            continue
+        for n, line in enumerate(read(path).splitlines(), 1):
+            for word, unless, field in WORDS:
+                m = re.search(rf"\b({word})\b", line, re.I)
+                if m and not (unless and re.search(unless, line)):
+                    breach(f"{path}:{n}", f"'{m.group(1)}': the field says {field}")
+
+
+def main():
+    rules = {name[5:]: f for name, f in globals().items() if name.startswith("rule_")}
+    for name in sys.argv[1:] or rules:
+        before = len(breaches)
+        rules[name]()
+        print(f"{name}: {len(breaches) - before} breaches")
+    for b in breaches:
+        print("FAILED", b)
+    sys.exit(1 if breaches else 0)
+
+
+main()
