@@ -101,6 +101,18 @@ my_ring(int tid, size_t data_len)
     return make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), tid, data_len);
 }
 
+/* Steps until a turn was not cut short by its time, which a busy machine does. Records read. */
+static uint64_t
+step_all(mrd_drain *p)
+{
+    uint64_t n = 0;
+
+    do {
+        n += mrd_drain_step(p);
+    } while (mrd_drain_wait_ns(p) == 0);
+    return n;
+}
+
 TEST(records_become_events)
 {
     heard h = { 0 };
@@ -125,7 +137,7 @@ TEST(records_become_events)
                              .value = 1000,
                              .domain = dom },
              body, len);
-    CHECK_INT(mrd_drain_step(p), 1);
+    CHECK_INT(step_all(p), 1);
     CHECK_TEXT(h.last_name, "forward");
     CHECK(h.last.ts_ns == now && h.last.dur_ns == 1000 && h.last.kind == MRD_SPAN);
     CHECK_TEXT(mrd_catalog_text(h.process->catalog, h.last.category).p, "model");
@@ -184,7 +196,7 @@ TEST(ends_find_their_starts_across_rings)
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 71, .value = 7 }, NULL, 0);
     make_rec(a, (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .name = name, .ts = now, .value = 8 }, NULL,
              0);
-    CHECK_INT(mrd_drain_step(p), 5);
+    CHECK_INT(step_all(p), 5);
     CHECK_INT(h.n[MRD_SPAN], 1);
     CHECK_INT(h.last.dur_ns, 300);
     CHECK_INT(h.last_int, 4);
@@ -232,7 +244,7 @@ TEST(draining_is_fair)
         now += MRD_SEC; /* whatever the poll interval is, look now */
         while (mrd_drain_wait_ns(p) > 0)
             ;
-        CHECK(mrd_drain_step(p) >= 8192);
+        CHECK(mrd_drain_step(p) > 0); /* fewer than the budget where its time was up */
         CHECK(h.n[MRD_SPAN] - before <= 8192 + 4 + 4);
     }
     mrd_drain_finish(p);
@@ -290,7 +302,7 @@ TEST(what_the_receiver_refuses_is_counted)
 
     for (int i = 0; i < 10; i++)
         make_span(m, name, mrd_local_now().ns, 1);
-    mrd_drain_step(p);
+    step_all(p);
     mrd_drain_counts(p, &c);
     CHECK_INT(c.dropped[MRD_DROP_MEMORY], 10);
     check_equation("refused", p);
@@ -307,7 +319,7 @@ TEST(a_successor_reads_what_was_not_released)
 
     for (int i = 0; i < 100; i++)
         make_span(m, name, mrd_local_now().ns, 1);
-    mrd_drain_step(p);
+    step_all(p);
     CHECK_INT(h.n[MRD_SPAN], 100);
     CHECK(mrd_drain_pressure(p, h.process) > 0.04);
     mrd_drain_release(p, h.process);
@@ -319,7 +331,7 @@ TEST(a_successor_reads_what_was_not_released)
     CHECK_INT(h.n[MRD_SPAN], 150);
     mrd_drain_close(p);
     p2 = open_drain(&h2, true);
-    mrd_drain_step(p2);
+    step_all(p2);
     CHECK_INT(h2.n[MRD_SPAN], 50);
     mrd_drain_close(p2);
     make_free(m);
@@ -357,7 +369,7 @@ TEST(hostile_rings_are_retired_and_the_others_go_on)
         bad[i] = my_ring(20 + i, 1 << 16);
         make_span(bad[i], make_text(bad[i], "s"), mrd_local_now().ns, 1);
     }
-    mrd_drain_step(p);
+    step_all(p);
     atomic_store(&bad[0]->h->head, 1 << 20); /* lies about its head */
     atomic_store(&bad[1]->h->head, 7);
     memset(bad[2]->data + 32, 0, 32); /* a record of length 0 */
@@ -377,7 +389,7 @@ TEST(hostile_rings_are_retired_and_the_others_go_on)
     }
     for (int i = 0; i < 100; i++) {
         nanosleep(&(struct timespec){ 0, 3000000 }, NULL);
-        mrd_drain_step(p);
+        step_all(p);
     }
     mrd_drain_counts(p, &c);
     CHECK_INT(c.rings_bad, 5);
@@ -400,7 +412,7 @@ TEST(a_ring_that_names_somebody_else_is_refused)
     m = my_ring(1, 1 << 16);
     CHECK(chown(m->path, 12345, 12345) == 0);
     make_span(m, make_text(m, "s"), mrd_local_now().ns, 1);
-    mrd_drain_step(p);
+    step_all(p);
     mrd_drain_counts(p, &c);
     CHECK_INT(c.rings, 0);
     CHECK(c.rings_refused >= 1);
@@ -478,7 +490,7 @@ TEST(runtime_json_is_paired_across_documents)
          "{\"data_version\":2,\"events\":[" EV("start", "1", "1700000000000000000") "," EV(
              "start", "2", "1700000000000000100") "," EV("stop", "1", "1700000000000000500") "]}",
          50, true);
-    mrd_drain_step(p);
+    step_all(p);
     CHECK_INT(h.n[MRD_SPAN], 1);
     CHECK(h.last.ts_ns == 1700000000000000000 && h.last.dur_ns == 500);
     mrd_drain_counts(p, &c);
