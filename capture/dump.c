@@ -5,9 +5,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "capture/api.h"
+#include "capture/dump_spans.h"
 #include "capture/process.h"
 #include "capture/ring_read.h"
 #include "capture/text.h"
@@ -21,7 +24,14 @@ static struct {
     FILE *out; /* open between the first dump and the finished one */
     int pid;   /* that opened it */
     bool any;  /* an event was written: the next needs a comma */
-    uint64_t lost, taken;
+    uint64_t lost, taken, endless; /* endless: ends that no room was left for */
+    int set_by; /* pid that set the path: a fork's child writes a file of its own */
+    struct {
+        char path[MRD_SETTING_TEXT + 16];
+        dev_t dev;
+        ino_t ino;
+        off_t trailer, size; /* the last line begins there */
+    } closed;                /* what the finished dump left; more is written behind it */
     _Atomic int64_t period_ns, due_ns;
 } dump = { .period_ns = 1000000000 };
 
@@ -53,6 +63,7 @@ mrd_dump_set_file(const char *path)
     if (len == 0 || len >= sizeof(dump.path))
         return mrd_fail(MERIDIAN_INVALID, "filename of %zu bytes", len);
     memcpy(dump.path, path, len + 1);
+    dump.set_by = getpid();
     return MERIDIAN_OK;
 }
 
@@ -132,19 +143,31 @@ put_args(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
 }
 
 static void
+put_start(mrd_text *t, const char *phase)
+{
+    mrd_text_fmt(t, dump.any ? ",\n{\"ph\":\"%s\",\"name\":" : "\n{\"ph\":\"%s\",\"name\":", phase);
+    dump.any = true;
+}
+
+static void
+put_place(mrd_text *t, const mrd_ring_event *ev)
+{
+    mrd_text_fmt(t, ",\"pid\":%d,\"tid\":%" PRId32, dump.pid, ev->tid);
+    put_us(t, "ts", ev->ts_ns);
+}
+
+static void
 put_head(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev, const char *phase)
 {
     mrd_str name = name_of(r, ev), domain = mrd_ring_text(r, ev->domain);
 
-    mrd_text_fmt(t, dump.any ? ",\n{\"ph\":\"%s\",\"name\":" : "\n{\"ph\":\"%s\",\"name\":", phase);
+    put_start(t, phase);
     mrd_text_json_n(t, name.p, name.len);
     if (domain.len > 0) {
         mrd_text_fmt(t, ",\"cat\":");
         mrd_text_json_n(t, domain.p, domain.len);
     }
-    mrd_text_fmt(t, ",\"pid\":%d,\"tid\":%" PRId32, dump.pid, ev->tid);
-    put_us(t, "ts", ev->ts_ns);
-    dump.any = true;
+    put_place(t, ev);
 }
 
 static void
@@ -166,6 +189,104 @@ put_counter(mrd_text *t, const mrd_ring_event *ev)
     }
 }
 
+/* ---- spans whose end is another record: the end bears only the id, and readers of the format join
+ * by name and category as well ------------------------------------------------------------------ */
+
+static void
+put_begin(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
+{
+    mrd_str name = name_of(r, ev), domain = mrd_ring_text(r, ev->domain);
+
+    put_head(t, r, ev, "b");
+    mrd_text_fmt(t, ",\"id\":\"0x%" PRIx64 "\"", ev->value);
+    (void) mrd_dump_span_begin(ev->value, name.p, name.len, domain.p, domain.len);
+}
+
+/* rest: what follows name and category. */
+static void
+put_end(mrd_text *t, const mrd_dump_span *span, const char *rest)
+{
+    put_start(t, "e");
+    mrd_text_json(t, span->name);
+    if (span->cat != NULL) {
+        mrd_text_fmt(t, ",\"cat\":");
+        mrd_text_json(t, span->cat);
+    }
+    mrd_text_add(t, rest, strlen(rest));
+}
+
+static void
+end_span(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
+{
+    mrd_text rest = { 0 };
+    mrd_dump_span span;
+    char *text;
+
+    put_place(&rest, ev);
+    mrd_text_fmt(&rest, ",\"id\":\"0x%" PRIx64 "\"", ev->value);
+    put_args(&rest, r, ev);
+    mrd_text_fmt(&rest, "}");
+    if ((text = mrd_text_take(&rest)) == NULL)
+        t->failed = true;
+    else if (mrd_dump_span_take(ev->value, &span)) {
+        put_end(t, &span, text);
+        mrd_dump_span_free(&span);
+        free(text);
+    } else if (!mrd_dump_end_keep(ev->value, text)) { /* begun in a ring that is read later */
+        dump.endless++;
+    }
+}
+
+/* All rings were read: ends whose begins came since. */
+static void
+put_kept_ends(mrd_text *t)
+{
+    size_t n;
+    mrd_dump_end *ends = mrd_dump_ends(&n);
+
+    for (size_t i = 0; i < n; i++) {
+        mrd_dump_span span;
+
+        if (!mrd_dump_span_take(ends[i].id, &span))
+            continue;
+        put_end(t, &span, ends[i].text);
+        mrd_dump_span_free(&span);
+        free(ends[i].text);
+        ends[i].text = NULL;
+    }
+    mrd_dump_ends_compact();
+}
+
+/* ---- names ------------------------------------------------------------------------------------
+ */
+
+static void
+put_name(mrd_text *t, const char *of, int32_t tid, mrd_str name)
+{
+    put_start(t, "M");
+    mrd_text_json(t, of);
+    mrd_text_fmt(t, ",\"pid\":%d,\"tid\":%" PRId32 ",\"args\":{\"name\":", dump.pid, tid);
+    mrd_text_json_n(t, name.p, name.len);
+    mrd_text_fmt(t, "}}");
+}
+
+static void
+put_thread(mrd_text *t, const mrd_ring_reader *r, int32_t tid)
+{
+    mrd_str name = mrd_ring_thread_name(r, tid), exe = mrd_ring_ident(r, "exe");
+
+    if (mrd_dump_thread_is_new(-1, "", 0)) { /* the first of this file */
+        for (size_t i = exe.len; i > 0; i--)
+            if (exe.p[i - 1] == '/') {
+                exe = (mrd_str){ exe.p + i, exe.len - i };
+                break;
+            }
+        put_name(t, "process_name", dump.pid, exe.len > 0 ? exe : mrd_str_of("process"));
+    }
+    if (name.len > 0 && mrd_dump_thread_is_new(tid, name.p, name.len))
+        put_name(t, "thread_name", tid, name);
+}
+
 /* Blobs, models and notices are for the agent; here models and notices become instants. */
 static void
 put_event(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
@@ -181,10 +302,11 @@ put_event(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
             put_us(t, "dur", ev->dur_ns);
         break;
     case MRD_REC_BEGIN:
-    case MRD_REC_END:
-        put_head(t, r, ev, ev->kind == MRD_REC_BEGIN ? "b" : "e");
-        mrd_text_fmt(t, ",\"id\":\"0x%" PRIx64 "\"", ev->value);
+        put_begin(t, r, ev);
         break;
+    case MRD_REC_END:
+        end_span(t, r, ev);
+        return;
     case MRD_REC_COUNTER:
         put_head(t, r, ev, "C");
         put_counter(t, ev);
@@ -217,15 +339,32 @@ flush_text(mrd_text *t)
     return ok ? MERIDIAN_OK : mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);
 }
 
+/* Whether an earlier dump wrote this one: a ring that an agent reads is not emptied by us. */
+static bool
+written(const mrd_ring_reader *r, uint64_t *looked)
+{
+    mrd_ring_stats st;
+
+    if (looked == NULL)
+        return false;
+    mrd_ring_get_stats(r, &st);
+    if (st.read <= *looked)
+        return true;
+    *looked = st.read;
+    return false;
+}
+
 static int
 dump_ring(const mrd_ring_name *name, mrd_text *t)
 {
+    uint64_t *looked = NULL;
     char file[MRD_RING_NAME_MAX], path[MRD_SETTING_TEXT + MRD_RING_NAME_MAX];
     mrd_ring_opts opts = MRD_RING_OPTS_DEFAULT;
     mrd_ring_reader *r = NULL;
     mrd_ring_event ev;
     mrd_ring_step step;
     int err = MERIDIAN_OK;
+    int32_t tid = 0;
     mrd_err opened;
 
     mrd_ring_name_print(name, file);
@@ -234,18 +373,26 @@ dump_ring(const mrd_ring_name *name, mrd_text *t)
         opts.flags = MRD_RING_PEEK;
         opened = mrd_ring_open(AT_FDCWD, path, &opts, &r, NULL);
         dump.taken++;
+        looked = mrd_dump_looked((uint64_t) name->serial << 32 | (uint32_t) name->tid);
     }
     if (opened != MRD_OK)
         return MERIDIAN_OK; /* read to its end and removed by an agent */
     while (((step = mrd_ring_next(r, &ev, NULL)) == MRD_RING_MORE || step == MRD_RING_LOST) &&
            err == MERIDIAN_OK) {
+        if (written(r, looked))
+            continue;
         if (step == MRD_RING_LOST)
             dump.lost += ev.value;
         else
             put_event(t, r, &ev);
+        if (ev.tid != tid && tid != 0)
+            put_thread(t, r, tid);
+        tid = ev.tid;
         if (t->len >= FLUSH_AT)
             err = flush_text(t);
     }
+    if (tid != 0)
+        put_thread(t, r, tid);
     (void) mrd_ring_release(r);
     mrd_ring_close(r);
     return err;
@@ -276,40 +423,103 @@ note_ring(void *ctx, mrd_ring_writer *w)
 }
 
 static int
+cannot_write(int sys)
+{
+    return sys == 0 ? mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path)
+                    : mrd_fail(MERIDIAN_IO, "cannot write %s: error %d", dump.path, sys);
+}
+
+/* The name of the file of this process: a fork's child does not write over its parent's. */
+static void
+file_name(char *to, size_t size)
+{
+    size_t len = strlen(dump.path);
+
+    if (dump.set_by == getpid())
+        snprintf(to, size, "%s", dump.path);
+    else if (len > 5 && strcmp(dump.path + len - 5, ".json") == 0)
+        snprintf(to, size, "%.*s.%d.json", (int) len - 5, dump.path, getpid());
+    else
+        snprintf(to, size, "%s.%d", dump.path, getpid());
+}
+
+/* The file that a finished dump of this process left, as it left it: at its last line. */
+static FILE *
+open_again(const char *path)
+{
+    struct stat st;
+    FILE *f = NULL;
+    int fd;
+
+    if (dump.closed.trailer == 0 || dump.pid != getpid() || strcmp(path, dump.closed.path) != 0 ||
+        (fd = open(path, O_WRONLY | O_CLOEXEC)) < 0)
+        return NULL;
+    if (fstat(fd, &st) == 0 && st.st_dev == dump.closed.dev && st.st_ino == dump.closed.ino &&
+        st.st_size == dump.closed.size && (f = fdopen(fd, "w")) != NULL &&
+        fseeko(f, dump.closed.trailer, SEEK_SET) == 0)
+        return f;
+    if (f != NULL)
+        fclose(f);
+    else
+        close(fd);
+    return NULL;
+}
+
+static int
 open_file(void)
 {
+    char path[sizeof(dump.closed.path)];
     int fd;
 
     if (dump.out != NULL && dump.pid == getpid())
         return MERIDIAN_OK;
     dump.out = NULL; /* a fork's parent's: leave its buffer alone */
-    fd = open(dump.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (dump.pid != 0 && dump.pid != getpid())
+        mrd_dump_spans_forget();
+    file_name(path, sizeof(path));
+    if ((dump.out = open_again(path)) != NULL)
+        return MERIDIAN_OK;
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0 || (dump.out = fdopen(fd, "w")) == NULL) {
         int sys = errno;
 
         if (fd >= 0)
             close(fd);
-        return mrd_fail(MERIDIAN_IO, "cannot write %s: error %d", dump.path, sys);
+        return cannot_write(sys);
     }
+    snprintf(dump.closed.path, sizeof(dump.closed.path), "%s", path);
     dump.pid = getpid();
     dump.any = false;
-    dump.lost = dump.taken = 0;
-    return fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", dump.out) >= 0
-               ? MERIDIAN_OK
-               : mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);
+    dump.lost = dump.taken = dump.endless = 0;
+    mrd_dump_threads_forget();
+    return fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", dump.out) >= 0 ? MERIDIAN_OK
+                                                                                 : cannot_write(0);
 }
 
 static int
 close_file(void)
 {
-    bool ok = fprintf(dump.out,
-                      "\n],\"otherData\":{\"meridian\":\"%s\",\"lost\":%" PRIu64
-                      ",\"rings_read_by_agent\":%" PRIu64 ",\"clock\":\"CLOCK_MONOTONIC_RAW\"}}\n",
-                      MRD_RELEASE, dump.lost, dump.taken) > 0;
+    off_t trailer = ftello(dump.out);
+    struct stat st;
+    size_t endless;
+    bool ok;
 
+    (void) mrd_dump_ends(&endless);
+    ok = fprintf(dump.out,
+                 "\n],\"otherData\":{\"meridian\":\"%s\",\"lost\":%" PRIu64
+                 ",\"rings_read_by_agent\":%" PRIu64 ",\"ends_without_begin\":%" PRIu64
+                 ",\"clock\":\"CLOCK_MONOTONIC_RAW\"}}\n",
+                 MRD_RELEASE, dump.lost, dump.taken, dump.endless + endless) > 0 &&
+         fflush(dump.out) == 0 && fstat(fileno(dump.out), &st) == 0;
+    dump.closed.trailer = ok ? trailer : 0;
+    if (ok) {
+        dump.closed.dev = st.st_dev;
+        dump.closed.ino = st.st_ino;
+        dump.closed.size = st.st_size;
+    }
     ok = fclose(dump.out) == 0 && ok;
     dump.out = NULL;
-    return ok ? MERIDIAN_OK : mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);
+    return ok ? MERIDIAN_OK : cannot_write(0);
 }
 
 static int
@@ -322,8 +532,10 @@ dump_locked(bool finished)
     mrd_proc_each_ring(note_ring, &list);
     for (size_t i = 0; i < list.n && err == MERIDIAN_OK; i++)
         err = dump_ring(&list.v[i], &t);
-    if (err == MERIDIAN_OK)
+    if (err == MERIDIAN_OK) {
+        put_kept_ends(&t);
         err = flush_text(&t);
+    }
     free(t.p);
     free(list.v);
     if (err == MERIDIAN_OK && fflush(dump.out) != 0)
@@ -363,4 +575,12 @@ mrd_dump_if_due(void)
     if (due != 0) /* the first call only starts the period */
         (void) mrd_dump_now(false);
     errno = saved;
+}
+
+/* A program that ends in the ordinary way keeps what it recorded since the last period. */
+__attribute__((destructor(101))) static void
+dump_at_exit(void)
+{
+    if ((mrd_extra_now() & MRD_EXTRA_DUMPS) != 0)
+        (void) mrd_dump_now(true);
 }

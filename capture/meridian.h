@@ -385,8 +385,11 @@ MRD_API uint64_t mrd_lost(void);
 
 /*
  * Writes what the rings hold to `filename` as Trace Event JSON, appending to what earlier dumps
- * of this run wrote; finished != 0 closes the file. Rings that an agent reads are only looked at:
- * what it took already is not in the file (it is in the agent's profile), and the file says so.
+ * of this run wrote; finished != 0 closes the file. A dump after that goes on in the same file, when
+ * it is as it was left, and may be finished again. A fork's child writes `<filename>.<pid>.json`
+ * unless it sets a name itself. Rings that an agent reads are only looked at: what it took already
+ * is not in the file (it is in the agent's profile), and the file says so. With continuous_dump
+ * the program's ordinary end writes and closes what is left.
  * Errors: STATE when profiling never ran; IO.
  */
 MRD_API int mrd_dump(int finished);
