@@ -187,6 +187,34 @@ k_args(uint64_t n)
     }
 }
 
+static mrd_region region = MRD_REGION_INIT("region");
+static mrd_task *task;
+
+__attribute__((noinline)) static void
+k_region(uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        (void) mrd_region_start(&region);
+        (void) mrd_region_stop(&region);
+    }
+}
+
+__attribute__((noinline)) static void
+k_task(uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        (void) mrd_task_start(task);
+        (void) mrd_task_stop(task);
+    }
+}
+
+__attribute__((noinline)) static void
+k_span(uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        mrd_span_end(mrd_span_begin(domain, "span", NULL, 0), NULL, 0);
+}
+
 #if MRD_BENCH_LTTNG
 /* Begin and end of a span, 24 bytes of payload as ours. */
 __attribute__((noinline)) static void
@@ -242,6 +270,11 @@ static row rows[] = {
     { "counter", k_counter, false, ROW_ONE, { 0 }, 0 },
     { "scope, off", k_scope, true, ROW_ONE, { 0 }, 0 },
     { "instant, off", k_instant, true, ROW_ONE, { 0 }, 0 },
+    { "push + pop, off", k_push_pop, true, ROW_ONE, { 0 }, 0 },
+    { "counter, off", k_counter, true, ROW_ONE, { 0 }, 0 },
+    { "region, off", k_region, true, ROW_ONE, { 0 }, 0 },
+    { "task, off", k_task, true, ROW_ONE, { 0 }, 0 },
+    { "span begin + end, off", k_span, true, ROW_ONE, { 0 }, 0 },
 #if MRD_BENCH_LTTNG
     { "LTTng-UST tracepoint", k_lttng, false, ROW_ONE, { 0 }, 0 },
     { "LTTng-UST tracepoint pair", k_lttng_pair, false, ROW_TWO, { 0 }, 0 },
@@ -433,6 +466,7 @@ main(int argc, char **argv)
     area = mmap(NULL, AREA_MASK + 1, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     domain = mrd_domain_create("bench");
+    task = mrd_task_create(domain, "task");
     counter = mrd_counter_create(domain, "counter", "count", 0);
     k_scope(1);
     if (area == MAP_FAILED || !mrd_tls_writer->ready) {

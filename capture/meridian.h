@@ -4,7 +4,8 @@
  *
  * Annotations go to rings in shared memory, one per thread, which meridian-agent or
  * `meridian inspect` reads; nobody needs to read them, and nothing here needs an agent. While
- * profiling is off an annotation costs one load and one predicted branch. It is off unless the
+ * profiling is off an annotation costs one load and one predicted branch (docs/api.md has the
+ * figures, also of the calls that are not inlined). It is off unless the
  * environment says MERIDIAN_ENABLE=1 or MERIDIAN_CAPTURE=..., or the program calls mrd_set_state;
  * every switch is listed in docs/api.md.
  *
@@ -427,8 +428,22 @@ typedef struct {
 MRD_API int mrd_region_init(mrd_region *region, const char *name);
 /* Frees an owned name and zeroes the region. NULL is fine. */
 MRD_API int mrd_region_release(mrd_region *region);
-MRD_API int mrd_region_start(mrd_region *region);
-MRD_API int mrd_region_stop(mrd_region *region); /* NOTFOUND: not started in this thread */
+MRD_API int mrd_region_start_(mrd_region *region);
+MRD_API int mrd_region_stop_(mrd_region *region);
+
+static inline int
+mrd_region_start(mrd_region *region)
+{
+    return mrd_on() ? mrd_region_start_(region) : MERIDIAN_OK;
+}
+
+/* NOTFOUND: not started in this thread. */
+static inline int
+mrd_region_stop(mrd_region *region)
+{
+    return mrd_was_on() ? mrd_region_stop_(region) : MERIDIAN_OK;
+}
+
 /* "[prof] <name>: total_time: <ns> nsec nr_entries: <n>\n" */
 MRD_API int mrd_region_print(const mrd_region *region, FILE *out);
 /* On an array: init all with names[i], release, start or stop those with this name (NOTFOUND when

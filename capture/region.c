@@ -56,7 +56,7 @@ mrd_region_release(mrd_region *region)
 }
 
 int
-mrd_region_start(mrd_region *region)
+mrd_region_start_(mrd_region *region)
 {
     mrd_rec_what what;
 
@@ -73,7 +73,7 @@ mrd_region_start(mrd_region *region)
 }
 
 int
-mrd_region_stop(mrd_region *region)
+mrd_region_stop_(mrd_region *region)
 {
     mrd_rec_what what;
     mrd_ring_cal now;

@@ -110,7 +110,7 @@ _FUNCTIONS = {
     "mrd_dump": (ctypes.c_int, [ctypes.c_int]),
     "mrd_dumps": (ctypes.c_int, [ctypes.c_int, _T, _T, ctypes.c_int, ctypes.POINTER(_P)]),
     "mrd_region_init": (ctypes.c_int, [_REGION, _T]), "mrd_region_release": (ctypes.c_int, [_REGION]),
-    "mrd_region_start": (ctypes.c_int, [_REGION]), "mrd_region_stop": (ctypes.c_int, [_REGION]),
+    "mrd_region_start_": (ctypes.c_int, [_REGION]), "mrd_region_stop_": (ctypes.c_int, [_REGION]),
     "mrd_regions_print_to_buf": (_Z, [_P, _Z, _REGION, _Z]),
     "mrd_counters_create": (ctypes.c_int, [ctypes.POINTER(_T), _Z, ctypes.c_int, ctypes.c_int,
                                            ctypes.POINTER(_P)]),
@@ -482,11 +482,11 @@ class Region:
 
     def start(self):
         if _on():
-            _check(_lib.mrd_region_start(ctypes.byref(self._region)))
+            _check(_lib.mrd_region_start_(ctypes.byref(self._region)))
 
     def stop(self):
         if _gate.value:
-            _check(_lib.mrd_region_stop(ctypes.byref(self._region)))
+            _check(_lib.mrd_region_stop_(ctypes.byref(self._region)))
 
     def __enter__(self):
         self.start()
