@@ -8,6 +8,7 @@
 
 #include "agent/linkprobe.h"
 #include "base/hash.h"
+#include "base/num.h"
 #include "hw/hostclock.h"
 #include "proto/clock_reading.h"
 #include "timesync/epoch.h"
@@ -17,6 +18,7 @@
 #define DRIFT_PART 10000          /* 100 ppm */
 #define RATE_MAX   500000         /* ppb, of a clock that can be believed */
 #define RATE_BEND  5000           /* ppb/s, how fast the rate may change */
+#define WORD_BOUND_MAX MRD_TIME_MAX
 #define WATCH      (2 * MRD_SEC)
 #define FRAME_AGE  MRD_SEC
 #define FRAME_LEN  16384
@@ -149,8 +151,8 @@ mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *w)
     if (strncmp(c->reference, w->boot_id, sizeof(c->reference) - 1) != 0)
         c->joined.len = 0, c->answered_at = 0; /* answers of another clock */
     snprintf(c->reference, sizeof(c->reference), "%.63s", w->boot_id);
-    c->session_offset = w->session_offset_ns;
-    c->have_session_offset = w->session_offset_ns != 0;
+    c->session_offset = mrd_time_sane(w->session_offset_ns) ? w->session_offset_ns : 0;
+    c->have_session_offset = c->session_offset != 0;
     c->beat_bound = c->word_bound = -1; /* perhaps another aggregator */
     c->state[0] = '\0';
     mrd_linkprobe_close(c->link);
@@ -195,8 +197,8 @@ beat_probe(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t rece
                             .source1 = MRD_STAMP_BATCH,
                             .source4 = MRD_STAMP_BATCH };
     mrd_probe_served served = { .id = sent.id,
-                                .r2 = ack->local_ns + c->session_offset,
-                                .r3 = ack->reply_local_ns + c->session_offset,
+                                .r2 = mrd_sat_add(ack->local_ns, c->session_offset),
+                                .r3 = mrd_sat_add(ack->reply_local_ns, c->session_offset),
                                 .source2 = MRD_STAMP_BATCH,
                                 .source3 = MRD_STAMP_BATCH };
     mrd_probe p;
@@ -214,13 +216,20 @@ beat_probe(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t rece
         mrd_probe_encode(&p, &c->joined);
 }
 
+/* What the aggregator computed can be: its times are times, and its bound is one. */
+static bool
+word_sane(const Mrd__ClockEstimate *e)
+{
+    return mrd_time_sane(e->offset_ns) && mrd_time_sane(e->at_local_ns) &&
+           e->bound_ns < WORD_BOUND_MAX;
+}
+
 void
 mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
 {
-    int64_t bound = (received_ns - sent_ns) / 2 + 1;
-    int64_t theirs = ack->local_ns + (ack->reply_local_ns - ack->local_ns) / 2;
+    int64_t bound = mrd_sat_sub(received_ns, sent_ns) / 2 + 1, theirs;
 
-    if (ack->clock != NULL) {
+    if (ack->clock != NULL && word_sane(ack->clock)) {
         c->word_offset = ack->clock->offset_ns;
         c->word_bound = ack->clock->bound_ns;
         c->word_rate = ack->clock->rate_ppb;
@@ -232,15 +241,19 @@ mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int6
         c->faster = ack->clock->probe_faster;
         snprintf(c->state, sizeof(c->state), "%.23s", ack->clock->state);
     }
-    if (ack->local_ns == 0 || !c->have_session_offset || bound < 0)
+    if (ack->local_ns == 0 || !c->have_session_offset || bound < 0 ||
+        !mrd_time_sane(ack->local_ns) || !mrd_time_sane(ack->reply_local_ns) ||
+        !mrd_time_sane(sent_ns) || !mrd_time_sane(received_ns))
         return;
+    theirs = ack->local_ns + (ack->reply_local_ns - ack->local_ns) / 2;
     c->answered_at = received_ns;
     c->answer_raw = ack->reply_local_ns;
     beat_probe(c, sent_ns, ack, received_ns);
     if (c->beat_bound >= 0 && received_ns - c->beat_at < BOUND_AGE &&
         bound > c->beat_bound + (received_ns - c->beat_at) / DRIFT_PART)
         return;
-    c->beat_offset = theirs + c->session_offset - (sent_ns + (received_ns - sent_ns) / 2);
+    c->beat_offset = mrd_time_clamp(
+        mrd_sat_sub(mrd_sat_add(theirs, c->session_offset), sent_ns + (received_ns - sent_ns) / 2));
     c->beat_bound = bound;
     c->beat_at = received_ns;
 }
@@ -453,6 +466,7 @@ word_growth(const mrd_clock_sync *c, int64_t age)
 void
 mrd_clock_sync_at(const mrd_clock_sync *c, int64_t at, mrd_clock_sync_view *ret_view)
 {
+    int64_t age = mrd_sat_sub(mrd_time_clamp(at), c->word_at);
     mrd_clock_sync_view v = { .bound_ns = -1,
                               .method = "none",
                               .probes = c->probes,
@@ -464,15 +478,15 @@ mrd_clock_sync_at(const mrd_clock_sync *c, int64_t at, mrd_clock_sync_view *ret_
         v.probes += mrd_timeprobe_counters(c->probe).answered;
     if (c->word_bound >= 0 && mrd_local_now().ns - c->word_heard < WORD_AGE) {
         v.known = true;
-        v.offset_ns = c->word_offset +
-                      (int64_t) ((double) (at - c->word_at) / MRD_SEC * (double) c->word_rate);
-        v.bound_ns = c->word_bound + word_growth(c, at - c->word_at);
+        v.offset_ns = mrd_time_clamp(mrd_sat_add(
+            c->word_offset, (int64_t) ((double) age / MRD_SEC * (double) c->word_rate)));
+        v.bound_ns = mrd_sat_add(c->word_bound, word_growth(c, age));
         snprintf(v.method, sizeof(v.method), "%s", mrd_stamp_source_text(c->source));
     } else if (c->beat_bound >= 0) {
         v.known = true;
         v.offset_ns = c->beat_offset;
         v.bound_ns =
-            c->beat_bound + (at > c->beat_at ? at - c->beat_at : c->beat_at - at) / DRIFT_PART;
+            mrd_sat_add(c->beat_bound, mrd_sat_abs(mrd_sat_sub(at, c->beat_at)) / DRIFT_PART);
         snprintf(v.method, sizeof(v.method), "heartbeat");
     }
     *ret_view = v;

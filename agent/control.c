@@ -3,6 +3,7 @@
 
 #include "agent/agent_int.h"
 #include "base/log.h"
+#include "base/num.h"
 
 /* ---- The session's time on this node ---- */
 
@@ -14,12 +15,15 @@ mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t receiv
     mrd_clock_sync_ack(a->clock, sent_ns, ack, received_ns);
 }
 
-/* A session or wall time as this node's RAW. 0 means now. */
+/* A session or wall time as this node's RAW. 0 means now. An aggregator may say any number: the
+ * answer is a time that others can be subtracted from. */
 static int64_t
 local_time(const mrd_agent *a, int64_t session_ns, int64_t wall_ns, int64_t *ret_bound)
 {
     mrd_clock_sync_view view;
 
+    session_ns = mrd_time_clamp(session_ns);
+    wall_ns = mrd_time_clamp(wall_ns);
     mrd_clock_sync_get(a->clock, &view);
     *ret_bound = view.bound_ns;
     if (session_ns == 0 && wall_ns == 0)
@@ -28,10 +32,10 @@ local_time(const mrd_agent *a, int64_t session_ns, int64_t wall_ns, int64_t *ret
         /* The offset of then, not of now: a clock may gain 100 us until the session starts. */
         mrd_clock_sync_at(a->clock, session_ns - view.offset_ns, &view);
         *ret_bound = view.bound_ns;
-        return session_ns - view.offset_ns;
+        return mrd_time_clamp(session_ns - view.offset_ns);
     }
     *ret_bound = -1;
-    return mrd_drain_to_raw(a->drain, wall_ns != 0 ? wall_ns : session_ns);
+    return mrd_time_clamp(mrd_drain_to_raw(a->drain, wall_ns != 0 ? wall_ns : session_ns));
 }
 
 void

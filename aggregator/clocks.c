@@ -6,6 +6,7 @@
 #include "aggregator/node_clock.h"
 #include "aggregator/timeserve.h"
 #include "base/hash.h"
+#include "base/num.h"
 #include "timesync/follow.h"
 
 /* ---- Live ---- */
@@ -189,13 +190,12 @@ clocks_take(hub *h, hub_node *n, Mrd__ClockData *data, mrd_buf *joined)
     for (size_t i = 0; i < data->n_breaks && n->follow != NULL; i++) {
         mrd_epoch_break b = mrd_clock_break_of(data->breaks[i]);
 
-        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES)
+        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES && mrd_clock_break_sane(data->breaks[i]))
             mrd_follow_break(n->follow, &b);
     }
-    if (data->n_readings > 0) {
+    if (data->n_readings > 0 &&
+        mrd_host_reading_take(&n->reading, data->readings[data->n_readings - 1]))
         n->has_reading = true;
-        mrd_host_reading_take(&n->reading, data->readings[data->n_readings - 1]);
-    }
     if (joined->err != MRD_OK)
         mrd_buf_reset(joined);
     data->sent.len = 0;
@@ -206,15 +206,16 @@ void
 clocks_causality(hub *h, hub_node *n, hub_causality *to, int64_t local_ns, int64_t received_ns,
                bool answer)
 {
-    int64_t session = received_ns + h->session_offset_ns, by;
+    int64_t session = mrd_sat_add(received_ns, h->session_offset_ns), by;
     mrd_align_bound bound;
     mrd_sess_ns at;
 
-    if (n->follow == NULL || local_ns == 0 ||
+    if (n->follow == NULL || local_ns == 0 || !mrd_time_sane(local_ns) ||
+        !mrd_time_sane(received_ns) ||
         !mrd_follow_live(n->follow, (mrd_local_ns){ local_ns }, &at, &bound) ||
         bound.quality < MRD_ALIGN_EXTRAPOLATED) /* says itself that it is not to be trusted */
         return;
-    by = answer ? session - bound.hi.ns : bound.lo.ns - session;
+    by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
     h->stats.clock_frames++;
     to->checked++;
     if (by <= 0)
@@ -240,8 +241,9 @@ clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char
         hub_copy(text, 24, "aligned");
         return true;
     }
-    if (n->follow == NULL || local_ns == 0 ||
-        !mrd_follow_live(n->follow, (mrd_local_ns){ local_ns }, &at, &bound))
+    if (n->follow == NULL || local_ns == 0 || !mrd_time_sane(local_ns) ||
+        !mrd_follow_live(n->follow, (mrd_local_ns){ local_ns }, &at, &bound) ||
+        !mrd_time_sane(at.ns))
         return false;
     radius = mrd_align_radius(at, &bound);
     mrd_follow_width(n->follow, &now, &best);
@@ -253,7 +255,7 @@ clocks_live(hub *h, hub_node *n, int64_t local_ns, Mrd__ClockEstimate *ret, char
         mrd_align_radius(later, &bound) != UINT32_MAX) {
         int64_t wider = (int64_t) mrd_align_radius(later, &bound) - (int64_t) radius;
 
-        ret->rate_ppb = later.ns - at.ns - MRD_SEC;
+        ret->rate_ppb = mrd_sat_sub(later.ns, at.ns + MRD_SEC);
         ret->drift_ppb = wider > 0 ? (uint64_t) wider : 1;
     }
     return true;

@@ -6,9 +6,32 @@
 #include <sys/timex.h>
 
 #include "base/clock.h"
+#include "base/num.h"
 #include "base/obj.h"
 
-void
+/* Errors and brackets: what is wider than this says nothing, and sums of them stay small. */
+#define ERROR_MAX (1LL << 60)
+
+/* -1 and below mean "not known". */
+static bool
+error_sane(int64_t ns)
+{
+    return ns > -ERROR_MAX && ns < ERROR_MAX;
+}
+
+static bool
+reading_sane(const mrd_host_reading *r)
+{
+    return mrd_time_sane(r->raw_ns) && mrd_time_sane(r->realtime_ns) &&
+           mrd_time_sane(r->monotonic_ns) && mrd_time_sane(r->boottime_ns) &&
+           mrd_time_sane(r->phc_ns) && mrd_time_sane(r->phc_raw_ns) && r->bracket_ns >= 0 &&
+           r->phc_bracket_ns >= 0 && error_sane(r->bracket_ns) && error_sane(r->phc_bracket_ns) &&
+           error_sane(r->phc_error_ns) && error_sane(r->clockbound_ns) &&
+           error_sane(r->maxerror_ns) && error_sane(r->esterror_ns) &&
+           error_sane(r->vm_maxerror_ns) && error_sane(r->freq_ppb);
+}
+
+bool
 mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *m)
 {
     mrd_host_reading r = { .raw_ns = m->raw_ns,
@@ -46,7 +69,10 @@ mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *m)
         r.vm_status = m->vmclock->status;
         r.vm_maxerror_ns = m->vmclock->maxerror_ns;
     }
+    if (!reading_sane(&r))
+        return false;
     *to = r;
+    return true;
 }
 
 const char *
@@ -214,6 +240,10 @@ mrd_host_reading_load(mrd_host_reading *to, const mrd_json *o)
                strcmp(mrd_json_str(o, "wall_state", ""), "unsynchronized") == 0);
     load_clockbound(to, mrd_json_get(o, "clockbound"));
     load_phc(to, mrd_json_get(o, "phc"));
+    if (!reading_sane(to)) {
+        *to = (mrd_host_reading){ 0 };
+        return false;
+    }
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "aggregator/timeserve.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
 
@@ -622,8 +623,8 @@ hub_clock_take(hub_clock *to, const Mrd__ClockQuality *from)
         return;
     hub_copy(to->state, sizeof(to->state), from->state);
     hub_copy(to->method, sizeof(to->method), from->method);
-    to->bound_ns = from->bound_ns;
-    to->offset_ns = from->offset_ns;
+    to->bound_ns = mrd_time_sane(from->bound_ns) ? from->bound_ns : -1;
+    to->offset_ns = hub_time(from->offset_ns);
     to->probes = from->probes;
 }
 

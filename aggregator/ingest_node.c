@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/num.h"
 #include "base/obj.h"
 
 #define DIRECTIVES_MAX 16
@@ -92,8 +93,8 @@ node_hello(hub_node *n, const mrd_msg *msg)
     n->run = hello->run;
     n->epoch = hello->epoch;
     n->simulated = hello->simulated;
-    n->hello_local_ns = hello->local_ns;
-    n->hello_wall_ns = hello->wall_ns;
+    n->hello_local_ns = hub_time(hello->local_ns);
+    n->hello_wall_ns = hub_time(hello->wall_ns);
     hub_copy(n->boot_id, sizeof(n->boot_id), hello->boot_id);
     hub_copy(n->host_name, sizeof(n->host_name), hello->host_name);
     hub_copy(n->release, sizeof(n->release), hello->release);
@@ -210,13 +211,13 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
 
     part_count(p, st->counters);
     if (st->started_local_ns != 0) {
-        p->started_local_ns = st->started_local_ns;
-        p->start_bound_ns = st->start_bound_ns;
+        p->started_local_ns = hub_time(st->started_local_ns);
+        p->start_bound_ns = mrd_time_sane(st->start_bound_ns) ? st->start_bound_ns : -1;
     }
     if (st->stopped_local_ns != 0)
-        p->stopped_local_ns = st->stopped_local_ns;
-    if (st->complete_local_ns > p->complete_local_ns)
-        p->complete_local_ns = st->complete_local_ns;
+        p->stopped_local_ns = hub_time(st->stopped_local_ns);
+    if (hub_time(st->complete_local_ns) > p->complete_local_ns)
+        p->complete_local_ns = hub_time(st->complete_local_ns);
     p->clock = n->clock;
     if (n->has_reading) { /* none yet since our start: what the manifest had stays */
         p->has_reading = true;

@@ -41,7 +41,8 @@ static bool
 wanted(const mrd_journal_source_options *o, const mrd_frame *f)
 {
     return f->type == MRD_FRAME_BATCH && f->process_id == o->process_id && f->clock == o->clock &&
-           f->boot == o->boot && f->first_ns < o->end_ns && f->last_ns >= o->start_ns;
+           f->boot == o->boot && (f->first_ns < o->end_ns || o->end_ns == INT64_MAX) &&
+           f->last_ns >= o->start_ns;
 }
 
 static int

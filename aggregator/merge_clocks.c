@@ -5,18 +5,43 @@
 #include <stdlib.h>
 
 #include "aggregator/clock_report.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
+
+/* The first reading of both clocks; false when it cannot be one. */
+static bool
+wall_reading(const merge_node *node, const mrd_boot_clock *c, int64_t *ret_local, int64_t *ret_wall)
+{
+    *ret_local = c->n_readings > 0 ? c->readings[0].raw_ns : node->local_ns;
+    *ret_wall = c->n_readings > 0 ? c->readings[0].realtime_ns : node->wall_ns;
+    return mrd_time_sane(*ret_local) && mrd_time_sane(*ret_wall);
+}
+
+/* Says what is known of a clock only by what its node claims, and what of that cannot be. */
+static void
+note_absurd(const merge_node *node, const mrd_boot_clock *c, mrd_catalog *cat)
+{
+    int64_t local, wall;
+
+    if (c->absurd > 0)
+        mrd_catalog_note(cat,
+                         "clock of %s: %" PRIu64
+                         " of its readings cannot be times of any clock: they are not used",
+                         node->instance_id, c->absurd);
+    if (c->align == NULL && !wall_reading(node, c, &local, &wall))
+        mrd_catalog_note(cat,
+                         "clock of %s: unknown: what the node says of it cannot be times of any "
+                         "clock; its events are shown in its own local time",
+                         node->instance_id);
+}
 
 mrd_align *
 merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c)
 {
-    int64_t local = node->local_ns, wall = node->wall_ns;
+    int64_t local, wall;
 
-    if (c->n_readings > 0) {
-        local = c->readings[0].raw_ns;
-        wall = c->readings[0].realtime_ns;
-    }
+    (void) wall_reading(node, c, &local, &wall);
     return mrd_align_wall(node->instance_id, c->boot, (mrd_local_ns){ local },
                           (mrd_wall_ns){ wall });
 }
@@ -63,6 +88,8 @@ merge_clocks_solve(const merge_input *in, const merge_node *node, const mrd_jour
     for (size_t i = 0; i < clock.n && err == MRD_OK; i++) {
         mrd_boot_clock *c = &clock.v[i];
 
+        if (!node->same_clock)
+            note_absurd(node, c, cat);
         if (node->same_clock)
             c->align = mrd_align_constant(node->instance_id, c->boot, in->reference_ns, 0, 0);
         else if (c->align == NULL)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "timesync/align_grid.h"
 #include "timesync/cross_table.h"
@@ -46,6 +47,7 @@ typedef struct {
     int64_t *sealed; /* as streams see it */
     uint64_t events; /* of the batches whose head could be read, and of the others */
     uint64_t bad_heads;
+    uint64_t absurd;     /* readings of two clocks that no clock shows */
     uint64_t gone;       /* events that are stored and not in the journal's files */
     uint64_t cut;        /* events behind the early end of a stream, and what came just before it */
     mrd_journal_bad bad; /* batches that could not be read */
@@ -118,7 +120,7 @@ map_doubtful(stream *s, mrd_event *ev)
         ev->bound_ns = wider(radius, raw.doubt);
     }
     if (s->cross.step != 0 && ev->ts_ns < s->latest_ns) { /* sources are in order */
-        ev->bound_ns = wider(ev->bound_ns, s->latest_ns - ev->ts_ns);
+        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest_ns, ev->ts_ns));
         ev->ts_ns = s->latest_ns;
     }
     s->latest_ns = ev->ts_ns;
@@ -279,7 +281,7 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
 
 /* The last reading of a batch was made when it was closed: no event of it is younger. */
 static mrd_err
-stream_cross(stream *s, const mrd_batch_info *info, int64_t *ret_sealed)
+stream_cross(stream *s, const mrd_batch_info *info, int64_t *ret_sealed, uint64_t *ret_absurd)
 {
     mrd_err err = MRD_OK;
 
@@ -288,6 +290,11 @@ stream_cross(stream *s, const mrd_batch_info *info, int64_t *ret_sealed)
         if (info->clock == MRD__CLOCK_KIND__CLOCK_RAW)
             continue;
         err = mrd_cross_table_add(&s->cross, info->cross[i].raw_ns, info->cross[i].other_ns);
+        if (err == MRD_RANGE) { /* no reading of two clocks: it costs itself */
+            *ret_absurd += 1;
+            err = MRD_OK;
+            continue;
+        }
         if (i == 0 || info->cross[i].raw_ns > *ret_sealed)
             *ret_sealed = info->cross[i].raw_ns;
     }
@@ -381,7 +388,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
         part->events += info.events;
         part->damage.foreign += info.foreign;
         if ((s = part_stream(p, part, f.process_id, f.clock, f.boot)) == NULL ||
-            stream_cross(s, &info, &part->sealed[i]) != MRD_OK)
+            stream_cross(s, &info, &part->sealed[i], &part->absurd) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
         s->events += info.events;
         mrd_catalog_borrow_process(p->cat, info.process)->clock = s->info;
@@ -734,6 +741,11 @@ part_account(plan *p, merge_part *part)
         mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, mrd_buf_cstr(&text));
     }
     mrd_buf_fini(&text);
+    if (part->absurd > 0)
+        mrd_catalog_note(p->cat,
+                         "%s: %" PRIu64 " readings of its clocks beside batches cannot be times: "
+                         "they are not used",
+                         part->node->instance_id, part->absurd);
     if (d->foreign > 0)
         mrd_catalog_note(p->cat,
                          "%s: %" PRIu64 " of its batches claim to be of another node: they are "

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/num.h"
 #include "timesync/follow.h"
 
 #define PROBES_MAX   (16u << 20) /* of one node and session: 6 months at a pair per second */
@@ -22,6 +23,12 @@ mrd_clock_break_of(const Mrd__ClockBreak *b)
                               .before = { b->before_ns },
                               .keep_rate = b->keep_rate,
                               .lost = b->lost_ns };
+}
+
+bool
+mrd_clock_break_sane(const Mrd__ClockBreak *b)
+{
+    return mrd_time_sane(b->after_ns) && mrd_time_sane(b->before_ns) && mrd_time_sane(b->lost_ns);
 }
 
 /* ---- Reading ---- */
@@ -124,10 +131,12 @@ add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
             continue;
         if (!room((void **) &clock->server, clock->n_server, &clock->cap_server, sizeof(*to)))
             return MRD_NOMEM;
-        to = &clock->server[clock->n_server++];
+        to = &clock->server[clock->n_server];
         to->session_offset_ns = data->session_offset_ns;
         snprintf(to->id, sizeof(to->id), "%s", data->reference);
-        mrd_host_reading_take(&to->r, data->aggregator[i]);
+        clock->n_server += mrd_time_sane(to->session_offset_ns) &&
+                           mrd_host_reading_take(&to->r, data->aggregator[i]) &&
+                           mrd_time_sane(mrd_sat_add(to->r.raw_ns, to->session_offset_ns));
     }
     return MRD_OK;
 }
@@ -139,14 +148,19 @@ add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
 
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
         /* Where each frame names its timeline, begin_incarnation knows better. */
-        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES &&
-            (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0'))
+        if (!mrd_clock_break_sane(data->breaks[i]))
+            c->absurd++;
+        else if (data->breaks[i]->cause < MRD_EPOCH_CAUSES &&
+                 (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0'))
             err = add_break(c, mrd_clock_break_of(data->breaks[i]));
     }
     for (size_t i = 0; i < data->n_readings && err == MRD_OK && c->n_readings < READINGS_MAX; i++) {
         if (!room((void **) &c->readings, c->n_readings, &c->cap_readings, sizeof(*c->readings)))
             return MRD_NOMEM;
-        mrd_host_reading_take(&c->readings[c->n_readings++], data->readings[i]);
+        if (mrd_host_reading_take(&c->readings[c->n_readings], data->readings[i]))
+            c->n_readings++;
+        else
+            c->absurd++;
     }
     return err;
 }

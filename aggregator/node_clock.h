@@ -61,6 +61,7 @@ typedef struct {
     size_t n_breaks, cap_breaks;
     mrd_host_reading *readings; /* in the order of the journal */
     size_t n_readings, cap_readings;
+    uint64_t absurd;                     /* readings and breaks that cannot be: left out */
     mrd_clock_incarnation *incarnations; /* in their order; none where frames do not name their timeline */
     size_t n_incarnations, cap_incarnations;
     uint64_t checked;        /* held-out packets compared with the table */
@@ -78,6 +79,8 @@ typedef struct {
     size_t n_server, cap_server;
 } mrd_node_clock;
 
+/* Its times can be times. */
+bool mrd_clock_break_sane(const Mrd__ClockBreak *b);
 /* A break as it travels. Its cause is not checked. */
 mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *b);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "timesync/follow.h"
@@ -10,15 +11,6 @@
 #define UTC_READINGS 64 /* on either side of a gap: the nearest */
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
-
-/* Probes and files may say anything; times beyond int64 stop at its ends. */
-static int64_t
-plus(int64_t a, int64_t b)
-{
-    int64_t sum;
-
-    return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? -INT64_MAX : INT64_MAX) : sum;
-}
 
 /* ---- Lives, in their order ---- */
 
@@ -217,7 +209,7 @@ static void
 utc_ineqs(const mrd_server_reading *r, mrd_ineq ret[2])
 {
     int64_t utc = r->r.realtime_ns, e = mrd_host_reading_utc_bound(&r->r) + r->r.bracket_ns / 2 + 1;
-    int64_t offset = r->r.raw_ns + r->session_offset_ns - utc;
+    int64_t offset = mrd_sat_sub(mrd_sat_add(r->r.raw_ns, r->session_offset_ns), utc);
 
     e += e / 1000 + 1; /* by so much the offset changes over e, at twice 500 ppm */
     ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
@@ -272,15 +264,15 @@ tie_life(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int64_t beg
         err = link_by_utc(all, last->id, incarnation);
     if (incarnation->by == MRD_LINKED_NONE) {
         /* Two wall clocks, believed unless the new one is behind: what came later stays later. */
-        int64_t end = plus(ended, last->shift_ns);
+        int64_t end = mrd_sat_add(ended, last->shift_ns);
 
-        incarnation->link.gap_ns = began > end ? plus(began, -end) : 0;
-        incarnation->shift_ns = began > end ? 0 : plus(plus(end, -began), 1);
+        incarnation->link.gap_ns = began > end ? mrd_sat_add(began, -end) : 0;
+        incarnation->shift_ns = began > end ? 0 : mrd_sat_add(mrd_sat_add(end, -began), 1);
         incarnation->link.at_ns = end;
         return err;
     }
-    incarnation->shift_ns = plus(last->shift_ns, -incarnation->link.ahead_ns);
-    incarnation->link.at_ns = plus(incarnation->link.at_ns, last->shift_ns);
+    incarnation->shift_ns = mrd_sat_add(last->shift_ns, -incarnation->link.ahead_ns);
+    incarnation->link.at_ns = mrd_sat_add(incarnation->link.at_ns, last->shift_ns);
     return err;
 }
 
@@ -327,8 +319,8 @@ static void
 shift_probes(mrd_boot_clock *c, size_t first, size_t end, int64_t by)
 {
     for (size_t i = first; i < end; i++) {
-        c->probes[i].r2 = plus(c->probes[i].r2, c->probes[i].r2 == 0 ? 0 : by);
-        c->probes[i].r3 = plus(c->probes[i].r3, c->probes[i].r3 == 0 ? 0 : by);
+        c->probes[i].r2 = mrd_sat_add(c->probes[i].r2, c->probes[i].r2 == 0 ? 0 : by);
+        c->probes[i].r3 = mrd_sat_add(c->probes[i].r3, c->probes[i].r3 == 0 ? 0 : by);
     }
 }
 

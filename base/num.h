@@ -1,5 +1,6 @@
 /*
- * base/num.h - the one place where text becomes a number.
+ * base/num.h - the one place where text becomes a number, and where numbers that somebody else gave
+ * are combined without overflow.
  *
  * Every parser takes the whole view: leading or trailing junk and blanks are MRD_SYNTAX, a value
  * that does not fit is MRD_RANGE, and the output is untouched on failure. Stateless.
@@ -51,6 +52,53 @@ mrd_num_digits(mrd_str text, uint64_t *ret_v)
     }
     *ret_v = v;
     return true;
+}
+
+/* ---- Times from outside ----
+ *
+ * A frame, a ring or a file may hold any 64-bit number where a time belongs. Where such a number
+ * comes in it is asked whether it can be a time at all; what cannot is said to be unknown. Sums and
+ * differences of times from outside stop at the ends of int64 instead of overflowing.
+ */
+
+/* No clock of ours shows more, before or after 1970 or a boot: the year 2096. The difference of two
+ * such times fits. */
+#define MRD_TIME_MAX 4000000000000000000LL
+
+static inline bool
+mrd_time_sane(int64_t ns)
+{
+    return ns >= -MRD_TIME_MAX && ns <= MRD_TIME_MAX;
+}
+
+/* The nearest that can be a time. */
+static inline int64_t
+mrd_time_clamp(int64_t ns)
+{
+    return ns < -MRD_TIME_MAX ? -MRD_TIME_MAX : ns > MRD_TIME_MAX ? MRD_TIME_MAX : ns;
+}
+
+static inline int64_t
+mrd_sat_add(int64_t a, int64_t b)
+{
+    int64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
+}
+
+static inline int64_t
+mrd_sat_sub(int64_t a, int64_t b)
+{
+    int64_t difference;
+
+    return __builtin_sub_overflow(a, b, &difference) ? (a < 0 ? INT64_MIN : INT64_MAX) : difference;
+}
+
+/* |a|, INT64_MAX for INT64_MIN. */
+static inline int64_t
+mrd_sat_abs(int64_t a)
+{
+    return a >= 0 ? a : a == INT64_MIN ? INT64_MAX : -a;
 }
 
 mrd_err mrd_num_i64(mrd_str text, int64_t *ret_v);   /* decimal, optional '-' */

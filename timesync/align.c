@@ -1,5 +1,6 @@
 #include "timesync/align.h"
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "timesync/align_impl.h"
 
@@ -60,16 +61,6 @@ align_grow(void **array, size_t *cap, size_t n, size_t size, size_t max)
     *array = p;
     *cap = want;
     return MRD_OK;
-}
-
-static int64_t
-sat_add(int64_t a, int64_t b)
-{
-    int64_t sum;
-
-    if (!__builtin_add_overflow(a, b, &sum))
-        return sum;
-    return a < 0 ? INT64_MIN : INT64_MAX;
 }
 
 /* A double as int64, saturated; NaN cannot reach this. */
@@ -171,7 +162,7 @@ interpolate(const mrd_align_segment *seg, const mrd_align_bin *a, const mrd_alig
 static int64_t
 session_of(const mrd_align_segment *seg, int64_t at, double offset)
 {
-    return sat_add(at, sat_add(seg->base, sat_int(offset)));
+    return mrd_sat_add(at, mrd_sat_add(seg->base, sat_int(offset)));
 }
 
 /* Session time by the estimate extrapolated from one bin. */
@@ -235,7 +226,7 @@ void
 mrd_align_shift(mrd_align *align, size_t first, size_t end, int64_t by)
 {
     for (size_t i = first; i < end && i < align->segment_count; i++)
-        align->segments[i].base = sat_add(align->segments[i].base, by);
+        align->segments[i].base = mrd_sat_add(align->segments[i].base, by);
     for (size_t i = first > 0 ? first : 1; i < align->segment_count; i++)
         align->segments[i].floor = segment_end(align, &align->segments[i - 1]);
 }
@@ -311,8 +302,10 @@ mrd_align_wall(const char *name, uint64_t clock_id, mrd_local_ns local, mrd_wall
     int64_t offset;
     mrd_align *align;
 
-    if (__builtin_sub_overflow(wall.ns, local.ns, &offset))
-        return NULL;
+    /* What cannot be a reading of two clocks says nothing: then times are shown as they are. */
+    offset = mrd_time_sane(wall.ns) && mrd_time_sane(local.ns) ? wall.ns - local.ns : 0;
+    if (offset > ALIGN_BASE_MAX || offset < -ALIGN_BASE_MAX)
+        offset = 0;
     if ((align = mrd_align_constant(name, clock_id, offset, 0, 0)) != NULL)
         align->bins[0].quality = MRD_ALIGN_UNALIGNED;
     return align;

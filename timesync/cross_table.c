@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 
 #define BASELINE  (100 * MRD_MS)
@@ -11,6 +12,8 @@
 mrd_err
 mrd_cross_table_add(mrd_cross_table *t, int64_t raw_ns, int64_t other_ns)
 {
+    if (!mrd_time_sane(raw_ns) || !mrd_time_sane(other_ns))
+        return MRD_RANGE;
     if (t->n == t->cap) {
         size_t cap = t->cap == 0 ? 16 : t->cap * 2;
         mrd_cross_point *v = realloc(t->v, cap * sizeof(*v));
@@ -41,19 +44,13 @@ by_raw_time(const void *a, const void *b)
                                   : (x->other_ns > y->other_ns) - (x->other_ns < y->other_ns);
 }
 
-static mrd_dur_ns
-magnitude(mrd_dur_ns d)
-{
-    return d < 0 ? -d : d;
-}
-
 /* By how much the other clock was set between two neighbours; 0: it was not. */
 static mrd_dur_ns
 step_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
-    mrd_dur_ns raw = b->raw_ns - a->raw_ns, step = b->other_ns - a->other_ns - raw;
+    mrd_dur_ns raw = b->raw_ns - a->raw_ns, step = mrd_sat_sub(b->other_ns - a->other_ns, raw);
 
-    return magnitude(step) > raw / 8 + MRD_MS ? step : 0;
+    return mrd_sat_abs(step) > raw / 8 + MRD_MS ? step : 0;
 }
 
 mrd_err
@@ -78,7 +75,7 @@ mrd_cross_table_order(mrd_cross_table *t)
             continue;
         if (last == NULL || step != 0)
             t->eras[t->n_eras++] = (mrd_cross_era){ kept, 0 };
-        if (magnitude(step) > magnitude(t->step))
+        if (mrd_sat_abs(step) > mrd_sat_abs(t->step))
             t->step = step;
         t->eras[t->n_eras - 1].n++;
         t->v[kept++] = t->v[i];
@@ -91,8 +88,10 @@ mrd_cross_table_order(mrd_cross_table *t)
 static int64_t
 between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
 {
-    return a->raw_ns + (int64_t) ((__int128) (b->raw_ns - a->raw_ns) * (other - a->other_ns) /
-                                  (b->other_ns - a->other_ns));
+    __int128 raw = a->raw_ns + (__int128) (b->raw_ns - a->raw_ns) * (other - a->other_ns) /
+                                   (b->other_ns - a->other_ns);
+
+    return raw > MRD_TIME_MAX ? MRD_TIME_MAX : raw < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) raw;
 }
 
 /* From an era's last reading on, or back from its first, at the rate on its other side: to the
@@ -106,10 +105,10 @@ beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other)
     for (size_t k = 1; k < n && k <= LOOK_BACK; k++) {
         const mrd_cross_point *q = forward ? p - k : p + k;
 
-        if (magnitude(p->raw_ns - q->raw_ns) >= BASELINE)
+        if (mrd_sat_abs(p->raw_ns - q->raw_ns) >= BASELINE)
             return between(p, q, other);
     }
-    return p->raw_ns + (other - p->other_ns);
+    return mrd_time_clamp(mrd_sat_add(p->raw_ns, other - p->other_ns));
 }
 
 /* As the readings of one era have it; *ret_outside: how far from the nearest of them. */
@@ -194,6 +193,7 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
     claim best, c;
     mrd_dur_ns apart;
 
+    other = mrd_time_clamp(other);
     best = claim_of(t, 0, other, by_raw);
     place.raw_ns = best.raw;
     if (t->n_eras == 1)
@@ -209,7 +209,7 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
     place.doubt = best.missed + (best.beside_step ? best.outside / 2000 + 1 : 0);
     for (size_t e = 0; e < t->n_eras; e++) {
         c = claim_of(t, e, other, by_raw);
-        apart = magnitude(c.raw - best.raw);
+        apart = mrd_sat_abs(c.raw - best.raw);
         if (e != place.era && c.missed <= best.missed && c.lately == best.lately &&
             apart > place.doubt)
             place.doubt = apart;
@@ -221,14 +221,14 @@ mrd_dur_ns
 mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns dur)
 {
     mrd_dur_ns outside, apart;
-    int64_t begin = in_era(t, era, other, &outside);
+    int64_t begin = in_era(t, era, other = mrd_time_clamp(other), &outside);
     claim c = { .missed = 0 };
 
     for (size_t e = era; e < t->n_eras; e++) {
-        c = claim_of(t, e, other + dur, INT64_MAX);
+        c = claim_of(t, e, mrd_time_clamp(mrd_sat_add(other, dur)), INT64_MAX);
         if (c.raw >= begin && (c.missed == 0 || e + 1 == t->n_eras))
             break;
     }
     apart = c.raw - begin;
-    return magnitude(apart - dur) <= MRD_MS ? dur : apart < 0 ? 0 : apart;
+    return mrd_sat_abs(mrd_sat_sub(apart, dur)) <= MRD_MS ? dur : apart < 0 ? 0 : apart;
 }

@@ -1,12 +1,14 @@
 #include "timesync/probe.h"
 
 #include "base/hash.h"
+#include "base/num.h"
 #include "timesync/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define STAMP_MAX 4000000000000000000LL /* keeps differences of two stamps inside int64 */
+#define OFFSET_MAX                                                                                 \
+    (INT64_MAX / 2 - 1024 * MRD_SEC) /* of session and local time, errors beside it */
 
 /* ---- stamps ---- */
 
@@ -56,10 +58,19 @@ same_id(mrd_probe_id a, mrd_probe_id b)
     return a.agent == b.agent && a.agent_epoch == b.agent_epoch && a.k == b.k;
 }
 
+/* Both stamps of a direction, where there are two: their difference is an offset, and the difference
+ * of two offsets has to fit as well. */
 static bool
-stamp_sane(int64_t t)
+offset_sane(int64_t node, int64_t session)
 {
-    return t >= -STAMP_MAX && t <= STAMP_MAX;
+    return node == 0 || session == 0 || mrd_sat_abs(mrd_sat_sub(session, node)) <= OFFSET_MAX;
+}
+
+static bool
+stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
+{
+    return mrd_time_sane(a1) && mrd_time_sane(a4) && mrd_time_sane(r2) && mrd_time_sane(r3) &&
+           offset_sane(a1, r2) && offset_sane(a4, r3);
 }
 
 /* A probe whose two sides cannot both be true, whatever the offset. */
@@ -68,7 +79,7 @@ contradicts_itself(const mrd_probe_sent *s, const mrd_probe_served *r)
 {
     int64_t e = (int64_t) s->e + r->e, stay, trip;
 
-    if (!stamp_sane(s->a1) || !stamp_sane(s->a4) || !stamp_sane(r->r2) || !stamp_sane(r->r3))
+    if (!stamps_sane(s->a1, r->r2, r->r3, s->a4))
         return true;
     if (s->a4 == 0 || r->r3 == 0)
         return false;
@@ -449,8 +460,8 @@ mrd_probe_decode(mrd_bytes data, size_t *at, mrd_probe *ret_probe)
     flags = mrd_reader_fixed(&r, 1);
     if (r.bad)
         return MRD_TRUNCATED;
-    if (e > UINT32_MAX || flags > 3 || !sources_sane(sources) || !stamp_sane(p.a1) ||
-        !stamp_sane(p.a4) || !stamp_sane(p.r2) || !stamp_sane(p.r3))
+    if (e > UINT32_MAX || flags > 3 || !sources_sane(sources) ||
+        !stamps_sane(p.a1, p.r2, p.r3, p.a4))
         return MRD_CORRUPT;
     p.e = (uint32_t) e;
     p.position = (uint8_t) position;

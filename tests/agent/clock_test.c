@@ -5,6 +5,7 @@
 
 #include "agent/clock.h"
 #include "aggregator/timeserve.h"
+#include "base/num.h"
 #include "base/udpstamp.h"
 
 #include <poll.h>
@@ -277,6 +278,52 @@ TEST(heartbeats_are_the_last_transport)
     CHECK_INT(b.dialled, 0);
     mrd_clock_sync_close(c);
     mrd_server_close(b.server);
+}
+
+static const int64_t extremes[] = { INT64_MIN, INT64_MIN + 1, INT64_MIN / 2, -1,       0,
+                                    1,         INT64_MAX / 2, INT64_MAX - 1, INT64_MAX };
+
+/* An aggregator that says anything: the view stays one that times can be computed with. Overflow
+ * ends the test under UBSan. */
+TEST(a_hostile_aggregator_is_not_computed_with)
+{
+    mrd_clock_sync_options o = { .agent = AGENT, .boot_id = "boot", .data_url = "" };
+    uint64_t random = 88172645463325252u;
+    mrd_clock_sync *c = NULL;
+
+    REQUIRE(mrd_clock_sync_open(&o, &c, NULL) == MRD_OK);
+    for (int round = 0; round < 4000; round++) {
+        Mrd__Welcome w = MRD__WELCOME__INIT;
+        Mrd__ClockEstimate word = MRD__CLOCK_ESTIMATE__INIT;
+        Mrd__Ack ack = MRD__ACK__INIT;
+        mrd_clock_sync_view view;
+        char text[] = "any";
+        int64_t v[10];
+
+        for (size_t i = 0; i < 10; i++) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            v[i] = extremes[random % (sizeof(extremes) / sizeof(extremes[0]))];
+        }
+        w.boot_id = text;
+        w.session_offset_ns = v[0];
+        mrd_clock_sync_welcome(c, &w);
+        word.state = text;
+        word.offset_ns = v[1];
+        word.bound_ns = v[2];
+        word.rate_ppb = v[3];
+        word.drift_ppb = (uint64_t) v[4];
+        word.at_local_ns = v[5];
+        ack.clock = round % 2 == 0 ? &word : NULL;
+        ack.local_ns = v[6];
+        ack.reply_local_ns = v[7];
+        mrd_clock_sync_ack(c, mrd_local_now().ns, &ack, mrd_local_now().ns + 1000);
+        mrd_clock_sync_at(c, v[8], &view);
+        CHECK(view.offset_ns >= -MRD_TIME_MAX && view.offset_ns <= MRD_TIME_MAX);
+        CHECK(view.bound_ns >= -1);
+    }
+    mrd_clock_sync_close(c);
 }
 
 TEST_MAIN()

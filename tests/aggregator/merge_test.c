@@ -8,6 +8,7 @@
 #include "aggregator/merge.h"
 #include "aggregator/node_clock.h"
 #include "base/num.h"
+#include "base/obj.h"
 #include "proto/batch.h"
 #include "trace/sink/sinks.h"
 
@@ -899,6 +900,197 @@ TEST(a_node_publishes_as_itself_only)
     /* Each node has its own process 4711. */
     CHECK(strstr(summary, "\"instance_id\": \"i-evil\"") != NULL ||
           strstr(summary, "\"instance_id\":\"i-evil\"") != NULL);
+}
+
+/* ---- Readings that no clock shows ---- */
+
+static const int64_t extremes[] = {
+    INT64_MIN, INT64_MIN + 1, INT64_MIN / 2, -MRD_TIME_MAX - 1, -MRD_TIME_MAX, -1,       0,
+    1,         MRD_TIME_MAX,  INT64_MAX / 2, MRD_TIME_MAX + 1,  INT64_MAX - 1, INT64_MAX
+};
+
+/* Everything that a node may say of its clocks, one number each. */
+typedef struct {
+    int64_t raw, wall, bracket, monotonic, boottime, maxerror, esterror, freq, clockbound, phc,
+        phc_raw, phc_bracket, phc_error, vm, after, before, lost, a1, a4, r2, r3, cross_raw,
+        cross_wall, event, dur, hello_local, hello_wall;
+} claims;
+
+#define CLAIMS (sizeof(claims) / sizeof(int64_t))
+
+static void
+put_claimed_clock(part *p, mrd_journal *j, const claims *c)
+{
+    Mrd__ClockReading reading = MRD__CLOCK_READING__INIT, *readings[] = { &reading };
+    Mrd__ClockTimex timex = MRD__CLOCK_TIMEX__INIT;
+    Mrd__ClockBound bound = MRD__CLOCK_BOUND__INIT;
+    Mrd__ClockPhc phc = MRD__CLOCK_PHC__INIT;
+    Mrd__ClockVm vm = MRD__CLOCK_VM__INIT;
+    Mrd__ClockBreak gap = MRD__CLOCK_BREAK__INIT, *gaps[] = { &gap };
+    Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
+    mrd_frame f = frame_of(p, MRD_FRAME_CLOCK_DATA);
+    mrd_probe probe = { .id = { f.agent, 1, 0 },
+                        .a1 = c->a1,
+                        .a4 = c->a4,
+                        .r2 = c->r2,
+                        .r3 = c->r3,
+                        .e = 20,
+                        .up = true,
+                        .down = true };
+    mrd_buf joined = { 0 }, wire = { 0 };
+    char name[] = "ptp0";
+
+    reading.raw_ns = c->raw;
+    reading.realtime_ns = c->wall;
+    reading.bracket_ns = (uint64_t) c->bracket;
+    reading.monotonic_ns = c->monotonic;
+    reading.boottime_ns = c->boottime;
+    timex.maxerror_ns = c->maxerror;
+    timex.esterror_ns = c->esterror;
+    timex.freq_ppb = c->freq;
+    bound.bound_ns = c->clockbound;
+    phc.name = name;
+    phc.phc_ns = c->phc;
+    phc.raw_ns = c->phc_raw;
+    phc.bracket_ns = (uint64_t) c->phc_bracket;
+    phc.error_ns = c->phc_error;
+    vm.maxerror_ns = c->vm;
+    reading.timex = &timex;
+    reading.clockbound = &bound;
+    reading.phc = &phc;
+    reading.vmclock = &vm;
+    gap.cause = MRD_EPOCH_SUSPEND;
+    gap.after_ns = c->after;
+    gap.before_ns = c->before;
+    gap.lost_ns = c->lost;
+    data.readings = readings;
+    data.breaks = gaps;
+    data.n_readings = data.n_breaks = 1;
+    if ((c->a1 | c->a4 | c->r2 | c->r3) != 0)
+        mrd_probe_encode(&probe, &joined);
+    data.joined = (ProtobufCBinaryData){ joined.len, joined.p };
+    REQUIRE(mrd_msg_pack(&f, &data, &wire, NULL) == MRD_OK);
+    REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ wire.p, wire.len }, NULL) == MRD_OK);
+    mrd_buf_fini(&joined);
+    mrd_buf_fini(&wire);
+}
+
+/* One event in RAW and one of the wall clock, beside a reading of both. */
+static void
+put_claimed_events(part *p, mrd_journal *j, const claims *c, unsigned clock)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_codec *codec = mrd_codec_new();
+    mrd_frame f = frame_of(p, MRD_FRAME_BATCH);
+    mrd_cross_read cross[] = { { c->cross_raw, c->cross_wall, 20 }, { 5, 1000, 20 } };
+    mrd_event ev = { .kind = MRD_SPAN, .ts_ns = c->event, .dur_ns = c->dur < 0 ? 0 : c->dur };
+    mrd_buf wire = { 0 };
+    mrd_process proc;
+    mrd_track track;
+    mrd_batch *b;
+
+    mrd_process_init(&proc);
+    proc.instance_id = mrd_catalog_intern(cat, p->id);
+    proc.process_id = 6;
+    mrd_track_init(&track, mrd_catalog_process(cat, &proc), MRD_SRC_RUNTIME);
+    ev.track = mrd_catalog_track(cat, &track);
+    ev.name = mrd_catalog_intern(cat, "step");
+    REQUIRE((b = mrd_batch_new(cat, track.process, clock, 0)) != NULL);
+    for (size_t i = 0; clock != 0 && i < 2; i++)
+        REQUIRE(mrd_batch_cross(b, &cross[i]) == MRD_OK);
+    REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
+    REQUIRE(mrd_batch_encode(b, codec, MRD_CODEC_NONE, &f, &wire, NULL) == MRD_OK);
+    REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ wire.p, wire.len }, NULL) == MRD_OK);
+    mrd_buf_fini(&wire);
+    mrd_batch_free(b);
+    mrd_codec_free(codec);
+    mrd_catalog_free(cat);
+}
+
+static void
+add_claiming_node(recording *r, const claims *c)
+{
+    part p = a_part("i-evil", 0);
+    merge_node *node = &r->nodes[1];
+    mrd_journal *j = NULL;
+    char dir[400];
+
+    r->n = 2;
+    *node = (merge_node){ .instance_id = "i-evil",
+                          .local_ns = c->hello_local,
+                          .wall_ns = c->hello_wall };
+    snprintf(dir, sizeof(dir), "rm -rf %s/journal/i-evil", r->dir);
+    REQUIRE(system(dir) == 0);
+    snprintf(dir, sizeof(dir), "%s/journal/i-evil", r->dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-evil"), 3, &j, NULL) == MRD_OK);
+    put_claimed_clock(&p, j, c);
+    put_claimed_events(&p, j, c, 0);
+    put_claimed_events(&p, j, c, MRD__CLOCK_KIND__CLOCK_REALTIME);
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+}
+
+/* What the honest node's row says is what it says alone; nothing fails. */
+static void
+merge_claims(recording *r, const claims *c, const char *alone)
+{
+    static char summary[200000];
+    hub_damage damage[4] = { 0 };
+    mrd_export_result result;
+
+    add_claiming_node(r, c);
+    CHECK_INT(merge_unasked(r, NULL, damage, summary, sizeof(summary)), COLLECTIVES + 2);
+    CHECK(damage[0].events == 0 && damage[1].events == 0);
+    CHECK(strstr(summary, alone) != NULL);
+    result = merge(r, MERGE_UTC, NULL);
+    CHECK_INT(result.events, COLLECTIVES + 2);
+}
+
+/* The JSON of the first clock of the summary. */
+static void
+first_clock(const char *summary, char *to, size_t size)
+{
+    const char *at = strstr(summary, "\"i-a RAW\""), *end = at == NULL ? NULL : strchr(at, '}');
+
+    snprintf(to, size, "%.*s", end == NULL ? 0 : (int) (end - at), at == NULL ? "" : at);
+}
+
+TEST(absurd_readings_cost_their_clock)
+{
+    const claims sane = { .raw = 5, .wall = ZERO, .event = 7, .cross_raw = 1, .cross_wall = 900 };
+    recording r = recording_new("absurd");
+    part a = a_part("i-a", ZERO);
+    hub_damage damage[4] = { 0 };
+    static char summary[200000], alone[2000];
+    claims c;
+
+    add_node(&r, &a, 1);
+    (void) merge_unasked(&r, NULL, damage, summary, sizeof(summary));
+    first_clock(summary, alone, sizeof(alone));
+    CHECK(strstr(alone, "\"quality\": \"good\"") != NULL);
+    for (size_t field = 0; field < CLAIMS; field++) {
+        for (size_t i = 0; i < MRD_COUNT(extremes); i++) {
+            c = sane;
+            memcpy((char *) &c + field * sizeof(int64_t), &extremes[i], sizeof(int64_t));
+            merge_claims(&r, &c, alone);
+        }
+    }
+    for (size_t round = 0; round < 100; round++) { /* several at a time */
+        rng random = rng_new(rng_seed() + round);
+
+        for (size_t field = 0; field < CLAIMS; field++) {
+            size_t i = (size_t) rng_between(&random, 0, (double) MRD_COUNT(extremes) - 0.01);
+
+            memcpy((char *) &c + field * sizeof(int64_t), &extremes[i], sizeof(int64_t));
+        }
+        merge_claims(&r, &c, alone);
+    }
+    c = sane;
+    c.raw = INT64_MAX;
+    c.wall = INT64_MIN;
+    c.hello_local = INT64_MIN;
+    add_claiming_node(&r, &c);
+    (void) merge_unasked(&r, NULL, damage, summary, sizeof(summary));
+    CHECK(strstr(summary, "clock of i-evil: unknown") != NULL);
 }
 
 TEST_MAIN()
