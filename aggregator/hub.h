@@ -95,6 +95,7 @@ typedef struct {
     int64_t hello_local_ns, hello_wall_ns; /* the node's own clocks at its last hello */
     char state[32];
     hub_counters counters;
+    int64_t counted_ns; /* its own time of them */
     hub_clock clock;
     hub_causality causality; /* heartbeats and their answers */
     uint32_t rings, processes;

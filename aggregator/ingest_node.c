@@ -290,6 +290,7 @@ ingest_heartbeat(ingest *in, mrd_server_request *request, hub_node *n, const mrd
 
     hub_copy(n->state, sizeof(n->state), hb->state);
     hub_counters_take(&n->counters, hb->counters);
+    n->counted_ns = hub_time(hb->local_ns);
     hub_clock_take(&n->clock, hb->clock);
     n->rings = hb->rings;
     n->processes = hb->processes;

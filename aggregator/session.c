@@ -443,6 +443,7 @@ node_json(const hub *h, const hub_node *n)
     mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) n->bytes));
     mrd_json_set(o, "events", mrd_json_new_int((int64_t) n->events));
     mrd_json_set(o, "counters", counters_json(&n->counters));
+    mrd_json_set(o, "counted_local_ns", mrd_json_new_int(n->counted_ns));
     mrd_json_set(o, "slowed", mrd_json_new_int((int64_t) n->slowed));
     if (hub_node_limited(n) != LIMIT_NONE)
         mrd_json_set(o, "limited_by", mrd_json_new_str(limit_text(hub_node_limited(n))));

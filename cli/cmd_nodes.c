@@ -29,7 +29,7 @@ static const mrd_opt table[] = {
 
 static const mrd_table_column columns[] = {
     { "node", false },  { "state", false },      { "rings", true },       { "events/s", true },
-    { "events", true }, { "dropped", true },     { "held", true },        { "spool", true },
+    { "stored", true }, { "dropped", true },     { "held", true },        { "spool", true },
     { "clock", false }, { "clock error", true }, { "last heard", false },
 };
 
@@ -46,15 +46,39 @@ same_node(const mrd_json *list, const mrd_json *node)
     return NULL;
 }
 
-/* Per second; -1 when it cannot be told (first seen, or the aggregator was restarted). */
-static int64_t
-rate_of(const mrd_json *node, const mrd_json *before, mrd_dur_ns passed)
+/* Since the node's earlier count, by its own clock. */
+static mrd_dur_ns
+passed_of(const mrd_json *node, const mrd_json *before)
 {
-    int64_t events = mrd_json_int(node, "events", 0) - mrd_json_int(before, "events", 0);
+    return mrd_json_int(node, "counted_local_ns", 0) - mrd_json_int(before, "counted_local_ns", 0);
+}
+
+/* What the node's processes do, recorded or not, per second; -1 when it cannot be told (first seen,
+ * or its agent was restarted). */
+static int64_t
+rate_of(const mrd_json *node, const mrd_json *before)
+{
+    int64_t events = mrd_json_int(mrd_json_get(node, "counters"), "begun", 0) -
+                     mrd_json_int(mrd_json_get(before, "counters"), "begun", 0);
+    mrd_dur_ns passed = passed_of(node, before);
 
     if (before == NULL || passed <= 0 || events < 0)
         return -1;
     return (int64_t) ((double) events * 1e9 / (double) passed + 0.5);
+}
+
+/* Every node that is connected has counted again. */
+static bool
+all_counted(const mrd_json *list, const mrd_json *first)
+{
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        const mrd_json *node = mrd_json_at(list, i), *before = same_node(first, node);
+
+        if (mrd_json_bool(node, "connected", false) && before != NULL &&
+            passed_of(node, before) == 0)
+            return false;
+    }
+    return true;
 }
 
 static void
@@ -89,25 +113,45 @@ put_row(mrd_table *t, const mrd_json *node)
     mrd_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
 }
 
+/* Counts come with heartbeats, once a second: the interval may end between two. */
+#define COUNT_PATIENCE (3 * MRD_SEC)
+#define COUNT_POLL     (100 * MRD_MS)
+
+static mrd_err
+ask_later(const settings *set, mrd_client *client, const mrd_json *first, mrd_json **ret_doc,
+          mrd_why *why)
+{
+    int64_t end = mrd_local_now().ns + set->interval + COUNT_PATIENCE;
+    mrd_err err = MRD_OK;
+
+    mrd_cluster_sleep(set->interval);
+    for (;; mrd_cluster_sleep(COUNT_POLL)) {
+        mrd_json_free(*ret_doc);
+        *ret_doc = NULL;
+        err = mrd_client_call(client, "GET", "/api/v1/nodes", NULL, ret_doc, why);
+        if (err != MRD_OK || all_counted(mrd_json_get(*ret_doc, "nodes"), first) ||
+            mrd_local_now().ns > end)
+            return err;
+    }
+}
+
 static mrd_err
 ask_twice(const settings *set, mrd_client *client, mrd_json **ret_doc, mrd_why *why)
 {
     mrd_json *first = NULL, *doc = NULL;
-    int64_t at = 0, passed;
-    mrd_err err = MRD_OK;
+    const mrd_json *before, *list;
+    mrd_err err = mrd_client_call(client, "GET", "/api/v1/nodes", NULL, &first, why);
 
-    if (set->interval > 0) {
-        err = mrd_client_call(client, "GET", "/api/v1/nodes", NULL, &first, why);
-        at = mrd_local_now().ns;
-        if (err == MRD_OK && mrd_json_size(mrd_json_get(first, "nodes")) > 0)
-            mrd_cluster_sleep(set->interval);
+    before = mrd_json_get(first, "nodes");
+    if (err != MRD_OK || set->interval == 0 || mrd_json_size(before) == 0) {
+        *ret_doc = first;
+        return err;
     }
-    if (err == MRD_OK)
-        err = mrd_client_call(client, "GET", "/api/v1/nodes", NULL, &doc, why);
-    passed = mrd_local_now().ns - at;
-    for (size_t i = 0; err == MRD_OK && i < mrd_json_size(mrd_json_get(doc, "nodes")); i++) {
-        mrd_json *node = mrd_json_at(mrd_json_get(doc, "nodes"), i);
-        int64_t rate = rate_of(node, same_node(mrd_json_get(first, "nodes"), node), passed);
+    err = ask_later(set, client, before, &doc, why);
+    list = mrd_json_get(doc, "nodes");
+    for (size_t i = 0; err == MRD_OK && i < mrd_json_size(list); i++) {
+        mrd_json *node = mrd_json_at(list, i);
+        int64_t rate = rate_of(node, same_node(before, node));
 
         if (rate >= 0)
             mrd_json_set(node, "events_per_second", mrd_json_new_int(rate));
@@ -165,9 +209,9 @@ nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
 
 static const char more[] =
     "A node is missing when it is not connected, and gone when that lasted longer than the\n"
-    "aggregator's --node-forget. Its events are those since the aggregator started; `dropped` "
-    "leaves\n"
-    "out what nobody had asked for.\n";
+    "aggregator's --node-forget. events/s is what its processes do, recorded or not; `stored` "
+    "those kept\n"
+    "since the aggregator started; `dropped` leaves out what nobody had asked for.\n";
 
 int
 mrd_cmd_nodes(int argc, char **argv)

@@ -6,31 +6,33 @@ const HISTORY = 1800; // points per node: an hour at one every two seconds
 const DRAWN = 12; // lines in the chart; with more nodes the worst are drawn
 const COLOURS = ["#3b82f6", "#e8590c", "#2f9e44", "#be4bdb", "#f08c00", "#1098ad", "#e64980", "#74b816", "#7048e8", "#0ca678", "#d6336c", "#868e96"];
 
-const rows = new Map(); // instance_id -> {tr, cells, events, at}
+const rows = new Map(); // instance_id -> {tr, cells, begun, at, rate}
 const times = []; // seconds
 const bounds = new Map(); // instance_id -> nanoseconds or null, as long as times
 let chart = null;
 
 function makeRow(id) {
   const cells = Array.from({ length: 10 }, (_, i) => h(i === 0 ? "th" : "td", { class: [3, 4, 5, 6, 8, 9].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
-  const row = { tr: h("tr", { "data-node": id }, ...cells), cells, events: null, at: 0 };
+  const row = { tr: h("tr", { "data-node": id }, ...cells), cells, begun: null, at: 0, rate: null };
   rows.set(id, row);
   return row;
 }
 
-function rate(row, node, now) {
-  const seconds = (now - row.at) / 1000;
-  const known = row.events !== null && seconds > 0 && node.events >= row.events;
-  const perSecond = known ? (node.events - row.events) / seconds : null;
-  row.events = node.events;
-  row.at = now;
-  return perSecond;
+// What its processes do, recorded or not: as the agent counts, by its own clock.
+function rate(row, node) {
+  const seconds = (node.counted_local_ns - row.at) / 1e9;
+  if (seconds === 0) return row.rate;
+  const known = row.begun !== null && seconds > 0 && node.counters.begun >= row.begun;
+  row.rate = known ? (node.counters.begun - row.begun) / seconds : null;
+  row.begun = node.counters.begun;
+  row.at = node.counted_local_ns;
+  return row.rate;
 }
 
-function showNode(node, now) {
+function showNode(node) {
   const row = rows.get(node.instance_id) ?? makeRow(node.instance_id);
   const c = row.cells;
-  const perSecond = rate(row, node, now);
+  const perSecond = rate(row, node);
   put(c[0], node.instance_id + (node.simulated ? " (simulated)" : ""));
   put(c[1], node.host_name);
   put(c[2], node.connected ? node.state : `${node.state} since ${(node.seen ?? "?").slice(11, 19)}`, node.connected ? "good" : "bad");
@@ -79,7 +81,7 @@ export function showNodes(nodes) {
   const now = Date.now();
   nodes.sort((a, b) => a.instance_id < b.instance_id ? -1 : 1);
   nodes.forEach((node, i) => {
-    const { tr } = showNode(node, now);
+    const { tr } = showNode(node);
     const body = $("nodes").tBodies[0];
     if (body.rows[i] !== tr) body.insertBefore(tr, body.rows[i] ?? null);
   });
