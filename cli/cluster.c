@@ -127,14 +127,58 @@ mrd_cluster_is_path(const char *word)
     return word != NULL && (strchr(word, '/') != NULL || access(word, F_OK) == 0);
 }
 
+bool
+mrd_cluster_in(const mrd_json *doc, const char *states)
+{
+    const char *state = mrd_json_str(doc, "state", "");
+    size_t len = strlen(state);
+
+    for (const char *p = states; p != NULL; p = strchr(p, '|')) {
+        p += *p == '|';
+        if (strncmp(p, state, len) == 0 && (p[len] == '|' || p[len] == '\0') && len > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool
+is_recorder(const mrd_json *s)
+{
+    return strcmp(mrd_json_str(s, "mode", ""), "recorder") == 0;
+}
+
+/* How well a session suits who asks for the latest: better ones go before later ones. */
+static int
+suits(const mrd_json *s, mrd_cluster_use use)
+{
+    bool open = mrd_cluster_in(s, "arming|recording|stopping");
+    bool begun = !mrd_cluster_in(s, "arming|failed");
+
+    switch (use) {
+    case MRD_CLUSTER_END:
+        return open ? 2 : begun;
+    case MRD_CLUSTER_TRIGGER:
+        return mrd_cluster_in(s, "recording") && is_recorder(s) ? 2 : open;
+    case MRD_CLUSTER_READ:
+        return begun;
+    case MRD_CLUSTER_LOOK:
+        break;
+    }
+    return 0;
+}
+
 static const mrd_json *
-latest_of(const mrd_json *list)
+latest_of(const mrd_json *list, mrd_cluster_use use)
 {
     const mrd_json *best = NULL;
 
     for (size_t i = 0; i < mrd_json_size(list); i++) {
         const mrd_json *s = mrd_json_at(list, i);
 
+        if (best != NULL && suits(s, use) != suits(best, use)) {
+            best = suits(s, use) > suits(best, use) ? s : best;
+            continue;
+        }
         if (best == NULL || mrd_json_int(s, "created_ns", 0) >= mrd_json_int(best, "created_ns", 0))
             best = s;
     }
@@ -164,7 +208,8 @@ named(const mrd_json *list, const char *word, size_t *ret_matches)
 }
 
 mrd_err
-mrd_cluster_find(mrd_client *client, const char *word, char ret_id[MRD_CLUSTER_ID], mrd_why *why)
+mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
+                 char ret_id[MRD_CLUSTER_ID], mrd_why *why)
 {
     mrd_json *doc = NULL;
     const mrd_json *list, *found;
@@ -174,8 +219,8 @@ mrd_cluster_find(mrd_client *client, const char *word, char ret_id[MRD_CLUSTER_I
     if (err != MRD_OK)
         return err;
     list = mrd_json_get(doc, "sessions");
-    found =
-        word == NULL || strcmp(word, "latest") == 0 ? latest_of(list) : named(list, word, &matches);
+    found = word == NULL || strcmp(word, "latest") == 0 ? latest_of(list, use)
+                                                        : named(list, word, &matches);
     if (found == NULL && mrd_json_size(list) == 0)
         err = mrd_why_set(why, MRD_NOTFOUND, 0,
                           "the aggregator has no session yet: `meridian record` makes one");
@@ -252,20 +297,6 @@ wish_json(const mrd_session_wish *w)
     else
         mrd_json_free(select);
     return o;
-}
-
-bool
-mrd_cluster_in(const mrd_json *doc, const char *states)
-{
-    const char *state = mrd_json_str(doc, "state", "");
-    size_t len = strlen(state);
-
-    for (const char *p = states; p != NULL; p = strchr(p, '|')) {
-        p += *p == '|';
-        if (strncmp(p, state, len) == 0 && (p[len] == '|' || p[len] == '\0') && len > 0)
-            return true;
-    }
-    return false;
 }
 
 static bool

@@ -80,12 +80,21 @@ bool mrd_cluster_is_path(const char *word);
 /* Asks for "/api/v1/sessions/<id><rest>". */
 mrd_err mrd_cluster_call(mrd_client *client, const char *method, const char *id, const char *rest,
                          const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
+/* What a session is wanted for, which says whose turn it is to be "latest". */
+typedef enum {
+    MRD_CLUSTER_LOOK,    /* the last one that was made */
+    MRD_CLUSTER_READ,    /* the last one that began; a failed one has no events */
+    MRD_CLUSTER_END,     /* the last one that is open */
+    MRD_CLUSTER_TRIGGER, /* the last flight recorder that records */
+} mrd_cluster_use;
+
 /*
- * The session that word means: its id, the beginning of one id only, or "latest" (NULL too).
+ * The session that word means: its id, the beginning of one id only, or "latest" (NULL too), which
+ * is the last one that suits the use, or else the last one.
  * Errors: NOTFOUND, INVALID (several begin so), those of the client.
  */
-mrd_err mrd_cluster_find(mrd_client *client, const char *word, char ret_id[MRD_CLUSTER_ID],
-                         mrd_why *why);
+mrd_err mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
+                         char ret_id[MRD_CLUSTER_ID], mrd_why *why);
 
 /* What to record. Lists are sent as they are; the aggregator and the agents judge them. */
 typedef struct {

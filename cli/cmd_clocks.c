@@ -244,7 +244,7 @@ from_aggregator(const settings *set, const char *word, int *ret_status, mrd_why 
     mrd_buf_text(&rest, "/clocks");
     query(&rest, set, "format=json");
     if ((err = mrd_client_open(&set->client, &client, why)) == MRD_OK &&
-        (err = mrd_cluster_find(client, word, id, why)) == MRD_OK)
+        (err = mrd_cluster_find(client, word, MRD_CLUSTER_READ, id, why)) == MRD_OK)
         err = mrd_cluster_call(client, "GET", id, mrd_buf_cstr(&rest), NULL, &doc, why);
     if (err == MRD_OK && set->client.json)
         mrd_cluster_print_json(doc);

@@ -61,7 +61,8 @@ report_session(settings *set, const char *word)
     bool complete;
     mrd_err err = mrd_client_open(&set->client, &client, &why);
 
-    if (err == MRD_OK && (err = mrd_cluster_find(client, word, id, &why)) == MRD_OK)
+    if (err == MRD_OK &&
+        (err = mrd_cluster_find(client, word, MRD_CLUSTER_READ, id, &why)) == MRD_OK)
         err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, &why);
     if (err == MRD_OK)
         err = mrd_cluster_check_begun(doc, &why);

@@ -27,7 +27,7 @@ status(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     const settings *set = self;
     char id[MRD_CLUSTER_ID];
     bool over;
-    mrd_err err = mrd_cluster_find(client, word, id, why);
+    mrd_err err = mrd_cluster_find(client, word, MRD_CLUSTER_LOOK, id, why);
 
     return err != MRD_OK ? err
                          : mrd_cluster_show(client, &set->client, id, set->wait, "status", &over,

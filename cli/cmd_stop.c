@@ -27,7 +27,7 @@ stop(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why 
     const settings *set = self;
     char id[MRD_CLUSTER_ID];
     bool over;
-    mrd_err err = mrd_cluster_find(client, word, id, why);
+    mrd_err err = mrd_cluster_find(client, word, MRD_CLUSTER_END, id, why);
 
     if (err == MRD_OK)
         err = mrd_cluster_call(client, "POST", id, "/stop", NULL, NULL, why);

@@ -90,7 +90,7 @@ trigger(void *self, mrd_client *client, const char *word, int *ret_status, mrd_w
     mrd_json_set(body, "reason", mrd_json_new_str(set->reason));
     if (word == NULL) {
         err = mrd_client_call(client, "POST", "/api/v1/trigger", body, &reply, why);
-    } else if ((err = mrd_cluster_find(client, word, id, why)) == MRD_OK) {
+    } else if ((err = mrd_cluster_find(client, word, MRD_CLUSTER_TRIGGER, id, why)) == MRD_OK) {
         err = mrd_cluster_call(client, "POST", id, "/trigger", body, &reply, why);
     }
     mrd_json_free(body);
