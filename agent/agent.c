@@ -387,6 +387,7 @@ mrd_agent_next_ns(const mrd_agent *a)
 
     next = sooner(next, mrd_record_next_ns(a->record));
     next = sooner(next, mrd_sample_next_ns(a->sample));
+    next = sooner(next, mrd_agent_sample_begun_ns(a));
     next = sooner(next, mrd_agent_counters_next_ns(a));
     next = sooner(next, mrd_files_next_ns(a->files));
     next = sooner(next, mrd_traces_next_ns(a->traces));
@@ -435,6 +436,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     int64_t now = mrd_local_now().ns;
 
     (void) mrd_drain_step(a->drain);
+    mrd_agent_sample_begun(a, now);
     mrd_sample_step(a->sample, a->drain, now);
     mrd_agent_counters_step(a, now);
     clock_step(a, now);
@@ -569,6 +571,7 @@ open_traces(mrd_agent *a, mrd_why *why)
 {
     mrd_traces_options o = { .instance_id = a->node.instance_id,
                              .dir = a->o.spool_dir,
+                             .job = a->o.job,
                              .simulated = a->o.simulated,
                              .event = on_event,
                              .process = on_trace_process,

@@ -49,6 +49,7 @@ struct mrd_agent {
     mrd_sample *sample;
     mrd_session_counters counters[MRD_RECORD_SESSIONS];
     mrd_sample_stats counters_before; /* of sessions that are gone */
+    int64_t all_given_ns;             /* when the node's counters were last given whole */
     mrd_files *files;
     mrd_devprof *devprof;
     mrd_traces *traces;
@@ -83,6 +84,9 @@ mrd_err mrd_agent_counters_arm(mrd_agent *a, uint64_t session, mrd_why *why);
 void mrd_agent_counters_resume(mrd_agent *a); /* of sessions that a predecessor noted */
 void mrd_agent_counters_step(mrd_agent *a, int64_t now);
 int64_t mrd_agent_counters_next_ns(const mrd_agent *a);
+/* Before the node's counters are sampled: all values for sessions that have just begun. */
+void mrd_agent_sample_begun(mrd_agent *a, int64_t now);
+int64_t mrd_agent_sample_begun_ns(const mrd_agent *a);
 void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum); /* adds to *sum */
 void mrd_agent_counters_close(mrd_agent *a);
 

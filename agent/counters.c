@@ -1,4 +1,5 @@
-/* agent/counters.c - counters that a session asked for: sampled while it records, for it alone. */
+/* agent/counters.c - counters and sessions: those that a session asked for, sampled while it records
+ * and for it alone, and the node's, given whole when a session begins. */
 #include "agent/agent_int.h"
 #include "base/log.h"
 
@@ -76,13 +77,20 @@ mrd_agent_counters_resume(mrd_agent *a)
     }
 }
 
+/* It records, or will from its start on: one that was told when to stop does so until then. */
+static bool
+is_recording(const mrd_record_status *st)
+{
+    return st->phase == MRD__NODE_PHASE__NODE_RECORDING ||
+           (st->phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_now().ns < st->stop_ns);
+}
+
 static bool
 samples(const mrd_agent *a, const mrd_session_counters *c)
 {
     mrd_record_status st;
 
-    return c->session != 0 && mrd_record_find(a->record, c->session, &st) &&
-           st.phase == MRD__NODE_PHASE__NODE_RECORDING;
+    return c->session != 0 && mrd_record_find(a->record, c->session, &st) && is_recording(&st);
 }
 
 void
@@ -96,8 +104,10 @@ mrd_agent_counters_step(mrd_agent *a, int64_t now)
             continue;
         if (!mrd_record_find(a->record, c->session, &st))
             let_go(a, c);
-        else if (samples(a, c) && now >= st.start_ns)
+        else if (samples(a, c) && now >= st.start_ns) {
+            mrd_sample_repeat(c->sample, st.recorder);
             mrd_sample_step(c->sample, NULL, now);
+        }
     }
 }
 
@@ -109,6 +119,55 @@ mrd_agent_counters_next_ns(const mrd_agent *a)
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
         if (samples(a, &a->counters[i]) && mrd_sample_next_ns(a->counters[i].sample) < next)
             next = mrd_sample_next_ns(a->counters[i].sample);
+    return next;
+}
+
+/* From when on a session records here; INT64_MAX: it does not. */
+static int64_t
+begins_ns(const mrd_record_status *st)
+{
+    if (!is_recording(st))
+        return INT64_MAX;
+    return st->start_ns > st->told_ns ? st->start_ns : st->told_ns;
+}
+
+/* A counter that does not change is in every session, however short: all are given as one begins.
+ * A flight recorder ships windows, of which each begins somewhere: it gets them every time. */
+void
+mrd_agent_sample_begun(mrd_agent *a, int64_t now)
+{
+    bool begun = false, recorder = false;
+
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_status st;
+        int64_t at;
+
+        mrd_record_get(a->record, i, &st);
+        at = begins_ns(&st);
+        begun = begun || (at <= now && at > a->all_given_ns);
+        recorder = recorder || (at <= now && st.recorder);
+    }
+    mrd_sample_repeat(a->sample, recorder);
+    if (!begun)
+        return;
+    mrd_sample_all_now(a->sample);
+    a->all_given_ns = now;
+}
+
+int64_t
+mrd_agent_sample_begun_ns(const mrd_agent *a)
+{
+    int64_t next = INT64_MAX;
+
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_status st;
+        int64_t at;
+
+        mrd_record_get(a->record, i, &st);
+        at = begins_ns(&st);
+        if (at > a->all_given_ns && at < next)
+            next = at;
+    }
     return next;
 }
 

@@ -25,6 +25,7 @@ struct mrd_sample {
     mrd_hw_value *values;
     size_t n;
     int64_t due, process_due, refresh_at;
+    bool always; /* unchanged values too */
     mrd_sample_stats stats;
 };
 
@@ -121,7 +122,7 @@ give_value(mrd_sample *s, size_t i)
 
     if (v->state != MRD_HW_OK)
         return; /* unknown is not zero: no sample */
-    if (l->silent < REPEAT && l->last.state == MRD_HW_OK &&
+    if (!s->always && l->silent < REPEAT && l->last.state == MRD_HW_OK &&
         (is_double ? l->last.d == v->d : l->last.i == v->i)) {
         l->silent++;
         return;
@@ -269,6 +270,20 @@ mrd_sample_next_ns(const mrd_sample *s)
     int64_t next = s->o.period > 0 ? s->due : INT64_MAX;
 
     return s->o.process_period > 0 && s->process_due < next ? s->process_due : next;
+}
+
+void
+mrd_sample_all_now(mrd_sample *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        s->lines[i].silent = REPEAT;
+    s->due = s->process_due = 0;
+}
+
+void
+mrd_sample_repeat(mrd_sample *s, bool always)
+{
+    s->always = always;
 }
 
 mrd_drain_process *

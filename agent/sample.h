@@ -2,7 +2,7 @@
  * agent/sample.h - host and device counters of the node, and CPU and memory of the processes that
  * have rings, as counter events at a fixed pace.
  *
- * A value that did not change is given again only every tenth time. Which counters: patterns of
+ * A value that did not change is given again only every tenth time, unless asked for. Which counters: patterns of
  * hw/hw.h. Threads: one; a device that hangs costs at most a tenth of the period (hw counter
  * sessions keep their deadline).
  */
@@ -50,6 +50,10 @@ void mrd_sample_close(mrd_sample *s);
 /* Samples what is due. drain names the processes; NULL: none. */
 void mrd_sample_step(mrd_sample *s, const mrd_drain *drain, int64_t now_ns);
 int64_t mrd_sample_next_ns(const mrd_sample *s);
+/* The next step samples, and gives all values: somebody begins to listen. */
+void mrd_sample_all_now(mrd_sample *s);
+/* From now on all values are given each time, also those that did not change. */
+void mrd_sample_repeat(mrd_sample *s, bool always);
 mrd_drain_process *mrd_sample_node(mrd_sample *s); /* the process that stands for the node */
 void mrd_sample_get_stats(const mrd_sample *s, mrd_sample_stats *ret_stats);
 
