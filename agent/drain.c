@@ -90,7 +90,7 @@ register_process(mrd_drain *p, proc *pr)
     mp.name = intern(cat, id->process_tag[0] != '\0' ? id->process_tag
                           : id->comm[0] != '\0'      ? id->comm
                                                      : id->command);
-    mp.job = intern(cat, id->job[0] != '\0' ? id->job : p->job);
+    mp.job = intern(cat, id->job);
     mp.pod = intern(cat, id->pod_name[0] != '\0' ? id->pod_name : id->pod_uid);
     snprintf(labels, sizeof(labels), "%s%s%s%s%s", id->container_id[0] != '\0' ? "container=" : "",
              id->container_id,
@@ -126,6 +126,9 @@ identify(mrd_drain *p, mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret
     if (id.pid != info->name.pid || (info->pid_ns != 0 && info->pid_ns != p->pid_ns))
         id.container_pid = info->name.pid;
     ident_from_ring(&id, reader);
+    if (id.job[0] ==
+        '\0') /* one that does not say its job has that of the node, for sessions too */
+        snprintf(id.job, sizeof(id.job), "%.127s", p->job);
     *ret_id = id;
     return true;
 }

@@ -70,6 +70,8 @@ void
 mrd_record_open_batch_free(lane *l)
 {
     mrd_batch_free(l->batch);
+    free(l->tracks.v);
+    free(l->names.v);
     free(l);
 }
 
@@ -208,7 +210,7 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
             continue;
         if ((l = lane_of(o, s, clock)) == NULL)
             return MRD_NOMEM;
-        if (!l->wanted || (l->chooses && !mrd_record_wants_event(s, process, ev)))
+        if (!l->wanted || (l->chooses && !mrd_record_wants_event(l, process, ev)))
             continue;
         wanted++;
         offer(r, o, l, ev, raw);

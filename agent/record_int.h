@@ -47,6 +47,12 @@ typedef struct {
     size_t n_seen;
 } session;
 
+/* Answers by index, worked out once: 0 not yet, 1 wanted, 2 not. */
+typedef struct {
+    uint8_t *v;
+    size_t n;
+} memo;
+
 /* The open batch of one process, clock and session. */
 typedef struct lane {
     struct lane *next;
@@ -54,6 +60,7 @@ typedef struct lane {
     unsigned clock;
     bool wanted;  /* the session selects this process ... */
     bool chooses; /* ... and not all of its events */
+    memo tracks, names;
     mrd_batch *batch;
     uint64_t events;                /* in it, losses not counted */
     uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */
@@ -85,7 +92,8 @@ struct mrd_record {
 };
 
 bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
-bool mrd_record_wants_event(const session *s, const mrd_drain_process *p, const mrd_event *ev);
+/* Of a lane that chooses. */
+bool mrd_record_wants_event(lane *l, const mrd_drain_process *p, const mrd_event *ev);
 session *mrd_record_session_of(const mrd_record *r, uint64_t id);
 void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
                            int64_t last_ns);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "agent/record_int.h"
+#include "base/event_type.h"
 #include "base/num.h"
 #include "base/out.h"
 
@@ -18,9 +19,13 @@ in_numbers(const int64_t *list, size_t n, int64_t v)
     return n == 0;
 }
 
+/* What stands for the node belongs to every session that the node takes part in: whose job, rank or
+ * process it is cannot be asked of a host's or a device's counter. */
 bool
 mrd_record_wants_process(const session *s, const mrd_drain_process *p)
 {
+    if ((mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0)
+        return true;
     return in_numbers(s->ranks, s->n_ranks, p->ident.rank) &&
            in_numbers(s->pids, s->n_pids, p->ident.pid) &&
            (s->jobs.n == 0 || mrd_strlist_has(&s->jobs, mrd_str_of(p->ident.job)));
@@ -51,34 +56,75 @@ core_in(const mrd_strlist *list, int64_t core)
 
 /* "^x" excludes; without a positive word everything else is in. */
 static bool
-word_in(const mrd_strlist *list, mrd_str name)
+source_in(const mrd_strlist *list, const char *name)
 {
     bool positive = false, in = false;
 
     for (size_t i = 0; i < list->n; i++) {
         const char *w = list->v[i];
 
-        if (*w == '^' && mrd_str_is(name, w + 1))
+        if (*w == '^' && strcmp(name, w + 1) == 0)
             return false;
         positive = positive || *w != '^';
-        in = in || (*w != '^' && mrd_str_is(name, w));
+        in = in || (*w != '^' && strcmp(name, w) == 0);
     }
     return in || !positive;
 }
 
-bool
-mrd_record_wants_event(const session *s, const mrd_drain_process *p, const mrd_event *ev)
+/* A choice of cores is one of what cores do: counters and what the program says of itself (steps)
+ * have none and stay. Of the runtime, its calls and the device, what names no core goes. */
+static bool
+wants_track(const session *s, const mrd_track *t)
 {
-    const mrd_track *t;
+    bool of_cores = t->source == MRD_SRC_RUNTIME || t->source == MRD_SRC_DEVICE ||
+                    t->source == MRD_SRC_API || t->source == MRD_SRC_DEVPROF;
 
-    if (ev->kind == MRD_LOSS || (s->cores.n == 0 && s->types.n == 0 && s->sources.n == 0))
+    if (s->cores.n > 0 && t->lnc_idx == MRD_NONE && of_cores && t->kind != MRD_TRACK_COUNTER)
+        return false;
+    if (s->cores.n > 0 && t->lnc_idx != MRD_NONE && !core_in(&s->cores, t->lnc_idx))
+        return false;
+    return s->sources.n == 0 || source_in(&s->sources, mrd_source_text(t->source));
+}
+
+/* The place of an answer by index, 0: not worked out. NULL without memory. */
+static uint8_t *
+memo_at(memo *m, size_t at)
+{
+    if (at >= m->n) {
+        size_t n = at * 2 + 64;
+        uint8_t *grown = realloc(m->v, n);
+
+        if (grown == NULL)
+            return NULL;
+        memset(grown + m->n, 0, n - m->n);
+        m->v = grown;
+        m->n = n;
+    }
+    return m->v + at;
+}
+
+bool
+mrd_record_wants_event(lane *l, const mrd_drain_process *p, const mrd_event *ev)
+{
+    const session *s = l->of;
+    uint8_t *track, *name;
+
+    if (ev->kind == MRD_LOSS)
         return true;
-    t = mrd_catalog_borrow_track(p->catalog, ev->track);
-    if (s->cores.n > 0 && !core_in(&s->cores, t->lnc_idx))
-        return false;
-    if (s->sources.n > 0 && !word_in(&s->sources, mrd_str_of(mrd_source_text(t->source))))
-        return false;
-    return s->types.n == 0 || word_in(&s->types, mrd_catalog_text(p->catalog, ev->name));
+    if ((track = memo_at(&l->tracks, ev->track)) == NULL)
+        return true; /* without memory nothing is held back */
+    if (*track == 0)
+        *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track)) ? 1 : 2;
+    if (*track == 2 || s->types.n == 0 || ev->kind == MRD_COUNTER)
+        return *track == 1; /* a counter has no event type */
+    if ((name = memo_at(&l->names, ev->name)) == NULL)
+        return true;
+    if (*name == 0)
+        *name = mrd_types_want((const char *const *) s->types.v, s->types.n,
+                               mrd_catalog_text(p->catalog, ev->name))
+                    ? 1
+                    : 2;
+    return *name == 1;
 }
 
 /* ---- Sessions ---- */

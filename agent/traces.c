@@ -203,7 +203,7 @@ mrd_traces_file(mrd_traces *t, const mrd_trace_file *file)
                      .rank = w != NULL ? w->rank : MRD_NONE };
     if (to->path == NULL)
         return;
-    snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : "");
+    snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : t->o.job != NULL ? t->o.job : "");
     to->key = mrd_hash64(file->sha256, strlen(file->sha256), 0x66696c65) ^
               mrd_hash64(file->rel, strlen(file->rel), 0x6e616d65);
     to->runtime = (w != NULL && w->runtime) ||

@@ -8,6 +8,7 @@
 #include "aggregator/http_web.h"
 #include "base/conf.h"
 #include "base/metrics.h"
+#include "base/near.h"
 #include "base/num.h"
 #include "base/obj.h"
 
@@ -63,7 +64,7 @@ known_keys(mrd_json *o, const char *const *known, mrd_why *why)
         while (known[n] != NULL && strcmp(known[n], mrd_json_iter_key(it)) != 0)
             n++;
         if (known[n] == NULL) {
-            const char *near = mrd_conf_nearest(mrd_json_iter_key(it), known, n);
+            const char *near = mrd_nearest(mrd_json_iter_key(it), known, n);
 
             return mrd_why_set(why, MRD_INVALID, 0, "unknown member '%s'%s%s%s",
                                mrd_json_iter_key(it), near == NULL ? "" : ": did you mean '",
@@ -328,6 +329,8 @@ http_session_wish(mrd_json *o, char require[64], session_wish *w, mrd_why *why)
         err = counters_from_json(&w->counters, mrd_json_get(o, "counters"), why);
     if (err == MRD_OK && mrd_json_get(o, "select") != NULL)
         err = select_from_json(&w->select, mrd_json_get(o, "select"), why);
+    if (err == MRD_OK && mrd_json_get(o, "select") != NULL)
+        err = select_check(&w->select, mrd_json_get(o, "select"), why);
     return err;
 }
 

@@ -127,7 +127,8 @@ filter_parse(mrd_http_request *req, int64_t first_ns, mrd_filter *f, mrd_why *wh
             why, MRD_RANGE, 0, "start (%s) must be before end (%s)",
             mrd_http_query(req, "start") == NULL ? "the beginning" : mrd_http_query(req, "start"),
             mrd_http_query(req, "end") == NULL ? "the end" : mrd_http_query(req, "end"));
-    return mrd_filter_check(f, why);
+    err = mrd_filter_check(f, why);
+    return err != MRD_OK ? err : mrd_filter_check_types(&f->types, NULL, why);
 }
 
 /* A slice of nodes that did not take part would be empty, which looks as if nothing had happened.

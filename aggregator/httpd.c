@@ -13,6 +13,7 @@
 #include "aggregator/httpd_int.h"
 #include "aggregator/https.h"
 #include "base/conf.h"
+#include "base/near.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/secret.h"
@@ -120,7 +121,7 @@ known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
         return MRD_OK;
     while (known[n] != NULL)
         n++;
-    near = mrd_conf_nearest(check.unknown, known, n);
+    near = mrd_nearest(check.unknown, known, n);
     return mrd_why_set(why, MRD_INVALID, 0, "unknown query parameter '%.64s'%s%s%s", check.unknown,
                        near == NULL ? "" : ": did you mean ", near == NULL ? "" : near,
                        near == NULL ? "" : "?");

@@ -444,6 +444,9 @@ void select_fini(hub_select *s);
 /* From {"instance_id": ["i-1"], "rank": [0, 1], ...}. Errors: TYPE, NOMEM; *s is then partly
  * filled. */
 mrd_err select_from_json(hub_select *s, const mrd_json *o, mrd_why *why);
+/* Of a new session: the words of s, read from o, can mean something. Errors: INVALID, naming the
+ * word and the nearest. */
+mrd_err select_check(const hub_select *s, const mrd_json *o, mrd_why *why);
 /* "counters": ["neuron*.…"]. Errors: TYPE, LIMIT, NOMEM. */
 mrd_err counters_from_json(mrd_strlist *list, const mrd_json *o, mrd_why *why);
 bool select_matches(const hub_select *s, const hub_node *n);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/near.h"
 #include "base/num.h"
 #include "base/obj.h"
 
@@ -186,108 +187,6 @@ mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why)
     return MRD_OK;
 }
 
-/* Edits (insert, delete, replace, swap of neighbours) between two short words. */
-static size_t
-conf_distance(const char *a, const char *b)
-{
-    size_t la = strlen(a), lb = strlen(b);
-    size_t d[3][66] = { { 0 } };
-
-    if (la > 64 || lb > 64)
-        return 99;
-    for (size_t j = 0; j <= lb; j++)
-        d[0][j] = j;
-    for (size_t i = 1; i <= la; i++) {
-        size_t *row = d[i % 3], *up = d[(i + 2) % 3], *up2 = d[(i + 1) % 3];
-
-        row[0] = i;
-        for (size_t j = 1; j <= lb; j++) {
-            size_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
-
-            best = up[j] + 1 < best ? up[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                up2[j - 2] + 1 < best)
-                best = up2[j - 2] + 1;
-            row[j] = best;
-        }
-    }
-    return d[la % 3][lb];
-}
-
-/* Edits between a word and a name, or a part of the name at dashes ("output" of "output-dir",
- * "listen" of "data-listen"), which counts as one more; NOT_NEAR beyond a third of the word. */
-#define NOT_NEAR 99u
-
-static size_t
-conf_far(const char *word, const char *name)
-{
-    size_t len = strlen(word), best = conf_distance(word, name);
-    char part[66];
-
-    /* A word that is the start of a name is a better guess than one with as many edits. */
-    if (len >= 3 && strncmp(name, word, len) == 0)
-        return best < 1 ? best : 1;
-    best = best <= len / 3 + 1 ? best : NOT_NEAR;
-    for (const char *dash = strchr(name, '-'); len >= 3 && dash != NULL;
-         dash = strchr(dash + 1, '-')) {
-        size_t front, back = conf_distance(word, dash + 1);
-
-        snprintf(part, sizeof(part), "%.*s", (int) (dash - name), name);
-        front = conf_distance(word, part);
-        front = front < back ? front : back;
-        if (front <= len / 3 && front + 1 < best)
-            best = front + 1;
-    }
-    return best;
-}
-
-size_t
-mrd_conf_near(const char *word, const char *const *names, size_t n,
-              const char *ret_near[MRD_CONF_NEAR])
-{
-    size_t best = NOT_NEAR - 1, found = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        size_t d = conf_far(word, names[i]);
-
-        if (d < best) {
-            best = d;
-            found = 0;
-        }
-        if (d == best && found < MRD_CONF_NEAR)
-            ret_near[found++] = names[i];
-    }
-    return found;
-}
-
-const char *
-mrd_conf_nearest(const char *word, const char *const *names, size_t n)
-{
-    const char *near[MRD_CONF_NEAR];
-
-    return mrd_conf_near(word, names, n, near) == 0 ? NULL : near[0];
-}
-
-char *
-mrd_conf_guess(const char *word, const char *const *names, size_t n, const char *dashes,
-               char text[MRD_CONF_GUESS])
-{
-    const char *near[MRD_CONF_NEAR];
-    size_t found = mrd_conf_near(word, names, n, near), at = 0;
-
-    text[0] = '\0';
-    for (size_t i = 0; i < found; i++)
-        at += (size_t) snprintf(text + at, MRD_CONF_GUESS - at, "%s%s%.70s",
-                                i == 0           ? ": did you mean "
-                                : i + 1 == found ? " or "
-                                                 : ", ",
-                                dashes, near[i]);
-    if (found > 0)
-        snprintf(text + at, MRD_CONF_GUESS - at, "?");
-    return text;
-}
-
 static const mrd_opt *
 conf_find(const mrd_opt *table, size_t n, mrd_str name)
 {
@@ -303,7 +202,7 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
 {
     const char *names[256];
     char word[65],
-        guess[MRD_CONF_GUESS]; /* not its value, which may be a secret in the wrong place */
+        guess[MRD_NEAR_TEXT]; /* not its value, which may be a secret in the wrong place */
     size_t count = 0;
 
     for (size_t i = 0; i < n && count < MRD_COUNT(names); i++) {
@@ -311,7 +210,7 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
             names[count++] = table[i].name;
     }
     snprintf(word, sizeof(word), MRD_STR_FMT, MRD_STR_ARG(name));
-    mrd_conf_guess(word, names, count, dashes, guess);
+    mrd_near_text(word, names, count, dashes, guess);
     return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s%s'%s", dashes, word,
                        *guess == '\0' ? " (--help lists them)" : guess);
 }

@@ -67,16 +67,5 @@ mrd_err mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char
 void mrd_conf_fini(const mrd_opt *table, size_t n, void *into);
 /* Prints the table as aligned help. */
 void mrd_conf_help(const mrd_opt *table, size_t n, FILE *to);
-/* The entries of names (n of them) nearest to word by edits, or to a part of one at its dashes: as
- * many as are equally near, MRD_CONF_NEAR at most. 0: nothing is near. */
-#define MRD_CONF_NEAR 3
-size_t mrd_conf_near(const char *word, const char *const *names, size_t n,
-                     const char *ret_near[MRD_CONF_NEAR]);
-/* The first of them, NULL when nothing is near. */
-const char *mrd_conf_nearest(const char *word, const char *const *names, size_t n);
-/* ": did you mean --a or --b?", empty when nothing is near. Returns text. */
-#define MRD_CONF_GUESS 256
-char *mrd_conf_guess(const char *word, const char *const *names, size_t n, const char *dashes,
-                     char text[MRD_CONF_GUESS]);
 
 #endif

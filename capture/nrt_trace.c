@@ -25,6 +25,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/event_type.h"
 #include "capture/process.h"
 
 #define PORTION      4000u            /* events per core of one fetch */
@@ -67,14 +68,58 @@ env_filters(nrt_sys_trace_config_t *config)
         set(config, strtoull(max, NULL, 10));
 }
 
+#define FILTER_TYPE "NEURON_RT_INSPECT_EVENT_FILTER_TYPE"
+
+/* Leaves the types out that the words do not choose. NULL, or why it cannot be. */
+static const char *
+apply_types(nrt_sys_trace_config_t *config, const char *const *words, size_t n, char why[300])
+{
+    __typeof__(nrt_sys_trace_get_event_types) *all = MRD_NRT_REAL(nrt_sys_trace_get_event_types);
+    __typeof__(nrt_sys_trace_free_event_types) *drop = MRD_NRT_REAL(nrt_sys_trace_free_event_types);
+    __typeof__(nrt_sys_trace_config_set_capture_enabled_for_event_type) *enable =
+        MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_event_type);
+    const char **types = NULL;
+    mrd_why reason = { 0 };
+    size_t count = 0;
+
+    if (all == NULL || enable == NULL || all(&types, &count) != NRT_SUCCESS)
+        return FILTER_TYPE ": this runtime library cannot choose event types";
+    if (mrd_types_check(words, n, types, count, &reason) != MRD_OK)
+        snprintf(why, 300, FILTER_TYPE ": %.240s", reason.text);
+    for (size_t i = 0; i < count && why[0] == '\0'; i++)
+        if (!mrd_types_want(words, n, mrd_str_of(types[i])) &&
+            enable(config, types[i], false) != NRT_SUCCESS)
+            snprintf(why, 300, FILTER_TYPE ": the runtime does not leave %.80s out", types[i]);
+    if (drop != NULL)
+        drop(types, count);
+    return why[0] == '\0' ? NULL : why;
+}
+
+/* What the runtime reads itself when it captures by itself. */
+static const char *
+env_types(nrt_sys_trace_config_t *config, char why[300])
+{
+    const char *list = getenv(FILTER_TYPE), *words[64];
+    char *copy = list == NULL ? NULL : strdup(list), *save = NULL;
+    size_t n = 0;
+
+    for (char *word = copy == NULL ? NULL : strtok_r(copy, ",", &save);
+         word != NULL && n < sizeof(words) / sizeof(words[0]); word = strtok_r(NULL, ",", &save))
+        words[n++] = word;
+    list = n == 0 ? NULL : apply_types(config, words, n, why);
+    free(copy);
+    return list;
+}
+
 /* Begins our trace. NULL, or why it cannot be. */
 static const char *
-start_ours(void)
+start_ours(char why[300])
 {
     __typeof__(nrt_sys_trace_config_allocate) *make = MRD_NRT_REAL(nrt_sys_trace_config_allocate);
     __typeof__(nrt_sys_trace_config_free) *drop = MRD_NRT_REAL(nrt_sys_trace_config_free);
     __typeof__(nrt_sys_trace_start) *start = MRD_NRT_REAL(nrt_sys_trace_start);
     nrt_sys_trace_config_t *config = NULL;
+    const char *unfit;
     NRT_STATUS status;
 
     if (make == NULL || drop == NULL || start == NULL ||
@@ -84,8 +129,11 @@ start_ours(void)
     if ((status = make(&config)) != NRT_SUCCESS)
         return mrd_nrt_status_name(status);
     env_filters(config);
-    status = start(config);
+    unfit = env_types(config, why);
+    status = unfit == NULL ? start(config) : NRT_INVALID;
     drop(config);
+    if (unfit != NULL)
+        return unfit;
     if (status != NRT_SUCCESS)
         return mrd_nrt_status_name(status);
     owner = OURS;
@@ -95,8 +143,8 @@ start_ours(void)
 static void
 arm(void)
 {
-    const char *why = start_ours();
-    char sentence[200];
+    char reason[300] = "", sentence[360];
+    const char *why = start_ours(reason);
 
     if (why == NULL)
         return;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/near.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "cli/cli.h"
@@ -315,7 +316,7 @@ run(void *self, const mrd_strlist *words)
                         "i-0abc\n");
         return MRD_EXIT_USAGE;
     } else {
-        near = mrd_conf_nearest(verb, verbs, MRD_COUNT(verbs));
+        near = mrd_nearest(verb, verbs, MRD_COUNT(verbs));
         fprintf(
             stderr,
             "meridian certs: '%s' is unknown: expected init, agent INSTANCE, renew or show%s%s%s\n",

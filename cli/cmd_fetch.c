@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/near.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "cli/cli.h"
@@ -97,11 +98,11 @@ mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why)
     for (size_t i = 0; i < n; i++)
         names[i] = all[i]->name;
     for (size_t i = 0; i < formats->n; i++) {
-        char guess[MRD_CONF_GUESS];
+        char guess[MRD_NEAR_TEXT];
 
         if (mrd_sink_find(mrd_str_of(formats->v[i])) != NULL)
             continue;
-        mrd_conf_guess(formats->v[i], names, n, "", guess);
+        mrd_near_text(formats->v[i], names, n, "", guess);
         return mrd_why_set(why, MRD_INVALID, 0, "--format '%s' is unknown%s", formats->v[i],
                            *guess == '\0' ? " (--help lists them)" : guess);
     }
@@ -433,7 +434,8 @@ fetch(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
 
     if (err != MRD_OK)
         *ret_status = MRD_EXIT_USAGE;
-    if (err == MRD_OK && (err = mrd_cluster_find(client, word, id, why)) == MRD_OK)
+    if (err == MRD_OK &&
+        (err = mrd_cluster_find(client, word, MRD_CLUSTER_READ, id, why)) == MRD_OK)
         err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
     if (err == MRD_OK)
         err = mrd_cluster_check_begun(doc, why);

@@ -568,6 +568,7 @@ inspect(void *self, const mrd_strlist *words)
     mrd_err err;
 
     if ((err = mrd_profile_check(&set->profile, &why)) != MRD_OK ||
+        (err = mrd_filter_check_types(&set->profile.types, NULL, &why)) != MRD_OK ||
         (err = find_library(set, library, &why)) != MRD_OK ||
         (err = prepare_output(&r, &why)) != MRD_OK ||
         (err = mrd_node_identify(&who, &node, &why)) != MRD_OK ||

@@ -208,6 +208,10 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
     if ((err = read_inputs(set, words, cat, store, &why)) != MRD_OK)
         goto out;
     whole = report_inputs(cat);
+    if ((err = mrd_filter_check_types(&set->profile.types, cat, &why)) != MRD_OK) {
+        status = MRD_EXIT_USAGE;
+        goto out;
+    }
     if ((err = align_inputs(set, cat, store, &alignment, &why)) != MRD_OK)
         goto out;
     whole = whole && mrd_alignment_refused(alignment) == NULL;

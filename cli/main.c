@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/near.h"
 #include "base/obj.h"
 
 static const mrd_command commands[] = {
@@ -31,11 +32,11 @@ static int
 unknown_command(const char *word)
 {
     const char *names[MRD_COUNT(commands)];
-    char guess[MRD_CONF_GUESS];
+    char guess[MRD_NEAR_TEXT];
 
     for (size_t i = 0; i < MRD_COUNT(commands); i++)
         names[i] = commands[i].name;
-    mrd_conf_guess(word, names, MRD_COUNT(names), "", guess);
+    mrd_near_text(word, names, MRD_COUNT(names), "", guess);
     fprintf(stderr, "meridian: unknown command '%s'%s\n", word,
             *guess == '\0' ? " (meridian --help lists them)" : guess);
     return MRD_EXIT_USAGE;

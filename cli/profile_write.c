@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/near.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "cli/cli.h"
@@ -40,7 +41,7 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
         return mrd_why_set(why, MRD_INVALID, 0, "--output-format: at most %d formats", MAX_FORMATS);
     for (size_t i = 0; i < options->formats.n; i++) {
         const char *names[MAX_FORMATS];
-        char guess[MRD_CONF_GUESS];
+        char guess[MRD_NEAR_TEXT];
         size_t n;
         const mrd_sink_ops *const *sinks = mrd_sinks(&n);
 
@@ -48,7 +49,7 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
             continue;
         for (size_t k = 0; k < n && k < MAX_FORMATS; k++)
             names[k] = sinks[k]->name;
-        mrd_conf_guess(options->formats.v[i], names, n < MAX_FORMATS ? n : MAX_FORMATS, "", guess);
+        mrd_near_text(options->formats.v[i], names, n < MAX_FORMATS ? n : MAX_FORMATS, "", guess);
         return mrd_why_set(why, MRD_INVALID, 0, "--output-format '%s' is unknown%s",
                            options->formats.v[i], *guess == '\0' ? " (--help lists them)" : guess);
     }

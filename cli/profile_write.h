@@ -114,7 +114,8 @@ typedef struct {
         .offset = offsetof(settings, member.processes), .arg = "LIST", .help = "process ids"       \
     }
 
-/* Everything that can be wrong about the options before any work. Errors: INVALID. */
+/* Everything that can be wrong about the options before any work, but for event types, which may be
+ * names of the input. Errors: INVALID. */
 mrd_err mrd_profile_check(const mrd_profile_options *options, mrd_why *why);
 /* Before a recording: its results can be written, by what is known now. Errors: EXISTS without force,
  * naming what is there already; IO. */

@@ -110,6 +110,16 @@ TEST(answers_without_sessions)
         { "POST", "/api/v1/sessions", "{\"require\": {}}", 400, "require must be" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": 5}}", 422,
           "select.rank must be a list" },
+        { "POST", "/api/v1/sessions", "{\"select\": {\"jobs\": [\"x\"]}}", 400,
+          "select has no member 'jobs': did you mean job?" },
+        { "POST", "/api/v1/sessions", "{\"select\": {\"event_type\": [\"hardwrae\"]}}", 400,
+          "did you mean hardware?" },
+        { "POST", "/api/v1/sessions", "{\"select\": {\"core\": [\"0-x\"]}}", 400,
+          "'0-x' is no core" },
+        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [\"one\"]}}", 400,
+          "'one' is no rank" },
+        { "POST", "/api/v1/sessions", "{\"select\": {\"source\": [\"anotation\"]}}", 400,
+          "did you mean annotation?" },
         { "POST", "/api/v1/trigger", "{}", 409, "no recorder session is running" },
         { "POST", "/api/v1/trigger", "{\"last\": \"x\"}", 400, "last must be" },
         { "POST", "/api/v1/sessions/20261121-072326-3f2a/stop", "", 404, "there is no session" },
@@ -182,10 +192,11 @@ TEST(a_session_from_start_to_slice)
     got = ask(request, NULL);
     CHECK(status(got) == 206 && has(got, "Content-Range: bytes 10-19/"));
     /* The agent's clock is the aggregator's own, but it says that it is simulated: wall clock. */
-    snprintf(request, sizeof(request),
-             "GET %s/profile?format=perfetto&event_type=nothing HTTP/1.1\r\nHost: x\r\nConnection: "
-             "close\r\n\r\n",
-             path);
+    snprintf(
+        request, sizeof(request),
+        "GET %s/profile?format=perfetto&event_type=%%3Dnothing HTTP/1.1\r\nHost: x\r\nConnection: "
+        "close\r\n\r\n",
+        path);
     got = ask(request, &slice);
     CHECK(status(got) == 200 && has(got, "Transfer-Encoding: chunked") && slice < whole / 2);
     snprintf(request, sizeof(request),

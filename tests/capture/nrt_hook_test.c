@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/event_type.h"
 #include "base/num.h"
 #include "capture/ring_read.h"
 #include "tests/check.h"
@@ -139,6 +140,13 @@ take(mrd_ring_reader *r, const mrd_ring_event *ev, recorded *to)
                   : ev->kind == MRD_REC_MODEL                                 ? &to->models
                                                                               : NULL;
 
+    if (list == &to->spans) { /* what is recorded can be asked for by its name */
+        char word[128];
+        const char *words[] = { word };
+
+        snprintf(word, sizeof(word), "%.*s", (int) name.len, name.p);
+        CHECK_ERR(word, mrd_types_check(words, 1, NULL, 0, NULL), MRD_OK);
+    }
     if (ev->kind == MRD_REC_BLOB)
         append(&to->texts, (const char *) ev->body, ev->body_len);
     if (list == NULL)
@@ -398,6 +406,28 @@ TEST(newer_runtime_status_pointer_travels_untouched)
     CHECK_TEXT(hooked, "schedule 0\nresult 1004\nhandle absent\n");
     rec = read_rings(sub("new"));
     CHECK_INT(spans(&rec, "nrta_execute_schedule"), 1);
+}
+
+/* The runtime reads NEURON_RT_INSPECT_EVENT_FILTER_TYPE only when it captures by itself. */
+TEST(event_types_are_chosen_as_for_the_runtime)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    setenv("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", "hardware,kbl_exec_pre,^cc_running", 1);
+    run("nrt_prog", "everything", "systrace", sub("chosen"), hooked, sizeof(hooked));
+    rec = read_rings(sub("chosen"));
+    CHECK(strstr(rec.texts, "\"nc_exec_running\"") != NULL);
+    CHECK(strstr(rec.texts, "\"kbl_exec_pre\"") != NULL);
+    CHECK(strstr(rec.texts, "\"cc_running\"") == NULL);
+    CHECK(strstr(rec.texts, "\"kbl_exec_post\"") == NULL);
+    setenv("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", "hardwrae", 1);
+    run("nrt_prog", "everything", "systrace", sub("mistyped"), hooked, sizeof(hooked));
+    rec = read_rings(sub("mistyped"));
+    CHECK(strstr(rec.notices, "cannot arm the system trace: NEURON_RT_INSPECT_EVENT_FILTER_TYPE: "
+                              "'hardwrae' is no event type of the Neuron runtime: did you mean "
+                              "hardware?") != NULL);
+    CHECK_TEXT(rec.texts, "");
 }
 
 TEST(off_records_nothing_and_starts_nothing)

@@ -136,12 +136,8 @@ TEST(slices)
 TEST(words_are_checked)
 {
     static const struct {
-        const char *core, *process, *type;
-    } rows[] = { { "x", NULL, NULL },
-                 { "3-1", NULL, NULL },
-                 { "-1", NULL, NULL },
-                 { NULL, "abc", NULL },
-                 { NULL, NULL, "^" } };
+        const char *core, *process;
+    } rows[] = { { "x", NULL }, { "3-1", NULL }, { "-1", NULL }, { NULL, "abc" } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         mrd_filter f = MRD_FILTER_ALL;
@@ -149,11 +145,38 @@ TEST(words_are_checked)
 
         add(&f.cores, rows[i].core);
         add(&f.processes, rows[i].process);
-        add(&f.types, rows[i].type);
         CHECK_ERR("words", mrd_filter_check(&f, &why), MRD_INVALID);
         CHECK(why.text[0] == '\'');
         mrd_filter_fini(&f);
     }
+}
+
+/* In a profile its own names are event types, too. */
+TEST(types_are_checked)
+{
+    static const struct {
+        const char *word;
+        bool public, here;
+    } rows[] = { { "hardware", true, true }, { "cc_running", true, true }, { "step", false, true },
+                 { "^step", false, true },   { "=setp", true, true },      { "setp", false, false },
+                 { "^", false, false } };
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_why why = { 0 };
+
+    mrd_catalog_intern(cat, "step");
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_strlist list = { 0 };
+
+        add(&list, rows[i].word);
+        CHECK_ERR(rows[i].word, mrd_filter_check_types(&list, NULL, &why),
+                  rows[i].public ? MRD_OK : MRD_INVALID);
+        CHECK_ERR(rows[i].word, mrd_filter_check_types(&list, cat, &why),
+                  rows[i].here ? MRD_OK : MRD_INVALID);
+        if (strcmp(rows[i].word, "setp") == 0)
+            CHECK(strstr(why.text, "did you mean step?") != NULL);
+        mrd_strlist_fini(&list);
+    }
+    mrd_catalog_free(cat);
 }
 
 TEST_MAIN()

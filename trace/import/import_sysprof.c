@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/event_type.h"
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/obj.h"
-#include "trace/json/catalog_json.h"
-#include "trace/model/filter.h"
-#include "trace/json/json_names.h"
 #include "trace/import/sysprof_int.h"
+#include "trace/json/catalog_json.h"
+#include "trace/json/json_names.h"
 
 /* ---- Identity ---- */
 

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "trace/model/filter.h"
+#include "base/event_type.h"
 
 mrd_err
 mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)

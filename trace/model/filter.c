@@ -4,25 +4,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/event_type.h"
 #include "base/num.h"
 #include "base/obj.h"
-
-/* The hardware group of event types, as the runtime's guide lists it; both spellings of the switch.
- */
-static const char *const filter_hardware[] = {
-    "nc_exec_running",  "cc_running",           "cc_exec_barrier", "numerical_err",
-    "nrt_model_switch", "timestamp_sync_point", "hw_notify",       "nc_model_switch",
-};
-
-bool
-mrd_type_is_hardware(mrd_str name)
-{
-    for (size_t i = 0; i < MRD_COUNT(filter_hardware); i++) {
-        if (mrd_str_is(name, filter_hardware[i]))
-            return true;
-    }
-    return false;
-}
 
 void
 mrd_filter_fini(mrd_filter *f)
@@ -120,11 +104,36 @@ mrd_filter_check(const mrd_filter *f, mrd_why *why)
         if (mrd_num_i64(mrd_str_of(f->processes.v[i]), &low) != MRD_OK)
             return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no process id", f->processes.v[i]);
     }
-    for (size_t i = 0; i < f->types.n; i++) {
-        if (strcmp(f->types.v[i], "^") == 0)
-            return mrd_why_set(why, MRD_INVALID, 0, "'^' wants an event type behind it");
-    }
     return MRD_OK;
+}
+
+static const char *const *
+words_of(const mrd_strlist *list)
+{
+    return (const char *const *) list->v;
+}
+
+mrd_err
+mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat, mrd_why *why)
+{
+    const mrd_strtab *strings = cat == NULL ? NULL : mrd_catalog_strings(cat);
+    size_t count = strings == NULL ? 0 : mrd_strtab_count(strings), n = 0;
+    const char **names;
+    mrd_err err;
+
+    if (types->n == 0)
+        return MRD_OK;
+    if ((names = calloc(count + 1, sizeof(*names))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "event types");
+    for (size_t i = 0; i < count; i++) {
+        mrd_str name = mrd_strtab_get(strings, (mrd_sid) i);
+
+        if (name.len > 0 && name.len <= 64)
+            names[n++] = name.p;
+    }
+    err = mrd_types_check(words_of(types), types->n, names, n, why);
+    free(names);
+    return err;
 }
 
 bool
@@ -174,31 +183,6 @@ filter_wants_track(const filter_source *s, mrd_track_id id)
     return ok;
 }
 
-/* A name passes when something includes it (or nothing includes at all) and nothing excludes it. */
-static bool
-filter_wants_name(const filter_source *s, mrd_str name)
-{
-    bool included = false, any = false;
-
-    for (size_t i = 0; i < s->f->types.n; i++) {
-        const char *word = s->f->types.v[i];
-        bool exclude = word[0] == '^', match;
-
-        word += exclude;
-        if (strcmp(word, "hardware") == 0)
-            match = mrd_type_is_hardware(name);
-        else if (strcmp(word, "software") == 0)
-            match = !mrd_type_is_hardware(name);
-        else
-            match = mrd_str_is(name, word);
-        if (exclude && match)
-            return false;
-        any = any || !exclude;
-        included = included || (!exclude && match);
-    }
-    return included || !any;
-}
-
 /* Remembers answers by index, growing as the catalog does (live merges add tracks and names). */
 static uint8_t *
 filter_memo(uint8_t **memo, size_t *n, size_t at)
@@ -237,7 +221,10 @@ filter_wants(filter_source *s, const mrd_event *ev)
     if ((name = filter_memo(&s->names, &s->n_names, ev->name)) == NULL)
         return true;
     if (*name == 0)
-        *name = filter_wants_name(s, mrd_catalog_text(s->cat, ev->name)) ? 1 : 2;
+        *name = mrd_types_want(words_of(&s->f->types), s->f->types.n,
+                               mrd_catalog_text(s->cat, ev->name))
+                    ? 1
+                    : 2;
     return *name == 1;
 }
 

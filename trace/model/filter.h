@@ -11,7 +11,7 @@
 typedef struct {
     int64_t start_ns, end_ns; /* session time; a span is kept when it overlaps [start, end) */
     mrd_strlist instances;    /* empty: all */
-    mrd_strlist types;     /* names, groups "hardware" and "software", "^x" excludes; empty: all */
+    mrd_strlist types;        /* words of base/event_type.h; empty: all */
     mrd_strlist cores;     /* "3", "0-7": lnc_idx; events without a core are kept only when empty */
     mrd_strlist processes; /* process ids */
 } mrd_filter;
@@ -25,8 +25,11 @@ void mrd_filter_fini(mrd_filter *f);
 /* "12.5s" after the first event, "2026-03-01T12:00:00Z" or epoch ns. Errors: SYNTAX naming the
  * forms. */
 mrd_err mrd_filter_time(mrd_str text, int64_t first_ns, int64_t *ret_ns, mrd_why *why);
-/* Checks the words (core ranges, types). Errors: INVALID with a sentence. */
+/* Checks core ranges and process ids. Errors: INVALID with a sentence. */
 mrd_err mrd_filter_check(const mrd_filter *f, mrd_why *why);
+/* Checks words that choose event types: known in general, or a name of the catalog (complete; NULL:
+ * none is known). Errors: INVALID, naming the nearest. */
+mrd_err mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat, mrd_why *why);
 /* True when nothing is filtered. */
 bool mrd_filter_is_all(const mrd_filter *f);
 /* Owns inner; borrows f and cat. ret_passed and ret_held count; they may be NULL and outlive the
@@ -34,8 +37,5 @@ bool mrd_filter_is_all(const mrd_filter *f);
 mrd_err mrd_filter_open(mrd_source *inner, const mrd_filter *f, const mrd_catalog *cat,
                         uint64_t *ret_passed, uint64_t *ret_held, mrd_source **ret_source,
                         mrd_why *why);
-
-/* True for the hardware group of event types (runtime guide): nc_exec_running, cc_running, ... */
-bool mrd_type_is_hardware(mrd_str name);
 
 #endif

@@ -1,0 +1,104 @@
+#include "base/event_type.h"
+
+#include <stdlib.h>
+
+#include "base/near.h"
+#include "base/obj.h"
+
+static const struct {
+    const char *name;
+    bool hardware;
+} types[] = {
+#define EVENT_TYPE(name, hardware) { #name, hardware },
+#include "base/event_type.def"
+#undef EVENT_TYPE
+};
+
+static const char *const groups[] = { "hardware", "software" };
+
+bool
+mrd_type_is_hardware(mrd_str name)
+{
+    for (size_t i = 0; i < MRD_COUNT(types); i++) {
+        if (types[i].hardware && mrd_str_is(name, types[i].name))
+            return true;
+    }
+    return false;
+}
+
+static bool
+word_means(const char *word, mrd_str name)
+{
+    if (*word == '=')
+        return mrd_str_is(name, word + 1);
+    if (strcmp(word, groups[0]) == 0 || strcmp(word, groups[1]) == 0)
+        return mrd_type_is_hardware(name) == (word[0] == 'h');
+    return mrd_str_is(name, word);
+}
+
+bool
+mrd_types_want(const char *const *words, size_t n, mrd_str name)
+{
+    bool included = false, any = false;
+
+    for (size_t i = 0; i < n; i++) {
+        bool exclude = words[i][0] == '^';
+        bool means = word_means(words[i] + exclude, name);
+
+        if (exclude && means)
+            return false;
+        any = any || !exclude;
+        included = included || (!exclude && means);
+    }
+    return included || !any;
+}
+
+static bool
+is_in(const char *word, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(names[i], word) == 0)
+            return true;
+    }
+    return false;
+}
+
+static mrd_err
+unknown(const char *word, const char *const *names, size_t n, mrd_why *why)
+{
+    char near[MRD_NEAR_TEXT];
+
+    mrd_near_text(word, names, n, "", near);
+    return mrd_why_set(why, MRD_INVALID, 0,
+                       "'%.64s' is no event type of the Neuron runtime%s%s =%.64s chooses events "
+                       "of any other name, as a program's own",
+                       word, near, *near == '\0' ? ";" : "", word);
+}
+
+mrd_err
+mrd_types_check(const char *const *words, size_t n, const char *const *more, size_t n_more,
+                mrd_why *why)
+{
+    size_t n_names = MRD_COUNT(groups) + MRD_COUNT(types) + n_more, at = 0;
+    const char **names = malloc(n_names * sizeof(*names));
+    mrd_err err = MRD_OK;
+
+    if (names == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "event types");
+    for (size_t i = 0; i < MRD_COUNT(groups); i++)
+        names[at++] = groups[i];
+    for (size_t i = 0; i < MRD_COUNT(types); i++)
+        names[at++] = types[i].name;
+    for (size_t i = 0; i < n_more; i++)
+        names[at++] = more[i];
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        const char *word = words[i] + (words[i][0] == '^');
+
+        if (*word == '\0' || strcmp(word, "=") == 0)
+            err = mrd_why_set(why, MRD_INVALID, 0, "'%s' wants an event type behind it", words[i]);
+        else if (*word != '=' && !is_in(word, names, n_names))
+            err = unknown(word, names, n_names, why);
+    }
+    free(names);
+    return err;
+}

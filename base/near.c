@@ -1,0 +1,107 @@
+#include "base/near.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Edits (insert, delete, replace, swap of neighbours) between two short words. */
+static size_t
+distance(const char *a, const char *b)
+{
+    size_t la = strlen(a), lb = strlen(b);
+    size_t d[3][66] = { { 0 } };
+
+    if (la > 64 || lb > 64)
+        return 99;
+    for (size_t j = 0; j <= lb; j++)
+        d[0][j] = j;
+    for (size_t i = 1; i <= la; i++) {
+        size_t *row = d[i % 3], *up = d[(i + 2) % 3], *up2 = d[(i + 1) % 3];
+
+        row[0] = i;
+        for (size_t j = 1; j <= lb; j++) {
+            size_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
+
+            best = up[j] + 1 < best ? up[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                up2[j - 2] + 1 < best)
+                best = up2[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return d[la % 3][lb];
+}
+
+/* Edits between a word and a name, or a part of the name at dashes ("output" of "output-dir",
+ * "listen" of "data-listen"), which counts as one more; NOT_NEAR beyond a third of the word. */
+#define NOT_NEAR 99u
+
+static size_t
+far_from(const char *word, const char *name)
+{
+    size_t len = strlen(word), best = distance(word, name);
+    char part[66];
+
+    /* A word that is the start of a name is a better guess than one with as many edits. */
+    if (len >= 3 && strncmp(name, word, len) == 0)
+        return best < 1 ? best : 1;
+    best = best <= len / 3 + 1 ? best : NOT_NEAR;
+    for (const char *dash = strchr(name, '-'); len >= 3 && dash != NULL;
+         dash = strchr(dash + 1, '-')) {
+        size_t front, back = distance(word, dash + 1);
+
+        snprintf(part, sizeof(part), "%.*s", (int) (dash - name), name);
+        front = distance(word, part);
+        front = front < back ? front : back;
+        if (front <= len / 3 && front + 1 < best)
+            best = front + 1;
+    }
+    return best;
+}
+
+size_t
+mrd_near(const char *word, const char *const *names, size_t n, const char *ret_near[MRD_NEAR_MAX])
+{
+    size_t best = NOT_NEAR - 1, found = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t d = far_from(word, names[i]);
+
+        if (d < best) {
+            best = d;
+            found = 0;
+        }
+        for (size_t k = 0; k < found && d == best; k++)
+            d = strcmp(ret_near[k], names[i]) == 0 ? NOT_NEAR : d; /* listed twice */
+        if (d == best && found < MRD_NEAR_MAX)
+            ret_near[found++] = names[i];
+    }
+    return found;
+}
+
+const char *
+mrd_nearest(const char *word, const char *const *names, size_t n)
+{
+    const char *near[MRD_NEAR_MAX];
+
+    return mrd_near(word, names, n, near) == 0 ? NULL : near[0];
+}
+
+char *
+mrd_near_text(const char *word, const char *const *names, size_t n, const char *dashes,
+              char text[MRD_NEAR_TEXT])
+{
+    const char *near[MRD_NEAR_MAX];
+    size_t found = mrd_near(word, names, n, near), at = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < found; i++)
+        at += (size_t) snprintf(text + at, MRD_NEAR_TEXT - at, "%s%s%.70s",
+                                i == 0           ? ": did you mean "
+                                : i + 1 == found ? " or "
+                                                 : ", ",
+                                dashes, near[i]);
+    if (found > 0)
+        snprintf(text + at, MRD_NEAR_TEXT - at, "?");
+    return text;
+}

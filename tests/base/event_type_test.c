@@ -1,0 +1,81 @@
+#include "base/event_type.h"
+
+#include "tests/check.h"
+
+/* The runtime's guide: this is the hardware group, all else is software. */
+static const char guide[] = " nc_exec_running cc_running cc_exec_barrier numerical_err "
+                            "nrt_model_switch timestamp_sync_point hw_notify nc_model_switch ";
+
+static const char *const names[] = {
+    "nc_exec_running", "cc_running", "cc_exec_barrier", "hw_notify", "nrt_execute",
+    "nrt_tensor_free", "step",       "nrt_exec"
+};
+
+TEST(words)
+{
+    static const struct {
+        const char *words[3];
+        const char *want; /* of names, a letter each */
+    } rows[] = {
+        { { NULL }, "YYYYYYYY" },
+        { { "nrt_execute" }, "nnnnYnnn" },
+        { { "hardware" }, "YYYYnnnn" },
+        { { "software" }, "nnnnYYYY" },
+        { { "^hardware" }, "nnnnYYYY" },
+        { { "hardware", "nrt_execute" }, "YYYYYnnn" },
+        { { "hardware", "^cc_running" }, "YnYYnnnn" },
+        { { "^nrt_tensor_free", "^step" }, "YYYYYnnY" },
+        { { "=step" }, "nnnnnnYn" },
+        { { "^=step" }, "YYYYYYnY" },
+        { { "=hardware" }, "nnnnnnnn" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        size_t n = 0;
+
+        while (n < 3 && rows[i].words[n] != NULL)
+            n++;
+        for (size_t k = 0; k < MRD_COUNT(names); k++)
+            if (mrd_types_want(rows[i].words, n, mrd_str_of(names[k])) != (rows[i].want[k] == 'Y'))
+                fprintf(stderr, "row %zu: %s\n", i, names[k]), test_failures++;
+        CHECK_ERR("known", mrd_types_check(rows[i].words, n, &names[6], 1, NULL), MRD_OK);
+    }
+}
+
+TEST(hardware_is_what_the_guide_says)
+{
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        char word[64];
+
+        snprintf(word, sizeof(word), " %s ", names[i]);
+        CHECK_ROW(names[i],
+                  mrd_type_is_hardware(mrd_str_of(names[i])) == (strstr(guide, word) != NULL));
+    }
+}
+
+TEST(unknown_words_are_refused)
+{
+    static const struct {
+        const char *word, *want;
+    } rows[] = {
+        { "hardwrae", "'hardwrae' is no event type of the Neuron runtime: did you mean hardware? "
+                      "=hardwrae chooses events of any other name, as a program's own" },
+        { "^nc_exec_runing", "did you mean nc_exec_running?" },
+        { "cc-running", "did you mean cc_running?" },
+        { "step", "'step' is no event type of the Neuron runtime; =step chooses" },
+        { "^", "wants an event type" },
+        { "=", "wants an event type" },
+        { "^=", "wants an event type" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const char *words[] = { "hardware", rows[i].word };
+        mrd_why why = { 0 };
+
+        CHECK_ERR(rows[i].word, mrd_types_check(words, 2, NULL, 0, &why), MRD_INVALID);
+        if (strstr(why.text, rows[i].want) == NULL)
+            fprintf(stderr, "%s: %s\n", rows[i].word, why.text), test_failures++;
+    }
+}
+
+TEST_MAIN()
