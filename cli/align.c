@@ -21,8 +21,10 @@ typedef struct {
     mrd_sid name;
     uint64_t says_all, says_single; /* annotations about all-to-all, and about send and recv */
     uint32_t clock;                 /* in the catalog */
-    int64_t first, last;            /* of matched collectives, local; first > last: none */
+    int64_t first, last;            /* evidence of its clock, local; first > last: none */
     mrd_align *table;               /* NULL: its own clock */
+    mrd_coll_piece *pieces;         /* of the table: where it is known */
+    size_t n_pieces;
     bool reference, described;
     mrd_align_cursor cursor;
 } unit;
@@ -54,6 +56,8 @@ struct mrd_alignment {
     size_t n_seen, cap_seen;
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
+    mrd_coll_break *breaks; /* session time around breaks of any clock */
+    size_t n_breaks;
     bool mapped, too_many;
     mrd_buf refused;
 };
@@ -411,40 +415,39 @@ refuse_numbered(mrd_alignment *a, const char *sentence)
 }
 
 static void
-note_stretch(mrd_alignment *a, const mrd_coll_match *match)
+describe_reference(mrd_alignment *a, uint32_t u)
 {
-    for (size_t i = 0; i < mrd_coll_match_count(match); i++) {
-        size_t n;
-        const mrd_coll_obs *obs = mrd_coll_match_borrow(match, i, &n);
-
-        for (size_t k = 0; k < n; k++) {
-            unit *u = &a->units[obs[k].process];
-
-            u->first = obs[k].begin_ns < u->first ? obs[k].begin_ns : u->first;
-            u->last = obs[k].end_ns > u->last ? obs[k].end_ns : u->last;
-        }
-    }
+    mrd_catalog_note(a->cat,
+                     "the timeline is the " MRD_STR_FMT
+                     "; others are aligned to it by the ends of matched collectives. Their bound "
+                     "assumes that nobody leaves a collective before all have entered, and clocks "
+                     "whose rate changes by at most 0.2 ppm a second and that are not stepped away "
+                     "and back between two collectives; it holds from the end of the first "
+                     "collective to the end of the last",
+                     MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
 }
 
 static void
 describe_unit(mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
 {
     const mrd_coll_process *p = &sol->process[u];
-    char median[MRD_DUR_TEXT], worst[MRD_DUR_TEXT];
+    char median[MRD_DUR_TEXT], worst[MRD_DUR_TEXT], pieces[80] = "";
 
-    if (u == sol->reference)
-        mrd_catalog_note(a->cat,
-                         "the timeline is the " MRD_STR_FMT
-                         "; others are aligned to it by the ends of matched collectives. The bound "
-                         "holds for clocks of constant rate, from the first to the last collective",
-                         MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
-    else
-        mrd_catalog_note(
-            a->cat,
-            MRD_STR_FMT ": %zu collectives matched, drift %.1f ppm, ends off by %s in the median, "
-                        "%s at most",
-            MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)), p->used, p->drift / 1000,
-            mrd_dur_text(p->residual_median, median), mrd_dur_text(p->residual_max, worst));
+    if (u == sol->reference) {
+        describe_reference(a, u);
+        return;
+    }
+    if (p->piece_count > 1)
+        snprintf(pieces, sizeof(pieces), " in %zu pieces, for its clock did not run straight",
+                 p->piece_count);
+    mrd_catalog_note(
+        a->cat,
+        MRD_STR_FMT ": %zu collectives matched%s, drift %.1f ppm, ends off by %s in the median, "
+                    "%s at most%s",
+        MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)), p->used, pieces, p->drift / 1000,
+        mrd_dur_text(p->residual_median, median), mrd_dur_text(p->residual_max, worst),
+        p->violations > 0 ? "; collectives contradict its bound, which therefore proves nothing"
+                          : "");
 }
 
 static mrd_clock_info
@@ -469,20 +472,20 @@ aligned_clock(const mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
 
     if (mrd_align_map(at->table, &cursor, middle, &there, NULL))
         c.estimate_ns = there.ns - middle.ns;
-    if (p->lo != INT64_MIN && p->hi != INT64_MAX)
-        c.bound_ns = -p->lo > p->hi ? -p->lo : p->hi;
+    if (!p->unbounded)
+        c.bound_ns = p->bound_ns;
     c.noise_ns = p->residual_median;
-    c.epochs = 1;
-    c.violations = sol->violations;
-    c.quality = mrd_catalog_intern(a->cat, u == sol->reference   ? "reference"
-                                           : sol->violations > 0 ? "suspect"
+    c.epochs = (uint32_t) p->piece_count;
+    c.violations = p->violations;
+    c.quality = mrd_catalog_intern(a->cat, p->violations > 0      ? "suspect"
+                                           : u == sol->reference ? "reference"
                                                                  : "aligned");
     c.method = mrd_catalog_intern(a->cat, "collectives");
     return c;
 }
 
 static mrd_err
-take_solution(mrd_alignment *a, const mrd_coll_solution *sol, mrd_clock_info *clocks)
+take_solution(mrd_alignment *a, mrd_coll_solution *sol, mrd_clock_info *clocks)
 {
     size_t aligned = 0, left = 0;
 
@@ -493,10 +496,14 @@ take_solution(mrd_alignment *a, const mrd_coll_solution *sol, mrd_clock_info *cl
             left++;
             continue;
         }
-        at->table =
-            mrd_coll_align(sol, u, mrd_catalog_text(a->cat, at->name).p, at->first, at->last);
+        at->table = mrd_coll_align(sol, u, mrd_catalog_text(a->cat, at->name).p);
         if (at->table == NULL)
             return MRD_NOMEM;
+        at->pieces = sol->process[u].pieces;
+        at->n_pieces = sol->process[u].piece_count;
+        sol->process[u].pieces = NULL;
+        at->first = at->pieces[0].from;
+        at->last = at->pieces[at->n_pieces - 1].to;
         at->reference = u == sol->reference;
         aligned++;
     }
@@ -512,6 +519,10 @@ take_solution(mrd_alignment *a, const mrd_coll_solution *sol, mrd_clock_info *cl
         a->units[u].described = false; /* what an input said is out of date */
     }
     a->mapped = true;
+    a->breaks = sol->breaks;
+    a->n_breaks = sol->break_count;
+    sol->breaks = NULL;
+    sol->break_count = 0;
     if (left > 0) {
         char text[160];
 
@@ -528,7 +539,9 @@ drop_tables(mrd_alignment *a)
 {
     for (size_t u = 0; u < a->n_units; u++) {
         mrd_align_free(a->units[u].table);
+        free(a->units[u].pieces);
         a->units[u].table = NULL;
+        a->units[u].pieces = NULL;
     }
 }
 
@@ -542,8 +555,7 @@ solve(mrd_alignment *a, const mrd_coll_obs *obs, size_t n, mrd_clock_info *clock
     mrd_err err =
         mrd_coll_match_new(obs, n, a->n_units, a->gaps, a->n_gaps, &options, &match, &why);
 
-    if (err == MRD_OK && (err = mrd_coll_solve(match, &sol, &why)) == MRD_OK) {
-        note_stretch(a, match);
+    if (err == MRD_OK && (err = mrd_coll_solve(match, &options, &sol, &why)) == MRD_OK) {
         err = take_solution(a, &sol, clocks);
         if (err == MRD_OK && !a->mapped)
             drop_tables(a);
@@ -684,6 +696,7 @@ mrd_alignment_free(mrd_alignment *a)
     free(a->at);
     free(a->seen);
     free(a->gaps);
+    free(a->breaks);
     mrd_buf_fini(&a->refused);
     free(a);
 }
@@ -718,6 +731,17 @@ is_moved(const mrd_alignment *a, uint32_t u)
     return u != NO_UNIT && a->units[u].table != NULL && !a->units[u].reference;
 }
 
+/* Between pieces, before the first and after the last nothing ties its clock to the timeline. */
+static bool
+is_known(const unit *at, int64_t local)
+{
+    for (size_t i = 0; i < at->n_pieces; i++) {
+        if (local >= at->pieces[i].from && local <= at->pieces[i].to)
+            return true;
+    }
+    return false;
+}
+
 static int64_t
 map_time(mrd_alignment *a, uint32_t u, int64_t local, uint32_t *bound)
 {
@@ -729,10 +753,21 @@ map_time(mrd_alignment *a, uint32_t u, int64_t local, uint32_t *bound)
     if (!mrd_align_map(at->table, &at->cursor, (mrd_local_ns){ local }, &there, &range))
         return local;
     sum = (uint64_t) *bound + mrd_align_radius(there, &range);
-    if (sum > MRD_BOUND_UNKNOWN || local < at->first || local > at->last)
+    if (sum > MRD_BOUND_UNKNOWN || !is_known(at, local))
         sum = MRD_BOUND_UNKNOWN;
     *bound = (uint32_t) sum;
     return there.ns;
+}
+
+/* The reference's own times have no error, but where a clock broke it may be the reference's. */
+static bool
+is_beside_break(const mrd_alignment *a, uint32_t u, int64_t session)
+{
+    for (size_t i = 0; a->units[u].reference && i < a->n_breaks; i++) {
+        if (session >= a->breaks[i].from && session <= a->breaks[i].to)
+            return true;
+    }
+    return false;
 }
 
 static mrd_step
@@ -749,7 +784,8 @@ part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         u = unit_of_track(p->a, ev->track);
     } while ((is_moved(p->a, u) ? u : NO_UNIT) != p->unit);
     p->ev = *ev;
-    if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts_ns))
+    if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts_ns) ||
+        is_beside_break(p->a, u, ev->ts_ns))
         p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock that nothing ties to the timeline */
     else if (p->unit != NO_UNIT)
         p->ev.ts_ns = map_time(p->a, u, ev->ts_ns, &p->ev.bound_ns);

@@ -11,34 +11,14 @@
 #define FLOOR_NS    500.0 /* residuals below count alike */
 #define SPAN_MIN_NS 20e6  /* a shorter stretch says nothing about drift: 500 ppm of it is 10 us */
 
-/* One participation: a process, a collective, times relative to the process's origin. */
-typedef struct {
-    uint32_t process;
-    size_t coll;
-    double begin, end;
-} part;
-
-typedef struct {
-    const mrd_coll_match *match;
-    size_t n;             /* parts */
-    part *parts;          /* sorted by process, then collective */
-    size_t *first, *next; /* per process, process_count + 1; next is a cursor while filling */
-    int64_t *origin;      /* per process: its first matched end */
-    double *a, *b;        /* per process: session - local = a + b * t, relative to the origins */
-    bool *known;          /* per process: reaches the reference */
-    double *v;            /* per collective: its end, relative to the reference's origin; NAN */
-    double *x, *y, *w;    /* scratch, n each */
-    size_t reference;
-} solver;
-
 static double
-session(const solver *s, uint32_t p, double t)
+session(const coll_solver *s, uint32_t p, double t)
 {
     return t + s->a[p] + s->b[p] * t;
 }
 
 static void
-solver_fini(solver *s)
+solver_fini(coll_solver *s)
 {
     free(s->parts);
     free(s->first);
@@ -54,7 +34,7 @@ solver_fini(solver *s)
 }
 
 static bool
-solver_alloc(solver *s, const mrd_coll_match *m)
+solver_alloc(coll_solver *s, const mrd_coll_match *m)
 {
     size_t np = m->process_count + 1;
 
@@ -69,9 +49,9 @@ solver_alloc(solver *s, const mrd_coll_match *m)
     s->b = calloc(np, sizeof(double));
     s->known = calloc(np, sizeof(bool));
     s->v = malloc((m->count + 1) * sizeof(double));
-    s->x = malloc((s->n + 1) * sizeof(double));
-    s->y = malloc((s->n + 1) * sizeof(double));
-    s->w = malloc((s->n + 1) * sizeof(double));
+    s->x = malloc((2 * s->n + 1) * sizeof(double));
+    s->y = malloc((2 * s->n + 1) * sizeof(double));
+    s->w = malloc((2 * s->n + 1) * sizeof(double));
     return s->parts != NULL && s->first != NULL && s->next != NULL && s->origin != NULL &&
            s->a != NULL && s->b != NULL && s->known != NULL && s->v != NULL && s->x != NULL &&
            s->y != NULL && s->w != NULL;
@@ -79,7 +59,7 @@ solver_alloc(solver *s, const mrd_coll_match *m)
 
 /* Counting sort by process; collectives stay in order. */
 static void
-solver_fill(solver *s)
+solver_fill(coll_solver *s)
 {
     const mrd_coll_match *m = s->match;
 
@@ -98,8 +78,8 @@ solver_fill(solver *s)
 
             if (s->next[p] == s->first[p])
                 s->origin[p] = o->end_ns;
-            s->parts[s->next[p]++] = (part){ p, c, (double) (o->begin_ns - s->origin[p]),
-                                             (double) (o->end_ns - s->origin[p]) };
+            s->parts[s->next[p]++] = (coll_part){ p, c, (double) (o->begin_ns - s->origin[p]),
+                                                  (double) (o->end_ns - s->origin[p]) };
         }
     }
 }
@@ -129,8 +109,8 @@ fit_weighted(const double *x, const double *y, const double *w, size_t n, double
 }
 
 /* A line of least absolute residuals, by reweighting. */
-static double
-fit_robust(const double *x, const double *y, double *w, size_t n, double *ret_b)
+double
+mrd_coll_fit(const double *x, const double *y, double *w, size_t n, double *ret_b)
 {
     double a = 0;
 
@@ -152,8 +132,8 @@ order_double(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double
-median(double *v, size_t n)
+double
+mrd_coll_median(double *v, size_t n)
 {
     qsort(v, n, sizeof(*v), order_double);
     return n % 2 == 1 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
@@ -161,7 +141,7 @@ median(double *v, size_t n)
 
 /* The end of each collective: the median over the participants that are known. */
 static void
-meet(solver *s)
+meet(coll_solver *s)
 {
     const mrd_coll_match *m = s->match;
 
@@ -174,18 +154,18 @@ meet(solver *s)
             if (s->known[p])
                 s->y[k++] = session(s, p, (double) (m->obs[i].end_ns - s->origin[p]));
         }
-        s->v[c] = k == 0 ? NAN : median(s->y, k);
+        s->v[c] = k == 0 ? NAN : mrd_coll_median(s->y, k);
     }
 }
 
 /* Fits one process to the ends that are known; false when there are none. */
 static bool
-line_up(solver *s, size_t p)
+line_up(coll_solver *s, size_t p)
 {
     size_t k = 0;
 
     for (size_t i = s->first[p]; i < s->first[p + 1]; i++) {
-        const part *q = &s->parts[i];
+        const coll_part *q = &s->parts[i];
 
         if (isnan(s->v[q->coll]))
             continue;
@@ -194,13 +174,13 @@ line_up(solver *s, size_t p)
     }
     if (k == 0)
         return false;
-    s->a[p] = fit_robust(s->x, s->y, s->w, k, &s->b[p]);
+    s->a[p] = mrd_coll_fit(s->x, s->y, s->w, k, &s->b[p]);
     return true;
 }
 
 /* From the reference outward, then all against the common ends. */
 static void
-align_all(solver *s)
+align_all(coll_solver *s)
 {
     size_t np = s->match->process_count;
     bool more = true;
@@ -231,152 +211,440 @@ align_all(solver *s)
     meet(s);
 }
 
-/* ---- residuals, bound ---- */
+/* ---- samples ---- */
+
+/* What the processes that are solved say of each collective, session times. */
+typedef struct {
+    double *at, *up, *down; /* NAN, INFINITY, -INFINITY: nothing yet */
+    double *reach;          /* of `at` */
+    double *sum;
+    uint32_t *count; /* of this layer */
+    coll_sample *samples;
+    bool *done; /* per process */
+} meetings;
+
+static void
+meetings_fini(meetings *m)
+{
+    free(m->at);
+    free(m->up);
+    free(m->down);
+    free(m->reach);
+    free(m->sum);
+    free(m->count);
+    free(m->samples);
+    free(m->done);
+}
+
+static bool
+meetings_alloc(meetings *m, const coll_solver *s)
+{
+    size_t n = s->match->count + 1;
+
+    *m = (meetings){ .at = malloc(n * sizeof(double)),
+                     .up = malloc(n * sizeof(double)),
+                     .down = malloc(n * sizeof(double)),
+                     .reach = calloc(n, sizeof(double)),
+                     .sum = calloc(n, sizeof(double)),
+                     .count = calloc(n, sizeof(*m->count)),
+                     .samples = malloc((s->n + 1) * sizeof(*m->samples)),
+                     .done = calloc(s->match->process_count + 1, sizeof(bool)) };
+    if (m->at == NULL || m->up == NULL || m->down == NULL || m->reach == NULL || m->sum == NULL ||
+        m->count == NULL || m->samples == NULL || m->done == NULL)
+        return false;
+    for (size_t c = 0; c < n; c++) {
+        m->at[c] = NAN;
+        m->up[c] = INFINITY;
+        m->down[c] = -INFINITY;
+    }
+    return true;
+}
+
+static int
+order_sample(const void *a, const void *b)
+{
+    const coll_sample *x = a, *y = b;
+
+    return order_double(&x->end, &y->end);
+}
+
+static size_t
+take_samples(const coll_solver *s, const meetings *m, size_t p)
+{
+    size_t n = 0;
+
+    for (size_t i = s->first[p]; i < s->first[p + 1]; i++) {
+        const coll_part *q = &s->parts[i];
+
+        if (!isnan(m->at[q->coll]))
+            m->samples[n++] =
+                (coll_sample){ q->begin,       q->end,           m->at[q->coll], m->reach[q->coll],
+                               m->up[q->coll], m->down[q->coll], q->coll };
+    }
+    qsort(m->samples, n, sizeof(*m->samples), order_sample);
+    return n;
+}
+
+/* The reference is its own session. */
+static void
+publish_reference(const coll_solver *s, meetings *m)
+{
+    for (size_t i = s->first[s->reference]; i < s->first[s->reference + 1]; i++) {
+        const coll_part *q = &s->parts[i];
+
+        m->at[q->coll] = m->up[q->coll] = q->end;
+        m->down[q->coll] = q->begin;
+    }
+    m->done[s->reference] = true;
+}
+
+bool
+mrd_coll_knows(const mrd_coll_process *p, int64_t local)
+{
+    for (size_t k = 0; k < p->piece_count; k++) {
+        if (local >= p->pieces[k].from && local <= p->pieces[k].to)
+            return true;
+    }
+    return false;
+}
+
+static double
+largest_reach(const mrd_coll_process *p)
+{
+    double most = 0;
+
+    for (size_t k = 0; k < p->piece_count; k++)
+        most = fmax(most, (double) p->pieces[k].reach);
+    return most;
+}
+
+static bool
+publish(const coll_solver *s, meetings *m, const mrd_coll_solution *sol, size_t p)
+{
+    const mrd_coll_process *to = &sol->process[p];
+    mrd_align *table = mrd_coll_align(sol, p, "");
+    int64_t zero = s->origin[s->reference];
+    mrd_align_cursor in = { 0 }, out = { 0 };
+
+    for (size_t i = s->first[p]; table != NULL && i < s->first[p + 1]; i++) {
+        const coll_part *q = &s->parts[i];
+        int64_t begin = to->origin + llround(q->begin), end = to->origin + llround(q->end);
+        mrd_align_bound b;
+        mrd_sess_ns at;
+
+        if (mrd_align_map(table, &in, (mrd_local_ns){ begin }, &at, &b) &&
+            mrd_coll_knows(to, begin))
+            m->down[q->coll] = fmax(m->down[q->coll], (double) (b.lo.ns - zero));
+        if (mrd_align_map(table, &out, (mrd_local_ns){ end }, &at, &b) && mrd_coll_knows(to, end)) {
+            m->up[q->coll] = fmin(m->up[q->coll], (double) (b.hi.ns - zero));
+            m->sum[q->coll] += (double) (at.ns - zero);
+            m->count[q->coll]++;
+            if (isnan(m->at[q->coll]))
+                m->reach[q->coll] = fmax(m->reach[q->coll], largest_reach(to));
+        }
+    }
+    mrd_align_free(table);
+    return table != NULL;
+}
+
+/* ---- one process ---- */
 
 static mrd_err
-judge(solver *s, mrd_coll_process *to, mrd_why *why)
+refuse_ends(size_t p, mrd_dur_ns median, mrd_why *why)
 {
-    for (size_t p = 0; p < s->match->process_count; p++) {
-        size_t k = 0;
+    return mrd_why_set(
+        why, MRD_CLOCK, 0,
+        "the ends of matched collectives do not coincide: process %zu is off by %lld "
+        "ns in the median",
+        p, (long long) median);
+}
 
-        if (!s->known[p] || s->first[p] == s->first[p + 1])
-            continue;
-        for (size_t i = s->first[p]; i < s->first[p + 1]; i++)
-            s->x[k++] = fabs(session(s, (uint32_t) p, s->parts[i].end) - s->v[s->parts[i].coll]);
-        qsort(s->x, k, sizeof(*s->x), order_double);
-        to[p].aligned = true;
-        to[p].origin = s->origin[p];
-        to[p].offset = s->origin[s->reference] - s->origin[p] + llround(s->a[p]);
-        to[p].drift = s->b[p] * 1e9;
-        to[p].residual_median = llround(s->x[k / 2]);
-        to[p].residual_p99 = llround(s->x[(size_t) (0.99 * (double) (k - 1))]);
-        to[p].residual_max = llround(s->x[k - 1]);
-        to[p].used = k;
-        if (to[p].residual_median > MRD_COLL_RESIDUAL_MAX)
-            return mrd_why_set(
-                why, MRD_CLOCK, 0,
-                "the ends of matched collectives do not coincide: process %zu is off by "
-                "%lld ns in the median",
-                p, (long long) to[p].residual_median);
-        if (fabs(to[p].drift) > MRD_ALIGN_RATE_MAX)
-            return mrd_why_set(
-                why, MRD_CLOCK, 0,
-                "process %zu would need a drift of %.0f ppm, at most 500 are believed", p,
-                to[p].drift / 1000);
+static mrd_err
+refuse_drift(size_t p, double b, mrd_why *why)
+{
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "process %zu would need a drift of %.0f ppm, at most 500 are believed", p,
+                       b * 1e6);
+}
+
+/* A single line is the one that all processes agreed on, unless its own is much better. */
+static void
+prefer_common(const coll_solver *s, size_t p, const coll_sample *v, coll_line *line)
+{
+    coll_line common = *line;
+
+    common.a = s->a[p];
+    common.b = s->b[p];
+    common.residual = common.sum = 0;
+    for (size_t i = 0; i < line->n; i++) {
+        double r = fabs(v[i].at - v[i].end - common.a - common.b * v[i].end);
+
+        common.residual = fmax(common.residual, r);
+        common.sum += r;
+    }
+    if (common.residual <= 2 * line->residual + 2 * FLOOR_NS)
+        *line = common;
+}
+
+static void
+take_residuals(coll_solver *s, const coll_sample *v, const coll_line *lines, size_t n_lines,
+               mrd_coll_process *to)
+{
+    size_t k = 0, n;
+
+    for (size_t l = 0; l < n_lines; l++) {
+        for (size_t i = 0; i < lines[l].n; i++) {
+            const coll_sample *at = &v[lines[l].first + i];
+
+            s->x[k++] = fabs(at->at - at->end - lines[l].a - lines[l].b * at->end);
+        }
+    }
+    n = k;
+    qsort(s->x, n, sizeof(*s->x), order_double);
+    to->residual_median = llround(s->x[n / 2]);
+    to->residual_p99 = llround(s->x[(size_t) (0.99 * (double) (n - 1))]);
+    to->residual_max = llround(s->x[n - 1]);
+    to->used = n;
+}
+
+static double
+jump(const coll_sample *v, const coll_line *before, const coll_line *after)
+{
+    double t = v[after->first].end;
+
+    return after->a + after->b * t - before->a - before->b * t;
+}
+
+/* A clock set back makes session - local larger. */
+static coll_seams
+seams_of(const coll_sample *v, const coll_line *lines, size_t n_lines, size_t l)
+{
+    coll_seams s = { .before = l > 0, .after = l + 1 < n_lines };
+
+    if (s.before)
+        s.back_before = fmax(jump(v, &lines[l - 1], &lines[l]), 0);
+    if (s.after)
+        s.back_after = fmax(jump(v, &lines[l], &lines[l + 1]), 0);
+    return s;
+}
+
+static mrd_err
+bound_pieces(const coll_solver *s, size_t p, const coll_sample *v, const coll_line *lines,
+             size_t n_lines, mrd_coll_process *to, mrd_why *why)
+{
+    int64_t shift = s->origin[s->reference] - s->origin[p];
+    size_t longest = 0;
+
+    for (size_t l = 0; l < n_lines; l++) {
+        bool fits;
+
+        if (mrd_coll_bound(v, &lines[l], s->origin[p], shift, seams_of(v, lines, n_lines, l), to,
+                           &fits) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", lines[l].n);
+        if (fits && lines[l].n >= longest) {
+            longest = lines[l].n;
+            to->offset = shift + llround(lines[l].a);
+            to->drift = lines[l].b * 1e9;
+            to->aligned = true;
+        }
+    }
+    if (to->aligned)
+        return MRD_OK;
+    if (fabs(lines[0].b) * 1e9 > MRD_ALIGN_RATE_MAX)
+        return refuse_drift(p, lines[0].b, why);
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "the collectives of process %zu contradict each other for any clock "
+                       "whose rate changes by at most 5 ppm a second",
+                       p);
+}
+
+static mrd_err
+add_gaps(const coll_solver *s, const coll_sample *v, const coll_line *lines, size_t n_lines,
+         mrd_coll_solution *sol)
+{
+    for (size_t l = 0; l + 1 < n_lines; l++) {
+        double wide = lines[l].residual + lines[l + 1].residual;
+        int64_t zero = s->origin[s->reference];
+        mrd_coll_break *more = realloc(sol->breaks, (sol->break_count + 1) * sizeof(*more));
+
+        if (more == NULL)
+            return MRD_NOMEM;
+        sol->breaks = more;
+        sol->breaks[sol->break_count++] = (mrd_coll_break){
+            zero + (int64_t) floor(v[lines[l].first + lines[l].n - 1].at - wide),
+            zero + (int64_t) ceil(v[lines[l + 1].first].at + wide),
+        };
     }
     return MRD_OK;
 }
 
-/* True when even under the fitted lines somebody left before somebody entered. */
-static bool
-impossible(const solver *s, size_t c)
+static mrd_err
+solve_process(coll_solver *s, const meetings *m, size_t p, size_t n, mrd_coll_solution *sol,
+              mrd_why *why)
 {
-    const mrd_coll_match *m = s->match;
-    double enter = -INFINITY, leave = INFINITY;
+    mrd_coll_process *to = &sol->process[p];
+    coll_line lines[MRD_COLL_PIECES];
+    size_t n_lines = mrd_coll_cut(m->samples, n, s->x, s->y, s->w, lines);
+    mrd_err err;
 
-    for (size_t i = m->first[c]; i < m->first[c + 1]; i++) {
-        uint32_t p = m->obs[i].process;
-
-        if (!s->known[p])
-            return true;
-        enter = fmax(enter, session(s, p, (double) (m->obs[i].begin_ns - s->origin[p])));
-        leave = fmin(leave, session(s, p, (double) (m->obs[i].end_ns - s->origin[p])));
-    }
-    return enter > leave;
-}
-
-/*
- * Bellman-Ford over processes and collectives, sign = 1 for the largest shift of each process that
- * the inequalities allow, -1 for the most negative one. shift[reference] = 0.
- */
-static void
-relax(solver *s, const bool *skip, double sign, double *shift, double *at)
-{
-    const mrd_coll_match *m = s->match;
-    bool changed = true;
-
-    for (size_t p = 0; p < m->process_count; p++)
-        shift[p] = p == s->reference ? 0 : INFINITY;
-    for (size_t round = 0; changed && round <= m->process_count; round++) {
-        changed = false;
-        for (size_t c = 0; c < m->count; c++)
-            at[c] = INFINITY;
-        for (size_t i = 0; i < s->n; i++) {
-            const part *q = &s->parts[i];
-            double leave = session(s, q->process, sign > 0 ? q->end : q->begin) * sign;
-
-            if (!skip[q->coll])
-                at[q->coll] = fmin(at[q->coll], leave + shift[q->process]);
-        }
-        for (size_t i = 0; i < s->n; i++) {
-            const part *q = &s->parts[i];
-            double enter = session(s, q->process, sign > 0 ? q->begin : q->end) * sign;
-            double room = at[q->coll] - enter;
-
-            if (!skip[q->coll] && room < shift[q->process] && q->process != s->reference) {
-                shift[q->process] = room;
-                changed = true;
-            }
-        }
-    }
+    if (n_lines == 1)
+        prefer_common(s, p, m->samples, &lines[0]);
+    to->origin = s->origin[p];
+    take_residuals(s, m->samples, lines, n_lines, to);
+    if (to->residual_median > MRD_COLL_RESIDUAL_MAX)
+        return refuse_ends(p, to->residual_median, why);
+    if ((err = mrd_coll_check_cut(s, p, m->at, m->samples, lines, n_lines, why)) != MRD_OK)
+        return err;
+    if (add_gaps(s, m->samples, lines, n_lines, sol) != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", n);
+    return bound_pieces(s, p, m->samples, lines, n_lines, to, why);
 }
 
 static mrd_err
-bound_all(solver *s, mrd_coll_solution *sol)
+solve_reference(const coll_solver *s, mrd_coll_solution *sol, mrd_why *why)
 {
-    size_t np = s->match->process_count;
-    bool *skip = calloc(s->match->count + 1, sizeof(*skip));
-    double *up = malloc((np + 1) * sizeof(*up)), *down = malloc((np + 1) * sizeof(*down));
+    size_t p = s->reference;
+    mrd_coll_process *to = &sol->process[p];
+    int64_t first = INT64_MAX, last = INT64_MIN;
 
-    if (skip == NULL || up == NULL || down == NULL) {
-        free(skip);
-        free(up);
-        free(down);
-        return MRD_NOMEM;
+    to->pieces = calloc(1, sizeof(*to->pieces));
+    to->bins = calloc(1, sizeof(*to->bins));
+    if (to->pieces == NULL || to->bins == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "%zu processes", sol->process_count);
+    for (size_t i = s->first[p]; i < s->first[p + 1]; i++) {
+        int64_t begin = s->origin[p] + llround(s->parts[i].begin);
+        int64_t end = s->origin[p] + llround(s->parts[i].end);
+
+        first = begin < first ? begin : first;
+        last = end > last ? end : last;
+    }
+    to->aligned = true;
+    to->origin = s->origin[p];
+    to->used = s->first[p + 1] - s->first[p];
+    to->bins[0] = (mrd_align_bin){ .at = { first }, .quality = MRD_ALIGN_GOOD };
+    to->pieces[0] = (mrd_coll_piece){ .from = first, .to = last, .count = 1 };
+    to->piece_count = to->bin_count = 1;
+    return MRD_OK;
+}
+
+/* One layer further from the reference; *ret_more is false when nothing new was reached. */
+static mrd_err
+solve_layer(coll_solver *s, meetings *m, mrd_coll_solution *sol, bool *ret_more, mrd_why *why)
+{
+    size_t np = s->match->process_count, waiting = 0;
+    mrd_err err;
+
+    *ret_more = false;
+    for (size_t p = 0; p < np; p++) {
+        size_t n = m->done[p] ? 0 : take_samples(s, m, p);
+
+        if (n > 0 && (err = solve_process(s, m, p, n, sol, why)) != MRD_OK)
+            return err;
+        waiting += n == 0 && !m->done[p] && s->first[p + 1] > s->first[p];
+    }
+    for (size_t p = 0; p < np && waiting > 0; p++) {
+        if (m->done[p] || !sol->process[p].aligned)
+            continue;
+        m->done[p] = *ret_more = true;
+        if (!publish(s, m, sol, p))
+            return mrd_why_set(why, MRD_NOMEM, 0, "%zu processes", np);
     }
     for (size_t c = 0; c < s->match->count; c++) {
-        skip[c] = impossible(s, c);
-        sol->violations += skip[c] && !isnan(s->v[c]);
+        if (isnan(m->at[c]) && m->count[c] > 0)
+            m->at[c] = m->sum[c] / m->count[c];
     }
-    relax(s, skip, 1, up, s->v);
-    relax(s, skip, -1, down, s->v);
-    for (size_t p = 0; p < np; p++) {
-        mrd_coll_process *to = &sol->process[p];
-
-        to->hi = isfinite(up[p]) ? (int64_t) ceil(fmax(up[p], 0)) : INT64_MAX;
-        to->lo = isfinite(down[p]) ? -(int64_t) ceil(fmax(down[p], 0)) : INT64_MIN;
-    }
-    free(skip);
-    free(up);
-    free(down);
     return MRD_OK;
 }
 
+/* ---- what contradicts the bounds ---- */
+
+static void
+check_one(const mrd_coll_match *m, size_t c, mrd_align *const *tables, mrd_align_cursor *cursors,
+          mrd_coll_solution *sol)
+{
+    int64_t enter = INT64_MIN, leave = INT64_MAX;
+
+    for (size_t i = m->first[c]; i < m->first[c + 1]; i++) {
+        const mrd_coll_obs *o = &m->obs[i];
+        const mrd_coll_process *p = &sol->process[o->process];
+        mrd_align_cursor *at = &cursors[o->process];
+        mrd_align_bound b;
+        mrd_sess_ns there;
+
+        if (tables[o->process] == NULL)
+            continue;
+        if (mrd_align_map(tables[o->process], at, (mrd_local_ns){ o->begin_ns }, &there, &b) &&
+            mrd_coll_knows(p, o->begin_ns))
+            enter = b.lo.ns > enter ? b.lo.ns : enter;
+        if (mrd_align_map(tables[o->process], at, (mrd_local_ns){ o->end_ns }, &there, &b) &&
+            mrd_coll_knows(p, o->end_ns))
+            leave = b.hi.ns < leave ? b.hi.ns : leave;
+    }
+    if (enter <= leave)
+        return;
+    sol->violations++;
+    for (size_t i = m->first[c]; i < m->first[c + 1]; i++)
+        sol->process[m->obs[i].process].violations++;
+}
+
+static mrd_err
+check_bounds(const coll_solver *s, mrd_coll_solution *sol)
+{
+    size_t np = sol->process_count;
+    mrd_align **tables = calloc(np + 1, sizeof(mrd_align *));
+    mrd_align_cursor *cursors = calloc(np + 1, sizeof(*cursors));
+    mrd_err err = tables == NULL || cursors == NULL ? MRD_NOMEM : MRD_OK;
+
+    for (size_t p = 0; p < np && err == MRD_OK; p++) {
+        if (sol->process[p].aligned && (tables[p] = mrd_coll_align(sol, p, "")) == NULL)
+            err = MRD_NOMEM;
+    }
+    for (size_t c = 0; c < s->match->count && err == MRD_OK; c++)
+        check_one(s->match, c, tables, cursors, sol);
+    for (size_t p = 0; p < np && tables != NULL; p++)
+        mrd_align_free(tables[p]);
+    free(tables);
+    free(cursors);
+    return err;
+}
+
+/* ---- the whole ---- */
+
 mrd_err
-mrd_coll_solve(const mrd_coll_match *match, mrd_coll_solution *ret_solution, mrd_why *why)
+mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,
+               mrd_coll_solution *ret_solution, mrd_why *why)
 {
     mrd_coll_solution sol = { .process_count = match->process_count };
+    meetings m = { 0 };
     mrd_err err = MRD_OK;
-    solver s;
+    bool more = true;
+    coll_solver s;
 
     sol.process = calloc(match->process_count + 1, sizeof(*sol.process));
-    if (!solver_alloc(&s, match) || sol.process == NULL) {
+    if (!solver_alloc(&s, match) || sol.process == NULL || !meetings_alloc(&m, &s)) {
         err = mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", match->count);
         goto out;
     }
     solver_fill(&s);
     sol.reference = s.reference;
     align_all(&s);
-    if ((err = judge(&s, sol.process, why)) != MRD_OK)
+    if ((err = solve_reference(&s, &sol, why)) != MRD_OK)
         goto out;
-    if ((err = bound_all(&s, &sol)) != MRD_OK) {
+    publish_reference(&s, &m);
+    while (err == MRD_OK && more)
+        err = solve_layer(&s, &m, &sol, &more, why);
+    if (err != MRD_OK ||
+        (err = mrd_coll_check_pairs(&s, options == NULL ? 0 : options->trust_ns, why)) != MRD_OK)
+        goto out;
+    if ((err = check_bounds(&s, &sol)) != MRD_OK) {
         err = mrd_why_set(why, err, 0, "%zu matched collectives", match->count);
         goto out;
     }
     *ret_solution = sol;
-    sol.process = NULL;
+    sol = (mrd_coll_solution){ 0 };
 out:
-    free(sol.process);
+    mrd_coll_solution_fini(&sol);
+    meetings_fini(&m);
     solver_fini(&s);
     return err;
 }
@@ -384,30 +652,33 @@ out:
 void
 mrd_coll_solution_fini(mrd_coll_solution *solution)
 {
+    for (size_t p = 0; solution->process != NULL && p < solution->process_count; p++) {
+        free(solution->process[p].pieces);
+        free(solution->process[p].bins);
+    }
     free(solution->process);
+    free(solution->breaks);
     memset(solution, 0, sizeof(*solution));
 }
 
 static bool
-add_bin(mrd_align *align, const mrd_coll_process *p, int64_t at)
+add_piece(mrd_align *align, const mrd_coll_process *p, size_t k)
 {
-    double est = p->drift * 1e-9 * (double) (at - p->origin);
-    mrd_align_bin bin = { .at = { at },
-                          .est = est,
-                          .lo = p->lo == INT64_MIN ? -4e15 : est + (double) p->lo,
-                          .hi = p->hi == INT64_MAX ? 4e15 : est + (double) p->hi,
-                          .rate = (float) p->drift,
-                          .rate_lo = (float) p->drift,
-                          .rate_hi = (float) p->drift,
-                          .noise = (float) p->residual_median,
-                          .quality = MRD_ALIGN_GOOD };
+    const mrd_coll_piece *piece = &p->pieces[k];
 
-    return mrd_align_bin_add(align, &bin) == MRD_OK;
+    if (mrd_align_segment_add(align, (uint32_t) k,
+                              k == 0 ? MRD_EPOCH_START : MRD_EPOCH_CONTRADICTION, piece->base,
+                              piece->w) != MRD_OK)
+        return false;
+    for (size_t i = 0; i < piece->count; i++) {
+        if (mrd_align_bin_add(align, &p->bins[piece->first + i]) != MRD_OK)
+            return false;
+    }
+    return p->piece_count == 1 || mrd_align_segment_extent(align, piece->from, piece->to) == MRD_OK;
 }
 
 mrd_align *
-mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name, int64_t first,
-               int64_t last)
+mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name)
 {
     const mrd_coll_process *p = &solution->process[process];
     mrd_align *align;
@@ -415,9 +686,11 @@ mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *na
     if (process >= solution->process_count || !p->aligned ||
         (align = mrd_align_new(name, process)) == NULL)
         return NULL;
-    if (mrd_align_segment_add(align, 0, MRD_EPOCH_START, p->offset, 0) == MRD_OK &&
-        add_bin(align, p, first) && (last <= first || add_bin(align, p, last)))
-        return align;
-    mrd_align_free(align);
-    return NULL;
+    for (size_t k = 0; k < p->piece_count; k++) {
+        if (!add_piece(align, p, k)) {
+            mrd_align_free(align);
+            return NULL;
+        }
+    }
+    return align;
 }

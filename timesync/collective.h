@@ -3,13 +3,20 @@
  * carry no probes, and checking alignments that come from probes.
  *
  * In a synchronising collective (all-reduce, all-gather, reduce-scatter, all-to-all, barrier) no
- * participant leaves before the last has entered, and all leave almost together. Hence
- *   the solver   aligns processes by the ENDs: session = local + offset + drift * (local - origin),
- *                robust straight lines against the median end of each collective
- *   the bound    comes only from enter_p + x_p <= v <= exit_q + x_q, one unknown v a collective,
- *                relaxed from the reference process. It holds if clocks are straight lines of the
- *                fitted drift; it is as wide as the collectives are long
- * The residuals say more about quality than the bound, but only the bound is one.
+ * participant leaves before the last has entered. That is the only physical fact, and the bound
+ * comes from nothing else: for every pair, enter_p + x_p <= exit_q + x_q. They also leave almost
+ * together, which is no law, and gives
+ *   the estimate robust straight lines of the ENDs, in pieces where one line will not do (a clock
+ *                that was stepped, slewed, or wanders)
+ *   the model    how a clock moves between collectives cannot be seen. Inside a piece it is assumed
+ *                to stay within `reach` of a clock whose rate changes by at most w (200 ppb/s) and is
+ *                at most 500 ppm off; reach is the largest residual of the piece's ends, more where
+ *                collectives are rare. Every inequality is relaxed by it and every bound widened
+ *   a break      between two pieces no bound is stated, and a collective across it gives no
+ *                inequality
+ *   the bound    the set-membership bound of bound.h, never narrower than the largest residual
+ * Before the end of the first collective and after that of the last nothing is known. Not seen: a
+ * clock that is stepped away and back between two collectives.
  *
  * Matching is by group, operation, size and order of each process's own sequence (by sequence
  * number where all observations of a group carry one). It is refused, with a sentence, where
@@ -34,6 +41,7 @@ typedef struct {
     uint64_t group;   /* hash of the communicator: its members, tag, or name */
     uint64_t op;      /* hash of the operation, its data type included where known */
     int64_t size;     /* bytes or elements, the same measure everywhere; -1 unknown */
+    uint32_t members; /* the group says that it has so many; 0 unknown */
     int64_t seq;      /* number inside the group, the same at all participants; -1 unknown */
     int64_t begin_ns, end_ns; /* on the process's own clock */
 } mrd_coll_obs;
@@ -55,7 +63,7 @@ typedef struct mrd_coll_match mrd_coll_match;
 /*
  * Matches. Observations may come in any order and are copied. Groups with a single process here are
  * ignored. Errors: EMPTY when nothing is left to match, CLOCK when sequences differ or are
- * ambiguous
+ * ambiguous, or a group has more members than it says (several communicators of one name)
  * (*why names group, processes, position and both operations), INVALID for an index out of range or
  * an end before its begin, LIMIT, NOMEM. What lies behind a gap is left out and counted.
  */
@@ -69,37 +77,60 @@ size_t mrd_coll_match_left_out(const mrd_coll_match *match); /* observations wit
 /* The participants of collective i, borrowed; *ret_n >= 2. */
 const mrd_coll_obs *mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n);
 
+/* A stretch of one process in which its clock did nothing unusual. */
+typedef struct {
+    int64_t from, to;    /* local ns: its evidence */
+    int64_t base;        /* added to the offsets of its bins */
+    double w;            /* the model: the rate changes by at most this, ppb per s */
+    mrd_dur_ns reach;    /* ... and the clock is within this of such a clock */
+    size_t first, count; /* bins */
+} mrd_coll_piece;
+
 /* One process after solving. */
 typedef struct {
-    bool aligned;      /* false: no chain of collectives reaches the reference */
-    int64_t origin;    /* local ns where offset holds */
-    int64_t offset;    /* ns */
-    double drift;      /* ppb */
-    mrd_dur_ns lo, hi; /* bound of the offset relative to `offset`; lo <= 0 <= hi; INT64_MIN and
-                          INT64_MAX where the data give none */
+    bool aligned;        /* false: no chain of collectives reaches the reference */
+    bool unbounded;      /* somewhere no bound is stated: one side is open, or nothing fits there */
+    int64_t origin;      /* local ns where offset holds */
+    int64_t offset;      /* ns; of the longest piece */
+    double drift;        /* ppb; of the longest piece */
+    mrd_dur_ns bound_ns; /* the largest, at its collectives */
     mrd_dur_ns residual_median, residual_p99, residual_max; /* of ends, absolute */
     size_t used;                                            /* collectives */
+    size_t violations; /* of those it took part in: contradict the bounds of their participants */
+    mrd_coll_piece *pieces;
+    mrd_align_bin *bins;
+    size_t piece_count, bin_count;
 } mrd_coll_process;
+
+/* Session time around a break of some clock: what the reference shows there may be in doubt. */
+typedef struct {
+    int64_t from, to;
+} mrd_coll_break;
 
 typedef struct {
     size_t process_count, reference;
-    mrd_coll_process *process; /* owned */
-    size_t violations; /* collectives that contradict the inequalities under the fitted lines */
+    mrd_coll_process *process; /* owned, with their pieces and bins */
+    mrd_coll_break *breaks;    /* owned */
+    size_t break_count;
+    size_t violations; /* collectives that contradict the bounds: must be 0 */
 } mrd_coll_solution;
 
 /*
  * Aligns all processes to the lowest-numbered one that takes part in a match. Errors: CLOCK when
- * ends do not coincide (*why states process and residual; more than MRD_COLL_RESIDUAL_MAX of
- * median), or when a drift exceeds 500 ppm; NOMEM. Processes that no chain reaches are not an
- * error.
+ * ends do not coincide even in pieces (*why states process and residual; more than
+ * MRD_COLL_RESIDUAL_MAX of median), when a drift exceeds 500 ppm, when the inequalities contradict
+ * each other, or when the same collectives fit as well counted differently, so that nothing tells
+ * which belong together (options->trust_ns excludes such); NOMEM. Processes that no chain reaches
+ * are not an error.
  */
-#define MRD_COLL_RESIDUAL_MAX (1 * MRD_MS)
-mrd_err mrd_coll_solve(const mrd_coll_match *match, mrd_coll_solution *ret_solution, mrd_why *why);
+#define MRD_COLL_RESIDUAL_MAX (100 * MRD_US)
+mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,
+                       mrd_coll_solution *ret_solution, mrd_why *why);
 void mrd_coll_solution_fini(mrd_coll_solution *solution);
-/* The table of one process, valid over [first, last] local ns. NULL when not aligned or no memory.
- */
-mrd_align *mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name,
-                          int64_t first, int64_t last);
+/* Whether that local time lies in a piece: only there a bound is stated. */
+bool mrd_coll_knows(const mrd_coll_process *p, int64_t local);
+/* The table of one process, good where it is known. NULL when not aligned or no memory. */
+mrd_align *mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name);
 
 /* The check that runs in production: collectives are not an input of probe alignment. */
 typedef struct {

@@ -221,6 +221,11 @@ match_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, run *runs, mrd
         m->left_out += n;
         return MRD_OK;
     }
+    if (obs[0].members > 0 && k > obs[0].members)
+        return mrd_why_set(why, MRD_CLOCK, 0,
+                           "collectives do not match: group %016llx says that it has %u members, "
+                           "but %zu take part: several communicators have its name",
+                           (unsigned long long) obs[0].group, obs[0].members, k);
     if (numbered)
         return match_numbered(m, runs, k, scratch, why);
     for (size_t r = 0; r < k; r++)
