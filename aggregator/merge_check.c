@@ -166,6 +166,7 @@ merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_a
                                      .op = cc.op,
                                      .size = cc.size,
                                      .seq = -1,
+                                     .members = cc.members,
                                      .begin_ns = raw_ns,
                                      .end_ns = raw_ns + ev->dur_ns };
 }

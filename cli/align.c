@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
     mrd_coll_obs obs;
     uint64_t part; /* participant inside the unit: process and core */
+    uint32_t members;
     mrd_cc_kind kind;
 } sighting;
 
@@ -58,6 +59,7 @@ struct mrd_alignment {
     size_t n_gaps, cap_gaps;
     mrd_coll_break *breaks; /* session time around breaks of any clock */
     size_t n_breaks;
+    uint64_t wrong, mixed; /* collectives that contradict themselves; of groups that do */
     bool mapped, too_many;
     mrd_buf refused;
 };
@@ -235,6 +237,7 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
                                                 .begin_ns = ev->ts_ns,
                                                 .end_ns = mrd_event_end(ev) },
                                        .part = mrd_hash64(part, sizeof(part), 0),
+                                       .members = cc->members,
                                        .kind = kind };
     return MRD_OK;
 }
@@ -262,6 +265,9 @@ see_event(mrd_alignment *a, mrd_collectives *cc, const mrd_event *ev, uint32_t u
     case MRD_CC_SENDRECV:
     case MRD_CC_BARRIER:
         return note_collective(a, ev, u, kind, &what);
+    case MRD_CC_WRONG:
+        a->wrong++;
+        break;
     case MRD_CC_SAYS_ALL:
         a->units[u].says_all++;
         break;
@@ -360,18 +366,45 @@ order_seen(const void *x, const void *y)
     return 0;
 }
 
+/* How many cores take part in each group; a->seen is in the order of order_seen. */
+static mrd_err
+count_takers(const mrd_alignment *a, mrd_map *takers)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < a->n_seen && err == MRD_OK; i++) {
+        mrd_map_key key = { a->seen[i].obs.group, 0, 0 };
+        uint32_t n = mrd_map_get(takers, key);
+
+        if (i == 0 || order_seen(&a->seen[i - 1], &a->seen[i]) != 0)
+            err = mrd_map_put(takers, key, n == MRD_MAP_NONE ? 1 : n + 1);
+    }
+    return err;
+}
+
+/* More take part than the group says it has: several communicators of one name, and nothing tells
+ * which operation is whose. */
+static bool
+is_mixed(const mrd_map *takers, const sighting *s)
+{
+    return s->members > 0 && mrd_map_get(takers, (mrd_map_key){ s->obs.group, 0, 0 }) > s->members;
+}
+
 /*
  * The cores of one unit share its clock and run the same sequence: one of them speaks for the unit
- * in each group, the one that saw most. Returns how many observations are left in obs.
+ * in each group, the one that saw most. *ret_n: how many observations are in obs.
  */
-static size_t
-choose_speakers(mrd_alignment *a, mrd_coll_obs *obs)
+static mrd_err
+choose_speakers(mrd_alignment *a, mrd_coll_obs *obs, size_t *ret_n)
 {
+    mrd_map takers = { 0 };
     size_t n = 0;
+    mrd_err err;
 
     if (a->n_seen > 0)
         qsort(a->seen, a->n_seen, sizeof(*a->seen), order_seen);
-    for (size_t i = 0, end; i < a->n_seen; i = end) {
+    err = count_takers(a, &takers);
+    for (size_t i = 0, end; i < a->n_seen && err == MRD_OK; i = end) {
         size_t best = i, most = 0;
 
         for (end = i; end < a->n_seen && a->seen[end].obs.process == a->seen[i].obs.process &&
@@ -385,10 +418,16 @@ choose_speakers(mrd_alignment *a, mrd_coll_obs *obs)
                 best = from;
             }
         }
+        if (is_mixed(&takers, &a->seen[i])) {
+            a->mixed += end - i;
+            continue;
+        }
         for (size_t k = best; k < best + most; k++)
             obs[n++] = a->seen[k].obs;
     }
-    return n;
+    mrd_map_fini(&takers);
+    *ret_n = n;
+    return err;
 }
 
 /* ---- Solving ---- */
@@ -477,7 +516,7 @@ aligned_clock(const mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
     c.noise_ns = p->residual_median;
     c.epochs = (uint32_t) p->piece_count;
     c.violations = p->violations;
-    c.quality = mrd_catalog_intern(a->cat, p->violations > 0      ? "suspect"
+    c.quality = mrd_catalog_intern(a->cat, p->violations > 0     ? "suspect"
                                            : u == sol->reference ? "reference"
                                                                  : "aligned");
     c.method = mrd_catalog_intern(a->cat, "collectives");
@@ -573,10 +612,32 @@ solve(mrd_alignment *a, const mrd_coll_obs *obs, size_t n, mrd_clock_info *clock
     return err;
 }
 
+/* What contradicts itself is refused, whatever else can be aligned. */
+static void
+note_contradictions(mrd_alignment *a)
+{
+    char text[240];
+
+    if (a->mixed > 0) {
+        snprintf(text, sizeof(text),
+                 "%" PRIu64 " collectives are of groups in which more take part than the group "
+                 "says it has members: several communicators of one name, none of them is used",
+                 a->mixed);
+        refuse(a, text);
+    }
+    if (a->wrong > 0)
+        mrd_catalog_note(a->cat,
+                         "%" PRIu64 " collectives contradict themselves (their process is not one "
+                         "of the group's ranks, or these are not as many as its size) and were "
+                         "left out of the alignment",
+                         a->wrong);
+}
+
 static mrd_err
 by_collectives(mrd_alignment *a, mrd_clock_info *clocks, mrd_why *why)
 {
     mrd_coll_obs *obs;
+    size_t n = 0;
     mrd_err err = see_all(a, why);
 
     if (err != MRD_OK)
@@ -592,7 +653,10 @@ by_collectives(mrd_alignment *a, mrd_clock_info *clocks, mrd_why *why)
     keep_believable(a);
     if ((obs = malloc((a->n_seen + 1) * sizeof(*obs))) == NULL)
         return no_memory(why);
-    err = solve(a, obs, choose_speakers(a, obs), clocks);
+    if ((err = choose_speakers(a, obs, &n)) == MRD_OK) {
+        note_contradictions(a);
+        err = n == 0 && a->mixed > 0 ? MRD_OK : solve(a, obs, n, clocks);
+    }
     free(obs);
     return err == MRD_OK ? MRD_OK : no_memory(why);
 }

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "base/obj.h"
@@ -29,6 +30,8 @@ enum {
     KEY_GID,
     KEY_OP,
     KEY_BYTES,
+    KEY_SENDS,
+    KEY_GETS,
     KEYS
 };
 
@@ -40,7 +43,9 @@ static const char *const key_names[KEYS] = { "Collective name",
                                              "Group size",
                                              "gid",
                                              "op_id",
-                                             "size" };
+                                             "size",
+                                             "In split size",
+                                             "Out split size" };
 
 struct mrd_collectives {
     const mrd_catalog *cat;
@@ -186,6 +191,49 @@ kernel_part(mrd_str name)
     return (mrd_str){ name.p + from, end - from };
 }
 
+/* The next number of "[0, 12, ...]"; false at the end. */
+static bool
+next_number(mrd_str *text, uint64_t *ret)
+{
+    while (text->len > 0 && !isdigit((unsigned char) *text->p))
+        *text = (mrd_str){ text->p + 1, text->len - 1 };
+    if (text->len == 0)
+        return false;
+    for (*ret = 0; text->len > 0 && isdigit((unsigned char) *text->p) && *ret < UINT32_MAX;
+         *text = (mrd_str){ text->p + 1, text->len - 1 })
+        *ret = *ret * 10 + (uint64_t) (*text->p - '0');
+    return true;
+}
+
+static bool
+has_zero(mrd_str text)
+{
+    uint64_t v;
+
+    while (next_number(&text, &v)) {
+        if (v == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a kernel's group can be as it says. Long lists are cut short by their writer: "...". */
+static bool
+is_possible(const mrd_collectives *c, const mrd_event *ev, int64_t members)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
+    int64_t rank = mrd_catalog_borrow_process(c->cat, t->process)->rank, n = 0;
+    mrd_str ranks = arg_text(c, ev, KEY_RANKS);
+    bool mine = rank == MRD_NONE, cut = memmem(ranks.p, ranks.len, "...", 3) != NULL;
+    uint64_t v;
+
+    while (next_number(&ranks, &v)) {
+        mine = mine || (int64_t) v == rank;
+        n++;
+    }
+    return n == 0 || cut || (mine && (members == 0 || members == n));
+}
+
 static mrd_cc_kind
 see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
 {
@@ -206,7 +254,16 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
         if (members == 1)
             return MRD_CC_LOOSE; /* nobody to wait for */
     }
-    if (uneven || !arg_int(c, ev, KEY_SIZE, &ret->size))
+    ret->members = members > 0 && members < UINT32_MAX ? (uint32_t) members : 0;
+    if (!is_possible(c, ev, members))
+        return MRD_CC_WRONG;
+    if (!arg_int(c, ev, KEY_SIZE, &ret->size))
+        ret->size = -1;
+    if (kind == MRD_CC_SYNC &&
+        ((ret->size == 0 && !mrd_str_starts(word, "barrier")) ||
+         (uneven && (has_zero(arg_text(c, ev, KEY_SENDS)) || has_zero(arg_text(c, ev, KEY_GETS))))))
+        return MRD_CC_LOOSE; /* who has nothing to wait for may leave */
+    if (uneven)
         ret->size = -1;
     return kind;
 }
@@ -219,6 +276,7 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
     if (!arg_int(c, ev, KEY_GID, &gid) || !arg_int(c, ev, KEY_OP, &op))
         return MRD_CC_LOOSE; /* nothing says which operation of whom */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
+    ret->members = 0;
     ret->op = mrd_hash64(&op, sizeof(op), 0);
     if (!arg_int(c, ev, KEY_BYTES, &ret->size))
         ret->size = -1;

@@ -11,6 +11,9 @@
  *
  * Sync means: no participant leaves before the last has entered (all-reduce, all-gather,
  * reduce-scatter, all-to-all, barrier). Broadcast, reduce, gather, scatter, send and recv are not.
+ * Nor is an operation on nothing, nor an all-to-all in which somebody exchanges nothing with somebody
+ * ("In split size" with a 0). WRONG: the group's ranks are not as many as its size, or its own
+ * process's rank is not one of them.
  * A bare SendRecv kernel may be an all-to-all or two single messages: only the host's annotations
  * ("nccl:all_to_all", "nccl:send") tell, so they are reported as well.
  *
@@ -29,6 +32,7 @@ typedef enum {
     MRD_CC_LOOSE,      /* a collective or message without that promise */
     MRD_CC_SENDRECV,   /* SendRecv kernel without a collective's name */
     MRD_CC_BARRIER,    /* neuron cc_exec_barrier: sync, but all alike */
+    MRD_CC_WRONG,      /* a collective that contradicts itself: nothing may be concluded from it */
     MRD_CC_SAYS_ALL,   /* host annotation: an all-to-all was called */
     MRD_CC_SAYS_SINGLE /* host annotation: a send or recv was called */
 } mrd_cc_kind;
@@ -36,6 +40,7 @@ typedef enum {
 typedef struct {
     uint64_t group, op; /* hashes */
     int64_t size;       /* elements or bytes; -1 unknown, or not the same at all participants */
+    uint32_t members;   /* of the group, as the event says; 0 unknown */
 } mrd_cc;
 
 typedef struct mrd_collectives mrd_collectives;
@@ -43,8 +48,8 @@ typedef struct mrd_collectives mrd_collectives;
 mrd_collectives *mrd_collectives_new(const mrd_catalog *cat); /* NULL without memory */
 void mrd_collectives_free(mrd_collectives *c);                /* NULL is fine */
 /*
- * What this event is. *ret_cc is written for SYNC, LOOSE, SENDRECV and BARRIER. Only finished spans
- * are collectives.
+ * What this event is. *ret_cc is written for SYNC, LOOSE, SENDRECV, BARRIER and WRONG. Only finished
+ * spans are collectives.
  */
 mrd_cc_kind mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc);
 

@@ -9,6 +9,7 @@ typedef struct {
     uint64_t op;
     uint64_t number; /* of this collective in its group; 0: none yet */
     int64_t size, first_end;
+    uint32_t takers, members;
     mrd_sid name;
     mrd_gather_part *parts;
     size_t n, cap;
@@ -96,7 +97,11 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
 static void
 tell(mrd_gather *g, const group_now *now)
 {
-    mrd_gathered c = { .name = now->name, .size = now->size, .n = now->n, .parts = now->parts };
+    mrd_gathered c = { .name = now->name,
+                       .group = (uint32_t) (now - g->groups),
+                       .size = now->size,
+                       .n = now->n,
+                       .parts = now->parts };
 
     if (now->n > 0)
         g->done(g->self, &c);
@@ -127,7 +132,7 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
                uint32_t core)
 {
     const mrd_track *t = mrd_catalog_borrow_track(g->cat, ev->track);
-    uint32_t index;
+    uint32_t index, before;
     group_now *now;
     mrd_err err;
 
@@ -142,7 +147,10 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
     if (err != MRD_OK)
         return err;
     now = &g->groups[index];
-    if (!belongs(now, ev, what, mrd_map_get(&g->part_of, (mrd_map_key){ index, core, 0 }))) {
+    before = mrd_map_get(&g->part_of, (mrd_map_key){ index, core, 0 });
+    now->takers += before == MRD_MAP_NONE;
+    now->members = what->members;
+    if (!belongs(now, ev, what, before)) {
         tell(g, now);
         now->op = what->op;
         now->size = what->size;
@@ -164,6 +172,13 @@ mrd_gather_finish(mrd_gather *g)
         tell(g, &g->groups[i]);
         g->groups[i].n = 0;
     }
+}
+
+uint32_t
+mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members)
+{
+    *ret_members = g->groups[group].members;
+    return g->groups[group].takers;
 }
 
 uint64_t

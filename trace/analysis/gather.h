@@ -30,7 +30,8 @@ typedef struct {
 
 /* A collective that is over; parts in the order of their begins. Borrowed for the call. */
 typedef struct {
-    mrd_sid name; /* of the first part's event */
+    mrd_sid name;   /* of the first part's event */
+    uint32_t group; /* number of its group, for mrd_gather_takers */
     int64_t size;
     size_t n;
     const mrd_gather_part *parts;
@@ -50,6 +51,12 @@ mrd_err mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, cons
                        uint32_t core);
 /* Tells what is still open. */
 void mrd_gather_finish(mrd_gather *g);
+/*
+ * How many cores took part in anything of a group so far. A collective with fewer parts lacks some:
+ * who came last is then not known. *ret_members: how many the group says it has, 0 unknown; with
+ * more takers than that it is several groups of one name, and parts may be mixed up.
+ */
+uint32_t mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members);
 /* Parts of groups beyond MRD_GATHER_GROUPS: not looked at. */
 uint64_t mrd_gather_left_out(const mrd_gather *g);
 

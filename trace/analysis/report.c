@@ -29,6 +29,14 @@ typedef struct {
     bool device; /* its spans are the device's own */
 } track_state;
 
+/* Proofs that hold if so many parts are all that the group has: only the end tells. */
+typedef struct {
+    uint32_t group, worker, collective; /* the last to begin; index of the row */
+    size_t parts;
+    uint64_t count, wait_ns;
+    uint64_t matched; /* collectives of this shape, proven or not */
+} claim;
+
 struct mrd_report {
     const mrd_catalog *cat;
     uint32_t profile;
@@ -44,7 +52,11 @@ struct mrd_report {
     mrd_sid beside[4]; /* categories on device lines that are no work of the device */
     mrd_collectives *see;
     mrd_gather *gather;
-    mrd_map by_name; /* name, size -> collective */
+    mrd_map by_name;  /* name, size -> collective */
+    mrd_map by_claim; /* group and parts, worker, row -> claim */
+    claim *claims;
+    size_t n_claims, cap_claims;
+    bool *distrusted; /* by process: its clock proves nothing */
     mrd_report_collective *collectives;
     size_t n_collectives, cap_collectives;
     mrd_report_pace *paces; /* by process; empty ones are dropped by finish */
@@ -345,21 +357,54 @@ has_bound(const mrd_report *r, const mrd_gather_part *part)
     return false;
 }
 
-/* Whether the last part began after all others beyond doubt. *ret_no_bound: a bound was missing. */
+/* A clock that is suspect, or that a check contradicted: its bound may be false. */
 static bool
-is_proven(const mrd_report *r, const mrd_gathered *c, bool *ret_no_bound)
+is_distrusted(const mrd_catalog *cat, const mrd_process *p)
+{
+    size_t n;
+    const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
+
+    for (size_t i = 1; i < n; i++) {
+        if ((p->clock == i || (clocks[i].node != 0 && clocks[i].node == p->instance_id)) &&
+            (clocks[i].violations > 0 ||
+             mrd_str_is(mrd_catalog_text(cat, clocks[i].quality), "suspect")))
+            return true;
+    }
+    return false;
+}
+
+static void
+clocks_judge(mrd_report *r)
+{
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(r->cat); i++)
+        r->distrusted[i] = is_distrusted(r->cat, mrd_catalog_borrow_process(r->cat, i));
+}
+
+/* Why the last part of a collective is not proven to be the last to begin. */
+typedef struct {
+    bool no_bound, suspect;
+} doubts;
+
+/* Whether the last part began after all others beyond doubt. */
+static bool
+is_proven(const mrd_report *r, const mrd_gathered *c, doubts *ret)
 {
     const mrd_gather_part *last = &c->parts[c->n - 1];
     bool proven = true;
 
-    *ret_no_bound = false;
+    *ret = (doubts){ 0 };
     for (size_t i = 0; i + 1 < c->n; i++) {
         const mrd_gather_part *other = &c->parts[i];
         uint64_t late = (uint64_t) last->begin - (uint64_t) other->begin, error = MRD_REPORT_NOISE;
 
         if (!same_node(r, last->core, other->core)) {
+            if (r->distrusted[r->all[last->core].pub.process] ||
+                r->distrusted[r->all[other->core].pub.process]) {
+                ret->suspect = true;
+                return false;
+            }
             if (!has_bound(r, last) || !has_bound(r, other)) {
-                *ret_no_bound = true;
+                ret->no_bound = true;
                 return false;
             }
             error += (uint64_t) last->bound_ns + other->bound_ns;
@@ -367,6 +412,54 @@ is_proven(const mrd_report *r, const mrd_gathered *c, bool *ret_no_bound)
         proven = proven && late > error;
     }
     return proven;
+}
+
+/* The claim of a collective's shape; NULL without memory. */
+static claim *
+claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
+{
+    uint32_t worker = c->parts[c->n - 1].core;
+    mrd_map_key key = { (uint64_t) c->group << 32 | c->n, worker, collective };
+    uint32_t i = mrd_map_get(&r->by_claim, key);
+
+    if (i != MRD_MAP_NONE)
+        return &r->claims[i];
+    if (r->n_claims == r->cap_claims) {
+        size_t cap = r->cap_claims == 0 ? 64 : 2 * r->cap_claims;
+        claim *more = realloc(r->claims, cap * sizeof(*more));
+
+        if (more == NULL)
+            return NULL;
+        r->claims = more;
+        r->cap_claims = cap;
+    }
+    if (mrd_map_put(&r->by_claim, key, (uint32_t) r->n_claims) != MRD_OK)
+        return NULL;
+    r->claims[r->n_claims] =
+        (claim){ .group = c->group, .worker = worker, .collective = collective, .parts = c->n };
+    return &r->claims[r->n_claims++];
+}
+
+/* At the end it is known how many a group has. */
+static void
+settle_claims(mrd_report *r)
+{
+    for (size_t i = 0; i < r->n_claims; i++) {
+        const claim *c = &r->claims[i];
+        mrd_report_worker *late = &r->all[c->worker].pub;
+        uint32_t members, takers = mrd_gather_takers(r->gather, c->group, &members);
+
+        if (members > 0 && takers > members) {
+            r->totals.mixed += c->matched;
+        } else if (c->parts < takers) {
+            r->totals.partial += c->matched;
+        } else {
+            late->proven += c->count;
+            late->proven_ns += c->wait_ns;
+            r->collectives[c->collective].proven += c->count;
+            r->totals.proven += c->count;
+        }
+    }
 }
 
 static void
@@ -378,14 +471,17 @@ collective_done(void *self, const mrd_gathered *c)
     uint64_t waits = 0, spread = (uint64_t) last->begin - (uint64_t) c->parts[0].begin;
     uint64_t shortest = UINT64_MAX, alone;
     mrd_report_collective *row;
-    bool no_bound, proven;
+    doubts why;
+    claim *held;
+    bool proven;
 
     if (c->n < 2) {
         r->totals.alone++;
         return;
     }
     alone = (uint64_t) last->begin - (uint64_t) c->parts[c->n - 2].begin;
-    if ((row = collective_row(r, c)) == NULL) {
+    if ((row = collective_row(r, c)) == NULL ||
+        (held = claim_of(r, c, (uint32_t) (row - r->collectives))) == NULL) {
         r->err = MRD_NOMEM;
         return;
     }
@@ -399,24 +495,24 @@ collective_done(void *self, const mrd_gathered *c)
         waits += wait;
         shortest = dur < shortest ? dur : shortest;
     }
-    proven = is_proven(r, c, &no_bound);
+    proven = is_proven(r, c, &why);
+    held->matched++;
+    held->count += proven;
+    held->wait_ns += proven ? waits : 0;
     late->last++;
-    late->proven += proven;
     late->alone_ns += alone;
     late->alone_wait_ns += alone * (c->n - 1);
     late->caused_ns += waits;
-    late->proven_ns += proven ? waits : 0;
     row->count++;
     row->parts += c->n;
-    row->proven += proven;
     row->wait_ns += waits;
     row->spread_max_ns = spread > row->spread_max_ns ? spread : row->spread_max_ns;
     if (mrd_hist_add(&row->latency, shortest) != MRD_OK ||
         mrd_hist_add(&row->spread, spread) != MRD_OK)
         r->err = MRD_NOMEM;
     r->totals.matched++;
-    r->totals.proven += proven;
-    r->totals.no_bound += no_bound;
+    r->totals.no_bound += why.no_bound;
+    r->totals.suspect += why.suspect;
     r->totals.wait_ns += waits;
 }
 
@@ -612,11 +708,13 @@ mrd_report_new(const mrd_sink_env *env)
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     for (size_t i = 0; i < MRD_COUNT(beside); i++)
         r->beside[i] = mrd_strtab_find(strings, mrd_str_of(beside[i]));
-    if (r->classes == NULL || r->paces == NULL || r->see == NULL || r->gather == NULL ||
-        !workers_make(r)) {
+    r->distrusted = calloc(r->n_paces + 1, sizeof(*r->distrusted));
+    if (r->classes == NULL || r->paces == NULL || r->distrusted == NULL || r->see == NULL ||
+        r->gather == NULL || !workers_make(r)) {
         mrd_report_free(r);
         return NULL;
     }
+    clocks_judge(r);
     return r;
 }
 
@@ -638,6 +736,9 @@ mrd_report_free(mrd_report *r)
     free(r->workers);
     free(r->classes);
     mrd_map_fini(&r->by_name);
+    mrd_map_fini(&r->by_claim);
+    free(r->claims);
+    free(r->distrusted);
     mrd_collectives_free(r->see);
     mrd_gather_free(r->gather);
     free(r);
@@ -697,6 +798,7 @@ mrd_report_finish(mrd_report *r)
     mrd_err err;
 
     mrd_gather_finish(r->gather);
+    settle_claims(r);
     r->totals.left_out = mrd_gather_left_out(r->gather);
     for (size_t i = 0; i < r->n_all; i++) {
         worker_state *w = &r->all[i];

@@ -22,7 +22,9 @@
  * Late     parts of a collective come from trace/analysis/gather.h. The last to begin is *proven* late when
  *          its begin lies after every other's by more than MRD_REPORT_NOISE and, for those of other
  *          nodes, the bounds of both (cores of one node share its clock); otherwise who was last is
- *          *indistinguishable*. `alone` is the time between the last and the last but
+ *          *indistinguishable*. Nothing is proven by a clock that is suspect or was contradicted, of
+ *          a collective that lacks a part of somebody who took part in others of its group, nor of
+ *          a group with more members than it says. `alone` is the time between the last and the last but
  *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
  *          it.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
@@ -108,6 +110,9 @@ typedef struct {
     uint64_t proven;
     uint64_t left_out;  /* parts of too many groups */
     uint64_t no_bound;  /* collectives over nodes with a clock whose bound is unknown */
+    uint64_t suspect;   /* ... with a clock that is suspect or that something contradicts */
+    uint64_t partial;   /* lack a part: somebody who is in others of its group is not in this one */
+    uint64_t mixed;     /* of groups with more members than they say */
     int64_t first_ns;   /* of all spans; 0 without any */
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/obj.h"
 #include "trace/json/catalog_json.h"
 #include "trace/sink/sink_report.h"
 #include "trace/sink/text.h"
@@ -123,6 +124,28 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
                          "the bounds.");
 }
 
+/* Why some collectives prove nothing. */
+static void
+put_doubts(const mrd_report_totals *t, mrd_buf *to)
+{
+    const struct {
+        uint64_t n;
+        const char *what;
+    } rows[] = {
+        { t->no_bound, "with a clock whose bound is not known there" },
+        { t->suspect, "with a clock that is suspect, or that something contradicts" },
+        { t->partial, "that lack somebody who is in others of the same group" },
+        { t->mixed, "of groups with more members than they say they have, which are several "
+                    "groups of one name" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        if (rows[i].n > 0)
+            mrd_buf_fmt(to, "Who was last is not proven in %" PRIu64 " collective%s %s. ",
+                        rows[i].n, rows[i].n == 1 ? "" : "s", rows[i].what);
+    }
+}
+
 static void
 put_title(report_sink *s)
 {
@@ -153,11 +176,7 @@ put_title(report_sink *s)
     mrd_buf_reset(&words);
     if (bad > 0)
         mrd_buf_fmt(&words, "%zu of %zu inputs are incomplete: see the summary. ", bad, inputs);
-    if (t->no_bound > 0)
-        mrd_buf_fmt(&words,
-                    "%" PRIu64 " collectives lie on nodes whose clocks have no bound: who was last "
-                    "there cannot be proven. ",
-                    t->no_bound);
+    put_doubts(t, &words);
     if (t->alone + t->left_out > 0)
         mrd_buf_fmt(&words,
                     "%" PRIu64 " parts of collectives found no partner, %" PRIu64
@@ -382,6 +401,54 @@ put_pauses(report_sink *s)
     }
 }
 
+/* What the bounds assume, by the methods they come from. */
+static void
+put_assumptions(report_sink *s)
+{
+    const mrd_catalog *cat = s->common.env->catalog;
+    size_t n, by_collectives = 0, by_probes = 0;
+    const mrd_clock_info *c = mrd_catalog_clocks(cat, &n);
+
+    for (size_t i = 1; i < n; i++) {
+        bool collectives = mrd_str_is(mrd_catalog_text(cat, c[i].method), "collectives");
+
+        by_collectives += c[i].bound_ns >= 0 && collectives;
+        by_probes += c[i].bound_ns >= 0 && !collectives;
+    }
+    if (by_collectives > 0)
+        put_wrapped(&s->text, "  assumes",
+                    MRD_STR("nobody leaves a collective before all have entered; a clock's rate "
+                            "changes by at most 0.2 ppm a second but for what its ends show; no "
+                            "clock is stepped away and back between two collectives"));
+    if (by_probes > 0)
+        put_wrapped(&s->text, "  assumes",
+                    MRD_STR("no packet arrives before it was sent; a clock's rate changes slowly "
+                            "inside an epoch (docs/timesync.md section 4)"));
+}
+
+/* What proofs lean on. */
+static void
+put_clocks(report_sink *s)
+{
+    const mrd_catalog *cat = s->common.env->catalog;
+    char bound[MRD_DUR_TEXT];
+    size_t n;
+    const mrd_clock_info *c = mrd_catalog_clocks(cat, &n);
+
+    if (n <= 2)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-58s %-12s %10s %10s\n", "Clocks", "quality", "bound", "violations");
+    for (size_t i = 1; i < n && i <= ROWS; i++) {
+        mrd_text_cell(&s->text, mrd_catalog_text(cat, c[i].name), 58, true);
+        mrd_buf_fmt(&s->text, " %-12.12s %10s %10" PRIu64 "\n",
+                    mrd_catalog_text(cat, c[i].quality).p,
+                    c[i].bound_ns < 0 ? "unknown" : mrd_text_dur((uint64_t) c[i].bound_ns, bound),
+                    c[i].violations);
+    }
+    mrd_text_left_out(&s->text, n - 1 > ROWS ? n - 1 - ROWS : 0, "clocks", "report-json");
+    put_assumptions(s);
+}
+
 static const char legend[] =
     "\ncompute: the device computes; both: a collective runs meanwhile (on Neuron: inside the "
     "execution);\nexposed: only a collective runs; copy: only copies; waiting: in a barrier for "
@@ -403,6 +470,7 @@ report_write(void *state)
     put_collectives(s);
     put_steps(s);
     put_pauses(s);
+    put_clocks(s);
     mrd_buf_text(&s->text, legend);
     mrd_out_add(s->common.env->out, s->text.p, s->text.len);
     return s->text.err;
