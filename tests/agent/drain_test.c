@@ -66,12 +66,12 @@ static mrd_drain *
 open_drain(heard *h, bool hold)
 {
     mrd_drain_options o = { .instance_id = "i-test",
-                               .ring_dir = test_tmp(),
-                               .only_uid = -1,
-                               .hold = hold,
-                               .event = take,
-                               .process = process_event,
-                               .self = h };
+                            .ring_dir = test_tmp(),
+                            .only_uid = -1,
+                            .hold = hold,
+                            .event = take,
+                            .process = process_event,
+                            .self = h };
     mrd_why why = { 0 };
 
     CHECK_ERR("open", mrd_drain_open(&o, &h->p, &why), MRD_OK);
@@ -245,7 +245,7 @@ TEST(draining_is_fair)
         while (mrd_drain_wait_ns(p) > 0)
             ;
         CHECK(mrd_drain_step(p) > 0); /* fewer than the budget where its time was up */
-        CHECK(h.n[MRD_SPAN] - before <= 8192 + 4 + 4);
+        CHECK(h.n[MRD_SPAN] - before <= 8192 + 4 * 50); /* calm rings of turns cut before, too */
     }
     mrd_drain_finish(p);
     for (int i = 0; i < 4; i++)
