@@ -11,6 +11,7 @@
 #include "agent/sample.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/manual.h"
 #include "base/obj.h"
 #include "base/secret.h"
 #include "base/user.h"
@@ -256,6 +257,13 @@ run(mrd_agent_options *o, const mrd_node *node)
 int
 main(int argc, char **argv)
 {
+    static const mrd_manual manual = {
+        .program = "meridian-agent",
+        .what = "Collects what this node's processes record and ships it to the aggregator",
+        .usage = "[options]",
+        .table = options,
+        .rows = MRD_COUNT(options),
+    };
     mrd_agent_options o = { 0 };
     mrd_node_options who = { 0 };
     mrd_node node;
@@ -264,13 +272,9 @@ main(int argc, char **argv)
 
     (void) umask(077);
     mrd_secret_process(); /* tokens and other people's events stay out of core files */
+    if (mrd_manual_asked(&manual, argc, argv, false, stdout))
+        return 0;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            printf("usage: meridian-agent [options]\n\nCollects what this node's processes record "
-                   "and ships it to the aggregator.\n");
-            mrd_conf_help(options, MRD_COUNT(options), stdout);
-            return 0;
-        }
         if (strcmp(argv[i], "--version") == 0) {
             printf("meridian-agent %s\n", MRD_RELEASE);
             return 0;

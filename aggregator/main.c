@@ -9,6 +9,7 @@
 #include "aggregator/aggregator.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/manual.h"
 #include "base/obj.h"
 #include "base/secret.h"
 #include "base/user.h"
@@ -547,24 +548,27 @@ serve(const settings *s)
 int
 main(int argc, char **argv)
 {
+    static const mrd_manual manual = {
+        .program = "meridian-aggregator",
+        .what = "Takes the events of all agents, keeps them, and merges them",
+        .usage = "[options]",
+        .table = table,
+        .rows = OPTIONS,
+    };
     settings s = { 0 };
     mrd_why why = { 0 };
     int code;
 
     (void) umask(077);
     mrd_secret_process();
+    if (mrd_manual_asked(&manual, argc, argv, false, stdout))
+        return 0;
     if (settings_read(&s, argc, argv, &why) != MRD_OK) {
         fprintf(stderr, "meridian-aggregator: %s\n", why.text);
         return 2;
     }
     mrd_log_init("meridian-aggregator", 2, (mrd_log_level) s.log_level, s.json_log);
-    if (s.help) {
-        printf(
-            "usage: meridian-aggregator [options]\n\nTakes the events of all agents, keeps them, "
-            "and merges them.\n");
-        mrd_conf_help(table, OPTIONS, stdout);
-        code = 0;
-    } else if (s.version) {
+    if (s.version) {
         printf("meridian-aggregator %s\n", MRD_RELEASE);
         code = 0;
     } else {

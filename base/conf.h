@@ -65,7 +65,5 @@ mrd_err mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char
                       bool stop_at_word, mrd_strlist *ret_rest, mrd_why *why);
 /* Frees the STR and LIST members. */
 void mrd_conf_fini(const mrd_opt *table, size_t n, void *into);
-/* Prints the table as aligned help. */
-void mrd_conf_help(const mrd_opt *table, size_t n, FILE *to);
 
 #endif

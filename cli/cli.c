@@ -4,28 +4,38 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/manual.h"
 #include "base/obj.h"
+
+/* Its line in cli/commands.def; of "certs init" and the like that of the first word. */
+static const char *
+what_of(const char *command)
+{
+    static const char *const rows[][2] = {
+#define MRD_COMMAND(ident, name, args, what) { name, what },
+#include "cli/commands.def"
+#undef MRD_COMMAND
+    };
+    size_t len = strcspn(command, " ");
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        if (strlen(rows[i][0]) == len && strncmp(rows[i][0], command, len) == 0)
+            return rows[i][1];
+    }
+    return "a command of Meridian";
+}
 
 mrd_err
 mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv, bool stop_at_word,
               const char *usage, const char *more, mrd_strlist *ret_words, bool *ret_done)
 {
+    mrd_manual manual = { "meridian", argv[0], what_of(argv[0]), usage, more, table, n };
     mrd_why why = { 0 };
     mrd_err err;
 
-    *ret_done = false;
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (stop_at_word && argv[i][0] != '-')
-            break;
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            printf("usage: meridian %s %s\n", argv[0], usage);
-            mrd_conf_help(table, n, stdout);
-            if (more != NULL)
-                printf("\n%s", more);
-            *ret_done = true;
-            return MRD_OK;
-        }
-    }
+    *ret_done = mrd_manual_asked(&manual, argc, argv, stop_at_word, stdout);
+    if (*ret_done)
+        return MRD_OK;
     if ((err = mrd_conf_defaults(table, n, into, &why)) != MRD_OK ||
         (err = mrd_conf_env(table, n, into, &why)) != MRD_OK ||
         (err = mrd_conf_args(table, n, into, argc, argv, stop_at_word, ret_words, &why)) != MRD_OK)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/manual.h"
 #include "base/near.h"
 #include "base/obj.h"
 
@@ -13,19 +14,35 @@ static const mrd_command commands[] = {
 #undef MRD_COMMAND
 };
 
+static const mrd_manual manual = {
+    .program = "meridian",
+    .what = "one timeline for a Neuron cluster, with an error bar on every clock",
+    .usage = "COMMAND [options]",
+};
+
 static void
 print_help(FILE *to)
 {
-    fprintf(to,
-            "meridian %s: one timeline for a Neuron cluster, with an error bar on every clock\n\n"
-            "usage: meridian COMMAND [options]\n\n",
-            MRD_RELEASE);
+    fprintf(to, "meridian %s: %s\n\nusage: meridian %s\n\n", MRD_RELEASE, manual.what,
+            manual.usage);
     for (size_t i = 0; i < MRD_COUNT(commands); i++)
         fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].what);
     fprintf(
         to,
         "\n`meridian COMMAND --help` explains one. Exit status: 0 done, 1 failed, 2 wrong usage,\n"
         "3 done but something was incomplete.\n");
+}
+
+static void
+print_page(FILE *to)
+{
+    mrd_manual_roff_head(&manual, to);
+    fprintf(to, ".SH COMMANDS\n");
+    for (size_t i = 0; i < MRD_COUNT(commands); i++) {
+        fprintf(to, ".TP\n.BR meridian\\-%s (1)\n", commands[i].name);
+        mrd_manual_roff(commands[i].what, to);
+        fputc('\n', to);
+    }
 }
 
 static int
@@ -52,6 +69,16 @@ main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help(stdout);
+        return MRD_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--help=man") == 0) {
+        print_page(stdout);
+        return MRD_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--help=options") == 0) {
+        for (size_t i = 0; i < MRD_COUNT(commands); i++)
+            printf("%s\n", commands[i].name);
+        printf("--help\n--version\n");
         return MRD_EXIT_OK;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
