@@ -4,14 +4,16 @@
  *
  *   unit      what shares a clock: all processes of a known instance; else all of one input file
  *   none      every unit keeps its own clock, labelled "unaligned", bound unknown
- *   collectives   a pass over the streams gathers collectives (trace/analysis/collectives.h), the solver of
- *             timesync/collective.h lines the units up on the clock of the first one, and sources
- *             opened here come in that clock. Refused as a whole, with a sentence, where sequences
- *             differ, the match is ambiguous or ends do not coincide; then it is as with none
+ *   collectives   a pass over the streams gathers collectives (trace/analysis/collectives.h), the
+ *             solver of timesync/collective.h lines the units up on the clock of the first one, and
+ *             sources opened here come in that clock. Refused as a whole, with a sentence, where
+ *             sequences differ, the match is ambiguous, ends do not coincide, or groups and their
+ *             members contradict each other; then it is as with none
  *
  * Order inside a unit and durations never change. Device profiles keep their own time. An event's
- * bound is the solver's between the first and the last matched collective of its unit, unknown
- * outside: it holds for clocks of constant rate.
+ * bound is the solver's inside a piece of its unit's clock; outside (before the end of the first
+ * collective, after that of the last, beside a step) it is unknown, also for the reference's events
+ * beside anybody's step.
  *
  * Memory   at most `memory` / 8 for what the pass gathers; more collectives are a refusal.
  * Threads  belongs to one thread. Catalog and store outlive it.

@@ -110,6 +110,40 @@ static const struct {
       { NAMED("allreduce"), { "Group size", NULL, 1 } },
       MRD_CC_LOOSE,
       0 },
+    { "an operation on nothing",
+      KERNEL,
+      false,
+      { NAMED("allreduce"), { "In msg nelems", NULL, 0 } },
+      MRD_CC_LOOSE,
+      0 },
+    { "an all-to-all that gives somebody nothing",
+      KERNEL,
+      false,
+      { NAMED("all_to_allv"), { "In msg nelems", NULL, 12 }, { "In split size", "[4, 0, 8]", 0 } },
+      MRD_CC_LOOSE,
+      0 },
+    { "an all-to-all that gives everybody something",
+      KERNEL,
+      false,
+      { NAMED("all_to_allv"), { "In msg nelems", NULL, 12 }, { "In split size", "[4, 10, 8]", 0 } },
+      MRD_CC_SYNC,
+      -1 },
+    { "ranks that are not as many as the size",
+      KERNEL,
+      false,
+      { NAMED("allreduce"),
+        { "Group size", NULL, 2 },
+        { "Process Group Ranks", "[0, 1, 2, 3]", 0 } },
+      MRD_CC_WRONG,
+      0 },
+    { "a list that was cut short",
+      KERNEL,
+      false,
+      { NAMED("allreduce"),
+        { "Group size", NULL, 64 },
+        { "Process Group Ranks", "[0, 1, ...]", 0 } },
+      MRD_CC_SYNC,
+      -1 },
     { "the launch, not the kernel",
       "ncclKernel_AllReduce_RING_LL_Sum_float(x)",
       true,
@@ -239,6 +273,30 @@ TEST(groups_and_operations)
         CHECK_ROW(pairs[i].name, see(&f, &y, &b) == MRD_CC_SYNC);
         CHECK_ROW(pairs[i].name, (a.group == b.group) == pairs[i].group);
         CHECK_ROW(pairs[i].name, (a.op == b.op) == pairs[i].op);
+        mrd_catalog_free(f.cat);
+    }
+}
+
+/* The process's own rank is one of its group's, or the group is another's. */
+TEST(a_rank_belongs_to_its_group)
+{
+    static const given in[6] = { NAMED("allreduce"), { "Process Group Ranks", "[0, 12]", 0 } };
+    static const struct {
+        int64_t rank;
+        mrd_cc_kind want;
+    } of[] = { { 12, MRD_CC_SYNC }, { 1, MRD_CC_WRONG }, { MRD_NONE, MRD_CC_SYNC } };
+
+    for (size_t i = 0; i < MRD_COUNT(of); i++) {
+        mrd_arg args[6];
+        mrd_cc cc = { 0 };
+        mrd_event ev;
+        fixture f;
+
+        start(&f);
+        mrd_catalog_borrow_process(f.cat, mrd_catalog_borrow_track(f.cat, f.device)->process)
+            ->rank = of[i].rank;
+        ev = event_of(&f, KERNEL, false, in, args);
+        CHECK(see(&f, &ev, &cc) == of[i].want);
         mrd_catalog_free(f.cat);
     }
 }

@@ -273,6 +273,79 @@ TEST(late_needs_more_than_the_bounds)
     json_decref(r);
 }
 
+static int64_t
+total(const json_t *r, const char *key)
+{
+    return number(json_object_get(r, "totals"), key);
+}
+
+/* Nothing is proven by a clock that says itself that it is suspect, or that a check contradicted. */
+TEST(a_doubtful_clock_proves_nothing)
+{
+    static const struct {
+        const char *name, *quality;
+        uint64_t violations;
+        int64_t proven, suspect;
+    } rows[] = {
+        { "good", "good", 0, 4, 0 },
+        { "gap", "gap", 0, 4, 0 },
+        { "suspect", "suspect", 0, 0, 4 },
+        { "contradicted", "aligned", 1, 0, 4 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        mrd_proc_id late = mrd_catalog_borrow_track(p->cat, p->device[1])->process;
+        mrd_clock_info c = { .name = mrd_catalog_intern(p->cat, "clock"),
+                             .quality = mrd_catalog_intern(p->cat, rows[i].quality),
+                             .bound_ns = 400,
+                             .violations = rows[i].violations };
+        json_t *r;
+
+        mrd_catalog_borrow_process(p->cat, late)->clock = mrd_catalog_add_clock(p->cat, &c);
+        p->n = 0;
+        for (int64_t k = 0; k < 4; k++) {
+            cc_running(p, 0, k, k * 100000, 50000, 400);
+            cc_running(p, 1, k, k * 100000 + 20000, 30000, 400);
+        }
+        r = report(p);
+        CHECK_INT(total(r, "collectives"), 4);
+        CHECK_ROW(rows[i].name, total(r, "proven") == rows[i].proven);
+        CHECK_ROW(rows[i].name, total(r, "suspect_clock") == rows[i].suspect);
+        CHECK_ROW(rows[i].name, collective(r, 1, "proven") == rows[i].proven);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
+/* A collective without everybody who is in the others of its group may have been late to the one
+ * that is missing; that is only known when the missing one has been seen, here at the end. */
+TEST(a_part_that_is_missing_ends_the_proof)
+{
+    test_profile *p = test_profile_new();
+    mrd_track third = *mrd_catalog_borrow_track(p->cat, p->device[1]);
+    mrd_track_id id;
+    json_t *r;
+
+    third.lnc_idx = 7;
+    id = mrd_catalog_track(p->cat, &third);
+    p->n = 0;
+    for (int64_t k = 0; k < 4; k++) {
+        cc_running(p, 0, k, k * 100000, 50000, 5);
+        cc_running(p, 1, k, k * 100000 + 20000, 30000, 5);
+        if (k == 3)
+            cc_running(p, 1, k, k * 100000 + 21000, 29000, 5)->track = id;
+    }
+    r = report(p);
+    CHECK_INT(total(r, "collectives"), 4);
+    CHECK_INT(total(r, "partial"), 3);
+    CHECK_INT(total(r, "proven"), 1);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
 TEST(lateness_in_turns_is_nobodys_fault)
 {
     test_profile *p = test_profile_new();
