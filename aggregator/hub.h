@@ -455,6 +455,9 @@ bool select_matches(const hub_select *s, const hub_node *n);
 
 mrd_json *clock_json(const hub_clock *c);
 mrd_json *part_clock_json(const hub_part *p);
+/* What contradicts its clocks: frames on arrival and, once it was merged, all the rest. */
+uint64_t session_violations(const hub_session *s);
+uint64_t verdict_violations(const merge_verdict *v);
 mrd_json *session_clocks_json(const hub_session *s);
 void part_clock_recover(hub_part *p, const mrd_json *o); /* o may be NULL */
 void session_clocks_recover(hub_session *s, const mrd_json *o);

@@ -41,6 +41,7 @@ merge_snapshot(const hub *h, const hub_session *s)
         merge_input_free(in);
         return NULL;
     }
+    in->violations = session_violations(s);
     in->reference_ns = h->session_offset_ns;
     in->one_life = strcmp(s->timeline, h->timeline) == 0;
     hub_copy(in->id, sizeof(in->id), s->text);
@@ -224,9 +225,7 @@ take_verdict(hub *h, const merge_job *job, const merge_verdict *v)
     h->stats.clock_collective_violations += v->collectives.violations;
     if (s != NULL)
         s->verdict = *v;
-    if (v->held_out_violations + v->absolute_violations + v->collectives.violations +
-            mrd_timeline_violations(&v->timeline) >
-        0)
+    if (verdict_violations(v) > 0)
         mrd_log(MRD_LOG_WARN, "AGG-CLOCK-VIOLATION",
                 "A session's clocks contradict their bounds: id=%s held_out=%llu absolute=%llu "
                 "collectives=%zu ties=%zu",

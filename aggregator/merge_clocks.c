@@ -141,7 +141,7 @@ timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t
 
 mrd_err
 merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
-                 mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why)
+                  mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why)
 {
     mrd_err err = all ? mrd_timeline_solve((const mrd_node_clock *const *) clocks, n, ret_timeline)
                       : timeline_of_session(in, clocks, n, ret_timeline, why);
@@ -191,6 +191,7 @@ add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t se
     mrd_clock_info info = { .bound_ns = -1, .noise_ns = -1 };
     mrd_align_summary sum = { 0 };
     char name[HUB_ID_MAX + 64];
+    size_t pairs;
 
     (void) mrd_align_summarise(c->align, segment, &sum);
     row_name(node, clock, i, segment, &sum, name, sizeof(name));
@@ -203,7 +204,7 @@ add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t se
     info.estimate_ns = sum.offset;
     info.bound_ns = mrd_align_segment_widest(c->align, segment);
     info.noise_ns = sum.quality == MRD_ALIGN_UNALIGNED ? -1 : sum.noise_median;
-    info.violations = c->violations;
+    info.violations = c->violations + mrd_boot_clock_disagreements(c, &pairs);
     return mrd_catalog_add_clock(cat, &info);
 }
 

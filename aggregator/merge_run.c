@@ -70,6 +70,7 @@ typedef struct {
     merge_part **part_of;
     size_t n_sources, cap_sources;
     mrd_timeline timeline;
+    merge_verdict verdict;
     int64_t first_ns, last_ns;
     mrd_buf buf;
 } plan;
@@ -649,6 +650,24 @@ plan_fini(plan *p)
     mrd_buf_fini(&p->buf);
 }
 
+/* A check that contradicts a clock's bound does not say whose: none of them proves anything. */
+static void
+distrust_clocks(plan *p, uint64_t violations)
+{
+    size_t n;
+    mrd_clock_info *clocks = mrd_catalog_clocks(p->cat, &n);
+
+    if (violations == 0)
+        return;
+    for (size_t i = 1; i < n; i++)
+        clocks[i].violations = violations > clocks[i].violations ? violations : clocks[i].violations;
+    mrd_catalog_note(p->cat,
+                     "%" PRIu64 " checks (frames on arrival, held-out packets, absolute time, "
+                     "collectives, ties) contradict the bounds of this session's clocks: nothing "
+                     "is proven by them",
+                     violations);
+}
+
 static mrd_err
 plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times times, mrd_why *why)
 {
@@ -683,6 +702,7 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_tie(p, filter, why);
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
         err = plan_part(p, &p->parts[i], why);
+    distrust_clocks(p, in->violations);
     /* The catalog has all names now, which the check needs. */
     if (err == MRD_OK && filter == NULL && (p->check = merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
@@ -755,6 +775,25 @@ part_account(plan *p, merge_part *part)
         p->in->damage[part->node - p->in->nodes] = *d;
 }
 
+/* After the last event: what collectives and held-out packets say. */
+static void
+plan_verdict(plan *p, merge_verdict *v)
+{
+    *v = (merge_verdict){ .done = true, .timeline = p->timeline };
+    for (size_t i = 0; i < p->n_parts; i++) {
+        for (size_t k = 0; k < p->parts[i].clock.n; k++) {
+            const mrd_boot_clock *c = &p->parts[i].clock.v[k];
+            size_t pairs, odd = mrd_boot_clock_disagreements(c, &pairs);
+
+            v->held_out += c->checked;
+            v->held_out_violations += c->violations;
+            v->absolute += pairs;
+            v->absolute_violations += odd;
+        }
+    }
+    v->some = merge_check_run(p->check, &v->collectives, v->sentence);
+}
+
 /* The merged events. They are closed before any output is: then what is missing is said. */
 typedef struct {
     mrd_source base;
@@ -787,6 +826,10 @@ ending_close(mrd_source *self)
     e->inner->close(e->inner);
     for (size_t i = 0; i < e->p->n_parts; i++)
         part_account(e->p, &e->p->parts[i]);
+    if (e->p->check != NULL)
+        plan_verdict(e->p, &e->p->verdict);
+    if (e->p->in->violations == 0)
+        distrust_clocks(e->p, verdict_violations(&e->p->verdict));
     free(e);
 }
 
@@ -808,25 +851,6 @@ plan_merge(plan *p, mrd_source **ret_source, mrd_why *why)
     }
     *ret_source = &e->base;
     return MRD_OK;
-}
-
-/* After the last event: what collectives and held-out packets say. */
-static void
-plan_verdict(plan *p, merge_verdict *v)
-{
-    *v = (merge_verdict){ .done = true, .timeline = p->timeline };
-    for (size_t i = 0; i < p->n_parts; i++) {
-        for (size_t k = 0; k < p->parts[i].clock.n; k++) {
-            const mrd_boot_clock *c = &p->parts[i].clock.v[k];
-            size_t pairs, odd = mrd_boot_clock_disagreements(c, &pairs);
-
-            v->held_out += c->checked;
-            v->held_out_violations += c->violations;
-            v->absolute += pairs;
-            v->absolute_violations += odd;
-        }
-    }
-    v->some = merge_check_run(p->check, &v->collectives, v->sentence);
 }
 
 mrd_err
@@ -858,7 +882,7 @@ merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
             mrd_out_abort(targets[i].out);
     }
     if (err == MRD_OK && p.check != NULL && ret_verdict != NULL)
-        plan_verdict(&p, ret_verdict);
+        *ret_verdict = p.verdict;
     plan_fini(&p);
     return err;
 }

@@ -28,19 +28,32 @@ part_clock_json(const hub_part *p)
     return o;
 }
 
+uint64_t
+verdict_violations(const merge_verdict *v)
+{
+    return v->held_out_violations + v->collectives.violations + v->absolute_violations +
+           mrd_timeline_violations(&v->timeline);
+}
+
+uint64_t
+session_violations(const hub_session *s)
+{
+    uint64_t violations = verdict_violations(&s->verdict);
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        violations += s->parts[i]->causality.violations;
+    return violations;
+}
+
 mrd_json *
 session_clocks_json(const hub_session *s)
 {
     mrd_json *o = mrd_json_new_object();
     const merge_verdict *v = &s->verdict;
-    uint64_t frames = 0, violations = v->held_out_violations + v->collectives.violations +
-                                      v->absolute_violations +
-                                      mrd_timeline_violations(&v->timeline);
+    uint64_t frames = 0, violations = session_violations(s);
 
-    for (size_t i = 0; i < s->n_parts; i++) {
+    for (size_t i = 0; i < s->n_parts; i++)
         frames += s->parts[i]->causality.checked;
-        violations += s->parts[i]->causality.violations;
-    }
     mrd_json_set(o, "violations", mrd_json_new_int((int64_t) violations));
     mrd_json_set(o, "trusted", mrd_json_new_bool(violations == 0));
     mrd_json_set(o, "frames_checked", mrd_json_new_int((int64_t) frames));

@@ -33,8 +33,9 @@ typedef struct {
 typedef struct {
     uint32_t group, worker, collective; /* the last to begin; index of the row */
     size_t parts;
-    uint64_t count, wait_ns;
-    uint64_t matched; /* collectives of this shape, proven or not */
+    uint64_t count, wait_ns;               /* within one node, whose cores share its clock */
+    uint64_t across_count, across_wait_ns; /* over nodes */
+    uint64_t matched;                      /* collectives of this shape, proven or not */
 } claim;
 
 struct mrd_report {
@@ -383,6 +384,7 @@ clocks_judge(mrd_report *r)
 /* Why the last part of a collective is not proven to be the last to begin. */
 typedef struct {
     bool no_bound, suspect;
+    bool across; /* parts of other nodes are in it */
 } doubts;
 
 /* Whether the last part began after all others beyond doubt. */
@@ -398,6 +400,7 @@ is_proven(const mrd_report *r, const mrd_gathered *c, doubts *ret)
         uint64_t late = (uint64_t) last->begin - (uint64_t) other->begin, error = MRD_REPORT_NOISE;
 
         if (!same_node(r, last->core, other->core)) {
+            ret->across = true;
             if (r->distrusted[r->all[last->core].pub.process] ||
                 r->distrusted[r->all[other->core].pub.process]) {
                 ret->suspect = true;
@@ -440,15 +443,32 @@ claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
     return &r->claims[r->n_claims++];
 }
 
-/* At the end it is known how many a group has. */
+/* Whether a check has contradicted a clock since the report began. */
+static bool
+clocks_fell(const mrd_report *r)
+{
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(r->cat); i++) {
+        if (!r->distrusted[i] && is_distrusted(r->cat, mrd_catalog_borrow_process(r->cat, i)))
+            return true;
+    }
+    return false;
+}
+
+/* At the end it is known how many a group has, and whether the clocks hold. */
 static void
 settle_claims(mrd_report *r)
 {
+    bool fell = clocks_fell(r);
+
     for (size_t i = 0; i < r->n_claims; i++) {
-        const claim *c = &r->claims[i];
+        claim *c = &r->claims[i];
         mrd_report_worker *late = &r->all[c->worker].pub;
         uint32_t members, takers = mrd_gather_takers(r->gather, c->group, &members);
 
+        if (fell)
+            r->totals.suspect += c->across_count;
+        c->count += fell ? 0 : c->across_count;
+        c->wait_ns += fell ? 0 : c->across_wait_ns;
         if (members > 0 && takers > members) {
             r->totals.mixed += c->matched;
         } else if (c->parts < takers) {
@@ -497,8 +517,10 @@ collective_done(void *self, const mrd_gathered *c)
     }
     proven = is_proven(r, c, &why);
     held->matched++;
-    held->count += proven;
-    held->wait_ns += proven ? waits : 0;
+    if (proven) {
+        *(why.across ? &held->across_count : &held->count) += 1;
+        *(why.across ? &held->across_wait_ns : &held->wait_ns) += waits;
+    }
     late->last++;
     late->alone_ns += alone;
     late->alone_wait_ns += alone * (c->n - 1);
