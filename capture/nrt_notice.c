@@ -21,11 +21,12 @@ static size_t next_slot;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool async_seen, inspect_device;
 
-/* With the lock. The oldest entry makes room: options are set just before they are used. */
+/* With the lock. The oldest entry makes room: options are set just before they are used. NULL has
+ * no entry: that is what a free one looks like. */
 static options *
 entry(const void *of, bool make)
 {
-    for (size_t i = 0; i < OPTIONS_MAX; i++)
+    for (size_t i = 0; i < OPTIONS_MAX && of != NULL; i++)
         if (known[i].of == of)
             return &known[i];
     if (!make)
@@ -93,6 +94,10 @@ say(const char *sentence, const char *dir, const char *file, const char *by, NRT
     char full[PATH_MAX];
     size_t n = 0;
 
+    if (dir != NULL && *dir == '\0')
+        dir = NULL; /* a folder that was not named is not this one */
+    if (file != NULL && *file == '\0')
+        file = NULL;
     if (dir != NULL || file != NULL)
         absolute(dir != NULL ? dir : file, full);
     if (dir != NULL || file != NULL)
@@ -143,6 +148,8 @@ mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS s
     pthread_mutex_unlock(&lock);
     if (by_env)
         dir = env("NEURON_RT_INSPECT_OUTPUT_DIR", DIR_DEFAULT);
+    else if (of == NULL)
+        dir = NULL; /* options that are not there name no folder */
     if (status != NRT_SUCCESS)
         snprintf(sentence, sizeof(sentence), "cannot arm inspect: the runtime says %s",
                  mrd_nrt_status_name(status));
