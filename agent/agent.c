@@ -49,25 +49,43 @@ on_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event
     return mrd_record_event(a->record, process, clock, ev);
 }
 
+/* A folder, or with `name` one file of it, that a process named; taken only as far as it belongs to
+ * the user of its rings. */
+static void
+watch_named(mrd_agent *a, const mrd_drain_process *process, const char *path, const char *name)
+{
+    mrd_owned_claim claim = mrd_drain_claim(process);
+    char label[2048];
+    mrd_files_place place = {
+        .path = path, .label = label, .name = name, .pid = process->ident.pid, .claim = &claim
+    };
+    mrd_err err;
+
+    if (!a->o.watch_inspect)
+        return;
+    if (mrd_owned_is_our_root(a->proc_root, process->ident.pid))
+        snprintf(label, sizeof(label), "%s", path);
+    else
+        snprintf(label, sizeof(label), "%s/%lld/root%s", a->proc_root,
+                 (long long) process->ident.pid, path);
+    err = mrd_files_watch(a->files, &place);
+    if (err != MRD_OK)
+        mrd_log(
+            MRD_LOG_WARN, "AGT-WATCH", "Capture directory not watched: path=%s reason=%s", label,
+            err == MRD_LIMIT ? "its user has as many as are left for others" : mrd_err_text(err));
+}
+
 static void
 watch_inspect(mrd_agent *a, const mrd_drain_process *process)
 {
     const mrd_ident *id = &process->ident;
-    char path[2048];
+    char path[sizeof(id->cwd) + sizeof(id->inspect_dir) + 2];
 
-    if (!a->o.watch_inspect || id->inspect_dir[0] == '\0')
+    if (id->inspect_dir[0] == '\0' || (id->inspect_dir[0] != '/' && id->cwd[0] != '/'))
         return;
-    if (id->inspect_dir[0] != '/' && id->cwd[0] == '\0')
-        return;
-    /* Through its own root: the path is its container's. */
-    snprintf(path, sizeof(path), "%s/%lld/root%s%s%s", a->proc_root, (long long) id->pid,
-             id->inspect_dir[0] == '/' ? "" : id->cwd, id->inspect_dir[0] == '/' ? "" : "/",
-             id->inspect_dir);
-    if (id->container_pid == MRD_NONE) /* ours is the same, and outlives the process */
-        snprintf(path, sizeof(path), "%s%s%s", id->inspect_dir[0] == '/' ? "" : id->cwd,
-                 id->inspect_dir[0] == '/' ? "" : "/", id->inspect_dir);
-    if (mrd_files_watch(a->files, path, id->pid) != MRD_OK)
-        mrd_log(MRD_LOG_WARN, "AGT-WATCH", "Capture directory not watched: path=%s", path);
+    snprintf(path, sizeof(path), "%s%s%s", id->inspect_dir[0] == '/' ? "" : id->cwd,
+             id->inspect_dir[0] == '/' ? "" : "/", id->inspect_dir);
+    watch_named(a, process, path, NULL);
 }
 
 static void
@@ -76,7 +94,8 @@ note_process(void *self, mrd_drain_process *process)
     mrd_agent *a = self;
 
     if (a->traces != NULL)
-        mrd_traces_process(a->traces, &process->ident, mrd_drain_has_runtime(process));
+        mrd_traces_process(a->traces, &process->ident, mrd_drain_claim(process).uid,
+                           mrd_drain_has_runtime(process));
 }
 
 static void
@@ -89,6 +108,8 @@ on_process(void *self, mrd_drain_process *process)
         mrd_record_process_gone(a->record, process);
         if (a->devprof != NULL)
             mrd_devprof_gone(a->devprof, process);
+        if (a->files != NULL)
+            mrd_files_gone(a->files, process->ident.pid);
         return;
     }
     (void) mrd_record_process_seen(a->record, process);
@@ -99,26 +120,44 @@ on_process(void *self, mrd_drain_process *process)
     watch_inspect(a, process);
 }
 
-/* Notices that name a directory: the runtime will write there. */
+static mrd_str
+arg_text(const mrd_drain_process *process, const mrd_arg *arg)
+{
+    if (arg->type == MRD_ARG_TEXT)
+        return (mrd_str){ arg->v.text, arg->len };
+    if (arg->type == MRD_ARG_STR)
+        return mrd_catalog_text(process->catalog, arg->v.sid);
+    return (mrd_str){ NULL, 0 };
+}
+
+/* A notice that names where the runtime writes: a directory, or a file of its own. */
+static void
+watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg)
+{
+    mrd_str key = mrd_catalog_text(process->catalog, arg->key), text = arg_text(process, arg);
+    bool one_file = mrd_str_is(key, "file");
+    char path[1024], *slash;
+
+    if ((!one_file && !mrd_str_is(key, "output_dir")) || text.len == 0 || text.p[0] != '/' ||
+        text.len >= sizeof(path) || memchr(text.p, '\0', text.len) != NULL)
+        return;
+    snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(text));
+    if (!one_file) {
+        watch_named(a, process, path, NULL);
+        return;
+    }
+    slash = strrchr(path, '/');
+    *slash = '\0';
+    watch_named(a, process, slash == path ? "/" : path, slash + 1);
+}
+
 static void
 on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
     mrd_agent *a = self;
 
-    for (uint32_t i = 0; i < ev->arg_count; i++) {
-        mrd_str key = mrd_catalog_text(process->catalog, ev->args[i].key), text = { NULL, 0 };
-        char path[1024];
-
-        if (ev->args[i].type == MRD_ARG_TEXT)
-            text = (mrd_str){ ev->args[i].v.text, ev->args[i].len };
-        else if (ev->args[i].type == MRD_ARG_STR)
-            text = mrd_catalog_text(process->catalog, ev->args[i].v.sid);
-        if (a->o.watch_inspect && mrd_str_is(key, "output_dir") && text.len > 0 &&
-            text.len < sizeof(path) && text.p[0] == '/') {
-            snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(text));
-            (void) mrd_files_watch(a->files, path, process->ident.pid);
-        }
-    }
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        watch_noticed(a, process, &ev->args[i]);
     if (mrd_devprof_notice(a->devprof, process, ev, mrd_local_now().ns))
         mrd_files_look(a->files);
     mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "The workload says: pid=%lld text=%s",
@@ -172,13 +211,12 @@ on_file(void *self, const char *path, const char *sha256, const char *sentence)
 }
 
 static void
-on_complete(void *self, const char *path, const char *rel, const char *sha256, int64_t pid)
+on_complete(void *self, const mrd_files_complete *file)
 {
     mrd_agent *a = self;
-    mrd_trace_file file = { path, rel, sha256, pid };
 
     mrd_drain_each(a->drain, note_process, a);
-    mrd_traces_file(a->traces, &file);
+    mrd_traces_file(a->traces, file);
 }
 
 static void
@@ -551,7 +589,8 @@ open_counters(mrd_agent *a, mrd_why *why)
 static mrd_err
 open_files(mrd_agent *a, mrd_why *why)
 {
-    mrd_files_options o = { .stable = a->o.stable,
+    mrd_files_options o = { .proc_root = a->proc_root,
+                            .stable = a->o.stable,
                             .max_bytes = (uint64_t) a->o.artifact_max,
                             .max_files = (size_t) a->o.files_max,
                             .agent = a->key,
@@ -562,7 +601,8 @@ open_files(mrd_agent *a, mrd_why *why)
     mrd_err err = mrd_files_open(&o, &a->files, why);
 
     for (size_t i = 0; i < a->o.watch.n && err == MRD_OK; i++)
-        err = mrd_files_watch(a->files, a->o.watch.v[i], MRD_NONE);
+        err = mrd_files_watch(a->files,
+                              &(mrd_files_place){ .path = a->o.watch.v[i], .pid = MRD_NONE });
     return err;
 }
 
@@ -702,6 +742,7 @@ mrd_agent_close(mrd_agent *a)
     mrd_publish_close(a->publish);
     mrd_trigger_close(a->trigger);
     mrd_files_close(a->files);
+    a->files = NULL; /* processes go later */
     mrd_devprof_close(a->devprof);
     a->devprof = NULL;
     mrd_traces_close(a->traces);

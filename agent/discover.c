@@ -21,7 +21,8 @@
 #define LOOK_SOON_MAX (500 * MRD_MS) /* ... and is not getting ready */
 #define LOOK_ROOTS    (2 * MRD_SEC)  /* for new containers */
 #define LOOK_GAP      (100 * MRD_MS) /* between two looks of which one takes more than a turn */
-#define TURN_TIME     (2 * MRD_MS)   /* of one turn, all directories together */
+#define TURN_TIME     (2 * MRD_MS)   /* of one turn, all directories together ... */
+#define TURN_LEAST    16             /* ... but so many rings, however slow the machine is */
 #define ALL_TIME      (2 * MRD_SEC)  /* of a look everywhere */
 #define NOTICES       16             /* reads of inotify in one turn */
 #define OURS_SURE     2              /* looks after which a process is believed to stay ours ... */
@@ -205,12 +206,13 @@ end_look(ring_dir *dir, mrd_local_ns now)
 }
 
 /* Begins a look or goes on with it, until the turn's time is up: a user can make more files than a
- * turn has time for. One entry at least. */
+ * turn has time for. */
 static void
 look(mrd_discover *d, unsigned i, mrd_local_ns now, int64_t end, mrd_discover_found found,
      void *self)
 {
     ring_dir *dir = &d->dirs[i];
+    unsigned met = 0, seen = 0;
     struct dirent *e;
 
     if (dir->stream == NULL && !begin_look(d, dir)) {
@@ -218,9 +220,9 @@ look(mrd_discover *d, unsigned i, mrd_local_ns now, int64_t end, mrd_discover_fo
         return;
     }
     while ((e = readdir(dir->stream)) != NULL) {
-        if (is_ring(e->d_name) && found(self, i, dir->fd, e->d_name) == MRD_AGAIN)
+        if (is_ring(e->d_name) && ++met > 0 && found(self, i, dir->fd, e->d_name) == MRD_AGAIN)
             dir->again = true;
-        if (!in_time(end)) {
+        if ((met >= TURN_LEAST || ++seen % 64 == 0) && !in_time(end)) {
             dir->slow = true;
             return;
         }

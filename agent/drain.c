@@ -144,8 +144,9 @@ find_proc(mrd_drain *p, int64_t pid, uint64_t start)
 }
 
 static proc *
-new_proc(mrd_drain *p, const mrd_ident *id, uint64_t start)
+new_proc(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
 {
+    uint64_t start = info->name.start_ticks;
     proc *pr = calloc(1, sizeof(*pr));
     uint64_t scope[3] = { (uint64_t) id->pid, start, 0 };
 
@@ -158,6 +159,7 @@ new_proc(mrd_drain *p, const mrd_ident *id, uint64_t start)
     }
     pr->pub.ident = *id;
     pr->start_ticks = start;
+    pr->first = (mrd_owned_claim){ id->pid, info->file_uid, info->device, info->inode };
     scope[2] = mrd_hash64(p->instance_id, strlen(p->instance_id), 0);
     pr->flow_scope = mrd_hash64(scope, sizeof(scope), 1);
     pr->shift_ns = p->timens_ns - id->timens_monotonic_ns;
@@ -307,7 +309,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     }
     pr = find_proc(p, id.pid, info->name.start_ticks);
     if (pr == NULL)
-        pr = new_proc(p, &id, info->name.start_ticks);
+        pr = new_proc(p, &id, info);
     r = pr == NULL ? NULL : calloc(1, sizeof(*r));
     if (r == NULL)
         return MRD_NOMEM;
@@ -708,19 +710,18 @@ mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
         }
 }
 
-bool
-mrd_drain_claim(const mrd_drain_process *process, mrd_owned_claim *ret_claim)
+mrd_owned_claim
+mrd_drain_claim(const mrd_drain_process *process)
 {
     const proc *pr = (const proc *) process;
     const ring *r = pr->rings;
 
-    if (r == NULL)
-        return false;
-    while (r->next_of_proc != NULL) /* the first one is of the main thread, as a rule */
+    while (r != NULL && r->next_of_proc != NULL) /* the oldest: the main thread's, as a rule */
         r = r->next_of_proc;
-    *ret_claim = (mrd_owned_claim){ process->ident.pid, mrd_ring_borrow_info(r->reader)->file_uid,
+    return r == NULL
+               ? pr->first
+               : (mrd_owned_claim){ process->ident.pid, mrd_ring_borrow_info(r->reader)->file_uid,
                                     r->device, r->inode };
-    return true;
 }
 
 double

@@ -140,8 +140,8 @@ void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
                          void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
                                       int64_t first_ns, int64_t last_ns),
                          void *self);
-/* Whose the process is: its oldest ring. False: it has none any more. */
-bool mrd_drain_claim(const mrd_drain_process *process, mrd_owned_claim *ret_claim);
+/* Whose the process is: its oldest ring, or its first when none is left. */
+mrd_owned_claim mrd_drain_claim(const mrd_drain_process *process);
 /* Names a ring by its file's name. */
 uint64_t mrd_drain_ring_hash(const char *file_name);
 /* With hold: how full the fullest ring of this process is, unread and unreleased, 0 .. 1. */

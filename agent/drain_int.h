@@ -89,6 +89,7 @@ struct proc {
     ring *rings;
     size_t n_rings;
     uint64_t start_ticks;
+    mrd_owned_claim first; /* of its first ring */
     uint64_t flow_scope;
     int64_t active_at; /* when a ring of it last brought something */
     int64_t shift_ns;  /* added to its RAW times: its time namespace against ours */

@@ -5,37 +5,59 @@
  * Complete: size and time of change stood still for `stable`, and no process has the file open for
  * writing (asked of the kernel by a lease where that is allowed). Directories are watched by
  * inotify and looked through again now and then; where inotify does not work (network file
- * systems) only the latter, more often. Links are not followed. Hashing and sending are cut into
- * slices, so that neither holds up the loop.
- * Threads: one.
+ * systems) only the latter, more often.
+ * Whose: a directory that a workload named is opened in that process's own root, and only files of
+ * the user that its ring belongs to are taken (agent/owned.h); of any directory, only kinds of
+ * files that are known. The rest is counted and said.
+ * Work: a thread looks, opens, hashes and reads, in slices; the loop never waits for a file system.
+ * Users have equal shares of it, and of what is known at one time. A directory is forgotten when
+ * no process is left that named it and nothing of it waits.
+ * Threads: the caller's, and one once there is a directory.
  */
 #ifndef MRD_AGENT_FILES_H
 #define MRD_AGENT_FILES_H
 
+#include "agent/owned.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "proto/wire.h"
 
-#define MRD_FILES_DIRS  256   /* capture directories */
+#define MRD_FILES_DIRS  256 /* capture directories */
 #define MRD_FILES_MAX   65536
 #define MRD_FILES_DEPTH 6
 
 typedef struct mrd_files mrd_files;
 
 typedef struct {
-    mrd_dur_ns stable;  /* 0: 2 s */
-    uint64_t max_bytes; /* larger files are listed as left out; 0: no bound */
-    size_t max_files;   /* known at one time, settled ones too as long as they are there; 0:
+    const char *path, *rel; /* as logs call it; below its capture directory */
+    const char *sha256;
+    int64_t pid; /* as given to watch */
+    int64_t uid; /* whose file it is; -1: the operator named the directory */
+    int fd;      /* the file that was checked and hashed; borrowed */
+} mrd_files_complete;
+
+/* A directory to watch, or one file of it. */
+typedef struct {
+    const char *path;             /* in the root of its process; absolute, unless the operator's */
+    const char *label;            /* as logs call it, and tells it from others; NULL: path */
+    const char *name;             /* this file only; NULL: all */
+    int64_t pid;                  /* whose it is; MRD_NONE: the folder names tell */
+    const mrd_owned_claim *claim; /* of the process that named it; NULL: the operator did */
+} mrd_files_place;
+
+typedef struct {
+    const char *proc_root; /* NULL: "/proc" */
+    mrd_dur_ns stable;     /* 0: 2 s */
+    uint64_t max_bytes;    /* larger files are listed as left out; 0: no bound */
+    size_t max_files;      /* known at one time, settled ones too as long as they are there; 0:
                            MRD_FILES_MAX */
-    uint64_t agent;     /* of the frames */
+    uint64_t agent;        /* of the frames */
     /* Sends a frame; its answer comes to mrd_files_answer. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
     /* A file was delivered, or given up (sentence says why). May be NULL. */
     void (*settled)(void *self, const char *path, const char *sha256, const char *sentence);
-    /* A file is complete and hashed, before it is offered; rel: below its capture directory, pid:
-     * as given to watch. May be NULL. */
-    void (*complete)(void *self, const char *path, const char *rel, const char *sha256,
-                     int64_t pid);
+    /* A file is complete and hashed, before it is offered. May be NULL. */
+    void (*complete)(void *self, const mrd_files_complete *file);
     void *self;
 } mrd_files_options;
 
@@ -44,14 +66,18 @@ typedef struct {
     uint64_t bytes_hashed, bytes_sent;
     uint64_t waiting; /* found, not settled */
     uint64_t beyond;  /* there, but more than max_files: not known */
+    uint64_t refused; /* there, but of others, or links: never taken */
+    uint64_t ignored; /* there, of unknown kinds: never taken */
     unsigned dirs;
 } mrd_files_stats;
 
 mrd_err mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why *why);
 void mrd_files_close(mrd_files *f);
-/* Watches a directory, which need not exist yet; pid names whose it is (MRD_NONE: the folder names
- * tell). Known ones are MRD_OK. Errors: LIMIT, NOMEM. */
-mrd_err mrd_files_watch(mrd_files *f, const char *dir, int64_t pid);
+/* Watches a directory, which need not exist yet. Known ones are MRD_OK. Errors: INVALID (no path, or
+ * a relative one), LIMIT (as many as its user may have), NOMEM. */
+mrd_err mrd_files_watch(mrd_files *f, const mrd_files_place *place);
+/* The process has ended: what it alone named is forgotten when it is settled. */
+void mrd_files_gone(mrd_files *f, int64_t pid);
 /* The session that files go to; 0: none, they wait. Files that were there before it began are not
  * taken into it (session_start: wall clock). */
 void mrd_files_session(mrd_files *f, uint64_t session, int64_t start_wall_ns);
@@ -63,7 +89,7 @@ void mrd_files_look(mrd_files *f);
 void mrd_files_step(mrd_files *f, int64_t now_ns);
 /* The answer to `tag`; msg NULL: none came, it is sent again. */
 void mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg);
-int mrd_files_fd(const mrd_files *f);
+int mrd_files_fd(const mrd_files *f); /* -1: nothing to wait for */
 int64_t mrd_files_next_ns(const mrd_files *f);
 void mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats);
 /* "NTFF", "NEFF", "ntrace.pb", ... from a file's name; "file" for others. */

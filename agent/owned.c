@@ -360,20 +360,24 @@ read_user(int proc, uint32_t uid, mrd_owned_user *ret_user)
     return same;
 }
 
-/* Its root is this process's own, mounts and all. */
-static bool
-is_ours(int proc, int root)
+bool
+mrd_owned_is_our_root(const char *proc_root, int64_t pid)
 {
+    char path[PATH_MAX];
     struct stat st[4];
 
-    return fstatat(proc, "ns/mnt", &st[0], 0) == 0 && stat("/proc/self/ns/mnt", &st[1]) == 0 &&
-           fstat(root, &st[2]) == 0 && stat("/", &st[3]) == 0 && st[0].st_ino == st[1].st_ino &&
-           st[2].st_dev == st[3].st_dev && st[2].st_ino == st[3].st_ino;
+    snprintf(path, sizeof(path), "%s/%" PRId64 "/ns/mnt", proc_root, pid);
+    if (stat(path, &st[0]) != 0)
+        return false;
+    snprintf(path, sizeof(path), "%s/%" PRId64 "/root", proc_root, pid);
+    return stat(path, &st[2]) == 0 && stat("/proc/self/ns/mnt", &st[1]) == 0 &&
+           stat("/", &st[3]) == 0 && st[0].st_ino == st[1].st_ino && st[2].st_dev == st[3].st_dev &&
+           st[2].st_ino == st[3].st_ino;
 }
 
 mrd_err
 mrd_owned_root(const char *proc_root, const mrd_owned_claim *claim, int *ret_root,
-               mrd_owned_user *ret_user, bool *ret_ours, mrd_why *why)
+               mrd_owned_user *ret_user, mrd_why *why)
 {
     char path[PATH_MAX];
     int proc, root;
@@ -396,12 +400,10 @@ mrd_owned_root(const char *proc_root, const mrd_owned_claim *claim, int *ret_roo
         err = mrd_why_set(why, MRD_DENIED, 0, "the process does not use the ring that names it");
     else
         err = MRD_OK;
-    if (err == MRD_OK) {
-        *ret_ours = is_ours(proc, root);
+    if (err == MRD_OK)
         *ret_root = root;
-    } else if (root >= 0) {
+    else if (root >= 0)
         close(root);
-    }
     close(proc);
     return err;
 }

@@ -38,12 +38,13 @@ typedef struct {
 } mrd_owned_claim;
 
 /*
- * The root of the process of a claim as a descriptor, its user, and whether that root is ours. The
- * process must map the ring, and must have no other user than the ring's owner.
+ * The root of the process of a claim as a descriptor, and its user. The process must map the ring, and must have no other user than the ring's owner.
  * Errors: NOTFOUND (it has ended), DENIED (it is not so, or may not be asked), IO.
  */
 mrd_err mrd_owned_root(const char *proc_root, const mrd_owned_claim *claim, int *ret_root,
-                       mrd_owned_user *ret_user, bool *ret_ours, mrd_why *why);
+                       mrd_owned_user *ret_user, mrd_why *why);
+/* Its root and mounts are those of this process: a path means the same to both. */
+bool mrd_owned_is_our_root(const char *proc_root, int64_t pid);
 /* A folder below `root`; user NULL: whoever may look into it. -1 with errno: ELOOP a link, EACCES
  * the user may not look into it, EINVAL a name "..". Without names it is the root itself. */
 int mrd_owned_descend(int root, const char *path, const mrd_owned_user *user);

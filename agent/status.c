@@ -77,6 +77,8 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     c->artifacts_sent = files.delivered;
     c->artifacts_failed = files.failed;
     c->files_beyond = files.beyond;
+    c->files_refused = files.refused;
+    c->files_ignored = files.ignored;
     c->artifact_bytes = files.bytes_sent;
     mrd_clock_sync_get(a->clock, &view);
     c->clock_bound_ns = view.bound_ns;
@@ -399,6 +401,10 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             COUNTER("artifacts_failed_total", "Files given up.", c.artifacts_failed),
             GAUGE("files_beyond_limit", "Files that are more than --files-max: not looked at.",
                   c.files_beyond),
+            GAUGE("files_refused", "Files in capture directories that are links or of others.",
+                  c.files_refused),
+            GAUGE("files_ignored", "Files in capture directories of kinds that are not known.",
+                  c.files_ignored),
             COUNTER("artifact_bytes_total", "Bytes of files sent.", c.artifact_bytes),
             COUNTER("trace_files_total", "Trace files read into events.", c.traces),
             COUNTER("trace_files_failed_total", "Trace files that could not be read.",

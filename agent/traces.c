@@ -1,11 +1,12 @@
 #include "agent/traces.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-#include "agent/files.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "trace/import/import.h"
@@ -19,6 +20,8 @@
 
 typedef struct {
     char *path;
+    int fd; /* its own, at the start */
+    int64_t uid;
     uint64_t key;
     int64_t pid, container_pid, rank;
     char job[128];
@@ -30,7 +33,7 @@ typedef struct {
 } known;
 
 typedef struct {
-    int64_t pid, container_pid, rank;
+    int64_t pid, container_pid, rank, uid;
     char job[128];
     bool runtime;
 } who;
@@ -119,7 +122,7 @@ runtime_key(int64_t pid)
 }
 
 void
-mrd_traces_process(mrd_traces *t, const mrd_ident *ident, bool runtime)
+mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runtime)
 {
     who *w = NULL;
 
@@ -134,21 +137,25 @@ mrd_traces_process(mrd_traces *t, const mrd_ident *ident, bool runtime)
     *w = (who){ .pid = ident->pid,
                 .container_pid = ident->container_pid,
                 .rank = ident->rank,
+                .uid = uid,
                 .runtime = runtime };
     snprintf(w->job, sizeof(w->job), "%s", ident->job);
     if (runtime && known_of(t, runtime_key(ident->pid)) == NULL)
         remember(t, runtime_key(ident->pid), 1); /* a successor must know, too */
 }
 
-/* The process that a folder's pid means: in its container, or on the node. */
+/* The process that a folder's pid means: in its container, or on the node. A user's folder means
+ * processes of that user only. */
 static const who *
-find_who(const mrd_traces *t, int64_t watched, int64_t folder)
+find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
 {
     const who *best = NULL;
 
     for (size_t i = 0; i < t->n_procs; i++) {
         const who *w = &t->procs[i];
 
+        if (uid != MRD_OWNED_ANY && w->uid != uid)
+            continue;
         if (watched != MRD_NONE && w->pid == watched &&
             (folder == MRD_NONE || folder == w->pid || folder == w->container_pid))
             return w;
@@ -172,8 +179,28 @@ is_ours(const mrd_traces *t, const char *rel, const who *w)
     return mrd_str_is((mrd_str){ rel, len }, t->o.instance_id);
 }
 
+/* A process of another user: its name is not this user's to take. */
+static bool
+is_of_another(const mrd_traces *t, const mrd_files_complete *file, int64_t pid)
+{
+    for (size_t i = 0; i < t->n_procs && file->uid != MRD_OWNED_ANY; i++)
+        if (t->procs[i].pid == pid && t->procs[i].uid != file->uid)
+            return true;
+    return false;
+}
+
+static bool
+has_share(const mrd_traces *t, int64_t uid)
+{
+    size_t own = 0;
+
+    for (size_t i = 0; i < t->n && uid != MRD_OWNED_ANY; i++)
+        own += t->queue[(t->first + i) % MRD_TRACES_QUEUE].uid == uid;
+    return t->n < MRD_TRACES_QUEUE && (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - t->n);
+}
+
 void
-mrd_traces_file(mrd_traces *t, const mrd_trace_file *file)
+mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
 {
     mrd_str name = mrd_str_of(file->rel);
     int64_t folder, nc;
@@ -183,26 +210,31 @@ mrd_traces_file(mrd_traces *t, const mrd_trace_file *file)
     if (!mrd_str_ends(name, ".json") && !mrd_str_ends(name, ".json.gz"))
         return;
     mrd_files_names(file->rel, &folder, &nc);
-    w = find_who(t, file->pid, folder);
+    w = find_who(t, file->uid, file->pid, folder);
     if (!is_ours(t, file->rel, w)) {
         t->stats.left_alone++;
         t->o.settled(t->o.self, file->path, 0, "it is of another node");
         return;
     }
-    if (t->n == MRD_TRACES_QUEUE) {
+    if (!has_share(t, file->uid)) {
         t->stats.failed++;
         t->o.settled(t->o.self, file->path, 0, "too many trace files wait to be read");
         return;
     }
     to = &t->queue[(t->first + t->n) % MRD_TRACES_QUEUE];
     *to = (waiting){ .path = strdup(file->path),
-                     .pid = w != NULL            ? w->pid
-                            : folder != MRD_NONE ? folder
-                                                 : file->pid,
+                     .uid = file->uid,
+                     .pid = w != NULL                                               ? w->pid
+                            : folder != MRD_NONE && !is_of_another(t, file, folder) ? folder
+                                                                                    : file->pid,
                      .container_pid = w != NULL ? w->container_pid : MRD_NONE,
                      .rank = w != NULL ? w->rank : MRD_NONE };
-    if (to->path == NULL)
+    if (to->path == NULL || (to->fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3)) < 0) {
+        free(to->path);
+        t->stats.failed++;
+        t->o.settled(t->o.self, file->path, 0, "too many files are open");
         return;
+    }
     snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : t->o.job != NULL ? t->o.job : "");
     to->key = mrd_hash64(file->sha256, strlen(file->sha256), 0x66696c65) ^
               mrd_hash64(file->rel, strlen(file->rel), 0x6e616d65);
@@ -226,7 +258,7 @@ detect(const reading *r, mrd_why *why)
     const mrd_import_ops *ops = NULL;
     mrd_in *in = NULL;
     mrd_bytes data;
-    mrd_err err = mrd_in_file(r->file.path, &in, why);
+    mrd_err err = mrd_in_fd(r->file.fd, r->file.path, &in, why);
 
     if (err == MRD_OK && (err = mrd_in_fill(in, MRD_PROBE_BYTES, &data, why)) == MRD_OK)
         ops =
@@ -247,7 +279,8 @@ detect(const reading *r, mrd_why *why)
 static mrd_err
 read_all(reading *r, const mrd_identity *who_, mrd_why *why)
 {
-    mrd_read_options o = { .catalog = r->cat,
+    mrd_read_options o = { .fd = &r->file.fd,
+                           .catalog = r->cat,
                            .store = r->store,
                            .system = true,
                            .vendor_tool = "",
@@ -321,6 +354,7 @@ finish(mrd_traces *t)
     free(r->processes);
     mrd_store_free(r->store);
     mrd_catalog_free(r->cat);
+    close(r->file.fd);
     free(r->file.path);
     free(r);
     t->now = NULL;
@@ -516,6 +550,7 @@ mrd_traces_close(mrd_traces *t)
     }
     for (; t->n > 0; t->n--) {
         free(t->queue[t->first].path);
+        close(t->queue[t->first].fd);
         t->first = (t->first + 1) % MRD_TRACES_QUEUE;
     }
     free(t);

@@ -7,8 +7,8 @@
  * temporary file), and given out from there by the loop, a piece per step. How much was given out
  * is committed with the batches (mrd_traces_positions), so that a killed agent's successor goes on
  * behind it: each event once. A file is known by its contents and name.
- * Whose: the process that the folder names, on this node. Files of other nodes (a shared file
- * system) are theirs to read. Which clock: the wall clock; events outside of the session, which is
+ * Whose: the process that the folder names, on this node, if it is of the same user. Files of other
+ * nodes (a shared file system) are theirs to read. Which clock: the wall clock; events outside of the session, which is
  * where times of another clock fall, are dropped as not recorded.
  * Twice: a runtime file is left alone when this process's runtime events came through its rings
  * (the hook fetches what the runtime would save). Framework traces have no other way.
@@ -18,10 +18,13 @@
 #define MRD_AGENT_TRACES_H
 
 #include "agent/drain.h"
+#include "agent/files.h"
 #include "agent/spool.h"
 
 #define MRD_TRACES_MEMORY (8u << 20)
-#define MRD_TRACES_QUEUE  1024u /* files that wait; more are not read, and said */
+/* Files that wait, open; a user may have as many as are left for others. More are not read, and
+ * said. */
+#define MRD_TRACES_QUEUE  1024u
 #define MRD_TRACES_KNOWN  1024u /* files of the running sessions that were read */
 
 typedef struct mrd_traces mrd_traces;
@@ -40,12 +43,6 @@ typedef struct {
 } mrd_traces_options;
 
 typedef struct {
-    const char *path, *rel; /* rel: below the capture directory */
-    const char *sha256;
-    int64_t pid; /* of the process whose directory it is, MRD_NONE: the folder tells */
-} mrd_trace_file;
-
-typedef struct {
     uint64_t files, left_alone,
         failed;                       /* read; of no known kind or known otherwise; not readable */
     uint64_t begun, refused, dropped; /* events given; not taken; records that are no events */
@@ -53,11 +50,12 @@ typedef struct {
 
 mrd_err mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why);
 void mrd_traces_close(mrd_traces *t); /* ends a reading under way */
-/* A process with rings: what it is called in folders (its own pid), its rank and job. runtime: its
- * runtime events come through its rings. */
-void mrd_traces_process(mrd_traces *t, const mrd_ident *ident, bool runtime);
-/* A file that is complete. Files of other names than *.json, *.json.gz are passed over. */
-void mrd_traces_file(mrd_traces *t, const mrd_trace_file *file);
+/* A process with rings: what it is called in folders (its own pid), its rank and job, the user its
+ * rings belong to. runtime: its runtime events come through its rings. */
+void mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runtime);
+/* A file that is complete; what is read is the file behind its descriptor, whatever its path names
+ * by then. Files of other names than *.json, *.json.gz are passed over. */
+void mrd_traces_file(mrd_traces *t, const mrd_files_complete *file);
 /* room: false while there is little room for more batches; the file can wait. */
 void mrd_traces_step(mrd_traces *t, bool room);
 bool mrd_traces_idle(const mrd_traces *t);

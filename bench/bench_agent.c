@@ -11,6 +11,7 @@
  *     bench_agent [rounds] [word: only the rows whose name holds it]
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/traces.h"
@@ -497,13 +498,19 @@ bench_trace_file(int rounds, double *ret_bytes)
                                  .process = json_process,
                                  .settled = json_settled,
                                  .self = &j };
-        mrd_trace_file file = { path, "trace.json", "0", 5 };
+        mrd_files_complete file = { .path = path,
+                                    .rel = "trace.json",
+                                    .sha256 = "0",
+                                    .pid = 5,
+                                    .uid = MRD_OWNED_ANY,
+                                    .fd = open(path, O_RDONLY | O_CLOEXEC) };
         mrd_traces *t = NULL;
         double cpu = process_cpu();
 
         if (mrd_traces_open(&o, &t, NULL) != MRD_OK)
             abort();
         mrd_traces_file(t, &file);
+        close(file.fd);
         while (!mrd_traces_idle(t)) {
             mrd_traces_step(t, true);
             nanosleep(&(struct timespec){ 0, 100000 }, NULL);

@@ -57,13 +57,14 @@ new_world_of(uint64_t max_bytes, size_t max_files)
                             .settled = settled,
                             .self = w };
     char dir[512];
+    mrd_files_place place = { .path = dir, .pid = 9 };
 
     fake_aggregator_init(&w->g);
     w->g.need_hello = false;
     CHECK_ERR("open", mrd_files_open(&o, &w->f, NULL), MRD_OK);
     snprintf(dir, sizeof(dir), "%s/cap/", test_tmp());
-    CHECK_ERR("watch", mrd_files_watch(w->f, dir, 9), MRD_OK);
-    CHECK_ERR("again", mrd_files_watch(w->f, dir, 9), MRD_OK);
+    CHECK_ERR("watch", mrd_files_watch(w->f, &place), MRD_OK);
+    CHECK_ERR("again", mrd_files_watch(w->f, &place), MRD_OK);
     mrd_files_session(w->f, 1, 0);
     return w;
 }
@@ -226,7 +227,7 @@ TEST(thousands_of_files)
     int n = 2000; /* ten thousand: e2e/files-slow */
 
     for (int i = 0; i < n; i++) {
-        snprintf(rel, sizeof(rel), "cap/d%d/f%d.bin", i % 20, i);
+        snprintf(rel, sizeof(rel), "cap/d%d/f%d.ntff", i % 20, i);
         snprintf(text, sizeof(text), "%d", i);
         tree_file(test_tmp(), rel, text);
     }
@@ -248,7 +249,7 @@ TEST(files_beyond_the_limit)
     mrd_files_stats st;
 
     for (int i = 0; i < 15; i++) {
-        snprintf(rel, sizeof(rel), "cap/f%d.bin", i);
+        snprintf(rel, sizeof(rel), "cap/f%d.ntff", i);
         tree_file(test_tmp(), rel, rel);
     }
     until(w, 10);
@@ -259,7 +260,7 @@ TEST(files_beyond_the_limit)
     CHECK_INT(st.found, 10);
     CHECK_INT(st.beyond, 5);
     for (int i = 0; i < 15; i++) {
-        snprintf(path, sizeof(path), "%s/cap/f%d.bin", test_tmp(), i);
+        snprintf(path, sizeof(path), "%s/cap/f%d.ntff", test_tmp(), i);
         if (i % 2 == 0)
             CHECK(unlink(path) == 0);
     }
@@ -302,13 +303,13 @@ TEST(without_a_session_files_wait_and_old_ones_stay)
     mrd_files_stats st;
 
     mrd_files_session(w->f, 0, 0);
-    tree_file(test_tmp(), "cap/early.bin", "early");
+    tree_file(test_tmp(), "cap/early.ntff", "early");
     pause_ms(w, 100);
     CHECK_INT(w->g.offers, 0);
     nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     mrd_files_session(w->f, 2, mrd_wall_now().ns);
     nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
-    tree_file(test_tmp(), "cap/late.bin", "late");
+    tree_file(test_tmp(), "cap/late.ntff", "late");
     until(w, 1);
     pause_ms(w, 100);
     mrd_files_get_stats(w->f, &st);

@@ -74,6 +74,7 @@ typedef struct mrd_reading mrd_reading;
 typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
+    const int *fd; /* of mrd_read_file: the file, open already; NULL: its path is opened */
     bool system, device;     /* which halves are wanted */
     const char *vendor_tool; /* path of neuron-explorer / neuron-profile; NULL: look on PATH and in
                                 /opt/aws/neuron/bin; "": never */

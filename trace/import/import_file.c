@@ -196,7 +196,8 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
                           .cancelled = options->cancelled != NULL ? file_cancelled : NULL };
     if ((err = mrd_catalog_err(options->catalog)) != MRD_OK)
         return mrd_why_set(why, err, 0, "'%s'", path);
-    err = mrd_in_file(path, &f.imp.in, &said);
+    err = options->fd != NULL ? mrd_in_fd(*options->fd, path, &f.imp.in, &said)
+                              : mrd_in_file(path, &f.imp.in, &said);
     if (err == MRD_OK)
         err = file_run(&f, &said);
     file_conclude(&f, err, &said);

@@ -15,6 +15,7 @@ typedef enum { IN_PLAIN, IN_GZIP, IN_ZSTD } in_codec;
 struct mrd_in {
     char *name;
     int fd;           /* -1: memory */
+    bool given;       /* fd is a duplicate: its position is not ours */
     mrd_bytes memory; /* what is left of it */
     mrd_bytes whole;  /* all of it */
     in_codec codec;
@@ -56,7 +57,8 @@ in_source(mrd_in *in, uint8_t *to, size_t room)
         }
     } else {
         do {
-            n = read(in->fd, to, room);
+            n = in->given ? pread(in->fd, to, room, (off_t) in->file_bytes)
+                          : read(in->fd, to, room);
         } while (n < 0 && errno == EINTR);
         if (n < 0) {
             in_fail(in, MRD_IO, errno, "cannot be read");
@@ -236,10 +238,20 @@ in_ready(mrd_in *in, mrd_in **ret_in, mrd_why *why)
     return MRD_OK;
 }
 
+static mrd_err
+in_start(mrd_in *in, mrd_in **ret_in, mrd_why *why)
+{
+    struct stat st;
+
+    if (fstat(in->fd, &st) == 0 && S_ISREG(st.st_mode))
+        in->file_size = (uint64_t) st.st_size;
+    (void) posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    return in_ready(in, ret_in, why);
+}
+
 mrd_err
 mrd_in_file(const char *path, mrd_in **ret_in, mrd_why *why)
 {
-    struct stat st;
     mrd_in *in;
     mrd_err err = in_new(path, &in);
 
@@ -252,10 +264,25 @@ mrd_in_file(const char *path, mrd_in **ret_in, mrd_why *why)
         return mrd_why_set(why, sys == ENOENT ? MRD_NOTFOUND : MRD_IO, sys, "cannot open '%s'",
                            path);
     }
-    if (fstat(in->fd, &st) == 0 && S_ISREG(st.st_mode))
-        in->file_size = (uint64_t) st.st_size;
-    (void) posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    return in_ready(in, ret_in, why);
+    return in_start(in, ret_in, why);
+}
+
+mrd_err
+mrd_in_fd(int fd, const char *name, mrd_in **ret_in, mrd_why *why)
+{
+    mrd_in *in;
+    mrd_err err = in_new(name, &in);
+
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "'%s'", name);
+    in->given = true;
+    if ((in->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0) {
+        int sys = errno;
+
+        mrd_in_close(in);
+        return mrd_why_set(why, MRD_IO, sys, "cannot duplicate the descriptor of '%s'", name);
+    }
+    return in_start(in, ret_in, why);
 }
 
 mrd_err
@@ -301,7 +328,8 @@ mrd_in_again(const mrd_in *in, mrd_in **ret_in, mrd_why *why)
                            "'%s' must be read twice, which a pipe cannot: save it to a file first",
                            in->name);
     } else {
-        err = mrd_in_file(in->name, ret_in, why);
+        err = in->given ? mrd_in_fd(in->fd, in->name, ret_in, why)
+                        : mrd_in_file(in->name, ret_in, why);
     }
     if (err == MRD_OK)
         (*ret_in)->piece = in->piece;

@@ -18,6 +18,9 @@ typedef struct mrd_in mrd_in;
 
 /* Errors: NOTFOUND, IO, NOMEM, naming the path. */
 mrd_err mrd_in_file(const char *path, mrd_in **ret_in, mrd_why *why);
+/* The same of a file that is open, from its start; the descriptor is duplicated and its position
+ * neither used nor moved. name is for errors. */
+mrd_err mrd_in_fd(int fd, const char *name, mrd_in **ret_in, mrd_why *why);
 /* Borrows the bytes. name is for errors, copied. */
 mrd_err mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
 /* The same without copying: the bytes are the window, MRD_IN_PAD zero bytes must follow them. Never

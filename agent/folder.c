@@ -1,0 +1,394 @@
+#include "agent/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/obj.h"
+#include "trace/import/import.h"
+
+#define WATCHED   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR)
+#define FRAMEWORK "framework-trace"
+
+typedef struct {
+    DIR *stream;
+    struct stat st;
+    size_t rel_len; /* of the path to it, with its slash */
+} level;
+
+struct mrd_folder {
+    char *proc_root, *path;
+    bool claimed; /* by a process; else the operator's */
+    mrd_owned_claim claim;
+    mrd_owned_user user;
+    int root, fd;
+    dev_t dev;
+    ino_t ino;
+    char *names[MRD_FOLDER_NAMES];
+    size_t n_names;
+    /* A look under way. */
+    bool looking;
+    level levels[MRD_FOLDER_DEPTH + 1];
+    size_t depth; /* open levels */
+    char rel[PATH_MAX];
+    uint64_t entries;
+    int watches[MRD_FOLDER_WATCHES];
+    size_t n_watches;
+    mrd_folder_state state;
+    char why[MRD_WHY_MAX], ignored[256], refused[256];
+    mrd_folder_file found[MRD_FOLDER_SLICE];
+    size_t n_found;
+};
+
+/* ---- Kinds ---- */
+
+const char *
+mrd_folder_kind(const char *name)
+{
+    static const struct {
+        const char *suffix, *kind;
+    } rows[] = {
+        { ".ntff", "NTFF" },
+        { ".neff", "NEFF" },
+        { "ntrace.pb", "ntrace.pb" },
+        { "trace_info.pb", "trace_info.pb" },
+        { "cpu_util.pb", "cpu_util.pb" },
+        { "host_mem.pb", "host_mem.pb" },
+        { ".xplane.pb", "XSpace" },
+        { ".json", FRAMEWORK },
+        { ".json.gz", FRAMEWORK },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        if (mrd_str_ends(mrd_str_of(name), rows[i].suffix))
+            return rows[i].kind;
+    return NULL;
+}
+
+bool
+mrd_folder_content(int fd, const char *name)
+{
+    const char *kind = mrd_folder_kind(name);
+    mrd_in *in = NULL;
+    mrd_bytes data;
+    bool known = false;
+
+    if (kind == NULL || strcmp(kind, FRAMEWORK) != 0)
+        return kind != NULL;
+    if (mrd_in_fd(fd, name, &in, NULL) == MRD_OK &&
+        mrd_in_fill(in, MRD_PROBE_BYTES, &data, NULL) == MRD_OK)
+        known =
+            mrd_import_detect((mrd_str){ (const char *) data.p,
+                                         data.len < MRD_PROBE_BYTES ? data.len : MRD_PROBE_BYTES },
+                              name) != NULL;
+    mrd_in_close(in);
+    return known;
+}
+
+/* ---- The folder ---- */
+
+mrd_folder *
+mrd_folder_new(const mrd_folder_options *options)
+{
+    mrd_folder *f = calloc(1, sizeof(*f));
+
+    if (f == NULL)
+        return NULL;
+    f->root = f->fd = -1;
+    f->claimed = options->claim != NULL;
+    f->user.uid = MRD_OWNED_ANY;
+    if (f->claimed) {
+        f->claim = *options->claim;
+        f->user.uid = f->claim.uid;
+    }
+    f->proc_root = strdup(options->proc_root == NULL ? "/proc" : options->proc_root);
+    f->path = strdup(options->path);
+    if (f->proc_root == NULL || f->path == NULL) {
+        mrd_folder_free(f, -1);
+        return NULL;
+    }
+    return f;
+}
+
+static void
+drop_found(mrd_folder *f)
+{
+    for (size_t i = 0; i < f->n_found; i++)
+        free(f->found[i].rel);
+    f->n_found = 0;
+}
+
+void
+mrd_folder_free(mrd_folder *f, int inotify)
+{
+    if (f == NULL)
+        return;
+    while (f->depth > 0)
+        closedir(f->levels[--f->depth].stream);
+    for (size_t i = 0; i < f->n_watches && inotify >= 0; i++)
+        (void) inotify_rm_watch(inotify, f->watches[i]);
+    drop_found(f);
+    mrd_folder_whole(f);
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->root >= 0)
+        close(f->root);
+    free(f->proc_root);
+    free(f->path);
+    free(f);
+}
+
+mrd_err
+mrd_folder_name(mrd_folder *f, const char *name)
+{
+    for (size_t i = 0; i < f->n_names; i++)
+        if (strcmp(f->names[i], name) == 0)
+            return MRD_OK;
+    if (f->n_names == MRD_FOLDER_NAMES)
+        return MRD_LIMIT;
+    if ((f->names[f->n_names] = strdup(name)) == NULL)
+        return MRD_NOMEM;
+    f->n_names++;
+    return MRD_OK;
+}
+
+void
+mrd_folder_whole(mrd_folder *f)
+{
+    while (f->n_names > 0)
+        free(f->names[--f->n_names]);
+}
+
+int64_t
+mrd_folder_uid(const mrd_folder *f)
+{
+    return f->user.uid;
+}
+
+/* ---- Opening it ---- */
+
+static bool
+refuse(mrd_folder *f, const mrd_why *why, bool lost)
+{
+    f->state.err = MRD_DENIED;
+    f->state.lost = lost;
+    snprintf(f->why, sizeof(f->why), "%s", why->text);
+    return false;
+}
+
+/* The folder as it is named now: it may have been made, or made anew. */
+static bool
+open_folder(mrd_folder *f)
+{
+    mrd_why why = { 0 };
+    struct stat st;
+    int fd = -1;
+    mrd_err err;
+
+    if (!f->claimed) {
+        fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+    } else if (f->root < 0 &&
+               mrd_owned_root(f->proc_root, &f->claim, &f->root, &f->user, &why) != MRD_OK) {
+        return refuse(f, &why, true);
+    } else {
+        err = mrd_owned_dir(f->root, f->path, &f->user, &fd, &why);
+        if (err == MRD_DENIED && f->fd < 0)
+            return refuse(f, &why, false);
+    }
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return f->fd >= 0;
+    }
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = fd;
+    return true;
+}
+
+static void
+watch(mrd_folder *f, int inotify, int fd)
+{
+    char path[64];
+    int wd;
+
+    if (inotify < 0 || f->n_watches == MRD_FOLDER_WATCHES) {
+        f->state.blind = true;
+        return;
+    }
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if ((wd = inotify_add_watch(inotify, path, WATCHED)) < 0) {
+        f->state.blind = true;
+        return;
+    }
+    for (size_t i = 0; i < f->n_watches; i++)
+        if (f->watches[i] == wd)
+            return;
+    f->watches[f->n_watches++] = wd;
+}
+
+/* ---- Looking through it ---- */
+
+/* Takes the descriptor. */
+static void
+enter(mrd_folder *f, int inotify, int fd, size_t rel_len)
+{
+    level *l = &f->levels[f->depth];
+
+    *l = (level){ .rel_len = rel_len };
+    if (fstat(fd, &l->st) != 0 || (l->stream = fdopendir(fd)) == NULL) {
+        close(fd);
+        return;
+    }
+    watch(f, inotify, fd);
+    f->depth++;
+}
+
+static void
+count_refused(mrd_folder *f, const char *rel)
+{
+    if (f->state.refused++ == 0)
+        snprintf(f->refused, sizeof(f->refused), "%.255s", rel);
+}
+
+static void
+meet_file(mrd_folder *f, const struct stat *st, const struct stat *parent)
+{
+    mrd_folder_file *to = &f->found[f->n_found];
+
+    if (mrd_folder_kind(f->rel) == NULL) {
+        if (f->state.ignored++ == 0)
+            snprintf(f->ignored, sizeof(f->ignored), "%.255s", f->rel);
+        return;
+    }
+    if (!mrd_owned_is_own(&f->user, st, parent)) {
+        count_refused(f, f->rel);
+        return;
+    }
+    if ((to->rel = strdup(f->rel)) == NULL)
+        return;
+    to->size = (uint64_t) st->st_size;
+    to->mtime_ns = st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec;
+    f->n_found++;
+}
+
+/* Opened first and asked afterwards: what was looked at may be something else by now. */
+static void
+meet_folder(mrd_folder *f, int inotify, int up, const char *name, size_t rel_len)
+{
+    struct stat st;
+    int fd;
+
+    if (f->depth > MRD_FOLDER_DEPTH)
+        return;
+    fd = openat(up, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) != 0 || !mrd_owned_may_enter(&f->user, &st)) {
+        count_refused(f, f->rel);
+        close(fd);
+        return;
+    }
+    enter(f, inotify, fd, rel_len);
+}
+
+/* An entry of the level that is open last. */
+static void
+meet(mrd_folder *f, int inotify, const char *name)
+{
+    level *l = &f->levels[f->depth - 1];
+    size_t n = strlen(name);
+    int up = dirfd(l->stream);
+    struct stat st;
+
+    if (l->rel_len + n + 2 > sizeof(f->rel) || fstatat(up, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return;
+    memcpy(f->rel + l->rel_len, name, n + 1);
+    if (S_ISREG(st.st_mode)) {
+        meet_file(f, &st, &l->st);
+    } else if (!S_ISDIR(st.st_mode)) {
+        count_refused(f, f->rel);
+    } else if (!mrd_owned_may_enter(&f->user, &st)) {
+        count_refused(f, f->rel);
+    } else {
+        size_t len = l->rel_len + n;
+
+        meet_folder(f, inotify, up, name, len + 1);
+        f->rel[len] = '/';
+    }
+}
+
+static void
+meet_names(mrd_folder *f, int inotify)
+{
+    enter(f, inotify, openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
+    for (size_t i = 0; i < f->n_names && f->depth > 0; i++)
+        if (strchr(f->names[i], '/') == NULL && f->names[i][0] != '\0')
+            meet(f, inotify, f->names[i]);
+    while (f->depth > 0)
+        closedir(f->levels[--f->depth].stream);
+}
+
+static bool
+begin(mrd_folder *f, int inotify)
+{
+    f->state =
+        (mrd_folder_state){ .why = f->why, .ignored_name = f->ignored, .refused_name = f->refused };
+    f->why[0] = f->ignored[0] = f->refused[0] = '\0';
+    f->entries = 0;
+    f->state.there = open_folder(f);
+    f->state.blind = !f->state.there;
+    if (!f->state.there)
+        return false;
+    f->looking = true;
+    if (f->n_names > 0)
+        meet_names(f, inotify);
+    else
+        enter(f, inotify, openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
+    return true;
+}
+
+void
+mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state)
+{
+    int64_t end = mrd_local_now().ns + MRD_FOLDER_TIME;
+
+    drop_found(f);
+    if (f->looking || begin(f, inotify)) {
+        while (f->depth > 0 && f->n_found < MRD_FOLDER_SLICE && mrd_local_now().ns < end) {
+            const struct dirent *e = readdir(f->levels[f->depth - 1].stream);
+
+            if (e != NULL && ++f->entries > MRD_FOLDER_ENTRIES) {
+                f->state.left_out = 1;
+                e = NULL;
+            }
+            if (e == NULL)
+                closedir(f->levels[--f->depth].stream);
+            else if (e->d_name[0] != '.')
+                meet(f, inotify, e->d_name);
+        }
+    }
+    f->state.over = f->depth == 0;
+    f->looking = !f->state.over;
+    *ret_state = f->state;
+}
+
+const mrd_folder_file *
+mrd_folder_found(const mrd_folder *f, size_t *ret_n)
+{
+    *ret_n = f->n_found;
+    return f->found;
+}
+
+mrd_err
+mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st, mrd_why *why)
+{
+    if (f->fd < 0)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "its folder is not there");
+    return mrd_owned_file(f->fd, rel, &f->user, ret_fd, ret_st, why);
+}
