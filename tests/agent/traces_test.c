@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "agent/agent.h"
+#include "agent/traces.h"
 #include "base/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
@@ -245,6 +246,84 @@ TEST(a_runtime_file_beside_the_rings_is_not_read_twice)
     make_free(m);
     mrd_buf_fini(&text);
     fake_aggregator_fini(&g);
+}
+
+/* ---- What is put in a file's place ---- */
+
+typedef struct {
+    uint64_t own, other, settled;
+} swapped;
+
+static mrd_err
+count_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    swapped *s = self;
+    mrd_str name = mrd_catalog_text(process->catalog, ev->name);
+
+    (void) clock;
+    s->own += mrd_str_is(name, "aten::mm");
+    s->other += mrd_str_is(name, "secret");
+    return MRD_OK;
+}
+
+static void
+no_process(void *self, mrd_drain_process *process)
+{
+    (void) self;
+    (void) process;
+}
+
+static void
+count_settled(void *self, const char *path, uint64_t events, const char *sentence)
+{
+    (void) path;
+    (void) events;
+    (void) sentence;
+    ((swapped *) self)->settled++;
+}
+
+/* It was checked and hashed; then its path names another's trace, or a fifo that nobody writes. */
+TEST(what_is_read_is_the_file_that_was_hashed)
+{
+    for (int fifo = 0; fifo < 2; fifo++) {
+        swapped s = { 0 };
+        mrd_traces_options o = { .instance_id = "i-test",
+                                 .event = count_event,
+                                 .process = no_process,
+                                 .settled = count_settled,
+                                 .self = &s };
+        int64_t end = mrd_local_now().ns + 30 * MRD_SEC;
+        mrd_files_complete file = { .rel = "trace.json", .sha256 = "0", .pid = 5, .uid = -1 };
+        mrd_buf text = { 0 };
+        mrd_traces *t = NULL;
+        char path[1100], secret[1100];
+
+        snprintf(watched, sizeof(watched), "%s/swap%d", test_tmp(), fifo);
+        snprintf(path, sizeof(path), "%s/trace.json", watched);
+        snprintf(secret, sizeof(secret), "%s/secret.json", watched);
+        CHECK(mkdir(watched, 0700) == 0);
+        framework_json(&text, 1, 100);
+        put("trace.json", &text);
+        mrd_buf_reset(&text);
+        mrd_buf_text(&text, "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"secret\", \"pid\": 1, "
+                            "\"tid\": 1, \"ts\": 5, \"dur\": 1}]}");
+        put("secret.json", &text);
+        file.path = path;
+        REQUIRE((file.fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0);
+        CHECK_ERR("open", mrd_traces_open(&o, &t, NULL), MRD_OK);
+        mrd_traces_file(t, &file);
+        close(file.fd);
+        CHECK(unlink(path) == 0 && (fifo ? mkfifo(path, 0600) : symlink(secret, path)) == 0);
+        while (!mrd_traces_idle(t) && mrd_local_now().ns < end) {
+            mrd_traces_step(t, true);
+            nanosleep(&(struct timespec){ 0, 100000 }, NULL);
+        }
+        CHECK_INT(s.settled, 1);
+        CHECK_INT(s.own, 100);
+        CHECK_INT(s.other, 0);
+        mrd_traces_close(t);
+        mrd_buf_fini(&text);
+    }
 }
 
 /* ---- SIGKILL in the middle of a file ---- */

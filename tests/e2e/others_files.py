@@ -105,11 +105,10 @@ with Cluster() as c:
 
     runtime = os.path.join(BUILD, "lib", "simnrt")
     profile = process("profile", "", code=PROFILE, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=runtime)
-    processes.append(profile)
     until(lambda: c.nodes()["i-test0"].get("processes") == len(processes), f"the agent sees {len(processes)} processes")
     profile.p.stdin.write("\n")
     profile.p.stdin.flush()
-    check(profile.p.stdout.readline() == "done\n", f"a profile is written: {profile.text()}")
+    check(profile.p.stdout.readline() == "done\n", f"a profile is written: {profile.text()}")  # its first event makes its ring
     good.add(sha(os.path.join(cwd, "one.ntff")))
     until(lambda: c.metric("meridian_artifacts_stored_total") == len(good), "its own files have arrived")
     doc = c.stop(id)  # looks through all directories once more
