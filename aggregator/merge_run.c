@@ -660,11 +660,12 @@ distrust_clocks(plan *p, uint64_t violations)
     if (violations == 0)
         return;
     for (size_t i = 1; i < n; i++)
-        clocks[i].violations = violations > clocks[i].violations ? violations : clocks[i].violations;
+        clocks[i].violations =
+            violations > clocks[i].violations ? violations : clocks[i].violations;
     mrd_catalog_note(p->cat,
                      "%" PRIu64 " checks (frames on arrival, held-out packets, absolute time, "
-                     "collectives, ties) contradict the bounds of this session's clocks: nothing "
-                     "is proven by them",
+                     "collectives, linked timelines) contradict the bounds of this session's "
+                     "clocks: nothing is proven by them",
                      violations);
 }
 

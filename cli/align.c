@@ -223,6 +223,10 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
     int64_t part[3] = { t->process, t->lnc_idx, t->device_idx };
     size_t most = a->options.memory / (8 * sizeof(sighting));
 
+    if (ev->ts_ns < 0 || mrd_event_end(ev) > MRD_COLL_TIME_MAX) {
+        a->wrong++; /* no clock shows that */
+        return MRD_OK;
+    }
     if (a->n_seen >= (most < OBS_MIN ? OBS_MIN : most)) {
         a->too_many = true;
         return MRD_OK;
@@ -628,7 +632,8 @@ note_contradictions(mrd_alignment *a)
     if (a->wrong > 0)
         mrd_catalog_note(a->cat,
                          "%" PRIu64 " collectives contradict themselves (their process is not one "
-                         "of the group's ranks, or these are not as many as its size) and were "
+                         "of the group's ranks, these are not as many as its size, or their times "
+                         "are none) and were "
                          "left out of the alignment",
                          a->wrong);
 }
@@ -795,7 +800,7 @@ is_moved(const mrd_alignment *a, uint32_t u)
     return u != NO_UNIT && a->units[u].table != NULL && !a->units[u].reference;
 }
 
-/* Between pieces, before the first and after the last nothing ties its clock to the timeline. */
+/* Between pieces, before the first and after the last nothing relates its clock to the timeline. */
 static bool
 is_known(const unit *at, int64_t local)
 {

@@ -318,6 +318,12 @@ largest_reach(const mrd_coll_process *p)
     return most;
 }
 
+static double
+since(int64_t at, int64_t zero) /* either may be at the end of the range */
+{
+    return (double) ((__int128) at - zero);
+}
+
 static bool
 publish(const coll_solver *s, meetings *m, const mrd_coll_solution *sol, size_t p)
 {
@@ -334,10 +340,10 @@ publish(const coll_solver *s, meetings *m, const mrd_coll_solution *sol, size_t 
 
         if (mrd_align_map(table, &in, (mrd_local_ns){ begin }, &at, &b) &&
             mrd_coll_knows(to, begin))
-            m->down[q->coll] = fmax(m->down[q->coll], (double) (b.lo.ns - zero));
+            m->down[q->coll] = fmax(m->down[q->coll], since(b.lo.ns, zero));
         if (mrd_align_map(table, &out, (mrd_local_ns){ end }, &at, &b) && mrd_coll_knows(to, end)) {
-            m->up[q->coll] = fmin(m->up[q->coll], (double) (b.hi.ns - zero));
-            m->sum[q->coll] += (double) (at.ns - zero);
+            m->up[q->coll] = fmin(m->up[q->coll], since(b.hi.ns, zero));
+            m->sum[q->coll] += since(at.ns, zero);
             m->count[q->coll]++;
             if (isnan(m->at[q->coll]))
                 m->reach[q->coll] = fmax(m->reach[q->coll], largest_reach(to));
@@ -401,9 +407,9 @@ take_residuals(coll_solver *s, const coll_sample *v, const coll_line *lines, siz
     }
     n = k;
     qsort(s->x, n, sizeof(*s->x), order_double);
-    to->residual_median = llround(s->x[n / 2]);
-    to->residual_p99 = llround(s->x[(size_t) (0.99 * (double) (n - 1))]);
-    to->residual_max = llround(s->x[n - 1]);
+    to->residual_median = llround(fmin(s->x[n / 2], MRD_COLL_FAR));
+    to->residual_p99 = llround(fmin(s->x[(size_t) (0.99 * (double) (n - 1))], MRD_COLL_FAR));
+    to->residual_max = llround(fmin(s->x[n - 1], MRD_COLL_FAR));
     to->used = n;
 }
 
@@ -463,7 +469,7 @@ add_gaps(const coll_solver *s, const coll_sample *v, const coll_line *lines, siz
          mrd_coll_solution *sol)
 {
     for (size_t l = 0; l + 1 < n_lines; l++) {
-        double wide = lines[l].residual + lines[l + 1].residual;
+        double wide = fmin(lines[l].residual + lines[l + 1].residual, MRD_COLL_FAR);
         int64_t zero = s->origin[s->reference];
         mrd_coll_break *more = realloc(sol->breaks, (sol->break_count + 1) * sizeof(*more));
 

@@ -9,8 +9,8 @@
  *   the estimate robust straight lines of the ENDs, in pieces where one line will not do (a clock
  *                that was stepped, slewed, or wanders)
  *   the model    how a clock moves between collectives cannot be seen. Inside a piece it is assumed
- *                to stay within `reach` of a clock whose rate changes by at most w (200 ppb/s) and is
- *                at most 500 ppm off; reach is the largest residual of the piece's ends, more where
+ *                to stay within `reach` of a clock whose rate changes by at most w (200 ppb/s) and
+ *                is at most 500 ppm off; reach is the largest residual of the piece's ends, more where
  *                collectives are rare. Every inequality is relaxed by it and every bound widened
  *   a break      between two pieces no bound is stated, and a collective across it gives no
  *                inequality
@@ -34,6 +34,7 @@
 #include "timesync/align.h"
 
 #define MRD_COLL_PROCESSES_MAX 65536
+#define MRD_COLL_TIME_MAX      (INT64_MAX / 4) /* ns: 2043; 0 is the least */
 
 /* One participant's part in one synchronising collective. */
 typedef struct {
@@ -64,8 +65,8 @@ typedef struct mrd_coll_match mrd_coll_match;
  * Matches. Observations may come in any order and are copied. Groups with a single process here are
  * ignored. Errors: EMPTY when nothing is left to match, CLOCK when sequences differ or are
  * ambiguous, or a group has more members than it says (several communicators of one name)
- * (*why names group, processes, position and both operations), INVALID for an index out of range or
- * an end before its begin, LIMIT, NOMEM. What lies behind a gap is left out and counted.
+ * (*why names group, processes, position and both operations), INVALID for an index or a time out
+ * of range or an end before its begin, LIMIT, NOMEM. What lies behind a gap is left out and counted.
  */
 mrd_err mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
                            const mrd_coll_gap *gaps, size_t gap_count,

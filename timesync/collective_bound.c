@@ -16,8 +16,8 @@ static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W 
 /*
  * How far the clock may have been from the line: its largest residual, and more where samples lie
  * far apart. A step by A somewhere bends a line of least residuals by at most EDGE / 3 * A over its
- * length and leaves a residual of A / 2 or more; just behind a sample the clock may already be as it
- * is at the next one.
+ * length and leaves a residual of A / 2 or more; just behind a sample the clock may already be as
+ * it is at the next one.
  */
 static double
 reach(const coll_sample *s, size_t n, double residual)
@@ -28,7 +28,8 @@ reach(const coll_sample *s, size_t n, double residual)
         gap = fmax(gap, s[i].end - s[i - 1].end);
         other = fmax(other, s[i].reach);
     }
-    return ceil(other + residual * (1 + (span > 0 ? EDGE * gap / span : EDGE))) + 1;
+    other += residual * (1 + (span > 0 ? EDGE * gap / span : EDGE));
+    return ceil(fmin(other, MRD_COLL_FAR)) + 1;
 }
 
 /*
@@ -140,8 +141,8 @@ add_bins(const work *w, const coll_line *line, double by, double base, int64_t o
     }
 }
 
-/* A piece of which nothing is known but that it was there: answers in it, and in the gaps beside it,
- * have no bound. */
+/* A piece of which nothing is known but that it was there: answers in it, and in the gaps beside
+ * it, have no bound. */
 static void
 add_unknown(const coll_sample *s, const mrd_coll_piece *piece, double base, int64_t origin,
             mrd_coll_process *to)

@@ -1,8 +1,8 @@
 /*
  * timesync/collective_impl.h - the inside of matching and solving. Internal to timesync/.
  *
- * Times of the solver are doubles relative to an origin per process (its first matched end); session
- * times are relative to the reference's origin.
+ * Times of the solver are doubles relative to an origin per process (its first matched end);
+ * session times are relative to the reference's origin.
  */
 #ifndef MRD_TIMESYNC_COLLECTIVE_IMPL_H
 #define MRD_TIMESYNC_COLLECTIVE_IMPL_H
@@ -15,6 +15,8 @@ struct mrd_coll_match {
     mrd_coll_obs *obs; /* collective after collective */
     size_t *first;     /* count + 1 */
 };
+
+#define MRD_COLL_FAR 1e17 /* ns: what is farther off counts as that far */
 
 /* One participation: a process, a collective, times relative to the process's origin. */
 typedef struct {

@@ -240,7 +240,8 @@ check_obs(const mrd_coll_obs *obs, size_t n, size_t process_count, mrd_why *why)
         return mrd_why_set(why, MRD_LIMIT, 0, "%zu processes, at most %d", process_count,
                            MRD_COLL_PROCESSES_MAX);
     for (size_t i = 0; i < n; i++) {
-        if (obs[i].process >= process_count || obs[i].end_ns < obs[i].begin_ns)
+        if (obs[i].process >= process_count || obs[i].end_ns < obs[i].begin_ns ||
+            obs[i].begin_ns < 0 || obs[i].end_ns > MRD_COLL_TIME_MAX)
             return mrd_why_set(why, MRD_INVALID, 0,
                                "collective %zu: process %u of %zu, from %lld to %lld", i,
                                obs[i].process, process_count, (long long) obs[i].begin_ns,

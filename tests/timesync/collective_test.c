@@ -171,7 +171,7 @@ TEST(mismatches_are_refused_with_a_reason)
         const char *name;
         size_t at;
         int what; /* 0 size, 1 op, 2 removed in the middle, 3 process out of range, 4 end before
-                     begin */
+                     begin, 5 no time, 6 before all time */
         mrd_err want;
         const char *says;
     } rows[] = {
@@ -180,6 +180,8 @@ TEST(mismatches_are_refused_with_a_reason)
         { "one missing", 9 * RANKS + 1, 2, MRD_CLOCK, "process 1" },
         { "no such process", 4, 3, MRD_INVALID, "process 8 of 8" },
         { "backward", 4, 4, MRD_INVALID, "collective 4" },
+        { "a time that no clock shows", 4, 5, MRD_INVALID, "collective 4" },
+        { "a time before all clocks", 4, 6, MRD_INVALID, "collective 4" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -196,8 +198,12 @@ TEST(mismatches_are_refused_with_a_reason)
             *o = j.obs[--j.n];
         else if (rows[i].what == 3)
             o->process = RANKS;
-        else
+        else if (rows[i].what == 4)
             o->end_ns = o->begin_ns - 1;
+        else if (rows[i].what == 5)
+            o->end_ns = INT64_MAX;
+        else
+            o->begin_ns = INT64_MIN;
         CHECK_ERR(rows[i].name, mrd_coll_match_new(j.obs, j.n, RANKS, NULL, 0, NULL, &m, &why),
                   rows[i].want);
         CHECK_ROW(rows[i].name, strstr(why.text, rows[i].says) != NULL);
