@@ -430,6 +430,7 @@ mrd_agent_next_ns(const mrd_agent *a)
     next = sooner(next, mrd_files_next_ns(a->files));
     next = sooner(next, mrd_traces_next_ns(a->traces));
     next = sooner(next, mrd_clock_sync_next_ns(a->clock));
+    next = sooner(next, mrd_agent_reach_next_ns(a));
     return a->publish == NULL ? next : sooner(next, mrd_publish_next_ns(a->publish));
 }
 
@@ -485,6 +486,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     mrd_files_step(a->files, now);
     if (a->publish != NULL)
         mrd_publish_step(a->publish, now);
+    mrd_agent_reach_step(a, now);
     mrd_agent_secrets_step(a, now);
     mrd_agent_forget_flushed(a, now);
     mrd_metrics_step(a->metrics, now);

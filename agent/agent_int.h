@@ -55,6 +55,7 @@ struct mrd_agent {
     mrd_traces *traces;
     mrd_trigger *trigger; /* NULL: none wanted */
     mrd_publish *publish;
+    int64_t unreached_since, unreached_said; /* the aggregator; 0: it is reached; not said */
     mrd_metrics *metrics; /* NULL: no port */
     char *metrics_token;
     int64_t said_at, capped_ns;
@@ -89,6 +90,13 @@ void mrd_agent_sample_begun(mrd_agent *a, int64_t now);
 int64_t mrd_agent_sample_begun_ns(const mrd_agent *a);
 void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum); /* adds to *sum */
 void mrd_agent_counters_close(mrd_agent *a);
+
+/* reach.c */
+void mrd_agent_reach_step(mrd_agent *a, int64_t now);
+int64_t mrd_agent_reach_next_ns(const mrd_agent *a);
+mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *a); /* 0: it is reached, or none is given */
+/* For /readyz: the aggregator is reached; *text says what is the matter when it is not. */
+bool mrd_agent_ready(void *self, char text[MRD_WHY_MAX]);
 
 /* status.c */
 mrd_err mrd_agent_hello(void *self, mrd_buf *to);

@@ -94,6 +94,20 @@ problem(mrd_buf *to, const char *status, const char *code, const char *detail, c
     mrd_buf_fini(&body);
 }
 
+/* /healthz: the loop runs; what it cannot do is said, and no reason to end it. /readyz: it can. */
+static void
+health(const mrd_metrics_options *options, bool wants_ready, bool bare, mrd_buf *to)
+{
+    char text[MRD_WHY_MAX] = "ok";
+    bool ready = options->ready == NULL || options->ready(options->self, text);
+    mrd_buf body = { 0 };
+
+    mrd_buf_fmt(&body, "%s%s\n", ready || wants_ready ? "" : "ok, but ", text);
+    reply(to, ready || !wants_ready ? "200 OK" : "503 Service Unavailable",
+          "text/plain; charset=utf-8", "", (mrd_str){ (const char *) body.p, body.len }, bare);
+    mrd_buf_fini(&body);
+}
+
 void
 mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to)
 {
@@ -117,12 +131,12 @@ mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to
                 "Allow: GET, HEAD\r\n");
         return;
     }
-    if (mrd_str_is(target, "/healthz")) {
-        reply(to, "200 OK", "text/plain; charset=utf-8", "", MRD_STR("ok\n"), bare);
+    if (mrd_str_is(target, "/healthz") || mrd_str_is(target, "/readyz")) {
+        health(options, mrd_str_is(target, "/readyz"), bare, to);
         return;
     }
     if (!mrd_str_is(target, "/metrics")) {
-        problem(to, "404 Not Found", "NOTFOUND", "there are /metrics and /healthz", "");
+        problem(to, "404 Not Found", "NOTFOUND", "there are /metrics, /healthz and /readyz", "");
         return;
     }
     if (options->token != NULL && !token_right(field(head, "Authorization"), options->token)) {

@@ -18,6 +18,8 @@ typedef struct {
     const char *token;   /* bearer token that /metrics wants; NULL: none */
     /* Appends the metrics; open: as OpenMetrics. */
     void (*write)(void *self, bool open, mrd_buf *to);
+    /* For /readyz: the text says what is the matter when false. NULL: always ready. */
+    bool (*ready)(void *self, char text[MRD_WHY_MAX]);
     void *self;
 } mrd_metrics_options;
 

@@ -394,6 +394,9 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             GAUGE("spool_bytes", "Bytes of frames not acknowledged.", c.spool.bytes),
             GAUGE("spool_file_bytes", "Bytes of the spool's files.", c.spool.file_bytes),
             GAUGE("connected", "1 when the aggregator has said welcome.", c.connected),
+            GAUGE("unreached_seconds",
+                  "For how long the aggregator has not been reached; 0 while it is.",
+                  (uint64_t) (mrd_agent_unreached_ns(a) / MRD_SEC)),
             COUNTER("reconnects_total", "Connections made.", c.reconnects),
             COUNTER("samples_total", "Counter samples taken.", c.samples),
             COUNTER("sample_errors_total", "Counter polls that failed.", c.sample_errors),
@@ -447,6 +450,7 @@ mrd_agent_open_metrics(mrd_agent *a, mrd_why *why)
     mrd_metrics_options o = { .address = a->o.metrics_address,
                               .port = (uint16_t) a->o.metrics_port,
                               .write = write_metrics,
+                              .ready = mrd_agent_ready,
                               .self = a };
     mrd_err err = MRD_OK;
 

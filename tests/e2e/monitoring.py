@@ -123,6 +123,7 @@ with Service() as service:
     equal([r.status for r in (of_agent(token=None), of_agent(token="wrong-" + TOKEN), of_agent(token=TOKEN[:-1]), of_agent())], [401, 401, 401, 200], "tokens of the agent's port")
     check(problem(of_agent(token=None)) and of_agent(token=None)["WWW-Authenticate"], "what a scraper without a token is told")
     equal(of_agent(path="/healthz", token=None).body, b"ok\n", "health needs no token")
+    equal(of_agent(path="/readyz", token=None).body, b"ok\n", "nor does readiness")
     check(problem(of_agent(path="/x")) and problem(of_agent(method="POST")), "other paths, other methods")
     head, whole = of_agent(method="HEAD"), of_agent()
     equal((head.status, head.body, head["Content-Type"]), (200, b"", whole["Content-Type"]), "HEAD")

@@ -1,0 +1,97 @@
+/* agent/reach.c - an agent that does not reach its aggregator says so: in its log, its metrics, and
+ * to who asks whether it is ready. */
+#include <stdio.h>
+
+#include "agent/agent_int.h"
+#include "base/log.h"
+
+#define SAY_FIRST (3 * MRD_SEC)
+#define SAY_AGAIN (60 * MRD_SEC)
+
+static bool
+is_reached(const mrd_agent *a, mrd_publish_stats *ret_stats)
+{
+    mrd_publish_get_stats(a->publish, ret_stats);
+    return ret_stats->welcome;
+}
+
+mrd_dur_ns
+mrd_agent_unreached_ns(const mrd_agent *a)
+{
+    return a->unreached_since == 0 ? 0 : mrd_local_now().ns - a->unreached_since;
+}
+
+/* What is known of the reason: connections are made by the transport, which does not tell why one
+ * failed. */
+static void
+reason(const mrd_publish_stats *st, char text[MRD_WHY_MAX])
+{
+    if (!st->up)
+        snprintf(text, MRD_WHY_MAX,
+                 "no connection: is meridian-aggregator running there, is the port open? `meridian "
+                 "doctor` looks at it");
+    else if (st->sentence[0] != '\0')
+        snprintf(text, MRD_WHY_MAX, "it refuses this agent: %.500s", st->sentence);
+    else
+        snprintf(text, MRD_WHY_MAX,
+                 "connected, but no answer to the hello: is that the data port of an aggregator?");
+}
+
+void
+mrd_agent_reach_step(mrd_agent *a, int64_t now)
+{
+    mrd_publish_stats st;
+    mrd_spool_stats spool;
+    char why[MRD_WHY_MAX];
+
+    if (a->publish == NULL)
+        return;
+    if (is_reached(a, &st)) {
+        a->unreached_since = a->unreached_said = 0;
+        return;
+    }
+    if (a->unreached_since == 0)
+        a->unreached_since = now;
+    if (now - a->unreached_since < SAY_FIRST ||
+        (a->unreached_said != 0 && now - a->unreached_said < SAY_AGAIN))
+        return;
+    a->unreached_said = now;
+    reason(&st, why);
+    mrd_spool_get_stats(a->spool, &spool);
+    mrd_log(MRD_LOG_WARN, "AGT-UNREACHED",
+            "The aggregator is not reached, what sessions want is kept: url=%s for_s=%lld "
+            "spool_bytes=%llu reason=%s",
+            a->o.data_url == NULL ? "" : a->o.data_url,
+            (long long) ((now - a->unreached_since) / MRD_SEC), (unsigned long long) spool.bytes,
+            why);
+}
+
+int64_t
+mrd_agent_reach_next_ns(const mrd_agent *a)
+{
+    if (a->unreached_since == 0)
+        return INT64_MAX;
+    return a->unreached_said == 0 ? a->unreached_since + SAY_FIRST : a->unreached_said + SAY_AGAIN;
+}
+
+bool
+mrd_agent_ready(void *self, char text[MRD_WHY_MAX])
+{
+    const mrd_agent *a = self;
+    mrd_dur_ns away = mrd_agent_unreached_ns(a);
+    mrd_publish_stats st;
+    char why[MRD_WHY_MAX];
+
+    if (a->publish == NULL) {
+        snprintf(text, MRD_WHY_MAX, "no aggregator is given");
+        return false;
+    }
+    if (is_reached(a, &st)) {
+        snprintf(text, MRD_WHY_MAX, "ok");
+        return true;
+    }
+    reason(&st, why);
+    snprintf(text, MRD_WHY_MAX, "the aggregator is not reached for %lld s: %.560s",
+             (long long) (away / MRD_SEC), why);
+    return false;
+}
