@@ -39,7 +39,7 @@ static const mrd_opt table[] = {
     { .name = "artifacts",
       .type = MRD_OPT_BOOL,
       FETCH(artifacts),
-      .help = "also the files carried as they are (NTFF, NEFF, ...)" },
+      .help = "also the files carried as they are (NTFF, NEFF, ...), as a capture directory" },
     { .name = "force", .type = MRD_OPT_BOOL, FETCH(force), .help = "replace files that exist" },
     { .name = "clock",
       .type = MRD_OPT_CHOICE,
@@ -289,63 +289,19 @@ mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format
     return err;
 }
 
+/* ---- Artifacts: the vendor's tree, <instance>_pid_<pid>/..., as a capture directory has it ---- */
+
 /* A name from elsewhere as one component of a path. */
 static void
-component(mrd_buf *to, const char *name)
+component(mrd_buf *to, mrd_str name)
 {
-    const char *base = strrchr(name, '/');
+    for (size_t i = 0; i < name.len && i < 200; i++) {
+        char c = name.p[i];
+        bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    strchr("-_.", c) != NULL;
 
-    base = base == NULL ? name : base + 1;
-    for (size_t i = 0; base[i] != '\0' && i < 200; i++) {
-        bool fine = (base[i] >= 'a' && base[i] <= 'z') || (base[i] >= 'A' && base[i] <= 'Z') ||
-                    (base[i] >= '0' && base[i] <= '9') || strchr("-_.", base[i]) != NULL;
-
-        mrd_buf_byte(to, fine && !(i == 0 && base[i] == '.') ? (uint8_t) base[i] : '_');
+        mrd_buf_byte(to, fine && !(i == 0 && c == '.') ? (uint8_t) c : '_');
     }
-}
-
-static mrd_err
-fetch_artifact(mrd_client *client, const char *id, const mrd_json *a, const char *dir, bool force,
-               mrd_json *list, mrd_why *why)
-{
-    const char *sha = mrd_json_str(a, "sha256", "");
-    char hex[MRD_SHA256_HEX];
-    mrd_buf path = { 0 }, to = { 0 };
-    uint64_t size;
-    mrd_err err;
-
-    mrd_buf_fmt(&path, "/api/v1/sessions/%s/artifacts/", id);
-    mrd_client_escape(&path, sha);
-    mrd_buf_fmt(&to, "%s/%.12s-", dir, strspn(sha, "0123456789abcdef") == 64 ? sha : "unknown");
-    component(&to, mrd_json_str(a, "name", "artifact"));
-    err = fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), force, list, why);
-    if (err == MRD_OK)
-        err = mrd_sha256_file(mrd_buf_cstr(&to), hex, &size, why);
-    if (err == MRD_OK && strcmp(hex, sha) != 0) {
-        unlink(mrd_buf_cstr(&to));
-        err = mrd_why_set(why, MRD_CORRUPT, 0, "%s is not what was recorded: SHA-256 %s, not %s",
-                          mrd_buf_cstr(&to), hex, sha);
-    }
-    mrd_buf_fini(&path);
-    mrd_buf_fini(&to);
-    return err;
-}
-
-static mrd_err
-fetch_artifacts(mrd_client *client, const char *id, const char *dir, bool force, mrd_json *list,
-                mrd_why *why)
-{
-    mrd_json *doc = NULL;
-    const mrd_json *all;
-    mrd_err err = mrd_cluster_call(client, "GET", id, "/artifacts", NULL, &doc, why);
-
-    all = mrd_json_get(doc, "artifacts");
-    for (size_t i = 0; err == MRD_OK && i < mrd_json_size(all); i++) {
-        if (mrd_json_bool(mrd_json_at(all, i), "complete", false))
-            err = fetch_artifact(client, id, mrd_json_at(all, i), dir, force, list, why);
-    }
-    mrd_json_free(doc);
-    return err;
 }
 
 static mrd_err
@@ -359,6 +315,164 @@ make_folder(const char *dir, mrd_why *why)
         return mrd_why_set(why, MRD_EXISTS, 0, "%s is a file: -o names a folder", dir);
     return errno == EEXIST ? MRD_OK
                            : mrd_why_set(why, MRD_IO, errno, "cannot make the folder %s", dir);
+}
+
+/* The folder of the artifact's process, in front of its name unless that begins with one. */
+static void
+process_folder(mrd_buf *to, const mrd_json *a)
+{
+    const char *name = mrd_json_str(a, "name", "");
+    mrd_str first = { name, strcspn(name, "/") };
+    int64_t pid = mrd_json_int(a, "process_id", MRD_NONE);
+
+    if (name[first.len] == '/' && memmem(first.p, first.len, "_pid_", 5) != NULL)
+        return;
+    component(to, mrd_str_of(mrd_json_str(a, "instance_id", "unknown")));
+    if (pid != MRD_NONE)
+        mrd_buf_fmt(to, "_pid_%" PRId64, pid);
+    mrd_buf_byte(to, '/');
+}
+
+/* Where the artifact goes, its folders made: another of the same name and other contents has
+ * its hash in front. */
+static mrd_err
+artifact_path(const char *dir, const mrd_json *a, const char *sha, mrd_strlist *taken,
+              mrd_buf *ret_path, mrd_why *why)
+{
+    const char *p = mrd_json_str(a, "name", "artifact");
+    mrd_buf tree = { 0 };
+    size_t last = 0;
+    mrd_err err = MRD_OK;
+
+    mrd_buf_fmt(&tree, "%s/", dir);
+    process_folder(&tree, a);
+    for (size_t n; *p != '\0'; p += n + (p[n] == '/')) {
+        n = strcspn(p, "/");
+        last = tree.len;
+        component(&tree, (mrd_str){ p, n });
+        if (p[n] == '/')
+            mrd_buf_byte(&tree, '/');
+    }
+    for (size_t i = strlen(dir) + 1; i < last && err == MRD_OK; i++) {
+        if (tree.p[i] != '/')
+            continue;
+        mrd_buf_reset(ret_path);
+        mrd_buf_add(ret_path, tree.p, i);
+        err = make_folder(mrd_buf_cstr(ret_path), why);
+    }
+    mrd_buf_reset(ret_path);
+    mrd_buf_text(ret_path, mrd_buf_cstr(&tree));
+    if (err == MRD_OK && mrd_strlist_has(taken, mrd_str_of(mrd_buf_cstr(ret_path)))) {
+        mrd_buf_reset(ret_path);
+        mrd_buf_fmt(ret_path, "%.*s%.12s-%s", (int) last, (const char *) tree.p, sha,
+                    mrd_buf_cstr(&tree) + last);
+    }
+    if (err == MRD_OK && (tree.err != MRD_OK || ret_path->err != MRD_OK ||
+                          mrd_strlist_add(taken, mrd_str_of(mrd_buf_cstr(ret_path))) != MRD_OK))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
+    mrd_buf_fini(&tree);
+    return err;
+}
+
+static bool
+holds(const char *path, const char *sha)
+{
+    char hex[MRD_SHA256_HEX];
+    uint64_t size;
+
+    return mrd_sha256_file(path, hex, &size, NULL) == MRD_OK && strcmp(hex, sha) == 0;
+}
+
+/* What was fetched, in order: hashes and where their contents are. */
+typedef struct {
+    mrd_strlist taken, hashes, files;
+} fetched;
+
+static const char *
+file_of(const fetched *f, const char *sha)
+{
+    for (size_t i = 0; i < f->hashes.n; i++) {
+        if (strcmp(f->hashes.v[i], sha) == 0)
+            return f->files.v[i];
+    }
+    return NULL;
+}
+
+/* The same contents again: one copy on disk, linked, where the file system can. */
+static bool
+linked(const char *from, const char *to, bool force, mrd_json *list)
+{
+    mrd_json *entry;
+
+    if (force)
+        (void) unlink(to);
+    if (link(from, to) != 0)
+        return false;
+    entry = mrd_json_new_object();
+    mrd_json_set(entry, "file", mrd_json_new_str(to));
+    mrd_json_set(entry, "same_as", mrd_json_new_str(from));
+    return mrd_json_append(list, entry) == MRD_OK;
+}
+
+static mrd_err
+download_artifact(mrd_client *client, const char *id, const char *sha, const char *to, bool force,
+                  mrd_json *list, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    mrd_err err;
+
+    if (access(to, F_OK) == 0 && holds(to, sha))
+        return MRD_OK; /* of a fetch that was interrupted, or done already */
+    mrd_buf_fmt(&path, "/api/v1/sessions/%s/artifacts/", id);
+    mrd_client_escape(&path, sha);
+    err = fetch_file(client, mrd_buf_cstr(&path), to, force, list, why);
+    if (err == MRD_OK && !holds(to, sha)) {
+        unlink(to);
+        err = mrd_why_set(why, MRD_CORRUPT, 0, "%s is not what was recorded: SHA-256 is not %s", to,
+                          sha);
+    }
+    mrd_buf_fini(&path);
+    return err;
+}
+
+static mrd_err
+fetch_artifact(mrd_client *client, const char *id, const mrd_json *a, const char *dir, bool force,
+               fetched *done, mrd_json *list, mrd_why *why)
+{
+    const char *sha = mrd_json_str(a, "sha256", ""), *same = file_of(done, sha), *to;
+    mrd_buf path = { 0 };
+    mrd_err err = artifact_path(dir, a, sha, &done->taken, &path, why);
+
+    to = mrd_buf_cstr(&path);
+    if (err == MRD_OK && (same == NULL || !linked(same, to, force, list)))
+        err = download_artifact(client, id, sha, to, force, list, why);
+    if (err == MRD_OK && same == NULL &&
+        (mrd_strlist_add(&done->hashes, mrd_str_of(sha)) != MRD_OK ||
+         mrd_strlist_add(&done->files, mrd_str_of(to)) != MRD_OK))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
+    mrd_buf_fini(&path);
+    return err;
+}
+
+static mrd_err
+fetch_artifacts(mrd_client *client, const char *id, const char *dir, bool force, mrd_json *list,
+                mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    const mrd_json *all;
+    fetched done = { 0 };
+    mrd_err err = mrd_cluster_call(client, "GET", id, "/artifacts", NULL, &doc, why);
+
+    all = mrd_json_get(doc, "artifacts");
+    for (size_t i = 0; err == MRD_OK && i < mrd_json_size(all); i++) {
+        if (mrd_json_bool(mrd_json_at(all, i), "complete", false))
+            err = fetch_artifact(client, id, mrd_json_at(all, i), dir, force, &done, list, why);
+    }
+    mrd_strlist_fini(&done.taken);
+    mrd_strlist_fini(&done.hashes);
+    mrd_strlist_fini(&done.files);
+    mrd_json_free(doc);
+    return err;
 }
 
 mrd_err
@@ -413,7 +527,11 @@ mrd_cluster_print_files(const mrd_json *list, FILE *to)
         uint64_t bytes = (uint64_t) mrd_json_int(mrd_json_at(list, i), "bytes", 0);
         char size[MRD_SIZE_TEXT];
 
-        fprintf(to, "%s  %s\n", file, mrd_cli_size(bytes, size));
+        if (mrd_json_str(mrd_json_at(list, i), "same_as", NULL) != NULL)
+            fprintf(to, "%s  same as %s\n", file,
+                    mrd_json_str(mrd_json_at(list, i), "same_as", ""));
+        else
+            fprintf(to, "%s  %s\n", file, mrd_cli_size(bytes, size));
         if (trace == NULL && mrd_str_ends(mrd_str_of(file), ".pftrace"))
             trace = file;
     }

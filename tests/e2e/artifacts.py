@@ -69,6 +69,32 @@ with Cluster(node_timeout="60s") as c:
     fetched = {sha256(open(os.path.join(d, n), "rb").read()): n for d, _, names in os.walk(c.path("two")) for n in names}
     check({sha256(SHARED), sha256(OWN + b"2")} <= set(fetched), f"the artifacts of the second session are fetched: {fetched}")
 
+    # As a capture directory: a folder for each process, the same contents once on disk; what is there already is not asked for again.
+    four = record(c, 4, [(0, "model.neff", SHARED), (1, "model.neff", SHARED), (0, "a.ntff", OWN + b"4"), (1, "a.ntff", OWN + b"5")])
+    tree = {f"i-test{n}_pid_4/{name}": data for n, name, data in ((0, "model.neff", SHARED), (1, "model.neff", SHARED), (0, "a.ntff", OWN + b"4"), (1, "a.ntff", OWN + b"5"))}
+
+    def in_tree(d):
+        return {os.path.relpath(os.path.join(at, n), d): open(os.path.join(at, n), "rb").read() for at, _, names in os.walk(d) for n in names if at != d}
+
+    c.run("fetch", four, "-o", c.path("four"), "--artifacts")
+    equal({k: sha256(v) for k, v in in_tree(c.path("four")).items()}, {k: sha256(v) for k, v in tree.items()}, "the vendor's tree")
+    equal(os.stat(c.path("four", "i-test0_pid_4", "model.neff")).st_ino, os.stat(c.path("four", "i-test1_pid_4", "model.neff")).st_ino, "one copy, linked")
+    os.unlink(c.path("four", "i-test1_pid_4", "a.ntff"))
+    for name in os.listdir(c.path("four")):
+        if os.path.isfile(c.path("four", name)):
+            os.unlink(c.path("four", name))
+    for options in ([], ["--force"]):
+        c.run("fetch", four, "-o", c.path("four"), "--artifacts", *options)
+        equal(set(in_tree(c.path("four"))), set(tree), f"goes on where it was interrupted {options}")
+    with open(c.path("four", "i-test0_pid_4", "a.ntff"), "wb") as f:
+        f.write(b"mine")
+    _, err = c.run("fetch", four, "-o", c.path("four"), "--artifacts", "--format", "summary-json", want=1)
+    check("i-test0_pid_4/a.ntff exists: --force replaces it" in err, f"another file is not replaced: {err}")
+    c.run("fetch", four, "-o", c.path("four"), "--artifacts", "--force")
+    equal({k: sha256(v) for k, v in in_tree(c.path("four")).items()}, {k: sha256(v) for k, v in tree.items()}, "replaced")
+    equal(c.delete(four), 202, "DELETE")
+    gone(c, four)
+
     # Sent again when a later session wants it: the agent believes no answer of before.
     three = record(c, 3, [(0, "own.ntff", OWN + b"1")])
     equal(len(stored(c)), 3, "files")

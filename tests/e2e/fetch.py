@@ -231,8 +231,8 @@ with Service() as service:
     on_a_terminal(proxy)
     tokens(proxy)
     out, _ = fetch("all", "--artifacts")
-    names = sorted(os.listdir(service.path("all")))
-    check(len(names) == 2 and names[0].endswith("model.neff"), f"artifacts: {names}")
+    names = sorted(os.path.relpath(os.path.join(at, n), service.path("all")) for at, _, files in os.walk(service.path("all")) for n in files)
+    check(len(names) == 2 and any(n.endswith("/model.neff") for n in names), f"artifacts: {names}")
 
 # HTTPS, and a tunnel through the proxy.
 with Service() as service:
