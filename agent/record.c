@@ -178,6 +178,7 @@ offer(mrd_record *r, owner *o, lane *l, const mrd_event *ev, int64_t raw)
 
     s->st.begun += n;
     s->st.held += n;
+    s->st.chosen += ev->kind != MRD_LOSS && ev->kind != MRD_COUNTER;
     if (ev->kind == MRD_LOSS) {
         mrd_drop_cause cause = cause_of(o->process, ev);
 
@@ -210,8 +211,10 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
             continue;
         if ((l = lane_of(o, s, clock)) == NULL)
             return MRD_NOMEM;
-        if (!l->wanted || (l->chooses && !mrd_record_wants_event(l, process, ev)))
+        if (!l->wanted || (l->chooses && !mrd_record_wants_event(l, process, ev))) {
+            s->st.left_out += ev->kind != MRD_LOSS && ev->kind != MRD_COUNTER;
             continue;
+        }
         wanted++;
         offer(r, o, l, ev, raw);
     }
@@ -238,6 +241,7 @@ take_plain(mrd_record *r, const mrd_drain_process *process, const mrd_event *ev)
     o->dirty = true;
     s->st.begun++;
     s->st.held++;
+    s->st.chosen += ev->kind != MRD_COUNTER;
     l->events++;
     return true;
 }
@@ -268,7 +272,13 @@ seal_owner(mrd_record *r, owner *o)
 mrd_err
 mrd_record_process_seen(mrd_record *r, mrd_drain_process *process)
 {
-    return owner_of(r, process) == NULL ? MRD_NOMEM : MRD_OK;
+    owner *o = owner_of(r, process);
+
+    if (o == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < r->n_sessions; i++)
+        mrd_record_tally_process(&r->sessions[i], o);
+    return MRD_OK;
 }
 
 mrd_err

@@ -42,6 +42,9 @@ typedef struct {
     uint64_t recorder_bytes;
     int64_t recorder_first_ns;
     uint64_t last_seq;
+    uint64_t chosen;              /* events begun that are no counters */
+    uint64_t left_out;            /* events of its time that its selection left out */
+    unsigned processes, selected; /* with rings, that were there; those it selects */
     uint64_t clock_lost;      /* frames of clock data that will not reach the aggregator */
     const uint64_t *triggers; /* heard of, the last at the end; borrowed until the next call */
     size_t n_triggers;

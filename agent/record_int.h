@@ -91,6 +91,8 @@ struct mrd_record {
     size_t n_positions, cap_positions;
 };
 
+/* A process with rings that is there while the session records. */
+void mrd_record_tally_process(session *s, const owner *o);
 bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
 /* Of a lane that chooses. */
 bool mrd_record_wants_event(lane *l, const mrd_drain_process *p, const mrd_event *ev);

@@ -31,6 +31,19 @@ mrd_record_wants_process(const session *s, const mrd_drain_process *p)
            (s->jobs.n == 0 || mrd_strlist_has(&s->jobs, mrd_str_of(p->ident.job)));
 }
 
+void
+mrd_record_tally_process(session *s, const owner *o)
+{
+    bool over =
+        s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
+        (s->st.phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_now().ns > s->st.stop_ns);
+
+    if (!o->is_ring || over)
+        return;
+    s->st.processes++;
+    s->st.selected += mrd_record_wants_process(s, o->process);
+}
+
 /* "3" or "0-7" */
 static bool
 core_in(const mrd_strlist *list, int64_t core)
@@ -359,6 +372,8 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     }
     mrd_record_take_tally(r, &s);
     r->sessions[r->n_sessions++] = s;
+    for (const owner *o = r->owners; o != NULL; o = o->next)
+        mrd_record_tally_process(&r->sessions[r->n_sessions - 1], o);
     mrd_record_write_notes(r);
     return MRD_OK;
 }

@@ -259,6 +259,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     Mrd__Heartbeat m = MRD__HEARTBEAT__INIT;
     Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
     Mrd__SessionStatus st[2 * MRD_RECORD_SESSIONS], *list[2 * MRD_RECORD_SESSIONS];
+    Mrd__SessionTally tallies[MRD_RECORD_SESSIONS];
     size_t n_sessions = mrd_record_sessions(a->record);
     counter_set all, *each = calloc(MRD_RECORD_SESSIONS, sizeof(*each));
     profile_set *profiles = calloc(1, sizeof(*profiles));
@@ -318,6 +319,12 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         each[i].counters.clock_frames_lost = s.clock_lost;
         st[i].counters = &each[i].counters;
         fill_profiles(profiles, a->devprof, s.id, &st[i]);
+        mrd__session_tally__init(&tallies[i]);
+        tallies[i].chosen = s.chosen;
+        tallies[i].left_out = s.left_out;
+        tallies[i].processes = s.processes;
+        tallies[i].selected = s.selected;
+        st[i].tally = &tallies[i];
         list[i] = &st[i];
     }
     for (size_t i = 0; i < a->n_refusals; i++, n_sessions++) {

@@ -140,6 +140,14 @@ typedef struct {
     uint64_t foreign; /* batches whose processes claim another node: they are taken as this one's */
 } hub_damage;
 
+/* What there was to record on a node, as its agent says. */
+typedef struct {
+    bool known;            /* an older agent does not say */
+    uint64_t before, last; /* events chosen that are no counters: of earlier runs, of this one */
+    uint64_t left_out;     /* by the selection; of this run */
+    unsigned processes, selected; /* the most */
+} hub_tally;
+
 /* A node's part in a session. */
 typedef struct {
     char instance_id[HUB_ID_MAX], host_name[HUB_TEXT_MAX], boot_id[64];
@@ -156,6 +164,7 @@ typedef struct {
     hub_counters before;       /* of earlier runs of the agent that kept nothing over a restart */
     hub_counters last;         /* as its heartbeat said */
     uint64_t since;            /* Counters.since of last */
+    hub_tally tally;
     hub_damage damage;
     hub_clock clock;
     hub_causality causality;
@@ -449,6 +458,12 @@ mrd_err select_from_json(hub_select *s, const mrd_json *o, mrd_why *why);
 mrd_err select_check(const hub_select *s, const mrd_json *o, mrd_why *why);
 /* "counters": ["neuron*.…"]. Errors: TYPE, LIMIT, NOMEM. */
 mrd_err counters_from_json(mrd_strlist *list, const mrd_json *o, mrd_why *why);
+/* empty.c */
+void part_tally(hub_part *p, const Mrd__SessionTally *tally); /* NULL: not told */
+mrd_json *part_tally_json(const hub_part *p);                 /* NULL: not known */
+void part_tally_load(hub_part *p, const mrd_json *o);
+/* Of a session that is over: why nothing was recorded but counters; false: something was. */
+bool session_empty(const hub_session *s, char text[MRD_WHY_MAX]);
 bool select_matches(const hub_select *s, const hub_node *n);
 
 /* ---- session_clocks.c ---- */

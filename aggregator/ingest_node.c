@@ -210,6 +210,7 @@ part_heartbeat(hub_session *s, hub_part *p, const hub_node *n, const Mrd__Sessio
     part_epoch *e;
 
     part_count(p, st->counters);
+    part_tally(p, st->tally);
     if (st->started_local_ns != 0) {
         p->started_local_ns = hub_time(st->started_local_ns);
         p->start_bound_ns = mrd_time_sane(st->start_bound_ns) ? st->start_bound_ns : -1;

@@ -262,6 +262,8 @@ part_json(const hub *h, const hub_session *s, const hub_part *p)
         snprintf(since, sizeof(since), "%016llx", (unsigned long long) p->since);
         mrd_json_set(o, "counters_since", mrd_json_new_str(since));
     }
+    if (p->tally.known)
+        mrd_json_set(o, "tally", part_tally_json(p));
     mrd_json_set(o, "clock", part_clock_json(p));
     if (p->device_profiles != NULL)
         mrd_json_set(o, "device_profiles", mrd_json_copy(p->device_profiles));
@@ -355,6 +357,7 @@ mrd_json *
 session_json(const hub *h, const hub_session *s)
 {
     mrd_json *o = mrd_json_new_object(), *nodes = mrd_json_new_array();
+    char empty[MRD_WHY_MAX];
     uint64_t events = 0, bytes = 0, begun = 0, dropped = 0, held = 0, damaged = 0;
 
     for (size_t i = 0; i < s->n_parts; i++) {
@@ -375,6 +378,8 @@ session_json(const hub *h, const hub_session *s)
     mrd_json_set(o, "state", mrd_json_new_str(session_state_text(s->state)));
     if (s->sentence[0] != '\0')
         mrd_json_set(o, "sentence", mrd_json_new_str(s->sentence));
+    if (session_empty(s, empty))
+        mrd_json_set(o, "empty", mrd_json_new_str(empty));
     mrd_json_set(o, "require", mrd_json_new_str(s->require));
     mrd_json_set(o, "select", select_json(&s->select));
     mrd_json_set(o, "timeline", mrd_json_new_str(s->timeline));
@@ -784,6 +789,7 @@ part_load(hub *h, hub_session *s, const mrd_json *o, mrd_why *why)
     p->start_bound_ns = mrd_json_int(o, "start_bound_ns", -1);
     p->lost_wall_ns = hub_time(mrd_json_int(o, "lost_ns", 0));
     part_counters_load(p, o);
+    part_tally_load(p, mrd_json_get(o, "tally"));
     if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
         p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
     hub_copy(p->clock.state, sizeof(p->clock.state), mrd_json_str(clock, "state", ""));

@@ -753,11 +753,26 @@ mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mrd_why *w
     return MRD_OK;
 }
 
+/* Says why nothing was recorded. A flight recorder that nobody triggered is as it was meant. */
+static bool
+holds_events(const mrd_json *doc, const char *command)
+{
+    const char *why = mrd_json_str(doc, "empty", NULL);
+
+    if (why == NULL)
+        return true;
+    fprintf(stderr, "meridian %s: nothing was recorded: ", command);
+    mrd_cluster_say(stderr, why);
+    return is_recorder(doc) && mrd_json_size(mrd_json_get(doc, "triggers")) == 0;
+}
+
 bool
 mrd_cluster_whole(const mrd_json *doc, const char *command)
 {
     const mrd_json *nodes = mrd_json_get(doc, "nodes");
     bool whole = triggers_whole(doc, command);
+
+    whole = holds_events(doc, command) && whole;
 
     for (size_t i = 0; i < mrd_json_size(nodes); i++) {
         const mrd_json *p = mrd_json_at(nodes, i);

@@ -21,7 +21,7 @@ function progress(m) {
 function facts(m) {
   const at = progress(m);
   const rows = [
-    ["State", h("span", { class: tone(m.state) }, m.state + (m.sentence ? `: ${m.sentence}` : ""))],
+    ["State", h("span", { class: tone(m.state) }, m.state + (m.sentence ? `: ${m.sentence}` : "") + (m.empty ? `; nothing was recorded: ${m.empty}` : ""))],
     ["Progress", at ? h("span", {}, h("progress", { value: at[0], max: Math.max(1, at[1]), "aria-label": "progress" }), ` ${at[2]}`) : null],
     ["Window (UTC)", m.go ? `${m.go} to ${m.stop ?? "now"}` : null],
     ["Stored", `${count(m.events)} events, ${bytes(m.bytes)}`],

@@ -76,10 +76,13 @@ def data(*parts):
     return os.path.join(DATA, *parts)
 
 
-def run(*args, want=0, env=None, timeout=300):
-    """Runs meridian; checks the exit status; returns (stdout, stderr)."""
+def run(*args, want=0, env=None, timeout=300, empty=False):
+    """Runs meridian; checks the exit status; returns (stdout, stderr). empty: a session of nothing, which ends with 3, is as meant."""
     full = dict(os.environ, **(env or {}))
     p = subprocess.run([MERIDIAN, *args], capture_output=True, text=True, timeout=timeout, env=full)
+    if empty and p.returncode == 3 and [line for line in p.stderr.splitlines() if line.startswith("meridian ")] and all(
+            "nothing was recorded: " in line for line in p.stderr.splitlines() if line.startswith("meridian ")):
+        want = 3
     if want is not None:
         check(p.returncode == want, f"meridian {' '.join(args)}: exit status {p.returncode}, expected {want}: {p.stderr[-600:]}")
     return p.stdout, p.stderr
@@ -296,8 +299,8 @@ class Cluster:
 
     # What the aggregator says.
 
-    def run(self, *args, want=0, timeout=300):
-        return run(*args, want=want, env=self.env, timeout=timeout)
+    def run(self, *args, want=0, timeout=300, empty=False):
+        return run(*args, want=want, env=self.env, timeout=timeout, empty=empty)
 
     def open(self, path, port=None, method="GET"):
         """The answer to a request to the aggregator, or to that port of this machine. Errors: OSError."""
@@ -359,8 +362,8 @@ class Cluster:
                      f"{nodes} nodes record")
 
     def stop(self, id, want=0, timeout=300):
-        """Stops; the manifest of the complete session."""
-        out, err = self.run("stop", id, "--json", want=want, timeout=timeout)
+        """Stops; the manifest of the complete session, which may be one of nothing."""
+        out, err = self.run("stop", id, "--json", want=want, timeout=timeout, empty=True)
         return json.loads(out) if check(out, f"stop {id}: {err}") else {}
 
     def ticks(self, id, name="profile", *options):

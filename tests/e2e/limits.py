@@ -92,7 +92,7 @@ def sessions():
     with Cluster(lead="50ms") as c:
         ready(c, 1, max_open_sessions=20)
         for _ in range(18):  # those that are over make room
-            c.run("record", "--duration", "50ms", "--no-fetch")
+            c.run("record", "--duration", "50ms", "--no-fetch", empty=True)
         open_ones = []
         while len(open_ones) < 16:  # the last ones that were over wait for two seconds
             out = c.run("start", "--json", want=None)[0]
@@ -100,8 +100,8 @@ def sessions():
         err = c.run("start", want=1)[1]
         check("16 sessions at one time are the most" in err, f"a node's own limit: {err}")
         time.sleep(0.3)
-        c.run("stop", open_ones[0])
-        c.run("stop", started(c))
+        c.run("stop", open_ones[0], empty=True)
+        c.run("stop", started(c), empty=True)
 
 
 def session_size():

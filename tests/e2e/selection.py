@@ -84,6 +84,26 @@ with Cluster() as c:
     equal({e["lnc_idx"] for e in doc["trace_events"] if e["trace_event_source"] == "neuron_hw"}, {"0"}, "events of one core")
     check(("annotation", "step") in events and CONSTANT in counters, f"a choice of cores keeps steps and counters: {events} {counters}")
 
+    # ---- nothing ----
+    agent(c, 2)
+    until(lambda: len(c.connected()) == 3, "an agent without a workload")
+    for options, why in ((["--event-type", "=nothing"], "events there were is of the event types asked for"), (["--core", "7", "--source", "neuron_hw"], "is of the cores asked for"),
+                         (["--instance-id", "i-test2"], "no process that records was there: is libmeridian.so loaded"),
+                         (["--source", "framework"], "is of the sources asked for")):
+        out, err = c.run("record", "--duration", "300ms", "-o", c.path("nothing" + options[1]), *options, want=3)
+        check("nothing was recorded: " in err and why in err, f"{options}: {err}")
+    id = json.loads(c.run("status", "--json", "latest", want=3)[0])["id"]
+    check("none of the" in c.session(id)["empty"] and c.session(id)["state"] == "complete", f"the manifest says it: {c.session(id).get('empty')}")
+    for command in ("report", "fetch"):
+        _, err = c.run(command, id, *(["-o", c.path("nothing-fetched")] if command == "fetch" else []), want=3)
+        check("nothing was recorded: " in err, f"{command}: {err}")
+    _, err = c.run("record", "--duration", "300ms", "--job", "nobody", want=1)
+    check("did not start" in err, f"a job that nobody has: {err}")
+    recorded(c, "only-counters", "--source", "host")
+    recorder = c.start("--mode", "recorder", "--keep", "5s", "--no-merge")
+    _, err = c.run("stop", recorder)
+    check("no trigger asked for a window" in err, f"a recorder without a trigger: {err}")
+
     # ---- latest ----
     open_one = c.start("--no-merge")
     _, err = c.run("start", "--require", "9", want=1)
