@@ -41,34 +41,6 @@ proc_free(mrd_drain *p, proc *pr)
     free(pr);
 }
 
-/* What the ring says about its owner fills in what /proc did not. */
-static void
-ident_from_ring(mrd_ident *id, mrd_ring_reader *reader)
-{
-    mrd_str text = mrd_ring_borrow_info(reader)->ident;
-    mrd_str cgroup = mrd_ring_ident(reader, "cgroup"), cmd = mrd_ring_ident(reader, "cmd");
-    mrd_str exe = mrd_ring_ident(reader, "exe");
-    char lines[MRD_RING_IDENT_MAX];
-
-    memcpy(lines, text.p, text.len);
-    for (size_t i = 0; i < text.len; i++)
-        if (lines[i] == '\n')
-            lines[i] = '\0';
-    mrd_ident_environ(id, (mrd_str){ lines, text.len });
-    if (cgroup.len > 0 && id->container_id[0] == '\0' && id->pod_uid[0] == '\0')
-        mrd_ident_cgroup(id, cgroup);
-    if (id->command[0] == '\0')
-        mrd_ident_cmdline(id, cmd);
-    if (id->comm[0] == '\0' && exe.len > 0) {
-        for (size_t i = exe.len; i > 0; i--)
-            if (exe.p[i - 1] == '/') {
-                exe = (mrd_str){ exe.p + i, exe.len - i };
-                break;
-            }
-        snprintf(id->comm, sizeof(id->comm), "%.*s", (int) (exe.len < 63 ? exe.len : 63), exe.p);
-    }
-}
-
 static mrd_sid
 intern(mrd_catalog *cat, const char *text)
 {
@@ -104,35 +76,6 @@ register_process(mrd_drain *p, proc *pr)
     pr->pub.id = mrd_catalog_process(cat, &mp);
 }
 
-/* The identity of a ring's owner. False: the ring lies about whose it is. */
-static bool
-identify(mrd_drain *p, mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id)
-{
-    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
-    mrd_ident id;
-
-    mrd_ident_init(&id);
-    if (host_pid > 0 && mrd_ident_read(p->proc_root, host_pid, &id, NULL) == MRD_OK) {
-        bool same = id.start_ticks == (int64_t) info->name.start_ticks ||
-                    id.timens_boottime_ns != 0; /* its own count of ticks is shifted */
-
-        if (!same)
-            mrd_ident_init(&id); /* the pid is somebody else's now */
-        else if (id.uid != MRD_NONE && id.uid != (int64_t) info->file_uid && info->file_uid != 0)
-            return false;
-    }
-    id.pid = host_pid > 0 ? host_pid : info->name.pid;
-    id.start_ticks = (int64_t) info->name.start_ticks;
-    if (id.pid != info->name.pid || (info->pid_ns != 0 && info->pid_ns != p->pid_ns))
-        id.container_pid = info->name.pid;
-    ident_from_ring(&id, reader);
-    if (id.job[0] ==
-        '\0') /* one that does not say its job has that of the node, for sessions too */
-        snprintf(id.job, sizeof(id.job), "%.127s", p->job);
-    *ret_id = id;
-    return true;
-}
-
 static proc *
 find_proc(mrd_drain *p, int64_t pid, uint64_t start)
 {
@@ -160,6 +103,7 @@ new_proc(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
     pr->pub.ident = *id;
     pr->start_ticks = start;
     pr->first = (mrd_owned_claim){ id->pid, info->file_uid, info->device, info->inode };
+    pr->uid = id->uid == MRD_NONE ? info->file_uid : (uint32_t) id->uid;
     scope[2] = mrd_hash64(p->instance_id, strlen(p->instance_id), 0);
     pr->flow_scope = mrd_hash64(scope, sizeof(scope), 1);
     pr->shift_ns = p->timens_ns - id->timens_monotonic_ns;
@@ -287,6 +231,16 @@ host_pid_of(mrd_drain *p, mrd_ring_reader *reader)
     return host_pid;
 }
 
+/* A lie stays one: the file is removed, or it would be met again when its victim has ended. */
+static void
+refuse(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
+{
+    p->foreign_uid++;
+    p->counts.rings_refused++;
+    if (!p->o.keep_rings)
+        (void) mrd_ring_remove(reader, mrd_discover_dir_fd(p->discover, dir), file_name, NULL);
+}
+
 static mrd_err
 adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
 {
@@ -295,6 +249,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     ring *r;
     int user = user_of(p, info->file_uid);
     mrd_ident id;
+    mrd_err err;
     proc *pr;
 
     if (user < 0) {
@@ -302,10 +257,9 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
         p->rings_beyond++;
         return MRD_LIMIT;
     }
-    if (!identify(p, reader, host_pid, &id)) {
-        p->foreign_uid++;
-        p->counts.rings_refused++;
-        return MRD_DENIED;
+    if ((err = mrd_drain_identify(p, dir, reader, host_pid, &id)) != MRD_OK) {
+        refuse(p, dir, file_name, reader);
+        return err;
     }
     pr = find_proc(p, id.pid, info->name.start_ticks);
     if (pr == NULL)
@@ -777,7 +731,7 @@ mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why 
     if (mrd_ident_read(NULL, getpid(), &self, NULL) == MRD_OK)
         p->timens_ns = self.timens_monotonic_ns;
     if (p->instance_id != NULL && p->job != NULL && p->proc_root != NULL &&
-        (err = mrd_drain_cross_init(p)) == MRD_OK)
+        (err = mrd_drain_owners_init(p)) == MRD_OK && (err = mrd_drain_cross_init(p)) == MRD_OK)
         err = mrd_discover_open(options->ring_dir == NULL ? mrd_ring_dir() : options->ring_dir,
                                 p->proc_root, options->containers, &p->discover, why);
     if (err != MRD_OK) {
@@ -803,6 +757,7 @@ mrd_drain_close(mrd_drain *p)
         proc_free(p, pr);
     }
     mrd_discover_close(p->discover);
+    mrd_drain_owners_fini(p);
     mrd_args_free(p->args);
     free(p->rings);
     free(p->slots);
@@ -877,7 +832,7 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *sentence),
     }
     if (p->foreign_uid > 0) {
         snprintf(text, sizeof(text),
-                 "%u rings refused: they name a process that belongs to another user",
+                 "%u rings refused and removed: they name a process that belongs to another user",
                  p->foreign_uid);
         say(self, text);
     }

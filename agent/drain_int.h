@@ -90,6 +90,7 @@ struct proc {
     size_t n_rings;
     uint64_t start_ticks;
     mrd_owned_claim first; /* of its first ring */
+    uint32_t uid; /* the process's, else that of its first ring's file */
     uint64_t flow_scope;
     int64_t active_at; /* when a ring of it last brought something */
     int64_t shift_ns;  /* added to its RAW times: its time namespace against ours */
@@ -118,12 +119,21 @@ struct mrd_drain {
     int64_t swept_at;          /* early ends were looked at */
     int64_t timens_ns;         /* this process's own */
     uint64_t pid_ns;           /* inode of ours */
+    uint32_t *owners;          /* by pid: the uid + 1 that was confirmed last, 0: none */
     unsigned foreign_uid;      /* rings of other users than the process they name */
     char first_bad[256];       /* why the first ring was retired */
     mrd_cross_read *crosses;
     size_t n_crosses;
     int64_t cross_at, wall_offset;
 };
+
+/* ---- identify.c ---- */
+
+mrd_err mrd_drain_owners_init(mrd_drain *p);
+void mrd_drain_owners_fini(mrd_drain *p);
+/* Whose the ring is; host_pid 0: not found. Errors: DENIED: it names another user's process. */
+mrd_err mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t host_pid,
+                           mrd_ident *ret_id);
 
 /* ---- translate.c ---- */
 

@@ -1,0 +1,153 @@
+/*
+ * agent/identify.c - whose a ring is. What a ring says of its owner is believed as far as the kernel
+ * confirms it; the owner of the file is part of a process's identity. So nobody writes into the
+ * picture of another user's process:
+ *
+ *   confirmed   the process is there, began at that time, and is the file's owner (or maps the
+ *               file, where root owns it or it lies in a container): it is that process.
+ *   refused     the process is there and began at that time, but is another user's: a lie. The
+ *               file is removed, and the pid is remembered as its user's.
+ *   apart       nothing can be confirmed (it ended before we looked, its namespace cannot be looked
+ *               into) and the number belongs, or belonged, to another user, or is of another
+ *               namespace: the process gets a number that no process of this node can have.
+ *   believed    nothing can be confirmed and nothing contradicts: it ended before we looked.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/drain_int.h"
+#include "base/hash.h"
+
+#define PIDS_MAX   (1u << 22) /* the kernel's PID_MAX_LIMIT on 64 bits */
+#define APART_MASK ((1u << 30) - 1)
+
+/* ---- Which user's a pid is or was ---- */
+
+mrd_err
+mrd_drain_owners_init(mrd_drain *p)
+{
+    /* 16 MB of addresses; a page of memory for each 1,024 numbers in use */
+    p->owners = mmap(NULL, PIDS_MAX * sizeof(*p->owners), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p->owners == MAP_FAILED)
+        p->owners = NULL;
+    return p->owners == NULL ? MRD_NOMEM : MRD_OK;
+}
+
+void
+mrd_drain_owners_fini(mrd_drain *p)
+{
+    if (p->owners != NULL)
+        (void) munmap(p->owners, PIDS_MAX * sizeof(*p->owners));
+}
+
+static void
+note_owner(mrd_drain *p, int64_t pid, int64_t uid)
+{
+    if (pid > 0 && pid < PIDS_MAX && uid >= 0 && uid < UINT32_MAX)
+        p->owners[pid] = (uint32_t) uid + 1;
+}
+
+/* Somebody else had this number, or has it. */
+static bool
+is_anothers(const mrd_drain *p, int64_t pid, uint32_t uid)
+{
+    if (pid > 0 && pid < PIDS_MAX && p->owners[pid] != 0 && p->owners[pid] != uid + 1)
+        return true;
+    for (const proc *pr = p->procs; pr != NULL; pr = pr->next)
+        if (pr->pub.ident.pid == pid && pr->uid != uid)
+            return true;
+    return false;
+}
+
+/* ---- What a ring says ---- */
+
+/* Fills in what /proc did not. */
+static void
+ident_from_ring(mrd_ident *id, mrd_ring_reader *reader)
+{
+    mrd_str text = mrd_ring_borrow_info(reader)->ident;
+    mrd_str cgroup = mrd_ring_ident(reader, "cgroup"), cmd = mrd_ring_ident(reader, "cmd");
+    mrd_str exe = mrd_ring_ident(reader, "exe");
+    char lines[MRD_RING_IDENT_MAX];
+
+    memcpy(lines, text.p, text.len);
+    for (size_t i = 0; i < text.len; i++)
+        if (lines[i] == '\n')
+            lines[i] = '\0';
+    mrd_ident_environ(id, (mrd_str){ lines, text.len });
+    if (cgroup.len > 0 && id->container_id[0] == '\0' && id->pod_uid[0] == '\0')
+        mrd_ident_cgroup(id, cgroup);
+    if (id->command[0] == '\0')
+        mrd_ident_cmdline(id, cmd);
+    if (id->comm[0] == '\0' && exe.len > 0) {
+        for (size_t i = exe.len; i > 0; i--)
+            if (exe.p[i - 1] == '/') {
+                exe = (mrd_str){ exe.p + i, exe.len - i };
+                break;
+            }
+        snprintf(id->comm, sizeof(id->comm), "%.*s", (int) (exe.len < 63 ? exe.len : 63), exe.p);
+    }
+}
+
+/* A number above all pids, the same for all rings of that claim. */
+static int64_t
+apart_pid(const mrd_ring_info *info)
+{
+    uint64_t claim[4] = { info->pid_ns, (uint64_t) info->name.pid, info->name.start_ticks,
+                          info->file_uid };
+
+    return (int64_t) PIDS_MAX + 1 +
+           (int64_t) (mrd_hash64(claim, sizeof(claim), 0x41504152) & APART_MASK);
+}
+
+/* The process maps the file: nobody can make another user's process do that. */
+static bool
+maps_it(mrd_ring_reader *reader)
+{
+    return mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
+}
+
+mrd_err
+mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t host_pid,
+                   mrd_ident *ret_id)
+{
+    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
+    bool ours = info->pid_ns == 0 || info->pid_ns == p->pid_ns, apart;
+    bool claims = ours && dir != 0; /* from a container, a number of ours: to be confirmed */
+    mrd_ident id;
+
+    mrd_ident_init(&id);
+    if (host_pid > 0 && mrd_ident_read(p->proc_root, host_pid, &id, NULL) == MRD_OK) {
+        bool same = id.start_ticks == (int64_t) info->name.start_ticks ||
+                    id.timens_boottime_ns != 0; /* its own count of ticks is shifted */
+        bool owned = id.uid == MRD_NONE || id.uid == (int64_t) info->file_uid;
+
+        bool confirmed = same && ((owned && !claims) || maps_it(reader));
+
+        if (same && !confirmed && !owned && info->file_uid != 0) {
+            note_owner(p, host_pid, id.uid);
+            return MRD_DENIED;
+        }
+        apart = !confirmed && (same || !owned || claims); /* not same: it is somebody else's now */
+        if (confirmed)
+            note_owner(p, host_pid, id.uid == MRD_NONE ? (int64_t) info->file_uid : id.uid);
+        else
+            mrd_ident_init(&id);
+        apart = apart || (!same && is_anothers(p, host_pid, info->file_uid));
+    } else {
+        apart = host_pid <= 0 || claims || is_anothers(p, host_pid, info->file_uid);
+    }
+    id.pid = apart ? apart_pid(info) : host_pid;
+    id.start_ticks = (int64_t) info->name.start_ticks;
+    if (id.pid != info->name.pid || !ours)
+        id.container_pid = info->name.pid;
+    ident_from_ring(&id, reader);
+    if (id.job[0] == '\0') /* who does not say its job has that of the node, for sessions too */
+        snprintf(id.job, sizeof(id.job), "%.127s", p->job);
+    *ret_id = id;
+    return MRD_OK;
+}
