@@ -549,18 +549,19 @@ static mrd_err
 open_drain(mrd_agent *a, mrd_why *why)
 {
     mrd_drain_options o = { .instance_id = a->node.instance_id,
-                               .job = a->o.job,
-                               .ring_dir = a->o.ring_dir,
-                               .proc_root = a->o.proc_root,
-                               .containers = a->o.containers,
-                               .simulated = a->o.simulated,
-                               .only_uid = -1,
-                               .hold = true,
-                               .resume = on_resume,
-                               .event = on_event,
-                               .process = on_process,
-                               .notice = on_notice,
-                               .self = a };
+                            .job = a->o.job,
+                            .ring_dir = a->o.ring_dir,
+                            .exclusive = true,
+                            .proc_root = a->o.proc_root,
+                            .containers = a->o.containers,
+                            .simulated = a->o.simulated,
+                            .only_uid = -1,
+                            .hold = true,
+                            .resume = on_resume,
+                            .event = on_event,
+                            .process = on_process,
+                            .notice = on_notice,
+                            .self = a };
 
     return mrd_drain_open(&o, &a->drain, why);
 }

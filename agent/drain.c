@@ -346,6 +346,8 @@ found(void *self, unsigned dir, int dir_fd, const char *file_name)
 
     if (find_ring(p, dir, file_name) != NULL)
         return MRD_OK;
+    if (p->stands_back)
+        return MRD_AGAIN;
     if (!rings_room(p)) {
         p->counts.rings_refused++;
         return MRD_OK;
@@ -569,6 +571,7 @@ mrd_drain_step(mrd_drain *p)
     mrd_local_ns now = mrd_local_now();
 
     mrd_drain_cross_step(p, now.ns);
+    (void) mrd_drain_lock(p, now.ns);
     mrd_discover_step(p->discover, now, found, p);
     sweep(p, now.ns);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
@@ -597,6 +600,7 @@ mrd_drain_finish(mrd_drain *p)
     int64_t end = mrd_local_now().ns + FINISH_TIME;
     uint64_t n;
 
+    (void) mrd_drain_lock(p, mrd_local_now().ns);
     mrd_discover_all(p->discover, found, p);
     mrd_drain_cross(p);
     for (size_t i = 0; i < p->n_rings; i++)
@@ -724,13 +728,15 @@ mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why 
     p->o = *options;
     p->rings_max = rings_max();
     p->instance_id = strdup(options->instance_id == NULL ? "unknown" : options->instance_id);
+    p->lock_fd = -1;
+    p->ring_dir = strdup(options->ring_dir == NULL ? mrd_ring_dir() : options->ring_dir);
     p->job = strdup(options->job == NULL ? "" : options->job);
     p->proc_root = strdup(options->proc_root == NULL ? "/proc" : options->proc_root);
     if (stat("/proc/self/ns/pid", &st) == 0)
         p->pid_ns = st.st_ino;
     if (mrd_ident_read(NULL, getpid(), &self, NULL) == MRD_OK)
         p->timens_ns = self.timens_monotonic_ns;
-    if (p->instance_id != NULL && p->job != NULL && p->proc_root != NULL &&
+    if (p->instance_id != NULL && p->job != NULL && p->ring_dir != NULL && p->proc_root != NULL &&
         (err = mrd_drain_owners_init(p)) == MRD_OK && (err = mrd_drain_cross_init(p)) == MRD_OK)
         err = mrd_discover_open(options->ring_dir == NULL ? mrd_ring_dir() : options->ring_dir,
                                 p->proc_root, options->containers, &p->discover, why);
@@ -757,6 +763,8 @@ mrd_drain_close(mrd_drain *p)
         proc_free(p, pr);
     }
     mrd_discover_close(p->discover);
+    mrd_drain_unlock(p);
+    free(p->ring_dir);
     mrd_drain_owners_fini(p);
     mrd_args_free(p->args);
     free(p->rings);
@@ -790,6 +798,12 @@ mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts)
         ret_counts->begun += unreported(p->rings[i], ret_counts->dropped);
     for (const proc *pr = p->procs; pr != NULL; pr = pr->next)
         ret_counts->held += mrd_drain_runtime_held(pr);
+}
+
+bool
+mrd_drain_stands_back(const mrd_drain *p)
+{
+    return p->stands_back;
 }
 
 int

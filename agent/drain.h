@@ -92,6 +92,7 @@ typedef struct {
     const char *ring_dir;    /* NULL: mrd_ring_dir() */
     const char *proc_root;   /* NULL: "/proc" */
     bool containers;         /* also look into /proc/<pid>/root/dev/shm of other mount namespaces */
+    bool exclusive;          /* one reader of a user for the folder: stand back behind another */
     bool keep_rings;         /* do not unlink drained rings of dead processes */
     bool simulated;          /* mark processes and events as simulated */
     int64_t only_uid;        /* rings of this user only; -1 any */
@@ -146,6 +147,8 @@ mrd_owned_claim mrd_drain_claim(const mrd_drain_process *process);
 uint64_t mrd_drain_ring_hash(const char *file_name);
 /* With hold: how full the fullest ring of this process is, unread and unreleased, 0 .. 1. */
 double mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process);
+/* Another agent of this user reads the folder: no ring of it is opened here. */
+bool mrd_drain_stands_back(const mrd_drain *p);
 void mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts);
 /* Readable when a ring may have appeared; -1 without inotify (then step polls by itself). */
 int mrd_drain_fd(const mrd_drain *p);

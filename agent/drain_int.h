@@ -119,6 +119,10 @@ struct mrd_drain {
     int64_t swept_at;          /* early ends were looked at */
     int64_t timens_ns;         /* this process's own */
     uint64_t pid_ns;           /* inode of ours */
+    char *ring_dir;
+    int lock_fd; /* -1 */
+    int64_t lock_at;
+    bool stands_back;
     uint32_t *owners;          /* by pid: the uid + 1 that was confirmed last, 0: none */
     unsigned foreign_uid;      /* rings of other users than the process they name */
     char first_bad[256];       /* why the first ring was retired */
@@ -126,6 +130,11 @@ struct mrd_drain {
     size_t n_crosses;
     int64_t cross_at, wall_offset;
 };
+
+/* ---- ring_lock.c ---- */
+
+bool mrd_drain_lock(mrd_drain *p, int64_t now);
+void mrd_drain_unlock(mrd_drain *p);
 
 /* ---- identify.c ---- */
 

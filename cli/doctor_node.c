@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -12,6 +13,7 @@
 
 #include "agent/discover.h"
 #include "base/obj.h"
+#include "capture/ring_owner.h"
 #include "capture/ring_read.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
@@ -155,13 +157,22 @@ mrd_doctor_process(mrd_doctor *d)
 
 /* ---- Rings ---- */
 
+typedef struct {
+    unsigned all, old; /* old: of another boot */
+} ring_count;
+
 static mrd_err
 count_ring(void *self, unsigned dir, int dir_fd, const char *name)
 {
+    ring_count *n = self;
+    mrd_ring_name ring;
+    uint8_t boot[16];
+
     (void) dir;
     (void) dir_fd;
-    (void) name;
-    ++*(unsigned *) self;
+    n->all++;
+    n->old += mrd_ring_boot_id("/proc", boot) && mrd_ring_name_parse(name, &ring) &&
+              memcmp(ring.boot_id, boot, sizeof(boot)) != 0;
     return MRD_OK;
 }
 
@@ -178,7 +189,7 @@ mrd_doctor_rings(mrd_doctor *d)
     char room[MRD_SIZE_TEXT];
     mrd_discover *look = NULL;
     int64_t avail = 0;
-    unsigned rings = 0;
+    ring_count rings = { 0, 0 };
     struct statfs fs;
     struct stat st;
 
@@ -202,7 +213,12 @@ mrd_doctor_rings(mrd_doctor *d)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "use /dev/shm",
                        "%s is not in memory: writing rings may wait for a disk", dir);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s: %s free, %u rings", dir, room, rings);
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s: %s free, %u rings", dir, room, rings.all);
+    if (rings.old > 0)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       "remove them, or let an agent that may do so: it does after 10 s",
+                       "%u of the rings in %s are of another boot: nobody reads them", rings.old,
+                       dir);
 }
 
 /* ---- Containers ---- */
@@ -239,7 +255,8 @@ void
 mrd_doctor_containers(mrd_doctor *d)
 {
     mrd_discover *look = NULL;
-    unsigned rings = 0, denied, dirs;
+    ring_count rings = { 0, 0 };
+    unsigned denied, dirs;
     char missing[128] = "";
     uint64_t caps = 0;
 
@@ -268,7 +285,7 @@ mrd_doctor_containers(mrd_doctor *d)
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
                        "the root of every process can be looked into: %u ring directories, %u "
                        "rings",
-                       dirs, rings);
+                       dirs, rings.all);
         return;
     }
     if (status_number(d, "self", "CapEff", 16, &caps))

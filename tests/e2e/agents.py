@@ -81,11 +81,34 @@ def quiet_time():
             c.stop(id, want=None)
 
 
+def two_agents():
+    """Two agents of one user on one folder of rings: the second says so and stands back; it takes over when the first is killed."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        first = c.agent(0)
+        until(lambda: "i-test0" in c.connected(), "the first agent is connected")
+        second = c.keep(Program(c.path("second.log"), [AGENT, "--aggregator", c.data, "--control", c.control, "--instance-id", "i-second", "--ring-dir",
+                                                       c.rings(0), "--no-imds", "--no-containers", "--sample=0", "--sample-processes=0"],
+                                env=c.env, stdout=subprocess.DEVNULL))
+        until(lambda: "AGT-SECOND" in second.text(), "the second says so", 10)
+        check(f"pid={first.pid}" in second.text(), "... and who has them")
+        until(lambda: c.nodes().get("i-second", {}).get("state") == "standing-back", "nodes shows it", 10)
+        w = c.workload(0)
+        w.emit(10)
+        until(lambda: c.nodes()["i-test0"]["rings"] >= 1, "the first reads the ring", 10)
+        equal(c.nodes()["i-second"]["rings"], 0, "rings of the second")
+        first.kill()
+        until(lambda: c.nodes()["i-second"]["rings"] >= 1, "the second takes over", 20)
+        until(lambda: c.nodes()["i-second"]["state"] == "ok", "and nodes shows that", 10)
+
+
 def main():
     with tempfile.TemporaryDirectory() as tmp:
         alone(tmp)
     need_daemons()
     quiet_time()
+    two_agents()
     finish()
 
 

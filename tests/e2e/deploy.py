@@ -85,7 +85,7 @@ def epilog():
         hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=uid, **env)
         check(os.path.exists(dead), f"nothing of another user goes: {uid!r}")
     hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=str(os.getuid()), **env)
-    equal(sorted(os.listdir(rings)), sorted(map(os.path.basename, (live, other))), "only the ring of the dead process goes")
+    equal(sorted(n for n in os.listdir(rings) if n.endswith(".ring")), sorted(map(os.path.basename, (live, other))), "only the ring of the dead process goes")
 
 
 # ---- systemd ----

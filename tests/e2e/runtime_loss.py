@@ -73,7 +73,7 @@ def begun(c, agent=True):
 def ended(c, id, w):
     """Stops when the workload is done and drained; the manifest, and [(made, there, lost, cause)] per core."""
     until(lambda: not w.running(), "the workload is done")
-    until(lambda: os.listdir(c.rings(0)) == [], "its rings are drained")
+    until(lambda: [n for n in os.listdir(c.rings(0)) if n.endswith(".ring")] == [], "its rings are drained")
     end = c.session(id)["nodes"][0]["local_ns"] + 3 * 10**8
     until(lambda: time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) > end, "its last event is before the stop")
     return c.stop(id, want=None)
