@@ -300,6 +300,72 @@ TEST(the_place_of_a_file_says_whose_it_is)
     collect_free(&c);
 }
 
+/* Which lines are a device's, by name of an event on them; -1: none's. */
+static const struct {
+    const char *name, *text;
+    struct {
+        const char *event;
+        int64_t device;
+    } want[4];
+} devices[] = {
+    { "frames of the host on pid 0, work on pid 2",
+      "{\"schemaVersion\":1,\"traceEvents\":["
+      "{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"frame\",\"pid\":0,\"tid\":1,\"ts\":1,"
+      "\"dur\":9},"
+      "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"op\",\"pid\":77,\"tid\":1,\"ts\":1,\"dur\":9},"
+      "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"work\",\"pid\":2,\"tid\":7,\"ts\":1,\"dur\":1}]}",
+      { { "frame", -1 }, { "op", -1 }, { "work", 2 } } },
+    { "without labels the host has fewer events",
+      "{\"schemaVersion\":1,\"traceEvents\":["
+      "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\",\"pid\":0,\"tid\":7,\"ts\":1,\"dur\":1},"
+      "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"b\",\"pid\":0,\"tid\":7,\"ts\":3,\"dur\":1},"
+      "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"call\",\"pid\":77,\"tid\":1,\"ts\":1,"
+      "\"dur\":1,\"args\":{\"stream\":7,\"device\":0}}]}",
+      { { "a", 0 }, { "b", 0 }, { "call", -1 } } },
+    { "the argument names the device",
+      "{\"schemaVersion\":1,\"traceEvents\":["
+      "{\"ph\":\"X\",\"name\":\"work\",\"pid\":77,\"tid\":7,\"ts\":1,\"dur\":1,"
+      "\"args\":{\"device\":3,\"stream\":7}},"
+      "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"range\",\"pid\":9,\"tid\":7,\"ts\":1,"
+      "\"dur\":1}]}",
+      { { "work", 3 }, { "range", -1 } } },
+    { "XLA's devices are processes",
+      "{\"traceEvents\":["
+      "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":3,\"args\":{\"name\":\"/device:TPU:1\"}},"
+      "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":701,\"args\":{\"name\":\"/host:CPU\"}},"
+      "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":3,\"tid\":1,\"args\":{\"name\":"
+      "\"XLA Modules\"}},"
+      "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":3,\"tid\":2,\"args\":{\"name\":\"XLA Ops\"}},"
+      "{\"ph\":\"X\",\"name\":\"jit_f\",\"pid\":3,\"tid\":1,\"ts\":1,\"dur\":9},"
+      "{\"ph\":\"X\",\"name\":\"fusion\",\"pid\":3,\"tid\":2,\"ts\":1,\"dur\":3},"
+      "{\"ph\":\"X\",\"name\":\"py\",\"pid\":701,\"tid\":1,\"ts\":1,\"dur\":3}]}",
+      { { "jit_f", -1 }, { "fusion", 1 }, { "py", -1 } } },
+    { "a number alone is no device",
+      "{\"distributedInfo\":{\"rank\":0},\"traceEvents\":["
+      "{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1},"
+      "{\"ph\":\"X\",\"name\":\"b\",\"pid\":2,\"tid\":1,\"ts\":1,\"dur\":1}]}",
+      { { "a", -1 }, { "b", -1 } } },
+};
+
+TEST(a_device_is_told_by_what_the_trace_says)
+{
+    for (size_t i = 0; i < MRD_COUNT(devices); i++) {
+        collected c = { 0 };
+
+        collect_text(&c, ops, devices[i].text);
+        CHECK_ERR(devices[i].name, c.err, MRD_OK);
+        for (size_t k = 0; k < 4 && devices[i].want[k].event != NULL; k++) {
+            const mrd_event *ev = collect_named(&c, devices[i].want[k].event, 0);
+            int64_t want = devices[i].want[k].device;
+
+            REQUIRE(ev != NULL);
+            CHECK_ROW(devices[i].name,
+                      collect_track(&c, ev)->device_idx == (want < 0 ? MRD_NONE : want));
+        }
+        collect_free(&c);
+    }
+}
+
 TEST(pids_of_other_files_are_processes)
 {
     collected c = { 0 };

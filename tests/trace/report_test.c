@@ -217,6 +217,44 @@ TEST(parts_equal_an_account_kept_by_hand)
     }
 }
 
+/* On the line of a foreign trace's device: its work, copies, and what is not its. */
+TEST(categories_tell_the_host_from_the_device)
+{
+    static const struct {
+        const char *name, *category;
+        int64_t at, dur;
+    } rows[] = {
+        { "gemm", "kernel", 1000, 100 },          { "frame", "python_function", 0, 9000 },
+        { "aten::mm", "cpu_op", 0, 9000 },        { "job_submit", "mtia_runtime", 0, 9000 },
+        { "cuLaunch", "cuda_driver", 0, 9000 },   { "step", "gpu_user_annotation", 0, 9000 },
+        { "range", "cuda_profiler_range", 0, 10 }, { "dma_request", "mtia_ccp_events", 1200, 300 },
+        { "fill", "gpu_memset", 1600, 50 },       { "MemcpyD2D", "", 1700, 20 },
+        { "all-reduce.1", "", 1800, 200 },        { "fusion", "", 1900, 100 },
+    };
+    test_profile *p = test_profile_new();
+    mrd_track t;
+    mrd_track_id id;
+    json_t *r;
+
+    p->n = 0;
+    mrd_track_init(&t, p->proc[0], MRD_SRC_FRAMEWORK);
+    t.device_idx = 2;
+    id = mrd_catalog_track(p->cat, &t);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        profile_add(p, MRD_SPAN, id, rows[i].name, rows[i].at, rows[i].dur)->category =
+            mrd_catalog_intern(p->cat, rows[i].category);
+    r = report(p);
+    CHECK(json_array_size(json_object_get(r, "workers")) == 1);
+    CHECK(number(worker(r, 0), "window_ns") == 1000);
+    CHECK(part(r, 0, "compute") == 100);
+    CHECK(part(r, 0, "copy") == 300 + 50 + 20);
+    CHECK(part(r, 0, "exposed") == 100);
+    CHECK(part(r, 0, "both") == 100);
+    CHECK(part(r, 0, "idle") == 1000 - 670);
+    json_decref(r);
+    test_profile_free(p);
+}
+
 /* Rank 1 comes `late` ns behind rank 0, four times; bounds are of both nodes. */
 static json_t *
 late_run(int64_t late, uint32_t bound)

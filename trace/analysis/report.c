@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "trace/analysis/gather.h"
+#include "trace/model/activity.h"
 
 enum { NO_WORKER = UINT32_MAX };
 
@@ -12,7 +13,10 @@ enum { NO_WORKER = UINT32_MAX };
 enum { ON_COMPUTE, ON_COLLECTIVE, ON_BARRIER, ON_COPY, ON_HOST, ON_GAP, ONS };
 
 /* What a name is, found once per name. */
-typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_COPY, NAME_STEP } name_class;
+typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_COPY, NAME_STEP, NAME_COLLECTIVE } name_class;
+
+/* What a category is, found once per category. */
+typedef enum { CATEGORY_UNSEEN, CATEGORY_DEVICE, CATEGORY_COPY, CATEGORY_NOT } category_class;
 
 typedef struct {
     mrd_report_worker pub;
@@ -26,7 +30,8 @@ typedef struct {
 
 typedef struct {
     uint32_t worker;
-    bool device; /* its spans are the device's own */
+    bool device;  /* its spans are the device's own */
+    bool foreign; /* of a framework's trace: categories tell the host's spans from the device's */
 } track_state;
 
 /* Proofs that hold if so many parts are all that the group has: only the end tells. */
@@ -48,9 +53,8 @@ struct mrd_report {
     size_t n_all;
     mrd_report_worker *workers; /* made by finish */
     size_t n_workers;
-    uint8_t *classes; /* by name */
+    uint8_t *classes, *categories; /* by name */
     size_t n_names;
-    mrd_sid beside[4]; /* categories on device lines that are no work of the device */
     mrd_collectives *see;
     mrd_gather *gather;
     mrd_map by_name;  /* name, size -> collective */
@@ -187,7 +191,8 @@ workers_make(mrd_report *r)
             last->pub.worker_gid = t->worker_gid;
         r->tracks[order[i].track] = (track_state){ .worker = (uint32_t) r->n_all - 1,
                                                    .device = t->source == MRD_SRC_DEVICE ||
-                                                             t->source == MRD_SRC_FRAMEWORK };
+                                                             t->source == MRD_SRC_FRAMEWORK,
+                                                   .foreign = t->source == MRD_SRC_FRAMEWORK };
     }
     free(order);
     return true;
@@ -588,16 +593,11 @@ is_step(mrd_str name)
 static name_class
 classify(mrd_str name)
 {
-    static const char *const copies[] = { "dmem_buf_copy",   "nrt_tensor_read", "nrt_tensor_write",
-                                          "nrt_tensor_copy", "Memcpy",          "Memset" };
-
     if (is_step(name))
         return NAME_STEP;
-    for (size_t i = 0; i < MRD_COUNT(copies); i++) {
-        if (mrd_str_starts(name, copies[i]))
-            return NAME_COPY;
-    }
-    return NAME_OTHER;
+    if (mrd_activity_is_copy(name, MRD_STR("")))
+        return NAME_COPY;
+    return mrd_activity_is_xla_collective(name) ? NAME_COLLECTIVE : NAME_OTHER;
 }
 
 static name_class
@@ -610,32 +610,46 @@ class_of(mrd_report *r, mrd_sid name)
     return (name_class) r->classes[name];
 }
 
-/* On a device line: ranges of the user or the profiler that lie over the kernels. */
-static bool
-is_beside(const mrd_report *r, const mrd_event *ev)
+/* On a device's line: its work, a copy, or no work of it (of the host, or drawn over it). */
+static category_class
+category_of(mrd_report *r, mrd_sid category)
 {
-    for (size_t i = 0; i < MRD_COUNT(r->beside); i++) {
-        if (ev->category != 0 && ev->category == r->beside[i])
-            return true;
+    mrd_str text;
+    mrd_activity is;
+
+    if (category == MRD_SID_EMPTY || category >= r->n_names)
+        return CATEGORY_DEVICE;
+    if (r->categories[category] == CATEGORY_UNSEEN) {
+        text = mrd_catalog_text(r->cat, category);
+        is = mrd_activity_of(text);
+        r->categories[category] =
+            (uint8_t) (is == MRD_ACTIVITY_HOST || is == MRD_ACTIVITY_BESIDE ? CATEGORY_NOT
+                       : mrd_activity_is_copy(MRD_STR(""), text)            ? CATEGORY_COPY
+                                                                            : CATEGORY_DEVICE);
     }
-    return false;
+    return (category_class) r->categories[category];
 }
 
 static mrd_err
 add_to_worker(mrd_report *r, const track_state *track, const mrd_event *ev)
 {
+    category_class category = track->foreign ? category_of(r, ev->category) : CATEGORY_DEVICE;
     mrd_cc what;
     mrd_cc_kind kind = MRD_CC_NO;
+    name_class name;
     unsigned on = ON_HOST;
 
     if (track->device) {
         kind = mrd_collectives_see(r->see, ev, &what);
-        if (kind == MRD_CC_SAYS_ALL || kind == MRD_CC_SAYS_SINGLE || is_beside(r, ev))
+        if (kind == MRD_CC_SAYS_ALL || kind == MRD_CC_SAYS_SINGLE || category == CATEGORY_NOT)
             return MRD_OK;
         on = kind == MRD_CC_BARRIER ? ON_BARRIER : kind != MRD_CC_NO ? ON_COLLECTIVE : ON_COMPUTE;
     }
-    if ((on == ON_HOST || on == ON_COMPUTE) && class_of(r, ev->name) == NAME_COPY)
+    name = class_of(r, ev->name);
+    if ((on == ON_HOST || on == ON_COMPUTE) && (name == NAME_COPY || category == CATEGORY_COPY))
         on = ON_COPY;
+    if (on == ON_COMPUTE && track->foreign && name == NAME_COLLECTIVE)
+        on = ON_COLLECTIVE;
     add_span(r, track->worker, track->device, on, ev);
     return kind == MRD_CC_NO ? MRD_OK : mrd_gather_add(r->gather, kind, &what, ev, track->worker);
 }
@@ -711,8 +725,6 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
 mrd_report *
 mrd_report_new(const mrd_sink_env *env)
 {
-    static const char *const beside[] = { "gpu_user_annotation", "user_annotation", "cuda_sync",
-                                          "overhead" };
     mrd_report *r = calloc(1, sizeof(*r));
     const mrd_strtab *strings;
 
@@ -724,15 +736,14 @@ mrd_report_new(const mrd_sink_env *env)
     strings = mrd_catalog_strings(r->cat);
     r->n_names = mrd_strtab_count(strings);
     r->classes = calloc(r->n_names + 1, sizeof(*r->classes));
+    r->categories = calloc(r->n_names + 1, sizeof(*r->categories));
     r->n_paces = mrd_catalog_processes(r->cat);
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
     r->see = mrd_collectives_new(r->cat);
     r->gather = mrd_gather_new(r->cat, collective_done, r);
-    for (size_t i = 0; i < MRD_COUNT(beside); i++)
-        r->beside[i] = mrd_strtab_find(strings, mrd_str_of(beside[i]));
     r->distrusted = calloc(r->n_paces + 1, sizeof(*r->distrusted));
-    if (r->classes == NULL || r->paces == NULL || r->distrusted == NULL || r->see == NULL ||
-        r->gather == NULL || !workers_make(r)) {
+    if (r->classes == NULL || r->categories == NULL || r->paces == NULL || r->distrusted == NULL ||
+        r->see == NULL || r->gather == NULL || !workers_make(r)) {
         mrd_report_free(r);
         return NULL;
     }
@@ -757,6 +768,7 @@ mrd_report_free(mrd_report *r)
     free(r->all);
     free(r->workers);
     free(r->classes);
+    free(r->categories);
     mrd_map_fini(&r->by_name);
     mrd_map_fini(&r->by_claim);
     free(r->claims);

@@ -454,6 +454,8 @@ te_init(te *t, mrd_import *imp, mrd_json_reader *r)
     t->key_labels = mrd_strtab_addz(t->strings, "labels");
     t->key_sort = mrd_strtab_addz(t->strings, "sort_index");
     t->key_value = mrd_strtab_addz(t->strings, "value");
+    t->key_device = mrd_strtab_addz(t->strings, "device");
+    t->key_stream = mrd_strtab_addz(t->strings, "stream");
     t->word_end = mrd_strtab_addz(t->strings, "(end without start)");
     mrd_te_lines_init(&t->lines, imp);
 }

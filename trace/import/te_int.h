@@ -33,7 +33,11 @@ typedef struct {
     mrd_args *args;
     mrd_joiner joiner;
     te_facts facts;
-    mrd_sid key_name, key_labels, key_sort, key_value, word_end;
+    mrd_sid key_name, key_labels, key_sort, key_value, key_device, key_stream, word_end;
+    struct {
+        mrd_sid category; /* 0: free */
+        mrd_activity is;
+    } seen[16]; /* categories met lately, by their lowest bits */
     te_id last_pid, last_tid; /* the line of the record before */
     uint32_t last_line;
     bool has_last;

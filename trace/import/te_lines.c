@@ -116,7 +116,7 @@ te_line_of(te_lines *t, mrd_map_key key, const te_line *like, uint32_t *ret_i)
         if (mrd_map_put(&t->line_map, key, i) != MRD_OK)
             return MRD_NOMEM;
         lines[i] = *like;
-        lines[i].sort_index = MRD_NONE;
+        lines[i].sort_index = lines[i].device = MRD_NONE;
         t->n_lines++;
     }
     *ret_i = i;
@@ -135,7 +135,7 @@ mrd_te_thread_of(te_lines *t, uint32_t proc, te_id tid, uint32_t *ret_i)
 
 mrd_err
 mrd_te_named_line(te_lines *t, te_line_kind kind, uint32_t proc, mrd_sid name, mrd_sid category,
-              uint32_t *ret_i)
+                  uint32_t *ret_i)
 {
     te_line like = { .kind = kind, .proc = proc, .name = name };
     mrd_map_key key = { (uint64_t) proc << 8 | (uint64_t) kind << 1, name, category };
@@ -158,6 +158,18 @@ mrd_te_track(te_lines *t, uint32_t line)
     l->track = mrd_catalog_track(t->imp->catalog, &track);
     l->has_track = true;
     return l->track;
+}
+
+void
+mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device)
+{
+    te_line *l = &t->lines[line];
+
+    l->any_host = l->any_host || where == MRD_ACTIVITY_HOST;
+    l->any_device = l->any_device || where == MRD_ACTIVITY_DEVICE;
+    l->any_beside = l->any_beside || where == MRD_ACTIVITY_BESIDE;
+    if (where == MRD_ACTIVITY_DEVICE && l->device == MRD_NONE && device >= 0)
+        l->device = device;
 }
 
 uint32_t
@@ -203,9 +215,75 @@ mrd_te_async_close(te_lines *t, uint32_t async)
 
 /* ---- The end of the file ---- */
 
-/* The pid that is the process of the file: labelled "CPU", else the busiest with a number. */
+/* Whether the pid is labelled or named as a device; *ret_number is its number then. */
+static bool
+te_proc_is_device(const te_lines *t, const te_proc *p, int64_t *ret_number)
+{
+    const mrd_catalog *cat = t->imp->catalog;
+
+    if (p->labels != MRD_SID_EMPTY)
+        return mrd_activity_is_device(mrd_catalog_text(cat, p->labels), ret_number);
+    if (p->name != MRD_SID_EMPTY &&
+        mrd_activity_is_device(mrd_catalog_text(cat, p->name), ret_number))
+        return true;
+    return p->pid.is_word && mrd_activity_is_device(mrd_catalog_text(cat, p->pid.word), ret_number);
+}
+
+/* What each pid is, from its label and from its lines; NULL without memory. */
+typedef struct {
+    bool is_device, has_host, has_device, has_streams;
+    int64_t number; /* of the device, MRD_NONE */
+} te_kind;
+
+static te_kind *
+te_kinds(const te_lines *t)
+{
+    te_kind *kinds = calloc(t->n_procs + 1, sizeof(*kinds));
+
+    if (kinds == NULL)
+        return NULL;
+    for (size_t i = 0; i < t->n_procs; i++) {
+        kinds[i].number = MRD_NONE;
+        kinds[i].is_device = te_proc_is_device(t, &t->procs[i], &kinds[i].number);
+    }
+    for (size_t i = 0; i < t->n_lines; i++) {
+        const te_line *l = &t->lines[i];
+        te_kind *k = &kinds[l->proc];
+
+        k->has_host = k->has_host || l->any_host;
+        k->has_device = k->has_device || l->any_device;
+        if (l->kind == TE_THREAD && l->has_track)
+            k->has_streams = k->has_streams ||
+                             mrd_str_starts(mrd_catalog_text(t->imp->catalog, l->name), "Stream");
+    }
+    return kinds;
+}
+
+/* The device of a line, MRD_NONE when it is none's. */
+static int64_t
+te_line_device(const te_lines *t, const te_line *l, const te_kind *kind)
+{
+    const te_proc *p = &t->procs[l->proc];
+    mrd_str name = mrd_catalog_text(t->imp->catalog, l->name);
+    int64_t number = kind->number;
+
+    if (number == MRD_NONE && !p->pid.is_word && p->pid.number >= 0)
+        number = p->pid.number;
+    if (l->kind != TE_THREAD)
+        return MRD_NONE;
+    if (l->any_device)
+        return l->device != MRD_NONE ? l->device : number;
+    if (l->any_host || mrd_activity_is_overlay(name) ||
+        (!kind->is_device && !(kind->has_device && l->any_beside)))
+        return MRD_NONE;
+    /* XLA draws the streams, and over them what was made of them. */
+    return kind->has_streams && !mrd_str_starts(name, "Stream") ? MRD_NONE : number;
+}
+
+/* The pid that is the process of the file: labelled "CPU", else with spans of the host, else one
+ * that is no device, a number before a word; of equal ones the busiest. */
 static uint32_t
-te_main_proc(const te_lines *t)
+te_main_proc(const te_lines *t, const te_kind *kinds)
 {
     mrd_sid cpu = mrd_strtab_find(mrd_catalog_strings(t->imp->catalog), MRD_STR("CPU"));
     uint32_t best = 0;
@@ -213,10 +291,14 @@ te_main_proc(const te_lines *t)
 
     for (uint32_t i = 0; i < t->n_procs; i++) {
         const te_proc *p = &t->procs[i];
-        int rank = p->events == 0 ? 0 : p->pid.is_word ? 1 : 2;
+        int rank = p->events == 0 ? 0 : p->pid.is_word ? 2 : 3;
 
+        if (rank > 0 && (kinds[i].is_device || (kinds[i].has_device && !kinds[i].has_host)))
+            rank = 1;
+        if (rank == 3 && kinds[i].has_host && !kinds[i].has_device)
+            rank = 4;
         if (rank > 0 && cpu != MRD_SID_EMPTY && p->labels == cpu)
-            rank = 3;
+            rank = 5;
         if (rank > best_rank || (rank == best_rank && p->events > t->procs[best].events)) {
             best = i;
             best_rank = rank;
@@ -327,7 +409,8 @@ te_sort_lines(te_lines *t, uint32_t main)
 }
 
 static void
-te_finish_line(te_lines *t, const te_line *l, mrd_proc_id process, bool foreign)
+te_finish_line(te_lines *t, const te_line *l, mrd_proc_id process, bool foreign,
+               const te_kind *kinds)
 {
     mrd_track *track;
     mrd_sid name = l->name;
@@ -343,20 +426,16 @@ te_finish_line(te_lines *t, const te_line *l, mrd_proc_id process, bool foreign)
         if (name == MRD_SID_EMPTY && (l->tid.is_word || foreign))
             name = te_id_text(t, l->tid);
     }
-    if (foreign) {
-        const te_proc *p = &t->procs[l->proc];
-
-        name = te_words(t, te_proc_prefix(t, p), name);
-        if (!p->pid.is_word && p->pid.number >= 0)
-            track->device_idx = p->pid.number;
-    }
+    if (foreign)
+        name = te_words(t, te_proc_prefix(t, &t->procs[l->proc]), name);
+    track->device_idx = te_line_device(t, l, &kinds[l->proc]);
     track->name = name;
 }
 
 static void
-te_finish_folded(te_lines *t, const te_facts *facts)
+te_finish_folded(te_lines *t, const te_facts *facts, const te_kind *kinds)
 {
-    uint32_t main = te_main_proc(t);
+    uint32_t main = te_main_proc(t, kinds);
     mrd_process *p = mrd_catalog_borrow_process(t->imp->catalog, t->process);
 
     te_fill_process(t, p, facts);
@@ -380,7 +459,7 @@ te_finish_folded(te_lines *t, const te_facts *facts)
         p->sort_index = p->rank;
     te_sort_lines(t, main);
     for (size_t i = 0; i < t->n_lines; i++)
-        te_finish_line(t, &t->lines[i], t->process, t->lines[i].proc != main);
+        te_finish_line(t, &t->lines[i], t->process, t->lines[i].proc != main, kinds);
 }
 
 /* A number for a process that has none, not used by another pid of the file. */
@@ -396,7 +475,7 @@ te_made_up_pid(const te_lines *t, uint32_t i)
 }
 
 static void
-te_finish_apart(te_lines *t, const te_facts *facts)
+te_finish_apart(te_lines *t, const te_facts *facts, const te_kind *kinds)
 {
     mrd_catalog *cat = t->imp->catalog;
     mrd_proc_id *ids = malloc((t->n_procs + 1) * sizeof(*ids));
@@ -424,7 +503,7 @@ te_finish_apart(te_lines *t, const te_facts *facts)
         first = false;
     }
     for (size_t i = 0; i < t->n_lines; i++)
-        te_finish_line(t, &t->lines[i], ids[t->lines[i].proc], false);
+        te_finish_line(t, &t->lines[i], ids[t->lines[i].proc], false, kinds);
     free(ids);
 }
 
@@ -432,12 +511,16 @@ void
 mrd_te_lines_finish(te_lines *t, const te_facts *facts)
 {
     const mrd_identity *place = &t->imp->identity;
+    te_kind *kinds;
 
     if (t->process == TE_NONE)
         return; /* no event, no process */
+    if ((kinds = te_kinds(t)) == NULL)
+        return;
     if (facts->kineto || facts->rank != MRD_NONE || place->rank != MRD_NONE ||
         place->process_id != MRD_NONE)
-        te_finish_folded(t, facts);
+        te_finish_folded(t, facts, kinds);
     else
-        te_finish_apart(t, facts);
+        te_finish_apart(t, facts, kinds);
+    free(kinds);
 }

@@ -6,9 +6,12 @@
  * tracks of one provisional process at once, and te_lines_finish gives them their final process,
  * name and order:
  * - A file that belongs to one process (its place says so, it states a rank, or it has the marks of
- *   Kineto) becomes one process, the one of the pid labelled "CPU" or else with the most events.
- *   Kineto's other pids are device numbers and words ("Spans"), and become names of its lines.
+ *   Kineto) becomes one process, the one of the pid labelled "CPU", else of a pid that is no device,
+ *   with the most events. Other pids are device numbers and words ("Spans"): names of its lines.
  * - In any other file each pid is a process.
+ * - A line is a device's when its spans say so (category, or the arguments "device" and "stream"),
+ *   or when they say nothing and the pid is labelled or named as a device. A pid that is merely a
+ *   number is none. Spans of the host that stand on a device's line are told apart by the report.
  * Processes of different files stay apart (mrd_process.scope) unless instance and pid are known.
  * Memory: grows with pids and lines, limited to TE_LINES_MAX. Threads: one.
  */
@@ -17,6 +20,7 @@
 
 #include "base/map.h"
 #include "trace/import/import.h"
+#include "trace/model/activity.h"
 #include "trace/model/open.h"
 
 #define TE_LINES_MAX (4u << 20)
@@ -48,6 +52,9 @@ typedef struct {
     mrd_track_id track;
     mrd_open *top; /* TE_THREAD: open spans, innermost first */
     uint32_t depth;
+    /* What its spans say about where they ran (trace/model/activity.h). */
+    bool any_host, any_device, any_beside;
+    int64_t device; /* argument "device" of device spans, MRD_NONE */
 } te_line;
 
 /* Open async spans of one id. */
@@ -89,6 +96,8 @@ mrd_err mrd_te_named_line(te_lines *t, te_line_kind kind, uint32_t proc, mrd_sid
                       uint32_t *ret_i);
 /* The track of a line, made when first asked for; counts an event of its process. */
 mrd_track_id mrd_te_track(te_lines *t, uint32_t line);
+/* A span of this line ran there; device: its argument, MRD_NONE without. */
+void mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device);
 /* The open spans of this async id. te_async_get: TE_NONE when nothing is open. */
 uint32_t mrd_te_async_get(const te_lines *t, mrd_map_key key);
 mrd_err mrd_te_async_open(te_lines *t, mrd_map_key key, uint32_t line, uint32_t *ret_i);

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/num.h"
+#include "base/obj.h"
 
 mrd_err
 mrd_te_drop(te *t, const te_record *rec, const char *reason)
@@ -58,6 +59,44 @@ te_flow_scope(const te *t, mrd_sid cat, mrd_sid name)
     return mrd_hash64(n.p, n.len, mrd_hash64(c.p, c.len, 0xf10));
 }
 
+static mrd_activity
+te_activity(te *t, mrd_sid category)
+{
+    size_t at = category % MRD_COUNT(t->seen);
+
+    if (category == MRD_SID_EMPTY)
+        return MRD_ACTIVITY_UNKNOWN;
+    if (t->seen[at].category != category) {
+        t->seen[at].category = category;
+        t->seen[at].is = mrd_activity_of(mrd_strtab_get(t->strings, category));
+    }
+    return t->seen[at].is;
+}
+
+static int64_t
+te_arg_int(te *t, mrd_sid key)
+{
+    const mrd_arg *a = mrd_args_find(t->args, key);
+
+    return a != NULL && a->type == MRD_ARG_INT ? a->v.i : MRD_NONE;
+}
+
+/* Where a span ran: its category says so, else that it names a device and a stream. */
+static void
+te_look(te *t, const te_record *rec, uint32_t line)
+{
+    mrd_activity where = te_activity(t, rec->cat);
+    int64_t device = MRD_NONE;
+
+    if (where == MRD_ACTIVITY_DEVICE || where == MRD_ACTIVITY_UNKNOWN)
+        device = te_arg_int(t, t->key_device);
+    if (where == MRD_ACTIVITY_UNKNOWN && device >= 0 && device != MRD_NONE &&
+        te_arg_int(t, t->key_stream) != MRD_NONE)
+        where = MRD_ACTIVITY_DEVICE;
+    if (where != MRD_ACTIVITY_UNKNOWN)
+        mrd_te_saw(&t->lines, line, where, device);
+}
+
 /* The event of a record with its arguments; flow is room for its bind_id arrow. */
 static void
 te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
@@ -76,6 +115,8 @@ te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_fl
     ev->arg_count = (uint32_t) n_args;
     if (ev->name == MRD_SID_EMPTY)
         ev->name = mrd_strtab_addz(t->strings, "(no name)");
+    if (kind == MRD_SPAN)
+        te_look(t, rec, line);
     if (rec->has_bind && (rec->flow_in || rec->flow_out)) {
         flow->id = mrd_flow_id(te_input_number(t), 0xb1d, rec->bind_id);
         flow->dir = rec->flow_in && rec->flow_out ? MRD_FLOW_STEP
@@ -299,7 +340,8 @@ te_async_record(te *t, const te_record *rec)
         return te_async_end(t, rec, async);
     if (async != TE_NONE)
         line = t->lines.asyncs[async].line;
-    else if ((err = mrd_te_named_line(&t->lines, TE_ASYNC, proc, rec->name, rec->cat, &line)) != MRD_OK)
+    else if ((err = mrd_te_named_line(&t->lines, TE_ASYNC, proc, rec->name, rec->cat, &line)) !=
+             MRD_OK)
         return te_no_line(t, rec, err);
     if (rec->ph == 'e' || rec->ph == 'F')
         return te_end_alone(t, rec, line);
@@ -386,8 +428,8 @@ te_counter(te *t, const te_record *rec)
             mrd_te_drop(t, rec, "a counter value that is not a number");
             continue;
         }
-        err = mrd_te_named_line(&t->lines, TE_COUNTER, proc, te_counter_name(t, rec, args[i].key), 0,
-                            &line);
+        err = mrd_te_named_line(&t->lines, TE_COUNTER, proc, te_counter_name(t, rec, args[i].key),
+                                0, &line);
         if (err != MRD_OK) {
             if ((err = te_no_line(t, rec, err)) != MRD_OK)
                 return err;
@@ -415,14 +457,6 @@ te_arg_sid(te *t, mrd_sid key)
         return a->v.sid;
     return a->type == MRD_ARG_TEXT ? mrd_strtab_add(t->strings, (mrd_str){ a->v.text, a->len })
                                    : MRD_SID_EMPTY;
-}
-
-static int64_t
-te_arg_int(te *t, mrd_sid key)
-{
-    const mrd_arg *a = mrd_args_find(t->args, key);
-
-    return a != NULL && a->type == MRD_ARG_INT ? a->v.i : MRD_NONE;
 }
 
 void

@@ -1,0 +1,138 @@
+#include "trace/model/activity.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/obj.h"
+
+static bool
+is_any(mrd_str text, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (mrd_str_is(text, words[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool
+starts_any(mrd_str text, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(words[i]);
+
+        if (text.len >= len && strncasecmp(text.p, words[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
+mrd_activity
+mrd_activity_of(mrd_str category)
+{
+    static const char *const device[] = { "kernel",          "gpu_memcpy", "gpu_memset",
+                                          "Kernel",          "Memcpy",     "Memset",
+                                          "mtia_ccp_events", "hpu_op",     "collective_comm" };
+    static const char *const beside[] = { "gpu_user_annotation", "cuda_profiler_range",
+                                          "cuda_sync",           "overhead",
+                                          "gpu_pm_counter",      "mtia_counters" };
+    static const char *const host[] = {
+        "cpu_op",   "user_annotation", "python_function", "cpu_instant_event",
+        "Operator", "Runtime",         "PythonFunction",  "UserAnnotation",
+        "Trace",    "mtia_workloadd",  "mtia_insight"
+    };
+
+    if (is_any(category, device, MRD_COUNT(device)))
+        return MRD_ACTIVITY_DEVICE;
+    if (is_any(category, beside, MRD_COUNT(beside)))
+        return MRD_ACTIVITY_BESIDE;
+    if (is_any(category, host, MRD_COUNT(host)) || mrd_str_ends(category, "_runtime") ||
+        mrd_str_ends(category, "_driver"))
+        return MRD_ACTIVITY_HOST;
+    return MRD_ACTIVITY_UNKNOWN;
+}
+
+bool
+mrd_activity_is_copy(mrd_str name, mrd_str category)
+{
+    static const char *const categories[] = { "gpu_memcpy", "gpu_memset", "Memcpy", "Memset" };
+    static const char *const names[] = { "memcpy", "memset", "dma_request", "copy-start",
+                                         "copy-done" };
+    static const char *const neuron[] = { "dmem_buf_copy", "nrt_tensor_read", "nrt_tensor_write",
+                                          "nrt_tensor_copy" };
+
+    return is_any(category, categories, MRD_COUNT(categories)) ||
+           starts_any(name, names, MRD_COUNT(names)) || starts_any(name, neuron, MRD_COUNT(neuron));
+}
+
+bool
+mrd_activity_is_xla_collective(mrd_str name)
+{
+    static const char *const names[] = { "all-reduce",         "all-gather",
+                                         "reduce-scatter",     "all-to-all",
+                                         "collective-permute", "collective-broadcast",
+                                         "ragged-all-to-all" };
+
+    return starts_any(name, names, MRD_COUNT(names));
+}
+
+/* The decimal digits at p; false when there are none, or too many. */
+static bool
+number_at(const char *p, const char *end, int64_t *ret_number)
+{
+    int64_t v = 0;
+    size_t n = 0;
+
+    for (; p < end && *p >= '0' && *p <= '9' && n < 10; p++, n++)
+        v = v * 10 + (*p - '0');
+    if (n == 0 || n == 10)
+        return false;
+    *ret_number = v;
+    return true;
+}
+
+/* "/device:TPU:0", also inside a longer path; false for those whose kind ends in CPU. */
+static bool
+xla_device(mrd_str label, int64_t *ret_number)
+{
+    static const char mark[] = "device:";
+    const char *at = memmem(label.p, label.len, mark, sizeof(mark) - 1), *end, *colon;
+
+    if (at == NULL)
+        return false;
+    at += sizeof(mark) - 1;
+    end = label.p + label.len;
+    colon = memchr(at, ':', (size_t) (end - at));
+    if (colon == NULL || colon - at < 2 ||
+        (colon - at >= 3 && strncasecmp(colon - 3, "CPU", 3) == 0))
+        return false;
+    return number_at(colon + 1, end, ret_number);
+}
+
+bool
+mrd_activity_is_device(mrd_str label, int64_t *ret_number)
+{
+    static const char *const kinds[] = { "GPU",  "TPU", "NPU", "XPU", "HPU",    "IPU",   "MLU",
+                                         "MTIA", "DCU", "GCU", "HIP", "CUDA",   "MUSA",  "ROCM",
+                                         "NC",   "PPU", "VPU", "AIU", "NEURON", "DEVICE" };
+
+    for (size_t i = 0; i < MRD_COUNT(kinds); i++) {
+        size_t len = strlen(kinds[i]);
+
+        if (label.len > len + 1 && strncasecmp(label.p, kinds[i], len) == 0 &&
+            strchr(" :/#_", label.p[len]) != NULL)
+            return number_at(label.p + len + 1, label.p + label.len, ret_number);
+    }
+    return xla_device(label, ret_number);
+}
+
+bool
+mrd_activity_is_overlay(mrd_str line)
+{
+    static const char *const lines[] = { "Steps",         "XLA Modules",           "XLA TraceMe",
+                                         "Framework Ops", "Framework Name Scope",  "Source code",
+                                         "Launch Stats",  "TensorFlow Name Scope", "TensorFlow Ops",
+                                         "Host Offload" };
+
+    return starts_any(line, lines, MRD_COUNT(lines));
+}

@@ -1,0 +1,41 @@
+/*
+ * trace/model/activity.h - whether an event of a foreign trace ran on the host or on a device, from what
+ * the trace says about it: its category, and the label or name of its process.
+ *
+ * HOST     operators, Python frames, ranges of the user, calls of a runtime or driver
+ * DEVICE   kernels, copies and fills of a device's memory
+ * BESIDE   drawn on a device's line but no work of it: ranges of the user or of the profiler, waits
+ * UNKNOWN  the category says nothing
+ *
+ * Source   the activity types of Kineto (old and new spelling), HolisticTraceAnalysis' split of
+ *          kernels, the process names of XLA ("/device:TPU:0"), MXNet ("gpu/0") and Kineto ("GPU 0").
+ */
+#ifndef MRD_TRACE_ACTIVITY_H
+#define MRD_TRACE_ACTIVITY_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+typedef enum {
+    MRD_ACTIVITY_UNKNOWN,
+    MRD_ACTIVITY_HOST,
+    MRD_ACTIVITY_DEVICE,
+    MRD_ACTIVITY_BESIDE,
+} mrd_activity;
+
+mrd_activity mrd_activity_of(mrd_str category);
+/* Whether the event only moves or fills memory: "Memcpy HtoD", "Memset", "dma_request",
+ * "MemcpyD2D", "copy-start.3". */
+bool mrd_activity_is_copy(mrd_str name, mrd_str category);
+/* An operation of XLA that communicates: "all-reduce.1", "collective-permute-start". */
+bool mrd_activity_is_xla_collective(mrd_str name);
+/*
+ * Whether a process label or name is that of a device, and its number: "GPU 2", "MTIA 9",
+ * "/device:TPU:0", "gpu/1". "CPU", "/host:CPU" and names without a number are not.
+ */
+bool mrd_activity_is_device(mrd_str label, int64_t *ret_number);
+/* A line of an XLA device that repeats what others show: "Steps", "XLA Modules", ... */
+bool mrd_activity_is_overlay(mrd_str line);
+
+#endif
