@@ -413,8 +413,9 @@ static const struct {
       "negative duration" },
     { "not an object", "[1,{\"ph\":\"i\",\"ts\":1}]", MRD_OK, 1, 1,
       "byte 1: a record that is not" },
-    { "bad UTF-8", "[{\"ph\":\"i\",\"ts\":1},{\"name\":\"\xff\"}]", MRD_UTF8, 1, 0,
-      "byte 28: byte 0xff is not UTF-8" },
+    { "bad UTF-8", "[{\"ph\":\"i\",\"ts\":1,\"name\":\"\xff\"},{\"ph\":\"i\",\"ts\":2}]", MRD_OK, 2, 0,
+      "" },
+    { "byte order mark", "\xef\xbb\xbf[{\"ph\":\"i\",\"ts\":1}]", MRD_OK, 1, 0, "" },
     { "unknown phases", "[{\"ph\":\"P\",\"ts\":1},{\"ph\":\"i\",\"ts\":1},{\"ph\":\"D\"}]", MRD_OK,
       1, 2, "" },
     { "a number", "7", MRD_FORMAT, 0, 0, "neither an object nor an array" },
@@ -448,6 +449,7 @@ TEST(detection_is_by_content)
           ops);
     CHECK(mrd_import_detect(MRD_STR("{\n\"meridian\":{\"format\":\"chrome\",\"inputs\":["), "x") ==
           ops);
+    CHECK(mrd_import_detect(MRD_STR("\xef\xbb\xbf{\"traceEvents\": []}"), "x.txt") == ops);
     CHECK(mrd_import_detect(MRD_STR("[1,2]"), "trace.json") != ops);
     CHECK(mrd_import_detect(MRD_STR(""), "trace.json") == NULL);
     CHECK(mrd_import_detect(MRD_STR("\x0a\x05hello"), "x.xplane.pb") == NULL);

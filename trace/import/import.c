@@ -1,5 +1,6 @@
 #include "trace/import/import.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,12 +13,39 @@ static const mrd_import_ops *const importers[] = {
     NULL /* keeps an empty table legal */
 };
 
+void
+mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r)
+{
+    uint64_t lenient = mrd_json_reader_lenient(r), replaced = mrd_json_reader_replaced(r);
+    const char *name = mrd_in_name(imp->in);
+
+    if (lenient > 0)
+        mrd_catalog_note(imp->catalog,
+                         "'%s': %" PRIu64
+                         " places are not JSON (NaN, Infinity, extra commas, a byte "
+                         "order mark) and were accepted",
+                         name, lenient);
+    mrd_import_note_replaced(imp, replaced);
+}
+
+void
+mrd_import_note_replaced(const mrd_import *imp, uint64_t replaced)
+{
+    if (replaced > 0)
+        mrd_catalog_note(imp->catalog,
+                         "'%s': %" PRIu64 " places in texts are damaged (bytes that are not UTF-8, "
+                         "broken escapes, control characters); what could not be read is U+FFFD",
+                         mrd_in_name(imp->in), replaced);
+}
+
 const mrd_import_ops *
 mrd_import_detect(mrd_str head, const char *name)
 {
     const mrd_import_ops *best = NULL;
     int sure = 0;
 
+    if (mrd_str_starts(head, "\xef\xbb\xbf")) /* a byte order mark */
+        head = (mrd_str){ head.p + 3, head.len - 3 };
     for (size_t i = 0; importers[i] != NULL; i++) {
         int s = importers[i]->probe(head, name);
 

@@ -772,6 +772,8 @@ devprof_run(mrd_import *imp, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     if (err == MRD_OK)
         err = read_input(d, why);
+    if (d->r != NULL)
+        mrd_import_note_text(d->imp, d->r);
     mrd_json_reader_close(d->r);
     mrd_args_free(d->row.args);
     free(d);

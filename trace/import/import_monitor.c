@@ -442,6 +442,8 @@ mon_run(mrd_import *imp, mrd_why *why)
                          "apart, from zero",
                          mrd_in_name(imp->in), (unsigned long long) (m.reports - m.timed),
                          (unsigned long long) m.reports);
+    if (m.r != NULL)
+        mrd_import_note_text(imp, m.r);
     mrd_json_reader_close(m.r);
     return err;
 }

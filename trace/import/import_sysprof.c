@@ -778,6 +778,8 @@ sysprof_run(mrd_import *imp, mrd_why *why)
     if (err == MRD_OK && !s->any_section)
         err = mrd_why_set(why, MRD_EMPTY, 0, "'%s' has no section of a system profile",
                           mrd_in_name(imp->in));
+    if (s->r != NULL)
+        mrd_import_note_text(s->imp, s->r);
     mrd_json_reader_close(s->r);
     mrd_args_free(s->row.args);
     free(s->clocks);

@@ -415,11 +415,7 @@ te_notes(te *t)
                          "'%s': %llu records of phases that are not events on a timeline (%s) were "
                          "left out",
                          name, (unsigned long long) t->unsupported, t->unsupported_phases);
-    if (mrd_json_reader_lenient(t->r) > 0)
-        mrd_catalog_note(t->imp->catalog,
-                         "'%s': %llu places are not JSON (NaN, Infinity, extra commas) and were "
-                         "accepted",
-                         name, (unsigned long long) mrd_json_reader_lenient(t->r));
+    mrd_import_note_text(t->imp, t->r);
     if (t->has_base && t->seen_absolute)
         mrd_catalog_note(t->imp->catalog,
                          "'%s': baseTimeNanoseconds was ignored, since the times are of the epoch "

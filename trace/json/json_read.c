@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "trace/json/json_clean.h"
 #include "trace/json/json_scan.h"
 
 /*
@@ -26,7 +27,7 @@ struct mrd_json_reader {
     mrd_str key;
     mrd_buf text, key_buf, raw_buf;
     size_t raw_max;
-    uint64_t lenient;
+    uint64_t lenient, replaced;
     mrd_why why;
     char stack[MRD_JR_DEPTH + 1]; /* the opening bracket of each level; [0] is 0 */
 };
@@ -137,29 +138,27 @@ jr_blanks(mrd_json_reader *r)
     }
 }
 
-/* One byte, reading on where needed; -1 at the end of the input or on errors. */
+/* The next byte, reading on where needed; -1 at the end of the input or on errors. */
 static int
-jr_byte(mrd_json_reader *r)
+jr_peek(mrd_json_reader *r)
 {
     if (r->p == r->end && !jr_more(r, r->end))
         return -1;
-    return (unsigned char) *r->p++;
+    return (unsigned char) *r->p;
 }
 
+/* Four digits at p, or as many as there are; false when it is fewer. */
 static bool
 jr_hex4(mrd_json_reader *r, unsigned *ret_unit)
 {
     unsigned unit = 0;
 
-    for (int i = 0; i < 4; i++) {
-        int c = jr_byte(r), low = c | 32;
+    for (int i = 0; i < 4; i++, r->p++) {
+        int digit = mrd_json_hex(jr_peek(r));
 
-        if (c >= '0' && c <= '9')
-            unit = unit << 4 | (unsigned) (c - '0');
-        else if (low >= 'a' && low <= 'f')
-            unit = unit << 4 | (unsigned) (low - 'a' + 10);
-        else
+        if (digit < 0)
             return false;
+        unit = unit << 4 | (unsigned) digit;
     }
     *ret_unit = unit;
     return true;
@@ -186,63 +185,106 @@ jr_put_utf8(mrd_buf *to, unsigned code)
     mrd_buf_byte(to, (uint8_t) (0x80 | (code & 0x3f)));
 }
 
-/* Behind "\u". */
-static bool
-jr_unicode(mrd_json_reader *r, mrd_buf *to, uint64_t offset)
+static void
+jr_replace(mrd_json_reader *r, mrd_buf *to)
 {
-    unsigned unit, low;
-
-    if (!jr_hex4(r, &unit))
-        goto bad;
-    if (unit >= 0xd800 && unit < 0xe000) {
-        if (unit >= 0xdc00 || jr_byte(r) != '\\' || jr_byte(r) != 'u' || !jr_hex4(r, &low) ||
-            low < 0xdc00 || low >= 0xe000)
-            goto bad;
-        unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
-    }
-    jr_put_utf8(to, unit);
-    return true;
-bad:
-    if (r->p == r->end && !jr_more(r, r->end))
-        jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside an escape");
-    else
-        jr_fail_at(r, MRD_SYNTAX, offset, "\\u without four hexadecimal digits of a character");
-    return false;
+    mrd_buf_text(to, MRD_JSON_REPLACEMENT);
+    r->replaced++;
 }
 
-/* At a backslash: appends what it stands for. */
+/* The second half of a pair, when it stands at p: passed over. */
+static bool
+jr_low_half(mrd_json_reader *r, unsigned *ret_low)
+{
+    unsigned low = 0;
+
+    while (r->end - r->p < 6 && jr_more(r, r->p))
+        ;
+    if (r->end - r->p < 6 || r->p[0] != '\\' || r->p[1] != 'u')
+        return false;
+    for (int i = 2; i < 6; i++) {
+        int digit = mrd_json_hex((unsigned char) r->p[i]);
+
+        if (digit < 0)
+            return false;
+        low = low << 4 | (unsigned) digit;
+    }
+    if (low < 0xdc00 || low >= 0xe000)
+        return false;
+    r->p += 6;
+    *ret_low = low;
+    return true;
+}
+
+/* Behind "\u": its character; what is none is replaced. */
+static bool
+jr_unicode(mrd_json_reader *r, mrd_buf *to)
+{
+    unsigned unit = 0, low;
+
+    if (!jr_hex4(r, &unit)) {
+        if (jr_peek(r) < 0) {
+            jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside an escape");
+            return false;
+        }
+        jr_replace(r, to);
+    } else if (unit >= 0xd800 && unit < 0xdc00 && jr_low_half(r, &low)) {
+        jr_put_utf8(to, 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00));
+    } else if (unit >= 0xd800 && unit < 0xe000) {
+        jr_replace(r, to);
+    } else {
+        jr_put_utf8(to, unit);
+    }
+    return r->why.err == MRD_OK;
+}
+
+/* At a backslash: appends what it stands for. One that JSON does not know stays as it is. */
 static bool
 jr_escape(mrd_json_reader *r, mrd_buf *to)
 {
     static const char plain[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
-    uint64_t offset = jr_offset(r, r->p);
     const char *found;
     int c;
 
     r->p++;
-    c = jr_byte(r);
-    if (c == 'u')
-        return jr_unicode(r, to, offset);
+    c = jr_peek(r);
+    if (c < 0) {
+        jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside an escape");
+        return false;
+    }
+    if (c == 'u') {
+        r->p++;
+        return jr_unicode(r, to);
+    }
     if (c > 0 && (found = strchr(plain, c)) != NULL) {
         mrd_buf_byte(to, (uint8_t) means[found - plain]);
-        return true;
+        r->p++;
+    } else {
+        mrd_buf_byte(to, '\\');
+        r->replaced++;
     }
-    if (c < 0)
-        jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside an escape");
-    else
-        jr_fail_at(r, MRD_SYNTAX, offset, "unknown escape in a string");
-    return false;
+    return true;
 }
 
+/* What `to` holds from `piece` on, with U+FFFD for each run of bytes that is no character. */
 static bool
-jr_check_utf8(mrd_json_reader *r, mrd_str text, uint64_t offset)
+jr_repair(mrd_json_reader *r, mrd_buf *to, size_t piece)
 {
-    size_t bad;
+    mrd_buf copy = { 0 };
+    bool ok;
 
-    if (mrd_utf8_valid(text, &bad))
+    if (to->len == piece ||
+        mrd_utf8_valid((mrd_str){ (const char *) to->p + piece, to->len - piece }, NULL))
         return true;
-    jr_fail_at(r, MRD_UTF8, offset + bad, "byte 0x%02x is not UTF-8", (unsigned char) text.p[bad]);
-    return false;
+    mrd_buf_add(&copy, to->p + piece, to->len - piece);
+    to->len = piece;
+    if (copy.err == MRD_OK)
+        r->replaced += mrd_json_clean_utf8((mrd_str){ (const char *) copy.p, copy.len }, to);
+    ok = copy.err == MRD_OK && to->err == MRD_OK;
+    mrd_buf_fini(&copy);
+    if (!ok)
+        jr_fail_at(r, MRD_NOMEM, jr_offset(r, r->p), "no memory for a string");
+    return ok;
 }
 
 static bool
@@ -258,12 +300,12 @@ jr_room(mrd_json_reader *r, const mrd_buf *to)
 
 /*
  * The general string: [from, r->p) was scanned in the window and needs no change; it may hold
- * escapes or go on behind the window. UTF-8 is checked piece by piece between escapes.
+ * escapes or go on behind the window. UTF-8 is checked piece by piece between escapes. Control
+ * characters stay, a zero byte and what is not UTF-8 are replaced.
  */
 __attribute__((noinline)) static bool
 jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd_str *ret_text)
 {
-    uint64_t piece_offset = jr_offset(r, from);
     size_t piece = 0;
 
     mrd_buf_reset(to);
@@ -277,25 +319,22 @@ jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd
                 return false;
             }
         } else {
-            mrd_str text = { "", 0 };
-
-            if (to->len > piece)
-                text = (mrd_str){ (const char *) to->p + piece, to->len - piece };
-
-            if (high && !jr_check_utf8(r, text, piece_offset))
+            if (high && !jr_repair(r, to, piece))
                 return false;
             if (*r->p == '"')
                 break;
-            if (*r->p != '\\') {
-                jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "byte 0x%02x inside a string",
-                           (unsigned char) *r->p);
-                return false;
+            if (*r->p == '\\') {
+                if (!jr_escape(r, to))
+                    return false;
+            } else if (*r->p == '\0') {
+                r->p++;
+                jr_replace(r, to);
+            } else {
+                mrd_buf_byte(to, (uint8_t) *r->p++);
+                r->replaced++;
             }
-            if (!jr_escape(r, to))
-                return false;
             high = false;
             piece = to->len;
-            piece_offset = jr_offset(r, r->p);
         }
         from = r->p;
         r->p = mrd_scan_text(r->p, &high);
@@ -317,8 +356,10 @@ jr_string(mrd_json_reader *r, mrd_buf *to, mrd_str *ret_text, bool *ret_in_windo
     if (__builtin_expect(!*ret_in_window, 0))
         return jr_string_slow(r, from, high, to, ret_text);
     *ret_text = (mrd_str){ from, (size_t) (r->p - from) };
-    if (__builtin_expect(high, 0) && !jr_check_utf8(r, *ret_text, jr_offset(r, from)))
-        return false;
+    if (__builtin_expect(high, 0) && !mrd_utf8_valid(*ret_text, NULL)) {
+        *ret_in_window = false;
+        return jr_string_slow(r, from, true, to, ret_text);
+    }
     r->p++;
     return true;
 }
@@ -511,9 +552,24 @@ jr_next_in_array(mrd_json_reader *r, mrd_str *ret_text)
     return jr_value(r, ret_text);
 }
 
+/* A byte order mark in front of everything. */
+static bool
+jr_mark(mrd_json_reader *r)
+{
+    while (r->end - r->p < 3 && jr_more(r, r->p))
+        ;
+    if (r->end - r->p < 3 || memcmp(r->p, "\xef\xbb\xbf", 3) != 0)
+        return r->why.err == MRD_OK;
+    r->p += 3;
+    r->lenient++;
+    return jr_blanks(r);
+}
+
 static mrd_jr_type
 jr_next_on_top(mrd_json_reader *r, mrd_str *ret_text)
 {
+    if (!r->any && (unsigned char) *r->p == 0xef && jr_offset(r, r->p) == 0 && !jr_mark(r))
+        return MRD_JR_ERROR;
     if (r->p == r->end) {
         r->value_at = jr_offset(r, r->p);
         return r->any ? MRD_JR_END
@@ -597,9 +653,21 @@ mrd_json_enter(mrd_json_reader *r)
         (void) jr_go_in(r);
 }
 
+/* Raw text that was read with repairs is repaired as well, so that it is JSON. */
+static mrd_err
+jr_clean_raw(mrd_json_reader *r, mrd_str *text)
+{
+    mrd_buf_reset(&r->text);
+    mrd_json_clean(*text, &r->text);
+    *text = (mrd_str){ (const char *) r->text.p, r->text.len };
+    return r->text.err;
+}
+
 mrd_err
 mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text)
 {
+    uint64_t repairs = r->lenient + r->replaced;
+
     if (r->why.err != MRD_OK || r->pending == 0)
         return r->why.err != MRD_OK ? r->why.err : MRD_INVALID;
     mrd_buf_reset(&r->raw_buf);
@@ -618,6 +686,9 @@ mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text)
     }
     r->raw = NULL;
     if (r->raw_buf.err != MRD_OK)
+        return MRD_NOMEM;
+    if (repairs != r->lenient + r->replaced && ret_text->len <= max &&
+        jr_clean_raw(r, ret_text) != MRD_OK)
         return MRD_NOMEM;
     return ret_text->len > max ? MRD_LIMIT : MRD_OK;
 }
@@ -693,6 +764,12 @@ uint64_t
 mrd_json_reader_lenient(const mrd_json_reader *r)
 {
     return r->lenient;
+}
+
+uint64_t
+mrd_json_reader_replaced(const mrd_json_reader *r)
+{
+    return r->replaced;
 }
 
 const char *

@@ -2,11 +2,15 @@
  * trace/json/json_read.h - a streaming pull reader for bulk trace JSON, in one window whatever the size.
  *
  * Grammar: RFC 8259, strict, with these stated extras for traces in the wild, each counted in
- * mrd_json_reader_lenient(): NaN, Infinity and -Infinity as values (type MRD_JR_NONFINITE), and one
- * comma behind the last value of an array. What is passed over is checked like what is read.
+ * mrd_json_reader_lenient(): NaN, Infinity and -Infinity as values (type MRD_JR_NONFINITE), one
+ * comma behind the last value of an array, and a byte order mark in front. What is passed over is
+ * checked like what is read.
+ * Damage inside a string costs that place only, counted in mrd_json_reader_replaced(): U+FFFD stands
+ * for each run of bytes that is not UTF-8, for an escape of half a surrogate pair or without four
+ * digits, and for a zero byte; control characters and unknown escapes stay as they are.
  * Limits: MRD_JR_DEPTH levels, MRD_JR_STRING_MAX bytes for one string, MRD_JR_NUMBER_MAX for one
- * number; more is DEPTH or LIMIT. Strings must be UTF-8 and escapes valid (no lone surrogates).
- * Every error names file, byte offset and reason: SYNTAX, UTF8, DEPTH, LIMIT, TRUNCATED (the input
+ * number; more is DEPTH or LIMIT.
+ * Every error names file, byte offset and reason: SYNTAX, DEPTH, LIMIT, TRUNCATED (the input
  * ends inside the document), EMPTY (no document at all), and those of trace/json/in.h.
  *
  * Use: next() steps over values of the current container; enter() goes into the container just met;
@@ -59,7 +63,8 @@ mrd_jr_type mrd_json_next(mrd_json_reader *r, mrd_str *ret_key, mrd_str *ret_tex
 void mrd_json_enter(mrd_json_reader *r);
 /*
  * After OBJECT or ARRAY: pass over it and give its raw text, borrowed until the next call that
- * reads (the key of the container is not valid any more). LIMIT when it is longer than `max` bytes:
+ * reads (the key of the container is not valid any more). Repaired where it had to be, so that it is
+ * JSON. LIMIT when it is longer than `max` bytes:
  * it was passed over and the reader goes on. Other errors are the reader's and stay.
  */
 mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
@@ -77,6 +82,7 @@ mrd_err mrd_json_reader_err(const mrd_json_reader *r, mrd_why *why);
 uint64_t mrd_json_reader_offset(const mrd_json_reader *r);
 unsigned mrd_json_depth(const mrd_json_reader *r); /* containers entered */
 uint64_t mrd_json_reader_lenient(const mrd_json_reader *r);
+uint64_t mrd_json_reader_replaced(const mrd_json_reader *r);
 
 /* "object", "array", "string", ...: for messages. Static. */
 const char *mrd_jr_type_text(mrd_jr_type type);
