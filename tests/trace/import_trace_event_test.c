@@ -138,9 +138,9 @@ TEST(async_spans_have_lines_of_their_own)
         "{\"ph\":\"b\",\"cat\":\"q\",\"name\":\"part\",\"id\":1,\"pid\":1,\"tid\":9,\"ts\":3},"
         "{\"ph\":\"n\",\"cat\":\"q\",\"name\":\"mark\",\"id\":1,\"pid\":1,\"tid\":1,\"ts\":4},"
         "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"part\",\"id\":1,\"pid\":1,\"tid\":1,\"ts\":5},"
-        "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"req\",\"id\":1,\"pid\":2,\"tid\":1,\"ts\":6},"
+        "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"req\",\"id\":\"0x1\",\"pid\":1,\"tid\":2,\"ts\":6},"
         "{\"ph\":\"e\",\"cat\":\"other\",\"name\":\"req\",\"id\":2,\"pid\":1,\"tid\":1,\"ts\":7},"
-        "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"req\",\"id2\":{\"global\":\"0x2\"},\"pid\":1,"
+        "{\"ph\":\"e\",\"cat\":\"q\",\"name\":\"req\",\"id2\":{\"local\":\"0x2\"},\"pid\":1,"
         "\"tid\":1,\"ts\":8},"
         "{\"ph\":\"b\",\"cat\":\"q\",\"name\":\"l\",\"id2\":{\"local\":3},\"pid\":1,\"tid\":1,"
         "\"ts\":9},"
@@ -160,6 +160,89 @@ TEST(async_spans_have_lines_of_their_own)
     CHECK_INT(collect_named(&c, "l", 0)->flags, MRD_EV_NO_START);
     CHECK_INT(collect_named(&c, "l", 1)->dur_ns, MRD_DUR_UNFINISHED);
     collect_free(&c);
+}
+
+/* Each row: what must come out, in any order: name, begin and duration in microseconds. */
+#define UNFINISHED (-1)
+#define NO_START   (-2)
+static const struct {
+    const char *name, *text;
+    struct {
+        const char *name;
+        int64_t ts, dur;
+    } want[4];
+} pairs[] = {
+    { "an end in front of its begin in the file",
+      "[{\"ph\":\"E\",\"name\":\"a\",\"tid\":1,\"ts\":9},"
+      "{\"ph\":\"B\",\"name\":\"a\",\"tid\":1,\"ts\":2}]",
+      { { "a", 2, 7 } } },
+    { "children before their parent",
+      "[{\"ph\":\"B\",\"name\":\"in\",\"ts\":3},{\"ph\":\"E\",\"ts\":4},"
+      "{\"ph\":\"E\",\"ts\":9},{\"ph\":\"B\",\"name\":\"out\",\"ts\":1}]",
+      { { "in", 3, 1 }, { "out", 1, 8 } } },
+    { "the names say which ends",
+      "[{\"ph\":\"B\",\"name\":\"a\",\"ts\":1},{\"ph\":\"B\",\"name\":\"b\",\"ts\":2},"
+      "{\"ph\":\"E\",\"name\":\"a\",\"ts\":5},{\"ph\":\"E\",\"name\":\"b\",\"ts\":8}]",
+      { { "a", 1, 4 }, { "b", 2, 6 } } },
+    { "an end of nobody's name closes nothing",
+      "[{\"ph\":\"B\",\"name\":\"a\",\"ts\":1},{\"ph\":\"E\",\"name\":\"x\",\"ts\":2},"
+      "{\"ph\":\"E\",\"ts\":3}]",
+      { { "a", 1, 2 }, { "x", 2, NO_START } } },
+    { "of one time the file's order holds",
+      "[{\"ph\":\"B\",\"name\":\"a\",\"ts\":1},{\"ph\":\"E\",\"ts\":5},"
+      "{\"ph\":\"B\",\"name\":\"b\",\"ts\":5},{\"ph\":\"E\",\"ts\":5}]",
+      { { "a", 1, 4 }, { "b", 5, 0 } } },
+    { "an id is its process's",
+      "[{\"ph\":\"b\",\"cat\":\"c\",\"name\":\"a\",\"id\":1,\"pid\":1,\"ts\":1},"
+      "{\"ph\":\"b\",\"cat\":\"c\",\"name\":\"a\",\"id\":1,\"pid\":2,\"ts\":2},"
+      "{\"ph\":\"e\",\"cat\":\"c\",\"name\":\"a\",\"id\":1,\"pid\":1,\"ts\":4},"
+      "{\"ph\":\"e\",\"cat\":\"c\",\"name\":\"a\",\"id\":1,\"pid\":2,\"ts\":8}]",
+      { { "a", 1, 3 }, { "a", 2, 6 } } },
+    { "a global id is everybody's",
+      "[{\"ph\":\"e\",\"cat\":\"c\",\"name\":\"a\",\"id2\":{\"global\":1},\"pid\":2,\"ts\":4},"
+      "{\"ph\":\"b\",\"cat\":\"c\",\"name\":\"a\",\"id2\":{\"global\":1},\"pid\":1,\"ts\":1}]",
+      { { "a", 1, 3 } } },
+    { "a scope tells ids apart",
+      "[{\"ph\":\"b\",\"cat\":\"c\",\"name\":\"a\",\"id\":1,\"scope\":\"s\",\"ts\":1},"
+      "{\"ph\":\"e\",\"cat\":\"c\",\"name\":\"a\",\"id\":1,\"ts\":4}]",
+      { { "a", 1, UNFINISHED }, { "a", 4, NO_START } } },
+    { "async ends in front of their begins, by name",
+      "[{\"ph\":\"e\",\"cat\":\"c\",\"name\":\"a\",\"id\":1,\"ts\":9},"
+      "{\"ph\":\"b\",\"cat\":\"c\",\"name\":\"b\",\"id\":1,\"ts\":2},"
+      "{\"ph\":\"e\",\"cat\":\"c\",\"name\":\"b\",\"id\":1,\"ts\":11},"
+      "{\"ph\":\"b\",\"cat\":\"c\",\"name\":\"a\",\"id\":1,\"ts\":1}]",
+      { { "a", 1, 8 }, { "b", 2, 9 } } },
+};
+
+TEST(begins_and_ends_are_paired_in_the_order_of_time)
+{
+    for (size_t i = 0; i < MRD_COUNT(pairs); i++) {
+        collected c = { 0 };
+        size_t want = 0;
+
+        collect_text(&c, ops, pairs[i].text);
+        CHECK_ERR(pairs[i].name, c.err, MRD_OK);
+        for (; want < 4 && pairs[i].want[want].name != NULL; want++) {
+            int64_t dur = pairs[i].want[want].dur;
+            bool found = false;
+
+            for (size_t k = 0; k < c.n; k++) {
+                const mrd_event *ev = &c.v[k]->ev;
+                bool no_start = (ev->flags & MRD_EV_NO_START) != 0;
+
+                found =
+                    found ||
+                    (strcmp(collect_str(&c, ev->name), pairs[i].want[want].name) == 0 &&
+                     ev->ts_ns == pairs[i].want[want].ts * 1000 && no_start == (dur == NO_START) &&
+                     ev->dur_ns == (dur == NO_START     ? 0
+                                    : dur == UNFINISHED ? MRD_DUR_UNFINISHED
+                                                        : dur * 1000));
+            }
+            CHECK_ROW(pairs[i].name, found);
+        }
+        CHECK_ROW(pairs[i].name, c.n == want);
+        collect_free(&c);
+    }
 }
 
 TEST(counters)
@@ -313,7 +396,8 @@ static const struct {
       "{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"frame\",\"pid\":0,\"tid\":1,\"ts\":1,"
       "\"dur\":9},"
       "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"op\",\"pid\":77,\"tid\":1,\"ts\":1,\"dur\":9},"
-      "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"work\",\"pid\":2,\"tid\":7,\"ts\":1,\"dur\":1}]}",
+      "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"work\",\"pid\":2,\"tid\":7,\"ts\":1,\"dur\":1}]"
+      "}",
       { { "frame", -1 }, { "op", -1 }, { "work", 2 } } },
     { "without labels the host has fewer events",
       "{\"schemaVersion\":1,\"traceEvents\":["
@@ -413,8 +497,8 @@ static const struct {
       "negative duration" },
     { "not an object", "[1,{\"ph\":\"i\",\"ts\":1}]", MRD_OK, 1, 1,
       "byte 1: a record that is not" },
-    { "bad UTF-8", "[{\"ph\":\"i\",\"ts\":1,\"name\":\"\xff\"},{\"ph\":\"i\",\"ts\":2}]", MRD_OK, 2, 0,
-      "" },
+    { "bad UTF-8", "[{\"ph\":\"i\",\"ts\":1,\"name\":\"\xff\"},{\"ph\":\"i\",\"ts\":2}]", MRD_OK, 2,
+      0, "" },
     { "byte order mark", "\xef\xbb\xbf[{\"ph\":\"i\",\"ts\":1}]", MRD_OK, 1, 0, "" },
     { "unknown phases", "[{\"ph\":\"P\",\"ts\":1},{\"ph\":\"i\",\"ts\":1},{\"ph\":\"D\"}]", MRD_OK,
       1, 2, "" },

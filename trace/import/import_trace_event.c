@@ -151,6 +151,7 @@ te_read_id2(te *t, te_record *rec)
         rec->id = te_id_number(text);
         rec->has_id = true;
         rec->local_id = mrd_str_is(key, "local");
+        rec->global_id = !rec->local_id;
     }
     return mrd_json_reader_err(t->r, NULL);
 }
@@ -364,44 +365,6 @@ te_read_object(te *t)
     return err != MRD_OK ? err : mrd_json_reader_err(t->r, NULL);
 }
 
-/* Spans still open when the file ends, outermost first; what comes after an error is the store's.
- */
-static mrd_err
-te_flush_stack(te *t, mrd_open **top)
-{
-    mrd_open *reversed = NULL;
-    mrd_err err = MRD_OK;
-
-    while (*top != NULL) {
-        mrd_open *open = *top;
-
-        *top = open->below;
-        open->below = reversed;
-        reversed = open;
-    }
-    while (reversed != NULL) {
-        mrd_open *open = reversed;
-
-        reversed = open->below;
-        if (err == MRD_OK)
-            err = mrd_te_unfinished(t, open);
-        mrd_open_free(open);
-    }
-    return err;
-}
-
-static mrd_err
-te_flush(te *t)
-{
-    mrd_err err = MRD_OK;
-
-    for (size_t i = 0; i < t->lines.n_lines && err == MRD_OK; i++)
-        err = te_flush_stack(t, &t->lines.lines[i].top);
-    for (size_t i = 0; i < t->lines.n_asyncs && err == MRD_OK; i++)
-        err = te_flush_stack(t, &t->lines.asyncs[i].top);
-    return err;
-}
-
 static void
 te_notes(te *t)
 {
@@ -424,9 +387,9 @@ te_notes(te *t)
 }
 
 static mrd_err
-te_finish(te *t)
+te_finish(te *t, mrd_why *why)
 {
-    mrd_err err = te_flush(t);
+    mrd_err err = mrd_te_pair(t, why);
 
     mrd_te_lines_finish(&t->lines, &t->facts);
     te_notes(t);
@@ -488,10 +451,11 @@ te_run(mrd_import *imp, mrd_why *why)
         err = mrd_json_reader_err(r, why);
     else if (err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK)
         mrd_why_set(why, err, 0, "'%s': events could not be kept", mrd_in_name(imp->in));
-    end = te_finish(&t);
+    end = te_finish(&t, err == MRD_OK ? why : NULL);
     err = err != MRD_OK ? err : end;
 out:
     mrd_te_lines_fini(&t.lines);
+    mrd_store_free(t.later_store);
     mrd_joiner_fini(&t.joiner);
     mrd_args_free(t.args);
     mrd_json_reader_close(r);

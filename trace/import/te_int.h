@@ -5,8 +5,8 @@
 #ifndef MRD_TRACE_TE_INT_H
 #define MRD_TRACE_TE_INT_H
 
-#include "trace/json/args.h"
 #include "trace/import/te_lines.h"
+#include "trace/json/args.h"
 
 #define TE_DEPTH_MAX  65536u /* open spans of one thread */
 #define TE_FACTS_MAX  64     /* top-level keys kept as facts of the input */
@@ -16,7 +16,8 @@
 typedef struct {
     uint64_t offset;
     char ph;
-    bool has_ts, has_dur, has_id, has_bind, flow_in, flow_out, local_id;
+    bool has_ts, has_dur, has_id, has_bind, flow_in, flow_out;
+    bool local_id, global_id; /* "id2" says so */
     mrd_sid name, cat, scope;
     te_id pid, tid;
     int64_t ts, dur;
@@ -32,12 +33,14 @@ typedef struct {
     te_lines lines;
     mrd_args *args;
     mrd_joiner joiner;
+    mrd_store *later_store; /* begins, ends and marks until the file has ended; NULL: none */
+    mrd_stream *later;
     te_facts facts;
     mrd_sid key_name, key_labels, key_sort, key_value, key_device, key_stream, word_end;
     struct {
         mrd_sid category; /* 0: free */
         mrd_activity is;
-    } seen[16]; /* categories met lately, by their lowest bits */
+    } seen[16];               /* categories met lately, by their lowest bits */
     te_id last_pid, last_tid; /* the line of the record before */
     uint32_t last_line;
     bool has_last;
@@ -53,7 +56,21 @@ typedef struct {
  */
 mrd_err mrd_te_dispatch(te *t, te_record *rec);
 mrd_err mrd_te_drop(te *t, const te_record *rec, const char *reason);
-mrd_err mrd_te_unfinished(te *t, const mrd_open *open);
+/*
+ * te_pairs.c: a begin and its end may stand anywhere in the file, so they are kept in a store of
+ * their own (bounded memory, then a temporary file) and paired in the order of their times, those of
+ * one time in the order of the file. An end closes the innermost open span of its name, without a
+ * name the innermost.
+ */
+typedef enum { TE_BEGIN = 1, TE_END, TE_MARK } te_part;
+#define TE_LATER_MEMORY ((size_t) 8 << 20)
+#define TE_LOOK_DOWN    4096u /* open spans that an end is compared with */
+
+/* The event has no track yet; name is 0 where the record has none. line: of a thread, or TE_NONE and
+ * the owner of the async id. */
+mrd_err mrd_te_later(te *t, const mrd_event *ev, te_part part, uint32_t line, uint32_t owner);
+/* Pairs all that was kept, and emits what has no end. */
+mrd_err mrd_te_pair(te *t, mrd_why *why);
 /* Facts of the input as a whole: "input.<n>.<key>" in the catalog. */
 void mrd_te_keep_fact(te *t, mrd_str key, mrd_str value);
 

@@ -72,6 +72,8 @@ mrd_te_lines_fini(te_lines *t)
     free(t->procs);
     free(t->lines);
     free(t->asyncs);
+    free(t->owners);
+    mrd_map_fini(&t->owner_map);
     mrd_map_fini(&t->proc_map);
     mrd_map_fini(&t->line_map);
     mrd_map_fini(&t->async_map);
@@ -141,6 +143,37 @@ mrd_te_named_line(te_lines *t, te_line_kind kind, uint32_t proc, mrd_sid name, m
     mrd_map_key key = { (uint64_t) proc << 8 | (uint64_t) kind << 1, name, category };
 
     return te_line_of(t, key, &like, ret_i);
+}
+
+mrd_err
+mrd_te_owner_of(te_lines *t, uint32_t proc, mrd_sid scope, bool global, uint32_t *ret_i)
+{
+    mrd_map_key key = { (uint64_t) proc << 1 | global, scope, 0 };
+    uint32_t i = mrd_map_get(&t->owner_map, key);
+    te_owner *owners;
+
+    if (i == MRD_MAP_NONE) {
+        if (t->n_owners >= TE_LINES_MAX)
+            return MRD_LIMIT;
+        i = (uint32_t) t->n_owners;
+        if ((owners = te_grow(t->owners, i, &t->cap_owners, sizeof(*owners))) == NULL)
+            return MRD_NOMEM;
+        t->owners = owners;
+        if (mrd_map_put(&t->owner_map, key, i) != MRD_OK)
+            return MRD_NOMEM;
+        owners[i] = (te_owner){ .proc = proc, .global = global, .scope = scope };
+        t->n_owners++;
+    }
+    *ret_i = i;
+    return MRD_OK;
+}
+
+uint64_t
+mrd_te_owner_key(const te_lines *t, uint32_t owner)
+{
+    const te_owner *o = &t->owners[owner];
+
+    return (o->global ? 0 : (uint64_t) o->proc + 1) << 32 | o->scope;
 }
 
 mrd_track_id

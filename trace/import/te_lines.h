@@ -65,6 +65,13 @@ typedef struct {
     uint32_t next_free;
 } te_async;
 
+/* Whose an async id is: ids of one owner are compared. */
+typedef struct {
+    uint32_t proc;
+    bool global;
+    mrd_sid scope;
+} te_owner;
+
 typedef struct {
     mrd_import *imp;
     mrd_proc_id process; /* provisional; TE_NONE before the first event */
@@ -75,7 +82,9 @@ typedef struct {
     te_async *asyncs;
     size_t n_asyncs, cap_asyncs;
     uint32_t free_async; /* TE_NONE: none */
-    mrd_map proc_map, line_map, async_map;
+    te_owner *owners;
+    size_t n_owners, cap_owners;
+    mrd_map proc_map, line_map, async_map, owner_map;
 } te_lines;
 
 /* What the file says about itself as a whole; unknown: MRD_NONE, 0. */
@@ -92,8 +101,12 @@ mrd_err mrd_te_proc_of(te_lines *t, te_id pid, uint32_t *ret_i);
 mrd_err mrd_te_thread_of(te_lines *t, uint32_t proc, te_id tid, uint32_t *ret_i);
 /* kind TE_ASYNC or TE_COUNTER; within a process lines of one kind are told apart by name and
  * category. */
-mrd_err mrd_te_named_line(te_lines *t, te_line_kind kind, uint32_t proc, mrd_sid name, mrd_sid category,
-                      uint32_t *ret_i);
+mrd_err mrd_te_named_line(te_lines *t, te_line_kind kind, uint32_t proc, mrd_sid name,
+                          mrd_sid category, uint32_t *ret_i);
+/* An id is its process's, unless it is global ("id2"). A global one has an owner per process too, for
+ * the line that it begins on: compare them by mrd_te_owner_key. */
+mrd_err mrd_te_owner_of(te_lines *t, uint32_t proc, mrd_sid scope, bool global, uint32_t *ret_i);
+uint64_t mrd_te_owner_key(const te_lines *t, uint32_t owner);
 /* The track of a line, made when first asked for; counts an event of its process. */
 mrd_track_id mrd_te_track(te_lines *t, uint32_t line);
 /* A span of this line ran there; device: its argument, MRD_NONE without. */

@@ -52,11 +52,12 @@ te_input_number(const te *t)
 }
 
 static uint64_t
-te_flow_scope(const te *t, mrd_sid cat, mrd_sid name)
+te_flow_scope(const te *t, const te_record *rec)
 {
-    mrd_str c = mrd_strtab_get(t->strings, cat), n = mrd_strtab_get(t->strings, name);
+    mrd_str c = mrd_strtab_get(t->strings, rec->cat), n = mrd_strtab_get(t->strings, rec->name);
+    uint64_t scope = mrd_hash64(n.p, n.len, mrd_hash64(c.p, c.len, 0xf10));
 
-    return mrd_hash64(n.p, n.len, mrd_hash64(c.p, c.len, 0xf10));
+    return rec->local_id ? mrd_hash64(&rec->pid, sizeof(rec->pid), scope) : scope;
 }
 
 static mrd_activity
@@ -106,7 +107,7 @@ te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_fl
 
     *ev = (mrd_event){ .ts_ns = rec->ts,
                        .kind = (uint8_t) kind,
-                       .track = mrd_te_track(&t->lines, line),
+                       .track = line == TE_NONE ? 0 : mrd_te_track(&t->lines, line),
                        .name = rec->name,
                        .category = rec->cat,
                        .bound_ns = MRD_BOUND_LOCAL,
@@ -115,7 +116,7 @@ te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_fl
     ev->arg_count = (uint32_t) n_args;
     if (ev->name == MRD_SID_EMPTY)
         ev->name = mrd_strtab_addz(t->strings, "(no name)");
-    if (kind == MRD_SPAN)
+    if (kind == MRD_SPAN && line != TE_NONE)
         te_look(t, rec, line);
     if (rec->has_bind && (rec->flow_in || rec->flow_out)) {
         flow->id = mrd_flow_id(te_input_number(t), 0xb1d, rec->bind_id);
@@ -174,157 +175,38 @@ te_flow_point(te *t, const te_record *rec)
     if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
         return te_no_line(t, rec, err);
     te_event(t, rec, MRD_FLOW, line, &flow, &ev);
-    ev.id = mrd_flow_id(te_input_number(t), te_flow_scope(t, rec->cat, rec->name), rec->id);
+    ev.id = mrd_flow_id(te_input_number(t), te_flow_scope(t, rec), rec->id);
     ev.flow_dir = rec->ph == 's' ? MRD_FLOW_START : rec->ph == 't' ? MRD_FLOW_STEP : MRD_FLOW_END;
     ev.flow_count = 0;
     t->input->records++;
     return mrd_import_put(t->imp, 0, &ev);
 }
 
-/* An end without its start: what is known of it, at its time. */
+/* Begins, ends and marks that are paired when all are known (te_pairs.c). */
 static mrd_err
-te_end_alone(te *t, const te_record *rec, uint32_t line)
+te_begin_end(te *t, const te_record *rec)
 {
     mrd_event ev;
     mrd_flow flow;
-
-    te_event(t, rec, MRD_SPAN, line, &flow, &ev);
-    ev.flags |= MRD_EV_NO_START;
-    if (rec->name == MRD_SID_EMPTY)
-        ev.name = t->word_end;
-    t->input->records++;
-    t->input->no_start++;
-    return mrd_import_put(t->imp, 0, &ev);
-}
-
-mrd_err
-mrd_te_unfinished(te *t, const mrd_open *open)
-{
-    mrd_event ev = open->ev;
-
-    ev.dur_ns = MRD_DUR_UNFINISHED;
-    t->input->unfinished++;
-    return mrd_import_put(t->imp, 0, &ev);
-}
-
-/* The span that `open` began ends with this record. */
-static mrd_err
-te_close(te *t, const te_record *rec, const mrd_open *open)
-{
-    mrd_event ev = open->ev;
-    size_t n;
-    const mrd_arg *end = mrd_args_view(t->args, &n);
-    mrd_err err;
-
-    if (__builtin_sub_overflow(rec->ts, ev.ts_ns, &ev.dur_ns))
-        return mrd_te_unfinished(t, open);
-    if ((err = mrd_join(&t->joiner, &open->ev, end, n, &ev.args, &ev.arg_count)) != MRD_OK)
-        return err;
-    return mrd_import_put(t->imp, 0, &ev);
-}
-
-static mrd_err
-te_begin(te *t, const te_record *rec)
-{
-    mrd_event ev;
-    mrd_flow flow;
-    mrd_open *open;
     uint32_t line;
     mrd_err err;
 
     if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
         return te_no_line(t, rec, err);
-    if (t->lines.lines[line].depth == TE_DEPTH_MAX)
-        return te_no_line(t, rec, MRD_LIMIT);
-    te_event(t, rec, MRD_SPAN, line, &flow, &ev);
-    if ((open = mrd_open_new(&ev)) == NULL)
-        return MRD_NOMEM;
-    open->below = t->lines.lines[line].top;
-    t->lines.lines[line].top = open;
-    t->lines.lines[line].depth++;
-    t->input->records++;
-    return MRD_OK;
-}
-
-static mrd_err
-te_end(te *t, const te_record *rec)
-{
-    te_line *l;
-    mrd_open *open;
-    uint32_t line;
-    mrd_err err = te_thread_line(t, rec, &line);
-
-    if (err != MRD_OK)
-        return te_no_line(t, rec, err);
-    l = &t->lines.lines[line];
-    open = l->top;
-    if (open == NULL || open->ev.ts_ns > rec->ts)
-        return te_end_alone(t, rec, line);
-    l->top = open->below;
-    l->depth--;
-    err = te_close(t, rec, open);
-    mrd_open_free(open);
-    return err;
-}
-
-/* Async spans are told apart by category, id and scope; a local id also by process. */
-static mrd_map_key
-te_async_key(const te_record *rec, uint32_t proc)
-{
-    return (mrd_map_key){ rec->local_id ? (uint64_t) proc + 1 : 0,
-                          (uint64_t) rec->cat << 32 | rec->scope, rec->id };
-}
-
-static mrd_err
-te_async_begin(te *t, const te_record *rec, uint32_t proc, uint32_t async)
-{
-    mrd_event ev;
-    mrd_flow flow;
-    mrd_open *open;
-    uint32_t line;
-    mrd_err err;
-
-    if (async == TE_NONE) {
-        if ((err = mrd_te_named_line(&t->lines, TE_ASYNC, proc, rec->name, rec->cat, &line)) !=
-                MRD_OK ||
-            (err = mrd_te_async_open(&t->lines, te_async_key(rec, proc), line, &async)) != MRD_OK)
-            return te_no_line(t, rec, err);
-    }
-    line = t->lines.asyncs[async].line;
-    if (t->lines.lines[line].depth == TE_LINES_MAX)
-        return te_no_line(t, rec, MRD_LIMIT);
-    te_event(t, rec, MRD_SPAN, line, &flow, &ev);
-    if ((open = mrd_open_new(&ev)) == NULL)
-        return MRD_NOMEM;
-    open->below = t->lines.asyncs[async].top;
-    t->lines.asyncs[async].top = open;
-    t->lines.lines[line].depth++;
-    t->input->records++;
-    return MRD_OK;
-}
-
-static mrd_err
-te_async_end(te *t, const te_record *rec, uint32_t async)
-{
-    te_async *a = &t->lines.asyncs[async];
-    mrd_open *open = a->top;
-    mrd_err err;
-
-    if (open->ev.ts_ns > rec->ts)
-        return te_end_alone(t, rec, a->line);
-    a->top = open->below;
-    t->lines.lines[a->line].depth--;
-    err = te_close(t, rec, open);
-    mrd_open_free(open);
-    if (a->top == NULL)
-        mrd_te_async_close(&t->lines, async);
-    return err;
+    te_event(t, rec, MRD_INSTANT, TE_NONE, &flow, &ev);
+    ev.name = rec->name;
+    if (rec->ph == 'B')
+        te_look(t, rec, line);
+    return mrd_te_later(t, &ev, rec->ph == 'B' ? TE_BEGIN : TE_END, line, TE_NONE);
 }
 
 static mrd_err
 te_async_record(te *t, const te_record *rec)
 {
-    uint32_t proc, async, line;
+    te_part part = rec->ph == 'b' || rec->ph == 'S'   ? TE_BEGIN
+                   : rec->ph == 'e' || rec->ph == 'F' ? TE_END
+                                                      : TE_MARK;
+    uint32_t proc, owner;
     mrd_event ev;
     mrd_flow flow;
     mrd_err err = mrd_te_proc_of(&t->lines, rec->pid, &proc);
@@ -333,21 +215,11 @@ te_async_record(te *t, const te_record *rec)
         return te_no_line(t, rec, err);
     if (!rec->has_id)
         return mrd_te_drop(t, rec, "an async record without id");
-    async = mrd_te_async_get(&t->lines, te_async_key(rec, proc));
-    if (rec->ph == 'b' || rec->ph == 'S')
-        return te_async_begin(t, rec, proc, async);
-    if (async != TE_NONE && (rec->ph == 'e' || rec->ph == 'F'))
-        return te_async_end(t, rec, async);
-    if (async != TE_NONE)
-        line = t->lines.asyncs[async].line;
-    else if ((err = mrd_te_named_line(&t->lines, TE_ASYNC, proc, rec->name, rec->cat, &line)) !=
-             MRD_OK)
+    if ((err = mrd_te_owner_of(&t->lines, proc, rec->scope, rec->global_id, &owner)) != MRD_OK)
         return te_no_line(t, rec, err);
-    if (rec->ph == 'e' || rec->ph == 'F')
-        return te_end_alone(t, rec, line);
-    te_event(t, rec, MRD_INSTANT, line, &flow, &ev);
-    t->input->records++;
-    return mrd_import_put(t->imp, 0, &ev);
+    te_event(t, rec, MRD_INSTANT, TE_NONE, &flow, &ev);
+    ev.name = rec->name;
+    return mrd_te_later(t, &ev, part, TE_NONE, owner);
 }
 
 /* "name" for the only or the "value" argument, else "name key"; with its id where there is one. */
@@ -540,9 +412,8 @@ mrd_te_dispatch(te *t, te_record *rec)
     case 'X':
         return te_complete(t, rec);
     case 'B':
-        return te_begin(t, rec);
     case 'E':
-        return te_end(t, rec);
+        return te_begin_end(t, rec);
     case 'C':
         return te_counter(t, rec);
     case 's':
