@@ -58,7 +58,7 @@ if files:
         for part in ("both", "exposed", "compute"):
             equal(parts[part], want[part], f"{part} of rank {w['rank']}")
         equal(w["window_ns"], want["window_ns"], f"window of rank {w['rank']}")
-        equal(sum(parts.values()), w["window_ns"], "the parts add up")
+        equal(sum(v or 0 for v in parts.values()), w["window_ns"], "the parts add up")
         equal(parts["idle"], want["window_ns"] - want["busy"], f"idle of rank {w['rank']}")
     equal(report["totals"]["collectives"], 8, "collectives of four ranks")
     equal(sum(w["collectives"]["last"] for w in report["workers"]), 8, "each has one last")
@@ -79,7 +79,7 @@ equal(len(report["workers"]), 4, "workers")
 late = report["workers"][report["verdict"]["worker"]] if report["verdict"]["worker"] is not None else {}
 equal((report["verdict"]["kind"], late.get("rank"), late.get("lnc_idx")), ("late", 1, 1), "who is late")
 for w in report["workers"]:
-    equal(sum(w["parts_ns"].values()), w["window_ns"], "the parts add up")
+    equal(sum(v or 0 for v in w["parts_ns"].values()), w["window_ns"], "the parts add up")
 equal(sum(s["count"] for s in report["steps"]), 24, "steps")
 text, _ = run("report", os.path.join(out, "system_profile.json"))
 check("Verdict    rank 1 NC 1" in text and "SIMULATED" in text, f"from our own JSON: {text[:300]}")

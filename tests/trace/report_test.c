@@ -224,17 +224,18 @@ TEST(categories_tell_the_host_from_the_device)
         const char *name, *category;
         int64_t at, dur;
     } rows[] = {
-        { "gemm", "kernel", 1000, 100 },          { "frame", "python_function", 0, 9000 },
-        { "aten::mm", "cpu_op", 0, 9000 },        { "job_submit", "mtia_runtime", 0, 9000 },
-        { "cuLaunch", "cuda_driver", 0, 9000 },   { "step", "gpu_user_annotation", 0, 9000 },
+        { "gemm", "kernel", 1000, 100 },           { "frame", "python_function", 0, 9000 },
+        { "aten::mm", "cpu_op", 0, 9000 },         { "job_submit", "mtia_runtime", 0, 9000 },
+        { "cuLaunch", "cuda_driver", 0, 9000 },    { "step", "gpu_user_annotation", 0, 9000 },
         { "range", "cuda_profiler_range", 0, 10 }, { "dma_request", "mtia_ccp_events", 1200, 300 },
-        { "fill", "gpu_memset", 1600, 50 },       { "MemcpyD2D", "", 1700, 20 },
-        { "all-reduce.1", "", 1800, 200 },        { "fusion", "", 1900, 100 },
+        { "fill", "gpu_memset", 1600, 50 },        { "MemcpyD2D", "", 1700, 20 },
+        { "all-reduce.1", "", 1800, 200 },         { "fusion", "", 1900, 100 },
     };
     test_profile *p = test_profile_new();
     mrd_track t;
     mrd_track_id id;
     json_t *r;
+    char *text;
 
     p->n = 0;
     mrd_track_init(&t, p->proc[0], MRD_SRC_FRAMEWORK);
@@ -251,7 +252,27 @@ TEST(categories_tell_the_host_from_the_device)
     CHECK(part(r, 0, "exposed") == 100);
     CHECK(part(r, 0, "both") == 100);
     CHECK(part(r, 0, "idle") == 1000 - 670);
+    CHECK(json_is_null(json_object_get(json_object_get(worker(r, 0), "parts_ns"), "host")));
+    CHECK(json_is_null(json_object_get(json_object_get(worker(r, 0), "parts_ns"), "waiting")));
+    text = report_text(p);
+    CHECK(strstr(text, "       -       - ") != NULL);
+    free(text);
     json_decref(r);
+    test_profile_free(p);
+}
+
+/* Two workers whose clocks have nothing in common are not compared without a word. */
+TEST(workers_days_apart_are_said)
+{
+    test_profile *p = test_profile_new();
+    char *text;
+
+    p->n = 0;
+    profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 0, 1000);
+    profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 986LL * 86400 * MRD_SEC, 1000);
+    text = report_text(p);
+    CHECK(strstr(text, "986 days") == NULL && strstr(text, "985 days") != NULL);
+    free(text);
     test_profile_free(p);
 }
 

@@ -226,13 +226,16 @@ TEST(large_text_survives_the_file)
 static int64_t
 brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
 {
-    int64_t exact = -1, inside = -1, touching = -1;
+    int64_t exact = -1, inside = -1, touching = -1, next = -1;
+    bool earlier = false;
 
     for (size_t i = 0; i < n; i++) { /* v is sorted: later starts, then inner ones, come later */
         if (v[i].track != flow->track)
             continue;
         if (v[i].ts_ns == flow->ts_ns && (v[i].kind == MRD_SPAN || v[i].kind == MRD_INSTANT))
-            exact = (int64_t) i;
+            exact = (int64_t) i, earlier = earlier || v[i].seq < flow->seq;
+        if (v[i].kind == MRD_SPAN && v[i].ts_ns >= flow->ts_ns && next < 0)
+            next = (int64_t) i;
         if (v[i].kind == MRD_SPAN && v[i].ts_ns < flow->ts_ns) {
             if (mrd_event_end(&v[i]) > flow->ts_ns)
                 inside = (int64_t) i;
@@ -240,6 +243,10 @@ brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
                 touching = (int64_t) i;
         }
     }
+    if (flow->flags & MRD_EV_NEXT)
+        return next;
+    if (flow->flow_dir == MRD_FLOW_START && touching >= 0 && !earlier)
+        return touching;
     return exact >= 0 ? exact : inside >= 0 ? inside : touching;
 }
 
@@ -265,7 +272,11 @@ check_flows(uint64_t seed, size_t n, size_t memory)
                             .name = 2,
                             .seq = i };
         v[i].id = i + 1;
-        v[i].flow_dir = v[i].kind == MRD_FLOW ? MRD_FLOW_STEP : 0;
+        if (v[i].kind == MRD_FLOW) {
+            v[i].flow_dir = (uint8_t) (MRD_FLOW_START + (r >> 5) % 3);
+            if (v[i].flow_dir == MRD_FLOW_END && (r >> 7) % 2 == 0)
+                v[i].flags = MRD_EV_NEXT;
+        }
         if (v[i].kind == MRD_SPAN)
             v[i].dur_ns = r % 101 == 0 ? MRD_DUR_UNFINISHED : (int64_t) (r >> 50) % 40;
         CHECK_ERR("push", mrd_stream_push(s, &v[i]), MRD_OK);

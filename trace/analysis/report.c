@@ -184,9 +184,14 @@ workers_make(mrd_report *r)
         if (last == NULL || worker_order(r->cat, &last->pub, &order[i].worker) != 0) {
             last = &r->all[r->n_all++];
             last->pub = order[i].worker;
+            last->pub.unmeasured = 1u << MRD_REPORT_WAITING | 1u << MRD_REPORT_HOST;
             for (size_t k = 0; k < ONS; k++)
                 last->until[k] = INT64_MIN;
         }
+        if (t->source == MRD_SRC_DEVICE)
+            last->pub.unmeasured &= ~(1u << MRD_REPORT_WAITING);
+        else if (t->source != MRD_SRC_FRAMEWORK)
+            last->pub.unmeasured &= ~(1u << MRD_REPORT_HOST);
         if (last->pub.worker_gid == MRD_NONE)
             last->pub.worker_gid = t->worker_gid;
         r->tracks[order[i].track] = (track_state){ .worker = (uint32_t) r->n_all - 1,

@@ -16,6 +16,10 @@
  *   not_recorded  events of this core were lost (MRD_LOSS), and nothing above is known of the time
  *   idle      none of these
  *
+ *   A part that a trace cannot tell is `unmeasured`, and none of it is counted: waiting where nothing
+ *   records barriers, host where nothing records the runtime's calls for the core. Devices of other
+ *   traces (trace/model/activity.h) have neither; what their host does is in none of the parts.
+ *
  *   On Neuron an execution contains its collectives, so `both` says that they ran inside it;
  *   whether engines computed meanwhile only a device profile tells.
  *
@@ -65,6 +69,7 @@ typedef struct {
     int64_t worker_gid;
     int64_t first_ns, last_ns; /* its window; first > last: no device span, not in the report */
     uint64_t part_ns[MRD_REPORT_PARTS];
+    unsigned unmeasured; /* a bit for each part that its trace cannot tell (1u << part) */
     uint64_t lost;          /* events lost of it; those of its process when no core is named */
     uint64_t took_part;     /* in collectives with at least two parts */
     uint64_t last, proven;  /* was the last to begin; of these proven */

@@ -28,7 +28,8 @@ typedef enum {
     TE_FLOW_OUT,
     TE_ARGS,
     TE_SCOPE,
-    TE_HOW, /* "s" and "bp": how a viewer places it, not what happened */
+    TE_BP,
+    TE_HOW, /* "s": how a viewer places it, not what happened */
 } te_key;
 
 static te_key
@@ -47,7 +48,7 @@ te_key_of(mrd_str key)
         case 'i':
             return TE_IS("id", TE_ID);
         default:
-            return TE_IS("bp", TE_HOW);
+            return TE_IS("bp", TE_BP);
         }
     case 3:
         switch (key.p[0]) {
@@ -161,7 +162,7 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
 {
     static const char *const names[] = { "",         "ph",   "name",  "cat", "pid",     "tid",
                                          "ts",       "dur",  "id",    "id2", "bind_id", "flow_in",
-                                         "flow_out", "args", "scope", "" };
+                                         "flow_out", "args", "scope", "",    "" };
     bool ok = te_is_scalar(type);
 
     switch (field) {
@@ -208,6 +209,10 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
     case TE_SCOPE:
         if (ok)
             rec->scope = mrd_strtab_add(t->strings, text);
+        break;
+    case TE_BP:
+        rec->enclosing = mrd_str_is(text, "e");
+        ok = true;
         break;
     case TE_HOW:
         ok = true;

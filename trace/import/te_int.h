@@ -18,6 +18,7 @@ typedef struct {
     char ph;
     bool has_ts, has_dur, has_id, has_bind, flow_in, flow_out;
     bool local_id, global_id; /* "id2" says so */
+    bool enclosing;           /* "bp": "e" */
     mrd_sid name, cat, scope;
     te_id pid, tid;
     int64_t ts, dur;

@@ -178,6 +178,8 @@ te_flow_point(te *t, const te_record *rec)
     ev.id = mrd_flow_id(te_input_number(t), te_flow_scope(t, rec), rec->id);
     ev.flow_dir = rec->ph == 's' ? MRD_FLOW_START : rec->ph == 't' ? MRD_FLOW_STEP : MRD_FLOW_END;
     ev.flow_count = 0;
+    if (rec->ph == 'f' && !rec->enclosing)
+        ev.flags |= MRD_EV_NEXT;
     t->input->records++;
     return mrd_import_put(t->imp, 0, &ev);
 }

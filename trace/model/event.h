@@ -33,6 +33,7 @@ enum {
     MRD_EV_UNSIGNED = 2,  /* ... and is to be read as uint64 */
     MRD_EV_NO_START = 4,  /* span: only its end was seen; ts_ns is the end, dur_ns 0 */
     MRD_EV_SIMULATED = 8, /* comes from simulated hardware */
+    MRD_EV_NEXT = 16,     /* flow: belongs to the span that begins next on its track */
 };
 
 /* Bound of the event's session time in ns; saturates. */

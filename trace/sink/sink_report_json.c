@@ -43,7 +43,8 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
     MRD_JW_KEY(w, "parts_ns");
     mrd_jw_open(w, '{');
     for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
-        put_u64(w, mrd_report_part_text((mrd_report_part) k), v->part_ns[k]);
+        mrd_jw_put_i64_or_null(w, mrd_str_of(mrd_report_part_text((mrd_report_part) k)),
+                               v->unmeasured & 1u << k ? MRD_NONE : (int64_t) v->part_ns[k]);
     mrd_jw_close(w, '}');
     put_u64(w, "lost", v->lost);
     MRD_JW_KEY(w, "collectives");
@@ -158,8 +159,9 @@ put_steps(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
 static void
 put_pauses(mrd_jw *w, const mrd_report *r)
 {
-    size_t n;
+    size_t n, n_workers;
     const mrd_report_pause *g = mrd_report_pauses(r, &n);
+    const mrd_report_worker *workers = mrd_report_workers(r, &n_workers);
 
     MRD_JW_KEY(w, "longest_pauses");
     mrd_jw_open(w, '[');
@@ -168,7 +170,10 @@ put_pauses(mrd_jw *w, const mrd_report *r)
         mrd_jw_put_i64_or_null(w, MRD_STR("worker"), g[i].worker);
         put_time(w, "start_ns", g[i].start_ns);
         mrd_jw_put_i64_or_null(w, MRD_STR("duration_ns"), g[i].dur_ns);
-        put_u64(w, "host_ns", g[i].host_ns);
+        mrd_jw_put_i64_or_null(w, MRD_STR("host_ns"),
+                               workers[g[i].worker].unmeasured & 1u << MRD_REPORT_HOST
+                                   ? MRD_NONE
+                                   : (int64_t) g[i].host_ns);
         MRD_JW_KEY(w, "after");
         mrd_jw_sid(w, g[i].before);
         MRD_JW_KEY(w, "before");

@@ -4,12 +4,16 @@
  * report-json has all.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include "base/obj.h"
 #include "trace/json/catalog_json.h"
 #include "trace/sink/sink_report.h"
 #include "trace/sink/text.h"
+
+/* Workers with a longer time between them are hardly of one run. */
+#define APART_NS (3600 * (uint64_t) MRD_SEC)
 
 enum { ROWS = 64, NAMES = 16, SLOWEST = 6, LABEL = 32 };
 
@@ -146,6 +150,27 @@ put_doubts(const mrd_report_totals *t, mrd_buf *to)
     }
 }
 
+/* The longest time in which no worker's window is, behind one that has ended; 0 with very many. */
+static uint64_t
+widest_gap(const mrd_report_worker *w, size_t n)
+{
+    uint64_t widest = 0;
+
+    for (size_t i = 0; i < n && n <= 4096; i++) {
+        int64_t next = INT64_MAX;
+        bool covered = false;
+
+        for (size_t k = 0; k < n; k++) {
+            covered = covered || (w[k].first_ns <= w[i].last_ns && w[k].last_ns > w[i].last_ns);
+            if (w[k].first_ns > w[i].last_ns && w[k].first_ns < next)
+                next = w[k].first_ns;
+        }
+        if (!covered && next != INT64_MAX && (uint64_t) next - (uint64_t) w[i].last_ns > widest)
+            widest = (uint64_t) next - (uint64_t) w[i].last_ns;
+    }
+    return widest;
+}
+
 static void
 put_title(report_sink *s)
 {
@@ -158,6 +183,7 @@ put_title(report_sink *s)
     int64_t first = INT64_MAX, last = INT64_MIN;
     char dur[MRD_DUR_TEXT];
     mrd_buf words = { 0 };
+    uint64_t gap = widest_gap(w, workers);
 
     for (size_t i = 0; i < workers; i++) {
         first = w[i].first_ns < first ? w[i].first_ns : first;
@@ -176,6 +202,11 @@ put_title(report_sink *s)
     mrd_buf_reset(&words);
     if (bad > 0)
         mrd_buf_fmt(&words, "%zu of %zu inputs are incomplete: see the summary. ", bad, inputs);
+    if (gap >= APART_NS)
+        mrd_buf_fmt(&words,
+                    "No worker did anything for %s (%" PRIu64 " days): the workers are not of one "
+                    "run, or some count their time from another start. ",
+                    mrd_text_dur(gap, dur), gap / (86400 * (uint64_t) MRD_SEC));
     put_doubts(t, &words);
     if (t->alone + t->left_out > 0)
         mrd_buf_fmt(&words,
@@ -188,14 +219,18 @@ put_title(report_sink *s)
 }
 
 static void
-put_parts(report_sink *s, const uint64_t *part_ns, uint64_t window)
+put_parts(report_sink *s, const uint64_t *part_ns, unsigned unmeasured, uint64_t window)
 {
     char dur[MRD_DUR_TEXT];
 
     mrd_buf_fmt(&s->text, " %9s", mrd_text_dur(window, dur));
-    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) /* that one has a table of its own */
-        mrd_buf_fmt(&s->text, " %7.2f",
-                    window == 0 ? 0 : 100.0 * (double) part_ns[k] / (double) window);
+    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) { /* that one has a table of its own */
+        if (unmeasured & 1u << k)
+            mrd_buf_fmt(&s->text, " %7s", "-");
+        else
+            mrd_buf_fmt(&s->text, " %7.2f",
+                        window == 0 ? 0 : 100.0 * (double) part_ns[k] / (double) window);
+    }
     mrd_buf_byte(&s->text, '\n');
 }
 
@@ -205,6 +240,7 @@ put_breakdown(report_sink *s)
     size_t n;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
     uint64_t all[MRD_REPORT_PARTS] = { 0 }, collective;
+    unsigned unmeasured = UINT_MAX;
     char share[MRD_TEXT_SHARE];
 
     if (n == 0)
@@ -216,14 +252,15 @@ put_breakdown(report_sink *s)
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
             all[k] += w[i].part_ns[k];
+        unmeasured &= w[i].unmeasured;
         if (i >= ROWS)
             continue;
         put_worker(s, &w[i]);
-        put_parts(s, w[i].part_ns, mrd_report_window(&w[i]));
+        put_parts(s, w[i].part_ns, w[i].unmeasured, mrd_report_window(&w[i]));
     }
     mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "workers", "report-json");
     mrd_buf_fmt(&s->text, "  %-*s", LABEL, "all");
-    put_parts(s, all, mrd_report_totals_of(s->common.report)->window_ns);
+    put_parts(s, all, unmeasured, mrd_report_totals_of(s->common.report)->window_ns);
     collective = all[MRD_REPORT_BOTH] + all[MRD_REPORT_EXPOSED];
     if (collective > 0)
         mrd_buf_fmt(&s->text, "  %s of the time in collectives lies under computation\n",
@@ -391,7 +428,9 @@ put_pauses(report_sink *s)
                                      (uint64_t) mrd_report_totals_of(s->common.report)->first_ns,
                                  d[0]),
                     mrd_text_dur((uint64_t) g[i].dur_ns, d[1]),
-                    mrd_text_share(g[i].host_ns, (uint64_t) g[i].dur_ns, share));
+                    w[g[i].worker].unmeasured & 1u << MRD_REPORT_HOST
+                        ? "-"
+                        : mrd_text_share(g[i].host_ns, (uint64_t) g[i].dur_ns, share));
         mrd_text_cell(&names, mrd_catalog_text(s->common.env->catalog, g[i].before), 16, false);
         mrd_buf_text(&names, ", ");
         mrd_text_cell(&names, mrd_catalog_text(s->common.env->catalog, g[i].after), 16, false);
@@ -455,7 +494,7 @@ static const char legend[] =
     "others; host: the device\nis idle, the runtime in a call; idle: none of these. A worker's "
     "window is from its first device span\nto its last. Latency is the shortest part, spread the "
     "last begin minus the first. Proven: later than\nall others by more than the clock bounds; "
-    "otherwise who was last is indistinguishable.\n";
+    "otherwise who was last is indistinguishable.\nA dash: the trace does not tell.\n";
 
 static mrd_err
 report_write(void *state)

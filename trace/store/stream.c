@@ -111,6 +111,12 @@ mrd_stream_profile(const mrd_stream *s)
     return s->profile;
 }
 
+const char *
+mrd_stream_label(const mrd_stream *s)
+{
+    return s->label;
+}
+
 uint64_t
 mrd_stream_count(const mrd_stream *s)
 {

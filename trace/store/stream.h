@@ -7,7 +7,9 @@
  * `memory` bytes and spills sorted runs to an unlinked temporary file in `dir`; input that is
  * nearly sorted costs one run. Flow points are bound on the way out: each is attached to the
  * innermost span or instant of its track that contains its time (one that begins exactly there
- * first), and comes back in that event's `flows`; a point without such an event, or beyond the 255
+ * first), and comes back in that event's `flows`. A start at the very end of a span is that span's,
+ * unless an event that was pushed before it begins there. A point with MRD_EV_NEXT belongs to the
+ * first span that begins at its time or later. A point without such an event, or beyond the 255
  * that one event holds, comes back as an event of kind MRD_FLOW. Input that arrives in order, or as
  * ordered pieces one after the other, is never sorted, only written.
  *
@@ -46,6 +48,7 @@ void mrd_stream_shift(mrd_stream *stream, int64_t delta_ns);
  * of push, with the sentence; IO when the file cannot be read back. */
 mrd_err mrd_stream_finish(mrd_stream *stream, mrd_why *why);
 uint32_t mrd_stream_profile(const mrd_stream *stream);
+const char *mrd_stream_label(const mrd_stream *stream);
 uint64_t mrd_stream_count(const mrd_stream *stream); /* events pushed */
 /* First and last time of pushed events (zero stamps left out); false when there is none. */
 bool mrd_stream_range(const mrd_stream *stream, int64_t *ret_first, int64_t *ret_last);

@@ -11,15 +11,23 @@
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
 
 typedef struct {
-    int64_t end_ns;
+    int64_t start_ns, end_ns;
     uint64_t pos;
     uint32_t flows;
 } bind_span;
+
+typedef struct {
+    mrd_flow flow;
+    uint64_t pos, seq;
+    bool next; /* MRD_EV_NEXT */
+} bind_flow;
 
 /* Spans of one track in order of their start; those that ended stay until room is needed. */
 typedef struct {
     bind_span *v;
     size_t n, cap;
+    bind_flow *next; /* wait for the next span to begin, at most BIND_FLOWS_MAX */
+    size_t n_next;
 } bind_track;
 
 typedef struct {
@@ -30,10 +38,12 @@ typedef struct {
     int64_t at_ns;
     mrd_track_id at_track;
     size_t waiting;
-    mrd_flow flow[BIND_FLOWS_MAX];
-    uint64_t flow_pos[BIND_FLOWS_MAX];
-    bind_span exact; /* what begins there, innermost so far */
+    bind_flow flow[BIND_FLOWS_MAX];
+    bind_span exact;    /* what begins there, innermost so far */
+    uint64_t exact_seq; /* of what begins there, the first to be pushed */
     bool has_exact, exact_is_span;
+    uint64_t first_pos; /* the outermost span that begins there */
+    bool has_first;
     mrd_err err;
 } binder;
 
@@ -92,22 +102,39 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
         b->err = MRD_NOMEM;
         return;
     }
-    t->v[t->n++] = (bind_span){ mrd_event_end(ev), pos, ev->flow_count };
+    t->v[t->n++] = (bind_span){ ev->ts_ns, mrd_event_end(ev), pos, ev->flow_count };
+}
+
+/* The innermost span that ends at the time, having begun before. */
+static bind_span *
+bind_touching(bind_track *t, int64_t at_ns)
+{
+    for (size_t i = t->n; i-- > 0;) {
+        if (t->v[i].end_ns == at_ns && t->v[i].start_ns < at_ns)
+            return &t->v[i];
+    }
+    return NULL;
 }
 
 /* The innermost span that contains the time; one that ends there only when no other does. */
 static bind_span *
 bind_enclosing(bind_track *t, int64_t at_ns)
 {
-    bind_span *touching = NULL;
-
     for (size_t i = t->n; i-- > 0;) {
         if (t->v[i].end_ns > at_ns)
             return &t->v[i];
-        if (t->v[i].end_ns == at_ns && touching == NULL)
-            touching = &t->v[i];
     }
-    return touching;
+    return bind_touching(t, at_ns);
+}
+
+static bind_span *
+bind_find(bind_track *t, uint64_t pos)
+{
+    for (size_t i = t->n; i-- > 0;) {
+        if (t->v[i].pos == pos)
+            return &t->v[i];
+    }
+    return NULL;
 }
 
 static void
@@ -121,59 +148,132 @@ bind_push(binder *b, uint8_t kind, uint64_t pos, mrd_flow flow)
         b->err = mrd_stream_push(b->bound, &ev);
 }
 
-/* All that begins at the time of the waiting points is known: attach them. */
+/* Attaches the point to the event; it stays alone without one, or when that is full. */
+static void
+bind_attach(binder *b, bind_span *target, const bind_flow *f)
+{
+    if (target != NULL && target->flows < BIND_FLOWS_MAX) {
+        target->flows++;
+        bind_push(b, MRD_FLOW, target->pos, f->flow);
+    } else {
+        bind_push(b, MRD_INSTANT, f->pos, f->flow);
+    }
+}
+
+/* Keeps the point until a span begins on the track. */
+static void
+bind_wait_next(binder *b, bind_track *t, const bind_flow *f)
+{
+    if (t->next == NULL && (t->next = malloc(BIND_FLOWS_MAX * sizeof(*t->next))) == NULL)
+        b->err = MRD_NOMEM;
+    else if (t->n_next == BIND_FLOWS_MAX)
+        bind_attach(b, NULL, f);
+    else
+        t->next[t->n_next++] = *f;
+}
+
+/* The event of a waiting point, now that all that begins at its time is known. */
+static bind_span *
+bind_target(binder *b, bind_track *t, const bind_flow *f)
+{
+    bind_span *touching = f->flow.dir == MRD_FLOW_START ? bind_touching(t, b->at_ns) : NULL;
+
+    if (touching != NULL && (!b->has_exact || b->exact_seq > f->seq))
+        return touching;
+    if (!b->has_exact)
+        return bind_enclosing(t, b->at_ns);
+    return b->exact_is_span ? bind_find(t, b->exact.pos) : &b->exact;
+}
+
 static void
 bind_resolve(binder *b)
 {
     bind_track *t = bind_track_at(b, b->at_track);
-    bind_span *target = NULL;
 
     if (t == NULL)
         b->err = MRD_NOMEM;
-    else if (!b->has_exact)
-        target = bind_enclosing(t, b->at_ns);
-    else
-        target = b->exact_is_span ? &t->v[t->n - 1] : &b->exact;
-    for (size_t i = 0; i < b->waiting; i++) {
-        if (target != NULL && target->flows < BIND_FLOWS_MAX) {
-            target->flows++;
-            bind_push(b, MRD_FLOW, target->pos, b->flow[i]);
-        } else {
-            bind_push(b, MRD_INSTANT, b->flow_pos[i], b->flow[i]);
-        }
+    for (size_t i = 0; i < b->waiting && b->err == MRD_OK; i++) {
+        const bind_flow *f = &b->flow[i];
+
+        if (!f->next)
+            bind_attach(b, bind_target(b, t, f), f);
+        else if (b->has_first)
+            bind_attach(b, bind_find(t, b->first_pos), f);
+        else
+            bind_wait_next(b, t, f);
     }
     b->waiting = 0;
-    b->has_exact = false;
+    b->has_exact = b->has_first = false;
 }
 
 static void
 bind_point(binder *b, const mrd_event *ev, uint64_t pos)
 {
-    mrd_flow flow = { ev->id, (mrd_flow_dir) ev->flow_dir };
+    bind_flow f = {
+        { ev->id, (mrd_flow_dir) ev->flow_dir }, pos, ev->seq, (ev->flags & MRD_EV_NEXT) != 0
+    };
 
     if (b->waiting == BIND_FLOWS_MAX) {
-        bind_push(b, MRD_INSTANT, pos, flow);
+        bind_attach(b, NULL, &f);
         return;
     }
     b->at_ns = ev->ts_ns;
     b->at_track = ev->track;
-    b->flow[b->waiting] = flow;
-    b->flow_pos[b->waiting++] = pos;
+    b->flow[b->waiting++] = f;
+}
+
+/* The points that wait for a span to begin on this track have one. */
+static void
+bind_next(binder *b, mrd_track_id track)
+{
+    bind_track *t = bind_track_at(b, track);
+
+    for (size_t i = 0; t != NULL && i < t->n_next; i++)
+        bind_attach(b, &t->v[t->n - 1], &t->next[i]);
+    if (t != NULL)
+        t->n_next = 0;
+}
+
+/* An event at the time of the waiting points. */
+static void
+bind_exact(binder *b, const mrd_event *ev, uint64_t pos, bool begins)
+{
+    if (!b->has_exact || ev->seq < b->exact_seq)
+        b->exact_seq = ev->seq;
+    b->exact = (bind_span){ ev->ts_ns, ev->ts_ns, pos, ev->flow_count };
+    b->exact_is_span = ev->kind == MRD_SPAN;
+    b->has_exact = true;
+    if (begins && !b->has_first) {
+        b->first_pos = pos;
+        b->has_first = true;
+    }
 }
 
 static void
 bind_event(binder *b, const mrd_event *ev, uint64_t pos)
 {
+    bool begins = ev->kind == MRD_SPAN && (ev->flags & MRD_EV_NO_START) == 0;
+
     if (b->waiting > 0 && (ev->ts_ns != b->at_ns || ev->track != b->at_track))
         bind_resolve(b);
     if (ev->kind == MRD_FLOW)
         bind_point(b, ev, pos);
-    if (ev->kind == MRD_SPAN)
+    if (ev->kind == MRD_SPAN) {
         bind_open(b, ev, pos);
-    if (b->waiting > 0 && (ev->kind == MRD_SPAN || ev->kind == MRD_INSTANT)) {
-        b->exact = (bind_span){ ev->ts_ns, pos, ev->flow_count };
-        b->exact_is_span = ev->kind == MRD_SPAN;
-        b->has_exact = true;
+        if (b->err == MRD_OK && begins)
+            bind_next(b, ev->track);
+    }
+    if (b->waiting > 0 && (ev->kind == MRD_SPAN || ev->kind == MRD_INSTANT))
+        bind_exact(b, ev, pos, begins);
+}
+
+/* What still waits at the end stays alone. */
+static void
+bind_leave(binder *b)
+{
+    for (size_t i = 0; i < b->n_tracks; i++) {
+        for (size_t k = 0; k < b->tracks[i].n_next; k++)
+            bind_attach(b, NULL, &b->tracks[i].next[k]);
     }
 }
 
@@ -197,14 +297,17 @@ mrd_stream_bind(mrd_stream *s, mrd_why *why)
             bind_event(b, ev, pos);
         if (b->waiting > 0)
             bind_resolve(b);
+        bind_leave(b);
         in->close(in);
         err = b->err != MRD_OK && b->bound->err == MRD_OK
                   ? mrd_why_set(why, b->err, 0, "flows of %s", s->label)
               : step == MRD_BAD ? mrd_why_err(why)
                                 : mrd_stream_finish(s->bound, why);
     }
-    for (size_t i = 0; i < b->n_tracks; i++)
+    for (size_t i = 0; i < b->n_tracks; i++) {
         free(b->tracks[i].v);
+        free(b->tracks[i].next);
+    }
     free(b->tracks);
     free(b);
     return err;
