@@ -16,6 +16,10 @@ EPOCH = 10**18  # later than September 2001: times of the epoch
 
 # ---- Text ----
 
+class Number(str):
+    """A number as it was written."""
+
+
 def read_text(path):
     with open(path, "rb") as f:
         raw = f.read()
@@ -28,17 +32,13 @@ def read_text(path):
 
 def clean(value):
     """Surrogates that pair with nothing stand for no character."""
-    if isinstance(value, str):
+    if isinstance(value, str) and not isinstance(value, Number):
         return re.sub("[\ud800-\udfff]", "\ufffd", value)
     if isinstance(value, list):
         return [clean(v) for v in value]
     if isinstance(value, dict):
         return {clean(k): clean(v) for k, v in value.items()}
     return value
-
-
-class Number(str):
-    """A number as it was written."""
 
 
 def decoder():
@@ -60,6 +60,9 @@ def records_until_damage(text, at):
         out.append(value)
 
 
+KINETO = ("schemaVersion", "deviceProperties", "computeProperties", "distributedInfo")
+
+
 def load(path):
     """(facts at the top, records)"""
     text = read_text(path)
@@ -70,6 +73,7 @@ def load(path):
         array = re.search(r'"traceEvents"\s*:\s*\[', text)
         base = re.search(r'"baseTimeNanoseconds"\s*:\s*(\d+)', text)
         top = {"baseTimeNanoseconds": Number(base.group(1))} if base else {}
+        top.update((k, None) for k in KINETO if f'"{k}"' in text)
         if start == "[":
             return {}, clean(records_until_damage(text, text.index("[")))
         return top, clean(records_until_damage(text, array.end() - 1)) if array else []
@@ -144,6 +148,10 @@ def where(category):
     return ""
 
 
+def number_in(args, key):
+    return isinstance(args.get(key), Number) and re.match(r"\d{1,18}$", args[key]) is not None
+
+
 def work(name, category):
     if re.match(r"ncclKernel|ncclDevKernel", name) or re.match(
             r"(?i)all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all", name):
@@ -190,7 +198,7 @@ class File:
         self.top, records = load(path)
         self.spans, self.counters, self.dropped = [], [], 0
         self.labels, self.names, self.lines = {}, {}, {}
-        self.flows = collections.defaultdict(list)  # id -> [(direction, span or None)]
+        self.flows = collections.defaultdict(list)  # id -> [(direction, span, or name, category and time of a point on none)]
         timed = []
         for order, e in enumerate(records):
             if not isinstance(e, dict):
@@ -326,9 +334,14 @@ class File:
                 owner = r.pid if kind == "local" else ""
             on_line = lines.get(line)
             found = None if on_line is None else on_line.following(r) if r.ph == "f" and r.e.get("bp") != "e" else on_line.enclosing(r)
-            self.flows[(r.cat, r.name, owner, flow_number(number))].append((r.ph, found))
+            self.flows[(r.cat, r.name, owner, flow_number(number))].append((r.ph, found or (r.name or "(no name)", r.cat, r.ts)))
 
     # -- devices --
+
+    @staticmethod
+    def says(s):
+        says = where(s.cat)
+        return "device" if not says and number_in(s.args, "device") and number_in(s.args, "stream") else says
 
     def device_of(self):
         """Span -> number of the device it is work of; spans of the host and what is drawn over devices are left out."""
@@ -345,30 +358,34 @@ class File:
                 labelled = None
             if pid in streams and not title.startswith("Stream"):
                 labelled = None
-            for s in spans:
-                says, device = where(s.cat), s.args.get("device")
-                if not says and re.match(r"\d+$", str(device)) and re.match(r"-?\d+$", str(s.args.get("stream"))):
-                    says = "device"
-                if says == "device" or (not says and labelled is not None):
-                    number = int(device) if re.match(r"\d+$", str(device)) else labelled
-                    out[s] = number if number is not None else pid if isinstance(pid, int) and pid >= 0 else None
+            said = [s for s in spans if self.says(s) == "device"]
+            named = [int(str(s.args["device"])) for s in sorted(said, key=lambda s: s.order) if number_in(s.args, "device")]
+            number = named[0] if named else device_number(label)
+            if number is None and isinstance(pid, int) and pid >= 0:
+                number = pid
+            if not said and labelled is None:
+                continue
+            for s in spans:  # what says nothing is as its line
+                if self.says(s) in ("device", ""):
+                    out[s] = number
         return out
 
     def breakdown(self):
-        """Per device: window and parts in ns."""
+        """A list of (device, window and parts in ns), sorted. Kineto's files are one process, in others each pid is one."""
+        folded = any(k in self.top for k in KINETO)
         kinds = collections.defaultdict(lambda: collections.defaultdict(list))
         for s, number in self.device_of().items():
             if s.dur is not OPEN and not s.state and number is not None:
-                kinds[number][work(s.name, s.cat)].append((s.ts, s.ts + s.dur))
-        out = {}
-        for number, spans in kinds.items():
+                kinds[(number, None if folded else s.pid)][work(s.name, s.cat)].append((s.ts, s.ts + s.dur))
+        out = []
+        for (number, _), spans in kinds.items():
             every = [i for v in spans.values() for i in v]
             compute, collective = spans["compute"], spans["collective"]
             busy, both = length(compute + collective), length(compute) + length(collective) - length(compute + collective)
             window = max(b for _, b in every) - min(a for a, _ in every)
-            out[number] = {"window": window, "compute": length(compute) - both, "both": both, "exposed": length(collective) - both,
-                           "copy": length(every) - busy, "idle": window - length(every)}
-        return out
+            out.append((number, {"window": window, "compute": length(compute) - both, "both": both,
+                                 "exposed": length(collective) - both, "copy": length(every) - busy, "idle": window - length(every)}))
+        return sorted(out, key=repr)
 
 
 class Line:

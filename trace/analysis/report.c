@@ -16,7 +16,13 @@ enum { ON_COMPUTE, ON_COLLECTIVE, ON_BARRIER, ON_COPY, ON_HOST, ON_GAP, ONS };
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_COPY, NAME_STEP, NAME_COLLECTIVE } name_class;
 
 /* What a category is, found once per category. */
-typedef enum { CATEGORY_UNSEEN, CATEGORY_DEVICE, CATEGORY_COPY, CATEGORY_NOT } category_class;
+typedef enum {
+    CATEGORY_UNSEEN,
+    CATEGORY_DEVICE,
+    CATEGORY_COPY,
+    CATEGORY_HOST,
+    CATEGORY_BESIDE
+} category_class;
 
 typedef struct {
     mrd_report_worker pub;
@@ -194,10 +200,10 @@ workers_make(mrd_report *r)
             last->pub.unmeasured &= ~(1u << MRD_REPORT_HOST);
         if (last->pub.worker_gid == MRD_NONE)
             last->pub.worker_gid = t->worker_gid;
-        r->tracks[order[i].track] = (track_state){ .worker = (uint32_t) r->n_all - 1,
-                                                   .device = t->source == MRD_SRC_DEVICE ||
-                                                             t->source == MRD_SRC_FRAMEWORK,
-                                                   .foreign = t->source == MRD_SRC_FRAMEWORK };
+        r->tracks[order[i].track] =
+            (track_state){ .worker = (uint32_t) r->n_all - 1,
+                           .device = t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_FRAMEWORK,
+                           .foreign = t->source == MRD_SRC_FRAMEWORK };
     }
     free(order);
     return true;
@@ -628,9 +634,10 @@ category_of(mrd_report *r, mrd_sid category)
         text = mrd_catalog_text(r->cat, category);
         is = mrd_activity_of(text);
         r->categories[category] =
-            (uint8_t) (is == MRD_ACTIVITY_HOST || is == MRD_ACTIVITY_BESIDE ? CATEGORY_NOT
-                       : mrd_activity_is_copy(MRD_STR(""), text)            ? CATEGORY_COPY
-                                                                            : CATEGORY_DEVICE);
+            (uint8_t) (is == MRD_ACTIVITY_HOST                   ? CATEGORY_HOST
+                       : is == MRD_ACTIVITY_BESIDE               ? CATEGORY_BESIDE
+                       : mrd_activity_is_copy(MRD_STR(""), text) ? CATEGORY_COPY
+                                                                 : CATEGORY_DEVICE);
     }
     return (category_class) r->categories[category];
 }
@@ -646,15 +653,16 @@ add_to_worker(mrd_report *r, const track_state *track, const mrd_event *ev)
 
     if (track->device) {
         kind = mrd_collectives_see(r->see, ev, &what);
-        if (kind == MRD_CC_SAYS_ALL || kind == MRD_CC_SAYS_SINGLE || category == CATEGORY_NOT)
+        if (kind == MRD_CC_SAYS_ALL || kind == MRD_CC_SAYS_SINGLE || category == CATEGORY_HOST ||
+            category == CATEGORY_BESIDE)
             return MRD_OK;
         on = kind == MRD_CC_BARRIER ? ON_BARRIER : kind != MRD_CC_NO ? ON_COLLECTIVE : ON_COMPUTE;
     }
     name = class_of(r, ev->name);
-    if ((on == ON_HOST || on == ON_COMPUTE) && (name == NAME_COPY || category == CATEGORY_COPY))
-        on = ON_COPY;
     if (on == ON_COMPUTE && track->foreign && name == NAME_COLLECTIVE)
         on = ON_COLLECTIVE;
+    if ((on == ON_HOST || on == ON_COMPUTE) && (name == NAME_COPY || category == CATEGORY_COPY))
+        on = ON_COPY;
     add_span(r, track->worker, track->device, on, ev);
     return kind == MRD_CC_NO ? MRD_OK : mrd_gather_add(r->gather, kind, &what, ev, track->worker);
 }
@@ -721,7 +729,9 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     r->any = true;
     track = &r->tracks[ev->track];
     if (track->worker == NO_WORKER)
-        return class_of(r, ev->name) == NAME_STEP ? add_step(r, ev) : MRD_OK;
+        return class_of(r, ev->name) == NAME_STEP && category_of(r, ev->category) != CATEGORY_BESIDE
+                   ? add_step(r, ev)
+                   : MRD_OK;
     return add_to_worker(r, track, ev);
 }
 

@@ -200,7 +200,6 @@ mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device)
 
     l->any_host = l->any_host || where == MRD_ACTIVITY_HOST;
     l->any_device = l->any_device || where == MRD_ACTIVITY_DEVICE;
-    l->any_beside = l->any_beside || where == MRD_ACTIVITY_BESIDE;
     if (where == MRD_ACTIVITY_DEVICE && l->device == MRD_NONE && device >= 0)
         l->device = device;
 }
@@ -306,8 +305,7 @@ te_line_device(const te_lines *t, const te_line *l, const te_kind *kind)
         return MRD_NONE;
     if (l->any_device)
         return l->device != MRD_NONE ? l->device : number;
-    if (l->any_host || mrd_activity_is_overlay(name) ||
-        (!kind->is_device && !(kind->has_device && l->any_beside)))
+    if (l->any_host || !kind->is_device || mrd_activity_is_overlay(name))
         return MRD_NONE;
     /* XLA draws the streams, and over them what was made of them. */
     return kind->has_streams && !mrd_str_starts(name, "Stream") ? MRD_NONE : number;

@@ -53,7 +53,7 @@ typedef struct {
     mrd_open *top; /* TE_THREAD: open spans, innermost first */
     uint32_t depth;
     /* What its spans say about where they ran (trace/model/activity.h). */
-    bool any_host, any_device, any_beside;
+    bool any_host, any_device;
     int64_t device; /* argument "device" of device spans, MRD_NONE */
 } te_line;
 
