@@ -682,7 +682,8 @@ http_api_open(hub *h, const mrd_aggregator_options *o, http_api **ret_api, mrd_w
                                   .port = o->http_port,
                                   .cert = o->http_cert,
                                   .key = o->http_key,
-                                  .auth = h->auth };
+                                  .auth = h->auth,
+                                  .names = o->http_names };
     http_api *api = calloc(1, sizeof(*api));
     mrd_err err;
 

@@ -1,5 +1,6 @@
 #include "aggregator/http_parse.h"
 
+#include <arpa/inet.h>
 #include <strings.h>
 
 #include "base/num.h"
@@ -168,4 +169,88 @@ http_bearer(const char *authorization)
     token.p = authorization + 7 + strspn(authorization + 7, " ");
     token.len = strcspn(token.p, " \t");
     return token.p[token.len] == '\0' ? token : MRD_STR("");
+}
+
+/* ---- Where a request comes from ---- */
+
+/* The host of "host:port", "[::1]:port" without brackets. */
+static mrd_str
+host_name(const char *host)
+{
+    mrd_str name = mrd_str_of(host);
+
+    if (*host == '[')
+        return (mrd_str){ host + 1, strcspn(host + 1, "]") };
+    name.len = strcspn(host, ":");
+    if (name.len > 0 && name.p[name.len - 1] == '.') /* the root of names, said */
+        name.len--;
+    return name;
+}
+
+static bool
+is_address(mrd_str name)
+{
+    char text[INET6_ADDRSTRLEN];
+    uint8_t any[16];
+
+    if (name.len == 0 || name.len >= sizeof(text))
+        return false;
+    memcpy(text, name.p, name.len);
+    text[name.len] = '\0';
+    return inet_pton(AF_INET, text, any) == 1 || inet_pton(AF_INET6, text, any) == 1;
+}
+
+static bool
+same_name(mrd_str a, const char *b, size_t n)
+{
+    return a.len == n && strncasecmp(a.p, b, n) == 0;
+}
+
+bool
+http_host_ours(const char *host, const char *names)
+{
+    static const char local[] = "localhost";
+    const size_t n = sizeof(local) - 1;
+    mrd_str name;
+
+    if (host == NULL)
+        return true;
+    name = host_name(host);
+    if (is_address(name) || same_name(name, local, n) ||
+        (name.len > n && name.p[name.len - n - 1] == '.' &&
+         strncasecmp(name.p + name.len - n, local, n) == 0))
+        return true;
+    for (const char *p = names; p != NULL && *p != '\0';) {
+        size_t len;
+
+        p += strspn(p, ", ");
+        len = strcspn(p, ", ");
+        if (len > 0 && same_name(name, p, len))
+            return true;
+        p += len;
+    }
+    return false;
+}
+
+bool
+http_origin_same(const char *origin, const char *fetch_site, const char *host)
+{
+    const char *authority = origin == NULL ? NULL : strstr(origin, "://");
+
+    if (fetch_site != NULL)
+        return strcasecmp(fetch_site, "same-origin") == 0 || strcasecmp(fetch_site, "none") == 0;
+    return origin == NULL ||
+           (authority != NULL && host != NULL && strcasecmp(authority + 3, host) == 0);
+}
+
+bool
+http_type_json(const char *content_type)
+{
+    static const char json[] = "application/json";
+    size_t n = sizeof(json) - 1;
+
+    if (content_type == NULL || strncasecmp(content_type, json, n) != 0)
+        return false;
+    n += strspn(content_type + n, " \t");
+    return content_type[n] == '\0' || content_type[n] == ';';
 }

@@ -37,4 +37,19 @@ bool http_etag_listed(const char *list, const char *etag, bool weak);
 /* The token of an Authorization field, "" when it has none. */
 mrd_str http_bearer(const char *authorization);
 
+/*
+ * Whether a Host field may be ours where no token proves who asks: a web page whose name was pointed
+ * at this machine (DNS rebinding) sends its own name. NULL (HTTP/1.0), an address in digits,
+ * "localhost" and what ends with ".localhost" are; else one of `names`, separated by commas.
+ */
+bool http_host_ours(const char *host, const char *names);
+/*
+ * Whether what changes something may come from where a browser says it does: no Origin and no
+ * Sec-Fetch-Site (no browser), the same origin, or typed by the user ("none"). `host`: the Host
+ * field, NULL when there was none.
+ */
+bool http_origin_same(const char *origin, const char *fetch_site, const char *host);
+/* "application/json", whatever its case, with or without parameters. */
+bool http_type_json(const char *content_type);
+
 #endif

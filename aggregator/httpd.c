@@ -129,21 +129,31 @@ known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 
 /* ---- Routing ---- */
 
-static const http_refusal bad_path = { 400, "INVALID", "invalid path",
-                                       "the path has empty, climbing or unprintable components" },
-                          no_path = { 404, "NOTFOUND", "no such path",
-                                      "docs/http.md and /api/v1/openapi.json list the paths" },
-                          wrong_method = { 405, "INVALID", "method not allowed",
-                                           "this path exists, with other methods (Allow)" },
-                          no_token = { 401, "AUTH", "identity not proven",
-                                       "send a known token: Authorization: Bearer ..." },
-                          not_permitted = { 403, "DENIED", "not permitted",
-                                            "this token's role may not do that" },
-                          too_big = { 413, "LIMIT", "body too large",
-                                      "a request body may have 1 MiB" },
-                          over_capacity = { 503, "AGAIN", "not now",
-                                      "too many large requests at one time, try again in a "
-                                      "moment" };
+static const http_refusal
+    bad_path = { 400, "INVALID", "invalid path",
+                 "the path has empty, climbing or unprintable components" },
+    no_path = { 404, "NOTFOUND", "no such path",
+                "docs/http.md and /api/v1/openapi.json list the paths" },
+    wrong_method = { 405, "INVALID", "method not allowed",
+                     "this path exists, with other methods (Allow)" },
+    no_token = { 401, "AUTH", "identity not proven",
+                 "send a known token: Authorization: Bearer ..." },
+    not_permitted = { 403, "DENIED", "not permitted", "this token's role may not do that" },
+    too_big = { 413, "LIMIT", "body too large", "a request body may have 1 MiB" },
+    two_lengths = { 400, "INVALID", "two lengths",
+                    "a request has one Content-Length, or Transfer-Encoding: "
+                    "not both, and neither twice" },
+    foreign_host = { 421, "DENIED", "not for this server",
+                     "without tokens only requests for an address or localhost "
+                     "are answered: a page may have pointed its name here. "
+                     "Name this server with --http-names, or use tokens" },
+    foreign_origin = { 403, "DENIED", "from another page",
+                       "what changes something may not come from another "
+                       "site's page (Origin, Sec-Fetch-Site)" },
+    not_json = { 415, "TYPE", "not JSON", "send the body as Content-Type: application/json" },
+    over_capacity = { 503, "AGAIN", "not now",
+                      "too many large requests at one time, try again in a "
+                      "moment" };
 
 /* Sets req->route, or gathers in req->allow the methods that the path has. */
 static void
@@ -166,12 +176,46 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
+static enum MHD_Result
+count_lengths(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    unsigned *n = cls;
+
+    (void) kind;
+    (void) value;
+    *n += strcasecmp(key, "Content-Length") == 0 || strcasecmp(key, "Transfer-Encoding") == 0;
+    return MHD_YES;
+}
+
+/* Whether it changes something and comes from somewhere else than this server's page or a program. */
+static const http_refusal *
+admit_change(mrd_http_request *req)
+{
+    const char *length = mrd_http_header(req, "Content-Length");
+    bool body = (length != NULL && length[strspn(length, "0")] != '\0') ||
+                mrd_http_header(req, "Transfer-Encoding") != NULL;
+
+    if (!http_origin_same(mrd_http_header(req, "Origin"), mrd_http_header(req, "Sec-Fetch-Site"),
+                          mrd_http_header(req, "Host")))
+        return &foreign_origin;
+    return body && strcmp(req->method, "POST") == 0 &&
+                   !http_type_json(mrd_http_header(req, "Content-Type"))
+               ? &not_json
+               : NULL;
+}
+
 /* Looks at a request's head: what it asks for, and whether who asks may. */
 static const http_refusal *
 admit(mrd_http_request *req)
 {
     bool options = strcmp(req->method, "OPTIONS") == 0;
+    unsigned lengths = 0;
 
+    MHD_get_connection_values(req->connection, MHD_HEADER_KIND, count_lengths, &lengths);
+    if (lengths > 1) {
+        mrd_http_set_header(req, "Connection", "close"); /* where it ends is anybody's guess */
+        return &two_lengths;
+    }
     if (options && strcmp(req->path, "*") == 0) {
         mrd_buf_text(&req->allow, "GET, HEAD, POST, DELETE, OPTIONS");
         return NULL;
@@ -185,8 +229,11 @@ admit(mrd_http_request *req)
                     ? MRD_ROLE_CONTROL
                     : mrd_auth_role(req->httpd->options.auth,
                                     http_bearer(mrd_http_header(req, "Authorization")));
+    if (req->httpd->options.auth == NULL && req->route->role != MRD_ROLE_NONE &&
+        !http_host_ours(mrd_http_header(req, "Host"), req->httpd->options.names))
+        return &foreign_host;
     if (mrd_role_allows(req->role, req->route->role))
-        return NULL;
+        return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
     return req->role == MRD_ROLE_NONE ? &no_token : &not_permitted;
 }
 
@@ -319,8 +366,8 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
         if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
             announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
             req->refusal = &too_big;
-        if (req->refusal != NULL &&
-            (announced > DISCARD_MAX || mrd_http_header(req, "Expect") != NULL)) {
+        if (req->refusal != NULL && (announced > DISCARD_MAX || req->refusal == &two_lengths ||
+                                     mrd_http_header(req, "Expect") != NULL)) {
             httpd_watch_stage(h, connection, CLIENT_REPLY); /* answered before the body comes */
             return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
         }

@@ -40,6 +40,8 @@ typedef struct {
     uint16_t port;            /* 0: any free one, see mrd_httpd_port */
     const char *cert, *key;   /* PEM files: TLS; NULL: plain */
     const mrd_auth *auth;     /* NULL: everybody may do everything (loopback, --insecure) */
+    const char *names;        /* without auth: hosts that requests may ask for, by commas, besides
+                                 addresses and localhost; NULL: none. Borrowed */
     unsigned max_connections; /* 0: 512 */
     unsigned max_streams;     /* merges at one time; 0: 8 */
     unsigned idle_seconds;    /* for a request's head, twice that for its body; a reader must take

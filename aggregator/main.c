@@ -16,7 +16,7 @@
 
 typedef struct {
     char *store, *data_listen, *control_listen, *http_listen, *tokens, *config, *user;
-    char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key;
+    char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key, *http_names;
     bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
     int64_t time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
@@ -70,7 +70,8 @@ static const mrd_opt table[] = {
       ENV("RETAIN_SIZE"),
       .min = 0,
       .max = INT64_MAX,
-      .help = "the oldest sessions are deleted beyond this much on disk, artifacts included; 0 keeps them" },
+      .help = "the oldest sessions are deleted beyond this much on disk, artifacts included; 0 "
+              "keeps them" },
     { .type = MRD_OPT_HEAD, .help = "Addresses" },
     { .name = "data-listen",
       .type = MRD_OPT_STR,
@@ -129,6 +130,13 @@ static const mrd_opt table[] = {
       ENV("CERT_IDENTITY"),
       .help = "with --tls-ca, an agent publishes only as an instance that its certificate names "
               "(--no-cert-identity: any certificate of the authority will do, tokens decide)" },
+    { .name = "http-names",
+      .type = MRD_OPT_STR,
+      AT(http_names),
+      .arg = "NAME,...",
+      ENV("HTTP_NAMES"),
+      .help = "without tokens: names under which clients may ask for this server, besides "
+              "addresses and localhost" },
     { .name = "http-cert",
       .type = MRD_OPT_STR,
       AT(http_cert),
@@ -401,6 +409,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .control_url = s->control_listen,
         .tls = { .ca_file = s->tls_ca, .cert_file = s->tls_cert, .key_file = s->tls_key },
         .any_certificate = !s->cert_identity,
+        .http_names = s->http_names,
         .http_cert = s->http_cert,
         .http_key = s->http_key,
         .tokens = s->tokens,

@@ -42,7 +42,9 @@ call(const char *method, const char *path, const char *body)
     static char request[4096];
 
     snprintf(request, sizeof(request),
-             "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+             "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
+             "close\r\n"
+             "Content-Length: %zu\r\n\r\n%s",
              method, path, strlen(body), body);
     return ask(request, NULL);
 }
@@ -181,12 +183,12 @@ TEST(a_session_from_start_to_slice)
     CHECK(has(call("GET", "/metrics", ""), "meridian_node_events_total{instance_id=\"i-1\"} 5000"));
 
     snprintf(request, sizeof(request),
-             "GET %s/profile HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
+             "GET %s/profile HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
     got = ask(request, &whole);
     CHECK(status(got) == 200 && has(got, "ETag: ") && has(got, "Accept-Ranges: bytes") &&
           whole > 10000);
     snprintf(request, sizeof(request),
-             "GET %s/profile/system_profile.pftrace HTTP/1.1\r\nHost: x\r\nRange: "
+             "GET %s/profile/system_profile.pftrace HTTP/1.1\r\nHost: localhost\r\nRange: "
              "bytes=10-19\r\nConnection: close\r\n\r\n",
              path);
     got = ask(request, NULL);
@@ -194,14 +196,15 @@ TEST(a_session_from_start_to_slice)
     /* The agent's clock is the aggregator's own, but it says that it is simulated: wall clock. */
     snprintf(
         request, sizeof(request),
-        "GET %s/profile?format=perfetto&event_type=%%3Dnothing HTTP/1.1\r\nHost: x\r\nConnection: "
+        "GET %s/profile?format=perfetto&event_type=%%3Dnothing HTTP/1.1\r\nHost: localhost\r\nConnection: "
         "close\r\n\r\n",
         path);
     got = ask(request, &slice);
     CHECK(status(got) == 200 && has(got, "Transfer-Encoding: chunked") && slice < whole / 2);
-    snprintf(request, sizeof(request),
-             "GET %s/profile?instance_id=i-1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-             path);
+    snprintf(
+        request, sizeof(request),
+        "GET %s/profile?instance_id=i-1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        path);
     got = ask(request, &slice);
     CHECK(status(got) == 200 && slice > whole / 2);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile?start=5s&end=2s", id);

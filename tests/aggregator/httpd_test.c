@@ -125,6 +125,7 @@ start(const mrd_auth *auth)
 {
     mrd_httpd_options options = { .address = "127.0.0.1",
                                   .auth = auth,
+                                  .names = "other, agg.example",
                                   .max_streams = 2,
                                   .max_connections = 600,
                                   .idle_seconds = idle };
@@ -165,7 +166,7 @@ ask(mrd_httpd *h, const char *request)
     return mrd_buf_cstr(&answer);
 }
 
-#define END "Host: x\r\nConnection: close\r\n\r\n"
+#define END "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
 
 static bool
 has(const char *answer, const char *text)
@@ -225,6 +226,74 @@ TEST(routing_and_problems)
     }
     CHECK(!has(ask(h, "GET /json HTTP/1.1\r\nOrigin: https://evil.example\r\n" END),
                "Access-Control-Allow-Origin"));
+    mrd_httpd_stop(h);
+}
+
+/* What a page of another site can make a browser send, and what only this server's page or a
+ * program sends. */
+TEST(pages_of_others_change_nothing)
+{
+#define POST "POST /items/7/set HTTP/1.1\r\nConnection: close\r\n"
+#define JSON "Content-Type: application/json\r\n"
+#define HERE "Host: localhost:7780\r\n"
+#define BODY "Content-Length: 2\r\n\r\n{}"
+    static const struct {
+        const char *name, *request;
+        int status;
+    } rows[] = {
+        { "a program", POST HERE JSON BODY, 201 },
+        { "json with a parameter",
+          POST HERE "Content-Type: Application/JSON; charset=utf-8\r\n" BODY, 201 },
+        { "no body", POST HERE "Content-Length: 0\r\n\r\n", 201 },
+        { "our page", POST HERE JSON "Origin: http://localhost:7780\r\n" BODY, 201 },
+        { "our page, said twice",
+          POST HERE JSON "Origin: http://localhost:7780\r\nSec-Fetch-Site: same-origin\r\n" BODY,
+          201 },
+        { "typed by the user", POST HERE JSON "Sec-Fetch-Site: none\r\n" BODY, 201 },
+        { "form", POST HERE "Content-Type: text/plain\r\n" BODY, 415 },
+        { "no type", POST HERE BODY, 415 },
+        { "chunks without a type",
+          POST HERE "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 415 },
+        { "foreign page", POST HERE JSON "Origin: https://evil.example\r\n" BODY, 403 },
+        { "foreign page, no body",
+          POST HERE "Origin: https://evil.example\r\nContent-Length: 0\r\n\r\n", 403 },
+        { "another port", POST HERE JSON "Origin: http://localhost:1\r\n" BODY, 403 },
+        { "hidden page", POST HERE JSON "Origin: null\r\n" BODY, 403 },
+        { "cross-site", POST HERE JSON "Sec-Fetch-Site: cross-site\r\n" BODY, 403 },
+        { "same site", POST HERE JSON "Sec-Fetch-Site: same-site\r\n" BODY, 403 },
+        { "rebound name", POST "Host: evil.example:7780\r\n" JSON BODY, 421 },
+        { "rebound name reads",
+          "GET /json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 421 },
+        { "rebound localhost",
+          "GET /json HTTP/1.1\r\nHost: localhost.evil.example\r\n"
+          "Connection: close\r\n\r\n",
+          421 },
+        { "open to all", "GET /open HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+          200 },
+        { "address", "GET /json HTTP/1.1\r\nHost: 10.0.0.7:7780\r\nConnection: close\r\n\r\n",
+          200 },
+        { "address 6", "GET /json HTTP/1.1\r\nHost: [::1]:7780\r\nConnection: close\r\n\r\n", 200 },
+        { "named", "GET /json HTTP/1.1\r\nHost: Agg.example:7780\r\nConnection: close\r\n\r\n",
+          200 },
+        { "no host", "GET /json HTTP/1.0\r\n\r\n", 200 },
+        { "two lengths", POST HERE JSON "Content-Length: 2\r\nContent-Length: 30\r\n\r\n{}", 400 },
+        { "the same twice", POST HERE JSON "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+          400 },
+        { "length and chunks",
+          POST HERE JSON
+          "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+          400 },
+    };
+    mrd_httpd *h = start(NULL);
+
+    REQUIRE(h != NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const char *answer = ask(h, rows[i].request);
+
+        CHECK_ROW(rows[i].name, atoi(answer + 9) == rows[i].status);
+        if (atoi(answer + 9) != rows[i].status)
+            fprintf(stderr, "%s\n", answer);
+    }
     mrd_httpd_stop(h);
 }
 

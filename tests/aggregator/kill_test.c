@@ -93,7 +93,8 @@ curl(const char *arguments, const char *path, char *to, size_t size)
     FILE *p;
     size_t n;
 
-    snprintf(command, sizeof(command), "curl -s -S --max-time 10 %s http://127.0.0.1:%d%s",
+    snprintf(command, sizeof(command),
+             "curl -s -S --max-time 10 -H 'Content-Type: application/json' %s http://127.0.0.1:%d%s",
              arguments, http_port(), path);
     if ((p = popen(command, "r")) == NULL)
         return false;

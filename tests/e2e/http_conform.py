@@ -156,9 +156,9 @@ def bodies():
         lambda method, path, token, headers, body: service.ask(method, path, token=token, headers=headers, body=body))
     auth = f"Authorization: Bearer {TOKENS['control']}\r\n"
     chunks = b"10000\r\n" + b" " * 65536 + b"\r\n"
-    r = service.raw(f"POST {start} HTTP/1.1\r\nHost: x\r\n{auth}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + chunks * 17 + b"0\r\n\r\n")
+    r = service.raw(f"POST {start} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{auth}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + chunks * 17 + b"0\r\n\r\n")
     check(r.startswith(b"HTTP/1.1 413 ") and b"problem+json" in r, f"a chunked body that is too large: {r[:100]}")
-    r = service.raw(f"POST {start} HTTP/1.1\r\nHost: x\r\n{auth}Connection: close\r\nExpect: 100-continue\r\nContent-Length: 9999999\r\n\r\n".encode())
+    r = service.raw(f"POST {start} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{auth}Connection: close\r\nExpect: 100-continue\r\nContent-Length: 9999999\r\n\r\n".encode())
     check(r.startswith(b"HTTP/1.1 413 "), f"a body that is announced too large is not waited for: {r[:100]}")
     r = service.raw(f"GET /api/v1/nodes HTTP/1.0\r\n{auth}\r\n".encode())
     check(b" 200 " in r[:20] and b'"nodes"' in r, f"HTTP/1.0: {r[:100]}")

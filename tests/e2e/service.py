@@ -75,6 +75,8 @@ class Service(Cluster):
             for name, value in send.items():
                 c.putheader(name, value)
             data = (body or "").encode() if not isinstance(body, bytes) else body
+            if method == "POST" and data and "Content-Type" not in send:
+                c.putheader("Content-Type", "application/json")
             if method in ("POST", "PUT", "PATCH") or data:
                 c.putheader("Content-Length", str(len(data)))
             c.endheaders(data if data else None)

@@ -63,12 +63,14 @@ static void
 begin(void)
 {
     static const char start[] =
-        "POST /api/v1/sessions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: "
-        "2\r\n\r\n{}";
+        "POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nConnection: close\r\n"
+        "Content-Length: 2\r\n\r\n{}";
     mrd_aggregator_options o = { .store = store,
                                  .data_url = "inproc://fuzz-d",
                                  .control_url = "inproc://fuzz-c",
                                  .http_address = "127.0.0.1",
+                                 .http_names = "x",
                                  .disk_reserve = -1,
                                  .arm_timeout_ns = 50 * MRD_MS,
                                  .max_sessions = 50 };
