@@ -402,6 +402,12 @@ hub_time(int64_t ns)
     return ns > -(1LL << 62) && ns < 1LL << 62 ? ns : 0;
 }
 
+uint64_t
+hub_count(uint64_t n)
+{
+    return n < HUB_COUNT_MAX ? n : HUB_COUNT_MAX;
+}
+
 int64_t
 part_began(const hub_part *p)
 {
@@ -558,6 +564,7 @@ drop_add(hub_counters *to, const char *cause, uint64_t count, int64_t first_ns, 
         slot->first_ns = first_ns < slot->first_ns ? first_ns : slot->first_ns;
         slot->last_ns = last_ns > slot->last_ns ? last_ns : slot->last_ns;
         slot->count += count;
+        slot->count = hub_count(slot->count);
     } else if (to->n_drops == HUB_DROPS_MAX) { /* gather the rest */
         slot = &to->drops[HUB_DROPS_MAX - 1];
         hub_copy(slot->cause, sizeof(slot->cause), "other");
@@ -586,13 +593,13 @@ hub_counters_take(hub_counters *to, const Mrd__Counters *from)
 {
     if (from == NULL)
         return;
-    *to = (hub_counters){ .begun = from->begun,
-                          .delivered = from->delivered,
-                          .held = from->held,
-                          .clock_lost = from->clock_frames_lost };
+    *to = (hub_counters){ .begun = hub_count(from->begun),
+                          .delivered = hub_count(from->delivered),
+                          .held = hub_count(from->held),
+                          .clock_lost = hub_count(from->clock_frames_lost) };
     for (size_t i = 0; i < from->n_drops; i++)
-        drop_add(to, from->drops[i]->cause, from->drops[i]->count, from->drops[i]->first_ns,
-                 from->drops[i]->last_ns);
+        drop_add(to, from->drops[i]->cause, hub_count(from->drops[i]->count),
+                 from->drops[i]->first_ns, from->drops[i]->last_ns);
 }
 
 /* What a run of the agent held when it was last heard of is gone when the next one counts anew. */
@@ -625,7 +632,7 @@ hub_clock_take(hub_clock *to, const Mrd__ClockQuality *from)
     hub_copy(to->method, sizeof(to->method), from->method);
     to->bound_ns = mrd_time_sane(from->bound_ns) ? from->bound_ns : -1;
     to->offset_ns = hub_time(from->offset_ns);
-    to->probes = from->probes;
+    to->probes = hub_count(from->probes);
 }
 
 uint64_t

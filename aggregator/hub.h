@@ -375,6 +375,10 @@ bool part_missed(const hub_session *s, const hub_part *p, size_t trigger);
 bool part_is_without(const hub_part *p);
 /* A time as a manifest says it; 0 when it is none: two of them can be subtracted. */
 int64_t hub_time(int64_t ns);
+/* A number that a node counted, as far as it is believed: sums over all causes and nodes stay
+ * positive in a manifest, which has 63 bits. */
+#define HUB_COUNT_MAX (1ull << 45)
+uint64_t hub_count(uint64_t n);
 /* The session time at which its recording began, 0: it did not. */
 int64_t part_began(const hub_part *p);
 /* The store is full, or has room again: open sessions note when. Lock held. */

@@ -295,8 +295,8 @@ ingest_heartbeat(ingest *in, mrd_server_request *request, hub_node *n, const mrd
     hub_clock_take(&n->clock, hb->clock);
     n->rings = hb->rings;
     n->processes = hb->processes;
-    n->spool_bytes = hb->spool_bytes;
-    n->memory_bytes = hb->memory_bytes;
+    n->spool_bytes = hub_count(hb->spool_bytes);
+    n->memory_bytes = hub_count(hb->memory_bytes);
     h->stats.heartbeats++;
     for (size_t i = 0; i < hb->n_sessions; i++) {
         hub_session *s = hub_session_by_id(h, hb->sessions[i]->session);

@@ -154,22 +154,22 @@ counters_json(const hub_counters *c)
 {
     mrd_json *o = mrd_json_new_object(), *drops = mrd_json_new_array();
 
-    mrd_json_set(o, "begun", mrd_json_new_int((int64_t) c->begun));
-    mrd_json_set(o, "delivered", mrd_json_new_int((int64_t) c->delivered));
-    mrd_json_set(o, "held", mrd_json_new_int((int64_t) c->held));
-    mrd_json_set(o, "dropped", mrd_json_new_int((int64_t) hub_dropped(c)));
-    mrd_json_set(o, "unwanted", mrd_json_new_int((int64_t) hub_unwanted(c)));
+    mrd_json_set(o, "begun", mrd_json_new_int(json_count(c->begun)));
+    mrd_json_set(o, "delivered", mrd_json_new_int(json_count(c->delivered)));
+    mrd_json_set(o, "held", mrd_json_new_int(json_count(c->held)));
+    mrd_json_set(o, "dropped", mrd_json_new_int(json_count(hub_dropped(c))));
+    mrd_json_set(o, "unwanted", mrd_json_new_int(json_count(hub_unwanted(c))));
     for (unsigned i = 0; i < c->n_drops; i++) {
         mrd_json *d = mrd_json_new_object();
 
         mrd_json_set(d, "cause", mrd_json_new_str(c->drops[i].cause));
-        mrd_json_set(d, "count", mrd_json_new_int((int64_t) c->drops[i].count));
+        mrd_json_set(d, "count", mrd_json_new_int(json_count(c->drops[i].count)));
         mrd_json_set(d, "first_local_ns", mrd_json_new_int(c->drops[i].first_ns));
         mrd_json_set(d, "last_local_ns", mrd_json_new_int(c->drops[i].last_ns));
         mrd_json_append(drops, d);
     }
     mrd_json_set(o, "drops", drops);
-    mrd_json_set(o, "clock_frames_lost", mrd_json_new_int((int64_t) c->clock_lost));
+    mrd_json_set(o, "clock_frames_lost", mrd_json_new_int(json_count(c->clock_lost)));
     return o;
 }
 
@@ -190,8 +190,8 @@ epochs_json(const hub_part *p, uint64_t *ret_missing)
         *ret_missing += missing;
         snprintf(hex, sizeof(hex), "%016llx", (unsigned long long) e->epoch);
         mrd_json_set(o, "epoch", mrd_json_new_str(hex));
-        mrd_json_set(o, "end", mrd_json_new_int((int64_t) end));
-        mrd_json_set(o, "missing", mrd_json_new_int((int64_t) missing));
+        mrd_json_set(o, "end", mrd_json_new_int(json_count(end)));
+        mrd_json_set(o, "missing", mrd_json_new_int(json_count(missing)));
         mrd_json_append(a, o);
     }
     return a;
@@ -243,15 +243,15 @@ part_json(const hub *h, const hub_session *s, const hub_part *p)
     put_coverage(h, s, p, o);
     mrd_json_set(o, "local_ns", mrd_json_new_int(p->local_ns));
     mrd_json_set(o, "wall_ns", mrd_json_new_int(p->wall_ns));
-    mrd_json_set(o, "events", mrd_json_new_int((int64_t) p->events));
-    mrd_json_set(o, "batches", mrd_json_new_int((int64_t) p->batches));
-    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) p->bytes));
+    mrd_json_set(o, "events", mrd_json_new_int(json_count(p->events)));
+    mrd_json_set(o, "batches", mrd_json_new_int(json_count(p->batches)));
+    mrd_json_set(o, "bytes", mrd_json_new_int(json_count(p->bytes)));
     if (p->first_ns <= p->last_ns) {
         mrd_json_set(o, "first_local_ns", mrd_json_new_int(p->first_ns));
         mrd_json_set(o, "last_local_ns", mrd_json_new_int(p->last_ns));
     }
     mrd_json_set(o, "epochs", epochs_json(p, &missing));
-    mrd_json_set(o, "missing_batches", mrd_json_new_int((int64_t) missing));
+    mrd_json_set(o, "missing_batches", mrd_json_new_int(json_count(missing)));
     mrd_json_set(o, "damaged_events", mrd_json_new_int(json_count(p->damage.events)));
     mrd_json_set(o, "damaged_frames", mrd_json_new_int(json_count(p->damage.frames)));
     mrd_json_set(o, "foreign_batches", mrd_json_new_int(json_count(p->damage.foreign)));
@@ -314,7 +314,7 @@ artifact_json(const hub_artifact *f)
     mrd_json *o = mrd_json_new_object();
 
     mrd_json_set(o, "sha256", mrd_json_new_str(f->sha256));
-    mrd_json_set(o, "size", mrd_json_new_int((int64_t) f->size));
+    mrd_json_set(o, "size", mrd_json_new_int(json_count(f->size)));
     mrd_json_set(o, "name", mrd_json_new_str(f->name));
     mrd_json_set(o, "kind", mrd_json_new_str(f->kind));
     mrd_json_set(o, "instance_id", mrd_json_new_str(f->instance_id));
@@ -346,8 +346,8 @@ job_json(const hub_session *s)
         return o;
     }
     mrd_json_set(o, "state", mrd_json_new_str(names[st.state]));
-    mrd_json_set(o, "events", mrd_json_new_int((int64_t) st.events));
-    mrd_json_set(o, "total", mrd_json_new_int((int64_t) st.total));
+    mrd_json_set(o, "events", mrd_json_new_int(json_count(st.events)));
+    mrd_json_set(o, "total", mrd_json_new_int(json_count(st.total)));
     if (st.state == JOB_FAILED)
         mrd_json_set(o, "sentence", mrd_json_new_str(st.why.text));
     return o;
@@ -392,7 +392,7 @@ session_json(const hub *h, const hub_session *s)
         mrd_json_set(o, "store_sentence", mrd_json_new_str(h->disk_sentence));
     mrd_json_set(o, "duration_ns", mrd_json_new_int(s->duration_ns));
     mrd_json_set(o, "recorder_ns", mrd_json_new_int(s->recorder_ns));
-    mrd_json_set(o, "recorder_bytes", mrd_json_new_int((int64_t) s->recorder_bytes));
+    mrd_json_set(o, "recorder_bytes", mrd_json_new_int(json_count(s->recorder_bytes)));
     if (s->device_profiles[0] != '\0')
         mrd_json_set(o, "device_profiles", mrd_json_new_str(s->device_profiles));
     if (s->counters.n > 0) {
@@ -402,13 +402,13 @@ session_json(const hub *h, const hub_session *s)
     }
     mrd_json_set(o, "auto_merge", mrd_json_new_bool(s->auto_merge));
     mrd_json_set(o, "stop_wanted", mrd_json_new_bool(s->stop_wanted));
-    mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
-    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) bytes));
-    mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) keep_bytes(s)));
-    mrd_json_set(o, "artifact_bytes", mrd_json_new_int((int64_t) s->artifact_bytes));
-    mrd_json_set(o, "begun", mrd_json_new_int((int64_t) begun));
-    mrd_json_set(o, "dropped", mrd_json_new_int((int64_t) dropped));
-    mrd_json_set(o, "held", mrd_json_new_int((int64_t) held));
+    mrd_json_set(o, "events", mrd_json_new_int(json_count(events)));
+    mrd_json_set(o, "bytes", mrd_json_new_int(json_count(bytes)));
+    mrd_json_set(o, "store_bytes", mrd_json_new_int(json_count(keep_bytes(s))));
+    mrd_json_set(o, "artifact_bytes", mrd_json_new_int(json_count(s->artifact_bytes)));
+    mrd_json_set(o, "begun", mrd_json_new_int(json_count(begun)));
+    mrd_json_set(o, "dropped", mrd_json_new_int(json_count(dropped)));
+    mrd_json_set(o, "held", mrd_json_new_int(json_count(held)));
     mrd_json_set(o, "damaged_events", mrd_json_new_int(json_count(damaged)));
     mrd_json_set(o, "nodes", nodes);
     mrd_json_set(o, "clocks", session_clocks_json(s));
@@ -442,14 +442,14 @@ node_json(const hub *h, const hub_node *n)
     put_instant(o, "seen", n->seen_wall_ns);
     mrd_json_set(o, "rings", mrd_json_new_int(n->rings));
     mrd_json_set(o, "processes", mrd_json_new_int(n->processes));
-    mrd_json_set(o, "spool_bytes", mrd_json_new_int((int64_t) n->spool_bytes));
-    mrd_json_set(o, "memory_bytes", mrd_json_new_int((int64_t) n->memory_bytes));
-    mrd_json_set(o, "frames", mrd_json_new_int((int64_t) n->frames));
-    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) n->bytes));
-    mrd_json_set(o, "events", mrd_json_new_int((int64_t) n->events));
+    mrd_json_set(o, "spool_bytes", mrd_json_new_int(json_count(n->spool_bytes)));
+    mrd_json_set(o, "memory_bytes", mrd_json_new_int(json_count(n->memory_bytes)));
+    mrd_json_set(o, "frames", mrd_json_new_int(json_count(n->frames)));
+    mrd_json_set(o, "bytes", mrd_json_new_int(json_count(n->bytes)));
+    mrd_json_set(o, "events", mrd_json_new_int(json_count(n->events)));
     mrd_json_set(o, "counters", counters_json(&n->counters));
     mrd_json_set(o, "counted_local_ns", mrd_json_new_int(n->counted_ns));
-    mrd_json_set(o, "slowed", mrd_json_new_int((int64_t) n->slowed));
+    mrd_json_set(o, "slowed", mrd_json_new_int(json_count(n->slowed)));
     if (hub_node_limited(n) != LIMIT_NONE)
         mrd_json_set(o, "limited_by", mrd_json_new_str(limit_text(hub_node_limited(n))));
     mrd_json_set(o, "clock", clock_json(&n->clock));

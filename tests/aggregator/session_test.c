@@ -228,4 +228,32 @@ TEST(broken_manifests_are_left_alone)
     }
 }
 
+/* A node may count anything: a manifest holds no negative number. */
+TEST(counts_of_a_node_stay_positive)
+{
+    static const uint64_t rows[] = {
+        0, 1, HUB_COUNT_MAX, INT64_MAX, (uint64_t) INT64_MAX + 1, UINT64_MAX - 1, UINT64_MAX
+    };
+    Mrd__Drop drop[2] = { MRD__DROP__INIT, MRD__DROP__INIT }, *drops[] = { &drop[0], &drop[1] };
+    Mrd__Counters c = MRD__COUNTERS__INIT;
+    char full[] = "ring-full", other[] = "other";
+
+    c.drops = drops;
+    c.n_drops = 2;
+    drop[0].cause = full;
+    drop[1].cause = other;
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        hub_counters got = { 0 };
+
+        c.begun = c.delivered = c.held = c.clock_frames_lost = rows[i];
+        drop[0].count = drop[1].count = rows[i];
+        hub_counters_take(&got, &c);
+        hub_counters_add(&got, &got);
+        CHECK(got.begun <= INT64_MAX && got.delivered <= INT64_MAX && got.held <= INT64_MAX);
+        CHECK(hub_dropped(&got) <= INT64_MAX / 10000 && got.clock_lost <= INT64_MAX);
+        if (rows[i] < 2)
+            CHECK_INT(hub_dropped(&got), 4 * rows[i]);
+    }
+}
+
 TEST_MAIN()
