@@ -15,6 +15,7 @@
 
 #define UPLOADS      1024
 #define UPLOAD_IDLE  (5 * MRD_SEC) /* one that got nothing for so long makes room */
+#define UPLOAD_TURN  (60 * MRD_SEC) /* a node may take so long, and a second for each MiB */
 #define NAME_PARTS   8
 #define ARTIFACT_MAX (1ull << 40)
 
@@ -103,6 +104,30 @@ upload_new(hub *h, const char *sha256, uint64_t size)
     hub_copy(u->sha256, sizeof(u->sha256), sha256);
     u->size = size;
     return u;
+}
+
+/* Another node is sending it and has its turn: its bytes and its size are not touched. One that
+ * stands still, or takes longer than any network does, gives way. */
+static bool
+is_anothers(const upload *u, uint64_t agent)
+{
+    int64_t now = mrd_local_now().ns;
+
+    return u->owner != agent && now - u->used_ns < UPLOAD_IDLE &&
+           now - u->began_ns < UPLOAD_TURN + (int64_t) (u->size >> 20) * MRD_SEC;
+}
+
+/* What another node sent is not built upon: its hash would fail, and nobody knew whose bytes it
+ * were. */
+static void
+take_over(upload *u, uint64_t agent, const char *part)
+{
+    if (u->owner == agent && u->began_ns != 0)
+        return;
+    if (u->began_ns != 0)
+        unlink(part);
+    u->owner = agent;
+    u->began_ns = mrd_local_now().ns;
 }
 
 char *
@@ -223,7 +248,7 @@ artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
         if (err != MRD_OK)
             artifact_fail(err, text, "the session lists too many artifacts");
         if (err == MRD_OK && !want->have) {
-            uint64_t have = stat(part, &st) == 0 ? (uint64_t) st.st_size : 0;
+            uint64_t have;
 
             if ((u = artifact_upload(h, o->sha256)) == NULL &&
                 (u = upload_new(h, o->sha256, o->size)) == NULL) {
@@ -239,6 +264,14 @@ artifact_offer(hub *h, hub_node *n, const mrd_msg *msg, Mrd__ArtifactWant *want,
                 free(part);
                 return artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
             }
+            if (is_anothers(u, msg->frame.agent)) {
+                want->retry_after_ms = 1000;
+                free(path);
+                free(part);
+                return artifact_fail(MRD_AGAIN, text, "another node is sending this file");
+            }
+            take_over(u, msg->frame.agent, part);
+            have = stat(part, &st) == 0 ? (uint64_t) st.st_size : 0;
             if (have > o->size || u->size != o->size) {
                 unlink(part);
                 have = 0;
@@ -267,7 +300,7 @@ artifact_chunk(hub *h, const mrd_msg *msg, Mrd__Ack *ack, char text[HUB_TEXT_MAX
     char *part;
     int fd;
 
-    if (u == NULL)
+    if (u == NULL || u->owner != msg->frame.agent)
         return artifact_fail(MRD_STATE, text, "offer the artifact first");
     u->used_ns = mrd_local_now().ns;
     ack->artifact_offset = u->have;
@@ -322,7 +355,7 @@ artifact_done(hub *h, mrd_server_request *request, const mrd_msg *msg, Mrd__Ack 
         err = artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
     else if (access(path, F_OK) == 0)
         u = NULL; /* said before; perhaps not noted yet */
-    else if (u == NULL)
+    else if (u == NULL || u->owner != msg->frame.agent)
         err = artifact_fail(MRD_STATE, text, "offer the artifact first");
     else if (u->have != u->size || d->size != u->size) {
         ack->artifact_offset = u->have;

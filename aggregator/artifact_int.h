@@ -13,6 +13,8 @@ typedef struct upload {
     uint64_t size, have;
     mrd_sha256 *sum; /* of the first `have` bytes; NULL: not known, hash the file at the end */
     int64_t used_ns;
+    uint64_t owner;   /* agent key: only that node's pieces count */
+    int64_t began_ns; /* when it became the owner */
     bool busy; /* all bytes are there, and the worker proves them */
 } upload;
 

@@ -425,7 +425,7 @@ on_offer(ingest *in, mrd_server_request *request, hub_node *n, const mrd_msg *ms
     want.err = (uint32_t) artifact_offer(in->h, n, msg, &want, text);
     if (want.err == MRD_FULL)
         limited(in->h, n, LIMIT_DISK);
-    else if (want.err == MRD_AGAIN && !artifact_busy(in->h, msg->u.offer->sha256, 0))
+    else if (want.err == MRD_AGAIN && !artifact_busy(in->h, msg->u.offer->sha256, 5 * MRD_SEC))
         limited(in->h, n, LIMIT_UPLOADS);
     if (want.err == MRD_OK && want.have) { /* said when it is noted that this session has it */
         if (artifact_settle(in->h, request, msg->u.offer->sha256, true))

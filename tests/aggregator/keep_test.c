@@ -298,4 +298,45 @@ TEST(uploads_are_bounded)
     close_store(h);
 }
 
+/* One node's pieces and sizes touch no other's: neither another size nor bytes of another node. */
+TEST(an_upload_belongs_to_one_node)
+{
+    hub *h = store(0, 0);
+    hub_node honest = { .instance_id = "i-1", .key = 1 }, evil = { .instance_id = "i-2", .key = 2 };
+    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactChunk chunk = MRD__ARTIFACT_CHUNK__INIT;
+    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    Mrd__Ack ack = MRD__ACK__INIT;
+    char sha[65], name[] = "x.neff", text[HUB_TEXT_MAX];
+    uint8_t bytes[6] = "abcde";
+    mrd_msg ask = { .frame = { .type = MRD_FRAME_OFFER, .agent = 1 }, .u.offer = &offer };
+    mrd_msg piece = { .frame = { .type = MRD_FRAME_CHUNK, .agent = 1 }, .u.chunk = &chunk };
+
+    snprintf(sha, sizeof(sha), "%064x", 7);
+    offer.sha256 = chunk.sha256 = sha;
+    offer.name = name;
+    offer.size = 10;
+    chunk.data = (ProtobufCBinaryData){ 5, bytes };
+    CHECK_ERR("offer", artifact_offer(h, &honest, &ask, &want, text), MRD_OK);
+    CHECK_ERR("piece", artifact_chunk(h, &piece, &ack, text), MRD_OK);
+    CHECK_INT(ack.artifact_offset, 5);
+    ask.frame.agent = piece.frame.agent = 2;
+    offer.size = 9;
+    chunk.offset = 5;
+    CHECK_ERR("another size", artifact_offer(h, &evil, &ask, &want, text), MRD_AGAIN);
+    CHECK_ERR("another's piece", artifact_chunk(h, &piece, &ack, text), MRD_STATE);
+    ask.frame.agent = piece.frame.agent = 1;
+    offer.size = 10;
+    CHECK_ERR("offer again", artifact_offer(h, &honest, &ask, &want, text), MRD_OK);
+    CHECK_INT(want.offset, 5);
+    CHECK_ERR("rest", artifact_chunk(h, &piece, &ack, text), MRD_OK);
+    CHECK_INT(ack.artifact_offset, 10);
+    /* It stands still: the next one begins anew, without its bytes. */
+    h->uploads[0].used_ns -= 10 * MRD_SEC;
+    ask.frame.agent = 2;
+    CHECK_ERR("taken over", artifact_offer(h, &evil, &ask, &want, text), MRD_OK);
+    CHECK_INT(want.offset, 0);
+    close_store(h);
+}
+
 TEST_MAIN()
