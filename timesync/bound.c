@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BOUND_YOUNG (30 * MRD_SEC)
-
 /* ---- one bin ---- */
 
 static int64_t
@@ -86,8 +84,7 @@ struct mrd_bound {
     bool has_up, has_down; /* directions seen in this epoch: nothing is emitted before both */
     mrd_poly poly;
     int64_t t0, base;
-    int64_t epoch_t0; /* centre of the epoch's first bin */
-    int64_t closed;   /* centre of the last bin closed */
+    int64_t closed; /* centre of the last bin closed */
     uint32_t epoch;
     mrd_epoch_cause cause, next_cause;
     double start_lo, start_hi; /* rates allowed at the next start */
@@ -200,7 +197,7 @@ start_with(mrd_bound *b, const live_bin *bin, double rate_lo, double rate_hi, in
 }
 
 static void
-begin_epoch(mrd_bound *b, int64_t base, int64_t t0, mrd_epoch_cause cause)
+begin_epoch(mrd_bound *b, int64_t base, mrd_epoch_cause cause)
 {
     b->base = base;
     b->cause = cause;
@@ -208,7 +205,6 @@ begin_epoch(mrd_bound *b, int64_t base, int64_t t0, mrd_epoch_cause cause)
     b->counts.contradictions += cause == MRD_EPOCH_CONTRADICTION;
     b->running = true;
     b->has_up = b->has_down = false;
-    b->epoch_t0 = t0;
 }
 
 static void
@@ -223,7 +219,7 @@ start_epoch(mrd_bound *b, const live_bin *bin)
         b->counts.bad += n;
         return;
     }
-    begin_epoch(b, base, bin->t0, b->next_cause);
+    begin_epoch(b, base, b->next_cause);
     b->next_cause = MRD_EPOCH_CONTRADICTION;
     accept(b, &poly, bin->t0, ineqs, n);
 }
@@ -325,7 +321,7 @@ try_epoch(mrd_bound *b, int i, double rate_lo, double rate_hi)
         return false;
     for (int j = 0; j < i; j++)
         b->counts.bad += b->held[j].n_up + b->held[j].n_down;
-    begin_epoch(b, base, b->held[i].t0, MRD_EPOCH_CONTRADICTION);
+    begin_epoch(b, base, MRD_EPOCH_CONTRADICTION);
     accept(b, &first, b->held[i].t0, ineqs, pack(&b->held[i], ineqs));
     memmove(&b->held[0], &b->held[i + 1], (size_t) (b->held_n - i - 1) * sizeof(b->held[0]));
     b->held_n -= i + 1;
@@ -333,21 +329,13 @@ try_epoch(mrd_bound *b, int i, double rate_lo, double rate_hi)
     return true;
 }
 
+/* Nobody says what ended the old epoch: a step, a migration, a rate set by hand. So its rate is not
+ * taken over; the first seconds of the new one are wider for it. */
 static bool
 try_epochs(mrd_bound *b, int from, int to)
 {
-    mrd_poly_range old = mrd_poly_extent(&b->poly);
-    double max = b->options.rate_max;
-    /* An epoch that began by contradiction and already contradicts again: its rate was wrong. */
-    bool wrong = b->cause == MRD_EPOCH_CONTRADICTION && b->t0 - b->epoch_t0 < BOUND_YOUNG;
-
     for (int i = from; i <= to; i++) {
-        double room = b->options.w * mrd_seconds(b->t0, b->held[i].t0);
-
-        if (wrong && try_epoch(b, i, -max, max))
-            return true;
-        if (try_epoch(b, i, fmax(old.rate_lo - room, -max), fmin(old.rate_hi + room, max)) ||
-            try_epoch(b, i, -max, max))
+        if (try_epoch(b, i, -b->options.rate_max, b->options.rate_max))
             return true;
     }
     return false;

@@ -249,6 +249,43 @@ TEST(steps_break_the_epoch_soon)
     }
 }
 
+/* Steps of any size, with and without another rate behind them: where a bound is false, the quality
+ * says so. The table of the session must hold; the one that is written with a lag may have written
+ * what no packet spoke against yet, for a step of less than two round trips. */
+TEST(no_step_leaves_a_false_bound_unmarked)
+{
+    size_t n = 60, marked = 0, lagged = 0, missed = 0;
+    rng r = rng_new(rng_seed() * 7919);
+
+    for (size_t i = 0; i < n; i++) {
+        /* Forward by up to an hour. CLOCK_MONOTONIC_RAW never goes back; what a lost rate
+         * correction or a paused guest does to it is small. */
+        double jump =
+            rng_unit(&r) < 0.5 ? -pow(10, 3 + 9.5 * rng_unit(&r)) : pow(10, 3 + 3.5 * rng_unit(&r));
+        double ppb = rng_unit(&r) < 0.5 ? 0 : 2e5 * (rng_unit(&r) - 0.5);
+        sim_config c = ordinary;
+        char name[96];
+        outcome o;
+
+        snprintf(name, sizeof(name), "step of %.0f ns and %.0f ppb", jump, ppb);
+        c.name = name;
+        c.seed = rng_next(&r);
+        c.load = i % 3 == 0 ? 0.2 : 0;
+        c.step_count = 1;
+        c.steps[0] = (sim_step){ 100 + 100 * rng_unit(&r), jump, ppb };
+        run(&c, 2000, &o);
+        CHECK_ROW(name, o.err == MRD_OK && o.offline.missed_good == 0);
+        CHECK_ROW(name, o.lagged.missed_good == 0 || fabs(jump) < 2e3 * c.rtt_us || c.load > 0);
+        missed += o.offline.missed_good;
+        marked += o.offline.missed > 0;
+        lagged += o.lagged.missed_good > 0;
+        outcome_fini(&o);
+    }
+    printf("%zu steps: %zu answers of the session's table false and not marked; %zu sessions with "
+           "marked ones; %zu where the lagged table had written some\n",
+           n, missed, marked, lagged);
+}
+
 /* Between sessions there is a pair every 10 s: what a clock may do in that time is no jump. */
 TEST(a_wandering_clock_without_a_session_is_not_suspect)
 {
