@@ -4,121 +4,22 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/folder.h"
-#include "agent/worker.h"
-#include "base/hash.h"
+#include "agent/files_int.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
-#define LOOK_WATCHED   (10 * MRD_SEC)
-#define LOOK_BLIND     (2 * MRD_SEC)
-#define LOOK_BUSY      (500 * MRD_MS) /* while files wait to stand still */
-#define LOOK_GAP       (50 * MRD_MS)  /* between two looks, and four times what one takes */
 #define HASH_SLICE     (2u << 20)
 #define CHUNK          (512u << 10)
 #define RETRY          (500 * MRD_MS)
 #define TRIES          20
 #define NOTICES        16            /* reads of inotify in one turn */
 #define STAMP_SLACK    (20 * MRD_MS) /* times of files are those of the kernel's last tick */
-
-typedef enum { SEEN, READY, DONE, GIVEN_UP } file_state;
-
-typedef struct {
-    char *path;
-    const char *rel; /* inside path: below the capture directory */
-    unsigned dir;
-    uint32_t next; /* of the same directory: index + 1 */
-    uint64_t size;
-    int64_t mtime_ns, still_since;
-    file_state state;
-    uint64_t look; /* number of the directory's last look that met it */
-} file;
-
-typedef struct {
-    bool used;
-    char *label; /* its path, or how a container's is reached */
-    mrd_folder *folder;
-    int64_t uid, pid; /* whose; MRD_OWNED_ANY, MRD_NONE */
-    int64_t *pids;    /* processes that named it; none left: it goes */
-    size_t n_pids, cap_pids;
-    bool whole;                    /* not only files that were named */
-    char *names[MRD_FOLDER_NAMES]; /* named since its last look */
-    size_t n_names;
-    bool refused_for_good; /* its process is not who its ring says */
-    uint32_t first;        /* of its files: index + 1 */
-    size_t n_files, waiting;
-    uint64_t look; /* number of the look under way or the last one */
-    bool looking, blind;
-    int64_t look_at, began_at, looked_at, took_ns;
-    uint64_t looks_turn, files_turn; /* when its user had a slice, a file */
-    uint64_t beyond, refused, ignored, not_traces;
-    bool said_refused, said_ignored;
-    char said[MRD_WHY_MAX];
-} dir;
-
-typedef enum { IDLE, OPENING, HASHING, OFFERING, SENDING, FINISHING } stage;
-
-typedef enum { NOTHING, LOOK, OPEN, HASH, READ } work_kind;
-
-/* A piece of work, and all it touches: the worker's while it is under way. */
-typedef struct {
-    work_kind kind;
-    mrd_folder *folder;
-    unsigned dir;
-    int inotify;
-    mrd_folder_state look;
-    const char *rel;
-    int fd;
-    uint64_t offset, n;
-    int64_t took_ns;
-    mrd_sha256 *sha;
-    uint8_t *chunk;
-    struct stat st;
-    bool writing, known;
-    mrd_err err;
-    mrd_why why;
-} work;
-
-struct mrd_files {
-    mrd_files_options o;
-    dir dirs[MRD_FILES_DIRS];
-    file *files;
-    size_t n, cap;
-    uint32_t *slots; /* by directory and path: index + 1 */
-    size_t n_slots;
-    int inotify, polled;
-    uint64_t turn;
-    bool file_next;  /* a file's work comes before a look's */
-    int64_t pick_at; /* no file stands still for long enough before */
-    uint64_t session;
-    int64_t session_start;
-    mrd_worker *worker;
-    bool worker_polled;
-    work work;
-    /* The file under way. */
-    stage stage;
-    size_t at;
-    int fd;
-    mrd_sha256 *sha;
-    char hex[MRD_SHA256_HEX];
-    uint64_t offset;
-    size_t chunk_len; /* read and not sent */
-    bool asked;       /* a request is out */
-    uint64_t tag;
-    int64_t again_at;
-    unsigned tries;
-    mrd_buf frame;
-    uint8_t *chunk;
-    mrd_files_stats stats;
-};
 
 /* ---- Names ---- */
 
@@ -154,386 +55,6 @@ mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc)
     *ret_nc = number_after(base, "_vnc_");
     if (*ret_nc == MRD_NONE)
         *ret_nc = number_after(base, "_nc_");
-}
-
-/* ---- The table of files ---- */
-
-static size_t
-slot_of(const mrd_files *f, unsigned d, const char *path)
-{
-    size_t i = (size_t) mrd_hash64(path, strlen(path), d) & (f->n_slots - 1);
-
-    while (f->slots[i] != 0 && (f->files[f->slots[i] - 1].dir != d ||
-                                strcmp(f->files[f->slots[i] - 1].path, path) != 0))
-        i = (i + 1) & (f->n_slots - 1);
-    return i;
-}
-
-static void
-fill_slots(mrd_files *f)
-{
-    for (size_t i = 0; i < f->n; i++)
-        f->slots[slot_of(f, f->files[i].dir, f->files[i].path)] = (uint32_t) i + 1;
-}
-
-static size_t
-files_max(const mrd_files *f)
-{
-    return f->o.max_files == 0 ? MRD_FILES_MAX : f->o.max_files;
-}
-
-/* A user may have as many as are left for others; the operator's directories have what they take. */
-static bool
-has_share(const mrd_files *f, int64_t uid)
-{
-    size_t own = 0;
-
-    for (unsigned i = 0; i < MRD_FILES_DIRS && uid != MRD_OWNED_ANY; i++)
-        own += f->dirs[i].used && f->dirs[i].uid == uid ? f->dirs[i].n_files : 0;
-    return f->n < files_max(f) && (uid == MRD_OWNED_ANY || own < files_max(f) - f->n);
-}
-
-static bool
-room(mrd_files *f, int64_t uid)
-{
-    size_t cap = f->cap == 0 ? 256 : f->cap * 2;
-    file *files;
-    uint32_t *slots;
-
-    if (!has_share(f, uid))
-        return false;
-    if (f->n < f->cap)
-        return true;
-    if ((slots = calloc(cap * 2, sizeof(*slots))) == NULL)
-        return false;
-    if ((files = realloc(f->files, cap * sizeof(*files))) == NULL) {
-        free(slots);
-        return false;
-    }
-    f->files = files;
-    f->cap = cap;
-    free(f->slots);
-    f->slots = slots;
-    f->n_slots = cap * 2;
-    fill_slots(f);
-    return true;
-}
-
-/* Settled and not there any more, or of a directory that goes. */
-static bool
-is_gone(const mrd_files *f, const file *one, unsigned leaving)
-{
-    return one->dir == leaving || (one->look != f->dirs[one->dir].look && one->state >= DONE &&
-                                   !f->dirs[one->dir].looking);
-}
-
-/* Makes room; leaving: a directory whose files go with it, MRD_FILES_DIRS none. */
-static void
-forget_files(mrd_files *f, unsigned leaving)
-{
-    size_t left = 0;
-
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
-        f->dirs[i].first = 0;
-        f->dirs[i].n_files = 0;
-    }
-    for (size_t i = 0; i < f->n; i++) {
-        dir *d = &f->dirs[f->files[i].dir];
-        bool under_way = f->stage != IDLE && f->at == i;
-
-        if (!under_way && is_gone(f, &f->files[i], leaving)) {
-            f->stats.waiting -= f->files[i].state < DONE;
-            free(f->files[i].path);
-            continue;
-        }
-        if (under_way)
-            f->at = left;
-        f->files[left] = f->files[i];
-        f->files[left++].next = d->first;
-        d->first = (uint32_t) left;
-        d->n_files++;
-    }
-    f->n = left;
-    if (f->n_slots > 0)
-        memset(f->slots, 0, f->n_slots * sizeof(*f->slots));
-    fill_slots(f);
-}
-
-static void
-wait_for(mrd_files *f, file *one)
-{
-    f->stats.waiting++;
-    f->dirs[one->dir].waiting++;
-    f->pick_at = 0;
-}
-
-static void
-settle(mrd_files *f, file *one, file_state state)
-{
-    one->state = state;
-    f->stats.waiting--;
-    f->dirs[one->dir].waiting--;
-}
-
-static void
-meet_again(mrd_files *f, file *one, const mrd_folder_file *met, int64_t now)
-{
-    one->look = f->dirs[one->dir].look;
-    if (one->size == met->size && one->mtime_ns == met->mtime_ns)
-        return;
-    if (one->state == DONE || one->state == GIVEN_UP)
-        wait_for(f, one);
-    one->size = met->size;
-    one->mtime_ns = met->mtime_ns;
-    one->still_since = now;
-    one->state = SEEN;
-    f->pick_at = 0;
-}
-
-/* A file met by a look: new, changed, or as it was. */
-static void
-meet(mrd_files *f, unsigned at, const mrd_folder_file *met, int64_t now)
-{
-    dir *d = &f->dirs[at];
-    size_t label = strlen(d->label), n = label + strlen(met->rel) + 2, slot;
-    char *path = malloc(n);
-    file *one;
-
-    if (path == NULL) {
-        d->beyond++;
-        return;
-    }
-    snprintf(path, n, "%s/%s", d->label, met->rel);
-    slot = f->n_slots == 0 ? 0 : slot_of(f, at, path);
-    if (f->n_slots > 0 && f->slots[slot] != 0) {
-        meet_again(f, &f->files[f->slots[slot] - 1], met, now);
-        free(path);
-        return;
-    }
-    if (!room(f, d->uid)) {
-        d->beyond++;
-        free(path);
-        return;
-    }
-    slot = slot_of(f, at, path);
-    one = &f->files[f->n];
-    *one = (file){ .path = path,
-                   .rel = path + label + 1,
-                   .dir = at,
-                   .next = d->first,
-                   .size = met->size,
-                   .mtime_ns = met->mtime_ns,
-                   .still_since = now,
-                   .look = d->look };
-    f->slots[slot] = (uint32_t) ++f->n;
-    d->first = (uint32_t) f->n;
-    d->n_files++;
-    f->stats.found++;
-    wait_for(f, one);
-}
-
-/* ---- Directories ---- */
-
-static void
-poll_too(mrd_files *f, int fd)
-{
-    struct epoll_event ev = { .events = EPOLLIN };
-
-    if (f->polled < 0)
-        f->polled = epoll_create1(EPOLL_CLOEXEC);
-    if (f->polled >= 0)
-        (void) epoll_ctl(f->polled, EPOLL_CTL_ADD, fd, &ev);
-}
-
-/* The directory is told to go, with what is known of its files. */
-static void
-drop_dir(mrd_files *f, unsigned at)
-{
-    dir *d = &f->dirs[at];
-
-    forget_files(f, at);
-    while (d->n_names > 0)
-        free(d->names[--d->n_names]);
-    mrd_folder_free(d->folder, f->inotify);
-    free(d->label);
-    free(d->pids);
-    *d = (dir){ 0 };
-    f->stats.dirs--;
-}
-
-/* No process is left that named it, it was looked through since, and nothing of it is wanted. */
-static bool
-may_go(const mrd_files *f, unsigned at)
-{
-    const dir *d = &f->dirs[at];
-    bool busy = (f->stage != IDLE && f->files[f->at].dir == at) ||
-                (f->work.kind == LOOK && f->work.dir == at);
-
-    return d->used && d->uid != MRD_OWNED_ANY && d->n_pids == 0 && !busy && !d->looking &&
-           (d->refused_for_good || d->looked_at >= d->look_at) &&
-           (d->waiting == 0 || f->session == 0);
-}
-
-static void
-say_once(dir *d)
-{
-    if (d->refused > 0 && !d->said_refused)
-        mrd_log(MRD_LOG_WARN, "AGT-FILES-REFUSED",
-                "Files are not taken because they are links or do not belong to the directory's "
-                "user: dir=%s user=%lld files=%llu",
-                d->label, (long long) d->uid, (unsigned long long) d->refused);
-    if (d->ignored + d->not_traces > 0 && !d->said_ignored)
-        mrd_log(MRD_LOG_INFO, "AGT-FILES-IGNORED",
-                "Files of unknown kinds stay where they are: dir=%s files=%llu", d->label,
-                (unsigned long long) (d->ignored + d->not_traces));
-    d->said_refused = d->said_refused || d->refused > 0;
-    d->said_ignored = d->said_ignored || d->ignored + d->not_traces > 0;
-}
-
-static void
-say_state(dir *d, const mrd_folder_state *st)
-{
-    const char *why = st->err == MRD_OK ? "" : st->why;
-
-    if (*why != '\0' && strcmp(why, d->said) != 0)
-        mrd_log(MRD_LOG_WARN, "AGT-WATCH", "Capture directory not watched: path=%s reason=%s",
-                d->label, why);
-    snprintf(d->said, sizeof(d->said), "%s", why);
-}
-
-static void
-sum_counts(mrd_files *f)
-{
-    uint64_t before = f->stats.beyond;
-
-    f->stats.beyond = f->stats.refused = f->stats.ignored = 0;
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
-        f->stats.beyond += f->dirs[i].beyond;
-        f->stats.refused += f->dirs[i].refused;
-        f->stats.ignored += f->dirs[i].ignored + f->dirs[i].not_traces;
-    }
-    if (f->stats.beyond > 0 && before == 0)
-        mrd_log(MRD_LOG_WARN, "AGT-FILES-MAX",
-                "More files than may be known: left_out=%llu, raise --files-max or empty the "
-                "capture directories",
-                (unsigned long long) f->stats.beyond);
-}
-
-/* Those that were not met: removed before they could be taken, or settled and of no more use. */
-static size_t
-look_for_gone(mrd_files *f, const dir *d)
-{
-    size_t gone = 0;
-
-    for (uint32_t i = d->first; i != 0; i = f->files[i - 1].next) {
-        file *one = &f->files[i - 1];
-
-        if (one->look == d->look || (f->stage != IDLE && f->at == i - 1))
-            continue;
-        if (one->state < DONE) {
-            settle(f, one, GIVEN_UP);
-            f->stats.failed++;
-        }
-        gone++;
-    }
-    return gone;
-}
-
-static void
-end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, int64_t now)
-{
-    dir *d = &f->dirs[at];
-    uint64_t beyond = d->beyond;
-    size_t gone;
-    bool again;
-
-    d->looking = false;
-    d->looked_at = d->began_at;
-    d->blind = st->blind;
-    d->refused = st->refused;
-    d->ignored = st->ignored;
-    d->beyond += st->left_out;
-    gone = look_for_gone(f, d);
-    again = gone > 0 && beyond > 0;
-    if (again || gone > f->n / 2)
-        forget_files(f, MRD_FILES_DIRS);
-    d->look_at = now + (again            ? 0 /* there is room for the others now */
-                        : d->waiting > 0 ? LOOK_BUSY
-                        : d->blind       ? LOOK_BLIND
-                                         : LOOK_WATCHED);
-    sum_counts(f);
-    say_once(d);
-}
-
-static void
-apply_look(mrd_files *f, int64_t now)
-{
-    const work *w = &f->work;
-    dir *d = &f->dirs[w->dir];
-    const mrd_folder_file *found;
-    size_t n;
-
-    found = mrd_folder_found(d->folder, &n);
-    for (size_t i = 0; i < n; i++)
-        meet(f, w->dir, &found[i], now);
-    d->took_ns += w->took_ns;
-    say_state(d, &w->look);
-    d->refused_for_good = w->look.lost;
-    if (w->look.over)
-        end_look(f, w->dir, &w->look, now);
-}
-
-/* When it may be looked at: a directory that takes long is looked at for a fifth of the time. */
-static int64_t
-due_at(const dir *d)
-{
-    int64_t gap = d->took_ns * 4 < LOOK_GAP ? LOOK_GAP : d->took_ns * 4;
-
-    if (!d->used || d->refused_for_good)
-        return INT64_MAX;
-    if (d->looking)
-        return 0;
-    return d->began_at > 0 && d->look_at < d->began_at + d->took_ns + gap
-               ? d->began_at + d->took_ns + gap
-               : d->look_at;
-}
-
-/* When a user had its last slice, or its last file. */
-static uint64_t
-served(const mrd_files *f, int64_t uid, bool looks)
-{
-    uint64_t last = 0;
-
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
-        const dir *d = &f->dirs[i];
-        uint64_t turn = looks ? d->looks_turn : d->files_turn;
-
-        if (d->used && d->uid == uid && turn > last)
-            last = turn;
-    }
-    return last;
-}
-
-/* The directory to go on with: of the user, then the directory, that waited longest. */
-static bool
-choose_dir(const mrd_files *f, int64_t now, unsigned *ret_at)
-{
-    uint64_t best_user = UINT64_MAX, best = UINT64_MAX;
-
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
-        const dir *d = &f->dirs[i];
-        uint64_t user;
-
-        if (!d->used || due_at(d) > now)
-            continue;
-        user = served(f, d->uid, true);
-        if (user < best_user || (user == best_user && d->looks_turn < best)) {
-            best_user = user;
-            best = d->looks_turn;
-            *ret_at = i;
-        }
-    }
-    return best_user != UINT64_MAX;
 }
 
 /* ---- Work for the thread ---- */
@@ -624,7 +145,7 @@ post(mrd_files *f)
         return;
     }
     if (!f->worker_polled)
-        poll_too(f, mrd_worker_fd(f->worker));
+        mrd_files_poll(f, mrd_worker_fd(f->worker));
     f->worker_polled = true;
 }
 
@@ -644,27 +165,13 @@ post_file(mrd_files *f, work_kind kind)
     post(f);
 }
 
-/* What was asked for while the thread may have had the folder. */
-static void
-tell_folder(dir *d)
-{
-    if (d->whole)
-        mrd_folder_whole(d->folder);
-    while (d->n_names > 0) {
-        d->n_names--;
-        if (!d->whole && mrd_folder_name(d->folder, d->names[d->n_names]) != MRD_OK)
-            d->beyond++;
-        free(d->names[d->n_names]);
-    }
-}
-
 static bool
 post_look(mrd_files *f, int64_t now)
 {
     unsigned at;
     dir *d;
 
-    if (!choose_dir(f, now, &at))
+    if (!mrd_files_choose(f, now, &at))
         return false;
     d = &f->dirs[at];
     if (!d->looking) {
@@ -673,13 +180,13 @@ post_look(mrd_files *f, int64_t now)
         d->began_at = now;
         d->took_ns = 0;
         d->beyond = 0;
-        tell_folder(d);
+        mrd_files_tell(d);
     }
     d->looks_turn = ++f->turn;
     if (f->inotify < 0) { /* only now: a user has no more than 128 of them */
         f->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
         if (f->inotify >= 0)
-            poll_too(f, f->inotify);
+            mrd_files_poll(f, f->inotify);
     }
     f->work = (work){ .kind = LOOK, .folder = d->folder, .dir = at, .inotify = f->inotify };
     post(f);
@@ -714,7 +221,7 @@ finish(mrd_files *f, file_state state, const char *sentence)
         one->still_since = mrd_local_now().ns;
         return;
     }
-    settle(f, one, state);
+    mrd_files_settle(f, one, state);
     f->stats.delivered += state == DONE;
     f->stats.failed += state == GIVEN_UP;
     if (f->o.settled != NULL)
@@ -728,10 +235,10 @@ ignore(mrd_files *f)
     dir *d = &f->dirs[one->dir];
 
     close_file(f);
-    settle(f, one, DONE);
+    mrd_files_settle(f, one, DONE);
     d->not_traces++;
-    sum_counts(f);
-    say_once(d);
+    mrd_files_sum(f);
+    mrd_files_say(d);
 }
 
 static bool
@@ -792,7 +299,7 @@ is_ready(mrd_files *f, file *one, int64_t now)
         return false;
     }
     if (one->mtime_ns < f->session_start - STAMP_SLACK) { /* of an earlier run */
-        settle(f, one, DONE);
+        mrd_files_settle(f, one, DONE);
         return false;
     }
     return true;
@@ -809,7 +316,8 @@ pick(mrd_files *f, int64_t now)
         return;
     f->pick_at = INT64_MAX;
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        waited[i] = f->dirs[i].waiting == 0 ? UINT64_MAX : served(f, f->dirs[i].uid, false);
+        waited[i] =
+            f->dirs[i].waiting == 0 ? UINT64_MAX : mrd_files_served(f, f->dirs[i].uid, false);
     for (size_t i = 0; i < f->n; i++)
         if (waited[f->files[i].dir] < best_turn && is_ready(f, &f->files[i], now)) {
             best_turn = waited[f->files[i].dir];
@@ -1029,7 +537,7 @@ collect(mrd_files *f, int64_t now)
     f->work.kind = NOTHING;
     switch (kind) {
     case LOOK:
-        apply_look(f, now);
+        mrd_files_looked(f, now);
         break;
     case OPEN:
         apply_open(f);
@@ -1076,14 +584,6 @@ hand_out(mrd_files *f, int64_t now)
         (void) post_look(f, now);
 }
 
-static void
-forget_dirs(mrd_files *f)
-{
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        if (may_go(f, i))
-            drop_dir(f, i);
-}
-
 void
 mrd_files_step(mrd_files *f, int64_t now)
 {
@@ -1092,7 +592,7 @@ mrd_files_step(mrd_files *f, int64_t now)
     if (f->stage == IDLE)
         pick(f, now);
     hand_out(f, now);
-    forget_dirs(f);
+    mrd_files_forget_dirs(f);
     if (f->asked || now < f->again_at)
         return;
     if (f->stage == OFFERING)
@@ -1122,133 +622,9 @@ mrd_files_next_ns(const mrd_files *f)
     if (file_work(f) != NOTHING)
         return 0;
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        if (due_at(&f->dirs[i]) < next)
-            next = due_at(&f->dirs[i]);
+        if (mrd_files_due(&f->dirs[i]) < next)
+            next = mrd_files_due(&f->dirs[i]);
     return f->stage == IDLE && f->session != 0 && f->pick_at < next ? f->pick_at : next;
-}
-
-/* ---- What is watched ---- */
-
-static dir *
-find_dir(mrd_files *f, mrd_str label, int64_t uid)
-{
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        if (f->dirs[i].used && f->dirs[i].uid == uid &&
-            mrd_str_eq(mrd_str_of(f->dirs[i].label), label))
-            return &f->dirs[i];
-    return NULL;
-}
-
-static dir *
-free_dir(mrd_files *f, int64_t uid)
-{
-    unsigned own = 0, used = 0;
-    dir *d = NULL;
-
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
-        used += f->dirs[i].used;
-        own += f->dirs[i].used && f->dirs[i].uid == uid;
-        if (!f->dirs[i].used)
-            d = &f->dirs[i];
-    }
-    return uid == MRD_OWNED_ANY || own < MRD_FILES_DIRS - used ? d : NULL;
-}
-
-static mrd_err
-add_pid(dir *d, int64_t pid)
-{
-    size_t cap = d->cap_pids == 0 ? 4 : d->cap_pids * 2;
-    int64_t *grown;
-
-    for (size_t i = 0; i < d->n_pids; i++)
-        if (d->pids[i] == pid)
-            return MRD_OK;
-    if (d->n_pids == d->cap_pids) {
-        if ((grown = realloc(d->pids, cap * sizeof(*grown))) == NULL)
-            return MRD_NOMEM;
-        d->pids = grown;
-        d->cap_pids = cap;
-    }
-    d->pids[d->n_pids++] = pid;
-    return MRD_OK;
-}
-
-static mrd_err
-add_name(dir *d, const char *name)
-{
-    for (size_t i = 0; i < d->n_names; i++)
-        if (strcmp(d->names[i], name) == 0)
-            return MRD_OK;
-    if (d->n_names == MRD_FOLDER_NAMES)
-        return MRD_LIMIT;
-    if ((d->names[d->n_names] = strdup(name)) == NULL)
-        return MRD_NOMEM;
-    d->n_names++;
-    return MRD_OK;
-}
-
-static mrd_err
-new_dir(mrd_files *f, const mrd_files_place *place, mrd_str label, int64_t uid, dir **ret_dir)
-{
-    mrd_folder_options fo = { f->o.proc_root, place->path, place->claim };
-    dir *d = free_dir(f, uid);
-
-    if (d == NULL)
-        return MRD_LIMIT;
-    *d = (dir){
-        .label = mrd_str_dup(label), .folder = mrd_folder_new(&fo), .uid = uid, .pid = place->pid
-    };
-    if (d->label == NULL || d->folder == NULL) {
-        free(d->label);
-        mrd_folder_free(d->folder, -1);
-        *d = (dir){ 0 };
-        return MRD_NOMEM;
-    }
-    d->used = true;
-    f->stats.dirs++;
-    *ret_dir = d;
-    return MRD_OK;
-}
-
-mrd_err
-mrd_files_watch(mrd_files *f, const mrd_files_place *place)
-{
-    mrd_str label = mrd_str_of(place->label != NULL ? place->label : place->path);
-    int64_t uid = place->claim == NULL ? MRD_OWNED_ANY : (int64_t) place->claim->uid;
-    mrd_err err = MRD_OK;
-    dir *d;
-
-    if (place->path[0] == '\0' || (place->claim != NULL && place->path[0] != '/'))
-        return MRD_INVALID;
-    while (label.len > 1 && label.p[label.len - 1] == '/')
-        label.len--;
-    d = find_dir(f, label, uid);
-    if (d == NULL && (err = new_dir(f, place, label, uid, &d)) != MRD_OK)
-        return err;
-    if (place->claim != NULL && (err = add_pid(d, place->pid)) != MRD_OK)
-        return err;
-    if (place->name == NULL && !d->whole) {
-        d->whole = true;
-        d->look_at = 0;
-    } else if (place->name != NULL && !d->whole) {
-        err = add_name(d, place->name);
-        d->look_at = 0;
-    }
-    return err;
-}
-
-void
-mrd_files_gone(mrd_files *f, int64_t pid)
-{
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
-        dir *d = &f->dirs[i];
-
-        for (size_t k = 0; k < d->n_pids; k++)
-            if (d->pids[k] == pid) {
-                d->pids[k--] = d->pids[--d->n_pids];
-                d->look_at = d->n_pids == 0 ? mrd_local_now().ns : d->look_at;
-            }
-    }
 }
 
 void
@@ -1320,7 +696,7 @@ mrd_files_close(mrd_files *f)
     close_file(f);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (f->dirs[i].used)
-            drop_dir(f, i);
+            mrd_files_drop(f, i);
     if (f->inotify >= 0)
         close(f->inotify);
     if (f->polled >= 0)

@@ -1,0 +1,126 @@
+/*
+ * agent/files_int.h - inside of files: files.c (one file through, and the thread's work),
+ * files_dirs.c (directories and the table of their files).
+ */
+#ifndef MRD_AGENT_FILES_INT_H
+#define MRD_AGENT_FILES_INT_H
+
+#include <sys/stat.h>
+
+#include "agent/files.h"
+#include "agent/folder.h"
+#include "agent/worker.h"
+#include "base/hash.h"
+
+typedef enum { SEEN, READY, DONE, GIVEN_UP } file_state;
+
+typedef struct {
+    char *path;
+    const char *rel; /* inside path: below the capture directory */
+    unsigned dir;
+    uint32_t next; /* of the same directory: index + 1 */
+    uint64_t size;
+    int64_t mtime_ns, still_since;
+    file_state state;
+    uint64_t look; /* number of the directory's last look that met it */
+} file;
+
+typedef struct {
+    bool used;
+    char *label; /* its path, or how a container's is reached */
+    mrd_folder *folder;
+    int64_t uid, pid; /* whose; MRD_OWNED_ANY, MRD_NONE */
+    int64_t *pids;    /* processes that named it; none left: it goes */
+    size_t n_pids, cap_pids;
+    bool whole;                    /* not only files that were named */
+    char *names[MRD_FOLDER_NAMES]; /* named since its last look */
+    size_t n_names;
+    bool refused_for_good; /* its process is not who its ring says */
+    uint32_t first;        /* of its files: index + 1 */
+    size_t n_files, waiting;
+    uint64_t look; /* number of the look under way or the last one */
+    bool looking, blind;
+    int64_t look_at, began_at, looked_at, took_ns;
+    uint64_t looks_turn, files_turn; /* when its user had a slice, a file */
+    uint64_t beyond, refused, ignored, not_traces;
+    bool said_refused, said_ignored;
+    char said[MRD_WHY_MAX];
+} dir;
+
+typedef enum { IDLE, OPENING, HASHING, OFFERING, SENDING, FINISHING } stage;
+
+typedef enum { NOTHING, LOOK, OPEN, HASH, READ } work_kind;
+
+/* A piece of work, and all it touches: the worker's while it is under way. */
+typedef struct {
+    work_kind kind;
+    mrd_folder *folder;
+    unsigned dir;
+    int inotify;
+    mrd_folder_state look;
+    const char *rel;
+    int fd;
+    uint64_t offset, n;
+    int64_t took_ns;
+    mrd_sha256 *sha;
+    uint8_t *chunk;
+    struct stat st;
+    bool writing, known;
+    mrd_err err;
+    mrd_why why;
+} work;
+
+struct mrd_files {
+    mrd_files_options o;
+    dir dirs[MRD_FILES_DIRS];
+    file *files;
+    size_t n, cap;
+    uint32_t *slots; /* by directory and path: index + 1 */
+    size_t n_slots;
+    int inotify, polled;
+    uint64_t turn;
+    bool file_next;  /* a file's work comes before a look's */
+    int64_t pick_at; /* no file stands still for long enough before */
+    uint64_t session;
+    int64_t session_start;
+    mrd_worker *worker;
+    bool worker_polled;
+    work work;
+    /* The file under way. */
+    stage stage;
+    size_t at;
+    int fd;
+    mrd_sha256 *sha;
+    char hex[MRD_SHA256_HEX];
+    uint64_t offset;
+    size_t chunk_len; /* read and not sent */
+    bool asked;       /* a request is out */
+    uint64_t tag;
+    int64_t again_at;
+    unsigned tries;
+    mrd_buf frame;
+    uint8_t *chunk;
+    mrd_files_stats stats;
+};
+
+/* ---- files_dirs.c ---- */
+
+/* Waits for this descriptor, too. */
+void mrd_files_poll(mrd_files *f, int fd);
+/* A slice of a look is done. */
+void mrd_files_looked(mrd_files *f, int64_t now);
+/* When the directory may be looked at, INT64_MAX never; the one to go on with, false: none. */
+int64_t mrd_files_due(const dir *d);
+bool mrd_files_choose(const mrd_files *f, int64_t now, unsigned *ret_at);
+/* Hands the folder what was asked for while the thread may have had it. */
+void mrd_files_tell(dir *d);
+/* When a user had its last slice (looks), or its last file. */
+uint64_t mrd_files_served(const mrd_files *f, int64_t uid, bool looks);
+void mrd_files_settle(mrd_files *f, file *one, file_state state);
+void mrd_files_sum(mrd_files *f);
+void mrd_files_say(dir *d); /* once for each directory */
+/* A directory with what is known of its files; those that are not needed any more. */
+void mrd_files_drop(mrd_files *f, unsigned at);
+void mrd_files_forget_dirs(mrd_files *f);
+
+#endif
