@@ -11,6 +11,8 @@
  *
  * The thread fetches often enough that rings of the runtime do not overrun: the pause halves when a
  * fetch brought much and doubles when it brought little, and there is none after a full portion.
+ * While the ring has no room for what a fetch may bring (the agent is away) it does not fetch: the
+ * runtime's rings hold a million events a core, ours 8 MiB of text.
  * Lock: `lock` guards everything here and is held around calls of the trace interface, never while
  * text waits for room in the ring. Between its turns the thread looks after requests for device
  * profiles (nrt_request.c), without it.
@@ -26,33 +28,35 @@
 #include <time.h>
 
 #include "base/event_type.h"
+#include "capture/nrt_text.h"
 #include "capture/process.h"
 
-#define PORTION      4000u            /* events per core of one fetch */
-#define PAUSE_MIN    (2 * 1000000L)   /* ns */
-#define PAUSE_MAX    (100 * 1000000L) /* also the most that a kill loses */
-#define MUCH         (256u << 10)     /* bytes of one fetch */
-#define QUEUE_MAX    (64u << 20)      /* bytes of copies that wait for the thread */
-#define RETRIES      8u               /* of a fetch before its trace ends */
-#define RING_BYTES   (8u << 20)
-#define RING_WAIT_NS (1 * 1000000000LL) /* for a reader that is slow */
+#define PORTION       4000u /* events per core of one fetch, at most */
+#define PORTION_MIN   64u
+#define PORTION_FIRST 500u
+#define EVENT_BYTES   150u             /* of text, about the least */
+#define PAUSE_MIN     (2 * 1000000L)   /* ns */
+#define PAUSE_MAX     (100 * 1000000L) /* also the most that a kill loses */
+#define MUCH          (256u << 10)     /* bytes of one fetch */
+#define QUEUE_MAX     (64u << 20)      /* bytes of copies that wait for the thread */
+#define RETRIES       8u               /* of a fetch before its trace ends */
+#define REST_BYTES    (30u << 20)      /* at the end: of texts in one ring of their own */
+#define RING_BYTES    (8u << 20)
+#define ROOM_PAUSE    (5 * 1000000L) /* until the ring is asked again for room */
+#define RING_PAUSE    999999999L     /* until a ring is asked for again */
 
 typedef enum { OFF, OURS, APP } trace_owner;
-
-typedef struct text {
-    struct text *next;
-    size_t len;
-    char p[];
-} text;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake, room; /* monotonic clock; made with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
 static trace_owner owner;
-static text *first, **last = &first;
-static size_t queued, lost_texts;
+static mrd_sys_texts texts; /* that wait for room */
+static size_t lost_texts;
 static nrt_sys_trace_fetch_options_t *portion;
+static unsigned portion_events;
+static size_t much; /* bytes of a fetch after which the pause halves */
 
 /* ---- the runtime's side; all with the lock ----------------------------------------------------
  */
@@ -64,8 +68,12 @@ env_filters(nrt_sys_trace_config_t *config)
     __typeof__(nrt_sys_trace_config_set_max_events_per_nc) *set =
         MRD_NRT_REAL(nrt_sys_trace_config_set_max_events_per_nc);
 
-    if (max != NULL && set != NULL && strtoull(max, NULL, 10) > 0)
-        set(config, strtoull(max, NULL, 10));
+    much = MUCH;
+    if (max == NULL || set == NULL || strtoull(max, NULL, 10) == 0)
+        return;
+    set(config, strtoull(max, NULL, 10));
+    if (strtoull(max, NULL, 10) < MUCH / EVENT_BYTES) /* half of a small ring is much */
+        much = (size_t) strtoull(max, NULL, 10) * EVENT_BYTES / 2;
 }
 
 #define FILTER_TYPE "NEURON_RT_INSPECT_EVENT_FILTER_TYPE"
@@ -152,30 +160,23 @@ arm(void)
     mrd_rec_notice(sentence, NULL, 0);
 }
 
-/* Copies for the thread. What does not fit is counted and told. */
+/* Copies for the thread. What does not fit is missing in the numbers of the next one, or is told.
+ */
 static void
 enqueue(const char *p, size_t len)
 {
     struct timespec until;
-    text *t;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += 1;
-    while (runs && queued > 0 && queued + len > QUEUE_MAX)
+    while (runs && !stopping && texts.bytes > 0 && texts.bytes + len > QUEUE_MAX)
         if (pthread_cond_timedwait(&room, &lock, &until) == ETIMEDOUT)
             break;
-    if (!runs || (queued > 0 && queued + len > QUEUE_MAX) ||
-        (t = malloc(sizeof(*t) + len)) == NULL) {
+    if (!runs || (texts.bytes > 0 && texts.bytes + len > QUEUE_MAX) ||
+        !mrd_sys_texts_add(&texts, p, len))
         lost_texts++;
-        return;
-    }
-    t->next = NULL;
-    t->len = len;
-    memcpy(t->p, p, len);
-    *last = t;
-    last = &t->next;
-    queued += len;
-    pthread_cond_signal(&wake);
+    else
+        pthread_cond_signal(&wake);
 }
 
 /* One portion; NULL when the runtime refuses. Freed by the runtime's own function. */
@@ -196,8 +197,9 @@ has_events(const char *p, size_t len)
     return len > 256 || (p != NULL && memmem(p, len, "\"event_type\"", 12) != NULL);
 }
 
-static void
-take_rest(void)
+/* What the runtime still has, until so many bytes wait. False: it has no more. */
+static bool
+take_rest(size_t limit)
 {
     NRT_STATUS status = NRT_SUCCESS;
     unsigned failures = 0;
@@ -205,7 +207,7 @@ take_rest(void)
     size_t len;
     char *p;
 
-    while (more && failures < RETRIES) {
+    while (more && failures < RETRIES && texts.bytes < limit) {
         if ((p = fetch(&len, &status)) == NULL) {
             failures++;
             continue;
@@ -219,58 +221,33 @@ take_rest(void)
 
         mrd_rec_notice("system trace lost: the runtime did not hand out its last events", &arg, 1);
     }
+    return more && failures < RETRIES;
 }
 
 static void
 stop_ours(void)
 {
-    take_rest();
+    (void) take_rest(SIZE_MAX);
     (void) MRD_NRT_REAL(nrt_sys_trace_stop)();
     owner = OFF;
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* How long to wait for room: only for a reader that is there and moves. Without one the ring fills
- * and keeps the beginning, the rest is counted lost, and the program is not held up at its end. */
-static int64_t
-patience(bool stalled)
-{
-    const mrd_ring_writer *w = mrd_proc_writer();
-
-    if (stalled || w == NULL || w->hdr == NULL ||
-        atomic_load_explicit(&w->hdr->reader_pid, memory_order_relaxed) == 0)
-        return 0;
-    return RING_WAIT_NS;
-}
-
-/* By the thread only. */
-static void
-record(const char *p, size_t len)
-{
-    static uint32_t name;
-    static bool stalled; /* the last text did not fit though it waited */
-
-    if (name == 0)
-        name = mrd_rec_name("nrt_sys_trace");
-    if (mrd_rec_on(MRD_CAP_SYS)) /* paused: the events are taken out and dropped, as asked */
-        stalled = mrd_rec_blob(name, p, len, patience(stalled)) < len;
-}
-
-/* With the lock, which it drops while it records. */
-static void
+/* With the lock, which it drops while it records. False: some wait for room. */
+static bool
 record_queued(void)
 {
-    while (first != NULL) {
-        text *t = first;
+    bool done = true;
 
-        if ((first = t->next) == NULL)
-            last = &first;
+    while (texts.first != NULL && done) {
+        mrd_sys_text *t = texts.first;
+
         pthread_mutex_unlock(&lock);
-        record(t->p, t->len);
+        done = mrd_sys_text_put(t);
         pthread_mutex_lock(&lock);
-        queued -= t->len;
-        free(t);
+        if (done)
+            mrd_sys_texts_drop_first(&texts);
         pthread_cond_signal(&room);
     }
     if (lost_texts > 0) {
@@ -281,6 +258,32 @@ record_queued(void)
                        "could be passed on",
                        &arg, 1);
     }
+    return done;
+}
+
+/* A fetch brings a part of what the ring can hold at all. */
+static void
+set_portion(unsigned events)
+{
+    __typeof__(nrt_sys_trace_fetch_options_set_max_events_per_nc) *set =
+        MRD_NRT_REAL(nrt_sys_trace_fetch_options_set_max_events_per_nc);
+
+    if (portion == NULL || set == NULL || events == portion_events)
+        return;
+    portion_events = events;
+    set(portion, events);
+}
+
+/* How many cores there are is not known before a text shows how large it is. */
+static void
+learn_portion(size_t len)
+{
+    size_t max = mrd_rec_blob_max();
+
+    if (len > max / 2 && portion_events > PORTION_MIN)
+        set_portion(portion_events / 2);
+    else if (len < max / 8 && portion_events < PORTION)
+        set_portion(portion_events * 2 < PORTION ? portion_events * 2 : PORTION);
 }
 
 /* Returns how long to wait before the next; with the lock. */
@@ -289,21 +292,46 @@ turn(long pause)
 {
     NRT_STATUS status;
     size_t len = 0;
+    bool full;
     char *p;
 
-    record_queued();
-    if (owner != OURS || (p = fetch(&len, &status)) == NULL)
+    if (!record_queued())
+        return ROOM_PAUSE;
+    if (owner != OURS)
+        return PAUSE_MAX;
+    if (mrd_rec_blob_max() == 0)
+        return RING_PAUSE;
+    if (!mrd_rec_blob_fits(mrd_rec_blob_max() / 2))
+        return ROOM_PAUSE; /* the runtime keeps its events meanwhile */
+    if ((p = fetch(&len, &status)) == NULL)
         return PAUSE_MAX; /* a refused fetch is tried again: its events are still there */
-    if (has_events(p, len)) {
-        pthread_mutex_unlock(&lock);
-        record(p, len);
-        pthread_mutex_lock(&lock);
-    }
+    if (has_events(p, len) && !mrd_sys_text_put_whole(p, len))
+        enqueue(p, len);
     MRD_NRT_REAL(nrt_sys_trace_buffer_free)(p);
-    if (len > (size_t) PORTION * 150)
+    full = len > (size_t) portion_events * EVENT_BYTES;
+    learn_portion(len);
+    if (full)
         return 0; /* a full portion: the runtime has more */
-    pause = len > MUCH ? pause / 2 : pause * 2;
+    pause = len > much ? pause / 2 : pause * 2;
     return pause < PAUSE_MIN ? PAUSE_MIN : pause > PAUSE_MAX ? PAUSE_MAX : pause;
+}
+
+/* All that is left, by the thread itself. What does not fit into its ring goes behind it, and so
+ * does what follows. */
+static void
+finish(void)
+{
+    bool more = owner != OFF, fits = true;
+
+    do {
+        more = more && take_rest(REST_BYTES);
+        fits = fits && record_queued();
+        if (!fits)
+            mrd_sys_texts_rest(&texts);
+    } while (more);
+    if (owner == OURS)
+        (void) MRD_NRT_REAL(nrt_sys_trace_stop)();
+    owner = OFF;
 }
 
 static void *
@@ -313,7 +341,7 @@ work(void *arg)
 
     (void) arg;
     mrd_rec_thread_ring_size(RING_BYTES);
-    mrd_rec_thread_name("meridian system trace");
+    mrd_rec_thread_name(MRD_NRT_TEXT_THREAD);
     pthread_mutex_lock(&lock);
     while (!stopping) {
         struct timespec until;
@@ -330,10 +358,10 @@ work(void *arg)
         until.tv_nsec += pause;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
-        if (!stopping && first == NULL)
+        if (!stopping && (texts.first == NULL || pause == ROOM_PAUSE))
             pthread_cond_timedwait(&wake, &lock, &until);
     }
-    record_queued();
+    finish();
     pthread_mutex_unlock(&lock);
     return NULL;
 }
@@ -377,10 +405,10 @@ fork_child(void)
     pthread_mutex_init(&lock, NULL);
     runs = stopping = false;
     owner = OFF;
-    first = NULL; /* the parent's to record */
-    last = &first;
-    queued = lost_texts = 0;
+    texts = (mrd_sys_texts){ 0 }; /* the parent's to record */
+    lost_texts = 0;
     portion = NULL;
+    mrd_sys_text_apart(); /* the runtime goes on counting */
     mrd_nrt_request_forked();
 }
 
@@ -395,7 +423,7 @@ make_portion(void)
         MRD_NRT_REAL(nrt_sys_trace_fetch_options_set_max_events_per_nc);
 
     if (portion == NULL && make != NULL && set != NULL && make(&portion) == NRT_SUCCESS)
-        set(portion, PORTION);
+        set_portion(PORTION_FIRST);
 }
 
 void
@@ -427,11 +455,6 @@ mrd_nrt_trace_end(void)
 
     mrd_nrt_request_end();
     pthread_mutex_lock(&lock);
-    if (runs && owner == OURS)
-        stop_ours();
-    else if (runs && owner == APP)
-        take_rest(); /* the application closes without a stop: nobody else can want them */
-    owner = OFF;
     join = runs;
     stopping = true;
     if (join)
@@ -476,7 +499,7 @@ mrd_nrt_trace_app_stop(void)
     if (owner == OURS)
         stop_ours();
     else if (owner == APP)
-        take_rest();
+        (void) take_rest(SIZE_MAX);
     status = MRD_NRT_REAL(nrt_sys_trace_stop)();
     if (owner == APP && status == NRT_SUCCESS)
         owner = OFF;

@@ -39,6 +39,7 @@ _Thread_local mrd_ring_writer *mrd_tls_writer = &no_writer;
 static _Thread_local bool tls_attaching __attribute__((tls_model("initial-exec")));
 static _Thread_local uint64_t tls_retry __attribute__((tls_model("initial-exec")));
 static _Thread_local size_t tls_want __attribute__((tls_model("initial-exec")));
+static _Thread_local bool tls_rest __attribute__((tls_model("initial-exec")));
 
 uint32_t mrd_gate;
 mrd_ring_clock_id mrd_proc_clock = MRD_RING_CLOCK_RAW;
@@ -292,6 +293,7 @@ make_ring(uint64_t data_len, int32_t tid)
 {
     uint32_t dict_len = round_up_page(mrd_proc_settings.ring_dict);
     uint64_t len = MRD_RING_HEADER_LEN + dict_len + data_len;
+    mrd_ring_owner_claim claim;
     mrd_ring_writer *w;
     char why[160];
     int err;
@@ -300,7 +302,9 @@ make_ring(uint64_t data_len, int32_t tid)
         return NULL;
     if ((w = mrd_proc_map(sizeof(*w), true)) == NULL)
         return NULL;
-    err = mrd_ring_create(w, mrd_proc_settings.ring_dir, &proc->id.claim, tid, data_len, dict_len);
+    claim = proc->id.claim;
+    claim.rest = tls_rest;
+    err = mrd_ring_create(w, mrd_proc_settings.ring_dir, &claim, tid, data_len, dict_len);
     if (err != 0) {
         munmap(w, sizeof(*w));
         if (proc->all == NULL && err != ENOSPC && err != EMFILE && err != ENFILE) {
@@ -327,7 +331,7 @@ get_ring(void)
     mrd_ring_writer *w;
 
     begin_process();
-    if ((w = take_idle(data_len, tid)) == NULL)
+    if (tls_rest || (w = take_idle(data_len, tid)) == NULL)
         w = make_ring(data_len, tid);
     if (w != NULL && atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL) {
         uint64_t early = atomic_load_explicit(&proc->unringed, memory_order_relaxed);
@@ -466,6 +470,29 @@ uint32_t
 mrd_proc_pid(void)
 {
     return proc->pid;
+}
+
+size_t
+mrd_rec_ring_room(void)
+{
+    uint64_t total = (uint64_t) mrd_proc_settings.ring_total, room, p = MRD_RING_DATA_MIN;
+
+    if (!mrd_proc_lock())
+        return 0;
+    room = total > proc->total ? total - proc->total : 0;
+    mrd_proc_unlock();
+    room = room > MRD_RING_HEADER_LEN + (uint64_t) round_up_page(mrd_proc_settings.ring_dict)
+               ? room - MRD_RING_HEADER_LEN - round_up_page(mrd_proc_settings.ring_dict)
+               : 0;
+    while (p * 2 <= room && p * 2 <= MRD_RING_DATA_MAX)
+        p *= 2;
+    return p <= room ? p : 0;
+}
+
+void
+mrd_rec_thread_ring_rest(void)
+{
+    tls_rest = true;
 }
 
 void

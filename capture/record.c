@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "capture/names.h"
@@ -11,7 +10,6 @@
 #define TEXT_ITEM_MAX 32000u /* longer texts are cut; JSON is not, it would no longer be JSON */
 #define BLOB_PIECE    16384u
 #define SLOT_NONE     UINT32_MAX /* scope: in no place of the header, ends as a record of its own */
-#define WAIT_STEP_NS  500000
 
 uint64_t
 mrd_rec_now(void)
@@ -441,15 +439,9 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
 
 /* ---- blobs ----------------------------------------------------------------------------------- */
 
-typedef struct {
-    uint32_t name, seq;
-    const uint8_t *data;
-    size_t len, at;
-} blob;
-
 /* False: no room now. */
 static bool
-put_piece(mrd_ring_writer *w, blob *b)
+put_piece(mrd_ring_writer *w, mrd_rec_blob *b)
 {
     size_t max = mrd_ring_rec_max(w) - sizeof(mrd_ring_rec), n = b->len - b->at, len;
     uint64_t now = mrd_rec_now();
@@ -461,7 +453,7 @@ put_piece(mrd_ring_writer *w, blob *b)
     if ((rec = mrd_ring_reserve_slow(w, len, now, true)) == NULL)
         return false;
     rec->kind = MRD_REC_BLOB;
-    rec->flags = (uint8_t) ((b->at == 0 ? MRD_RECF_FIRST : 0) |
+    rec->flags = (uint8_t) ((b->at == 0 ? MRD_RECF_FIRST | (b->apart ? MRD_RECF_APART : 0) : 0) |
                             (b->at + n == b->len ? MRD_RECF_LAST : 0) | MRD_RECF_BODY);
     rec->units = (uint16_t) (len / MRD_RING_UNIT);
     rec->name = known(w, b->name);
@@ -469,46 +461,82 @@ put_piece(mrd_ring_writer *w, blob *b)
     rec->value = b->at;
     rec->domain = b->seq;
     rec->track = (uint32_t) n;
-    memcpy(rec + 1, b->data + b->at, n);
+    memcpy(rec + 1, (const uint8_t *) b->data + b->at, n);
     memset((uint8_t *) (rec + 1) + n, 0, len - sizeof(*rec) - n);
     mrd_ring_commit(w, len);
     b->at += n;
     return true;
 }
 
-/* Puts what fits now; false when the writer cannot be entered. */
-static bool
-put_pieces(blob *b)
+mrd_blob_step
+mrd_rec_blob_put(mrd_rec_blob *b)
 {
+    int saved = errno;
     mrd_ring_writer *w = enter(mrd_rec_now());
 
     if (w == NULL)
-        return false;
+        return MRD_BLOB_SILENT;
     if (b->at == 0)
         b->seq = ++w->blob_seq;
     while (b->at < b->len && put_piece(w, b))
         ;
+    if (b->at == 0)
+        w->blob_seq--;
     mrd_ring_leave(w);
-    return true;
+    errno = saved;
+    return b->at < b->len ? MRD_BLOB_ROOM : MRD_BLOB_DONE;
+}
+
+/* Bytes of the ring that `len` bytes of text take at most: records, the PAD at the end of the area,
+ * what the writer says in between. */
+static size_t
+blob_need(const mrd_ring_writer *w, size_t len)
+{
+    size_t max = mrd_ring_rec_max(w), piece = max < BLOB_PIECE ? max : BLOB_PIECE;
+
+    return len + (len / (piece - sizeof(mrd_ring_rec)) + 1) * 3 * MRD_RING_UNIT + 2 * piece;
+}
+
+bool
+mrd_rec_blob_fits(size_t len)
+{
+    mrd_ring_writer *w = mrd_proc_writer();
+
+    return w != NULL && mrd_ring_room(w) >= blob_need(w, len);
 }
 
 size_t
-mrd_rec_blob(uint32_t name, const void *data, size_t len, int64_t wait_ns)
+mrd_rec_blob_max(void)
 {
-    blob b = { .name = name, .data = data, .len = len };
-    int64_t waited = 0;
-    int saved = errno;
+    mrd_ring_writer *w = mrd_proc_writer();
 
-    while (b.at < len && put_pieces(&b) && b.at < len && waited < wait_ns) {
-        struct timespec step = { 0, WAIT_STEP_NS };
+    return w == NULL ? 0 : (size_t) (w->mask + 1) / 2;
+}
 
-        nanosleep(&step, NULL);
-        waited += WAIT_STEP_NS;
-    }
-    if (b.at < len && mrd_tls_writer->ready)
-        mrd_ring_lose(mrd_tls_writer->hdr, MRD_RING_LOST_BLOB, mrd_rec_now(), 1);
-    errno = saved;
-    return b.at;
+/* The ticks of a time of the wall clock, by the rate between the library's load and now. */
+static uint64_t
+ticks_of_wall(const mrd_ring_cal *now, int64_t wall_ns)
+{
+    int64_t ago = now->wall_ns - wall_ns, second = mrd_proc_ticks_ns(1 << 30, now);
+    __int128 ticks = second <= 0 ? ago : ((__int128) ago << 30) / second;
+
+    return ticks <= 0                             ? now->ticks
+           : (unsigned __int128) ticks > now->ticks ? 0
+                                                  : now->ticks - (uint64_t) ticks;
+}
+
+void
+mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns)
+{
+    mrd_ring_writer *w = mrd_proc_writer();
+    mrd_ring_cal now;
+
+    if (w == NULL || count == 0)
+        return;
+    mrd_ring_cal_read(w->clock, &now);
+    mrd_ring_lose(w->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, first_wall_ns), count);
+    mrd_ring_lose(w->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, last_wall_ns), 0);
+    w->limit = 0; /* the next record tells it */
 }
 
 /* ---- ticks to nanoseconds ---------------------------------------------------------------------

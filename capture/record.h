@@ -1,7 +1,7 @@
 /*
  * capture/record.h - how the rest of libmeridian (hooks, annotation API) records. Internal.
  *
- * Every call is cheap when its source is off, never blocks (except mrd_rec_blob with wait_ns),
+ * Every call is cheap when its source is off, never blocks,
  * never fails visibly: what cannot be recorded is counted in the ring. Safe in signal handlers
  * (a record that interrupts another of the same thread is counted lost, cause NESTED), after fork
  * and while the process exits. errno is preserved.
@@ -108,18 +108,38 @@ void mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_a
                    size_t arg_count);
 
 /*
- * Copies a blob (JSON text of the system trace) through the ring, in pieces. With wait_ns > 0 it
- * sleeps in small steps while the ring is full, at most that long in total; only a thread of our
- * own may do so. Returns the bytes that got in; fewer than len: the blob is marked cut and counted
- * lost (BLOB).
+ * Copies a blob (JSON text of the system trace) into the calling thread's ring, in pieces: what
+ * fits now. `at` and `seq` are 0 at first and are kept from call to call. apart: see
+ * MRD_RECF_APART.
  */
-size_t mrd_rec_blob(uint32_t name, const void *data, size_t len, int64_t wait_ns);
+typedef struct {
+    uint32_t name, seq;
+    bool apart;
+    const void *data;
+    size_t len, at;
+} mrd_rec_blob;
+typedef enum {
+    MRD_BLOB_DONE,
+    MRD_BLOB_ROOM,   /* the ring has no room for the rest yet */
+    MRD_BLOB_SILENT, /* the reader asked for silence: it is to be dropped */
+} mrd_blob_step;
+mrd_blob_step mrd_rec_blob_put(mrd_rec_blob *blob);
+/* Whether all of `len` bytes fits into the calling thread's ring now. False without a ring. */
+bool mrd_rec_blob_fits(size_t len);
+/* How many bytes may be in one blob of the calling thread's ring at all. */
+size_t mrd_rec_blob_max(void);
+/* Counts events of such texts as lost in the calling thread's ring; times of the wall clock. */
+void mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns);
 
 /* Name of the calling thread for the picture. Text is copied. */
 void mrd_rec_thread_name(const char *name);
+/* Data bytes that a further ring of the process may have; 0: none. */
+size_t mrd_rec_ring_room(void);
 /* Data bytes wanted for the calling thread's ring, before its first record; rounded up to a power
  * of two. For the thread that moves system traces. */
 void mrd_rec_thread_ring_size(size_t bytes);
+/* The calling thread's ring is new and is read behind all others of the process. */
+void mrd_rec_thread_ring_rest(void);
 
 /* ---- settings the hooks need ------------------------------------------------------------------
  */

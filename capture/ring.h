@@ -55,7 +55,7 @@ typedef enum {
     MRD_RING_LOST_NESTED = 2,   /* a signal handler recorded while its thread was in a record */
     MRD_RING_LOST_NORING = 3,   /* a thread of this process that could not get a ring */
     MRD_RING_LOST_DICT = 4,     /* a track could not be defined: the dictionary is full */
-    MRD_RING_LOST_BLOB = 5,     /* a blob cut short (count of blobs) */
+    MRD_RING_LOST_BLOB = 5,     /* of the runtime's trace: its text found no room */
     MRD_RING_LOST_SWITCHED = 6, /* capture switched itself off after an error */
     MRD_RING_LOST_CAUSES = 8,
 } mrd_ring_lost;
@@ -100,7 +100,8 @@ typedef struct {
     uint8_t boot_id[16];
     int64_t created_ns;  /* CLOCK_MONOTONIC_RAW */
     mrd_ring_cal cal[2]; /* when the library was loaded, when the ring was made */
-    uint8_t reserved0[96];
+    uint32_t rest; /* 1: follows the other rings of the process: read it when they are read */
+    uint8_t reserved0[92];
 
     /* Stored by the workload only. */
     _Alignas(64) _Atomic uint64_t head; /* bytes of data ever committed (release) */
@@ -114,7 +115,12 @@ typedef struct {
     _Atomic uint64_t tail_check;        /* ~tail; a pair that does not match is ignored */
     _Atomic uint32_t pause;      /* 1: the reader asks for silence; nothing is counted lost */
     _Atomic uint32_t reader_pid; /* 0: nobody reads */
-    uint8_t reserved2[40];
+    /* For the next reader: what lies before `done` was taken over. tail may stay behind it, where
+     * the reader still needs what it left open: see docs/ring.md. */
+    uint64_t done, gaps_done;
+    uint64_t open_lost;       /* begun before tail and open: only the reader knows of them */
+    int64_t open_lost_ns;     /* the oldest of them, wall clock */
+    uint8_t reserved2[8];
 
     /* Stored by the workload only. */
     _Alignas(64) mrd_ring_loss lost[MRD_RING_LOST_CAUSES];
@@ -128,6 +134,7 @@ static_assert(sizeof(mrd_ring_hdr) == MRD_RING_HEADER_LEN, "ring ABI changed: bu
 static_assert(offsetof(mrd_ring_hdr, cal) == 96, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, head) == 256, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, tail) == 320, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, done) == 344, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, lost) == 384, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, open) == 1024, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ident) == 2048, "ring ABI changed");
@@ -156,6 +163,8 @@ enum {
     MRD_RECF_FIRST = 2,  /* BLOB: first piece */
     MRD_RECF_LAST = 4,   /* BLOB: last piece */
     MRD_RECF_CUT = 8,    /* BLOB: the blob ends here incomplete; INSTANT..: arguments were cut */
+    MRD_RECF_APART = 16, /* BLOB, first piece: before it texts were left out that nobody asked for;
+                            what is missing in their numbers is no loss */
     MRD_RECF_LOAD = 2,   /* MODEL */
     MRD_RECF_UNLOAD = 4, /* MODEL */
     MRD_RECF_FRAME = 2,  /* SPAN, BEGIN: a frame (process-wide, counted) */

@@ -140,6 +140,14 @@ take_header(mrd_ring_reader *r, const mrd_ring_hdr *h, uint64_t file_len, mrd_wh
     r->info.ident = (mrd_str){ (const char *) r->ident, h->ident_len };
     r->head = r->tail = r->piece_pos = h->tail;
     r->resumed = h->tail > 0;
+    r->info.rest = h->rest == 1;
+    r->info.head = h->head;
+    memcpy(r->left, &h->done, sizeof(r->left));
+    if (h->done > h->tail && h->done <= h->head && h->done % MRD_RING_UNIT == 0)
+        r->info.done = h->done;
+    r->info.gaps_done = h->gaps_done;
+    r->info.open_lost = h->open_lost;
+    r->info.open_lost_ns = h->open_lost_ns;
     return mrd_ring_dict_init(&r->dict, h->dict_len);
 }
 

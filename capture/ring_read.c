@@ -577,15 +577,39 @@ mrd_ring_next_slow(mrd_ring_reader *r, mrd_ring_event *ret_event, mrd_why *why)
     return step;
 }
 
-mrd_err
-mrd_ring_release(mrd_ring_reader *r)
+/* Before tail is stored: whoever finds the new tail finds these. */
+static mrd_err
+put_left(mrd_ring_reader *r, uint64_t done, const mrd_ring_left *left)
 {
-    uint64_t pair[2];
+    uint64_t words[4] = { done, left->gaps_done, left->open_lost, (uint64_t) left->open_lost_ns };
+
+    _Static_assert(offsetof(mrd_ring_hdr, open_lost_ns) == offsetof(mrd_ring_hdr, done) + 24,
+                   "written as one");
+    if (memcmp(words, r->left, sizeof(words)) == 0)
+        return MRD_OK;
+    memcpy(r->left, words, sizeof(words));
+    if (r->fd >= 0)
+        return ring_put(r, offsetof(mrd_ring_hdr, done), words, sizeof(words));
+    memcpy(&ring_mem_hdr(r)->done, words, sizeof(words));
+    return MRD_OK;
+}
+
+mrd_err
+mrd_ring_release_to(mrd_ring_reader *r, const mrd_ring_left *left)
+{
+    uint64_t pair[2], read;
 
     leave_window(r);
-    pair[0] = r->piece_pos + r->at;
+    read = r->piece_pos + r->at;
+    pair[0] = left->keep < read ? left->keep & ~(uint64_t) (MRD_RING_UNIT - 1) : read;
+    if (pair[0] < r->tail)
+        pair[0] = r->tail;
     pair[1] = ~pair[0];
-    if ((r->flags & MRD_RING_PEEK) != 0 || pair[0] == r->tail)
+    if ((r->flags & MRD_RING_PEEK) != 0)
+        return MRD_OK;
+    if (put_left(r, pair[0] == read && left->open_lost == 0 ? 0 : read, left) != MRD_OK)
+        return MRD_IO;
+    if (pair[0] == r->tail)
         return MRD_OK;
     /* release: our copies come before the workload may overwrite; pairs with the writer's acquire
      */
@@ -598,6 +622,12 @@ mrd_ring_release(mrd_ring_reader *r)
     }
     r->tail = pair[0];
     return MRD_OK;
+}
+
+mrd_err
+mrd_ring_release(mrd_ring_reader *r)
+{
+    return mrd_ring_release_to(r, &(mrd_ring_left){ .keep = UINT64_MAX });
 }
 
 void

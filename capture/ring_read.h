@@ -70,6 +70,11 @@ typedef struct {
     uint64_t pid_ns, mnt_ns;
     uint64_t data_len, dict_len;
     int64_t created_ns;     /* RAW */
+    bool rest;              /* of the process's rings it is to be read last */
+    /* What the reader before left (mrd_ring_release_to); done is 0 where it makes no sense. */
+    uint64_t head; /* when it was opened */
+    uint64_t done, gaps_done, open_lost;
+    int64_t open_lost_ns;
     int64_t wall_offset_ns; /* wall - RAW at the newest cross-reading of the ring */
     mrd_ring_clock_id clock;
     mrd_str ident; /* "key=value\n" lines; borrowed from the reader */
@@ -219,6 +224,15 @@ mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
 }
 /* Tells the workload that everything returned so far may be overwritten. Errors: IO. */
 mrd_err mrd_ring_release(mrd_ring_reader *reader);
+/*
+ * The same, but what lies behind `keep` stays: the next reader finds it again with how far this one
+ * came (done), so that it can make up what was left open there, and with what is told besides.
+ */
+typedef struct {
+    uint64_t keep, gaps_done, open_lost;
+    int64_t open_lost_ns;
+} mrd_ring_left;
+mrd_err mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left);
 
 typedef struct {
     uint64_t head, tail;                 /* bytes; head as last seen */

@@ -33,6 +33,7 @@ struct mrd_ring_reader {
     size_t piece_cap, piece_len, at;
     uint64_t piece_pos; /* data position of piece[0] */
     uint64_t head, tail, stuck_head;
+    uint64_t left[4]; /* as stored last: done and what follows it */
     uint32_t state, depth;
     uint32_t thread;       /* index of the thread entry in force */
     uint64_t thread_until; /* position where the next one begins */

@@ -26,6 +26,7 @@ fill_header(mrd_ring_hdr *h, const mrd_ring_owner_claim *claim, int32_t tid, uin
     h->clock = claim->clock;
     h->data_len = data_len;
     h->start_ticks = claim->start_ticks;
+    h->rest = claim->rest;
     h->pid = claim->pid;
     h->tid = tid;
     h->uid = claim->uid;

@@ -56,6 +56,7 @@ typedef struct {
     mrd_ring_cal load_cal;
     const char *ident;
     uint32_t ident_len;
+    bool rest; /* see mrd_ring_hdr.rest */
 } mrd_ring_owner_claim;
 
 /*

@@ -468,21 +468,66 @@ TEST(failing_fetches_lose_nothing)
     CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
 }
 
-/* Nobody reads and the ring is full: the program is not held up, and what did not fit is counted.
- */
-TEST(no_reader_costs_no_time)
+/* Events that the runtime made, by its own account. */
+static size_t
+events_made(const char *dir)
 {
-    struct timespec from, to;
-    recorded rec;
+    char path[PATH_MAX], line[512];
+    struct dirent *e;
+    size_t sum = 0;
+    DIR *d = opendir(dir);
 
-    setenv("SIMNRT_EVENT_SCALE", "4000", 1); /* 20 MB of text for a ring of 8 MB */
-    set_library_path("simnrt");
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    CHECK_INT(run("nrt_prog", "everything", "systrace", sub("full"), hooked, sizeof(hooked)), 0);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    rec = read_rings(sub("full"));
-    CHECK(rec.lost > 0 && strlen(rec.texts) > 4u << 20);
-    CHECK(to.tv_sec - from.tv_sec < 5);
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        FILE *f;
+
+        if (strncmp(e->d_name, "truth.", 6) != 0)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+        f = fopen(path, "re");
+        while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+            const char *n = strncmp(line, "count ", 6) == 0 ? strstr(line, " emitted=") : NULL;
+
+            sum += n == NULL ? 0 : strtoull(n + 9, NULL, 10);
+        }
+        if (f != NULL)
+            fclose(f);
+    }
+    if (d != NULL)
+        closedir(d);
+    return sum;
+}
+
+/* Nobody reads and the ring is full: the program is not held up. What did not fit goes into rings of
+ * its own as far as they may grow, and the rest is counted: in events, none too many or too few. */
+TEST(no_reader_costs_no_time_and_no_count)
+{
+    static const struct {
+        const char *total;
+        bool lost;
+    } rows[] = { { "256M", false }, { "10M", true } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        struct timespec from, to;
+        const char *dir = i == 0 ? "full" : "over";
+        char truth[PATH_MAX];
+        recorded rec;
+
+        snprintf(truth, sizeof(truth), "%s", sub(dir));
+        mkdir(truth, 0700);
+        strncat(truth, "/truth", 16);
+        setenv("SIMNRT_TRUTH", truth, 1);
+        setenv("MERIDIAN_RING_TOTAL", rows[i].total, 1);
+        setenv("SIMNRT_EVENT_SCALE", "4000", 1); /* 20 MB of text for a ring of 8 MB */
+        set_library_path("simnrt");
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        CHECK_INT(run("nrt_prog", "everything", "systrace", sub(dir), hooked, sizeof(hooked)), 0);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        rec = read_rings(sub(dir));
+        CHECK_ROW(rows[i].total, strlen(rec.texts) > 4u << 20);
+        CHECK_ROW(rows[i].total, (rec.lost > 0) == rows[i].lost);
+        CHECK_INT(count(rec.texts, "\"event_type\"") + rec.lost, events_made(sub(dir)));
+        CHECK(to.tv_sec - from.tv_sec < 5);
+    }
 }
 
 /* Runs a program that links libmeridian itself, recording nothing until it says so. */
