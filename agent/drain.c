@@ -20,6 +20,7 @@
 #define LONG_SILENCE   (2 * MRD_SEC)
 #define SWEEP_PERIOD   MRD_SEC
 #define FINISH_TIME    (5 * MRD_SEC) /* for rings that bring nothing and still take their time */
+#define GAPS           0x67617073u /* told gaps in numbers, beside the position of a ring */
 #define EARLY_AGE      (5 * MRD_SEC) /* an end waits so long for its start, perhaps in another ring */
 #define STALE_AGE      (10 * MRD_SEC)
 
@@ -278,6 +279,13 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     pr->n_rings++;
     r->poll_ns = POLL_MIN;
     pr->active_at = mrd_local_now().ns;
+    for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
+        other->caught_up = false; /* there may be more in them now */
+    if (p->o.resume != NULL && p->o.hold)
+        r->gaps_safe = p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ GAPS);
+    mrd_drain_text_resume(p, r, p->o.resume == NULL || !p->o.hold
+                                    ? 0
+                                    : p->o.resume(p->o.self, mrd_drain_ring_hash(file_name)));
     mrd_discover_hold(p->discover, dir, 1);
     r->user = (unsigned) user;
     p->users_now += p->users[user].rings++ == 0;
@@ -309,33 +317,6 @@ mrd_drain_ring_hash(const char *file_name)
     return mrd_hash64(file_name, strlen(file_name), 0x52494e47);
 }
 
-/* What a predecessor made safe and could not give back any more is given back for it. A position
- * that does not lie between tail and head is of another ring. */
-static void
-skip_safe(mrd_drain *p, int dir_fd, const char *file_name)
-{
-    uint64_t safe = p->o.resume == NULL || !p->o.hold
-                        ? 0
-                        : p->o.resume(p->o.self, mrd_drain_ring_hash(file_name));
-    mrd_ring_hdr h;
-    uint64_t tail[2];
-    int fd;
-
-    if (safe == 0 || safe % MRD_RING_UNIT != 0)
-        return;
-    fd = openat(dir_fd, file_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return;
-    if (pread(fd, &h, sizeof(h), 0) == (ssize_t) sizeof(h) &&
-        memcmp(h.magic, MRD_RING_MAGIC, sizeof(h.magic)) == 0 && h.abi == MRD_RING_ABI &&
-        safe > h.tail && safe <= h.head && h.head - safe <= h.data_len) {
-        tail[0] = safe;
-        tail[1] = ~safe;
-        (void) !pwrite(fd, tail, sizeof(tail), offsetof(mrd_ring_hdr, tail));
-    }
-    close(fd);
-}
-
 static mrd_err
 found(void *self, unsigned dir, int dir_fd, const char *file_name)
 {
@@ -352,7 +333,6 @@ found(void *self, unsigned dir, int dir_fd, const char *file_name)
         p->counts.rings_refused++;
         return MRD_OK;
     }
-    skip_safe(p, dir_fd, file_name);
     err = mrd_ring_open(dir_fd, file_name, &opts, &reader, NULL);
     if (err == MRD_OK) {
         err = adopt(p, dir, file_name, reader);
@@ -461,6 +441,30 @@ plan(ring *r, uint64_t n, uint32_t budget, int64_t now)
     r->poll_at = r->ended ? INT64_MAX : n >= budget ? now : (now / r->poll_ns + 1) * r->poll_ns;
 }
 
+/* The part that a predecessor took over, for what it left open there. */
+static uint64_t
+read_again(mrd_drain *p, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_why *why)
+{
+    mrd_ring_event rec;
+    mrd_ring_stats st;
+    uint64_t n = 0;
+
+    *ret_step = MRD_RING_MORE;
+    for (;;) {
+        mrd_ring_get_stats(r->reader, &st);
+        if (st.read >= r->safe)
+            r->safe = 0;
+        if (r->safe == 0 || n == budget)
+            return n;
+        *ret_step = mrd_ring_next(r->reader, &rec, why);
+        if (*ret_step != MRD_RING_MORE && *ret_step != MRD_RING_LOST)
+            return n;
+        mrd_drain_again(p, r, &rec);
+        *ret_step = MRD_RING_MORE;
+        n++;
+    }
+}
+
 /* Reads one ring, at most `budget` records. Returns the records; *ret_gone when the ring is no
  * more. */
 static uint64_t
@@ -472,7 +476,10 @@ drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
     uint64_t n = 0;
 
     *ret_gone = false;
-    while ((n += mrd_drain_plain(p, r, budget - n)) < budget) {
+    if (r->safe != 0)
+        n = read_again(p, r, budget, &step, &why);
+    while (r->safe == 0 && step == MRD_RING_MORE &&
+           (n += mrd_drain_plain(p, r, budget - n)) < budget) {
         step = mrd_ring_next(r->reader, &rec, &why);
         if (step == MRD_RING_MORE)
             mrd_drain_record(p, r, &rec);
@@ -489,6 +496,9 @@ drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
         return n;
     }
     r->ended = step == MRD_RING_END;
+    r->caught_up = n < budget;
+    if (r->ended)
+        mrd_drain_blob_end(p, r);
     if (!p->o.hold && r->waits) {
         (void) mrd_ring_release(r->reader);
         r->waits = false;
@@ -509,6 +519,21 @@ static bool
 has_time(mrd_drain *p, const ring *r)
 {
     return p->users[r->user].spent_ns < MRD_DRAIN_TURN / (p->users_now == 0 ? 1 : p->users_now);
+}
+
+/* What did not fit into the other rings of the process is read behind them. */
+static bool
+comes_later(ring *r)
+{
+    int64_t created = mrd_ring_borrow_info(r->reader)->created_ns;
+
+    if (!mrd_ring_borrow_info(r->reader)->rest || r->caught_up)
+        return false;
+    for (const ring *other = r->proc->rings; other != NULL; other = other->next_of_proc)
+        if (other != r && !other->caught_up && !other->ended &&
+            mrd_ring_borrow_info(other->reader)->created_ns < created)
+            return true;
+    return false;
 }
 
 static bool
@@ -543,7 +568,9 @@ drain_all(mrd_drain *p, int64_t now)
 
         if (i >= p->n_rings)
             i = 0;
-        if (p->rings[i]->poll_at <= now && has_time(p, p->rings[i])) {
+        if (p->rings[i]->poll_at <= now && comes_later(p->rings[i])) {
+            ;
+        } else if (p->rings[i]->poll_at <= now && has_time(p, p->rings[i])) {
             gone = drain_timed(p, p->rings[i], budget, now, &at, &n);
         } else if (p->rings[i]->poll_at <= now && !cut) {
             cut = p->more = true;
@@ -612,7 +639,10 @@ mrd_drain_finish(mrd_drain *p)
         n = drain_all(p, mrd_local_now().ns);
     } while (n > 0 || (p->more && mrd_local_now().ns < end));
     for (proc *pr = p->procs; pr != NULL; pr = pr->next) {
-        mrd_drain_runtime_flush(p, pr);
+        if (!p->o.hold)
+            mrd_drain_runtime_flush(p, pr);
+        for (ring *r = pr->rings; r != NULL && p->o.hold; r = r->next_of_proc)
+            mrd_drain_text_end(p, r);
         mrd_drain_flush_open(p, pr);
     }
 }
@@ -625,7 +655,7 @@ mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
     for (ring *r = pr->rings, *next; r != NULL; r = next) {
         next = r->next_of_proc;
         if (r->waits)
-            (void) mrd_ring_release(r->reader);
+            mrd_drain_text_release(r);
         r->waits = false;
         if (r->ended)
             remove_ring(p, r); /* the last one takes the process with it */
@@ -646,6 +676,12 @@ mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
             continue;
         mrd_ring_get_stats(r->reader, &st);
         call(self, mrd_drain_ring_hash(r->file_name), st.read);
+        if (r->texts != NULL) {
+            mrd_ring_left left;
+
+            mrd_drain_text_left((ring *) (uintptr_t) r, &left, &st.read);
+            call(self, mrd_drain_ring_hash(r->file_name) ^ GAPS, left.gaps_done);
+        }
     }
 }
 
@@ -696,6 +732,8 @@ mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process)
         if (!r->waits)
             continue;
         mrd_ring_get_stats(r->reader, &st);
+        if (r->given_back > st.tail) /* what is kept for a successor is no pressure */
+            st.tail = r->given_back;
         full = (double) (st.head - st.tail) / (double) mrd_ring_borrow_info(r->reader)->data_len;
         most = full > most ? full : most;
     }

@@ -51,9 +51,15 @@ typedef struct {
 typedef struct {
     uint8_t *p;
     size_t len, cap;
+    uint64_t pos; /* of its first piece in the ring */
     uint32_t number;
-    bool open;
+    bool open, apart;
 } blob;
+
+/* A text that a successor needs, see agent/texts.c. */
+typedef struct {
+    uint64_t mark, pos;
+} ring_text;
 
 typedef struct ring {
     mrd_ring_reader *reader;
@@ -74,6 +80,12 @@ typedef struct ring {
     int64_t poll_at, poll_ns; /* when to look again; how long the silence is taken for */
     bool ended;               /* END was met; waits for release to be removed */
     bool waits;               /* hold: events given and not released */
+    bool caught_up;           /* nothing was left when it was read last */
+    uint64_t safe;            /* before it a predecessor took everything over */
+    uint64_t gaps_safe;       /* before it a predecessor told all gaps in numbers */
+    uint64_t given_back;
+    ring_text *texts;
+    size_t n_texts, cap_texts;
 } ring;
 
 /* Those whose rings are read: each has its share of the rings and of a turn's time. */
@@ -115,6 +127,8 @@ struct mrd_drain {
     mrd_drain_tally counts;
     mrd_args *args;
     mrd_catalog *args_catalog; /* whose strings args interns into */
+    uint64_t text_mark;
+    bool again;                /* what is read now was taken over by a predecessor */
     bool more;                 /* the last step stopped at a budget */
     int64_t swept_at;          /* early ends were looked at */
     int64_t timens_ns;         /* this process's own */
@@ -150,6 +164,10 @@ mrd_err mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, 
 void mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 /* The plain records at hand, at most `most`; returns how many there were. */
 uint64_t mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most);
+/* The same for one that a predecessor took over. */
+void mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *ev);
+/* The ring ended in the middle of a text. */
+void mrd_drain_blob_end(mrd_drain *p, ring *r);
 void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 /* Hands an event on and counts it as delivered or dropped; begun is the caller's to count. */
 void mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev);
@@ -177,5 +195,22 @@ void mrd_drain_runtime_settle(proc *pr, int64_t now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
+/* Marks of the oldest text of which something waits, and of the one before the oldest gap. */
+uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
+uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
+uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, int64_t *ret_oldest_ns);
+void mrd_drain_runtime_flush_before(mrd_drain *p, proc *pr, uint64_t mark);
+
+/* ---- texts.c: what of them is kept for a successor ---- */
+
+/* A text begins at that position; false without memory. */
+bool mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos);
+/* What the ring is given back with, and how far it was read. */
+void mrd_drain_text_left(ring *r, mrd_ring_left *ret_left, uint64_t *ret_read);
+void mrd_drain_text_release(ring *r);
+/* The agent ends: what a successor will not find is given as it is. */
+void mrd_drain_text_end(mrd_drain *p, ring *r);
+/* A ring that a predecessor read, up to `safe` by its own account (0: none). */
+void mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe);
 
 #endif

@@ -22,6 +22,8 @@ emit(void *self, const mrd_event *ev)
 {
     runtime *rt = self;
 
+    if (rt->p->again) /* a predecessor gave it */
+        return MRD_OK;
     if (ev->kind == MRD_LOSS) {
         rt->p->counts.begun += (uint64_t) ev->ivalue;
         rt->p->counts.dropped[MRD_DROP_RUNTIME] += (uint64_t) ev->ivalue;
@@ -64,7 +66,10 @@ count(mrd_drain *p, runtime *rt)
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
     p->counts.begun += now->records - rt->seen.records;
-    p->counts.dropped[MRD_DROP_JSON] += now->dropped - rt->seen.dropped;
+    if (p->again) /* what was given or dropped began with a predecessor, what still waits does here */
+        p->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
+    else
+        p->counts.dropped[MRD_DROP_JSON] += now->dropped - rt->seen.dropped;
     rt->seen = *now;
 }
 
@@ -72,22 +77,28 @@ void
 mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
 {
     proc *pr = r->proc;
-    int64_t since = mrd_ring_borrow_info(r->reader)->created_ns + pr->shift_ns;
-    runtime *rt = runtime_of(p, pr, r->blob.number == 1, mrd_drain_raw_to_wall(p, since));
+    const mrd_ring_info *info = mrd_ring_borrow_info(r->reader);
+    int64_t since = info->created_ns + pr->shift_ns;
+    runtime *rt =
+        runtime_of(p, pr, r->blob.number == 1 && !info->rest, mrd_drain_raw_to_wall(p, since));
     mrd_bytes bytes = { (const uint8_t *) text.p, text.len };
     int64_t now = mrd_local_now().ns;
     mrd_in *in = NULL;
     mrd_err err = MRD_NOMEM;
 
-    if (rt != NULL)
+    if (rt != NULL) {
         mrd_nrt_now(rt->nrt, now);
+        mrd_nrt_mark(rt->nrt, p->text_mark, p->again, r->blob.pos < r->gaps_safe);
+    }
+    if (rt != NULL && r->blob.apart)
+        mrd_nrt_apart(rt->nrt);
     if (rt != NULL && (err = mrd_in_borrow(bytes, "runtime trace", &in, NULL)) == MRD_OK)
         err = mrd_nrt_parse(rt->nrt, in, NULL);
     mrd_in_close(in);
     if (rt != NULL)
         count(p, rt);
     /* A cut blob was counted by who cut it; a whole one that is no trace is counted here. */
-    if (err != MRD_OK && !cut)
+    if (err != MRD_OK && !cut && !p->again)
         mrd_drain_lost(p, pr, MRD_DROP_JSON, 1, now, now);
 }
 
@@ -102,8 +113,12 @@ mrd_drain_runtime_settle(proc *pr, int64_t now)
 {
     runtime *rt = pr->nrt;
 
-    if (rt != NULL && mrd_nrt_has_gaps(rt->nrt))
-        (void) mrd_nrt_settle(rt->nrt, now - GAP_PATIENCE);
+    if (rt == NULL || !mrd_nrt_has_gaps(rt->nrt))
+        return;
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        if (!r->caught_up)
+            return; /* what is missing may be in there */
+    (void) mrd_nrt_settle(rt->nrt, now - GAP_PATIENCE);
 }
 
 uint64_t
@@ -134,4 +149,42 @@ mrd_drain_runtime_free(proc *pr)
         mrd_nrt_free(rt->nrt);
     free(rt);
     pr->nrt = NULL;
+}
+
+uint64_t
+mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before)
+{
+    const runtime *rt = pr->nrt;
+
+    *ret_before = UINT64_MAX;
+    return rt == NULL ? UINT64_MAX : mrd_nrt_oldest_gap(rt->nrt, ret_before);
+}
+
+uint64_t
+mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before)
+{
+    const runtime *rt = pr->nrt;
+
+    (void) mrd_drain_runtime_gaps(pr, ret_before);
+    return rt == NULL ? UINT64_MAX : mrd_nrt_oldest(rt->nrt);
+}
+
+uint64_t
+mrd_drain_runtime_waiting(const proc *pr, uint64_t before, int64_t *ret_oldest_ns)
+{
+    const runtime *rt = pr->nrt;
+
+    *ret_oldest_ns = 0;
+    return rt == NULL ? 0 : mrd_nrt_waiting_before(rt->nrt, before, ret_oldest_ns);
+}
+
+void
+mrd_drain_runtime_flush_before(mrd_drain *p, proc *pr, uint64_t mark)
+{
+    runtime *rt = pr->nrt;
+
+    if (rt == NULL)
+        return;
+    (void) mrd_nrt_flush_before(rt->nrt, mark);
+    count(p, rt);
 }

@@ -590,6 +590,7 @@ blob_end(mrd_drain *p, ring *r, bool cut)
     r->blob.open = false;
     if (r->blob.p != NULL)
         memset(r->blob.p + r->blob.len, 0, MRD_IN_PAD);
+    (void) mrd_drain_text_seen(p, r, r->blob.pos);
     mrd_drain_runtime(p, r, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
     r->blob.len = 0;
 }
@@ -620,12 +621,19 @@ blob_piece(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     blob *b = &r->blob;
 
-    p->counts.blob_bytes += rec->body_len;
+    if (!p->again)
+        p->counts.blob_bytes += rec->body_len;
     if (b->open &&
         ((rec->flags & MRD_RECF_FIRST) != 0 || rec->domain != b->number || rec->value != b->len))
         blob_end(p, r, true);
     if ((rec->flags & MRD_RECF_FIRST) != 0) {
+        mrd_ring_stats st;
+
+        mrd_ring_get_stats(r->reader, &st);
         b->open = true;
+        b->pos = st.read - ((sizeof(mrd_ring_rec) + rec->body_len + MRD_RING_UNIT - 1) &
+                            ~(uint64_t) (MRD_RING_UNIT - 1));
+        b->apart = (rec->flags & MRD_RECF_APART) != 0;
         b->number = rec->domain;
         b->len = 0;
     }
@@ -633,7 +641,8 @@ blob_piece(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         return; /* the rest of a blob whose start was lost */
     if (!blob_room(b, rec->body_len)) {
         blob_end(p, r, true);
-        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts_ns, rec->ts_ns);
+        if (!p->again)
+            mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts_ns, rec->ts_ns);
         return;
     }
     memcpy(b->p + b->len, rec->body, rec->body_len);
@@ -818,8 +827,26 @@ mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age)
 }
 
 void
+mrd_drain_blob_end(mrd_drain *p, ring *r)
+{
+    if (r->blob.open)
+        blob_end(p, r, true);
+}
+
+/* Of what a predecessor took over only texts tell something: what is still open of them. */
+void
+mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    p->again = true;
+    if (rec->kind == MRD_REC_BLOB)
+        blob_piece(p, r, rec);
+    p->again = false;
+}
+
+void
 mrd_drain_ring_forget(ring *r)
 {
+    free(r->texts);
     free(r->names);
     free(r->tracks);
     free(r->blob.p);

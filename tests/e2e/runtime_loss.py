@@ -113,8 +113,84 @@ def overrun():
             check("Not recorded: events were lost" in f.read(), "the report for people says so")
 
 
+def away(stop, seconds, steps=1800, exec_us=2000, lost=0, at=1.5):
+    """The agent is gone for so long while the workload executes; it and its successor lose nothing. With `lost` more than the
+    runtime's rings hold is made meanwhile: that is counted, and said to be not recorded."""
+    what = f"{stop}, away for {seconds} s"
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        agent = c.agent(0)
+        id = begun(c)
+        env = {"NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC": "20000"} if lost else {}
+        w = loop(c, steps, exec_us, scale="0.2" if lost else "1", **env)
+        until(lambda: os.path.exists(c.path(f"truth.{w.pid}")), "the runtime is open")
+        time.sleep(at)  # not for a condition: it is to be cut anywhere
+        check(w.running(), "the workload still runs when the agent goes")
+        agent.end() if stop == "SIGTERM" else agent.kill()
+        gone = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        time.sleep(seconds)
+        back = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        c.agent(0)
+        until(lambda: c.connected() == ["i-test0"], "the successor is connected")
+        doc = ended(c, id, w)
+        dropped = equation(doc, what, dropped=None)
+        made, records, lost_by, ragged = account(c, id, w, what)
+        equal(dropped, sum(sum(by.values()) for by in lost_by.values()), f"{what}: what the manifest says was lost")
+        if not lost:
+            equal((lost_by, ragged), ({}, 0), f"{what}: nothing is lost, no end without the other")
+            return
+        check(lost_by and all(set(by) == {"runtime-ring"} for by in lost_by.values()), f"{what}: it overran: {lost_by}")
+        for l in load_json(c.path(id, "summary.json"))["summary"]["losses"]:
+            check(gone - 10**9 < l["first_ns"] and l["last_ns"] < back + 3 * 10**9, f"{what}: lost between {gone} and {back}: {l}")
+        for worker in load_json(c.path(id, "report.json"))["report"]["workers"]:
+            check(worker["parts_ns"]["not_recorded"] > (seconds - 3) * 10**9, f"{what}: the hole is not recorded: {worker}")
+
+
+def term1():
+    away("SIGTERM", 1, steps=900)
+
+
+def term5():
+    away("SIGTERM", 5)
+
+
+def kill2():
+    away("SIGKILL", 2, steps=900)
+
+
+def kill5():
+    away("SIGKILL", 5)
+
+
+def fast():
+    """At a rate that overruns rings of 20,000 events while the agent is away."""
+    away("SIGKILL", 6, steps=2800, lost=1)
+
+
+def outlived():
+    """The workload ends while the agent is away: what the ring does not hold is in rings of its own."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        agent = c.agent(0)
+        id = begun(c)
+        w = loop(c, 400, 500)
+        until(lambda: os.path.exists(c.path(f"truth.{w.pid}")), "the runtime is open")
+        time.sleep(.3)
+        agent.kill()
+        until(lambda: not w.running(), "the workload is done")
+        check(len(os.listdir(c.rings(0))) > 1, f"rings of the rest: {os.listdir(c.rings(0))}")
+        c.agent(0)
+        until(lambda: c.connected() == ["i-test0"], "the successor is connected")
+        doc = ended(c, id, w)
+        equation(doc, "outlived")
+        _, _, lost, ragged = account(c, id, w, "ended while the agent is away")
+        equal(lost, {}, "nothing is lost")
+
+
 if __name__ == "__main__":
-    cases = {"overrun": overrun}
+    cases = {f.__name__: f for f in (overrun, term1, term5, kill2, kill5, fast, outlived)}
     for name in sys.argv[1:] or cases:
         cases[name]()
     finish()

@@ -76,6 +76,24 @@ mrd_err mrd_nrt_flush(mrd_nrt *nrt);
 void mrd_nrt_now(mrd_nrt *nrt, int64_t now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
 mrd_err mrd_nrt_settle(mrd_nrt *nrt, int64_t found_by);
+/* The next document's numbers say nothing about what is missing before them. */
+void mrd_nrt_apart(mrd_nrt *nrt);
+
+/*
+ * For a reader that may have to begin again at an earlier document: `mark` of the next one, growing.
+ * oldest is that of the oldest document of which something waits (an end, a sync point), UINT64_MAX:
+ * nothing; who reads again from there finds the same waiting. Likewise oldest_gap for gaps in
+ * numbers, with the document before it. again: the next document is read once more, so ends in it
+ * whose start lies before it are done with. gaps_told: those found in it were told by the reader
+ * before. waiting_before counts what such a reader will not find: all ends that wait for their
+ * start, and what else waits of documents before `mark`; and says the oldest time. flush_before
+ * gives it as it is.
+ */
+void mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_told);
+uint64_t mrd_nrt_oldest(const mrd_nrt *nrt);
+uint64_t mrd_nrt_oldest_gap(const mrd_nrt *nrt, uint64_t *ret_before);
+uint64_t mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, int64_t *ret_oldest_ns);
+mrd_err mrd_nrt_flush_before(mrd_nrt *nrt, uint64_t mark);
 const mrd_nrt_counts *mrd_nrt_count(const mrd_nrt *nrt);
 
 #endif

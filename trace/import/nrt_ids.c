@@ -74,6 +74,10 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
     nrt_gap gap = { .from = from, .to = to, .found_at = nrt->now };
     mrd_err err = MRD_OK;
 
+    if (nrt->gaps_told)
+        return MRD_OK;
+    gap.mark = nrt->mark;
+    gap.before = nrt->mark_before;
     if (ids->n_gaps == NRT_GAPS) {
         nrt_gap oldest = ids->gaps[0];
 
@@ -198,6 +202,30 @@ bool
 mrd_nrt_has_gaps(const mrd_nrt *nrt)
 {
     return nrt->n_gaps > 0;
+}
+
+uint64_t
+mrd_nrt_oldest_gap(const mrd_nrt *nrt, uint64_t *ret_before)
+{
+    uint64_t mark = UINT64_MAX;
+
+    *ret_before = UINT64_MAX;
+    for (int64_t c = 0; c < (int64_t) NRT_CORES && nrt->n_gaps > 0; c++)
+        for (size_t i = 0; i < nrt->ids[c].n_gaps; i++) {
+            const nrt_gap *gap = &nrt->ids[c].gaps[i];
+
+            mark = gap->mark < mark ? gap->mark : mark;
+            *ret_before = gap->before < *ret_before ? gap->before : *ret_before;
+        }
+    return mark;
+}
+
+void
+mrd_nrt_apart(mrd_nrt *nrt)
+{
+    nrt->o.whole = false;
+    for (size_t c = 0; c < NRT_CORES; c++)
+        nrt->ids[c].known = nrt->ids[c].has_anew = false;
 }
 
 void

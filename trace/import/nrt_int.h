@@ -5,10 +5,10 @@
 #ifndef MRD_TRACE_NRT_INT_H
 #define MRD_TRACE_NRT_INT_H
 
-#include "trace/json/args.h"
 #include "trace/import/import_nrt.h"
 #include "trace/import/nrt_clock.h"
 #include "trace/import/nrt_layout.h"
+#include "trace/json/args.h"
 #include "trace/model/open.h"
 
 #define NRT_HELD_MAX                                                                               \
@@ -51,6 +51,7 @@ typedef struct {
     uint64_t from, to;
     int64_t first_ns, last_ns; /* host's clock; last_ns: once `closed` */
     int64_t found_at;          /* mrd_nrt_now */
+    uint64_t mark, before;     /* of the document it was found in, and of the one before */
     bool closed;
 } nrt_gap;
 
@@ -85,7 +86,11 @@ struct mrd_nrt {
     nrt_ids *ids;                  /* likewise */
     size_t n_gaps;                 /* of all cores */
     int64_t now;
-    mrd_json_reader *r; /* of the running parse */
+    uint64_t mark, mark_before; /* of the document read, and of the one before */
+    uint64_t from;              /* the mark of what is to be held */
+    bool again;                 /* the document was read before */
+    bool gaps_told;             /* those found now were told before */
+    mrd_json_reader *r;         /* of the running parse */
     nrt_layout layout;
 };
 
@@ -95,7 +100,7 @@ nrt_phase mrd_nrt_phase_of(mrd_str text);
 /* The value of a field that nrt->r (or nrt_layout.c: strings and words) has just given. Errors:
  * those of the reader. */
 mrd_err mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
-                 mrd_str text);
+                     mrd_str text);
 /* Counts an event that cannot be placed, with the reason of the first. Always MRD_OK. */
 mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

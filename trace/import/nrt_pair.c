@@ -171,6 +171,7 @@ nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
         return err;
     if ((open = mrd_open_new(ev)) == NULL)
         return MRD_NOMEM;
+    open->mark = nrt->from;
     if ((err = mrd_open_put(&nrt->held, nrt_held_key(&like), open)) != MRD_OK)
         mrd_open_free(open);
     return err;
@@ -193,7 +194,8 @@ nrt_release_all(mrd_nrt *nrt, mrd_map_key key)
 static bool
 nrt_uses_device(const mrd_nrt *nrt, const nrt_record *rec)
 {
-    return rec->hardware && rec->has_nc_ts && mrd_nrt_clock_is_device(&nrt->clock, rec->ts, rec->nc_ts);
+    return rec->hardware && rec->has_nc_ts &&
+           mrd_nrt_clock_is_device(&nrt->clock, rec->ts, rec->nc_ts);
 }
 
 static void
@@ -302,7 +304,9 @@ nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
 
     ev.dur_ns = MRD_DUR_UNFINISHED;
     nrt->counts.unfinished++;
+    nrt->from = open->mark;
     err = nrt_give_span(nrt, &ev);
+    nrt->from = nrt->mark;
     mrd_open_free(open);
     return err;
 }
@@ -375,7 +379,9 @@ nrt_give_early(mrd_nrt *nrt, uint32_t slot)
     mrd_err err;
 
     nrt->counts.no_start++;
+    nrt->from = stop->mark;
     err = nrt_give_span(nrt, &stop->ev);
+    nrt->from = nrt->mark;
     mrd_open_free(stop);
     return err;
 }
@@ -392,6 +398,8 @@ nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
     mrd_open *stop;
     mrd_err err;
 
+    if (nrt->again)
+        return MRD_OK;
     nrt_event(nrt, rec, MRD_SPAN, &flow, &ev);
     ev.flags |= MRD_EV_NO_START;
     if (nrt_uses_device(nrt, rec)) {
@@ -404,6 +412,7 @@ nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
     if ((stop = mrd_open_new(&ev)) == NULL)
         return MRD_NOMEM;
     nrt->counts.records++;
+    stop->mark = nrt->mark;
     if ((err = mrd_open_put(&nrt->early, nrt_pair_key(rec), stop)) != MRD_OK)
         mrd_open_free(stop);
     return err;
@@ -429,7 +438,9 @@ nrt_start_late(mrd_nrt *nrt, const nrt_record *rec, const mrd_event *start, bool
         return MRD_OK;
     *ret_done = true;
     open = mrd_open_take(&nrt->early, slot);
+    nrt->from = open->mark;
     err = nrt_give_joined(nrt, start, open->ev.args, open->ev.arg_count, dur_ns);
+    nrt->from = nrt->mark;
     mrd_open_free(open);
     return err;
 }
@@ -458,6 +469,7 @@ nrt_start(mrd_nrt *nrt, nrt_record *rec)
     if ((open = mrd_open_new(&ev)) == NULL)
         return MRD_NOMEM;
     nrt->counts.records++;
+    open->mark = nrt->mark;
     if ((err = mrd_open_put(&nrt->open, nrt_pair_key(rec), open)) != MRD_OK)
         mrd_open_free(open);
     return err;
@@ -483,7 +495,9 @@ nrt_stop(mrd_nrt *nrt, nrt_record *rec)
     }
     open = mrd_open_take(&nrt->open, slot);
     end = mrd_args_view(nrt->args, &n);
+    nrt->from = open->mark;
     err = nrt_give_joined(nrt, &open->ev, end, n, dur_ns);
+    nrt->from = nrt->mark;
     mrd_open_free(open);
     return err;
 }
@@ -530,4 +544,83 @@ mrd_nrt_flush(mrd_nrt *nrt)
     while (err == MRD_OK && (slot = mrd_open_oldest(&nrt->held)) != MRD_OPEN_NONE)
         err = nrt_release(nrt, slot);
     return err == MRD_OK ? mrd_nrt_settle(nrt, INT64_MAX) : err;
+}
+
+/* ---- Marks ---- */
+
+void
+mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_told)
+{
+    nrt->again = again;
+    nrt->mark_before = nrt->mark == 0 ? mark : nrt->mark;
+    nrt->mark = nrt->from = mark;
+    nrt->gaps_told = gaps_told;
+}
+
+/* Opens in a table with a mark below `mark`, and the oldest time and lowest mark of them. */
+static uint64_t
+nrt_waiting(const mrd_open_table *t, uint64_t mark, uint64_t *lowest, int64_t *oldest_ns)
+{
+    uint64_t n = 0;
+
+    for (uint32_t slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer) {
+        const mrd_open *open = mrd_open_at(t, slot);
+
+        if (open->mark >= mark)
+            continue;
+        n++;
+        *lowest = open->mark < *lowest ? open->mark : *lowest;
+        if ((open->ev.flags & NRT_DEVICE) == 0 && (*oldest_ns == 0 || open->ev.ts_ns < *oldest_ns))
+            *oldest_ns = open->ev.ts_ns;
+    }
+    return n;
+}
+
+uint64_t
+mrd_nrt_oldest(const mrd_nrt *nrt)
+{
+    uint64_t lowest = UINT64_MAX, slot;
+    int64_t ns = 0;
+
+    /* Those with a stop of their own came in order. */
+    if ((slot = mrd_open_oldest(&nrt->open)) != MRD_OPEN_NONE)
+        lowest = mrd_open_at(&nrt->open, (uint32_t) slot)->mark;
+    (void) nrt_waiting(&nrt->held, UINT64_MAX, &lowest, &ns);
+    return lowest;
+}
+
+uint64_t
+mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, int64_t *ret_oldest_ns)
+{
+    uint64_t lowest = UINT64_MAX;
+
+    *ret_oldest_ns = 0;
+    return nrt_waiting(&nrt->open, mark, &lowest, ret_oldest_ns) +
+           nrt_waiting(&nrt->early, UINT64_MAX, &lowest, ret_oldest_ns) +
+           nrt_waiting(&nrt->held, mark, &lowest, ret_oldest_ns);
+}
+
+static uint32_t
+nrt_first_before(const mrd_open_table *t, uint64_t mark)
+{
+    uint32_t slot = mrd_open_oldest(t);
+
+    while (slot != MRD_OPEN_NONE && mrd_open_at(t, slot)->mark >= mark)
+        slot = t->slots[slot].newer;
+    return slot;
+}
+
+mrd_err
+mrd_nrt_flush_before(mrd_nrt *nrt, uint64_t mark)
+{
+    mrd_err err = MRD_OK;
+    uint32_t slot;
+
+    while (err == MRD_OK && (slot = nrt_first_before(&nrt->open, mark)) != MRD_OPEN_NONE)
+        err = nrt_give_unfinished(nrt, slot);
+    while (err == MRD_OK && (slot = mrd_open_oldest(&nrt->early)) != MRD_OPEN_NONE)
+        err = nrt_give_early(nrt, slot);
+    while (err == MRD_OK && (slot = nrt_first_before(&nrt->held, mark)) != MRD_OPEN_NONE)
+        err = nrt_release(nrt, slot);
+    return err;
 }

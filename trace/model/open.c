@@ -27,6 +27,7 @@ mrd_open_new(const mrd_event *ev)
     flows = (mrd_flow *) (void *) (args + ev->arg_count);
     text = (char *) (flows + ev->flow_count);
     open->below = NULL;
+    open->mark = 0;
     open->ev = *ev;
     open->ev.args = args;
     open->ev.flows = flows;

@@ -11,6 +11,7 @@
 typedef struct mrd_open mrd_open;
 struct mrd_open {
     mrd_open *below; /* for the owner: a stack, or a chain */
+    uint64_t mark;   /* the owner's */
     mrd_event ev;    /* args, their text and flows belong to the mrd_open */
 };
 

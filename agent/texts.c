@@ -1,0 +1,132 @@
+/*
+ * agent/texts.c - what of a ring is kept for a successor: texts of the runtime's trace of which
+ * something waits for a later one (an end, a sync point, a number), and the newest one, whose
+ * numbers the next one goes on with.
+ *
+ * The ring's tail stays before them, `done` says how far everything else was taken over. A
+ * successor reads the part between again, gives nothing of it, and has the same waiting. At most a
+ * quarter of the ring is kept so; what waits of older texts only this agent knows: it is given as
+ * it is when the agent ends, and counted (open_lost) for the case that it is killed.
+ */
+#include <stdlib.h>
+
+#include "agent/drain_int.h"
+
+#define KEEP_SHARE 4u /* of the ring's data */
+
+bool
+mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos)
+{
+    p->text_mark++;
+    if (!p->o.hold)
+        return true; /* nobody comes after */
+    if (r->n_texts == r->cap_texts) {
+        size_t cap = r->cap_texts == 0 ? 64 : r->cap_texts * 2;
+        ring_text *grown = realloc(r->texts, cap * sizeof(*grown));
+
+        if (grown == NULL)
+            return false;
+        r->texts = grown;
+        r->cap_texts = cap;
+    }
+    r->texts[r->n_texts++] = (ring_text){ p->text_mark, pos };
+    return true;
+}
+
+static void
+forget(ring *r, size_t n)
+{
+    memmove(r->texts, r->texts + n, (r->n_texts - n) * sizeof(*r->texts));
+    r->n_texts -= n;
+}
+
+/* Texts that a successor needs are left; returns the mark of the first, UINT64_MAX without any. */
+static uint64_t
+keep_texts(ring *r, uint64_t read)
+{
+    uint64_t most = mrd_ring_borrow_info(r->reader)->data_len / KEEP_SHARE, before;
+    uint64_t need = mrd_drain_runtime_needs(r->proc, &before);
+    size_t n = 0;
+
+    need = before < need ? before : need;
+    while (n + 1 < r->n_texts && r->texts[n].mark < need)
+        n++;
+    while (n < r->n_texts && read - r->texts[n].pos > most)
+        n++;
+    forget(r, n);
+    return r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark;
+}
+
+/* Up to where all gaps in numbers were told. */
+static uint64_t
+gaps_done(const ring *r, uint64_t read)
+{
+    uint64_t before, mark = mrd_drain_runtime_gaps(r->proc, &before);
+
+    for (size_t i = 0; i < r->n_texts; i++)
+        if (r->texts[i].mark >= mark)
+            return r->texts[i].pos;
+    return read;
+}
+
+void
+mrd_drain_text_left(ring *r, mrd_ring_left *ret_left, uint64_t *ret_read)
+{
+    uint64_t most = mrd_ring_borrow_info(r->reader)->data_len / KEEP_SHARE, first;
+    mrd_ring_left left = { .keep = UINT64_MAX };
+    mrd_ring_stats st;
+
+    mrd_ring_get_stats(r->reader, &st);
+    *ret_read = st.read;
+    if (r->texts != NULL && !r->ended) {
+        first = keep_texts(r, st.read);
+        left.keep = r->n_texts == 0 ? st.read : r->texts[0].pos;
+        left.gaps_done = gaps_done(r, st.read);
+        if (!mrd_ring_borrow_info(r->reader)->rest)
+            left.open_lost = mrd_drain_runtime_waiting(r->proc, first, &left.open_lost_ns);
+    }
+    if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
+        left.keep = r->blob.pos; /* half a text */
+    *ret_left = left;
+}
+
+void
+mrd_drain_text_release(ring *r)
+{
+    mrd_ring_left left;
+    uint64_t read;
+
+    mrd_drain_text_left(r, &left, &read);
+    r->given_back = read;
+    (void) mrd_ring_release_to(r->reader, &left);
+}
+
+void
+mrd_drain_text_end(mrd_drain *p, ring *r)
+{
+    mrd_ring_left left;
+    uint64_t read;
+
+    if (r->texts == NULL)
+        return;
+    mrd_drain_text_left(r, &left, &read);
+    mrd_drain_runtime_flush_before(p, r->proc, r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark);
+}
+
+void
+mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
+{
+    const mrd_ring_info *info = mrd_ring_borrow_info(r->reader);
+    mrd_ring_stats st;
+
+    mrd_ring_get_stats(r->reader, &st);
+    if (safe <= st.tail || safe > info->head || safe % MRD_RING_UNIT != 0)
+        safe = 0; /* of another ring */
+    r->safe = safe > info->done ? safe : info->done;
+    r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
+    if (info->open_lost > 0 && info->open_lost <= MRD_DRAIN_OPEN_MAX) {
+        int64_t at = mrd_drain_to_raw(p, info->open_lost_ns);
+
+        mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
+    }
+}
