@@ -15,12 +15,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "capture/nrt_text.h"
 #include "capture/process.h"
 
 #define NRT_FOLDER "/opt/aws/neuron/lib/" /* of the package aws-neuronx-runtime-lib */
 
 static _Atomic uint32_t lock, opened; /* pids: of the holder; of who opened the runtime */
 static bool noticed;                  /* since it was opened. With the lock */
+static bool opening;                  /* it is being opened. With the lock */
 
 static void
 take_lock(void)
@@ -49,6 +51,8 @@ begin(void)
     if (!noticed)
         mrd_nrt_notice_env();
     noticed = true;
+    if (!opening) /* whether the runtime counted its events before is not known */
+        mrd_sys_text_apart();
     mrd_nrt_trace_begin();
 }
 
@@ -58,7 +62,9 @@ mrd_nrt_opened(void)
     take_lock();
     atomic_store(&opened, (uint32_t) getpid());
     noticed = false;
+    opening = true;
     begin();
+    opening = false;
     drop_lock();
 }
 
