@@ -197,12 +197,60 @@ epochs_json(const hub_part *p, uint64_t *ret_missing)
     return a;
 }
 
+/* Losses of events that a session wanted, and not of a thread's own annotations: while they last a
+ * node's record has holes. */
+static bool
+makes_holes(const hub_drop *d)
+{
+    static const char *const others[] = { "not-recorded", "recorder-window", "ring-full",
+                                          "ring-record-too-big", "ring-other" };
+
+    for (size_t i = 0; i < MRD_COUNT(others); i++)
+        if (strcmp(d->cause, others[i]) == 0)
+            return false;
+    return d->count > 0 && d->last_ns > d->first_ns;
+}
+
+static int
+by_first(const void *a, const void *b)
+{
+    const hub_drop *const *x = a, *const *y = b;
+
+    return ((*x)->first_ns > (*y)->first_ns) - ((*x)->first_ns < (*y)->first_ns);
+}
+
+/* Time between the first and the last loss of each cause, counted once. */
+static int64_t
+holes_ns(const hub_part *p)
+{
+    const hub_drop *drops[HUB_DROPS_MAX];
+    int64_t sum = 0, end = p->started_local_ns;
+    size_t n = 0;
+
+    for (unsigned i = 0; i < p->counters.n_drops; i++)
+        if (makes_holes(&p->counters.drops[i]))
+            drops[n++] = &p->counters.drops[i];
+    qsort(drops, n, sizeof(*drops), by_first);
+    for (size_t i = 0; i < n; i++) {
+        int64_t from = drops[i]->first_ns > end ? drops[i]->first_ns : end;
+        int64_t to = drops[i]->last_ns, dur;
+
+        if (p->stopped_local_ns != 0 && to > p->stopped_local_ns)
+            to = p->stopped_local_ns;
+        if (to <= from)
+            continue;
+        if (!__builtin_sub_overflow(to, from, &dur) && !__builtin_add_overflow(sum, dur, &sum))
+            end = to;
+    }
+    return sum;
+}
+
 /* How much of the window from start to stop (or now) the node recorded: less for who joined late,
  * refused or was lost. Beginnings that differ by less than COVER_SLACK are the same. */
 static void
 put_coverage(const hub *h, const hub_session *s, const hub_part *p, mrd_json *o)
 {
-    int64_t now = hub_session_now(h), from, to;
+    int64_t now = hub_session_now(h), from, to, holes;
     int64_t end = s->stop_ns != 0 && s->stop_ns < now ? s->stop_ns : now;
 
     if (s->go_ns == 0 || end <= s->go_ns)
@@ -213,9 +261,13 @@ put_coverage(const hub *h, const hub_session *s, const hub_part *p, mrd_json *o)
                                                                                 : end;
     if (to < from)
         to = from = end;
+    holes = holes_ns(p);
+    holes = holes > to - from ? to - from : holes;
+    if (holes > 0)
+        mrd_json_set(o, "not_recorded_ns", mrd_json_new_int(holes));
     put_instant(o, "covered_from", from);
     put_instant(o, "covered_to", to);
-    mrd_json_set(o, "covered_ns", mrd_json_new_int(to - from));
+    mrd_json_set(o, "covered_ns", mrd_json_new_int(to - from - holes));
     mrd_json_set(o, "window_ns", mrd_json_new_int(end - s->go_ns));
 }
 

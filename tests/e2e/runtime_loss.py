@@ -143,6 +143,8 @@ def away(stop, seconds, steps=1800, exec_us=2000, lost=0, at=1.5):
         check(lost_by and all(set(by) == {"runtime-ring"} for by in lost_by.values()), f"{what}: it overran: {lost_by}")
         for l in load_json(c.path(id, "summary.json"))["summary"]["losses"]:
             check(gone - 10**9 < l["first_ns"] and l["last_ns"] < back + 3 * 10**9, f"{what}: lost between {gone} and {back}: {l}")
+        node = doc["nodes"][0]
+        check(node["window_ns"] - node["covered_ns"] > (seconds - 3) * 10**9, f"{what}: covered_ns shrinks: {node['covered_ns']} of {node['window_ns']}")
         for worker in load_json(c.path(id, "report.json"))["report"]["workers"]:
             check(worker["parts_ns"]["not_recorded"] > (seconds - 3) * 10**9, f"{what}: the hole is not recorded: {worker}")
 
