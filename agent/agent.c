@@ -679,6 +679,11 @@ open_parts(mrd_agent *a, mrd_why *why)
         return err;
     mrd_spool_get_stats(a->spool, &st);
     a->recovered = st.recovered_events;
+    if (st.damaged_events > 0)
+        mrd_log(MRD_LOG_WARN, "AGT-SPOOL-DAMAGED",
+                "The spool was cut or parts of it removed while no agent ran; what was in them is "
+                "counted as lost: dir=%s events=%" PRIu64,
+                a->o.spool_dir, st.damaged_events);
     if ((err = open_traces(a, why)) != MRD_OK || (err = open_drain(a, why)) != MRD_OK)
         return err;
     if (a->o.spool_dir != NULL) {

@@ -57,6 +57,7 @@ typedef enum {
     MRD_DROP_WINDOW,  /* a flight recorder kept it until newer ones needed the room or the time */
     MRD_DROP_RESTART, /* in the memory of a flight recorder when the agent was killed */
     MRD_DROP_RUNTIME, /* the runtime's own ring overwrote it: its numbers show the gap */
+    MRD_DROP_DAMAGED, /* in a part of the spool that was cut or removed behind the agent's back */
     MRD_DROP_CAUSES
 } mrd_drop_cause;
 

@@ -96,6 +96,7 @@ mrd_record_note_drops(mrd_record *r)
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
         drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
+        drops[MRD_DROP_DAMAGED] = (mrd_record_drop){ 0 };
         drops[MRD_DROP_RESTART].count += in_memory;
         for (const owner *o = r->owners; o != NULL; o = o->next)
             for (const lane *l = o->lanes; l != NULL; l = l->next)
@@ -118,6 +119,10 @@ mrd_record_take_tally(mrd_record *r, session *s)
         memcpy(s->st.drops, tally.note, sizeof(s->st.drops));
     s->st.drops[MRD_DROP_SPOOL].count += tally.forced;
     s->st.drops[MRD_DROP_REFUSED].count += tally.refused;
+    s->st.drops[MRD_DROP_DAMAGED] = (mrd_record_drop){
+        tally.damaged, mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_first_ns),
+        mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_last_ns)
+    };
     s->st.delivered = tally.delivered;
     (void) mrd_spool_held(r->o.spool, s->st.id, &s->st.held);
     s->st.begun = s->st.delivered + s->st.held;

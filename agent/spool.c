@@ -331,6 +331,7 @@ drop_oldest(mrd_spool *s)
             s->dropped(s->self, &e->item);
     }
     noted = write_sessions(s);
+    mrd_spool_counts_write_all(s);
     forget_done(s);
     if (!noted)
         (void) write_sessions(s);
@@ -449,7 +450,10 @@ static mrd_err
 begin(mrd_spool *s, mrd_why *why)
 {
     bool some = mrd_spool_discard_uncommitted(s);
-    mrd_err err = new_segment(s, why);
+    mrd_err err = s->dir == NULL ? MRD_OK : mrd_spool_counts_open(s, why);
+
+    if (err == MRD_OK)
+        err = new_segment(s, why);
 
     if (err == MRD_OK && some) {
         err = write_record(&s->segments[s->n_segments - 1], KIND_VOID, (mrd_bytes){ 0 },
@@ -458,6 +462,7 @@ begin(mrd_spool *s, mrd_why *why)
     }
     if (err != MRD_OK)
         return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
+    mrd_spool_counts_opened(s);
     forget_done(s);
     /* The predecessor may have sent so many of the oldest without hearing an answer. */
     for (size_t i = 0, sent = 0; i < s->n && sent < WINDOW_MAX; i++)
@@ -526,7 +531,7 @@ mrd_spool_open(const char *dir, uint64_t max_bytes,
                            MRD_SPOOL_MIN_BYTES);
     if ((s = calloc(1, sizeof(*s))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    s->lock_fd = -1;
+    s->lock_fd = s->counts_fd = -1;
     s->max_bytes = max_bytes;
     s->segment_bytes = max_bytes / SEGMENTS_KEPT;
     s->dropped = dropped;
@@ -564,6 +569,8 @@ mrd_spool_close(mrd_spool *s)
         free(s->entries[s->first + i].copy);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
+    if (s->counts_fd >= 0)
+        close(s->counts_fd);
     free(s->segments);
     free(s->entries);
     free(s->sequences);
@@ -591,8 +598,10 @@ mrd_spool_forget(mrd_spool *s, uint64_t session)
 {
     sequence *q = mrd_spool_find_sequence(s, session);
 
-    if (q != NULL)
-        *q = s->sequences[--s->n_sequences];
+    if (q == NULL)
+        return;
+    mrd_spool_counts_forget(s, q);
+    *q = s->sequences[--s->n_sequences];
 }
 
 static mrd_err
@@ -710,7 +719,9 @@ mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mr
         q->noted = false;
     }
     s->noted = false;
+    mrd_spool_counts_commit(s);
     mrd_spool_commit_sequences(s);
+    mrd_spool_counts_write_all(s);
     return MRD_OK;
 }
 
@@ -805,11 +816,34 @@ mrd_spool_sent(mrd_spool *s, uint64_t id)
         e->sent = true;
 }
 
+/* Without it the frame is sent once more after a crash and dropped as a duplicate there. */
+void
+mrd_spool_write_answer(mrd_spool *s, const answer_record *a)
+{
+    segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+
+    if (s->dir != NULL && last != NULL &&
+        write_record(last, KIND_ACK, bytes_of(a, sizeof(*a)), (mrd_bytes){ 0 }) == MRD_OK)
+        s->stats.file_bytes += sizeof(record_head) + sizeof(*a);
+}
+
+static void
+note_answered(mrd_spool *s, const mrd_spool_item *item)
+{
+    sequence *q = mrd_spool_find_sequence(s, item->session);
+
+    if (q == NULL)
+        return;
+    if (item->events > 0 && item->clock == q->tally.damaged_clock &&
+        item->last_ns > q->answered_ns)
+        q->answered_ns = item->last_ns;
+    mrd_spool_counts_write(s, q);
+}
+
 bool
 mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
 {
     entry *e = entry_of(s, id);
-    segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
     bool clock, rescued;
     answer_record a;
 
@@ -824,11 +858,8 @@ mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
         count_clock_answer(s, a.session, rescued, stored);
     if (mrd_spool_find_sequence(s, a.session) != NULL) /* else it was forgotten: nobody asks */
         (void) mrd_spool_count_answer(s, &a);
-    /* Without the note the frame is sent once more after a crash and dropped as a duplicate there.
-     */
-    if (s->dir != NULL && last != NULL &&
-        write_record(last, KIND_ACK, bytes_of(&a, sizeof(a)), (mrd_bytes){ 0 }) == MRD_OK)
-        s->stats.file_bytes += sizeof(record_head) + sizeof(a);
+    note_answered(s, &e->item);
+    mrd_spool_write_answer(s, &a);
     forget_done(s);
     return true;
 }

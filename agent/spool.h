@@ -13,7 +13,8 @@
  * successor skips what the commit names, each event is taken exactly once. The page cache holds
  * what is young, so a frame that is acknowledged
  * soon never touches the disk. Not synced: it survives the death of the agent, not of the machine,
- * and neither do the rings. Without a folder segments are in memory (memfd). Threads: one.
+ * and neither do the rings. A file "counts" says apart from the segments
+ * what was committed and answered, so that what is missing in them is known. Without a folder segments are in memory (memfd). Threads: one.
  */
 #ifndef MRD_AGENT_SPOOL_H
 #define MRD_AGENT_SPOOL_H
@@ -38,6 +39,9 @@ typedef struct {
 #define MRD_SPOOL_NOTE 384u
 typedef struct {
     uint64_t delivered, refused, forced; /* stored; refused for good; forced out by the bound */
+    uint64_t damaged; /* committed, and gone with a segment that was cut or removed */
+    int64_t damaged_first_ns, damaged_last_ns; /* of frames, in this clock of theirs */
+    uint8_t damaged_clock;
     uint32_t note_len;
     uint8_t note[MRD_SPOOL_NOTE]; /* the caller's own counts as of the last commit */
 } mrd_spool_tally;
@@ -47,6 +51,7 @@ typedef struct {
     uint64_t file_bytes;           /* of all segments */
     uint64_t recovered_items, recovered_events;
     uint64_t torn_bytes; /* cut off at open */
+    uint64_t damaged_events; /* found missing at open */
 } mrd_spool_stats;
 
 /*

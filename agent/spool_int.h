@@ -48,11 +48,15 @@ typedef struct {
     uint64_t at;      /* of the frame in it */
     uint8_t *copy;
     bool done, sent;
+    bool cut; /* its answer is not in the segments any more */
 } entry;
 
 typedef struct {
     uint64_t session, next, committed; /* committed: next as of the last commit */
     mrd_spool_tally tally;
+    uint64_t events;                    /* ever committed, without those found missing */
+    int64_t last_ns, answered_ns;       /* youngest time committed; answered, or the first */
+    uint32_t slot;                      /* place in the file of counts, from 1 */
     uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
     uint32_t noted_len;
     bool noted; /* a note waits for the commit */
@@ -61,7 +65,8 @@ typedef struct {
 
 struct mrd_spool {
     char *dir;
-    int lock_fd;
+    int lock_fd, counts_fd;
+    uint64_t counts_used; /* places in the file of counts */
     uint64_t max_bytes, segment_bytes, epoch;
     segment *segments; /* by number */
     size_t n_segments;
@@ -92,8 +97,21 @@ void mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024]);
 bool mrd_spool_push_entry(mrd_spool *s, const entry *e);
 void mrd_spool_settle(mrd_spool *s, entry *e);
 void mrd_spool_commit_sequences(mrd_spool *s);
+void mrd_spool_write_answer(mrd_spool *s, const answer_record *a);
 mrd_err mrd_spool_count_answer(mrd_spool *s, const answer_record *a);
 bool mrd_spool_discard_uncommitted(mrd_spool *s);
+
+/* ---- spool_counts.c ---- */
+
+/* Compares what the segments gave with what was counted. Errors: NOMEM. */
+mrd_err mrd_spool_counts_open(mrd_spool *s, mrd_why *why);
+/* Adds the frames that are about to be committed. */
+void mrd_spool_counts_commit(mrd_spool *s);
+/* The answers that were cut off, for a successor; what was found is noted. */
+void mrd_spool_counts_opened(mrd_spool *s);
+void mrd_spool_counts_write(mrd_spool *s, sequence *q);
+void mrd_spool_counts_write_all(mrd_spool *s);
+void mrd_spool_counts_forget(mrd_spool *s, const sequence *q);
 
 /* ---- spool_recover.c ---- */
 

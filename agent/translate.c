@@ -55,6 +55,7 @@ static const char *const causes[MRD_DROP_CAUSES] = {
     [MRD_DROP_WINDOW] = "recorder-window",
     [MRD_DROP_RESTART] = "agent-restarted",
     [MRD_DROP_RUNTIME] = NRT_LOST_RING,
+    [MRD_DROP_DAMAGED] = "spool-damaged",
 };
 
 const char *

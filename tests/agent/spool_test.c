@@ -1,5 +1,6 @@
 #include "tests/check.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -7,6 +8,7 @@
 
 #include "agent/spool.h"
 #include "base/out.h"
+#include "tests/trace/events.h"
 
 static uint64_t lost_events, lost_frames;
 
@@ -276,6 +278,77 @@ TEST(any_torn_tail_is_survived)
 }
 
 /* A file system that is smaller than the spool may become: the oldest go, the newest stay. */
+/* Cuts the folder's youngest segment to a part of its length, or removes all. */
+static void
+damage(const char *dir, uint64_t *seed, bool all)
+{
+    char path[1024];
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, NULL, alphasort);
+
+    for (int i = 0; i < n; i++) {
+        struct stat st;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+        if (strncmp(names[i]->d_name, "spool-", 6) == 0 && stat(path, &st) == 0) {
+            CHECK(all ? unlink(path) == 0
+                      : truncate(path, (off_t) (test_rand(seed) % (uint64_t) st.st_size)) == 0);
+        }
+        free(names[i]);
+    }
+    free(names);
+}
+
+/* Frames of two sessions, some answered out of order, then the segments are cut at any byte or
+ * removed: what was committed is delivered, still there, or damaged; answered is never sent again. */
+TEST(what_is_cut_off_behind_its_back_is_counted)
+{
+    for (uint64_t start = 1; start <= 40; start++) {
+        uint64_t seed = start, committed[2] = { 0 }, delivered[2] = { 0 };
+        char dir[600];
+        mrd_spool_item item;
+        mrd_spool_stats st;
+        mrd_spool *s;
+
+        snprintf(dir, sizeof(dir), "%s/cut%d", test_tmp(), (int) start);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        for (int i = 0; i < 100; i++) {
+            uint64_t session = test_rand(&seed) % 2, events = 1 + test_rand(&seed) % 50;
+
+            CHECK_ERR("add", add(s, 7 + session, 100, events), MRD_OK);
+            committed[session] += events;
+            for (uint64_t from = 0; mrd_spool_peek(s, from, &item); from = item.id + 1) {
+                if (test_rand(&seed) % 8 != 0)
+                    continue;
+                delivered[item.session - 7] += item.events;
+                CHECK(mrd_spool_done(s, item.id, true));
+            }
+        }
+        mrd_spool_close(s);
+        damage(dir, &seed, start % 8 == 0);
+        for (int round = 0; round < 2; round++) {
+            uint64_t sum = 0;
+
+            s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+            for (uint64_t k = 0; k < 2; k++) {
+                mrd_spool_tally t;
+                uint64_t held;
+
+                mrd_spool_get_tally(s, 7 + k, &t);
+                (void) mrd_spool_held(s, 7 + k, &held);
+                CHECK_INT(t.delivered, delivered[k]);
+                CHECK_INT(t.delivered + t.damaged + held, committed[k]);
+                sum += t.damaged;
+            }
+            mrd_spool_get_stats(s, &st);
+            CHECK_INT(st.damaged_events, round == 0 ? sum : 0);
+            CHECK(start % 8 != 0 ||
+                  sum == committed[0] + committed[1] - delivered[0] - delivered[1]);
+            mrd_spool_close(s);
+        }
+    }
+}
+
 TEST(a_full_disk_forces_out_the_oldest)
 {
     char dir[512];

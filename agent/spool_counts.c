@@ -1,0 +1,265 @@
+/*
+ * agent/spool_counts.c - what was committed and answered of each session, apart from the segments:
+ * when segments were cut or removed behind the agent's back, the counts say what is missing.
+ *
+ * A file "counts" of slots of 512 bytes, one a session, each with its CRC and written as a whole:
+ * at a commit, at an answer, when frames are forced out. At open the segments are compared with it:
+ * events that were committed, are not answered and are not there any more were lost with them.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "agent/spool_int.h"
+
+#define SLOTS_MAX  64u
+#define SLOT_MAGIC 0x4353524du /* "MRSC" */
+
+typedef struct {
+    uint32_t magic, crc; /* of what follows */
+    uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
+    int64_t last_ns, answered_ns, damaged_first_ns, damaged_last_ns;
+    uint64_t settled, bits;   /* answered: numbers below; of the 64 from there those with a bit */
+    uint32_t note_len, clock; /* of the times */
+    uint8_t note[MRD_SPOOL_NOTE];
+} slot;
+
+_Static_assert(sizeof(slot) <= 512, "a slot of the file");
+
+static uint32_t
+crc_of(const slot *c)
+{
+    return mrd_spool_crc_of(
+        SLOT_MAGIC,
+        (mrd_bytes){ (const uint8_t *) &c->session, sizeof(*c) - offsetof(slot, session) },
+        (mrd_bytes){ 0 });
+}
+
+/* Which numbers of the session are answered: all but those in the queue. */
+static void
+answered(const mrd_spool *s, slot *c)
+{
+    bool any = false;
+
+    c->settled = c->next;
+    for (size_t i = 0; i < s->n; i++) {
+        const entry *e = &s->entries[s->first + i];
+
+        if (e->item.session != c->session || e->item.epoch != c->epoch || e->done)
+            continue;
+        if (!any) {
+            any = true;
+            c->settled = e->item.seq;
+            c->bits = UINT64_MAX;
+        }
+        if (e->item.seq - c->settled >= 64)
+            break;
+        c->bits &= ~(1ull << (e->item.seq - c->settled));
+    }
+}
+
+void
+mrd_spool_counts_write(mrd_spool *s, sequence *q)
+{
+    slot c = { .magic = SLOT_MAGIC,
+               .session = q->session,
+               .epoch = s->epoch,
+               .next = q->committed,
+               .committed = q->events,
+               .delivered = q->tally.delivered,
+               .refused = q->tally.refused,
+               .forced = q->tally.forced,
+               .damaged = q->tally.damaged,
+               .last_ns = q->last_ns,
+               .answered_ns = q->answered_ns,
+               .damaged_first_ns = q->tally.damaged_first_ns,
+               .damaged_last_ns = q->tally.damaged_last_ns,
+               .note_len = q->tally.note_len,
+               .clock = q->tally.damaged_clock };
+
+    if (s->counts_fd < 0 || q->slot == 0)
+        return;
+    memcpy(c.note, q->tally.note, q->tally.note_len);
+    answered(s, &c);
+    c.crc = crc_of(&c);
+    (void) !pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * 512);
+}
+
+/* A place in the file, for a session that has none. */
+static void
+take_slot(mrd_spool *s, sequence *q)
+{
+    for (uint32_t i = 1; q->slot == 0 && i <= SLOTS_MAX; i++)
+        if ((s->counts_used & 1ull << (i - 1)) == 0) {
+            q->slot = i;
+            s->counts_used |= 1ull << (i - 1);
+        }
+}
+
+/* One clock is enough to say when: that of the session's first frame with events. */
+static void
+count_frame(sequence *q, const mrd_spool_item *item)
+{
+    q->events += item->events;
+    if (item->events == 0)
+        return;
+    if (q->last_ns == 0) {
+        q->tally.damaged_clock = item->clock;
+        q->answered_ns = item->first_ns; /* nothing is missing before */
+    }
+    if (item->clock == q->tally.damaged_clock && item->last_ns > q->last_ns)
+        q->last_ns = item->last_ns;
+}
+
+void
+mrd_spool_counts_commit(mrd_spool *s)
+{
+    size_t i = s->n;
+
+    while (i > 0 && s->entries[s->first + i - 1].item.id >= s->committed_id)
+        i--;
+    for (; i < s->n; i++) {
+        const mrd_spool_item *item = &s->entries[s->first + i].item;
+        sequence *q = mrd_spool_find_sequence(s, item->session);
+
+        if (q != NULL)
+            count_frame(q, item);
+    }
+}
+
+void
+mrd_spool_counts_forget(mrd_spool *s, const sequence *q)
+{
+    static const slot none;
+
+    if (s->counts_fd < 0 || q->slot == 0)
+        return;
+    (void) !pwrite(s->counts_fd, &none, sizeof(none), (off_t) (q->slot - 1) * 512);
+    s->counts_used &= ~(1ull << (q->slot - 1));
+}
+
+void
+mrd_spool_counts_write_all(mrd_spool *s)
+{
+    for (size_t i = 0; i < s->n_sequences && s->counts_fd >= 0; i++) {
+        take_slot(s, &s->sequences[i]);
+        mrd_spool_counts_write(s, &s->sequences[i]);
+    }
+}
+
+static uint64_t
+most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Frames whose answer was cut off with the segments' end. */
+static void
+settle_answered(mrd_spool *s, const slot *c)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        entry *e = &s->entries[s->first + i];
+        uint64_t ahead = e->item.seq - c->settled;
+
+        if (e->done || e->item.session != c->session || e->item.epoch != c->epoch)
+            continue;
+        if (e->item.seq < c->settled || (ahead < 64 && (c->bits >> ahead & 1) != 0))
+            e->cut = true;
+        if (e->cut)
+            mrd_spool_settle(s, e);
+    }
+}
+
+/* Events of the session in the queue, and the youngest time of them. */
+static uint64_t
+in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last_ns)
+{
+    uint64_t events = 0;
+
+    for (size_t i = 0; i < s->n; i++) {
+        const entry *e = &s->entries[s->first + i];
+
+        if (e->done || e->item.session != session)
+            continue;
+        events += e->item.events;
+        if (e->item.events > 0 && e->item.clock == clock && e->item.last_ns > *ret_last_ns)
+            *ret_last_ns = e->item.last_ns;
+    }
+    return events;
+}
+
+/* A session's counts against what the segments gave. */
+static mrd_err
+compare(mrd_spool *s, const slot *c, uint32_t place)
+{
+    int64_t last_ns = c->answered_ns;
+    uint64_t there;
+    sequence *q;
+    mrd_err err = mrd_spool_take_sequence(s, c->session, &q);
+
+    if (err != MRD_OK)
+        return err;
+    if (c->epoch == s->epoch) { /* numbers are not given twice */
+        q->next = most(q->next, c->next);
+        q->committed = most(q->committed, c->next);
+    }
+    if (c->delivered > q->tally.delivered || c->refused > q->tally.refused)
+        settle_answered(s, c);
+    if (c->note_len > 0 && c->next > 0 && q->tally.note_len == 0) {
+        memcpy(q->tally.note, c->note, c->note_len);
+        q->tally.note_len = c->note_len;
+    }
+    q->tally.delivered = most(q->tally.delivered, c->delivered);
+    q->tally.refused = most(q->tally.refused, c->refused);
+    q->tally.forced = most(q->tally.forced, c->forced);
+    q->tally.damaged = c->damaged;
+    q->tally.damaged_first_ns = c->damaged_first_ns;
+    q->tally.damaged_last_ns = c->damaged_last_ns;
+    q->last_ns = c->last_ns;
+    q->answered_ns = c->answered_ns;
+    q->slot = place;
+    s->counts_used |= 1ull << (place - 1);
+    there = q->tally.delivered + q->tally.refused + q->tally.forced +
+            in_queue(s, c->session, c->clock, &last_ns);
+    q->events = there;
+    q->tally.damaged_clock = (uint8_t) c->clock;
+    if (c->committed <= there)
+        return MRD_OK;
+    if (q->tally.damaged == 0)
+        q->tally.damaged_first_ns = last_ns != 0 && last_ns < c->last_ns ? last_ns : c->last_ns;
+    q->tally.damaged_last_ns = c->last_ns;
+    q->tally.damaged += c->committed - there;
+    s->stats.damaged_events += c->committed - there;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
+{
+    char path[1024];
+    mrd_err err = MRD_OK;
+    slot c;
+
+    snprintf(path, sizeof(path), "%s/counts", s->dir);
+    s->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    for (uint32_t i = 1; i <= SLOTS_MAX && s->counts_fd >= 0 && err == MRD_OK; i++) {
+        if (pread(s->counts_fd, &c, sizeof(c), (off_t) (i - 1) * 512) != (ssize_t) sizeof(c))
+            break;
+        if (c.magic == SLOT_MAGIC && c.crc == crc_of(&c) && c.note_len <= MRD_SPOOL_NOTE)
+            err = compare(s, &c, i);
+    }
+    return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "spool '%s'", path);
+}
+
+void
+mrd_spool_counts_opened(mrd_spool *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const mrd_spool_item *item = &s->entries[s->first + i].item;
+        answer_record a = { item->epoch, item->session, item->seq, 0, 1, 0 }; /* counted already */
+
+        if (s->entries[s->first + i].cut)
+            mrd_spool_write_answer(s, &a);
+    }
+    mrd_spool_counts_write_all(s);
+}

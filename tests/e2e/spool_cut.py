@@ -1,0 +1,53 @@
+"""A spool that is cut behind the agent's back: what was committed and is neither answered nor there any more is counted as lost, cause
+spool-damaged, and every tick is in the profile or in that count. Prints its seed."""
+import glob
+import os
+import random
+import time
+
+from lib import Cluster, check, equal, equation, finish, need_daemons, until
+
+seed = int(os.environ.get("MRD_TEST_SEED", time.time_ns() % 10**9))
+print(f"seed {seed} (MRD_TEST_SEED)", flush=True)
+chance = random.Random(seed)
+need_daemons()
+
+with Cluster(node_timeout="60s") as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    agent = c.agent(0)
+    until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+    id = c.start("--require", "all")
+    until(lambda: c.session(id)["nodes"][0].get("started_local_ns") and time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) >
+          c.session(id)["nodes"][0]["started_local_ns"], "the session has begun")
+    w = c.workload(0)
+    w.emit(2000)
+    c.daemon.kill()  # from now on all of it stays in the spool
+    for _ in range(10):
+        w.emit(2000)
+        time.sleep(.25)  # a commit each
+    until(lambda: sum(os.path.getsize(p) for p in glob.glob(c.path("spool0", "spool-*.mrs"))) > 20000, "the spool has them")
+    agent.kill()
+    last = sorted(glob.glob(c.path("spool0", "spool-*.mrs")))[-1]
+    whole = os.path.getsize(last)
+    os.truncate(last, chance.randrange(whole // 8, whole // 2))
+    c.aggregator()
+    until(c.answers, "the aggregator answers again")
+    agent = c.agent(0)
+    until(lambda: "AGT-SPOOL-DAMAGED" in agent.text(), "the agent says that its spool was cut")
+    until(lambda: c.connected() == ["i-test0"], "the successor is connected")
+    c.recording(id, 1)
+    w.emit(100)
+    time.sleep(.5)
+    doc = c.stop(id, want=3)
+    lost = equation(doc, "cut", dropped=None)
+    drops = {d["cause"]: d for d in doc["nodes"][0]["counters"]["drops"]}
+    equal(set(drops), {"spool-damaged"}, "why")
+    check(drops["spool-damaged"]["last_local_ns"] > drops["spool-damaged"]["first_local_ns"] >= doc["nodes"][0]["started_local_ns"], f"when: {drops}")
+    check(doc["nodes"][0]["covered_ns"] < doc["nodes"][0]["window_ns"] - drops["spool-damaged"]["last_local_ns"] +
+          drops["spool-damaged"]["first_local_ns"] + 10**9, "covered_ns shrinks")
+    there = sum(len(numbers) for numbers in c.ticks(id).values())
+    print(f"{w.done} emitted, {there} there, {lost} counted as lost")
+    check(w.done <= there + lost <= w.done + 2, f"every tick is there or lost, and at most two events besides: {there} + {lost}, of {w.done}")
+    check(lost > 0, "something was cut")
+finish()
