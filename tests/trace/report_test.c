@@ -459,6 +459,8 @@ TEST(the_text_says_the_same)
     profile_add(p, MRD_SPAN, p->framework, "step", 0, 300000);
     text = report_text(p);
     CHECK(strstr(text, "rank 1 NC 3 i-0aaaaaaaaaaaaaaa1 pid 4711 came last to 4 of its 4") != NULL);
+    /* A row is whose it is: node and pid whole, on a line of their own when they are long. */
+    CHECK(strstr(text, "\n  rank 1 NC 3 i-0aaaaaaaaaaaaaaa1 pid 4711\n") != NULL);
     CHECK(strstr(text, "\nSteps ") != NULL && strstr(text, "(worth a look)") != NULL);
     for (const char *line = text; line != NULL && *line != '\0';) {
         const char *end = strchr(line, '\n');

@@ -37,6 +37,18 @@ is_one_node(const mrd_catalog *cat, const mrd_report *report)
     return true;
 }
 
+/* Whose numbers follow. One that is too long (an EC2 id with its rank, core and pid) has a line of
+ * its own: node and pid are what it is there for. */
+static void
+put_label(report_sink *s, mrd_str label, size_t width)
+{
+    mrd_text_cell(&s->text, label, MRD_TEXT_WIDTH - 2, false);
+    if (mrd_text_columns(label) > width)
+        mrd_buf_fmt(&s->text, "\n  %*s", (int) width, "");
+    for (size_t n = mrd_text_columns(label); n < width; n++)
+        mrd_buf_byte(&s->text, ' ');
+}
+
 static void
 worker_label(const report_sink *s, const mrd_report_worker *w, mrd_buf *to)
 {
@@ -62,7 +74,7 @@ put_worker(report_sink *s, const mrd_report_worker *w)
 
     worker_label(s, w, &label);
     mrd_buf_text(&s->text, "  ");
-    mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, LABEL, true);
+    put_label(s, (mrd_str){ (const char *) label.p, label.len }, LABEL);
     mrd_buf_fini(&label);
 }
 
@@ -361,7 +373,7 @@ put_process(report_sink *s, mrd_proc_id process, size_t width)
         mrd_buf_fmt(&label, " " MRD_STR_FMT,
                     MRD_STR_ARG(mrd_catalog_text(s->common.env->catalog, p->instance_id)));
     mrd_buf_text(&s->text, "  ");
-    mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, width, true);
+    put_label(s, (mrd_str){ (const char *) label.p, label.len }, width);
     mrd_buf_fini(&label);
 }
 
