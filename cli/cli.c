@@ -25,6 +25,43 @@ what_of(const char *command)
     return "a command of Meridian";
 }
 
+static const struct {
+    const char *command, *word, *answer;
+} vendor_words[] = {
+#define VENDOR_WORD(command, word, answer) { command, word, answer },
+#include "cli/vendor_words.def"
+#undef VENDOR_WORD
+};
+
+const char *
+mrd_cli_vendor_word(const char *command, const char *word)
+{
+    size_t n = strncmp(word, "--", 2) == 0 ? strcspn(word, "=") : word[0] == '-' ? 2 : strlen(word);
+
+    for (size_t i = 0; i < MRD_COUNT(vendor_words); i++) {
+        const char *of = vendor_words[i].command;
+
+        if ((command == NULL) == (of == NULL) && (of == NULL || strcmp(of, command) == 0) &&
+            strlen(vendor_words[i].word) == n && strncmp(vendor_words[i].word, word, n) == 0)
+            return vendor_words[i].answer;
+    }
+    return NULL;
+}
+
+/* An option that is wrong here and right with the vendor's tools. */
+static void
+say_vendor_word(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *answer = argv[i][0] == '-' ? mrd_cli_vendor_word(argv[0], argv[i]) : NULL;
+
+        if (answer != NULL) {
+            fprintf(stderr, "meridian %s: coming from neuron-profile: %s\n", argv[0], answer);
+            return;
+        }
+    }
+}
+
 mrd_err
 mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv, bool stop_at_word,
               const char *usage, const char *more, mrd_strlist *ret_words, bool *ret_done)
@@ -38,8 +75,11 @@ mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv,
         return MRD_OK;
     if ((err = mrd_conf_defaults(table, n, into, &why)) != MRD_OK ||
         (err = mrd_conf_env(table, n, into, &why)) != MRD_OK ||
-        (err = mrd_conf_args(table, n, into, argc, argv, stop_at_word, ret_words, &why)) != MRD_OK)
+        (err = mrd_conf_args(table, n, into, argc, argv, stop_at_word, ret_words, &why)) !=
+            MRD_OK) {
         mrd_cli_error(argv[0], &why);
+        say_vendor_word(argc, argv);
+    }
     return err;
 }
 

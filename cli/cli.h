@@ -46,6 +46,10 @@ typedef struct {
 
 int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
 
+/* What to do here instead of a word of the vendor's tools, NULL for other words. command: NULL for
+ * the first word. A value may follow the option: "--port=3001", "-nfile". */
+const char *mrd_cli_vendor_word(const char *command, const char *word);
+
 /* "meridian view: <sentence>" on stderr. */
 void mrd_cli_error(const char *command, const mrd_why *why);
 /* "1,234,567". Returns text. */

@@ -53,6 +53,11 @@ unknown_command(const char *word)
 
     for (size_t i = 0; i < MRD_COUNT(commands); i++)
         names[i] = commands[i].name;
+    if (mrd_cli_vendor_word(NULL, word) != NULL) {
+        fprintf(stderr, "meridian: there is no command '%s': %s\n", word,
+                mrd_cli_vendor_word(NULL, word));
+        return MRD_EXIT_USAGE;
+    }
     mrd_near_text(word, names, MRD_COUNT(names), "", guess);
     fprintf(stderr, "meridian: unknown command '%s'%s\n", word,
             *guess == '\0' ? " (meridian --help lists them)" : guess);

@@ -49,6 +49,13 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
             continue;
         for (size_t k = 0; k < n && k < MAX_FORMATS; k++)
             names[k] = sinks[k]->name;
+        if (strcmp(options->formats.v[i], "db") == 0 ||
+            strcmp(options->formats.v[i], "parquet") == 0)
+            return mrd_why_set(
+                why, MRD_INVALID, 0,
+                "--output-format %s is neuron-explorer's: there is no database here; "
+                "perfetto, json, summary-text, ... are files (--help lists them)",
+                options->formats.v[i]);
         mrd_near_text(options->formats.v[i], names, n < MAX_FORMATS ? n : MAX_FORMATS, "", guess);
         return mrd_why_set(why, MRD_INVALID, 0, "--output-format '%s' is unknown%s",
                            options->formats.v[i], *guess == '\0' ? " (--help lists them)" : guess);

@@ -25,7 +25,7 @@ def manual():
         if not words[1].isalpha() or not words[1].islower():
             continue
         out, _ = run(words[1], "--help")
-        for option in (w.split("=")[0] for w in words[2:] if w.startswith("--")):
+        for option in (w.split("=")[0] for w in words[2:] if w.startswith("--") and not w.startswith("--help=")):
             check(option in out, f"docs/cli.md: meridian {words[1]} has no {option}")
     check(len(examples) >= 14, f"{len(examples)} examples")
     for command in ("nodes", "sessions", "start", "status", "stop", "record", "trigger", "fetch", "clocks", "doctor", "certs"):
@@ -84,10 +84,21 @@ for path, said in (("/nonexistent/session", "cannot read /nonexistent/session: N
                    (work, "has no clocks")):
     _, err = run("clocks", path, want=1)
     check(path in err and said in err, f"clocks of a path that is no session: {err}")
+# The words of neuron-profile and neuron-explorer are answered with what to do here.
+for words, said in ((["capture", "-n", "x.neff"], "meridian inspect -o DIR -- COMMAND"), (["view", "-n", "x.neff", "-s", "x.ntff"], "meridian view -d DIR"),
+                    (["view", "-d", work, "--port", "3001"], "meridian open"), (["view", "-d", work, "--output-format", "db"], "no database"),
+                    (["view", "--db-endpoint=x"], "no database"), (["db"], "no database")):
+    _, err = run(*words, want=2)
+    check(said in err, f"meridian {words}: {err}")
 _, err = run("veiw", want=2)
 check("did you mean view?" in err, f"mistyped command: {err}")
 _, err = run("view", "--ouput-dir", "x", good, want=2)
 check("did you mean --output-dir?" in err, f"mistyped option: {err}")
+_, err = run("view", "--ouput", "x", good, want=2)
+check("did you mean --output-format or --output-dir?" in err, f"mistyped part of an option: {err}")
+for program, word, near in (("meridian-agent", "--agregator", "--aggregator"), ("meridian-aggregator", "--listn", "--data-listen")):
+    p = subprocess.run([os.path.join(os.path.dirname(MERIDIAN), program), word, "x"], capture_output=True, text=True, timeout=60)
+    check(p.returncode == 2 and f"did you mean {near}" in p.stderr, f"{program} {word}: {p.stderr}")
 _, err = run("view", "--output-format", "perfeto", good, want=2)
 check("did you mean perfetto" in err, f"mistyped format: {err}")
 _, err = run("view", "--system-trace-primary-group", "instance", good, want=2)
