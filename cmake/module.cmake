@@ -65,6 +65,7 @@ function(mrd_fuzz name)
     target_link_libraries(fuzz_${name} PRIVATE mrd_flags ${M_DEPENDS} ${M_LIBS})
     if(MRD_FUZZ)
         target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+        add_dependencies(fuzz_targets fuzz_${name})
     else()
         target_sources(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.c)
         mrd_add_test(fuzz/${name} TIMEOUT 120

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -254,6 +255,15 @@ varints_spread(uint8_t *p, const uint64_t *v, uint32_t n)
     }
     return p;
 }
+
+/* By CPUID itself: __builtin_cpu_supports of clang 14 does not know the name "lzcnt". */
+static bool
+has_lzcnt(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(0x80000001u, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0;
+}
 #endif
 
 mrd_varints_put *
@@ -261,8 +271,7 @@ mrd_batch_varints(bool plain)
 {
 #if defined(__x86_64__)
     /* Zen 1 and 2 have the instruction and take 20 to 300 cycles for it. */
-    if (!plain && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") &&
-        !__builtin_cpu_is("amdfam17h"))
+    if (!plain && __builtin_cpu_supports("bmi2") && has_lzcnt() && !__builtin_cpu_is("amdfam17h"))
         return varints_spread;
 #else
     (void) plain;
