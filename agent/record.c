@@ -5,7 +5,7 @@
 /* ---- Lanes ---- */
 
 static void
-add_crosses(mrd_record *r, lane *l)
+add_crosses(mrd_record *r, open_batch *l)
 {
     size_t n;
     const mrd_cross_read *c;
@@ -19,16 +19,16 @@ add_crosses(mrd_record *r, lane *l)
         (void) mrd_batch_cross(l->batch, &c[i]);
 }
 
-/* Loses events of the lane. */
+/* Loses events of the open batch. */
 static void
-lose(mrd_record *r, lane *l, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64_t last_ns)
+lose(mrd_record *r, open_batch *l, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64_t last_ns)
 {
     mrd_record_lose(r, l->of, cause, n, first_ns, last_ns);
     l->lost[cause] += n;
 }
 
 static void
-seal(mrd_record *r, lane *l)
+seal(mrd_record *r, open_batch *l)
 {
     session *s = l->of;
     mrd_frame ids = { .agent = r->o.agent,
@@ -63,11 +63,11 @@ seal(mrd_record *r, lane *l)
         if (cause != MRD_DROP_CAUSES)
             l->lost[cause] += events;
     } else
-        mrd_record_keep(r, s, &(kept){ r->frame.p, (uint32_t) r->frame.len, events, first, last });
+        mrd_record_buffer(r, s, &(buffered_batch){ r->frame.p, (uint32_t) r->frame.len, events, first, last });
 }
 
 void
-mrd_record_open_batch_free(lane *l)
+mrd_record_open_batch_free(open_batch *l)
 {
     mrd_batch_free(l->batch);
     free(l->tracks.v);
@@ -75,31 +75,31 @@ mrd_record_open_batch_free(lane *l)
     free(l);
 }
 
-static owner *
-owner_add(mrd_record *r, mrd_drain_process *p)
+static rec_process *
+process_add(mrd_record *r, mrd_drain_process *p)
 {
-    owner *o = calloc(1, sizeof(*o));
+    rec_process *o = calloc(1, sizeof(*o));
 
     if (o == NULL)
         return NULL;
     o->process = p;
     o->is_ring = (p->ident.start_ticks != MRD_NONE);
-    o->next = r->owners;
-    r->owners = o;
+    o->next = r->processes;
+    r->processes = o;
     p->user = o;
     return o;
 }
 
-static inline owner *
-owner_of(mrd_record *r, mrd_drain_process *p)
+static inline rec_process *
+process_of(mrd_record *r, mrd_drain_process *p)
 {
-    return p->user != NULL ? p->user : owner_add(r, p);
+    return p->user != NULL ? p->user : process_add(r, p);
 }
 
-static lane *
-lane_add(owner *o, session *s, unsigned clock)
+static open_batch *
+open_batch_add(rec_process *o, session *s, unsigned clock)
 {
-    lane *l = calloc(1, sizeof(*l));
+    open_batch *l = calloc(1, sizeof(*l));
 
     if (l == NULL)
         return NULL;
@@ -107,24 +107,24 @@ lane_add(owner *o, session *s, unsigned clock)
     l->clock = clock;
     l->wanted = mrd_record_wants_process(s, o->process);
     l->chooses = s->cores.n + s->types.n + s->sources.n > 0;
-    l->next = o->lanes;
-    o->lanes = l;
+    l->next = o->open_batches;
+    o->open_batches = l;
     return l;
 }
 
-static inline lane *
-lane_of(owner *o, session *s, unsigned clock)
+static inline open_batch *
+open_batch_of(rec_process *o, session *s, unsigned clock)
 {
-    lane *l = o->lanes;
+    open_batch *l = o->open_batches;
 
     while (l != NULL && (l->of != s || l->clock != clock))
         l = l->next;
-    return l != NULL ? l : lane_add(o, s, clock);
+    return l != NULL ? l : open_batch_add(o, s, clock);
 }
 
-/* The first event of a lane or batch, or one that its batch has no room for. */
+/* The first event of an open batch, or one that its batch has no room for. */
 static mrd_err
-push_slow(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
+push_slow(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev)
 {
     mrd_err err;
 
@@ -143,7 +143,7 @@ push_slow(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
 }
 
 static inline mrd_err
-push(mrd_record *r, owner *o, lane *l, const mrd_event *ev)
+push(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev)
 {
     mrd_err err = l->opened_ns == 0 ? MRD_FULL : mrd_batch_push(l->batch, ev);
 
@@ -170,7 +170,7 @@ recording(const session *s, int64_t first_ns, int64_t last_ns)
 }
 
 static inline void
-offer(mrd_record *r, owner *o, lane *l, const mrd_event *ev, int64_t raw)
+offer(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t raw)
 {
     session *s = l->of;
     uint64_t n = ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 1;
@@ -195,7 +195,7 @@ offer(mrd_record *r, owner *o, lane *l, const mrd_event *ev, int64_t raw)
 static inline mrd_err
 take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    owner *o = owner_of(r, process);
+    rec_process *o = process_of(r, process);
     int64_t raw = clock == MRD_DRAIN_RAW ? ev->ts_ns : mrd_record_to_raw(r, clock, ev->ts_ns);
     int64_t end = ev->dur_ns < 0 ? INT64_MAX : raw + ev->dur_ns;
     unsigned wanted = 0;
@@ -205,11 +205,11 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
     o->dirty = true;
     for (size_t i = 0; i < r->n_sessions; i++) {
         session *s = &r->sessions[i];
-        lane *l;
+        open_batch *l;
 
         if (!recording(s, raw, end) || (only != 0 && s->st.id != only))
             continue;
-        if ((l = lane_of(o, s, clock)) == NULL)
+        if ((l = open_batch_of(o, s, clock)) == NULL)
             return MRD_NOMEM;
         if (!l->wanted || (l->chooses && !mrd_record_wants_event(l, process, ev))) {
             s->st.left_out += ev->kind != MRD_LOSS && ev->kind != MRD_COUNTER;
@@ -230,8 +230,8 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
 static inline bool
 take_plain(mrd_record *r, const mrd_drain_process *process, const mrd_event *ev)
 {
-    owner *o = process->user;
-    lane *l = o == NULL ? NULL : o->lanes;
+    rec_process *o = process->user;
+    open_batch *l = o == NULL ? NULL : o->open_batches;
     session *s = r->sessions;
 
     if (l == NULL || r->n_sessions != 1 || l->of != s || l->clock != MRD_DRAIN_RAW ||
@@ -262,9 +262,9 @@ mrd_record_event_of(mrd_record *r, uint64_t id, mrd_drain_process *process, unsi
 }
 
 static void
-seal_owner(mrd_record *r, owner *o)
+seal_process(mrd_record *r, rec_process *o)
 {
-    for (lane *l = o->lanes; l != NULL; l = l->next)
+    for (open_batch *l = o->open_batches; l != NULL; l = l->next)
         seal(r, l);
     o->sealed = o->dirty = false;
 }
@@ -272,7 +272,7 @@ seal_owner(mrd_record *r, owner *o)
 mrd_err
 mrd_record_process_seen(mrd_record *r, mrd_drain_process *process)
 {
-    owner *o = owner_of(r, process);
+    rec_process *o = process_of(r, process);
 
     if (o == NULL)
         return MRD_NOMEM;
@@ -284,7 +284,7 @@ mrd_record_process_seen(mrd_record *r, mrd_drain_process *process)
 mrd_err
 mrd_record_file_seen(mrd_record *r, mrd_drain_process *process)
 {
-    owner *o = owner_of(r, process);
+    rec_process *o = process_of(r, process);
 
     if (o == NULL)
         return MRD_NOMEM;
@@ -295,15 +295,15 @@ mrd_record_file_seen(mrd_record *r, mrd_drain_process *process)
 void
 mrd_record_process_gone(mrd_record *r, mrd_drain_process *process)
 {
-    owner *o = process->user, **at = &r->owners;
+    rec_process *o = process->user, **at = &r->processes;
 
     if (o == NULL)
         return;
-    seal_owner(r, o);
+    seal_process(r, o);
     while (*at != o)
         at = &(*at)->next;
     *at = o->next;
-    for (lane *l = o->lanes, *next; l != NULL; l = next) {
+    for (open_batch *l = o->open_batches, *next; l != NULL; l = next) {
         next = l->next;
         mrd_record_open_batch_free(l);
     }
@@ -327,8 +327,8 @@ close_windows(mrd_record *r, session *s, int64_t now)
 static bool
 has_open(const mrd_record *r, const session *s)
 {
-    for (const owner *o = r->owners; o != NULL; o = o->next)
-        for (const lane *l = o->lanes; l != NULL; l = l->next)
+    for (const rec_process *o = r->processes; o != NULL; o = o->next)
+        for (const open_batch *l = o->open_batches; l != NULL; l = l->next)
             if (l->of == s && l->batch != NULL && mrd_batch_events(l->batch) > 0)
                 return true;
     return false;
@@ -350,7 +350,7 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns, i
 static void
 count_unreported(mrd_record *r, session *s)
 {
-    for (const owner *o = r->owners; o != NULL; o = o->next)
+    for (const rec_process *o = r->processes; o != NULL; o = o->next)
         if (o->is_ring && mrd_record_wants_process(s, o->process))
             mrd_drain_unreported(r->o.drain, o->process, add_unreported, s);
 }
@@ -365,8 +365,8 @@ session_step(mrd_record *r, session *s, int64_t now)
     if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING || now < s->st.stop_ns + GRACE ||
         has_open(r, s) || s->n_windows > 0 || s->hold)
         return;
-    if (s->n_kept > 0)
-        mrd_record_forget_oldest(r, s, s->n_kept);
+    if (s->n_buffered > 0)
+        mrd_record_forget_oldest(r, s, s->n_buffered);
     if (mrd_spool_held(r->o.spool, s->st.id, NULL) > 0)
         return;
     count_unreported(r, s);
@@ -376,11 +376,11 @@ session_step(mrd_record *r, session *s, int64_t now)
 }
 
 static int64_t
-oldest_open(const owner *o)
+oldest_open(const rec_process *o)
 {
     int64_t oldest = INT64_MAX;
 
-    for (const lane *l = o->lanes; l != NULL; l = l->next)
+    for (const open_batch *l = o->open_batches; l != NULL; l = l->next)
         if (l->opened_ns != 0 && l->opened_ns < oldest)
             oldest = l->opened_ns;
     return oldest;
@@ -405,7 +405,7 @@ add_position(void *self, uint64_t ring, uint64_t read)
 }
 
 static bool
-due(mrd_record *r, const owner *o, int64_t now)
+due(mrd_record *r, const rec_process *o, int64_t now)
 {
     int64_t oldest = oldest_open(o);
     double pressure = o->is_ring ? mrd_drain_pressure(r->o.drain, o->process) : 0;
@@ -435,36 +435,36 @@ with_files(mrd_record *r)
 {
     bool any = mrd_spool_uncommitted(r->o.spool);
 
-    for (const owner *o = r->owners; o != NULL && !any; o = o->next)
+    for (const rec_process *o = r->processes; o != NULL && !any; o = o->next)
         any = o->releasing;
-    for (owner *o = r->owners; o != NULL && any; o = o->next)
+    for (rec_process *o = r->processes; o != NULL && any; o = o->next)
         o->releasing = o->releasing || o->is_file;
 }
 
-/* Closes the batches of the owners that are due (or all), commits them together with how far their
+/* Closes the batches of the processes that are due (or all), commits them together with how far their
  * rings were read, and only then gives the rings back. */
 static void
 turn(mrd_record *r, int64_t now, bool all)
 {
     r->n_positions = 0;
-    for (owner *o = r->owners; o != NULL; o = o->next)
+    for (rec_process *o = r->processes; o != NULL; o = o->next)
         o->releasing = all || due(r, o, now);
     with_files(r);
-    for (owner *o = r->owners; o != NULL; o = o->next) {
+    for (rec_process *o = r->processes; o != NULL; o = o->next) {
         if (!o->releasing)
             continue;
-        seal_owner(r, o);
+        seal_process(r, o);
         if (o->is_ring)
             mrd_drain_positions(r->o.drain, o->process, add_position, r);
     }
     mrd_record_note_drops(r);
     if (mrd_spool_uncommitted(r->o.spool) && mrd_record_commit(r) != MRD_OK)
         return; /* the disk is full: rings keep what they have, the next turn tries again */
-    for (owner *o = r->owners, *next; o != NULL; o = next) {
+    for (rec_process *o = r->processes, *next; o != NULL; o = next) {
         next = o->next;
         if (!o->releasing)
             continue;
-        for (lane *l = o->lanes; l != NULL; l = l->next)
+        for (open_batch *l = o->open_batches; l != NULL; l = l->next)
             memset(l->lost, 0, sizeof(l->lost));
         o->releasing = false;
         if (!o->is_ring)
@@ -495,7 +495,7 @@ mrd_record_next_ns(const mrd_record *r)
 {
     int64_t next = INT64_MAX;
 
-    for (const owner *o = r->owners; o != NULL; o = o->next) {
+    for (const rec_process *o = r->processes; o != NULL; o = o->next) {
         int64_t oldest = oldest_open(o);
 
         if (oldest != INT64_MAX && oldest + r->o.flush_ns < next)
@@ -550,12 +550,12 @@ void
 mrd_record_get_totals(const mrd_record *r, mrd_record_totals *ret_totals)
 {
     *ret_totals = r->totals;
-    for (const owner *o = r->owners; o != NULL; o = o->next)
-        for (const lane *l = o->lanes; l != NULL; l = l->next)
+    for (const rec_process *o = r->processes; o != NULL; o = o->next)
+        for (const open_batch *l = o->open_batches; l != NULL; l = l->next)
             ret_totals->open += l->events;
     for (size_t i = 0; i < r->n_sessions; i++)
-        for (size_t k = 0; k < r->sessions[i].n_kept; k++)
-            ret_totals->kept += r->sessions[i].kept[k].events;
+        for (size_t k = 0; k < r->sessions[i].n_buffered; k++)
+            ret_totals->buffered += r->sessions[i].buffered[k].events;
 }
 
 void
@@ -591,12 +591,12 @@ mrd_record_close(mrd_record *r)
 {
     if (r == NULL)
         return;
-    while (r->owners != NULL) {
-        owner *o = r->owners;
+    while (r->processes != NULL) {
+        rec_process *o = r->processes;
 
-        r->owners = o->next;
+        r->processes = o->next;
         o->process->user = NULL;
-        for (lane *l = o->lanes, *next; l != NULL; l = next) {
+        for (open_batch *l = o->open_batches, *next; l != NULL; l = next) {
             next = l->next;
             mrd_record_open_batch_free(l);
         }

@@ -135,12 +135,12 @@ void mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_caus
 void mrd_record_hold_flush(mrd_record *r, uint64_t session, bool hold);
 
 /* Events of the agent as a whole: each given one is unwanted, or in `copies` + 1 of these places:
- * lost here, open, kept, handed to the spool. */
+ * lost here, open, buffered, handed to the spool. */
 typedef struct {
     uint64_t unwanted; /* no session wanted them */
     uint64_t copies;   /* of events that more than one session wanted */
     uint64_t lost[MRD_DROP_CAUSES];
-    uint64_t open, kept; /* now in open batches; in recorders */
+    uint64_t open, buffered; /* now in open batches; in recorders */
 } mrd_record_totals;
 
 void mrd_record_get_totals(const mrd_record *r, mrd_record_totals *ret_totals);

@@ -66,12 +66,12 @@ mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint6
 /* ---- Counts for a successor ---- */
 
 static uint64_t
-kept_events(const session *s)
+buffered_events(const session *s)
 {
     uint64_t sum = 0;
 
-    for (size_t i = 0; i < s->n_kept; i++)
-        sum += s->kept[i].events;
+    for (size_t i = 0; i < s->n_buffered; i++)
+        sum += s->buffered[i].events;
     return sum;
 }
 
@@ -86,20 +86,20 @@ mrd_record_note_drops(mrd_record *r)
         session *s = &r->sessions[i];
         mrd_record_drop drops[MRD_DROP_CAUSES];
         mrd_spool_tally tally;
-        uint64_t in_memory = kept_events(s);
+        uint64_t in_memory = buffered_events(s);
 
-        if (!s->drops_changed && in_memory == s->kept_noted)
+        if (!s->drops_changed && in_memory == s->buffered_reported)
             continue;
         s->drops_changed = false;
-        s->kept_noted = in_memory;
+        s->buffered_reported = in_memory;
         memcpy(drops, s->st.drops, sizeof(drops));
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
         drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         drops[MRD_DROP_DAMAGED] = (mrd_record_drop){ 0 };
         drops[MRD_DROP_RESTART].count += in_memory;
-        for (const owner *o = r->owners; o != NULL; o = o->next)
-            for (const lane *l = o->lanes; l != NULL; l = l->next)
+        for (const rec_process *o = r->processes; o != NULL; o = o->next)
+            for (const open_batch *l = o->open_batches; l != NULL; l = l->next)
                 for (int c = 0; c < MRD_DROP_CAUSES && l->of == s && !o->releasing; c++) {
                     drops[c].count -= l->lost[c];
                     s->drops_changed = s->drops_changed || l->lost[c] > 0;
@@ -139,7 +139,7 @@ mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns)
 }
 
 static uint64_t
-kept_all(const mrd_record *r)
+buffered_all(const mrd_record *r)
 {
     uint64_t sum = 0;
 
@@ -152,13 +152,13 @@ void
 mrd_record_forget_oldest(mrd_record *r, session *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        mrd_record_lose(r, s, MRD_DROP_WINDOW, s->kept[i].events, s->kept[i].first_ns,
-                        s->kept[i].last_ns);
-        s->st.recorder_bytes -= s->kept[i].len;
-        free(s->kept[i].frame);
+        mrd_record_lose(r, s, MRD_DROP_WINDOW, s->buffered[i].events, s->buffered[i].first_ns,
+                        s->buffered[i].last_ns);
+        s->st.recorder_bytes -= s->buffered[i].len;
+        free(s->buffered[i].frame);
     }
-    memmove(s->kept, s->kept + n, (s->n_kept - n) * sizeof(*s->kept));
-    s->n_kept -= n;
+    memmove(s->buffered, s->buffered + n, (s->n_buffered - n) * sizeof(*s->buffered));
+    s->n_buffered -= n;
 }
 
 /* What is older than the recorder reaches, or more than its memory. Windows that wait keep theirs:
@@ -167,13 +167,13 @@ void
 mrd_record_bound(mrd_record *r, session *s, int64_t now)
 {
     size_t n = 0;
-    uint64_t bytes = s->st.recorder_bytes, all = kept_all(r);
+    uint64_t bytes = s->st.recorder_bytes, all = buffered_all(r);
 
-    while (n < s->n_kept &&
-           ((s->recorder_ns > 0 && s->kept[n].last_ns < now - s->recorder_ns) ||
+    while (n < s->n_buffered &&
+           ((s->recorder_ns > 0 && s->buffered[n].last_ns < now - s->recorder_ns) ||
             (s->recorder_bytes > 0 && bytes > s->recorder_bytes) || all > r->o.recorder_max)) {
-        bytes -= s->kept[n].len;
-        all -= s->kept[n].len;
+        bytes -= s->buffered[n].len;
+        all -= s->buffered[n].len;
         n++;
     }
     if (n > 0)
@@ -190,7 +190,7 @@ mrd_record_in_window(const session *s, int64_t first, int64_t last)
 }
 
 void
-mrd_record_keep(mrd_record *r, session *s, const kept *k)
+mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k)
 {
     uint8_t *copy;
 
@@ -198,23 +198,23 @@ mrd_record_keep(mrd_record *r, session *s, const kept *k)
         mrd_record_to_spool(r, s, k->frame, k->len, k->events);
         return;
     }
-    if (s->n_kept == s->cap_kept) {
-        size_t cap = s->cap_kept == 0 ? 256 : s->cap_kept * 2;
-        kept *grown = realloc(s->kept, cap * sizeof(*grown));
+    if (s->n_buffered == s->cap_buffered) {
+        size_t cap = s->cap_buffered == 0 ? 256 : s->cap_buffered * 2;
+        buffered_batch *grown = realloc(s->buffered, cap * sizeof(*grown));
 
         if (grown == NULL) {
             mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);
             return;
         }
-        s->kept = grown;
-        s->cap_kept = cap;
+        s->buffered = grown;
+        s->cap_buffered = cap;
     }
     if ((copy = malloc(k->len)) == NULL) {
         mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);
         return;
     }
     memcpy(copy, k->frame, k->len);
-    s->kept[s->n_kept] = *k;
-    s->kept[s->n_kept++].frame = copy;
+    s->buffered[s->n_buffered] = *k;
+    s->buffered[s->n_buffered++].frame = copy;
     s->st.recorder_bytes += k->len;
 }

@@ -17,7 +17,7 @@ typedef struct {
     uint32_t len;
     uint64_t events;
     int64_t first_ns, last_ns; /* RAW */
-} kept;
+} buffered_batch;
 
 typedef struct {
     uint64_t id;
@@ -38,9 +38,9 @@ typedef struct {
     size_t n_ranks, n_pids;
     mrd_dur_ns recorder_ns;
     uint64_t recorder_bytes;
-    kept *kept; /* oldest first */
-    size_t n_kept, cap_kept;
-    uint64_t kept_noted; /* events of them in the last note */
+    buffered_batch *buffered; /* oldest first */
+    size_t n_buffered, cap_buffered;
+    uint64_t buffered_reported; /* events of them in the last note */
     window windows[MRD_RECORD_TRIGGERS];
     size_t n_windows;
     uint64_t seen_triggers[MRD_RECORD_TRIGGERS];
@@ -54,8 +54,8 @@ typedef struct {
 } memo;
 
 /* The open batch of one process, clock and session. */
-typedef struct lane {
-    struct lane *next;
+typedef struct open_batch {
+    struct open_batch *next;
     session *of;
     unsigned clock;
     bool wanted;  /* the session selects this process ... */
@@ -65,19 +65,19 @@ typedef struct lane {
     uint64_t events;                /* in it, losses not counted */
     uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */
     int64_t opened_ns;
-} lane;
+} open_batch;
 
 /* What hangs on mrd_drain_process.user. */
-typedef struct owner {
-    struct owner *next;
+typedef struct rec_process {
+    struct rec_process *next;
     mrd_drain_process *process;
-    lane *lanes;
+    open_batch *open_batches;
     bool dirty;  /* events since the last release */
     bool sealed; /* a batch was closed in this turn */
     bool releasing;
     bool is_ring; /* the drain's process: has rings to release */
     bool is_file; /* of a trace file */
-} owner;
+} rec_process;
 
 struct mrd_record {
     mrd_record_options o;
@@ -85,17 +85,17 @@ struct mrd_record {
     mrd_buf frame;
     session sessions[MRD_RECORD_SESSIONS];
     size_t n_sessions;
-    owner *owners;
-    mrd_record_totals totals; /* without open and kept */
+    rec_process *processes;
+    mrd_record_totals totals; /* without open and buffered ones */
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;
 };
 
 /* A process with rings that is there while the session records. */
-void mrd_record_tally_process(session *s, const owner *o);
+void mrd_record_tally_process(session *s, const rec_process *o);
 bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
-/* Of a lane that chooses. */
-bool mrd_record_wants_event(lane *l, const mrd_drain_process *p, const mrd_event *ev);
+/* Of an open batch that chooses. */
+bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);
 session *mrd_record_session_of(const mrd_record *r, uint64_t id);
 void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
                            int64_t last_ns);
@@ -111,8 +111,8 @@ int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);
 void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
 void mrd_record_bound(mrd_record *r, session *s, int64_t now);
 bool mrd_record_in_window(const session *s, int64_t first, int64_t last);
-void mrd_record_keep(mrd_record *r, session *s, const kept *k);
-void mrd_record_open_batch_free(lane *l);
+void mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k);
+void mrd_record_open_batch_free(open_batch *l);
 void mrd_record_session_free(session *s);
 void mrd_record_read_notes(mrd_record *r);
 void mrd_record_write_notes(const mrd_record *r);

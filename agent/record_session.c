@@ -32,7 +32,7 @@ mrd_record_wants_process(const session *s, const mrd_drain_process *p)
 }
 
 void
-mrd_record_tally_process(session *s, const owner *o)
+mrd_record_tally_process(session *s, const rec_process *o)
 {
     bool over =
         s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
@@ -117,7 +117,7 @@ memo_at(memo *m, size_t at)
 }
 
 bool
-mrd_record_wants_event(lane *l, const mrd_drain_process *p, const mrd_event *ev)
+mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev)
 {
     const session *s = l->of;
     uint8_t *track, *name;
@@ -165,9 +165,9 @@ copy_numbers(const int64_t *from, size_t n)
 void
 mrd_record_session_free(session *s)
 {
-    for (size_t i = 0; i < s->n_kept; i++)
-        free(s->kept[i].frame);
-    free(s->kept);
+    for (size_t i = 0; i < s->n_buffered; i++)
+        free(s->buffered[i].frame);
+    free(s->buffered);
     free(s->ranks);
     free(s->pids);
     mrd_strlist_fini(&s->jobs);
@@ -372,7 +372,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     }
     mrd_record_take_tally(r, &s);
     r->sessions[r->n_sessions++] = s;
-    for (const owner *o = r->owners; o != NULL; o = o->next)
+    for (const rec_process *o = r->processes; o != NULL; o = o->next)
         mrd_record_tally_process(&r->sessions[r->n_sessions - 1], o);
     mrd_record_write_notes(r);
     return MRD_OK;
@@ -439,18 +439,18 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns
         memmove(s->seen_triggers, s->seen_triggers + 1, (--s->n_seen) * sizeof(uint64_t));
     }
     s->seen_triggers[s->n_seen++] = trigger;
-    for (size_t i = 0; i < s->n_kept; i++) {
-        kept *k = &s->kept[i];
+    for (size_t i = 0; i < s->n_buffered; i++) {
+        buffered_batch *k = &s->buffered[i];
 
         if (!mrd_record_in_window(s, k->first_ns, k->last_ns)) {
-            s->kept[left++] = *k;
+            s->buffered[left++] = *k;
             continue;
         }
         mrd_record_to_spool(r, s, k->frame, k->len, k->events);
         s->st.recorder_bytes -= k->len;
         free(k->frame);
     }
-    s->n_kept = left;
+    s->n_buffered = left;
     mrd_record_note_drops(r);
     (void) mrd_record_commit(r); /* else with the next turn */
     return MRD_OK;
@@ -465,9 +465,9 @@ mrd_record_cancel(mrd_record *r, uint64_t id)
     if (s == NULL)
         return;
     at = (size_t) (s - r->sessions);
-    for (owner *o = r->owners; o != NULL; o = o->next)
-        for (lane **l = &o->lanes; *l != NULL;) {
-            lane *gone = *l;
+    for (rec_process *o = r->processes; o != NULL; o = o->next)
+        for (open_batch **l = &o->open_batches; *l != NULL;) {
+            open_batch *gone = *l;
 
             if (gone->of == s) {
                 *l = gone->next;
@@ -479,8 +479,8 @@ mrd_record_cancel(mrd_record *r, uint64_t id)
                 gone->of--; /* the sessions behind move up */
             l = &gone->next;
         }
-    for (size_t i = 0; i < s->n_kept; i++)
-        r->totals.unwanted += s->kept[i].events;
+    for (size_t i = 0; i < s->n_buffered; i++)
+        r->totals.unwanted += s->buffered[i].events;
     mrd_spool_forget(r->o.spool, id);
     mrd_record_session_free(s);
     memmove(s, s + 1, (r->n_sessions - at - 1) * sizeof(*s));
@@ -512,7 +512,7 @@ mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status)
     *ret_status = s->st;
     ret_status->last_seq = mrd_spool_next_seq(r->o.spool, s->st.id);
     ret_status->clock_lost = mrd_spool_clock_lost(r->o.spool, s->st.id);
-    ret_status->recorder_first_ns = s->n_kept == 0 ? 0 : s->kept[0].first_ns;
+    ret_status->recorder_first_ns = s->n_buffered == 0 ? 0 : s->buffered[0].first_ns;
     ret_status->triggers = s->seen_triggers;
     ret_status->n_triggers = s->n_seen;
 }

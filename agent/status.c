@@ -59,7 +59,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     c->begun =
         a->recovered + c->pipe.begun + sample.begun + traces.begun + traces.dropped + totals.copies;
     c->delivered = a->delivered;
-    c->held = c->pipe.held + totals.open + totals.kept + c->spool.events;
+    c->held = c->pipe.held + totals.open + totals.buffered + c->spool.events;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
         c->dropped[i] = c->pipe.dropped[i] + totals.lost[i];
     c->dropped[MRD_DROP_MEMORY] += sample.refused + traces.refused;
