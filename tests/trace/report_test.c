@@ -285,8 +285,8 @@ late_run(int64_t late, uint32_t bound)
 
     p->n = 0;
     for (int64_t i = 0; i < 4; i++) {
-        cc_running(p, 0, i, i * 100000, 50000, bound);
-        cc_running(p, 1, i, i * 100000 + late, 50000 - late, bound);
+        cc_running(p, 0, i, i * 1000000, 500000, bound);
+        cc_running(p, 1, i, i * 1000000 + late, 500000 - late, bound);
     }
     r = report(p);
     forget(p);
@@ -296,38 +296,38 @@ late_run(int64_t late, uint32_t bound)
 
 TEST(late_needs_more_than_the_bounds)
 {
-    json_t *r = late_run(20000, 400);
+    json_t *r = late_run(150000, 400);
 
     CHECK(strcmp(verdict(r), "late") == 0);
     CHECK(number(json_object_get(r, "verdict"), "worker") == 1);
     CHECK(collective(r, 1, "last") == 4 && collective(r, 1, "proven") == 4);
-    CHECK(collective(r, 1, "alone_ns") == 80000 && collective(r, 1, "caused_ns") == 80000);
-    CHECK(collective(r, 0, "wait_ns") == 80000 && collective(r, 0, "last") == 0);
+    CHECK(collective(r, 1, "alone_ns") == 600000 && collective(r, 1, "caused_ns") == 600000);
+    CHECK(collective(r, 0, "wait_ns") == 600000 && collective(r, 0, "last") == 0);
     json_decref(r);
 
-    r = late_run(20000, 10000); /* 20,000 is not beyond 2 x 10,000 and the noise */
+    r = late_run(150000, 9950); /* not beyond 2 x 65,000, 2 x 9,950 and the noise */
     CHECK(strcmp(verdict(r), "indistinguishable") == 0);
     CHECK(collective(r, 1, "last") == 4 && collective(r, 1, "proven") == 0);
     json_decref(r);
 
-    r = late_run(20000, 9949);
+    r = late_run(150000, 9949);
     CHECK(strcmp(verdict(r), "late") == 0);
     json_decref(r);
 
-    r = late_run(20000, MRD_BOUND_UNKNOWN);
+    r = late_run(150000, MRD_BOUND_UNKNOWN);
     CHECK(strcmp(verdict(r), "indistinguishable") == 0);
     CHECK(number(json_object_get(r, "totals"), "without_bound") == 4);
     json_decref(r);
 
-    r = late_run(20000, MRD_BOUND_LOCAL); /* two clocks that nobody compared */
+    r = late_run(150000, MRD_BOUND_LOCAL); /* two clocks that nobody compared */
     CHECK(strcmp(verdict(r), "indistinguishable") == 0);
     json_decref(r);
 
-    r = late_run(102, 1); /* what stamps can tell */
+    r = late_run(130102, 1); /* what stamps can tell */
     CHECK(collective(r, 1, "proven") == 0);
     json_decref(r);
 
-    r = late_run(103, 1);
+    r = late_run(130103, 1);
     CHECK(collective(r, 1, "proven") == 4);
     json_decref(r);
 }
@@ -336,6 +336,48 @@ static int64_t
 total(const json_t *r, const char *key)
 {
     return number(json_object_get(r, "totals"), key);
+}
+
+/* What the simulator of section 9 of docs/timesync.md saw of mappings by sync points (largest of one
+ * core, in us), and executions as long: two cores of one node, one before and one behind. */
+TEST(the_mapping_of_device_clocks_proves_nothing)
+{
+    static const struct {
+        const char *name;
+        int64_t exec_ns, late_ns, proven, left_open;
+    } rows[] = {
+        { "1 s, both mapped as badly as was seen", MRD_SEC, 2 * 65000, 0, 4 },
+        { "10 s, the same", 10 * MRD_SEC, 2 * 210000, 0, 4 },
+        { "1 s, later than that", MRD_SEC, 140000, 4, 0 },
+        { "10 s, later than ten times that", 10 * MRD_SEC, 1400000, 4, 0 },
+        { "a little over a second", MRD_SEC + 1, 140000, 0, 4 },
+        { "what stamps alone cannot tell", MRD_SEC, 90, 0, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        mrd_track other = *mrd_catalog_borrow_track(p->cat, p->device[0]);
+        json_t *r;
+
+        other.lnc_idx = 7;
+        p->device[1] = mrd_catalog_track(p->cat, &other);
+        p->n = 0;
+        for (int64_t k = 0; k < 4; k++) {
+            int64_t at = k * 20 * MRD_SEC;
+
+            for (int who = 0; who < 2; who++)
+                profile_add(p, MRD_SPAN, p->device[who], "nc_exec_running", at, rows[i].exec_ns);
+            cc_running(p, 0, k, at + 1000, 5000000, 0);
+            cc_running(p, 1, k, at + 1000 + rows[i].late_ns, 3000000, 0);
+        }
+        r = report(p);
+        CHECK_INT(total(r, "collectives"), 4);
+        CHECK_ROW(rows[i].name, total(r, "proven") == rows[i].proven);
+        CHECK_ROW(rows[i].name, total(r, "device_clock") == rows[i].left_open);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
 }
 
 /* Nothing is proven by a clock that says itself that it is suspect, or that a check contradicted. */
@@ -364,8 +406,8 @@ TEST(a_doubtful_clock_proves_nothing)
         mrd_catalog_borrow_process(p->cat, late)->clock = mrd_catalog_add_clock(p->cat, &c);
         p->n = 0;
         for (int64_t k = 0; k < 4; k++) {
-            cc_running(p, 0, k, k * 100000, 50000, 400);
-            cc_running(p, 1, k, k * 100000 + 20000, 30000, 400);
+            cc_running(p, 0, k, k * 1000000, 500000, 400);
+            cc_running(p, 1, k, k * 1000000 + 200000, 300000, 400);
         }
         r = report(p);
         CHECK_INT(total(r, "collectives"), 4);
@@ -391,10 +433,10 @@ TEST(a_part_that_is_missing_ends_the_proof)
     id = mrd_catalog_track(p->cat, &third);
     p->n = 0;
     for (int64_t k = 0; k < 4; k++) {
-        cc_running(p, 0, k, k * 100000, 50000, 5);
-        cc_running(p, 1, k, k * 100000 + 20000, 30000, 5);
+        cc_running(p, 0, k, k * 1000000, 500000, 5);
+        cc_running(p, 1, k, k * 1000000 + 200000, 300000, 5);
         if (k == 3)
-            cc_running(p, 1, k, k * 100000 + 21000, 29000, 5)->track = id;
+            cc_running(p, 1, k, k * 1000000 + 400000, 100000, 5)->track = id;
     }
     r = report(p);
     CHECK_INT(total(r, "collectives"), 4);

@@ -30,6 +30,8 @@ typedef struct {
     int64_t until[ONS]; /* ends of the unions */
     int64_t device_end; /* of all device spans so far */
     mrd_sid device_last;
+    bool mapped;      /* its times came through a device's clock that the runtime mapped */
+    uint64_t span_ns; /* its longest device span so far */
     uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
     bool any;
 } worker_state;
@@ -44,7 +46,7 @@ typedef struct {
 typedef struct {
     uint32_t group, worker, collective; /* the last to begin; index of the row */
     size_t parts;
-    uint64_t count, wait_ns;               /* within one node, whose cores share its clock */
+    uint64_t count, wait_ns;               /* within one node, by no node's bound */
     uint64_t across_count, across_wait_ns; /* over nodes */
     uint64_t matched;                      /* collectives of this shape, proven or not */
 } claim;
@@ -194,6 +196,7 @@ workers_make(mrd_report *r)
             for (size_t k = 0; k < ONS; k++)
                 last->until[k] = INT64_MIN;
         }
+        last->mapped = last->mapped || t->source == MRD_SRC_DEVICE;
         if (t->source == MRD_SRC_DEVICE)
             last->pub.unmeasured &= ~(1u << MRD_REPORT_WAITING);
         else if (t->source != MRD_SRC_FRAMEWORK)
@@ -314,6 +317,8 @@ add_span(mrd_report *r, uint32_t worker, bool device, unsigned what, const mrd_e
         end_pause(r, w, ev);
     }
     w->until[what] = end > w->until[what] ? end : w->until[what];
+    if (device && (uint64_t) end - (uint64_t) ev->ts_ns > w->span_ns)
+        w->span_ns = (uint64_t) end - (uint64_t) ev->ts_ns;
     if (device && end >= w->device_end) {
         w->device_end = end;
         w->device_last = ev->name;
@@ -400,15 +405,26 @@ clocks_judge(mrd_report *r)
 /* Why the last part of a collective is not proven to be the last to begin. */
 typedef struct {
     bool no_bound, suspect;
+    bool mapped; /* the device clocks' mapping alone leaves it open */
     bool across; /* parts of other nodes are in it */
 } doubts;
+
+/* What the runtime's mapping of this core's clock may be off by: one sync point per execution, and
+ * between them the device's clock drifts. */
+static uint64_t
+mapping_error(const worker_state *w)
+{
+    uint64_t seconds = w->span_ns / MRD_SEC + (w->span_ns % MRD_SEC != 0);
+
+    return !w->mapped ? 0 : MRD_REPORT_MAPPING * (seconds == 0 ? 1 : seconds);
+}
 
 /* Whether the last part began after all others beyond doubt. */
 static bool
 is_proven(const mrd_report *r, const mrd_gathered *c, doubts *ret)
 {
     const mrd_gather_part *last = &c->parts[c->n - 1];
-    bool proven = true;
+    bool proven = true, by_nodes = true;
 
     *ret = (doubts){ 0 };
     for (size_t i = 0; i + 1 < c->n; i++) {
@@ -428,8 +444,11 @@ is_proven(const mrd_report *r, const mrd_gathered *c, doubts *ret)
             }
             error += (uint64_t) last->bound_ns + other->bound_ns;
         }
+        by_nodes = by_nodes && late > error;
+        error += mapping_error(&r->all[last->core]) + mapping_error(&r->all[other->core]);
         proven = proven && late > error;
     }
+    ret->mapped = by_nodes && !proven;
     return proven;
 }
 
@@ -527,6 +546,7 @@ collective_done(void *self, const mrd_gathered *c)
                  dur = (uint64_t) p->end - (uint64_t) p->begin;
 
         r->all[p->core].pub.took_part++;
+        r->totals.any_mapped = r->totals.any_mapped || r->all[p->core].mapped;
         r->all[p->core].pub.wait_ns += wait;
         waits += wait;
         shortest = dur < shortest ? dur : shortest;
@@ -551,6 +571,7 @@ collective_done(void *self, const mrd_gathered *c)
     r->totals.matched++;
     r->totals.no_bound += why.no_bound;
     r->totals.suspect += why.suspect;
+    r->totals.mapped += why.mapped;
     r->totals.wait_ns += waits;
 }
 

@@ -24,9 +24,10 @@
  *   whether engines computed meanwhile only a device profile tells.
  *
  * Late     parts of a collective come from trace/analysis/gather.h. The last to begin is *proven* late when
- *          its begin lies after every other's by more than MRD_REPORT_NOISE and, for those of other
- *          nodes, the bounds of both (cores of one node share its clock); otherwise who was last is
- *          *indistinguishable*. Nothing is proven by a clock that is suspect or was contradicted, of
+ *          its begin lies after every other's by more than MRD_REPORT_NOISE, for those of other
+ *          nodes the bounds of both, and for cores of Neuron devices MRD_REPORT_MAPPING for each of
+ *          the two: every core has a clock of its own, which the runtime maps to its node's by one
+ *          sync point per execution. Otherwise who was last is *indistinguishable*. Nothing is proven by a clock that is suspect or was contradicted, of
  *          a collective that lacks a part of somebody who took part in others of its group, nor of
  *          a group with more members than it says. `alone` is the time between the last and the last but
  *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
@@ -46,6 +47,10 @@
 #include "trace/model/sink.h"
 
 #define MRD_REPORT_NOISE  100 /* ns: what two stamps of one instant may differ by */
+/* ns: a core's time as the runtime maps it, against its node's clock, while its longest device span
+ * is no longer than a second; as many times that as the span has begun seconds. An assumption,
+ * which the report prints; docs/timesync.md section 9 has what it rests on. */
+#define MRD_REPORT_MAPPING 65000
 #define MRD_REPORT_PAUSES 16  /* longest pauses kept */
 #define MRD_REPORT_STEPS  16  /* slowest steps kept */
 
@@ -116,11 +121,13 @@ typedef struct {
     uint64_t left_out;  /* parts of too many groups */
     uint64_t no_bound;  /* collectives over nodes with a clock whose bound is unknown */
     uint64_t suspect;   /* ... with a clock that is suspect or that something contradicts */
+    uint64_t mapped;    /* ... where only the mapping of device clocks leaves open who was last */
     uint64_t partial;   /* lack a part: somebody who is in others of its group is not in this one */
     uint64_t mixed;     /* of groups with more members than they say */
     int64_t first_ns;   /* of all spans; 0 without any */
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */
+    bool any_mapped;    /* workers whose device clock the runtime mapped took part in any */
 } mrd_report_totals;
 
 /* What the numbers say, by stated rules. */

@@ -113,6 +113,7 @@ put_totals(mrd_jw *w, const mrd_report_totals *t)
     put_u64(w, "proven", t->proven);
     put_u64(w, "without_bound", t->no_bound);
     put_u64(w, "suspect_clock", t->suspect);
+    put_u64(w, "device_clock", t->mapped);
     put_u64(w, "partial", t->partial);
     put_u64(w, "mixed_groups", t->mixed);
     put_u64(w, "without_partner", t->alone);

@@ -150,6 +150,7 @@ put_doubts(const mrd_report_totals *t, mrd_buf *to)
     } rows[] = {
         { t->no_bound, "with a clock whose bound is not known there" },
         { t->suspect, "with a clock that is suspect, or that something contradicts" },
+        { t->mapped, "because the runtime's mapping of the cores' clocks leaves it open" },
         { t->partial, "that lack somebody who is in others of the same group" },
         { t->mixed, "of groups with more members than they say they have, which are several "
                     "groups of one name" },
@@ -477,6 +478,19 @@ put_assumptions(report_sink *s)
                             "inside an epoch (docs/timesync.md section 4)"));
 }
 
+/* Of every core of a Neuron device, also within one node. */
+static void
+put_mapping(report_sink *s)
+{
+    if (!mrd_report_totals_of(s->common.report)->any_mapped)
+        return;
+    mrd_buf_byte(&s->text, '\n');
+    put_wrapped(&s->text, "Assumes",
+                MRD_STR("the runtime maps a core's clock to its node's within 65 us for each "
+                        "second of the core's longest span, begun ones included "
+                        "(docs/timesync.md section 9)"));
+}
+
 /* What proofs lean on. */
 static void
 put_clocks(report_sink *s)
@@ -505,8 +519,9 @@ static const char legend[] =
     "execution);\nexposed: only a collective runs; copy: only copies; waiting: in a barrier for "
     "others; host: the device\nis idle, the runtime in a call; idle: none of these. A worker's "
     "window is from its first device span\nto its last. Latency is the shortest part, spread the "
-    "last begin minus the first. Proven: later than\nall others by more than the clock bounds; "
-    "otherwise who was last is indistinguishable.\nA dash: the trace does not tell.\n";
+    "last begin minus the first. Proven: later than\nall others by more than the clock bounds "
+    "and what device clocks may be off by;\notherwise who was last is indistinguishable.\nA dash: "
+    "the trace does not tell.\n";
 
 static mrd_err
 report_write(void *state)
@@ -522,6 +537,7 @@ report_write(void *state)
     put_steps(s);
     put_pauses(s);
     put_clocks(s);
+    put_mapping(s);
     mrd_buf_text(&s->text, legend);
     mrd_out_add(s->common.env->out, s->text.p, s->text.len);
     return s->text.err;
