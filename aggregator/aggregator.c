@@ -2,16 +2,20 @@
 
 #include <stdlib.h>
 
+#include "aggregator/clocks.h"
+#include "aggregator/core/text.h"
 #include "aggregator/http.h"
-#include "aggregator/hub.h"
-#include "base/log.h"
-#include "base/obj.h"
+#include "aggregator/loop.h"
+#include "base/hash.h"
 
 struct mrd_aggregator {
-    hub hub;
-    ingest *ingest;
-    control *control;
-    merger *merger;
+    mrd_session_store store;
+    mrd_timescale timescale;
+    mrd_core_limits limits;
+    mrd_auth *auth;
+    mrd_server *server;
+    mrd_clocks *clocks;
+    mrd_loop *loop;
     http_api *http;
 };
 
@@ -22,7 +26,7 @@ or_else(int64_t v, int64_t def)
 }
 
 static void
-limits_set(hub_limits *l, const mrd_aggregator_options *o)
+limits_set(mrd_core_limits *l, const mrd_aggregator_options *o)
 {
     l->agent_rate = o->agent_rate;
     l->total_rate = o->total_rate;
@@ -30,14 +34,29 @@ limits_set(hub_limits *l, const mrd_aggregator_options *o)
     l->max_sessions = or_else(o->max_sessions, 10000);
     l->max_open_sessions = or_else(o->max_open_sessions, 16);
     l->disk_reserve = o->disk_reserve < 0 ? 0 : or_else(o->disk_reserve, 1 << 30);
-    l->node_timeout_ns = or_else(o->node_timeout_ns, 5 * MRD_SEC);
-    l->node_forget_ns = or_else(o->node_forget_ns, 3600 * MRD_SEC);
-    l->flush_timeout_ns = or_else(o->flush_timeout_ns, 60 * MRD_SEC);
-    l->arm_timeout_ns = or_else(o->arm_timeout_ns, 2 * MRD_SEC);
-    l->lead_ns = or_else(o->lead_ns, 500 * MRD_MS);
-    l->retain_ns = o->retain_ns;
+    l->node_timeout = or_else(o->node_timeout_ns, 5 * MRD_SEC);
+    l->node_forget = or_else(o->node_forget_ns, 3600 * MRD_SEC);
+    l->flush_timeout = or_else(o->flush_timeout_ns, 60 * MRD_SEC);
+    l->arm_timeout = or_else(o->arm_timeout_ns, 2 * MRD_SEC);
+    l->lead = or_else(o->lead_ns, 500 * MRD_MS);
+    l->retain = o->retain_ns;
     l->retain_bytes = o->retain_bytes;
     l->session_bytes = o->session_bytes;
+}
+
+static mrd_err
+loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
+{
+    mrd_loop_options loop = { .server = a->server,
+                              .store = &a->store,
+                              .auth = a->auth,
+                              .clocks = a->clocks,
+                              .core = { .limits = a->limits, .timescale = a->timescale } };
+
+    loop.cert_identity =
+        o->tls.ca_file != NULL && !o->any_certificate && strncmp(o->data_url, "tls+", 4) == 0;
+    mrd_random(&loop.core.seed, sizeof(loop.core.seed));
+    return mrd_loop_open(&loop, &a->loop, why);
 }
 
 static mrd_err
@@ -46,23 +65,27 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
     mrd_server_options server = { .data_url = o->data_url,
                                   .control_url = o->control_url,
                                   .tls = o->tls,
-                                  .contexts = HUB_CONTEXTS,
+                                  .contexts = MRD_PENDING_MAX,
                                   .max_connections = o->max_connections };
     mrd_err err;
 
-    if (o->tokens != NULL && (err = mrd_auth_load(o->tokens, &a->hub.auth, why)) != MRD_OK)
+    if (o->tokens != NULL && (err = mrd_auth_load(o->tokens, &a->auth, why)) != MRD_OK)
         return err;
-    known_load(&a->hub);
-    if ((err = session_recover(&a->hub, why)) != MRD_OK ||
-        (err = mrd_server_open(&server, &a->hub.server, why)) != MRD_OK ||
-        (err = clocks_open(&a->hub, o->data_url, (uint16_t) o->time_port, why)) != MRD_OK ||
-        (err = artifact_open(&a->hub, why)) != MRD_OK ||
-        (err = keep_open(&a->hub, why)) != MRD_OK ||
-        (err = ingest_open(&a->hub, &a->ingest, why)) != MRD_OK ||
-        (err = merger_open(&a->hub, &a->merger, why)) != MRD_OK ||
-        (err = control_open(&a->hub, &a->control, why)) != MRD_OK)
+    if ((err = mrd_server_open(&server, &a->server, why)) != MRD_OK ||
+        (err = mrd_clocks_open(o->data_url, (uint16_t) o->time_port, &a->timescale, &a->clocks,
+                               why)) != MRD_OK ||
+        (err = loop_open(a, o, why)) != MRD_OK)
         return err;
-    return o->http_address == NULL ? MRD_OK : http_api_open(&a->hub, o, &a->http, why);
+    if (o->http_address == NULL)
+        return MRD_OK;
+    return http_api_open(a->loop,
+                         &(http_api_options){ .address = o->http_address,
+                                              .port = o->http_port,
+                                              .cert = o->http_cert,
+                                              .key = o->http_key,
+                                              .names = o->http_names,
+                                              .auth = a->auth },
+                         &a->http, why);
 }
 
 mrd_err
@@ -73,11 +96,8 @@ mrd_aggregator_open(const mrd_aggregator_options *o, mrd_aggregator **ret_aggreg
 
     if (a == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "aggregator");
-    limits_set(&a->hub.limits, o);
-    a->hub.sync = o->sync;
-    a->hub.cert_identity =
-        o->tls.ca_file != NULL && !o->any_certificate && strncmp(o->data_url, "tls+", 4) == 0;
-    err = hub_init(&a->hub, o->store, why);
+    limits_set(&a->limits, o);
+    err = mrd_session_store_open(&a->store, o->store, o->sync, &a->timescale, why);
     if (err == MRD_OK)
         err = parts_open(a, o, why);
     if (err != MRD_OK) {
@@ -94,14 +114,11 @@ mrd_aggregator_close(mrd_aggregator *a)
     if (a == NULL)
         return;
     http_api_close(a->http);
-    control_close(a->control);
-    merger_close(a->merger);
-    ingest_close(a->ingest);
-    artifact_close(&a->hub);
-    keep_close(&a->hub);
-    mrd_server_close(a->hub.server);
-    clocks_close(&a->hub);
-    hub_fini(&a->hub);
+    mrd_loop_close(a->loop);
+    mrd_server_close(a->server);
+    mrd_clocks_close(a->clocks);
+    mrd_auth_free(a->auth);
+    mrd_session_store_fini(&a->store);
     free(a);
 }
 
@@ -116,6 +133,14 @@ mrd_aggregator_close(mrd_aggregator *a)
         }                                                                                          \
     } while (0)
 
+static void
+proof_changed(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    (void) ticket;
+    (void) arg;
+    mrd_core_proof_changed(c, now);
+}
+
 unsigned
 mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
                        void (*say)(void *self, const char *id, const mrd_why *why), void *self)
@@ -125,14 +150,11 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
 
     READ_AGAIN(a->http, http_api_changed, http_api_reload, "AGG-RELOAD-HTTP");
     http = n;
-    READ_AGAIN(a->hub.auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
-    READ_AGAIN(a->hub.server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
-    if (n > http) { /* what agents have proven may hold no more */
-        pthread_mutex_lock(&a->hub.lock);
-        a->hub.proof_epoch++;
-        pthread_mutex_unlock(&a->hub.lock);
-    }
-    while (mrd_server_trouble(a->hub.server, &why))
+    READ_AGAIN(a->auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
+    READ_AGAIN(a->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
+    if (n > http) /* what agents have proven may hold no more */
+        mrd_loop_run(a->loop, proof_changed, NULL);
+    while (mrd_server_trouble(a->server, &why))
         say(self, "AGG-TLS", &why);
     while (a->http != NULL && http_api_trouble(a->http, &why))
         say(self, "AGG-HTTPS", &why);
@@ -142,13 +164,13 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
 const char *
 mrd_aggregator_data_url(const mrd_aggregator *a)
 {
-    return mrd_server_data_url(a->hub.server);
+    return mrd_server_data_url(a->server);
 }
 
 const char *
 mrd_aggregator_control_url(const mrd_aggregator *a)
 {
-    return mrd_server_control_url(a->hub.server);
+    return mrd_server_control_url(a->server);
 }
 
 uint16_t
@@ -157,68 +179,82 @@ mrd_aggregator_http_port(const mrd_aggregator *a)
     return a->http == NULL ? 0 : http_api_port(a->http);
 }
 
+static void
+start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_start(c, now, ticket, arg);
+}
+
 mrd_err
 mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *wish, uint64_t *ret_session,
                      mrd_why *why)
 {
-    session_wish w = { .name = wish->name,
-                       .recorder = wish->recorder,
-                       .require = wish->require,
-                       .duration_ns = wish->duration_ns,
-                       .auto_merge = wish->merge };
+    mrd_session_request r = { .name = wish->name,
+                              .recorder = wish->recorder,
+                              .require = wish->require,
+                              .duration = wish->duration_ns,
+                              .auto_merge = wish->merge };
 
-    return session_create(&a->hub, &w, ret_session, why);
+    return mrd_loop_command(a->loop, start, &r, ret_session, why);
+}
+
+static void
+stop(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_stop(c, now, ticket, *(const uint64_t *) arg);
 }
 
 mrd_err
 mrd_aggregator_stop(mrd_aggregator *a, uint64_t session, mrd_why *why)
 {
-    return control_stop(&a->hub, session, why);
+    return mrd_loop_command(a->loop, stop, &session, NULL, why);
 }
 
 const char *
 mrd_aggregator_state(mrd_aggregator *a, uint64_t session, bool *ret_over,
-                     char sentence[MRD_WHY_MAX])
+                     char message[MRD_WHY_MAX])
 {
+    mrd_session_view *v = mrd_loop_session(a->loop, session);
     const char *text = "unknown";
-    const hub_session *s;
 
     *ret_over = true;
-    pthread_mutex_lock(&a->hub.lock);
-    if ((s = hub_session_by_id(&a->hub, session)) != NULL) {
-        text = session_state_text(s->state);
-        *ret_over = s->state >= SESSION_COMPLETE;
-        if (sentence != NULL)
-            hub_copy(sentence, MRD_WHY_MAX, s->sentence);
-    }
-    pthread_mutex_unlock(&a->hub.lock);
+    if (v == NULL)
+        return text;
+    text = mrd_session_state_text(v->s->state);
+    *ret_over = mrd_session_is_over(v->s);
+    if (message != NULL)
+        mrd_text_set(message, MRD_WHY_MAX, v->s->message);
+    mrd_session_view_unref(v);
     return text;
 }
 
 mrd_buf
 mrd_aggregator_manifest(mrd_aggregator *a, uint64_t session)
 {
+    mrd_session_view *v = mrd_loop_session(a->loop, session);
+    mrd_json *doc = v == NULL ? NULL : mrd_session_view_json(v);
     mrd_buf text = { 0 };
-    mrd_json *doc = NULL;
-    hub_session *s;
 
-    pthread_mutex_lock(&a->hub.lock);
-    if ((s = hub_session_by_id(&a->hub, session)) != NULL)
-        doc = session_json(&a->hub, s);
-    pthread_mutex_unlock(&a->hub.lock);
     if (doc != NULL)
         mrd_json_write(doc, true, &text);
     mrd_json_free(doc);
+    mrd_session_view_unref(v);
     return text;
+}
+
+static void
+count_events(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    (void) now;
+    (void) ticket;
+    *(uint64_t *) arg = c->stats.events;
 }
 
 uint64_t
 mrd_aggregator_events(mrd_aggregator *a)
 {
-    uint64_t n;
+    uint64_t n = 0;
 
-    pthread_mutex_lock(&a->hub.lock);
-    n = a->hub.stats.events;
-    pthread_mutex_unlock(&a->hub.lock);
+    mrd_loop_run(a->loop, count_events, &n);
     return n;
 }

@@ -2,7 +2,7 @@
  * aggregator/aggregator.h - a whole aggregator in one call: for the program meridian-aggregator,
  * for `meridian inspect` (inproc, no ports) and for tests.
  *
- * Threads  open starts ingest, control, merge and HTTP threads; all functions may be called from
+ * Threads  open starts the loop (aggregator/loop.h) and the threads it gives work to; all functions may be called from
  *          any thread. Because of NNG: never fork after open.
  */
 #ifndef MRD_AGGREGATOR_AGGREGATOR_H

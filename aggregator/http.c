@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "aggregator/http_web.h"
+#include "aggregator/select_check.h"
 #include "base/conf.h"
 #include "base/metrics.h"
 #include "base/near.h"
@@ -17,7 +18,7 @@
 /* ---- Helpers ---- */
 
 mrd_err
-http_session(http_api *api, mrd_http_request *req, hub_session **ret_session, mrd_why *why)
+http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view, mrd_why *why)
 {
     mrd_str text = mrd_http_param(req, "id");
     uint64_t id;
@@ -25,10 +26,8 @@ http_session(http_api *api, mrd_http_request *req, hub_session **ret_session, mr
     if (mrd_session_id_parse(text, &id) != MRD_OK)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is no session id",
                            MRD_STR_ARG(text));
-    pthread_mutex_lock(&api->h->lock);
-    if ((*ret_session = hub_session_by_id(api->h, id)) != NULL)
+    if ((*ret_view = mrd_loop_session(api->loop, id)) != NULL)
         return MRD_OK;
-    pthread_mutex_unlock(&api->h->lock);
     return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no session " MRD_STR_FMT, MRD_STR_ARG(text));
 }
 
@@ -91,15 +90,15 @@ static mrd_err
 get_ready(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    char sentence[HUB_TEXT_MAX] = "";
+    mrd_overview *v = mrd_loop_overview(api->loop);
     mrd_buf body = { 0 };
+    mrd_err err = v == NULL         ? mrd_why_set(why, MRD_NOMEM, 0, "state")
+                  : v->disk_full    ? mrd_why_set(why, MRD_AGAIN, 0, "%s", v->disk_message)
+                                    : MRD_OK;
 
-    pthread_mutex_lock(&api->h->lock);
-    if (api->h->disk_full)
-        hub_copy(sentence, sizeof(sentence), api->h->disk_sentence);
-    pthread_mutex_unlock(&api->h->lock);
-    if (sentence[0] != '\0')
-        return mrd_why_set(why, MRD_AGAIN, 0, "%s", sentence);
+    mrd_overview_unref(v);
+    if (err != MRD_OK)
+        return err;
     mrd_buf_text(&body, "ready\n");
     return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &body);
 }
@@ -112,46 +111,27 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
     mrd_buf body = { 0 };
 
     (void) why;
-    http_metrics(api->h, api->httpd, open, &body);
+    http_metrics(api->loop, api->httpd, open, &body);
     mrd_http_set_header(req, "Vary", "Accept");
     return mrd_http_reply_text(req, 200, mrd_metrics_text_type(open), &body);
 }
 
 /* ---- Nodes ---- */
 
-static int
-by_name(const void *a, const void *b)
-{
-    const hub_node *const *x = a, *const *y = b;
-
-    return strcmp((*x)->instance_id, (*y)->instance_id);
-}
-
 static mrd_err
 get_nodes(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_json *o = mrd_json_new_object(), *list = mrd_json_new_array();
-    const hub_node **nodes;
-    size_t n = 0;
+    mrd_overview *v = mrd_loop_overview(api->loop);
+    mrd_json *o, *list;
 
-    pthread_mutex_lock(&api->h->lock);
-    if ((nodes = calloc(api->h->n_nodes + 1, sizeof(*nodes))) != NULL) {
-        for (size_t i = 0; i < api->h->n_nodes; i++) {
-            if (!api->h->nodes[i]->forget)
-                nodes[n++] = api->h->nodes[i];
-        }
-        qsort(nodes, n, sizeof(*nodes), by_name);
-    }
-    for (size_t i = 0; i < n; i++)
-        mrd_json_append(list, node_json(api->h, nodes[i]));
-    pthread_mutex_unlock(&api->h->lock);
-    if (nodes == NULL) {
-        mrd_json_free(o);
-        mrd_json_free(list);
+    if (v == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "list of nodes");
-    }
-    free(nodes);
+    o = mrd_json_new_object();
+    list = mrd_json_new_array();
+    for (size_t i = 0; i < v->n_nodes; i++)
+        mrd_json_append(list, mrd_node_json(v->nodes[i], v->made, &v->limits));
+    mrd_overview_unref(v);
     mrd_json_set(o, "nodes", list);
     return mrd_http_reply_json(req, 200, o);
 }
@@ -161,30 +141,33 @@ get_node(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     mrd_str id = mrd_http_param(req, "id");
-    mrd_json *o = NULL;
+    mrd_overview *v = mrd_loop_overview(api->loop);
+    const mrd_node *n = v == NULL ? NULL : mrd_overview_node(v, id);
+    mrd_json *o = n == NULL ? NULL : mrd_node_json(n, v->made, &v->limits);
 
-    pthread_mutex_lock(&api->h->lock);
-    for (size_t i = 0; i < api->h->n_nodes; i++) {
-        if (!api->h->nodes[i]->forget && mrd_str_is(id, api->h->nodes[i]->instance_id))
-            o = node_json(api->h, api->h->nodes[i]);
-    }
-    pthread_mutex_unlock(&api->h->lock);
+    mrd_overview_unref(v);
     if (o == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "no agent has said hello as '" MRD_STR_FMT "'",
                            MRD_STR_ARG(id));
     return mrd_http_reply_json(req, 200, o);
 }
 
+static void
+forget_node(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    const mrd_str *id = arg;
+
+    mrd_core_forget(c, now, ticket, *id);
+}
+
 static mrd_err
 delete_node(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
+    mrd_str id = mrd_http_param(req, "id");
     mrd_json *o;
-    mrd_err err;
+    mrd_err err = mrd_loop_command(api->loop, forget_node, &id, NULL, why);
 
-    pthread_mutex_lock(&api->h->lock);
-    err = known_forget(api->h, mrd_http_param(req, "id"), why);
-    pthread_mutex_unlock(&api->h->lock);
     if (err != MRD_OK)
         return err;
     o = mrd_json_new_object();
@@ -194,54 +177,28 @@ delete_node(void *self, mrd_http_request *req, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-/* How much of the duration is over, or of the events merged; below 0: nothing to wait for. */
-static double
-session_progress(const hub *h, const hub_session *s)
-{
-    job_status st;
-    double part = -1;
-
-    if (s->state == SESSION_RECORDING && s->duration_ns > 0 && s->go_ns > 0)
-        part = (double) (hub_session_now(h) - s->go_ns) / (double) s->duration_ns;
-    else if (merger_status(s, &st) && st.state == JOB_RUNNING)
-        part = st.total == 0 ? 0 : (double) st.events / (double) st.total;
-    else
-        return -1;
-    return part < 0 ? 0 : part > 1 ? 1 : part;
-}
-
 static mrd_json *
-session_line(const hub *h, const hub_session *s)
+session_line(const mrd_session_line *s)
 {
     mrd_json *o = mrd_json_new_object();
-    uint64_t events = 0, bytes = 0, lost = 0, without = 0;
-    double progress = session_progress(h, s);
     char time[MRD_TIME_TEXT];
 
-    for (size_t i = 0; i < s->n_parts; i++) {
-        events += s->parts[i]->events;
-        bytes += s->parts[i]->bytes;
-        lost += hub_dropped(&s->parts[i]->counters) - hub_unwanted(&s->parts[i]->counters);
-        lost += s->parts[i]->damage.events;
-        without += part_is_without(s->parts[i]);
-    }
     mrd_json_set(o, "id", mrd_json_new_str(s->text));
     mrd_json_set(o, "name", mrd_json_new_str(s->name));
     mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
-    mrd_json_set(o, "state", mrd_json_new_str(session_state_text(s->state)));
-    mrd_json_set(o, "sentence", mrd_json_new_str(s->sentence));
-    mrd_json_set(o, "created",
-                 mrd_json_new_str(mrd_wall_text((mrd_wall_ns){ s->created_wall_ns }, time)));
-    mrd_json_set(o, "created_ns", mrd_json_new_int(s->created_wall_ns));
-    mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->n_parts));
-    mrd_json_set(o, "nodes_without", mrd_json_new_int((int64_t) without));
-    mrd_json_set(o, "events", mrd_json_new_int((int64_t) events));
-    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) bytes));
-    mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) keep_bytes(s)));
+    mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
+    mrd_json_set(o, "sentence", mrd_json_new_str(s->message));
+    mrd_json_set(o, "created", mrd_json_new_str(mrd_wall_text(s->created, time)));
+    mrd_json_set(o, "created_ns", mrd_json_new_int(s->created.ns));
+    mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->parts));
+    mrd_json_set(o, "nodes_without", mrd_json_new_int((int64_t) s->without));
+    mrd_json_set(o, "events", mrd_json_new_int((int64_t) s->events));
+    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) s->bytes));
+    mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) s->store_bytes));
     mrd_json_set(o, "artifact_bytes", mrd_json_new_int((int64_t) s->artifact_bytes));
-    mrd_json_set(o, "lost", mrd_json_new_int((int64_t) lost));
-    if (progress >= 0)
-        mrd_json_set(o, "progress", mrd_json_new_num(progress));
+    mrd_json_set(o, "lost", mrd_json_new_int((int64_t) s->lost));
+    if (s->progress >= 0)
+        mrd_json_set(o, "progress", mrd_json_new_num(s->progress));
     return o;
 }
 
@@ -249,33 +206,34 @@ static mrd_err
 get_sessions(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_json *o = mrd_json_new_object(), *list = mrd_json_new_array();
+    mrd_overview *v = mrd_loop_overview(api->loop);
+    mrd_json *o, *list;
 
-    (void) why;
-    pthread_mutex_lock(&api->h->lock);
-    for (size_t i = 0; i < api->h->n_sessions; i++) {
-        if (!api->h->sessions[i]->deleted)
-            mrd_json_append(list, session_line(api->h, api->h->sessions[i]));
-    }
-    pthread_mutex_unlock(&api->h->lock);
+    if (v == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
+    o = mrd_json_new_object();
+    list = mrd_json_new_array();
+    for (size_t i = 0; i < v->n_sessions; i++)
+        mrd_json_append(list, session_line(&v->sessions[i]));
+    mrd_overview_unref(v);
     mrd_json_set(o, "sessions", list);
     return mrd_http_reply_json(req, 200, o);
 }
 
 static mrd_err
-wish_mode(const mrd_json *o, session_wish *w, mrd_why *why)
+request_mode(const mrd_json *o, mrd_session_request *r, mrd_why *why)
 {
     const char *mode = mrd_json_str(o, "mode", "stream");
 
     if (strcmp(mode, "stream") != 0 && strcmp(mode, "recorder") != 0)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "mode must be \"stream\" or \"recorder\", not '%.40s'", mode);
-    w->recorder = strcmp(mode, "recorder") == 0;
+    r->recorder = strcmp(mode, "recorder") == 0;
     return MRD_OK;
 }
 
 static mrd_err
-wish_require(const mrd_json *o, char scratch[64], session_wish *w, mrd_why *why)
+request_require(const mrd_json *o, char scratch[64], mrd_session_request *r, mrd_why *why)
 {
     const mrd_json *v = mrd_json_get(o, "require");
     mrd_str text = MRD_STR("any");
@@ -289,7 +247,7 @@ wish_require(const mrd_json *o, char scratch[64], session_wish *w, mrd_why *why)
                            "require must be \"all\", \"any\" or a number of nodes");
     memmove(scratch, text.p, text.len);
     scratch[text.len] = '\0';
-    w->require = scratch;
+    r->require = scratch;
     return MRD_OK;
 }
 
@@ -299,66 +257,70 @@ const char *const http_session_members[] = { "name",        "mode",           "r
                                              "counters",    "counter_period", NULL };
 
 mrd_err
-http_session_wish(mrd_json *o, char require[64], session_wish *w, mrd_why *why)
+http_session_request(mrd_json *o, char require[64], mrd_session_request *r, mrd_why *why)
 {
     mrd_err err = known_keys(o, http_session_members, why);
 
     if (err == MRD_OK)
-        err = wish_mode(o, w, why);
+        err = request_mode(o, r, why);
     if (err == MRD_OK)
-        err = wish_require(o, require, w, why);
+        err = request_require(o, require, r, why);
     if (err == MRD_OK)
-        err = json_dur(o, "duration", 0, &w->duration_ns, why);
+        err = json_dur(o, "duration", 0, &r->duration, why);
     if (err == MRD_OK)
-        err = json_dur(o, "recorder_ns", 30 * MRD_SEC, &w->recorder_ns, why);
-    w->name = mrd_json_str(o, "name", "");
-    w->auto_merge = mrd_json_bool(o, "merge", true);
-    w->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 256 << 20);
-    w->device_profiles = mrd_json_str(o, "device_profiles", "");
-    if (err == MRD_OK && *w->device_profiles != '\0' && strcmp(w->device_profiles, "model") != 0 &&
-        strcmp(w->device_profiles, "continuous") != 0 && strcmp(w->device_profiles, "on-fail") != 0)
+        err = json_dur(o, "recorder_ns", 30 * MRD_SEC, &r->recorder_dur, why);
+    r->name = mrd_json_str(o, "name", "");
+    r->auto_merge = mrd_json_bool(o, "merge", true);
+    r->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 256 << 20);
+    r->device_profiles = mrd_json_str(o, "device_profiles", "");
+    if (err == MRD_OK && *r->device_profiles != '\0' && strcmp(r->device_profiles, "model") != 0 &&
+        strcmp(r->device_profiles, "continuous") != 0 && strcmp(r->device_profiles, "on-fail") != 0)
         err = mrd_why_set(why, MRD_INVALID, 0,
                           "device_profiles must be \"model\", \"continuous\" or \"on-fail\"");
-    if (err == MRD_OK && strlen(w->name) >= HUB_TEXT_MAX)
-        err = mrd_why_set(why, MRD_LIMIT, 0, "name must be shorter than %d bytes", HUB_TEXT_MAX);
+    if (err == MRD_OK && strlen(r->name) >= MRD_TEXT_MAX)
+        err = mrd_why_set(why, MRD_LIMIT, 0, "name must be shorter than %d bytes", MRD_TEXT_MAX);
     if (err == MRD_OK)
-        err = json_dur(o, "counter_period", MRD_SEC, &w->counter_period_ns, why);
-    if (err == MRD_OK && w->counter_period_ns < MRD_MS)
+        err = json_dur(o, "counter_period", MRD_SEC, &r->counter_period, why);
+    if (err == MRD_OK && r->counter_period < MRD_MS)
         err = mrd_why_set(why, MRD_RANGE, 0, "counter_period must be 1ms at least");
     if (err == MRD_OK && mrd_json_get(o, "counters") != NULL)
-        err = counters_from_json(&w->counters, mrd_json_get(o, "counters"), why);
+        err = mrd_counters_from_json(&r->counters, mrd_json_get(o, "counters"), why);
     if (err == MRD_OK && mrd_json_get(o, "select") != NULL)
-        err = select_from_json(&w->select, mrd_json_get(o, "select"), why);
+        err = mrd_select_from_json(&r->select, mrd_json_get(o, "select"), why);
     if (err == MRD_OK && mrd_json_get(o, "select") != NULL)
-        err = select_check(&w->select, mrd_json_get(o, "select"), why);
+        err = mrd_select_check(&r->select, mrd_json_get(o, "select"), why);
     return err;
+}
+
+static void
+start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_start(c, now, ticket, arg);
 }
 
 static mrd_err
 post_session(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    session_wish w = { 0 };
+    mrd_session_request r = { 0 };
     mrd_json *body = NULL, *reply = NULL;
-    const hub_session *s;
+    mrd_session_view *v;
     uint64_t id;
     char require[64], location[64], text[MRD_SESSION_TEXT];
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = http_session_wish(body, require, &w, why);
+        err = http_session_request(body, require, &r, why);
     if (err == MRD_OK)
-        err = session_create(api->h, &w, &id, why);
-    if (err != MRD_OK)
-        session_wish_fini(&w);
+        err = mrd_loop_command(api->loop, start, &r, &id, why);
+    mrd_session_request_fini(&r);
     mrd_json_free(body);
     if (err != MRD_OK)
         return err;
     snprintf(location, sizeof(location), "/api/v1/sessions/%s", mrd_session_id_text(id, text));
-    pthread_mutex_lock(&api->h->lock);
-    if ((s = hub_session_by_id(api->h, id)) != NULL)
-        reply = session_json(api->h, s);
-    pthread_mutex_unlock(&api->h->lock);
+    if ((v = mrd_loop_session(api->loop, id)) != NULL)
+        reply = mrd_session_view_json(v);
+    mrd_session_view_unref(v);
     if (reply == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "session %s is gone already", text);
     mrd_http_set_header(req, "Location", location);
@@ -369,14 +331,14 @@ static mrd_err
 get_session(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    hub_session *s;
+    mrd_session_view *v;
     mrd_json *o;
-    mrd_err err = http_session(api, req, &s, why);
+    mrd_err err = http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
-    o = session_json(api->h, s);
-    pthread_mutex_unlock(&api->h->lock);
+    o = mrd_session_view_json(v);
+    mrd_session_view_unref(v);
     return mrd_http_reply_json(req, 200, o);
 }
 
@@ -389,70 +351,79 @@ reply_accepted(mrd_http_request *req, const char *key, const char *value)
     return mrd_http_reply_json(req, 202, o);
 }
 
+/* A command about the session of {id}; `value` is the state that is answered. */
 static mrd_err
-delete_session(void *self, mrd_http_request *req, mrd_why *why)
+command(http_api *api, mrd_http_request *req, mrd_loop_fn *fn, const char *value, mrd_why *why)
 {
-    http_api *api = self;
-    hub_session *s;
-    mrd_err err = http_session(api, req, &s, why);
+    mrd_session_view *v;
+    uint64_t id;
+    mrd_err err = http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
-    if (s->state == SESSION_RECORDING || s->state == SESSION_STOPPING ||
-        s->state == SESSION_ARMING) {
-        err = mrd_why_set(why, MRD_STATE, 0, "session %s is %s: stop it first", s->text,
-                          session_state_text(s->state));
-    } else {
-        merger_cancel(s);
-        keep_retire(api->h, s);
-    }
-    pthread_mutex_unlock(&api->h->lock);
-    return err != MRD_OK ? err : reply_accepted(req, "state", "deleting");
+    id = v->s->id;
+    mrd_session_view_unref(v);
+    err = mrd_loop_command(api->loop, fn, &id, NULL, why);
+    return err != MRD_OK ? err : reply_accepted(req, "state", value);
+}
+
+static void
+remove_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_delete(c, now, ticket, *(const uint64_t *) arg);
+}
+
+static mrd_err
+delete_session(void *self, mrd_http_request *req, mrd_why *why)
+{
+    return command(self, req, remove_session, "deleting", why);
+}
+
+static void
+stop(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_stop(c, now, ticket, *(const uint64_t *) arg);
 }
 
 static mrd_err
 post_stop(void *self, mrd_http_request *req, mrd_why *why)
 {
-    http_api *api = self;
-    hub_session *s;
-    uint64_t id;
-    mrd_err err = http_session(api, req, &s, why);
+    return command(self, req, stop, "stopping", why);
+}
 
-    if (err != MRD_OK)
-        return err;
-    id = s->id;
-    pthread_mutex_unlock(&api->h->lock);
-    err = control_stop(api->h, id, why);
-    return err != MRD_OK ? err : reply_accepted(req, "state", "stopping");
+static void
+merge(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_merge(c, now, ticket, *(const uint64_t *) arg);
 }
 
 static mrd_err
 post_merge(void *self, mrd_http_request *req, mrd_why *why)
 {
-    http_api *api = self;
-    hub_session *s;
-    mrd_err err = http_session(api, req, &s, why);
-
-    if (err != MRD_OK)
-        return err;
-    if (s->state != SESSION_COMPLETE)
-        err =
-            mrd_why_set(why, MRD_STATE, 0, "session %s is %s: only a complete one is merged again",
-                        s->text, session_state_text(s->state));
-    else
-        err = merger_start(api->h, s, why);
-    pthread_mutex_unlock(&api->h->lock);
-    return err != MRD_OK ? err : reply_accepted(req, "state", "merging");
+    return command(self, req, merge, "merging", why);
 }
 
 const char *const http_trigger_members[] = { "last", "reason", NULL };
 
-/* Of one session, or with id 0 of all recorders. */
+typedef struct {
+    uint64_t session; /* 0: all recorders */
+    mrd_dur_ns last;
+    const char *reason;
+} trigger_request;
+
+static void
+pull(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    const trigger_request *t = arg;
+
+    mrd_core_trigger(c, now, ticket, t->session, t->last, t->reason);
+}
+
 static mrd_err
 trigger(http_api *api, mrd_http_request *req, uint64_t id, mrd_why *why)
 {
+    trigger_request t = { .session = id };
     mrd_json *body = NULL;
-    mrd_dur_ns last = 0;
     uint64_t number;
     char hex[24];
     mrd_err err = mrd_http_json(req, &body, why);
@@ -460,9 +431,10 @@ trigger(http_api *api, mrd_http_request *req, uint64_t id, mrd_why *why)
     if (err == MRD_OK)
         err = known_keys(body, http_trigger_members, why);
     if (err == MRD_OK)
-        err = json_dur(body, "last", 20 * MRD_SEC, &last, why);
+        err = json_dur(body, "last", 20 * MRD_SEC, &t.last, why);
+    t.reason = mrd_json_str(body, "reason", "http");
     if (err == MRD_OK)
-        err = control_trigger(api->h, id, last, mrd_json_str(body, "reason", "http"), &number, why);
+        err = mrd_loop_command(api->loop, pull, &t, &number, why);
     mrd_json_free(body);
     if (err != MRD_OK)
         return err;
@@ -474,14 +446,14 @@ static mrd_err
 post_trigger(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    hub_session *s;
+    mrd_session_view *v;
     uint64_t id;
-    mrd_err err = http_session(api, req, &s, why);
+    mrd_err err = http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
-    id = s->id;
-    pthread_mutex_unlock(&api->h->lock);
+    id = v->s->id;
+    mrd_session_view_unref(v);
     return trigger(api, req, id, why);
 }
 
@@ -497,34 +469,29 @@ static mrd_err
 get_artifacts(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_json *manifest, *o = mrd_json_new_object(), *list = mrd_json_new_array();
-    hub_session *s;
-    mrd_err err = http_session(api, req, &s, why);
+    mrd_json *o, *list;
+    mrd_session_view *v;
+    mrd_err err = http_session(api, req, &v, why);
 
-    if (err == MRD_OK) {
-        manifest = session_json(api->h, s);
-        pthread_mutex_unlock(&api->h->lock);
-        for (size_t i = 0; i < mrd_json_size(mrd_json_get(manifest, "artifacts")); i++) {
-            const mrd_json *from = mrd_json_at(mrd_json_get(manifest, "artifacts"), i);
-            mrd_json *to = mrd_json_new_object();
-
-            mrd_json_set(to, "sha256", mrd_json_new_str(mrd_json_str(from, "sha256", "")));
-            mrd_json_set(to, "name", mrd_json_new_str(mrd_json_str(from, "name", "")));
-            mrd_json_set(to, "kind", mrd_json_new_str(mrd_json_str(from, "kind", "")));
-            mrd_json_set(to, "instance_id",
-                         mrd_json_new_str(mrd_json_str(from, "instance_id", "")));
-            mrd_json_set(to, "process_id", mrd_json_new_int(mrd_json_int(from, "process_id", -1)));
-            mrd_json_set(to, "size", mrd_json_new_int(mrd_json_int(from, "size", 0)));
-            mrd_json_set(to, "complete", mrd_json_new_bool(mrd_json_bool(from, "complete", false)));
-            mrd_json_append(list, to);
-        }
-        mrd_json_free(manifest);
-    }
-    mrd_json_set(o, "artifacts", list);
-    if (err != MRD_OK) {
-        mrd_json_free(o);
+    if (err != MRD_OK)
         return err;
+    o = mrd_json_new_object();
+    list = mrd_json_new_array();
+    for (size_t i = 0; i < v->s->n_artifacts; i++) {
+        const mrd_listed_artifact *a = &v->s->artifacts[i];
+        mrd_json *to = mrd_json_new_object();
+
+        mrd_json_set(to, "sha256", mrd_json_new_str(a->sha256));
+        mrd_json_set(to, "name", mrd_json_new_str(a->name));
+        mrd_json_set(to, "kind", mrd_json_new_str(a->kind));
+        mrd_json_set(to, "instance_id", mrd_json_new_str(a->instance_id));
+        mrd_json_set(to, "process_id", mrd_json_new_int(a->process_id));
+        mrd_json_set(to, "size", mrd_json_new_int((int64_t) a->size));
+        mrd_json_set(to, "complete", mrd_json_new_bool(a->complete));
+        mrd_json_append(list, to);
     }
+    mrd_session_view_unref(v);
+    mrd_json_set(o, "artifacts", list);
     return mrd_http_reply_json(req, 200, o);
 }
 
@@ -534,16 +501,17 @@ get_artifact(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_str sha = mrd_http_param(req, "sha256");
     char *path = NULL;
-    hub_session *s;
-    mrd_err err = http_session(api, req, &s, why);
+    mrd_session_view *v;
+    mrd_err err = http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
-    for (size_t i = 0; i < s->n_artifacts && path == NULL; i++) {
-        if (mrd_str_is(sha, s->artifacts[i].sha256))
-            path = hub_path(api->h, NULL, "artifacts/%s", s->artifacts[i].sha256);
+    for (size_t i = 0; i < v->s->n_artifacts && path == NULL; i++) {
+        if (mrd_str_is(sha, v->s->artifacts[i].sha256))
+            path = mrd_session_store_path(mrd_loop_store(api->loop), NULL, "artifacts/%s",
+                                  v->s->artifacts[i].sha256);
     }
-    pthread_mutex_unlock(&api->h->lock);
+    mrd_session_view_unref(v);
     err = path == NULL ? mrd_why_set(why, MRD_NOTFOUND, 0, "the session has no such artifact")
                        : mrd_http_reply_file(req, path, "application/octet-stream", NULL, why);
     free(path);
@@ -580,21 +548,22 @@ get_journal(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     mrd_json *o, *list;
-    hub_session *s;
-    mrd_err err = http_session(api, req, &s, why);
+    mrd_session_view *v;
+    mrd_err err = http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
     o = mrd_json_new_object();
     list = mrd_json_new_array();
-    for (size_t i = 0; i < s->n_parts; i++) {
-        char *dir = hub_path(api->h, s, "journal/%s", s->parts[i]->instance_id);
+    for (size_t i = 0; i < v->s->n_parts; i++) {
+        const char *node = v->s->parts[i]->instance_id;
+        char *dir = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "journal/%s", node);
 
         if (dir != NULL)
-            list_segments(dir, s->parts[i]->instance_id, list);
+            list_segments(dir, node, list);
         free(dir);
     }
-    pthread_mutex_unlock(&api->h->lock);
+    mrd_session_view_unref(v);
     mrd_json_set(o, "segments", list);
     return mrd_http_reply_json(req, 200, o);
 }
@@ -617,16 +586,17 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_str node = mrd_http_param(req, "node"), segment = mrd_http_param(req, "segment");
     char *path = NULL;
-    hub_session *s;
+    mrd_session_view *v;
     mrd_err err;
 
     if (!mrd_instance_id_valid(node) || !segment_name_ok(segment))
         return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no such segment");
-    if ((err = http_session(api, req, &s, why)) != MRD_OK)
+    if ((err = http_session(api, req, &v, why)) != MRD_OK)
         return err;
-    path = hub_path(api->h, s, "journal/" MRD_STR_FMT "/" MRD_STR_FMT, MRD_STR_ARG(node),
-                    MRD_STR_ARG(segment));
-    pthread_mutex_unlock(&api->h->lock);
+    path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text,
+                          "journal/" MRD_STR_FMT "/" MRD_STR_FMT, MRD_STR_ARG(node),
+                          MRD_STR_ARG(segment));
+    mrd_session_view_unref(v);
     err = path == NULL ? MRD_NOMEM
                        : mrd_http_reply_file(req, path, "application/octet-stream", NULL, why);
     free(path);
@@ -676,20 +646,20 @@ const mrd_http_route http_routes[] = {
 const size_t http_n_routes = MRD_COUNT(http_routes);
 
 mrd_err
-http_api_open(hub *h, const mrd_aggregator_options *o, http_api **ret_api, mrd_why *why)
+http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api, mrd_why *why)
 {
-    mrd_httpd_options options = { .address = o->http_address,
-                                  .port = o->http_port,
-                                  .cert = o->http_cert,
-                                  .key = o->http_key,
-                                  .auth = h->auth,
-                                  .names = o->http_names };
+    mrd_httpd_options options = { .address = o->address,
+                                  .port = o->port,
+                                  .cert = o->cert,
+                                  .key = o->key,
+                                  .auth = o->auth,
+                                  .names = o->names };
     http_api *api = calloc(1, sizeof(*api));
     mrd_err err;
 
     if (api == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "http");
-    api->h = h;
+    api->loop = loop;
     err = mrd_httpd_start(&options, http_routes, http_n_routes, api, &api->httpd, why);
     if (err != MRD_OK)
         free(api);

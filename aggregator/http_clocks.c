@@ -7,17 +7,17 @@
 #include "base/num.h"
 #include "timesync/clockplot.h"
 
-/* The folder of the session; NULL with *ret_err set. The clocks are then read without the lock. */
+/* The folder of the session; NULL with *ret_err set.  */
 static char *
 session_dir(http_api *api, mrd_http_request *req, mrd_err *ret_err, mrd_why *why)
 {
     char *dir = NULL;
-    hub_session *s;
+    mrd_session_view *v;
 
-    if ((*ret_err = http_session(api, req, &s, why)) != MRD_OK)
+    if ((*ret_err = http_session(api, req, &v, why)) != MRD_OK)
         return NULL;
-    dir = hub_path(api->h, s, ".");
-    pthread_mutex_unlock(&api->h->lock);
+    dir = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, ".");
+    mrd_session_view_unref(v);
     if (dir == NULL)
         *ret_err = mrd_why_set(why, MRD_NOMEM, 0, "clocks");
     return dir;

@@ -6,7 +6,7 @@
 #include "base/obj.h"
 
 static void
-totals(mrd_metrics_text *x, const hub_stats *s)
+totals(mrd_metrics_text *x, const mrd_core_stats *s, uint64_t syncs)
 {
     const struct {
         const char *name, *help;
@@ -20,7 +20,7 @@ totals(mrd_metrics_text *x, const hub_stats *s)
         { "meridian_bad_frames_total", "Frames that could not be read.", s->bad_frames },
         { "meridian_slowed_frames_total", "Frames sent back by a rate limit.", s->slowed },
         { "meridian_unstored_frames_total", "Frames sent back for want of room.", s->not_stored },
-        { "meridian_journal_syncs_total", "Synchronisations of journal files.", s->syncs },
+        { "meridian_journal_syncs_total", "Synchronisations of journal files.", syncs },
         { "meridian_hellos_total", "Agents welcomed.", s->hellos },
         { "meridian_hellos_refused_total", "Agents refused.", s->hello_refused },
         { "meridian_heartbeats_total", "Heartbeats of agents.", s->heartbeats },
@@ -36,7 +36,7 @@ totals(mrd_metrics_text *x, const hub_stats *s)
 
 /* What contradicts a stated bound: must stay 0. */
 static void
-clock_checks(mrd_metrics_text *x, const hub_stats *s)
+clock_checks(mrd_metrics_text *x, const mrd_core_stats *s)
 {
     const struct {
         const char *kind;
@@ -67,100 +67,100 @@ clock_checks(mrd_metrics_text *x, const hub_stats *s)
 
 /* Instance ids have no characters that the format would have to escape. */
 static const char *
-label_of(const hub_node *n, char text[HUB_ID_MAX + 16])
+label_of(const mrd_node *n, char text[MRD_NODE_ID_MAX + 16])
 {
-    snprintf(text, HUB_ID_MAX + 16, "instance_id=\"%s\"", n->instance_id);
+    snprintf(text, MRD_NODE_ID_MAX + 16, "instance_id=\"%s\"", n->instance_id);
     return text;
 }
 
 static void
-per_node(hub *h, mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help,
-         int64_t (*value)(const hub *h, const hub_node *n))
+per_node(const mrd_overview *v, mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help,
+         int64_t (*value)(const mrd_overview *v, const mrd_node *n))
 {
-    char label[HUB_ID_MAX + 16];
+    char label[MRD_NODE_ID_MAX + 16];
 
     mrd_metrics_text_family(x, kind, name, help);
-    for (size_t i = 0; i < h->n_nodes; i++)
-        mrd_metrics_text_i64(x, label_of(h->nodes[i], label), value(h, h->nodes[i]));
+    for (size_t i = 0; i < v->n_nodes; i++)
+        mrd_metrics_text_i64(x, label_of(v->nodes[i], label), value(v, v->nodes[i]));
 }
 
 static int64_t
-node_up(const hub *h, const hub_node *n)
+node_up(const mrd_overview *v, const mrd_node *n)
 {
-    return hub_node_alive(h, n);
+    return mrd_node_is_alive(n, v->made, &v->limits);
 }
 
 static int64_t
-node_events(const hub *h, const hub_node *n)
+node_events(const mrd_overview *v, const mrd_node *n)
 {
-    (void) h;
+    (void) v;
     return (int64_t) n->events;
 }
 
 static int64_t
-node_dropped(const hub *h, const hub_node *n)
+node_dropped(const mrd_overview *v, const mrd_node *n)
 {
-    (void) h;
-    return (int64_t) (hub_dropped(&n->counters) - hub_unwanted(&n->counters));
+    (void) v;
+    return (int64_t) (mrd_counts_lost(&n->counts) - mrd_counts_unwanted(&n->counts));
 }
 
 static int64_t
-node_unwanted(const hub *h, const hub_node *n)
+node_unwanted(const mrd_overview *v, const mrd_node *n)
 {
-    (void) h;
-    return (int64_t) hub_unwanted(&n->counters);
+    (void) v;
+    return (int64_t) mrd_counts_unwanted(&n->counts);
 }
 
 static int64_t
-node_held(const hub *h, const hub_node *n)
+node_held(const mrd_overview *v, const mrd_node *n)
 {
-    (void) h;
-    return (int64_t) n->counters.held;
+    (void) v;
+    return (int64_t) n->counts.held;
 }
 
 /* Only of nodes whose clock was measured: no value is better than a wrong one. */
 static void
-clock_bounds(const hub *h, mrd_metrics_text *x)
+clock_bounds(const mrd_overview *v, mrd_metrics_text *x)
 {
-    char label[HUB_ID_MAX + 16];
+    char label[MRD_NODE_ID_MAX + 16];
 
     mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_node_clock_bound_seconds",
                     "Largest error of the node's clock against the session's.");
-    for (size_t i = 0; i < h->n_nodes; i++) {
-        const hub_clock *c = &h->nodes[i]->clock;
+    for (size_t i = 0; i < v->n_nodes; i++) {
+        const mrd_clock_quality *c = &v->nodes[i]->clock;
 
-        if (c->state[0] != '\0' && c->bound_ns > 0)
-            mrd_metrics_text_seconds(x, label_of(h->nodes[i], label), c->bound_ns);
+        if (c->state[0] != '\0' && c->bound > 0)
+            mrd_metrics_text_seconds(x, label_of(v->nodes[i], label), c->bound);
     }
 }
 
 static void
-sessions(hub *h, mrd_metrics_text *x)
+sessions(const mrd_overview *v, mrd_metrics_text *x)
 {
-    uint64_t n[SESSION_STATES] = { 0 };
+    uint64_t n[MRD_SESSION_STATES] = { 0 };
     char label[64];
 
-    for (size_t i = 0; i < h->n_sessions; i++)
-        n[h->sessions[i]->state]++;
+    for (size_t i = 0; i < v->n_sessions; i++)
+        n[v->sessions[i].state]++;
     mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_sessions", "Sessions by state.");
-    for (unsigned i = 0; i < SESSION_STATES; i++) {
-        snprintf(label, sizeof(label), "state=\"%s\"", session_state_text((session_state) i));
+    for (unsigned i = 0; i < MRD_SESSION_STATES; i++) {
+        snprintf(label, sizeof(label), "state=\"%s\"", mrd_session_state_text((mrd_session_state) i));
         mrd_metrics_text_u64(x, label, n[i]);
     }
 }
 
 /* What the limits are, how much of them is used, and how often each held something back. */
 static void
-limits(hub *h, mrd_metrics_text *x)
+limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *x)
 {
-    const hub_limits *l = &h->limits;
+    const mrd_core_limits *l = &v->limits;
     const struct {
         const char *name;
         int64_t v;
     } rows[] = {
         { "agent-rate", l->agent_rate },
         { "total-rate", l->total_rate },
-        { "max-connections", mrd_server_max_connections(h->server) },
+        { "max-connections", max_connections },
         { "max-nodes", l->max_nodes },
         { "max-sessions", l->max_sessions },
         { "max-open-sessions", l->max_open_sessions },
@@ -178,52 +178,57 @@ limits(hub *h, mrd_metrics_text *x)
     }
     mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "meridian_limited_total",
                     "What a limit sent back, refused or stopped.");
-    for (unsigned i = LIMIT_NONE + 1; i < LIMIT_KINDS; i++) {
-        snprintf(label, sizeof(label), "limit=\"%s\"", limit_text((limit_kind) i));
-        mrd_metrics_text_u64(x, label, h->stats.limited[i]);
+    for (unsigned i = MRD_LIMIT_NONE + 1; i < MRD_LIMIT_KINDS; i++) {
+        snprintf(label, sizeof(label), "limit=\"%s\"", mrd_limit_text((mrd_limit_kind) i));
+        mrd_metrics_text_u64(x, label, v->stats.limited[i]);
     }
     mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_sessions_unreadable",
                  "Sessions whose manifest could not be read: while there are any, no artifact is "
                  "removed.",
-                 h->unreadable);
-    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_nodes", "Agents remembered.", h->n_nodes);
+                 v->unreadable);
+    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_nodes", "Agents remembered.", v->nodes_known);
 }
 
 void
-http_metrics(hub *h, mrd_httpd *httpd, bool open, mrd_buf *to)
+http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
 {
+    mrd_overview *v = mrd_loop_overview(loop);
+    mrd_server *server = mrd_loop_server(loop);
     mrd_httpd_counts c;
     mrd_metrics_text x;
 
     mrd_httpd_count(httpd, &c);
     mrd_metrics_text_begin(&x, to, open);
-    pthread_mutex_lock(&h->lock);
-    totals(&x, &h->stats);
+    if (v == NULL) {
+        to->err = MRD_NOMEM;
+        return;
+    }
+    totals(&x, &v->stats, mrd_loop_syncs(loop));
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_disk_full",
-                 "1 while nothing is stored for want of room.", h->disk_full);
+                 "1 while nothing is stored for want of room.", v->disk_full);
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_store_bytes",
-                 "What all sessions occupy, artifacts included.", keep_total(h));
+                 "What all sessions occupy, artifacts included.", v->store_bytes);
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_connections", "Connections of agents.",
-                 mrd_server_connections(h->server));
+                 mrd_server_connections(server));
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_connections_refused_total",
-                 "Connections closed at the connection limit.", mrd_server_refused(h->server));
+                 "Connections closed at the connection limit.", mrd_server_refused(server));
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_tls_failures_total",
                  "TLS connections of agents that came to nothing.",
-                 mrd_server_tls_failures(h->server));
-    sessions(h, &x);
-    limits(h, &x);
-    per_node(h, &x, MRD_METRICS_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
-    per_node(h, &x, MRD_METRICS_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
-    per_node(h, &x, MRD_METRICS_COUNTER, "meridian_node_dropped_events_total",
+                 mrd_server_tls_failures(server));
+    sessions(v, &x);
+    limits(v, mrd_server_max_connections(server), &x);
+    per_node(v, &x, MRD_METRICS_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
+    per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
+    per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_dropped_events_total",
              "Events lost that a session had asked for.", node_dropped);
-    per_node(h, &x, MRD_METRICS_COUNTER, "meridian_node_unwanted_events_total",
+    per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_unwanted_events_total",
              "Events that no session had asked for, or that a flight recorder made room with.",
              node_unwanted);
-    per_node(h, &x, MRD_METRICS_GAUGE, "meridian_node_held_events",
+    per_node(v, &x, MRD_METRICS_GAUGE, "meridian_node_held_events",
              "Events that the agent still holds.", node_held);
-    clock_bounds(h, &x);
-    clock_checks(&x, &h->stats);
-    pthread_mutex_unlock(&h->lock);
+    clock_bounds(v, &x);
+    clock_checks(&x, &v->stats);
+    mrd_overview_unref(v);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_requests_total", "HTTP requests.",
                  c.requests);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_errors_total",

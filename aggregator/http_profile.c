@@ -16,16 +16,31 @@ typedef struct {
     merge_times times;
     const mrd_sink_ops *ops;
     mrd_out *to;
-    hub *h; /* whose session is counted as served; NULL: not yet */
+    mrd_loop *loop; /* where its session is counted as served; NULL: not yet */
     uint64_t session;
 } slice;
 
 static void
-slice_serves(slice *s, hub *h, hub_session *of)
+serve(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    of->served++;
-    s->h = h;
-    s->session = of->id;
+    (void) ticket;
+    mrd_core_serve(c, now, ((const slice *) arg)->session, 1);
+}
+
+static void
+served(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    (void) ticket;
+    mrd_core_serve(c, now, ((const slice *) arg)->session, -1);
+}
+
+/* Its files stay until the slice is freed. */
+static void
+slice_serves(slice *s, mrd_loop *loop, uint64_t session)
+{
+    s->loop = loop;
+    s->session = session;
+    mrd_loop_run(loop, serve, s);
 }
 
 static void
@@ -35,12 +50,8 @@ slice_free(void *self)
 
     if (s == NULL)
         return;
-    if (s->h != NULL) {
-        pthread_mutex_lock(&s->h->lock);
-        for (size_t i = 0; i < s->h->n_sessions; i++)
-            s->h->sessions[i]->served -= s->h->sessions[i]->id == s->session;
-        pthread_mutex_unlock(&s->h->lock);
-    }
+    if (s->loop != NULL)
+        mrd_loop_run(s->loop, served, s);
     merge_input_free(s->input);
     mrd_filter_fini(&s->filter);
     free(s);
@@ -77,9 +88,7 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
         return err;
     err = merge_run(s->input, &s->filter, s->times, &target, 1, slice_progress, s, &result, NULL,
                     why);
-    pthread_mutex_lock(&s->h->lock);
-    merge_damage_take(s->h, s->input, s->session, false);
-    pthread_mutex_unlock(&s->h->lock);
+    mrd_loop_damaged(s->loop, s->session, s->input, false);
     return err;
 }
 
@@ -132,14 +141,14 @@ filter_parse(mrd_http_request *req, int64_t first_ns, mrd_filter *f, mrd_why *wh
 }
 
 /* A slice of nodes that did not take part would be empty, which looks as if nothing had happened.
- * Lock held. */
+ */
 static mrd_err
-filter_meets(hub_session *s, const mrd_filter *f, mrd_why *why)
+filter_meets(const mrd_session *s, const mrd_filter *f, mrd_why *why)
 {
     bool found = f->instances.n == 0;
 
     for (size_t i = 0; i < f->instances.n; i++)
-        found = found || hub_part_of(s, f->instances.v[i]) != NULL;
+        found = found || mrd_session_part(s, f->instances.v[i]) != NULL;
     if (!found)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "no node '%s' takes part in session %s",
                            f->instances.v[0], s->text);
@@ -187,15 +196,16 @@ format_of(mrd_http_request *req, const mrd_sink_ops **ret_ops, mrd_why *why)
     return MRD_INVALID;
 }
 
-/* The finished file of a whole profile; NULL when there is none. Lock held. */
+/* The finished file of a whole profile; NULL when there is none. */
 static char *
-finished(http_api *api, const hub_session *s, const mrd_sink_ops *ops)
+finished(const http_api *api, const mrd_session *s, const mrd_sink_ops *ops)
 {
     char *path;
 
-    if (s->state != SESSION_COMPLETE)
+    if (s->state != MRD_SESSION_COMPLETE)
         return NULL;
-    path = hub_path(api->h, s, "profile/%s%s", ops->stem, ops->suffix);
+    path = mrd_session_store_path(mrd_loop_store(api->loop), s->text, "profile/%s%s", ops->stem,
+                          ops->suffix);
     if (path != NULL && access(path, R_OK) != 0) {
         free(path);
         path = NULL;
@@ -213,7 +223,8 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     slice *sl = calloc(1, sizeof(*sl));
     char name[160], *path = NULL;
-    hub_session *s;
+    mrd_session_view *v;
+    const mrd_session *s;
     mrd_err err;
 
     if (sl == NULL)
@@ -221,21 +232,23 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
     sl->filter = (mrd_filter) MRD_FILTER_ALL;
     if ((err = format_of(req, &sl->ops, why)) != MRD_OK ||
         (err = times_of(req, &sl->times, why)) != MRD_OK ||
-        (err = http_session(api, req, &s, why)) != MRD_OK) {
+        (err = http_session(api, req, &v, why)) != MRD_OK) {
         slice_free(sl);
         return err;
     }
-    err = filter_parse(req, s->go_ns, &sl->filter, why);
+    s = v->s;
+    err = filter_parse(req, s->go.ns, &sl->filter, why);
     if (err == MRD_OK)
         err = filter_meets(s, &sl->filter, why);
     if (err == MRD_OK && mrd_filter_is_all(&sl->filter) && sl->times == MERGE_ALIGNED)
         path = finished(api, s, sl->ops);
-    if (err == MRD_OK && path == NULL && (sl->input = merge_snapshot(api->h, s)) == NULL)
+    if (err == MRD_OK && path == NULL &&
+        (sl->input = merge_input_new(mrd_loop_store(api->loop), &v->timescale, s)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "slice");
     if (err == MRD_OK && path == NULL)
-        slice_serves(sl, api->h, s);
+        slice_serves(sl, api->loop, s->id);
     snprintf(name, sizeof(name), "%s%s", s->text, sl->ops->suffix);
-    pthread_mutex_unlock(&api->h->lock);
+    mrd_session_view_unref(v);
     if (err == MRD_OK && path == NULL) /* takes the slice in every case */
         return mrd_http_reply_stream(req, sl->ops->media_type, name, slice_produce, slice_free,
                                      sl, why);
@@ -280,15 +293,16 @@ http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_str file = mrd_http_param(req, "file");
     char *path, name[160];
-    hub_session *s;
+    mrd_session_view *v;
     mrd_err err;
 
     if (!mrd_instance_id_valid(file))
         return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no such file");
-    if ((err = http_session(api, req, &s, why)) != MRD_OK)
+    if ((err = http_session(api, req, &v, why)) != MRD_OK)
         return err;
-    path = hub_path(api->h, s, "profile/" MRD_STR_FMT, MRD_STR_ARG(file));
-    pthread_mutex_unlock(&api->h->lock);
+    path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "profile/" MRD_STR_FMT,
+                          MRD_STR_ARG(file));
+    mrd_session_view_unref(v);
     snprintf(name, sizeof(name), MRD_STR_FMT, MRD_STR_ARG(file));
     err = path == NULL ? MRD_NOMEM : mrd_http_reply_file(req, path, mrd_sink_media_type(mrd_str_of(name)), NULL, why);
     free(path);

@@ -11,6 +11,7 @@
 #ifndef MRD_AGGREGATOR_JOURNAL_H
 #define MRD_AGGREGATOR_JOURNAL_H
 
+#include "aggregator/core/seqset.h"
 #include "proto/batch.h"
 #include "proto/frame.h"
 
@@ -64,21 +65,6 @@ void mrd_journal_syncer_close(mrd_journal_syncer *s); /* NULL is fine */
  * Returns how many calls of the system that were. */
 size_t mrd_journal_sync_many(mrd_journal_syncer *s, mrd_journal *const *journals, size_t n,
                              mrd_why *ret_whys);
-
-/* ---- Sequence numbers already stored, per (epoch) of one node and session ---- */
-
-typedef struct mrd_seqset mrd_seqset; /* ranges of stored numbers; grows with the gaps only */
-
-mrd_seqset *mrd_seqset_new(void);
-void mrd_seqset_free(mrd_seqset *set);
-bool mrd_seqset_has(const mrd_seqset *set, uint64_t seq);
-/* Errors: NOMEM, LIMIT (more than 65536 gaps). */
-mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
-/* How many of 0 .. end-1 are missing. */
-uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
-/* It holds as many gaps as it may, and this number would make one more. */
-bool mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq);
-uint64_t mrd_seqset_end(const mrd_seqset *set); /* highest + 1, 0 when empty */
 
 /* ---- Reading ---- */
 

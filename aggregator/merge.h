@@ -1,29 +1,29 @@
 /*
  * aggregator/merge.h - merging a session from its journal: a snapshot of what is needed, taken
- * under the hub's lock, and the merge itself, which needs no lock. Inside aggregator/ only.
+ * from a copy of the session, and the merge itself. Inside aggregator/ only.
  */
 #ifndef MRD_AGGREGATOR_MERGE_H
 #define MRD_AGGREGATOR_MERGE_H
 
-#include "aggregator/hub.h"
+#include "aggregator/store.h"
 #include "trace/sink/export.h"
 
 typedef struct {
-    char instance_id[HUB_ID_MAX];
+    char instance_id[MRD_NODE_ID_MAX];
     uint64_t events, frames;   /* that the manifest says are stored */
     int64_t local_ns, wall_ns; /* one reading of both clocks of the node */
     bool same_clock;           /* it runs on the aggregator's own */
     uint64_t dropped;
-    char sentence[HUB_TEXT_MAX];
+    char sentence[MRD_TEXT_MAX];
 } merge_node;
 
-typedef struct {
+typedef struct merge_input {
     char *dir; /* of the session */
-    char id[MRD_SESSION_TEXT], name[HUB_TEXT_MAX];
+    char id[MRD_SESSION_TEXT], name[MRD_TEXT_MAX];
     merge_node *nodes;
-    hub_damage *damage; /* of each node, written by a merge of it; NULL: nobody asks */
+    mrd_damage *damage; /* of each node, written by a merge of it; NULL: nobody asks */
     size_t n_nodes;
-    hub_artifact *artifacts;
+    mrd_listed_artifact *artifacts;
     size_t n_artifacts;
     int64_t reference_ns; /* session time minus the aggregator's RAW */
     bool one_life;        /* the aggregator's clock is still the one the session began with */
@@ -39,23 +39,21 @@ typedef enum {
     MERGE_RAW      /* each node's CLOCK_MONOTONIC_RAW */
 } merge_times;
 
-/* With the lock held. NULL without memory. */
-merge_input *merge_snapshot(const hub *h, const hub_session *s);
+/* NULL without memory. */
+merge_input *merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mrd_session *s);
 void merge_input_free(merge_input *in);
-
-/* Brings what a merge of `in` found damaged into its session. Lock held. */
-void merge_damage_take(hub *h, const merge_input *in, uint64_t session, bool whole);
 
 /*
  * Writes the session (or what filter lets pass; NULL: all) to the targets, whose outputs are taken
  * in every case. start and end of the filter are session time whatever times are written.
- * *ret_verdict (may be NULL) is written when all was merged without a filter. Errors: IO, NOMEM,
+ * *ret_verdict (may be NULL) is written when all was merged without a filter; what it
+ * owns is the caller's. Errors: IO, NOMEM,
  * CANCELLED, those of the outputs. What is damaged costs itself only: it is passed over, counted
  * per node (in->damage) and said in the outputs, whose input of that node is incomplete.
  */
 mrd_err merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
                   mrd_export_target *targets, size_t n,
                   bool (*progress)(void *self, uint64_t events), void *self,
-                  mrd_export_result *ret_result, merge_verdict *ret_verdict, mrd_why *why);
+                  mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict, mrd_why *why);
 
 #endif

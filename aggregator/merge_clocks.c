@@ -190,7 +190,7 @@ add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t se
     const mrd_boot_clock *c = &clock->v[i];
     mrd_clock_info info = { .bound_ns = -1, .noise_ns = -1 };
     mrd_align_summary sum = { 0 };
-    char name[HUB_ID_MAX + 64];
+    char name[MRD_NODE_ID_MAX + 64];
     size_t pairs;
 
     (void) mrd_align_summarise(c->align, segment, &sum);
@@ -214,7 +214,7 @@ add_unaligned(const merge_node *node, const mrd_node_clock *clock, size_t i, mer
               mrd_catalog *cat)
 {
     mrd_clock_info info = { .bound_ns = -1, .noise_ns = -1, .epochs = 1 };
-    char name[HUB_ID_MAX + 32];
+    char name[MRD_NODE_ID_MAX + 32];
 
     snprintf(name, sizeof(name), clock->n > 1 ? "%s %s boot %zu" : "%s %s", node->instance_id,
              times == MERGE_RAW ? "RAW" : "wall clock", i + 1);

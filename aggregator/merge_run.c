@@ -1,6 +1,6 @@
 /* One session, whole or a slice, from its journal through the clocks into outputs. */
-#include "aggregator/hub.h"
 #include "aggregator/merge.h"
+#include "aggregator/core/text.h"
 #include "aggregator/merge_check.h"
 #include "aggregator/merge_clocks.h"
 
@@ -51,7 +51,7 @@ typedef struct {
     uint64_t gone;       /* events that are stored and not in the journal's files */
     uint64_t cut;        /* events behind the early end of a stream, and what came just before it */
     mrd_journal_bad bad; /* batches that could not be read */
-    hub_damage damage;
+    mrd_damage damage;
     uint32_t input;
 } merge_part;
 
@@ -70,7 +70,7 @@ typedef struct {
     merge_part **part_of;
     size_t n_sources, cap_sources;
     mrd_timeline timeline;
-    merge_verdict verdict;
+    mrd_clock_verdict verdict;
     int64_t first_ns, last_ns;
     mrd_buf buf;
 } plan;
@@ -424,7 +424,7 @@ static void
 part_input(plan *p, merge_part *part)
 {
     mrd_input in = { .state = MRD_INPUT_OK, .bytes = part->index.bytes };
-    char name[HUB_ID_MAX + 16];
+    char name[MRD_NODE_ID_MAX + 16];
 
     part_gone(part);
 
@@ -604,7 +604,7 @@ plan_facts(plan *p)
                     : p->times == MERGE_UTC   ? "utc: each node's own wall clock, not aligned"
                                             : "raw: each node's CLOCK_MONOTONIC_RAW, not aligned");
     for (size_t i = 0; i < p->in->n_artifacts; i++) {
-        const hub_artifact *from = &p->in->artifacts[i];
+        const mrd_listed_artifact *from = &p->in->artifacts[i];
 
         a = (mrd_artifact){ .path = mrd_catalog_intern(p->cat, from->name),
                             .kind = mrd_catalog_intern(p->cat, from->kind),
@@ -612,7 +612,7 @@ plan_facts(plan *p)
                             .instance_id = mrd_catalog_intern(p->cat, from->instance_id),
                             .process_id = from->process_id,
                             .nc_idx = from->nc_idx };
-        hub_copy(a.sha256, sizeof(a.sha256), from->sha256);
+        mrd_text_set(a.sha256, sizeof(a.sha256), from->sha256);
         mrd_catalog_add_artifact(p->cat, &a);
     }
 }
@@ -731,7 +731,7 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
 static void
 damage_sentence(const merge_part *part, uint64_t stored, mrd_buf *text)
 {
-    const hub_damage *d = &part->damage;
+    const mrd_damage *d = &part->damage;
 
     mrd_buf_fmt(text, "the journal is damaged: %" PRIu64 " of %" PRIu64 " stored events", d->events,
                 stored);
@@ -745,7 +745,7 @@ damage_sentence(const merge_part *part, uint64_t stored, mrd_buf *text)
 static void
 part_account(plan *p, merge_part *part)
 {
-    hub_damage *d = &part->damage;
+    mrd_damage *d = &part->damage;
     size_t n;
     mrd_input *input = &mrd_catalog_inputs(p->cat, &n)[part->input];
     mrd_buf text = { 0 };
@@ -778,9 +778,12 @@ part_account(plan *p, merge_part *part)
 
 /* After the last event: what collectives and held-out packets say. */
 static void
-plan_verdict(plan *p, merge_verdict *v)
+plan_verdict(plan *p, mrd_clock_verdict *v)
 {
-    *v = (merge_verdict){ .done = true, .timeline = p->timeline };
+    *v = (mrd_clock_verdict){ .done = true,
+                              .link_violations = mrd_timeline_violations(&p->timeline) };
+    if (p->timeline.n > 1)
+        v->timeline = mrd_timeline_json(&p->timeline);
     for (size_t i = 0; i < p->n_parts; i++) {
         for (size_t k = 0; k < p->parts[i].clock.n; k++) {
             const mrd_boot_clock *c = &p->parts[i].clock.v[k];
@@ -792,7 +795,7 @@ plan_verdict(plan *p, merge_verdict *v)
             v->absolute_violations += odd;
         }
     }
-    v->some = merge_check_run(p->check, &v->collectives, v->sentence);
+    v->some = merge_check_run(p->check, &v->collectives, v->message);
 }
 
 /* The merged events. They are closed before any output is: then what is missing is said. */
@@ -830,7 +833,7 @@ ending_close(mrd_source *self)
     if (e->p->check != NULL)
         plan_verdict(e->p, &e->p->verdict);
     if (e->p->in->violations == 0)
-        distrust_clocks(e->p, verdict_violations(&e->p->verdict));
+        distrust_clocks(e->p, mrd_clock_verdict_violations(&e->p->verdict));
     free(e);
 }
 
@@ -857,7 +860,7 @@ plan_merge(plan *p, mrd_source **ret_source, mrd_why *why)
 mrd_err
 merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
           mrd_export_target *targets, size_t n, bool (*progress)(void *self, uint64_t events),
-          void *self, mrd_export_result *ret_result, merge_verdict *ret_verdict, mrd_why *why)
+          void *self, mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict, mrd_why *why)
 {
     mrd_sink_options options = { .show_flows = true, .wall_time = times != MERGE_RAW };
     mrd_filter rest = filter == NULL ? (mrd_filter) MRD_FILTER_ALL : *filter;
@@ -884,6 +887,8 @@ merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
     }
     if (err == MRD_OK && p.check != NULL && ret_verdict != NULL)
         *ret_verdict = p.verdict;
+    else
+        mrd_clock_verdict_fini(&p.verdict);
     plan_fini(&p);
     return err;
 }

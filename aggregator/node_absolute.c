@@ -1,4 +1,4 @@
-#include "aggregator/node_absolute.h"
+#include "aggregator/node_clock_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>

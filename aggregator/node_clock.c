@@ -1,6 +1,6 @@
 #include "aggregator/node_clock.h"
 
-#include "aggregator/node_absolute.h"
+#include "aggregator/node_clock_int.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,22 +14,6 @@
 #define BREAKS_MAX   4096
 #define READINGS_MAX (1u << 20) /* 4 months at one in 10 s */
 #define UNKNOWN_NS   1e15       /* a bound this wide is none: 11 days */
-
-mrd_epoch_break
-mrd_clock_break_of(const Mrd__ClockBreak *b)
-{
-    return (mrd_epoch_break){ .cause = (mrd_epoch_cause) b->cause,
-                              .after = { b->after_ns },
-                              .before = { b->before_ns },
-                              .keep_rate = b->keep_rate,
-                              .lost = b->lost_ns };
-}
-
-bool
-mrd_clock_break_sane(const Mrd__ClockBreak *b)
-{
-    return mrd_time_sane(b->after_ns) && mrd_time_sane(b->before_ns) && mrd_time_sane(b->lost_ns);
-}
 
 /* ---- Reading ---- */
 

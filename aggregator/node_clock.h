@@ -20,7 +20,7 @@
 #ifndef MRD_AGGREGATOR_NODE_CLOCK_H
 #define MRD_AGGREGATOR_NODE_CLOCK_H
 
-#include "aggregator/host_reading.h"
+#include "aggregator/core/host_reading.h"
 #include "aggregator/journal.h"
 #include "proto/wire.h"
 #include "timesync/align.h"
@@ -78,11 +78,6 @@ typedef struct {
     mrd_server_reading *server; /* in the order of the journal */
     size_t n_server, cap_server;
 } mrd_node_clock;
-
-/* Its times can be times. */
-bool mrd_clock_break_sane(const Mrd__ClockBreak *b);
-/* A break as it travels. Its cause is not checked. */
-mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *b);
 
 /*
  * Reads the probes in the journal and solves them, per boot. Too few is no error: align stays NULL

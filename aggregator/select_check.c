@@ -1,5 +1,6 @@
 /* A selection's words, before nodes are asked: what no node can mean is refused here. */
-#include "aggregator/hub.h"
+#include "aggregator/select_check.h"
+
 #include "base/event_type.h"
 #include "base/near.h"
 #include "base/num.h"
@@ -67,7 +68,7 @@ check_sources(const mrd_strlist *list, mrd_why *why)
 }
 
 mrd_err
-select_check(const hub_select *s, const mrd_json *o, mrd_why *why)
+mrd_select_check(const mrd_select *s, const mrd_json *o, mrd_why *why)
 {
     mrd_filter numbers = { .cores = s->cores, .processes = s->processes };
     mrd_err err = check_keys(o, why);

@@ -136,6 +136,9 @@ typedef struct {
 
 mrd_err mrd_server_open(const mrd_server_options *options, mrd_server **ret_server, mrd_why *why);
 void mrd_server_close(mrd_server *s);
+/* Closes the control channel only: every mrd_server_ask under way returns, CLOSED. Its threads are
+ * to be ended before mrd_server_close. */
+void mrd_server_close_control(mrd_server *s);
 /* The address in use, with the port the system chose when the URL said port 0. */
 const char *mrd_server_data_url(const mrd_server *s);
 const char *mrd_server_control_url(const mrd_server *s); /* "" without */

@@ -34,6 +34,7 @@ struct mrd_server {
     mrd_tls *tls; /* NULL: none */
     nng_socket rep, surveyor;
     bool rep_open, surveyor_open;
+    bool control_closed, control_stuck; /* whoever closes it: its socket too, it could not be */
     char *data_url, *control_url;
     hold *holds;
     unsigned n_holds, max_connections;
@@ -275,6 +276,15 @@ mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *w
 }
 
 void
+mrd_server_close_control(mrd_server *s)
+{
+    if (s == NULL || !s->surveyor_open || s->control_closed)
+        return;
+    s->control_closed = true;
+    s->control_stuck = !mrd_nng_close(s->surveyor);
+}
+
+void
 mrd_server_close(mrd_server *s)
 {
     bool closed = true;
@@ -301,9 +311,8 @@ mrd_server_close(mrd_server *s)
     }
     if (s->rep_open)
         closed = mrd_nng_close(s->rep);
-    if (s->surveyor_open)
-        closed = mrd_nng_close(s->surveyor) && closed;
-    if (!closed) { /* callbacks may still come */
+    mrd_server_close_control(s);
+    if (!closed || s->control_stuck) { /* callbacks may still come */
         mrd_nng_keep(s);
         return;
     }

@@ -6,30 +6,42 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/hub.h"
+#include "aggregator/artifacts_int.h"
+#include "aggregator/core/artifacts.h"
 #include "base/out.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
-say(hub *h, hub_node *n, bool chunk, mrd_bytes body)
+on_grown(void *self, const char *sha256, uint64_t bytes, uint64_t more)
+{
+    (void) self;
+    (void) sha256;
+    (void) bytes;
+    (void) more;
+}
+
+static void
+say(mrd_artifacts *a, mrd_core *c, const mrd_node *n, bool chunk, mrd_bytes body)
 {
     mrd_frame f = { .type = chunk ? MRD_FRAME_CHUNK : MRD_FRAME_OFFER };
+    mrd_core_time now = { .local = mrd_local_now(), .wall = mrd_wall_now() };
     Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
     Mrd__Ack ack = MRD__ACK__INIT;
-    char text[HUB_TEXT_MAX] = "";
+    char text[MRD_TEXT_MAX] = "";
     mrd_msg msg;
 
     if (mrd_msg_unpack_body(&f, body, &msg, NULL) != MRD_OK)
         return;
-    if (!chunk && artifact_offer(h, n, &msg, &want, text) == MRD_OK &&
+    if (!chunk && mrd_core_offer(c, now, n, 0, msg.u.offer, NULL) == MRD_OK &&
+        mrd_artifact_begin(a, 0, msg.u.offer, &want, text) == MRD_OK &&
         (strstr(msg.u.offer->name, "..") == msg.u.offer->name || want.offset > msg.u.offer->size))
         abort();
-    if (chunk && artifact_chunk(h, &msg, &ack, text) == MRD_OK) {
+    if (chunk && mrd_artifact_chunk(a, 0, msg.u.chunk, &ack, text) == MRD_OK) {
         struct stat st;
         char path[400];
 
-        snprintf(path, sizeof(path), "%s/artifacts/%s.part", h->store, msg.u.chunk->sha256);
+        snprintf(path, sizeof(path), "%s/artifacts/%s.part", a->o.store->dir, msg.u.chunk->sha256);
         if (stat(path, &st) == 0 && (uint64_t) st.st_size < ack.artifact_offset)
             abort();
     }
@@ -40,26 +52,30 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char dir[] = "/tmp/mrd-fuzz-XXXXXX";
-    hub_node node = { .instance_id = "i-1" };
-    hub *h = calloc(1, sizeof(*h));
+    mrd_core_options o = { .seed = 1 };
+    mrd_node node = { .instance_id = "i-1" };
+    mrd_session_store store;
+    mrd_artifacts a = { .o = { .store = &store, .grown = on_grown } };
+    mrd_core *c;
 
-    if (h == NULL || mkdtemp(dir) == NULL)
+    if (mkdtemp(dir) == NULL ||
+        mrd_session_store_open(&store, dir, MRD_SYNC_NONE, &o.timescale, NULL) != MRD_OK ||
+        (c = mrd_core_new(&o, (mrd_core_time){ .local = mrd_local_now() })) == NULL ||
+        (a.uploads = calloc(MRD_UPLOADS_MAX, sizeof(*a.uploads))) == NULL)
         abort();
-    h->sync = MRD_SYNC_NONE;
-    if (hub_init(h, dir, NULL) != MRD_OK)
-        abort();
-    pthread_mutex_lock(&h->lock);
     while (size >= 3) {
         size_t len = (size_t) data[1] << 8 | data[2];
 
         len = len > size - 3 ? size - 3 : len;
-        say(h, &node, data[0] % 2 == 1, (mrd_bytes){ data + 3, len });
+        say(&a, c, &node, data[0] % 2 == 1, (mrd_bytes){ data + 3, len });
         data += 3 + len;
         size -= 3 + len;
     }
-    pthread_mutex_unlock(&h->lock);
-    hub_fini(h);
-    free(h);
+    for (size_t i = 0; i < MRD_UPLOADS_MAX; i++)
+        mrd_upload_forget(&a.uploads[i]);
+    free(a.uploads);
+    mrd_core_free(c);
+    mrd_session_store_fini(&store);
     mrd_remove_tree(dir);
     return 0;
 }

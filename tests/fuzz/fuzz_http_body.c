@@ -8,21 +8,21 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mrd_json *body = NULL;
-    session_wish w = { 0 };
+    mrd_session_request r = { 0 };
     char require[64];
     mrd_why why = { 0 };
 
     if (mrd_json_parse((mrd_str){ (const char *) data, size }, "body", &body, &why) != MRD_OK)
         return 0;
     if (mrd_json_is_object(body)) {
-        mrd_err err = http_session_wish(body, require, &w, &why);
+        mrd_err err = http_session_request(body, require, &r, &why);
 
         if (err == MRD_OK)
-            MRD_ASSERT(w.duration_ns >= 0 && w.recorder_ns >= 0 && strlen(w.name) < HUB_TEXT_MAX &&
-                       strlen(w.require) < sizeof(require));
+            MRD_ASSERT(r.duration >= 0 && r.recorder_dur >= 0 && strlen(r.name) < MRD_TEXT_MAX &&
+                       strlen(r.require) < sizeof(require));
         else
             MRD_ASSERT(why.text[0] != '\0' || err == MRD_NOMEM);
-        select_fini(&w.select);
+        mrd_session_request_fini(&r);
     }
     mrd_json_free(body);
     return 0;

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/hub.h"
+#include "aggregator/store.h"
 #include "base/log.h"
 #include "base/out.h"
 
@@ -15,25 +15,47 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static hub *
-recover(const char *store)
-{
-    hub *h = calloc(1, sizeof(*h));
+typedef struct {
+    mrd_session_store store;
+    mrd_core *core;
+} opened;
 
-    if (h == NULL)
+static opened
+recover(const char *dir)
+{
+    mrd_core_options o = { .limits = { .max_nodes = 10 } };
+    opened d;
+
+    if (mrd_session_store_open(&d.store, dir, MRD_SYNC_NONE, &o.timescale, NULL) != MRD_OK ||
+        (d.core = mrd_core_new(&o, (mrd_core_time){ .local = mrd_local_now(),
+                                                    .wall = mrd_wall_now() })) == NULL ||
+        mrd_session_store_recover(&d.store, d.core, NULL) != MRD_OK ||
+        d.core->n_sessions + d.core->unreadable != 1)
         abort();
-    h->sync = MRD_SYNC_NONE;
-    if (hub_init(h, store, NULL) != MRD_OK || session_recover(h, NULL) != MRD_OK ||
-        h->n_sessions + h->unreadable != 1)
-        abort();
-    return h;
+    return d;
 }
 
 static void
-done(hub *h)
+save(const opened *d)
 {
-    hub_fini(h);
-    free(h);
+    mrd_manifest_context x = mrd_core_manifest_context(d->core);
+    mrd_json *o = mrd_session_json(d->core->sessions[0], &x);
+    char *path = mrd_session_store_path(&d->store, NAME, "session.json");
+    mrd_buf text = { 0 };
+
+    mrd_json_write(o, true, &text);
+    if (mrd_session_store_write(&d->store, path, &text, NULL) != MRD_OK)
+        abort();
+    mrd_buf_fini(&text);
+    mrd_json_free(o);
+    free(path);
+}
+
+static void
+done(opened *d)
+{
+    mrd_core_free(d->core);
+    mrd_session_store_fini(&d->store);
 }
 
 int
@@ -41,7 +63,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char dir[] = "/tmp/mrd-fuzz-XXXXXX", path[96];
     static bool quiet;
-    hub *first, *second;
+    opened first, second;
 
     if (!quiet)
         mrd_log_init("fuzz", open("/dev/null", O_WRONLY | O_CLOEXEC), MRD_LOG_ERROR, false);
@@ -52,21 +74,20 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (mrd_write_file(path, (mrd_bytes){ data, size }, 0600, NULL) != MRD_OK)
         abort();
     first = recover(dir);
-    if (first->n_sessions == 1) {
-        const hub_session *a = first->sessions[0], *b;
+    if (first.core->n_sessions == 1) {
+        const mrd_session *a = first.core->sessions[0], *b;
 
-        if (session_save(first, a->id, NULL) != MRD_OK)
-            abort();
+        save(&first);
         second = recover(dir);
-        if (second->n_sessions != 1)
+        if (second.core->n_sessions != 1)
             abort();
-        b = second->sessions[0];
+        b = second.core->sessions[0];
         if (a->n_parts != b->n_parts || a->n_triggers != b->n_triggers ||
             a->n_artifacts != b->n_artifacts || a->state != b->state)
             abort();
-        done(second);
+        done(&second);
     }
-    done(first);
+    done(&first);
     mrd_remove_tree(dir);
     return 0;
 }

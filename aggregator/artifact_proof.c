@@ -1,0 +1,228 @@
+/* The slow end of an artifact: proves its hash, gives it its name, and writes into
+ * <session>/artifacts.log that the sessions have it; only then is the agent answered. */
+#include "aggregator/artifacts_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/out.h"
+
+#define CHUNK (1u << 20)
+
+/* The hash of a file whose first bytes arrived before a restart. */
+static mrd_err
+hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
+           char text[MRD_TEXT_MAX])
+{
+    mrd_sha256 *sum = mrd_sha256_new();
+    uint8_t *chunk = malloc(CHUNK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    mrd_err err = MRD_OK;
+    ssize_t n = 0;
+
+    if (sum == NULL || chunk == NULL)
+        err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    else if (fd < 0)
+        err = mrd_artifact_fail_io(text, path);
+    while (err == MRD_OK && (n = read(fd, chunk, CHUNK)) > 0) {
+        mrd_sha256_add(sum, chunk, (size_t) n);
+        if (__atomic_load_n(&a->closing, __ATOMIC_RELAXED))
+            err = mrd_artifact_fail(MRD_CLOSED, text, "the aggregator stops");
+    }
+    if (n < 0)
+        err = mrd_artifact_fail_io(text, path);
+    if (err == MRD_OK)
+        mrd_sha256_hex(sum, hex);
+    if (fd >= 0)
+        close(fd);
+    free(chunk);
+    mrd_sha256_free(sum);
+    return err;
+}
+
+/* The last name of a whole file whose hash is right. */
+static mrd_err
+give_name(const mrd_session_store *store, const char *part, const char *path, uint64_t size,
+          char text[MRD_TEXT_MAX])
+{
+    bool sync = store->sync == MRD_SYNC_GROUP;
+    int fd = open(part, O_WRONLY | O_CLOEXEC | (size == 0 ? O_CREAT : 0), 0600);
+    bool fine = fd >= 0 && (!sync || fsync(fd) == 0) && rename(part, path) == 0;
+    mrd_err err = fine ? MRD_OK : mrd_artifact_fail_io(text, path);
+    char *dir;
+
+    if (fd >= 0)
+        close(fd);
+    if (fine && sync && (dir = mrd_session_store_path(store, NULL, "artifacts")) != NULL) {
+        mrd_sync_dir(dir);
+        free(dir);
+    }
+    return err;
+}
+
+static mrd_err
+prove_bytes(const mrd_artifacts *a, mrd_proof *p, const char *part, const char *path)
+{
+    char hex[MRD_SHA256_HEX];
+    mrd_err err = MRD_OK;
+
+    if (p->sum != NULL)
+        mrd_sha256_hex(p->sum, hex);
+    else
+        err = hash_again(a, part, hex, p->text);
+    mrd_sha256_free(p->sum);
+    p->sum = NULL;
+    if (err == MRD_OK && strcmp(hex, p->sha256) != 0) {
+        unlink(part);
+        err = mrd_artifact_fail(MRD_CORRUPT, p->text,
+                                "the bytes that arrived have another hash: offer it again");
+    }
+    return err == MRD_OK ? give_name(a->o.store, part, path, p->size, p->text) : err;
+}
+
+/* ---- Writing down who has it ---- */
+
+/* <session>/<instance>_pid_<pid>/<name>, so that the vendor's viewer finds its layout. */
+static void
+make_link(const mrd_session_store *store, const char *from, const char *session, const char *name)
+{
+    char *to = mrd_session_store_path(store, session, "%s", name), *slash;
+
+    if (to == NULL)
+        return;
+    slash = strrchr(to, '/');
+    *slash = '\0';
+    if (mrd_make_dirs(to, NULL) == MRD_OK) {
+        *slash = '/';
+        if (link(from, to) != 0 && errno != EEXIST && symlink(from, to) != 0 && errno != EEXIST)
+            mrd_log(MRD_LOG_WARN, "AGG-ARTIFACT-LINK", "Not linked: path=%s reason=%s", to,
+                    strerror(errno));
+    }
+    free(to);
+}
+
+static mrd_err
+write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char text[MRD_TEXT_MAX])
+{
+    char *path = mrd_session_store_path(store, n->text, "artifacts.log");
+    bool sync = store->sync == MRD_SYNC_GROUP, made;
+    mrd_err err = MRD_OK;
+    int fd;
+
+    if (path == NULL || n->lines.err != MRD_OK) {
+        free(path);
+        return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    }
+    made = access(path, F_OK) != 0;
+    if ((fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0) {
+        err = errno == ENOENT ? MRD_OK : mrd_artifact_fail_io(text, path); /* deleted meanwhile */
+        free(path);
+        return err;
+    }
+    errno = EIO;
+    if (write(fd, n->lines.p, n->lines.len) != (ssize_t) n->lines.len ||
+        (sync && fdatasync(fd) != 0))
+        err = mrd_artifact_fail_io(text, path); /* half a line is passed over when read */
+    close(fd);
+    if (err == MRD_OK && made && sync) {
+        *strrchr(path, '/') = '\0';
+        mrd_sync_dir(path);
+    }
+    free(path);
+    return err;
+}
+
+void
+mrd_artifact_note_fini(mrd_artifact_note *n)
+{
+    for (size_t i = 0; i < n->n_links; i++)
+        free(n->links[i]);
+    free(n->links);
+    mrd_buf_fini(&n->lines);
+}
+
+static mrd_err
+write_notes(const mrd_artifacts *a, mrd_proof *p, const char *path)
+{
+    mrd_artifact_note *notes = NULL;
+    size_t n = a->o.complete(a->o.self, p->sha256, p->proven, &notes);
+    mrd_err first = MRD_OK;
+
+    for (size_t i = 0; i < n; i++) {
+        mrd_err err = write_lines(a->o.store, &notes[i], p->text);
+
+        for (size_t k = 0; k < notes[i].n_links; k++)
+            make_link(a->o.store, path, notes[i].text, notes[i].links[k]);
+        first = first == MRD_OK ? err : first;
+        if (err == MRD_OK)
+            a->o.logged(a->o.self, notes[i].session, p->sha256);
+        mrd_artifact_note_fini(&notes[i]);
+    }
+    free(notes);
+    return first;
+}
+
+static void
+answer(const mrd_artifacts *a, mrd_proof *p)
+{
+    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    Mrd__Ack ack = MRD__ACK__INIT;
+
+    if (p->err == MRD_CLOSED) {
+        mrd_server_drop(a->o.server, &p->request);
+    } else if (p->offer) {
+        want.have = p->err == MRD_OK;
+        want.err = (uint32_t) p->err;
+        want.sentence = p->text;
+        want.retry_after_ms = p->err == MRD_OK ? 0 : 1000;
+        mrd_artifact_reply(a, &p->request, MRD_FRAME_WANT, &want);
+    } else {
+        mrd_artifact_ack(&ack, p->err, p->text);
+        mrd_artifact_reply(a, &p->request, MRD_FRAME_ACK, &ack);
+    }
+}
+
+void
+mrd_artifact_prove(void *self, void *arg)
+{
+    mrd_artifacts *a = self;
+    mrd_proof *p = arg;
+    char *path = mrd_artifact_path(a, p->sha256, ""),
+         *part = mrd_artifact_path(a, p->sha256, ".part");
+
+    p->err = MRD_OK;
+    if (path == NULL || part == NULL)
+        p->err = mrd_artifact_fail(MRD_NOMEM, p->text, "out of memory");
+    else if (access(path, F_OK) != 0)
+        p->proven = (p->err = prove_bytes(a, p, part, path)) == MRD_OK;
+    if (p->err == MRD_OK)
+        p->err = write_notes(a, p, path);
+    free(path);
+    free(part);
+    mrd_sha256_free(p->sum);
+    p->sum = NULL;
+    answer(a, p);
+    if (!mrd_worker_put(a->receiver, mrd_artifact_proven, a, p))
+        mrd_artifact_proven(NULL,
+                            p); /* its upload stays busy until it is offered after a restart */
+}
+
+/* The receiver knows now: the upload is over, or goes on from what the disk has. */
+void
+mrd_artifact_proven(void *self, void *arg)
+{
+    mrd_artifacts *a = self;
+    mrd_proof *p = arg;
+    mrd_upload *u = a == NULL ? NULL : mrd_artifact_upload(a, p->sha256);
+
+    if (u != NULL && u->busy) {
+        u->busy = false; /* after a failed disk it is read again */
+        if (p->err == MRD_OK || p->err == MRD_CORRUPT)
+            mrd_upload_forget(u);
+    }
+    free(p);
+}

@@ -1,0 +1,402 @@
+#include "aggregator/artifacts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/artifacts_int.h"
+#include "aggregator/core/files.h"
+#include "aggregator/core/text.h"
+#include "base/obj.h"
+#include "base/out.h"
+
+#define UPLOAD_IDLE   (5 * MRD_SEC) /* one that got nothing for so long makes room */
+#define UPLOAD_TURN   (60 * MRD_SEC) /* a node may take so long, and a second for each MiB */
+#define RECEIVING_MAX 512           /* messages; agents have 256 requests in flight together */
+#define PROVING_MAX   16u           /* unanswered requests; the rest is asked to come again */
+
+typedef struct {
+    mrd_server_request request;
+    mrd_msg msg;
+    char instance_id[MRD_NODE_ID_MAX];
+} taken;
+
+char *
+mrd_artifact_path(const mrd_artifacts *a, const char *sha256, const char *suffix)
+{
+    return mrd_session_store_path(a->o.store, NULL, "artifacts/%s%s", sha256, suffix);
+}
+
+mrd_err
+mrd_artifact_fail(mrd_err err, char text[MRD_TEXT_MAX], const char *what)
+{
+    mrd_text_set(text, MRD_TEXT_MAX, what);
+    return err;
+}
+
+mrd_err
+mrd_artifact_fail_io(char text[MRD_TEXT_MAX], const char *path)
+{
+    int sys = errno;
+
+    snprintf(text, MRD_TEXT_MAX, "cannot write %.160s: %s", path, strerror(sys));
+    return sys == ENOSPC || sys == EDQUOT || sys == EFBIG ? MRD_FULL : MRD_IO;
+}
+
+void
+mrd_artifact_reply(const mrd_artifacts *a, mrd_server_request *request, uint8_t type,
+                   const void *message)
+{
+    mrd_frame f = { .type = type };
+    mrd_buf reply = { 0 };
+
+    if (mrd_msg_pack(&f, message, &reply, NULL) == MRD_OK)
+        mrd_server_reply(a->o.server, request, (mrd_bytes){ reply.p, reply.len });
+    else
+        mrd_server_drop(a->o.server, request);
+    mrd_buf_fini(&reply);
+}
+
+void
+mrd_artifact_ack(Mrd__Ack *ack, mrd_err err, char *text)
+{
+    ack->err = (uint32_t) err;
+    ack->sentence = text;
+    if (err == MRD_FULL || err == MRD_IO || err == MRD_AGAIN || err == MRD_NOMEM) {
+        ack->status = MRD__ACK_STATUS__ACK_NOT_STORED;
+        ack->retry_after_ms = 1000;
+    } else if (err != MRD_OK) {
+        ack->status = MRD__ACK_STATUS__ACK_REFUSED;
+    }
+}
+
+/* ---- Uploads ---- */
+
+void
+mrd_upload_forget(mrd_upload *u)
+{
+    mrd_sha256_free(u->sum);
+    *u = (mrd_upload){ 0 };
+}
+
+mrd_upload *
+mrd_artifact_upload(const mrd_artifacts *a, const char *sha256)
+{
+    for (size_t i = 0; i < MRD_UPLOADS_MAX; i++) {
+        if (strcmp(a->uploads[i].sha256, sha256) == 0)
+            return &a->uploads[i];
+    }
+    return NULL;
+}
+
+/* NULL: as many are under way as there may be. */
+static mrd_upload *
+upload_new(mrd_artifacts *a, const char *sha256, uint64_t size)
+{
+    mrd_upload *u = NULL;
+
+    for (size_t i = 0; i < MRD_UPLOADS_MAX && (u == NULL || u->sha256[0] != '\0'); i++) {
+        mrd_upload *v = &a->uploads[i];
+
+        if (!v->busy && (u == NULL || v->used.ns < u->used.ns))
+            u = v; /* a free one was used at 0 */
+    }
+    if (u == NULL || (u->sha256[0] != '\0' && mrd_local_now().ns - u->used.ns < UPLOAD_IDLE))
+        return NULL;
+    mrd_upload_forget(u);
+    mrd_text_set(u->sha256, sizeof(u->sha256), sha256);
+    u->size = size;
+    return u;
+}
+
+/* Another node is sending it and has its turn: its bytes and its size are not touched. One that
+ * stands still, or takes longer than any network does, gives way. */
+static bool
+is_anothers(const mrd_upload *u, uint64_t agent)
+{
+    int64_t now = mrd_local_now().ns;
+
+    return u->owner != agent && now - u->used.ns < UPLOAD_IDLE &&
+           now - u->began.ns < UPLOAD_TURN + (int64_t) (u->size >> 20) * MRD_SEC;
+}
+
+/* What another node sent is not built upon: its hash would fail, and nobody knew whose bytes it
+ * were. */
+static void
+take_over(mrd_upload *u, uint64_t agent, const char *part)
+{
+    if (u->owner == agent && u->began.ns != 0)
+        return;
+    if (u->began.ns != 0)
+        unlink(part);
+    u->owner = agent;
+    u->began = mrd_local_now();
+}
+
+/* ---- The three messages ---- */
+
+/* Hands the request to the prover. False: as many wait as may. */
+static bool
+prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upload *u, bool offer)
+{
+    mrd_proof *p = calloc(1, sizeof(*p));
+
+    if (p == NULL)
+        return false;
+    p->of = a;
+    p->request = *request;
+    p->offer = offer;
+    mrd_text_set(p->sha256, sizeof(p->sha256), sha256);
+    if (u != NULL) {
+        p->size = u->size;
+        p->sum = u->sum;
+    }
+    if (!mrd_worker_put(a->prover, mrd_artifact_prove, a, p)) {
+        free(p);
+        return false;
+    }
+    if (u != NULL) {
+        u->sum = NULL;
+        u->busy = true;
+    }
+    *request = (mrd_server_request){ 0 };
+    return true;
+}
+
+/* Where the bytes that are there end, and a place for those that come. */
+mrd_err
+mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactOffer *o,
+                   Mrd__ArtifactWant *want, char text[MRD_TEXT_MAX])
+{
+    mrd_upload *u = mrd_artifact_upload(a, o->sha256);
+    struct stat st;
+    uint64_t have;
+    char *part;
+
+    if (u != NULL && u->busy)
+        return mrd_artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
+    if (u == NULL && (u = upload_new(a, o->sha256, o->size)) == NULL)
+        return mrd_artifact_fail(MRD_AGAIN, text,
+                                 "as many files are being sent as there may be at one time");
+    if (is_anothers(u, agent))
+        return mrd_artifact_fail(MRD_AGAIN, text, "another node is sending this file");
+    if ((part = mrd_artifact_path(a, o->sha256, ".part")) == NULL)
+        return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    take_over(u, agent, part);
+    have = stat(part, &st) == 0 ? (uint64_t) st.st_size : 0;
+    if (have > o->size || u->size != o->size) {
+        unlink(part);
+        have = 0;
+    }
+    free(part);
+    if (u->have != have || have == 0) {
+        mrd_sha256_free(u->sum);
+        u->sum = have == 0 ? mrd_sha256_new() : NULL;
+    }
+    u->have = want->offset = have;
+    u->size = o->size;
+    u->used = mrd_local_now();
+    a->o.grown(a->o.self, o->sha256, have, 0);
+    return MRD_OK;
+}
+
+static void
+on_offer(mrd_artifacts *a, taken *t)
+{
+    const Mrd__ArtifactOffer *o = t->msg.u.offer;
+    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    char *path = mrd_artifact_path(a, o->sha256, "");
+    char text[MRD_TEXT_MAX] = "";
+    struct stat st;
+    mrd_err err = MRD_OK;
+
+    if (path == NULL) {
+        err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    } else if (stat(path, &st) == 0) { /* answered when it is on disk that this session has it */
+        a->o.grown(a->o.self, o->sha256, (uint64_t) st.st_size, 0);
+        if (!prove(a, &t->request, o->sha256, NULL, true))
+            err = mrd_artifact_fail(MRD_AGAIN, text, "other artifacts are being proven");
+    } else {
+        err = mrd_artifact_begin(a, t->msg.frame.agent, o, &want, text);
+        if (err == MRD_AGAIN && mrd_artifact_upload(a, o->sha256) == NULL)
+            a->o.limited(a->o.self, t->instance_id);
+    }
+    free(path);
+    if (t->request.keep == NULL)
+        return;
+    want.err = (uint32_t) err;
+    want.retry_after_ms = err == MRD_AGAIN ? 1000 : 0;
+    want.sentence = text;
+    mrd_artifact_reply(a, &t->request, MRD_FRAME_WANT, &want);
+}
+
+static mrd_err
+write_chunk(mrd_artifacts *a, mrd_upload *u, const Mrd__ArtifactChunk *c, char text[MRD_TEXT_MAX])
+{
+    char *part = mrd_artifact_path(a, c->sha256, ".part");
+    mrd_err err = MRD_OK;
+    int fd;
+
+    if (part == NULL)
+        return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    *strrchr(part, '/') = '\0';
+    mrd_make_dirs(part, NULL);
+    part[strlen(part)] = '/';
+    if ((fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0) {
+        err = mrd_artifact_fail_io(text, part);
+    } else if (pwrite(fd, c->data.data, c->data.len, (off_t) u->have) != (ssize_t) c->data.len) {
+        err = mrd_artifact_fail_io(text, part);
+        if (ftruncate(fd, (off_t) u->have) != 0)
+            err = MRD_IO;
+    } else {
+        u->have += c->data.len;
+        if (u->sum != NULL)
+            mrd_sha256_add(u->sum, c->data.data, c->data.len);
+        a->o.grown(a->o.self, c->sha256, u->have, c->data.len);
+    }
+    if (fd >= 0)
+        close(fd);
+    free(part);
+    return err;
+}
+
+mrd_err
+mrd_artifact_chunk(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactChunk *c, Mrd__Ack *ack,
+                   char text[MRD_TEXT_MAX])
+{
+    mrd_upload *u = mrd_hash_is_valid(c->sha256) ? mrd_artifact_upload(a, c->sha256) : NULL;
+    mrd_err err;
+
+    if (u == NULL || u->owner != agent)
+        return mrd_artifact_fail(MRD_STATE, text, "offer the artifact first");
+    u->used = mrd_local_now();
+    ack->artifact_offset = u->have;
+    /* Being proven, a repetition, or a gap: the reply says where to go on. */
+    if (u->busy || c->offset != u->have)
+        return MRD_OK;
+    if (c->data.len > u->size - u->have)
+        return mrd_artifact_fail(MRD_INVALID, text,
+                                 "more bytes than the artifact was said to have");
+    err = write_chunk(a, u, c, text);
+    ack->artifact_offset = u->have;
+    return err;
+}
+
+static mrd_err
+on_done(mrd_artifacts *a, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MAX])
+{
+    const Mrd__ArtifactDone *d = t->msg.u.done;
+    mrd_upload *u = mrd_hash_is_valid(d->sha256) ? mrd_artifact_upload(a, d->sha256) : NULL;
+    char *path = NULL;
+    mrd_err err = MRD_OK;
+
+    if (!mrd_hash_is_valid(d->sha256))
+        return mrd_artifact_fail(MRD_INVALID, text, "the artifact's hash is not acceptable");
+    path = mrd_artifact_path(a, d->sha256, "");
+    if (path == NULL)
+        err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    else if (u != NULL && u->busy)
+        err = mrd_artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
+    else if (access(path, F_OK) == 0)
+        u = NULL; /* said before; perhaps not logged yet */
+    else if (u == NULL || u->owner != t->msg.frame.agent)
+        err = mrd_artifact_fail(MRD_STATE, text, "offer the artifact first");
+    else if (u->have != u->size || d->size != u->size) {
+        ack->artifact_offset = u->have;
+        err = mrd_artifact_fail(MRD_INCOMPLETE, text, "bytes of the artifact are missing");
+    }
+    free(path);
+    if (err == MRD_OK && !prove(a, &t->request, d->sha256, u, false))
+        err = mrd_artifact_fail(MRD_AGAIN, text, "other artifacts are being proven");
+    return err;
+}
+
+static void
+receive(void *self, void *arg)
+{
+    mrd_artifacts *a = self;
+    taken *t = arg;
+    Mrd__Ack ack = MRD__ACK__INIT;
+    char text[MRD_TEXT_MAX] = "";
+    mrd_err err;
+
+    if (t->msg.frame.type == MRD_FRAME_OFFER) {
+        on_offer(a, t);
+    } else {
+        err = t->msg.frame.type == MRD_FRAME_DONE
+                  ? on_done(a, t, &ack, text)
+                  : mrd_artifact_chunk(a, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
+        if (t->request.keep != NULL) { /* else it is answered when the file is proven */
+            mrd_artifact_ack(&ack, err, text);
+            mrd_artifact_reply(a, &t->request, MRD_FRAME_ACK, &ack);
+        }
+    }
+    mrd_msg_free(&t->msg);
+    free(t);
+}
+
+bool
+mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *msg,
+                   const char *instance_id)
+{
+    taken *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return false;
+    t->request = *request;
+    t->msg = *msg;
+    mrd_text_set(t->instance_id, sizeof(t->instance_id), instance_id);
+    if (!mrd_worker_put(a->receiver, receive, a, t)) {
+        free(t);
+        return false;
+    }
+    *request = (mrd_server_request){ 0 };
+    *msg = (mrd_msg){ 0 };
+    return true;
+}
+
+void
+mrd_artifacts_sweep(mrd_artifacts *a)
+{
+    (void) mrd_worker_put(a->receiver, mrd_artifact_sweep, a, NULL);
+}
+
+/* ---- Beginning and end ---- */
+
+mrd_err
+mrd_artifacts_open(const mrd_artifacts_options *o, mrd_artifacts **ret_artifacts, mrd_why *why)
+{
+    mrd_artifacts *a = calloc(1, sizeof(*a));
+    mrd_err err = MRD_OK;
+
+    if (a == NULL || (a->uploads = calloc(MRD_UPLOADS_MAX, sizeof(*a->uploads))) == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "artifacts");
+    if (err == MRD_OK) {
+        a->o = *o;
+        err = mrd_worker_open("artifacts", 1, RECEIVING_MAX, &a->receiver, why);
+    }
+    if (err == MRD_OK)
+        err = mrd_worker_open("artifacts", 1, PROVING_MAX, &a->prover, why);
+    if (err != MRD_OK)
+        mrd_artifacts_close(a);
+    else
+        *ret_artifacts = a;
+    return err;
+}
+
+void
+mrd_artifacts_close(mrd_artifacts *a)
+{
+    if (a == NULL)
+        return;
+    __atomic_store_n(&a->closing, true, __ATOMIC_RELAXED);
+    mrd_worker_close(a->prover); /* leaves its last results with the receiver */
+    mrd_worker_close(a->receiver);
+    for (size_t i = 0; i < MRD_UPLOADS_MAX && a->uploads != NULL; i++)
+        mrd_upload_forget(&a->uploads[i]);
+    free(a->uploads);
+    free(a);
+}

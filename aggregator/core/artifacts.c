@@ -1,0 +1,117 @@
+/* Files that sessions list: what is offered, what is complete, what is logged. Their bytes are the
+ * business of whoever owns the disk. */
+#include "aggregator/core/artifacts.h"
+
+#include "aggregator/core/text.h"
+
+#define ARTIFACT_MAX (1ull << 40)
+
+static mrd_err
+list(mrd_core *c, mrd_session *s, const mrd_node *n, const Mrd__ArtifactOffer *o)
+{
+    mrd_listed_artifact *v;
+    bool again = false;
+
+    for (size_t i = 0; i < s->n_artifacts; i++) {
+        const mrd_listed_artifact *a = &s->artifacts[i];
+
+        if (strcmp(a->sha256, o->sha256) != 0)
+            continue;
+        if (strcmp(a->instance_id, n->instance_id) == 0 && strcmp(a->name, o->name) == 0 &&
+            a->process_id == o->process_id)
+            return MRD_OK;
+        again = true;
+    }
+    if (s->n_artifacts >= MRD_ARTIFACTS_MAX)
+        return MRD_LIMIT;
+    if ((v = mrd_list_grow(s->artifacts, s->n_artifacts, sizeof(*v))) == NULL)
+        return MRD_NOMEM;
+    s->artifacts = v;
+    if (mrd_files_list(&c->files, o->sha256) != MRD_OK)
+        return MRD_NOMEM;
+    s->artifact_bytes += again ? 0 : o->size;
+    v = &s->artifacts[s->n_artifacts++];
+    *v = (mrd_listed_artifact){ .size = o->size, .process_id = o->process_id, .nc_idx = o->nc_idx };
+    mrd_text_set(v->sha256, sizeof(v->sha256), o->sha256);
+    mrd_text_set(v->name, sizeof(v->name), o->name);
+    mrd_text_set(v->kind, sizeof(v->kind), o->kind);
+    mrd_text_set(v->instance_id, sizeof(v->instance_id), n->instance_id);
+    mrd_session_touch(s);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_core_offer(mrd_core *c, mrd_core_time now, const mrd_node *n, uint64_t session,
+               const Mrd__ArtifactOffer *o, mrd_why *why)
+{
+    mrd_session *s;
+    mrd_err err;
+
+    mrd_core_enter(c, now);
+    s = mrd_core_session(c, session);
+    if (!mrd_hash_is_valid(o->sha256) || !mrd_artifact_name_is_valid(o->name))
+        return mrd_why_set(why, MRD_INVALID, 0, "the artifact's hash or name is not acceptable");
+    if (o->size > ARTIFACT_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "the artifact is larger than 1 TiB");
+    if (session != 0 && (s == NULL || !mrd_session_is_open(s)))
+        return mrd_why_set(why, MRD_STATE, 0, "the artifact's session is not open");
+    if (c->disk_full)
+        return mrd_why_set(why, MRD_FULL, 0, "%s", c->disk_message);
+    if (s != NULL && (err = list(c, s, n, o)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "the session lists too many artifacts");
+    return MRD_OK;
+}
+
+void
+mrd_core_artifact_complete(mrd_core *c, mrd_core_time now, const char *sha256,
+                           void (*unlogged)(void *self, const mrd_session *s,
+                                            const mrd_listed_artifact *a, bool is_new),
+                           void *self)
+{
+    mrd_core_enter(c, now);
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        for (size_t k = 0; k < s->n_artifacts && !s->deleted; k++) {
+            mrd_listed_artifact *a = &s->artifacts[k];
+            bool is_new = !a->complete;
+
+            if (strcmp(a->sha256, sha256) != 0)
+                continue;
+            if (is_new) {
+                a->complete = true;
+                mrd_session_touch(s);
+                mrd_files_grown(&c->files, sha256, a->size);
+            }
+            if (!a->logged)
+                unlogged(self, s, a, is_new);
+        }
+    }
+}
+
+void
+mrd_core_artifact_logged(mrd_core *c, mrd_core_time now, uint64_t session, const char *sha256)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    s = mrd_core_session(c, session);
+    for (size_t k = 0; s != NULL && k < s->n_artifacts; k++) {
+        if (strcmp(s->artifacts[k].sha256, sha256) == 0)
+            s->artifacts[k].logged = s->artifacts[k].complete;
+    }
+}
+
+bool
+mrd_core_artifact_is_open(const mrd_core *c, const char *sha256)
+{
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        const mrd_session *s = c->sessions[i];
+
+        for (size_t k = 0; k < s->n_artifacts && mrd_session_is_open(s); k++) {
+            if (strcmp(s->artifacts[k].sha256, sha256) == 0)
+                return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,171 @@
+#include "aggregator/core/clock.h"
+
+#include <stdlib.h>
+
+#include "aggregator/core/text.h"
+#include "base/hash.h"
+#include "base/num.h"
+#include "timesync/follow.h"
+
+/* A minute, to check packets held out: what is written into profiles is solved again from the
+ * journal. For ever, a thousand nodes would fill half a gigabyte an hour. */
+#define LAGGED_KEEP 128
+
+/* A node in several sessions sends the same halves in a frame of each, so that each journal is
+ * whole; the time server joins a half once. */
+#define PROBES_REMEMBERED 128 /* a frame is a second of at most 16 a second, or a burst */
+
+struct mrd_probe_memory {
+    mrd_probe v[PROBES_REMEMBERED];
+    size_t next;
+};
+
+static void
+follow(mrd_node *n, const mrd_probe *probe)
+{
+    mrd_follow_options o = mrd_follow_defaults;
+
+    o.lagged_keep = LAGGED_KEEP;
+    if (n->follow == NULL)
+        n->follow =
+            mrd_follow_new(n->instance_id, mrd_hash64(n->boot_id, strlen(n->boot_id), 0), &o);
+    if (n->follow != NULL)
+        mrd_follow_probe(n->follow, probe);
+    if (n->probes == NULL && (n->probes = calloc(1, sizeof(*n->probes))) == NULL)
+        return; /* only a second session would miss it */
+    n->probes->v[n->probes->next++ % PROBES_REMEMBERED] = *probe;
+}
+
+static bool
+recall(const mrd_node *n, const mrd_probe_id *id, mrd_probe *ret_probe)
+{
+    for (size_t i = 0; n->probes != NULL && i < PROBES_REMEMBERED; i++) {
+        const mrd_probe *p = &n->probes->v[i];
+
+        if (p->id.agent == id->agent && p->id.agent_epoch == id->agent_epoch && p->id.k == id->k) {
+            *ret_probe = *p;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Probes over a connection come whole: the reply carried our stamps. A better label than theirs is
+ * not believed. */
+static void
+take_whole(mrd_node *n, const mrd_timescale *t, const Mrd__ClockData *data, mrd_buf *joined)
+{
+    mrd_bytes own = { data->joined.data, data->joined.len };
+    mrd_probe probe;
+    size_t at = 0;
+
+    while (at < own.len && mrd_probe_decode(own, &at, &probe) == MRD_OK) {
+        if (probe.id.agent != n->key || probe.source_up > MRD_STAMP_NNG ||
+            probe.source_down > MRD_STAMP_NNG)
+            continue;
+        if (strcmp(data->reference, t->timeline) == 0 && !recall(n, &probe.id, &(mrd_probe){ 0 }))
+            follow(n, &probe);
+        mrd_probe_encode(&probe, joined);
+    }
+}
+
+static void
+take_halves(mrd_node *n, const Mrd__ClockData *data, mrd_probe_join_fn *join, void *self,
+            mrd_buf *joined)
+{
+    mrd_bytes sent = { data->sent.data, data->sent.len };
+    mrd_probe_sent half;
+    mrd_probe probe;
+    size_t at = 0;
+
+    while (at < sent.len && mrd_probe_sent_decode(sent, &at, &half) == MRD_OK) {
+        if (half.id.agent != n->key || join == NULL)
+            continue;
+        if (!recall(n, &half.id, &probe)) {
+            if (join(self, &half, &probe) != MRD_OK)
+                continue; /* counted by the joiner; loses only this sample */
+            follow(n, &probe);
+        }
+        mrd_probe_encode(&probe, joined);
+    }
+}
+
+void
+mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
+                    mrd_probe_join_fn *join, void *self, mrd_buf *joined)
+{
+    mrd_buf_reset(joined);
+    take_whole(n, t, data, joined);
+    take_halves(n, data, join, self, joined);
+    for (size_t i = 0; i < data->n_breaks && n->follow != NULL; i++) {
+        mrd_epoch_break b = mrd_clock_break_of(data->breaks[i]);
+
+        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES && mrd_clock_break_sane(data->breaks[i]))
+            mrd_follow_break(n->follow, &b);
+    }
+    if (data->n_readings > 0 &&
+        mrd_host_reading_take(&n->reading, data->readings[data->n_readings - 1]))
+        n->has_reading = true;
+    if (joined->err != MRD_OK)
+        mrd_buf_reset(joined);
+    data->sent.len = 0;
+    data->joined = (ProtobufCBinaryData){ joined->len, joined->p };
+}
+
+bool
+mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to, mrd_local_ns local,
+                         mrd_local_ns received, bool answer, bool *ret_violated)
+{
+    int64_t session = mrd_sat_add(received.ns, t->offset), by;
+    mrd_align_bound bound;
+    mrd_sess_ns at;
+
+    if (n->follow == NULL || local.ns == 0 || !mrd_time_sane(local.ns) ||
+        !mrd_time_sane(received.ns) || !mrd_follow_live(n->follow, local, &at, &bound) ||
+        bound.quality < MRD_ALIGN_EXTRAPOLATED) /* says itself that it is not to be trusted */
+        return false;
+    by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
+    to->checked++;
+    *ret_violated = by > 0;
+    if (by <= 0)
+        return true;
+    to->violations++;
+    to->worst = by > to->worst ? by : to->worst;
+    return true;
+}
+
+bool
+mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local, Mrd__ClockEstimate *ret,
+                  char text[24])
+{
+    mrd_align_bound bound;
+    mrd_dur_ns now, best;
+    mrd_sess_ns at, later;
+    uint32_t radius;
+
+    mrd__clock_estimate__init(ret);
+    ret->at_local_ns = local.ns;
+    ret->state = text;
+    if (t->same_clock && !n->simulated && strcmp(n->boot_id, t->boot_id) == 0) {
+        ret->offset_ns = t->offset;
+        mrd_text_set(text, 24, "aligned");
+        return true;
+    }
+    if (n->follow == NULL || local.ns == 0 || !mrd_time_sane(local.ns) ||
+        !mrd_follow_live(n->follow, local, &at, &bound) || !mrd_time_sane(at.ns))
+        return false;
+    radius = mrd_align_radius(at, &bound);
+    mrd_follow_width(n->follow, &now, &best);
+    ret->offset_ns = at.ns - local.ns;
+    ret->bound_ns = radius == UINT32_MAX ? -1 : (int64_t) radius;
+    ret->probe_faster = best > 0 && now > 2 * best;
+    mrd_text_set(text, 24, mrd_align_quality_text(bound.quality));
+    if (mrd_follow_live(n->follow, (mrd_local_ns){ local.ns + MRD_SEC }, &later, &bound) &&
+        mrd_align_radius(later, &bound) != UINT32_MAX) {
+        int64_t wider = (int64_t) mrd_align_radius(later, &bound) - (int64_t) radius;
+
+        ret->rate_ppb = mrd_sat_sub(later.ns, at.ns + MRD_SEC);
+        ret->drift_ppb = wider > 0 ? (uint64_t) wider : 1;
+    }
+    return true;
+}

@@ -1,0 +1,241 @@
+/* What people ask for over HTTP: start, stop, merge, delete, forget. Triggers are in triggers.c. */
+#include "aggregator/core/state.h"
+
+#include <stdio.h>
+
+#include "aggregator/core/text.h"
+#include "base/obj.h"
+
+void
+mrd_session_request_fini(mrd_session_request *r)
+{
+    mrd_select_fini(&r->select);
+    mrd_strlist_fini(&r->counters);
+}
+
+/* The session of a command; NULL: it was answered. */
+static mrd_session *
+find(mrd_core *c, uint64_t ticket, uint64_t id)
+{
+    mrd_session *s = mrd_core_session(c, id);
+    mrd_why why = { 0 };
+
+    if (s == NULL) {
+        mrd_why_set(&why, MRD_NOTFOUND, 0, "there is no such session");
+        mrd_core_answer(c, ticket, &why, 0);
+    }
+    return s;
+}
+
+/* ---- Start ---- */
+
+static mrd_err
+start_allowed(mrd_core *c, mrd_why *why)
+{
+    int64_t open = 0;
+
+    for (size_t i = 0; i < c->n_sessions; i++)
+        open += mrd_session_is_open(c->sessions[i]);
+    if (open >= c->limits.max_open_sessions) {
+        c->stats.limited[MRD_LIMIT_OPEN_SESSIONS]++;
+        return mrd_why_set(
+            why, MRD_LIMIT, 0,
+            "%lld sessions are open, which is the limit (--max-open-sessions): stop one",
+            (long long) open);
+    }
+    if ((int64_t) c->n_sessions >= c->limits.max_sessions) {
+        c->stats.limited[MRD_LIMIT_SESSIONS]++;
+        return mrd_why_set(
+            why, MRD_LIMIT, 0,
+            "the store holds %zu sessions, which is the limit (--max-sessions): delete some",
+            c->n_sessions);
+    }
+    if (c->disk_full)
+        return mrd_why_set(why, MRD_FULL, 0, "%s", c->disk_message);
+    return MRD_OK;
+}
+
+static bool
+id_is_taken(const mrd_core *c, uint64_t id)
+{
+    for (size_t i = 0; i < c->n_sessions; i++) { /* deleted ones too: their folder is there */
+        if (c->sessions[i]->id == id)
+            return true;
+    }
+    return false;
+}
+
+static void
+fill(mrd_core *c, mrd_session *s, mrd_session_request *r)
+{
+    s->created = c->now.wall;
+    do
+        s->id = mrd_session_id_new(s->created.ns, (uint16_t) mrd_core_random(c));
+    while (id_is_taken(c, s->id));
+    mrd_session_id_text(s->id, s->text);
+    mrd_text_set(s->timeline, sizeof(s->timeline), c->timescale.timeline);
+    mrd_text_set(s->name, sizeof(s->name), r->name);
+    mrd_text_set(s->require, sizeof(s->require), r->require == NULL ? "any" : r->require);
+    s->recorder = r->recorder;
+    s->duration = r->duration;
+    s->recorder_dur = r->recorder_dur;
+    s->recorder_bytes = r->recorder_bytes;
+    mrd_text_set(s->device_profiles, sizeof(s->device_profiles), r->device_profiles);
+    s->auto_merge = r->auto_merge;
+    s->select = r->select;
+    s->counters = r->counters;
+    r->select = (mrd_select){ 0 };
+    r->counters = (mrd_strlist){ 0 };
+    snprintf(s->counter_period, sizeof(s->counter_period), "%lld",
+             (long long) (r->counter_period == 0 ? MRD_SEC : r->counter_period));
+    mrd_session_touch(s);
+}
+
+/* It waits for its manifest before anything happens to it. */
+static mrd_err
+make(mrd_core *c, uint64_t ticket, mrd_session_request *r, mrd_why *why)
+{
+    mrd_session *s;
+    mrd_err err = start_allowed(c, why);
+
+    if (err != MRD_OK)
+        return err;
+    if ((s = calloc(1, sizeof(*s))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "session");
+    fill(c, s, r);
+    if (mrd_core_add_session(c, s) != MRD_OK) {
+        mrd_session_free(s);
+        return mrd_why_set(why, MRD_NOMEM, 0, "session");
+    }
+    if (mrd_core_await(c, ticket, s, s->id) != MRD_OK) {
+        c->n_sessions--;
+        mrd_session_free(s);
+        return mrd_why_set(why, MRD_LIMIT, 0,
+                           "as many commands wait for the disk as may: try again");
+    }
+    mrd_core_save(c, s);
+    return MRD_OK;
+}
+
+void
+mrd_core_start(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_session_request *r)
+{
+    mrd_why why = { 0 };
+
+    mrd_core_enter(c, now);
+    if (make(c, ticket, r, &why) != MRD_OK)
+        mrd_core_answer(c, ticket, &why, 0);
+    mrd_session_request_fini(r);
+}
+
+/* ---- The others ---- */
+
+void
+mrd_core_stop(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
+{
+    mrd_why why = { 0 };
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = find(c, ticket, id)) == NULL)
+        return;
+    if (s->state > MRD_SESSION_STOPPING) {
+        mrd_why_set(&why, MRD_STATE, 0, "session %s is %s already", s->text,
+                    mrd_session_state_text(s->state));
+        mrd_core_answer(c, ticket, &why, 0);
+        return;
+    }
+    s->stop_requested = true;
+    mrd_session_touch(s);
+    if (mrd_core_await(c, ticket, s, 0) != MRD_OK) {
+        mrd_why_set(&why, MRD_LIMIT, 0, "as many commands wait for the disk as may: it stops");
+        mrd_core_answer(c, ticket, &why, 0);
+    }
+    mrd_session_run(c, s);
+    mrd_core_save(c, s);
+}
+
+void
+mrd_core_merge(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
+{
+    mrd_why why = { 0 };
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = find(c, ticket, id)) == NULL)
+        return;
+    if (s->state != MRD_SESSION_COMPLETE)
+        mrd_why_set(&why, MRD_STATE, 0, "session %s is %s: only a complete one is merged again",
+                    s->text, mrd_session_state_text(s->state));
+    else if (mrd_session_is_merging(s))
+        mrd_why_set(&why, MRD_BUSY, 0, "session %s is being merged already", s->text);
+    else
+        mrd_core_begin_merge(c, s);
+    mrd_core_answer(c, ticket, why.err == MRD_OK ? NULL : &why, 0);
+}
+
+void
+mrd_core_delete(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
+{
+    mrd_why why = { 0 };
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = find(c, ticket, id)) == NULL)
+        return;
+    if (s->state < MRD_SESSION_MERGING) {
+        mrd_why_set(&why, MRD_STATE, 0, "session %s is %s: stop it first", s->text,
+                    mrd_session_state_text(s->state));
+        mrd_core_answer(c, ticket, &why, 0);
+        return;
+    }
+    if (mrd_session_is_merging(s))
+        mrd_effects_add(&c->out, MRD_DO_CANCEL)->session = s;
+    mrd_core_retire(c, s);
+    mrd_core_answer(c, ticket, NULL, 0);
+}
+
+void
+mrd_core_serve(mrd_core *c, mrd_core_time now, uint64_t id, int by)
+{
+    mrd_core_enter(c, now);
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        if (c->sessions[i]->id == id)
+            c->sessions[i]->served += (unsigned) by;
+    }
+}
+
+static mrd_err
+forget(mrd_core *c, mrd_str instance_id, mrd_why *why)
+{
+    for (size_t i = 0; i < c->nodes.n; i++) {
+        mrd_node *n = c->nodes.v[i];
+
+        if (n->forget || !mrd_str_is(instance_id, n->instance_id))
+            continue;
+        if (mrd_core_is_alive(c, n))
+            return mrd_why_set(why, MRD_STATE, 0,
+                               "node %s is connected and would be known again at once: stop its "
+                               "meridian-agent first",
+                               n->instance_id);
+        for (size_t k = 0; k < c->n_sessions; k++) { /* what open ones say when it is given up */
+            mrd_part *p = mrd_session_part(c->sessions[k], n->instance_id);
+
+            if (p != NULL && mrd_session_is_open(c->sessions[k]))
+                p->lost = n->seen_wall;
+        }
+        n->forget = c->registry.changed = true;
+        return MRD_OK;
+    }
+    return mrd_why_set(why, MRD_NOTFOUND, 0, "no node '" MRD_STR_FMT "' is known",
+                       MRD_STR_ARG(instance_id));
+}
+
+void
+mrd_core_forget(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_str instance_id)
+{
+    mrd_why why = { 0 };
+
+    mrd_core_enter(c, now);
+    mrd_core_answer(c, ticket, forget(c, instance_id, &why) == MRD_OK ? NULL : &why, 0);
+}

@@ -1,0 +1,38 @@
+/*
+ * aggregator/core/counts.h - what an agent counts of its events, and where the rest went:
+ *     begun = delivered + lost (by cause) + held
+ * Plain values; times are local ns of the node.
+ */
+#ifndef MRD_AGGREGATOR_CORE_COUNTS_H
+#define MRD_AGGREGATOR_CORE_COUNTS_H
+
+#include "aggregator/core/limits.h"
+#include "base/json.h"
+#include "proto/wire.h"
+
+typedef struct {
+    char cause[48];
+    uint64_t count;
+    mrd_local_ns first, last;
+} mrd_loss;
+
+typedef struct {
+    uint64_t begun, delivered, held;
+    uint64_t clock_lost;             /* frames of clock data, which hold no events */
+    mrd_loss losses[MRD_LOSSES_MAX]; /* the last one gathers what does not fit */
+    unsigned n_losses;
+} mrd_counts;
+
+void mrd_counts_add(mrd_counts *to, const mrd_counts *from);
+void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
+/* Takes `last` off `from`, cause by cause. */
+void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
+void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* NULL: stays */
+uint64_t mrd_counts_lost(const mrd_counts *c);
+/* Those of them that nobody had asked for: no session wanted them, or a flight recorder made room.
+ */
+uint64_t mrd_counts_unwanted(const mrd_counts *c);
+mrd_json *mrd_counts_json(const mrd_counts *c); /* NULL without memory */
+void mrd_counts_load(mrd_counts *to, const mrd_json *o);
+
+#endif

@@ -1,0 +1,107 @@
+/* What a node should be told about its sessions, with the answers to its hellos and heartbeats. */
+#include "aggregator/core/state.h"
+
+#define TRIGGERS_AGAIN 16 /* the last ones; nodes remember more */
+
+static const Mrd__SessionStatus *
+status_of(const Mrd__Heartbeat *hb, uint64_t session)
+{
+    for (size_t i = 0; hb != NULL && i < hb->n_sessions; i++) {
+        if (hb->sessions[i]->session == session)
+            return hb->sessions[i];
+    }
+    return NULL;
+}
+
+/* What the node does not know yet about an open session, CONTROL_NONE: nothing. What is decided but
+ * not on disk is told to nobody. */
+static Mrd__ControlType
+directive_for(const mrd_session *s, const mrd_node *n, const Mrd__SessionStatus *st)
+{
+    const mrd_part *p = mrd_session_part(s, n->instance_id);
+    Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
+
+    /* Who was merely silent when asked (its control connection comes back after its data
+     * connection, say), or away, joins late. */
+    if (p != NULL && p->state == MRD_PART_REFUSED && p->err != MRD_TIMEOUT)
+        return MRD__CONTROL_TYPE__CONTROL_NONE;
+    if (s->step == MRD_STEP_RECORD && mrd_select_matches(&s->select, n->instance_id) &&
+        (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
+        return MRD__CONTROL_TYPE__CONTROL_GO;
+    if (s->step == MRD_STEP_FLUSH &&
+        (phase == MRD__NODE_PHASE__NODE_RECORDING || phase == MRD__NODE_PHASE__NODE_ARMED))
+        return MRD__CONTROL_TYPE__CONTROL_STOP;
+    return MRD__CONTROL_TYPE__CONTROL_NONE;
+}
+
+static bool
+lists(const Mrd__SessionStatus *st, uint64_t trigger)
+{
+    for (size_t i = 0; i < st->n_triggers; i++) {
+        if (st->triggers[i] == trigger)
+            return true;
+    }
+    return false;
+}
+
+/* The first of the last triggers that the node missed, busy or away when all were told, while it
+ * still holds something of the window; NULL: none. */
+static const mrd_trigger *
+missed_trigger(const mrd_core *c, const mrd_session *s, const Mrd__SessionStatus *st)
+{
+    size_t first = s->n_triggers > TRIGGERS_AGAIN ? s->n_triggers - TRIGGERS_AGAIN : 0;
+    int64_t now = mrd_core_session_now(c).ns;
+
+    if (!s->recorder || s->step != MRD_STEP_RECORD || st == NULL ||
+        st->phase != MRD__NODE_PHASE__NODE_RECORDING)
+        return NULL;
+    for (size_t i = first; i < s->n_triggers; i++) {
+        const mrd_trigger *t = &s->triggers[i];
+
+        if (t->sent && (s->recorder_dur == 0 || t->to.ns > now - s->recorder_dur) &&
+            !lists(st, t->id))
+            return t;
+    }
+    return NULL;
+}
+
+static void
+add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *s, const mrd_trigger *t)
+{
+    to->directives[to->n_directives++] =
+        (mrd_directive){ .type = type, .id = id, .session = s, .trigger = t };
+}
+
+/* Sessions that are over, or that nobody knows. */
+static void
+cancel_others(const mrd_core *c, const Mrd__Heartbeat *hb, mrd_effect *to)
+{
+    for (size_t i = 0; i < hb->n_sessions && to->n_directives < MRD_DIRECTIVES_MAX; i++) {
+        const Mrd__SessionStatus *st = hb->sessions[i];
+        const mrd_session *s = mrd_core_session(c, st->session);
+
+        if ((s == NULL || !mrd_session_is_open(s)) && st->phase != MRD__NODE_PHASE__NODE_FLUSHED &&
+            st->phase != MRD__NODE_PHASE__NODE_REFUSED)
+            add(to, MRD__CONTROL_TYPE__CONTROL_CANCEL, st->session, NULL, NULL);
+    }
+}
+
+void
+mrd_core_directives(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb, mrd_effect *to)
+{
+    for (size_t i = 0; i < c->n_sessions && to->n_directives < MRD_DIRECTIVES_MAX; i++) {
+        const mrd_session *s = c->sessions[i];
+        const Mrd__SessionStatus *st = status_of(hb, s->id);
+        const mrd_trigger *missed;
+        Mrd__ControlType type;
+
+        if (!mrd_session_is_open(s))
+            continue;
+        if ((type = directive_for(s, n, st)) != MRD__CONTROL_TYPE__CONTROL_NONE)
+            add(to, type, s->id, s, NULL);
+        else if ((missed = missed_trigger(c, s, st)) != NULL)
+            add(to, MRD__CONTROL_TYPE__CONTROL_TRIGGER, s->id, s, missed);
+    }
+    if (hb != NULL)
+        cancel_others(c, hb, to);
+}

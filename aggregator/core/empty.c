@@ -1,0 +1,134 @@
+/* What there was to record, node by node, and why a session that is over has nothing but counters. */
+#include "aggregator/core/empty.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "aggregator/core/json.h"
+#include "base/obj.h"
+#include "trace/model/catalog.h"
+
+/* A count that is less than before is that of another run of the agent. */
+void
+mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
+{
+    mrd_tally *t = &p->tally;
+
+    if (tally == NULL)
+        return;
+    if (tally->chosen < t->last)
+        t->before += t->last;
+    t->known = true;
+    t->last = tally->chosen;
+    t->left_out = tally->left_out;
+    t->processes = tally->processes > t->processes ? tally->processes : t->processes;
+    t->selected = tally->selected > t->selected ? tally->selected : t->selected;
+}
+
+mrd_json *
+mrd_part_tally_json(const mrd_part *p)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    mrd_json_set(o, "chosen", mrd_json_new_count(p->tally.before + p->tally.last));
+    mrd_json_set(o, "left_out", mrd_json_new_count(p->tally.left_out));
+    mrd_json_set(o, "processes", mrd_json_new_int(p->tally.processes));
+    mrd_json_set(o, "selected", mrd_json_new_int(p->tally.selected));
+    return o;
+}
+
+void
+mrd_part_tally_load(mrd_part *p, const mrd_json *o)
+{
+    if (o == NULL)
+        return;
+    p->tally = (mrd_tally){ .known = true,
+                            .last = (uint64_t) mrd_json_int(o, "chosen", 0),
+                            .left_out = (uint64_t) mrd_json_int(o, "left_out", 0),
+                            .processes = (unsigned) mrd_json_int(o, "processes", 0),
+                            .selected = (unsigned) mrd_json_int(o, "selected", 0) };
+}
+
+/* Nothing but counters was asked for. */
+static bool
+wants_counters_only(const mrd_select *s)
+{
+    for (size_t i = 0; i < s->sources.n; i++) {
+        if (strcmp(s->sources.v[i], mrd_source_text(MRD_SRC_HOST)) != 0 &&
+            strcmp(s->sources.v[i], mrd_source_text(MRD_SRC_DEVCTR)) != 0)
+            return false;
+    }
+    return s->sources.n > 0;
+}
+
+typedef struct {
+    uint64_t events, chosen, left_out, dropped;
+    unsigned processes, selected;
+    bool known;
+} sums;
+
+static sums
+sum(const mrd_session *s)
+{
+    sums all = { .known = true };
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const mrd_part *p = s->parts[i];
+
+        all.known = all.known && p->tally.known;
+        all.events += p->events;
+        all.chosen += p->tally.before + p->tally.last;
+        all.left_out += p->tally.left_out;
+        all.processes += p->tally.processes;
+        all.selected += p->tally.selected;
+        all.dropped += mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
+    }
+    return all;
+}
+
+static const char *
+asked_for(const mrd_select *s)
+{
+    return s->types.n > 0    ? "event types"
+           : s->cores.n > 0  ? "cores"
+           : s->jobs.n > 0   ? "job"
+           : s->ranks.n > 0  ? "ranks"
+           : s->sources.n > 0 ? "sources"
+                              : "processes";
+}
+
+bool
+mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
+{
+    sums all;
+
+    if ((s->state != MRD_SESSION_MERGING && s->state != MRD_SESSION_COMPLETE) ||
+        wants_counters_only(&s->select))
+        return false;
+    all = sum(s);
+    /* What a flight recorder holds is recorded when it is shipped. */
+    if (all.known && !s->recorder ? all.chosen > 0 : all.events > 0)
+        return false;
+    if (s->n_parts == 0)
+        snprintf(text, MRD_WHY_MAX, "no node took part");
+    else if (s->recorder && s->n_triggers == 0)
+        snprintf(text, MRD_WHY_MAX, "no trigger asked for a window of this flight recorder");
+    else if (all.dropped > 0)
+        snprintf(text, MRD_WHY_MAX, "all there was is lost: %" PRIu64 " events", all.dropped);
+    else if (!all.known)
+        snprintf(text, MRD_WHY_MAX, "no node sent an event");
+    else if (all.processes == 0)
+        snprintf(text, MRD_WHY_MAX,
+                 "no process that records was there: is libmeridian.so loaded into the programs "
+                 "(LD_PRELOAD, MERIDIAN_ENABLE=1), and the ring directory that of the agent?");
+    else if (all.selected == 0)
+        snprintf(text, MRD_WHY_MAX, "of %u processes none is of the %s asked for", all.processes,
+                 asked_for(&s->select));
+    else if (all.left_out > 0)
+        snprintf(text, MRD_WHY_MAX, "none of the %" PRIu64 " events there were is of the %s asked for",
+                 all.left_out, asked_for(&s->select));
+    else
+        snprintf(text, MRD_WHY_MAX, "%u processes were there and did nothing that is recorded",
+                 all.selected);
+    return true;
+}

@@ -1,0 +1,16 @@
+/*
+ * aggregator/core/empty.h - what there was to record, node by node, and why a session that is over
+ * has nothing but counters.
+ */
+#ifndef MRD_AGGREGATOR_CORE_EMPTY_H
+#define MRD_AGGREGATOR_CORE_EMPTY_H
+
+#include "aggregator/core/session.h"
+
+void mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally); /* NULL: not told */
+mrd_json *mrd_part_tally_json(const mrd_part *p);                 /* NULL without memory */
+void mrd_part_tally_load(mrd_part *p, const mrd_json *o);
+/* Of a session that is over: why nothing was recorded but counters; false: something was. */
+bool mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX]);
+
+#endif

@@ -1,0 +1,325 @@
+/* Frames of nodes: who sends them, which are taken, and what is answered when they are durable. */
+#include "aggregator/core/state.h"
+
+#include <stdio.h>
+
+#include "aggregator/core/text.h"
+
+static void
+ack(mrd_core *c, uint64_t ticket, Mrd__AckStatus status, mrd_err err, const char *text,
+    uint32_t retry_ms)
+{
+    mrd_effect *e = mrd_effects_add(&c->out, MRD_DO_ACK);
+
+    e->ticket = ticket;
+    e->status = status;
+    e->err = err;
+    e->retry_ms = retry_ms;
+    mrd_text_set(e->text, sizeof(e->text), text);
+}
+
+static void
+refuse(mrd_core *c, uint64_t ticket, mrd_err err, const char *text)
+{
+    c->stats.refused++;
+    mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-FRAME-REFUSED", "Frame refused: reason=%s", text);
+    ack(c, ticket, MRD__ACK_STATUS__ACK_REFUSED, err, text, 0);
+}
+
+void
+mrd_core_refuse_frame(mrd_core *c, mrd_core_time now, uint64_t ticket, const mrd_why *why)
+{
+    mrd_core_enter(c, now);
+    refuse(c, ticket, why->err, why->text);
+}
+
+void
+mrd_core_bad_frame(mrd_core *c, mrd_core_time now, uint64_t ticket, const mrd_why *why)
+{
+    mrd_core_enter(c, now);
+    c->stats.bad_frames++;
+    refuse(c, ticket, why->err, why->text);
+}
+
+bool
+mrd_core_sender(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t conn, const mrd_frame *f,
+                mrd_node **ret_node)
+{
+    mrd_node *n;
+
+    mrd_core_enter(c, now);
+    n = mrd_nodes_by_conn(&c->nodes, conn);
+    if (n != NULL && n->proof_epoch != c->proof_epoch && f->type != MRD_FRAME_HELLO)
+        n = NULL; /* it proves itself again before anything else counts */
+    if (n == NULL && f->type != MRD_FRAME_HELLO && f->type != MRD_FRAME_PROBE) {
+        ack(c, ticket, MRD__ACK_STATUS__ACK_HELLO_FIRST, MRD_STATE, "say hello first", 0);
+        return false;
+    }
+    if (n != NULL && f->type != MRD_FRAME_HELLO && f->agent != n->key) {
+        refuse(c, ticket, MRD_DENIED, "frame of an agent that this connection is not");
+        return false;
+    }
+    if (n != NULL) {
+        n->seen = now.local;
+        n->seen_wall = now.wall;
+        n->forget = false;
+    }
+    *ret_node = n;
+    return true;
+}
+
+/* ---- Limits ---- */
+
+static void
+limited(mrd_core *c, mrd_node *n, mrd_limit_kind kind)
+{
+    if (n->limited_by != kind || c->now.local.ns - n->limited_at.ns > 60 * MRD_SEC)
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-LIMIT", "Agent held back: node=%s limit=%s",
+                        n->instance_id, mrd_limit_text(kind));
+    c->stats.limited[kind]++;
+    n->slowed++;
+    n->limited_by = kind;
+    n->limited_at = c->now.local;
+}
+
+void
+mrd_core_limited(mrd_core *c, mrd_core_time now, mrd_node *n, mrd_limit_kind kind)
+{
+    mrd_core_enter(c, now);
+    limited(c, n, kind);
+}
+
+/* Both limits are for what is stored: events, clock data and artifacts. */
+static uint32_t
+rate_wait(mrd_core *c, mrd_node *n, size_t bytes)
+{
+    mrd_limit_kind kind = MRD_LIMIT_AGENT_RATE;
+    uint32_t ms = mrd_bucket_take(&n->bucket, c->limits.agent_rate, c->now.local, bytes);
+
+    if (ms == 0) {
+        kind = MRD_LIMIT_TOTAL_RATE;
+        ms = mrd_bucket_take(&c->bucket, c->limits.total_rate, c->now.local, bytes);
+    }
+    if (ms > 0) {
+        c->stats.slowed++;
+        limited(c, n, kind);
+    }
+    return ms;
+}
+
+uint32_t
+mrd_core_rate_wait(mrd_core *c, mrd_core_time now, mrd_node *n, size_t bytes)
+{
+    mrd_core_enter(c, now);
+    return rate_wait(c, n, bytes);
+}
+
+/* Clock data is little, and without it the events of the whole session lose their bound: a part of
+ * the disk's reserve is for it. A disk that is really full says so when it is written. */
+static bool
+is_spared(mrd_core *c, const mrd_frame *f, size_t len)
+{
+    if (f->type != MRD_FRAME_CLOCK_DATA || (int64_t) len > c->clock_spare)
+        return false;
+    c->clock_spare -= (int64_t) len;
+    return true;
+}
+
+/* ---- Numbered frames ---- */
+
+/* Where a frame is being made durable already; NULL: nowhere. */
+static const mrd_pending *
+same_pending(const mrd_core *c, const mrd_part *p, const mrd_frame *f)
+{
+    for (unsigned i = 0; i < c->n_pending; i++) {
+        const mrd_pending *w = &c->pending[i];
+
+        if (w->part == p && w->frame.epoch == f->epoch && w->frame.seq == f->seq &&
+            w->first == w->ticket)
+            return w;
+    }
+    return NULL;
+}
+
+static void
+not_stored(mrd_core *c, uint64_t ticket, const mrd_why *why)
+{
+    c->stats.not_stored++;
+    if (why->err == MRD_FULL && !c->disk_full) {
+        mrd_core_disk_is(c, true);
+        snprintf(c->disk_message, sizeof(c->disk_message),
+                 "the store is full: delete sessions or enlarge it (%.180s)", why->text);
+        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-DISK-FULL",
+                        "Nothing more is acknowledged until there is room: reason=%s", why->text);
+    }
+    ack(c, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
+}
+
+/* The session and part that a numbered frame belongs to; NULL: it was answered. */
+static mrd_part *
+part_for(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_frame *f, mrd_session **ret_session)
+{
+    mrd_session *s = mrd_core_session(c, f->session);
+    char text[160], id[MRD_SESSION_TEXT];
+    mrd_part *p;
+
+    mrd_session_id_text(f->session, id);
+    if (s == NULL || !mrd_session_is_open(s)) {
+        snprintf(text, sizeof(text), "session %s %s", id,
+                 s == NULL ? "is not known here (it may have been deleted)"
+                           : "is closed and takes no more events");
+        refuse(c, ticket, s == NULL ? MRD_NOTFOUND : MRD_STATE, text);
+        return NULL;
+    }
+    if ((p = mrd_session_part(s, n->instance_id)) == NULL &&
+        (p = mrd_core_add_part(c, s, n)) == NULL) {
+        mrd_effects_add(&c->out, MRD_DO_DROP)->ticket = ticket;
+        return NULL;
+    }
+    *ret_session = s;
+    return p;
+}
+
+/* False: it was answered, and is not taken now. */
+static bool
+admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_frame *f, size_t len)
+{
+    char text[MRD_TEXT_MAX];
+    mrd_why why = { 0 };
+    uint32_t wait_ms = rate_wait(c, n, len);
+
+    if (wait_ms > 0) {
+        ack(c, ticket, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
+            "more bytes per second than the aggregator may take", wait_ms);
+        return false;
+    }
+    if (c->disk_full && !is_spared(c, f, len)) {
+        mrd_why_set(&why, MRD_FULL, 0, "%s", c->disk_message);
+        limited(c, n, MRD_LIMIT_DISK);
+        not_stored(c, ticket, &why);
+        return false;
+    }
+    if (mrd_part_may_store(p, f) == MRD_OK)
+        return true;
+    /* What can never be stored is refused at once: sent again and again, it would only hold up what
+     * comes behind it. */
+    limited(c, n, MRD_LIMIT_EPOCHS);
+    snprintf(text, sizeof(text),
+             "node %s began more than %d epochs in one session, or leaves more gaps than can be "
+             "remembered",
+             p->instance_id, MRD_EPOCHS_MAX);
+    refuse(c, ticket, MRD_LIMIT, text);
+    return false;
+}
+
+static void
+check_causality(mrd_core *c, mrd_node *n, mrd_part *p, const mrd_frame *f, mrd_local_ns received)
+{
+    bool violated;
+
+    if (f->type != MRD_FRAME_BATCH || f->clock != MRD__CLOCK_KIND__CLOCK_RAW ||
+        !mrd_node_check_causality(n, &c->timescale, &p->causality, (mrd_local_ns){ f->last_ns },
+                                  received, false, &violated))
+        return;
+    c->stats.clock_frames++;
+    c->stats.clock_frame_violations += violated;
+}
+
+void
+mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, const mrd_frame *f,
+                  size_t len, mrd_local_ns received)
+{
+    const mrd_pending *same;
+    mrd_pending *w;
+    mrd_session *s;
+    mrd_effect *e;
+    mrd_part *p;
+
+    mrd_core_enter(c, now);
+    if ((p = part_for(c, ticket, n, f, &s)) == NULL)
+        return;
+    if (mrd_part_has(p, f)) {
+        c->stats.duplicates++;
+        ack(c, ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
+        return;
+    }
+    if (c->n_pending == MRD_PENDING_MAX) { /* more than the link lets wait: it comes again */
+        mrd_effects_add(&c->out, MRD_DO_DROP)->ticket = ticket;
+        return;
+    }
+    same = same_pending(c, p, f);
+    if (same == NULL && !admit(c, ticket, n, p, f, len))
+        return;
+    w = &c->pending[c->n_pending++];
+    *w = (mrd_pending){ .ticket = ticket,
+                        .first = same == NULL ? ticket : same->ticket,
+                        .session = s,
+                        .part = p,
+                        .node = n,
+                        .frame = *f };
+    if (same != NULL)
+        return; /* answered with the one it repeats */
+    check_causality(c, n, p, f, received);
+    e = mrd_effects_add(&c->out, MRD_DO_APPEND);
+    e->ticket = ticket;
+    e->session = s;
+    e->part = p;
+    e->node = n;
+    e->frame = *f;
+}
+
+/* Counts and acknowledges, or says why not. */
+static void
+settle(mrd_core *c, mrd_pending *w, mrd_why *why)
+{
+    if (why->err == MRD_OK && mrd_part_stored(w->part, &w->frame) != MRD_OK)
+        mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than can be remembered",
+                    w->part->instance_id);
+    if (why->err != MRD_OK)
+        return;
+    w->part->in_journal = true;
+    w->node->frames++;
+    w->node->bytes += MRD_FRAME_HEADER + w->frame.body_len;
+    w->node->events += w->frame.events;
+    c->stats.frames++;
+    c->stats.bytes += MRD_FRAME_HEADER + w->frame.body_len;
+    c->stats.events += w->frame.events;
+    mrd_session_touch(w->session);
+    ack(c, w->ticket, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
+}
+
+static void
+settle_failed(mrd_core *c, uint64_t ticket, const mrd_why *why)
+{
+    if (why->err == MRD_FULL || why->err == MRD_IO || why->err == MRD_NOMEM ||
+        why->err == MRD_LIMIT || why->err == MRD_CLOSED)
+        not_stored(c, ticket, why);
+    else
+        refuse(c, ticket, why->err, why->text);
+}
+
+void
+mrd_core_stored(mrd_core *c, mrd_core_time now, uint64_t ticket, const mrd_why *failed)
+{
+    mrd_why why = failed == NULL ? (mrd_why){ 0 } : *failed;
+    unsigned kept = 0;
+
+    mrd_core_enter(c, now);
+    for (unsigned i = 0; i < c->n_pending; i++) { /* the first one comes before its repetitions */
+        mrd_pending *w = &c->pending[i];
+
+        if (w->first != ticket) {
+            c->pending[kept++] = *w;
+            continue;
+        }
+        if (w->ticket == ticket)
+            settle(c, w, &why);
+        if (why.err != MRD_OK)
+            settle_failed(c, w->ticket, &why);
+        else if (w->ticket != ticket) {
+            c->stats.duplicates++;
+            ack(c, w->ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
+        }
+    }
+    c->n_pending = kept;
+}

@@ -1,0 +1,62 @@
+/*
+ * aggregator/core/limits.h - how much the core of the aggregator takes: sizes that are fixed, and
+ * limits that options set.
+ */
+#ifndef MRD_AGGREGATOR_CORE_LIMITS_H
+#define MRD_AGGREGATOR_CORE_LIMITS_H
+
+#include "base/clock.h"
+
+#define MRD_NODE_ID_MAX    129   /* instance id with its NUL */
+#define MRD_TEXT_MAX       256   /* a name or a short message with its NUL */
+#define MRD_LOSSES_MAX     16    /* causes of one node in one session */
+#define MRD_TRIGGERS_MAX   1024  /* of a session */
+#define MRD_ARTIFACTS_MAX  65536 /* of a session */
+#define MRD_COUNTERS_MAX   64    /* patterns of counters of one session */
+#define MRD_PROFILES_MAX   256   /* device profiles of one node in one session */
+#define MRD_EPOCHS_MAX     64    /* restarts of one agent with a lost spool, per session */
+#define MRD_PENDING_MAX    256   /* frames that wait for a disk sync */
+#define MRD_SURVEYS_MAX    256   /* questions to all nodes under way at one time */
+#define MRD_COMMANDS_MAX   256   /* commands that wait for a manifest */
+#define MRD_EFFECTS_MAX    1024  /* of one input */
+#define MRD_DIRECTIVES_MAX 16    /* in one answer to a node */
+
+/* Set by options; 0 means none where the comment says so. */
+typedef struct {
+    int64_t agent_rate, total_rate; /* bytes/s, 0: no limit */
+    int64_t max_nodes, max_sessions, max_open_sessions;
+    int64_t disk_reserve; /* bytes that must stay free */
+    mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
+    mrd_dur_ns retain;     /* 0: for ever */
+    int64_t retain_bytes;  /* 0: no limit */
+    int64_t session_bytes; /* 0: no limit */
+} mrd_core_limits;
+
+/* What a limit held back, for /metrics and the states of nodes. */
+typedef enum {
+    MRD_LIMIT_NONE,
+    MRD_LIMIT_AGENT_RATE,
+    MRD_LIMIT_TOTAL_RATE,
+    MRD_LIMIT_CONNECTIONS,
+    MRD_LIMIT_NODES,
+    MRD_LIMIT_SESSIONS,
+    MRD_LIMIT_OPEN_SESSIONS,
+    MRD_LIMIT_SESSION_SIZE,
+    MRD_LIMIT_DISK,
+    MRD_LIMIT_UPLOADS,
+    MRD_LIMIT_EPOCHS, /* of one agent, and gaps in its numbers */
+    MRD_LIMIT_KINDS
+} mrd_limit_kind;
+
+const char *mrd_limit_text(mrd_limit_kind kind); /* "agent-rate", as its option is called */
+
+/* Token bucket of one second. May go below zero, so that a frame larger than it passes once. */
+typedef struct {
+    int64_t bytes;
+    mrd_local_ns at;
+} mrd_bucket;
+
+/* Takes `want` bytes and returns 0, or takes nothing and returns the milliseconds to wait. */
+uint32_t mrd_bucket_take(mrd_bucket *bucket, int64_t rate, mrd_local_ns now, uint64_t want);
+
+#endif

@@ -1,0 +1,312 @@
+#include "aggregator/core/manifest.h"
+
+#include <stdlib.h>
+
+#include "aggregator/core/empty.h"
+#include "aggregator/core/json.h"
+#include "base/obj.h"
+
+#define MANIFEST_VERSION 1
+#define COVER_SLACK      (100 * MRD_MS)
+
+static mrd_json *
+epochs_json(const mrd_part *p, uint64_t *ret_missing)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    *ret_missing = 0;
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        const mrd_part_epoch *e = &p->epochs[i];
+        uint64_t missing = mrd_part_epoch_missing(e);
+        mrd_json *o = mrd_json_new_object();
+
+        *ret_missing += missing;
+        mrd_json_put_hex(o, "epoch", e->epoch);
+        mrd_json_set(o, "end", mrd_json_new_count(mrd_part_epoch_end(e)));
+        mrd_json_set(o, "missing", mrd_json_new_count(missing));
+        mrd_json_append(a, o);
+    }
+    return a;
+}
+
+/* How much of the window from start to stop (or now) the node recorded: less for who joined late,
+ * refused or was lost. Beginnings that differ by less than COVER_SLACK are the same. */
+static void
+put_coverage(const mrd_session *s, const mrd_part *p, mrd_sess_ns now, mrd_json *o)
+{
+    int64_t end = s->stop.ns != 0 && s->stop.ns < now.ns ? s->stop.ns : now.ns;
+    int64_t from = mrd_part_began(p).ns, to, holes = mrd_part_holes(p);
+
+    if (s->go.ns == 0 || end <= s->go.ns)
+        return;
+    from = from == 0 ? end : from;
+    from = from < s->go.ns + COVER_SLACK ? s->go.ns : from;
+    to = p->state == MRD_PART_LOST && p->lost.ns != 0 && p->lost.ns < end ? p->lost.ns : end;
+    if (to < from)
+        to = from = end;
+    holes = holes > to - from ? to - from : holes;
+    if (holes > 0)
+        mrd_json_set(o, "not_recorded_ns", mrd_json_new_int(holes));
+    mrd_json_put_instant(o, "covered_from", from);
+    mrd_json_put_instant(o, "covered_to", to);
+    mrd_json_set(o, "covered_ns", mrd_json_new_int(to - from - holes));
+    mrd_json_set(o, "window_ns", mrd_json_new_int(end - s->go.ns));
+}
+
+static mrd_json *
+part_clock_json(const mrd_part *p)
+{
+    mrd_json *o = mrd_clock_quality_json(&p->clock);
+
+    mrd_json_set(o, "frames_checked", mrd_json_new_count(p->causality.checked));
+    mrd_json_set(o, "frame_violations", mrd_json_new_count(p->causality.violations));
+    mrd_json_set(o, "frame_worst_ns", mrd_json_new_int(p->causality.worst));
+    if (p->has_reading)
+        mrd_json_set(o, "host", mrd_host_reading_json(&p->reading));
+    return o;
+}
+
+static mrd_json *
+part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
+{
+    mrd_json *o = mrd_json_new_object();
+    uint64_t missing = 0;
+
+    mrd_json_set(o, "instance_id", mrd_json_new_str(p->instance_id));
+    mrd_json_set(o, "host_name", mrd_json_new_str(p->host_name));
+    mrd_json_set(o, "boot_id", mrd_json_new_str(p->boot_id));
+    mrd_json_set(o, "state", mrd_json_new_str(mrd_part_state_text(p->state)));
+    if (p->message[0] != '\0')
+        mrd_json_set(o, "sentence", mrd_json_new_str(p->message));
+    if (p->err != MRD_OK)
+        mrd_json_set(o, "err", mrd_json_new_count(p->err));
+    mrd_json_set(o, "simulated", mrd_json_new_bool(p->simulated));
+    mrd_json_set(o, "started_local_ns", mrd_json_new_int(p->started.ns));
+    mrd_json_set(o, "start_bound_ns", mrd_json_new_int(p->start_bound));
+    mrd_json_set(o, "stopped_local_ns", mrd_json_new_int(p->stopped.ns));
+    mrd_json_set(o, "complete_local_ns", mrd_json_new_int(p->complete.ns));
+    mrd_json_put_instant(o, "lost", p->lost.ns);
+    put_coverage(s, p, now, o);
+    mrd_json_set(o, "local_ns", mrd_json_new_int(p->local.ns));
+    mrd_json_set(o, "wall_ns", mrd_json_new_int(p->wall.ns));
+    mrd_json_set(o, "events", mrd_json_new_count(p->events));
+    mrd_json_set(o, "batches", mrd_json_new_count(p->batches));
+    mrd_json_set(o, "bytes", mrd_json_new_count(p->bytes));
+    if (p->first.ns <= p->last.ns) {
+        mrd_json_set(o, "first_local_ns", mrd_json_new_int(p->first.ns));
+        mrd_json_set(o, "last_local_ns", mrd_json_new_int(p->last.ns));
+    }
+    mrd_json_set(o, "epochs", epochs_json(p, &missing));
+    mrd_json_set(o, "missing_batches", mrd_json_new_count(missing));
+    mrd_json_set(o, "damaged_events", mrd_json_new_count(p->damage.events));
+    mrd_json_set(o, "damaged_frames", mrd_json_new_count(p->damage.frames));
+    mrd_json_set(o, "foreign_batches", mrd_json_new_count(p->damage.foreign));
+    mrd_json_set(o, "counters", mrd_counts_json(&p->counts));
+    if (p->before.begun > 0)
+        mrd_json_set(o, "counters_of_last_run", mrd_counts_json(&p->last_run));
+    if (p->since != 0)
+        mrd_json_put_hex(o, "counters_since", p->since);
+    if (p->tally.known)
+        mrd_json_set(o, "tally", mrd_part_tally_json(p));
+    mrd_json_set(o, "clock", part_clock_json(p));
+    if (p->device_profiles != NULL)
+        mrd_json_set(o, "device_profiles", mrd_json_copy(p->device_profiles));
+    return o;
+}
+
+static mrd_json *
+clocks_json(const mrd_session *s)
+{
+    mrd_json *o = mrd_json_new_object();
+    const mrd_clock_verdict *v = &s->verdict;
+    uint64_t frames = 0, violations = mrd_session_violations(s);
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        frames += s->parts[i]->causality.checked;
+    mrd_json_set(o, "violations", mrd_json_new_count(violations));
+    mrd_json_set(o, "trusted", mrd_json_new_bool(violations == 0));
+    mrd_json_set(o, "frames_checked", mrd_json_new_count(frames));
+    mrd_json_set(o, "merged", mrd_json_new_bool(v->done));
+    mrd_json_set(o, "held_out_checked", mrd_json_new_count(v->held_out));
+    mrd_json_set(o, "held_out_violations", mrd_json_new_count(v->held_out_violations));
+    mrd_json_set(o, "absolute_checked", mrd_json_new_count(v->absolute));
+    mrd_json_set(o, "absolute_violations", mrd_json_new_count(v->absolute_violations));
+    mrd_json_set(o, "collectives_checked", mrd_json_new_count(v->collectives.collectives));
+    mrd_json_set(o, "collectives_out_of_order",
+                 mrd_json_new_count(v->collectives.out_of_order));
+    mrd_json_set(o, "collective_violations", mrd_json_new_count(v->collectives.violations));
+    mrd_json_set(o, "collective_worst_ns", mrd_json_new_int(v->collectives.worst));
+    if (v->timeline != NULL)
+        mrd_json_set(o, "timeline", mrd_json_copy(v->timeline));
+    if (v->message[0] != '\0')
+        mrd_json_set(o, "sentence", mrd_json_new_str(v->message));
+    return o;
+}
+
+/* Who took part when it came and does not know of it. */
+static void
+put_unacknowledged(const mrd_session *s, size_t trigger, mrd_json *o)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        if (mrd_session_missed(s, s->parts[i], trigger))
+            mrd_json_append(a, mrd_json_new_str(s->parts[i]->instance_id));
+    }
+    if (mrd_json_size(a) > 0)
+        mrd_json_set(o, "unheard", a);
+    else
+        mrd_json_free(a);
+}
+
+static mrd_json *
+triggers_json(const mrd_session *s)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->n_triggers; i++) {
+        const mrd_trigger *t = &s->triggers[i];
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_put_hex(o, "id", t->id);
+        mrd_json_put_instant(o, "from", t->from.ns);
+        mrd_json_put_instant(o, "to", t->to.ns);
+        mrd_json_set(o, "reason", mrd_json_new_str(t->reason));
+        mrd_json_set(o, "answered", mrd_json_new_int(t->acknowledged));
+        put_unacknowledged(s, i, o);
+        mrd_json_append(a, o);
+    }
+    return a;
+}
+
+mrd_json *
+mrd_listed_artifact_json(const mrd_listed_artifact *a)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    mrd_json_set(o, "sha256", mrd_json_new_str(a->sha256));
+    mrd_json_set(o, "size", mrd_json_new_count(a->size));
+    mrd_json_set(o, "name", mrd_json_new_str(a->name));
+    mrd_json_set(o, "kind", mrd_json_new_str(a->kind));
+    mrd_json_set(o, "instance_id", mrd_json_new_str(a->instance_id));
+    mrd_json_set(o, "process_id", mrd_json_new_int(a->process_id));
+    mrd_json_set(o, "nc_idx", mrd_json_new_int(a->nc_idx));
+    mrd_json_set(o, "complete", mrd_json_new_bool(a->complete));
+    return o;
+}
+
+static mrd_json *
+artifacts_json(const mrd_session *s)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        mrd_json_append(a, mrd_listed_artifact_json(&s->artifacts[i]));
+    return a;
+}
+
+static mrd_json *
+job_json(const mrd_merge_job *job)
+{
+    static const char *const names[] = {
+        "none", "waiting", "running", "done", "failed", "cancelled"
+    };
+    mrd_json *o = mrd_json_new_object();
+
+    mrd_json_set(o, "state", mrd_json_new_str(names[job->state]));
+    if (job->state == MRD_MERGE_NONE)
+        return o;
+    mrd_json_set(o, "events", mrd_json_new_count(job->events));
+    mrd_json_set(o, "total", mrd_json_new_count(job->total));
+    if (job->state == MRD_MERGE_FAILED)
+        mrd_json_set(o, "sentence", mrd_json_new_str(job->message));
+    return o;
+}
+
+/* What was asked for. */
+static void
+put_request(const mrd_session *s, mrd_json *o)
+{
+    mrd_json_set(o, "duration_ns", mrd_json_new_int(s->duration));
+    mrd_json_set(o, "recorder_ns", mrd_json_new_int(s->recorder_dur));
+    mrd_json_set(o, "recorder_bytes", mrd_json_new_count(s->recorder_bytes));
+    if (s->device_profiles[0] != '\0')
+        mrd_json_set(o, "device_profiles", mrd_json_new_str(s->device_profiles));
+    if (s->counters.n > 0) {
+        mrd_json_set(o, "counters", mrd_strings_json(&s->counters));
+        mrd_json_set(o, "counter_period_ns",
+                     mrd_json_new_int(strtoll(s->counter_period, NULL, 10)));
+    }
+    mrd_json_set(o, "auto_merge", mrd_json_new_bool(s->auto_merge));
+    mrd_json_set(o, "stop_wanted", mrd_json_new_bool(s->stop_requested));
+}
+
+/* Sums over the parts, and the parts. */
+static void
+put_parts(const mrd_session *s, mrd_sess_ns now, mrd_json *o)
+{
+    uint64_t events = 0, bytes = 0, begun = 0, lost = 0, held = 0, damaged = 0;
+    mrd_json *nodes = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const mrd_part *p = s->parts[i];
+
+        mrd_json_append(nodes, part_json(s, p, now));
+        events += p->events;
+        bytes += p->bytes;
+        begun += p->counts.begun;
+        held += p->counts.held;
+        lost += mrd_counts_lost(&p->counts);
+        damaged += p->damage.events;
+    }
+    mrd_json_set(o, "events", mrd_json_new_count(events));
+    mrd_json_set(o, "bytes", mrd_json_new_count(bytes));
+    mrd_json_set(o, "store_bytes", mrd_json_new_count(mrd_session_bytes(s)));
+    mrd_json_set(o, "artifact_bytes", mrd_json_new_count(s->artifact_bytes));
+    mrd_json_set(o, "begun", mrd_json_new_count(begun));
+    mrd_json_set(o, "dropped", mrd_json_new_count(lost));
+    mrd_json_set(o, "held", mrd_json_new_count(held));
+    mrd_json_set(o, "damaged_events", mrd_json_new_count(damaged));
+    mrd_json_set(o, "nodes", nodes);
+}
+
+mrd_manifest_context
+mrd_core_manifest_context(const mrd_core *c)
+{
+    return (mrd_manifest_context){ .now = mrd_core_session_now(c),
+                                   .store_message = c->disk_full ? c->disk_message : NULL };
+}
+
+mrd_json *
+mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
+{
+    mrd_json *o = mrd_json_new_object();
+    char empty[MRD_WHY_MAX];
+
+    mrd_json_set(o, "version", mrd_json_new_int(MANIFEST_VERSION));
+    mrd_json_set(o, "id", mrd_json_new_str(s->text));
+    mrd_json_set(o, "name", mrd_json_new_str(s->name));
+    mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
+    mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
+    if (s->message[0] != '\0')
+        mrd_json_set(o, "sentence", mrd_json_new_str(s->message));
+    if (mrd_session_is_empty(s, empty))
+        mrd_json_set(o, "empty", mrd_json_new_str(empty));
+    mrd_json_set(o, "require", mrd_json_new_str(s->require));
+    mrd_json_set(o, "select", mrd_select_json(&s->select));
+    mrd_json_set(o, "timeline", mrd_json_new_str(s->timeline));
+    mrd_json_put_instant(o, "created", s->created.ns);
+    mrd_json_put_instant(o, "go", s->go.ns);
+    mrd_json_put_instant(o, "stop", s->stop.ns);
+    mrd_json_put_instant(o, "store_full", s->full.ns);
+    mrd_json_put_instant(o, "store_room", s->room.ns);
+    if (x->store_message != NULL && mrd_session_is_open(s))
+        mrd_json_set(o, "store_sentence", mrd_json_new_str(x->store_message));
+    put_request(s, o);
+    put_parts(s, x->now, o);
+    mrd_json_set(o, "clocks", clocks_json(s));
+    mrd_json_set(o, "triggers", triggers_json(s));
+    mrd_json_set(o, "artifacts", artifacts_json(s));
+    mrd_json_set(o, "profile", job_json(&s->job));
+    return o;
+}

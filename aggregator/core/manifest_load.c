@@ -1,0 +1,364 @@
+/* A session out of its manifest, and what a restart makes of where it stood. */
+#include "aggregator/core/manifest.h"
+
+#include "aggregator/core/empty.h"
+#include "aggregator/core/json.h"
+#include "aggregator/core/text.h"
+#include "base/hash.h"
+#include "base/obj.h"
+
+#define MANIFEST_VERSION 1
+#define RESUME_MAX       (300 * MRD_SEC) /* a start older than this is not taken up again */
+
+/* ---- Parts ---- */
+
+static void
+part_counts_load(mrd_part *p, const mrd_json *o)
+{
+    const mrd_json *last = mrd_json_get(o, "counters_of_last_run");
+
+    p->since = mrd_json_get_hex(o, "counters_since");
+    mrd_counts_load(&p->counts, mrd_json_get(o, "counters"));
+    mrd_counts_load(&p->last_run, last != NULL ? last : mrd_json_get(o, "counters"));
+    if (last == NULL)
+        return;
+    p->before = p->counts;
+    mrd_counts_subtract(&p->before, &p->last_run);
+}
+
+static void
+part_clock_load(mrd_part *p, const mrd_json *o)
+{
+    mrd_text_set(p->clock.state, sizeof(p->clock.state), mrd_json_str(o, "state", ""));
+    mrd_text_set(p->clock.method, sizeof(p->clock.method), mrd_json_str(o, "method", ""));
+    p->clock.bound = mrd_json_int(o, "bound_ns", -1);
+    p->clock.offset = mrd_time_checked(mrd_json_int(o, "offset_ns", 0));
+    p->clock.probes = (uint64_t) mrd_json_int(o, "probes", 0);
+    p->causality.checked = (uint64_t) mrd_json_int(o, "frames_checked", 0);
+    p->causality.violations = (uint64_t) mrd_json_int(o, "frame_violations", 0);
+    p->causality.worst = mrd_json_int(o, "frame_worst_ns", 0);
+    p->has_reading = mrd_host_reading_load(&p->reading, mrd_json_get(o, "host"));
+}
+
+static void
+part_fill(mrd_part *p, const mrd_json *o)
+{
+    p->state = mrd_part_state_of(mrd_json_str(o, "state", "lost"));
+    mrd_text_set(p->message, sizeof(p->message), mrd_json_str(o, "sentence", ""));
+    p->err = (mrd_err) mrd_json_int(o, "err", MRD_OK);
+    p->started.ns = mrd_time_checked(mrd_json_int(o, "started_local_ns", 0));
+    p->stopped.ns = mrd_time_checked(mrd_json_int(o, "stopped_local_ns", 0));
+    p->complete.ns = mrd_time_checked(mrd_json_int(o, "complete_local_ns", 0));
+    p->start_bound = mrd_json_int(o, "start_bound_ns", -1);
+    p->lost.ns = mrd_time_checked(mrd_json_int(o, "lost_ns", 0));
+    p->damage = (mrd_damage){ .events = (uint64_t) mrd_json_int(o, "damaged_events", 0),
+                              .frames = (uint64_t) mrd_json_int(o, "damaged_frames", 0),
+                              .foreign = (uint64_t) mrd_json_int(o, "foreign_batches", 0) };
+    p->manifest_events = mrd_json_int(o, "events", 0);
+    part_counts_load(p, o);
+    mrd_part_tally_load(p, mrd_json_get(o, "tally"));
+    if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
+        p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
+    part_clock_load(p, mrd_json_get(o, "clock"));
+}
+
+static mrd_err
+part_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_why *why)
+{
+    mrd_node stand_in = { 0 };
+    mrd_part *p;
+
+    mrd_text_set(stand_in.instance_id, sizeof(stand_in.instance_id),
+                 mrd_json_str(o, "instance_id", ""));
+    if (!mrd_instance_id_valid(mrd_str_of(stand_in.instance_id)))
+        return mrd_why_set(why, MRD_CORRUPT, 0, "session %s names a node '%s'", s->text,
+                           stand_in.instance_id);
+    if (mrd_session_part(s, stand_in.instance_id) != NULL)
+        return mrd_why_set(why, MRD_CORRUPT, 0, "session %s names node '%s' twice", s->text,
+                           stand_in.instance_id);
+    mrd_text_set(stand_in.host_name, sizeof(stand_in.host_name), mrd_json_str(o, "host_name", ""));
+    mrd_text_set(stand_in.boot_id, sizeof(stand_in.boot_id), mrd_json_str(o, "boot_id", ""));
+    stand_in.hello_local.ns = mrd_time_checked(mrd_json_int(o, "local_ns", 0));
+    stand_in.hello_wall.ns = mrd_time_checked(mrd_json_int(o, "wall_ns", 0));
+    stand_in.simulated = mrd_json_bool(o, "simulated", false);
+    if ((p = mrd_core_add_part(c, s, &stand_in)) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+    part_fill(p, o);
+    return MRD_OK;
+}
+
+/* ---- Artifacts ---- */
+
+/* Adds one, or completes it where it is listed already. `seen` leads from what it is to its place.
+ */
+static mrd_err
+artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_map *seen)
+{
+    mrd_listed_artifact a = { .size = (uint64_t) mrd_json_int(o, "size", 0),
+                              .process_id = mrd_json_int(o, "process_id", -1),
+                              .nc_idx = mrd_json_int(o, "nc_idx", -1),
+                              .complete = mrd_json_bool(o, "complete", false) };
+    mrd_listed_artifact *v;
+    mrd_map_key key, file;
+    uint32_t at;
+
+    mrd_text_set(a.sha256, sizeof(a.sha256), mrd_json_str(o, "sha256", ""));
+    mrd_text_set(a.name, sizeof(a.name), mrd_json_str(o, "name", ""));
+    mrd_text_set(a.kind, sizeof(a.kind), mrd_json_str(o, "kind", ""));
+    mrd_text_set(a.instance_id, sizeof(a.instance_id), mrd_json_str(o, "instance_id", ""));
+    a.logged = a.complete;
+    if (!mrd_hash_is_valid(a.sha256) || !mrd_artifact_name_is_valid(a.name) ||
+        !mrd_instance_id_valid(mrd_str_of(a.instance_id)))
+        return MRD_CORRUPT;
+    key = (mrd_map_key){ mrd_hash64(a.sha256, strlen(a.sha256), (uint64_t) a.process_id),
+                         mrd_hash64(a.name, strlen(a.name), 1),
+                         mrd_hash64(a.instance_id, strlen(a.instance_id), 2) };
+    file = (mrd_map_key){ .a = key.a };
+    if ((at = mrd_map_get(seen, key)) != MRD_MAP_NONE) {
+        s->artifacts[at].complete = s->artifacts[at].complete || a.complete;
+        s->artifacts[at].logged = s->artifacts[at].logged || a.logged;
+        return MRD_OK;
+    }
+    if (s->n_artifacts >= MRD_ARTIFACTS_MAX)
+        return MRD_LIMIT;
+    if ((v = mrd_list_grow(s->artifacts, s->n_artifacts, sizeof(*v))) == NULL)
+        return MRD_NOMEM;
+    s->artifacts = v;
+    if (mrd_files_list(&c->files, a.sha256) != MRD_OK)
+        return MRD_NOMEM;
+    s->artifacts[s->n_artifacts] = a;
+    if (mrd_map_get(seen, file) == MRD_MAP_NONE)
+        s->artifact_bytes += a.size;
+    (void) mrd_map_put(seen, file, 0);
+    return mrd_map_put(seen, key, (uint32_t) s->n_artifacts++);
+}
+
+/* What the manifest lists, then what was logged after it was written. */
+static void
+artifacts_load(mrd_core *c, mrd_session *s, const mrd_json *list, const mrd_json *log)
+{
+    mrd_map seen = { 0 };
+
+    for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++)
+        (void) artifact_load(c, s, mrd_json_at(list, i), &seen);
+    for (size_t i = 0; log != NULL && i < mrd_json_size(log); i++)
+        (void) artifact_load(c, s, mrd_json_at(log, i), &seen);
+    for (size_t i = 0; i < s->n_artifacts; i++) {
+        if (s->artifacts[i].complete)
+            mrd_files_grown(&c->files, s->artifacts[i].sha256, s->artifacts[i].size);
+    }
+    mrd_map_fini(&seen);
+}
+
+/* ---- Triggers ---- */
+
+/* Those that no agent has acknowledged are sent again: an agent knows a trigger by its id. */
+static void
+triggers_load(mrd_session *s, const mrd_json *list)
+{
+    size_t n = list == NULL ? 0 : mrd_json_size(list);
+
+    for (size_t i = 0; i < n && n <= MRD_TRIGGERS_MAX; i++) {
+        const mrd_json *o = mrd_json_at(list, i);
+        mrd_trigger t = { .id = mrd_json_get_hex(o, "id"),
+                          .from = { mrd_time_checked(mrd_json_int(o, "from_ns", 0)) },
+                          .to = { mrd_time_checked(mrd_json_int(o, "to_ns", 0)) },
+                          .acknowledged = (unsigned) mrd_json_int(o, "answered", 0) };
+
+        t.sent = t.acknowledged > 0;
+        mrd_text_set(t.reason, sizeof(t.reason), mrd_json_str(o, "reason", ""));
+        if (mrd_session_add_trigger(s, &t, NULL) != MRD_OK)
+            return;
+    }
+}
+
+static bool
+names(const mrd_json *list, const char *instance_id)
+{
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        char scratch[64];
+        mrd_str name;
+
+        if (mrd_json_text(mrd_json_at(list, i), scratch, &name) == MRD_OK &&
+            mrd_str_is(name, instance_id))
+            return true;
+    }
+    return false;
+}
+
+/* Who is not named knew of it, or came later. */
+static void
+acknowledged_load(mrd_session *s, const mrd_json *list)
+{
+    for (size_t i = 0; i < s->n_triggers; i++) {
+        const mrd_json *without = mrd_json_get(mrd_json_at(list, i), "unheard");
+        unsigned acknowledged = s->triggers[i].acknowledged;
+
+        for (size_t k = 0; k < s->n_parts; k++) {
+            mrd_part *p = s->parts[k];
+
+            if (mrd_session_missed(s, p, i) && !names(without, p->instance_id))
+                mrd_session_acknowledge(s, p, i);
+        }
+        s->triggers[i].acknowledged = acknowledged;
+    }
+}
+
+/* ---- The session ---- */
+
+static void
+verdict_load(mrd_session *s, const mrd_json *o)
+{
+    const mrd_json *timeline = mrd_json_get(o, "timeline");
+    mrd_clock_verdict *v = &s->verdict;
+
+    v->done = mrd_json_bool(o, "merged", false);
+    v->held_out = (uint64_t) mrd_json_int(o, "held_out_checked", 0);
+    v->held_out_violations = (uint64_t) mrd_json_int(o, "held_out_violations", 0);
+    v->absolute = (uint64_t) mrd_json_int(o, "absolute_checked", 0);
+    v->absolute_violations = (uint64_t) mrd_json_int(o, "absolute_violations", 0);
+    v->collectives.collectives = (size_t) mrd_json_int(o, "collectives_checked", 0);
+    v->collectives.out_of_order = (size_t) mrd_json_int(o, "collectives_out_of_order", 0);
+    v->collectives.violations = (size_t) mrd_json_int(o, "collective_violations", 0);
+    v->collectives.worst = mrd_json_int(o, "collective_worst_ns", 0);
+    if (mrd_json_is_array(timeline))
+        v->timeline = mrd_json_copy(timeline);
+    for (size_t i = 0; v->timeline != NULL && i < mrd_json_size(v->timeline); i++)
+        v->link_violations +=
+            (uint64_t) mrd_json_int(mrd_json_at(v->timeline, i), "contradicting", 0);
+    mrd_text_set(v->message, sizeof(v->message), mrd_json_str(o, "sentence", ""));
+}
+
+static void
+request_load(mrd_session *s, const mrd_json *o)
+{
+    mrd_text_set(s->name, sizeof(s->name), mrd_json_str(o, "name", ""));
+    mrd_text_set(s->require, sizeof(s->require), mrd_json_str(o, "require", "any"));
+    s->recorder = strcmp(mrd_json_str(o, "mode", "stream"), "recorder") == 0;
+    s->duration = mrd_time_checked(mrd_json_int(o, "duration_ns", 0));
+    mrd_text_set(s->device_profiles, sizeof(s->device_profiles),
+                 mrd_json_str(o, "device_profiles", ""));
+    if (mrd_json_get(o, "counters") != NULL)
+        (void) mrd_counters_from_json(&s->counters, mrd_json_get(o, "counters"), NULL);
+    snprintf(s->counter_period, sizeof(s->counter_period), "%lld",
+             (long long) mrd_json_int(o, "counter_period_ns", MRD_SEC));
+    s->recorder_dur = mrd_time_checked(mrd_json_int(o, "recorder_ns", 0));
+    s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);
+    s->auto_merge = mrd_json_bool(o, "auto_merge", true);
+    s->stop_requested = mrd_json_bool(o, "stop_wanted", false);
+}
+
+/* A start that was accepted is carried out, once the agents had time to connect again; unless it
+ * was so long ago that nobody waits for it. */
+static void
+resume(mrd_core *c, mrd_session *s)
+{
+    static const mrd_session_step steps[MRD_SESSION_STATES] = { MRD_STEP_WAIT,  MRD_STEP_RECORD,
+                                                                MRD_STEP_FLUSH, MRD_STEP_CLOSE,
+                                                                MRD_STEP_OVER,  MRD_STEP_OVER };
+
+    s->step = steps[s->state];
+    s->closed = s->state >= MRD_SESSION_MERGING;
+    s->flush_deadline.ns = c->now.local.ns + c->limits.flush_timeout;
+    if (s->state != MRD_SESSION_ARMING)
+        return;
+    if (c->now.wall.ns - s->created.ns < RESUME_MAX) {
+        s->arm_from.ns = c->now.local.ns + 2 * c->limits.node_timeout;
+        return;
+    }
+    s->state = MRD_SESSION_FAILED;
+    s->step = MRD_STEP_OVER;
+    s->closed = true;
+    mrd_text_set(s->message, sizeof(s->message),
+                 "the aggregator stopped before the session had begun: start it again");
+}
+
+static mrd_err
+session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s, mrd_why *why)
+{
+    const mrd_json *nodes = mrd_json_get(o, "nodes");
+    mrd_err err = MRD_OK;
+
+    if (mrd_json_int(o, "version", 0) != MANIFEST_VERSION)
+        return mrd_why_set(why, MRD_VERSION, 0, "session %s has manifest version %lld", s->text,
+                           (long long) mrd_json_int(o, "version", 0));
+    request_load(s, o);
+    mrd_text_set(s->message, sizeof(s->message), mrd_json_str(o, "sentence", ""));
+    s->state = mrd_session_state_of(mrd_json_str(o, "state", "failed"));
+    s->created.ns = mrd_time_checked(mrd_json_int(o, "created_ns", 0));
+    mrd_text_set(s->timeline, sizeof(s->timeline), mrd_json_str(o, "timeline", ""));
+    verdict_load(s, mrd_json_get(o, "clocks"));
+    s->go.ns = mrd_time_checked(mrd_json_int(o, "go_ns", 0));
+    s->stop.ns = mrd_time_checked(mrd_json_int(o, "stop_ns", 0));
+    s->full.ns = mrd_time_checked(mrd_json_int(o, "store_full_ns", 0));
+    s->room.ns = mrd_time_checked(mrd_json_int(o, "store_room_ns", 0));
+    triggers_load(s, mrd_json_get(o, "triggers"));
+    artifacts_load(c, s, mrd_json_get(o, "artifacts"), log);
+    if (mrd_json_get(o, "select") != NULL)
+        err = mrd_select_from_json(&s->select, mrd_json_get(o, "select"), why);
+    for (size_t i = 0; err == MRD_OK && nodes != NULL && i < mrd_json_size(nodes); i++)
+        err = part_load(c, s, mrd_json_at(nodes, i), why);
+    acknowledged_load(s, mrd_json_get(o, "triggers"));
+    resume(c, s);
+    /* It is on disk as it is now, except what `resume` made of it. */
+    s->save.durable = s->save.tried = s->save.version;
+    mrd_session_touch(s);
+    return err;
+}
+
+static void
+session_drop(mrd_core *c, mrd_session *s)
+{
+    for (size_t i = 0; i < s->n_artifacts; i++) {
+        mrd_files_retire(&c->files, s->artifacts[i].sha256);
+        mrd_files_unlist(&c->files, s->artifacts[i].sha256);
+    }
+    mrd_session_free(s);
+}
+
+mrd_err
+mrd_core_load_session(mrd_core *c, uint64_t id, const mrd_json *manifest,
+                      const mrd_json *artifact_log, mrd_session **ret_session, mrd_why *why)
+{
+    mrd_session *s = calloc(1, sizeof(*s));
+    mrd_err err;
+
+    if (s == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "session");
+    s->id = id;
+    mrd_session_id_text(id, s->text);
+    err = session_load(c, manifest, artifact_log, s, why);
+    if (err == MRD_OK && mrd_core_add_session(c, s) != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+    if (err == MRD_OK) {
+        *ret_session = s;
+        return MRD_OK;
+    }
+    session_drop(c, s);
+    return err;
+}
+
+/* The manifest counted more than is there: that was stored, and is gone. */
+void
+mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p)
+{
+    mrd_damage d = p->damage;
+
+    if (p->manifest_events <= 0 || (uint64_t) p->manifest_events <= p->events)
+        return;
+    d.events = (uint64_t) p->manifest_events - p->events;
+    p->events = (uint64_t) p->manifest_events;
+    mrd_core_part_damaged(c, s, p, &d, false);
+}
+
+void
+mrd_core_unload_session(mrd_core *c, mrd_session *s)
+{
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        if (c->sessions[i] != s)
+            continue;
+        c->sessions[i] = c->sessions[--c->n_sessions];
+        session_drop(c, s);
+        return;
+    }
+}

@@ -1,0 +1,396 @@
+#include "aggregator/core/part.h"
+
+#include <stdio.h>
+
+#include "aggregator/core/text.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+static const char *const states[MRD_PART_STATES] = { "armed",   "recording", "stopping", "flushed",
+                                                     "refused", "lost",      "missing" };
+
+const char *
+mrd_part_state_text(mrd_part_state s)
+{
+    return s < MRD_PART_STATES ? states[s] : "unknown";
+}
+
+mrd_part_state
+mrd_part_state_of(const char *text)
+{
+    for (unsigned i = 0; i < MRD_PART_STATES; i++) {
+        if (strcmp(text, states[i]) == 0)
+            return (mrd_part_state) i;
+    }
+    return MRD_PART_LOST;
+}
+
+mrd_part *
+mrd_part_new(const mrd_node *n, uint64_t number)
+{
+    mrd_part *p = calloc(1, sizeof(*p));
+
+    if (p == NULL)
+        return NULL;
+    mrd_text_set(p->instance_id, sizeof(p->instance_id), n->instance_id);
+    mrd_text_set(p->host_name, sizeof(p->host_name), n->host_name);
+    mrd_text_set(p->boot_id, sizeof(p->boot_id), n->boot_id);
+    p->number = number;
+    p->local = n->hello_local;
+    p->wall = n->hello_wall;
+    p->start_bound = p->clock.bound = -1;
+    p->first.ns = INT64_MAX;
+    p->last.ns = INT64_MIN;
+    p->simulated = n->simulated;
+    p->state = MRD_PART_ARMED;
+    return p;
+}
+
+void
+mrd_part_free(mrd_part *p)
+{
+    if (p == NULL)
+        return;
+    for (unsigned i = 0; i < p->n_epochs; i++)
+        mrd_seqset_free(p->epochs[i].stored);
+    free(p->epochs);
+    mrd_json_free(p->device_profiles);
+    free(p);
+}
+
+static uint64_t
+frames_of(const mrd_part_epoch *e)
+{
+    uint64_t end = mrd_seqset_end(e->stored);
+
+    return end - mrd_seqset_missing(e->stored, end);
+}
+
+mrd_part *
+mrd_part_copy(const mrd_part *p)
+{
+    mrd_part *c = malloc(sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    *c = *p;
+    c->device_profiles = NULL;
+    c->epochs = NULL;
+    c->n_epochs = 0;
+    if ((p->device_profiles != NULL &&
+         (c->device_profiles = mrd_json_copy(p->device_profiles)) == NULL) ||
+        (p->n_epochs > 0 && (c->epochs = calloc(p->n_epochs, sizeof(*c->epochs))) == NULL)) {
+        mrd_part_free(c);
+        return NULL;
+    }
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        const mrd_part_epoch *e = &p->epochs[i];
+
+        c->epochs[c->n_epochs++] = (mrd_part_epoch){ .epoch = e->epoch,
+                                                     .end = e->end,
+                                                     .stored_end = mrd_part_epoch_end(e),
+                                                     .stored_missing = mrd_part_epoch_missing(e),
+                                                     .stored_frames = frames_of(e) };
+    }
+    return c;
+}
+
+bool
+mrd_part_is_without(const mrd_part *p)
+{
+    return p->state == MRD_PART_REFUSED || p->state == MRD_PART_LOST ||
+           p->state == MRD_PART_MISSING;
+}
+
+bool
+mrd_part_is_over(const mrd_part *p)
+{
+    return p->state == MRD_PART_FLUSHED || mrd_part_is_without(p);
+}
+
+mrd_sess_ns
+mrd_part_began(const mrd_part *p)
+{
+    bool aligned = p->clock.state[0] != '\0' && p->clock.bound >= 0;
+    uint64_t began = (uint64_t) p->started.ns; /* a manifest may say anything */
+
+    if (p->started.ns == 0 || p->state == MRD_PART_REFUSED || p->state == MRD_PART_MISSING)
+        return (mrd_sess_ns){ 0 };
+    began += aligned ? (uint64_t) p->clock.offset : (uint64_t) p->wall.ns - (uint64_t) p->local.ns;
+    return (mrd_sess_ns){ mrd_time_checked((int64_t) began) };
+}
+
+static bool
+makes_holes(const mrd_loss *l)
+{
+    static const char *const others[] = { "not-recorded", "recorder-window", "ring-full",
+                                          "ring-record-too-big", "ring-other" };
+
+    for (size_t i = 0; i < MRD_COUNT(others); i++)
+        if (strcmp(l->cause, others[i]) == 0)
+            return false;
+    return l->count > 0 && l->last.ns > l->first.ns;
+}
+
+static int
+by_first(const void *a, const void *b)
+{
+    const mrd_loss *const *x = a, *const *y = b;
+
+    return ((*x)->first.ns > (*y)->first.ns) - ((*x)->first.ns < (*y)->first.ns);
+}
+
+mrd_dur_ns
+mrd_part_holes(const mrd_part *p)
+{
+    const mrd_loss *losses[MRD_LOSSES_MAX];
+    int64_t sum = 0, end = p->started.ns;
+    size_t n = 0;
+
+    for (unsigned i = 0; i < p->counts.n_losses; i++)
+        if (makes_holes(&p->counts.losses[i]))
+            losses[n++] = &p->counts.losses[i];
+    qsort(losses, n, sizeof(*losses), by_first);
+    for (size_t i = 0; i < n; i++) {
+        int64_t from = losses[i]->first.ns > end ? losses[i]->first.ns : end;
+        int64_t to = losses[i]->last.ns, dur;
+
+        if (p->stopped.ns != 0 && to > p->stopped.ns)
+            to = p->stopped.ns;
+        if (to <= from)
+            continue;
+        if (!__builtin_sub_overflow(to, from, &dur) && !__builtin_add_overflow(sum, dur, &sum))
+            end = to;
+    }
+    return sum;
+}
+
+bool
+mrd_part_knows(const mrd_part *p, size_t trigger)
+{
+    return (p->acknowledged[trigger / 64] >> (trigger % 64) & 1) != 0;
+}
+
+/* ---- Frames ---- */
+
+mrd_part_epoch *
+mrd_part_epoch_find(const mrd_part *p, uint64_t epoch)
+{
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        if (p->epochs[i].epoch == epoch)
+            return &p->epochs[i];
+    }
+    return NULL;
+}
+
+mrd_part_epoch *
+mrd_part_epoch_of(mrd_part *p, uint64_t epoch)
+{
+    mrd_part_epoch *e = mrd_part_epoch_find(p, epoch), *v;
+
+    if (e != NULL || p->n_epochs == MRD_EPOCHS_MAX)
+        return e;
+    if ((v = mrd_list_grow(p->epochs, p->n_epochs, sizeof(*v))) == NULL)
+        return NULL;
+    p->epochs = v;
+    e = &p->epochs[p->n_epochs];
+    *e = (mrd_part_epoch){ .epoch = epoch, .stored = mrd_seqset_new() };
+    if (e->stored == NULL)
+        return NULL;
+    p->n_epochs++;
+    return e;
+}
+
+uint64_t
+mrd_part_epoch_end(const mrd_part_epoch *e)
+{
+    uint64_t end = e->stored == NULL ? e->stored_end : mrd_seqset_end(e->stored);
+
+    return e->end > end ? e->end : end;
+}
+
+uint64_t
+mrd_part_epoch_missing(const mrd_part_epoch *e)
+{
+    return e->stored == NULL ? e->stored_missing
+                             : mrd_seqset_missing(e->stored, mrd_part_epoch_end(e));
+}
+
+uint64_t
+mrd_part_frames(const mrd_part *p)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        const mrd_part_epoch *e = &p->epochs[i];
+
+        sum += e->stored == NULL ? e->stored_frames : frames_of(e);
+    }
+    return sum;
+}
+
+static uint64_t
+larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+bool
+mrd_part_damaged(mrd_part *p, const mrd_damage *found, bool whole)
+{
+    mrd_damage now = whole ? *found
+                           : (mrd_damage){ .events = larger(p->damage.events, found->events),
+                                           .frames = larger(p->damage.frames, found->frames),
+                                           .foreign = larger(p->damage.foreign, found->foreign) };
+
+    if (memcmp(&now, &p->damage, sizeof(now)) == 0)
+        return false;
+    p->damage = now;
+    return true;
+}
+
+bool
+mrd_part_has(const mrd_part *p, const mrd_frame *f)
+{
+    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
+
+    return e != NULL && mrd_seqset_has(e->stored, f->seq);
+}
+
+mrd_err
+mrd_part_may_store(const mrd_part *p, const mrd_frame *f)
+{
+    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
+
+    if (e == NULL)
+        return p->n_epochs == MRD_EPOCHS_MAX ? MRD_LIMIT : MRD_OK;
+    return mrd_seqset_is_full(e->stored, f->seq) ? MRD_LIMIT : MRD_OK;
+}
+
+mrd_err
+mrd_part_stored(mrd_part *p, const mrd_frame *f)
+{
+    mrd_part_epoch *e = mrd_part_epoch_of(p, f->epoch);
+    mrd_err err = e == NULL ? MRD_LIMIT : mrd_seqset_add(e->stored, f->seq);
+
+    if (err != MRD_OK)
+        return err;
+    p->bytes += MRD_FRAME_HEADER + f->body_len;
+    if (f->type != MRD_FRAME_BATCH)
+        return MRD_OK;
+    p->batches++;
+    p->events += f->events;
+    if (f->clock == MRD__CLOCK_KIND__CLOCK_RAW) {
+        p->first.ns = f->first_ns < p->first.ns ? f->first_ns : p->first.ns;
+        p->last.ns = f->last_ns > p->last.ns ? f->last_ns : p->last.ns;
+    }
+    return MRD_OK;
+}
+
+/* ---- Heartbeats ---- */
+
+/* What a run of the agent held when it was last heard of is gone when the next one counts anew. */
+void
+mrd_part_count(mrd_part *p, const Mrd__Counters *c)
+{
+    if (c == NULL)
+        return;
+    if (p->last_run.begun > 0 && (c->since != p->since || c->begun < p->last_run.begun)) {
+        mrd_loss gone = { .cause = "agent-restarted", .count = p->last_run.held };
+
+        if (p->last.ns >= p->first.ns)
+            gone.first = gone.last = p->last;
+        p->last_run.held = 0;
+        mrd_counts_add(&p->before, &p->last_run);
+        if (gone.count > 0)
+            mrd_counts_add_loss(&p->before, &gone);
+    }
+    p->since = c->since;
+    mrd_counts_take(&p->last_run, c);
+    p->counts = p->before;
+    mrd_counts_add(&p->counts, &p->last_run);
+}
+
+/* The agent repeats all of them each time; a session that asked for none has none. */
+static void
+take_profiles(mrd_part *p, const Mrd__SessionStatus *st)
+{
+    mrd_json *list;
+
+    if (st->n_device_profiles == 0)
+        return;
+    list = mrd_json_new_array();
+    for (size_t i = 0; i < st->n_device_profiles && i < MRD_PROFILES_MAX; i++) {
+        const Mrd__DeviceProfile *d = st->device_profiles[i];
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_set(o, "process_id", mrd_json_new_int(d->process_id));
+        if (d->nc_idx >= 0)
+            mrd_json_set(o, "lnc_idx", mrd_json_new_int(d->nc_idx));
+        mrd_json_set(o, "state", mrd_json_new_str(d->state));
+        mrd_json_set(o, "written", mrd_json_new_int(d->count));
+        if (*d->sentence != '\0')
+            mrd_json_set(o, "sentence", mrd_json_new_str(d->sentence));
+        mrd_json_append(list, o);
+    }
+    mrd_json_free(p->device_profiles);
+    p->device_profiles = list;
+}
+
+static void
+take_phase(mrd_part *p, const Mrd__SessionStatus *st)
+{
+    switch (st->phase) {
+    case MRD__NODE_PHASE__NODE_ARMED:
+        p->state = MRD_PART_ARMED;
+        break;
+    case MRD__NODE_PHASE__NODE_RECORDING:
+        /* silent when asked, or away */
+        if (p->state == MRD_PART_REFUSED || p->state == MRD_PART_MISSING)
+            mrd_text_set(p->message, sizeof(p->message), "joined late");
+        p->err = MRD_OK;
+        p->state = MRD_PART_RECORDING;
+        break;
+    case MRD__NODE_PHASE__NODE_STOPPING:
+        p->state = MRD_PART_STOPPING;
+        break;
+    case MRD__NODE_PHASE__NODE_FLUSHED:
+        p->state = MRD_PART_FLUSHED;
+        break;
+    case MRD__NODE_PHASE__NODE_REFUSED:
+        p->state = MRD_PART_REFUSED;
+        p->err = (mrd_err) st->err;
+        mrd_text_set(p->message, sizeof(p->message), st->sentence);
+        break;
+    default:
+        break;
+    }
+    if (p->state != MRD_PART_LOST)
+        p->lost.ns = 0;
+}
+
+void
+mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st, bool with_profiles)
+{
+    mrd_part_epoch *e;
+
+    mrd_part_count(p, st->counters);
+    if (st->started_local_ns != 0) {
+        p->started.ns = mrd_time_checked(st->started_local_ns);
+        p->start_bound = mrd_time_sane(st->start_bound_ns) ? st->start_bound_ns : -1;
+    }
+    if (st->stopped_local_ns != 0)
+        p->stopped.ns = mrd_time_checked(st->stopped_local_ns);
+    if (mrd_time_checked(st->complete_local_ns) > p->complete.ns)
+        p->complete.ns = mrd_time_checked(st->complete_local_ns);
+    p->clock = n->clock;
+    if (n->has_reading) { /* none yet since our start: what the manifest had stays */
+        p->has_reading = true;
+        p->reading = n->reading;
+    }
+    if (with_profiles)
+        take_profiles(p, st);
+    if (st->last_seq > 0 && (e = mrd_part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
+        e->end = st->last_seq;
+    take_phase(p, st);
+}

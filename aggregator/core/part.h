@@ -1,0 +1,116 @@
+/*
+ * aggregator/core/part.h - a node's part in a session: its state there, which of its frames are
+ * stored, what it counted, and which triggers it knows of.
+ */
+#ifndef MRD_AGGREGATOR_CORE_PART_H
+#define MRD_AGGREGATOR_CORE_PART_H
+
+#include "aggregator/core/node.h"
+#include "aggregator/core/seqset.h"
+
+typedef enum {
+    MRD_PART_ARMED, /* ready */
+    MRD_PART_RECORDING,
+    MRD_PART_STOPPING,
+    MRD_PART_FLUSHED,
+    MRD_PART_REFUSED, /* `message` says why */
+    MRD_PART_LOST,    /* vanished before it was flushed */
+    MRD_PART_MISSING, /* meant and known, but not connected when the session began; `message` */
+    MRD_PART_STATES
+} mrd_part_state;
+
+/* The frames of one spool of the agent. */
+typedef struct {
+    uint64_t epoch;
+    mrd_seqset *stored; /* NULL in a copy, where these numbers stand for it */
+    uint64_t stored_end, stored_missing, stored_frames;
+    uint64_t end; /* the agent's last_seq, 0 unknown */
+} mrd_part_epoch;
+
+/* What of a node cannot be used as it was stored, as the last merge found it. */
+typedef struct {
+    uint64_t events;  /* stored, but not in the journal any more or not decodable */
+    uint64_t frames;  /* the same in frames: batches and clock data */
+    uint64_t foreign; /* batches whose processes claim another node: they are taken as this one's */
+} mrd_damage;
+
+/* What there was to record on a node, as its agent says. */
+typedef struct {
+    bool known;            /* an older agent does not say */
+    uint64_t before, last; /* events chosen that are no counters: of earlier runs, of this one */
+    uint64_t left_out;     /* by the selection; of this run */
+    unsigned processes, selected; /* the most */
+} mrd_tally;
+
+typedef struct {
+    char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64];
+    uint64_t number; /* of its journal; never used again while the core lives */
+    bool in_journal; /* something of it was stored since the core began */
+    mrd_part_state state;
+    mrd_err err;
+    char message[MRD_TEXT_MAX];
+    mrd_local_ns started, stopped, complete; /* the node's clock; 0: not yet */
+    mrd_dur_ns start_bound;                  /* -1: unknown */
+    mrd_wall_ns lost;                        /* when it was last seen, 0: not lost */
+    mrd_local_ns local;                      /* one reading of both clocks of the node */
+    mrd_wall_ns wall;
+    uint64_t events, batches, bytes; /* stored */
+    mrd_local_ns first, last;        /* of stored batches of the RAW clock; first > last: none */
+    mrd_counts counts;               /* before + last_run */
+    mrd_counts before;   /* of earlier runs of the agent that kept nothing over a restart */
+    mrd_counts last_run; /* as its heartbeat said */
+    uint64_t since;      /* Counters.since of last_run */
+    mrd_tally tally;
+    mrd_damage damage;
+    int64_t manifest_events; /* that the manifest it was loaded from counted */
+    mrd_clock_quality clock;
+    mrd_causality causality;
+    bool has_reading;
+    mrd_host_reading reading; /* the last one of the node's own clocks */
+    bool simulated;
+    uint64_t acknowledged[MRD_TRIGGERS_MAX / 64]; /* a bit for each trigger that it knows */
+    mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
+    mrd_part_epoch *epochs;
+    unsigned n_epochs;
+} mrd_part;
+
+/* NULL without memory. */
+mrd_part *mrd_part_new(const mrd_node *n, uint64_t number);
+void mrd_part_free(mrd_part *p);
+/* A copy for readers: without the sets of numbers. NULL without memory. */
+mrd_part *mrd_part_copy(const mrd_part *p);
+const char *mrd_part_state_text(mrd_part_state s);
+mrd_part_state mrd_part_state_of(const char *text); /* LOST for another word */
+/* It refused, was lost, or is missing: something of its part is not there. */
+bool mrd_part_is_without(const mrd_part *p);
+/* Nothing more is expected of it. */
+bool mrd_part_is_over(const mrd_part *p);
+/* The session time at which its recording began, 0: it did not. */
+mrd_sess_ns mrd_part_began(const mrd_part *p);
+/* Time between the first and the last loss of each cause, counted once: while events that a session
+ * wanted are lost, and not of a thread's own annotations, the node's record has holes. */
+mrd_dur_ns mrd_part_holes(const mrd_part *p);
+bool mrd_part_knows(const mrd_part *p, size_t trigger);
+
+/* The numbers stored in one epoch; NULL: none yet. */
+mrd_part_epoch *mrd_part_epoch_find(const mrd_part *p, uint64_t epoch);
+/* ... made when there are none; NULL without memory or with too many epochs. */
+mrd_part_epoch *mrd_part_epoch_of(mrd_part *p, uint64_t epoch);
+uint64_t mrd_part_epoch_end(const mrd_part_epoch *e); /* stored, or said to exist */
+uint64_t mrd_part_epoch_missing(const mrd_part_epoch *e);
+/* How many different frames of it were stored, clock data included. */
+uint64_t mrd_part_frames(const mrd_part *p);
+/* What a merge found: a whole one replaces what is known, a slice saw a part. False: no news. */
+bool mrd_part_damaged(mrd_part *p, const mrd_damage *found, bool whole);
+bool mrd_part_has(const mrd_part *p, const mrd_frame *f);
+/* LIMIT: its number could not be remembered. */
+mrd_err mrd_part_may_store(const mrd_part *p, const mrd_frame *f);
+/* A frame is in the journal: number, counts, range. Errors: NOMEM, LIMIT. */
+mrd_err mrd_part_stored(mrd_part *p, const mrd_frame *f);
+/* Follows what the agent counts in a session, over restarts of it. */
+void mrd_part_count(mrd_part *p, const Mrd__Counters *c);
+/* Takes over what a heartbeat says of the part. */
+void mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
+                        bool with_profiles);
+
+#endif

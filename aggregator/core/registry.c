@@ -1,0 +1,91 @@
+/* The nodes that are known over restarts, so that those that do not come back are missing, not
+ * forgotten. A crash costs at most 30 s of "last seen". */
+#include "aggregator/core/manifest.h"
+
+#include "aggregator/core/text.h"
+#include "base/obj.h"
+
+#define VERSION 1
+
+typedef struct {
+    const mrd_json *from;
+    mrd_wall_ns seen;
+} entry;
+
+static int
+by_seen(const void *a, const void *b)
+{
+    int64_t x = ((const entry *) a)->seen.ns, y = ((const entry *) b)->seen.ns;
+
+    return x < y ? 1 : x > y ? -1 : 0; /* the last one first */
+}
+
+static mrd_err
+load_one(mrd_core *c, const entry *e)
+{
+    const char *id = mrd_json_str(e->from, "instance_id", "");
+    int64_t ago = c->now.wall.ns > e->seen.ns ? c->now.wall.ns - e->seen.ns : 0;
+    mrd_node *n;
+
+    if (!mrd_instance_id_valid(mrd_str_of(id)) || mrd_nodes_by_id(&c->nodes, id) != NULL ||
+        ago >= c->limits.node_forget)
+        return MRD_OK; /* nobody expects it */
+    if ((n = mrd_nodes_add(&c->nodes, id, c->now.local)) == NULL)
+        return MRD_NOMEM;
+    n->key = mrd_agent_key(mrd_str_of(id));
+    n->simulated = mrd_json_bool(e->from, "simulated", false);
+    n->seen_wall = e->seen;
+    n->seen.ns = c->now.local.ns - ago;
+    mrd_text_set(n->host_name, sizeof(n->host_name), mrd_json_str(e->from, "host_name", ""));
+    mrd_text_set(n->boot_id, sizeof(n->boot_id), mrd_json_str(e->from, "boot_id", ""));
+    mrd_text_set(n->release, sizeof(n->release), mrd_json_str(e->from, "release", ""));
+    return MRD_OK;
+}
+
+mrd_err
+mrd_core_load_registry(mrd_core *c, const mrd_json *o, mrd_why *why)
+{
+    const mrd_json *list = mrd_json_get(o, "nodes");
+    size_t n = list == NULL ? 0 : mrd_json_size(list);
+    entry *v = calloc(n + 1, sizeof(*v));
+    mrd_err err = v == NULL ? MRD_NOMEM : MRD_OK;
+
+    if (mrd_json_int(o, "version", VERSION) > VERSION)
+        err = mrd_why_set(why, MRD_VERSION, 0, "nodes.json was written by a newer release");
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        v[i].from = mrd_json_at(list, i);
+        v[i].seen.ns = mrd_time_checked(mrd_json_int(v[i].from, "seen_ns", 0));
+    }
+    if (err == MRD_OK)
+        qsort(v, n, sizeof(*v), by_seen);
+    for (size_t i = 0; i < n && err == MRD_OK && (int64_t) c->nodes.n < c->limits.max_nodes; i++)
+        err = load_one(c, &v[i]);
+    free(v);
+    return err == MRD_NOMEM ? mrd_why_set(why, MRD_NOMEM, 0, "list of nodes") : err;
+}
+
+void
+mrd_core_registry_text(const mrd_core *c, mrd_buf *to)
+{
+    bool first = true;
+
+    mrd_buf_fmt(to, "{\"version\": %d, \"nodes\": [", VERSION);
+    for (size_t i = 0; i < c->nodes.n; i++) {
+        const mrd_node *n = c->nodes.v[i];
+
+        if (n->forget)
+            continue;
+        mrd_buf_text(to, first ? "\n  {\"instance_id\": " : ",\n  {\"instance_id\": ");
+        mrd_json_quote(to, mrd_str_of(n->instance_id));
+        mrd_buf_text(to, ", \"host_name\": ");
+        mrd_json_quote(to, mrd_str_of(n->host_name));
+        mrd_buf_text(to, ", \"boot_id\": ");
+        mrd_json_quote(to, mrd_str_of(n->boot_id));
+        mrd_buf_text(to, ", \"release\": ");
+        mrd_json_quote(to, mrd_str_of(n->release));
+        mrd_buf_fmt(to, ", \"simulated\": %s, \"seen_ns\": %lld}", n->simulated ? "true" : "false",
+                    (long long) n->seen_wall.ns);
+        first = false;
+    }
+    mrd_buf_text(to, "\n]}\n");
+}

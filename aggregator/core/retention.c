@@ -1,0 +1,144 @@
+/* Which sessions go: those that are deleted, too old, or beyond the size that the store may have. */
+#include "aggregator/core/state.h"
+
+#include "aggregator/core/text.h"
+
+void
+mrd_core_retire(mrd_core *c, mrd_session *s)
+{
+    if (s->deleted)
+        return;
+    s->deleted = true;
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        mrd_files_retire(&c->files, s->artifacts[i].sha256);
+    mrd_core_answer_gone(c, s->id);
+}
+
+void
+mrd_core_unlist(mrd_core *c, mrd_session *s)
+{
+    mrd_core_retire(c, s);
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        mrd_files_unlist(&c->files, s->artifacts[i].sha256);
+    s->n_artifacts = 0;
+}
+
+static uint64_t
+folders_bytes(const mrd_core *c)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < c->n_sessions; i++)
+        sum += c->sessions[i]->deleted ? 0 : mrd_session_bytes(c->sessions[i]);
+    return sum;
+}
+
+uint64_t
+mrd_core_store_bytes(const mrd_core *c)
+{
+    return folders_bytes(c) + c->files.bytes;
+}
+
+/* One that runs, is being merged or is being sent stays. */
+static bool
+may_go(const mrd_session *s)
+{
+    return !s->deleted && mrd_session_is_over(s) && s->served == 0 && !mrd_session_is_merging(s);
+}
+
+static void
+retire(mrd_core *c, mrd_session *s, const char *reason)
+{
+    mrd_core_retire(c, s);
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-RETAIN",
+                    "Session removed: id=%s hours=%lld bytes=%llu reason=%s", s->text,
+                    (long long) ((c->now.wall.ns - s->created.ns) / (3600 * MRD_SEC)),
+                    (unsigned long long) mrd_session_bytes(s), reason);
+}
+
+static mrd_session *
+oldest_that_may_go(const mrd_core *c)
+{
+    mrd_session *oldest = NULL;
+
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (may_go(s) && (oldest == NULL || s->created.ns < oldest->created.ns))
+            oldest = s;
+    }
+    return oldest;
+}
+
+void
+mrd_core_retain(mrd_core *c)
+{
+    uint64_t most = (uint64_t) c->limits.retain_bytes, folders;
+
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (c->limits.retain > 0 && may_go(s) && c->now.wall.ns - s->created.ns > c->limits.retain)
+            retire(c, s, "older than --retain");
+    }
+    folders = folders_bytes(c);
+    while (most > 0 && folders + c->files.bytes > most) {
+        mrd_session *oldest = oldest_that_may_go(c);
+
+        if (oldest == NULL)
+            return;
+        folders -= mrd_session_bytes(oldest);
+        retire(c, oldest, "the oldest beyond --retain-size");
+    }
+}
+
+/* ---- Removing ---- */
+
+static bool
+is_used(const mrd_core *c, const mrd_session *s)
+{
+    for (unsigned i = 0; i < c->n_pending; i++) {
+        if (c->pending[i].session == s)
+            return true;
+    }
+    /* A manifest that is being written would make the folder again. */
+    return s->served > 0 || mrd_session_is_merging(s) || s->save.writing != 0 || s->measuring;
+}
+
+void
+mrd_core_remove_deleted(mrd_core *c)
+{
+    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, 32); i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (!s->deleted || s->removing || is_used(c, s))
+            continue;
+        if (!s->closed) {
+            if (!s->closing)
+                mrd_effects_add(&c->out, MRD_DO_CLOSE)->session = s;
+            s->closing = true;
+            continue;
+        }
+        s->removing = true;
+        mrd_effects_add(&c->out, MRD_DO_REMOVE)->session = s;
+    }
+}
+
+void
+mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session)
+{
+    mrd_core_enter(c, now);
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (s->id != session || !s->removing)
+            continue;
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DELETED", "Session deleted: id=%s",
+                        s->text);
+        mrd_core_unlist(c, s);
+        mrd_effects_add(&c->out, MRD_DO_SWEEP);
+        mrd_session_free(s);
+        c->sessions[i] = c->sessions[--c->n_sessions];
+        return;
+    }
+}

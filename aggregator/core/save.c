@@ -1,0 +1,202 @@
+/* Manifests on their way to disk, and the commands and steps that wait for them. */
+#include "aggregator/core/state.h"
+
+#include "aggregator/core/text.h"
+
+#define SAVE_EVERY  MRD_SEC
+#define SAVE_SHARE  10             /* at most a tenth of the time is spent writing one manifest */
+#define NODES_EVERY (30 * MRD_SEC) /* when nothing changed but when they were seen */
+#define ROOM        32
+
+static void
+write_now(mrd_core *c, mrd_session *s)
+{
+    mrd_effect *e = mrd_effects_add(&c->out, MRD_DO_SAVE);
+
+    s->save.urgent = false;
+    s->save.writing = s->save.version;
+    s->save.began = c->now.local;
+    e->session = s;
+    e->version = s->save.version;
+}
+
+void
+mrd_core_save(mrd_core *c, mrd_session *s)
+{
+    s->save.urgent = true;
+    if (s->save.writing == 0 && mrd_effects_room(&c->out, 1))
+        write_now(c, s);
+}
+
+static void
+save_nodes(mrd_core *c)
+{
+    int64_t now = c->now.local.ns;
+
+    if (c->registry.writing || c->nodes.n == 0 ||
+        (!c->registry.changed && now < c->registry.saved.ns + NODES_EVERY))
+        return;
+    c->registry.writing = true;
+    c->registry.saved = c->now.local;
+    mrd_effects_add(&c->out, MRD_DO_SAVE_NODES)->final = c->registry.changed;
+    c->registry.changed = false;
+}
+
+void
+mrd_core_save_round(mrd_core *c)
+{
+    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, ROOM); i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (!s->deleted && s->save.writing == 0 && s->step != MRD_STEP_NEW &&
+            s->save.durable < s->save.version &&
+            (s->save.urgent || c->now.local.ns >= s->save.next.ns))
+            write_now(c, s);
+    }
+    save_nodes(c);
+}
+
+void
+mrd_core_nodes_saved(mrd_core *c, mrd_core_time now, const mrd_why *failed)
+{
+    mrd_core_enter(c, now);
+    if (failed != NULL && !c->registry.failed) /* logged once; it is tried again every second */
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-NODES",
+                        "List of nodes not written, a restart would not miss them: reason=%s",
+                        failed->text);
+    c->registry.writing = false;
+    c->registry.failed = failed != NULL;
+    c->registry.changed = c->registry.changed || failed != NULL;
+}
+
+/* ---- Who waits ---- */
+
+void
+mrd_core_answer(mrd_core *c, uint64_t ticket, const mrd_why *why, uint64_t value)
+{
+    mrd_effect *e = mrd_effects_add(&c->out, MRD_DO_ANSWER);
+
+    e->ticket = ticket;
+    e->value = value;
+    if (why == NULL)
+        return;
+    e->err = why->err;
+    mrd_text_set(e->text, sizeof(e->text), why->text);
+}
+
+mrd_err
+mrd_core_await(mrd_core *c, uint64_t ticket, const mrd_session *s, uint64_t value)
+{
+    for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
+        mrd_waiting_command *w = &c->commands[i];
+
+        if (w->ticket != 0)
+            continue;
+        *w = (mrd_waiting_command){
+            .ticket = ticket, .session = s->id, .version = s->save.version, .value = value
+        };
+        return MRD_OK;
+    }
+    return MRD_LIMIT;
+}
+
+void
+mrd_core_await_failed(mrd_core *c, uint64_t ticket, const mrd_why *why)
+{
+    for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
+        if (c->commands[i].ticket != ticket)
+            continue;
+        c->commands[i].err = why->err;
+        mrd_text_set(c->commands[i].text, sizeof(c->commands[i].text), why->text);
+    }
+}
+
+/* The command's other sessions remember what failed; the last one gives the answer. */
+static void
+finish(mrd_core *c, mrd_waiting_command *w, mrd_err err, const char *text)
+{
+    mrd_waiting_command done = *w;
+    mrd_why why = { 0 };
+
+    if (done.err == MRD_OK && err != MRD_OK) {
+        done.err = err;
+        mrd_text_set(done.text, sizeof(done.text), text);
+    }
+    w->ticket = 0;
+    for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
+        if (c->commands[i].ticket != done.ticket)
+            continue;
+        c->commands[i].err = done.err;
+        mrd_text_set(c->commands[i].text, sizeof(c->commands[i].text), done.text);
+        return;
+    }
+    if (done.err != MRD_OK)
+        mrd_why_set(&why, done.err, 0, "%s", done.text);
+    mrd_core_answer(c, done.ticket, done.err == MRD_OK ? NULL : &why, done.value);
+}
+
+static void
+answer_waiting(mrd_core *c, uint64_t session, uint64_t version, const mrd_why *failed)
+{
+    for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
+        mrd_waiting_command *w = &c->commands[i];
+
+        if (w->ticket != 0 && w->session == session && w->version <= version)
+            finish(c, w, failed == NULL ? MRD_OK : failed->err, failed == NULL ? "" : failed->text);
+    }
+}
+
+void
+mrd_core_answer_gone(mrd_core *c, uint64_t session)
+{
+    mrd_why why = { 0 };
+
+    mrd_why_set(&why, MRD_NOTFOUND, 0, "the session was deleted meanwhile");
+    answer_waiting(c, session, UINT64_MAX, &why);
+}
+
+/* A start that is not on disk did not happen. */
+static void
+undo_start(mrd_core *c, mrd_session *s, const mrd_why *failed)
+{
+    s->state = MRD_SESSION_FAILED;
+    s->step = MRD_STEP_OVER;
+    s->closed = true;
+    mrd_text_set(s->message, sizeof(s->message), failed->text);
+    mrd_core_retire(c, s); /* with what there is of its folder */
+}
+
+void
+mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t version,
+               const mrd_why *failed)
+{
+    mrd_session *s = NULL;
+    mrd_dur_ns took;
+
+    mrd_core_enter(c, now);
+    for (size_t i = 0; i < c->n_sessions && s == NULL; i++) /* deleted ones too */
+        s = c->sessions[i]->id == session ? c->sessions[i] : NULL;
+    if (s == NULL || s->save.writing != version)
+        return;
+    took = now.local.ns - s->save.began.ns;
+    s->save.writing = 0;
+    s->save.tried = version;
+    s->save.durable = failed == NULL ? version : s->save.durable;
+    s->save.next.ns = now.local.ns + (SAVE_SHARE * took > SAVE_EVERY ? SAVE_SHARE * took : 0);
+    c->save_dur = took;
+    if (failed != NULL && !c->manifest_failed) /* logged once; it is tried again every second */
+        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-MANIFEST",
+                        "Manifest not written: session=%s reason=%s", s->text, failed->text);
+    c->manifest_failed = failed != NULL;
+    answer_waiting(c, session, version, failed);
+    if (s->deleted)
+        return;
+    if (failed != NULL && s->step == MRD_STEP_NEW) {
+        undo_start(c, s, failed);
+        return;
+    }
+    if (s->save.urgent && s->save.tried < s->save.version)
+        write_now(c, s);
+    mrd_session_send_triggers(c, s);
+    mrd_session_run(c, s);
+}

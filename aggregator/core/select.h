@@ -1,0 +1,29 @@
+/*
+ * aggregator/core/select.h - which events of which nodes a session wants; all lists empty:
+ * everything. Only the node itself can judge jobs, ranks and processes; here the instance decides.
+ */
+#ifndef MRD_AGGREGATOR_CORE_SELECT_H
+#define MRD_AGGREGATOR_CORE_SELECT_H
+
+#include "base/json.h"
+
+typedef struct {
+    mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
+} mrd_select;
+
+void mrd_select_fini(mrd_select *s);
+mrd_err mrd_select_copy(mrd_select *to, const mrd_select *from); /* to: zeroed. Errors: NOMEM */
+bool mrd_select_matches(const mrd_select *s, const char *instance_id);
+/* Only the node knows whether it is meant: jobs, ranks or processes are named. */
+bool mrd_select_is_partial(const mrd_select *s);
+/* From {"instance_id": ["i-1"], "rank": [0, 1], ...}. Errors: TYPE, NOMEM; *s is then partly
+ * filled. */
+mrd_err mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why);
+mrd_json *mrd_select_json(const mrd_select *s);
+
+/* "counters": ["neuron*.…"]. Errors: TYPE, NOMEM. */
+mrd_err mrd_counters_from_json(mrd_strlist *list, const mrd_json *a, mrd_why *why);
+mrd_json *mrd_strings_json(const mrd_strlist *list);
+mrd_err mrd_strings_copy(mrd_strlist *to, const mrd_strlist *from); /* to: zeroed. Errors: NOMEM */
+
+#endif

@@ -1,0 +1,224 @@
+#include "aggregator/core/session.h"
+
+#include "aggregator/core/text.h"
+#include "base/obj.h"
+
+static const char *const states[MRD_SESSION_STATES] = { "arming",  "recording", "stopping",
+                                                        "merging", "complete",  "failed" };
+
+const char *
+mrd_session_state_text(mrd_session_state s)
+{
+    return s < MRD_SESSION_STATES ? states[s] : "unknown";
+}
+
+mrd_session_state
+mrd_session_state_of(const char *text)
+{
+    for (unsigned i = 0; i < MRD_SESSION_STATES; i++) {
+        if (strcmp(text, states[i]) == 0)
+            return (mrd_session_state) i;
+    }
+    return MRD_SESSION_FAILED;
+}
+
+void
+mrd_clock_verdict_fini(mrd_clock_verdict *v)
+{
+    mrd_json_free(v->timeline);
+    v->timeline = NULL;
+}
+
+uint64_t
+mrd_clock_verdict_violations(const mrd_clock_verdict *v)
+{
+    return v->held_out_violations + v->collectives.violations + v->absolute_violations +
+           v->link_violations;
+}
+
+void
+mrd_session_free(mrd_session *s)
+{
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->n_parts; i++)
+        mrd_part_free(s->parts[i]);
+    free(s->parts);
+    mrd_map_fini(&s->part_by_id);
+    free(s->triggers);
+    free(s->artifacts);
+    mrd_select_fini(&s->select);
+    mrd_strlist_fini(&s->counters);
+    mrd_clock_verdict_fini(&s->verdict);
+    free(s);
+}
+
+static void *
+list_copy(const void *list, size_t n, size_t member_size)
+{
+    void *c = malloc(n * member_size + 1);
+
+    if (c != NULL && n > 0)
+        memcpy(c, list, n * member_size);
+    return c;
+}
+
+static bool
+parts_copy(mrd_session *to, const mrd_session *from)
+{
+    if ((to->parts = calloc(from->n_parts + 1, sizeof(*to->parts))) == NULL)
+        return false;
+    for (size_t i = 0; i < from->n_parts; i++) {
+        mrd_part *p = mrd_part_copy(from->parts[i]);
+
+        if (p == NULL)
+            return false;
+        to->parts[to->n_parts++] = p;
+        if (mrd_id_put(&to->part_by_id, p->instance_id, i) != MRD_OK)
+            return false;
+    }
+    return true;
+}
+
+mrd_session *
+mrd_session_copy(const mrd_session *s)
+{
+    mrd_session *c = malloc(sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    *c = *s;
+    c->select = (mrd_select){ 0 };
+    c->counters = (mrd_strlist){ 0 };
+    c->parts = NULL;
+    c->n_parts = 0;
+    c->part_by_id = (mrd_map){ 0 };
+    c->verdict.timeline = NULL;
+    c->triggers = list_copy(s->triggers, s->n_triggers, sizeof(*s->triggers));
+    c->artifacts = list_copy(s->artifacts, s->n_artifacts, sizeof(*s->artifacts));
+    if (c->triggers == NULL || c->artifacts == NULL ||
+        mrd_select_copy(&c->select, &s->select) != MRD_OK ||
+        mrd_strings_copy(&c->counters, &s->counters) != MRD_OK || !parts_copy(c, s) ||
+        (s->verdict.timeline != NULL &&
+         (c->verdict.timeline = mrd_json_copy(s->verdict.timeline)) == NULL)) {
+        mrd_session_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void
+mrd_session_touch(mrd_session *s)
+{
+    s->save.version++;
+}
+
+bool
+mrd_session_is_open(const mrd_session *s)
+{
+    return !s->deleted && !s->closed && !s->closing &&
+           (s->state == MRD_SESSION_ARMING || s->state == MRD_SESSION_RECORDING ||
+            s->state == MRD_SESSION_STOPPING);
+}
+
+bool
+mrd_session_is_over(const mrd_session *s)
+{
+    return s->state == MRD_SESSION_COMPLETE || s->state == MRD_SESSION_FAILED;
+}
+
+bool
+mrd_session_is_merging(const mrd_session *s)
+{
+    return s->job.state == MRD_MERGE_WAITING || s->job.state == MRD_MERGE_RUNNING;
+}
+
+mrd_part *
+mrd_session_part(const mrd_session *s, const char *instance_id)
+{
+    uint32_t at = mrd_map_get(&s->part_by_id, mrd_id_key(instance_id));
+
+    if (at == MRD_MAP_NONE || strcmp(s->parts[at]->instance_id, instance_id) == 0)
+        return at == MRD_MAP_NONE ? NULL : s->parts[at];
+    for (size_t i = 0; i < s->n_parts; i++) { /* two names with one hash: made on purpose */
+        if (strcmp(s->parts[i]->instance_id, instance_id) == 0)
+            return s->parts[i];
+    }
+    return NULL;
+}
+
+uint64_t
+mrd_session_violations(const mrd_session *s)
+{
+    uint64_t violations = mrd_clock_verdict_violations(&s->verdict);
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        violations += s->parts[i]->causality.violations;
+    return violations;
+}
+
+unsigned
+mrd_session_count(const mrd_session *s, mrd_part_state state)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        n += s->parts[i]->state == state;
+    return n;
+}
+
+uint64_t
+mrd_session_bytes(const mrd_session *s)
+{
+    uint64_t sum = 0;
+
+    if (s->closed && s->folder_bytes > 0)
+        return s->folder_bytes;
+    for (size_t i = 0; i < s->n_parts; i++)
+        sum += s->parts[i]->bytes;
+    return sum;
+}
+
+void
+mrd_session_acknowledge(mrd_session *s, mrd_part *p, size_t trigger)
+{
+    if (mrd_part_knows(p, trigger))
+        return;
+    p->acknowledged[trigger / 64] |= 1ull << (trigger % 64);
+    s->triggers[trigger].acknowledged++;
+    mrd_session_touch(s);
+}
+
+static size_t
+trigger_below(const mrd_session *s, uint64_t id, size_t at)
+{
+    while (at > 0 && s->triggers[at - 1].id != id)
+        at--;
+    return at;
+}
+
+/* The lists of both sides end with the last triggers: what is looked for is found at once. A node
+ * that missed one and was told later lists it out of our order. */
+void
+mrd_session_acknowledge_ids(mrd_session *s, mrd_part *p, const uint64_t *ids, size_t n)
+{
+    size_t at = s->n_triggers;
+
+    for (size_t i = n; i-- > 0;) {
+        size_t k = trigger_below(s, ids[i], at);
+
+        if (k == 0 && (k = trigger_below(s, ids[i], s->n_triggers)) == 0)
+            continue; /* not ours */
+        mrd_session_acknowledge(s, p, k - 1);
+        at = k - 1;
+    }
+}
+
+bool
+mrd_session_missed(const mrd_session *s, const mrd_part *p, size_t trigger)
+{
+    mrd_sess_ns began = mrd_part_began(p);
+
+    return s->triggers[trigger].sent && !mrd_part_knows(p, trigger) && began.ns != 0 &&
+           began.ns < s->triggers[trigger].to.ns;
+}

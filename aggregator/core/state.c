@@ -1,0 +1,228 @@
+/* The core as a whole: its beginning and end, time, tables, the disk, the regular round. */
+#include "aggregator/core/state.h"
+
+#include <stdio.h>
+
+#include "aggregator/core/text.h"
+#include "base/obj.h"
+
+#define SAVE_EVERY      MRD_SEC
+#define RETAIN_EVERY    (10 * MRD_SEC)
+#define CLOCK_SPARE_MAX (64 << 20)
+#define TICK_ROOM       32 /* effects that one session may leave in a round */
+
+mrd_core *
+mrd_core_new(const mrd_core_options *o, mrd_core_time now)
+{
+    mrd_core *c = calloc(1, sizeof(*c));
+
+    if (c == NULL || (c->out.v = malloc(MRD_EFFECTS_MAX * sizeof(*c->out.v))) == NULL) {
+        free(c);
+        return NULL;
+    }
+    c->limits = o->limits;
+    c->timescale = o->timescale;
+    c->random = o->seed;
+    c->now = c->opened = now;
+    c->bucket.at = now.local;
+    return c;
+}
+
+void
+mrd_core_free(mrd_core *c)
+{
+    if (c == NULL)
+        return;
+    for (size_t i = 0; i < c->n_sessions; i++)
+        mrd_session_free(c->sessions[i]);
+    free(c->sessions);
+    for (size_t i = 0; i < MRD_SURVEYS_MAX; i++)
+        mrd_map_fini(&c->surveys[i].answered_by);
+    mrd_nodes_fini(&c->nodes);
+    mrd_files_fini(&c->files);
+    free(c->out.v);
+    free(c);
+}
+
+mrd_effect *
+mrd_core_effect(mrd_core *c)
+{
+    if (c->out.first < c->out.n)
+        return &c->out.v[c->out.first++];
+    c->out.first = c->out.n = 0;
+    return NULL;
+}
+
+/* What the input before left was carried out, or is lost: that is the owner's fault. */
+void
+mrd_core_enter(mrd_core *c, mrd_core_time now)
+{
+    MRD_ASSERT(c->out.first == c->out.n);
+    c->out.first = c->out.n = 0;
+    c->now = now;
+}
+
+mrd_sess_ns
+mrd_core_session_now(const mrd_core *c)
+{
+    return (mrd_sess_ns){ c->now.local.ns + c->timescale.offset };
+}
+
+/* splitmix64 */
+uint64_t
+mrd_core_random(mrd_core *c)
+{
+    uint64_t z = c->random += 0x9e3779b97f4a7c15;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+/* ---- Tables ---- */
+
+mrd_session *
+mrd_core_session(const mrd_core *c, uint64_t id)
+{
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        if (c->sessions[i]->id == id && !c->sessions[i]->deleted)
+            return c->sessions[i];
+    }
+    return NULL;
+}
+
+mrd_err
+mrd_core_add_session(mrd_core *c, mrd_session *s)
+{
+    mrd_session **v = mrd_list_grow(c->sessions, c->n_sessions, sizeof(*v));
+
+    if (v == NULL)
+        return MRD_NOMEM;
+    c->sessions = v;
+    c->sessions[c->n_sessions++] = s;
+    return MRD_OK;
+}
+
+mrd_part *
+mrd_core_add_part(mrd_core *c, mrd_session *s, const mrd_node *n)
+{
+    mrd_part **v = mrd_list_grow(s->parts, s->n_parts, sizeof(*v)), *p;
+
+    if (v == NULL)
+        return NULL;
+    s->parts = v;
+    if ((p = mrd_part_new(n, ++c->last_part)) == NULL ||
+        mrd_id_put(&s->part_by_id, n->instance_id, s->n_parts) != MRD_OK) {
+        mrd_part_free(p);
+        return NULL;
+    }
+    s->parts[s->n_parts++] = p;
+    mrd_session_touch(s);
+    return p;
+}
+
+bool
+mrd_core_is_alive(const mrd_core *c, const mrd_node *n)
+{
+    return mrd_node_is_alive(n, c->now.local, &c->limits);
+}
+
+bool
+mrd_core_is_expected(const mrd_core *c, const mrd_node *n)
+{
+    return mrd_node_is_expected(n, c->now.local, &c->limits);
+}
+
+void
+mrd_core_drop_node(mrd_core *c, mrd_node *n)
+{
+    c->registry.changed = true;
+    mrd_effects_add(&c->out, MRD_DO_FORGET)->value = n->key;
+    mrd_nodes_remove(&c->nodes, n);
+}
+
+static bool
+waits(const mrd_core *c, const mrd_node *n)
+{
+    for (unsigned i = 0; i < c->n_pending; i++) {
+        if (c->pending[i].node == n)
+            return true;
+    }
+    return false;
+}
+
+static void
+drop_forgotten(mrd_core *c)
+{
+    for (size_t i = c->nodes.n; i-- > 0;) {
+        mrd_node *n = c->nodes.v[i];
+
+        if (n->forget && n->conn == 0 && !waits(c, n) && mrd_effects_room(&c->out, TICK_ROOM))
+            mrd_core_drop_node(c, n);
+    }
+}
+
+/* ---- The disk ---- */
+
+void
+mrd_core_disk_is(mrd_core *c, bool full)
+{
+    c->disk_full = full;
+    c->clock_spare = c->limits.disk_reserve / 16;
+    c->clock_spare = c->clock_spare > CLOCK_SPARE_MAX ? CLOCK_SPARE_MAX : c->clock_spare;
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (!mrd_session_is_open(s))
+            continue;
+        if (full)
+            s->full = s->full.ns == 0 ? c->now.wall : s->full;
+        else
+            s->room = c->now.wall;
+        mrd_session_touch(s);
+    }
+}
+
+void
+mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes)
+{
+    int64_t reserve = c->limits.disk_reserve;
+
+    mrd_core_enter(c, now);
+    if (!c->disk_full && free_bytes < reserve) {
+        mrd_core_disk_is(c, true);
+        snprintf(c->disk_message, sizeof(c->disk_message),
+                 "the store has %lld MB free, less than the %lld MB of --disk-reserve: delete "
+                 "sessions or enlarge it",
+                 (long long) (free_bytes >> 20), (long long) (reserve >> 20));
+        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-DISK-FULL",
+                        "Nothing more is acknowledged: reason=%s", c->disk_message);
+    } else if (c->disk_full && free_bytes > reserve + reserve / 16 + MRD_FRAME_MAX) {
+        mrd_core_disk_is(c, false);
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-DISK-ROOM", "Taking events again: free_mb=%lld",
+                        (long long) (free_bytes >> 20));
+    }
+}
+
+/* ---- The round ---- */
+
+void
+mrd_core_tick(mrd_core *c, mrd_core_time now)
+{
+    mrd_core_enter(c, now);
+    drop_forgotten(c);
+    mrd_core_surveys_tick(c);
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        if (!c->sessions[i]->deleted && mrd_effects_room(&c->out, TICK_ROOM))
+            mrd_session_run(c, c->sessions[i]);
+    }
+    mrd_core_remove_deleted(c);
+    if (now.local.ns >= c->next_save.ns) {
+        c->next_save.ns = now.local.ns + SAVE_EVERY;
+        mrd_core_save_round(c);
+    }
+    if (now.local.ns >= c->next_retain.ns) {
+        c->next_retain.ns = now.local.ns + RETAIN_EVERY;
+        mrd_core_retain(c);
+    }
+}

@@ -1,0 +1,461 @@
+/* What happens next in a session: get ready, start, record, stop, ship, close, merge. Each step is
+ * entered by a decision, waits for its end, and goes on when an input brings it. */
+#include "aggregator/core/state.h"
+
+#include <stdio.h>
+
+#include "aggregator/core/require.h"
+#include "aggregator/core/text.h"
+
+#define DELAY_MAX    (4 * MRD_SEC)
+#define COME_BACK    (12 * MRD_SEC) /* the longest back-off of an agent, and its hello */
+#define STOP_TIMEOUT MRD_SEC
+#define FAIL_TIMEOUT (500 * MRD_MS)
+
+/* What passes between a decision and its arrival at the last node: it is written to disk first, and
+ * a thousand nodes do not hear it at once. Both are as slow as they were the last time, or twice.
+ */
+static mrd_dur_ns
+delay(const mrd_core *c, const mrd_session *s)
+{
+    mrd_dur_ns both = 2 * (c->save_dur + s->answer);
+
+    return both < DELAY_MAX ? both : DELAY_MAX;
+}
+
+/* What was decided is on disk before anybody is told: a restart goes on from there. */
+static void
+decide(mrd_core *c, mrd_session *s, mrd_session_state state, mrd_session_step step)
+{
+    s->state = state;
+    s->step = step;
+    mrd_session_touch(s);
+    s->save.awaited = s->save.version;
+    mrd_core_save(c, s);
+}
+
+/* A disk that fails is logged and tried again, but holds nobody up for ever. */
+static bool
+is_written(const mrd_session *s)
+{
+    return s->save.tried >= s->save.awaited;
+}
+
+/* ---- Getting ready ---- */
+
+/* The aggregator has just started, and nodes that are known from before may still be on their way:
+ * a session that would fail for want of them waits a little. */
+static bool
+come_back(const mrd_core *c, const mrd_session *s)
+{
+    uint64_t want = mrd_require_number(s->require), alive = 0, away = 0;
+
+    if (c->now.local.ns > c->opened.local.ns + COME_BACK)
+        return false;
+    for (size_t i = 0; i < c->nodes.n; i++) {
+        const mrd_node *n = c->nodes.v[i];
+
+        if (!mrd_select_matches(&s->select, n->instance_id))
+            continue;
+        alive += mrd_core_is_alive(c, n);
+        away += !mrd_core_is_alive(c, n) && mrd_core_is_expected(c, n);
+    }
+    return alive < want && away > 0;
+}
+
+static bool
+ask_arm(mrd_core *c, mrd_session *s, mrd_session_step step, mrd_dur_ns timeout)
+{
+    mrd_dur_ns give_up = c->limits.arm_timeout + c->limits.lead + 5 * MRD_SEC;
+
+    s->survey = mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_ARM, NULL, timeout, give_up);
+    if (s->survey == 0)
+        return false; /* as many are asked as may be: the next round */
+    s->step = step;
+    return true;
+}
+
+static bool
+step_wait(mrd_core *c, mrd_session *s)
+{
+    if (c->now.local.ns < s->arm_from.ns || come_back(c, s))
+        return false;
+    return ask_arm(c, s, MRD_STEP_ARM, c->limits.arm_timeout / 4);
+}
+
+static void
+begin(mrd_core *c, mrd_session *s, const mrd_survey *v)
+{
+    mrd_dur_ns lead;
+
+    s->answer = v == NULL ? 0 : v->last.ns - v->began.ns;
+    lead = c->limits.lead + delay(c, s);
+    s->go.ns = mrd_core_session_now(c).ns + lead;
+    decide(c, s, MRD_SESSION_RECORDING, MRD_STEP_GO);
+}
+
+/*
+ * All answered, or the time is over. Who has not after a quarter of it is asked once more: the
+ * control connection of a node that has just come is made a moment after its data connection, and
+ * does not hear the first question. Getting ready twice is the same as once.
+ */
+static bool
+step_arm(mrd_core *c, mrd_session *s)
+{
+    mrd_survey *v = mrd_core_survey(c, s->survey);
+    bool all = v == NULL || v->answered >= v->asked;
+
+    if (!all && c->now.local.ns < v->deadline.ns)
+        return false;
+    if (!all && s->step == MRD_STEP_ARM) {
+        mrd_core_survey_end(c, v);
+        return ask_arm(c, s, MRD_STEP_ARM_AGAIN,
+                       c->limits.arm_timeout - c->limits.arm_timeout / 4) ||
+               (s->step = MRD_STEP_WAIT, false);
+    }
+    mrd_require_mark_absent(c, s);
+    if (mrd_require_is_met(s))
+        begin(c, s, v);
+    else
+        decide(c, s, MRD_SESSION_FAILED, MRD_STEP_FAIL);
+    if (v != NULL)
+        mrd_core_survey_end(c, v);
+    s->survey = 0;
+    return true;
+}
+
+static bool
+step_fail(mrd_core *c, mrd_session *s)
+{
+    if (!is_written(s))
+        return false;
+    mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-SESSION-FAILED",
+                    "Session not started: id=%s reason=%s", s->text, s->message);
+    (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_CANCEL, NULL, FAIL_TIMEOUT, 0);
+    s->step = MRD_STEP_OVER;
+    return true;
+}
+
+static bool
+step_go(mrd_core *c, mrd_session *s)
+{
+    mrd_dur_ns left = s->go.ns - mrd_core_session_now(c).ns;
+
+    if (!is_written(s))
+        return false;
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-GO",
+                    "Session starts: id=%s name=%s nodes=%u refused=%u", s->text, s->name,
+                    mrd_session_count(s, MRD_PART_ARMED), mrd_session_count(s, MRD_PART_REFUSED));
+    s->step = MRD_STEP_RECORD; /* who misses the question is told by its heartbeat */
+    (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_GO, NULL,
+                        left > STOP_TIMEOUT ? left : STOP_TIMEOUT, 0);
+    return true;
+}
+
+/* ---- Recording ---- */
+
+/* A session that is too large is stopped as if somebody had asked for it: what its nodes hold still
+ * comes. */
+static void
+bound_size(mrd_core *c, mrd_session *s)
+{
+    if (c->limits.session_bytes == 0 || s->stop_requested ||
+        mrd_session_bytes(s) + s->artifact_bytes <= (uint64_t) c->limits.session_bytes)
+        return;
+    s->stop_requested = true;
+    mrd_session_touch(s);
+    c->stats.limited[MRD_LIMIT_SESSION_SIZE]++;
+    snprintf(s->message, sizeof(s->message),
+             "stopped: it reached the %lld MB that --session-size allows",
+             (long long) (c->limits.session_bytes / 1000000));
+    mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-SESSION-SIZE",
+                    "Session is stopped: id=%s reason=%s", s->text, s->message);
+}
+
+static bool
+step_record(mrd_core *c, mrd_session *s)
+{
+    int64_t now = mrd_core_session_now(c).ns, end = s->go.ns + s->duration;
+
+    mrd_session_gather_reports(c, s);
+    mrd_session_send_triggers(c, s);
+    bound_size(c, s);
+    if (!s->stop_requested && (s->duration == 0 || now < end - c->limits.lead - delay(c, s)))
+        return false;
+    s->stop.ns = s->stop_requested ? now + c->limits.lead / 4 + delay(c, s) : end;
+    if (s->stop.ns < s->go.ns)
+        s->stop.ns = s->go.ns;
+    s->flush_deadline.ns = c->now.local.ns + (s->stop.ns - now) + c->limits.flush_timeout;
+    decide(c, s, MRD_SESSION_STOPPING, MRD_STEP_STOP);
+    return true;
+}
+
+static bool
+step_stop(mrd_core *c, mrd_session *s)
+{
+    if (!is_written(s))
+        return false;
+    s->step = MRD_STEP_FLUSH;
+    (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, STOP_TIMEOUT, 0);
+    return true;
+}
+
+static void
+give_up(mrd_core *c, mrd_session *s, mrd_part *p)
+{
+    const mrd_node *n = mrd_nodes_by_id(&c->nodes, p->instance_id);
+
+    p->state = MRD_PART_LOST;
+    if (n != NULL) /* else it was forgotten, which noted it */
+        p->lost = n->seen_wall;
+    snprintf(p->message, sizeof(p->message), "%s before everything had arrived",
+             n != NULL && mrd_core_is_alive(c, n) ? "still shipping when the time to flush was over"
+                                                  : "not heard of any more");
+    mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-NODE-LOST",
+                    "Node given up: session=%s node=%s reason=%s", s->text, p->instance_id,
+                    p->message);
+}
+
+/* Done when every part is flushed or given up. */
+static bool
+step_flush(mrd_core *c, mrd_session *s)
+{
+    bool late = c->now.local.ns > s->flush_deadline.ns;
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        if (mrd_part_is_over(s->parts[i]))
+            continue;
+        if (!late)
+            return false;
+        give_up(c, s, s->parts[i]);
+    }
+    decide(c, s, MRD_SESSION_MERGING, MRD_STEP_CLOSE);
+    return true;
+}
+
+/* ---- The end ---- */
+
+void
+mrd_core_begin_merge(mrd_core *c, mrd_session *s)
+{
+    s->job = (mrd_merge_job){ .state = MRD_MERGE_WAITING };
+    for (size_t i = 0; i < s->n_parts; i++)
+        s->job.total += s->parts[i]->events;
+    mrd_effects_add(&c->out, MRD_DO_MERGE)->session = s;
+}
+
+static bool
+step_close(mrd_core *c, mrd_session *s)
+{
+    if (!s->closed)
+        return false; /* what was acknowledged of it is in closed files first */
+    if (s->auto_merge) {
+        mrd_core_begin_merge(c, s);
+        s->step = MRD_STEP_MERGE;
+    } else {
+        decide(c, s, MRD_SESSION_COMPLETE, MRD_STEP_END);
+    }
+    return true;
+}
+
+static bool
+step_merge(mrd_core *c, mrd_session *s)
+{
+    if (mrd_session_is_merging(s))
+        return false;
+    decide(c, s, MRD_SESSION_COMPLETE, MRD_STEP_END);
+    return true;
+}
+
+static bool
+step_end(mrd_core *c, mrd_session *s)
+{
+    if (!is_written(s))
+        return false;
+    s->step = MRD_STEP_OVER;
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DONE", "Session complete: id=%s", s->text);
+    return true;
+}
+
+/* Journals of a session that takes no more frames are closed; a closed one is measured. */
+static void
+put_away(mrd_core *c, mrd_session *s)
+{
+    if (s->state >= MRD_SESSION_MERGING && !s->closing && !s->closed) {
+        s->closing = true;
+        mrd_effects_add(&c->out, MRD_DO_CLOSE)->session = s;
+    }
+    if (s->closed && !s->measured && !s->measuring) {
+        s->measuring = s->measured = true;
+        mrd_effects_add(&c->out, MRD_DO_MEASURE)->session = s;
+    }
+}
+
+static bool
+step(mrd_core *c, mrd_session *s)
+{
+    switch (s->step) {
+    case MRD_STEP_WAIT:
+        return step_wait(c, s);
+    case MRD_STEP_ARM:
+    case MRD_STEP_ARM_AGAIN:
+        return step_arm(c, s);
+    case MRD_STEP_GO:
+        return step_go(c, s);
+    case MRD_STEP_RECORD:
+        return step_record(c, s);
+    case MRD_STEP_STOP:
+        return step_stop(c, s);
+    case MRD_STEP_FLUSH:
+        return step_flush(c, s);
+    case MRD_STEP_CLOSE:
+        return step_close(c, s);
+    case MRD_STEP_MERGE:
+        return step_merge(c, s);
+    case MRD_STEP_END:
+        return step_end(c, s);
+    case MRD_STEP_FAIL:
+        return step_fail(c, s);
+    default: /* NEW waits for mrd_core_saved; OVER for nothing */
+        return false;
+    }
+}
+
+void
+mrd_session_run(mrd_core *c, mrd_session *s)
+{
+    if (s->step == MRD_STEP_NEW && s->save.durable > 0)
+        s->step = MRD_STEP_WAIT;
+    while (mrd_effects_room(&c->out, 16) && step(c, s))
+        ;
+    if (mrd_effects_room(&c->out, 2))
+        put_away(c, s);
+}
+
+/* ---- Ends of what was begun ---- */
+
+static mrd_session *
+any_session(const mrd_core *c, uint64_t id)
+{
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        if (c->sessions[i]->id == id)
+            return c->sessions[i];
+    }
+    return NULL;
+}
+
+void
+mrd_core_closed(mrd_core *c, mrd_core_time now, uint64_t session)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = any_session(c, session)) == NULL)
+        return;
+    s->closing = false;
+    s->closed = true;
+    if (!s->deleted)
+        mrd_session_run(c, s);
+}
+
+void
+mrd_core_merge_progress(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t events)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = any_session(c, session)) == NULL || !mrd_session_is_merging(s))
+        return;
+    s->job.state = MRD_MERGE_RUNNING;
+    s->job.events = events;
+}
+
+/* Publishes what was checked; a contradiction marks the session. */
+static void
+take_verdict(mrd_core *c, mrd_session *s, mrd_clock_verdict *v)
+{
+    c->stats.clock_held_out += v->held_out;
+    c->stats.clock_held_out_violations += v->held_out_violations;
+    c->stats.clock_absolute += v->absolute;
+    c->stats.clock_absolute_violations += v->absolute_violations;
+    c->stats.clock_collectives += v->collectives.collectives;
+    c->stats.clock_collective_violations += v->collectives.violations;
+    if (mrd_clock_verdict_violations(v) > 0)
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-CLOCK-VIOLATION",
+                        "A session's clocks contradict their bounds: id=%s held_out=%llu "
+                        "absolute=%llu collectives=%zu links=%llu",
+                        s->text, (unsigned long long) v->held_out_violations,
+                        (unsigned long long) v->absolute_violations, v->collectives.violations,
+                        (unsigned long long) v->link_violations);
+    mrd_clock_verdict_fini(&s->verdict);
+    s->verdict = *v;
+    *v = (mrd_clock_verdict){ 0 };
+}
+
+void
+mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_damage *found, bool whole)
+{
+    if (!mrd_part_damaged(p, found, whole))
+        return;
+    mrd_session_touch(s);
+    if (p->damage.events > 0 || p->damage.frames > 0)
+        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-JOURNAL-DAMAGE",
+                        "Stored events cannot be read back: session=%s node=%s events=%llu "
+                        "frames=%llu",
+                        s->text, p->instance_id, (unsigned long long) p->damage.events,
+                        (unsigned long long) p->damage.frames);
+    if (p->damage.foreign > 0)
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-FOREIGN",
+                        "Batches claim another node and are shown as of their sender: session=%s "
+                        "node=%s batches=%llu",
+                        s->text, p->instance_id, (unsigned long long) p->damage.foreign);
+}
+
+void
+mrd_core_damaged(mrd_core *c, mrd_core_time now, uint64_t session, const char *instance_id,
+                 const mrd_damage *found, bool whole)
+{
+    mrd_session *s;
+    mrd_part *p;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_session(c, session)) != NULL &&
+        (p = mrd_session_part(s, instance_id)) != NULL)
+        mrd_core_part_damaged(c, s, p, found, whole);
+}
+
+void
+mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge_state state,
+                uint64_t events, mrd_clock_verdict *verdict, const mrd_why *why)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = any_session(c, session)) == NULL)
+        return;
+    s->job.state = state;
+    s->job.events = events;
+    if (state == MRD_MERGE_DONE && verdict != NULL)
+        take_verdict(c, s, verdict);
+    if (state == MRD_MERGE_FAILED) {
+        mrd_text_set(s->job.message, sizeof(s->job.message), why->text);
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-MERGE", "Session not merged: id=%s reason=%s",
+                        s->text, why->text);
+    }
+    s->measured = false;
+    mrd_session_touch(s);
+    if (!s->deleted)
+        mrd_session_run(c, s);
+}
+
+void
+mrd_core_measured(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t bytes)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = any_session(c, session)) == NULL)
+        return;
+    s->measuring = false;
+    s->folder_bytes = bytes;
+}

@@ -1,0 +1,48 @@
+#include "aggregator/core/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+
+void
+mrd_text_set(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from == NULL ? "" : from);
+}
+
+void *
+mrd_list_grow(void *list, size_t n, size_t member_size)
+{
+    return n > 0 && (n & (n - 1)) != 0 ? list : realloc(list, (n == 0 ? 1 : 2 * n) * member_size);
+}
+
+int64_t
+mrd_time_checked(int64_t ns)
+{
+    return ns > -(1LL << 62) && ns < 1LL << 62 ? ns : 0;
+}
+
+uint64_t
+mrd_count_checked(uint64_t n)
+{
+    return n < MRD_COUNT_MAX ? n : MRD_COUNT_MAX;
+}
+
+mrd_map_key
+mrd_id_key(const char *instance_id)
+{
+    size_t len = strlen(instance_id);
+
+    return (mrd_map_key){ .a = mrd_hash64(instance_id, len, 1),
+                          .b = mrd_hash64(instance_id, len, 2),
+                          .c = len };
+}
+
+mrd_err
+mrd_id_put(mrd_map *map, const char *instance_id, size_t at)
+{
+    mrd_map_key key = mrd_id_key(instance_id);
+
+    return mrd_map_get(map, key) != MRD_MAP_NONE ? MRD_OK : mrd_map_put(map, key, (uint32_t) at);
+}

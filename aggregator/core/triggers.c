@@ -1,0 +1,130 @@
+/* Triggers of flight recorders: windows of time that all nodes keep. One is told to nodes when it
+ * is on disk, by a survey, and again with heartbeats to those that missed it. */
+#include "aggregator/core/state.h"
+
+#include <stdio.h>
+
+#include "aggregator/core/text.h"
+
+#define REPORT_WINDOW (20 * MRD_SEC)
+#define REPORT_GATHER (500 * MRD_MS)
+#define REPORT_PERIOD MRD_SEC
+#define ASK_TIMEOUT   MRD_SEC /* who misses it is told with its heartbeats */
+
+mrd_err
+mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why)
+{
+    mrd_trigger *v;
+
+    if (s->n_triggers >= MRD_TRIGGERS_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "session %s was triggered %d times: start a new one",
+                           s->text, MRD_TRIGGERS_MAX);
+    if ((v = mrd_list_grow(s->triggers, s->n_triggers, sizeof(*v))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "trigger");
+    s->triggers = v;
+    mrd_session_touch(s);
+    s->triggers[s->n_triggers] = *t;
+    s->triggers[s->n_triggers++].version = s->save.version;
+    return MRD_OK;
+}
+
+static bool
+is_triggered(const mrd_session *s, uint64_t id)
+{
+    return !s->deleted && s->recorder && s->step == MRD_STEP_RECORD && (id == 0 || s->id == id);
+}
+
+/* A node saw something to keep. Reasons of half a second, from all nodes, become one trigger of
+ * every flight recorder the node is in, at most one in a second; none is hidden, because the window
+ * ends after the last of them. */
+void
+mrd_core_report(mrd_core *c, const mrd_node *n, const char *reason)
+{
+    int64_t now = mrd_core_session_now(c).ns;
+
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (!is_triggered(s, 0) || s->report_at.ns != 0 ||
+            mrd_session_part(s, n->instance_id) == NULL)
+            continue;
+        s->report_at.ns = now + REPORT_GATHER;
+        if (s->report_last.ns != 0 && s->report_at.ns < s->report_last.ns + REPORT_PERIOD)
+            s->report_at.ns = s->report_last.ns + REPORT_PERIOD;
+        snprintf(s->report, sizeof(s->report), "%.100s: %.150s", n->instance_id, reason);
+    }
+}
+
+void
+mrd_session_gather_reports(mrd_core *c, mrd_session *s)
+{
+    mrd_trigger t = { .to = mrd_core_session_now(c) };
+    mrd_why why = { 0 };
+
+    if (s->report_at.ns == 0 || t.to.ns < s->report_at.ns)
+        return;
+    s->report_at.ns = 0;
+    s->report_last = t.to;
+    t.from.ns = t.to.ns - (s->recorder_dur < REPORT_WINDOW ? s->recorder_dur : REPORT_WINDOW);
+    t.id = mrd_core_random(c);
+    mrd_text_set(t.reason, sizeof(t.reason), s->report);
+    if (mrd_session_add_trigger(s, &t, &why) != MRD_OK) {
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-TRIGGER",
+                        "Trigger not taken: session=%s reason=%s", s->text, why.text);
+        return;
+    }
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-TRIGGER",
+                    "Flight recorder frozen: session=%s reason=%s", s->text, t.reason);
+    mrd_core_save(c, s);
+}
+
+void
+mrd_session_send_triggers(mrd_core *c, mrd_session *s)
+{
+    if (s->step != MRD_STEP_RECORD)
+        return;
+    for (size_t i = 0; i < s->n_triggers; i++) {
+        mrd_trigger *t = &s->triggers[i];
+
+        if (t->sent || t->version > s->save.tried || !mrd_effects_room(&c->out, 32))
+            continue;
+        t->sent = true;
+        (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_TRIGGER, t, ASK_TIMEOUT, 0);
+    }
+}
+
+void
+mrd_core_trigger(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, mrd_dur_ns last,
+                 const char *reason)
+{
+    mrd_trigger t = { 0 };
+    mrd_why why = { 0 };
+    size_t n = 0;
+
+    mrd_core_enter(c, now);
+    t.to = mrd_core_session_now(c);
+    t.from.ns = t.to.ns - last;
+    t.id = mrd_core_random(c);
+    mrd_text_set(t.reason, sizeof(t.reason), reason);
+    for (size_t i = 0; i < c->n_sessions && why.err == MRD_OK; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (!is_triggered(s, id))
+            continue;
+        if (mrd_session_add_trigger(s, &t, &why) != MRD_OK)
+            break;
+        if (mrd_core_await(c, ticket, s, t.id) == MRD_OK)
+            n++;
+        else
+            mrd_why_set(&why, MRD_LIMIT, 0, "as many commands wait for the disk as may: try again");
+        mrd_core_save(c, s);
+    }
+    if (n == 0 && why.err == MRD_OK)
+        mrd_why_set(&why, MRD_STATE, 0,
+                    "no recorder session is running%s: start one with --mode recorder",
+                    id == 0 ? "" : " under this id");
+    if (n == 0)
+        mrd_core_answer(c, ticket, &why, 0);
+    else if (why.err != MRD_OK)
+        mrd_core_await_failed(c, ticket, &why);
+}

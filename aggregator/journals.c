@@ -1,0 +1,384 @@
+#include "aggregator/journals.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "aggregator/core/limits.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/obj.h"
+
+#define GROUP_MAX    MRD_PENDING_MAX
+#define GROUP_ENOUGH 8 /* frames that an agent has in flight */
+#define GROUP_WAIT   (3 * MRD_MS)
+
+typedef struct item {
+    struct item *next;
+    mrd_journals_frame f;
+    char *instance_id; /* of a new journal */
+    bool close;        /* of the session instead of a frame */
+    mrd_local_ns came;
+    struct journal *of;
+    bool written;
+} item;
+
+typedef struct journal {
+    uint64_t number, session;
+    char *dir, *instance_id;
+    mrd_journal *j; /* NULL: not open */
+    mrd_why unwritten, unsynced;
+    bool in_group;
+} journal;
+
+struct mrd_journals {
+    mrd_journals_options o;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the queue and closing; nothing is taken inside */
+    pthread_cond_t news;
+    item *first, **last;
+    size_t waiting;
+    bool closing;
+    uint64_t syncs; /* atomic */
+    /* The writer's alone. */
+    mrd_journal_syncer *syncer;
+    journal **v;
+    size_t n, cap;
+    mrd_map by_number; /* index into v */
+    item *group[GROUP_MAX];
+    size_t n_group;
+    journal *touched[GROUP_MAX];
+    size_t n_touched;
+    mrd_journal_piece pieces[GROUP_MAX];
+    size_t piece_at[GROUP_MAX];
+    mrd_journal *dirty[GROUP_MAX];
+    mrd_why whys[GROUP_MAX];
+};
+
+static void
+item_free(item *i)
+{
+    free(i->f.dir);
+    free(i->f.owned);
+    free(i->instance_id);
+    free(i);
+}
+
+/* ---- Journals ---- */
+
+static void
+journal_free(mrd_journals *w, size_t at)
+{
+    journal *j = w->v[at];
+    mrd_why why = { 0 };
+
+    if (mrd_journal_close(j->j, &why) != MRD_OK)
+        mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-CLOSE", "Segment left without index: path=%s reason=%s",
+                j->dir, why.text);
+    mrd_map_remove(&w->by_number, (mrd_map_key){ .a = j->number });
+    w->v[at] = w->v[--w->n];
+    if (at < w->n)
+        (void) mrd_map_put(&w->by_number, (mrd_map_key){ .a = w->v[at]->number }, (uint32_t) at);
+    free(j->dir);
+    free(j->instance_id);
+    free(j);
+}
+
+static journal *
+journal_new(mrd_journals *w, item *i)
+{
+    journal *j = calloc(1, sizeof(*j)), **v = w->v;
+
+    if (w->n == w->cap) {
+        size_t cap = w->cap == 0 ? 64 : 2 * w->cap;
+
+        if ((v = realloc(w->v, cap * sizeof(*v))) != NULL) {
+            w->v = v;
+            w->cap = cap;
+        }
+    }
+    if (j == NULL || v == NULL ||
+        mrd_map_put(&w->by_number, (mrd_map_key){ .a = i->f.journal }, (uint32_t) w->n) != MRD_OK) {
+        free(j);
+        return NULL;
+    }
+    *j = (journal){ .number = i->f.journal,
+                    .session = i->f.session,
+                    .dir = i->f.dir,
+                    .instance_id = i->instance_id };
+    i->f.dir = i->instance_id = NULL;
+    w->v[w->n++] = j;
+    return j;
+}
+
+static journal *
+journal_of(mrd_journals *w, item *i)
+{
+    uint32_t at = mrd_map_get(&w->by_number, (mrd_map_key){ .a = i->f.journal });
+
+    if (at != MRD_MAP_NONE)
+        return w->v[at];
+    return i->f.dir == NULL ? NULL : journal_new(w, i);
+}
+
+static void
+close_session(mrd_journals *w, uint64_t session)
+{
+    for (size_t i = w->n; i-- > 0;) {
+        if (w->v[i]->session == session)
+            journal_free(w, i);
+    }
+    w->o.closed(w->o.self, session);
+}
+
+/* ---- A group ---- */
+
+/* Writes what waits for a journal in one go. */
+static void
+write_journal(mrd_journals *w, journal *j)
+{
+    size_t n = 0, written;
+
+    if (j->j == NULL && mrd_journal_open(j->dir, mrd_str_of(j->instance_id), j->session, &j->j,
+                                         &j->unwritten) != MRD_OK)
+        return;
+    for (size_t i = 0; i < w->n_group; i++) {
+        if (w->group[i]->of != j)
+            continue;
+        w->pieces[n] = (mrd_journal_piece){ &w->group[i]->f.frame, w->group[i]->f.data };
+        w->piece_at[n++] = i;
+    }
+    written = mrd_journal_append_many(j->j, w->pieces, n, &j->unwritten);
+    for (size_t i = 0; i < written; i++)
+        w->group[w->piece_at[i]]->written = true;
+}
+
+static void
+sync_group(mrd_journals *w)
+{
+    journal *open[GROUP_MAX];
+    size_t n = 0, calls;
+
+    for (size_t i = 0; i < w->n_touched; i++) {
+        if (w->touched[i]->j == NULL)
+            continue;
+        w->whys[n] = (mrd_why){ 0 };
+        open[n] = w->touched[i];
+        w->dirty[n++] = w->touched[i]->j;
+    }
+    if (w->o.sync != MRD_SYNC_GROUP || n == 0)
+        return;
+    calls = mrd_journal_sync_many(w->syncer, w->dirty, n, w->whys);
+    __atomic_add_fetch(&w->syncs, calls, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < n; i++)
+        open[i]->unsynced = w->whys[i];
+}
+
+static void
+report(mrd_journals *w, item *i)
+{
+    mrd_why nomem = { .err = MRD_NOMEM, .text = "out of memory" };
+    const mrd_why *failed = i->of == NULL                   ? &nomem
+                            : !i->written                   ? &i->of->unwritten
+                            : i->of->unsynced.err != MRD_OK ? &i->of->unsynced
+                                                            : NULL;
+
+    w->o.stored(w->o.self, i->f.ticket, failed);
+    item_free(i);
+}
+
+/* Group commit: everything that waits is written and made durable, then every frame is reported. */
+static void
+commit(mrd_journals *w)
+{
+    w->n_touched = 0;
+    for (size_t i = 0; i < w->n_group; i++) {
+        journal *j = w->group[i]->of = journal_of(w, w->group[i]);
+
+        if (j == NULL || j->in_group)
+            continue;
+        j->in_group = true;
+        j->unwritten = j->unsynced = (mrd_why){ 0 };
+        w->touched[w->n_touched++] = j;
+    }
+    for (size_t i = 0; i < w->n_touched; i++)
+        write_journal(w, w->touched[i]);
+    sync_group(w);
+    for (size_t i = 0; i < w->n_touched; i++)
+        w->touched[i]->in_group = false;
+    for (size_t i = 0; i < w->n_group; i++)
+        report(w, w->group[i]);
+    w->n_group = 0;
+}
+
+/* ---- The thread ---- */
+
+/* A sync costs the same for one frame and for many: a few wait a little for company. Lock held. */
+static void
+wait_for_company(mrd_journals *w)
+{
+    int64_t until = w->first->came.ns + GROUP_WAIT;
+
+    while (w->waiting < GROUP_ENOUGH && !w->closing && w->o.sync == MRD_SYNC_GROUP) {
+        int64_t left = until - mrd_local_now().ns;
+        struct timespec end;
+
+        if (left <= 0)
+            return;
+        clock_gettime(CLOCK_REALTIME, &end);
+        end.tv_nsec += left;
+        if (end.tv_nsec >= MRD_SEC) {
+            end.tv_nsec -= MRD_SEC;
+            end.tv_sec++;
+        }
+        pthread_cond_timedwait(&w->news, &w->lock, &end);
+    }
+}
+
+/* The next items: a group of frames, or one order to close. Lock held. */
+static item *
+take(mrd_journals *w)
+{
+    while (w->first != NULL && !w->first->close && w->n_group < GROUP_MAX) {
+        w->group[w->n_group++] = w->first;
+        w->first = w->first->next;
+        w->waiting--;
+    }
+    if (w->first != NULL && w->n_group == 0) {
+        item *i = w->first;
+
+        w->first = i->next;
+        w->waiting--;
+        if (w->first == NULL)
+            w->last = &w->first;
+        return i;
+    }
+    if (w->first == NULL)
+        w->last = &w->first;
+    return NULL;
+}
+
+static void *
+run(void *arg)
+{
+    mrd_journals *w = arg;
+
+    pthread_mutex_lock(&w->lock);
+    while (w->first != NULL || !w->closing) {
+        item *order;
+
+        if (w->first == NULL) {
+            pthread_cond_wait(&w->news, &w->lock);
+            continue;
+        }
+        if (!w->first->close)
+            wait_for_company(w);
+        order = take(w);
+        pthread_mutex_unlock(&w->lock);
+        if (order != NULL) {
+            close_session(w, order->f.session);
+            item_free(order);
+        } else {
+            commit(w);
+        }
+        pthread_mutex_lock(&w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+    while (w->n > 0)
+        journal_free(w, w->n - 1);
+    return NULL;
+}
+
+static void
+put(mrd_journals *w, item *i)
+{
+    i->came = mrd_local_now();
+    pthread_mutex_lock(&w->lock);
+    *w->last = i;
+    w->last = &i->next;
+    w->waiting++;
+    pthread_cond_signal(&w->news);
+    pthread_mutex_unlock(&w->lock);
+}
+
+mrd_err
+mrd_journals_append(mrd_journals *w, const mrd_journals_frame *f)
+{
+    item *i = calloc(1, sizeof(*i));
+
+    if (i == NULL ||
+        (f->dir != NULL && (i->instance_id = mrd_str_dup(mrd_str_of(f->instance_id))) == NULL)) {
+        free(i);
+        free(f->dir);
+        free(f->owned);
+        return MRD_NOMEM;
+    }
+    i->f = *f;
+    put(w, i);
+    return MRD_OK;
+}
+
+void
+mrd_journals_close_session(mrd_journals *w, uint64_t session)
+{
+    item *i = calloc(1, sizeof(*i));
+
+    if (i == NULL) { /* they stay open until the end: nothing of them is lost by that */
+        w->o.closed(w->o.self, session);
+        return;
+    }
+    i->close = true;
+    i->f.session = session;
+    put(w, i);
+}
+
+uint64_t
+mrd_journals_syncs(const mrd_journals *w)
+{
+    return __atomic_load_n(&w->syncs, __ATOMIC_RELAXED);
+}
+
+mrd_err
+mrd_journals_open(const mrd_journals_options *o, mrd_journals **ret_journals, mrd_why *why)
+{
+    mrd_journals *w = calloc(1, sizeof(*w));
+    mrd_err err;
+
+    if (w == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "journals");
+    w->o = *o;
+    w->last = &w->first;
+    if ((err = mrd_journal_syncer_open(o->store, &w->syncer, why)) != MRD_OK) {
+        free(w);
+        return err;
+    }
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->news, NULL);
+    if ((errno = pthread_create(&w->thread, NULL, run, w)) != 0) {
+        mrd_why_set(why, MRD_IO, errno, "cannot start the thread that writes journals");
+        mrd_journal_syncer_close(w->syncer);
+        free(w);
+        return MRD_IO;
+    }
+    *ret_journals = w;
+    return MRD_OK;
+}
+
+void
+mrd_journals_close(mrd_journals *w)
+{
+    if (w == NULL)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_signal(&w->news);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    mrd_journal_syncer_close(w->syncer);
+    mrd_map_fini(&w->by_number);
+    pthread_cond_destroy(&w->news);
+    pthread_mutex_destroy(&w->lock);
+    free(w->v);
+    free(w);
+}

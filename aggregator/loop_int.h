@@ -1,0 +1,104 @@
+/*
+ * aggregator/loop_int.h - inside of the loop: loop.c (thread, inbox, commands), loop_requests.c
+ * (frames of agents), loop_effects.c (what the core wants), loop_results.c (what other threads
+ * report).
+ */
+#ifndef MRD_AGGREGATOR_LOOP_INT_H
+#define MRD_AGGREGATOR_LOOP_INT_H
+
+#include <pthread.h>
+
+#include "aggregator/artifacts.h"
+#include "aggregator/cleaner.h"
+#include "aggregator/clocks.h"
+#include "aggregator/journals.h"
+#include "aggregator/loop.h"
+#include "aggregator/merger.h"
+#include "aggregator/surveys.h"
+#include "aggregator/worker.h"
+
+#define MRD_REQUESTS_MAX 1024 /* of agents, held unanswered; a power of two */
+
+/* What lies in the inbox: run by the loop, which frees it. */
+typedef struct mrd_loop_item {
+    struct mrd_loop_item *next;
+    void (*run)(mrd_loop *l, struct mrd_loop_item *item);
+} mrd_loop_item;
+
+/* Somebody on another thread who waits. Guarded by the inbox's lock. */
+typedef struct mrd_loop_waiter {
+    struct mrd_loop_waiter *next;
+    uint64_t ticket;
+    bool done;
+    mrd_err err;
+    uint64_t value;
+    char text[MRD_WHY_MAX];
+} mrd_loop_waiter;
+
+struct mrd_loop {
+    mrd_loop_options o;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* guards the inbox and the waiters; nothing is taken inside */
+    pthread_cond_t done, news;
+    mrd_loop_item *first, **last;
+    mrd_loop_waiter *waiters;
+    bool closing, draining; /* wanted; the thread takes no more requests */
+    bool closed;            /* nothing comes into the inbox any more */
+    /* The thread's alone. */
+    mrd_core *core;
+    mrd_server_request requests[MRD_REQUESTS_MAX]; /* by the low bits of their ticket */
+    uint64_t tickets[MRD_REQUESTS_MAX];
+    uint64_t last_ticket;
+    char id[40]; /* of this run */
+    mrd_buf reply, repacked;
+    mrd_local_ns next_tick, next_look, next_sweep;
+    uint64_t refused; /* connections, when it was logged last */
+    mrd_session_view *views[16];
+    uint64_t view_versions[16];
+    unsigned next_view;
+    mrd_overview *overview;
+    /* Other threads. */
+    mrd_journals *journals;
+    mrd_worker *manifests;
+    mrd_merger *merger;
+    mrd_artifacts *artifacts;
+    mrd_cleaner *cleaner;
+    mrd_surveys *surveys;
+};
+
+/* loop.c */
+mrd_core_time mrd_loop_now(void);
+/* From any thread; false when nobody takes it any more: it stays the caller's. */
+bool mrd_loop_post(mrd_loop *l, mrd_loop_item *item);
+void mrd_loop_answer(mrd_loop *l, uint64_t ticket, mrd_err err, const char *text, uint64_t value);
+
+void mrd_loop_forget_views(mrd_loop *l);
+
+/* loop_requests.c */
+void mrd_loop_request(mrd_loop *l, mrd_server_request *request);
+/* The request of a ticket, which is the caller's to answer; false: it was answered. */
+bool mrd_loop_take_request(mrd_loop *l, uint64_t ticket, mrd_server_request *ret_request);
+const mrd_server_request *mrd_loop_borrow_request(const mrd_loop *l, uint64_t ticket);
+void mrd_loop_reply(mrd_loop *l, uint64_t ticket, uint8_t type, const void *message);
+
+/* loop_effects.c: all that the last input left. */
+void mrd_loop_carry(mrd_loop *l);
+/* Packs clock data as it is to be stored into l->repacked. */
+mrd_err mrd_loop_clock_data(mrd_loop *l, mrd_node *n, mrd_frame *f, mrd_bytes data, mrd_why *why);
+
+/* Of an input inside a call: all its effects are log lines. */
+void mrd_loop_carry_logs(mrd_core *c);
+
+/* loop_results.c */
+mrd_err mrd_loop_open_services(mrd_loop *l, mrd_why *why);
+/* Takes the view; NULL: no memory. */
+void mrd_loop_save(mrd_loop *l, mrd_session_view *v, uint64_t session, uint64_t version);
+void mrd_loop_save_nodes(mrd_loop *l, mrd_buf *text, bool durable);     /* takes the text */
+/* Directly, for the end. */
+mrd_err mrd_loop_write_manifest(const mrd_loop *l, const mrd_session_view *v, mrd_why *why);
+/* Later, in order, as their threads would. */
+void mrd_loop_stored(mrd_loop *l, uint64_t ticket, const mrd_why *failed);
+void mrd_loop_not_merged(mrd_loop *l, uint64_t session);
+
+#endif

@@ -1,0 +1,59 @@
+/* What a merge needs of a session, copied. */
+#include "aggregator/merge.h"
+
+#include <stdlib.h>
+
+#include "aggregator/core/text.h"
+
+merge_input *
+merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mrd_session *s)
+{
+    merge_input *in = calloc(1, sizeof(*in));
+
+    if (in == NULL)
+        return NULL;
+    in->dir = mrd_session_store_path(store, s->text, ".");
+    in->nodes = calloc(s->n_parts + 1, sizeof(*in->nodes));
+    in->damage = calloc(s->n_parts + 1, sizeof(*in->damage));
+    in->artifacts = calloc(s->n_artifacts + 1, sizeof(*in->artifacts));
+    if (in->dir == NULL || in->nodes == NULL || in->damage == NULL || in->artifacts == NULL) {
+        merge_input_free(in);
+        return NULL;
+    }
+    in->violations = mrd_session_violations(s);
+    in->reference_ns = t->offset;
+    in->one_life = strcmp(s->timeline, t->timeline) == 0;
+    mrd_text_set(in->id, sizeof(in->id), s->text);
+    mrd_text_set(in->name, sizeof(in->name), s->name);
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const mrd_part *p = s->parts[i];
+        merge_node *n = &in->nodes[in->n_nodes++];
+
+        mrd_text_set(n->instance_id, sizeof(n->instance_id), p->instance_id);
+        mrd_text_set(n->sentence, sizeof(n->sentence), p->message);
+        n->local_ns = p->local.ns;
+        n->wall_ns = p->wall.ns;
+        n->same_clock = t->same_clock && !p->simulated && strcmp(p->boot_id, t->boot_id) == 0;
+        n->dropped = mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
+        n->events = p->events;
+        n->frames = mrd_part_frames(p);
+        in->events += p->events;
+        in->simulated = in->simulated || p->simulated;
+    }
+    if (s->n_artifacts > 0)
+        memcpy(in->artifacts, s->artifacts, s->n_artifacts * sizeof(*in->artifacts));
+    in->n_artifacts = s->n_artifacts;
+    return in;
+}
+
+void
+merge_input_free(merge_input *in)
+{
+    if (in == NULL)
+        return;
+    free(in->dir);
+    free(in->nodes);
+    free(in->damage);
+    free(in->artifacts);
+    free(in);
+}

@@ -1,0 +1,206 @@
+#include "aggregator/merger.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "aggregator/timeline.h"
+#include "aggregator/worker.h"
+#include "base/hash.h"
+#include "base/obj.h"
+#include "base/out.h"
+#include "trace/sink/sinks.h"
+
+#define WAITING_MAX    10000
+#define CANCELLED_MAX  16 /* sessions deleted while one merge runs */
+#define PROGRESS_EVERY (100 * MRD_MS)
+
+struct mrd_merger {
+    mrd_merger_options o;
+    mrd_worker *worker;
+    uint64_t cancelled[CANCELLED_MAX]; /* atomic: sessions whose merge is to end */
+    unsigned next;                     /* of them; the starter's */
+    bool closing;                      /* atomic */
+};
+
+typedef struct {
+    mrd_merger *of;
+    uint64_t session;
+    merge_input *input;
+    mrd_local_ns told;
+} job;
+
+static bool
+is_cancelled(const job *j)
+{
+    bool cancelled = __atomic_load_n(&j->of->closing, __ATOMIC_RELAXED);
+
+    for (size_t i = 0; i < CANCELLED_MAX; i++)
+        cancelled =
+            cancelled || __atomic_load_n(&j->of->cancelled[i], __ATOMIC_RELAXED) == j->session;
+    return cancelled;
+}
+
+static bool
+on_progress(void *self, uint64_t events)
+{
+    job *j = self;
+    mrd_local_ns now = mrd_local_now();
+
+    if (now.ns - j->told.ns >= PROGRESS_EVERY) {
+        j->told = now;
+        j->of->o.progress(j->of->o.self, j->session, events);
+    }
+    return !is_cancelled(j);
+}
+
+/* The standard outputs of a system profile. */
+static mrd_err
+open_targets(const merge_input *in, mrd_export_target *targets, size_t max, size_t *ret_n,
+             mrd_why *why)
+{
+    const mrd_sink_ops *const *sinks;
+    mrd_err err = MRD_OK;
+    size_t n = 0, n_sinks;
+
+    sinks = mrd_sinks(&n_sinks);
+    for (size_t i = 0; i < n_sinks && n < max && err == MRD_OK; i++) {
+        const mrd_sink_ops *ops = sinks[i];
+        char *path = NULL;
+
+        if (!ops->standard)
+            continue;
+        targets[n].ops = ops;
+        if (asprintf(&path, "%s/profile/%s%s", in->dir, ops->stem, ops->suffix) < 0)
+            err = mrd_why_set(why, MRD_NOMEM, 0, "profile");
+        else
+            err = mrd_out_file(path, &targets[n].out, why);
+        free(path);
+        n += err == MRD_OK;
+    }
+    if (err != MRD_OK) {
+        for (size_t i = 0; i < n; i++)
+            mrd_out_abort(targets[i].out);
+        return err;
+    }
+    *ret_n = n;
+    return MRD_OK;
+}
+
+/* profile/SHA256SUMS, as sha256sum writes it: what a client can check its download against. */
+static mrd_err
+write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mrd_why *why)
+{
+    mrd_buf text = { 0 }, path = { 0 };
+    char hex[MRD_SHA256_HEX];
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        mrd_buf_reset(&path);
+        mrd_buf_fmt(&path, "%s/profile/%s%s", in->dir, targets[i].ops->stem,
+                    targets[i].ops->suffix);
+        err = mrd_sha256_file(mrd_buf_cstr(&path), hex, NULL, why);
+        mrd_buf_fmt(&text, "%s  %s%s\n", hex, targets[i].ops->stem, targets[i].ops->suffix);
+    }
+    mrd_buf_reset(&path);
+    mrd_buf_fmt(&path, "%s/profile/SHA256SUMS", in->dir);
+    if (err == MRD_OK && (path.err != MRD_OK || text.err != MRD_OK))
+        err = MRD_NOMEM;
+    if (err == MRD_OK)
+        err = mrd_write_file(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
+    mrd_buf_fini(&path);
+    mrd_buf_fini(&text);
+    return err;
+}
+
+static mrd_err
+merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why)
+{
+    mrd_export_target targets[8];
+    mrd_export_result result = { 0 };
+    size_t n = 0;
+    mrd_err err = open_targets(j->input, targets, MRD_COUNT(targets), &n, why);
+
+    if (err == MRD_OK)
+        err = merge_run(j->input, NULL, MERGE_ALIGNED, targets, n, on_progress, j, &result,
+                        ret_verdict, why);
+    if (err == MRD_OK)
+        err = write_sums(j->input, targets, n, why);
+    *ret_events = result.events;
+    return err;
+}
+
+static void
+run(void *self, void *arg)
+{
+    mrd_merger *m = self;
+    job *j = arg;
+    mrd_clock_verdict verdict = { 0 };
+    mrd_why why = { 0 };
+    uint64_t events = 0;
+    mrd_err err = MRD_CANCELLED;
+
+    if (!is_cancelled(j))
+        err = merge(j, &events, &verdict, &why);
+    m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
+    m->o.done(m->o.self, j->session,
+              err == MRD_OK          ? MRD_MERGE_DONE
+              : err == MRD_CANCELLED ? MRD_MERGE_CANCELLED
+                                     : MRD_MERGE_FAILED,
+              events, err == MRD_OK ? &verdict : NULL, &why);
+    mrd_clock_verdict_fini(&verdict);
+    merge_input_free(j->input);
+    free(j);
+}
+
+bool
+mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input)
+{
+    job *j = calloc(1, sizeof(*j));
+
+    if (j == NULL) {
+        merge_input_free(input);
+        return false;
+    }
+    *j = (job){ .of = m, .session = session, .input = input };
+    for (size_t i = 0; i < CANCELLED_MAX; i++) { /* that was an earlier merge */
+        if (__atomic_load_n(&m->cancelled[i], __ATOMIC_RELAXED) == session)
+            __atomic_store_n(&m->cancelled[i], 0, __ATOMIC_RELAXED);
+    }
+    if (mrd_worker_put(m->worker, run, m, j))
+        return true;
+    merge_input_free(input);
+    free(j);
+    return false;
+}
+
+void
+mrd_merger_cancel(mrd_merger *m, uint64_t session)
+{
+    __atomic_store_n(&m->cancelled[m->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
+}
+
+mrd_err
+mrd_merger_open(const mrd_merger_options *o, mrd_merger **ret_merger, mrd_why *why)
+{
+    mrd_merger *m = calloc(1, sizeof(*m));
+    mrd_err err;
+
+    if (m == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merger");
+    m->o = *o;
+    if ((err = mrd_worker_open("merges", 1, WAITING_MAX, &m->worker, why)) != MRD_OK)
+        free(m);
+    else
+        *ret_merger = m;
+    return err;
+}
+
+void
+mrd_merger_close(mrd_merger *m)
+{
+    if (m == NULL)
+        return;
+    __atomic_store_n(&m->closing, true, __ATOMIC_RELAXED);
+    mrd_worker_close(m->worker);
+    free(m);
+}

@@ -1,0 +1,35 @@
+/*
+ * aggregator/messages.h - what the core wants said, as the messages of proto/meridian.proto.
+ * Threads: stateless; a mrd_control_message belongs to one.
+ */
+#ifndef MRD_AGGREGATOR_MESSAGES_H
+#define MRD_AGGREGATOR_MESSAGES_H
+
+#include "aggregator/core/effects.h"
+
+/* A directive; its strings borrow from the session. Points into itself: not to be copied. */
+typedef struct {
+    Mrd__Control control;
+    Mrd__Selection select;
+    Mrd__Trigger trigger;
+    Mrd__Label labels[MRD_COUNTERS_MAX + 2], *options[MRD_COUNTERS_MAX + 2];
+    int64_t *numbers[2];
+} mrd_control_message;
+
+void mrd_control_message_init(mrd_control_message *m, const mrd_directive *d);
+void mrd_control_message_fini(mrd_control_message *m);
+
+/* Several of them, for a Welcome or an Ack. */
+typedef struct {
+    mrd_control_message v[MRD_DIRECTIVES_MAX];
+    Mrd__Control *list[MRD_DIRECTIVES_MAX];
+    unsigned n;
+} mrd_control_messages;
+
+void mrd_control_messages_init(mrd_control_messages *m, const mrd_effect *e);
+void mrd_control_messages_fini(mrd_control_messages *m);
+
+/* The frame of a survey. Errors: NOMEM, LIMIT. */
+mrd_err mrd_survey_frame(const mrd_effect *e, mrd_buf *to);
+
+#endif

@@ -1,0 +1,277 @@
+#include "aggregator/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/core/text.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/out.h"
+
+char *
+mrd_session_store_path(const mrd_session_store *s, const char *session, const char *format, ...)
+{
+    char *tail = NULL, *path = NULL;
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vasprintf(&tail, format, args);
+    va_end(args);
+    if (n < 0)
+        return NULL;
+    n = session == NULL ? asprintf(&path, "%s/%s", s->dir, tail)
+                        : asprintf(&path, "%s/sessions/%s/%s", s->dir, session, tail);
+    free(tail);
+    return n < 0 ? NULL : path;
+}
+
+mrd_err
+mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_buf *text,
+                        mrd_why *why)
+{
+    mrd_bytes bytes = { text->p, text->len };
+
+    if (path == NULL || text->err != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s", path == NULL ? "path" : path);
+    return s->sync == MRD_SYNC_GROUP ? mrd_write_file_durable(path, bytes, 0644, why)
+                                     : mrd_write_file(path, bytes, 0644, why);
+}
+
+/* ---- The timeline ---- */
+
+static void
+boot_id_read(char *to, size_t size)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (f == NULL || fgets(to, (int) size, f) == NULL)
+        mrd_text_set(to, size, "unknown");
+    to[strcspn(to, "\n")] = '\0';
+    if (f != NULL)
+        fclose(f);
+}
+
+static mrd_err
+timeline_save(const mrd_timescale *t, const char *path, int64_t moves, mrd_why *why)
+{
+    mrd_buf text = { 0 };
+    mrd_err err;
+
+    mrd_buf_fmt(&text,
+                "{\"boot_id\": \"%s\", \"session_offset_ns\": %lld, \"timeline\": \"%s\", "
+                "\"moves\": %lld}\n",
+                t->boot_id, (long long) t->offset, t->timeline, (long long) moves);
+    err = mrd_write_file_durable(path, (mrd_bytes){ text.p, text.len }, 0644, why);
+    mrd_buf_fini(&text);
+    return err;
+}
+
+/* The session timeline is this machine's RAW clock plus one constant, chosen once per boot so that
+ * it reads as UTC: a restarted aggregator goes on with it. A store that comes back to a machine
+ * begins another: what went on elsewhere is not on this one's clock. */
+static mrd_err
+timeline_open(const mrd_session_store *s, mrd_timescale *t, mrd_why *why)
+{
+    char *path = mrd_session_store_path(s, NULL, "clock.json");
+    mrd_json *o = NULL;
+    mrd_err err = MRD_OK;
+    int64_t moves = 0;
+
+    if (path == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", s->dir);
+    (void) mrd_json_load(path, &o, NULL);
+    if (strcmp(mrd_json_str(o, "boot_id", ""), t->boot_id) == 0 &&
+        mrd_json_int(o, "session_offset_ns", 0) != 0) {
+        t->offset = mrd_json_int(o, "session_offset_ns", 0);
+        mrd_text_set(t->timeline, sizeof(t->timeline), mrd_json_str(o, "timeline", t->boot_id));
+    } else {
+        if (o != NULL)
+            moves = mrd_json_int(o, "moves", 0) + 1;
+        t->offset = mrd_wall_now().ns - mrd_local_now().ns;
+        snprintf(t->timeline, sizeof(t->timeline), moves > 0 ? "%.40s#%lld" : "%.40s", t->boot_id,
+                 (long long) moves);
+        err = timeline_save(t, path, moves, why);
+    }
+    mrd_json_free(o);
+    free(path);
+    return err;
+}
+
+mrd_err
+mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
+                       mrd_timescale *ret_scale, mrd_why *why)
+{
+    char *path;
+    mrd_err err;
+
+    *s = (mrd_session_store){ .dir = mrd_str_dup(mrd_str_of(dir)), .sync = sync };
+    *ret_scale = (mrd_timescale){ 0 };
+    boot_id_read(ret_scale->boot_id, sizeof(ret_scale->boot_id));
+    if (s->dir == NULL || (path = mrd_session_store_path(s, NULL, "sessions")) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", dir);
+    err = mrd_make_dirs_durable(path, why);
+    free(path);
+    if (err == MRD_OK && (path = mrd_session_store_path(s, NULL, "removed")) != NULL) {
+        (void) mkdir(path,
+                     0755); /* on a full disk there is none: sessions go in their place then */
+        free(path);
+    }
+    return err != MRD_OK ? err : timeline_open(s, ret_scale, why);
+}
+
+void
+mrd_session_store_fini(mrd_session_store *s)
+{
+    free(s->dir);
+    s->dir = NULL;
+}
+
+/* ---- Recovery ---- */
+
+/* What the journal holds of this node: numbers stored, counts, range. */
+static mrd_err
+part_recover(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_part *p, mrd_why *why)
+{
+    char *dir = mrd_session_store_path(st, s->text, "journal/%s", p->instance_id);
+    mrd_journal_index x;
+    mrd_err err = dir == NULL ? MRD_NOMEM : mrd_journal_scan(dir, &x, why);
+
+    free(dir);
+    if (err != MRD_OK)
+        return err;
+    for (size_t i = 0; i < x.n && err == MRD_OK; i++)
+        err = mrd_part_stored(p, &x.entries[i].frame);
+    p->bytes = x.bytes;
+    if (x.bad_bytes > 0)
+        mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-DAMAGE",
+                "Damaged bytes passed over: session=%s node=%s bytes=%llu files=%llu", s->text,
+                p->instance_id, (unsigned long long) x.bad_bytes, (unsigned long long) x.bad_files);
+    if (err == MRD_OK)
+        mrd_core_part_read(c, s, p);
+    mrd_journal_index_fini(&x);
+    return err;
+}
+
+/* What was logged of artifacts after the manifest was written. The last line may be torn. */
+static mrd_json *
+artifact_log_read(const mrd_session_store *st, const char *session)
+{
+    char *path = mrd_session_store_path(st, session, "artifacts.log"), *line = NULL;
+    FILE *f = path == NULL ? NULL : fopen(path, "re");
+    mrd_json *list = mrd_json_new_array();
+    size_t cap = 0;
+    ssize_t len;
+
+    while (f != NULL && (len = getline(&line, &cap, f)) > 0) {
+        mrd_json *o = NULL;
+
+        if (mrd_json_parse((mrd_str){ line, (size_t) len }, "artifact", &o, NULL) == MRD_OK)
+            mrd_json_append(list, o);
+    }
+    if (f != NULL)
+        fclose(f);
+    free(line);
+    free(path);
+    return list;
+}
+
+/* What is there of files that are not complete counts. */
+static void
+parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
+{
+    for (size_t i = 0; i < s->n_artifacts; i++) {
+        const mrd_listed_artifact *a = &s->artifacts[i];
+        char *part =
+            a->complete ? NULL : mrd_session_store_path(st, NULL, "artifacts/%s.part", a->sha256);
+        struct stat info;
+
+        if (part != NULL && stat(part, &info) == 0)
+            mrd_files_grown(&c->files, a->sha256, (uint64_t) info.st_size);
+        free(part);
+    }
+}
+
+static mrd_err
+session_recover(const mrd_session_store *st, mrd_core *c, const char *name, uint64_t id,
+                mrd_why *why)
+{
+    char *path = mrd_session_store_path(st, name, "session.json");
+    mrd_json *manifest = NULL, *log = artifact_log_read(st, name);
+    mrd_session *s = NULL;
+    mrd_err err = MRD_NOMEM;
+
+    if (path != NULL)
+        err = mrd_json_load_up_to(path, MRD_JSON_MANIFEST, &manifest, why);
+    if (err == MRD_OK)
+        err = mrd_core_load_session(c, id, manifest, log, &s, why);
+    for (size_t i = 0; s != NULL && i < s->n_parts && err == MRD_OK; i++)
+        err = part_recover(st, c, s, s->parts[i], why);
+    if (err == MRD_OK)
+        parts_measure(st, c, s);
+    else if (s != NULL)
+        mrd_core_unload_session(c, s);
+    if (err != MRD_OK) /* it may list artifacts */
+        c->unreadable += path == NULL || access(path, F_OK) == 0;
+    mrd_json_free(manifest);
+    mrd_json_free(log);
+    free(path);
+    return err;
+}
+
+static void
+nodes_recover(const mrd_session_store *st, mrd_core *c)
+{
+    char *path = mrd_session_store_path(st, NULL, "nodes.json");
+    mrd_json *o = NULL;
+    mrd_why why = { 0 };
+    mrd_err err = path == NULL ? mrd_why_set(&why, MRD_NOMEM, 0, "list of nodes") : MRD_OK;
+
+    if (err == MRD_OK && access(path, F_OK) == 0)
+        err = mrd_json_load_up_to(path, MRD_JSON_MANIFEST, &o, &why);
+    if (err == MRD_OK && o != NULL)
+        err = mrd_core_load_registry(c, o, &why);
+    if (err != MRD_OK)
+        mrd_log(MRD_LOG_WARN, "AGG-NODES-UNREADABLE",
+                "Nodes of before are not known, only those that come back: reason=%s", why.text);
+    mrd_json_free(o);
+    free(path);
+}
+
+mrd_err
+mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
+{
+    char *root = mrd_session_store_path(s, NULL, "sessions");
+    DIR *dir = root == NULL ? NULL : opendir(root);
+    struct dirent *entry;
+    mrd_err err = MRD_OK;
+
+    if (dir == NULL)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot list %s", root == NULL ? "the store" : root);
+    else
+        nodes_recover(s, c);
+    while (err == MRD_OK && (entry = readdir(dir)) != NULL) {
+        uint64_t id;
+        mrd_why one = { 0 };
+
+        if (mrd_session_id_parse(mrd_str_of(entry->d_name), &id) != MRD_OK)
+            continue;
+        if (session_recover(s, c, entry->d_name, id, &one) != MRD_OK) /* the others are fine */
+            mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE", "Session left alone: id=%s reason=%s",
+                    entry->d_name, one.text);
+    }
+    if (c->unreadable > 0)
+        mrd_log(MRD_LOG_WARN, "AGG-ARTIFACTS-KEPT",
+                "No artifact is removed while sessions cannot be read, they may list it: "
+                "sessions=%u",
+                c->unreadable);
+    if (dir != NULL)
+        closedir(dir);
+    free(root);
+    return err;
+}

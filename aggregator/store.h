@@ -1,0 +1,37 @@
+/*
+ * aggregator/store.h - the folder of the aggregator: where things lie in it, its timeline, and
+ * reading all of it back at the start.
+ *
+ *   clock.json                      the session timeline of this machine
+ *   nodes.json                      the registry of nodes
+ *   sessions/<id>/session.json      manifest, artifacts.log, journal/<instance>/, profile/, clocks/
+ *   artifacts/<sha256>[.part]       files that are carried as they are
+ *   removed/                        what is going
+ */
+#ifndef MRD_AGGREGATOR_STORE_H
+#define MRD_AGGREGATOR_STORE_H
+
+#include "aggregator/core/manifest.h"
+#include "aggregator/journal.h"
+
+typedef struct {
+    char *dir;
+    mrd_sync sync;
+} mrd_session_store;
+
+/* Makes the folder and fills *ret_scale. */
+mrd_err mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
+                               mrd_timescale *ret_scale, mrd_why *why);
+void mrd_session_store_fini(mrd_session_store *s);
+/* Below the folder, or, with the text of a session's id, below the session's. NULL without memory;
+ * free it. */
+char *mrd_session_store_path(const mrd_session_store *s, const char *session, const char *format,
+                             ...) __attribute__((format(printf, 3, 4)));
+/* Whole files, durable by the sync policy. */
+mrd_err mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_buf *text,
+                                mrd_why *why);
+/* Nodes and sessions of before, into a new core. What cannot be read is logged and left alone.
+ * Errors: IO (the folder cannot be listed), NOMEM. */
+mrd_err mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why);
+
+#endif

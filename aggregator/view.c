@@ -1,0 +1,170 @@
+#include "aggregator/view.h"
+
+#include <stdlib.h>
+
+#include "aggregator/core/text.h"
+
+mrd_session_view *
+mrd_session_view_new(const mrd_core *c, const mrd_session *s)
+{
+    mrd_session_view *v = calloc(1, sizeof(*v));
+
+    if (v == NULL || (v->s = mrd_session_copy(s)) == NULL) {
+        free(v);
+        return NULL;
+    }
+    v->refs = 1;
+    v->x = mrd_core_manifest_context(c);
+    v->timescale = c->timescale;
+    v->made = c->now.local;
+    if (v->x.store_message != NULL) {
+        mrd_text_set(v->store_message, sizeof(v->store_message), v->x.store_message);
+        v->x.store_message = v->store_message;
+    }
+    return v;
+}
+
+/* relaxed: whoever counts up holds a reference */
+mrd_session_view *
+mrd_session_view_ref(mrd_session_view *v)
+{
+    __atomic_add_fetch(&v->refs, 1, __ATOMIC_RELAXED);
+    return v;
+}
+
+void
+mrd_session_view_unref(mrd_session_view *v)
+{
+    if (v == NULL || __atomic_sub_fetch(&v->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    mrd_session_free((mrd_session *) (uintptr_t) v->s);
+    free(v);
+}
+
+mrd_json *
+mrd_session_view_json(const mrd_session_view *v)
+{
+    return mrd_session_json(v->s, &v->x);
+}
+
+/* ---- Overview ---- */
+
+/* How much of the duration is over, or of the events merged. */
+static double
+progress(const mrd_core *c, const mrd_session *s)
+{
+    double part;
+
+    if (s->state == MRD_SESSION_RECORDING && s->duration > 0 && s->go.ns > 0)
+        part = (double) (mrd_core_session_now(c).ns - s->go.ns) / (double) s->duration;
+    else if (s->job.state == MRD_MERGE_RUNNING)
+        part = s->job.total == 0 ? 0 : (double) s->job.events / (double) s->job.total;
+    else
+        return -1;
+    return part < 0 ? 0 : part > 1 ? 1 : part;
+}
+
+static void
+fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
+{
+    *to = (mrd_session_line){ .id = s->id,
+                              .recorder = s->recorder,
+                              .state = s->state,
+                              .created = s->created,
+                              .parts = s->n_parts,
+                              .store_bytes = mrd_session_bytes(s),
+                              .artifact_bytes = s->artifact_bytes,
+                              .progress = progress(c, s) };
+    mrd_text_set(to->text, sizeof(to->text), s->text);
+    mrd_text_set(to->name, sizeof(to->name), s->name);
+    mrd_text_set(to->message, sizeof(to->message), s->message);
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const mrd_part *p = s->parts[i];
+
+        to->events += p->events;
+        to->bytes += p->bytes;
+        to->lost += mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
+        to->lost += p->damage.events;
+        to->without += mrd_part_is_without(p);
+    }
+}
+
+static int
+by_name(const void *a, const void *b)
+{
+    const mrd_node *const *x = a, *const *y = b;
+
+    return strcmp((*x)->instance_id, (*y)->instance_id);
+}
+
+static bool
+copy_nodes(const mrd_core *c, mrd_overview *v)
+{
+    for (size_t i = 0; i < c->nodes.n; i++) {
+        if (c->nodes.v[i]->forget)
+            continue;
+        if ((v->nodes[v->n_nodes] = mrd_node_copy(c->nodes.v[i])) == NULL)
+            return false;
+        v->n_nodes++;
+    }
+    qsort(v->nodes, v->n_nodes, sizeof(*v->nodes), by_name);
+    return true;
+}
+
+mrd_overview *
+mrd_overview_new(const mrd_core *c)
+{
+    mrd_overview *v = calloc(1, sizeof(*v));
+
+    if (v == NULL)
+        return NULL;
+    v->refs = 1;
+    v->made = c->now.local;
+    v->limits = c->limits;
+    v->stats = c->stats;
+    v->unreadable = c->unreadable;
+    v->disk_full = c->disk_full;
+    mrd_text_set(v->disk_message, sizeof(v->disk_message), c->disk_message);
+    v->store_bytes = mrd_core_store_bytes(c);
+    v->nodes_known = c->nodes.n;
+    if ((v->nodes = calloc(c->nodes.n + 1, sizeof(*v->nodes))) == NULL ||
+        (v->sessions = calloc(c->n_sessions + 1, sizeof(*v->sessions))) == NULL ||
+        !copy_nodes(c, v)) {
+        mrd_overview_unref(v);
+        return NULL;
+    }
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        if (!c->sessions[i]->deleted)
+            fill_line(c, c->sessions[i], &v->sessions[v->n_sessions++]);
+    }
+    return v;
+}
+
+mrd_overview *
+mrd_overview_ref(mrd_overview *v)
+{
+    __atomic_add_fetch(&v->refs, 1, __ATOMIC_RELAXED);
+    return v;
+}
+
+void
+mrd_overview_unref(mrd_overview *v)
+{
+    if (v == NULL || __atomic_sub_fetch(&v->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    for (size_t i = 0; i < v->n_nodes; i++)
+        mrd_node_free(v->nodes[i]);
+    free(v->nodes);
+    free(v->sessions);
+    free(v);
+}
+
+const mrd_node *
+mrd_overview_node(const mrd_overview *v, mrd_str instance_id)
+{
+    for (size_t i = 0; i < v->n_nodes; i++) {
+        if (mrd_str_is(instance_id, v->nodes[i]->instance_id))
+            return v->nodes[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,62 @@
+/*
+ * aggregator/view.h - what the core knows at one moment, for readers on other threads: immutable,
+ * shared by counting references.
+ *
+ * Threads  made on the loop's thread; read, referenced and given back on any.
+ */
+#ifndef MRD_AGGREGATOR_VIEW_H
+#define MRD_AGGREGATOR_VIEW_H
+
+#include "aggregator/core/manifest.h"
+
+/* ---- One session ---- */
+
+typedef struct {
+    unsigned refs; /* atomic */
+    const mrd_session *s;
+    mrd_manifest_context x;
+    char store_message[MRD_TEXT_MAX];
+    mrd_timescale timescale;
+    mrd_local_ns made;
+} mrd_session_view;
+
+mrd_session_view *mrd_session_view_new(const mrd_core *c, const mrd_session *s); /* NULL: NOMEM */
+mrd_session_view *mrd_session_view_ref(mrd_session_view *v);
+void mrd_session_view_unref(mrd_session_view *v); /* NULL is fine */
+mrd_json *mrd_session_view_json(const mrd_session_view *v);
+
+/* ---- All nodes, and one line for each session ---- */
+
+typedef struct {
+    uint64_t id;
+    char text[MRD_SESSION_TEXT], name[MRD_TEXT_MAX], message[MRD_WHY_MAX];
+    bool recorder;
+    mrd_session_state state;
+    mrd_wall_ns created;
+    size_t parts, without;
+    uint64_t events, bytes, lost, store_bytes, artifact_bytes;
+    double progress; /* below 0: nothing to wait for */
+} mrd_session_line;
+
+typedef struct {
+    unsigned refs; /* atomic */
+    mrd_local_ns made;
+    mrd_core_limits limits;
+    mrd_core_stats stats;
+    unsigned unreadable;
+    bool disk_full;
+    char disk_message[MRD_TEXT_MAX];
+    uint64_t store_bytes;
+    size_t nodes_known; /* those that are being forgotten too */
+    mrd_node **nodes;   /* by name */
+    size_t n_nodes;
+    mrd_session_line *sessions;
+    size_t n_sessions;
+} mrd_overview;
+
+mrd_overview *mrd_overview_new(const mrd_core *c); /* NULL: NOMEM */
+mrd_overview *mrd_overview_ref(mrd_overview *v);
+void mrd_overview_unref(mrd_overview *v);                                      /* NULL is fine */
+const mrd_node *mrd_overview_node(const mrd_overview *v, mrd_str instance_id); /* NULL: none */
+
+#endif

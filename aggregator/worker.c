@@ -1,0 +1,119 @@
+#include "aggregator/worker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct {
+    mrd_work *work;
+    void *self, *job;
+} entry;
+
+struct mrd_worker {
+    pthread_mutex_t lock; /* guards all below; nothing is taken inside */
+    pthread_cond_t news;
+    pthread_t *threads;
+    unsigned n_threads, max_threads, idle;
+    entry *queue;
+    size_t first, n, capacity;
+    bool closing;
+};
+
+static void *
+run(void *arg)
+{
+    mrd_worker *w = arg;
+
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        entry e;
+
+        w->idle++;
+        while (w->n == 0 && !w->closing)
+            pthread_cond_wait(&w->news, &w->lock);
+        w->idle--;
+        if (w->n == 0)
+            break;
+        e = w->queue[w->first];
+        w->first = (w->first + 1) % w->capacity;
+        w->n--;
+        pthread_mutex_unlock(&w->lock);
+        e.work(e.self, e.job);
+        pthread_mutex_lock(&w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static int
+start_thread(mrd_worker *w)
+{
+    int err = pthread_create(&w->threads[w->n_threads], NULL, run, w);
+
+    w->n_threads += err == 0;
+    return err;
+}
+
+mrd_err
+mrd_worker_open(const char *what, unsigned threads, size_t capacity, mrd_worker **ret_worker,
+                mrd_why *why)
+{
+    mrd_worker *w = calloc(1, sizeof(*w));
+    int err;
+
+    if (w == NULL || (w->threads = calloc(threads, sizeof(*w->threads))) == NULL ||
+        (w->queue = calloc(capacity, sizeof(*w->queue))) == NULL) {
+        if (w != NULL)
+            free(w->threads);
+        free(w);
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s", what);
+    }
+    w->max_threads = threads;
+    w->capacity = capacity;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->news, NULL);
+    pthread_mutex_lock(&w->lock);
+    err = start_thread(w);
+    pthread_mutex_unlock(&w->lock);
+    if (err != 0) {
+        mrd_worker_close(w);
+        return mrd_why_set(why, MRD_IO, err, "cannot start the thread of %s", what);
+    }
+    *ret_worker = w;
+    return MRD_OK;
+}
+
+bool
+mrd_worker_put(mrd_worker *w, mrd_work *work, void *self, void *job)
+{
+    bool fits;
+
+    pthread_mutex_lock(&w->lock);
+    fits = w->n < w->capacity;
+    if (fits) {
+        w->queue[(w->first + w->n++) % w->capacity] = (entry){ work, self, job };
+        if (w->n > w->idle && w->n_threads < w->max_threads)
+            (void) start_thread(w); /* else it waits for one of the others */
+        pthread_cond_signal(&w->news);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return fits;
+}
+
+void
+mrd_worker_close(mrd_worker *w)
+{
+    if (w == NULL)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_broadcast(&w->news);
+    pthread_mutex_unlock(&w->lock);
+    for (unsigned i = 0; i < w->n_threads; i++)
+        pthread_join(w->threads[i], NULL);
+    pthread_cond_destroy(&w->news);
+    pthread_mutex_destroy(&w->lock);
+    free(w->threads);
+    free(w->queue);
+    free(w);
+}

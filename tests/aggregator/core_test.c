@@ -1,0 +1,205 @@
+/* The core alone: what it answers and tells, and that it does so only when it may. */
+#include "tests/aggregator/core_make.h"
+
+/* ---- A few nodes ---- */
+
+static void
+hello(mrd_core *c, int64_t now, const char *id, uint32_t conn)
+{
+    Mrd__Hello h = MRD__HELLO__INIT;
+    mrd_msg msg = { .frame = { .type = MRD_FRAME_HELLO, .agent = mrd_agent_key(mrd_str_of(id)) },
+                    .u.hello = &h };
+
+    h.wire_major = MRD_WIRE_MAJOR;
+    h.instance_id = (char *) (uintptr_t) id;
+    h.run = conn;
+    CHECK_ERR(id, mrd_core_hello_check(&msg, NULL), MRD_OK);
+    mrd_core_hello(c, core_at(now), 1000 + conn, conn, &msg);
+    CHECK(mrd_core_effect(c)->kind == MRD_DO_LOG && mrd_core_effect(c)->kind == MRD_DO_WELCOME);
+    core_drain(c);
+}
+
+/* The first effect of this kind, and drains. */
+static bool
+find(mrd_core *c, mrd_effect_kind kind, mrd_effect *ret)
+{
+    mrd_effect *e;
+    bool found = false;
+
+    *ret = (mrd_effect){ 0 };
+    while ((e = mrd_core_effect(c)) != NULL) {
+        if (e->kind == kind && !found) {
+            *ret = *e;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static void
+answer(mrd_core *c, int64_t now, const mrd_effect *ask, const char *id, uint64_t run)
+{
+    Mrd__ControlReply r = MRD__CONTROL_REPLY__INIT;
+
+    r.instance_id = (char *) (uintptr_t) id;
+    r.run = run;
+    r.type = ask->directives[0].type;
+    r.selected = true;
+    r.phase = MRD__NODE_PHASE__NODE_ARMED;
+    mrd_core_answered(c, core_at(now), ask->survey, &r);
+}
+
+static mrd_frame
+frame(const char *id, uint64_t session, uint64_t seq)
+{
+    return (mrd_frame){ .type = MRD_FRAME_BATCH,
+                        .agent = mrd_agent_key(mrd_str_of(id)),
+                        .session = session,
+                        .seq = seq,
+                        .events = 10 };
+}
+
+/* ---- Tests ---- */
+
+TEST(nobody_is_acknowledged_before_it_is_durable)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_frame f = frame("a", 7, 0);
+    mrd_why full = { .err = MRD_FULL, .text = "no room" };
+    mrd_node *n;
+    mrd_effect e;
+
+    hello(c, 1, "a", 1);
+    CHECK(mrd_core_sender(c, core_at(2), 10, 1, &f, &n));
+    mrd_core_numbered(c, core_at(2), 10, n, &f, 100, (mrd_local_ns){ 2 });
+    e = *mrd_core_effect(c);
+    CHECK(e.kind == MRD_DO_APPEND && e.ticket == 10 && mrd_core_effect(c) == NULL);
+    mrd_core_numbered(c, core_at(3), 11, n, &f, 100, (mrd_local_ns){ 3 }); /* repeated */
+    CHECK(mrd_core_effect(c) == NULL);
+    mrd_core_stored(c, core_at(4), 10, &full);
+    CHECK(find(c, MRD_DO_ACK, &e) && e.status == MRD__ACK_STATUS__ACK_NOT_STORED);
+    CHECK_INT(s->parts[0]->events, 0);
+    mrd_core_disk(c, core_at(5), INT64_MAX);
+    core_drain(c);
+    mrd_core_numbered(c, core_at(6), 12, n, &f, 100, (mrd_local_ns){ 6 });
+    CHECK(find(c, MRD_DO_APPEND, &e));
+    mrd_core_numbered(c, core_at(6), 13, n, &f, 100, (mrd_local_ns){ 6 });
+    CHECK(mrd_core_effect(c) == NULL);
+    mrd_core_stored(c, core_at(7), 12, NULL);
+    e = *mrd_core_effect(c);
+    CHECK(e.kind == MRD_DO_ACK && e.ticket == 12 && e.status == MRD__ACK_STATUS__ACK_STORED);
+    e = *mrd_core_effect(c);
+    CHECK(e.kind == MRD_DO_ACK && e.ticket == 13 && e.status == MRD__ACK_STATUS__ACK_DUPLICATE);
+    core_drain(c);
+    CHECK_INT(s->parts[0]->events, 10);
+    CHECK_INT(c->n_pending, 0);
+    mrd_core_free(c);
+}
+
+/* The start is told, with a heartbeat too, when its manifest was written, and not before. */
+TEST(a_start_is_told_when_it_is_on_disk)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    mrd_effect ask, save, e;
+    mrd_session_request r = { .name = "s" };
+
+    hello(c, 20 * MRD_SEC, "a", 1);
+    mrd_core_start(c, core_at(20 * MRD_SEC), 5, &r);
+    CHECK(find(c, MRD_DO_SAVE, &save));
+    mrd_core_saved(c, core_at(20 * MRD_SEC), save.session->id, save.version, NULL);
+    CHECK(find(c, MRD_DO_ASK, &ask) && ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_ARM);
+    answer(c, 20 * MRD_SEC + 1, &ask, "a", 1);
+    CHECK(find(c, MRD_DO_SAVE, &save)); /* and nothing else is asked */
+    mrd_core_heartbeat(c, core_at(20 * MRD_SEC + 2), 6, c->nodes.v[0], &hb, (mrd_local_ns){ 2 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &e));
+    CHECK_INT(e.n_directives, 0);
+    mrd_core_saved(c, core_at(20 * MRD_SEC + 3), save.session->id, save.version, NULL);
+    CHECK(find(c, MRD_DO_ASK, &ask) && ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
+    mrd_core_heartbeat(c, core_at(20 * MRD_SEC + 4), 7, c->nodes.v[0], &hb, (mrd_local_ns){ 4 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1);
+    CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
+    mrd_core_free(c);
+}
+
+/* One session waits for a node that does not answer; the other's trigger goes out meanwhile. */
+TEST(a_silent_node_delays_its_own_session_only)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *recorder = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_session_request r = { .name = "other" };
+    mrd_effect arm, save, ask, e;
+
+    recorder->recorder = true;
+    recorder->recorder_dur = 30 * MRD_SEC;
+    hello(c, 20 * MRD_SEC, "a", 1);
+    hello(c, 20 * MRD_SEC, "silent", 2);
+    mrd_core_start(c, core_at(20 * MRD_SEC), 5, &r);
+    CHECK(find(c, MRD_DO_SAVE, &save));
+    mrd_core_saved(c, core_at(20 * MRD_SEC), save.session->id, save.version, NULL);
+    CHECK(find(c, MRD_DO_ASK, &arm) && arm.value == 2);
+    answer(c, 20 * MRD_SEC + 1, &arm, "a", 1); /* "silent" does not */
+    core_drain(c);
+    mrd_core_trigger(c, core_at(20 * MRD_SEC + 2), 6, 7, 10 * MRD_SEC, "test");
+    CHECK(find(c, MRD_DO_SAVE, &save) && save.session == recorder);
+    mrd_core_saved(c, core_at(20 * MRD_SEC + 3), 7, save.version, NULL);
+    e = *mrd_core_effect(c);
+    CHECK(e.kind == MRD_DO_ANSWER && e.ticket == 6 && e.err == MRD_OK);
+    CHECK(find(c, MRD_DO_ASK, &ask));
+    CHECK(ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_TRIGGER);
+    CHECK(ask.directives[0].trigger->id == e.value);
+    CHECK(mrd_core_survey(c, arm.survey) != NULL); /* still asked */
+    mrd_core_free(c);
+}
+
+/* A node that missed the first of two triggers and learns of it last lists them the other way
+ * round: it knows of both. */
+TEST(triggers_are_acknowledged_in_any_order)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_part *p = core_part(c, s, "a", MRD_PART_RECORDING);
+
+    for (uint64_t i = 1; i <= 3; i++)
+        CHECK_ERR("add", mrd_session_add_trigger(s, &(mrd_trigger){ .id = i }, NULL), MRD_OK);
+    mrd_session_acknowledge_ids(s, p, (const uint64_t[]){ 2, 3, 1 }, 3);
+    CHECK(mrd_part_knows(p, 0) && mrd_part_knows(p, 1) && mrd_part_knows(p, 2));
+    CHECK_INT(s->triggers[1].acknowledged, 1);
+    mrd_core_free(c);
+}
+
+TEST(a_start_that_cannot_be_written_did_not_happen)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session_request r = { .name = "s" };
+    mrd_why io = { .err = MRD_IO, .text = "the disk is gone" };
+    mrd_effect save, e;
+
+    mrd_core_start(c, core_at(1), 5, &r);
+    CHECK(find(c, MRD_DO_SAVE, &save));
+    mrd_core_saved(c, core_at(2), save.session->id, save.version, &io);
+    CHECK(find(c, MRD_DO_ANSWER, &e) && e.err == MRD_IO);
+    CHECK(mrd_core_session(c, save.session->id) == NULL);
+    mrd_core_tick(c, core_at(3));
+    CHECK(find(c, MRD_DO_REMOVE, &e)); /* with what there is of its folder */
+    mrd_core_removed(c, core_at(4), e.session->id);
+    core_drain(c);
+    CHECK_INT(c->n_sessions, 0);
+    mrd_core_free(c);
+}
+
+TEST(a_bucket_holds_back_what_is_too_much)
+{
+    mrd_bucket b = { 0 };
+    int64_t taken = 0, now = MRD_SEC;
+
+    for (; now < 11 * MRD_SEC; now += MRD_MS) {
+        if (mrd_bucket_take(&b, 1000000, (mrd_local_ns){ now }, 10000) == 0)
+            taken += 10000;
+    }
+    CHECK(taken >= 10 * 1000000 && taken <= 11 * 1000000 + 10000);
+    CHECK_INT(mrd_bucket_take(&b, 0, (mrd_local_ns){ now }, UINT32_MAX), 0); /* no limit */
+}
+
+TEST_MAIN()

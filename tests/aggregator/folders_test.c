@@ -1,0 +1,289 @@
+/* The folders of a store: what is measured, removed and swept, and files that arrive. */
+#include "tests/check.h"
+
+#include <fcntl.h>
+#include <time.h>
+
+#include "aggregator/artifacts_int.h"
+#include "aggregator/cleaner.h"
+
+#define SHA_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define SHA_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define SHA_C "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+
+static mrd_session_store
+open_store(void)
+{
+    mrd_session_store s;
+    mrd_timescale scale;
+
+    CHECK_ERR("store", mrd_session_store_open(&s, test_tmp(), MRD_SYNC_NONE, &scale, NULL), MRD_OK);
+    return s;
+}
+
+/* A file below the store, its folder too; so many seconds old. */
+static void
+put(const char *name, size_t size, int age_s)
+{
+    char path[400], *slash;
+    struct timespec times[2] = { { time(NULL) - age_s, 0 }, { time(NULL) - age_s, 0 } };
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", test_tmp(), name);
+    for (slash = path + strlen(test_tmp()) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(path, 0755);
+        *slash = '/';
+    }
+    f = fopen(path, "w");
+    REQUIRE(f != NULL);
+    for (size_t i = 0; i < size; i++)
+        fputc('x', f);
+    fclose(f);
+    CHECK(utimensat(AT_FDCWD, path, times, 0) == 0);
+}
+
+static bool
+there(const char *name)
+{
+    char path[400];
+
+    snprintf(path, sizeof(path), "%s/%s", test_tmp(), name);
+    return access(path, F_OK) == 0;
+}
+
+/* ---- The cleaner ---- */
+
+typedef struct {
+    uint64_t bytes, removed; /* atomic */
+} seen;
+
+static void
+on_measured(void *self, uint64_t session, uint64_t bytes)
+{
+    (void) session;
+    __atomic_store_n(&((seen *) self)->bytes, bytes, __ATOMIC_RELEASE);
+}
+
+static void
+on_removed(void *self, uint64_t session)
+{
+    __atomic_store_n(&((seen *) self)->removed, session, __ATOMIC_RELEASE);
+}
+
+static void
+on_disk(void *self, int64_t free_bytes)
+{
+    (void) self;
+    (void) free_bytes;
+}
+
+/* Closed sessions are measured and what is removed is emptied, also of a run before. */
+TEST(folders_are_measured_and_removed)
+{
+    mrd_session_store store = open_store();
+    seen got = { 0 };
+    mrd_cleaner_options o = { .store = &store,
+                              .measured = on_measured,
+                              .removed = on_removed,
+                              .disk = on_disk,
+                              .self = &got };
+    mrd_cleaner *c;
+    char text[MRD_SESSION_TEXT], name[200], path[400], other[400];
+
+    mrd_session_id_text(1, text);
+    put("removed/of-a-run-before/journal/000001.mrj", 100, 0);
+    snprintf(name, sizeof(name), "sessions/%s/journal/i-1/000001.mrj", text);
+    put(name, 100000, 0);
+    snprintf(name, sizeof(name), "sessions/%s/profile/system_profile.pftrace", text);
+    put(name, 50000, 0);
+    put("artifacts/" SHA_A, 300000, 0);
+    snprintf(path, sizeof(path), "%s/artifacts/" SHA_A, test_tmp());
+    snprintf(other, sizeof(other), "%s/sessions/%s/model.neff", test_tmp(), text);
+    CHECK(link(path, other) == 0); /* of the session's folder, but counted as the artifact it is */
+    CHECK_ERR("open", mrd_cleaner_open(&o, &c, NULL), MRD_OK);
+    mrd_cleaner_measure(c, 1, text);
+    mrd_cleaner_close(c); /* when all was done */
+    CHECK(got.bytes >= 150000 && got.bytes < 250000);
+    CHECK_ERR("open", mrd_cleaner_open(&o, &c, NULL), MRD_OK);
+    mrd_cleaner_remove(c, 1, text);
+    for (int i = 0; i < 6000 && (__atomic_load_n(&got.removed, __ATOMIC_ACQUIRE) != 1 ||
+                                 there("removed/of-a-run-before"));
+         i++)
+        nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
+    CHECK(got.removed == 1 && !there(name) && there("artifacts/" SHA_A));
+    mrd_cleaner_close(c);
+    CHECK(!there("removed/of-a-run-before") && there("removed"));
+    mrd_session_store_fini(&store);
+}
+
+/* ---- Artifacts ---- */
+
+typedef struct {
+    const char *listed[4]; /* whole, or parts that may still come */
+    unsigned removed;
+    uint64_t grown;
+} book;
+
+static void
+on_grown(void *self, const char *sha256, uint64_t bytes, uint64_t more)
+{
+    (void) sha256;
+    (void) more;
+    ((book *) self)->grown = bytes;
+}
+
+static size_t
+on_complete(void *self, const char *sha256, bool proven, mrd_artifact_note **ret_notes)
+{
+    (void) self;
+    (void) sha256;
+    (void) proven;
+    *ret_notes = NULL;
+    return 0;
+}
+
+static void
+on_logged(void *self, uint64_t session, const char *sha256)
+{
+    (void) self;
+    (void) session;
+    (void) sha256;
+}
+
+static bool
+on_listed(void *self, const char *sha256, bool part)
+{
+    const book *b = self;
+
+    (void) part;
+    for (size_t i = 0; i < MRD_COUNT(b->listed); i++) {
+        if (b->listed[i] != NULL && strcmp(b->listed[i], sha256) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void
+on_file_removed(void *self, bool part)
+{
+    ((book *) self)->removed += !part;
+}
+
+static void
+on_limited(void *self, const char *instance_id)
+{
+    (void) self;
+    (void) instance_id;
+}
+
+static mrd_artifacts *
+open_artifacts(const mrd_session_store *store, book *b)
+{
+    mrd_artifacts_options o = { .store = store,
+                                .grown = on_grown,
+                                .complete = on_complete,
+                                .logged = on_logged,
+                                .listed = on_listed,
+                                .removed = on_file_removed,
+                                .limited = on_limited,
+                                .self = b };
+    mrd_artifacts *a;
+
+    CHECK_ERR("artifacts", mrd_artifacts_open(&o, &a, NULL), MRD_OK);
+    return a;
+}
+
+TEST(what_nobody_lists_is_swept)
+{
+    mrd_session_store store = open_store();
+    book b = { .listed = { SHA_A, SHA_C } };
+    mrd_artifacts *a = open_artifacts(&store, &b);
+
+    put("artifacts/" SHA_A, 5, 0);
+    put("artifacts/" SHA_B, 5, 0);
+    put("artifacts/" SHA_C ".part", 5, 0);
+    put("artifacts/README", 5, 100000);
+    mrd_artifact_sweep(a, NULL);
+    CHECK(there("artifacts/" SHA_A) && !there("artifacts/" SHA_B) && there("removed/" SHA_B));
+    CHECK(there("artifacts/" SHA_C ".part") && there("artifacts/README")); /* young; not ours */
+    put("artifacts/" SHA_C ".part", 5, 100000);
+    mrd_artifact_sweep(a, NULL);
+    CHECK(there("artifacts/" SHA_C ".part")); /* its node may come back */
+    b.listed[1] = NULL;
+    mrd_artifact_sweep(a, NULL);
+    CHECK(!there("artifacts/" SHA_C ".part"));
+    b.listed[0] = NULL;
+    mrd_artifact_sweep(a, NULL);
+    CHECK(!there("artifacts/" SHA_A) && there("artifacts/README"));
+    CHECK_INT(b.removed, 2);
+    mrd_artifacts_close(a);
+    mrd_session_store_fini(&store);
+}
+
+/* As many files as may be under way: the next waits until one of them stands still. */
+TEST(uploads_are_bounded)
+{
+    mrd_session_store store = open_store();
+    book b = { 0 };
+    mrd_artifacts *a = open_artifacts(&store, &b);
+    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    char sha[65], name[] = "x.ntff", text[MRD_TEXT_MAX];
+
+    offer.sha256 = sha;
+    offer.name = name;
+    offer.size = 10;
+    for (unsigned i = 0; i < MRD_UPLOADS_MAX + 2; i++) {
+        Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+
+        snprintf(sha, sizeof(sha), "%064x", i);
+        if (i == MRD_UPLOADS_MAX + 1) /* another stands still */
+            a->uploads[7].used.ns -= 10 * MRD_SEC;
+        CHECK_ERR(sha, mrd_artifact_begin(a, 0, &offer, &want, text),
+                  i == MRD_UPLOADS_MAX ? MRD_AGAIN : MRD_OK);
+    }
+    CHECK_TEXT(a->uploads[7].sha256, sha);
+    mrd_artifacts_close(a);
+    mrd_session_store_fini(&store);
+}
+
+/* One node's pieces and sizes touch no other's: neither another size nor bytes of another node. */
+TEST(an_upload_belongs_to_one_node)
+{
+    mrd_session_store store = open_store();
+    book b = { 0 };
+    mrd_artifacts *a = open_artifacts(&store, &b);
+    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactChunk chunk = MRD__ARTIFACT_CHUNK__INIT;
+    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    Mrd__Ack ack = MRD__ACK__INIT;
+    char sha[65], name[] = "x.neff", text[MRD_TEXT_MAX];
+    uint8_t bytes[6] = "abcde";
+    enum { HONEST = 1, EVIL };
+
+    snprintf(sha, sizeof(sha), "%064x", 7);
+    offer.sha256 = chunk.sha256 = sha;
+    offer.name = name;
+    offer.size = 10;
+    chunk.data = (ProtobufCBinaryData){ 5, bytes };
+    CHECK_ERR("offer", mrd_artifact_begin(a, HONEST, &offer, &want, text), MRD_OK);
+    CHECK_ERR("piece", mrd_artifact_chunk(a, HONEST, &chunk, &ack, text), MRD_OK);
+    CHECK_INT(ack.artifact_offset, 5);
+    offer.size = 9;
+    chunk.offset = 5;
+    CHECK_ERR("another size", mrd_artifact_begin(a, EVIL, &offer, &want, text), MRD_AGAIN);
+    CHECK_ERR("another's piece", mrd_artifact_chunk(a, EVIL, &chunk, &ack, text), MRD_STATE);
+    offer.size = 10;
+    CHECK_ERR("offer again", mrd_artifact_begin(a, HONEST, &offer, &want, text), MRD_OK);
+    CHECK_INT(want.offset, 5);
+    CHECK_ERR("rest", mrd_artifact_chunk(a, HONEST, &chunk, &ack, text), MRD_OK);
+    CHECK_INT(ack.artifact_offset, 10);
+    /* It stands still: the next one begins anew, without its bytes. */
+    a->uploads[0].used.ns -= 10 * MRD_SEC;
+    CHECK_ERR("taken over", mrd_artifact_begin(a, EVIL, &offer, &want, text), MRD_OK);
+    CHECK_INT(want.offset, 0);
+    mrd_artifacts_close(a);
+    mrd_session_store_fini(&store);
+}
+
+TEST_MAIN()

@@ -1,0 +1,268 @@
+/* What a manifest says is known again after a restart of the aggregator. */
+#include "tests/check.h"
+
+#include "aggregator/core/text.h"
+#include "aggregator/store.h"
+#include "base/out.h"
+#include "tests/aggregator/core_make.h"
+
+/* A core with what the store holds. */
+static mrd_core *
+recover(mrd_session_store *store)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_timescale scale;
+
+    CHECK_ERR("store", mrd_session_store_open(store, test_tmp(), MRD_SYNC_NONE, &scale, NULL),
+              MRD_OK);
+    c->timescale = scale;
+    CHECK_ERR("recover", mrd_session_store_recover(store, c, NULL), MRD_OK);
+    return c;
+}
+
+static void
+done(mrd_core *c, mrd_session_store *store)
+{
+    mrd_core_free(c);
+    mrd_session_store_fini(store);
+}
+
+static mrd_session *
+create(mrd_core *c)
+{
+    uint64_t id = mrd_session_id_new(mrd_wall_now().ns, 1);
+    mrd_session *s = core_session(c, id, mrd_wall_now().ns, MRD_SESSION_RECORDING);
+
+    s->recorder = true;
+    return s;
+}
+
+/* Saves, and what another aggregator makes of it. */
+static mrd_core *
+again(mrd_core *c, mrd_session *s, mrd_session_store *next)
+{
+    mrd_session_store store = { .dir = (char *) (uintptr_t) test_tmp(), .sync = MRD_SYNC_NONE };
+    mrd_manifest_context x = mrd_core_manifest_context(c);
+    char *path = mrd_session_store_path(&store, s->text, "session.json");
+    mrd_json *o = mrd_session_json(s, &x);
+    mrd_buf text = { 0 };
+    mrd_core *d;
+
+    mrd_json_write(o, true, &text);
+    CHECK_ERR("save", mrd_session_store_write(&store, path, &text, NULL), MRD_OK);
+    mrd_buf_fini(&text);
+    mrd_json_free(o);
+    free(path);
+    d = recover(next);
+    CHECK_INT(d->n_sessions, 1);
+    CHECK_INT(d->unreadable, 0);
+    return d;
+}
+
+static char *
+text_of(mrd_json *o)
+{
+    mrd_buf text = { 0 };
+    char *copy;
+
+    mrd_json_write(o, false, &text);
+    mrd_json_free(o);
+    copy = mrd_str_dup((mrd_str){ (const char *) text.p, text.len });
+    mrd_buf_fini(&text);
+    return copy;
+}
+
+TEST(the_clocks_of_a_node)
+{
+    static const mrd_host_reading rows[] = {
+        { .raw_ns = 1, .realtime_ns = 2, .bracket_ns = 3, .monotonic_ns = 4, .boottime_ns = 5 },
+        { .raw_ns = 1LL << 60,
+          .has_timex = true,
+          .timex_status = 0x2001,
+          .freq_ppb = -12345,
+          .maxerror_ns = 77,
+          .esterror_ns = 8,
+          .tai_s = 37 },
+        { .has_timex = true, .timex_state = 5 }, /* TIME_ERROR without STA_UNSYNC */
+        { .has_timex = true, .timex_status = 0x40 },
+        { .has_clockbound = true,
+          .clockbound_status = 2,
+          .clockbound_ns = 999,
+          .clockbound_marker = UINT64_MAX },
+        { .has_phc = true,
+          .phc_name = "ptp0",
+          .phc_ns = 1,
+          .phc_raw_ns = 2,
+          .phc_bracket_ns = 3,
+          .phc_error_ns = -1,
+          .has_vmclock = true,
+          .vm_marker = 0xfedcba9876543210,
+          .vm_status = 3,
+          .vm_maxerror_ns = 4 },
+    };
+    mrd_session_store store, after;
+    mrd_core *c = recover(&store), *next;
+    mrd_session *s = create(c);
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char name[16];
+        mrd_part *p;
+
+        snprintf(name, sizeof(name), "i-%zu", i);
+        p = core_part(c, s, name, MRD_PART_FLUSHED);
+        p->has_reading = true;
+        p->reading = rows[i];
+    }
+    core_part(c, s, "i-none", MRD_PART_FLUSHED);
+    next = again(c, s, &after);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const mrd_part *p = next->sessions[0]->parts[i];
+        char *want = text_of(mrd_host_reading_json(&rows[i]));
+        char *got = text_of(mrd_host_reading_json(&p->reading));
+
+        CHECK(p->has_reading);
+        CHECK_TEXT(got, want);
+        free(want);
+        free(got);
+    }
+    CHECK(!next->sessions[0]->parts[MRD_COUNT(rows)]->has_reading);
+    done(next, &after);
+    done(c, &store);
+}
+
+TEST(who_is_missing_and_what_was_heard)
+{
+    mrd_session_store store, after;
+    mrd_core *c = recover(&store), *next;
+    mrd_session *s = create(c);
+    mrd_part *a = core_part(c, s, "i-a", MRD_PART_RECORDING),
+             *b = core_part(c, s, "i-b", MRD_PART_RECORDING);
+    mrd_part *third = core_part(c, s, "i-c", MRD_PART_MISSING),
+             *fourth = core_part(c, s, "i-d", MRD_PART_REFUSED);
+    const mrd_session *t;
+
+    s->state = MRD_SESSION_RECORDING;
+    s->triggers = calloc(2, sizeof(*s->triggers));
+    s->n_triggers = 2;
+    for (size_t i = 0; i < 2; i++)
+        s->triggers[i] = (mrd_trigger){ .id = i + 1, .to = { 2000 * MRD_SEC }, .sent = true };
+    a->started.ns = b->started.ns = 6 * MRD_SEC; /* 1001 s of session time */
+    a->counts.clock_lost = 3;
+    third->err = MRD_NOTFOUND;
+    fourth->err = MRD_TIMEOUT;
+    mrd_session_acknowledge_ids(s, a, (const uint64_t[]){ 1, 2 }, 2);
+    mrd_session_acknowledge_ids(s, a, (const uint64_t[]){ 9, 2 },
+                                2); /* again, and one of another session */
+    mrd_session_acknowledge_ids(s, b, (const uint64_t[]){ 1 }, 1);
+    next = again(c, s, &after);
+    t = next->sessions[0];
+    CHECK_INT(t->triggers[0].acknowledged, 2);
+    CHECK_INT(t->triggers[1].acknowledged, 1);
+    CHECK(!mrd_session_missed(t, t->parts[0], 1) && mrd_session_missed(t, t->parts[1], 1));
+    CHECK(!mrd_session_missed(t, t->parts[1], 0) && !mrd_session_missed(t, t->parts[2], 0));
+    CHECK(t->parts[2]->state == MRD_PART_MISSING && t->parts[2]->err == MRD_NOTFOUND);
+    CHECK(t->parts[3]->state == MRD_PART_REFUSED && t->parts[3]->err == MRD_TIMEOUT);
+    CHECK_INT(t->parts[0]->counts.clock_lost, 3);
+    done(next, &after);
+    done(c, &store);
+}
+
+/* As many artifacts as a session may have: the manifest is larger than other documents may be. */
+TEST(the_largest_list_of_artifacts)
+{
+    mrd_session_store store, after;
+    mrd_core *c = recover(&store), *next;
+    mrd_session *s = create(c);
+
+    s->artifacts = calloc(MRD_ARTIFACTS_MAX, sizeof(*s->artifacts));
+    for (size_t i = 0; i < MRD_ARTIFACTS_MAX; i++) {
+        mrd_listed_artifact *a = &s->artifacts[s->n_artifacts++];
+
+        *a = (mrd_listed_artifact){ .size = i,
+                                    .process_id = 1000000 + (int64_t) i,
+                                    .complete = true };
+        snprintf(a->sha256, sizeof(a->sha256), "%08zx%056d", i, 0);
+        snprintf(a->name, sizeof(a->name), "a/folder/of/a/name/profile_nc_%zu_session_%zu.ntff", i,
+                 i);
+        snprintf(a->kind, sizeof(a->kind), "NTFF");
+        snprintf(a->instance_id, sizeof(a->instance_id), "i-0123456789abcdef0");
+        CHECK_ERR("list", mrd_files_list(&c->files, a->sha256), MRD_OK);
+    }
+    next = again(c, s, &after);
+    CHECK_INT(next->n_sessions == 1 ? next->sessions[0]->n_artifacts : 0, MRD_ARTIFACTS_MAX);
+    CHECK_INT(next->files.n, MRD_ARTIFACTS_MAX);
+    done(next, &after);
+    done(c, &store);
+}
+
+/* One that cannot be read is left alone; artifacts stay while it is there. */
+TEST(broken_manifests_are_left_alone)
+{
+    static const struct {
+        const char *name, *text;
+        unsigned sessions, unreadable;
+    } rows[] = {
+        { "empty", "", 0, 1 },
+        { "no object", "[]", 0, 1 },
+        { "newer", "{\"version\": 2}", 0, 1 },
+        { "a node with a path", "{\"version\": 1, \"nodes\": [{\"instance_id\": \"../x\"}]}", 0,
+          1 },
+        { "a node twice",
+          "{\"version\": 1, \"nodes\": [{\"instance_id\": \"a\"}, {\"instance_id\": \"a\"}]}", 0,
+          1 },
+        { "artifacts that climb",
+          "{\"version\": 1, \"artifacts\": [{\"sha256\": \"x\"}, {\"sha256\": "
+          "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\", \"name\": "
+          "\"../../x\", \"instance_id\": \"i\"}]}",
+          1, 0 },
+        { "fine", "{\"version\": 1, \"state\": \"complete\"}", 1, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char path[200];
+        mrd_session_store store;
+        mrd_core *c;
+
+        snprintf(path, sizeof(path), "%s/sessions/20260101-000000-0001/session.json", test_tmp());
+        CHECK_ERR(rows[i].name,
+                  mrd_write_file(
+                      path, (mrd_bytes){ (const uint8_t *) rows[i].text, strlen(rows[i].text) },
+                      0600, NULL),
+                  MRD_OK);
+        c = recover(&store);
+        CHECK_ROW(rows[i].name, c->n_sessions == rows[i].sessions);
+        CHECK_ROW(rows[i].name, c->unreadable == rows[i].unreadable);
+        CHECK_ROW(rows[i].name, c->n_sessions == 0 || c->sessions[0]->n_artifacts == 0);
+        done(c, &store);
+    }
+}
+
+/* A node may count anything: a manifest holds no negative number. */
+TEST(counts_of_a_node_stay_positive)
+{
+    static const uint64_t rows[] = {
+        0, 1, MRD_COUNT_MAX, INT64_MAX, (uint64_t) INT64_MAX + 1, UINT64_MAX - 1, UINT64_MAX
+    };
+    Mrd__Drop drop[2] = { MRD__DROP__INIT, MRD__DROP__INIT }, *drops[] = { &drop[0], &drop[1] };
+    Mrd__Counters c = MRD__COUNTERS__INIT;
+    char full[] = "ring-full", other[] = "other";
+
+    c.drops = drops;
+    c.n_drops = 2;
+    drop[0].cause = full;
+    drop[1].cause = other;
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_counts got = { 0 };
+
+        c.begun = c.delivered = c.held = c.clock_frames_lost = rows[i];
+        drop[0].count = drop[1].count = rows[i];
+        mrd_counts_take(&got, &c);
+        mrd_counts_add(&got, &got);
+        CHECK(got.begun <= INT64_MAX && got.delivered <= INT64_MAX && got.held <= INT64_MAX);
+        CHECK(mrd_counts_lost(&got) <= INT64_MAX / 10000 && got.clock_lost <= INT64_MAX);
+        if (rows[i] < 2)
+            CHECK_INT(mrd_counts_lost(&got), 4 * rows[i]);
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,166 @@
+/* What goes and what stays: retention with a clock that is a number, artifacts that sessions share.
+ */
+#include "tests/aggregator/core_make.h"
+
+#define HOUR (3600 * MRD_SEC)
+
+/* A session of so many bytes that began at `hour`. */
+static mrd_session *
+session(mrd_core *c, uint64_t id, int hour, uint64_t bytes, mrd_session_state state)
+{
+    mrd_session *s = core_session(c, id, hour * HOUR, state);
+
+    core_part(c, s, "i-1", MRD_PART_FLUSHED)->bytes = bytes;
+    return s;
+}
+
+static mrd_core *
+make(int64_t retain_ns, int64_t retain_bytes)
+{
+    return core_make((mrd_core_limits){ .retain = retain_ns, .retain_bytes = retain_bytes });
+}
+
+static void
+retain(mrd_core *c, int64_t now)
+{
+    mrd_core_enter(c, core_at(now));
+    mrd_core_retain(c);
+    core_drain(c);
+}
+
+TEST(by_age_only_what_is_over)
+{
+    mrd_core *c0 = make(24 * HOUR, 0);
+    mrd_session *old = session(c0, 1, 0, 10, MRD_SESSION_COMPLETE);
+    mrd_session *failed = session(c0, 2, 0, 10, MRD_SESSION_FAILED);
+    mrd_session *young = session(c0, 3, 10, 10, MRD_SESSION_COMPLETE);
+    mrd_session *running = session(c0, 4, 0, 10, MRD_SESSION_RECORDING);
+    mrd_session *stopping = session(c0, 5, 0, 10, MRD_SESSION_STOPPING);
+    mrd_session *merging = session(c0, 6, 0, 10, MRD_SESSION_MERGING);
+
+    retain(c0, 24 * HOUR);
+    CHECK(!old->deleted); /* not older yet */
+    retain(c0, 24 * HOUR + 1);
+    CHECK(old->deleted && failed->deleted && !young->deleted);
+    retain(c0, 1000 * HOUR);
+    CHECK(young->deleted);
+    CHECK(!running->deleted && !stopping->deleted && !merging->deleted);
+    running->state = MRD_SESSION_COMPLETE;
+    retain(c0, 1000 * HOUR);
+    CHECK(running->deleted);
+    mrd_core_free(c0);
+}
+
+TEST(by_size_the_oldest_first)
+{
+    mrd_core *c0 = make(0, 100);
+    mrd_session *a = session(c0, 1, 3, 40, MRD_SESSION_COMPLETE);
+    mrd_session *b = session(c0, 2, 1, 40, MRD_SESSION_RECORDING); /* the oldest, but it runs */
+    mrd_session *c = session(c0, 3, 2, 40, MRD_SESSION_COMPLETE);
+    mrd_session *d = session(c0, 4, 4, 20, MRD_SESSION_COMPLETE);
+
+    retain(c0, 5 * HOUR);
+    CHECK(c->deleted && !a->deleted && !b->deleted && !d->deleted);
+    retain(c0, 5 * HOUR); /* what goes is not counted again */
+    CHECK(!a->deleted && !d->deleted);
+    b->parts[0]->bytes = 1000; /* it alone is too much: the others go, it stays */
+    retain(c0, 5 * HOUR);
+    CHECK(a->deleted && d->deleted && !b->deleted);
+    mrd_core_free(c0);
+}
+
+TEST(what_is_being_sent_stays_until_it_was)
+{
+    mrd_core *c0 = make(HOUR, 1);
+    mrd_session *s = session(c0, 1, 0, 10, MRD_SESSION_COMPLETE);
+
+    s->served = 2;
+    retain(c0, 100 * HOUR);
+    CHECK(!s->deleted);
+    s->served = 0;
+    retain(c0, 100 * HOUR);
+    CHECK(s->deleted);
+    mrd_core_free(c0);
+}
+
+/* ---- Artifacts ---- */
+
+#define SHA_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define SHA_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define SHA_C "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+
+/* The session lists a file that is there. */
+static void
+list(mrd_core *c, mrd_session *s, const char *sha256, uint64_t size)
+{
+    mrd_listed_artifact *v = realloc(s->artifacts, (s->n_artifacts + 1) * sizeof(*v));
+
+    s->artifacts = v;
+    v = &v[s->n_artifacts++];
+    *v = (mrd_listed_artifact){ .size = size, .complete = true, .logged = true };
+    snprintf(v->sha256, sizeof(v->sha256), "%s", sha256);
+    snprintf(v->name, sizeof(v->name), "f%zu", s->n_artifacts);
+    snprintf(v->instance_id, sizeof(v->instance_id), "i-1");
+    CHECK_ERR("list", mrd_files_list(&c->files, sha256), MRD_OK);
+    mrd_files_grown(&c->files, sha256, size);
+}
+
+TEST(artifacts_count_once_and_until_the_last_session_goes)
+{
+    mrd_core *c0 = make(0, 150);
+    mrd_session *a = session(c0, 1, 1, 10, MRD_SESSION_COMPLETE);
+    mrd_session *b = session(c0, 2, 2, 10, MRD_SESSION_COMPLETE);
+    mrd_session *c = session(c0, 3, 3, 10, MRD_SESSION_COMPLETE);
+
+    list(c0, a, SHA_A, 100);
+    list(c0, a, SHA_A, 100); /* under another name */
+    list(c0, b, SHA_A, 100);
+    list(c0, c, SHA_B, 20);
+    CHECK_INT(mrd_core_store_bytes(c0), 150);
+    retain(c0, 4 * HOUR); /* it just fits */
+    CHECK(!a->deleted && !b->deleted && !c->deleted);
+    mrd_files_grown(&c0->files, SHA_B, 21);
+    retain(c0, 4 * HOUR); /* the oldest alone frees 10: its artifact is shared */
+    CHECK(a->deleted && !b->deleted && !c->deleted);
+    CHECK_INT(mrd_core_store_bytes(c0), 141);
+    mrd_files_grown(&c0->files, SHA_B, 31);
+    retain(c0, 4 * HOUR);
+    CHECK(b->deleted && !c->deleted); /* ... and the second frees it */
+    CHECK_INT(mrd_core_store_bytes(c0), 41);
+    mrd_core_retire(c0, b); /* twice is once */
+    CHECK_INT(mrd_core_store_bytes(c0), 41);
+    mrd_core_free(c0);
+}
+
+/* What is deleted goes when nobody reads it and nothing of it is being written; then its files are
+ * listed no more. */
+TEST(a_deleted_session_goes_last)
+{
+    mrd_core *c = make(0, 0);
+    mrd_session *s = session(c, 1, 1, 10, MRD_SESSION_COMPLETE);
+    mrd_effect *e;
+
+    list(c, s, SHA_A, 5);
+    s->served = 1;
+    s->save.writing = 1;
+    mrd_core_retire(c, s);
+    mrd_core_remove_deleted(c);
+    CHECK(mrd_core_effect(c) == NULL);
+    s->served = 0;
+    mrd_core_remove_deleted(c);
+    CHECK(mrd_core_effect(c) == NULL); /* a manifest would make the folder again */
+    s->save.writing = 0;
+    mrd_core_remove_deleted(c);
+    e = mrd_core_effect(c);
+    REQUIRE(e != NULL);
+    CHECK(e->kind == MRD_DO_REMOVE && e->session == s && mrd_core_effect(c) == NULL);
+    mrd_core_remove_deleted(c);
+    CHECK(mrd_core_effect(c) == NULL); /* once */
+    CHECK(mrd_files_has(&c->files, SHA_A));
+    mrd_core_removed(c, core_at(1), 1);
+    CHECK(!mrd_files_has(&c->files, SHA_A) && c->n_sessions == 0);
+    core_drain(c);
+    mrd_core_free(c);
+}
+
+TEST_MAIN()
