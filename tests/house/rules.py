@@ -250,6 +250,28 @@ def rule_words():
                     breach(f"{path}:{n}", f"'{m.group(1)}': the field says {field}")
 
 
+# ---- What an addition touches (docs/howto.md) ----
+
+KINDS = [  # (kind, table, pattern of a row's identifier, what names it in other sources, its own files)
+    ("importer", "trace/import/importers.def", r"^MRD_IMPORT\((\w+)\)", r"\bmrd_import_{0}\b|\bimport_{0}\.c\b|^MRD_IMPORT\({0}\)", r"trace/import/import_{0}\.[ch]"),
+    ("output format", "trace/sink/sinks.def", r"^MRD_SINK\((\w+)\)", r"\bmrd_sink_{0}\b|\bsink_{0}\.c\b|^MRD_SINK\({0}\)", r"trace/sink/sink_{0}\.[ch]"),
+    ("counter family", "hw/backends.def", r"^MRD_HW_BACKEND\((\w+)\)", r"\bmrd_hw_backend_{0}\b|\bhw_{0}\.c\b|^MRD_HW_BACKEND\({0}\)", r"hw/hw_{0}\.[ch]"),
+    ("command", "cli/commands.def", r"^MRD_COMMAND\((\w+),", r"\bmrd_cmd_{0}\b|\bcmd_{0}\.c\b|^MRD_COMMAND\({0},", r"cli/cmd_{0}\.[ch]"),
+]
+
+
+def rule_additions():
+    """An addition of a kind touches at most three files beside its own and its test."""
+    tree = {path: re.sub(r"/\*.*?\*/", "", read(path), flags=re.S) for path in subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True).stdout.split("\n")
+            if re.search(r"\.(c|h|def|txt|cmake)$", path) and not path.startswith(("tests/", "bench/", "capture/"))}
+    for kind, table, row, names, own in KINDS:
+        for ident in re.findall(row, read(table), re.M):
+            touched = sorted(path for path, text in tree.items()
+                             if re.search(names.format(ident), text, re.M) and not re.fullmatch(own.format(ident), path))
+            if len(touched) > 3 or not touched:
+                breach(table, f"{kind} {ident} is named in {len(touched)} files: {', '.join(touched)}; docs/howto.md promises three at most")
+
+
 def main():
     rules = {name[5:]: f for name, f in globals().items() if name.startswith("rule_")}
     for name in sys.argv[1:] or rules:
