@@ -1,4 +1,4 @@
-/* agent/agent_int.h - inside of the agent: agent.c (loop), control.c (the aggregator's wishes),
+/* agent/agent_int.h - inside of the agent: agent.c (loop), control.c (the aggregator's requests),
  * status.c (counts, heartbeats, metrics). */
 #ifndef MRD_AGENT_AGENT_INT_H
 #define MRD_AGENT_AGENT_INT_H

@@ -40,7 +40,7 @@ serve(int in, int out)
                                  .data_url = "tcp://127.0.0.1:0",
                                  .control_url = "tcp://127.0.0.1:0",
                                  .disk_reserve = -1 };
-    mrd_aggregator_session wish = { .name = "bench" };
+    mrd_aggregator_session request = { .name = "bench" };
     mrd_aggregator *a = NULL;
     mrd_why why = { 0 };
     served_counts counts;
@@ -57,7 +57,7 @@ serve(int in, int out)
     tell(out, url, sizeof(url));
     while (read(in, &what, 1) == 1 && what != 'q') {
         if (what == 's') {
-            if (mrd_aggregator_start(a, &wish, &session, &why) != MRD_OK)
+            if (mrd_aggregator_start(a, &request, &session, &why) != MRD_OK)
                 fprintf(stderr, "%s\n", why.text);
             tell(out, &session, sizeof(session));
         } else {

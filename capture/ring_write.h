@@ -61,7 +61,7 @@ typedef struct {
 
 /*
  * Makes the file in `dir` and maps it into *w, which must be zeroed. data_len is halved while the
- * file system has no room, down to 64 KiB (or the wish, if smaller). 0, or an errno value.
+ * file system has no room, down to 64 KiB (or the size asked for, if smaller). 0, or an errno value.
  */
 int mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim *claim,
                     int32_t tid, uint64_t data_len, uint32_t dict_len);

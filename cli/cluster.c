@@ -250,7 +250,7 @@ strings(const mrd_strlist *list)
 }
 
 static mrd_json *
-wish_select(const mrd_session_wish *w)
+request_select(const mrd_session_request *w)
 {
     const struct {
         const char *key;
@@ -270,10 +270,10 @@ wish_select(const mrd_session_wish *w)
 }
 
 static mrd_json *
-wish_json(const mrd_session_wish *w)
+request_json(const mrd_session_request *w)
 {
     static const char *const modes[] = { "", "model", "continuous", "on-fail" };
-    mrd_json *o = mrd_json_new_object(), *select = wish_select(w);
+    mrd_json *o = mrd_json_new_object(), *select = request_select(w);
 
     if (w->name != NULL)
         mrd_json_set(o, "name", mrd_json_new_str(w->name));
@@ -318,10 +318,10 @@ await_go(const mrd_json *doc)
 }
 
 mrd_err
-mrd_cluster_start(mrd_client *client, const mrd_session_wish *wish, mrd_dur_ns patience,
+mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_dur_ns patience,
                   char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc, mrd_why *why)
 {
-    mrd_json *body = wish_json(wish), *doc = NULL;
+    mrd_json *body = request_json(request), *doc = NULL;
     mrd_err err = mrd_client_call(client, "POST", "/api/v1/sessions", body, &doc, why);
 
     mrd_json_free(body);

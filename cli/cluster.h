@@ -107,14 +107,14 @@ typedef struct {
     mrd_strlist counters;
     mrd_dur_ns counter_period;
     mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
-} mrd_session_wish;
+} mrd_session_request;
 
-#define MRD_WISH_LIST(settings, member, list, name_, arg_, help_)                                  \
+#define MRD_REQUEST_LIST(settings, member, list, name_, arg_, help_)                               \
     {                                                                                              \
         .name = name_, .type = MRD_OPT_LIST, .offset = offsetof(settings, member.list),            \
         .arg = arg_, .help = help_                                                                 \
     }
-#define MRD_WISH_OPTION_ROWS(settings, member)                                                     \
+#define MRD_REQUEST_OPTION_ROWS(settings, member)                                                  \
     { .type = MRD_OPT_HEAD, .help = "Session" },                                                   \
         { .name = "name",                                                                          \
           .type = MRD_OPT_STR,                                                                     \
@@ -135,9 +135,9 @@ typedef struct {
           .help =                                                                                  \
               "also profile the chosen cores: model, the first execution of each model; "          \
               "continuous, kept by the runtime until a trigger or the end; on-fail, what fails" }, \
-        MRD_WISH_LIST(settings, member, counters, "counters", "NAME,...",                          \
-                      "also sample these counters on every node, for this session: names or "      \
-                      "patterns, neuron*.power.*; a node without one refuses and says so"),        \
+        MRD_REQUEST_LIST(settings, member, counters, "counters", "NAME,...",                       \
+                         "also sample these counters on every node, for this session: names or "   \
+                         "patterns, neuron*.power.*; a node without one refuses and says so"),     \
         { .name = "counter-period",                                                                \
           .type = MRD_OPT_DUR,                                                                     \
           .offset = offsetof(settings, member.counter_period),                                     \
@@ -147,19 +147,20 @@ typedef struct {
           .arg = "DURATION",                                                                       \
           .help = "how often" },                                                                   \
         { .type = MRD_OPT_HEAD, .help = "Selection (everything when not given)" },                 \
-        MRD_WISH_LIST(settings, member, instances, "instance-id", "LIST", "nodes"),                \
-        MRD_WISH_LIST(settings, member, jobs, "job", "LIST", "jobs"),                              \
-        MRD_WISH_LIST(settings, member, ranks, "rank", "LIST", "ranks of the job"),                \
-        MRD_WISH_LIST(settings, member, processes, "process-id", "LIST", "processes"),             \
-        MRD_WISH_LIST(settings, member, cores, "core", "LIST", "NeuronCores: 0,2,4-7"),            \
-        MRD_WISH_LIST(settings, member, types, "event-type", "LIST",                               \
-                      "event types, or hardware, software; ^name leaves one out"),                 \
-        MRD_WISH_LIST(settings, member, sources, "source", "LIST", "sources of events")
+        MRD_REQUEST_LIST(settings, member, instances, "instance-id", "LIST", "nodes"),             \
+        MRD_REQUEST_LIST(settings, member, jobs, "job", "LIST", "jobs"),                           \
+        MRD_REQUEST_LIST(settings, member, ranks, "rank", "LIST", "ranks of the job"),             \
+        MRD_REQUEST_LIST(settings, member, processes, "process-id", "LIST", "processes"),          \
+        MRD_REQUEST_LIST(settings, member, cores, "core", "LIST", "NeuronCores: 0,2,4-7"),         \
+        MRD_REQUEST_LIST(settings, member, types, "event-type", "LIST",                            \
+                         "event types, or hardware, software; ^name leaves one out"),              \
+        MRD_REQUEST_LIST(settings, member, sources, "source", "LIST", "sources of events")
 
 /* Creates the session and waits until its nodes record. Errors: STATE with the aggregator's reason
  * when it did not start, CANCELLED (it is stopped then), TIMEOUT. */
-mrd_err mrd_cluster_start(mrd_client *client, const mrd_session_wish *wish, mrd_dur_ns patience,
-                          char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc, mrd_why *why);
+mrd_err mrd_cluster_start(mrd_client *client, const mrd_session_request *request,
+                          mrd_dur_ns patience, char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc,
+                          mrd_why *why);
 
 /*
  * Asks again and again until done says so, an interruption, or `limit` passed. An aggregator that

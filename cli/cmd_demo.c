@@ -522,11 +522,11 @@ static mrd_err
 start_recorder(demo *d, mrd_why *why)
 {
     char name[] = "flight recorder", require[] = "all";
-    mrd_session_wish wish = {
+    mrd_session_request request = {
         .name = name, .require = require, .mode = 1, .keep = 10 * MRD_SEC, .keep_bytes = 32 << 20
     };
     mrd_json *doc = NULL;
-    mrd_err err = mrd_cluster_start(d->client, &wish, d->set->timeout, d->recorder, &doc, why);
+    mrd_err err = mrd_cluster_start(d->client, &request, d->set->timeout, d->recorder, &doc, why);
 
     mrd_json_free(doc);
     return err;
@@ -570,11 +570,11 @@ static mrd_err
 record(demo *d, mrd_why *why)
 {
     char name[] = "demonstration", require[] = "all", text[MRD_DUR_TEXT];
-    mrd_session_wish wish = {
+    mrd_session_request request = {
         .name = name, .require = require, .duration = d->set->duration, .merge = true
     };
     watching w = { .d = d };
-    mrd_err err = mrd_cluster_start(d->client, &wish, d->set->timeout, d->session, &d->doc, why);
+    mrd_err err = mrd_cluster_start(d->client, &request, d->set->timeout, d->session, &d->doc, why);
 
     if (err != MRD_OK)
         return err;

@@ -8,7 +8,7 @@
 
 typedef struct {
     mrd_client_options client;
-    mrd_session_wish wish;
+    mrd_session_request request;
     mrd_fetch_options fetch;
     mrd_dur_ns wait;
     bool do_fetch;
@@ -19,7 +19,7 @@ static const mrd_opt table[] = {
     { .name = "duration",
       .letter = 'd',
       .type = MRD_OPT_DUR,
-      .offset = offsetof(settings, wish.duration),
+      .offset = offsetof(settings, request.duration),
       .def = "30s",
       .min = 0,
       .max = 30 * 86400 * MRD_SEC,
@@ -34,7 +34,7 @@ static const mrd_opt table[] = {
       .max = 86400 * MRD_SEC,
       .arg = "DURATION",
       .help = "after the end, wait at most so long for all events and the merge" },
-    MRD_WISH_OPTION_ROWS(settings, wish),
+    MRD_REQUEST_OPTION_ROWS(settings, request),
     { .type = MRD_OPT_HEAD, .help = "Output" },
     { .name = "output-dir",
       .letter = 'o',
@@ -93,7 +93,7 @@ recorded(void *self, const mrd_json *doc)
 static mrd_err
 watch(const settings *set, mrd_client *client, const char *id, mrd_json **doc, mrd_why *why)
 {
-    watching w = { .start_ns = mrd_local_now().ns, .duration = set->wish.duration };
+    watching w = { .start_ns = mrd_local_now().ns, .duration = set->request.duration };
     mrd_dur_ns limit = w.duration > 0 ? w.duration + set->wait : INT64_MAX / 2;
     mrd_err err;
 
@@ -171,9 +171,9 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
         *ret_status = err == MRD_INVALID ? MRD_EXIT_USAGE : MRD_EXIT_FAILED;
         return err;
     }
-    set->wish.merge = true;
+    set->request.merge = true;
     mrd_cluster_catch();
-    err = mrd_cluster_start(client, &set->wish, set->client.timeout, id, &doc, why);
+    err = mrd_cluster_start(client, &set->request, set->client.timeout, id, &doc, why);
     if (err == MRD_OK) {
         if (!set->client.json)
             fprintf(stderr, "session %s records on %s\n", id, mrd_cluster_nodes_text(doc, nodes));

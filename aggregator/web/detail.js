@@ -1,7 +1,7 @@
 // One session: progress, each node's coverage, triggers, files, the overview.
 import { $, bytes, count, dur, h, percent, say, table, td, tone } from "./dom.js";
 import { download, get, post, session } from "./api.js";
-import { action, isOpen, triggerWish } from "./sessions.js";
+import { action, isOpen, triggerRequest } from "./sessions.js";
 import { deviceProfiles, isDeviceProfile, systemProfile } from "./profiles.js";
 import { overview } from "./overview.js";
 import { report } from "./report.js";
@@ -66,7 +66,7 @@ function artifacts(m) {
 function actions(m) {
   const at = session(m.id), all = [
     isOpen(m.state) ? action("Stop", () => post(`${at}/stop`)) : null,
-    isOpen(m.state) && m.mode === "recorder" ? action("Trigger", () => post(`${at}/trigger`, triggerWish())) : null,
+    isOpen(m.state) && m.mode === "recorder" ? action("Trigger", () => post(`${at}/trigger`, triggerRequest())) : null,
     m.state === "complete" ? action("Merge again", () => post(`${at}/merge`)) : null].filter(Boolean);
   return all.length === 0 ? null : h("div", { class: "actions" }, ...all);
 }

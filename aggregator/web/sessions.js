@@ -28,7 +28,7 @@ export const isOpen = (state) => ["arming", "recording"].includes(state);
 const isOver = (state) => ["complete", "failed", "merging"].includes(state);
 
 /** What the form beside "Trigger all flight recorders" says, for every trigger of this page. */
-export function triggerWish() {
+export function triggerRequest() {
   const { last, reason } = $("trigger-form").elements;
   return { last: last.value.trim() || "20s", reason: reason.value.trim() || "web page" };
 }
@@ -38,7 +38,7 @@ function makeRow(s) {
   const named = h("button", { type: "button", class: "link", onclick: () => chosen(s.id) });
   const buttons = {
     stop: action("Stop", () => post(`${at}/stop`)),
-    trigger: action("Trigger", () => post(`${at}/trigger`, triggerWish())),
+    trigger: action("Trigger", () => post(`${at}/trigger`, triggerRequest())),
     perfetto: action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, s.name || s.id, `${s.id}.pftrace`)),
     download: action("Download", () => download(`${at}/profile`, `${s.id}.pftrace`)),
     delete: action("Delete", () => confirm(`Delete session ${s.name || s.id} and everything it recorded?`) && remove(at)),
@@ -96,11 +96,11 @@ export function showSessions(list) {
 }
 
 async function start(form) {
-  const wish = { mode: form.elements.mode.value, require: form.elements.require.value.trim() || "any" };
-  if (form.elements.name.value.trim()) wish.name = form.elements.name.value.trim();
-  if (form.elements.duration.value.trim()) wish.duration = form.elements.duration.value.trim();
-  if (form.elements.profiles.value) wish.device_profiles = form.elements.profiles.value;
-  const made = await post("api/v1/sessions", wish);
+  const request = { mode: form.elements.mode.value, require: form.elements.require.value.trim() || "any" };
+  if (form.elements.name.value.trim()) request.name = form.elements.name.value.trim();
+  if (form.elements.duration.value.trim()) request.duration = form.elements.duration.value.trim();
+  if (form.elements.profiles.value) request.device_profiles = form.elements.profiles.value;
+  const made = await post("api/v1/sessions", request);
   say(`Session ${made.name || made.id} is ${made.state}.`, "info");
   chosen(made.id);
 }
@@ -120,7 +120,7 @@ export function sessionControls(onChange, onChoose) {
   $("trigger-form").addEventListener("submit", async (ev) => {
     ev.preventDefault();
     try {
-      const { trigger } = await post("api/v1/trigger", triggerWish());
+      const { trigger } = await post("api/v1/trigger", triggerRequest());
       say(`Trigger ${trigger} was sent to all flight recorders.`, "info");
     } catch (e) {
       say(`Trigger: ${e.message}`);

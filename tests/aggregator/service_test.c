@@ -45,13 +45,13 @@ start_agents(const mrd_aggregator *a, fake_agent *agents, int n)
 static uint64_t
 start(mrd_aggregator *a, const char *require, mrd_dur_ns duration, bool merge)
 {
-    mrd_aggregator_session wish = {
+    mrd_aggregator_session request = {
         .name = "test", .require = require, .duration_ns = duration, .merge = merge
     };
     mrd_why why = { 0 };
     uint64_t id = 0;
 
-    if (mrd_aggregator_start(a, &wish, &id, &why) != MRD_OK)
+    if (mrd_aggregator_start(a, &request, &id, &why) != MRD_OK)
         fprintf(stderr, "%s\n", why.text);
     CHECK(id != 0);
     return id;
@@ -304,7 +304,7 @@ TEST(missed_trigger)
         { .id = "i-1", .events = 10 },
         { .id = "i-2", .events = 10, .no_surveys = true },
     };
-    mrd_aggregator_session wish = { .name = "recorder", .recorder = true, .require = "all" };
+    mrd_aggregator_session request = { .name = "recorder", .recorder = true, .require = "all" };
     const mrd_json *t;
     mrd_why why = { 0 };
     uint64_t id = 0;
@@ -312,7 +312,7 @@ TEST(missed_trigger)
 
     REQUIRE(a != NULL);
     start_agents(a, agents, 2);
-    REQUIRE(mrd_aggregator_start(a, &wish, &id, &why) == MRD_OK);
+    REQUIRE(mrd_aggregator_start(a, &request, &id, &why) == MRD_OK);
     WAIT_FOR(agents[0].phase == MRD__NODE_PHASE__NODE_RECORDING &&
              agents[1].phase == MRD__NODE_PHASE__NODE_RECORDING);
     nap(200);

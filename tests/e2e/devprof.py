@@ -97,7 +97,7 @@ with Cluster() as c:
     c.aggregator()
     c.agent(0)
     until(c.answers, "the aggregator answers again")
-    equal(c.session(id).get("device_profiles"), "continuous", "the wish outlives the aggregator")
+    equal(c.session(id).get("device_profiles"), "continuous", "the request outlives the aggregator")
     until(lambda: states(c, id, plain.pid).get(None) == "armed" and c.session(id)["nodes"][0]["state"] == "recording", "armed again")
     doc = c.stop(id)
     equal(shipped(doc), [(plain.pid, 1)], "saved after all")

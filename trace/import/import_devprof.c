@@ -323,7 +323,7 @@ profile_of_model(const devprof *d, mrd_sid model)
 
 /* The name, made different from the names that other profiles have already. */
 static mrd_sid
-fresh_name(const devprof *d, mrd_str wish)
+fresh_name(const devprof *d, mrd_str wanted)
 {
     size_t n;
     const mrd_devprofile *list = mrd_catalog_devprofiles(d->cat, &n);
@@ -334,7 +334,7 @@ fresh_name(const devprof *d, mrd_str wish)
         bool taken = false;
 
         mrd_buf_reset(&text);
-        mrd_buf_str(&text, wish);
+        mrd_buf_str(&text, wanted);
         if (turn > 1)
             mrd_buf_fmt(&text, "_%u", turn);
         name = mrd_strtab_add(d->strings, (mrd_str){ (const char *) text.p, text.len });
@@ -370,10 +370,10 @@ register_profile(devprof *d, const mrd_devprofile *told)
     p.total_time_s = d->scan.total_time_s;
     d->profile = profile_of_model(d, p.model);
     if (d->profile == 0) {
-        mrd_str wish = p.name != MRD_SID_EMPTY ? mrd_strtab_get(d->strings, p.name)
-                                               : stem(mrd_in_name(d->imp->in));
+        mrd_str wanted = p.name != MRD_SID_EMPTY ? mrd_strtab_get(d->strings, p.name)
+                                                 : stem(mrd_in_name(d->imp->in));
 
-        p.name = fresh_name(d, wish);
+        p.name = fresh_name(d, wanted);
         d->profile = mrd_catalog_add_devprofile(d->cat, &p);
     } else {
         mrd_catalog_note(d->cat,

@@ -47,7 +47,7 @@ typedef struct {
     mrd_sid name;          /* command or the source's process name; may be empty */
     mrd_sid job, pod, labels;
     int64_t rank, world_size, worker_gid; /* MRD_NONE */
-    int64_t sort_index;                   /* source's wish; MRD_NONE */
+    int64_t sort_index;                   /* place the source asks for; MRD_NONE */
     uint32_t clock;                       /* index into the catalog's clocks */
     uint32_t flags;                       /* MRD_PROC_* */
     uint32_t profile;                     /* 0: system profile, else device profile number */

@@ -8,7 +8,7 @@
 typedef struct {
     mrd_track_id id;
     uint32_t group;     /* number of its primary group */
-    int64_t rank, wish; /* least of the group; INT64_MAX when none has one */
+    int64_t rank, asked; /* least of the group; INT64_MAX when none has one */
 } row_key;
 
 static int
@@ -33,7 +33,7 @@ by_primary(const void *a, const void *b, void *self)
     return order != 0 ? order : i64_order(x->id, y->id);
 }
 
-/* Rows of one secondary group: spans before counters, then as the source wished, then by name. */
+/* Rows of one secondary group: spans before counters, then as the source asks, then by name. */
 static int
 track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
 {
@@ -62,7 +62,7 @@ by_row(const void *a, const void *b, void *self)
 
     if (x->group != y->group) {
         if ((order = i64_order(x->rank, y->rank)) != 0 ||
-            (order = i64_order(x->wish, y->wish)) != 0)
+            (order = i64_order(x->asked, y->asked)) != 0)
             return order;
         return x->group < y->group ? -1 : 1;
     }
@@ -76,13 +76,13 @@ process_rank(const mrd_process *p)
     return or_last(p->rank != MRD_NONE ? p->rank : p->worker_gid);
 }
 
-/* Numbers the primary groups and gives each key the least rank and wish of its group. */
+/* Numbers the primary groups and gives each key the least rank and place asked for of its group. */
 static void
 rows_number_groups(mrd_rows *rows, row_key *keys, size_t n)
 {
     qsort_r(keys, n, sizeof(*keys), by_primary, rows);
     for (size_t i = 0, end; i < n; i = end) {
-        int64_t rank = INT64_MAX, wish = INT64_MAX;
+        int64_t rank = INT64_MAX, asked = INT64_MAX;
 
         for (end = i; end < n &&
                       mrd_group_order(rows->catalog, rows->primary, keys[i].id, keys[end].id) == 0;
@@ -91,12 +91,12 @@ rows_number_groups(mrd_rows *rows, row_key *keys, size_t n)
             const mrd_process *p = mrd_catalog_borrow_process(rows->catalog, t->process);
 
             rank = process_rank(p) < rank ? process_rank(p) : rank;
-            wish = or_last(p->sort_index) < wish ? p->sort_index : wish;
+            asked = or_last(p->sort_index) < asked ? p->sort_index : asked;
         }
         for (size_t k = i; k < end; k++) {
             keys[k].group = (uint32_t) i;
             keys[k].rank = rank;
-            keys[k].wish = wish;
+            keys[k].asked = asked;
         }
     }
 }

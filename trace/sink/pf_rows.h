@@ -4,8 +4,8 @@
  *
  * A secondary group with one track of spans is that track's row; with several it is a folder of
  * them. Counters hang on the row of their group, on the primary group when they belong to no
- * secondary one. Primary groups are ordered by the rank of their processes, then by the source's
- * wish, then as trace/sink/group.h orders them.
+ * secondary one. Primary groups are ordered by the rank of their processes, then as the
+ * source asks, then as trace/sink/group.h orders them.
  */
 #ifndef MRD_TRACE_PF_ROWS_H
 #define MRD_TRACE_PF_ROWS_H

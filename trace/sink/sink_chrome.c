@@ -174,7 +174,7 @@ or_last(int64_t v)
     return v == MRD_NONE ? INT64_MAX : v;
 }
 
-/* By rank where known, then the source's wish, then node and number. */
+/* By rank where known, then as the source asks, then node and number. */
 static int
 process_order(const void *a, const void *b)
 {
