@@ -43,7 +43,7 @@ def emitted(prefix):
 left_before = set(os.listdir("/dev/shm"))
 # ---- everything arrives ----
 out, truth = os.path.join(work, "out"), os.path.join(work, "truth")
-text, err = run("inspect", "-o", out, "--output-format", "perfetto,json,summary-text", "--sample", "50ms", "--", loop, "--ranks", "4",
+text, err = run("inspect", "-o", out, "--output-format", "perfetto,json,summary-text,summary-json", "--sample", "50ms", "--", loop, "--ranks", "4",
                 "--cores", "8", "--steps", "6", "--straggler", "5:40", "--checkpoint-every", "3", "--checkpoint-dir", work,
                 env=dict(env, SIMNRT_TRUTH=truth))
 check("rank 0: 6 steps" in text and "Profile" not in text, f"stdout belongs to the command: {text[:200]}")
@@ -62,6 +62,20 @@ names = collections.Counter((e["trace_event_source"], e["name"]) for e in doc["t
 for source, name in (("nrt_api", "nrt_execute"), ("neuron_rt", "nrt_execute"), ("neuron_hw", "nc_exec_running"), ("neuron_hw", "cc_running"),
                      ("annotation", "step")):
     check(names[(source, name)] > 0, f"{source} {name}")
+# A call that both the hook and the runtime's trace recorded counts once; the profile has both rows.
+calls = collections.Counter()
+for path in glob.glob(truth + ".*"):
+    with open(path) as f:
+        for m in re.finditer(r"count core=\d+ type=(nrt_\w+) emitted=(\d+)", f.read()):
+            calls[m[1]] += int(m[2]) // 2
+summary = load_json(os.path.join(out, "summary.json"))
+block, totals = next(v for k, v in summary.items() if k.startswith("s_")), summary["summary"]
+both = [name for name in calls if names["nrt_api", name] > 0]
+check(len(both) > 1 and totals["recorded_twice"] > 0, f"calls that both recorded: {both}")
+for name in both:
+    equal(block["event_type_count"][name], max(calls[name], names["nrt_api", name]), f"{name} counts once")
+equal(block["event_type_count"]["nrt_execute"], calls["nrt_execute"], "executions made")
+equal(sum(block["event_type_count"].values()) + totals["recorded_twice"], totals["spans"] + totals["instants"], "all counts and those made twice")
 check(doc["mem_usage"] and doc["cpu_util"], "host memory and CPU were sampled")
 # The straggler: worker 5's core computes longest, however busy this machine is; and in most steps everybody waits for it.
 starts = {(e["worker_gid"], e["args"]["exec_id"]): int(e["timestamp"]) for e in doc["trace_events"] if e["name"] == "nc_exec_running"}

@@ -166,4 +166,141 @@ TEST(types_are_merged_over_cores)
     test_profile_free(p);
 }
 
+/* ---- Calls that two sources recorded ---- */
+
+typedef struct {
+    mrd_catalog *cat;
+    mrd_track_id hook[3], runtime[3];
+    mrd_sid names[2];
+    mrd_sink_options options;
+    mrd_sink_env env;
+    mrd_event v[4096];
+    size_t n;
+} call_fixture;
+
+/* Threads 0 and 1 are known to both sources; the runtime calls the third by another number. */
+static void
+calls_setup(call_fixture *f)
+{
+    mrd_process p;
+    mrd_track t;
+
+    f->n = 0;
+    f->cat = mrd_catalog_new();
+    f->options = test_sink_options();
+    f->names[0] = mrd_catalog_intern(f->cat, "nrt_execute");
+    f->names[1] = mrd_catalog_intern(f->cat, "nrt_tensor_read");
+    mrd_process_init(&p);
+    p.process_id = 7;
+    for (int64_t i = 0; i < 3; i++) {
+        mrd_track_init(&t, mrd_catalog_process(f->cat, &p), MRD_SRC_API);
+        t.thread_id = 100 + i;
+        f->hook[i] = mrd_catalog_track(f->cat, &t);
+        t.source = MRD_SRC_RUNTIME;
+        t.thread_id = i == 2 ? 80375131 : 100 + i;
+        t.lnc_idx = i;
+        f->runtime[i] = mrd_catalog_track(f->cat, &t);
+    }
+    f->env = (mrd_sink_env){ .catalog = f->cat, .options = &f->options };
+}
+
+static void
+call_add(call_fixture *f, mrd_track_id track, mrd_sid name, int64_t from, int64_t to)
+{
+    f->v[f->n] = (mrd_event){ .kind = MRD_SPAN, .track = track, .name = name, .ts_ns = from };
+    f->v[f->n].dur_ns = to - from;
+    f->v[f->n].seq = f->n;
+    f->n++;
+}
+
+/* The counts of the two names, and that they add up. */
+static void
+calls_count(call_fixture *f, uint64_t counts[2], uint64_t total_ns[2])
+{
+    mrd_summary *sum = mrd_summary_new(&f->env);
+    const mrd_summary_totals *t = mrd_summary_totals_of(sum);
+    mrd_summary_type *types;
+    size_t n;
+
+    counts[0] = counts[1] = 0;
+    qsort(f->v, f->n, sizeof(f->v[0]), test_compare);
+    for (size_t i = 0; i < f->n; i++)
+        CHECK_ERR("add", mrd_summary_add(sum, &f->v[i]), MRD_OK);
+    CHECK_ERR("finish", mrd_summary_finish(sum), MRD_OK);
+    CHECK_ERR("types", mrd_summary_types(sum, NULL, &types, &n), MRD_OK);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < 2; k++)
+            if (types[i].name == f->names[k]) {
+                counts[k] = types[i].count;
+                total_ns[k] = types[i].total_ns;
+            }
+    CHECK_INT(t->spans, f->n);
+    CHECK_INT(counts[0] + counts[1] + t->twice, f->n);
+    mrd_summary_types_free(types, n);
+    mrd_summary_free(sum);
+}
+
+/* Random calls on three threads, as truth has them: each is seen by the hook, by the runtime, or
+ * by both; their clocks differ by up to 20 us. */
+TEST(a_call_that_two_sources_recorded_counts_once)
+{
+    uint64_t seed = 20261122;
+
+    printf("seed %llu\n", (unsigned long long) seed);
+    for (int round = 0; round < 200; round++) {
+        static call_fixture f;
+        uint64_t made[2] = { 0 }, ns[2] = { 0 }, counts[2], total_ns[2] = { 0 };
+        int64_t off = (int64_t) (test_rand(&seed) % 40001) - 20000;
+        unsigned lost = (unsigned) (test_rand(&seed) % 3) * 10;
+
+        calls_setup(&f);
+        for (int thread = 0; thread < 3; thread++) {
+            int64_t at = BASE_NS;
+
+            for (int i = 0; i < 300; i++) {
+                size_t k = test_rand(&seed) % 4 == 0;
+                int64_t dur = 30000 + (int64_t) (test_rand(&seed) % 2000000);
+                bool by_hook = test_rand(&seed) % 100 >= lost;
+                bool by_runtime = !by_hook || test_rand(&seed) % 100 >= lost;
+
+                if (by_hook)
+                    call_add(&f, f.hook[thread], f.names[k], at, at + dur);
+                if (by_runtime)
+                    call_add(&f, f.runtime[thread], f.names[k], at + off + 500,
+                             at + off + dur - 500);
+                made[k]++;
+                ns[k] += (uint64_t) dur - (by_runtime ? 1000 : 0);
+                at += dur + 100000 + (int64_t) (test_rand(&seed) % 3000);
+            }
+        }
+        calls_count(&f, counts, total_ns);
+        CHECK_INT(counts[0], made[0]);
+        CHECK_INT(counts[1], made[1]);
+        CHECK_INT(total_ns[0], ns[0]);
+        CHECK_INT(total_ns[1], ns[1]);
+        mrd_catalog_free(f.cat);
+    }
+}
+
+/* Calls much shorter than the error of the bridge, back to back; and ends that nobody saw. */
+TEST(short_calls_and_ragged_ones_count_once)
+{
+    static call_fixture f;
+    uint64_t counts[2], total_ns[2];
+
+    calls_setup(&f);
+    for (int64_t i = 0; i < 1000; i++) {
+        call_add(&f, f.hook[0], f.names[1], BASE_NS + i * 1000, BASE_NS + i * 1000 + 600);
+        call_add(&f, f.runtime[0], f.names[1], BASE_NS + i * 1000 + 20100,
+                 BASE_NS + i * 1000 + 20500);
+    }
+    call_add(&f, f.hook[1], f.names[0], BASE_NS, BASE_NS + 900);
+    call_add(&f, f.runtime[1], f.names[0], BASE_NS + 100, BASE_NS + 100 + MRD_DUR_UNFINISHED);
+    calls_count(&f, counts, total_ns);
+    CHECK_INT(counts[1], 1000);
+    CHECK_INT(total_ns[1], 400000);
+    CHECK_INT(counts[0], 1);
+    mrd_catalog_free(f.cat);
+}
+
 TEST_MAIN()

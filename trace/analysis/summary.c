@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
+#include "trace/analysis/calls.h"
 #include "trace/json/json_names.h"
 
 /* One event name of one core. */
@@ -23,6 +24,7 @@ struct mrd_summary {
     uint32_t profile;
     bool zero_is_no_time;
     mrd_sid cc_running, cc_exec_barrier, cc_op;
+    mrd_calls *calls;
     mrd_summary_totals totals;
     mrd_summary_row *nodes, *processes, *cores;
     size_t n_nodes, n_processes, n_cores;
@@ -37,6 +39,8 @@ struct mrd_summary {
     mrd_summary_loss *losses;
     size_t n_losses, cap_losses;
 };
+
+static mrd_err add_type(void *self, const mrd_event *ev);
 
 /* ---- Rows ---- */
 
@@ -169,7 +173,8 @@ mrd_summary_new(const mrd_sink_env *env)
     s->cc_op = mrd_strtab_find(strings, MRD_STR("cc_op"));
     s->slot_mask = 1023;
     s->slots = calloc(s->slot_mask + 1, sizeof(*s->slots));
-    if (s->slots == NULL || !rows_make(s)) {
+    s->calls = mrd_calls_new(s->cat, s->profile, add_type, s);
+    if (s->slots == NULL || s->calls == NULL || !rows_make(s)) {
         mrd_summary_free(s);
         return NULL;
     }
@@ -183,6 +188,7 @@ mrd_summary_free(mrd_summary *s)
         return;
     for (size_t i = 0; i < s->n_entries; i++)
         mrd_hist_fini(&s->entries[i].type.hist);
+    mrd_calls_free(s->calls);
     free(s->entries);
     free(s->slots);
     free(s->nodes);
@@ -280,8 +286,9 @@ entry_for(mrd_summary *s, uint32_t core, mrd_sid name, uint8_t kind)
 }
 
 static mrd_err
-add_type(mrd_summary *s, const mrd_event *ev)
+add_type(void *self, const mrd_event *ev)
 {
+    mrd_summary *s = self;
     mrd_summary_type *type = entry_for(s, s->tracks[ev->track].core, ev->name, ev->kind);
 
     if (type == NULL)
@@ -433,7 +440,7 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
         break;
     }
     t->flow_points += ev->flow_count;
-    return add_type(s, ev);
+    return mrd_calls_add(s->calls, ev);
 }
 
 /* ---- Afterwards ---- */
@@ -449,6 +456,11 @@ entry_order(const void *a, const void *b)
 mrd_err
 mrd_summary_finish(mrd_summary *s)
 {
+    mrd_err err = mrd_calls_finish(s->calls);
+
+    s->totals.twice = mrd_calls_twice(s->calls);
+    if (err != MRD_OK)
+        return err;
     if (s->n_entries > 0)
         qsort(s->entries, s->n_entries, sizeof(*s->entries), entry_order);
     for (uint32_t i = 0; i < s->n_entries; i++) {

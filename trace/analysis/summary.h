@@ -6,6 +6,8 @@
  * tracks that belong to none). Busy is the union of spans, never their sum; it is exact because
  * events come in order of time. Percentiles come from trace/analysis/hist.h and are off by at most
  * MRD_HIST_ERROR of themselves. Memory grows with cores x event names, not with events.
+ * A call of the runtime that the hook recorded too counts once among the types (trace/analysis/calls.h):
+ * spans + instants = counts of all types + twice.
  * Spans without an end have no duration: they are counted, and are in no time. Stamps of 0 are not
  * times in a profile that knows the date: they are counted and left out of ranges and unions.
  * Threads: belongs to one thread.
@@ -73,6 +75,7 @@ mrd_err mrd_summary_finish(mrd_summary *s);
 typedef struct {
     uint64_t events, spans, instants, samples, flow_points, losses;
     uint64_t unfinished, no_start, zero_stamps, lost;
+    uint64_t twice; /* spans of calls that another source has; after mrd_summary_finish */
     uint64_t cpu_samples, memory_samples;
     int64_t first_ns, last_ns;
 } mrd_summary_totals;

@@ -55,6 +55,11 @@ put_title(text_sink *s)
                 "Kinds      %" PRIu64 " spans, %" PRIu64 " instants, %" PRIu64 " samples, %" PRIu64
                 " arrow points\n",
                 t->spans, t->instants, t->samples, t->flow_points);
+    if (t->twice > 0)
+        mrd_buf_fmt(&s->text,
+                    "Twice      %" PRIu64 " calls are in the runtime's trace and in the hook's;"
+                    " counted once below\n",
+                    t->twice);
     if (t->unfinished + t->no_start + t->zero_stamps > 0)
         mrd_buf_fmt(&s->text,
                     "Ragged     %" PRIu64 " spans without end, %" PRIu64 " without start, %" PRIu64

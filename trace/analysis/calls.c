@@ -1,0 +1,269 @@
+#include "trace/analysis/calls.h"
+
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "base/obj.h"
+
+#define NO_THREAD UINT64_MAX
+
+enum { OTHER, HOOK, RUNTIME };
+
+typedef struct {
+    uint64_t process, thread;
+    uint8_t source;
+} call_track;
+
+/* Spans of one name and thread that have not met their other, by their begin. */
+typedef struct {
+    mrd_event *v;
+    size_t n, cap;
+} call_line;
+
+struct mrd_calls {
+    mrd_calls_fn *give;
+    void *self;
+    call_track *tracks;
+    size_t n_tracks;
+    mrd_map by_call;
+    call_line *lines;
+    size_t n_lines, cap_lines;
+    uint64_t twice;
+};
+
+/* ---- Tracks ---- */
+
+static uint8_t
+source_of(const mrd_track *t)
+{
+    if (t->kind != MRD_TRACK_SPANS)
+        return OTHER;
+    return t->source == MRD_SRC_API ? HOOK : t->source == MRD_SRC_RUNTIME ? RUNTIME : OTHER;
+}
+
+/* Sources that know the thread, as a set. Errors: NOMEM. */
+static mrd_err
+thread_seen(mrd_map *threads, const mrd_track *t, uint8_t source)
+{
+    mrd_map_key key = { t->process, (uint64_t) t->thread_id, 0 };
+    uint32_t seen = mrd_map_get(threads, key);
+
+    return mrd_map_put(threads, key, (seen == MRD_MAP_NONE ? 0 : seen) | 1u << source);
+}
+
+static mrd_err
+tracks_make(mrd_calls *c, const mrd_catalog *cat, uint32_t profile)
+{
+    mrd_map threads = { 0 };
+    mrd_err err = MRD_OK;
+
+    for (mrd_track_id i = 0; i < c->n_tracks && err == MRD_OK; i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(cat, i);
+
+        if (mrd_catalog_profile_of(cat, i) != profile || source_of(t) == OTHER)
+            continue;
+        c->tracks[i] = (call_track){ t->process, (uint64_t) t->thread_id, source_of(t) };
+        err = thread_seen(&threads, t, c->tracks[i].source);
+    }
+    for (size_t i = 0; i < c->n_tracks && err == MRD_OK; i++) {
+        call_track *t = &c->tracks[i];
+
+        if (t->source != OTHER &&
+            mrd_map_get(&threads, (mrd_map_key){ t->process, t->thread, 0 }) !=
+                (1u << HOOK | 1u << RUNTIME))
+            t->thread = NO_THREAD;
+    }
+    mrd_map_fini(&threads);
+    return err;
+}
+
+mrd_calls *
+mrd_calls_new(const mrd_catalog *cat, uint32_t profile, mrd_calls_fn *give, void *self)
+{
+    mrd_calls *c = calloc(1, sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    c->give = give;
+    c->self = self;
+    c->n_tracks = mrd_catalog_tracks(cat);
+    c->tracks = calloc(c->n_tracks + 1, sizeof(*c->tracks));
+    if (c->tracks == NULL || tracks_make(c, cat, profile) != MRD_OK) {
+        mrd_calls_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void
+mrd_calls_free(mrd_calls *c)
+{
+    if (c == NULL)
+        return;
+    for (size_t i = 0; i < c->n_lines; i++)
+        free(c->lines[i].v);
+    free(c->lines);
+    mrd_map_fini(&c->by_call);
+    free(c->tracks);
+    free(c);
+}
+
+uint64_t
+mrd_calls_twice(const mrd_calls *c)
+{
+    return c->twice;
+}
+
+/* ---- Lines ---- */
+
+static mrd_err
+line_new(mrd_calls *c, mrd_map_key key, call_line **ret_line)
+{
+    mrd_err err;
+
+    if (c->n_lines == c->cap_lines) {
+        size_t cap = c->cap_lines == 0 ? 16 : c->cap_lines * 2;
+        call_line *lines = realloc(c->lines, cap * sizeof(*lines));
+
+        if (lines == NULL)
+            return MRD_NOMEM;
+        c->lines = lines;
+        c->cap_lines = cap;
+    }
+    if ((err = mrd_map_put(&c->by_call, key, (uint32_t) c->n_lines)) != MRD_OK)
+        return err;
+    c->lines[c->n_lines] = (call_line){ 0 };
+    *ret_line = &c->lines[c->n_lines++];
+    return MRD_OK;
+}
+
+static mrd_err
+line_for(mrd_calls *c, const mrd_event *ev, call_line **ret_line)
+{
+    const call_track *t = &c->tracks[ev->track];
+    mrd_map_key key = { t->process, t->thread, ev->name };
+    uint32_t i = mrd_map_get(&c->by_call, key);
+
+    if (i == MRD_MAP_NONE)
+        return line_new(c, key, ret_line);
+    *ret_line = &c->lines[i];
+    return MRD_OK;
+}
+
+static bool
+is_hook(const mrd_calls *c, const mrd_event *ev)
+{
+    return c->tracks[ev->track].source == HOOK;
+}
+
+static void
+take_out(call_line *l, size_t i)
+{
+    l->n--;
+    memmove(&l->v[i], &l->v[i + 1], (l->n - i) * sizeof(l->v[0]));
+}
+
+/* What no other can come for any more: a call that only the hook saw counts now. */
+static mrd_err
+alone(mrd_calls *c, call_line *l, size_t i)
+{
+    mrd_event ev = l->v[i];
+
+    take_out(l, i);
+    return is_hook(c, &ev) ? c->give(c->self, &ev) : MRD_OK;
+}
+
+static bool
+is_over(const mrd_event *ev, int64_t now)
+{
+    int64_t end;
+
+    return !__builtin_add_overflow(mrd_event_end(ev), MRD_CALLS_SLACK, &end) && end < now;
+}
+
+static mrd_err
+expire(mrd_calls *c, call_line *l, int64_t now)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < l->n && err == MRD_OK;) {
+        if (is_over(&l->v[i], now))
+            err = alone(c, l, i);
+        else
+            i++;
+    }
+    return err;
+}
+
+/* The oldest record that may be the other of this call: SIZE_MAX for none. */
+static size_t
+other_of(const mrd_calls *c, const call_line *l, const mrd_event *ev)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (is_hook(c, &l->v[i]) != is_hook(c, ev))
+            return i;
+    return SIZE_MAX;
+}
+
+static mrd_err
+wait_for_other(mrd_calls *c, call_line *l, const mrd_event *ev)
+{
+    mrd_err err = l->n < MRD_CALLS_WAITING ? MRD_OK : alone(c, l, 0);
+
+    if (err == MRD_OK && l->n == l->cap) {
+        size_t cap = l->cap == 0 ? 4 : l->cap * 2;
+        mrd_event *v = realloc(l->v, cap * sizeof(*v));
+
+        if (v == NULL)
+            return MRD_NOMEM;
+        l->v = v;
+        l->cap = cap;
+    }
+    if (err != MRD_OK)
+        return err;
+    l->v[l->n] = *ev;
+    l->v[l->n].args = NULL;
+    l->v[l->n].arg_count = 0;
+    l->v[l->n].flows = NULL;
+    l->v[l->n++].flow_count = 0;
+    return MRD_OK;
+}
+
+/* ---- Entry points ---- */
+
+static mrd_err
+pair(mrd_calls *c, const mrd_event *ev)
+{
+    call_line *l = NULL;
+    mrd_err err = line_for(c, ev, &l);
+    size_t other;
+
+    if (err != MRD_OK || (err = expire(c, l, ev->ts_ns)) != MRD_OK)
+        return err;
+    if ((other = other_of(c, l, ev)) == SIZE_MAX)
+        return wait_for_other(c, l, ev);
+    take_out(l, other);
+    c->twice++;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_calls_add(mrd_calls *c, const mrd_event *ev)
+{
+    bool call =
+        ev->kind == MRD_SPAN && ev->track < c->n_tracks && c->tracks[ev->track].source != OTHER;
+    mrd_err err = call && is_hook(c, ev) ? MRD_OK : c->give(c->self, ev);
+
+    return call && err == MRD_OK ? pair(c, ev) : err;
+}
+
+mrd_err
+mrd_calls_finish(mrd_calls *c)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < c->n_lines; i++)
+        while (c->lines[i].n > 0 && err == MRD_OK)
+            err = alone(c, &c->lines[i], 0);
+    return err;
+}
