@@ -1,10 +1,6 @@
 #include "agent/transport.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-
-#include "agent/agent.h"
-#include "base/num.h"
 
 typedef struct {
     mrd_transport pub; /* first */
@@ -100,50 +96,5 @@ mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transpor
         return err;
     }
     *ret_transport = &o->pub;
-    return MRD_OK;
-}
-
-/* tcp://host:7770 to tcp://host:7771; others give NULL. */
-static char *
-control_of(const char *data_url)
-{
-    const char *colon = strrchr(data_url, ':');
-    char text[1024];
-    int64_t port;
-
-    if (colon == NULL || mrd_num_i64(mrd_str_of(colon + 1), &port) != MRD_OK || port < 1 ||
-        port > 65534 ||
-        snprintf(text, sizeof(text), "%.*s:%lld", (int) (colon - data_url), data_url,
-                 (long long) port + 1) >= (int) sizeof(text))
-        return NULL;
-    return strdup(text);
-}
-
-static bool
-is_local(const char *url)
-{
-    return strncmp(url, "inproc:", 7) == 0 || strncmp(url, "ipc:", 4) == 0 ||
-           strstr(url, "://127.") != NULL || strstr(url, "://localhost:") != NULL ||
-           strstr(url, "://[::1]") != NULL;
-}
-
-mrd_err
-mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why)
-{
-    if (strstr(o->data_url, "://") == NULL || strncmp(o->data_url, "http", 4) == 0)
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "--aggregator '%s': expected tcp://HOST:7770, or tls+tcp://HOST:7770",
-                           o->data_url);
-    if (!is_local(o->data_url) && strncmp(o->data_url, "tls+tcp:", 8) != 0 && !o->insecure)
-        return mrd_why_set(why, MRD_AUTH, 0,
-                           "'%s' is not on this machine and not secured: use tls+tcp:// with "
-                           "--tls-ca, or --insecure",
-                           o->data_url);
-    if (o->control_url == NULL)
-        o->control_url = control_of(o->data_url);
-    *ret_link = (mrd_link_options){ .data_url = o->data_url,
-                                    .control_url = o->control_url,
-                                    .tls = { o->tls_ca, o->tls_cert, o->tls_key, o->tls_name },
-                                    .window = (unsigned) o->window };
     return MRD_OK;
 }

@@ -1,4 +1,4 @@
-#include "hw/hw_set.h"
+#include "hw/hw_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>

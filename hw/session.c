@@ -3,7 +3,7 @@
  * the session, one request at a time; a helper that hangs is abandoned, never joined, and frees
  * itself when the kernel lets it go.
  */
-#include "hw/hw_set.h"
+#include "hw/hw_int.h"
 
 #include <fnmatch.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* hw/hw_set.h - inside of mrd_hw, shared by hw.c and session.c only. */
-#ifndef MRD_HW_HW_SET_H
-#define MRD_HW_HW_SET_H
+/* hw/hw_int.h - inside of mrd_hw, shared by hw.c and session.c only. */
+#ifndef MRD_HW_HW_INT_H
+#define MRD_HW_HW_INT_H
 
 #include <pthread.h>
 #include <stdatomic.h>
