@@ -127,12 +127,16 @@ test_tmp_remove(void)
         nftw(test_tmp_path, test_tmp_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A fresh folder, the same for the whole case; removed when the case's process exits. */
+/* A fresh folder, the same for the whole case; removed when the case's process exits. It is in
+ * TMPDIR when that is short: the names of sockets have to fit. */
 static inline const char *
 test_tmp(void)
 {
     if (test_tmp_path[0] == '\0') {
-        snprintf(test_tmp_path, sizeof(test_tmp_path), "/tmp/mrd-test-XXXXXX");
+        const char *top = getenv("TMPDIR");
+
+        snprintf(test_tmp_path, sizeof(test_tmp_path), "%s/mrd-test-XXXXXX",
+                 top == NULL || *top == '\0' || strlen(top) > 20 ? "/tmp" : top);
         if (mkdtemp(test_tmp_path) == NULL)
             abort();
         test_tmp_owner = getpid();
