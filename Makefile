@@ -1,5 +1,5 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo test bench soak fuzz sanitize clocklab install clean help
+.PHONY: all demo test bench soak fuzz sanitize clocklab mutants install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
@@ -39,11 +39,16 @@ fuzz: ## fuzz every decoder of outside bytes (FUZZ_SECONDS=60 each; needs clang)
 clocklab: all ## the two-namespace clock laboratory (root): goal and measured value per row
 	@scripts/clocklab.sh
 
+mutants: ## change one operator, constant or call at a time: do the tests notice? (MUTANTS=16 SEED= MODULES=journal,...)
+	@scripts/setup.sh test
+	@nice python3 tests/mutants/mutants.py $(if $(MUTANTS),--mutants $(MUTANTS)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(MODULES),--modules $(MODULES))
+
 install: all ## install under PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)
 
 clean: ## remove build trees
-	@rm -rf build build-dev build-asan build-tsan build-fuzz
+	@rm -rf build build-dev build-asan build-tsan build-fuzz build-mutants
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12

@@ -1,0 +1,307 @@
+"""Do the tests notice when the code is wrong? Changes one operator, constant, condition or call at a time in a copy of the
+sources, builds the unit tests of the module and runs them. A mutant that no test notices shows what the tests do not check.
+
+usage: mutants.py [--mutants N] [--seed S] [--modules a,b] [--work DIR] [--jobs N] [--at FILE[:LINE]] [--check] [--list]
+
+N: mutants per module (16), `all`: every one. S: printed; the same seed on the same sources chooses the same mutants.
+--at: only changes of this file (and line). --check: no mutants; checks the list of equivalent ones and the mutator itself.
+Survivors that mean the same as the original are in equivalent.txt beside this file, one per line with a reason.
+Exit status 1 when a module's tests notice less than 90 % of those that are not equivalent."""
+import argparse
+import glob
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+import source  # noqa: E402
+
+GOAL = 0.9
+# Module: what is changed, the tests that must notice it.
+MODULES = {
+    "journal": (["aggregator/journal*.c", "aggregator/segment.h"],
+                ["aggregator/journal", "aggregator/journal_files", "fuzz/journal"]),
+    "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
+    "spool": (["agent/spool*.c"], ["agent/spool", "fuzz/spool"]),
+    "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/batch_source.c", "proto/codec.c",
+              "proto/frame.c", "proto/wire.c"],
+             ["proto/batch", "proto/batch_model", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
+    "batch_read": (["proto/batch_read.c"], ["proto/batch", "proto/batch_model", "fuzz/wire_batch"]),
+    "clocks": (["timesync/*.c"], ["timesync/*", "sim/*", "fuzz/align", "fuzz/probe"]),
+    "merge": (["trace/store/merge.c", "aggregator/merge_*.c"],
+              ["trace/merge", "trace/stream", "aggregator/merge"]),
+    "importers": (["trace/import/*.c"],
+                  ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout", "fuzz/import_*", "cli/align"]),
+    "report": (["trace/analysis/report.c"], ["trace/report"]),
+    "translator": (["agent/translate.c"], ["agent/translate", "agent/drain", "agent/owned"]),
+}
+# Copied for the mutants to be made in.
+FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli", "bench", "examples", "cmake",
+           "docs", "tests", "python", "deploy", "scripts")
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def limits():
+    """For a mutant that allocates or writes without end."""
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class Tree:
+    """A copy of the sources, with a build of its own."""
+
+    def __init__(self, work, jobs):
+        self.src, self.build = os.path.join(work, "src"), os.path.join(work, "build")
+        self.tmp = f"/tmp/mut{os.getpid()}"
+        self.jobs, self.tests = jobs, {}
+
+    def copy(self):
+        names = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], check=True,
+                               stdout=subprocess.PIPE, text=True).stdout.split("\n")
+        keep = {n for n in names if n and (n.split("/")[0] in FOLDERS or "/" not in n) and os.path.isfile(os.path.join(ROOT, n))}
+        for at, _, files in os.walk(self.src):
+            for name in files:
+                if os.path.relpath(os.path.join(at, name), self.src) not in keep:
+                    os.unlink(os.path.join(at, name))
+        for name in sorted(keep):
+            to = os.path.join(self.src, name)
+            with open(os.path.join(ROOT, name), "rb") as f:
+                data = f.read()
+            if os.path.isfile(to):
+                with open(to, "rb") as f:
+                    if f.read() == data:
+                        continue
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            with open(to, "wb") as f:
+                f.write(data)
+            shutil.copymode(os.path.join(ROOT, name), to)
+
+    def configure(self):
+        os.makedirs(self.tmp, exist_ok=True)
+        subprocess.run(["cmake", "-S", self.src, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
+                        "-DCMAKE_C_FLAGS_DEBUG=-O1 -w", "-DMRD_WERROR=OFF"], check=True, stdout=subprocess.DEVNULL)
+        self.make([]) # ctest names no command whose program is not there
+        shown = subprocess.run(["ctest", "--test-dir", self.build, "--show-only=json-v1"], check=True,
+                               stdout=subprocess.PIPE, text=True).stdout
+        for test in json.loads(shown)["tests"]:
+            properties = {p["name"]: p["value"] for p in test["properties"]}
+            if "command" in test and "slow" not in properties.get("LABELS", []):
+                self.tests[test["name"]] = (test["command"], properties.get("ENVIRONMENT", []))
+
+    def targets(self, tests):
+        return ["mrd_guard"] + [name.replace("/", "_") if name.startswith("fuzz/") else "test_" + name.replace("/", "_")
+                                for name in tests]
+
+    def make(self, tests):
+        return subprocess.run(["cmake", "--build", self.build, "-j", str(self.jobs), "--target"] + self.targets(tests),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, name, seconds):
+        """None when the test passed, else what it said last."""
+        command, environment = self.tests[name]
+        env = dict(os.environ, TMPDIR=self.tmp, **dict(e.split("=", 1) for e in environment))
+        r = subprocess.run([command[0], str(seconds)] + command[2:], cwd=self.build, env=env, preexec_fn=limits,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for left in os.listdir(self.tmp):
+            shutil.rmtree(os.path.join(self.tmp, left), ignore_errors=True)
+        if r.returncode in (0, 77):
+            return None
+        return "hang" if r.returncode == 124 else r.stdout.decode("utf-8", "replace")[-200:]
+
+
+class Module:
+    def __init__(self, name, tree):
+        self.name, self.tree = name, tree
+        patterns, tests = MODULES[name]
+        self.paths = sorted(os.path.relpath(p, ROOT) for g in patterns for p in glob.glob(os.path.join(ROOT, g)))
+        self.texts = {}
+        for path in self.paths:
+            with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+                self.texts[path] = f.read()
+        self.patterns, self.tests, self.counts, self.survivors = tests, [], {}, []
+
+    def changes(self):
+        return [c for path in self.paths for c in source.changes_of(path, self.texts[path])]
+
+    def choose(self, n, seed):
+        """n of them, each kind of change as often as it can be."""
+        every = self.changes()
+        if n == "all":
+            return every
+        dice = random.Random(f"{seed}/{self.name}")
+        kinds = {}
+        for c in every:
+            kinds.setdefault(c.kind, []).append(c)
+        chosen = []
+        while kinds and len(chosen) < n:
+            kind = dice.choice(sorted(kinds))
+            chosen.append(kinds[kind].pop(dice.randrange(len(kinds[kind]))))
+            if not kinds[kind]:
+                del kinds[kind]
+        return chosen
+
+    def prepare(self):
+        """Builds and times the tests without a change; the quick ones run first."""
+        for pattern in self.patterns:
+            rule = re.compile("^" + pattern.replace("*", ".*") + "$")
+            self.tests += [t for t in sorted(self.tree.tests) if rule.match(t) and t not in self.tests]
+        if not self.tests:
+            sys.exit(f"mutants: no test of module {self.name}: {' '.join(self.patterns)}")
+        made = self.tree.make(self.tests)
+        if made.returncode != 0:
+            sys.exit(f"mutants: the unchanged sources do not build:\n{made.stdout[-3000:]}")
+        took = {}
+        for name in self.tests:
+            start = time.monotonic()
+            said = self.tree.run(name, 300)
+            if said is not None:
+                sys.exit(f"mutants: {name} fails without any change; make it pass first:\n{said}")
+            took[name] = time.monotonic() - start
+        self.tests.sort(key=lambda name: took[name])
+        self.seconds = {name: int(10 + 6 * took[name]) for name in self.tests}
+
+    def judge(self, c):
+        path = os.path.join(self.tree.src, c.path)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(source.apply(self.texts[c.path], c))
+        try:
+            if self.tree.make(self.tests).returncode != 0:
+                return "did not compile", ""
+            for name in self.tests:
+                said = self.tree.run(name, self.seconds[name])
+                if said is not None:
+                    return "noticed", name + (" (hang)" if said == "hang" else "")
+            return "survived", ""
+        finally:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(self.texts[c.path])
+
+    def go(self, chosen, equivalent):
+        for i, c in enumerate(chosen):
+            if c.key() in equivalent:
+                outcome, who = "equivalent", ""
+            else:
+                outcome, who = self.judge(c)
+            self.counts[outcome] = self.counts.get(outcome, 0) + 1
+            if outcome == "survived":
+                self.survivors.append(c)
+            say(f"{self.name} {i + 1}/{len(chosen)} {outcome}{' by ' + who if who else ''}: {c}")
+
+    def share(self):
+        n = self.counts.get("noticed", 0) + self.counts.get("survived", 0)
+        return self.counts.get("noticed", 0) / n if n else 1.0
+
+
+def read_equivalent():
+    """{key: reason}"""
+    found, bad = {}, []
+    with open(os.path.join(HERE, "equivalent.txt"), encoding="utf-8") as f:
+        for n, line in enumerate(f, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            parts = [p.strip() for p in line.rstrip("\n").split(" ## ")]
+            if len(parts) != 5 or not parts[4]:
+                bad.append(f"equivalent.txt:{n}: write path ## function ## line ## change ## reason")
+                continue
+            found[tuple(parts[:4])] = parts[4]
+    return found, bad
+
+
+def check():
+    """The list of equivalent mutants names only changes that exist; the mutator does what it says."""
+    equivalent, bad = read_equivalent()
+    every = {c.key() for name in MODULES for c in Module(name, None).changes()}
+    bad += [f"equivalent.txt: no such change, take the line out: {' ## '.join(k)}" for k in equivalent if k not in every]
+    text = ('#define A 1 + \\\n  2\nstatic_assert(1 < 2, "x");\nint\nf(int a)\n{\n    char b[3] = { 0 }; /* a < 1 */\n'
+            '    if (a < 7 && g("1 < 2"))\n        return a - 1;\n    fsync(a);\n    log_info("%d", a + 1);\n    return 0;\n}\n')
+    got = sorted(c.what for c in source.changes_of("x.c", text))
+    want = sorted(["if negated", "< -> <=", "7 -> 8", "7 -> 6", "&& -> ||", "no return", "- -> +", "1 -> 2", "1 -> 0", "no fsync()",
+                   "0 -> 1"])
+    if got != want:
+        bad.append(f"mutants of the sample are {got}, expected {want}")
+    for c in source.changes_of("x.c", text):
+        if source.apply(text, c).count("\n") != text.count("\n") or source.apply(text, c) == text:
+            bad.append(f"not one change: {c}")
+    if [c.line for c in source.changes_of("x.c", text) if c.what == "no fsync()"] != [10]:
+        bad.append("the line of a mutant is wrong")
+    for line in bad:
+        say(line)
+    return 1 if bad else 0
+
+
+def table(modules):
+    columns = ("did not compile", "equivalent", "noticed", "survived")
+    say(f"\n{'module':12}{'tried':>8}" + "".join(f"{c:>17}" for c in columns) + f"{'share':>8}")
+    for m in modules:
+        say(f"{m.name:12}{sum(m.counts.values()):>8}" + "".join(f"{m.counts.get(c, 0):>17}" for c in columns) +
+            f"{100 * m.share():>7.0f}%")
+    left = [c for m in modules for c in m.survivors]
+    if left:
+        say("\nsurvived:")
+    for c in left:
+        say(f"  {c}")
+
+
+def arguments():
+    p = argparse.ArgumentParser(usage=__doc__)
+    p.add_argument("--mutants", default="16")
+    p.add_argument("--seed", default="")
+    p.add_argument("--modules", default=",".join(MODULES))
+    p.add_argument("--work", default=os.path.join(ROOT, "build-mutants"))
+    p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--at", default="")
+    p.add_argument("--check", action="store_true")
+    p.add_argument("--list", action="store_true")
+    a = p.parse_args()
+    a.mutants = a.mutants if a.mutants == "all" else int(a.mutants)
+    a.seed = a.seed or str(random.SystemRandom().randrange(1 << 32))
+    return a
+
+
+def main():
+    a = arguments()
+    if a.check:
+        return check()
+    equivalent, bad = read_equivalent()
+    for line in bad:
+        say(line)
+    say(f"seed {a.seed}: again with `make mutants SEED={a.seed} MUTANTS={a.mutants}`")
+    tree, modules = Tree(a.work, a.jobs), []
+    if not a.list:
+        tree.copy()
+        tree.configure()
+    try:
+        for name in a.modules.split(","):
+            m = Module(name, tree)
+            chosen = m.choose("all" if a.at else a.mutants, a.seed)
+            if a.at:
+                file, _, line = a.at.partition(":")
+                chosen = [c for c in chosen if c.path == file and line in ("", str(c.line))]
+            if a.list:
+                for c in chosen:
+                    say(" ## ".join(c.key()))
+                continue
+            if chosen:
+                m.prepare()
+                m.go(chosen, equivalent)
+                modules.append(m)
+    finally:
+        shutil.rmtree(tree.tmp, ignore_errors=True)
+    if not a.list:
+        table(modules)
+    return 0 if all(m.share() >= GOAL for m in modules) and not bad else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
