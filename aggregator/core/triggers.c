@@ -28,10 +28,13 @@ mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why)
     return MRD_OK;
 }
 
+/* From the moment on in which its state says "recording"; the nodes are told when its start is on
+ * disk. */
 static bool
 is_triggered(const mrd_session *s, uint64_t id)
 {
-    return !s->deleted && s->recorder && s->step == MRD_STEP_RECORD && (id == 0 || s->id == id);
+    return !s->deleted && s->recorder && (s->step == MRD_STEP_GO || s->step == MRD_STEP_RECORD) &&
+           (id == 0 || s->id == id);
 }
 
 /* A node saw something to keep. Reasons of half a second, from all nodes, become one trigger of

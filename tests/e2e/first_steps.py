@@ -63,7 +63,7 @@ p = subprocess.run(["ninja", "-C", BUILD, "-t", "inputs", "demo_programs"], capt
 if p.returncode == 0:  # an older ninja, another generator
     inputs = p.stdout.split()
     objects = [i for i in inputs if i.endswith(".o")]
-    check(100 < len(objects) < 345, f"make demo builds {len(objects)} objects")
+    check(100 < len(objects) < 400, f"make demo builds {len(objects)} objects")
     equal([i for i in inputs if i.startswith(("tests/", "bench/"))], [], "tests among them")
     for name in ("cli/CMakeFiles/meridian_program.dir", "agent/CMakeFiles/meridian-agent_program.dir", "examples/CMakeFiles/train_loop.dir",
                  "aggregator/CMakeFiles/meridian-aggregator_program.dir", "hw/simnrt/CMakeFiles/simnrt_objects.dir", "capture/"):
