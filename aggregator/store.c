@@ -197,6 +197,23 @@ parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
     }
 }
 
+/* Nodes that joined so late that the manifest does not name them, but whose frames were answered. */
+static void
+parts_found(const mrd_session_store *st, mrd_core *c, mrd_session *s)
+{
+    char *path = mrd_session_store_path(st, s->text, "journal");
+    DIR *dir = path == NULL ? NULL : opendir(path);
+    const struct dirent *entry;
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (mrd_session_part(s, entry->d_name) == NULL)
+            (void) mrd_core_found_part(c, s, entry->d_name);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    free(path);
+}
+
 static mrd_err
 session_recover(const mrd_session_store *st, mrd_core *c, const char *name, uint64_t id,
                 mrd_why *why)
@@ -210,6 +227,8 @@ session_recover(const mrd_session_store *st, mrd_core *c, const char *name, uint
         err = mrd_json_load_up_to(path, MRD_JSON_MANIFEST, &manifest, why);
     if (err == MRD_OK)
         err = mrd_core_load_session(c, id, manifest, log, &s, why);
+    if (err == MRD_OK)
+        parts_found(st, c, s);
     for (size_t i = 0; s != NULL && i < s->n_parts && err == MRD_OK; i++)
         err = part_recover(st, c, s, s->parts[i], why);
     if (err == MRD_OK)

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 #include "base/hash.h"
 #include "base/num.h"
@@ -158,6 +159,8 @@ mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local, Mrd__
     mrd_follow_width(n->follow, &now, &best);
     ret->offset_ns = at.ns - local.ns;
     ret->bound_ns = radius == UINT32_MAX ? -1 : (int64_t) radius;
+    if (MRD_PLANTED(MRD_PLANT_NARROW_BOUND) && radius != UINT32_MAX)
+        ret->bound_ns /= 10;
     ret->probe_faster = best > 0 && now > 2 * best;
     mrd_text_set(text, 24, mrd_align_quality_text(bound.quality));
     if (mrd_follow_live(n->follow, (mrd_local_ns){ local.ns + MRD_SEC }, &later, &bound) &&

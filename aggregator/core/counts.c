@@ -68,7 +68,9 @@ mrd_counts_take(mrd_counts *to, const Mrd__Counters *from)
                         .clock_lost = mrd_count_checked(from->clock_frames_lost) };
     for (size_t i = 0; i < from->n_drops; i++) {
         const Mrd__Drop *d = from->drops[i];
-        mrd_loss loss = { .count = mrd_count_checked(d->count), .first = { d->first_ns }, .last = { d->last_ns } };
+        mrd_loss loss = { .count = mrd_count_checked(d->count),
+                          .first = { d->first_ns },
+                          .last = { d->last_ns } };
 
         mrd_text_set(loss.cause, sizeof(loss.cause), d->cause);
         mrd_counts_add_loss(to, &loss);

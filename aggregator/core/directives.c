@@ -1,4 +1,5 @@
 /* What a node should be told about its sessions, with the answers to its hellos and heartbeats. */
+#include "aggregator/core/planted.h"
 #include "aggregator/core/state.h"
 
 #define TRIGGERS_AGAIN 16 /* the last ones; nodes remember more */
@@ -25,7 +26,9 @@ directive_for(const mrd_session *s, const mrd_node *n, const Mrd__SessionStatus 
      * connection, say), or away, joins late. */
     if (p != NULL && p->state == MRD_PART_REFUSED && p->err != MRD_TIMEOUT)
         return MRD__CONTROL_TYPE__CONTROL_NONE;
-    if (s->step == MRD_STEP_RECORD && mrd_select_matches(&s->select, n->instance_id) &&
+    if ((s->step == MRD_STEP_RECORD ||
+         (MRD_PLANTED(MRD_PLANT_EARLY_START) && s->step == MRD_STEP_GO)) &&
+        mrd_select_matches(&s->select, n->instance_id) &&
         (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_GO;
     if (s->step == MRD_STEP_FLUSH &&
@@ -46,7 +49,7 @@ lists(const Mrd__SessionStatus *st, uint64_t trigger)
 
 /* The first of the last triggers that the node missed, busy or away when all were told, while it
  * still holds something of the window; NULL: none. */
-static const mrd_trigger *
+static mrd_trigger *
 missed_trigger(const mrd_core *c, const mrd_session *s, const Mrd__SessionStatus *st)
 {
     size_t first = s->n_triggers > TRIGGERS_AGAIN ? s->n_triggers - TRIGGERS_AGAIN : 0;
@@ -56,7 +59,7 @@ missed_trigger(const mrd_core *c, const mrd_session *s, const Mrd__SessionStatus
         st->phase != MRD__NODE_PHASE__NODE_RECORDING)
         return NULL;
     for (size_t i = first; i < s->n_triggers; i++) {
-        const mrd_trigger *t = &s->triggers[i];
+        mrd_trigger *t = &s->triggers[i];
 
         if (t->sent && (s->recorder_dur == 0 || t->to.ns > now - s->recorder_dur) &&
             !lists(st, t->id))
@@ -92,15 +95,18 @@ mrd_core_directives(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb, mr
     for (size_t i = 0; i < c->n_sessions && to->n_directives < MRD_DIRECTIVES_MAX; i++) {
         const mrd_session *s = c->sessions[i];
         const Mrd__SessionStatus *st = status_of(hb, s->id);
-        const mrd_trigger *missed;
+        mrd_trigger *missed;
         Mrd__ControlType type;
 
         if (!mrd_session_is_open(s))
             continue;
         if ((type = directive_for(s, n, st)) != MRD__CONTROL_TYPE__CONTROL_NONE)
             add(to, type, s->id, s, NULL);
-        else if ((missed = missed_trigger(c, s, st)) != NULL)
+        else if ((missed = missed_trigger(c, s, st)) != NULL) {
+            if (MRD_PLANTED(MRD_PLANT_STALE_TIMELINE))
+                missed->to = mrd_core_session_now(c);
             add(to, MRD__CONTROL_TYPE__CONTROL_TRIGGER, s->id, s, missed);
+        }
     }
     if (hb != NULL)
         cancel_others(c, hb, to);

@@ -89,10 +89,10 @@ sum(const mrd_session *s)
 static const char *
 asked_for(const mrd_select *s)
 {
-    return s->types.n > 0    ? "event types"
-           : s->cores.n > 0  ? "cores"
-           : s->jobs.n > 0   ? "job"
-           : s->ranks.n > 0  ? "ranks"
+    return s->types.n > 0     ? "event types"
+           : s->cores.n > 0   ? "cores"
+           : s->jobs.n > 0    ? "job"
+           : s->ranks.n > 0   ? "ranks"
            : s->sources.n > 0 ? "sources"
                               : "processes";
 }
@@ -125,8 +125,9 @@ mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
         snprintf(text, MRD_WHY_MAX, "of %u processes none is of the %s asked for", all.processes,
                  asked_for(&s->select));
     else if (all.left_out > 0)
-        snprintf(text, MRD_WHY_MAX, "none of the %" PRIu64 " events there were is of the %s asked for",
-                 all.left_out, asked_for(&s->select));
+        snprintf(text, MRD_WHY_MAX,
+                 "none of the %" PRIu64 " events there were is of the %s asked for", all.left_out,
+                 asked_for(&s->select));
     else
         snprintf(text, MRD_WHY_MAX, "%u processes were there and did nothing that is recorded",
                  all.selected);

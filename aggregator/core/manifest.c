@@ -132,8 +132,7 @@ clocks_json(const mrd_session *s)
     mrd_json_set(o, "absolute_checked", mrd_json_new_count(v->absolute));
     mrd_json_set(o, "absolute_violations", mrd_json_new_count(v->absolute_violations));
     mrd_json_set(o, "collectives_checked", mrd_json_new_count(v->collectives.collectives));
-    mrd_json_set(o, "collectives_out_of_order",
-                 mrd_json_new_count(v->collectives.out_of_order));
+    mrd_json_set(o, "collectives_out_of_order", mrd_json_new_count(v->collectives.out_of_order));
     mrd_json_set(o, "collective_violations", mrd_json_new_count(v->collectives.violations));
     mrd_json_set(o, "collective_worst_ns", mrd_json_new_int(v->collectives.worst));
     if (v->timeline != NULL)

@@ -29,6 +29,9 @@ mrd_err mrd_core_load_session(mrd_core *c, uint64_t id, const mrd_json *manifest
 
 /* All frames of the part were given: what the manifest counted and its journal has not is damage. */
 void mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p);
+/* A node has a journal in a session whose manifest does not name it yet: it was there. NULL without
+ * memory, or when its name is none. */
+mrd_part *mrd_core_found_part(mrd_core *c, mrd_session *s, const char *instance_id);
 /* Its journals could not be read: as if it had not been loaded. */
 void mrd_core_unload_session(mrd_core *c, mrd_session *s);
 

@@ -3,6 +3,7 @@
 
 #include "aggregator/core/empty.h"
 #include "aggregator/core/json.h"
+#include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 #include "base/hash.h"
 #include "base/obj.h"
@@ -349,6 +350,22 @@ mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p)
     d.events = (uint64_t) p->manifest_events - p->events;
     p->events = (uint64_t) p->manifest_events;
     mrd_core_part_damaged(c, s, p, &d, false);
+}
+
+mrd_part *
+mrd_core_found_part(mrd_core *c, mrd_session *s, const char *instance_id)
+{
+    mrd_node stand_in = { 0 };
+    mrd_part *p;
+
+    if (!mrd_instance_id_valid(mrd_str_of(instance_id)) || MRD_PLANTED(MRD_PLANT_LOST_PART))
+        return NULL;
+    mrd_text_set(stand_in.instance_id, sizeof(stand_in.instance_id), instance_id);
+    if ((p = mrd_core_add_part(c, s, &stand_in)) == NULL)
+        return NULL;
+    p->state = s->state <= MRD_SESSION_STOPPING ? MRD_PART_RECORDING : MRD_PART_LOST;
+    mrd_text_set(p->message, sizeof(p->message), "joined just before the aggregator stopped");
+    return p;
 }
 
 void

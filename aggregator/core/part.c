@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -300,7 +301,8 @@ mrd_part_count(mrd_part *p, const Mrd__Counters *c)
 
         if (p->last.ns >= p->first.ns)
             gone.first = gone.last = p->last;
-        p->last_run.held = 0;
+        if (!MRD_PLANTED(MRD_PLANT_HELD_TWICE))
+            p->last_run.held = 0;
         mrd_counts_add(&p->before, &p->last_run);
         if (gone.count > 0)
             mrd_counts_add_loss(&p->before, &gone);

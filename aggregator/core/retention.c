@@ -1,6 +1,7 @@
 /* Which sessions go: those that are deleted, too old, or beyond the size that the store may have. */
 #include "aggregator/core/state.h"
 
+#include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 
 void
@@ -102,7 +103,8 @@ is_used(const mrd_core *c, const mrd_session *s)
             return true;
     }
     /* A manifest that is being written would make the folder again. */
-    return s->served > 0 || mrd_session_is_merging(s) || s->save.writing != 0 || s->measuring;
+    return s->served > 0 || (mrd_session_is_merging(s) && !MRD_PLANTED(MRD_PLANT_REMOVED_IN_USE)) ||
+           s->save.writing != 0 || s->measuring;
 }
 
 void

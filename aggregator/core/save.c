@@ -1,6 +1,7 @@
 /* Manifests on their way to disk, and the commands and steps that wait for them. */
 #include "aggregator/core/state.h"
 
+#include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 
 #define SAVE_EVERY  MRD_SEC
@@ -197,6 +198,8 @@ mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t versio
     }
     if (s->save.urgent && s->save.tried < s->save.version)
         write_now(c, s);
+    if (MRD_PLANTED(MRD_PLANT_FORGOTTEN_WAKEUP) && failed != NULL)
+        s->save.awaited = UINT64_MAX;
     mrd_session_send_triggers(c, s);
     mrd_session_run(c, s);
 }

@@ -2,6 +2,7 @@
  * answers. */
 #include "aggregator/core/state.h"
 
+#include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 
 static unsigned
@@ -87,8 +88,8 @@ mrd_core_surveys_tick(mrd_core *c)
     for (size_t i = 0; i < MRD_SURVEYS_MAX; i++) {
         mrd_survey *v = &c->surveys[i];
 
-        if (v->id != 0 && c->now.local.ns >= v->deadline.ns && !is_awaited(c, v) &&
-            mrd_effects_room(&c->out, 32))
+        if (v->id != 0 && !MRD_PLANTED(MRD_PLANT_LEFT_SURVEY) &&
+            c->now.local.ns >= v->deadline.ns && !is_awaited(c, v) && mrd_effects_room(&c->out, 32))
             mrd_core_survey_end(c, v);
     }
 }

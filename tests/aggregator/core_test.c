@@ -97,6 +97,32 @@ TEST(nobody_is_acknowledged_before_it_is_durable)
     mrd_core_free(c);
 }
 
+/* Its session is closed and its answer was lost: it is stored all the same. */
+TEST(a_repetition_is_known_after_the_end)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_frame f = frame("a", 7, 0);
+    mrd_node *n;
+    mrd_effect e;
+
+    hello(c, 1, "a", 1);
+    CHECK(mrd_core_sender(c, core_at(2), 10, 1, &f, &n));
+    mrd_core_numbered(c, core_at(2), 10, n, &f, 100, (mrd_local_ns){ 2 });
+    core_drain(c);
+    mrd_core_stored(c, core_at(3), 10, NULL);
+    core_drain(c);
+    s->state = MRD_SESSION_COMPLETE;
+    s->step = MRD_STEP_OVER;
+    s->closed = true;
+    mrd_core_numbered(c, core_at(4), 11, n, &f, 100, (mrd_local_ns){ 4 });
+    CHECK(find(c, MRD_DO_ACK, &e) && e.status == MRD__ACK_STATUS__ACK_DUPLICATE);
+    f.seq = 1;
+    mrd_core_numbered(c, core_at(5), 12, n, &f, 100, (mrd_local_ns){ 5 });
+    CHECK(find(c, MRD_DO_ACK, &e) && e.status == MRD__ACK_STATUS__ACK_REFUSED);
+    mrd_core_free(c);
+}
+
 /* The start is told, with a heartbeat too, when its manifest was written, and not before. */
 TEST(a_start_is_told_when_it_is_on_disk)
 {

@@ -237,6 +237,38 @@ TEST(broken_manifests_are_left_alone)
     }
 }
 
+/* A node joined, its first frame was answered, and the aggregator stopped before the next manifest:
+ * it took part. */
+TEST(nodes_that_only_the_journal_knows)
+{
+    mrd_session_store store, after;
+    mrd_core *c = recover(&store), *next;
+    mrd_session *s = create(c);
+    Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .agent = 5, .epoch = 6, .session = s->id };
+    mrd_buf bytes = { 0 };
+    mrd_journal *j;
+    char dir[300];
+
+    core_part(c, s, "i-a", MRD_PART_RECORDING);
+    snprintf(dir, sizeof(dir), "%s/sessions/%s/journal/i-late", test_tmp(), s->text);
+    CHECK_ERR("pack", mrd_msg_pack(&f, &data, &bytes, NULL), MRD_OK);
+    CHECK_ERR("open", mrd_journal_open(dir, MRD_STR("i-late"), s->id, &j, NULL), MRD_OK);
+    CHECK_ERR("append", mrd_journal_append(j, &f, (mrd_bytes){ bytes.p, bytes.len }, NULL), MRD_OK);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    next = again(c, s, &after);
+    CHECK_INT(next->sessions[0]->n_parts, 2);
+    if (next->sessions[0]->n_parts == 2) {
+        const mrd_part *p = next->sessions[0]->parts[1];
+
+        CHECK_TEXT(p->instance_id, "i-late");
+        CHECK(p->bytes > 0 && mrd_part_frames(p) == 1 && mrd_part_has(p, &f));
+    }
+    mrd_buf_fini(&bytes);
+    done(next, &after);
+    done(c, &store);
+}
+
 /* A node may count anything: a manifest holds no negative number. */
 TEST(counts_of_a_node_stay_positive)
 {

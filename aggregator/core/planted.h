@@ -1,0 +1,32 @@
+/*
+ * aggregator/core/planted.h - bugs that the simulation must find. They exist only in the copy of the
+ * core that is compiled with MRD_PLANT (tests/sim); in the aggregator every MRD_PLANTED is false.
+ */
+#ifndef MRD_AGGREGATOR_CORE_PLANTED_H
+#define MRD_AGGREGATOR_CORE_PLANTED_H
+
+typedef enum {
+    MRD_PLANT_NONE,
+    MRD_PLANT_LOST_ACK,         /* now and then a frame is stored and nobody is told */
+    MRD_PLANT_EARLY_ACK,        /* acknowledged when it is handed to the journal */
+    MRD_PLANT_DOUBLE_APPEND,    /* a repetition of a frame under way is stored as well */
+    MRD_PLANT_NO_DEDUP,         /* what was stored before a restart is stored again */
+    MRD_PLANT_FORGOTTEN_WAKEUP, /* a session whose manifest fails once is not gone on with */
+    MRD_PLANT_EARLY_START,      /* a start is told with heartbeats before it is on disk */
+    MRD_PLANT_STALE_TIMELINE,   /* a trigger told late has the time of telling */
+    MRD_PLANT_LEFT_SURVEY,      /* questions are not ended */
+    MRD_PLANT_HELD_TWICE,       /* what a lost agent held is counted as lost and held */
+    MRD_PLANT_NARROW_BOUND,     /* the bound of a clock is a tenth of what it should be */
+    MRD_PLANT_REMOVED_IN_USE,   /* a deleted session goes while it is merged */
+    MRD_PLANT_LOST_PART,        /* nodes that only the journal knows are forgotten at a restart */
+    MRD_PLANTS
+} mrd_plant;
+
+#ifdef MRD_PLANT
+extern unsigned mrd_planted;
+#define MRD_PLANTED(bug) (mrd_planted == (bug))
+#else
+#define MRD_PLANTED(bug) false
+#endif
+
+#endif
