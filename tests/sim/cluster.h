@@ -1,0 +1,47 @@
+/*
+ * tests/sim/cluster.h - a whole cluster in one process in fake time: the real core of the
+ * aggregator, model agents, a fake disk, a fake network and fake clocks, with crashes of each.
+ *
+ * Everything random comes from one seed: a run is repeated by it, byte for byte (`hash` is of all
+ * that the core did). What must hold is checked at every step and at the end; the first violation
+ * ends the run and is the answer.
+ *
+ * Model    an agent numbers batches per session in a spool that survives its process, sends at most
+ *          8 at one time, repeats what is not answered, beats once a second, and follows
+ *          directives and questions. The disk forgets on a power failure what was not synced. The
+ *          network delays, loses, repeats, reorders, cuts connections and partitions nodes.
+ */
+#ifndef MRD_TESTS_SIM_CLUSTER_H
+#define MRD_TESTS_SIM_CLUSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+typedef struct {
+    uint64_t seed;
+    unsigned nodes;
+    mrd_dur_ns duration;    /* of faults and sessions; then all heals and the end is awaited */
+    mrd_dur_ns batch_every; /* of each node in each session */
+    mrd_dur_ns probe_every; /* 0: no clocks */
+    unsigned sessions;      /* begun in that time, besides those that a plan asks for */
+    bool faults;            /* all of those below, drawn from the seed */
+    bool calm;              /* one session over the whole time: for speed */
+    bool verbose;
+} sim_plan;
+
+typedef struct {
+    bool ok;
+    char what[400]; /* the violation */
+    mrd_dur_ns at;  /* when */
+    uint64_t hash;
+    uint64_t steps, events, stored, acknowledged, heartbeats, surveys, saves;
+    uint64_t crashes, power_failures, agent_crashes, cuts, full_disks, repeats, lost_messages;
+    uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked;
+    unsigned most_pending, most_surveys;
+} sim_result;
+
+void sim_run(const sim_plan *plan, sim_result *ret_result);
+
+#endif

@@ -1,0 +1,275 @@
+/* What must hold in every run: at each step what is cheap, at the end the rest. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "tests/sim/cluster_int.h"
+
+#define ANSWER_MAX (10 * MRD_SEC) /* no request waits longer, however slow the disk is */
+
+static uint64_t
+losses(const mrd_counts *c)
+{
+    return mrd_counts_lost(c);
+}
+
+/* begun = delivered + lost + held, of every part at any time. */
+static void
+check_counts(world *w, const mrd_session *s, const mrd_part *p)
+{
+    const mrd_counts *c = &p->counts;
+
+    if (c->begun != c->delivered + losses(c) + c->held)
+        sim_fail(w, "session %s node %s: begun %llu, delivered %llu, lost %llu, held %llu", s->text,
+                 p->instance_id, (unsigned long long) c->begun, (unsigned long long) c->delivered,
+                 (unsigned long long) losses(c), (unsigned long long) c->held);
+}
+
+void
+check_step(world *w)
+{
+    unsigned surveys = 0;
+
+    if (!w->up)
+        return;
+    if (w->core->n_pending > w->r->most_pending)
+        w->r->most_pending = w->core->n_pending;
+    if (w->core->out.n != w->core->out.first)
+        sim_fail(w, "effects were left");
+    if ((w->r->steps & 63) != 0)
+        return;
+    for (size_t i = 0; i < w->n_tickets; i++) {
+        if (w->now - w->tickets[i].came > ANSWER_MAX)
+            sim_fail(w, "a request of node %u has had no answer for 10 s", w->tickets[i].node);
+    }
+    for (unsigned i = 0; i < MRD_SURVEYS_MAX; i++) {
+        const mrd_survey *v = &w->core->surveys[i];
+
+        surveys += v->id != 0;
+        if (v->id != 0 && server_now(w).local.ns > v->deadline.ns + 2 * MRD_SEC)
+            sim_fail(w, "a question to all nodes does not end");
+    }
+    w->r->most_surveys = surveys > w->r->most_surveys ? surveys : w->r->most_surveys;
+    if (surveys > 64)
+        sim_fail(w, "%u questions are under way: they are not ended", surveys);
+    if (w->plan->nodes > 50)
+        return;
+    for (size_t i = 0; i < w->core->n_sessions; i++) {
+        for (size_t k = 0; k < w->core->sessions[i]->n_parts; k++)
+            check_counts(w, w->core->sessions[i], w->core->sessions[i]->parts[k]);
+    }
+}
+
+static const append_model *
+append_of(const world *w, uint64_t ticket)
+{
+    for (size_t i = 0; i < w->n_queue; i++) {
+        if (w->queue[i].ticket == ticket)
+            return &w->queue[i];
+    }
+    return NULL;
+}
+
+/* What is said to be stored is on disk and synced. */
+void
+check_ack(world *w, const ticket_model *t, const mrd_effect *e, const batch *b)
+{
+    const append_model *a;
+    const disk_session *d;
+
+    (void) b;
+    (void) t;
+    if (e->kind != MRD_DO_ACK || e->status != MRD__ACK_STATUS__ACK_STORED)
+        return;
+    a = append_of(w, e->ticket);
+    d = a == NULL ? NULL : disk_of(w, a->session);
+    for (size_t i = d == NULL ? 0 : d->n_frames; i-- > 0;) {
+        const stored_frame *f = &d->frames[i];
+
+        if (f->node == a->f.node && f->epoch == a->f.epoch && f->seq == a->f.seq) {
+            if (!f->synced)
+                break;
+            return;
+        }
+    }
+    sim_fail(w, "acknowledged before it was durable");
+}
+
+/* A start or stop is told when it is on disk. */
+void
+check_told(world *w, const agent *a, Mrd__ControlType type, uint64_t session)
+{
+    const disk_session *d = disk_of(w, session);
+
+    if (a != NULL && !w->up)
+        return; /* a message that was under way */
+    if (type == MRD__CONTROL_TYPE__CONTROL_GO && (d == NULL || !d->durable_go))
+        sim_fail(w, "a start was told before it was on disk");
+    if (type == MRD__CONTROL_TYPE__CONTROL_STOP && (d == NULL || !d->durable_stop))
+        sim_fail(w, "a stop was told before it was on disk");
+}
+
+/* The same window on all nodes, whenever they hear of it. */
+void
+check_window(world *w, const agent *a, uint64_t id, int64_t from, int64_t to)
+{
+    for (size_t i = w->n_windows; i-- > 0;) {
+        if (w->windows[i].id != id)
+            continue;
+        if (w->windows[i].from != from || w->windows[i].to != to)
+            sim_fail(w, "node %s was told another window of a trigger", a->id);
+        return;
+    }
+    if (w->n_windows < MRD_COUNT(w->windows))
+        w->windows[w->n_windows++] = (window_model){ id, from, to };
+}
+
+/* What is believed of a clock covers the truth. */
+void
+check_estimate(world *w, const agent *a, const Mrd__ClockEstimate *e, const char *state,
+               int64_t local)
+{
+    long double t = (long double) (local - a->offset) / (1.0L + a->ppm / 1e6L);
+    long double session = t * (1.0L + w->server_ppm / 1e6L) + (long double) w->server_offset +
+                          (long double) w->scale.offset;
+    long double off = session - ((long double) local + (long double) e->offset_ns);
+
+    if (e->bound_ns < 0)
+        return;
+    w->r->bounds_checked++;
+    if (off > (long double) e->bound_ns + 2 || -off > (long double) e->bound_ns + 2)
+        sim_fail(w, "node %s: its clock (%s) is %.0Lf ns from the truth, the bound says %lld",
+                 a->id, state, off, (long long) e->bound_ns);
+}
+
+/* ---- The end ---- */
+
+typedef struct {
+    uint64_t session, epoch, seq;
+    uint32_t node;
+} number;
+
+static int
+by_number(const void *a, const void *b)
+{
+    const number *x = a, *y = b;
+
+    return x->node != y->node     ? (x->node < y->node ? -1 : 1)
+           : x->epoch != y->epoch ? (x->epoch < y->epoch ? -1 : 1)
+           : x->seq != y->seq     ? (x->seq < y->seq ? -1 : 1)
+                                  : 0;
+}
+
+static void
+check_once(world *w, const disk_session *d)
+{
+    number *v = calloc(d->n_frames + 1, sizeof(*v));
+
+    for (size_t i = 0; i < d->n_frames; i++)
+        v[i] = (number){ d->id, d->frames[i].epoch, d->frames[i].seq, d->frames[i].node };
+    qsort(v, d->n_frames, sizeof(*v), by_number);
+    for (size_t i = 1; i < d->n_frames; i++) {
+        if (by_number(&v[i - 1], &v[i]) == 0)
+            sim_fail(w, "node %u: frame %llu is in the journal twice", v[i].node,
+                     (unsigned long long) v[i].seq);
+    }
+    free(v);
+}
+
+static uint64_t
+journal_events(const disk_session *d, unsigned node)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; d != NULL && i < d->n_frames; i++)
+        n += d->frames[i].node == node && d->frames[i].type == MRD_FRAME_BATCH ? d->frames[i].events
+                                                                               : 0;
+    return n;
+}
+
+static void
+check_part(world *w, const mrd_session *s, const mrd_part *p, const disk_session *d)
+{
+    unsigned node = (unsigned) strtoul(p->instance_id + 2, NULL, 10);
+    uint64_t stored = journal_events(d, node);
+
+    check_counts(w, s, p);
+    if (p->events != stored)
+        sim_fail(w, "session %s node %s: %llu events in the journal, %llu in the manifest", s->text,
+                 p->instance_id, (unsigned long long) stored, (unsigned long long) p->events);
+    if (p->counts.delivered > stored)
+        sim_fail(w, "session %s node %s: %llu events acknowledged, %llu in the journal", s->text,
+                 p->instance_id, (unsigned long long) p->counts.delivered,
+                 (unsigned long long) stored);
+    if (p->state == MRD_PART_FLUSHED && p->counts.held > 0)
+        sim_fail(w, "session %s node %s: flushed, but it holds events", s->text, p->instance_id);
+    /* Who flushed has told all: what it did not deliver is lost by a cause. Answers that were lost
+     * with their agent's spool may be stored and counted as not delivered. */
+    if (p->state == MRD_PART_FLUSHED && p->counts.delivered != stored &&
+        w->agents[node].spools_lost == 0)
+        sim_fail(w, "session %s node %s: %llu events in the journal, %llu delivered", s->text,
+                 p->instance_id, (unsigned long long) stored,
+                 (unsigned long long) p->counts.delivered);
+}
+
+static void
+check_session(world *w, const mrd_session *s)
+{
+    const disk_session *d = disk_of(w, s->id);
+
+    if (s->step != MRD_STEP_OVER || !mrd_session_is_over(s) || !s->closed) {
+        sim_fail(w, "session %s does not end: %s, step %d", s->text,
+                 mrd_session_state_text(s->state), (int) s->step);
+        return;
+    }
+    w->r->complete += s->state == MRD_SESSION_COMPLETE;
+    w->r->failed += s->state == MRD_SESSION_FAILED;
+    for (size_t i = 0; i < s->n_parts && w->r->ok; i++) {
+        if (s->state == MRD_SESSION_COMPLETE && !mrd_part_is_over(s->parts[i]))
+            sim_fail(w, "session %s is over and node %s is %s", s->text, s->parts[i]->instance_id,
+                     mrd_part_state_text(s->parts[i]->state));
+        check_part(w, s, s->parts[i], d);
+    }
+    for (unsigned i = 0; d != NULL && i < w->plan->nodes && w->r->ok; i++) {
+        char id[24];
+
+        snprintf(id, sizeof(id), "i-%u", i);
+        if (journal_events(d, i) > 0 && mrd_session_part(s, id) == NULL)
+            sim_fail(w, "session %s: node %s has events in the journal and is not listed", s->text,
+                     id);
+    }
+}
+
+void
+check_end(world *w)
+{
+    if (!w->up) {
+        sim_fail(w, "the aggregator is not there at the end");
+        return;
+    }
+    for (size_t i = 0; i < w->core->n_sessions && w->r->ok; i++) {
+        if (w->core->sessions[i]->deleted)
+            sim_fail(w, "session %s is deleted and does not go", w->core->sessions[i]->text);
+        else
+            check_session(w, w->core->sessions[i]);
+    }
+    for (size_t i = 0; i < w->n_disk && w->r->ok; i++) {
+        if (!w->disk[i].removed)
+            check_once(w, &w->disk[i]);
+    }
+    for (size_t i = 0; i < w->n_asked && w->r->ok;
+         i++) { /* an answered start is there, or deleted */
+        const disk_session *d = disk_of(w, w->asked[i].session);
+
+        if (d == NULL || (!d->removed && mrd_core_session(w->core, w->asked[i].session) == NULL))
+            sim_fail(w, "a session whose start was answered is not there");
+    }
+    for (unsigned i = 0; i < w->plan->nodes && w->r->ok; i++) {
+        const mrd_node *n = mrd_nodes_by_id(&w->core->nodes, w->agents[i].id);
+
+        if (n == NULL || n->conn == 0)
+            sim_fail(w, "node %s is not connected at the end", w->agents[i].id);
+        if (w->agents[i].n_spool > 0)
+            sim_fail(w, "node %s still holds %zu batches", w->agents[i].id, w->agents[i].n_spool);
+    }
+}

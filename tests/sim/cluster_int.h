@@ -1,0 +1,207 @@
+/* tests/sim/cluster_int.h - inside of the simulated cluster: cluster.c (time, network, run),
+ * cluster_agent.c (nodes), cluster_server.c (core and disk), cluster_check.c (what must hold). */
+#ifndef MRD_TESTS_SIM_CLUSTER_INT_H
+#define MRD_TESTS_SIM_CLUSTER_INT_H
+
+#include "aggregator/core/manifest.h"
+#include "tests/sim/cluster.h"
+
+#define WINDOW       8
+#define SESSIONS_MAX 8   /* of one node at one time */
+#define SPOOL_MAX    400 /* batches */
+#define TOLD_MAX     16  /* triggers of a node and session */
+#define RUNS_MAX     64
+
+typedef struct world world;
+typedef struct agent agent;
+
+/* ---- Time ---- */
+
+typedef struct {
+    int64_t at;
+    uint64_t order; /* of two at one time the first is first */
+    void (*run)(world *w, uint64_t a, uint64_t b, void *p);
+    uint64_t a, b;
+    void *p;
+} task;
+
+/* ---- Nodes ---- */
+
+typedef struct {
+    uint64_t session, seq, epoch;
+    uint32_t events;
+    bool clock; /* data of the clock instead of events */
+    bool sent;
+    uint64_t request;
+    int64_t resend;
+    int64_t wait_until;
+} batch;
+
+typedef struct {
+    uint64_t id; /* 0: free */
+    bool recorder;
+    Mrd__NodePhase phase;
+    int64_t go, stop; /* local; 0: not yet */
+    int64_t armed_until;
+    uint64_t next_seq, begun, delivered, window_events, lost_spool, lost_window, refused;
+    uint64_t ring; /* events of the recorder's memory */
+    uint64_t triggers[TOLD_MAX];
+    unsigned n_triggers;
+    int64_t next_batch;
+} part_model;
+
+struct agent {
+    world *w;
+    unsigned index;
+    char id[24];
+    uint64_t key, run, epoch;
+    bool up, linked, welcomed, partitioned;
+    uint32_t conn;
+    unsigned life; /* of the process; tasks of an earlier one are void */
+    unsigned link; /* of the connection */
+    double ppm;
+    int64_t offset; /* of its RAW against true time */
+    batch *spool;
+    size_t n_spool, first_sent;
+    unsigned in_flight;
+    part_model parts[SESSIONS_MAX];
+    uint64_t urgent; /* the hello or heartbeat under way, 0: none */
+    int64_t urgent_resend;
+    mrd_probe *probes;
+    size_t n_probes;
+    uint32_t probe_k;
+    bool knows_offset;
+    int64_t session_offset; /* as the aggregator says: session - local */
+    char reason[32];
+    unsigned spools_lost;
+    struct {
+        uint64_t session, next;
+    } numbers[RUNS_MAX]; /* of sessions it forgot, so that none is used twice */
+    unsigned n_numbers;
+};
+
+/* ---- The aggregator ---- */
+
+typedef struct {
+    uint64_t session, seq, epoch;
+    uint32_t events, node;
+    uint8_t type;
+    bool synced;
+} stored_frame;
+
+/* What is on disk of a session; outlives the core. */
+typedef struct {
+    uint64_t id;
+    char *text;        /* manifest; NULL: none yet */
+    mrd_session *copy; /* the same, not written out, in large runs */
+    bool durable_go, durable_stop;
+    bool removed, closed;
+    stored_frame *frames;
+    size_t n_frames, cap_frames;
+} disk_session;
+
+typedef struct {
+    uint64_t ticket;
+    unsigned node, link, life;
+    uint64_t request;
+    int64_t came;
+} ticket_model;
+
+typedef struct {
+    uint64_t ticket, session;
+    stored_frame f;
+} append_model;
+
+typedef struct {
+    uint64_t id, session;
+    bool over; /* its end was seen in the core */
+    unsigned node_windows;
+} asked_session;
+
+typedef struct {
+    uint64_t id;
+    int64_t from, to;
+} window_model;
+
+struct world {
+    const sim_plan *plan;
+    sim_result *r;
+    uint64_t rng;
+    int64_t now; /* true time */
+    uint64_t order;
+    task *heap;
+    size_t n_heap, cap_heap;
+    agent *agents;
+    uint32_t last_conn;
+    uint64_t last_request;
+    bool healing;
+    /* the aggregator */
+    mrd_core *core;
+    unsigned life;
+    bool up;
+    mrd_timescale scale;
+    int64_t server_offset;
+    double server_ppm;
+    uint64_t last_ticket;
+    ticket_model *tickets;
+    size_t n_tickets, cap_tickets;
+    append_model *queue; /* to the journals */
+    size_t n_queue, cap_queue;
+    bool committing;
+    size_t n_commit;
+    bool disk_full;
+    disk_session *disk;
+    size_t n_disk;
+    mrd_json *nodes_file;
+    struct saved_manifest *saving; /* manifests that are being written */
+    asked_session asked[256];
+    size_t n_asked;
+    window_model windows[4096];
+    size_t n_windows;
+    mrd_buf joined;
+    uint64_t seeds;
+};
+
+uint64_t sim_random(world *w);
+uint64_t sim_below(world *w, uint64_t n);
+bool sim_chance(world *w, unsigned per_thousand);
+void sim_at(world *w, int64_t at, void (*run)(world *w, uint64_t a, uint64_t b, void *p),
+            uint64_t a, uint64_t b, void *p);
+void sim_fail(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_mix(world *w, uint64_t v); /* into the hash */
+/* How long a message takes, below 0: it is lost. */
+int64_t sim_delay(world *w, const agent *a);
+
+/* cluster_agent.c */
+void agents_start(world *w);
+void agent_reply(world *w, agent *a, uint64_t request, const mrd_effect *e); /* it arrives */
+void agent_control(world *w, agent *a, uint64_t survey, Mrd__ControlType type, uint64_t session,
+                   bool recorder, int64_t at, const mrd_trigger *t);
+void agent_crash(world *w, agent *a, bool with_spool);
+void agent_cut(world *w, agent *a);
+int64_t agent_local(const agent *a, int64_t now);
+
+/* cluster_server.c */
+void server_start(world *w);
+void server_crash(world *w, bool power);
+void server_end(world *w);
+void server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello);
+void server_answer(world *w, uint64_t survey, agent *a, Mrd__ControlType type, bool selected,
+                   Mrd__NodePhase phase, mrd_err err);
+void server_begin(world *w, bool recorder, mrd_dur_ns duration);
+void server_trigger(world *w);
+void server_stop(world *w);
+void server_delete(world *w);
+mrd_core_time server_now(const world *w);
+disk_session *disk_of(world *w, uint64_t id);
+
+/* cluster_check.c */
+void check_step(world *w);
+void check_ack(world *w, const ticket_model *t, const mrd_effect *e, const batch *b);
+void check_told(world *w, const agent *a, Mrd__ControlType type, uint64_t session);
+void check_window(world *w, const agent *a, uint64_t id, int64_t from, int64_t to);
+void check_estimate(world *w, const agent *a, const Mrd__ClockEstimate *e, const char *state,
+                    int64_t local);
+void check_end(world *w);
+
+#endif

@@ -1,0 +1,143 @@
+/* Whole clusters in fake time. MRD_SEED begins at another seed, MRD_SEEDS runs so many. */
+#include "tests/check.h"
+#include "tests/sim/cluster.h"
+
+#include "aggregator/core/planted.h"
+
+#include <time.h>
+
+unsigned mrd_planted;
+
+static uint64_t
+number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text == NULL ? otherwise : strtoull(text, NULL, 10);
+}
+
+static sim_plan
+small(uint64_t seed)
+{
+    return (sim_plan){ .seed = seed,
+                       .nodes = 2 + (unsigned) (seed % 5),
+                       .duration = 120 * MRD_SEC,
+                       .batch_every = MRD_SEC,
+                       .probe_every = 2 * MRD_SEC,
+                       .sessions = 12,
+                       .faults = true,
+                       .verbose = getenv("MRD_VERBOSE") != NULL };
+}
+
+static double
+cpu(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
+}
+
+TEST(small_clusters_with_all_faults)
+{
+    uint64_t first = number("MRD_SEED", 1), n = number("MRD_SEEDS", 500);
+    uint64_t hours = 0;
+    sim_result sum = { 0 }, r;
+
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        sim_plan p = small(seed);
+
+        sim_run(&p, &r);
+        if (!r.ok)
+            printf("seed %llu at %.3f s: %s\n", (unsigned long long) seed, (double) r.at / 1e9,
+                   r.what);
+        CHECK(r.ok);
+        hours += p.nodes * 520;
+        sum.sessions += r.sessions;
+        sum.complete += r.complete;
+        sum.stored += r.stored;
+        sum.crashes += r.crashes + r.power_failures;
+        sum.agent_crashes += r.agent_crashes;
+        sum.cuts += r.cuts;
+        sum.windows += r.windows;
+        sum.bounds_checked += r.bounds_checked;
+    }
+    printf("%llu seeds from %llu, %.1f node-hours: %llu sessions (%llu complete), %llu frames "
+           "stored, %llu crashes of the aggregator, %llu of agents, %llu cuts, %llu windows, %llu "
+           "bounds\n",
+           (unsigned long long) n, (unsigned long long) first, (double) hours / 3600,
+           (unsigned long long) sum.sessions, (unsigned long long) sum.complete,
+           (unsigned long long) sum.stored, (unsigned long long) sum.crashes,
+           (unsigned long long) sum.agent_crashes, (unsigned long long) sum.cuts,
+           (unsigned long long) sum.windows, (unsigned long long) sum.bounds_checked);
+}
+
+TEST(a_run_is_repeated_by_its_seed)
+{
+    for (uint64_t seed = 7; seed < 12; seed++) {
+        sim_plan p = small(seed);
+        sim_result a, b;
+
+        sim_run(&p, &a);
+        sim_run(&p, &b);
+        CHECK(a.hash == b.hash && a.steps == b.steps);
+    }
+}
+
+TEST(a_thousand_nodes_for_an_hour)
+{
+    sim_plan p = { .seed = number("MRD_SEED", 1),
+                   .nodes = (unsigned) number("MRD_NODES", 1000),
+                   .duration = (int64_t) number("MRD_SECONDS", 3600) * MRD_SEC,
+                   .batch_every = MRD_SEC,
+                   .probe_every = 0,
+                   .calm = true };
+    double before = cpu();
+    sim_result r;
+
+    sim_run(&p, &r);
+    if (!r.ok)
+        printf("at %.3f s: %s\n", (double) r.at / 1e9, r.what);
+    CHECK(r.ok);
+    printf(
+        "%u nodes, %.0f s: %.1f s of CPU; %llu heartbeats, %llu frames stored, %llu steps, at most "
+        "%u pending\n",
+        p.nodes, (double) p.duration / 1e9, cpu() - before, (unsigned long long) r.heartbeats,
+        (unsigned long long) r.stored, (unsigned long long) r.steps, r.most_pending);
+}
+
+/* Each bug that is planted is found, by a few seeds of many. */
+TEST(planted_bugs_are_found)
+{
+    static const char *const names[MRD_PLANTS] = {
+        [MRD_PLANT_LOST_ACK] = "a lost acknowledgement",
+        [MRD_PLANT_EARLY_ACK] = "an acknowledgement before the sync",
+        [MRD_PLANT_DOUBLE_APPEND] = "a double append",
+        [MRD_PLANT_NO_DEDUP] = "stored again after a restart",
+        [MRD_PLANT_FORGOTTEN_WAKEUP] = "a forgotten wake-up",
+        [MRD_PLANT_EARLY_START] = "a start told before it is on disk",
+        [MRD_PLANT_STALE_TIMELINE] = "a stale time in a trigger",
+        [MRD_PLANT_LEFT_SURVEY] = "questions that do not end",
+        [MRD_PLANT_HELD_TWICE] = "events lost and held",
+        [MRD_PLANT_NARROW_BOUND] = "a bound that is too narrow",
+        [MRD_PLANT_REMOVED_IN_USE] = "removed while it is merged",
+        [MRD_PLANT_LOST_PART] = "a node that only the journal knows",
+    };
+
+    for (unsigned bug = 1; bug < MRD_PLANTS; bug++) {
+        uint64_t seed = 1;
+        sim_result r = { .ok = true };
+
+        for (mrd_planted = bug; seed <= 200 && r.ok; seed++) {
+            sim_plan p = small(seed);
+
+            sim_run(&p, &r);
+        }
+        mrd_planted = MRD_PLANT_NONE;
+        printf("%-36s %s %llu: %s\n", names[bug], r.ok ? "NOT FOUND by" : "found by seed",
+               (unsigned long long) seed - 1, r.what);
+        CHECK_ROW(names[bug], !r.ok);
+    }
+}
+
+TEST_MAIN()
