@@ -212,6 +212,12 @@ http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
                  mrd_server_connections(server));
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_connections_refused_total",
                  "Connections closed at the connection limit.", mrd_server_refused(server));
+    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_unaccepted_bytes",
+                         "What connections hold that have not said hello.",
+                         mrd_server_unaccepted_bytes(server));
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_unaccepted_closed_total",
+                         "Connections closed because they held too much before their hello.",
+                         mrd_server_unaccepted_closed(server));
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_tls_failures_total",
                  "TLS connections of agents that came to nothing.",
                  mrd_server_tls_failures(server));

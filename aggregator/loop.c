@@ -12,6 +12,7 @@
 
 #define TICK_EVERY  (200 * MRD_MS)
 #define LOOK_EVERY  MRD_SEC
+#define UNACCEPTED_EVERY (60 * MRD_SEC) /* a line about connections that hold too much */
 #define SWEEP_EVERY (600 * MRD_SEC) /* also without an occasion: abandoned uploads grow old */
 #define TURN_MAX    256             /* items of the inbox before the next request */
 #define VIEW_AGE    (100 * MRD_MS)  /* readers in a hurry share a copy */
@@ -289,10 +290,27 @@ watch_connections(mrd_loop *l)
 }
 
 static void
+watch_unaccepted(mrd_loop *l, mrd_local_ns now)
+{
+    uint64_t closed = mrd_server_unaccepted_closed(l->o.server);
+
+    if (closed == l->unaccepted || now.ns < l->next_unaccepted.ns)
+        return;
+    mrd_log(MRD_LOG_WARN, "AGG-UNACCEPTED",
+            "Connections closed that held too much before their hello: closed=%" PRIu64
+            " held_mb=%zu. An agent among them comes back by itself; if somebody else reaches the "
+            "data port, keep him off it or use --tls-ca",
+            closed - l->unaccepted, mrd_server_unaccepted_bytes(l->o.server) >> 20);
+    l->unaccepted = closed;
+    l->next_unaccepted.ns = now.ns + UNACCEPTED_EVERY;
+}
+
+static void
 tick(mrd_loop *l, mrd_local_ns now)
 {
     l->next_tick.ns = now.ns + TICK_EVERY;
     watch_connections(l);
+    watch_unaccepted(l, now);
     mrd_core_tick(l->core, mrd_loop_now());
     mrd_loop_carry(l);
     if (now.ns >= l->next_look.ns) {

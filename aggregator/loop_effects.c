@@ -45,7 +45,10 @@ do_welcome(mrd_loop *l, mrd_effect *e)
     Mrd__Welcome w = MRD__WELCOME__INIT;
     char release[] = MRD_RELEASE;
     uint8_t key[MRD_PROBE_KEY_LEN];
+    const mrd_server_request *request = mrd_loop_borrow_request(l, e->ticket);
 
+    if (request != NULL)
+        mrd_server_conn_accept(l->o.server, request->conn);
     mrd_clocks_welcome(l->o.clocks, e->node->key, key);
     mrd_control_messages_init(&directives, e);
     w.wire_major = MRD_WIRE_MAJOR;

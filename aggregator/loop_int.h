@@ -53,7 +53,8 @@ struct mrd_loop {
     char id[40]; /* of this run */
     mrd_buf reply, repacked;
     mrd_local_ns next_tick, next_look, next_sweep;
-    uint64_t refused; /* connections, when it was logged last */
+    uint64_t refused, unaccepted; /* connections closed, when it was logged last */
+    mrd_local_ns next_unaccepted; /* not logged again before */
     mrd_session_view *views[16];
     uint64_t view_versions[16];
     unsigned next_view;

@@ -11,7 +11,8 @@
  *
  * URLs: tcp://host:port, tls+tcp://host:port (proto/tls.h), inproc://name, ipc:///path. Agents
  * dial, in the background and for ever, with random back-off; nothing listens on a node. Received
- * messages above MRD_FRAME_MAX are dropped by the transport together with their connection.
+ * messages above MRD_FRAME_MAX (MRD_FRAME_ANSWER_MAX on the control channel) are dropped by the
+ * transport together with their connection.
  *
  * Process rules (measured, docs/wire.md section 8): daemonise before the first mrd_link_* call and
  * never fork after it: NNG aborts in the child. Threads: every function may be called from any
@@ -124,6 +125,9 @@ typedef struct {
     /* Agents at one time; 0: as many as there are descriptors for. MRD_SERVER_WAITING more may
      * connect, so that they can be told; those beyond are closed at once and counted. */
     unsigned max_connections;
+    /* What connections may hold together before they are accepted (proto/unaccepted.h); 0: 64 MiB.
+     */
+    size_t unaccepted_bytes;
 } mrd_server_options;
 
 /* A received request. Answer it once: mrd_server_reply or mrd_server_drop. */
@@ -168,6 +172,10 @@ bool mrd_server_changed(mrd_server *s);
 bool mrd_server_trouble(mrd_server *s, mrd_why *ret_why);
 uint64_t mrd_server_tls_failures(mrd_server *s);
 unsigned mrd_server_connections(const mrd_server *s);
+/* Whoever speaks on it is known: what it sends is no longer counted as of one not accepted. */
+void mrd_server_conn_accept(mrd_server *s, uint32_t conn);
+size_t mrd_server_unaccepted_bytes(const mrd_server *s);    /* held now by all that are not */
+uint64_t mrd_server_unaccepted_closed(const mrd_server *s); /* closed for holding too much */
 unsigned mrd_server_max_connections(const mrd_server *s);
 uint64_t mrd_server_refused(const mrd_server *s); /* connections closed for want of room */
 /* Counts connections of the control channel. */

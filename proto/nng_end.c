@@ -13,6 +13,7 @@
 #include "base/obj.h"
 #include "proto/link.h"
 #include "proto/nng_common.h"
+#include "proto/unaccepted.h"
 
 #define CLOSE_MS  10000
 #define AGAIN_MS  1000
@@ -62,6 +63,7 @@ __attribute__((visibility("default"))) void
 nng_stream_recv(nng_stream *s, nng_aio *aio)
 {
     pthread_once(&once, find_real);
+    mrd_unaccepted_received(s, aio);
     real_recv(s, aio);
     end_refused(aio);
 }

@@ -16,6 +16,7 @@
 #include "proto/nng_common.h"
 #include "proto/nng_end.h"
 #include "proto/tls.h"
+#include "proto/unaccepted.h"
 
 #define HOLD_MAGIC 0x4d4c484cu
 
@@ -32,6 +33,7 @@ typedef struct hold {
 
 struct mrd_server {
     mrd_tls *tls; /* NULL: none */
+    mrd_unaccepted *unaccepted;
     nng_socket rep, surveyor;
     bool rep_open, surveyor_open;
     bool control_closed, control_stuck; /* whoever closes it: its socket too, it could not be */
@@ -130,6 +132,10 @@ server_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
     else if (!(ok = conn_add(s, id)))
         s->refused++;
     pthread_mutex_unlock(&s->lock);
+    if (what != NNG_PIPE_EV_ADD_PRE)
+        mrd_unaccepted_remove(s->unaccepted, p);
+    else
+        ok = ok && mrd_unaccepted_add(s->unaccepted, p);
     if (!ok)
         nng_pipe_close(p);
 }
@@ -221,7 +227,7 @@ server_open_control(mrd_server *s, const mrd_server_options *o, mrd_why *why)
     if (rv != 0)
         return mrd_nng_why(why, rv, "open a socket for", o->control_url);
     s->surveyor_open = true;
-    if ((rv = nng_socket_set_size(s->surveyor, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
+    if ((rv = nng_socket_set_size(s->surveyor, NNG_OPT_RECVMAXSZ, MRD_FRAME_ANSWER_MAX)) != 0 ||
         (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_ADD_PRE, control_pipe_cb, s)) != 0 ||
         (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_REM_POST, control_pipe_cb, s)) != 0)
         return mrd_nng_why(why, rv, "set up the socket for", o->control_url);
@@ -263,6 +269,8 @@ mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *w
     err = s->holds == NULL
               ? mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url)
               : mrd_nng_tls_for(o->data_url, o->control_url, &o->tls, true, &s->tls, why);
+    if (err == MRD_OK)
+        err = mrd_unaccepted_new(o->unaccepted_bytes, &s->unaccepted, why);
     if (err == MRD_OK)
         err = server_open_data(s, o, why);
     if (err == MRD_OK && o->control_url != NULL)
@@ -316,6 +324,7 @@ mrd_server_close(mrd_server *s)
         mrd_nng_keep(s);
         return;
     }
+    mrd_unaccepted_free(s->unaccepted);
     mrd_tls_unref(s->tls);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
@@ -378,6 +387,15 @@ mrd_server_wake(mrd_server *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+static void
+request_free(hold *h)
+{
+    nng_msg *msg = nng_aio_get_msg(h->aio);
+
+    mrd_unaccepted_answered(h->server->unaccepted, msg);
+    nng_msg_free(msg);
+}
+
 void
 mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame)
 {
@@ -389,7 +407,7 @@ mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame)
         mrd_server_drop(s, request);
         return;
     }
-    nng_msg_free(nng_aio_get_msg(h->aio));
+    request_free(h);
     *request = (mrd_server_request){ 0 };
     h->sending = true;
     nng_aio_set_msg(h->aio, msg);
@@ -403,7 +421,7 @@ mrd_server_drop(mrd_server *s, mrd_server_request *request)
 
     (void) s;
     MRD_CHECK_MAGIC(h, HOLD_MAGIC);
-    nng_msg_free(nng_aio_get_msg(h->aio));
+    request_free(h);
     *request = (mrd_server_request){ 0 };
     hold_receive(h); /* forgets whom to answer */
 }
@@ -434,6 +452,24 @@ mrd_server_conn_admit(mrd_server *s, uint32_t conn)
     }
     pthread_mutex_unlock(&s->lock);
     return within == 1;
+}
+
+void
+mrd_server_conn_accept(mrd_server *s, uint32_t conn)
+{
+    mrd_unaccepted_remove(s->unaccepted, (nng_pipe){ conn });
+}
+
+size_t
+mrd_server_unaccepted_bytes(const mrd_server *s)
+{
+    return mrd_unaccepted_bytes(s->unaccepted);
+}
+
+uint64_t
+mrd_server_unaccepted_closed(const mrd_server *s)
+{
+    return mrd_unaccepted_closed(s->unaccepted);
 }
 
 unsigned
