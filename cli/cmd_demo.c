@@ -88,6 +88,7 @@ typedef struct {
     char work[64];                                             /* everything temporary */
     char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* programs */
     char library[PATH_MAX], runtime[PATH_MAX];                 /* preloaded; its folder */
+    char clock[PATH_MAX];                                      /* preloaded, makes clocks wrong */
     char self[PATH_MAX], certs[96], slow[96]; /* slow: while it exists, a core is */
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
@@ -132,6 +133,8 @@ locate_all(demo *d, mrd_why *why)
     static const char *const job[] = { "train_loop", "../lib/meridian/train_loop", NULL };
     static const char *const library[] = { "../lib/libmeridian.so", NULL };
     static const char *const runtime[] = { "../lib/simnrt", "../lib/meridian/simnrt", NULL };
+    static const char *const clock[] = { "../lib/simnrt/libsimclock.so",
+                                         "../lib/meridian/simnrt/libsimclock.so", NULL };
     static const char *const self[] = { "meridian", NULL };
     mrd_err err;
 
@@ -139,7 +142,8 @@ locate_all(demo *d, mrd_why *why)
         (err = locate("meridian-aggregator", aggregator, d->aggregator, why)) != MRD_OK ||
         (err = locate("meridian-agent", agent, d->agent, why)) != MRD_OK ||
         (err = locate("the training job train_loop", job, d->job, why)) != MRD_OK ||
-        (err = locate("libmeridian.so", library, d->library, why)) != MRD_OK)
+        (err = locate("libmeridian.so", library, d->library, why)) != MRD_OK ||
+        (err = locate("the simulated clock libsimclock.so", clock, d->clock, why)) != MRD_OK)
         return err;
     return locate("the simulated runtime", runtime, d->runtime, why);
 }
@@ -306,7 +310,7 @@ start_agent(demo *d, const demo_node *node, mrd_why *why)
     const char *const set[] = { node->setting, preload, NULL };
 
     snprintf(spool, sizeof(spool), "%s/spool", node->dir);
-    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/libsimclock.so", d->runtime);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", d->clock);
     in_certs(d, "ca.pem", ca);
     snprintf(file, sizeof(file), "agent-%s.token", node->id);
     in_certs(d, file, token);
@@ -349,7 +353,7 @@ start_rank(demo *d, size_t i, mrd_why *why)
     snprintf(env[1], sizeof(env[1]), "NEURON_RT_ROOT_COMM_ID=%s", d->rendezvous);
     snprintf(env[2], sizeof(env[2]), "SIMNRT_NODE=%s", node->id);
     snprintf(env[3], sizeof(env[3]), "LD_LIBRARY_PATH=%s", d->runtime);
-    snprintf(env[4], sizeof(env[4]), "LD_PRELOAD=%s/libsimclock.so:%s", d->runtime, d->library);
+    snprintf(env[4], sizeof(env[4]), "LD_PRELOAD=%s:%s", d->clock, d->library);
     snprintf(env[5], sizeof(env[5]), "MERIDIAN_JOB=demo");
     snprintf(d->slow, sizeof(d->slow), "%s/slow", d->work);
     if (i + 1 == d->nodes.n)
