@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,6 +105,28 @@ timeline_open(const mrd_session_store *s, mrd_timescale *t, mrd_why *why)
     return err;
 }
 
+/* Two on one store would end, merge and delete each other's sessions. The kernel gives the lock back
+ * with the process, however that ends. A file system without locks is used all the same. */
+static mrd_err
+store_lock(mrd_session_store *s, mrd_why *why)
+{
+    char *path = mrd_session_store_path(s, NULL, "lock");
+    mrd_err err = MRD_OK;
+
+    if (path == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", s->dir);
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (s->lock_fd < 0 && errno != ENOSPC)
+        err = mrd_why_set(why, MRD_IO, errno, "store '%s'", path);
+    else if (s->lock_fd >= 0 && flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        err = mrd_why_set(why, MRD_BUSY, 0,
+                          "store '%s' is in use by another aggregator: end that one, or give "
+                          "another folder with --store",
+                          s->dir);
+    free(path);
+    return err;
+}
+
 mrd_err
 mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
                        mrd_timescale *ret_scale, mrd_why *why)
@@ -110,13 +134,15 @@ mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
     char *path;
     mrd_err err;
 
-    *s = (mrd_session_store){ .dir = mrd_str_dup(mrd_str_of(dir)), .sync = sync };
+    *s = (mrd_session_store){ .dir = mrd_str_dup(mrd_str_of(dir)), .sync = sync, .lock_fd = -1 };
     *ret_scale = (mrd_timescale){ 0 };
     boot_id_read(ret_scale->boot_id, sizeof(ret_scale->boot_id));
     if (s->dir == NULL || (path = mrd_session_store_path(s, NULL, "sessions")) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "store %s", dir);
     err = mrd_make_dirs_durable(path, why);
     free(path);
+    if (err == MRD_OK)
+        err = store_lock(s, why);
     if (err == MRD_OK && (path = mrd_session_store_path(s, NULL, "removed")) != NULL) {
         (void) mkdir(path,
                      0755); /* on a full disk there is none: sessions go in their place then */
@@ -130,6 +156,9 @@ mrd_session_store_fini(mrd_session_store *s)
 {
     free(s->dir);
     s->dir = NULL;
+    if (s->lock_fd >= 0)
+        (void) close(s->lock_fd);
+    s->lock_fd = -1;
 }
 
 /* ---- Recovery ---- */

@@ -17,9 +17,10 @@
 typedef struct {
     char *dir;
     mrd_sync sync;
+    int lock_fd; /* of DIR/lock: one aggregator has a store */
 } mrd_session_store;
 
-/* Makes the folder and fills *ret_scale. */
+/* Makes the folder and fills *ret_scale. MRD_BUSY: another aggregator has it open. */
 mrd_err mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
                                mrd_timescale *ret_scale, mrd_why *why);
 void mrd_session_store_fini(mrd_session_store *s);

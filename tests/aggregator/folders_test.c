@@ -286,4 +286,23 @@ TEST(an_upload_belongs_to_one_node)
     mrd_session_store_fini(&store);
 }
 
+/* Two on one store would end, merge and delete each other's sessions. */
+TEST(a_store_has_one_aggregator)
+{
+    mrd_session_store first = open_store(), second;
+    mrd_timescale scale;
+    mrd_why why = { 0 };
+
+    CHECK_ERR("a second", mrd_session_store_open(&second, test_tmp(), MRD_SYNC_NONE, &scale, &why),
+              MRD_BUSY);
+    CHECK(strstr(why.text, "another aggregator") != NULL && strstr(why.text, test_tmp()) != NULL);
+    mrd_session_store_fini(&second);
+    CHECK_ERR("it locked nothing",
+              mrd_session_store_open(&second, test_tmp(), MRD_SYNC_NONE, &scale, &why), MRD_BUSY);
+    mrd_session_store_fini(&second);
+    mrd_session_store_fini(&first);
+    second = open_store();
+    mrd_session_store_fini(&second);
+}
+
 TEST_MAIN()

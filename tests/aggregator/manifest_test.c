@@ -6,13 +6,18 @@
 #include "base/out.h"
 #include "tests/aggregator/core_make.h"
 
-/* A core with what the store holds. */
+static mrd_session_store *in_use;
+
+/* A core with what the store holds; whoever had it open has ended. */
 static mrd_core *
 recover(mrd_session_store *store)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     mrd_timescale scale;
 
+    if (in_use != NULL)
+        mrd_session_store_fini(in_use);
+    in_use = store;
     CHECK_ERR("store", mrd_session_store_open(store, test_tmp(), MRD_SYNC_NONE, &scale, NULL),
               MRD_OK);
     c->timescale = scale;
@@ -25,6 +30,7 @@ done(mrd_core *c, mrd_session_store *store)
 {
     mrd_core_free(c);
     mrd_session_store_fini(store);
+    in_use = in_use == store ? NULL : in_use;
 }
 
 static mrd_session *
