@@ -110,6 +110,7 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
             mrd_store *store, mrd_why *why)
 {
     view_reading reading = { 0 };
+    mrd_read_once once = { 0 };
     bool never = set->vendor_tool != NULL && strcmp(set->vendor_tool, "none") == 0;
     mrd_read_options options = { .catalog = cat,
                                  .store = store,
@@ -117,6 +118,7 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
                                  .device = !set->ignore_device,
                                  .vendor_tool = never ? "" : set->vendor_tool,
                                  .vendor_timeout_ms = set->vendor_timeout / MRD_MS,
+                                 .once = &once,
                                  .progress = show_reading,
                                  .self = &reading };
     mrd_identity nowhere = { .process_id = MRD_NONE,
@@ -143,6 +145,7 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
         reading.done += input_size(words->v[i]);
     }
     mrd_progress_end(&reading.progress);
+    mrd_read_once_end(&once, cat);
     if (err == MRD_OK && (err = mrd_catalog_err(cat)) != MRD_OK)
         mrd_why_set(why, err, 0, "reading the inputs");
     for (size_t i = 0; i < mrd_store_streams(store) && err == MRD_OK; i++)

@@ -144,6 +144,21 @@ for name, content, status in rows:
     run("view", path, good, "-o", both, "--output-format", "json", want=0 if status == 0 else 3)
     check(len(json.load(open(os.path.join(both, "system_profile.json")))["trace_events"]) >= 1000, f"{name}: the good file is whole")
 
+# ---- Links that lead back and files that are given twice: each file is read once ----
+again = os.path.join(work, "again")
+os.makedirs(os.path.join(again, "i-1_pid_7"))
+for i in range(6):  # followed 16 deep they would be 6**16 folders
+    os.symlink(".", os.path.join(again, f"back{i}"))
+path = os.path.join(again, "one.json")
+with open(path, "w") as f:
+    json.dump([{"ph": "X", "name": "x", "ts": i, "dur": 1, "pid": 1, "tid": 1} for i in range(5)], f)
+os.link(path, os.path.join(again, "i-1_pid_7", "one.json"))  # of that process too
+for words in (["-d", again], [path, os.path.join(again, "back1", "one.json"), path, os.path.join(again, "i-1_pid_7")]):
+    _, err = run("view", *words, "-o", os.path.join(work, "once"), "--force", "--output-format", "summary-json", timeout=60)
+    with open(os.path.join(work, "once", "summary.json")) as f:
+        equal([t["count"] for t in json.load(f)["summary"]["event_types"]], [10], f"events of {words}")
+    check("read once: " in err, f"what is said of {words}: {err}")
+
 # ---- open: served once, to this machine, with the headers the page needs ----
 with socket.socket() as s:
     s.bind(("127.0.0.1", 0))

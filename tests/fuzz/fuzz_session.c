@@ -78,6 +78,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const mrd_session *a = first.core->sessions[0], *b;
 
         save(&first);
+        mrd_session_store_fini(&first.store); /* one at a time has it open */
         second = recover(dir);
         if (second.core->n_sessions != 1)
             abort();

@@ -11,9 +11,10 @@
 #ifndef MRD_TRACE_IMPORT_H
 #define MRD_TRACE_IMPORT_H
 
-#include "trace/model/catalog.h"
+#include "base/map.h"
 #include "trace/json/in.h"
 #include "trace/json/json_read.h"
+#include "trace/model/catalog.h"
 #include "trace/store/stream.h"
 
 #define MRD_PROBE_BYTES (64u << 10)
@@ -76,11 +77,24 @@ const mrd_import_ops *mrd_import_detect(mrd_str head, const char *name);
 
 typedef struct mrd_reading mrd_reading;
 
+/* The files and folders that were read, over several calls; zeroed at first. */
+typedef struct {
+    mrd_map seen;
+    mrd_buf first; /* of those that were met again */
+    size_t again;
+} mrd_read_once;
+
+/* Sets *ret_again when path was checked before with this identity. once may be NULL. */
+mrd_err mrd_read_once_check(mrd_read_once *once, const char *path, const mrd_identity *identity,
+                            bool *ret_again);
+/* Notes how many were met again, and frees. */
+void mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat);
+
 typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
-    const int *fd; /* of mrd_read_file: the file, open already; NULL: its path is opened */
-    bool system, device;     /* which halves are wanted */
+    const int *fd;       /* of mrd_read_file: the file, open already; NULL: its path is opened */
+    bool system, device; /* which halves are wanted */
     const char *vendor_tool; /* path of neuron-explorer / neuron-profile; NULL: look on PATH and in
                                 /opt/aws/neuron/bin; "": never */
     int64_t vendor_timeout_ms; /* per conversion */
@@ -88,6 +102,7 @@ typedef struct {
      * else and left alone. NULL: all is read. */
     const mrd_strlist *earlier;
     mrd_wall_ns earlier_than;
+    mrd_read_once *once; /* NULL: of a folder what it holds, of a file nothing */
     void (*progress)(void *self, const char *path, uint64_t done,
                      uint64_t total); /* bytes; may be NULL */
     bool (*cancelled)(void *self);    /* may be NULL */

@@ -240,9 +240,13 @@ static mrd_err
 dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int depth, mrd_why *why)
 {
     struct dirent **names;
-    int n = scandir(path, &names, NULL, alphasort); /* a fixed order: equal input, equal output */
-    mrd_err err = MRD_OK;
+    bool again;
+    mrd_err err = mrd_read_once_check(walk->options->once, path, above, &again);
+    int n;
 
+    if (err != MRD_OK || again)
+        return err;
+    n = scandir(path, &names, NULL, alphasort); /* a fixed order: equal input, equal output */
     if (n < 0) {
         dir_unreadable(walk, path, errno);
         return MRD_OK;
@@ -367,8 +371,8 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     return err;
 }
 
-mrd_err
-mrd_read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
+static mrd_err
+read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
 {
     dir_walk walk = { .options = options, .root = path };
     mrd_identity *id = &walk.nowhere;
@@ -416,5 +420,20 @@ mrd_read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
             "left alone: %zu results of meridian itself in %s (name one as a file to read it)",
             walk.own, path);
     mrd_buf_fini(&walk.unknown_name);
+    return err;
+}
+
+mrd_err
+mrd_read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
+{
+    mrd_read_options own = *options;
+    mrd_read_once once = { 0 };
+    mrd_err err;
+
+    if (options->once != NULL)
+        return read_dir(options, path, why);
+    own.once = &once;
+    err = read_dir(&own, path, why);
+    mrd_read_once_end(&once, options->catalog);
     return err;
 }

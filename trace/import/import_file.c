@@ -184,8 +184,13 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
     mrd_input blank = { .state = MRD_INPUT_FAILED };
     file_reading f = { .options = options, .path = path };
     mrd_why said = { 0 };
-    mrd_err err;
+    bool again;
+    mrd_err err = mrd_read_once_check(options->once, path, identity, &again);
 
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "'%s'", path);
+    if (again)
+        return MRD_OK;
     blank.path = mrd_catalog_intern(options->catalog, path);
     f.imp = (mrd_import){ .catalog = options->catalog,
                           .identity = *identity,

@@ -1,0 +1,48 @@
+/* What was read already: a file given twice, or met again through a link, is read once. */
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "trace/import/import.h"
+
+/* The same file in the folders of two processes is of both. */
+static uint64_t
+identity_hash(const mrd_identity *id)
+{
+    const int64_t all[] = { id->instance_id, id->process_id, id->nc_idx, id->model,
+                            id->session,     id->rank,       id->job };
+
+    return mrd_hash64(all, sizeof(all), 0);
+}
+
+mrd_err
+mrd_read_once_check(mrd_read_once *once, const char *path, const mrd_identity *identity,
+                    bool *ret_again)
+{
+    struct stat st;
+    mrd_map_key key;
+    bool again;
+
+    *ret_again = false;
+    if (once == NULL || stat(path, &st) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+        return MRD_OK;
+    key = (mrd_map_key){ (uint64_t) st.st_dev, (uint64_t) st.st_ino, identity_hash(identity) };
+    again = mrd_map_get(&once->seen, key) != MRD_MAP_NONE;
+    if (!again)
+        return mrd_map_put(&once->seen, key, 1);
+    if (once->again++ == 0)
+        mrd_buf_text(&once->first, path);
+    *ret_again = true;
+    return once->first.err;
+}
+
+void
+mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat)
+{
+    if (once->again > 0)
+        mrd_catalog_note(cat,
+                         "read once: %zu files or folders that were given twice or are met again "
+                         "through a link (first: %s)",
+                         once->again, mrd_buf_cstr(&once->first));
+    mrd_map_fini(&once->seen);
+    mrd_buf_fini(&once->first);
+}
