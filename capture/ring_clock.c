@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/num.h"
+
 #define CAL_TRIES 5
 /* A prediction missed by more than this is a jump of one of the clocks, not an error of the rate.
  */
@@ -55,12 +57,6 @@ static int64_t
 clock_scale(uint64_t ticks, uint64_t mult)
 {
     return (int64_t) (((unsigned __int128) ticks * mult) >> MRD_RING_CLOCK_SHIFT);
-}
-
-static int64_t
-abs64(int64_t v)
-{
-    return v < 0 ? -v : v;
 }
 
 bool
@@ -129,18 +125,19 @@ mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal)
     rate = clock_rate(&clock->first, cal);
     if (rate == 0)
         return;
-    miss = abs64(cal->raw_ns - mrd_ring_segment_ns(&clock->now, cal->ticks));
+    miss = mrd_sat_abs(mrd_sat_sub(cal->raw_ns, mrd_ring_segment_ns(&clock->now, cal->ticks)));
     half = clock_scale(cal->width / 2, rate) + 1;
     if (miss > STEP_NS) {
         clock_keep_old(clock);
         clock->now = (mrd_ring_segment){ clock->newest, 0, rate };
-        clock->now.ns = cal->raw_ns - clock_scale(cal->ticks - clock->newest, rate);
+        clock->now.ns =
+            mrd_sat_sub(cal->raw_ns, clock_scale(cal->ticks - clock->newest, rate));
         clock->first = *cal; /* the old baseline crosses the jump */
         clock->steps++;
     } else if (miss > half) {
         clock_bend(clock, cal, rate);
     }
-    clock->error_ns = half + miss;
+    clock->error_ns = mrd_sat_add(half, miss);
     clock->last = *cal;
 }
 
@@ -158,9 +155,10 @@ mrd_ring_clock_error(const mrd_ring_clock *clock, uint64_t ticks)
         return clock->error_ns;
     if (base == 0)
         return INT64_MAX;
-    return clock->error_ns +
-           clock_scale((uint64_t) (((unsigned __int128) (uint64_t) beyond * width) / base),
-                       clock->now.mult);
+    return mrd_sat_add(
+        clock->error_ns,
+        clock_scale((uint64_t) (((unsigned __int128) (uint64_t) beyond * width) / base),
+                    clock->now.mult));
 }
 
 int64_t

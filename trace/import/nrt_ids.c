@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "trace/import/nrt_int.h"
 
 #define NRT_IDS_PATIENCE 2000000000LL /* ns of event time */
@@ -30,7 +31,7 @@ gap_tell(mrd_nrt *nrt, int64_t nc_idx, const nrt_ids *ids, const nrt_gap *gap)
     if (ids->steps < NRT_IDS_DENSE * ids->jumps)
         return MRD_OK;
     if (gap->last_ns > gap->first_ns)
-        ev.dur_ns = gap->last_ns - gap->first_ns;
+        ev.dur_ns = mrd_sat_sub(gap->last_ns, gap->first_ns);
     mrd_track_init(&track, nrt->o.process, MRD_SRC_MERIDIAN);
     track.name = mrd_strtab_addz(nrt->strings, "losses");
     track.lnc_idx = nc_idx;
@@ -57,7 +58,7 @@ gaps_tell(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
     for (size_t i = 0; i < ids->n_gaps && err == MRD_OK;) {
         nrt_gap gap = ids->gaps[i];
 
-        if (gap.found_at > found_by && (!gap.closed || ts - gap.last_ns < NRT_IDS_PATIENCE)) {
+        if (gap.found_at > found_by && (!gap.closed || mrd_sat_sub(ts, gap.last_ns) < NRT_IDS_PATIENCE)) {
             i++;
             continue;
         }
@@ -152,7 +153,7 @@ id_see(mrd_nrt *nrt, int64_t nc_idx, uint64_t id)
 static void
 time_see(nrt_ids *ids, int64_t ts)
 {
-    if (ids->has_ts && ts <= ids->newest_ns && ids->newest_ns - ts < NRT_IDS_STEP)
+    if (ids->has_ts && ts <= ids->newest_ns && mrd_sat_sub(ids->newest_ns, ts) < NRT_IDS_STEP)
         return;
     ids->has_ts = true;
     ids->newest_ns = ts;
