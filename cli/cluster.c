@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
@@ -311,7 +312,7 @@ has_started(void *self, const mrd_json *doc)
 static void
 await_go(const mrd_json *doc)
 {
-    mrd_dur_ns left = mrd_json_int(doc, "go_ns", 0) - mrd_wall_now().ns;
+    mrd_dur_ns left = mrd_sat_sub(mrd_json_int(doc, "go_ns", 0), mrd_wall_now().ns);
 
     if (left > 0)
         mrd_cluster_sleep(left < START_LEAD_MAX ? left : START_LEAD_MAX);
@@ -431,7 +432,7 @@ mrd_cluster_check_begun(const mrd_json *doc, mrd_why *why)
 int64_t
 mrd_cluster_lost(const mrd_json *counters)
 {
-    return mrd_json_int(counters, "dropped", 0) - mrd_json_int(counters, "unwanted", 0);
+    return mrd_sat_sub(mrd_json_int(counters, "dropped", 0), mrd_json_int(counters, "unwanted", 0));
 }
 
 static const mrd_table_column part_columns[] = {
@@ -649,7 +650,7 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     int64_t covered = mrd_json_int(node, "covered_ns", 0);
     char part[MRD_DUR_TEXT], all[MRD_DUR_TEXT];
 
-    if (window - covered <= COVER_MIN || strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0 ||
+    if (mrd_sat_sub(window, covered) <= COVER_MIN || strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0 ||
         mrd_cluster_in(node, "refused|missing")) /* which says enough */
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s covers %s of %s\n", command,
@@ -706,7 +707,7 @@ node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s is %s", command,
             mrd_json_str(node, "instance_id", "?"), mrd_json_str(node, "state", "?"));
-    if (dropped + missing > 0 || !is_without(node))
+    if (dropped > 0 || missing > 0 || !is_without(node))
         fprintf(stderr, ", %" PRId64 " events dropped, %" PRId64 " batches missing", dropped,
                 missing);
     if (clock > 0)

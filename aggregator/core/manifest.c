@@ -4,6 +4,7 @@
 
 #include "aggregator/core/empty.h"
 #include "aggregator/core/json.h"
+#include "aggregator/core/text.h"
 #include "base/obj.h"
 
 #define MANIFEST_VERSION 1
@@ -17,7 +18,7 @@ epochs_json(const mrd_part *p, uint64_t *ret_missing)
     *ret_missing = 0;
     for (unsigned i = 0; i < p->n_epochs; i++) {
         const mrd_part_epoch *e = &p->epochs[i];
-        uint64_t missing = mrd_part_epoch_missing(e);
+        uint64_t missing = mrd_count_checked(mrd_part_epoch_missing(e));
         mrd_json *o = mrd_json_new_object();
 
         *ret_missing += missing;

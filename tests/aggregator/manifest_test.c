@@ -303,4 +303,28 @@ TEST(counts_of_a_node_stay_positive)
     }
 }
 
+/* So are the batches that a node says it numbered, in every epoch that it begins. */
+TEST(missing_batches_of_a_node_stay_a_count)
+{
+    mrd_session_store store;
+    mrd_core *c = recover(&store);
+    mrd_manifest_context x = mrd_core_manifest_context(c);
+    mrd_session *s = create(c);
+    mrd_part *p = core_part(c, s, "i-1", MRD_PART_RECORDING);
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT;
+    mrd_node node = { 0 };
+    int64_t missing;
+    mrd_json *o;
+
+    for (node.epoch = 1; node.epoch <= 100; node.epoch++) {
+        st.last_seq = UINT64_MAX - node.epoch % 2;
+        mrd_part_heartbeat(p, &node, &st, false);
+    }
+    o = mrd_session_json(s, &x);
+    missing = mrd_json_int(mrd_json_at(mrd_json_get(o, "nodes"), 0), "missing_batches", -1);
+    CHECK(missing >= (int64_t) MRD_COUNT_MAX && missing < 1LL << 53);
+    mrd_json_free(o);
+    done(c, &store);
+}
+
 TEST_MAIN()
