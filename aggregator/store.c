@@ -163,19 +163,34 @@ mrd_session_store_fini(mrd_session_store *s)
 
 /* ---- Recovery ---- */
 
-/* What the journal holds of this node: numbers stored, counts, range. */
+/* What the journal holds of this node: numbers stored, counts, range. A frame that cannot be counted
+ * (other releases took some) is merged and costs nothing else. */
 static mrd_err
 part_recover(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_part *p, mrd_why *why)
 {
     char *dir = mrd_session_store_path(st, s->text, "journal/%s", p->instance_id);
     mrd_journal_index x;
-    mrd_err err = dir == NULL ? MRD_NOMEM : mrd_journal_scan(dir, &x, why);
+    mrd_err err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "journal of %s", p->instance_id)
+                              : mrd_journal_scan(dir, &x, why);
+    size_t uncounted = 0;
 
     free(dir);
     if (err != MRD_OK)
         return err;
-    for (size_t i = 0; i < x.n && err == MRD_OK; i++)
+    for (size_t i = 0; i < x.n && err == MRD_OK; i++) {
         err = mrd_part_stored(p, &x.entries[i].frame);
+        if (err == MRD_NOMEM) {
+            mrd_why_set(why, err, 0, "journal of %s", p->instance_id);
+        } else if (err != MRD_OK) {
+            uncounted++;
+            err = MRD_OK;
+        }
+    }
+    if (uncounted > 0)
+        mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNCOUNTED",
+                "Frames whose numbers cannot be remembered are not counted: session=%s node=%s "
+                "frames=%zu",
+                s->text, p->instance_id, uncounted);
     p->bytes = x.bytes;
     if (x.bad_bytes > 0)
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-DAMAGE",

@@ -263,6 +263,8 @@ mrd_part_may_store(const mrd_part *p, const mrd_frame *f)
 {
     const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
 
+    if (f->seq == UINT64_MAX) /* there is no number behind it, and a set of numbers ends with one */
+        return MRD_LIMIT;
     if (e == NULL)
         return p->n_epochs == MRD_EPOCHS_MAX ? MRD_LIMIT : MRD_OK;
     return mrd_seqset_is_full(e->stored, f->seq) ? MRD_LIMIT : MRD_OK;

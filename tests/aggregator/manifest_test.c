@@ -2,6 +2,7 @@
 #include "tests/check.h"
 
 #include "aggregator/core/text.h"
+#include "aggregator/journal.h"
 #include "aggregator/store.h"
 #include "base/out.h"
 #include "tests/aggregator/core_make.h"
@@ -324,6 +325,38 @@ TEST(missing_batches_of_a_node_stay_a_count)
     missing = mrd_json_int(mrd_json_at(mrd_json_get(o, "nodes"), 0), "missing_batches", -1);
     CHECK(missing >= (int64_t) MRD_COUNT_MAX && missing < 1LL << 53);
     mrd_json_free(o);
+    done(c, &store);
+}
+
+/* The largest number has none behind it. It is refused, in an epoch that begins with it, too; and a
+ * journal that holds it all the same is one frame that is not counted. */
+TEST(a_number_that_cannot_be_counted)
+{
+    mrd_session_store store, after;
+    mrd_core *c = recover(&store), *next;
+    mrd_session *s = create(c);
+    mrd_part *p = core_part(c, s, "i-1", MRD_PART_FLUSHED);
+    mrd_frame f = { .type = MRD_FRAME_BATCH, .epoch = 5, .seq = UINT64_MAX, .session = s->id };
+    uint8_t wire[MRD_FRAME_HEADER + 4] = { 0 };
+    mrd_journal *j = NULL;
+    char *dir = mrd_session_store_path(&store, s->text, "journal/i-1");
+
+    CHECK_ERR("the last of a new epoch", mrd_part_may_store(p, &f), MRD_LIMIT);
+    CHECK_ERR("open", mrd_journal_open(dir, MRD_STR("i-1"), s->id, &j, NULL), MRD_OK);
+    for (unsigned i = 0; i < 3; i++) {
+        f.seq = i == 1 ? UINT64_MAX : i / 2;
+        f.agent = mrd_agent_key(MRD_STR("i-1"));
+        f.head_len = f.head_raw = f.cols_raw = 2;
+        f.events = 10;
+        mrd_frame_put(&f, (mrd_bytes){ wire + MRD_FRAME_HEADER, 4 }, wire);
+        CHECK_ERR("append", mrd_journal_append(j, &f, (mrd_bytes){ wire, sizeof(wire) }, NULL),
+                  MRD_OK);
+    }
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    free(dir);
+    next = again(c, s, &after);
+    CHECK_INT(next->n_sessions == 1 ? next->sessions[0]->parts[0]->events : 0, 20);
+    done(next, &after);
     done(c, &store);
 }
 
