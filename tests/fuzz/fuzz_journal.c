@@ -1,8 +1,9 @@
-/* A journal folder with one segment of these bytes: listed, and every frame that is listed is read.
- */
+/* A journal folder with segments of these bytes, each from one header's magic to the next: listed, and every frame that is
+ * listed is read. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "aggregator/journal.h"
@@ -10,34 +11,61 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define SEGMENTS 4
+
+/* Writes the next segment and returns its length; the last one takes what is left. */
+static size_t
+write_segment(const char *dir, unsigned number, const uint8_t *data, size_t size)
+{
+    const uint8_t *next =
+        size < 8 || number == SEGMENTS ? NULL : memmem(data + 1, size - 1, "MRDJRNL1", 8);
+    size_t len = next == NULL ? size : (size_t) (next - data);
+    char path[96];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%06u.mrj", dir, number);
+    if ((f = fopen(path, "wb")) == NULL || fwrite(data, 1, len, f) != len || fclose(f) != 0)
+        abort();
+    return len;
+}
+
+static void
+read_all(const mrd_journal_index *x)
+{
+    mrd_buf buf = { 0 };
+
+    for (size_t i = 0; i < x->n; i++) {
+        mrd_frame frame;
+        mrd_bytes body;
+
+        (void) mrd_journal_read(x, &x->entries[i], i % 2 == 1, &buf, &frame, &body, NULL);
+    }
+    mrd_buf_fini(&buf);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char dir[64], path[96];
+    char dir[64] = "/tmp/mrd-fuzz-XXXXXX", path[96];
     mrd_journal_index x;
-    mrd_buf buf = { 0 };
-    FILE *f;
+    unsigned n = 0;
 
-    if (dir[0] == '\0') {
-        snprintf(dir, sizeof(dir), "/tmp/mrd-fuzz-XXXXXX");
-        if (mkdtemp(dir) == NULL)
-            abort();
-        snprintf(path, sizeof(path), "%s/000001.mrj", dir);
-    }
-    if ((f = fopen(path, "wb")) == NULL || fwrite(data, 1, size, f) != size || fclose(f) != 0)
+    if (mkdtemp(dir) == NULL)
         abort();
-    if (mrd_journal_scan(dir, &x, NULL) == MRD_OK) {
-        for (size_t i = 0; i < x.n; i++) {
-            mrd_frame frame;
-            mrd_bytes body;
+    do {
+        size_t len = write_segment(dir, ++n, data, size);
 
-            (void) mrd_journal_read(&x, &x.entries[i], i % 2 == 1, &buf, &frame, &body, NULL);
-        }
+        data += len;
+        size -= len;
+    } while (size > 0);
+    if (mrd_journal_scan(dir, &x, NULL) == MRD_OK) {
+        read_all(&x);
         mrd_journal_index_fini(&x);
     }
-    mrd_buf_fini(&buf);
-    unlink(path);
+    for (; n > 0; n--) {
+        snprintf(path, sizeof(path), "%s/%06u.mrj", dir, n);
+        unlink(path);
+    }
     rmdir(dir);
-    dir[0] = '\0';
     return 0;
 }
