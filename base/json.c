@@ -227,11 +227,34 @@ mrd_json_new_array(void)
     return json_array();
 }
 
+/* A text that is no UTF-8, with U+FFFD for each byte that is none: a name from outside, or one that
+ * was cut inside a character. */
+static json_t *
+string_mended(const char *text)
+{
+    mrd_str rest = mrd_str_of(text);
+    mrd_buf good = { 0 };
+    json_t *v = NULL;
+    size_t at;
+
+    for (; !mrd_utf8_valid(rest, &at); rest = (mrd_str){ rest.p + at + 1, rest.len - at - 1 }) {
+        mrd_buf_add(&good, rest.p, at);
+        mrd_buf_text(&good, "\xEF\xBF\xBD");
+    }
+    mrd_buf_add(&good, rest.p, rest.len);
+    if (good.err == MRD_OK)
+        v = json_stringn((const char *) good.p, good.len);
+    mrd_buf_fini(&good);
+    return v;
+}
+
 mrd_json *
 mrd_json_new_str(const char *text)
 {
     json_t *v = text == NULL ? NULL : json_string(text);
 
+    if (v == NULL && text != NULL)
+        v = string_mended(text);
     return v == NULL ? json_null() : v;
 }
 

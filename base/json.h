@@ -46,7 +46,8 @@ mrd_err mrd_json_text(const mrd_json *v, char scratch[64], mrd_str *ret_text);
 
 mrd_json *mrd_json_new_object(void);
 mrd_json *mrd_json_new_array(void);
-mrd_json *mrd_json_new_str(const char *text); /* invalid UTF-8 becomes null */
+/* Each byte that is no UTF-8 becomes U+FFFD. NULL: null. */
+mrd_json *mrd_json_new_str(const char *text);
 mrd_json *mrd_json_new_int(int64_t v);
 mrd_json *mrd_json_new_num(double v);
 mrd_json *mrd_json_new_bool(bool v);

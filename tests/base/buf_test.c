@@ -117,4 +117,30 @@ TEST(why_keeps_whole_characters)
     CHECK(strncmp(why.text, "file 7: aaa", 11) == 0);
 }
 
+TEST(texts_that_are_no_utf8_stay_texts)
+{
+    static const struct {
+        const char *name, *text, *want;
+    } rows[] = {
+        { "ascii", "ok", "\"ok\"" },
+        { "empty", "", "\"\"" },
+        { "two bytes", "h\xc3\xa9", "\"h\xc3\xa9\"" },
+        { "cut inside a character", "h\xc3", "\"h\xef\xbf\xbd\"" },
+        { "none of it", "\xff\xfe", "\"\xef\xbf\xbd\xef\xbf\xbd\"" },
+        { "in the middle", "a\xc0z", "\"a\xef\xbf\xbdz\"" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_json *v = mrd_json_new_str(rows[i].text), *list = mrd_json_new_array();
+        mrd_buf got = { 0 };
+
+        mrd_json_append(list, v);
+        mrd_json_write(list, false, &got);
+        mrd_buf_byte(&got, '\0');
+        CHECK_ROW(rows[i].name, strstr((const char *) got.p, rows[i].want) != NULL);
+        mrd_buf_fini(&got);
+        mrd_json_free(list);
+    }
+}
+
 TEST_MAIN()
