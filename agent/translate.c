@@ -550,7 +550,8 @@ flow(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
     ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
     ev.name = name_of(r, rec);
-    ev.track = track_of(r, rec->tid, rec->track, source_of(rec), 0);
+    /* Not source_of: the bit of a step is that of an API call in spans. */
+    ev.track = track_of(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
     give_new(p, r->proc, &ev);
 }
 
@@ -720,7 +721,7 @@ plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
             return false;
     }
     ev->track = have->id;
-    ev->name = r->names[rec->name];
+    ev->name = is_counter ? 0 : r->names[rec->name]; /* a counter's is its track's */
     ev->category = rec->domain == 0 ? 0 : r->names[rec->domain];
     ev->kind = is_counter ? MRD_COUNTER : MRD_SPAN;
     ev->ivalue = is_counter ? (int64_t) rec->value : 0;
