@@ -82,7 +82,7 @@ mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_
 mrd_err mrd_record_stop(mrd_record *r, uint64_t session, int64_t stop_ns); /* NOTFOUND */
 /* Ships [from, to] of a recorder session; a later `to` is waited for. NOTFOUND, STATE (no
  * recorder), LIMIT (triggers), EXISTS (this id was seen). */
-mrd_err mrd_record_trigger(mrd_record *r, uint64_t session, uint64_t id, int64_t from_ns,
+mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns,
                            int64_t to_ns);
 /* Forgets it with all it holds, counted as not recorded. */
 void mrd_record_cancel(mrd_record *r, uint64_t session);

@@ -744,7 +744,9 @@ mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_t
 {
     const sequence *q = mrd_spool_find_sequence(s, session);
 
-    *ret_tally = q == NULL ? (mrd_spool_tally){ 0 } : q->tally;
+    *ret_tally = (mrd_spool_tally){ 0 };
+    if (q != NULL)
+        *ret_tally = q->tally;
     for (size_t i = 0; i < s->n; i++) { /* not yet, as long as we live */
         const entry *e = &s->entries[s->first + i];
 

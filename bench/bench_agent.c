@@ -320,7 +320,7 @@ static double
 bench_agent(mrd_codec_id codec, uint64_t *ret_records)
 {
     mrd_agent_options o = { .ring_dir = ring_home,
-                            .codec = codec,
+                            .codec = (int) codec,
                             .spool_bytes = 256 << 20,
                             .recorder_bytes = 1 << 20 };
     mrd_node node = { .instance_id = "i-bench", .source = "option" };

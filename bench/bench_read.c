@@ -43,8 +43,8 @@ write_kineto(FILE *f, uint64_t n)
     static const char *const names[] = { "aten::add_",
                                          "aten::empty",
                                          "cudaLaunchKernel",
-                                         "void at::native::vectorized_elementwise_kernel<4, "
-                                         "at::native::CUDAFunctor_add<float> >(int)",
+                                         ("void at::native::vectorized_elementwise_kernel<4, "
+                                          "at::native::CUDAFunctor_add<float> >(int)"),
                                          "aten::copy_",
                                          "ncclKernel_AllReduce_RING_LL_Sum_float" };
     uint64_t seed = 2, ts = 1712195495406752u;

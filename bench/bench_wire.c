@@ -120,7 +120,7 @@ make_event(made *m, int64_t *ts, uint64_t *id)
         m->args[i] =
             (mrd_arg){ .key = keys[rnd() % KEYS],
                        .type = MRD_ARG_INT,
-                       .v.i = rnd() % 2 == 0 ? (int64_t) (rnd() % 100) : 1ll << rnd() % 30 };
+                       .v.i = rnd() % 2 == 0 ? (int64_t) (rnd() % 100) : INT64_C(1) << rnd() % 30 };
 }
 
 static void

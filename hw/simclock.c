@@ -133,7 +133,8 @@ mrd_simclock_parse(const char *text, mrd_simclock *ret_clock, mrd_why *why)
     mrd_simclock c = { 0 };
     unsigned seen = 0;
 
-    while (text != NULL && *text != '\0') {
+    text = text == NULL ? "" : text;
+    while (*text != '\0') {
         size_t len = strcspn(text, ",");
         mrd_err err = parse_item(&c, str_of(text, len), &seen, why);
 

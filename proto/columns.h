@@ -45,7 +45,7 @@ enum {
 static inline uint64_t
 zigzag(int64_t v)
 {
-    return (uint64_t) v << 1 ^ (uint64_t) (v >> 63);
+    return (uint64_t) v << 1 ^ (v < 0 ? UINT64_MAX : 0);
 }
 
 static inline int64_t

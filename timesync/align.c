@@ -457,6 +457,7 @@ mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns loc
 {
     const mrd_align_bin *bins = align->bins, *near;
     const mrd_align_segment *seg, *gap;
+    /* cppcheck-suppress uninitvar ; only its address is taken */
     mrd_align_bound bound, *b = ret_bound == NULL ? NULL : &bound;
     int64_t at = clamp_local(local.ns), sess;
     size_t i, s;

@@ -94,7 +94,7 @@ mrd_put_varint(mrd_buf *to, uint64_t v)
 static inline void
 mrd_put_zigzag(mrd_buf *to, int64_t v)
 {
-    mrd_put_varint(to, ((uint64_t) v << 1) ^ (uint64_t) (v >> 63));
+    mrd_put_varint(to, ((uint64_t) v << 1) ^ (v < 0 ? UINT64_MAX : 0));
 }
 
 static inline void

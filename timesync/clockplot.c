@@ -38,9 +38,10 @@ text_row(const mrd_align *align, const mrd_align_summary *s, mrd_buf *to)
     char sign = s->offset < 0 ? '-' : '+', offset[MRD_DUR_TEXT], width[MRD_DUR_TEXT] = "unknown",
          p99[MRD_DUR_TEXT] = "unknown";
     char noise[MRD_DUR_TEXT], length[MRD_DUR_TEXT];
-    uint64_t far = s->offset < 0 ? 0 - (uint64_t) s->offset : (uint64_t) s->offset;
+    const unsigned long long sec = MRD_SEC,
+                             far = s->offset < 0 ? 0 - (uint64_t) s->offset : (uint64_t) s->offset;
 
-    snprintf(offset, sizeof(offset), "%c%llu.%09llu s", sign, far / MRD_SEC, far % MRD_SEC);
+    snprintf(offset, sizeof(offset), "%c%llu.%09llu s", sign, far / sec, far % sec);
     (void) mrd_dur_text(s->noise_median, noise);
     (void) mrd_dur_text(s->last.ns - s->first.ns, length);
     if (s->width_median >= 0) {

@@ -22,7 +22,7 @@ extern int simclock_true_gettime(clockid_t id, struct timespec *ts) __attribute_
 static int64_t
 read_clock(clockid_t id)
 {
-    struct timespec ts;
+    struct timespec ts = { 0 };
 
     (simclock_true_gettime != NULL ? simclock_true_gettime : clock_gettime)(id, &ts);
     return (int64_t) ts.tv_sec * MRD_SEC + ts.tv_nsec;

@@ -98,7 +98,7 @@ work_make(const work_catalog *c, uint64_t execution, unsigned k, int64_t end_ns,
                        .flags = MRD_EV_SIMULATED };
     if (!w->sized)
         return;
-    *arg = (mrd_arg){ .key = c->key, .type = MRD_ARG_INT, .v.i = 1ll << (10 + k % 14) };
+    *arg = (mrd_arg){ .key = c->key, .type = MRD_ARG_INT, .v.i = INT64_C(1) << (10 + k % 14) };
     ev->args = arg;
     ev->arg_count = 1;
 }

@@ -353,8 +353,12 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     if (!missing.device && !missing.system)
         return MRD_OK;
     if (mrd_vendor_find(walk->options->vendor_tool, &tool)) {
+        const mrd_read_options *all = walk->options;
+
+        /* cppcheck-suppress autoVariables ; put back two lines below */
         walk->options = &missing; /* the other half must not come twice */
         err = dir_convert(walk, mrd_buf_cstr(&tool), why);
+        walk->options = all;
     } else {
         if (missing.device)
             mrd_buf_fmt(&what, "%zu NTFF with %zu NEFF", walk->ntff, walk->neff);

@@ -247,8 +247,9 @@ keep_guide_members(sysprof *s, const row_identity *id)
     t.thread_id = id->thread;
     if (mrd_row_has(row, MRD_ROW_GROUP)) {
         mrd_str said = sid_text(s, mrd_row_sid(row, MRD_ROW_GROUP));
+        size_t len = (size_t) mrd_json_group(&t, group);
 
-        if (!mrd_str_eq(said, (mrd_str){ group, (size_t) mrd_json_group(&t, group) }))
+        if (!mrd_str_eq(said, (mrd_str){ group, len }))
             mrd_args_str(row->args, mrd_strtab_addz(s->strings, "group"), said);
     }
     if (mrd_row_has(row, MRD_ROW_KIND) &&
