@@ -27,6 +27,24 @@ sanitize: ## the whole suite under AddressSanitizer and UndefinedBehaviorSanitiz
 	  cmake --build --preset $$preset -j $(JOBS) && \
 	  ctest --test-dir build-$$preset -j $(JOBS) --output-on-failure -LE slow $(CTEST_FLAGS) || exit 1; done
 
+.PHONY: gate coverage format analyse clean-gate
+gate: ## what a change has to pass: gcc, clang, format, analysis, tests, sanitizers, coverage
+	@.ci/run
+
+coverage: ## build with gcov, run the unit tests, print the lines run of each folder
+	@scripts/setup.sh gate
+	@JOBS=$(JOBS) .ci/run coverage
+
+format: ## format every C source (clang-format 14)
+	@scripts/format.sh
+
+analyse: ## static analysis (cppcheck); no finding is allowed
+	@scripts/analyse.sh
+
+clean: clean-gate
+clean-gate:
+	@rm -rf build-gate build-clang build-coverage
+
 bench: all ## measure, each figure beside a reference of the same run
 	@scripts/bench.sh
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building (build) or testing (test) Meridian needs on Debian 12 or Ubuntu, and says what; with "clocklab" also
 # chrony, for the laboratory's comparison (as a package it takes the place of the machine's time daemon: so only when asked for);
-# with "fuzz" clang and its libraries for fuzzing (where they are a package of their own).
+# with "fuzz" clang and its libraries for fuzzing (where they are a package of their own); with "gate" all that .ci/run uses.
 # Nothing is installed when nothing is missing. Uses sudo only when not root. While another program installs packages (a new
 # machine's unattended upgrades), it waits: at most MERIDIAN_SETUP_WAIT seconds (900).
 set -eu
@@ -18,7 +18,8 @@ build) wanted=$build helpful="" ;;
 test) wanted=$test ;;
 clocklab) wanted="$build iproute2 procps" helpful="chrony" ;;
 fuzz) wanted="$build clang" helpful="libclang-rt-dev" ;;
-*) echo "usage: scripts/setup.sh [build|test|clocklab|fuzz]" >&2; exit 2 ;;
+gate) wanted="$test clang clang-format cppcheck git" ;;
+*) echo "usage: scripts/setup.sh [build|test|clocklab|fuzz|gate]" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
