@@ -188,7 +188,7 @@ on_delivered(void *self, const mrd_spool_item *item)
 }
 
 static void
-on_refused(void *self, const mrd_spool_item *item, const char *sentence)
+on_refused(void *self, const mrd_spool_item *item, const char *message)
 {
     mrd_agent *a = self;
 
@@ -196,18 +196,18 @@ on_refused(void *self, const mrd_spool_item *item, const char *sentence)
     a->clock_lost += item->type == MRD_FRAME_CLOCK_DATA;
     mrd_record_dropped(a->record, item, MRD_DROP_REFUSED);
     mrd_log(MRD_LOG_WARN, "AGT-REFUSED", "Batch refused for good: events=%" PRIu64 " reason=%s",
-            item->events, sentence);
+            item->events, message);
 }
 
 static void
-on_file(void *self, const char *path, const char *sha256, const char *sentence)
+on_file(void *self, const char *path, const char *sha256, const char *message)
 {
     (void) self;
-    if (*sentence == '\0')
+    if (*message == '\0')
         mrd_log(MRD_LOG_INFO, "AGT-FILE", "File delivered: path=%s sha256=%s", path, sha256);
     else
         mrd_log(MRD_LOG_WARN, "AGT-FILE-FAILED", "File not delivered: path=%s reason=%s", path,
-                sentence);
+                message);
 }
 
 static void
@@ -231,11 +231,11 @@ on_trace_process(void *self, mrd_drain_process *process)
 }
 
 static void
-on_trace(void *self, const char *path, uint64_t events, const char *sentence)
+on_trace(void *self, const char *path, uint64_t events, const char *message)
 {
     (void) self;
-    mrd_log(*sentence == '\0' ? MRD_LOG_INFO : MRD_LOG_WARN, "AGT-TRACE",
-            "Trace file: path=%s events=%" PRIu64 " remark=%s", path, events, sentence);
+    mrd_log(*message == '\0' ? MRD_LOG_INFO : MRD_LOG_WARN, "AGT-TRACE",
+            "Trace file: path=%s events=%" PRIu64 " remark=%s", path, events, message);
 }
 
 static void
@@ -406,10 +406,10 @@ traces_room(const mrd_agent *a)
 }
 
 static void
-say(void *self, const char *sentence)
+say(void *self, const char *message)
 {
     (void) self;
-    mrd_log(MRD_LOG_WARN, "AGT-LIMITED", "Not everything can be read: reason=%s", sentence);
+    mrd_log(MRD_LOG_WARN, "AGT-LIMITED", "Not everything can be read: reason=%s", message);
 }
 
 static int64_t

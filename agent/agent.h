@@ -93,7 +93,7 @@ void mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *ret_counts);
 void mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to);
 /* For control without an aggregator (tests, `meridian inspect`): the same as a survey's message. */
 void mrd_agent_control(mrd_agent *a, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
-                       char sentence[MRD_WHY_MAX]);
+                       char message[MRD_WHY_MAX]);
 mrd_record *mrd_agent_borrow_record(const mrd_agent *a);
 mrd_drain *mrd_agent_borrow_drain(const mrd_agent *a);
 

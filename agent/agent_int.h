@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
     uint64_t session;
     mrd_err err;
-    char sentence[MRD_WHY_MAX];
+    char message[MRD_WHY_MAX];
     int64_t at_ns;
 } mrd_refusal;
 

@@ -37,7 +37,7 @@ struct mrd_clock_sync {
     mrd_timeprobe *probe;
     uint64_t answered, failed; /* of UDP when it last answered */
     mrd_linkprobe *link;       /* NULL: not needed */
-    int64_t link_tried, link_heard;
+    int64_t link_tried, link_received;
     uint64_t link_answered;
     uint32_t beats;
     unsigned source; /* of the last probe, mrd_stamp_source */
@@ -65,7 +65,7 @@ struct mrd_clock_sync {
     int64_t answered_at, answer_raw;
     /* By the aggregator. */
     int64_t word_offset, word_bound, word_rate, word_drift; /* ns, ns, ppb, ppb; drift 0: unknown */
-    int64_t word_at, word_heard; /* local: what it is true for, when it came */
+    int64_t word_at, word_received; /* local: what it is true for, when it came */
     char state[24], method[16];
 };
 
@@ -184,7 +184,7 @@ udp_silent(const mrd_clock_sync *c)
 static bool
 link_silent(const mrd_clock_sync *c, int64_t now)
 {
-    return c->link == NULL || c->link_heard == 0 || now - c->link_heard > LINK_FRESH;
+    return c->link == NULL || c->link_received == 0 || now - c->link_received > LINK_FRESH;
 }
 
 /* Where nothing else answers: the four stamps of a heartbeat are a probe, if a loose one. */
@@ -237,7 +237,7 @@ mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int6
             c->word_rate = 0;
         c->word_drift = ack->clock->drift_ppb > RATE_MAX ? 0 : (int64_t) ack->clock->drift_ppb;
         c->word_at = ack->clock->at_local_ns == 0 ? received_ns : ack->clock->at_local_ns;
-        c->word_heard = received_ns;
+        c->word_received = received_ns;
         c->faster = ack->clock->probe_faster;
         snprintf(c->state, sizeof(c->state), "%.23s", ack->clock->state);
     }
@@ -346,7 +346,7 @@ open_link(mrd_clock_sync *c, int64_t now)
     c->link_tried = now;
     if (c->o.connect(c->o.connect_self, &t, NULL) == MRD_OK)
         c->link = mrd_linkprobe_open(t, c->agent, ++c->epoch, c->reference);
-    c->link_heard = 0;
+    c->link_received = 0;
     c->link_answered = 0;
 }
 
@@ -359,7 +359,7 @@ step_link(mrd_clock_sync *c, mrd_pace pace, int64_t now)
     mrd_linkprobe_step(c->link);
     if (mrd_linkprobe_answered(c->link) != c->link_answered) {
         c->link_answered = mrd_linkprobe_answered(c->link);
-        c->link_heard = now;
+        c->link_received = now;
     }
     while (mrd_linkprobe_take(c->link, &p)) {
         c->source = MRD_STAMP_NNG;
@@ -397,7 +397,7 @@ void
 mrd_clock_sync_step(mrd_clock_sync *c, bool recording)
 {
     int64_t now = mrd_local_now().ns;
-    bool known = c->word_bound >= 0 && now - c->word_heard < WORD_AGE;
+    bool known = c->word_bound >= 0 && now - c->word_received < WORD_AGE;
     mrd_pace want = recording ? (c->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
                               : MRD_PACE_RUN; /* a session may begin soon */
@@ -476,7 +476,7 @@ mrd_clock_sync_at(const mrd_clock_sync *c, int64_t at, mrd_clock_sync_view *ret_
     snprintf(v.state, sizeof(v.state), "%s", c->state[0] == '\0' ? "unaligned" : c->state);
     if (c->probe != NULL)
         v.probes += mrd_timeprobe_counters(c->probe).answered;
-    if (c->word_bound >= 0 && mrd_local_now().ns - c->word_heard < WORD_AGE) {
+    if (c->word_bound >= 0 && mrd_local_now().ns - c->word_received < WORD_AGE) {
         v.known = true;
         v.offset_ns = mrd_time_clamp(mrd_sat_add(
             c->word_offset, (int64_t) ((double) age / MRD_SEC * (double) c->word_rate)));

@@ -208,7 +208,7 @@ refusal_drop(mrd_agent *a, uint64_t session)
 }
 
 static void
-refusal_note(mrd_agent *a, uint64_t session, mrd_err err, const char *sentence)
+refusal_note(mrd_agent *a, uint64_t session, mrd_err err, const char *message)
 {
     mrd_refusal *to;
 
@@ -217,12 +217,12 @@ refusal_note(mrd_agent *a, uint64_t session, mrd_err err, const char *sentence)
         refusal_drop(a, a->refusals[0].session);
     to = &a->refusals[a->n_refusals++];
     *to = (mrd_refusal){ .session = session, .err = err, .at_ns = mrd_local_now().ns };
-    snprintf(to->sentence, sizeof(to->sentence), "%s", sentence);
+    snprintf(to->message, sizeof(to->message), "%s", message);
 }
 
 void
 mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_reply,
-                  char sentence[MRD_WHY_MAX])
+                  char message[MRD_WHY_MAX])
 {
     mrd_record_status st;
     mrd_why why = { 0 };
@@ -230,7 +230,7 @@ mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_re
     bool begins =
         c->type == MRD__CONTROL_TYPE__CONTROL_ARM || c->type == MRD__CONTROL_TYPE__CONTROL_GO;
 
-    sentence[0] = '\0';
+    message[0] = '\0';
     ret_reply->type = c->type;
     ret_reply->session = c->session;
     ret_reply->instance_id = a->node.instance_id;
@@ -239,7 +239,7 @@ mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_re
     if (ret_reply->selected || c->type == MRD__CONTROL_TYPE__CONTROL_STATUS)
         err = apply(a, c, &why);
     if (err != MRD_OK) {
-        snprintf(sentence, MRD_WHY_MAX, "%s", why.text);
+        snprintf(message, MRD_WHY_MAX, "%s", why.text);
         mrd_log(MRD_LOG_WARN, "AGT-CONTROL", "Request not carried out: type=%d reason=%s",
                 (int) c->type, why.text);
     }
@@ -248,7 +248,7 @@ mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_re
     else if (begins || c->type == MRD__CONTROL_TYPE__CONTROL_CANCEL)
         refusal_drop(a, c->session);
     ret_reply->err = (uint32_t) err;
-    ret_reply->sentence = sentence;
+    ret_reply->message = message;
     ret_reply->phase = mrd_record_find(a->record, c->session, &st) ? st.phase
                        : err != MRD_OK                             ? MRD__NODE_PHASE__NODE_REFUSED
                                                                    : MRD__NODE_PHASE__NODE_IDLE;
@@ -263,9 +263,9 @@ mrd_agent_directive(void *self, const Mrd__Control *control)
 {
     mrd_agent *a = self;
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
-    char sentence[MRD_WHY_MAX];
+    char message[MRD_WHY_MAX];
 
-    mrd_agent_control(a, control, &reply, sentence);
+    mrd_agent_control(a, control, &reply, message);
 }
 
 void
@@ -276,9 +276,9 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
     Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
     mrd_clock_sync_view view;
-    char sentence[MRD_WHY_MAX];
+    char message[MRD_WHY_MAX];
 
-    mrd_agent_control(a, control, &reply, sentence);
+    mrd_agent_control(a, control, &reply, message);
     mrd_agent_clock_quality(a, &view, &clock);
     reply.clock = &clock;
     if (mrd_msg_pack(&f, &reply, to, NULL) != MRD_OK)

@@ -27,7 +27,7 @@ typedef struct {
     int64_t pid, core;
     const char *state;
     uint32_t count;
-    char sentence[160];
+    char message[160];
 } result;
 
 struct mrd_devprof {
@@ -47,7 +47,7 @@ struct mrd_devprof {
 /* ---- Results ---- */
 
 static void
-note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str sentence)
+note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str message)
 {
     result *r = NULL;
 
@@ -63,16 +63,16 @@ note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str se
     }
     r->state = state;
     r->count += strcmp(state, "written") == 0;
-    snprintf(r->sentence, sizeof(r->sentence), MRD_STR_FMT, MRD_STR_ARG(sentence));
+    snprintf(r->message, sizeof(r->message), MRD_STR_FMT, MRD_STR_ARG(message));
     if (strcmp(state, "refused") == 0)
         mrd_log(MRD_LOG_WARN, "AGT-DEVPROF", "Device profile refused: pid=%lld core=%lld reason=%s",
-                (long long) e->pid, (long long) core, r->sentence);
+                (long long) e->pid, (long long) core, r->message);
 }
 
 static void
-refuse(mrd_devprof *d, entry *e, const char *sentence)
+refuse(mrd_devprof *d, entry *e, const char *message)
 {
-    note(d, e, MRD_NONE, "refused", mrd_str_of(sentence));
+    note(d, e, MRD_NONE, "refused", mrd_str_of(message));
     if (e->process != NULL && e->seq > 0)
         mrd_control_file_drop(d->drain, e->process);
     e->phase = OVER;
@@ -378,7 +378,7 @@ mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_r
                                             .core = r->core,
                                             .state = r->state,
                                             .count = r->count,
-                                            .sentence = r->sentence };
+                                            .message = r->message };
         return true;
     }
     return false;

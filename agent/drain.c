@@ -861,7 +861,7 @@ mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *p
 }
 
 void
-mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *sentence), void *self)
+mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), void *self)
 {
     unsigned denied = mrd_discover_denied(p->discover), env = 0;
     char text[512];

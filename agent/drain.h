@@ -158,9 +158,8 @@ bool mrd_drain_has_runtime(const mrd_drain_process *process);
 /* Calls each process now known. */
 void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
                        void *self);
-/* What this reader could not see, in sentences ("rings of 3 processes: permission denied"). */
-void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *sentence),
-                      void *self);
+/* What this reader could not see, in messages ("rings of 3 processes: permission denied"). */
+void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), void *self);
 
 /* ---- Clocks of the node ---- */
 

@@ -211,7 +211,7 @@ close_file(mrd_files *f)
 }
 
 static void
-finish(mrd_files *f, file_state state, const char *sentence)
+finish(mrd_files *f, file_state state, const char *message)
 {
     file *one = &f->files[f->at];
 
@@ -225,7 +225,7 @@ finish(mrd_files *f, file_state state, const char *sentence)
     f->stats.delivered += state == DONE;
     f->stats.failed += state == GIVEN_UP;
     if (f->o.settled != NULL)
-        f->o.settled(f->o.self, one->path, f->hex, sentence);
+        f->o.settled(f->o.self, one->path, f->hex, message);
 }
 
 static void
@@ -442,11 +442,11 @@ say_done(mrd_files *f, int64_t now)
 /* ---- Answers ---- */
 
 static void
-try_again(mrd_files *f, int64_t wait, const char *sentence)
+try_again(mrd_files *f, int64_t wait, const char *message)
 {
     f->again_at = mrd_local_now().ns + wait;
-    if (++f->tries > TRIES && *sentence != '\0')
-        finish(f, GIVEN_UP, sentence);
+    if (++f->tries > TRIES && *message != '\0')
+        finish(f, GIVEN_UP, message);
 }
 
 static void
@@ -460,9 +460,9 @@ on_want(mrd_files *f, const Mrd__ArtifactWant *w)
         f->again_at =
             mrd_local_now().ns + (w->retry_after_ms == 0 ? RETRY : w->retry_after_ms * MRD_MS);
     } else if (w->err != 0 && w->retry_after_ms == 0) {
-        finish(f, GIVEN_UP, w->sentence);
+        finish(f, GIVEN_UP, w->message);
     } else if (w->err != 0) {
-        try_again(f, w->retry_after_ms * MRD_MS, w->sentence);
+        try_again(f, w->retry_after_ms * MRD_MS, w->message);
     } else {
         f->offset = w->offset > f->files[f->at].size ? 0 : w->offset;
         f->stage = SENDING;
@@ -478,7 +478,7 @@ on_ack(mrd_files *f, const Mrd__Ack *a)
 
     if (a->status == MRD__ACK_STATUS__ACK_REFUSED) {
         f->stage = OFFERING; /* it says there what it has and wants */
-        try_again(f, wait, a->sentence);
+        try_again(f, wait, a->message);
     } else if (a->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
                a->status == MRD__ACK_STATUS__ACK_SLOW_DOWN) {
         f->again_at = mrd_local_now().ns + wait;

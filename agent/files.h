@@ -54,8 +54,8 @@ typedef struct {
     uint64_t agent;        /* of the frames */
     /* Sends a frame; its answer comes to mrd_files_answer. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
-    /* A file was delivered, or given up (sentence says why). May be NULL. */
-    void (*settled)(void *self, const char *path, const char *sha256, const char *sentence);
+    /* A file was delivered, or given up (message says why). May be NULL. */
+    void (*settled)(void *self, const char *path, const char *sha256, const char *message);
     /* A file is complete and hashed, before it is offered. May be NULL. */
     void (*complete)(void *self, const mrd_files_complete *file);
     void *self;

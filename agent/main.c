@@ -110,10 +110,10 @@ say_backend(void *self, const char *name, bool present, const char *text)
 }
 
 static void
-say_limit(void *self, const char *sentence)
+say_limit(void *self, const char *message)
 {
     (void) self;
-    printf("limited: %s\n", sentence);
+    printf("limited: %s\n", message);
 }
 
 static int

@@ -152,7 +152,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
         p->stats.acked++;
         mrd_metrics_text_hist_add(&p->stats.ack, now - f->sent_ns);
         p->stats.slow = false;
-        p->stats.sentence[0] = '\0';
+        p->stats.message[0] = '\0';
         if (there && mrd_spool_done(p->o.spool, f->id, true))
             p->o.delivered(p->o.self, &item);
         *f = (flight){ 0 };
@@ -160,7 +160,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
     case MRD__ACK_STATUS__ACK_REFUSED:
         p->stats.refused++;
         if (there && mrd_spool_done(p->o.spool, f->id, false))
-            p->o.refused(p->o.self, &item, ack->sentence);
+            p->o.refused(p->o.self, &item, ack->message);
         *f = (flight){ 0 };
         return;
     case MRD__ACK_STATUS__ACK_HELLO_FIRST:
@@ -170,9 +170,9 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
     default: /* SLOW_DOWN, NOT_STORED, and what a newer aggregator may say */
         if (!p->stats.slow)
             mrd_log(MRD_LOG_WARN, "AGT-NOT-STORED", "The aggregator takes nothing now: reason=%s",
-                    ack->sentence);
+                    ack->message);
         p->stats.slow = true;
-        snprintf(p->stats.sentence, sizeof(p->stats.sentence), "%s", ack->sentence);
+        snprintf(p->stats.message, sizeof(p->stats.message), "%s", ack->message);
         again(p, f, now + wait);
     }
 }
@@ -192,7 +192,7 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, int64_t now, int64_t
         const Mrd__Welcome *w = msg->u.welcome;
 
         p->stats.welcome = true;
-        p->stats.sentence[0] = '\0';
+        p->stats.message[0] = '\0';
         p->hello_due = false;
         p->beat_due = true;
         if (w->heartbeat_ms >= 50 && w->heartbeat_ms <= 60000)
@@ -205,10 +205,10 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, int64_t now, int64_t
 
         p->hello_due = true;
         p->hello_at = now + (no->retry_after_ms > 0 ? no->retry_after_ms * MRD_MS : REFUSED_RETRY);
-        snprintf(p->stats.sentence, sizeof(p->stats.sentence), "%s", no->sentence);
+        snprintf(p->stats.message, sizeof(p->stats.message), "%s", no->message);
         mrd_log(no->final ? MRD_LOG_ERROR : MRD_LOG_WARN, "AGT-HELLO-REFUSED",
                 "The aggregator refuses this agent: retry_ms=%lld reason=%s",
-                (long long) ((p->hello_at - now) / MRD_MS), no->sentence);
+                (long long) ((p->hello_at - now) / MRD_MS), no->message);
     } else if (msg->frame.type == MRD_FRAME_ACK) {
         const Mrd__Ack *ack = msg->u.ack;
 

@@ -29,7 +29,7 @@ typedef struct {
     /* A survey: pack the reply into *to. */
     void (*control)(void *self, const Mrd__Control *control, mrd_buf *to);
     void (*delivered)(void *self, const mrd_spool_item *item);
-    void (*refused)(void *self, const mrd_spool_item *item, const char *sentence);
+    void (*refused)(void *self, const mrd_spool_item *item, const char *message);
     /* The answer to a foreign request; msg NULL: it failed, send it again. */
     void (*foreign)(void *self, uint64_t tag, const mrd_msg *msg);
     /* An answered heartbeat, between our two readings of RAW. */
@@ -41,7 +41,7 @@ typedef struct {
     uint64_t sent, acked, refused, retried, hellos, reconnects, bytes;
     bool up, welcome;
     bool slow;                  /* the aggregator asked for time, or cannot store */
-    char sentence[MRD_WHY_MAX]; /* why it refuses us or does not store; empty */
+    char message[MRD_WHY_MAX];  /* why it refuses us or does not store; empty */
     mrd_metrics_text_hist ack;          /* from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 

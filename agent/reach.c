@@ -30,8 +30,8 @@ reason(const mrd_publish_stats *st, char text[MRD_WHY_MAX])
         snprintf(text, MRD_WHY_MAX,
                  "no connection: is meridian-aggregator running there, is the port open? `meridian "
                  "doctor` looks at it");
-    else if (st->sentence[0] != '\0')
-        snprintf(text, MRD_WHY_MAX, "it refuses this agent: %.500s", st->sentence);
+    else if (st->message[0] != '\0')
+        snprintf(text, MRD_WHY_MAX, "it refuses this agent: %.500s", st->message);
     else
         snprintf(text, MRD_WHY_MAX,
                  "connected, but no answer to the hello: is that the data port of an aggregator?");

@@ -34,7 +34,7 @@ typedef struct {
     Mrd__NodePhase phase;
     int64_t start_ns, stop_ns; /* INT64_MAX: not yet */
     int64_t flushed_ns;        /* when everything of it had been acknowledged */
-    int64_t told_ns;           /* when the node heard of it; earlier events may be missing */
+    int64_t told_ns;           /* when the node was told; earlier events may be missing */
     int64_t start_bound_ns;    /* of start_ns against the agreed time, -1 unknown */
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
@@ -46,7 +46,7 @@ typedef struct {
     uint64_t left_out;            /* events of its time that its selection left out */
     unsigned processes, selected; /* with rings, that were there; those it selects */
     uint64_t clock_lost;      /* frames of clock data that will not reach the aggregator */
-    const uint64_t *triggers; /* heard of, the last at the end; borrowed until the next call */
+    const uint64_t *triggers; /* received, the last at the end; borrowed until the next call */
     size_t n_triggers;
 } mrd_record_status;
 

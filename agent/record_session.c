@@ -307,13 +307,13 @@ take_options(session *s, const Mrd__Control *c, mrd_why *why)
 static void
 forget_flushed(mrd_record *r)
 {
-    int64_t heard = mrd_local_now().ns - 2 * MRD_SEC;
+    int64_t before = mrd_local_now().ns - 2 * MRD_SEC;
     const session *oldest = NULL;
 
     for (size_t i = 0; i < r->n_sessions; i++) {
         const session *s = &r->sessions[i];
 
-        if (s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED && s->st.flushed_ns < heard &&
+        if (s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED && s->st.flushed_ns < before &&
             (oldest == NULL || s->st.flushed_ns < oldest->st.flushed_ns))
             oldest = s;
     }

@@ -151,7 +151,7 @@ sample_counters(mrd_sample *s)
                               s->n, &why);
     if (err == MRD_STATE) /* the start failed then: try again */
         err = mrd_hw_session_start(s->session, s->o.period / TIMEOUT_SHARE + MRD_MS, &why);
-    snprintf(s->stats.sentence, sizeof(s->stats.sentence), "%s", err == MRD_OK ? "" : why.text);
+    snprintf(s->stats.message, sizeof(s->stats.message), "%s", err == MRD_OK ? "" : why.text);
     s->stats.failed += err != MRD_OK;
     for (size_t i = 0; err == MRD_OK && i < s->n; i++)
         give_value(s, i);

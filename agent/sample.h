@@ -34,7 +34,7 @@ typedef struct {
     uint64_t begun, refused;
     uint64_t rounds, failed; /* polls; those that gave an error */
     size_t counters;
-    char sentence[MRD_WHY_MAX]; /* the last failure, empty when the last poll was good */
+    char message[MRD_WHY_MAX]; /* the last failure, empty when the last poll was good */
 } mrd_sample_stats;
 
 #define MRD_SAMPLE_DEFAULT                                                                         \

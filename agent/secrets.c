@@ -22,7 +22,7 @@ mrd_agent_token_load(mrd_agent *a, mrd_why *why)
     return MRD_OK;
 }
 
-/* The same sentence is told once, until something could be read. */
+/* The same message is told once, until something could be read. */
 static void
 told(mrd_agent *a, mrd_err err, const mrd_why *why)
 {

@@ -226,7 +226,7 @@ state_word(const mrd_agent *a, const mrd_publish_stats *p, const mrd_spool_stats
 /* Device profiles of all sessions. */
 typedef struct {
     Mrd__DeviceProfile v[MRD_DEVPROF_RESULTS], *list[MRD_DEVPROF_RESULTS];
-    char states[MRD_DEVPROF_RESULTS][16], sentences[MRD_DEVPROF_RESULTS][160];
+    char states[MRD_DEVPROF_RESULTS][16], messages[MRD_DEVPROF_RESULTS][160];
     size_t n;
 } profile_set;
 
@@ -241,12 +241,12 @@ fill_profiles(profile_set *set, const mrd_devprof *d, uint64_t session, Mrd__Ses
 
         mrd__device_profile__init(m);
         snprintf(set->states[set->n], sizeof(set->states[0]), "%s", r.state);
-        snprintf(set->sentences[set->n], sizeof(set->sentences[0]), "%s", r.sentence);
+        snprintf(set->messages[set->n], sizeof(set->messages[0]), "%s", r.message);
         m->process_id = r.pid;
         m->nc_idx = r.core < 0 ? -1 : r.core;
         m->state = set->states[set->n];
         m->count = r.count;
-        m->sentence = set->sentences[set->n];
+        m->message = set->messages[set->n];
         set->list[set->n++] = m;
     }
     st->device_profiles = set->list + first;
@@ -334,7 +334,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         st[n_sessions].session = a->refusals[i].session;
         st[n_sessions].phase = MRD__NODE_PHASE__NODE_REFUSED;
         st[n_sessions].err = (uint32_t) a->refusals[i].err;
-        st[n_sessions].sentence = a->refusals[i].sentence;
+        st[n_sessions].message = a->refusals[i].message;
         list[n_sessions] = &st[n_sessions];
     }
     m.sessions = list;
@@ -346,7 +346,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     if (a->trigger_reason[0] != '\0' && m.local_ns - a->trigger_at < 10 * MRD_SEC) {
         label(&note, key, a->trigger_reason);
         snprintf(at, sizeof(at), "%lld", (long long) a->trigger_at);
-        label(&number, at_key, at); /* the same sentence may come again */
+        label(&number, at_key, at); /* the same message may come again */
         m.notes = notes;
         m.n_notes = 2;
     }

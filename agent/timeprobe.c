@@ -27,7 +27,7 @@ typedef struct {
     uint32_t k; /* of the first packet */
     int64_t deadline;
     mrd_xread x, after; /* before sending, right after the last answer */
-    bool heard;
+    bool answered;
     half half[2];
 } pair;
 
@@ -188,7 +188,7 @@ finish_half(mrd_timeprobe *p, const pair *q, int i, const mrd_xread *now)
 static void
 finish_pair(mrd_timeprobe *p, pair *q)
 {
-    if (!q->heard)
+    if (!q->answered)
         q->after = cross_read();
     for (int i = 0; i < 2; i++)
         finish_half(p, q, i, &q->after);
@@ -352,7 +352,7 @@ take_answers(mrd_timeprobe *p)
         h->after = now;
         h->got_wall = wall;
         q->after = cross_read();
-        q->heard = true;
+        q->answered = true;
         p->counts.answered++;
         if (complete(q))
             finish_pair(p, q);

@@ -52,7 +52,7 @@ typedef struct {
     uint64_t events, bad, given, skip;
     int64_t first_ns, last_ns;
     bool lost; /* the loss of `bad` was given */
-    char sentence[MRD_WHY_MAX];
+    char message[MRD_WHY_MAX];
     mrd_err err;
 } reading;
 
@@ -296,11 +296,10 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
     input = mrd_catalog_inputs(r->cat, &n);
     r->bad = input[0].dropped;
     if (input[0].error != MRD_SID_EMPTY)
-        snprintf(r->sentence, sizeof(r->sentence), "%s",
-                 mrd_catalog_text(r->cat, input[0].error).p);
+        snprintf(r->message, sizeof(r->message), "%s", mrd_catalog_text(r->cat, input[0].error).p);
     if (mrd_store_streams(r->store) == 0)
         return mrd_why_set(why, MRD_EMPTY, 0, "%s",
-                           r->sentence[0] != '\0' ? r->sentence : "it holds no events");
+                           r->message[0] != '\0' ? r->message : "it holds no events");
     stream = mrd_store_at(r->store, 0);
     r->events = mrd_stream_count(stream);
     (void) mrd_stream_range(stream, &r->first_ns, &r->last_ns);
@@ -322,13 +321,13 @@ run(void *arg)
 
     r->err = detect(r, &why);
     if (r->err == MRD_OK) {
-        id.instance_id = mrd_catalog_intern(r->cat, r->sentence); /* left there by start() */
+        id.instance_id = mrd_catalog_intern(r->cat, r->message); /* left there by start() */
         id.job = r->file.job[0] == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(r->cat, r->file.job);
-        r->sentence[0] = '\0';
+        r->message[0] = '\0';
         r->err = read_all(r, &id, &why);
     }
     if (r->err != MRD_OK)
-        snprintf(r->sentence, sizeof(r->sentence), "%s", why.text);
+        snprintf(r->message, sizeof(r->message), "%s", why.text);
     atomic_store_explicit(&r->done, true, memory_order_release);
     return NULL;
 }
@@ -371,7 +370,7 @@ conclude(mrd_traces *t)
         t->stats.failed++;
     else
         t->stats.files++;
-    t->o.settled(t->o.self, r->file.path, r->given, r->sentence);
+    t->o.settled(t->o.self, r->file.path, r->given, r->message);
     finish(t);
 }
 
@@ -459,7 +458,7 @@ give_piece(mrd_traces *t)
             give(t, r, ev);
     if (step == MRD_BAD) {
         r->err = why.err;
-        snprintf(r->sentence, sizeof(r->sentence), "%s", why.text);
+        snprintf(r->message, sizeof(r->message), "%s", why.text);
     }
     if (step != MRD_MORE && !r->lost)
         give_bad(t, r);
@@ -481,7 +480,7 @@ start(mrd_traces *t)
     r->file = t->queue[t->first];
     k = known_of(t, r->file.key);
     r->skip = k == NULL ? 0 : k->given;
-    snprintf(r->sentence, sizeof(r->sentence), "%s", t->o.instance_id);
+    snprintf(r->message, sizeof(r->message), "%s", t->o.instance_id);
     r->cat = mrd_catalog_new();
     r->store = mrd_store_new(MRD_TRACES_MEMORY, t->o.dir);
     t->now = r;
@@ -492,7 +491,7 @@ start(mrd_traces *t)
         return;
     }
     r->err = MRD_NOMEM;
-    snprintf(r->sentence, sizeof(r->sentence), "out of memory");
+    snprintf(r->message, sizeof(r->message), "out of memory");
     conclude(t);
 }
 

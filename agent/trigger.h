@@ -29,7 +29,7 @@ mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger **ret_t
 void mrd_trigger_close(mrd_trigger *t);
 /* A flight recorder starts at this time (RAW): what was told before was not told to it. */
 void mrd_trigger_session(mrd_trigger *t, int64_t start_ns);
-/* Looks at one event. True when it is a trigger; reason is a sentence (cut at its size). */
+/* Looks at one event. True when it is a trigger; reason is a message (cut at its size). */
 bool mrd_trigger_event(mrd_trigger *t, const mrd_drain_process *process, const mrd_event *ev,
                        char reason[256]);
 /* The statuses that are faults: names; NULL for others, which are a wrong call (2, 3, 13, 14), an

@@ -186,14 +186,14 @@ start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 }
 
 mrd_err
-mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *wish, uint64_t *ret_session,
-                     mrd_why *why)
+mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *request,
+                     uint64_t *ret_session, mrd_why *why)
 {
-    mrd_session_request r = { .name = wish->name,
-                              .recorder = wish->recorder,
-                              .require = wish->require,
-                              .duration = wish->duration_ns,
-                              .auto_merge = wish->merge };
+    mrd_session_request r = { .name = request->name,
+                              .recorder = request->recorder,
+                              .require = request->require,
+                              .duration = request->duration_ns,
+                              .auto_merge = request->merge };
 
     return mrd_loop_command(a->loop, start, &r, ret_session, why);
 }

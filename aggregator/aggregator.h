@@ -42,7 +42,7 @@ typedef struct {
     int64_t session_bytes;                   /* [no limit] */
 } mrd_aggregator_options;
 
-/* Errors: those of the store, the addresses, the certificates, each with a sentence. */
+/* Errors: those of the store, the addresses, the certificates, each with a message. */
 mrd_err mrd_aggregator_open(const mrd_aggregator_options *options, mrd_aggregator **ret_aggregator,
                             mrd_why *why);
 /* Answers what is in the queue, closes journals, writes manifests. NULL is fine. */
@@ -50,7 +50,7 @@ void mrd_aggregator_close(mrd_aggregator *a);
 /*
  * Certificates, keys, authorities and tokens again from their files; with `only_changed` only what
  * is not what was read. Connections stay; agents prove their identity once more. Each thing that
- * cannot be read keeps its old state and is a sentence for say, as are TLS connections that failed
+ * cannot be read keeps its old state and is a message for say, as are TLS connections that failed
  * since the last call. Returns how many things were read.
  */
 unsigned mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
@@ -70,13 +70,13 @@ typedef struct {
     bool merge; /* at the end */
 } mrd_aggregator_session;
 
-mrd_err mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *wish,
+mrd_err mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *request,
                              uint64_t *ret_session, mrd_why *why);
 mrd_err mrd_aggregator_stop(mrd_aggregator *a, uint64_t session, mrd_why *why);
-/* The state as text ("recording", ...), with *ret_over when nothing more will happen; sentence may
+/* The state as text ("recording", ...), with *ret_over when nothing more will happen; message may
  * be NULL. "unknown" for a session that is not there. */
 const char *mrd_aggregator_state(mrd_aggregator *a, uint64_t session, bool *ret_over,
-                                 char sentence[MRD_WHY_MAX]);
+                                 char message[MRD_WHY_MAX]);
 /* The manifest as JSON text; empty for a session that is not there. Free with mrd_buf_fini. */
 mrd_buf mrd_aggregator_manifest(mrd_aggregator *a, uint64_t session);
 /* Stored events of all sessions since open, for tests and progress. */

@@ -177,7 +177,7 @@ answer(const mrd_artifacts *a, mrd_proof *p)
     } else if (p->offer) {
         want.have = p->err == MRD_OK;
         want.err = (uint32_t) p->err;
-        want.sentence = p->text;
+        want.message = p->text;
         want.retry_after_ms = p->err == MRD_OK ? 0 : 1000;
         mrd_artifact_reply(a, &p->request, MRD_FRAME_WANT, &want);
     } else {

@@ -64,7 +64,7 @@ void
 mrd_artifact_ack(Mrd__Ack *ack, mrd_err err, char *text)
 {
     ack->err = (uint32_t) err;
-    ack->sentence = text;
+    ack->message = text;
     if (err == MRD_FULL || err == MRD_IO || err == MRD_AGAIN || err == MRD_NOMEM) {
         ack->status = MRD__ACK_STATUS__ACK_NOT_STORED;
         ack->retry_after_ms = 1000;
@@ -229,7 +229,7 @@ on_offer(mrd_artifacts *a, taken *t)
         return;
     want.err = (uint32_t) err;
     want.retry_after_ms = err == MRD_AGAIN ? 1000 : 0;
-    want.sentence = text;
+    want.message = text;
     mrd_artifact_reply(a, &t->request, MRD_FRAME_WANT, &want);
 }
 

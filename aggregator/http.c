@@ -187,7 +187,7 @@ session_line(const mrd_session_line *s)
     mrd_json_set(o, "name", mrd_json_new_str(s->name));
     mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
     mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
-    mrd_json_set(o, "sentence", mrd_json_new_str(s->message));
+    mrd_json_set(o, "message", mrd_json_new_str(s->message));
     mrd_json_set(o, "created", mrd_json_new_str(mrd_wall_text(s->created, time)));
     mrd_json_set(o, "created_ns", mrd_json_new_int(s->created.ns));
     mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->parts));

@@ -223,7 +223,8 @@ http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
                  mrd_server_tls_failures(server));
     sessions(v, &x);
     limits(v, mrd_server_max_connections(server), &x);
-    per_node(v, &x, MRD_METRICS_GAUGE, "meridian_node_up", "1 while the agent is heard of.", node_up);
+    per_node(v, &x, MRD_METRICS_GAUGE, "meridian_node_up", "1 while messages of the agent arrive.",
+             node_up);
     per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
     per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_dropped_events_total",
              "Events lost that a session had asked for.", node_dropped);

@@ -57,7 +57,7 @@ uint16_t mrd_httpd_port(const mrd_httpd *httpd);
 mrd_err mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why);
 /* True when one of the two is not what was last read with success. */
 bool mrd_httpd_changed(mrd_httpd *httpd);
-/* The next sentence about a TLS connection that failed; false when there is none. */
+/* The next message about a TLS connection that failed; false when there is none. */
 bool mrd_httpd_trouble(mrd_httpd *httpd, mrd_why *ret_why);
 
 typedef struct {

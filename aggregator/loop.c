@@ -159,7 +159,7 @@ typedef struct {
     uint64_t id;
     mrd_session_view *session;
     mrd_overview *overview;
-} view_wish;
+} view_request;
 
 static bool
 is_fresh(const mrd_core *c, mrd_local_ns made)
@@ -195,7 +195,7 @@ mrd_loop_forget_views(mrd_loop *l)
 static void
 make_session_view(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    view_wish *w = arg;
+    view_request *w = arg;
     const mrd_session *s;
 
     (void) ticket;
@@ -218,7 +218,7 @@ make_session_view(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 mrd_session_view *
 mrd_loop_session(mrd_loop *l, uint64_t id)
 {
-    view_wish w = { .l = l, .id = id };
+    view_request w = { .l = l, .id = id };
 
     mrd_loop_run(l, make_session_view, &w);
     return w.session;
@@ -227,7 +227,7 @@ mrd_loop_session(mrd_loop *l, uint64_t id)
 static void
 make_overview(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    view_wish *w = arg;
+    view_request *w = arg;
 
     (void) ticket;
     mrd_core_enter(c, now);
@@ -241,7 +241,7 @@ make_overview(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 mrd_overview *
 mrd_loop_overview(mrd_loop *l)
 {
-    view_wish w = { .l = l };
+    view_request w = { .l = l };
 
     mrd_loop_run(l, make_overview, &w);
     return w.overview;

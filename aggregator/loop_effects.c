@@ -16,7 +16,7 @@ do_ack(mrd_loop *l, mrd_effect *e)
 
     ack.status = e->status;
     ack.err = (uint32_t) e->err;
-    ack.sentence = e->text;
+    ack.message = e->text;
     ack.retry_after_ms = e->retry_ms;
     mrd_loop_reply(l, e->ticket, MRD_FRAME_ACK, &ack);
 }
@@ -77,7 +77,7 @@ do_refuse(mrd_loop *l, mrd_effect *e)
     Mrd__Refuse refuse = MRD__REFUSE__INIT;
 
     refuse.err = (uint32_t) e->err;
-    refuse.sentence = e->text;
+    refuse.message = e->text;
     refuse.final = e->final;
     refuse.retry_after_ms = 5000;
     mrd_loop_reply(l, e->ticket, MRD_FRAME_REFUSE, &refuse);

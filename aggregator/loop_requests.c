@@ -64,7 +64,7 @@ reply_slow_down(mrd_loop *l, uint64_t ticket, uint32_t wait_ms)
 
     ack.status = MRD__ACK_STATUS__ACK_SLOW_DOWN;
     ack.err = MRD_LIMIT;
-    ack.sentence = text;
+    ack.message = text;
     ack.retry_after_ms = wait_ms;
     mrd_loop_reply(l, ticket, MRD_FRAME_ACK, &ack);
 }
@@ -144,7 +144,7 @@ refuse_offer(mrd_loop *l, uint64_t ticket, mrd_node *n, mrd_why *why)
     if (why->err == MRD_FULL)
         mrd_core_limited(l->core, mrd_loop_now(), n, MRD_LIMIT_DISK);
     want.err = (uint32_t) why->err;
-    want.sentence = why->text;
+    want.message = why->text;
     want.retry_after_ms = why->err == MRD_FULL ? 1000 : 0;
     mrd_loop_reply(l, ticket, MRD_FRAME_WANT, &want);
 }

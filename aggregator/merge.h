@@ -14,7 +14,7 @@ typedef struct {
     int64_t local_ns, wall_ns; /* one reading of both clocks of the node */
     bool same_clock;           /* it runs on the aggregator's own */
     uint64_t dropped;
-    char sentence[MRD_TEXT_MAX];
+    char message[MRD_TEXT_MAX];
 } merge_node;
 
 typedef struct merge_input {

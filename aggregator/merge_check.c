@@ -286,14 +286,14 @@ match_seen(merge_check *c, mrd_coll_match **ret_match, mrd_why *why)
 }
 
 bool
-merge_check_run(merge_check *c, mrd_coll_check *ret_check, char sentence[MRD_WHY_MAX])
+merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_WHY_MAX])
 {
     mrd_coll_match *match = NULL;
     const mrd_align **tables = calloc(c->n_parts + 1, sizeof(*tables));
     mrd_why why = { 0 };
     mrd_err err;
 
-    *sentence = '\0';
+    *message = '\0';
     keep_telling(c);
     if (tables == NULL || !several_clocks(c)) {
         free(tables);
@@ -304,9 +304,9 @@ merge_check_run(merge_check *c, mrd_coll_check *ret_check, char sentence[MRD_WHY
     if ((err = match_seen(c, &match, &why)) == MRD_OK) {
         mrd_coll_check_run(match, tables, ret_check);
         if (c->full)
-            snprintf(sentence, MRD_WHY_MAX, "only the first %u are checked", MERGE_CHECK_MAX);
+            snprintf(message, MRD_WHY_MAX, "only the first %u are checked", MERGE_CHECK_MAX);
     } else if (err != MRD_EMPTY) {
-        snprintf(sentence, MRD_WHY_MAX, "%.*s", MRD_WHY_MAX - 1, why.text);
+        snprintf(message, MRD_WHY_MAX, "%.*s", MRD_WHY_MAX - 1, why.text);
     }
     mrd_coll_match_free(match);
     free(tables);

@@ -7,7 +7,7 @@
  * (trace/analysis/collectives.h), their times brought to their node's RAW clock.
  *
  * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and as much again while they are
- *          matched; what came later is not checked, and the sentence says so.
+ *          matched; what came later is not checked, and the message says so.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_MERGE_CHECK_H
@@ -42,9 +42,9 @@ merge_check_wants(const merge_check *c, const mrd_event *ev)
  * memory it is not checked. */
 void merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_align *table);
 /*
- * Matches and checks what was seen. Returns false when nothing could be checked; `sentence` then
+ * Matches and checks what was seen. Returns false when nothing could be checked; `message` then
  * says why, or is empty when there were no collectives of two nodes.
  */
-bool merge_check_run(merge_check *c, mrd_coll_check *ret_check, char sentence[MRD_WHY_MAX]);
+bool merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_WHY_MAX]);
 
 #endif

@@ -30,7 +30,7 @@ merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mr
         merge_node *n = &in->nodes[in->n_nodes++];
 
         mrd_text_set(n->instance_id, sizeof(n->instance_id), p->instance_id);
-        mrd_text_set(n->sentence, sizeof(n->sentence), p->message);
+        mrd_text_set(n->message, sizeof(n->message), p->message);
         n->local_ns = p->local.ns;
         n->wall_ns = p->wall.ns;
         n->same_clock = t->same_clock && !p->simulated && strcmp(p->boot_id, t->boot_id) == 0;

@@ -433,8 +433,8 @@ part_input(plan *p, merge_part *part)
     in.format = mrd_catalog_intern(p->cat, "meridian journal");
     in.lost = part->node->dropped;
     part->input = mrd_catalog_add_input(p->cat, &in);
-    if (part->node->sentence[0] != '\0')
-        mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, part->node->sentence);
+    if (part->node->message[0] != '\0')
+        mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, part->node->message);
 }
 
 /* ---- Second pass: sources ---- */
@@ -727,7 +727,7 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
 
 /* ---- What is damaged, said when all was read ---- */
 
-/* One sentence for the input's row. */
+/* One message for the input's row. */
 static void
 damage_sentence(const merge_part *part, uint64_t stored, mrd_buf *text)
 {

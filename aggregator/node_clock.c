@@ -217,7 +217,7 @@ take_report(mrd_boot_clock *c, const mrd_follow_report *r)
     c->violations = r->violations;
 }
 
-/* The clock of a further boot says so in its name, which tables and sentences show. */
+/* The clock of a further boot says so in its name, which tables and messages show. */
 static mrd_err
 solve(mrd_node_clock *clock, size_t i, const char *instance_id)
 {

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/out.h"
+#include "proto/api_names.h"
 
 char *
 mrd_session_store_path(const mrd_session_store *s, const char *session, const char *format, ...)
@@ -269,6 +270,8 @@ session_recover(const mrd_session_store *st, mrd_core *c, const char *name, uint
 
     if (path != NULL)
         err = mrd_json_load_up_to(path, MRD_JSON_MANIFEST, &manifest, why);
+    if (err == MRD_OK)
+        err = mrd_api_present_names(manifest, why);
     if (err == MRD_OK)
         err = mrd_core_load_session(c, id, manifest, log, &s, why);
     if (err == MRD_OK)

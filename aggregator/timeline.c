@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "proto/api_names.h"
 #include "timesync/follow.h"
 
 #define UTC_READINGS 64 /* on either side of a gap: the nearest */
@@ -408,7 +409,7 @@ mrd_timeline_json(const mrd_timeline *timeline)
         mrd_json *o = mrd_json_new_object();
 
         mrd_json_set(o, "timeline", mrd_json_new_str(l->id));
-        mrd_json_set(o, "tied_by", mrd_json_new_str(by_text[l->by]));
+        mrd_json_set(o, "linked_by", mrd_json_new_str(by_text[l->by]));
         mrd_json_set(o, "shift_ns", mrd_json_new_int(l->shift_ns));
         mrd_json_set(o, "at_ns", mrd_json_new_int(l->link.at_ns));
         mrd_json_set(o, "bound_ns", mrd_json_new_int(mrd_incarnation_bound(l)));
@@ -430,7 +431,7 @@ mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
     *to = (mrd_timeline){ .n = n < MRD_INCARNATIONS_MAX ? n : MRD_INCARNATIONS_MAX };
     for (size_t i = 0; i < to->n; i++) {
         const mrd_json *o = mrd_json_at(array, i);
-        const char *by = mrd_json_str(o, "tied_by", "none");
+        const char *by = mrd_json_str(o, "linked_by", "none");
         mrd_incarnation *l = &to->v[i];
 
         snprintf(l->id, sizeof(l->id), "%s", mrd_json_str(o, "timeline", ""));
@@ -468,7 +469,7 @@ mrd_timeline_save(const mrd_timeline *timeline, const char *session_dir, mrd_why
     mrd_buf text = { 0 };
     mrd_err err = MRD_NOMEM;
 
-    if (path != NULL && mrd_json_set(doc, "lives", mrd_timeline_json(timeline)) == MRD_OK) {
+    if (path != NULL && mrd_json_set(doc, "incarnations", mrd_timeline_json(timeline)) == MRD_OK) {
         mrd_json_write(doc, true, &text);
         err = text.err;
     }
@@ -487,8 +488,9 @@ mrd_timeline_load(mrd_timeline *to, const char *session_dir)
     mrd_json *doc = NULL;
 
     *to = (mrd_timeline){ .n = 0 };
-    if (path != NULL && mrd_json_load(path, &doc, NULL) == MRD_OK)
-        mrd_timeline_of_json(to, mrd_json_get(doc, "lives"));
+    if (path != NULL && mrd_json_load(path, &doc, NULL) == MRD_OK &&
+        mrd_api_present_names(doc, NULL) == MRD_OK)
+        mrd_timeline_of_json(to, mrd_json_get(doc, "incarnations"));
     mrd_json_free(doc);
     free(path);
 }

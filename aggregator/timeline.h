@@ -51,7 +51,7 @@ void mrd_timeline_apply(const mrd_timeline *timeline, mrd_node_clock *clock);
 mrd_dur_ns mrd_incarnation_bound(const mrd_incarnation *incarnation);
 /* Clocks that contradict the links: must be 0. */
 size_t mrd_timeline_violations(const mrd_timeline *timeline);
-/* Appends a sentence about the link of incarnation i > 0, without its end. */
+/* Appends a message about the link of incarnation i > 0, without its end. */
 void mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to);
 mrd_json *mrd_timeline_json(const mrd_timeline *timeline); /* an array; NULL without memory */
 void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array); /* NULL: none */

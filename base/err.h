@@ -1,9 +1,9 @@
 /*
- * base/err.h - error codes from one table, and the sentence that goes with them.
+ * base/err.h - error codes from one table, and the message that goes with them.
  *
  * A function that can fail returns mrd_err. When a person has to act on the failure it also takes a
  * `mrd_why *`, which may be NULL; on failure it then holds the code, errno (0 if none) and a
- * sentence that names the object. Text is truncated at MRD_WHY_MAX bytes, never split inside a
+ * message that names the object. Text is truncated at MRD_WHY_MAX bytes, never split inside a
  * UTF-8 character. Threads: a mrd_why belongs to one thread; everything else here is stateless.
  */
 #ifndef MRD_BASE_ERR_H
@@ -33,7 +33,7 @@ const char *mrd_err_name(mrd_err err);
 int mrd_err_http(mrd_err err);
 
 /*
- * Fills *why (NULL is fine) with err, sys and the formatted sentence; with sys != 0 ": " and the
+ * Fills *why (NULL is fine) with err, sys and the formatted message; with sys != 0 ": " and the
  * system's text are appended. Returns err, so that `return mrd_why_set(...)` reads well.
  */
 mrd_err mrd_why_set(mrd_why *why, mrd_err err, int sys, const char *format, ...)
@@ -42,7 +42,7 @@ mrd_err mrd_why_set(mrd_why *why, mrd_err err, int sys, const char *format, ...)
  * (NULL) or nothing was said. Whoever reads a `why` that a caller gave uses this, or a mrd_why of
  * its own: the caller's may be NULL. */
 mrd_err mrd_why_err(const mrd_why *why);
-/* Puts "prefix: " in front of the sentence already there. Returns why->err (err when why is NULL).
+/* Puts "prefix: " in front of the message already there. Returns why->err (err when why is NULL).
  */
 mrd_err mrd_why_prefix(mrd_why *why, mrd_err err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

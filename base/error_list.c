@@ -14,15 +14,15 @@ mrd_error_list_fini(mrd_error_list *t)
 }
 
 void
-mrd_error_list_add(mrd_error_list *t, mrd_err err, const char *sentence)
+mrd_error_list_add(mrd_error_list *t, mrd_err err, const char *message)
 {
     const mrd_why *last;
 
     pthread_mutex_lock(&t->lock);
     t->total++;
     last = t->n == 0 ? NULL : &t->waiting[(t->first + t->n - 1) % MRD_ERROR_LIST_MAX];
-    if (t->n < MRD_ERROR_LIST_MAX && (last == NULL || strcmp(last->text, sentence) != 0))
-        mrd_why_set(&t->waiting[(t->first + t->n++) % MRD_ERROR_LIST_MAX], err, 0, "%s", sentence);
+    if (t->n < MRD_ERROR_LIST_MAX && (last == NULL || strcmp(last->text, message) != 0))
+        mrd_why_set(&t->waiting[(t->first + t->n++) % MRD_ERROR_LIST_MAX], err, 0, "%s", message);
     pthread_mutex_unlock(&t->lock);
 }
 

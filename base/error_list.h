@@ -1,5 +1,5 @@
 /*
- * base/error_list.h - sentences about things that went wrong in places that must not log: kept until
+ * base/error_list.h - messages about things that went wrong in places that must not log: kept until
  * somebody who may takes them. At most MRD_ERROR_LIST_MAX wait; more, and the same again, are counted.
  *
  * Threads: any.
@@ -22,7 +22,7 @@ typedef struct {
 
 void mrd_error_list_init(mrd_error_list *t);
 void mrd_error_list_fini(mrd_error_list *t);
-void mrd_error_list_add(mrd_error_list *t, mrd_err err, const char *sentence);
+void mrd_error_list_add(mrd_error_list *t, mrd_err err, const char *message);
 /* The oldest that waits; false when none does. */
 bool mrd_error_list_take(mrd_error_list *t, mrd_why *ret_why);
 uint64_t mrd_error_list_total(mrd_error_list *t); /* ever added */

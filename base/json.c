@@ -296,6 +296,36 @@ mrd_json_append(mrd_json *array, mrd_json *value)
     return json_array_append_new(array, value) == 0 ? MRD_OK : MRD_NOMEM;
 }
 
+static mrd_err
+rename_here(json_t *object, const mrd_json_renamed *table, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        json_t *v = json_object_get(object, table[i].old);
+
+        if (v == NULL || json_object_get(object, table[i].name) != NULL)
+            continue;
+        if (json_object_set(object, table[i].name, v) != 0)
+            return MRD_NOMEM;
+        (void) json_object_del(object, table[i].old);
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_json_rename(mrd_json *doc, const mrd_json_renamed *table, size_t n)
+{
+    mrd_err err = json_is_object(doc) ? rename_here(doc, table, n) : MRD_OK;
+
+    for (size_t i = 0; json_is_array(doc) && i < json_array_size(doc) && err == MRD_OK; i++)
+        err = mrd_json_rename(json_array_get(doc, i), table, n);
+    if (!json_is_object(doc))
+        return err;
+    for (void *it = json_object_iter(doc); it != NULL && err == MRD_OK;
+         it = json_object_iter_next(doc, it))
+        err = mrd_json_rename(json_object_iter_value(it), table, n);
+    return err;
+}
+
 static int
 json_sink(const char *data, size_t len, void *to)
 {

@@ -56,6 +56,13 @@ mrd_json *mrd_json_copy(const mrd_json *v); /* deep */
  */
 mrd_err mrd_json_set(mrd_json *object, const char *key, mrd_json *value);
 mrd_err mrd_json_append(mrd_json *array, mrd_json *value);
+/* A member that had another name in the release before. */
+typedef struct {
+    const char *old, *name;
+} mrd_json_renamed;
+/* In every object of the document, a member `old` without a member `name` beside it gets that
+ * name. Errors: NOMEM: some have it. */
+mrd_err mrd_json_rename(mrd_json *doc, const mrd_json_renamed *table, size_t n);
 /* Appends the document as text; pretty has two-space indents. Key order is insertion order. */
 void mrd_json_write(const mrd_json *doc, bool pretty, mrd_buf *to);
 

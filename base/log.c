@@ -80,7 +80,7 @@ log_admit(const char *id, unsigned *ret_held)
     return true;
 }
 
-/* A line is one message: what names and sentences of others hold of control characters (a newline
+/* A line is one message: what names and messages of others hold of control characters (a newline
  * that would begin a forged line, an escape that a terminal obeys) is shown as \xNN. So are the C1
  * controls, which are two bytes of UTF-8. */
 static void

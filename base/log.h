@@ -2,7 +2,7 @@
  * base/log.h - the log of the daemons and of the command line's -v. Libraries below agent/ and
  * aggregator/ do not log.
  *
- * One line per message: time, level, program, an id, a sentence, then key=value pairs:
+ * One line per message: time, level, program, an id, a message, then key=value pairs:
  *   2026-03-01T12:00:00.000Z WARN meridian-agent AGT-SPOOL-FULL Oldest batches dropped: batches=12
  * Control characters in it are shown as \xNN: a name from outside cannot begin a line of its own.
  * With MRD_LOG_JSON each line is a JSON object. A message id that repeats within a second is held

@@ -11,7 +11,7 @@
 /*
  * Whether only those may read the file who should: not everybody, and its group may read but not
  * write (that is how a service manager or Kubernetes hands a file to one user). `what` names it in
- * the sentence ("token file"). A secret given in place of its file is not repeated. Errors:
+ * the message ("token file"). A secret given in place of its file is not repeated. Errors:
  * NOTFOUND, DENIED.
  */
 mrd_err mrd_secret_check(const char *what, const char *path, mrd_why *why);

@@ -326,7 +326,7 @@ bench_agent(mrd_codec_id codec, uint64_t *ret_records)
     mrd_node node = { .instance_id = "i-bench", .source = "option" };
     Mrd__Control c = MRD__CONTROL__INIT;
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
-    char sentence[MRD_WHY_MAX];
+    char message[MRD_WHY_MAX];
     sink *s = make_sink();
     mrd_agent *a = NULL;
     uint64_t bytes;
@@ -337,7 +337,7 @@ bench_agent(mrd_codec_id codec, uint64_t *ret_records)
     c.type = MRD__CONTROL_TYPE__CONTROL_GO;
     c.session = 1;
     c.at_wall_ns = 1;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     mrd_agent_step(a, 0);
     while (!all_read())
         mrd_agent_step(a, 0);
@@ -435,11 +435,11 @@ json_process(void *self, mrd_drain_process *p)
 }
 
 static void
-json_settled(void *self, const char *path, uint64_t events, const char *sentence)
+json_settled(void *self, const char *path, uint64_t events, const char *message)
 {
     (void) self;
     if (events < SPANS)
-        fprintf(stderr, "%s: %llu events: %s\n", path, (unsigned long long) events, sentence);
+        fprintf(stderr, "%s: %llu events: %s\n", path, (unsigned long long) events, message);
 }
 
 static double

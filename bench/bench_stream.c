@@ -148,7 +148,7 @@ pair_open(pair *p, mrd_dur_ns flush)
     mrd_transport *transport = NULL;
     mrd_agent_counts counts;
     mrd_record_status st;
-    struct pollfd heard;
+    struct pollfd pfd;
     mrd_why why = { 0 };
 
     served_begin(&p->server);
@@ -164,8 +164,8 @@ pair_open(pair *p, mrd_dur_ns flush)
         mrd_agent_counters(p->agent, &counts);
     } while (!counts.connected);
     served_start(&p->server);
-    heard = (struct pollfd){ p->server.from, POLLIN, 0 };
-    while (poll(&heard, 1, 0) == 0)
+    pfd = (struct pollfd){ p->server.from, POLLIN, 0 };
+    while (poll(&pfd, 1, 0) == 0)
         mrd_agent_step(p->agent, 10);
     p->session = served_session(&p->server);
     do

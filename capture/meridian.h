@@ -49,7 +49,7 @@ enum {
 
 /* Static text of a code. */
 MRD_API const char *mrd_error_text(int code);
-/* The sentence behind the last code that this thread got from a function here; "" at first. */
+/* The message behind the last code that this thread got from a function here; "" at first. */
 MRD_API const char *mrd_last_error(void);
 /* Version of the library, "0.1.0". */
 MRD_API const char *mrd_version(void);

@@ -129,7 +129,7 @@ void mrd_nrt_model_cores(bool *used, int32_t n);
 /* ---- nrt_notice.c: profiles that the runtime writes -------------------------------------------
  */
 
-/* A sentence with the status when it is a failure: "cannot arm ...: <why>". */
+/* A message with the status when it is a failure: "cannot arm ...: <why>". */
 void mrd_nrt_notice_env(void); /* what the environment asks of nrt_init */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);

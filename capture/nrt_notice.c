@@ -88,7 +88,7 @@ env(const char *name, const char *otherwise)
 }
 
 static void
-say(const char *sentence, const char *dir, const char *file, const char *by, NRT_STATUS status)
+say(const char *message, const char *dir, const char *file, const char *by, NRT_STATUS status)
 {
     mrd_rec_arg args[5];
     char full[PATH_MAX];
@@ -107,7 +107,7 @@ say(const char *sentence, const char *dir, const char *file, const char *by, NRT
     args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
     if (status != NRT_SUCCESS)
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
-    mrd_rec_notice(sentence, args, n);
+    mrd_rec_notice(message, args, n);
 }
 
 void
@@ -122,14 +122,14 @@ mrd_nrt_notice_env(void)
 void
 mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status)
 {
-    char sentence[160];
+    char message[160];
 
     if (status == NRT_SUCCESS)
-        snprintf(sentence, sizeof(sentence), "model profile: %s", what);
+        snprintf(message, sizeof(message), "model profile: %s", what);
     else
-        snprintf(sentence, sizeof(sentence), "cannot %s a model profile: the runtime says %s", what,
+        snprintf(message, sizeof(message), "cannot %s a model profile: the runtime says %s", what,
                  mrd_nrt_status_name(status));
-    say(sentence, NULL, file, "api", status);
+    say(message, NULL, file, "api", status);
 }
 
 void
@@ -137,7 +137,7 @@ mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS s
 {
     const char *device = env("NEURON_RT_INSPECT_DEVICE_PROFILE", "not set"), *dir = DIR_DEFAULT;
     options copy = { .enabled = by_env };
-    char sentence[200];
+    char message[200];
     const options *o;
 
     pthread_mutex_lock(&lock);
@@ -151,18 +151,18 @@ mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS s
     else if (of == NULL)
         dir = NULL; /* options that are not there name no folder */
     if (status != NRT_SUCCESS)
-        snprintf(sentence, sizeof(sentence), "cannot arm inspect: the runtime says %s",
+        snprintf(message, sizeof(message), "cannot arm inspect: the runtime says %s",
                  mrd_nrt_status_name(status));
     else if (!copy.enabled)
-        snprintf(sentence, sizeof(sentence),
+        snprintf(message, sizeof(message),
                  "inspect begun with options that capture nothing: neither inspect nor on-fail is "
                  "enabled");
     else
-        snprintf(sentence, sizeof(sentence), "inspect begun, device profile %s",
+        snprintf(message, sizeof(message), "inspect begun, device profile %s",
                  by_env ? device : "as the options say");
     if (status == NRT_SUCCESS && copy.enabled)
         atomic_store(&inspect_device, !by_env || strcmp(device, "0") != 0);
-    say(sentence, dir, NULL, by_env ? "environment" : "api", status);
+    say(message, dir, NULL, by_env ? "environment" : "api", status);
 }
 
 void
@@ -186,7 +186,7 @@ mrd_nrt_continuous_reason(NRT_STATUS status)
 void
 mrd_nrt_notice_continuous(const char *what, const void *of, NRT_STATUS status)
 {
-    char sentence[240], dir[PATH_MAX] = DIR_DEFAULT;
+    char message[240], dir[PATH_MAX] = DIR_DEFAULT;
     const char *why = strcmp(what, "arm") == 0 ? mrd_nrt_continuous_reason(status)
                                                : mrd_nrt_status_name(status);
     const options *o;
@@ -196,9 +196,8 @@ mrd_nrt_notice_continuous(const char *what, const void *of, NRT_STATUS status)
         memcpy(dir, o->dir, sizeof(dir));
     pthread_mutex_unlock(&lock);
     if (status == NRT_SUCCESS)
-        snprintf(sentence, sizeof(sentence), "continuous device profile: %s", what);
+        snprintf(message, sizeof(message), "continuous device profile: %s", what);
     else
-        snprintf(sentence, sizeof(sentence), "cannot %s continuous device profiling: %s", what,
-                 why);
-    say(sentence, of != NULL ? dir : NULL, NULL, "api", status);
+        snprintf(message, sizeof(message), "cannot %s continuous device profiling: %s", what, why);
+    say(message, of != NULL ? dir : NULL, NULL, "api", status);
 }

@@ -53,7 +53,7 @@ static nrt_profile_continuous_options_t *options;
 
 /* core -1: of the request as a whole. */
 static void
-say(const char *sentence, uint64_t id, int32_t core, const char *why, const char *dir)
+say(const char *message, uint64_t id, int32_t core, const char *why, const char *dir)
 {
     mrd_rec_arg args[4];
     size_t n = 0;
@@ -65,7 +65,7 @@ say(const char *sentence, uint64_t id, int32_t core, const char *why, const char
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_why, why);
     if (dir != NULL)
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_output_dir, dir);
-    mrd_rec_notice(sentence, args, n);
+    mrd_rec_notice(message, args, n);
 }
 
 static void

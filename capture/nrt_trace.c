@@ -151,13 +151,13 @@ start_ours(char why[300])
 static void
 arm(void)
 {
-    char reason[300] = "", sentence[360];
+    char reason[300] = "", message[360];
     const char *why = start_ours(reason);
 
     if (why == NULL)
         return;
-    snprintf(sentence, sizeof(sentence), "cannot arm the system trace: %s", why);
-    mrd_rec_notice(sentence, NULL, 0);
+    snprintf(message, sizeof(message), "cannot arm the system trace: %s", why);
+    mrd_rec_notice(message, NULL, 0);
 }
 
 /* Copies for the thread. What does not fit is missing in the numbers of the next one, or is told.

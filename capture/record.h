@@ -99,7 +99,7 @@ void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *a
 void mrd_rec_counter(const mrd_rec_what *what, uint64_t value);
 /* Binds to the span that is open on this thread; flags carry the direction. */
 void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
-/* A sentence or an event about the recording itself ("cannot arm: ..."), with details. */
+/* A message or an event about the recording itself ("cannot arm: ..."), with details. */
 void mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count);
 /* A model came or went; keys by convention: model_id, hash, path, size, vnc, vnc_count. number: of
  * this load in this process, from 1; the unload of the same model bears it again, which is what

@@ -155,7 +155,7 @@ typedef enum {
     MRD_REC_BLOB = 10,   /* piece of a blob: value offset in it, domain blob number, track bytes */
     MRD_REC_MODEL = 11, /* a model was loaded or unloaded; value: number of the load in its process,
                             which joins the two; the rest is in the arguments */
-    MRD_REC_NOTICE = 12, /* something to tell people: name is the sentence or its id */
+    MRD_REC_NOTICE = 12, /* something to tell people: name is the message or its id */
 } mrd_rec_kind;
 
 enum {

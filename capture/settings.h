@@ -17,7 +17,7 @@ typedef struct {
     char ring_dir[MRD_SETTING_TEXT], clock[MRD_SETTING_TEXT], profile_file[MRD_SETTING_TEXT];
     char sys_dir[MRD_SETTING_TEXT], proc_dir[MRD_SETTING_TEXT], device_profiles[MRD_SETTING_TEXT];
     uint32_t errors; /* values refused */
-    char error[256]; /* a sentence about the first */
+    char error[256]; /* a message about the first */
 } mrd_settings;
 
 /* Fills *s from the environment of the process. No allocation. */

@@ -48,7 +48,7 @@ bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64
 /* Calls fn for each thread that ever had a place, under the process's lock. */
 void mrd_thread_each(void (*fn)(void *ctx, mrd_thread *t), void *ctx);
 
-/* Remembers a sentence for mrd_last_error and returns code. */
+/* Remembers a message for mrd_last_error and returns code. */
 int mrd_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

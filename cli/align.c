@@ -437,19 +437,19 @@ choose_speakers(mrd_alignment *a, mrd_coll_obs *obs, size_t *ret_n)
 /* ---- Solving ---- */
 
 static void
-refuse(mrd_alignment *a, const char *sentence)
+refuse(mrd_alignment *a, const char *message)
 {
     mrd_buf_reset(&a->refused);
-    mrd_buf_text(&a->refused, sentence);
+    mrd_buf_text(&a->refused, message);
     mrd_buf_cstr(&a->refused);
 }
 
 /* The solver numbers processes; people know files and nodes. */
 static void
-refuse_numbered(mrd_alignment *a, const char *sentence)
+refuse_numbered(mrd_alignment *a, const char *message)
 {
     mrd_buf_reset(&a->refused);
-    mrd_buf_text(&a->refused, sentence);
+    mrd_buf_text(&a->refused, message);
     for (size_t u = 0; u < a->n_units && u < 8; u++)
         mrd_buf_fmt(&a->refused, "%s%zu is the " MRD_STR_FMT, u == 0 ? " (process " : ", ", u,
                     MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));

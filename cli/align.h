@@ -6,7 +6,7 @@
  *   none      every unit keeps its own clock, labelled "unaligned", bound unknown
  *   collectives   a pass over the streams gathers collectives (trace/analysis/collectives.h), the
  *             solver of timesync/collective.h lines the units up on the clock of the first one, and
- *             sources opened here come in that clock. Refused as a whole, with a sentence, where
+ *             sources opened here come in that clock. Refused as a whole, with a message, where
  *             sequences differ, the match is ambiguous, ends do not coincide, or groups and their
  *             members contradict each other; then it is as with none
  *

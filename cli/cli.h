@@ -50,7 +50,7 @@ int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
  * the first word. A value may follow the option: "--port=3001", "-nfile". */
 const char *mrd_cli_vendor_word(const char *command, const char *word);
 
-/* "meridian view: <sentence>" on stderr. */
+/* "meridian view: <message>" on stderr. */
 void mrd_cli_error(const char *command, const mrd_why *why);
 /* "1,234,567". Returns text. */
 #define MRD_COUNT_TEXT 32

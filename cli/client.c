@@ -14,6 +14,7 @@
 #include "base/obj.h"
 #include "base/out.h"
 #include "base/secret.h"
+#include "proto/api_names.h"
 
 struct mrd_client {
     CURL *curl;
@@ -260,11 +261,16 @@ mrd_client_call(mrd_client *client, const char *method, const char *path, const 
                 mrd_json **ret_doc, mrd_why *why)
 {
     mrd_buf reply = { 0 };
+    mrd_json *doc = NULL;
     mrd_err err = exchange(client, method, path, body, "Accept: application/json", &reply, why);
 
     if (err == MRD_OK && ret_doc != NULL)
         err = mrd_json_parse_up_to((mrd_str){ (const char *) reply.p, reply.len },
-                                   MRD_JSON_MANIFEST, "reply of the aggregator", ret_doc, why);
+                                   MRD_JSON_MANIFEST, "reply of the aggregator", &doc, why);
+    if (doc != NULL && (err = mrd_api_present_names(doc, why)) == MRD_OK)
+        *ret_doc = doc;
+    else
+        mrd_json_free(doc);
     mrd_buf_fini(&reply);
     return err;
 }

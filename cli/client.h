@@ -3,7 +3,7 @@
  * over HTTP(S), with a bearer token. libcurl lives in client.c only; proxies and NO_PROXY work as
  * curl's do.
  *
- * Every failure is one sentence that says what to check: nobody listens, wrong certificate, no
+ * Every failure is one message that says what to check: nobody listens, wrong certificate, no
  * token, the server's own problem text.
  */
 #ifndef MRD_CLI_CLIENT_H
@@ -67,7 +67,7 @@ void mrd_client_close(mrd_client *client); /* NULL is fine */
 
 /*
  * One request; body (borrowed, may be NULL) is sent as JSON. *ret_doc (may be NULL) is the reply,
- * owned by the caller. A status of 400 or more is an error with the server's own sentence.
+ * owned by the caller. A status of 400 or more is an error with the server's own message.
  */
 mrd_err mrd_client_call(mrd_client *client, const char *method, const char *path,
                         const mrd_json *body, mrd_json **ret_doc, mrd_why *why);

@@ -337,7 +337,7 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
         (void) mrd_cluster_call(client, "POST", ret_id, "/stop", NULL, NULL, NULL);
     else if (err == MRD_OK && mrd_cluster_in(doc, "failed"))
         err = mrd_why_set(why, MRD_STATE, 0, "session %s did not start: %s", ret_id,
-                          mrd_json_str(doc, "sentence", "the aggregator gives no reason"));
+                          mrd_json_str(doc, "message", "the aggregator gives no reason"));
     if (err == MRD_OK) {
         await_go(doc);
         *ret_doc = doc;
@@ -353,7 +353,7 @@ mrd_err
 mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_ns patience,
                  mrd_cluster_done *done, void *self, mrd_json **ret_doc, mrd_why *why)
 {
-    int64_t start = mrd_local_now().ns, heard = start, now = start;
+    int64_t start = mrd_local_now().ns, reached = start, now = start;
     mrd_err err;
 
     for (;; mrd_cluster_sleep(POLL_NS)) {
@@ -364,12 +364,12 @@ mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_n
         err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
         now = mrd_local_now().ns;
         if (err == MRD_OK) {
-            heard = now;
+            reached = now;
             mrd_json_free(*ret_doc);
             *ret_doc = doc;
             if (done(self, doc))
                 return MRD_OK;
-        } else if ((err != MRD_NET && err != MRD_TIMEOUT) || now - heard > patience) {
+        } else if ((err != MRD_NET && err != MRD_TIMEOUT) || now - reached > patience) {
             return err;
         }
         if (now - start > limit) {
@@ -417,14 +417,14 @@ mrd_cluster_finish(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur
 mrd_err
 mrd_cluster_check_begun(const mrd_json *doc, mrd_why *why)
 {
-    const char *sentence = mrd_json_str(doc, "sentence", NULL);
+    const char *message = mrd_json_str(doc, "message", NULL);
 
     if (!mrd_cluster_in(doc, "arming|failed"))
         return MRD_OK;
     return mrd_why_set(why, MRD_STATE, 0, "session %s %s and has no events%s%s",
                        mrd_json_str(doc, "id", "?"),
                        mrd_cluster_in(doc, "failed") ? "failed" : "is arming",
-                       sentence == NULL ? "" : ": ", sentence == NULL ? "" : sentence);
+                       message == NULL ? "" : ": ", message == NULL ? "" : message);
 }
 
 /* ---- Showing a session ---- */
@@ -469,7 +469,7 @@ part_row(mrd_table *t, const mrd_json *p, bool over)
 {
     const mrd_json *counters = mrd_json_get(p, "counters"), *clock = mrd_json_get(p, "clock");
     int64_t missing = mrd_json_int(p, "missing_batches", 0);
-    const char *remark = mrd_json_str(p, "sentence", "");
+    const char *remark = mrd_json_str(p, "message", "");
     char damage[160], both[600];
 
     if (*damage_text(p, damage, sizeof(damage)) != '\0') {
@@ -537,8 +537,9 @@ print_triggers(const mrd_json *list, FILE *to)
         fprintf(to, "trigger %s: %s to %s, %" PRId64 " nodes answered", mrd_json_str(t, "id", "?"),
                 mrd_json_str(t, "from", "?"), mrd_json_str(t, "to", "?"),
                 mrd_json_int(t, "answered", 0));
-        if (mrd_json_size(mrd_json_get(t, "unheard")) > 0)
-            fprintf(to, ", %zu did not hear of it", mrd_json_size(mrd_json_get(t, "unheard")));
+        if (mrd_json_size(mrd_json_get(t, "unacknowledged")) > 0)
+            fprintf(to, ", %zu did not acknowledge it",
+                    mrd_json_size(mrd_json_get(t, "unacknowledged")));
         fputs(": ", to);
         mrd_cluster_say(to, mrd_json_str(t, "reason", ""));
     }
@@ -556,9 +557,9 @@ print_profile(const mrd_json *doc, FILE *to)
     if (strcmp(state, "running") == 0)
         fprintf(to, ": %" PRId64 " of %" PRId64 " events", mrd_json_int(job, "events", 0),
                 mrd_json_int(job, "total", 0));
-    if (mrd_json_str(job, "sentence", NULL) != NULL)
+    if (mrd_json_str(job, "message", NULL) != NULL)
         fputs(": ", to);
-    mrd_cluster_say(to, mrd_json_str(job, "sentence", ""));
+    mrd_cluster_say(to, mrd_json_str(job, "message", ""));
 }
 
 /* "i-0abc pid 77 core 3" */
@@ -583,8 +584,8 @@ print_device_profiles(const mrd_json *nodes, FILE *to)
             fputs("device profile of ", to);
             say_profile(node, p, to);
             fprintf(to, ": %s%s", mrd_json_str(p, "state", "?"),
-                    mrd_json_str(p, "sentence", NULL) == NULL ? "" : ": ");
-            mrd_cluster_say(to, mrd_json_str(p, "sentence", ""));
+                    mrd_json_str(p, "message", NULL) == NULL ? "" : ": ");
+            mrd_cluster_say(to, mrd_json_str(p, "message", ""));
         }
     }
 }
@@ -592,8 +593,8 @@ print_device_profiles(const mrd_json *nodes, FILE *to)
 void
 mrd_cluster_print_session(const mrd_json *doc, FILE *to)
 {
-    const char *sentence = mrd_json_str(doc, "sentence", "");
-    const char *store = mrd_json_str(doc, "store_sentence", "");
+    const char *message = mrd_json_str(doc, "message", "");
+    const char *store = mrd_json_str(doc, "store_message", "");
     const char *name = mrd_json_str(doc, "name", "");
     int64_t go = mrd_json_int(doc, "go_ns", 0), stop = mrd_json_int(doc, "stop_ns", 0);
     char size[MRD_SIZE_TEXT], count[MRD_COUNT_TEXT], length[MRD_DUR_TEXT];
@@ -607,8 +608,8 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
         fprintf(to, ", %s long", mrd_dur_text(stop - go, length));
     fprintf(to, ", %s events in %s\n", mrd_cli_count(mrd_json_int(doc, "events", 0), count),
             mrd_cli_size((uint64_t) mrd_json_int(doc, "bytes", 0), size));
-    if (*sentence != '\0')
-        mrd_cluster_say(to, sentence);
+    if (*message != '\0')
+        mrd_cluster_say(to, message);
     if (*store != '\0') {
         fputs("nothing is stored now: ", to);
         mrd_cluster_say(to, store);
@@ -636,7 +637,7 @@ profiles_whole(const mrd_json *node, const char *command)
         fprintf(stderr, "meridian %s: no device profile of ", command);
         say_profile(node, p, stderr);
         fputs(": ", stderr);
-        mrd_cluster_say(stderr, mrd_json_str(p, "sentence", "no reason given"));
+        mrd_cluster_say(stderr, mrd_json_str(p, "message", "no reason given"));
     }
     return whole;
 }
@@ -712,9 +713,9 @@ node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
                 missing);
     if (clock > 0)
         fprintf(stderr, ", %" PRId64 " frames of clock data lost", clock);
-    if (mrd_json_str(node, "sentence", NULL) != NULL)
+    if (mrd_json_str(node, "message", NULL) != NULL)
         fputs(": ", stderr);
-    mrd_cluster_say(stderr, mrd_json_str(node, "sentence", ""));
+    mrd_cluster_say(stderr, mrd_json_str(node, "message", ""));
     return false;
 }
 
@@ -726,15 +727,15 @@ triggers_whole(const mrd_json *doc, const char *command)
     bool whole = true;
 
     for (size_t i = 0; is_ending(doc) && i < mrd_json_size(list); i++) {
-        const mrd_json *t = mrd_json_at(list, i), *unheard = mrd_json_get(t, "unheard");
+        const mrd_json *t = mrd_json_at(list, i), *missing = mrd_json_get(t, "unacknowledged");
 
-        for (size_t k = 0; k < mrd_json_size(unheard); k++) {
+        for (size_t k = 0; k < mrd_json_size(missing); k++) {
             mrd_str node = MRD_STR("?");
             char scratch[64];
 
             whole = false;
-            (void) mrd_json_text(mrd_json_at(unheard, k), scratch, &node);
-            fprintf(stderr, "meridian %s: incomplete: node %.*s did not hear of trigger %s\n",
+            (void) mrd_json_text(mrd_json_at(missing, k), scratch, &node);
+            fprintf(stderr, "meridian %s: incomplete: node %.*s did not acknowledge trigger %s\n",
                     command, (int) node.len, node.p, mrd_json_str(t, "id", "?"));
         }
     }

@@ -16,7 +16,7 @@
 /* ---- The frame of a subcommand ---- */
 
 /* Settings begin zeroed and are freed here; `client` points into them. run prints its result; an
- * error it returns is printed as one sentence, with exit status 1 unless it set another. */
+ * error it returns is printed as one message, with exit status 1 unless it set another. */
 typedef struct {
     const char *name, *usage, *more;
     const mrd_opt *table;
@@ -52,7 +52,7 @@ void mrd_table_dur(mrd_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unkno
 void mrd_table_print(const mrd_table *t, FILE *to);  /* with its titles */
 void mrd_table_fini(mrd_table *t);
 /* The members of doc's list `key`: as JSON with the rest of doc, else a row for each, or the
- * sentence `none` when there are none. */
+ * message `none` when there are none. */
 void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
                             const mrd_table_column *columns, size_t n_columns,
                             void (*row)(mrd_table *t, const mrd_json *member), const char *none);

@@ -98,7 +98,7 @@ typedef struct {
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
     mrd_json *doc, *files;
-    bool incomplete; /* a sentence said what could not be done */
+    bool incomplete; /* a message said what could not be done */
 } demo;
 
 /* ---- What is needed ---- */
@@ -384,14 +384,14 @@ look_around(demo *d, mrd_why *why)
 typedef bool wait_for(demo *d);
 
 static mrd_err
-wait_until(demo *d, wait_for *what, const char *sentence, mrd_why *why)
+wait_until(demo *d, wait_for *what, const char *message, mrd_why *why)
 {
     int64_t until = mrd_local_now().ns + d->set->timeout;
     mrd_err err;
 
     while ((err = look_around(d, why)) == MRD_OK && !what(d)) {
         if (mrd_local_now().ns > until)
-            return mrd_why_set(why, MRD_TIMEOUT, 0, "%s (--timeout); logs are in %s", sentence,
+            return mrd_why_set(why, MRD_TIMEOUT, 0, "%s (--timeout); logs are in %s", message,
                                d->work);
         mrd_cluster_sleep(50 * MRD_MS);
     }
@@ -594,7 +594,7 @@ record(demo *d, mrd_why *why)
     }
     if (err == MRD_OK && mrd_cluster_in(d->doc, "failed"))
         err = mrd_why_set(why, MRD_STATE, 0, "the session failed: %s",
-                          mrd_json_str(d->doc, "sentence", "no reason given"));
+                          mrd_json_str(d->doc, "message", "no reason given"));
     return err;
 }
 

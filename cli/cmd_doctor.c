@@ -101,7 +101,7 @@ mrd_doctor_say(mrd_doctor *d, mrd_doctor_level level, const char *fix, const cha
     d->counts[level]++;
     mrd_json_set(o, "check", mrd_json_new_str(d->check));
     mrd_json_set(o, "level", mrd_json_new_str(levels[level]));
-    mrd_json_set(o, "sentence", mrd_json_new_str(text));
+    mrd_json_set(o, "message", mrd_json_new_str(text));
     if (fix != NULL)
         mrd_json_set(o, "fix", mrd_json_new_str(fix));
     mrd_json_append(d->findings, o);
@@ -237,7 +237,7 @@ print_text(const mrd_doctor *d, bool quiet)
         if (quiet && strcmp(level, "ok") == 0)
             continue;
         printf("%-8s %-16s ", level, mrd_json_str(o, "check", ""));
-        mrd_cluster_say(stdout, mrd_json_str(o, "sentence", ""));
+        mrd_cluster_say(stdout, mrd_json_str(o, "message", ""));
         if (fix != NULL)
             printf("%-25s → %s\n", "", fix);
     }

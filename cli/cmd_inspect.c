@@ -303,11 +303,11 @@ take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 }
 
 static void
-take_sentence(void *self, const char *sentence)
+take_message(void *self, const char *message)
 {
     recording *r = self;
 
-    mrd_catalog_note(r->catalog, "%s", sentence);
+    mrd_catalog_note(r->catalog, "%s", message);
 }
 
 /* ---- Running the command ---- */
@@ -457,7 +457,7 @@ finish_profile(recording *r, const char *command, mrd_why *why)
     mrd_err err;
 
     account(r, command);
-    mrd_drain_say(r->pipeline, take_sentence, r);
+    mrd_drain_say(r->pipeline, take_message, r);
     if ((err = mrd_read_dir(&read, r->set->profile.dir, why)) != MRD_OK)
         return err;
     for (size_t i = 0; i < mrd_store_streams(r->store); i++) {

@@ -28,9 +28,9 @@ static const mrd_opt table[] = {
 };
 
 static const mrd_table_column columns[] = {
-    { "node", false },  { "state", false },      { "rings", true },       { "events/s", true },
-    { "stored", true }, { "dropped", true },     { "held", true },        { "spool", true },
-    { "clock", false }, { "clock error", true }, { "last heard", false },
+    { "node", false },  { "state", false },      { "rings", true },      { "events/s", true },
+    { "stored", true }, { "dropped", true },     { "held", true },       { "spool", true },
+    { "clock", false }, { "clock error", true }, { "last seen", false },
 };
 
 /* The same node in the earlier answer, NULL when it is new. */
@@ -93,7 +93,7 @@ put_row(mrd_table *t, const mrd_json *node)
     mrd_table_cell(t, "%s", mrd_json_str(node, "instance_id", "?"));
     mrd_table_cell(t, "%s%s%s%s", mrd_json_str(node, "state", "?"), *limit == '\0' ? "" : " by ",
                    limit, mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
-    if (!mrd_json_bool(node, "heard", true)) { /* known from before: nothing was counted */
+    if (!mrd_json_bool(node, "reported", true)) { /* known from before: nothing was counted */
         for (int i = 0; i < 8; i++)
             mrd_table_cell(t, "-");
         mrd_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));

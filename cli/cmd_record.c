@@ -138,7 +138,7 @@ record_on(const settings *set, mrd_client *client, const char *id, mrd_json **do
         err = mrd_cluster_finish(client, id, set->wait, set->client.timeout, doc, why);
     if (err == MRD_OK && mrd_cluster_in(*doc, "failed"))
         err = mrd_why_set(why, MRD_STATE, 0, "session %s failed: %s", id,
-                          mrd_json_str(*doc, "sentence", "no reason given"));
+                          mrd_json_str(*doc, "message", "no reason given"));
     if (err == MRD_OK && set->do_fetch)
         err = mrd_cluster_fetch(client, id, &set->fetch, files, why);
     if (err == MRD_OK && set->do_fetch)

@@ -17,7 +17,7 @@ static const mrd_table_column columns[] = {
 static void
 put_row(mrd_table *t, const mrd_json *s)
 {
-    const char *sentence = mrd_json_str(s, "sentence", ""), *name = mrd_json_str(s, "name", "");
+    const char *message = mrd_json_str(s, "message", ""), *name = mrd_json_str(s, "name", "");
     int64_t nodes = mrd_json_int(s, "nodes", 0), without = mrd_json_int(s, "nodes_without", 0);
     char size[MRD_SIZE_TEXT];
 
@@ -34,7 +34,7 @@ put_row(mrd_table *t, const mrd_json *s)
                    mrd_cli_size((uint64_t) (mrd_json_int(s, "store_bytes", 0) +
                                             mrd_json_int(s, "artifact_bytes", 0)),
                                 size));
-    mrd_table_cell(t, "%s%s%s", name, *name != '\0' && *sentence != '\0' ? ": " : "", sentence);
+    mrd_table_cell(t, "%s%s%s", name, *name != '\0' && *message != '\0' ? ": " : "", message);
 }
 
 static mrd_err

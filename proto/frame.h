@@ -81,7 +81,7 @@ void mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER]);
 
 /*
  * Reads and checks a header. Errors: TRUNCATED (fewer than 96 bytes), FORMAT (no magic), VERSION
- * (another major: the sentence names both), CORRUPT (header CRC, contradicting lengths), LIMIT.
+ * (another major: the message names both), CORRUPT (header CRC, contradicting lengths), LIMIT.
  * An unknown type of the same major is UNSUPPORTED.
  */
 mrd_err mrd_frame_get(mrd_bytes data, mrd_frame *ret_frame, mrd_why *why);

@@ -101,7 +101,7 @@ mrd_err mrd_link_answer(mrd_link *link, uint64_t tag, mrd_bytes frame);
 
 /* Certificate, key and authorities again from their files, for connections from now on; errors
  * leave the old ones in place. _changed: one of the files is not what was read. _trouble: the next
- * sentence about a TLS connection that failed. Without TLS: OK, false, false. */
+ * message about a TLS connection that failed. Without TLS: OK, false, false. */
 mrd_err mrd_link_reload(mrd_link *link, mrd_why *why);
 bool mrd_link_changed(mrd_link *link);
 bool mrd_link_trouble(mrd_link *link, mrd_why *ret_why);
@@ -162,7 +162,7 @@ bool mrd_server_conn_admit(mrd_server *s, uint32_t conn);
 /* Closes one connection (a peer that breaks the rules). */
 void mrd_server_conn_close(mrd_server *s, uint32_t conn);
 /* Whether the certificate that this connection's other end has proven to hold the key of names
- * `name`, as its common name or one of its DNS names. ret_names: all of them for a sentence, ""
+ * `name`, as its common name or one of its DNS names. ret_names: all of them for a message, ""
  * when there is none. */
 bool mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names,
                         size_t size);

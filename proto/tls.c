@@ -41,7 +41,7 @@ struct nng_tls_engine_conn {
     void *nng;    /* the way to the socket */
     mrd_tls *tls; /* NULL: never started */
     SSL *ssl;
-    bool up, failed, heard;
+    bool up, failed, received;
     bool answered; /* the other end has sent something after the handshake */
     char names[MRD_CERT_NAMES];
     char refused[MRD_WHY_MAX]; /* why the other end's certificate is not taken */
@@ -56,9 +56,9 @@ static _Thread_local size_t asking_size;
 /* ---- Errors ---- */
 
 static void
-trouble(mrd_tls *tls, const char *sentence)
+trouble(mrd_tls *tls, const char *message)
 {
-    mrd_error_list_add(&tls->errors, MRD_AUTH, sentence);
+    mrd_error_list_add(&tls->errors, MRD_AUTH, message);
 }
 
 bool
@@ -204,15 +204,15 @@ explain(const nng_tls_engine_conn *c, unsigned long code, char *to, size_t size)
 static int
 conn_failed(nng_tls_engine_conn *c)
 {
-    char sentence[MRD_WHY_MAX];
+    char message[MRD_WHY_MAX];
 
     if (!c->failed) {
         c->failed = true;
         if (c->refused[0] != '\0')
             trouble(c->tls, c->refused);
         else {
-            explain(c, ERR_peek_error(), sentence, sizeof(sentence));
-            trouble(c->tls, sentence);
+            explain(c, ERR_peek_error(), message, sizeof(message));
+            trouble(c->tls, message);
         }
     }
     ERR_clear_error();
@@ -246,7 +246,7 @@ bio_read(BIO *bio, char *data, int len)
     rv = nng_tls_engine_recv(c->nng, (uint8_t *) data, &n);
     if (rv == NNG_EAGAIN)
         BIO_set_retry_read(bio);
-    c->heard = c->heard || rv == 0;
+    c->received = c->received || rv == 0;
     return rv == 0 ? (int) n : -1;
 }
 
@@ -340,7 +340,7 @@ conn_close(nng_tls_engine_conn *c)
     } else if (c->up) {
         (void) SSL_shutdown(c->ssl);
         ERR_clear_error();
-    } else if (!c->tls->server && c->heard) {
+    } else if (!c->tls->server && c->received) {
         /* It spoke and then hung up without saying why: an older TLS, a port of something else. */
         c->failed = true;
         trouble(c->tls, "the aggregator closed the connection in the middle of the handshake");

@@ -6,7 +6,7 @@
  * It speaks TLS 1.2 and 1.3, no session tickets, no renegotiation. A client always checks the
  * server's chain and name. A server with a ca_file takes only clients with a certificate of it.
  *
- * Threads: all functions from any thread. What has gone wrong waits as sentences (base/error_list.h).
+ * Threads: all functions from any thread. What has gone wrong waits as messages (base/error_list.h).
  */
 #ifndef MRD_PROTO_TLS_H
 #define MRD_PROTO_TLS_H
@@ -29,7 +29,7 @@ void mrd_tls_unref(mrd_tls *tls); /* NULL is fine */
 mrd_err mrd_tls_reload(mrd_tls *tls, mrd_why *why);
 /* True when a file has changed since it was last read with success. */
 bool mrd_tls_changed(mrd_tls *tls);
-/* The next sentence about a connection that failed; false when there is none. */
+/* The next message about a connection that failed; false when there is none. */
 bool mrd_tls_trouble(mrd_tls *tls, mrd_why *ret_why);
 /* Connections that failed, ever. */
 uint64_t mrd_tls_failures(mrd_tls *tls);

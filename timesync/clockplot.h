@@ -14,7 +14,7 @@
 
 /* Appends one line per node and epoch, header and assumptions. Failures show in to->err. */
 void mrd_clock_text(const mrd_align *const *tables, size_t n, mrd_buf *to);
-/* The sentence that goes with every result, without a line end. */
+/* The message that goes with every result, without a line end. */
 void mrd_clock_assumptions(const mrd_align *align, mrd_buf *to);
 /*
  * Appends the SVG of one node; probes may be NULL with n 0. Errors: EMPTY for a table without bins,

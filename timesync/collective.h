@@ -19,7 +19,7 @@
  * clock that is stepped away and back between two collectives.
  *
  * Matching is by group, operation, size and order of each process's own sequence (by sequence
- * number where all observations of a group carry one). It is refused, with a sentence, where
+ * number where all observations of a group carry one). It is refused, with a message, where
  * sequences differ, where one fits another at several places, and behind a gap.
  *
  * Units    int64 ns; drift in ppb.      Sign  offset = session - local.

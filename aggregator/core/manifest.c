@@ -78,7 +78,7 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
     mrd_json_set(o, "boot_id", mrd_json_new_str(p->boot_id));
     mrd_json_set(o, "state", mrd_json_new_str(mrd_part_state_text(p->state)));
     if (p->message[0] != '\0')
-        mrd_json_set(o, "sentence", mrd_json_new_str(p->message));
+        mrd_json_set(o, "message", mrd_json_new_str(p->message));
     if (p->err != MRD_OK)
         mrd_json_set(o, "err", mrd_json_new_count(p->err));
     mrd_json_set(o, "simulated", mrd_json_new_bool(p->simulated));
@@ -139,7 +139,7 @@ clocks_json(const mrd_session *s)
     if (v->timeline != NULL)
         mrd_json_set(o, "timeline", mrd_json_copy(v->timeline));
     if (v->message[0] != '\0')
-        mrd_json_set(o, "sentence", mrd_json_new_str(v->message));
+        mrd_json_set(o, "message", mrd_json_new_str(v->message));
     return o;
 }
 
@@ -154,7 +154,7 @@ put_unacknowledged(const mrd_session *s, size_t trigger, mrd_json *o)
             mrd_json_append(a, mrd_json_new_str(s->parts[i]->instance_id));
     }
     if (mrd_json_size(a) > 0)
-        mrd_json_set(o, "unheard", a);
+        mrd_json_set(o, "unacknowledged", a);
     else
         mrd_json_free(a);
 }
@@ -219,7 +219,7 @@ job_json(const mrd_merge_job *job)
     mrd_json_set(o, "events", mrd_json_new_count(job->events));
     mrd_json_set(o, "total", mrd_json_new_count(job->total));
     if (job->state == MRD_MERGE_FAILED)
-        mrd_json_set(o, "sentence", mrd_json_new_str(job->message));
+        mrd_json_set(o, "message", mrd_json_new_str(job->message));
     return o;
 }
 
@@ -238,7 +238,7 @@ put_request(const mrd_session *s, mrd_json *o)
                      mrd_json_new_int(strtoll(s->counter_period, NULL, 10)));
     }
     mrd_json_set(o, "auto_merge", mrd_json_new_bool(s->auto_merge));
-    mrd_json_set(o, "stop_wanted", mrd_json_new_bool(s->stop_requested));
+    mrd_json_set(o, "stop_requested", mrd_json_new_bool(s->stop_requested));
 }
 
 /* Sums over the parts, and the parts. */
@@ -289,7 +289,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
     mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
     if (s->message[0] != '\0')
-        mrd_json_set(o, "sentence", mrd_json_new_str(s->message));
+        mrd_json_set(o, "message", mrd_json_new_str(s->message));
     if (mrd_session_is_empty(s, empty))
         mrd_json_set(o, "empty", mrd_json_new_str(empty));
     mrd_json_set(o, "require", mrd_json_new_str(s->require));
@@ -301,7 +301,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     mrd_json_put_instant(o, "store_full", s->full.ns);
     mrd_json_put_instant(o, "store_room", s->room.ns);
     if (x->store_message != NULL && mrd_session_is_open(s))
-        mrd_json_set(o, "store_sentence", mrd_json_new_str(x->store_message));
+        mrd_json_set(o, "store_message", mrd_json_new_str(x->store_message));
     put_request(s, o);
     put_parts(s, x->now, o);
     mrd_json_set(o, "clocks", clocks_json(s));

@@ -45,7 +45,7 @@ static void
 part_fill(mrd_part *p, const mrd_json *o)
 {
     p->state = mrd_part_state_of(mrd_json_str(o, "state", "lost"));
-    mrd_text_set(p->message, sizeof(p->message), mrd_json_str(o, "sentence", ""));
+    mrd_text_set(p->message, sizeof(p->message), mrd_json_str(o, "message", ""));
     p->err = (mrd_err) mrd_json_int(o, "err", MRD_OK);
     p->started.ns = mrd_time_checked(mrd_json_int(o, "started_local_ns", 0));
     p->stopped.ns = mrd_time_checked(mrd_json_int(o, "stopped_local_ns", 0));
@@ -192,7 +192,7 @@ static void
 acknowledged_load(mrd_session *s, const mrd_json *list)
 {
     for (size_t i = 0; i < s->n_triggers; i++) {
-        const mrd_json *without = mrd_json_get(mrd_json_at(list, i), "unheard");
+        const mrd_json *without = mrd_json_get(mrd_json_at(list, i), "unacknowledged");
         unsigned acknowledged = s->triggers[i].acknowledged;
 
         for (size_t k = 0; k < s->n_parts; k++) {
@@ -227,7 +227,7 @@ verdict_load(mrd_session *s, const mrd_json *o)
     for (size_t i = 0; v->timeline != NULL && i < mrd_json_size(v->timeline); i++)
         v->link_violations +=
             (uint64_t) mrd_json_int(mrd_json_at(v->timeline, i), "contradicting", 0);
-    mrd_text_set(v->message, sizeof(v->message), mrd_json_str(o, "sentence", ""));
+    mrd_text_set(v->message, sizeof(v->message), mrd_json_str(o, "message", ""));
 }
 
 static void
@@ -246,7 +246,7 @@ request_load(mrd_session *s, const mrd_json *o)
     s->recorder_dur = mrd_time_checked(mrd_json_int(o, "recorder_ns", 0));
     s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);
     s->auto_merge = mrd_json_bool(o, "auto_merge", true);
-    s->stop_requested = mrd_json_bool(o, "stop_wanted", false);
+    s->stop_requested = mrd_json_bool(o, "stop_requested", false);
 }
 
 /* A start that was accepted is carried out, once the agents had time to connect again; unless it
@@ -284,7 +284,7 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
         return mrd_why_set(why, MRD_VERSION, 0, "session %s has manifest version %lld", s->text,
                            (long long) mrd_json_int(o, "version", 0));
     request_load(s, o);
-    mrd_text_set(s->message, sizeof(s->message), mrd_json_str(o, "sentence", ""));
+    mrd_text_set(s->message, sizeof(s->message), mrd_json_str(o, "message", ""));
     s->state = mrd_session_state_of(mrd_json_str(o, "state", "failed"));
     s->created.ns = mrd_time_checked(mrd_json_int(o, "created_ns", 0));
     mrd_text_set(s->timeline, sizeof(s->timeline), mrd_json_str(o, "timeline", ""));

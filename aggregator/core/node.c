@@ -201,7 +201,7 @@ mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
     mrd_json_set(o, "release", mrd_json_new_str(n->release));
     mrd_json_set(o, "connected", mrd_json_new_bool(mrd_node_is_alive(n, now, l)));
     mrd_json_set(o, "state", mrd_json_new_str(mrd_node_state(n, now, l)));
-    mrd_json_set(o, "heard", mrd_json_new_bool(n->reported));
+    mrd_json_set(o, "reported", mrd_json_new_bool(n->reported));
     mrd_json_set(o, "simulated", mrd_json_new_bool(n->simulated));
     mrd_json_put_instant(o, "seen", n->seen_wall.ns);
     mrd_json_set(o, "rings", mrd_json_new_int(n->rings));

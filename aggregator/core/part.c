@@ -292,7 +292,7 @@ mrd_part_stored(mrd_part *p, const mrd_frame *f)
 
 /* ---- Heartbeats ---- */
 
-/* What a run of the agent held when it was last heard of is gone when the next one counts anew. */
+/* What a run of the agent held when it was last seen is gone when the next one counts anew. */
 void
 mrd_part_count(mrd_part *p, const Mrd__Counters *c)
 {
@@ -333,8 +333,8 @@ take_profiles(mrd_part *p, const Mrd__SessionStatus *st)
             mrd_json_set(o, "lnc_idx", mrd_json_new_int(d->nc_idx));
         mrd_json_set(o, "state", mrd_json_new_str(d->state));
         mrd_json_set(o, "written", mrd_json_new_int(d->count));
-        if (*d->sentence != '\0')
-            mrd_json_set(o, "sentence", mrd_json_new_str(d->sentence));
+        if (*d->message != '\0')
+            mrd_json_set(o, "message", mrd_json_new_str(d->message));
         mrd_json_append(list, o);
     }
     mrd_json_free(p->device_profiles);
@@ -364,7 +364,7 @@ take_phase(mrd_part *p, const Mrd__SessionStatus *st)
     case MRD__NODE_PHASE__NODE_REFUSED:
         p->state = MRD_PART_REFUSED;
         p->err = (mrd_err) st->err;
-        mrd_text_set(p->message, sizeof(p->message), st->sentence);
+        mrd_text_set(p->message, sizeof(p->message), st->message);
         break;
     default:
         break;

@@ -37,7 +37,7 @@ mark_missing(mrd_core *c, mrd_session *s, const mrd_node *n)
                      "no agent of this name has connected (meridian nodes)");
     else
         snprintf(p->message, sizeof(p->message),
-                 "not connected when the session began, last heard of %s before",
+                 "not connected when the session began, last seen %s before",
                  mrd_dur_text(ago < 0 ? 0 : ago / MRD_MS * MRD_MS, text));
 }
 
@@ -98,7 +98,7 @@ add_names(const mrd_session *s, mrd_part_state state, const char *what, mrd_buf 
 
     for (size_t i = 0; i < s->n_parts; i++) {
         const mrd_part *p = s->parts[i];
-        const char *since = strstr(p->message, "last heard of");
+        const char *since = strstr(p->message, "last seen");
 
         if (p->state == state && n++ < NAMED_MAX)
             mrd_buf_fmt(to, "%s%s%s: %.120s", to->len == 0 ? "" : "; ", p->instance_id, what,

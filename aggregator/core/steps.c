@@ -206,11 +206,12 @@ give_up(mrd_core *c, mrd_session *s, mrd_part *p)
     const mrd_node *n = mrd_nodes_by_id(&c->nodes, p->instance_id);
 
     p->state = MRD_PART_LOST;
-    if (n != NULL) /* else it was forgotten, which noted it */
+    if (n != NULL) /* else it was forgotten, and that time is known */
         p->lost = n->seen_wall;
-    snprintf(p->message, sizeof(p->message), "%s before everything had arrived",
-             n != NULL && mrd_core_is_alive(c, n) ? "still shipping when the time to flush was over"
-                                                  : "not heard of any more");
+    snprintf(p->message, sizeof(p->message), "%s",
+             n != NULL && mrd_core_is_alive(c, n)
+                 ? "the agent was still sending when the time to flush was over"
+                 : "the agent was not seen any more before all of its data had arrived");
     mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-NODE-LOST",
                     "Node given up: session=%s node=%s reason=%s", s->text, p->instance_id,
                     p->message);

@@ -107,7 +107,7 @@ take_answer(mrd_core *c, mrd_session *s, const mrd_survey *v, const mrd_node *n,
 
         p->state = refused ? MRD_PART_REFUSED : MRD_PART_ARMED;
         p->err = (mrd_err) r->err;
-        mrd_text_set(p->message, sizeof(p->message), r->sentence);
+        mrd_text_set(p->message, sizeof(p->message), r->message);
         mrd_clock_quality_take(&p->clock, r->clock);
     }
     if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && r->err == 0)

@@ -9,11 +9,15 @@ const PATIENCE_MS = 60000;
 function ready(win) {
   return new Promise((resolve, reject) => {
     const started = Date.now();
-    const stop = () => { clearInterval(timer); removeEventListener("message", heard); };
-    const heard = (ev) => {
-      if (ev.source !== win || ev.origin !== ORIGIN || ev.data !== "PONG") return;
-      stop();
-      resolve();
+    const stop = () => {
+        clearInterval(timer);
+        removeEventListener("message", received);
+    };
+    const received = (ev) => {
+        if (ev.source !== win || ev.origin !== ORIGIN || ev.data !== "PONG")
+            return;
+        stop();
+        resolve();
     };
     const timer = setInterval(() => {
       if (win.closed || Date.now() - started > PATIENCE_MS) {
@@ -23,7 +27,7 @@ function ready(win) {
         win.postMessage("PING", ORIGIN);
       }
     }, 100);
-    addEventListener("message", heard);
+    addEventListener("message", received);
   });
 }
 

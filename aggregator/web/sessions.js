@@ -61,7 +61,7 @@ function showSession(s) {
   put(row.state, s.state, tone(s.state));
   row.progress.hidden = s.progress === undefined;
   if (s.progress !== undefined) row.progress.value = s.progress;
-  c[2].title = s.sentence;
+  c[2].title = s.message;
   put(c[3], s.created.replace("T", " ").replace(/(\.\d+)?Z$/, ""));
   put(c[4], count(s.nodes));
   put(c[5], count(s.events));

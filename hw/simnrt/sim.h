@@ -37,7 +37,7 @@ typedef struct {
     mrd_simclock clock;
 } sim_settings;
 
-/* Reads and checks all SIMNRT_* variables; one sentence on stderr and NRT_INVALID for the first
+/* Reads and checks all SIMNRT_* variables; one message on stderr and NRT_INVALID for the first
  * that is wrong or unknown. */
 NRT_STATUS sim_env_read(sim_settings *ret_set);
 /* A variable of the real runtime: absent or empty gives `otherwise`. */

@@ -32,13 +32,13 @@ control(mrd_agent *a, Mrd__ControlType type, bool recorder, Mrd__NodePhase want)
 {
     Mrd__Control c = MRD__CONTROL__INIT;
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
-    char sentence[MRD_WHY_MAX], name[] = "test";
+    char message[MRD_WHY_MAX], name[] = "test";
 
     c.type = type;
     c.session = SESSION;
     c.name = name;
     c.mode = recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK_INT(reply.err, MRD_OK);
     CHECK_INT(reply.phase, want);
 }
@@ -321,7 +321,7 @@ TEST(sessions_take_what_they_select)
     Mrd__Control c = MRD__CONTROL__INIT;
     Mrd__Selection sel = MRD__SELECTION__INIT;
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
-    char sentence[MRD_WHY_MAX], text[] = "s", wanted[] = "work", other[] = "i-other";
+    char message[MRD_WHY_MAX], text[] = "s", wanted[] = "work", other[] = "i-other";
     char *types[] = { wanted }, *instances[] = { other };
     mrd_agent *a;
     maker *m;
@@ -336,20 +336,20 @@ TEST(sessions_take_what_they_select)
     c.select = &sel;
     sel.instances = instances;
     sel.n_instances = 1;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK(!reply.selected && reply.phase == MRD__NODE_PHASE__NODE_IDLE);
     sel.n_instances = 0;
     sel.types = types;
     sel.n_types = 1;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK(reply.selected && reply.phase == MRD__NODE_PHASE__NODE_ARMED);
     c.type = MRD__CONTROL_TYPE__CONTROL_GO;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_RECORDING);
     c.session = 2;
     c.select = NULL;
     c.at_wall_ns = mrd_wall_now().ns + 3600 * MRD_SEC; /* an hour ahead: not yet */
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 16);
     name = make_text(m, "work");
     idle = make_text(m, "idle");
@@ -365,7 +365,7 @@ TEST(sessions_take_what_they_select)
     CHECK_INT(counts.dropped[MRD_DROP_UNSENT], 50);
     c.type = MRD__CONTROL_TYPE__CONTROL_CANCEL;
     c.session = 1;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK_INT(mrd_record_sessions(mrd_agent_borrow_record(a)), 1);
     check_equation("selection", a);
     mrd_agent_close(a);
@@ -580,9 +580,9 @@ TEST(a_session_has_counters_of_its_own)
     Mrd__Control c = MRD__CONTROL__INIT;
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
     Mrd__Label labels[2], *list[2] = { &labels[0], &labels[1] };
-    char sentence[MRD_WHY_MAX], name[] = "s", key[] = "counter", wrong[] = "fake0.core1.pover",
-                                right[] = "fake*.power", period[] = "counter_period",
-                                often[] = "2000000", path[600];
+    char message[MRD_WHY_MAX], name[] = "s", key[] = "counter", wrong[] = "fake0.core1.pover",
+                               right[] = "fake*.power", period[] = "counter_period",
+                               often[] = "2000000", path[600];
     mrd_record_status mine, other;
     mrd_agent *a;
 
@@ -605,19 +605,19 @@ TEST(a_session_has_counters_of_its_own)
     c.name = name;
     c.options = list;
     c.n_options = 2;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_REFUSED);
     CHECK_INT(reply.err, MRD_NOTFOUND);
-    CHECK(strstr(sentence, wrong) != NULL && strstr(sentence, "fake0.core1.power") != NULL);
+    CHECK(strstr(message, wrong) != NULL && strstr(message, "fake0.core1.power") != NULL);
     CHECK_INT(mrd_record_sessions(mrd_agent_borrow_record(a)), 0);
     labels[0].value = right;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_ARMED);
     c.type = MRD__CONTROL_TYPE__CONTROL_GO;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     c.session = SESSION + 1; /* one without */
     c.n_options = 0;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     for (int i = 0; i < 60000 && g.events < 5; i++)
         mrd_agent_step(a, 1);
     CHECK(mrd_record_find(mrd_agent_borrow_record(a), SESSION, &mine) &&
@@ -633,7 +633,7 @@ TEST(a_session_has_counters_of_its_own)
     CHECK(g.events >= 10);
     c.type = MRD__CONTROL_TYPE__CONTROL_STOP;
     c.session = SESSION;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK(mrd_agent_drain(a, 20 * MRD_SEC));
     check_equation("stopped", a);
     mrd_agent_close(a);

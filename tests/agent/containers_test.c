@@ -10,12 +10,12 @@ typedef struct {
     uint64_t events;
     int64_t pid, container_pid, ts;
     uint64_t gone;
-} heard;
+} received;
 
 static mrd_err
 take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    heard *h = self;
+    received *h = self;
 
     (void) clock;
     h->events++;
@@ -28,7 +28,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
 static void
 process_event(void *self, mrd_drain_process *process)
 {
-    ((heard *) self)->gone += process->gone;
+    ((received *) self)->gone += process->gone;
 }
 
 /* The container's first process: pid 1 of its namespace, a /dev/shm of its own, one ring. */
@@ -81,7 +81,7 @@ start_container(int *ret_go)
 
 TEST(rings_of_a_container_are_found_with_its_host_pid)
 {
-    heard h = { 0 };
+    received h = { 0 };
     int go, outer = start_container(&go);
     mrd_drain_options o = { .instance_id = "i",
                                .ring_dir = test_tmp(),
@@ -113,7 +113,7 @@ TEST(rings_of_a_container_are_found_with_its_host_pid)
 
 TEST(without_the_switch_containers_are_left_alone)
 {
-    heard h = { 0 };
+    received h = { 0 };
     int go, outer = start_container(&go);
     mrd_drain_options o = {
         .instance_id = "i", .ring_dir = test_tmp(), .only_uid = -1, .event = take, .self = &h

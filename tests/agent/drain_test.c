@@ -16,12 +16,12 @@ typedef struct {
     uint32_t last_args;
     mrd_err answer;
     bool json; /* wall clock times are expected */
-} heard;
+} received;
 
 static mrd_err
 take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    heard *h = self;
+    received *h = self;
     const mrd_track *t = mrd_catalog_borrow_track(process->catalog, ev->track);
 
     CHECK(clock == MRD_DRAIN_RAW || (h->json && clock == MRD_DRAIN_REALTIME));
@@ -56,14 +56,14 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
 static void
 process_event(void *self, mrd_drain_process *process)
 {
-    heard *h = self;
+    received *h = self;
 
     h->gone += process->gone;
     h->seen += !process->gone;
 }
 
 static mrd_drain *
-open_drain(heard *h, bool hold)
+open_drain(received *h, bool hold)
 {
     mrd_drain_options o = { .instance_id = "i-test",
                             .ring_dir = test_tmp(),
@@ -115,7 +115,7 @@ step_all(mrd_drain *p)
 
 TEST(records_become_events)
 {
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p = open_drain(&h, false);
     maker *m = my_ring(7, 1 << 16);
     uint32_t name = make_text(m, "forward"), key = make_text(m, "step"),
@@ -178,7 +178,7 @@ TEST(records_become_events)
 
 TEST(ends_find_their_starts_across_rings)
 {
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p = open_drain(&h, false);
     maker *a = my_ring(1, 1 << 16), *b = my_ring(2, 1 << 16);
     uint32_t name = make_text(a, "task"), key = make_text(b, "result");
@@ -224,7 +224,7 @@ TEST(ends_find_their_starts_across_rings)
 /* A process that floods does not keep the others waiting. */
 TEST(draining_is_fair)
 {
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p = open_drain(&h, false);
     maker *flood = my_ring(1, 1 << 21), *calm[4];
     uint32_t name = make_text(flood, "x"), calm_name[4];
@@ -258,7 +258,7 @@ TEST(draining_is_fair)
 /* begun = events + dropped + held, against what the writers know. */
 TEST(losses_are_counted_to_the_event)
 {
-    heard h = { 0 };
+    received h = { 0 };
     uint64_t start;
     int pid = make_dead_pid(&start), rings = 8;
     maker *m[8];
@@ -294,7 +294,7 @@ TEST(losses_are_counted_to_the_event)
 
 TEST(what_the_receiver_refuses_is_counted)
 {
-    heard h = { .answer = MRD_NOMEM };
+    received h = { .answer = MRD_NOMEM };
     mrd_drain *p = open_drain(&h, false);
     maker *m = my_ring(1, 1 << 16);
     uint32_t name = make_text(m, "s");
@@ -312,7 +312,7 @@ TEST(what_the_receiver_refuses_is_counted)
 /* With hold, a reader that dies before release leaves everything to its successor. */
 TEST(a_successor_reads_what_was_not_released)
 {
-    heard h = { 0 }, h2 = { 0 };
+    received h = { 0 }, h2 = { 0 };
     mrd_drain *p = open_drain(&h, true), *p2;
     maker *m = my_ring(1, 1 << 16);
     uint32_t name = make_text(m, "s");
@@ -339,7 +339,7 @@ TEST(a_successor_reads_what_was_not_released)
 
 TEST(a_dead_ring_stays_until_it_is_released)
 {
-    heard h = { 0 };
+    received h = { 0 };
     uint64_t start;
     int pid = make_dead_pid(&start);
     maker *m = make_ring(test_tmp(), pid, start, 1, 1 << 16);
@@ -358,7 +358,7 @@ TEST(a_dead_ring_stays_until_it_is_released)
 
 TEST(hostile_rings_are_retired_and_the_others_go_on)
 {
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p = open_drain(&h, false);
     maker *good = my_ring(1, 1 << 16), *bad[5];
     uint32_t name = make_text(good, "s");
@@ -402,7 +402,7 @@ TEST(hostile_rings_are_retired_and_the_others_go_on)
 
 TEST(a_ring_that_names_somebody_else_is_refused)
 {
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p = open_drain(&h, false);
     mrd_drain_tally c;
     maker *m;
@@ -424,7 +424,7 @@ TEST(a_ring_that_names_somebody_else_is_refused)
 /* Many short processes: nothing of them stays behind. */
 TEST(processes_come_and_go)
 {
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p = open_drain(&h, false);
     uint64_t written = 0;
     mrd_drain_tally c;
@@ -454,7 +454,7 @@ TEST(processes_come_and_go)
 
 TEST(clocks_are_related_by_cross_reads)
 {
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p = open_drain(&h, false);
     int64_t wall = mrd_wall_now().ns, raw = mrd_local_now().ns;
 
@@ -480,7 +480,7 @@ blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t piece, b
 /* Runtime JSON in pieces, a pair that spans two documents, and a document that is cut. */
 TEST(runtime_json_is_paired_across_documents)
 {
-    heard h = { .json = true };
+    received h = { .json = true };
     mrd_drain *p = open_drain(&h, false);
     maker *m = my_ring(1, 1 << 16);
     uint32_t name = make_text(m, "systrace");

@@ -34,15 +34,15 @@ send_frame(void *self, uint64_t tag, mrd_bytes frame)
 }
 
 static void
-settled(void *self, const char *path, const char *sha256, const char *sentence)
+settled(void *self, const char *path, const char *sha256, const char *message)
 {
     world *w = self;
 
     (void) path;
     (void) sha256;
-    w->settled += *sentence == '\0';
-    w->failed += *sentence != '\0';
-    snprintf(w->last, sizeof(w->last), "%s", sentence);
+    w->settled += *message == '\0';
+    w->failed += *message != '\0';
+    snprintf(w->last, sizeof(w->last), "%s", message);
 }
 
 static world *

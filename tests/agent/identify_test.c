@@ -14,12 +14,12 @@ typedef struct {
     mrd_drain *p;
     int64_t pid, container_pid;
     uint64_t events;
-} heard;
+} received;
 
 static mrd_err
 take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    heard *to = self;
+    received *to = self;
 
     (void) clock;
     (void) ev;
@@ -29,7 +29,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     return MRD_OK;
 }
 
-static heard h;
+static received h;
 
 static void
 open_drain(void)
@@ -38,7 +38,7 @@ open_drain(void)
         .instance_id = "i-test", .ring_dir = test_tmp(), .only_uid = -1, .event = take, .self = &h
     };
 
-    h = (heard){ 0 };
+    h = (received){ 0 };
     CHECK_ERR("open", mrd_drain_open(&o, &h.p, NULL), MRD_OK);
 }
 

@@ -12,12 +12,12 @@
 typedef struct {
     uint64_t hostile, honest;
     int64_t honest_pid;
-} heard;
+} received;
 
 static mrd_err
 take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    heard *h = self;
+    received *h = self;
 
     (void) clock;
     if (ev->kind == MRD_SPAN)
@@ -26,7 +26,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
 }
 
 static mrd_drain *
-open_drain(heard *h)
+open_drain(received *h)
 {
     mrd_drain_options o = {
         .instance_id = "i", .ring_dir = test_tmp(), .only_uid = -1, .event = take, .self = h
@@ -110,7 +110,7 @@ TEST(thousands_of_rings_of_a_user_do_not_hold_up_a_turn)
 {
     int pid = hostile_process(), n = 8000;
     size_t files = open_files(65536);
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p = open_drain(&h);
     int64_t worst = 0, end = mrd_local_now().ns + 60 * MRD_SEC;
     uint64_t told = 0;
@@ -138,7 +138,7 @@ TEST(thousands_of_rings_of_a_user_do_not_hold_up_a_turn)
 
 TEST(tens_of_thousands_of_empty_files_do_not_hold_up_a_turn)
 {
-    heard h = { 0 };
+    received h = { 0 };
     int64_t worst = 0, end = mrd_local_now().ns + 60 * MRD_SEC;
     int n = 60000;
     mrd_drain *p;
@@ -172,7 +172,7 @@ TEST(tens_of_thousands_of_empty_files_do_not_hold_up_a_turn)
 TEST(a_user_leaves_open_files_for_the_others)
 {
     int pid = hostile_process();
-    heard h = { 0 };
+    received h = { 0 };
     mrd_drain *p;
     int64_t worst = 0, end = mrd_local_now().ns + 20 * MRD_SEC;
     mrd_drain_tally counts;

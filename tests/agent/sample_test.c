@@ -16,12 +16,12 @@ typedef struct {
     double last_load;
     int64_t last_runs;
     mrd_err answer;
-} heard;
+} received;
 
 static mrd_err
 take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    heard *h = self;
+    received *h = self;
     const mrd_track *t = mrd_catalog_borrow_track(process->catalog, ev->track);
     mrd_str name = mrd_catalog_text(process->catalog, t->name);
 
@@ -46,7 +46,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
 }
 
 static mrd_sample *
-open_sample(heard *h, mrd_hw **ret_hw, mrd_dur_ns period)
+open_sample(received *h, mrd_hw **ret_hw, mrd_dur_ns period)
 {
     static const mrd_hw_backend *const backends[] = { &mrd_hw_backend_fake, &mrd_hw_backend_host };
     static const char *const patterns[] = { "fake*", "mem.used_bytes" };
@@ -66,7 +66,7 @@ open_sample(heard *h, mrd_hw **ret_hw, mrd_dur_ns period)
 
 TEST(values_that_change_are_given)
 {
-    heard h = { 0 };
+    received h = { 0 };
     mrd_hw *hw;
     mrd_sample *s = open_sample(&h, &hw, MRD_SEC);
     mrd_sample_stats st;
@@ -90,12 +90,12 @@ TEST(values_that_change_are_given)
                     now + 4 * MRD_SEC); /* the device hangs for 200 ms: within a tenth? no */
     mrd_sample_get_stats(s, &st);
     CHECK_INT(st.failed, 1);
-    CHECK(strstr(st.sentence, "fake") != NULL);
+    CHECK(strstr(st.message, "fake") != NULL);
     nanosleep(&(struct timespec){ 0, 250000000 }, NULL);
     mrd_sample_step(s, NULL, now + 5 * MRD_SEC);
     mrd_sample_get_stats(s, &st);
     CHECK_INT(st.failed, 1);
-    CHECK_TEXT(st.sentence, "");
+    CHECK_TEXT(st.message, "");
     h.answer = MRD_NOMEM;
     for (int i = 6; i < 30; i++)
         mrd_sample_step(s, NULL, now + i * MRD_SEC);

@@ -41,12 +41,12 @@ control(mrd_agent *a, Mrd__ControlType type)
 {
     Mrd__Control c = MRD__CONTROL__INIT;
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
-    char sentence[MRD_WHY_MAX], name[] = "test";
+    char message[MRD_WHY_MAX], name[] = "test";
 
     c.type = type;
     c.session = SESSION;
     c.name = name;
-    mrd_agent_control(a, &c, &reply, sentence);
+    mrd_agent_control(a, &c, &reply, message);
     CHECK_INT(reply.err, MRD_OK);
 }
 
@@ -274,11 +274,11 @@ no_process(void *self, mrd_drain_process *process)
 }
 
 static void
-count_settled(void *self, const char *path, uint64_t events, const char *sentence)
+count_settled(void *self, const char *path, uint64_t events, const char *message)
 {
     (void) path;
     (void) events;
-    (void) sentence;
+    (void) message;
     ((swapped *) self)->settled++;
 }
 

@@ -348,7 +348,7 @@ TEST(proving_a_large_artifact_holds_up_nobody)
     CHECK_INT(status(call("GET", "/readyz", "")), 200);
     r = exchange(&c, MRD_FRAME_OFFER, &offer); /* whose connection broke meanwhile */
     CHECK(r.u.want->err == MRD_AGAIN && r.u.want->retry_after_ms > 0);
-    CHECK(strstr(r.u.want->sentence, "being proven") != NULL);
+    CHECK(strstr(r.u.want->message, "being proven") != NULL);
     mrd_msg_free(&r);
     CHECK_INT(c.late, 0);
     mrd_aggregator_close(a);

@@ -35,9 +35,9 @@ typedef struct {
     _Atomic uint64_t begun, delivered, duplicates, refused, slowed, not_stored, hello_first, failed;
     _Atomic bool welcomed, turned_away, quit, deaf;
     _Atomic int phase;
-    _Atomic unsigned triggers, repeated; /* different ones; heard of again */
+    _Atomic unsigned triggers, repeated; /* different ones; received again */
     uint64_t trigger[16];                /* written before it is counted */
-    char sentence[256];
+    char message[256];
     /* its own */
     pthread_t thread;
     mrd_link *link;
@@ -188,7 +188,7 @@ fake_survey(fake_agent *a, const mrd_link_event *ev)
         r.phase =
             a->refuse != NULL ? MRD__NODE_PHASE__NODE_REFUSED : (Mrd__NodePhase) (int) a->phase;
         r.err = a->refuse != NULL ? MRD_STATE : 0;
-        r.sentence = why;
+        r.message = why;
         mrd_msg_pack(&f, &r, &wire, NULL);
         mrd_msg_free(&msg);
     }
@@ -216,7 +216,7 @@ fake_ack(fake_agent *a, uint64_t seq, const Mrd__Ack *ack)
         break;
     case MRD__ACK_STATUS__ACK_REFUSED:
         a->refused++;
-        snprintf(a->sentence, sizeof(a->sentence), "%s", ack->sentence);
+        snprintf(a->message, sizeof(a->message), "%s", ack->message);
         break;
     default:
         a->slowed += ack->status == MRD__ACK_STATUS__ACK_SLOW_DOWN;
@@ -241,7 +241,7 @@ fake_reply(fake_agent *a, const mrd_link_event *ev)
         for (size_t i = 0; i < msg.u.welcome->n_directives; i++)
             fake_obey(a, msg.u.welcome->directives[i]);
     } else if (msg.frame.type == MRD_FRAME_REFUSE) {
-        snprintf(a->sentence, sizeof(a->sentence), "%s", msg.u.refuse->sentence);
+        snprintf(a->message, sizeof(a->message), "%s", msg.u.refuse->message);
         a->turned_away = true;
     } else if (msg.frame.type == MRD_FRAME_ACK && ev->tag < FAKE_KEEP) {
         fake_ack(a, ev->tag, msg.u.ack);

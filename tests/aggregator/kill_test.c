@@ -396,7 +396,8 @@ TEST(tls_with_tokens)
     fake_start(&distrustful);
     WAIT_FOR(good.welcomed);
     WAIT_FOR(unauthenticated.turned_away);
-    CHECK(!unauthenticated.welcomed && strstr(unauthenticated.sentence, "a token that may not publish") != NULL);
+    CHECK(!unauthenticated.welcomed &&
+          strstr(unauthenticated.message, "a token that may not publish") != NULL);
     nap(300);
     CHECK(!distrustful.welcomed && !distrustful.turned_away);
     fake_end(&good);

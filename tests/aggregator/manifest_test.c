@@ -137,7 +137,7 @@ TEST(the_clocks_of_a_node)
     done(c, &store);
 }
 
-TEST(who_is_missing_and_what_was_heard)
+TEST(who_is_missing_and_what_was_acknowledged)
 {
     mrd_session_store store, after;
     mrd_core *c = recover(&store), *next;
@@ -172,6 +172,40 @@ TEST(who_is_missing_and_what_was_heard)
     CHECK_INT(t->parts[0]->counts.clock_lost, 3);
     done(next, &after);
     done(c, &store);
+}
+
+/* A manifest as the release before wrote it, whose members had other names (docs/http.md). */
+TEST(a_manifest_of_the_release_before)
+{
+    const char *source = getenv("MERIDIAN_SOURCE");
+    mrd_session_store store = { .dir = (char *) (uintptr_t) test_tmp(), .sync = MRD_SYNC_NONE };
+    mrd_session_store after;
+    char from[PATH_MAX],
+        *path = mrd_session_store_path(&store, "20261122-010726-a0fb", "session.json");
+    mrd_buf text = { 0 };
+    const mrd_session *s;
+    mrd_json *o = NULL;
+    mrd_core *c;
+
+    if (source == NULL)
+        SKIP("MERIDIAN_SOURCE is not set");
+    snprintf(from, sizeof(from), "%s/tests/fuzz/corpus/session/triggers", source);
+    REQUIRE(mrd_json_load(from, &o, NULL) == MRD_OK);
+    mrd_json_write(o, false, &text);
+    mrd_json_free(o);
+    c = recover(&after);
+    CHECK_ERR("save", mrd_session_store_write(&store, path, &text, NULL), MRD_OK);
+    done(c, &after);
+    c = recover(&after);
+    REQUIRE(c->n_sessions == 1 && c->sessions[0]->n_parts == 2);
+    s = c->sessions[0];
+    CHECK(s->stop_requested);
+    CHECK_TEXT(s->parts[0]->message, "not heard of any more before everything had arrived");
+    CHECK(!mrd_session_missed(s, s->parts[0], 0) && mrd_session_missed(s, s->parts[0], 1));
+    CHECK(!mrd_session_missed(s, s->parts[1], 0) && !mrd_session_missed(s, s->parts[1], 1));
+    done(c, &after);
+    mrd_buf_fini(&text);
+    free(path);
 }
 
 /* As many artifacts as a session may have: the manifest is larger than other documents may be. */

@@ -162,7 +162,7 @@ TEST(one_id_one_agent)
     WAIT_FOR(one.welcomed);
     fake_start(&two);
     WAIT_FOR(two.turned_away);
-    CHECK(!two.welcomed && strstr(two.sentence, "in use by another agent") != NULL);
+    CHECK(!two.welcomed && strstr(two.message, "in use by another agent") != NULL);
     fake_end(&one);
     fake_end(&two);
     {
@@ -185,7 +185,7 @@ TEST(require_all_and_refusals)
     static fake_agent good = { .id = "i-1", .events = 10, .batches = 3 }, bad = {
         .id = "i-2", .events = 10, .refuse = "the ring directory is not writable"
     };
-    char sentence[MRD_WHY_MAX];
+    char message[MRD_WHY_MAX];
     mrd_json *m;
     uint64_t id;
     bool over;
@@ -193,8 +193,8 @@ TEST(require_all_and_refusals)
     REQUIRE(a != NULL);
     id = start(a, "any", 0, false);
     WAIT_FOR(is_over(a, id));
-    mrd_aggregator_state(a, id, &over, sentence);
-    CHECK(strstr(sentence, "no node took part") != NULL);
+    mrd_aggregator_state(a, id, &over, message);
+    CHECK(strstr(message, "no node took part") != NULL);
     good.data_url = bad.data_url = "inproc://d";
     good.control_url = bad.control_url = "inproc://c";
     fake_start(&good);
@@ -203,12 +203,12 @@ TEST(require_all_and_refusals)
     nap(100);
     id = start(a, "all", 0, false);
     WAIT_FOR(is_over(a, id));
-    CHECK_TEXT(mrd_aggregator_state(a, id, &over, sentence), "failed");
-    CHECK(strstr(sentence, "1 of 2 nodes are ready and all are required: i-2: the ring "
-                           "directory") != NULL);
+    CHECK_TEXT(mrd_aggregator_state(a, id, &over, message), "failed");
+    CHECK(strstr(message, "1 of 2 nodes are ready and all are required: i-2: the ring "
+                          "directory") != NULL);
     id = start(a, "1", 300 * MRD_MS, false);
     WAIT_FOR(is_over(a, id));
-    CHECK_TEXT(mrd_aggregator_state(a, id, &over, sentence), "complete");
+    CHECK_TEXT(mrd_aggregator_state(a, id, &over, message), "complete");
     CHECK_INT(good.delivered, 30);
     m = manifest(a, id);
     CHECK_INT(mrd_json_size(mrd_json_get(m, "nodes")), 2);
@@ -217,7 +217,7 @@ TEST(require_all_and_refusals)
 
         if (strcmp(mrd_json_str(n, "instance_id", ""), "i-2") == 0) {
             CHECK_TEXT(mrd_json_str(n, "state", ""), "refused");
-            CHECK_TEXT(mrd_json_str(n, "sentence", ""), bad.refuse);
+            CHECK_TEXT(mrd_json_str(n, "message", ""), bad.refuse);
         }
     }
     mrd_json_free(m);
@@ -234,7 +234,7 @@ TEST(a_node_that_missed_the_question_is_asked_again)
         aggregator(test_tmp(), "inproc://d", "inproc://c", (mrd_aggregator_options){ 0 });
     static fake_agent agents[2] = { { .id = "i-1", .events = 10, .batches = 3 },
                                     { .id = "i-2", .events = 10, .batches = 3, .late_by = 1 } };
-    char sentence[MRD_WHY_MAX];
+    char message[MRD_WHY_MAX];
     uint64_t id;
     bool over;
 
@@ -242,7 +242,7 @@ TEST(a_node_that_missed_the_question_is_asked_again)
     start_agents(a, agents, 2);
     id = start(a, "all", 300 * MRD_MS, false);
     WAIT_FOR(is_over(a, id));
-    CHECK_TEXT(mrd_aggregator_state(a, id, &over, sentence), "complete");
+    CHECK_TEXT(mrd_aggregator_state(a, id, &over, message), "complete");
     CHECK_INT(agents[0].delivered, 30);
     CHECK_INT(agents[1].delivered, 30);
     check_equation(a, id, agents, 2);
@@ -328,7 +328,7 @@ TEST(missed_trigger)
     CHECK(mrd_json_size(mrd_json_get(m, "triggers")) >= 1);
     t = mrd_json_at(mrd_json_get(m, "triggers"), 0);
     CHECK_INT(mrd_json_int(t, "answered", -1), 2); /* also who was told again */
-    CHECK(mrd_json_get(t, "unheard") == NULL);
+    CHECK(mrd_json_get(t, "unacknowledged") == NULL);
     mrd_json_free(m);
     fake_end(&agents[0]);
     fake_end(&agents[1]);

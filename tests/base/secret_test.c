@@ -29,7 +29,7 @@ static const struct {
     size_t len;
     mode_t mode;
     mrd_err want;
-    const char *says; /* the token, or a part of the sentence */
+    const char *says; /* the token, or a part of the message */
 } rows[] = {
     { "plain", "secret-0123456789", 17, 0600, MRD_OK, "secret-0123456789" },
     { "with a line end", "secret-0123456789\r\n", 19, 0600, MRD_OK, "secret-0123456789" },

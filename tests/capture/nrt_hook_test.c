@@ -96,7 +96,7 @@ run(const char *prog, const char *mode, const char *capture, const char *dir, ch
 typedef struct {
     char *spans;   /* "|name[status]" each */
     char *texts;   /* of the system trace, one behind the other */
-    char *notices; /* "|sentence key=value ..." each */
+    char *notices; /* "|message key=value ..." each */
     char *models;
     size_t lost, rings;
 } recorded;

@@ -89,7 +89,7 @@ with Cluster(node_timeout="60s") as c:
     checks = doc["clocks"]
     check(checks["trusted"] and checks["violations"] == 0, f"nothing contradicts the clocks: {checks}")
     lives = checks.get("timeline", [])
-    equal([x["tied_by"] for x in lives], ["first", "nodes"], "how the lives are linked")
+    equal([x["linked_by"] for x in lives], ["first", "nodes"], "how the lives are linked")
     link = lives[-1] if lives else {}
     equal((link.get("clocks"), link.get("contradicting")), (2, 0), "clocks that link them")
     with open(c.path("store", "clock.json")) as f:

@@ -33,7 +33,7 @@ def lost_and_late():
         doc = json.loads(out)
         id = doc["id"]
         equal(part(doc, 2)["state"], "missing", "state")
-        check("not connected when the session began, last heard of " in part(doc, 2)["sentence"], f"why: {part(doc, 2)}")
+        check("not connected when the session began, last seen " in part(doc, 2)["message"], f"why: {part(doc, 2)}")
         check("node i-test2 is missing" in err, f"start says who is missing: {err}")
         text, err = c.run("status", id, want=3)
         check("missing" in text and "not connected when the session began" in text, f"status: {text}")
@@ -44,9 +44,9 @@ def lost_and_late():
         time.sleep(1.5)
         c.agent(2)
         until(lambda: part(c.session(id), 2).get("state") == "recording", "the missing node joins late")
-        equal(part(c.session(id), 2)["sentence"], "joined late", "sentence")
+        equal(part(c.session(id), 2)["message"], "joined late", "message")
 
-        # Lost: nothing of it is heard until the time to flush is over.
+        # Lost: nothing of it arrives until the time to flush is over.
         c.agents[1].kill()
         killed = time.time()
         time.sleep(2.5)
@@ -55,7 +55,7 @@ def lost_and_late():
         window = part(doc, 0)["window_ns"]
         equal([part(doc, i)["state"] for i in range(3)], ["flushed", "lost", "flushed"], "states")
         check(window - part(doc, 0)["covered_ns"] < 1e9, "a node that was there covers the window")
-        check(abs(part(doc, 1)["lost_ns"] / 1e9 - killed) < 60 and part(doc, 1)["sentence"] == "not heard of any more before everything had arrived", f"lost: {part(doc, 1)}")
+        check(abs(part(doc, 1)["lost_ns"] / 1e9 - killed) < 60 and part(doc, 1)["message"] == "the agent was not seen any more before all of its data had arrived", f"lost: {part(doc, 1)}")
         for i in (1, 2):
             check(0 < part(doc, i)["covered_ns"] < window - 1e9, f"node {i} covers {part(doc, i)['covered_ns']} of {window}")
             check(f"node i-test{i} covers " in err, f"stop says how much: {err}")
@@ -88,7 +88,7 @@ def lost_and_late():
 
 
 def known(c):
-    """What the list of nodes in the store says: {instance_id: when it was heard of}."""
+    """What the list of nodes in the store says: {instance_id: when it was seen}."""
     try:
         with open(c.path("store", "nodes.json")) as f:
             return {n["instance_id"]: n["seen_ns"] for n in json.load(f)["nodes"]}
@@ -116,7 +116,7 @@ def remembered():
         until(lambda: c.connected() == both, "one is gone")
         restart(both)
         node = c.nodes()["i-test2"]
-        equal((node["state"], node["connected"], node["heard"]), ("missing", False, False), "who did not come back")
+        equal((node["state"], node["connected"], node["reported"]), ("missing", False, False), "who did not come back")
         check(abs(node["seen_ns"] / 1e9 - killed) < 60, f"missing since: {node['seen']}")
         row = next(line for line in c.run("nodes", "--interval", "0")[0].splitlines() if line.startswith("i-test2"))
         check(row.split()[1] == "missing" and row.split()[-1] == node["seen"][:19], f"`meridian nodes`: {row}")
@@ -138,7 +138,7 @@ def remembered():
         c.agent(2)
         until(lambda: c.connected() == three, "who comes back is known again")
 
-        # A list that cannot be read costs the list; a long one is cut to those heard of last.
+        # A list that cannot be read costs the list; a long one is cut to those seen last.
         for i in range(3):
             c.agents[i].kill()
         c.daemon.end()
@@ -155,7 +155,7 @@ def remembered():
             json.dump({"version": 1, "nodes": [{"instance_id": id, "seen_ns": now - m * 60 * 10**9} for id, m in minutes.items()]}, f)
         c.aggregator(max_nodes=3)
         until(c.answers, "the aggregator answers")
-        equal(sorted(c.nodes()), ["i-1", "i-2", "i-4"], "the last three heard of within --node-forget")
+        equal(sorted(c.nodes()), ["i-1", "i-2", "i-4"], "the last three seen within --node-forget")
 
 
 def record(c, *options):
@@ -178,7 +178,7 @@ def refused():
         records(c, id, 1)
         late = c.agent(1)
         until(lambda: part(c.session(id), 1).get("state") == "refused", "the late node refuses")
-        check("fake0.core1.power" in part(c.session(id), 1)["sentence"], f"why: {part(c.session(id), 1)}")
+        check("fake0.core1.power" in part(c.session(id), 1)["message"], f"why: {part(c.session(id), 1)}")
         text, err = c.run("status", id, want=3)
         check("refused" in text and "fake0.core1.power" in err, f"status: {text} {err}")
         beats = c.metric("meridian_heartbeats_total")
@@ -210,7 +210,7 @@ def triggers():
         c.agents[1].p.send_signal(19)  # SIGSTOP: it cannot answer
         c.run("trigger", id, "--last", "1s")
         until(lambda: [t["answered"] for t in c.session(id)["triggers"]] == [1], "one node answered")
-        equal([t.get("unheard") for t in c.session(id)["triggers"]], [["i-test1"]], "who did not")
+        equal([t.get("unacknowledged") for t in c.session(id)["triggers"]], [["i-test1"]], "who did not")
         c.agents[1].p.send_signal(18)  # SIGCONT
         until(lambda: [t["answered"] for t in c.session(id)["triggers"]] == [2], "the other is told again and counts")
         c.agents[1].kill()
@@ -219,7 +219,7 @@ def triggers():
         c.daemon.kill()
         c.aggregator()
         until(lambda: c.connected() == ["i-test0"], "one agent is back")
-        equal([(t["answered"], t.get("unheard")) for t in c.session(id)["triggers"]], [(2, None), (1, ["i-test1"])], "after a restart")
+        equal([(t["answered"], t.get("unacknowledged")) for t in c.session(id)["triggers"]], [(2, None), (1, ["i-test1"])], "after a restart")
         out, err = c.run("stop", id, want=3)
         check("node i-test1 did not hear of trigger" in err, f"stop says so: {err}")
         check("1 nodes answered, 1 did not hear of it" in c.run("status", id, want=3)[0], "status says so")
@@ -253,7 +253,7 @@ def in_flight():
     env = {"MERIDIAN_SERVER": f"http://127.0.0.1:{server.server_address[1]}", "no_proxy": "127.0.0.1", "MERIDIAN_TOKEN_FILE": "", "MERIDIAN_CA_FILE": ""}
     run("start", env=env)
     check("2 batches on their way" in run("status", env=env)[0], "status tells what has not arrived yet")
-    node["state"], node["sentence"] = "refused", "it says no"
+    node["state"], node["message"] = "refused", "it says no"
     check("it says no" in run("start", want=3, env=env)[1], "what is really missing is said at the start")
     node["state"], doc["state"] = "flushed", "complete"
     check("2 batches missing" in run("status", want=3, env=env)[1], "at the end they are missing")

@@ -1,6 +1,6 @@
 """`meridian demo` without namespaces, as anybody may run it: what it prints about truth, bound, order and loss, its files, and what
 --keep serves over HTTPS with a token, all under the 1,024 descriptors of a login shell. A busy machine may be too late for a part; the demo
-says so in a sentence and exits with 3."""
+says so in a message and exits with 3."""
 import json
 import os
 import re

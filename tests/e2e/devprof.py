@@ -1,5 +1,5 @@
 """Device profiles that a session asks for: from the command line through aggregator, agent and libmeridian to the simulated runtime, and its
-files back as artifacts; every refusal is a sentence of that process in the manifest."""
+files back as artifacts; every refusal is a message of that process in the manifest."""
 import glob
 import os
 
@@ -20,8 +20,8 @@ def loop(c, i, name, runtime="simnrt", capture="all", **env):
 
 
 def profiles(c, id, pid=None):
-    """{core: (state, written, sentence)} of one process, core None for the process as a whole."""
-    return {p.get("lnc_idx"): (p["state"], p["written"], p.get("sentence", "")) for node in c.session(id).get("nodes", [])
+    """{core: (state, written, message)} of one process, core None for the process as a whole."""
+    return {p.get("lnc_idx"): (p["state"], p["written"], p.get("message", "")) for node in c.session(id).get("nodes", [])
             for p in node.get("device_profiles", []) if pid in (None, p["process_id"])}
 
 

@@ -57,7 +57,7 @@ def store_full():
             w.emit(20000)
             stored(c, id, w.all)
             disk.fill()
-            until(lambda: c.session(id).get("store_sentence"), "the manifest says that the disk is full")
+            until(lambda: c.session(id).get("store_message"), "the manifest says that the disk is full")
             text = c.run("status", id, want=None)[0]
             check("nothing is stored now" in text and "delete sessions or enlarge it" in text, f"status says what to do: {text}")
             w.emit(30000)

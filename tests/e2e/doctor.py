@@ -22,14 +22,14 @@ def cert(name):
 
 
 def doctor(*args, want=None, env=None):
-    """Findings by check: [(level, sentence, fix)]."""
+    """Findings by check: [(level, message, fix)]."""
     p = subprocess.run([os.path.join(BIN, "meridian"), "doctor", "--json", "--no-imds", *args], capture_output=True, text=True,
                        timeout=120, env=dict(QUIET, **(env or {})))
     if want is not None:
         equal(p.returncode, want, f"doctor {args}: exit status: {p.stderr}{p.stdout[-800:]}")
     found = {}
     for f in json.loads(p.stdout or '{"findings": []}')["findings"]:
-        found.setdefault(f["check"], []).append((f["level"], f["sentence"], f.get("fix", "")))
+        found.setdefault(f["check"], []).append((f["level"], f["message"], f.get("fix", "")))
     return found
 
 

@@ -35,7 +35,7 @@ with Cluster() as c:
         w.run(0.5)
     while time.monotonic() < end:
         time.sleep(0.1)
-    # They are heard while it floods, not only afterwards.
+    # Their batches arrive while it floods, not only afterwards.
     mark = [w.done for w in quiet]
     before = c.nodes()["i-test0"]["counters"]["delivered"]
     until(lambda: c.nodes()["i-test0"]["counters"]["delivered"] > before, "events arrive during the flood")

@@ -1,7 +1,7 @@
 """What `view` and `report` make of foreign Trace Event files, against an independent reading (tests/oracle/trace_event.py):
     foreign.py data FOLDER...       every real trace of these folders
     foreign.py generated N [SEED]   N generated files of every shape of the format, damage included
-    foreign.py sentences            what is said in words
+    foreign.py messages            what is said in words
     foreign.py importer N [SEED]    well-formed generated files against trace_processor's own import of the same JSON
 Compared are spans, instants, counters, arrows and what was dropped, and for each device where its time went."""
 import collections
@@ -253,7 +253,7 @@ def generated(n, seed):
     print(f"{agreed} of {n} generated files agree")
 
 
-def sentences():
+def messages():
     """What is said in words of files that are not what they seem."""
     folder = tmp()
 
@@ -360,8 +360,8 @@ if __name__ == "__main__":
     mode, words = sys.argv[1], sys.argv[2:]
     if mode == "data":
         real(words)
-    elif mode == "sentences":
-        sentences()
+    elif mode == "messages":
+        messages()
     else:
         (generated if mode == "generated" else importer)(int(words[0]), int(words[1]) if len(words) > 1 else 20261122)
     finish()

@@ -134,7 +134,7 @@ def free_port(kind=socket.SOCK_STREAM, host="127.0.0.1"):
         return s.getsockname()[1]
 
 
-def until(what, sentence, seconds=60):
+def until(what, message, seconds=60):
     """Waits for a condition; its value, or a noted failure and None."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -142,7 +142,7 @@ def until(what, sentence, seconds=60):
         if value:
             return value
         time.sleep(0.05)
-    check(False, f"after {seconds} s still not: {sentence}")
+    check(False, f"after {seconds} s still not: {message}")
     return None
 
 
@@ -347,7 +347,7 @@ class Cluster:
         """The id of a new session that records."""
         out, err = self.run("start", "--json", *options, want=None)
         doc = json.loads(out) if out else {}
-        check(doc.get("state") == "recording", f"start {options}: {doc.get('sentence')} {err}")
+        check(doc.get("state") == "recording", f"start {options}: {doc.get('message')} {err}")
         return doc.get("id", "")
 
     def metric(self, name):

@@ -97,7 +97,7 @@ class Proxied(Cluster):
     def records(self):
         """A session of the agent, which answered itself: it did not have to be told by its heartbeat."""
         id = self.start("--require", "all")
-        equal([p.get("sentence") for p in self.session(id)["nodes"]], [None], "it did not join late")
+        equal([p.get("message") for p in self.session(id)["nodes"]], [None], "it did not join late")
         self.stop(id)
 
 

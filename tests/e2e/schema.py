@@ -55,7 +55,7 @@ def object_errors(doc, schema, value, at):
 
 
 def errors(doc, schema, value, at="$"):
-    """What is wrong with a value: sentences with its place."""
+    """What is wrong with a value: messages with its place."""
     schema = resolve(doc, schema)
     unknown = set(schema) - ANNOTATIONS - {"type", "format", "enum", "pattern", "maxLength", "minimum", "maximum", "required", "properties",
                                            "additionalProperties", "items", "oneOf"}

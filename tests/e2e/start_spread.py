@@ -14,7 +14,7 @@ from lib import BUILD, Cluster, check, equal, finish, need_daemons, skip, until
 NODES = int(os.environ.get("START_SPREAD_NODES", "8"))
 SHIM = os.path.join(BUILD, "lib", "libmrd_clockshim.so")
 MS, SEC = 10**6, 10**9
-LATE = 20 * MS  # no clock is so far beyond its bound: the node heard of the start too late
+LATE = 20 * MS  # no clock is so far beyond its bound: the node received the start too late
 EDGE = 20 * MS  # what is so near to an end of the window may be in or out
 
 

@@ -57,7 +57,7 @@ ack(fake_aggregator *g, Mrd__AckStatus status, uint32_t retry_ms)
     char none[] = "as the test wants";
 
     m.status = status;
-    m.sentence = none;
+    m.message = none;
     m.retry_after_ms = retry_ms;
     answer(g, MRD_FRAME_ACK, &m);
 }

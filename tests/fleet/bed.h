@@ -38,7 +38,7 @@ mrd_json *bed_manifest(bed *b);
 bool bed_state_is(bed *b, const char *want); /* of the session */
 bool bed_state_becomes(bed *b, const char *want);
 /* A session of so many agents, begun again until they are ready. ("all" would be those that are
- * heard of at that moment, which on a busy machine may be fewer.) */
+ * seen at that moment, which on a busy machine may be fewer.) */
 bool bed_start(bed *b, unsigned agents);
 bool bed_stop(bed *b);
 /* One line about both ends. */

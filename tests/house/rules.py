@@ -13,8 +13,8 @@ FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggr
 breaches = []
 
 
-def breach(place, sentence):
-    breaches.append(f"{place}: {sentence}")
+def breach(place, message):
+    breaches.append(f"{place}: {message}")
 
 
 def read(path):

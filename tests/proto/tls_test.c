@@ -176,7 +176,7 @@ static const struct {
     const char *server_scheme, *server_cert;
     bool ask; /* for a certificate of the agent */
     const char *link_scheme, *trust, *link_dir, *link_cert, *server_name;
-    const char *link_says, *server_says; /* part of the sentence; both NULL: they connect */
+    const char *link_says, *server_says; /* part of the message; both NULL: they connect */
 } rows[] = {
     { "server proven", "tls+tcp", "server", false, "tls+tcp", "ours", NULL, NULL, "localhost", NULL,
       NULL },
@@ -215,7 +215,7 @@ static const struct {
       "somebody speaks no TLS to this address: agents need tls+tcp://" },
 };
 
-/* The sentence, or the one that is left when the socket's end overtook the alert that says why. */
+/* The message, or the one that is left when the socket's end overtook the alert that says why. */
 static bool
 says(const char *said, const char *wanted)
 {

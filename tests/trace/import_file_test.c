@@ -15,7 +15,7 @@ static const struct {
     const char *name, *file, *text;
     mrd_input_state state;
     uint64_t events;
-    const char *format, *error; /* error: a part of the sentence */
+    const char *format, *error; /* error: a part of the message */
 } rows[] = {
     { "good", "a.json", CHROME "]", MRD_INPUT_OK, 1, "trace-event-json", "" },
     { "array without end", "a.json", CHROME, MRD_INPUT_OK, 1, "trace-event-json", "" },

@@ -179,7 +179,7 @@ static const struct {
     const char *name, *text;
     mrd_err err;
     size_t events, dropped;
-    const char *said; /* in the error, the input's sentence or the first note */
+    const char *said; /* in the error, the input's message or the first note */
 } rows[] = {
     { "no version", "{\"events\":[" EV("a", "instant", "0", "1", "1", T0 "00000", "") "]}", MRD_OK,
       1, 0, "does not state its data_version" },

@@ -219,7 +219,7 @@ static const struct {
     const char *name, *text;
     mrd_err want;
     uint64_t events, dropped;
-    const char *says; /* part of the sentence */
+    const char *says; /* part of the message */
 } bad[] = {
     { "no document", "", MRD_EMPTY, 0, 0, "" },
     { "array", "[]", MRD_FORMAT, 0, 0, "object" },

@@ -101,7 +101,7 @@ file_cancelled(mrd_import *imp)
     return f->options->cancelled(f->options->self);
 }
 
-/* What a file that no importer claims is, in a sentence that says what to do. */
+/* What a file that no importer claims is, in a message that says what to do. */
 static const char *
 file_advice(mrd_str head, const char *path)
 {

@@ -76,7 +76,7 @@ mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
  */
 mrd_str mrd_json_ahead(const mrd_json_reader *r);
 void mrd_json_passed(mrd_json_reader *r, const char *p);
-/* After ERROR: code and sentence; also available later. MRD_OK when there was none. */
+/* After ERROR: code and message; also available later. MRD_OK when there was none. */
 mrd_err mrd_json_reader_err(const mrd_json_reader *r, mrd_why *why);
 /* Byte offset of the value given last (its first byte); after ERROR, of the error. */
 uint64_t mrd_json_reader_offset(const mrd_json_reader *r);

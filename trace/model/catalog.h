@@ -108,7 +108,7 @@ typedef enum {
 
 /* One input and what became of it. records = events + dropped, checked in tests. */
 typedef struct {
-    mrd_sid path, format, error; /* error: one sentence with offset, empty when OK */
+    mrd_sid path, format, error; /* error: one message with offset, empty when OK */
     mrd_input_state state;
     uint64_t bytes;      /* read, before decompression */
     uint64_t records;    /* events the source holds: a start and its stop are one, each value of a
@@ -181,7 +181,7 @@ mrd_input *mrd_catalog_inputs(const mrd_catalog *cat, size_t *ret_n);
 mrd_clock_info *mrd_catalog_clocks(const mrd_catalog *cat, size_t *ret_n);
 
 /* Free facts about the whole ("meridian.version", "simulated", ...); set replaces, order is
- * insertion. Notes are sentences for people ("not decoded: ..."), in order, without repeats. */
+ * insertion. Notes are messages for people ("not decoded: ..."), in order, without repeats. */
 void mrd_catalog_set(mrd_catalog *cat, const char *key, const char *value);
 const char *mrd_catalog_get(const mrd_catalog *cat, const char *key); /* NULL when unset */
 size_t mrd_catalog_facts(const mrd_catalog *cat);

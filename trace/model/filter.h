@@ -25,7 +25,7 @@ void mrd_filter_fini(mrd_filter *f);
 /* "12.5s" after the first event, "2026-03-01T12:00:00Z" or epoch ns. Errors: SYNTAX naming the
  * forms. */
 mrd_err mrd_filter_time(mrd_str text, int64_t first_ns, int64_t *ret_ns, mrd_why *why);
-/* Checks core ranges and process ids. Errors: INVALID with a sentence. */
+/* Checks core ranges and process ids. Errors: INVALID with a message. */
 mrd_err mrd_filter_check(const mrd_filter *f, mrd_why *why);
 /* Checks words that choose event types: known in general, or a name of the catalog (complete; NULL:
  * none is known). Errors: INVALID, naming the nearest. */

@@ -139,7 +139,7 @@ mrd_stream_shift(mrd_stream *s, int64_t delta_ns)
     s->shift_ns = mrd_time_shifted(s->shift_ns, delta_ns);
 }
 
-/* The stream's first failure, with its sentence. */
+/* The stream's first failure, with its message. */
 static mrd_err
 stream_fail(mrd_stream *s, const mrd_why *why)
 {

@@ -45,7 +45,7 @@ mrd_err mrd_stream_push(mrd_stream *stream, const mrd_event *ev);
  * their end. The order stays. */
 void mrd_stream_shift(mrd_stream *stream, int64_t delta_ns);
 /* No more pushes; sorts what is open, binds flow points. Call once, before reading. Errors: those
- * of push, with the sentence; IO when the file cannot be read back. */
+ * of push, with the message; IO when the file cannot be read back. */
 mrd_err mrd_stream_finish(mrd_stream *stream, mrd_why *why);
 uint32_t mrd_stream_profile(const mrd_stream *stream);
 const char *mrd_stream_label(const mrd_stream *stream);
