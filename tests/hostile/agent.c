@@ -233,13 +233,13 @@ some_status(hostile *h, Mrd__SessionStatus *st, Mrd__DeviceProfile *profile,
     st->start_bound_ns = absurd(d);
     st->last_seq = (uint64_t) absurd(d);
     st->err = (uint32_t) absurd(d);
-    st->sentence = some_text(d);
+    st->message = some_text(d);
     st->recorder_bytes = (uint64_t) absurd(d);
     st->recorder_first_ns = absurd(d);
     profile->process_id = absurd(d);
     profile->nc_idx = absurd(d);
     profile->state = some_text(d);
-    profile->sentence = some_text(d);
+    profile->message = some_text(d);
     *profiles = profile;
     st->device_profiles = profiles;
     st->n_device_profiles = below(d, 2);
@@ -646,7 +646,7 @@ answer_survey(hostile *h, const mrd_link_event *ev)
     r.phase = (Mrd__NodePhase) below(d, 8);
     r.selected = !one_in(d, 4);
     r.err = one_in(d, 2) ? 0 : (uint32_t) absurd(d);
-    r.sentence = some_text(d);
+    r.message = some_text(d);
     r.clock = &q;
     r.run = one_in(d, 2) ? h->run : draw(d);
     f.type = MRD_FRAME_CONTROL_REPLY;

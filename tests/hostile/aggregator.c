@@ -162,7 +162,7 @@ refuse(hostile *h, mrd_server_request *request)
     Mrd__Refuse m = MRD__REFUSE__INIT;
 
     m.err = (uint32_t) absurd(&h->d);
-    m.sentence = some_text(&h->d);
+    m.message = some_text(&h->d);
     m.retry_after_ms = one_in(&h->d, 4) ? (uint32_t) absurd(&h->d) : below(&h->d, 100);
     answer(h, request, MRD_FRAME_REFUSE, &m);
 }
@@ -188,7 +188,7 @@ acknowledge(hostile *h, mrd_server_request *request, bool beat)
 
     m.status = beat && !one_in(d, 8) ? MRD__ACK_STATUS__ACK_STORED : some_ack(h);
     m.err = (uint32_t) absurd(d);
-    m.sentence = some_text(d);
+    m.message = some_text(d);
     m.retry_after_ms = one_in(d, 16) ? (uint32_t) absurd(d) : below(d, 100);
     m.artifact_offset = (uint64_t) absurd(d);
     for (; m.n_directives < below(d, DIRECTIVES + 1); m.n_directives++) {
@@ -218,7 +218,7 @@ want(hostile *h, mrd_server_request *request)
     m.have = h->lie && one_in(d, 3);
     m.offset = one_in(d, 2) ? 0 : (uint64_t) absurd(d);
     m.err = h->lie || one_in(d, 2) ? (uint32_t) absurd(d) : 0;
-    m.sentence = some_text(d);
+    m.message = some_text(d);
     m.retry_after_ms = (uint32_t) absurd(d);
     if (!h->lie && m.err != 0 && m.retry_after_ms == 0)
         m.retry_after_ms = 10; /* not wanted at all is a lie, too */
