@@ -16,6 +16,8 @@ from lib import BIN, Cluster, MERIDIAN, built_with, check, check_ticks, equal, f
 
 HOSTILE = os.path.join(BIN, "hostile_agent")
 HONEST = 2
+# NNG 1.5.2 leaks a dialler that is closed while it connects, which the hostile programs do all the time; the daemons are checked.
+OWN = {**os.environ, "ASAN_OPTIONS": ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "detect_leaks=0"]))}
 ANSWER_S = 10           # the longest that /healthz may take, on a machine with other work
 CLOCK_BOUND_NS = 20000000  # honest nodes are on this machine; alone they state some 10 us
 
@@ -127,7 +129,7 @@ def main():
         watch = Watch(c)
         watch.start()
         hostile = [subprocess.Popen([HOSTILE, str(seed + k), str(seconds), c.data, c.control, *[f"i-test{i}" for i in range(HONEST)]],
-                                    stdout=subprocess.PIPE, text=True) for k in range(agents)]
+                                    stdout=subprocess.PIPE, text=True, env=OWN) for k in range(agents)]
         first = c.start("--require", "any")
         for _ in range(seconds):
             for w in loads:

@@ -16,6 +16,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from lib import BIN, Cluster, built_with, check, equal, equation, finish, free_port, need_daemons, until
 
 HOSTILE = os.path.join(BIN, "hostile_aggregator")
+# NNG 1.5.2 leaks a dialler that is closed while it connects, which the hostile programs do all the time; the daemons are checked.
+OWN = {**os.environ, "ASAN_OPTIONS": ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "detect_leaks=0"]))}
 ANSWER_S = 10   # the longest that /healthz may take, on a machine with other work
 BACK_S = 75     # the longest that an agent may be told to wait is a minute
 CLOCK_BOUND_NS = 20000000
@@ -61,7 +63,7 @@ def attack(c, seed, seconds, load, port, *more):
     watch = Watch(c, c.agents[0], port)
     watch.start()
     p = subprocess.Popen([HOSTILE, str(seed), str(seconds), c.data, c.control, str(c.probes), *more],
-                         stdout=subprocess.PIPE, text=True)
+                         stdout=subprocess.PIPE, text=True, env=OWN)
     n = 0
     while p.poll() is None:
         load.emit(300)
