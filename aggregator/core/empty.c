@@ -103,7 +103,7 @@ mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
     sums all;
 
     if ((s->state != MRD_SESSION_MERGING && s->state != MRD_SESSION_COMPLETE) ||
-        wants_counters_only(&s->select))
+        wants_counters_only(&s->select) || s->n_artifacts > 0) /* files are something */
         return false;
     all = sum(s);
     /* What a flight recorder holds is recorded when it is shipped. */
