@@ -318,9 +318,11 @@ settle_failed(mrd_core *c, uint64_t ticket, const mrd_why *why)
 void
 mrd_core_stored(mrd_core *c, mrd_core_time now, uint64_t ticket, const mrd_why *failed)
 {
-    mrd_why why = failed == NULL ? (mrd_why){ 0 } : *failed;
+    mrd_why why = { 0 };
     unsigned kept = 0;
 
+    if (failed != NULL)
+        why = *failed;
     mrd_core_enter(c, now);
     for (unsigned i = 0; i < c->n_pending; i++) { /* the first one comes before its repetitions */
         mrd_pending *w = &c->pending[i];

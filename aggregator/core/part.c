@@ -151,6 +151,7 @@ mrd_part_holes(const mrd_part *p)
     for (unsigned i = 0; i < p->counts.n_losses; i++)
         if (makes_holes(&p->counts.losses[i]))
             losses[n++] = &p->counts.losses[i];
+    /* cppcheck-suppress uninitvar ; the first n are set, and n may be 0 */
     qsort(losses, n, sizeof(*losses), by_first);
     for (size_t i = 0; i < n; i++) {
         int64_t from = losses[i]->first.ns > end ? losses[i]->first.ns : end;
