@@ -173,15 +173,25 @@ http_bearer(const char *authorization)
 
 /* ---- Where a request comes from ---- */
 
-/* The host of "host:port", "[::1]:port" without brackets. */
+static bool
+is_port(const char *rest)
+{
+    return *rest == '\0' || (*rest == ':' && rest[1 + strspn(rest + 1, "0123456789")] == '\0');
+}
+
+/* The host of "host:port", "[::1]:port" without brackets; empty when it is neither. */
 static mrd_str
 host_name(const char *host)
 {
     mrd_str name = mrd_str_of(host);
 
-    if (*host == '[')
-        return (mrd_str){ host + 1, strcspn(host + 1, "]") };
+    if (*host == '[') {
+        name = (mrd_str){ host + 1, strcspn(host + 1, "]") };
+        return name.p[name.len] == ']' && is_port(name.p + name.len + 1) ? name : MRD_STR("");
+    }
     name.len = strcspn(host, ":");
+    if (!is_port(host + name.len))
+        return MRD_STR("");
     if (name.len > 0 && name.p[name.len - 1] == '.') /* the root of names, said */
         name.len--;
     return name;

@@ -268,6 +268,10 @@ TEST(pages_of_others_change_nothing)
           "GET /json HTTP/1.1\r\nHost: localhost.evil.example\r\n"
           "Connection: close\r\n\r\n",
           421 },
+        { "behind an address",
+          "GET /json HTTP/1.1\r\nHost: [::1].evil.example\r\nConnection: close\r\n\r\n", 421 },
+        { "no port",
+          "GET /json HTTP/1.1\r\nHost: 127.0.0.1:evil.example\r\nConnection: close\r\n\r\n", 421 },
         { "open to all", "GET /open HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
           200 },
         { "address", "GET /json HTTP/1.1\r\nHost: 10.0.0.7:7780\r\nConnection: close\r\n\r\n",
