@@ -22,7 +22,7 @@ static mrd_err
 filter_utc(mrd_str text, int64_t *ret_ns)
 {
     char copy[64];
-    struct tm tm = { 0 };
+    struct tm tm = { 0 }, day;
     const char *end;
     int64_t frac = 0;
     time_t t;
@@ -46,6 +46,10 @@ filter_utc(mrd_str text, int64_t *ret_ns)
         end += 1 + digits.len;
     }
     if (strcmp(end, "Z") != 0)
+        return MRD_SYNTAX;
+    day = tm; /* which timegm() corrects, the 30th of February to a day in March */
+    day.tm_hour = day.tm_min = day.tm_sec = 0;
+    if (timegm(&day) == -1 || day.tm_mday != tm.tm_mday || day.tm_mon != tm.tm_mon)
         return MRD_SYNTAX;
     t = timegm(&tm);
     if (t > INT64_MAX / MRD_SEC - 1 || t < INT64_MIN / MRD_SEC + 1)
