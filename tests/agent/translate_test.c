@@ -586,4 +586,159 @@ TEST(simulated_events_say_so)
     run(2, true);
 }
 
+/* ---- Limits ---- */
+
+static mrd_err
+take_nothing(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    (void) process;
+    (void) clock;
+    *(uint64_t *) self += ev->kind == MRD_SPAN;
+    return MRD_OK;
+}
+
+static mrd_drain *
+count_spans(uint64_t *spans)
+{
+    mrd_drain_options o = { .instance_id = "i-test",
+                            .ring_dir = test_tmp(),
+                            .only_uid = -1,
+                            .event = take_nothing,
+                            .self = spans };
+    mrd_drain *p = NULL;
+
+    CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
+    return p;
+}
+
+static void
+step_all(mrd_drain *p)
+{
+    while (mrd_drain_step(p) > 0 || mrd_drain_wait_ns(p) == 0)
+        ;
+}
+
+/* More begins than may be open: each one beyond is dropped by its cause, none is lost uncounted. */
+TEST(open_spans_beyond_the_limit_are_counted)
+{
+    enum { BEYOND = 5 };
+    uint64_t spans = 0;
+    mrd_drain *p = count_spans(&spans);
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 7, 4 << 20);
+    uint32_t name = make_text(m, "open");
+    mrd_drain_tally c;
+
+    for (uint64_t i = 0; i < MRD_DRAIN_OPEN_MAX + BEYOND; i++)
+        CHECK(make_rec(m,
+                       (mrd_ring_rec){ .kind = MRD_REC_BEGIN,
+                                       .name = name,
+                                       .ts = (uint64_t) mrd_local_now().ns,
+                                       .value = 1 + i },
+                       NULL, 0));
+    step_all(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.begun, MRD_DRAIN_OPEN_MAX + BEYOND);
+    CHECK_INT(c.held, MRD_DRAIN_OPEN_MAX);
+    CHECK_INT(c.dropped[MRD_DROP_LIMIT], BEYOND);
+    mrd_drain_finish(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.held, 0);
+    CHECK_INT(spans, MRD_DRAIN_OPEN_MAX);
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+/* ---- Runtime JSON in pieces ---- */
+
+#define EVENT(phase, ts)                                                                           \
+    "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"id\":1,\"nc_idx\":0,"               \
+    "\"tracking_id\":1,\"thread_id\":9,\"worker_gid\":0,\"data\":{},\"timestamp_ns\":" ts "}"
+
+static const char document[] = "{\"data_version\":2,\"events\":[" EVENT(
+    "start", "1700000000000000000") "," EVENT("stop", "1700000000000000500") "]}";
+
+typedef struct {
+    unsigned number;
+    size_t from, to;
+    uint8_t flags;
+} piece;
+
+#define HALF (sizeof(document) / 2)
+#define ALL  (sizeof(document) - 1)
+
+/* Which pieces make a whole document; of what is left of others nothing comes and nothing is
+ * counted here, as its writer counted it. */
+TEST(pieces_make_a_document_only_in_a_row)
+{
+    static const struct {
+        const char *name;
+        piece pieces[5];
+        unsigned spans;
+    } rows[] = {
+        { "whole", { { 1, 0, ALL, MRD_RECF_FIRST | MRD_RECF_LAST } }, 1 },
+        { "in two", { { 1, 0, HALF, MRD_RECF_FIRST }, { 1, HALF, ALL, MRD_RECF_LAST } }, 1 },
+        { "in three",
+          { { 1, 0, 9, MRD_RECF_FIRST }, { 1, 9, HALF, 0 }, { 1, HALF, ALL, MRD_RECF_LAST } },
+          1 },
+        { "without its middle",
+          { { 1, 0, 9, MRD_RECF_FIRST }, { 1, HALF, ALL, MRD_RECF_LAST } },
+          0 },
+        { "the middle twice",
+          { { 1, 0, 9, MRD_RECF_FIRST },
+            { 1, 9, 20, 0 },
+            { 1, 9, 20, 0 },
+            { 1, 20, ALL, MRD_RECF_LAST } },
+          0 },
+        { "without its begin", { { 1, 9, ALL, MRD_RECF_LAST } }, 0 },
+        { "of two numbers", { { 1, 0, 9, MRD_RECF_FIRST }, { 2, 9, ALL, MRD_RECF_LAST } }, 0 },
+        { "another begins",
+          { { 1, 0, 9, MRD_RECF_FIRST },
+            { 2, 0, HALF, MRD_RECF_FIRST },
+            { 2, HALF, ALL, MRD_RECF_LAST } },
+          1 },
+        { "the same begins again",
+          { { 1, 0, 9, MRD_RECF_FIRST }, { 1, 0, ALL, MRD_RECF_FIRST | MRD_RECF_LAST } },
+          1 },
+        { "cut, then whole",
+          { { 1, 0, 9, MRD_RECF_FIRST | MRD_RECF_CUT },
+            { 2, 0, ALL, MRD_RECF_FIRST | MRD_RECF_LAST } },
+          1 },
+        { "nothing behind the end",
+          { { 1, 0, ALL, MRD_RECF_FIRST | MRD_RECF_LAST }, { 1, ALL - 9, ALL, MRD_RECF_LAST } },
+          1 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        uint64_t spans = 0, bytes = 0, records = 0;
+        mrd_drain *p = count_spans(&spans);
+        maker *m =
+            make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 10 + (int) i, 1 << 16);
+        uint32_t name = make_text(m, "systrace");
+        mrd_drain_tally c;
+
+        for (const piece *x = rows[i].pieces; x < rows[i].pieces + 5 && x->to > 0; x++) {
+            make_rec(m,
+                     (mrd_ring_rec){ .kind = MRD_REC_BLOB,
+                                     .flags = x->flags,
+                                     .name = name,
+                                     .ts = (uint64_t) mrd_local_now().ns,
+                                     .value = x->from,
+                                     .domain = x->number,
+                                     .track = (uint32_t) (x->to - x->from) },
+                     document + x->from, x->to - x->from);
+            bytes += x->to - x->from;
+            records++;
+        }
+        mrd_drain_finish(p);
+        mrd_drain_counts(p, &c);
+        CHECK_ROW(rows[i].name, spans == rows[i].spans);
+        CHECK_ROW(rows[i].name, c.dropped[MRD_DROP_JSON] == 0);
+        CHECK_ROW(rows[i].name, c.blob_bytes == bytes && c.records == records);
+        CHECK_ROW(rows[i].name, c.begun == c.events && c.events == rows[i].spans);
+        mrd_drain_close(p);
+        unlink(m->path);
+        make_free(m);
+    }
+}
+
 TEST_MAIN()

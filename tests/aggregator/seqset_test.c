@@ -151,6 +151,21 @@ TEST(joining_makes_room)
     mrd_seqset_free(s);
 }
 
+/* Also where the last two meet. */
+TEST(joining_the_last_makes_room)
+{
+    mrd_seqset *s = crowd();
+    uint64_t last = 10 + 3 * (RANGES - 1);
+
+    CHECK_ERR("beside", mrd_seqset_add(s, last - 1), MRD_OK);
+    CHECK(mrd_seqset_is_full(s, last + 9));
+    CHECK_ERR("joins", mrd_seqset_add(s, last - 2), MRD_OK);
+    CHECK(!mrd_seqset_is_full(s, last + 9));
+    CHECK_ERR("room", mrd_seqset_add(s, last + 9), MRD_OK);
+    CHECK_INT(mrd_seqset_end(s), last + 10);
+    mrd_seqset_free(s);
+}
+
 TEST(the_largest_number_is_refused_and_changes_nothing)
 {
     mrd_seqset *s = mrd_seqset_new();
