@@ -648,6 +648,37 @@ TEST(open_spans_beyond_the_limit_are_counted)
     make_free(m);
 }
 
+/* A name that the dictionary does not have yet is no name; it is one as soon as it is there. */
+TEST(a_name_may_be_defined_later)
+{
+    static receiver r;
+    mrd_drain_options o = {
+        .instance_id = "i-test", .ring_dir = test_tmp(), .only_uid = -1, .event = take, .self = &r
+    };
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 7, 1 << 16);
+    mrd_ring_rec rec = { .kind = MRD_REC_SPAN, .name = 1, .ts = (uint64_t) mrd_local_now().ns };
+    mrd_drain *p;
+
+    REQUIRE(mrd_drain_open(&o, &p, NULL) == MRD_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        static const uint32_t ids[] = { 1, MRD_RING_NAMES_MAX - 1, MRD_RING_NAMES_MAX };
+
+        rec.name = ids[i];
+        CHECK(make_rec(m, rec, NULL, 0));
+    }
+    step_all(p);
+    REQUIRE(r.got.n == 3);
+    for (int i = 0; i < 3; i++)
+        CHECK(strstr(r.got.v[i], "'(unnamed)'") != NULL);
+    rec.name = make_text(m, "late");
+    CHECK(make_rec(m, rec, NULL, 0) && make_rec(m, rec, NULL, 0));
+    mrd_drain_finish(p);
+    REQUIRE(r.got.n == 5);
+    CHECK(strstr(r.got.v[3], "'late'") != NULL && strstr(r.got.v[4], "'late'") != NULL);
+    mrd_drain_close(p);
+    make_free(m);
+}
+
 /* ---- Runtime JSON in pieces ---- */
 
 #define EVENT(phase, ts)                                                                           \
