@@ -574,16 +574,41 @@ plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
     return err;
 }
 
+/* One node's names must not take the room of the others'. */
+static void
+part_names(plan *p, merge_part *part, uint64_t refused)
+{
+    size_t n;
+    mrd_input *input = &mrd_catalog_inputs(p->cat, &n)[part->input];
+    mrd_buf text = { 0 };
+
+    if (refused == 0)
+        return;
+    mrd_buf_fmt(&text,
+                "%" PRIu64 " times a name of a batch stands as '(too many distinct names)': a node "
+                "may have %zu MiB of them, 64 bytes for each included",
+                refused, MRD_STRTAB_INPUT >> 20);
+    input->state = MRD_INPUT_INCOMPLETE;
+    input->error = mrd_catalog_intern(p->cat, mrd_buf_cstr(&text));
+    mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, mrd_buf_cstr(&text));
+    mrd_buf_fini(&text);
+}
+
 static mrd_err
 plan_part(plan *p, merge_part *part, mrd_why *why)
 {
     mrd_err err = part_clocks(p, part, why);
+    uint64_t refused;
 
     if (err != MRD_OK)
         return err;
     part_input(p, part);
-    if ((err = part_scan(p, part, why)) != MRD_OK)
+    refused = mrd_strtab_allow(mrd_catalog_strings(p->cat), MRD_STRTAB_INPUT);
+    err = part_scan(p, part, why);
+    (void) mrd_strtab_allow(mrd_catalog_strings(p->cat), MRD_STRTAB_ANY);
+    if (err != MRD_OK)
         return err;
+    part_names(p, part, mrd_strtab_refused(mrd_catalog_strings(p->cat)) - refused);
     range_note(p, part);
     return MRD_OK;
 }
@@ -703,6 +728,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_tie(p, filter, why);
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
         err = plan_part(p, &p->parts[i], why);
+    if (mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0) /* as refused as they are now */
+        (void) mrd_strtab_allow(mrd_catalog_strings(p->cat), MRD_STRTAB_RESERVE);
     distrust_clocks(p, in->violations);
     /* The catalog has all names now, which the check needs. */
     if (err == MRD_OK && filter == NULL && (p->check = merge_check_new(p->cat)) == NULL)

@@ -143,6 +143,75 @@ TEST(an_epoch_behind_the_events_moves_them)
     mrd_catalog_free(options.catalog);
 }
 
+/* ---- More names than a file may have ---- */
+
+#define MANY 24000
+
+/* `n` spans, each with a name of its own, of 1,000 characters. */
+static void
+write_names(const char *path, unsigned n, const char *word)
+{
+    FILE *f = fopen(path, "w");
+
+    fputs("[", f);
+    for (unsigned i = 0; i < n; i++)
+        fprintf(f,
+                "%s{\"ph\":\"X\",\"name\":\"%s-%0990u\",\"pid\":1,\"tid\":1,\"ts\":%u,\"dur\":1}",
+                i == 0 ? "" : ",", word, i, i);
+    fputs("]", f);
+    fclose(f);
+}
+
+static const mrd_input *
+read_names(const mrd_read_options *options, unsigned n, const char *word)
+{
+    char path[512];
+    size_t inputs;
+
+    snprintf(path, sizeof(path), "%s/%s.json", test_tmp(), word);
+    write_names(path, n, word);
+    CHECK_ERR(word, mrd_read_file(options, path, &nowhere, NULL), MRD_OK);
+    CHECK(mrd_catalog_inputs(options->catalog, &inputs) != NULL);
+    return mrd_catalog_inputs(options->catalog, &inputs) + inputs - 1;
+}
+
+static bool
+has_name(const mrd_catalog *cat, const char *word, unsigned i)
+{
+    char name[1100];
+
+    snprintf(name, sizeof(name), "%s-%0990u", word, i);
+    return mrd_strtab_find(mrd_catalog_strings(cat), mrd_str_of(name)) != 0;
+}
+
+TEST(names_of_one_file_are_bounded_and_that_is_said)
+{
+    mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                 .store = mrd_store_new(8 << 20, test_tmp()),
+                                 .system = true };
+    const mrd_input *input = read_names(&options, MANY, "hostile");
+    unsigned kept = 0;
+    char times[64];
+
+    CHECK(input->state == MRD_INPUT_INCOMPLETE); /* so status 3 */
+    CHECK(input->events == MANY && input->dropped == 0);
+    while (kept < MANY && has_name(options.catalog, "hostile", kept))
+        kept++;
+    CHECK(kept > 15000 && kept < (16u << 20) / 1000);
+    snprintf(times, sizeof(times), "%u times a name stands as '(too many", MANY - kept);
+    CHECK(strstr(mrd_catalog_text(options.catalog, input->error).p, times) != NULL);
+
+    input = read_names(&options, 1000, "ordinary"); /* the next file has all of its */
+    CHECK(input->state == MRD_INPUT_OK && input->error == MRD_SID_EMPTY);
+    CHECK(has_name(options.catalog, "ordinary", 0) && has_name(options.catalog, "ordinary", 999));
+    for (unsigned i = 0; i < 4; i++) /* until nothing is left, but for what is said of it */
+        input = read_names(&options, MANY, (const char *[]){ "b", "c", "d", "e" }[i]);
+    CHECK(input->state == MRD_INPUT_INCOMPLETE && input->events == MANY);
+    CHECK(strstr(mrd_catalog_text(options.catalog, input->error).p, "e.json': ") != NULL);
+    mrd_store_free(options.store);
+    mrd_catalog_free(options.catalog);
+}
+
 TEST(what_is_not_wanted_is_not_stored)
 {
     mrd_read_options options = { .catalog = mrd_catalog_new(),

@@ -303,4 +303,34 @@ TEST(short_calls_and_ragged_ones_count_once)
     mrd_catalog_free(f.cat);
 }
 
+/* A name of its own for each of 200,000 spans: as many rows as there may be, and one for the rest. */
+TEST(very_many_names_share_a_row)
+{
+    enum { MANY = 200000 };
+    mrd_summary_type *types = NULL;
+    uint64_t events = 0, full = 0;
+    char name[32];
+    fixture f;
+    size_t n;
+
+    setup(&f);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof(name), "name %d", i);
+        f.name = mrd_catalog_intern(f.cat, name);
+        add(&f, f.a, i, 1);
+    }
+    CHECK_ERR("finish", mrd_summary_finish(f.sum), MRD_OK);
+    CHECK_ERR("types", mrd_summary_types(f.sum, NULL, &types, &n), MRD_OK);
+    CHECK(n > 60000 && n <= 65536 + 256 + 1);
+    for (size_t i = 0; i < n; i++) {
+        events += types[i].count;
+        if (types[i].name == MRD_SID_FULL)
+            full += types[i].count;
+    }
+    CHECK_INT(events, MANY);
+    CHECK_INT(full, MANY - (n - 1));
+    mrd_summary_types_free(types, n);
+    teardown(&f);
+}
+
 TEST_MAIN()

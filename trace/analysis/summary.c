@@ -272,6 +272,9 @@ entry_for(mrd_summary *s, uint32_t core, mrd_sid name, uint8_t kind)
 
     if (s->slots[at] != 0)
         return &s->entries[s->slots[at] - 1].type;
+    if (s->n_entries >= MRD_SUMMARY_TYPES + s->n_cores * MRD_SUMMARY_TYPES_CORE &&
+        name != MRD_SID_FULL)
+        return entry_for(s, core, MRD_SID_FULL, kind);
     if (s->n_entries == s->cap_entries) {
         if (!entries_grow(s))
             return NULL;

@@ -5,7 +5,9 @@
  * Three levels: nodes, their processes, and in each process its cores (one more "core" holds the
  * tracks that belong to none). Busy is the union of spans, never their sum; it is exact because
  * events come in order of time. Percentiles come from trace/analysis/hist.h and are off by at most
- * MRD_HIST_ERROR of themselves. Memory grows with cores x event names, not with events.
+ * MRD_HIST_ERROR of themselves. Memory grows with cores x event names, not with events, up to
+ * MRD_SUMMARY_TYPES and MRD_SUMMARY_TYPES_CORE more for each core; further names of a core are one
+ * row, "(too many distinct names)".
  * A call of the runtime that the hook recorded too counts once among the types (trace/analysis/calls.h):
  * spans + instants = counts of all types + twice.
  * Spans without an end have no duration: they are counted, and are in no time. Stamps of 0 are not
@@ -23,6 +25,9 @@ typedef struct {
     int64_t end_ns; /* of the interval that is open */
     bool any;
 } mrd_union;
+
+#define MRD_SUMMARY_TYPES      65536u
+#define MRD_SUMMARY_TYPES_CORE 256u
 
 /* A node, a process or a core. */
 typedef struct {

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include <inttypes.h>
+
 #include "base/obj.h"
 
 /* The streams that one input writes, one for each profile it has events of. */
@@ -150,6 +152,24 @@ file_run(file_reading *f, mrd_why *why)
     return ops->run(&f->imp, why);
 }
 
+/* Names beyond what one file may have: its events are there, some without their names. */
+static void
+file_names(file_reading *f, uint64_t refused)
+{
+    mrd_input *input = mrd_import_input(&f->imp);
+    mrd_strtab *strings = mrd_catalog_strings(f->imp.catalog);
+    mrd_why said = { 0 };
+
+    if ((refused = mrd_strtab_refused(strings) - refused) == 0 || input->error != MRD_SID_EMPTY)
+        return;
+    mrd_why_set(&said, MRD_LIMIT, 0,
+                "'%s': %" PRIu64 " times a name stands as '" MRD_STR_FMT
+                "': a file may have %zu MiB of them, 64 bytes for each included",
+                f->path, refused, MRD_STR_ARG(mrd_strtab_get(strings, MRD_SID_FULL)),
+                MRD_STRTAB_INPUT >> 20);
+    input->error = mrd_catalog_intern(f->imp.catalog, said.text);
+}
+
 static void
 file_conclude(file_reading *f, mrd_err err, const mrd_why *why)
 {
@@ -183,6 +203,7 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
 {
     mrd_input blank = { .state = MRD_INPUT_FAILED };
     file_reading f = { .options = options, .path = path };
+    uint64_t refused;
     mrd_why said = { 0 };
     bool again;
     mrd_err err = mrd_read_once_check(options->once, path, identity, &again);
@@ -203,8 +224,11 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
         return mrd_why_set(why, err, 0, "'%s'", path);
     err = options->fd != NULL ? mrd_in_fd(*options->fd, path, &f.imp.in, &said)
                               : mrd_in_file(path, &f.imp.in, &said);
+    refused = mrd_strtab_allow(mrd_catalog_strings(options->catalog), MRD_STRTAB_INPUT);
     if (err == MRD_OK)
         err = file_run(&f, &said);
+    (void) mrd_strtab_allow(mrd_catalog_strings(options->catalog), MRD_STRTAB_ANY);
+    file_names(&f, refused);
     file_conclude(&f, err, &said);
     if (f.imp.in != NULL)
         file_progress(&f);

@@ -222,7 +222,7 @@ mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v)
     sid = mrd_strtab_find(args->strings, v);
     if (sid == MRD_SID_EMPTY && v.len > 0) {
         k->fresh++;
-        sid = mrd_strtab_add(args->strings, v);
+        sid = mrd_strtab_try(args->strings, v);
     }
     if (sid == MRD_SID_FULL)
         args_text(args, key, MRD_ARG_TEXT, v);

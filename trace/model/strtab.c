@@ -6,6 +6,7 @@
 
 #define STRTAB_CHUNK   (64u << 10)
 #define STRTAB_DEFAULT (64u << 20)
+#define STRTAB_PLACE   64 /* bytes of an entry's place in the index */
 
 static const char strtab_full[] = "(too many distinct names)";
 
@@ -23,7 +24,7 @@ struct mrd_strtab {
     uint32_t *slots;
     size_t slot_mask;
     strtab_chunk *chunks;
-    size_t bytes, max_bytes;
+    size_t bytes, max_bytes, end; /* end: of what may be added now, at most max_bytes */
     uint64_t seed, refused;
     mrd_buf repaired;
 };
@@ -35,7 +36,7 @@ mrd_strtab_new(size_t max_bytes)
 
     if (tab == NULL)
         return NULL;
-    tab->max_bytes = max_bytes == 0 ? STRTAB_DEFAULT : max_bytes;
+    tab->max_bytes = tab->end = max_bytes == 0 ? STRTAB_DEFAULT : max_bytes;
     mrd_random(&tab->seed, sizeof(tab->seed)); /* ids depend on arrival only, never on the seed */
     tab->cap = 256;
     tab->slot_mask = 1023;
@@ -152,7 +153,7 @@ strtab_repair(mrd_strtab *tab, mrd_str text)
 }
 
 mrd_sid
-mrd_strtab_add(mrd_strtab *tab, mrd_str text)
+mrd_strtab_try(mrd_strtab *tab, mrd_str text)
 {
     uint64_t hash;
     size_t at;
@@ -165,18 +166,38 @@ mrd_strtab_add(mrd_strtab *tab, mrd_str text)
     if (tab->slots[at] != 0)
         return tab->slots[at];
     if (!mrd_utf8_valid(text, NULL))
-        return mrd_strtab_add(tab, strtab_repair(tab, text));
-    if (tab->bytes + text.len + 64 > tab->max_bytes ||
-        (tab->count == tab->cap && !strtab_grow(tab)) || (copy = strtab_copy(tab, text)) == NULL) {
-        tab->refused++;
+        return mrd_strtab_try(tab, strtab_repair(tab, text));
+    if (tab->bytes + text.len + STRTAB_PLACE > tab->end ||
+        (tab->count == tab->cap && !strtab_grow(tab)) || (copy = strtab_copy(tab, text)) == NULL)
         return MRD_SID_FULL;
-    }
-    tab->bytes += text.len + 64; /* with its place in the index */
+    tab->bytes += text.len + STRTAB_PLACE;
     at = strtab_slot(tab, text, hash);
     tab->strings[tab->count] = (mrd_str){ copy, text.len };
     tab->hashes[tab->count] = hash;
     tab->slots[at] = (uint32_t) tab->count;
     return (mrd_sid) tab->count++;
+}
+
+mrd_sid
+mrd_strtab_add(mrd_strtab *tab, mrd_str text)
+{
+    mrd_sid sid = mrd_strtab_try(tab, text);
+
+    tab->refused += sid == MRD_SID_FULL && !mrd_str_is(text, strtab_full);
+    return sid;
+}
+
+uint64_t
+mrd_strtab_allow(mrd_strtab *tab, size_t bytes)
+{
+    size_t most = tab->max_bytes;
+
+    if (bytes != MRD_STRTAB_ANY) {
+        most -= most > MRD_STRTAB_RESERVE ? MRD_STRTAB_RESERVE : 0;
+        most = tab->bytes < most && bytes < most - tab->bytes ? tab->bytes + bytes : most;
+    }
+    tab->end = most;
+    return tab->refused;
 }
 
 mrd_sid

@@ -2,8 +2,10 @@
  * trace/model/strtab.h - interned text: names, categories, argument keys, attribute values.
  *
  * An id is 32 bits and stable for the life of the table; equal text has one id. 0 is the empty
- * text. Memory is bounded: at most `max_bytes` of text; then new text gets MRD_SID_FULL ("(too many
- * distinct names)") and the table counts it. Values that hardly repeat must not be interned
+ * text. Memory is bounded: at most `max_bytes` of text, each with 64 bytes for its place; then new
+ * text gets MRD_SID_FULL ("(too many distinct names)") and the table counts it. What comes from one
+ * input may be bounded more narrowly (mrd_strtab_allow), which leaves room for the others and for
+ * what is said about it. Values that hardly repeat must not be interned
  * (MRD_ARG_TEXT). Threads: one writer; concurrent readers are allowed only while nobody adds.
  */
 #ifndef MRD_TRACE_STRTAB_H
@@ -27,6 +29,14 @@ mrd_strtab_addz(mrd_strtab *tab, const char *text)
 {
     return mrd_strtab_add(tab, mrd_str_of(text));
 }
+/* As mrd_strtab_add, but what is refused is not counted: the caller keeps the text elsewhere. */
+mrd_sid mrd_strtab_try(mrd_strtab *tab, mrd_str text);
+/* From now on at most `bytes` more of text, and MRD_STRTAB_RESERVE less than the table may have;
+ * MRD_STRTAB_ANY: as much as it may have. Returns how often text was refused so far. */
+#define MRD_STRTAB_ANY     SIZE_MAX
+#define MRD_STRTAB_RESERVE ((size_t) 1 << 20)
+#define MRD_STRTAB_INPUT   ((size_t) 16 << 20) /* for one file, or one node of a session */
+uint64_t mrd_strtab_allow(mrd_strtab *tab, size_t bytes);
 /* The id of text when it is there, 0 otherwise. Never adds. */
 mrd_sid mrd_strtab_find(const mrd_strtab *tab, mrd_str text);
 /* Borrowed and NUL-terminated; stays valid while the table lives. An unknown id gives "". */
