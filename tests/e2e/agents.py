@@ -1,6 +1,8 @@
 """Agents by themselves: what one says that has nobody to send to, and whom its triggers reach."""
+import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -103,9 +105,52 @@ def two_agents():
         until(lambda: c.nodes()["i-second"]["state"] == "ok", "and nodes shows that", 10)
 
 
+def hostile_lock(tmp):
+    """What somebody else may put where an agent's lock is, and hold a lock on: it takes the agent no rings, and the agent nothing of his."""
+    victim = os.path.join(tmp, "victim")
+
+    def symlink(path):
+        os.symlink(victim, path)
+
+    def hard_link(path):
+        os.link(victim, path)
+
+    def of_others(path):
+        with open(path, "w", encoding="utf-8"):
+            os.chmod(path, 0o666)
+        if os.geteuid() == 0:
+            os.chown(path, 65534, 65534)
+
+    for kind in (symlink, hard_link, os.mkfifo, of_others):
+        rings = os.path.join(tmp, "rings-" + kind.__name__)
+        lock = os.path.join(rings, f"meridian.agent.{os.geteuid()}.lock")
+        os.mkdir(rings)
+        with open(victim, "w", encoding="utf-8") as f:
+            f.write("as it was")
+        kind(lock)
+        held = os.open(lock, os.O_RDWR)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        p, log = start(tmp, "lock-" + kind.__name__, "--ring-dir", rings)
+
+        def is_own():
+            try:
+                st = os.lstat(lock)
+            except FileNotFoundError:
+                return False
+            return stat.S_ISREG(st.st_mode) and (st.st_uid, st.st_nlink, st.st_mode & 0o777) == (os.geteuid(), 1, 0o600) and st.st_size > 0
+
+        until(is_own, f"{kind.__name__}: the agent has a lock of its own", 20)
+        check("AGT-SECOND" not in text(log), f"{kind.__name__}: it does not stand back:\n{text(log)}")
+        equal(text(victim), "as it was", f"{kind.__name__}: the file of somebody else")
+        end(p)
+        os.close(held)
+        check(not os.path.lexists(lock), f"{kind.__name__}: the lock goes with the agent")
+
+
 def main():
     with tempfile.TemporaryDirectory() as tmp:
         alone(tmp)
+        hostile_lock(tmp)
     need_daemons()
     quiet_time()
     two_agents()
