@@ -182,7 +182,7 @@ offer(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t
     if (ev->kind == MRD_LOSS) {
         mrd_drop_cause cause = cause_of(o->process, ev);
 
-        mrd_record_count_drop(s, cause, n, raw, raw + ev->dur_ns);
+        mrd_record_count_drop(s, cause, n, raw, raw + ev->dur_ns, err == MRD_OK);
         l->lost[cause] += n;
     } else if (err == MRD_OK) {
         l->events++;
@@ -343,7 +343,7 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns, i
         return;
     s->st.begun += n;
     s->st.held += n;
-    mrd_record_count_drop(s, cause, n, first_ns, last_ns);
+    mrd_record_count_drop(s, cause, n, first_ns, last_ns, false);
 }
 
 /* A process that fell silent after a loss told it to nobody. */
@@ -543,7 +543,7 @@ mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_cause cau
     if (s != NULL)
         mrd_record_count_drop(s, cause, item->events,
                               mrd_record_to_raw(r, item->clock, item->first_ns),
-                              mrd_record_to_raw(r, item->clock, item->last_ns));
+                              mrd_record_to_raw(r, item->clock, item->last_ns), false);
 }
 
 void

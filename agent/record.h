@@ -14,6 +14,7 @@
 
 #include "agent/drain.h"
 #include "agent/spool.h"
+#include "proto/gaps.h"
 #include "proto/wire.h"
 
 #define MRD_RECORD_SESSIONS 16
@@ -38,6 +39,7 @@ typedef struct {
     int64_t start_bound_ns;    /* of start_ns against the agreed time, -1 unknown */
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
+    mrd_gaps gaps; /* of them: when; causes are mrd_drop_cause */
     uint64_t batches, bytes; /* sealed */
     uint64_t recorder_bytes;
     int64_t recorder_first_ns;

@@ -17,9 +17,10 @@ mrd_record_session_of(const mrd_record *r, uint64_t id)
 
 void
 mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-                      int64_t last_ns)
+                      int64_t last_ns, bool marked)
 {
     mrd_record_drop *d = &s->st.drops[cause];
+    mrd_gap gap = { first_ns, last_ns, n, (uint8_t) cause, marked, { 0 } };
 
     if (n == 0) /* a frame without events: its times say nothing */
         return;
@@ -28,6 +29,7 @@ mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t firs
     if (d->count == 0 || last_ns > d->last_ns)
         d->last_ns = last_ns;
     d->count += n;
+    mrd_gaps_add(&s->st.gaps, &gap);
     s->st.held -= n;
     s->drops_changed = true;
 }
@@ -37,7 +39,7 @@ void
 mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
                 int64_t last_ns)
 {
-    mrd_record_count_drop(s, cause, n, first_ns, last_ns);
+    mrd_record_count_drop(s, cause, n, first_ns, last_ns, false);
     r->totals.lost[cause] += n;
 }
 
@@ -75,16 +77,53 @@ buffered_events(const session *s)
     return sum;
 }
 
+/* What a session's note holds. One without the gaps is of an earlier release. */
+typedef struct {
+    mrd_record_drop drops[MRD_DROP_CAUSES];
+    mrd_gaps gaps;
+} drop_note;
+
+/* The times of what a recorder keeps join those of the cause. */
+static void
+note_buffered(const session *s, mrd_record_drop *d)
+{
+    for (size_t i = 0; i < s->n_buffered; i++) {
+        const buffered_batch *k = &s->buffered[i];
+
+        d->first_ns = d->count == 0 || k->first_ns < d->first_ns ? k->first_ns : d->first_ns;
+        d->last_ns = d->count == 0 || k->last_ns > d->last_ns ? k->last_ns : d->last_ns;
+        d->count += k->events;
+    }
+}
+
+/* Losses whose times the spool knows itself are left out; what a recorder keeps is lost with us. */
+static void
+note_gaps(const session *s, mrd_gaps *to)
+{
+    *to = (mrd_gaps){ .merged = s->st.gaps.merged };
+    for (size_t i = 0; i < s->st.gaps.n; i++)
+        if (s->st.gaps.v[i].cause != MRD_DROP_DAMAGED)
+            mrd_gaps_add(to, &s->st.gaps.v[i]);
+    if (s->n_buffered > 0) {
+        mrd_record_drop d = { 0 };
+
+        note_buffered(s, &d);
+        mrd_gaps_add(to,
+                     &(mrd_gap){ d.first_ns, d.last_ns, d.count, MRD_DROP_RESTART, false, { 0 } });
+    }
+}
+
 /* Notes the drops of sessions in the spool, to be committed with how far the rings were read:
  * without those of rings that are not given back now, which a successor would count again; with
  * what a recorder keeps in memory, which a successor will not have. */
 void
 mrd_record_note_drops(mrd_record *r)
 {
-    _Static_assert(sizeof(r->sessions[0].st.drops) <= MRD_SPOOL_NOTE, "room for a note");
+    _Static_assert(sizeof(drop_note) <= MRD_SPOOL_NOTE, "room for a note");
     for (size_t i = 0; i < r->n_sessions; i++) {
         session *s = &r->sessions[i];
-        mrd_record_drop drops[MRD_DROP_CAUSES];
+        drop_note note = { 0 };
+        mrd_record_drop *drops = note.drops;
         mrd_spool_tally tally;
         uint64_t in_memory = buffered_events(s);
 
@@ -92,19 +131,32 @@ mrd_record_note_drops(mrd_record *r)
             continue;
         s->drops_changed = false;
         s->buffered_reported = in_memory;
-        memcpy(drops, s->st.drops, sizeof(drops));
+        memcpy(drops, s->st.drops, sizeof(note.drops));
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
         drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         drops[MRD_DROP_DAMAGED] = (mrd_record_drop){ 0 };
-        drops[MRD_DROP_RESTART].count += in_memory;
+        note_buffered(s, &drops[MRD_DROP_RESTART]);
+        note_gaps(s, &note.gaps);
         for (const rec_process *o = r->processes; o != NULL; o = o->next)
             for (const open_batch *l = o->open_batches; l != NULL; l = l->next)
                 for (int c = 0; c < MRD_DROP_CAUSES && l->of == s && !o->releasing; c++) {
                     drops[c].count -= l->lost[c];
                     s->drops_changed = s->drops_changed || l->lost[c] > 0;
                 }
-        (void) mrd_spool_note(r->o.spool, s->st.id, drops, sizeof(drops));
+        (void) mrd_spool_note(r->o.spool, s->st.id, &note, sizeof(note));
+    }
+}
+
+static void
+take_gaps(session *s, const mrd_spool_tally *tally)
+{
+    drop_note note;
+
+    if (tally->note_len == sizeof(note)) {
+        memcpy(&note, tally->note, sizeof(note));
+        if (note.gaps.n <= MRD_GAPS_MAX)
+            s->st.gaps = note.gaps;
     }
 }
 
@@ -115,14 +167,21 @@ mrd_record_take_tally(mrd_record *r, session *s)
     mrd_spool_tally tally;
 
     mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
-    if (tally.note_len == sizeof(s->st.drops))
+    if (tally.note_len >= sizeof(s->st.drops))
         memcpy(s->st.drops, tally.note, sizeof(s->st.drops));
+    take_gaps(s, &tally);
     s->st.drops[MRD_DROP_SPOOL].count += tally.forced;
     s->st.drops[MRD_DROP_REFUSED].count += tally.refused;
     s->st.drops[MRD_DROP_DAMAGED] = (mrd_record_drop){
         tally.damaged, mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_first_ns),
         mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_last_ns)
     };
+    mrd_gaps_add(&s->st.gaps, &(mrd_gap){ s->st.drops[MRD_DROP_DAMAGED].first_ns,
+                                          s->st.drops[MRD_DROP_DAMAGED].last_ns,
+                                          tally.damaged,
+                                          MRD_DROP_DAMAGED,
+                                          false,
+                                          { 0 } });
     s->st.delivered = tally.delivered;
     (void) mrd_spool_held(r->o.spool, s->st.id, &s->st.held);
     s->st.begun = s->st.delivered + s->st.held;

@@ -97,8 +97,9 @@ bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
 /* Of an open batch that chooses. */
 bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);
 session *mrd_record_session_of(const mrd_record *r, uint64_t id);
+/* marked: a loss record of it goes with the events. */
 void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-                           int64_t last_ns);
+                           int64_t last_ns, bool marked);
 void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
                      int64_t last_ns);
 /* The cause when it was lost, MRD_DROP_CAUSES when it was not. */

@@ -36,7 +36,7 @@ typedef struct {
 } mrd_spool_item;
 
 /* What became of a session's events, over all lives of the folder. */
-#define MRD_SPOOL_NOTE 384u
+#define MRD_SPOOL_NOTE 1152u
 typedef struct {
     uint64_t delivered, refused, forced; /* stored; refused for good; forced out by the bound */
     uint64_t damaged; /* committed, and gone with a segment that was cut or removed */

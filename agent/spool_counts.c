@@ -2,7 +2,7 @@
  * agent/spool_counts.c - what was committed and answered of each session, apart from the segments:
  * when segments were cut or removed behind the agent's back, the counts say what is missing.
  *
- * A file "counts" of slots of 512 bytes, one a session, each with its CRC and written as a whole:
+ * A file "counts" of slots of 1,280 bytes, one a session, each with its CRC and written as a whole:
  * at a commit, at an answer, when frames are forced out. At open the segments are compared with it:
  * events that were committed, are not answered and are not there any more were lost with them.
  */
@@ -13,6 +13,7 @@
 #include "agent/spool_int.h"
 
 #define SLOTS_MAX  64u
+#define SLOT_SIZE  1280
 #define SLOT_MAGIC 0x4353524du /* "MRSC" */
 
 typedef struct {
@@ -24,7 +25,7 @@ typedef struct {
     uint8_t note[MRD_SPOOL_NOTE];
 } slot;
 
-_Static_assert(sizeof(slot) <= 512, "a slot of the file");
+_Static_assert(sizeof(slot) <= SLOT_SIZE, "a slot of the file");
 
 static uint32_t
 crc_of(const slot *c)
@@ -82,7 +83,7 @@ mrd_spool_counts_write(mrd_spool *s, sequence *q)
     memcpy(c.note, q->tally.note, q->tally.note_len);
     answered(s, &c);
     c.crc = crc_of(&c);
-    (void) !pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * 512);
+    (void) !pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * SLOT_SIZE);
 }
 
 /* A place in the file, for a session that has none. */
@@ -134,7 +135,7 @@ mrd_spool_counts_forget(mrd_spool *s, const sequence *q)
 
     if (s->counts_fd < 0 || q->slot == 0)
         return;
-    (void) !pwrite(s->counts_fd, &none, sizeof(none), (off_t) (q->slot - 1) * 512);
+    (void) !pwrite(s->counts_fd, &none, sizeof(none), (off_t) (q->slot - 1) * SLOT_SIZE);
     s->counts_used &= ~(1ull << (q->slot - 1));
 }
 
@@ -243,7 +244,7 @@ mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
     snprintf(path, sizeof(path), "%s/counts", s->dir);
     s->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     for (uint32_t i = 1; i <= SLOTS_MAX && s->counts_fd >= 0 && err == MRD_OK; i++) {
-        if (pread(s->counts_fd, &c, sizeof(c), (off_t) (i - 1) * 512) != (ssize_t) sizeof(c))
+        if (pread(s->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) != (ssize_t) sizeof(c))
             break;
         if (c.magic == SLOT_MAGIC && c.crc == crc_of(&c) && c.note_len <= MRD_SPOOL_NOTE)
             err = compare(s, &c, i);

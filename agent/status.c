@@ -170,10 +170,44 @@ mrd_agent_clock_quality(const mrd_agent *a, mrd_clock_sync_view *view, Mrd__Cloc
     to->probes = view->probes;
 }
 
-/* Drops of one counter list as messages; room for MRD_DROP_CAUSES. */
-static size_t
-drop_list(const mrd_record_drop *drops, Mrd__Drop *messages, Mrd__Drop **list, char texts[][32])
+typedef struct {
+    Mrd__Drop drops[MRD_DROP_CAUSES], *list[MRD_DROP_CAUSES];
+    char texts[MRD_DROP_CAUSES][32];
+    Mrd__Gap gaps[MRD_GAPS_MAX], *gap_list[MRD_GAPS_MAX];
+    size_t n_gaps;
+    Mrd__Counters counters;
+} counter_set;
+
+/* The times of one cause; each gap has its place, so there is room. */
+static void
+gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
 {
+    size_t first = set->n_gaps;
+
+    for (size_t i = 0; i < gaps->n; i++) {
+        const mrd_gap *gap = &gaps->v[i];
+        Mrd__Gap *m = &set->gaps[set->n_gaps];
+
+        if (gap->cause != cause)
+            continue;
+        mrd__gap__init(m);
+        m->first_ns = gap->first_ns;
+        m->last_ns = gap->last_ns;
+        m->count = gap->count;
+        m->marked = gap->marked;
+        set->gap_list[set->n_gaps++] = m;
+    }
+    to->gaps = set->gap_list + first;
+    to->n_gaps = set->n_gaps - first;
+    to->gaps_merged = gaps->merged;
+}
+
+/* Drops of one counter list as messages. gaps: NULL for none. */
+static size_t
+drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps)
+{
+    Mrd__Drop *messages = set->drops, **list = set->list;
+    char(*texts)[32] = set->texts;
     size_t n = 0;
 
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
@@ -185,27 +219,24 @@ drop_list(const mrd_record_drop *drops, Mrd__Drop *messages, Mrd__Drop **list, c
         messages[n].count = drops[i].count;
         messages[n].first_ns = drops[i].first_ns;
         messages[n].last_ns = drops[i].last_ns;
+        if (gaps != NULL)
+            gap_list(set, gaps, i, &messages[n]);
         list[n] = &messages[n];
         n++;
     }
     return n;
 }
 
-typedef struct {
-    Mrd__Drop drops[MRD_DROP_CAUSES], *list[MRD_DROP_CAUSES];
-    char texts[MRD_DROP_CAUSES][32];
-    Mrd__Counters counters;
-} counter_set;
-
 static void
 fill_counters(counter_set *set, uint64_t begun, uint64_t delivered, uint64_t held,
-              const mrd_record_drop *drops)
+              const mrd_record_drop *drops, const mrd_gaps *gaps)
 {
+    set->n_gaps = 0;
     mrd__counters__init(&set->counters);
     set->counters.begun = begun;
     set->counters.delivered = delivered;
     set->counters.held = held;
-    set->counters.n_drops = drop_list(drops, set->drops, set->list, set->texts);
+    set->counters.n_drops = drop_list(set, drops, gaps);
     set->counters.drops = set->list;
 }
 
@@ -287,7 +318,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.wall_ns = mrd_wall_now().ns;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
         drops[i].count = c.dropped[i];
-    fill_counters(&all, c.begun, c.delivered, c.held, drops);
+    fill_counters(&all, c.begun, c.delivered, c.held, drops, NULL);
     all.counters.since = a->run;
     all.counters.clock_frames_lost = a->clock_lost;
     all.counters.batches = c.frames_acked;
@@ -315,7 +346,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         st[i].n_triggers = s.n_triggers;
         if (s.phase == MRD__NODE_PHASE__NODE_FLUSHED)
             st[i].complete_local_ns = s.stop_ns;
-        fill_counters(&each[i], s.begun, s.delivered, s.held, s.drops);
+        fill_counters(&each[i], s.begun, s.delivered, s.held, s.drops, &s.gaps);
         each[i].counters.since =
             a->o.spool_dir != NULL ? 1 : a->run; /* the spool goes on counting */
         each[i].counters.clock_frames_lost = s.clock_lost;

@@ -14,6 +14,9 @@ typedef struct {
     int64_t local_ns, wall_ns; /* one reading of both clocks of the node */
     bool same_clock;           /* it runs on the aggregator's own */
     uint64_t dropped;
+    mrd_gap gaps[MRD_GAPS_MAX]; /* losses without a record among the events; rows of causes */
+    size_t n_gaps;
+    char causes[MRD_LOSSES_MAX][48];
     char message[MRD_TEXT_MAX];
 } merge_node;
 

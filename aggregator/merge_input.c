@@ -5,6 +5,16 @@
 
 #include "aggregator/core/text.h"
 
+static void
+node_gaps(const mrd_counts *c, merge_node *n)
+{
+    for (unsigned i = 0; i < c->gaps.n; i++)
+        if (!c->gaps.v[i].marked)
+            n->gaps[n->n_gaps++] = c->gaps.v[i];
+    for (unsigned i = 0; i < c->n_losses; i++)
+        mrd_text_set(n->causes[i], sizeof(n->causes[i]), c->losses[i].cause);
+}
+
 merge_input *
 merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mrd_session *s)
 {
@@ -35,6 +45,7 @@ merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mr
         n->wall_ns = p->wall.ns;
         n->same_clock = t->same_clock && !p->simulated && strcmp(p->boot_id, t->boot_id) == 0;
         n->dropped = mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
+        node_gaps(&p->counts, n);
         n->events = p->events;
         n->frames = mrd_part_frames(p);
         in->events += p->events;

@@ -3,6 +3,7 @@
 #include "aggregator/core/text.h"
 #include "aggregator/merge_check.h"
 #include "aggregator/merge_clocks.h"
+#include "aggregator/merge_marks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ typedef struct {
     mrd_align **walls; /* per boot, where wall clocks are written */
     uint32_t *infos;   /* per boot: row in the catalog */
     stream **streams;  /* pointers: sources keep them */
+    stream marks;      /* of losses that no stored event tells of */
     size_t n_streams;
     int64_t *sealed; /* as streams see it */
     uint64_t events; /* of the batches whose head could be read, and of the others */
@@ -538,6 +540,37 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
+/* Loss records made of what the manifest says, in the clock of the node's last boot. */
+static mrd_err
+part_marks(plan *p, merge_part *part, mrd_why *why)
+{
+    const mrd_boot_clock *c = part->clock.n == 0 ? NULL : &part->clock.v[part->clock.n - 1];
+    mrd_source *raw = NULL, *mapped;
+    size_t n = 0;
+    mrd_err err;
+
+    if (part->node->n_gaps == 0 || c == NULL)
+        return MRD_OK;
+    err = merge_marks_open(part->node, &part->index, part->sealed, c->boot,
+                           part->infos[part->clock.n - 1], p->cat, &raw, &n, why);
+    if (err != MRD_OK || raw == NULL)
+        return err;
+    part->marks =
+        (stream){ .clock = MRD__CLOCK_KIND__CLOCK_RAW,
+                  .boot = c->boot,
+                  .align = c->align,
+                  .shown = p->times == MERGE_ALIGNED ? c->align : part->walls[part->clock.n - 1],
+                  .latest_ns = INT64_MIN,
+                  .events = n };
+    if ((err = tap_open(p, &part->marks, raw, &raw, why)) != MRD_OK ||
+        (err = mrd_map_open(raw, map_times, &part->marks, &mapped, why)) != MRD_OK)
+        return err;
+    mapped->key = p->n_sources;
+    if ((err = source_put(p, mapped, part, &part->marks)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "merge");
+    return MRD_OK;
+}
+
 /* ---- The whole ---- */
 
 /* What lies there of a node, and what its probes say. */
@@ -736,6 +769,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
         err = part_sources(p, &p->parts[i], filter, why);
+    for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
+        err = part_marks(p, &p->parts[i], why);
     return err != MRD_OK ? err : mrd_catalog_err(p->cat);
 }
 

@@ -2,6 +2,8 @@
 
 #include "aggregator/core/json.h"
 #include "aggregator/core/text.h"
+#include "base/num.h"
+#include "base/obj.h"
 
 static mrd_loss *
 loss_of(mrd_counts *c, const char *cause)
@@ -31,6 +33,34 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
     }
 }
 
+/* The row of a cause that was added: the last row gathers what has none. */
+static uint8_t
+row_of(const mrd_counts *c, const char *cause)
+{
+    for (unsigned i = 0; i < c->n_losses; i++)
+        if (strcmp(c->losses[i].cause, cause) == 0)
+            return (uint8_t) i;
+    return c->n_losses == 0 ? 0 : (uint8_t) (c->n_losses - 1);
+}
+
+/* Times that no clock shows say nothing. */
+static void
+gaps_take(mrd_counts *to, const Mrd__Drop *d)
+{
+    for (size_t i = 0; i < d->n_gaps && i < MRD_GAPS_MAX; i++) {
+        const Mrd__Gap *g = d->gaps[i];
+        mrd_gap gap = { .first_ns = g->first_ns,
+                        .last_ns = g->last_ns,
+                        .count = mrd_count_checked(g->count),
+                        .cause = row_of(to, d->cause),
+                        .marked = g->marked };
+
+        if (mrd_time_sane(gap.first_ns) && mrd_time_sane(gap.last_ns))
+            mrd_gaps_add(&to->gaps, &gap);
+    }
+    to->gaps.merged = to->gaps.merged || d->gaps_merged;
+}
+
 void
 mrd_counts_add(mrd_counts *to, const mrd_counts *from)
 {
@@ -40,11 +70,33 @@ mrd_counts_add(mrd_counts *to, const mrd_counts *from)
     to->held += from->held;
     for (unsigned i = 0; i < from->n_losses; i++)
         mrd_counts_add_loss(to, &from->losses[i]);
+    for (unsigned i = 0; i < from->gaps.n; i++) {
+        mrd_gap gap = from->gaps.v[i];
+
+        gap.cause = row_of(to, from->losses[gap.cause].cause);
+        mrd_gaps_add(&to->gaps, &gap);
+    }
+    to->gaps.merged = to->gaps.merged || from->gaps.merged;
+}
+
+static bool
+has_gap(const mrd_counts *c, const char *cause, const mrd_gap *gap)
+{
+    for (unsigned i = 0; i < c->gaps.n; i++) {
+        const mrd_gap *other = &c->gaps.v[i];
+
+        if (other->first_ns == gap->first_ns && other->last_ns == gap->last_ns &&
+            strcmp(c->losses[other->cause].cause, cause) == 0)
+            return true;
+    }
+    return false;
 }
 
 void
 mrd_counts_subtract(mrd_counts *from, const mrd_counts *last)
 {
+    uint32_t left = 0;
+
     from->begun -= last->begun;
     from->delivered -= last->delivered;
     from->held -= last->held;
@@ -55,6 +107,10 @@ mrd_counts_subtract(mrd_counts *from, const mrd_counts *last)
         if (slot != NULL)
             slot->count -= last->losses[i].count;
     }
+    for (unsigned i = 0; i < from->gaps.n; i++)
+        if (!has_gap(last, from->losses[from->gaps.v[i].cause].cause, &from->gaps.v[i]))
+            from->gaps.v[left++] = from->gaps.v[i];
+    from->gaps.n = left;
 }
 
 void
@@ -75,6 +131,8 @@ mrd_counts_take(mrd_counts *to, const Mrd__Counters *from)
         mrd_text_set(loss.cause, sizeof(loss.cause), d->cause);
         mrd_counts_add_loss(to, &loss);
     }
+    for (size_t i = 0; i < from->n_drops; i++)
+        gaps_take(to, from->drops[i]);
 }
 
 uint64_t
@@ -100,6 +158,75 @@ mrd_counts_unwanted(const mrd_counts *c)
     return sum;
 }
 
+/* ---- Holes ---- */
+
+/* Losses of events that a session wanted, and not of a thread's own annotations: while they last a
+ * node's record has holes. */
+static bool
+makes_holes(const mrd_loss *l)
+{
+    static const char *const others[] = { "not-recorded", "recorder-window", "ring-full",
+                                          "ring-record-too-big", "ring-other" };
+
+    for (size_t i = 0; i < MRD_COUNT(others); i++)
+        if (strcmp(l->cause, others[i]) == 0)
+            return false;
+    return l->count > 0 && l->last.ns > l->first.ns;
+}
+
+mrd_dur_ns
+mrd_counts_holes(const mrd_counts *c, mrd_local_ns from, mrd_local_ns to)
+{
+    mrd_gap v[MRD_GAPS_MAX + MRD_LOSSES_MAX];
+    bool told[MRD_LOSSES_MAX] = { false };
+    size_t n = 0;
+
+    for (unsigned i = 0; i < c->gaps.n; i++) {
+        told[c->gaps.v[i].cause] = true;
+        if (makes_holes(&c->losses[c->gaps.v[i].cause]))
+            v[n++] = c->gaps.v[i];
+    }
+    for (unsigned i = 0; i < c->n_losses; i++) /* without gaps: from first to last */
+        if (!told[i] && makes_holes(&c->losses[i]))
+            v[n++] = (mrd_gap){ .first_ns = c->losses[i].first.ns,
+                                .last_ns = c->losses[i].last.ns };
+    return mrd_gaps_union(v, n, from.ns, to.ns);
+}
+
+/* ---- In the manifest ---- */
+
+static mrd_json *
+gap_json(const mrd_gap *gap)
+{
+    mrd_json *g = mrd_json_new_object();
+
+    mrd_json_set(g, "count", mrd_json_new_count(gap->count));
+    mrd_json_set(g, "first_local_ns", mrd_json_new_int(gap->first_ns));
+    mrd_json_set(g, "last_local_ns", mrd_json_new_int(gap->last_ns));
+    mrd_json_set(g, "marked", mrd_json_new_bool(gap->marked));
+    return g;
+}
+
+static void
+put_gaps(const mrd_gaps *gaps, unsigned cause, mrd_json *to)
+{
+    mrd_json *list = mrd_json_new_array();
+    size_t n = 0;
+
+    for (unsigned i = 0; i < gaps->n; i++)
+        if (gaps->v[i].cause == cause) {
+            mrd_json_append(list, gap_json(&gaps->v[i]));
+            n++;
+        }
+    if (n == 0) {
+        mrd_json_free(list);
+        return;
+    }
+    mrd_json_set(to, "gaps", list);
+    if (gaps->merged)
+        mrd_json_set(to, "gaps_merged", mrd_json_new_bool(true));
+}
+
 mrd_json *
 mrd_counts_json(const mrd_counts *c)
 {
@@ -117,11 +244,30 @@ mrd_counts_json(const mrd_counts *c)
         mrd_json_set(d, "count", mrd_json_new_count(c->losses[i].count));
         mrd_json_set(d, "first_local_ns", mrd_json_new_int(c->losses[i].first.ns));
         mrd_json_set(d, "last_local_ns", mrd_json_new_int(c->losses[i].last.ns));
+        put_gaps(&c->gaps, i, d);
         mrd_json_append(losses, d);
     }
     mrd_json_set(o, "drops", losses);
     mrd_json_set(o, "clock_frames_lost", mrd_json_new_count(c->clock_lost));
     return o;
+}
+
+static void
+gaps_load(mrd_gaps *to, const mrd_json *drop, uint8_t cause)
+{
+    const mrd_json *gaps = mrd_json_get(drop, "gaps");
+
+    for (size_t i = 0; gaps != NULL && i < mrd_json_size(gaps) && i < MRD_GAPS_MAX; i++) {
+        const mrd_json *g = mrd_json_at(gaps, i);
+        mrd_gap gap = { .first_ns = mrd_json_int(g, "first_local_ns", 0),
+                        .last_ns = mrd_json_int(g, "last_local_ns", 0),
+                        .count = (uint64_t) mrd_json_int(g, "count", 0),
+                        .cause = cause,
+                        .marked = mrd_json_bool(g, "marked", false) };
+
+        mrd_gaps_add(to, &gap);
+    }
+    to->merged = to->merged || mrd_json_bool(drop, "gaps_merged", false);
 }
 
 void
@@ -141,5 +287,6 @@ mrd_counts_load(mrd_counts *c, const mrd_json *o)
         to->count = (uint64_t) mrd_json_int(d, "count", 0);
         to->first.ns = mrd_json_int(d, "first_local_ns", 0);
         to->last.ns = mrd_json_int(d, "last_local_ns", 0);
+        gaps_load(&c->gaps, d, (uint8_t) i);
     }
 }

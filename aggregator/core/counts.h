@@ -8,6 +8,7 @@
 
 #include "aggregator/core/limits.h"
 #include "base/json.h"
+#include "proto/gaps.h"
 #include "proto/wire.h"
 
 typedef struct {
@@ -21,6 +22,7 @@ typedef struct {
     uint64_t clock_lost;             /* frames of clock data, which hold no events */
     mrd_loss losses[MRD_LOSSES_MAX]; /* the last one gathers what does not fit */
     unsigned n_losses;
+    mrd_gaps gaps; /* of a session: when; causes are rows of losses */
 } mrd_counts;
 
 void mrd_counts_add(mrd_counts *to, const mrd_counts *from);
@@ -32,6 +34,8 @@ uint64_t mrd_counts_lost(const mrd_counts *c);
 /* Those of them that nobody had asked for: no session wanted them, or a flight recorder made room.
  */
 uint64_t mrd_counts_unwanted(const mrd_counts *c);
+/* How much of these local times is in a gap of the record: the union of the gaps. */
+mrd_dur_ns mrd_counts_holes(const mrd_counts *c, mrd_local_ns from, mrd_local_ns to);
 mrd_json *mrd_counts_json(const mrd_counts *c); /* NULL without memory */
 void mrd_counts_load(mrd_counts *to, const mrd_json *o);
 

@@ -121,50 +121,12 @@ mrd_part_began(const mrd_part *p)
     return (mrd_sess_ns){ mrd_time_checked((int64_t) began) };
 }
 
-static bool
-makes_holes(const mrd_loss *l)
-{
-    static const char *const others[] = { "not-recorded", "recorder-window", "ring-full",
-                                          "ring-record-too-big", "ring-other" };
-
-    for (size_t i = 0; i < MRD_COUNT(others); i++)
-        if (strcmp(l->cause, others[i]) == 0)
-            return false;
-    return l->count > 0 && l->last.ns > l->first.ns;
-}
-
-static int
-by_first(const void *a, const void *b)
-{
-    const mrd_loss *const *x = a, *const *y = b;
-
-    return ((*x)->first.ns > (*y)->first.ns) - ((*x)->first.ns < (*y)->first.ns);
-}
-
 mrd_dur_ns
 mrd_part_holes(const mrd_part *p)
 {
-    const mrd_loss *losses[MRD_LOSSES_MAX];
-    int64_t sum = 0, end = p->started.ns;
-    size_t n = 0;
+    mrd_local_ns end = { p->stopped.ns == 0 ? INT64_MAX : p->stopped.ns };
 
-    for (unsigned i = 0; i < p->counts.n_losses; i++)
-        if (makes_holes(&p->counts.losses[i]))
-            losses[n++] = &p->counts.losses[i];
-    /* cppcheck-suppress uninitvar ; the first n are set, and n may be 0 */
-    qsort(losses, n, sizeof(*losses), by_first);
-    for (size_t i = 0; i < n; i++) {
-        int64_t from = losses[i]->first.ns > end ? losses[i]->first.ns : end;
-        int64_t to = losses[i]->last.ns, dur;
-
-        if (p->stopped.ns != 0 && to > p->stopped.ns)
-            to = p->stopped.ns;
-        if (to <= from)
-            continue;
-        if (!__builtin_sub_overflow(to, from, &dur) && !__builtin_add_overflow(sum, dur, &sum))
-            end = to;
-    }
-    return sum;
+    return mrd_counts_holes(&p->counts, p->started, end);
 }
 
 bool

@@ -394,4 +394,51 @@ TEST(a_number_that_cannot_be_counted)
     done(c, &store);
 }
 
+/* ---- When events were lost ---- */
+
+static int64_t
+holes(const mrd_counts *c, int64_t from)
+{
+    return mrd_counts_holes(c, (mrd_local_ns){ from }, (mrd_local_ns){ INT64_MAX });
+}
+
+/* Two losses a minute apart are two short holes, however often they are told and loaded. */
+TEST(scattered_losses_are_short_holes)
+{
+    Mrd__Gap g[3] = { MRD__GAP__INIT, MRD__GAP__INIT, MRD__GAP__INIT },
+             *list[3] = { g, g + 1, g + 2 };
+    Mrd__Drop d[2] = { MRD__DROP__INIT, MRD__DROP__INIT }, *drops[2] = { d, d + 1 };
+    Mrd__Counters m = MRD__COUNTERS__INIT;
+    char spool[] = "spool-full", ring[] = "ring-full";
+    mrd_counts c, loaded = { 0 }, sum = { 0 };
+    mrd_json *o;
+
+    g[0].first_ns = 100 * MRD_SEC, g[0].last_ns = 101 * MRD_SEC, g[0].count = 3;
+    g[1].first_ns = 160 * MRD_SEC, g[1].last_ns = 162 * MRD_SEC, g[1].count = 4;
+    g[2].first_ns = 120 * MRD_SEC, g[2].last_ns = 150 * MRD_SEC, g[2].count = 5;
+    d[0].cause = spool, d[0].count = 7;
+    d[0].first_ns = g[0].first_ns, d[0].last_ns = g[1].last_ns;
+    d[0].gaps = list, d[0].n_gaps = 2;
+    d[1].cause = ring, d[1].count = 5; /* of annotations: no hole */
+    d[1].first_ns = g[2].first_ns, d[1].last_ns = g[2].last_ns;
+    d[1].gaps = list + 2, d[1].n_gaps = 1;
+    m.drops = drops, m.n_drops = 2;
+    mrd_counts_take(&c, &m);
+    CHECK_INT(holes(&c, 0), 3 * MRD_SEC);
+    CHECK_INT(holes(&c, 161 * MRD_SEC), MRD_SEC);
+    o = mrd_counts_json(&c);
+    mrd_counts_load(&loaded, o);
+    mrd_json_free(o);
+    CHECK_INT(holes(&loaded, 0), 3 * MRD_SEC);
+    mrd_counts_add(&sum, &c);
+    mrd_counts_add(&sum, &loaded);
+    CHECK_INT(holes(&sum, 0), 3 * MRD_SEC);
+    mrd_counts_subtract(&sum, &loaded);
+    CHECK_INT(holes(&sum, 0),
+              62 * MRD_SEC); /* counts without times: as far as known */
+    d[0].n_gaps = 0;         /* an agent that does not say when */
+    mrd_counts_take(&c, &m);
+    CHECK_INT(holes(&c, 0), 62 * MRD_SEC);
+}
+
 TEST_MAIN()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from lib import Cluster, check, check_ticks, equal, equation, finish, need_daemons, skip, until
+from lib import Cluster, check, check_ticks, equal, equation, finish, load_json, need_daemons, skip, until
 
 need_daemons()
 
@@ -138,6 +138,16 @@ def spool_full():
         check(missing and missing[0] > first and missing[-1] <= w.done - last, f"the oldest were dropped: {missing[:1]} .. {missing[-1:]}")
         text = c.run("status", id, want=None)[0]
         check("spool-full" in text and f"{counters['dropped']:,}" in text, f"status shows the loss: {text}")
+        # The profile has a mark of it, at its times, though no stored event tells of it.
+        c.run("fetch", id, "-o", c.path("sum"), "--format", "summary-json", want=None)
+        losses = load_json(c.path("sum", "summary.json"))["summary"]["losses"]
+        equal([(l["cause"], l["process_id"]) for l in losses], [("spool-full", 0)], "marks of losses")
+        equal(sum(l["lost"] for l in losses), counters["dropped"], "what the marks say was lost")
+        gaps = counters["drops"][0]["gaps"]
+        equal(sum(g["count"] for g in gaps), counters["dropped"], "the gaps' counts")
+        check(all(not g["marked"] for g in gaps), f"no event of the node tells of it: {gaps}")
+        hole = sum(g["last_local_ns"] - g["first_local_ns"] for g in gaps)
+        check(abs(part["not_recorded_ns"] - hole) < 10**6, f"not recorded is the gaps' union: {part['not_recorded_ns']} of {gaps}")
         print(f"spool full: {len(got)} of {w.done} ticks there, {counters['dropped']} dropped and counted")
 
 

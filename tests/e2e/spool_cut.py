@@ -5,7 +5,7 @@ import os
 import random
 import time
 
-from lib import Cluster, check, equal, equation, finish, need_daemons, until
+from lib import Cluster, check, equal, equation, finish, load_json, need_daemons, until
 
 seed = int(os.environ.get("MRD_TEST_SEED", time.time_ns() % 10**9))
 print(f"seed {seed} (MRD_TEST_SEED)", flush=True)
@@ -46,6 +46,9 @@ with Cluster(node_timeout="60s") as c:
     check(drops["spool-damaged"]["last_local_ns"] > drops["spool-damaged"]["first_local_ns"] >= doc["nodes"][0]["started_local_ns"], f"when: {drops}")
     check(doc["nodes"][0]["covered_ns"] < doc["nodes"][0]["window_ns"] - drops["spool-damaged"]["last_local_ns"] +
           drops["spool-damaged"]["first_local_ns"] + 10**9, "covered_ns shrinks")
+    c.run("fetch", id, "-o", c.path("sum"), "--format", "summary-json", want=None)
+    losses = load_json(c.path("sum", "summary.json"))["summary"]["losses"]
+    equal([(l["cause"], l["lost"]) for l in losses], [("spool-damaged", lost)], "the profile has a mark of it")
     there = sum(len(numbers) for numbers in c.ticks(id).values())
     print(f"{w.done} emitted, {there} there, {lost} counted as lost")
     check(w.done <= there + lost <= w.done + 2, f"every tick is there or lost, and at most two events besides: {there} + {lost}, of {w.done}")

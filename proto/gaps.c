@@ -1,0 +1,107 @@
+#include "proto/gaps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t
+sum_of(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static bool
+same_kind(const mrd_gap *a, const mrd_gap *b)
+{
+    return a->cause == b->cause && a->marked == b->marked;
+}
+
+static void
+join(mrd_gap *to, const mrd_gap *from)
+{
+    to->first_ns = from->first_ns < to->first_ns ? from->first_ns : to->first_ns;
+    to->last_ns = from->last_ns > to->last_ns ? from->last_ns : to->last_ns;
+    to->count = sum_of(to->count, from->count);
+}
+
+/* Time between two gaps; 0 when they touch. */
+static uint64_t
+apart(const mrd_gap *a, const mrd_gap *b)
+{
+    if (a->last_ns < b->first_ns)
+        return (uint64_t) b->first_ns - (uint64_t) a->last_ns;
+    return b->last_ns < a->first_ns ? (uint64_t) a->first_ns - (uint64_t) b->last_ns : 0;
+}
+
+static void
+take_out(mrd_gaps *g, size_t i)
+{
+    g->n--;
+    memmove(&g->v[i], &g->v[i + 1], (g->n - i) * sizeof(g->v[0]));
+}
+
+/* Room for one more: the nearest two of a kind, or the nearest two. */
+static void
+make_room(mrd_gaps *g)
+{
+    size_t a = 0, b = 1;
+    uint64_t best = UINT64_MAX;
+
+    for (size_t i = 0; i < g->n; i++)
+        for (size_t k = i + 1; k < g->n; k++)
+            if (same_kind(&g->v[i], &g->v[k]) && apart(&g->v[i], &g->v[k]) < best) {
+                best = apart(&g->v[i], &g->v[k]);
+                a = i;
+                b = k;
+            }
+    join(&g->v[a], &g->v[b]);
+    take_out(g, b);
+    g->merged = true;
+}
+
+void
+mrd_gaps_add(mrd_gaps *g, const mrd_gap *gap)
+{
+    mrd_gap grown = *gap;
+
+    if (gap->count == 0)
+        return;
+    if (grown.last_ns < grown.first_ns)
+        grown.last_ns = grown.first_ns;
+    for (size_t i = g->n; i-- > 0;)
+        if (same_kind(&g->v[i], &grown) && apart(&g->v[i], &grown) == 0) {
+            join(&grown, &g->v[i]);
+            take_out(g, i);
+        }
+    if (g->n == MRD_GAPS_MAX)
+        make_room(g);
+    g->v[g->n++] = grown;
+}
+
+static int
+by_first(const void *a, const void *b)
+{
+    const mrd_gap *x = a, *y = b;
+
+    return (x->first_ns > y->first_ns) - (x->first_ns < y->first_ns);
+}
+
+int64_t
+mrd_gaps_union(mrd_gap *v, size_t n, int64_t from_ns, int64_t to_ns)
+{
+    uint64_t sum = 0;
+
+    if (n > 0)
+        qsort(v, n, sizeof(*v), by_first);
+    for (size_t i = 0; i < n; i++) {
+        int64_t first = v[i].first_ns > from_ns ? v[i].first_ns : from_ns;
+        int64_t last = v[i].last_ns < to_ns ? v[i].last_ns : to_ns;
+
+        if (last <= first)
+            continue;
+        sum = sum_of(sum, (uint64_t) last - (uint64_t) first);
+        from_ns = last;
+    }
+    return sum > INT64_MAX ? INT64_MAX : (int64_t) sum;
+}

@@ -1,0 +1,93 @@
+"""Losses made when batches were sealed already, which no stored event tells of: between two windows of a flight recorder the profile has
+a mark, and the report says not recorded, never idle; so when the spool was full while the aggregator was away."""
+import os
+import time
+
+from lib import BUILD, Cluster, Program, check, equal, equation, finish, load_json, need_daemons, need_preload, until
+
+need_daemons()
+need_preload()
+LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
+
+
+def loop(c, exec_us):
+    """A rank on two cores that executes until it is ended."""
+    return c.keep(Program(c.path("loop.log"), [
+        LOOP, "--rank", "0", "--steps", "1000000", "--cores", "2", "--exec-us", str(exec_us), "--cc", "4", "--quiet", "--checkpoint-every", "0"],
+        env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(0),
+                 MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="systrace", SIMNRT_JOB="marks"), stdout=-3))
+
+
+def results(c, id):
+    c.run("fetch", id, "-o", c.path("out"), "--format", "summary-json,report-json,report-text", want=None)
+    return load_json(c.path("out", "summary.json"))["summary"]["losses"], load_json(c.path("out", "report.json"))["report"]["workers"]
+
+
+def unrecorded(c, workers, hole, what):
+    """What each worker's parts say of a hole of so many ns."""
+    check(workers, f"{what}: workers")
+    for w in workers:
+        parts = w["parts_ns"]
+        equal(sum(v or 0 for v in parts.values()), w["window_ns"], f"{what}: parts of the window")
+        check(parts["not_recorded"] > .9 * hole, f"{what}: {parts['not_recorded']} ns not recorded, of a hole of {hole}")
+        check(parts["idle"] < w["window_ns"] - parts["not_recorded"], f"{what}: the hole is not idle: {parts}")
+    with open(c.path("out", "report.txt")) as f:
+        check("Not recorded: events were lost" in f.read(), f"{what}: the report for people says so")
+
+
+def windows():
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        c.agent(0)
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+        id = c.start("--mode", "recorder", "--keep", "2s", "--require", "all")
+        w = loop(c, 2000)
+        before = until(lambda: c.session(id)["nodes"][0]["counters"]["begun"] > 2000 and c.session(id)["nodes"][0]["counters"]["begun"], "events come")
+        c.run("trigger", id, "--last", "500ms")
+        first = time.monotonic()
+        until(lambda: time.monotonic() > first + 5, "five seconds pass that nobody wants")
+        c.run("trigger", id, "--last", "500ms")
+        until(lambda: [t["answered"] for t in c.session(id)["triggers"]] == [1, 1], "both windows are answered")
+        w.kill()
+        doc = c.stop(id, want=None)
+        equation(doc, "windows", dropped=None)
+        drops = {d["cause"]: d for d in doc["nodes"][0]["counters"]["drops"]}
+        check("recorder-window" in drops and drops["recorder-window"]["count"] > before // 4, f"the recorder let go: {drops}")
+        losses, workers = results(c, id)
+        equal({l["cause"] for l in losses}, {"recorder-window"}, "marks")
+        hole = sum(l["last_ns"] - l["first_ns"] for l in losses)
+        check(3 * 10**9 < hole < 10**10, f"the time between the windows is marked: {losses}")
+        unrecorded(c, workers, hole, "windows")
+
+
+def spool():
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        agent = c.agent(0, spool_size="8M", codec="none")
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+        id = c.start("--require", "all")
+        w = loop(c, 200)
+        until(lambda: c.session(id)["nodes"][0]["events"] > 2000, "events are stored")
+        c.daemon.kill()
+        until(lambda: "AGT-SPOOL-FULL" in agent.text(), "the spool is full", seconds=120)
+        time.sleep(1)  # more is forced out
+        c.aggregator()
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected again")
+        c.recording(id, 1)
+        w.kill()
+        doc = c.stop(id, want=None)
+        counters = doc["nodes"][0]["counters"]
+        equal(counters["begun"], counters["delivered"] + counters["dropped"], "begun = delivered + dropped")
+        drops = {d["cause"]: d for d in doc["nodes"][0]["counters"]["drops"]}
+        losses, workers = results(c, id)
+        full = [l for l in losses if l["cause"] == "spool-full"]
+        equal(sum(l["lost"] for l in full), drops["spool-full"]["count"], "the marks say how many")
+        hole = sum(g["last_local_ns"] - g["first_local_ns"] for g in drops["spool-full"]["gaps"])
+        unrecorded(c, workers, hole, "spool")
+
+
+for test in (windows, spool):
+    test()
+finish()
