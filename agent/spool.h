@@ -64,6 +64,10 @@ mrd_err mrd_spool_open(const char *dir, uint64_t max_bytes,
                        mrd_spool **ret_spool, mrd_why *why);
 void mrd_spool_close(mrd_spool *s);
 
+/* Events that sessions of this folder lost with segments that were cut or removed, as its agent
+ * noted; changes nothing and may be called beside the agent. */
+uint64_t mrd_spool_damage_in(const char *dir);
+
 /* The sequence epoch: random, new with a new folder, kept as long as the folder is. */
 uint64_t mrd_spool_epoch(const mrd_spool *s);
 /* The next number of a session, from 0; taken when the frame is added. */

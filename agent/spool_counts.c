@@ -234,6 +234,25 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
     return MRD_OK;
 }
 
+uint64_t
+mrd_spool_damage_in(const char *dir)
+{
+    char path[1024];
+    uint64_t sum = 0;
+    int fd;
+    slot c;
+
+    snprintf(path, sizeof(path), "%s/counts", dir);
+    if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)
+        return 0;
+    for (uint32_t i = 0; i < SLOTS_MAX; i++)
+        if (pread(fd, &c, sizeof(c), (off_t) i * SLOT_SIZE) == (ssize_t) sizeof(c) &&
+            c.magic == SLOT_MAGIC && c.crc == crc_of(&c))
+            sum += c.damaged;
+    close(fd);
+    return sum;
+}
+
 mrd_err
 mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
 {

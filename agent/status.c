@@ -56,8 +56,8 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     mrd_agent_counters_sum(a, &sample);
     mrd_files_get_stats(a->files, &files);
     mrd_traces_get_stats(a->traces, &traces);
-    c->begun =
-        a->recovered + c->pipe.begun + sample.begun + traces.begun + traces.dropped + totals.copies;
+    c->begun = a->recovered + c->spool.damaged_events + c->pipe.begun + sample.begun +
+               traces.begun + traces.dropped + totals.copies;
     c->delivered = a->delivered;
     c->held = c->pipe.held + totals.open + totals.buffered + c->spool.events;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
@@ -70,6 +70,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     c->dropped[MRD_DROP_UNSENT] += totals.unwanted;
     c->dropped[MRD_DROP_SPOOL] += a->dropped_spool;
     c->dropped[MRD_DROP_REFUSED] += a->dropped_refused;
+    c->dropped[MRD_DROP_DAMAGED] += c->spool.damaged_events;
     c->samples = sample.samples;
     c->sample_errors = sample.failed;
     c->triggers_seen = a->triggers;

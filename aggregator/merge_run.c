@@ -540,6 +540,29 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
+/* Said of the node's input, too: neither a bound nor a fault of the node's made it. */
+static void
+part_spool(plan *p, const merge_part *part)
+{
+    uint64_t lost = 0;
+    size_t n;
+    mrd_input *input = &mrd_catalog_inputs(p->cat, &n)[part->input];
+    char text[MRD_TEXT_MAX];
+
+    for (size_t i = 0; i < part->node->n_gaps; i++)
+        if (strcmp(part->node->causes[part->node->gaps[i].cause], "spool-damaged") == 0)
+            lost += part->node->gaps[i].count;
+    if (lost == 0)
+        return;
+    snprintf(text, sizeof(text),
+             "%" PRIu64
+             " events were lost with the node's spool, which was cut or removed while no "
+             "agent ran (spool-damaged)",
+             lost);
+    input->state = MRD_INPUT_INCOMPLETE;
+    input->error = mrd_catalog_intern(p->cat, text);
+}
+
 /* Loss records made of what the manifest says, in the clock of the node's last boot. */
 static mrd_err
 part_marks(plan *p, merge_part *part, mrd_why *why)
@@ -551,6 +574,7 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
 
     if (part->node->n_gaps == 0 || c == NULL)
         return MRD_OK;
+    part_spool(p, part);
     err = merge_marks_open(part->node, &part->index, part->sealed, c->boot,
                            part->infos[part->clock.n - 1], p->cat, &raw, &n, why);
     if (err != MRD_OK || raw == NULL)

@@ -1,5 +1,9 @@
 /* `meridian nodes`: the agents the aggregator knows, what they send and how well their clocks are
  * known. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
@@ -187,6 +191,22 @@ forget(const settings *set, mrd_client *client, mrd_why *why)
     return err;
 }
 
+/* A spool that was cut is nobody's bound: somebody or something took it away. */
+static void
+say_damaged(const mrd_json *node)
+{
+    const mrd_json *drops = mrd_json_get(mrd_json_get(node, "counters"), "drops");
+
+    for (size_t i = 0; i < mrd_json_size(drops); i++) {
+        const mrd_json *d = mrd_json_at(drops, i);
+
+        if (strcmp(mrd_json_str(d, "cause", ""), "spool-damaged") == 0)
+            printf("%s lost %" PRId64 " events with its spool, which was cut or removed while no "
+                   "agent ran (spool-damaged)\n",
+                   mrd_json_str(node, "instance_id", "?"), mrd_json_int(d, "count", 0));
+    }
+}
+
 static mrd_err
 nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
@@ -203,6 +223,8 @@ nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     mrd_cluster_print_list(doc, "nodes", set->client.json, columns, MRD_COUNT(columns), put_row,
                            "no agent has connected: start meridian-agent --aggregator URL on the "
                            "nodes");
+    for (size_t i = 0; !set->client.json && i < mrd_json_size(mrd_json_get(doc, "nodes")); i++)
+        say_damaged(mrd_json_at(mrd_json_get(doc, "nodes"), i));
     mrd_json_free(doc);
     return MRD_OK;
 }

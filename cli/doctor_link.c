@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "agent/spool.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/secret.h"
@@ -49,6 +50,7 @@ mrd_doctor_spool(mrd_doctor *d)
     int64_t avail = 0;
     struct statfs fs;
     struct stat st;
+    uint64_t lost;
 
     if (d->agent->spool_dir == NULL) {
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "--spool-dir DIR on a disk",
@@ -60,6 +62,12 @@ mrd_doctor_spool(mrd_doctor *d)
         return;
     mrd_cli_size((uint64_t) avail, room);
     mrd_cli_size((uint64_t) d->agent->spool_bytes, bound);
+    if ((lost = mrd_spool_damage_in(d->agent->spool_dir)) > 0)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       "find out who cleans up there, or another --spool-dir",
+                       "%" PRIu64 " events were lost with the spool %s, which was cut or removed "
+                       "while no agent ran (spool-damaged)",
+                       lost, d->agent->spool_dir);
     if ((st.st_mode & 077) != 0 && strcmp(dir, d->agent->spool_dir) == 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "chmod 700 it",
                        "spool %s is open to other users: it holds what processes recorded", dir);

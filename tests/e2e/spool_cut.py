@@ -49,6 +49,13 @@ with Cluster(node_timeout="60s") as c:
     c.run("fetch", id, "-o", c.path("sum"), "--format", "summary-json", want=None)
     losses = load_json(c.path("sum", "summary.json"))["summary"]["losses"]
     equal([(l["cause"], l["lost"]) for l in losses], [("spool-damaged", lost)], "the profile has a mark of it")
+    c.run("fetch", id, "-o", c.path("rep"), "--format", "report-text", want=None)
+    with open(c.path("rep", "report.txt")) as f:
+        check("spool-damaged" in " ".join(f.read().split()), "the report says so")
+    out, _ = c.run("nodes")
+    check(f"i-test0 lost {lost} events with its spool" in out, f"nodes says so: {out}")
+    out, _ = c.run("doctor", "--spool-dir", c.path("spool0"), want=None)
+    check(f"{lost} events were lost with the spool" in " ".join(out.split()), f"doctor says so: {out}")
     there = sum(len(numbers) for numbers in c.ticks(id).values())
     print(f"{w.done} emitted, {there} there, {lost} counted as lost")
     check(w.done <= there + lost <= w.done + 2, f"every tick is there or lost, and at most two events besides: {there} + {lost}, of {w.done}")

@@ -13,6 +13,7 @@
 #include "trace/sink/text.h"
 
 /* Workers with a longer time between them are hardly of one run. */
+#define INPUTS_TOLD 3 /* of those that are incomplete */
 #define APART_NS (3600 * (uint64_t) MRD_SEC)
 
 enum { ROWS = 64, NAMES = 16, SLOWEST = 6, LABEL = 32 };
@@ -196,6 +197,7 @@ put_title(report_sink *s)
     int64_t first = INT64_MAX, last = INT64_MIN;
     char dur[MRD_DUR_TEXT];
     mrd_buf words = { 0 };
+    unsigned told = 0;
     uint64_t gap = widest_gap(w, workers);
 
     for (size_t i = 0; i < workers; i++) {
@@ -215,6 +217,11 @@ put_title(report_sink *s)
     mrd_buf_reset(&words);
     if (bad > 0)
         mrd_buf_fmt(&words, "%zu of %zu inputs are incomplete: see the summary. ", bad, inputs);
+    for (size_t i = 0; i < inputs; i++)
+        if (in[i].state == MRD_INPUT_INCOMPLETE && in[i].error != 0 && told++ < INPUTS_TOLD)
+            mrd_buf_fmt(&words, MRD_STR_FMT ": " MRD_STR_FMT ". ",
+                        MRD_STR_ARG(mrd_catalog_text(cat, in[i].path)),
+                        MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
     if (gap >= APART_NS)
         mrd_buf_fmt(&words,
                     "No worker did anything for %s (%" PRIu64 " days): the workers are not of one "
