@@ -191,6 +191,21 @@ offer(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t
     }
 }
 
+/* Of a loss that lasted from before the session, or beyond its end, only the session's part is
+ * marked. How many were lost in that part nobody knows: they count whole. */
+static void
+offer_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t raw)
+{
+    const mrd_record_status *st = &l->of->st;
+    int64_t end = raw + ev->dur_ns, first = raw < st->start_ns ? st->start_ns : raw;
+    mrd_event part = *ev;
+
+    end = end > st->stop_ns ? st->stop_ns : end;
+    part.ts_ns += first - raw;
+    part.dur_ns = end > first ? end - first : 0;
+    offer(r, o, l, &part, first);
+}
+
 /* only: 0, or the one session it is for. */
 static inline mrd_err
 take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
@@ -216,7 +231,10 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
             continue;
         }
         wanted++;
-        offer(r, o, l, ev, raw);
+        if (ev->kind == MRD_LOSS)
+            offer_loss(r, o, l, ev, raw);
+        else
+            offer(r, o, l, ev, raw);
     }
     if (ev->kind != MRD_LOSS && wanted == 0)
         r->totals.unwanted++;
@@ -341,6 +359,8 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns, i
 
     if (last_ns < s->st.start_ns || first_ns > s->st.stop_ns)
         return;
+    first_ns = first_ns < s->st.start_ns ? s->st.start_ns : first_ns;
+    last_ns = last_ns > s->st.stop_ns ? s->st.stop_ns : last_ns;
     s->st.begun += n;
     s->st.held += n;
     mrd_record_count_drop(s, cause, n, first_ns, last_ns, false);

@@ -1,0 +1,125 @@
+/* What a session takes of events from before its start and behind its stop, of each kind and clock. */
+#include "agent/record.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+typedef struct {
+    mrd_spool *spool;
+    mrd_drain *drain;
+    mrd_record *record;
+    mrd_drain_process process;
+    mrd_track_id track;
+    int64_t start_ns, off_ns; /* REALTIME - RAW */
+} fixture;
+
+static mrd_err
+nothing(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    (void) self, (void) process, (void) clock, (void) ev;
+    return MRD_OK;
+}
+
+static void
+dropped(void *self, const mrd_spool_item *item)
+{
+    (void) self, (void) item;
+}
+
+static void
+setup(fixture *f)
+{
+    mrd_drain_options d = {
+        .instance_id = "i-0", .ring_dir = test_tmp(), .only_uid = -1, .event = nothing
+    };
+    mrd_record_options o = { .agent = 1, .boot_id = "b" };
+    mrd_process p;
+    mrd_track t;
+    size_t n;
+
+    memset(f, 0, sizeof(*f));
+    CHECK_ERR("drain", mrd_drain_open(&d, &f->drain, NULL), MRD_OK);
+    CHECK_ERR("spool", mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, dropped, f, &f->spool, NULL),
+              MRD_OK);
+    o.spool = f->spool;
+    o.drain = f->drain;
+    CHECK_ERR("record", mrd_record_open(&o, &f->record, NULL), MRD_OK);
+    f->process.catalog = mrd_catalog_new();
+    mrd_ident_init(&f->process.ident);
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(f->process.catalog, "i-0");
+    f->process.id = mrd_catalog_process(f->process.catalog, &p);
+    mrd_track_init(&t, f->process.id, MRD_SRC_ANNOTATION);
+    f->track = mrd_catalog_track(f->process.catalog, &t);
+    f->off_ns = mrd_drain_crosses(f->drain, &n)->other_ns - mrd_drain_crosses(f->drain, &n)->raw_ns;
+    f->start_ns = mrd_local_now().ns;
+}
+
+static void
+teardown(fixture *f)
+{
+    mrd_record_process_gone(f->record, &f->process);
+    mrd_record_close(f->record);
+    mrd_drain_close(f->drain);
+    mrd_spool_close(f->spool);
+    mrd_catalog_free(f->process.catalog);
+}
+
+static void
+give(fixture *f, mrd_event_kind kind, unsigned clock, int64_t at, int64_t dur)
+{
+    mrd_event ev = { .kind = (uint8_t) kind, .dur_ns = dur, .track = f->track, .ivalue = 7 };
+
+    ev.ts_ns = f->start_ns + at + (clock == MRD_DRAIN_REALTIME ? f->off_ns : 0);
+    ev.name = mrd_catalog_intern(f->process.catalog, kind == MRD_LOSS ? "runtime-ring" : "x");
+    ev.flow_dir = MRD_FLOW_START;
+    ev.flags = kind == MRD_COUNTER ? MRD_EV_INT : 0;
+    CHECK_ERR("event", mrd_record_event(f->record, &f->process, clock, &ev), MRD_OK);
+}
+
+TEST(nothing_of_before_the_session_gets_in)
+{
+    enum { SEC = 1000000000 };
+    static const struct {
+        mrd_event_kind kind;
+        int64_t at, dur;
+        uint64_t begun; /* in a session of 10 s */
+    } rows[] = { { MRD_SPAN, -9, 8, 0 },    { MRD_SPAN, -9, 10, 1 },  { MRD_SPAN, 11, 1, 0 },
+                 { MRD_INSTANT, -1, 0, 0 }, { MRD_INSTANT, 1, 0, 1 }, { MRD_INSTANT, 11, 0, 0 },
+                 { MRD_COUNTER, -1, 0, 0 }, { MRD_COUNTER, 1, 0, 1 }, { MRD_COUNTER, 11, 0, 0 },
+                 { MRD_FLOW, -1, 0, 0 },    { MRD_FLOW, 1, 0, 1 },    { MRD_FLOW, 11, 0, 0 },
+                 { MRD_LOSS, -9, 8, 0 },    { MRD_LOSS, -9, 10, 7 },  { MRD_LOSS, 9, 9, 7 },
+                 { MRD_LOSS, 11, 5, 0 } };
+
+    for (int recorder = 0; recorder < 2; recorder++)
+        for (unsigned clock = MRD_DRAIN_RAW; clock <= MRD_DRAIN_REALTIME; clock++)
+            for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+                Mrd__Control c = MRD__CONTROL__INIT;
+                mrd_record_status st;
+                fixture f;
+
+                setup(&f);
+                c.session = 5;
+                c.mode =
+                    recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
+                give(&f, rows[i].kind, clock, rows[i].at * SEC, rows[i].dur * SEC); /* nobody yet */
+                CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+                CHECK_ERR("stop", mrd_record_stop(f.record, 5, f.start_ns + 10ll * SEC), MRD_OK);
+                give(&f, rows[i].kind, clock, rows[i].at * SEC, rows[i].dur * SEC);
+                REQUIRE(mrd_record_find(f.record, 5, &st));
+                CHECK_INT(st.begun, rows[i].begun);
+                CHECK_INT(st.begun, st.held + st.drops[MRD_DROP_RUNTIME].count);
+                if (rows[i].kind == MRD_LOSS &&
+                    rows[i].begun > 0) { /* its times are the session's */
+                    REQUIRE(st.gaps.n == 1 && st.gaps.v[0].marked);
+                    CHECK(st.gaps.v[0].first_ns >= f.start_ns);
+                    CHECK(st.gaps.v[0].last_ns <= f.start_ns + 10ll * SEC);
+                    CHECK(st.drops[MRD_DROP_RUNTIME].first_ns >= f.start_ns);
+                }
+                teardown(&f);
+            }
+}
+
+TEST_MAIN()
