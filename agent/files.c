@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/files_int.h"
+#include "agent/publish.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -458,11 +459,11 @@ on_want(mrd_files *f, const Mrd__ArtifactWant *w)
     } else if (w->err == MRD_AGAIN || w->err == MRD_FULL || w->err == MRD_IO ||
                w->err == MRD_NOMEM) { /* it cannot now: nothing is wrong with the file */
         f->again_at =
-            mrd_local_now().ns + (w->retry_after_ms == 0 ? RETRY : w->retry_after_ms * MRD_MS);
+            mrd_local_now().ns + mrd_publish_wait(w->retry_after_ms, RETRY);
     } else if (w->err != 0 && w->retry_after_ms == 0) {
         finish(f, GIVEN_UP, w->message);
     } else if (w->err != 0) {
-        try_again(f, w->retry_after_ms * MRD_MS, w->message);
+        try_again(f, mrd_publish_wait(w->retry_after_ms, RETRY), w->message);
     } else {
         f->offset = w->offset > f->files[f->at].size ? 0 : w->offset;
         f->stage = SENDING;
@@ -474,7 +475,7 @@ on_want(mrd_files *f, const Mrd__ArtifactWant *w)
 static void
 on_ack(mrd_files *f, const Mrd__Ack *a)
 {
-    int64_t wait = a->retry_after_ms == 0 ? RETRY : a->retry_after_ms * MRD_MS;
+    int64_t wait = mrd_publish_wait(a->retry_after_ms, RETRY);
 
     if (a->status == MRD__ACK_STATUS__ACK_REFUSED) {
         f->stage = OFFERING; /* it says there what it has and wants */

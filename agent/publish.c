@@ -142,7 +142,7 @@ say_hello(mrd_publish *p)
 static void
 on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
 {
-    mrd_dur_ns wait = ack->retry_after_ms == 0 ? RETRY_DEFAULT : ack->retry_after_ms * MRD_MS;
+    mrd_dur_ns wait = mrd_publish_wait(ack->retry_after_ms, RETRY_DEFAULT);
     mrd_spool_item item;
     bool there = item_of(p, f->id, &item);
 
@@ -204,7 +204,7 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, int64_t now, int64_t
         const Mrd__Refuse *no = msg->u.refuse;
 
         p->hello_due = true;
-        p->hello_at = now + (no->retry_after_ms > 0 ? no->retry_after_ms * MRD_MS : REFUSED_RETRY);
+        p->hello_at = now + mrd_publish_wait(no->retry_after_ms, REFUSED_RETRY);
         snprintf(p->stats.message, sizeof(p->stats.message), "%s", no->message);
         mrd_log(no->final ? MRD_LOG_ERROR : MRD_LOG_WARN, "AGT-HELLO-REFUSED",
                 "The aggregator refuses this agent: retry_ms=%lld reason=%s",

@@ -45,6 +45,17 @@ typedef struct {
     mrd_metrics_text_hist ack;          /* from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 
+/* How long to wait where an aggregator asks for retry_after_ms (0: it does not say): a minute at
+ * most, because another one may be there by then. */
+#define MRD_PUBLISH_WAIT_MAX (60 * MRD_SEC)
+static inline mrd_dur_ns
+mrd_publish_wait(uint32_t retry_after_ms, mrd_dur_ns otherwise)
+{
+    mrd_dur_ns wait = retry_after_ms == 0 ? otherwise : retry_after_ms * MRD_MS;
+
+    return wait < MRD_PUBLISH_WAIT_MAX ? wait : MRD_PUBLISH_WAIT_MAX;
+}
+
 mrd_err mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_publish,
                          mrd_why *why);
 void mrd_publish_close(mrd_publish *p);

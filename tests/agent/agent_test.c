@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "agent/agent.h"
+#include "agent/publish.h"
 #include "base/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
@@ -638,6 +639,26 @@ TEST(a_session_has_counters_of_its_own)
     check_equation("stopped", a);
     mrd_agent_close(a);
     fake_aggregator_fini(&g);
+}
+
+/* An aggregator may ask for 49 days; by then another one may be there. */
+TEST(no_aggregator_is_waited_for_longer_than_a_minute)
+{
+    static const struct {
+        const char *name;
+        uint32_t asked_ms;
+        mrd_dur_ns want;
+    } rows[] = {
+        { "not said", 0, 500000000 },
+        { "a little", 1, 1000000 },
+        { "a minute", 60000, 60000000000 },
+        { "more", 60001, 60000000000 },
+        { "49 days", UINT32_MAX, 60000000000 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        CHECK_ROW(rows[i].name,
+                  mrd_publish_wait(rows[i].asked_ms, 500 * MRD_MS) == rows[i].want);
 }
 
 TEST_MAIN()
