@@ -490,8 +490,9 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     mrd_agent_secrets_step(a, now);
     mrd_agent_forget_flushed(a, now);
     mrd_metrics_step(a->metrics, now);
-    if (now - a->said_at > SAY_PERIOD) {
+    if (now - a->said_at > SAY_PERIOD || (mrd_drain_leaves_out(a->drain) && !a->said_left_out)) {
         a->said_at = now;
+        a->said_left_out = mrd_drain_leaves_out(a->drain);
         mrd_drain_say(a->drain, say, a);
     }
     if (a->o.cpu_limit > 0)

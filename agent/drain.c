@@ -20,8 +20,9 @@
 #define LONG_SILENCE   (2 * MRD_SEC)
 #define SWEEP_PERIOD   MRD_SEC
 #define FINISH_TIME    (5 * MRD_SEC) /* for rings that bring nothing and still take their time */
-#define GAPS           0x67617073u /* told gaps in numbers, beside the position of a ring */
+#define GAPS           0x67617073u   /* told gaps in numbers, beside the position of a ring */
 #define EARLY_AGE      (5 * MRD_SEC) /* an end waits so long for its start, perhaps in another ring */
+#define LEFT_OUT_SHOWN (15 * MRD_SEC) /* looks are at most some seconds apart */
 #define STALE_AGE      (10 * MRD_SEC)
 
 /* ---- Processes ---- */
@@ -242,6 +243,14 @@ refuse(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reade
         (void) mrd_ring_remove(reader, mrd_discover_dir_fd(p->discover, dir), file_name, NULL);
 }
 
+static void
+leave_out(mrd_drain *p)
+{
+    p->counts.rings_refused++;
+    p->rings_beyond++;
+    p->beyond_at = mrd_local_now().ns;
+}
+
 static mrd_err
 adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
 {
@@ -254,8 +263,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     proc *pr;
 
     if (user < 0) {
-        p->counts.rings_refused++;
-        p->rings_beyond++;
+        leave_out(p);
         return MRD_LIMIT;
     }
     if ((err = mrd_drain_identify(p, dir, reader, host_pid, &id)) != MRD_OK) {
@@ -283,9 +291,10 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
         other->caught_up = false; /* there may be more in them now */
     if (p->o.resume != NULL && p->o.hold)
         r->gaps_safe = p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ GAPS);
-    mrd_drain_text_resume(p, r, p->o.resume == NULL || !p->o.hold
-                                    ? 0
-                                    : p->o.resume(p->o.self, mrd_drain_ring_hash(file_name)));
+    mrd_drain_text_resume(p, r,
+                          p->o.resume == NULL || !p->o.hold
+                              ? 0
+                              : p->o.resume(p->o.self, mrd_drain_ring_hash(file_name)));
     mrd_discover_hold(p->discover, dir, 1);
     r->user = (unsigned) user;
     p->users_now += p->users[user].rings++ == 0;
@@ -330,7 +339,7 @@ found(void *self, unsigned dir, int dir_fd, const char *file_name)
     if (p->stands_back)
         return MRD_AGAIN;
     if (!rings_room(p)) {
-        p->counts.rings_refused++;
+        leave_out(p);
         return MRD_OK;
     }
     err = mrd_ring_open(dir_fd, file_name, &opts, &reader, NULL);
@@ -395,10 +404,10 @@ retire_ring(mrd_drain *p, ring *r, const mrd_why *why)
     if (r->blob.open)
         mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now, now);
     mrd_drain_lost(p, r->proc, MRD_DROP_BAD_RING,
-                  st.lost_total > st.reported && st.lost_total - st.reported < 1u << 31
-                      ? st.lost_total - st.reported
-                      : 1,
-                  now, now);
+                   st.lost_total > st.reported && st.lost_total - st.reported < 1u << 31
+                       ? st.lost_total - st.reported
+                       : 1,
+                   now, now);
     if (!p->o.keep_rings)
         (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
                                NULL);
@@ -664,7 +673,7 @@ mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
 
 void
 mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
-                       void (*call)(void *self, uint64_t ring, uint64_t read), void *self)
+                    void (*call)(void *self, uint64_t ring, uint64_t read), void *self)
 {
     const proc *pr = (const proc *) process;
 
@@ -687,9 +696,9 @@ mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
 
 void
 mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
-                    void (*call)(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-                                 int64_t last_ns),
-                    void *self)
+                     void (*call)(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
+                                  int64_t last_ns),
+                     void *self)
 {
     const proc *pr = (const proc *) process;
 
@@ -844,6 +853,12 @@ mrd_drain_stands_back(const mrd_drain *p)
     return p->stands_back;
 }
 
+bool
+mrd_drain_leaves_out(const mrd_drain *p)
+{
+    return p->rings_beyond > 0 && mrd_local_now().ns - p->beyond_at < LEFT_OUT_SHOWN;
+}
+
 int
 mrd_drain_fd(const mrd_drain *p)
 {
@@ -851,8 +866,7 @@ mrd_drain_fd(const mrd_drain *p)
 }
 
 void
-mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
-                  void *self)
+mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process), void *self)
 {
     for (proc *pr = p->procs, *next; pr != NULL; pr = next) {
         next = pr->next;
@@ -889,10 +903,12 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), 
         say(self, text);
     }
     if (p->rings_beyond > 0) {
-        snprintf(text, sizeof(text),
-                 "rings of a user that has as many as are left for others (%zu at one time) were "
-                 "not opened, %zu times",
-                 p->rings_max, p->rings_beyond);
+        snprintf(
+            text, sizeof(text),
+            "rings beyond what one agent, or a user beside others, may have open (%zu at one "
+            "time) were not opened, %zu times, and nothing of them is recorded: allow the agent "
+            "more open files (ulimit -n)",
+            p->rings_max, p->rings_beyond);
         say(self, text);
     }
     if (p->counts.rings_bad > 0) {

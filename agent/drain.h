@@ -31,8 +31,8 @@
 #include "proto/batch.h" /* mrd_cross_read */
 #include "trace/model/catalog.h"
 
-#define MRD_DRAIN_OPEN_MAX  (1u << 16)
-#define MRD_DRAIN_BLOB_MAX  (64u << 20)
+#define MRD_DRAIN_OPEN_MAX (1u << 16)
+#define MRD_DRAIN_BLOB_MAX (64u << 20)
 /* Rings read at one time, and half of the open files allowed; a user may have as many as are left
  * for others. More wait, and are counted. */
 #define MRD_DRAIN_RINGS_MAX 65536u
@@ -121,8 +121,7 @@ typedef struct {
 typedef struct mrd_drain mrd_drain;
 
 /* The ring directory need not exist yet. Errors: NOMEM. */
-mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain,
-                          mrd_why *why);
+mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why);
 void mrd_drain_close(mrd_drain *p); /* drains nothing; NULL is fine */
 /* Looks for rings when it is time, then reads each ring once, at most its budget. Returns the
  * records read; UINT64_MAX never. */
@@ -136,12 +135,12 @@ int64_t mrd_drain_wait_ns(const mrd_drain *p);
 void mrd_drain_release(mrd_drain *p, mrd_drain_process *process);
 /* With hold: calls each ring of the process that waits for release with how far it was read. */
 void mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
-                            void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
+                         void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
 /* Losses of the process's rings that no event tells yet, each with its gap (RAW of the node). */
 void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
-                         void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
-                                      int64_t first_ns, int64_t last_ns),
-                         void *self);
+                          void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
+                                       int64_t first_ns, int64_t last_ns),
+                          void *self);
 /* Whose the process is: its oldest ring, or its first when none is left. */
 mrd_owned_claim mrd_drain_claim(const mrd_drain_process *process);
 /* Names a ring by its file's name. */
@@ -150,6 +149,8 @@ uint64_t mrd_drain_ring_hash(const char *file_name);
 double mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process);
 /* Another agent of this user reads the folder: no ring of it is opened here. */
 bool mrd_drain_stands_back(const mrd_drain *p);
+/* Rings were left unopened a moment ago, by the bound of all or of their user: nothing of them is read. */
+bool mrd_drain_leaves_out(const mrd_drain *p);
 void mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts);
 /* Readable when a ring may have appeared; -1 without inotify (then step polls by itself). */
 int mrd_drain_fd(const mrd_drain *p);
@@ -157,7 +158,7 @@ int mrd_drain_fd(const mrd_drain *p);
 bool mrd_drain_has_runtime(const mrd_drain_process *process);
 /* Calls each process now known. */
 void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
-                       void *self);
+                    void *self);
 /* What this reader could not see, in messages ("rings of 3 processes: permission denied"). */
 void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), void *self);
 

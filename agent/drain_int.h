@@ -122,7 +122,8 @@ struct mrd_drain {
     ring **slots; /* by folder and name, cap_rings of them */
     ring_user *users;
     unsigned n_users, users_now; /* places, those with rings */
-    size_t rings_beyond;         /* found, but beyond the share of their user */
+    size_t rings_beyond;         /* found, but beyond the bound of all or of their user */
+    int64_t beyond_at;           /* the last time */
     proc *procs;
     mrd_drain_tally counts;
     mrd_args *args;

@@ -248,6 +248,8 @@ state_word(const mrd_agent *a, const mrd_publish_stats *p, const mrd_spool_stats
         return "connecting";
     if (mrd_drain_stands_back(a->drain))
         return "standing-back";
+    if (mrd_drain_leaves_out(a->drain))
+        return "rings-left-out";
     if (p->slow)
         return "throttled";
     if (spool->bytes > 16u << 20)
