@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/obj.h"
+#include "base/plain.h"
 
 /* Messages with one id in one second before the rest is held back. */
 #define LOG_BURST 5
@@ -80,24 +81,6 @@ log_admit(const char *id, unsigned *ret_held)
     return true;
 }
 
-/* A line is one message: what names and messages of others hold of control characters (a newline
- * that would begin a forged line, an escape that a terminal obeys) is shown as \xNN. So are the C1
- * controls, which are two bytes of UTF-8. */
-static void
-put_escaped(mrd_buf *to, const char *text)
-{
-    const unsigned char *p = (const unsigned char *) text;
-
-    for (; *p != '\0'; p++) {
-        if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
-            mrd_buf_fmt(to, "\\x%02x", *++p);
-        else if (*p < 0x20 || *p == 0x7f)
-            mrd_buf_fmt(to, "\\x%02x", *p);
-        else
-            mrd_buf_byte(to, *p);
-    }
-}
-
 void
 mrd_log(mrd_log_level level, const char *id, const char *format, ...)
 {
@@ -127,7 +110,7 @@ mrd_log(mrd_log_level level, const char *id, const char *format, ...)
             mrd_buf_text(&line, "}\n");
         } else {
             mrd_buf_fmt(&line, "%.23sZ %s %s %s ", time, log_names[level], log_state.program, id);
-            put_escaped(&line, text);
+            mrd_plain_text(&line, mrd_str_of(text)); /* a line is one message */
             if (held > 0)
                 mrd_buf_fmt(&line, " (not_shown=%u)", held);
             mrd_buf_byte(&line, '\n');

@@ -6,6 +6,7 @@
 
 #include "base/manual.h"
 #include "base/obj.h"
+#include "base/plain.h"
 
 /* Its line in cli/commands.def; of "certs init" and the like that of the first word. */
 static const char *
@@ -105,6 +106,16 @@ mrd_cli_main(const mrd_cli_frame *f, int argc, char **argv)
     mrd_strlist_fini(&words);
     mrd_conf_fini(f->table, f->rows, f->settings);
     return status;
+}
+
+void
+mrd_cli_say(const char *what, mrd_str text)
+{
+    mrd_buf line = { 0 };
+
+    mrd_plain_text(&line, text);
+    fprintf(stderr, "%s: %s\n", what, mrd_buf_cstr(&line));
+    mrd_buf_fini(&line);
 }
 
 void

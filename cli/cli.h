@@ -50,6 +50,8 @@ int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
  * the first word. A value may follow the option: "--port=3001", "-nfile". */
 const char *mrd_cli_vendor_word(const char *command, const char *word);
 
+/* "<what>: <text>" on stderr, a line whatever the text holds. */
+void mrd_cli_say(const char *what, mrd_str text);
 /* "meridian view: <message>" on stderr. */
 void mrd_cli_error(const char *command, const mrd_why *why);
 /* "1,234,567". Returns text. */

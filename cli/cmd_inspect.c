@@ -465,7 +465,7 @@ finish_profile(recording *r, const char *command, mrd_why *why)
             return err;
     }
     for (size_t i = 0; i < mrd_catalog_notes(r->catalog); i++)
-        fprintf(stderr, "note: %s\n", mrd_catalog_note_at(r->catalog, i).p);
+        mrd_cli_say("note", mrd_catalog_note_at(r->catalog, i));
     return write_profile(r, why);
 }
 

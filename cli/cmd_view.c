@@ -236,11 +236,11 @@ report_inputs(const mrd_catalog *cat)
         if (in->state != MRD_INPUT_INCOMPLETE && in->state != MRD_INPUT_FAILED)
             continue;
         whole = false;
-        fprintf(stderr, "%s: %s\n", in->state == MRD_INPUT_FAILED ? "not read" : "read in part",
-                mrd_catalog_text(cat, in->error).p);
+        mrd_cli_say(in->state == MRD_INPUT_FAILED ? "not read" : "read in part",
+                    mrd_catalog_text(cat, in->error));
     }
     for (size_t i = 0; i < mrd_catalog_notes(cat); i++)
-        fprintf(stderr, "note: %s\n", mrd_catalog_note_at(cat, i).p);
+        mrd_cli_say("note", mrd_catalog_note_at(cat, i));
     return whole;
 }
 

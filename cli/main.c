@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,8 +65,8 @@ unknown_command(const char *word)
     return MRD_EXIT_USAGE;
 }
 
-int
-main(int argc, char **argv)
+static int
+run(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -95,4 +96,18 @@ main(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
     }
     return unknown_command(argv[1]);
+}
+
+/* What could not be written is not done: a full disk behind `>` shows when the text is flushed. */
+int
+main(int argc, char **argv)
+{
+    int code = run(argc, argv);
+
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "meridian: the output could not be written: %s\n",
+            errno == 0 ? "some of it is missing" : strerror(errno));
+    return code == MRD_EXIT_OK ? MRD_EXIT_FAILED : code;
 }

@@ -4,6 +4,9 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/plain.h"
 
 /* Columns on a terminal: bytes that do not continue a UTF-8 sequence. */
 static int
@@ -19,10 +22,16 @@ width_of(const char *text)
 static void
 make_plain(char *text)
 {
-    for (; *text != '\0'; text++) {
-        if ((unsigned char) *text < 0x20 || *text == 0x7f)
-            *text = '?';
+    char *to = text;
+
+    for (size_t n = strlen(text); n > 0;) {
+        size_t hidden = mrd_plain_hidden(text, n), len = hidden > 0 ? hidden : 1;
+
+        *to++ = hidden > 0 ? '?' : *text;
+        text += len;
+        n -= len;
     }
+    *to = '\0';
 }
 
 void

@@ -141,8 +141,20 @@ for name, content, status in rows:
         check("offset" in err or "byte" in err or "record" in err, f"{name}: the error says where: {err}")
         check(json.load(open(os.path.join(dest, "system_profile.json")))["trace_events"], f"{name}: what was read is kept")
     both = os.path.join(work, "both-" + name)
-    run("view", path, good, "-o", both, "--output-format", "json", want=0 if status == 0 else 3)
+    run("view", path, good, "-o", both, "--output-format", "json", want=3 if status else 0)
     check(len(json.load(open(os.path.join(both, "system_profile.json")))["trace_events"]) >= 1000, f"{name}: the good file is whole")
+
+# ---- Names of others on a terminal, and a disk that is full behind `>` ----
+name = "a\nnote: forged\x1b[31m\u009b31m\u202eb"
+path = write("named\nnote: forged\x1b[31m.json", json.dumps([{"ph": "X", "name": name, "ts": 1, "dur": 1, "pid": 1, "tid": 1}]) + "x")
+out, err = run("view", path, "-o", os.path.join(work, "named"), want=3)
+for text in (out, err):
+    equal([hex(ord(c)) for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"], [], f"what a terminal obeys in {text!r}")
+    check("\nnote: forged" not in text, f"a forged line in {text!r}")
+with open("/dev/full", "w") as full:
+    for words in (["--help"], ["view", "--help"], ["view", path, "-o", os.path.join(work, "full")]):
+        p = subprocess.run([MERIDIAN, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        check(p.returncode in (1, 3) and "could not be written" in p.stderr, f"{words} into a full disk: {p.returncode} {p.stderr}")
 
 # ---- Links that lead back and files that are given twice: each file is read once ----
 again = os.path.join(work, "again")

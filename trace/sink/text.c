@@ -1,5 +1,7 @@
 #include "trace/sink/text.h"
 
+#include "base/plain.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -35,14 +37,16 @@ mrd_text_columns(mrd_str s)
 void
 mrd_text_cell(mrd_buf *to, mrd_str s, size_t width, bool pad)
 {
-    size_t have = mrd_text_columns(s), keep = have > width ? width - 3 : have, at = 0;
+    size_t have = mrd_text_columns(s), keep = have > width ? width - 3 : have, at = 0, hidden;
 
     for (size_t n = 0; at < s.len; at++) {
         unsigned char c = (unsigned char) s.p[at];
 
         if ((c & 0xc0) != 0x80 && n++ == keep)
             break;
-        mrd_buf_byte(to, c < 0x20 || c == 0x7f ? ' ' : c);
+        hidden = mrd_plain_hidden(s.p + at, s.len - at);
+        mrd_buf_byte(to, hidden > 0 ? ' ' : c);
+        at += hidden > 0 ? hidden - 1 : 0;
     }
     if (have > width)
         mrd_buf_text(to, "...");
