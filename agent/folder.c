@@ -60,6 +60,7 @@ mrd_folder_kind(const char *name)
         { "cpu_util.pb", "cpu_util.pb" },
         { "host_mem.pb", "host_mem.pb" },
         { ".xplane.pb", "XSpace" },
+        { ".pftrace", "Perfetto" }, /* what a viewer wrote of a device profile */
         { ".json", FRAMEWORK },
         { ".json.gz", FRAMEWORK },
     };

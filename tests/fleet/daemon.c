@@ -139,6 +139,8 @@ aggregator_ask(const aggregator_proc *d, const char *method, const char *path, c
                      (char *) (uintptr_t) "60",
                      (char *) (uintptr_t) "-o",
                      r->reply,
+                     (char *) (uintptr_t) "-H",
+                     (char *) (uintptr_t) "Content-Type: application/json",
                      (char *) (uintptr_t) "-X",
                      (char *) (uintptr_t) method,
                      url,
