@@ -69,7 +69,7 @@ def agents():
             second = c.agent(1)
             until(lambda: "AGT-HELLO-REFUSED" in second.text() and f"--{name}" in second.text(), f"the second agent hears of --{name}")
             equal((c.connected(), c.daemon.running()), (["i-test0"], True), "who is connected")
-            check(limited(c, name) > 0 and c.metric('meridian_limit{limit="%s"}' % name) == 1, "metrics")
+            until(lambda: (limited(c, name) or 0) > 0 and c.metric('meridian_limit{limit="%s"}' % name) == 1, "metrics")
             c.agents[0].kill()
             until(lambda: c.connected() == ["i-test1"], "the second comes in when the first is gone")
             c.run("record", "--duration", "100ms", "--no-fetch", want=None)
