@@ -815,7 +815,7 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
 
 /* One message for the input's row. */
 static void
-damage_sentence(const merge_part *part, uint64_t stored, mrd_buf *text)
+damage_message(const merge_part *part, uint64_t stored, mrd_buf *text)
 {
     const mrd_damage *d = &part->damage;
 
@@ -842,7 +842,7 @@ part_account(plan *p, merge_part *part)
     input->records = part->events + part->bad_heads + part->gone;
     input->events = input->records - d->events;
     if (d->events > 0 || d->frames > 0 || part->index.bad_bytes > 0) {
-        damage_sentence(part, input->records, &text);
+        damage_message(part, input->records, &text);
         input->state = MRD_INPUT_INCOMPLETE;
         input->error = mrd_catalog_intern(p->cat, mrd_buf_cstr(&text));
         mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, mrd_buf_cstr(&text));

@@ -227,6 +227,8 @@ def rule_names():
                 breach(name, f"external name {symbol} without the prefix mrd_")
 
 
+# Where names of the release before are read or told: the table of the code, that of docs/http.md, and the tests of both.
+RENAMED = r'^    \{ "|^\| .*`.* \| .*`.* \||\\"|"not heard of any more before everything had arrived"'
 WORDS = [  # (words, where they are a name of something else, what the field says)
     (r"roads?", None, "data source, capture path; of probes: transport"),
     (r"wakers?", None, "warm-up packet"),
@@ -234,6 +236,10 @@ WORDS = [  # (words, where they are a name of something else, what the field say
     (r"untold|dawdlers?|strangers?", None, "unreported; slow client; unauthenticated peer, or 'from outside'"),
     (r"polygons?", None, "feasible set"),
     (r"expo", None, "metrics"),
+    (r"\w*wish(es)?|triggerWish", None, "request"),
+    (r"\w*heard", RENAMED, "received, seen, reported; of triggers: unacknowledged"),
+    (r"tied_by|stop_wanted|\w+_sentence", RENAMED, "linked_by, stop_requested, message"),
+    (r"[\"`]sentence[\"`]|(char|->) ?\*?sentence", RENAMED, "message"),
 ]
 
 

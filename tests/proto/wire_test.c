@@ -129,7 +129,7 @@ TEST(frame_rejects)
     }
 }
 
-TEST(other_major_is_refused_with_a_sentence)
+TEST(other_major_is_refused_with_a_message)
 {
     uint8_t h[MRD_FRAME_HEADER];
     mrd_frame f = { .type = MRD_FRAME_HELLO };
