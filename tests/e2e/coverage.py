@@ -221,8 +221,8 @@ def triggers():
         until(lambda: c.connected() == ["i-test0"], "one agent is back")
         equal([(t["answered"], t.get("unacknowledged")) for t in c.session(id)["triggers"]], [(2, None), (1, ["i-test1"])], "after a restart")
         out, err = c.run("stop", id, want=3)
-        check("node i-test1 did not hear of trigger" in err, f"stop says so: {err}")
-        check("1 nodes answered, 1 did not hear of it" in c.run("status", id, want=3)[0], "status says so")
+        check("node i-test1 did not acknowledge trigger" in err, f"stop says so: {err}")
+        check("1 nodes answered, 1 did not acknowledge it" in c.run("status", id, want=3)[0], "status says so")
 
 
 def in_flight():
