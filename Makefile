@@ -29,7 +29,7 @@ sanitize: ## the whole suite under AddressSanitizer and UndefinedBehaviorSanitiz
 
 .PHONY: gate coverage format analyse clean-gate
 gate: ## what a change has to pass: gcc, clang, format, analysis, tests, sanitizers, coverage
-	@.ci/run
+	@.ci/run setup format analyse gcc suite clang sanitize coverage
 
 coverage: ## build with gcov, run the unit tests, print the lines run of each folder
 	@scripts/setup.sh gate
