@@ -21,26 +21,12 @@ function progress(m) {
 function facts(m) {
   const at = progress(m);
   const rows = [
-      [
-          "State", h("span", { class : tone(m.state) },
-                     m.state + (m.message ? `: ${m.message}` : "") +
-                         (m.empty ? `; nothing was recorded: ${m.empty}` : ""))
-      ],
-      [
-          "Progress",
-          at ? h("span", {},
-                 h("progress",
-                   { value : at[0], max : Math.max(1, at[1]), "aria-label" : "progress" }),
-                 ` ${at[2]}`)
-             : null
-      ],
-      [ "Window (UTC)", m.go ? `${m.go} to ${m.stop ?? "now"}` : null ],
-      [ "Stored", `${count(m.events)} events, ${bytes(m.bytes)}` ],
-      [
-          "Counted by agents",
-          `${count(m.begun)} begun, ${count(m.dropped)} dropped, ${count(m.held)} still held`
-      ],
-      [ "Profile", m.profile.state + (m.profile.message ? `: ${m.profile.message}` : "") ],
+    ["State", h("span", { class: tone(m.state) }, m.state + (m.message ? `: ${m.message}` : "") + (m.empty ? `; nothing was recorded: ${m.empty}` : ""))],
+    ["Progress", at ? h("span", {}, h("progress", { value: at[0], max: Math.max(1, at[1]), "aria-label": "progress" }), ` ${at[2]}`) : null],
+    ["Window (UTC)", m.go ? `${m.go} to ${m.stop ?? "now"}` : null],
+    ["Stored", `${count(m.events)} events, ${bytes(m.bytes)}`],
+    ["Counted by agents", `${count(m.begun)} begun, ${count(m.dropped)} dropped, ${count(m.held)} still held`],
+    ["Profile", m.profile.state + (m.profile.message ? `: ${m.profile.message}` : "")],
   ];
   return h("dl", {}, ...rows.filter(([, v]) => v !== null).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
 }
@@ -52,16 +38,15 @@ function nodeRow(n) {
   const foreign = n.foreign_batches > 0 ? `${count(n.foreign_batches)} batches claimed another node` : "";
   const drops = n.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join(", ");
   return h("tr", {},
-           h("th", { scope : "row" }, n.instance_id + (n.simulated ? " (simulated)" : "")),
-           td(n.state, tone(n.state)), td(count(n.events), "num"),
-           td(percent(n.events, n.events + lost), "num", "stored, of stored and lost"),
-           td(n.first_local_ns === undefined ? "–" : dur(n.last_local_ns - n.first_local_ns), "num",
-              "first to last event"),
-           td(count(lost), lost > 0 ? "num bad" : "num"),
-           td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
-           td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
-           td([ n.message, damaged, foreign, drops ].filter(Boolean).join("; "),
-              damaged ? "wrap bad" : "wrap"));
+    h("th", { scope: "row" }, n.instance_id + (n.simulated ? " (simulated)" : "")),
+    td(n.state, tone(n.state)),
+    td(count(n.events), "num"),
+    td(percent(n.events, n.events + lost), "num", "stored, of stored and lost"),
+    td(n.first_local_ns === undefined ? "–" : dur(n.last_local_ns - n.first_local_ns), "num", "first to last event"),
+    td(count(lost), lost > 0 ? "num bad" : "num"),
+    td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
+    td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
+    td([n.message, damaged, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
 const nodes = (m) => table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Span", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Why"]], m.nodes.map(nodeRow));

@@ -36,10 +36,7 @@ function showNode(node) {
   put(c[0], node.instance_id + (node.simulated ? " (simulated)" : ""));
   put(c[1], node.host_name);
   put(c[2], node.connected ? node.state : `${node.state} since ${(node.seen ?? "?").slice(11, 19)}`, node.connected ? "good" : "bad");
-  c[2].title = node.connected
-                   ? ""
-                   : `last seen ${node.seen ?? "never"}${
-                         node.reported ? "" : ", before the aggregator was started again"}`;
+  c[2].title = node.connected ? "" : `last seen ${node.seen ?? "never"}${node.reported ? "" : ", before the aggregator was started again"}`;
   put(c[3], perSecond === null ? "–" : count(Math.round(perSecond)));
   put(c[4], count(node.events));
   put(c[5], count(node.counters.dropped - node.counters.unwanted), node.counters.dropped > node.counters.unwanted ? "num bad" : "num");

@@ -9,15 +9,11 @@ const PATIENCE_MS = 60000;
 function ready(win) {
   return new Promise((resolve, reject) => {
     const started = Date.now();
-    const stop = () => {
-        clearInterval(timer);
-        removeEventListener("message", received);
-    };
+    const stop = () => { clearInterval(timer); removeEventListener("message", received); };
     const received = (ev) => {
-        if (ev.source !== win || ev.origin !== ORIGIN || ev.data !== "PONG")
-            return;
-        stop();
-        resolve();
+      if (ev.source !== win || ev.origin !== ORIGIN || ev.data !== "PONG") return;
+      stop();
+      resolve();
     };
     const timer = setInterval(() => {
       if (win.closed || Date.now() - started > PATIENCE_MS) {

@@ -28,17 +28,9 @@ function rowsOf(m) {
   const processes = new Set(rows.map((r) => `${r.node} ${r.pid}`)), cores = new Set(rows.map((r) => `${r.node} ${r.pid} ${r.core}`));
   for (const n of m.nodes) {
     for (const p of n.device_profiles ?? []) {
-        const row = {
-            node : n.instance_id,
-            pid : p.process_id,
-            core : core(p.lnc_idx),
-            state : p.state,
-            message : p.message
-        };
-        const known = row.core === null ? processes.has(`${row.node} ${row.pid}`)
-                                        : cores.has(`${row.node} ${row.pid} ${row.core}`);
-        if (p.message || !known)
-            rows.push(row);
+      const row = { node: n.instance_id, pid: p.process_id, core: core(p.lnc_idx), state: p.state, message: p.message };
+      const known = row.core === null ? processes.has(`${row.node} ${row.pid}`) : cores.has(`${row.node} ${row.pid} ${row.core}`);
+      if (p.message || !known) rows.push(row);
     }
   }
   const key = (r) => [r.node, r.pid, r.core ?? -1, r.file?.name ?? ""];
@@ -63,12 +55,8 @@ function buttons(m, file) {
 
 function profileRow(m, r) {
   const what = r.file ? base(r.file.name) : r.core === null ? "the process as a whole" : "no file yet";
-  return h("tr", {}, h("th", { scope : "row", class : "wrap" }, what), td(r.node),
-           td(r.pid < 0 ? "–" : String(r.pid), "num"),
-           td(r.core === null ? "–" : String(r.core), "num"),
-           td(r.state + (r.message ? `: ${r.message}` : ""), `wrap ${tone(r.state)}`),
-           td(r.file ? bytes(r.file.size) : "–", "num"),
-           h("td", {}, r.file?.complete ? buttons(m, r.file) : null));
+  return h("tr", {}, h("th", { scope: "row", class: "wrap" }, what), td(r.node), td(r.pid < 0 ? "–" : String(r.pid), "num"), td(r.core === null ? "–" : String(r.core), "num"),
+    td(r.state + (r.message ? `: ${r.message}` : ""), `wrap ${tone(r.state)}`), td(r.file ? bytes(r.file.size) : "–", "num"), h("td", {}, r.file?.complete ? buttons(m, r.file) : null));
 }
 
 /** null for a session that has none and asked for none. */
