@@ -56,7 +56,7 @@ struct mrd_agent {
     mrd_trigger *trigger; /* NULL: none wanted */
     mrd_publish *publish;
     int64_t unreached_since, unreached_said; /* the aggregator; 0: it is reached; not said */
-    mrd_metrics *metrics; /* NULL: no port */
+    mrd_metrics *metrics;                    /* NULL: no port */
     char *metrics_token;
     int64_t said_at, capped_ns;
     bool said_left_out;

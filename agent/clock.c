@@ -13,21 +13,21 @@
 #include "proto/clock_reading.h"
 #include "timesync/epoch.h"
 
-#define BOUND_AGE  (60 * MRD_SEC) /* a tight heartbeat counts so long against a looser new one */
-#define WORD_AGE   (30 * MRD_SEC) /* what the aggregator computed counts so long */
-#define DRIFT_PART 10000          /* 100 ppm */
-#define RATE_MAX   500000         /* ppb, of a clock that can be believed */
-#define RATE_BEND  5000           /* ppb/s, how fast the rate may change */
+#define BOUND_AGE      (60 * MRD_SEC) /* a tight heartbeat counts so long against a looser new one */
+#define WORD_AGE       (30 * MRD_SEC) /* what the aggregator computed counts so long */
+#define DRIFT_PART     10000          /* 100 ppm */
+#define RATE_MAX       500000         /* ppb, of a clock that can be believed */
+#define RATE_BEND      5000           /* ppb/s, how fast the rate may change */
 #define WORD_BOUND_MAX MRD_TIME_MAX
-#define WATCH      (2 * MRD_SEC)
-#define FRAME_AGE  MRD_SEC
-#define FRAME_LEN  16384
-#define BREAKS     16
-#define READ_EVERY (10 * MRD_SEC)
-#define READINGS   4
-#define SILENT     8              /* packets in a row without an answer: UDP is blocked */
-#define LINK_FRESH (20 * MRD_SEC) /* an answer over the connection counts so long */
-#define BEAT_K     0x80000000u    /* heartbeats as probes: k from here on */
+#define WATCH          (2 * MRD_SEC)
+#define FRAME_AGE      MRD_SEC
+#define FRAME_LEN      16384
+#define BREAKS         16
+#define READ_EVERY     (10 * MRD_SEC)
+#define READINGS       4
+#define SILENT         8              /* packets in a row without an answer: UDP is blocked */
+#define LINK_FRESH     (20 * MRD_SEC) /* an answer over the connection counts so long */
+#define BEAT_K         0x80000000u    /* heartbeats as probes: k from here on */
 
 struct mrd_clock_sync {
     mrd_clock_sync_options o;
@@ -203,8 +203,8 @@ beat_probe(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t rece
                                 .source3 = MRD_STAMP_BATCH };
     mrd_probe p;
 
-    if (c->host[0] == '\0' || c->o.transport == MRD_PROBES_UDP || c->o.transport == MRD_PROBES_NNG ||
-        !udp_silent(c) || !link_silent(c, received_ns) ||
+    if (c->host[0] == '\0' || c->o.transport == MRD_PROBES_UDP ||
+        c->o.transport == MRD_PROBES_NNG || !udp_silent(c) || !link_silent(c, received_ns) ||
         mrd_probe_join(&sent, &served, &p) != MRD_OK)
         return;
     c->beats++;

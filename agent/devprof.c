@@ -93,9 +93,8 @@ tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
     for (size_t i = 0; i < cores->n; i++)
         mrd_buf_fmt(&text, "%s%s", i == 0 ? "" : ",", cores->v[i]);
     mrd_buf_text(&text, "\n");
-    err = text.err != MRD_OK
-              ? mrd_why_set(why, text.err, 0, "device profiles")
-              : mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
+    err = text.err != MRD_OK ? mrd_why_set(why, text.err, 0, "device profiles")
+                             : mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
     mrd_buf_fini(&text);
     e->deadline = mrd_local_now().ns + PATIENCE;
     return err;
@@ -385,8 +384,7 @@ mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_r
 }
 
 mrd_err
-mrd_devprof_open(mrd_record *record, mrd_drain *drain, mrd_devprof **ret_devprof,
-                 mrd_why *why)
+mrd_devprof_open(mrd_record *record, mrd_drain *drain, mrd_devprof **ret_devprof, mrd_why *why)
 {
     mrd_devprof *d = calloc(1, sizeof(*d));
 

@@ -17,10 +17,10 @@
 typedef struct mrd_devprof mrd_devprof;
 
 typedef struct {
-    int64_t pid, core;    /* core MRD_NONE: the process as a whole */
-    const char *state;    /* "asked", "armed", "written", "refused", "ended": static */
-    uint32_t count;       /* profiles written */
-    const char *message;  /* why not; "" */
+    int64_t pid, core;   /* core MRD_NONE: the process as a whole */
+    const char *state;   /* "asked", "armed", "written", "refused", "ended": static */
+    uint32_t count;      /* profiles written */
+    const char *message; /* why not; "" */
 } mrd_devprof_result;
 
 /* Both are borrowed. */

@@ -41,7 +41,7 @@ typedef struct {
     bool again, dirty; /* met in it: a ring that is being made, news */
     bool slow;         /* it takes more than one turn */
     unsigned rings;    /* open ones */
-    uint64_t seen;  /* number of the look at all roots that last met it */
+    uint64_t seen;     /* number of the look at all roots that last met it */
 } ring_dir;
 
 /* Processes in our own mount namespace, ascending, and at how many looks in a row they were. */
@@ -63,7 +63,7 @@ struct mrd_discover {
     uint64_t roots_look;
     ino_t own_mnt;
     unsigned denied, denying; /* at the last look, at the one under way */
-    ino_t mnt[MNTS_MAX]; /* namespaces met in one look */
+    ino_t mnt[MNTS_MAX];      /* namespaces met in one look */
     size_t n_mnt, ours_at;
     DIR *procs; /* of a look at all roots under way */
     unsigned turn;

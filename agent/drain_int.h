@@ -102,12 +102,12 @@ struct proc {
     size_t n_rings;
     uint64_t start_ticks;
     mrd_owned_claim first; /* of its first ring */
-    uint32_t uid; /* the process's, else that of its first ring's file */
+    uint32_t uid;          /* the process's, else that of its first ring's file */
     uint64_t flow_scope;
     int64_t active_at; /* when a ring of it last brought something */
     int64_t shift_ns;  /* added to its RAW times: its time namespace against ours */
     mrd_open_spans open;
-    void *nrt; /* runtime JSON, made on first use */
+    void *nrt;                       /* runtime JSON, made on first use */
     char control[MRD_RING_NAME_MAX]; /* name of its control file, "": none was looked for */
     unsigned control_dir;
 };
@@ -129,18 +129,18 @@ struct mrd_drain {
     mrd_args *args;
     mrd_catalog *args_catalog; /* whose strings args interns into */
     uint64_t text_mark;
-    bool again;                /* what is read now was taken over by a predecessor */
-    bool more;                 /* the last step stopped at a budget */
-    int64_t swept_at;          /* early ends were looked at */
-    int64_t timens_ns;         /* this process's own */
-    uint64_t pid_ns;           /* inode of ours */
+    bool again;        /* what is read now was taken over by a predecessor */
+    bool more;         /* the last step stopped at a budget */
+    int64_t swept_at;  /* early ends were looked at */
+    int64_t timens_ns; /* this process's own */
+    uint64_t pid_ns;   /* inode of ours */
     char *ring_dir;
     int lock_fd; /* -1 */
     int64_t lock_at;
     bool stands_back;
-    uint32_t *owners;          /* by pid: the uid + 1 that was confirmed last, 0: none */
-    unsigned foreign_uid;      /* rings of other users than the process they name */
-    char first_bad[256];       /* why the first ring was retired */
+    uint32_t *owners;     /* by pid: the uid + 1 that was confirmed last, 0: none */
+    unsigned foreign_uid; /* rings of other users than the process they name */
+    char first_bad[256];  /* why the first ring was retired */
     mrd_cross_read *crosses;
     size_t n_crosses;
     int64_t cross_at, wall_offset;
@@ -173,8 +173,8 @@ void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 /* Hands an event on and counts it as delivered or dropped; begun is the caller's to count. */
 void mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev);
 /* A loss event on the process's own line, and its count in begun and dropped. */
-void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count,
-                   int64_t first_ns, int64_t last_ns);
+void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
+                    int64_t last_ns);
 /* Open spans of the process as unfinished, early ends as spans without a start. */
 void mrd_drain_flush_open(mrd_drain *p, proc *pr);
 /* Early ends older than `age`: their start was lost. */

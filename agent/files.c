@@ -458,8 +458,7 @@ on_want(mrd_files *f, const Mrd__ArtifactWant *w)
         finish(f, DONE, "");
     } else if (w->err == MRD_AGAIN || w->err == MRD_FULL || w->err == MRD_IO ||
                w->err == MRD_NOMEM) { /* it cannot now: nothing is wrong with the file */
-        f->again_at =
-            mrd_local_now().ns + mrd_publish_wait(w->retry_after_ms, RETRY);
+        f->again_at = mrd_local_now().ns + mrd_publish_wait(w->retry_after_ms, RETRY);
     } else if (w->err != 0 && w->retry_after_ms == 0) {
         finish(f, GIVEN_UP, w->message);
     } else if (w->err != 0) {

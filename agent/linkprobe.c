@@ -78,8 +78,7 @@ next_pair(mrd_linkprobe *p, int64_t now)
 static bool
 answers(const mrd_linkprobe *p, const Mrd__ProbeReply *reply)
 {
-    return reply->k == p->k &&
-           strncmp(reply->boot_id, p->timeline, sizeof(p->timeline) - 1) == 0;
+    return reply->k == p->k && strncmp(reply->boot_id, p->timeline, sizeof(p->timeline) - 1) == 0;
 }
 
 static void

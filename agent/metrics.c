@@ -148,8 +148,8 @@ mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to
     value = field(head, "Accept");
     snprintf(accept, sizeof(accept), MRD_STR_FMT, MRD_STR_ARG(value));
     options->write(options->self, mrd_metrics_text_wants_open(accept), &body);
-    reply(to, "200 OK", mrd_metrics_text_type(mrd_metrics_text_wants_open(accept)), "Vary: Accept\r\n",
-          (mrd_str){ (const char *) body.p, body.len }, bare);
+    reply(to, "200 OK", mrd_metrics_text_type(mrd_metrics_text_wants_open(accept)),
+          "Vary: Accept\r\n", (mrd_str){ (const char *) body.p, body.len }, bare);
     mrd_buf_fini(&body);
 }
 

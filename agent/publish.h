@@ -40,9 +40,9 @@ typedef struct {
 typedef struct {
     uint64_t sent, acked, refused, retried, hellos, reconnects, bytes;
     bool up, welcome;
-    bool slow;                  /* the aggregator asked for time, or cannot store */
-    char message[MRD_WHY_MAX];  /* why it refuses us or does not store; empty */
-    mrd_metrics_text_hist ack;          /* from sending a frame to its acknowledgement */
+    bool slow;                 /* the aggregator asked for time, or cannot store */
+    char message[MRD_WHY_MAX]; /* why it refuses us or does not store; empty */
+    mrd_metrics_text_hist ack; /* from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 
 /* How long to wait where an aggregator asks for retry_after_ms (0: it does not say): a minute at

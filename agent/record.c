@@ -21,7 +21,8 @@ add_crosses(mrd_record *r, open_batch *l)
 
 /* Loses events of the open batch. */
 static void
-lose(mrd_record *r, open_batch *l, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64_t last_ns)
+lose(mrd_record *r, open_batch *l, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
+     int64_t last_ns)
 {
     mrd_record_lose(r, l->of, cause, n, first_ns, last_ns);
     l->lost[cause] += n;
@@ -63,7 +64,8 @@ seal(mrd_record *r, open_batch *l)
         if (cause != MRD_DROP_CAUSES)
             l->lost[cause] += events;
     } else
-        mrd_record_buffer(r, s, &(buffered_batch){ r->frame.p, (uint32_t) r->frame.len, events, first, last });
+        mrd_record_buffer(
+            r, s, &(buffered_batch){ r->frame.p, (uint32_t) r->frame.len, events, first, last });
 }
 
 void

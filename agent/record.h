@@ -39,7 +39,7 @@ typedef struct {
     int64_t start_bound_ns;    /* of start_ns against the agreed time, -1 unknown */
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
-    mrd_gaps gaps; /* of them: when; causes are mrd_drop_cause */
+    mrd_gaps gaps;           /* of them: when; causes are mrd_drop_cause */
     uint64_t batches, bytes; /* sealed */
     uint64_t recorder_bytes;
     int64_t recorder_first_ns;
@@ -47,8 +47,8 @@ typedef struct {
     uint64_t chosen;              /* events begun that are no counters */
     uint64_t left_out;            /* events of its time that its selection left out */
     unsigned processes, selected; /* with rings, that were there; those it selects */
-    uint64_t clock_lost;      /* frames of clock data that will not reach the aggregator */
-    const uint64_t *triggers; /* received, the last at the end; borrowed until the next call */
+    uint64_t clock_lost;          /* frames of clock data that will not reach the aggregator */
+    const uint64_t *triggers;     /* received, the last at the end; borrowed until the next call */
     size_t n_triggers;
 } mrd_record_status;
 
@@ -62,7 +62,7 @@ typedef struct {
                                on with them at once; NULL: nowhere */
     const char *boot_id;    /* notes of another boot mean nothing: their times are its */
     mrd_spool *spool;       /* borrowed */
-    mrd_drain *drain; /* borrowed: cross-reads and times of the wall clock */
+    mrd_drain *drain;       /* borrowed: cross-reads and times of the wall clock */
     uint32_t boot;          /* mrd_boot_key of this boot */
     /* Calls each trace file with how much of it was given; goes with every commit. May be NULL. */
     void (*files)(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to);

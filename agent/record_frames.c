@@ -172,10 +172,10 @@ mrd_record_take_tally(mrd_record *r, session *s)
     take_gaps(s, &tally);
     s->st.drops[MRD_DROP_SPOOL].count += tally.forced;
     s->st.drops[MRD_DROP_REFUSED].count += tally.refused;
-    s->st.drops[MRD_DROP_DAMAGED] = (mrd_record_drop){
-        tally.damaged, mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_first_ns),
-        mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_last_ns)
-    };
+    s->st.drops[MRD_DROP_DAMAGED] =
+        (mrd_record_drop){ tally.damaged,
+                           mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_first_ns),
+                           mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_last_ns) };
     mrd_gaps_add(&s->st.gaps, &(mrd_gap){ s->st.drops[MRD_DROP_DAMAGED].first_ns,
                                           s->st.drops[MRD_DROP_DAMAGED].last_ns,
                                           tally.damaged,

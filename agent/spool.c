@@ -836,8 +836,7 @@ note_answered(mrd_spool *s, const mrd_spool_item *item)
 
     if (q == NULL)
         return;
-    if (item->events > 0 && item->clock == q->tally.damaged_clock &&
-        item->last_ns > q->answered_ns)
+    if (item->events > 0 && item->clock == q->tally.damaged_clock && item->last_ns > q->answered_ns)
         q->answered_ns = item->last_ns;
     mrd_spool_counts_write(s, q);
 }

@@ -50,7 +50,7 @@ typedef struct {
     uint64_t items, bytes, events; /* held */
     uint64_t file_bytes;           /* of all segments */
     uint64_t recovered_items, recovered_events;
-    uint64_t torn_bytes; /* cut off at open */
+    uint64_t torn_bytes;     /* cut off at open */
     uint64_t damaged_events; /* found missing at open */
 } mrd_spool_stats;
 

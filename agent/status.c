@@ -411,7 +411,7 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
 #define COUNTER(name, help, v) { MRD_METRICS_COUNTER, "meridian_agent_" name, help, v }
 #define GAUGE(name, help, v)                                                                       \
     {                                                                                              \
-        MRD_METRICS_GAUGE, "meridian_agent_" name, help, v                                            \
+        MRD_METRICS_GAUGE, "meridian_agent_" name, help, v                                         \
     }
             COUNTER("events_begun_total", "Events the agent learned of, losses included.", c.begun),
             COUNTER("events_recovered_total",
@@ -468,7 +468,7 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             mrd_metrics_text_one(&x, rows[i].kind, rows[i].name, rows[i].help, rows[i].v);
     }
     mrd_metrics_text_family(&x, MRD_METRICS_COUNTER, "meridian_agent_events_dropped_total",
-                    "Events lost, by cause.");
+                            "Events lost, by cause.");
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
         char label[80];
 
@@ -476,7 +476,7 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
         mrd_metrics_text_u64(&x, label, c.dropped[i]);
     }
     mrd_metrics_text_hist_write(&x, "meridian_agent_acknowledgement_seconds",
-                        "From sending a frame to its acknowledgement.", &sent.ack);
+                                "From sending a frame to its acknowledgement.", &sent.ack);
     mrd_metrics_text_process(&x);
     mrd_metrics_text_end(&x);
 }

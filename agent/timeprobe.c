@@ -8,7 +8,7 @@
 
 #define FLIGHT   128          /* pairs in flight; a power of two */
 #define DONE     1024         /* finished halves waiting to be taken; a power of two */
-#define WARMUPS   2            /* ahead of each pair */
+#define WARMUPS  2            /* ahead of each pair */
 #define TRIES    4            /* a pair goes behind its fourth warm-up packets at the latest */
 #define SENDS    32           /* remembered: how long warm-up packets took to send */
 #define GAP      (8 * MRD_US) /* between them, to the pair, and inside it: no timer is that short */

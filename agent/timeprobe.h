@@ -47,9 +47,10 @@ typedef struct {
     uint64_t foreign;         /* packets that are no answers to us: wrong tag, session, number */
     uint64_t no_kernel_stamp; /* stamps taken from user space */
     uint64_t stepped;         /* probes voided: the wall clock moved by more than 1 us inside */
-    uint64_t postponed;       /* a pair did not follow its warm-up packets: they found the processor slow */
-    uint64_t unsent;          /* the socket refused: buffer full or no route */
-    uint64_t overwritten;     /* halves that nobody took in time */
+    uint64_t
+        postponed;   /* a pair did not follow its warm-up packets: they found the processor slow */
+    uint64_t unsent; /* the socket refused: buffer full or no route */
+    uint64_t overwritten; /* halves that nobody took in time */
 } mrd_timeprobe_counts;
 
 typedef struct mrd_timeprobe mrd_timeprobe;

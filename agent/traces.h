@@ -24,8 +24,8 @@
 #define MRD_TRACES_MEMORY (8u << 20)
 /* Files that wait, open; a user may have as many as are left for others. More are not read, and
  * said. */
-#define MRD_TRACES_QUEUE  1024u
-#define MRD_TRACES_KNOWN  1024u /* files of the running sessions that were read */
+#define MRD_TRACES_QUEUE 1024u
+#define MRD_TRACES_KNOWN 1024u /* files of the running sessions that were read */
 
 typedef struct mrd_traces mrd_traces;
 

@@ -432,8 +432,7 @@ complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
 }
 
 static void
-begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source,
-      mrd_sid name)
+begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source, mrd_sid name)
 {
     mrd_open_span *early = mrd_open_spans_find(&r->proc->open, key, true);
     mrd_event ev = event_of(p, r, rec, MRD_SPAN);
@@ -775,7 +774,7 @@ mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
 
 void
 mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
-              int64_t last_ns)
+               int64_t last_ns)
 {
     mrd_event ev = { .kind = MRD_LOSS,
                      .ts_ns = first_ns,

@@ -211,8 +211,7 @@ mrd_aggregator_stop(mrd_aggregator *a, uint64_t session, mrd_why *why)
 }
 
 const char *
-mrd_aggregator_state(mrd_aggregator *a, uint64_t session, bool *ret_over,
-                     char message[MRD_WHY_MAX])
+mrd_aggregator_state(mrd_aggregator *a, uint64_t session, bool *ret_over, char message[MRD_WHY_MAX])
 {
     mrd_session_view *v = mrd_loop_session(a->loop, session);
     const char *text = "unknown";

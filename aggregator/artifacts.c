@@ -13,10 +13,10 @@
 #include "base/obj.h"
 #include "base/out.h"
 
-#define UPLOAD_IDLE   (5 * MRD_SEC) /* one that got nothing for so long makes room */
+#define UPLOAD_IDLE   (5 * MRD_SEC)  /* one that got nothing for so long makes room */
 #define UPLOAD_TURN   (60 * MRD_SEC) /* a node may take so long, and a second for each MiB */
-#define RECEIVING_MAX 512           /* messages; agents have 256 requests in flight together */
-#define PROVING_MAX   16u           /* unanswered requests; the rest is asked to come again */
+#define RECEIVING_MAX 512            /* messages; agents have 256 requests in flight together */
+#define PROVING_MAX   16u            /* unanswered requests; the rest is asked to come again */
 
 typedef struct {
     mrd_server_request request;

@@ -15,9 +15,9 @@ typedef struct {
     uint64_t size, have;
     mrd_sha256 *sum; /* of the first `have` bytes; NULL: not known, hash the file at the end */
     mrd_local_ns used;
-    uint64_t owner;      /* agent key: only that node's pieces count */
-    mrd_local_ns began;  /* when it became the owner; 0: nobody is */
-    bool busy; /* all bytes are there, and are being proven */
+    uint64_t owner;     /* agent key: only that node's pieces count */
+    mrd_local_ns began; /* when it became the owner; 0: nobody is */
+    bool busy;          /* all bytes are there, and are being proven */
 } mrd_upload;
 
 struct mrd_artifacts {

@@ -92,9 +92,9 @@ get_ready(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_overview *v = mrd_loop_overview(api->loop);
     mrd_buf body = { 0 };
-    mrd_err err = v == NULL         ? mrd_why_set(why, MRD_NOMEM, 0, "state")
-                  : v->disk_full    ? mrd_why_set(why, MRD_AGAIN, 0, "%s", v->disk_message)
-                                    : MRD_OK;
+    mrd_err err = v == NULL      ? mrd_why_set(why, MRD_NOMEM, 0, "state")
+                  : v->disk_full ? mrd_why_set(why, MRD_AGAIN, 0, "%s", v->disk_message)
+                                 : MRD_OK;
 
     mrd_overview_unref(v);
     if (err != MRD_OK)
@@ -509,7 +509,7 @@ get_artifact(void *self, mrd_http_request *req, mrd_why *why)
     for (size_t i = 0; i < v->s->n_artifacts && path == NULL; i++) {
         if (mrd_str_is(sha, v->s->artifacts[i].sha256))
             path = mrd_session_store_path(mrd_loop_store(api->loop), NULL, "artifacts/%s",
-                                  v->s->artifacts[i].sha256);
+                                          v->s->artifacts[i].sha256);
     }
     mrd_session_view_unref(v);
     err = path == NULL ? mrd_why_set(why, MRD_NOTFOUND, 0, "the session has no such artifact")
@@ -557,7 +557,8 @@ get_journal(void *self, mrd_http_request *req, mrd_why *why)
     list = mrd_json_new_array();
     for (size_t i = 0; i < v->s->n_parts; i++) {
         const char *node = v->s->parts[i]->instance_id;
-        char *dir = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "journal/%s", node);
+        char *dir =
+            mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "journal/%s", node);
 
         if (dir != NULL)
             list_segments(dir, node, list);
@@ -594,8 +595,8 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
     if ((err = http_session(api, req, &v, why)) != MRD_OK)
         return err;
     path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text,
-                          "journal/" MRD_STR_FMT "/" MRD_STR_FMT, MRD_STR_ARG(node),
-                          MRD_STR_ARG(segment));
+                                  "journal/" MRD_STR_FMT "/" MRD_STR_FMT, MRD_STR_ARG(node),
+                                  MRD_STR_ARG(segment));
     mrd_session_view_unref(v);
     err = path == NULL ? MRD_NOMEM
                        : mrd_http_reply_file(req, path, "application/octet-stream", NULL, why);

@@ -12,10 +12,10 @@ typedef struct http_api http_api;
 
 typedef struct {
     const char *address;
-    uint16_t port;           /* 0: any free one */
-    const char *cert, *key;  /* both or none */
-    const char *names;       /* that it may be called by, NULL: none beside its own */
-    mrd_auth *auth;          /* NULL: everybody may all */
+    uint16_t port;          /* 0: any free one */
+    const char *cert, *key; /* both or none */
+    const char *names;      /* that it may be called by, NULL: none beside its own */
+    mrd_auth *auth;         /* NULL: everybody may all */
 } http_api_options;
 
 mrd_err http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api, mrd_why *why);
@@ -35,7 +35,8 @@ extern const size_t http_n_routes;
 extern const char *const http_session_members[], *const http_trigger_members[];
 /* A session's request from that body; strings borrow from it and from require. Errors: INVALID,
  * RANGE, TYPE, LIMIT, NOMEM; r->select is the caller's in every case. */
-mrd_err http_session_request(mrd_json *body, char require[64], mrd_session_request *r, mrd_why *why);
+mrd_err http_session_request(mrd_json *body, char require[64], mrd_session_request *r,
+                             mrd_why *why);
 /* GET …/profile (http_profile.c). */
 extern const char *const http_profile_query[];
 mrd_err http_formats(void *self, mrd_http_request *req, mrd_why *why);

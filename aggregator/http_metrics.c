@@ -58,7 +58,7 @@ clock_checks(mrd_metrics_text *x, const mrd_core_stats *s)
         mrd_metrics_text_u64(x, label, rows[i].checked);
     }
     mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "meridian_clock_violations_total",
-                    "Of these, how many contradicted a bound. Must be 0.");
+                            "Of these, how many contradicted a bound. Must be 0.");
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         snprintf(label, sizeof(label), "kind=\"%s\"", rows[i].kind);
         mrd_metrics_text_u64(x, label, rows[i].violations);
@@ -74,8 +74,8 @@ label_of(const mrd_node *n, char text[MRD_NODE_ID_MAX + 16])
 }
 
 static void
-per_node(const mrd_overview *v, mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help,
-         int64_t (*value)(const mrd_overview *v, const mrd_node *n))
+per_node(const mrd_overview *v, mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+         const char *help, int64_t (*value)(const mrd_overview *v, const mrd_node *n))
 {
     char label[MRD_NODE_ID_MAX + 16];
 
@@ -125,7 +125,7 @@ clock_bounds(const mrd_overview *v, mrd_metrics_text *x)
     char label[MRD_NODE_ID_MAX + 16];
 
     mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_node_clock_bound_seconds",
-                    "Largest error of the node's clock against the session's.");
+                            "Largest error of the node's clock against the session's.");
     for (size_t i = 0; i < v->n_nodes; i++) {
         const mrd_clock_quality *c = &v->nodes[i]->clock;
 
@@ -144,7 +144,8 @@ sessions(const mrd_overview *v, mrd_metrics_text *x)
         n[v->sessions[i].state]++;
     mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_sessions", "Sessions by state.");
     for (unsigned i = 0; i < MRD_SESSION_STATES; i++) {
-        snprintf(label, sizeof(label), "state=\"%s\"", mrd_session_state_text((mrd_session_state) i));
+        snprintf(label, sizeof(label), "state=\"%s\"",
+                 mrd_session_state_text((mrd_session_state) i));
         mrd_metrics_text_u64(x, label, n[i]);
     }
 }
@@ -158,35 +159,33 @@ limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *x)
         const char *name;
         int64_t v;
     } rows[] = {
-        { "agent-rate", l->agent_rate },
-        { "total-rate", l->total_rate },
-        { "max-connections", max_connections },
-        { "max-nodes", l->max_nodes },
-        { "max-sessions", l->max_sessions },
-        { "max-open-sessions", l->max_open_sessions },
-        { "session-size", l->session_bytes },
-        { "disk-reserve", l->disk_reserve },
+        { "agent-rate", l->agent_rate },        { "total-rate", l->total_rate },
+        { "max-connections", max_connections }, { "max-nodes", l->max_nodes },
+        { "max-sessions", l->max_sessions },    { "max-open-sessions", l->max_open_sessions },
+        { "session-size", l->session_bytes },   { "disk-reserve", l->disk_reserve },
         { "retain-size", l->retain_bytes },
     };
     char label[64];
 
     mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_limit",
-                    "Limits by the name of their option; 0: none.");
+                            "Limits by the name of their option; 0: none.");
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         snprintf(label, sizeof(label), "limit=\"%s\"", rows[i].name);
         mrd_metrics_text_i64(x, label, rows[i].v);
     }
     mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "meridian_limited_total",
-                    "What a limit sent back, refused or stopped.");
+                            "What a limit sent back, refused or stopped.");
     for (unsigned i = MRD_LIMIT_NONE + 1; i < MRD_LIMIT_KINDS; i++) {
         snprintf(label, sizeof(label), "limit=\"%s\"", mrd_limit_text((mrd_limit_kind) i));
         mrd_metrics_text_u64(x, label, v->stats.limited[i]);
     }
-    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_sessions_unreadable",
-                 "Sessions whose manifest could not be read: while there are any, no artifact is "
-                 "removed.",
-                 v->unreadable);
-    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_nodes", "Agents remembered.", v->nodes_known);
+    mrd_metrics_text_one(
+        x, MRD_METRICS_GAUGE, "meridian_sessions_unreadable",
+        "Sessions whose manifest could not be read: while there are any, no artifact is "
+        "removed.",
+        v->unreadable);
+    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_nodes", "Agents remembered.",
+                         v->nodes_known);
 }
 
 void
@@ -205,13 +204,13 @@ http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
     }
     totals(&x, &v->stats, mrd_loop_syncs(loop));
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_disk_full",
-                 "1 while nothing is stored for want of room.", v->disk_full);
+                         "1 while nothing is stored for want of room.", v->disk_full);
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_store_bytes",
-                 "What all sessions occupy, artifacts included.", v->store_bytes);
+                         "What all sessions occupy, artifacts included.", v->store_bytes);
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_connections", "Connections of agents.",
-                 mrd_server_connections(server));
+                         mrd_server_connections(server));
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_connections_refused_total",
-                 "Connections closed at the connection limit.", mrd_server_refused(server));
+                         "Connections closed at the connection limit.", mrd_server_refused(server));
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_unaccepted_bytes",
                          "What connections hold that have not said hello.",
                          mrd_server_unaccepted_bytes(server));
@@ -219,13 +218,14 @@ http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
                          "Connections closed because they held too much before their hello.",
                          mrd_server_unaccepted_closed(server));
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_tls_failures_total",
-                 "TLS connections of agents that came to nothing.",
-                 mrd_server_tls_failures(server));
+                         "TLS connections of agents that came to nothing.",
+                         mrd_server_tls_failures(server));
     sessions(v, &x);
     limits(v, mrd_server_max_connections(server), &x);
     per_node(v, &x, MRD_METRICS_GAUGE, "meridian_node_up", "1 while messages of the agent arrive.",
              node_up);
-    per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_events_total", "Events stored.", node_events);
+    per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_events_total", "Events stored.",
+             node_events);
     per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_dropped_events_total",
              "Events lost that a session had asked for.", node_dropped);
     per_node(v, &x, MRD_METRICS_COUNTER, "meridian_node_unwanted_events_total",
@@ -237,21 +237,22 @@ http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
     clock_checks(&x, &v->stats);
     mrd_overview_unref(v);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_requests_total", "HTTP requests.",
-                 c.requests);
+                         c.requests);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_errors_total",
-                 "HTTP replies of 400 and above.", c.errors);
+                         "HTTP replies of 400 and above.", c.errors);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_unauthorised_total",
-                 "HTTP requests without a right token.", c.unauthorised);
+                         "HTTP requests without a right token.", c.unauthorised);
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_http_connections", "HTTP connections.",
-                 c.connections);
+                         c.connections);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_slow_clients_total",
-                 "HTTP connections ended because a request or its reading took too long.",
-                 c.slow_clients);
-    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_http_streams", "Slices being made.", c.streams_now);
+                         "HTTP connections ended because a request or its reading took too long.",
+                         c.slow_clients);
+    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_http_streams", "Slices being made.",
+                         c.streams_now);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_streams_cancelled_total",
-                 "Slices whose client left.", c.cancelled);
-    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_sent_bytes_total", "Bytes of HTTP bodies.",
-                 c.bytes);
+                         "Slices whose client left.", c.cancelled);
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_sent_bytes_total",
+                         "Bytes of HTTP bodies.", c.bytes);
     mrd_metrics_text_process(&x);
     mrd_metrics_text_end(&x);
 }

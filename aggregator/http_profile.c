@@ -205,7 +205,7 @@ finished(const http_api *api, const mrd_session *s, const mrd_sink_ops *ops)
     if (s->state != MRD_SESSION_COMPLETE)
         return NULL;
     path = mrd_session_store_path(mrd_loop_store(api->loop), s->text, "profile/%s%s", ops->stem,
-                          ops->suffix);
+                                  ops->suffix);
     if (path != NULL && access(path, R_OK) != 0) {
         free(path);
         path = NULL;
@@ -250,8 +250,8 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
     snprintf(name, sizeof(name), "%s%s", s->text, sl->ops->suffix);
     mrd_session_view_unref(v);
     if (err == MRD_OK && path == NULL) /* takes the slice in every case */
-        return mrd_http_reply_stream(req, sl->ops->media_type, name, slice_produce, slice_free,
-                                     sl, why);
+        return mrd_http_reply_stream(req, sl->ops->media_type, name, slice_produce, slice_free, sl,
+                                     why);
     if (err == MRD_OK)
         err = mrd_http_reply_file(req, path, sl->ops->media_type, name, why);
     free(path);
@@ -301,10 +301,12 @@ http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
     if ((err = http_session(api, req, &v, why)) != MRD_OK)
         return err;
     path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "profile/" MRD_STR_FMT,
-                          MRD_STR_ARG(file));
+                                  MRD_STR_ARG(file));
     mrd_session_view_unref(v);
     snprintf(name, sizeof(name), MRD_STR_FMT, MRD_STR_ARG(file));
-    err = path == NULL ? MRD_NOMEM : mrd_http_reply_file(req, path, mrd_sink_media_type(mrd_str_of(name)), NULL, why);
+    err = path == NULL
+              ? MRD_NOMEM
+              : mrd_http_reply_file(req, path, mrd_sink_media_type(mrd_str_of(name)), NULL, why);
     free(path);
     return err;
 }

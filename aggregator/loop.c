@@ -10,12 +10,12 @@
 #include "base/log.h"
 #include "base/obj.h"
 
-#define TICK_EVERY  (200 * MRD_MS)
-#define LOOK_EVERY  MRD_SEC
-#define UNACCEPTED_EVERY (60 * MRD_SEC) /* a line about connections that hold too much */
-#define SWEEP_EVERY (600 * MRD_SEC) /* also without an occasion: abandoned uploads grow old */
-#define TURN_MAX    256             /* items of the inbox before the next request */
-#define VIEW_AGE    (100 * MRD_MS)  /* readers in a hurry share a copy */
+#define TICK_EVERY       (200 * MRD_MS)
+#define LOOK_EVERY       MRD_SEC
+#define UNACCEPTED_EVERY (60 * MRD_SEC)  /* a line about connections that hold too much */
+#define SWEEP_EVERY      (600 * MRD_SEC) /* also without an occasion: abandoned uploads grow old */
+#define TURN_MAX         256             /* items of the inbox before the next request */
+#define VIEW_AGE         (100 * MRD_MS)  /* readers in a hurry share a copy */
 
 mrd_core_time
 mrd_loop_now(void)

@@ -43,7 +43,8 @@ typedef enum {
 } merge_times;
 
 /* NULL without memory. */
-merge_input *merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mrd_session *s);
+merge_input *merge_input_new(const mrd_session_store *store, const mrd_timescale *t,
+                             const mrd_session *s);
 void merge_input_free(merge_input *in);
 
 /*

@@ -143,8 +143,7 @@ merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_a
     }
     kind = mrd_collectives_see(c->cc, ev, &cc);
     if ((kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER) || c->full || raw_ns < 0 ||
-        raw_ns > MRD_COLL_TIME_MAX - ev->dur_ns ||
-        !find_part(c, ev->track, table, &who))
+        raw_ns > MRD_COLL_TIME_MAX - ev->dur_ns || !find_part(c, ev->track, table, &who))
         return;
     if (c->n == MERGE_CHECK_MAX) {
         c->full = true;

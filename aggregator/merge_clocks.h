@@ -24,7 +24,7 @@ mrd_err merge_clocks_solve(const merge_input *in, const merge_node *node,
  * else all nodes are looked at. Timescale links are noted in the catalog.
  */
 mrd_err merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
-                         mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
+                          mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
 /* The node's wall clock at one reading of that boot, for ever: what --clock utc shows. NULL without
  * memory. */
 mrd_align *merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c);

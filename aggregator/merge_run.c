@@ -1,6 +1,6 @@
 /* One session, whole or a slice, from its journal through the clocks into outputs. */
-#include "aggregator/merge.h"
 #include "aggregator/core/text.h"
+#include "aggregator/merge.h"
 #include "aggregator/merge_check.h"
 #include "aggregator/merge_clocks.h"
 #include "aggregator/merge_marks.h"

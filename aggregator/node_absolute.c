@@ -32,7 +32,7 @@ server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, 
 
 static mrd_err
 pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *c, const char *id,
-              mrd_absolute kind, pairs *to)
+                     mrd_absolute kind, pairs *to)
 {
     size_t n;
     mrd_abs *server = server_readings(clock, id, kind, &n), node;

@@ -49,7 +49,8 @@ add_break(mrd_boot_clock *c, mrd_epoch_break b)
 static mrd_err
 begin_incarnation(mrd_boot_clock *c, const char *id, int64_t first)
 {
-    const mrd_clock_incarnation *last = c->n_incarnations == 0 ? NULL : &c->incarnations[c->n_incarnations - 1];
+    const mrd_clock_incarnation *last =
+        c->n_incarnations == 0 ? NULL : &c->incarnations[c->n_incarnations - 1];
     mrd_epoch_break b = { .cause = MRD_EPOCH_AGGREGATOR, .before = { first } };
     mrd_err err;
 
@@ -61,9 +62,11 @@ begin_incarnation(mrd_boot_clock *c, const char *id, int64_t first)
         if ((err = add_break(c, b)) != MRD_OK)
             return err;
     }
-    if (!room((void **) &c->incarnations, c->n_incarnations, &c->cap_incarnations, sizeof(*c->incarnations)))
+    if (!room((void **) &c->incarnations, c->n_incarnations, &c->cap_incarnations,
+              sizeof(*c->incarnations)))
         return MRD_NOMEM;
-    c->incarnations[c->n_incarnations] = (mrd_clock_incarnation){ .first = c->n_probes, .from = first, .to = first };
+    c->incarnations[c->n_incarnations] =
+        (mrd_clock_incarnation){ .first = c->n_probes, .from = first, .to = first };
     snprintf(c->incarnations[c->n_incarnations].id, sizeof(c->incarnations[0].id), "%s", id);
     c->n_incarnations++;
     return MRD_OK;

@@ -61,8 +61,9 @@ typedef struct {
     size_t n_breaks, cap_breaks;
     mrd_host_reading *readings; /* in the order of the journal */
     size_t n_readings, cap_readings;
-    uint64_t absurd;                     /* readings and breaks that cannot be: left out */
-    mrd_clock_incarnation *incarnations; /* in their order; none where frames do not name their timeline */
+    uint64_t absurd; /* readings and breaks that cannot be: left out */
+    mrd_clock_incarnation
+        *incarnations; /* in their order; none where frames do not name their timeline */
     size_t n_incarnations, cap_incarnations;
     uint64_t checked;        /* held-out packets compared with the table */
     uint64_t reversed;       /* of these: impossible by the estimate */

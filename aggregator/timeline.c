@@ -49,7 +49,8 @@ for_lives(const nodes *all, each_incarnation *see, void *self)
 typedef struct {
     mrd_timeline incarnations; /* in the order of finding them */
     int64_t began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
-    bool before[MRD_INCARNATIONS_MAX][MRD_INCARNATIONS_MAX]; /* some clock saw the one right before the other */
+    bool before[MRD_INCARNATIONS_MAX]
+               [MRD_INCARNATIONS_MAX]; /* some clock saw the one right before the other */
 } census;
 
 static void
@@ -71,7 +72,9 @@ count_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation)
         all->began[i] = l->began_ns < all->began[i] ? l->began_ns : all->began[i];
         all->ended[i] = l->ended_ns > all->ended[i] ? l->ended_ns : all->ended[i];
     }
-    if (incarnation > 0 && (last = find_incarnation(&all->incarnations, c->incarnations[incarnation - 1].id)) < all->incarnations.n)
+    if (incarnation > 0 &&
+        (last = find_incarnation(&all->incarnations, c->incarnations[incarnation - 1].id)) <
+            all->incarnations.n)
         all->before[last][i] = true;
 }
 
@@ -91,7 +94,8 @@ next_incarnation(const census *all, const bool *taken)
         if (free && (best == SIZE_MAX || all->began[i] < all->began[best]))
             best = i;
     }
-    return best != SIZE_MAX ? best : any; /* a circle: some clock went back to an earlier incarnation */
+    return best != SIZE_MAX ? best
+                            : any; /* a circle: some clock went back to an earlier incarnation */
 }
 
 /* ---- Timescale links by nodes ---- */
@@ -335,8 +339,8 @@ apply_boot(const mrd_timeline *t, mrd_boot_clock *c)
         size_t incarnation = find_incarnation(t, c->incarnations[l].id);
         int64_t by = incarnation == t->n ? 0 : t->v[incarnation].shift_ns;
 
-        shift_probes(c, c->incarnations[l].first, l + 1 < c->n_incarnations ? c->incarnations[l + 1].first : c->n_probes,
-                     by);
+        shift_probes(c, c->incarnations[l].first,
+                     l + 1 < c->n_incarnations ? c->incarnations[l + 1].first : c->n_probes, by);
         for (size_t i = 0; solved && by != 0 && i < mrd_align_segment_count(c->align); i++) {
             if (segment_incarnation(c, mrd_align_borrow_segment(c->align, i)) == l)
                 mrd_align_shift(c->align, i, i + 1, by);
@@ -356,7 +360,8 @@ mrd_incarnation_bound(const mrd_incarnation *incarnation)
 {
     if (incarnation->by != MRD_LINKED_NODES && incarnation->by != MRD_LINKED_UTC)
         return incarnation->by == MRD_LINKED_FIRST ? 0 : -1;
-    return -incarnation->link.lo > incarnation->link.hi ? -incarnation->link.lo : incarnation->link.hi;
+    return -incarnation->link.lo > incarnation->link.hi ? -incarnation->link.lo
+                                                        : incarnation->link.hi;
 }
 
 size_t
@@ -379,22 +384,26 @@ mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)
 
     mrd_dur_text(incarnation->link.gap_ns, gap);
     mrd_dur_text(mrd_incarnation_bound(incarnation), bound);
-    mrd_buf_fmt(to, "the aggregator's clock changed (incarnation %zu of %zu): ", i + 1, timeline->n);
+    mrd_buf_fmt(to, "the aggregator's clock changed (incarnation %zu of %zu): ", i + 1,
+                timeline->n);
     if (incarnation->by == MRD_LINKED_NODES)
         mrd_buf_fmt(to,
                     "times after it are linked to those before within +-%s by %zu clock%s that ran "
                     "on over the %s between",
                     bound, incarnation->link.clocks, incarnation->link.clocks == 1 ? "" : "s", gap);
     else if (incarnation->by == MRD_LINKED_UTC)
-        mrd_buf_fmt(to,
-                    "no node's clock ran on over the %s between; times after it are linked to those "
-                    "before within +-%s by UTC, as far as both aggregators' wall clocks know it",
-                    gap, bound);
+        mrd_buf_fmt(
+            to,
+            "no node's clock ran on over the %s between; times after it are linked to those "
+            "before within +-%s by UTC, as far as both aggregators' wall clocks know it",
+            gap, bound);
     else
-        mrd_buf_text(to, "times after it are NOT linked to those before: no node's clock ran on, and "
-                         "the wall clocks of both aggregators state no bound");
+        mrd_buf_text(to,
+                     "times after it are NOT linked to those before: no node's clock ran on, and "
+                     "the wall clocks of both aggregators state no bound");
     if (incarnation->link.contradicting > 0)
-        mrd_buf_fmt(to, "; %zu clock%s contradict%s that: DO NOT TRUST IT", incarnation->link.contradicting,
+        mrd_buf_fmt(to, "; %zu clock%s contradict%s that: DO NOT TRUST IT",
+                    incarnation->link.contradicting,
                     incarnation->link.contradicting == 1 ? "" : "s",
                     incarnation->link.contradicting == 1 ? "s" : "");
 }

@@ -34,13 +34,14 @@ typedef struct {
 
 typedef struct {
     uint64_t requests, answers; /* requests: all packets that were read */
-    uint64_t warmups;            /* of these: only to wake the path, not to be answered */
+    uint64_t warmups;           /* of these: only to wake the path, not to be answered */
     uint64_t unread; /* the kernel dropped them: warm-up packets, and what found the buffer full */
-    uint64_t malformed, unknown_agent, forged; /* dropped: no packet of ours, unknown agent, wrong tag */
-    uint64_t replayed;                    /* dropped: seen before */
-    uint64_t unsent;                      /* the socket buffer was full */
-    uint64_t no_kernel_stamp;             /* r2 from user space */
-    uint64_t stepped;                     /* stamps given up: the wall clock moved */
+    uint64_t malformed, unknown_agent,
+        forged;               /* dropped: no packet of ours, unknown agent, wrong tag */
+    uint64_t replayed;        /* dropped: seen before */
+    uint64_t unsent;          /* the socket buffer was full */
+    uint64_t no_kernel_stamp; /* r2 from user space */
+    uint64_t stepped;         /* stamps given up: the wall clock moved */
 } mrd_timeserve_counts;
 
 typedef struct mrd_timeserve mrd_timeserve;

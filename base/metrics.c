@@ -81,7 +81,8 @@ mrd_metrics_text_begin(mrd_metrics_text *x, mrd_buf *to, bool open)
 }
 
 void
-mrd_metrics_text_family(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help)
+mrd_metrics_text_family(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+                        const char *help)
 {
     static const char *const kinds[] = { "gauge", "counter", "histogram" };
     static const char *const units[] = { "seconds", "bytes" };
@@ -140,7 +141,8 @@ mrd_metrics_text_seconds(mrd_metrics_text *x, const char *labels, mrd_dur_ns v)
 }
 
 void
-mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help, uint64_t v)
+mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+                     const char *help, uint64_t v)
 {
     mrd_metrics_text_family(x, kind, name, help);
     mrd_metrics_text_u64(x, NULL, v);
@@ -163,16 +165,16 @@ mrd_metrics_text_process(mrd_metrics_text *x)
     FILE *f = fopen("/proc/self/statm", "re");
 
     if (f != NULL && fscanf(f, "%*u %llu", &pages) == 1)
-        mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "process_resident_memory_bytes", "Memory in use.",
-                     pages * (uint64_t) sysconf(_SC_PAGESIZE));
+        mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "process_resident_memory_bytes",
+                             "Memory in use.", pages * (uint64_t) sysconf(_SC_PAGESIZE));
     if (f != NULL)
         fclose(f);
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
         mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "process_cpu_seconds_total",
-                        "CPU time, user and system.");
+                                "CPU time, user and system.");
         mrd_metrics_text_seconds(x, NULL,
-                         (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * MRD_SEC +
-                             (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * MRD_US);
+                                 (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * MRD_SEC +
+                                     (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * MRD_US);
     }
 }
 
@@ -191,7 +193,8 @@ mrd_metrics_text_hist_add(mrd_metrics_text_hist *h, mrd_dur_ns v)
 }
 
 void
-mrd_metrics_text_hist_write(mrd_metrics_text *x, const char *name, const char *help, const mrd_metrics_text_hist *h)
+mrd_metrics_text_hist_write(mrd_metrics_text *x, const char *name, const char *help,
+                            const mrd_metrics_text_hist *h)
 {
     uint64_t below = 0;
     char label[32];

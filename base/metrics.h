@@ -12,7 +12,11 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-typedef enum { MRD_METRICS_GAUGE, MRD_METRICS_COUNTER, MRD_METRICS_HISTOGRAM } mrd_metrics_text_kind;
+typedef enum {
+    MRD_METRICS_GAUGE,
+    MRD_METRICS_COUNTER,
+    MRD_METRICS_HISTOGRAM
+} mrd_metrics_text_kind;
 
 typedef struct {
     mrd_buf *to;
@@ -26,14 +30,16 @@ const char *mrd_metrics_text_type(bool open); /* Content-Type */
 
 void mrd_metrics_text_begin(mrd_metrics_text *x, mrd_buf *to, bool open);
 /* name and help are borrowed until the next family; help is one plain line. */
-void mrd_metrics_text_family(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help);
+void mrd_metrics_text_family(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+                             const char *help);
 /* One sample of the family. labels: `cause="full"` or NULL, values already without quotes,
  * backslashes and line ends. */
 void mrd_metrics_text_u64(mrd_metrics_text *x, const char *labels, uint64_t v);
 void mrd_metrics_text_i64(mrd_metrics_text *x, const char *labels, int64_t v);
 void mrd_metrics_text_seconds(mrd_metrics_text *x, const char *labels, mrd_dur_ns v);
 /* A family of one sample. */
-void mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name, const char *help, uint64_t v);
+void mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+                          const char *help, uint64_t v);
 /* process_cpu_seconds_total and its kin, of this process; what cannot be read is left out. */
 void mrd_metrics_text_process(mrd_metrics_text *x);
 void mrd_metrics_text_end(mrd_metrics_text *x);
@@ -48,6 +54,7 @@ typedef struct {
 } mrd_metrics_text_hist;
 
 void mrd_metrics_text_hist_add(mrd_metrics_text_hist *h, mrd_dur_ns v);
-void mrd_metrics_text_hist_write(mrd_metrics_text *x, const char *name, const char *help, const mrd_metrics_text_hist *h);
+void mrd_metrics_text_hist_write(mrd_metrics_text *x, const char *name, const char *help,
+                                 const mrd_metrics_text_hist *h);
 
 #endif

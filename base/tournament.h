@@ -49,8 +49,8 @@ mrd_tournament_fini(mrd_tournament *w)
 
 /* Puts a new value into a leaf and finds the winners above it. */
 static inline __attribute__((always_inline)) void
-mrd_tournament_set(const mrd_tournament *w, size_t leaf, int64_t key, uint64_t tag, mrd_tournament_tie tie,
-                const void *self)
+mrd_tournament_set(const mrd_tournament *w, size_t leaf, int64_t key, uint64_t tag,
+                   mrd_tournament_tie tie, const void *self)
 {
     int64_t *keys = w->key;
     uint64_t *tags = w->tag;

@@ -228,11 +228,9 @@ static double
 bench_drain(uint64_t *ret_records)
 {
     uint64_t sum = 0;
-    mrd_drain_options o = { .instance_id = "i-bench",
-                               .ring_dir = ring_home,
-                               .only_uid = -1,
-                               .event = drop,
-                               .self = &sum };
+    mrd_drain_options o = {
+        .instance_id = "i-bench", .ring_dir = ring_home, .only_uid = -1, .event = drop, .self = &sum
+    };
     mrd_drain *p = NULL;
     double before;
 
@@ -279,11 +277,9 @@ bench_json(uint64_t *ret_records)
 {
     enum { PAIRS = 500, DOCUMENTS = 30 };
     uint64_t sum = 0;
-    mrd_drain_options o = { .instance_id = "i-bench",
-                               .ring_dir = ring_home,
-                               .only_uid = -1,
-                               .event = drop,
-                               .self = &sum };
+    mrd_drain_options o = {
+        .instance_id = "i-bench", .ring_dir = ring_home, .only_uid = -1, .event = drop, .self = &sum
+    };
     mrd_drain *p = NULL;
     mrd_drain_tally before, after;
     char *text = NULL;

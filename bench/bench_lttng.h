@@ -19,12 +19,12 @@ LTTNG_UST_TRACEPOINT_EVENT(
                                     lttng_ust_field_integer(uint64_t, value, value)))
 
 /* What bench_stream sends: the fields of a span of ours. */
-LTTNG_UST_TRACEPOINT_EVENT(
-    meridian_bench, slice,
-    LTTNG_UST_TP_ARGS(uint64_t, dur, uint32_t, name, uint32_t, track),
-    LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(uint64_t, dur, dur)
-                            lttng_ust_field_integer(uint32_t, name, name)
-                                lttng_ust_field_integer(uint32_t, track, track)))
+LTTNG_UST_TRACEPOINT_EVENT(meridian_bench, slice,
+                           LTTNG_UST_TP_ARGS(uint64_t, dur, uint32_t, name, uint32_t, track),
+                           LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(uint64_t, dur, dur)
+                                                   lttng_ust_field_integer(uint32_t, name, name)
+                                                       lttng_ust_field_integer(uint32_t, track,
+                                                                               track)))
 
 #endif
 

@@ -20,8 +20,8 @@
 
 #include "base/obj.h"
 #include "trace/sink/group.h"
-#include "trace/store/merge.h"
 #include "trace/sink/sinks.h"
+#include "trace/store/merge.h"
 #include "trace/store/stream.h"
 
 enum { POOL = 1 << 18, NAMES = 256, AHEAD = 32 };

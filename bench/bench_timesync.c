@@ -192,11 +192,12 @@ bench_packets(double seconds)
     /* Two warm-up packets and two requests there, a warm-up packet and two answers back; two more warm-up packets whenever a
      * pair waited. */
     packets = 7 + 2 * (double) counts.postponed / (double) counts.pairs;
-    printf("asking (agent): %.1f us a probe, %.4f %% of a core at 1 pair/s (goal 0.02 %%); %d B a "
-           "packet with UDP, IP and Ethernet headers, both ways, warm-up packets included: %.2f kB/s "
-           "(goal 1)\n",
-           mine * 1e-3 / (double) probes, 2 * mine / (double) probes * 1e-7,
-           MRD_PROBE_PACKET_LEN + 42, packets * (MRD_PROBE_PACKET_LEN + 42) * 1e-3);
+    printf(
+        "asking (agent): %.1f us a probe, %.4f %% of a core at 1 pair/s (goal 0.02 %%); %d B a "
+        "packet with UDP, IP and Ethernet headers, both ways, warm-up packets included: %.2f kB/s "
+        "(goal 1)\n",
+        mine * 1e-3 / (double) probes, 2 * mine / (double) probes * 1e-7, MRD_PROBE_PACKET_LEN + 42,
+        packets * (MRD_PROBE_PACKET_LEN + 42) * 1e-3);
     printf(
         "answering (aggregator): %.1f us a probe, %.2f %% of a core for 1,000 agents at 1 pair/s "
         "(goal 3 %%); %llu answered, %llu joined\n",

@@ -21,9 +21,9 @@
 static struct {
     _Atomic uint32_t lock;
     char path[MRD_SETTING_TEXT];
-    FILE *out; /* open between the first dump and the finished one */
-    int pid;   /* that opened it */
-    bool any;  /* an event was written: the next needs a comma */
+    FILE *out;                     /* open between the first dump and the finished one */
+    int pid;                       /* that opened it */
+    bool any;                      /* an event was written: the next needs a comma */
     uint64_t lost, taken, endless; /* endless: ends that no room was left for */
     int set_by; /* pid that set the path: a fork's child writes a file of its own */
     struct {

@@ -187,8 +187,8 @@ void
 mrd_nrt_notice_continuous(const char *what, const void *of, NRT_STATUS status)
 {
     char message[240], dir[PATH_MAX] = DIR_DEFAULT;
-    const char *why = strcmp(what, "arm") == 0 ? mrd_nrt_continuous_reason(status)
-                                               : mrd_nrt_status_name(status);
+    const char *why =
+        strcmp(what, "arm") == 0 ? mrd_nrt_continuous_reason(status) : mrd_nrt_status_name(status);
     const options *o;
 
     pthread_mutex_lock(&lock);

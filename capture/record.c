@@ -520,9 +520,9 @@ ticks_of_wall(const mrd_ring_cal *now, int64_t wall_ns)
     int64_t ago = now->wall_ns - wall_ns, second = mrd_proc_ticks_ns(1 << 30, now);
     __int128 ticks = second <= 0 ? ago : ((__int128) ago << 30) / second;
 
-    return ticks <= 0                             ? now->ticks
+    return ticks <= 0                               ? now->ticks
            : (unsigned __int128) ticks > now->ticks ? 0
-                                                  : now->ticks - (uint64_t) ticks;
+                                                    : now->ticks - (uint64_t) ticks;
 }
 
 void

@@ -100,7 +100,7 @@ typedef struct {
     uint8_t boot_id[16];
     int64_t created_ns;  /* CLOCK_MONOTONIC_RAW */
     mrd_ring_cal cal[2]; /* when the library was loaded, when the ring was made */
-    uint32_t rest; /* 1: follows the other rings of the process: read it when they are read */
+    uint32_t rest;       /* 1: follows the other rings of the process: read it when they are read */
     uint8_t reserved0[92];
 
     /* Stored by the workload only. */
@@ -118,8 +118,8 @@ typedef struct {
     /* For the next reader: what lies before `done` was taken over. tail may stay behind it, where
      * the reader still needs what it left open: see docs/ring.md. */
     uint64_t done, gaps_done;
-    uint64_t open_lost;       /* begun before tail and open: only the reader knows of them */
-    int64_t open_lost_ns;     /* the oldest of them, wall clock */
+    uint64_t open_lost;   /* begun before tail and open: only the reader knows of them */
+    int64_t open_lost_ns; /* the oldest of them, wall clock */
     uint8_t reserved2[8];
 
     /* Stored by the workload only. */

@@ -130,8 +130,7 @@ mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal)
     if (miss > STEP_NS) {
         clock_keep_old(clock);
         clock->now = (mrd_ring_segment){ clock->newest, 0, rate };
-        clock->now.ns =
-            mrd_sat_sub(cal->raw_ns, clock_scale(cal->ticks - clock->newest, rate));
+        clock->now.ns = mrd_sat_sub(cal->raw_ns, clock_scale(cal->ticks - clock->newest, rate));
         clock->first = *cal; /* the old baseline crosses the jump */
         clock->steps++;
     } else if (miss > half) {

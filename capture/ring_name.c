@@ -86,8 +86,8 @@ mrd_ring_control_print(const mrd_ring_name *name, char *text)
 
     for (size_t i = 0; i < 16; i++)
         snprintf(boot + 2 * i, 3, "%02x", name->boot_id[i]);
-    snprintf(text, MRD_RING_NAME_MAX, "meridian.%s.%" PRId32 ".%" PRIu64 ".control", boot, name->pid,
-             name->start_ticks);
+    snprintf(text, MRD_RING_NAME_MAX, "meridian.%s.%" PRId32 ".%" PRIu64 ".control", boot,
+             name->pid, name->start_ticks);
 }
 
 const char *

@@ -69,8 +69,8 @@ typedef struct {
     uint64_t inode, device;
     uint64_t pid_ns, mnt_ns;
     uint64_t data_len, dict_len;
-    int64_t created_ns;     /* RAW */
-    bool rest;              /* of the process's rings it is to be read last */
+    int64_t created_ns; /* RAW */
+    bool rest;          /* of the process's rings it is to be read last */
     /* What the reader before left (mrd_ring_release_to); done is 0 where it makes no sense. */
     uint64_t head; /* when it was opened */
     uint64_t done, gaps_done, open_lost;
@@ -252,7 +252,7 @@ void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats
  * their gap: the next event tells them, if there is one. 0: none, or the gap's times make no sense.
  */
 uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
-                         int64_t *ret_last_ns);
+                             int64_t *ret_last_ns);
 
 /* Dictionary. An id that was never defined gives an empty text or NULL. Borrowed until close. */
 mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);

@@ -651,7 +651,8 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     int64_t covered = mrd_json_int(node, "covered_ns", 0);
     char part[MRD_DUR_TEXT], all[MRD_DUR_TEXT];
 
-    if (mrd_sat_sub(window, covered) <= COVER_MIN || strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0 ||
+    if (mrd_sat_sub(window, covered) <= COVER_MIN ||
+        strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0 ||
         mrd_cluster_in(node, "refused|missing")) /* which says enough */
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s covers %s of %s\n", command,

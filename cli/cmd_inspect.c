@@ -530,12 +530,12 @@ open_recording(recording *r, const mrd_node *node, const char *rings, mrd_why *w
                                             "neuron*.stats.memory_usage.*.total",
                                             "runtime.*utilization" };
     mrd_drain_options pipe = { .catalog = r->catalog,
-                                  .instance_id = node->instance_id,
-                                  .ring_dir = rings,
-                                  .only_uid = -1,
-                                  .event = take_event,
-                                  .notice = take_notice,
-                                  .self = r };
+                               .instance_id = node->instance_id,
+                               .ring_dir = rings,
+                               .only_uid = -1,
+                               .event = take_event,
+                               .notice = take_notice,
+                               .self = r };
     mrd_sample_options sample = { .catalog = r->catalog,
                                   .instance_id = node->instance_id,
                                   .period = r->set->sample,

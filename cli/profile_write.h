@@ -34,7 +34,7 @@ typedef struct {
         { .name = "output-format",                                                                 \
           .type = MRD_OPT_LIST,                                                                    \
           .offset = offsetof(settings, member.formats),                                            \
-          .def = "perfetto,summary-text,report-text",                                                          \
+          .def = "perfetto,summary-text,report-text",                                              \
           .arg = "LIST",                                                                           \
           .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "  \
                   "chrome, "                                                                       \

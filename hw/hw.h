@@ -35,10 +35,11 @@ typedef struct {
 } mrd_hw_options;
 
 enum {
-    MRD_HW_CUMULATIVE = 1,   /* grows; its rate is the news */
-    MRD_HW_ZERO_UNKNOWN = 2, /* documented counter that stays 0 on some software paths: 0 means "unknown" */
-    MRD_HW_SIMULATED = 4,    /* no hardware behind it */
-    MRD_HW_DOUBLE = 8,       /* values are mrd_hw_value.d */
+    MRD_HW_CUMULATIVE = 1, /* grows; its rate is the news */
+    MRD_HW_ZERO_UNKNOWN =
+        2, /* documented counter that stays 0 on some software paths: 0 means "unknown" */
+    MRD_HW_SIMULATED = 4, /* no hardware behind it */
+    MRD_HW_DOUBLE = 8,    /* values are mrd_hw_value.d */
 };
 
 typedef struct {

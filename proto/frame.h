@@ -15,14 +15,14 @@
 #define MRD_WIRE_MAJOR 1
 #define MRD_WIRE_MINOR 0
 
-#define MRD_FRAME_HEADER  96u
-#define MRD_FRAME_MAX     (4u << 20)   /* header and body, as sent */
-#define MRD_FRAME_RAW_MAX (16u << 20)  /* head or columns, decompressed */
-#define MRD_FRAME_MSG_MAX (256u << 10) /* body of every message but batches and chunks */
+#define MRD_FRAME_HEADER     96u
+#define MRD_FRAME_MAX        (4u << 20)   /* header and body, as sent */
+#define MRD_FRAME_RAW_MAX    (16u << 20)  /* head or columns, decompressed */
+#define MRD_FRAME_MSG_MAX    (256u << 10) /* body of every message but batches and chunks */
 #define MRD_FRAME_ANSWER_MAX (16u << 10)  /* header and body of an answer on the control channel */
-#define MRD_BATCH_EVENTS  65536u       /* most events of a batch */
-#define MRD_BATCH_USUAL   8192u        /* events of a full batch */
-#define MRD_CHUNK_MAX     (1u << 20)   /* data bytes of an artifact chunk */
+#define MRD_BATCH_EVENTS     65536u       /* most events of a batch */
+#define MRD_BATCH_USUAL      8192u        /* events of a full batch */
+#define MRD_CHUNK_MAX        (1u << 20)   /* data bytes of an artifact chunk */
 
 /* Values cross the wire. Bodies are the messages of meridian.proto with the same name. */
 typedef enum {

@@ -10,9 +10,9 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include "base/error_list.h"
 #include "base/obj.h"
 #include "base/secret.h"
-#include "base/error_list.h"
 #include "proto/cert.h"
 
 #define TLS_MAGIC 0x4d4c544cu

@@ -63,7 +63,8 @@ mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
     e = (int64_t) ceil((1 - f) * (double) server[i].e + f * (double) server[i + 1].e +
                        w * a * b / 2) +
         node->e + node->e / 1000 + 2; /* 1,000 ppm: the offset over the node's own uncertainty */
-    ret[0] = (mrd_ineq){ .t = node->at, .v = offset + e, .position = 1, .source = (uint8_t) source };
+    ret[0] =
+        (mrd_ineq){ .t = node->at, .v = offset + e, .position = 1, .source = (uint8_t) source };
     ret[1] = (mrd_ineq){
         .t = node->at, .v = offset - e, .lower = true, .position = 1, .source = (uint8_t) source
     };

@@ -52,11 +52,11 @@ typedef struct {
 } mrd_bound_bin;
 
 typedef struct {
-    uint64_t used;      /* inequalities accepted */
-    uint64_t bad;       /* dropped: they contradicted the set that later packets confirmed */
-    uint64_t near;      /* of these, by less than the width of the set: perhaps a small step */
-    uint64_t over_capacity;   /* dropped: looser than the MRD_BIN_INEQS / 2 tightest of their bin */
-    uint64_t implied;   /* dropped: another of their bin says more, whatever the rate */
+    uint64_t used;          /* inequalities accepted */
+    uint64_t bad;           /* dropped: they contradicted the set that later packets confirmed */
+    uint64_t near;          /* of these, by less than the width of the set: perhaps a small step */
+    uint64_t over_capacity; /* dropped: looser than the MRD_BIN_INEQS / 2 tightest of their bin */
+    uint64_t implied;       /* dropped: another of their bin says more, whatever the rate */
     uint64_t late;      /* arrived after their bin was closed: only the offline answer has them */
     uint64_t one_sided; /* of these, before the epoch had both directions: not emitted */
     uint32_t epochs;    /* started */

@@ -1,8 +1,8 @@
 #include "timesync/devclock.h"
 
 #include "timesync/bound_impl.h"
-#include "timesync/smooth_impl.h"
 #include "timesync/follow_impl.h"
+#include "timesync/smooth_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,10 +33,10 @@ solve_hard(const char *name, uint64_t clock_id, const mrd_dev_bracket *brackets,
            mrd_align **ret_align, mrd_devclock_report *report, mrd_why *why)
 {
     static const mrd_follow_options options = { .w_live = 10 * MRD_DEVCLOCK_W,
-                                               .w = MRD_DEVCLOCK_W,
-                                               .w_estimate = MRD_DEVCLOCK_W,
-                                               .w_estimate_live = MRD_DEVCLOCK_W,
-                                               .rate_max = MRD_DEVCLOCK_RATE_MAX };
+                                                .w = MRD_DEVCLOCK_W,
+                                                .w_estimate = MRD_DEVCLOCK_W,
+                                                .w_estimate_live = MRD_DEVCLOCK_W,
+                                                .rate_max = MRD_DEVCLOCK_RATE_MAX };
     mrd_ineq *ineqs = malloc((2 * n + 1) * sizeof(*ineqs));
     mrd_follow_report track;
     mrd_err err;
@@ -44,7 +44,7 @@ solve_hard(const char *name, uint64_t clock_id, const mrd_dev_bracket *brackets,
     if (ineqs == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "device clock %s", name);
     err = mrd_follow_solve(name, clock_id, ineqs, bracket_ineqs(brackets, n, ineqs), NULL, 0,
-                          &options, ret_align, &track, why);
+                           &options, ret_align, &track, why);
     free(ineqs);
     if (err == MRD_OK) {
         report->bound = track.bound;

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 #define MRD_POLY_VERTICES 24   /* after every operation below */
-#define MRD_POLY_SLACK   0.01 /* ns: outward tolerance of a clip */
+#define MRD_POLY_SLACK    0.01 /* ns: outward tolerance of a clip */
 
 typedef struct {
     double x, y;

@@ -188,8 +188,8 @@ mrd_counts_holes(const mrd_counts *c, mrd_local_ns from, mrd_local_ns to)
     }
     for (unsigned i = 0; i < c->n_losses; i++) /* without gaps: from first to last */
         if (!told[i] && makes_holes(&c->losses[i]))
-            v[n++] = (mrd_gap){ .first_ns = c->losses[i].first.ns,
-                                .last_ns = c->losses[i].last.ns };
+            v[n++] =
+                (mrd_gap){ .first_ns = c->losses[i].first.ns, .last_ns = c->losses[i].last.ns };
     return mrd_gaps_union(v, n, from.ns, to.ns);
 }
 

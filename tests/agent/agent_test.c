@@ -649,16 +649,13 @@ TEST(no_aggregator_is_waited_for_longer_than_a_minute)
         uint32_t asked_ms;
         mrd_dur_ns want;
     } rows[] = {
-        { "not said", 0, 500000000 },
-        { "a little", 1, 1000000 },
-        { "a minute", 60000, 60000000000 },
-        { "more", 60001, 60000000000 },
+        { "not said", 0, 500000000 },           { "a little", 1, 1000000 },
+        { "a minute", 60000, 60000000000 },     { "more", 60001, 60000000000 },
         { "49 days", UINT32_MAX, 60000000000 },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
-        CHECK_ROW(rows[i].name,
-                  mrd_publish_wait(rows[i].asked_ms, 500 * MRD_MS) == rows[i].want);
+        CHECK_ROW(rows[i].name, mrd_publish_wait(rows[i].asked_ms, 500 * MRD_MS) == rows[i].want);
 }
 
 TEST_MAIN()

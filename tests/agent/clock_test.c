@@ -70,7 +70,8 @@ welcome(bench *b, mrd_clock_sync *c, uint16_t time_port, const uint8_t key[MRD_P
 }
 
 static mrd_clock_sync *
-clock_new(bench *b, mrd_probes_transport transport, uint16_t time_port, const uint8_t key[MRD_PROBE_KEY_LEN])
+clock_new(bench *b, mrd_probes_transport transport, uint16_t time_port,
+          const uint8_t key[MRD_PROBE_KEY_LEN])
 {
     mrd_clock_sync_options o = { .data_url = b->url,
                                  .boot_id = "boot",

@@ -84,12 +84,12 @@ TEST(rings_of_a_container_are_found_with_its_host_pid)
     received h = { 0 };
     int go, outer = start_container(&go);
     mrd_drain_options o = { .instance_id = "i",
-                               .ring_dir = test_tmp(),
-                               .containers = true,
-                               .only_uid = -1,
-                               .event = take,
-                               .process = process_event,
-                               .self = &h };
+                            .ring_dir = test_tmp(),
+                            .containers = true,
+                            .only_uid = -1,
+                            .event = take,
+                            .process = process_event,
+                            .self = &h };
     mrd_drain *p = NULL;
     int64_t end = mrd_local_now().ns + 10 * MRD_SEC;
 

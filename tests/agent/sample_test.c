@@ -149,12 +149,8 @@ TEST(faults_of_the_runtime_are_triggers)
         bool fires;
         const char *text;
     } rows[] = {
-        { 0, false, "" },
-        { 7, true, "queue full" },
-        { 2, false, "" },
-        { 5, true, "time-out" },
-        { 1200, true, "collective stuck" },
-        { 1003, true, "numerical" },
+        { 0, false, "" },        { 7, true, "queue full" },          { 2, false, "" },
+        { 5, true, "time-out" }, { 1200, true, "collective stuck" }, { 1003, true, "numerical" },
         { 99999, false, "" },
     };
     world w = new_world();

@@ -194,11 +194,11 @@ TEST(a_session_from_start_to_slice)
     got = ask(request, NULL);
     CHECK(status(got) == 206 && has(got, "Content-Range: bytes 10-19/"));
     /* The agent's clock is the aggregator's own, but it says that it is simulated: wall clock. */
-    snprintf(
-        request, sizeof(request),
-        "GET %s/profile?format=perfetto&event_type=%%3Dnothing HTTP/1.1\r\nHost: localhost\r\nConnection: "
-        "close\r\n\r\n",
-        path);
+    snprintf(request, sizeof(request),
+             "GET %s/profile?format=perfetto&event_type=%%3Dnothing HTTP/1.1\r\nHost: "
+             "localhost\r\nConnection: "
+             "close\r\n\r\n",
+             path);
     got = ask(request, &slice);
     CHECK(status(got) == 200 && has(got, "Transfer-Encoding: chunked") && slice < whole / 2);
     snprintf(

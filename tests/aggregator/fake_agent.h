@@ -23,10 +23,10 @@ typedef struct {
     const char *id, *data_url, *control_url, *token, *refuse;
     const char *_Atomic note; /* a reason to trigger, told with each heartbeat */
     bool no_surveys;          /* triggers of the control connection go past it */
-    unsigned late_by;         /* so many surveys go past it: its control connection is not there yet */
-    uint32_t events;          /* per batch */
-    unsigned batches;         /* per session, then nothing more begins; 0: as long as it records */
-    unsigned pause_ms;        /* between two batches */
+    unsigned late_by;  /* so many surveys go past it: its control connection is not there yet */
+    uint32_t events;   /* per batch */
+    unsigned batches;  /* per session, then nothing more begins; 0: as long as it records */
+    unsigned pause_ms; /* between two batches */
     uint64_t run;
     int64_t
         probe_offset_ns; /* its first frame has probes of a clock that is behind by this; 0: none */

@@ -93,9 +93,10 @@ curl(const char *arguments, const char *path, char *to, size_t size)
     FILE *p;
     size_t n;
 
-    snprintf(command, sizeof(command),
-             "curl -s -S --max-time 10 -H 'Content-Type: application/json' %s http://127.0.0.1:%d%s",
-             arguments, http_port(), path);
+    snprintf(
+        command, sizeof(command),
+        "curl -s -S --max-time 10 -H 'Content-Type: application/json' %s http://127.0.0.1:%d%s",
+        arguments, http_port(), path);
     if ((p = popen(command, "r")) == NULL)
         return false;
     n = fread(to, 1, size - 1, p);
@@ -359,7 +360,9 @@ make_certificates(const char *dir)
 TEST(tls_with_tokens)
 {
     static fake_agent good = { .id = "i-1", .events = 100, .token = "agent-token-0123456789" },
-                      unauthenticated = { .id = "i-2", .events = 10, .token = "wrong-token-0123456789" },
+                      unauthenticated = { .id = "i-2",
+                                          .events = 10,
+                                          .token = "wrong-token-0123456789" },
                       distrustful = { .id = "i-3",
                                       .events = 10,
                                       .token = "agent-token-0123456789" };

@@ -434,9 +434,8 @@ TEST(scattered_losses_are_short_holes)
     mrd_counts_add(&sum, &loaded);
     CHECK_INT(holes(&sum, 0), 3 * MRD_SEC);
     mrd_counts_subtract(&sum, &loaded);
-    CHECK_INT(holes(&sum, 0),
-              62 * MRD_SEC); /* counts without times: as far as known */
-    d[0].n_gaps = 0;         /* an agent that does not say when */
+    CHECK_INT(holes(&sum, 0), 62 * MRD_SEC); /* counts without times: as far as known */
+    d[0].n_gaps = 0;                         /* an agent that does not say when */
     mrd_counts_take(&c, &m);
     CHECK_INT(holes(&c, 0), 62 * MRD_SEC);
 }

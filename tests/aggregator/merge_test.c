@@ -34,13 +34,14 @@ typedef struct {
     int64_t lie;        /* added to it by every probe: a deliberately wrong clock */
     int64_t begin, end; /* seconds of the session that it ran */
     int64_t early;      /* it enters so long before the last */
-    int64_t mostly;     /* instead of `early`, three times of four, on a line of the device; 0: never */
-    unsigned more;      /* collectives behind COLLECTIVES that only it saw */
-    const char *incarnation;   /* of the aggregator, which answered; NULL: not said */
-    int64_t utc_bound;  /* that incarnation's wall clock reads as session time without the lie, and states
+    int64_t mostly; /* instead of `early`, three times of four, on a line of the device; 0: never */
+    unsigned more;  /* collectives behind COLLECTIVES that only it saw */
+    const char *incarnation; /* of the aggregator, which answered; NULL: not said */
+    int64_t
+        utc_bound; /* that incarnation's wall clock reads as session time without the lie, and states
                            this; 0: nothing was read */
-    bool phc;           /* a PTP clock here and at the aggregator, each within PHC_ERROR */
-    int64_t phc_lie;    /* added to what the one here reads */
+    bool phc;      /* a PTP clock here and at the aggregator, each within PHC_ERROR */
+    int64_t phc_lie; /* added to what the one here reads */
     uint64_t seq;
 } part;
 
@@ -566,7 +567,8 @@ TEST(lives_are_tied_by_nodes_whose_clocks_ran_on)
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
     CHECK(has(path, "by 2 clocks that ran on over the "));
     CHECK(has(path, "clock.link.2"));
-    check_second_incarnation(&r, mrd_incarnation_bound(l)); /* with the tables that the merge kept */
+    check_second_incarnation(&r,
+                             mrd_incarnation_bound(l)); /* with the tables that the merge kept */
 }
 
 /* A slice of the one node that knows only the second incarnation lies where the whole puts it. */

@@ -440,7 +440,8 @@ TEST(counter_mean)
 {
     mrd_counter *c;
     char *text = NULL, *avg;
-    uint64_t set[2], cleared[2], read[2]; /* before and after each call: true however slow the machine */
+    uint64_t set[2], cleared[2],
+        read[2]; /* before and after each call: true however slow the machine */
     double low, high, got;
 
     start();
@@ -829,7 +830,8 @@ TEST(models)
     collect();
     CHECK_INT(count("model ba7816bf8f01"), 3);
     REQUIRE(find("model ba7816bf8f01", MRD_REC_MODEL)->kind != 0);
-    CHECK(strstr(find("model ba7816bf8f01", 0)->args, "model_id=2 size=3 vnc=1 vnc_count=2 ") != NULL);
+    CHECK(strstr(find("model ba7816bf8f01", 0)->args, "model_id=2 size=3 vnc=1 vnc_count=2 ") !=
+          NULL);
     CHECK(strstr(find("model ba7816bf8f01", 0)->args, abc_hash) != NULL);
 }
 

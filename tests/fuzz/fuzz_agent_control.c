@@ -40,15 +40,14 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mrd_drain_options po = { .instance_id = "i-1",
-                                .ring_dir = "/nonexistent",
-                                .proc_root = "/nonexistent" };
+                             .ring_dir = "/nonexistent",
+                             .proc_root = "/nonexistent" };
     mrd_record_options ro = { .recorder_max = 1 << 20 };
     mrd_frame f = { .type = MRD_FRAME_CONTROL };
     mrd_record *r = NULL;
 
     if (mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, NULL, NULL, &ro.spool, NULL) != MRD_OK ||
-        mrd_drain_open(&po, &ro.drain, NULL) != MRD_OK ||
-        mrd_record_open(&ro, &r, NULL) != MRD_OK)
+        mrd_drain_open(&po, &ro.drain, NULL) != MRD_OK || mrd_record_open(&ro, &r, NULL) != MRD_OK)
         abort();
     while (size >= 2) {
         size_t len = (size_t) data[0] << 8 | data[1];

@@ -15,14 +15,14 @@ static mrd_record *
 open_record(const char *path, mrd_record_options *o)
 {
     mrd_drain_options po = { .instance_id = "i-1",
-                                .ring_dir = "/nonexistent",
-                                .proc_root = "/nonexistent" };
+                             .ring_dir = "/nonexistent",
+                             .proc_root = "/nonexistent" };
     mrd_record *r = NULL;
 
     *o = (mrd_record_options){ .recorder_max = 1 << 20, .boot_id = "boot-1", .state_path = path };
     if (mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, NULL, NULL, &o->spool, NULL) != MRD_OK ||
-        mrd_drain_open(&po, &o->drain, NULL) != MRD_OK ||
-        mrd_record_open(o, &r, NULL) != MRD_OK || mrd_record_sessions(r) > MRD_RECORD_SESSIONS)
+        mrd_drain_open(&po, &o->drain, NULL) != MRD_OK || mrd_record_open(o, &r, NULL) != MRD_OK ||
+        mrd_record_sessions(r) > MRD_RECORD_SESSIONS)
         abort();
     return r;
 }

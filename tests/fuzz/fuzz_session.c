@@ -27,8 +27,8 @@ recover(const char *dir)
     opened d;
 
     if (mrd_session_store_open(&d.store, dir, MRD_SYNC_NONE, &o.timescale, NULL) != MRD_OK ||
-        (d.core = mrd_core_new(&o, (mrd_core_time){ .local = mrd_local_now(),
-                                                    .wall = mrd_wall_now() })) == NULL ||
+        (d.core = mrd_core_new(
+             &o, (mrd_core_time){ .local = mrd_local_now(), .wall = mrd_wall_now() })) == NULL ||
         mrd_session_store_recover(&d.store, d.core, NULL) != MRD_OK ||
         d.core->n_sessions + d.core->unreadable != 1)
         abort();

@@ -169,7 +169,7 @@ judge(const judge_input *in, outcome *ret_outcome)
     judge_live(in, follow, o);
     judge_table(in, mrd_follow_borrow_lagged(follow), o, &o->lagged);
     o->err = mrd_follow_offline("node", 1, in->probes, in->n, NULL, 0, &mrd_follow_defaults,
-                               &o->align, &o->report, &o->why);
+                                &o->align, &o->report, &o->why);
     if (o->err == MRD_OK)
         judge_table(in, o->align, o, &o->offline);
     mrd_follow_free(follow);

@@ -128,8 +128,8 @@ events_missed(node *n, const move *m, const mrd_timescale_link *t)
         mrd_sess_ns at;
 
         CHECK(mrd_align_map(n->align, &cursor, (mrd_local_ns){ sim_local(&n->s, s) }, &at, &b));
-        missed +=
-            linked < b.lo.ns || linked > b.hi.ns || exact < b.lo.ns - t->hi || exact > b.hi.ns - t->lo;
+        missed += linked < b.lo.ns || linked > b.hi.ns || exact < b.lo.ns - t->hi ||
+                  exact > b.hi.ns - t->lo;
     }
     return missed;
 }
@@ -200,8 +200,8 @@ TEST(clocks_that_ran_on_tie_two_timelines)
             move_once(seed * 1000 + i * 10 + k, rows[i].nodes, rows[i].gap_s, rows[i].rate, &t);
         printf("%-32s links %zu, coverage %.4f; largest error %.1f us, bound at most %.1f us wide; "
                "%zu events, coverage %.4f (simulated)\n",
-               name, t.links, (double) t.covered / (double) t.links, t.error_us, t.width_us, t.events,
-               1 - (double) t.missed / (double) t.events);
+               name, t.links, (double) t.covered / (double) t.links, t.error_us, t.width_us,
+               t.events, 1 - (double) t.missed / (double) t.events);
         CHECK_ROW(name, t.covered == t.links);
         CHECK_ROW(name, t.missed == 0);
     }

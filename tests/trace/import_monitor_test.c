@@ -136,7 +136,8 @@ TEST(broken_reports)
         { "wrong types", "{\"neuron_runtime_data\":{},\"system_data\":[],\"instance_info\":3}",
           MRD_OK, 0, 0 },
         { "runtimes that are not objects", "{\"neuron_runtime_data\":[1,null,[]]}", MRD_OK, 0, 0 },
-        { "bad UTF-8", "{\"system_data\":{\"memory_info\":{\"a\":1}},\"b\":\"\xc0\"}", MRD_OK, 1, 0 },
+        { "bad UTF-8", "{\"system_data\":{\"memory_info\":{\"a\":1}},\"b\":\"\xc0\"}", MRD_OK, 1,
+          0 },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

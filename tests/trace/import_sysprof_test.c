@@ -241,8 +241,7 @@ static const struct {
     { "NaN", "{\"mem_usage\":[{\"timestamp\":2,\"usage\":NaN}]}", MRD_OK, 0, 1, "usage" },
     { "time of another type", "{\"trace_events\":[{\"name\":\"a\",\"timestamp\":[]}]}", MRD_OK, 0,
       1, "timestamp" },
-    { "bad UTF-8", "{\"trace_events\":[{\"name\":\"\xff\",\"timestamp\":1}]}", MRD_OK, 1, 0,
-      "" },
+    { "bad UTF-8", "{\"trace_events\":[{\"name\":\"\xff\",\"timestamp\":1}]}", MRD_OK, 1, 0, "" },
     { "head of another type",
       "{\"meridian\":{\"processes\":7,\"clocks\":[1],\"tracks\":[[]]},"
       "\"trace_events\":[{\"name\":\"a\",\"timestamp\":1}]}",

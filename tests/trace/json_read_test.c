@@ -170,7 +170,8 @@ static const char *const samples[] = {
     "[\"\\u0041\\n\\\"\\\\\\/\\b\\f\\r\\t\\ud83d\\ude00\\u00e9\\u20ac\\u0000\"]",
     "[\"gr\xc3\xbc\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x98\x80 and some text longer than a vector\"]",
     "{\"k\xc3\xa9y with \\u00e9scape that is longer than sixteen\":[true,false]}",
-    ("\n{\n    \"ph\": \"X\",\n    \"args\": {\n\t\t\"External id\": 7\r\n    }\n                   "
+    ("\n{\n    \"ph\": \"X\",\n    \"args\": {\n\t\t\"External id\": 7\r\n    }\n                  "
+     " "
      "   }\n"),
     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
 };

@@ -46,13 +46,13 @@
 #include "trace/analysis/hist.h"
 #include "trace/model/sink.h"
 
-#define MRD_REPORT_NOISE  100 /* ns: what two stamps of one instant may differ by */
+#define MRD_REPORT_NOISE 100 /* ns: what two stamps of one instant may differ by */
 /* ns: a core's time as the runtime maps it, against its node's clock, while its longest device span
  * is no longer than a second; as many times that as the span has begun seconds. An assumption,
  * which the report prints; docs/timesync.md section 9 has what it rests on. */
 #define MRD_REPORT_MAPPING 65000
-#define MRD_REPORT_PAUSES 16  /* longest pauses kept */
-#define MRD_REPORT_STEPS  16  /* slowest steps kept */
+#define MRD_REPORT_PAUSES  16 /* longest pauses kept */
+#define MRD_REPORT_STEPS   16 /* slowest steps kept */
 
 typedef enum {
     MRD_REPORT_COMPUTE,
@@ -74,7 +74,7 @@ typedef struct {
     int64_t worker_gid;
     int64_t first_ns, last_ns; /* its window; first > last: no device span, not in the report */
     uint64_t part_ns[MRD_REPORT_PARTS];
-    unsigned unmeasured; /* a bit for each part that its trace cannot tell (1u << part) */
+    unsigned unmeasured;    /* a bit for each part that its trace cannot tell (1u << part) */
     uint64_t lost;          /* events lost of it; those of its process when no core is named */
     uint64_t took_part;     /* in collectives with at least two parts */
     uint64_t last, proven;  /* was the last to begin; of these proven */

@@ -68,7 +68,8 @@ track_order(const void *a, const void *b, void *self)
     const mrd_catalog *cat = self;
     const mrd_track_id *x = a, *y = b;
     const mrd_track *t = mrd_catalog_borrow_track(cat, *x), *u = mrd_catalog_borrow_track(cat, *y);
-    int order = t->process == u->process ? 0 : mrd_catalog_process_order(cat, t->process, u->process);
+    int order =
+        t->process == u->process ? 0 : mrd_catalog_process_order(cat, t->process, u->process);
 
     if (order == 0)
         order = i64_order(or_last(t->lnc_idx), or_last(u->lnc_idx));

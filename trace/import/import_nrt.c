@@ -149,7 +149,7 @@ nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 
 mrd_err
 mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
-         mrd_str text)
+             mrd_str text)
 {
     static const char *const names[] = { "",           "event_type",  "phase",       "id",
                                          "nc_idx",     "nc_local_id", "tracking_id", "thread_id",

@@ -22,12 +22,12 @@
 #ifndef MRD_TRACE_IMPORT_NRT_H
 #define MRD_TRACE_IMPORT_NRT_H
 
-#include "trace/model/catalog.h"
 #include "trace/json/in.h"
+#include "trace/model/catalog.h"
 
-#define NRT_TIME_KEY "meridian.time" /* argument of events that carried device time */
-#define NRT_MAX_OPEN (1u << 18)      /* when max_open is 0 */
-#define NRT_VERSION  2
+#define NRT_TIME_KEY  "meridian.time" /* argument of events that carried device time */
+#define NRT_MAX_OPEN  (1u << 18)      /* when max_open is 0 */
+#define NRT_VERSION   2
 #define NRT_LOST_RING "runtime-ring" /* name of the losses that nc_local_id shows */
 
 typedef struct mrd_nrt mrd_nrt;
@@ -55,7 +55,7 @@ typedef struct {
     uint64_t by_exec, by_nearest,
         unmapped;         /* events that carried device time, by how it was mapped */
     uint64_t no_version;  /* documents that did not state their data_version */
-    uint64_t replaced; /* damaged places in texts (trace/json/json_read.h) */
+    uint64_t replaced;    /* damaged places in texts (trace/json/json_read.h) */
     char first_drop[256]; /* why the first record was dropped; with its offset */
 } mrd_nrt_counts;
 

@@ -9,8 +9,8 @@
 #ifndef MRD_TRACE_JSON_ROWS_H
 #define MRD_TRACE_JSON_ROWS_H
 
-#include "trace/json/args.h"
 #include "trace/import/import.h"
+#include "trace/json/args.h"
 
 typedef enum {
     MRD_ROW_TIMESTAMP, /* kept as text: the unit may come later */

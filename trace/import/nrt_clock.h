@@ -55,6 +55,6 @@ typedef enum { NRT_MAP_NONE, NRT_MAP_NEAREST, NRT_MAP_EXEC } nrt_mapped;
  * NRT_MAP_NONE (and *ret_host_ns untouched) when the core has none. `like` gives core, execution
  * and device_ns. */
 nrt_mapped mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, bool exec_only,
-                         int64_t *ret_host_ns);
+                             int64_t *ret_host_ns);
 
 #endif

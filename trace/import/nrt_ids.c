@@ -58,7 +58,8 @@ gaps_tell(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
     for (size_t i = 0; i < ids->n_gaps && err == MRD_OK;) {
         nrt_gap gap = ids->gaps[i];
 
-        if (gap.found_at > found_by && (!gap.closed || mrd_sat_sub(ts, gap.last_ns) < NRT_IDS_PATIENCE)) {
+        if (gap.found_at > found_by &&
+            (!gap.closed || mrd_sat_sub(ts, gap.last_ns) < NRT_IDS_PATIENCE)) {
             i++;
             continue;
         }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/num.h"
-#include "trace/json/json_scan.h"
 #include "trace/import/nrt_int.h"
+#include "trace/json/json_scan.h"
 
 enum { STEP_END = 1, STEP_STRING = 2, STEP_NUMBER = 4, STEP_WORD = 8 }; /* bits */
 enum { FROM_START, FROM_EVENT, FROM_DATA };
@@ -402,8 +402,8 @@ read_word(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, const char *p)
     mrd_str text = yes ? MRD_STR("true") : MRD_STR("false");
 
     if (memcmp(p, text.p, text.len) != 0 ||
-        mrd_nrt_take(nrt, rec, (nrt_field) s->field, s->key, yes ? MRD_JR_TRUE : MRD_JR_FALSE, text) !=
-            MRD_OK)
+        mrd_nrt_take(nrt, rec, (nrt_field) s->field, s->key, yes ? MRD_JR_TRUE : MRD_JR_FALSE,
+                     text) != MRD_OK)
         return NULL;
     return p + text.len;
 }

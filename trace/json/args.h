@@ -12,8 +12,8 @@
 #ifndef MRD_TRACE_ARGS_H
 #define MRD_TRACE_ARGS_H
 
-#include "trace/model/event.h"
 #include "trace/json/json_read.h"
+#include "trace/model/event.h"
 
 #define MRD_ARGS_MAX     4096u
 #define MRD_ARGS_TEXT    (8u << 20)

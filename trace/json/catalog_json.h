@@ -5,8 +5,8 @@
 #ifndef MRD_TRACE_CATALOG_JSON_H
 #define MRD_TRACE_CATALOG_JSON_H
 
-#include "trace/model/catalog.h"
 #include "trace/json/json_write.h"
+#include "trace/model/catalog.h"
 
 /* Writes the member "meridian" into the object just opened. format: "system_profile", ... */
 void mrd_catalog_json(mrd_jw *w, const mrd_catalog *cat, uint32_t profile, const char *format);

@@ -10,17 +10,17 @@
 
 #include <string.h>
 
-#include "trace/sink/pb_write.h"
 #include "base/tournament.h"
+#include "trace/sink/pb_write.h"
 
 /* Ends are before this; what is behind it marks empty places, which never tie. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
 /* Zeroed: empty. */
 typedef struct {
-    mrd_tournament tree;  /* tag: number of the BEGIN, modulo 2^32; place */
-    mrd_pb_field *row; /* by place */
-    uint32_t *spare;   /* the cap - n places that are empty, the next one last */
+    mrd_tournament tree; /* tag: number of the BEGIN, modulo 2^32; place */
+    mrd_pb_field *row;   /* by place */
+    uint32_t *spare;     /* the cap - n places that are empty, the next one last */
     uint32_t n, cap;
 } mrd_pf_ends;
 
@@ -42,7 +42,7 @@ static inline void
 mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, int64_t at_ns, uint32_t order)
 {
     mrd_tournament_set(&e->tree, (size_t) e->cap + place, at_ns, (uint64_t) order << 32 | place,
-                    mrd_pf_ends_tie, NULL);
+                       mrd_pf_ends_tie, NULL);
 }
 
 /* Twice the places. False without memory, and nothing has changed. */
@@ -122,7 +122,7 @@ mrd_pf_ends_take(mrd_pf_ends *e)
 
     e->spare[e->cap - e->n--] = place;
     mrd_tournament_set(&e->tree, (size_t) e->cap + place, INT64_MAX - place, place, mrd_pf_ends_tie,
-                    NULL);
+                       NULL);
     return first;
 }
 

@@ -7,7 +7,7 @@
 /* A track while it is sorted. */
 typedef struct {
     mrd_track_id id;
-    uint32_t group;     /* number of its primary group */
+    uint32_t group;      /* number of its primary group */
     int64_t rank, asked; /* least of the group; INT64_MAX when none has one */
 } row_key;
 

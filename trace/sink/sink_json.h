@@ -5,8 +5,8 @@
 #ifndef MRD_TRACE_SINK_JSON_H
 #define MRD_TRACE_SINK_JSON_H
 
-#include "trace/sink/sinks.h"
 #include "trace/json/spool.h"
+#include "trace/sink/sinks.h"
 
 /* category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id, flow_dir: members that
  * stand only where they say something. */

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
-#include "trace/json/catalog_json.h"
 #include "trace/analysis/gather.h"
 #include "trace/analysis/summary.h"
+#include "trace/json/catalog_json.h"
 
 enum { BUCKETS = 512, NO_CORE = UINT32_MAX };
 

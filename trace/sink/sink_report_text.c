@@ -14,7 +14,7 @@
 
 /* Workers with a longer time between them are hardly of one run. */
 #define INPUTS_TOLD 3 /* of those that are incomplete */
-#define APART_NS (3600 * (uint64_t) MRD_SEC)
+#define APART_NS    (3600 * (uint64_t) MRD_SEC)
 
 enum { ROWS = 64, NAMES = 16, SLOWEST = 6, LABEL = 32 };
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "trace/analysis/summary.h"
 #include "trace/json/catalog_json.h"
 #include "trace/json/spool.h"
-#include "trace/analysis/summary.h"
 
 typedef struct {
     const mrd_sink_env *env;

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "trace/json/catalog_json.h"
-#include "trace/sink/group.h"
-#include "trace/json/json_names.h"
 #include "trace/analysis/summary.h"
+#include "trace/json/catalog_json.h"
+#include "trace/json/json_names.h"
+#include "trace/sink/group.h"
 #include "trace/sink/text.h"
 
 #define TEXT_TYPES      25 /* event types of everything */
