@@ -78,14 +78,14 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
         return err;
     if (o->http_address == NULL)
         return MRD_OK;
-    return http_api_open(a->loop,
-                         &(http_api_options){ .address = o->http_address,
-                                              .port = o->http_port,
-                                              .cert = o->http_cert,
-                                              .key = o->http_key,
-                                              .names = o->http_names,
-                                              .auth = a->auth },
-                         &a->http, why);
+    return mrd_http_api_open(a->loop,
+                             &(http_api_options){ .address = o->http_address,
+                                                  .port = o->http_port,
+                                                  .cert = o->http_cert,
+                                                  .key = o->http_key,
+                                                  .names = o->http_names,
+                                                  .auth = a->auth },
+                             &a->http, why);
 }
 
 mrd_err
@@ -113,7 +113,7 @@ mrd_aggregator_close(mrd_aggregator *a)
 {
     if (a == NULL)
         return;
-    http_api_close(a->http);
+    mrd_http_api_close(a->http);
     mrd_loop_close(a->loop);
     mrd_server_close(a->server);
     mrd_clocks_close(a->clocks);
@@ -148,7 +148,7 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
     unsigned n = 0, http;
     mrd_why why = { 0 };
 
-    READ_AGAIN(a->http, http_api_changed, http_api_reload, "AGG-RELOAD-HTTP");
+    READ_AGAIN(a->http, mrd_http_api_changed, mrd_http_api_reload, "AGG-RELOAD-HTTP");
     http = n;
     READ_AGAIN(a->auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
     READ_AGAIN(a->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
@@ -156,7 +156,7 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
         mrd_loop_run(a->loop, proof_changed, NULL);
     while (mrd_server_trouble(a->server, &why))
         say(self, "AGG-TLS", &why);
-    while (a->http != NULL && http_api_trouble(a->http, &why))
+    while (a->http != NULL && mrd_http_api_trouble(a->http, &why))
         say(self, "AGG-HTTPS", &why);
     return n;
 }
@@ -176,7 +176,7 @@ mrd_aggregator_control_url(const mrd_aggregator *a)
 uint16_t
 mrd_aggregator_http_port(const mrd_aggregator *a)
 {
-    return a->http == NULL ? 0 : http_api_port(a->http);
+    return a->http == NULL ? 0 : mrd_http_api_port(a->http);
 }
 
 static void

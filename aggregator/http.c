@@ -18,7 +18,7 @@
 /* ---- Helpers ---- */
 
 mrd_err
-http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view, mrd_why *why)
+mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view, mrd_why *why)
 {
     mrd_str text = mrd_http_param(req, "id");
     uint64_t id;
@@ -111,7 +111,7 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
     mrd_buf body = { 0 };
 
     (void) why;
-    http_metrics(api->loop, api->httpd, open, &body);
+    mrd_http_metrics(api->loop, api->httpd, open, &body);
     mrd_http_set_header(req, "Vary", "Accept");
     return mrd_http_reply_text(req, 200, mrd_metrics_text_type(open), &body);
 }
@@ -251,15 +251,15 @@ request_require(const mrd_json *o, char scratch[64], mrd_session_request *r, mrd
     return MRD_OK;
 }
 
-const char *const http_session_members[] = { "name",        "mode",           "require",
-                                             "duration",    "select",         "merge",
-                                             "recorder_ns", "recorder_bytes", "device_profiles",
-                                             "counters",    "counter_period", NULL };
+const char *const mrd_http_session_members[] = { "name",        "mode",           "require",
+                                                 "duration",    "select",         "merge",
+                                                 "recorder_ns", "recorder_bytes", "device_profiles",
+                                                 "counters",    "counter_period", NULL };
 
 mrd_err
-http_session_request(mrd_json *o, char require[64], mrd_session_request *r, mrd_why *why)
+mrd_http_session_request(mrd_json *o, char require[64], mrd_session_request *r, mrd_why *why)
 {
-    mrd_err err = known_keys(o, http_session_members, why);
+    mrd_err err = known_keys(o, mrd_http_session_members, why);
 
     if (err == MRD_OK)
         err = request_mode(o, r, why);
@@ -310,7 +310,7 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = http_session_request(body, require, &r, why);
+        err = mrd_http_session_request(body, require, &r, why);
     if (err == MRD_OK)
         err = mrd_loop_command(api->loop, start, &r, &id, why);
     mrd_session_request_fini(&r);
@@ -333,7 +333,7 @@ get_session(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_session_view *v;
     mrd_json *o;
-    mrd_err err = http_session(api, req, &v, why);
+    mrd_err err = mrd_http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
@@ -357,7 +357,7 @@ command(http_api *api, mrd_http_request *req, mrd_loop_fn *fn, const char *value
 {
     mrd_session_view *v;
     uint64_t id;
-    mrd_err err = http_session(api, req, &v, why);
+    mrd_err err = mrd_http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
@@ -403,7 +403,7 @@ post_merge(void *self, mrd_http_request *req, mrd_why *why)
     return command(self, req, merge, "merging", why);
 }
 
-const char *const http_trigger_members[] = { "last", "reason", NULL };
+const char *const mrd_http_trigger_members[] = { "last", "reason", NULL };
 
 typedef struct {
     uint64_t session; /* 0: all recorders */
@@ -429,7 +429,7 @@ trigger(http_api *api, mrd_http_request *req, uint64_t id, mrd_why *why)
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = known_keys(body, http_trigger_members, why);
+        err = known_keys(body, mrd_http_trigger_members, why);
     if (err == MRD_OK)
         err = json_dur(body, "last", 20 * MRD_SEC, &t.last, why);
     t.reason = mrd_json_str(body, "reason", "http");
@@ -448,7 +448,7 @@ post_trigger(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_session_view *v;
     uint64_t id;
-    mrd_err err = http_session(api, req, &v, why);
+    mrd_err err = mrd_http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
@@ -471,7 +471,7 @@ get_artifacts(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_json *o, *list;
     mrd_session_view *v;
-    mrd_err err = http_session(api, req, &v, why);
+    mrd_err err = mrd_http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
@@ -502,7 +502,7 @@ get_artifact(void *self, mrd_http_request *req, mrd_why *why)
     mrd_str sha = mrd_http_param(req, "sha256");
     char *path = NULL;
     mrd_session_view *v;
-    mrd_err err = http_session(api, req, &v, why);
+    mrd_err err = mrd_http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
@@ -549,7 +549,7 @@ get_journal(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_json *o, *list;
     mrd_session_view *v;
-    mrd_err err = http_session(api, req, &v, why);
+    mrd_err err = mrd_http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
@@ -592,7 +592,7 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
 
     if (!mrd_instance_id_valid(node) || !segment_name_ok(segment))
         return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no such segment");
-    if ((err = http_session(api, req, &v, why)) != MRD_OK)
+    if ((err = mrd_http_session(api, req, &v, why)) != MRD_OK)
         return err;
     path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text,
                                   "journal/" MRD_STR_FMT "/" MRD_STR_FMT, MRD_STR_ARG(node),
@@ -608,14 +608,15 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
 
 #define SESSION "/api/v1/sessions/{id}"
 
-const mrd_http_route http_routes[] = {
-    { "GET", "/", MRD_ROLE_NONE, http_web_page, "the web page", NULL },
-    { "GET", "/web/{file*}", MRD_ROLE_NONE, http_web_part, "its parts", NULL },
-    { "GET", "/api/v1/openapi.json", MRD_ROLE_NONE, http_web_spec, "this description", NULL },
+const mrd_http_route mrd_http_routes[] = {
+    { "GET", "/", MRD_ROLE_NONE, mrd_http_web_page, "the web page", NULL },
+    { "GET", "/web/{file*}", MRD_ROLE_NONE, mrd_http_web_part, "its parts", NULL },
+    { "GET", "/api/v1/openapi.json", MRD_ROLE_NONE, mrd_http_web_spec, "this description", NULL },
     { "GET", "/healthz", MRD_ROLE_NONE, get_health, "the process is alive", NULL },
     { "GET", "/readyz", MRD_ROLE_NONE, get_ready, "events are being taken", NULL },
     { "GET", "/metrics", MRD_ROLE_READ, get_metrics, "numbers for Prometheus", NULL },
-    { "GET", "/api/v1/formats", MRD_ROLE_NONE, http_formats, "output formats of profiles", NULL },
+    { "GET", "/api/v1/formats", MRD_ROLE_NONE, mrd_http_formats, "output formats of profiles",
+      NULL },
     { "GET", "/api/v1/nodes", MRD_ROLE_READ, get_nodes, "all agents that are known", NULL },
     { "GET", "/api/v1/nodes/{id}", MRD_ROLE_READ, get_node, "one agent", NULL },
     { "DELETE", "/api/v1/nodes/{id}", MRD_ROLE_CONTROL, delete_node,
@@ -631,23 +632,24 @@ const mrd_http_route http_routes[] = {
     { "POST", SESSION "/trigger", MRD_ROLE_CONTROL, post_trigger, "freeze a flight recorder",
       NULL },
     { "POST", SESSION "/merge", MRD_ROLE_CONTROL, post_merge, "merge again", NULL },
-    { "GET", SESSION "/profile", MRD_ROLE_READ, http_profile, "the merged profile, or a slice",
-      http_profile_query },
-    { "GET", SESSION "/profile/{file}", MRD_ROLE_READ, http_profile_file, "a finished file", NULL },
-    { "GET", SESSION "/clocks", MRD_ROLE_READ, http_clocks, "clocks of the nodes, by epoch",
-      http_clocks_query },
-    { "GET", SESSION "/clocks/{node}", MRD_ROLE_READ, http_clock_picture, "one of them, drawn",
-      http_clock_picture_query },
+    { "GET", SESSION "/profile", MRD_ROLE_READ, mrd_http_profile, "the merged profile, or a slice",
+      mrd_http_profile_query },
+    { "GET", SESSION "/profile/{file}", MRD_ROLE_READ, mrd_http_profile_file, "a finished file",
+      NULL },
+    { "GET", SESSION "/clocks", MRD_ROLE_READ, mrd_http_clocks, "clocks of the nodes, by epoch",
+      mrd_http_clocks_query },
+    { "GET", SESSION "/clocks/{node}", MRD_ROLE_READ, mrd_http_clock_picture, "one of them, drawn",
+      mrd_http_clock_picture_query },
     { "GET", SESSION "/artifacts", MRD_ROLE_READ, get_artifacts, "files carried as they are",
       NULL },
     { "GET", SESSION "/artifacts/{sha256}", MRD_ROLE_READ, get_artifact, "one of them", NULL },
     { "GET", SESSION "/journal", MRD_ROLE_READ, get_journal, "the journal's segments", NULL },
     { "GET", SESSION "/journal/{node}/{segment}", MRD_ROLE_READ, get_segment, "one of them", NULL },
 };
-const size_t http_n_routes = MRD_COUNT(http_routes);
+const size_t mrd_http_n_routes = MRD_COUNT(mrd_http_routes);
 
 mrd_err
-http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api, mrd_why *why)
+mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api, mrd_why *why)
 {
     mrd_httpd_options options = { .address = o->address,
                                   .port = o->port,
@@ -661,7 +663,7 @@ http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api, mrd
     if (api == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "http");
     api->loop = loop;
-    err = mrd_httpd_start(&options, http_routes, http_n_routes, api, &api->httpd, why);
+    err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);
     if (err != MRD_OK)
         free(api);
     else
@@ -670,7 +672,7 @@ http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api, mrd
 }
 
 void
-http_api_close(http_api *api)
+mrd_http_api_close(http_api *api)
 {
     if (api == NULL)
         return;
@@ -679,25 +681,25 @@ http_api_close(http_api *api)
 }
 
 uint16_t
-http_api_port(const http_api *api)
+mrd_http_api_port(const http_api *api)
 {
     return mrd_httpd_port(api->httpd);
 }
 
 bool
-http_api_changed(http_api *api)
+mrd_http_api_changed(http_api *api)
 {
     return mrd_httpd_changed(api->httpd);
 }
 
 mrd_err
-http_api_reload(http_api *api, mrd_why *why)
+mrd_http_api_reload(http_api *api, mrd_why *why)
 {
     return mrd_httpd_reload(api->httpd, why);
 }
 
 bool
-http_api_trouble(http_api *api, mrd_why *ret_why)
+mrd_http_api_trouble(http_api *api, mrd_why *ret_why)
 {
     return mrd_httpd_trouble(api->httpd, ret_why);
 }

@@ -18,38 +18,40 @@ typedef struct {
     mrd_auth *auth;         /* NULL: everybody may all */
 } http_api_options;
 
-mrd_err http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api, mrd_why *why);
-void http_api_close(http_api *api); /* NULL is fine */
-uint16_t http_api_port(const http_api *api);
+mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
+                          mrd_why *why);
+void mrd_http_api_close(http_api *api); /* NULL is fine */
+uint16_t mrd_http_api_port(const http_api *api);
 /* Of the certificate and key. */
-bool http_api_changed(http_api *api);
-mrd_err http_api_reload(http_api *api, mrd_why *why);
-bool http_api_trouble(http_api *api, mrd_why *ret_why);
+bool mrd_http_api_changed(http_api *api);
+mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
+bool mrd_http_api_trouble(http_api *api, mrd_why *ret_why);
 
 /* What /metrics answers, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
-void http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to);
+void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to);
 /* The API, one row per path and method; docs/openapi.json describes each. */
-extern const mrd_http_route http_routes[];
-extern const size_t http_n_routes;
+extern const mrd_http_route mrd_http_routes[];
+extern const size_t mrd_http_n_routes;
 /* Members of the body that starts a session, and of a trigger's; NULL-terminated. */
-extern const char *const http_session_members[], *const http_trigger_members[];
+extern const char *const mrd_http_session_members[], *const mrd_http_trigger_members[];
 /* A session's request from that body; strings borrow from it and from require. Errors: INVALID,
  * RANGE, TYPE, LIMIT, NOMEM; r->select is the caller's in every case. */
-mrd_err http_session_request(mrd_json *body, char require[64], mrd_session_request *r,
-                             mrd_why *why);
+mrd_err mrd_http_session_request(mrd_json *body, char require[64], mrd_session_request *r,
+                                 mrd_why *why);
 /* GET …/profile (http_profile.c). */
-extern const char *const http_profile_query[];
-mrd_err http_formats(void *self, mrd_http_request *req, mrd_why *why);
-mrd_err http_formats(void *self, mrd_http_request *req, mrd_why *why);
-mrd_err http_profile(void *self, mrd_http_request *req, mrd_why *why);
-mrd_err http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
+extern const char *const mrd_http_profile_query[];
+mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 
 /* Each comma separated word of a query parameter. Errors: NOMEM. */
-mrd_err http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why);
+mrd_err mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list,
+                            mrd_why *why);
 /* GET …/clocks, …/clocks/{node} (http_clocks.c). */
-extern const char *const http_clocks_query[], *const http_clock_picture_query[];
-mrd_err http_clocks(void *self, mrd_http_request *req, mrd_why *why);
-mrd_err http_clock_picture(void *self, mrd_http_request *req, mrd_why *why);
+extern const char *const mrd_http_clocks_query[], *const mrd_http_clock_picture_query[];
+mrd_err mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_clock_picture(void *self, mrd_http_request *req, mrd_why *why);
 
 struct http_api {
     mrd_loop *loop;
@@ -57,7 +59,7 @@ struct http_api {
 };
 
 /* A copy of the session of {id}: give it back. Errors: NOTFOUND. */
-mrd_err http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
-                     mrd_why *why);
+mrd_err mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
+                         mrd_why *why);
 
 #endif

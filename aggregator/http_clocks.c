@@ -14,7 +14,7 @@ session_dir(http_api *api, mrd_http_request *req, mrd_err *ret_err, mrd_why *why
     char *dir = NULL;
     mrd_session_view *v;
 
-    if ((*ret_err = http_session(api, req, &v, why)) != MRD_OK)
+    if ((*ret_err = mrd_http_session(api, req, &v, why)) != MRD_OK)
         return NULL;
     dir = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, ".");
     mrd_session_view_unref(v);
@@ -42,17 +42,17 @@ reply_report(mrd_http_request *req, const mrd_clock_report *r, mrd_why *why)
     return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &text);
 }
 
-const char *const http_clocks_query[] = { "format", "instance_id", NULL };
+const char *const mrd_http_clocks_query[] = { "format", "instance_id", NULL };
 
 mrd_err
-http_clocks(void *self, mrd_http_request *req, mrd_why *why)
+mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why)
 {
     mrd_clock_report r = { 0 };
     mrd_strlist only = { 0 };
     mrd_err err;
     char *dir = session_dir(self, req, &err, why);
 
-    if (dir != NULL && (err = http_query_list(req, "instance_id", &only, why)) == MRD_OK &&
+    if (dir != NULL && (err = mrd_http_query_list(req, "instance_id", &only, why)) == MRD_OK &&
         (err = mrd_clock_report_read(dir, &only, &r, why)) == MRD_NOTFOUND)
         mrd_why_set(why, err, 0, "nothing of that node was recorded in this session yet");
     if (dir != NULL && err == MRD_OK)
@@ -76,10 +76,10 @@ boot_of(mrd_http_request *req, size_t n, size_t *ret_boot, mrd_why *why)
     return MRD_OK;
 }
 
-const char *const http_clock_picture_query[] = { "boot", NULL };
+const char *const mrd_http_clock_picture_query[] = { "boot", NULL };
 
 mrd_err
-http_clock_picture(void *self, mrd_http_request *req, mrd_why *why)
+mrd_http_clock_picture(void *self, mrd_http_request *req, mrd_why *why)
 {
     mrd_str node = mrd_http_param(req, "node");
     mrd_clock_report r = { 0 };

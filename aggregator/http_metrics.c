@@ -189,7 +189,7 @@ limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *x)
 }
 
 void
-http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
+mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
 {
     mrd_overview *v = mrd_loop_overview(loop);
     mrd_server *server = mrd_loop_server(loop);

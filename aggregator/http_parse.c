@@ -8,7 +8,7 @@
 /* ---- Paths ---- */
 
 bool
-http_path_plain(const char *path)
+mrd_http_path_plain(const char *path)
 {
     if (path[0] != '/' || strnlen(path, HTTP_PATH_MAX + 1) > HTTP_PATH_MAX)
         return false;
@@ -31,7 +31,7 @@ hex_digit(char c)
 }
 
 size_t
-http_unescape(char *text)
+mrd_http_unescape(char *text)
 {
     char *to = text;
 
@@ -50,7 +50,7 @@ http_unescape(char *text)
 }
 
 bool
-http_route_match(const char *pattern, const char *path, http_params *params)
+mrd_http_route_match(const char *pattern, const char *path, http_params *params)
 {
     const char *p = path;
 
@@ -78,7 +78,7 @@ http_route_match(const char *pattern, const char *path, http_params *params)
 }
 
 mrd_str
-http_param(const http_params *params, const char *name)
+mrd_http_params_value(const http_params *params, const char *name)
 {
     for (size_t i = 0; i < params->n; i++) {
         if (mrd_str_is(params->names[i], name))
@@ -100,7 +100,7 @@ digits(mrd_str text, uint64_t *ret_v)
 }
 
 int
-http_range(const char *text, uint64_t size, uint64_t *ret_from, uint64_t *ret_len)
+mrd_http_range(const char *text, uint64_t size, uint64_t *ret_from, uint64_t *ret_len)
 {
     const char *dash;
     mrd_str first, last;
@@ -136,7 +136,7 @@ http_range(const char *text, uint64_t size, uint64_t *ret_from, uint64_t *ret_le
 /* ---- Entity tags ---- */
 
 bool
-http_etag_listed(const char *list, const char *etag, bool weak)
+mrd_http_etag_listed(const char *list, const char *etag, bool weak)
 {
     const char *p = list == NULL ? "" : list;
 
@@ -160,7 +160,7 @@ http_etag_listed(const char *list, const char *etag, bool weak)
 /* ---- Tokens ---- */
 
 mrd_str
-http_bearer(const char *authorization)
+mrd_http_bearer(const char *authorization)
 {
     mrd_str token = MRD_STR("");
 
@@ -217,7 +217,7 @@ same_name(mrd_str a, const char *b, size_t n)
 }
 
 bool
-http_host_ours(const char *host, const char *names)
+mrd_http_host_ours(const char *host, const char *names)
 {
     static const char local[] = "localhost";
     const size_t n = sizeof(local) - 1;
@@ -243,7 +243,7 @@ http_host_ours(const char *host, const char *names)
 }
 
 bool
-http_origin_same(const char *origin, const char *fetch_site, const char *host)
+mrd_http_origin_same(const char *origin, const char *fetch_site, const char *host)
 {
     const char *authority = origin == NULL ? NULL : strstr(origin, "://");
 
@@ -254,7 +254,7 @@ http_origin_same(const char *origin, const char *fetch_site, const char *host)
 }
 
 bool
-http_type_json(const char *content_type)
+mrd_http_type_json(const char *content_type)
 {
     static const char json[] = "application/json";
     size_t n = sizeof(json) - 1;

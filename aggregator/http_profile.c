@@ -52,7 +52,7 @@ slice_free(void *self)
         return;
     if (s->loop != NULL)
         mrd_loop_run(s->loop, served, s);
-    merge_input_free(s->input);
+    mrd_merge_input_free(s->input);
     mrd_filter_fini(&s->filter);
     free(s);
 }
@@ -86,14 +86,14 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     s->to = out;
     if ((err = mrd_out_func(slice_push, s, "slice", &target.out, why)) != MRD_OK)
         return err;
-    err = merge_run(s->input, &s->filter, s->times, &target, 1, slice_progress, s, &result, NULL,
-                    why);
+    err = mrd_merge_run(s->input, &s->filter, s->times, &target, 1, slice_progress, s, &result,
+                        NULL, why);
     mrd_loop_damaged(s->loop, s->session, s->input, false);
     return err;
 }
 
 mrd_err
-http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why)
+mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why)
 {
     const char *p = mrd_http_query(req, name);
 
@@ -126,10 +126,10 @@ filter_parse(mrd_http_request *req, int64_t first_ns, mrd_filter *f, mrd_why *wh
 
     if ((err = filter_time(req, "start", first_ns, &f->start_ns, why)) != MRD_OK ||
         (err = filter_time(req, "end", first_ns, &f->end_ns, why)) != MRD_OK ||
-        (err = http_query_list(req, "instance_id", &f->instances, why)) != MRD_OK ||
-        (err = http_query_list(req, "process_id", &f->processes, why)) != MRD_OK ||
-        (err = http_query_list(req, "lnc_idx", &f->cores, why)) != MRD_OK ||
-        (err = http_query_list(req, "event_type", &f->types, why)) != MRD_OK)
+        (err = mrd_http_query_list(req, "instance_id", &f->instances, why)) != MRD_OK ||
+        (err = mrd_http_query_list(req, "process_id", &f->processes, why)) != MRD_OK ||
+        (err = mrd_http_query_list(req, "lnc_idx", &f->cores, why)) != MRD_OK ||
+        (err = mrd_http_query_list(req, "event_type", &f->types, why)) != MRD_OK)
         return err;
     if (f->start_ns >= f->end_ns)
         return mrd_why_set(
@@ -213,12 +213,12 @@ finished(const http_api *api, const mrd_session *s, const mrd_sink_ops *ops)
     return path;
 }
 
-const char *const http_profile_query[] = { "format",  "start",       "end",
-                                           "clock",   "instance_id", "process_id",
-                                           "lnc_idx", "event_type",  NULL };
+const char *const mrd_http_profile_query[] = { "format",  "start",       "end",
+                                               "clock",   "instance_id", "process_id",
+                                               "lnc_idx", "event_type",  NULL };
 
 mrd_err
-http_profile(void *self, mrd_http_request *req, mrd_why *why)
+mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     slice *sl = calloc(1, sizeof(*sl));
@@ -232,7 +232,7 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
     sl->filter = (mrd_filter) MRD_FILTER_ALL;
     if ((err = format_of(req, &sl->ops, why)) != MRD_OK ||
         (err = times_of(req, &sl->times, why)) != MRD_OK ||
-        (err = http_session(api, req, &v, why)) != MRD_OK) {
+        (err = mrd_http_session(api, req, &v, why)) != MRD_OK) {
         slice_free(sl);
         return err;
     }
@@ -243,7 +243,7 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
     if (err == MRD_OK && mrd_filter_is_all(&sl->filter) && sl->times == MERGE_ALIGNED)
         path = finished(api, s, sl->ops);
     if (err == MRD_OK && path == NULL &&
-        (sl->input = merge_input_new(mrd_loop_store(api->loop), &v->timescale, s)) == NULL)
+        (sl->input = mrd_merge_input_new(mrd_loop_store(api->loop), &v->timescale, s)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "slice");
     if (err == MRD_OK && path == NULL)
         slice_serves(sl, api->loop, s->id);
@@ -260,7 +260,7 @@ http_profile(void *self, mrd_http_request *req, mrd_why *why)
 }
 
 mrd_err
-http_formats(void *self, mrd_http_request *req, mrd_why *why)
+mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why)
 {
     mrd_json *doc = mrd_json_new_object(), *list = mrd_json_new_array();
     const mrd_sink_ops *const *sinks;
@@ -288,7 +288,7 @@ http_formats(void *self, mrd_http_request *req, mrd_why *why)
  * '-'.
  */
 mrd_err
-http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
+mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     mrd_str file = mrd_http_param(req, "file");
@@ -298,7 +298,7 @@ http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
 
     if (!mrd_instance_id_valid(file))
         return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no such file");
-    if ((err = http_session(api, req, &v, why)) != MRD_OK)
+    if ((err = mrd_http_session(api, req, &v, why)) != MRD_OK)
         return err;
     path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "profile/" MRD_STR_FMT,
                                   MRD_STR_ARG(file));

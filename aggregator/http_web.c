@@ -9,8 +9,8 @@
 static mrd_err
 reply(mrd_http_request *req, mrd_str name, mrd_why *why)
 {
-    for (size_t i = 0; i < http_web_n_files; i++) {
-        const http_web_file *f = &http_web_files[i];
+    for (size_t i = 0; i < mrd_http_web_n_files; i++) {
+        const http_web_file *f = &mrd_http_web_files[i];
 
         if (!mrd_str_is(name, f->name))
             continue;
@@ -23,14 +23,14 @@ reply(mrd_http_request *req, mrd_str name, mrd_why *why)
 }
 
 mrd_err
-http_web_page(void *self, mrd_http_request *req, mrd_why *why)
+mrd_http_web_page(void *self, mrd_http_request *req, mrd_why *why)
 {
     (void) self;
     return reply(req, MRD_STR("index.html"), why);
 }
 
 mrd_err
-http_web_part(void *self, mrd_http_request *req, mrd_why *why)
+mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why)
 {
     (void) self;
     return reply(req, mrd_http_param(req, "file"), why);
@@ -38,7 +38,7 @@ http_web_part(void *self, mrd_http_request *req, mrd_why *why)
 
 /* In the table under a name that no path of a request can have. */
 mrd_err
-http_web_spec(void *self, mrd_http_request *req, mrd_why *why)
+mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why)
 {
     (void) self;
     return reply(req, MRD_STR("../../docs/openapi.json"), why);

@@ -14,13 +14,13 @@ typedef struct {
     mrd_bytes body;
 } http_web_file;
 
-extern const http_web_file http_web_files[];
-extern const size_t http_web_n_files;
+extern const http_web_file mrd_http_web_files[];
+extern const size_t mrd_http_web_n_files;
 
 /* GET / and GET /web/{file*}. Open to everybody: the page holds no data, it asks the API for it. */
-mrd_err http_web_page(void *self, mrd_http_request *req, mrd_why *why);
-mrd_err http_web_part(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_web_page(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why);
 /* GET /api/v1/openapi.json: docs/openapi.json as it was at build time. */
-mrd_err http_web_spec(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why);
 
 #endif

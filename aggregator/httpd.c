@@ -39,7 +39,7 @@ mrd_http_path(const mrd_http_request *req)
 mrd_str
 mrd_http_param(const mrd_http_request *req, const char *name)
 {
-    return http_param(&req->params, name);
+    return mrd_http_params_value(&req->params, name);
 }
 
 const char *
@@ -164,7 +164,7 @@ find_route(mrd_http_request *req)
     for (size_t i = 0; i < req->httpd->n_routes && req->route == NULL; i++) {
         const mrd_http_route *route = &req->httpd->routes[i];
 
-        if (!http_route_match(route->path, req->path, &req->params))
+        if (!mrd_http_route_match(route->path, req->path, &req->params))
             continue;
         if (strcmp(route->method, method) == 0)
             req->route = route;
@@ -195,11 +195,11 @@ admit_change(mrd_http_request *req)
     bool body = (length != NULL && length[strspn(length, "0")] != '\0') ||
                 mrd_http_header(req, "Transfer-Encoding") != NULL;
 
-    if (!http_origin_same(mrd_http_header(req, "Origin"), mrd_http_header(req, "Sec-Fetch-Site"),
-                          mrd_http_header(req, "Host")))
+    if (!mrd_http_origin_same(mrd_http_header(req, "Origin"),
+                              mrd_http_header(req, "Sec-Fetch-Site"), mrd_http_header(req, "Host")))
         return &foreign_origin;
     return body && strcmp(req->method, "POST") == 0 &&
-                   !http_type_json(mrd_http_header(req, "Content-Type"))
+                   !mrd_http_type_json(mrd_http_header(req, "Content-Type"))
                ? &not_json
                : NULL;
 }
@@ -220,7 +220,7 @@ admit(mrd_http_request *req)
         mrd_buf_text(&req->allow, "GET, HEAD, POST, DELETE, OPTIONS");
         return NULL;
     }
-    if (!http_path_plain(req->path))
+    if (!mrd_http_path_plain(req->path))
         return &bad_path;
     find_route(req);
     if (req->route == NULL)
@@ -228,9 +228,9 @@ admit(mrd_http_request *req)
     req->role = req->httpd->options.auth == NULL
                     ? MRD_ROLE_CONTROL
                     : mrd_auth_role(req->httpd->options.auth,
-                                    http_bearer(mrd_http_header(req, "Authorization")));
+                                    mrd_http_bearer(mrd_http_header(req, "Authorization")));
     if (req->httpd->options.auth == NULL && req->route->role != MRD_ROLE_NONE &&
-        !http_host_ours(mrd_http_header(req, "Host"), req->httpd->options.names))
+        !mrd_http_host_ours(mrd_http_header(req, "Host"), req->httpd->options.names))
         return &foreign_host;
     if (mrd_role_allows(req->role, req->route->role))
         return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
@@ -250,7 +250,7 @@ reply_options(mrd_http_request *req)
         mrd_http_set_header(req, "Access-Control-Allow-Private-Network", "true");
         mrd_http_set_header(req, "Access-Control-Max-Age", "600");
     }
-    return httpd_reply_empty(req, MHD_HTTP_NO_CONTENT);
+    return mrd_httpd_reply_empty(req, MHD_HTTP_NO_CONTENT);
 }
 
 static mrd_err
@@ -262,7 +262,7 @@ reply_refusal(mrd_http_request *req, const http_refusal *r)
         mrd_http_set_header(req, "WWW-Authenticate", "Bearer realm=\"meridian\"");
     if (r == &over_capacity)
         mrd_http_set_header(req, "Retry-After", "2");
-    return httpd_reply_problem(req, r->status, r->code, r->title, r->detail);
+    return mrd_httpd_reply_problem(req, r->status, r->code, r->title, r->detail);
 }
 
 /* The whole request is here, or as much of it as is wanted. */
@@ -280,7 +280,7 @@ answer(mrd_http_request *req)
     if (err == MRD_OK)
         err = req->route->handle(req->httpd->self, req, &why);
     if (err != MRD_OK && !req->replied)
-        err = httpd_reply_error(req, err, &why);
+        err = mrd_httpd_reply_error(req, err, &why);
     return err;
 }
 
@@ -361,14 +361,14 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
         if ((req = request_new(h, connection, url, method)) == NULL)
             return MHD_NO;
         *state = req;
-        httpd_watch_stage(h, connection, CLIENT_BODY);
+        mrd_httpd_watch_stage(h, connection, CLIENT_BODY);
         req->refusal = admit(req);
         if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
             announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
             req->refusal = &too_big;
         if (req->refusal != NULL && (announced > DISCARD_MAX || req->refusal == &two_lengths ||
                                      mrd_http_header(req, "Expect") != NULL)) {
-            httpd_watch_stage(h, connection, CLIENT_REPLY); /* answered before the body comes */
+            mrd_httpd_watch_stage(h, connection, CLIENT_REPLY); /* answered before the body comes */
             return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
         }
         return MHD_YES;
@@ -381,7 +381,7 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
     }
     if (req->replied)
         return MHD_YES;
-    httpd_watch_stage(h, connection, CLIENT_REPLY);
+    mrd_httpd_watch_stage(h, connection, CLIENT_REPLY);
     if (answer(req) != MRD_OK && !req->replied)
         return MHD_NO;
     return req->queued;
@@ -394,7 +394,7 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
     mrd_http_request *req = *state;
 
     (void) how;
-    httpd_watch_stage(cls, connection, CLIENT_HEAD);
+    mrd_httpd_watch_stage(cls, connection, CLIENT_HEAD);
     if (req == NULL)
         return;
     for (size_t i = 0; i < req->n_headers; i++) {
@@ -494,7 +494,7 @@ unescape(void *cls, struct MHD_Connection *connection, char *text)
 {
     (void) cls;
     (void) connection;
-    return http_unescape(text);
+    return mrd_http_unescape(text);
 }
 
 /* Starts a server thread on a copy of the listening socket. */
@@ -525,7 +525,7 @@ start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
         daemon = MHD_start_daemon(
             flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_ARRAY,
             tls, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-            on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, httpd_watch_connection, h,
+            on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, mrd_httpd_watch_connection, h,
             MHD_OPTION_CONNECTION_LIMIT, h->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
             h->options.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) (32 << 10),
             MHD_OPTION_END);
@@ -579,7 +579,7 @@ mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, 
     }
     if ((err = listen_on(options->address, options->port, &h->listen_fd, &h->port, why)) !=
             MRD_OK ||
-        (err = httpd_watch_start(h, why)) != MRD_OK ||
+        (err = mrd_httpd_watch_start(h, why)) != MRD_OK ||
         (err = start_daemon(h, &h->daemon, why)) != MRD_OK) {
         mrd_httpd_stop(h);
         return err;
@@ -655,7 +655,7 @@ stop_streams(mrd_httpd *h)
     while (left) {
         pthread_mutex_lock(&h->lock);
         h->stopping = true;
-        left = httpd_streams_end(h);
+        left = mrd_httpd_streams_end(h);
         pthread_mutex_unlock(&h->lock);
         if (left)
             nanosleep(&nap, NULL);
@@ -670,7 +670,7 @@ mrd_httpd_stop(mrd_httpd *httpd)
 
     if (httpd == NULL)
         return;
-    httpd_watch_stop(httpd);
+    mrd_httpd_watch_stop(httpd);
     stop_streams(httpd);
     if (httpd->daemon != NULL)
         MHD_stop_daemon(httpd->daemon);

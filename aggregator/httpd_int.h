@@ -73,26 +73,26 @@ struct mrd_http_request {
 
 #define HTTPD_PAGE_ORIGIN "https://ui.perfetto.dev" /* who may read replies from elsewhere */
 
-mrd_err httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code,
-                            const char *title, const char *detail);
-mrd_err httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why);
-mrd_err httpd_reply_empty(mrd_http_request *req, unsigned status);
+mrd_err mrd_httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code,
+                                const char *title, const char *detail);
+mrd_err mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why);
+mrd_err mrd_httpd_reply_empty(mrd_http_request *req, unsigned status);
 /* Tells every producer to end and every suspended connection to go on; true while some still work.
  * Lock held. */
-bool httpd_streams_end(mrd_httpd *h);
+bool mrd_httpd_streams_end(mrd_httpd *h);
 /* Ends the stream of a connection that waits for bytes. Lock held. */
-void httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection);
+void mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection);
 
 /* ---- httpd_watch.c ---- */
 
 typedef enum { CLIENT_HEAD, CLIENT_BODY, CLIENT_REPLY } client_stage;
 
-mrd_err httpd_watch_start(mrd_httpd *h, mrd_why *why);
-void httpd_watch_stop(mrd_httpd *h);
+mrd_err mrd_httpd_watch_start(mrd_httpd *h, mrd_why *why);
+void mrd_httpd_watch_stop(mrd_httpd *h);
 /* A connection begins or ends: a callback of the library. */
-void httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
-                            enum MHD_ConnectionNotificationCode code);
+void mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
+                                enum MHD_ConnectionNotificationCode code);
 /* Its exchange is now there. */
-void httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage);
+void mrd_httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage);
 
 #endif

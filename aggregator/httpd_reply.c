@@ -108,7 +108,7 @@ bodyless(void)
 }
 
 mrd_err
-httpd_reply_empty(mrd_http_request *req, unsigned status)
+mrd_httpd_reply_empty(mrd_http_request *req, unsigned status)
 {
     return send_response(req, status, bodyless());
 }
@@ -156,8 +156,8 @@ mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag,
     mrd_http_set_header(req, "Content-Type", type);
     mrd_http_set_header(req, "ETag", etag);
     mrd_http_set_header(req, "Cache-Control", "no-cache");
-    if (http_etag_listed(known, etag, true))
-        return httpd_reply_empty(req, MHD_HTTP_NOT_MODIFIED);
+    if (mrd_http_etag_listed(known, etag, true))
+        return mrd_httpd_reply_empty(req, MHD_HTTP_NOT_MODIFIED);
     response = MHD_create_response_from_buffer(body.len, (void *) (uintptr_t) body.p,
                                                MHD_RESPMEM_PERSISTENT);
     return send_response(req, MHD_HTTP_OK, response);
@@ -165,8 +165,8 @@ mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag,
 
 /* RFC 9457. */
 mrd_err
-httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code, const char *title,
-                    const char *detail)
+mrd_httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code, const char *title,
+                        const char *detail)
 {
     mrd_buf body = { 0 };
 
@@ -180,15 +180,15 @@ httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code, co
 }
 
 mrd_err
-httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why)
+mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why)
 {
     if (err == MRD_IO && (why->sys == EMFILE || why->sys == ENFILE))
         err = MRD_AGAIN; /* descriptors come back when connections end */
     if (err == MRD_BUSY || err == MRD_AGAIN || err == MRD_FULL)
         mrd_http_set_header(req, "Retry-After", "2");
-    return httpd_reply_problem(req, (unsigned) mrd_err_http(err), mrd_err_name(err),
-                               mrd_err_text(err),
-                               why->text[0] != '\0' ? why->text : mrd_err_text(err));
+    return mrd_httpd_reply_problem(req, (unsigned) mrd_err_http(err), mrd_err_name(err),
+                                   mrd_err_text(err),
+                                   why->text[0] != '\0' ? why->text : mrd_err_text(err));
 }
 
 /* ---- Streams ---- */
@@ -480,7 +480,7 @@ mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *downl
 }
 
 bool
-httpd_streams_end(mrd_httpd *h)
+mrd_httpd_streams_end(mrd_httpd *h)
 {
     bool left = false;
 
@@ -494,7 +494,7 @@ httpd_streams_end(mrd_httpd *h)
 }
 
 void
-httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection)
+mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection)
 {
     for (http_stream *s = h->streams; s != NULL; s = s->next) {
         if (s->connection != connection || !s->waiting)
@@ -575,14 +575,14 @@ file_condition(mrd_http_request *req, const char *etag, mrd_err *ret_err)
 {
     const char *match = mrd_http_header(req, "If-Match");
 
-    if (match != NULL && !http_etag_listed(match, etag, false)) {
-        *ret_err = httpd_reply_problem(req, MHD_HTTP_PRECONDITION_FAILED, "STATE",
-                                       "precondition failed", "the file is another (If-Match)");
+    if (match != NULL && !mrd_http_etag_listed(match, etag, false)) {
+        *ret_err = mrd_httpd_reply_problem(req, MHD_HTTP_PRECONDITION_FAILED, "STATE",
+                                           "precondition failed", "the file is another (If-Match)");
         return true;
     }
-    if (!http_etag_listed(mrd_http_header(req, "If-None-Match"), etag, true))
+    if (!mrd_http_etag_listed(mrd_http_header(req, "If-None-Match"), etag, true))
         return false;
-    *ret_err = httpd_reply_empty(req, MHD_HTTP_NOT_MODIFIED);
+    *ret_err = mrd_httpd_reply_empty(req, MHD_HTTP_NOT_MODIFIED);
     return true;
 }
 
@@ -593,9 +593,9 @@ reply_beyond(mrd_http_request *req, off_t size)
 
     snprintf(text, sizeof(text), "bytes */%jd", (intmax_t) size);
     mrd_http_set_header(req, "Content-Range", text);
-    return httpd_reply_problem(req, MHD_HTTP_RANGE_NOT_SATISFIABLE, "RANGE",
-                               "range not satisfiable",
-                               "the file is shorter than the first byte asked for");
+    return mrd_httpd_reply_problem(req, MHD_HTTP_RANGE_NOT_SATISFIABLE, "RANGE",
+                                   "range not satisfiable",
+                                   "the file is shorter than the first byte asked for");
 }
 
 static mrd_err
@@ -652,7 +652,7 @@ mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, c
         return err;
     }
     kind = if_range == NULL || strcmp(if_range, etag) == 0
-               ? http_range(mrd_http_header(req, "Range"), len, &from, &len)
+               ? mrd_http_range(mrd_http_header(req, "Range"), len, &from, &len)
                : 0;
     if (kind < 0) {
         close(fd);

@@ -49,7 +49,7 @@ dawdles(mrd_httpd *h, http_client *c, int64_t now_ns)
     if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return false;
     if (info.tcpi_state == STATE_CLOSE || info.tcpi_state == STATE_CLOSE_WAIT) {
-        httpd_stream_abandon(h, c->connection);
+        mrd_httpd_stream_abandon(h, c->connection);
         return false;
     }
     if (info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0) { /* it waits for us */
@@ -106,14 +106,14 @@ watch_tls(mrd_httpd *h, struct MHD_Connection *connection, bool started)
     if (session == NULL || session->tls_session == NULL || fd == NULL)
         return;
     if (started)
-        https_started(session->tls_session);
+        mrd_https_started(session->tls_session);
     else
-        https_closed(session->tls_session, fd->connect_fd, &h->errors);
+        mrd_https_closed(session->tls_session, fd->connect_fd, &h->errors);
 }
 
 void
-httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
-                       enum MHD_ConnectionNotificationCode code)
+mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
+                           enum MHD_ConnectionNotificationCode code)
 {
     mrd_httpd *h = httpd;
     const union MHD_ConnectionInfo *info;
@@ -149,7 +149,7 @@ httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **so
 }
 
 void
-httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage)
+mrd_httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -168,7 +168,7 @@ httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage 
 }
 
 mrd_err
-httpd_watch_start(mrd_httpd *h, mrd_why *why)
+mrd_httpd_watch_start(mrd_httpd *h, mrd_why *why)
 {
     if (pthread_create(&h->watcher, NULL, watch_main, h) != 0)
         return mrd_why_set(why, MRD_NOMEM, errno, "HTTP server's second thread");
@@ -177,7 +177,7 @@ httpd_watch_start(mrd_httpd *h, mrd_why *why)
 }
 
 void
-httpd_watch_stop(mrd_httpd *h)
+mrd_httpd_watch_stop(mrd_httpd *h)
 {
     if (!h->watching)
         return;

@@ -31,7 +31,7 @@ on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned inco
 }
 
 void
-https_started(void *session)
+mrd_https_started(void *session)
 {
     progress *p = calloc(1, sizeof(*p));
 
@@ -52,7 +52,7 @@ has_spoken(int fd)
 }
 
 void
-https_closed(void *session, int fd, mrd_error_list *errors)
+mrd_https_closed(void *session, int fd, mrd_error_list *errors)
 {
     progress *p = gnutls_db_get_ptr(session);
 

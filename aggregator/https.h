@@ -14,8 +14,8 @@
 
 /* session: a gnutls_session_t before its handshake; it is not used for anything else that wants its
  * database pointer. */
-void https_started(void *session);
+void mrd_https_started(void *session);
 /* Adds a message when the handshake failed. fd: its socket, still open. */
-void https_closed(void *session, int fd, mrd_error_list *errors);
+void mrd_https_closed(void *session, int fd, mrd_error_list *errors);
 
 #endif

@@ -173,7 +173,7 @@ do_save_nodes(mrd_loop *l, mrd_effect *e)
 static void
 do_merge(mrd_loop *l, mrd_effect *e)
 {
-    merge_input *in = merge_input_new(l->o.store, &l->core->timescale, e->session);
+    merge_input *in = mrd_merge_input_new(l->o.store, &l->core->timescale, e->session);
 
     if (in == NULL || !mrd_merger_start(l->merger, e->session->id, in))
         mrd_loop_not_merged(l, e->session->id);

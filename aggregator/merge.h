@@ -43,9 +43,9 @@ typedef enum {
 } merge_times;
 
 /* NULL without memory. */
-merge_input *merge_input_new(const mrd_session_store *store, const mrd_timescale *t,
-                             const mrd_session *s);
-void merge_input_free(merge_input *in);
+merge_input *mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t,
+                                 const mrd_session *s);
+void mrd_merge_input_free(merge_input *in);
 
 /*
  * Writes the session (or what filter lets pass; NULL: all) to the targets, whose outputs are taken
@@ -55,9 +55,9 @@ void merge_input_free(merge_input *in);
  * CANCELLED, those of the outputs. What is damaged costs itself only: it is passed over, counted
  * per node (in->damage) and said in the outputs, whose input of that node is incomplete.
  */
-mrd_err merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
-                  mrd_export_target *targets, size_t n,
-                  bool (*progress)(void *self, uint64_t events), void *self,
-                  mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict, mrd_why *why);
+mrd_err mrd_merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
+                      mrd_export_target *targets, size_t n,
+                      bool (*progress)(void *self, uint64_t events), void *self,
+                      mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict, mrd_why *why);
 
 #endif

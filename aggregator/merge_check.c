@@ -34,7 +34,7 @@ struct merge_check {
 };
 
 merge_check *
-merge_check_new(const mrd_catalog *cat)
+mrd_merge_check_new(const mrd_catalog *cat)
 {
     merge_check *c = calloc(1, sizeof(*c));
 
@@ -47,7 +47,7 @@ merge_check_new(const mrd_catalog *cat)
     c->names.n = mrd_strtab_count(mrd_catalog_strings(cat));
     c->names.telling = malloc(c->names.n + 1);
     if (c->cc == NULL || c->part_of == NULL || c->names.telling == NULL) {
-        merge_check_free(c);
+        mrd_merge_check_free(c);
         return NULL;
     }
     for (mrd_sid i = 0; i < c->names.n; i++)
@@ -56,7 +56,7 @@ merge_check_new(const mrd_catalog *cat)
 }
 
 void
-merge_check_free(merge_check *c)
+mrd_merge_check_free(merge_check *c)
 {
     if (c == NULL)
         return;
@@ -131,7 +131,7 @@ see_gap(merge_check *c, const mrd_event *ev, int64_t raw_ns)
 }
 
 void
-merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_align *table)
+mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_align *table)
 {
     mrd_cc_kind kind;
     uint32_t who;
@@ -285,7 +285,7 @@ match_seen(merge_check *c, mrd_coll_match **ret_match, mrd_why *why)
 }
 
 bool
-merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_WHY_MAX])
+mrd_merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_WHY_MAX])
 {
     mrd_coll_match *match = NULL;
     const mrd_align **tables = calloc(c->n_parts + 1, sizeof(*tables));

@@ -27,8 +27,8 @@ typedef struct {
 } merge_check_names;
 
 /* cat must hold all names. NULL without memory. */
-merge_check *merge_check_new(const mrd_catalog *cat);
-void merge_check_free(merge_check *c); /* NULL is fine */
+merge_check *mrd_merge_check_new(const mrd_catalog *cat);
+void mrd_merge_check_free(merge_check *c); /* NULL is fine */
 /* Whether an event has to be shown to the check: most do not. */
 static inline bool
 merge_check_wants(const merge_check *c, const mrd_event *ev)
@@ -40,11 +40,12 @@ merge_check_wants(const merge_check *c, const mrd_event *ev)
 }
 /* An event whose local RAW time is raw_ns, of a clock with this table (outlives the check). Without
  * memory it is not checked. */
-void merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_align *table);
+void mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns,
+                         const mrd_align *table);
 /*
  * Matches and checks what was seen. Returns false when nothing could be checked; `message` then
  * says why, or is empty when there were no collectives of two nodes.
  */
-bool merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_WHY_MAX]);
+bool mrd_merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_WHY_MAX]);
 
 #endif

@@ -37,7 +37,7 @@ note_absurd(const merge_node *node, const mrd_boot_clock *c, mrd_catalog *cat)
 }
 
 mrd_align *
-merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c)
+mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c)
 {
     int64_t local, wall;
 
@@ -74,8 +74,9 @@ save(const merge_input *in, const merge_node *node, const mrd_node_clock *clock,
 }
 
 mrd_err
-merge_clocks_solve(const merge_input *in, const merge_node *node, const mrd_journal_index *index,
-                   mrd_catalog *cat, mrd_node_clock *ret_clock, mrd_why *why)
+mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
+                       const mrd_journal_index *index, mrd_catalog *cat, mrd_node_clock *ret_clock,
+                       mrd_why *why)
 {
     mrd_node_clock clock = { 0 };
     mrd_err err = MRD_OK;
@@ -93,7 +94,7 @@ merge_clocks_solve(const merge_input *in, const merge_node *node, const mrd_jour
         if (node->same_clock)
             c->align = mrd_align_constant(node->instance_id, c->boot, in->reference_ns, 0, 0);
         else if (c->align == NULL)
-            c->align = merge_clocks_wall(node, c);
+            c->align = mrd_merge_clocks_wall(node, c);
         if (c->align == NULL)
             err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", node->instance_id);
         else
@@ -140,8 +141,8 @@ timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t
 }
 
 mrd_err
-merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
-                  mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why)
+mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
+                      mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why)
 {
     mrd_err err = all ? mrd_timeline_solve((const mrd_node_clock *const *) clocks, n, ret_timeline)
                       : timeline_of_session(in, clocks, n, ret_timeline, why);
@@ -227,8 +228,8 @@ add_unaligned(const merge_node *node, const mrd_node_clock *clock, size_t i, mer
 }
 
 uint32_t
-merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
-                      merge_times times, mrd_catalog *cat)
+mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
+                          merge_times times, mrd_catalog *cat)
 {
     const mrd_boot_clock *c = &clock->v[i];
     uint32_t first;

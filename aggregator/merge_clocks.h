@@ -15,22 +15,22 @@
  * is unaligned, and has no bound. Tables from probes are written beside the journal. Every align is
  * set. Errors: NOMEM.
  */
-mrd_err merge_clocks_solve(const merge_input *in, const merge_node *node,
-                           const mrd_journal_index *index, mrd_catalog *cat,
-                           mrd_node_clock *ret_clock, mrd_why *why);
+mrd_err mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
+                               const mrd_journal_index *index, mrd_catalog *cat,
+                               mrd_node_clock *ret_clock, mrd_why *why);
 /*
  * The session's timeline over the clocks of the merged nodes, which are brought to it and must not
  * have been. Where these are not all nodes of the session, what a whole merge kept is believed, or
  * else all nodes are looked at. Timescale links are noted in the catalog.
  */
-mrd_err merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks, size_t n,
-                          mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
+mrd_err mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks,
+                              size_t n, mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
 /* The node's wall clock at one reading of that boot, for ever: what --clock utc shows. NULL without
  * memory. */
-mrd_align *merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c);
+mrd_align *mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c);
 /* Adds a row per segment to the catalog and notes violations; returns the index of the first row.
  */
-uint32_t merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
-                               merge_times times, mrd_catalog *cat);
+uint32_t mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
+                                   merge_times times, mrd_catalog *cat);
 
 #endif

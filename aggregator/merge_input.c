@@ -16,7 +16,7 @@ node_gaps(const mrd_counts *c, merge_node *n)
 }
 
 merge_input *
-merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mrd_session *s)
+mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mrd_session *s)
 {
     merge_input *in = calloc(1, sizeof(*in));
 
@@ -27,7 +27,7 @@ merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mr
     in->damage = calloc(s->n_parts + 1, sizeof(*in->damage));
     in->artifacts = calloc(s->n_artifacts + 1, sizeof(*in->artifacts));
     if (in->dir == NULL || in->nodes == NULL || in->damage == NULL || in->artifacts == NULL) {
-        merge_input_free(in);
+        mrd_merge_input_free(in);
         return NULL;
     }
     in->violations = mrd_session_violations(s);
@@ -58,7 +58,7 @@ merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mr
 }
 
 void
-merge_input_free(merge_input *in)
+mrd_merge_input_free(merge_input *in)
 {
     if (in == NULL)
         return;

@@ -144,9 +144,9 @@ event_order(const void *a, const void *b)
 }
 
 mrd_err
-merge_marks_open(const merge_node *node, const mrd_journal_index *index, const int64_t *sealed,
-                 uint32_t boot, uint32_t clock, mrd_catalog *cat, mrd_source **ret_source,
-                 size_t *ret_n, mrd_why *why)
+mrd_merge_marks_open(const merge_node *node, const mrd_journal_index *index, const int64_t *sealed,
+                     uint32_t boot, uint32_t clock, mrd_catalog *cat, mrd_source **ret_source,
+                     size_t *ret_n, mrd_why *why)
 {
     marks *m = calloc(1, sizeof(*m));
     size_t n = 0;

@@ -113,7 +113,7 @@ map_doubtful(stream *s, mrd_event *ev)
     if (!raw_time(s, ev, &raw))
         return;
     if (s->check != NULL && raw.doubt == 0 && merge_check_wants(s->check, ev))
-        merge_check_see(s->check, ev, raw.raw_ns, s->align);
+        mrd_merge_check_see(s->check, ev, raw.raw_ns, s->align);
     if (s->cross.step != 0 && ev->kind == MRD_SPAN && ev->dur_ns > 0)
         ev->dur_ns = mrd_cross_table_span(&s->cross, raw.era, ev->ts_ns, ev->dur_ns);
     ev->ts_ns = raw.raw_ns;
@@ -144,7 +144,7 @@ map_times(void *self, mrd_event *events, size_t n)
             continue;
         }
         if (s->check != NULL && merge_check_wants(s->check, ev))
-            merge_check_see(s->check, ev, ev->ts_ns, s->align);
+            mrd_merge_check_see(s->check, ev, ev->ts_ns, s->align);
         ev->bound_ns = MRD_BOUND_UNKNOWN;
         if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts_ns }, &at, &ev->bound_ns))
             ev->ts_ns = at.ns;
@@ -235,9 +235,9 @@ part_clocks(plan *p, merge_part *part, mrd_why *why)
     if (part->infos == NULL || part->walls == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < part->clock.n; i++) {
-        part->infos[i] = merge_clocks_describe(part->node, &part->clock, i, p->times, p->cat);
+        part->infos[i] = mrd_merge_clocks_describe(part->node, &part->clock, i, p->times, p->cat);
         if (p->times == MERGE_UTC &&
-            (part->walls[i] = merge_clocks_wall(part->node, &part->clock.v[i])) == NULL)
+            (part->walls[i] = mrd_merge_clocks_wall(part->node, &part->clock.v[i])) == NULL)
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     }
     return MRD_OK;
@@ -273,7 +273,8 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     s->process_id = process_id;
     s->clock = clock;
     s->boot = boot;
-    while (part->clock.v[which].boot != boot) /* merge_clocks_solve has all boots of the journal */
+    while (part->clock.v[which].boot !=
+           boot) /* mrd_merge_clocks_solve has all boots of the journal */
         which++;
     s->info = part->infos[which];
     s->align = part->clock.v[which].align;
@@ -575,8 +576,8 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
     if (part->node->n_gaps == 0 || c == NULL)
         return MRD_OK;
     part_spool(p, part);
-    err = merge_marks_open(part->node, &part->index, part->sealed, c->boot,
-                           part->infos[part->clock.n - 1], p->cat, &raw, &n, why);
+    err = mrd_merge_marks_open(part->node, &part->index, part->sealed, c->boot,
+                               part->infos[part->clock.n - 1], p->cat, &raw, &n, why);
     if (err != MRD_OK || raw == NULL)
         return err;
     part->marks =
@@ -610,7 +611,7 @@ plan_node(plan *p, merge_part *part, mrd_why *why)
     free(dir);
     return err != MRD_OK
                ? err
-               : merge_clocks_solve(p->in, part->node, &part->index, p->cat, &part->clock, why);
+               : mrd_merge_clocks_solve(p->in, part->node, &part->index, p->cat, &part->clock, why);
 }
 
 static mrd_err
@@ -624,7 +625,7 @@ plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts; i++)
         clocks[i] = &p->parts[i].clock;
-    err = merge_clocks_link(p->in, all, clocks, p->n_parts, p->cat, &p->timeline, why);
+    err = mrd_merge_clocks_link(p->in, all, clocks, p->n_parts, p->cat, &p->timeline, why);
     free(clocks);
     if (err == MRD_OK && filter == NULL && p->timeline.n > 1)
         (void) mrd_timeline_save(&p->timeline, p->in->dir, NULL); /* slices can do without */
@@ -721,7 +722,7 @@ plan_fini(plan *p)
         free(part->infos);
         mrd_node_clock_fini(&part->clock);
     }
-    merge_check_free(p->check);
+    mrd_merge_check_free(p->check);
     free(p->parts);
     free(p->sources);
     free(p->stream_of);
@@ -789,7 +790,7 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         (void) mrd_strtab_allow(mrd_catalog_strings(p->cat), MRD_STRTAB_RESERVE);
     distrust_clocks(p, in->violations);
     /* The catalog has all names now, which the check needs. */
-    if (err == MRD_OK && filter == NULL && (p->check = merge_check_new(p->cat)) == NULL)
+    if (err == MRD_OK && filter == NULL && (p->check = mrd_merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
         err = part_sources(p, &p->parts[i], filter, why);
@@ -881,7 +882,7 @@ plan_verdict(plan *p, mrd_clock_verdict *v)
             v->absolute_violations += odd;
         }
     }
-    v->some = merge_check_run(p->check, &v->collectives, v->message);
+    v->some = mrd_merge_check_run(p->check, &v->collectives, v->message);
 }
 
 /* The merged events. They are closed before any output is: then what is missing is said. */
@@ -944,9 +945,10 @@ plan_merge(plan *p, mrd_source **ret_source, mrd_why *why)
 }
 
 mrd_err
-merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
-          mrd_export_target *targets, size_t n, bool (*progress)(void *self, uint64_t events),
-          void *self, mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict, mrd_why *why)
+mrd_merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
+              mrd_export_target *targets, size_t n, bool (*progress)(void *self, uint64_t events),
+              void *self, mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict,
+              mrd_why *why)
 {
     mrd_sink_options options = { .show_flows = true, .wall_time = times != MERGE_RAW };
     mrd_filter rest = filter == NULL ? (mrd_filter) MRD_FILTER_ALL : *filter;

@@ -121,8 +121,8 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
     mrd_err err = open_targets(j->input, targets, MRD_COUNT(targets), &n, why);
 
     if (err == MRD_OK)
-        err = merge_run(j->input, NULL, MERGE_ALIGNED, targets, n, on_progress, j, &result,
-                        ret_verdict, why);
+        err = mrd_merge_run(j->input, NULL, MERGE_ALIGNED, targets, n, on_progress, j, &result,
+                            ret_verdict, why);
     if (err == MRD_OK)
         err = write_sums(j->input, targets, n, why);
     *ret_events = result.events;
@@ -148,7 +148,7 @@ run(void *self, void *arg)
                                      : MRD_MERGE_FAILED,
               events, err == MRD_OK ? &verdict : NULL, &why);
     mrd_clock_verdict_fini(&verdict);
-    merge_input_free(j->input);
+    mrd_merge_input_free(j->input);
     free(j);
 }
 
@@ -158,7 +158,7 @@ mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input)
     job *j = calloc(1, sizeof(*j));
 
     if (j == NULL) {
-        merge_input_free(input);
+        mrd_merge_input_free(input);
         return false;
     }
     *j = (job){ .of = m, .session = session, .input = input };
@@ -168,7 +168,7 @@ mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input)
     }
     if (mrd_worker_put(m->worker, run, m, j))
         return true;
-    merge_input_free(input);
+    mrd_merge_input_free(input);
     free(j);
     return false;
 }

@@ -203,7 +203,8 @@ merge(char *dir, size_t nodes, const char *out)
         fail(why.text);
     wall = clock_ns(CLOCK_MONOTONIC);
     cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    if (merge_run(&in, NULL, MERGE_ALIGNED, &target, 1, NULL, NULL, &result, NULL, &why) != MRD_OK)
+    if (mrd_merge_run(&in, NULL, MERGE_ALIGNED, &target, 1, NULL, NULL, &result, NULL, &why) !=
+        MRD_OK)
         fail(why.text);
     wall = clock_ns(CLOCK_MONOTONIC) - wall;
     cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;

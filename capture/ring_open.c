@@ -13,7 +13,7 @@
 /* ---- bytes of the ring ----------------------------------------------------------------------- */
 
 mrd_err
-ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len)
+mrd_ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len)
 {
     if (r->fd < 0) {
         if (off > r->mem_len || len > r->mem_len - off)
@@ -38,7 +38,7 @@ ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len)
 }
 
 mrd_err
-ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len)
+mrd_ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len)
 {
     ssize_t n;
 
@@ -172,7 +172,7 @@ take_lock(mrd_ring_reader *r, mrd_why *why)
         return MRD_OK;
     if (fcntl(r->fd, F_OFD_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES))
         return mrd_why_set(why, MRD_BUSY, 0, "ring has another reader");
-    if (ring_put(r, offsetof(mrd_ring_hdr, reader_pid), &me, sizeof(me)) != MRD_OK)
+    if (mrd_ring_put(r, offsetof(mrd_ring_hdr, reader_pid), &me, sizeof(me)) != MRD_OK)
         return mrd_why_set(why, MRD_IO, errno, "cannot write to the ring");
     return MRD_OK;
 }
@@ -219,7 +219,7 @@ static mrd_err
 reader_start(mrd_ring_reader *r, const mrd_ring_name *want, uint64_t file_len, mrd_why *why)
 {
     mrd_ring_hdr h;
-    mrd_err err = ring_get(r, 0, &h, sizeof(h));
+    mrd_err err = mrd_ring_get(r, 0, &h, sizeof(h));
 
     if (err == MRD_TRUNCATED)
         return mrd_why_set(why, file_len == 0 ? MRD_AGAIN : MRD_TRUNCATED, 0,
@@ -231,7 +231,7 @@ reader_start(mrd_ring_reader *r, const mrd_ring_name *want, uint64_t file_len, m
     if (memcmp(h.magic, MRD_RING_MAGIC, 8) != 0)
         return mrd_why_set(why, MRD_CORRUPT, 0, "not a ring: wrong magic");
     atomic_thread_fence(memory_order_acquire); /* pairs with the release of the magic */
-    if ((err = ring_get(r, 0, &h, sizeof(h))) != MRD_OK)
+    if ((err = mrd_ring_get(r, 0, &h, sizeof(h))) != MRD_OK)
         return mrd_why_set(why, err, errno, "cannot read the ring");
     if ((err = take_header(r, &h, file_len, why)) != MRD_OK)
         return err;
@@ -352,7 +352,7 @@ mrd_ring_close(mrd_ring_reader *r)
         return;
     if (r->fd >= 0) {
         if (r->piece != NULL && (r->flags & MRD_RING_PEEK) == 0)
-            (void) ring_put(r, offsetof(mrd_ring_hdr, reader_pid), &nobody, sizeof(nobody));
+            (void) mrd_ring_put(r, offsetof(mrd_ring_hdr, reader_pid), &nobody, sizeof(nobody));
         close(r->fd);
     }
     mrd_ring_dict_fini(&r->dict);
@@ -414,7 +414,7 @@ mrd_ring_set_pause(mrd_ring_reader *r, bool pause)
         atomic_store_explicit(&ring_mem_hdr(r)->pause, v, memory_order_relaxed);
         return MRD_OK;
     }
-    return ring_put(r, offsetof(mrd_ring_hdr, pause), &v, sizeof(v));
+    return mrd_ring_put(r, offsetof(mrd_ring_hdr, pause), &v, sizeof(v));
 }
 
 mrd_err

@@ -37,7 +37,7 @@ get_live(mrd_ring_reader *r, mrd_ring_hdr *h)
         }
         return MRD_OK;
     }
-    err = ring_get(r, LIVE_OFF, (uint8_t *) h + LIVE_OFF, LIVE_LEN);
+    err = mrd_ring_get(r, LIVE_OFF, (uint8_t *) h + LIVE_OFF, LIVE_LEN);
     atomic_thread_fence(memory_order_acquire);
     return err;
 }
@@ -49,7 +49,7 @@ get_dict_head(mrd_ring_reader *r, uint64_t *ret_head)
         *ret_head = atomic_load_explicit(&ring_mem_hdr(r)->dict_head, memory_order_acquire);
         return MRD_OK;
     }
-    return ring_get(r, offsetof(mrd_ring_hdr, dict_head), ret_head, sizeof(*ret_head));
+    return mrd_ring_get(r, offsetof(mrd_ring_hdr, dict_head), ret_head, sizeof(*ret_head));
 }
 
 /* ---- the next piece ---------------------------------------------------------------------------
@@ -77,8 +77,8 @@ refresh_dict(mrd_ring_reader *r)
         return ring_bad(r, MRD_CORRUPT, "impossible head of the dictionary", head);
     if (head == r->dict.used)
         return MRD_RING_MORE;
-    err = ring_get(r, MRD_RING_HEADER_LEN + r->dict.used, r->dict.bytes + r->dict.used,
-                   head - r->dict.used);
+    err = mrd_ring_get(r, MRD_RING_HEADER_LEN + r->dict.used, r->dict.bytes + r->dict.used,
+                       head - r->dict.used);
     if (err != MRD_OK)
         return ring_bad(r, err, "cannot read the dictionary", r->dict.used);
     if ((err = mrd_ring_dict_take(&r->dict, (uint32_t) head, &why)) == MRD_NOMEM)
@@ -192,7 +192,7 @@ peek_overtaken(mrd_ring_reader *r, uint64_t from)
     uint64_t tail = 0;
 
     if ((r->flags & MRD_RING_PEEK) == 0 ||
-        ring_get(r, offsetof(mrd_ring_hdr, tail), &tail, sizeof(tail)) != MRD_OK)
+        mrd_ring_get(r, offsetof(mrd_ring_hdr, tail), &tail, sizeof(tail)) != MRD_OK)
         return false;
     if (tail <= from || tail > r->head || tail % MRD_RING_UNIT != 0)
         return false;
@@ -234,7 +234,7 @@ fill(mrd_ring_reader *r)
     n = r->info.data_len - off;
     n = n < h.head - from ? n : h.head - from;
     n = n < r->piece_cap ? n : r->piece_cap;
-    err = ring_get(r, MRD_RING_HEADER_LEN + r->info.dict_len + off, r->piece, n);
+    err = mrd_ring_get(r, MRD_RING_HEADER_LEN + r->info.dict_len + off, r->piece, n);
     if (err != MRD_OK)
         return ring_bad(r, err, "cannot read the data", from);
     if (peek_overtaken(r, from))
@@ -433,7 +433,7 @@ next_open_scope(mrd_ring_reader *r, mrd_ring_event *ev)
     if (r->open_at == 0 && r->depth > 0) {
         if (refresh_dict(r) != MRD_RING_MORE)
             return MRD_RING_BAD;
-        if (ring_get(r, offsetof(mrd_ring_hdr, open), r->open, sizeof(r->open)) != MRD_OK)
+        if (mrd_ring_get(r, offsetof(mrd_ring_hdr, open), r->open, sizeof(r->open)) != MRD_OK)
             return ring_bad(r, MRD_TRUNCATED, "cannot read the header", 0);
     }
     while (r->open_at < r->depth) {
@@ -589,7 +589,7 @@ put_left(mrd_ring_reader *r, uint64_t done, const mrd_ring_left *left)
         return MRD_OK;
     memcpy(r->left, words, sizeof(words));
     if (r->fd >= 0)
-        return ring_put(r, offsetof(mrd_ring_hdr, done), words, sizeof(words));
+        return mrd_ring_put(r, offsetof(mrd_ring_hdr, done), words, sizeof(words));
     memcpy(&ring_mem_hdr(r)->done, words, sizeof(words));
     return MRD_OK;
 }
@@ -617,7 +617,7 @@ mrd_ring_release_to(mrd_ring_reader *r, const mrd_ring_left *left)
     if (r->fd < 0) {
         atomic_store_explicit(&ring_mem_hdr(r)->tail_check, pair[1], memory_order_release);
         atomic_store_explicit(&ring_mem_hdr(r)->tail, pair[0], memory_order_release);
-    } else if (ring_put(r, offsetof(mrd_ring_hdr, tail), pair, sizeof(pair)) != MRD_OK) {
+    } else if (mrd_ring_put(r, offsetof(mrd_ring_hdr, tail), pair, sizeof(pair)) != MRD_OK) {
         return MRD_IO;
     }
     r->tail = pair[0];

@@ -57,9 +57,9 @@ struct mrd_ring_reader {
 };
 
 /* Copies bytes [off, off + len) of the file. Errors: TRUNCATED, IO. */
-mrd_err ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len);
+mrd_err mrd_ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len);
 /* Errors: IO. Not for a ring in memory. */
-mrd_err ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len);
+mrd_err mrd_ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len);
 
 /* The header of a ring in memory. */
 static inline mrd_ring_hdr *

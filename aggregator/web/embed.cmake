@@ -21,4 +21,4 @@ foreach(name IN LISTS FILES)
     math(EXPR i "${i} + 1")
 endforeach()
 file(WRITE ${OUT} "/* Made by aggregator/web/embed.cmake. */\n#include \"aggregator/http_web.h\"\n\n${arrays}\n"
-    "const http_web_file http_web_files[] = {\n${rows}};\nconst size_t http_web_n_files = ${i};\n")
+    "const http_web_file mrd_http_web_files[] = {\n${rows}};\nconst size_t mrd_http_web_n_files = ${i};\n")

@@ -34,16 +34,16 @@ TEST(paths)
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         snprintf(text, sizeof(text), "%s", rows[i].text);
-        CHECK_INT(http_unescape(text), strlen(rows[i].decoded));
+        CHECK_INT(mrd_http_unescape(text), strlen(rows[i].decoded));
         CHECK_TEXT(text, rows[i].decoded);
-        CHECK_ROW(rows[i].text, http_path_plain(text) == rows[i].plain);
+        CHECK_ROW(rows[i].text, mrd_http_path_plain(text) == rows[i].plain);
     }
     memset(long_path, 'a', sizeof(long_path));
     long_path[0] = '/';
     long_path[HTTP_PATH_MAX + 1] = '\0';
-    CHECK(!http_path_plain(long_path));
+    CHECK(!mrd_http_path_plain(long_path));
     long_path[HTTP_PATH_MAX] = '\0';
-    CHECK(http_path_plain(long_path));
+    CHECK(mrd_http_path_plain(long_path));
 }
 
 TEST(routes)
@@ -67,9 +67,10 @@ TEST(routes)
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         CHECK_ROW(rows[i].path,
-                  http_route_match(rows[i].pattern, rows[i].path, &params) == rows[i].match);
+                  mrd_http_route_match(rows[i].pattern, rows[i].path, &params) == rows[i].match);
         if (rows[i].match)
-            CHECK_ROW(rows[i].path, mrd_str_is(http_param(&params, rows[i].name), rows[i].value));
+            CHECK_ROW(rows[i].path,
+                      mrd_str_is(mrd_http_params_value(&params, rows[i].name), rows[i].value));
     }
 }
 
@@ -108,7 +109,7 @@ TEST(ranges)
         const char *row = rows[i].text == NULL ? "no field" : rows[i].text;
         uint64_t from = 0, len = 0;
 
-        CHECK_ROW(row, http_range(rows[i].text, rows[i].size, &from, &len) == rows[i].want);
+        CHECK_ROW(row, mrd_http_range(rows[i].text, rows[i].size, &from, &len) == rows[i].want);
         CHECK_ROW(row, from == rows[i].from && len == rows[i].len);
     }
 }
@@ -129,8 +130,8 @@ TEST(entity_tags)
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         const char *row = rows[i].list == NULL ? "no field" : rows[i].list;
 
-        CHECK_ROW(row, http_etag_listed(rows[i].list, "\"a\"", true) == rows[i].weak);
-        CHECK_ROW(row, http_etag_listed(rows[i].list, "\"a\"", false) == rows[i].strong);
+        CHECK_ROW(row, mrd_http_etag_listed(rows[i].list, "\"a\"", true) == rows[i].weak);
+        CHECK_ROW(row, mrd_http_etag_listed(rows[i].list, "\"a\"", false) == rows[i].strong);
     }
 }
 
@@ -146,7 +147,7 @@ TEST(tokens)
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
         CHECK_ROW(rows[i].field == NULL ? "no field" : rows[i].field,
-                  mrd_str_is(http_bearer(rows[i].field), rows[i].token));
+                  mrd_str_is(mrd_http_bearer(rows[i].field), rows[i].token));
 }
 
 TEST_MAIN()

@@ -20,8 +20,8 @@ main(void)
     mrd_json *o = mrd_json_new_object(), *list = mrd_json_new_array();
     mrd_buf text = { 0 };
 
-    for (size_t i = 0; i < http_n_routes; i++) {
-        const mrd_http_route *r = &http_routes[i];
+    for (size_t i = 0; i < mrd_http_n_routes; i++) {
+        const mrd_http_route *r = &mrd_http_routes[i];
         mrd_json *row = mrd_json_new_object();
 
         mrd_json_set(row, "method", mrd_json_new_str(r->method));
@@ -32,8 +32,8 @@ main(void)
         mrd_json_append(list, row);
     }
     mrd_json_set(o, "routes", list);
-    mrd_json_set(o, "session", words(http_session_members));
-    mrd_json_set(o, "trigger", words(http_trigger_members));
+    mrd_json_set(o, "session", words(mrd_http_session_members));
+    mrd_json_set(o, "trigger", words(mrd_http_trigger_members));
     mrd_json_write(o, true, &text);
     puts(mrd_buf_cstr(&text));
     mrd_buf_fini(&text);

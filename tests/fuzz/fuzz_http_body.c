@@ -15,7 +15,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (mrd_json_parse((mrd_str){ (const char *) data, size }, "body", &body, &why) != MRD_OK)
         return 0;
     if (mrd_json_is_object(body)) {
-        mrd_err err = http_session_request(body, require, &r, &why);
+        mrd_err err = mrd_http_session_request(body, require, &r, &why);
 
         if (err == MRD_OK)
             MRD_ASSERT(r.duration >= 0 && r.recorder_dur >= 0 && strlen(r.name) < MRD_TEXT_MAX &&

@@ -12,15 +12,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void
 path(char *text)
 {
-    size_t before = strlen(text), after = http_unescape(text);
+    size_t before = strlen(text), after = mrd_http_unescape(text);
     http_params params;
 
     MRD_ASSERT(after == strlen(text) && after <= before);
-    if (!http_path_plain(text))
+    if (!mrd_http_path_plain(text))
         return;
     MRD_ASSERT(strstr(text, "/../") == NULL && strstr(text, "//") == NULL && text[0] == '/');
-    for (size_t i = 0; i < http_n_routes; i++) {
-        if (!http_route_match(http_routes[i].path, text, &params))
+    for (size_t i = 0; i < mrd_http_n_routes; i++) {
+        if (!mrd_http_route_match(mrd_http_routes[i].path, text, &params))
             continue;
         for (size_t k = 0; k < params.n; k++)
             MRD_ASSERT(params.values[k].p >= text && params.values[k].len > 0 &&
@@ -36,7 +36,7 @@ range(const char *text)
     for (size_t i = 0; i < MRD_COUNT(sizes); i++) {
         uint64_t from = 0, len = 0;
 
-        if (http_range(text, sizes[i], &from, &len) == 1)
+        if (mrd_http_range(text, sizes[i], &from, &len) == 1)
             MRD_ASSERT(len > 0 && from < sizes[i] && len <= sizes[i] - from);
     }
 }
@@ -52,9 +52,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = '\0';
     range(text);
-    (void) http_etag_listed(text, "\"a-b\"", true);
-    (void) http_etag_listed(text, "\"a-b\"", false);
-    token = http_bearer(text);
+    (void) mrd_http_etag_listed(text, "\"a-b\"", true);
+    (void) mrd_http_etag_listed(text, "\"a-b\"", false);
+    token = mrd_http_bearer(text);
     MRD_ASSERT(memchr(token.p, ' ', token.len) == NULL);
     (void) mrd_encode_choose(text);
     (void) mrd_metrics_text_wants_open(text);

@@ -218,7 +218,9 @@ def rule_names():
     if not os.path.isdir(lib):
         print("names: skipped, nothing is built in", BUILD)
         return
-    for name in sorted(os.listdir(lib)):
+    of_tests = {f"lib{word}.a" for path in subprocess.run(["git", "-C", ROOT, "ls-files", "tests/*CMakeLists.txt"], capture_output=True, text=True).stdout.split()
+                for word in re.findall(r"add_library\((\w+)", read(path))}
+    for name in sorted(set(os.listdir(lib)) - of_tests):
         if not re.fullmatch(r"libmrd_\w+\.a", name):
             continue
         got = subprocess.run(["nm", "-g", "--defined-only", os.path.join(lib, name)], capture_output=True, text=True).stdout

@@ -168,7 +168,7 @@ time_see(nrt_ids *ids, int64_t ts)
 }
 
 mrd_err
-nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
+mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 {
     nrt_ids *ids;
     mrd_err err;

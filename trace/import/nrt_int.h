@@ -111,6 +111,6 @@ mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
 
 /* Looks at the number of the record; host_time: its stamp is of the host's clock. May give a loss.
  */
-mrd_err nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time);
+mrd_err mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time);
 
 #endif
