@@ -124,6 +124,9 @@ proc_gone(mrd_drain *p, proc *pr)
 {
     proc **at = &p->procs;
 
+    pr->pub.open_until_ns = pr->seen_alive      ? mrd_local_now().ns
+                            : pr->newest_ns > 0 ? pr->newest_ns
+                                                : 1;
     mrd_drain_runtime_flush(p, pr);
     mrd_drain_flush_open(p, pr);
     while (*at != pr)
@@ -474,6 +477,20 @@ read_again(mrd_drain *p, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_
     }
 }
 
+/* Until when the owner was there. */
+static void
+note_life(ring *r, mrd_ring_step step)
+{
+    mrd_ring_stats st;
+
+    r->proc->seen_alive = r->proc->seen_alive || step == MRD_RING_AGAIN;
+    if (step != MRD_RING_END)
+        return;
+    mrd_ring_get_stats(r->reader, &st);
+    if (st.newest_ns != 0 && st.newest_ns + r->proc->shift_ns > r->proc->newest_ns)
+        r->proc->newest_ns = st.newest_ns + r->proc->shift_ns;
+}
+
 /* Reads one ring, at most `budget` records. Returns the records; *ret_gone when the ring is no
  * more. */
 static uint64_t
@@ -505,6 +522,7 @@ drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
         return n;
     }
     r->ended = step == MRD_RING_END;
+    note_life(r, step);
     r->caught_up = n < budget;
     if (r->ended)
         mrd_drain_blob_end(p, r);

@@ -81,6 +81,10 @@ typedef struct mrd_drain_process {
     mrd_proc_id id;       /* in that catalog */
     mrd_ident ident;
     bool gone;  /* the last ring of it was drained; said once, then the struct is freed */
+    /* Until when an unfinished span of it is known to have been open, in the times of that clock;
+     * 0: it may still be. */
+    unsigned open_until_clock;
+    int64_t open_until_ns;
     void *user; /* the caller's; NULL at first */
 } mrd_drain_process;
 

@@ -16,6 +16,7 @@ typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
     bool early;     /* only the end was seen so far: ev holds its time and arguments */
+    bool left;      /* the owner died in it before this agent saw it alive: nothing can end it */
     int64_t since;  /* RAW time of this entry's making */
     mrd_event ev;   /* args point behind the struct */
     mrd_arg args[]; /* then their text */
@@ -105,6 +106,9 @@ struct proc {
     uint32_t uid;          /* the process's, else that of its first ring's file */
     uint64_t flow_scope;
     int64_t active_at; /* when a ring of it last brought something */
+    bool seen_alive;   /* by this agent */
+    int64_t newest_ns; /* RAW: of the records of its rings that were read to their ends */
+    uint64_t n_left;   /* ever, of its open spans: they have no key of their own */
     int64_t shift_ns;  /* added to its RAW times: its time namespace against ours */
     mrd_open_spans open;
     void *nrt;                       /* runtime JSON, made on first use */
@@ -177,6 +181,8 @@ void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count
                     int64_t last_ns);
 /* Open spans of the process as unfinished, early ends as spans without a start. */
 void mrd_drain_flush_open(mrd_drain *p, proc *pr);
+/* Those that were left. */
+void mrd_drain_flush_left(mrd_drain *p, proc *pr);
 /* Early ends older than `age`: their start was lost. */
 void mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age);
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);

@@ -208,13 +208,24 @@ offer_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, in
     offer(r, o, l, &part, first);
 }
 
+/* Of an unfinished span. */
+static int64_t
+open_until(const mrd_record *r, const mrd_drain_process *process, int64_t begin)
+{
+    int64_t end = process->open_until_ns == 0
+                      ? INT64_MAX
+                      : mrd_record_to_raw(r, process->open_until_clock, process->open_until_ns);
+
+    return end > begin ? end : begin;
+}
+
 /* only: 0, or the one session it is for. */
 static inline mrd_err
 take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     rec_process *o = process_of(r, process);
     int64_t raw = clock == MRD_DRAIN_RAW ? ev->ts_ns : mrd_record_to_raw(r, clock, ev->ts_ns);
-    int64_t end = ev->dur_ns < 0 ? INT64_MAX : raw + ev->dur_ns;
+    int64_t end = ev->dur_ns < 0 ? open_until(r, process, raw) : raw + ev->dur_ns;
     unsigned wanted = 0;
 
     if (o == NULL)

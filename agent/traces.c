@@ -395,6 +395,8 @@ process_of(mrd_traces *t, reading *r, mrd_track_id track)
         return r->processes[id];
     pp->catalog = r->cat;
     pp->id = id;
+    pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file tells no more */
+    pp->open_until_ns = r->last_ns;
     mrd_ident_init(&pp->ident);
     pp->ident.pid = p->process_id;
     pp->ident.container_pid = r->file.container_pid;

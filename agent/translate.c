@@ -393,6 +393,33 @@ event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
     };
 }
 
+static void
+give_until(mrd_drain *p, proc *pr, const mrd_event *ev, int64_t until_ns)
+{
+    int64_t before = pr->pub.open_until_ns;
+
+    pr->pub.open_until_ns = until_ns;
+    give(p, pr, MRD_DRAIN_RAW, ev);
+    pr->pub.open_until_ns = before;
+}
+
+/* A scope that its owner died in. One that was seen alive died a moment ago; of another only its
+ * rings tell until when it lived, all of them: the scope waits for the last. */
+static void
+leave(mrd_drain *p, proc *pr, const mrd_event *ev)
+{
+    uint64_t key = ++pr->n_left * 0x9e3779b97f4a7c15u ^ 0x4c454654u;
+    int64_t now = mrd_local_now().ns;
+
+    p->counts.begun++;
+    if (!pr->seen_alive && mrd_open_spans_add(&pr->open, key, false, now, ev) == MRD_OK) {
+        mrd_open_spans_find(&pr->open, key, false)->left = true;
+        p->counts.held++;
+    } else {
+        give_until(p, pr, ev, now);
+    }
+}
+
 static inline void
 span(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
@@ -402,7 +429,10 @@ span(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     ev.name = name_of(r, rec);
     ev.track = track_of(r, rec->tid, rec->track, source_of(rec), 0);
     take_args(p, r, rec, &ev);
-    give_new(p, r->proc, &ev);
+    if (rec->dur_ns < 0)
+        leave(p, r->proc, &ev);
+    else
+        give_new(p, r->proc, &ev);
 }
 
 static void
@@ -816,9 +846,28 @@ mrd_drain_flush_open(mrd_drain *p, proc *pr)
             give_open(p, pr, pr->open.slots[i]);
 }
 
+/* An exec left them; the process goes on. */
+void
+mrd_drain_flush_left(mrd_drain *p, proc *pr)
+{
+    int64_t before = pr->pub.open_until_ns;
+
+    pr->pub.open_until_ns = pr->newest_ns > 0 ? pr->newest_ns : 1;
+    for (size_t i = 0; i < pr->open.n_slots && pr->n_left > 0; i++)
+        for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
+            next = s->next;
+            if (s->left)
+                give_open(p, pr, s);
+        }
+    pr->n_left = 0;
+    pr->pub.open_until_ns = before;
+}
+
 void
 mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age)
 {
+    if (pr->seen_alive)
+        mrd_drain_flush_left(p, pr);
     for (size_t i = 0; i < pr->open.n_slots && pr->open.n_early > 0; i++)
         for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
             next = s->next;

@@ -286,6 +286,13 @@ take_inline_name(mrd_ring_event *ev)
 }
 
 static void
+seen_time(mrd_ring_reader *r, int64_t ns)
+{
+    if (ns > r->newest_ns)
+        r->newest_ns = ns;
+}
+
+static void
 decode_times(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
 {
     int64_t start = mrd_ring_clock_ns(&r->clock, rec->ts);
@@ -299,6 +306,7 @@ decode_times(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
         r->span_ts = rec->ts;
         r->span_name = rec->name;
     }
+    seen_time(r, start + ev->dur_ns);
 }
 
 static mrd_ring_step
@@ -480,6 +488,8 @@ leave_window(mrd_ring_reader *r)
     w->mark = w->at;
     if (w->newest != 0 && newest > r->clock.newest)
         r->clock.newest = newest;
+    if (w->newest != 0)
+        seen_time(r, mrd_ring_clock_ns(&r->clock, newest));
     if (w->span != NULL) {
         r->span_ts = w->span->ts;
         r->span_name = w->span->name;
@@ -645,6 +655,7 @@ mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
     s.skipped = r->skipped;
     s.clock_error_ns = mrd_ring_clock_error(&r->clock, r->clock.newest);
     s.clock_steps = r->clock.steps;
+    s.newest_ns = r->newest_ns;
     *ret_stats = s;
 }
 

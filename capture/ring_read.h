@@ -244,6 +244,7 @@ typedef struct {
     uint64_t skipped;       /* records of an unknown kind */
     int64_t clock_error_ns; /* bound of the tick to RAW conversion at the newest record */
     uint32_t clock_steps;   /* times the two clocks jumped against each other */
+    int64_t newest_ns; /* the latest time in a record returned, as of mrd_ring_next; 0: none */
 } mrd_ring_stats;
 
 /* Counters as of the last call of mrd_ring_next. */

@@ -43,6 +43,7 @@ struct mrd_ring_reader {
     uint64_t reported[MRD_RING_LOST_CAUSES]; /* by LOSS records or at the end */
     bool resumed;                            /* opened at tail > 0 */
     uint64_t records, skipped;
+    int64_t newest_ns; /* of records */
     uint64_t span_ts; /* of the last SPAN record: tells a scope killed between its two stores */
     uint32_t span_name;
 

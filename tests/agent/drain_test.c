@@ -14,6 +14,7 @@ typedef struct {
     char last_name[64], last_arg[64], last_track[64];
     int64_t last_int;
     uint32_t last_args;
+    int64_t open_until; /* of the last unfinished one */
     mrd_err answer;
     bool json; /* wall clock times are expected */
 } received;
@@ -31,6 +32,8 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     h->n[ev->kind]++;
     h->lost += ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 0;
     h->unfinished += ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED;
+    if (ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED)
+        h->open_until = process->open_until_ns;
     h->no_start += (ev->flags & MRD_EV_NO_START) != 0;
     h->by_track[ev->track % 64]++;
     h->last = *ev;
@@ -515,6 +518,80 @@ TEST(runtime_json_is_paired_across_documents)
     check_equation("finished", p);
     mrd_drain_close(p);
     make_free(m);
+}
+
+/* Of a process that had ended before this agent saw it: until its last record, of whichever ring. */
+TEST(what_a_dead_process_left_open_was_open_until_its_last_record)
+{
+    int64_t long_ago = mrd_local_now().ns - 3600 * MRD_SEC, last = long_ago + 7 * MRD_SEC;
+
+    for (int scope = 0; scope < 2; scope++)
+        for (int order = 0; order < 2; order++) {
+            received h = { 0 };
+            mrd_drain *p = open_drain(&h, true);
+            uint64_t start;
+            int pid = make_dead_pid(&start);
+            maker *m[2] = { make_ring(test_tmp(), pid, start, pid + order, 1 << 16),
+                            make_ring(test_tmp(), pid, start, pid + 1 - order, 1 << 16) };
+            uint32_t name = make_text(m[0], "step");
+
+            if (scope) {
+                m[0]->h->open[0].ts = (uint64_t) long_ago;
+                m[0]->h->open[0].name_domain = (uint64_t) name << 32;
+                atomic_store(&m[0]->h->depth, 1);
+            } else {
+                make_rec(m[0],
+                         (mrd_ring_rec){ .kind = MRD_REC_BEGIN,
+                                         .name = name,
+                                         .ts = (uint64_t) long_ago,
+                                         .value = 5 },
+                         NULL, 0);
+            }
+            make_span(m[1], make_text(m[1], "work"), last - 1000, 1000);
+            for (int i = 0; i < 100 && h.gone == 0; i++) {
+                (void) step_all(p);
+                check_equation("dead", p);
+                if (h.process != NULL)
+                    mrd_drain_release(p, h.process);
+                h.process = NULL;
+            }
+            CHECK_INT(h.gone, 1);
+            CHECK_INT(h.unfinished, 1);
+            CHECK_INT(h.open_until, last);
+            check_equation("dead", p);
+            mrd_drain_close(p);
+        }
+}
+
+/* One that this agent saw alive lived until it was seen dead. */
+TEST(what_a_process_leaves_open_as_it_dies_was_open_until_then)
+{
+    received h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    int64_t long_ago = mrd_local_now().ns - 3600 * MRD_SEC, died;
+    int pid = fork();
+    maker *m;
+
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    m = make_ring(test_tmp(), pid, make_start_ticks(pid), pid, 1 << 16);
+    make_rec(m,
+             (mrd_ring_rec){ .kind = MRD_REC_BEGIN,
+                             .name = make_text(m, "step"),
+                             .ts = (uint64_t) long_ago,
+                             .value = 5 },
+             NULL, 0);
+    (void) step_all(p);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    died = mrd_local_now().ns;
+    for (int64_t end = died + 10 * MRD_SEC; h.gone == 0 && mrd_local_now().ns < end;)
+        (void) step_all(p);
+    CHECK_INT(h.unfinished, 1);
+    CHECK(h.open_until >= died);
+    mrd_drain_close(p);
 }
 
 TEST_MAIN()

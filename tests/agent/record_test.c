@@ -122,4 +122,38 @@ TEST(nothing_of_before_the_session_gets_in)
             }
 }
 
+/* What began in an earlier run and never ended is not open for ever. */
+TEST(an_unfinished_span_reaches_until_its_process_ended)
+{
+    enum { SEC = 1000000000 };
+    static const struct {
+        int64_t until; /* 0: it lives */
+        uint64_t begun;
+    } rows[] = { { 0, 1 }, { -5, 0 }, { -90, 0 }, { 1, 1 }, { 90, 1 } };
+
+    for (unsigned clock = MRD_DRAIN_RAW; clock <= MRD_DRAIN_REALTIME; clock++)
+        for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+            Mrd__Control c = MRD__CONTROL__INIT;
+            mrd_record_status st;
+            fixture f;
+
+            setup(&f);
+            c.session = 5;
+            CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+            if (rows[i].until != 0) {
+                f.process.open_until_clock = clock;
+                f.process.open_until_ns = f.start_ns + rows[i].until * SEC +
+                                          (clock == MRD_DRAIN_REALTIME ? f.off_ns : 0);
+            }
+            give(&f, MRD_SPAN, clock, -9ll * SEC, MRD_DUR_UNFINISHED);
+            REQUIRE(mrd_record_find(f.record, 5, &st));
+            CHECK_INT(st.begun, rows[i].begun);
+            CHECK_INT(st.held, rows[i].begun);
+            give(&f, MRD_SPAN, clock, 2ll * SEC, MRD_DUR_UNFINISHED); /* it began in the session */
+            REQUIRE(mrd_record_find(f.record, 5, &st));
+            CHECK_INT(st.begun, rows[i].begun + 1);
+            teardown(&f);
+        }
+}
+
 TEST_MAIN()
