@@ -4,6 +4,7 @@
 
 #include "base/map.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define NO_THREAD UINT64_MAX
 
@@ -121,15 +122,8 @@ line_new(mrd_calls *c, mrd_map_key key, call_line **ret_line)
 {
     mrd_err err;
 
-    if (c->n_lines == c->cap_lines) {
-        size_t cap = c->cap_lines == 0 ? 16 : c->cap_lines * 2;
-        call_line *lines = realloc(c->lines, cap * sizeof(*lines));
-
-        if (lines == NULL)
-            return MRD_NOMEM;
-        c->lines = lines;
-        c->cap_lines = cap;
-    }
+    if (!MRD_VEC_ROOM(c->lines, c->n_lines, c->cap_lines, 1))
+        return MRD_NOMEM;
     if ((err = mrd_map_put(&c->by_call, key, (uint32_t) c->n_lines)) != MRD_OK)
         return err;
     c->lines[c->n_lines] = (call_line){ 0 };
@@ -210,15 +204,8 @@ wait_for_other(mrd_calls *c, call_line *l, const mrd_event *ev)
 {
     mrd_err err = l->n < MRD_CALLS_WAITING ? MRD_OK : alone(c, l, 0);
 
-    if (err == MRD_OK && l->n == l->cap) {
-        size_t cap = l->cap == 0 ? 4 : l->cap * 2;
-        mrd_event *v = realloc(l->v, cap * sizeof(*v));
-
-        if (v == NULL)
-            return MRD_NOMEM;
-        l->v = v;
-        l->cap = cap;
-    }
+    if (err == MRD_OK && !MRD_VEC_ROOM(l->v, l->n, l->cap, 1))
+        return MRD_NOMEM;
     if (err != MRD_OK)
         return err;
     l->v[l->n] = *ev;

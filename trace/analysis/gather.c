@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/vec.h"
 
 /* The collective that a group is in. */
 typedef struct {
@@ -64,15 +65,8 @@ group_find(mrd_gather *g, uint64_t group, uint64_t job, uint32_t *ret_index)
     if (i == MRD_MAP_NONE) {
         if (g->n == MRD_GATHER_GROUPS)
             return MRD_LIMIT;
-        if (g->n == g->cap) {
-            size_t cap = g->cap == 0 ? 16 : 2 * g->cap;
-            group_now *more = realloc(g->groups, cap * sizeof(*more));
-
-            if (more == NULL)
-                return MRD_NOMEM;
-            g->groups = more;
-            g->cap = cap;
-        }
+        if (!MRD_VEC_ROOM(g->groups, g->n, g->cap, 1))
+            return MRD_NOMEM;
         i = (uint32_t) g->n;
         if (mrd_map_put(&g->group_of, key, i) != MRD_OK)
             return MRD_NOMEM;
@@ -112,15 +106,8 @@ part_add(group_now *now, const mrd_event *ev, uint32_t core)
 {
     int64_t end = mrd_event_end(ev);
 
-    if (now->n == now->cap) {
-        size_t cap = now->cap == 0 ? 8 : 2 * now->cap;
-        mrd_gather_part *more = realloc(now->parts, cap * sizeof(*more));
-
-        if (more == NULL)
-            return MRD_NOMEM;
-        now->parts = more;
-        now->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(now->parts, now->n, now->cap, 1))
+        return MRD_NOMEM;
     now->parts[now->n++] =
         (mrd_gather_part){ .core = core, .bound_ns = ev->bound_ns, .begin = ev->ts_ns, .end = end };
     now->first_end = end < now->first_end ? end : now->first_end;

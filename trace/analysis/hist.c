@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/obj.h"
+#include "base/vec.h"
+
 /* Octave 0 holds 0 .. STEPS-1; octave o > 0 holds [STEPS << (o-1), STEPS << o) in steps of
  * 1 << (o-1). */
 static unsigned
@@ -16,15 +19,8 @@ static uint64_t *
 page_for(mrd_hist *h, unsigned octave)
 {
     if (h->page_of[octave] == 0) {
-        if (h->n == h->cap) {
-            uint8_t cap = h->cap == 0 ? 2 : (uint8_t) (h->cap * 2);
-            void *pages = realloc(h->pages, cap * sizeof(*h->pages));
-
-            if (pages == NULL)
-                return NULL;
-            h->pages = pages;
-            h->cap = cap;
-        }
+        if (!MRD_VEC_ROOM_MAX(h->pages, h->n, h->cap, 1, MRD_COUNT(h->page_of)))
+            return NULL;
         memset(h->pages[h->n], 0, sizeof(*h->pages));
         h->page_of[octave] = ++h->n;
     }

@@ -4,6 +4,7 @@
 
 #include "base/map.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/analysis/gather.h"
 #include "trace/model/activity.h"
 
@@ -335,15 +336,8 @@ collective_row(mrd_report *r, const mrd_gathered *c)
 
     if (i != MRD_MAP_NONE)
         return &r->collectives[i];
-    if (r->n_collectives == r->cap_collectives) {
-        size_t cap = r->cap_collectives == 0 ? 16 : 2 * r->cap_collectives;
-        mrd_report_collective *more = realloc(r->collectives, cap * sizeof(*more));
-
-        if (more == NULL)
-            return NULL;
-        r->collectives = more;
-        r->cap_collectives = cap;
-    }
+    if (!MRD_VEC_ROOM(r->collectives, r->n_collectives, r->cap_collectives, 1))
+        return NULL;
     if (mrd_map_put(&r->by_name, key, (uint32_t) r->n_collectives) != MRD_OK)
         return NULL;
     r->collectives[r->n_collectives] = (mrd_report_collective){ .name = c->name, .size = c->size };
@@ -462,15 +456,8 @@ claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
 
     if (i != MRD_MAP_NONE)
         return &r->claims[i];
-    if (r->n_claims == r->cap_claims) {
-        size_t cap = r->cap_claims == 0 ? 64 : 2 * r->cap_claims;
-        claim *more = realloc(r->claims, cap * sizeof(*more));
-
-        if (more == NULL)
-            return NULL;
-        r->claims = more;
-        r->cap_claims = cap;
-    }
+    if (!MRD_VEC_ROOM(r->claims, r->n_claims, r->cap_claims, 1))
+        return NULL;
     if (mrd_map_put(&r->by_claim, key, (uint32_t) r->n_claims) != MRD_OK)
         return NULL;
     r->claims[r->n_claims] =

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/analysis/calls.h"
 #include "trace/json/json_names.h"
 
@@ -381,15 +382,8 @@ add_loss(mrd_summary *s, const mrd_event *ev, int64_t end)
             l = &s->losses[i];
     }
     if (l == NULL) {
-        if (s->n_losses == s->cap_losses) {
-            size_t cap = s->cap_losses == 0 ? 16 : s->cap_losses * 2;
-            mrd_summary_loss *more = realloc(s->losses, cap * sizeof(*more));
-
-            if (more == NULL)
-                return MRD_NOMEM;
-            s->losses = more;
-            s->cap_losses = cap;
-        }
+        if (!MRD_VEC_ROOM(s->losses, s->n_losses, s->cap_losses, 1))
+            return MRD_NOMEM;
         l = &s->losses[s->n_losses++];
         *l = (mrd_summary_loss){
             .track = ev->track, .cause = ev->name, .first_ns = ev->ts_ns, .last_ns = end

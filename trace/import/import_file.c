@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 
 /* The streams that one input writes, one for each profile it has events of. */
 typedef struct {
@@ -27,7 +28,6 @@ static mrd_err
 file_stream_of(file_reading *f, uint32_t profile, mrd_stream **ret_stream)
 {
     bool wanted = profile == 0 ? f->options->system : f->options->device;
-    file_stream *streams;
 
     for (size_t i = 0; i < f->n; i++) {
         if (f->streams[i].profile == profile) {
@@ -36,14 +36,8 @@ file_stream_of(file_reading *f, uint32_t profile, mrd_stream **ret_stream)
             return MRD_OK;
         }
     }
-    if (f->n == f->cap) {
-        size_t cap = f->cap == 0 ? 4 : f->cap * 2;
-
-        if ((streams = realloc(f->streams, cap * sizeof(*streams))) == NULL)
-            return MRD_NOMEM;
-        f->streams = streams;
-        f->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(f->streams, f->n, f->cap, 1))
+        return MRD_NOMEM;
     f->streams[f->n] = (file_stream){ profile, NULL };
     if (wanted) {
         f->streams[f->n].stream = mrd_store_stream(f->options->store, profile, f->path);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/num.h"
+#include "base/vec.h"
 #include "trace/import/nrt_int.h"
 #include "trace/json/json_scan.h"
 
@@ -92,16 +93,7 @@ pass(passage *at)
 static bool
 steps_room(nrt_layout *l)
 {
-    uint32_t cap = l->cap == 0 ? 32 : l->cap * 2;
-    nrt_step *grown;
-
-    if (l->n < l->cap)
-        return true;
-    if (l->n >= NRT_STEPS || (grown = realloc(l->steps, cap * sizeof(*grown))) == NULL)
-        return false;
-    l->steps = grown;
-    l->cap = cap;
-    return true;
+    return MRD_VEC_ROOM_MAX(l->steps, l->n, l->cap, 1, NRT_STEPS);
 }
 
 static uint32_t

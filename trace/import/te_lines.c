@@ -3,19 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Room for one more item of `size` bytes behind n; NULL without memory. */
-static void *
-te_grow(void *v, size_t n, size_t *cap, size_t size)
-{
-    size_t more = *cap == 0 ? 16 : *cap * 2;
-    void *bigger;
-
-    if (n < *cap)
-        return v;
-    if ((bigger = realloc(v, more * size)) != NULL)
-        *cap = more;
-    return bigger;
-}
+#include "base/vec.h"
 
 /* Provisional attributes that no other track of the catalog has: negative and with the input. */
 static int64_t
@@ -84,18 +72,16 @@ mrd_te_proc_of(te_lines *t, te_id pid, uint32_t *ret_i)
 {
     mrd_map_key key = { pid.is_word, pid.is_word ? pid.word : (uint64_t) pid.number, 0 };
     uint32_t i = mrd_map_get(&t->proc_map, key);
-    te_proc *procs;
 
     if (i == MRD_MAP_NONE) {
         if (t->n_procs >= TE_LINES_MAX)
             return MRD_LIMIT;
         i = (uint32_t) t->n_procs;
-        if ((procs = te_grow(t->procs, i, &t->cap_procs, sizeof(*procs))) == NULL)
+        if (!MRD_VEC_ROOM(t->procs, i, t->cap_procs, 1))
             return MRD_NOMEM;
-        t->procs = procs;
         if (mrd_map_put(&t->proc_map, key, i) != MRD_OK)
             return MRD_NOMEM;
-        procs[i] = (te_proc){ .pid = pid, .sort_index = MRD_NONE };
+        t->procs[i] = (te_proc){ .pid = pid, .sort_index = MRD_NONE };
         t->n_procs++;
     }
     *ret_i = i;
@@ -106,19 +92,17 @@ static mrd_err
 te_line_of(te_lines *t, mrd_map_key key, const te_line *like, uint32_t *ret_i)
 {
     uint32_t i = mrd_map_get(&t->line_map, key);
-    te_line *lines;
 
     if (i == MRD_MAP_NONE) {
         if (t->n_lines >= TE_LINES_MAX)
             return MRD_LIMIT;
         i = (uint32_t) t->n_lines;
-        if ((lines = te_grow(t->lines, i, &t->cap_lines, sizeof(*lines))) == NULL)
+        if (!MRD_VEC_ROOM(t->lines, i, t->cap_lines, 1))
             return MRD_NOMEM;
-        t->lines = lines;
         if (mrd_map_put(&t->line_map, key, i) != MRD_OK)
             return MRD_NOMEM;
-        lines[i] = *like;
-        lines[i].sort_index = lines[i].device = MRD_NONE;
+        t->lines[i] = *like;
+        t->lines[i].sort_index = t->lines[i].device = MRD_NONE;
         t->n_lines++;
     }
     *ret_i = i;
@@ -150,18 +134,16 @@ mrd_te_owner_of(te_lines *t, uint32_t proc, mrd_sid scope, bool global, uint32_t
 {
     mrd_map_key key = { (uint64_t) proc << 1 | global, scope, 0 };
     uint32_t i = mrd_map_get(&t->owner_map, key);
-    te_owner *owners;
 
     if (i == MRD_MAP_NONE) {
         if (t->n_owners >= TE_LINES_MAX)
             return MRD_LIMIT;
         i = (uint32_t) t->n_owners;
-        if ((owners = te_grow(t->owners, i, &t->cap_owners, sizeof(*owners))) == NULL)
+        if (!MRD_VEC_ROOM(t->owners, i, t->cap_owners, 1))
             return MRD_NOMEM;
-        t->owners = owners;
         if (mrd_map_put(&t->owner_map, key, i) != MRD_OK)
             return MRD_NOMEM;
-        owners[i] = (te_owner){ .proc = proc, .global = global, .scope = scope };
+        t->owners[i] = (te_owner){ .proc = proc, .global = global, .scope = scope };
         t->n_owners++;
     }
     *ret_i = i;
@@ -214,7 +196,6 @@ mrd_err
 mrd_te_async_open(te_lines *t, mrd_map_key key, uint32_t line, uint32_t *ret_i)
 {
     uint32_t i = t->free_async;
-    te_async *asyncs;
 
     if (i != TE_NONE) {
         t->free_async = t->asyncs[i].next_free;
@@ -222,9 +203,8 @@ mrd_te_async_open(te_lines *t, mrd_map_key key, uint32_t line, uint32_t *ret_i)
         if (t->n_asyncs >= TE_LINES_MAX)
             return MRD_LIMIT;
         i = (uint32_t) t->n_asyncs;
-        if ((asyncs = te_grow(t->asyncs, i, &t->cap_asyncs, sizeof(*asyncs))) == NULL)
+        if (!MRD_VEC_ROOM(t->asyncs, i, t->cap_asyncs, 1))
             return MRD_NOMEM;
-        t->asyncs = asyncs;
         t->n_asyncs++;
     }
     t->asyncs[i] = (te_async){ .key = key, .line = line, .next_free = TE_NONE };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/num.h"
+#include "base/vec.h"
 
 #define ARGS_KEYS 256u /* keys whose repetition is watched; a power of two */
 
@@ -97,15 +98,9 @@ args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
         args->cut++;
         return NULL;
     }
-    if (args->n == args->cap) {
-        mrd_arg *v = realloc(args->v, 2 * args->cap * sizeof(*v));
-
-        if (v == NULL) {
-            args->err = MRD_NOMEM;
-            return NULL;
-        }
-        args->v = v;
-        args->cap *= 2;
+    if (!MRD_VEC_ROOM(args->v, args->n, args->cap, 1)) {
+        args->err = MRD_NOMEM;
+        return NULL;
     }
     a = &args->v[args->n++];
     a->key = key;

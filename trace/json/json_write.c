@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/model/catalog.h"
 
 #define JW_PIECE 4096u /* bytes of text written between two looks at the room */
@@ -378,16 +379,8 @@ sid_is_plain(mrd_jw *w, mrd_sid sid, mrd_str text)
 {
     bool plain = true;
 
-    if (sid >= w->n_plain) {
-        size_t n = (size_t) sid * 2 + 256;
-        uint8_t *more = realloc(w->plain, n);
-
-        if (more == NULL)
-            return false; /* escaping always works, it is only slower */
-        memset(more + w->n_plain, 0, n - w->n_plain);
-        w->plain = more;
-        w->n_plain = n;
-    }
+    if (!MRD_VEC_REACH(w->plain, w->n_plain, sid))
+        return false; /* escaping always works, it is only slower */
     if (w->plain[sid] != 0)
         return w->plain[sid] == 1;
     for (size_t i = 0; i < text.len && plain; i++)

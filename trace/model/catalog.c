@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 /* A growing array of one kind of struct. */
 typedef struct {
@@ -40,19 +41,14 @@ list_at(const cat_list *list, size_t i, size_t size)
 static void *
 list_add(mrd_catalog *cat, cat_list *list, size_t size)
 {
-    void *item;
+    void *item, *v = list->v;
 
-    if (list->n == list->cap) {
-        size_t cap = list->cap == 0 ? 16 : list->cap * 2;
-        void *v = realloc(list->v, cap * size);
-
-        if (v == NULL) {
-            cat->err = MRD_NOMEM;
-            return NULL;
-        }
-        list->v = v;
-        list->cap = cap;
+    if (list->n == list->cap &&
+        (v = mrd_vec_grow(v, size, list->n, &list->cap, 1, UINT32_MAX)) == NULL) {
+        cat->err = MRD_NOMEM;
+        return NULL;
     }
+    list->v = v;
     item = list_at(list, list->n++, size);
     memset(item, 0, size);
     return item;

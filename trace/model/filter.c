@@ -7,6 +7,7 @@
 #include "base/event_type.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 void
 mrd_filter_fini(mrd_filter *f)
@@ -191,17 +192,7 @@ filter_wants_track(const filter_source *s, mrd_track_id id)
 static uint8_t *
 filter_memo(uint8_t **memo, size_t *n, size_t at)
 {
-    if (at >= *n) {
-        size_t more = at * 2 + 64;
-        uint8_t *grown = realloc(*memo, more);
-
-        if (grown == NULL)
-            return NULL;
-        memset(grown + *n, 0, more - *n);
-        *memo = grown;
-        *n = more;
-    }
-    return *memo + at;
+    return MRD_VEC_REACH(*memo, *n, at) ? *memo + at : NULL;
 }
 
 /* Counters and losses have no event type: a type filter leaves them alone. */

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/vec.h"
+
 /* Up to here lanes are tried one by one; above, a tree finds the first that fits. */
 #define LANES_LINEAR 8
 
@@ -41,21 +43,17 @@ struct mrd_lanes {
     mrd_err err;
 };
 
+/* Both arrays up to this track. */
 static bool
-lanes_grow(mrd_lanes *lanes, size_t n)
+lanes_reach(mrd_lanes *lanes, size_t track)
 {
-    track_lanes *v = realloc(lanes->v, n * sizeof(*v));
-    int64_t *free_at;
+    size_t n = lanes->n, n_free = lanes->n;
 
-    if (v == NULL)
+    if (!MRD_VEC_REACH(lanes->v, n, track) || !MRD_VEC_REACH(lanes->free_at, n_free, track))
         return false;
-    lanes->v = v;
-    if ((free_at = realloc(lanes->free_at, n * sizeof(*free_at))) == NULL)
-        return false;
-    lanes->free_at = free_at;
-    memset(v + lanes->n, 0, (n - lanes->n) * sizeof(*v));
+    n = n < n_free ? n : n_free;
     for (; lanes->n < n; lanes->n++)
-        free_at[lanes->n] = INT64_MAX;
+        lanes->free_at[lanes->n] = INT64_MAX;
     return true;
 }
 
@@ -66,7 +64,7 @@ mrd_lanes_new(size_t tracks)
 
     if (lanes == NULL)
         return NULL;
-    if (!lanes_grow(lanes, tracks + 1)) {
+    if (!lanes_reach(lanes, tracks)) {
         mrd_lanes_free(lanes);
         return NULL;
     }
@@ -105,8 +103,7 @@ mrd_lanes_used(const mrd_lanes *lanes, mrd_track_id track)
 static track_lanes *
 lanes_track(mrd_lanes *lanes, mrd_track_id track)
 {
-    if (track >= lanes->n &&
-        !lanes_grow(lanes, (size_t) track + 1 > lanes->n * 2 ? (size_t) track + 1 : lanes->n * 2))
+    if (track >= lanes->n && !lanes_reach(lanes, track))
         return NULL;
     return &lanes->v[track];
 }
@@ -194,16 +191,9 @@ lanes_add(track_lanes *t)
 {
     if (t->n++ == 0) /* the first is there */
         return true;
-    if (t->n - 1 > t->cap) {
-        size_t cap = t->cap == 0 ? 1 : t->cap * 2;
-        lane *more = realloc(t->more, cap * sizeof(*more));
-
-        if (more == NULL) {
-            t->n--;
-            return false;
-        }
-        t->more = more;
-        t->cap = cap;
+    if (!MRD_VEC_ROOM(t->more, t->n - 2, t->cap, 1)) {
+        t->n--;
+        return false;
     }
     t->more[t->n - 2] = (lane){ 0 };
     if (t->n <= LANES_LINEAR || (t->tree != NULL && t->n <= t->leaves))
@@ -226,17 +216,11 @@ lanes_find(track_lanes *t, int64_t start, int64_t end)
 static bool
 lane_open(lane *l, int64_t end)
 {
-    if (l->depth > l->cap) {
-        uint32_t cap = l->cap == 0 ? 8 : l->cap * 2;
-        int64_t *bigger = realloc(l->outer, cap * sizeof(*bigger));
-
-        if (bigger == NULL)
+    if (l->depth > 0) {
+        if (!MRD_VEC_ROOM(l->outer, l->depth - 1, l->cap, 1))
             return false;
-        l->outer = bigger;
-        l->cap = cap;
-    }
-    if (l->depth > 0)
         l->outer[l->depth - 1] = l->top;
+    }
     l->depth++;
     l->top = end;
     return true;

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/vec.h"
+
 static bool
 arg_has_text(const mrd_arg *a)
 {
@@ -101,14 +103,8 @@ mrd_join(mrd_joiner *j, const mrd_event *start, const mrd_arg *end, size_t n_end
         *ret_n = start->arg_count;
         return MRD_OK;
     }
-    if (n + n_end > j->cap) {
-        mrd_arg *v = realloc(j->v, (n + n_end) * 2 * sizeof(*v));
-
-        if (v == NULL)
-            return MRD_NOMEM;
-        j->v = v;
-        j->cap = (n + n_end) * 2;
-    }
+    if (!MRD_VEC_ROOM(j->v, n, j->cap, n_end))
+        return MRD_NOMEM;
     if (n > 0)
         memcpy(j->v, start->args, n * sizeof(*j->v));
     for (size_t i = 0; i < n_end; i++) {
@@ -149,15 +145,8 @@ open_slot(mrd_open_table *t)
         t->oldest = t->newest = t->free = MRD_OPEN_NONE;
     if (t->free != MRD_OPEN_NONE)
         return t->free;
-    if (t->n == t->cap) {
-        size_t cap = t->cap == 0 ? 64 : t->cap * 2;
-        mrd_open_slot *slots = realloc(t->slots, cap * sizeof(*slots));
-
-        if (slots == NULL)
-            return MRD_OPEN_NONE;
-        t->slots = slots;
-        t->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(t->slots, t->n, t->cap, 1))
+        return MRD_OPEN_NONE;
     t->slots[t->n] = (mrd_open_slot){ .newer = MRD_OPEN_NONE };
     t->free = (uint32_t) t->n++;
     return t->free;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/tournament.h"
+#include "base/vec.h"
 #include "trace/sink/pb_write.h"
 
 /* Ends are before this; what is behind it marks empty places, which never tie. */
@@ -49,17 +50,11 @@ mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, int64_t at_ns, uint32_t or
 static inline bool
 mrd_pf_ends_grow(mrd_pf_ends *e)
 {
-    uint32_t cap = e->cap == 0 ? 8 : e->cap * 2;
+    uint32_t cap = e->cap == 0 ? 8 : e->cap * 2, rows = e->cap, spares = e->cap;
     mrd_tournament tree = { 0 };
-    mrd_pb_field *row = cap == 0 ? NULL : realloc(e->row, cap * sizeof(*row));
-    uint32_t *spare;
 
-    if (row != NULL)
-        e->row = row;
-    spare = row == NULL ? NULL : realloc(e->spare, cap * sizeof(*spare));
-    if (spare != NULL)
-        e->spare = spare;
-    if (spare == NULL || !mrd_tournament_init(&tree, cap))
+    if (cap == 0 || !MRD_VEC_ROOM(e->row, e->cap, rows, cap - e->cap) ||
+        !MRD_VEC_ROOM(e->spare, e->cap, spares, cap - e->cap) || !mrd_tournament_init(&tree, cap))
         return false;
     for (uint32_t i = 0; i < cap; i++) {
         tree.key[cap + i] = i < e->cap ? e->tree.key[e->cap + i] : INT64_MAX - i;
@@ -67,7 +62,7 @@ mrd_pf_ends_grow(mrd_pf_ends *e)
     }
     mrd_tournament_build(&tree, mrd_pf_ends_tie, NULL);
     for (uint32_t i = 0; i < cap - e->cap; i++)
-        spare[i] = cap - 1 - i;
+        e->spare[i] = cap - 1 - i;
     mrd_tournament_fini(&e->tree);
     e->tree = tree;
     e->cap = cap;

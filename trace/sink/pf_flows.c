@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/vec.h"
+
 #define FLOW_ENDED 0x80000000u
 
 static size_t
@@ -116,16 +118,9 @@ mrd_pf_flows_point(mrd_pf_flows *f, uint64_t id, bool end)
 void
 mrd_pf_flows_defer(mrd_pf_flows *f, uint64_t id, uint32_t order)
 {
-    if (f->n_late == f->cap_late) {
-        size_t cap = f->cap_late == 0 ? 64 : f->cap_late * 2;
-        mrd_pf_late *late = realloc(f->late, cap * sizeof(*late));
-
-        if (late == NULL) {
-            f->err = MRD_NOMEM;
-            return;
-        }
-        f->late = late;
-        f->cap_late = cap;
+    if (!MRD_VEC_ROOM(f->late, f->n_late, f->cap_late, 1)) {
+        f->err = MRD_NOMEM;
+        return;
     }
     f->late[f->n_late++] = (mrd_pf_late){ id, order };
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/vec.h"
+
 static const uint32_t intern_tags[MRD_PF_KINDS] = { PF_INTERN_CATEGORY, PF_INTERN_NAME,
                                                     PF_INTERN_ARG_NAME, PF_INTERN_ARG_STRING };
 static const uint32_t iid_tags[MRD_PF_KINDS] = { PF_EVENT_CATEGORY_IID, PF_EVENT_NAME_IID,
@@ -39,17 +41,10 @@ static bool
 names_grow(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
 {
     size_t n = mrd_strtab_count(names->strings);
-    mrd_pb_field *field;
-
-    n = n > sid ? n : (size_t) sid + 1;
-    if ((field = realloc(names->field[kind], n * sizeof(*field))) == NULL) {
-        names->err = MRD_NOMEM;
-        return false;
-    }
-    memset(field + names->n[kind], 0, (n - names->n[kind]) * sizeof(*field));
-    names->field[kind] = field;
-    names->n[kind] = n;
-    return true;
+    if (MRD_VEC_REACH(names->field[kind], names->n[kind], n > sid ? n - 1 : sid))
+        return true;
+    names->err = MRD_NOMEM;
+    return false;
 }
 
 mrd_pb_field

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/vec.h"
+
 /* A track while it is sorted. */
 typedef struct {
     mrd_track_id id;
@@ -105,18 +107,11 @@ rows_number_groups(mrd_rows *rows, row_key *keys, size_t n)
 static uint32_t
 rows_add(mrd_rows *rows, mrd_row_kind kind, uint32_t parent, mrd_track_id track)
 {
-    if (rows->n == rows->cap) {
-        size_t cap = rows->cap == 0 ? 64 : rows->cap * 2;
-        mrd_row *v = realloc(rows->v, cap * sizeof(*v));
-
-        if (v == NULL) {
-            free(rows->v);
-            rows->v = NULL;
-            rows->cap = rows->n = 0;
-            return 0;
-        }
-        rows->v = v;
-        rows->cap = cap;
+    if (!MRD_VEC_ROOM(rows->v, rows->n, rows->cap, 1)) {
+        free(rows->v);
+        rows->v = NULL;
+        rows->cap = rows->n = 0;
+        return 0;
     }
     rows->v[rows->n] = (mrd_row){ .kind = kind, .parent = parent, .track = track };
     if (kind != MRD_ROW_ROOT)

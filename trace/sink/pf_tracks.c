@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/vec.h"
+
 typedef struct {
     uint32_t parent; /* 0: none */
     int32_t rank;
@@ -105,23 +107,14 @@ pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *s
     return field;
 }
 
-/* *list grown to n entries of 0; false without memory. */
+/* *list grown to n entries at least, new ones 0; false without memory. */
 static bool
 pf_grow_list(mrd_pf_tracks *p, mrd_pb_field **list, uint32_t *count, uint32_t n)
 {
-    uint32_t cap = n > *count * 2 ? n : *count * 2;
-    mrd_pb_field *v;
-
-    if (n <= *count)
+    if (n == 0 || MRD_VEC_REACH(*list, *count, n - 1))
         return true;
-    if ((v = realloc(*list, cap * sizeof(*v))) == NULL) {
-        p->err = MRD_NOMEM;
-        return false;
-    }
-    memset(v + *count, 0, (cap - *count) * sizeof(*v));
-    *list = v;
-    *count = cap;
-    return true;
+    p->err = MRD_NOMEM;
+    return false;
 }
 
 mrd_pb_field

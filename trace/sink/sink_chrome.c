@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/json/catalog_json.h"
 #include "trace/model/lanes.h"
 #include "trace/sink/sink_json.h"
@@ -263,15 +264,8 @@ lane_tid(chrome_sink *s, mrd_track_id track, uint32_t lane)
     }
     if (lane == 0)
         return t->tid;
-    if (lane > t->n_lanes) {
-        uint32_t *more = realloc(t->lanes, lane * 2 * sizeof(*more));
-
-        if (more == NULL)
-            return 0;
-        memset(more + t->n_lanes, 0, (lane * 2 - t->n_lanes) * sizeof(*more));
-        t->lanes = more;
-        t->n_lanes = lane * 2;
-    }
+    if (!MRD_VEC_REACH(t->lanes, t->n_lanes, lane - 1))
+        return 0;
     if (t->lanes[lane - 1] == 0) {
         t->lanes[lane - 1] = s->next_tid++;
         put_thread(s, track, t->lanes[lane - 1], lane);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/json/catalog_json.h"
 #include "trace/json/json_names.h"
 
@@ -497,15 +498,8 @@ memory_row(json_sink *s, mrd_proc_id process, bool used)
         if (r->process == process && !(used ? r->has_used : r->has_percent))
             return r;
     }
-    if (s->n_rows == s->cap_rows) {
-        size_t cap = s->cap_rows == 0 ? 16 : s->cap_rows * 2;
-        mem_row *rows = realloc(s->rows, cap * sizeof(*rows));
-
-        if (rows == NULL)
-            return NULL;
-        s->rows = rows;
-        s->cap_rows = cap;
-    }
+    if (!MRD_VEC_ROOM(s->rows, s->n_rows, s->cap_rows, 1))
+        return NULL;
     s->rows[s->n_rows] = (mem_row){ .process = process };
     return &s->rows[s->n_rows++];
 }

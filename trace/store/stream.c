@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/vec.h"
 #include "trace/store/stream_int.h"
 
 #define STORE_MEMORY_MIN ((size_t) 1 << 20)
@@ -77,15 +78,8 @@ mrd_store_stream(mrd_store *st, uint32_t profile, const char *label)
 {
     mrd_stream *s;
 
-    if (st->n == st->cap) {
-        size_t cap = st->cap == 0 ? 16 : st->cap * 2;
-        mrd_stream **v = realloc(st->streams, cap * sizeof(mrd_stream *));
-
-        if (v == NULL)
-            return NULL;
-        st->streams = v;
-        st->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(st->streams, st->n, st->cap, 1))
+        return NULL;
     if ((s = mrd_stream_new(st, label)) == NULL)
         return NULL;
     s->profile = profile;

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "base/vec.h"
 #include "trace/store/stream_int.h"
 
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
@@ -50,17 +51,7 @@ typedef struct {
 static bind_track *
 bind_track_at(binder *b, mrd_track_id id)
 {
-    if (id >= b->n_tracks) {
-        size_t n = (size_t) id + 1 > b->n_tracks * 2 ? (size_t) id + 1 : b->n_tracks * 2;
-        bind_track *v = realloc(b->tracks, n * sizeof(*v));
-
-        if (v == NULL)
-            return NULL;
-        memset(v + b->n_tracks, 0, (n - b->n_tracks) * sizeof(*v));
-        b->tracks = v;
-        b->n_tracks = n;
-    }
-    return &b->tracks[id];
+    return MRD_VEC_REACH(b->tracks, b->n_tracks, id) ? &b->tracks[id] : NULL;
 }
 
 static void
@@ -84,21 +75,8 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
         t->n--;
     if (t != NULL && t->n == t->cap)
         bind_forget_ended(t, ev->ts_ns);
-    if (t != NULL && t->n > t->cap / 2) {
-        size_t cap = t->cap * 2;
-        bind_span *v = realloc(t->v, cap * sizeof(*v));
-
-        if (v == NULL)
-            t = NULL;
-        else
-            t->v = v, t->cap = cap;
-    } else if (t != NULL && t->cap == 0) {
-        if ((t->v = malloc(8 * sizeof(*t->v))) != NULL)
-            t->cap = 8;
-        else
-            t = NULL;
-    }
-    if (t == NULL) {
+    /* Half of it stays free, so that ended ones are looked for seldom. */
+    if (t == NULL || !MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
         b->err = MRD_NOMEM;
         return;
     }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/vec.h"
 #include "trace/store/stream_int.h"
 
 typedef struct {
@@ -118,14 +119,8 @@ file_fill(file_cursor *c, size_t need, mrd_why *why)
     memmove(c->buf, c->buf + c->at, c->have - c->at);
     c->have -= c->at;
     c->at = 0;
-    if (need > c->cap) {
-        uint8_t *bigger = realloc(c->buf, need);
-
-        if (bigger == NULL)
-            return mrd_why_set(why, MRD_NOMEM, 0, "an event of %zu bytes of %s", need, c->label);
-        c->buf = bigger;
-        c->cap = need;
-    }
+    if (!MRD_VEC_ROOM(c->buf, 0, c->cap, need))
+        return mrd_why_set(why, MRD_NOMEM, 0, "an event of %zu bytes of %s", need, c->label);
     return file_read(c, why);
 }
 

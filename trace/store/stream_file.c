@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/vec.h"
 #include "trace/store/stream_int.h"
 
 /* The temporary file */
@@ -90,15 +91,8 @@ mrd_chain_append(mrd_chain *c, mrd_extent e)
         c->v[c->n - 1].len += e.len;
         return true;
     }
-    if (c->n == c->cap) {
-        size_t cap = c->cap == 0 ? 4 : c->cap * 2;
-        mrd_extent *v = realloc(c->v, cap * sizeof(*v));
-
-        if (v == NULL)
-            return false;
-        c->v = v;
-        c->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(c->v, c->n, c->cap, 1))
+        return false;
     c->v[c->n++] = e;
     return true;
 }
@@ -118,15 +112,8 @@ mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first)
     }
     if (best != NULL)
         return best;
-    if (s->n_chains == s->cap_chains) {
-        size_t cap = s->cap_chains == 0 ? 4 : s->cap_chains * 2;
-        mrd_chain *v = realloc(s->chains, cap * sizeof(*v));
-
-        if (v == NULL)
-            return NULL;
-        s->chains = v;
-        s->cap_chains = cap;
-    }
+    if (!MRD_VEC_ROOM(s->chains, s->n_chains, s->cap_chains, 1))
+        return NULL;
     s->chains[s->n_chains] = (mrd_chain){ 0 };
     return &s->chains[s->n_chains++];
 }
