@@ -5,10 +5,8 @@
  *
  * Used by  the hooks of libmeridian, which forward to whatever runtime the program has; the
  *          simulated runtime in hw/simnrt, which implements it; the example workloads and tests.
- * Versions nrt_* carry NRT_2.0.0, nrta_* carry NRT_3.0.0. The interface of nrta_* changed once:
- *          what the older library calls an error tracker is in the newer one a pointer to the
- *          request's final status. It is a void pointer here, and nobody but the runtime looks
- *          behind it. The execution unit numbers changed with it (nrta_xu and NRTA3_XU_*).
+ * Versions nrt_* carry NRT_2.0.0. The asynchronous interface, nrta_*, changed with SDK 2.29 and is in
+ *          capture/nrta_abi.h.
  * Status   a function returns NRT_STATUS unless it says otherwise. Before nrt_init most return
  *          NRT_UNINITIALIZED, after nrt_close NRT_CLOSED.
  */
@@ -231,17 +229,6 @@ typedef uint64_t nrta_seq_t;
 #define NRTA_SEQ_GET_SEQ_NUM(id) ((id) &NRTA_SEQ_NUM_MAX)
 #define NRTA_SEQ_GET_XU_ID(id)   ((id) >> 48)
 
-typedef enum {
-    NRTA_XU_TENSOR_READ = 0,
-    NRTA_XU_TENSOR_WRITE = 1,
-    NRTA_XU_TENSOR_OP = 2,
-    NRTA_XU_COMPUTE = 3,
-    NRTA_XU_COLLECTIVES = 4,
-    NRTA_XU_TYPE_NUM = 5,
-} nrta_xu_t;
-/* The same in the newer interface, where reads and writes are tensor operations. */
-enum { NRTA3_XU_TENSOR_OP = 0, NRTA3_XU_COMPUTE = 1, NRTA3_XU_COLLECTIVES = 2 };
-
 typedef struct nrta_error {
     nrta_seq_t seq_id;
     uint64_t error_code; /* NRT_STATUS */
@@ -397,45 +384,6 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
     R(NRT_STATUS, nrt_register_async_exec_callback,                                                  \
       (NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params), (callback, params))                   \
     R(NRT_STATUS, nrt_async_drain_queued_execs, (int32_t vnc), (vnc))                                \
-    /* explicit asynchronous execution; err is opaque, see above */                                  \
-    R(NRT_STATUS, nrta_execute_schedule,                                                             \
-      (nrt_model_t * model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int queue,      \
-       void *err, nrta_seq_t *seq),                                                                  \
-      (model, input, output, queue, err, seq))                                                       \
-    R(NRT_STATUS, nrta_tensor_read,                                                                  \
-      (void *buf, nrt_tensor_t *tensor, uint64_t offset, uint64_t size, int queue, void *err,        \
-       nrta_seq_t *seq),                                                                             \
-      (buf, tensor, offset, size, queue, err, seq))                                                  \
-    R(NRT_STATUS, nrta_tensor_write,                                                                 \
-      (nrt_tensor_t * tensor, const void *buf, uint64_t offset, uint64_t size, int queue,            \
-       void *err, nrta_seq_t *seq),                                                                  \
-      (tensor, buf, offset, size, queue, err, seq))                                                  \
-    R(NRT_STATUS, nrta_tensor_copy,                                                                  \
-      (nrt_tensor_t * src, uint64_t src_offset, nrt_tensor_t * dst, uint64_t dst_offset,             \
-       uint64_t size, int queue, void *err, nrta_seq_t *seq),                                        \
-      (src, src_offset, dst, dst_offset, size, queue, err, seq))                                     \
-    R(NRT_STATUS, nrta_cc_prepare,                                                                   \
-      (nrt_cc_comm_t * comm, nrt_tensor_list_t * input, nrt_tensor_list_t * output,                  \
-       nrt_dtype_t dtype, nrt_op_type_t op, nrt_cc_op_type_t cc_op, nrt_cc_context_t * *ctx),        \
-      (comm, input, output, dtype, op, cc_op, ctx))                                                  \
-    R(NRT_STATUS, nrta_cc_schedule,                                                                  \
-      (nrt_cc_context_t * *ctx, int queue, void *err, nrta_seq_t *seq), (ctx, queue, err, seq))      \
-    R(NRT_STATUS, nrta_is_completed, (nrta_seq_t seq, bool *is_completed), (seq, is_completed))      \
-    /* 2.x: (lnc, xu, queue, seq); 3.0: (lnc, xu, seq). Both pass in registers; forward all four   \
-     */ \
-    R(NRT_STATUS, nrta_get_sequence,                                                                 \
-      (uint32_t lnc, int xu, intptr_t queue_or_seq, nrta_seq_t *seq),                                \
-      (lnc, xu, queue_or_seq, seq))                                                                  \
-    R(NRT_STATUS, nrta_get_completion_handle, (nrta_seq_t seq, int *fd), (seq, fd))                  \
-    R(NRT_STATUS, nrta_event_register_seq_id_completion, (nrta_seq_t seq, int fd), (seq, fd))        \
-    R(NRT_STATUS, nrta_event_register_xu_completion, (int lnc, int xu, int queue, int fd),           \
-      (lnc, xu, queue, fd))                                                                          \
-    R(NRT_STATUS, nrta_error_tracker_create, (uint32_t lnc, nrta_error_tracker_t * *tracker),        \
-      (lnc, tracker))                                                                                \
-    V(nrta_error_tracker_destroy, (nrta_error_tracker_t * tracker), (tracker))                       \
-    R(NRT_STATUS, nrta_error_tracker_get_list,                                                       \
-      (nrta_error_tracker_t * tracker, const nrta_error_t **list, size_t *count),                    \
-      (tracker, list, count))                                                                        \
     /* collectives */                                                                                \
     R(NRT_STATUS, nrt_build_global_comm,                                                             \
       (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count),                                  \
@@ -588,5 +536,7 @@ NRT_FUNCTIONS(NRT_DECLARE_R, NRT_DECLARE_V)
 #ifdef __cplusplus
 }
 #endif
+
+#include "capture/nrta_abi.h"
 
 #endif

@@ -1,171 +1,10 @@
 /*
- * The hooks. Each has the runtime's name and signature; what it forwards is exactly what it got.
- *
- * A call that the runtime makes to itself (some builds go through the global scope) is forwarded
- * and not recorded: `depth` is the number of hooks under way on this thread.
- * The `err` argument of nrta_* changed its meaning between releases and is never looked at.
- * When the runtime has no function of a name, a program that binds to it would not have started;
- * one that reached the hook through us gets NRT_FAILURE, and a notice names the function once.
+ * The hooks of the synchronous interface; nrt_async.c has those of nrta_*. Each has the runtime's
+ * name and signature; what it forwards is exactly what it got.
  */
-#include "capture/nrt_hook.h"
+#include "capture/nrt_call.h"
 
-#include <errno.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
-
-/* ---- arguments ------------------------------------------------------------------------------- */
-
-static const char *const key_texts[MRD_NRT_KEY_COUNT] = {
-#define KEY_TEXT(name) #name,
-    MRD_NRT_KEYS(KEY_TEXT)
-#undef KEY_TEXT
-};
-
-/* Interned on first use; two threads get the same id. */
-static uint32_t
-id_of(_Atomic uint32_t *id, const char *text)
-{
-    uint32_t v = atomic_load_explicit(id, memory_order_relaxed);
-
-    if (__builtin_expect(v == 0, 0)) {
-        v = mrd_rec_name(text);
-        atomic_store_explicit(id, v, memory_order_relaxed);
-    }
-    return v;
-}
-
-static mrd_rec_arg
-arg_of(mrd_nrt_key key, mrd_item_type type)
-{
-    static _Atomic uint32_t ids[MRD_NRT_KEY_COUNT];
-
-    return (mrd_rec_arg){ .key = id_of(&ids[key], key_texts[key]),
-                          .type = (uint8_t) type,
-                          .key_text = key_texts[key] };
-}
-
-mrd_rec_arg
-mrd_nrt_u64(mrd_nrt_key key, uint64_t v)
-{
-    mrd_rec_arg a = arg_of(key, MRD_ITEM_U64);
-
-    a.v.u = v;
-    return a;
-}
-
-mrd_rec_arg
-mrd_nrt_i64(mrd_nrt_key key, int64_t v)
-{
-    mrd_rec_arg a = arg_of(key, MRD_ITEM_I64);
-
-    a.v.i = v;
-    return a;
-}
-
-mrd_rec_arg
-mrd_nrt_text(mrd_nrt_key key, const char *v)
-{
-    mrd_rec_arg a = arg_of(key, MRD_ITEM_TEXT);
-
-    a.v.text.p = v == NULL ? "" : v;
-    a.v.text.len = strlen(a.v.text.p);
-    return a;
-}
-
-/* ---- one call -------------------------------------------------------------------------------- */
-
-typedef struct {
-    mrd_rec_scoped scope;
-    bool on;
-} call;
-
-static void
-enter(call *c, mrd_nrt_fn fn)
-{
-    static _Atomic uint32_t names[MRD_NRT_COUNT], domain;
-    int saved = errno;
-
-    c->on = depth++ == 0 && mrd_rec_on(MRD_CAP_API);
-    if (c->on) {
-        mrd_rec_what what = { .name = id_of(&names[fn], mrd_nrt_name(fn)),
-                              .name_text = mrd_nrt_name(fn),
-                              .domain = id_of(&domain, "nrt"),
-                              .flags = MRD_RECF_API };
-
-        mrd_rec_scope_begin(&c->scope, &what);
-    }
-    errno = saved;
-}
-
-static void
-leave(call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n)
-{
-    mrd_rec_arg args[8];
-    int saved = errno;
-
-    depth--;
-    if (c->on) {
-        for (size_t i = 0; i < n; i++)
-            args[i] = extra[i];
-        if (status != NRT_SUCCESS) { /* success is the rule and says nothing */
-            args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
-            args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
-        }
-        mrd_rec_scope_end(&c->scope, args, n);
-    }
-    errno = saved;
-}
-
-static NRT_STATUS
-missing(mrd_nrt_fn fn)
-{
-    static _Atomic bool told[MRD_NRT_COUNT];
-    mrd_rec_arg arg = mrd_nrt_text(MRD_NRT_KEY_function, mrd_nrt_name(fn));
-
-    if (!atomic_exchange(&told[fn], true))
-        mrd_rec_notice("the Neuron runtime has no such function", &arg, 1);
-    return NRT_FAILURE;
-}
-
-/* Only the outermost call tells more than its span. */
-static bool
-outermost(void)
-{
-    return depth == 0;
-}
-
-#define U(key, v) mrd_nrt_u64(MRD_NRT_KEY_##key, (uint64_t) (v))
-#define I(key, v) mrd_nrt_i64(MRD_NRT_KEY_##key, (int64_t) (v))
-#define T(key, v) mrd_nrt_text(MRD_NRT_KEY_##key, (v))
-
-/* Times `forward`, an expression that calls `real`, and records the arguments that follow. They are
- * evaluated afterwards and only when somebody records. */
-#define TIMED(fn, forward, ...)                                                                    \
-    do {                                                                                           \
-        __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \
-        call c;                                                                                    \
-        if (real == NULL)                                                                          \
-            return missing(MRD_NRT_##fn);                                                          \
-        enter(&c, MRD_NRT_##fn);                                                                   \
-        status = (forward);                                                                        \
-        if (c.on) {                                                                                \
-            const mrd_rec_arg extra[] = { __VA_ARGS__ };                                           \
-            leave(&c, status, extra, COUNT(extra));                                                \
-        } else                                                                                     \
-            leave(&c, status, NULL, 0);                                                            \
-    } while (0)
-
-/* A hook that does nothing else. */
-#define PLAIN(fn, params, args, ...)                                                               \
-    NRT_STATUS fn params                                                                           \
-    {                                                                                              \
-        NRT_STATUS status;                                                                         \
-        TIMED(fn, real args, __VA_ARGS__);                                                         \
-        return status;                                                                             \
-    }
 
 /* ---- life cycle ------------------------------------------------------------------------------ */
 
@@ -177,7 +16,7 @@ nrt_init(nrt_framework_type_t framework, const char *fw_version, const char *fal
     if (MRD_NRT_REAL(nrt_init) == NULL)
         mrd_nrt_bring();
     TIMED(nrt_init, real(framework, fw_version, fal_version), T(by, fw_version));
-    if (status == NRT_SUCCESS && outermost() && mrd_rec_possible()) {
+    if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible()) {
         int saved = errno;
 
         mrd_nrt_opened();
@@ -190,17 +29,17 @@ void
 nrt_close(void)
 {
     __typeof__(nrt_close) *real = MRD_NRT_REAL(nrt_close);
-    call c;
+    mrd_nrt_call c;
 
     if (real == NULL) {
-        (void) missing(MRD_NRT_nrt_close);
+        (void) mrd_nrt_missing(MRD_NRT_nrt_close);
         return;
     }
-    if (outermost())
+    if (mrd_nrt_outermost())
         mrd_nrt_closing();
-    enter(&c, MRD_NRT_nrt_close);
+    mrd_nrt_enter(&c, MRD_NRT_nrt_close);
     real();
-    leave(&c, NRT_SUCCESS, NULL, 0);
+    mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -211,7 +50,7 @@ nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_mode
     NRT_STATUS status;
 
     TIMED(nrt_load, real(neff, size, vnc, vnc_count, model), U(size, size), I(lnc_idx, vnc));
-    if (status == NRT_SUCCESS && outermost() && mrd_rec_possible())
+    if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible())
         (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count);
     return status;
 }
@@ -225,7 +64,7 @@ nrt_load_collectives(const void *neff, size_t size, int32_t vnc, int32_t vnc_cou
     TIMED(nrt_load_collectives,
           real(neff, size, vnc, vnc_count, ctx_device_id, ctx_device_count, model), U(size, size),
           I(lnc_idx, vnc), U(rank, ctx_device_id), U(world_size, ctx_device_count));
-    if (status == NRT_SUCCESS && outermost() && mrd_rec_possible())
+    if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible())
         (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count);
     return status;
 }
@@ -238,7 +77,7 @@ nrt_unload(nrt_model_t *model)
     NRT_STATUS status;
 
     TIMED(nrt_unload, real(model), U(model_id, id), I(lnc_idx, vnc));
-    if (status == NRT_SUCCESS && outermost())
+    if (status == NRT_SUCCESS && mrd_nrt_outermost())
         mrd_nrt_model_unloaded(id, model);
     return status;
 }
@@ -295,53 +134,6 @@ nrt_execute_repeat(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor
 
 PLAIN(nrt_async_drain_queued_execs, (int32_t vnc), (vnc), I(lnc_idx, vnc))
 
-/* The sequence number exists only when the request was taken. */
-static uint64_t
-seq_of(NRT_STATUS status, const nrta_seq_t *seq)
-{
-    return status == NRT_SUCCESS && seq != NULL ? *seq : 0;
-}
-
-NRT_STATUS
-nrta_execute_schedule(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,
-                      int queue, void *err, nrta_seq_t *seq)
-{
-    int32_t vnc;
-    uint64_t id = mrd_nrt_model_id(model, &vnc);
-    NRT_STATUS status;
-
-    TIMED(nrta_execute_schedule, real(model, input, output, queue, err, seq), U(model_id, id),
-          I(lnc_idx, vnc), I(queue, queue), U(nrta_seq_id, seq_of(status, seq)));
-    mrd_nrt_async_seen();
-    return status;
-}
-
-PLAIN(nrta_tensor_read,
-      (void *buf, nrt_tensor_t *tensor, uint64_t offset, uint64_t size, int queue, void *err,
-       nrta_seq_t *seq),
-      (buf, tensor, offset, size, queue, err, seq), U(size, size), I(queue, queue),
-      U(nrta_seq_id, seq_of(status, seq)))
-
-PLAIN(nrta_tensor_write,
-      (nrt_tensor_t * tensor, const void *buf, uint64_t offset, uint64_t size, int queue, void *err,
-       nrta_seq_t *seq),
-      (tensor, buf, offset, size, queue, err, seq), U(size, size), I(queue, queue),
-      U(nrta_seq_id, seq_of(status, seq)))
-
-PLAIN(nrta_tensor_copy,
-      (nrt_tensor_t * src, uint64_t src_offset, nrt_tensor_t *dst, uint64_t dst_offset,
-       uint64_t size, int queue, void *err, nrta_seq_t *seq),
-      (src, src_offset, dst, dst_offset, size, queue, err, seq), U(size, size), I(queue, queue),
-      U(nrta_seq_id, seq_of(status, seq)))
-
-PLAIN(nrta_cc_prepare,
-      (nrt_cc_comm_t * comm, nrt_tensor_list_t *input, nrt_tensor_list_t *output, nrt_dtype_t dtype,
-       nrt_op_type_t op, nrt_cc_op_type_t cc_op, nrt_cc_context_t **ctx),
-      (comm, input, output, dtype, op, cc_op, ctx), I(cc_op, cc_op))
-
-PLAIN(nrta_cc_schedule, (nrt_cc_context_t * *ctx, int queue, void *err, nrta_seq_t *seq),
-      (ctx, queue, err, seq), I(queue, queue), U(nrta_seq_id, seq_of(status, seq)))
-
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 PLAIN(nrt_tensor_allocate,
@@ -358,15 +150,15 @@ void
 nrt_tensor_free(nrt_tensor_t **tensor)
 {
     __typeof__(nrt_tensor_free) *real = MRD_NRT_REAL(nrt_tensor_free);
-    call c;
+    mrd_nrt_call c;
 
     if (real == NULL) {
-        (void) missing(MRD_NRT_nrt_tensor_free);
+        (void) mrd_nrt_missing(MRD_NRT_nrt_tensor_free);
         return;
     }
-    enter(&c, MRD_NRT_nrt_tensor_free);
+    mrd_nrt_enter(&c, MRD_NRT_nrt_tensor_free);
     real(tensor);
-    leave(&c, NRT_SUCCESS, NULL, 0);
+    mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
 }
 
 PLAIN(nrt_tensor_read, (const nrt_tensor_t *tensor, void *buf, size_t offset, size_t size),
@@ -416,7 +208,7 @@ PLAIN(nrt_all_gather,
 /* Tells about a profile, once for the outermost call, and leaves errno alone. */
 #define TELL(statement)                                                                            \
     do {                                                                                           \
-        if (outermost() && mrd_rec_sources() != 0) {                                               \
+        if (mrd_nrt_outermost() && mrd_rec_sources() != 0) {                                       \
             int saved = errno;                                                                     \
             statement;                                                                             \
             errno = saved;                                                                         \
@@ -558,7 +350,7 @@ nrt_sys_trace_start(nrt_sys_trace_config_t *config)
 {
     NRT_STATUS status;
 
-    TIMED(nrt_sys_trace_start, depth > 1 ? real(config) : mrd_nrt_trace_app_start(config),
+    TIMED(nrt_sys_trace_start, mrd_nrt_nested() ? real(config) : mrd_nrt_trace_app_start(config),
           T(by, "api"));
     return status;
 }
@@ -568,7 +360,7 @@ nrt_sys_trace_stop(void)
 {
     NRT_STATUS status;
 
-    TIMED(nrt_sys_trace_stop, depth > 1 ? real() : mrd_nrt_trace_app_stop(), T(by, "api"));
+    TIMED(nrt_sys_trace_stop, mrd_nrt_nested() ? real() : mrd_nrt_trace_app_stop(), T(by, "api"));
     return status;
 }
 
@@ -579,8 +371,8 @@ nrt_sys_trace_fetch_events(char **buffer, size_t *written,
     NRT_STATUS status;
 
     TIMED(nrt_sys_trace_fetch_events,
-          depth > 1 ? real(buffer, written, options)
-                    : mrd_nrt_trace_app_fetch(buffer, written, options),
+          mrd_nrt_nested() ? real(buffer, written, options)
+                           : mrd_nrt_trace_app_fetch(buffer, written, options),
           U(bytes, status == NRT_SUCCESS && written != NULL ? *written : 0));
     return status;
 }

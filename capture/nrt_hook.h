@@ -16,13 +16,16 @@
 #ifndef MRD_CAPTURE_NRT_HOOK_H
 #define MRD_CAPTURE_NRT_HOOK_H
 
+#define NRT_ASYNC_ABI 0 /* both versions have hooks: nrta2_*, nrta3_* */
 #include "capture/nrt_abi.h"
 #include "capture/record.h"
 
 typedef enum {
 #define MRD_NRT_INDEX_R(ret, name, params, args) MRD_NRT_##name,
 #define MRD_NRT_INDEX_V(name, params, args)      MRD_NRT_##name,
-    NRT_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V) MRD_NRT_COUNT
+    NRT_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V)
+        NRTA2_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V, nrta2_)
+            NRTA3_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V, nrta3_) MRD_NRT_COUNT
 } mrd_nrt_fn;
 
 /* The functions that have a hook. */
@@ -48,12 +51,18 @@ typedef enum {
     X(nrt_barrier)                                                                                 \
     X(nrt_all_gather)                                                                              \
     X(nrt_async_drain_queued_execs)                                                                \
-    X(nrta_execute_schedule)                                                                       \
-    X(nrta_tensor_read)                                                                            \
-    X(nrta_tensor_write)                                                                           \
-    X(nrta_tensor_copy)                                                                            \
-    X(nrta_cc_prepare)                                                                             \
-    X(nrta_cc_schedule)                                                                            \
+    X(nrta2_execute_schedule)                                                                      \
+    X(nrta2_tensor_read)                                                                           \
+    X(nrta2_tensor_write)                                                                          \
+    X(nrta2_tensor_copy)                                                                           \
+    X(nrta2_cc_prepare)                                                                            \
+    X(nrta2_cc_schedule)                                                                           \
+    X(nrta3_execute_schedule)                                                                      \
+    X(nrta3_tensor_read)                                                                           \
+    X(nrta3_tensor_write)                                                                          \
+    X(nrta3_tensor_copy)                                                                           \
+    X(nrta3_cc_prepare)                                                                            \
+    X(nrta3_cc_schedule)                                                                           \
     X(nrt_profile_start)                                                                           \
     X(nrt_profile_stop)                                                                            \
     X(nrt_profile_continuous_options_set_output_dir)                                               \
@@ -72,7 +81,7 @@ typedef enum {
 
 /* ---- nrt_real.c: the runtime behind us ------------------------------------------------------- */
 
-/* The runtime's function; NULL when it has none of that name or is not loaded. */
+/* The runtime's function; NULL when it has none of that name (and version) or is not loaded. */
 void *mrd_nrt_real(mrd_nrt_fn fn);
 #define MRD_NRT_REAL(name) ((__typeof__(name) *) mrd_nrt_real(MRD_NRT_##name))
 const char *mrd_nrt_name(mrd_nrt_fn fn);

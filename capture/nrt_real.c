@@ -18,13 +18,16 @@
 
 #include "capture/process.h"
 
-static const char *const names[MRD_NRT_COUNT] = {
-#define NAME_R(ret, name, params, args) [MRD_NRT_##name] = #name,
-#define NAME_V(name, params, args)      [MRD_NRT_##name] = #name,
-    NRT_FUNCTIONS(NAME_R, NAME_V)
+/* In the order of mrd_nrt_fn: a function of the asynchronous interface is there once per version. */
+static const char *const names[] = {
+#define NAME_R(ret, name, params, args) #name,
+#define NAME_V(name, params, args)      #name,
+    NRT_FUNCTIONS(NAME_R, NAME_V) NRTA2_FUNCTIONS(NAME_R, NAME_V, nrta_)
+        NRTA3_FUNCTIONS(NAME_R, NAME_V, nrta_)
 #undef NAME_R
 #undef NAME_V
 };
+static_assert(sizeof(names) / sizeof(names[0]) == MRD_NRT_COUNT, "names and numbers of functions");
 
 static void *const hooks[MRD_NRT_COUNT] = {
 #define HOOK(name) [MRD_NRT_##name] = (void *) name,
@@ -41,6 +44,16 @@ __attribute__((visibility("hidden"))) dlsym_fn *mrd_nrt_real_dlsym;
 /* The sanitizers' libraries call dlsym before their own memory is there. */
 #define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 
+/* The version that a function's name is looked up with; NULL: the one a program would get. */
+static const char *
+version_of(mrd_nrt_fn fn)
+{
+    static const mrd_nrt_fn first_2 = MRD_NRT_nrta2_execute_schedule,
+                            first_3 = MRD_NRT_nrta3_execute_schedule;
+
+    return fn >= first_3 ? NRTA3_VERSION : fn >= first_2 ? NRTA2_VERSION : NULL;
+}
+
 EARLY static bool
 find_dlsym(void)
 {
@@ -56,15 +69,24 @@ find_dlsym(void)
 }
 
 static void *
+look_up(void *handle, mrd_nrt_fn fn)
+{
+    const char *version = version_of(fn);
+
+    return version == NULL ? mrd_nrt_real_dlsym(handle, names[fn])
+                           : dlvsym(handle, names[fn], version);
+}
+
+static void *
 resolve(mrd_nrt_fn fn)
 {
     void *found, *lib;
 
     if (!find_dlsym())
         return NULL;
-    if ((found = mrd_nrt_real_dlsym(RTLD_NEXT, names[fn])) == NULL &&
+    if ((found = look_up(RTLD_NEXT, fn)) == NULL &&
         (lib = dlopen(NRT_SONAME, RTLD_LAZY | RTLD_NOLOAD)) != NULL) {
-        found = mrd_nrt_real_dlsym(lib, names[fn]);
+        found = look_up(lib, fn);
         if (found == NULL)
             dlclose(lib);
         /* else it stays pinned: a pointer into it is kept */
@@ -109,10 +131,11 @@ mrd_nrt_status_name(NRT_STATUS status)
 
 /* ---- dlsym ----------------------------------------------------------------------------------- */
 
+/* The next hooked function of that name, behind `after`; -1: none. */
 static int
-index_of(const char *name)
+index_of(const char *name, int after)
 {
-    for (int i = 0; i < MRD_NRT_COUNT; i++)
+    for (int i = after + 1; i < MRD_NRT_COUNT; i++)
         if (hooks[i] != NULL && strcmp(names[i], name) == 0)
             return i;
     return -1;
@@ -136,6 +159,28 @@ hook_for(int i, void *found)
 
 #define ANSWER_NULL ((void *) 1)
 
+/* A name with several versions: which of them the runtime hands out decides. One that is not known
+ * here is the program's, as it is. */
+EARLY static void *
+pick_version(void *handle, const char *name, int first)
+{
+    void *found = mrd_nrt_real_dlsym(handle, name);
+    int of = -1;
+
+    if (found == NULL)
+        return ANSWER_NULL;
+    for (int i = first; i >= 0; i = index_of(name, i)) {
+        void *ours = handle == RTLD_DEFAULT ? mrd_nrt_real((mrd_nrt_fn) i)
+                                            : dlvsym(handle, name, version_of((mrd_nrt_fn) i));
+
+        if (ours == found && of >= 0)
+            return found; /* a library without versions answers to all of them */
+        if (ours == found)
+            of = i;
+    }
+    return of < 0 ? found : hook_for(of, found);
+}
+
 void *mrd_nrt_pick(void *handle, const char *name); /* called by the assembly below */
 
 /* What dlsym(handle, name) answers: a function, ANSWER_NULL, or NULL for "ask the real one". */
@@ -148,8 +193,10 @@ mrd_nrt_pick(void *handle, const char *name)
     if (!find_dlsym())
         return ANSWER_NULL;
     if (handle == RTLD_NEXT || name == NULL || strncmp(name, "nrt", 3) != 0 ||
-        !mrd_rec_possible() || (i = index_of(name)) < 0)
+        !mrd_rec_possible() || (i = index_of(name, -1)) < 0)
         return NULL;
+    if (version_of((mrd_nrt_fn) i) != NULL)
+        return pick_version(handle, name, i);
     if (handle ==
         RTLD_DEFAULT) /* would find the hook even where the runtime has no such function */
         return mrd_nrt_real((mrd_nrt_fn) i) != NULL ? hooks[i] : ANSWER_NULL;

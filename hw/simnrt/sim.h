@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#define NRT_ASYNC_ABI 0 /* sim_async_2.c and sim_async_3.c have the functions */
 #include "capture/nrt_abi.h"
 #include "hw/simclock.h"
 

@@ -1,9 +1,8 @@
 /*
  * Explicit asynchronous execution: one worker thread per (core, unit, queue). Requests of a queue
- * run in the order given. The error argument is a tracker (2.x) or the request's final status
- * (3.0).
+ * run in the order given. The two interfaces to it are in sim_async_2.c and sim_async_3.c.
  */
-#include "sim.h"
+#include "sim_async.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define UNITS      5
+#define UNITS      SIM_UNIT_COUNT
 #define QUEUES_MAX 3
 #define WATCH_MAX  256
 
@@ -28,17 +27,13 @@ struct nrt_cc_context {
 };
 
 typedef struct {
-    nrta_xu_t unit;
+    sim_async_unit unit;
     uint64_t seq;
-    void *err;
+    sim_async_err err;
     /* compute */
     sim_model *model;
     nrt_tensor_set_t *output;
-    /* tensors */
-    nrt_tensor_t *tensor, *dst;
-    void *to;
-    const void *from;
-    uint64_t offset, dst_offset, size;
+    sim_async_move move;
     /* collectives */
     nrt_cc_context_t *cc;
 } request;
@@ -68,15 +63,11 @@ static const int unit_queues[UNITS] = { 2, 2, 2, 1, 3 };
 static void
 record_error(const request *r, NRT_STATUS status)
 {
-    nrta_error_tracker_t *t = r->err;
+    nrta_error_tracker_t *t = r->err.tracker;
 
-    if (r->err == NULL)
-        return;
-    if (sim.set.nrta_abi == 1) { /* "3": before the request is reported complete */
-        __atomic_store_n((NRT_STATUS *) r->err, status, __ATOMIC_RELEASE);
-        return;
-    }
-    if (status == NRT_SUCCESS)
+    if (r->err.status != NULL) /* before the request is reported complete */
+        __atomic_store_n(r->err.status, status, __ATOMIC_RELEASE);
+    if (t == NULL || status == NRT_SUCCESS)
         return;
     pthread_mutex_lock(&t->lock);
     if (t->count == t->room) {
@@ -94,7 +85,7 @@ record_error(const request *r, NRT_STATUS status)
 }
 
 static NRT_STATUS
-run_copy(const request *r)
+run_copy(const sim_async_move *r)
 {
     void *bounce = malloc(r->size);
     NRT_STATUS status = bounce == NULL ? NRT_RESOURCE : NRT_SUCCESS;
@@ -126,32 +117,37 @@ run_collective(request *r)
 }
 
 static NRT_STATUS
-run_request(request *r)
+run_move(const request *r)
 {
     static const sim_type types[2] = { SIM_EV_nrt_tensor_read, SIM_EV_nrt_tensor_write };
+    const sim_async_move *m = &r->move;
+    uint64_t arg[2] = { m->tensor->id, m->size }, t;
     NRT_STATUS status;
-    uint64_t arg[2], t;
     sim_core *core;
 
+    if (m->dst != NULL)
+        return run_copy(m);
+    core = m->tensor->storage != NULL && m->tensor->storage->core != NULL ? m->tensor->storage->core
+                                                                          : &sim.core[0];
+    t = sim_begin(core, types[m->from != NULL], NULL, r->seq, arg, 2);
+    status = sim_tensor_move(m->tensor, m->to, m->from, m->offset, m->size);
+    sim_end(core, types[m->from != NULL], t, r->seq, NULL, 0);
+    return status;
+}
+
+static NRT_STATUS
+run_request(request *r)
+{
     switch (r->unit) {
-    case NRTA_XU_COMPUTE:
+    case SIM_UNIT_COMPUTE:
         return sim_model_check(r->model) == NRT_SUCCESS ? sim_run(r->model, r->output, r->seq)
                                                         : NRT_INVALID_HANDLE;
-    case NRTA_XU_COLLECTIVES:
+    case SIM_UNIT_COLLECTIVES:
         return run_collective(r);
     default:
         break;
     }
-    if (r->dst != NULL)
-        return run_copy(r);
-    core = r->tensor->storage != NULL && r->tensor->storage->core != NULL ? r->tensor->storage->core
-                                                                          : &sim.core[0];
-    arg[0] = r->tensor->id;
-    arg[1] = r->size;
-    t = sim_begin(core, types[r->from != NULL], NULL, r->seq, arg, 2);
-    status = sim_tensor_move(r->tensor, r->to, r->from, r->offset, r->size);
-    sim_end(core, types[r->from != NULL], t, r->seq, NULL, 0);
-    return status;
+    return run_move(r);
 }
 
 static void
@@ -202,7 +198,7 @@ work(void *arg)
         pthread_mutex_unlock(&q->lock);
         status = run_request(&r);
         record_error(&r, status);
-        if (r.unit == NRTA_XU_COMPUTE && sim.callback != NULL)
+        if (r.unit == SIM_UNIT_COMPUTE && sim.callback != NULL)
             sim.callback(sim.callback_params, r.model->id, q->core, r.seq, status);
         pthread_mutex_lock(&q->lock);
         q->tail++;
@@ -297,7 +293,7 @@ sim_async_on(void)
 
     pthread_mutex_lock(&queues_lock);
     for (uint32_t i = 0; i < sim.core_count; i++)
-        on = on || queues[i][NRTA_XU_COMPUTE][0] != NULL;
+        on = on || queues[i][SIM_UNIT_COMPUTE][0] != NULL;
     pthread_mutex_unlock(&queues_lock);
     return on || sim_env_text("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", NULL) != NULL;
 }
@@ -336,13 +332,14 @@ sim_async_forked(void)
     memset(queues, 0, sizeof(queues)); /* their threads did not come along */
 }
 
-/* ---- the interface --------------------------------------------------------------------------- */
+/* ---- what both interfaces offer ---------------------------------------------------------------
+ */
 
 NRT_STATUS
-nrta_execute_schedule(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,
-                      int queue_index, void *err, nrta_seq_t *seq)
+sim_async_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,
+                  int queue_index, sim_async_err err, nrta_seq_t *seq)
 {
-    request r = { .unit = NRTA_XU_COMPUTE, .model = model, .output = output, .err = err };
+    request r = { .unit = SIM_UNIT_COMPUTE, .model = model, .output = output, .err = err };
     NRT_STATUS status;
     uint64_t t;
 
@@ -358,67 +355,39 @@ nrta_execute_schedule(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_ten
     return status;
 }
 
-static NRT_STATUS
-schedule_tensor(nrta_xu_t unit, request *r, int queue_index, nrta_seq_t *seq)
+NRT_STATUS
+sim_async_tensor(sim_async_unit unit, const sim_async_move *move, int lnc_idx, int queue_index,
+                 sim_async_err err, nrta_seq_t *seq)
 {
+    request r = { .unit = unit, .move = *move, .err = err };
+    const sim_core *of;
     NRT_STATUS status;
 
     SIM_NEEDS_OPEN();
-    if ((status = sim_tensor_check(r->tensor)) != NRT_SUCCESS)
-        return status;
-    if (r->tensor->storage == NULL || r->offset > r->tensor->size ||
-        r->size > r->tensor->size - r->offset)
+    if (move->dst == NULL && move->to == NULL && move->from == NULL)
         return NRT_INVALID;
-    r->unit = sim.set.nrta_abi == 1 ? NRTA_XU_TENSOR_OP : unit;
-    return schedule(r->tensor->storage->core == NULL ? 0 : r->tensor->storage->core->idx,
-                    queue_index, r, seq);
+    if ((status = sim_tensor_check(move->tensor)) != NRT_SUCCESS ||
+        (move->dst != NULL && (status = sim_tensor_check(move->dst)) != NRT_SUCCESS))
+        return status;
+    if (move->tensor->storage == NULL || move->offset > move->tensor->size ||
+        move->size > move->tensor->size - move->offset)
+        return NRT_INVALID;
+    of = move->tensor->storage->core;
+    if (lnc_idx == SIM_LNC_OF_TENSOR)
+        lnc_idx = of == NULL ? 0 : (int) of->idx;
+    if (lnc_idx < 0 || (uint32_t) lnc_idx >= sim.core_count)
+        return NRT_INVALID;
+    return schedule((uint32_t) lnc_idx, queue_index, &r, seq);
 }
 
 NRT_STATUS
-nrta_tensor_read(void *buf, nrt_tensor_t *tensor, uint64_t offset, uint64_t size, int queue_index,
-                 void *err, nrta_seq_t *seq)
-{
-    request r = { .tensor = tensor, .to = buf, .offset = offset, .size = size, .err = err };
-
-    return buf == NULL ? NRT_INVALID : schedule_tensor(NRTA_XU_TENSOR_READ, &r, queue_index, seq);
-}
-
-NRT_STATUS
-nrta_tensor_write(nrt_tensor_t *tensor, const void *buf, uint64_t offset, uint64_t size,
-                  int queue_index, void *err, nrta_seq_t *seq)
-{
-    request r = { .tensor = tensor, .from = buf, .offset = offset, .size = size, .err = err };
-
-    return buf == NULL ? NRT_INVALID : schedule_tensor(NRTA_XU_TENSOR_WRITE, &r, queue_index, seq);
-}
-
-NRT_STATUS
-nrta_tensor_copy(nrt_tensor_t *src, uint64_t src_offset, nrt_tensor_t *dst, uint64_t dst_offset,
-                 uint64_t size, int queue_index, void *err, nrta_seq_t *seq)
-{
-    request r = { .tensor = src,
-                  .offset = src_offset,
-                  .dst = dst,
-                  .dst_offset = dst_offset,
-                  .size = size,
-                  .err = err };
-    NRT_STATUS status = sim_check();
-
-    if (status == NRT_SUCCESS)
-        status = sim_tensor_check(dst);
-    return status != NRT_SUCCESS ? status
-                                 : schedule_tensor(NRTA_XU_TENSOR_OP, &r, queue_index, seq);
-}
-
-NRT_STATUS
-nrta_cc_prepare(nrt_cc_comm_t *comm, nrt_tensor_list_t *input, nrt_tensor_list_t *output,
-                nrt_dtype_t dtype, nrt_op_type_t op, nrt_cc_op_type_t cc_op, nrt_cc_context_t **ctx)
+sim_async_cc_prepare(const nrt_cc_comm_t *comm, const nrt_tensor_list_t *input,
+                     const nrt_tensor_list_t *output, nrt_cc_op_type_t cc_op,
+                     nrt_cc_context_t **ctx)
 {
     static _Atomic uint64_t prepared[SIM_CORES_MAX];
     nrt_cc_context_t *c;
 
-    (void) dtype;
-    (void) op;
     SIM_NEEDS_OPEN();
     if (comm == NULL || input == NULL || output == NULL || ctx == NULL || comm->rank_n == 0 ||
         comm->rank >= comm->rank_n || comm->vnc >= sim.core_count || (unsigned) cc_op > 2)
@@ -436,9 +405,9 @@ nrta_cc_prepare(nrt_cc_comm_t *comm, nrt_tensor_list_t *input, nrt_tensor_list_t
 }
 
 NRT_STATUS
-nrta_cc_schedule(nrt_cc_context_t **ctx, int queue_index, void *err, nrta_seq_t *seq)
+sim_async_cc_schedule(nrt_cc_context_t **ctx, int queue_index, sim_async_err err, nrta_seq_t *seq)
 {
-    request r = { .unit = NRTA_XU_COLLECTIVES, .err = err };
+    request r = { .unit = SIM_UNIT_COLLECTIVES, .err = err };
     NRT_STATUS status;
 
     SIM_NEEDS_OPEN();
@@ -452,7 +421,7 @@ nrta_cc_schedule(nrt_cc_context_t **ctx, int queue_index, void *err, nrta_seq_t 
 }
 
 NRT_STATUS
-nrta_is_completed(nrta_seq_t seq, bool *is_completed)
+sim_async_is_completed(nrta_seq_t seq, bool *is_completed)
 {
     queue *q;
     NRT_STATUS status = NRT_SUCCESS;
@@ -470,27 +439,29 @@ nrta_is_completed(nrta_seq_t seq, bool *is_completed)
 }
 
 NRT_STATUS
-nrta_get_sequence(uint32_t lnc, int xu, intptr_t queue_or_seq, nrta_seq_t *seq)
+sim_async_get_sequence(uint32_t lnc, sim_async_unit unit, int queue_index, nrta_seq_t *seq)
 {
-    static const uint32_t newer[3] = { NRTA_XU_TENSOR_OP, NRTA_XU_COMPUTE, NRTA_XU_COLLECTIVES };
-    int index = (int) queue_or_seq;
     queue *q;
 
     SIM_NEEDS_OPEN();
-    if (sim.set.nrta_abi == 1) { /* (lnc, xu, seq) */
-        seq = (nrta_seq_t *) queue_or_seq;
-        index = 0;
-        if (xu < 0 || xu > 2)
-            return NRT_INVALID;
-        xu = (int) newer[xu];
-    }
-    if (seq == NULL || xu < 0 || lnc >= sim.core_count ||
-        (q = queue_of(lnc, (uint32_t) xu, index, true)) == NULL)
+    if (seq == NULL || lnc >= sim.core_count ||
+        (q = queue_of(lnc, (uint32_t) unit, queue_index, true)) == NULL)
         return NRT_INVALID;
     pthread_mutex_lock(&q->lock);
     *seq = q->completed;
     pthread_mutex_unlock(&q->lock);
     return NRT_SUCCESS;
+}
+
+static void
+unwatch(queue *q, nrta_seq_t seq)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->watches; i++)
+        if (q->watch[i].seq != seq || q->watch[i].own)
+            q->watch[kept++] = q->watch[i];
+    q->watches = kept;
 }
 
 static NRT_STATUS
@@ -504,6 +475,8 @@ watch(nrta_seq_t seq, int fd, bool own)
     pthread_mutex_lock(&q->lock);
     if (NRTA_SEQ_GET_SEQ_NUM(seq) == 0 || NRTA_SEQ_GET_SEQ_NUM(seq) > q->head)
         status = NRT_INVALID;
+    else if (fd < 0)
+        unwatch(q, seq);
     else if (seq <= q->completed) {
         signal_fd(fd);
         if (own)
@@ -520,7 +493,7 @@ watch(nrta_seq_t seq, int fd, bool own)
 }
 
 NRT_STATUS
-nrta_get_completion_handle(nrta_seq_t seq, int *fd)
+sim_async_handle(nrta_seq_t seq, int *fd)
 {
     int handle, own;
     NRT_STATUS status;
@@ -542,24 +515,19 @@ nrta_get_completion_handle(nrta_seq_t seq, int *fd)
 }
 
 NRT_STATUS
-nrta_event_register_seq_id_completion(nrta_seq_t seq, int fd)
+sim_async_watch(nrta_seq_t seq, int fd)
 {
     SIM_NEEDS_OPEN();
-    return fd < 0 ? NRT_INVALID : watch(seq, fd, false);
+    return watch(seq, fd, false);
 }
 
 NRT_STATUS
-nrta_event_register_xu_completion(int lnc, int xu, int queue_index, int fd)
+sim_async_watch_unit(uint32_t lnc, sim_async_unit unit, int queue_index, int fd)
 {
-    static const int newer[3] = { NRTA_XU_TENSOR_OP, NRTA_XU_COMPUTE, NRTA_XU_COLLECTIVES };
     queue *q;
 
     SIM_NEEDS_OPEN();
-    if (lnc < 0 || xu < 0 || (sim.set.nrta_abi == 1 && xu > 2))
-        return NRT_INVALID;
-    if (sim.set.nrta_abi == 1)
-        xu = newer[xu];
-    if ((q = queue_of((uint32_t) lnc, (uint32_t) xu, queue_index, true)) == NULL)
+    if ((q = queue_of(lnc, (uint32_t) unit, queue_index, true)) == NULL)
         return NRT_INVALID;
     pthread_mutex_lock(&q->lock);
     q->unit_fd = fd < 0 ? -1 : fd; /* a negative one ends it */
@@ -568,7 +536,7 @@ nrta_event_register_xu_completion(int lnc, int xu, int queue_index, int fd)
 }
 
 NRT_STATUS
-nrta_error_tracker_create(uint32_t lnc, nrta_error_tracker_t **tracker)
+sim_async_tracker_create(uint32_t lnc, nrta_error_tracker_t **tracker)
 {
     nrta_error_tracker_t *t;
 
@@ -584,7 +552,7 @@ nrta_error_tracker_create(uint32_t lnc, nrta_error_tracker_t **tracker)
 }
 
 void
-nrta_error_tracker_destroy(nrta_error_tracker_t *tracker)
+sim_async_tracker_destroy(nrta_error_tracker_t *tracker)
 {
     if (tracker == NULL)
         return;
@@ -594,7 +562,7 @@ nrta_error_tracker_destroy(nrta_error_tracker_t *tracker)
 }
 
 NRT_STATUS
-nrta_error_tracker_get_list(nrta_error_tracker_t *tracker, const nrta_error_t **list, size_t *count)
+sim_async_tracker_list(nrta_error_tracker_t *tracker, const nrta_error_t **list, size_t *count)
 {
     if (tracker == NULL || list == NULL || count == NULL)
         return NRT_INVALID;
@@ -622,7 +590,7 @@ nrt_async_drain_queued_execs(int32_t vnc)
     SIM_NEEDS_OPEN();
     if (vnc < 0 || (uint32_t) vnc >= sim.core_count)
         return NRT_INVALID;
-    if ((q = queue_of((uint32_t) vnc, NRTA_XU_COMPUTE, 0, false)) == NULL)
+    if ((q = queue_of((uint32_t) vnc, SIM_UNIT_COMPUTE, 0, false)) == NULL)
         return NRT_SUCCESS;
     pthread_mutex_lock(&q->lock);
     while (q->tail < q->head)

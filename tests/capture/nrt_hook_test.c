@@ -250,7 +250,7 @@ same_with_and_without(const char *prog, const char *mode)
 }
 
 static void
-check_everything(const char *prog)
+check_everything(const char *prog, const char *flavour)
 {
     static const char *const once[] = {
         "nrt_init",
@@ -287,8 +287,9 @@ check_everything(const char *prog)
     recorded rec;
     char want[400];
 
-    set_library_path("simnrt");
+    set_library_path(flavour);
     rec = same_with_and_without(prog, "everything");
+    CHECK(strstr(hooked, "arrived 0\n") != NULL);
     for (size_t i = 0; i < MRD_COUNT(once); i++)
         CHECK_ROW(once[i], spans(&rec, once[i]) == 1);
     CHECK_INT(count(rec.spans, "|nrt_tensor_free"), 3);
@@ -318,13 +319,32 @@ check_everything(const char *prog)
 
 TEST(every_call_linked)
 {
-    check_everything("nrt_prog");
+    check_everything("nrt_prog", "simnrt");
+    CHECK(strstr(hooked, "statuses 0 0 0\n") != NULL);
+}
+
+TEST(every_call_linked_to_the_newer)
+{
+    check_everything("nrt_prog", "simnrt-new");
+}
+
+/* Compiled against the asynchronous interface of SDK 2.28: on that runtime, and on one with both. */
+TEST(every_call_of_the_older_interface)
+{
+    check_everything("nrt_prog_228", "simnrt-2.28");
+    CHECK(strstr(hooked, "errors 0\n") != NULL);
+}
+
+TEST(every_call_of_the_older_interface_on_both)
+{
+    check_everything("nrt_prog_228", "simnrt");
+    CHECK(strstr(hooked, "errors 0\n") != NULL);
 }
 
 /* Loaded with RTLD_LOCAL and looked up by name: dlsym gives the hooks. */
 TEST(every_call_loaded_late)
 {
-    check_everything("nrt_prog_late");
+    check_everything("nrt_prog_late", "simnrt");
 }
 
 TEST(misuse_is_the_same)
@@ -397,11 +417,30 @@ TEST(older_runtime_degrades_to_calls)
     CHECK_TEXT(rec.texts, "");
 }
 
+/* Ten arguments where the known versions have seven and eight: nothing stands in front of them. */
+TEST(an_unknown_version_is_left_alone)
+{
+    static const char *const kinds[] = { "next", "none" };
+
+    for (size_t i = 0; i < MRD_COUNT(kinds); i++) {
+        char lib[32], prog[32];
+        recorded rec;
+
+        snprintf(lib, sizeof(lib), "test-%s", kinds[i]);
+        snprintf(prog, sizeof(prog), "nrt_prog_%s", kinds[i]);
+        set_library_path(lib);
+        CHECK_INT(run(prog, "", "all", sub(kinds[i]), hooked, sizeof(hooked)), 0);
+        CHECK_TEXT(hooked, "init 0\nlinked 0 7654321\nby name 0 7654321\n"
+                           "by name, anywhere 0 7654321\n");
+        rec = read_rings(sub(kinds[i]));
+        CHECK_INT(spans(&rec, "nrta_tensor_read"), 0);
+    }
+}
+
 TEST(newer_runtime_status_pointer_travels_untouched)
 {
     recorded rec;
 
-    setenv("SIMNRT_NRTA_ABI", "3", 1);
     setenv("SIMNRT_FAULT", "exec_error", 1);
     set_library_path("simnrt-new");
     CHECK_INT(run("nrt_prog_new", "", "all", sub("new"), hooked, sizeof(hooked)), 0);

@@ -1,6 +1,7 @@
 /*
  * A program that uses the Neuron runtime, for the hook tests. It prints what it gets, and must
- * print the same with libmeridian in front of it. With NRT_PROG_LATE it is not linked to the
+ * print the same with libmeridian in front of it. NRT_ASYNC_ABI says which asynchronous interface it
+ * was compiled for. With NRT_PROG_LATE it is not linked to the
  * runtime: it loads it with RTLD_LOCAL and looks each function up by name, as ctypes does.
  */
 #include <dlfcn.h>
@@ -18,7 +19,7 @@
 static struct {
 #define MEMBER_R(ret, name, params, args) ret(*name) params;
 #define MEMBER_V(name, params, args)      void(*name) params;
-    NRT_FUNCTIONS(MEMBER_R, MEMBER_V)
+    NRT_FUNCTIONS(MEMBER_R, MEMBER_V) NRTA_FUNCTIONS(MEMBER_R, MEMBER_V)
 } late;
 #define F(name) late.name
 static int
@@ -30,8 +31,7 @@ load(void)
         return 1;
 #define FIND_R(ret, name, params, args) *(void **) &late.name = dlsym(lib, #name);
 #define FIND_V(name, params, args)      *(void **) &late.name = dlsym(lib, #name);
-    NRT_FUNCTIONS(FIND_R, FIND_V)
-    return late.nrt_init == NULL;
+    NRT_FUNCTIONS(FIND_R, FIND_V) NRTA_FUNCTIONS(FIND_R, FIND_V) return late.nrt_init == NULL;
 }
 #else
 #define F(name) name
@@ -89,6 +89,44 @@ wait_for(nrta_seq_t seq)
 
     while (F(nrta_is_completed)(seq, &done) == NRT_SUCCESS && !done)
         usleep(100);
+}
+
+/* Requests in the interface this was compiled for, with numbers that show where each argument went. */
+static void
+requests(char bytes[256], char back[256])
+{
+    nrta_seq_t seq[3] = { 0 };
+#if NRT_ASYNC_ABI == 2
+    nrta_error_tracker_t *tracker = NULL;
+    const nrta_error_t *list = NULL;
+    size_t errors = 99;
+
+    SHOW(F(nrta_error_tracker_create)(0, &tracker));
+    SHOW(F(nrta_tensor_write)(x, bytes, 16, 100, 1, tracker, &seq[0]));
+    wait_for(seq[0]);
+    SHOW(F(nrta_tensor_copy)(x, 16, y, 32, 100, 1, tracker, &seq[1]));
+    wait_for(seq[1]);
+    SHOW(F(nrta_tensor_read)(back, y, 32, 100, 0, tracker, &seq[2]));
+    wait_for(seq[2]);
+    SHOW(F(nrta_error_tracker_get_list)(tracker, &list, &errors));
+    printf("errors %zu\n", errors);
+    F(nrta_error_tracker_destroy)(tracker);
+#else
+    NRT_STATUS status[3] = { NRT_QUEUE_EMPTY, NRT_QUEUE_EMPTY, NRT_QUEUE_EMPTY };
+
+    SHOW(F(nrta_tensor_write)(x, bytes, 16, 100, 1, 0, &status[0], &seq[0]));
+    wait_for(seq[0]);
+    SHOW(F(nrta_tensor_copy)(x, 16, y, 32, 100, 0, 1, &status[1], &seq[1]));
+    wait_for(seq[1]);
+    SHOW(F(nrta_tensor_read)(back, y, 32, 100, 1, 1, &status[2], &seq[2]));
+    wait_for(seq[2]);
+    printf("statuses %d %d %d\n", status[0], status[1], status[2]);
+#endif
+    for (int i = 0; i < 3; i++)
+        printf("request %d: unit %llu number %llu\n", i,
+               (unsigned long long) NRTA_SEQ_GET_XU_ID(seq[i]),
+               (unsigned long long) NRTA_SEQ_GET_SEQ_NUM(seq[i]));
+    printf("arrived %d\n", memcmp(bytes, back, 100));
 }
 
 /* Every kind of call once, with its results. */
@@ -152,12 +190,7 @@ everything(void)
     SHOW(F(nrt_async_drain_queued_execs)(0));
     SHOW(F(nrta_is_completed)(seq, &done));
     printf("seq %llu done %d err %d\n", (unsigned long long) seq, done, err_arg);
-    SHOW(F(nrta_tensor_write)(x, bytes, 0, 256, 0, NULL, &seq));
-    wait_for(seq);
-    SHOW(F(nrta_tensor_read)(back, x, 0, 256, 0, NULL, &seq));
-    wait_for(seq);
-    SHOW(F(nrta_tensor_copy)(x, 0, y, 0, 256, 0, NULL, &seq));
-    wait_for(seq);
+    requests(bytes, back);
     SHOW(F(nrta_cc_prepare)(&comm, &list, &list, NRT_DTYPE_FLOAT32, NRT_OP_ADD, NRT_CC_ALLREDUCE,
                             &ctx));
     SHOW(F(nrta_cc_schedule)(&ctx, 0, NULL, &seq));

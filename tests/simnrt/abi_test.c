@@ -1,24 +1,30 @@
 /* The simulated runtime has the whole interface, and answers wrong use as documented. */
+#define NRT_ASYNC_ABI 0
 #include <dlfcn.h>
 
 #include "tests/simnrt/sim_help.h"
 
-static const char *const names[] = {
 #define NAME_R(ret, name, params, args) #name,
 #define NAME_V(name, params, args)      #name,
-    NRT_FUNCTIONS(NAME_R, NAME_V)
-};
+static const char *const names[] = { NRT_FUNCTIONS(NAME_R, NAME_V) };
+static const char *const names_2[] = { NRTA2_FUNCTIONS(NAME_R, NAME_V, nrta_) };
+static const char *const names_3[] = { NRTA3_FUNCTIONS(NAME_R, NAME_V, nrta_) };
 
 TEST(every_function_has_its_version)
 {
     void *lib = dlopen(SIMNRT_DIR "/simnrt/libnrt.so.1", RTLD_NOW);
 
     REQUIRE(lib != NULL);
-    for (size_t i = 0; i < MRD_COUNT(names); i++) {
-        bool async = strncmp(names[i], "nrta_", 5) == 0;
+    for (size_t i = 0; i < MRD_COUNT(names); i++)
+        CHECK_ROW(names[i], dlvsym(lib, names[i], "NRT_2.0.0") == dlsym(lib, names[i]) &&
+                                dlsym(lib, names[i]) != NULL);
+    for (size_t i = 0; i < MRD_COUNT(names_2); i++)
+        CHECK_ROW(names_2[i], dlvsym(lib, names_2[i], NRTA2_VERSION) != NULL);
+    for (size_t i = 0; i < MRD_COUNT(names_3); i++) {
+        void *found = dlvsym(lib, names_3[i], NRTA3_VERSION);
 
-        CHECK_ROW(names[i], dlvsym(lib, names[i], async ? "NRT_3.0.0" : "NRT_2.0.0") != NULL);
-        CHECK_ROW(names[i], dlsym(lib, names[i]) != NULL);
+        CHECK_ROW(names_3[i], found != NULL && dlsym(lib, names_3[i]) == found);
+        CHECK_ROW(names_3[i], dlvsym(lib, names_3[i], NRTA2_VERSION) != found);
     }
     CHECK(dlsym(lib, "mrd_simclock_parse") == NULL); /* nothing else leaks out */
     CHECK(dlsym(lib, "sim_emit") == NULL);
@@ -29,11 +35,17 @@ TEST(older_and_newer_runtimes_lack_symbols)
     void *older = dlopen(SIMNRT_DIR "/simnrt-old/libnrt.so.1", RTLD_NOW | RTLD_LOCAL);
     void *newer = dlopen(SIMNRT_DIR "/simnrt-new/libnrt.so.1", RTLD_NOW | RTLD_LOCAL);
 
-    REQUIRE(older != NULL && newer != NULL);
+    void *between = dlopen(SIMNRT_DIR "/simnrt-2.28/libnrt.so.1", RTLD_NOW | RTLD_LOCAL);
+
+    REQUIRE(older != NULL && newer != NULL && between != NULL);
     CHECK(dlsym(older, "nrt_init") != NULL && dlsym(older, "nrt_execute") != NULL);
     CHECK(dlvsym(older, "nrt_sys_trace_fetch_events", "NRT_2.0.0") == NULL);
     CHECK(dlvsym(newer, "nrta_execute_schedule", "NRT_3.0.0") != NULL);
-    CHECK(dlvsym(newer, "nrta_error_tracker_create", "NRT_3.0.0") == NULL);
+    CHECK(dlsym(newer, "nrta_error_tracker_create") == NULL);
+    CHECK(dlvsym(newer, "nrta_execute_schedule", "NRT_2.0.0") == NULL);
+    CHECK(dlsym(between, "nrta_execute_schedule") ==
+          dlvsym(between, "nrta_execute_schedule", "NRT_2.0.0"));
+    CHECK(dlvsym(between, "nrta_execute_schedule", "NRT_3.0.0") == NULL);
 }
 
 /* Wrong use before nrt_init, after it with nonsense, and after nrt_close. */
@@ -166,12 +178,15 @@ call_barrier(void)
 {
     return nrt_barrier(0, 3, 2);
 }
+/* Of the version a program would get: NRT_ASYNC_ABI 0 declares neither. */
+NRT_STATUS is_completed(nrta_seq_t seq, bool *done) __asm__("nrta_is_completed");
+
 static NRT_STATUS
 call_is_completed(void)
 {
     bool done;
 
-    return nrta_is_completed(77, &done);
+    return is_completed(77, &done);
 }
 static NRT_STATUS
 call_drain(void)

@@ -1,6 +1,6 @@
-/* Explicit asynchronous execution, both interfaces. */
+/* Explicit asynchronous execution: the interface up to SDK 2.28; async_3_test.c has the newer one. */
+#define NRT_ASYNC_ABI 2
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include "tests/simnrt/sim_help.h"
 
@@ -17,9 +17,8 @@ wait_for(nrta_seq_t seq)
 }
 
 static sim_job
-open_job(const char *abi)
+open_job(void)
 {
-    setenv("SIMNRT_NRTA_ABI", abi, 1);
     sim_settings_small();
     OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
     return sim_job_load(0, 0, 1);
@@ -27,7 +26,7 @@ open_job(const char *abi)
 
 TEST(requests_complete_in_order)
 {
-    sim_job job = open_job("2");
+    sim_job job = open_job();
     nrta_error_tracker_t *tracker = NULL;
     const nrta_error_t *list;
     nrta_seq_t seq[3], last, op;
@@ -69,7 +68,7 @@ TEST(full_queue_is_back_pressure)
     int taken = 0;
 
     setenv("SIMNRT_QUEUE_DEPTH", "4", 1);
-    job = open_job("2");
+    job = open_job();
     while (nrta_execute_schedule(job.model, job.in, job.out, 0, NULL, &seq) == NRT_SUCCESS)
         taken++;
     CHECK(taken >= 4 && taken < 8);
@@ -88,7 +87,7 @@ TEST(errors_are_tracked)
     sim_job job;
 
     setenv("SIMNRT_FAULT", "exec_error:exec=2", 1);
-    job = open_job("2");
+    job = open_job();
     OK(nrta_error_tracker_create(0, &tracker));
     for (int i = 0; i < 2; i++)
         OK(nrta_execute_schedule(job.model, job.in, job.out, 0, tracker, &seq[i]));
@@ -100,46 +99,11 @@ TEST(errors_are_tracked)
     nrta_error_tracker_destroy(tracker);
 }
 
-static _Atomic int called;
-
-static void
-on_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
-{
-    (void) model_id;
-    (void) job_id;
-    called += params == &called && vnc == 0 && status == NRT_EXEC_COMPLETED_WITH_ERR ? 1 : 100;
-}
-
-/* The newer interface: the argument is a place for the status, units are three. */
-TEST(newer_interface_writes_the_status)
-{
-    NRT_STATUS result = NRT_QUEUE_EMPTY;
-    nrta_seq_t seq, last = 0;
-    struct pollfd pfd[2] = { { .events = POLLIN }, { .events = POLLIN } };
-    sim_job job;
-
-    setenv("SIMNRT_FAULT", "exec_error", 1);
-    job = open_job("3");
-    pfd[0].fd = eventfd(0, EFD_NONBLOCK);
-    pfd[1].fd = eventfd(0, EFD_NONBLOCK);
-    OK(nrt_register_async_exec_callback(on_done, &called));
-    OK(nrta_event_register_xu_completion(0, NRTA3_XU_COMPUTE, 0, pfd[1].fd));
-    OK(nrta_execute_schedule(job.model, job.in, job.out, 0, &result, &seq));
-    OK(nrta_event_register_seq_id_completion(seq, pfd[0].fd));
-    CHECK_INT(poll(&pfd[0], 1, 10000), 1);
-    CHECK_INT(poll(&pfd[1], 1, 10000), 1);
-    CHECK_INT(__atomic_load_n(&result, __ATOMIC_ACQUIRE), NRT_EXEC_COMPLETED_WITH_ERR);
-    OK(nrta_get_sequence(0, NRTA3_XU_COMPUTE, (intptr_t) &last, NULL));
-    CHECK_INT(last, seq);
-    CHECK_INT(called, 1);
-    CHECK_INT(nrta_event_register_seq_id_completion(seq + 1000, pfd[0].fd), NRT_INVALID);
-}
-
 TEST(collective_on_its_own_queue)
 {
     uint32_t group[1] = { 0 };
     nrt_cc_comm_t comm = { .replica_group = group, .rank = 0, .rank_n = 1, .ctx_device_count = 1 };
-    sim_job job = open_job("2");
+    sim_job job = open_job();
     nrt_tensor_list_t list = { &job.x, 1 };
     nrt_cc_context_t *ctx = NULL;
     nrta_seq_t seq;

@@ -1,0 +1,63 @@
+/*
+ * capture/nrt_call.h - one call of the runtime through a hook: timed, forwarded, recorded. Internal;
+ * for the files that hold hooks.
+ *
+ * A call that the runtime makes to itself (some builds go through the global scope) is forwarded
+ * and not recorded: hooks under way are counted per thread.
+ * When the runtime has no function of a name, a program that binds to it would not have started;
+ * one that reached the hook through us gets NRT_FAILURE, and a notice names the function once.
+ */
+#ifndef MRD_CAPTURE_NRT_CALL_H
+#define MRD_CAPTURE_NRT_CALL_H
+
+#include <errno.h>
+
+#include "capture/nrt_hook.h"
+
+#define MRD_NRT_ARGS_MAX 8 /* status included */
+
+typedef struct {
+    mrd_rec_scoped scope;
+    bool on;
+} mrd_nrt_call;
+
+void mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn);
+void mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
+/* Names the function once; the status it gets. */
+NRT_STATUS mrd_nrt_missing(mrd_nrt_fn fn);
+/* Not within another hook of this thread: only such a call tells more than its span. */
+bool mrd_nrt_outermost(void);
+/* Between enter and leave: of a call that the runtime makes to itself. */
+bool mrd_nrt_nested(void);
+
+#define U(key, v) mrd_nrt_u64(MRD_NRT_KEY_##key, (uint64_t) (v))
+#define I(key, v) mrd_nrt_i64(MRD_NRT_KEY_##key, (int64_t) (v))
+#define T(key, v) mrd_nrt_text(MRD_NRT_KEY_##key, (v))
+
+/* Times `forward`, an expression that calls `real`, and records the arguments that follow. They are
+ * evaluated afterwards and only when somebody records. */
+#define TIMED(fn, forward, ...)                                                                    \
+    do {                                                                                           \
+        __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \
+        mrd_nrt_call c;                                                                            \
+        if (real == NULL)                                                                          \
+            return mrd_nrt_missing(MRD_NRT_##fn);                                                  \
+        mrd_nrt_enter(&c, MRD_NRT_##fn);                                                           \
+        status = (forward);                                                                        \
+        if (c.on) {                                                                                \
+            const mrd_rec_arg extra[] = { __VA_ARGS__ };                                           \
+            mrd_nrt_leave(&c, status, extra, sizeof(extra) / sizeof(extra[0]));                    \
+        } else                                                                                     \
+            mrd_nrt_leave(&c, status, NULL, 0);                                                    \
+    } while (0)
+
+/* A hook that does nothing else. */
+#define PLAIN(fn, params, args, ...)                                                               \
+    NRT_STATUS fn params                                                                           \
+    {                                                                                              \
+        NRT_STATUS status;                                                                         \
+        TIMED(fn, real args, __VA_ARGS__);                                                         \
+        return status;                                                                             \
+    }
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * A runtime of the future, or one that was built without symbol versions: its nrta_tensor_read has
+ * arguments that nobody here knows of. NEXT_VERSION: the version of the name; without it there are none.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef NEXT_VERSION
+#define next_read next_read_versioned
+__asm__(".symver next_read_versioned, nrta_tensor_read@@" NEXT_VERSION);
+#else
+#define next_read nrta_tensor_read
+#endif
+
+#define PUBLIC __attribute__((visibility("default")))
+
+PUBLIC int nrt_init(int framework, const char *fw_version, const char *fal_version);
+PUBLIC int next_read(void *to, const void *from, uint64_t offset, uint64_t size, uint64_t five,
+                     uint64_t six, uint64_t seven, uint64_t eight, uint64_t nine,
+                     uint64_t *ret_sum);
+
+int
+nrt_init(int framework, const char *fw_version, const char *fal_version)
+{
+    (void) framework;
+    (void) fw_version;
+    (void) fal_version;
+    return 0;
+}
+
+int
+next_read(void *to, const void *from, uint64_t offset, uint64_t size, uint64_t five, uint64_t six,
+          uint64_t seven, uint64_t eight, uint64_t nine, uint64_t *ret_sum)
+{
+    (void) to;
+    (void) from;
+    *ret_sum =
+        offset + 10 * (size + 10 * (five + 10 * (six + 10 * (seven + 10 * (eight + 10 * nine)))));
+    return 0;
+}
