@@ -237,11 +237,16 @@ static mrd_err
 write_chunk(mrd_artifacts *a, mrd_upload *u, const Mrd__ArtifactChunk *c, char text[MRD_TEXT_MAX])
 {
     char *part = mrd_artifact_path(a, c->sha256, ".part");
+    mrd_why why = { 0 };
     mrd_err err = MRD_OK;
     int fd;
 
     if (part == NULL)
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    if ((err = mrd_session_store_check(a->o.store, &why)) != MRD_OK) {
+        free(part);
+        return mrd_artifact_fail(err, text, why.text);
+    }
     *strrchr(part, '/') = '\0';
     mrd_make_dirs(part, NULL);
     part[strlen(part)] = '/';

@@ -62,10 +62,13 @@ look(void *self, void *arg)
 {
     mrd_cleaner *c = self;
     struct statvfs fs;
+    mrd_why why = { 0 };
 
     (void) arg;
     __atomic_store_n(&c->looking, false, __ATOMIC_RELAXED);
-    if (statvfs(c->o.store->dir, &fs) == 0)
+    if (mrd_session_store_check(c->o.store, &why) != MRD_OK)
+        c->o.gone(c->o.self, &why);
+    else if (statvfs(c->o.store->dir, &fs) == 0)
         c->o.disk(c->o.self, (int64_t) fs.f_bavail * (int64_t) fs.f_frsize);
 }
 

@@ -17,6 +17,7 @@ typedef struct {
     void (*measured)(void *self, uint64_t session, uint64_t bytes);
     void (*removed)(void *self, uint64_t session);
     void (*disk)(void *self, int64_t free_bytes);
+    void (*gone)(void *self, const mrd_why *why); /* the store is not the folder it was */
     void *self;
 } mrd_cleaner_options;
 
@@ -26,6 +27,7 @@ void mrd_cleaner_close(mrd_cleaner *c); /* what is not removed yet goes at the n
 void mrd_cleaner_measure(mrd_cleaner *c, uint64_t session, const char *text);
 void mrd_cleaner_remove(mrd_cleaner *c, uint64_t session, const char *text);
 void mrd_cleaner_empty(mrd_cleaner *c); /* something lies in removed/ */
-void mrd_cleaner_look(mrd_cleaner *c);  /* at how much is free; a second look waits for the first */
+void mrd_cleaner_look(
+    mrd_cleaner *c); /* at the store: is it there, how much is free; one look at a time */
 
 #endif

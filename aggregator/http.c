@@ -92,9 +92,10 @@ get_ready(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_overview *v = mrd_loop_overview(api->loop);
     mrd_buf body = { 0 };
-    mrd_err err = v == NULL      ? mrd_why_set(why, MRD_NOMEM, 0, "state")
-                  : v->disk_full ? mrd_why_set(why, MRD_AGAIN, 0, "%s", v->disk_message)
-                                 : MRD_OK;
+    mrd_err err = v == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "state")
+                  : v->store_message[0] != '\0'
+                      ? mrd_why_set(why, MRD_AGAIN, 0, "%s", v->store_message)
+                      : MRD_OK;
 
     mrd_overview_unref(v);
     if (err != MRD_OK)

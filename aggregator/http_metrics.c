@@ -205,6 +205,9 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
     totals(&x, &v->stats, mrd_loop_syncs(loop));
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_disk_full",
                          "1 while nothing is stored for want of room.", v->disk_full);
+    mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_store_failing",
+                         "1 while something that arrives cannot be stored, for any reason.",
+                         v->store_message[0] != '\0');
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_store_bytes",
                          "What all sessions occupy, artifacts included.", v->store_bytes);
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_connections", "Connections of agents.",

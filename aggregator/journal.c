@@ -22,6 +22,8 @@ struct mrd_journal {
     uint64_t session;
     uint32_t next; /* number of the next segment */
     int fd;        /* -1: no segment open */
+    dev_t dev;     /* of the open segment */
+    ino_t ino;
     uint64_t size; /* of the open segment */
     uint64_t bytes;
     uint32_t frames;
@@ -112,6 +114,24 @@ write_error(const mrd_journal *j, int sys, mrd_why *why)
                        j->path == NULL ? j->dir : j->path);
 }
 
+/* What is written into a file that has lost its name is gone with it. */
+static bool
+is_there(const mrd_journal *j)
+{
+    struct stat info;
+
+    return stat(j->path, &info) == 0 && info.st_dev == j->dev && info.st_ino == j->ino;
+}
+
+static mrd_err
+gone_error(const mrd_journal *j, mrd_why *why)
+{
+    return mrd_why_set(why, MRD_IO, 0,
+                       "%s was removed or replaced while it was written, and what it held with it: "
+                       "stop the session and start another",
+                       j->path == NULL ? j->dir : j->path);
+}
+
 /* The whole of data at offset `at`. */
 static mrd_err
 write_at(const mrd_journal *j, uint64_t at, mrd_bytes data, mrd_why *why)
@@ -166,6 +186,7 @@ segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
 {
     uint8_t header[MRD_SEGMENT_HEADER] = { 0 };
     size_t room = strlen(j->dir) + 32, len = strlen(j->instance_id);
+    struct stat info;
     mrd_err err;
 
     if ((j->path = malloc(room)) == NULL)
@@ -174,11 +195,13 @@ segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
         snprintf(j->path, room, "%s/%06u" SEGMENT_SUFFIX, j->dir, j->next++);
         j->fd = open(j->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     } while (j->fd < 0 && errno == EEXIST);
-    if (j->fd < 0) {
+    if (j->fd < 0 || fstat(j->fd, &info) != 0) {
         err = write_error(j, errno, why);
         segment_abandon(j);
         return err;
     }
+    j->dev = info.st_dev;
+    j->ino = info.st_ino;
     memcpy(header, SEGMENT_MAGIC, 8);
     seg_put(header + 8, SEGMENT_VERSION, 4);
     seg_put(header + 12, MRD_SEGMENT_HEADER, 4);
@@ -280,8 +303,10 @@ segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
     mrd_err err;
 
     if (j->fd >= 0 && j->size + len > MRD_SEGMENT_BYTES) {
-        if (j->dirty && fdatasync(j->fd) != 0) {
-            j->failed = errno; /* those before this one learn it from the next sync */
+        if (j->dirty && (!is_there(j) || fdatasync(j->fd) != 0)) {
+            j->failed = is_there(j)
+                            ? errno
+                            : ENOENT; /* those before this one learn it from the next sync */
             err = write_error(j, j->failed, why);
             segment_abandon(j);
             return err;
@@ -372,9 +397,23 @@ mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why)
     if (sys != 0) {
         err = write_error(j, sys, why);
         segment_abandon(j); /* what the file holds is unknown now */
+    } else {
+        err = mrd_journal_check(j, why);
     }
     j->dirty = j->new_names = j->new_folders = false;
     j->failed = 0;
+    return err;
+}
+
+mrd_err
+mrd_journal_check(mrd_journal *j, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    if (j->fd >= 0 && !is_there(j)) {
+        err = gone_error(j, why);
+        segment_abandon(j);
+    }
     return err;
 }
 

@@ -45,6 +45,10 @@ size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_piece *pieces, 
  * nothing since the last sync may be acknowledged. */
 mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
 bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */
+/* Whether the open segment is still found under its name. A sync looks too; this is for who does
+ * without it. Errors: IO: it was removed or replaced, nothing since the last sync may be
+ * acknowledged, and the next append begins another segment. */
+mrd_err mrd_journal_check(mrd_journal *j, mrd_why *why);
 /* The whole file system was synced; sys: 0, or the errno it failed with. Errors: as sync. */
 mrd_err mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why);
 uint64_t mrd_journal_bytes(const mrd_journal *j);

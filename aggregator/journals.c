@@ -54,6 +54,7 @@ struct mrd_journals {
     size_t piece_at[GROUP_MAX];
     mrd_journal *dirty[GROUP_MAX];
     mrd_why whys[GROUP_MAX];
+    mrd_why gone; /* the store is not there */
 };
 
 static void
@@ -167,10 +168,13 @@ sync_group(mrd_journals *w)
         open[n] = w->touched[i];
         w->dirty[n++] = w->touched[i]->j;
     }
-    if (w->o.sync != MRD_SYNC_GROUP || n == 0)
-        return;
-    calls = mrd_journal_sync_many(w->syncer, w->dirty, n, w->whys);
-    __atomic_add_fetch(&w->syncs, calls, __ATOMIC_RELAXED);
+    if (w->o.store->sync == MRD_SYNC_GROUP && n > 0) {
+        calls = mrd_journal_sync_many(w->syncer, w->dirty, n, w->whys);
+        __atomic_add_fetch(&w->syncs, calls, __ATOMIC_RELAXED);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            (void) mrd_journal_check(w->dirty[i], &w->whys[i]);
+    }
     for (size_t i = 0; i < n; i++)
         open[i]->unsynced = w->whys[i];
 }
@@ -179,7 +183,8 @@ static void
 report(mrd_journals *w, item *i)
 {
     mrd_why nomem = { .err = MRD_NOMEM, .text = "out of memory" };
-    const mrd_why *failed = i->of == NULL                   ? &nomem
+    const mrd_why *failed = w->gone.err != MRD_OK           ? &w->gone
+                            : i->of == NULL                 ? &nomem
                             : !i->written                   ? &i->of->unwritten
                             : i->of->unsynced.err != MRD_OK ? &i->of->unsynced
                                                             : NULL;
@@ -193,7 +198,9 @@ static void
 commit(mrd_journals *w)
 {
     w->n_touched = 0;
-    for (size_t i = 0; i < w->n_group; i++) {
+    w->gone = (mrd_why){ 0 };
+    (void) mrd_session_store_check(w->o.store, &w->gone);
+    for (size_t i = 0; i < w->n_group && w->gone.err == MRD_OK; i++) {
         journal *j = w->group[i]->of = journal_of(w, w->group[i]);
 
         if (j == NULL || j->in_group)
@@ -220,7 +227,7 @@ wait_for_company(mrd_journals *w)
 {
     int64_t until = w->first->came.ns + GROUP_WAIT;
 
-    while (w->waiting < GROUP_ENOUGH && !w->closing && w->o.sync == MRD_SYNC_GROUP) {
+    while (w->waiting < GROUP_ENOUGH && !w->closing && w->o.store->sync == MRD_SYNC_GROUP) {
         int64_t left = until - mrd_local_now().ns;
         struct timespec end;
 
@@ -349,7 +356,7 @@ mrd_journals_open(const mrd_journals_options *o, mrd_journals **ret_journals, mr
         return mrd_why_set(why, MRD_NOMEM, 0, "journals");
     w->o = *o;
     w->last = &w->first;
-    if ((err = mrd_journal_syncer_open(o->store, &w->syncer, why)) != MRD_OK) {
+    if ((err = mrd_journal_syncer_open(o->store->dir, &w->syncer, why)) != MRD_OK) {
         free(w);
         return err;
     }

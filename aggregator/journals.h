@@ -8,13 +8,13 @@
 #ifndef MRD_AGGREGATOR_JOURNALS_H
 #define MRD_AGGREGATOR_JOURNALS_H
 
-#include "aggregator/journal.h"
+#include "aggregator/store.h"
 
 typedef struct mrd_journals mrd_journals;
 
 typedef struct {
-    const char *store; /* folder, for syncs of the whole file system */
-    mrd_sync sync;
+    const mrd_session_store
+        *store; /* while it is not the one that was opened, nothing is written */
     /* A frame is durable (failed NULL), or not and why. */
     void (*stored)(void *self, uint64_t ticket, const mrd_why *failed);
     void (*closed)(void *self, uint64_t session);

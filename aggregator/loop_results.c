@@ -384,6 +384,21 @@ on_disk(void *self, int64_t free_bytes)
     post(self, result_new(run_disk, (uint64_t) free_bytes, 0, NULL));
 }
 
+static void
+run_gone(mrd_loop *l, mrd_loop_item *item)
+{
+    result *r = (result *) item;
+
+    mrd_core_store_gone(l->core, mrd_loop_now(), failure(r));
+    free(r);
+}
+
+static void
+on_gone(void *self, const mrd_why *why)
+{
+    post(self, result_new(run_gone, 0, 0, why));
+}
+
 /* ---- Artifacts ---- */
 
 static void
@@ -562,11 +577,9 @@ on_limited(void *self, const char *instance_id)
 mrd_err
 mrd_loop_open_services(mrd_loop *l, mrd_why *why)
 {
-    mrd_journals_options journals = { .store = l->o.store->dir,
-                                      .sync = l->o.store->sync,
-                                      .stored = on_stored,
-                                      .closed = on_closed,
-                                      .self = l };
+    mrd_journals_options journals = {
+        .store = l->o.store, .stored = on_stored, .closed = on_closed, .self = l
+    };
     mrd_merger_options merger = {
         .progress = on_progress, .done = on_merged, .damaged = on_damaged, .self = l
     };
@@ -583,6 +596,7 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
                                     .measured = on_measured,
                                     .removed = on_removed,
                                     .disk = on_disk,
+                                    .gone = on_gone,
                                     .self = l };
     mrd_surveys_options surveys = { .server = l->o.server, .answered = on_answered, .self = l };
     mrd_err err;

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,10 @@ mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_
                         mrd_why *why)
 {
     mrd_bytes bytes = { text->p, text->len };
+    mrd_err err = mrd_session_store_check(s, why);
 
+    if (err != MRD_OK)
+        return err;
     if (path == NULL || text->err != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", path == NULL ? "path" : path);
     return s->sync == MRD_SYNC_GROUP ? mrd_write_file_durable(path, bytes, 0644, why)
@@ -128,6 +132,57 @@ store_lock(mrd_session_store *s, mrd_why *why)
     return err;
 }
 
+/* Device and inode of what is at this path; false: nothing is. */
+static bool
+identity_of(const char *path, uint64_t ret[2])
+{
+    struct stat info;
+
+    if (stat(path, &info) != 0)
+        return false;
+    ret[0] = (uint64_t) info.st_dev;
+    ret[1] = (uint64_t) info.st_ino;
+    return true;
+}
+
+static void
+identity_take(mrd_session_store *s)
+{
+    struct stat info;
+
+    (void) identity_of(s->dir, s->folder);
+    if (s->lock_fd >= 0 && fstat(s->lock_fd, &info) == 0) {
+        s->lock[0] = (uint64_t) info.st_dev;
+        s->lock[1] = (uint64_t) info.st_ino;
+    }
+}
+
+mrd_err
+mrd_session_store_check(const mrd_session_store *s, mrd_why *why)
+{
+    static const char next[] = "put it back, or start the aggregator again to go on with what is "
+                               "there now";
+    char lock[PATH_MAX];
+    uint64_t at[2];
+
+    if (!identity_of(s->dir, at))
+        return mrd_why_set(why, MRD_IO, 0, "the store's folder '%s' cannot be found: %s", s->dir,
+                           next);
+    if (at[0] != s->folder[0] || at[1] != s->folder[1])
+        return mrd_why_set(why, MRD_IO, 0,
+                           "the store's folder '%s' was replaced, unmounted or mounted over: %s",
+                           s->dir, next);
+    if (s->lock_fd < 0)
+        return MRD_OK;
+    snprintf(lock, sizeof(lock), "%s/lock", s->dir);
+    if (!identity_of(lock, at) || at[0] != s->lock[0] || at[1] != s->lock[1])
+        return mrd_why_set(why, MRD_IO, 0,
+                           "the store's folder '%s' was emptied, its file 'lock' is gone or "
+                           "another: %s",
+                           s->dir, next);
+    return MRD_OK;
+}
+
 mrd_err
 mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
                        mrd_timescale *ret_scale, mrd_why *why)
@@ -144,6 +199,8 @@ mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
     free(path);
     if (err == MRD_OK)
         err = store_lock(s, why);
+    if (err == MRD_OK)
+        identity_take(s);
     if (err == MRD_OK && (path = mrd_session_store_path(s, NULL, "removed")) != NULL) {
         (void) mkdir(path,
                      0755); /* on a full disk there is none: sessions go in their place then */

@@ -17,13 +17,17 @@
 typedef struct {
     char *dir;
     mrd_sync sync;
-    int lock_fd; /* of DIR/lock: one aggregator has a store */
+    int lock_fd;                 /* of DIR/lock: one aggregator has a store */
+    uint64_t folder[2], lock[2]; /* device and inode of DIR and of DIR/lock when it was opened */
 } mrd_session_store;
 
 /* Makes the folder and fills *ret_scale. MRD_BUSY: another aggregator has it open. */
 mrd_err mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
                                mrd_timescale *ret_scale, mrd_why *why);
 void mrd_session_store_fini(mrd_session_store *s);
+/* Whether DIR is still the folder that was opened: it may have been removed, replaced, unmounted or
+ * mounted over, and what is written then is lost or lies elsewhere. Any thread. Errors: IO. */
+mrd_err mrd_session_store_check(const mrd_session_store *s, mrd_why *why);
 /* Below the folder, or, with the text of a session's id, below the session's. NULL without memory;
  * free it. */
 char *mrd_session_store_path(const mrd_session_store *s, const char *session, const char *format,

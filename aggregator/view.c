@@ -1,5 +1,6 @@
 #include "aggregator/view.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "aggregator/core/text.h"
@@ -111,6 +112,23 @@ copy_nodes(const mrd_core *c, mrd_overview *v)
     return true;
 }
 
+/* The store, or else the first session whose folder fails. */
+static void
+fill_store_message(const mrd_core *c, mrd_overview *v)
+{
+    const char *all = mrd_core_store_message(c);
+
+    if (all != NULL)
+        mrd_text_set(v->store_message, sizeof(v->store_message), all);
+    for (size_t i = 0; i < c->n_sessions && v->store_message[0] == '\0'; i++) {
+        const mrd_session *s = c->sessions[i];
+
+        if (mrd_session_is_open(s) && !s->deleted && s->unstored[0] != '\0')
+            snprintf(v->store_message, sizeof(v->store_message),
+                     "events of session %s cannot be stored: %s", s->text, s->unstored);
+    }
+}
+
 mrd_overview *
 mrd_overview_new(const mrd_core *c)
 {
@@ -124,7 +142,8 @@ mrd_overview_new(const mrd_core *c)
     v->stats = c->stats;
     v->unreadable = c->unreadable;
     v->disk_full = c->disk_full;
-    mrd_text_set(v->disk_message, sizeof(v->disk_message), c->disk_message);
+    v->store_gone = c->store_gone;
+    fill_store_message(c, v);
     v->store_bytes = mrd_core_store_bytes(c);
     v->nodes_known = c->nodes.n;
     if ((v->nodes = calloc(c->nodes.n + 1, sizeof(*v->nodes))) == NULL ||

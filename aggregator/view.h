@@ -15,7 +15,7 @@ typedef struct {
     unsigned refs; /* atomic */
     const mrd_session *s;
     mrd_manifest_context x;
-    char store_message[MRD_TEXT_MAX];
+    char store_message[MRD_WHY_MAX];
     mrd_timescale timescale;
     mrd_local_ns made;
 } mrd_session_view;
@@ -44,8 +44,8 @@ typedef struct {
     mrd_core_limits limits;
     mrd_core_stats stats;
     unsigned unreadable;
-    bool disk_full;
-    char disk_message[MRD_TEXT_MAX];
+    bool disk_full, store_gone;
+    char store_message[MRD_WHY_MAX + MRD_TEXT_MAX]; /* why something is not stored now; "" it is */
     uint64_t store_bytes;
     size_t nodes_known; /* those that are being forgotten too */
     mrd_node **nodes;   /* by name */

@@ -55,8 +55,9 @@ mrd_core_offer(mrd_core *c, mrd_core_time now, const mrd_node *n, uint64_t sessi
         return mrd_why_set(why, MRD_LIMIT, 0, "the artifact is larger than 1 TiB");
     if (session != 0 && (s == NULL || !mrd_session_is_open(s)))
         return mrd_why_set(why, MRD_STATE, 0, "the artifact's session is not open");
-    if (c->disk_full)
-        return mrd_why_set(why, MRD_FULL, 0, "%s", c->disk_message);
+    if (mrd_core_store_message(c) != NULL)
+        return mrd_why_set(why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s",
+                           mrd_core_store_message(c));
     if (s != NULL && (err = list(c, s, n, o)) != MRD_OK)
         return mrd_why_set(why, err, 0, "the session lists too many artifacts");
     return MRD_OK;

@@ -50,8 +50,9 @@ start_allowed(mrd_core *c, mrd_why *why)
             "the store holds %zu sessions, which is the limit (--max-sessions): delete some",
             c->n_sessions);
     }
-    if (c->disk_full)
-        return mrd_why_set(why, MRD_FULL, 0, "%s", c->disk_message);
+    if (mrd_core_store_message(c) != NULL)
+        return mrd_why_set(why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s",
+                           mrd_core_store_message(c));
     return MRD_OK;
 }
 

@@ -89,8 +89,11 @@ void mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge
                      uint64_t events, mrd_clock_verdict *verdict, const mrd_why *why);
 void mrd_core_measured(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t bytes);
 void mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session);
-void mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes); /* about once a second */
-void mrd_core_tick(mrd_core *c, mrd_core_time now);                     /* at least every 200 ms */
+/* The store is the folder that was opened and has so many bytes free, or (gone) it is that folder no
+ * longer. Each about once a second. */
+void mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes);
+void mrd_core_store_gone(mrd_core *c, mrd_core_time now, const mrd_why *gone);
+void mrd_core_tick(mrd_core *c, mrd_core_time now); /* at least every 200 ms */
 
 /* ---- Commands: each ticket ends in one ANSWER ---- */
 

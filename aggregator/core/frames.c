@@ -205,8 +205,8 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
             "more bytes per second than the aggregator may take", wait_ms);
         return false;
     }
-    if (c->disk_full && !is_spared(c, f, len)) {
-        mrd_why_set(&why, MRD_FULL, 0, "%s", c->disk_message);
+    if (c->store_gone || (c->disk_full && !is_spared(c, f, len))) {
+        mrd_why_set(&why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s", mrd_core_store_message(c));
         limited(c, n, MRD_LIMIT_DISK);
         not_stored(c, ticket, &why);
         return false;
@@ -282,6 +282,30 @@ mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, 
         ack(c, ticket, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
 }
 
+/* A disk that fails, or a folder that was removed: /readyz and the session say it until a frame of
+ * it can be written again. */
+static void
+unstored(mrd_core *c, mrd_session *s, const mrd_why *why)
+{
+    if (s->unstored[0] != '\0')
+        return;
+    mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-NOT-STORED",
+                    "Nothing more of this session is acknowledged: session=%s reason=%s", s->text,
+                    why->text);
+    mrd_text_set(s->unstored, sizeof(s->unstored), why->text);
+    mrd_session_touch(s);
+}
+
+static void
+stored_again(mrd_core *c, mrd_session *s)
+{
+    if (s->unstored[0] == '\0')
+        return;
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-STORED-AGAIN",
+                    "Events of this session are stored again: session=%s", s->text);
+    s->unstored[0] = '\0';
+}
+
 /* Counts and acknowledges, or says why not. */
 static void
 settle(mrd_core *c, mrd_pending *w, mrd_why *why)
@@ -291,6 +315,7 @@ settle(mrd_core *c, mrd_pending *w, mrd_why *why)
                     w->part->instance_id);
     if (why->err != MRD_OK)
         return;
+    stored_again(c, w->session);
     w->part->in_journal = true;
     w->node->frames++;
     w->node->bytes += MRD_FRAME_HEADER + w->frame.body_len;
@@ -306,13 +331,15 @@ settle(mrd_core *c, mrd_pending *w, mrd_why *why)
 }
 
 static void
-settle_failed(mrd_core *c, uint64_t ticket, const mrd_why *why)
+settle_failed(mrd_core *c, const mrd_pending *w, const mrd_why *why)
 {
+    if (why->err == MRD_IO)
+        unstored(c, w->session, why);
     if (why->err == MRD_FULL || why->err == MRD_IO || why->err == MRD_NOMEM ||
         why->err == MRD_LIMIT || why->err == MRD_CLOSED)
-        not_stored(c, ticket, why);
+        not_stored(c, w->ticket, why);
     else
-        refuse(c, ticket, why->err, why->text);
+        refuse(c, w->ticket, why->err, why->text);
 }
 
 void
@@ -334,7 +361,7 @@ mrd_core_stored(mrd_core *c, mrd_core_time now, uint64_t ticket, const mrd_why *
         if (w->ticket == ticket)
             settle(c, w, &why);
         if (why.err != MRD_OK)
-            settle_failed(c, w->ticket, &why);
+            settle_failed(c, w, &why);
         else if (w->ticket != ticket) {
             c->stats.duplicates++;
             ack(c, w->ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);

@@ -274,13 +274,14 @@ mrd_manifest_context
 mrd_core_manifest_context(const mrd_core *c)
 {
     return (mrd_manifest_context){ .now = mrd_core_session_now(c),
-                                   .store_message = c->disk_full ? c->disk_message : NULL };
+                                   .store_message = mrd_core_store_message(c) };
 }
 
 mrd_json *
 mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
 {
     mrd_json *o = mrd_json_new_object();
+    const char *unstored = x->store_message != NULL ? x->store_message : s->unstored;
     char empty[MRD_WHY_MAX];
 
     mrd_json_set(o, "version", mrd_json_new_int(MANIFEST_VERSION));
@@ -300,8 +301,8 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     mrd_json_put_instant(o, "stop", s->stop.ns);
     mrd_json_put_instant(o, "store_full", s->full.ns);
     mrd_json_put_instant(o, "store_room", s->room.ns);
-    if (x->store_message != NULL && mrd_session_is_open(s))
-        mrd_json_set(o, "store_message", mrd_json_new_str(x->store_message));
+    if (unstored[0] != '\0' && mrd_session_is_open(s))
+        mrd_json_set(o, "store_message", mrd_json_new_str(unstored));
     put_request(s, o);
     put_parts(s, x->now, o);
     mrd_json_set(o, "clocks", clocks_json(s));

@@ -76,6 +76,8 @@ mrd_core_retain(mrd_core *c)
 {
     uint64_t most = (uint64_t) c->limits.retain_bytes, folders;
 
+    if (c->store_gone) /* what is in its place is not to be touched */
+        return;
     for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
 

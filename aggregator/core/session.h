@@ -120,10 +120,11 @@ typedef struct mrd_session {
     mrd_dur_ns answer;           /* how long the last node took to say that it is ready */
     mrd_local_ns arm_from;       /* after a restart agents may come back until here */
     bool stop_requested, auto_merge;
-    bool deleted, removing; /* readers see it no more; its folder is going */
-    bool closing, closed;   /* its journals */
-    unsigned served;        /* slices of it that are being sent: its files stay */
-    mrd_wall_ns full, room; /* the store was full first; had room again last; 0 */
+    bool deleted, removing;     /* readers see it no more; its folder is going */
+    bool closing, closed;       /* its journals */
+    unsigned served;            /* slices of it that are being sent: its files stay */
+    mrd_wall_ns full, room;     /* the store was full first; had room again last; 0 */
+    char unstored[MRD_WHY_MAX]; /* why frames of it cannot be written; "": they can */
     mrd_save_state save;
     uint64_t survey; /* the one it waits for, 0: none */
     mrd_part **parts;

@@ -183,12 +183,46 @@ mrd_core_disk_is(mrd_core *c, bool full)
     }
 }
 
+static void
+touch_open(mrd_core *c)
+{
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        if (mrd_session_is_open(c->sessions[i]))
+            mrd_session_touch(c->sessions[i]);
+    }
+}
+
+const char *
+mrd_core_store_message(const mrd_core *c)
+{
+    return c->store_gone ? c->gone_message : c->disk_full ? c->disk_message : NULL;
+}
+
+void
+mrd_core_store_gone(mrd_core *c, mrd_core_time now, const mrd_why *gone)
+{
+    mrd_core_enter(c, now);
+    if (!c->store_gone) {
+        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-STORE-GONE",
+                        "Nothing more is acknowledged: reason=%s", gone->text);
+        touch_open(c);
+    }
+    c->store_gone = true;
+    mrd_text_set(c->gone_message, sizeof(c->gone_message), gone->text);
+}
+
 void
 mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes)
 {
     int64_t reserve = c->limits.disk_reserve;
 
     mrd_core_enter(c, now);
+    if (c->store_gone) {
+        c->store_gone = false;
+        touch_open(c);
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-STORE-BACK",
+                        "The store is there again: events are taken");
+    }
     if (!c->disk_full && free_bytes < reserve) {
         mrd_core_disk_is(c, true);
         snprintf(c->disk_message, sizeof(c->disk_message),

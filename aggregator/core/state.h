@@ -73,6 +73,8 @@ struct mrd_core {
     } registry;
     bool disk_full, manifest_failed; /* the latter: the last one, so that it is logged once */
     char disk_message[MRD_TEXT_MAX];
+    bool store_gone; /* its folder was removed or replaced */
+    char gone_message[MRD_WHY_MAX];
     int64_t clock_spare; /* bytes of clock data that may still be stored while it is full */
     mrd_dur_ns save_dur; /* how long the last manifest took to be on disk */
     mrd_local_ns next_save, next_retain;
@@ -90,6 +92,8 @@ mrd_part *mrd_core_add_part(mrd_core *c, mrd_session *s, const mrd_node *n);
 bool mrd_core_is_alive(const mrd_core *c, const mrd_node *n);
 bool mrd_core_is_expected(const mrd_core *c, const mrd_node *n);
 void mrd_core_drop_node(mrd_core *c, mrd_node *n);
+/* Why nothing is stored now, NULL: it is. */
+const char *mrd_core_store_message(const mrd_core *c);
 /* The store is full, or has room again: open sessions note when. */
 void mrd_core_disk_is(mrd_core *c, bool full);
 

@@ -48,7 +48,7 @@ create(mrd_core *c)
 static mrd_core *
 again(mrd_core *c, mrd_session *s, mrd_session_store *next)
 {
-    mrd_session_store store = { .dir = (char *) (uintptr_t) test_tmp(), .sync = MRD_SYNC_NONE };
+    const mrd_session_store store = *in_use;
     mrd_manifest_context x = mrd_core_manifest_context(c);
     char *path = mrd_session_store_path(&store, s->text, "session.json");
     mrd_json *o = mrd_session_json(s, &x);
@@ -178,10 +178,8 @@ TEST(who_is_missing_and_what_was_acknowledged)
 TEST(a_manifest_of_the_release_before)
 {
     const char *source = getenv("MERIDIAN_SOURCE");
-    mrd_session_store store = { .dir = (char *) (uintptr_t) test_tmp(), .sync = MRD_SYNC_NONE };
     mrd_session_store after;
-    char from[PATH_MAX],
-        *path = mrd_session_store_path(&store, "20261122-010726-a0fb", "session.json");
+    char from[PATH_MAX], *path;
     mrd_buf text = { 0 };
     const mrd_session *s;
     mrd_json *o = NULL;
@@ -194,7 +192,8 @@ TEST(a_manifest_of_the_release_before)
     mrd_json_write(o, false, &text);
     mrd_json_free(o);
     c = recover(&after);
-    CHECK_ERR("save", mrd_session_store_write(&store, path, &text, NULL), MRD_OK);
+    path = mrd_session_store_path(&after, "20261122-010726-a0fb", "session.json");
+    CHECK_ERR("save", mrd_session_store_write(&after, path, &text, NULL), MRD_OK);
     done(c, &after);
     c = recover(&after);
     REQUIRE(c->n_sessions == 1 && c->sessions[0]->n_parts == 2);

@@ -9,6 +9,7 @@
 
 #include "aggregator/aggregator.h"
 #include "base/json.h"
+#include "base/out.h"
 #include "timesync/align.h"
 
 static mrd_aggregator *
@@ -660,6 +661,159 @@ TEST(disk_full_and_back)
     fake_end(&agents[0]);
     mrd_aggregator_close(a);
     umount2(mount_dir, MNT_DETACH);
+}
+
+/* Below the folder, the store and what takes its place. */
+static const char *
+below(const char *name)
+{
+    static char paths[8][400];
+    static unsigned next;
+    char *to = paths[next++ % 8];
+
+    snprintf(to, sizeof(paths[0]), "%s/%s", test_tmp(), name);
+    return to;
+}
+
+static void
+away_moved(const char *id)
+{
+    (void) id;
+    CHECK(rename(below("store"), below("elsewhere")) == 0);
+}
+
+static void
+away_replaced(const char *id)
+{
+    away_moved(id);
+    CHECK(mkdir(below("store"), 0755) == 0);
+    CHECK(mkdir(below("store/sessions"), 0755) == 0);
+}
+
+static void
+away_mounted_over(const char *id)
+{
+    (void) id;
+    if (mount("tmpfs", below("store"), "tmpfs", 0, "size=4m") != 0)
+        SKIP("mounting over the store needs root");
+}
+
+static void
+away_emptied(const char *id)
+{
+    (void) id;
+    mrd_remove_tree(below("store/sessions"));
+    CHECK(unlink(below("store/lock")) == 0);
+}
+
+static void
+away_session(const char *id)
+{
+    char name[200];
+
+    snprintf(name, sizeof(name), "store/sessions/%s", id);
+    mrd_remove_tree(below(name));
+}
+
+static void
+back_moved(void)
+{
+    CHECK(rename(below("elsewhere"), below("store")) == 0);
+}
+
+static void
+back_replaced(void)
+{
+    mrd_remove_tree(below("store"));
+    back_moved();
+}
+
+static void
+back_mounted_over(void)
+{
+    CHECK(umount2(below("store"), MNT_DETACH) == 0);
+}
+
+static bool
+store_message_has(mrd_aggregator *a, uint64_t id, const char *text)
+{
+    mrd_json *m = manifest(a, id);
+    bool has = strstr(mrd_json_str(m, "store_message", ""), text) != NULL;
+
+    mrd_json_free(m);
+    return has;
+}
+
+/* What is written into files that lost their name is not acknowledged, and nothing is made in a
+ * folder that took the store's place. With the store back, everything arrives. */
+static void
+store_goes_away(mrd_sync sync, void (*away)(const char *id), void (*back)(void), const char *says)
+{
+    static fake_agent agents[1];
+    mrd_aggregator *a = aggregator(below("store"), "inproc://d", "inproc://c",
+                                   (mrd_aggregator_options){ .sync = sync });
+    char text[MRD_SESSION_TEXT], name[200];
+    uint64_t id, delivered;
+    mrd_why why = { 0 };
+
+    REQUIRE(a != NULL);
+    agents[0] = (fake_agent){ .id = "i-1", .events = 100, .pause_ms = 2 };
+    start_agents(a, agents, 1);
+    id = start(a, "any", 0, false);
+    WAIT_FOR(agents[0].delivered > 1000);
+    away(mrd_session_id_text(id, text));
+    WAIT_FOR(agents[0].not_stored > 0 && store_message_has(a, id, says));
+    delivered = agents[0].delivered;
+    WAIT_FOR(agents[0].not_stored > 2);
+    CHECK_INT(agents[0].delivered, delivered);
+    CHECK_TEXT(mrd_aggregator_state(a, id, &(bool){ false }, NULL), "recording");
+    snprintf(name, sizeof(name), "store/sessions/%s/journal", text);
+    CHECK(access(below(name), F_OK) != 0);
+    if (back != NULL) {
+        back();
+        WAIT_FOR(agents[0].delivered > delivered);
+        WAIT_FOR(store_message_has(a, id, says) == false);
+        CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
+        WAIT_FOR(is_over(a, id));
+        check_equation(a, id, agents, 1);
+    }
+    fake_end(&agents[0]);
+    mrd_aggregator_close(a);
+}
+
+TEST(store_moved_away_and_back)
+{
+    store_goes_away(MRD_SYNC_GROUP, away_moved, back_moved, "cannot be found");
+}
+
+TEST(store_moved_away_and_back_without_syncs)
+{
+    store_goes_away(MRD_SYNC_NONE, away_moved, back_moved, "cannot be found");
+}
+
+TEST(store_replaced_and_back)
+{
+    store_goes_away(MRD_SYNC_GROUP, away_replaced, back_replaced, "was replaced");
+}
+
+TEST(store_mounted_over_and_back)
+{
+    store_goes_away(MRD_SYNC_GROUP, away_mounted_over, back_mounted_over, "mounted over");
+}
+
+TEST(store_emptied)
+{
+    store_goes_away(MRD_SYNC_GROUP, away_emptied, NULL, "was emptied");
+}
+
+TEST(session_folder_removed)
+{
+    store_goes_away(MRD_SYNC_GROUP, away_session, NULL, "was removed or replaced");
+}
+
+TEST(session_folder_removed_without_syncs)
+{
+    store_goes_away(MRD_SYNC_NONE, away_session, NULL, "was removed or replaced");
 }
 
 TEST(deadline_gives_a_silent_node_up)

@@ -1,6 +1,7 @@
 """The aggregator goes on with another copy of its store (cp -a), fresh or stale; two agents claim one instance id. What is not there
 is counted, and said to whoever asks."""
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -72,6 +73,37 @@ def stale_copy():
         got = sorted(c.ticks(id)[("i-test0", w.pid)])
         equal(got, [*range(1, 5001), *range(8001, 10001)], "ticks in the copy")
         check("batches missing" in c.run("status", id, want=3)[0], "status says that batches are missing")
+
+
+def removed():
+    """The store's folder is moved away while a session records: nothing more is acknowledged, and /readyz, metrics, status and a start
+    say why. Moved back, all of it arrives."""
+    with Cluster() as c:
+        id = running(c)
+        w = c.workload(0)
+        w.emit(5000)
+        stored(c, id, w.all)
+        os.rename(c.path("store"), c.path("elsewhere"))
+        w.emit(3000)
+        until(lambda: c.session(id)["nodes"][0]["counters"]["held"] == 3000, "the manifest says what is held")
+        equal(c.get("/readyz"), None, "/readyz while the store is away")
+        try:
+            c.open("/readyz")
+        except OSError as e:
+            text = e.read().decode()
+        check("cannot be found" in text and c.path("store") in text, f"/readyz says why: {text}")
+        equal((c.metric("meridian_store_failing"), c.session(id)["nodes"][0]["events"]), (1, w.all - 3000), "failing, events stored")
+        text = c.run("status", id, want=None)[0]
+        check("nothing is stored now" in text and "cannot be found" in text, f"status says it: {text}")
+        out, err = c.run("start", want=1)
+        check("cannot be found" in err, f"no new session without a store: {err}")
+        equal(os.path.exists(c.path("store")), False, "a store in the place of the one that is away")
+        os.rename(c.path("elsewhere"), c.path("store"))
+        stored(c, id, w.all)
+        equal((c.get("/readyz"), c.metric("meridian_store_failing")), ("ready\n", 0), "/readyz, failing")
+        doc = c.stop(id)
+        equation(doc, "store away and back")
+        check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "store away and back")
 
 
 def damaged():
@@ -151,7 +183,7 @@ def claimed_id():
         equal(part["missing_batches"], 0, "missing batches")
 
 
-for test in (fresh_copy, stale_copy, damaged, claimed_id):
+for test in (fresh_copy, stale_copy, removed, damaged, claimed_id):
     if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
         test()
 finish()
