@@ -15,7 +15,9 @@
 #include "base/obj.h"
 #include "base/secret.h"
 #include "base/user.h"
+#include "base/version.h"
 #include "capture/ring_read.h"
+#include "meridian_commit.h" /* generated: scripts/commit.sh */
 
 static const mrd_opt options[] = {
 #define HEAD(text) { .type = MRD_OPT_HEAD, .help = text },
@@ -214,6 +216,7 @@ run(mrd_agent_options *o, const mrd_node *node)
     bool lost = false;
     mrd_user user;
     mrd_why why = { 0 };
+    char version[MRD_BUILD_TEXT];
 
     if (o->user != NULL && mrd_user_find(o->user, &user, &why) != MRD_OK)
         return fail(&why);
@@ -230,7 +233,7 @@ run(mrd_agent_options *o, const mrd_node *node)
     }
     mrd_log(MRD_LOG_INFO, "AGT-START", "Agent runs: node=%s from=%s aggregator=%s release=%s",
             node->instance_id, node->source, o->data_url == NULL ? "none" : o->data_url,
-            MRD_RELEASE);
+            mrd_version_text(version));
     say_what_lacks(o);
     if (node->note[0] != '\0')
         mrd_log(MRD_LOG_INFO, "AGT-IMDS", "No instance metadata: reason=%s", node->note);
@@ -268,15 +271,17 @@ main(int argc, char **argv)
     mrd_node_options who = { 0 };
     mrd_node node;
     mrd_why why = { 0 };
+    char version[MRD_BUILD_TEXT];
     int code;
 
+    mrd_version_set_commit(MRD_COMMIT);
     (void) umask(077);
     mrd_secret_process(); /* tokens and other people's events stay out of core files */
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
         return 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--version") == 0) {
-            printf("meridian-agent %s\n", MRD_RELEASE);
+            printf("meridian-agent %s\n", mrd_version_text(version));
             return 0;
         }
     }

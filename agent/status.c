@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/version.h"
 
 #define TOKEN_MAX 65536
 
@@ -131,11 +132,14 @@ mrd_agent_hello(void *self, mrd_buf *to)
     Mrd__Label labels[3], *list[3];
     uint32_t codecs[] = { MRD_CODEC_NONE, MRD_CODEC_LZ4, MRD_CODEC_ZSTD };
     char release[] = MRD_RELEASE, none[] = "", k1[] = "instance_type", k2[] = "job", k3[] = "zone";
+    char commit[MRD_COMMIT_MAX];
     size_t n = 0;
 
+    snprintf(commit, sizeof(commit), "%s", mrd_version_commit());
     m.wire_major = MRD_WIRE_MAJOR;
     m.wire_minor = MRD_WIRE_MINOR;
     m.release = release;
+    m.commit = commit;
     m.instance_id = a->node.instance_id;
     m.boot_id = a->node.boot_id;
     m.run = a->run;

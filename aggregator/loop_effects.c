@@ -1,11 +1,13 @@
 /* Carries out what the core wants: answers go out at once, work goes to other threads. */
 #include "aggregator/loop_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "aggregator/core/text.h"
 #include "aggregator/messages.h"
 #include "base/log.h"
+#include "base/version.h"
 
 /* ---- Answers ---- */
 
@@ -43,7 +45,7 @@ do_welcome(mrd_loop *l, mrd_effect *e)
 {
     mrd_control_messages directives;
     Mrd__Welcome w = MRD__WELCOME__INIT;
-    char release[] = MRD_RELEASE;
+    char release[] = MRD_RELEASE, commit[MRD_COMMIT_MAX];
     uint8_t key[MRD_PROBE_KEY_LEN];
     const mrd_server_request *request = mrd_loop_borrow_request(l, e->ticket);
 
@@ -51,9 +53,11 @@ do_welcome(mrd_loop *l, mrd_effect *e)
         mrd_server_conn_accept(l->o.server, request->conn);
     mrd_clocks_welcome(l->o.clocks, e->node->key, key);
     mrd_control_messages_init(&directives, e);
+    snprintf(commit, sizeof(commit), "%s", mrd_version_commit());
     w.wire_major = MRD_WIRE_MAJOR;
     w.wire_minor = MRD_WIRE_MINOR;
     w.release = release;
+    w.commit = commit;
     w.aggregator_id = l->id;
     w.boot_id = l->core->timescale.timeline;
     w.heartbeat_ms = 1000;

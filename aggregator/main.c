@@ -13,6 +13,8 @@
 #include "base/obj.h"
 #include "base/secret.h"
 #include "base/user.h"
+#include "base/version.h"
+#include "meridian_commit.h" /* generated: scripts/commit.sh */
 
 typedef struct {
     char *store, *data_listen, *control_listen, *http_listen, *tokens, *config, *user;
@@ -566,8 +568,10 @@ main(int argc, char **argv)
     };
     settings s = { 0 };
     mrd_why why = { 0 };
+    char version[MRD_BUILD_TEXT];
     int code;
 
+    mrd_version_set_commit(MRD_COMMIT);
     (void) umask(077);
     mrd_secret_process();
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
@@ -578,7 +582,7 @@ main(int argc, char **argv)
     }
     mrd_log_init("meridian-aggregator", 2, (mrd_log_level) s.log_level, s.json_log);
     if (s.version) {
-        printf("meridian-aggregator %s\n", MRD_RELEASE);
+        printf("meridian-aggregator %s\n", mrd_version_text(version));
         code = 0;
     } else {
         code = serve(&s);

@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/version.h"
 #include "timesync/align_grid.h"
 #include "timesync/cross_table.h"
 #include "trace/sink/group.h"
@@ -677,6 +678,8 @@ plan_facts(plan *p)
     mrd_artifact a;
 
     mrd_catalog_set(p->cat, "meridian.version", MRD_RELEASE);
+    if (*mrd_version_commit() != '\0')
+        mrd_catalog_set(p->cat, "meridian.commit", mrd_version_commit());
     mrd_catalog_set(p->cat, "session.id", p->in->id);
     if (p->in->name[0] != '\0')
         mrd_catalog_set(p->cat, "session.name", p->in->name);

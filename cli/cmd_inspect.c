@@ -19,6 +19,7 @@
 #include "agent/sample.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/profile_write.h"
 #include "hw/identity.h"
@@ -584,6 +585,8 @@ inspect(void *self, const mrd_strlist *words)
     for (size_t i = 0; i < words->n; i++)
         argv[i] = words->v[i];
     mrd_catalog_set(r.catalog, "meridian.version", MRD_RELEASE);
+    if (*mrd_version_commit() != '\0')
+        mrd_catalog_set(r.catalog, "meridian.commit", mrd_version_commit());
     if ((err = open_recording(&r, &node, rings, &why)) != MRD_OK)
         goto out;
     if ((err = spawn(argv, env.v, &pid, &why)) != MRD_OK) {

@@ -32,9 +32,9 @@ static const mrd_opt table[] = {
 };
 
 static const mrd_table_column columns[] = {
-    { "node", false },  { "state", false },      { "rings", true },      { "events/s", true },
-    { "stored", true }, { "dropped", true },     { "held", true },       { "spool", true },
-    { "clock", false }, { "clock error", true }, { "last seen", false },
+    { "node", false },  { "state", false },      { "rings", true },    { "events/s", true },
+    { "stored", true }, { "dropped", true },     { "held", true },     { "spool", true },
+    { "clock", false }, { "clock error", true }, { "release", false }, { "last seen", false },
 };
 
 /* The same node in the earlier answer, NULL when it is new. */
@@ -85,6 +85,17 @@ all_counted(const mrd_json *list, const mrd_json *first)
     return true;
 }
 
+/* What the agent was built from: the release, and of the commit what people tell it by. */
+static void
+put_release(mrd_table *t, const mrd_json *node)
+{
+    const char *release = mrd_json_str(node, "release", ""), *commit;
+
+    commit = mrd_json_str(node, "commit", "");
+    mrd_table_cell(t, "%s%s%.7s%s", *release == '\0' ? "-" : release, *commit == '\0' ? "" : " ",
+                   commit, strstr(commit, "-dirty") != NULL ? "+" : "");
+}
+
 static void
 put_row(mrd_table *t, const mrd_json *node)
 {
@@ -100,6 +111,7 @@ put_row(mrd_table *t, const mrd_json *node)
     if (!mrd_json_bool(node, "reported", true)) { /* known from before: nothing was counted */
         for (int i = 0; i < 8; i++)
             mrd_table_cell(t, "-");
+        put_release(t, node);
         mrd_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
         return;
     }
@@ -114,6 +126,7 @@ put_row(mrd_table *t, const mrd_json *node)
     mrd_table_cell(t, "%s", mrd_cli_size((uint64_t) mrd_json_int(node, "spool_bytes", 0), size));
     mrd_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
     mrd_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
+    put_release(t, node);
     mrd_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/obj.h"
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/view.h"
@@ -277,6 +278,8 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
         goto out;
     }
     mrd_catalog_set(cat, "meridian.version", MRD_RELEASE);
+    if (*mrd_version_commit() != '\0')
+        mrd_catalog_set(cat, "meridian.commit", mrd_version_commit());
     if ((err = mrd_profile_check(&set->profile, &why)) != MRD_OK) {
         status = MRD_EXIT_USAGE;
         goto out;

@@ -8,6 +8,8 @@
 #include "base/manual.h"
 #include "base/near.h"
 #include "base/obj.h"
+#include "base/version.h"
+#include "meridian_commit.h" /* generated: scripts/commit.sh */
 
 static const mrd_command commands[] = {
 #define MRD_COMMAND(ident, name, args, what) { name, args, what, mrd_cmd_##ident },
@@ -88,7 +90,9 @@ run(int argc, char **argv)
         return MRD_EXIT_OK;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-        printf("meridian %s\n", MRD_RELEASE);
+        char version[MRD_BUILD_TEXT];
+
+        printf("meridian %s\n", mrd_version_text(version));
         return MRD_EXIT_OK;
     }
     for (size_t i = 0; i < MRD_COUNT(commands); i++) {
@@ -102,8 +106,10 @@ run(int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-    int code = run(argc, argv);
+    int code;
 
+    mrd_version_set_commit(MRD_COMMIT);
+    code = run(argc, argv);
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;

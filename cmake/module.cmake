@@ -12,6 +12,7 @@ function(mrd_program name)
     cmake_parse_arguments(M "" "" "SOURCES;DEPENDS;LIBS" ${ARGN})
     add_executable(${name}_program ${M_SOURCES}) # libmeridian.so is a target named meridian
     set_target_properties(${name}_program PROPERTIES OUTPUT_NAME ${name})
+    add_dependencies(${name}_program mrd_commit)
     list(TRANSFORM M_DEPENDS PREPEND mrd_)
     target_link_libraries(${name}_program PRIVATE mrd_flags ${M_DEPENDS} ${M_LIBS})
     if(NOT name MATCHES "^bench_")

@@ -53,6 +53,9 @@ if(MRD_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
     add_link_options(-fsanitize=address,undefined)
 endif()
+# The commit, for `--version`: only the programs' main.c depend on it.
+add_custom_target(mrd_commit COMMAND ${CMAKE_SOURCE_DIR}/scripts/commit.sh ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated/meridian_commit.h
+    BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/meridian_commit.h VERBATIM)
 option(MRD_COVERAGE "count which lines run (gcov; scripts/coverage.py)" OFF)
 if(MRD_COVERAGE)
     add_compile_options(--coverage -fprofile-update=atomic)

@@ -120,8 +120,8 @@ mrd_core_hello(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t conn, c
     }
     if (n->conn != conn)
         mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-NODE-UP",
-                        "Agent connected: node=%s host=%s release=%s", n->instance_id,
-                        hello->host_name, hello->release);
+                        "Agent connected: node=%s host=%s release=%s commit=%s", n->instance_id,
+                        hello->host_name, hello->release, hello->commit);
     mrd_nodes_connect(&c->nodes, n, conn);
     if (strcmp(n->boot_id, hello->boot_id) != 0)
         mrd_node_forget_clock(n); /* another boot, another clock */

@@ -6,6 +6,7 @@
 #include "aggregator/core/json.h"
 #include "aggregator/core/text.h"
 #include "base/obj.h"
+#include "base/version.h"
 
 #define MANIFEST_VERSION 1
 #define COVER_SLACK      (100 * MRD_MS)
@@ -76,6 +77,10 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
     mrd_json_set(o, "instance_id", mrd_json_new_str(p->instance_id));
     mrd_json_set(o, "host_name", mrd_json_new_str(p->host_name));
     mrd_json_set(o, "boot_id", mrd_json_new_str(p->boot_id));
+    if (p->release[0] != '\0')
+        mrd_json_set(o, "release", mrd_json_new_str(p->release));
+    if (p->commit[0] != '\0')
+        mrd_json_set(o, "commit", mrd_json_new_str(p->commit));
     mrd_json_set(o, "state", mrd_json_new_str(mrd_part_state_text(p->state)));
     if (p->message[0] != '\0')
         mrd_json_set(o, "message", mrd_json_new_str(p->message));
@@ -285,6 +290,9 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     char empty[MRD_WHY_MAX];
 
     mrd_json_set(o, "version", mrd_json_new_int(MANIFEST_VERSION));
+    mrd_json_set(o, "release", mrd_json_new_str(MRD_RELEASE)); /* of who wrote it */
+    if (*mrd_version_commit() != '\0')
+        mrd_json_set(o, "commit", mrd_json_new_str(mrd_version_commit()));
     mrd_json_set(o, "id", mrd_json_new_str(s->text));
     mrd_json_set(o, "name", mrd_json_new_str(s->name));
     mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));

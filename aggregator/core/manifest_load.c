@@ -79,6 +79,8 @@ part_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_why *why)
                            stand_in.instance_id);
     mrd_text_set(stand_in.host_name, sizeof(stand_in.host_name), mrd_json_str(o, "host_name", ""));
     mrd_text_set(stand_in.boot_id, sizeof(stand_in.boot_id), mrd_json_str(o, "boot_id", ""));
+    mrd_text_set(stand_in.release, sizeof(stand_in.release), mrd_json_str(o, "release", ""));
+    mrd_text_set(stand_in.commit, sizeof(stand_in.commit), mrd_json_str(o, "commit", ""));
     stand_in.hello_local.ns = mrd_time_checked(mrd_json_int(o, "local_ns", 0));
     stand_in.hello_wall.ns = mrd_time_checked(mrd_json_int(o, "wall_ns", 0));
     stand_in.simulated = mrd_json_bool(o, "simulated", false);

@@ -199,6 +199,8 @@ mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
     mrd_json_set(o, "host_name", mrd_json_new_str(n->host_name));
     mrd_json_set(o, "boot_id", mrd_json_new_str(n->boot_id));
     mrd_json_set(o, "release", mrd_json_new_str(n->release));
+    if (n->commit[0] != '\0')
+        mrd_json_set(o, "commit", mrd_json_new_str(n->commit));
     mrd_json_set(o, "connected", mrd_json_new_bool(mrd_node_is_alive(n, now, l)));
     mrd_json_set(o, "state", mrd_json_new_str(mrd_node_state(n, now, l)));
     mrd_json_set(o, "reported", mrd_json_new_bool(n->reported));
@@ -235,6 +237,7 @@ mrd_node_hello(mrd_node *n, const mrd_msg *msg)
     mrd_text_set(n->boot_id, sizeof(n->boot_id), hello->boot_id);
     mrd_text_set(n->host_name, sizeof(n->host_name), hello->host_name);
     mrd_text_set(n->release, sizeof(n->release), hello->release);
+    mrd_text_set(n->commit, sizeof(n->commit), hello->commit);
     mrd_strlist_fini(&n->labels);
     for (size_t i = 0; i < hello->n_labels && i < LABELS_MAX; i++) {
         char text[MRD_TEXT_MAX];

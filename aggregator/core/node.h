@@ -27,6 +27,7 @@ typedef struct {
 
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64], release[32];
+    char commit[64]; /* it was built from; empty: not known */
     uint64_t key, run, epoch;
     uint32_t at;          /* its index in the table */
     uint32_t conn;        /* 0: not connected */

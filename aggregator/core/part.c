@@ -37,6 +37,8 @@ mrd_part_new(const mrd_node *n, uint64_t number)
     mrd_text_set(p->host_name, sizeof(p->host_name), n->host_name);
     mrd_text_set(p->boot_id, sizeof(p->boot_id), n->boot_id);
     p->number = number;
+    mrd_text_set(p->release, sizeof(p->release), n->release);
+    mrd_text_set(p->commit, sizeof(p->commit), n->commit);
     p->local = n->hello_local;
     p->wall = n->hello_wall;
     p->start_bound = p->clock.bound = -1;

@@ -39,6 +39,7 @@ load_one(mrd_core *c, const entry *e)
     mrd_text_set(n->host_name, sizeof(n->host_name), mrd_json_str(e->from, "host_name", ""));
     mrd_text_set(n->boot_id, sizeof(n->boot_id), mrd_json_str(e->from, "boot_id", ""));
     mrd_text_set(n->release, sizeof(n->release), mrd_json_str(e->from, "release", ""));
+    mrd_text_set(n->commit, sizeof(n->commit), mrd_json_str(e->from, "commit", ""));
     return MRD_OK;
 }
 
@@ -83,6 +84,8 @@ mrd_core_registry_text(const mrd_core *c, mrd_buf *to)
         mrd_json_quote(to, mrd_str_of(n->boot_id));
         mrd_buf_text(to, ", \"release\": ");
         mrd_json_quote(to, mrd_str_of(n->release));
+        mrd_buf_text(to, ", \"commit\": ");
+        mrd_json_quote(to, mrd_str_of(n->commit));
         mrd_buf_fmt(to, ", \"simulated\": %s, \"seen_ns\": %lld}", n->simulated ? "true" : "false",
                     (long long) n->seen_wall.ns);
         first = false;

@@ -36,6 +36,19 @@ def fetched(id, name, *options):
     return counts(ticks_in(path)) if check(os.path.exists(path), f"fetch {id} {options}: {err}") else {}
 
 
+def versions():
+    """--version, nodes and manifests say of which commit the programs are."""
+    text = run("--version")[0].split()
+    commit = text[2].strip("()") if len(text) > 2 else None
+    node = json.loads(run("nodes", "--interval", "0", "--json")[0])["nodes"][0]
+    equal((node["release"], node.get("commit")), (text[1], commit), "release and commit of a node")
+    check(f"{text[1]} {commit[:7] if commit else ''}".strip() in run("nodes", "--interval", "0")[0], "the table says it too")
+    failed = json.loads(run("sessions", "--json")[0])["sessions"][-1]["id"]
+    manifest = json.loads(run("status", failed, "--json", want=None)[0])
+    for what in [manifest] + manifest["nodes"]:
+        equal((what["release"], what.get("commit")), (text[1], commit), "release and commit in the manifest")
+
+
 def errors():
     """Each says what to check."""
     _, err = run("nodes", "--server", f"http://127.0.0.1:{free_port()}", want=1)
@@ -166,6 +179,7 @@ with cluster:
         agent(i)
     until(lambda: len(cluster.nodes()) == NODES and all(n["rings"] for n in cluster.nodes().values()), "both agents see rings")
     errors()
+    versions()
     killed()
     until(all_ready, "all nodes answer again")
     recorded()

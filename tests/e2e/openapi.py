@@ -35,7 +35,7 @@ def references(value):
 
 
 check(doc["openapi"].startswith("3."), "version of OpenAPI")
-equal(doc["info"]["version"], run("--version")[0].split()[-1], "version of the program")
+equal(doc["info"]["version"], run("--version")[0].split()[1], "version of the program")
 named = set(references(doc))
 for ref in named:
     schema.resolve(doc, {"$ref": ref})

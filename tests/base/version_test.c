@@ -1,0 +1,36 @@
+/* The words of a build: what --version, nodes and manifests say. */
+#include "base/version.h"
+
+#include "tests/check.h"
+
+TEST(says_release_and_commit)
+{
+    static const struct {
+        const char *commit, *text;
+    } rows[] = {
+        { NULL, MRD_RELEASE },
+        { "", MRD_RELEASE },
+        { "9c807b6a2461", MRD_RELEASE " (9c807b6a2461)" },
+        { "9c807b6a2461-dirty", MRD_RELEASE " (9c807b6a2461-dirty)" },
+        { "a\nb\"c d", MRD_RELEASE " (abcd)" }, /* it stands in JSON, logs and tables */
+    };
+    char text[MRD_BUILD_TEXT];
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_version_set_commit(rows[i].commit);
+        CHECK_TEXT(mrd_version_text(text), rows[i].text);
+    }
+}
+
+TEST(cuts_what_is_too_long)
+{
+    char commit[200], text[MRD_BUILD_TEXT];
+
+    memset(commit, 'a', sizeof(commit) - 1);
+    commit[sizeof(commit) - 1] = '\0';
+    mrd_version_set_commit(commit);
+    CHECK_INT(strlen(mrd_version_commit()), MRD_COMMIT_MAX - 1);
+    CHECK(strchr(mrd_version_text(text), ')') != NULL);
+}
+
+TEST_MAIN()
