@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/vec.h"
+
 bool
 mrd_str_starts(mrd_str s, const char *prefix)
 {
@@ -215,15 +217,8 @@ mrd_strlist_add(mrd_strlist *list, mrd_str s)
 {
     char *copy;
 
-    if (list->n == list->cap) {
-        size_t cap = list->cap == 0 ? 8 : list->cap * 2;
-        char **v = realloc(list->v, cap * sizeof(*v));
-
-        if (v == NULL)
-            return MRD_NOMEM;
-        list->v = v;
-        list->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(list->v, list->n, list->cap, 1))
+        return MRD_NOMEM;
     if ((copy = mrd_str_dup(s)) == NULL)
         return MRD_NOMEM;
     list->v[list->n++] = copy;

@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "hw/hw_table.h"
 
 #define STALLS 16
@@ -87,15 +88,9 @@ add_counter(fake *f, mrd_str rest, unsigned line, mrd_why *why)
         return bad(why, line, "this counter is there already");
     if ((row = mrd_hw_table_add(&f->table, &c, 0)) == MRD_HW_NO_ROW)
         return mrd_why_set(why, MRD_NOMEM, 0, "simulated counters");
-    if (row >= f->series_cap) {
-        size_t cap = f->series_cap == 0 ? 64 : f->series_cap * 2;
-
-        if ((s = realloc(f->series, cap * sizeof(*s))) == NULL) {
-            f->table.n--;
-            return mrd_why_set(why, MRD_NOMEM, 0, "simulated counters");
-        }
-        f->series = s;
-        f->series_cap = cap;
+    if (!MRD_VEC_ROOM(f->series, row, f->series_cap, 1)) {
+        f->table.n--;
+        return mrd_why_set(why, MRD_NOMEM, 0, "simulated counters");
     }
     s = &f->series[row];
     s->n = 0;

@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "hw/hw_table.h"
 #include "hw/proc.h"
 
@@ -86,20 +87,12 @@ text_instance(mrd_str name)
 static bool
 cpu_room(host *h, size_t cpus)
 {
-    cpu_snap *older, *newer;
+    size_t older = h->cpus, newer = h->cpus;
 
     if (cpus <= h->cpus)
         return true;
-    older = realloc(h->older, cpus * sizeof(*older));
-    if (older != NULL)
-        h->older = older;
-    newer = realloc(h->newer, cpus * sizeof(*newer));
-    if (newer != NULL)
-        h->newer = newer;
-    if (older == NULL || newer == NULL)
+    if (!MRD_VEC_REACH(h->older, older, cpus - 1) || !MRD_VEC_REACH(h->newer, newer, cpus - 1))
         return false;
-    memset(h->older + h->cpus, 0, (cpus - h->cpus) * sizeof(*older));
-    memset(h->newer + h->cpus, 0, (cpus - h->cpus) * sizeof(*newer));
     h->cpus = cpus;
     return true;
 }

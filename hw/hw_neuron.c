@@ -19,6 +19,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "hw/hw_table.h"
 
 #define DEPTH_MAX 12
@@ -93,17 +94,10 @@ add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t
     if (mrd_hw_table_find(&d->table, mrd_str_of(c.name)) != MRD_HW_NO_ROW ||
         (row = mrd_hw_table_add(&d->table, &c, 0)) == MRD_HW_NO_ROW)
         return;
-    if (row >= d->origin_cap) {
-        size_t cap = d->origin_cap == 0 ? 512 : d->origin_cap * 2;
-        origin *grown = realloc(d->origins, cap * sizeof(*grown));
-
-        if (grown == NULL) {
-            d->table.n--; /* the row without an origin was the last one */
-            d->err = MRD_NOMEM;
-            return;
-        }
-        d->origins = grown;
-        d->origin_cap = cap;
+    if (!MRD_VEC_ROOM(d->origins, row, d->origin_cap, 1)) {
+        d->table.n--; /* the row without an origin was the last one */
+        d->err = MRD_NOMEM;
+        return;
     }
     d->origins[row] = from;
     if ((d->origins[row].path = strdup(path)) == NULL)

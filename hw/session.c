@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 
 typedef struct {
     pthread_mutex_t lock; /* guards all below; nests inside nothing, never held while reading */
@@ -217,15 +218,8 @@ part_add(part *p, size_t index)
     for (size_t i = 0; i < p->n; i++)
         if (p->want[i] == index)
             return MRD_OK;
-    if (p->n == p->cap) {
-        size_t cap = p->cap == 0 ? 32 : p->cap * 2;
-        uint32_t *want = realloc(p->want, cap * sizeof(*want));
-
-        if (want == NULL)
-            return MRD_NOMEM;
-        p->want = want;
-        p->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(p->want, p->n, p->cap, 1))
+        return MRD_NOMEM;
     p->want[p->n++] = (uint32_t) index;
     return MRD_OK;
 }
