@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "timesync/collective.h"
 #include "trace/analysis/collectives.h"
 #include "trace/store/merge.h"
@@ -68,22 +69,6 @@ static mrd_err
 no_memory(mrd_why *why)
 {
     return mrd_why_set(why, MRD_NOMEM, 0, "aligning clocks");
-}
-
-/* Room for one more of `size` bytes; false without memory. */
-static bool
-grow(void **v, size_t n, size_t *cap, size_t size)
-{
-    size_t more = *cap == 0 ? 64 : *cap * 2;
-    void *p;
-
-    if (n < *cap)
-        return true;
-    if ((p = realloc(*v, more * size)) == NULL)
-        return false;
-    *v = p;
-    *cap = more;
-    return true;
 }
 
 /* ---- Units ---- */
@@ -231,7 +216,7 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
         a->too_many = true;
         return MRD_OK;
     }
-    if (!grow((void **) &a->seen, a->n_seen, &a->cap_seen, sizeof(*a->seen)))
+    if (!MRD_VEC_ROOM(a->seen, a->n_seen, a->cap_seen, 1))
         return MRD_NOMEM;
     a->seen[a->n_seen++] = (sighting){ .obs = { .process = u,
                                                 .group = cc->group,
@@ -249,7 +234,7 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
 static mrd_err
 note_gap(mrd_alignment *a, const mrd_event *ev, uint32_t u)
 {
-    if (!grow((void **) &a->gaps, a->n_gaps, &a->cap_gaps, sizeof(*a->gaps)))
+    if (!MRD_VEC_ROOM(a->gaps, a->n_gaps, a->cap_gaps, 1))
         return MRD_NOMEM;
     a->gaps[a->n_gaps++] =
         (mrd_coll_gap){ .process = u, .begin_ns = ev->ts_ns, .end_ns = mrd_event_end(ev) };
@@ -300,7 +285,7 @@ see_stream(mrd_alignment *a, size_t i, mrd_collectives *cc, size_t *slot, mrd_wh
         if (u == NO_UNIT)
             continue;
         if (slot[u] == SIZE_MAX) {
-            if (!grow((void **) &a->at, a->n_at, &a->cap_at, sizeof(*a->at))) {
+            if (!MRD_VEC_ROOM(a->at, a->n_at, a->cap_at, 1)) {
                 err = no_memory(why);
                 break;
             }

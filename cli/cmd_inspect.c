@@ -19,6 +19,7 @@
 #include "agent/sample.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "base/vec.h"
 #include "base/version.h"
 #include "cli/cli.h"
 #include "cli/profile_write.h"
@@ -158,17 +159,10 @@ env_put(env_list *env, mrd_buf *line)
             return;
         }
     }
-    if (env->n + 1 >= env->cap) {
-        size_t cap = env->cap == 0 ? 128 : env->cap * 2;
-        char **v = realloc(env->v, cap * sizeof(*v));
-
-        if (v == NULL) {
-            free(copy);
-            env->err = MRD_NOMEM;
-            return;
-        }
-        env->v = v;
-        env->cap = cap;
+    if (!MRD_VEC_ROOM(env->v, env->n, env->cap, 2)) { /* and the NULL behind the last */
+        free(copy);
+        env->err = MRD_NOMEM;
+        return;
     }
     env->v[env->n++] = copy;
     env->v[env->n] = NULL;

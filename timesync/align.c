@@ -2,6 +2,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "timesync/align_impl.h"
 
 #include <math.h>
@@ -45,24 +46,6 @@ mrd_align_reset(mrd_align *align)
     align->bin_count = 0;
 }
 
-/* Makes room for one more element in a doubling array. */
-static mrd_err
-align_grow(void **array, size_t *cap, size_t n, size_t size, size_t max)
-{
-    size_t want = *cap == 0 ? 8 : *cap * 2;
-    void *p;
-
-    if (n < *cap)
-        return MRD_OK;
-    if (n >= max)
-        return MRD_LIMIT;
-    if ((p = realloc(*array, want * size)) == NULL)
-        return MRD_NOMEM;
-    *array = p;
-    *cap = want;
-    return MRD_OK;
-}
-
 /* A double as int64, saturated; NaN cannot reach this. */
 static int64_t
 sat_int(double v)
@@ -74,17 +57,15 @@ mrd_err
 mrd_align_segment_add(mrd_align *align, uint32_t epoch, mrd_epoch_cause cause, int64_t base,
                       double w)
 {
-    mrd_err err;
-
     if (base > ALIGN_BASE_MAX || base < -ALIGN_BASE_MAX || !(w >= 0 && w <= 1e9) ||
         (unsigned) cause >= MRD_EPOCH_CAUSES)
         return MRD_INVALID;
     if (align->segment_count > 0 && align->segments[align->segment_count - 1].count == 0)
         return MRD_INVALID;
-    err = align_grow((void **) &align->segments, &align->segment_cap, align->segment_count,
-                     sizeof(*align->segments), MRD_ALIGN_SEGMENTS_MAX);
-    if (err != MRD_OK)
-        return err;
+    if (align->segment_count == MRD_ALIGN_SEGMENTS_MAX)
+        return MRD_LIMIT;
+    if (!MRD_VEC_ROOM(align->segments, align->segment_count, align->segment_cap, 1))
+        return MRD_NOMEM;
     align->segments[align->segment_count++] = (mrd_align_segment){
         .epoch = epoch,
         .cause = cause,
@@ -196,7 +177,6 @@ mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin)
 {
     mrd_align_segment *seg;
     mrd_align_bin b = *bin;
-    mrd_err err;
 
     if (align->segment_count == 0 || !bin_sane(&b))
         return MRD_INVALID;
@@ -207,10 +187,10 @@ mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin)
         return MRD_INVALID;
     if (seg->count > 0 && !bin_follows(&align->bins[align->bin_count - 1], &b))
         return MRD_INVALID;
-    err = align_grow((void **) &align->bins, &align->bin_cap, align->bin_count,
-                     sizeof(*align->bins), MRD_ALIGN_BINS_MAX);
-    if (err != MRD_OK)
-        return err;
+    if (align->bin_count == MRD_ALIGN_BINS_MAX)
+        return MRD_LIMIT;
+    if (!MRD_VEC_ROOM(align->bins, align->bin_count, align->bin_cap, 1))
+        return MRD_NOMEM;
     if (seg->count == 0) {
         if (align->segment_count > 1)
             seg->floor = segment_end(align, seg - 1);

@@ -1,5 +1,6 @@
 #include "timesync/collective.h"
 
+#include "base/vec.h"
 #include "timesync/collective_impl.h"
 
 #include <math.h>
@@ -471,11 +472,9 @@ add_gaps(const coll_solver *s, const coll_sample *v, const coll_line *lines, siz
     for (size_t l = 0; l + 1 < n_lines; l++) {
         double wide = fmin(lines[l].residual + lines[l + 1].residual, MRD_COLL_FAR);
         int64_t zero = s->origin[s->reference];
-        mrd_coll_break *more = realloc(sol->breaks, (sol->break_count + 1) * sizeof(*more));
 
-        if (more == NULL)
+        if (!MRD_VEC_NEXT(sol->breaks, sol->break_count))
             return MRD_NOMEM;
-        sol->breaks = more;
         sol->breaks[sol->break_count++] = (mrd_coll_break){
             zero + (int64_t) floor(v[lines[l].first + lines[l].n - 1].at - wide),
             zero + (int64_t) ceil(v[lines[l + 1].first].at + wide),

@@ -1,6 +1,7 @@
 /* What one piece's inequalities leave: the set-membership bound of bound.h, collectives instead of
  * packets. */
 #include "base/obj.h"
+#include "base/vec.h"
 #include "timesync/bound.h"
 #include "timesync/collective_impl.h"
 
@@ -101,16 +102,11 @@ fill_bins(work *w, const coll_sample *s, size_t n, double by)
 static mrd_err
 room(mrd_coll_process *to, size_t bins)
 {
-    mrd_align_bin *more = realloc(to->bins, (to->bin_count + bins) * sizeof(*more));
-    mrd_coll_piece *pieces;
+    size_t cap = to->bin_count;
 
-    if (more == NULL)
+    if (!MRD_VEC_ROOM(to->bins, to->bin_count, cap, bins) ||
+        !MRD_VEC_NEXT(to->pieces, to->piece_count))
         return MRD_NOMEM;
-    to->bins = more;
-    pieces = realloc(to->pieces, (to->piece_count + 1) * sizeof(*pieces));
-    if (pieces == NULL)
-        return MRD_NOMEM;
-    to->pieces = pieces;
     return MRD_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define BASELINE  (100 * MRD_MS)
 #define LOOK_BACK 256 /* readings */
@@ -14,15 +15,8 @@ mrd_cross_table_add(mrd_cross_table *t, int64_t raw_ns, int64_t other_ns)
 {
     if (!mrd_time_sane(raw_ns) || !mrd_time_sane(other_ns))
         return MRD_RANGE;
-    if (t->n == t->cap) {
-        size_t cap = t->cap == 0 ? 16 : t->cap * 2;
-        mrd_cross_point *v = realloc(t->v, cap * sizeof(*v));
-
-        if (v == NULL)
-            return MRD_NOMEM;
-        t->v = v;
-        t->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(t->v, t->n, t->cap, 1))
+        return MRD_NOMEM;
     t->v[t->n++] = (mrd_cross_point){ raw_ns, other_ns };
     return MRD_OK;
 }

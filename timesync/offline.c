@@ -1,5 +1,6 @@
 #include "timesync/follow.h"
 
+#include "base/vec.h"
 #include "timesync/bound_impl.h"
 #include "timesync/follow_impl.h"
 
@@ -29,16 +30,9 @@ collect_emit(void *self, const mrd_bound_bin *bin)
     collect *c = self;
 
     if (c->epoch_n == 0 || c->epochs[c->epoch_n - 1].epoch != bin->epoch) {
-        if (c->epoch_n == c->epoch_cap) {
-            size_t cap = c->epoch_cap == 0 ? 8 : c->epoch_cap * 2;
-            off_epoch *p = realloc(c->epochs, cap * sizeof(*p));
-
-            if (p == NULL) {
-                c->err = MRD_NOMEM;
-                return;
-            }
-            c->epochs = p;
-            c->epoch_cap = cap;
+        if (!MRD_VEC_ROOM(c->epochs, c->epoch_n, c->epoch_cap, 1)) {
+            c->err = MRD_NOMEM;
+            return;
         }
         c->epochs[c->epoch_n++] = (off_epoch){ bin->epoch, bin->cause, bin->base, c->span_n, 0 };
     }
