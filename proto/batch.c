@@ -4,49 +4,30 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define BATCH_CROSS_MAX 1024
 /* Encoded bytes of the fixed columns and of one argument, for the estimate that closes a batch. */
 #define EVENT_COST 16
 #define ARG_COST   6
 #define FLOW_COST  9
+#define ROWS_FIRST 64
 
-/* ---- Growing arrays and maps ---- */
-
-/* Room for `want` items of the array whose address is given. */
-static bool
-grow(void *array, uint32_t *cap, uint32_t want, size_t size)
-{
-    void **p = array;
-    uint32_t more = *cap < 64 ? 64 : *cap;
-    void *v;
-
-    if (want <= *cap)
-        return true;
-    while (more < want)
-        more *= 2;
-    if ((v = realloc(*p, more * size)) == NULL)
-        return false;
-    *p = v;
-    *cap = more;
-    return true;
-}
+/* ---- Rows and maps ---- */
 
 static bool
 grow_rows(mrd_batch *b)
 {
-    uint32_t want = b->n + 1, cap[8];
+    rows *r = &b->rows;
+    uint32_t cap[8], more = b->rows_cap == 0 ? ROWS_FIRST : 1;
 
     for (size_t i = 0; i < MRD_COUNT(cap); i++)
         cap[i] = b->rows_cap;
-    if (!grow(&b->rows.ts_ns, &cap[0], want, sizeof(int64_t)) ||
-        !grow(&b->rows.dur_ns, &cap[1], want, sizeof(int64_t)) ||
-        !grow(&b->rows.id, &cap[2], want, sizeof(uint64_t)) ||
-        !grow(&b->rows.value, &cap[3], want, sizeof(uint64_t)) ||
-        !grow(&b->rows.track, &cap[4], want, sizeof(uint32_t)) ||
-        !grow(&b->rows.name, &cap[5], want, sizeof(uint32_t)) ||
-        !grow(&b->rows.form, &cap[6], want, sizeof(uint32_t)) ||
-        !grow(&b->rows.bound, &cap[7], want, sizeof(uint32_t)))
+    if (!MRD_VEC_ROOM(r->ts_ns, b->n, cap[0], more) ||
+        !MRD_VEC_ROOM(r->dur_ns, b->n, cap[1], more) || !MRD_VEC_ROOM(r->id, b->n, cap[2], more) ||
+        !MRD_VEC_ROOM(r->value, b->n, cap[3], more) ||
+        !MRD_VEC_ROOM(r->track, b->n, cap[4], more) || !MRD_VEC_ROOM(r->name, b->n, cap[5], more) ||
+        !MRD_VEC_ROOM(r->form, b->n, cap[6], more) || !MRD_VEC_ROOM(r->bound, b->n, cap[7], more))
         return false;
     b->rows_cap = cap[0];
     return true;
@@ -99,7 +80,7 @@ idmap_add(idmap *m, uint32_t id)
 {
     if ((m->used + 1) * 3 > m->mask && !idmap_rehash(m))
         return UINT32_MAX;
-    if (!grow(&m->order, &m->order_cap, m->used + 1, sizeof(*m->order)))
+    if (!MRD_VEC_ROOM(m->order, m->used, m->order_cap, 1))
         return UINT32_MAX;
     m->order[m->used] = id;
     m->slots[idmap_slot(m, id)] = (uint64_t) id << 32 | (m->used + 1);
@@ -156,7 +137,7 @@ values_room(mrd_batch *b, uint32_t words)
     for (int k = 0; k < VALS; k++) {
         values *v = &b->vals[k];
 
-        if (!grow(&v->v, &v->cap, v->n + words + FORM_FEW, sizeof(*v->v)))
+        if (!MRD_VEC_ROOM(v->v, v->n, v->cap, words + FORM_FEW))
             return false;
         room = v->cap - v->n < room ? v->cap - v->n : room;
     }
@@ -488,8 +469,8 @@ form_add(mrd_batch *b, const mrd_event *ev, const form_id *id, uint64_t hash)
 
     if ((b->n_forms + 1) * 4 > b->form_mask && !form_rehash(b))
         return MRD_NOMEM;
-    if (!grow(&b->forms, &b->forms_cap, b->n_forms + 1, sizeof(*b->forms)) ||
-        !grow(&b->keys, &b->keys_cap, b->n_keys + ev->arg_count, sizeof(*b->keys)) ||
+    if (!MRD_VEC_ROOM(b->forms, b->n_forms, b->forms_cap, 1) ||
+        !MRD_VEC_ROOM(b->keys, b->n_keys, b->keys_cap, ev->arg_count) ||
         string_put(b, ev->category) == UINT32_MAX)
         return MRD_NOMEM;
     f.uses[VAL_FLOW] = (uint16_t) (2 * ev->flow_count);

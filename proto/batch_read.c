@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 #include "proto/codec.h"
 #include "proto/columns.h"
 #include "proto/wire.h"
@@ -98,24 +99,6 @@ mrd_batch_reader_free(mrd_batch_reader *r)
     free(r);
 }
 
-/* Room for `want` items of *array. */
-static bool
-room(void *array, uint32_t *cap, size_t want, size_t size)
-{
-    void **p = array, *v;
-    size_t more = *cap < 16 ? 16 : *cap;
-
-    if (want <= *cap)
-        return true;
-    while (more < want)
-        more *= 2;
-    if ((v = realloc(*p, more * size)) == NULL)
-        return false;
-    *p = v;
-    *cap = (uint32_t) more;
-    return true;
-}
-
 /* ---- The head ---- */
 
 static mrd_err
@@ -167,7 +150,7 @@ read_strings(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
     if (h->n_strings > MRD_BATCH_STRINGS)
         return mrd_why_set(why, MRD_LIMIT, 0, "batch with %zu strings (at most %u)", h->n_strings,
                            MRD_BATCH_STRINGS);
-    if (!room(&r->strings, &r->strings_cap, h->n_strings + 1, sizeof(*r->strings)))
+    if (!MRD_VEC_ROOM(r->strings, 0, r->strings_cap, h->n_strings + 1))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch dictionary");
     r->strings[0] = MRD_SID_EMPTY;
     for (size_t i = 0; i < h->n_strings; i++)
@@ -204,7 +187,7 @@ read_tracks(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_proc_id process, m
 {
     if (!track_columns_ok(h))
         return corrupt(r, why, "its track columns differ in length or are too many");
-    if (!room(&r->tracks, &r->tracks_cap, h->n_track_source, sizeof(*r->tracks)))
+    if (!MRD_VEC_ROOM(r->tracks, 0, r->tracks_cap, h->n_track_source))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch tracks");
     for (size_t i = 0; i < h->n_track_source; i++) {
         mrd_track t;
@@ -256,7 +239,7 @@ static mrd_err
 read_form_keys(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
 {
     if (h->n_form_key != h->n_form_type ||
-        !room(&r->keys, &r->keys_cap, h->n_form_key + FEW, sizeof(*r->keys)))
+        !MRD_VEC_ROOM(r->keys, 0, r->keys_cap, h->n_form_key + FEW))
         return corrupt(r, why, "its form keys and types differ in length");
     for (size_t i = 0; i < h->n_form_key; i++) {
         if (h->form_key[i] >= r->n_strings || h->form_type[i] < MRD_ARG_INT ||
@@ -298,7 +281,7 @@ read_forms(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
     if (n > MRD_BATCH_FORMS || h->n_form_category != n || h->n_form_args != n ||
         h->n_form_flows != n)
         return corrupt(r, why, "its form columns differ in length or are too many");
-    if (!room(&r->forms, &r->forms_cap, n, sizeof(*r->forms)))
+    if (!MRD_VEC_ROOM(r->forms, 0, r->forms_cap, n))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch forms");
     for (size_t i = 0; i < n; i++) {
         if (!form_bits_ok(h->form_bits[i]) || h->form_category[i] >= r->n_strings ||
@@ -323,7 +306,7 @@ read_cross(mrd_batch_reader *r, const Mrd__CrossReads *c, mrd_why *why)
         return MRD_OK;
     if (c->n_raw_ns != c->n_other_ns || c->n_raw_ns != c->n_bracket_ns || c->n_raw_ns > CROSS_MAX)
         return corrupt(r, why, "its clock readings differ in length or are too many");
-    if (!room(&r->cross, &r->cross_cap, c->n_raw_ns, sizeof(*r->cross)))
+    if (!MRD_VEC_ROOM(r->cross, 0, r->cross_cap, c->n_raw_ns))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch clock readings");
     for (size_t i = 0; i < c->n_raw_ns; i++) {
         if (c->bracket_ns[i] > INT64_MAX)
@@ -625,9 +608,9 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
         return corrupt(r, why, "its columns are no message");
     if ((err = columns_check(r, why)) != MRD_OK)
         return err;
-    if (!room(&r->chunk, &r->chunk_cap, AHEAD, sizeof(*r->chunk)) ||
-        !room(&r->args, &r->args_cap, (AHEAD + 1) * FEW, sizeof(*r->args)) ||
-        !room(&r->flows, &r->flows_cap, 1, sizeof(*r->flows)))
+    if (!MRD_VEC_ROOM(r->chunk, 0, r->chunk_cap, AHEAD) ||
+        !MRD_VEC_ROOM(r->args, 0, r->args_cap, (AHEAD + 1) * FEW) ||
+        !MRD_VEC_ROOM(r->flows, 0, r->flows_cap, 1))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch");
     r->decoded = 0;
     r->ts_ns = frame->first_ns;
@@ -691,7 +674,7 @@ decode_args(mrd_batch_reader *r, const form *f)
     mrd_arg *a;
 
     if (r->n_args + f->args + FEW > r->args_cap &&
-        !room(&r->args, &r->args_cap, (size_t) r->n_args + f->args + FEW, sizeof(*r->args)))
+        !MRD_VEC_ROOM(r->args, 0, r->args_cap, (size_t) r->n_args + f->args + FEW))
         return "out of memory";
     a = r->args + r->n_args;
     r->n_args += f->args;
@@ -710,7 +693,7 @@ decode_args(mrd_batch_reader *r, const form *f)
 static const char *
 decode_flows(mrd_batch_reader *r, const form *f)
 {
-    if (!room(&r->flows, &r->flows_cap, (size_t) r->n_flows + f->flows, sizeof(*r->flows)))
+    if (!MRD_VEC_ROOM(r->flows, 0, r->flows_cap, (size_t) r->n_flows + f->flows))
         return "out of memory";
     for (uint32_t k = 0; k < f->flows; k++) {
         uint64_t id = next_fixed64(&r->col[COL_FLOW_ID]), dir = next_varint(&r->col[COL_FLOW_DIR]);
@@ -926,7 +909,7 @@ chunk_fill(mrd_batch_reader *r)
         if (r->chunk_n >= AHEAD && !tie)
             break;
         r->ties |= tie;
-        if (!room(&r->chunk, &r->chunk_cap, (size_t) r->chunk_n + 1, sizeof(*r->chunk)))
+        if (!MRD_VEC_ROOM(r->chunk, 0, r->chunk_cap, (size_t) r->chunk_n + 1))
             r->wrong = "out of memory";
         else if ((r->wrong = decode_event(r, &r->chunk[r->chunk_n])) == NULL)
             r->chunk_n++;

@@ -6,6 +6,8 @@
 #define ZSTD_STATIC_LINKING_ONLY /* for ZSTD_c_literalCompressionMode: codes_only() */
 #include <zstd.h>
 
+#include "base/vec.h"
+
 mrd_codec *
 mrd_codec_new(void)
 {
@@ -33,22 +35,14 @@ mrd_codec_free(mrd_codec *codec)
 bool
 mrd_codec_slots(mrd_codec *codec, size_t n)
 {
-    uint32_t *offsets;
+    size_t had = codec->slots_cap, a = had, b = had, c = had;
 
-    if (n <= codec->slots_cap)
+    if (n <= had)
         return true;
-    for (int i = 0; i < 2; i++) {
-        void *p = realloc(codec->slots[i], n * sizeof(*codec->slots[i]));
-
-        if (p == NULL)
-            return false;
-        codec->slots[i] = p;
-    }
-    offsets = realloc(codec->offsets, n * sizeof(*offsets));
-    if (offsets == NULL)
+    if (!MRD_VEC_ROOM(codec->slots[0], 0, a, n) || !MRD_VEC_ROOM(codec->slots[1], 0, b, n) ||
+        !MRD_VEC_ROOM(codec->offsets, 0, c, n))
         return false;
-    codec->offsets = offsets;
-    codec->slots_cap = n;
+    codec->slots_cap = n; /* the least of the three */
     return true;
 }
 

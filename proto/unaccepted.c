@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "proto/nng_common.h"
 
 #define HARD         4  /* times the budget */
@@ -130,28 +131,14 @@ forget(entry *e)
 }
 
 static bool
-make_room(void)
-{
-    size_t cap = cap_entries == 0 ? 64 : 2 * cap_entries;
-    entry *more;
-
-    if (n_entries < cap_entries)
-        return true;
-    if ((more = realloc(entries, cap * sizeof(*more))) == NULL)
-        return false;
-    entries = more;
-    cap_entries = cap;
-    return true;
-}
-
-static bool
 insert(const entry *e)
 {
     uint32_t at = (uint32_t) n_entries;
 
     if (seed == 0)
         mrd_random(&seed, sizeof(seed));
-    if (!make_room() || mrd_map_put(&by_pipe, pipe_key(e->pipe), at) != MRD_OK)
+    if (!MRD_VEC_ROOM(entries, n_entries, cap_entries, 1) ||
+        mrd_map_put(&by_pipe, pipe_key(e->pipe), at) != MRD_OK)
         return false;
     if (mrd_map_put(&by_ends, e->ends, at) != MRD_OK) {
         mrd_map_remove(&by_pipe, pipe_key(e->pipe));
