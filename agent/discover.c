@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/owned.h"
+#include "base/vec.h"
 
 #define DIRS_MAX      1024
 #define MNTS_MAX      4096
@@ -326,15 +327,8 @@ looks_of(const pid_list *l, size_t *at, long pid)
 static void
 note_ours(pid_list *l, long pid, unsigned looks)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap == 0 ? 256 : l->cap * 2;
-        void *grown = realloc(l->v, cap * sizeof(*l->v));
-
-        if (grown == NULL)
-            return;
-        l->v = grown;
-        l->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(l->v, l->n, l->cap, 1))
+        return;
     l->v[l->n].pid = pid;
     l->v[l->n++].looks = looks;
 }

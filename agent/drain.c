@@ -13,6 +13,7 @@
 
 #include "agent/drain_int.h"
 #include "base/hash.h"
+#include "base/vec.h"
 
 #define BUDGET_DEFAULT 8192u
 #define POLL_MIN       MRD_MS
@@ -206,7 +207,6 @@ static int
 user_of(mrd_drain *p, uint32_t uid)
 {
     unsigned at = p->n_users;
-    ring_user *grown;
 
     for (unsigned i = 0; i < p->n_users; i++)
         if (p->users[i].rings > 0 && p->users[i].uid == uid)
@@ -215,9 +215,8 @@ user_of(mrd_drain *p, uint32_t uid)
         if (p->users[i].rings == 0)
             at = i;
     if (at == p->n_users) {
-        if ((grown = realloc(p->users, (at + 1) * sizeof(*grown))) == NULL)
+        if (!MRD_VEC_NEXT(p->users, at))
             return -1;
-        p->users = grown;
         p->n_users++;
     }
     p->users[at] = (ring_user){ .uid = uid };

@@ -8,6 +8,7 @@
 
 #include "agent/files_int.h"
 #include "base/log.h"
+#include "base/vec.h"
 
 #define LOOK_WATCHED (10 * MRD_SEC)
 #define LOOK_BLIND   (2 * MRD_SEC)
@@ -446,18 +447,11 @@ free_dir(mrd_files *f, int64_t uid)
 static mrd_err
 add_pid(dir *d, int64_t pid)
 {
-    size_t cap = d->cap_pids == 0 ? 4 : d->cap_pids * 2;
-    int64_t *grown;
-
     for (size_t i = 0; i < d->n_pids; i++)
         if (d->pids[i] == pid)
             return MRD_OK;
-    if (d->n_pids == d->cap_pids) {
-        if ((grown = realloc(d->pids, cap * sizeof(*grown))) == NULL)
-            return MRD_NOMEM;
-        d->pids = grown;
-        d->cap_pids = cap;
-    }
+    if (!MRD_VEC_ROOM(d->pids, d->n_pids, d->cap_pids, 1))
+        return MRD_NOMEM;
     d->pids[d->n_pids++] = pid;
     return MRD_OK;
 }

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "agent/record_int.h"
+#include "base/vec.h"
 
 /* ---- Lanes ---- */
 
@@ -424,15 +425,8 @@ add_position(void *self, uint64_t ring, uint64_t read)
 {
     mrd_record *r = self;
 
-    if (r->n_positions == r->cap_positions) {
-        size_t cap = r->cap_positions == 0 ? 64 : r->cap_positions * 2;
-        mrd_spool_position *grown = realloc(r->positions, cap * sizeof(*grown));
-
-        if (grown == NULL)
-            return; /* a crash right now would read this ring's part twice */
-        r->positions = grown;
-        r->cap_positions = cap;
-    }
+    if (!MRD_VEC_ROOM(r->positions, r->n_positions, r->cap_positions, 1))
+        return; /* a crash right now would read this ring's part twice */
     if (r->n_positions < MRD_SPOOL_POSITIONS)
         r->positions[r->n_positions++] = (mrd_spool_position){ ring, read };
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "agent/record_int.h"
+#include "base/vec.h"
 
 /* ---- Frames ---- */
 
@@ -257,16 +258,9 @@ mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k)
         mrd_record_to_spool(r, s, k->frame, k->len, k->events);
         return;
     }
-    if (s->n_buffered == s->cap_buffered) {
-        size_t cap = s->cap_buffered == 0 ? 256 : s->cap_buffered * 2;
-        buffered_batch *grown = realloc(s->buffered, cap * sizeof(*grown));
-
-        if (grown == NULL) {
-            mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);
-            return;
-        }
-        s->buffered = grown;
-        s->cap_buffered = cap;
+    if (!MRD_VEC_ROOM(s->buffered, s->n_buffered, s->cap_buffered, 1)) {
+        mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);
+        return;
     }
     if ((copy = malloc(k->len)) == NULL) {
         mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);

@@ -7,6 +7,7 @@
 #include "base/event_type.h"
 #include "base/num.h"
 #include "base/out.h"
+#include "base/vec.h"
 
 /* ---- Selection ---- */
 
@@ -103,17 +104,7 @@ wants_track(const session *s, const mrd_track *t)
 static uint8_t *
 memo_at(memo *m, size_t at)
 {
-    if (at >= m->n) {
-        size_t n = at * 2 + 64;
-        uint8_t *grown = realloc(m->v, n);
-
-        if (grown == NULL)
-            return NULL;
-        memset(grown + m->n, 0, n - m->n);
-        m->v = grown;
-        m->n = n;
-    }
-    return m->v + at;
+    return MRD_VEC_REACH(m->v, m->n, at) ? m->v + at : NULL;
 }
 
 bool

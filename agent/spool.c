@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "base/vec.h"
 
 #define SEGMENTS_KEPT 16u /* a segment is so small a part of the whole */
 #define SESSIONS_MAX  4096u
@@ -43,15 +44,13 @@ mrd_spool_find_sequence(const mrd_spool *s, uint64_t session)
 mrd_err
 mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret)
 {
-    sequence *q = mrd_spool_find_sequence(s, session), *grown;
+    sequence *q = mrd_spool_find_sequence(s, session);
 
     if (q == NULL) {
         if (s->n_sequences >= SESSIONS_MAX)
             return MRD_LIMIT;
-        grown = realloc(s->sequences, (s->n_sequences + 1) * sizeof(*grown));
-        if (grown == NULL)
+        if (!MRD_VEC_NEXT(s->sequences, s->n_sequences))
             return MRD_NOMEM;
-        s->sequences = grown;
         q = &s->sequences[s->n_sequences++];
         *q = (sequence){ .session = session };
     }
@@ -99,20 +98,12 @@ mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024])
 bool
 mrd_spool_push_entry(mrd_spool *s, const entry *e)
 {
-    if (s->first + s->n == s->cap) {
-        if (s->first > s->cap / 2) {
-            memmove(s->entries, s->entries + s->first, s->n * sizeof(*s->entries));
-            s->first = 0;
-        } else {
-            size_t cap = s->cap == 0 ? 256 : s->cap * 2;
-            entry *grown = realloc(s->entries, cap * sizeof(*grown));
-
-            if (grown == NULL)
-                return false;
-            s->entries = grown;
-            s->cap = cap;
-        }
+    if (s->first + s->n == s->cap && s->first > s->cap / 2) {
+        memmove(s->entries, s->entries + s->first, s->n * sizeof(*s->entries));
+        s->first = 0;
     }
+    if (!MRD_VEC_ROOM(s->entries, s->first + s->n, s->cap, 1))
+        return false;
     s->entries[s->first + s->n++] = *e;
     s->stats.items++;
     s->stats.bytes += e->item.len;
@@ -207,13 +198,11 @@ static mrd_err
 new_segment(mrd_spool *s, mrd_why *why)
 {
     segment seg = { .number = s->n_segments == 0 ? 1 : s->segments[s->n_segments - 1].number + 1 };
-    segment *grown = realloc(s->segments, (s->n_segments + 1) * sizeof(*grown));
     char path[1024] = "memory";
     mrd_err err = MRD_OK;
 
-    if (grown == NULL)
+    if (!MRD_VEC_NEXT(s->segments, s->n_segments))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    s->segments = grown;
     if (s->dir != NULL) {
         mrd_spool_path_of(s, seg.number, path);
         seg.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -10,6 +10,7 @@
 
 #include "agent/spool_int.h"
 #include "base/num.h"
+#include "base/vec.h"
 
 static mrd_err
 take_frame(mrd_spool *s, segment *seg, const uint8_t *payload, uint32_t len, uint64_t at)
@@ -225,7 +226,7 @@ recover_one(mrd_spool *s, const char *name, mrd_why *why)
     char path[1024];
     uint64_t number;
     struct stat st;
-    segment *grown, *seg;
+    segment *seg;
     char hex[20];
     mrd_err err;
 
@@ -233,9 +234,8 @@ recover_one(mrd_spool *s, const char *name, mrd_why *why)
     if (strlen(name) != 26 || mrd_num_u64(mrd_str_of(hex), &number) != MRD_OK)
         return MRD_OK;
     mrd_spool_path_of(s, number, path);
-    if ((grown = realloc(s->segments, (s->n_segments + 1) * sizeof(*grown))) == NULL)
+    if (!MRD_VEC_NEXT(s->segments, s->n_segments))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    s->segments = grown;
     seg = &s->segments[s->n_segments];
     *seg = (segment){ .number = number, .fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) };
     if (seg->fd < 0 || fstat(seg->fd, &st) != 0 || !S_ISREG(st.st_mode)) {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "agent/drain_int.h"
+#include "base/vec.h"
 
 #define KEEP_SHARE 4u /* of the ring's data */
 
@@ -20,15 +21,8 @@ mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos)
     p->text_mark++;
     if (!p->o.hold)
         return true; /* nobody comes after */
-    if (r->n_texts == r->cap_texts) {
-        size_t cap = r->cap_texts == 0 ? 64 : r->cap_texts * 2;
-        ring_text *grown = realloc(r->texts, cap * sizeof(*grown));
-
-        if (grown == NULL)
-            return false;
-        r->texts = grown;
-        r->cap_texts = cap;
-    }
+    if (!MRD_VEC_ROOM(r->texts, r->n_texts, r->cap_texts, 1))
+        return false;
     r->texts[r->n_texts++] = (ring_text){ p->text_mark, pos };
     return true;
 }

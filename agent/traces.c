@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/import/import.h"
 
 #define PIECE     16384u /* events of one step */
@@ -381,16 +382,8 @@ process_of(mrd_traces *t, reading *r, mrd_track_id track)
     const mrd_process *p = mrd_catalog_borrow_process(r->cat, id);
     mrd_drain_process *pp;
 
-    if (id >= r->n_processes) {
-        size_t n = mrd_catalog_processes(r->cat);
-        mrd_drain_process **grown = realloc(r->processes, n * sizeof(mrd_drain_process *));
-
-        if (grown == NULL)
-            return NULL;
-        memset(grown + r->n_processes, 0, (n - r->n_processes) * sizeof(mrd_drain_process *));
-        r->processes = grown;
-        r->n_processes = n;
-    }
+    if (!MRD_VEC_REACH(r->processes, r->n_processes, id))
+        return NULL;
     if (r->processes[id] != NULL || (pp = calloc(1, sizeof(*pp))) == NULL)
         return r->processes[id];
     pp->catalog = r->cat;

@@ -7,9 +7,9 @@
 
 #include "agent/drain_int.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/import/import_nrt.h"
 
-#define NAMES_STEP 256u
 
 /* ---- Counting ---- */
 
@@ -90,17 +90,7 @@ intern(proc *pr, mrd_str text)
 static bool
 names_room(ring *r, uint32_t id)
 {
-    uint32_t n = r->n_names == 0 ? NAMES_STEP : r->n_names;
-    mrd_sid *grown;
-
-    while (n <= id)
-        n *= 2;
-    if ((grown = realloc(r->names, n * sizeof(*grown))) == NULL)
-        return false;
-    memset(grown + r->n_names, 0, (n - r->n_names) * sizeof(*grown));
-    r->names = grown;
-    r->n_names = n;
-    return true;
+    return MRD_VEC_REACH(r->names, r->n_names, id);
 }
 
 /* Empty text is not cached: it may be defined later. */
@@ -629,20 +619,8 @@ blob_end(mrd_drain *p, ring *r, bool cut)
 static bool
 blob_room(blob *b, size_t more)
 {
-    size_t cap = b->cap == 0 ? 65536 : b->cap;
-    uint8_t *grown;
-
-    if (b->len + more > MRD_DRAIN_BLOB_MAX)
-        return false;
-    while (cap < b->len + more + MRD_IN_PAD)
-        cap *= 2;
-    if (cap == b->cap)
-        return true;
-    if ((grown = realloc(b->p, cap)) == NULL)
-        return false;
-    b->p = grown;
-    b->cap = cap;
-    return true;
+    return MRD_VEC_ROOM_MAX(b->p, b->len, b->cap, more + MRD_IN_PAD,
+                            MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
 }
 
 /* A piece that does not continue the blob under way: pieces between were lost (and counted by the
