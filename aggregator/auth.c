@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/secret.h"
+#include "base/vec.h"
 
 typedef struct {
     char digest[MRD_SHA256_HEX];
@@ -43,7 +44,7 @@ token_digest(mrd_str token, char digest[MRD_SHA256_HEX])
 static mrd_err
 token_add(auth_list *auth, mrd_role role, const char *token, const char *instance, mrd_why *why)
 {
-    auth_token *t, *tokens;
+    auth_token *t;
 
     if (token == NULL)
         return mrd_why_set(why, MRD_TYPE, 0, "a %s token is not text", mrd_role_text(role));
@@ -52,10 +53,9 @@ token_add(auth_list *auth, mrd_role role, const char *token, const char *instanc
                            mrd_role_text(role), strlen(token), TOKEN_MIN, TOKEN_MAX);
     if (auth->n >= TOKENS_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "more than %d tokens", TOKENS_MAX);
-    if ((tokens = realloc(auth->tokens, (auth->n + 1) * sizeof(*tokens))) == NULL)
+    if (!MRD_VEC_NEXT(auth->tokens, auth->n))
         return mrd_why_set(why, MRD_NOMEM, 0, "tokens");
-    auth->tokens = tokens;
-    t = &tokens[auth->n];
+    t = &auth->tokens[auth->n];
     *t = (auth_token){ .role = role };
     if (!token_digest(mrd_str_of(token), t->digest))
         return mrd_why_set(why, MRD_NOMEM, 0, "tokens");

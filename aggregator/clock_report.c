@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 #include "timesync/clockplot.h"
 
 /* ---- Reading ---- */
@@ -30,15 +31,8 @@ add_node(mrd_clock_report *r, const mrd_strlist *only, mrd_str id)
     }
     if (!mrd_instance_id_valid(id) || (only->n > 0 && !mrd_strlist_has(only, id)))
         return MRD_OK;
-    if (r->n == r->cap) {
-        size_t cap = r->cap == 0 ? 16 : r->cap * 2;
-        mrd_clock_node *v = realloc(r->v, cap * sizeof(*v));
-
-        if (v == NULL)
-            return MRD_NOMEM;
-        r->v = v;
-        r->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(r->v, r->n, r->cap, 1))
+        return MRD_NOMEM;
     r->v[r->n] = (mrd_clock_node){ .id = mrd_str_dup(id) };
     return r->v[r->n].id == NULL ? MRD_NOMEM : (r->n++, MRD_OK);
 }

@@ -11,6 +11,7 @@
 #include "aggregator/segment.h"
 #include "base/hash.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define SCAN_WINDOW (256u << 10)
 
@@ -46,15 +47,8 @@ entry_add(scan *s, const mrd_frame *frame, uint64_t offset)
 {
     mrd_journal_index *x = s->index;
 
-    if (x->n == x->cap) {
-        size_t cap = x->cap == 0 ? 64 : x->cap * 2;
-        mrd_journal_entry *v = realloc(x->entries, cap * sizeof(*v));
-
-        if (v == NULL)
-            return MRD_NOMEM;
-        x->entries = v;
-        x->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(x->entries, x->n, x->cap, 1))
+        return MRD_NOMEM;
     x->entries[x->n++] = (mrd_journal_entry){ *frame, s->number, offset };
     x->bytes += MRD_FRAME_HEADER + frame->body_len;
     return MRD_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define OPEN_USUAL 8
 
@@ -222,15 +223,8 @@ open_due(jsource *s)
            (s->n_heap == 0 || s->plan[s->next].first_ns <= s->heap[0]->head->ts_ns)) {
         cursor *c;
 
-        if (s->n_heap == s->heap_cap) {
-            size_t cap = s->heap_cap == 0 ? 16 : s->heap_cap * 2;
-            cursor **v = realloc(s->heap, cap * sizeof(*v));
-
-            if (v == NULL)
-                return MRD_NOMEM;
-            s->heap = v;
-            s->heap_cap = cap;
-        }
+        if (!MRD_VEC_ROOM(s->heap, s->n_heap, s->heap_cap, 1))
+            return MRD_NOMEM;
         if ((c = calloc(1, sizeof(*c))) == NULL)
             return MRD_NOMEM;
         c->entry = s->plan[s->next++].entry;

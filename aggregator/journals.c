@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define GROUP_MAX    MRD_PENDING_MAX
 #define GROUP_ENOUGH 8 /* frames that an agent has in flight */
@@ -89,17 +90,9 @@ journal_free(mrd_journals *w, size_t at)
 static journal *
 journal_new(mrd_journals *w, item *i)
 {
-    journal *j = calloc(1, sizeof(*j)), **v = w->v;
+    journal *j = calloc(1, sizeof(*j));
 
-    if (w->n == w->cap) {
-        size_t cap = w->cap == 0 ? 64 : 2 * w->cap;
-
-        if ((v = realloc(w->v, cap * sizeof(*v))) != NULL) {
-            w->v = v;
-            w->cap = cap;
-        }
-    }
-    if (j == NULL || v == NULL ||
+    if (j == NULL || !MRD_VEC_ROOM(w->v, w->n, w->cap, 1) ||
         mrd_map_put(&w->by_number, (mrd_map_key){ .a = i->f.journal }, (uint32_t) w->n) != MRD_OK) {
         free(j);
         return NULL;

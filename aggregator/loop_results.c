@@ -6,6 +6,7 @@
 
 #include "aggregator/core/artifacts.h"
 #include "aggregator/core/text.h"
+#include "base/vec.h"
 
 #define MANIFESTS_MAX 65536 /* one of each session at a time */
 
@@ -453,9 +454,8 @@ note_of(notes *to, const mrd_session *s)
 
     if (to->n > 0 && to->v[to->n - 1].session == s->id)
         return &to->v[to->n - 1];
-    if ((v = mrd_list_grow(to->v, to->n, sizeof(*v))) == NULL)
+    if (!MRD_VEC_NEXT(to->v, to->n))
         return NULL; /* not logged: the next answer about this file tries again */
-    to->v = v;
     v = &to->v[to->n++];
     *v = (mrd_artifact_note){ .session = s->id };
     mrd_text_set(v->text, sizeof(v->text), s->text);
@@ -466,12 +466,9 @@ note_of(notes *to, const mrd_session *s)
 static void
 add_link(mrd_artifact_note *n, const mrd_listed_artifact *a)
 {
-    char **v = mrd_list_grow(n->links, n->n_links, sizeof(*v));
-
-    if (v == NULL)
+    if (!MRD_VEC_NEXT(n->links, n->n_links))
         return;
-    n->links = v;
-    if (asprintf(&v[n->n_links], "%s_pid_%lld/%s", a->instance_id, (long long) a->process_id,
+    if (asprintf(&n->links[n->n_links], "%s_pid_%lld/%s", a->instance_id, (long long) a->process_id,
                  a->name) >= 0)
         n->n_links++;
 }

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/analysis/collectives.h"
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
@@ -27,7 +28,7 @@ struct merge_check {
     size_t n_tracks;
     mrd_coll_obs *obs;
     bool *barrier; /* by observation */
-    size_t n, cap;
+    size_t n, cap_obs, cap_barrier;
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
     bool full;
@@ -70,21 +71,6 @@ mrd_merge_check_free(merge_check *c)
     free(c);
 }
 
-static bool
-room(void **v, size_t n, size_t *cap, size_t size)
-{
-    size_t more = *cap == 0 ? 256 : *cap * 2;
-    void *grown;
-
-    if (n < *cap)
-        return true;
-    if ((grown = realloc(*v, more * size)) == NULL)
-        return false;
-    *v = grown;
-    *cap = more;
-    return true;
-}
-
 /* The participant of a track, added when new; false when there is no room for it. */
 static bool
 find_part(merge_check *c, mrd_track_id track, const mrd_align *table, uint32_t *ret_part)
@@ -102,7 +88,7 @@ find_part(merge_check *c, mrd_track_id track, const mrd_align *table, uint32_t *
                 c->parts[i].device != t->device_idx || c->parts[i].table != table))
             i++;
         if (i == c->n_parts) {
-            if (i == PARTS_MAX || !room((void **) &c->parts, i, &c->cap_parts, sizeof(*c->parts)))
+            if (i == PARTS_MAX || !MRD_VEC_ROOM(c->parts, i, c->cap_parts, 1))
                 return false;
             c->parts[c->n_parts++] = (part){ t->process, t->lnc_idx, t->device_idx, table };
         }
@@ -124,7 +110,7 @@ see_gap(merge_check *c, const mrd_event *ev, int64_t raw_ns)
     for (size_t i = 0; i < c->n_parts; i++) {
         if (c->parts[i].process != process)
             continue;
-        if (!room((void **) &c->gaps, c->n_gaps, &c->cap_gaps, sizeof(*c->gaps)))
+        if (!MRD_VEC_ROOM(c->gaps, c->n_gaps, c->cap_gaps, 1))
             return;
         c->gaps[c->n_gaps++] = (mrd_coll_gap){ (uint32_t) i, raw_ns, raw_ns + ev->dur_ns };
     }
@@ -149,16 +135,10 @@ mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const m
         c->full = true;
         return;
     }
-    if (c->n == c->cap) {
-        size_t cap = c->cap == 0 ? 1024 : c->cap * 2;
-        bool *grown = realloc(c->barrier, cap * sizeof(*grown));
-
-        if (grown == NULL || !room((void **) &c->obs, c->n, &c->cap, sizeof(*c->obs))) {
-            c->barrier = grown == NULL ? c->barrier : grown;
-            c->full = true;
-            return;
-        }
-        c->barrier = grown;
+    if (!MRD_VEC_ROOM(c->barrier, c->n, c->cap_barrier, 1) ||
+        !MRD_VEC_ROOM(c->obs, c->n, c->cap_obs, 1)) {
+        c->full = true;
+        return;
     }
     c->barrier[c->n] = kind == MRD_CC_BARRIER;
     c->obs[c->n++] = (mrd_coll_obs){ .process = who,

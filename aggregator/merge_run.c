@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "base/version.h"
 #include "timesync/align_grid.h"
 #include "timesync/cross_table.h"
@@ -262,14 +263,11 @@ static stream *
 part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
     size_t which = 0;
-    stream **v, *s;
+    stream *s;
 
     if ((s = find_stream(part, process_id, clock, boot)) != NULL)
         return s;
-    if ((v = realloc(part->streams, (part->n_streams + 1) * sizeof(*v))) == NULL)
-        return NULL;
-    part->streams = v;
-    if ((s = calloc(1, sizeof(*s))) == NULL)
+    if (!MRD_VEC_NEXT(part->streams, part->n_streams) || (s = calloc(1, sizeof(*s))) == NULL)
         return NULL;
     s->process_id = process_id;
     s->clock = clock;
@@ -334,18 +332,14 @@ part_eras(merge_part *part)
 
     for (size_t i = 0; i < plain; i++) {
         size_t eras = part->streams[i]->cross.n_eras;
-        stream **v;
 
         eras = eras < ERAS_MAX ? eras : ERAS_MAX;
         if (eras < 2)
             continue;
-        if ((v = realloc(part->streams, (part->n_streams + eras - 1) * sizeof(*v))) == NULL)
-            return MRD_NOMEM;
-        part->streams = v;
         for (size_t e = 1; e < eras; e++) {
-            stream *s = malloc(sizeof(*s));
+            stream *s;
 
-            if (s == NULL)
+            if (!MRD_VEC_NEXT(part->streams, part->n_streams) || (s = malloc(sizeof(*s))) == NULL)
                 return MRD_NOMEM;
             *s = *part->streams[i];
             s->era = e;
@@ -443,29 +437,17 @@ part_input(plan *p, merge_part *part)
 
 /* ---- Second pass: sources ---- */
 
-/* Room for `cap` pointers in *list; false without memory. */
-static bool
-grow(void *list, size_t cap)
-{
-    void **at = list, *v = realloc(*at, cap * sizeof(void *));
-
-    if (v != NULL)
-        *at = v;
-    return v != NULL;
-}
-
 static mrd_err
 source_put(plan *p, mrd_source *source, merge_part *part, stream *s)
 {
-    if (p->n_sources == p->cap_sources) {
-        size_t cap = p->cap_sources == 0 ? 64 : p->cap_sources * 2;
+    size_t n = p->n_sources, sources = p->cap_sources, streams = sources, parts = sources;
 
-        if (!grow(&p->sources, cap) || !grow(&p->stream_of, cap) || !grow(&p->part_of, cap)) {
-            source->close(source);
-            return MRD_NOMEM;
-        }
-        p->cap_sources = cap;
+    if (!MRD_VEC_ROOM(p->sources, n, sources, 1) || !MRD_VEC_ROOM(p->stream_of, n, streams, 1) ||
+        !MRD_VEC_ROOM(p->part_of, n, parts, 1)) {
+        source->close(source);
+        return MRD_NOMEM;
     }
+    p->cap_sources = sources; /* pointers all: as many of each */
     p->stream_of[p->n_sources] = s;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;

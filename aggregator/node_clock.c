@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/num.h"
+#include "base/vec.h"
 #include "timesync/follow.h"
 
 #define PROBES_MAX   (16u << 20) /* of one node and session: 6 months at a pair per second */
@@ -17,28 +18,12 @@
 
 /* ---- Reading ---- */
 
-/* Room for one more of `size` bytes; false without memory. */
-static bool
-room(void **v, size_t n, size_t *cap, size_t size)
-{
-    size_t more = *cap == 0 ? 64 : *cap * 2;
-    void *grown;
-
-    if (n < *cap)
-        return true;
-    if ((grown = realloc(*v, more * size)) == NULL)
-        return false;
-    *v = grown;
-    *cap = more;
-    return true;
-}
-
 static mrd_err
 add_break(mrd_boot_clock *c, mrd_epoch_break b)
 {
     if (c->n_breaks >= BREAKS_MAX)
         return MRD_OK;
-    if (!room((void **) &c->breaks, c->n_breaks, &c->cap_breaks, sizeof(*c->breaks)))
+    if (!MRD_VEC_ROOM(c->breaks, c->n_breaks, c->cap_breaks, 1))
         return MRD_NOMEM;
     c->breaks[c->n_breaks++] = b;
     return MRD_OK;
@@ -62,8 +47,7 @@ begin_incarnation(mrd_boot_clock *c, const char *id, int64_t first)
         if ((err = add_break(c, b)) != MRD_OK)
             return err;
     }
-    if (!room((void **) &c->incarnations, c->n_incarnations, &c->cap_incarnations,
-              sizeof(*c->incarnations)))
+    if (!MRD_VEC_ROOM(c->incarnations, c->n_incarnations, c->cap_incarnations, 1))
         return MRD_NOMEM;
     c->incarnations[c->n_incarnations] =
         (mrd_clock_incarnation){ .first = c->n_probes, .from = first, .to = first };
@@ -95,7 +79,7 @@ add_probes(mrd_boot_clock *c, const Mrd__ClockData *data)
     while (at < joined.len && c->n_probes < PROBES_MAX &&
            mrd_probe_decode(joined, &at, &probe) == MRD_OK) {
         if (begin_incarnation(c, data->reference, probe.a1) != MRD_OK ||
-            !room((void **) &c->probes, c->n_probes, &c->cap_probes, sizeof(*c->probes)))
+            !MRD_VEC_ROOM(c->probes, c->n_probes, c->cap_probes, 1))
             return MRD_NOMEM;
         c->probes[c->n_probes++] = probe;
         if (c->n_incarnations > 0)
@@ -116,7 +100,7 @@ add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
         if (data->session_offset_ns == 0 ||
             (last != NULL && last->r.raw_ns == data->aggregator[i]->raw_ns))
             continue;
-        if (!room((void **) &clock->server, clock->n_server, &clock->cap_server, sizeof(*to)))
+        if (!MRD_VEC_ROOM(clock->server, clock->n_server, clock->cap_server, 1))
             return MRD_NOMEM;
         to = &clock->server[clock->n_server];
         to->session_offset_ns = data->session_offset_ns;
@@ -142,7 +126,7 @@ add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
             err = add_break(c, mrd_clock_break_of(data->breaks[i]));
     }
     for (size_t i = 0; i < data->n_readings && err == MRD_OK && c->n_readings < READINGS_MAX; i++) {
-        if (!room((void **) &c->readings, c->n_readings, &c->cap_readings, sizeof(*c->readings)))
+        if (!MRD_VEC_ROOM(c->readings, c->n_readings, c->cap_readings, 1))
             return MRD_NOMEM;
         if (mrd_host_reading_take(&c->readings[c->n_readings], data->readings[i]))
             c->n_readings++;
@@ -163,17 +147,14 @@ break_order(const void *a, const void *b)
 mrd_boot_clock *
 mrd_node_clock_of(mrd_node_clock *clock, uint32_t boot)
 {
-    mrd_boot_clock *v;
-
     for (size_t i = 0; i < clock->n; i++) {
         if (clock->v[i].boot == boot)
             return &clock->v[i];
     }
-    if ((v = realloc(clock->v, (clock->n + 1) * sizeof(*v))) == NULL)
+    if (!MRD_VEC_NEXT(clock->v, clock->n))
         return NULL;
-    clock->v = v;
-    v[clock->n] = (mrd_boot_clock){ .boot = boot };
-    return &v[clock->n++];
+    clock->v[clock->n] = (mrd_boot_clock){ .boot = boot };
+    return &clock->v[clock->n++];
 }
 
 static mrd_err

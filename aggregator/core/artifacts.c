@@ -3,6 +3,7 @@
 #include "aggregator/core/artifacts.h"
 
 #include "aggregator/core/text.h"
+#include "base/vec.h"
 
 #define ARTIFACT_MAX (1ull << 40)
 
@@ -24,9 +25,8 @@ list(mrd_core *c, mrd_session *s, const mrd_node *n, const Mrd__ArtifactOffer *o
     }
     if (s->n_artifacts >= MRD_ARTIFACTS_MAX)
         return MRD_LIMIT;
-    if ((v = mrd_list_grow(s->artifacts, s->n_artifacts, sizeof(*v))) == NULL)
+    if (!MRD_VEC_NEXT(s->artifacts, s->n_artifacts))
         return MRD_NOMEM;
-    s->artifacts = v;
     if (mrd_files_list(&c->files, o->sha256) != MRD_OK)
         return MRD_NOMEM;
     s->artifact_bytes += again ? 0 : o->size;

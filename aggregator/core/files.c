@@ -6,6 +6,7 @@
 #include "aggregator/core/limits.h"
 #include "aggregator/core/text.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define NAME_PARTS    8
 #define NAME_PART_MAX 200
@@ -78,14 +79,12 @@ mrd_files_has(const mrd_files *t, const char *sha256)
 mrd_err
 mrd_files_list(mrd_files *t, const char *sha256)
 {
-    mrd_stored_file *f = file_of(t, sha256), *v;
+    mrd_stored_file *f = file_of(t, sha256);
 
     MRD_ASSERT(mrd_hash_is_valid(sha256));
     if (f == NULL) {
-        if ((v = mrd_list_grow(t->v, t->n, sizeof(*v))) == NULL)
-            return MRD_NOMEM;
-        t->v = v;
-        if (mrd_map_put(&t->at, file_key(sha256), (uint32_t) t->n) != MRD_OK)
+        if (!MRD_VEC_NEXT(t->v, t->n) ||
+            mrd_map_put(&t->at, file_key(sha256), (uint32_t) t->n) != MRD_OK)
             return MRD_NOMEM;
         f = &t->v[t->n++];
         *f = (mrd_stored_file){ .key = file_key(sha256) };

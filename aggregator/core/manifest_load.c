@@ -7,6 +7,7 @@
 #include "aggregator/core/text.h"
 #include "base/hash.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define MANIFEST_VERSION 1
 #define RESUME_MAX       (300 * MRD_SEC) /* a start older than this is not taken up again */
@@ -101,7 +102,6 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_map *seen)
                               .process_id = mrd_json_int(o, "process_id", -1),
                               .nc_idx = mrd_json_int(o, "nc_idx", -1),
                               .complete = mrd_json_bool(o, "complete", false) };
-    mrd_listed_artifact *v;
     mrd_map_key key, file;
     uint32_t at;
 
@@ -124,9 +124,8 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_map *seen)
     }
     if (s->n_artifacts >= MRD_ARTIFACTS_MAX)
         return MRD_LIMIT;
-    if ((v = mrd_list_grow(s->artifacts, s->n_artifacts, sizeof(*v))) == NULL)
+    if (!MRD_VEC_NEXT(s->artifacts, s->n_artifacts))
         return MRD_NOMEM;
-    s->artifacts = v;
     if (mrd_files_list(&c->files, a.sha256) != MRD_OK)
         return MRD_NOMEM;
     s->artifacts[s->n_artifacts] = a;

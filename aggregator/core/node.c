@@ -5,6 +5,7 @@
 #include "aggregator/core/text.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "timesync/follow.h"
 
 #define LABELS_MAX  64
@@ -70,12 +71,10 @@ mrd_nodes_by_id(const mrd_nodes *t, const char *instance_id)
 mrd_node *
 mrd_nodes_add(mrd_nodes *t, const char *instance_id, mrd_local_ns now)
 {
-    mrd_node **v = mrd_list_grow(t->v, t->n, sizeof(*v));
     mrd_node *n;
 
-    if (v == NULL)
+    if (!MRD_VEC_NEXT(t->v, t->n))
         return NULL;
-    t->v = v;
     if ((n = calloc(1, sizeof(*n))) == NULL || mrd_id_put(&t->by_id, instance_id, t->n) != MRD_OK) {
         free(n);
         return NULL;

@@ -6,6 +6,7 @@
 #include "aggregator/core/text.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 static const char *const states[MRD_PART_STATES] = { "armed",   "recording", "stopping", "flushed",
                                                      "refused", "lost",      "missing" };
@@ -152,13 +153,12 @@ mrd_part_epoch_find(const mrd_part *p, uint64_t epoch)
 mrd_part_epoch *
 mrd_part_epoch_of(mrd_part *p, uint64_t epoch)
 {
-    mrd_part_epoch *e = mrd_part_epoch_find(p, epoch), *v;
+    mrd_part_epoch *e = mrd_part_epoch_find(p, epoch);
 
     if (e != NULL || p->n_epochs == MRD_EPOCHS_MAX)
         return e;
-    if ((v = mrd_list_grow(p->epochs, p->n_epochs, sizeof(*v))) == NULL)
+    if (!MRD_VEC_NEXT(p->epochs, p->n_epochs))
         return NULL;
-    p->epochs = v;
     e = &p->epochs[p->n_epochs];
     *e = (mrd_part_epoch){ .epoch = epoch, .stored = mrd_seqset_new() };
     if (e->stored == NULL)

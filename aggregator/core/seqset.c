@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/vec.h"
+
 #define SEQSET_GAPS 65536u
 
 typedef struct {
@@ -90,15 +92,8 @@ mrd_seqset_add(mrd_seqset *set, uint64_t seq)
     }
     if (set->n >= SEQSET_GAPS)
         return MRD_LIMIT;
-    if (set->n == set->cap) {
-        size_t cap = set->cap == 0 ? 4 : set->cap * 2;
-        range *v = realloc(set->v, cap * sizeof(*v));
-
-        if (v == NULL)
-            return MRD_NOMEM;
-        set->v = v;
-        set->cap = cap;
-    }
+    if (!MRD_VEC_ROOM(set->v, set->n, set->cap, 1))
+        return MRD_NOMEM;
     memmove(&set->v[i + 1], &set->v[i], (set->n - i) * sizeof(range));
     set->v[i] = (range){ seq, seq + 1 };
     set->n++;

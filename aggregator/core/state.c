@@ -5,6 +5,7 @@
 
 #include "aggregator/core/text.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
 #define SAVE_EVERY      MRD_SEC
 #define RETAIN_EVERY    (10 * MRD_SEC)
@@ -94,11 +95,8 @@ mrd_core_session(const mrd_core *c, uint64_t id)
 mrd_err
 mrd_core_add_session(mrd_core *c, mrd_session *s)
 {
-    mrd_session **v = mrd_list_grow(c->sessions, c->n_sessions, sizeof(*v));
-
-    if (v == NULL)
+    if (!MRD_VEC_NEXT(c->sessions, c->n_sessions))
         return MRD_NOMEM;
-    c->sessions = v;
     c->sessions[c->n_sessions++] = s;
     return MRD_OK;
 }
@@ -106,11 +104,10 @@ mrd_core_add_session(mrd_core *c, mrd_session *s)
 mrd_part *
 mrd_core_add_part(mrd_core *c, mrd_session *s, const mrd_node *n)
 {
-    mrd_part **v = mrd_list_grow(s->parts, s->n_parts, sizeof(*v)), *p;
+    mrd_part *p;
 
-    if (v == NULL)
+    if (!MRD_VEC_NEXT(s->parts, s->n_parts))
         return NULL;
-    s->parts = v;
     if ((p = mrd_part_new(n, ++c->last_part)) == NULL ||
         mrd_id_put(&s->part_by_id, n->instance_id, s->n_parts) != MRD_OK) {
         mrd_part_free(p);

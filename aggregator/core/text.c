@@ -11,12 +11,6 @@ mrd_text_set(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from == NULL ? "" : from);
 }
 
-void *
-mrd_list_grow(void *list, size_t n, size_t member_size)
-{
-    return n > 0 && (n & (n - 1)) != 0 ? list : realloc(list, (n == 0 ? 1 : 2 * n) * member_size);
-}
-
 int64_t
 mrd_time_checked(int64_t ns)
 {

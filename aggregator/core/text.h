@@ -1,5 +1,5 @@
 /*
- * aggregator/core/text.h - small helpers of the core: texts of fixed size, lists that grow, numbers
+ * aggregator/core/text.h - small helpers of the core: texts of fixed size, numbers
  * out of a manifest, keys of tables.
  */
 #ifndef MRD_AGGREGATOR_CORE_TEXT_H
@@ -8,9 +8,6 @@
 #include "base/map.h"
 
 void mrd_text_set(char *to, size_t size, const char *from); /* cuts; NULL: "" */
-/* Room for one more behind n members of a list that only grows by this, in steps that double. NULL
- * without memory; the list is then as it was. */
-void *mrd_list_grow(void *list, size_t n, size_t member_size);
 /* A time as a manifest says it; 0 when it is none: two of them can be subtracted. */
 int64_t mrd_time_checked(int64_t ns);
 /* A number that a node counted, as far as it is believed: sums over all causes and nodes stay

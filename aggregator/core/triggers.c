@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "aggregator/core/text.h"
+#include "base/vec.h"
 
 #define REPORT_WINDOW (20 * MRD_SEC)
 #define REPORT_GATHER (500 * MRD_MS)
@@ -14,14 +15,11 @@
 mrd_err
 mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why)
 {
-    mrd_trigger *v;
-
     if (s->n_triggers >= MRD_TRIGGERS_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "session %s was triggered %d times: start a new one",
                            s->text, MRD_TRIGGERS_MAX);
-    if ((v = mrd_list_grow(s->triggers, s->n_triggers, sizeof(*v))) == NULL)
+    if (!MRD_VEC_NEXT(s->triggers, s->n_triggers))
         return mrd_why_set(why, MRD_NOMEM, 0, "trigger");
-    s->triggers = v;
     mrd_session_touch(s);
     s->triggers[s->n_triggers] = *t;
     s->triggers[s->n_triggers++].version = s->save.version;
