@@ -564,6 +564,11 @@ open_drain(mrd_agent *a, mrd_why *why)
                             .notice = on_notice,
                             .self = a };
 
+    if (a->o.spool_dir != NULL) {
+        snprintf(a->open_path, sizeof(a->open_path), "%s/open", a->o.spool_dir);
+        o.open_path = a->open_path;
+        o.boot_id = a->node.boot_id;
+    }
     return mrd_drain_open(&o, &a->drain, why);
 }
 

@@ -36,7 +36,7 @@ struct mrd_agent {
     mrd_node node;
     const char *proc_root;
     uint64_t key, run;
-    char *fake_script, state_path[1024];
+    char *fake_script, state_path[1024], open_path[1024];
     char *token; /* wiped when it goes */
     uint64_t token_stamp;
     int64_t secrets_at; /* files of secrets were looked at */

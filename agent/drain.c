@@ -115,6 +115,7 @@ new_proc(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
     p->procs = pr;
     p->counts.processes++;
     p->counts.processes_seen++;
+    mrd_drain_open_adopt(p, pr, info);
     if (p->o.process != NULL)
         p->o.process(p->o.self, &pr->pub);
     return pr;
@@ -124,12 +125,16 @@ static void
 proc_gone(mrd_drain *p, proc *pr)
 {
     proc **at = &p->procs;
+    bool noted;
 
     pr->pub.open_until_ns = pr->seen_alive      ? mrd_local_now().ns
                             : pr->newest_ns > 0 ? pr->newest_ns
                                                 : 1;
     mrd_drain_runtime_flush(p, pr);
+    noted = pr->open.n_noted + pr->open.n_taken > 0;
     mrd_drain_flush_open(p, pr);
+    if (noted)
+        mrd_drain_open_gone(p, pr);
     while (*at != pr)
         at = &(*at)->next;
     *at = pr->next;
@@ -138,6 +143,28 @@ proc_gone(mrd_drain *p, proc *pr)
     if (p->o.process != NULL)
         p->o.process(p->o.self, &pr->pub);
     proc_free(p, pr);
+}
+
+/* Its rings are gone, but not what they had begun. */
+void
+mrd_drain_open_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
+                      const void *records)
+{
+    mrd_ident id;
+    proc *pr;
+    const mrd_process *mp;
+
+    mrd_ident_init(&id);
+    id.pid = pid;
+    id.start_ticks = (int64_t) info->name.start_ticks;
+    if ((pr = new_proc(p, &id, info)) == NULL)
+        return;
+    mrd_drain_open_replay(p, pr, key, records);
+    mp = mrd_catalog_borrow_process(pr->pub.catalog, pr->pub.id);
+    pr->pub.ident.rank = mp->rank;
+    snprintf(pr->pub.ident.job, sizeof(pr->pub.ident.job), "%.127s",
+             mrd_catalog_text(pr->pub.catalog, mp->job).p);
+    proc_gone(p, pr);
 }
 
 /* ---- Rings ---- */
@@ -627,6 +654,7 @@ mrd_drain_step(mrd_drain *p)
     (void) mrd_drain_lock(p, now.ns);
     mrd_discover_step(p->discover, now, found, p);
     sweep(p, now.ns);
+    mrd_drain_open_step(p, now.ns);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
         mrd_drain_runtime_settle(pr, now.ns);
     return drain_all(p, now.ns);
@@ -669,8 +697,15 @@ mrd_drain_finish(mrd_drain *p)
             mrd_drain_runtime_flush(p, pr);
         for (ring *r = pr->rings; r != NULL && p->o.hold; r = r->next_of_proc)
             mrd_drain_text_end(p, r);
-        mrd_drain_flush_open(p, pr);
+        if (p->log == NULL) /* else a successor goes on with them */
+            mrd_drain_flush_open(p, pr);
     }
+}
+
+static uint64_t
+unnoted(const proc *pr)
+{
+    return pr->open.n - pr->open.n_noted;
 }
 
 void
@@ -680,8 +715,8 @@ mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
 
     for (ring *r = pr->rings, *next; r != NULL; r = next) {
         next = r->next_of_proc;
-        if (r->waits)
-            mrd_drain_text_release(r);
+        if (r->waits || (r->next_of_proc == NULL && pr->told_unnoted != unnoted(pr)))
+            mrd_drain_text_release(p, r);
         r->waits = false;
         if (r->ended)
             remove_ring(p, r); /* the last one takes the process with it */
@@ -705,7 +740,7 @@ mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
         if (r->texts != NULL) {
             mrd_ring_left left;
 
-            mrd_drain_text_left((ring *) (uintptr_t) r, &left, &st.read);
+            mrd_drain_text_left(p, (ring *) (uintptr_t) r, &left, &st.read);
             call(self, mrd_drain_ring_hash(r->file_name) ^ GAPS, left.gaps_done);
         }
     }
@@ -802,6 +837,8 @@ mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why 
         p->timens_ns = self.timens_monotonic_ns;
     if (p->instance_id != NULL && p->job != NULL && p->ring_dir != NULL && p->proc_root != NULL &&
         (err = mrd_drain_owners_init(p)) == MRD_OK && (err = mrd_drain_cross_init(p)) == MRD_OK)
+        err = mrd_drain_open_begin(p, why);
+    if (err == MRD_OK)
         err = mrd_discover_open(options->ring_dir == NULL ? mrd_ring_dir() : options->ring_dir,
                                 p->proc_root, options->containers, &p->discover, why);
     if (err != MRD_OK) {
@@ -827,6 +864,7 @@ mrd_drain_close(mrd_drain *p)
         proc_free(p, pr);
     }
     mrd_discover_close(p->discover);
+    mrd_drain_open_end(p);
     mrd_drain_unlock(p);
     free(p->ring_dir);
     mrd_drain_owners_fini(p);

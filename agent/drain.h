@@ -80,7 +80,7 @@ typedef struct mrd_drain_process {
     mrd_catalog *catalog; /* the caller's, or the process's own */
     mrd_proc_id id;       /* in that catalog */
     mrd_ident ident;
-    bool gone;  /* the last ring of it was drained; said once, then the struct is freed */
+    bool gone; /* the last ring of it was drained; said once, then the struct is freed */
     /* Until when an unfinished span of it is known to have been open, in the times of that clock;
      * 0: it may still be. */
     unsigned open_until_clock;
@@ -107,7 +107,11 @@ typedef struct {
      * again that was not yet safe elsewhere.
      */
     bool hold;
-    uint32_t budget; /* records per ring and step; 0: 8192 */
+    /* With hold: the file in which spans that have begun and not ended are kept for a successor of
+     * the same boot; NULL: they are counted as lost if this reader dies. */
+    const char *open_path, *boot_id;
+    mrd_dur_ns orphan_ns; /* in which the rings of such a span's process turn up; 0: 10 s */
+    uint32_t budget;      /* records per ring and step; 0: 8192 */
     /* With hold: how far a predecessor has made this ring's records safe, 0: not told; what lies
      * before is skipped. ring: mrd_drain_ring_hash. May be NULL. */
     uint64_t (*resume)(void *self, uint64_t ring);
@@ -140,6 +144,17 @@ void mrd_drain_release(mrd_drain *p, mrd_drain_process *process);
 /* With hold: calls each ring of the process that waits for release with how far it was read. */
 void mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
                          void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
+/* With hold and open_path: writes what opened and ended of the process into that file, where it counts
+ * from the next commit on; to be called together with mrd_drain_positions. A commit holds, as the
+ * position MRD_DRAIN_OPEN_KEY, the number (0: there is no such file), and is told when it succeeded;
+ * all: every process had its part in it, which wants_all asks for now and then. */
+#define MRD_DRAIN_OPEN_KEY 0x6f70656e2d6c6f67u
+void mrd_drain_note_open(mrd_drain *p, mrd_drain_process *process);
+bool mrd_drain_open_changed(const mrd_drain *p); /* something waits for the next commit */
+bool mrd_drain_open_news(const mrd_drain *p, const mrd_drain_process *process);
+uint64_t mrd_drain_open_number(const mrd_drain *p);
+bool mrd_drain_open_wants_all(const mrd_drain *p);
+void mrd_drain_open_committed(mrd_drain *p, bool all);
 /* Losses of the process's rings that no event tells yet, each with its gap (RAW of the node). */
 void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
                           void (*call)(void *self, mrd_drop_cause cause, uint64_t n,

@@ -16,6 +16,8 @@ typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
     bool early;     /* only the end was seen so far: ev holds its time and arguments */
+    bool noted;     /* it is in the file for a successor */
+    bool model;     /* the key is of a loaded model */
     bool left;      /* the owner died in it before this agent saw it alive: nothing can end it */
     int64_t since;  /* RAW time of this entry's making */
     mrd_event ev;   /* args point behind the struct */
@@ -25,7 +27,11 @@ typedef struct mrd_open_span {
 typedef struct {
     mrd_open_span **slots;
     size_t n_slots, n;
-    size_t n_early;
+    size_t n_early, n_noted;
+    /* Noted ones that were taken out since they were told to the file: key and `early`. */
+    uint64_t (*taken)[2];
+    size_t n_taken, cap_taken;
+    bool taken_lost; /* no memory for one */
 } mrd_open_spans;
 
 void mrd_open_spans_fini(mrd_open_spans *o);
@@ -35,6 +41,9 @@ mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t 
                            const mrd_event *ev);
 /* Takes it out; free() it. */
 void mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span);
+/* They are in the file for a successor; none is. */
+void mrd_open_spans_noted(mrd_open_spans *o, mrd_open_span *const *spans, size_t n);
+void mrd_open_spans_unnote(mrd_open_spans *o);
 
 /* ---- Rings and processes ---- */
 
@@ -109,15 +118,21 @@ struct proc {
     bool seen_alive;   /* by this agent */
     int64_t newest_ns; /* RAW: of the records of its rings that were read to their ends */
     uint64_t n_left;   /* ever, of its open spans: they have no key of their own */
-    int64_t shift_ns;  /* added to its RAW times: its time namespace against ours */
+    uint64_t left_given;
+    int64_t shift_ns; /* added to its RAW times: its time namespace against ours */
     mrd_open_spans open;
+    uint64_t log_key;                /* the process in open_log.c, whatever number it has here */
+    uint64_t told_unnoted;           /* of its open spans, in the header of its first ring */
     void *nrt;                       /* runtime JSON, made on first use */
     char control[MRD_RING_NAME_MAX]; /* name of its control file, "": none was looked for */
     unsigned control_dir;
 };
 
+typedef struct mrd_open_log mrd_open_log;
+
 struct mrd_drain {
     mrd_drain_options o;
+    mrd_open_log *log; /* NULL: open spans are not kept for a successor */
     char *instance_id, *job, *proc_root;
     mrd_discover *discover;
     ring **rings;
@@ -188,6 +203,26 @@ void mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age);
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
 void mrd_drain_ring_forget(ring *r);
 
+/* Keys of open spans that the records give none: a loaded model, what a dead owner left. */
+uint64_t mrd_drain_model_key(uint64_t number);
+uint64_t mrd_drain_left_key(proc *pr);
+
+/* ---- open_log.c: open spans for a successor ---- */
+
+/* Errors: NOMEM. */
+mrd_err mrd_drain_open_begin(mrd_drain *p, mrd_why *why);
+void mrd_drain_open_end(mrd_drain *p);
+/* A process's first ring: what a predecessor left open of it. */
+void mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info);
+/* Processes that did not come back are gone; drain.c makes and ends each. */
+void mrd_drain_open_step(mrd_drain *p, int64_t now);
+void mrd_drain_open_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
+                           const void *records);
+void mrd_drain_open_replay(mrd_drain *p, proc *pr, uint64_t key, const void *records);
+void mrd_drain_open_gone(mrd_drain *p, const proc *pr);
+/* Open ones that are not in the file, and the oldest begin. */
+uint64_t mrd_drain_open_unnoted(const proc *pr, int64_t *ret_oldest_ns);
+
 /* ---- cross.c ---- */
 
 mrd_err mrd_drain_cross_init(mrd_drain *p);
@@ -213,8 +248,8 @@ void mrd_drain_runtime_flush_before(mrd_drain *p, proc *pr, uint64_t mark);
 /* A text begins at that position; false without memory. */
 bool mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos);
 /* What the ring is given back with, and how far it was read. */
-void mrd_drain_text_left(ring *r, mrd_ring_left *ret_left, uint64_t *ret_read);
-void mrd_drain_text_release(ring *r);
+void mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64_t *ret_read);
+void mrd_drain_text_release(const mrd_drain *p, ring *r);
 /* The agent ends: what a successor will not find is given as it is. */
 void mrd_drain_text_end(mrd_drain *p, ring *r);
 /* A ring that a predecessor read, up to `safe` by its own account (0: none). */

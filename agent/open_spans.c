@@ -18,6 +18,7 @@ mrd_open_spans_fini(mrd_open_spans *o)
             free(s);
         }
     free(o->slots);
+    free(o->taken);
     *o = (mrd_open_spans){ 0 };
 }
 
@@ -94,6 +95,43 @@ mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since, c
     return MRD_OK;
 }
 
+static void
+note_taken(mrd_open_spans *o, const mrd_open_span *span)
+{
+    if (o->n_taken == o->cap_taken) {
+        size_t cap = o->cap_taken == 0 ? 64 : o->cap_taken * 2;
+        uint64_t(*grown)[2] = realloc(o->taken, cap * sizeof(*grown));
+
+        if (grown == NULL) {
+            o->taken_lost = true;
+            return;
+        }
+        o->taken = grown;
+        o->cap_taken = cap;
+    }
+    o->taken[o->n_taken][0] = span->key;
+    o->taken[o->n_taken++][1] = span->early;
+}
+
+void
+mrd_open_spans_noted(mrd_open_spans *o, mrd_open_span *const *spans, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        o->n_noted += !spans[i]->noted;
+        spans[i]->noted = true;
+    }
+}
+
+void
+mrd_open_spans_unnote(mrd_open_spans *o)
+{
+    for (size_t i = 0; i < o->n_slots; i++)
+        for (mrd_open_span *s = o->slots[i]; s != NULL; s = s->next)
+            s->noted = false;
+    o->n_noted = o->n_taken = 0;
+    o->taken_lost = false;
+}
+
 void
 mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span)
 {
@@ -104,4 +142,8 @@ mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span)
     *at = span->next;
     o->n--;
     o->n_early -= span->early;
+    if (span->noted) {
+        o->n_noted--;
+        note_taken(o, span);
+    }
 }

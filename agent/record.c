@@ -432,27 +432,40 @@ add_position(void *self, uint64_t ring, uint64_t read)
 }
 
 static bool
-due(mrd_record *r, const rec_process *o, int64_t now)
+due(mrd_record *r, rec_process *o, int64_t now)
 {
     int64_t oldest = oldest_open(o);
     double pressure = o->is_ring ? mrd_drain_pressure(r->o.drain, o->process) : 0;
+    bool news = o->is_ring && mrd_drain_open_news(r->o.drain, o->process);
 
-    if (!o->dirty && pressure == 0)
+    if (!o->dirty && pressure == 0 && !news)
         return false;
-    return oldest == INT64_MAX || o->sealed || now - oldest >= r->o.flush_ns ||
-           pressure >= PRESSURE;
+    if (o->sealed || pressure >= PRESSURE)
+        return true;
+    if (oldest == INT64_MAX && !news)
+        return true;
+    if (news && o->news_ns == 0) /* many open and end at once: not each is written by itself */
+        o->news_ns = now;
+    return now - (oldest == INT64_MAX ? o->news_ns : oldest) >= r->o.flush_ns;
 }
 
 /* Commits the frames so far with r->positions, and how much of trace files was given. */
 mrd_err
-mrd_record_commit(mrd_record *r)
+mrd_record_commit(mrd_record *r, bool all)
 {
+    uint64_t number = mrd_drain_open_number(r->o.drain);
     mrd_err err;
 
+    if (r->n_positions == MRD_SPOOL_POSITIONS)
+        r->n_positions--; /* a crash right now would read that ring's part twice */
+    if (number != 0)
+        add_position(r, MRD_DRAIN_OPEN_KEY, number);
     if (r->o.files != NULL)
         r->o.files(r->o.files_self, add_position, r);
     err = mrd_spool_commit(r->o.spool, r->positions, r->n_positions, NULL);
     r->n_positions = 0;
+    if (err == MRD_OK)
+        mrd_drain_open_committed(r->o.drain, all);
     return err;
 }
 
@@ -468,12 +481,19 @@ with_files(mrd_record *r)
         o->releasing = o->releasing || o->is_file;
 }
 
+static bool
+waits_for_commit(const mrd_record *r)
+{
+    return mrd_spool_uncommitted(r->o.spool) || mrd_drain_open_changed(r->o.drain);
+}
+
 /* Closes the batches of the processes that are due (or all), commits them together with how far their
  * rings were read, and only then gives the rings back. */
 static void
 turn(mrd_record *r, int64_t now, bool all)
 {
     r->n_positions = 0;
+    all = all || mrd_drain_open_wants_all(r->o.drain);
     for (rec_process *o = r->processes; o != NULL; o = o->next)
         o->releasing = all || due(r, o, now);
     with_files(r);
@@ -481,11 +501,14 @@ turn(mrd_record *r, int64_t now, bool all)
         if (!o->releasing)
             continue;
         seal_process(r, o);
-        if (o->is_ring)
-            mrd_drain_positions(r->o.drain, o->process, add_position, r);
+        if (!o->is_ring)
+            continue;
+        mrd_drain_positions(r->o.drain, o->process, add_position, r);
+        mrd_drain_note_open(r->o.drain, o->process);
+        o->news_ns = 0;
     }
     mrd_record_note_drops(r);
-    if (mrd_spool_uncommitted(r->o.spool) && mrd_record_commit(r) != MRD_OK)
+    if (waits_for_commit(r) && mrd_record_commit(r, all) != MRD_OK)
         return; /* the disk is full: rings keep what they have, the next turn tries again */
     for (rec_process *o = r->processes, *next; o != NULL; o = next) {
         next = o->next;
@@ -499,8 +522,8 @@ turn(mrd_record *r, int64_t now, bool all)
         mrd_drain_release(r->o.drain, o->process); /* may free o */
     }
     /* Processes that ended with the release gave their open spans. */
-    if (mrd_spool_uncommitted(r->o.spool))
-        (void) mrd_record_commit(r);
+    if (waits_for_commit(r))
+        (void) mrd_record_commit(r, false);
 }
 
 void
@@ -527,6 +550,8 @@ mrd_record_next_ns(const mrd_record *r)
 
         if (oldest != INT64_MAX && oldest + r->o.flush_ns < next)
             next = oldest + r->o.flush_ns;
+        if (o->news_ns != 0 && o->news_ns + r->o.flush_ns < next)
+            next = o->news_ns + r->o.flush_ns;
     }
     return next;
 }

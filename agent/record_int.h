@@ -72,8 +72,9 @@ typedef struct rec_process {
     struct rec_process *next;
     mrd_drain_process *process;
     open_batch *open_batches;
-    bool dirty;  /* events since the last release */
-    bool sealed; /* a batch was closed in this turn */
+    int64_t news_ns; /* since then spans that opened or ended wait to be noted; 0: none do */
+    bool dirty;      /* events since the last release */
+    bool sealed;     /* a batch was closed in this turn */
     bool releasing;
     bool is_ring; /* the drain's process: has rings to release */
     bool is_file; /* of a trace file */
@@ -105,7 +106,8 @@ void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n
 /* The cause when it was lost, MRD_DROP_CAUSES when it was not. */
 mrd_drop_cause mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len,
                                    uint64_t events);
-mrd_err mrd_record_commit(mrd_record *r);
+/* all: every process had its part in it. */
+mrd_err mrd_record_commit(mrd_record *r, bool all);
 void mrd_record_note_drops(mrd_record *r);
 void mrd_record_take_tally(mrd_record *r, session *s);
 int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);

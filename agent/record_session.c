@@ -443,7 +443,7 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns
     }
     s->n_buffered = left;
     mrd_record_note_drops(r);
-    (void) mrd_record_commit(r); /* else with the next turn */
+    (void) mrd_record_commit(r, false); /* else with the next turn */
     return MRD_OK;
 }
 

@@ -63,8 +63,25 @@ gaps_done(const ring *r, uint64_t read)
     return read;
 }
 
+/* What the file for a successor does not hold of the process's open spans. */
+static void
+add_unnoted(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
+{
+    int64_t oldest;
+    uint64_t n = mrd_drain_open_unnoted(pr, &oldest);
+
+    if (n == 0)
+        return;
+    oldest = mrd_drain_raw_to_wall(p, oldest);
+    if (left->open_lost == 0 || oldest < left->open_lost_ns)
+        left->open_lost_ns = oldest;
+    left->open_lost += n;
+    if (left->open_lost > MRD_DRAIN_OPEN_MAX)
+        left->open_lost = MRD_DRAIN_OPEN_MAX;
+}
+
 void
-mrd_drain_text_left(ring *r, mrd_ring_left *ret_left, uint64_t *ret_read)
+mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64_t *ret_read)
 {
     uint64_t most = mrd_ring_borrow_info(r->reader)->data_len / KEEP_SHARE, first;
     mrd_ring_left left = { .keep = UINT64_MAX };
@@ -79,20 +96,24 @@ mrd_drain_text_left(ring *r, mrd_ring_left *ret_left, uint64_t *ret_read)
         if (!mrd_ring_borrow_info(r->reader)->rest)
             left.open_lost = mrd_drain_runtime_waiting(r->proc, first, &left.open_lost_ns);
     }
+    if (r->next_of_proc == NULL)
+        add_unnoted(p, r->proc, &left);
     if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
         left.keep = r->blob.pos; /* half a text */
     *ret_left = left;
 }
 
 void
-mrd_drain_text_release(ring *r)
+mrd_drain_text_release(const mrd_drain *p, ring *r)
 {
     mrd_ring_left left;
     uint64_t read;
 
-    mrd_drain_text_left(r, &left, &read);
+    mrd_drain_text_left(p, r, &left, &read);
     r->given_back = read;
     (void) mrd_ring_release_to(r->reader, &left);
+    if (r->next_of_proc == NULL)
+        r->proc->told_unnoted = r->proc->open.n - r->proc->open.n_noted;
 }
 
 void
@@ -103,7 +124,7 @@ mrd_drain_text_end(mrd_drain *p, ring *r)
 
     if (r->texts == NULL)
         return;
-    mrd_drain_text_left(r, &left, &read);
+    mrd_drain_text_left(p, r, &left, &read);
     mrd_drain_runtime_flush_before(p, r->proc, r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark);
 }
 
@@ -122,5 +143,6 @@ mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
         int64_t at = mrd_drain_to_raw(p, info->open_lost_ns);
 
         mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
+        r->waits = true; /* the header must not say so for ever */
     }
 }

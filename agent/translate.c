@@ -393,12 +393,18 @@ give_until(mrd_drain *p, proc *pr, const mrd_event *ev, int64_t until_ns)
     pr->pub.open_until_ns = before;
 }
 
+uint64_t
+mrd_drain_left_key(proc *pr)
+{
+    return ++pr->n_left * 0x9e3779b97f4a7c15u ^ 0x4c454654u;
+}
+
 /* A scope that its owner died in. One that was seen alive died a moment ago; of another only its
  * rings tell until when it lived, all of them: the scope waits for the last. */
 static void
 leave(mrd_drain *p, proc *pr, const mrd_event *ev)
 {
-    uint64_t key = ++pr->n_left * 0x9e3779b97f4a7c15u ^ 0x4c454654u;
+    uint64_t key = mrd_drain_left_key(pr);
     int64_t now = mrd_local_now().ns;
 
     p->counts.begun++;
@@ -452,6 +458,18 @@ complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
 }
 
 static void
+remember_begin(mrd_drain *p, proc *pr, uint64_t key, uint32_t source, const mrd_event *ev)
+{
+    mrd_open_span *s = mrd_open_spans_find(&pr->open, key, false);
+
+    if (s != NULL && s->noted && s->ev.ts_ns == ev->ts_ns)
+        return; /* a predecessor told of it */
+    remember(p, pr, key, false, ev);
+    if (LINE(source) == LINE_MODELS && (s = mrd_open_spans_find(&pr->open, key, false)) != NULL)
+        s->model = true;
+}
+
+static void
 begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source, mrd_sid name)
 {
     mrd_open_span *early = mrd_open_spans_find(&r->proc->open, key, true);
@@ -464,7 +482,7 @@ begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t s
     ev.track = track_of(r, rec->tid, rec->track, source, 0);
     take_args(p, r, rec, &ev);
     if (early == NULL) {
-        remember(p, r->proc, key, false, &ev);
+        remember_begin(p, r->proc, key, source, &ev);
         return;
     }
     mrd_open_spans_take(&r->proc->open, early);
@@ -495,6 +513,9 @@ end(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t sou
     take_args(p, r, rec, &ev);
     if (start == NULL) {
         remember(p, r->proc, key, true, &ev);
+        if (LINE(source) == LINE_MODELS &&
+            (start = mrd_open_spans_find(&r->proc->open, key, true)) != NULL)
+            start->model = true;
         return;
     }
     mrd_open_spans_take(&r->proc->open, start);
@@ -578,7 +599,7 @@ flow(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 static void
 model(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
-    uint64_t key = rec->value * 0x9e3779b97f4a7c15u ^ 0x4d4f44454c000000u;
+    uint64_t key = mrd_drain_model_key(rec->value);
     uint32_t source = MRD_SRC_API | LINE_MODELS;
     mrd_ring_event line = *rec;
 
@@ -831,21 +852,22 @@ mrd_drain_flush_left(mrd_drain *p, proc *pr)
     int64_t before = pr->pub.open_until_ns;
 
     pr->pub.open_until_ns = pr->newest_ns > 0 ? pr->newest_ns : 1;
-    for (size_t i = 0; i < pr->open.n_slots && pr->n_left > 0; i++)
+    for (size_t i = 0; i < pr->open.n_slots; i++)
         for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
             next = s->next;
             if (s->left)
                 give_open(p, pr, s);
         }
-    pr->n_left = 0;
     pr->pub.open_until_ns = before;
 }
 
 void
 mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age)
 {
-    if (pr->seen_alive)
+    if (pr->seen_alive && pr->n_left > pr->left_given) {
         mrd_drain_flush_left(p, pr);
+        pr->left_given = pr->n_left;
+    }
     for (size_t i = 0; i < pr->open.n_slots && pr->open.n_early > 0; i++)
         for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
             next = s->next;

@@ -93,6 +93,9 @@ count(fake_aggregator *g, const mrd_event *ev)
         return;
     }
     g->events++;
+    g->no_start += (ev->flags & MRD_EV_NO_START) != 0;
+    g->unfinished += ev->kind == MRD_SPAN && ev->dur_ns < 0;
+    g->dur_ns += ev->kind == MRD_SPAN && ev->dur_ns > 0 ? ev->dur_ns : 0;
     for (uint32_t i = 0; i < ev->arg_count; i++)
         if (ev->args[i].type == MRD_ARG_INT)
             id = (uint64_t) ev->args[i].v.i;

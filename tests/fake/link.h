@@ -17,6 +17,8 @@ typedef struct {
     uint64_t frames, duplicates, events, losses, lost, bytes;
     uint8_t *seen;    /* per event id (argument or span id), how often stored */
     uint64_t unknown; /* events without an id */
+    uint64_t no_start, unfinished;
+    int64_t dur_ns;   /* of all complete spans together */
     unsigned no_room; /* so many offers find the store full */
     uint64_t offers, chunks, artifacts, artifact_bytes, hellos, heartbeats;
     int64_t first_ns, last_ns;
