@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "aggregator/http_body.h"
 #include "aggregator/http_web.h"
-#include "aggregator/select_check.h"
 #include "base/conf.h"
 #include "base/metrics.h"
 #include "base/near.h"
@@ -29,48 +29,6 @@ mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_vi
     if ((*ret_view = mrd_loop_session(api->loop, id)) != NULL)
         return MRD_OK;
     return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no session " MRD_STR_FMT, MRD_STR_ARG(text));
-}
-
-/* "30s", or a number of nanoseconds. */
-static mrd_err
-json_dur(const mrd_json *o, const char *key, mrd_dur_ns def, mrd_dur_ns *ret_dur, mrd_why *why)
-{
-    const mrd_json *v = mrd_json_get(o, key);
-    const char *text = mrd_json_str(o, key, NULL);
-
-    *ret_dur = def;
-    if (v == NULL)
-        return MRD_OK;
-    if (text == NULL)
-        *ret_dur = mrd_json_int(o, key, -1);
-    else if (mrd_num_dur(mrd_str_of(text), ret_dur) != MRD_OK)
-        *ret_dur = -1;
-    if (*ret_dur < 0 || *ret_dur > 30 * 86400 * MRD_SEC)
-        return mrd_why_set(
-            why, MRD_RANGE, 0,
-            "%s must be a duration like \"30s\" or a number of nanoseconds, at most 30 "
-            "days",
-            key);
-    return MRD_OK;
-}
-
-static mrd_err
-known_keys(mrd_json *o, const char *const *known, mrd_why *why)
-{
-    for (void *it = mrd_json_iter(o); it != NULL; it = mrd_json_iter_next(o, it)) {
-        size_t n = 0;
-
-        while (known[n] != NULL && strcmp(known[n], mrd_json_iter_key(it)) != 0)
-            n++;
-        if (known[n] == NULL) {
-            const char *near = mrd_nearest(mrd_json_iter_key(it), known, n);
-
-            return mrd_why_set(why, MRD_INVALID, 0, "unknown member '%s'%s%s%s",
-                               mrd_json_iter_key(it), near == NULL ? "" : ": did you mean '",
-                               near == NULL ? "" : near, near == NULL ? "" : "'?");
-        }
-    }
-    return MRD_OK;
 }
 
 /* ---- Health ---- */
@@ -221,78 +179,6 @@ get_sessions(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, o);
 }
 
-static mrd_err
-request_mode(const mrd_json *o, mrd_session_request *r, mrd_why *why)
-{
-    const char *mode = mrd_json_str(o, "mode", "stream");
-
-    if (strcmp(mode, "stream") != 0 && strcmp(mode, "recorder") != 0)
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "mode must be \"stream\" or \"recorder\", not '%.40s'", mode);
-    r->recorder = strcmp(mode, "recorder") == 0;
-    return MRD_OK;
-}
-
-static mrd_err
-request_require(const mrd_json *o, char scratch[64], mrd_session_request *r, mrd_why *why)
-{
-    const mrd_json *v = mrd_json_get(o, "require");
-    mrd_str text = MRD_STR("any");
-    uint64_t n;
-
-    if (v != NULL && mrd_json_text(v, scratch, &text) != MRD_OK)
-        text = (mrd_str){ "", 0 };
-    if (!mrd_str_is(text, "any") && !mrd_str_is(text, "all") &&
-        (mrd_num_u64(text, &n) != MRD_OK || n == 0 || n > 1000000))
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "require must be \"all\", \"any\" or a number of nodes");
-    memmove(scratch, text.p, text.len);
-    scratch[text.len] = '\0';
-    r->require = scratch;
-    return MRD_OK;
-}
-
-const char *const mrd_http_session_members[] = { "name",        "mode",           "require",
-                                                 "duration",    "select",         "merge",
-                                                 "recorder_ns", "recorder_bytes", "device_profiles",
-                                                 "counters",    "counter_period", NULL };
-
-mrd_err
-mrd_http_session_request(mrd_json *o, char require[64], mrd_session_request *r, mrd_why *why)
-{
-    mrd_err err = known_keys(o, mrd_http_session_members, why);
-
-    if (err == MRD_OK)
-        err = request_mode(o, r, why);
-    if (err == MRD_OK)
-        err = request_require(o, require, r, why);
-    if (err == MRD_OK)
-        err = json_dur(o, "duration", 0, &r->duration, why);
-    if (err == MRD_OK)
-        err = json_dur(o, "recorder_ns", 30 * MRD_SEC, &r->recorder_dur, why);
-    r->name = mrd_json_str(o, "name", "");
-    r->auto_merge = mrd_json_bool(o, "merge", true);
-    r->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 256 << 20);
-    r->device_profiles = mrd_json_str(o, "device_profiles", "");
-    if (err == MRD_OK && *r->device_profiles != '\0' && strcmp(r->device_profiles, "model") != 0 &&
-        strcmp(r->device_profiles, "continuous") != 0 && strcmp(r->device_profiles, "on-fail") != 0)
-        err = mrd_why_set(why, MRD_INVALID, 0,
-                          "device_profiles must be \"model\", \"continuous\" or \"on-fail\"");
-    if (err == MRD_OK && strlen(r->name) >= MRD_TEXT_MAX)
-        err = mrd_why_set(why, MRD_LIMIT, 0, "name must be shorter than %d bytes", MRD_TEXT_MAX);
-    if (err == MRD_OK)
-        err = json_dur(o, "counter_period", MRD_SEC, &r->counter_period, why);
-    if (err == MRD_OK && r->counter_period < MRD_MS)
-        err = mrd_why_set(why, MRD_RANGE, 0, "counter_period must be 1ms at least");
-    if (err == MRD_OK && mrd_json_get(o, "counters") != NULL)
-        err = mrd_counters_from_json(&r->counters, mrd_json_get(o, "counters"), why);
-    if (err == MRD_OK && mrd_json_get(o, "select") != NULL)
-        err = mrd_select_from_json(&r->select, mrd_json_get(o, "select"), why);
-    if (err == MRD_OK && mrd_json_get(o, "select") != NULL)
-        err = mrd_select_check(&r->select, mrd_json_get(o, "select"), why);
-    return err;
-}
-
 static void
 start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 {
@@ -352,15 +238,28 @@ reply_accepted(mrd_http_request *req, const char *key, const char *value)
     return mrd_http_reply_json(req, 202, o);
 }
 
+/* A body that says what this path cannot do is refused rather than passed over. */
+static mrd_err
+no_members(mrd_http_request *req, mrd_why *why)
+{
+    mrd_json *body = NULL;
+    mrd_err err = mrd_http_json(req, &body, why);
+
+    if (err == MRD_OK)
+        err = mrd_http_body_check(body, mrd_http_no_members, why);
+    mrd_json_free(body);
+    return err;
+}
+
 /* A command about the session of {id}; `value` is the state that is answered. */
 static mrd_err
 command(http_api *api, mrd_http_request *req, mrd_loop_fn *fn, const char *value, mrd_why *why)
 {
     mrd_session_view *v;
     uint64_t id;
-    mrd_err err = mrd_http_session(api, req, &v, why);
+    mrd_err err = no_members(req, why);
 
-    if (err != MRD_OK)
+    if (err != MRD_OK || (err = mrd_http_session(api, req, &v, why)) != MRD_OK)
         return err;
     id = v->s->id;
     mrd_session_view_unref(v);
@@ -404,8 +303,6 @@ post_merge(void *self, mrd_http_request *req, mrd_why *why)
     return command(self, req, merge, "merging", why);
 }
 
-const char *const mrd_http_trigger_members[] = { "last", "reason", NULL };
-
 typedef struct {
     uint64_t session; /* 0: all recorders */
     mrd_dur_ns last;
@@ -430,10 +327,7 @@ trigger(http_api *api, mrd_http_request *req, uint64_t id, mrd_why *why)
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = known_keys(body, mrd_http_trigger_members, why);
-    if (err == MRD_OK)
-        err = json_dur(body, "last", 20 * MRD_SEC, &t.last, why);
-    t.reason = mrd_json_str(body, "reason", "http");
+        err = mrd_http_trigger_request(body, &t.last, &t.reason, why);
     if (err == MRD_OK)
         err = mrd_loop_command(api->loop, pull, &t, &number, why);
     mrd_json_free(body);

@@ -32,15 +32,8 @@ void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to);
 /* The API, one row per path and method; docs/openapi.json describes each. */
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
-/* Members of the body that starts a session, and of a trigger's; NULL-terminated. */
-extern const char *const mrd_http_session_members[], *const mrd_http_trigger_members[];
-/* A session's request from that body; strings borrow from it and from require. Errors: INVALID,
- * RANGE, TYPE, LIMIT, NOMEM; r->select is the caller's in every case. */
-mrd_err mrd_http_session_request(mrd_json *body, char require[64], mrd_session_request *r,
-                                 mrd_why *why);
 /* GET …/profile (http_profile.c). */
 extern const char *const mrd_http_profile_query[];
-mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);

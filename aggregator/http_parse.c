@@ -4,8 +4,27 @@
 #include <strings.h>
 
 #include "base/num.h"
+#include "base/obj.h"
 
 /* ---- Paths ---- */
+
+const char *
+mrd_http_target(const char *target, mrd_str *ret_authority)
+{
+    static const char *const schemes[] = { "http://", "https://" };
+
+    *ret_authority = MRD_STR("");
+    for (size_t i = 0; i < MRD_COUNT(schemes); i++) {
+        size_t n = strlen(schemes[i]);
+
+        if (strncasecmp(target, schemes[i], n) != 0)
+            continue;
+        *ret_authority = (mrd_str){ target + n, strcspn(target + n, "/") };
+        target += n + ret_authority->len;
+        return *target == '\0' ? "/" : target;
+    }
+    return target;
+}
 
 bool
 mrd_http_path_plain(const char *path)
@@ -214,6 +233,15 @@ static bool
 same_name(mrd_str a, const char *b, size_t n)
 {
     return a.len == n && strncasecmp(a.p, b, n) == 0;
+}
+
+bool
+mrd_http_host_valid(const char *host)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "-._~%!$&'()*+,;=:[]";
+
+    return host[strspn(host, allowed)] == '\0';
 }
 
 bool

@@ -16,6 +16,12 @@ typedef struct {
     size_t n;
 } http_params;
 
+/* The path of a request's target: of "http://host:port/path" what is behind the authority, which
+ * counts instead of the field Host; every other form is the path itself, and the authority is empty
+ * (RFC 9112, 3.2). */
+const char *mrd_http_target(const char *target, mrd_str *ret_authority);
+/* Whether it has only what a host with a port may have. */
+bool mrd_http_host_valid(const char *host);
 /* False for components that climb, are empty, or that no name of ours has: such a path never
  * reaches a handler. */
 bool mrd_http_path_plain(const char *path);

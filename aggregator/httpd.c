@@ -88,7 +88,8 @@ mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why)
 
 typedef struct {
     const char *const *known;
-    const char *unknown;
+    const char *unknown, *twice;
+    uint64_t seen; /* of known, by index */
 } query_check;
 
 static enum MHD_Result
@@ -98,9 +99,13 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
 
     (void) kind;
     (void) value;
-    for (const char *const *k = check->known; *k != NULL; k++) {
-        if (strcmp(*k, key) == 0)
-            return MHD_YES;
+    for (unsigned k = 0; check->known[k] != NULL; k++) {
+        if (strcmp(check->known[k], key) != 0)
+            continue;
+        if ((check->seen >> (k % 64) & 1) != 0)
+            check->twice = key;
+        check->seen |= 1ull << (k % 64);
+        return check->twice == NULL ? MHD_YES : MHD_NO;
     }
     check->unknown = key;
     return MHD_NO;
@@ -110,13 +115,18 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
 static mrd_err
 known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 {
-    query_check check = { known, NULL };
+    query_check check = { .known = known };
     const char *near;
     size_t n = 0;
 
     if (known == NULL)
         return MRD_OK;
     MHD_get_connection_values(req->connection, MHD_GET_ARGUMENT_KIND, check_query, &check);
+    if (check.twice != NULL)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "query parameter '%.64s' is given twice: several values of one are "
+                           "separated by commas",
+                           check.twice);
     if (check.unknown == NULL)
         return MRD_OK;
     while (known[n] != NULL)
@@ -131,29 +141,45 @@ known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 
 static const http_refusal
     bad_path = { 400, "INVALID", "invalid path",
-                 "the path has empty, climbing or unprintable components" },
+                 "the path has empty, climbing or unprintable components", false },
     no_path = { 404, "NOTFOUND", "no such path",
-                "docs/http.md and /api/v1/openapi.json list the paths" },
+                "docs/http.md and /api/v1/openapi.json list the paths", false },
     wrong_method = { 405, "INVALID", "method not allowed",
-                     "this path exists, with other methods (Allow)" },
+                     "this path exists, with other methods (Allow)", false },
     no_token = { 401, "AUTH", "identity not proven",
-                 "send a known token: Authorization: Bearer ..." },
-    not_permitted = { 403, "DENIED", "not permitted", "this token's role may not do that" },
-    too_big = { 413, "LIMIT", "body too large", "a request body may have 1 MiB" },
+                 "send a known token: Authorization: Bearer ...", false },
+    not_permitted = { 403, "DENIED", "not permitted", "this token's role may not do that", false },
+    too_big = { 413, "LIMIT", "body too large", "a request body may have 1 MiB", false },
     two_lengths = { 400, "INVALID", "two lengths",
                     "a request has one Content-Length, or Transfer-Encoding: "
-                    "not both, and neither twice" },
+                    "not both, and neither twice",
+                    true },
+    bad_coding = { 501, "UNSUPPORTED", "unknown transfer coding",
+                   "a body is sent with Content-Length or with Transfer-Encoding: chunked, in "
+                   "HTTP/1.1, and with no other coding",
+                   true },
+    no_host = { 400, "INVALID", "no host",
+                "a request of HTTP/1.1 has one field Host with the name or address it is sent to",
+                false },
+    two_fields = { 400, "INVALID", "a field given twice",
+                   "Host, Origin, Sec-Fetch-Site, Authorization and Content-Type have one value "
+                   "each and are given once",
+                   false },
     foreign_host = { 421, "DENIED", "not for this server",
                      "without tokens only requests for an address or localhost "
                      "are answered: a page may have pointed its name here. "
-                     "Name this server with --http-names, or use tokens" },
+                     "Name this server with --http-names, or use tokens",
+                     false },
     foreign_origin = { 403, "DENIED", "from another page",
                        "what changes something may not come from another "
-                       "site's page (Origin, Sec-Fetch-Site)" },
-    not_json = { 415, "TYPE", "not JSON", "send the body as Content-Type: application/json" },
+                       "site's page (Origin, Sec-Fetch-Site)",
+                       false },
+    not_json = { 415, "TYPE", "not JSON", "send the body as Content-Type: application/json",
+                 false },
     over_capacity = { 503, "AGAIN", "not now",
                       "too many large requests at one time, try again in a "
-                      "moment" };
+                      "moment",
+                      false };
 
 /* Sets req->route, or gathers in req->allow the methods that the path has. */
 static void
@@ -176,15 +202,61 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
+/* Fields that say who asks, for what and how: given twice, readers on the way may have looked at
+ * another one than we do. */
+static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
+                                             "Content-Type" };
+
+typedef struct {
+    unsigned lengths, fields[MRD_COUNT(single_fields)];
+    const char *coding, *host;
+} field_counts;
+
 static enum MHD_Result
-count_lengths(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+count_fields(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
 {
-    unsigned *n = cls;
+    field_counts *n = cls;
+    bool coding = strcasecmp(key, "Transfer-Encoding") == 0;
 
     (void) kind;
-    (void) value;
-    *n += strcasecmp(key, "Content-Length") == 0 || strcasecmp(key, "Transfer-Encoding") == 0;
+    n->lengths += coding || strcasecmp(key, "Content-Length") == 0;
+    n->coding = coding ? value : n->coding;
+    for (size_t i = 0; i < MRD_COUNT(single_fields); i++) {
+        if (strcasecmp(key, single_fields[i]) != 0)
+            continue;
+        n->fields[i]++;
+        n->host = i == 0 ? value : n->host;
+    }
     return MHD_YES;
+}
+
+/* What RFC 9112 has a server refuse, whatever is asked for. */
+static const http_refusal *
+check_fields(const mrd_http_request *req, const char *version)
+{
+    bool is_1_0 = strcmp(version, "HTTP/1.0") == 0;
+    field_counts n = { 0 };
+
+    MHD_get_connection_values(req->connection, MHD_HEADER_KIND, count_fields, &n);
+    if (n.lengths > 1)
+        return &two_lengths;
+    if (n.coding != NULL && (is_1_0 || strcasecmp(n.coding, "chunked") != 0))
+        return &bad_coding;
+    if ((n.fields[0] == 0 && !is_1_0) || (n.host != NULL && !mrd_http_host_valid(n.host)) ||
+        (req->authority != NULL && !mrd_http_host_valid(req->authority)))
+        return &no_host;
+    for (size_t i = 0; i < MRD_COUNT(single_fields); i++) {
+        if (n.fields[i] > 1)
+            return &two_fields;
+    }
+    return NULL;
+}
+
+/* Whom the request is sent to. */
+static const char *
+host_of(mrd_http_request *req)
+{
+    return req->authority != NULL ? req->authority : mrd_http_header(req, "Host");
 }
 
 /* Whether it changes something and comes from somewhere else than this server's page or a program. */
@@ -196,7 +268,7 @@ admit_change(mrd_http_request *req)
                 mrd_http_header(req, "Transfer-Encoding") != NULL;
 
     if (!mrd_http_origin_same(mrd_http_header(req, "Origin"),
-                              mrd_http_header(req, "Sec-Fetch-Site"), mrd_http_header(req, "Host")))
+                              mrd_http_header(req, "Sec-Fetch-Site"), host_of(req)))
         return &foreign_origin;
     return body && strcmp(req->method, "POST") == 0 &&
                    !mrd_http_type_json(mrd_http_header(req, "Content-Type"))
@@ -206,16 +278,13 @@ admit_change(mrd_http_request *req)
 
 /* Looks at a request's head: what it asks for, and whether who asks may. */
 static const http_refusal *
-admit(mrd_http_request *req)
+admit(mrd_http_request *req, const char *version)
 {
     bool options = strcmp(req->method, "OPTIONS") == 0;
-    unsigned lengths = 0;
+    const http_refusal *r = check_fields(req, version);
 
-    MHD_get_connection_values(req->connection, MHD_HEADER_KIND, count_lengths, &lengths);
-    if (lengths > 1) {
-        mrd_http_set_header(req, "Connection", "close"); /* where it ends is anybody's guess */
-        return &two_lengths;
-    }
+    if (r != NULL)
+        return r;
     if (options && strcmp(req->path, "*") == 0) {
         mrd_buf_text(&req->allow, "GET, HEAD, POST, DELETE, OPTIONS");
         return NULL;
@@ -230,7 +299,7 @@ admit(mrd_http_request *req)
                     : mrd_auth_role(req->httpd->options.auth,
                                     mrd_http_bearer(mrd_http_header(req, "Authorization")));
     if (req->httpd->options.auth == NULL && req->route->role != MRD_ROLE_NONE &&
-        !mrd_http_host_ours(mrd_http_header(req, "Host"), req->httpd->options.names))
+        !mrd_http_host_ours(host_of(req), req->httpd->options.names))
         return &foreign_host;
     if (mrd_role_allows(req->role, req->route->role))
         return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
@@ -256,6 +325,8 @@ reply_options(mrd_http_request *req)
 static mrd_err
 reply_refusal(mrd_http_request *req, const http_refusal *r)
 {
+    if (r->ends)
+        mrd_http_set_header(req, "Connection", "close");
     if (r == &wrong_method)
         mrd_http_set_header(req, "Allow", mrd_buf_cstr(&req->allow));
     if (r == &no_token || r == &not_permitted)
@@ -288,8 +359,12 @@ static mrd_http_request *
 request_new(mrd_httpd *h, struct MHD_Connection *connection, const char *url, const char *method)
 {
     mrd_http_request *req = calloc(1, sizeof(*req));
+    mrd_str authority;
+    const char *path = mrd_http_target(url, &authority);
 
-    if (req == NULL || (req->path = mrd_str_dup(mrd_str_of(url))) == NULL) {
+    if (req == NULL || (req->path = mrd_str_dup(mrd_str_of(path))) == NULL ||
+        (path != url && (req->authority = mrd_str_dup(authority)) == NULL)) {
+        free(req == NULL ? NULL : req->path);
         free(req);
         return NULL;
     }
@@ -351,7 +426,6 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
     mrd_httpd *h = cls;
     mrd_http_request *req = *state;
 
-    (void) version;
     MRD_CHECK_MAGIC(h, HTTPD_MAGIC);
     if (req == NULL) {
         const char *length =
@@ -362,11 +436,11 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
             return MHD_NO;
         *state = req;
         mrd_httpd_watch_stage(h, connection, CLIENT_BODY);
-        req->refusal = admit(req);
+        req->refusal = admit(req, version);
         if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
             announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
             req->refusal = &too_big;
-        if (req->refusal != NULL && (announced > DISCARD_MAX || req->refusal == &two_lengths ||
+        if (req->refusal != NULL && (announced > DISCARD_MAX || req->refusal->ends ||
                                      mrd_http_header(req, "Expect") != NULL)) {
             mrd_httpd_watch_stage(h, connection, CLIENT_REPLY); /* answered before the body comes */
             return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
@@ -404,6 +478,7 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
     body_drop(req);
     mrd_buf_fini(&req->allow);
     free(req->path);
+    free(req->authority);
     free(req);
     *state = NULL;
 }

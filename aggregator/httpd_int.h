@@ -47,6 +47,7 @@ struct mrd_httpd {
 typedef struct {
     unsigned status;
     const char *code, *title, *detail;
+    bool ends; /* where its body ends is not known: the connection ends with the answer */
 } http_refusal;
 
 struct mrd_http_request {
@@ -54,6 +55,7 @@ struct mrd_http_request {
     struct MHD_Connection *connection;
     const char *method;
     char *path;
+    char *authority; /* of a target that is a whole URL; NULL: as Host says */
     const mrd_http_route *route;
     http_params params;
     mrd_role role;

@@ -35,9 +35,9 @@ check_numbers(const mrd_strlist *list, const char *what, mrd_why *why)
     for (size_t i = 0; i < list->n; i++) {
         int64_t v;
 
-        if (mrd_num_i64(mrd_str_of(list->v[i]), &v) != MRD_OK)
-            return mrd_why_set(why, MRD_INVALID, 0, "'%.64s' is no %s: write a number", list->v[i],
-                               what);
+        if (mrd_num_i64(mrd_str_of(list->v[i]), &v) != MRD_OK || v < 0)
+            return mrd_why_set(why, MRD_INVALID, 0, "'%.64s' is no %s: write a number from 0 on",
+                               list->v[i], what);
     }
     return MRD_OK;
 }
@@ -75,6 +75,8 @@ mrd_select_check(const mrd_select *s, const mrd_json *o, mrd_why *why)
 
     if (err == MRD_OK)
         err = check_numbers(&s->ranks, "rank", why);
+    if (err == MRD_OK)
+        err = check_numbers(&s->processes, "process id", why);
     if (err == MRD_OK)
         err = mrd_filter_check(&numbers, why);
     if (err == MRD_OK)

@@ -122,6 +122,24 @@ mrd_json_is_array(const mrd_json *v)
     return json_is_array(v);
 }
 
+mrd_json_type
+mrd_json_type_of(const mrd_json *v)
+{
+    return v == NULL || json_is_null(v) ? MRD_JSON_NULL
+           : json_is_boolean(v)         ? MRD_JSON_BOOL
+           : json_is_integer(v)         ? MRD_JSON_INT
+           : json_is_real(v)            ? MRD_JSON_REAL
+           : json_is_string(v)          ? MRD_JSON_TEXT
+           : json_is_array(v)           ? MRD_JSON_ARRAY
+                                        : MRD_JSON_OBJECT;
+}
+
+int64_t
+mrd_json_int_of(const mrd_json *v)
+{
+    return json_is_integer(v) ? (int64_t) json_integer_value(v) : 0;
+}
+
 size_t
 mrd_json_size(const mrd_json *v)
 {

@@ -26,6 +26,18 @@ mrd_err mrd_json_parse_up_to(mrd_str text, size_t max, const char *what, mrd_jso
                              mrd_why *why);
 void mrd_json_free(mrd_json *doc);
 
+typedef enum {
+    MRD_JSON_NULL, /* also of a NULL pointer */
+    MRD_JSON_BOOL,
+    MRD_JSON_INT,
+    MRD_JSON_REAL,
+    MRD_JSON_TEXT,
+    MRD_JSON_ARRAY,
+    MRD_JSON_OBJECT
+} mrd_json_type;
+
+mrd_json_type mrd_json_type_of(const mrd_json *v);
+int64_t mrd_json_int_of(const mrd_json *v); /* 0 for another type */
 bool mrd_json_is_object(const mrd_json *v);
 bool mrd_json_is_array(const mrd_json *v);
 size_t mrd_json_size(const mrd_json *v);                         /* of an array or object */

@@ -83,9 +83,17 @@ mrd_select_json(const mrd_select *s)
     return o;
 }
 
+static bool
+is_word(const mrd_json *v)
+{
+    return mrd_json_type_of(v) == MRD_JSON_TEXT || mrd_json_type_of(v) == MRD_JSON_INT;
+}
+
 mrd_err
 mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why)
 {
+    if (!mrd_json_is_object(o))
+        return mrd_why_set(why, MRD_TYPE, 0, "select must be an object");
     for (size_t i = 0; i < MRD_COUNT(select_lists); i++) {
         const mrd_json *a = mrd_json_get(o, select_lists[i].key);
 
@@ -95,9 +103,12 @@ mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why)
             char scratch[64];
             mrd_str text;
 
-            if (k >= 4096 || mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK ||
+            if (k >= 4096 || !is_word(mrd_json_at(a, k)) ||
+                mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK || text.len == 0 ||
                 text.len > 255)
-                return mrd_why_set(why, MRD_TYPE, 0, "select.%s must be a list of short words",
+                return mrd_why_set(why, MRD_TYPE, 0,
+                                   "select.%s must be a list of at most 4096 words or numbers, "
+                                   "each of 1 to 255 bytes",
                                    select_lists[i].key);
             if (mrd_strlist_add(select_list(s, i), text) != MRD_OK)
                 return mrd_why_set(why, MRD_NOMEM, 0, "selection");
@@ -116,9 +127,12 @@ mrd_counters_from_json(mrd_strlist *list, const mrd_json *a, mrd_why *why)
         char scratch[64];
         mrd_str text;
 
-        if (mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK || text.len == 0 ||
+        if (mrd_json_type_of(mrd_json_at(a, k)) != MRD_JSON_TEXT ||
+            mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK || text.len == 0 ||
             text.len > 191)
-            return mrd_why_set(why, MRD_TYPE, 0, "counters must be a list of names or patterns");
+            return mrd_why_set(why, MRD_TYPE, 0,
+                               "counters must be a list of names or patterns, each of 1 to 191 "
+                               "bytes");
         if (mrd_strlist_add(list, text) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "counters");
     }

@@ -233,10 +233,11 @@ TEST(routing_and_problems)
  * program sends. */
 TEST(pages_of_others_change_nothing)
 {
-#define POST "POST /items/7/set HTTP/1.1\r\nConnection: close\r\n"
-#define JSON "Content-Type: application/json\r\n"
-#define HERE "Host: localhost:7780\r\n"
-#define BODY "Content-Length: 2\r\n\r\n{}"
+#define POST          "POST /items/7/set HTTP/1.1\r\nConnection: close\r\n"
+#define POST_TO(path) "POST " path " HTTP/1.1\r\n" HERE CLOSE JSON
+#define JSON          "Content-Type: application/json\r\n"
+#define HERE          "Host: localhost:7780\r\n"
+#define BODY          "Content-Length: 2\r\n\r\n{}"
     static const struct {
         const char *name, *request;
         int status;
@@ -296,6 +297,91 @@ TEST(pages_of_others_change_nothing)
 
         CHECK_ROW(rows[i].name, atoi(answer + 9) == rows[i].status);
         if (atoi(answer + 9) != rows[i].status)
+            fprintf(stderr, "%s\n", answer);
+    }
+    mrd_httpd_stop(h);
+}
+
+/* What RFC 9112 and RFC 9110 have a server refuse or take, and what a proxy in front of it could
+ * read in another way than we do. Each is answered at once: a client that waits has failed. */
+TEST(messages_as_the_standard_has_them)
+{
+#define CLOSE "Connection: close\r\n"
+#define ONE   "Host: localhost\r\n" CLOSE
+#define CHUNK "\r\n2\r\n{}\r\n0\r\n\r\n"
+    static const struct {
+        const char *name, *request;
+        int status;
+        const char *text;
+    } rows[] = {
+        { "no Host", "GET /json HTTP/1.1\r\n" CLOSE "\r\n", 400, "no host" },
+        { "no Host, open to all", "GET /open HTTP/1.1\r\n" CLOSE "\r\n", 400, "no host" },
+        { "no Host in HTTP/1.0", "GET /json HTTP/1.0\r\n\r\n", 200, "nobody" },
+        { "two Hosts", "GET /json HTTP/1.1\r\nHost: evil.example\r\n" ONE "\r\n", 400, "twice" },
+        { "Host with a path", "GET /open HTTP/1.1\r\nHost: a/b\r\n" CLOSE "\r\n", 400, "no host" },
+        { "Host with a space", "GET /open HTTP/1.1\r\nHost: a b\r\n" CLOSE "\r\n", 400, "no host" },
+        { "Host of a user", "GET /open HTTP/1.1\r\nHost: a@localhost\r\n" CLOSE "\r\n", 400,
+          "no host" },
+        { "two Origins, ours first",
+          POST HERE JSON "Origin: http://localhost:7780\r\nOrigin: https://evil.example\r\n" BODY,
+          400, "twice" },
+        { "two Sec-Fetch-Sites",
+          POST HERE JSON "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n" BODY, 400,
+          "twice" },
+        { "two Content-Types", POST HERE JSON "Content-Type: text/plain\r\n" BODY, 400, "twice" },
+        { "two tokens",
+          "GET /json HTTP/1.1\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n" ONE "\r\n",
+          400, "twice" },
+        { "chunks", POST HERE JSON "Transfer-Encoding: Chunked\r\n" CHUNK, 201, "7=" },
+        { "another coding before", POST HERE JSON "Transfer-Encoding: gzip, chunked\r\n" CHUNK, 501,
+          "unknown transfer coding" },
+        { "another coding behind", POST HERE JSON "Transfer-Encoding: chunked, gzip\r\n" CHUNK, 501,
+          "unknown transfer coding" },
+        { "no coding", POST HERE JSON "Transfer-Encoding: identity\r\n" CHUNK, 501,
+          "unknown transfer coding" },
+        { "chunks twice",
+          POST HERE JSON "Transfer-Encoding: chunked\r\n"
+                         "Transfer-Encoding: chunked\r\n" CHUNK,
+          400, "two lengths" },
+        { "chunks in HTTP/1.0",
+          "POST /items/7/set HTTP/1.0\r\n" HERE JSON "Transfer-Encoding: chunked\r\n" CHUNK, 501,
+          "unknown transfer coding" },
+        { "a whole URL", "GET http://localhost/json?name=x HTTP/1.1\r\n" ONE "\r\n", 200,
+          "{\"name\":\"x\"}" },
+        { "a whole URL in capitals", "GET HTTPS://LOCALHOST:7780/json HTTP/1.1\r\n" ONE "\r\n", 200,
+          "nobody" },
+        { "a whole URL without a path", "GET http://localhost HTTP/1.1\r\n" ONE "\r\n", 404,
+          "no such path" },
+        { "a whole URL counts, not Host", "GET http://evil.example/json HTTP/1.1\r\n" ONE "\r\n",
+          421, "not for this server" },
+        { "a whole URL of ours, another Host",
+          "GET http://localhost/json HTTP/1.1\r\nHost: evil.example\r\n" CLOSE "\r\n", 200,
+          "nobody" },
+        { "a whole URL, its own page",
+          "POST http://localhost:7780/items/7/set HTTP/1.1\r\n" ONE JSON
+          "Origin: http://localhost:7780\r\n" BODY,
+          201, "7=" },
+        { "a whole URL, another page",
+          "POST http://127.0.0.1/items/7/set HTTP/1.1\r\n" ONE JSON
+          "Origin: http://localhost\r\n" BODY,
+          403, "from another page" },
+        { "a user in the URL", "GET http://a@localhost/json HTTP/1.1\r\n" ONE "\r\n", 400,
+          "no host" },
+        { "a whole URL that climbs", "GET http://localhost/files/../x HTTP/1.1\r\n" ONE "\r\n", 400,
+          "climbing" },
+        { "another scheme", "GET ftp://localhost/json HTTP/1.1\r\n" ONE "\r\n", 400, "problem" },
+        { "a parameter twice", POST_TO("/items/7/set?force=1&force=0") BODY, 400, "given twice" },
+    };
+    mrd_httpd *h = start(NULL);
+
+    REQUIRE(h != NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        int64_t began = mrd_local_now().ns;
+        const char *answer = ask(h, rows[i].request);
+
+        CHECK_ROW(rows[i].name, atoi(answer + 9) == rows[i].status && has(answer, rows[i].text));
+        CHECK_ROW(rows[i].name, mrd_local_now().ns - began < 2 * MRD_SEC);
+        if (atoi(answer + 9) != rows[i].status || !has(answer, rows[i].text))
             fprintf(stderr, "%s\n", answer);
     }
     mrd_httpd_stop(h);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "aggregator/http.h"
+#include "aggregator/http_body.h"
 
 static mrd_json *
 words(const char *const *list)
@@ -11,6 +12,16 @@ words(const char *const *list)
 
     for (; list != NULL && *list != NULL; list++)
         mrd_json_append(a, mrd_json_new_str(*list));
+    return a;
+}
+
+static mrd_json *
+names(const mrd_body_member *list)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (; list->name != NULL; list++)
+        mrd_json_append(a, mrd_json_new_str(list->name));
     return a;
 }
 
@@ -32,8 +43,8 @@ main(void)
         mrd_json_append(list, row);
     }
     mrd_json_set(o, "routes", list);
-    mrd_json_set(o, "session", words(mrd_http_session_members));
-    mrd_json_set(o, "trigger", words(mrd_http_trigger_members));
+    mrd_json_set(o, "session", names(mrd_http_session_members));
+    mrd_json_set(o, "trigger", names(mrd_http_trigger_members));
     mrd_json_write(o, true, &text);
     puts(mrd_buf_cstr(&text));
     mrd_buf_fini(&text);

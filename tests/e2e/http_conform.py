@@ -152,7 +152,7 @@ def bodies():
         ("twice", 422, "POST", start, "control", None, '{"name": "a", "name": "b"}'), ("not UTF-8", 422, "POST", start, "control", None, b'{"name": "\xff"}'),
         ("deep", 422, "POST", start, "control", None, "[" * 100000), ("of a wrong type", 422, "POST", start, "control", None, {"select": {"rank": "x"}}),
         ("unknown member", 400, "POST", start, "control", None, {"nam": "x"}), ("too large", 413, "POST", start, "control", None, " " * (1 << 20) + "{}"),
-        ("on a path without one", 409, "POST", f"{start}/{id}/stop", "control", None, "{"), ("with GET", 200, "GET", "/api/v1/nodes", "control", None, "{}")),
+        ("on a path without one", 422, "POST", f"{start}/{id}/stop", "control", None, "{"), ("with GET", 200, "GET", "/api/v1/nodes", "control", None, "{}")),
         lambda method, path, token, headers, body: service.ask(method, path, token=token, headers=headers, body=body))
     auth = f"Authorization: Bearer {TOKENS['control']}\r\n"
     chunks = b"10000\r\n" + b" " * 65536 + b"\r\n"

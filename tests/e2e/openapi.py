@@ -139,7 +139,7 @@ with Service() as service:
     call("GET", SESSION, absent, want=404)
     for body, status in (("[]", 422), ("{", 422), ({"nam": 1}, 400), ({"mode": "x"}, 400), ({"name": "x" * 256}, 413), ({"select": {"rank": 1}}, 422)):
         call("POST", "/api/v1/sessions", body=body, want=status)
-    whole = {**schemas["SessionRequest"]["example"], "mode": "recorder", "require": "any", "select": {"instance_id": ["i-test0"]}, "duration": 0}
+    whole = {**schemas["SessionRequest"]["example"], "mode": "recorder", "require": "any", "select": {"instance_id": ["i-test0"]}, "duration": "1h"}
     equal(list(schema.errors(doc, schemas["SessionRequest"], whole)), [], "the request's example")
     equal(sorted(whole), sorted(table["session"]), "the example has every member")
     made = call("POST", "/api/v1/sessions", body=whole, want=201)

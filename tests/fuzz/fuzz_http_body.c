@@ -1,5 +1,5 @@
 /* The JSON body that starts a session. */
-#include "aggregator/http.h"
+#include "aggregator/http_body.h"
 #include "base/obj.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -18,8 +18,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mrd_err err = mrd_http_session_request(body, require, &r, &why);
 
         if (err == MRD_OK)
-            MRD_ASSERT(r.duration >= 0 && r.recorder_dur >= 0 && strlen(r.name) < MRD_TEXT_MAX &&
-                       strlen(r.require) < sizeof(require));
+            MRD_ASSERT(r.duration >= 0 && r.recorder_dur > 0 && r.counter_period > 0 &&
+                       strlen(r.name) < MRD_TEXT_MAX && strlen(r.require) < sizeof(require));
         else
             MRD_ASSERT(why.text[0] != '\0' || err == MRD_NOMEM);
         mrd_session_request_fini(&r);

@@ -1,0 +1,249 @@
+#include "aggregator/http_body.h"
+
+#include "aggregator/select_check.h"
+#include "base/near.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+#define DAY         (86400 * MRD_SEC)
+#define LONGEST     (30 * DAY)
+#define MEMBERS_MAX 16
+
+const mrd_body_member mrd_http_session_members[] = {
+    { "name", MRD_BODY_TEXT, 0, 0 },
+    { "mode", MRD_BODY_TEXT, 0, 0 },
+    { "require", MRD_BODY_WORD, 0, 0 },
+    { "duration", MRD_BODY_DUR, MRD_MS, LONGEST },
+    { "select", MRD_BODY_OBJECT, 0, 0 },
+    { "merge", MRD_BODY_BOOL, 0, 0 },
+    { "recorder_ns", MRD_BODY_DUR, MRD_MS, DAY },
+    { "recorder_bytes", MRD_BODY_INT, 1 << 20, 1LL << 40 },
+    { "device_profiles", MRD_BODY_TEXT, 0, 0 },
+    { "counters", MRD_BODY_LIST, 0, 0 },
+    { "counter_period", MRD_BODY_DUR, MRD_MS, LONGEST },
+    { NULL, MRD_BODY_TEXT, 0, 0 },
+};
+
+const mrd_body_member mrd_http_trigger_members[] = {
+    { "last", MRD_BODY_DUR, MRD_MS, LONGEST },
+    { "reason", MRD_BODY_TEXT, 0, 0 },
+    { NULL, MRD_BODY_TEXT, 0, 0 },
+};
+
+const mrd_body_member mrd_http_no_members[] = { { NULL, MRD_BODY_TEXT, 0, 0 } };
+
+/* ---- One member ---- */
+
+static bool
+type_fits(mrd_body_type type, mrd_json_type t)
+{
+    switch (type) {
+    case MRD_BODY_TEXT:
+        return t == MRD_JSON_TEXT;
+    case MRD_BODY_BOOL:
+        return t == MRD_JSON_BOOL;
+    case MRD_BODY_INT:
+        return t == MRD_JSON_INT;
+    case MRD_BODY_LIST:
+        return t == MRD_JSON_ARRAY;
+    case MRD_BODY_OBJECT:
+        return t == MRD_JSON_OBJECT;
+    default:
+        return t == MRD_JSON_TEXT || t == MRD_JSON_INT;
+    }
+}
+
+static const char *
+type_text(mrd_body_type type)
+{
+    static const char *const texts[] = {
+        [MRD_BODY_TEXT] = "text",
+        [MRD_BODY_BOOL] = "true or false",
+        [MRD_BODY_INT] = "an integer",
+        [MRD_BODY_DUR] = "a duration like \"30s\" or a number of nanoseconds",
+        [MRD_BODY_LIST] = "a list",
+        [MRD_BODY_OBJECT] = "an object",
+        [MRD_BODY_WORD] = "text or an integer",
+    };
+
+    return texts[type];
+}
+
+static mrd_err
+check_dur(const mrd_json *v, const mrd_body_member *m, mrd_why *why)
+{
+    char scratch[64], low[MRD_DUR_TEXT];
+    mrd_str text;
+    int64_t dur = -1;
+
+    if (mrd_json_text(v, scratch, &text) != MRD_OK)
+        return mrd_why_set(why, MRD_TYPE, 0, "%s must be %s", m->name, type_text(m->type));
+    if ((mrd_json_type_of(v) == MRD_JSON_INT ? mrd_num_i64(text, &dur) : mrd_num_dur(text, &dur)) ==
+            MRD_OK &&
+        dur >= m->min && dur <= m->max)
+        return MRD_OK;
+    return mrd_why_set(why, MRD_RANGE, 0, "%s must be %s, at least %s and at most %lld days",
+                       m->name, type_text(m->type), mrd_dur_text(m->min, low),
+                       (long long) (m->max / DAY));
+}
+
+static mrd_err
+check_member(const mrd_json *v, const mrd_body_member *m, mrd_why *why)
+{
+    int64_t number;
+
+    if (!type_fits(m->type, mrd_json_type_of(v)))
+        return mrd_why_set(why, MRD_TYPE, 0, "%s must be %s", m->name, type_text(m->type));
+    if (m->type == MRD_BODY_DUR)
+        return check_dur(v, m, why);
+    if (m->type != MRD_BODY_INT)
+        return MRD_OK;
+    number = mrd_json_int_of(v);
+    return number >= m->min && number <= m->max
+               ? MRD_OK
+               : mrd_why_set(why, MRD_RANGE, 0, "%s must be an integer from %lld to %lld", m->name,
+                             (long long) m->min, (long long) m->max);
+}
+
+mrd_err
+mrd_http_body_check(mrd_json *body, const mrd_body_member *members, mrd_why *why)
+{
+    const char *names[MEMBERS_MAX];
+    mrd_err err = MRD_OK;
+    size_t n = 0;
+
+    for (; members[n].name != NULL; n++) {
+        MRD_ASSERT(n < MEMBERS_MAX);
+        names[n] = members[n].name;
+    }
+    for (void *it = mrd_json_iter(body); it != NULL && err == MRD_OK;
+         it = mrd_json_iter_next(body, it)) {
+        const char *key = mrd_json_iter_key(it), *near;
+        size_t i = 0;
+
+        while (i < n && strcmp(names[i], key) != 0)
+            i++;
+        if (i < n) {
+            err = check_member(mrd_json_iter_value(it), &members[i], why);
+            continue;
+        }
+        near = n == 0 ? NULL : mrd_nearest(key, names, n);
+        err = mrd_why_set(why, MRD_INVALID, 0, "unknown member '%.64s'%s%s%s", key,
+                          near == NULL ? "" : ": did you mean '", near == NULL ? "" : near,
+                          near == NULL ? "" : "'?");
+    }
+    return err;
+}
+
+/* A duration that was checked. */
+static mrd_dur_ns
+dur_of(const mrd_json *o, const char *key, mrd_dur_ns def)
+{
+    const char *text = mrd_json_str(o, key, NULL);
+    mrd_dur_ns dur = def;
+
+    if (text == NULL)
+        return mrd_json_int(o, key, def);
+    return mrd_num_dur(mrd_str_of(text), &dur) == MRD_OK ? dur : def;
+}
+
+/* ---- A session ---- */
+
+static mrd_err
+request_mode(const mrd_json *o, mrd_session_request *r, mrd_why *why)
+{
+    const char *mode = mrd_json_str(o, "mode", "stream");
+
+    if (strcmp(mode, "stream") != 0 && strcmp(mode, "recorder") != 0)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "mode must be \"stream\" or \"recorder\", not '%.40s'", mode);
+    r->recorder = strcmp(mode, "recorder") == 0;
+    return MRD_OK;
+}
+
+static mrd_err
+request_require(const mrd_json *o, char scratch[64], mrd_session_request *r, mrd_why *why)
+{
+    const mrd_json *v = mrd_json_get(o, "require");
+    mrd_str text = MRD_STR("any");
+    uint64_t n;
+
+    if (v != NULL && mrd_json_text(v, scratch, &text) != MRD_OK)
+        text = (mrd_str){ "", 0 };
+    if (!mrd_str_is(text, "any") && !mrd_str_is(text, "all") &&
+        (mrd_num_u64(text, &n) != MRD_OK || n == 0 || n > 1000000))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "require must be \"all\", \"any\" or a number of nodes");
+    memmove(scratch, text.p, text.len);
+    scratch[text.len] = '\0';
+    r->require = scratch;
+    return MRD_OK;
+}
+
+static mrd_err
+request_device_profiles(const mrd_json *o, mrd_session_request *r, mrd_why *why)
+{
+    static const char *const known[] = { "model", "continuous", "on-fail" };
+
+    r->device_profiles = mrd_json_str(o, "device_profiles", "");
+    for (size_t i = 0; i < MRD_COUNT(known); i++) {
+        if (strcmp(r->device_profiles, known[i]) == 0)
+            return MRD_OK;
+    }
+    return *r->device_profiles == '\0' /* as without the member */
+               ? MRD_OK
+               : mrd_why_set(why, MRD_INVALID, 0,
+                             "device_profiles must be \"model\", \"continuous\" or \"on-fail\"");
+}
+
+static mrd_err
+request_lists(const mrd_json *o, mrd_session_request *r, mrd_why *why)
+{
+    const mrd_json *counters = mrd_json_get(o, "counters"), *select = mrd_json_get(o, "select");
+    mrd_err err = MRD_OK;
+
+    if (counters != NULL)
+        err = mrd_counters_from_json(&r->counters, counters, why);
+    if (err == MRD_OK && select != NULL)
+        err = mrd_select_from_json(&r->select, select, why);
+    if (err == MRD_OK && select != NULL)
+        err = mrd_select_check(&r->select, select, why);
+    return err;
+}
+
+mrd_err
+mrd_http_session_request(mrd_json *o, char require[64], mrd_session_request *r, mrd_why *why)
+{
+    mrd_err err = mrd_http_body_check(o, mrd_http_session_members, why);
+
+    if (err != MRD_OK || (err = request_mode(o, r, why)) != MRD_OK ||
+        (err = request_require(o, require, r, why)) != MRD_OK ||
+        (err = request_device_profiles(o, r, why)) != MRD_OK)
+        return err;
+    r->duration = dur_of(o, "duration", 0);
+    r->recorder_dur = dur_of(o, "recorder_ns", 30 * MRD_SEC);
+    r->counter_period = dur_of(o, "counter_period", MRD_SEC);
+    r->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 256 << 20);
+    r->auto_merge = mrd_json_bool(o, "merge", true);
+    r->name = mrd_json_str(o, "name", "");
+    if (strlen(r->name) >= MRD_TEXT_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "name must be shorter than %d bytes", MRD_TEXT_MAX);
+    return request_lists(o, r, why);
+}
+
+/* ---- A trigger ---- */
+
+mrd_err
+mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_reason,
+                         mrd_why *why)
+{
+    mrd_err err = mrd_http_body_check(body, mrd_http_trigger_members, why);
+
+    if (err != MRD_OK)
+        return err;
+    *ret_last = dur_of(body, "last", 20 * MRD_SEC);
+    *ret_reason = mrd_json_str(body, "reason", "http");
+    if (strlen(*ret_reason) >= MRD_TEXT_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "reason must be shorter than %d bytes", MRD_TEXT_MAX);
+    return MRD_OK;
+}
