@@ -361,7 +361,7 @@ session_of_files(const mrd_agent *a, mrd_record_status *ret_st)
         if (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
             st.phase != MRD__NODE_PHASE__NODE_STOPPING)
             continue;
-        asks = *mrd_record_profiles(a->record, st.id, &cores) != '\0';
+        asks = mrd_record_profiles(a->record, st.id, &cores) != MRD_PROFILES_NONE;
         if (!found || asks)
             *ret_st = st;
         found = true;

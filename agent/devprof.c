@@ -84,12 +84,15 @@ static mrd_err
 tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
 {
     const mrd_strlist *cores;
-    const char *mode = mrd_record_profiles(d->record, e->session, &cores);
+    int mode = mrd_record_profiles(d->record, e->session, &cores);
+    char word[MRD_PARAM_WORD_TEXT];
     mrd_buf text = { 0 };
     mrd_err err;
 
     mrd_buf_fmt(&text, "request=%" PRIu64 "\nseq=%" PRIu64 "\ndo=%s\nmode=%s\ncores=", e->session,
-                ++e->seq, verb, mode);
+                ++e->seq, verb,
+                mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
+                                       mode, word));
     for (size_t i = 0; i < cores->n; i++)
         mrd_buf_fmt(&text, "%s%s", i == 0 ? "" : ",", cores->v[i]);
     mrd_buf_text(&text, "\n");
@@ -235,7 +238,7 @@ withdraw(void *self, mrd_drain_process *process)
         return;
     for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
         mrd_record_get(d->record, i, &st);
-        if (*mrd_record_profiles(d->record, st.id, &cores) != '\0' &&
+        if (mrd_record_profiles(d->record, st.id, &cores) != MRD_PROFILES_NONE &&
             mrd_record_selects(d->record, st.id, process))
             return;
     }
@@ -250,7 +253,7 @@ mrd_devprof_step(mrd_devprof *d, int64_t now)
 
     for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
         mrd_record_get(d->record, i, &st);
-        if (*mrd_record_profiles(d->record, st.id, &cores) == '\0' || now < st.start_ns)
+        if (mrd_record_profiles(d->record, st.id, &cores) == MRD_PROFILES_NONE || now < st.start_ns)
             continue;
         if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && now < st.stop_ns)
             mrd_drain_each(d->drain, offer, &(each){ d, st.id });

@@ -15,10 +15,10 @@
 #include "agent/drain.h"
 #include "agent/spool.h"
 #include "proto/gaps.h"
+#include "proto/session_params.h"
 #include "proto/wire.h"
 
 #define MRD_RECORD_SESSIONS 16
-#define MRD_RECORD_COUNTERS 64 /* patterns of one session */
 #define MRD_RECORD_TRIGGERS 64 /* windows of one session that still wait for their end */
 
 typedef struct mrd_record mrd_record;
@@ -95,10 +95,9 @@ bool mrd_record_find(const mrd_record *r, uint64_t session, mrd_record_status *r
 /* Which counters the session asks for (borrowed; empty: none of its own), and how often. */
 const mrd_strlist *mrd_record_counters(const mrd_record *r, uint64_t session,
                                        mrd_dur_ns *ret_period);
-/* What the session asks of device profiles ("model", "continuous", "on-fail", "" nothing), and of
- * which cores. Borrowed. */
-const char *mrd_record_profiles(const mrd_record *r, uint64_t session,
-                                const mrd_strlist **ret_cores);
+/* What the session asks of device profiles (MRD_PROFILES_... of proto/session_params.h), and of
+ * which cores (borrowed). */
+int mrd_record_profiles(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores);
 /* It selects this process. */
 bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_drain_process *process);
 

@@ -230,8 +230,9 @@ mrd_record_bound(mrd_record *r, session *s, int64_t now)
     uint64_t bytes = s->st.recorder_bytes, all = buffered_all(r);
 
     while (n < s->n_buffered &&
-           ((s->recorder_ns > 0 && s->buffered[n].last_ns < now - s->recorder_ns) ||
-            (s->recorder_bytes > 0 && bytes > s->recorder_bytes) || all > r->o.recorder_max)) {
+           ((s->params.recorder_ns > 0 && s->buffered[n].last_ns < now - s->params.recorder_ns) ||
+            (s->params.recorder_bytes > 0 && bytes > (uint64_t) s->params.recorder_bytes) ||
+            all > r->o.recorder_max)) {
         bytes -= s->buffered[n].len;
         all -= s->buffered[n].len;
         n++;

@@ -26,18 +26,14 @@ typedef struct {
 
 typedef struct {
     mrd_record_status st;
-    bool drops_changed;   /* since they were noted in the spool */
-    bool hold;            /* files of it are under way */
-    mrd_buf control;      /* the frame that armed it */
-    char profiles[16];    /* device profiles; "": none */
-    mrd_strlist counters; /* patterns of hw counters */
-    mrd_dur_ns counter_period;
+    bool drops_changed;        /* since they were noted in the spool */
+    bool hold;                 /* files of it are under way */
+    mrd_buf control;           /* the frame that armed it */
+    mrd_session_params params; /* what the session asks for */
     /* Selection; empty lists: everything. */
     mrd_strlist jobs, cores, types, sources;
     int64_t *ranks, *pids;
     size_t n_ranks, n_pids;
-    mrd_dur_ns recorder_ns;
-    uint64_t recorder_bytes;
     buffered_batch *buffered; /* oldest first */
     size_t n_buffered, cap_buffered;
     uint64_t buffered_reported; /* events of them in the last note */

@@ -165,14 +165,13 @@ mrd_record_session_free(session *s)
     mrd_strlist_fini(&s->cores);
     mrd_strlist_fini(&s->types);
     mrd_strlist_fini(&s->sources);
-    mrd_strlist_fini(&s->counters);
+    mrd_session_params_fini(&s->params);
     mrd_buf_fini(&s->control);
 }
 
 /* ---- Notes for a successor ---- */
 
-#define NOTE_MAX           (1u << 20)
-#define COUNTER_PERIOD_MIN MRD_MS
+#define NOTE_MAX (1u << 20)
 
 typedef struct {
     char boot_id[64];
@@ -260,39 +259,6 @@ mrd_record_read_notes(mrd_record *r)
     free(text);
 }
 
-/* Words that are not known are of a newer aggregator. */
-static mrd_err
-take_options(session *s, const Mrd__Control *c, mrd_why *why)
-{
-    for (size_t i = 0; i < c->n_options; i++) {
-        const Mrd__Label *o = c->options[i];
-
-        if (strcmp(o->key, "counter") == 0) {
-            mrd_err err = s->counters.n == MRD_RECORD_COUNTERS
-                              ? MRD_LIMIT
-                              : mrd_strlist_add(&s->counters, mrd_str_of(o->value));
-
-            if (err != MRD_OK)
-                return mrd_why_set(why, err, 0, "counters of the session: at most %d",
-                                   MRD_RECORD_COUNTERS);
-        } else if (strcmp(o->key, "counter_period") == 0 &&
-                   (mrd_num_i64(mrd_str_of(o->value), &s->counter_period) != MRD_OK ||
-                    s->counter_period < COUNTER_PERIOD_MIN)) {
-            return mrd_why_set(why, MRD_INVALID, 0, "a counter period of '%.30s' ns", o->value);
-        }
-        if (strcmp(o->key, "device_profiles") != 0)
-            continue;
-        if (strcmp(o->value, "model") != 0 && strcmp(o->value, "continuous") != 0 &&
-            strcmp(o->value, "on-fail") != 0)
-            return mrd_why_set(why, MRD_UNSUPPORTED, 0,
-                               "device profiles '%.20s': this agent (release %s) knows model, "
-                               "continuous and on-fail",
-                               o->value, MRD_RELEASE);
-        snprintf(s->profiles, sizeof(s->profiles), "%s", o->value);
-    }
-    return MRD_OK;
-}
-
 /* One that is over stays for a while, so that the aggregator hears of it; for two heartbeats at
  * least when its place is wanted. */
 static void
@@ -317,10 +283,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
 {
     const Mrd__Selection *sel = c->select;
     mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = c->session };
-    session s = { .counter_period = MRD_SEC,
-                  .recorder_ns = c->recorder_ns,
-                  .recorder_bytes = c->recorder_bytes,
-                  .st = { .id = c->session,
+    session s = { .st = { .id = c->session,
                           .recorder = c->mode == MRD__SESSION_MODE__MODE_RECORDER,
                           .phase = MRD__NODE_PHASE__NODE_ARMED,
                           .start_ns = INT64_MAX,
@@ -335,7 +298,8 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     if (r->n_sessions == MRD_RECORD_SESSIONS)
         return mrd_why_set(why, MRD_LIMIT, 0, "%d sessions at one time are the most",
                            MRD_RECORD_SESSIONS);
-    if ((err = take_options(&s, c, why)) != MRD_OK) {
+    if ((err = mrd_session_params_init(&s.params)) != MRD_OK ||
+        (err = mrd_session_params_from_wire(&s.params, c, why)) != MRD_OK) {
         mrd_record_session_free(&s);
         return err;
     }
@@ -485,8 +449,8 @@ mrd_record_counters(const mrd_record *r, uint64_t id, mrd_dur_ns *ret_period)
     static const mrd_strlist none;
     const session *s = mrd_record_session_of(r, id);
 
-    *ret_period = s == NULL ? 0 : s->counter_period;
-    return s == NULL ? &none : &s->counters;
+    *ret_period = s == NULL ? 0 : s->params.counter_period;
+    return s == NULL ? &none : &s->params.counters;
 }
 
 size_t
@@ -518,14 +482,14 @@ mrd_record_find(const mrd_record *r, uint64_t id, mrd_record_status *ret_status)
     return s != NULL;
 }
 
-const char *
+int
 mrd_record_profiles(const mrd_record *r, uint64_t id, const mrd_strlist **ret_cores)
 {
     static const mrd_strlist none;
     const session *s = mrd_record_session_of(r, id);
 
     *ret_cores = s == NULL ? &none : &s->cores;
-    return s == NULL ? "" : s->profiles;
+    return s == NULL ? MRD_PROFILES_NONE : s->params.device_profiles;
 }
 
 bool

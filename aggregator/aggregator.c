@@ -189,13 +189,20 @@ mrd_err
 mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *request,
                      uint64_t *ret_session, mrd_why *why)
 {
-    mrd_session_request r = { .name = request->name,
-                              .recorder = request->recorder,
-                              .require = request->require,
-                              .duration = request->duration_ns,
-                              .auto_merge = request->merge };
+    mrd_session_request r = { 0 };
+    mrd_err err = mrd_session_params_init(&r.params);
 
-    return mrd_loop_command(a->loop, start, &r, ret_session, why);
+    if (err == MRD_OK && request->name != NULL)
+        err = mrd_session_params_set(&r.params, "name", request->name, why);
+    if (err == MRD_OK && request->require != NULL)
+        err = mrd_session_params_set(&r.params, "require", request->require, why);
+    r.params.mode = request->recorder ? MRD_MODE_RECORDER : MRD_MODE_STREAM;
+    r.params.duration = request->duration_ns;
+    r.params.merge = request->merge;
+    if (err == MRD_OK)
+        err = mrd_loop_command(a->loop, start, &r, ret_session, why);
+    mrd_session_request_fini(&r);
+    return err;
 }
 
 static void

@@ -193,11 +193,11 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     mrd_json *body = NULL, *reply = NULL;
     mrd_session_view *v;
     uint64_t id;
-    char require[64], location[64], text[MRD_SESSION_TEXT];
+    char location[64], text[MRD_SESSION_TEXT];
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = mrd_http_session_request(body, require, &r, why);
+        err = mrd_http_session_request(body, &r, why);
     if (err == MRD_OK)
         err = mrd_loop_command(api->loop, start, &r, &id, why);
     mrd_session_request_fini(&r);

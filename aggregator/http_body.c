@@ -7,20 +7,13 @@
 
 #define DAY         (86400 * MRD_SEC)
 #define LONGEST     (30 * DAY)
-#define MEMBERS_MAX 16
+#define MEMBERS_MAX 64
 
 const mrd_body_member mrd_http_session_members[] = {
-    { "name", MRD_BODY_TEXT, 0, 0 },
-    { "mode", MRD_BODY_TEXT, 0, 0 },
-    { "require", MRD_BODY_WORD, 0, 0 },
-    { "duration", MRD_BODY_DUR, MRD_MS, LONGEST },
+#define MRD_PARAM(ident, kind, request, ...) { request, MRD_BODY_ANY, 0, 0 },
+#include "proto/session_params.def"
+#undef MRD_PARAM
     { "select", MRD_BODY_OBJECT, 0, 0 },
-    { "merge", MRD_BODY_BOOL, 0, 0 },
-    { "recorder_ns", MRD_BODY_DUR, MRD_MS, DAY },
-    { "recorder_bytes", MRD_BODY_INT, 1 << 20, 1LL << 40 },
-    { "device_profiles", MRD_BODY_TEXT, 0, 0 },
-    { "counters", MRD_BODY_LIST, 0, 0 },
-    { "counter_period", MRD_BODY_DUR, MRD_MS, LONGEST },
     { NULL, MRD_BODY_TEXT, 0, 0 },
 };
 
@@ -48,6 +41,8 @@ type_fits(mrd_body_type type, mrd_json_type t)
         return t == MRD_JSON_ARRAY;
     case MRD_BODY_OBJECT:
         return t == MRD_JSON_OBJECT;
+    case MRD_BODY_ANY:
+        return true;
     default:
         return t == MRD_JSON_TEXT || t == MRD_JSON_INT;
     }
@@ -63,7 +58,7 @@ type_text(mrd_body_type type)
         [MRD_BODY_DUR] = "a duration like \"30s\" or a number of nanoseconds",
         [MRD_BODY_LIST] = "a list",
         [MRD_BODY_OBJECT] = "an object",
-        [MRD_BODY_WORD] = "text or an integer",
+        [MRD_BODY_ANY] = "of its type",
     };
 
     return texts[type];
@@ -149,86 +144,21 @@ dur_of(const mrd_json *o, const char *key, mrd_dur_ns def)
 
 /* ---- A session ---- */
 
-static mrd_err
-request_mode(const mrd_json *o, mrd_session_request *r, mrd_why *why)
+mrd_err
+mrd_http_session_request(mrd_json *o, mrd_session_request *r, mrd_why *why)
 {
-    const char *mode = mrd_json_str(o, "mode", "stream");
+    const mrd_json *select = mrd_json_get(o, "select");
+    mrd_err err = mrd_http_body_check(o, mrd_http_session_members, why);
 
-    if (strcmp(mode, "stream") != 0 && strcmp(mode, "recorder") != 0)
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "mode must be \"stream\" or \"recorder\", not '%.40s'", mode);
-    r->recorder = strcmp(mode, "recorder") == 0;
-    return MRD_OK;
-}
-
-static mrd_err
-request_require(const mrd_json *o, char scratch[64], mrd_session_request *r, mrd_why *why)
-{
-    const mrd_json *v = mrd_json_get(o, "require");
-    mrd_str text = MRD_STR("any");
-    uint64_t n;
-
-    if (v != NULL && mrd_json_text(v, scratch, &text) != MRD_OK)
-        text = (mrd_str){ "", 0 };
-    if (!mrd_str_is(text, "any") && !mrd_str_is(text, "all") &&
-        (mrd_num_u64(text, &n) != MRD_OK || n == 0 || n > 1000000))
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "require must be \"all\", \"any\" or a number of nodes");
-    memmove(scratch, text.p, text.len);
-    scratch[text.len] = '\0';
-    r->require = scratch;
-    return MRD_OK;
-}
-
-static mrd_err
-request_device_profiles(const mrd_json *o, mrd_session_request *r, mrd_why *why)
-{
-    static const char *const known[] = { "model", "continuous", "on-fail" };
-
-    r->device_profiles = mrd_json_str(o, "device_profiles", "");
-    for (size_t i = 0; i < MRD_COUNT(known); i++) {
-        if (strcmp(r->device_profiles, known[i]) == 0)
-            return MRD_OK;
-    }
-    return *r->device_profiles == '\0' /* as without the member */
-               ? MRD_OK
-               : mrd_why_set(why, MRD_INVALID, 0,
-                             "device_profiles must be \"model\", \"continuous\" or \"on-fail\"");
-}
-
-static mrd_err
-request_lists(const mrd_json *o, mrd_session_request *r, mrd_why *why)
-{
-    const mrd_json *counters = mrd_json_get(o, "counters"), *select = mrd_json_get(o, "select");
-    mrd_err err = MRD_OK;
-
-    if (counters != NULL)
-        err = mrd_counters_from_json(&r->counters, counters, why);
+    if (err == MRD_OK && mrd_session_params_init(&r->params) != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "session");
+    if (err == MRD_OK)
+        err = mrd_session_params_from_json(&r->params, o, why);
     if (err == MRD_OK && select != NULL)
         err = mrd_select_from_json(&r->select, select, why);
     if (err == MRD_OK && select != NULL)
         err = mrd_select_check(&r->select, select, why);
     return err;
-}
-
-mrd_err
-mrd_http_session_request(mrd_json *o, char require[64], mrd_session_request *r, mrd_why *why)
-{
-    mrd_err err = mrd_http_body_check(o, mrd_http_session_members, why);
-
-    if (err != MRD_OK || (err = request_mode(o, r, why)) != MRD_OK ||
-        (err = request_require(o, require, r, why)) != MRD_OK ||
-        (err = request_device_profiles(o, r, why)) != MRD_OK)
-        return err;
-    r->duration = dur_of(o, "duration", 0);
-    r->recorder_dur = dur_of(o, "recorder_ns", 30 * MRD_SEC);
-    r->counter_period = dur_of(o, "counter_period", MRD_SEC);
-    r->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 256 << 20);
-    r->auto_merge = mrd_json_bool(o, "merge", true);
-    r->name = mrd_json_str(o, "name", "");
-    if (strlen(r->name) >= MRD_TEXT_MAX)
-        return mrd_why_set(why, MRD_LIMIT, 0, "name must be shorter than %d bytes", MRD_TEXT_MAX);
-    return request_lists(o, r, why);
 }
 
 /* ---- A trigger ---- */

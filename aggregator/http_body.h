@@ -16,7 +16,7 @@ typedef enum {
     MRD_BODY_DUR,  /* text with a unit or a number of nanoseconds, between min and max */
     MRD_BODY_LIST, /* its elements are looked at by whoever reads them */
     MRD_BODY_OBJECT,
-    MRD_BODY_WORD, /* text or a number */
+    MRD_BODY_ANY, /* of a session's parameter: its row says it (proto/session_params.def) */
 } mrd_body_type;
 
 typedef struct {
@@ -31,10 +31,9 @@ extern const mrd_body_member mrd_http_session_members[], mrd_http_trigger_member
 
 /* Errors: INVALID (unknown member), TYPE, RANGE. */
 mrd_err mrd_http_body_check(mrd_json *body, const mrd_body_member *members, mrd_why *why);
-/* A session's request from its body; strings borrow from it and from require. Errors: INVALID,
- * RANGE, TYPE, LIMIT, NOMEM; r->select is the caller's in every case. */
-mrd_err mrd_http_session_request(mrd_json *body, char require[64], mrd_session_request *r,
-                                 mrd_why *why);
+/* A session's request from its body. Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM; r (zeroed before)
+ * is to be freed in every case. */
+mrd_err mrd_http_session_request(mrd_json *body, mrd_session_request *r, mrd_why *why);
 /* A trigger's: how much is frozen and why; the text borrows from the body. */
 mrd_err mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_reason,
                                  mrd_why *why);

@@ -3,50 +3,35 @@
 #include <stdlib.h>
 
 #include "base/num.h"
+#include "base/obj.h"
 
 static void
-put_numbers(mrd_control_message *m, unsigned i, const mrd_strlist *list, size_t *ret_n,
-            int64_t **ret_v)
+put_numbers(int64_t **numbers, const mrd_strlist *list, size_t *ret_n, int64_t **ret_v)
 {
     size_t n = 0;
 
-    if (list->n > 0 && (m->numbers[i] = calloc(list->n, sizeof(int64_t))) != NULL) {
+    if (list->n > 0 && (*numbers = calloc(list->n, sizeof(int64_t))) != NULL) {
         for (size_t k = 0; k < list->n; k++)
-            n += mrd_num_i64(mrd_str_of(list->v[k]), &m->numbers[i][n]) == MRD_OK;
+            n += mrd_num_i64(mrd_str_of(list->v[k]), &(*numbers)[n]) == MRD_OK;
     }
     *ret_n = n;
-    *ret_v = m->numbers[i];
-}
-
-static void
-put_option(mrd_control_message *m, const char *key, const char *value)
-{
-    Mrd__Label *l = &m->labels[m->control.n_options];
-
-    mrd__label__init(l); /* packing only reads */
-    l->key = (char *) (uintptr_t) key;
-    l->value = (char *) (uintptr_t) value;
-    m->options[m->control.n_options++] = l;
+    *ret_v = *numbers;
 }
 
 static void
 put_select(mrd_control_message *m, const mrd_select *from)
 {
     Mrd__Selection *to = &m->select;
+    size_t n = 0;
 
     mrd__selection__init(to);
-    to->n_instances = from->instances.n;
-    to->instances = from->instances.v;
-    to->n_jobs = from->jobs.n;
-    to->jobs = from->jobs.v;
-    to->n_cores = from->cores.n;
-    to->cores = from->cores.v;
-    to->n_types = from->types.n;
-    to->types = from->types.v;
-    to->n_sources = from->sources.n;
-    to->sources = from->sources.v;
-    put_numbers(m, 0, &from->ranks, &to->n_ranks, &to->ranks);
-    put_numbers(m, 1, &from->processes, &to->n_processes, &to->processes);
+#define PUT_TEXTS(ident)                                                                           \
+    to->n_##ident = from->ident.n;                                                                 \
+    to->ident = from->ident.v;
+#define PUT_NUMBERS(ident)           put_numbers(&m->numbers[n++], &from->ident, &to->n_##ident, &to->ident);
+#define MRD_SELECT(ident, kind, ...) PUT_##kind(ident)
+#include "proto/session_params.def"
+#undef MRD_SELECT
     m->control.select = to;
 }
 
@@ -61,25 +46,6 @@ put_trigger(mrd_control_message *m, const mrd_trigger *t)
     m->control.trigger = &m->trigger;
 }
 
-static void
-put_session(mrd_control_message *m, const mrd_session *s)
-{
-    Mrd__Control *to = &m->control;
-
-    put_select(m, &s->select);
-    to->name = (char *) (uintptr_t) s->name;
-    to->mode = s->recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
-    to->recorder_ns = s->recorder_dur;
-    to->recorder_bytes = s->recorder_bytes;
-    to->options = m->options;
-    if (s->device_profiles[0] != '\0')
-        put_option(m, "device_profiles", s->device_profiles);
-    for (size_t i = 0; i < s->counters.n && i < MRD_COUNTERS_MAX; i++)
-        put_option(m, "counter", s->counters.v[i]);
-    if (s->counters.n > 0)
-        put_option(m, "counter_period", s->counter_period);
-}
-
 void
 mrd_control_message_init(mrd_control_message *m, const mrd_directive *d)
 {
@@ -89,7 +55,8 @@ mrd_control_message_init(mrd_control_message *m, const mrd_directive *d)
     m->control.session = d->id;
     if (d->session == NULL)
         return;
-    put_session(m, d->session);
+    mrd_session_params_put_wire(&d->session->params, &m->labels, &m->control);
+    put_select(m, &d->session->select);
     if (d->type == MRD__CONTROL_TYPE__CONTROL_GO)
         m->control.at_session_ns = d->session->go.ns;
     else if (d->type == MRD__CONTROL_TYPE__CONTROL_STOP)
@@ -102,8 +69,8 @@ mrd_control_message_init(mrd_control_message *m, const mrd_directive *d)
 void
 mrd_control_message_fini(mrd_control_message *m)
 {
-    free(m->numbers[0]);
-    free(m->numbers[1]);
+    for (size_t i = 0; i < MRD_COUNT(m->numbers); i++)
+        free(m->numbers[i]);
 }
 
 void

@@ -12,8 +12,8 @@ typedef struct {
     Mrd__Control control;
     Mrd__Selection select;
     Mrd__Trigger trigger;
-    Mrd__Label labels[MRD_COUNTERS_MAX + 2], *options[MRD_COUNTERS_MAX + 2];
-    int64_t *numbers[2];
+    mrd_session_labels labels;
+    int64_t *numbers[MRD_SELECT_NUMBERS];
 } mrd_control_message;
 
 void mrd_control_message_init(mrd_control_message *m, const mrd_directive *d);

@@ -10,8 +10,11 @@
 static mrd_err
 check_keys(const mrd_json *o, mrd_why *why)
 {
-    static const char *const known[] = { "instance_id", "job",        "rank",  "process_id",
-                                         "core",        "event_type", "source" };
+    static const char *const known[] = {
+#define MRD_SELECT(ident, kind, key, ...) key,
+#include "proto/session_params.def"
+#undef MRD_SELECT
+    };
     char near[MRD_NEAR_TEXT];
 
     for (void *it = mrd_json_iter((mrd_json *) (uintptr_t) o); it != NULL;

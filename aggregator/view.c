@@ -56,8 +56,8 @@ progress(const mrd_core *c, const mrd_session *s)
 {
     double part;
 
-    if (s->state == MRD_SESSION_RECORDING && s->duration > 0 && s->go.ns > 0)
-        part = (double) (mrd_core_session_now(c).ns - s->go.ns) / (double) s->duration;
+    if (s->state == MRD_SESSION_RECORDING && s->params.duration > 0 && s->go.ns > 0)
+        part = (double) (mrd_core_session_now(c).ns - s->go.ns) / (double) s->params.duration;
     else if (s->job.state == MRD_MERGE_RUNNING)
         part = s->job.total == 0 ? 0 : (double) s->job.events / (double) s->job.total;
     else
@@ -69,7 +69,7 @@ static void
 fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
 {
     *to = (mrd_session_line){ .id = s->id,
-                              .recorder = s->recorder,
+                              .recorder = mrd_session_is_recorder(s),
                               .state = s->state,
                               .created = s->created,
                               .parts = s->n_parts,
@@ -77,7 +77,7 @@ fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
                               .artifact_bytes = s->artifact_bytes,
                               .progress = progress(c, s) };
     mrd_text_set(to->text, sizeof(to->text), s->text);
-    mrd_text_set(to->name, sizeof(to->name), s->name);
+    mrd_text_set(to->name, sizeof(to->name), s->params.name);
     mrd_text_set(to->message, sizeof(to->message), s->message);
     for (size_t i = 0; i < s->n_parts; i++) {
         const mrd_part *p = s->parts[i];

@@ -14,6 +14,7 @@
 #define COVER_MIN      MRD_SEC /* a node that missed less than this was there all the time */
 #define POLL_NS        (100 * MRD_MS)
 #define START_LEAD_MAX (2 * MRD_SEC)
+#define OPTIONS_MAX    128 /* of a command */
 
 /* ---- Interruption ---- */
 
@@ -89,10 +90,11 @@ run_command(void *self, const mrd_strlist *words)
 int
 mrd_cluster_main(mrd_cluster_command *c, int argc, char **argv)
 {
+    mrd_opt table[OPTIONS_MAX];
     mrd_cli_frame frame = { .usage = c->usage,
                             .more = c->more,
-                            .table = c->table,
-                            .rows = c->rows,
+                            .table = table,
+                            .rows = mrd_session_options(c->table, c->rows, table, OPTIONS_MAX),
                             .settings = c->settings,
                             .min_words = c->min_words,
                             .max_words = c->max_words,
@@ -100,6 +102,7 @@ mrd_cluster_main(mrd_cluster_command *c, int argc, char **argv)
                             .run = run_command,
                             .self = c };
 
+    mrd_session_options_init(c->table, c->rows, c->settings);
     return mrd_cli_main(&frame, argc, argv);
 }
 
@@ -240,66 +243,6 @@ mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
 
 /* ---- Starting ---- */
 
-static mrd_json *
-strings(const mrd_strlist *list)
-{
-    mrd_json *a = mrd_json_new_array();
-
-    for (size_t i = 0; i < list->n; i++)
-        mrd_json_append(a, mrd_json_new_str(list->v[i]));
-    return a;
-}
-
-static mrd_json *
-request_select(const mrd_session_request *w)
-{
-    const struct {
-        const char *key;
-        const mrd_strlist *list;
-    } lists[] = {
-        { "instance_id", &w->instances }, { "job", &w->jobs },   { "rank", &w->ranks },
-        { "process_id", &w->processes },  { "core", &w->cores }, { "event_type", &w->types },
-        { "source", &w->sources },
-    };
-    mrd_json *o = mrd_json_new_object();
-
-    for (size_t i = 0; i < MRD_COUNT(lists); i++) {
-        if (lists[i].list->n > 0)
-            mrd_json_set(o, lists[i].key, strings(lists[i].list));
-    }
-    return o;
-}
-
-static mrd_json *
-request_json(const mrd_session_request *w)
-{
-    static const char *const modes[] = { "", "model", "continuous", "on-fail" };
-    mrd_json *o = mrd_json_new_object(), *select = request_select(w);
-
-    if (w->name != NULL)
-        mrd_json_set(o, "name", mrd_json_new_str(w->name));
-    mrd_json_set(o, "mode", mrd_json_new_str(w->mode == 1 ? "recorder" : "stream"));
-    mrd_json_set(o, "require", mrd_json_new_str(w->require == NULL ? "any" : w->require));
-    if (w->duration > 0)
-        mrd_json_set(o, "duration", mrd_json_new_int(w->duration));
-    if (w->mode == 1) {
-        mrd_json_set(o, "recorder_ns", mrd_json_new_int(w->keep));
-        mrd_json_set(o, "recorder_bytes", mrd_json_new_int(w->keep_bytes));
-    }
-    mrd_json_set(o, "merge", mrd_json_new_bool(w->merge));
-    if (w->device_profiles != 0)
-        mrd_json_set(o, "device_profiles", mrd_json_new_str(modes[w->device_profiles]));
-    if (w->counters.n > 0) {
-        mrd_json_set(o, "counters", strings(&w->counters));
-        mrd_json_set(o, "counter_period", mrd_json_new_int(w->counter_period));
-    }
-    if (mrd_json_size(select) > 0)
-        mrd_json_set(o, "select", select);
-    else
-        mrd_json_free(select);
-    return o;
-}
-
 static bool
 has_started(void *self, const mrd_json *doc)
 {
@@ -322,7 +265,7 @@ mrd_err
 mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_dur_ns patience,
                   char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc, mrd_why *why)
 {
-    mrd_json *body = request_json(request), *doc = NULL;
+    mrd_json *body = mrd_session_request_json(request), *doc = NULL;
     mrd_err err = mrd_client_call(client, "POST", "/api/v1/sessions", body, &doc, why);
 
     mrd_json_free(body);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "cli/client.h"
+#include "cli/session_options.h"
 
 /* ---- The frame of a subcommand ---- */
 
@@ -19,7 +20,7 @@
  * error it returns is printed as one message, with exit status 1 unless it set another. */
 typedef struct {
     const char *name, *usage, *more;
-    const mrd_opt *table;
+    const mrd_opt *table; /* MRD_SESSION_OPTION_ROWS in it becomes those rows */
     size_t rows;
     void *settings;
     const mrd_client_options *client;
@@ -95,66 +96,6 @@ typedef enum {
  */
 mrd_err mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
                          char ret_id[MRD_CLUSTER_ID], mrd_why *why);
-
-/* What to record. Lists are sent as they are; the aggregator and the agents judge them. */
-typedef struct {
-    char *name, *require;
-    int mode; /* 0 stream, 1 recorder */
-    mrd_dur_ns duration, keep;
-    int64_t keep_bytes;
-    bool merge;
-    int device_profiles; /* 0 none, 1 model, 2 continuous, 3 on-fail */
-    mrd_strlist counters;
-    mrd_dur_ns counter_period;
-    mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
-} mrd_session_request;
-
-#define MRD_REQUEST_LIST(settings, member, list, name_, arg_, help_)                               \
-    {                                                                                              \
-        .name = name_, .type = MRD_OPT_LIST, .offset = offsetof(settings, member.list),            \
-        .arg = arg_, .help = help_                                                                 \
-    }
-#define MRD_REQUEST_OPTION_ROWS(settings, member)                                                  \
-    { .type = MRD_OPT_HEAD, .help = "Session" },                                                   \
-        { .name = "name",                                                                          \
-          .type = MRD_OPT_STR,                                                                     \
-          .offset = offsetof(settings, member.name),                                               \
-          .arg = "TEXT",                                                                           \
-          .help = "a name for people" },                                                           \
-        { .name = "require",                                                                       \
-          .type = MRD_OPT_STR,                                                                     \
-          .offset = offsetof(settings, member.require),                                            \
-          .def = "any",                                                                            \
-          .arg = "all|any|N",                                                                      \
-          .help = "how many nodes must be ready, or nothing starts" },                             \
-        { .name = "device-profiles",                                                               \
-          .type = MRD_OPT_CHOICE,                                                                  \
-          .offset = offsetof(settings, member.device_profiles),                                    \
-          .def = "none",                                                                           \
-          .arg = "none,model,continuous,on-fail",                                                  \
-          .help =                                                                                  \
-              "also profile the chosen cores: model, the first execution of each model; "          \
-              "continuous, kept by the runtime until a trigger or the end; on-fail, what fails" }, \
-        MRD_REQUEST_LIST(settings, member, counters, "counters", "NAME,...",                       \
-                         "also sample these counters on every node, for this session: names or "   \
-                         "patterns, neuron*.power.*; a node without one refuses and says so"),     \
-        { .name = "counter-period",                                                                \
-          .type = MRD_OPT_DUR,                                                                     \
-          .offset = offsetof(settings, member.counter_period),                                     \
-          .def = "1s",                                                                             \
-          .min = MRD_MS,                                                                           \
-          .max = 3600 * MRD_SEC,                                                                   \
-          .arg = "DURATION",                                                                       \
-          .help = "how often" },                                                                   \
-        { .type = MRD_OPT_HEAD, .help = "Selection (everything when not given)" },                 \
-        MRD_REQUEST_LIST(settings, member, instances, "instance-id", "LIST", "nodes"),             \
-        MRD_REQUEST_LIST(settings, member, jobs, "job", "LIST", "jobs"),                           \
-        MRD_REQUEST_LIST(settings, member, ranks, "rank", "LIST", "ranks of the job"),             \
-        MRD_REQUEST_LIST(settings, member, processes, "process-id", "LIST", "processes"),          \
-        MRD_REQUEST_LIST(settings, member, cores, "core", "LIST", "NeuronCores: 0,2,4-7"),         \
-        MRD_REQUEST_LIST(settings, member, types, "event-type", "LIST",                            \
-                         "event types, or hardware, software; ^name leaves one out"),              \
-        MRD_REQUEST_LIST(settings, member, sources, "source", "LIST", "sources of events")
 
 /* Creates the session and waits until its nodes record. Errors: STATE with the aggregator's reason
  * when it did not start, CANCELLED (it is stopped then), TIMEOUT. */

@@ -526,12 +526,16 @@ static mrd_err
 start_recorder(demo *d, mrd_why *why)
 {
     char name[] = "flight recorder", require[] = "all";
-    mrd_session_request request = {
-        .name = name, .require = require, .mode = 1, .keep = 10 * MRD_SEC, .keep_bytes = 32 << 20
-    };
+    mrd_session_request request = { .params = { .name = name, .require = require } };
     mrd_json *doc = NULL;
-    mrd_err err = mrd_cluster_start(d->client, &request, d->set->timeout, d->recorder, &doc, why);
+    mrd_err err;
 
+    mrd_session_params_init_numbers(&request.params);
+    request.params.mode = MRD_MODE_RECORDER;
+    request.params.recorder_ns = 10 * MRD_SEC;
+    request.params.recorder_bytes = 32 << 20;
+    request.params.merge = false;
+    err = mrd_cluster_start(d->client, &request, d->set->timeout, d->recorder, &doc, why);
     mrd_json_free(doc);
     return err;
 }
@@ -574,12 +578,13 @@ static mrd_err
 record(demo *d, mrd_why *why)
 {
     char name[] = "demonstration", require[] = "all", text[MRD_DUR_TEXT];
-    mrd_session_request request = {
-        .name = name, .require = require, .duration = d->set->duration, .merge = true
-    };
+    mrd_session_request request = { .params = { .name = name, .require = require } };
     watching w = { .d = d };
-    mrd_err err = mrd_cluster_start(d->client, &request, d->set->timeout, d->session, &d->doc, why);
+    mrd_err err;
 
+    mrd_session_params_init_numbers(&request.params);
+    request.params.duration = d->set->duration;
+    err = mrd_cluster_start(d->client, &request, d->set->timeout, d->session, &d->doc, why);
     if (err != MRD_OK)
         return err;
     printf("session     %s, %s\n", d->session, mrd_dur_text(d->set->duration, text));

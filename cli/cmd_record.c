@@ -19,7 +19,7 @@ static const mrd_opt table[] = {
     { .name = "duration",
       .letter = 'd',
       .type = MRD_OPT_DUR,
-      .offset = offsetof(settings, request.duration),
+      .offset = offsetof(settings, request.params.duration),
       .def = "30s",
       .min = 0,
       .max = 30 * 86400 * MRD_SEC,
@@ -34,7 +34,7 @@ static const mrd_opt table[] = {
       .max = 86400 * MRD_SEC,
       .arg = "DURATION",
       .help = "after the end, wait at most so long for all events and the merge" },
-    MRD_REQUEST_OPTION_ROWS(settings, request),
+    MRD_SESSION_OPTION_ROWS(settings, request, MRD_PARAM_RECORD),
     { .type = MRD_OPT_HEAD, .help = "Output" },
     { .name = "output-dir",
       .letter = 'o',
@@ -93,7 +93,7 @@ recorded(void *self, const mrd_json *doc)
 static mrd_err
 watch(const settings *set, mrd_client *client, const char *id, mrd_json **doc, mrd_why *why)
 {
-    watching w = { .start_ns = mrd_local_now().ns, .duration = set->request.duration };
+    watching w = { .start_ns = mrd_local_now().ns, .duration = set->request.params.duration };
     mrd_dur_ns limit = w.duration > 0 ? w.duration + set->wait : INT64_MAX / 2;
     mrd_err err;
 
@@ -171,7 +171,6 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
         *ret_status = err == MRD_INVALID ? MRD_EXIT_USAGE : MRD_EXIT_FAILED;
         return err;
     }
-    set->request.merge = true;
     mrd_cluster_catch();
     err = mrd_cluster_start(client, &set->request, set->client.timeout, id, &doc, why);
     if (err == MRD_OK) {

@@ -9,44 +9,7 @@ typedef struct {
 } settings;
 
 static const mrd_opt table[] = {
-    { .type = MRD_OPT_HEAD, .help = "Recording" },
-    { .name = "mode",
-      .type = MRD_OPT_CHOICE,
-      .offset = offsetof(settings, request.mode),
-      .def = "stream",
-      .arg = "stream,recorder",
-      .help = "ship all the time, or keep the last moments on the nodes until a trigger" },
-    { .name = "duration",
-      .letter = 'd',
-      .type = MRD_OPT_DUR,
-      .offset = offsetof(settings, request.duration),
-      .def = "0",
-      .min = 0,
-      .max = 30 * 86400 * MRD_SEC,
-      .arg = "DURATION",
-      .help = "stop after so long; 0: when told (`meridian stop`)" },
-    { .name = "keep",
-      .type = MRD_OPT_DUR,
-      .offset = offsetof(settings, request.keep),
-      .def = "30s",
-      .min = MRD_MS,
-      .max = 86400 * MRD_SEC,
-      .arg = "DURATION",
-      .help = "recorder: how much is kept on a node" },
-    { .name = "keep-size",
-      .type = MRD_OPT_SIZE,
-      .offset = offsetof(settings, request.keep_bytes),
-      .def = "256M",
-      .min = 1 << 20,
-      .max = 1LL << 40,
-      .arg = "SIZE",
-      .help = "recorder: bound of its memory on a node" },
-    { .name = "merge",
-      .type = MRD_OPT_BOOL,
-      .offset = offsetof(settings, request.merge),
-      .def = "1",
-      .help = "merge at the end (--no-merge leaves it to `meridian fetch`)" },
-    MRD_REQUEST_OPTION_ROWS(settings, request),
+    MRD_SESSION_OPTION_ROWS(settings, request, MRD_PARAM_START),
     MRD_CLIENT_OPTION_ROWS(settings, client),
 };
 
@@ -76,7 +39,7 @@ start(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     if (!set->client.json)
         fprintf(stderr, "recording on %s%s; stop it with: meridian stop %s\n",
                 mrd_cluster_nodes_text(doc, nodes),
-                set->request.duration > 0 ? ", for a while" : "", id);
+                set->request.params.duration > 0 ? ", for a while" : "", id);
     if (!mrd_cluster_whole(doc, "start"))
         *ret_status = MRD_EXIT_INCOMPLETE;
     mrd_json_free(doc);

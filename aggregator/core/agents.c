@@ -208,7 +208,7 @@ take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
             (p = mrd_core_add_part(c, s, n)) == NULL)
             continue;
         mrd_part_tally(p, st->tally);
-        mrd_part_heartbeat(p, n, st, s->device_profiles[0] != '\0');
+        mrd_part_heartbeat(p, n, st, s->params.device_profiles != MRD_PROFILES_NONE);
         mrd_session_acknowledge_ids(s, p, st->triggers, st->n_triggers);
         mrd_session_touch(s);
         if (s->step == MRD_STEP_FLUSH && mrd_effects_room(&c->out, 32))

@@ -1,8 +1,6 @@
 /* What people ask for over HTTP: start, stop, merge, delete, forget. Triggers are in triggers.c. */
 #include "aggregator/core/state.h"
 
-#include <stdio.h>
-
 #include "aggregator/core/text.h"
 #include "base/obj.h"
 
@@ -10,7 +8,7 @@ void
 mrd_session_request_fini(mrd_session_request *r)
 {
     mrd_select_fini(&r->select);
-    mrd_strlist_fini(&r->counters);
+    mrd_session_params_fini(&r->params);
 }
 
 /* The session of a command; NULL: it was answered. */
@@ -75,20 +73,9 @@ fill(mrd_core *c, mrd_session *s, mrd_session_request *r)
     while (id_is_taken(c, s->id));
     mrd_session_id_text(s->id, s->text);
     mrd_text_set(s->timeline, sizeof(s->timeline), c->timescale.timeline);
-    mrd_text_set(s->name, sizeof(s->name), r->name);
-    mrd_text_set(s->require, sizeof(s->require), r->require == NULL ? "any" : r->require);
-    s->recorder = r->recorder;
-    s->duration = r->duration;
-    s->recorder_dur = r->recorder_dur;
-    s->recorder_bytes = r->recorder_bytes;
-    mrd_text_set(s->device_profiles, sizeof(s->device_profiles), r->device_profiles);
-    s->auto_merge = r->auto_merge;
+    s->params = r->params;
     s->select = r->select;
-    s->counters = r->counters;
-    r->select = (mrd_select){ 0 };
-    r->counters = (mrd_strlist){ 0 };
-    snprintf(s->counter_period, sizeof(s->counter_period), "%lld",
-             (long long) (r->counter_period == 0 ? MRD_SEC : r->counter_period));
+    *r = (mrd_session_request){ 0 };
     mrd_session_touch(s);
 }
 

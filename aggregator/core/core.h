@@ -97,22 +97,9 @@ void mrd_core_tick(mrd_core *c, mrd_core_time now); /* at least every 200 ms */
 
 /* ---- Commands: each ticket ends in one ANSWER ---- */
 
-typedef struct {
-    const char *name;
-    bool recorder;
-    const char *require; /* NULL: any */
-    mrd_dur_ns duration, recorder_dur;
-    uint64_t recorder_bytes;
-    const char *device_profiles; /* NULL: none */
-    mrd_strlist counters;        /* taken, as select is, in every case */
-    mrd_dur_ns counter_period;   /* 0: 1 s */
-    bool auto_merge;
-    mrd_select select;
-} mrd_session_request;
-
 void mrd_session_request_fini(mrd_session_request *r);
 
-/* A new session; answered with its id when it is on disk. Errors: LIMIT, FULL, NOMEM, IO. */
+/* A new session; what r has is taken in every case. Answered with its id when it is on disk. Errors: LIMIT, FULL, NOMEM, IO. */
 void mrd_core_start(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_session_request *r);
 /* Errors: NOTFOUND, STATE, and those of the disk: it stops all the same. */
 void mrd_core_stop(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);

@@ -55,13 +55,13 @@ missed_trigger(const mrd_core *c, const mrd_session *s, const Mrd__SessionStatus
     size_t first = s->n_triggers > TRIGGERS_AGAIN ? s->n_triggers - TRIGGERS_AGAIN : 0;
     int64_t now = mrd_core_session_now(c).ns;
 
-    if (!s->recorder || s->step != MRD_STEP_RECORD || st == NULL ||
+    if (!mrd_session_is_recorder(s) || s->step != MRD_STEP_RECORD || st == NULL ||
         st->phase != MRD__NODE_PHASE__NODE_RECORDING)
         return NULL;
     for (size_t i = first; i < s->n_triggers; i++) {
         mrd_trigger *t = &s->triggers[i];
 
-        if (t->sent && (s->recorder_dur == 0 || t->to.ns > now - s->recorder_dur) &&
+        if (t->sent && (s->params.recorder_ns == 0 || t->to.ns > now - s->params.recorder_ns) &&
             !lists(st, t->id))
             return t;
     }

@@ -107,11 +107,11 @@ mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
         return false;
     all = sum(s);
     /* What a flight recorder holds is recorded when it is shipped. */
-    if (all.known && !s->recorder ? all.chosen > 0 : all.events > 0)
+    if (all.known && !mrd_session_is_recorder(s) ? all.chosen > 0 : all.events > 0)
         return false;
     if (s->n_parts == 0)
         snprintf(text, MRD_WHY_MAX, "no node took part");
-    else if (s->recorder && s->n_triggers == 0)
+    else if (mrd_session_is_recorder(s) && s->n_triggers == 0)
         snprintf(text, MRD_WHY_MAX, "no trigger asked for a window of this flight recorder");
     else if (all.dropped > 0)
         snprintf(text, MRD_WHY_MAX, "all there was is lost: %" PRIu64 " events", all.dropped);

@@ -12,7 +12,6 @@
 #define MRD_LOSSES_MAX     16    /* causes of one node in one session */
 #define MRD_TRIGGERS_MAX   1024  /* of a session */
 #define MRD_ARTIFACTS_MAX  65536 /* of a session */
-#define MRD_COUNTERS_MAX   64    /* patterns of counters of one session */
 #define MRD_PROFILES_MAX   256   /* device profiles of one node in one session */
 #define MRD_EPOCHS_MAX     64    /* restarts of one agent with a lost spool, per session */
 #define MRD_PENDING_MAX    256   /* frames that wait for a disk sync */

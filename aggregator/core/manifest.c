@@ -228,24 +228,6 @@ job_json(const mrd_merge_job *job)
     return o;
 }
 
-/* What was asked for. */
-static void
-put_request(const mrd_session *s, mrd_json *o)
-{
-    mrd_json_set(o, "duration_ns", mrd_json_new_int(s->duration));
-    mrd_json_set(o, "recorder_ns", mrd_json_new_int(s->recorder_dur));
-    mrd_json_set(o, "recorder_bytes", mrd_json_new_count(s->recorder_bytes));
-    if (s->device_profiles[0] != '\0')
-        mrd_json_set(o, "device_profiles", mrd_json_new_str(s->device_profiles));
-    if (s->counters.n > 0) {
-        mrd_json_set(o, "counters", mrd_strings_json(&s->counters));
-        mrd_json_set(o, "counter_period_ns",
-                     mrd_json_new_int(strtoll(s->counter_period, NULL, 10)));
-    }
-    mrd_json_set(o, "auto_merge", mrd_json_new_bool(s->auto_merge));
-    mrd_json_set(o, "stop_requested", mrd_json_new_bool(s->stop_requested));
-}
-
 /* Sums over the parts, and the parts. */
 static void
 put_parts(const mrd_session *s, mrd_sess_ns now, mrd_json *o)
@@ -294,14 +276,12 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     if (*mrd_version_commit() != '\0')
         mrd_json_set(o, "commit", mrd_json_new_str(mrd_version_commit()));
     mrd_json_set(o, "id", mrd_json_new_str(s->text));
-    mrd_json_set(o, "name", mrd_json_new_str(s->name));
-    mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
     mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
     if (s->message[0] != '\0')
         mrd_json_set(o, "message", mrd_json_new_str(s->message));
     if (mrd_session_is_empty(s, empty))
         mrd_json_set(o, "empty", mrd_json_new_str(empty));
-    mrd_json_set(o, "require", mrd_json_new_str(s->require));
+    mrd_session_params_put_manifest(&s->params, o);
     mrd_json_set(o, "select", mrd_select_json(&s->select));
     mrd_json_set(o, "timeline", mrd_json_new_str(s->timeline));
     mrd_json_put_instant(o, "created", s->created.ns);
@@ -311,7 +291,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     mrd_json_put_instant(o, "store_room", s->room.ns);
     if (unstored[0] != '\0' && mrd_session_is_open(s))
         mrd_json_set(o, "store_message", mrd_json_new_str(unstored));
-    put_request(s, o);
+    mrd_json_set(o, "stop_requested", mrd_json_new_bool(s->stop_requested));
     put_parts(s, x->now, o);
     mrd_json_set(o, "clocks", clocks_json(s));
     mrd_json_set(o, "triggers", triggers_json(s));

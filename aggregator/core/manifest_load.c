@@ -231,25 +231,6 @@ verdict_load(mrd_session *s, const mrd_json *o)
     mrd_text_set(v->message, sizeof(v->message), mrd_json_str(o, "message", ""));
 }
 
-static void
-request_load(mrd_session *s, const mrd_json *o)
-{
-    mrd_text_set(s->name, sizeof(s->name), mrd_json_str(o, "name", ""));
-    mrd_text_set(s->require, sizeof(s->require), mrd_json_str(o, "require", "any"));
-    s->recorder = strcmp(mrd_json_str(o, "mode", "stream"), "recorder") == 0;
-    s->duration = mrd_time_checked(mrd_json_int(o, "duration_ns", 0));
-    mrd_text_set(s->device_profiles, sizeof(s->device_profiles),
-                 mrd_json_str(o, "device_profiles", ""));
-    if (mrd_json_get(o, "counters") != NULL)
-        (void) mrd_counters_from_json(&s->counters, mrd_json_get(o, "counters"), NULL);
-    snprintf(s->counter_period, sizeof(s->counter_period), "%lld",
-             (long long) mrd_json_int(o, "counter_period_ns", MRD_SEC));
-    s->recorder_dur = mrd_time_checked(mrd_json_int(o, "recorder_ns", 0));
-    s->recorder_bytes = (uint64_t) mrd_json_int(o, "recorder_bytes", 0);
-    s->auto_merge = mrd_json_bool(o, "auto_merge", true);
-    s->stop_requested = mrd_json_bool(o, "stop_requested", false);
-}
-
 /* A start that was accepted is carried out, once the agents had time to connect again; unless it
  * was so long ago that nobody waits for it. */
 static void
@@ -284,7 +265,10 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
     if (mrd_json_int(o, "version", 0) != MANIFEST_VERSION)
         return mrd_why_set(why, MRD_VERSION, 0, "session %s has manifest version %lld", s->text,
                            (long long) mrd_json_int(o, "version", 0));
-    request_load(s, o);
+    if (mrd_session_params_init(&s->params) != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+    mrd_session_params_from_manifest(&s->params, o);
+    s->stop_requested = mrd_json_bool(o, "stop_requested", false);
     mrd_text_set(s->message, sizeof(s->message), mrd_json_str(o, "message", ""));
     s->state = mrd_session_state_of(mrd_json_str(o, "state", "failed"));
     s->created.ns = mrd_time_checked(mrd_json_int(o, "created_ns", 0));

@@ -144,9 +144,9 @@ explain(mrd_session *s, unsigned armed, unsigned refused, unsigned missing, uint
         snprintf(s->message, sizeof(s->message),
                  "%u of %u nodes are ready and %s required: %.380s%s", armed,
                  armed + refused + missing,
-                 strcmp(s->require, "all") == 0 ? "all are"
-                 : want == 1                    ? "one is"
-                                                : number,
+                 strcmp(s->params.require, "all") == 0 ? "all are"
+                 : want == 1                           ? "one is"
+                                                       : number,
                  names.len == 0 ? "connect more agents" : mrd_buf_cstr(&names),
                  names.len == 0 ? "" : mrd_buf_cstr(&remedy));
     mrd_buf_fini(&names);
@@ -159,7 +159,7 @@ mrd_require_is_met(mrd_session *s)
     unsigned armed = mrd_session_count(s, MRD_PART_ARMED);
     unsigned refused = mrd_session_count(s, MRD_PART_REFUSED);
     unsigned missing = mrd_session_count(s, MRD_PART_MISSING);
-    uint64_t want = mrd_require_number(s->require);
+    uint64_t want = mrd_require_number(s->params.require);
 
     if (want == UINT64_MAX)
         want = (uint64_t) armed + refused + missing;

@@ -1,31 +1,17 @@
 #include "aggregator/core/select.h"
 
-#include "aggregator/core/limits.h"
 #include "base/obj.h"
-
-static const struct {
-    const char *key;
-    size_t offset;
-} select_lists[] = {
-    { "instance_id", offsetof(mrd_select, instances) },
-    { "job", offsetof(mrd_select, jobs) },
-    { "rank", offsetof(mrd_select, ranks) },
-    { "process_id", offsetof(mrd_select, processes) },
-    { "core", offsetof(mrd_select, cores) },
-    { "event_type", offsetof(mrd_select, types) },
-    { "source", offsetof(mrd_select, sources) },
-};
 
 static mrd_strlist *
 select_list(const mrd_select *s, size_t i)
 {
-    return (mrd_strlist *) ((uintptr_t) s + select_lists[i].offset);
+    return (mrd_strlist *) ((uintptr_t) s + mrd_select_table[i].offset);
 }
 
 void
 mrd_select_fini(mrd_select *s)
 {
-    for (size_t i = 0; i < MRD_COUNT(select_lists); i++)
+    for (size_t i = 0; i < mrd_select_rows; i++)
         mrd_strlist_fini(select_list(s, i));
 }
 
@@ -44,7 +30,7 @@ mrd_select_copy(mrd_select *to, const mrd_select *from)
 {
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < MRD_COUNT(select_lists) && err == MRD_OK; i++)
+    for (size_t i = 0; i < mrd_select_rows && err == MRD_OK; i++)
         err = mrd_strings_copy(select_list(to, i), select_list(from, i));
     return err;
 }
@@ -76,9 +62,9 @@ mrd_select_json(const mrd_select *s)
 {
     mrd_json *o = mrd_json_new_object();
 
-    for (size_t i = 0; i < MRD_COUNT(select_lists); i++) {
+    for (size_t i = 0; i < mrd_select_rows; i++) {
         if (select_list(s, i)->n > 0)
-            mrd_json_set(o, select_lists[i].key, mrd_strings_json(select_list(s, i)));
+            mrd_json_set(o, mrd_select_table[i].key, mrd_strings_json(select_list(s, i)));
     }
     return o;
 }
@@ -94,11 +80,12 @@ mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why)
 {
     if (!mrd_json_is_object(o))
         return mrd_why_set(why, MRD_TYPE, 0, "select must be an object");
-    for (size_t i = 0; i < MRD_COUNT(select_lists); i++) {
-        const mrd_json *a = mrd_json_get(o, select_lists[i].key);
+    for (size_t i = 0; i < mrd_select_rows; i++) {
+        const mrd_json *a = mrd_json_get(o, mrd_select_table[i].key);
 
         if (a != NULL && !mrd_json_is_array(a))
-            return mrd_why_set(why, MRD_TYPE, 0, "select.%s must be a list", select_lists[i].key);
+            return mrd_why_set(why, MRD_TYPE, 0, "select.%s must be a list",
+                               mrd_select_table[i].key);
         for (size_t k = 0; a != NULL && k < mrd_json_size(a); k++) {
             char scratch[64];
             mrd_str text;
@@ -109,32 +96,10 @@ mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why)
                 return mrd_why_set(why, MRD_TYPE, 0,
                                    "select.%s must be a list of at most 4096 words or numbers, "
                                    "each of 1 to 255 bytes",
-                                   select_lists[i].key);
+                                   mrd_select_table[i].key);
             if (mrd_strlist_add(select_list(s, i), text) != MRD_OK)
                 return mrd_why_set(why, MRD_NOMEM, 0, "selection");
         }
-    }
-    return MRD_OK;
-}
-
-mrd_err
-mrd_counters_from_json(mrd_strlist *list, const mrd_json *a, mrd_why *why)
-{
-    if (!mrd_json_is_array(a) || mrd_json_size(a) > MRD_COUNTERS_MAX)
-        return mrd_why_set(why, MRD_TYPE, 0, "counters must be a list of at most %d names",
-                           MRD_COUNTERS_MAX);
-    for (size_t k = 0; k < mrd_json_size(a); k++) {
-        char scratch[64];
-        mrd_str text;
-
-        if (mrd_json_type_of(mrd_json_at(a, k)) != MRD_JSON_TEXT ||
-            mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK || text.len == 0 ||
-            text.len > 191)
-            return mrd_why_set(why, MRD_TYPE, 0,
-                               "counters must be a list of names or patterns, each of 1 to 191 "
-                               "bytes");
-        if (mrd_strlist_add(list, text) != MRD_OK)
-            return mrd_why_set(why, MRD_NOMEM, 0, "counters");
     }
     return MRD_OK;
 }

@@ -5,11 +5,7 @@
 #ifndef MRD_AGGREGATOR_CORE_SELECT_H
 #define MRD_AGGREGATOR_CORE_SELECT_H
 
-#include "base/json.h"
-
-typedef struct {
-    mrd_strlist instances, jobs, ranks, processes, cores, types, sources;
-} mrd_select;
+#include "proto/session_params.h"
 
 void mrd_select_fini(mrd_select *s);
 mrd_err mrd_select_copy(mrd_select *to, const mrd_select *from); /* to: zeroed. Errors: NOMEM */
@@ -21,8 +17,6 @@ bool mrd_select_is_partial(const mrd_select *s);
 mrd_err mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why);
 mrd_json *mrd_select_json(const mrd_select *s);
 
-/* "counters": ["neuron*.…"]. Errors: TYPE, NOMEM. */
-mrd_err mrd_counters_from_json(mrd_strlist *list, const mrd_json *a, mrd_why *why);
 mrd_json *mrd_strings_json(const mrd_strlist *list);
 mrd_err mrd_strings_copy(mrd_strlist *to, const mrd_strlist *from); /* to: zeroed. Errors: NOMEM */
 

@@ -48,7 +48,7 @@ mrd_session_free(mrd_session *s)
     free(s->triggers);
     free(s->artifacts);
     mrd_select_fini(&s->select);
-    mrd_strlist_fini(&s->counters);
+    mrd_session_params_fini(&s->params);
     mrd_clock_verdict_fini(&s->verdict);
     free(s);
 }
@@ -89,7 +89,7 @@ mrd_session_copy(const mrd_session *s)
         return NULL;
     *c = *s;
     c->select = (mrd_select){ 0 };
-    c->counters = (mrd_strlist){ 0 };
+    c->params = (mrd_session_params){ 0 };
     c->parts = NULL;
     c->n_parts = 0;
     c->part_by_id = (mrd_map){ 0 };
@@ -98,13 +98,19 @@ mrd_session_copy(const mrd_session *s)
     c->artifacts = list_copy(s->artifacts, s->n_artifacts, sizeof(*s->artifacts));
     if (c->triggers == NULL || c->artifacts == NULL ||
         mrd_select_copy(&c->select, &s->select) != MRD_OK ||
-        mrd_strings_copy(&c->counters, &s->counters) != MRD_OK || !parts_copy(c, s) ||
+        mrd_session_params_copy(&c->params, &s->params) != MRD_OK || !parts_copy(c, s) ||
         (s->verdict.timeline != NULL &&
          (c->verdict.timeline = mrd_json_copy(s->verdict.timeline)) == NULL)) {
         mrd_session_free(c);
         return NULL;
     }
     return c;
+}
+
+bool
+mrd_session_is_recorder(const mrd_session *s)
+{
+    return s->params.mode == MRD_MODE_RECORDER;
 }
 
 void

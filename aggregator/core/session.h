@@ -100,26 +100,18 @@ typedef struct {
 typedef struct mrd_session {
     uint64_t id;
     char text[MRD_SESSION_TEXT];
-    char name[MRD_TEXT_MAX];
     char timeline[64]; /* the aggregator's when it was created; "" not known */
-    bool recorder;
     mrd_session_state state;
     mrd_session_step step;
     char message[MRD_WHY_MAX];
-    char require[16]; /* "all", "any" or a number */
+    mrd_session_params params; /* what it was asked for */
     mrd_select select;
     mrd_wall_ns created;
-    mrd_sess_ns go, stop; /* 0: not yet */
-    mrd_dur_ns duration;  /* 0: until stopped */
-    mrd_dur_ns recorder_dur;
-    uint64_t recorder_bytes;
-    char device_profiles[16];    /* "model", "continuous", "on-fail", "" none */
-    mrd_strlist counters;        /* patterns of counters that agents sample for this session */
-    char counter_period[24];     /* nanoseconds, as agents are told */
+    mrd_sess_ns go, stop;        /* 0: not yet */
     mrd_local_ns flush_deadline; /* aggregator's clock, as all below */
     mrd_dur_ns answer;           /* how long the last node took to say that it is ready */
     mrd_local_ns arm_from;       /* after a restart agents may come back until here */
-    bool stop_requested, auto_merge;
+    bool stop_requested;
     bool deleted, removing;     /* readers see it no more; its folder is going */
     bool closing, closed;       /* its journals */
     unsigned served;            /* slices of it that are being sent: its files stay */
@@ -150,6 +142,7 @@ mrd_session *mrd_session_copy(const mrd_session *s);
 void mrd_session_touch(mrd_session *s); /* its manifest is to be written again */
 const char *mrd_session_state_text(mrd_session_state s);
 mrd_session_state mrd_session_state_of(const char *text); /* FAILED for another word */
+bool mrd_session_is_recorder(const mrd_session *s);       /* keeps the last moments on the nodes */
 bool mrd_session_is_open(const mrd_session *s);           /* takes frames */
 bool mrd_session_is_over(const mrd_session *s);           /* complete or failed */
 bool mrd_session_is_merging(const mrd_session *s);        /* a job waits or runs */

@@ -48,7 +48,7 @@ is_written(const mrd_session *s)
 static bool
 come_back(const mrd_core *c, const mrd_session *s)
 {
-    uint64_t want = mrd_require_number(s->require), alive = 0, away = 0;
+    uint64_t want = mrd_require_number(s->params.require), alive = 0, away = 0;
 
     if (c->now.local.ns > c->opened.local.ns + COME_BACK)
         return false;
@@ -144,7 +144,7 @@ step_go(mrd_core *c, mrd_session *s)
     if (!is_written(s))
         return false;
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-GO",
-                    "Session starts: id=%s name=%s nodes=%u refused=%u", s->text, s->name,
+                    "Session starts: id=%s name=%s nodes=%u refused=%u", s->text, s->params.name,
                     mrd_session_count(s, MRD_PART_ARMED), mrd_session_count(s, MRD_PART_REFUSED));
     s->step = MRD_STEP_RECORD; /* who misses the question is told by its heartbeat */
     (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_GO, NULL,
@@ -175,12 +175,12 @@ bound_size(mrd_core *c, mrd_session *s)
 static bool
 step_record(mrd_core *c, mrd_session *s)
 {
-    int64_t now = mrd_core_session_now(c).ns, end = s->go.ns + s->duration;
+    int64_t now = mrd_core_session_now(c).ns, end = s->go.ns + s->params.duration;
 
     mrd_session_gather_reports(c, s);
     mrd_session_send_triggers(c, s);
     bound_size(c, s);
-    if (!s->stop_requested && (s->duration == 0 || now < end - c->limits.lead - delay(c, s)))
+    if (!s->stop_requested && (s->params.duration == 0 || now < end - c->limits.lead - delay(c, s)))
         return false;
     s->stop.ns = s->stop_requested ? now + c->limits.lead / 4 + delay(c, s) : end;
     if (s->stop.ns < s->go.ns)
@@ -250,7 +250,7 @@ step_close(mrd_core *c, mrd_session *s)
 {
     if (!s->closed)
         return false; /* what was acknowledged of it is in closed files first */
-    if (s->auto_merge) {
+    if (s->params.merge) {
         mrd_core_begin_merge(c, s);
         s->step = MRD_STEP_MERGE;
     } else {

@@ -31,8 +31,8 @@ mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why)
 static bool
 is_triggered(const mrd_session *s, uint64_t id)
 {
-    return !s->deleted && s->recorder && (s->step == MRD_STEP_GO || s->step == MRD_STEP_RECORD) &&
-           (id == 0 || s->id == id);
+    return !s->deleted && mrd_session_is_recorder(s) &&
+           (s->step == MRD_STEP_GO || s->step == MRD_STEP_RECORD) && (id == 0 || s->id == id);
 }
 
 /* A node saw something to keep. Reasons of half a second, from all nodes, become one trigger of
@@ -66,7 +66,8 @@ mrd_session_gather_reports(mrd_core *c, mrd_session *s)
         return;
     s->report_at.ns = 0;
     s->report_last = t.to;
-    t.from.ns = t.to.ns - (s->recorder_dur < REPORT_WINDOW ? s->recorder_dur : REPORT_WINDOW);
+    t.from.ns =
+        t.to.ns - (s->params.recorder_ns < REPORT_WINDOW ? s->params.recorder_ns : REPORT_WINDOW);
     t.id = mrd_core_random(c);
     mrd_text_set(t.reason, sizeof(t.reason), s->report);
     if (mrd_session_add_trigger(s, &t, &why) != MRD_OK) {

@@ -43,7 +43,7 @@ core_session(mrd_core *c, uint64_t id, int64_t created_ns, mrd_session_state sta
 
     s->id = id;
     mrd_session_id_text(id, s->text);
-    snprintf(s->require, sizeof(s->require), "any");
+    CHECK_ERR("params", mrd_session_params_init(&s->params), MRD_OK);
     s->created.ns = created_ns;
     s->state = state;
     s->step = state >= MRD_SESSION_COMPLETE    ? MRD_STEP_OVER
@@ -53,6 +53,17 @@ core_session(mrd_core *c, uint64_t id, int64_t created_ns, mrd_session_state sta
     s->closed = state >= MRD_SESSION_COMPLETE;
     CHECK_ERR("session", mrd_core_add_session(c, s), MRD_OK);
     return s;
+}
+
+/* What a session is asked for, all by default but its name. */
+static inline mrd_session_request
+core_request(const char *name)
+{
+    mrd_session_request r = { 0 };
+
+    CHECK_ERR("params", mrd_session_params_init(&r.params), MRD_OK);
+    CHECK_ERR("name", mrd_session_params_set(&r.params, "name", name, NULL), MRD_OK);
+    return r;
 }
 
 static inline mrd_part *

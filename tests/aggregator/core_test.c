@@ -129,7 +129,7 @@ TEST(a_start_is_told_when_it_is_on_disk)
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
     mrd_effect ask, save, e;
-    mrd_session_request r = { .name = "s" };
+    mrd_session_request r = core_request("s");
 
     hello(c, 20 * MRD_SEC, "a", 1);
     mrd_core_start(c, core_at(20 * MRD_SEC), 5, &r);
@@ -154,11 +154,11 @@ TEST(a_silent_node_delays_its_own_session_only)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     mrd_session *recorder = core_session(c, 7, 0, MRD_SESSION_RECORDING);
-    mrd_session_request r = { .name = "other" };
+    mrd_session_request r = core_request("other");
     mrd_effect arm, save, ask, e;
 
-    recorder->recorder = true;
-    recorder->recorder_dur = 30 * MRD_SEC;
+    recorder->params.mode = MRD_MODE_RECORDER;
+    recorder->params.recorder_ns = 30 * MRD_SEC;
     hello(c, 20 * MRD_SEC, "a", 1);
     hello(c, 20 * MRD_SEC, "silent", 2);
     mrd_core_start(c, core_at(20 * MRD_SEC), 5, &r);
@@ -198,7 +198,7 @@ TEST(triggers_are_acknowledged_in_any_order)
 TEST(a_start_that_cannot_be_written_did_not_happen)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
-    mrd_session_request r = { .name = "s" };
+    mrd_session_request r = core_request("s");
     mrd_why io = { .err = MRD_IO, .text = "the disk is gone" };
     mrd_effect save, e;
 

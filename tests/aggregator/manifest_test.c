@@ -40,7 +40,7 @@ create(mrd_core *c)
     uint64_t id = mrd_session_id_new(mrd_wall_now().ns, 1);
     mrd_session *s = core_session(c, id, mrd_wall_now().ns, MRD_SESSION_RECORDING);
 
-    s->recorder = true;
+    s->params.mode = MRD_MODE_RECORDER;
     return s;
 }
 

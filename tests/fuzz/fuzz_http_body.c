@@ -9,17 +9,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mrd_json *body = NULL;
     mrd_session_request r = { 0 };
-    char require[64];
     mrd_why why = { 0 };
 
     if (mrd_json_parse((mrd_str){ (const char *) data, size }, "body", &body, &why) != MRD_OK)
         return 0;
     if (mrd_json_is_object(body)) {
-        mrd_err err = mrd_http_session_request(body, require, &r, &why);
+        mrd_err err = mrd_http_session_request(body, &r, &why);
 
         if (err == MRD_OK)
-            MRD_ASSERT(r.duration >= 0 && r.recorder_dur > 0 && r.counter_period > 0 &&
-                       strlen(r.name) < MRD_TEXT_MAX && strlen(r.require) < sizeof(require));
+            MRD_ASSERT(r.params.duration >= 0 && r.params.recorder_ns > 0 &&
+                       r.params.counter_period > 0 && strlen(r.params.name) < MRD_TEXT_MAX &&
+                       strlen(r.params.require) < 16);
         else
             MRD_ASSERT(why.text[0] != '\0' || err == MRD_NOMEM);
         mrd_session_request_fini(&r);

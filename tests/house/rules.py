@@ -280,6 +280,24 @@ def rule_additions():
                 breach(table, f"{kind} {ident} is named in {len(touched)} files: {', '.join(touched)}; docs/howto.md promises three at most")
 
 
+# What carries a session's parameters from place to place: it names none of them.
+CARRIERS = ("proto/session_params.c", "proto/session_params.h", "cli/session_options.c", "cli/cluster.c", "aggregator/http_body.c", "aggregator/messages.c",
+            "aggregator/core/commands.c", "aggregator/core/manifest.c", "aggregator/core/manifest_load.c")
+
+
+def rule_parameters():
+    """A session's parameter is its row in proto/session_params.def and its use (docs/howto.md)."""
+    rows = re.findall(r'^MRD_PARAM\((\w+), \w+, "(\w+)", "(\w+)"', read("proto/session_params.def"), re.M)
+    if not rows:
+        breach("proto/session_params.def", "has no row that this rule can read")
+    for path in CARRIERS:
+        for n, line in enumerate(read(path).splitlines(), 1):
+            for ident, request, manifest in rows:
+                if re.search(rf"\bparams(\.|->){ident}\b", line) or \
+                        "_" in request and request != "device_profiles" and re.search(rf'"({request}|{manifest})"', line):  # nodes have a list of that name
+                    breach(f"{path}:{n}", f"names the session parameter {ident}: what carries parameters takes them from the table")
+
+
 def main():
     rules = {name[5:]: f for name, f in globals().items() if name.startswith("rule_")}
     for name in sys.argv[1:] or rules:

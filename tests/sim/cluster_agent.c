@@ -518,7 +518,7 @@ told_of(const mrd_directive *d)
     told t = { .type = d->type, .session = d->id };
 
     if (d->session != NULL) {
-        t.recorder = d->session->recorder;
+        t.recorder = mrd_session_is_recorder(d->session);
         t.at = d->type == MRD__CONTROL_TYPE__CONTROL_STOP ? d->session->stop.ns : d->session->go.ns;
     }
     if (d->trigger != NULL) {

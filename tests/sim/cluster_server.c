@@ -388,8 +388,8 @@ do_ask(world *w, const mrd_effect *e)
     w->r->surveys++;
     for (unsigned i = 0; i < w->plan->nodes; i++) {
         check_told(w, &w->agents[i], d->type, d->id);
-        agent_control(w, &w->agents[i], e->survey, d->type, d->id, d->session->recorder, at,
-                      d->trigger);
+        agent_control(w, &w->agents[i], e->survey, d->type, d->id,
+                      mrd_session_is_recorder(d->session), at, d->trigger);
     }
 }
 
@@ -627,15 +627,17 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
 void
 server_begin(world *w, bool recorder, mrd_dur_ns duration)
 {
-    mrd_session_request r = { .name = "sim",
-                              .recorder = recorder,
-                              .require = sim_chance(w, 300) ? "all" : "any",
-                              .duration = duration,
-                              .recorder_dur = 30 * MRD_SEC,
-                              .auto_merge = sim_chance(w, 700) };
+    bool all = sim_chance(w, 300), merge = sim_chance(w, 700);
+    mrd_session_request r = { 0 };
 
     if (!w->up)
         return;
+    MRD_ASSERT(mrd_session_params_init(&r.params) == MRD_OK &&
+               mrd_session_params_set(&r.params, "name", "sim", NULL) == MRD_OK &&
+               mrd_session_params_set(&r.params, "require", all ? "all" : "any", NULL) == MRD_OK);
+    r.params.mode = recorder ? MRD_MODE_RECORDER : MRD_MODE_STREAM;
+    r.params.duration = duration;
+    r.params.merge = merge;
     w->r->sessions++;
     mrd_core_start(w->core, server_now(w), ++w->last_ticket, &r);
     carry(w);
