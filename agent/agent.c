@@ -46,6 +46,7 @@ on_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event
 
     if (a->trigger != NULL)
         look_for_trigger(a, process, ev);
+    mrd_model_table_name(a->models, process, clock, ev);
     return mrd_record_event(a->record, process, clock, ev);
 }
 
@@ -108,11 +109,14 @@ on_process(void *self, mrd_drain_process *process)
         mrd_record_process_gone(a->record, process);
         if (a->devprof != NULL)
             mrd_devprof_gone(a->devprof, process);
+        if (a->models != NULL)
+            mrd_model_table_gone(a->models, process, mrd_local_now().ns);
         if (a->files != NULL)
             mrd_files_gone(a->files, process->ident.pid);
         return;
     }
     (void) mrd_record_process_seen(a->record, process);
+    mrd_model_table_seen(a->models, process);
     if (a->devprof != NULL)
         mrd_devprof_seen(a->devprof);
     mrd_log(MRD_LOG_INFO, "AGT-PROCESS", "Process found: pid=%lld name=%s rank=%lld",
@@ -149,6 +153,14 @@ watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg
     slash = strrchr(path, '/');
     *slash = '\0';
     watch_named(a, process, slash == path ? "/" : path, slash + 1);
+}
+
+static void
+on_model(void *self, mrd_drain_process *process, uint64_t number, bool load, const mrd_event *ev)
+{
+    mrd_agent *a = self;
+
+    mrd_model_table_event(a->models, process, number, load, ev);
 }
 
 static void
@@ -480,6 +492,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     mrd_agent_counters_step(a, now);
     clock_step(a, now);
     mrd_devprof_step(a->devprof, now);
+    mrd_model_table_step(a->models, now);
     files_session(a);
     mrd_traces_step(a->traces, traces_room(a));
     mrd_record_step(a->record, now);
@@ -562,6 +575,7 @@ open_drain(mrd_agent *a, mrd_why *why)
                             .event = on_event,
                             .process = on_process,
                             .notice = on_notice,
+                            .model = on_model,
                             .self = a };
 
     if (a->o.spool_dir != NULL) {
@@ -696,6 +710,7 @@ open_parts(mrd_agent *a, mrd_why *why)
         snprintf(a->state_path, sizeof(a->state_path), "%s/sessions", a->o.spool_dir);
         ro.state_path = a->state_path;
         ro.boot_id = a->node.boot_id;
+        snprintf(a->models_path, sizeof(a->models_path), "%s/models", a->o.spool_dir);
     }
     ro.files = trace_positions;
     ro.files_self = a;
@@ -703,6 +718,9 @@ open_parts(mrd_agent *a, mrd_why *why)
     ro.drain = a->drain;
     if ((err = mrd_record_open(&ro, &a->record, why)) != MRD_OK ||
         (err = mrd_devprof_open(a->record, a->drain, &a->devprof, why)) != MRD_OK ||
+        (err = mrd_model_table_open(a->models_path[0] == '\0' ? NULL : a->models_path,
+                                    a->node.boot_id, a->proc_root, a->record, a->drain, &a->models,
+                                    why)) != MRD_OK ||
         (err = mrd_clock_sync_open(&co, &a->clock, why)) != MRD_OK ||
         (err = open_counters(a, why)) != MRD_OK || (err = open_files(a, why)) != MRD_OK ||
         (err = open_trigger(a, why)) != MRD_OK || (err = open_publish(a, why)) != MRD_OK)
@@ -759,6 +777,8 @@ mrd_agent_close(mrd_agent *a)
     a->files = NULL; /* processes go later */
     mrd_devprof_close(a->devprof);
     a->devprof = NULL;
+    mrd_model_table_close(a->models);
+    a->models = NULL; /* processes go later */
     mrd_traces_close(a->traces);
     a->traces = NULL; /* processes go later */
     mrd_clock_sync_close(a->clock);

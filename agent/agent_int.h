@@ -8,6 +8,7 @@
 #include "agent/devprof.h"
 #include "agent/files.h"
 #include "agent/metrics.h"
+#include "agent/models.h"
 #include "agent/publish.h"
 #include "agent/sample.h"
 #include "agent/traces.h"
@@ -36,7 +37,7 @@ struct mrd_agent {
     mrd_node node;
     const char *proc_root;
     uint64_t key, run;
-    char *fake_script, state_path[1024], open_path[1024];
+    char *fake_script, state_path[1024], open_path[1024], models_path[1024];
     char *token; /* wiped when it goes */
     uint64_t token_stamp;
     int64_t secrets_at; /* files of secrets were looked at */
@@ -52,6 +53,8 @@ struct mrd_agent {
     int64_t all_given_ns;             /* when the node's counters were last given whole */
     mrd_files *files;
     mrd_devprof *devprof;
+    mrd_model_table *models;
+    uint64_t models_sent, models_told; /* signature of the lists in the last heartbeat; answered */
     mrd_traces *traces;
     mrd_trigger *trigger; /* NULL: none wanted */
     mrd_publish *publish;

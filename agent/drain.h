@@ -123,6 +123,10 @@ typedef struct {
     /* A notice of the workload ("cannot arm: ...", an output directory); it is also given to event
      * as an instant. May be NULL. */
     void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
+    /* A model was loaded or unloaded: `number` of the load in its process, its arguments in *ev. It is
+     * also given to event, as a span. May be NULL. */
+    void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
+                  const mrd_event *ev);
     void *self;
 } mrd_drain_options;
 

@@ -291,6 +291,57 @@ fill_profiles(profile_set *set, const mrd_devprof *d, uint64_t session, Mrd__Ses
     st->n_device_profiles = set->n - first;
 }
 
+/* Models of one session, or of the node. */
+typedef struct {
+    const mrd_model_load *from[MRD_MODELS_SENT];
+    Mrd__ModelLoad v[MRD_MODELS_SENT], *list[MRD_MODELS_SENT];
+    Mrd__ModelList message;
+} model_set;
+
+/* The texts are the table's: it does not change while the message is made. */
+static Mrd__ModelList *
+fill_models(model_set *set, const mrd_model_table *t, uint64_t session)
+{
+    Mrd__ModelList *m = &set->message;
+
+    mrd__model_list__init(m);
+    m->n_loads = mrd_model_table_get(t, session, set->from, MRD_MODELS_SENT, &m->left_out);
+    m->loads = set->list;
+    for (size_t i = 0; i < m->n_loads; i++) {
+        const mrd_model_load *from = set->from[i];
+        Mrd__ModelLoad *to = set->list[i] = &set->v[i];
+
+        mrd__model_load__init(to);
+        to->process_id = from->pid;
+        to->model_id = from->model_id;
+        to->runtime_id = from->runtime_id == MRD_NONE ? -1 : from->runtime_id;
+        to->name = (char *) (uintptr_t) from->name;
+        to->sha256 = (char *) (uintptr_t) from->sha256;
+        to->path = (char *) (uintptr_t) from->path;
+        to->size = from->size;
+        to->lnc_idx = from->core;
+        to->lnc_count = from->cores;
+        to->loaded_local_ns = from->load_ns;
+        to->unloaded_local_ns = from->unload_ns;
+    }
+    return m;
+}
+
+/* Of everything that the lists of models depend on: they go again when it changes, until the
+ * aggregator has answered. */
+static uint64_t
+models_signature(const mrd_agent *a)
+{
+    uint64_t h = mrd_model_table_version(a->models) * 0x9e3779b97f4a7c15u;
+    mrd_record_status s;
+
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_get(a->record, i, &s);
+        h = (h ^ s.id ^ (uint64_t) s.start_ns ^ (uint64_t) s.stop_ns << 1) * 0x9e3779b97f4a7c15u;
+    }
+    return h | 1; /* 0: nothing was told */
+}
+
 mrd_err
 mrd_agent_heartbeat(void *self, mrd_buf *to)
 {
@@ -303,6 +354,9 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     size_t n_sessions = mrd_record_sessions(a->record);
     counter_set all, *each = calloc(MRD_RECORD_SESSIONS, sizeof(*each));
     profile_set *profiles = calloc(1, sizeof(*profiles));
+    uint64_t models_now = models_signature(a);
+    model_set *models =
+        models_now == a->models_told ? NULL : calloc(n_sessions + 1, sizeof(*models));
     mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
     mrd_record_status s;
     mrd_agent_counts c;
@@ -315,8 +369,12 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     if (each == NULL || profiles == NULL) {
         free(each);
         free(profiles);
+        free(models);
         return MRD_NOMEM;
     }
+    a->models_sent = models == NULL ? 0 : models_now;
+    if (models != NULL)
+        m.models = fill_models(&models[n_sessions], a->models, 0);
     mrd_agent_counters(a, &c);
     mrd_publish_get_stats(a->publish, &p);
     snprintf(state, sizeof(state), "%s", state_word(a, &p, &c.spool));
@@ -359,6 +417,8 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         each[i].counters.clock_frames_lost = s.clock_lost;
         st[i].counters = &each[i].counters;
         fill_profiles(profiles, a->devprof, s.id, &st[i]);
+        if (models != NULL)
+            st[i].models = fill_models(&models[i], a->models, s.id);
         mrd__session_tally__init(&tallies[i]);
         tallies[i].chosen = s.chosen;
         tallies[i].left_out = s.left_out;
@@ -391,6 +451,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     err = mrd_msg_pack(&f, &m, to, NULL);
     free(each);
     free(profiles);
+    free(models);
     return err;
 }
 

@@ -605,6 +605,13 @@ model(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 
     line.tid = 0;
     line.track = 0;
+    if (p->o.model != NULL) {
+        mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
+
+        ev.name = name_of(r, rec);
+        take_args(p, r, rec, &ev);
+        p->o.model(p->o.self, &r->proc->pub, rec->value, (rec->flags & MRD_RECF_UNLOAD) == 0, &ev);
+    }
     if ((rec->flags & MRD_RECF_UNLOAD) != 0)
         end(p, r, &line, key, source);
     else

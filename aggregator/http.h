@@ -41,6 +41,10 @@ mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 /* Each comma separated word of a query parameter. Errors: NOMEM. */
 mrd_err mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list,
                             mrd_why *why);
+/* GET /api/v1/models, …/models (http_models.c). */
+mrd_err mrd_http_models(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_session_models(void *self, mrd_http_request *req, mrd_why *why);
+
 /* GET …/clocks, …/clocks/{node} (http_clocks.c). */
 extern const char *const mrd_http_clocks_query[], *const mrd_http_clock_picture_query[];
 mrd_err mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why);

@@ -192,6 +192,10 @@ take_state(mrd_node *n, const Mrd__Heartbeat *hb)
     n->processes = hb->processes;
     n->spool_bytes = mrd_count_checked(hb->spool_bytes);
     n->memory_bytes = mrd_count_checked(hb->memory_bytes);
+    if (hb->models != NULL) {
+        mrd_model_list_unref(n->models);
+        n->models = mrd_model_list_new(hb->models, n->hello_local, n->hello_wall);
+    }
 }
 
 static void

@@ -13,6 +13,7 @@
 #define MRD_TRIGGERS_MAX   1024  /* of a session */
 #define MRD_ARTIFACTS_MAX  65536 /* of a session */
 #define MRD_PROFILES_MAX   256   /* device profiles of one node in one session */
+#define MRD_LOADS_MAX      512   /* loads of models of one node, now or in one session */
 #define MRD_EPOCHS_MAX     64    /* restarts of one agent with a lost spool, per session */
 #define MRD_PENDING_MAX    256   /* frames that wait for a disk sync */
 #define MRD_SURVEYS_MAX    256   /* questions to all nodes under way at one time */

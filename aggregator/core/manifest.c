@@ -115,6 +115,7 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
     if (p->tally.known)
         mrd_json_set(o, "tally", mrd_part_tally_json(p));
     mrd_json_set(o, "clock", part_clock_json(p));
+    mrd_model_list_put(p->models, o);
     if (p->device_profiles != NULL)
         mrd_json_set(o, "device_profiles", mrd_json_copy(p->device_profiles));
     return o;

@@ -32,6 +32,7 @@ mrd_node_free(mrd_node *n)
     if (n == NULL)
         return;
     mrd_strlist_fini(&n->labels);
+    mrd_model_list_unref(n->models);
     mrd_node_forget_clock(n);
     free(n);
 }
@@ -257,6 +258,7 @@ mrd_node_copy(const mrd_node *n)
     *c = *n;
     c->follow = NULL;
     c->probes = NULL;
+    mrd_model_list_ref(c->models);
     c->labels = (mrd_strlist){ 0 };
     if (mrd_strings_copy(&c->labels, &n->labels) != MRD_OK) {
         mrd_node_free(c);

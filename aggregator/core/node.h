@@ -9,6 +9,7 @@
 
 #include "aggregator/core/counts.h"
 #include "aggregator/core/host_reading.h"
+#include "aggregator/core/models.h"
 #include "base/map.h"
 
 /* What is believed about a node's clock, for people. */
@@ -58,6 +59,7 @@ typedef struct {
     struct mrd_probe_memory *probes; /* the last ones, for frames of further sessions */
     bool has_reading;
     mrd_host_reading reading; /* the last one of its own clocks */
+    mrd_model_list *models;   /* loaded now; NULL: not told */
 } mrd_node;
 
 typedef struct {

@@ -59,6 +59,7 @@ mrd_part_free(mrd_part *p)
         mrd_seqset_free(p->epochs[i].stored);
     free(p->epochs);
     mrd_json_free(p->device_profiles);
+    mrd_model_list_unref(p->models);
     free(p);
 }
 
@@ -78,6 +79,7 @@ mrd_part_copy(const mrd_part *p)
     if (c == NULL)
         return NULL;
     *c = *p;
+    mrd_model_list_ref(c->models);
     c->device_profiles = NULL;
     c->epochs = NULL;
     c->n_epochs = 0;
@@ -359,6 +361,13 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
     }
     if (with_profiles)
         take_profiles(p, st);
+    if (st->models != NULL) {
+        mrd_model_list *models = mrd_model_list_new(st->models, p->local, p->wall);
+
+        if (models != NULL)
+            mrd_model_list_unref(p->models);
+        p->models = models != NULL ? models : p->models;
+    }
     if (st->last_seq > 0 && (e = mrd_part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
         e->end = st->last_seq;
     take_phase(p, st);

@@ -2,6 +2,7 @@
 import { $, bytes, count, dur, h, percent, say, table, td, tone } from "./dom.js";
 import { download, get, post, session } from "./api.js";
 import { action, isOpen, triggerRequest } from "./sessions.js";
+import { models } from "./models.js";
 import { deviceProfiles, isDeviceProfile, systemProfile } from "./profiles.js";
 import { overview } from "./overview.js";
 import { report } from "./report.js";
@@ -80,7 +81,7 @@ function write(m) {
   const focused = shown.live.contains(document.activeElement) ? document.activeElement.textContent : null;
   const nth = named(focused).indexOf(document.activeElement);
   m.nodes.sort((a, b) => a.instance_id < b.instance_id ? -1 : 1);
-  shown.live.replaceChildren(...[facts(m), actions(m), systemProfile(m), deviceProfiles(m), h("h3", {}, "Nodes of the session"), nodes(m), triggers(m), artifacts(m)].filter(Boolean));
+  shown.live.replaceChildren(...[facts(m), actions(m), systemProfile(m), deviceProfiles(m), h("h3", {}, "Nodes of the session"), nodes(m), models(m), triggers(m), artifacts(m)].filter(Boolean));
   if (focused !== null) (named(focused)[nth] ?? named(focused)[0] ?? $("detail")).focus({ preventScroll: true });
   shown.picture.offer(m.events);
   shown.words.offer(m.events);

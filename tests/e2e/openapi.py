@@ -128,6 +128,7 @@ with Service() as service:
     formats = call("GET", "/api/v1/formats", want=200).json()["formats"]
     equal({f["name"] for f in formats if "title" in f} - {"perfetto", "json", "chrome", "summary-text", "report-text"}, set(), "formats for people")
     call("GET", "/api/v1/nodes", token="read", want=200)
+    call("GET", "/api/v1/models", token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
     call("DELETE", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
@@ -189,6 +190,8 @@ with Service() as service:
         call("GET", SESSION + path, {**(sid if none else absent), **none}, want=404)
     call("GET", SESSION + "/artifacts", sid, want=200)
     call("GET", SESSION + "/artifacts", absent, want=404)
+    call("GET", SESSION + "/models", sid, token="read", want=200)
+    call("GET", SESSION + "/models", absent, want=404)
     call("GET", SESSION + "/clocks", sid, token="read", want=200)
     call("GET", SESSION + "/clocks", sid, query="?format=text&instance_id=i-test0", want=200)
     call("GET", SESSION + "/clocks", sid, query="?format=yaml", want=400)

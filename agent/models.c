@@ -1,0 +1,424 @@
+#include "agent/models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "base/out.h"
+#include "base/vec.h"
+#include "hw/identity.h"
+
+#define NOTE_MAGIC 0x4d444c31u
+#define EARLY_MAX  64
+#define SLACK      MRD_MS         /* of a time of the wall clock as one of ours */
+#define KEPT       (60 * MRD_SEC) /* unloaded ones, while no session wants them */
+
+typedef struct {
+    mrd_model_load m;
+    const mrd_drain_process *process;     /* NULL: gone, or not found again yet */
+    uint64_t chosen[MRD_RECORD_SESSIONS]; /* sessions that selected its process when it went */
+    size_t n_chosen;
+} entry;
+
+/* What the runtime's event of a load says. */
+typedef struct {
+    const mrd_drain_process *process; /* NULL: free */
+    int64_t end_ns, id;
+    char name[128];
+} runtime_name;
+
+struct mrd_model_table {
+    entry *v;
+    size_t n, cap;
+    uint64_t version, noted, left_out;
+    int64_t swept_ns;
+    runtime_name early[EARLY_MAX]; /* told before the load itself was read from its own ring */
+    size_t next_early;
+    mrd_record *record;
+    mrd_drain *drain;
+    char note[1024], boot_id[64];
+};
+
+/* ---- What a record says ---- */
+
+static mrd_str
+text_of(const mrd_drain_process *p, const mrd_arg *a)
+{
+    if (a->type == MRD_ARG_TEXT)
+        return (mrd_str){ a->v.text, a->len };
+    if (a->type == MRD_ARG_STR)
+        return mrd_catalog_text(p->catalog, a->v.sid);
+    return (mrd_str){ "", 0 };
+}
+
+/* Of tabs and lines the note is made: text of others has none. */
+static void
+set_text(char *to, size_t cap, mrd_str text)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < text.len && n + 1 < cap; i++)
+        to[n++] = (unsigned char) text.p[i] < ' ' ? '?' : text.p[i];
+    while (n > 0 && n < text.len && (text.p[n] & 0xc0) == 0x80)
+        n--; /* not in the middle of a character */
+    to[n] = '\0';
+}
+
+static void
+take_args(mrd_model_load *m, const mrd_drain_process *p, const mrd_event *ev)
+{
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+        mrd_str key = mrd_catalog_text(p->catalog, a->key), text = text_of(p, a);
+
+        if (mrd_str_is(key, "model_id"))
+            m->model_id = (uint64_t) a->v.i;
+        else if (mrd_str_is(key, "size"))
+            m->size = (uint64_t) a->v.i;
+        else if (mrd_str_is(key, "vnc"))
+            m->core = a->v.i < 0 ? -1 : a->v.i;
+        else if (mrd_str_is(key, "vnc_count"))
+            m->cores = a->v.i;
+        else if (mrd_str_is(key, "hash") && text.len == 64)
+            set_text(m->sha256, sizeof(m->sha256), text);
+        else if (mrd_str_is(key, "path") && mrd_str_starts(text, "file://"))
+            set_text(m->path, sizeof(m->path), (mrd_str){ text.p + 7, text.len - 7 });
+    }
+}
+
+static entry *
+find(mrd_model_table *t, const mrd_drain_process *process, uint64_t number)
+{
+    for (size_t i = t->n; i-- > 0;)
+        if (t->v[i].process == process && t->v[i].m.number == number)
+            return &t->v[i];
+    return NULL;
+}
+
+static void
+remove_at(mrd_model_table *t, size_t i)
+{
+    memmove(&t->v[i], &t->v[i + 1], (t->n - i - 1) * sizeof(*t->v));
+    t->n--;
+    t->version++;
+}
+
+/* A new place at the end; NULL: full of models that are loaded, or without memory. */
+static entry *
+place(mrd_model_table *t)
+{
+    if (t->n == MRD_MODELS_MAX) {
+        size_t i = 0;
+
+        while (i < t->n && t->v[i].m.unload_ns == 0)
+            i++;
+        t->left_out++;
+        if (i == t->n)
+            return NULL;
+        remove_at(t, i);
+    }
+    if (!MRD_VEC_ROOM_MAX(t->v, t->n, t->cap, 1, MRD_MODELS_MAX))
+        return NULL;
+    t->v[t->n] = (entry){ .m = { .runtime_id = MRD_NONE, .core = -1 } };
+    return &t->v[t->n++];
+}
+
+void
+mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->v[i].process == NULL && t->v[i].m.unload_ns == 0 &&
+            t->v[i].m.pid == process->ident.pid &&
+            t->v[i].m.start_ticks == process->ident.start_ticks) {
+            t->v[i].process = process;
+            t->version++;
+        }
+}
+
+/* The runtime's span of a load ends just before libmeridian, in front of it, notes the load. */
+static void
+take_early(mrd_model_table *t, entry *e)
+{
+    runtime_name *best = NULL;
+
+    for (size_t i = 0; i < EARLY_MAX; i++) {
+        runtime_name *r = &t->early[i];
+
+        if (r->process == e->process && r->end_ns <= e->m.load_ns + SLACK &&
+            (best == NULL || r->end_ns > best->end_ns))
+            best = r;
+    }
+    if (best == NULL)
+        return;
+    e->m.runtime_id = best->id;
+    memcpy(e->m.name, best->name, sizeof(e->m.name));
+    *best = (runtime_name){ 0 };
+}
+
+void
+mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint64_t number,
+                      bool load, const mrd_event *ev)
+{
+    entry *e;
+
+    e = find(t, process, number);
+    if (!load) {
+        if (e != NULL && e->m.unload_ns == 0) {
+            e->m.unload_ns = ev->ts_ns;
+            t->version++;
+        }
+        return;
+    }
+    if (e != NULL || (e = place(t)) == NULL)
+        return; /* read again, or no room: counted */
+    e->process = process;
+    e->m.pid = process->ident.pid;
+    e->m.start_ticks = process->ident.start_ticks;
+    e->m.number = number;
+    e->m.load_ns = ev->ts_ns;
+    take_args(&e->m, process, ev);
+    take_early(t, e);
+    t->version++;
+}
+
+static entry *
+load_after(mrd_model_table *t, const mrd_drain_process *process, int64_t end_ns)
+{
+    entry *best = NULL;
+
+    for (size_t i = 0; i < t->n; i++) {
+        entry *e = &t->v[i];
+
+        if (e->process == process && e->m.runtime_id == MRD_NONE &&
+            e->m.load_ns >= end_ns - SLACK && (best == NULL || e->m.load_ns < best->m.load_ns))
+            best = e;
+    }
+    return best;
+}
+
+static void
+take_name(mrd_model_table *t, const mrd_drain_process *process, const runtime_name *r)
+{
+    entry *e = load_after(t, process, r->end_ns);
+
+    if (e == NULL) {
+        t->early[t->next_early++ % EARLY_MAX] = *r;
+        return;
+    }
+    e->m.runtime_id = r->id;
+    memcpy(e->m.name, r->name, sizeof(e->m.name));
+    t->version++;
+}
+
+void
+mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
+                     const mrd_event *ev)
+{
+    static const char load[] = "nrt_load";
+    mrd_str name = mrd_catalog_text(process->catalog, ev->name);
+    runtime_name r = { .process = process, .id = MRD_NONE };
+
+    if (ev->kind != MRD_SPAN || ev->arg_count == 0 || !mrd_str_starts(name, load) ||
+        (name.len != sizeof(load) - 1 && !mrd_str_is(name, "nrt_load_collectives")) ||
+        mrd_catalog_borrow_track(process->catalog, ev->track)->source != MRD_SRC_RUNTIME)
+        return;
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        mrd_str key = mrd_catalog_text(process->catalog, ev->args[i].key);
+
+        if (mrd_str_is(key, "model_id"))
+            r.id = ev->args[i].v.i;
+        else if (mrd_str_is(key, "model_name"))
+            set_text(r.name, sizeof(r.name), text_of(process, &ev->args[i]));
+    }
+    r.end_ns = ev->ts_ns + (ev->dur_ns > 0 ? ev->dur_ns : 0);
+    if (clock == MRD_DRAIN_REALTIME)
+        r.end_ns = mrd_drain_to_raw(t->drain, r.end_ns);
+    if (r.id != MRD_NONE)
+        take_name(t, process, &r);
+}
+
+void
+mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, int64_t now)
+{
+    for (size_t i = 0; i < EARLY_MAX; i++)
+        if (t->early[i].process == process)
+            t->early[i] = (runtime_name){ 0 };
+    for (size_t i = 0; i < t->n; i++) {
+        entry *e = &t->v[i];
+
+        if (e->process != process)
+            continue;
+        for (size_t j = 0; j < mrd_record_sessions(t->record) && e->n_chosen < MRD_RECORD_SESSIONS;
+             j++) {
+            mrd_record_status st;
+
+            mrd_record_get(t->record, j, &st);
+            if (mrd_record_selects(t->record, st.id, process))
+                e->chosen[e->n_chosen++] = st.id;
+        }
+        e->process = NULL;
+        if (e->m.unload_ns == 0)
+            e->m.unload_ns = now;
+        t->version++;
+    }
+}
+
+/* ---- What is told ---- */
+
+static bool
+is_of(const mrd_model_table *t, const entry *e, const mrd_record_status *st)
+{
+    if (e->m.load_ns > st->stop_ns || (e->m.unload_ns != 0 && e->m.unload_ns < st->start_ns))
+        return false;
+    if (e->process != NULL)
+        return mrd_record_selects(t->record, st->id, e->process);
+    for (size_t i = 0; i < e->n_chosen; i++)
+        if (e->chosen[i] == st->id)
+            return true;
+    return false;
+}
+
+size_t
+mrd_model_table_get(const mrd_model_table *t, uint64_t session, const mrd_model_load **ret,
+                    size_t max, uint64_t *ret_left_out)
+{
+    mrd_record_status st;
+    size_t n = 0;
+
+    *ret_left_out = t->left_out;
+    if (session != 0 && (!mrd_record_find(t->record, session, &st) || st.start_ns == INT64_MAX))
+        return 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const entry *e = &t->v[i];
+
+        if (session == 0 ? e->m.unload_ns != 0 || e->process == NULL : !is_of(t, e, &st))
+            continue;
+        if (n < max)
+            ret[n++] = &e->m;
+        else
+            ++*ret_left_out;
+    }
+    return n;
+}
+
+uint64_t
+mrd_model_table_version(const mrd_model_table *t)
+{
+    return t->version;
+}
+
+/* ---- The note ---- */
+
+typedef struct {
+    uint32_t magic, one; /* the bytes of one load: of another release it is not understood */
+    char boot_id[64];
+} note_head;
+
+static void
+write_note(mrd_model_table *t)
+{
+    note_head head = { .magic = NOTE_MAGIC, .one = sizeof(mrd_model_load) };
+    mrd_buf text = { 0 };
+
+    if (t->note[0] == '\0' || t->version == t->noted)
+        return;
+    memcpy(head.boot_id, t->boot_id, sizeof(head.boot_id));
+    mrd_buf_add(&text, &head, sizeof(head));
+    for (size_t i = 0; i < t->n; i++)
+        if (t->v[i].m.unload_ns == 0)
+            mrd_buf_add(&text, &t->v[i].m, sizeof(t->v[i].m));
+    if (text.err == MRD_OK)
+        (void) mrd_write_file(t->note, (mrd_bytes){ text.p, text.len }, 0600, NULL);
+    mrd_buf_fini(&text);
+    t->noted = t->version; /* a disk that is full now is tried again with the next change */
+}
+
+/* Of a process that is still there. */
+static void
+take_note(mrd_model_table *t, const mrd_model_load *m, const char *proc_root)
+{
+    mrd_ident ident;
+    entry *e;
+
+    if (mrd_ident_read(proc_root, m->pid, &ident, NULL) != MRD_OK ||
+        ident.start_ticks != m->start_ticks || (e = place(t)) == NULL)
+        return;
+    e->m = *m;
+    e->m.sha256[sizeof(m->sha256) - 1] = e->m.name[sizeof(m->name) - 1] =
+        e->m.path[sizeof(m->path) - 1] = '\0';
+    e->m.unload_ns = 0;
+}
+
+static void
+read_note(mrd_model_table *t, const char *proc_root)
+{
+    FILE *f = t->note[0] == '\0' ? NULL : fopen(t->note, "re");
+    note_head head;
+    mrd_model_load m;
+
+    if (f == NULL)
+        return;
+    if (fread(&head, sizeof(head), 1, f) == 1 && head.magic == NOTE_MAGIC &&
+        head.one == sizeof(m) && memcmp(head.boot_id, t->boot_id, sizeof(head.boot_id)) == 0)
+        while (t->n < MRD_MODELS_MAX && fread(&m, sizeof(m), 1, f) == 1)
+            take_note(t, &m, proc_root);
+    fclose(f);
+}
+
+/* A session that is over for this node and was told of it needs no unloaded ones. */
+static bool
+wanted(const mrd_model_table *t, const entry *e)
+{
+    mrd_record_status st;
+
+    if (e->m.unload_ns == 0)
+        return true;
+    for (size_t i = 0; i < mrd_record_sessions(t->record); i++) {
+        mrd_record_get(t->record, i, &st);
+        if (st.start_ns != INT64_MAX && is_of(t, e, &st))
+            return true;
+    }
+    return false;
+}
+
+void
+mrd_model_table_step(mrd_model_table *t, int64_t now)
+{
+    if (now - t->swept_ns < MRD_SEC)
+        return;
+    t->swept_ns = now;
+    /* A session that is told of later begins later, but for the time that telling takes. */
+    for (size_t i = t->n; i-- > 0;)
+        if (t->v[i].m.unload_ns != 0 && t->v[i].m.unload_ns < now - KEPT && !wanted(t, &t->v[i]))
+            remove_at(t, i);
+    write_note(t);
+}
+
+mrd_err
+mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
+                     mrd_record *record, mrd_drain *drain, mrd_model_table **ret_table,
+                     mrd_why *why)
+{
+    mrd_model_table *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "models");
+    t->record = record;
+    t->drain = drain;
+    t->version = t->noted = 1;
+    snprintf(t->note, sizeof(t->note), "%s", note == NULL ? "" : note);
+    snprintf(t->boot_id, sizeof(t->boot_id), "%s", boot_id);
+    read_note(t, proc_root);
+    *ret_table = t;
+    return MRD_OK;
+}
+
+void
+mrd_model_table_close(mrd_model_table *t)
+{
+    if (t == NULL)
+        return;
+    write_note(t);
+    free(t->v);
+    free(t);
+}

@@ -1,0 +1,58 @@
+/*
+ * agent/models.h - which models the processes of this node have loaded: told by libmeridian at each
+ * nrt_load and nrt_unload, kept whether or not a session records, so that a session knows those that
+ * were there before it began. A successor of a killed agent reads them from a note of its own.
+ *
+ * Names    libmeridian knows size and hash; the name and the runtime's own number of a model come from the
+ *          runtime's event of the same load.
+ * Times    RAW of the node.
+ * Memory   MRD_MODELS_MAX loads; beyond that the oldest unloaded one goes, then new ones are only counted.
+ * Threads  one.
+ */
+#ifndef MRD_AGENT_MODELS_H
+#define MRD_AGENT_MODELS_H
+
+#include "agent/record.h"
+
+#define MRD_MODELS_MAX  4096 /* known on a node */
+#define MRD_MODELS_SENT 512  /* of a session, or of the node, in one heartbeat */
+
+typedef struct mrd_model_table mrd_model_table;
+
+typedef struct {
+    int64_t pid, start_ticks;
+    uint64_t number;     /* of the load in its process */
+    uint64_t model_id;   /* as spans of calls name it */
+    int64_t runtime_id;  /* as the runtime's events name it; MRD_NONE: not told */
+    int64_t core, cores; /* as the program asked; core -1: the runtime's choice */
+    uint64_t size;
+    int64_t load_ns,
+        unload_ns; /* unload_ns 0: loaded; of a process that ended: when that was seen */
+    char sha256[65], name[128], path[192]; /* "" not known; path: of a file */
+} mrd_model_load;
+
+/* Borrowed: record, drain. note: file for a successor, NULL none; boot_id: of this boot. */
+mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
+                             mrd_record *record, mrd_drain *drain, mrd_model_table **ret_table,
+                             mrd_why *why);
+void mrd_model_table_close(mrd_model_table *t); /* NULL is fine */
+/* A process was found: what a predecessor noted may be of it. */
+void mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process);
+/* A load or unload of a process. */
+void mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint64_t number,
+                           bool load, const mrd_event *ev);
+/* Any event: nrt_load and nrt_load_collectives of the runtime give a model its name. */
+void mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
+                          const mrd_event *ev);
+void mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, int64_t now_ns);
+/* Writes the note when something changed, forgets what no session can want. */
+void mrd_model_table_step(mrd_model_table *t, int64_t now_ns);
+/* Changes with every change of what mrd_model_table_get says. */
+uint64_t mrd_model_table_version(const mrd_model_table *t);
+/* Loads that were resident at some time of the session on processes that it selects; session 0: those
+ * resident now. Returns how many, at most max, and counts the rest. Pointers live until the next
+ * call of anything here but get. */
+size_t mrd_model_table_get(const mrd_model_table *t, uint64_t session, const mrd_model_load **ret,
+                           size_t max, uint64_t *ret_left_out);
+
+#endif

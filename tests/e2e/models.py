@@ -1,0 +1,70 @@
+"""Which models are loaded: a session knows those that were loaded long before it, also by an agent that is gone; over the cluster in manifest, HTTP
+and on the command line."""
+import json
+import os
+
+from lib import BUILD, Cluster, Program, check, equal, finish, need_daemons, until
+
+need_daemons()
+LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
+
+
+def loop(c, i, name, **env):
+    return c.keep(Program(c.path(f"{name}.log"), [LOOP, "--rank", "0", "--steps", "100000000", "--cores", "2", "--exec-us", "2000", "--cc", "0", "--quiet", "--checkpoint-every", "0"],
+                          env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(i),
+                                   MERIDIAN_ENABLE="1", SIMNRT_JOB=name, SIMNRT_EVENT_SCALE="0", **env), stdout=-3))
+
+
+def listed(c, *words):
+    return json.loads(c.run("models", *words, "--json")[0])["models"]
+
+
+def loads(models):
+    return sorted((l["instance_id"], l["process_id"], l.get("lnc_idx")) for m in models for l in m["loads"])
+
+
+with Cluster() as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    for i in range(2):
+        c.agent(i)
+    a, b = loop(c, 0, "a"), loop(c, 1, "b")
+    both = sorted((f"i-test{i}", p.pid, core) for i, p in enumerate((a, b)) for core in range(2))
+    until(lambda: loads(listed(c)) == both, f"what is loaded now, without any session: {listed(c)}")
+    model = listed(c)[0]
+    equal(len(listed(c)), 1, "one model over both nodes")
+    check(len(model["sha256"]) == 64 and model["size"] > 0 and model.get("name"), f"hash, size, the runtime's name: {model}")
+    check(all(l["runtime_id"] > 0 and l["model_id"] > 0 and "unloaded" not in l for l in model["loads"]), f"numbers: {model}")
+
+    # ---- An agent that is killed and another: the ring no longer has it ----
+    c.agents[0].kill()
+    c.agent(0)
+    until(lambda: loads(listed(c)) == both, f"its successor knows them: {listed(c)}")
+    id = c.start("--name", "later")
+    until(lambda: len([m for n in c.session(id)["nodes"] for m in n.get("models", [])]) == 2, "both nodes tell the session")
+    early = {l["loaded_local_ns"] for n in c.session(id)["nodes"] for m in n["models"] for l in m["loads"]}
+    check(all(at < n["started_local_ns"] for n in c.session(id)["nodes"] for at in early), f"they were loaded before it began: {early}")
+
+    # ---- One ends during the session: it stays listed, with its end ----
+    b.kill()
+    until(lambda: any("unloaded" in l for l in listed(c, id)[0]["loads"]), "its end is told")
+    until(lambda: loads(listed(c)) == [x for x in both if x[1] == a.pid], f"and it is not loaded any more: {listed(c)}")
+    doc = c.stop(id)
+    equal(loads(listed(c, id)), both, "the session has all four loads")
+    equal({l["process_id"] for m in listed(c, id) for l in m["loads"] if "unloaded_ns" in l}, {b.pid}, "two of them ended in it")
+    equal(json.loads(c.run("models", id, "--json")[0])["left_out"], 0, "nothing was left out")
+    text, _ = c.run("models", id)
+    row = [line for line in text.splitlines() if model["sha256"][:12] in line]
+    check(len(row) == 1 and row[0].split()[0] == model["name"] and "0-1" in row[0].split(), f"a line for people: {text}")
+    equal(row[0].split()[4:8], ["4", "2", "2", "2"], f"loads, loaded, nodes, processes: {text}")
+
+    # ---- A session that selects one process has its models only; the manifest outlives the aggregator ----
+    one = c.start("--name", "one", "--process-id", str(a.pid))
+    until(lambda: loads(listed(c, one)) == [x for x in both if x[1] == a.pid], f"the selected process: {listed(c, one)}")
+    c.stop(one)
+    c.daemon.kill()
+    c.aggregator()
+    until(c.answers, "the aggregator answers again")
+    equal(loads(listed(c, id)), both, "the manifest has them")
+    until(lambda: loads(listed(c)) == [x for x in both if x[1] == a.pid], "a new aggregator is told what is loaded")
+finish()
