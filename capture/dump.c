@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "capture/api.h"
@@ -27,7 +28,7 @@ static struct {
     uint64_t lost, taken, endless; /* endless: ends that no room was left for */
     int set_by; /* pid that set the path: a fork's child writes a file of its own */
     struct {
-        char path[MRD_SETTING_TEXT + 16];
+        char path[MRD_SETTING_TEXT + 128];
         dev_t dev;
         ino_t ino;
         off_t trailer, size; /* the last line begins there */
@@ -429,18 +430,46 @@ cannot_write(int sys)
                     : mrd_fail(MERIDIAN_IO, "cannot write %s: error %d", dump.path, sys);
 }
 
+/* With %h and %p replaced; true when it has the process id. */
+static bool
+expand(const char *from, char *to, size_t size)
+{
+    struct utsname host = { 0 };
+    bool has_pid = false;
+    size_t n = 0;
+
+    (void) uname(&host);
+    host.nodename[strcspn(host.nodename, "/")] = '\0';
+    for (; *from != '\0' && n + 1 < size; from++) {
+        bool mark = *from == '%' && (from[1] == 'h' || from[1] == 'p');
+
+        if (!mark)
+            to[n++] = *from;
+        else if (from[1] == 'h')
+            n += (size_t) snprintf(to + n, size - n, "%s", host.nodename);
+        else
+            n += (size_t) snprintf(to + n, size - n, "%d", getpid());
+        has_pid = has_pid || (mark && from[1] == 'p');
+        from += mark;
+    }
+    to[n < size ? n : size - 1] = '\0';
+    return has_pid;
+}
+
 /* The name of the file of this process: a fork's child does not write over its parent's. */
 static void
 file_name(char *to, size_t size)
 {
-    size_t len = strlen(dump.path);
+    char path[sizeof(dump.path) + sizeof(((struct utsname *) 0)->nodename) + 16];
+    bool own = expand(dump.path, path, sizeof(path)) || dump.set_by == getpid();
+    size_t len = strlen(path);
 
-    if (dump.set_by == getpid())
-        snprintf(to, size, "%s", dump.path);
-    else if (len > 5 && strcmp(dump.path + len - 5, ".json") == 0)
-        snprintf(to, size, "%.*s.%d.json", (int) len - 5, dump.path, getpid());
+    if (own)
+        snprintf(to, size, "%s", path);
+    else if (len > 5 && strcmp(path + len - 5, ".json") == 0)
+        snprintf(to, size, "%.*s.%d.json", (int) len - 5, path, getpid());
     else
-        snprintf(to, size, "%s.%d", dump.path, getpid());
+        snprintf(to, size, "%s.%d", path, getpid());
 }
 
 /* The file that a finished dump of this process left, as it left it: at its last line. */

@@ -385,7 +385,8 @@ MRD_API const char *mrd_status_text(void);
 MRD_API uint64_t mrd_lost(void);
 
 /*
- * Writes what the rings hold to `filename` as Trace Event JSON, appending to what earlier dumps
+ * Writes what the rings hold to `filename` (%h in it is the host's name, %p the process id; by
+ * default profile.%h.%p.json) as Trace Event JSON, appending to what earlier dumps
  * of this run wrote; finished != 0 closes the file. A dump after that goes on in the same file, when
  * it is as it was left, and may be finished again. A fork's child writes `<filename>.<pid>.json`
  * unless it sets a name itself. Rings that an agent reads are only looked at: what it took already

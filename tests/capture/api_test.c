@@ -5,6 +5,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "capture/meridian.h"
@@ -499,6 +502,40 @@ TEST(dump_file)
     CHECK_INT(text[n - 2], '}');
     CHECK_INT(mrd_set_config("filename", "/nonexistent/x"), MERIDIAN_OK);
     CHECK_INT(mrd_dump(1), MERIDIAN_IO);
+}
+
+/* Processes that share a working directory and were told of no name: each has a file of its own. */
+TEST(dump_has_a_name_of_its_own)
+{
+    struct utsname host;
+    char name[400];
+    int status;
+
+    REQUIRE(uname(&host) == 0 && chdir(test_tmp()) == 0);
+    unsetenv("MERIDIAN_PROFILE_FILE");
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            start(); /* the library begins here: nothing of it is inherited */
+            {
+                MRD_SCOPE(domain, "work");
+            }
+            _exit(mrd_dump(1) == MERIDIAN_OK ? 0 : 1);
+        }
+        REQUIRE(waitpid(pid, &status, 0) == pid);
+        CHECK_INT(status, 0);
+        snprintf(name, sizeof(name), "profile.%s.%d.json", host.nodename, (int) pid);
+        CHECK_ROW(name, access(name, R_OK) == 0);
+    }
+    start();
+    CHECK_INT(mrd_set_config("filename", "of%p/%h%%p.%x.json"), MERIDIAN_OK);
+    snprintf(name, sizeof(name), "of%d", (int) getpid());
+    CHECK(mkdir(name, 0700) == 0);
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    snprintf(name, sizeof(name), "of%d/%s%%%d.%%x.json", (int) getpid(), host.nodename,
+             (int) getpid());
+    CHECK_ROW(name, access(name, R_OK) == 0);
 }
 
 /* The whole file as text, static. */
