@@ -10,6 +10,7 @@
 #include "base/out.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
+#include "cli/output_lock.h"
 #include "cli/progress.h"
 #include "trace/sink/sinks.h"
 
@@ -500,19 +501,21 @@ mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *o
                   mrd_json *list, mrd_why *why)
 {
     mrd_buf dir = { 0 };
+    mrd_output_lock lock = MRD_OUTPUT_LOCK_NONE;
     mrd_err err = mrd_cluster_check_formats(&options->formats, why);
 
     if (options->dir != NULL)
         mrd_buf_text(&dir, options->dir);
     else
         mrd_buf_fmt(&dir, "meridian-%s", id);
-    if (err == MRD_OK)
-        err = make_folder(mrd_buf_cstr(&dir), why);
+    if (err == MRD_OK && (err = make_folder(mrd_buf_cstr(&dir), why)) == MRD_OK)
+        err = mrd_output_lock_take(&lock, mrd_buf_cstr(&dir), why);
     for (size_t i = 0; err == MRD_OK && i < options->formats.n; i++)
         err = fetch_profile(client, id, options->formats.v[i], mrd_buf_cstr(&dir), options, list,
                             why);
     if (err == MRD_OK && options->artifacts)
         err = fetch_artifacts(client, id, mrd_buf_cstr(&dir), options->force, list, why);
+    mrd_output_lock_release(&lock);
     mrd_buf_fini(&dir);
     return err;
 }

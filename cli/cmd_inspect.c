@@ -22,6 +22,7 @@
 #include "base/vec.h"
 #include "base/version.h"
 #include "cli/cli.h"
+#include "cli/output_lock.h"
 #include "cli/profile_write.h"
 #include "hw/identity.h"
 #include "trace/import/import.h"
@@ -250,6 +251,7 @@ typedef struct {
     mrd_sample *sample;
     mrd_strlist earlier; /* what was in the output directory when the command began */
     mrd_wall_ns began;
+    mrd_output_lock lock; /* of the output directory, until the end */
 } recording;
 
 /* Rings, samples and runtime traces of one process share a stream. */
@@ -503,10 +505,10 @@ prepare_output(recording *r, mrd_why *why)
 {
     const char *dir = r->set->profile.dir;
     struct dirent *entry;
-    mrd_err err = mrd_profile_check_output(&r->set->profile, why);
+    mrd_err err = mrd_output_lock_take(&r->lock, dir, why);
     DIR *d;
 
-    if (err != MRD_OK || (err = mrd_make_dirs(dir, why)) != MRD_OK)
+    if (err != MRD_OK || (err = mrd_profile_check_output(&r->set->profile, why)) != MRD_OK)
         return err;
     if ((d = opendir(dir)) == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot list %s", dir);
@@ -552,7 +554,7 @@ static int
 inspect(void *self, const mrd_strlist *words)
 {
     const settings *set = self;
-    recording r = { .set = set };
+    recording r = { .set = set, .lock = MRD_OUTPUT_LOCK_NONE };
     mrd_why why = { 0 };
     mrd_node_options who = { .instance_id = set->instance };
     mrd_node node;
@@ -603,6 +605,7 @@ out:
     mrd_store_free(r.store);
     mrd_catalog_free(r.catalog);
     mrd_strlist_fini(&r.earlier);
+    mrd_output_lock_release(&r.lock);
     env_free(&env);
     free(argv);
     return status;

@@ -11,6 +11,7 @@
 #include "base/obj.h"
 #include "base/version.h"
 #include "cli/cli.h"
+#include "cli/output_lock.h"
 #include "cli/progress.h"
 #include "cli/view.h"
 #include "trace/import/import.h"
@@ -269,6 +270,7 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
     mrd_store *store = mrd_store_new((size_t) set->memory, set->spill_dir);
     mrd_alignment *alignment = NULL;
     mrd_profile_result result = { 0 };
+    mrd_output_lock lock = MRD_OUTPUT_LOCK_NONE;
     int status = MRD_EXIT_FAILED;
     bool whole;
     mrd_err err;
@@ -284,6 +286,10 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
         status = MRD_EXIT_USAGE;
         goto out;
     }
+    if (!set->profile.print &&
+        ((err = mrd_profile_check_output(&set->profile, &why)) != MRD_OK ||
+         (err = mrd_output_lock_take(&lock, set->profile.dir, &why)) != MRD_OK))
+        goto out;
     if ((err = read_inputs(set, words, cat, store, &why)) != MRD_OK)
         goto out;
     if ((err = note_times(set, cat, store, &why)) != MRD_OK)
@@ -302,10 +308,11 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
     if (result.files == 0)
         status = MRD_EXIT_FAILED; /* said by mrd_profile_write */
     else
-        status = whole ? MRD_EXIT_OK : MRD_EXIT_INCOMPLETE;
+        status = whole && !result.incomplete ? MRD_EXIT_OK : MRD_EXIT_INCOMPLETE;
 out:
     if (err != MRD_OK)
         mrd_cli_error(command, &why);
+    mrd_output_lock_release(&lock);
     mrd_alignment_free(alignment);
     mrd_store_free(store);
     mrd_catalog_free(cat);

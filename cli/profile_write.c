@@ -27,6 +27,25 @@ on_interrupt(int sig)
     interrupted = sig;
 }
 
+static mrd_err
+check_order(const mrd_profile_options *options, const mrd_filter *f, mrd_why *why)
+{
+    if (options->start == NULL || options->end == NULL || f->start_ns < f->end_ns)
+        return MRD_OK;
+    return mrd_why_set(why, MRD_RANGE, 0, "--start %s is not before --end %s", options->start,
+                       options->end);
+}
+
+/* Counted from the first event, which is known after reading only. */
+static bool
+is_relative(const char *time)
+{
+    int64_t early = 0, late = 0;
+
+    return time != NULL && mrd_filter_time(mrd_str_of(time), 0, &early, NULL) == MRD_OK &&
+           mrd_filter_time(mrd_str_of(time), MRD_SEC, &late, NULL) == MRD_OK && early != late;
+}
+
 mrd_err
 mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
 {
@@ -35,7 +54,6 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
                           .processes = options->processes };
     mrd_group group;
     mrd_err err;
-    int64_t at;
 
     if (options->formats.n > MAX_FORMATS)
         return mrd_why_set(why, MRD_INVALID, 0, "--output-format: at most %d formats", MAX_FORMATS);
@@ -67,11 +85,14 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
         (err = mrd_group_parse(mrd_str_of(options->secondary), &group, why)) != MRD_OK)
         return mrd_why_prefix(why, err, "--system-trace-secondary-group");
     if (options->start != NULL &&
-        (err = mrd_filter_time(mrd_str_of(options->start), 0, &at, why)) != MRD_OK)
+        (err = mrd_filter_time(mrd_str_of(options->start), 0, &filter.start_ns, why)) != MRD_OK)
         return mrd_why_prefix(why, err, "--start");
     if (options->end != NULL &&
-        (err = mrd_filter_time(mrd_str_of(options->end), 0, &at, why)) != MRD_OK)
+        (err = mrd_filter_time(mrd_str_of(options->end), 0, &filter.end_ns, why)) != MRD_OK)
         return mrd_why_prefix(why, err, "--end");
+    if (is_relative(options->start) == is_relative(options->end) &&
+        (err = check_order(options, &filter, why)) != MRD_OK)
+        return err;
     return mrd_filter_check(&filter, why);
 }
 
@@ -184,7 +205,7 @@ part_filter(const mrd_profile_options *options, const profile_part *part, mrd_fi
             mrd_filter_time(mrd_str_of(options->start), part->first_ns, &ret_filter->start_ns, why);
     if (err == MRD_OK && options->end != NULL)
         err = mrd_filter_time(mrd_str_of(options->end), part->first_ns, &ret_filter->end_ns, why);
-    return err;
+    return err == MRD_OK ? check_order(options, ret_filter, why) : err;
 }
 
 static void
@@ -350,6 +371,7 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
         result->files += paths->n - files;
         result->events += exported.events;
         result->held += exported.held;
+        result->incomplete = result->incomplete || bad;
     }
     return err;
 }
@@ -458,6 +480,13 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
         fprintf(stderr, "nothing usable was found: no output written\n");
     else if (err == MRD_OK && !options->print)
         report(&paths, &result, to);
+    if (err == MRD_OK && events > 0 && result.events == 0) {
+        result.incomplete = true;
+        fprintf(stderr,
+                "nothing of the input is in the slice: all of its %" PRIu64
+                " %s outside (--start, --end, --filter-process, --system-trace-filter-...)\n",
+                events, events == 1 ? "event lies" : "events lie");
+    }
     mrd_strlist_fini(&paths);
     *ret_result = result;
     return err;

@@ -27,6 +27,8 @@ typedef struct {
 typedef struct {
     size_t files;
     uint64_t events, held;
+    bool
+        incomplete; /* a stream ended early, or nothing of the input is in the slice: it was said */
 } mrd_profile_result;
 
 #define MRD_PROFILE_OUTPUT_ROWS(settings, member)                                                  \

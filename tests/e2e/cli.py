@@ -1,4 +1,5 @@
 """What a new user meets: help, typing errors, results that exist, broken input, the exit status."""
+import fcntl
 import gzip
 import json
 import os
@@ -119,6 +120,37 @@ run("view", good, "-o", dest, "--output-format", "perfetto", "--force")
 doc = json.load(open(os.path.join(dest, "system_profile.json")))
 equal(len(doc["trace_events"]), 1000, "events in the JSON")
 check(not [n for n in os.listdir(dest) if n.endswith(".part")], "no partial files")
+
+# ---- one command writes into a folder at a time: what is there is of one run ----
+shared = os.path.join(work, "shared")
+os.mkdir(shared)
+held = os.open(shared, os.O_RDONLY)
+fcntl.flock(held, fcntl.LOCK_EX)
+for words in (["view", good, "-o", shared], ["inspect", "-o", shared, "--", "touch", os.path.join(work, "ran")]):
+    _, err = run(*words, want=1 if words[0] == "view" else None)
+    check(f"another command writes into '{shared}'" in err, f"{words[0]} into a folder that another writes into: {err}")
+check(not os.path.exists(os.path.join(work, "ran")), "inspect refuses before it runs the command")
+os.close(held)
+inputs = [write(f"of{n}.json", json.dumps({"traceEvents": events(n)})) for n in (3000, 5000)]
+both = [subprocess.Popen([MERIDIAN, "view", inputs[i % 2], "-o", shared, "--force", "--output-format", "json,chrome,summary-json"], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE, text=True) for i in range(6)]
+ends = [(p.communicate()[1], p.returncode) for p in both]
+check(all(code == 0 or (code == 1 and "another command writes" in err) for err, code in ends) and (("", 0) in ends), f"six at one time: {ends}")
+of = [len(json.load(open(os.path.join(shared, "system_profile.json")))["trace_events"]),
+      sum(e["ph"] == "X" for e in json.load(open(os.path.join(shared, "system_profile.trace.json")))["traceEvents"]),
+      sum(t["count"] for t in json.load(open(os.path.join(shared, "summary.json")))["summary"]["event_types"])]
+check(of in ([3000] * 3, [5000] * 3), f"files of two runs in one folder: {of}")
+
+# ---- a slice that cannot have anything, and one that has nothing ----
+for slice in (["--start", "5s", "--end", "1s"], ["--start", "1s", "--end", "1s"], ["--start", "2026-01-02T00:00:00Z", "--end", "2026-01-01T00:00:00Z"]):
+    _, err = run("view", good, "-o", os.path.join(work, "turned"), *slice, want=2)
+    check("is not before --end" in err, f"{slice}: {err}")
+_, err = run("view", good, "-o", os.path.join(work, "turned"), "--start", "2036-01-01T00:00:00Z", "--end", "1s", want=1)
+check("is not before --end" in err, f"known after reading: {err}")
+check(not os.path.exists(os.path.join(work, "turned")), "no folder for what was refused")
+for slice in (["--start", "1h"], ["--end", "2001-01-01T00:00:00Z"], ["--filter-process", "77"], ["--system-trace-filter-instance-id", "i-none"]):
+    _, err = run("view", good, "-o", os.path.join(work, "nothing"), "--force", *slice, want=3)
+    check("nothing of the input is in the slice: all of its 1000 events lie outside" in err, f"{slice}: {err}")
 
 # ---- broken input costs that file only ----
 text = json.dumps({"traceEvents": events(1000)})
