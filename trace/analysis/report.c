@@ -1,47 +1,18 @@
 #include "trace/analysis/report.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/analysis/gather.h"
-#include "trace/model/activity.h"
-
-enum { NO_WORKER = UINT32_MAX };
-
-/* What can be going on for a worker at one instant; any number of them together. */
-enum { ON_COMPUTE, ON_COLLECTIVE, ON_BARRIER, ON_COPY, ON_HOST, ON_GAP, ONS };
-
-/* What a name is, found once per name. */
-typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_COPY, NAME_STEP, NAME_COLLECTIVE } name_class;
-
-/* What a category is, found once per category. */
-typedef enum {
-    CATEGORY_UNSEEN,
-    CATEGORY_DEVICE,
-    CATEGORY_COPY,
-    CATEGORY_HOST,
-    CATEGORY_BESIDE
-} category_class;
 
 typedef struct {
     mrd_report_worker pub;
-    int64_t now;        /* accounted up to here */
-    int64_t until[ONS]; /* ends of the unions */
-    int64_t device_end; /* of all device spans so far */
-    mrd_sid device_last;
-    bool mapped;      /* its times came through a device's clock that the runtime mapped */
-    uint64_t span_ns; /* its longest device span so far */
-    uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
-    bool any;
+    mrd_worker_time time;
+    bool mapped;
 } worker_state;
-
-typedef struct {
-    uint32_t worker;
-    bool device;  /* its spans are the device's own */
-    bool foreign; /* of a framework's trace: categories tell the host's spans from the device's */
-} track_state;
 
 /* Proofs that hold if so many parts are all that the group has: only the end tells. */
 typedef struct {
@@ -54,17 +25,11 @@ typedef struct {
 
 struct mrd_report {
     const mrd_catalog *cat;
-    uint32_t profile;
-    bool zero_is_no_time;
-    track_state *tracks;
-    size_t n_tracks;
-    worker_state *all;
+    mrd_workers *who;
+    worker_state *all; /* by number in who */
     size_t n_all;
     mrd_report_worker *workers; /* made by finish */
     size_t n_workers;
-    uint8_t *classes, *categories; /* by name */
-    size_t n_names;
-    mrd_collectives *see;
     mrd_gather *gather;
     mrd_map by_name;  /* name, size -> collective */
     mrd_map by_claim; /* group and parts, worker, row -> claim */
@@ -84,173 +49,36 @@ struct mrd_report {
     mrd_err err; /* of what a gathered collective could not remember */
 };
 
-const char *
-mrd_report_part_text(mrd_report_part part)
-{
-    static const char *const text[] = {
-        [MRD_REPORT_COMPUTE] = "compute", [MRD_REPORT_BOTH] = "both",
-        [MRD_REPORT_EXPOSED] = "exposed", [MRD_REPORT_COPY] = "copy",
-        [MRD_REPORT_WAITING] = "waiting", [MRD_REPORT_HOST] = "host",
-        [MRD_REPORT_IDLE] = "idle",       [MRD_REPORT_UNRECORDED] = "not_recorded",
-    };
-
-    return (unsigned) part < MRD_REPORT_PARTS ? text[part] : "?";
-}
-
 uint64_t
 mrd_report_window(const mrd_report_worker *w)
 {
     return w->first_ns > w->last_ns ? 0 : (uint64_t) w->last_ns - (uint64_t) w->first_ns;
 }
 
-/* ---- Workers ---- */
-
-static int
-i64_order(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
-typedef struct {
-    mrd_track_id track;
-    mrd_report_worker worker;
-} track_of;
-
-/* By rank where there are ranks: the order that the job's people think in. */
-static int
-process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
-{
-    int order = i64_order(mrd_catalog_borrow_process(cat, a)->rank & INT64_MAX,
-                          mrd_catalog_borrow_process(cat, b)->rank & INT64_MAX);
-
-    return order != 0 ? order : mrd_catalog_process_order(cat, a, b);
-}
-
-static int
-worker_order(const mrd_catalog *cat, const mrd_report_worker *a, const mrd_report_worker *b)
-{
-    int order = a->process == b->process ? 0 : process_order(cat, a->process, b->process);
-
-    if (order == 0)
-        order = i64_order(a->lnc_idx, b->lnc_idx);
-    return order != 0 ? order : i64_order(a->device_idx, b->device_idx);
-}
-
-static int
-track_order(const void *a, const void *b, void *self)
-{
-    const track_of *x = a, *y = b;
-    int order = worker_order(self, &x->worker, &y->worker);
-
-    return order != 0 ? order : i64_order(x->track, y->track);
-}
-
-/* The worker that a line of spans belongs to; false for none. */
-static bool
-worker_of(const mrd_report *r, mrd_track_id id, track_of *ret)
-{
-    const mrd_track *t = mrd_catalog_borrow_track(r->cat, id);
-    bool by_core = t->lnc_idx != MRD_NONE;
-    bool by_device = t->source == MRD_SRC_FRAMEWORK && t->device_idx != MRD_NONE;
-
-    if (mrd_catalog_profile_of(r->cat, id) != r->profile || t->kind != MRD_TRACK_SPANS ||
-        (!by_core && !by_device))
-        return false;
-    *ret = (track_of){
-        .track = id,
-        .worker = { .process = t->process,
-                    .lnc_idx = t->lnc_idx,
-                    .device_idx = by_core ? MRD_NONE : t->device_idx,
-                    .worker_gid = t->worker_gid,
-                    .first_ns = INT64_MAX,
-                    .last_ns = INT64_MIN },
-    };
-    return true;
-}
-
 static bool
 workers_make(mrd_report *r)
 {
-    size_t n = mrd_catalog_tracks(r->cat), kept = 0;
-    track_of *order = malloc((n + 1) * sizeof(*order));
+    r->n_all = mrd_workers_count(r->who);
+    r->all = calloc(r->n_all + 1, sizeof(*r->all));
+    for (uint32_t i = 0; r->all != NULL && i < r->n_all; i++) {
+        const mrd_worker *w = mrd_workers_at(r->who, i);
 
-    r->n_tracks = n;
-    r->tracks = calloc(n + 1, sizeof(*r->tracks));
-    r->all = calloc(n + 1, sizeof(*r->all));
-    if (order == NULL || r->tracks == NULL || r->all == NULL) {
-        free(order);
-        return false;
+        mrd_worker_time_init(&r->all[i].time);
+        r->all[i].mapped = w->mapped;
+        r->all[i].pub =
+            (mrd_report_worker){ .process = w->process,
+                                 .lnc_idx = w->lnc_idx,
+                                 .device_idx = w->device_idx,
+                                 .worker_gid = w->worker_gid,
+                                 .first_ns = INT64_MAX,
+                                 .last_ns = INT64_MIN,
+                                 .unmeasured = (w->waits_known ? 0 : 1u << MRD_REPORT_WAITING) |
+                                               (w->host_known ? 0 : 1u << MRD_REPORT_HOST) };
     }
-    for (mrd_track_id i = 0; i < n; i++) {
-        r->tracks[i].worker = NO_WORKER;
-        kept += worker_of(r, i, &order[kept]);
-    }
-    qsort_r(order, kept, sizeof(*order), track_order, (void *) (uintptr_t) r->cat);
-    for (size_t i = 0; i < kept; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(r->cat, order[i].track);
-        worker_state *last = r->n_all == 0 ? NULL : &r->all[r->n_all - 1];
-
-        if (last == NULL || worker_order(r->cat, &last->pub, &order[i].worker) != 0) {
-            last = &r->all[r->n_all++];
-            last->pub = order[i].worker;
-            last->pub.unmeasured = 1u << MRD_REPORT_WAITING | 1u << MRD_REPORT_HOST;
-            for (size_t k = 0; k < ONS; k++)
-                last->until[k] = INT64_MIN;
-        }
-        last->mapped = last->mapped || t->source == MRD_SRC_DEVICE;
-        if (t->source == MRD_SRC_DEVICE)
-            last->pub.unmeasured &= ~(1u << MRD_REPORT_WAITING);
-        else if (t->source != MRD_SRC_FRAMEWORK)
-            last->pub.unmeasured &= ~(1u << MRD_REPORT_HOST);
-        if (last->pub.worker_gid == MRD_NONE)
-            last->pub.worker_gid = t->worker_gid;
-        r->tracks[order[i].track] =
-            (track_state){ .worker = (uint32_t) r->n_all - 1,
-                           .device = t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_FRAMEWORK,
-                           .foreign = t->source == MRD_SRC_FRAMEWORK };
-    }
-    free(order);
-    return true;
+    return r->all != NULL;
 }
 
 /* ---- Time of a worker ---- */
-
-static mrd_report_part
-part_of(unsigned on)
-{
-    if (on & 1u << ON_BARRIER)
-        return MRD_REPORT_WAITING;
-    if (on & 1u << ON_COMPUTE)
-        return on & 1u << ON_COLLECTIVE ? MRD_REPORT_BOTH : MRD_REPORT_COMPUTE;
-    if (on & 1u << ON_GAP)
-        return MRD_REPORT_UNRECORDED; /* whatever else there was */
-    if (on & 1u << ON_COLLECTIVE)
-        return MRD_REPORT_EXPOSED;
-    if (on & 1u << ON_COPY)
-        return MRD_REPORT_COPY;
-    return on & 1u << ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
-}
-
-/* Accounts for [now, to). No span begins inside it, so only ends change what goes on. */
-static void
-advance(worker_state *w, int64_t to)
-{
-    while (w->now < to) {
-        bool inside = w->now < w->device_end;
-        int64_t next = inside && w->device_end < to ? w->device_end : to;
-        unsigned on = 0;
-
-        for (unsigned k = 0; k < ONS; k++) {
-            if (w->until[k] <= w->now)
-                continue;
-            on |= 1u << k;
-            next = w->until[k] < next ? w->until[k] : next;
-        }
-        *(inside ? &w->pub.part_ns[part_of(on)] : &w->pending[part_of(on)]) +=
-            (uint64_t) next - (uint64_t) w->now;
-        w->now = next;
-    }
-}
 
 /* Keeps the longest of a list sorted by falling duration. Returns where to put the new one, NULL
  * when it is too short. */
@@ -280,50 +108,24 @@ keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int
     return v + at * size;
 }
 
-/* A device span begins behind everything the device did: the time since is a pause inside the
- * window. */
 static void
-end_pause(mrd_report *r, worker_state *w, const mrd_event *ev)
+add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 {
-    int64_t dur = w->pending[MRD_REPORT_UNRECORDED] > 0 ? 0 : ev->ts_ns - w->device_end;
-    mrd_report_pause *pause =
-        dur > 0 ? KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, dur) : NULL;
+    mrd_worker_pause gone;
+    mrd_report_pause *pause;
 
+    if (!mrd_worker_time_add(&r->all[work->worker].time, work->on, work->device, ev, &gone) ||
+        gone.part_ns[MRD_REPORT_UNRECORDED] > 0)
+        return;
+    pause = KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, gone.dur_ns);
     if (pause != NULL)
-        *pause = (mrd_report_pause){ .worker = (uint32_t) (w - r->all),
-                                     .start_ns = w->device_end,
-                                     .dur_ns = dur,
-                                     .host_ns =
-                                         w->pending[MRD_REPORT_HOST] + w->pending[MRD_REPORT_COPY],
-                                     .before = w->device_last,
+        *pause = (mrd_report_pause){ .worker = work->worker,
+                                     .start_ns = gone.start_ns,
+                                     .dur_ns = gone.dur_ns,
+                                     .host_ns = gone.part_ns[MRD_REPORT_HOST] +
+                                                gone.part_ns[MRD_REPORT_COPY],
+                                     .before = gone.before,
                                      .after = ev->name };
-    for (size_t k = 0; k < MRD_REPORT_PARTS; k++) {
-        w->pub.part_ns[k] += w->pending[k];
-        w->pending[k] = 0;
-    }
-}
-
-static void
-add_span(mrd_report *r, uint32_t worker, bool device, unsigned what, const mrd_event *ev)
-{
-    worker_state *w = &r->all[worker];
-    int64_t end = mrd_event_end(ev);
-
-    if (w->any)
-        advance(w, ev->ts_ns);
-    if (device && !w->any) {
-        w->any = true;
-        w->now = w->device_end = w->pub.first_ns = ev->ts_ns;
-    } else if (device && ev->ts_ns >= w->device_end) {
-        end_pause(r, w, ev);
-    }
-    w->until[what] = end > w->until[what] ? end : w->until[what];
-    if (device && (uint64_t) end - (uint64_t) ev->ts_ns > w->span_ns)
-        w->span_ns = (uint64_t) end - (uint64_t) ev->ts_ns;
-    if (device && end >= w->device_end) {
-        w->device_end = end;
-        w->device_last = ev->name;
-    }
 }
 
 /* ---- Collectives ---- */
@@ -408,7 +210,7 @@ typedef struct {
 static uint64_t
 mapping_error(const worker_state *w)
 {
-    uint64_t seconds = w->span_ns / MRD_SEC + (w->span_ns % MRD_SEC != 0);
+    uint64_t seconds = w->time.span_ns / MRD_SEC + (w->time.span_ns % MRD_SEC != 0);
 
     return !w->mapped ? 0 : MRD_REPORT_MAPPING * (seconds == 0 ? 1 : seconds);
 }
@@ -586,161 +388,44 @@ add_step(mrd_report *r, const mrd_event *ev)
 
 /* ---- Adding ---- */
 
-/* "step", "step 12", "step_12", "train_step", "ProfilerStep#12". */
-static bool
-is_step(mrd_str name)
-{
-    static const char *const words[] = { "step", "Step", "train_step", "training_step" };
-
-    if (mrd_str_starts(name, "ProfilerStep#"))
-        return true;
-    for (size_t i = 0; i < MRD_COUNT(words); i++) {
-        size_t at = strlen(words[i]);
-
-        if (!mrd_str_starts(name, words[i]))
-            continue;
-        while (at < name.len && strchr(" _-#:", name.p[at]) != NULL)
-            at++;
-        while (at < name.len && name.p[at] >= '0' && name.p[at] <= '9')
-            at++;
-        if (at == name.len)
-            return true;
-    }
-    return false;
-}
-
-static name_class
-classify(mrd_str name)
-{
-    if (is_step(name))
-        return NAME_STEP;
-    if (mrd_activity_is_copy(name, MRD_STR("")))
-        return NAME_COPY;
-    return mrd_activity_is_xla_collective(name) ? NAME_COLLECTIVE : NAME_OTHER;
-}
-
-static name_class
-class_of(mrd_report *r, mrd_sid name)
-{
-    if (name >= r->n_names)
-        return NAME_OTHER;
-    if (r->classes[name] == NAME_UNSEEN)
-        r->classes[name] = (uint8_t) classify(mrd_catalog_text(r->cat, name));
-    return (name_class) r->classes[name];
-}
-
-/* On a device's line: its work, a copy, or no work of it (of the host, or drawn over it). */
-static category_class
-category_of(mrd_report *r, mrd_sid category)
-{
-    mrd_str text;
-    mrd_activity is;
-
-    if (category == MRD_SID_EMPTY || category >= r->n_names)
-        return CATEGORY_DEVICE;
-    if (r->categories[category] == CATEGORY_UNSEEN) {
-        text = mrd_catalog_text(r->cat, category);
-        is = mrd_activity_of(text);
-        r->categories[category] =
-            (uint8_t) (is == MRD_ACTIVITY_HOST                   ? CATEGORY_HOST
-                       : is == MRD_ACTIVITY_BESIDE               ? CATEGORY_BESIDE
-                       : mrd_activity_is_copy(MRD_STR(""), text) ? CATEGORY_COPY
-                                                                 : CATEGORY_DEVICE);
-    }
-    return (category_class) r->categories[category];
-}
-
 static mrd_err
-add_to_worker(mrd_report *r, const track_state *track, const mrd_event *ev)
+add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 {
-    category_class category = track->foreign ? category_of(r, ev->category) : CATEGORY_DEVICE;
-    mrd_cc what;
-    mrd_cc_kind kind = MRD_CC_NO;
-    name_class name;
-    unsigned on = ON_HOST;
-
-    if (track->device) {
-        kind = mrd_collectives_see(r->see, ev, &what);
-        if (kind == MRD_CC_SAYS_ALL || kind == MRD_CC_SAYS_SINGLE || category == CATEGORY_HOST ||
-            category == CATEGORY_BESIDE)
-            return MRD_OK;
-        on = kind == MRD_CC_BARRIER ? ON_BARRIER : kind != MRD_CC_NO ? ON_COLLECTIVE : ON_COMPUTE;
-    }
-    name = class_of(r, ev->name);
-    if (on == ON_COMPUTE && track->foreign && name == NAME_COLLECTIVE)
-        on = ON_COLLECTIVE;
-    if ((on == ON_HOST || on == ON_COMPUTE) && (name == NAME_COPY || category == CATEGORY_COPY))
-        on = ON_COPY;
-    add_span(r, track->worker, track->device, on, ev);
-    return kind == MRD_CC_NO ? MRD_OK : mrd_gather_add(r->gather, kind, &what, ev, track->worker);
+    add_span(r, work, ev);
+    return work->kind == MRD_CC_NO
+               ? MRD_OK
+               : mrd_gather_add(r->gather, work->kind, &work->what, ev, work->worker);
 }
 
-/* Losses that say nothing about a core: of the annotations of a thread. */
-static bool
-is_elsewhere(const mrd_report *r, const mrd_event *ev)
-{
-    static const char *const causes[] = { "ring-full", "ring-record-too-big", "ring-other" };
-    mrd_str cause = mrd_catalog_text(r->cat, ev->name);
-
-    for (size_t i = 0; i < MRD_COUNT(causes); i++)
-        if (mrd_str_is(cause, causes[i]))
-            return true;
-    return false;
-}
-
-static bool
-of_worker(const mrd_report *r, const worker_state *w, const mrd_track *t)
-{
-    const mrd_process *lost = mrd_catalog_borrow_process(r->cat, t->process),
-                      *mine = mrd_catalog_borrow_process(r->cat, w->pub.process);
-
-    if (t->process != w->pub.process) /* of the node as a whole */
-        return (lost->flags & MRD_PROC_NODE) != 0 && lost->instance_id == mine->instance_id;
-    return t->lnc_idx == MRD_NONE || t->lnc_idx == w->pub.lnc_idx;
-}
-
-/* From here on nothing is known of the workers it concerns but what comes nevertheless. */
 static void
 add_gap(mrd_report *r, const mrd_event *ev)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(r->cat, ev->track);
-    int64_t end = mrd_event_end(ev);
-
-    if (ev->ivalue <= 0 || is_elsewhere(r, ev))
-        return;
-    for (size_t i = 0; i < r->n_all; i++) {
-        worker_state *w = &r->all[i];
-
-        if (!of_worker(r, w, t))
+    for (uint32_t i = 0; i < r->n_all; i++) {
+        if (!mrd_workers_lost(r->who, ev, i))
             continue;
-        w->pub.lost += (uint64_t) ev->ivalue;
-        if (w->any)
-            advance(w, ev->ts_ns);
-        w->until[ON_GAP] = end > w->until[ON_GAP] ? end : w->until[ON_GAP];
+        r->all[i].pub.lost += (uint64_t) ev->ivalue;
+        mrd_worker_time_lose(&r->all[i].time, ev);
     }
 }
 
 mrd_err
 mrd_report_add(mrd_report *r, const mrd_event *ev)
 {
-    const track_state *track;
+    mrd_work_kind kind;
+    mrd_work work;
 
-    if (ev->track >= r->n_tracks || mrd_catalog_profile_of(r->cat, ev->track) != r->profile)
+    if (!mrd_workers_knows(r->who, ev->track))
         return MRD_STATE;
     if (ev->kind == MRD_LOSS)
         add_gap(r, ev);
-    if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START) ||
-        (ev->ts_ns == 0 && r->zero_is_no_time) || mrd_event_end(ev) == INT64_MAX)
+    if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return MRD_OK;
     if (!r->any || ev->ts_ns < r->totals.first_ns)
         r->totals.first_ns = ev->ts_ns;
     r->any = true;
-    track = &r->tracks[ev->track];
-    if (track->worker == NO_WORKER)
-        return class_of(r, ev->name) == NAME_STEP && category_of(r, ev->category) != CATEGORY_BESIDE
-                   ? add_step(r, ev)
-                   : MRD_OK;
-    return add_to_worker(r, track, ev);
+    if (kind == MRD_WORK_WORKER)
+        return add_to_worker(r, &work, ev);
+    return kind == MRD_WORK_STEP ? add_step(r, ev) : MRD_OK;
 }
 
 /* ---- Life ---- */
@@ -749,24 +434,17 @@ mrd_report *
 mrd_report_new(const mrd_sink_env *env)
 {
     mrd_report *r = calloc(1, sizeof(*r));
-    const mrd_strtab *strings;
 
     if (r == NULL)
         return NULL;
     r->cat = env->catalog;
-    r->profile = env->profile;
-    r->zero_is_no_time = env->profile == 0 && env->options->wall_time;
-    strings = mrd_catalog_strings(r->cat);
-    r->n_names = mrd_strtab_count(strings);
-    r->classes = calloc(r->n_names + 1, sizeof(*r->classes));
-    r->categories = calloc(r->n_names + 1, sizeof(*r->categories));
+    r->who = mrd_workers_new(env);
     r->n_paces = mrd_catalog_processes(r->cat);
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
-    r->see = mrd_collectives_new(r->cat);
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     r->distrusted = calloc(r->n_paces + 1, sizeof(*r->distrusted));
-    if (r->classes == NULL || r->categories == NULL || r->paces == NULL || r->distrusted == NULL ||
-        r->see == NULL || r->gather == NULL || !workers_make(r)) {
+    if (r->who == NULL || r->paces == NULL || r->distrusted == NULL || r->gather == NULL ||
+        !workers_make(r)) {
         mrd_report_free(r);
         return NULL;
     }
@@ -787,16 +465,13 @@ mrd_report_free(mrd_report *r)
         mrd_hist_fini(&r->paces[i].hist);
     free(r->collectives);
     free(r->paces);
-    free(r->tracks);
     free(r->all);
     free(r->workers);
-    free(r->classes);
-    free(r->categories);
     mrd_map_fini(&r->by_name);
     mrd_map_fini(&r->by_claim);
     free(r->claims);
     free(r->distrusted);
-    mrd_collectives_free(r->see);
+    mrd_workers_free(r->who);
     mrd_gather_free(r->gather);
     free(r);
 }
@@ -810,7 +485,7 @@ collective_order(const void *a, const void *b, void *self)
 
     if (order == 0)
         order = strcmp(mrd_catalog_text(cat, x->name).p, mrd_catalog_text(cat, y->name).p);
-    return order != 0 ? order : i64_order(x->size, y->size);
+    return order != 0 ? order : x->size < y->size ? -1 : x->size > y->size;
 }
 
 static int
@@ -818,7 +493,7 @@ pace_order(const void *a, const void *b, void *self)
 {
     const mrd_report_pace *x = a, *y = b;
 
-    return process_order(self, x->process, y->process);
+    return mrd_workers_process_order(self, x->process, y->process);
 }
 
 /* Drops workers without a window and processes without a step; pauses then name workers anew. */
@@ -835,7 +510,7 @@ drop_empty(mrd_report *r)
     }
     for (size_t i = 0; i < r->n_all; i++) {
         place[i] = (uint32_t) r->n_workers;
-        if (r->all[i].any)
+        if (r->all[i].time.any)
             r->workers[r->n_workers++] = r->all[i].pub;
     }
     for (size_t i = 0; i < r->n_pauses; i++)
@@ -860,10 +535,12 @@ mrd_report_finish(mrd_report *r)
     for (size_t i = 0; i < r->n_all; i++) {
         worker_state *w = &r->all[i];
 
-        if (!w->any)
+        if (!w->time.any)
             continue;
-        advance(w, w->device_end);
-        w->pub.last_ns = w->device_end;
+        mrd_worker_time_advance(&w->time, w->time.device_end);
+        w->pub.first_ns = w->time.first_ns;
+        w->pub.last_ns = w->time.device_end;
+        memcpy(w->pub.part_ns, w->time.part_ns, sizeof(w->pub.part_ns));
         r->totals.window_ns += mrd_report_window(&w->pub);
     }
     if ((err = drop_empty(r)) != MRD_OK)

@@ -2,19 +2,9 @@
  * trace/analysis/report.h - where the time goes and who was late: collected in one pass over a merged
  * profile; what the outputs report-text and report-json print.
  *
- * Worker   a core of a process (lnc_idx), or a device of it where the source knows only devices.
+ * Worker   a core of a process, or a device of it (trace/analysis/workers.h).
  * Window   of a worker: from the begin of its first device span to the end of its last. Every
- *          nanosecond of it is in exactly one of MRD_REPORT_PARTS, so the parts add up to it.
- *          Unions, never sums of spans:
- *
- *   waiting   in a barrier for others (cc_exec_barrier)
- *   both      a collective runs while the device computes (hidden communication)
- *   exposed   a collective runs and nothing else
- *   compute   the device computes (nc_exec_running, kernels)
- *   copy      only copies run (dmem_buf_*, tensor read and write, memory kernels)
- *   host      the device is idle and the runtime is in a call for this core
- *   not_recorded  events of this core were lost (MRD_LOSS), and nothing above is known of the time
- *   idle      none of these
+ *          nanosecond of it is in exactly one part (trace/analysis/worker_time.h).
  *
  *   A part that a trace cannot tell is `unmeasured`, and none of it is counted: waiting where nothing
  *   records barriers, host where nothing records the runtime's calls for the core. Devices of other
@@ -44,7 +34,7 @@
 #define MRD_TRACE_REPORT_H
 
 #include "trace/analysis/hist.h"
-#include "trace/model/sink.h"
+#include "trace/analysis/worker_time.h"
 
 #define MRD_REPORT_NOISE 100 /* ns: what two stamps of one instant may differ by */
 /* ns: a core's time as the runtime maps it, against its node's clock, while its longest device span
@@ -53,20 +43,6 @@
 #define MRD_REPORT_MAPPING 65000
 #define MRD_REPORT_PAUSES  16 /* longest pauses kept */
 #define MRD_REPORT_STEPS   16 /* slowest steps kept */
-
-typedef enum {
-    MRD_REPORT_COMPUTE,
-    MRD_REPORT_BOTH,
-    MRD_REPORT_EXPOSED,
-    MRD_REPORT_COPY,
-    MRD_REPORT_WAITING,
-    MRD_REPORT_HOST,
-    MRD_REPORT_IDLE,
-    MRD_REPORT_UNRECORDED,
-    MRD_REPORT_PARTS
-} mrd_report_part;
-
-const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
 
 typedef struct {
     mrd_proc_id process;

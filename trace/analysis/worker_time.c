@@ -1,0 +1,118 @@
+#include "trace/analysis/worker_time.h"
+
+#include <string.h>
+
+const char *
+mrd_report_part_text(mrd_report_part part)
+{
+    static const char *const text[] = {
+        [MRD_REPORT_COMPUTE] = "compute", [MRD_REPORT_BOTH] = "both",
+        [MRD_REPORT_EXPOSED] = "exposed", [MRD_REPORT_COPY] = "copy",
+        [MRD_REPORT_WAITING] = "waiting", [MRD_REPORT_HOST] = "host",
+        [MRD_REPORT_IDLE] = "idle",       [MRD_REPORT_UNRECORDED] = "not_recorded",
+    };
+
+    return (unsigned) part < MRD_REPORT_PARTS ? text[part] : "?";
+}
+
+void
+mrd_worker_time_init(mrd_worker_time *t)
+{
+    *t = (mrd_worker_time){ 0 };
+    for (unsigned k = 0; k < MRD_ONS; k++)
+        t->until[k] = INT64_MIN;
+}
+
+static mrd_report_part
+part_of(unsigned on)
+{
+    if (on & 1u << MRD_ON_BARRIER)
+        return MRD_REPORT_WAITING;
+    if (on & 1u << MRD_ON_COMPUTE)
+        return on & 1u << MRD_ON_COLLECTIVE ? MRD_REPORT_BOTH : MRD_REPORT_COMPUTE;
+    if (on & 1u << MRD_ON_GAP)
+        return MRD_REPORT_UNRECORDED; /* whatever else there was */
+    if (on & 1u << MRD_ON_COLLECTIVE)
+        return MRD_REPORT_EXPOSED;
+    if (on & 1u << MRD_ON_COPY)
+        return MRD_REPORT_COPY;
+    return on & 1u << MRD_ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
+}
+
+/* No span begins inside [now, to), so only ends change what goes on. */
+void
+mrd_worker_time_advance(mrd_worker_time *t, int64_t to)
+{
+    while (t->now < to) {
+        bool inside = t->now < t->device_end;
+        int64_t next = inside && t->device_end < to ? t->device_end : to;
+        unsigned on = 0;
+
+        for (unsigned k = 0; k < MRD_ONS; k++) {
+            if (t->until[k] <= t->now)
+                continue;
+            on |= 1u << k;
+            next = t->until[k] < next ? t->until[k] : next;
+        }
+        *(inside ? &t->part_ns[part_of(on)] : &t->pending[part_of(on)]) +=
+            (uint64_t) next - (uint64_t) t->now;
+        t->now = next;
+    }
+}
+
+static void
+end_pause(mrd_worker_time *t, const mrd_event *ev, mrd_worker_pause *ret_pause)
+{
+    ret_pause->start_ns = t->device_end;
+    ret_pause->dur_ns = ev->ts_ns - t->device_end;
+    ret_pause->before = t->device_last;
+    memcpy(ret_pause->part_ns, t->pending, sizeof(t->pending));
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+        t->part_ns[k] += t->pending[k];
+    memset(t->pending, 0, sizeof(t->pending));
+}
+
+bool
+mrd_worker_time_add(mrd_worker_time *t, mrd_on on, bool device, const mrd_event *ev,
+                    mrd_worker_pause *ret_pause)
+{
+    int64_t end = mrd_event_end(ev);
+    bool paused = false;
+
+    if (t->any)
+        mrd_worker_time_advance(t, ev->ts_ns);
+    if (device && !t->any) {
+        t->any = true;
+        t->now = t->device_end = t->first_ns = ev->ts_ns;
+    } else if (device && ev->ts_ns >= t->device_end) {
+        end_pause(t, ev, ret_pause);
+        paused = ret_pause->dur_ns > 0;
+    }
+    t->until[on] = end > t->until[on] ? end : t->until[on];
+    if (device && (uint64_t) end - (uint64_t) ev->ts_ns > t->span_ns)
+        t->span_ns = (uint64_t) end - (uint64_t) ev->ts_ns;
+    if (device && end >= t->device_end) {
+        t->device_end = end;
+        t->device_last = ev->name;
+    }
+    return paused;
+}
+
+void
+mrd_worker_time_lose(mrd_worker_time *t, const mrd_event *ev)
+{
+    int64_t end = mrd_event_end(ev);
+
+    if (t->any)
+        mrd_worker_time_advance(t, ev->ts_ns);
+    t->until[MRD_ON_GAP] = end > t->until[MRD_ON_GAP] ? end : t->until[MRD_ON_GAP];
+}
+
+void
+mrd_worker_time_read(mrd_worker_time *t, int64_t at, uint64_t ret_part_ns[MRD_REPORT_PARTS])
+{
+    if (t->any)
+        mrd_worker_time_advance(t, at);
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+        ret_part_ns[k] = t->part_ns[k] + t->pending[k];
+}

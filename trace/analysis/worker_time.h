@@ -1,0 +1,68 @@
+/*
+ * trace/analysis/worker_time.h - the account of one worker's time: every nanosecond from the begin of
+ * its first device span to the end of its last is in exactly one of MRD_REPORT_PARTS, so the parts
+ * add up to that window. Unions, never sums of spans:
+ *
+ *   waiting   in a barrier for others (cc_exec_barrier)
+ *   both      a collective runs while the device computes (hidden communication)
+ *   exposed   a collective runs and nothing else
+ *   compute   the device computes (nc_exec_running, kernels)
+ *   copy      only copies run (dmem_buf_*, tensor read and write, memory kernels)
+ *   host      the device is idle and the runtime is in a call for this core
+ *   not_recorded  events of this core were lost (MRD_LOSS), and nothing above is known of the time
+ *   idle      none of these
+ *
+ * Spans come in the order of their begins. Threads: belongs to one thread.
+ * Source: breakdown and overlap as HolisticTraceAnalysis defines them.
+ */
+#ifndef MRD_TRACE_WORKER_TIME_H
+#define MRD_TRACE_WORKER_TIME_H
+
+#include "trace/analysis/workers.h"
+
+typedef enum {
+    MRD_REPORT_COMPUTE,
+    MRD_REPORT_BOTH,
+    MRD_REPORT_EXPOSED,
+    MRD_REPORT_COPY,
+    MRD_REPORT_WAITING,
+    MRD_REPORT_HOST,
+    MRD_REPORT_IDLE,
+    MRD_REPORT_UNRECORDED,
+    MRD_REPORT_PARTS
+} mrd_report_part;
+
+const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
+
+typedef struct {
+    int64_t now;                        /* accounted up to here */
+    int64_t until[MRD_ONS];             /* ends of the unions */
+    int64_t first_ns;                   /* begin of the first device span */
+    int64_t device_end;                 /* of all device spans so far */
+    mrd_sid device_last;                /* the span that ends there */
+    uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
+    uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
+    uint64_t span_ns;                   /* the longest device span so far */
+    bool any;                           /* a device span was there */
+} mrd_worker_time;
+
+void mrd_worker_time_init(mrd_worker_time *t);
+/* Accounts up to `to`; instants before what is accounted change nothing. */
+void mrd_worker_time_advance(mrd_worker_time *t, int64_t to);
+/* A time in which the device did nothing. */
+typedef struct {
+    int64_t start_ns, dur_ns;
+    mrd_sid before;                     /* the device span before it */
+    uint64_t part_ns[MRD_REPORT_PARTS]; /* what it was */
+} mrd_worker_pause;
+
+/* A span begins. True: it is the device's and ends a pause; *ret_pause is written. */
+bool mrd_worker_time_add(mrd_worker_time *t, mrd_on on, bool device, const mrd_event *ev,
+                         mrd_worker_pause *ret_pause);
+/* Events are lost from ev's begin to its end: from here on nothing is known but what comes
+ * nevertheless. */
+void mrd_worker_time_lose(mrd_worker_time *t, const mrd_event *ev);
+/* The account up to `at`, after the last device span too: for parts of a window. */
+void mrd_worker_time_read(mrd_worker_time *t, int64_t at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);
+
+#endif

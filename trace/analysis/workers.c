@@ -1,0 +1,337 @@
+#include "trace/analysis/workers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/obj.h"
+#include "trace/model/activity.h"
+
+/* What a name is, found once per name. */
+typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_COPY, NAME_STEP, NAME_COLLECTIVE } name_class;
+
+/* What a category is, found once per category. */
+typedef enum {
+    CATEGORY_UNSEEN,
+    CATEGORY_DEVICE,
+    CATEGORY_COPY,
+    CATEGORY_HOST,
+    CATEGORY_BESIDE
+} category_class;
+
+typedef struct {
+    uint32_t worker;
+    bool device;  /* its spans are the device's own */
+    bool foreign; /* of a framework's trace: categories tell the host's spans from the device's */
+} track_state;
+
+struct mrd_workers {
+    const mrd_catalog *cat;
+    uint32_t profile;
+    bool zero_is_no_time;
+    track_state *tracks;
+    size_t n_tracks;
+    mrd_worker *all;
+    size_t n_all;
+    uint8_t *classes, *categories; /* by name */
+    size_t n_names;
+    mrd_collectives *see;
+};
+
+/* ---- Whose tracks ---- */
+
+static int
+i64_order(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+typedef struct {
+    mrd_track_id track;
+    mrd_worker worker;
+} track_of;
+
+/* The order that the job's people think in. */
+int
+mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
+{
+    int order = i64_order(mrd_catalog_borrow_process(cat, a)->rank & INT64_MAX,
+                          mrd_catalog_borrow_process(cat, b)->rank & INT64_MAX);
+
+    return order != 0 ? order : mrd_catalog_process_order(cat, a, b);
+}
+
+static int
+worker_order(const mrd_catalog *cat, const mrd_worker *a, const mrd_worker *b)
+{
+    int order =
+        a->process == b->process ? 0 : mrd_workers_process_order(cat, a->process, b->process);
+
+    if (order == 0)
+        order = i64_order(a->lnc_idx, b->lnc_idx);
+    return order != 0 ? order : i64_order(a->device_idx, b->device_idx);
+}
+
+static int
+track_order(const void *a, const void *b, void *self)
+{
+    const track_of *x = a, *y = b;
+    int order = worker_order(self, &x->worker, &y->worker);
+
+    return order != 0 ? order : i64_order(x->track, y->track);
+}
+
+/* The worker that a line of spans belongs to; false for none. */
+static bool
+worker_of(const mrd_workers *w, mrd_track_id id, track_of *ret)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(w->cat, id);
+    bool by_core = t->lnc_idx != MRD_NONE;
+    bool by_device = t->source == MRD_SRC_FRAMEWORK && t->device_idx != MRD_NONE;
+
+    if (mrd_catalog_profile_of(w->cat, id) != w->profile || t->kind != MRD_TRACK_SPANS ||
+        (!by_core && !by_device))
+        return false;
+    *ret = (track_of){
+        .track = id,
+        .worker = { .process = t->process,
+                    .lnc_idx = t->lnc_idx,
+                    .device_idx = by_core ? MRD_NONE : t->device_idx,
+                    .worker_gid = t->worker_gid },
+    };
+    return true;
+}
+
+static bool
+workers_make(mrd_workers *w)
+{
+    size_t n = mrd_catalog_tracks(w->cat), kept = 0;
+    track_of *order = malloc((n + 1) * sizeof(*order));
+
+    w->n_tracks = n;
+    w->tracks = calloc(n + 1, sizeof(*w->tracks));
+    w->all = calloc(n + 1, sizeof(*w->all));
+    if (order == NULL || w->tracks == NULL || w->all == NULL) {
+        free(order);
+        return false;
+    }
+    for (mrd_track_id i = 0; i < n; i++) {
+        w->tracks[i].worker = MRD_NO_WORKER;
+        kept += worker_of(w, i, &order[kept]);
+    }
+    qsort_r(order, kept, sizeof(*order), track_order, (void *) (uintptr_t) w->cat);
+    for (size_t i = 0; i < kept; i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(w->cat, order[i].track);
+        mrd_worker *last = w->n_all == 0 ? NULL : &w->all[w->n_all - 1];
+
+        if (last == NULL || worker_order(w->cat, last, &order[i].worker) != 0) {
+            last = &w->all[w->n_all++];
+            *last = order[i].worker;
+        }
+        last->mapped = last->mapped || t->source == MRD_SRC_DEVICE;
+        if (t->source == MRD_SRC_DEVICE)
+            last->waits_known = true;
+        else if (t->source != MRD_SRC_FRAMEWORK)
+            last->host_known = true;
+        if (last->worker_gid == MRD_NONE)
+            last->worker_gid = t->worker_gid;
+        w->tracks[order[i].track] =
+            (track_state){ .worker = (uint32_t) w->n_all - 1,
+                           .device = t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_FRAMEWORK,
+                           .foreign = t->source == MRD_SRC_FRAMEWORK };
+    }
+    free(order);
+    return true;
+}
+
+/* ---- What a span is ---- */
+
+/* "step", "step 12", "step_12", "train_step", "ProfilerStep#12". */
+static bool
+is_step(mrd_str name)
+{
+    static const char *const words[] = { "step", "Step", "train_step", "training_step" };
+
+    if (mrd_str_starts(name, "ProfilerStep#"))
+        return true;
+    for (size_t i = 0; i < MRD_COUNT(words); i++) {
+        size_t at = strlen(words[i]);
+
+        if (!mrd_str_starts(name, words[i]))
+            continue;
+        while (at < name.len && strchr(" _-#:", name.p[at]) != NULL)
+            at++;
+        while (at < name.len && name.p[at] >= '0' && name.p[at] <= '9')
+            at++;
+        if (at == name.len)
+            return true;
+    }
+    return false;
+}
+
+static name_class
+classify(mrd_str name)
+{
+    if (is_step(name))
+        return NAME_STEP;
+    if (mrd_activity_is_copy(name, MRD_STR("")))
+        return NAME_COPY;
+    return mrd_activity_is_xla_collective(name) ? NAME_COLLECTIVE : NAME_OTHER;
+}
+
+static name_class
+class_of(mrd_workers *w, mrd_sid name)
+{
+    if (name >= w->n_names)
+        return NAME_OTHER;
+    if (w->classes[name] == NAME_UNSEEN)
+        w->classes[name] = (uint8_t) classify(mrd_catalog_text(w->cat, name));
+    return (name_class) w->classes[name];
+}
+
+/* On a device's line: its work, a copy, or no work of it (of the host, or drawn over it). */
+static category_class
+category_of(mrd_workers *w, mrd_sid category)
+{
+    mrd_str text;
+    mrd_activity is;
+
+    if (category == MRD_SID_EMPTY || category >= w->n_names)
+        return CATEGORY_DEVICE;
+    if (w->categories[category] == CATEGORY_UNSEEN) {
+        text = mrd_catalog_text(w->cat, category);
+        is = mrd_activity_of(text);
+        w->categories[category] =
+            (uint8_t) (is == MRD_ACTIVITY_HOST                   ? CATEGORY_HOST
+                       : is == MRD_ACTIVITY_BESIDE               ? CATEGORY_BESIDE
+                       : mrd_activity_is_copy(MRD_STR(""), text) ? CATEGORY_COPY
+                                                                 : CATEGORY_DEVICE);
+    }
+    return (category_class) w->categories[category];
+}
+
+/* What a span of a worker's track is of its time; false: it is no time of the worker's. */
+static bool
+see_worker(mrd_workers *w, const track_state *track, const mrd_event *ev, mrd_work *ret)
+{
+    category_class category = track->foreign ? category_of(w, ev->category) : CATEGORY_DEVICE;
+    name_class name;
+
+    ret->on = MRD_ON_HOST;
+    if (track->device) {
+        ret->kind = mrd_collectives_see(w->see, ev, &ret->what);
+        if (ret->kind == MRD_CC_SAYS_ALL || ret->kind == MRD_CC_SAYS_SINGLE ||
+            category == CATEGORY_HOST || category == CATEGORY_BESIDE)
+            return false;
+        ret->on = ret->kind == MRD_CC_BARRIER ? MRD_ON_BARRIER
+                  : ret->kind != MRD_CC_NO    ? MRD_ON_COLLECTIVE
+                                              : MRD_ON_COMPUTE;
+    }
+    name = class_of(w, ev->name);
+    if (ret->on == MRD_ON_COMPUTE && track->foreign && name == NAME_COLLECTIVE)
+        ret->on = MRD_ON_COLLECTIVE;
+    if ((ret->on == MRD_ON_HOST || ret->on == MRD_ON_COMPUTE) &&
+        (name == NAME_COPY || category == CATEGORY_COPY))
+        ret->on = MRD_ON_COPY;
+    return true;
+}
+
+mrd_work_kind
+mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
+{
+    const track_state *track = &w->tracks[ev->track];
+
+    if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START) ||
+        (ev->ts_ns == 0 && w->zero_is_no_time) || mrd_event_end(ev) == INT64_MAX)
+        return MRD_WORK_NONE;
+    *ret = (mrd_work){ .process = mrd_catalog_borrow_track(w->cat, ev->track)->process,
+                       .worker = track->worker,
+                       .device = track->device,
+                       .kind = MRD_CC_NO };
+    if (track->worker != MRD_NO_WORKER)
+        return see_worker(w, track, ev, ret) ? MRD_WORK_WORKER : MRD_WORK_BESIDE;
+    if (category_of(w, ev->category) == CATEGORY_BESIDE)
+        return MRD_WORK_BESIDE;
+    return class_of(w, ev->name) == NAME_STEP ? MRD_WORK_STEP : MRD_WORK_HOST;
+}
+
+/* Losses that say nothing about a core: of the annotations of a thread. */
+static bool
+is_elsewhere(const mrd_workers *w, const mrd_event *ev)
+{
+    static const char *const causes[] = { "ring-full", "ring-record-too-big", "ring-other" };
+    mrd_str cause = mrd_catalog_text(w->cat, ev->name);
+
+    for (size_t i = 0; i < MRD_COUNT(causes); i++)
+        if (mrd_str_is(cause, causes[i]))
+            return true;
+    return false;
+}
+
+bool
+mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(w->cat, ev->track);
+    const mrd_worker *mine = &w->all[worker];
+    const mrd_process *lost = mrd_catalog_borrow_process(w->cat, t->process);
+
+    if (ev->ivalue <= 0 || is_elsewhere(w, ev))
+        return false;
+    if (t->process != mine->process) /* of the node as a whole */
+        return (lost->flags & MRD_PROC_NODE) != 0 &&
+               lost->instance_id == mrd_catalog_borrow_process(w->cat, mine->process)->instance_id;
+    return t->lnc_idx == MRD_NONE || t->lnc_idx == mine->lnc_idx;
+}
+
+/* ---- Life ---- */
+
+mrd_workers *
+mrd_workers_new(const mrd_sink_env *env)
+{
+    mrd_workers *w = calloc(1, sizeof(*w));
+
+    if (w == NULL)
+        return NULL;
+    w->cat = env->catalog;
+    w->profile = env->profile;
+    w->zero_is_no_time = env->profile == 0 && env->options->wall_time;
+    w->n_names = mrd_strtab_count(mrd_catalog_strings(w->cat));
+    w->classes = calloc(w->n_names + 1, sizeof(*w->classes));
+    w->categories = calloc(w->n_names + 1, sizeof(*w->categories));
+    w->see = mrd_collectives_new(w->cat);
+    if (w->classes == NULL || w->categories == NULL || w->see == NULL || !workers_make(w)) {
+        mrd_workers_free(w);
+        return NULL;
+    }
+    return w;
+}
+
+void
+mrd_workers_free(mrd_workers *w)
+{
+    if (w == NULL)
+        return;
+    free(w->tracks);
+    free(w->all);
+    free(w->classes);
+    free(w->categories);
+    mrd_collectives_free(w->see);
+    free(w);
+}
+
+size_t
+mrd_workers_count(const mrd_workers *w)
+{
+    return w->n_all;
+}
+
+const mrd_worker *
+mrd_workers_at(const mrd_workers *w, uint32_t i)
+{
+    return &w->all[i];
+}
+
+bool
+mrd_workers_knows(const mrd_workers *w, mrd_track_id track)
+{
+    return track < w->n_tracks && mrd_catalog_profile_of(w->cat, track) == w->profile;
+}
