@@ -78,6 +78,15 @@ text_in(char *const *list, size_t n, const char *text)
     return n == 0;
 }
 
+static bool
+in_jobs(const Mrd__Selection *sel, const mrd_ident *id)
+{
+    for (size_t i = 0; i < sel->n_jobs; i++)
+        if (mrd_ident_is_of_job(id, mrd_str_of(sel->jobs[i])))
+            return true;
+    return sel->n_jobs == 0;
+}
+
 static void
 match(void *self, mrd_drain_process *p)
 {
@@ -85,7 +94,7 @@ match(void *self, mrd_drain_process *p)
 
     s->found = s->found || (number_in(s->sel->ranks, s->sel->n_ranks, p->ident.rank) &&
                             number_in(s->sel->processes, s->sel->n_processes, p->ident.pid) &&
-                            text_in(s->sel->jobs, s->sel->n_jobs, p->ident.job));
+                            in_jobs(s->sel, &p->ident));
 }
 
 static bool

@@ -50,13 +50,29 @@ intern(mrd_catalog *cat, const char *text)
     return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
 }
 
+/* ",key=value" of what has no member of its own. */
+static void
+add_jobid(const mrd_ident *id, char *labels, size_t size)
+{
+    const char *at = id->jobid.text;
+    mrd_str key, value;
+    size_t n = strlen(labels);
+
+    while (n < size && mrd_jobid_next(&at, &key, &value)) {
+        if (mrd_str_is(key, "job") || mrd_str_is(key, "pod"))
+            continue;
+        n += (size_t) snprintf(labels + n, size - n, "%s" MRD_STR_FMT "=" MRD_STR_FMT,
+                               n == 0 ? "" : ",", MRD_STR_ARG(key), MRD_STR_ARG(value));
+    }
+}
+
 static void
 register_process(mrd_drain *p, proc *pr)
 {
     mrd_catalog *cat = pr->pub.catalog;
     const mrd_ident *id = &pr->pub.ident;
     mrd_process mp;
-    char labels[256];
+    char labels[MRD_JOBID_MAX + 256];
 
     mrd_process_init(&mp);
     mp.instance_id = mrd_catalog_intern(cat, p->instance_id);
@@ -71,6 +87,7 @@ register_process(mrd_drain *p, proc *pr)
              id->container_id,
              id->container_id[0] != '\0' && id->visible_cores[0] != '\0' ? "," : "",
              id->visible_cores[0] != '\0' ? "cores=" : "", id->visible_cores);
+    add_jobid(id, labels, sizeof(labels));
     mp.labels = intern(cat, labels);
     mp.rank = id->rank;
     mp.world_size = id->world_size;

@@ -111,6 +111,20 @@ maps_it(mrd_ring_reader *reader)
     return mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
 }
 
+/* What nobody can say of himself comes from the kernel. */
+static void
+say_owner(mrd_ident *id, const mrd_ring_info *info)
+{
+    char uid[24];
+
+    snprintf(uid, sizeof(uid), "%lld",
+             (long long) (id->uid == MRD_NONE ? (int64_t) info->file_uid : id->uid));
+    (void) mrd_jobid_set(&id->jobid, MRD_STR("uid"), mrd_str_of(uid));
+    (void) mrd_jobid_set(&id->jobid, MRD_STR("job"), mrd_str_of(id->job));
+    (void) mrd_jobid_set(&id->jobid, MRD_STR("pod_uid"), mrd_str_of(id->pod_uid));
+    (void) mrd_jobid_set(&id->jobid, MRD_STR("pod"), mrd_str_of(id->pod_name));
+}
+
 mrd_err
 mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t host_pid,
                    mrd_ident *ret_id)
@@ -148,6 +162,7 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t 
     ident_from_ring(&id, reader);
     if (id.job[0] == '\0') /* who does not say its job has that of the node, for sessions too */
         snprintf(id.job, sizeof(id.job), "%.127s", p->job);
+    say_owner(&id, info);
     *ret_id = id;
     return MRD_OK;
 }

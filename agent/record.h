@@ -19,6 +19,7 @@
 #include "proto/wire.h"
 
 #define MRD_RECORD_SESSIONS 16
+#define MRD_RECORD_JOBS     64 /* identities of one session that are told */
 #define MRD_RECORD_TRIGGERS 64 /* windows of one session that still wait for their end */
 
 typedef struct mrd_record mrd_record;
@@ -48,7 +49,10 @@ typedef struct {
     uint64_t left_out;            /* events of its time that its selection left out */
     unsigned processes, selected; /* with rings, that were there; those it selects */
     uint64_t clock_lost;          /* frames of clock data that will not reach the aggregator */
-    const uint64_t *triggers;     /* received, the last at the end; borrowed until the next call */
+    const mrd_strlist
+        *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
+    unsigned jobs_left_out;
+    const uint64_t *triggers; /* received, the last at the end; borrowed until the next call */
     size_t n_triggers;
 } mrd_record_status;
 

@@ -37,6 +37,7 @@ typedef struct {
     buffered_batch *buffered; /* oldest first */
     size_t n_buffered, cap_buffered;
     uint64_t buffered_reported; /* events of them in the last note */
+    mrd_strlist identities;     /* mrd_jobid texts of processes it selects */
     window windows[MRD_RECORD_TRIGGERS];
     size_t n_windows;
     uint64_t seen_triggers[MRD_RECORD_TRIGGERS];

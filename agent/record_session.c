@@ -20,6 +20,15 @@ in_numbers(const int64_t *list, size_t n, int64_t v)
     return n == 0;
 }
 
+static bool
+in_jobs(const mrd_strlist *jobs, const mrd_ident *id)
+{
+    for (size_t i = 0; i < jobs->n; i++)
+        if (mrd_ident_is_of_job(id, mrd_str_of(jobs->v[i])))
+            return true;
+    return jobs->n == 0;
+}
+
 /* What stands for the node belongs to every session that the node takes part in: whose job, rank or
  * process it is cannot be asked of a host's or a device's counter. */
 bool
@@ -28,8 +37,18 @@ mrd_record_wants_process(const session *s, const mrd_drain_process *p)
     if ((mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0)
         return true;
     return in_numbers(s->ranks, s->n_ranks, p->ident.rank) &&
-           in_numbers(s->pids, s->n_pids, p->ident.pid) &&
-           (s->jobs.n == 0 || mrd_strlist_has(&s->jobs, mrd_str_of(p->ident.job)));
+           in_numbers(s->pids, s->n_pids, p->ident.pid) && in_jobs(&s->jobs, &p->ident);
+}
+
+static void
+note_identity(session *s, const mrd_jobid *id)
+{
+    mrd_str text = mrd_str_of(id->text);
+
+    if (text.len == 0 || mrd_strlist_has(&s->identities, text))
+        return;
+    if (s->identities.n == MRD_RECORD_JOBS || mrd_strlist_add(&s->identities, text) != MRD_OK)
+        s->st.jobs_left_out++;
 }
 
 void
@@ -42,7 +61,10 @@ mrd_record_tally_process(session *s, const rec_process *o)
     if (!o->is_ring || over)
         return;
     s->st.processes++;
-    s->st.selected += mrd_record_wants_process(s, o->process);
+    if (!mrd_record_wants_process(s, o->process))
+        return;
+    s->st.selected++;
+    note_identity(s, &o->process->ident.jobid);
 }
 
 /* "3" or "0-7" */
@@ -166,6 +188,7 @@ mrd_record_session_free(session *s)
     mrd_strlist_fini(&s->types);
     mrd_strlist_fini(&s->sources);
     mrd_session_params_fini(&s->params);
+    mrd_strlist_fini(&s->identities);
     mrd_buf_fini(&s->control);
 }
 
@@ -468,6 +491,7 @@ mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status)
     ret_status->last_seq = mrd_spool_next_seq(r->o.spool, s->st.id);
     ret_status->clock_lost = mrd_spool_clock_lost(r->o.spool, s->st.id);
     ret_status->recorder_first_ns = s->n_buffered == 0 ? 0 : s->buffered[0].first_ns;
+    ret_status->jobs = &s->identities;
     ret_status->triggers = s->seen_triggers;
     ret_status->n_triggers = s->n_seen;
 }

@@ -342,6 +342,23 @@ models_signature(const mrd_agent *a)
     return h | 1; /* 0: nothing was told */
 }
 
+#define JOBS_BYTES (48u << 10) /* of a heartbeat: it has room for more than that */
+
+static void
+fill_jobs(const mrd_record_status *s, size_t room, Mrd__SessionStatus *to)
+{
+    size_t n = 0;
+
+    for (size_t used = 0; n < s->jobs->n; n++) {
+        used += strlen(s->jobs->v[n]) + 4;
+        if (used > room)
+            break;
+    }
+    to->jobs = s->jobs->v;
+    to->n_jobs = n;
+    to->jobs_left_out = (uint32_t) (s->jobs->n - n) + s->jobs_left_out;
+}
+
 mrd_err
 mrd_agent_heartbeat(void *self, mrd_buf *to)
 {
@@ -425,6 +442,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         tallies[i].processes = s.processes;
         tallies[i].selected = s.selected;
         st[i].tally = &tallies[i];
+        fill_jobs(&s, JOBS_BYTES / n_sessions, &st[i]);
         list[i] = &st[i];
     }
     for (size_t i = 0; i < a->n_refusals; i++, n_sessions++) {

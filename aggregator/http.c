@@ -136,49 +136,6 @@ delete_node(void *self, mrd_http_request *req, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-static mrd_json *
-session_line(const mrd_session_line *s)
-{
-    mrd_json *o = mrd_json_new_object();
-    char time[MRD_TIME_TEXT];
-
-    mrd_json_set(o, "id", mrd_json_new_str(s->text));
-    mrd_json_set(o, "name", mrd_json_new_str(s->name));
-    mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
-    mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
-    mrd_json_set(o, "message", mrd_json_new_str(s->message));
-    mrd_json_set(o, "created", mrd_json_new_str(mrd_wall_text(s->created, time)));
-    mrd_json_set(o, "created_ns", mrd_json_new_int(s->created.ns));
-    mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->parts));
-    mrd_json_set(o, "nodes_without", mrd_json_new_int((int64_t) s->without));
-    mrd_json_set(o, "events", mrd_json_new_int((int64_t) s->events));
-    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) s->bytes));
-    mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) s->store_bytes));
-    mrd_json_set(o, "artifact_bytes", mrd_json_new_int((int64_t) s->artifact_bytes));
-    mrd_json_set(o, "lost", mrd_json_new_int((int64_t) s->lost));
-    if (s->progress >= 0)
-        mrd_json_set(o, "progress", mrd_json_new_num(s->progress));
-    return o;
-}
-
-static mrd_err
-get_sessions(void *self, mrd_http_request *req, mrd_why *why)
-{
-    http_api *api = self;
-    mrd_overview *v = mrd_loop_overview(api->loop);
-    mrd_json *o, *list;
-
-    if (v == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
-    o = mrd_json_new_object();
-    list = mrd_json_new_array();
-    for (size_t i = 0; i < v->n_sessions; i++)
-        mrd_json_append(list, session_line(&v->sessions[i]));
-    mrd_overview_unref(v);
-    mrd_json_set(o, "sessions", list);
-    return mrd_http_reply_json(req, 200, o);
-}
-
 static void
 start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 {
@@ -517,7 +474,10 @@ const mrd_http_route mrd_http_routes[] = {
     { "DELETE", "/api/v1/nodes/{id}", MRD_ROLE_CONTROL, delete_node,
       "forget one that will not come back", NULL },
     { "GET", "/api/v1/models", MRD_ROLE_READ, mrd_http_models, "models that are loaded now", NULL },
-    { "GET", "/api/v1/sessions", MRD_ROLE_READ, get_sessions, "all sessions of the store", NULL },
+    { "GET", "/api/v1/sessions", MRD_ROLE_READ, mrd_http_sessions, "the sessions of the store",
+      mrd_http_sessions_query },
+    { "DELETE", "/api/v1/sessions", MRD_ROLE_CONTROL, mrd_http_sessions_delete,
+      "delete those of a job, a user, a state", mrd_http_sessions_query },
     { "POST", "/api/v1/sessions", MRD_ROLE_CONTROL, post_session, "start a session on all nodes",
       NULL },
     { "POST", "/api/v1/trigger", MRD_ROLE_CONTROL, post_trigger_all, "freeze all flight recorders",

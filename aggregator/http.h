@@ -32,6 +32,10 @@ void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to);
 /* The API, one row per path and method; docs/openapi.json describes each. */
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
+/* GET and DELETE /api/v1/sessions (http_sessions.c). */
+extern const char *const mrd_http_sessions_query[];
+mrd_err mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why);
 /* GET …/profile (http_profile.c). */
 extern const char *const mrd_http_profile_query[];
 mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);

@@ -65,7 +65,7 @@ progress(const mrd_core *c, const mrd_session *s)
     return part < 0 ? 0 : part > 1 ? 1 : part;
 }
 
-static void
+static bool
 fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
 {
     *to = (mrd_session_line){ .id = s->id,
@@ -88,6 +88,7 @@ fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
         to->lost += p->damage.events;
         to->without += mrd_part_is_without(p);
     }
+    return mrd_strings_copy(&to->jobs, &s->jobs) == MRD_OK;
 }
 
 static int
@@ -153,8 +154,11 @@ mrd_overview_new(const mrd_core *c)
         return NULL;
     }
     for (size_t i = 0; i < c->n_sessions; i++) {
-        if (!c->sessions[i]->deleted)
-            fill_line(c, c->sessions[i], &v->sessions[v->n_sessions++]);
+        if (!c->sessions[i]->deleted &&
+            !fill_line(c, c->sessions[i], &v->sessions[v->n_sessions++])) {
+            mrd_overview_unref(v);
+            return NULL;
+        }
     }
     return v;
 }
@@ -174,6 +178,8 @@ mrd_overview_unref(mrd_overview *v)
     for (size_t i = 0; i < v->n_nodes; i++)
         mrd_node_free(v->nodes[i]);
     free(v->nodes);
+    for (size_t i = 0; i < v->n_sessions; i++)
+        mrd_strlist_fini(&v->sessions[i].jobs);
     free(v->sessions);
     free(v);
 }

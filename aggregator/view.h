@@ -35,7 +35,8 @@ typedef struct {
     mrd_wall_ns created;
     size_t parts, without;
     uint64_t events, bytes, lost, store_bytes, artifact_bytes;
-    double progress; /* below 0: nothing to wait for */
+    mrd_strlist jobs; /* mrd_jobid texts */
+    double progress;  /* below 0: nothing to wait for */
 } mrd_session_line;
 
 typedef struct {

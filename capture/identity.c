@@ -127,6 +127,22 @@ mrd_identity_read(mrd_identity *id)
         "POD_NAME",
         "POD_NAMESPACE",
         "POD_UID",
+        /* what sessions are found by (base/jobid.h) */
+        "MERIDIAN_SESSION",
+        "MERIDIAN_JOB_NAME",
+        "MERIDIAN_CLUSTER",
+        "MERIDIAN_LABELS",
+        "SLURM_JOB_NAME",
+        "SLURM_JOB_USER",
+        "SLURM_JOB_ACCOUNT",
+        "SLURM_JOB_PARTITION",
+        "SLURM_CLUSTER_NAME",
+        "SLURM_ARRAY_JOB_ID",
+        "SLURM_ARRAY_TASK_ID",
+        "SLURM_STEP_ID",
+        "SLURM_RESTART_COUNT",
+        "SLURM_JOB_NUM_NODES",
+        "JOB_COMPLETION_INDEX",
     };
 
     id->claim.ident = id->ident;

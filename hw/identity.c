@@ -170,6 +170,7 @@ static const env_key env_keys[] = {
     TEXT("NEURON_RT_INSPECT_OUTPUT_DIR", inspect_dir),
     TEXT("NEURON_RT_VISIBLE_CORES", visible_cores),
     TEXT("NEURON_PROCESS_TAG", process_tag),
+    TEXT("MERIDIAN_SESSION", session),
 };
 
 static void
@@ -195,11 +196,18 @@ member_unset(const mrd_ident *id, const env_key *key)
     return v == MRD_NONE;
 }
 
+bool
+mrd_ident_is_of_job(const mrd_ident *id, mrd_str job)
+{
+    return mrd_str_is(job, id->job) || mrd_jobid_matches(&id->jobid, MRD_STR("job"), job);
+}
+
 void
 mrd_ident_environ(mrd_ident *id, mrd_str text)
 {
     mrd_str found[MRD_COUNT(env_keys)] = { { NULL, 0 } };
 
+    mrd_jobid_environ(&id->jobid, text);
     while (text.len > 0) {
         const char *nul = memchr(text.p, '\0', text.len);
         size_t n = nul == NULL ? text.len : (size_t) (nul - text.p);

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/jobid.h"
 #include "hw/imds.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
@@ -42,6 +43,8 @@ typedef struct {
     char comm[64];
     char command[512]; /* arguments, blanks between them; cut */
     char job[128];     /* MERIDIAN_JOB, SLURM_JOB_ID, job of the cgroup */
+    mrd_jobid jobid;   /* job, step, pod and labels in full, as the environment says */
+    char session[256]; /* MERIDIAN_SESSION: how its job asks to be recorded; empty: it does not */
     char pod_uid[64], pod_name[128], container_id[80];
     char inspect_dir[512];   /* NEURON_RT_INSPECT_OUTPUT_DIR as given, may be relative */
     char cwd[512];           /* empty when not readable */
@@ -53,6 +56,10 @@ typedef struct {
 
 /* Errors: NOTFOUND (no such process); everything else is left unknown. */
 mrd_err mrd_ident_read(const char *proc_root, int64_t pid, mrd_ident *ret_ident, mrd_why *why);
+
+/* The process is of the job that people call so: its `job`, the scheduler's number of it, or
+ * "4711_3" of an array. */
+bool mrd_ident_is_of_job(const mrd_ident *id, mrd_str job);
 
 /* The parsers, for tests and fuzzing; each only adds what it finds to *id. */
 void mrd_ident_init(mrd_ident *id);

@@ -213,6 +213,10 @@ take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
             continue;
         mrd_part_tally(p, st->tally);
         mrd_part_heartbeat(p, n, st, s->params.device_profiles != MRD_PROFILES_NONE);
+        for (size_t k = 0; k < st->n_jobs && k < MRD_SESSION_JOBS; k++)
+            mrd_session_add_job(s, st->jobs[k]);
+        if (st->jobs_left_out > s->jobs_left_out)
+            s->jobs_left_out = st->jobs_left_out;
         mrd_session_acknowledge_ids(s, p, st->triggers, st->n_triggers);
         mrd_session_touch(s);
         if (s->step == MRD_STEP_FLUSH && mrd_effects_room(&c->out, 32))

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/jobid.h"
 #include "base/num.h"
 
 void
@@ -41,4 +42,20 @@ mrd_json_get_hex(const mrd_json *o, const char *key)
     snprintf(hex, sizeof(hex), "0x%.16s", mrd_json_str(o, key, "0"));
     (void) mrd_num_u64(mrd_str_of(hex), &v);
     return v;
+}
+
+mrd_json *
+mrd_jobid_json(const char *at)
+{
+    mrd_json *o = mrd_json_new_object();
+    mrd_str key, value;
+
+    while (mrd_jobid_next(&at, &key, &value)) {
+        char name[MRD_JOBID_VALUE + 1], text[MRD_JOBID_VALUE + 1];
+
+        snprintf(name, sizeof(name), MRD_STR_FMT, MRD_STR_ARG(key));
+        snprintf(text, sizeof(text), MRD_STR_FMT, MRD_STR_ARG(value));
+        mrd_json_set(o, name, mrd_json_new_str(text));
+    }
+    return o;
 }

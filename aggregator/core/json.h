@@ -11,5 +11,7 @@ mrd_json *mrd_json_new_count(uint64_t n);
 /* 64 bits as 16 hexadecimal digits, as ids are written. */
 void mrd_json_put_hex(mrd_json *o, const char *key, uint64_t v);
 uint64_t mrd_json_get_hex(const mrd_json *o, const char *key);
+/* What a mrd_jobid text says (base/jobid.h), as an object. */
+mrd_json *mrd_jobid_json(const char *jobid);
 
 #endif

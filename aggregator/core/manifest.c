@@ -229,6 +229,19 @@ job_json(const mrd_merge_job *job)
     return o;
 }
 
+/* Whom it recorded. */
+static void
+put_jobs(const mrd_session *s, mrd_json *o)
+{
+    mrd_json *list = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->jobs.n; i++)
+        mrd_json_append(list, mrd_jobid_json(s->jobs.v[i]));
+    mrd_json_set(o, "jobs", list);
+    if (s->jobs_left_out > 0)
+        mrd_json_set(o, "jobs_left_out", mrd_json_new_count(s->jobs_left_out));
+}
+
 /* Sums over the parts, and the parts. */
 static void
 put_parts(const mrd_session *s, mrd_sess_ns now, mrd_json *o)
@@ -293,6 +306,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     if (unstored[0] != '\0' && mrd_session_is_open(s))
         mrd_json_set(o, "store_message", mrd_json_new_str(unstored));
     mrd_json_set(o, "stop_requested", mrd_json_new_bool(s->stop_requested));
+    put_jobs(s, o);
     put_parts(s, x->now, o);
     mrd_json_set(o, "clocks", clocks_json(s));
     mrd_json_set(o, "triggers", triggers_json(s));

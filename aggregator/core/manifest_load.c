@@ -6,6 +6,7 @@
 #include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 #include "base/hash.h"
+#include "base/jobid.h"
 #include "base/obj.h"
 #include "base/vec.h"
 
@@ -232,6 +233,25 @@ verdict_load(mrd_session *s, const mrd_json *o)
     mrd_text_set(v->message, sizeof(v->message), mrd_json_str(o, "message", ""));
 }
 
+static void
+jobs_load(mrd_session *s, const mrd_json *o)
+{
+    mrd_json *list = mrd_json_get(o, "jobs"); /* not there before release 0.2 */
+
+    for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++) {
+        mrd_json *job = mrd_json_at(list, i);
+        mrd_jobid id = { "" };
+
+        for (void *it = mrd_json_iter(job); it != NULL; it = mrd_json_iter_next(job, it)) {
+            const char *key = mrd_json_iter_key(it);
+
+            (void) mrd_jobid_set(&id, mrd_str_of(key), mrd_str_of(mrd_json_str(job, key, "")));
+        }
+        mrd_session_add_job(s, id.text);
+    }
+    s->jobs_left_out = (unsigned) mrd_json_int(o, "jobs_left_out", 0);
+}
+
 /* A start that was accepted is carried out, once the agents had time to connect again; unless it
  * was so long ago that nobody waits for it. */
 static void
@@ -270,6 +290,7 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
         return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
     mrd_session_params_from_manifest(&s->params, o);
     s->stop_requested = mrd_json_bool(o, "stop_requested", false);
+    jobs_load(s, o);
     mrd_text_set(s->message, sizeof(s->message), mrd_json_str(o, "message", ""));
     s->state = mrd_session_state_of(mrd_json_str(o, "state", "failed"));
     s->created.ns = mrd_time_checked(mrd_json_int(o, "created_ns", 0));

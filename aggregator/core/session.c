@@ -1,6 +1,7 @@
 #include "aggregator/core/session.h"
 
 #include "aggregator/core/text.h"
+#include "base/jobid.h"
 #include "base/obj.h"
 
 static const char *const states[MRD_SESSION_STATES] = { "arming",  "recording", "stopping",
@@ -49,6 +50,7 @@ mrd_session_free(mrd_session *s)
     free(s->artifacts);
     mrd_select_fini(&s->select);
     mrd_session_params_fini(&s->params);
+    mrd_strlist_fini(&s->jobs);
     mrd_clock_verdict_fini(&s->verdict);
     free(s);
 }
@@ -90,6 +92,7 @@ mrd_session_copy(const mrd_session *s)
     *c = *s;
     c->select = (mrd_select){ 0 };
     c->params = (mrd_session_params){ 0 };
+    c->jobs = (mrd_strlist){ 0 };
     c->parts = NULL;
     c->n_parts = 0;
     c->part_by_id = (mrd_map){ 0 };
@@ -98,7 +101,8 @@ mrd_session_copy(const mrd_session *s)
     c->artifacts = list_copy(s->artifacts, s->n_artifacts, sizeof(*s->artifacts));
     if (c->triggers == NULL || c->artifacts == NULL ||
         mrd_select_copy(&c->select, &s->select) != MRD_OK ||
-        mrd_session_params_copy(&c->params, &s->params) != MRD_OK || !parts_copy(c, s) ||
+        mrd_session_params_copy(&c->params, &s->params) != MRD_OK ||
+        mrd_strings_copy(&c->jobs, &s->jobs) != MRD_OK || !parts_copy(c, s) ||
         (s->verdict.timeline != NULL &&
          (c->verdict.timeline = mrd_json_copy(s->verdict.timeline)) == NULL)) {
         mrd_session_free(c);
@@ -111,6 +115,22 @@ bool
 mrd_session_is_recorder(const mrd_session *s)
 {
     return s->params.mode == MRD_MODE_RECORDER;
+}
+
+void
+mrd_session_add_job(mrd_session *s, const char *jobid)
+{
+    mrd_jobid id = { "" };
+    mrd_str text;
+
+    mrd_jobid_parse(&id, mrd_str_of(jobid));
+    text = mrd_str_of(id.text);
+    if (text.len == 0 || mrd_strlist_has(&s->jobs, text))
+        return;
+    if (s->jobs.n == MRD_SESSION_JOBS || mrd_strlist_add(&s->jobs, text) != MRD_OK)
+        s->jobs_left_out++;
+    else
+        mrd_session_touch(s);
 }
 
 void

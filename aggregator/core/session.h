@@ -107,7 +107,9 @@ typedef struct mrd_session {
     mrd_session_params params; /* what it was asked for */
     mrd_select select;
     mrd_wall_ns created;
-    mrd_sess_ns go, stop;        /* 0: not yet */
+    mrd_sess_ns go, stop; /* 0: not yet */
+    mrd_strlist jobs;     /* mrd_jobid texts of those recorded, at most MRD_SESSION_JOBS */
+    unsigned jobs_left_out;
     mrd_local_ns flush_deadline; /* aggregator's clock, as all below */
     mrd_dur_ns answer;           /* how long the last node took to say that it is ready */
     mrd_local_ns arm_from;       /* after a restart agents may come back until here */
@@ -139,6 +141,9 @@ typedef struct mrd_session {
 void mrd_session_free(mrd_session *s);
 /* A copy for readers and for writing it down: nothing in it changes. NULL without memory. */
 mrd_session *mrd_session_copy(const mrd_session *s);
+#define MRD_SESSION_JOBS 256
+/* A job, step or pod that was recorded; what it is not, or is more than there may be, is left out. */
+void mrd_session_add_job(mrd_session *s, const char *jobid);
 void mrd_session_touch(mrd_session *s); /* its manifest is to be written again */
 const char *mrd_session_state_text(mrd_session_state s);
 mrd_session_state mrd_session_state_of(const char *text); /* FAILED for another word */

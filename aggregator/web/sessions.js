@@ -33,6 +33,15 @@ export function triggerRequest() {
   return { last: last.value.trim() || "20s", reason: reason.value.trim() || "web page" };
 }
 
+const jobText = (j) => [j.array_job && j.array_task ? `job ${j.array_job}_${j.array_task}` : j.job && `job ${j.job}`, j.job_name, j.user, j.partition, j.namespace,
+  j.pod].filter(Boolean).join(", ");
+
+/** The letters of the field "Find" are somewhere in what the session or one of its jobs is called. */
+function isFound(s, letters) {
+  return [s.id, s.name, s.message, s.state, ...s.jobs.flatMap((j) => [jobText(j), ...Object.entries(j).map(([k, v]) => `${k}=${v}`)])]
+    .some((text) => text.toLowerCase().includes(letters));
+}
+
 function makeRow(s) {
   const at = session(s.id);
   const named = h("button", { type: "button", class: "link", onclick: () => chosen(s.id) });
@@ -44,11 +53,12 @@ function makeRow(s) {
     delete: action("Delete", () => confirm(`Delete session ${s.name || s.id} and everything it recorded?`) && remove(at)),
   };
   const cells = Array.from({ length: 9 }, (_, i) => h(i === 0 ? "th" : "td", { class: [4, 5, 6, 7].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
-  cells[0].append(named);
+  const job = h("div", { class: "quiet" });
+  cells[0].append(named, job);
   cells[8].append(h("div", { class: "actions" }, ...Object.values(buttons)));
   const [state, progress] = [h("span"), h("progress", { max: 1, hidden: true, "aria-label": "progress" })];
   cells[2].append(state, progress);
-  const row = { tr: h("tr", { "data-session": s.id }, ...cells), cells, buttons, named, state, progress };
+  const row = { tr: h("tr", { "data-session": s.id }, ...cells), cells, buttons, named, job, state, progress };
   rows.set(s.id, row);
   return row;
 }
@@ -57,6 +67,7 @@ function showSession(s) {
   const row = rows.get(s.id) ?? makeRow(s);
   const c = row.cells;
   put(row.named, s.name ? `${s.name} (${s.id})` : s.id);
+  put(row.job, s.jobs.slice(0, 2).map(jobText).join("; ") + (s.jobs.length > 2 ? `; and ${count(s.jobs.length - 2)} more` : ""));
   put(c[1], s.mode);
   put(row.state, s.state, tone(s.state));
   row.progress.hidden = s.progress === undefined;
@@ -85,6 +96,7 @@ export function showSessions(list) {
   newest.forEach((s, i) => {
     const { tr } = showSession(s);
     if (body.rows[i] !== tr) body.insertBefore(tr, body.rows[i] ?? null);
+    tr.hidden = !isFound(s, $("session-filter").value.trim().toLowerCase());
   });
   for (const [id, row] of rows) {
     if (!list.some((s) => s.id === id)) { row.tr.remove(); rows.delete(id); }
@@ -108,6 +120,7 @@ async function start(form) {
 export function sessionControls(onChange, onChoose) {
   changed = onChange;
   chosen = onChoose;
+  $("session-filter").addEventListener("input", onChange);
   $("start-form").addEventListener("submit", async (ev) => {
     ev.preventDefault();
     try {

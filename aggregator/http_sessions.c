@@ -1,0 +1,197 @@
+/* The list of sessions, and those of a job, a user, a pod: found, and deleted, by what they recorded. */
+#include "aggregator/http.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "aggregator/core/json.h"
+#include "base/jobid.h"
+#include "base/obj.h"
+
+/* One row per key of base/jobid.h that is asked for by its name; others by label=KEY=VALUE. */
+#define JOB_KEYS                                                                                   \
+    "job", "job_name", "user", "uid", "account", "cluster", "partition", "array_job",              \
+        "array_task", "step", "restart", "namespace", "pod", "pod_uid"
+
+static const char *const job_keys[] = { JOB_KEYS };
+const char *const mrd_http_sessions_query[] = { JOB_KEYS, "label", "state", "name",
+                                                "mode",   "id",    "q",     NULL };
+
+static mrd_json *
+jobs_json(const mrd_strlist *jobs)
+{
+    mrd_json *list = mrd_json_new_array();
+
+    for (size_t i = 0; i < jobs->n; i++)
+        mrd_json_append(list, mrd_jobid_json(jobs->v[i]));
+    return list;
+}
+
+static mrd_json *
+session_line(const mrd_session_line *s)
+{
+    mrd_json *o = mrd_json_new_object();
+    char time[MRD_TIME_TEXT];
+
+    mrd_json_set(o, "id", mrd_json_new_str(s->text));
+    mrd_json_set(o, "name", mrd_json_new_str(s->name));
+    mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
+    mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
+    mrd_json_set(o, "message", mrd_json_new_str(s->message));
+    mrd_json_set(o, "created", mrd_json_new_str(mrd_wall_text(s->created, time)));
+    mrd_json_set(o, "created_ns", mrd_json_new_int(s->created.ns));
+    mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->parts));
+    mrd_json_set(o, "nodes_without", mrd_json_new_int((int64_t) s->without));
+    mrd_json_set(o, "events", mrd_json_new_int((int64_t) s->events));
+    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) s->bytes));
+    mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) s->store_bytes));
+    mrd_json_set(o, "artifact_bytes", mrd_json_new_int((int64_t) s->artifact_bytes));
+    mrd_json_set(o, "lost", mrd_json_new_int((int64_t) s->lost));
+    mrd_json_set(o, "jobs", jobs_json(&s->jobs));
+    if (s->progress >= 0)
+        mrd_json_set(o, "progress", mrd_json_new_num(s->progress));
+    return o;
+}
+
+/* ---- The filter: every parameter that is given must fit ---- */
+
+static bool
+letters_in(const char *text, const char *letters)
+{
+    size_t n = strlen(letters);
+
+    for (; *text != '\0'; text++)
+        if (strncasecmp(text, letters, n) == 0)
+            return true;
+    return n == 0;
+}
+
+/* What one job of the session must have, all of it. */
+static bool
+job_fits(mrd_http_request *req, const char *text)
+{
+    const char *label = mrd_http_query(req, "label"), *eq;
+    char key[MRD_JOBID_VALUE];
+    mrd_jobid id = { "" };
+
+    mrd_jobid_parse(&id, mrd_str_of(text));
+    for (size_t i = 0; i < MRD_COUNT(job_keys); i++) {
+        const char *want = mrd_http_query(req, job_keys[i]);
+
+        if (want != NULL && !mrd_jobid_matches(&id, mrd_str_of(job_keys[i]), mrd_str_of(want)))
+            return false;
+    }
+    if (label == NULL)
+        return true;
+    if ((eq = strchr(label, '=')) == NULL || (size_t) (eq - label) + 7 >= sizeof(key))
+        return false;
+    snprintf(key, sizeof(key), "label.%.*s", (int) (eq - label), label);
+    return mrd_jobid_matches(&id, mrd_str_of(key), mrd_str_of(eq + 1));
+}
+
+static bool
+asks_for_job(mrd_http_request *req)
+{
+    bool asks = mrd_http_query(req, "label") != NULL;
+
+    for (size_t i = 0; i < MRD_COUNT(job_keys) && !asks; i++)
+        asks = mrd_http_query(req, job_keys[i]) != NULL;
+    return asks;
+}
+
+/* Letters anywhere: in id, name, message, or what a job is called. */
+static bool
+search_fits(const mrd_session_line *s, const char *letters)
+{
+    if (letters_in(s->text, letters) || letters_in(s->name, letters) ||
+        letters_in(s->message, letters))
+        return true;
+    for (size_t i = 0; i < s->jobs.n; i++)
+        if (letters_in(s->jobs.v[i], letters))
+            return true;
+    return false;
+}
+
+static bool
+fits(mrd_http_request *req, const mrd_session_line *s)
+{
+    const char *state = mrd_http_query(req, "state"), *name = mrd_http_query(req, "name");
+    const char *mode = mrd_http_query(req, "mode"), *letters = mrd_http_query(req, "q");
+    const char *id = mrd_http_query(req, "id");
+    bool found = !asks_for_job(req);
+
+    if ((state != NULL && strcmp(state, mrd_session_state_text(s->state)) != 0) ||
+        (name != NULL && strcmp(name, s->name) != 0) ||
+        (mode != NULL && strcmp(mode, s->recorder ? "recorder" : "stream") != 0) ||
+        (id != NULL && strcmp(id, s->text) != 0) || (letters != NULL && !search_fits(s, letters)))
+        return false;
+    for (size_t i = 0; i < s->jobs.n && !found; i++)
+        found = job_fits(req, s->jobs.v[i]);
+    return found;
+}
+
+mrd_err
+mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why)
+{
+    http_api *api = self;
+    mrd_overview *v = mrd_loop_overview(api->loop);
+    mrd_json *o, *list;
+
+    if (v == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
+    o = mrd_json_new_object();
+    list = mrd_json_new_array();
+    for (size_t i = 0; i < v->n_sessions; i++)
+        if (fits(req, &v->sessions[i]))
+            mrd_json_append(list, session_line(&v->sessions[i]));
+    mrd_overview_unref(v);
+    mrd_json_set(o, "sessions", list);
+    return mrd_http_reply_json(req, 200, o);
+}
+
+static void
+remove_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_delete(c, now, ticket, *(const uint64_t *) arg);
+}
+
+static bool
+has_filter(mrd_http_request *req)
+{
+    for (size_t i = 0; mrd_http_sessions_query[i] != NULL; i++)
+        if (mrd_http_query(req, mrd_http_sessions_query[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* Those that fit and are over; what is still open stays, and is listed as left. */
+mrd_err
+mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
+{
+    http_api *api = self;
+    mrd_overview *v;
+    mrd_json *o, *gone, *left;
+
+    if (!has_filter(req))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
+    if ((v = mrd_loop_overview(api->loop)) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
+    o = mrd_json_new_object();
+    gone = mrd_json_new_array();
+    left = mrd_json_new_array();
+    for (size_t i = 0; i < v->n_sessions; i++) {
+        uint64_t id = v->sessions[i].id;
+
+        if (fits(req, &v->sessions[i]))
+            mrd_json_append(mrd_loop_command(api->loop, remove_session, &id, NULL, NULL) == MRD_OK
+                                ? gone
+                                : left,
+                            mrd_json_new_str(v->sessions[i].text));
+    }
+    mrd_overview_unref(v);
+    mrd_json_set(o, "deleted", gone);
+    mrd_json_set(o, "left", left);
+    return mrd_http_reply_json(req, 200, o);
+}

@@ -1,0 +1,69 @@
+"""Sessions and profiles carry which job, step and pod was recorded, and are listed, searched and deleted by it."""
+import json
+
+from lib import Cluster, check, equal, finish, load_json, need_daemons, until
+
+need_daemons()
+ALICE = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "train", "SLURM_JOB_USER": "alice", "SLURM_ARRAY_JOB_ID": "4708", "SLURM_ARRAY_TASK_ID": "3",
+         "SLURM_STEP_ID": "0", "SLURM_JOB_PARTITION": "main", "SLURM_CLUSTER_NAME": "trn", "SLURM_RESTART_COUNT": "1"}
+POD = {"POD_NAME": "train-0", "POD_NAMESPACE": "ml", "MERIDIAN_JOB": "night", "MERIDIAN_LABELS": "app=dlrm,team=x"}
+
+
+def found(c, *options):
+    return [s["id"] for s in json.loads(c.run("sessions", "--json", *options)[0])["sessions"]]
+
+
+def record(c, i, *options):
+    c.run("record", "--duration", "300ms", "--instance-id", f"i-test{i}", "-o", c.path(f"out{i}"), "--format", "json", *options)
+    return json.loads(c.run("sessions", "--json")[0])["sessions"][-1]["id"]
+
+
+def without_kernel(job):
+    return {k: v for k, v in job.items() if k != "uid"}
+
+
+with Cluster() as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    c.agent(0)
+    c.agent(1)
+    until(lambda: len(c.connected()) == 2, "the agents are connected")
+    a, b = c.workload(0, more=ALICE), c.workload(1, more=POD)
+    a.run(1)
+    b.run(1)
+    first, second = record(c, 0, "--job", "4708_3"), record(c, 1, "--job", "night")
+
+    jobs = [without_kernel(j) for j in c.session(first)["jobs"]]
+    equal(jobs, [{"job": "4711", "job_name": "train", "user": "alice", "cluster": "trn", "partition": "main", "array_job": "4708", "array_task": "3",
+                  "step": "0", "restart": "1"}], "who was recorded, of Slurm")
+    jobs = [without_kernel(j) for j in c.session(second)["jobs"]]
+    equal(jobs, [{"job": "night", "namespace": "ml", "pod": "train-0", "label.app": "dlrm", "label.team": "x"}], "who was recorded, of a pod")
+    check(c.session(first)["jobs"][0]["uid"].isdigit(), "whose the processes are says the kernel")
+    process = [p for p in load_json(c.path("out0", "system_profile.json"))["meridian"]["processes"] if not p.get("node")][0]
+    check({"user=alice", "partition=main", "restart=1", "step=0"} <= set(process["labels"].split(",")), f"the profile says it: {process}")
+
+    for options, want in [(["--job", "4711"], [first]), (["--job", "4708_3"], [first]), (["--user", "alice", "--partition", "main"], [first]),
+                          (["--user", "alice", "--restart", "0"], []), (["--restart", "1"], [first]), (["--namespace", "ml"], [second]),
+                          (["--label", "app=dlrm"], [second]), (["--label", "app=other"], []), (["--search", "DLRM"], [second]),
+                          (["--search", "train"], [first, second]), (["--pod", "train-0", "--state", "complete"], [second]), ([], [first, second])]:
+        equal(found(c, *options), want, f"sessions {options}")
+    check("4708_3 alice train" in c.run("sessions")[0], "the table says whose they are")
+
+    # The manifest has it over a restart of the aggregator.
+    c.daemon.kill()
+    c.aggregator()
+    until(c.answers, "the aggregator answers again")
+    equal(found(c, "--user", "alice"), [first], "after a restart")
+
+    _, err = c.run("sessions", "--delete", want=2)
+    check("wants to be told which" in err, f"delete of everything: {err}")
+    out, _ = c.run("sessions", "--delete", "--user", "bob")
+    equal(out, "", "nothing of bob")
+    out, _ = c.run("sessions", "--delete", "--job", "4711")
+    equal(out.split(), [first], "deleted by its job")
+    until(lambda: found(c) == [second], "one is left")
+    open_one = c.start("--name", "open")
+    out, _ = c.run("sessions", "--delete", "--search", "open", want=3)
+    equal(out, "", "what is open stays")
+    c.stop(open_one)
+finish()
