@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -176,6 +177,22 @@ mrd_hash64(const void *data, size_t len, uint64_t seed)
         memcpy(&a, p, left);
     }
     return hash_mix(hash_mix(a ^ 0xe7037ed1a0b428dbu, b ^ h), len ^ 0x8ebc6af09c88c6e3u);
+}
+
+uint64_t
+mrd_hash_seed(void)
+{
+    static _Atomic uint64_t chosen; /* relaxed: it says nothing about other memory */
+    uint64_t seed = atomic_load_explicit(&chosen, memory_order_relaxed), none = 0;
+
+    if (seed == 0) {
+        mrd_random(&seed, sizeof(seed));
+        seed |= 1;
+        if (!atomic_compare_exchange_strong_explicit(&chosen, &none, seed, memory_order_relaxed,
+                                                     memory_order_relaxed))
+            seed = none; /* another thread was first */
+    }
+    return seed;
 }
 
 void

@@ -29,6 +29,8 @@ uint32_t mrd_crc32c(uint32_t start, const void *data, size_t len);
 uint32_t mrd_crc32c_soft(uint32_t start, const void *data, size_t len);
 /* Not for adversaries who know the seed; tables seed it from the system. */
 uint64_t mrd_hash64(const void *data, size_t len, uint64_t seed);
+/* Random, the same for the whole process: for tables whose keys come from outside. Any thread. */
+uint64_t mrd_hash_seed(void);
 /* Random bytes from the system. */
 void mrd_random(void *to, size_t len);
 

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
+
 void
 mrd_map_fini(mrd_map *map)
 {
@@ -9,12 +11,13 @@ mrd_map_fini(mrd_map *map)
     *map = (mrd_map){ 0 };
 }
 
-/* Multiplications, each folded so that its high bits count too. */
+/* Multiplications, each folded so that its high bits count too. The seed is in both factors: who
+ * knows one of them can make it 0, and all keys with it alike. */
 static inline size_t
 map_home(const mrd_map *map, const mrd_map_key *key)
 {
     unsigned __int128 m =
-        (unsigned __int128) (key->a ^ 0xa0761d6478bd642fu) * (key->b ^ 0xe7037ed1a0b428dbu);
+        (unsigned __int128) (key->a ^ map->seed) * (key->b ^ (map->seed * 0x9e3779b97f4a7c15u));
     uint64_t h = (uint64_t) m ^ (uint64_t) (m >> 64);
 
     m = (unsigned __int128) (h ^ key->c ^ 0x8ebc6af09c88c6e3u) * 0x589965cc75374cc3u;
@@ -41,7 +44,8 @@ map_slot(const mrd_map *map, const mrd_map_key *key)
 static mrd_err
 map_grow(mrd_map *map)
 {
-    mrd_map bigger = { NULL, map->slots == NULL ? 63 : map->mask * 2 + 1, map->used };
+    mrd_map bigger = { NULL, map->slots == NULL ? 63 : map->mask * 2 + 1, map->used,
+                       mrd_hash_seed() };
 
     bigger.slots = malloc((bigger.mask + 1) * sizeof(*bigger.slots));
     if (bigger.slots == NULL)

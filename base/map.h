@@ -1,6 +1,6 @@
 /*
  * base/map.h - a hash map from three words to a 32-bit number, with removal. For tables keyed by
- * small tuples (process, thread, name). Open addressing; a zeroed mrd_map is an empty one.
+ * small tuples (process, thread, name); for items with other keys there is base/index.h. Open addressing; a zeroed mrd_map is an empty one.
  * Threads: belongs to one thread.
  */
 #ifndef MRD_BASE_MAP_H
@@ -22,6 +22,7 @@ typedef struct {
 typedef struct {
     mrd_map_slot *slots;
     size_t mask, used;
+    uint64_t seed; /* of the process: no outsider knows which keys meet */
 } mrd_map;
 
 void mrd_map_fini(mrd_map *map);

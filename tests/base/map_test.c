@@ -50,4 +50,39 @@ TEST(an_empty_map)
     mrd_map_fini(&map);
 }
 
+/* The longest run of places without a free one. */
+static size_t
+longest_run(const mrd_map *map)
+{
+    size_t longest = 0, run = 0;
+
+    for (size_t i = 0; i <= 2 * map->mask; i++) {
+        run = map->slots[i & map->mask].value == MRD_MAP_NONE ? 0 : run + 1;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+/* Keys that make a factor of the hash without a seed 0, and keys that differ in few bits. */
+TEST(keys_of_an_adversary)
+{
+    for (int kind = 0; kind < 5; kind++) {
+        mrd_map map = { 0 };
+
+        for (uint64_t i = 0; i < 20000; i++) {
+            mrd_map_key key = { i, 0xe7037ed1a0b428dbu, 0 };
+
+            key = kind == 1   ? (mrd_map_key){ 0xa0761d6478bd642fu, i, 0 }
+                  : kind == 2 ? (mrd_map_key){ i << 40, 0, 0 }
+                  : kind == 3 ? (mrd_map_key){ 0, 0, i << 20 }
+                  : kind == 4 ? (mrd_map_key){ 0, i << 32, i }
+                              : key;
+            REQUIRE(mrd_map_put(&map, key, (uint32_t) i) == MRD_OK);
+        }
+        CHECK_INT(map.used, 20000);
+        CHECK(longest_run(&map) < 200);
+        mrd_map_fini(&map);
+    }
+}
+
 TEST_MAIN()
