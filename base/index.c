@@ -1,0 +1,88 @@
+#include "base/index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_PLACES 16
+
+void
+mrd_index_fini(mrd_index *index)
+{
+    free(index->places);
+    *index = (mrd_index){ 0 };
+}
+
+void
+mrd_index_clear(mrd_index *index)
+{
+    if (index->used > 0)
+        memset(index->places, 0, (index->mask + 1) * sizeof(*index->places));
+    index->used = 0;
+}
+
+static void
+place_item(mrd_index *index, mrd_index_place place)
+{
+    size_t at = place.hash & index->mask;
+
+    while (index->places[at].item != 0)
+        at = (at + 1) & index->mask;
+    index->places[at] = place;
+}
+
+static mrd_err
+grow(mrd_index *index)
+{
+    size_t n = index->places == NULL ? FIRST_PLACES : (index->mask + 1) * 2;
+    mrd_index bigger = { calloc(n, sizeof(*bigger.places)), n - 1, index->used };
+
+    if (bigger.places == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; index->places != NULL && i <= index->mask; i++) {
+        if (index->places[i].item != 0)
+            place_item(&bigger, index->places[i]);
+    }
+    free(index->places);
+    *index = bigger;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_index_add(mrd_index *index, uint64_t hash, uint32_t item)
+{
+    mrd_err err;
+
+    if (item >= MRD_INDEX_ITEMS)
+        return MRD_LIMIT;
+    if ((index->places == NULL || (index->used + 1) * 2 > index->mask + 1) &&
+        (err = grow(index)) != MRD_OK)
+        return err;
+    place_item(index, (mrd_index_place){ mrd_index_fold(hash), item + 1 });
+    index->used++;
+    return MRD_OK;
+}
+
+void
+mrd_index_remove(mrd_index *index, uint64_t hash, uint32_t item)
+{
+    size_t hole, at;
+
+    if (index->used == 0)
+        return;
+    for (hole = mrd_index_fold(hash) & index->mask; index->places[hole].item != item + 1;
+         hole = (hole + 1) & index->mask) {
+        if (index->places[hole].item == 0)
+            return;
+    }
+    index->used--;
+    /* What was displaced over the hole moves back, so that no mark of a removal is needed. */
+    for (at = (hole + 1) & index->mask; index->places[at].item != 0; at = (at + 1) & index->mask) {
+        size_t home = index->places[at].hash & index->mask;
+
+        if (((at - home) & index->mask) >= ((at - hole) & index->mask)) {
+            index->places[hole] = index->places[at];
+            hole = at;
+        }
+    }
+    index->places[hole] = (mrd_index_place){ 0 };
+}
