@@ -62,18 +62,35 @@ mrd_index_add(mrd_index *index, uint64_t hash, uint32_t item)
     return MRD_OK;
 }
 
+/* The place of an item, SIZE_MAX when it is not there. */
+static size_t
+place_of(const mrd_index *index, uint64_t hash, uint32_t item)
+{
+    size_t at = mrd_index_fold(hash) & index->mask;
+
+    if (index->used == 0)
+        return SIZE_MAX;
+    while (index->places[at].item != item + 1 && index->places[at].item != 0)
+        at = (at + 1) & index->mask;
+    return index->places[at].item == 0 ? SIZE_MAX : at;
+}
+
+void
+mrd_index_move(mrd_index *index, uint64_t hash, uint32_t from, uint32_t to)
+{
+    size_t at = place_of(index, hash, from);
+
+    if (at != SIZE_MAX)
+        index->places[at].item = to + 1;
+}
+
 void
 mrd_index_remove(mrd_index *index, uint64_t hash, uint32_t item)
 {
-    size_t hole, at;
+    size_t hole = place_of(index, hash, item), at;
 
-    if (index->used == 0)
+    if (hole == SIZE_MAX)
         return;
-    for (hole = mrd_index_fold(hash) & index->mask; index->places[hole].item != item + 1;
-         hole = (hole + 1) & index->mask) {
-        if (index->places[hole].item == 0)
-            return;
-    }
     index->used--;
     /* What was displaced over the hole moves back, so that no mark of a removal is needed. */
     for (at = (hole + 1) & index->mask; index->places[at].item != 0; at = (at + 1) & index->mask) {

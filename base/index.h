@@ -46,6 +46,8 @@ void mrd_index_clear(mrd_index *index); /* keeps its memory */
 mrd_err mrd_index_add(mrd_index *index, uint64_t hash, uint32_t item);
 /* Removes an item by the hash that it was added with; nothing when it is not there. */
 void mrd_index_remove(mrd_index *index, uint64_t hash, uint32_t item);
+/* Item `from`, added with this hash, is item `to` now. Nothing when it is not there. */
+void mrd_index_move(mrd_index *index, uint64_t hash, uint32_t from, uint32_t to);
 
 static inline uint32_t
 mrd_index_fold(uint64_t hash)

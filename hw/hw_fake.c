@@ -89,7 +89,7 @@ add_counter(fake *f, mrd_str rest, unsigned line, mrd_why *why)
     if ((row = mrd_hw_table_add(&f->table, &c, 0)) == MRD_HW_NO_ROW)
         return mrd_why_set(why, MRD_NOMEM, 0, "simulated counters");
     if (!MRD_VEC_ROOM(f->series, row, f->series_cap, 1)) {
-        f->table.n--;
+        mrd_hw_table_drop_last(&f->table);
         return mrd_why_set(why, MRD_NOMEM, 0, "simulated counters");
     }
     s = &f->series[row];

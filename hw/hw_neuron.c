@@ -95,7 +95,7 @@ add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t
         (row = mrd_hw_table_add(&d->table, &c, 0)) == MRD_HW_NO_ROW)
         return;
     if (!MRD_VEC_ROOM(d->origins, row, d->origin_cap, 1)) {
-        d->table.n--; /* the row without an origin was the last one */
+        mrd_hw_table_drop_last(&d->table); /* without its origin */
         d->err = MRD_NOMEM;
         return;
     }

@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "base/num.h"
+#include "base/vec.h"
 
 void
 mrd_hw_table_fini(mrd_hw_table *t)
 {
     free(t->rows);
-    free(t->by_name);
-    free(t->by_key);
+    mrd_index_fini(&t->by_name);
+    mrd_index_fini(&t->by_key);
     *t = (mrd_hw_table){ 0 };
 }
 
@@ -35,86 +36,79 @@ key_hash(uint64_t key)
     return key ^ key >> 31;
 }
 
-static uint32_t *
-slot_of_name(const mrd_hw_table *t, mrd_str name)
+static bool
+same_name(const void *self, uint32_t row, const void *name)
 {
-    size_t i = (size_t) name_hash(name) & (t->slots - 1);
+    const mrd_hw_table *t = self;
+    const mrd_str *want = name;
 
-    while (t->by_name[i] != 0 && !mrd_str_is(name, t->rows[t->by_name[i] - 1].counter.name))
-        i = (i + 1) & (t->slots - 1);
-    return &t->by_name[i];
+    return mrd_str_is(*want, t->rows[row].counter.name);
 }
 
-static uint32_t *
-slot_of_key(const mrd_hw_table *t, uint64_t key)
+static bool
+same_key(const void *self, uint32_t row, const void *key)
 {
-    size_t i = (size_t) key_hash(key) & (t->slots - 1);
+    const mrd_hw_table *t = self;
+    const uint64_t *want = key;
 
-    while (t->by_key[i] != 0 && t->rows[t->by_key[i] - 1].key != key)
-        i = (i + 1) & (t->slots - 1);
-    return &t->by_key[i];
+    return t->rows[row].key == *want;
+}
+
+static size_t
+row_of(uint32_t found)
+{
+    return found == MRD_INDEX_NONE ? MRD_HW_NO_ROW : found;
 }
 
 size_t
 mrd_hw_table_find(const mrd_hw_table *t, mrd_str name)
 {
-    return t->slots == 0 ? MRD_HW_NO_ROW : (size_t) *slot_of_name(t, name) - 1;
+    return row_of(mrd_index_find(&t->by_name, name_hash(name), same_name, t, &name));
 }
 
 size_t
 mrd_hw_table_find_key(const mrd_hw_table *t, uint64_t key)
 {
-    return t->slots == 0 ? MRD_HW_NO_ROW : (size_t) *slot_of_key(t, key) - 1;
+    return row_of(mrd_index_find(&t->by_key, key_hash(key), same_key, t, &key));
 }
 
-static bool
-grow(mrd_hw_table *t)
+/* The last row, as far as it is in the tables, out of them. */
+static void
+unlist(mrd_hw_table *t, uint32_t row)
 {
-    size_t cap = t->cap == 0 ? 256 : t->cap * 2;
-    mrd_hw_row *rows = realloc(t->rows, cap * sizeof(*rows));
-    uint32_t *by_name, *by_key;
+    const mrd_hw_row *r = &t->rows[row];
 
-    if (rows == NULL)
-        return false;
-    t->rows = rows;
-    by_name = calloc(cap * 2, sizeof(*by_name));
-    by_key = calloc(cap * 2, sizeof(*by_key));
-    if (by_name == NULL || by_key == NULL) {
-        free(by_name);
-        free(by_key);
-        return false;
-    }
-    free(t->by_name);
-    free(t->by_key);
-    t->by_name = by_name;
-    t->by_key = by_key;
-    t->cap = cap;
-    t->slots = cap * 2;
-    for (size_t i = 0; i < t->n; i++) {
-        *slot_of_name(t, mrd_str_of(t->rows[i].counter.name)) = (uint32_t) i + 1;
-        if (t->rows[i].key != 0)
-            *slot_of_key(t, t->rows[i].key) = (uint32_t) i + 1;
-    }
-    return true;
+    mrd_index_remove(&t->by_name, name_hash(mrd_str_of(r->counter.name)), row);
+    mrd_index_remove(&t->by_key, key_hash(r->key), row);
 }
 
 size_t
 mrd_hw_table_add(mrd_hw_table *t, const mrd_hw_counter *counter, uint64_t key)
 {
-    size_t at = mrd_hw_table_find(t, mrd_str_of(counter->name));
+    mrd_str name = mrd_str_of(counter->name);
+    size_t at = mrd_hw_table_find(t, name);
+    uint32_t row = (uint32_t) t->n;
 
     if (at != MRD_HW_NO_ROW)
         return at;
-    if (t->n >= MRD_HW_COUNTERS_MAX || (t->n == t->cap && !grow(t))) {
+    if (!MRD_VEC_ROOM_MAX(t->rows, t->n, t->cap, 1, MRD_HW_COUNTERS_MAX)) {
         t->refused++;
         return MRD_HW_NO_ROW;
     }
-    at = t->n++;
-    t->rows[at] = (mrd_hw_row){ .counter = *counter, .key = key };
-    *slot_of_name(t, mrd_str_of(t->rows[at].counter.name)) = (uint32_t) at + 1;
-    if (key != 0)
-        *slot_of_key(t, key) = (uint32_t) at + 1;
-    return at;
+    t->rows[row] = (mrd_hw_row){ .counter = *counter, .key = key };
+    if (mrd_index_add(&t->by_name, name_hash(name), row) != MRD_OK ||
+        (key != 0 && mrd_index_add(&t->by_key, key_hash(key), row) != MRD_OK)) {
+        unlist(t, row);
+        t->refused++;
+        return MRD_HW_NO_ROW;
+    }
+    return t->n++;
+}
+
+void
+mrd_hw_table_drop_last(mrd_hw_table *t)
+{
+    unlist(t, (uint32_t) --t->n);
 }
 
 void

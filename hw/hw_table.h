@@ -7,6 +7,8 @@
 
 #include "hw/hw.h"
 
+#include "base/index.h"
+
 typedef struct {
     mrd_hw_counter counter;
     mrd_hw_value value;
@@ -17,8 +19,7 @@ typedef struct {
 typedef struct {
     mrd_hw_row *rows;
     size_t n, cap;
-    uint32_t *by_name, *by_key; /* open addressing over rows + 1 */
-    size_t slots;
+    mrd_index by_name, by_key;
     uint64_t round;   /* of the sampling under way */
     uint64_t refused; /* counters left out: the list is full */
 } mrd_hw_table;
@@ -31,6 +32,8 @@ size_t mrd_hw_table_find_key(const mrd_hw_table *t, uint64_t key);
 /* The row of counter->name, added when new. key 0: not to be found by key. MRD_HW_NO_ROW when the
  * list is full or memory is out. */
 size_t mrd_hw_table_add(mrd_hw_table *t, const mrd_hw_counter *counter, uint64_t key);
+/* Takes away the row added last, which its backend has no room for. */
+void mrd_hw_table_drop_last(mrd_hw_table *t);
 /* Sets a value of the sampling under way. */
 void mrd_hw_table_set_i(mrd_hw_table *t, size_t row, int64_t v, mrd_local_ns at);
 void mrd_hw_table_set_d(mrd_hw_table *t, size_t row, double v, mrd_local_ns at);

@@ -114,6 +114,26 @@ TEST(is_never_more_than_half_full)
     mrd_index_fini(&index);
 }
 
+/* An array that fills the place of the one taken away with its last. */
+TEST(items_that_move)
+{
+    uint64_t keys[] = { 11, 22, 33 };
+    items all = { keys, 0 };
+    mrd_index index = { 0 };
+
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK_ERR("add", mrd_index_add(&index, one_hash(keys[i]), i), MRD_OK);
+    mrd_index_remove(&index, one_hash(11), 0);
+    keys[0] = 33;
+    mrd_index_move(&index, one_hash(33), 2, 0);
+    mrd_index_move(&index, one_hash(33), 2, 5); /* not there any more */
+    keys[2] = 0;
+    CHECK_INT(mrd_index_find(&index, one_hash(33), same, &all, &keys[0]), 0);
+    CHECK_INT(mrd_index_find(&index, one_hash(22), same, &all, &keys[1]), 1);
+    CHECK_INT(index.used, 2);
+    mrd_index_fini(&index);
+}
+
 TEST(too_many_items)
 {
     mrd_index index = { 0 };
