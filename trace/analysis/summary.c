@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/hash.h"
+#include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/analysis/calls.h"
@@ -33,8 +33,7 @@ struct mrd_summary {
     size_t n_tracks;
     sum_entry *entries;
     size_t n_entries, cap_entries;
-    uint32_t *slots; /* entry + 1; open addressing */
-    size_t slot_mask;
+    mrd_map by_type; /* core, name, kind: entry */
     mrd_summary_counter *counters;
     size_t n_counters;
     mrd_summary_loss *losses;
@@ -173,10 +172,8 @@ mrd_summary_new(const mrd_sink_env *env)
     s->cc_running = mrd_strtab_find(strings, MRD_STR("cc_running"));
     s->cc_exec_barrier = mrd_strtab_find(strings, MRD_STR("cc_exec_barrier"));
     s->cc_op = mrd_strtab_find(strings, MRD_STR("cc_op"));
-    s->slot_mask = 1023;
-    s->slots = calloc(s->slot_mask + 1, sizeof(*s->slots));
     s->calls = mrd_calls_new(s->cat, s->profile, add_type, s);
-    if (s->slots == NULL || s->calls == NULL || !rows_make(s)) {
+    if (s->calls == NULL || !rows_make(s)) {
         mrd_summary_free(s);
         return NULL;
     }
@@ -192,7 +189,7 @@ mrd_summary_free(mrd_summary *s)
         mrd_hist_fini(&s->entries[i].type.hist);
     mrd_calls_free(s->calls);
     free(s->entries);
-    free(s->slots);
+    mrd_map_fini(&s->by_type);
     free(s->nodes);
     free(s->processes);
     free(s->cores);
@@ -226,67 +223,25 @@ union_add(mrd_union *u, int64_t start, int64_t end)
     }
 }
 
-static size_t
-entry_slot(const mrd_summary *s, uint32_t core, mrd_sid name, uint8_t kind)
-{
-    uint32_t key[3] = { core, name, kind };
-    size_t at = mrd_hash64(key, sizeof(key), 0) & s->slot_mask;
-
-    for (;; at = (at + 1) & s->slot_mask) {
-        const sum_entry *e = s->slots[at] == 0 ? NULL : &s->entries[s->slots[at] - 1];
-
-        if (e == NULL || (e->core == core && e->type.name == name && e->type.kind == kind))
-            return at;
-    }
-}
-
-static bool
-entries_grow(mrd_summary *s)
-{
-    size_t cap = s->cap_entries == 0 ? 256 : s->cap_entries * 2;
-    sum_entry *entries = realloc(s->entries, cap * sizeof(*entries));
-    uint32_t *slots;
-
-    if (entries == NULL)
-        return false;
-    s->entries = entries;
-    s->cap_entries = cap;
-    if (cap * 2 <= s->slot_mask)
-        return true;
-    if ((slots = calloc(cap * 4, sizeof(*slots))) == NULL)
-        return false;
-    free(s->slots);
-    s->slots = slots;
-    s->slot_mask = cap * 4 - 1;
-    for (size_t i = 0; i < s->n_entries; i++) {
-        const sum_entry *e = &s->entries[i];
-
-        s->slots[entry_slot(s, e->core, e->type.name, e->type.kind)] = (uint32_t) i + 1;
-    }
-    return true;
-}
-
 static mrd_summary_type *
 entry_for(mrd_summary *s, uint32_t core, mrd_sid name, uint8_t kind)
 {
-    size_t at = entry_slot(s, core, name, kind);
+    mrd_map_key key = { core, name, kind };
+    uint32_t at = mrd_map_get(&s->by_type, key);
     sum_entry *e;
 
-    if (s->slots[at] != 0)
-        return &s->entries[s->slots[at] - 1].type;
+    if (at != MRD_MAP_NONE)
+        return &s->entries[at].type;
     if (s->n_entries >= MRD_SUMMARY_TYPES + s->n_cores * MRD_SUMMARY_TYPES_CORE &&
         name != MRD_SID_FULL)
         return entry_for(s, core, MRD_SID_FULL, kind);
-    if (s->n_entries == s->cap_entries) {
-        if (!entries_grow(s))
-            return NULL;
-        at = entry_slot(s, core, name, kind);
-    }
+    if (!MRD_VEC_ROOM(s->entries, s->n_entries, s->cap_entries, 1) ||
+        mrd_map_put(&s->by_type, key, (uint32_t) s->n_entries) != MRD_OK)
+        return NULL;
     e = &s->entries[s->n_entries++];
     *e = (sum_entry){ .core = core, .type = { .name = name, .kind = kind } };
     e->type.min_ns = INT64_MAX;
     e->type.max_ns = INT64_MIN;
-    s->slots[at] = (uint32_t) s->n_entries;
     return &e->type;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/obj.h"
 #include "base/vec.h"
 
@@ -14,12 +15,6 @@ typedef struct {
     size_t n, cap;
 } cat_list;
 
-/* Open addressing over a list whose items hash by their identity; slots hold index + 1. */
-typedef struct {
-    uint32_t *slots;
-    size_t mask, used;
-} cat_index;
-
 typedef struct {
     mrd_sid key, value;
 } cat_fact;
@@ -27,7 +22,7 @@ typedef struct {
 struct mrd_catalog {
     mrd_strtab *strings;
     cat_list processes, tracks, devprofiles, artifacts, inputs, clocks, facts, notes;
-    cat_index process_index, track_index;
+    mrd_index process_index, track_index;
     mrd_err err;
 };
 
@@ -64,11 +59,7 @@ mrd_catalog_new(void)
     if (cat == NULL)
         return NULL;
     cat->strings = mrd_strtab_new(0);
-    cat->process_index.mask = cat->track_index.mask = 255;
-    cat->process_index.slots = calloc(256, sizeof(uint32_t));
-    cat->track_index.slots = calloc(256, sizeof(uint32_t));
-    if (cat->strings == NULL || cat->process_index.slots == NULL ||
-        cat->track_index.slots == NULL) {
+    if (cat->strings == NULL) {
         mrd_catalog_free(cat);
         return NULL;
     }
@@ -93,8 +84,8 @@ mrd_catalog_free(mrd_catalog *cat)
     free(cat->clocks.v);
     free(cat->facts.v);
     free(cat->notes.v);
-    free(cat->process_index.slots);
-    free(cat->track_index.slots);
+    mrd_index_fini(&cat->process_index);
+    mrd_index_fini(&cat->track_index);
     mrd_strtab_free(cat->strings);
     free(cat);
 }
@@ -144,7 +135,7 @@ process_hash(const void *item)
     const mrd_process *p = item;
     int64_t key[4] = { p->instance_id, p->process_id, p->scope, p->profile };
 
-    return mrd_hash64(key, sizeof(key), 0);
+    return mrd_hash64(key, sizeof(key), mrd_hash_seed());
 }
 
 static bool
@@ -163,7 +154,7 @@ track_hash(const void *item)
     int64_t key[8] = { t->process,   t->source,     t->kind,      t->lnc_idx,
                        t->pcore_idx, t->device_idx, t->thread_id, t->name };
 
-    return mrd_hash64(key, sizeof(key), 0);
+    return mrd_hash64(key, sizeof(key), mrd_hash_seed());
 }
 
 static bool
@@ -185,59 +176,44 @@ typedef struct {
 static const cat_kind process_kind = { sizeof(mrd_process), process_hash, process_same };
 static const cat_kind track_kind = { sizeof(mrd_track), track_hash, track_same };
 
-static size_t
-index_slot(const cat_index *index, const cat_list *list, const cat_kind *kind, const void *item)
-{
-    size_t at = kind->hash(item) & index->mask;
-
-    while (index->slots[at] != 0 &&
-           !kind->same(list_at(list, index->slots[at] - 1, kind->size), item))
-        at = (at + 1) & index->mask;
-    return at;
-}
+typedef struct {
+    const cat_list *list;
+    const cat_kind *kind;
+} cat_items;
 
 static bool
-index_grow(cat_index *index, const cat_list *list, const cat_kind *kind)
+item_same(const void *self, uint32_t item, const void *key)
 {
-    cat_index bigger = { NULL, index->mask * 2 + 1, index->used };
+    const cat_items *in = self;
 
-    bigger.slots = calloc(bigger.mask + 1, sizeof(uint32_t));
-    if (bigger.slots == NULL)
-        return false;
-    for (size_t i = 0; i < list->n; i++)
-        bigger.slots[index_slot(&bigger, list, kind, list_at(list, i, kind->size))] =
-            (uint32_t) i + 1;
-    free(index->slots);
-    *index = bigger;
-    return true;
+    return in->kind->same(list_at(in->list, item, in->kind->size), key);
 }
 
 /* Index of the item with this identity; *ret_new when it was added. 0 (an existing one or none)
  * after a failure, which cat->err remembers. */
 static uint32_t
-index_put(mrd_catalog *cat, cat_index *index, cat_list *list, const cat_kind *kind,
+index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *kind,
           const void *item, bool *ret_new)
 {
-    size_t at = index_slot(index, list, kind, item);
+    const cat_items in = { list, kind };
+    uint64_t hash = kind->hash(item);
+    uint32_t id = mrd_index_find(index, hash, item_same, &in, item);
     void *copy;
 
     *ret_new = false;
-    if (index->slots[at] != 0)
-        return index->slots[at] - 1;
-    if ((index->used + 1) * 2 > index->mask) {
-        if (!index_grow(index, list, kind)) {
-            cat->err = MRD_NOMEM;
-            return 0;
-        }
-        at = index_slot(index, list, kind, item);
-    }
+    if (id != MRD_INDEX_NONE)
+        return id;
+    id = (uint32_t) list->n;
     if ((copy = list_add(cat, list, kind->size)) == NULL)
         return 0;
+    if (mrd_index_add(index, hash, id) != MRD_OK) {
+        list->n--;
+        cat->err = MRD_NOMEM;
+        return 0;
+    }
     memcpy(copy, item, kind->size);
-    index->slots[at] = (uint32_t) list->n;
-    index->used++;
     *ret_new = true;
-    return (uint32_t) list->n - 1;
+    return id;
 }
 
 #define FILL(have, got, none)                                                                      \

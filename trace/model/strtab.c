@@ -3,14 +3,17 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/index.h"
+#include "base/vec.h"
 
 #define STRTAB_CHUNK   (64u << 10)
 #define STRTAB_DEFAULT (64u << 20)
+#define STRTAB_FIRST   256
 #define STRTAB_PLACE   64 /* bytes of an entry's place in the index */
 
 static const char strtab_full[] = "(too many distinct names)";
 
-/* Text lives in chunks that never move; the open-addressing index holds id + 1. */
+/* Text lives in chunks that never move; the index has their ids. */
 typedef struct strtab_chunk {
     struct strtab_chunk *next;
     size_t used, size;
@@ -19,10 +22,8 @@ typedef struct strtab_chunk {
 
 struct mrd_strtab {
     mrd_str *strings;
-    uint64_t *hashes;
     size_t count, cap;
-    uint32_t *slots;
-    size_t slot_mask;
+    mrd_index index;
     strtab_chunk *chunks;
     size_t bytes, max_bytes, end; /* end: of what may be added now, at most max_bytes */
     uint64_t seed, refused;
@@ -38,12 +39,7 @@ mrd_strtab_new(size_t max_bytes)
         return NULL;
     tab->max_bytes = tab->end = max_bytes == 0 ? STRTAB_DEFAULT : max_bytes;
     mrd_random(&tab->seed, sizeof(tab->seed)); /* ids depend on arrival only, never on the seed */
-    tab->cap = 256;
-    tab->slot_mask = 1023;
-    tab->strings = calloc(tab->cap, sizeof(*tab->strings));
-    tab->hashes = calloc(tab->cap, sizeof(*tab->hashes));
-    tab->slots = calloc(tab->slot_mask + 1, sizeof(*tab->slots));
-    if (tab->strings == NULL || tab->hashes == NULL || tab->slots == NULL) {
+    if (!MRD_VEC_ROOM(tab->strings, 0, tab->cap, STRTAB_FIRST)) {
         mrd_strtab_free(tab);
         return NULL;
     }
@@ -66,50 +62,23 @@ mrd_strtab_free(mrd_strtab *tab)
     }
     mrd_buf_fini(&tab->repaired);
     free(tab->strings);
-    free(tab->hashes);
-    free(tab->slots);
+    mrd_index_fini(&tab->index);
     free(tab);
 }
 
-/* The slot that holds text, or the free one where it belongs. */
-static size_t
-strtab_slot(const mrd_strtab *tab, mrd_str text, uint64_t hash)
+static bool
+strtab_same(const void *self, uint32_t id, const void *text)
 {
-    size_t at = hash & tab->slot_mask;
+    const mrd_strtab *tab = self;
+    const mrd_str *want = text;
 
-    for (;; at = (at + 1) & tab->slot_mask) {
-        uint32_t id = tab->slots[at];
-
-        if (id == 0 || (tab->hashes[id] == hash && mrd_str_eq(tab->strings[id], text)))
-            return at;
-    }
+    return mrd_str_eq(tab->strings[id], *want);
 }
 
-static bool
-strtab_grow(mrd_strtab *tab)
+static inline uint32_t
+strtab_id(const mrd_strtab *tab, mrd_str text, uint64_t hash)
 {
-    size_t cap = tab->cap * 2, mask = tab->slot_mask * 2 + 1;
-    mrd_str *strings;
-    uint64_t *hashes;
-    uint32_t *slots;
-
-    if (cap > UINT32_MAX)
-        return false;
-    if ((strings = realloc(tab->strings, cap * sizeof(*strings))) == NULL)
-        return false;
-    tab->strings = strings;
-    if ((hashes = realloc(tab->hashes, cap * sizeof(*hashes))) == NULL)
-        return false;
-    tab->hashes = hashes;
-    if ((slots = calloc(mask + 1, sizeof(*slots))) == NULL)
-        return false;
-    tab->cap = cap;
-    free(tab->slots);
-    tab->slots = slots;
-    tab->slot_mask = mask;
-    for (uint32_t id = 2; id < tab->count; id++)
-        tab->slots[strtab_slot(tab, tab->strings[id], tab->hashes[id])] = id;
-    return true;
+    return mrd_index_find(&tab->index, hash, strtab_same, tab, &text);
 }
 
 /* A NUL-terminated copy that never moves, NULL without memory. */
@@ -156,25 +125,23 @@ mrd_sid
 mrd_strtab_try(mrd_strtab *tab, mrd_str text)
 {
     uint64_t hash;
-    size_t at;
+    uint32_t id;
     char *copy;
 
     if (text.len == 0)
         return MRD_SID_EMPTY;
     hash = mrd_hash64(text.p, text.len, tab->seed);
-    at = strtab_slot(tab, text, hash);
-    if (tab->slots[at] != 0)
-        return tab->slots[at];
+    if ((id = strtab_id(tab, text, hash)) != MRD_INDEX_NONE)
+        return id;
     if (!mrd_utf8_valid(text, NULL))
         return mrd_strtab_try(tab, strtab_repair(tab, text));
     if (tab->bytes + text.len + STRTAB_PLACE > tab->end ||
-        (tab->count == tab->cap && !strtab_grow(tab)) || (copy = strtab_copy(tab, text)) == NULL)
+        !MRD_VEC_ROOM_MAX(tab->strings, tab->count, tab->cap, 1, MRD_INDEX_ITEMS) ||
+        (copy = strtab_copy(tab, text)) == NULL ||
+        mrd_index_add(&tab->index, hash, (uint32_t) tab->count) != MRD_OK)
         return MRD_SID_FULL;
     tab->bytes += text.len + STRTAB_PLACE;
-    at = strtab_slot(tab, text, hash);
     tab->strings[tab->count] = (mrd_str){ copy, text.len };
-    tab->hashes[tab->count] = hash;
-    tab->slots[at] = (uint32_t) tab->count;
     return (mrd_sid) tab->count++;
 }
 
@@ -203,9 +170,9 @@ mrd_strtab_allow(mrd_strtab *tab, size_t bytes)
 mrd_sid
 mrd_strtab_find(const mrd_strtab *tab, mrd_str text)
 {
-    return text.len == 0
-               ? 0
-               : tab->slots[strtab_slot(tab, text, mrd_hash64(text.p, text.len, tab->seed))];
+    uint32_t id = strtab_id(tab, text, mrd_hash64(text.p, text.len, tab->seed));
+
+    return id == MRD_INDEX_NONE ? 0 : id; /* "" is none and 0 */
 }
 
 mrd_str
