@@ -186,64 +186,59 @@ mrd_drain_open_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint
 
 /* ---- Rings ---- */
 
-static size_t
-slot_of(const mrd_drain *p, unsigned dir, const char *file_name)
+typedef struct {
+    unsigned dir;
+    const char *file_name;
+} ring_key;
+
+static uint64_t
+key_hash(unsigned dir, const char *file_name)
 {
-    return (size_t) mrd_hash64(file_name, strlen(file_name), dir) & (p->cap_rings - 1);
-}
-
-static ring *
-find_ring(const mrd_drain *p, unsigned dir, const char *file_name)
-{
-    ring *r = p->cap_rings == 0 ? NULL : p->slots[slot_of(p, dir, file_name)];
-
-    while (r != NULL && (r->dir != dir || strcmp(r->file_name, file_name) != 0))
-        r = r->next_of_slot;
-    return r;
-}
-
-static void
-put_slot(mrd_drain *p, ring *r)
-{
-    ring **slot = &p->slots[slot_of(p, r->dir, r->file_name)];
-
-    r->next_of_slot = *slot;
-    *slot = r;
-}
-
-static void
-take_slot(mrd_drain *p, ring *r)
-{
-    ring **at = &p->slots[slot_of(p, r->dir, r->file_name)];
-
-    while (*at != r)
-        at = &(*at)->next_of_slot;
-    *at = r->next_of_slot;
+    return mrd_hash64(file_name, strlen(file_name), mrd_hash_seed() + dir);
 }
 
 static bool
-rings_room(mrd_drain *p)
+same_ring(const void *self, uint32_t at, const void *key)
 {
-    size_t cap = p->cap_rings == 0 ? 64 : p->cap_rings * 2;
-    ring **grown, **slots;
+    const mrd_drain *p = self;
+    const ring_key *want = key;
 
-    if (p->n_rings >= p->rings_max)
+    return p->rings[at]->dir == want->dir && strcmp(p->rings[at]->file_name, want->file_name) == 0;
+}
+
+static bool
+has_ring(const mrd_drain *p, unsigned dir, const char *file_name)
+{
+    const ring_key key = { dir, file_name };
+
+    return mrd_index_find(&p->by_name, key_hash(dir, file_name), same_ring, p, &key) !=
+           MRD_INDEX_NONE;
+}
+
+/* Adds the ring to the list and the index. */
+static bool
+list_ring(mrd_drain *p, ring *r)
+{
+    r->at = p->n_rings;
+    if (!MRD_VEC_ROOM_MAX(p->rings, p->n_rings, p->cap_rings, 1, p->rings_max) ||
+        mrd_index_add(&p->by_name, key_hash(r->dir, r->file_name), (uint32_t) r->at) != MRD_OK)
         return false;
-    if (p->n_rings < p->cap_rings)
-        return true;
-    if ((slots = calloc(cap, sizeof(*slots))) == NULL)
-        return false;
-    if ((grown = realloc(p->rings, cap * sizeof(*grown))) == NULL) {
-        free(slots);
-        return false;
-    }
-    free(p->slots);
-    p->rings = grown;
-    p->slots = slots;
-    p->cap_rings = cap;
-    for (size_t i = 0; i < p->n_rings; i++)
-        put_slot(p, p->rings[i]);
+    p->rings[p->n_rings++] = r;
     return true;
+}
+
+static void
+unlist_ring(mrd_drain *p, const ring *r)
+{
+    ring *last = p->rings[--p->n_rings];
+
+    mrd_index_remove(&p->by_name, key_hash(r->dir, r->file_name), (uint32_t) r->at);
+    if (last == r)
+        return;
+    mrd_index_move(&p->by_name, key_hash(last->dir, last->file_name), (uint32_t) last->at,
+                   (uint32_t) r->at);
+    last->at = r->at;
+    p->rings[last->at] = last;
 }
 
 /* The user's place, made when there is none. -1: no memory, or it has its share of rings. */
@@ -322,11 +317,15 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     r = pr == NULL ? NULL : calloc(1, sizeof(*r));
     if (r == NULL)
         return MRD_NOMEM;
-    r->reader = reader;
     r->dir = dir;
+    snprintf(r->file_name, sizeof(r->file_name), "%s", file_name);
+    if (!list_ring(p, r)) {
+        free(r);
+        return MRD_NOMEM;
+    }
+    r->reader = reader;
     r->device = info->device;
     r->inode = info->inode;
-    snprintf(r->file_name, sizeof(r->file_name), "%s", file_name);
     r->proc = pr;
     r->next_of_proc = pr->rings;
     pr->rings = r;
@@ -344,9 +343,6 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     mrd_discover_hold(p->discover, dir, 1);
     r->user = (unsigned) user;
     p->users_now += p->users[user].rings++ == 0;
-    r->at = p->n_rings;
-    p->rings[p->n_rings++] = r;
-    put_slot(p, r);
     p->counts.rings++;
     p->counts.rings_seen++;
     return MRD_OK;
@@ -380,11 +376,11 @@ found(void *self, unsigned dir, int dir_fd, const char *file_name)
     mrd_ring_reader *reader = NULL;
     mrd_err err;
 
-    if (find_ring(p, dir, file_name) != NULL)
+    if (has_ring(p, dir, file_name))
         return MRD_OK;
     if (p->stands_back)
         return MRD_AGAIN;
-    if (!rings_room(p)) {
+    if (p->n_rings >= p->rings_max) {
         leave_out(p);
         return MRD_OK;
     }
@@ -407,10 +403,8 @@ drop_ring(mrd_drain *p, ring *r)
     proc *pr = r->proc;
     ring **at = &pr->rings;
 
-    take_slot(p, r);
+    unlist_ring(p, r);
     p->users_now -= --p->users[r->user].rings == 0;
-    p->rings[r->at] = p->rings[--p->n_rings];
-    p->rings[r->at]->at = r->at;
     while (*at != r)
         at = &(*at)->next_of_proc;
     *at = r->next_of_proc;
@@ -887,7 +881,7 @@ mrd_drain_close(mrd_drain *p)
     mrd_drain_owners_fini(p);
     mrd_args_free(p->args);
     free(p->rings);
-    free(p->slots);
+    mrd_index_fini(&p->by_name);
     free(p->users);
     free(p->crosses);
     free(p->instance_id);

@@ -7,6 +7,7 @@
 
 #include "agent/discover.h"
 #include "agent/drain.h"
+#include "base/index.h"
 #include "capture/ring_read.h"
 #include "trace/json/args.h"
 
@@ -56,7 +57,7 @@ typedef struct {
     uint32_t name;   /* of counters without a track */
     mrd_track_id id;
     bool used;
-} track_slot;
+} ring_track;
 
 typedef struct {
     uint8_t *p;
@@ -77,15 +78,16 @@ typedef struct ring {
     char file_name[MRD_RING_NAME_MAX];
     uint64_t device, inode;
     proc *proc;
-    struct ring *next_of_proc, *next_of_slot;
+    struct ring *next_of_proc;
     size_t at;     /* place in rings */
     unsigned user; /* place in users */
     /* What its dictionary ids are in the process's catalog. */
     mrd_sid *names;
     uint32_t n_names;
-    track_slot *tracks;
-    size_t n_tracks, track_slots;
-    track_slot last_track[2]; /* of spans and the like; of counters */
+    ring_track *tracks;
+    size_t n_tracks, cap_tracks;
+    mrd_index by_line;        /* tracks */
+    ring_track last_track[2]; /* of spans and the like; of counters */
     blob blob;
     int64_t poll_at, poll_ns; /* when to look again; how long the silence is taken for */
     bool ended;               /* END was met; waits for release to be removed */
@@ -138,7 +140,7 @@ struct mrd_drain {
     ring **rings;
     size_t n_rings, cap_rings, turn;
     size_t rings_max;
-    ring **slots; /* by folder and name, cap_rings of them */
+    mrd_index by_name; /* by folder and name */
     ring_user *users;
     unsigned n_users, users_now; /* places, those with rings */
     size_t rings_beyond;         /* found, but beyond the bound of all or of their user */

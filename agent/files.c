@@ -704,7 +704,7 @@ mrd_files_close(mrd_files *f)
     for (size_t i = 0; i < f->n; i++)
         free(f->files[i].path);
     free(f->files);
-    free(f->slots);
+    mrd_index_fini(&f->by_path);
     free(f->chunk);
     mrd_buf_fini(&f->frame);
     free(f);

@@ -17,22 +17,24 @@
 
 /* ---- The table of files ---- */
 
-static size_t
-slot_of(const mrd_files *f, unsigned d, const char *path)
-{
-    size_t i = (size_t) mrd_hash64(path, strlen(path), d) & (f->n_slots - 1);
+typedef struct {
+    unsigned dir;
+    const char *path;
+} file_key;
 
-    while (f->slots[i] != 0 && (f->files[f->slots[i] - 1].dir != d ||
-                                strcmp(f->files[f->slots[i] - 1].path, path) != 0))
-        i = (i + 1) & (f->n_slots - 1);
-    return i;
+static uint64_t
+key_hash(unsigned d, const char *path)
+{
+    return mrd_hash64(path, strlen(path), mrd_hash_seed() + d);
 }
 
-static void
-fill_slots(mrd_files *f)
+static bool
+same_file(const void *self, uint32_t at, const void *key)
 {
-    for (size_t i = 0; i < f->n; i++)
-        f->slots[slot_of(f, f->files[i].dir, f->files[i].path)] = (uint32_t) i + 1;
+    const file *one = &((const mrd_files *) self)->files[at];
+    const file_key *want = key;
+
+    return one->dir == want->dir && strcmp(one->path, want->path) == 0;
 }
 
 static size_t
@@ -55,27 +57,7 @@ has_share(const mrd_files *f, int64_t uid)
 static bool
 room(mrd_files *f, int64_t uid)
 {
-    size_t cap = f->cap == 0 ? 256 : f->cap * 2;
-    file *files;
-    uint32_t *slots;
-
-    if (!has_share(f, uid))
-        return false;
-    if (f->n < f->cap)
-        return true;
-    if ((slots = calloc(cap * 2, sizeof(*slots))) == NULL)
-        return false;
-    if ((files = realloc(f->files, cap * sizeof(*files))) == NULL) {
-        free(slots);
-        return false;
-    }
-    f->files = files;
-    f->cap = cap;
-    free(f->slots);
-    f->slots = slots;
-    f->n_slots = cap * 2;
-    fill_slots(f);
-    return true;
+    return has_share(f, uid) && MRD_VEC_ROOM(f->files, f->n, f->cap, 1);
 }
 
 /* Settled and not there any more, or of a directory that goes. */
@@ -113,9 +95,9 @@ forget_files(mrd_files *f, unsigned leaving)
         d->n_files++;
     }
     f->n = left;
-    if (f->n_slots > 0)
-        memset(f->slots, 0, f->n_slots * sizeof(*f->slots));
-    fill_slots(f);
+    mrd_index_clear(&f->by_path);
+    for (uint32_t i = 0; i < f->n; i++) /* there is room: they were in it */
+        (void) mrd_index_add(&f->by_path, key_hash(f->files[i].dir, f->files[i].path), i);
 }
 
 static void
@@ -154,8 +136,10 @@ static void
 meet(mrd_files *f, unsigned at, const mrd_folder_file *met, int64_t now)
 {
     dir *d = &f->dirs[at];
-    size_t label = strlen(d->label), n = label + strlen(met->rel) + 2, slot;
+    size_t label = strlen(d->label), n = label + strlen(met->rel) + 2;
     char *path = malloc(n);
+    uint64_t hash;
+    uint32_t known;
     file *one;
 
     if (path == NULL) {
@@ -163,18 +147,18 @@ meet(mrd_files *f, unsigned at, const mrd_folder_file *met, int64_t now)
         return;
     }
     snprintf(path, n, "%s/%s", d->label, met->rel);
-    slot = f->n_slots == 0 ? 0 : slot_of(f, at, path);
-    if (f->n_slots > 0 && f->slots[slot] != 0) {
-        meet_again(f, &f->files[f->slots[slot] - 1], met, now);
+    hash = key_hash(at, path);
+    known = mrd_index_find(&f->by_path, hash, same_file, f, &(file_key){ at, path });
+    if (known != MRD_INDEX_NONE) {
+        meet_again(f, &f->files[known], met, now);
         free(path);
         return;
     }
-    if (!room(f, d->uid)) {
+    if (!room(f, d->uid) || mrd_index_add(&f->by_path, hash, (uint32_t) f->n) != MRD_OK) {
         d->beyond++;
         free(path);
         return;
     }
-    slot = slot_of(f, at, path);
     one = &f->files[f->n];
     *one = (file){ .path = path,
                    .rel = path + label + 1,
@@ -184,8 +168,7 @@ meet(mrd_files *f, unsigned at, const mrd_folder_file *met, int64_t now)
                    .mtime_ns = met->mtime_ns,
                    .still_since = now,
                    .look = d->look };
-    f->slots[slot] = (uint32_t) ++f->n;
-    d->first = (uint32_t) f->n;
+    d->first = (uint32_t) ++f->n;
     d->n_files++;
     f->stats.found++;
     wait_for(f, one);

@@ -11,6 +11,7 @@
 #include "agent/folder.h"
 #include "agent/worker.h"
 #include "base/hash.h"
+#include "base/index.h"
 
 typedef enum { SEEN, READY, DONE, GIVEN_UP } file_state;
 
@@ -75,8 +76,7 @@ struct mrd_files {
     dir dirs[MRD_FILES_DIRS];
     file *files;
     size_t n, cap;
-    uint32_t *slots; /* by directory and path: index + 1 */
-    size_t n_slots;
+    mrd_index by_path; /* by directory and path */
     int inotify, polled;
     uint64_t turn;
     bool file_next;  /* a file's work comes before a look's */

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "agent/drain_int.h"
+#include "base/hash.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/import/import_nrt.h"
-
 
 /* ---- Counting ---- */
 
@@ -130,7 +130,7 @@ name_of(ring *r, const mrd_ring_event *ev)
 
 /* ---- Tracks ---- */
 
-/* How a track is made, above the source in track_slot.source. */
+/* How a track is made, above the source in ring_track.source. */
 enum {
     LINE_THREAD = 0,
     LINE_PROCESS = 1u << 8,
@@ -175,7 +175,7 @@ own_track(ring *r, const mrd_ring_track_info *info, mrd_track *t)
 }
 
 static mrd_track_id
-make_track(ring *r, const track_slot *want)
+make_track(ring *r, const ring_track *want)
 {
     const mrd_ring_track_info *info =
         want->track == 0 ? NULL : mrd_ring_track_of(r->reader, want->track);
@@ -201,69 +201,57 @@ make_track(ring *r, const track_slot *want)
 }
 
 static bool
-same_line(const track_slot *a, const track_slot *b)
+same_line(const ring_track *a, const ring_track *b)
 {
     return a->tid == b->tid && a->track == b->track && a->source == b->source && a->name == b->name;
 }
 
-static size_t
-track_slot_of(const ring *r, const track_slot *want)
+static bool
+same_track(const void *self, uint32_t i, const void *want)
 {
-    uint64_t h = (uint64_t) (uint32_t) want->tid << 32 ^ (uint64_t) want->track << 12 ^
-                 want->source ^ (uint64_t) want->name << 20;
-    size_t i;
-
-    h *= 0x9e3779b97f4a7c15u;
-    for (i = (size_t) (h >> 40) & (r->track_slots - 1);
-         r->tracks[i].used && !same_line(&r->tracks[i], want); i = (i + 1) & (r->track_slots - 1))
-        ;
-    return i;
+    return same_line(&((const ring *) self)->tracks[i], want);
 }
 
-static bool
-tracks_room(ring *r)
+static uint64_t
+line_hash(const ring_track *want)
 {
-    size_t old_slots = r->track_slots;
-    track_slot *old = r->tracks;
+    const uint32_t key[4] = { (uint32_t) want->tid, want->track, want->source, want->name };
 
-    if (r->n_tracks * 2 < r->track_slots)
-        return true;
-    r->track_slots = old_slots == 0 ? 16 : old_slots * 2;
-    if ((r->tracks = calloc(r->track_slots, sizeof(*r->tracks))) == NULL) {
-        r->tracks = old;
-        r->track_slots = old_slots;
-        return false;
-    }
-    for (size_t i = 0; i < old_slots; i++)
-        if (old[i].used)
-            r->tracks[track_slot_of(r, &old[i])] = old[i];
-    free(old);
-    return true;
+    return mrd_hash64(key, sizeof(key), mrd_hash_seed());
+}
+
+/* NULL: it was not met yet. */
+static const ring_track *
+find_track(const ring *r, const ring_track *want)
+{
+    uint32_t i = mrd_index_find(&r->by_line, line_hash(want), same_track, r, want);
+
+    return i == MRD_INDEX_NONE ? NULL : &r->tracks[i];
 }
 
 static mrd_track_id
-track_slow(ring *r, const track_slot *want)
+track_slow(ring *r, const ring_track *want)
 {
-    size_t i;
+    const ring_track *have = find_track(r, want);
 
-    if (!tracks_room(r))
-        return make_track(r, want);
-    i = track_slot_of(r, want);
-    if (!r->tracks[i].used) {
-        r->tracks[i] = *want;
-        r->tracks[i].used = true;
-        r->tracks[i].id = make_track(r, want);
-        r->n_tracks++;
+    if (have == NULL) {
+        if (!MRD_VEC_ROOM(r->tracks, r->n_tracks, r->cap_tracks, 1) ||
+            mrd_index_add(&r->by_line, line_hash(want), (uint32_t) r->n_tracks) != MRD_OK)
+            return make_track(r, want);
+        have = &r->tracks[r->n_tracks];
+        r->tracks[r->n_tracks] = *want;
+        r->tracks[r->n_tracks].used = true;
+        r->tracks[r->n_tracks++].id = make_track(r, want);
     }
-    r->last_track[LINE(want->source) == LINE_COUNTER] = r->tracks[i];
-    return r->tracks[i].id;
+    r->last_track[LINE(want->source) == LINE_COUNTER] = *have;
+    return have->id;
 }
 
 static inline mrd_track_id
 track_of(ring *r, int32_t tid, uint32_t track, uint32_t source, uint32_t name)
 {
-    track_slot want = { .tid = tid, .track = track, .source = source, .name = name };
-    const track_slot *last = &r->last_track[LINE(source) == LINE_COUNTER];
+    ring_track want = { .tid = tid, .track = track, .source = source, .name = name };
+    const ring_track *last = &r->last_track[LINE(source) == LINE_COUNTER];
 
     if (last->used && same_line(last, &want))
         return last->id;
@@ -734,16 +722,16 @@ plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
     bool is_counter = rec->kind == MRD_REC_COUNTER;
     unsigned type = (unsigned) rec->flags >> MRD_RECF_SHIFT;
     uint32_t source = (rec->flags & MRD_RECF_API) != 0 ? MRD_SRC_API : MRD_SRC_ANNOTATION;
-    track_slot want = { .tid = tid, .track = rec->track, .source = source };
-    const track_slot *have;
+    ring_track want = { .tid = tid, .track = rec->track, .source = source };
+    const ring_track *have;
 
     if (rec->name >= r->n_names || r->names[rec->name] == 0 || rec->domain >= r->n_names ||
-        (rec->domain != 0 && r->names[rec->domain] == 0) || r->track_slots == 0)
+        (rec->domain != 0 && r->names[rec->domain] == 0))
         return false;
     if (is_counter) {
         if (type == MRD_REC_F64)
             return false;
-        want = (track_slot){ .track = rec->track,
+        want = (ring_track){ .track = rec->track,
                              .source = MRD_SRC_ANNOTATION | LINE_COUNTER,
                              .name = rec->track == 0 ? rec->name : 0 };
     } else if (rec->kind != MRD_REC_SPAN) {
@@ -751,8 +739,7 @@ plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
     }
     have = &r->last_track[is_counter];
     if (!have->used || !same_line(have, &want)) {
-        have = &r->tracks[track_slot_of(r, &want)];
-        if (!have->used)
+        if ((have = find_track(r, &want)) == NULL)
             return false;
     }
     ev->track = have->id;
@@ -906,5 +893,6 @@ mrd_drain_ring_forget(ring *r)
     free(r->texts);
     free(r->names);
     free(r->tracks);
+    mrd_index_fini(&r->by_line);
     free(r->blob.p);
 }
