@@ -1,7 +1,9 @@
 #include "aggregator/timeserve.h"
 
+#include "base/map.h"
 #include "base/obj.h"
 #include "base/udpstamp.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,15 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PENDING     1024 /* answers whose transmit stamp is awaited; a power of two */
-#define TABLE_START 64
-#define QUEUED_MAX  MRD_SEC /* a packet that waited longer has a stamp of another time */
+#define PENDING    1024    /* answers whose transmit stamp is awaited; a power of two */
+#define QUEUED_MAX MRD_SEC /* a packet that waited longer has a stamp of another time */
 
 typedef struct {
-    uint64_t id; /* 0 = free is told by joiner == NULL */
+    uint64_t id;
     mrd_joiner *joiner;
     uint8_t key[MRD_PROBE_KEY_LEN];
-} agent_slot;
+} agent_entry;
 
 /* An answer on its way: what is needed when its transmit stamp comes. */
 typedef struct {
@@ -42,95 +43,76 @@ struct mrd_timeserve {
     bool started;
 
     pthread_mutex_t lock; /* guards all below; nothing is taken inside it */
-    agent_slot *agents;   /* open addressing */
-    size_t agent_count, agent_cap;
+    agent_entry *agents;
+    size_t n_agents, cap_agents;
+    mrd_map by_id; /* places in agents */
     mrd_timeserve_counts counts;
 
     uint32_t number; /* of the next packet sent; the rest belongs to the thread */
     pending wait[PENDING];
 };
 
-/* ---- agents: a table with linear probing; the caller holds the lock ---- */
+/* ---- Agents; the caller holds the lock ---- */
 
-static agent_slot *
-find_slot(agent_slot *table, size_t cap, uint64_t id)
+static agent_entry *
+known_agent(mrd_timeserve *s, uint64_t id)
 {
-    size_t i = (size_t) ((id * 0x9e3779b97f4a7c15u) >> 20) & (cap - 1);
+    uint32_t at = mrd_map_get(&s->by_id, (mrd_map_key){ .a = id });
 
-    while (table[i].joiner != NULL && table[i].id != id)
-        i = (i + 1) & (cap - 1);
-    return &table[i];
+    return at == MRD_MAP_NONE ? NULL : &s->agents[at];
 }
 
 static mrd_err
-grow_table(mrd_timeserve *s)
+add_agent(mrd_timeserve *s, uint64_t id, agent_entry **ret_agent)
 {
-    size_t cap = s->agent_cap == 0 ? TABLE_START : s->agent_cap * 2;
-    agent_slot *table;
+    uint32_t at = (uint32_t) s->n_agents;
+    mrd_joiner *joiner;
 
-    if (s->agent_cap > 0 && s->agent_count * 2 < s->agent_cap)
-        return MRD_OK;
-    if ((table = calloc(cap, sizeof(*table))) == NULL)
+    if (s->n_agents >= MRD_TIMESERVE_AGENTS_MAX)
+        return MRD_LIMIT;
+    if (!MRD_VEC_ROOM(s->agents, s->n_agents, s->cap_agents, 1) ||
+        (joiner = mrd_joiner_new(MRD_TIMESERVE_RING)) == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < s->agent_cap; i++) {
-        if (s->agents[i].joiner != NULL)
-            *find_slot(table, cap, s->agents[i].id) = s->agents[i];
+    if (mrd_map_put(&s->by_id, (mrd_map_key){ .a = id }, at) != MRD_OK) {
+        mrd_joiner_free(joiner);
+        return MRD_NOMEM;
     }
-    free(s->agents);
-    s->agents = table;
-    s->agent_cap = cap;
+    s->agents[at] = (agent_entry){ .id = id, .joiner = joiner };
+    s->n_agents++;
+    *ret_agent = &s->agents[at];
     return MRD_OK;
 }
 
-static agent_slot *
-known_agent(mrd_timeserve *s, uint64_t id)
-{
-    agent_slot *slot = s->agent_cap == 0 ? NULL : find_slot(s->agents, s->agent_cap, id);
-
-    return slot == NULL || slot->joiner == NULL ? NULL : slot;
-}
-
 mrd_err
-mrd_timeserve_agent(mrd_timeserve *server, uint64_t agent, const uint8_t key[MRD_PROBE_KEY_LEN])
+mrd_timeserve_agent(mrd_timeserve *server, uint64_t id, const uint8_t key[MRD_PROBE_KEY_LEN])
 {
     mrd_err err = MRD_OK;
-    agent_slot *slot;
+    agent_entry *a;
 
     pthread_mutex_lock(&server->lock);
-    if ((slot = known_agent(server, agent)) == NULL) {
-        err = server->agent_count >= MRD_TIMESERVE_AGENTS_MAX ? MRD_LIMIT : grow_table(server);
-        if (err == MRD_OK) {
-            slot = find_slot(server->agents, server->agent_cap, agent);
-            slot->id = agent;
-            slot->joiner = mrd_joiner_new(MRD_TIMESERVE_RING);
-            server->agent_count += slot->joiner != NULL;
-            err = slot->joiner == NULL ? MRD_NOMEM : MRD_OK;
-        }
-    }
+    if ((a = known_agent(server, id)) == NULL)
+        err = add_agent(server, id, &a);
     if (err == MRD_OK)
-        memcpy(slot->key, key, MRD_PROBE_KEY_LEN);
+        memcpy(a->key, key, MRD_PROBE_KEY_LEN);
     pthread_mutex_unlock(&server->lock);
     return err;
 }
 
 void
-mrd_timeserve_forget(mrd_timeserve *server, uint64_t agent)
+mrd_timeserve_forget(mrd_timeserve *server, uint64_t id)
 {
-    agent_slot *slot;
+    agent_entry *a;
 
     pthread_mutex_lock(&server->lock);
-    if ((slot = known_agent(server, agent)) != NULL) {
-        size_t i = (size_t) (slot - server->agents), mask = server->agent_cap - 1;
+    if ((a = known_agent(server, id)) != NULL) {
+        const agent_entry *last = &server->agents[--server->n_agents];
 
-        mrd_joiner_free(slot->joiner);
-        slot->joiner = NULL;
-        server->agent_count--;
-        /* Put back what stood behind it, so that no chain is cut. */
-        for (i = (i + 1) & mask; server->agents[i].joiner != NULL; i = (i + 1) & mask) {
-            agent_slot moved = server->agents[i];
-
-            server->agents[i].joiner = NULL;
-            *find_slot(server->agents, server->agent_cap, moved.id) = moved;
+        mrd_joiner_free(a->joiner);
+        mrd_map_remove(&server->by_id, (mrd_map_key){ .a = id });
+        if (a != last) { /* it takes the place; replaces: needs no memory */
+            *a = *last;
+            (void) mrd_map_put(&server->by_id, (mrd_map_key){ .a = a->id },
+                               (uint32_t) (a - server->agents));
         }
     }
     pthread_mutex_unlock(&server->lock);
@@ -140,11 +122,11 @@ mrd_err
 mrd_timeserve_join(mrd_timeserve *server, const mrd_probe_sent *sent, mrd_probe *ret_probe)
 {
     mrd_err err = MRD_NOTFOUND;
-    agent_slot *slot;
+    agent_entry *a;
 
     pthread_mutex_lock(&server->lock);
-    if ((slot = known_agent(server, sent->id.agent)) != NULL)
-        err = mrd_joiner_sent(slot->joiner, sent, ret_probe);
+    if ((a = known_agent(server, sent->id.agent)) != NULL)
+        err = mrd_joiner_sent(a->joiner, sent, ret_probe);
     pthread_mutex_unlock(&server->lock);
     return err;
 }
@@ -164,13 +146,13 @@ mrd_timeserve_counters(mrd_timeserve *server)
 bool
 mrd_timeserve_joined(mrd_timeserve *server, uint64_t agent, mrd_join_counts *ret_counts)
 {
-    agent_slot *slot;
+    agent_entry *a;
 
     pthread_mutex_lock(&server->lock);
-    if ((slot = known_agent(server, agent)) != NULL)
-        *ret_counts = mrd_joiner_counts(slot->joiner);
+    if ((a = known_agent(server, agent)) != NULL)
+        *ret_counts = mrd_joiner_counts(a->joiner);
     pthread_mutex_unlock(&server->lock);
-    return slot != NULL;
+    return a != NULL;
 }
 
 /* ---- the thread ---- */
@@ -203,7 +185,7 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
 {
     mrd_local_ns r2;
     mrd_dur_ns e = 0;
-    agent_slot *slot;
+    agent_entry *a;
     bool fresh = false, kernel = arrival(now, wall, &r2, &e);
     int64_t late = now->raw1; /* from user space: certainly not before the packet came */
 
@@ -215,9 +197,9 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
         s->counts.malformed++;
     } else if (ret_packet->kind == MRD_PROBE_WARMUP) {
         s->counts.warmups++;
-    } else if ((slot = known_agent(s, ret_packet->agent)) == NULL) {
+    } else if ((a = known_agent(s, ret_packet->agent)) == NULL) {
         s->counts.unknown_agent++;
-    } else if (!mrd_probe_packet_proven(data, slot->key)) {
+    } else if (!mrd_probe_packet_proven(data, a->key)) {
         s->counts.forged++;
     } else {
         *ret_wait = (pending){ .used = true, .r2_wall = kernel ? wall : 0, .before = *now };
@@ -229,8 +211,8 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
             .source2 = kernel ? MRD_STAMP_UDP_KERNEL : MRD_STAMP_UDP_USER,
             .source3 = MRD_STAMP_UDP_USER,
         };
-        memcpy(ret_wait->key, slot->key, sizeof(ret_wait->key));
-        fresh = mrd_joiner_served(slot->joiner, &ret_wait->served);
+        memcpy(ret_wait->key, a->key, sizeof(ret_wait->key));
+        fresh = mrd_joiner_served(a->joiner, &ret_wait->served);
         s->counts.replayed += !fresh;
         s->counts.no_kernel_stamp += fresh && !kernel;
     }
@@ -276,7 +258,7 @@ finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool
     mrd_probe_served *v = &w->served;
     mrd_local_ns r2, r3;
     mrd_dur_ns e2 = 0, e3 = 0;
-    agent_slot *slot;
+    agent_entry *a;
     bool ok = !stepped;
 
     if (ok && w->r2_wall != 0) {
@@ -296,8 +278,8 @@ finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool
     s->counts.stepped += !ok;
     if (!ok)
         v->r2 = v->r3 = 0; /* neither inequality may be believed */
-    if ((slot = known_agent(s, v->id.agent)) != NULL)
-        mrd_joiner_answered(slot->joiner, v);
+    if ((a = known_agent(s, v->id.agent)) != NULL)
+        mrd_joiner_answered(a->joiner, v);
     pthread_mutex_unlock(&s->lock);
     w->used = false;
 }
@@ -446,9 +428,10 @@ mrd_timeserve_close(mrd_timeserve *server)
         (void) !write(server->stop_fd, &one, sizeof(one));
         pthread_join(server->thread, NULL);
     }
-    for (size_t i = 0; i < server->agent_cap; i++)
+    for (size_t i = 0; i < server->n_agents; i++)
         mrd_joiner_free(server->agents[i].joiner);
     free(server->agents);
+    mrd_map_fini(&server->by_id);
     close_fd(server->fd);
     close_fd(server->stop_fd);
     close_fd(server->step_fd);
