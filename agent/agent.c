@@ -15,6 +15,8 @@
 #include "base/secret.h"
 
 #define SAY_PERIOD (60 * MRD_SEC)
+#define PAUSE_ONCE (50 * MRD_MS)
+#define PAUSE_MAX  (10 * MRD_SEC)
 
 /* ---- What the parts tell ---- */
 
@@ -341,20 +343,24 @@ cpu_seconds(void)
     return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
 }
 
-/* With a cap: pauses so long that the share of the last turn stays below it, at most 50 ms. */
+/* With a cap: pauses so long that the share of all turns stays below it. At most 50 ms at one time,
+ * because the aggregator wants to hear of us; meanwhile turns go without the rings. */
 static void
 cap_cpu(mrd_agent *a, double used)
 {
-    double pause = used * (100.0 / a->o.cpu_limit - 1.0);
+    int64_t pause;
     struct timespec ts;
 
+    a->pause_ns += (int64_t) (used * (100.0 / a->o.cpu_limit - 1.0) * 1e9);
+    if (a->pause_ns > PAUSE_MAX)
+        a->pause_ns = PAUSE_MAX;
+    pause = a->pause_ns < PAUSE_ONCE ? a->pause_ns : PAUSE_ONCE;
     if (pause <= 0)
         return;
-    if (pause > 0.05)
-        pause = 0.05;
-    a->capped_ns += (int64_t) (pause * 1e9);
-    ts = (struct timespec){ 0, (long) (pause * 1e9) };
+    ts = (struct timespec){ 0, (long) pause };
     (void) nanosleep(&ts, NULL);
+    a->pause_ns -= pause;
+    a->capped_ns += pause;
 }
 
 /* The session that files of this moment belong to: one that asked for device profiles, else the
@@ -486,15 +492,18 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
     double before = a->o.cpu_limit > 0 ? cpu_seconds() : 0;
     int64_t now = mrd_local_now().ns;
 
-    (void) mrd_drain_step(a->drain);
-    mrd_agent_sample_begun(a, now);
-    mrd_sample_step(a->sample, a->drain, now);
-    mrd_agent_counters_step(a, now);
+    if (a->pause_ns <= 0) {
+        (void) mrd_drain_step(a->drain);
+        mrd_agent_sample_begun(a, now);
+        mrd_sample_step(a->sample, a->drain, now);
+        mrd_agent_counters_step(a, now);
+    }
     clock_step(a, now);
     mrd_devprof_step(a->devprof, now);
     mrd_model_table_step(a->models, now);
     files_session(a);
-    mrd_traces_step(a->traces, traces_room(a));
+    if (a->pause_ns <= 0)
+        mrd_traces_step(a->traces, traces_room(a));
     mrd_record_step(a->record, now);
     mrd_files_step(a->files, now);
     if (a->publish != NULL)

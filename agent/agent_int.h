@@ -62,6 +62,7 @@ struct mrd_agent {
     mrd_metrics *metrics;                    /* NULL: no port */
     char *metrics_token;
     int64_t said_at, capped_ns;
+    int64_t pause_ns; /* with a cap: still to be paused before rings are read again */
     bool said_left_out;
     mrd_clock_sync *clock;
     bool ended; /* the session's last burst of probes was made */

@@ -54,10 +54,13 @@ typedef enum {
     MRD_DROP_SPOOL,      /* forced out of memory and spool, oldest first */
     MRD_DROP_REFUSED,    /* the aggregator will never store it */
     MRD_DROP_UNSENT,     /* no session wanted it */
-    MRD_DROP_WINDOW,  /* a flight recorder kept it until newer ones needed the room or the time */
-    MRD_DROP_RESTART, /* in the memory of a flight recorder when the agent was killed */
-    MRD_DROP_RUNTIME, /* the runtime's own ring overwrote it: its numbers show the gap */
-    MRD_DROP_DAMAGED, /* in a part of the spool that was cut or removed behind the agent's back */
+    MRD_DROP_WINDOW,   /* a flight recorder kept it until newer ones needed the room or the time */
+    MRD_DROP_RESTART,  /* in the memory of a flight recorder when the agent was killed */
+    MRD_DROP_RUNTIME,  /* the runtime's own ring overwrote it: its numbers show the gap */
+    MRD_DROP_RECORDER, /* of a window: forced out of a recorder by its bound before it was asked for
+                        */
+    MRD_DROP_DAMAGED, /* in a part of the spool that was cut or removed behind the agent's back; last:
+                         sessions do not note it */
     MRD_DROP_CAUSES
 } mrd_drop_cause;
 

@@ -78,9 +78,11 @@ buffered_events(const session *s)
     return sum;
 }
 
+#define NOTED MRD_DROP_DAMAGED /* causes in a note: the spool knows the last one itself */
+
 /* What a session's note holds. One without the gaps is of an earlier release. */
 typedef struct {
-    mrd_record_drop drops[MRD_DROP_CAUSES];
+    mrd_record_drop drops[NOTED];
     mrd_gaps gaps;
 } drop_note;
 
@@ -136,12 +138,11 @@ mrd_record_note_drops(mrd_record *r)
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
         drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
-        drops[MRD_DROP_DAMAGED] = (mrd_record_drop){ 0 };
         note_buffered(s, &drops[MRD_DROP_RESTART]);
         note_gaps(s, &note.gaps);
         for (const rec_process *o = r->processes; o != NULL; o = o->next)
             for (const open_batch *l = o->open_batches; l != NULL; l = l->next)
-                for (int c = 0; c < MRD_DROP_CAUSES && l->of == s && !o->releasing; c++) {
+                for (int c = 0; c < NOTED && l->of == s && !o->releasing; c++) {
                     drops[c].count -= l->lost[c];
                     s->drops_changed = s->drops_changed || l->lost[c] > 0;
                 }
@@ -168,8 +169,8 @@ mrd_record_take_tally(mrd_record *r, session *s)
     mrd_spool_tally tally;
 
     mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
-    if (tally.note_len >= sizeof(s->st.drops))
-        memcpy(s->st.drops, tally.note, sizeof(s->st.drops));
+    if (tally.note_len >= NOTED * sizeof(*s->st.drops))
+        memcpy(s->st.drops, tally.note, NOTED * sizeof(*s->st.drops));
     take_gaps(s, &tally);
     s->st.drops[MRD_DROP_SPOOL].count += tally.forced;
     s->st.drops[MRD_DROP_REFUSED].count += tally.refused;
@@ -221,6 +222,79 @@ mrd_record_forget_oldest(mrd_record *r, session *s, size_t n)
     s->n_buffered -= n;
 }
 
+static void
+remember_forgotten(session *s, const buffered_batch *k)
+{
+    forgotten f = { k->first_ns, k->last_ns, k->events }, *v;
+
+    if (!MRD_VEC_ROOM_MAX(s->forgotten, s->n_forgotten, s->cap_forgotten, 1, FORGOTTEN_MAX)) {
+        if ((v = s->forgotten) == NULL || s->n_forgotten < 2)
+            return;
+        v[1].first_ns = v[0].first_ns < v[1].first_ns ? v[0].first_ns : v[1].first_ns;
+        v[1].events += v[0].events;
+        memmove(v, v + 1, --s->n_forgotten * sizeof(*v));
+    }
+    s->forgotten[s->n_forgotten++] = f;
+}
+
+/* Older ones no window can miss. */
+static void
+prune_forgotten(session *s, int64_t now)
+{
+    size_t n = 0;
+
+    while (n < s->n_forgotten && s->params.recorder_ns > 0 &&
+           s->forgotten[n].last_ns < now - s->params.recorder_ns)
+        n++;
+    if (n > 0)
+        memmove(s->forgotten, s->forgotten + n, (s->n_forgotten -= n) * sizeof(*s->forgotten));
+}
+
+/* Takes n events from the gaps of the cause, the newest first. */
+static void
+lessen_gaps(mrd_gaps *g, mrd_drop_cause cause, uint64_t n)
+{
+    for (size_t i = g->n; i-- > 0 && n > 0;) {
+        uint64_t take = g->v[i].count < n ? g->v[i].count : n;
+
+        if (g->v[i].cause != cause)
+            continue;
+        g->v[i].count -= take;
+        n -= take;
+    }
+}
+
+void
+mrd_record_missed(session *s, int64_t from, int64_t to)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    mrd_record_drop *let_go = &s->st.drops[MRD_DROP_WINDOW];
+    uint64_t n = 0;
+    size_t left = 0;
+
+    for (size_t i = 0; i < s->n_forgotten; i++) {
+        const forgotten *f = &s->forgotten[i];
+
+        if (f->last_ns < from || f->first_ns > to) {
+            s->forgotten[left++] = *f;
+            continue;
+        }
+        first = f->first_ns < first ? f->first_ns : first;
+        last = f->last_ns > last ? f->last_ns : last;
+        n += f->events;
+    }
+    s->n_forgotten = left;
+    n = n > let_go->count ? let_go->count : n;
+    if (n == 0)
+        return;
+    from = from < s->st.start_ns ? s->st.start_ns : from;
+    let_go->count -= n; /* they were counted already, and of no window */
+    lessen_gaps(&s->st.gaps, MRD_DROP_WINDOW, n);
+    s->st.held += n;
+    mrd_record_count_drop(s, MRD_DROP_RECORDER, n, first < from ? from : first,
+                          last > to ? to : last, false);
+}
+
 /* What is older than the recorder reaches, or more than its memory. Windows that wait keep theirs:
  * they were shipped when asked for. */
 void
@@ -229,10 +303,17 @@ mrd_record_bound(mrd_record *r, session *s, int64_t now)
     size_t n = 0;
     uint64_t bytes = s->st.recorder_bytes, all = buffered_all(r);
 
-    while (n < s->n_buffered &&
-           ((s->params.recorder_ns > 0 && s->buffered[n].last_ns < now - s->params.recorder_ns) ||
-            (s->params.recorder_bytes > 0 && bytes > (uint64_t) s->params.recorder_bytes) ||
-            all > r->o.recorder_max)) {
+    prune_forgotten(s, now);
+    while (n < s->n_buffered) {
+        bool old =
+            s->params.recorder_ns > 0 && s->buffered[n].last_ns < now - s->params.recorder_ns;
+
+        if (!old &&
+            (s->params.recorder_bytes == 0 || bytes <= (uint64_t) s->params.recorder_bytes) &&
+            all <= r->o.recorder_max)
+            break;
+        if (!old)
+            remember_forgotten(s, &s->buffered[n]);
         bytes -= s->buffered[n].len;
         all -= s->buffered[n].len;
         n++;

@@ -24,6 +24,14 @@ typedef struct {
     int64_t from_ns, to_ns;
 } window;
 
+/* What the bound of a recorder forced out, though it is younger than the recorder reaches: a window
+ * that asks for it misses it. */
+#define FORGOTTEN_MAX 4096u /* the two oldest of more are one */
+typedef struct {
+    int64_t first_ns, last_ns;
+    uint64_t events;
+} forgotten;
+
 typedef struct {
     mrd_record_status st;
     bool drops_changed;        /* since they were noted in the spool */
@@ -36,6 +44,8 @@ typedef struct {
     size_t n_ranks, n_pids;
     buffered_batch *buffered; /* oldest first */
     size_t n_buffered, cap_buffered;
+    forgotten *forgotten; /* oldest first */
+    size_t n_forgotten, cap_forgotten;
     uint64_t buffered_reported; /* events of them in the last note */
     mrd_strlist identities;     /* mrd_jobid texts of processes it selects */
     window windows[MRD_RECORD_TRIGGERS];
@@ -110,6 +120,8 @@ void mrd_record_take_tally(mrd_record *r, session *s);
 int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);
 void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
 void mrd_record_bound(mrd_record *r, session *s, int64_t now);
+/* A window begins: what it misses counts as lost in it. */
+void mrd_record_missed(session *s, int64_t from_ns, int64_t to_ns);
 bool mrd_record_in_window(const session *s, int64_t first, int64_t last);
 void mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k);
 void mrd_record_open_batch_free(open_batch *l);

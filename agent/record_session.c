@@ -181,6 +181,7 @@ mrd_record_session_free(session *s)
     for (size_t i = 0; i < s->n_buffered; i++)
         free(s->buffered[i].frame);
     free(s->buffered);
+    free(s->forgotten);
     free(s->ranks);
     free(s->pids);
     mrd_strlist_fini(&s->jobs);
@@ -413,6 +414,7 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns
         return MRD_LIMIT;
     mrd_record_flush(r); /* what is in open batches belongs to the window too */
     s->windows[s->n_windows++] = (window){ trigger, from_ns, to_ns };
+    mrd_record_missed(s, from_ns, to_ns);
     if (s->n_seen == MRD_RECORD_TRIGGERS) {
         memmove(s->seen_triggers, s->seen_triggers + 1, (--s->n_seen) * sizeof(uint64_t));
     }

@@ -56,6 +56,7 @@ static const char *const causes[MRD_DROP_CAUSES] = {
     [MRD_DROP_RESTART] = "agent-restarted",
     [MRD_DROP_RUNTIME] = NRT_LOST_RING,
     [MRD_DROP_DAMAGED] = "spool-damaged",
+    [MRD_DROP_RECORDER] = "recorder-memory",
 };
 
 const char *

@@ -27,6 +27,7 @@ with Cluster() as c:
         f.truncate(mmap.PAGESIZE)
         shared = mmap.mmap(f.fileno(), mmap.PAGESIZE)
     begun, done = (ctypes.c_uint64 * 2).from_buffer(shared), 0
+    flooded = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     flood = c.keep(Program(c.path("flood.log"), [flooder, c.path("counts"), "threads", str(10**12)], env=dict(
         c.env, MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="annotations", MERIDIAN_RING_DIR=c.rings(0), MERIDIAN_RING_SIZE="1M")))
     until(lambda: begun[1] > 100000, "the flood has begun")
@@ -42,6 +43,7 @@ with Cluster() as c:
     for w in quiet:
         w.pause()
     flood.kill()
+    ended = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     emitted = [w.all for w in quiet]
     time.sleep(0.5)
     doc = c.stop(id, want=None)
@@ -51,6 +53,9 @@ with Cluster() as c:
     check(low <= doc["begun"] <= high, f"begun {doc['begun']}, of {low} to {high} that the processes say they emitted")
     check(lost > 0, "the flood was more than the agent could take")
     equal(sorted({d["cause"] for d in doc["nodes"][0]["counters"]["drops"]}), ["ring-full"], "causes")
+    full = doc["nodes"][0]["counters"]["drops"][0]
+    equal(sum(g["count"] for g in full["gaps"]), lost, "the gaps hold all of them")
+    check(all(flooded <= g["first_local_ns"] <= g["last_local_ns"] <= ended for g in full["gaps"]), f"it was while it flooded, {flooded} to {ended}: {full}")
     got = c.ticks(id, "profile", "--process-id", ",".join(str(w.pid) for w in quiet))
     check_ticks(got, {("i-test0", w.pid): w for w in quiet}, "quiet processes")
     print(f"{begun[1]} events of a flood in {seconds} s, {lost} of them lost and counted; {sum(emitted)} of {QUIET} quiet processes, none lost")

@@ -61,6 +61,37 @@ def windows():
         unrecorded(c, workers, hole, "windows")
 
 
+def memory():
+    """A window that reaches back further than the recorder had memory for."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        c.agent(0, recorder_memory="1M", codec="none")
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+        id = c.start("--mode", "recorder", "--keep", "60s", "--require", "all")
+        w = loop(c, 200)
+        until(lambda: sum(d["count"] for d in c.session(id)["nodes"][0]["counters"]["drops"] if d["cause"] == "recorder-window") > 5000,
+              "the memory is too small")
+        c.run("trigger", id, "--last", "60s")
+        until(lambda: [t["answered"] for t in c.session(id)["triggers"]] == [1], "the window is answered")
+        w.kill()
+        doc = c.stop(id, want=None)
+        equation(doc, "memory", dropped=None)
+        node = doc["nodes"][0]
+        drops = {d["cause"]: d for d in node["counters"]["drops"]}
+        check(drops.get("recorder-memory", {}).get("count", 0) > 5000, f"the window misses what was forced out: {drops}")
+        lost = drops["recorder-memory"]
+        hole = lost["last_local_ns"] - lost["first_local_ns"]
+        check(node["started_local_ns"] <= lost["first_local_ns"] < lost["last_local_ns"] < node["stopped_local_ns"], f"when it was: {lost}")
+        check(abs(node["window_ns"] - node["covered_ns"] - hole) < 10**7, f"covered {node['covered_ns']} of {node['window_ns']}, a hole of {hole}")
+        losses, workers = results(c, id)
+        check(("recorder-memory", lost["count"]) in [(l["cause"], l["lost"]) for l in losses], f"the profile has a mark: {losses}")
+        for w in workers:  # they begin behind the hole
+            check(w["window_ns"] < node["window_ns"] - hole, f"memory: the hole is no part of what {w['worker'] if 'worker' in w else 'it'} did")
+        with open(c.path("out", "report.txt")) as f:
+            check("Not recorded: events were lost" in f.read(), "memory: the report for people says so")
+
+
 def spool():
     with Cluster() as c:
         c.aggregator()
@@ -88,6 +119,6 @@ def spool():
         unrecorded(c, workers, hole, "spool")
 
 
-for test in (windows, spool):
+for test in (windows, memory, spool):
     test()
 finish()
