@@ -167,6 +167,16 @@ void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
                           void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
                                        int64_t first_ns, int64_t last_ns),
                           void *self);
+/*
+ * What the process is inside of now: scopes and calls, spans whose end is to come, what the runtime has
+ * begun. Each as an unfinished span with its start, whenever that was, and the argument in_flight with
+ * the value `at`; each comes once more when it ends. Left out: loaded models (a state, not work), and
+ * whose end may be among lost events.
+ */
+void mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
+                         void (*call)(void *self, mrd_drain_process *process, unsigned clock,
+                                      const mrd_event *ev),
+                         void *self);
 /* Whose the process is: its oldest ring, or its first when none is left. */
 mrd_owned_claim mrd_drain_claim(const mrd_drain_process *process);
 /* Names a ring by its file's name. */

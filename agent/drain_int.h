@@ -21,6 +21,7 @@ typedef struct mrd_open_span {
     bool model;     /* the key is of a loaded model */
     bool left;      /* the owner died in it before this agent saw it alive: nothing can end it */
     int64_t since;  /* RAW time of this entry's making */
+    uint64_t lost;  /* proc.lost by then */
     mrd_event ev;   /* args point behind the struct */
     mrd_arg args[]; /* then their text */
 } mrd_open_span;
@@ -125,6 +126,7 @@ struct proc {
     mrd_open_spans open;
     uint64_t log_key;                /* the process in open_log.c, whatever number it has here */
     uint64_t told_unnoted;           /* of its open spans, in the header of its first ring */
+    uint64_t lost;                   /* events, as its rings told */
     void *nrt;                       /* runtime JSON, made on first use */
     char control[MRD_RING_NAME_MAX]; /* name of its control file, "": none was looked for */
     unsigned control_dir;
@@ -225,6 +227,9 @@ void mrd_drain_open_gone(mrd_drain *p, const proc *pr);
 /* Open ones that are not in the file, and the oldest begin. */
 uint64_t mrd_drain_open_unnoted(const proc *pr, int64_t *ret_oldest_ns);
 
+/* An open scope as the span it is to be. */
+void mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret_event);
+
 /* ---- cross.c ---- */
 
 mrd_err mrd_drain_cross_init(mrd_drain *p);
@@ -239,6 +244,9 @@ void mrd_drain_runtime_settle(proc *pr, int64_t now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
+/* What the runtime has begun: starts whose end is not known to be lost. */
+void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
+                                 void *self);
 /* Marks of the oldest text of which something waits, and of the one before the oldest gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);

@@ -48,6 +48,8 @@ seal(mrd_record *r, open_batch *l)
     (void) mrd_batch_range(l->batch, &first, &last);
     first = mrd_record_to_raw(r, l->clock, first);
     last = mrd_record_to_raw(r, l->clock, last);
+    last = l->until_ns > last ? l->until_ns : last;
+    l->until_ns = 0;
     mrd_buf_reset(&r->frame);
     err = mrd_batch_encode(l->batch, r->codec, r->o.codec, &ids, &r->frame, NULL);
     l->events = 0;
@@ -293,6 +295,54 @@ mrd_record_event_of(mrd_record *r, uint64_t id, mrd_drain_process *process, unsi
     return take(r, id, process, clock, ev);
 }
 
+/* ---- What is in flight ---- */
+
+typedef struct {
+    mrd_record *r;
+    session *s;
+    int64_t until_ns;
+} in_flight;
+
+/* One that began by then, for that session alone. It is nobody else's: a copy of what is to come. */
+static void
+take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    const in_flight *f = self;
+    mrd_record *r = f->r;
+    rec_process *o = process->user;
+    open_batch *l = open_batch_of(o, f->s, clock);
+    int64_t raw = mrd_record_to_raw(r, clock, ev->ts_ns);
+
+    if (l == NULL || raw > f->until_ns || !l->wanted ||
+        (l->chooses && !mrd_record_wants_event(l, process, ev)))
+        return;
+    offer(r, o, l, ev, raw);
+    if (f->until_ns > l->until_ns)
+        l->until_ns = f->until_ns;
+    if (l->batch != NULL)
+        mrd_batch_reach(l->batch, mrd_record_from_raw(r, clock, f->until_ns));
+    r->totals.copies++;
+    f->s->st.in_flight++;
+}
+
+/* Gives the session what its processes are inside of, as far as it had begun at until_ns, and closes
+ * the batches that hold it. */
+static void
+tell_in_flight(mrd_record *r, session *s, const char *at, int64_t until_ns)
+{
+    in_flight f = { r, s, until_ns };
+
+    for (rec_process *o = r->processes; o != NULL; o = o->next) {
+        if (!o->is_ring || !mrd_record_wants_process(s, o->process))
+            continue;
+        o->dirty = true;
+        mrd_drain_in_flight(r->o.drain, o->process, at, take_open, &f);
+        for (open_batch *l = o->open_batches; l != NULL; l = l->next)
+            if (l->of == s && l->until_ns != 0)
+                seal(r, l);
+    }
+}
+
 static void
 seal_process(mrd_record *r, rec_process *o)
 {
@@ -350,10 +400,12 @@ static void
 close_windows(mrd_record *r, session *s, int64_t now)
 {
     for (size_t i = 0; i < s->n_windows;)
-        if (now > s->windows[i].to_ns + r->o.flush_ns + GRACE)
+        if (now > s->windows[i].to_ns + r->o.flush_ns + GRACE) {
+            tell_in_flight(r, s, "trigger", s->windows[i].to_ns);
             s->windows[i] = s->windows[--s->n_windows];
-        else
+        } else {
             i++;
+        }
 }
 
 static bool
@@ -399,6 +451,9 @@ session_step(mrd_record *r, session *s, int64_t now)
     if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING || now < s->st.stop_ns + GRACE ||
         has_open(r, s) || s->n_windows > 0 || s->hold)
         return;
+    if (!s->told_in_flight && !s->st.recorder)
+        tell_in_flight(r, s, "stop", s->st.stop_ns);
+    s->told_in_flight = true;
     if (s->n_buffered > 0)
         mrd_record_forget_oldest(r, s, s->n_buffered);
     if (mrd_spool_held(r->o.spool, s->st.id, NULL) > 0)

@@ -47,6 +47,7 @@ typedef struct {
     uint64_t last_seq;
     uint64_t chosen;              /* events begun that are no counters */
     uint64_t left_out;            /* events of its time that its selection left out */
+    uint64_t in_flight;           /* of chosen: spans that were open at its stop or a trigger */
     unsigned processes, selected; /* with rings, that were there; those it selects */
     uint64_t clock_lost;          /* frames of clock data that will not reach the aggregator */
     const mrd_strlist

@@ -199,6 +199,12 @@ mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns)
     return clock == MRD_DRAIN_REALTIME ? mrd_drain_to_raw(r->o.drain, ns) : ns;
 }
 
+int64_t
+mrd_record_from_raw(const mrd_record *r, unsigned clock, int64_t raw_ns)
+{
+    return clock == MRD_DRAIN_REALTIME ? mrd_drain_raw_to_wall(r->o.drain, raw_ns) : raw_ns;
+}
+
 static uint64_t
 buffered_all(const mrd_record *r)
 {

@@ -36,6 +36,7 @@ typedef struct {
     mrd_record_status st;
     bool drops_changed;        /* since they were noted in the spool */
     bool hold;                 /* files of it are under way */
+    bool told_in_flight;       /* what was in flight when it stopped */
     mrd_buf control;           /* the frame that armed it */
     mrd_session_params params; /* what the session asks for */
     /* Selection; empty lists: everything. */
@@ -72,6 +73,7 @@ typedef struct open_batch {
     uint64_t events;                /* in it, losses not counted */
     uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */
     int64_t opened_ns;
+    int64_t until_ns; /* RAW: to here reaches what was in flight, 0 nothing */
 } open_batch;
 
 /* What hangs on mrd_drain_process.user. */
@@ -118,6 +120,7 @@ mrd_err mrd_record_commit(mrd_record *r, bool all);
 void mrd_record_note_drops(mrd_record *r);
 void mrd_record_take_tally(mrd_record *r, session *s);
 int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);
+int64_t mrd_record_from_raw(const mrd_record *r, unsigned clock, int64_t raw_ns);
 void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
 void mrd_record_bound(mrd_record *r, session *s, int64_t now);
 /* A window begins: what it misses counts as lost in it. */

@@ -92,6 +92,8 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
     }
     if (rt != NULL && r->blob.apart)
         mrd_nrt_apart(rt->nrt);
+    if (rt != NULL && cut)
+        mrd_nrt_doubt(rt->nrt);
     if (rt != NULL && (err = mrd_in_borrow(bytes, "runtime trace", &in, NULL)) == MRD_OK)
         err = mrd_nrt_parse(rt->nrt, in, NULL);
     mrd_in_close(in);
@@ -138,6 +140,16 @@ mrd_drain_runtime_flush(mrd_drain *p, proc *pr)
         return;
     (void) mrd_nrt_flush(rt->nrt);
     count(p, rt);
+}
+
+void
+mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
+                            void *self)
+{
+    const runtime *rt = pr->nrt;
+
+    if (rt != NULL)
+        mrd_nrt_in_flight(rt->nrt, call, self);
 }
 
 void

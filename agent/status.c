@@ -441,6 +441,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         tallies[i].left_out = s.left_out;
         tallies[i].processes = s.processes;
         tallies[i].selected = s.selected;
+        tallies[i].in_flight = s.in_flight;
         st[i].tally = &tallies[i];
         fill_jobs(&s, JOBS_BYTES / n_sessions, &st[i]);
         list[i] = &st[i];

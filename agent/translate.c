@@ -405,14 +405,28 @@ leave(mrd_drain *p, proc *pr, const mrd_event *ev)
     }
 }
 
-static inline void
-span(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+static inline mrd_event
+span_of(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     mrd_event ev = event_of(p, r, rec, MRD_SPAN);
 
     ev.dur_ns = rec->dur_ns < 0 ? MRD_DUR_UNFINISHED : rec->dur_ns;
     ev.name = name_of(r, rec);
     ev.track = track_of(r, rec->tid, rec->track, source_of(rec), 0);
+    return ev;
+}
+
+void
+mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret_event)
+{
+    *ret_event = span_of(p, r, rec);
+}
+
+static inline void
+span(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    mrd_event ev = span_of(p, r, rec);
+
     take_args(p, r, rec, &ev);
     if (rec->dur_ns < 0)
         leave(p, r->proc, &ev);
@@ -424,10 +438,12 @@ static void
 remember(mrd_drain *p, proc *pr, uint64_t key, bool early, const mrd_event *ev)
 {
     p->counts.begun++;
-    if (mrd_open_spans_add(&pr->open, key, early, mrd_local_now().ns, ev) != MRD_OK)
+    if (mrd_open_spans_add(&pr->open, key, early, mrd_local_now().ns, ev) != MRD_OK) {
         p->counts.dropped[MRD_DROP_LIMIT]++;
-    else
+    } else {
         p->counts.held++;
+        mrd_open_spans_find(&pr->open, key, early)->lost = pr->lost;
+    }
 }
 
 /* Start and end have met: one span, with the arguments of both. */
@@ -808,6 +824,7 @@ mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int
 
     p->counts.begun += count;
     p->counts.dropped[cause] += count;
+    pr->lost += count;
     mrd_track_init(&t, pr->pub.id, MRD_SRC_MERIDIAN);
     t.name = intern(pr, MRD_STR("losses"));
     ev.track = mrd_catalog_track(pr->pub.catalog, &t);

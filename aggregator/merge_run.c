@@ -4,6 +4,7 @@
 #include "aggregator/merge_check.h"
 #include "aggregator/merge_clocks.h"
 #include "aggregator/merge_marks.h"
+#include "aggregator/merge_once.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -925,8 +926,7 @@ plan_merge(plan *p, mrd_source **ret_source, mrd_why *why)
         free(e);
         return err;
     }
-    *ret_source = &e->base;
-    return MRD_OK;
+    return mrd_merge_once_open(&e->base, ret_source, why);
 }
 
 mrd_err

@@ -431,7 +431,6 @@ scope_event(mrd_ring_reader *r, const mrd_ring_scope *s, mrd_ring_event *ev)
     ev->track = (uint32_t) (track_flags >> 32);
     ev->ts_ns = mrd_ring_clock_ns(&r->clock, s->ts);
     ev->dur_ns = MRD_RING_DUR_NONE;
-    r->records++;
 }
 
 /* The next scope that was open when the owner died. AGAIN: no more. */
@@ -450,10 +449,43 @@ next_open_scope(mrd_ring_reader *r, mrd_ring_event *ev)
         if (s->ts == 0 || !sane_ticks(r, s->ts) || scope_accounted(r, s))
             continue;
         scope_event(r, s, ev);
+        r->records++;
         return MRD_RING_MORE;
     }
     r->phase = READ_GAPS;
     return MRD_RING_AGAIN;
+}
+
+/* The places of the header twice: what is the same in both was there in between. */
+size_t
+mrd_ring_open_scopes(mrd_ring_reader *r, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX])
+{
+    mrd_ring_scope first[MRD_RING_OPEN_MAX], second[MRD_RING_OPEN_MAX];
+    mrd_ring_hdr h;
+    size_t n = 0;
+    uint32_t depth;
+
+    if (r->bad || r->phase != READ_LIVE || get_live(r, &h) != MRD_OK || h.depth == 0 ||
+        mrd_ring_get(r, offsetof(mrd_ring_hdr, open), first, sizeof(first)) != MRD_OK)
+        return 0;
+    depth = h.depth;
+    atomic_thread_fence(memory_order_acquire);
+    if (get_live(r, &h) != MRD_OK ||
+        mrd_ring_get(r, offsetof(mrd_ring_hdr, open), second, sizeof(second)) != MRD_OK ||
+        refresh_dict(r) != MRD_RING_MORE)
+        return 0;
+    depth = h.depth < depth ? h.depth : depth;
+    for (uint32_t i = 0; i < depth && i < MRD_RING_OPEN_MAX; i++) {
+        const mrd_ring_scope *s = &second[i];
+
+        if (s->ts == 0 || s->ts != first[i].ts || s->ending != 0 || !sane_ticks(r, s->ts) ||
+            scope_accounted(r, s))
+            continue;
+        if (s->ts > r->clock.newest) /* it converts the same when it ends */
+            r->clock.newest = s->ts;
+        scope_event(r, s, &ret_scopes[n++]);
+    }
+    return n;
 }
 
 /* What was lost behind the last LOSS record. A reader that resumed cannot know what the one before

@@ -222,6 +222,9 @@ mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
     ret_event->name_text = (mrd_str){ NULL, 0 };
     return MRD_RING_MORE;
 }
+/* The scopes that a living owner is inside of now, as SPANs with dur_ns NONE; how many. Their records
+ * come when they end. */
+size_t mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX]);
 /* Tells the workload that everything returned so far may be overwritten. Errors: IO. */
 mrd_err mrd_ring_release(mrd_ring_reader *reader);
 /*
@@ -244,7 +247,7 @@ typedef struct {
     uint64_t skipped;       /* records of an unknown kind */
     int64_t clock_error_ns; /* bound of the tick to RAW conversion at the newest record */
     uint32_t clock_steps;   /* times the two clocks jumped against each other */
-    int64_t newest_ns; /* the latest time in a record returned, as of mrd_ring_next; 0: none */
+    int64_t newest_ns;      /* the latest time in a record returned, as of mrd_ring_next; 0: none */
 } mrd_ring_stats;
 
 /* Counters as of the last call of mrd_ring_next. */

@@ -227,6 +227,13 @@ mrd_batch_is_full(const mrd_batch *b)
     return b->n >= b->max_events || b->cost >= MRD_BATCH_BYTES;
 }
 
+void
+mrd_batch_reach(mrd_batch *b, int64_t last_ns)
+{
+    if (b->n > 0 && last_ns > b->last_ns)
+        b->last_ns = last_ns;
+}
+
 bool
 mrd_batch_range(const mrd_batch *b, int64_t *ret_first_ns, int64_t *ret_last_ns)
 {

@@ -68,6 +68,8 @@ uint32_t mrd_batch_events(const mrd_batch *b);
 bool mrd_batch_is_full(const mrd_batch *b); /* the next push may give FULL */
 /* Start of the first and latest end; false when empty. */
 bool mrd_batch_range(const mrd_batch *b, int64_t *ret_first_ns, int64_t *ret_last_ns);
+/* The batch reaches to that time at least: an unfinished span in it was open until then. */
+void mrd_batch_reach(mrd_batch *b, int64_t last_ns);
 
 /*
  * Appends the frame of everything pushed so far to `to` and empties the batch. ids supplies agent,

@@ -21,6 +21,7 @@ mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
     t->known = true;
     t->last = tally->chosen;
     t->left_out = tally->left_out;
+    t->in_flight = tally->in_flight;
     t->processes = tally->processes > t->processes ? tally->processes : t->processes;
     t->selected = tally->selected > t->selected ? tally->selected : t->selected;
 }
@@ -32,6 +33,7 @@ mrd_part_tally_json(const mrd_part *p)
 
     mrd_json_set(o, "chosen", mrd_json_new_count(p->tally.before + p->tally.last));
     mrd_json_set(o, "left_out", mrd_json_new_count(p->tally.left_out));
+    mrd_json_set(o, "in_flight", mrd_json_new_count(p->tally.in_flight));
     mrd_json_set(o, "processes", mrd_json_new_int(p->tally.processes));
     mrd_json_set(o, "selected", mrd_json_new_int(p->tally.selected));
     return o;
@@ -45,6 +47,7 @@ mrd_part_tally_load(mrd_part *p, const mrd_json *o)
     p->tally = (mrd_tally){ .known = true,
                             .last = (uint64_t) mrd_json_int(o, "chosen", 0),
                             .left_out = (uint64_t) mrd_json_int(o, "left_out", 0),
+                            .in_flight = (uint64_t) mrd_json_int(o, "in_flight", 0),
                             .processes = (unsigned) mrd_json_int(o, "processes", 0),
                             .selected = (unsigned) mrd_json_int(o, "selected", 0) };
 }

@@ -39,6 +39,7 @@ typedef struct {
     bool known;            /* an older agent does not say */
     uint64_t before, last; /* events chosen that are no counters: of earlier runs, of this one */
     uint64_t left_out;     /* by the selection; of this run */
+    uint64_t in_flight;    /* of chosen; of this run */
     unsigned processes, selected; /* the most */
 } mrd_tally;
 
@@ -70,7 +71,7 @@ typedef struct {
     mrd_host_reading reading; /* the last one of the node's own clocks */
     bool simulated;
     uint64_t acknowledged[MRD_TRIGGERS_MAX / 64]; /* a bit for each trigger that it knows */
-    mrd_model_list *models;    /* NULL: an older agent does not say */
+    mrd_model_list *models;                       /* NULL: an older agent does not say */
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;
     unsigned n_epochs;

@@ -306,6 +306,72 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     mrd_catalog_free(s.cat);
 }
 
+#define NUMBERED(number, phase, track, ts)                                                         \
+    "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"nc_idx\":0,\"nc_local_id\":" number \
+    ",\"tracking_id\":" track ",\"thread_id\":1,\"data\":{\"model_id\":7},\"timestamp_ns\":" ts    \
+    "}"
+
+typedef struct {
+    size_t n;
+    int64_t since;
+    uint32_t args;
+} in_flight;
+
+static mrd_err
+see_open(void *self, const mrd_event *ev)
+{
+    in_flight *f = self;
+
+    f->n++;
+    f->since = ev->ts_ns;
+    f->args = ev->arg_count;
+    return MRD_OK;
+}
+
+static in_flight
+in_flight_of(const mrd_nrt *nrt)
+{
+    in_flight f = { 0 };
+
+    mrd_nrt_in_flight(nrt, see_open, &f);
+    return f;
+}
+
+/* In flight is what has begun and not ended, for certain: not what may have ended in what was lost. */
+TEST(what_is_in_flight)
+{
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
+    mrd_process p;
+    mrd_nrt *nrt = NULL;
+
+    mrd_process_init(&p);
+    o.process = mrd_catalog_process(s.cat, &p);
+    CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+    feed(nrt, HEAD NUMBERED("1", "start", "1", T0 "00100") "," NUMBERED(
+                  "2", "start", "2", T0 "00200") "," NUMBERED("3", "stop", "1", T0 "00300") TAIL);
+    CHECK_INT(in_flight_of(nrt).n, 1);
+    CHECK_INT(in_flight_of(nrt).since, 1700000000000000200); /* looking changes nothing */
+    CHECK_INT(in_flight_of(nrt).args, 1);
+    feed(nrt, HEAD NUMBERED("4", "start", "4", T0 "00400") TAIL);
+    CHECK_INT(in_flight_of(nrt).n, 2);
+    /* The end of either may be 5, which is missing; what began behind it is certain. */
+    feed(nrt, HEAD NUMBERED("6", "start", "6", T0 "00600") "," NUMBERED("7", "start", "7",
+                                                                        T0 "00700") TAIL);
+    CHECK_INT(in_flight_of(nrt).n, 1);
+    CHECK_INT(in_flight_of(nrt).since, 1700000000000000700);
+    CHECK_ERR("settle", mrd_nrt_settle(nrt, INT64_MAX), MRD_OK); /* now it is lost */
+    CHECK_INT(in_flight_of(nrt).n, 1);
+    feed(nrt, HEAD NUMBERED("8", "start", "8", T0 "00800") TAIL);
+    CHECK_INT(in_flight_of(nrt).n, 2);
+    mrd_nrt_doubt(nrt); /* a text was cut */
+    CHECK_INT(in_flight_of(nrt).n, 0);
+    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+    CHECK_INT(s.unfinished, 5);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
 /* ---- Numbers of events that the runtime's ring overwrote ---- */
 
 enum { LOST_CORES = 3, LOST_RING = 50, LOST_ROUNDS = 200 };

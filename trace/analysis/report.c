@@ -44,6 +44,9 @@ struct mrd_report {
     size_t n_pauses;
     mrd_report_step steps[MRD_REPORT_STEPS];
     size_t n_steps;
+    mrd_report_open
+        open[MRD_REPORT_OPEN]; /* events come in the order of time: the first are the oldest */
+    size_t n_open;
     mrd_report_totals totals;
     bool any;
     mrd_err err; /* of what a gathered collective could not remember */
@@ -408,6 +411,16 @@ add_gap(mrd_report *r, const mrd_event *ev)
     }
 }
 
+static void
+add_open(mrd_report *r, const mrd_event *ev)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(r->cat, ev->track);
+
+    r->totals.open++;
+    if (r->n_open < MRD_REPORT_OPEN)
+        r->open[r->n_open++] = (mrd_report_open){ t->process, t->lnc_idx, ev->name, ev->ts_ns };
+}
+
 mrd_err
 mrd_report_add(mrd_report *r, const mrd_event *ev)
 {
@@ -418,10 +431,14 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
         return MRD_STATE;
     if (ev->kind == MRD_LOSS)
         add_gap(r, ev);
+    if (ev->kind == MRD_SPAN && ev->dur_ns < 0)
+        add_open(r, ev);
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return MRD_OK;
     if (!r->any || ev->ts_ns < r->totals.first_ns)
         r->totals.first_ns = ev->ts_ns;
+    if (!r->any || mrd_event_end(ev) > r->totals.last_ns)
+        r->totals.last_ns = mrd_event_end(ev);
     r->any = true;
     if (kind == MRD_WORK_WORKER)
         return add_to_worker(r, &work, ev);
@@ -587,6 +604,13 @@ mrd_report_pauses(const mrd_report *r, size_t *ret_n)
 {
     *ret_n = r->n_pauses;
     return r->pauses;
+}
+
+const mrd_report_open *
+mrd_report_open_spans(const mrd_report *r, size_t *ret_n)
+{
+    *ret_n = r->n_open;
+    return r->open;
 }
 
 const mrd_report_step *

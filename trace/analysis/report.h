@@ -42,6 +42,7 @@
  * which the report prints; docs/timesync.md section 9 has what it rests on. */
 #define MRD_REPORT_MAPPING 65000
 #define MRD_REPORT_PAUSES  16 /* longest pauses kept */
+#define MRD_REPORT_OPEN    32
 #define MRD_REPORT_STEPS   16 /* slowest steps kept */
 
 typedef struct {
@@ -91,6 +92,14 @@ typedef struct {
     int64_t start_ns, dur_ns;
 } mrd_report_step;
 
+/* A span that did not end in the profile. */
+typedef struct {
+    mrd_proc_id process;
+    int64_t lnc_idx; /* MRD_NONE: of no core */
+    mrd_sid name;
+    int64_t start_ns;
+} mrd_report_open;
+
 typedef struct {
     uint64_t matched, alone; /* collectives; parts without a partner */
     uint64_t proven;
@@ -100,7 +109,9 @@ typedef struct {
     uint64_t mapped;    /* ... where only the mapping of device clocks leaves open who was last */
     uint64_t partial;   /* lack a part: somebody who is in others of its group is not in this one */
     uint64_t mixed;     /* of groups with more members than they say */
+    uint64_t open;      /* spans that did not end */
     int64_t first_ns;   /* of all spans; 0 without any */
+    int64_t last_ns;    /* of all spans */
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */
     bool any_mapped;    /* workers whose device clock the runtime mapped took part in any */
@@ -138,6 +149,8 @@ const mrd_report_collective *mrd_report_collectives(const mrd_report *r, size_t 
 const mrd_report_pace *mrd_report_paces(const mrd_report *r, size_t *ret_n);
 const mrd_report_pause *mrd_report_pauses(const mrd_report *r, size_t *ret_n);
 const mrd_report_step *mrd_report_slow_steps(const mrd_report *r, size_t *ret_n);
+/* The oldest of those that did not end, at most MRD_REPORT_OPEN; totals has how many there are. */
+const mrd_report_open *mrd_report_open_spans(const mrd_report *r, size_t *ret_n);
 /*
  * Stands out: caused more than twice its even share of the waits, and those that it alone caused
  * are at least 1 % of all windows. Late: at least half of the waits it caused are proven.

@@ -78,6 +78,12 @@ bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
 mrd_err mrd_nrt_settle(mrd_nrt *nrt, int64_t found_by);
 /* The next document's numbers say nothing about what is missing before them. */
 void mrd_nrt_apart(mrd_nrt *nrt);
+/* Events may be missing that no number shows: what has begun may have ended. */
+void mrd_nrt_doubt(mrd_nrt *nrt);
+/* Calls each start whose stop is still to come, of host time where the device's can be mapped, and not
+ * those whose stop may be among what is missing. They stay where they are. */
+void mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd_event *ev),
+                       void *self);
 
 /*
  * For a reader that may have to begin again at an earlier document: `mark` of the next one, growing.

@@ -37,6 +37,8 @@ gap_tell(mrd_nrt *nrt, int64_t nc_idx, const nrt_ids *ids, const nrt_gap *gap)
     track.lnc_idx = nc_idx;
     ev.track = mrd_catalog_track(nrt->o.catalog, &track);
     nrt->counts.lost += gap->to - gap->from;
+    if (gap->last_ns > nrt->doubt_ns)
+        nrt->doubt_ns = gap->last_ns;
     return nrt->o.emit(nrt->o.self, &ev);
 }
 
@@ -76,8 +78,10 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
     nrt_gap gap = { .from = from, .to = to, .found_at = nrt->now };
     mrd_err err = MRD_OK;
 
-    if (nrt->gaps_told)
+    if (nrt->gaps_told) {
+        mrd_nrt_doubt(nrt);
         return MRD_OK;
+    }
     gap.mark = nrt->mark;
     gap.before = nrt->mark_before;
     if (ids->n_gaps == NRT_GAPS) {
@@ -226,6 +230,7 @@ void
 mrd_nrt_apart(mrd_nrt *nrt)
 {
     nrt->o.whole = false;
+    mrd_nrt_doubt(nrt);
     for (size_t c = 0; c < NRT_CORES; c++)
         nrt->ids[c].known = nrt->ids[c].has_anew = false;
 }
@@ -234,4 +239,19 @@ void
 mrd_nrt_now(mrd_nrt *nrt, int64_t now)
 {
     nrt->now = now;
+}
+
+int64_t
+mrd_nrt_ids_doubt(const mrd_nrt *nrt)
+{
+    int64_t doubt = nrt->doubt_ns;
+
+    for (size_t c = 0; c < NRT_CORES && nrt->n_gaps > 0; c++)
+        for (size_t i = 0; i < nrt->ids[c].n_gaps; i++) {
+            const nrt_gap *gap = &nrt->ids[c].gaps[i];
+            int64_t end = gap->closed ? gap->last_ns : INT64_MAX;
+
+            doubt = end > doubt ? end : doubt;
+        }
+    return doubt;
 }

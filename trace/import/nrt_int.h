@@ -86,6 +86,7 @@ struct mrd_nrt {
     nrt_ids *ids;                  /* likewise */
     size_t n_gaps;                 /* of all cores */
     int64_t now;
+    int64_t doubt_ns; /* host's clock: events were missing then; what began before may have ended */
     uint64_t mark, mark_before; /* of the document read, and of the one before */
     uint64_t from;              /* the mark of what is to be held */
     bool again;                 /* the document was read before */
@@ -112,5 +113,7 @@ mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
 /* Looks at the number of the record; host_time: its stamp is of the host's clock. May give a loss.
  */
 mrd_err mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time);
+/* What began at or before that time of the host may have ended in what is missing. */
+int64_t mrd_nrt_ids_doubt(const mrd_nrt *nrt);
 
 #endif

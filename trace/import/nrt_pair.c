@@ -546,6 +546,37 @@ mrd_nrt_flush(mrd_nrt *nrt)
     return err == MRD_OK ? mrd_nrt_settle(nrt, INT64_MAX) : err;
 }
 
+/* ---- In flight ---- */
+
+void
+mrd_nrt_doubt(mrd_nrt *nrt)
+{
+    if (nrt->clock.has_host)
+        nrt->doubt_ns = nrt->clock.host_ns;
+}
+
+void
+mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd_event *ev), void *self)
+{
+    const mrd_open_table *t = &nrt->open;
+    int64_t doubt = mrd_nrt_ids_doubt(nrt);
+
+    for (uint32_t slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer) {
+        mrd_event ev = mrd_open_at(t, slot)->ev;
+        nrt_sync like;
+
+        if ((ev.flags & NRT_DEVICE) != 0) {
+            like = nrt_like(nrt, &ev);
+            ev.flags &= (uint8_t) ~NRT_DEVICE;
+            ev.bound_ns = MRD_BOUND_UNKNOWN;
+            if (mrd_nrt_clock_map(&nrt->clock, &like, false, &ev.ts_ns) == NRT_MAP_NONE)
+                continue;
+        }
+        if (ev.ts_ns > doubt && call(self, &ev) != MRD_OK)
+            return;
+    }
+}
+
 /* ---- Marks ---- */
 
 void

@@ -118,6 +118,7 @@ put_totals(mrd_jw *w, const mrd_report_totals *t)
     put_u64(w, "mixed_groups", t->mixed);
     put_u64(w, "without_partner", t->alone);
     put_u64(w, "left_out", t->left_out);
+    put_u64(w, "not_ended", t->open);
     mrd_jw_close(w, '}');
 }
 
@@ -185,6 +186,26 @@ put_pauses(mrd_jw *w, const mrd_report *r)
 }
 
 static void
+put_open(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
+{
+    size_t n;
+    const mrd_report_open *o = mrd_report_open_spans(r, &n);
+
+    MRD_JW_KEY(w, "not_ended");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++) {
+        mrd_jw_open(w, '{');
+        put_process(w, cat, o[i].process);
+        mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), o[i].lnc_idx);
+        MRD_JW_KEY(w, "name");
+        mrd_jw_sid(w, o[i].name);
+        put_time(w, "start_ns", o[i].start_ns);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
+}
+
+static void
 put_all(mrd_jw *w, const mrd_report_sink *s)
 {
     const mrd_catalog *cat = s->env->catalog;
@@ -211,6 +232,7 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     mrd_jw_close(w, ']');
     put_steps(w, cat, s->report);
     put_pauses(w, s->report);
+    put_open(w, cat, s->report);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
     mrd_jw_end(w);

@@ -58,8 +58,9 @@ worker_label(const report_sink *s, const mrd_report_worker *w, mrd_buf *to)
 
     if (p->rank != MRD_NONE)
         mrd_buf_fmt(to, "rank %" PRId64 " ", p->rank);
-    mrd_buf_fmt(to, "%s %" PRId64 " ", w->lnc_idx != MRD_NONE ? "NC" : "device",
-                w->lnc_idx != MRD_NONE ? w->lnc_idx : w->device_idx);
+    if (w->lnc_idx != MRD_NONE || w->device_idx != MRD_NONE)
+        mrd_buf_fmt(to, "%s %" PRId64 " ", w->lnc_idx != MRD_NONE ? "NC" : "device",
+                    w->lnc_idx != MRD_NONE ? w->lnc_idx : w->device_idx);
     if (!s->one_node)
         mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
     if (p->flags & MRD_PROC_NO_PID)
@@ -460,6 +461,37 @@ put_pauses(report_sink *s)
     }
 }
 
+/* What was running when the recording ended, the oldest first. */
+static void
+put_open(report_sink *s)
+{
+    const mrd_catalog *cat = s->common.env->catalog;
+    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+    size_t n;
+    const mrd_report_open *o = mrd_report_open_spans(s->common.report, &n);
+    char dur[MRD_DUR_TEXT];
+
+    if (n == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-34s %-30s %12s\n", "Begun and not ended", "", "since");
+    for (size_t i = 0; i < n && i < ROWS; i++) {
+        mrd_report_worker of = { .process = o[i].process,
+                                 .lnc_idx = o[i].lnc_idx,
+                                 .device_idx = MRD_NONE };
+
+        put_worker(s, &of);
+        mrd_buf_byte(&s->text, ' ');
+        mrd_text_cell(&s->text, mrd_catalog_text(cat, o[i].name), 30, true);
+        mrd_buf_fmt(&s->text, " %12s\n",
+                    o[i].start_ns < t->last_ns
+                        ? mrd_text_dur((uint64_t) t->last_ns - (uint64_t) o[i].start_ns, dur)
+                        : "-");
+    }
+    mrd_text_left_out(&s->text,
+                      t->open > (n < ROWS ? n : ROWS) ? t->open - (n < ROWS ? n : ROWS) : 0,
+                      "spans", "json");
+}
+
 /* What the bounds assume, by the methods they come from. */
 static void
 put_assumptions(report_sink *s)
@@ -543,6 +575,7 @@ report_write(void *state)
     put_collectives(s);
     put_steps(s);
     put_pauses(s);
+    put_open(s);
     put_clocks(s);
     put_mapping(s);
     mrd_buf_text(&s->text, legend);

@@ -1,0 +1,104 @@
+/* agent/in_flight.c - what a living process is inside of: the places of its rings' headers, spans
+ * whose end is another record, starts of the runtime's trace. */
+#include <stdlib.h>
+
+#include "agent/drain_int.h"
+
+typedef struct {
+    mrd_drain *p;
+    proc *pr;
+    mrd_arg at; /* in_flight=... */
+    mrd_arg *args;
+    size_t cap;
+    void (*call)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
+    void *self;
+} look;
+
+static mrd_err
+tell(look *l, unsigned clock, const mrd_event *ev)
+{
+    size_t n = ev->arg_count;
+    mrd_event open = *ev;
+
+    if (n + 1 > l->cap) {
+        mrd_arg *grown = realloc(l->args, (n + 16) * sizeof(*grown));
+
+        if (grown == NULL)
+            return MRD_NOMEM;
+        l->args = grown;
+        l->cap = n + 16;
+    }
+    if (n > 0)
+        memcpy(l->args, ev->args, n * sizeof(*l->args));
+    l->args[n] = l->at;
+    open.dur_ns = MRD_DUR_UNFINISHED;
+    open.args = l->args;
+    open.arg_count = (uint32_t) n + 1;
+    open.flows = NULL;
+    open.flow_count = 0;
+    l->call(l->self, &l->pr->pub, clock, &open);
+    return MRD_OK;
+}
+
+static void
+look_at_scopes(look *l, ring *r)
+{
+    mrd_ring_event scopes[MRD_RING_OPEN_MAX];
+    size_t n = mrd_ring_open_scopes(r->reader, scopes);
+
+    for (size_t i = 0; i < n; i++) {
+        mrd_event ev;
+
+        mrd_drain_scope(l->p, r, &scopes[i], &ev);
+        (void) tell(l, MRD_DRAIN_RAW, &ev);
+    }
+}
+
+/* The rings tell their losses with the next event: until then the ends of spans may be among them. */
+static bool
+loses_untold(const proc *pr)
+{
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
+        mrd_ring_stats st;
+
+        mrd_ring_get_stats(r->reader, &st);
+        if (st.lost_total > st.reported)
+            return true;
+    }
+    return false;
+}
+
+static void
+look_at_begun(look *l, const proc *pr)
+{
+    for (size_t i = 0; i < pr->open.n_slots && !loses_untold(pr); i++)
+        for (const mrd_open_span *s = pr->open.slots[i]; s != NULL; s = s->next)
+            if (!s->early && !s->left && !s->model && s->lost == pr->lost)
+                (void) tell(l, MRD_DRAIN_RAW, &s->ev);
+}
+
+static mrd_err
+look_at_start(void *self, const mrd_event *ev)
+{
+    return tell(self, MRD_DRAIN_REALTIME, ev);
+}
+
+void
+mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
+                    void (*call)(void *self, mrd_drain_process *process, unsigned clock,
+                                 const mrd_event *ev),
+                    void *self)
+{
+    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    look l = { .p = p, .pr = pr, .call = call, .self = self };
+
+    l.at = (mrd_arg){ .key = mrd_catalog_intern(process->catalog, "in_flight"),
+                      .type = MRD_ARG_STR,
+                      .v.sid = mrd_catalog_intern(process->catalog, at) };
+    for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        if (!r->ended)
+            look_at_scopes(&l, r);
+    look_at_begun(&l, pr);
+    mrd_drain_runtime_in_flight(pr, look_at_start, &l);
+    free(l.args);
+}

@@ -1,0 +1,107 @@
+/* A span that was told while it was in flight, and again when it ended, is one span. */
+#include "aggregator/merge_once.h"
+#include "tests/check.h"
+
+typedef struct {
+    mrd_source base;
+    const mrd_event *events;
+    size_t n, at, piece;
+} fake;
+
+static mrd_step
+fake_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n, mrd_why *why)
+{
+    fake *f = (fake *) self;
+
+    (void) why;
+    for (*ret_n = 0; *ret_n < room && *ret_n < f->piece && f->at < f->n; (*ret_n)++)
+        ret_events[*ret_n] = &f->events[f->at++];
+    return *ret_n > 0 ? MRD_MORE : MRD_END;
+}
+
+static void
+fake_close(mrd_source *self)
+{
+    (void) self;
+}
+
+#define SPAN(ts, dur, where, what, number)                                                         \
+    {                                                                                              \
+        .kind = MRD_SPAN, .ts_ns = (ts), .dur_ns = (dur), .track = (where), .name = (what),        \
+        .id = (number)                                                                             \
+    }
+
+/* The numbers of the events that come out, read so many at once, from pieces of so many. */
+static const char *
+numbers(const mrd_event *events, size_t n, size_t piece, size_t room)
+{
+    static char text[4096];
+    fake f = { .base = { .many = fake_many, .close = fake_close }, events, n, 0, piece };
+    const mrd_event *some[64];
+    mrd_source *once = NULL;
+    mrd_why why = { 0 };
+    size_t got;
+
+    text[0] = '\0';
+    CHECK_ERR("open", mrd_merge_once_open(&f.base, &once, &why), MRD_OK);
+    while (once->many(once, some, room, &got, &why) == MRD_MORE)
+        for (size_t i = 0; i < got; i++)
+            snprintf(text + strlen(text), sizeof(text) - strlen(text), " %u",
+                     (unsigned) some[i]->id);
+    CHECK_INT(once->many(once, some, room, &got, &why), MRD_END);
+    once->close(once);
+    return text;
+}
+
+static void
+check(const char *row, const mrd_event *events, size_t n, const char *want)
+{
+    static const size_t sizes[] = { 1, 2, 3, 64 };
+
+    for (size_t p = 0; p < MRD_COUNT(sizes); p++)
+        for (size_t r = 0; r < MRD_COUNT(sizes); r++) {
+            const char *got = numbers(events, n, sizes[p], sizes[r]);
+
+            CHECK_ROW(row, strcmp(got, want) == 0);
+        }
+}
+
+TEST(the_complete_one_is_shown)
+{
+    const mrd_event plain[] = { SPAN(1, 5, 1, 1, 1), SPAN(2, 5, 1, 1, 2), SPAN(2, 5, 2, 1, 3) };
+    const mrd_event ended[] = { SPAN(1, 5, 1, 1, 1), SPAN(2, -1, 1, 7, 2), SPAN(2, 90, 1, 7, 3),
+                                SPAN(2, 10, 1, 8, 4), SPAN(3, 1, 1, 7, 5) };
+    const mrd_event twice[] = { SPAN(2, -1, 1, 7, 2), SPAN(2, -1, 1, 7, 3), SPAN(2, -1, 1, 8, 4) };
+    const mrd_event others[] = { SPAN(2, -1, 1, 7, 1), SPAN(2, 4, 2, 7, 2),  SPAN(3, 4, 1, 7, 3),
+                                 SPAN(4, -1, 1, 7, 4), SPAN(5, -1, 1, 7, 5), SPAN(5, 4, 1, 9, 6) };
+    mrd_event kinds[] = { SPAN(2, -1, 1, 7, 1), SPAN(2, 0, 1, 7, 2) };
+
+    check("plain", plain, 3, " 1 2 3");
+    check("ended", ended, 5, " 1 3 4 5");
+    check("twice", twice, 3, " 2 4");
+    check("others", others, 6, " 1 2 3 4 5 6");
+    kinds[1].kind = MRD_INSTANT;
+    check("kinds", kinds, 2, " 1 2");
+    check("none", NULL, 0, "");
+}
+
+/* More at one moment than are compared: all are shown, none is lost. */
+TEST(very_many_at_one_moment)
+{
+    static mrd_event events[1000];
+    fake f = { .base = { .many = fake_many, .close = fake_close }, events, 1000, 0, 64 };
+    const mrd_event *ev;
+    mrd_source *once = NULL;
+    mrd_why why = { 0 };
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < 1000; i++)
+        events[i] = (mrd_event) SPAN(7, i < 500 ? -1 : 5, 1, (mrd_sid) i + 1, i);
+    CHECK_ERR("open", mrd_merge_once_open(&f.base, &once, &why), MRD_OK);
+    while (once->next(once, &ev, &why) == MRD_MORE)
+        CHECK_INT(ev->id, n++);
+    CHECK_INT(n, 1000);
+    once->close(once);
+}
+
+TEST_MAIN()

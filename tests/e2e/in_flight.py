@@ -1,0 +1,81 @@
+"""What runs when a session is stopped or a trigger's window ends is in the profile: a call, what the runtime has begun and a span of the
+program, each with its start, also when that was before the session; an end that comes later takes the place of the unfinished one."""
+import os
+import time
+
+from lib import BUILD, Cluster, Program, check, equal, equation, finish, load_json, need_daemons, until
+
+need_daemons()
+LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
+
+
+def loop(c, i, exec_us, **env):
+    """A rank with one core whose every execution takes so long."""
+    return c.keep(Program(c.path(f"loop{i}.log"), [LOOP, "--rank", "0", "--steps", "1000", "--cores", "1", "--exec-us", str(exec_us), "--cc", "0", "--quiet",
+                                                   "--checkpoint-every", "0"],
+                          env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(i),
+                                   MERIDIAN_ENABLE="1", SIMNRT_JOB="flight", SIMNRT_EVENT_SCALE="0", **env), stdout=-3))
+
+
+def fetched(c, id, name):
+    c.run("fetch", id, "-o", c.path(name), "--format", "json,summary-json,report-text,report-json,perfetto", want=None)
+    return load_json(c.path(name, "system_profile.json"))
+
+
+def spans(doc, name):
+    return [e for e in doc["trace_events"] if e["name"] == name]
+
+
+with Cluster() as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    c.agent(0)
+    until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+
+    # ---- stopped in the middle of an execution that began before the session ----
+    w = loop(c, 0, 600_000_000)
+    until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
+    time.sleep(1)  # into the execution: nothing of the workload shows that from outside
+    id = c.start("--require", "all")
+    begun = time.time_ns()
+    doc = c.stop(id)
+    part = doc["nodes"][0]
+    equation(doc, "stopped")
+    profile = fetched(c, id, "stopped")
+    for name, sources in (("nrt_execute", ["neuron_rt", "nrt_api"]), ("kbl_exec_wait", ["neuron_rt"]), ("step", ["annotation"])):
+        found = spans(profile, name)
+        equal(sorted(e["trace_event_source"] for e in found), sources, f"{name}: {found}")
+        for e in found:
+            check(e.get("unfinished") and e["duration"] == 0, f"{name} is unfinished: {e}")
+            check(e["timestamp"] < begun - 10**8, f"{name} began before the session: {e['timestamp']}, {begun}")
+            equal(e["args"].get("in_flight"), "stop", f"{name} says so")
+    equal(part["tally"]["in_flight"], sum(1 for e in profile["trace_events"] if e.get("unfinished")), "the manifest counts them")
+    summary = load_json(c.path("stopped", "summary.json"))["summary"]
+    equal(summary["unfinished"], part["tally"]["in_flight"], "and the summary")
+    report = load_json(c.path("stopped", "report.json"))["report"]
+    equal(report["totals"]["not_ended"], part["tally"]["in_flight"], "and the report")
+    check("nrt_execute" in {o["name"] for o in report["not_ended"]}, f"names them: {report['not_ended']}")
+    with open(c.path("stopped", "report.txt")) as f:
+        text = f.read()
+    check("Begun and not ended" in text and "nrt_execute" in text, f"the report for people: {text}")
+    w.kill()
+
+    # ---- a trigger while one runs that will fail; the error comes before the next trigger ----
+    until(lambda: c.nodes()["i-test0"]["processes"] == 0, "its rings are drained")
+    id = c.start("--mode", "recorder", "--keep", "60s", "--require", "all")
+    w = loop(c, 0, 4_000_000, SIMNRT_FAULT="exec_error:exec=1:status=1206")
+    until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
+    time.sleep(1)
+    c.run("trigger", id, "--reason", "early", want=None)
+    early = until(lambda: c.session(id)["nodes"][0]["tally"]["in_flight"], "spans in flight at the trigger")
+    check(w.running(), "the execution was still running")
+    until(lambda: any("1206" in t["reason"] for t in c.session(id)["triggers"]), "the failure triggers by itself")
+    doc = c.stop(id, want=None)
+    profile = fetched(c, id, "failed")
+    calls = [e for e in spans(profile, "nrt_execute") if e["trace_event_source"] == "nrt_api"]
+    failed = [e for e in calls if e.get("args", {}).get("status") == 1206]
+    equal(len(failed), 1, f"the call that failed is there once: {calls}")
+    equal([e["timestamp"] for e in calls].count(failed[0]["timestamp"] if failed else 0), 1, "and not unfinished beside it")
+    check(early > 0 and doc["nodes"][0]["tally"]["in_flight"] >= early, f"counted: {early}")
+    w.kill()
+finish()
