@@ -1,4 +1,5 @@
 #include "cli/profile_write.h"
+#include "cli/place.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -106,8 +107,8 @@ typedef struct {
 } profile_part;
 
 static mrd_err
-part_open(mrd_store *store, mrd_alignment *alignment, uint32_t number, profile_part *part,
-          mrd_why *why)
+part_open(mrd_store *store, mrd_alignment *alignment, mrd_places *places, uint32_t number,
+          profile_part *part, mrd_why *why)
 {
     size_t streams = mrd_store_streams(store);
     mrd_err err = MRD_OK;
@@ -124,12 +125,15 @@ part_open(mrd_store *store, mrd_alignment *alignment, uint32_t number, profile_p
             continue;
         if (alignment != NULL ? mrd_alignment_range(alignment, i, &first, &last)
                               : mrd_stream_range(stream, &first, &last)) {
+            mrd_places_range(places, i, &first, &last);
             part->first_ns = first < part->first_ns ? first : part->first_ns;
             part->last_ns = last > part->last_ns ? last : part->last_ns;
         }
         part->events += mrd_stream_count(stream);
         err = alignment != NULL ? mrd_alignment_open(alignment, i, &part->sources[part->n], why)
                                 : mrd_stream_open(stream, &part->sources[part->n], why);
+        if (err == MRD_OK)
+            err = mrd_places_open(places, i, part->sources[part->n], &part->sources[part->n], why);
         if (err == MRD_OK)
             part->sources[part->n++]->key = i;
     }
@@ -148,26 +152,12 @@ static void
 output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number,
             const mrd_sink_ops *ops, mrd_buf *ret_path)
 {
-    size_t n;
-    const mrd_devprofile *profiles = mrd_catalog_devprofiles(cat, &n);
-
     mrd_buf_reset(ret_path);
     mrd_buf_fmt(ret_path, "%s/", options->dir);
     if (number == 0) {
         mrd_buf_text(ret_path, ops->stem);
     } else {
-        mrd_str model = mrd_catalog_text(cat, profiles[number].model);
-
-        if (model.len == 0)
-            model = mrd_catalog_text(cat, profiles[number].name);
-        mrd_buf_text(ret_path, "device_profile_model_");
-        for (size_t i = 0; i < model.len && i < 128; i++) {
-            char c = model.p[i];
-            bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                         (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || (c == '.' && i > 0);
-
-            mrd_buf_byte(ret_path, plain ? (uint8_t) c : '_');
-        }
+        mrd_place_file(cat, number, ret_path);
     }
     if (number != 0 && strcmp(ops->stem, "summary") == 0)
         mrd_buf_text(ret_path, "_summary"); /* beside the profile's own .json */
@@ -456,16 +446,19 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
     mrd_profile_result result = { 0 };
     mrd_strlist paths = { 0 };
     uint64_t events = 0;
+    mrd_places *places = NULL;
     size_t profiles;
-    mrd_err err = MRD_OK;
+    mrd_err err;
 
     mrd_catalog_devprofiles(cat, &profiles);
+    if ((err = mrd_places_new(cat, store, options->alignment, &places, why)) != MRD_OK)
+        return err;
     sigaction(SIGINT, &act, &old_int);
     sigaction(SIGTERM, &act, &old_term);
     for (uint32_t p = 0; p < (options->print ? 1 : profiles) && err == MRD_OK; p++) {
         profile_part part;
 
-        if ((err = part_open(store, options->alignment, p, &part, why)) == MRD_OK &&
+        if ((err = part_open(store, options->alignment, places, p, &part, why)) == MRD_OK &&
             part.events > 0) {
             events += part.events;
             err = write_part(options, cat, &part, to, &paths, &result, why);
@@ -487,6 +480,7 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
                 " %s outside (--start, --end, --filter-process, --system-trace-filter-...)\n",
                 events, events == 1 ? "event lies" : "events lie");
     }
+    mrd_places_free(places);
     mrd_strlist_fini(&paths);
     *ret_result = result;
     return err;

@@ -35,7 +35,7 @@ typedef struct {
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
     double total_time_s, total_active_s; /* 0: not said */
-    double hw_first, hw_last;
+    long double hw_first, hw_last;
     bool has_hw_first, has_hw_last;
 } devprof_scan;
 
@@ -108,10 +108,10 @@ scan_number(devprof_scan *scan, scan_row *row, mrd_str key, mrd_str text)
     } else if (mrd_str_is(key, "total_active_time")) {
         scan->total_active_s = (double) v;
     } else if (mrd_str_is(key, "first_hw_timestamp")) {
-        scan->hw_first = (double) v;
+        scan->hw_first = v;
         scan->has_hw_first = true;
     } else if (mrd_str_is(key, "last_hw_timestamp")) {
-        scan->hw_last = (double) v;
+        scan->hw_last = v;
         scan->has_hw_last = true;
     }
 }
@@ -249,14 +249,15 @@ unit_that_fits(long double span, double seconds, int *ret_exp10)
 static mrd_err
 refuse_unit(const devprof *d, long double span, const char *reason, mrd_why *why)
 {
-    return mrd_why_set(
-        why, MRD_UNIT, 0,
-        "'%s': the unit of time cannot be inferred: rows span %.0Lf units, "
-        "total_time is %g s, total_active_time %g s (0: not said), the hardware "
-        "stamps span %g ns; %s",
-        mrd_in_name(d->imp->in), span, d->scan.total_time_s, d->scan.total_active_s,
-        d->scan.has_hw_first && d->scan.has_hw_last ? d->scan.hw_last - d->scan.hw_first : 0.0,
-        reason);
+    return mrd_why_set(why, MRD_UNIT, 0,
+                       "'%s': the unit of time cannot be inferred: rows span %.0Lf units, "
+                       "total_time is %g s, total_active_time %g s (0: not said), the hardware "
+                       "stamps span %g ns; %s",
+                       mrd_in_name(d->imp->in), span, d->scan.total_time_s, d->scan.total_active_s,
+                       d->scan.has_hw_first && d->scan.has_hw_last
+                           ? (double) (d->scan.hw_last - d->scan.hw_first)
+                           : 0.0,
+                       reason);
 }
 
 static mrd_err
@@ -267,7 +268,7 @@ infer_unit(devprof *d, mrd_why *why)
     long double span = main_rows ? scan->last - scan->first : scan->all_last - scan->all_first;
     double references[3] = { scan->total_time_s, scan->total_active_s,
                              scan->has_hw_first && scan->has_hw_last
-                                 ? (scan->hw_last - scan->hw_first) / 1e9
+                                 ? (double) (scan->hw_last - scan->hw_first) / 1e9
                                  : 0 };
     bool found = false;
     int exp10 = 0;
@@ -376,11 +377,9 @@ register_profile(devprof *d, const mrd_devprofile *told)
         p.name = fresh_name(d, wanted);
         d->profile = mrd_catalog_add_devprofile(d->cat, &p);
     } else {
-        mrd_catalog_note(d->cat,
-                         "device profile of model " MRD_STR_FMT
-                         ": several captures stand in one file; each keeps the times of its own "
-                         "device, which are not aligned with the others",
-                         MRD_STR_ARG(mrd_strtab_get(d->strings, p.model)));
+        mrd_catalog_note(
+            d->cat, "device profile of model " MRD_STR_FMT ": several captures stand in one file",
+            MRD_STR_ARG(mrd_strtab_get(d->strings, p.model)));
     }
     mrd_process_init(&proc);
     proc.instance_id = p.instance_id;
@@ -393,6 +392,36 @@ register_profile(devprof *d, const mrd_devprofile *told)
         proc.scope = d->imp->input + 1;
     d->process = mrd_catalog_process(d->cat, &proc);
     d->nc_idx = p.nc_idx;
+}
+
+static int64_t
+whole_ns(long double v, bool has)
+{
+    return has && v > 0 && v < 9.2e18L ? (int64_t) v : MRD_NONE;
+}
+
+/* What is known of its time, for who places it on that of the system profile. Files of our own were placed
+ * when they were written. */
+static void
+register_capture(devprof *d)
+{
+    const devprof_scan *scan = &d->scan;
+    long double scale = powl(10, d->exp10), total = scan->total_time_s * 1e9L;
+    mrd_device_capture c = { .label = mrd_strtab_addz(d->strings, mrd_in_name(d->imp->in)),
+                             .profile = d->profile,
+                             .process = d->process,
+                             .nc_idx = d->nc_idx,
+                             .first_ns = d->first_ns,
+                             .hw_first_ns = whole_ns(scan->hw_first, scan->has_hw_first),
+                             .hw_last_ns = whole_ns(scan->hw_last, scan->has_hw_last),
+                             .total_ns = total > 0 && total < 9.2e18L ? (int64_t) total : 0 };
+
+    if (scan->own || scan->timed_rows == 0 || d->profile == 0)
+        return;
+    c.last_ns = whole_ns(scan->all_last * scale, true);
+    if (c.last_ns == MRD_NONE || c.last_ns < c.first_ns)
+        c.last_ns = c.first_ns;
+    mrd_catalog_add_capture(d->cat, &c);
 }
 
 /* ---- Second pass: rows ---- */
@@ -747,6 +776,7 @@ read_input(devprof *d, mrd_why *why)
         d->first_ns = 0;
     if (err == MRD_OK)
         err = each_member(d->r, mrd_in_name(d->imp->in), read_member, d, why);
+    register_capture(d);
     return err;
 }
 

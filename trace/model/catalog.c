@@ -21,7 +21,7 @@ typedef struct {
 
 struct mrd_catalog {
     mrd_strtab *strings;
-    cat_list processes, tracks, devprofiles, artifacts, inputs, clocks, facts, notes;
+    cat_list processes, tracks, devprofiles, captures, artifacts, inputs, clocks, facts, notes;
     mrd_index process_index, track_index;
     mrd_err err;
 };
@@ -79,6 +79,7 @@ mrd_catalog_free(mrd_catalog *cat)
     free(cat->processes.v);
     free(cat->tracks.v);
     free(cat->devprofiles.v);
+    free(cat->captures.v);
     free(cat->artifacts.v);
     free(cat->inputs.v);
     free(cat->clocks.v);
@@ -339,6 +340,12 @@ mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *d)
 }
 
 uint32_t
+mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *c)
+{
+    return list_put(cat, &cat->captures, c, sizeof(*c));
+}
+
+uint32_t
 mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a)
 {
     return list_put(cat, &cat->artifacts, a, sizeof(*a));
@@ -361,6 +368,13 @@ mrd_catalog_devprofiles(const mrd_catalog *cat, size_t *ret_n)
 {
     *ret_n = cat->devprofiles.n;
     return cat->devprofiles.v;
+}
+
+mrd_device_capture *
+mrd_catalog_captures(const mrd_catalog *cat, size_t *ret_n)
+{
+    *ret_n = cat->captures.n;
+    return cat->captures.v;
 }
 
 mrd_artifact *

@@ -88,6 +88,16 @@ typedef struct {
     double total_time_s;                 /* summary.total_time of the source, 0 unknown */
 } mrd_devprofile;
 
+/* One capture of a device: an input that has rows of a device profile. Times are those of its rows, in ns;
+ * hw_* by the device's clock. MRD_NONE: not stated; total_ns 0: not stated. */
+typedef struct {
+    mrd_sid label; /* as the label of its stream */
+    uint32_t profile;
+    mrd_proc_id process;
+    int64_t nc_idx;
+    int64_t first_ns, last_ns, hw_first_ns, hw_last_ns, total_ns;
+} mrd_device_capture;
+
 /* A file that is carried, hashed and listed, never decoded by us. */
 typedef struct {
     mrd_sid path;    /* as found */
@@ -172,10 +182,12 @@ uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
 /* Lists; add returns the index; borrowed pointers are valid until the next add. Index 0 of
  * devprofiles is the system profile, index 0 of clocks "unaligned". */
 uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *d);
+uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *c);
 uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a);
 uint32_t mrd_catalog_add_input(mrd_catalog *cat, const mrd_input *in);
 uint32_t mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *c);
 mrd_devprofile *mrd_catalog_devprofiles(const mrd_catalog *cat, size_t *ret_n);
+mrd_device_capture *mrd_catalog_captures(const mrd_catalog *cat, size_t *ret_n);
 mrd_artifact *mrd_catalog_artifacts(const mrd_catalog *cat, size_t *ret_n);
 mrd_input *mrd_catalog_inputs(const mrd_catalog *cat, size_t *ret_n);
 mrd_clock_info *mrd_catalog_clocks(const mrd_catalog *cat, size_t *ret_n);
