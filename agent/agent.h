@@ -59,7 +59,7 @@ mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node *node,
 void mrd_agent_step(mrd_agent *a, int timeout_ms);
 /* For a loop that plays many agents: when the next step is due (RAW), and the descriptors that ask
  * for one before. Both may change with every step. */
-#define MRD_AGENT_FDS 6
+#define MRD_AGENT_FDS 16
 int64_t mrd_agent_next_ns(const mrd_agent *a);
 size_t mrd_agent_fds(const mrd_agent *a, int ret_fds[MRD_AGENT_FDS]);
 /* Reads what rings hold, closes batches, tries for at most `patience` to get rid of everything.

@@ -1,10 +1,11 @@
 /* agent/agent_int.h - inside of the agent: agent.c (loop), control.c (the aggregator's requests),
- * status.c (counts, heartbeats, metrics). */
+ * status.c (counts, heartbeats, metrics), collect_*.c (collectors). */
 #ifndef MRD_AGENT_AGENT_INT_H
 #define MRD_AGENT_AGENT_INT_H
 
 #include "agent/agent.h"
 #include "agent/clock.h"
+#include "agent/collector.h"
 #include "agent/devprof.h"
 #include "agent/files.h"
 #include "agent/metrics.h"
@@ -32,6 +33,13 @@ typedef struct {
     int64_t at_ns;
 } mrd_refusal;
 
+/* Of one row of collectors.def. */
+typedef struct {
+    void *self;
+    bool open, started;
+    uint64_t turns_over;
+} mrd_collector_slot;
+
 struct mrd_agent {
     mrd_agent_options o; /* texts borrowed from the caller's */
     mrd_node node;
@@ -46,6 +54,9 @@ struct mrd_agent {
     mrd_spool *spool;
     mrd_drain *drain;
     mrd_record *record;
+    mrd_collector_slot collectors[MRD_COLLECTORS_MAX];
+    uint64_t collected[MRD_RECORD_SESSIONS]; /* sessions that collectors began */
+    size_t n_collected;
     mrd_hw *hw;
     mrd_sample *sample;
     mrd_session_counters counters[MRD_RECORD_SESSIONS];
@@ -83,18 +94,12 @@ void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns);
 void mrd_agent_forget_flushed(mrd_agent *a, int64_t now); /* and old refusals */
 
-/* counters.c */
-/* Opens the counters that the session asks for, once. Errors: NOTFOUND, naming the counter and the
- * nearest that this node has; NOMEM. */
-mrd_err mrd_agent_counters_arm(mrd_agent *a, uint64_t session, mrd_why *why);
-void mrd_agent_counters_resume(mrd_agent *a); /* of sessions that a predecessor noted */
-void mrd_agent_counters_step(mrd_agent *a, int64_t now);
-int64_t mrd_agent_counters_next_ns(const mrd_agent *a);
-/* Before the node's counters are sampled: all values for sessions that have just begun. */
-void mrd_agent_sample_begun(mrd_agent *a, int64_t now);
-int64_t mrd_agent_sample_begun_ns(const mrd_agent *a);
-void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum); /* adds to *sum */
-void mrd_agent_counters_close(mrd_agent *a);
+/* agent.c */
+uint32_t mrd_agent_boot_key(const mrd_agent *a);
+/* collect_counters.c: of the sessions; adds to *sum. */
+void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum);
+/* collect_trace_files.c: what trace files of this process are to be called. */
+void mrd_agent_note_process(void *agent, mrd_drain_process *process);
 
 /* reach.c */
 void mrd_agent_reach_step(mrd_agent *a, int64_t now);

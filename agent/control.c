@@ -118,11 +118,11 @@ selects_node(const mrd_agent *a, const Mrd__Selection *sel)
 
 /* ---- Control ---- */
 
-/* A session whose counters this node does not have is refused as a whole. */
+/* A session for which something cannot be collected here is refused as a whole. */
 static mrd_err
-arm_counters(mrd_agent *a, uint64_t session, mrd_why *why)
+begin(mrd_agent *a, uint64_t session, mrd_why *why)
 {
-    mrd_err err = mrd_agent_counters_arm(a, session, why);
+    mrd_err err = mrd_collectors_begin(a, session, why);
 
     if (err != MRD_OK)
         mrd_record_cancel(a->record, session);
@@ -139,7 +139,7 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     mrd_err err = mrd_record_go(a->record, c, start, bound, why);
 
     if (err == MRD_OK && !again)
-        err = arm_counters(a, c->session, why);
+        err = begin(a, c->session, why);
     if (err == MRD_OK && !again && a->trigger != NULL)
         mrd_trigger_session(a->trigger, start);
 
@@ -168,7 +168,7 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
                            err == MRD_NOTFOUND ? "the session is not known on this node"
                            : err == MRD_STATE  ? "the session streams; it has no recorder"
                                                : "too many windows wait for their end");
-    mrd_devprof_save(a->devprof, c->session, mrd_local_now().ns);
+    mrd_collectors_save(a, c->session, mrd_local_now().ns);
     mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "Recorder window shipped: reason=%s", t->reason);
     return MRD_OK;
 }
@@ -182,7 +182,7 @@ apply(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     switch (c->type) {
     case MRD__CONTROL_TYPE__CONTROL_ARM:
         err = mrd_record_arm(a->record, c, why);
-        return err == MRD_EXISTS ? MRD_OK : err != MRD_OK ? err : arm_counters(a, c->session, why);
+        return err == MRD_EXISTS ? MRD_OK : err != MRD_OK ? err : begin(a, c->session, why);
     case MRD__CONTROL_TYPE__CONTROL_GO:
         return go(a, c, why);
     case MRD__CONTROL_TYPE__CONTROL_STOP:

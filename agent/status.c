@@ -44,6 +44,7 @@ void
 mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
 {
     mrd_record_totals totals;
+    mrd_collector_account collected;
     mrd_sample_stats sample;
     mrd_traces_stats traces;
     mrd_files_stats files;
@@ -53,18 +54,16 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     mrd_drain_counts(a->drain, &c->pipe);
     mrd_spool_get_stats(a->spool, &c->spool);
     mrd_record_get_totals(a->record, &totals);
+    mrd_collectors_account(a, &collected);
     mrd_sample_get_stats(a->sample, &sample);
     mrd_agent_counters_sum(a, &sample);
     mrd_files_get_stats(a->files, &files);
     mrd_traces_get_stats(a->traces, &traces);
-    c->begun = a->recovered + c->spool.damaged_events + c->pipe.begun + sample.begun +
-               traces.begun + traces.dropped + totals.copies;
+    c->begun = a->recovered + c->spool.damaged_events + collected.begun + totals.copies;
     c->delivered = a->delivered;
-    c->held = c->pipe.held + totals.open + totals.buffered + c->spool.events;
+    c->held = collected.held + totals.open + totals.buffered + c->spool.events;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
-        c->dropped[i] = c->pipe.dropped[i] + totals.lost[i];
-    c->dropped[MRD_DROP_MEMORY] += sample.refused + traces.refused;
-    c->dropped[MRD_DROP_JSON] += traces.dropped;
+        c->dropped[i] = collected.dropped[i] + totals.lost[i];
     c->traces = traces.files;
     c->trace_events = traces.begun;
     c->traces_failed = traces.failed;
@@ -482,6 +481,8 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
     mrd_agent_counts c;
     mrd_publish_stats sent = { 0 };
     mrd_metrics_text x;
+    const char *name;
+    uint64_t over;
 
     mrd_agent_counters(a, &c);
     if (a->publish != NULL)
@@ -558,6 +559,14 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
 
         snprintf(label, sizeof(label), "cause=\"%s\"", mrd_drop_text((mrd_drop_cause) i));
         mrd_metrics_text_u64(&x, label, c.dropped[i]);
+    }
+    mrd_metrics_text_family(&x, MRD_METRICS_COUNTER, "meridian_agent_turns_over_budget_total",
+                            "Turns of a collector that kept the agent's loop for more than 50 ms.");
+    for (size_t i = 0; mrd_collectors_get(a, i, &name, &over); i++) {
+        char label[80];
+
+        snprintf(label, sizeof(label), "collector=\"%s\"", name);
+        mrd_metrics_text_u64(&x, label, over);
     }
     mrd_metrics_text_hist_write(&x, "meridian_agent_acknowledgement_seconds",
                                 "From sending a frame to its acknowledgement.", &sent.ack);

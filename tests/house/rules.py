@@ -264,6 +264,7 @@ KINDS = [  # (kind, table, pattern of a row's identifier, what names it in other
     ("importer", "trace/import/importers.def", r"^MRD_IMPORT\((\w+)\)", r"\bmrd_import_{0}\b|\bimport_{0}\.c\b|^MRD_IMPORT\({0}\)", r"trace/import/import_{0}\.[ch]"),
     ("output format", "trace/sink/sinks.def", r"^MRD_SINK\((\w+)\)", r"\bmrd_sink_{0}\b|\bsink_{0}\.c\b|^MRD_SINK\({0}\)", r"trace/sink/sink_{0}\.[ch]"),
     ("counter family", "hw/backends.def", r"^MRD_HW_BACKEND\((\w+)\)", r"\bmrd_hw_backend_{0}\b|\bhw_{0}\.c\b|^MRD_HW_BACKEND\({0}\)", r"hw/hw_{0}\.[ch]"),
+    ("collector", "agent/collectors.def", r"^MRD_COLLECTOR\((\w+)\)", r"\bmrd_collector_{0}\b|\bcollect_{0}\.c\b|^MRD_COLLECTOR\({0}\)", r"agent/collect_{0}\.c"),
     ("command", "cli/commands.def", r"^MRD_COMMAND\((\w+),", r"\bmrd_cmd_{0}\b|\bcmd_{0}\.c\b|^MRD_COMMAND\({0},", r"cli/cmd_{0}\.[ch]"),
 ]
 

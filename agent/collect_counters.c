@@ -1,6 +1,7 @@
-/* agent/counters.c - counters and sessions: those that a session asked for, sampled while it records
- * and for it alone, and the node's, given whole when a session begins. */
+/* agent/collect_counters.c - counters and sessions: those that a session asked for, sampled while it
+ * records and for it alone, and the node's, given whole when a session begins. */
 #include "agent/agent_int.h"
+#include "agent/collector.h"
 #include "base/log.h"
 
 static mrd_err
@@ -35,9 +36,12 @@ let_go(mrd_agent *a, mrd_session_counters *c)
     *c = (mrd_session_counters){ 0 };
 }
 
-mrd_err
-mrd_agent_counters_arm(mrd_agent *a, uint64_t session, mrd_why *why)
+/* A session whose counters this node does not have is refused: the message names the counter and
+ * the nearest that there is. */
+static mrd_err
+begin_counters(void *self, uint64_t session, mrd_why *why)
 {
+    mrd_agent *a = self;
     mrd_sample_options o = { .instance_id = a->node.instance_id,
                              .proc_root = a->o.proc_root,
                              .simulated = a->o.simulated,
@@ -63,20 +67,6 @@ mrd_agent_counters_arm(mrd_agent *a, uint64_t session, mrd_why *why)
     return MRD_OK;
 }
 
-void
-mrd_agent_counters_resume(mrd_agent *a)
-{
-    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
-        mrd_record_status st;
-        mrd_why why = { 0 };
-
-        mrd_record_get(a->record, i, &st);
-        if (mrd_agent_counters_arm(a, st.id, &why) != MRD_OK)
-            mrd_log(MRD_LOG_WARN, "AGT-COUNTERS", "Counters not sampled: session=%s reason=%s",
-                    st.name, why.text);
-    }
-}
-
 /* It records, or will from its start on: one that was told when to stop does so until then. */
 static bool
 is_recording(const mrd_record_status *st)
@@ -93,33 +83,18 @@ samples(const mrd_agent *a, const mrd_session_counters *c)
     return c->session != 0 && mrd_record_find(a->record, c->session, &st) && is_recording(&st);
 }
 
-void
-mrd_agent_counters_step(mrd_agent *a, int64_t now)
+static void
+step_sessions(mrd_agent *a, int64_t now)
 {
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
         mrd_session_counters *c = &a->counters[i];
         mrd_record_status st;
 
-        if (c->session == 0)
-            continue;
-        if (!mrd_record_find(a->record, c->session, &st))
-            let_go(a, c);
-        else if (samples(a, c) && now >= st.start_ns) {
+        if (samples(a, c) && mrd_record_find(a->record, c->session, &st) && now >= st.start_ns) {
             mrd_sample_repeat(c->sample, st.recorder);
             mrd_sample_step(c->sample, NULL, now);
         }
     }
-}
-
-int64_t
-mrd_agent_counters_next_ns(const mrd_agent *a)
-{
-    int64_t next = INT64_MAX;
-
-    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
-        if (samples(a, &a->counters[i]) && mrd_sample_next_ns(a->counters[i].sample) < next)
-            next = mrd_sample_next_ns(a->counters[i].sample);
-    return next;
 }
 
 /* From when on a session records here; INT64_MAX: it does not. */
@@ -133,8 +108,8 @@ begins_ns(const mrd_record_status *st)
 
 /* A counter that does not change is in every session, however short: all are given as one begins.
  * A flight recorder ships windows, of which each begins somewhere: it gets them every time. */
-void
-mrd_agent_sample_begun(mrd_agent *a, int64_t now)
+static void
+sample_begun(mrd_agent *a, int64_t now)
 {
     bool begun = false, recorder = false;
 
@@ -154,8 +129,8 @@ mrd_agent_sample_begun(mrd_agent *a, int64_t now)
     a->all_given_ns = now;
 }
 
-int64_t
-mrd_agent_sample_begun_ns(const mrd_agent *a)
+static int64_t
+sample_begun_ns(const mrd_agent *a)
 {
     int64_t next = INT64_MAX;
 
@@ -191,10 +166,111 @@ mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum)
     }
 }
 
-void
-mrd_agent_counters_close(mrd_agent *a)
+static mrd_err
+start_counters(void *self, mrd_why *why)
 {
+    mrd_agent *a = self;
+    mrd_hw_options ho = { .proc_root = a->o.proc_root,
+                          .sys_root = a->o.sys_root,
+                          .cgroup_root = a->o.cgroup_root,
+                          .monitor = a->o.monitor,
+                          .monitor_period = a->o.sample_period,
+                          .fake_script = a->fake_script };
+    mrd_sample_options so = { .instance_id = a->node.instance_id,
+                              .proc_root = a->o.proc_root,
+                              .simulated = a->o.simulated,
+                              .period = a->o.sample_period,
+                              .process_period = a->o.process_period,
+                              .patterns = (const char *const *) a->o.counters.v,
+                              .n_patterns = a->o.counters.n,
+                              .event = mrd_agent_event,
+                              .self = a };
+    mrd_err err = mrd_hw_open(&ho, &a->hw, why);
+
+    return err != MRD_OK ? err : mrd_sample_open(a->hw, &so, &a->sample, why);
+}
+
+static void
+step_counters(void *self, int64_t now)
+{
+    mrd_agent *a = self;
+
+    sample_begun(a, now);
+    mrd_sample_step(a->sample, a->drain, now);
+    step_sessions(a, now);
+}
+
+static int64_t
+next_of_counters(const void *self)
+{
+    const mrd_agent *a = self;
+    int64_t next = mrd_sample_next_ns(a->sample), begun = sample_begun_ns(a);
+
+    next = begun < next ? begun : next;
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
+        if (samples(a, &a->counters[i]) && mrd_sample_next_ns(a->counters[i].sample) < next)
+            next = mrd_sample_next_ns(a->counters[i].sample);
+    return next;
+}
+
+static void
+end_counters(void *self, uint64_t session)
+{
+    mrd_session_counters *c = find(self, session);
+
+    if (c != NULL)
+        let_go(self, c);
+}
+
+static void
+account_counters(const void *self, mrd_collector_account *sum)
+{
+    const mrd_agent *a = self;
+    mrd_sample_stats st;
+
+    mrd_sample_get_stats(a->sample, &st);
+    mrd_agent_counters_sum(a, &st);
+    sum->begun += st.begun;
+    sum->dropped[MRD_DROP_MEMORY] += st.refused;
+}
+
+/* Those of sessions, while the recorder is there. */
+static void
+stop_counters(void *self)
+{
+    mrd_agent *a = self;
+
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
         if (a->counters[i].session != 0)
             let_go(a, &a->counters[i]);
 }
+
+static void
+close_counters(void *self)
+{
+    mrd_agent *a = self;
+
+    mrd_sample_close(a->sample);
+    mrd_hw_close(a->hw);
+    a->sample = NULL;
+    a->hw = NULL;
+}
+
+mrd_drain_process *
+mrd_agent_node_process(const mrd_agent *a)
+{
+    return mrd_sample_node(a->sample);
+}
+
+const mrd_collector mrd_collector_counters = {
+    .name = "counters",
+    .start = start_counters,
+    .step = step_counters,
+    .next_ns = next_of_counters,
+    .begin = begin_counters,
+    .end = end_counters,
+    .account = account_counters,
+    .stop = stop_counters,
+    .close = close_counters,
+    .pauses = true,
+};

@@ -1,0 +1,246 @@
+/* agent/collect_capture_files.c - capture directories that processes name or the operator gives, and the
+ * files in them (agent/files.h); which session they belong to, and how long it waits for them. */
+#include <stdio.h>
+
+#include "agent/agent_int.h"
+#include "agent/collector.h"
+#include "base/log.h"
+
+/* ---- Directories ---- */
+
+/* A folder, or with `name` one file of it, that a process named; taken only as far as it belongs to
+ * the user of its rings. */
+static void
+watch_named(mrd_agent *a, const mrd_drain_process *process, const char *path, const char *name)
+{
+    mrd_owned_claim claim = mrd_drain_claim(process);
+    char label[2048];
+    mrd_files_place place = {
+        .path = path, .label = label, .name = name, .pid = process->ident.pid, .claim = &claim
+    };
+    mrd_err err;
+
+    if (!a->o.watch_inspect)
+        return;
+    if (mrd_owned_is_our_root(a->proc_root, process->ident.pid))
+        snprintf(label, sizeof(label), "%s", path);
+    else
+        snprintf(label, sizeof(label), "%s/%lld/root%s", a->proc_root,
+                 (long long) process->ident.pid, path);
+    err = mrd_files_watch(a->files, &place);
+    if (err != MRD_OK)
+        mrd_log(
+            MRD_LOG_WARN, "AGT-WATCH", "Capture directory not watched: path=%s reason=%s", label,
+            err == MRD_LIMIT ? "its user has as many as are left for others" : mrd_err_text(err));
+}
+
+static void
+watch_inspect(mrd_agent *a, const mrd_drain_process *process)
+{
+    const mrd_ident *id = &process->ident;
+    char path[sizeof(id->cwd) + sizeof(id->inspect_dir) + 2];
+
+    if (id->inspect_dir[0] == '\0' || (id->inspect_dir[0] != '/' && id->cwd[0] != '/'))
+        return;
+    snprintf(path, sizeof(path), "%s%s%s", id->inspect_dir[0] == '/' ? "" : id->cwd,
+             id->inspect_dir[0] == '/' ? "" : "/", id->inspect_dir);
+    watch_named(a, process, path, NULL);
+}
+
+static mrd_str
+arg_text(const mrd_drain_process *process, const mrd_arg *arg)
+{
+    if (arg->type == MRD_ARG_TEXT)
+        return (mrd_str){ arg->v.text, arg->len };
+    if (arg->type == MRD_ARG_STR)
+        return mrd_catalog_text(process->catalog, arg->v.sid);
+    return (mrd_str){ NULL, 0 };
+}
+
+/* A notice that names where the runtime writes: a directory, or a file of its own. */
+static void
+watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg)
+{
+    mrd_str key = mrd_catalog_text(process->catalog, arg->key), text = arg_text(process, arg);
+    bool one_file = mrd_str_is(key, "file");
+    char path[1024], *slash;
+
+    if ((!one_file && !mrd_str_is(key, "output_dir")) || text.len == 0 || text.p[0] != '/' ||
+        text.len >= sizeof(path) || memchr(text.p, '\0', text.len) != NULL)
+        return;
+    snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(text));
+    if (!one_file) {
+        watch_named(a, process, path, NULL);
+        return;
+    }
+    slash = strrchr(path, '/');
+    *slash = '\0';
+    watch_named(a, process, slash == path ? "/" : path, slash + 1);
+}
+
+static void
+notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
+{
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        watch_noticed(self, process, &ev->args[i]);
+}
+
+static void
+process_of_files(void *self, mrd_drain_process *process)
+{
+    mrd_agent *a = self;
+
+    if (process->gone)
+        mrd_files_gone(a->files, process->ident.pid);
+    else
+        watch_inspect(a, process);
+}
+
+/* ---- Files ---- */
+
+static void
+on_file(void *self, const char *path, const char *sha256, const char *message)
+{
+    (void) self;
+    if (*message == '\0')
+        mrd_log(MRD_LOG_INFO, "AGT-FILE", "File delivered: path=%s sha256=%s", path, sha256);
+    else
+        mrd_log(MRD_LOG_WARN, "AGT-FILE-FAILED", "File not delivered: path=%s reason=%s", path,
+                message);
+}
+
+static void
+on_complete(void *self, const mrd_files_complete *file)
+{
+    mrd_agent *a = self;
+
+    mrd_drain_each(a->drain, mrd_agent_note_process, a);
+    mrd_traces_file(a->traces, file);
+}
+
+static mrd_err
+send_file(void *self, uint64_t tag, mrd_bytes frame)
+{
+    mrd_agent *a = self;
+
+    return a->publish == NULL ? MRD_AGAIN : mrd_publish_foreign(a->publish, tag, frame);
+}
+
+static mrd_err
+start_files(void *self, mrd_why *why)
+{
+    mrd_agent *a = self;
+    mrd_files_options o = { .proc_root = a->proc_root,
+                            .stable = a->o.stable,
+                            .max_bytes = (uint64_t) a->o.artifact_max,
+                            .max_files = (size_t) a->o.files_max,
+                            .agent = a->key,
+                            .send = send_file,
+                            .settled = on_file,
+                            .complete = on_complete,
+                            .self = a };
+    mrd_err err = mrd_files_open(&o, &a->files, why);
+
+    for (size_t i = 0; i < a->o.watch.n && err == MRD_OK; i++)
+        err = mrd_files_watch(a->files,
+                              &(mrd_files_place){ .path = a->o.watch.v[i], .pid = MRD_NONE });
+    return err;
+}
+
+/* ---- Sessions ---- */
+
+/* The session that files of this moment belong to: one that asked for device profiles, else the
+ * oldest that is open. */
+static bool
+session_of_files(const mrd_agent *a, mrd_record_status *ret_st)
+{
+    mrd_record_status st;
+    bool found = false;
+
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        const mrd_strlist *cores;
+        bool asks;
+
+        mrd_record_get(a->record, i, &st);
+        if (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
+            st.phase != MRD__NODE_PHASE__NODE_STOPPING)
+            continue;
+        asks = mrd_record_profiles(a->record, st.id, &cores) != MRD_PROFILES_NONE;
+        if (!found || asks)
+            *ret_st = st;
+        found = true;
+        if (asks)
+            break;
+    }
+    return found;
+}
+
+static void
+files_session(mrd_agent *a)
+{
+    mrd_record_status st;
+    int64_t since, told, start;
+    bool busy;
+
+    if (!session_of_files(a, &st)) {
+        mrd_files_session(a->files, 0, 0);
+        if (mrd_record_sessions(a->record) == 0)
+            mrd_traces_forget(a->traces);
+        return;
+    }
+    start = mrd_drain_raw_to_wall(a->drain, st.start_ns);
+    busy = mrd_devprof_pending(a->devprof, st.id, &told);
+    since = st.stop_ns == INT64_MAX ? 0 : st.stop_ns > told ? st.stop_ns : told;
+    /* What a node flushes at the end belongs to the session: it is not over before. */
+    busy = busy || !mrd_files_idle(a->files, since) || !mrd_traces_idle(a->traces);
+    mrd_record_hold_flush(a->record, st.id, busy);
+    if (busy && mrd_local_now().ns > st.stop_ns)
+        mrd_files_look(a->files);
+    mrd_files_session(a->files, st.id, start);
+}
+
+static void
+step_files(void *self, int64_t now)
+{
+    mrd_agent *a = self;
+
+    files_session(a);
+    mrd_files_step(a->files, now);
+}
+
+static int64_t
+next_of_files(const void *self)
+{
+    const mrd_agent *a = self;
+
+    return mrd_files_next_ns(a->files);
+}
+
+static void
+fds_of_files(const void *self, int ret_fds[MRD_COLLECTOR_FDS])
+{
+    const mrd_agent *a = self;
+
+    ret_fds[0] = mrd_files_fd(a->files);
+}
+
+static void
+stop_files(void *self)
+{
+    mrd_agent *a = self;
+
+    mrd_files_close(a->files);
+    a->files = NULL;
+}
+
+const mrd_collector mrd_collector_capture_files = {
+    .name = "capture-files",
+    .start = start_files,
+    .step = step_files,
+    .next_ns = next_of_files,
+    .fds = fds_of_files,
+    .process = process_of_files,
+    .notice = notice_of_files,
+    .stop = stop_files,
+    .close = stop_files,
+};

@@ -1,0 +1,135 @@
+/* agent/collect_trace_files.c - events of the trace files in capture directories (agent/traces.h). */
+#include <inttypes.h>
+
+#include "agent/agent_int.h"
+#include "agent/collector.h"
+#include "base/log.h"
+
+static void
+on_process(void *self, mrd_drain_process *process)
+{
+    mrd_agent *a = self;
+
+    if (process->gone)
+        mrd_record_process_gone(a->record, process);
+    else
+        (void) mrd_record_file_seen(a->record, process);
+}
+
+static void
+on_settled(void *self, const char *path, uint64_t events, const char *message)
+{
+    (void) self;
+    mrd_log(*message == '\0' ? MRD_LOG_INFO : MRD_LOG_WARN, "AGT-TRACE",
+            "Trace file: path=%s events=%" PRIu64 " remark=%s", path, events, message);
+}
+
+/* Before the recorder: its first commit says how much of each file was given. */
+static mrd_err
+open_traces(mrd_agent *a, void **ret_self, mrd_why *why)
+{
+    mrd_traces_options o = { .instance_id = a->node.instance_id,
+                             .dir = a->o.spool_dir,
+                             .job = a->o.job,
+                             .simulated = a->o.simulated,
+                             .event = mrd_agent_event,
+                             .process = on_process,
+                             .settled = on_settled,
+                             .self = a };
+    const mrd_spool_position *positions;
+    size_t n;
+    mrd_err err = mrd_traces_open(&o, &a->traces, why);
+
+    *ret_self = a;
+    if (err != MRD_OK)
+        return err;
+    positions = mrd_spool_recovered(a->spool, &n);
+    mrd_traces_resume(a->traces, positions, n);
+    return MRD_OK;
+}
+
+/* A file can wait where events of rings cannot: it does not fill the spool. */
+static bool
+has_room(const mrd_agent *a)
+{
+    mrd_spool_stats st;
+
+    mrd_spool_get_stats(a->spool, &st);
+    return st.file_bytes < (uint64_t) a->o.spool_bytes / 4;
+}
+
+static void
+step_traces(void *self, int64_t now)
+{
+    mrd_agent *a = self;
+
+    (void) now;
+    mrd_traces_step(a->traces, has_room(a));
+}
+
+static int64_t
+next_of_traces(const void *self)
+{
+    const mrd_agent *a = self;
+
+    return mrd_traces_next_ns(a->traces);
+}
+
+void
+mrd_agent_note_process(void *self, mrd_drain_process *process)
+{
+    mrd_agent *a = self;
+
+    if (a->traces != NULL)
+        mrd_traces_process(a->traces, &process->ident, mrd_drain_claim(process).uid,
+                           mrd_drain_has_runtime(process));
+}
+
+static void
+process_of_traces(void *self, mrd_drain_process *process)
+{
+    if (process->gone)
+        mrd_agent_note_process(self, process);
+}
+
+static bool
+traces_idle(const void *self)
+{
+    const mrd_agent *a = self;
+
+    return mrd_traces_idle(a->traces);
+}
+
+static void
+account_traces(const void *self, mrd_collector_account *sum)
+{
+    const mrd_agent *a = self;
+    mrd_traces_stats st;
+
+    mrd_traces_get_stats(a->traces, &st);
+    sum->begun += st.begun + st.dropped;
+    sum->dropped[MRD_DROP_MEMORY] += st.refused;
+    sum->dropped[MRD_DROP_JSON] += st.dropped;
+}
+
+static void
+stop_traces(void *self)
+{
+    mrd_agent *a = self;
+
+    mrd_traces_close(a->traces);
+    a->traces = NULL; /* processes go later */
+}
+
+const mrd_collector mrd_collector_trace_files = {
+    .name = "trace-files",
+    .open = open_traces,
+    .step = step_traces,
+    .next_ns = next_of_traces,
+    .process = process_of_traces,
+    .idle = traces_idle,
+    .account = account_traces,
+    .stop = stop_traces,
+    .close = stop_traces,
+    .pauses = true,
+};

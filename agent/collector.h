@@ -1,0 +1,100 @@
+/*
+ * agent/collector.h - what collects on a node: rings, counters, the node's clock, device profiles,
+ * models, trace files, capture files. A collector is one file that defines `const mrd_collector
+ * mrd_collector_x` and one row in agent/collectors.def; agent/collectors.c calls all of them in the
+ * order of the rows.
+ *
+ * Life     open, then start when the recorder is there, then turns; finish when the agent is to
+ *          end; stop, while the recorder is still there, and close, each in the opposite order.
+ * Turns    never wait, and end within the budget: what is left is done in the next one.
+ * Events   are given to mrd_agent_event with times of the node's clock (CLOCK_MONOTONIC_RAW); files
+ *          to the artifact queue (agent/files.h).
+ * Losses   each event that a collector learned of was given, is held or is lost by a cause:
+ *          account adds all three up, and the agent's counts, heartbeats and metrics have them.
+ * Members  that a collector does not need are NULL. `self` is what open gave.
+ * Threads  one, the agent's loop; a collector that needs another keeps it to itself.
+ */
+#ifndef MRD_AGENT_COLLECTOR_H
+#define MRD_AGENT_COLLECTOR_H
+
+#include "agent/drain.h"
+
+typedef struct mrd_agent mrd_agent;
+
+#define MRD_COLLECTORS_MAX    16
+#define MRD_COLLECTOR_FDS     4
+#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS) /* a turn that took longer is counted */
+
+/* Sums since the agent started. */
+typedef struct {
+    uint64_t begun; /* learned of: given, held and lost */
+    uint64_t held;  /* by the collector itself, not by recorder and spool */
+    uint64_t dropped[MRD_DROP_CAUSES];
+} mrd_collector_account;
+
+typedef struct {
+    const char *name;
+    /* Errors of open and start end the agent, with a message. */
+    mrd_err (*open)(mrd_agent *a, void **ret_self, mrd_why *why);
+    mrd_err (*start)(void *self, mrd_why *why);
+    /* A turn, at RAW now_ns. */
+    void (*step)(void *self, int64_t now_ns);
+    /* When step has something to do by itself; INT64_MAX: nothing. */
+    int64_t (*next_ns)(const void *self);
+    /* Descriptors that ask for a step when they are readable; -1 is passed over. */
+    void (*fds)(const void *self, int ret_fds[MRD_COLLECTOR_FDS]);
+    /* A session is armed, or was by a predecessor: again for one that is known is no error. What
+     * cannot be collected for it refuses the session. */
+    mrd_err (*begin)(void *self, uint64_t session, mrd_why *why);
+    /* A trigger: what is kept of the session is shipped now. */
+    void (*save)(void *self, uint64_t session, int64_t now_ns);
+    /* The session is over and forgotten on this node, or could not begin. */
+    void (*end)(void *self, uint64_t session);
+    /* A process with rings: new, or with `gone` for the last time. */
+    void (*process)(void *self, mrd_drain_process *process);
+    /* The workload says something. */
+    void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
+    /* A process loads or unloads a model (`number` of its handle). */
+    void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
+                  const mrd_event *ev);
+    void (*finish)(void *self);     /* everything that is open is given with the next turns */
+    bool (*idle)(const void *self); /* nothing waits that finish should wait for */
+    void (*account)(const void *self, mrd_collector_account *sum); /* adds to *sum */
+    void (*stop)(void *self);
+    void (*close)(void *self);
+    bool pauses; /* has no turns while the agent pauses for its CPU limit */
+} mrd_collector;
+
+/* ---- For collectors ---- */
+
+/* Takes an event for every session that wants it, and looks whether it is one to trigger at. */
+mrd_err mrd_agent_event(void *agent, mrd_drain_process *process, unsigned clock,
+                        const mrd_event *ev);
+/* The process that stands for the node itself, for events of no other; after start. */
+mrd_drain_process *mrd_agent_node_process(const mrd_agent *a);
+
+/* ---- All of them, in order (collectors.c) ---- */
+
+mrd_err mrd_collectors_open(mrd_agent *a, mrd_why *why);
+mrd_err mrd_collectors_start(mrd_agent *a, mrd_why *why);
+void mrd_collectors_step(mrd_agent *a, int64_t now_ns);
+int64_t mrd_collectors_next_ns(const mrd_agent *a);
+size_t mrd_collectors_fds(const mrd_agent *a, int *ret_fds, size_t room);
+/* Errors: the first collector's that cannot; those before it have ended the session. */
+mrd_err mrd_collectors_begin(mrd_agent *a, uint64_t session, mrd_why *why);
+void mrd_collectors_save(mrd_agent *a, uint64_t session, int64_t now_ns);
+void mrd_collectors_process(mrd_agent *a, mrd_drain_process *process);
+void mrd_collectors_notice(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev);
+void mrd_collectors_model(mrd_agent *a, mrd_drain_process *process, uint64_t number, bool load,
+                          const mrd_event *ev);
+void mrd_collectors_finish(mrd_agent *a);
+bool mrd_collectors_idle(const mrd_agent *a);
+void mrd_collectors_account(const mrd_agent *a, mrd_collector_account *ret_sum);
+void mrd_collectors_stop(mrd_agent *a); /* the other way round */
+void mrd_collectors_close(mrd_agent *a);
+/* The i-th: its name, and how many of its turns took longer than the budget. False beyond the last.
+ */
+bool mrd_collectors_get(const mrd_agent *a, size_t i, const char **ret_name,
+                        uint64_t *ret_turns_over);
+
+#endif
