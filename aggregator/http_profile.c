@@ -79,7 +79,7 @@ static mrd_err
 slice_produce(void *self, mrd_out *out, mrd_why *why)
 {
     slice *s = self;
-    mrd_export_target target = { s->ops, NULL };
+    mrd_export_target target = { .ops = s->ops };
     mrd_export_result result;
     mrd_err err;
 

@@ -12,6 +12,7 @@
 #include "cli/cluster.h"
 #include "cli/output_lock.h"
 #include "cli/progress.h"
+#include "cli/untar.h"
 #include "trace/sink/sinks.h"
 
 typedef struct {
@@ -36,7 +37,7 @@ static const mrd_opt table[] = {
       .def = "perfetto,summary-text,report-text",
       .arg = "LIST",
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
-              "chrome, overview-json" },
+              "chrome, overview-json, parquet, parquet-explorer, sqlite, csv" },
     { .name = "artifacts",
       .type = MRD_OPT_BOOL,
       FETCH(artifacts),
@@ -235,6 +236,37 @@ verify(mrd_client *client, const char *id, const char *to, mrd_why *why)
     return err;
 }
 
+/* Of a format that is a folder: the files of the archive that was fetched, in its place. */
+static mrd_err
+unpack(const char *archive, const mrd_sink_ops *ops, const char *dir, mrd_json *list, mrd_why *why)
+{
+    mrd_json *entry = mrd_json_at(list, mrd_json_size(list) - 1);
+    mrd_buf folder = { 0 };
+    mrd_err err;
+
+    mrd_buf_fmt(&folder, "%s/%s", dir, ops->stem);
+    err = mrd_untar(archive, mrd_buf_cstr(&folder), MRD_FOLDER_MANIFEST, why);
+    if (err == MRD_OK)
+        err = mrd_json_set(entry, "file", mrd_json_new_str(mrd_buf_cstr(&folder)));
+    (void) unlink(archive);
+    mrd_buf_fini(&folder);
+    return err;
+}
+
+/* Whether there is something already where a format goes: its file, or the manifest of its folder. */
+static mrd_err
+taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
+{
+    mrd_buf to = { 0 };
+    mrd_err err = MRD_OK;
+
+    mrd_buf_fmt(&to, "%s/%s%s", dir, ops->stem, ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
+    if (access(mrd_buf_cstr(&to), F_OK) == 0)
+        err = exists(mrd_buf_cstr(&to), why);
+    mrd_buf_fini(&to);
+    return err;
+}
+
 static mrd_err
 fetch_profile(mrd_client *client, const char *id, const char *format, const char *dir,
               const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
@@ -247,10 +279,12 @@ fetch_profile(mrd_client *client, const char *id, const char *format, const char
     mrd_buf_fmt(&to, "%s/%s%s", dir, ops->stem, ops->suffix);
     if (path.err != MRD_OK || to.err != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
-    else
+    else if (o->force || (err = taken(ops, dir, why)) == MRD_OK)
         err = fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), o->force, list, why);
     if (err == MRD_OK && !is_slice(o))
         err = verify(client, id, mrd_buf_cstr(&to), why);
+    if (err == MRD_OK && ops->folder)
+        err = unpack(mrd_buf_cstr(&to), ops, dir, list, why);
     mrd_buf_fini(&path);
     mrd_buf_fini(&to);
     return err;
@@ -480,19 +514,11 @@ mrd_err
 mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why)
 {
     mrd_err err = mrd_cluster_check_formats(&options->formats, why);
-    mrd_buf to = { 0 };
 
     if (err == MRD_OK && options->dir != NULL && (err = make_folder(options->dir, why)) == MRD_OK)
         (void) rmdir(options->dir); /* only an empty one goes: it is made again when it is needed */
-    for (size_t i = 0; err == MRD_OK && options->dir != NULL && i < options->formats.n; i++) {
-        const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(options->formats.v[i]));
-
-        mrd_buf_reset(&to);
-        mrd_buf_fmt(&to, "%s/%s%s", options->dir, ops->stem, ops->suffix);
-        if (!options->force && access(mrd_buf_cstr(&to), F_OK) == 0)
-            err = exists(mrd_buf_cstr(&to), why);
-    }
-    mrd_buf_fini(&to);
+    for (size_t i = 0; err == MRD_OK && options->dir != NULL && !options->force && i < options->formats.n; i++)
+        err = taken(mrd_sink_find(mrd_str_of(options->formats.v[i])), options->dir, why);
     return err;
 }
 

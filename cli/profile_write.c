@@ -68,13 +68,11 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
             continue;
         for (size_t k = 0; k < n && k < MAX_FORMATS; k++)
             names[k] = sinks[k]->name;
-        if (strcmp(options->formats.v[i], "db") == 0 ||
-            strcmp(options->formats.v[i], "parquet") == 0)
+        if (strcmp(options->formats.v[i], "db") == 0)
             return mrd_why_set(
                 why, MRD_INVALID, 0,
-                "--output-format %s is neuron-explorer's: there is no database here; "
-                "perfetto, json, summary-text, ... are files (--help lists them)",
-                options->formats.v[i]);
+                "--output-format db is neuron-explorer's: there is no database here; "
+                "parquet-explorer writes its tables (--help lists all formats)");
         mrd_near_text(options->formats.v[i], names, n < MAX_FORMATS ? n : MAX_FORMATS, "", guess);
         return mrd_why_set(why, MRD_INVALID, 0, "--output-format '%s' is unknown%s",
                            options->formats.v[i], *guess == '\0' ? " (--help lists them)" : guess);
@@ -161,7 +159,7 @@ output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t
     }
     if (number != 0 && strcmp(ops->stem, "summary") == 0)
         mrd_buf_text(ret_path, "_summary"); /* beside the profile's own .json */
-    mrd_buf_text(ret_path, ops->suffix);
+    mrd_buf_text(ret_path, ops->folder && !options->print ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
 }
 
 typedef struct {
@@ -265,7 +263,8 @@ mrd_profile_check_output(const mrd_profile_options *options, mrd_why *why)
         const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(options->formats.v[i]));
 
         mrd_buf_reset(&path);
-        mrd_buf_fmt(&path, "%s/%s%s", options->dir, ops->stem, ops->suffix);
+        mrd_buf_fmt(&path, "%s/%s%s", options->dir, ops->stem,
+                    ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
         if (access(mrd_buf_cstr(&path), F_OK) == 0)
             err = exists(mrd_buf_cstr(&path), why);
     }
@@ -291,11 +290,19 @@ open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_
     return mrd_out_file(path, ret_out, why);
 }
 
+/* The folder that a file is in, malloc'd; false without memory. */
+static bool
+folder_of(const char *path, char **ret_dir)
+{
+    *ret_dir = mrd_str_dup((mrd_str){ path, (size_t) (strrchr(path, '/') - path) });
+    return *ret_dir != NULL;
+}
+
 /* Opens one output per format; on failure everything opened is aborted. */
 static mrd_err
 open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number, FILE *to,
-             mrd_export_target targets[MAX_FORMATS], mrd_strlist *paths, size_t *ret_n,
-             mrd_why *why)
+             mrd_export_target targets[MAX_FORMATS], char *dirs[MAX_FORMATS], mrd_strlist *paths,
+             size_t *ret_n, mrd_why *why)
 {
     mrd_buf path = { 0 };
     size_t n = 0;
@@ -313,8 +320,10 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_
             continue; /* the same format named twice */
         if ((err = open_target(options, name, to, &targets[n].out, why)) == MRD_OK) {
             targets[n++].ops = ops;
-            if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK)
+            if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK ||
+                (ops->folder && !options->print && !folder_of(name, &dirs[n - 1])))
                 err = mrd_why_set(why, MRD_NOMEM, 0, "%s", name);
+            targets[n - 1].dir = dirs[n - 1];
         }
     }
     if (err != MRD_OK) {
@@ -331,7 +340,8 @@ static mrd_err
 write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *part, FILE *to,
            mrd_strlist *paths, mrd_profile_result *result, mrd_why *why)
 {
-    mrd_export_target targets[MAX_FORMATS];
+    mrd_export_target targets[MAX_FORMATS] = { 0 };
+    char *dirs[MAX_FORMATS] = { NULL };
     mrd_export_result exported = { 0 };
     mrd_sink_options sink;
     mrd_filter filter;
@@ -343,15 +353,15 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
 
     sink_options(options, part, &sink);
     if ((err = part_filter(options, part, &filter, why)) != MRD_OK ||
-        (err = open_targets(options, cat, part->number, to, targets, paths, &n, why)) != MRD_OK ||
+        (err = open_targets(options, cat, part->number, to, targets, dirs, paths, &n, why)) != MRD_OK ||
         n == 0)
-        return err;
+        goto out;
     err = mrd_merge_open(part->sources, part->n, stream_went_bad, &bad, &merged, why);
     part->n = 0; /* the merge owns them */
     if (err != MRD_OK) {
         for (size_t i = 0; i < n; i++)
             mrd_out_abort(targets[i].out);
-        return err;
+        goto out;
     }
     mrd_progress_start(&writing.progress, "writing");
     err = mrd_export_run(merged, cat, part->number, &sink, &filter, part->first_ns, part->last_ns,
@@ -363,6 +373,9 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
         result->held += exported.held;
         result->incomplete = result->incomplete || bad;
     }
+out:
+    for (size_t i = 0; i < MAX_FORMATS; i++)
+        free(dirs[i]);
     return err;
 }
 

@@ -248,7 +248,7 @@ static mrd_export_result
 merge_as(recording *r, const char *format, merge_times times, mrd_clock_verdict *ret_verdict)
 {
     merge_input in = { .dir = r->dir, .id = "s", .nodes = r->nodes, .n_nodes = r->n };
-    mrd_export_target target = { mrd_sink_find(mrd_str_of(format)), NULL };
+    mrd_export_target target = { .ops = mrd_sink_find(mrd_str_of(format)) };
     mrd_export_result result = { 0 };
     char path[400];
     mrd_why why = { 0 };
@@ -579,7 +579,7 @@ TEST(a_slice_goes_by_the_other_nodes_too)
 
     for (int i = 0; i < 2; i++) { /* before the whole was merged, and after */
         mrd_filter only = MRD_FILTER_ALL;
-        mrd_export_target target = { mrd_sink_find(MRD_STR("json")), NULL };
+        mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("json")) };
         mrd_export_result result = { 0 };
         char path[400];
         mrd_why why = { 0 };
@@ -837,7 +837,7 @@ merge_unasked(recording *r, const mrd_filter *filter, mrd_damage damage[4], char
     merge_input in = {
         .dir = r->dir, .id = "s", .nodes = r->nodes, .n_nodes = r->n, .damage = damage
     };
-    mrd_export_target target = { mrd_sink_find(MRD_STR("summary-json")), NULL };
+    mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("summary-json")) };
     mrd_export_result result = { 0 };
     char path[400];
     FILE *f;

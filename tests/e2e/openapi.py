@@ -126,7 +126,7 @@ with Service() as service:
     call("GET", "/metrics", want=200)
     call("GET", "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}, want=200)
     formats = call("GET", "/api/v1/formats", want=200).json()["formats"]
-    equal({f["name"] for f in formats if "title" in f} - {"perfetto", "json", "chrome", "summary-text", "report-text"}, set(), "formats for people")
+    equal({f["name"] for f in formats if "title" in f} - {"perfetto", "json", "chrome", "summary-text", "report-text", "sqlite"}, set(), "formats for people")
     call("GET", "/api/v1/nodes", token="read", want=200)
     call("GET", "/api/v1/models", token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, token="read", want=200)

@@ -193,7 +193,7 @@ def rule_headers():
 # ---- Third-party headers ----
 
 LIBRARIES = {"nng/": "NNG", "openssl/": "OpenSSL", "protobuf-c/": "protobuf-c", "zstd.h": "zstd", "lz4": "lz4", "zlib.h": "zlib", "jansson.h": "jansson",
-             "microhttpd.h": "libmicrohttpd", "gnutls/": "GnuTLS", "curl/": "libcurl"}
+             "microhttpd.h": "libmicrohttpd", "gnutls/": "GnuTLS", "curl/": "libcurl", "sqlite3.h": "SQLite"}
 
 
 def rule_dependencies():

@@ -254,6 +254,12 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
     return class_of(w, ev->name) == NAME_STEP ? MRD_WORK_STEP : MRD_WORK_HOST;
 }
 
+uint32_t
+mrd_workers_of(const mrd_workers *w, mrd_track_id track)
+{
+    return track < w->n_tracks ? w->tracks[track].worker : MRD_NO_WORKER;
+}
+
 /* Losses that say nothing about a core: of the annotations of a thread. */
 static bool
 is_elsewhere(const mrd_workers *w, const mrd_event *ev)

@@ -65,6 +65,8 @@ size_t mrd_workers_count(const mrd_workers *w);
 const mrd_worker *mrd_workers_at(const mrd_workers *w, uint32_t i);
 /* False: the track is not of this profile, or was added after mrd_workers_new. */
 bool mrd_workers_knows(const mrd_workers *w, mrd_track_id track);
+/* The worker that a track belongs to, MRD_NO_WORKER none. */
+uint32_t mrd_workers_of(const mrd_workers *w, mrd_track_id track);
 /* What an event of a known track is. *ret is written for
  * MRD_WORK_WORKER, MRD_WORK_STEP and MRD_WORK_HOST. */
 mrd_work_kind mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret);

@@ -4,7 +4,7 @@
  *
  * A sink gets the complete catalog at open, then events in mrd_event_order with times in session
  * nanoseconds, then close. Only events of the wanted profile arrive. It writes to a mrd_out and
- * never opens files itself. Equal input must give equal bytes: no time of day, no addresses, no
+ * never opens files itself, but for formats that are folders. Equal input must give equal bytes: no time of day, no addresses, no
  * random order. Threads: a sink belongs to one thread.
  */
 #ifndef MRD_TRACE_MODEL_SINK_H
@@ -45,7 +45,12 @@ typedef struct mrd_sink_env {
     int64_t first_ns, last_ns; /* session time range of what will come; first > last: unknown */
     const mrd_sink_options *options;
     mrd_out *out;
+    const char *dir; /* a format that is a folder: where its files go, and `out` gets the one that says
+                        all are there; NULL: `out` gets an archive of them */
 } mrd_sink_env;
+
+/* Of a folder: the file that comes last and lists the others. */
+#define MRD_FOLDER_MANIFEST "_manifest.json"
 
 typedef struct mrd_sink_ops {
     const char *name;       /* "perfetto": the value of --output-format */
@@ -56,6 +61,7 @@ typedef struct mrd_sink_ops {
     const char *what;       /* for the help */
     size_t state_size;      /* zeroed memory handed to open */
     bool device_too;        /* also written for device profiles */
+    bool folder;            /* many files: see mrd_sink_env.dir */
     bool standard;          /* the aggregator writes it when a session is over */
     mrd_err (*open)(void *state, const mrd_sink_env *env, mrd_why *why); /* env outlives the sink */
     mrd_err (*event)(void *state,

@@ -1,0 +1,59 @@
+-- Where each worker's time went in each step (ns): parts add up to the step.
+-- Steps are those that the process names itself ("step 12", "ProfilerStep#12"); the parts are those of exposed_communication.
+WITH numbered AS (
+  SELECT session_id, process_key, ts_ns, dur_ns, name, step,
+         ROW_NUMBER() OVER (PARTITION BY session_id, process_key ORDER BY ts_ns, dur_ns) AS step_no
+  FROM steps
+  WHERE dur_ns > 0
+), step_of AS (
+  SELECT n.session_id AS session_id, w.worker AS worker, w.rank AS rank, n.step_no AS step_no, n.step AS step,
+         n.name AS name, n.ts_ns AS from_ns, n.ts_ns + n.dur_ns AS to_ns
+  FROM numbered AS n
+  JOIN workers AS w ON w.session_id = n.session_id AND w.process_key = n.process_key
+), running AS (
+  SELECT session_id, worker, ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, activity AS what, 0 AS step_no
+  FROM events
+  WHERE worker >= 0 AND dur_ns > 0 AND activity <> ''
+  UNION ALL
+  SELECT session_id, worker, from_ns, to_ns, 'step' AS what, step_no
+  FROM step_of
+), edge AS (
+  SELECT session_id, worker, from_ns AS at_ns, what, 1 AS change, step_no FROM running
+  UNION ALL
+  SELECT session_id, worker, to_ns AS at_ns, what, -1 AS change, -step_no AS step_no FROM running
+), sweep AS (
+  SELECT session_id, worker, at_ns,
+         LEAD(at_ns, 1, at_ns) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_ns,
+         SUM(step_no) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS inside_no,
+         SUM(CASE WHEN what = 'step' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS inside,
+         SUM(CASE WHEN what = 'barrier' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS barriers,
+         SUM(CASE WHEN what = 'compute' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS computes,
+         SUM(CASE WHEN what = 'collective' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS collecting,
+         SUM(CASE WHEN what = 'copy' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS copies,
+         SUM(CASE WHEN what = 'host' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS hosts
+  FROM edge
+), piece AS (
+  SELECT session_id, worker, inside_no, next_ns - at_ns AS len_ns,
+         CASE WHEN barriers > 0 THEN 'waiting'
+              WHEN computes > 0 AND collecting > 0 THEN 'both'
+              WHEN computes > 0 THEN 'compute'
+              WHEN collecting > 0 THEN 'exposed'
+              WHEN copies > 0 THEN 'copy'
+              WHEN hosts > 0 THEN 'host'
+              ELSE 'idle' END AS part
+  FROM sweep
+  WHERE inside = 1 AND next_ns > at_ns
+)
+SELECT p.session_id AS session_id, p.worker AS worker, s.rank AS rank, s.step AS step, s.name AS name,
+       MIN(s.from_ns) AS begin_ns, MIN(s.to_ns - s.from_ns) AS length_ns,
+       SUM(CASE WHEN p.part = 'compute' THEN p.len_ns ELSE 0 END) AS compute_ns,
+       SUM(CASE WHEN p.part = 'both' THEN p.len_ns ELSE 0 END) AS both_ns,
+       SUM(CASE WHEN p.part = 'exposed' THEN p.len_ns ELSE 0 END) AS exposed_ns,
+       SUM(CASE WHEN p.part = 'copy' THEN p.len_ns ELSE 0 END) AS copy_ns,
+       SUM(CASE WHEN p.part = 'waiting' THEN p.len_ns ELSE 0 END) AS waiting_ns,
+       SUM(CASE WHEN p.part = 'host' THEN p.len_ns ELSE 0 END) AS host_ns,
+       SUM(CASE WHEN p.part = 'idle' THEN p.len_ns ELSE 0 END) AS idle_ns
+FROM piece AS p
+JOIN step_of AS s ON s.session_id = p.session_id AND s.worker = p.worker AND s.step_no = p.inside_no
+GROUP BY p.session_id, p.worker, p.inside_no, s.rank, s.step, s.name
+ORDER BY session_id, worker, begin_ns

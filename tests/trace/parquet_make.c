@@ -1,0 +1,219 @@
+/* parquet_make SEED FILE.parquet VALUES.json: a random table as a Parquet file, and its values as JSON
+ * lines, one row each, for tests/trace/parquet_test.py. What comes from one seed is always the same. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "trace/table/parquet.h"
+
+enum { COLUMNS = 10, GROUPS_MAX = 4, ROWS_MAX = 70000 };
+
+static uint64_t state;
+
+static uint64_t
+draw(void)
+{
+    uint64_t z = (state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Integers of one of the shapes that occur: sorted, few, runs, anything. */
+static int64_t
+draw_int(unsigned shape, int64_t before)
+{
+    switch (shape) {
+    case 0:
+        return (int64_t) ((uint64_t) before + draw() % 3000);
+    case 1:
+        return (int64_t) (draw() % 7) - 3;
+    case 2:
+        return draw() % 50 == 0 ? (int64_t) (draw() % 100) : before;
+    case 3:
+        return (int64_t) draw();
+    case 4:
+        return draw() % 2 == 0 ? INT64_MIN : INT64_MAX;
+    default:
+        return 42;
+    }
+}
+
+static const mrd_pq_column columns[COLUMNS] = {
+    { "at", MRD_PQ_I64, false },      { "a", MRD_PQ_I64, false },
+    { "maybe", MRD_PQ_I64, true },    { "name", MRD_PQ_TEXT, false },
+    { "label", MRD_PQ_TEXT, true },   { "text", MRD_PQ_TEXT, true },
+    { "real", MRD_PQ_DOUBLE, false }, { "percent", MRD_PQ_FLOAT, true },
+    { "yes", MRD_PQ_BOOL, false },    { "flows", MRD_PQ_TEXTS, true },
+};
+
+static int64_t at[ROWS_MAX], a[ROWS_MAX], maybe[ROWS_MAX], yes[ROWS_MAX];
+static uint32_t name[ROWS_MAX], label[ROWS_MAX], ends[ROWS_MAX], counts[ROWS_MAX],
+    list_ends[4 * ROWS_MAX];
+static uint8_t has_maybe[ROWS_MAX], has_label[ROWS_MAX], has_text[ROWS_MAX], has_percent[ROWS_MAX];
+static double real[ROWS_MAX], percent[ROWS_MAX];
+static mrd_buf text, list;
+
+static void
+print_text(FILE *f, mrd_str s)
+{
+    mrd_buf quoted = { 0 };
+
+    mrd_buf_byte(&quoted, '"');
+    mrd_buf_str(&quoted, s);
+    mrd_buf_byte(&quoted, '"');
+    fputs(mrd_buf_cstr(&quoted), f);
+    mrd_buf_fini(&quoted);
+}
+
+static void
+print_real(FILE *f, double d)
+{
+    if (isfinite(d))
+        fprintf(f, "%.17g", d);
+    else
+        fprintf(f, "\"%s\"", isnan(d) ? "nan" : d > 0 ? "inf" : "-inf");
+}
+
+static void
+print_row(FILE *f, size_t r, const mrd_str *names, size_t *element)
+{
+    uint32_t from = r == 0 ? 0 : ends[r - 1];
+
+    fprintf(f, "[%" PRId64 ",%" PRId64 ",", at[r], a[r]);
+    if (has_maybe[r])
+        fprintf(f, "%" PRId64 ",", maybe[r]);
+    else
+        fputs("null,", f);
+    print_text(f, names[name[r]]);
+    fputc(',', f);
+    if (has_label[r])
+        print_text(f, names[label[r]]);
+    else
+        fputs("null", f);
+    fputc(',', f);
+    if (has_text[r])
+        print_text(f, (mrd_str){ (const char *) text.p + from, ends[r] - from });
+    else
+        fputs("null", f);
+    fputc(',', f);
+    print_real(f, real[r]);
+    fputc(',', f);
+    if (has_percent[r])
+        print_real(f, (double) (float) percent[r]);
+    else
+        fputs("null", f);
+    fprintf(f, ",%s,", yes[r] ? "true" : "false");
+    for (uint32_t j = 0; j < counts[r]; j++, (*element)++) {
+        uint32_t start = *element == 0 ? 0 : list_ends[*element - 1];
+
+        fputc(j == 0 ? '[' : ',', f);
+        print_text(f, (mrd_str){ (const char *) list.p + start, list_ends[*element] - start });
+    }
+    fputs(counts[r] == 0 ? "null]\n" : "]]\n", f);
+}
+
+static void
+draw_text(mrd_buf *to, size_t most)
+{
+    size_t n = draw() % (most + 1);
+
+    for (size_t i = 0; i < n; i++)
+        mrd_buf_byte(to, (uint8_t) ("abcdefghij {}:,.-_~!"[draw() % 20]));
+}
+
+static void
+put_group(mrd_pq *pq, FILE *f, size_t rows)
+{
+    unsigned shape = (unsigned) (draw() % 6), shape2 = (unsigned) (draw() % 6),
+             nulls = (unsigned) (draw() % 4);
+    unsigned specials = (unsigned) (draw() % 3);
+    size_t entries = 1 + draw() % 300, elements = 0, element = 0;
+    mrd_buf bytes = { 0 };
+    mrd_str *names = calloc(entries, sizeof(*names)), *used = calloc(entries, sizeof(*used));
+    char(*room)[80] = calloc(entries, sizeof(*room));
+    mrd_pq_values v[COLUMNS] = {
+        { .i64 = at },
+        { .i64 = a },
+        { .i64 = maybe, .present = has_maybe },
+        { .index = name, .texts = names, .entries = entries },
+        { .index = label, .texts = names, .entries = entries, .present = has_label },
+        { .ends = ends, .present = has_text },
+        { .d = real },
+        { .d = percent, .present = has_percent },
+        { .i64 = yes },
+        { .counts = counts, .ends = list_ends }
+    };
+
+    mrd_buf_reset(&text);
+    mrd_buf_reset(&list);
+    for (size_t e = 0; e < entries; e++) {
+        snprintf(room[e], sizeof(room[e]), "%s %zu", draw() % 9 == 0 ? "" : "name",
+                 e * 7919 % 1000);
+        names[e] = mrd_str_of(room[e]);
+    }
+    for (size_t r = 0; r < rows; r++) {
+        at[r] = draw_int(0, r == 0 ? 0 : at[r - 1]);
+        a[r] = draw_int(shape, r == 0 ? 5 : a[r - 1]);
+        maybe[r] = draw_int(shape2, r == 0 ? 5 : maybe[r - 1]);
+        has_maybe[r] = nulls == 0 ? 0 : nulls == 1 ? 1 : draw() % 3 != 0;
+        name[r] = (uint32_t) (draw() % 4 == 0 ? draw() % entries : r == 0 ? 0 : name[r - 1]);
+        label[r] = (uint32_t) (draw() % entries);
+        has_label[r] = nulls != 3 && draw() % 2 != 0;
+        has_text[r] = draw() % 5 != 0;
+        if (has_text[r])
+            draw_text(&text, draw() % 100 == 0 ? 300 : 12);
+        ends[r] = (uint32_t) text.len;
+        real[r] = specials == 0 && draw() % 500 == 0   ? NAN
+                  : specials == 1 && draw() % 500 == 0 ? -INFINITY
+                  : draw() % 10 == 0                   ? -0.0
+                                                       : (double) (int64_t) draw() / 1e12;
+        percent[r] = (double) (draw() % 10000) / 100;
+        has_percent[r] = draw() % 4 != 0;
+        yes[r] = draw() % 3 == 0;
+        counts[r] = (uint32_t) (draw() % 3 == 0 ? draw() % 4 : 0);
+        for (uint32_t j = 0; j < counts[r]; j++) {
+            draw_text(&list, 20);
+            list_ends[elements++] = (uint32_t) list.len;
+        }
+    }
+    v[5].bytes = text.p;
+    v[9].bytes = list.p;
+    mrd_pq_begin(pq, rows);
+    for (size_t i = 0; i < COLUMNS; i++)
+        mrd_pq_add(pq, &v[i]);
+    MRD_ASSERT(mrd_pq_end(pq) == MRD_OK);
+    for (size_t r = 0; r < rows; r++)
+        print_row(f, r, names, &element);
+    free(names);
+    free(used);
+    free(room);
+    mrd_buf_fini(&bytes);
+}
+
+int
+main(int argc, char **argv)
+{
+    mrd_out *out;
+    mrd_pq *pq;
+    FILE *f;
+    size_t groups;
+
+    if (argc != 4 || (f = fopen(argv[3], "w")) == NULL)
+        return 2;
+    state = strtoull(argv[1], NULL, 10);
+    MRD_ASSERT(mrd_out_file(argv[2], &out, NULL) == MRD_OK);
+    MRD_ASSERT(mrd_pq_open(out, columns, COLUMNS, 0, &pq, NULL) == MRD_OK);
+    mrd_pq_note(pq, MRD_STR("seed"), mrd_str_of(argv[1]));
+    groups = draw() % (GROUPS_MAX + 1);
+    for (size_t g = 0; g < groups; g++)
+        put_group(pq, f, draw() % 4 == 0 ? 1 + draw() % ROWS_MAX : 1 + draw() % 400);
+    MRD_ASSERT(mrd_pq_close(pq) == MRD_OK);
+    MRD_ASSERT(mrd_out_commit(out, NULL) == MRD_OK);
+    mrd_buf_fini(&text);
+    mrd_buf_fini(&list);
+    return fclose(f) == 0 ? 0 : 1;
+}

@@ -1,0 +1,84 @@
+"""Random tables, written by trace/table/parquet.c, are read back by the plain reader of python/ (which also checks page
+checksums and every statistic) and, where they can be had, by hyparquet and DuckDB from npm.
+Usage: parquet_test.py PARQUET_MAKE TIMES"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "trace"))
+import meridian_parquet
+import readers
+
+
+def real(v):
+    return float(v) if isinstance(v, str) else v
+
+
+def same(a, b):
+    a, b = real(a) if isinstance(a, str) and a in ("nan", "inf", "-inf") else a, b
+    if isinstance(a, float) or isinstance(b, float):
+        return (a is None) == (b is None) and (a is None or (math.isnan(a) and math.isnan(b)) or a == b)
+    return a == b
+
+
+def check(path, rows):
+    got = meridian_parquet.File(path)
+    assert got.notes["seed"], got.notes
+    assert got.rows == len(rows), (got.rows, len(rows))
+    at = 0
+    for group in got.groups():
+        columns = [group[c] for c in got.columns]
+        for values in zip(*columns):
+            assert all(same(a, b) for a, b in zip(rows[at], values)), f"row {at}: {rows[at]} is read as {values}"
+            at += 1
+    assert at == len(rows)
+
+
+def check_broken(path):
+    """A cut file is refused; so is one with a byte of a page changed."""
+    with open(path, "rb") as f:
+        data = f.read()
+    for cut in (0, 3, len(data) // 2, len(data) - 1):
+        try:
+            meridian_parquet.File(data[:cut])
+        except meridian_parquet.ParquetError:
+            continue
+        raise AssertionError(f"cut to {cut} bytes, the file is read")
+    f = meridian_parquet.File(data)
+    if f.rows == 0:
+        return
+    at = f.meta[4][0][1][0][3][9] + 40  # inside the first data page
+    broken = data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+    try:
+        list(meridian_parquet.File(broken).groups())
+    except (meridian_parquet.ParquetError, IndexError):
+        return
+    raise AssertionError("a changed byte is not noticed")
+
+
+def main():
+    make, times = sys.argv[1], int(sys.argv[2])
+    with tempfile.TemporaryDirectory() as work:
+        made = []
+        for seed in range(1, times + 1):
+            path, text = f"{work}/{seed}.parquet", f"{work}/{seed}.json"
+            subprocess.run([make, str(seed), path, text], check=True)
+            with open(text, encoding="utf-8") as f:
+                rows = [json.loads(line) for line in f]
+            check(path, rows)
+            made.append((path, rows))
+        check_broken(made[0][0])
+        again = f"{work}/again.parquet"
+        subprocess.run([make, "1", again, f"{work}/again.json"], check=True)
+        with open(again, "rb") as a, open(made[0][0], "rb") as b:
+            assert a.read() == b.read(), "equal input gives other bytes"
+        print(f"{times} random tables, {sum(len(r) for _, r in made)} rows: read back whole")
+        readers.compare_tables([(p, len(r), sum(x[1] for x in r), sum(x[2] or 0 for x in r), sum(len(x[9] or []) for x in r)) for p, r in made[:12]], work)
+
+
+main()

@@ -1,0 +1,98 @@
+"""Independent readers of tables, from npm where they can be had: hyparquet and DuckDB. A reader that is not there is said so
+and left out; MERIDIAN_READERS names a folder with node_modules to use instead of fetching."""
+import json
+import os
+import shutil
+import subprocess
+
+PACKAGES = ["@duckdb/node-api@1.5.6-r.1", "hyparquet@1.31.5", "hyparquet-compressors@1.1.2"]
+BUILD = os.environ.get("MERIDIAN_BUILD", "build")
+_folder = None
+
+
+def folder():
+    """Where node_modules with the readers is, None (and why is printed) when they cannot be had."""
+    global _folder
+    if _folder is not None:
+        return _folder or None
+    _folder = ""
+    at = os.environ.get("MERIDIAN_READERS") or os.path.join(os.path.abspath(BUILD), "readers")
+    if os.path.isdir(os.path.join(at, "node_modules", "@duckdb", "node-api")):
+        _folder = at
+        return at
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        print("left out: DuckDB and hyparquet: node or npm is not installed")
+        return None
+    os.makedirs(at, exist_ok=True)
+    got = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", at, *PACKAGES], capture_output=True, text=True, timeout=300)
+    if got.returncode != 0:
+        shutil.rmtree(at, ignore_errors=True)
+        print(f"left out: DuckDB and hyparquet: npm cannot fetch them: {got.stderr.strip().splitlines()[-1] if got.stderr.strip() else got.returncode}")
+        return None
+    _folder = at
+    return at
+
+
+def node(script, *args):
+    """Runs an ES module with the readers; its output as JSON. None where there are none."""
+    at = folder()
+    if at is None:
+        return None
+    path = os.path.join(at, f"script-{os.getpid()}.mjs")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(script)
+    try:
+        got = subprocess.run(["node", path, *args], capture_output=True, text=True, timeout=280)
+    finally:
+        os.unlink(path)
+    assert got.returncode == 0, got.stderr[-2000:]
+    return json.loads(got.stdout)
+
+
+DUCKDB = """
+import { DuckDBInstance } from '@duckdb/node-api';
+import { readFileSync } from 'node:fs';
+const [, , setup, ...queries] = process.argv;
+const db = await (await DuckDBInstance.create(':memory:')).connect();
+if (setup) await db.run(setup);
+const out = [];
+for (const q of queries) {
+    const r = await db.runAndReadAll(q);
+    out.push(r.getRowsJson());
+}
+console.log(JSON.stringify(out));
+"""
+
+HYPARQUET = """
+import { asyncBufferFromFile, parquetReadObjects } from 'hyparquet';
+import { compressors } from 'hyparquet-compressors';
+const out = [];
+for (const path of process.argv.slice(2)) {
+    const rows = await parquetReadObjects({ file: await asyncBufferFromFile(path), compressors });
+    let a = 0n, maybe = 0n, flows = 0;
+    for (const r of rows) { a += BigInt(r.a); maybe += r.maybe === null || r.maybe === undefined ? 0n : BigInt(r.maybe); flows += r.flows ? r.flows.length : 0; }
+    out.push([rows.length, String(a), String(maybe), flows]);
+}
+console.log(JSON.stringify(out));
+"""
+
+
+def duckdb(setup, *queries):
+    """Rows of each query, values as text (DuckDB's own JSON of them); None where DuckDB is not to be had."""
+    return node(DUCKDB, setup, *queries)
+
+
+def compare_tables(tables, work):
+    """tables: (path, rows, sum of a, sum of maybe, elements of flows) of files of parquet_make."""
+    files = [t[0] for t in tables]
+    queries = [f"SELECT COUNT(*), COALESCE(SUM(a::HUGEINT), 0), COALESCE(SUM(maybe::HUGEINT), 0), COALESCE(SUM(LEN(flows)), 0) FROM read_parquet('{p}')" for p in files]
+    got = duckdb("", *queries)
+    if got is not None:
+        for t, rows in zip(tables, got):
+            assert [int(x) for x in rows[0]] == list(t[1:]), f"DuckDB reads {t[0]} as {rows[0]}, not {t[1:]}"
+        print(f"DuckDB: {len(files)} files agree")
+    got = node(HYPARQUET, *files)
+    if got is not None:
+        for t, row in zip(tables, got):
+            assert [int(x) for x in row] == list(t[1:]), f"hyparquet reads {t[0]} as {row}, not {t[1:]}"
+        print(f"hyparquet: {len(files)} files agree")

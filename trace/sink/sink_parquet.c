@@ -1,0 +1,53 @@
+/*
+ * trace/sink/sink_parquet.c - the tables of trace/table/schema.h as Parquet files, for DuckDB, ClickHouse,
+ * pandas and others: docs/data.md.
+ */
+#include "base/obj.h"
+#include "trace/table/parts.h"
+
+typedef struct {
+    mrd_parts *parts;
+    bool failed, folder;
+} parquet_sink;
+
+static mrd_err
+parquet_open(void *state, const mrd_sink_env *env, mrd_why *why)
+{
+    parquet_sink *s = state;
+
+    s->folder = env->dir != NULL;
+    return mrd_parts_open(env, &mrd_dialect_meridian, &s->parts, why);
+}
+
+static mrd_err
+parquet_event(void *state, const mrd_event *ev)
+{
+    parquet_sink *s = state;
+    mrd_err err = mrd_parts_event(s->parts, ev);
+
+    s->failed = s->failed || err != MRD_OK;
+    return err;
+}
+
+static mrd_err
+parquet_close(void *state, mrd_why *why)
+{
+    parquet_sink *s = state;
+
+    /* Without a `why` something else failed: no parts stay without a manifest. */
+    return mrd_parts_close(s->parts, !s->failed && (why != NULL || !s->folder), why);
+}
+
+const mrd_sink_ops mrd_sink_parquet = {
+    .name = "parquet",
+    .stem = "tables",
+    .suffix = ".tar",
+    .media_type = "application/x-tar",
+    .what = "tables as a folder of Parquet files, for DuckDB, ClickHouse, pandas; over HTTP a tar "
+            "archive",
+    .state_size = sizeof(parquet_sink),
+    .folder = true,
+    .open = parquet_open,
+    .event = parquet_event,
+    .close = parquet_close,
+};

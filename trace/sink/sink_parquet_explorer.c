@@ -1,0 +1,53 @@
+/*
+ * trace/sink/sink_parquet_explorer.c - the system profile as Parquet files with the tables,
+ * columns and names of the vendor's schema: docs/data.md.
+ */
+#include "base/obj.h"
+#include "trace/table/parts.h"
+
+typedef struct {
+    mrd_parts *parts;
+    bool failed, folder;
+} explorer_sink;
+
+static mrd_err
+explorer_open(void *state, const mrd_sink_env *env, mrd_why *why)
+{
+    explorer_sink *s = state;
+
+    s->folder = env->dir != NULL;
+    return mrd_parts_open(env, &mrd_dialect_explorer, &s->parts, why);
+}
+
+static mrd_err
+explorer_event(void *state, const mrd_event *ev)
+{
+    explorer_sink *s = state;
+    mrd_err err = mrd_parts_event(s->parts, ev);
+
+    s->failed = s->failed || err != MRD_OK;
+    return err;
+}
+
+static mrd_err
+explorer_close(void *state, mrd_why *why)
+{
+    explorer_sink *s = state;
+
+    /* Without a `why` something else failed: no parts stay without a manifest. */
+    return mrd_parts_close(s->parts, !s->failed && (why != NULL || !s->folder), why);
+}
+
+const mrd_sink_ops mrd_sink_parquet_explorer = {
+    .name = "parquet-explorer",
+    .stem = "system_profile",
+    .suffix = ".tar",
+    .media_type = "application/x-tar",
+    .what =
+        "the vendor's tables (schema 7.4.0) as a folder of Parquet files; over HTTP a tar archive",
+    .state_size = sizeof(explorer_sink),
+    .folder = true,
+    .open = explorer_open,
+    .event = explorer_event,
+    .close = explorer_close,
+};

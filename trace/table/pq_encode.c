@@ -1,0 +1,179 @@
+#include "trace/table/pq_encode.h"
+
+#include <endian.h>
+
+enum {
+    BLOCK = 128,
+    MINI = 32,
+    MINIS = BLOCK / MINI,
+    RUN_MIN = 16 /* shorter runs stay among packed values */
+};
+
+void
+mrd_pq_put_varint(mrd_buf *to, uint64_t v)
+{
+    uint8_t bytes[10];
+    size_t n = 0;
+
+    while (v >= 0x80) {
+        bytes[n++] = (uint8_t) (v | 0x80);
+        v >>= 7;
+    }
+    bytes[n++] = (uint8_t) v;
+    mrd_buf_add(to, bytes, n);
+}
+
+/* ---- Runs and packed bits ---- */
+
+static void
+put_run(mrd_buf *to, uint32_t value, size_t n, unsigned width)
+{
+    uint32_t le = htole32(value);
+
+    mrd_pq_put_varint(to, (uint64_t) n << 1);
+    mrd_buf_add(to, &le, (width + 7) / 8);
+}
+
+/* n is a multiple of 8, or what is missing is filled with zeros. */
+static void
+put_packed(mrd_buf *to, const uint32_t *v, size_t n, unsigned width)
+{
+    size_t groups = (n + 7) / 8, bytes = groups * width;
+    uint64_t bits = 0;
+    unsigned held = 0;
+    uint8_t *p, *end;
+
+    mrd_pq_put_varint(to, (uint64_t) groups << 1 | 1);
+    if (!mrd_buf_room(to, bytes + 8))
+        return;
+    p = to->p + to->len;
+    end = p + bytes;
+    for (size_t i = 0; i < n; i++) {
+        bits |= (uint64_t) v[i] << held;
+        held += width;
+        if (held >= 32) {
+            uint32_t le = htole32((uint32_t) bits);
+
+            memcpy(p, &le, 4);
+            p += 4;
+            bits >>= 32;
+            held -= 32;
+        }
+    }
+    bits = htole64(bits);
+    memcpy(p, &bits, 8); /* room for 8 more was made */
+    p += (held + 7) / 8;
+    if (p < end)
+        memset(p, 0, (size_t) (end - p));
+    to->len += bytes;
+}
+
+static size_t
+run_at(const uint32_t *v, size_t n)
+{
+    size_t i = 1;
+
+    while (i < n && v[i] == v[0])
+        i++;
+    return i;
+}
+
+void
+mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *v, size_t n, unsigned width)
+{
+    size_t packed = 0, i = 0; /* [packed, i) waits, a multiple of 8 */
+
+    if (width == 0) {
+        if (n > 0)
+            put_run(to, 0, n, 0);
+        return;
+    }
+    while (i < n) {
+        size_t run = run_at(v + i, n - i);
+
+        if (run < RUN_MIN && i + run < n) {
+            i += run < 8 ? 8 : run / 8 * 8;
+            i = i < n ? i : n;
+            continue;
+        }
+        if (i > packed)
+            put_packed(to, v + packed, i - packed, width);
+        put_run(to, v[i], run, width);
+        i += run;
+        packed = i;
+    }
+    if (i > packed)
+        put_packed(to, v + packed, i - packed, width);
+}
+
+/* ---- Deltas ---- */
+
+/* MINI values of `width` bits at p, which has room for MINI * 8 bytes. */
+static size_t
+pack_mini(uint8_t *p, const uint64_t *v, unsigned width)
+{
+    uint64_t bits = 0;
+    unsigned held = 0;
+    uint8_t *at = p;
+
+    if (width == 0)
+        return 0;
+    for (size_t i = 0; i < MINI; i++) {
+        bits |= v[i] << held;
+        held += width;
+        if (held >= 64) {
+            uint64_t le = htole64(bits);
+
+            memcpy(at, &le, 8);
+            at += 8;
+            held -= 64;
+            bits = held == 0 ? 0 : v[i] >> (width - held);
+        }
+    }
+    bits = htole64(bits); /* MINI * width is a multiple of 32 */
+    if (held > 0)
+        memcpy(at, &bits, held / 8);
+    return (size_t) (at - p) + held / 8;
+}
+
+/* The deltas of [i, i + n) behind v[i - 1]; the last miniblock is filled with its least. */
+static void
+put_block(mrd_buf *to, const int64_t *v, size_t n)
+{
+    uint64_t deltas[BLOCK], over[MINIS] = { 0 };
+    int64_t least = INT64_MAX;
+    uint8_t bytes[MINIS + BLOCK * 8];
+    size_t len = MINIS;
+
+    for (size_t i = 0; i < n; i++) {
+        int64_t delta = (int64_t) ((uint64_t) v[i] - (uint64_t) v[(ptrdiff_t) i - 1]);
+
+        deltas[i] = (uint64_t) delta;
+        least = delta < least ? delta : least;
+    }
+    for (size_t i = n; i < BLOCK; i++)
+        deltas[i] = (uint64_t) least;
+    for (size_t i = 0; i < BLOCK; i++) {
+        deltas[i] -= (uint64_t) least;
+        over[i / MINI] |= deltas[i];
+    }
+    mrd_pq_put_zigzag(to, least);
+    for (size_t m = 0; m < MINIS; m++) {
+        unsigned width = m * MINI < n ? mrd_pq_width(over[m]) : 0;
+
+        bytes[m] = (uint8_t) width;
+        len += pack_mini(bytes + len, deltas + m * MINI, width);
+    }
+    mrd_buf_add(to, bytes, len);
+}
+
+void
+mrd_pq_put_delta(mrd_buf *to, const int64_t *v, size_t n)
+{
+    mrd_pq_put_varint(to, BLOCK);
+    mrd_pq_put_varint(to, MINIS);
+    mrd_pq_put_varint(to, n);
+    mrd_pq_put_zigzag(to, n == 0 ? 0 : v[0]);
+    for (size_t i = 1; i < n; i += BLOCK)
+        put_block(to, v + i, n - i < BLOCK ? n - i : BLOCK);
+}

@@ -1,0 +1,33 @@
+/*
+ * trace/table/pq_encode.h - how values lie in a page of a Parquet file: the hybrid of runs and packed
+ * bits (dictionary indexes, levels), and DELTA_BINARY_PACKED for integers.
+ *
+ * Both append to a buffer, which remembers a failure; neither adds a length in front. All arithmetic of
+ * deltas wraps modulo 2^64, as the format says. Threads: stateless.
+ * Source   the format's Encodings.md.
+ */
+#ifndef MRD_TRACE_PQ_ENCODE_H
+#define MRD_TRACE_PQ_ENCODE_H
+
+#include "base/buf.h"
+
+/* Bits that hold 0 .. most; 0 for 0. */
+static inline unsigned
+mrd_pq_width(uint64_t most)
+{
+    return most == 0 ? 0 : 64u - (unsigned) __builtin_clzll(most);
+}
+
+/* Appends n values of `width` (0 .. 32) bits; none is larger. Width 0 takes one run. */
+void mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *v, size_t n, unsigned width);
+/* Appends n values with the header of the encoding; blocks of 128 in 4 miniblocks. */
+void mrd_pq_put_delta(mrd_buf *to, const int64_t *v, size_t n);
+/* An unsigned LEB128, and its zigzag form. */
+void mrd_pq_put_varint(mrd_buf *to, uint64_t v);
+static inline void
+mrd_pq_put_zigzag(mrd_buf *to, int64_t v)
+{
+    mrd_pq_put_varint(to, (uint64_t) v << 1 ^ (uint64_t) (v >> 63));
+}
+
+#endif

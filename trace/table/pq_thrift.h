@@ -1,0 +1,92 @@
+/*
+ * trace/table/pq_thrift.h - as much of Thrift's compact protocol as Parquet's headers and footers need,
+ * for writing. Fields are given in rising order. Threads: stateless.
+ */
+#ifndef MRD_TRACE_PQ_THRIFT_H
+#define MRD_TRACE_PQ_THRIFT_H
+
+#include "trace/table/pq_encode.h"
+
+enum {
+    TH_TRUE = 1,
+    TH_FALSE = 2,
+    TH_I16 = 4,
+    TH_I32 = 5,
+    TH_I64 = 6,
+    TH_BINARY = 8,
+    TH_LIST = 9,
+    TH_STRUCT = 12
+};
+
+typedef struct {
+    mrd_buf *to;
+    int last; /* field before, in this struct */
+} mrd_thrift;
+
+static inline void
+mrd_thrift_field(mrd_thrift *t, int id, int type)
+{
+    if (id - t->last >= 1 && id - t->last <= 15) {
+        mrd_buf_byte(t->to, (uint8_t) ((id - t->last) << 4 | type));
+    } else {
+        mrd_buf_byte(t->to, (uint8_t) type);
+        mrd_pq_put_zigzag(t->to, id);
+    }
+    t->last = id;
+}
+
+static inline void
+mrd_thrift_int(mrd_thrift *t, int id, int type, int64_t v)
+{
+    mrd_thrift_field(t, id, type);
+    mrd_pq_put_zigzag(t->to, v);
+}
+
+static inline void
+mrd_thrift_bool(mrd_thrift *t, int id, bool v)
+{
+    mrd_thrift_field(t, id, v ? TH_TRUE : TH_FALSE);
+}
+
+static inline void
+mrd_thrift_binary(mrd_buf *to, const void *p, size_t len)
+{
+    mrd_pq_put_varint(to, len);
+    mrd_buf_add(to, p, len);
+}
+
+static inline void
+mrd_thrift_text(mrd_thrift *t, int id, mrd_str v)
+{
+    mrd_thrift_field(t, id, TH_BINARY);
+    mrd_thrift_binary(t->to, v.p, v.len);
+}
+
+static inline void
+mrd_thrift_list(mrd_thrift *t, int id, int type, size_t n)
+{
+    mrd_thrift_field(t, id, TH_LIST);
+    if (n < 15) {
+        mrd_buf_byte(t->to, (uint8_t) (n << 4 | (unsigned) type));
+    } else {
+        mrd_buf_byte(t->to, (uint8_t) (0xf0 | type));
+        mrd_pq_put_varint(t->to, n);
+    }
+}
+
+/* A struct as field `id` (0: an element of a list, or the outermost); its fields go to the result. */
+static inline mrd_thrift
+mrd_thrift_open(mrd_thrift *t, int id)
+{
+    if (id > 0)
+        mrd_thrift_field(t, id, TH_STRUCT);
+    return (mrd_thrift){ t->to, 0 };
+}
+
+static inline void
+mrd_thrift_end(mrd_thrift *t)
+{
+    mrd_buf_byte(t->to, 0);
+}
+
+#endif

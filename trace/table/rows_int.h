@@ -1,0 +1,104 @@
+/*
+ * trace/table/rows_int.h - what rows.c and rows_end.c share. Inside trace/table/ only.
+ */
+#ifndef MRD_TRACE_TABLE_ROWS_INT_H
+#define MRD_TRACE_TABLE_ROWS_INT_H
+
+#include "trace/analysis/gather.h"
+#include "trace/analysis/report.h"
+#include "trace/analysis/workers.h"
+#include "trace/table/rows.h"
+
+enum { NO_TABLE = -1, TRACK_FIELDS = F_TRACK_LAST - F_TRACK + 1 };
+
+/* Words that are in no catalog. */
+typedef enum {
+    WORD_SPAN,
+    WORD_INSTANT,
+    WORD_COMPUTE,
+    WORD_COLLECTIVE,
+    WORD_BARRIER,
+    WORD_COPY,
+    WORD_HOST,
+    WORD_STEP,
+    WORD_START,
+    WORD_FLOW_STEP,
+    WORD_END,
+    WORD_SPANS,
+    WORD_COUNTER,
+    WORD_OK,
+    WORD_INCOMPLETE,
+    WORD_FAILED,
+    WORD_SKIPPED,
+    WORD_NONE,
+    WORD_NOTHING,
+    WORD_UNPROVEN,
+    WORD_LATE,
+    WORDS
+} mrd_word;
+
+/* Of a worker, so far. */
+typedef struct {
+    int64_t first_ns, last_ns; /* of its device spans; first > last: none */
+    uint64_t longest_ns;       /* of them */
+} worker_seen;
+
+/* Both samples of host memory of one process and time make one row. */
+typedef struct {
+    mrd_track_id track;
+    mrd_proc_id process;
+    double used, percent; /* negative: not told */
+    int64_t ts_ns;
+} memory_row;
+
+struct mrd_rows {
+    const mrd_sink_env *env;
+    const mrd_catalog *cat;
+    const mrd_dialect *dialect;
+    mrd_rows_fn *give;
+    void *self;
+    int table_of[MRD_ROWS_KINDS + 1];
+    mrd_slot slots[F_COUNT];
+    mrd_slot *tracks; /* TRACK_FIELDS of each */
+    size_t n_tracks;
+    mrd_strlist own; /* words, then what was made up (sources, units): SIDs behind the catalog's */
+    size_t n_catalog;
+    uint8_t *arg_column; /* by SID: the column of arguments of this key, MRD_ARG_COLUMNS none */
+    mrd_workers *workers;
+    worker_seen *seen;  /* by worker */
+    mrd_report *report; /* NULL where the dialect has no verdicts */
+    mrd_gather *gather;
+    bool *suspect; /* by process */
+    bool *bounded; /* by process: a bound of 0 is one */
+    int64_t *node; /* by process */
+    uint32_t n_groups;
+    memory_row *memory;
+    size_t n_memory, cap_memory;
+    uint64_t events, collectives, other_samples;
+    int64_t first_ns, last_ns;
+    bool any;
+    mrd_buf text;
+    char session[160], date[16];
+    mrd_err err; /* of a gathered collective */
+};
+
+static inline mrd_sid
+rows_word(const mrd_rows *r, mrd_word word)
+{
+    return (mrd_sid) (r->n_catalog + word);
+}
+
+/* The SID of a text, among our own; 0 for ''. Sets r->err without memory. */
+mrd_sid mrd_rows_own(mrd_rows *r, const char *text);
+/* All fields not known. */
+void mrd_rows_clear(mrd_slot slots[F_COUNT]);
+void mrd_rows_identity(mrd_rows *r, mrd_proc_id process);
+mrd_err mrd_rows_give(mrd_rows *r, mrd_rows_kind kind);
+/* Appends an argument to r->text: the brace that opens the object, or a comma, comes first. */
+void mrd_rows_arg(mrd_rows *r, const mrd_arg *arg);
+/* Memory samples of the present time as rows. */
+mrd_err mrd_rows_flush_memory(mrd_rows *r);
+/* The tables that finish gives. */
+mrd_err mrd_rows_end(mrd_rows *r);
+
+#endif

@@ -1,0 +1,230 @@
+/*
+ * trace/table/schema.h - the tables of a profile: one list of what a row can hold (the fields), and two
+ * dialects that name and choose from it.
+ *
+ *   meridian   events, counters, flows, losses, steps, collectives, collective_groups, workers, processes, tracks,
+ *              models, clocks, verdicts, inputs, facts. Integers only where a number is counted or a time;
+ *              no nulls: -1 and '' are "not known"; times are nanoseconds of the session, bound_ns the
+ *              largest error of a time, -1 unknown
+ *   explorer   the vendor's system-profile tables of schema 7.4.0, with its names and types
+ *
+ * Another table or column is a row here. Threads: static.
+ */
+#ifndef MRD_TRACE_TABLE_SCHEMA_H
+#define MRD_TRACE_TABLE_SCHEMA_H
+
+#include "trace/model/event.h"
+
+/* What a row can hold. Those from F_TRACK to F_TRACK_LAST are the same for all events of a track. */
+typedef enum {
+    F_ROW,
+    F_TS,
+    F_DUR,
+    F_END,
+    F_BOUND,
+    F_KIND,
+    F_NAME,
+    F_CATEGORY,
+    F_ACTIVITY,
+    F_ID,
+    F_NO_START,
+    F_SIMULATED,
+    F_ARGS,
+    F_FLOWS,
+    F_FLOW_ID,
+    F_FLOW_DIR,
+    F_VALUE,
+    F_VALUE_INT,
+    F_IS_INT,
+    F_LOST,
+    F_ARG_FIRST, /* arguments with a column of their own, in the order of mrd_arg_columns */
+    F_ARG_LAST = F_ARG_FIRST + 7,
+    F_TRACK,
+    F_SOURCE,
+    F_TRACK_NAME,
+    F_UNIT,
+    F_PROC,
+    F_INSTANCE,
+    F_PID,
+    F_RANK,
+    F_WORKER_GID,
+    F_WORKER,
+    F_LNC,
+    F_PCORE,
+    F_DEVICE,
+    F_TID,
+    F_CLOCK,
+    F_NODE,
+    F_JOB,
+    F_SESSION,
+    F_CPU_ID,
+    F_TRACK_LAST = F_CPU_ID,
+    F_TRACK_KIND,
+    F_STEP,
+    F_COLLECTIVE,
+    F_GROUP,
+    F_SIZE,
+    F_MEMBERS,
+    F_PARTS,
+    F_TAKERS,
+    F_POS,
+    F_MAPPING,
+    F_SUSPECT,
+    F_CONTAINER_PID,
+    F_POD,
+    F_LABELS,
+    F_WORLD,
+    F_IS_NODE,
+    F_MODEL_KEY,
+    F_NC,
+    F_MODEL_SESSION,
+    F_PATH,
+    F_SHA256,
+    F_BYTES,
+    F_TOTAL_NS,
+    F_QUALITY,
+    F_METHOD,
+    F_ESTIMATE,
+    F_NOISE,
+    F_EPOCHS,
+    F_VIOLATIONS,
+    F_STATE,
+    F_ERROR,
+    F_RECORDS,
+    F_EVENTS,
+    F_UNFINISHED,
+    F_DROPPED,
+    F_KEY,
+    F_TEXT,
+    F_FIRST,
+    F_LAST,
+    F_PART_FIRST, /* ns of a worker's time, in the order of mrd_report_part */
+    F_PART_LAST = F_PART_FIRST + 7,
+    F_TOOK_PART,
+    F_LAST_N,
+    F_PROVEN_N,
+    F_ALONE_NS,
+    F_ALONE_WAIT_NS,
+    F_CAUSED_NS,
+    F_PROVEN_NS,
+    F_WAIT_NS,
+    F_VERDICT,
+    F_SHARE,
+    F_IMPACT,
+    F_USED_BYTES,
+    F_USED_PERCENT,
+    F_FIRST_TEXT,
+    F_LAST_TEXT,
+    F_FIRST_NS_TEXT,
+    F_LAST_NS_TEXT,
+    F_VERSION,
+    F_HBM,
+    F_MESSAGE,
+    F_SCHEMA_TABLE,
+    F_SCHEMA_TABLE_WHAT,
+    F_SCHEMA_FIELD,
+    F_SCHEMA_FIELD_WHAT,
+    F_SCHEMA_TYPE,
+    F_SCHEMA_REQUIRED,
+    F_SCHEMA_FORMAT,
+    F_SCHEMA_UNIT,
+    F_NONE, /* never known: a column that the dialect has and we have nothing for */
+    F_COUNT
+} mrd_field;
+
+typedef enum {
+    MRD_COL_I64,
+    MRD_COL_DOUBLE,
+    MRD_COL_FLOAT,
+    MRD_COL_BOOL,
+    MRD_COL_SID,   /* text that repeats */
+    MRD_COL_TEXT,  /* text that hardly does */
+    MRD_COL_FLOWS, /* list of text: the ids of the arrows at an event */
+} mrd_col_type;
+
+/* One cell; a SID as mrd_rows_text takes it. */
+typedef union {
+    int64_t i;
+    double d;
+    mrd_sid sid;
+    struct {
+        const char *p;
+        size_t len;
+    } text;
+    struct {
+        const mrd_flow *v;
+        size_t n;
+    } flows;
+} mrd_slot;
+
+typedef struct {
+    const char *name;
+    mrd_col_type type;
+    mrd_field field;
+    bool optional; /* -1, '' and F_NONE are null */
+    const char *unit, *what;
+} mrd_column;
+
+/* Where rows of a table come from. */
+typedef enum {
+    MRD_ROWS_EVENTS,
+    MRD_ROWS_COUNTERS,
+    MRD_ROWS_FLOWS,
+    MRD_ROWS_LOSSES,
+    MRD_ROWS_STEPS,
+    MRD_ROWS_PARTS,
+    MRD_ROWS_GROUPS,
+    MRD_ROWS_WORKERS,
+    MRD_ROWS_PROCESSES,
+    MRD_ROWS_TRACKS,
+    MRD_ROWS_MODELS,
+    MRD_ROWS_CLOCKS,
+    MRD_ROWS_INPUTS,
+    MRD_ROWS_FACTS,
+    MRD_ROWS_VERDICTS,
+    MRD_ROWS_CPU,
+    MRD_ROWS_MEMORY,
+    MRD_ROWS_METADATA,
+    MRD_ROWS_DEVICE_PROFILES,
+    MRD_ROWS_SCHEMA,
+    MRD_ROWS_WARNINGS,
+    MRD_ROWS_NONE, /* a table of the vendor's that a system profile of ours has no rows of */
+    MRD_ROWS_KINDS = MRD_ROWS_NONE
+} mrd_rows_kind;
+
+typedef struct {
+    const char *name;
+    mrd_rows_kind rows;
+    const mrd_column *columns;
+    size_t n;
+    int sorted_by; /* column, -1 none */
+    const char *what;
+} mrd_table;
+
+typedef struct {
+    const char *name, *version;
+    const mrd_table *tables;
+    size_t n;
+    bool promote; /* arguments of mrd_arg_columns are columns, not in args */
+} mrd_dialect;
+
+extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;
+
+/* Arguments of events that have a column, by their keys; integers only. */
+enum { MRD_ARG_COLUMNS = F_ARG_LAST - F_ARG_FIRST + 1 };
+extern const char *const mrd_arg_columns[MRD_ARG_COLUMNS];
+
+/* Rows whose fields F_TRACK to F_TRACK_LAST are those of the track in F_TRACK. */
+static inline bool
+mrd_rows_by_track(mrd_rows_kind kind)
+{
+    return kind <= MRD_ROWS_LOSSES || kind == MRD_ROWS_CPU;
+}
+
+static inline bool
+mrd_field_of_track(mrd_field f)
+{
+    return f >= F_TRACK && f <= F_TRACK_LAST;
+}
+
+#endif
