@@ -197,6 +197,10 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
     return NULL;
 }
 
+/* What every program answers before it looks at its table. */
+static const char *const built_in[] = { "help", "version" };
+
+/* dashes: "" in a file, where names of the table count only. */
 static mrd_err
 conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {
@@ -209,6 +213,8 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
         if (table[i].type != MRD_OPT_HEAD && (table[i].flags & MRD_OPT_HIDDEN) == 0)
             names[count++] = table[i].name;
     }
+    for (size_t i = 0; i < MRD_COUNT(built_in) && *dashes != '\0' && count < MRD_COUNT(names); i++)
+        names[count++] = built_in[i];
     snprintf(word, sizeof(word), MRD_STR_FMT, MRD_STR_ARG(name));
     mrd_near_text(word, names, count, dashes, guess);
     return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s%s'%s", dashes, word,
@@ -319,7 +325,11 @@ conf_one_dash(const conf_run *run, const char *word, mrd_why *why)
 {
     mrd_str name = { word + 1, strcspn(word + 1, "=") };
 
-    if (name.len < 3 || conf_find(run->table, run->n, name) == NULL)
+    bool known = conf_find(run->table, run->n, name) != NULL;
+
+    for (size_t i = 0; i < MRD_COUNT(built_in); i++)
+        known = known || mrd_str_is(name, built_in[i]);
+    if (name.len < 3 || !known)
         return MRD_OK;
     return mrd_why_set(why, MRD_INVALID, 0, "unknown option '-%.*s': did you mean --%.*s?",
                        (int) name.len, name.p, (int) name.len, name.p);
@@ -338,6 +348,9 @@ conf_short(conf_run *run, const char *word, mrd_why *why)
             if (run->table[i].letter == *c)
                 opt = &run->table[i];
         }
+        if (opt == NULL && strlen(word + 1) >= 3)
+            return conf_unknown(run->table, run->n, (mrd_str){ word + 1, strcspn(word + 1, "=") },
+                                "--", why);
         if (opt == NULL)
             return mrd_why_set(why, MRD_INVALID, 0, "unknown option '-%c' (--help lists them)", *c);
         if (opt->type == MRD_OPT_BOOL) {

@@ -7,6 +7,7 @@
 #include "base/manual.h"
 #include "base/obj.h"
 #include "base/plain.h"
+#include "base/version.h"
 
 /* Its line in cli/commands.def; of "certs init" and the like that of the first word. */
 static const char *
@@ -72,6 +73,12 @@ mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv,
     mrd_err err;
 
     *ret_done = mrd_manual_asked(&manual, argc, argv, stop_at_word, stdout);
+    if (!*ret_done && argc > 1 && strcmp(argv[1], "--version") == 0) {
+        char version[MRD_BUILD_TEXT];
+
+        printf("meridian %s\n", mrd_version_text(version));
+        *ret_done = true;
+    }
     if (*ret_done)
         return MRD_OK;
     if ((err = mrd_conf_defaults(table, n, into, &why)) != MRD_OK ||

@@ -51,7 +51,9 @@ print_page(FILE *to)
 static int
 unknown_command(const char *word)
 {
+    static const char *const options[] = { "help", "version" };
     const char *names[MRD_COUNT(commands)];
+    size_t dashes = strspn(word, "-");
     char guess[MRD_NEAR_TEXT];
 
     for (size_t i = 0; i < MRD_COUNT(commands); i++)
@@ -61,8 +63,11 @@ unknown_command(const char *word)
                 mrd_cli_vendor_word(NULL, word));
         return MRD_EXIT_USAGE;
     }
-    mrd_near_text(word, names, MRD_COUNT(names), "", guess);
-    fprintf(stderr, "meridian: unknown command '%s'%s\n", word,
+    if (dashes > 0)
+        mrd_near_text(word + dashes, options, MRD_COUNT(options), "--", guess);
+    else
+        mrd_near_text(word, names, MRD_COUNT(names), "", guess);
+    fprintf(stderr, "meridian: unknown %s '%s'%s\n", dashes > 0 ? "option" : "command", word,
             *guess == '\0' ? " (meridian --help lists them)" : guess);
     return MRD_EXIT_USAGE;
 }

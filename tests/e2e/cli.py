@@ -100,6 +100,12 @@ check("did you mean --output-format or --output-dir?" in err, f"mistyped part of
 for program, word, near in (("meridian-agent", "--agregator", "--aggregator"), ("meridian-aggregator", "--listn", "--data-listen")):
     p = subprocess.run([os.path.join(os.path.dirname(MERIDIAN), program), word, "x"], capture_output=True, text=True, timeout=60)
     check(p.returncode == 2 and f"did you mean {near}" in p.stderr, f"{program} {word}: {p.stderr}")
+for program in [[MERIDIAN], *[[MERIDIAN, c] for c in commands], *[[os.path.join(os.path.dirname(MERIDIAN), p)] for p in ("meridian-agent", "meridian-aggregator")]]:
+    for word, near in (("--hepl", "--help"), ("--halp", "--help"), ("--verison", "--version"), ("-hepl", "--help"), ("-help", "--help"), ("-version", "--version")):
+        p = subprocess.run([*program, word], capture_output=True, text=True, timeout=60)
+        check(p.returncode == 2 and f"did you mean {near}" in p.stderr, f"{program} {word}: {p.returncode} {p.stderr}")
+    p = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=60)
+    check(p.returncode == 0 and p.stdout.startswith("meridian"), f"{program} --version: {p.stdout} {p.stderr}")
 _, err = run("view", "--output-format", "perfeto", good, want=2)
 check("did you mean perfetto" in err, f"mistyped format: {err}")
 _, err = run("view", "--system-trace-primary-group", "instance", good, want=2)
