@@ -950,22 +950,23 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), 
         env += pr->pub.ident.env_denied;
     if (denied > 0) {
         snprintf(text, sizeof(text),
-                 "%u processes could not be searched for rings: permission denied (needs the same "
+                 "%u process%s could not be searched for rings: permission denied (needs the same "
                  "user or CAP_SYS_PTRACE)",
-                 denied);
+                 denied, denied == 1 ? "" : "es");
         say(self, text);
     }
     if (env > 0) {
-        snprintf(text, sizeof(text),
-                 "environment of %u processes is not readable: rank and job only as their rings "
-                 "tell them",
-                 env);
+        snprintf(
+            text, sizeof(text),
+            "the environment of %u process%s cannot be read: rank and job are known only as the "
+            "rings tell them",
+            env, env == 1 ? "" : "es");
         say(self, text);
     }
     if (p->foreign_uid > 0) {
         snprintf(text, sizeof(text),
-                 "%u rings refused and removed: they name a process that belongs to another user",
-                 p->foreign_uid);
+                 "%u ring%s refused and removed: of a process that belongs to another user",
+                 p->foreign_uid, mrd_plural(p->foreign_uid));
         say(self, text);
     }
     if (p->rings_beyond > 0) {
@@ -978,8 +979,8 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), 
         say(self, text);
     }
     if (p->counts.rings_bad > 0) {
-        snprintf(text, sizeof(text), "%" PRIu64 " damaged rings retired, the first: %s",
-                 p->counts.rings_bad, p->first_bad);
+        snprintf(text, sizeof(text), "%" PRIu64 " damaged ring%s retired, the first: %s",
+                 p->counts.rings_bad, mrd_plural(p->counts.rings_bad), p->first_bad);
         say(self, text);
     }
 }

@@ -123,4 +123,11 @@ mrd_err mrd_strlist_add(mrd_strlist *list, mrd_str s);
 bool mrd_strlist_has(const mrd_strlist *list, mrd_str s);
 void mrd_strlist_fini(mrd_strlist *list);
 
+/* What a noun that is counted ends with: "%llu event%s". */
+static inline const char *
+mrd_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 #endif

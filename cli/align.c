@@ -555,8 +555,8 @@ take_solution(mrd_alignment *a, mrd_coll_solution *sol, mrd_clock_info *clocks)
         char text[160];
 
         snprintf(text, sizeof(text),
-                 "%zu of %zu clocks have fewer than 3 matched collectives and stay unaligned", left,
-                 a->n_units);
+                 "%zu of %zu clock%s %s fewer than 3 matched collectives: not aligned", left,
+                 a->n_units, mrd_plural(a->n_units), left == 1 ? "has" : "have");
         refuse(a, text);
     }
     return MRD_OK;
@@ -589,8 +589,8 @@ solve(mrd_alignment *a, const mrd_coll_obs *obs, size_t n, mrd_clock_info *clock
             drop_tables(a);
         if (a->mapped && mrd_coll_match_left_out(match) > 0)
             mrd_catalog_note(a->cat,
-                             "%zu collectives have no partner in another file, or lie "
-                             "behind a gap, and were left out of the alignment",
+                             "collectives without a partner in another file, or behind a gap, are "
+                             "left out of the alignment: %zu",
                              mrd_coll_match_left_out(match));
     } else if (err != MRD_NOMEM) {
         refuse_numbered(a, why.text);
@@ -609,17 +609,17 @@ note_contradictions(mrd_alignment *a)
 
     if (a->mixed > 0) {
         snprintf(text, sizeof(text),
-                 "%" PRIu64 " collectives are of groups in which more take part than the group "
-                 "says it has members: several communicators of one name, none of them is used",
-                 a->mixed);
+                 "%" PRIu64
+                 " collective%s of groups in which more take part than the group says it "
+                 "has members: several communicators of one name, none of them is used",
+                 a->mixed, a->mixed == 1 ? " is" : "s are");
         refuse(a, text);
     }
     if (a->wrong > 0)
         mrd_catalog_note(a->cat,
-                         "%" PRIu64 " collectives contradict themselves (their process is not one "
-                         "of the group's ranks, these are not as many as its size, or their times "
-                         "are none) and were "
-                         "left out of the alignment",
+                         "collectives that contradict themselves (their process is not one of the "
+                         "group's ranks, these are not as many as its size, or their times are "
+                         "none) are left out of the alignment: %" PRIu64,
                          a->wrong);
 }
 

@@ -431,8 +431,8 @@ part_row(mrd_table *t, const mrd_json *p, bool over)
                          ? -1
                          : mrd_json_int(p, "start_bound_ns", -1));
     if (missing > 0)
-        mrd_table_cell(t, "%" PRId64 " batches %s%s%s", missing, over ? "missing" : "on their way",
-                       *remark == '\0' ? "" : "; ", remark);
+        mrd_table_cell(t, "%" PRId64 " batch%s %s%s%s", missing, missing == 1 ? "" : "es",
+                       over ? "missing" : "on their way", *remark == '\0' ? "" : "; ", remark);
     else
         mrd_table_cell(t, "%s%s%s", remark,
                        mrd_json_bool(p, "simulated", false) && *remark != '\0' ? "; " : "",
@@ -464,8 +464,9 @@ print_drops(const mrd_json *nodes, FILE *to)
         for (size_t k = 0; k < mrd_json_size(drops); k++) {
             const mrd_json *d = mrd_json_at(drops, k);
 
-            fprintf(to, "dropped on %s: %" PRId64 " events, cause ",
-                    mrd_json_str(node, "instance_id", "?"), mrd_json_int(d, "count", 0));
+            fprintf(to, "dropped on %s: %" PRId64 " event%s, cause ",
+                    mrd_json_str(node, "instance_id", "?"), mrd_json_int(d, "count", 0),
+                    mrd_plural((uint64_t) mrd_json_int(d, "count", 0)));
             mrd_cluster_say(to, mrd_json_str(d, "cause", "?"));
         }
     }
@@ -477,9 +478,10 @@ print_triggers(const mrd_json *list, FILE *to)
     for (size_t i = 0; i < mrd_json_size(list); i++) {
         const mrd_json *t = mrd_json_at(list, i);
 
-        fprintf(to, "trigger %s: %s to %s, %" PRId64 " nodes answered", mrd_json_str(t, "id", "?"),
+        fprintf(to, "trigger %s: %s to %s, %" PRId64 " node%s answered", mrd_json_str(t, "id", "?"),
                 mrd_json_str(t, "from", "?"), mrd_json_str(t, "to", "?"),
-                mrd_json_int(t, "answered", 0));
+                mrd_json_int(t, "answered", 0),
+                mrd_plural((uint64_t) mrd_json_int(t, "answered", 0)));
         if (mrd_json_size(mrd_json_get(t, "unacknowledged")) > 0)
             fprintf(to, ", %zu did not acknowledge it",
                     mrd_json_size(mrd_json_get(t, "unacknowledged")));
@@ -498,8 +500,9 @@ print_profile(const mrd_json *doc, FILE *to)
         return;
     fprintf(to, "profile %s", state);
     if (strcmp(state, "running") == 0)
-        fprintf(to, ": %" PRId64 " of %" PRId64 " events", mrd_json_int(job, "events", 0),
-                mrd_json_int(job, "total", 0));
+        fprintf(to, ": %" PRId64 " of %" PRId64 " event%s", mrd_json_int(job, "events", 0),
+                mrd_json_int(job, "total", 0),
+                mrd_plural((uint64_t) mrd_json_int(job, "total", 0)));
     if (mrd_json_str(job, "message", NULL) != NULL)
         fputs(": ", to);
     mrd_cluster_say(to, mrd_json_str(job, "message", ""));
@@ -549,7 +552,8 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
         fprintf(to, ", began %s", mrd_json_str(doc, "go", "?"));
     if (go != 0 && stop > go)
         fprintf(to, ", %s long", mrd_dur_text(stop - go, length));
-    fprintf(to, ", %s events in %s\n", mrd_cli_count(mrd_json_int(doc, "events", 0), count),
+    fprintf(to, ", %s event%s in %s\n", mrd_cli_count(mrd_json_int(doc, "events", 0), count),
+            mrd_plural((uint64_t) mrd_json_int(doc, "events", 0)),
             mrd_cli_size((uint64_t) mrd_json_int(doc, "bytes", 0), size));
     if (*message != '\0')
         mrd_cluster_say(to, message);
@@ -632,9 +636,9 @@ mrd_cluster_nodes_text(const mrd_json *doc, char text[64])
     for (size_t i = 0; i < all; i++)
         n -= is_without(mrd_json_at(nodes, i));
     if (n == all)
-        snprintf(text, 64, "%zu nodes", n);
+        snprintf(text, 64, "%zu node%s", n, mrd_plural(n));
     else
-        snprintf(text, 64, "%zu of %zu nodes", n, all);
+        snprintf(text, 64, "%zu of %zu node%s", n, all, mrd_plural(all));
     return text;
 }
 
@@ -653,10 +657,11 @@ node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     fprintf(stderr, "meridian %s: incomplete: node %s is %s", command,
             mrd_json_str(node, "instance_id", "?"), mrd_json_str(node, "state", "?"));
     if (dropped > 0 || missing > 0 || !is_without(node))
-        fprintf(stderr, ", %" PRId64 " events dropped, %" PRId64 " batches missing", dropped,
-                missing);
+        fprintf(stderr, ", %" PRId64 " event%s dropped, %" PRId64 " batch%s missing", dropped,
+                mrd_plural((uint64_t) dropped), missing, missing == 1 ? "" : "es");
     if (clock > 0)
-        fprintf(stderr, ", %" PRId64 " frames of clock data lost", clock);
+        fprintf(stderr, ", %" PRId64 " frame%s of clock data lost", clock,
+                mrd_plural((uint64_t) clock));
     if (mrd_json_str(node, "message", NULL) != NULL)
         fputs(": ", stderr);
     mrd_cluster_say(stderr, mrd_json_str(node, "message", ""));

@@ -285,10 +285,11 @@ show_one(settings *set, const char *file, mrd_why *why)
     mrd_buf_fmt(&path, "%s/%s.pem", set->dir, file);
     if ((err = mrd_pki_remaining(mrd_buf_cstr(&path), &seconds, why)) == MRD_OK) {
         if (seconds < 0)
-            printf("%-40s expired %" PRId64 " days ago: meridian certs renew\n", file,
-                   -seconds / 86400);
+            printf("%-40s expired %" PRId64 " day%s ago: meridian certs renew\n", file,
+                   -seconds / 86400, mrd_plural((uint64_t) (-seconds / 86400)));
         else
-            printf("%-40s %" PRId64 " days left\n", file, seconds / 86400);
+            printf("%-40s %" PRId64 " day%s left\n", file, seconds / 86400,
+                   mrd_plural((uint64_t) (seconds / 86400)));
     }
     mrd_buf_fini(&path);
     return err;

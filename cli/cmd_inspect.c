@@ -399,8 +399,8 @@ account(recording *r, const char *command)
     if (dropped > 0) {
         mrd_buf line = { 0 };
 
-        mrd_buf_fmt(&line, "live capture lost %" PRIu64 " of %" PRIu64 " events: %s", dropped,
-                    counts.begun, mrd_buf_cstr(&text));
+        mrd_buf_fmt(&line, "live capture lost %" PRIu64 " of %" PRIu64 " event%s: %s", dropped,
+                    counts.begun, mrd_plural(counts.begun), mrd_buf_cstr(&text));
         in.state = MRD_INPUT_INCOMPLETE;
         in.error = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&line));
         fprintf(stderr, "meridian inspect: %s\n", mrd_buf_cstr(&line));
@@ -409,7 +409,8 @@ account(recording *r, const char *command)
     mrd_buf_fini(&text);
     mrd_catalog_add_input(r->catalog, &in);
     if (r->refused > 0)
-        mrd_catalog_note(r->catalog, "%" PRIu64 " events did not fit into --max-size", r->refused);
+        mrd_catalog_note(r->catalog, "%" PRIu64 " event%s did not fit into --max-size", r->refused,
+                         mrd_plural(r->refused));
     if (counts.processes_seen == 0)
         mrd_catalog_note(r->catalog,
                          "nothing was recorded live: no process called the Neuron runtime or used "

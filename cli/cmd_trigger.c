@@ -69,11 +69,12 @@ follow(const settings *set, mrd_client *client, const char *id, char *number, in
     if (err == MRD_OK && set->client.json)
         mrd_cluster_print_json(t);
     else if (err == MRD_OK)
-        printf("trigger %s: %s to %s, %" PRId64 " nodes answered\nget the window with: meridian "
+        printf("trigger %s: %s to %s, %" PRId64 " node%s answered\nget the window with: meridian "
                "fetch %s --start %" PRId64 " --end %" PRId64 "\n",
                number, mrd_json_str(t, "from", "?"), mrd_json_str(t, "to", "?"),
-               mrd_json_int(t, "answered", 0), id, mrd_json_int(t, "from_ns", 0),
-               mrd_json_int(t, "to_ns", 0));
+               mrd_json_int(t, "answered", 0),
+               mrd_plural((uint64_t) mrd_json_int(t, "answered", 0)), id,
+               mrd_json_int(t, "from_ns", 0), mrd_json_int(t, "to_ns", 0));
     mrd_json_free(doc);
     return err;
 }

@@ -187,11 +187,10 @@ note_apart(mrd_catalog *cat, view_range *v, size_t n)
     }
     if (before < n)
         mrd_catalog_note(cat,
-                         "'%s' begins %s (%" PRIu64 " days) after all inputs before it have ended: "
+                         "'%s' begins %s after all inputs before it have ended: "
                          "they are not of one run, or one of them counts its time from another "
                          "start; give them separately, or align them (--align)",
-                         v[before].path, mrd_text_dur(widest, text),
-                         widest / (86400 * (uint64_t) MRD_SEC));
+                         v[before].path, mrd_text_long(widest, text));
 }
 
 /* What can be said of the inputs' times before anything is made of them. */

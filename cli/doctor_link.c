@@ -65,9 +65,9 @@ mrd_doctor_spool(mrd_doctor *d)
     if ((lost = mrd_spool_damage_in(d->agent->spool_dir)) > 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "find out who cleans up there, or another --spool-dir",
-                       "%" PRIu64 " events were lost with the spool %s, which was cut or removed "
+                       "%" PRIu64 " event%s went with the spool %s, which was cut or removed "
                        "while no agent ran (spool-damaged)",
-                       lost, d->agent->spool_dir);
+                       lost, mrd_plural(lost), d->agent->spool_dir);
     if ((st.st_mode & 077) != 0 && strcmp(dir, d->agent->spool_dir) == 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "chmod 700 it",
                        "spool %s is open to other users: it holds what processes recorded", dir);
@@ -97,12 +97,12 @@ say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_pki_vi
 {
     if (v->seconds < 0)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "meridian certs renew, where the authority's key is",
-                       "%s %s (%s) expired %" PRId64 " days ago", what, path, v->names,
-                       -v->seconds / DAY);
+                       "%s %s (%s) expired %" PRId64 " day%s ago", what, path, v->names,
+                       -v->seconds / DAY, mrd_plural((uint64_t) (-v->seconds / DAY)));
     else if (v->seconds < SOON)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "meridian certs renew, where the authority's key is",
-                       "%s %s (%s) expires in %" PRId64 " days", what, path, v->names,
-                       v->seconds / DAY);
+                       "%s %s (%s) expires in %" PRId64 " day%s", what, path, v->names,
+                       v->seconds / DAY, mrd_plural((uint64_t) (v->seconds / DAY)));
     else
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s %s (%s) is valid for %" PRId64 " more days",
                        what, path, v->names, v->seconds / DAY);

@@ -213,7 +213,8 @@ mrd_doctor_rings(mrd_doctor *d)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "use /dev/shm",
                        "%s is not in memory: writing rings may wait for a disk", dir);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s: %s free, %u rings", dir, room, rings.all);
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s: %s free, %u ring%s", dir, room, rings.all,
+                       mrd_plural(rings.all));
     if (rings.old > 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "remove them, or let an agent that may do so: it does after 10 s",

@@ -428,7 +428,7 @@ report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
         if (mrd_str_ends(mrd_str_of(paths->v[i]), "report.txt"))
             print_verdict(paths->v[i], to);
     }
-    fprintf(to, "\nWrote %" PRIu64 " events", result->events);
+    fprintf(to, "\nWrote %" PRIu64 " event%s", result->events, mrd_plural(result->events));
     if (result->held > 0)
         fprintf(to, " (%" PRIu64 " outside the slice)", result->held);
     fprintf(to, ":\n");

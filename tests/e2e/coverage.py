@@ -222,7 +222,7 @@ def triggers():
         equal([(t["answered"], t.get("unacknowledged")) for t in c.session(id)["triggers"]], [(2, None), (1, ["i-test1"])], "after a restart")
         out, err = c.run("stop", id, want=3)
         check("node i-test1 did not acknowledge trigger" in err, f"stop says so: {err}")
-        check("1 nodes answered, 1 did not acknowledge it" in c.run("status", id, want=3)[0], "status says so")
+        check("1 node answered, 1 did not acknowledge it" in c.run("status", id, want=3)[0], "status says so")
 
 
 def in_flight():

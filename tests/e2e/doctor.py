@@ -96,7 +96,7 @@ def certificates():
                    "-CAcreateserial -days -1 -out old.pem", shell=True, cwd=certs, capture_output=True)
     if check(os.path.exists(cert("old.pem")), "openssl makes an expired certificate"):
         found = broken("--tls-cert", cert("old.pem"))
-        says(found, "tls-files", "failed", "expired 1 days ago", "meridian certs renew")
+        says(found, "tls-files", "failed", "expired 1 day ago", "meridian certs renew")
         check(any(l == "failed" and ("it has expired" in s or "after the handshake" in s) for l, s, _ in found["aggregator"]),
               f"an aggregator that does not take the certificate: {found['aggregator']}")
     other = path("other")

@@ -272,7 +272,7 @@ def messages():
 
     day = 86400 * 10**6
     first, later = (f'[{{"ph":"X","name":"a","ts":{at},"dur":5}}]' for at in (1600000000 * 10**6, 1600000000 * 10**6 + 986 * day))
-    check("(985 days) after all inputs before it" in view(first, later), "inputs 986 days apart are merged with words")
+    check("begins 985 days after all inputs before it" in view(first, later), "inputs 986 days apart are merged with words")
     check("after all inputs" not in view(first, first), "inputs of one time need none")
     check("times before zero" in view('[{"ph":"X","name":"a","ts":-5,"dur":1}]'), "times before zero are said")
     check("1 places in texts are damaged" in view('[{"ph":"i","ts":1,"name":"\udcff"}]'), "damaged text is said")

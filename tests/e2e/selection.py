@@ -87,13 +87,13 @@ with Cluster() as c:
     # ---- nothing ----
     agent(c, 2)
     until(lambda: len(c.connected()) == 3, "an agent without a workload")
-    for options, why in ((["--event-type", "=nothing"], "events there were is of the event types asked for"), (["--core", "7", "--source", "neuron_hw"], "is of the cores asked for"),
+    for options, why in ((["--event-type", "=nothing"], "none is of the event types asked for"), (["--core", "7", "--source", "neuron_hw"], "is of the cores asked for"),
                          (["--instance-id", "i-test2"], "no process that records was there: is libmeridian.so loaded"),
                          (["--source", "framework"], "is of the sources asked for")):
         out, err = c.run("record", "--duration", "300ms", "-o", c.path("nothing" + options[1]), *options, want=3)
         check("nothing was recorded: " in err and why in err, f"{options}: {err}")
     id = json.loads(c.run("status", "--json", "latest", want=3)[0])["id"]
-    check("none of the" in c.session(id)["empty"] and c.session(id)["state"] == "complete", f"the manifest says it: {c.session(id).get('empty')}")
+    check("none is of the" in c.session(id)["empty"] and c.session(id)["state"] == "complete", f"the manifest says it: {c.session(id).get('empty')}")
     for command in ("report", "fetch"):
         _, err = c.run(command, id, *(["-o", c.path("nothing-fetched")] if command == "fetch" else []), want=3)
         check("nothing was recorded: " in err, f"{command}: {err}")

@@ -55,7 +55,7 @@ with Cluster(node_timeout="60s") as c:
     out, _ = c.run("nodes")
     check(f"i-test0 lost {lost} events with its spool" in out, f"nodes says so: {out}")
     out, _ = c.run("doctor", "--spool-dir", c.path("spool0"), want=None)
-    check(f"{lost} events were lost with the spool" in " ".join(out.split()), f"doctor says so: {out}")
+    check(f"{lost} events went with the spool" in " ".join(out.split()), f"doctor says so: {out}")
     there = sum(len(numbers) for numbers in c.ticks(id).values())
     print(f"{w.done} emitted, {there} there, {lost} counted as lost")
     check(w.done <= there + lost <= w.done + 2, f"every tick is there or lost, and at most two events besides: {there} + {lost}, of {w.done}")

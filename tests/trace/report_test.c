@@ -4,6 +4,7 @@
 
 #include "tests/trace/profile.h"
 #include "trace/analysis/report.h"
+#include "trace/sink/text.h"
 
 static json_t *
 report(const test_profile *p)
@@ -274,6 +275,25 @@ TEST(workers_days_apart_are_said)
     CHECK(strstr(text, "986 days") == NULL && strstr(text, "985 days") != NULL);
     free(text);
     test_profile_free(p);
+}
+
+/* What separates runs is told in the unit that people count it in. */
+TEST(long_times_have_their_unit)
+{
+    static const struct {
+        int64_t s;
+        const char *text;
+    } rows[] = { { 59, "59.000 s" },     { 3599, "3599.0 s" },    { 3600, "1.0 hours" },
+                 { 26999, "7.4 hours" }, { 86400, "24.0 hours" }, { 259199, "71.9 hours" },
+                 { 259200, "3 days" },   { 345599, "3 days" } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char text[MRD_DUR_TEXT];
+
+        CHECK_TEXT(mrd_text_long((uint64_t) rows[i].s * MRD_SEC, text), rows[i].text);
+    }
+    CHECK_TEXT(mrd_plural(1), "");
+    CHECK_TEXT(mrd_plural(0), "s");
 }
 
 /* Rank 1 comes `late` ns behind rank 0, four times; bounds are of both nodes. */

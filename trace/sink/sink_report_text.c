@@ -123,7 +123,8 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
                              : "nobody can be called late: no collective had parts of two workers");
         return;
     case MRD_VERDICT_NONE:
-        mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collectives", t->matched);
+        mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collective%s", t->matched,
+                    mrd_plural(t->matched));
         return;
     case MRD_VERDICT_UNPROVEN:
     case MRD_VERDICT_LATE:
@@ -132,10 +133,10 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
     worker_label(s, w, to);
     mrd_buf_fmt(
         to,
-        " came last to %" PRIu64 " of its %" PRIu64 " collectives, %" PRIu64
+        " came last to %" PRIu64 " of its %" PRIu64 " collective%s, %" PRIu64
         " of them proven. It caused %.0f %% of all waiting for others (proven: %.0f %%); by "
         "itself it costs %.1f %% of the workers' time (%s).",
-        w->last, w->took_part, w->proven, 100 * v->share,
+        w->last, w->took_part, mrd_plural(w->took_part), w->proven, 100 * v->share,
         100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
     if (v->kind == MRD_VERDICT_UNPROVEN)
         mrd_buf_text(to, " The clocks cannot prove it: it is indistinguishable from others within "
@@ -217,7 +218,8 @@ put_title(report_sink *s)
     put_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_reset(&words);
     if (bad > 0)
-        mrd_buf_fmt(&words, "%zu of %zu inputs are incomplete: see the summary. ", bad, inputs);
+        mrd_buf_fmt(&words, "%zu of %zu input%s %s incomplete: see the summary. ", bad, inputs,
+                    mrd_plural(inputs), bad == 1 ? "is" : "are");
     for (size_t i = 0; i < inputs; i++)
         if (in[i].state == MRD_INPUT_INCOMPLETE && in[i].error != 0 && told++ < INPUTS_TOLD)
             mrd_buf_fmt(&words, MRD_STR_FMT ": " MRD_STR_FMT ". ",
@@ -225,15 +227,15 @@ put_title(report_sink *s)
                         MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
     if (gap >= APART_NS)
         mrd_buf_fmt(&words,
-                    "No worker did anything for %s (%" PRIu64 " days): the workers are not of one "
-                    "run, or some count their time from another start. ",
-                    mrd_text_dur(gap, dur), gap / (86400 * (uint64_t) MRD_SEC));
+                    "No worker did anything for %s: the workers are not of one run, or some count "
+                    "their time from another start. ",
+                    mrd_text_long(gap, dur));
     put_doubts(t, &words);
     if (t->alone + t->left_out > 0)
         mrd_buf_fmt(&words,
-                    "%" PRIu64 " parts of collectives found no partner, %" PRIu64
-                    " were of too many groups.",
-                    t->alone, t->left_out);
+                    "%" PRIu64 " part%s of collectives found no partner, %" PRIu64
+                    " %s of too many groups.",
+                    t->alone, mrd_plural(t->alone), t->left_out, t->left_out == 1 ? "was" : "were");
     if (words.len > 0)
         put_wrapped(&s->text, "Coverage", (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_fini(&words);

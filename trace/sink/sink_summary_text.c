@@ -38,8 +38,9 @@ put_title(text_sink *s)
 
     mrd_summary_nodes(s->sum, &nodes);
     mrd_summary_processes(s->sum, &processes);
-    mrd_buf_fmt(&s->text, "Profile    %" PRIu64 " events of %zu process%s on %zu node%s\n",
-                t->events, processes, processes == 1 ? "" : "es", nodes, nodes == 1 ? "" : "s");
+    mrd_buf_fmt(&s->text, "Profile    %" PRIu64 " event%s of %zu process%s on %zu node%s\n",
+                t->events, mrd_plural(t->events), processes, processes == 1 ? "" : "es", nodes,
+                nodes == 1 ? "" : "s");
     if (mrd_catalog_simulated(s->env->catalog))
         mrd_buf_text(&s->text,
                      "           SIMULATED: at least a part of this was made without hardware\n");
@@ -52,9 +53,10 @@ put_title(text_sink *s)
         mrd_buf_byte(&s->text, '\n');
     }
     mrd_buf_fmt(&s->text,
-                "Kinds      %" PRIu64 " spans, %" PRIu64 " instants, %" PRIu64 " samples, %" PRIu64
-                " arrow points\n",
-                t->spans, t->instants, t->samples, t->flow_points);
+                "Kinds      %" PRIu64 " span%s, %" PRIu64 " instant%s, %" PRIu64
+                " sample%s, %" PRIu64 " arrow point%s\n",
+                t->spans, mrd_plural(t->spans), t->instants, mrd_plural(t->instants), t->samples,
+                mrd_plural(t->samples), t->flow_points, mrd_plural(t->flow_points));
     if (t->twice > 0)
         mrd_buf_fmt(&s->text,
                     "Twice      %" PRIu64 " calls are in the runtime's trace and in the hook's;"
@@ -62,10 +64,10 @@ put_title(text_sink *s)
                     t->twice);
     if (t->unfinished + t->no_start + t->zero_stamps > 0)
         mrd_buf_fmt(&s->text,
-                    "Ragged     %" PRIu64 " spans without end, %" PRIu64 " without start, %" PRIu64
+                    "Ragged     %" PRIu64 " span%s without end, %" PRIu64 " without start, %" PRIu64
                     " with time 0 (left out of times)\n",
-                    t->unfinished, t->no_start, t->zero_stamps);
-    mrd_buf_fmt(&s->text, "Lost       %" PRIu64 " events%s\n", t->lost,
+                    t->unfinished, mrd_plural(t->unfinished), t->no_start, t->zero_stamps);
+    mrd_buf_fmt(&s->text, "Lost       %" PRIu64 " event%s%s\n", t->lost, mrd_plural(t->lost),
                 t->lost == 0 ? "" : " (see Losses)");
 }
 
@@ -361,9 +363,9 @@ put_losses(text_sink *s)
         mrd_buf line = { 0 };
 
         mrd_buf_fmt(&line,
-                    "%" PRIu64 " events in %" PRIu64 " gap%s: " MRD_STR_FMT " (" MRD_STR_FMT
+                    "%" PRIu64 " event%s in %" PRIu64 " gap%s: " MRD_STR_FMT " (" MRD_STR_FMT
                     " pid %" PRId64 " " MRD_STR_FMT ")",
-                    l[i].lost, l[i].records, l[i].records == 1 ? "" : "s",
+                    l[i].lost, mrd_plural(l[i].lost), l[i].records, mrd_plural(l[i].records),
                     MRD_STR_ARG(mrd_catalog_text(cat, l[i].cause)),
                     MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)), p->process_id,
                     MRD_STR_ARG(mrd_catalog_text(cat, t->name)));

@@ -16,6 +16,21 @@ mrd_text_dur(uint64_t ns, char text[MRD_DUR_TEXT])
 }
 
 const char *
+mrd_text_long(uint64_t ns, char text[MRD_DUR_TEXT])
+{
+    const uint64_t hour = 3600 * (uint64_t) MRD_SEC, day = 24 * hour;
+
+    if (ns < hour)
+        return mrd_text_dur(ns, text);
+    if (ns < 3 * day)
+        snprintf(text, MRD_DUR_TEXT, "%llu.%llu hours", (unsigned long long) (ns / hour),
+                 (unsigned long long) (ns % hour / (hour / 10)));
+    else
+        snprintf(text, MRD_DUR_TEXT, "%llu days", (unsigned long long) (ns / day));
+    return text;
+}
+
+const char *
 mrd_text_share(uint64_t part, uint64_t whole, char text[MRD_TEXT_SHARE])
 {
     double share = whole == 0 ? 0 : 100.0 * (double) part / (double) whole;
