@@ -2,6 +2,7 @@
  * The hooks of the synchronous interface; nrt_async.c has those of nrta_*. Each has the runtime's
  * name and signature; what it forwards is exactly what it got.
  */
+#include "capture/nrt_async.h"
 #include "capture/nrt_call.h"
 
 #include <string.h>
@@ -132,7 +133,15 @@ nrt_execute_repeat(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor
     return status;
 }
 
-PLAIN(nrt_async_drain_queued_execs, (int32_t vnc), (vnc), I(lnc_idx, vnc))
+NRT_STATUS
+nrt_async_drain_queued_execs(int32_t vnc)
+{
+    NRT_STATUS status;
+
+    TIMED(nrt_async_drain_queued_execs, real(vnc), I(lnc_idx, vnc));
+    (void) mrd_nrt_async_poll();
+    return status;
+}
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 

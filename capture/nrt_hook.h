@@ -57,12 +57,18 @@ typedef enum {
     X(nrta2_tensor_copy)                                                                           \
     X(nrta2_cc_prepare)                                                                            \
     X(nrta2_cc_schedule)                                                                           \
+    X(nrta2_is_completed)                                                                          \
+    X(nrta2_get_sequence)                                                                          \
+    X(nrta2_error_tracker_get_list)                                                                \
+    X(nrta2_error_tracker_destroy)                                                                 \
     X(nrta3_execute_schedule)                                                                      \
     X(nrta3_tensor_read)                                                                           \
     X(nrta3_tensor_write)                                                                          \
     X(nrta3_tensor_copy)                                                                           \
     X(nrta3_cc_prepare)                                                                            \
     X(nrta3_cc_schedule)                                                                           \
+    X(nrta3_is_completed)                                                                          \
+    X(nrta3_get_sequence)                                                                          \
     X(nrt_profile_start)                                                                           \
     X(nrt_profile_stop)                                                                            \
     X(nrt_profile_continuous_options_set_output_dir)                                               \
@@ -89,6 +95,8 @@ const char *mrd_nrt_name(mrd_nrt_fn fn);
 void *mrd_nrt_hook_of(mrd_nrt_fn fn);
 /* "NRT_TIMEOUT"; a number outside the table gives "unknown status". Static. */
 const char *mrd_nrt_status_name(NRT_STATUS status);
+/* A number of the table above, or one that the runtime has a name for. */
+bool mrd_nrt_status_known(NRT_STATUS status);
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
@@ -104,6 +112,8 @@ typedef enum {
     X(rank)                                                                                        \
     X(world_size)                                                                                  \
     X(nrta_seq_id)                                                                                 \
+    X(end_within_ns)                                                                               \
+    X(job_id)                                                                                      \
     X(queue)                                                                                       \
     X(cc_op)                                                                                       \
     X(output_dir)                                                                                  \

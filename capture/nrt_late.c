@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "capture/nrt_async.h"
 #include "capture/nrt_text.h"
 #include "capture/process.h"
 
@@ -74,6 +75,8 @@ mrd_nrt_closing(void)
     take_lock();
     atomic_store(&opened, 0);
     mrd_nrt_trace_end();
+    (void) mrd_nrt_async_poll(); /* who has ended; the others did not */
+    mrd_nrt_async_closed();
     drop_lock();
 }
 

@@ -129,6 +129,18 @@ mrd_nrt_status_name(NRT_STATUS status)
     return "unknown status";
 }
 
+bool
+mrd_nrt_status_known(NRT_STATUS status)
+{
+    switch (status) {
+#define STATUS(name, number) case name:
+        NRT_STATUS_TABLE(STATUS)
+#undef STATUS
+        return true;
+    }
+    return false;
+}
+
 /* ---- dlsym ----------------------------------------------------------------------------------- */
 
 /* The next hooked function of that name, behind `after`; -1: none. */

@@ -28,6 +28,7 @@
 #include <time.h>
 
 #include "base/event_type.h"
+#include "capture/nrt_async.h"
 #include "capture/nrt_text.h"
 #include "capture/process.h"
 
@@ -37,10 +38,11 @@
 #define EVENT_BYTES   150u             /* of text, about the least */
 #define PAUSE_MIN     (2 * 1000000L)   /* ns */
 #define PAUSE_MAX     (100 * 1000000L) /* also the most that a kill loses */
-#define MUCH          (256u << 10)     /* bytes of one fetch */
-#define QUEUE_MAX     (64u << 20)      /* bytes of copies that wait for the thread */
-#define RETRIES       8u               /* of a fetch before its trace ends */
-#define REST_BYTES    (30u << 20)      /* at the end: of texts in one ring of their own */
+#define ASYNC_PAUSE   (5 * 1000000L) /* while requests are under way: their ends are seen so late */
+#define MUCH          (256u << 10)   /* bytes of one fetch */
+#define QUEUE_MAX     (64u << 20)    /* bytes of copies that wait for the thread */
+#define RETRIES       8u             /* of a fetch before its trace ends */
+#define REST_BYTES    (30u << 20)    /* at the end: of texts in one ring of their own */
 #define RING_BYTES    (8u << 20)
 #define ROOM_PAUSE    (5 * 1000000L) /* until the ring is asked again for room */
 #define RING_PAUSE    999999999L     /* until a ring is asked for again */
@@ -338,6 +340,7 @@ static void *
 work(void *arg)
 {
     long pause = PAUSE_MIN;
+    bool under_way;
 
     (void) arg;
     mrd_rec_thread_ring_size(RING_BYTES);
@@ -349,7 +352,10 @@ work(void *arg)
         pause = turn(pause);
         pthread_mutex_unlock(&lock);
         mrd_nrt_request_poll();
+        under_way = mrd_nrt_async_poll();
         pthread_mutex_lock(&lock);
+        if (under_way && pause > ASYNC_PAUSE)
+            pause = ASYNC_PAUSE;
         if (pause == 0) {
             pause = PAUSE_MIN;
             continue;

@@ -98,6 +98,7 @@ typedef struct {
     char *texts;   /* of the system trace, one behind the other */
     char *notices; /* "|message key=value ..." each */
     char *models;
+    char *begins, *ends; /* "|name key=value ..." each, of spans whose end is another record */
     size_t lost, rings;
 } recorded;
 
@@ -138,9 +139,12 @@ take(mrd_ring_reader *r, const mrd_ring_event *ev, recorded *to)
     char **list = ev->kind == MRD_REC_SPAN && (ev->flags & MRD_RECF_API) != 0 ? &to->spans
                   : ev->kind == MRD_REC_NOTICE                                ? &to->notices
                   : ev->kind == MRD_REC_MODEL                                 ? &to->models
+                  : ev->kind == MRD_REC_BEGIN                                 ? &to->begins
+                  : ev->kind == MRD_REC_END                                   ? &to->ends
                                                                               : NULL;
 
-    if (list == &to->spans) { /* what is recorded can be asked for by its name */
+    if (list == &to->spans ||
+        list == &to->begins) { /* what is recorded can be asked for by its name */
         char word[128];
         const char *words[] = { word };
 
@@ -170,6 +174,8 @@ read_rings(const char *dir)
     append(&to.texts, "", 0);
     append(&to.notices, "", 0);
     append(&to.models, "", 0);
+    append(&to.begins, "", 0);
+    append(&to.ends, "", 0);
     snprintf(path, sizeof(path), "%s/rings", dir);
     if ((d = opendir(path)) == NULL)
         return to;
@@ -314,6 +320,12 @@ check_everything(const char *prog, const char *flavour)
     /* The model, with its hash, loaded and unloaded. */
     CHECK_INT(count(rec.models, " model_id=1 size="), 2);
     CHECK(strstr(rec.models, " hash=") != NULL && strstr(rec.models, " hash= ") == NULL);
+    /* Requests have their ends. */
+    CHECK_INT(count(rec.begins, "|nrta_"), 5);
+    CHECK_INT(count(rec.begins, "|nrta_execute nrta_seq_id="), 1);
+    CHECK_INT(count(rec.begins, "|nrta_collective nrta_seq_id="), 1);
+    CHECK_INT(count(rec.ends, " end_within_ns="), 5);
+    CHECK(strstr(rec.ends, " status=") == NULL);
     CHECK_INT(rec.lost, 0);
 }
 
@@ -447,6 +459,34 @@ TEST(newer_runtime_status_pointer_travels_untouched)
     CHECK_TEXT(hooked, "schedule 0\nresult 1004\nhandle absent\n");
     rec = read_rings(sub("new"));
     CHECK_INT(spans(&rec, "nrta_execute_schedule"), 1);
+}
+
+/* How each request ended, by what the program learned and nobody else. */
+static void
+check_failure(const char *prog, const char *flavour)
+{
+    recorded rec;
+
+    setenv("SIMNRT_FAULT", "exec_error:exec=2:status=1206", 1);
+    set_library_path(flavour);
+    rec = same_with_and_without(prog, "fails");
+    CHECK_INT(count(rec.begins, "|nrta_execute "), 3);
+    CHECK_INT(count(rec.ends, " end_within_ns="), 3);
+    CHECK_INT(count(rec.ends, " status=1206 status_text=NRT_NETWORK_PROXY_FAILURE") +
+                  count(rec.spans, "|nrta_error nrta_seq_id="),
+              1);
+}
+
+TEST(a_request_that_fails)
+{
+    check_failure("nrt_prog", "simnrt-new");
+    CHECK(strstr(hooked, "statuses 0 1206 0\n") != NULL);
+}
+
+TEST(a_request_that_fails_in_the_older_interface)
+{
+    check_failure("nrt_prog_228", "simnrt");
+    CHECK(strstr(hooked, "errors 1: request 1, 1206\n") != NULL);
 }
 
 /* The runtime reads NEURON_RT_INSPECT_EVENT_FILTER_TYPE only when it captures by itself. */

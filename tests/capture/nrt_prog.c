@@ -199,6 +199,41 @@ everything(void)
     return 0;
 }
 
+/* Three executions, of which the runtime lets the second fail, and how each ended. */
+static int
+fails(void)
+{
+    nrta_seq_t seq[3] = { 0 };
+#if NRT_ASYNC_ABI == 2
+    nrta_error_tracker_t *err[3] = { NULL };
+    const nrta_error_t *list = NULL;
+    size_t errors = 99;
+
+    open_all();
+    SHOW(F(nrta_error_tracker_create)(0, &err[0]));
+    err[1] = err[2] = err[0];
+#else
+    NRT_STATUS status[3] = { NRT_QUEUE_EMPTY, NRT_QUEUE_EMPTY, NRT_QUEUE_EMPTY };
+    NRT_STATUS *err[3] = { &status[0], &status[1], &status[2] };
+
+    open_all();
+#endif
+    for (int i = 0; i < 3; i++)
+        SHOW(F(nrta_execute_schedule)(model, in, out, 0, err[i], &seq[i]));
+    wait_for(seq[2]); /* nobody asks for the first two */
+#if NRT_ASYNC_ABI == 2
+    for (int i = 0; i < 2; i++) /* the second time there is nothing new */
+        SHOW(F(nrta_error_tracker_get_list)(err[0], &list, &errors));
+    printf("errors %zu: request %d, %d\n", errors, list[0].seq_id == seq[1],
+           (int) list[0].error_code);
+    F(nrta_error_tracker_destroy)(err[0]);
+#else
+    printf("statuses %d %d %d\n", status[0], status[1], status[2]);
+#endif
+    close_all();
+    return 0;
+}
+
 static size_t
 count(const char *text, const char *what)
 {
@@ -332,11 +367,8 @@ main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } modes[] = { { "everything", everything },
-                  { "traces", traces },
-                  { "misuses", misuses },
-                  { "forks", forks },
-                  { "signals", signals } };
+    } modes[] = { { "everything", everything }, { "traces", traces }, { "misuses", misuses },
+                  { "forks", forks },           { "fails", fails },   { "signals", signals } };
 
     if (load() != 0)
         return 9;
