@@ -9,6 +9,8 @@
 
 #include <jansson.h>
 
+#include "base/file.h"
+
 static mrd_err
 json_check_depth(const json_t *v, int depth)
 {
@@ -74,32 +76,11 @@ mrd_err
 mrd_json_load_up_to(const char *path, size_t max, mrd_json **ret_doc, mrd_why *why)
 {
     mrd_buf buf = { 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    mrd_err err;
+    mrd_err err = mrd_file_read(path, max, &buf, why);
 
-    if (fd < 0)
-        return mrd_why_set(why, errno == ENOENT ? MRD_NOTFOUND : MRD_IO, errno, "%s", path);
-    for (;;) {
-        ssize_t n;
-
-        if (!mrd_buf_room(&buf, 65536)) {
-            err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
-            goto out;
-        }
-        n = read(fd, buf.p + buf.len, 65536);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            err = mrd_why_set(why, MRD_IO, errno, "%s", path);
-            goto out;
-        }
-        if (n == 0 || buf.len > max)
-            break;
-        buf.len += (size_t) n;
-    }
-    err = mrd_json_parse_up_to((mrd_str){ (const char *) buf.p, buf.len }, max, path, ret_doc, why);
-out:
-    close(fd);
+    if (err == MRD_OK)
+        err = mrd_json_parse_up_to((mrd_str){ (const char *) buf.p, buf.len }, max, path, ret_doc,
+                                   why);
     mrd_buf_fini(&buf);
     return err;
 }

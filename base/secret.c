@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 
 #define SECRET_MAX 65536
@@ -45,37 +46,28 @@ mrd_err
 mrd_secret_read(const char *what, const char *path, char **ret_text, mrd_why *why)
 {
     mrd_err err = mrd_secret_check(what, path, why);
-    FILE *f = err == MRD_OK ? fopen(path, "re") : NULL;
-    char *text = NULL;
-    size_t n;
+    mrd_buf buf = { 0 };
 
     if (err != MRD_OK)
         return err;
-    if (f == NULL)
-        return mrd_why_set(why, errno == EACCES ? MRD_DENIED : MRD_NOTFOUND, errno, "%s %s", what,
-                           path);
-    setvbuf(f, NULL, _IONBF, 0); /* no second copy of it in a buffer that nobody wipes */
-    if ((text = calloc(1, SECRET_MAX + 2)) == NULL) {
-        fclose(f);
+    /* Room for all of it, or growing would leave a copy that nobody wipes. */
+    if (!mrd_buf_room(&buf, SECRET_MAX + 2))
         return mrd_why_set(why, MRD_NOMEM, 0, "%s %s", what, path);
-    }
-    n = fread(text, 1, SECRET_MAX + 1, f);
-    fclose(f);
-    if (n > SECRET_MAX)
-        err =
-            mrd_why_set(why, MRD_LIMIT, 0, "%s %s is larger than %d bytes", what, path, SECRET_MAX);
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
-        text[--n] = '\0';
-    if (err == MRD_OK && n == 0)
+    if ((err = mrd_file_read(path, SECRET_MAX, &buf, why)) != MRD_OK)
+        (void) mrd_why_prefix(why, err, "%s", what);
+    while (buf.len > 0 && strchr("\n\r ", buf.p[buf.len - 1]) != NULL && buf.p[buf.len - 1] != '\0')
+        buf.len--;
+    if (err == MRD_OK && buf.len == 0)
         err = mrd_why_set(why, MRD_EMPTY, 0, "%s %s is empty", what, path);
-    if (err == MRD_OK && strlen(text) != n)
+    if (err == MRD_OK && strlen(mrd_buf_cstr(&buf)) != buf.len)
         err = mrd_why_set(why, MRD_SYNTAX, 0, "%s %s holds a NUL byte", what, path);
-    if (err != MRD_OK) {
-        explicit_bzero(text, SECRET_MAX + 2);
-        free(text);
-    } else {
-        *ret_text = text;
+    if (err == MRD_OK) {
+        *ret_text = (char *) buf.p;
+        return MRD_OK;
     }
+    if (buf.p != NULL)
+        explicit_bzero(buf.p, buf.cap);
+    mrd_buf_fini(&buf);
     return err;
 }
 

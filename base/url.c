@@ -12,19 +12,18 @@ part(const char *from, const char *to)
 
 /* ":port" or nothing. */
 static mrd_err
-port_parse(mrd_str text, uint16_t *ret_port)
+port_parse(mrd_str text, int32_t *ret_port)
 {
     uint64_t port = 0;
 
     if (text.len == 0) {
-        *ret_port = 0;
+        *ret_port = -1;
         return MRD_OK;
     }
     if (*text.p != ':' || text.len > 6 || strspn(text.p + 1, "0123456789") < text.len - 1 ||
-        mrd_num_u64((mrd_str){ text.p + 1, text.len - 1 }, &port) != MRD_OK || port == 0 ||
-        port > UINT16_MAX)
+        mrd_num_u64((mrd_str){ text.p + 1, text.len - 1 }, &port) != MRD_OK || port > UINT16_MAX)
         return MRD_SYNTAX;
-    *ret_port = (uint16_t) port;
+    *ret_port = (int32_t) port;
     return MRD_OK;
 }
 

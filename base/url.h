@@ -14,14 +14,13 @@ typedef struct {
     mrd_str scheme; /* "tls+tcp"; empty: there was none */
     mrd_str host;   /* without the brackets of an IPv6 address; "*", empty: as it was written */
     mrd_str rest;   /* from the first '/', '?' or '#' behind the host; may be empty */
-    uint16_t port;  /* 0: none was given */
+    int32_t port;   /* 0 to 65535; -1: none was given */
     bool has_user;  /* "name:password@" stood before the host */
 } mrd_url;
 
 /*
  * Takes an address apart. Errors, *ret_url untouched: SYNTAX: no scheme before "://", a bracket
- * without its end, a host with blanks or control characters, a ':' that no port from 1 to 65535
- * follows, an IPv6 address without brackets.
+ * without its end, a host with blanks or control characters, a ':' that no port follows, an IPv6 address without brackets.
  */
 mrd_err mrd_url_parse(const char *text, mrd_url *ret_url);
 /* True when the scheme is this one, with or without TLS: "tcp" is also that of "tls+tcp". */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/num.h"
 #include "base/udpstamp.h"
 
@@ -213,18 +214,6 @@ map_vm(mrd_hostclock *h, const char *path)
     close(fd);
 }
 
-static void
-read_text(const char *path, char *to, size_t size)
-{
-    FILE *f = fopen(path, "re");
-
-    if (f == NULL || fgets(to, (int) size, f) == NULL)
-        *to = '\0';
-    to[strcspn(to, "\n")] = '\0';
-    if (f != NULL)
-        fclose(f);
-}
-
 /* The first PTP clock of an ENA device, else the first at all. */
 static void
 find_phc(mrd_hostclock *h, const char *dev, const char *sys)
@@ -238,7 +227,7 @@ find_phc(mrd_hostclock *h, const char *dev, const char *sys)
         if (access(path, R_OK) != 0)
             continue;
         snprintf(path, sizeof(path), "%s/class/ptp/ptp%d/clock_name", sys, i);
-        read_text(path, name, sizeof(name));
+        (void) mrd_file_line(path, name, sizeof(name));
         if (found >= 0 && strncmp(name, "ena", 3) != 0)
             continue;
         found = i;
@@ -386,7 +375,7 @@ read_phc(mrd_hostclock *h, mrd_hostclock_reading *r)
     r->phc_ns = best.phc_ns;
     r->phc_bracket_ns = best.after_ns - best.before_ns + (h->phc_raw ? 0 : r->bracket_ns);
     r->phc_raw_ns = best.before_ns + (best.after_ns - best.before_ns) / 2 + to_raw;
-    read_text(h->phc_error_path, text, sizeof(text));
+    (void) mrd_file_line(h->phc_error_path, text, sizeof(text));
     r->phc_error_ns = mrd_phc_error(mrd_str_of(text));
 }
 

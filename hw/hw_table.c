@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/num.h"
 #include "base/vec.h"
 
@@ -150,8 +151,8 @@ bool
 mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
 {
     char path[4096];
-    int fd, saved = 0;
-    ssize_t got = 0;
+    mrd_err err;
+    int fd, saved;
 
     mrd_buf_reset(to);
     if (snprintf(path, sizeof(path), "%s%s%s", root, *rel == '\0' ? "" : "/", rel) >=
@@ -162,15 +163,8 @@ mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
     /* O_NONBLOCK: a FIFO put where a file is expected must not hang us. */
     if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) < 0)
         return false;
-    while (to->len < MRD_HW_FILE_MAX && mrd_buf_room(to, 4096)) {
-        got = read(fd, to->p + to->len, to->cap - to->len);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        to->len += (size_t) got;
-    }
-    saved = got < 0 ? errno : to->err != MRD_OK ? ENOMEM : 0;
+    err = mrd_file_read_fd(fd, MRD_HW_FILE_MAX, to);
+    saved = err == MRD_IO ? errno : err == MRD_NOMEM ? ENOMEM : 0; /* more than that is left out */
     close(fd);
     errno = saved;
     return saved == 0;

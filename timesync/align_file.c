@@ -1,5 +1,6 @@
 #include "timesync/align.h"
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/out.h"
@@ -276,37 +277,14 @@ mrd_align_save(const mrd_align *align, const char *path, mrd_why *why)
     return err;
 }
 
-static mrd_err
-load_bytes(FILE *f, const char *path, mrd_buf *to, mrd_why *why)
-{
-    size_t got;
-
-    do {
-        if (!mrd_buf_room(to, 65536))
-            return mrd_why_set(why, MRD_NOMEM, 0, "alignment table '%s'", path);
-        got = fread(to->p + to->len, 1, 65536, f);
-        to->len += got;
-        if (to->len > MRD_ALIGN_FILE_MAX)
-            return mrd_why_set(why, MRD_LIMIT, 0, "alignment table '%s' exceeds %u bytes", path,
-                               MRD_ALIGN_FILE_MAX);
-    } while (got > 0);
-    if (ferror(f))
-        return mrd_why_set(why, MRD_IO, errno, "read '%s'", path);
-    return MRD_OK;
-}
-
 mrd_err
 mrd_align_load(const char *path, mrd_align **ret_align, mrd_why *why)
 {
-    FILE *f = fopen(path, "rbe");
     mrd_buf buf = { 0 };
-    mrd_err err;
+    mrd_err err = mrd_file_read(path, MRD_ALIGN_FILE_MAX, &buf, why);
 
-    if (f == NULL)
-        return mrd_why_set(why, errno == ENOENT ? MRD_NOTFOUND : MRD_IO, errno,
-                           "alignment table '%s'", path);
-    err = load_bytes(f, path, &buf, why);
-    fclose(f);
+    if (err != MRD_OK)
+        (void) mrd_why_prefix(why, err, "alignment table");
     if (err == MRD_OK) {
         err = mrd_align_decode((mrd_bytes){ buf.p, buf.len }, ret_align, why);
         if (err != MRD_OK)

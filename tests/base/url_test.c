@@ -6,31 +6,31 @@ static const struct {
     const char *text;
     mrd_err want;
     const char *scheme, *host, *rest;
-    uint16_t port;
+    int32_t port;
     bool user, loopback;
 } rows[] = {
     { "tcp://127.0.0.1:7770", MRD_OK, "tcp", "127.0.0.1", "", 7770, false, true },
     { "tls+tcp://node-7.example:1", MRD_OK, "tls+tcp", "node-7.example", "", 1, false, false },
     { "tls+tcp://[::1]:65535", MRD_OK, "tls+tcp", "::1", "", 65535, false, true },
     { "tcp://[fe80::1%eth0]:5", MRD_OK, "tcp", "fe80::1%eth0", "", 5, false, false },
-    { "http://localhost", MRD_OK, "http", "localhost", "", 0, false, true },
+    { "http://localhost", MRD_OK, "http", "localhost", "", -1, false, true },
     { "https://a:80/api?x=y:z#w", MRD_OK, "https", "a", "/api?x=y:z#w", 80, false, false },
-    { "https://a?x=http://b:1", MRD_OK, "https", "a", "?x=http://b:1", 0, false, false },
-    { "inproc://x", MRD_OK, "inproc", "x", "", 0, false, false },
-    { "ipc:///run/m.sock", MRD_OK, "ipc", "", "/run/m.sock", 0, false, false },
+    { "https://a?x=http://b:1", MRD_OK, "https", "a", "?x=http://b:1", -1, false, false },
+    { "inproc://x", MRD_OK, "inproc", "x", "", -1, false, false },
+    { "ipc:///run/m.sock", MRD_OK, "ipc", "", "/run/m.sock", -1, false, false },
     { "tcp://*:7770", MRD_OK, "tcp", "*", "", 7770, false, false },
     { "10.0.0.1:9", MRD_OK, "", "10.0.0.1", "", 9, false, false },
     { "[::]:9", MRD_OK, "", "::", "", 9, false, false },
     { ":7780", MRD_OK, "", "", "", 7780, false, false },
-    { "", MRD_OK, "", "", "", 0, false, false },
+    { "", MRD_OK, "", "", "", -1, false, false },
     /* What looks like this machine, and is not. */
     { "http://127.example.org:80", MRD_OK, "http", "127.example.org", "", 80, false, false },
     { "http://127.0.0.1.example:80", MRD_OK, "http", "127.0.0.1.example", "", 80, false, false },
-    { "http://localhost.example", MRD_OK, "http", "localhost.example", "", 0, false, false },
-    { "http://127.0.0.1@evil.example/", MRD_OK, "http", "evil.example", "/", 0, true, false },
+    { "http://localhost.example", MRD_OK, "http", "localhost.example", "", -1, false, false },
+    { "http://127.0.0.1@evil.example/", MRD_OK, "http", "evil.example", "/", -1, true, false },
     { "http://a:b@127.1.2.3:80", MRD_OK, "http", "127.1.2.3", "", 80, true, true },
-    { "http://x@y@127.0.0.1", MRD_OK, "http", "127.0.0.1", "", 0, true, true },
-    { "http://evil.example/://127.0.0.1", MRD_OK, "http", "evil.example", "/://127.0.0.1", 0, false,
+    { "http://x@y@127.0.0.1", MRD_OK, "http", "127.0.0.1", "", -1, true, true },
+    { "http://evil.example/://127.0.0.1", MRD_OK, "http", "evil.example", "/://127.0.0.1", -1, false,
       false },
     { "://a:1", MRD_SYNTAX, "", "", "", 0, false, false },
     { "a/b://c", MRD_SYNTAX, "", "", "", 0, false, false },
@@ -38,7 +38,7 @@ static const struct {
     { "tcp://[::1]7770", MRD_SYNTAX, "", "", "", 0, false, false },
     { "tcp://::1:7770", MRD_SYNTAX, "", "", "", 0, false, false },
     { "tcp://a:", MRD_SYNTAX, "", "", "", 0, false, false },
-    { "tcp://a:0", MRD_SYNTAX, "", "", "", 0, false, false },
+    { "tcp://a:0", MRD_OK, "tcp", "a", "", 0, false, false },
     { "tcp://a:65536", MRD_SYNTAX, "", "", "", 0, false, false },
     { "tcp://a:-1", MRD_SYNTAX, "", "", "", 0, false, false },
     { "tcp://a:0x50", MRD_SYNTAX, "", "", "", 0, false, false },
