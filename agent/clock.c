@@ -9,6 +9,7 @@
 #include "agent/linkprobe.h"
 #include "base/hash.h"
 #include "base/num.h"
+#include "base/url.h"
 #include "hw/hostclock.h"
 #include "proto/clock_reading.h"
 #include "timesync/epoch.h"
@@ -69,21 +70,15 @@ struct mrd_clock_sync {
     char state[24], method[16];
 };
 
+/* "" when clocks are not asked there. */
 static void
-host_of(const char *url, char host[256])
+host_of(const char *address, char host[256])
 {
-    const char *p = url == NULL ? NULL : strstr(url, "tcp://"), *end;
+    mrd_url url;
 
     host[0] = '\0';
-    if (p == NULL)
-        return;
-    p += 6;
-    if (*p == '[') {
-        end = strchr(++p, ']');
-    } else {
-        end = strrchr(p, ':');
-    }
-    snprintf(host, 256, "%.*s", end == NULL ? (int) strlen(p) : (int) (end - p), p);
+    if (address != NULL && mrd_url_parse(address, &url) == MRD_OK && mrd_url_is(&url, "tcp"))
+        (void) mrd_url_host(&url, host, 256);
 }
 
 mrd_err

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/num.h"
+#include "base/url.h"
 
 /* tcp://host:7770 to tcp://host:7771; others give NULL. */
 static char *
@@ -13,22 +13,23 @@ control_of(const char *data_url)
 {
     const char *colon = strrchr(data_url, ':');
     char text[1024];
-    int64_t port;
+    mrd_url url;
 
-    if (colon == NULL || mrd_num_i64(mrd_str_of(colon + 1), &port) != MRD_OK || port < 1 ||
-        port > 65534 ||
-        snprintf(text, sizeof(text), "%.*s:%lld", (int) (colon - data_url), data_url,
-                 (long long) port + 1) >= (int) sizeof(text))
+    if (mrd_url_parse(data_url, &url) != MRD_OK || url.port < 1 || url.port == UINT16_MAX ||
+        url.rest.len > 0 ||
+        snprintf(text, sizeof(text), "%.*s:%u", (int) (colon - data_url), data_url,
+                 (unsigned) url.port + 1) >= (int) sizeof(text))
         return NULL;
     return strdup(text);
 }
 
 static bool
-is_local(const char *url)
+is_local(const char *address)
 {
-    return strncmp(url, "inproc:", 7) == 0 || strncmp(url, "ipc:", 4) == 0 ||
-           strstr(url, "://127.") != NULL || strstr(url, "://localhost:") != NULL ||
-           strstr(url, "://[::1]") != NULL;
+    mrd_url url;
+
+    return mrd_url_parse(address, &url) == MRD_OK &&
+           (mrd_url_is(&url, "inproc") || mrd_url_is(&url, "ipc") || mrd_url_is_loopback(&url));
 }
 
 mrd_err

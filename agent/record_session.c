@@ -5,6 +5,7 @@
 
 #include "agent/record_int.h"
 #include "base/event_type.h"
+#include "base/file.h"
 #include "base/num.h"
 #include "base/out.h"
 #include "base/vec.h"
@@ -267,20 +268,18 @@ take_note(mrd_record *r, mrd_bytes *rest)
 void
 mrd_record_read_notes(mrd_record *r)
 {
-    uint8_t *text = malloc(NOTE_MAX);
     const char *path = r->o.state_path;
-    FILE *f = path == NULL || text == NULL ? NULL : fopen(path, "re");
-    mrd_bytes rest = { text, 0 };
+    mrd_buf text = { 0 };
+    mrd_bytes rest;
 
-    if (f != NULL) {
-        rest.len = fread(text, 1, NOTE_MAX, f);
-        fclose(f);
-    }
+    if (path != NULL)
+        (void) mrd_file_read(path, NOTE_MAX, &text, NULL); /* what cannot be read is not there */
+    rest = (mrd_bytes){ text.p, text.len };
     r->o.state_path = NULL; /* half of it must not be written back */
     while (take_note(r, &rest))
         ;
     r->o.state_path = path;
-    free(text);
+    mrd_buf_fini(&text);
 }
 
 /* One that is over stays for a while, so that the aggregator hears of it; for two heartbeats at

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "agent/agent_int.h"
+#include "base/file.h"
 #include "base/metrics.h"
 #include "base/obj.h"
 #include "base/secret.h"
@@ -15,27 +16,18 @@
 mrd_err
 mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why)
 {
-    FILE *f = fopen(path, "re");
-    char *text = f == NULL ? NULL : malloc(TOKEN_MAX + 1);
-    size_t n;
+    mrd_buf text = { 0 };
+    mrd_err err = mrd_file_read(path, TOKEN_MAX, &text, why);
 
-    if (f == NULL)
-        return mrd_why_set(why, errno == EACCES ? MRD_DENIED : MRD_NOTFOUND, errno, "'%s'", path);
-    if (text == NULL) {
-        fclose(f);
-        return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", path);
+    while (text.len > 0 && (text.p[text.len - 1] == '\n' || text.p[text.len - 1] == '\r'))
+        text.len--;
+    if (err == MRD_OK && mrd_buf_room(&text, 1)) {
+        (void) mrd_buf_cstr(&text);
+        *ret_text = (char *) text.p;
+        return MRD_OK;
     }
-    n = fread(text, 1, TOKEN_MAX + 1, f);
-    fclose(f);
-    if (n > TOKEN_MAX) {
-        free(text);
-        return mrd_why_set(why, MRD_LIMIT, 0, "'%s' is larger than %d bytes", path, TOKEN_MAX);
-    }
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
-    text[n] = '\0';
-    *ret_text = text;
-    return MRD_OK;
+    mrd_buf_fini(&text);
+    return err != MRD_OK ? err : mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
 }
 
 /* ---- Counts ---- */

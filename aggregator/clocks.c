@@ -5,6 +5,7 @@
 
 #include "aggregator/timeserve.h"
 #include "base/hash.h"
+#include "base/url.h"
 #include "proto/clock_reading.h"
 
 #define OWN_EVERY (5 * MRD_SEC)
@@ -17,40 +18,24 @@ struct mrd_clocks {
     mrd_buf joined;
 };
 
-/* The host of "tcp://host:port"; "" for any address. */
-static void
-url_host(const char *url, char *host, size_t size)
-{
-    const char *p = strstr(url, "://"), *end;
-
-    p = p == NULL ? url : p + 3;
-    end = strrchr(p, ':');
-    if (*p == '[') { /* [::1]:7770 */
-        p++;
-        end = strchr(p, ']');
-    }
-    snprintf(host, size, "%.*s", end == NULL ? (int) strlen(p) : (int) (end - p), p);
-    if (strcmp(host, "*") == 0)
-        *host = '\0';
-}
-
 mrd_err
 mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_clocks **ret_clocks,
                 mrd_why *why)
 {
     mrd_timeserve_options o = { .port = port, .session_minus_raw = scale->offset };
     mrd_clocks *c = calloc(1, sizeof(*c));
-    char host[256];
+    char host[256] = "";
     mrd_err err = MRD_OK;
+    mrd_url url;
 
     if (c == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clocks");
     c->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 }); /* without it UTC links nothing */
-    if (strstr(data_url, "tcp://") == NULL) { /* inproc, ipc: the agents' clock is ours */
-        scale->same_clock = true;
+    if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
+        scale->same_clock = true; /* inproc, ipc: the agents' clock is ours */
     } else {
-        url_host(data_url, host, sizeof(host));
-        o.host = *host == '\0' ? NULL : host;
+        (void) mrd_url_host(&url, host, sizeof(host));
+        o.host = *host == '\0' || strcmp(host, "*") == 0 ? NULL : host;
         err = mrd_timeserve_open(&o, &c->serve, why);
     }
     if (err != MRD_OK)

@@ -12,6 +12,7 @@
 #include "base/manual.h"
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/url.h"
 #include "base/user.h"
 #include "base/version.h"
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
@@ -332,31 +333,16 @@ out:
 
 /* ---- Who may listen where ---- */
 
-static bool
-is_loopback(mrd_str host)
-{
-    return mrd_str_starts(host, "127.") || mrd_str_is(host, "localhost") ||
-           mrd_str_is(host, "::1") || mrd_str_is(host, "[::1]");
-}
-
-/* The host of "tcp://host:port" or "host:port". */
-static mrd_str
-host_of(const char *address)
-{
-    const char *scheme = strstr(address, "://"), *p = scheme == NULL ? address : scheme + 3;
-    const char *end = strrchr(p, ':');
-
-    return (mrd_str){ p, end == NULL ? strlen(p) : (size_t) (end - p) };
-}
-
 static mrd_err
 address_check(const settings *s, const char *name, const char *address, bool secured, mrd_why *why)
 {
-    mrd_str host = host_of(address);
+    mrd_url url;
 
-    if (s->insecure || secured || is_loopback(host) ||
-        mrd_str_starts(mrd_str_of(address), "inproc:") ||
-        mrd_str_starts(mrd_str_of(address), "ipc:"))
+    if (s->insecure || secured)
+        return MRD_OK;
+    if (mrd_url_parse(address, &url) != MRD_OK)
+        return mrd_why_set(why, MRD_INVALID, 0, "--%s %s is no address", name, address);
+    if (mrd_url_is(&url, "inproc") || mrd_url_is(&url, "ipc") || mrd_url_is_loopback(&url))
         return MRD_OK;
     return mrd_why_set(
         why, MRD_DENIED, 0,
@@ -386,19 +372,12 @@ addresses_check(const settings *s, mrd_why *why)
 static mrd_err
 http_address(const char *listen, char *host, size_t size, uint16_t *ret_port, mrd_why *why)
 {
-    mrd_str h = host_of(listen);
-    const char *colon = strrchr(listen, ':');
-    char *end;
-    unsigned long port = colon == NULL ? 65536 : strtoul(colon + 1, &end, 10);
+    mrd_url url;
 
-    if (h.len >= 2 && h.p[0] == '[' && h.p[h.len - 1] == ']')
-        h = (mrd_str){ h.p + 1, h.len - 2 };
-    if (colon == NULL || colon[1] < '0' || colon[1] > '9' || *end != '\0' || port > 65535 ||
-        h.len == 0 || h.len >= size)
+    if (mrd_url_parse(listen, &url) != MRD_OK || url.scheme.len > 0 || url.rest.len > 0 ||
+        url.has_user || url.port < 0 || url.host.len == 0 || !mrd_url_host(&url, host, size))
         return mrd_why_set(why, MRD_INVALID, 0, "--http-listen %s is not HOST:PORT", listen);
-    memcpy(host, h.p, h.len);
-    host[h.len] = '\0';
-    *ret_port = (uint16_t) port;
+    *ret_port = (uint16_t) url.port;
     return MRD_OK;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "aggregator/core/text.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/out.h"
@@ -55,13 +56,8 @@ mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_
 static void
 boot_id_read(char *to, size_t size)
 {
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-    if (f == NULL || fgets(to, (int) size, f) == NULL)
+    if (!mrd_file_line("/proc/sys/kernel/random/boot_id", to, size))
         mrd_text_set(to, size, "unknown");
-    to[strcspn(to, "\n")] = '\0';
-    if (f != NULL)
-        fclose(f);
 }
 
 static mrd_err

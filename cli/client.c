@@ -10,10 +10,12 @@
 
 #include <curl/curl.h>
 
+#include "base/file.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "base/secret.h"
+#include "base/url.h"
 #include "proto/api_names.h"
 
 struct mrd_client {
@@ -53,20 +55,19 @@ load_token(mrd_client *c, const char *path, mrd_why *why)
 static mrd_err
 check_server(const char *server, const mrd_client_options *o, mrd_why *why)
 {
-    static const char *const local[] = { "http://127.", "http://localhost", "http://[::1]" };
-    const char *host = strstr(server, "://");
-    bool here = false;
+    mrd_url url;
 
     if (strncmp(server, "http://", 7) != 0 && strncmp(server, "https://", 8) != 0)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--server '%s': expected http://HOST:PORT or https://HOST:PORT", server);
-    if (memchr(host + 3, '@', strcspn(host + 3, "/")) != NULL)
+    if (mrd_url_parse(server, &url) != MRD_OK || url.host.len == 0)
+        return mrd_why_set(why, MRD_INVALID, 0, "--server '%s' is no address", server);
+    if (url.has_user)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--server: a name or password does not belong into the address; the "
                            "aggregator takes tokens (--token-file)");
-    for (size_t i = 0; i < MRD_COUNT(local); i++)
-        here = here || strncmp(server, local[i], strlen(local[i])) == 0;
-    if (o->token_file != NULL && !o->insecure && !here && strncmp(server, "http://", 7) == 0)
+    if (o->token_file != NULL && !o->insecure && !mrd_url_is_loopback(&url) &&
+        mrd_url_is(&url, "http"))
         return mrd_why_set(why, MRD_AUTH, 0,
                            "%s would get the token unencrypted: use https://, or --insecure",
                            server);
@@ -367,15 +368,7 @@ show(void *self, curl_off_t total, curl_off_t done, curl_off_t up_total, curl_of
 static void
 load_etag(const char *side, char *etag, size_t size)
 {
-    FILE *f = fopen(side, "r");
-
-    etag[0] = '\0';
-    if (f == NULL)
-        return;
-    if (fgets(etag, (int) size, f) == NULL)
-        etag[0] = '\0';
-    etag[strcspn(etag, "\n")] = '\0';
-    fclose(f);
+    (void) mrd_file_line(side, etag, size);
 }
 
 static mrd_err

@@ -122,19 +122,6 @@ mrd_doctor_sys(const mrd_doctor *d, const char *rest, char to[1024])
 }
 
 bool
-mrd_doctor_line(const char *path, char *to, size_t size)
-{
-    FILE *f = fopen(path, "re");
-    bool ok = f != NULL && fgets(to, (int) size, f) != NULL;
-
-    if (f != NULL)
-        fclose(f);
-    if (ok)
-        to[strcspn(to, "\n")] = '\0';
-    return ok;
-}
-
-bool
 mrd_doctor_writable(mrd_doctor *d, const char *what, const char *dir, int64_t *ret_free)
 {
     struct statvfs fs;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/obj.h"
 #include "base/udpstamp.h"
 #include "cli/doctor.h"
@@ -62,10 +63,10 @@ mrd_doctor_clock(mrd_doctor *d)
     int64_t cost = reading_cost();
     bool tsc;
 
-    (void) mrd_doctor_line(
+    (void) mrd_file_line(
         mrd_doctor_sys(d, "/devices/system/clocksource/clocksource0/current_clocksource", path),
         now, sizeof(now));
-    (void) mrd_doctor_line(
+    (void) mrd_file_line(
         mrd_doctor_sys(d, "/devices/system/clocksource/clocksource0/available_clocksource", path),
         all, sizeof(all));
     tsc = strstr(all, "tsc") != NULL;

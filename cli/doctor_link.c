@@ -16,6 +16,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/url.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
 #include "cli/pki.h"
@@ -193,21 +194,14 @@ mrd_doctor_token(mrd_doctor *d)
 
 /* "tls+tcp://host:port" apart; false for other kinds of address. */
 static bool
-host_and_port(const char *url, char host[256], char port[16])
+host_and_port(const char *address, char host[256], char port[16])
 {
-    const char *p = strstr(url, "tcp://"), *colon = strrchr(url, ':');
-    size_t n;
+    mrd_url url;
 
-    if (p == NULL || colon < p + 6)
+    if (mrd_url_parse(address, &url) != MRD_OK || !mrd_url_is(&url, "tcp") || url.port < 0 ||
+        !mrd_url_host(&url, host, 256))
         return false;
-    p += 6;
-    n = (size_t) (colon - p);
-    if (n >= 2 && *p == '[' && p[n - 1] == ']') {
-        p++;
-        n -= 2;
-    }
-    snprintf(host, 256, "%.*s", (int) n, p);
-    snprintf(port, 16, "%s", colon + 1);
+    snprintf(port, 16, "%d", url.port);
     return true;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/discover.h"
+#include "base/file.h"
 #include "base/obj.h"
 #include "capture/ring_owner.h"
 #include "capture/ring_read.h"
@@ -37,8 +38,8 @@ mrd_doctor_identity(mrd_doctor *d)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "give the agent --instance-id", "%s", why.text);
         return;
     }
-    (void) mrd_doctor_line(mrd_doctor_sys(d, "/class/dmi/id/sys_vendor", path), vendor,
-                           sizeof(vendor));
+    (void) mrd_file_line(mrd_doctor_sys(d, "/class/dmi/id/sys_vendor", path), vendor,
+                         sizeof(vendor));
     if (strncmp(vendor, "Amazon EC2", 10) == 0 && d->agent->imds && d->agent->instance_id == NULL &&
         strcmp(d->node.source, "imds") != 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
@@ -104,7 +105,7 @@ is_agent(const mrd_doctor *d, const char *pid)
     char rest[300], path[1024], comm[64];
 
     snprintf(rest, sizeof(rest), "/%s/comm", pid);
-    return mrd_doctor_line(mrd_doctor_proc(d, rest, path), comm, sizeof(comm)) &&
+    return mrd_file_line(mrd_doctor_proc(d, rest, path), comm, sizeof(comm)) &&
            strcmp(comm, "meridian-agent") == 0; /* 14 characters: not cut */
 }
 
@@ -318,19 +319,19 @@ mrd_doctor_limits(mrd_doctor *d)
     else
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "open files: up to %llu",
                        (unsigned long long) files.rlim_max);
-    if (mrd_doctor_line(mrd_doctor_proc(d, "/sys/kernel/yama/ptrace_scope", path), text,
-                        sizeof(text)))
+    if (mrd_file_line(mrd_doctor_proc(d, "/sys/kernel/yama/ptrace_scope", path), text,
+                      sizeof(text)))
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
                        "ptrace_scope is %s, which does not matter: the agent reads other processes "
                        "and attaches to none",
                        text);
-    if (mrd_doctor_line(mrd_doctor_proc(d, "/self/attr/current", path), text, sizeof(text)) &&
+    if (mrd_file_line(mrd_doctor_proc(d, "/self/attr/current", path), text, sizeof(text)) &&
         strstr(text, "(enforce)") != NULL)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "if rings stay unseen, run the agent unconfined or allow it `ptrace (read)`",
                        "AppArmor confines this process: %s", text);
-    if (mrd_doctor_line(mrd_doctor_proc(d, "/sys/kernel/perf_event_paranoid", path), text,
-                        sizeof(text)))
+    if (mrd_file_line(mrd_doctor_proc(d, "/sys/kernel/perf_event_paranoid", path), text,
+                      sizeof(text)))
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
                        "perf_event_paranoid is %s, which does not matter: no perf events are used",
                        text);

@@ -14,6 +14,7 @@
 #include <nng/transport/tls/tls.h>
 
 #include "base/obj.h"
+#include "base/url.h"
 #include "proto/nng_common.h"
 #include "proto/nng_end.h"
 #include "proto/tls.h"
@@ -23,23 +24,6 @@
 #define REBUFF_NS      (2 * MRD_SEC)
 #define CONTROL_MAX_MS 2000 /* longest back-off of control: it is to be back soon after data */
 #define URGENT         1    /* slots beyond the window */
-
-/* "tls+tcp://host:port", "tls+tcp://[::1]:port": the host. */
-static void
-host_of(const char *url, char *to, size_t size)
-{
-    const char *p = strstr(url, "://");
-    size_t n;
-
-    p = p == NULL ? url : p + 3;
-    if (*p == '[') {
-        p++;
-        n = strcspn(p, "]");
-    } else {
-        n = strcspn(p, ":/");
-    }
-    snprintf(to, size, "%.*s", (int) n, p);
-}
 
 static nng_duration
 ms_of(mrd_dur_ns ns, mrd_dur_ns def)
@@ -54,10 +38,12 @@ dialer(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, nng
        mrd_why *why)
 {
     nng_tls_config *cfg = NULL;
-    char host[256];
+    char host[256] = "";
+    mrd_url at;
     int rv = 0;
 
-    host_of(url, host, sizeof(host));
+    if (mrd_url_parse(url, &at) == MRD_OK) /* or nng says what is wrong with it */
+        (void) mrd_url_host(&at, host, sizeof(host));
     if (mrd_nng_wants_tls(url))
         rv = mrd_tls_nng_config(tls, server_name == NULL ? host : server_name, &cfg);
     if (rv == 0)
