@@ -484,6 +484,53 @@ TEST(numbers_show_what_the_ring_overwrote)
     mrd_catalog_free(s.cat);
 }
 
+/* Who was told to be lost and comes after all is one of the two: records there + lost = made. But a
+ * numbering that begins anew is not late. */
+TEST(what_was_told_as_lost_is_not_given_too)
+{
+    enum { N = 200, LATE = 100 };
+    static bool delivered[2 * N];
+    char text[1 << 14];
+
+    for (int settled = 0; settled < 2; settled++) { /* the gap was told before it was filled */
+        lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
+        mrd_nrt_options o = { .catalog = s.cat, .emit = lost_emit, .self = &s };
+        mrd_process p;
+        mrd_nrt *nrt = NULL;
+        size_t len;
+
+        mrd_process_init(&p);
+        p.instance_id = mrd_catalog_intern(s.cat, "i-1");
+        o.process = mrd_catalog_process(s.cat, &p);
+        CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+        for (int part = 0; part < 4; part++) {
+            int from = part == 3 ? 0 : part == 0 ? 0 : part == 1 ? LATE + 10 : LATE;
+            int to = part == 3 ? 50 : part == 0 ? LATE : part == 1 ? N : LATE + 5;
+            int64_t base = 1700000000000000000ll + (part == 3 ? 1000000 : 0);
+
+            len = (size_t) snprintf(text, sizeof(text), HEAD);
+            for (int i = from; i < to; i++)
+                len += (size_t) snprintf(
+                    text + len, sizeof(text) - len,
+                    "%s{\"event_type\":\"x\",\"phase\":\"instant\",\"nc_idx\":0,\"nc_local_id\":%d,"
+                    "\"timestamp_ns\":%lld,\"data\":{}}",
+                    i == from ? "" : ",", i, (long long) (base + i));
+            snprintf(text + len, sizeof(text) - len, TAIL);
+            mrd_nrt_now(nrt, 1000 * part);
+            feed(nrt, text);
+            if (part == 1 && settled)
+                CHECK_ERR("settle", mrd_nrt_settle(nrt, 1000 * part), MRD_OK);
+        }
+        CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+        CHECK_INT(s.lost[0], settled ? 10 : 5);
+        CHECK_INT(s.given[0] + s.lost[0], N + 50);
+        CHECK_INT(mrd_nrt_count(nrt)->late, settled ? 5 : 0);
+        CHECK_INT(mrd_nrt_count(nrt)->records, mrd_nrt_count(nrt)->events);
+        mrd_nrt_free(nrt);
+        mrd_catalog_free(s.cat);
+    }
+}
+
 /* Numbers that are no count of events say nothing; a count that begins anew lost nothing. */
 TEST(numbers_that_are_no_count_lose_nothing)
 {

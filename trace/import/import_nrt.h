@@ -13,7 +13,8 @@
  * Flows    from kbl_exec_pre to nc_exec_running of the same exec_id on a core.
  * Losses   the runtime numbers the events of a core (nc_local_id) and overwrites the oldest when its
  *          ring is full: numbers that do not come are an event MRD_LOSS "runtime-ring" on a line of
- *          the core, from its neighbour before to its neighbour behind. Without numbers nothing can
+ *          the core, from its neighbour before to its neighbour behind. What comes after
+ *          its number was told as lost is left out: it is counted once. Without numbers nothing can
  *          be told.
  * Memory   at most `max_open` starts and as many spans that wait for a sync point; the oldest start
  *          is then given unfinished, the oldest waiting span by the nearest sync point.
@@ -52,6 +53,8 @@ typedef struct {
 typedef struct {
     uint64_t documents, records, events, unfinished, no_start, dropped;
     uint64_t lost; /* records that the numbers show to be missing; not among the others */
+    uint64_t
+        late; /* ... that came after that was told: not taken, and not among the others either */
     uint64_t by_exec, by_nearest,
         unmapped;         /* events that carried device time, by how it was mapped */
     uint64_t no_version;  /* documents that did not state their data_version */

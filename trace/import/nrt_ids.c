@@ -39,6 +39,8 @@ gap_tell(mrd_nrt *nrt, int64_t nc_idx, const nrt_ids *ids, const nrt_gap *gap)
     nrt->counts.lost += gap->to - gap->from;
     if (gap->last_ns > nrt->doubt_ns)
         nrt->doubt_ns = gap->last_ns;
+    nrt->told[nrt->n_told++ % NRT_TOLD] =
+        (nrt_told){ nc_idx, gap->from, gap->to, gap->first_ns, gap->last_ns };
     return nrt->o.emit(nrt->o.self, &ev);
 }
 
@@ -96,10 +98,39 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
     return err;
 }
 
+/* A record that was told as lost, of this numbering: another one begins with younger events. */
+static bool
+was_told(const mrd_nrt *nrt, int64_t nc_idx, const nrt_record *rec, bool host_time)
+{
+    const nrt_ids *ids = &nrt->ids[nc_idx];
+
+    if (nrt->again || (ids->has_anew && rec->local_id == ids->anew))
+        return false;
+    for (size_t i = 0; i < nrt->n_told && i < NRT_TOLD; i++) {
+        const nrt_told *told = &nrt->told[i];
+
+        if (told->nc_idx == nc_idx && rec->local_id >= told->from && rec->local_id < told->to &&
+            (!host_time || rec->ts <= told->last_ns))
+            return true;
+    }
+    return false;
+}
+
+static void
+forget_told(mrd_nrt *nrt, int64_t nc_idx)
+{
+    for (size_t i = 0; i < nrt->n_told && i < NRT_TOLD; i++)
+        if (nrt->told[i].nc_idx == nc_idx)
+            nrt->told[i].to = nrt->told[i].from;
+}
+
 /* A number below the next one: it fills a gap, or the numbering began anew. */
 static mrd_err
-id_behind(mrd_nrt *nrt, nrt_ids *ids, uint64_t id)
+id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 {
+    nrt_ids *ids = &nrt->ids[rec->nc_idx];
+    uint64_t id = rec->local_id;
+
     for (size_t i = ids->n_gaps; i > 0; i--) {
         nrt_gap *gap = &ids->gaps[i - 1], rest;
 
@@ -123,18 +154,22 @@ id_behind(mrd_nrt *nrt, nrt_ids *ids, uint64_t id)
         }
         return MRD_OK;
     }
-    if (ids->has_anew && id == ids->anew)
+    if (was_told(nrt, rec->nc_idx, rec, host_time))
+        return MRD_EXISTS;
+    if (ids->has_anew && id == ids->anew) {
         ids->next = id + 1;
+        forget_told(nrt, rec->nc_idx);
+    }
     ids->has_anew = id != ids->next - 1;
     ids->anew = id + 1;
     return MRD_OK;
 }
 
 static mrd_err
-id_see(mrd_nrt *nrt, int64_t nc_idx, uint64_t id)
+id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 {
-    nrt_ids *ids = &nrt->ids[nc_idx];
-    uint64_t next = ids->next;
+    nrt_ids *ids = &nrt->ids[rec->nc_idx];
+    uint64_t next = ids->next, id = rec->local_id;
 
     if (!ids->known) {
         ids->known = true;
@@ -142,14 +177,14 @@ id_see(mrd_nrt *nrt, int64_t nc_idx, uint64_t id)
         next = nrt->o.whole && id != 1 && id < NRT_IDS_FAR ? 0 : id;
     }
     if (id < next)
-        return id_behind(nrt, ids, id);
+        return id_behind(nrt, rec, host_time);
     ids->next = id + 1;
     ids->has_anew = false;
     if (id == next)
         ids->steps++;
     else if (id - next < NRT_IDS_FAR) {
         ids->jumps++;
-        return gap_add(nrt, nc_idx, next, id);
+        return gap_add(nrt, rec->nc_idx, next, id);
     }
     return MRD_OK;
 }
@@ -185,7 +220,11 @@ mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
         ids->steps++;
         err = MRD_OK;
     } else {
-        err = id_see(nrt, rec->nc_idx, rec->local_id);
+        err = id_see(nrt, rec, host_time);
+        if (err == MRD_EXISTS) {
+            nrt->counts.late++;
+            return err;
+        }
     }
     if (host_time)
         time_see(ids, rec->ts);

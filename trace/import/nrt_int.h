@@ -55,6 +55,15 @@ typedef struct {
     bool closed;
 } nrt_gap;
 
+/* A gap that was told. */
+typedef struct {
+    int64_t nc_idx;
+    uint64_t from, to;
+    int64_t first_ns, last_ns;
+} nrt_told;
+
+#define NRT_TOLD 256u /* the newest are remembered */
+
 /* The nc_local_id of a core, see nrt_ids.c. */
 typedef struct {
     bool known, has_ts, has_anew;
@@ -85,6 +94,8 @@ struct mrd_nrt {
     nrt_sync last_sync[NRT_CORES]; /* by nc_idx */
     nrt_ids *ids;                  /* likewise */
     size_t n_gaps;                 /* of all cores */
+    nrt_told told[NRT_TOLD];       /* in a circle */
+    size_t n_told;
     int64_t now;
     int64_t doubt_ns; /* host's clock: events were missing then; what began before may have ended */
     uint64_t mark, mark_before; /* of the document read, and of the one before */

@@ -510,7 +510,7 @@ mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec)
     if (rec->bad == NULL && rec->has_ts && rec->type != MRD_SID_EMPTY)
         rec->hardware = nrt_is_hardware(nrt, rec);
     if ((err = mrd_nrt_ids_see(nrt, rec, rec->has_ts && !rec->hardware)) != MRD_OK)
-        return err;
+        return err == MRD_EXISTS ? MRD_OK : err; /* counted already, as lost */
     if (rec->bad != NULL)
         return mrd_nrt_drop(nrt, rec, "\"%s\" has the wrong type or range", rec->bad);
     if (rec->type == MRD_SID_EMPTY)
