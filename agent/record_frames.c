@@ -168,6 +168,7 @@ mrd_record_take_tally(mrd_record *r, session *s)
 {
     mrd_spool_tally tally;
 
+    mrd_spool_recall(r->o.spool, s->st.id);
     mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
     if (tally.note_len >= NOTED * sizeof(*s->st.drops))
         memcpy(s->st.drops, tally.note, NOTED * sizeof(*s->st.drops));

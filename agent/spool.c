@@ -19,6 +19,7 @@
 
 #define SEGMENTS_KEPT 16u /* a segment is so small a part of the whole */
 #define SESSIONS_MAX  4096u
+#define NOTES_KEPT    16u /* of forgotten sessions: each segment begins with all of them */
 #define WINDOW_MAX    16u /* frames on their way at one time: MRD_LINK_WINDOW_MAX */
 
 /* ---- Small parts ---- */
@@ -452,6 +453,8 @@ begin(mrd_spool *s, mrd_why *why)
     if (err != MRD_OK)
         return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
     mrd_spool_counts_opened(s);
+    for (size_t i = 0; i < s->n_sequences; i++)
+        s->sequences[i].forgotten = true; /* until somebody asks for it */
     forget_done(s);
     /* The predecessor may have sent so many of the oldest without hearing an answer. */
     for (size_t i = 0, sent = 0; i < s->n && sent < WINDOW_MAX; i++)
@@ -582,15 +585,64 @@ mrd_spool_next_seq(const mrd_spool *s, uint64_t session)
     return q == NULL ? 0 : q->next;
 }
 
+static bool
+has_frames(const mrd_spool *s, uint64_t session)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->entries[s->first + i].done && s->entries[s->first + i].item.session == session)
+            return true;
+    return false;
+}
+
+/* Forgotten ones beyond what is kept go, the longest forgotten first; those just before them lose
+ * their notes. */
+static void
+trim_forgotten(mrd_spool *s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_sequences; i++)
+        n += s->sequences[i].forgotten;
+    for (size_t i = 0; i < s->n_sequences && n > NOTES_KEPT;) {
+        sequence *q = &s->sequences[i];
+
+        i++;
+        if (!q->forgotten)
+            continue;
+        q->tally.note_len = 0;
+        q->noted = false;
+        n--;
+        if (n < MRD_SPOOL_FORGOTTEN || has_frames(s, q->session))
+            continue;
+        mrd_spool_counts_forget(s, q);
+        memmove(q, q + 1, (s->n_sequences - i) * sizeof(*q));
+        s->n_sequences--;
+        i--;
+    }
+}
+
 void
 mrd_spool_forget(mrd_spool *s, uint64_t session)
 {
-    sequence *q = mrd_spool_find_sequence(s, session);
+    sequence *q = mrd_spool_find_sequence(s, session), copy;
 
     if (q == NULL)
         return;
     mrd_spool_counts_forget(s, q);
-    *q = s->sequences[--s->n_sequences];
+    copy = *q;
+    copy.forgotten = true;
+    memmove(q, q + 1, (size_t) (s->sequences + s->n_sequences - q - 1) * sizeof(*q));
+    s->sequences[s->n_sequences - 1] = copy; /* the last forgotten */
+    trim_forgotten(s);
+}
+
+void
+mrd_spool_recall(mrd_spool *s, uint64_t session)
+{
+    sequence *q = mrd_spool_find_sequence(s, session);
+
+    if (q != NULL)
+        q->forgotten = false;
 }
 
 static mrd_err
@@ -612,6 +664,7 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
         return err;
     if ((err = mrd_spool_set_sequence(s, f.session, f.seq)) != MRD_OK)
         return mrd_why_set(why, err, 0, "spool: sessions");
+    mrd_spool_recall(s, f.session);
     seg = &s->segments[s->n_segments - 1];
     e.segment = seg->number;
     e.at = seg->len + sizeof(record_head) + 8;

@@ -72,8 +72,13 @@ uint64_t mrd_spool_damage_in(const char *dir);
 uint64_t mrd_spool_epoch(const mrd_spool *s);
 /* The next number of a session, from 0; taken when the frame is added. */
 uint64_t mrd_spool_next_seq(const mrd_spool *s, uint64_t session);
-/* Forgets a session's number and tally; its frames stay. */
+/* Nobody asks for the session any more: its frames stay. So do its number and tally as long as there
+ * is room (MRD_SPOOL_FORGOTTEN, the newest), because it may be told once more, after a crash of the
+ * aggregator: a number that was given out before would be taken for a frame sent twice. */
+#define MRD_SPOOL_FORGOTTEN 256u
 void mrd_spool_forget(mrd_spool *s, uint64_t session);
+/* The session is there (again). */
+void mrd_spool_recall(mrd_spool *s, uint64_t session);
 
 /* How far a ring was read: the hash of its file name, and bytes. */
 typedef struct {

@@ -86,10 +86,13 @@ mrd_spool_counts_write(mrd_spool *s, sequence *q)
     (void) !pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * SLOT_SIZE);
 }
 
-/* A place in the file, for a session that has none. */
+/* A place in the file, for a session that has none; a forgotten one's when there is no other. */
 static void
 take_slot(mrd_spool *s, sequence *q)
 {
+    for (size_t i = 0; q->slot == 0 && i < s->n_sequences && s->counts_used == UINT64_MAX; i++)
+        if (s->sequences[i].forgotten)
+            mrd_spool_counts_forget(s, &s->sequences[i]);
     for (uint32_t i = 1; q->slot == 0 && i <= SLOTS_MAX; i++)
         if ((s->counts_used & 1ull << (i - 1)) == 0) {
             q->slot = i;
@@ -129,7 +132,7 @@ mrd_spool_counts_commit(mrd_spool *s)
 }
 
 void
-mrd_spool_counts_forget(mrd_spool *s, const sequence *q)
+mrd_spool_counts_forget(mrd_spool *s, sequence *q)
 {
     static const slot none;
 
@@ -137,13 +140,15 @@ mrd_spool_counts_forget(mrd_spool *s, const sequence *q)
         return;
     (void) !pwrite(s->counts_fd, &none, sizeof(none), (off_t) (q->slot - 1) * SLOT_SIZE);
     s->counts_used &= ~(1ull << (q->slot - 1));
+    q->slot = 0;
 }
 
 void
 mrd_spool_counts_write_all(mrd_spool *s)
 {
     for (size_t i = 0; i < s->n_sequences && s->counts_fd >= 0; i++) {
-        take_slot(s, &s->sequences[i]);
+        if (!s->sequences[i].forgotten)
+            take_slot(s, &s->sequences[i]);
         mrd_spool_counts_write(s, &s->sequences[i]);
     }
 }

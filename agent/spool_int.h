@@ -59,7 +59,8 @@ typedef struct {
     uint32_t slot;                      /* place in the file of counts, from 1 */
     uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
     uint32_t noted_len;
-    bool noted; /* a note waits for the commit */
+    bool forgotten; /* nobody asks for it; such are in order */
+    bool noted;     /* a note waits for the commit */
     uint8_t note[MRD_SPOOL_NOTE];
 } sequence;
 
@@ -111,7 +112,7 @@ void mrd_spool_counts_commit(mrd_spool *s);
 void mrd_spool_counts_opened(mrd_spool *s);
 void mrd_spool_counts_write(mrd_spool *s, sequence *q);
 void mrd_spool_counts_write_all(mrd_spool *s);
-void mrd_spool_counts_forget(mrd_spool *s, const sequence *q);
+void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
 
 /* ---- spool_recover.c ---- */
 

@@ -411,6 +411,51 @@ TEST(a_loss_that_nobody_tells_is_counted_at_the_end)
     fake_aggregator_fini(&g);
 }
 
+/* An aggregator that crashed may ask once more for a session that was over here and forgotten; also
+ * of an agent that was started again in between. */
+TEST(a_session_that_is_told_again_goes_on_with_its_numbers)
+{
+    for (int restarted = 0; restarted < 2; restarted++) {
+        mrd_agent_options o = settings(restarted ? "again1" : "again0");
+        fake_faults faults = { .seed = 1 };
+        fake_aggregator g;
+        mrd_record_status st;
+        mrd_agent *a;
+        maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 18);
+        uint32_t name = make_text(m, "work"), key = make_text(m, "id");
+
+        fake_aggregator_init(&g);
+        REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+        for (int round = 0; round < 2; round++) {
+            control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);
+            for (int i = 1; i <= 100; i++)
+                CHECK(span(m, name, key, round * 100 + i));
+            for (int i = 0; i < 20000 && g.begun != (uint64_t) round * 100 + 100; i++)
+                mrd_agent_step(a, 1);
+            control(a, MRD__CONTROL_TYPE__CONTROL_STOP, false, MRD__NODE_PHASE__NODE_STOPPING);
+            g.phase = MRD__NODE_PHASE__NODE_STOPPING;
+            for (int i = 0; i < 20000 && g.phase != MRD__NODE_PHASE__NODE_FLUSHED; i++)
+                mrd_agent_step(a, 1);
+            CHECK_INT(g.phase, MRD__NODE_PHASE__NODE_FLUSHED);
+            CHECK(mrd_record_find(mrd_agent_borrow_record(a), SESSION, &st));
+            CHECK_INT(st.begun, round * 100 + 100); /* what the aggregator has already counts on */
+            CHECK_INT(st.begun, st.delivered);
+            mrd_record_cancel(mrd_agent_borrow_record(a), SESSION);
+            if (restarted && round == 0) {
+                mrd_agent_close(a);
+                g.need_hello = true;
+                REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+            }
+        }
+        CHECK_INT(stored_once(&g, 200), 200);
+        CHECK_INT(g.duplicates, 0);
+        mrd_agent_close(a);
+        unlink(m->path);
+        make_free(m);
+        fake_aggregator_fini(&g);
+    }
+}
+
 /* ---- SIGKILL of the agent ---- */
 
 static void

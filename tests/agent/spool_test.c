@@ -388,4 +388,36 @@ TEST(wrong_numbers_are_refused)
     mrd_spool_close(s);
 }
 
+/* Forgotten sessions cost little, and only so many are remembered. */
+TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
+{
+    enum { N = 1000 };
+    char dir[600];
+    mrd_spool *s = NULL;
+    mrd_spool_stats st;
+    uint8_t note[1000] = { 1 };
+
+    snprintf(dir, sizeof(dir), "%s/forgotten", test_tmp());
+    for (int life = 0; life < 2; life++) {
+        CHECK_ERR("open", mrd_spool_open(dir, MRD_SPOOL_MIN_BYTES, NULL, NULL, &s, NULL), MRD_OK);
+        mrd_spool_get_stats(s, &st);
+        CHECK(st.file_bytes < 640 << 10); /* a full segment, and one that begins with all of them */
+        for (uint64_t k = 1; k <= N && life == 0; k++) {
+            mrd_spool_item item;
+
+            CHECK_ERR("note", mrd_spool_note(s, k, note, sizeof(note)), MRD_OK);
+            CHECK_ERR("add", add(s, k, 100, 3), MRD_OK);
+            CHECK_ERR("add", add(s, k, 100, 3), MRD_OK);
+            while (k != N && mrd_spool_peek(s, 0, &item))
+                CHECK(mrd_spool_done(s, item.id, true));
+            mrd_spool_forget(s, k);
+        }
+        CHECK_INT(mrd_spool_next_seq(s, N), 2);
+        CHECK_INT(mrd_spool_next_seq(s, N - MRD_SPOOL_FORGOTTEN / 2), 2);
+        CHECK_INT(mrd_spool_next_seq(s, 1), 0);
+        CHECK_INT(mrd_spool_held(s, N, NULL), 2);
+        mrd_spool_close(s);
+    }
+}
+
 TEST_MAIN()
