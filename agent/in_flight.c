@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "agent/drain_int.h"
+#include "base/vec.h"
 
 typedef struct {
     mrd_drain *p;
@@ -20,14 +21,8 @@ tell(look *l, unsigned clock, const mrd_event *ev)
     size_t n = ev->arg_count;
     mrd_event open = *ev;
 
-    if (n + 1 > l->cap) {
-        mrd_arg *grown = realloc(l->args, (n + 16) * sizeof(*grown));
-
-        if (grown == NULL)
-            return MRD_NOMEM;
-        l->args = grown;
-        l->cap = n + 16;
-    }
+    if (!MRD_VEC_ROOM(l->args, n, l->cap, 1))
+        return MRD_NOMEM;
     if (n > 0)
         memcpy(l->args, ev->args, n * sizeof(*l->args));
     l->args[n] = l->at;

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "agent/drain_int.h"
+#include "base/vec.h"
 
 static size_t
 slot_of(const mrd_open_spans *o, uint64_t key)
@@ -98,16 +99,9 @@ mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since, c
 static void
 note_taken(mrd_open_spans *o, const mrd_open_span *span)
 {
-    if (o->n_taken == o->cap_taken) {
-        size_t cap = o->cap_taken == 0 ? 64 : o->cap_taken * 2;
-        uint64_t(*grown)[2] = realloc(o->taken, cap * sizeof(*grown));
-
-        if (grown == NULL) {
-            o->taken_lost = true;
-            return;
-        }
-        o->taken = grown;
-        o->cap_taken = cap;
+    if (!MRD_VEC_ROOM(o->taken, o->n_taken, o->cap_taken, 1)) {
+        o->taken_lost = true;
+        return;
     }
     o->taken[o->n_taken][0] = span->key;
     o->taken[o->n_taken++][1] = span->early;

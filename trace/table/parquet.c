@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/table/pq_thrift.h"
 
 enum { ENC_PLAIN = 0, ENC_RLE = 3, ENC_DELTA = 5, ENC_DICT = 8, CODEC_ZSTD = 6, LEVEL = 1 };
@@ -241,16 +242,11 @@ stats_text(chunk *c, mrd_str least, mrd_str most)
 static bool
 roomy(mrd_pq *pq, size_t rows)
 {
-    uint32_t *index;
-    int64_t *kept;
+    size_t index = pq->cap, kept = pq->cap;
 
     if (rows <= pq->cap)
         return true;
-    if ((index = realloc(pq->index, rows * sizeof(*index))) != NULL)
-        pq->index = index;
-    if ((kept = realloc(pq->kept, rows * sizeof(*kept))) != NULL)
-        pq->kept = kept;
-    if (index == NULL || kept == NULL) {
+    if (!MRD_VEC_ROOM(pq->index, 0, index, rows) || !MRD_VEC_ROOM(pq->kept, 0, kept, rows)) {
         fail(pq, MRD_NOMEM);
         return false;
     }

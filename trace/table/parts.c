@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/table/parquet.h"
 
 #define GROUP_ROWS  131072u
@@ -88,25 +89,21 @@ width_of(mrd_col_type type)
 static mrd_err
 table_grow(table *t)
 {
-    size_t cap = t->cap == 0 ? 256 : 2 * t->cap;
+    size_t cap = t->cap == 0 ? 256 : 2 * t->cap, tracks = t->cap;
 
     cap = cap > GROUP_ROWS ? GROUP_ROWS : cap;
     for (size_t i = 0; i < t->t->n; i++) {
+        size_t width = width_of(t->t->columns[i].type), had = t->cap;
         void *more;
 
         if (t->by_track && mrd_field_of_track(t->t->columns[i].field))
             continue;
-        if ((more = realloc(t->held[i].v.any, cap * width_of(t->t->columns[i].type))) == NULL)
+        if ((more = mrd_vec_grow(t->held[i].v.any, width, 0, &had, cap, GROUP_ROWS)) == NULL)
             return MRD_NOMEM;
         t->held[i].v.any = more;
     }
-    if (t->by_track) {
-        uint32_t *more = realloc(t->track, cap * sizeof(*more));
-
-        if (more == NULL)
-            return MRD_NOMEM;
-        t->track = more;
-    }
+    if (t->by_track && !MRD_VEC_ROOM_MAX(t->track, 0, tracks, cap, GROUP_ROWS))
+        return MRD_NOMEM;
     t->cap = cap;
     return MRD_OK;
 }
@@ -115,15 +112,8 @@ static mrd_err
 add_flows(held *h, const mrd_slot *slot, size_t row)
 {
     for (size_t i = 0; i < slot->flows.n; i++) {
-        if (h->n_elements == h->cap_elements) {
-            size_t cap = 2 * h->cap_elements + 64;
-            uint32_t *more = realloc(h->elements, cap * sizeof(*more));
-
-            if (more == NULL)
-                return MRD_NOMEM;
-            h->elements = more;
-            h->cap_elements = cap;
-        }
+        if (!MRD_VEC_ROOM(h->elements, h->n_elements, h->cap_elements, 1))
+            return MRD_NOMEM;
         mrd_buf_u64(&h->text, slot->flows.v[i].id);
         h->elements[h->n_elements++] = (uint32_t) h->text.len;
     }
@@ -267,23 +257,13 @@ static mrd_err
 room_for_entries(mrd_parts *p)
 {
     size_t sids = mrd_rows_sids(p->rows), most = sids + mrd_rows_tracks(p->rows) + 1;
-    uint32_t *entry;
-    mrd_sid *list;
-    int64_t *ints;
-    mrd_str *texts;
+    size_t entries = p->cap_entries, list = entries, ints = entries, texts = entries;
 
     if (most <= p->cap_entries)
         return MRD_OK;
     most += most / 4 + 64;
-    if ((entry = realloc(p->entry, most * sizeof(*entry))) != NULL)
-        p->entry = entry;
-    if ((list = realloc(p->sids, most * sizeof(*list))) != NULL)
-        p->sids = list;
-    if ((ints = realloc(p->ints, most * sizeof(*ints))) != NULL)
-        p->ints = ints;
-    if ((texts = realloc(p->texts, most * sizeof(*texts))) != NULL)
-        p->texts = texts;
-    if (entry == NULL || list == NULL || ints == NULL || texts == NULL)
+    if (!MRD_VEC_ROOM(p->entry, 0, entries, most) || !MRD_VEC_ROOM(p->sids, 0, list, most) ||
+        !MRD_VEC_ROOM(p->ints, 0, ints, most) || !MRD_VEC_ROOM(p->texts, 0, texts, most))
         return MRD_NOMEM;
     for (size_t i = p->cap_entries; i < most; i++)
         p->entry[i] = NO_ENTRY;

@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/json/catalog_json.h"
 #include "trace/json/json_names.h"
 #include "trace/table/rows_int.h"
@@ -356,15 +357,8 @@ add_memory(mrd_rows *r, const mrd_event *ev, bool percent, double value)
         return err;
     while (i < r->n_memory && r->memory[i].process != process)
         i++;
-    if (i == r->cap_memory) {
-        size_t cap = 2 * i + 8;
-        memory_row *more = realloc(r->memory, cap * sizeof(*more));
-
-        if (more == NULL)
-            return MRD_NOMEM;
-        r->memory = more;
-        r->cap_memory = cap;
-    }
+    if (!MRD_VEC_ROOM(r->memory, i, r->cap_memory, 1))
+        return MRD_NOMEM;
     if (i == r->n_memory)
         r->memory[r->n_memory++] = (memory_row){
             .track = ev->track, .process = process, .used = -1, .percent = -1, .ts_ns = ev->ts_ns
