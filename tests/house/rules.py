@@ -258,6 +258,27 @@ def rule_words():
                     breach(f"{path}:{n}", f"'{m.group(1)}': the field says {field}")
 
 
+# ---- One way each ----
+
+ONE_WAY = [  # (pattern, who may, what to use instead)
+    (r"\b(realloc|reallocarray)\s*\(", ("base/vec.c", "base/buf.c", "capture/", "hw/simnrt/"), "base/vec.h grows arrays, mrd_buf bytes"),
+    (r'\b(strstr|strncmp|mrd_str_starts)\([^;]*"((tls\+)?tcp|https?|inproc|ipc)?://', ("base/url.c", "aggregator/http_parse.c", "agent/link_options.c", "cli/client.c"),
+     "base/url.h takes addresses apart"),
+]
+# capture/ and hw/simnrt/ are guests with the C library only; http_parse.c reads the Origin of a browser; link_options.c and client.c look
+# whether a scheme is there at all, for their message.
+
+
+def rule_one_way():
+    """Arrays grow by base/vec.h, addresses are parsed by base/url.h: no source does it by hand."""
+    for path in sources(".c", ".h"):
+        text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), read(path), flags=re.S)
+        for pattern, who, instead in ONE_WAY:
+            if not path.startswith(who):
+                for m in re.finditer(pattern, text):
+                    breach(f"{path}:{text.count(chr(10), 0, m.start()) + 1}", f"{m.group(1)}: {instead}")
+
+
 # ---- What an addition touches (docs/howto.md) ----
 
 KINDS = [  # (kind, table, pattern of a row's identifier, what names it in other sources, its own files)
