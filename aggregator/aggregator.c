@@ -33,6 +33,7 @@ limits_set(mrd_core_limits *l, const mrd_aggregator_options *o)
     l->max_nodes = or_else(o->max_nodes, 10000);
     l->max_sessions = or_else(o->max_sessions, 10000);
     l->max_open_sessions = or_else(o->max_open_sessions, 16);
+    l->node_gaps = or_else(o->node_gaps, 16384);
     l->disk_reserve = o->disk_reserve < 0 ? 0 : or_else(o->disk_reserve, 1 << 30);
     l->node_timeout = or_else(o->node_timeout_ns, 5 * MRD_SEC);
     l->node_forget = or_else(o->node_forget_ns, 3600 * MRD_SEC);

@@ -32,6 +32,7 @@ typedef struct {
     int64_t agent_rate, total_rate;   /* bytes/s [no limit] */
     int64_t max_nodes;                /* [10000] */
     int64_t max_sessions, max_open_sessions; /* [10000], [16] */
+    int64_t node_gaps;                       /* [16384] */
     int64_t disk_reserve;                    /* bytes; -1: none [1 GiB] */
     mrd_dur_ns node_timeout_ns;              /* silent for so long: not there [5 s] */
     mrd_dur_ns node_forget_ns;               /* gone for so long: not expected any more [1 h] */

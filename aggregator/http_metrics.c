@@ -163,7 +163,7 @@ limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *x)
         { "max-connections", max_connections }, { "max-nodes", l->max_nodes },
         { "max-sessions", l->max_sessions },    { "max-open-sessions", l->max_open_sessions },
         { "session-size", l->session_bytes },   { "disk-reserve", l->disk_reserve },
-        { "retain-size", l->retain_bytes },
+        { "retain-size", l->retain_bytes },     { "node-gaps", l->node_gaps },
     };
     char label[64];
 

@@ -22,7 +22,7 @@ typedef struct {
     char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key, *http_names;
     bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
-    int64_t time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
+    int64_t node_gaps, time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
         max_open_sessions, disk_reserve, retain_bytes, session_size;
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead, retain;
 } settings;
@@ -197,6 +197,15 @@ static const mrd_opt table[] = {
       .max = 1000,
       ENV("MAX_OPEN_SESSIONS"),
       .help = "sessions recording at one time; a node takes part in 16" },
+    { .name = "node-gaps",
+      .type = MRD_OPT_INT,
+      AT(node_gaps),
+      .def = "16384",
+      .min = 64,
+      .max = 1000000000,
+      ENV("NODE_GAPS"),
+      .help = "gaps in the numbers of a node's frames, over its sessions, that are remembered (16 "
+              "bytes each); a frame that makes one more is refused" },
     { .name = "session-size",
       .type = MRD_OPT_SIZE,
       AT(session_size),
@@ -402,6 +411,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .max_nodes = s->max_nodes,
         .max_sessions = s->max_sessions,
         .max_open_sessions = s->max_open_sessions,
+        .node_gaps = s->node_gaps,
         .disk_reserve = s->disk_reserve == 0 ? -1 : s->disk_reserve,
         .node_timeout_ns = s->node_timeout,
         .node_forget_ns = s->node_forget,

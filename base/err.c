@@ -25,6 +25,13 @@ err_row(mrd_err err)
 
 #define ERR_ROWS (sizeof(err_table) / sizeof(err_table[0]))
 
+mrd_err
+mrd_err_of(uint64_t number)
+{
+    return number <= INT32_MAX && err_row((mrd_err) number) < ERR_ROWS ? (mrd_err) number
+                                                                       : MRD_INVALID;
+}
+
 const char *
 mrd_err_text(mrd_err err)
 {

@@ -9,6 +9,8 @@
 #ifndef MRD_BASE_ERR_H
 #define MRD_BASE_ERR_H
 
+#include <stdint.h>
+
 #include <stdarg.h>
 
 typedef enum {
@@ -29,6 +31,8 @@ typedef struct {
 const char *mrd_err_text(mrd_err err);
 /* The table's name without prefix, "TRUNCATED". Static. */
 const char *mrd_err_name(mrd_err err);
+/* The error of a number that somebody else said: INVALID when the table has no such number. */
+mrd_err mrd_err_of(uint64_t number);
 /* The HTTP status that an API answers with. */
 int mrd_err_http(mrd_err err);
 

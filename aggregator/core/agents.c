@@ -100,6 +100,20 @@ mrd_core_hello_refused(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_limi
     refuse(c, ticket, why);
 }
 
+/* What sessions hold of a node that was forgotten and comes back. */
+static uint64_t
+gaps_of(const mrd_core *c, const char *instance_id)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        const mrd_part *p = mrd_session_part(c->sessions[i], instance_id);
+
+        sum += p == NULL ? 0 : mrd_part_gaps(p);
+    }
+    return sum;
+}
+
 void
 mrd_core_hello(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t conn, const mrd_msg *msg)
 {
@@ -107,17 +121,21 @@ mrd_core_hello(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t conn, c
     mrd_why why = { 0 };
     mrd_effect *e;
     mrd_node *n;
+    bool is_new;
 
     mrd_core_enter(c, now);
     if (hello_allowed(c, conn, msg, &why) != MRD_OK) {
         refuse(c, ticket, &why);
         return;
     }
-    if ((n = mrd_nodes_by_id(&c->nodes, hello->instance_id)) == NULL &&
-        (n = mrd_nodes_add(&c->nodes, hello->instance_id, now.local)) == NULL) {
+    n = mrd_nodes_by_id(&c->nodes, hello->instance_id);
+    is_new = n == NULL;
+    if (is_new && (n = mrd_nodes_add(&c->nodes, hello->instance_id, now.local)) == NULL) {
         mrd_effects_add(&c->out, MRD_DO_DROP)->ticket = ticket;
         return;
     }
+    if (is_new)
+        n->gaps = gaps_of(c, n->instance_id);
     if (n->conn != conn)
         mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-NODE-UP",
                         "Agent connected: node=%s host=%s release=%s commit=%s", n->instance_id,

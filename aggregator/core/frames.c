@@ -211,6 +211,16 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
         not_stored(c, ticket, &why);
         return false;
     }
+    if (c->limits.node_gaps > 0 && n->gaps >= (uint64_t) c->limits.node_gaps &&
+        mrd_part_adds_gap(p, f)) {
+        limited(c, n, MRD_LIMIT_GAPS);
+        snprintf(text, sizeof(text),
+                 "the numbers of node %s's frames have %llu gaps in all sessions, which is the "
+                 "limit (--node-gaps)",
+                 n->instance_id, (unsigned long long) n->gaps);
+        refuse(c, ticket, MRD_LIMIT, text);
+        return false;
+    }
     if (mrd_part_may_store(p, f) == MRD_OK)
         return true;
     /* What can never be stored is refused at once: sent again and again, it would only hold up what
@@ -310,9 +320,12 @@ stored_again(mrd_core *c, mrd_session *s)
 static void
 settle(mrd_core *c, mrd_pending *w, mrd_why *why)
 {
+    uint64_t gaps = mrd_part_gaps(w->part);
+
     if (why->err == MRD_OK && mrd_part_stored(w->part, &w->frame) != MRD_OK)
         mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than can be remembered",
                     w->part->instance_id);
+    w->node->gaps += mrd_part_gaps(w->part) - gaps; /* one more, one less, or as many */
     if (why->err != MRD_OK)
         return;
     stored_again(c, w->session);

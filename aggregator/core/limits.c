@@ -6,7 +6,7 @@ mrd_limit_text(mrd_limit_kind kind)
     static const char *const names[MRD_LIMIT_KINDS] = {
         "none",         "agent-rate",        "total-rate",   "max-connections", "max-nodes",
         "max-sessions", "max-open-sessions", "session-size", "disk-reserve",    "uploads",
-        "epochs"
+        "epochs",       "node-gaps"
     };
 
     return kind < MRD_LIMIT_KINDS ? names[kind] : "unknown";

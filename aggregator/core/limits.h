@@ -25,6 +25,7 @@
 typedef struct {
     int64_t agent_rate, total_rate; /* bytes/s, 0: no limit */
     int64_t max_nodes, max_sessions, max_open_sessions;
+    int64_t node_gaps;    /* 0: no limit */
     int64_t disk_reserve; /* bytes that must stay free */
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
     mrd_dur_ns retain;     /* 0: for ever */
@@ -44,7 +45,8 @@ typedef enum {
     MRD_LIMIT_SESSION_SIZE,
     MRD_LIMIT_DISK,
     MRD_LIMIT_UPLOADS,
-    MRD_LIMIT_EPOCHS, /* of one agent, and gaps in its numbers */
+    MRD_LIMIT_EPOCHS, /* of one agent in one session */
+    MRD_LIMIT_GAPS,   /* in the numbers of one agent's frames */
     MRD_LIMIT_KINDS
 } mrd_limit_kind;
 

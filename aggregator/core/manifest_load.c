@@ -48,7 +48,7 @@ part_fill(mrd_part *p, const mrd_json *o)
 {
     p->state = mrd_part_state_of(mrd_json_str(o, "state", "lost"));
     mrd_text_set(p->message, sizeof(p->message), mrd_json_str(o, "message", ""));
-    p->err = (mrd_err) mrd_json_int(o, "err", MRD_OK);
+    p->err = mrd_err_of((uint64_t) mrd_json_int(o, "err", MRD_OK));
     p->started.ns = mrd_time_checked(mrd_json_int(o, "started_local_ns", 0));
     p->stopped.ns = mrd_time_checked(mrd_json_int(o, "stopped_local_ns", 0));
     p->complete.ns = mrd_time_checked(mrd_json_int(o, "complete_local_ns", 0));
@@ -350,8 +350,11 @@ mrd_core_load_session(mrd_core *c, uint64_t id, const mrd_json *manifest,
 void
 mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p)
 {
+    mrd_node *n = mrd_nodes_by_id(&c->nodes, p->instance_id);
     mrd_damage d = p->damage;
 
+    if (n != NULL)
+        n->gaps += mrd_part_gaps(p);
     if (p->manifest_events <= 0 || (uint64_t) p->manifest_events <= p->events)
         return;
     d.events = (uint64_t) p->manifest_events - p->events;

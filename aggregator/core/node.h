@@ -48,6 +48,7 @@ typedef struct {
     uint32_t rings, processes;
     uint64_t spool_bytes, memory_bytes;
     uint64_t frames, bytes, events; /* received and stored */
+    uint64_t gaps;                  /* in the numbers of its frames, over all sessions */
     mrd_bucket bucket;
     uint64_t slowed; /* frames that a limit sent back */
     mrd_limit_kind limited_by;

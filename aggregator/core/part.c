@@ -237,6 +237,24 @@ mrd_part_may_store(const mrd_part *p, const mrd_frame *f)
     return mrd_seqset_is_full(e->stored, f->seq) ? MRD_LIMIT : MRD_OK;
 }
 
+uint64_t
+mrd_part_gaps(const mrd_part *p)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < p->n_epochs; i++)
+        sum += mrd_seqset_gaps(p->epochs[i].stored);
+    return sum;
+}
+
+bool
+mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f)
+{
+    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
+
+    return e != NULL && mrd_seqset_adds_gap(e->stored, f->seq);
+}
+
 mrd_err
 mrd_part_stored(mrd_part *p, const mrd_frame *f)
 {
@@ -282,6 +300,19 @@ mrd_part_count(mrd_part *p, const Mrd__Counters *c)
     mrd_counts_add(&p->counts, &p->last_run);
 }
 
+/* One of the words of the protocol, whatever the node says. */
+static const char *
+profile_state(const char *state)
+{
+    static const char *const known[] = { "asked", "armed", "written", "refused", "ended" };
+
+    for (size_t i = 0; i < MRD_COUNT(known); i++) {
+        if (strcmp(state, known[i]) == 0)
+            return known[i];
+    }
+    return "refused";
+}
+
 /* The agent repeats all of them each time; a session that asked for none has none. */
 static void
 take_profiles(mrd_part *p, const Mrd__SessionStatus *st)
@@ -294,14 +325,16 @@ take_profiles(mrd_part *p, const Mrd__SessionStatus *st)
     for (size_t i = 0; i < st->n_device_profiles && i < MRD_PROFILES_MAX; i++) {
         const Mrd__DeviceProfile *d = st->device_profiles[i];
         mrd_json *o = mrd_json_new_object();
+        char message[MRD_TEXT_MAX];
 
         mrd_json_set(o, "process_id", mrd_json_new_int(d->process_id));
         if (d->nc_idx >= 0)
             mrd_json_set(o, "lnc_idx", mrd_json_new_int(d->nc_idx));
-        mrd_json_set(o, "state", mrd_json_new_str(d->state));
+        mrd_json_set(o, "state", mrd_json_new_str(profile_state(d->state)));
         mrd_json_set(o, "written", mrd_json_new_int(d->count));
-        if (*d->message != '\0')
-            mrd_json_set(o, "message", mrd_json_new_str(d->message));
+        mrd_text_set(message, sizeof(message), d->message);
+        if (*message != '\0')
+            mrd_json_set(o, "message", mrd_json_new_str(message));
         mrd_json_append(list, o);
     }
     mrd_json_free(p->device_profiles);
@@ -330,7 +363,7 @@ take_phase(mrd_part *p, const Mrd__SessionStatus *st)
         break;
     case MRD__NODE_PHASE__NODE_REFUSED:
         p->state = MRD_PART_REFUSED;
-        p->err = (mrd_err) st->err;
+        p->err = st->err == 0 ? MRD_INVALID : mrd_err_of(st->err);
         mrd_text_set(p->message, sizeof(p->message), st->message);
         break;
     default:
@@ -343,17 +376,22 @@ take_phase(mrd_part *p, const Mrd__SessionStatus *st)
 void
 mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st, bool with_profiles)
 {
+    /* Nothing is complete that is still to come by the node's own clock. */
+    int64_t complete = mrd_time_checked(st->complete_local_ns);
     mrd_part_epoch *e;
 
+    if (n->counted.ns != 0 && complete > n->counted.ns)
+        complete = n->counted.ns;
     mrd_part_count(p, st->counters);
     if (st->started_local_ns != 0) {
         p->started.ns = mrd_time_checked(st->started_local_ns);
-        p->start_bound = mrd_time_sane(st->start_bound_ns) ? st->start_bound_ns : -1;
+        p->start_bound =
+            mrd_time_sane(st->start_bound_ns) && st->start_bound_ns >= 0 ? st->start_bound_ns : -1;
     }
     if (st->stopped_local_ns != 0)
         p->stopped.ns = mrd_time_checked(st->stopped_local_ns);
-    if (mrd_time_checked(st->complete_local_ns) > p->complete.ns)
-        p->complete.ns = mrd_time_checked(st->complete_local_ns);
+    if (complete > p->complete.ns)
+        p->complete.ns = complete;
     p->clock = n->clock;
     if (n->has_reading) { /* none yet since our start: what the manifest had stays */
         p->has_reading = true;

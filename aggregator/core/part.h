@@ -108,6 +108,9 @@ bool mrd_part_damaged(mrd_part *p, const mrd_damage *found, bool whole);
 bool mrd_part_has(const mrd_part *p, const mrd_frame *f);
 /* LIMIT: its number could not be remembered. */
 mrd_err mrd_part_may_store(const mrd_part *p, const mrd_frame *f);
+/* Gaps in the numbers of all its epochs, and whether this frame makes one more. */
+uint64_t mrd_part_gaps(const mrd_part *p);
+bool mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f);
 /* A frame is in the journal: number, counts, range. Errors: NOMEM, LIMIT. */
 mrd_err mrd_part_stored(mrd_part *p, const mrd_frame *f);
 /* Follows what the agent counts in a session, over restarts of it. */

@@ -128,6 +128,18 @@ mrd_core_remove_deleted(mrd_core *c)
     }
 }
 
+static void
+give_gaps_back(const mrd_core *c, const mrd_session *s)
+{
+    for (size_t i = 0; i < s->n_parts; i++) {
+        mrd_node *n = mrd_nodes_by_id(&c->nodes, s->parts[i]->instance_id);
+        uint64_t gaps = mrd_part_gaps(s->parts[i]);
+
+        if (n != NULL)
+            n->gaps -= gaps < n->gaps ? gaps : n->gaps;
+    }
+}
+
 void
 mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session)
 {
@@ -140,6 +152,7 @@ mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session)
         mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DELETED", "Session deleted: id=%s",
                         s->text);
         mrd_core_unlist(c, s);
+        give_gaps_back(c, s);
         mrd_effects_add(&c->out, MRD_DO_SWEEP);
         mrd_session_free(s);
         c->sessions[i] = c->sessions[--c->n_sessions];

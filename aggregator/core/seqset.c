@@ -59,13 +59,25 @@ mrd_seqset_has(const mrd_seqset *set, uint64_t seq)
     return i < set->n && set->v[i].lo <= seq && seq < set->v[i].hi;
 }
 
+size_t
+mrd_seqset_gaps(const mrd_seqset *set)
+{
+    return set->n == 0 ? 0 : set->n - 1;
+}
+
+bool
+mrd_seqset_adds_gap(const mrd_seqset *set, uint64_t seq)
+{
+    size_t i = seq_find(set, seq);
+
+    return set->n > 0 && !mrd_seqset_has(set, seq) &&
+           !(i < set->n && (set->v[i].hi == seq || set->v[i].lo == seq + 1));
+}
+
 bool
 mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq)
 {
-    size_t i = set->n < SEQSET_GAPS ? 0 : seq_find(set, seq);
-
-    return seq == UINT64_MAX || (set->n >= SEQSET_GAPS && !mrd_seqset_has(set, seq) &&
-                                 !(i < set->n && (set->v[i].hi == seq || set->v[i].lo == seq + 1)));
+    return seq == UINT64_MAX || (set->n >= SEQSET_GAPS && mrd_seqset_adds_gap(set, seq));
 }
 
 mrd_err

@@ -18,6 +18,10 @@ mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
 uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
 /* It holds as many gaps as it may, and this number would make one more. */
 bool mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq);
+/* Gaps between its numbers: what it needs memory for. */
+size_t mrd_seqset_gaps(const mrd_seqset *set);
+/* This number would make one more. */
+bool mrd_seqset_adds_gap(const mrd_seqset *set, uint64_t seq);
 uint64_t mrd_seqset_end(const mrd_seqset *set); /* highest + 1, 0 when empty */
 
 #endif

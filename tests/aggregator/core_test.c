@@ -1,4 +1,5 @@
 /* The core alone: what it answers and tells, and that it does so only when it may. */
+#include "base/num.h"
 #include "tests/aggregator/core_make.h"
 
 /* ---- A few nodes ---- */
@@ -212,6 +213,114 @@ TEST(a_start_that_cannot_be_written_did_not_happen)
     mrd_core_removed(c, core_at(4), e.session->id);
     core_drain(c);
     CHECK_INT(c->n_sessions, 0);
+    mrd_core_free(c);
+}
+
+/* Sends one frame; the status of its answer, or -1 when it waits for the disk, which then has it. */
+static int
+send(mrd_core *c, mrd_node *n, uint64_t session, uint64_t epoch, uint64_t seq)
+{
+    static uint64_t ticket = 1000;
+    mrd_frame f = frame(n->instance_id, session, seq);
+    mrd_effect e;
+
+    f.epoch = epoch;
+    mrd_core_numbered(c, core_at(5), ++ticket, n, &f, 100, (mrd_local_ns){ 5 });
+    if (find(c, MRD_DO_ACK, &e))
+        return (int) e.status;
+    mrd_core_stored(c, core_at(5), ticket, NULL);
+    CHECK(find(c, MRD_DO_ACK, &e));
+    return (int) e.status;
+}
+
+/* A node that leaves gaps in its numbers costs memory: one budget for all its sessions and epochs,
+ * which what it leaves out does not touch that is in order, and which comes back. */
+TEST(gaps_of_a_node_are_bounded_over_its_sessions)
+{
+    const int stored = MRD__ACK_STATUS__ACK_STORED, refused = MRD__ACK_STATUS__ACK_REFUSED;
+    mrd_core *c = core_make((mrd_core_limits){ .node_gaps = 6 });
+    mrd_session *one = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_frame any = frame("a", 7, 0);
+    mrd_node *n;
+
+    core_session(c, 8, 0, MRD_SESSION_RECORDING);
+    hello(c, 1, "a", 1);
+    CHECK(mrd_core_sender(c, core_at(2), 10, 1, &any, &n));
+    core_drain(c);
+    for (uint64_t k = 0; k < 4; k++) /* 0, 2, 4, 6: three gaps */
+        CHECK_INT(send(c, n, 7, 1, 2 * k), stored);
+    for (uint64_t k = 0; k < 3; k++) /* two more in another epoch */
+        CHECK_INT(send(c, n, 7, 2, 2 * k), stored);
+    CHECK_INT(send(c, n, 8, 1, 5), stored); /* the first of an epoch makes none */
+    CHECK_INT(send(c, n, 8, 1, 9), stored); /* the sixth */
+    CHECK_INT(n->gaps, 6);
+    CHECK_INT(send(c, n, 8, 1, 20), refused);
+    CHECK_INT(send(c, n, 7, 1, 100), refused);
+    CHECK_INT(c->stats.limited[MRD_LIMIT_GAPS], 2);
+    CHECK_INT(send(c, n, 8, 1, 10), stored); /* in order */
+    CHECK_INT(send(c, n, 8, 1, 8), stored);
+    CHECK_INT(send(c, n, 8, 3, 0), stored); /* a new epoch */
+    CHECK_INT(send(c, n, 7, 1, 1), stored); /* fills one */
+    CHECK_INT(n->gaps, 5);
+    CHECK_INT(send(c, n, 8, 1, 20), stored);
+    CHECK_INT(send(c, n, 8, 1, 30), refused);
+    one->state = MRD_SESSION_COMPLETE;
+    one->step = MRD_STEP_OVER;
+    one->closed = true;
+    mrd_core_delete(c, core_at(6), 500, 7);
+    core_drain(c);
+    mrd_core_tick(c, core_at(7));
+    core_drain(c);
+    mrd_core_removed(c, core_at(8), 7);
+    core_drain(c);
+    CHECK_INT(c->n_sessions, 1);
+    CHECK_INT(n->gaps, 2);
+    CHECK_INT(send(c, n, 8, 1, 30), stored);
+    mrd_core_free(c);
+}
+
+/* What a heartbeat says of a part goes into the manifest: numbers that are none of ours, times that
+ * are still to come and long texts do not. */
+TEST(what_a_node_says_of_its_part_is_checked)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_part *p = core_part(c, s, "a", MRD_PART_RECORDING);
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT;
+    Mrd__DeviceProfile profile = MRD__DEVICE_PROFILE__INIT, *profiles[] = { &profile };
+    mrd_node n = { .counted = { 5 * MRD_SEC } };
+    const mrd_json *o;
+    char text[4096];
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    st.phase = MRD__NODE_PHASE__NODE_REFUSED;
+    st.err = 4000000000u;
+    st.message = text;
+    st.complete_local_ns = INT64_MAX;
+    st.started_local_ns = INT64_MIN;
+    st.start_bound_ns = -77;
+    profile.state = text;
+    profile.message = text;
+    st.device_profiles = profiles;
+    st.n_device_profiles = 1;
+    mrd_part_heartbeat(p, &n, &st, true);
+    CHECK_INT(p->err, MRD_INVALID);
+    CHECK_INT(p->start_bound, -1);
+    CHECK(mrd_time_sane(p->complete.ns) && p->complete.ns <= 5 * MRD_SEC);
+    CHECK(mrd_time_sane(p->started.ns));
+    st.complete_local_ns = 7 * MRD_SEC; /* a time, but not yet */
+    mrd_part_heartbeat(p, &n, &st, true);
+    CHECK_INT(p->complete.ns, 5 * MRD_SEC);
+    o = mrd_json_at(p->device_profiles, 0);
+    CHECK_TEXT(mrd_json_str(o, "state", ""), "refused");
+    CHECK_INT(strlen(mrd_json_str(o, "message", "")), MRD_TEXT_MAX - 1);
+    st.err = 0;
+    mrd_part_heartbeat(p, &n, &st, true);
+    CHECK_INT(p->err, MRD_INVALID); /* refused without a reason */
+    st.err = MRD_AUTH;
+    mrd_part_heartbeat(p, &n, &st, true);
+    CHECK_INT(p->err, MRD_AUTH);
     mrd_core_free(c);
 }
 
