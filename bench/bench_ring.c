@@ -21,6 +21,7 @@
 
 #include "capture/meridian.h"
 #include "capture/process.h"
+#include "capture/record.h"
 #include "capture/ring_read.h"
 #ifndef MRD_BENCH_LTTNG
 #define MRD_BENCH_LTTNG 0

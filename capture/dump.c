@@ -10,11 +10,13 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "capture/api.h"
 #include "capture/dump_spans.h"
+#include "capture/meridian.h"
 #include "capture/process.h"
 #include "capture/ring_read.h"
+#include "capture/stats.h"
 #include "capture/text.h"
+#include "capture/thread.h"
 
 #define FLUSH_AT  (1u << 20)
 #define RINGS_MAX 65536

@@ -537,6 +537,4 @@ NRT_FUNCTIONS(NRT_DECLARE_R, NRT_DECLARE_V)
 }
 #endif
 
-#include "capture/nrta_abi.h"
-
 #endif

@@ -1,7 +1,7 @@
 /*
  * capture/nrt_hook.h - libmeridian in front of the Neuron runtime. Internal.
  *
- * The hooks (nrt_hook.c) have the runtime's own names. Preloaded or linked before libnrt they are
+ * The hooks (nrt_hooks.c) have the runtime's own names. Preloaded or linked before libnrt they are
  * found first; each times the call, forwards it with the very arguments it got, and records a span.
  * Nothing is called that the application did not call, with two exceptions: with the source
  * "systrace" on, one thread of ours uses the documented trace interface (nrt_trace.c); and on
@@ -17,7 +17,7 @@
 #define MRD_CAPTURE_NRT_HOOK_H
 
 #define NRT_ASYNC_ABI 0 /* both versions have hooks: nrta2_*, nrta3_* */
-#include "capture/nrt_abi.h"
+#include "capture/nrta_abi.h"
 #include "capture/record.h"
 
 typedef enum {

@@ -1,6 +1,6 @@
 /*
  * capture/nrta_abi.h - the asynchronous interface of the Neuron runtime, nrta_*, in both of its
- * versions. Part of capture/nrt_abi.h, which includes it.
+ * versions; beside capture/nrt_abi.h, which has all the rest.
  *
  * NRT_2.0.0  up to SDK 2.28: `err` is an error tracker, execution units are NRTA_XU_*.
  * NRT_3.0.0  from SDK 2.29 on: `err` is the place of the request's final status, which the runtime

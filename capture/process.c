@@ -16,8 +16,6 @@
 #endif
 
 #include "capture/identity.h"
-#include "capture/names.h"
-#include "capture/thread.h"
 
 #define RETRY_TICKS (1ull << 30) /* a thread without ring asks again no earlier */
 
@@ -45,6 +43,7 @@ uint32_t mrd_gate;
 mrd_ring_clock_id mrd_proc_clock = MRD_RING_CLOCK_RAW;
 mrd_settings mrd_proc_settings;
 mrd_proc_late_calls mrd_proc_late;
+void (*mrd_proc_thread_leaves)(void);
 
 static process before_init; /* used until the constructor ran, and without memory */
 static process *proc = &before_init;
@@ -179,22 +178,10 @@ mrd_proc_status(void)
     return gave_up ? gave_up_why : !running ? "stopped" : paused ? "paused" : "recording";
 }
 
-unsigned
-mrd_rec_sources(void)
-{
-    return __atomic_load_n(&mrd_gate, __ATOMIC_RELAXED);
-}
-
 bool
-mrd_rec_possible(void)
+mrd_proc_possible(void)
 {
     return !gave_up && possible;
-}
-
-const char *
-mrd_rec_setting(const char *env_name)
-{
-    return mrd_settings_env(env_name);
 }
 
 /* ---- rings of threads ------------------------------------------------------------------------ */
@@ -417,7 +404,8 @@ static void
 thread_exit(void *arg)
 {
     (void) arg;
-    mrd_thread_leave();
+    if (mrd_proc_thread_leaves != NULL)
+        mrd_proc_thread_leaves();
     if (mrd_tls_writer->ready)
         leave_ring(mrd_tls_writer);
 }
@@ -473,7 +461,7 @@ mrd_proc_pid(void)
 }
 
 size_t
-mrd_rec_ring_room(void)
+mrd_proc_ring_room(void)
 {
     uint64_t total = (uint64_t) mrd_proc_settings.ring_total, room, p = MRD_RING_DATA_MIN;
 
@@ -490,19 +478,19 @@ mrd_rec_ring_room(void)
 }
 
 void
-mrd_rec_thread_ring_rest(void)
+mrd_proc_want_ring_rest(void)
 {
     tls_rest = true;
 }
 
 void
-mrd_rec_thread_ring_size(size_t bytes)
+mrd_proc_want_ring_size(size_t bytes)
 {
     tls_want = bytes;
 }
 
 void
-mrd_rec_thread_name(const char *name)
+mrd_proc_thread_name(const char *name)
 {
     mrd_ring_writer *w = mrd_proc_writer();
 

@@ -9,9 +9,9 @@
 #ifndef MRD_CAPTURE_PROCESS_H
 #define MRD_CAPTURE_PROCESS_H
 
-#include "capture/record.h"
 #include "capture/ring_write.h"
 #include "capture/settings.h"
+#include "capture/sources.h"
 
 /* Sources that record now: what meridian.h reads inline. Exported. */
 extern __attribute__((visibility("default"))) uint32_t mrd_gate;
@@ -42,8 +42,10 @@ mrd_proc_writer(void)
     return __builtin_expect(w->ready, 1) ? w : mrd_proc_attach();
 }
 
-/* Has the calling thread hand on what it holds when it ends. */
+/* Has the calling thread hand on what it holds when it ends: its ring, and what leaves (if not NULL,
+ * before any thread) knows of. */
 void mrd_proc_at_thread_exit(void);
+extern void (*mrd_proc_thread_leaves)(void);
 /* False: the calling thread holds the lock already (a signal handler). */
 bool mrd_proc_lock(void);
 void mrd_proc_unlock(void);
@@ -62,6 +64,8 @@ bool mrd_proc_running(void);
 bool mrd_proc_paused(void);
 unsigned mrd_proc_get_sources(void);
 bool mrd_proc_gave_up(void);
+/* Whether this process may ever record: the environment does not forbid it. */
+bool mrd_proc_possible(void);
 /* Switches capture off for good, with a reason. */
 void mrd_proc_give_up(const char *why);
 /* "recording", "stopped", "paused", "off: ..."; static. */
@@ -78,6 +82,13 @@ mrd_rec_next_id(mrd_ring_writer *w)
 {
     return (uint64_t) w->serial << 44 | ++w->id_seq;
 }
+/* Data bytes that a further ring of the process may have; 0: none. */
+size_t mrd_proc_ring_room(void);
+/* Of the calling thread's ring, before it has one: its size; that it is read behind all others. */
+void mrd_proc_want_ring_size(size_t bytes);
+void mrd_proc_want_ring_rest(void);
+/* Name of the calling thread for the picture. Text is copied. */
+void mrd_proc_thread_name(const char *name);
 /* Calls fn for each ring of the process, under the lock. */
 void mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *w), void *ctx);
 

@@ -11,6 +11,48 @@
 #define BLOB_PIECE    16384u
 #define SLOT_NONE     UINT32_MAX /* scope: in no place of the header, ends as a record of its own */
 
+unsigned
+mrd_rec_sources(void)
+{
+    return __atomic_load_n(&mrd_gate, __ATOMIC_RELAXED);
+}
+
+bool
+mrd_rec_possible(void)
+{
+    return mrd_proc_possible();
+}
+
+const char *
+mrd_rec_setting(const char *env_name)
+{
+    return mrd_settings_env(env_name);
+}
+
+size_t
+mrd_rec_ring_room(void)
+{
+    return mrd_proc_ring_room();
+}
+
+void
+mrd_rec_thread_ring_size(size_t bytes)
+{
+    mrd_proc_want_ring_size(bytes);
+}
+
+void
+mrd_rec_thread_ring_rest(void)
+{
+    mrd_proc_want_ring_rest();
+}
+
+void
+mrd_rec_thread_name(const char *name)
+{
+    mrd_proc_thread_name(name);
+}
+
 uint64_t
 mrd_rec_now(void)
 {

@@ -12,19 +12,11 @@
 #define MRD_CAPTURE_RECORD_H
 
 #include "capture/ring.h"
+#include "capture/sources.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* Sources, as in MERIDIAN_CAPTURE. */
-enum {
-    MRD_CAP_API = 1,      /* "api": runtime calls, data source 2 */
-    MRD_CAP_SYS = 2,      /* "systrace": the runtime's system trace, data source 1 */
-    MRD_CAP_ANNOTATE = 4, /* "annotations": meridian.h, data source 3 */
-    MRD_CAP_MODEL = 8,    /* "models": loads and unloads */
-    MRD_CAP_NOTICE = 16,  /* always on with any other */
-};
 
 /* Bits of the sources that record now (enabled, running, not paused). One relaxed load. */
 unsigned mrd_rec_sources(void);

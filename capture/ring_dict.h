@@ -8,7 +8,7 @@
 #ifndef MRD_CAPTURE_RING_DICT_H
 #define MRD_CAPTURE_RING_DICT_H
 
-#include "capture/ring_read.h"
+#include "capture/ring_types.h"
 
 typedef struct {
     uint64_t pos;

@@ -6,7 +6,7 @@
 #ifndef MRD_CAPTURE_RING_OWNER_H
 #define MRD_CAPTURE_RING_OWNER_H
 
-#include "capture/ring_read.h"
+#include "capture/ring_types.h"
 
 typedef struct {
     const char *proc_dir; /* borrowed */

@@ -25,7 +25,7 @@
 #define MRD_CAPTURE_RING_READ_H
 
 #include "base/buf.h"
-#include "capture/ring.h"
+#include "capture/ring_types.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -260,10 +260,6 @@ uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *r
 
 /* Dictionary. An id that was never defined gives an empty text or NULL. Borrowed until close. */
 mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
-typedef struct {
-    mrd_ring_track def;
-    mrd_str name;
-} mrd_ring_track_info;
 const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
 /* Name of a thread of this ring, empty when it has none. */
 mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
@@ -289,8 +285,6 @@ typedef struct {
 bool mrd_ring_item_next(mrd_ring_items *items, mrd_ring_arg *ret_arg);
 
 /* ---- the owner ------------------------------------------------------------------------------- */
-
-typedef enum { MRD_OWNER_ALIVE, MRD_OWNER_DEAD, MRD_OWNER_UNKNOWN } mrd_owner;
 
 /*
  * Whether the process that made the ring can still add to it: its pid and start time exist, it is

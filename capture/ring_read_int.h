@@ -44,7 +44,7 @@ struct mrd_ring_reader {
     bool resumed;                            /* opened at tail > 0 */
     uint64_t records, skipped;
     int64_t newest_ns; /* of records */
-    uint64_t span_ts; /* of the last SPAN record: tells a scope killed between its two stores */
+    uint64_t span_ts;  /* of the last SPAN record: tells a scope killed between its two stores */
     uint32_t span_name;
 
     char *proc_dir;

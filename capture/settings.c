@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/record.h"
+#include "capture/sources.h"
 
 extern char **environ;
 

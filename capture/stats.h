@@ -8,6 +8,7 @@
 #define MRD_CAPTURE_STATS_H
 
 #include "capture/record.h"
+#include "capture/stats_print.h"
 
 /* Bits of mrd_extra: what the API does beside recording. */
 enum { MRD_EXTRA_STATS = 1, MRD_EXTRA_DUMPS = 2 };
@@ -41,14 +42,6 @@ typedef struct mrd_stat_series {
 } mrd_stat_series;
 void mrd_stats_enlist(mrd_stat_series *s);
 void mrd_stats_delist(mrd_stat_series *s);
-
-typedef enum {
-    MRD_SORT_TOTAL,
-    MRD_SORT_AVG,
-    MRD_SORT_MIN,
-    MRD_SORT_MAX,
-    MRD_SORT_COUNT
-} mrd_stat_sort;
 
 /* A malloc'd text, NULL without memory. */
 char *mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending);

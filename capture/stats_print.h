@@ -7,7 +7,17 @@
 #ifndef MRD_CAPTURE_STATS_PRINT_H
 #define MRD_CAPTURE_STATS_PRINT_H
 
-#include "capture/stats.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum {
+    MRD_SORT_TOTAL,
+    MRD_SORT_AVG,
+    MRD_SORT_MIN,
+    MRD_SORT_MAX,
+    MRD_SORT_COUNT
+} mrd_stat_sort;
 
 /* Spans (or instants) of one name. Units: ticks until scaled, then ns. */
 typedef struct {

@@ -20,6 +20,7 @@ begin(void)
 
     if (l != NULL)
         lists = l;
+    mrd_proc_thread_leaves = mrd_thread_leave;
 }
 
 static mrd_thread *

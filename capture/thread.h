@@ -10,6 +10,7 @@
 #define MRD_CAPTURE_THREAD_H
 
 #include "capture/process.h"
+#include "capture/record.h"
 
 #define MRD_THREAD_OPEN_MAX 256u
 

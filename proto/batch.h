@@ -16,7 +16,7 @@
 #ifndef MRD_PROTO_BATCH_H
 #define MRD_PROTO_BATCH_H
 
-#include "proto/frame.h"
+#include "proto/codec.h"
 #include "trace/model/catalog.h"
 #include "trace/model/source.h"
 
@@ -26,12 +26,6 @@
 #define MRD_BATCH_ARGS      4096u        /* arguments of one event */
 #define MRD_BATCH_BYTES     (768u << 10) /* a batch is FULL at about this many encoded bytes */
 #define MRD_BATCH_EVENT_MAX (1u << 20)   /* text bytes of one event; longer is refused */
-
-/* Compression contexts and scratch memory, reused. One per thread. */
-typedef struct mrd_codec mrd_codec;
-
-mrd_codec *mrd_codec_new(void); /* NULL without memory */
-void mrd_codec_free(mrd_codec *codec);
 
 /* ---- Writing ---- */
 

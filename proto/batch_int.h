@@ -6,7 +6,7 @@
 #define MRD_PROTO_BATCH_INT_H
 
 #include "proto/batch.h"
-#include "proto/codec.h"
+#include "proto/codec_int.h"
 #include "proto/columns.h"
 
 /* Open addressing from a catalog id to a number of this batch. */

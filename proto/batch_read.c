@@ -5,7 +5,7 @@
 
 #include "base/obj.h"
 #include "base/vec.h"
-#include "proto/codec.h"
+#include "proto/codec_int.h"
 #include "proto/columns.h"
 #include "proto/wire.h"
 

@@ -1,4 +1,4 @@
-#include "proto/codec.h"
+#include "proto/codec_int.h"
 
 #include <stdlib.h>
 

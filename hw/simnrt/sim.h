@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define NRT_ASYNC_ABI 0 /* sim_async_2.c and sim_async_3.c have the functions */
-#include "capture/nrt_abi.h"
+#include "capture/nrta_abi.h"
 #include "hw/simclock.h"
 
 #define SIM_COUNT(a)  (sizeof(a) / sizeof((a)[0]))

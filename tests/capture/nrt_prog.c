@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "capture/nrt_abi.h"
+#include "capture/nrta_abi.h"
 
 #ifdef NRT_PROG_LATE
 static struct {

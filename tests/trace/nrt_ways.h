@@ -4,7 +4,7 @@
 #define MRD_TESTS_TRACE_NRT_WAYS_H
 
 #include "base/obj.h"
-#include "trace/import/nrt_int.h"
+#include "trace/import/import_nrt_int.h"
 
 typedef struct {
     mrd_catalog *cat;

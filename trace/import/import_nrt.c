@@ -5,7 +5,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "trace/import/import.h"
-#include "trace/import/nrt_int.h"
+#include "trace/import/import_nrt_int.h"
 
 static nrt_field
 nrt_key_of(mrd_str key)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/num.h"
-#include "trace/import/nrt_int.h"
+#include "trace/import/import_nrt_int.h"
 
 #define NRT_IDS_PATIENCE 2000000000LL /* ns of event time */
 #define NRT_IDS_STEP     10000000000LL

@@ -1,11 +1,10 @@
-#include "trace/import/nrt_layout.h"
+#include "trace/import/import_nrt_int.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "base/num.h"
 #include "base/vec.h"
-#include "trace/import/nrt_int.h"
 #include "trace/json/json_scan.h"
 
 enum { STEP_END = 1, STEP_STRING = 2, STEP_NUMBER = 4, STEP_WORD = 8 }; /* bits */

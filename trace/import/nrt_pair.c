@@ -1,5 +1,5 @@
 /* Starts and stops to spans, the tracks they are on, and the wait for sync points. */
-#include "trace/import/nrt_int.h"
+#include "trace/import/import_nrt_int.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 # cmake -D "FILES=a.sql;b.sql" -D OUT=x.c -P embed.cmake: the files as C text, sorted by name.
-set(text "/* Made of sql/ by trace/table/embed.cmake. */\n#include \"trace/table/queries_text.h\"\n\nconst mrd_query mrd_queries_text[] = {\n")
+set(text "/* Made of sql/ by trace/table/embed.cmake. */\n#include \"trace/table/queries_int.h\"\n\nconst mrd_query mrd_queries_text[] = {\n")
 list(SORT FILES)
 foreach(file ${FILES})
     get_filename_component(name ${file} NAME_WE)

@@ -1,6 +1,6 @@
 #include "trace/table/queries.h"
 
-#include "trace/table/queries_text.h"
+#include "trace/table/queries_int.h"
 
 const mrd_query *
 mrd_queries(size_t *ret_n)

@@ -1,5 +1,5 @@
 /*
- * trace/import/nrt_layout.h - private to import_nrt.c: reads an event of the runtime's trace in one pass,
+ * trace/import/nrt_steps.h - private to import_nrt.c: what nrt_layout.c keeps, which reads an event of the runtime's trace in one pass,
  * by the layout of those before it.
  *
  * The runtime writes the keys of an event always in the same order and with the same blanks. So a
@@ -14,8 +14,8 @@
  * errors. Memory: at most NRT_STEPS steps; when they are full of texts that do not come back, they
  * are forgotten.
  */
-#ifndef MRD_TRACE_NRT_LAYOUT_H
-#define MRD_TRACE_NRT_LAYOUT_H
+#ifndef MRD_TRACE_NRT_STEPS_H
+#define MRD_TRACE_NRT_STEPS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,16 +71,5 @@ typedef struct {
     uint64_t read;   /* ever; for tests */
     bool off;        /* for tests: leave all to the reader */
 } nrt_layout;
-
-struct mrd_nrt;
-struct nrt_record;
-
-void mrd_nrt_layout_fini(nrt_layout *l);
-/*
- * Reads the event whose text, behind its opening bracket, begins at `text`: into rec and the
- * arguments. Returns the place behind its closing bracket, NULL when it is left to the reader; rec
- * and arguments may then hold a part.
- */
-const char *mrd_nrt_layout_event(struct mrd_nrt *nrt, struct nrt_record *rec, mrd_str text);
 
 #endif

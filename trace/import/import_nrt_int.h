@@ -1,13 +1,13 @@
 /*
- * trace/import/nrt_int.h - private to import_nrt.c (the JSON, the file), nrt_layout.c (the JSON, fast) and
+ * trace/import/import_nrt_int.h - private to import_nrt.c (the JSON, the file), nrt_layout.c (the JSON, fast) and
  * nrt_pair.c (pairing, tracks, the wait for sync points).
  */
-#ifndef MRD_TRACE_NRT_INT_H
-#define MRD_TRACE_NRT_INT_H
+#ifndef MRD_TRACE_IMPORT_NRT_INT_H
+#define MRD_TRACE_IMPORT_NRT_INT_H
 
 #include "trace/import/import_nrt.h"
 #include "trace/import/nrt_clock.h"
-#include "trace/import/nrt_layout.h"
+#include "trace/import/nrt_steps.h"
 #include "trace/json/args.h"
 #include "trace/model/open.h"
 
@@ -118,6 +118,16 @@ mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ..
     __attribute__((format(printf, 3, 4)));
 /* Turns a complete record into events. Errors: NOMEM and those of emit. */
 mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
+
+/* ---- nrt_layout.c ---- */
+
+void mrd_nrt_layout_fini(nrt_layout *l);
+/*
+ * Reads the event whose text, behind its opening bracket, begins at `text`: into rec and the
+ * arguments. Returns the place behind its closing bracket, NULL when it is left to the reader; rec
+ * and arguments may then hold a part.
+ */
+const char *mrd_nrt_layout_event(mrd_nrt *nrt, nrt_record *rec, mrd_str text);
 
 /* ---- nrt_ids.c ---- */
 
