@@ -15,6 +15,7 @@
 #include "trace/model/catalog.h" /* MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
+#define HANG           (10 * MRD_SEC)
 #define HASH_SLICE     (2u << 20)
 #define CHUNK          (512u << 10)
 #define RETRY          (500 * MRD_MS)
@@ -141,10 +142,11 @@ do_work(void *arg)
 static void
 post(mrd_files *f)
 {
-    if (!mrd_worker_post(f->worker, do_work, &f->work)) {
-        f->work.kind = NOTHING; /* no thread can be made now: the next turn tries again */
+    if (!mrd_worker_post(f->worker, do_work, f->work)) {
+        f->work->kind = NOTHING; /* no thread can be made now: the next turn tries again */
         return;
     }
+    f->posted_at = mrd_local_now().ns;
     if (!f->worker_polled)
         mrd_files_poll(f, mrd_worker_fd(f->worker));
     f->worker_polled = true;
@@ -155,14 +157,14 @@ post_file(mrd_files *f, work_kind kind)
 {
     const file *one = &f->files[f->at];
 
-    f->work = (work){ .kind = kind,
-                      .folder = f->dirs[one->dir].folder,
-                      .dir = one->dir,
-                      .rel = one->rel,
-                      .fd = f->fd,
-                      .offset = f->offset,
-                      .sha = f->sha,
-                      .chunk = f->chunk };
+    *f->work = (work){ .kind = kind,
+                       .folder = f->dirs[one->dir].folder,
+                       .dir = one->dir,
+                       .rel = one->rel,
+                       .fd = f->fd,
+                       .offset = f->offset,
+                       .sha = f->sha,
+                       .chunk = f->chunk };
     post(f);
 }
 
@@ -189,7 +191,7 @@ post_look(mrd_files *f, int64_t now)
         if (f->inotify >= 0)
             mrd_files_poll(f, f->inotify);
     }
-    f->work = (work){ .kind = LOOK, .folder = d->folder, .dir = at, .inotify = f->inotify };
+    *f->work = (work){ .kind = LOOK, .folder = d->folder, .dir = at, .inotify = f->inotify };
     post(f);
     return true;
 }
@@ -264,7 +266,7 @@ begin(mrd_files *f, size_t i)
 static void
 apply_open(mrd_files *f)
 {
-    const work *w = &f->work;
+    const work *w = f->work;
 
     f->fd = w->err == MRD_OK ? w->fd : -1;
     if (w->err == MRD_NOTFOUND) {
@@ -333,7 +335,7 @@ pick(mrd_files *f, int64_t now)
 static void
 apply_hash(mrd_files *f)
 {
-    const work *w = &f->work;
+    const work *w = f->work;
     const file *one = &f->files[f->at];
 
     f->offset = w->offset;
@@ -362,7 +364,7 @@ apply_hash(mrd_files *f)
 static void
 apply_read(mrd_files *f)
 {
-    const work *w = &f->work;
+    const work *w = f->work;
 
     if (w->err != MRD_OK)
         finish(f, GIVEN_UP, w->why.text);
@@ -526,15 +528,121 @@ take_notices(mrd_files *f)
         mrd_files_look(f);
 }
 
+/* ---- A file system that does not answer ---- */
+
+/* A thread, its work and its buffer in place of those that hang. */
+static bool
+replace_worker(mrd_files *f)
+{
+    mrd_worker *worker = mrd_worker_new();
+    work *fresh = calloc(1, sizeof(*fresh));
+    uint8_t *chunk = malloc(CHUNK);
+
+    if (worker == NULL || fresh == NULL || chunk == NULL) {
+        (void) mrd_worker_free(worker);
+        free(fresh);
+        free(chunk);
+        return false;
+    }
+    f->worker = worker;
+    f->worker_polled = false;
+    f->work = fresh;
+    f->chunk = chunk;
+    return true;
+}
+
+/* The thread may hang for hours. It is left with all it touches; another goes on with the other
+ * directories, and of this one nothing is taken until the thread comes back. */
+static void
+abandon(mrd_files *f)
+{
+    unsigned at = f->work->dir;
+    bool of_file = f->work->kind != LOOK;
+    dir *d = &f->dirs[at];
+    hung *h = &f->hung[f->n_hung];
+
+    *h = (hung){ .worker = f->worker, .work = f->work, .uid = d->uid, .label = strdup(d->label) };
+    f->work->chunk = f->chunk;
+    if (h->label == NULL || !replace_worker(f)) {
+        free(h->label);
+        return; /* again with the next step */
+    }
+    f->n_hung++;
+    d->hung = true;
+    d->looking = false;
+    mrd_log(
+        MRD_LOG_WARN, "AGT-FILES-HANG",
+        "A file system does not answer: its directory is left alone until it does, and a session "
+        "of this time does not have what is written there: dir=%s",
+        d->label);
+    if (of_file) {
+        h->path = f->files[f->at].path;                       /* the thread reads the name */
+        if ((f->files[f->at].path = strdup(h->path)) == NULL) /* as good: nobody frees it before */
+            f->files[f->at].path = h->path, h->path = NULL;
+        f->files[f->at].rel = f->files[f->at].path + strlen(d->label) + 1;
+        f->fd = -1; /* the thread's, like the checksum */
+        f->sha = NULL;
+        close_file(f);
+    }
+    mrd_files_give_up(f, at, "its file system does not answer");
+}
+
+/* It answers again. */
+static void
+come_back(mrd_files *f, hung *h)
+{
+    work *w = h->work;
+    mrd_folder *folder = w->folder;
+
+    if (w->fd >= 0 && (w->kind != OPEN || w->err == MRD_OK) && w->kind != LOOK)
+        close(w->fd);
+    if (w->kind == HASH)
+        mrd_sha256_free(w->sha);
+    free(w->chunk);
+    free(h->path);
+    for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
+        dir *d = &f->dirs[i];
+
+        if (!d->used || !d->hung || d->folder != folder)
+            continue;
+        mrd_log(MRD_LOG_INFO, "AGT-FILES-BACK", "The file system answers again: dir=%s", d->label);
+        d->hung = false;
+        d->look_at = 0;
+        folder = NULL;
+    }
+    mrd_folder_free(folder, f->inotify); /* of a directory that was dropped */
+    (void) mrd_worker_free(h->worker);
+    free(w);
+    free(h->label);
+}
+
+static void
+look_after_hung(mrd_files *f, int64_t now)
+{
+    for (size_t i = 0; i < f->n_hung;) {
+        hung h = f->hung[i];
+
+        if (!mrd_worker_take(h.worker)) {
+            i++;
+            continue;
+        }
+        f->hung[i] = f->hung[--f->n_hung];
+        come_back(f, &h);
+    }
+    if (f->work->kind != NOTHING && f->n_hung < MRD_FILES_HUNG &&
+        now - f->posted_at > (f->o.hang == 0 ? HANG : f->o.hang))
+        abandon(f);
+}
+
 /* What the thread has done. */
 static void
 collect(mrd_files *f, int64_t now)
 {
-    work_kind kind = f->work.kind;
+    work_kind kind = f->work->kind;
 
     if (kind == NOTHING || !mrd_worker_take(f->worker))
         return;
-    f->work.kind = NOTHING;
+    f->work->kind = NOTHING;
     switch (kind) {
     case LOOK:
         mrd_files_looked(f, now);
@@ -575,7 +683,7 @@ hand_out(mrd_files *f, int64_t now)
 {
     work_kind kind = file_work(f);
 
-    if (f->work.kind != NOTHING)
+    if (f->work->kind != NOTHING)
         return;
     f->file_next = !f->file_next;
     if (kind != NOTHING && (f->file_next || !post_look(f, now)))
@@ -589,6 +697,7 @@ mrd_files_step(mrd_files *f, int64_t now)
 {
     take_notices(f);
     collect(f, now);
+    look_after_hung(f, now);
     if (f->stage == IDLE)
         pick(f, now);
     hand_out(f, now);
@@ -617,8 +726,10 @@ mrd_files_next_ns(const mrd_files *f)
 
     if (f->stage > HASHING && !f->asked && (f->stage != SENDING || f->chunk_len > 0))
         next = f->again_at;
-    if (f->work.kind != NOTHING)
-        return next; /* its descriptor tells */
+    if (f->n_hung > 0 && next > mrd_local_now().ns + MRD_SEC)
+        next = mrd_local_now().ns + MRD_SEC;
+    if (f->work->kind != NOTHING) /* its descriptor tells */
+        return next < f->posted_at + HANG ? next : f->posted_at + HANG;
     if (file_work(f) != NOTHING)
         return 0;
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
@@ -646,7 +757,8 @@ mrd_files_idle(const mrd_files *f, int64_t since_ns)
     if (f->stats.waiting > 0 || f->stage != IDLE)
         return false;
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        if (f->dirs[i].used && !f->dirs[i].refused_for_good && f->dirs[i].looked_at <= since_ns)
+        if (f->dirs[i].used && !f->dirs[i].refused_for_good && !f->dirs[i].hung &&
+            f->dirs[i].looked_at <= since_ns)
             return false;
     return true;
 }
@@ -661,6 +773,11 @@ void
 mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats)
 {
     *ret_stats = f->stats;
+    ret_stats->hung = ret_stats->foreign = 0;
+    for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
+        ret_stats->hung += f->dirs[i].used && f->dirs[i].hung;
+        ret_stats->foreign += f->dirs[i].used && f->dirs[i].refused_for_good;
+    }
 }
 
 mrd_err
@@ -668,9 +785,7 @@ mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why 
 {
     mrd_files *f = calloc(1, sizeof(*f));
 
-    if (f == NULL || (f->chunk = malloc(CHUNK)) == NULL || (f->worker = mrd_worker_new()) == NULL) {
-        if (f != NULL)
-            free(f->chunk);
+    if (f == NULL || !replace_worker(f)) {
         free(f);
         return mrd_why_set(why, MRD_NOMEM, 0, "capture directories");
     }
@@ -685,14 +800,14 @@ mrd_files_close(mrd_files *f)
 {
     if (f == NULL)
         return;
-    if (!mrd_worker_free(f->worker)) {
+    if (f->n_hung > 0 || !mrd_worker_free(f->worker)) {
         mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
                 "A file system does not answer; what reads it is left behind: dir=%s",
-                f->dirs[f->work.dir].label);
+                f->n_hung > 0 ? f->hung[0].label : f->dirs[f->work->dir].label);
         return; /* the thread uses all of it */
     }
-    if (f->work.kind == OPEN && f->work.err == MRD_OK && f->work.fd >= 0)
-        close(f->work.fd); /* done, and not taken */
+    if (f->work->kind == OPEN && f->work->err == MRD_OK && f->work->fd >= 0)
+        close(f->work->fd); /* done, and not taken */
     close_file(f);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (f->dirs[i].used)
@@ -706,6 +821,7 @@ mrd_files_close(mrd_files *f)
     free(f->files);
     mrd_index_fini(&f->by_path);
     free(f->chunk);
+    free(f->work);
     mrd_buf_fini(&f->frame);
     free(f);
 }

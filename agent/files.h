@@ -51,6 +51,7 @@ typedef struct {
     uint64_t max_bytes;    /* larger files are listed as left out; 0: no bound */
     size_t max_files;      /* known at one time, settled ones too as long as they are there; 0:
                            MRD_FILES_MAX */
+    mrd_dur_ns hang;       /* a piece of work that takes longer hangs; 0: 10 s */
     uint64_t agent;        /* of the frames */
     /* Sends a frame; its answer comes to mrd_files_answer. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
@@ -69,6 +70,9 @@ typedef struct {
     uint64_t refused; /* there, but of others, or links: never taken */
     uint64_t ignored; /* there, of unknown kinds: never taken */
     unsigned dirs;
+    unsigned hung;        /* of them, on a file system that does not answer now */
+    unsigned foreign;     /* of them, not of the user of the process that named them */
+    uint64_t not_watched; /* directories refused because their user had its share, ever */
 } mrd_files_stats;
 
 mrd_err mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why *why);

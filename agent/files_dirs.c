@@ -196,7 +196,8 @@ mrd_files_drop(mrd_files *f, unsigned at)
     forget_files(f, at);
     while (d->n_names > 0)
         free(d->names[--d->n_names]);
-    mrd_folder_free(d->folder, f->inotify);
+    if (!d->hung) /* else the thread has it */
+        mrd_folder_free(d->folder, f->inotify);
     free(d->label);
     free(d->pids);
     *d = (dir){ 0 };
@@ -209,10 +210,10 @@ may_go(const mrd_files *f, unsigned at)
 {
     const dir *d = &f->dirs[at];
     bool busy = (f->stage != IDLE && f->files[f->at].dir == at) ||
-                (f->work.kind == LOOK && f->work.dir == at);
+                (f->work->kind == LOOK && f->work->dir == at);
 
     return d->used && d->uid != MRD_OWNED_ANY && d->n_pids == 0 && !busy && !d->looking &&
-           (d->refused_for_good || d->looked_at >= d->look_at) &&
+           (d->refused_for_good || d->hung || d->looked_at >= d->look_at) &&
            (d->waiting == 0 || f->session == 0);
 }
 
@@ -281,6 +282,21 @@ look_for_gone(mrd_files *f, const dir *d)
     return gone;
 }
 
+void
+mrd_files_give_up(mrd_files *f, unsigned at, const char *message)
+{
+    for (uint32_t i = f->dirs[at].first; i != 0; i = f->files[i - 1].next) {
+        file *one = &f->files[i - 1];
+
+        if (one->state >= DONE)
+            continue;
+        mrd_files_settle(f, one, GIVEN_UP);
+        f->stats.failed++;
+        if (f->o.settled != NULL)
+            f->o.settled(f->o.self, one->path, "", message);
+    }
+}
+
 static void
 end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, int64_t now)
 {
@@ -310,7 +326,7 @@ end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, int64_t now)
 void
 mrd_files_looked(mrd_files *f, int64_t now)
 {
-    const work *w = &f->work;
+    const work *w = f->work;
     dir *d = &f->dirs[w->dir];
     const mrd_folder_file *found;
     size_t n;
@@ -331,7 +347,7 @@ mrd_files_due(const dir *d)
 {
     int64_t gap = d->took_ns * 4 < LOOK_GAP ? LOOK_GAP : d->took_ns * 4;
 
-    if (!d->used || d->refused_for_good)
+    if (!d->used || d->refused_for_good || d->hung)
         return INT64_MAX;
     if (d->looking)
         return 0;
@@ -489,8 +505,10 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
     while (label.len > 1 && label.p[label.len - 1] == '/')
         label.len--;
     d = find_dir(f, label, uid);
-    if (d == NULL && (err = new_dir(f, place, label, uid, &d)) != MRD_OK)
+    if (d == NULL && (err = new_dir(f, place, label, uid, &d)) != MRD_OK) {
+        f->stats.not_watched += err == MRD_LIMIT;
         return err;
+    }
     if (place->claim != NULL && (err = add_pid(d, place->pid)) != MRD_OK)
         return err;
     if (place->name == NULL && !d->whole) {

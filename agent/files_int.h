@@ -37,6 +37,7 @@ typedef struct {
     char *names[MRD_FOLDER_NAMES]; /* named since its last look */
     size_t n_names;
     bool refused_for_good; /* its process is not who its ring says */
+    bool hung;             /* its file system does not answer: it is left alone until it does */
     uint32_t first;        /* of its files: index + 1 */
     size_t n_files, waiting;
     uint64_t look; /* number of the look under way or the last one */
@@ -71,6 +72,16 @@ typedef struct {
     mrd_why why;
 } work;
 
+/* A piece of work on a file system that does not answer, with all it touches, until it does. */
+#define MRD_FILES_HUNG 8u
+typedef struct {
+    mrd_worker *worker;
+    work *work;
+    char *path; /* of the file; NULL: a look */
+    int64_t uid;
+    char *label; /* of the directory, which may be dropped meanwhile */
+} hung;
+
 struct mrd_files {
     mrd_files_options o;
     dir dirs[MRD_FILES_DIRS];
@@ -85,7 +96,10 @@ struct mrd_files {
     int64_t session_start;
     mrd_worker *worker;
     bool worker_polled;
-    work work;
+    work *work;
+    int64_t posted_at;
+    hung hung[MRD_FILES_HUNG];
+    size_t n_hung;
     /* The file under way. */
     stage stage;
     size_t at;
@@ -116,6 +130,8 @@ bool mrd_files_choose(const mrd_files *f, int64_t now, unsigned *ret_at);
 void mrd_files_tell(dir *d);
 /* When a user had its last slice (looks), or its last file. */
 uint64_t mrd_files_served(const mrd_files *f, int64_t uid, bool looks);
+/* Files of the directory that wait are given up: what is written there cannot be read. */
+void mrd_files_give_up(mrd_files *f, unsigned at, const char *message);
 void mrd_files_settle(mrd_files *f, file *one, file_state state);
 void mrd_files_sum(mrd_files *f);
 void mrd_files_say(dir *d); /* once for each directory */
