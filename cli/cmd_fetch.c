@@ -37,7 +37,7 @@ static const mrd_opt table[] = {
       .def = "perfetto,summary-text,report-text",
       .arg = "LIST",
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
-              "chrome, overview-json, parquet, parquet-explorer, sqlite, csv" },
+              "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
     { .name = "artifacts",
       .type = MRD_OPT_BOOL,
       FETCH(artifacts),
@@ -260,7 +260,8 @@ taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
     mrd_buf to = { 0 };
     mrd_err err = MRD_OK;
 
-    mrd_buf_fmt(&to, "%s/%s%s", dir, ops->stem, ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
+    mrd_buf_fmt(&to, "%s/%s%s", dir, ops->stem,
+                ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
     if (access(mrd_buf_cstr(&to), F_OK) == 0)
         err = exists(mrd_buf_cstr(&to), why);
     mrd_buf_fini(&to);
@@ -517,7 +518,8 @@ mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why)
 
     if (err == MRD_OK && options->dir != NULL && (err = make_folder(options->dir, why)) == MRD_OK)
         (void) rmdir(options->dir); /* only an empty one goes: it is made again when it is needed */
-    for (size_t i = 0; err == MRD_OK && options->dir != NULL && !options->force && i < options->formats.n; i++)
+    for (size_t i = 0;
+         err == MRD_OK && options->dir != NULL && !options->force && i < options->formats.n; i++)
         err = taken(mrd_sink_find(mrd_str_of(options->formats.v[i])), options->dir, why);
     return err;
 }

@@ -49,7 +49,7 @@ static const mrd_opt table[] = {
       .def = "perfetto,summary-text,report-text",
       .arg = "LIST",
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
-              "chrome, overview-json, parquet, parquet-explorer, sqlite, csv" },
+              "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
     { .name = "force",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, fetch.force),

@@ -40,7 +40,7 @@ typedef struct {
           .arg = "LIST",                                                                           \
           .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "  \
                   "chrome, "                                                                       \
-                  "overview-json, parquet, parquet-explorer, sqlite, csv; "                        \
+                  "overview-json, parquet, parquet-explorer, sqlite, csv, steps-json; "            \
                   "repeatable" },                                                                  \
         { .name = "output-dir",                                                                    \
           .letter = 'o',                                                                           \
