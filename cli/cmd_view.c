@@ -302,7 +302,8 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
         goto out;
     whole = whole && mrd_alignment_refused(alignment) == NULL;
     set->profile.alignment = alignment;
-    if ((err = mrd_profile_write(&set->profile, cat, store, stdout, &result, &why)) != MRD_OK)
+    if ((err = mrd_profile_write(&set->profile, cat, store, set->to == NULL ? stdout : set->to,
+                                 &result, &why)) != MRD_OK)
         goto out;
     if (result.files == 0)
         status = MRD_EXIT_FAILED; /* said by mrd_profile_write */

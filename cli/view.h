@@ -17,6 +17,7 @@ typedef struct {
     char *spill_dir;
     int align, clock; /* mrd_align_method, mrd_align_times */
     mrd_dur_ns trust;
+    FILE *to; /* not an option: where results are printed; NULL: standard output */
 } mrd_view_options;
 
 /* How traces are aligned and what they may cost: rows of a command's table. */

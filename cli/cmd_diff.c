@@ -1,0 +1,551 @@
+/* `meridian diff`: what differs between two runs, by how much, and whether the data can show it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/cluster.h"
+#include "cli/diff.h"
+#include "trace/sink/text.h"
+
+enum { EXIT_SLOWER = 4, SHOWN = 12 };
+
+typedef struct {
+    mrd_view_options view;
+    mrd_client_options client;
+    mrd_strlist base, now;
+    double confidence, threshold; /* percent */
+    bool all;
+} settings;
+
+static const mrd_opt table[] = {
+    { .type = MRD_OPT_HEAD, .help = "Runs" },
+    { .name = "base",
+      .type = MRD_OPT_LIST,
+      .offset = offsetof(settings, base),
+      .arg = "RUN",
+      .help = "a run to compare with; repeatable: with several, the spread between them counts" },
+    { .name = "new",
+      .type = MRD_OPT_LIST,
+      .offset = offsetof(settings, now),
+      .arg = "RUN",
+      .help = "a run that is compared; repeatable" },
+    { .type = MRD_OPT_HEAD, .help = "Comparison" },
+    { .name = "confidence",
+      .type = MRD_OPT_DOUBLE,
+      .offset = offsetof(settings, confidence),
+      .def = "99.9",
+      .arg = "PERCENT",
+      .help = "how sure a difference must be, all operations taken together" },
+    { .name = "threshold",
+      .type = MRD_OPT_DOUBLE,
+      .offset = offsetof(settings, threshold),
+      .def = "0.5",
+      .arg = "PERCENT",
+      .help = "changes below this share of a step are no difference" },
+    { .name = "all",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, all),
+      .help = "list every operation, also those without a difference" },
+    MRD_VIEW_CLOCK_ROWS(settings, view),
+    MRD_VIEW_RESOURCE_ROWS(settings, view),
+    MRD_CLIENT_OPTION_ROWS(settings, client),
+};
+
+static const char more[] =
+    "A run is a session of the aggregator (its id, the beginning of it, or latest), a trace file, "
+    "a\n"
+    "folder of traces of one run, or a steps.json (--output-format steps-json of view, fetch and\n"
+    "record), which is small enough to be kept as a baseline.\n"
+    "\n"
+    "Exit status: 0 no difference that the data can show, or faster; 4 slower; 3 as 0, but events\n"
+    "are missing in a run; 1 failed; 2 wrong usage.\n"
+    "\n"
+    "Examples\n"
+    "  meridian diff 20261121-2140 latest\n"
+    "  meridian diff baseline/steps.json ./output\n"
+    "  meridian diff --base a.json,b.json,c.json --new latest --threshold 1\n";
+
+/* ---- Getting runs ---- */
+
+/* The whole document that `to` holds from its beginning. */
+static mrd_err
+parse_stream(FILE *to, const char *what, mrd_json **ret_doc, mrd_why *why)
+{
+    long size = fseek(to, 0, SEEK_END) == 0 ? ftell(to) : -1;
+    char *text = size < 0 ? NULL : malloc((size_t) size + 1);
+    mrd_err err;
+
+    rewind(to);
+    if (text == NULL || fread(text, 1, (size_t) size, to) != (size_t) size)
+        err = mrd_why_set(why, text == NULL ? MRD_NOMEM : MRD_IO, 0,
+                          "reading what was made of '%s'", what);
+    else
+        err = mrd_json_parse_up_to((mrd_str){ text, (size_t) size }, MRD_DIFF_FILE_MAX, what,
+                                   ret_doc, why);
+    free(text);
+    return err;
+}
+
+static mrd_err
+session_steps(settings *set, const char *word, FILE *to, mrd_why *why)
+{
+    mrd_fetch_options whole = { 0 };
+    mrd_client *client = NULL;
+    mrd_json *doc = NULL;
+    char id[MRD_CLUSTER_ID];
+    mrd_err err = mrd_client_open(&set->client, &client, why);
+
+    if (err == MRD_OK)
+        err = mrd_cluster_find(client, word, MRD_CLUSTER_READ, id, why);
+    if (err == MRD_OK)
+        err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
+    if (err == MRD_OK)
+        err = mrd_cluster_check_begun(doc, why);
+    if (err == MRD_OK)
+        err = mrd_cluster_print_profile(client, id, "steps-json", &whole, to, why);
+    if (err != MRD_OK && doc == NULL)
+        mrd_why_prefix(why, err, "'%s' is no file here, and as a session", word);
+    mrd_json_free(doc);
+    mrd_client_close(client);
+    return err;
+}
+
+/* A steps.json says so in its first bytes. */
+static bool
+is_steps_file(const char *path)
+{
+    char head[128];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof(head) - 1);
+
+    if (fd >= 0)
+        close(fd);
+    head[n < 0 ? 0 : n] = '\0';
+    return strstr(head, "\"meridian\"") != NULL && strstr(head, "\"format\":\"steps\"") != NULL;
+}
+
+/* The steps.json that is meant, in path; false: traces are. */
+static bool
+find_steps_file(const char *word, char path[PATH_MAX])
+{
+    struct stat st;
+
+    if (stat(word, &st) != 0)
+        return false;
+    if (S_ISDIR(st.st_mode))
+        return snprintf(path, PATH_MAX, "%s/steps.json", word) < PATH_MAX && is_steps_file(path);
+    return S_ISREG(st.st_mode) && snprintf(path, PATH_MAX, "%s", word) < PATH_MAX &&
+           is_steps_file(path);
+}
+
+static mrd_err
+trace_steps(settings *set, const char *word, FILE *to, mrd_why *why)
+{
+    mrd_strlist words = { 0 };
+    mrd_view_options view = set->view;
+    mrd_err err = mrd_strlist_add(&words, mrd_str_of(word));
+    int status;
+
+    view.profile = (mrd_profile_options){ .print = true };
+    view.ignore_device = true;
+    view.to = to;
+    if (err == MRD_OK)
+        err = mrd_strlist_add(&view.profile.formats, MRD_STR("steps-json"));
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "reading '%s'", word);
+    status = mrd_view_run("diff", &view, &words);
+    mrd_strlist_fini(&view.profile.formats);
+    mrd_strlist_fini(&words);
+    return status == MRD_EXIT_OK || status == MRD_EXIT_INCOMPLETE
+               ? MRD_OK
+               : mrd_why_set(why, MRD_STATE, 0, "'%s' gave no profile", word);
+}
+
+static mrd_err
+get_run(settings *set, const char *word, mrd_diff_side *side, mrd_why *why)
+{
+    bool here = mrd_cluster_is_path(word);
+    char path[PATH_MAX];
+    mrd_json *doc = NULL;
+    FILE *to = NULL;
+    mrd_err err;
+
+    if (here && find_steps_file(word, path)) {
+        err = mrd_json_load_up_to(path, MRD_DIFF_FILE_MAX, &doc, why);
+    } else if ((to = tmpfile()) == NULL) {
+        err = mrd_why_set(why, MRD_IO, errno, "a temporary file");
+    } else {
+        err = here ? trace_steps(set, word, to, why) : session_steps(set, word, to, why);
+        if (err == MRD_OK)
+            err = parse_stream(to, word, &doc, why);
+    }
+    if (to != NULL)
+        fclose(to);
+    return err == MRD_OK ? mrd_diff_side_add(side, doc, word, why) : err;
+}
+
+/* ---- Printing ---- */
+
+static const char *
+time_text(double ns, char text[MRD_DUR_TEXT])
+{
+    return mrd_text_dur(ns > 0 ? (uint64_t) llround(ns) : 0, text);
+}
+
+static void
+print_change(double ns)
+{
+    char text[MRD_DUR_TEXT];
+
+    printf("%s%s", ns < 0 ? "-" : "+", time_text(fabs(ns), text));
+}
+
+static double
+percent(double part, double whole)
+{
+    return whole > 0 ? 100 * part / whole : 0;
+}
+
+static void
+print_side(const char *name, const mrd_diff_side *side)
+{
+    for (size_t i = 0; i < side->n; i++) {
+        const mrd_diff_run *r = &side->run[i];
+
+        printf("%-5s %s", i == 0 ? name : "", r->label);
+        if (r->by_call)
+            printf(" (no training steps: operations are compared call by call)");
+        else
+            printf(" (%" PRIu64 " %s of %" PRIu64 " %s)", r->n_steps,
+                   r->n_steps == 1 ? "step" : "steps", r->n_processes,
+                   r->n_processes == 1 ? "process" : "processes");
+        printf("%s%s\n", r->simulated ? ", simulated" : "",
+               r->incomplete ? ", incomplete: events are missing" : "");
+    }
+}
+
+/* What would have been seen: half the width of the interval, in percent. */
+static void
+print_verdict(const settings *set, const mrd_diff *d)
+{
+    const mrd_compared *is = &d->step.is;
+    char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT];
+
+    if (d->by_call)
+        return;
+    if (isinf(d->step.half)) {
+        printf("\nToo few steps to say anything: %u on each side are needed.\n", MRD_COMPARE_LEAST);
+        return;
+    }
+    if (!d->step.differs) {
+        printf(
+            "\nNo difference that the data can show: a step takes %s and %s; a change of %.2f %% "
+            "would have been seen.\n",
+            time_text(is->base, a), time_text(is->now, b),
+            fmax(percent(d->step.half, is->base), set->threshold));
+        return;
+    }
+    printf("\n%s: a step takes %s instead of %s, ", is->change > 0 ? "SLOWER" : "FASTER",
+           time_text(is->now, a), time_text(is->base, b));
+    print_change(is->change);
+    printf(" (%+.2f %%; between %+.2f and %+.2f %% with %g %% confidence)\n",
+           percent(is->change, is->base), percent(is->change - d->step.half, is->base),
+           percent(is->change + d->step.half, is->base), set->confidence);
+}
+
+/* The operation in so many columns at most. */
+static void
+print_name(const mrd_diff_row *row, size_t width, bool pad)
+{
+    mrd_buf name = { 0 }, cell = { 0 };
+    char size[32] = "";
+
+    if (row->size != MRD_NONE)
+        snprintf(size, sizeof(size), " %" PRId64, row->size);
+    mrd_buf_str(&name, mrd_str_of(*row->name == '\0' ? "(all others)" : row->name));
+    mrd_buf_str(&name, mrd_str_of(size));
+    mrd_text_cell(&cell, (mrd_str){ (const char *) name.p, name.len }, width, pad);
+    fwrite(cell.p, 1, cell.len, stdout);
+    mrd_buf_fini(&name);
+    mrd_buf_fini(&cell);
+}
+
+static void
+print_cause(const mrd_diff *d)
+{
+    const mrd_diff_row *c = d->cause;
+
+    if (c == NULL) {
+        if (d->step.differs)
+            printf("No single operation explains it.\n");
+        return;
+    }
+    printf("%s: %s ", d->step.differs ? "Mainly" : "The largest difference", c->kind);
+    print_name(c, 90, false);
+    printf(", ");
+    print_change(c->is.change);
+    printf(" per %s", d->by_call ? "call" : "step");
+    if (c->in_base && c->in_now)
+        printf(" (%+.1f %%)", percent(c->is.change, c->is.base));
+    else
+        printf(" (%s)", c->in_now ? "only in the new run" : "only in the base");
+    if (c->rank != MRD_NONE) {
+        printf(", most of it on rank %" PRId64 " (", c->rank);
+        print_change(c->rank_change);
+        printf(")");
+    }
+    printf("\n");
+}
+
+static void
+print_rows(const settings *set, const mrd_diff *d)
+{
+    size_t shown = 0, left = 0;
+
+    for (size_t i = 0; i < d->n_rows; i++) {
+        const mrd_diff_row *r = &d->rows[i];
+        char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT], change[MRD_DUR_TEXT + 1];
+
+        if (!set->all && (!r->differs || shown == SHOWN)) {
+            left += r->differs;
+            continue;
+        }
+        if (shown++ == 0)
+            printf("\n%-10s %-40s %12s %12s %12s %9s\n", d->by_call ? "per call" : "per step",
+                   "operation", "base", "new", "change", "");
+        printf("%-10s ", r->kind);
+        print_name(r, 40, true);
+        printf(" %12s %12s ", r->in_base ? time_text(r->is.base, a) : "-",
+               r->in_now ? time_text(r->is.now, b) : "-");
+        snprintf(change, sizeof(change), "%s%s", r->is.change < 0 ? "-" : "+",
+                 time_text(fabs(r->is.change), a));
+        printf("%12s", change);
+        if (r->is.base > 0 && r->in_base)
+            printf(" %+8.1f%%", percent(r->is.change, r->is.base));
+        printf("%s\n", set->all && r->differs ? " *" : "");
+    }
+    if (left > 0)
+        printf("... and %zu more (--all)\n", left);
+}
+
+static void
+print_ranks(const mrd_diff *d)
+{
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        const mrd_diff_rank *r = &d->ranks[i];
+
+        if (r->differs)
+            printf("Rank %" PRId64
+                   " changed otherwise than all together: %+.1f %% (all: %+.1f %%)\n",
+                   r->rank, percent(r->is.change, r->is.base),
+                   percent(d->step.is.change, d->step.is.base));
+    }
+}
+
+static void
+print_text(const settings *set, const mrd_diff_side *base, const mrd_diff_side *now,
+           const mrd_diff *d)
+{
+    print_side("base", base);
+    print_side("new", now);
+    print_verdict(set, d);
+    print_cause(d);
+    print_rows(set, d);
+    print_ranks(d);
+    if (d->by_call && d->cause == NULL)
+        printf("\nNo difference that the data can show.\n");
+    if (base->n == 1 && now->n == 1)
+        printf(
+            "\nOne run on each side: what differs from run to run for other causes is not in the "
+            "confidence;\nrepeat --base and --new with more runs to measure it.\n");
+}
+
+/* ---- JSON ---- */
+
+static mrd_json *
+compared_json(const mrd_compared *is, double half, bool differs)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    mrd_json_set(o, "base_ns", mrd_json_new_num(is->base));
+    mrd_json_set(o, "new_ns", mrd_json_new_num(is->now));
+    mrd_json_set(o, "change_ns", mrd_json_new_num(is->change));
+    mrd_json_set(o, "half_width_ns", isinf(half) ? mrd_json_new_str(NULL) : mrd_json_new_num(half));
+    mrd_json_set(o, "p", mrd_json_new_num(is->p));
+    mrd_json_set(o, "differs", mrd_json_new_bool(differs));
+    return o;
+}
+
+static mrd_json *
+row_json(const mrd_diff_row *r)
+{
+    mrd_json *o = compared_json(&r->is, r->half, r->differs);
+
+    mrd_json_set(o, "kind", mrd_json_new_str(r->kind));
+    mrd_json_set(o, "name", mrd_json_new_str(r->name));
+    mrd_json_set(o, "size",
+                 r->size == MRD_NONE ? mrd_json_new_str(NULL) : mrd_json_new_int(r->size));
+    mrd_json_set(o, "in_base", mrd_json_new_bool(r->in_base));
+    mrd_json_set(o, "in_new", mrd_json_new_bool(r->in_now));
+    mrd_json_set(o, "rank",
+                 r->rank == MRD_NONE ? mrd_json_new_str(NULL) : mrd_json_new_int(r->rank));
+    return o;
+}
+
+static mrd_json *
+side_json(const mrd_diff_side *side)
+{
+    mrd_json *list = mrd_json_new_array();
+
+    for (size_t i = 0; i < side->n; i++) {
+        const mrd_diff_run *r = &side->run[i];
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_set(o, "run", mrd_json_new_str(r->label));
+        mrd_json_set(o, "steps", mrd_json_new_int((int64_t) r->n_steps));
+        mrd_json_set(o, "processes", mrd_json_new_int((int64_t) r->n_processes));
+        mrd_json_set(o, "incomplete", mrd_json_new_bool(r->incomplete));
+        mrd_json_set(o, "simulated", mrd_json_new_bool(r->simulated));
+        mrd_json_append(list, o);
+    }
+    return list;
+}
+
+static const char *
+verdict_text(const mrd_diff *d)
+{
+    if (d->by_call)
+        return d->cause == NULL ? "no difference" : "operations differ";
+    if (isinf(d->step.half))
+        return "too few steps";
+    return !d->step.differs ? "no difference" : d->step.is.change > 0 ? "slower" : "faster";
+}
+
+static void
+print_json(const settings *set, const mrd_diff_side *base, const mrd_diff_side *now,
+           const mrd_diff *d)
+{
+    mrd_json *doc = mrd_json_new_object(), *rows = mrd_json_new_array(),
+             *ranks = mrd_json_new_array();
+
+    mrd_json_set(doc, "verdict", mrd_json_new_str(verdict_text(d)));
+    mrd_json_set(doc, "unit", mrd_json_new_str(d->by_call ? "call" : "step"));
+    mrd_json_set(doc, "confidence_percent", mrd_json_new_num(set->confidence));
+    mrd_json_set(doc, "threshold_percent", mrd_json_new_num(set->threshold));
+    mrd_json_set(doc, "base", side_json(base));
+    mrd_json_set(doc, "new", side_json(now));
+    if (!d->by_call)
+        mrd_json_set(doc, "step", compared_json(&d->step.is, d->step.half, d->step.differs));
+    mrd_json_set(doc, "cause", d->cause == NULL ? mrd_json_new_str(NULL) : row_json(d->cause));
+    for (size_t i = 0; i < d->n_rows; i++)
+        mrd_json_append(rows, row_json(&d->rows[i]));
+    mrd_json_set(doc, "operations", rows);
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        const mrd_diff_rank *r = &d->ranks[i];
+        mrd_json *o = compared_json(&r->is, r->half, r->differs);
+
+        mrd_json_set(o, "rank", mrd_json_new_int(r->rank));
+        mrd_json_append(ranks, o);
+    }
+    mrd_json_set(doc, "ranks", ranks);
+    mrd_cluster_print_json(doc);
+    mrd_json_free(doc);
+}
+
+/* ---- Running ---- */
+
+static bool
+any_incomplete(const mrd_diff_side *side)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < side->n; i++)
+        any = any || side->run[i].incomplete;
+    return any;
+}
+
+static int
+compare(const settings *set, const mrd_diff_side *base, const mrd_diff_side *now, mrd_why *why)
+{
+    mrd_diff d;
+    int status;
+
+    if (mrd_diff_make(base, now, set->confidence / 100, set->threshold / 100, &d, why) != MRD_OK) {
+        mrd_cli_error("diff", why);
+        return MRD_EXIT_FAILED;
+    }
+    if (set->client.json)
+        print_json(set, base, now, &d);
+    else
+        print_text(set, base, now, &d);
+    status = d.step.differs && d.step.is.change > 0        ? EXIT_SLOWER
+             : any_incomplete(base) || any_incomplete(now) ? MRD_EXIT_INCOMPLETE
+                                                           : MRD_EXIT_OK;
+    mrd_diff_fini(&d);
+    return status;
+}
+
+static int
+run(void *self, const mrd_strlist *words)
+{
+    settings *set = self;
+    mrd_diff_side *sides = calloc(2, sizeof(*sides));
+    mrd_why why = { 0 };
+    mrd_err err = sides == NULL ? MRD_NOMEM : MRD_OK;
+    int status = MRD_EXIT_FAILED;
+
+    if (!(set->confidence >= 50 && set->confidence < 100) ||
+        !(set->threshold >= 0 && set->threshold <= 100)) {
+        fprintf(stderr,
+                "meridian diff: --confidence is from 50 to below 100, --threshold from 0 to "
+                "100 percent\n");
+        free(sides);
+        return MRD_EXIT_USAGE;
+    }
+    if (words->n == 2 && set->base.n + set->now.n == 0) {
+        err = mrd_strlist_add(&set->base, mrd_str_of(words->v[0]));
+        if (err == MRD_OK)
+            err = mrd_strlist_add(&set->now, mrd_str_of(words->v[1]));
+    } else if (words->n > 0 || set->base.n == 0 || set->now.n == 0) {
+        fprintf(stderr,
+                "meridian diff: give two runs, BASE and NEW, or --base and --new with one or "
+                "more runs each\n");
+        free(sides);
+        return MRD_EXIT_USAGE;
+    }
+    for (size_t i = 0; i < set->base.n && err == MRD_OK; i++)
+        err = get_run(set, set->base.v[i], &sides[0], &why);
+    for (size_t i = 0; i < set->now.n && err == MRD_OK; i++)
+        err = get_run(set, set->now.v[i], &sides[1], &why);
+    if (err == MRD_OK)
+        status = compare(set, &sides[0], &sides[1], &why);
+    else
+        mrd_cli_error("diff", &why);
+    for (size_t i = 0; sides != NULL && i < 2; i++)
+        mrd_diff_side_fini(&sides[i]);
+    free(sides);
+    return status;
+}
+
+int
+mrd_cmd_diff(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_cli_frame frame = { .usage = "BASE NEW | --base RUN... --new RUN... [options]",
+                            .more = more,
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .max_words = 2,
+                            .run = run };
+
+    return mrd_cli_main(&frame, argc, argv);
+}

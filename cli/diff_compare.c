@@ -1,0 +1,505 @@
+/* What differs between two sides of runs. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/obj.h"
+#include "base/vec.h"
+#include "cli/diff.h"
+#include "trace/analysis/steps.h"
+
+/* An operation of one run. */
+typedef struct {
+    const char *kind, *name;
+    int64_t size;
+    bool now; /* side */
+    size_t run;
+    const mrd_json *op;
+} entry;
+
+typedef struct {
+    const mrd_diff_side *side[2];
+    entry *entries;
+    size_t n_entries, cap_entries;
+    double level, min_change;
+    mrd_diff *d;
+    size_t cap_rows;
+} work;
+
+/* ---- Series ---- */
+
+/* Values of one run; values belong to the caller. NULL without memory. */
+static double *
+series_of(const mrd_diff_run *r, const mrd_json *op, size_t *ret_n)
+{
+    const mrd_json *ns = mrd_json_get(op, "blocks_ns"), *counts = mrd_json_get(op, "blocks_count");
+    bool own = r->by_call || strcmp(mrd_json_str(op, "kind", ""), "part") == 0;
+    size_t n = own ? mrd_json_size(counts) : r->n_blocks, kept = 0;
+    double *v = malloc((n + 1) * sizeof(*v));
+
+    for (size_t b = 0; v != NULL && b < n; b++) {
+        double per = own ? (double) mrd_json_int_of(mrd_json_at(counts, b)) : r->per_block[b];
+
+        if (per > 0)
+            v[kept++] = (double) mrd_json_int_of(mrd_json_at(ns, b)) / per;
+    }
+    *ret_n = kept;
+    return v;
+}
+
+/* The time of a step: of all processes, or of one. */
+static double *
+step_series(const mrd_diff_run *r, const mrd_json *only, size_t *ret_n)
+{
+    const mrd_json *processes = mrd_json_get(r->steps, "processes");
+    double *v = malloc((r->n_blocks + 1) * sizeof(*v));
+    size_t kept = 0;
+
+    for (size_t b = 0; v != NULL && b < r->n_blocks; b++) {
+        double ns = 0, count = 0;
+
+        for (size_t i = 0; i < mrd_json_size(processes); i++) {
+            const mrd_json *p = mrd_json_at(processes, i);
+
+            if (only != NULL && only != p)
+                continue;
+            ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_ns"), b));
+            count += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_count"), b));
+        }
+        if (count > 0)
+            v[kept++] = ns / count;
+    }
+    *ret_n = kept;
+    return v;
+}
+
+/* Two sides of series, which are freed. series[side][run]. */
+typedef struct {
+    mrd_compare_run run[2][MRD_DIFF_RUNS];
+    double *held[2][MRD_DIFF_RUNS];
+    size_t n[2];
+    bool failed;
+} pair;
+
+static void
+pair_add(pair *p, bool now, double *v, size_t n)
+{
+    size_t i = p->n[now];
+
+    if (v == NULL) {
+        p->failed = true;
+        return;
+    }
+    p->held[now][i] = v;
+    p->run[now][i] = (mrd_compare_run){ v, n };
+    p->n[now]++;
+}
+
+static mrd_err
+pair_compare(const work *w, pair *p, mrd_compared *ret, double *ret_half)
+{
+    mrd_err err = p->failed ? MRD_NOMEM : mrd_compare(p->run[0], p->n[0], p->run[1], p->n[1], ret);
+
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < p->n[side]; i++)
+            free(p->held[side][i]);
+    }
+    if (err == MRD_OK)
+        *ret_half = mrd_compare_half(ret, w->level);
+    return err;
+}
+
+/* ---- Operations ---- */
+
+static int
+entry_order(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    int order = strcmp(x->kind, y->kind);
+
+    if (order == 0)
+        order = strcmp(x->name, y->name);
+    if (order == 0)
+        order = x->size < y->size ? -1 : x->size > y->size;
+    if (order == 0)
+        order = (int) x->now - (int) y->now;
+    return order != 0 ? order : x->run < y->run ? -1 : x->run > y->run;
+}
+
+static bool
+same_operation(const entry *x, const entry *y)
+{
+    return strcmp(x->kind, y->kind) == 0 && strcmp(x->name, y->name) == 0 && x->size == y->size;
+}
+
+static mrd_err
+collect(work *w)
+{
+    for (int side = 0; side < 2; side++) {
+        for (size_t run = 0; run < w->side[side]->n; run++) {
+            const mrd_json *ops = mrd_json_get(w->side[side]->run[run].steps, "operations");
+
+            for (size_t i = 0; i < mrd_json_size(ops); i++) {
+                const mrd_json *op = mrd_json_at(ops, i);
+
+                if (!MRD_VEC_ROOM(w->entries, w->n_entries, w->cap_entries, 1))
+                    return MRD_NOMEM;
+                w->entries[w->n_entries++] = (entry){ .kind = mrd_json_str(op, "kind", ""),
+                                                      .name = mrd_json_str(op, "name", ""),
+                                                      .size = mrd_json_int(op, "size", MRD_NONE),
+                                                      .now = side == 1,
+                                                      .run = run,
+                                                      .op = op };
+            }
+        }
+    }
+    if (w->n_entries > 0)
+        qsort(w->entries, w->n_entries, sizeof(*w->entries), entry_order);
+    return MRD_OK;
+}
+
+static const entry *
+entry_of(const entry *group, size_t n, bool now, size_t run)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (group[i].now == now && group[i].run == run)
+            return &group[i];
+    }
+    return NULL;
+}
+
+/* Time of the operation per step of the process with this rank, mean over the runs of a side; 0 without. */
+static double
+rank_time(const work *w, const entry *group, size_t n, bool now, int64_t rank)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const mrd_json *steps = w->side[now]->run[group[i].run].steps, *by;
+        const mrd_json *processes = mrd_json_get(steps, "processes");
+
+        if (group[i].now != now)
+            continue;
+        by = mrd_json_get(group[i].op, "by_process");
+        for (size_t k = 0; k < mrd_json_size(by); k++) {
+            const mrd_json *place = mrd_json_at(by, k);
+            const mrd_json *p =
+                mrd_json_at(processes, (size_t) mrd_json_int_of(mrd_json_at(place, 0)));
+            int64_t count = mrd_json_int(p, "steps", 0);
+
+            if (mrd_json_int(p, "rank", MRD_NONE) == rank && count > 0)
+                sum += (double) mrd_json_int_of(mrd_json_at(place, 2)) / (double) count;
+        }
+    }
+    return sum / (double) w->side[now]->n;
+}
+
+/* The one rank that makes more than half of what all ranks' changes add up to. */
+static void
+find_rank(const work *w, const entry *group, size_t n, mrd_diff_row *row)
+{
+    double all = 0, most = 0;
+
+    for (size_t i = 0; i < w->d->n_ranks; i++) {
+        int64_t rank = w->d->ranks[i].rank;
+        double change = rank_time(w, group, n, true, rank) - rank_time(w, group, n, false, rank);
+
+        all += fabs(change);
+        if (fabs(change) > fabs(most)) {
+            most = change;
+            row->rank = rank;
+        }
+    }
+    row->rank_change = most;
+    if (w->d->n_ranks < 2 || fabs(most) * 2 <= all)
+        row->rank = MRD_NONE;
+}
+
+static mrd_err
+row_add(work *w, const entry *group, size_t n)
+{
+    mrd_diff_row row = {
+        .kind = group->kind, .name = group->name, .size = group->size, .rank = MRD_NONE
+    };
+    pair *p = calloc(1, sizeof(*p));
+    mrd_err err;
+
+    if (p == NULL)
+        return MRD_NOMEM;
+    for (int side = 0; side < 2; side++) {
+        for (size_t run = 0; run < w->side[side]->n; run++) {
+            const entry *e = entry_of(group, n, side == 1, run);
+            size_t values = 0;
+            double *v;
+
+            *(side == 0 ? &row.in_base : &row.in_now) |= e != NULL;
+            if (e == NULL && w->d->by_call)
+                continue; /* no call, no value */
+            v = series_of(&w->side[side]->run[run], e == NULL ? NULL : e->op, &values);
+            pair_add(p, side == 1, v, values);
+        }
+    }
+    err = pair_compare(w, p, &row.is, &row.half);
+    free(p);
+    if (err != MRD_OK)
+        return err;
+    find_rank(w, group, n, &row);
+    if (!MRD_VEC_ROOM(w->d->rows, w->d->n_rows, w->cap_rows, 1))
+        return MRD_NOMEM;
+    w->d->rows[w->d->n_rows++] = row;
+    return MRD_OK;
+}
+
+/* ---- Ranks ---- */
+
+static const mrd_json *
+process_of(const mrd_diff_run *r, int64_t rank)
+{
+    const mrd_json *processes = mrd_json_get(r->steps, "processes");
+
+    for (size_t i = 0; i < mrd_json_size(processes); i++) {
+        const mrd_json *p = mrd_json_at(processes, i);
+
+        if (mrd_json_int(p, "rank", MRD_NONE) == rank && mrd_json_int(p, "steps", 0) > 0)
+            return p;
+    }
+    return NULL;
+}
+
+static mrd_err
+rank_add(work *w, int64_t rank)
+{
+    mrd_diff_rank *r = &w->d->ranks[w->d->n_ranks];
+    pair *p = calloc(1, sizeof(*p));
+    mrd_err err;
+
+    if (p == NULL)
+        return MRD_NOMEM;
+    for (int side = 0; side < 2; side++) {
+        for (size_t run = 0; run < w->side[side]->n; run++) {
+            const mrd_diff_run *of = &w->side[side]->run[run];
+            const mrd_json *only = process_of(of, rank);
+            size_t n = 0;
+
+            if (only != NULL)
+                pair_add(p, side == 1, step_series(of, only, &n), n);
+        }
+    }
+    r->rank = rank;
+    err = pair_compare(w, p, &r->is, &r->half);
+    free(p);
+    w->d->n_ranks += err == MRD_OK;
+    return err;
+}
+
+static mrd_err
+ranks_make(work *w)
+{
+    const mrd_json *processes = mrd_json_get(w->side[0]->run[0].steps, "processes");
+    mrd_err err = MRD_OK;
+
+    w->d->ranks = calloc(mrd_json_size(processes) + 1, sizeof(*w->d->ranks));
+    if (w->d->ranks == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < mrd_json_size(processes) && err == MRD_OK; i++) {
+        int64_t rank = mrd_json_int(mrd_json_at(processes, i), "rank", MRD_NONE);
+        bool there = rank != MRD_NONE && process_of(&w->side[0]->run[0], rank) != NULL &&
+                     process_of(&w->side[1]->run[0], rank) != NULL;
+
+        for (size_t k = 0; k < w->d->n_ranks; k++)
+            there = there && w->d->ranks[k].rank != rank;
+        if (there)
+            err = rank_add(w, rank);
+    }
+    return err;
+}
+
+/* ---- What differs ---- */
+
+static int
+p_order(const void *a, const void *b)
+{
+    double x = (*(mrd_diff_row *const *) a)->is.p, y = (*(mrd_diff_row *const *) b)->is.p;
+
+    return x < y ? -1 : x > y;
+}
+
+/* A change that matters: of a step, or without steps of the operation's own calls. */
+static bool
+is_large(const work *w, const mrd_diff_row *row)
+{
+    const mrd_compared *of = w->d->by_call ? &row->is : &w->d->step.is;
+    double whole = of->base > 0 ? of->base : of->now;
+
+    return fabs(row->is.change) >= w->min_change * whole && row->is.change != 0;
+}
+
+/* Holm: the k-th smallest p is held against (1 - level) / (number of tests - k). The step is a test of
+ * its own, at the level as it is: it is the one question that is always asked. */
+static mrd_err
+judge(work *w)
+{
+    mrd_diff *d = w->d;
+    mrd_diff_row **order = calloc(d->n_rows + 1, sizeof(*order));
+    size_t n = 0;
+    bool on = true;
+
+    if (order == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < d->n_rows; i++) {
+        if (is_large(w, &d->rows[i]))
+            order[n++] = &d->rows[i];
+    }
+    qsort(order, n, sizeof(*order), p_order);
+    for (size_t i = 0; i < n && on; i++)
+        on = order[i]->differs = order[i]->is.p <= (1 - w->level) / (double) (n - i);
+    free(order);
+    d->step.differs = !d->by_call && is_large(w, &d->step) && d->step.is.p <= 1 - w->level;
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        mrd_diff_rank *r = &d->ranks[i];
+        double beyond = fabs(r->is.change - d->step.is.change);
+
+        r->differs = beyond >= w->min_change * d->step.is.base &&
+                     beyond > mrd_compare_half(&r->is, 1 - (1 - w->level) / (double) d->n_ranks);
+    }
+    return MRD_OK;
+}
+
+static int
+row_order(const void *a, const void *b)
+{
+    const mrd_diff_row *x = a, *y = b;
+    double u = fabs(x->is.change), v = fabs(y->is.change);
+    int order;
+
+    if (x->differs != y->differs)
+        return x->differs ? -1 : 1;
+    if (u != v)
+        return u > v ? -1 : 1;
+    order = strcmp(x->kind, y->kind);
+    return order != 0 ? order : strcmp(x->name, y->name);
+}
+
+static bool
+can_cause(const mrd_diff_row *row)
+{
+    return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
+}
+
+/* Of those that explain nearly as much as the largest, the one whose own time changed the most:
+ * scopes and calls contain each other. Devices before hosts, for a host waits for its device. */
+static const mrd_diff_row *
+cause_of(const mrd_diff *d)
+{
+    const mrd_diff_row *found = NULL;
+
+    for (int device = 1; device >= 0 && found == NULL; device--) {
+        double most = 0, part = 0;
+
+        for (size_t i = 0; i < d->n_rows; i++) {
+            const mrd_diff_row *r = &d->rows[i];
+            bool host = strcmp(r->kind, "host") == 0 || strcmp(r->kind, "runtime") == 0;
+
+            if (!can_cause(r) || host == (device == 1) ||
+                (device == 1 && d->step.differs &&
+                 (r->is.change * d->step.is.change <= 0 ||
+                  fabs(r->is.change) * 4 < fabs(d->step.is.change))))
+                continue;
+            most = most > 0 ? most : fabs(r->is.change); /* rows come by falling change */
+            if (fabs(r->is.change) >= 0.8 * most && fabs(r->is.change) / (r->is.base + 1) > part) {
+                part = fabs(r->is.change) / (r->is.base + 1);
+                found = r;
+            }
+        }
+    }
+    return found;
+}
+
+static mrd_err
+step_make(work *w)
+{
+    mrd_diff *d = w->d;
+    pair *p;
+    mrd_err err;
+
+    d->step = (mrd_diff_row){ .kind = "step",
+                              .name = "",
+                              .size = MRD_NONE,
+                              .rank = MRD_NONE,
+                              .in_base = true,
+                              .in_now = true };
+    if (d->by_call)
+        return MRD_OK;
+    if ((p = calloc(1, sizeof(*p))) == NULL)
+        return MRD_NOMEM;
+    for (int side = 0; side < 2; side++) {
+        for (size_t run = 0; run < w->side[side]->n; run++) {
+            size_t n = 0;
+            double *v = step_series(&w->side[side]->run[run], NULL, &n);
+
+            pair_add(p, side == 1, v, n);
+        }
+    }
+    err = pair_compare(w, p, &d->step.is, &d->step.half);
+    free(p);
+    return err;
+}
+
+static mrd_err
+check_sides(const work *w, mrd_why *why)
+{
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < w->side[side]->n; i++) {
+            const mrd_diff_run *r = &w->side[side]->run[i], *first = &w->side[0]->run[0];
+
+            if (mrd_json_size(mrd_json_get(r->steps, "operations")) == 0 && r->n_steps == 0)
+                return mrd_why_set(why, MRD_STATE, 0,
+                                   "'%s' has no finished span: nothing to compare", r->label);
+            if (r->by_call != first->by_call)
+                return mrd_why_set(why, MRD_STATE, 0,
+                                   "'%s' has training steps and '%s' has none: they cannot be "
+                                   "compared per step",
+                                   r->by_call ? first->label : r->label,
+                                   r->by_call ? r->label : first->label);
+        }
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level, double min_change,
+              mrd_diff *ret, mrd_why *why)
+{
+    work w = { .side = { base, now }, .level = level, .min_change = min_change, .d = ret };
+    mrd_err err;
+
+    *ret = (mrd_diff){ .by_call = base->run[0].by_call };
+    if ((err = check_sides(&w, why)) != MRD_OK)
+        return err;
+    if ((err = step_make(&w)) == MRD_OK && (err = ranks_make(&w)) == MRD_OK)
+        err = collect(&w);
+    for (size_t i = 0, n; i < w.n_entries && err == MRD_OK; i += n) {
+        for (n = 1; i + n < w.n_entries && same_operation(&w.entries[i], &w.entries[i + n]); n++)
+            ;
+        err = row_add(&w, &w.entries[i], n);
+    }
+    if (err == MRD_OK)
+        err = judge(&w);
+    free(w.entries);
+    if (err != MRD_OK) {
+        mrd_diff_fini(ret);
+        return mrd_why_set(why, err, 0, "comparing");
+    }
+    if (ret->n_rows > 0)
+        qsort(ret->rows, ret->n_rows, sizeof(*ret->rows), row_order);
+    ret->cause = cause_of(ret);
+    return MRD_OK;
+}
+
+void
+mrd_diff_fini(mrd_diff *d)
+{
+    free(d->rows);
+    free(d->ranks);
+    *d = (mrd_diff){ 0 };
+}

@@ -1,0 +1,153 @@
+"""meridian diff: series equal to an independent reading, few false alarms, the planted change named, mistakes told."""
+import collections
+import json
+import os
+import random
+import subprocess
+
+from lib import BUILD, DATA, MERIDIAN, check, equal, finish, load_json, run, tmp
+
+work = tmp()
+KERNELS = (("gemm_fwd", 900), ("softmax", 200), ("gemm_bwd", 1500), ("adam", 400), ("layernorm", 120))
+PAIRS, RUNS = 200, 40
+
+
+def path(name):
+    return os.path.join(work, name)
+
+
+def trace(name, seed, change=None, factor=1.0, steps=150):
+    """A trace of one rank: steps of five kernels with 2 % noise each, one step in 50 three times as long."""
+    r, events, t = random.Random(seed), [], 1_000_000_000
+    for s in range(steps):
+        slow, begin, d = 3 if r.random() < 0.02 else 1, t, t + 50_000
+        for kernel, us in KERNELS:
+            k = int(1000 * us * (1 + 0.02 * r.gauss(0, 1)) * (factor if kernel == change else 1) * slow)
+            events.append(dict(ph="X", cat="cpu_op", name="aten::" + kernel, pid=100, tid=100, ts=(d - 40_000) / 1000, dur=30))
+            events.append(dict(ph="X", cat="kernel", name=kernel, pid=0, tid=7, ts=d / 1000, dur=k / 1000, args=dict(device=0, stream=7)))
+            d += k + 5000
+        events.append(dict(ph="X", cat="user_annotation", name=f"ProfilerStep#{s}", pid=100, tid=100, ts=begin / 1000, dur=(d - begin) / 1000))
+        t = d + 20_000
+    r.shuffle(events)
+    with open(path(name), "w") as f:
+        json.dump(dict(schemaVersion=1, deviceProperties=[dict(id=0)], distributedInfo=dict(rank=0, world_size=1), traceEvents=events), f)
+    return path(name)
+
+
+def series(name, *inputs):
+    run("view", *inputs, "-o", path(name), "--output-format", "steps-json", want=None)
+    return os.path.join(path(name), "steps.json")
+
+
+def diff(a, b, *options):
+    p = subprocess.run([MERIDIAN, "diff", a, b, "--json", *options], capture_output=True, text=True, timeout=60)
+    check(p.returncode in (0, 3, 4), f"diff of {a} and {b}: {p.returncode} {p.stderr}")
+    doc = json.loads(p.stdout)
+    equal(p.returncode == 4, doc["verdict"] == "slower", "the exit status says the verdict")
+    return doc
+
+
+# ---- what an operation costs per step, read a second way ----
+def ns(us):
+    """Microseconds with decimals as integer nanoseconds."""
+    whole, _, part = str(us).partition(".")
+    return int(whole) * 1000 + int((part + "000")[:3])
+
+
+def oracle(file):
+    """Steps of the process, and for each kernel its calls and time within them."""
+    events = load_json(file)["traceEvents"]
+    steps = sorted((ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in events if e["name"].startswith("ProfilerStep#"))
+    ops = collections.defaultdict(lambda: [0] * len(steps))
+    for e in events:
+        if e.get("cat") == "kernel":
+            inside = [i for i, (a, b) in enumerate(steps) if a <= ns(e["ts"]) < b]
+            if inside:
+                ops[e["name"]][inside[0]] += ns(e["dur"])
+    return steps, ops
+
+
+first = trace("oracle.json", 11)
+doc = load_json(series("oracle", first))["steps"]
+steps, ops = oracle(first)
+equal(doc["unit"], "step", "unit")
+equal(doc["processes"][0]["blocks_ns"], [b - a for a, b in steps], "the steps")
+compute = {o["name"]: o for o in doc["operations"] if o["kind"] == "compute"}
+equal({n: o["blocks_ns"] for n, o in compute.items()}, dict(ops), "each kernel, step by step")
+parts = [o for o in doc["operations"] if o["kind"] == "part"]
+equal([sum(p["blocks_ns"][i] for p in parts) for i in range(1, len(steps))], [b - a for a, b in steps][1:], "the parts add up to the step")
+
+# ---- more steps than blocks: neighbours are added up, nothing is lost ----
+long = trace("long.json", 12, steps=700)
+doc = load_json(series("long", long))["steps"]
+steps, ops = oracle(long)
+equal(doc["width"], 4, "four steps in a block")
+equal(doc["processes"][0]["blocks_ns"], [sum(b - a for a, b in steps[i:i + 4]) for i in range(0, 700, 4)], "blocks of steps")
+equal({o["name"]: sum(o["blocks_ns"]) for o in doc["operations"] if o["kind"] == "compute"}, {n: sum(v) for n, v in ops.items()}, "time of kernels")
+
+# ---- false alarms, and what is found ----
+r = random.Random(5)
+same = [series(f"a{i}", trace(f"a{i}.json", 1000 + i)) for i in range(RUNS)]
+slower = [(k, series(f"b{i}", trace(f"b{i}.json", 2000 + i, k, f))) for i in range(RUNS)
+          for k, f in [r.choice([("gemm_bwd", 1.0215), ("gemm_fwd", 1.036), ("adam", 1.081), ("softmax", 1.162)])]]
+alarms = named_in_alarm = found = named = 0
+for i in range(PAIRS):
+    a, b = r.sample(same, 2)
+    d = diff(a, b)
+    alarms += d["verdict"] != "no difference"
+    named_in_alarm += d["cause"] is not None
+    kernel, file = slower[i % RUNS]
+    d = diff(r.choice(same), file)
+    found += d["verdict"] == "slower"
+    named += d["cause"] is not None and (d["cause"]["kind"], d["cause"]["name"]) == ("compute", kernel)
+print(f"{PAIRS} pairs of equal runs: {alarms} false alarms, {named_in_alarm} operations named; "
+      f"{PAIRS} pairs with a step 1 % longer: {found} found, the operation named in {named}")
+check(alarms <= PAIRS / 100, f"{alarms} false alarms in {PAIRS} pairs")
+check(named_in_alarm <= PAIRS / 50, f"{named_in_alarm} operations named in {PAIRS} equal pairs")
+check(found == PAIRS, f"{found} of {PAIRS} regressions of 1 % found")
+check(named >= 0.95 * PAIRS, f"the operation named in {named} of {PAIRS}")
+d = diff(slower[0][1], same[0])
+equal(d["verdict"], "faster", "the other way round")
+
+# ---- several runs a side, and people's output ----
+out, _ = run("diff", "--base", ",".join(same[:4]), "--new", ",".join(f for k, f in slower[:4]), want=4)
+check("SLOWER" in out and "One run on each side" not in out, out)
+out, _ = run("diff", same[0], slower[0][1], want=4)
+check(f"compute {slower[0][0]}" in out and "One run on each side" in out, out)
+out, _ = run("diff", same[0], path("a1.json"))
+check("No difference that the data can show" in out, out)
+
+# ---- a real pair: a trace that another tool compares, too ----
+real = [os.path.join(DATA, "hta-kineto", n) for n in ("trace_diff_control_rank3_of_8.json.gz", "trace_diff_test_rank1_of_2.json.gz")]
+if os.path.exists(real[0]):
+    d = diff(*real)
+    equal([s[0]["steps"] for s in (d["base"], d["new"])], [6, 6], "steps of the real traces")
+    check(any(o["name"] == "CompiledFunctionBackward" and not o["in_base"] for o in d["operations"]), "what only the second has")
+else:
+    print(f"skipped in part: no real traces at {DATA}")
+
+# ---- the simulated runtime: one core made slower ----
+loop = os.path.join(BUILD, "bin", "train_loop")
+for name, more in (("fast", []), ("late", ["--straggler", "1:20"])):
+    run("inspect", "-o", path(name), "--output-format", "steps-json", "--", loop, "--ranks", "1", "--cores", "2", "--steps", "20", "--quiet", *more,
+        env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "simnrt")})
+d = diff(path("fast"), path("late"))
+equal(d["base"][0]["steps"], 20, "steps of the simulated runtime")
+check(d["base"][0]["simulated"], "said to be simulated")
+check(any(o["kind"] == "waiting" and o["differs"] and o["change_ns"] > 0 for o in d["operations"]), "the others wait longer")
+
+# ---- mistakes ----
+with open(path("none.json"), "w") as f:
+    json.dump({"traceEvents": []}, f)
+for args, status, text in ((["diff", same[0]], 2, "give two runs"), (["diff", same[0], path("gone.json"), "--server", "http://127.0.0.1:1"], 1, "gone.json"),
+                           (["diff", same[0], same[1], "--confidence", "100"], 2, "--confidence is from 50"),
+                           (["diff", same[0], path("none.json")], 1, "none.json"), (["diff", same[0], same[1], "--treshold", "1"], 2, "--threshold")):
+    _, err = run(*args, want=status)
+    check(text in err, f"{args}: {err}")
+with open(same[0]) as f:
+    broken = f.read().replace('"unit":"step"', '"unit":"mile"')
+with open(path("broken.json"), "w") as f:
+    f.write(broken)
+_, err = run("diff", path("broken.json"), same[0], want=1)
+check("is no steps.json" in err, err)
+finish()
