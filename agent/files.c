@@ -87,7 +87,8 @@ do_open(work *w)
     if (w->err != MRD_OK)
         return;
     w->writing = open_for_writing(w->fd);
-    w->known = mrd_folder_content(w->fd, w->rel);
+    w->known = mrd_folder_kind(w->rel) == NULL ? mrd_folder_is_named(w->folder, w->rel)
+                                               : mrd_folder_content(w->fd, w->rel);
     if (fstat(w->fd, &w->st) != 0)
         w->err = mrd_why_set(&w->why, MRD_IO, errno, "it cannot be read");
 }

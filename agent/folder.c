@@ -182,6 +182,15 @@ refuse(mrd_folder *f, const mrd_why *why, bool lost)
     return false;
 }
 
+bool
+mrd_folder_is_named(const mrd_folder *f, const char *rel)
+{
+    for (size_t i = 0; i < f->n_names; i++)
+        if (strcmp(f->names[i], rel) == 0)
+            return true;
+    return false;
+}
+
 /* The folder as it is named now: it may have been made, or made anew. */
 static bool
 open_folder(mrd_folder *f)
@@ -262,7 +271,7 @@ meet_file(mrd_folder *f, const struct stat *st, const struct stat *parent)
 {
     mrd_folder_file *to = &f->found[f->n_found];
 
-    if (mrd_folder_kind(f->rel) == NULL) {
+    if (mrd_folder_kind(f->rel) == NULL && !mrd_folder_is_named(f, f->rel)) {
         if (f->state.ignored++ == 0)
             snprintf(f->ignored, sizeof(f->ignored), "%.255s", f->rel);
         return;

@@ -64,6 +64,8 @@ mrd_err mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat
 
 /* "NTFF", "NEFF", "ntrace.pb", ... from a file's name; NULL for kinds that are not known. */
 const char *mrd_folder_kind(const char *name);
+/* One of the files named one by one: taken whatever its kind. */
+bool mrd_folder_is_named(const mrd_folder *f, const char *rel);
 /* JSON must be what some importer reads; for other kinds the name decides. */
 bool mrd_folder_content(int fd, const char *name);
 

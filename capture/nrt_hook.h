@@ -51,6 +51,22 @@ typedef enum {
     X(nrt_barrier)                                                                                 \
     X(nrt_all_gather)                                                                              \
     X(nrt_async_drain_queued_execs)                                                                \
+    X(nrt_async_sendrecv_init)                                                                     \
+    X(nrt_async_sendrecv_close)                                                                    \
+    X(nrt_async_sendrecv_connect)                                                                  \
+    X(nrt_async_sendrecv_accept)                                                                   \
+    X(nrt_async_sendrecv_send_tensor)                                                              \
+    X(nrt_async_sendrecv_recv_tensor)                                                              \
+    X(nrt_async_sendrecv_test_request)                                                             \
+    X(nrt_async_sendrecv_flush)                                                                    \
+    X(nrt_register_async_exec_callback)                                                            \
+    X(nrt_trace_start)                                                                             \
+    X(nrt_trace_stop)                                                                              \
+    X(nrt_memcpy_to_device)                                                                        \
+    X(nrt_inspect_export)                                                                          \
+    X(nrt_debug_client_connect)                                                                    \
+    X(nrt_debug_client_connect_close)                                                              \
+    X(nrt_debug_client_read_one_event)                                                             \
     X(nrta2_execute_schedule)                                                                      \
     X(nrta2_tensor_read)                                                                           \
     X(nrta2_tensor_write)                                                                          \
@@ -91,9 +107,11 @@ typedef enum {
 void *mrd_nrt_real(mrd_nrt_fn fn);
 #define MRD_NRT_REAL(name) ((__typeof__(name) *) mrd_nrt_real(MRD_NRT_##name))
 const char *mrd_nrt_name(mrd_nrt_fn fn);
+/* Of the symbol; NULL: whichever a program gets. */
+const char *mrd_nrt_version(mrd_nrt_fn fn);
 /* The hook of that function, NULL when it has none. */
 void *mrd_nrt_hook_of(mrd_nrt_fn fn);
-/* "NRT_TIMEOUT"; a number outside the table gives "unknown status". Static. */
+/* "NRT_TIMEOUT"; of a number outside the table what the runtime calls it, else "unknown status". Static. */
 const char *mrd_nrt_status_name(NRT_STATUS status);
 /* A number of the table above, or one that the runtime has a name for. */
 bool mrd_nrt_status_known(NRT_STATUS status);
@@ -110,6 +128,10 @@ typedef enum {
     X(count)                                                                                       \
     X(repeat)                                                                                      \
     X(rank)                                                                                        \
+    X(peer)                                                                                        \
+    X(peer_lnc)                                                                                    \
+    X(prefix)                                                                                      \
+    X(types)                                                                                       \
     X(world_size)                                                                                  \
     X(nrta_seq_id)                                                                                 \
     X(end_within_ns)                                                                               \
@@ -121,6 +143,10 @@ typedef enum {
     X(by)                                                                                          \
     X(device_profile)                                                                              \
     X(function)                                                                                    \
+    X(version)                                                                                     \
+    X(library)                                                                                     \
+    X(event_types)                                                                                 \
+    X(unknown_functions)                                                                           \
     X(bytes)                                                                                       \
     X(request)                                                                                     \
     X(why)
@@ -151,6 +177,7 @@ void mrd_nrt_model_cores(bool *used, int32_t n);
 /* A message with the status when it is a failure: "cannot arm ...: <why>". */
 void mrd_nrt_notice_env(void); /* what the environment asks of nrt_init */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
+void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
 void mrd_nrt_notice_inspect_end(NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
@@ -186,6 +213,12 @@ void mrd_nrt_opened(void);  /* after nrt_init succeeded */
 void mrd_nrt_closing(void); /* before nrt_close */
 /* nrt_init found no runtime: loads it, or says on stderr, once, what to do. */
 void mrd_nrt_bring(void);
+
+/* ---- nrt_offer.c: what this runtime offers -----------------------------------------------------
+ */
+
+/* A notice: its version, the event types of its trace, functions of it that nobody here knows. */
+void mrd_nrt_offer_tell(void);
 
 /* ---- nrt_trace.c: data source 1 --------------------------------------------------------------------- */
 

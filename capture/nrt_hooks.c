@@ -143,6 +143,47 @@ nrt_async_drain_queued_execs(int32_t vnc)
     return status;
 }
 
+/* ---- implicit asynchronous execution ----------------------------------------------------------
+ */
+
+static _Atomic(NRT_ASYNC_EXEC_STATUS_CALLBACK) programs_callback;
+
+/* What the program's function is told, and then the program's function. */
+static void
+execution_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
+{
+    NRT_ASYNC_EXEC_STATUS_CALLBACK call = atomic_load(&programs_callback);
+
+    if (mrd_rec_on(MRD_CAP_API)) {
+        int saved = errno;
+        mrd_rec_what what = { .name = mrd_rec_name("nrt_async_exec_done"),
+                              .name_text = "nrt_async_exec_done",
+                              .domain = mrd_rec_name("nrt"),
+                              .flags = MRD_RECF_API };
+        mrd_rec_arg args[5] = { U(model_id, model_id), I(lnc_idx, vnc), U(job_id, job_id),
+                                I(status, status), T(status_text, mrd_nrt_status_name(status)) };
+        uint64_t now = mrd_rec_now();
+
+        mrd_rec_span(&what, now, now, args, status == NRT_SUCCESS ? 3 : 5);
+        errno = saved;
+    }
+    if (call != NULL)
+        call(params, model_id, vnc, job_id, status);
+}
+
+NRT_STATUS
+nrt_register_async_exec_callback(NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params)
+{
+    bool stand_in = callback != NULL && mrd_nrt_outermost() && mrd_rec_possible();
+    NRT_STATUS status;
+
+    if (stand_in)
+        atomic_store(&programs_callback, callback);
+    TIMED(nrt_register_async_exec_callback, real(stand_in ? execution_done : callback, params),
+          U(count, 1));
+    return status;
+}
+
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 PLAIN(nrt_tensor_allocate,
@@ -188,6 +229,9 @@ PLAIN(nrt_tensor_copy,
        size_t size),
       (src, src_offset, dst, dst_offset, size), U(size, size))
 
+PLAIN(nrt_memcpy_to_device, (void *dest, const void *src, size_t size), (dest, src, size),
+      U(size, size))
+
 PLAIN(nrt_tensor_memset, (nrt_tensor_t * tensor, uint64_t offset, int value, size_t size),
       (tensor, offset, value, size), U(size, size))
 
@@ -223,6 +267,18 @@ PLAIN(nrt_all_gather,
             errno = saved;                                                                         \
         }                                                                                          \
     } while (0)
+
+PLAIN(nrt_trace_start, (bool trace_mem), (trace_mem), U(count, trace_mem))
+
+NRT_STATUS
+nrt_trace_stop(const char *filename)
+{
+    NRT_STATUS status;
+
+    TIMED(nrt_trace_stop, real(filename), T(file, filename));
+    TELL(mrd_nrt_notice_trace(filename, status));
+    return status;
+}
 
 NRT_STATUS
 nrt_profile_start(nrt_model_t *model, const char *filename)
@@ -341,6 +397,9 @@ nrt_inspect_begin_with_options(nrt_inspect_config_t *options)
     return status;
 }
 
+/* The bits of `types` are not public (docs/nrt.md). */
+PLAIN(nrt_inspect_export, (uint64_t types), (types), U(types, types))
+
 NRT_STATUS
 nrt_inspect_stop(void)
 {
@@ -383,5 +442,66 @@ nrt_sys_trace_fetch_events(char **buffer, size_t *written,
           mrd_nrt_nested() ? real(buffer, written, options)
                            : mrd_nrt_trace_app_fetch(buffer, written, options),
           U(bytes, status == NRT_SUCCESS && written != NULL ? *written : 0));
+    return status;
+}
+
+/* ---- debug streams ---------------------------------------------------------------------------- */
+
+PLAIN(nrt_debug_client_connect, (int lnc, int *stream_fd), (lnc, stream_fd), I(lnc_idx, lnc))
+
+void
+nrt_debug_client_connect_close(int stream_fd)
+{
+    __typeof__(nrt_debug_client_connect_close) *real = MRD_NRT_REAL(nrt_debug_client_connect_close);
+    mrd_nrt_call c;
+
+    if (real == NULL) {
+        (void) mrd_nrt_missing(MRD_NRT_nrt_debug_client_connect_close);
+        return;
+    }
+    mrd_nrt_enter(&c, MRD_NRT_nrt_debug_client_connect_close);
+    real(stream_fd);
+    mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
+}
+
+/* A question without an answer is not recorded: programs ask in loops. */
+NRT_STATUS
+nrt_debug_client_read_one_event(int stream_fd, ndebug_stream_event_header_t *header, void **payload)
+{
+    __typeof__(nrt_debug_client_read_one_event) *real =
+        MRD_NRT_REAL(nrt_debug_client_read_one_event);
+    uint64_t from = mrd_rec_now();
+    NRT_STATUS status;
+
+    if (real == NULL)
+        return mrd_nrt_missing(MRD_NRT_nrt_debug_client_read_one_event);
+    status = real(stream_fd, header, payload);
+    if (status != NRT_QUEUE_EMPTY && mrd_rec_on(MRD_CAP_API)) {
+        int saved = errno;
+        const ndebug_stream_payload_debug_tensor_read_t *p = NULL;
+        mrd_rec_what what = { .name = mrd_rec_name("nrt_debug_client_read_one_event"),
+                              .name_text = "nrt_debug_client_read_one_event",
+                              .domain = mrd_rec_name("nrt"),
+                              .flags = MRD_RECF_API };
+        mrd_rec_arg args[4];
+        char prefix[sizeof(p->prefix) + 1];
+        size_t n = 0;
+
+        if (status != NRT_SUCCESS) {
+            args[n++] = I(status, status);
+            args[n++] = T(status_text, mrd_nrt_status_name(status));
+        } else if (header != NULL) {
+            args[n++] = U(size, header->data_size);
+            if (header->type == NDEBUG_STREAM_EVENT_TYPE_DEBUG_TENSOR_READ && payload != NULL &&
+                header->data_size >= sizeof(*p) && (p = *payload) != NULL) {
+                memcpy(prefix, p->prefix, sizeof(p->prefix));
+                prefix[sizeof(p->prefix)] = '\0';
+                args[n++] = I(lnc_idx, p->logical_nc_id);
+                args[n++] = T(prefix, prefix);
+            }
+        }
+        mrd_rec_span(&what, from, mrd_rec_now(), args, n);
+        errno = saved;
+    }
     return status;
 }

@@ -51,6 +51,8 @@ begin(void)
         return;
     if (!noticed)
         mrd_nrt_notice_env();
+    if (!noticed)
+        mrd_nrt_offer_tell();
     noticed = true;
     if (!opening) /* whether the runtime counted its events before is not known */
         mrd_sys_text_apart();

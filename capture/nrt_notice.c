@@ -133,6 +133,13 @@ mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status)
 }
 
 void
+mrd_nrt_notice_trace(const char *file, NRT_STATUS status)
+{
+    say(status == NRT_SUCCESS ? "runtime trace: written" : "the runtime trace was not written",
+        NULL, file, "api", status);
+}
+
+void
 mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS status)
 {
     const char *device = env("NEURON_RT_INSPECT_DEVICE_PROFILE", "not set"), *dir = DIR_DEFAULT;

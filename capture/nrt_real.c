@@ -105,6 +105,12 @@ mrd_nrt_real(mrd_nrt_fn fn)
 }
 
 const char *
+mrd_nrt_version(mrd_nrt_fn fn)
+{
+    return version_of(fn);
+}
+
+const char *
 mrd_nrt_name(mrd_nrt_fn fn)
 {
     return names[fn];
@@ -119,6 +125,9 @@ mrd_nrt_hook_of(mrd_nrt_fn fn)
 const char *
 mrd_nrt_status_name(NRT_STATUS status)
 {
+    __typeof__(nrt_get_status_as_str) *text;
+    const char *name;
+
     switch (status) {
 #define STATUS(name, number)                                                                       \
     case name:                                                                                     \
@@ -126,6 +135,8 @@ mrd_nrt_status_name(NRT_STATUS status)
         NRT_STATUS_TABLE(STATUS)
 #undef STATUS
     }
+    if ((text = MRD_NRT_REAL(nrt_get_status_as_str)) != NULL && (name = text(status)) != NULL)
+        return name; /* static in the runtime */
     return "unknown status";
 }
 
@@ -138,7 +149,8 @@ mrd_nrt_status_known(NRT_STATUS status)
 #undef STATUS
         return true;
     }
-    return false;
+    /* Who has no name for a number says so, each in its own words; all names begin alike. */
+    return strncmp(mrd_nrt_status_name(status), "NRT_", 4) == 0;
 }
 
 /* ---- dlsym ----------------------------------------------------------------------------------- */

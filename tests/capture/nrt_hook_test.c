@@ -461,6 +461,55 @@ TEST(newer_runtime_status_pointer_travels_untouched)
     CHECK_INT(spans(&rec, "nrta_execute_schedule"), 1);
 }
 
+TEST(what_is_seldom_called)
+{
+    static const char *const once[] = { "nrt_trace_start",
+                                        "nrt_trace_stop",
+                                        "nrt_async_sendrecv_accept",
+                                        "nrt_async_sendrecv_connect",
+                                        "nrt_async_sendrecv_send_tensor",
+                                        "nrt_async_sendrecv_recv_tensor",
+                                        "nrt_async_sendrecv_flush",
+                                        "nrt_debug_client_connect",
+                                        "nrt_debug_client_read_one_event",
+                                        "nrt_memcpy_to_device",
+                                        "nrt_inspect_export" };
+    recorded rec;
+    char want[400];
+
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog", "seldom");
+    CHECK(strstr(hooked, "callback 100\n") != NULL && strstr(hooked, "done 1 1 64\n") != NULL);
+    for (size_t i = 0; i < MRD_COUNT(once); i++)
+        CHECK_ROW(once[i], spans(&rec, once[i]) == 1);
+    CHECK_INT(count(rec.spans, "|nrt_async_exec_done model_id="), 1);
+    CHECK(strstr(rec.begins, "|nrt_send size=64 lnc_idx=0 peer_lnc=1 peer=127.0.0.1") != NULL);
+    CHECK(strstr(rec.begins, "|nrt_recv size=64 lnc_idx=1 peer_lnc=0 peer=127.0.0.1") != NULL);
+    CHECK_INT(count(rec.ends, "| bytes=64"), 2);
+    CHECK(strstr(rec.spans, "|nrt_debug_client_read_one_event size=1032 lnc_idx=0 "
+                            "prefix=SIMULATED") != NULL);
+    snprintf(want, sizeof(want), "|runtime trace: written file=%s/older.trace", sub("hooked"));
+    CHECK(strstr(rec.notices, want) != NULL);
+}
+
+/* Told once, in one place: version, event types, functions that nobody here knows. */
+TEST(what_a_runtime_offers)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    run("nrt_prog", "everything", "all", sub("offer"), hooked, sizeof(hooked));
+    rec = read_rings(sub("offer"));
+    CHECK_INT(count(rec.notices, "|the Neuron runtime is open version=2."), 1);
+    CHECK(strstr(rec.notices, "/lib/simnrt/libnrt.so.1 event_types=") != NULL);
+    CHECK(strstr(rec.notices, ",nc_exec_running,") != NULL);
+    CHECK(strstr(rec.notices, "unknown_functions") == NULL);
+    set_library_path("test-next");
+    run("nrt_prog_next", "", "all", sub("unknown"), hooked, sizeof(hooked));
+    rec = read_rings(sub("unknown"));
+    CHECK(strstr(rec.notices, " unknown_functions=nrta_tensor_read@NRT_4.0.0") != NULL);
+}
+
 /* How each request ended, by what the program learned and nobody else. */
 static void
 check_failure(const char *prog, const char *flavour)

@@ -199,6 +199,66 @@ everything(void)
     return 0;
 }
 
+static _Atomic int told;
+
+static void
+on_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
+{
+    (void) model_id;
+    (void) job_id;
+    told += params == &told && vnc == 0 ? 100 + (int) status : 1;
+}
+
+/* What is seldom called: sends between cores, debug streams, the older trace, the callback. */
+static int
+seldom(void)
+{
+    nrt_async_sendrecv_comm_t *to = NULL, *from = NULL;
+    nrt_async_sendrecv_request_t *sent = NULL, *got = NULL;
+    ndebug_stream_event_header_t header;
+    bool a = false, b = false;
+    void *payload = NULL;
+    char bytes[64] = { 5 };
+    nrta_seq_t seq = 0;
+    size_t n = 0;
+    int fd = -1;
+
+    open_all();
+    SHOW(F(nrt_trace_start)(true));
+    SHOW(F(nrt_async_sendrecv_init)(0));
+    SHOW(F(nrt_async_sendrecv_init)(1));
+    SHOW(F(nrt_async_sendrecv_accept)("127.0.0.1", 0, 1, &from));
+    SHOW(F(nrt_async_sendrecv_connect)("127.0.0.1", 1, 0, &to));
+    while (!(a && b))
+        if (F(nrt_async_sendrecv_test_comm)(to, &a) != NRT_SUCCESS ||
+            F(nrt_async_sendrecv_test_comm)(from, &b) != NRT_SUCCESS)
+            return 7;
+    SHOW(F(nrt_async_sendrecv_recv_tensor)(y, 0, 64, from, &got));
+    SHOW(F(nrt_async_sendrecv_test_request)(got, &b, &n));
+    SHOW(F(nrt_async_sendrecv_send_tensor)(x, 0, 64, to, &sent));
+    SHOW(F(nrt_async_sendrecv_test_request)(sent, &a, &n));
+    SHOW(F(nrt_async_sendrecv_test_request)(got, &b, &n));
+    printf("done %d %d %zu\n", a, b, n);
+    SHOW(F(nrt_async_sendrecv_flush)(1));
+    SHOW(F(nrt_async_sendrecv_close)(0));
+    SHOW(F(nrt_async_sendrecv_close)(1));
+    SHOW(F(nrt_debug_client_connect)(0, &fd));
+    SHOW(F(nrt_debug_client_read_one_event)(fd, &header, &payload));
+    SHOW(F(nrt_execute)(model, in, out));
+    SHOW(F(nrt_debug_client_read_one_event)(fd, &header, &payload));
+    free(payload);
+    F(nrt_debug_client_connect_close)(fd);
+    SHOW(F(nrt_register_async_exec_callback)(on_done, &told));
+    SHOW(F(nrta_execute_schedule)(model, in, out, 0, NULL, &seq));
+    SHOW(F(nrt_async_drain_queued_execs)(0));
+    printf("callback %d\n", told);
+    SHOW(F(nrt_memcpy_to_device)(F(nrt_tensor_get_va)(x), bytes, sizeof(bytes)));
+    SHOW(F(nrt_inspect_export)(3));
+    SHOW(F(nrt_trace_stop)("older.trace"));
+    close_all();
+    return 0;
+}
+
 /* Three executions, of which the runtime lets the second fail, and how each ended. */
 static int
 fails(void)
@@ -368,7 +428,8 @@ main(int argc, char **argv)
         const char *name;
         int (*run)(void);
     } modes[] = { { "everything", everything }, { "traces", traces }, { "misuses", misuses },
-                  { "forks", forks },           { "fails", fails },   { "signals", signals } };
+                  { "forks", forks },           { "fails", fails },   { "seldom", seldom },
+                  { "signals", signals } };
 
     if (load() != 0)
         return 9;
