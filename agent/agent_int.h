@@ -10,6 +10,7 @@
 #include "agent/files.h"
 #include "agent/metrics.h"
 #include "agent/models.h"
+#include "agent/offer.h"
 #include "agent/publish.h"
 #include "agent/sample.h"
 #include "agent/traces.h"
@@ -65,6 +66,7 @@ struct mrd_agent {
     mrd_files *files;
     mrd_devprof *devprof;
     mrd_model_table *models;
+    mrd_offer offer;
     uint64_t models_sent, models_told; /* signature of the lists in the last heartbeat; answered */
     mrd_traces *traces;
     mrd_trigger *trigger; /* NULL: none wanted */

@@ -7,6 +7,7 @@
 
 #include "aggregator/http_body.h"
 #include "aggregator/http_web.h"
+#include "aggregator/select_check.h"
 #include "base/conf.h"
 #include "base/metrics.h"
 #include "base/near.h"
@@ -142,6 +143,28 @@ start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
     mrd_core_start(c, now, ticket, arg);
 }
 
+static bool
+is_offered(void *self, const char *type)
+{
+    const mrd_overview *v = self;
+
+    for (size_t i = 0; v != NULL && i < v->n_nodes; i++)
+        if (mrd_runtime_offer_has(v->nodes[i]->offer, type))
+            return true;
+    return false;
+}
+
+/* Names of event types that a runtime of the cluster has are fine, too. */
+static mrd_err
+check_types(http_api *api, const mrd_select *s, mrd_why *why)
+{
+    mrd_overview *v = s->types.n == 0 ? NULL : mrd_loop_overview(api->loop);
+    mrd_err err = mrd_select_check_types(s, is_offered, v, why);
+
+    mrd_overview_unref(v);
+    return err;
+}
+
 static mrd_err
 post_session(void *self, mrd_http_request *req, mrd_why *why)
 {
@@ -155,6 +178,8 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
 
     if (err == MRD_OK)
         err = mrd_http_session_request(body, &r, why);
+    if (err == MRD_OK)
+        err = check_types(api, &r.select, why);
     if (err == MRD_OK)
         err = mrd_loop_command(api->loop, start, &r, &id, why);
     mrd_session_request_fini(&r);

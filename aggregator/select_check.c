@@ -84,5 +84,26 @@ mrd_select_check(const mrd_select *s, const mrd_json *o, mrd_why *why)
         err = mrd_filter_check(&numbers, why);
     if (err == MRD_OK)
         err = check_sources(&s->sources, why);
-    return err != MRD_OK ? err : mrd_filter_check_types(&s->types, NULL, why);
+    return err;
+}
+
+mrd_err
+mrd_select_check_types(const mrd_select *s, bool (*offered)(void *self, const char *type),
+                       void *self, mrd_why *why)
+{
+    mrd_strlist rest = { 0 };
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < s->types.n && err == MRD_OK; i++) {
+        const char *word = s->types.v[i] + (s->types.v[i][0] == '^');
+
+        if (offered == NULL || !offered(self, word))
+            err = mrd_strlist_add(&rest, mrd_str_of(s->types.v[i]));
+    }
+    if (err != MRD_OK)
+        mrd_why_set(why, err, 0, "event types");
+    else
+        err = mrd_filter_check_types(&rest, NULL, why);
+    mrd_strlist_fini(&rest);
+    return err;
 }

@@ -14,11 +14,31 @@ static const struct {
 #undef EVENT_TYPE
 };
 
+static const struct {
+    const char *other, *name;
+} aliases[] = {
+#define EVENT_TYPE(name, hardware)
+#define EVENT_ALIAS(other, name) { #other, #name },
+#include "base/event_type.def"
+#undef EVENT_TYPE
+};
+
 static const char *const groups[] = { "hardware", "software" };
+
+/* The name in the trace of what may be of the other set. */
+static mrd_str
+usual(mrd_str name)
+{
+    for (size_t i = 0; i < MRD_COUNT(aliases); i++)
+        if (mrd_str_is(name, aliases[i].other))
+            return mrd_str_of(aliases[i].name);
+    return name;
+}
 
 bool
 mrd_type_is_hardware(mrd_str name)
 {
+    name = usual(name);
     for (size_t i = 0; i < MRD_COUNT(types); i++) {
         if (types[i].hardware && mrd_str_is(name, types[i].name))
             return true;
@@ -33,7 +53,7 @@ word_means(const char *word, mrd_str name)
         return mrd_str_is(name, word + 1);
     if (strcmp(word, groups[0]) == 0 || strcmp(word, groups[1]) == 0)
         return mrd_type_is_hardware(name) == (word[0] == 'h');
-    return mrd_str_is(name, word);
+    return mrd_str_is(name, word) || mrd_str_is(usual(name), usual(mrd_str_of(word)).p);
 }
 
 bool
@@ -79,7 +99,7 @@ mrd_err
 mrd_types_check(const char *const *words, size_t n, const char *const *more, size_t n_more,
                 mrd_why *why)
 {
-    size_t n_names = MRD_COUNT(groups) + MRD_COUNT(types) + n_more, at = 0;
+    size_t n_names = MRD_COUNT(groups) + MRD_COUNT(types) + MRD_COUNT(aliases) + n_more, at = 0;
     const char **names = malloc(n_names * sizeof(*names));
     mrd_err err = MRD_OK;
 
@@ -89,6 +109,8 @@ mrd_types_check(const char *const *words, size_t n, const char *const *more, siz
         names[at++] = groups[i];
     for (size_t i = 0; i < MRD_COUNT(types); i++)
         names[at++] = types[i].name;
+    for (size_t i = 0; i < MRD_COUNT(aliases); i++)
+        names[at++] = aliases[i].other;
     for (size_t i = 0; i < n_more; i++)
         names[at++] = more[i];
     for (size_t i = 0; i < n && err == MRD_OK; i++) {

@@ -2,7 +2,7 @@
  * base/event_type.h - words that choose event types, one grammar wherever types are chosen: in
  * the runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices, `view`.
  *
- *   nc_exec_running      that type
+ *   nc_exec_running      that type; device_exec, as the runtime's guide calls it, means the same
  *   hardware, software   the runtime guide's groups; software is what is not hardware
  *   =step                events of this name, whatever they are: spans of a program, types of a
  *                        runtime that is newer than this list

@@ -214,6 +214,10 @@ take_state(mrd_node *n, const Mrd__Heartbeat *hb)
         mrd_model_list_unref(n->models);
         n->models = mrd_model_list_new(hb->models, n->hello_local, n->hello_wall);
     }
+    if (hb->runtime != NULL) {
+        mrd_runtime_offer_unref(n->offer);
+        n->offer = mrd_runtime_offer_new(hb->runtime);
+    }
 }
 
 static void
@@ -230,6 +234,10 @@ take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
             (p = mrd_core_add_part(c, s, n)) == NULL)
             continue;
         mrd_part_tally(p, st->tally);
+        if (p->offer != n->offer) {
+            mrd_runtime_offer_unref(p->offer);
+            p->offer = mrd_runtime_offer_ref(n->offer);
+        }
         mrd_part_heartbeat(p, n, st, s->params.device_profiles != MRD_PROFILES_NONE);
         for (size_t k = 0; k < st->n_jobs && k < MRD_SESSION_JOBS; k++)
             mrd_session_add_job(s, st->jobs[k]);

@@ -61,6 +61,7 @@ part_fill(mrd_part *p, const mrd_json *o)
     part_counts_load(p, o);
     mrd_part_tally_load(p, mrd_json_get(o, "tally"));
     p->models = mrd_model_list_load(o);
+    p->offer = mrd_runtime_offer_load(o);
     if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
         p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
     part_clock_load(p, mrd_json_get(o, "clock"));

@@ -10,6 +10,7 @@
 #include "aggregator/core/counts.h"
 #include "aggregator/core/host_reading.h"
 #include "aggregator/core/models.h"
+#include "aggregator/core/offer.h"
 #include "base/map.h"
 
 /* What is believed about a node's clock, for people. */
@@ -61,6 +62,7 @@ typedef struct {
     bool has_reading;
     mrd_host_reading reading; /* the last one of its own clocks */
     mrd_model_list *models;   /* loaded now; NULL: not told */
+    mrd_runtime_offer *offer; /* NULL: not told */
 } mrd_node;
 
 typedef struct {

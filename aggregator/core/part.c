@@ -60,6 +60,7 @@ mrd_part_free(mrd_part *p)
     free(p->epochs);
     mrd_json_free(p->device_profiles);
     mrd_model_list_unref(p->models);
+    mrd_runtime_offer_unref(p->offer);
     free(p);
 }
 
@@ -80,6 +81,7 @@ mrd_part_copy(const mrd_part *p)
         return NULL;
     *c = *p;
     mrd_model_list_ref(c->models);
+    mrd_runtime_offer_ref(c->offer);
     c->device_profiles = NULL;
     c->epochs = NULL;
     c->n_epochs = 0;

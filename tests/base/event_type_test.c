@@ -19,6 +19,9 @@ TEST(words)
     } rows[] = {
         { { NULL }, "YYYYYYYY" },
         { { "nrt_execute" }, "nnnnYnnn" },
+        { { "device_exec", "cc_exec" }, "YYnnnnnn" },
+        { { "^runtime_execute" }, "YYYYnYYY" },
+        { { "=device_exec" }, "nnnnnnnn" },
         { { "hardware" }, "YYYYnnnn" },
         { { "software" }, "nnnnYYYY" },
         { { "^hardware" }, "nnnnYYYY" },
@@ -40,6 +43,18 @@ TEST(words)
                 fprintf(stderr, "row %zu: %s\n", i, names[k]), test_failures++;
         CHECK_ERR("known", mrd_types_check(rows[i].words, n, &names[6], 1, NULL), MRD_OK);
     }
+}
+
+/* A runtime that offers the other set of names. */
+TEST(the_other_names_mean_the_same)
+{
+    static const char *const hardware[] = { "hardware" }, *const one[] = { "nc_exec_running" };
+
+    CHECK(mrd_type_is_hardware(MRD_STR("device_exec")));
+    CHECK(mrd_types_want(hardware, 1, MRD_STR("cc_exec")));
+    CHECK(!mrd_types_want(hardware, 1, MRD_STR("tensor_read")));
+    CHECK(mrd_types_want(one, 1, MRD_STR("device_exec")));
+    CHECK(!mrd_types_want(one, 1, MRD_STR("cc_exec")));
 }
 
 TEST(hardware_is_what_the_guide_says)
