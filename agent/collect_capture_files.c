@@ -11,13 +11,18 @@
 /* A folder, or with `name` one file of it, that a process named; taken only as far as it belongs to
  * the user of its rings. */
 static void
-watch_named(mrd_agent *a, const mrd_drain_process *process, const char *path, const char *name)
+watch_named(mrd_agent *a, const mrd_drain_process *process, const char *path, const char *name,
+            bool kept, bool ours)
 {
     mrd_owned_claim claim = mrd_drain_claim(process);
     char label[2048];
-    mrd_files_place place = {
-        .path = path, .label = label, .name = name, .pid = process->ident.pid, .claim = &claim
-    };
+    mrd_files_place place = { .path = path,
+                              .label = label,
+                              .name = name,
+                              .pid = process->ident.pid,
+                              .claim = &claim,
+                              .any_age = kept,
+                              .remove = ours };
     mrd_err err;
 
     if (!a->o.watch_inspect)
@@ -44,7 +49,7 @@ watch_inspect(mrd_agent *a, const mrd_drain_process *process)
         return;
     snprintf(path, sizeof(path), "%s%s%s", id->inspect_dir[0] == '/' ? "" : id->cwd,
              id->inspect_dir[0] == '/' ? "" : "/", id->inspect_dir);
-    watch_named(a, process, path, NULL);
+    watch_named(a, process, path, NULL, false, false);
 }
 
 static mrd_str
@@ -59,7 +64,7 @@ arg_text(const mrd_drain_process *process, const mrd_arg *arg)
 
 /* A notice that names where the runtime writes: a directory, or a file of its own. */
 static void
-watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg)
+watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg, bool ours)
 {
     mrd_str key = mrd_catalog_text(process->catalog, arg->key), text = arg_text(process, arg);
     bool one_file = mrd_str_is(key, "file");
@@ -70,19 +75,36 @@ watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg
         return;
     snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(text));
     if (!one_file) {
-        watch_named(a, process, path, NULL);
+        watch_named(a, process, path, NULL, false, ours);
         return;
     }
     slash = strrchr(path, '/');
     *slash = '\0';
-    watch_named(a, process, slash == path ? "/" : path, slash + 1);
+    watch_named(a, process, slash == path ? "/" : path, slash + 1, false, false);
 }
 
 static void
 notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
+    /* What a session asked the runtime to write is ours, and goes when it was delivered. */
+    bool ours = mrd_str_starts(mrd_catalog_text(process->catalog, ev->name), "device profile");
+
     for (uint32_t i = 0; i < ev->arg_count; i++)
-        watch_noticed(self, process, &ev->args[i]);
+        watch_noticed(self, process, &ev->args[i], ours);
+}
+
+/* A model that a process keeps, for a session that wants it. */
+static void
+ship_model(void *self, const mrd_drain_process *process, const char *kept)
+{
+    mrd_agent *a = self;
+    char path[512], *slash;
+
+    snprintf(path, sizeof(path), "%s", kept);
+    if ((slash = strrchr(path, '/')) == NULL || slash == path)
+        return;
+    *slash = '\0';
+    watch_named(a, process, path, slash + 1, true, false);
 }
 
 static void
@@ -165,7 +187,8 @@ session_of_files(const mrd_agent *a, mrd_record_status *ret_st)
         if (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
             st.phase != MRD__NODE_PHASE__NODE_STOPPING)
             continue;
-        asks = mrd_record_profiles(a->record, st.id, &cores) != MRD_PROFILES_NONE;
+        asks = mrd_record_profiles(a->record, st.id, &cores) != MRD_PROFILES_NONE ||
+               mrd_record_wants_neffs(a->record, st.id);
         if (!found || asks)
             *ret_st = st;
         found = true;
@@ -204,6 +227,7 @@ step_files(void *self, int64_t now)
 {
     mrd_agent *a = self;
 
+    mrd_model_table_ship(a->models, ship_model, a);
     files_session(a);
     mrd_files_step(a->files, now);
 }

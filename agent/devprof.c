@@ -33,6 +33,7 @@ typedef struct {
 struct mrd_devprof {
     mrd_record *record;
     mrd_drain *drain;
+    const char *instance_id;
     entry *entries;
     result results[MRD_DEVPROF_RESULTS];
     size_t n_results;
@@ -89,8 +90,8 @@ tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
     mrd_buf text = { 0 };
     mrd_err err;
 
-    mrd_buf_fmt(&text, "request=%" PRIu64 "\nseq=%" PRIu64 "\ndo=%s\nmode=%s\ncores=", e->session,
-                ++e->seq, verb,
+    mrd_buf_fmt(&text, "request=%" PRIu64 "\nseq=%" PRIu64 "\ninstance=%s\ndo=%s\nmode=%s\ncores=",
+                e->session, ++e->seq, d->instance_id, verb,
                 mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
                                        mode, word));
     for (size_t i = 0; i < cores->n; i++)
@@ -387,7 +388,8 @@ mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_r
 }
 
 mrd_err
-mrd_devprof_open(mrd_record *record, mrd_drain *drain, mrd_devprof **ret_devprof, mrd_why *why)
+mrd_devprof_open(mrd_record *record, mrd_drain *drain, const char *instance_id,
+                 mrd_devprof **ret_devprof, mrd_why *why)
 {
     mrd_devprof *d = calloc(1, sizeof(*d));
 
@@ -395,6 +397,7 @@ mrd_devprof_open(mrd_record *record, mrd_drain *drain, mrd_devprof **ret_devprof
         return mrd_why_set(why, MRD_NOMEM, 0, "device profiles");
     d->record = record;
     d->drain = drain;
+    d->instance_id = instance_id;
     *ret_devprof = d;
     return MRD_OK;
 }

@@ -23,9 +23,9 @@ typedef struct {
     const char *message; /* why not; "" */
 } mrd_devprof_result;
 
-/* Both are borrowed. */
-mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, mrd_devprof **ret_devprof,
-                         mrd_why *why);
+/* All are borrowed. */
+mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, const char *instance_id,
+                         mrd_devprof **ret_devprof, mrd_why *why);
 void mrd_devprof_close(mrd_devprof *d); /* control files stay: a successor goes on. NULL is fine */
 /* Asks, ends and gives up what is due. */
 void mrd_devprof_step(mrd_devprof *d, int64_t now_ns);

@@ -135,6 +135,9 @@ do_work(void *arg)
     case READ:
         read_piece(w);
         break;
+    case REMOVE:
+        mrd_folder_remove(w->folder, w->rel, w->fd);
+        break;
     case NOTHING:
         break;
     }
@@ -215,7 +218,7 @@ close_file(mrd_files *f)
 }
 
 static void
-finish(mrd_files *f, file_state state, const char *message)
+settle(mrd_files *f, file_state state, const char *message)
 {
     file *one = &f->files[f->at];
 
@@ -230,6 +233,21 @@ finish(mrd_files *f, file_state state, const char *message)
     f->stats.failed += state == GIVEN_UP;
     if (f->o.settled != NULL)
         f->o.settled(f->o.self, one->path, f->hex, message);
+}
+
+/* What a program keeps for later sessions is not ours to remove (capture/neffs.h). */
+static void
+finish(mrd_files *f, file_state state, const char *message)
+{
+    const file *one = &f->files[f->at];
+
+    if (state == DONE && f->dirs[one->dir].remove && f->fd >= 0 &&
+        strncmp(one->rel, "neffs/", 6) != 0) {
+        f->stage = REMOVING;
+        f->asked = false;
+        return;
+    }
+    settle(f, state, message);
 }
 
 static void
@@ -302,7 +320,8 @@ is_ready(mrd_files *f, file *one, int64_t now)
             f->pick_at = one->still_since + stable;
         return false;
     }
-    if (one->mtime_ns < f->session_start - STAMP_SLACK) { /* of an earlier run */
+    if (one->mtime_ns < f->session_start - STAMP_SLACK &&
+        !f->dirs[one->dir].any_age) { /* of an earlier run */
         mrd_files_settle(f, one, DONE);
         return false;
     }
@@ -657,6 +676,9 @@ collect(mrd_files *f, int64_t now)
     case READ:
         apply_read(f);
         break;
+    case REMOVE:
+        settle(f, DONE, "");
+        break;
     case NOTHING:
         break;
     }
@@ -673,6 +695,8 @@ file_work(const mrd_files *f)
         return HASH;
     case SENDING:
         return f->chunk_len == 0 && !f->asked ? READ : NOTHING;
+    case REMOVING:
+        return REMOVE;
     default:
         return NOTHING;
     }
@@ -725,7 +749,8 @@ mrd_files_next_ns(const mrd_files *f)
 {
     int64_t next = INT64_MAX;
 
-    if (f->stage > HASHING && !f->asked && (f->stage != SENDING || f->chunk_len > 0))
+    if (f->stage > HASHING && f->stage < REMOVING && !f->asked &&
+        (f->stage != SENDING || f->chunk_len > 0))
         next = f->again_at;
     if (f->n_hung > 0 && next > mrd_local_now().ns + MRD_SEC)
         next = mrd_local_now().ns + MRD_SEC;

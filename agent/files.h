@@ -43,6 +43,9 @@ typedef struct {
     const char *name;             /* this file only; NULL: all */
     int64_t pid;                  /* whose it is; MRD_NONE: the folder names tell */
     const mrd_owned_claim *claim; /* of the process that named it; NULL: the operator did */
+    bool any_age; /* files of before the session, too, and for each session that watches them */
+    bool
+        remove; /* they were written for us: what was delivered is removed, and folders when empty */
 } mrd_files_place;
 
 typedef struct {

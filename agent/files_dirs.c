@@ -492,6 +492,20 @@ new_dir(mrd_files *f, const mrd_files_place *place, mrd_str label, int64_t uid, 
     return MRD_OK;
 }
 
+/* A file that another session has, for this one. */
+static void
+offer_again(mrd_files *f, const dir *d, const char *name)
+{
+    for (uint32_t i = d->first; i != 0; i = f->files[i - 1].next) {
+        file *one = &f->files[i - 1];
+
+        if (strcmp(one->rel, name) != 0 || (one->state != DONE && one->state != GIVEN_UP))
+            continue;
+        one->state = SEEN;
+        wait_for(f, one);
+    }
+}
+
 mrd_err
 mrd_files_watch(mrd_files *f, const mrd_files_place *place)
 {
@@ -518,6 +532,10 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
         err = add_name(d, place->name);
         d->look_at = 0;
     }
+    d->any_age = d->any_age || place->any_age;
+    d->remove = d->remove || place->remove;
+    if (place->any_age && place->name != NULL)
+        offer_again(f, d, place->name);
     return err;
 }
 

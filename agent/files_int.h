@@ -34,6 +34,7 @@ typedef struct {
     int64_t *pids;    /* processes that named it; none left: it goes */
     size_t n_pids, cap_pids;
     bool whole;                    /* not only files that were named */
+    bool any_age, remove;          /* as in mrd_files_place */
     char *names[MRD_FOLDER_NAMES]; /* named since its last look */
     size_t n_names;
     bool refused_for_good; /* its process is not who its ring says */
@@ -49,9 +50,9 @@ typedef struct {
     char said[MRD_WHY_MAX];
 } dir;
 
-typedef enum { IDLE, OPENING, HASHING, OFFERING, SENDING, FINISHING } stage;
+typedef enum { IDLE, OPENING, HASHING, OFFERING, SENDING, FINISHING, REMOVING } stage;
 
-typedef enum { NOTHING, LOOK, OPEN, HASH, READ } work_kind;
+typedef enum { NOTHING, LOOK, OPEN, HASH, READ, REMOVE } work_kind;
 
 /* A piece of work, and all it touches: the worker's while it is under way. */
 typedef struct {

@@ -395,6 +395,51 @@ mrd_folder_found(const mrd_folder *f, size_t *ret_n)
     return f->found;
 }
 
+/* Removes a name below `root`; folder: an empty one. */
+static bool
+remove_name(const mrd_folder *f, int root, const char *path, bool folder, const struct stat *want)
+{
+    char up[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t n = slash == NULL ? 0 : (size_t) (slash - path);
+    const char *name = slash == NULL ? path : slash + 1;
+    struct stat st;
+    int fd;
+    bool good;
+
+    if (n >= sizeof(up) || *name == '\0')
+        return false;
+    memcpy(up, path, n);
+    up[n] = '\0';
+    if ((fd = mrd_owned_descend(root, up, &f->user)) < 0)
+        return false;
+    good = want == NULL || (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                            st.st_ino == want->st_ino && st.st_dev == want->st_dev);
+    good = good && unlinkat(fd, name, folder ? AT_REMOVEDIR : 0) == 0;
+    close(fd);
+    return good;
+}
+
+void
+mrd_folder_remove(mrd_folder *f, const char *rel, int fd)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    char *slash;
+    bool good;
+
+    if (f->fd < 0 || strlen(rel) >= sizeof(path) || fstat(fd, &st) != 0)
+        return;
+    strcpy(path, rel);
+    good = remove_name(f, f->fd, path, false, &st);
+    while (good && (slash = strrchr(path, '/')) != NULL) {
+        *slash = '\0';
+        good = remove_name(f, f->fd, path, true, NULL);
+    }
+    if (good && f->root >= 0)
+        (void) remove_name(f, f->root, f->path, true, NULL);
+}
+
 mrd_err
 mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st, mrd_why *why)
 {

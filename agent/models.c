@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/neffs.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "base/vec.h"
@@ -18,6 +19,7 @@ typedef struct {
     const mrd_drain_process *process;     /* NULL: gone, or not found again yet */
     uint64_t chosen[MRD_RECORD_SESSIONS]; /* sessions that selected its process when it went */
     size_t n_chosen;
+    uint64_t shipped; /* the last session that it was shipped for */
 } entry;
 
 /* What the runtime's event of a load says. */
@@ -81,6 +83,8 @@ take_args(mrd_model_load *m, const mrd_drain_process *p, const mrd_event *ev)
             m->cores = a->v.i;
         else if (mrd_str_is(key, "hash") && text.len == 64)
             set_text(m->sha256, sizeof(m->sha256), text);
+        else if (mrd_str_is(key, "kept") && text.len < sizeof(m->kept))
+            set_text(m->kept, sizeof(m->kept), text);
         else if (mrd_str_is(key, "path") && mrd_str_starts(text, "file://"))
             set_text(m->path, sizeof(m->path), (mrd_str){ text.p + 7, text.len - 7 });
     }
@@ -256,6 +260,8 @@ mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, int64
             if (mrd_record_selects(t->record, st.id, process))
                 e->chosen[e->n_chosen++] = st.id;
         }
+        if (e->m.kept[0] != '\0')
+            mrd_neffs_sweep(e->m.kept, process->ident.uid);
         e->process = NULL;
         if (e->m.unload_ns == 0)
             e->m.unload_ns = now;
@@ -307,6 +313,29 @@ mrd_model_table_version(const mrd_model_table *t)
     return t->version;
 }
 
+void
+mrd_model_table_ship(mrd_model_table *t,
+                     void (*call)(void *self, const mrd_drain_process *process, const char *kept),
+                     void *self)
+{
+    for (size_t k = 0; k < mrd_record_sessions(t->record); k++) {
+        mrd_record_status st;
+
+        mrd_record_get(t->record, k, &st);
+        if (st.start_ns == INT64_MAX || !mrd_record_wants_neffs(t->record, st.id))
+            continue;
+        for (size_t i = 0; i < t->n; i++) {
+            entry *e = &t->v[i];
+
+            if (e->m.kept[0] == '\0' || e->process == NULL || e->shipped == st.id ||
+                !is_of(t, e, &st))
+                continue;
+            e->shipped = st.id;
+            call(self, e->process, e->m.kept);
+        }
+    }
+}
+
 /* ---- The note ---- */
 
 typedef struct {
@@ -346,6 +375,7 @@ take_note(mrd_model_table *t, const mrd_model_load *m, const char *proc_root)
     e->m = *m;
     e->m.sha256[sizeof(m->sha256) - 1] = e->m.name[sizeof(m->name) - 1] =
         e->m.path[sizeof(m->path) - 1] = '\0';
+    e->m.kept[sizeof(m->kept) - 1] = '\0';
     e->m.unload_ns = 0;
 }
 

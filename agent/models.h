@@ -29,6 +29,7 @@ typedef struct {
     int64_t load_ns,
         unload_ns; /* unload_ns 0: loaded; of a process that ended: when that was seen */
     char sha256[65], name[128], path[192]; /* "" not known; path: of a file */
+    char kept[320];                        /* where the process keeps its bytes, "" nowhere */
 } mrd_model_load;
 
 /* Borrowed: record, drain. note: file for a successor, NULL none; boot_id: of this boot. */
@@ -45,6 +46,11 @@ void mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process,
 void mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
 void mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, int64_t now_ns);
+/* Calls each load whose bytes are kept and that a session of its processes wants shipped, once. */
+void mrd_model_table_ship(mrd_model_table *t,
+                          void (*call)(void *self, const mrd_drain_process *process,
+                                       const char *kept),
+                          void *self);
 /* Writes the note when something changed, forgets what no session can want. */
 void mrd_model_table_step(mrd_model_table *t, int64_t now_ns);
 /* Changes with every change of what mrd_model_table_get says. */

@@ -102,6 +102,8 @@ const mrd_strlist *mrd_record_counters(const mrd_record *r, uint64_t session,
                                        mrd_dur_ns *ret_period);
 /* What the session asks of device profiles (MRD_PROFILES_... of proto/session_params.h), and of
  * which cores (borrowed). */
+/* The session wants the NEFFs of its models. */
+bool mrd_record_wants_neffs(const mrd_record *r, uint64_t session);
 int mrd_record_profiles(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores);
 /* It selects this process. */
 bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_drain_process *process);

@@ -518,6 +518,14 @@ mrd_record_profiles(const mrd_record *r, uint64_t id, const mrd_strlist **ret_co
 }
 
 bool
+mrd_record_wants_neffs(const mrd_record *r, uint64_t id)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    return s != NULL && (s->params.neffs || s->params.device_profiles != MRD_PROFILES_NONE);
+}
+
+bool
 mrd_record_selects(const mrd_record *r, uint64_t id, const mrd_drain_process *process)
 {
     const session *s = mrd_record_session_of(r, id);

@@ -310,6 +310,7 @@ fill_models(model_set *set, const mrd_model_table *t, uint64_t session)
         to->sha256 = (char *) (uintptr_t) from->sha256;
         to->path = (char *) (uintptr_t) from->path;
         to->size = from->size;
+        to->kept = from->kept[0] != '\0';
         to->lnc_idx = from->core;
         to->lnc_count = from->cores;
         to->loaded_local_ns = from->load_ns;

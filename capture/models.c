@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture/neffs.h"
 #include "capture/process.h"
 #include "capture/sha256.h"
 
@@ -17,8 +18,8 @@
 /* One load. Shared by the registry and the captures that saw it. Under the process's lock. */
 typedef struct model {
     mrd_model_record rec;
-    uint64_t number; /* of this load: ids are the caller's and may come twice */
-    char sha[65];
+    uint64_t number;                    /* of this load: ids are the caller's and may come twice */
+    char sha[65], kept[MRD_NEFFS_PATH]; /* "": its bytes are not kept */
     char *uri;
     void *copy;
     unsigned refs;
@@ -139,6 +140,8 @@ model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, 
             take_bytes(m, data, mode >= (path != NULL ? MRD_MODELS_ALL : MRD_MODELS_MEMORY));
         else if (path != NULL)
             (void) read_file(path, m, mode >= MRD_MODELS_ALL);
+        if (data != NULL && mrd_rec_on(MRD_CAP_MODEL))
+            (void) mrd_neffs_keep(data, (size_t) size, m->sha, m->kept);
     }
     full = path == NULL ? NULL : realpath(path, NULL);
     room = 16 + (full != NULL ? strlen(full) : path != NULL ? strlen(path) : sizeof(m->sha));
@@ -169,17 +172,18 @@ record_model(const model *m, bool load)
         { .key_text = "vnc_count", .type = MRD_ITEM_I64, .v.i = m->rec.vnc_count },
         { .key_text = "hash", .type = MRD_ITEM_TEXT, .v.text = { m->sha, strlen(m->sha) } },
         { .key_text = "path", .type = MRD_ITEM_TEXT, .v.text = { m->uri, strlen(m->uri) } },
+        { .key_text = "kept", .type = MRD_ITEM_TEXT, .v.text = { m->kept, strlen(m->kept) } },
     };
+    size_t n = sizeof(args) / sizeof(args[0]) - (m->kept[0] == '\0');
 
     char name[sizeof("model ") + 12]; /* for people; the whole hash is an argument */
 
     if (!mrd_rec_on(MRD_CAP_MODEL))
         return;
-    for (size_t i = 0; i < sizeof(args) / sizeof(args[0]); i++)
+    for (size_t i = 0; i < n; i++)
         args[i].key = mrd_rec_name(args[i].key_text);
     snprintf(name, sizeof(name), "model %.12s", m->sha);
-    mrd_rec_model(load, m->number, m->sha[0] != '\0' ? name : m->uri, args,
-                  sizeof(args) / sizeof(args[0]));
+    mrd_rec_model(load, m->number, m->sha[0] != '\0' ? name : m->uri, args, n);
 }
 
 /* Under the lock. False without memory: the capture misses this one. */

@@ -29,6 +29,17 @@ parse_cores(const char *list, mrd_control *r)
     return true;
 }
 
+/* One component of a path, and no more. */
+static bool
+is_plain(const char *value)
+{
+    for (const char *p = value; *p != '\0'; p++)
+        if ((*p < 'a' || *p > 'z') && (*p < 'A' || *p > 'Z') && (*p < '0' || *p > '9') &&
+            *p != '-' && *p != '_' && (*p != '.' || p == value))
+            return false;
+    return *value != '\0';
+}
+
 static bool
 parse_line(const char *key, const char *value, mrd_control *r)
 {
@@ -48,6 +59,8 @@ parse_line(const char *key, const char *value, mrd_control *r)
                                                      : MRD_CONTROL_NOTHING;
     else if (strcmp(key, "cores") == 0)
         return parse_cores(value, r);
+    else if (strcmp(key, "instance") == 0 && is_plain(value) && strlen(value) < sizeof(r->instance))
+        strcpy(r->instance, value);
     return true; /* of a newer agent */
 }
 
@@ -56,7 +69,7 @@ mrd_control_parse(char *text, mrd_control *r)
 {
     char *save = NULL;
 
-    *r = (mrd_control){ .any_core = true };
+    *r = (mrd_control){ .any_core = true, .instance = "node" };
     for (char *line = strtok_r(text, "\n", &save); line != NULL;
          line = strtok_r(NULL, "\n", &save)) {
         char *eq = strchr(line, '=');

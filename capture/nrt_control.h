@@ -29,6 +29,8 @@ typedef struct {
     mrd_control_verb verb;
     mrd_control_mode mode;
     bool any_core, core[MRD_CONTROL_CORES];
+    char instance
+        [72]; /* the node's id, for names of folders; "node" from an agent that does not say */
 } mrd_control;
 
 /* text is changed. False when it is no request, or not one that is known here. */

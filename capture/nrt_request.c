@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "capture/nrt_control.h"
@@ -32,7 +33,7 @@
 
 #define MODELS_MAX  256 /* profiled by one request */
 #define DIR_MAX_LEN 400
-#define FILE_LEN    (DIR_MAX_LEN + 96)
+#define FILE_LEN    (DIR_MAX_LEN + 200)
 
 typedef struct {
     uint64_t model;
@@ -44,7 +45,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool armed; /* MRD_CONTROL_MODEL: executions have to look */
 static mrd_control on;     /* id 0: none */
 static char path[PATH_MAX], top[DIR_MAX_LEN];
-static struct stat last; /* of the file as it was read; st_ino 0: there was none */
+static char folder[96], stamp[32]; /* of this request, below top */
+static struct stat last;           /* of the file as it was read; st_ino 0: there was none */
 static profiled done[MODELS_MAX];
 static size_t n_done;
 static nrt_profile_continuous_options_t *options;
@@ -159,21 +161,36 @@ wanted(const mrd_control *r, int32_t core)
     return r->any_core || (core >= 0 && core < MRD_CONTROL_CORES && r->core[core]);
 }
 
+/* <top>/<instance>_pid_<pid>/<time>, as the vendor's tools lay it out. The agent removes folders that are
+ * empty: they are made again before they are needed. */
+static bool
+make_folder(void)
+{
+    char dir[FILE_LEN];
+
+    if (!own_folder(top))
+        return false;
+    snprintf(dir, sizeof(dir), "%s/%s", top, folder);
+    if (!own_folder(dir))
+        return false;
+    snprintf(dir, sizeof(dir), "%s/%s/%s", top, folder, stamp);
+    return own_folder(dir);
+}
+
 static void
 arm_model(void)
 {
-    char dir[FILE_LEN];
+    struct timespec now;
 
     if (MRD_NRT_REAL(nrt_profile_start) == NULL || MRD_NRT_REAL(nrt_profile_stop) == NULL) {
         refuse(on.id, -1, "this runtime library has no nrt_profile_start");
         on.id = 0;
         return;
     }
-    snprintf(dir, sizeof(dir), "%s/node_pid_%" PRIu32, top, mrd_proc_pid());
-    if (own_folder(dir))
-        snprintf(dir, sizeof(dir), "%s/node_pid_%" PRIu32 "/%016" PRIx64, top, mrd_proc_pid(),
-                 on.id);
-    if (!own_folder(dir)) {
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(folder, sizeof(folder), "%s_pid_%" PRIu32, on.instance, mrd_proc_pid());
+    snprintf(stamp, sizeof(stamp), "%lld%09ld", (long long) now.tv_sec, now.tv_nsec);
+    if (!make_folder()) {
         refuse(on.id, -1, "the folder for its files cannot be made");
         on.id = 0;
         return;
@@ -199,9 +216,8 @@ claim_profile(uint64_t model, int32_t core, uint64_t *ret_id)
             p = &done[n_done++];
             p->model = model;
             p->core = core;
-            snprintf(p->file, sizeof(p->file),
-                     "%s/node_pid_%" PRIu32 "/%016" PRIx64 "/profile_nc_%d_session_%zu.ntff", top,
-                     mrd_proc_pid(), on.id, core < 0 ? 0 : core, i);
+            snprintf(p->file, sizeof(p->file), "%s/%s/%s/profile_nc_%d_session_%zu.ntff", top,
+                     folder, stamp, core < 0 ? 0 : core, i);
             *ret_id = on.id;
         }
     }
@@ -234,8 +250,12 @@ mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core, mrd_nrt_pr
 void
 mrd_nrt_request_after(const mrd_nrt_profiled *profile)
 {
-    NRT_STATUS status = MRD_NRT_REAL(nrt_profile_stop)(profile->file);
+    NRT_STATUS status;
 
+    pthread_mutex_lock(&lock);
+    (void) make_folder();
+    pthread_mutex_unlock(&lock);
+    status = MRD_NRT_REAL(nrt_profile_stop)(profile->file);
     if (status == NRT_SUCCESS)
         say("device profile written", profile->request, profile->core < 0 ? 0 : profile->core, NULL,
             top);
@@ -300,8 +320,10 @@ arm_continuous(void)
 static void
 save_core(int32_t core)
 {
-    NRT_STATUS status = MRD_NRT_REAL(nrt_profile_continuous_save)((uint32_t) core, options);
+    NRT_STATUS status;
 
+    (void) own_folder(top);
+    status = MRD_NRT_REAL(nrt_profile_continuous_save)((uint32_t) core, options);
     if (status == NRT_SUCCESS)
         say("device profile written", on.id, core, NULL, top);
     else

@@ -13,7 +13,7 @@
 typedef struct {
     int64_t enable;  /* -1 unset */
     int64_t sources; /* MRD_CAP_*; -1 unset */
-    int64_t ring_size, ring_dict, ring_total, aggregate;
+    int64_t ring_size, ring_dict, ring_total, aggregate, neffs;
     char ring_dir[MRD_SETTING_TEXT], clock[MRD_SETTING_TEXT], profile_file[MRD_SETTING_TEXT];
     char sys_dir[MRD_SETTING_TEXT], proc_dir[MRD_SETTING_TEXT], device_profiles[MRD_SETTING_TEXT];
     uint32_t errors; /* values refused */

@@ -104,6 +104,7 @@ load_json(const Mrd__ModelLoad *m, int64_t wall_minus_local)
         mrd_json_set(o, "lnc_idx", mrd_json_new_int(m->lnc_idx));
     if (m->lnc_count > 0)
         mrd_json_set(o, "lnc_count", mrd_json_new_int(m->lnc_count));
+    mrd_json_set(o, "kept", mrd_json_new_bool(m->kept));
     put_times(o, "loaded", mrd_time_checked(m->loaded_local_ns), wall_minus_local);
     put_times(o, "unloaded", mrd_time_checked(m->unloaded_local_ns), wall_minus_local);
     return o;

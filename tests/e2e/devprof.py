@@ -2,6 +2,7 @@
 files back as artifacts; every refusal is a message of that process in the manifest."""
 import glob
 import os
+import re
 
 from lib import BUILD, Cluster, Program, check, equal, finish, need_daemons, need_speed, until
 
@@ -14,7 +15,7 @@ def loop(c, i, name, runtime="simnrt", capture="all", **env):
     """A rank with two cores that executes for ever on node i."""
     p = Program(c.path(f"{name}.log"), [LOOP, "--rank", "0", "--steps", "100000000", "--cores", "2", "--exec-us", "2000", "--cc", "0", "--quiet", "--checkpoint-every", "0"],
                 env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", runtime), MERIDIAN_RING_DIR=c.rings(i),
-                         MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE=capture, MERIDIAN_DEVICE_PROFILES=c.folder(f"written{i}"), SIMNRT_JOB=name,
+                         MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE=capture, MERIDIAN_DEVICE_PROFILES=c.folder(f"written{i}"), MERIDIAN_NEFFS="16M", SIMNRT_JOB=name,
                          SIMNRT_EVENT_SCALE="0", NEURON_RT_INSPECT_OUTPUT_DIR=c.folder(f"inspect{i}"), **env), stdout=-3)
     return c.keep(p)
 
@@ -62,7 +63,14 @@ with Cluster() as c:
     doc = c.stop(id)
     equal(shipped(doc), sorted((p.pid, 1) for p in (plain, inspected, old)), "one NTFF for each process, of core 1")
     equal({state for p in doc["nodes"] for state in [q["state"] for q in p["device_profiles"] if "lnc_idx" not in q]}, {"ended"}, "all ended")
+    names = {a["process_id"]: a["name"] for a in doc["artifacts"] if a["kind"] == "NTFF"}
+    check(all(re.fullmatch(r"\d{19}/profile_nc_1_session_\d+\.ntff", name) for name in names.values()), f"the vendor's layout: {names}")
+    equal({a["kind"] for a in doc["artifacts"]}, {"NTFF", "NEFF"}, "the models come with them")
+    left = [os.path.join(at, f) for i in range(2) for at, _, files in os.walk(c.path(f"written{i}")) for f in files if f.endswith(".ntff")]
+    equal(left, [], "what was delivered is not left behind")
     out, _ = c.run("fetch", id, "-o", c.path("model"), "--artifacts", "--format", "summary-text")
+    for p, i in ((plain, 0), (inspected, 1), (old, 1)):
+        check(os.path.exists(c.path("model", f"i-test{i}_pid_{p.pid}", names[p.pid])), f"<instance>_pid_<pid>/<time>/ of {p.pid}: {out}")
     found = glob.glob(c.path("model", "**", "*.ntff"), recursive=True)
     equal(len(found), 3, f"NTFF files fetched: {out}")
     for path in found:
@@ -122,7 +130,7 @@ with Cluster() as c:
             f.write("request=7\nseq=1\ndo=arm\nmode=model\ncores=\n")
             os.fchown(f.fileno(), 65534, 65534)
         until(lambda: "a control file of another user was ignored" in c.agents[0].text(), "a forged control file is told of")
-        check(not glob.glob(c.folder("written0") + f"/*/node_pid_{plain.pid}/{7:016x}"), "and nothing was profiled for it")
+        check(not glob.glob(c.folder("written0") + f"/*/node_pid_{plain.pid}*"), "and nothing was profiled for it")
         os.unlink(forged)
 
     # ---- A process that ends, one that dies, one that does not answer ----

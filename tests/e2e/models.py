@@ -1,5 +1,7 @@
 """Which models are loaded: a session knows those that were loaded long before it, also by an agent that is gone; over the cluster in manifest, HTTP
 and on the command line."""
+import glob
+import hashlib
 import json
 import os
 
@@ -10,6 +12,7 @@ LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "l
 
 
 def loop(c, i, name, **env):
+    env = {"MERIDIAN_NEFFS": "64M", "MERIDIAN_DEVICE_PROFILES": c.folder("kept"), **env}
     return c.keep(Program(c.path(f"{name}.log"), [LOOP, "--rank", "0", "--steps", "100000000", "--cores", "2", "--exec-us", "2000", "--cc", "0", "--quiet", "--checkpoint-every", "0"],
                           env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(i),
                                    MERIDIAN_ENABLE="1", SIMNRT_JOB=name, SIMNRT_EVENT_SCALE="0", **env), stdout=-3))
@@ -31,6 +34,7 @@ with Cluster() as c:
     a, b = loop(c, 0, "a"), loop(c, 1, "b")
     both = sorted((f"i-test{i}", p.pid, core) for i, p in enumerate((a, b)) for core in range(2))
     until(lambda: loads(listed(c)) == both, f"what is loaded now, without any session: {listed(c)}")
+    until(lambda: all("runtime_id" in l for l in listed(c)[0]["loads"]), f"the runtime's own events name them: {listed(c)}")
     model = listed(c)[0]
     equal(len(listed(c)), 1, "one model over both nodes")
     check(len(model["sha256"]) == 64 and model["size"] > 0 and model.get("name"), f"hash, size, the runtime's name: {model}")
@@ -58,6 +62,20 @@ with Cluster() as c:
     check(len(row) == 1 and row[0].split()[0] == model["name"] and "0-1" in row[0].split(), f"a line for people: {text}")
     equal(row[0].split()[4:8], ["4", "2", "2", "2"], f"loads, loaded, nodes, processes: {text}")
 
+    check(all(not m["neff"] and all(l["kept"] for l in m["loads"]) for m in listed(c, id)), f"its bytes are kept, nobody asked for them: {listed(c, id)}")
+
+    # ---- NEFFs on request: of a model loaded long before, once per hash, in each session that asks ----
+    for turn in range(2):
+        ship = c.start("--name", f"neffs{turn}", "--neffs")
+        until(lambda: [a["sha256"] for a in c.session(ship)["artifacts"] if a["complete"]] == [model["sha256"]], f"shipped: {c.session(ship)['artifacts']}")
+        artifact, = c.stop(ship)["artifacts"]
+        equal((artifact["kind"], artifact["size"], artifact["name"]), ("NEFF", model["size"], f"neff_{model['sha256']}.neff"), "what it is")
+        equal([m["neff"] for m in listed(c, ship)], [True], "the list says so")
+        check("shipped" in c.run("models", ship)[0], "and the command line")
+    c.run("fetch", ship, "-o", c.path("got"), "--artifacts", "--format", "summary-text")
+    got, = glob.glob(c.path("got", "**", "*.neff"), recursive=True)
+    equal(hashlib.sha256(open(got, "rb").read()).hexdigest(), model["sha256"], "the bytes that nrt_load was given")
+
     # ---- A session that selects one process has its models only; the manifest outlives the aggregator ----
     one = c.start("--name", "one", "--process-id", str(a.pid))
     until(lambda: loads(listed(c, one)) == [x for x in both if x[1] == a.pid], f"the selected process: {listed(c, one)}")
@@ -67,4 +85,6 @@ with Cluster() as c:
     until(c.answers, "the aggregator answers again")
     equal(loads(listed(c, id)), both, "the manifest has them")
     until(lambda: loads(listed(c)) == [x for x in both if x[1] == a.pid], "a new aggregator is told what is loaded")
+    a.kill()
+    until(lambda: os.listdir(c.path("kept")) == [], f"nothing is left behind, though all were killed: {os.listdir(c.path('kept'))}")
 finish()

@@ -98,6 +98,7 @@ TEST(every_parameter_survives_every_way)
 TEST(the_wire_is_what_it_was)
 {
     static const char *const labels[][2] = { { "device_profiles", "on-fail" },
+                                             { "neffs", "1" }, /* later than the rest */
                                              { "counter", "a.b*" },
                                              { "counter", "c" },
                                              { "counter_period", "90000000000" } };
