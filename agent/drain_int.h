@@ -117,6 +117,7 @@ struct proc {
     mrd_owned_claim first; /* of its first ring */
     uint32_t uid;          /* the process's, else that of its first ring's file */
     uint64_t flow_scope;
+    mrd_sid seq_key;   /* MRD_SID_EMPTY: not asked for yet */
     int64_t active_at; /* when a ring of it last brought something */
     bool seen_alive;   /* by this agent */
     int64_t newest_ns; /* RAW: of the records of its rings that were read to their ends */

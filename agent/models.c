@@ -414,6 +414,7 @@ wanted(const mrd_model_table *t, const entry *e)
 void
 mrd_model_table_step(mrd_model_table *t, int64_t now)
 {
+    write_note(t); /* in the turn that learned of it: a successor reads it nowhere else */
     if (now - t->swept_ns < MRD_SEC)
         return;
     t->swept_ns = now;
@@ -421,7 +422,6 @@ mrd_model_table_step(mrd_model_table *t, int64_t now)
     for (size_t i = t->n; i-- > 0;)
         if (t->v[i].m.unload_ns != 0 && t->v[i].m.unload_ns < now - KEPT && !wanted(t, &t->v[i]))
             remove_at(t, i);
-    write_note(t);
 }
 
 mrd_err

@@ -422,12 +422,33 @@ mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret
     *ret_event = span_of(p, r, rec);
 }
 
+/* From a call that queued an asynchronous request to what the runtime does for it. */
+static void
+call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
+{
+    proc *pr = r->proc;
+
+    if (pr->seq_key == MRD_SID_EMPTY)
+        pr->seq_key = mrd_strtab_addz(mrd_catalog_strings(pr->pub.catalog), NRT_SEQ_KEY);
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        if (ev->args[i].key == pr->seq_key && ev->args[i].v.u != 0) {
+            *arrow =
+                (mrd_flow){ mrd_nrt_seq_flow(pr->flow_scope, ev->args[i].v.u), MRD_FLOW_START };
+            ev->flows = arrow;
+            ev->flow_count = 1;
+            return;
+        }
+}
+
 static inline void
 span(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     mrd_event ev = span_of(p, r, rec);
+    mrd_flow arrow;
 
     take_args(p, r, rec, &ev);
+    if (source_of(rec) == MRD_SRC_API && ev.arg_count > 0)
+        call_arrow(r, &ev, &arrow);
     if (rec->dur_ns < 0)
         leave(p, r->proc, &ev);
     else

@@ -14,6 +14,47 @@ static const mrd_import_ops *const ops = &mrd_import_nrt;
     ",\"nc_local_id\":3,\"tracking_id\":" track ",\"thread_id\":" thread ",\"worker_gid\":5,"      \
     "\"data\":{" data "},\"timestamp_ns\":" ts "}"
 
+#define SEQ(type, nc, track, seq, ts, data)                                                        \
+    "{\"event_type\":\"" type "\",\"phase\":\"start\",\"nc_idx\":" nc ",\"tracking_id\":" track    \
+    ",\"thread_id\":1,\"nrta_seq_id\":" seq ",\"data\":{" data "},\"timestamp_ns\":" ts "}"
+
+/* The events of one asynchronous request are on one arrow, whatever core and type; others are not. */
+TEST(one_request_is_one_arrow)
+{
+    collected c = { 0 };
+    uint64_t first = 0;
+
+    collect_text(
+        &c, ops,
+        HEAD SEQ("nrta_execute_schedule", "0", "1", "844424930131969", T0 "00100", "") "," SEQ(
+            "kbl_exec_pre", "0", "2", "844424930131969", T0 "00200",
+            "\"exec_id\":9") "," SEQ("nc_exec_running", "0", "3", "844424930131969", T0 "00300",
+                                     "\"exec_id\":9") "," SEQ("nrta_execute_schedule", "1", "4",
+                                                              "844424930131970", T0 "00400",
+                                                              "") "," SEQ("nrt_tensor_free", "0",
+                                                                          "5", "0", T0 "00500", "")
+            TAIL);
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(c.n, 5);
+    for (size_t i = 0; i < c.n; i++) {
+        const mrd_event *ev = &c.v[i]->ev;
+        const char *name = collect_str(&c, ev->name);
+        bool pair = strcmp(name, "kbl_exec_pre") == 0 || strcmp(name, "nc_exec_running") == 0;
+        const mrd_flow *seq = ev->flow_count == 0 ? NULL : &ev->flows[ev->flow_count - 1];
+
+        if (strcmp(name, "nrt_tensor_free") == 0) {
+            CHECK_INT(ev->flow_count, 0);
+            continue;
+        }
+        CHECK_INT(ev->flow_count, pair ? 2 : 1);
+        REQUIRE(seq != NULL);
+        CHECK_INT(seq->dir, MRD_FLOW_STEP);
+        first = i == 0 ? seq->id : first;
+        CHECK_INT(seq->id == first, collect_track(&c, ev)->lnc_idx == 0);
+    }
+    collect_free(&c);
+}
+
 TEST(starts_and_stops_are_paired)
 {
     collected c = { 0 };

@@ -342,6 +342,7 @@ nrt_intern(mrd_nrt *nrt)
         { &nrt->key_phase, "phase" },
         { &nrt->key_time, NRT_TIME_KEY },
         { &nrt->key_exec, "exec_id" },
+        { &nrt->key_seq, NRT_SEQ_KEY },
         { &nrt->key_pcore, "device_core_idx" },
         { &nrt->key_nc_ts, "nc_timestamp_ns" },
         { &nrt->key_cpu_ts, "cpu_timestamp_ns" },

@@ -10,7 +10,8 @@
  *          lnc_idx and thread_id.
  * Pairing  by (nc_idx, tracking_id), then event type and device_core_idx. What the start said is
  *          carried to the span; id, nc_local_id and tracking_id only serve the pairing.
- * Flows    from kbl_exec_pre to nc_exec_running of the same exec_id on a core.
+ * Flows    from kbl_exec_pre to nc_exec_running of the same exec_id on a core; along the events of one
+ *          nrta_seq_id, which begins at the call that has it as argument (agent/translate.c).
  * Losses   the runtime numbers the events of a core (nc_local_id) and overwrites the oldest when its
  *          ring is full: numbers that do not come are an event MRD_LOSS "runtime-ring" on a line of
  *          the core, from its neighbour before to its neighbour behind. What comes after
@@ -31,7 +32,17 @@
 #define NRT_VERSION   2
 #define NRT_LOST_RING "runtime-ring" /* name of the losses that nc_local_id shows */
 
+#define NRT_SEQ_KEY                                                                                \
+    "nrta_seq_id" /* of an asynchronous request: of its call, and of the runtime's events */
+
 typedef struct mrd_nrt mrd_nrt;
+
+/* The arrow along one asynchronous request of a process; scope: as in the options. */
+static inline uint64_t
+mrd_nrt_seq_flow(uint64_t scope, uint64_t seq_id)
+{
+    return mrd_flow_id(scope, 0x6e727461, seq_id);
+}
 
 typedef struct {
     mrd_catalog *catalog;

@@ -86,8 +86,8 @@ struct mrd_nrt {
     mrd_open_table early; /* (nc_idx, tracking_id): stops that came before their start */
     mrd_nrt_counts counts;
     uint64_t flow_hash;
-    mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_pcore, key_nc_ts,
-        key_cpu_ts;
+    mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_seq, key_pcore,
+        key_nc_ts, key_cpu_ts;
     mrd_sid time_exec, time_nearest, time_none, cause_ring;
     nrt_type types[NRT_TYPES];
     nrt_line lines[NRT_LINES];

@@ -73,16 +73,26 @@ nrt_track(mrd_nrt *nrt, const nrt_record *rec)
 
 /* ---- Giving events ---- */
 
-/* The arrow from submission to execution: one id for an execution on a core. */
+/* Arrows: from submission to execution, one id for an execution on a core; and through everything that
+ * the runtime did for one asynchronous request, from the call that made it. flows has room for both. */
 static void
-nrt_arrow(const mrd_nrt *nrt, mrd_event *ev, uint64_t exec_id, int64_t nc_idx, mrd_flow *flow)
+nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow flows[2])
 {
-    if (ev->name != nrt->type_pre && ev->name != nrt->type_running)
-        return;
-    flow->id = mrd_flow_id(nrt->o.flow_scope, nrt->flow_hash ^ (uint64_t) nc_idx, exec_id);
-    flow->dir = ev->name == nrt->type_pre ? MRD_FLOW_START : MRD_FLOW_END;
-    ev->flows = flow;
-    ev->flow_count = 1;
+    mrd_flow *to = flows;
+
+    if (rec->has_exec && (ev->name == nrt->type_pre || ev->name == nrt->type_running))
+        *to++ = (mrd_flow){ mrd_flow_id(nrt->o.flow_scope, nrt->flow_hash ^ (uint64_t) rec->nc_idx,
+                                        rec->exec_id),
+                            ev->name == nrt->type_pre ? MRD_FLOW_START : MRD_FLOW_END };
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        if (ev->args[i].key == nrt->key_seq && ev->args[i].type != MRD_ARG_DOUBLE &&
+            ev->args[i].v.u != 0) {
+            *to++ =
+                (mrd_flow){ mrd_nrt_seq_flow(nrt->o.flow_scope, ev->args[i].v.u), MRD_FLOW_STEP };
+            break;
+        }
+    ev->flow_count = (uint8_t) (to - flows);
+    ev->flows = to > flows ? flows : NULL;
 }
 
 static mrd_err
@@ -199,7 +209,8 @@ nrt_uses_device(const mrd_nrt *nrt, const nrt_record *rec)
 }
 
 static void
-nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow *flow, mrd_event *ev)
+nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flows[2],
+          mrd_event *ev)
 {
     size_t n;
 
@@ -214,8 +225,7 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow *fl
         mrd_args_str(nrt->args, nrt->key_phase, MRD_STR("unknown"));
     ev->args = mrd_args_view(nrt->args, &n);
     ev->arg_count = (uint32_t) n;
-    if (rec->has_exec)
-        nrt_arrow(nrt, ev, rec->exec_id, rec->nc_idx, flow);
+    nrt_arrows(nrt, rec, ev, flows);
 }
 
 /* An event that needs no partner (any more). */
@@ -269,9 +279,9 @@ static mrd_err
 nrt_instant(mrd_nrt *nrt, nrt_record *rec)
 {
     mrd_event ev;
-    mrd_flow flow;
+    mrd_flow flows[2];
 
-    nrt_event(nrt, rec, MRD_INSTANT, &flow, &ev);
+    nrt_event(nrt, rec, MRD_INSTANT, flows, &ev);
     nrt->counts.records++;
     if (rec->type == nrt->type_sync && rec->has_nc_ts && rec->has_cpu_ts)
         return nrt_sync_point(nrt, rec, &ev);
@@ -394,13 +404,13 @@ static mrd_err
 nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
 {
     mrd_event ev;
-    mrd_flow flow;
+    mrd_flow flows[2];
     mrd_open *stop;
     mrd_err err;
 
     if (nrt->again)
         return MRD_OK;
-    nrt_event(nrt, rec, MRD_SPAN, &flow, &ev);
+    nrt_event(nrt, rec, MRD_SPAN, flows, &ev);
     ev.flags |= MRD_EV_NO_START;
     if (nrt_uses_device(nrt, rec)) {
         ev.ts_ns = rec->nc_ts;
@@ -449,14 +459,14 @@ static mrd_err
 nrt_start(mrd_nrt *nrt, nrt_record *rec)
 {
     mrd_event ev;
-    mrd_flow flow;
+    mrd_flow flows[2];
     mrd_open *open;
     mrd_err err;
     bool done;
 
     if (!rec->has_tracking)
         return mrd_nrt_drop(nrt, rec, "a start without tracking_id");
-    nrt_event(nrt, rec, MRD_SPAN, &flow, &ev);
+    nrt_event(nrt, rec, MRD_SPAN, flows, &ev);
     if (nrt_uses_device(nrt, rec)) {
         ev.ts_ns = rec->nc_ts;
         ev.flags |= NRT_DEVICE;
