@@ -1,6 +1,6 @@
 /*
  * proto/link.h - connections between agents and aggregator. The one implementation is
- * proto/link_nng.c and proto/server_nng.c; nothing outside proto/ includes NNG.
+ * proto/nng/link_nng.c and proto/nng/server_nng.c; nothing outside proto/ includes NNG.
  *
  *   data      request/reply, up to `window` requests in flight, resent by the transport until they
  *             are answered. A reply to a numbered frame means "stored".
@@ -9,7 +9,7 @@
  * The control channel is dialled when the data channel was welcomed, and made again when it is
  * older than a data connection that is.
  *
- * URLs: tcp://host:port, tls+tcp://host:port (proto/tls.h), inproc://name, ipc:///path. Agents
+ * URLs: tcp://host:port, tls+tcp://host:port (proto/nng/tls.h), inproc://name, ipc:///path. Agents
  * dial, in the background and for ever, with random back-off; nothing listens on a node. Received
  * messages above MRD_FRAME_MAX (MRD_FRAME_ANSWER_MAX on the control channel) are dropped by the
  * transport together with their connection.
@@ -39,7 +39,7 @@ uint64_t mrd_link_raise_files(void);
 
 /*
  * NNG can stop taking closed connections down, for the rest of the process's life
- * (proto/nng_end.h). For how long the watch over that has had no answer: 0 while all is well,
+ * (proto/nng/closing.h). For how long the watch over that has had no answer: 0 while all is well,
  * milliseconds are ordinary, MRD_LINK_STUCK_NS is not. What is connected works on; the cure is to
  * end the process and start it again. The first call starts the watch; call it about once a second.
  */
@@ -125,7 +125,7 @@ typedef struct {
     /* Agents at one time; 0: as many as there are descriptors for. MRD_SERVER_WAITING more may
      * connect, so that they can be told; those beyond are closed at once and counted. */
     unsigned max_connections;
-    /* What connections may hold together before they are accepted (proto/unaccepted.h); 0: 64 MiB.
+    /* What connections may hold together before they are accepted (proto/nng/unaccepted.h); 0: 64 MiB.
      */
     size_t unaccepted_bytes;
 } mrd_server_options;

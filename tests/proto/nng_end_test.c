@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "cli/pki.h"
-#include "proto/nng_end.h"
+#include "proto/nng/closing.h"
 #include "tests/check.h"
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-#include "proto/tls.h"
+#include "proto/nng/tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

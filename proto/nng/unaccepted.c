@@ -1,4 +1,4 @@
-#include "proto/unaccepted.h"
+#include "proto/nng/unaccepted.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
-#include "proto/nng_common.h"
+#include "proto/nng/nng_common.h"
 
 #define HARD         4  /* times the budget */
 #define FRAMED       12 /* bytes around a request's body: its length and one request id */

@@ -1,5 +1,5 @@
 /*
- * proto/unaccepted.h - what connections may hold of this process's memory before they are accepted.
+ * proto/nng/unaccepted.h - what connections may hold of this process's memory before they are accepted.
  * Internal to proto/.
  *
  * Anybody who reaches the data port may announce a message of MRD_FRAME_MAX and stop in the middle

@@ -1,4 +1,4 @@
-#include "proto/nng_common.h"
+#include "proto/nng/nng_common.h"
 
 #include <stdio.h>
 #include <string.h>

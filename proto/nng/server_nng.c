@@ -13,10 +13,11 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "proto/cert.h"
-#include "proto/nng_common.h"
-#include "proto/nng_end.h"
-#include "proto/tls.h"
-#include "proto/unaccepted.h"
+#include "proto/nng/closing.h"
+#include "proto/nng/nng_common.h"
+#include "proto/nng/refused.h"
+#include "proto/nng/tls.h"
+#include "proto/nng/unaccepted.h"
 
 #define HOLD_MAGIC 0x4d4c484cu
 
@@ -255,6 +256,7 @@ mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *w
     pthread_condattr_t attr;
     mrd_err err;
 
+    mrd_nng_end_refused();
     if (s == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url);
     s->n_holds = o->contexts == 0 ? 64 : o->contexts;

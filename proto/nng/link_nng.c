@@ -15,9 +15,10 @@
 
 #include "base/obj.h"
 #include "base/url.h"
-#include "proto/nng_common.h"
-#include "proto/nng_end.h"
-#include "proto/tls.h"
+#include "proto/nng/closing.h"
+#include "proto/nng/nng_common.h"
+#include "proto/nng/refused.h"
+#include "proto/nng/tls.h"
 
 #define SLOT_MAGIC     0x4d4c534cu
 #define SURVEY_SLOTS   4
@@ -399,6 +400,7 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
     mrd_err err;
     int rv;
 
+    mrd_nng_end_refused();
     if (link == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", o->data_url);
     link->window = o->window == 0                    ? 8

@@ -1,5 +1,5 @@
 /*
- * proto/nng_common.h - what both ends of a link over NNG share. Internal to proto/.
+ * proto/nng/nng_common.h - what both ends of a link over NNG share. Internal to proto/.
  */
 #ifndef MRD_PROTO_NNG_COMMON_H
 #define MRD_PROTO_NNG_COMMON_H
@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "proto/link.h"
-#include "proto/tls.h"
+#include "proto/nng/tls.h"
 
 /* "cannot WHAT URL: reason" and our error for NNG's. */
 mrd_err mrd_nng_why(mrd_why *why, int rv, const char *what, const char *url);

@@ -1,0 +1,89 @@
+/* proto/nng/canary.c - whether the thread that takes NNG's connections down is alive: mrd_link_stuck
+ * of proto/link.h (proto/nng/README.md). */
+#include <pthread.h>
+
+#include <nng/nng.h>
+#include <nng/protocol/pair0/pair.h>
+
+#include "base/clock.h"
+#include "proto/link.h"
+
+#define PERIOD_NS (5 * MRD_SEC)
+#define GAP_NS    (2 * MRD_SEC)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the canary; innermost */
+
+/* A connection of the process with itself, closed every few seconds: NNG tells of its end from that
+ * thread, and then dials again. */
+static struct {
+    bool tried;
+    nng_socket ends[2];
+    nng_pipe pipe; /* up; id 0: none */
+    int64_t up_ns, asked_ns;
+    bool closed; /* and its end not yet told */
+    /* Since it was closed. Time without questions, as of a stopped process, counts little. */
+    mrd_dur_ns stuck_ns;
+} canary;
+
+static void
+on_pipe(nng_pipe p, nng_pipe_ev what, void *arg)
+{
+    (void) arg;
+    pthread_mutex_lock(&lock);
+    if (what == NNG_PIPE_EV_ADD_POST) {
+        canary.pipe = p;
+        canary.up_ns = mrd_local_now().ns;
+    } else if (nng_pipe_id(p) == nng_pipe_id(canary.pipe)) {
+        canary.pipe = (nng_pipe) NNG_PIPE_INITIALIZER;
+        canary.closed = false;
+        canary.stuck_ns = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Without it nothing is noticed, and all else works. */
+static void
+canary_open(void)
+{
+    static const char url[] = "inproc://meridian-canary";
+
+    if (nng_pair0_open(&canary.ends[0]) != 0)
+        return;
+    if (nng_pair0_open(&canary.ends[1]) != 0) {
+        nng_close(canary.ends[0]);
+        return;
+    }
+    (void) nng_socket_set_ms(canary.ends[1], NNG_OPT_RECONNMINT, 1000);
+    (void) nng_pipe_notify(canary.ends[1], NNG_PIPE_EV_ADD_POST, on_pipe, NULL);
+    (void) nng_pipe_notify(canary.ends[1], NNG_PIPE_EV_REM_POST, on_pipe, NULL);
+    (void) nng_listen(canary.ends[0], url, NULL, 0);
+    (void) nng_dial(canary.ends[1], url, NULL, NNG_FLAG_NONBLOCK);
+}
+
+mrd_dur_ns
+mrd_link_stuck(void)
+{
+    nng_pipe end = NNG_PIPE_INITIALIZER;
+    int64_t now = mrd_local_now().ns;
+    mrd_dur_ns gap, stuck;
+    bool first;
+
+    pthread_mutex_lock(&lock);
+    first = !canary.tried;
+    canary.tried = true;
+    gap = now - canary.asked_ns;
+    canary.asked_ns = now;
+    if (canary.closed) {
+        canary.stuck_ns += gap < GAP_NS ? gap : GAP_NS;
+    } else if (nng_pipe_id(canary.pipe) > 0 && now - canary.up_ns > PERIOD_NS) {
+        end = canary.pipe;
+        canary.closed = true;
+    }
+    stuck = canary.stuck_ns;
+    pthread_mutex_unlock(&lock);
+    if (first)
+        canary_open();
+    if (nng_pipe_id(end) > 0)
+        nng_pipe_close(end);
+    return stuck;
+}

@@ -1,0 +1,62 @@
+#include "proto/nng/refused.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include <nng/nng.h>
+
+#include "base/obj.h"
+#include "proto/nng/unaccepted.h"
+
+/*
+ * NNG's transports hand each part of a message to nng_stream_send or nng_stream_recv, two public
+ * functions, which libnng.so calls by name: so these here come first. They do the same; and when
+ * the part was refused because its connection is being closed, they end it with an error, as NNG 2
+ * does, where 1.5 says nothing to anybody. A refusal is known by its result, which nothing else
+ * gives before the callback, and that waits for a lock of our caller.
+ */
+typedef void stream_op(nng_stream *s, nng_aio *aio);
+
+static stream_op *real_send, *real_recv;
+static bool forgets;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void
+find_real(void)
+{
+    *(void **) &real_send = dlsym(RTLD_NEXT, "nng_stream_send");
+    *(void **) &real_recv = dlsym(RTLD_NEXT, "nng_stream_recv");
+    MRD_ASSERT(real_send != NULL && real_recv != NULL);
+    forgets = strncmp(nng_version(), "1.5.", 4) == 0;
+}
+
+static void
+end_refused(nng_aio *aio)
+{
+    if (forgets && nng_aio_result(aio) == NNG_ECANCELED)
+        nng_aio_finish(aio, NNG_ECLOSED);
+}
+
+void
+mrd_nng_end_refused(void)
+{
+    pthread_once(&once, find_real);
+}
+
+__attribute__((visibility("default"))) void
+nng_stream_send(nng_stream *s, nng_aio *aio)
+{
+    pthread_once(&once, find_real);
+    real_send(s, aio);
+    end_refused(aio);
+}
+
+__attribute__((visibility("default"))) void
+nng_stream_recv(nng_stream *s, nng_aio *aio)
+{
+    pthread_once(&once, find_real);
+    mrd_unaccepted_received(s, aio);
+    real_recv(s, aio);
+    end_refused(aio);
+}

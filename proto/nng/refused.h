@@ -1,0 +1,14 @@
+/*
+ * proto/nng/refused.h - ends the operations that NNG 1.5 refuses without a word. Only the link and
+ * the server use it; proto/nng/README.md says which fault that answers.
+ *
+ * Threads: any.
+ */
+#ifndef MRD_PROTO_NNG_REFUSED_H
+#define MRD_PROTO_NNG_REFUSED_H
+
+/* Before the first socket. It also has the linker take this file's nng_stream_send and
+ * nng_stream_recv, which nobody else here calls, in front of NNG's. */
+void mrd_nng_end_refused(void);
+
+#endif
