@@ -23,7 +23,6 @@
 #define FINISH_TIME    (5 * MRD_SEC) /* for rings that bring nothing and still take their time */
 #define GAPS           0x67617073u   /* told gaps in numbers, beside the position of a ring */
 #define EARLY_AGE      (5 * MRD_SEC) /* an end waits so long for its start, perhaps in another ring */
-#define LEFT_OUT_SHOWN (15 * MRD_SEC) /* looks are at most some seconds apart */
 #define STALE_AGE      (10 * MRD_SEC)
 
 /* ---- Processes ---- */
@@ -285,8 +284,9 @@ refuse(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reade
 }
 
 static void
-leave_out(mrd_drain *p)
+leave_out(mrd_drain *p, unsigned dir, const char *file_name)
 {
+    mrd_drain_unread(p, dir, file_name, MRD_UNREAD_BEYOND);
     p->counts.rings_refused++;
     p->rings_beyond++;
     p->beyond_at = mrd_local_now().ns;
@@ -304,7 +304,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     proc *pr;
 
     if (user < 0) {
-        leave_out(p);
+        leave_out(p, dir, file_name);
         return MRD_LIMIT;
     }
     if ((err = mrd_drain_identify(p, dir, reader, host_pid, &id)) != MRD_OK) {
@@ -378,19 +378,26 @@ found(void *self, unsigned dir, int dir_fd, const char *file_name)
 
     if (has_ring(p, dir, file_name))
         return MRD_OK;
-    if (p->stands_back)
+    if (p->stands_back) {
+        mrd_drain_unread(p, dir, file_name, MRD_UNREAD_HELD);
         return MRD_AGAIN;
+    }
     if (p->n_rings >= p->rings_max) {
-        leave_out(p);
+        leave_out(p, dir, file_name);
         return MRD_OK;
     }
     err = mrd_ring_open(dir_fd, file_name, &opts, &reader, NULL);
     if (err == MRD_OK) {
         err = adopt(p, dir, file_name, reader);
+        if (err == MRD_OK)
+            mrd_drain_is_read(p, dir, file_name);
         if (err != MRD_OK)
             mrd_ring_close(reader);
         return err == MRD_NOMEM ? MRD_AGAIN : MRD_OK;
     }
+    if (err == MRD_BUSY || err == MRD_STATE)
+        mrd_drain_unread(p, dir, file_name,
+                         err == MRD_BUSY ? MRD_UNREAD_HELD : MRD_UNREAD_OTHER_BOOT);
     if (err == MRD_AGAIN || err == MRD_STATE)
         remove_stale(p, dir_fd, file_name);
     return err;
@@ -917,12 +924,6 @@ bool
 mrd_drain_stands_back(const mrd_drain *p)
 {
     return p->stands_back;
-}
-
-bool
-mrd_drain_leaves_out(const mrd_drain *p)
-{
-    return p->rings_beyond > 0 && mrd_local_now().ns - p->beyond_at < LEFT_OUT_SHOWN;
 }
 
 int

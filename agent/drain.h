@@ -185,6 +185,14 @@ uint64_t mrd_drain_ring_hash(const char *file_name);
 double mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process);
 /* Another agent of this user reads the folder: no ring of it is opened here. */
 bool mrd_drain_stands_back(const mrd_drain *p);
+/* Ring files that are there and not read, as far as the last looks met them (at most 16,384). */
+typedef enum {
+    MRD_UNREAD_BEYOND,     /* more than one agent, or a user beside others, may have open */
+    MRD_UNREAD_HELD,       /* another agent reads them */
+    MRD_UNREAD_OTHER_BOOT, /* of another boot: nobody can */
+    MRD_UNREAD_WHYS
+} mrd_unread_why;
+void mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS]);
 /* Rings were left unopened a moment ago, by the bound of all or of their user: nothing of them is read. */
 bool mrd_drain_leaves_out(const mrd_drain *p);
 void mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts);

@@ -108,6 +108,14 @@ typedef struct {
     int64_t spent_ns; /* in this turn */
 } ring_user;
 
+/* A ring file that is not read, see unread.c. */
+#define MRD_DRAIN_UNREAD 16384u
+typedef struct {
+    uint64_t key; /* 0: the place is free */
+    int64_t met_at;
+    mrd_unread_why why;
+} unread_ring;
+
 struct proc {
     mrd_drain_process pub; /* first */
     proc *next;
@@ -148,6 +156,7 @@ struct mrd_drain {
     unsigned n_users, users_now; /* places, those with rings */
     size_t rings_beyond;         /* found, but beyond the bound of all or of their user */
     int64_t beyond_at;           /* the last time */
+    unread_ring unread[MRD_DRAIN_UNREAD];
     proc *procs;
     mrd_drain_tally counts;
     mrd_args *args;
@@ -169,6 +178,12 @@ struct mrd_drain {
     size_t n_crosses;
     int64_t cross_at, wall_offset;
 };
+
+/* ---- unread.c ---- */
+
+/* A look met a file that is not read; one that is. */
+void mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why);
+void mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name);
 
 /* ---- ring_lock.c ---- */
 

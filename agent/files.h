@@ -73,9 +73,10 @@ typedef struct {
     uint64_t refused; /* there, but of others, or links: never taken */
     uint64_t ignored; /* there, of unknown kinds: never taken */
     unsigned dirs;
-    unsigned hung;        /* of them, on a file system that does not answer now */
-    unsigned foreign;     /* of them, not of the user of the process that named them */
-    uint64_t not_watched; /* directories refused because their user had its share, ever */
+    unsigned hung;    /* of them, on a file system that does not answer now */
+    unsigned foreign; /* of them, not of the user of the process that named them */
+    unsigned
+        refused_dirs; /* beyond their user's share, of processes that are there; 1,024 at most */
 } mrd_files_stats;
 
 mrd_err mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why *why);

@@ -8,6 +8,7 @@
 
 #include "agent/files_int.h"
 #include "base/log.h"
+#include "base/obj.h"
 #include "base/vec.h"
 
 #define LOOK_WATCHED (10 * MRD_SEC)
@@ -520,7 +521,9 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
         label.len--;
     d = find_dir(f, label, uid);
     if (d == NULL && (err = new_dir(f, place, label, uid, &d)) != MRD_OK) {
-        f->stats.not_watched += err == MRD_LIMIT;
+        if (err == MRD_LIMIT && place->claim != NULL &&
+            f->stats.refused_dirs < MRD_COUNT(f->refused_pids))
+            f->refused_pids[f->stats.refused_dirs++] = place->pid;
         return err;
     }
     if (place->claim != NULL && (err = add_pid(d, place->pid)) != MRD_OK)
@@ -542,6 +545,11 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
 void
 mrd_files_gone(mrd_files *f, int64_t pid)
 {
+    for (unsigned i = 0; i < f->stats.refused_dirs;)
+        if (f->refused_pids[i] == pid)
+            f->refused_pids[i] = f->refused_pids[--f->stats.refused_dirs];
+        else
+            i++;
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
         dir *d = &f->dirs[i];
 

@@ -99,6 +99,7 @@ struct mrd_files {
     bool worker_polled;
     work *work;
     int64_t posted_at;
+    int64_t refused_pids[1024]; /* of directories that were refused */
     hung hung[MRD_FILES_HUNG];
     size_t n_hung;
     /* The file under way. */

@@ -252,6 +252,22 @@ state_word(const mrd_agent *a, const mrd_publish_stats *p, const mrd_spool_stats
     return a->capped_ns > 0 ? "cpu-capped" : "ok";
 }
 
+/* What is there and not read. */
+static void
+get_unread(const mrd_agent *a, Mrd__Unread *to)
+{
+    unsigned n[MRD_UNREAD_WHYS];
+    mrd_files_stats files;
+
+    mrd__unread__init(to);
+    mrd_drain_get_unread(a->drain, n);
+    mrd_files_get_stats(a->files, &files);
+    to->rings_beyond = n[MRD_UNREAD_BEYOND];
+    to->rings_held = n[MRD_UNREAD_HELD];
+    to->rings_other_boot = n[MRD_UNREAD_OTHER_BOOT];
+    to->directories = files.hung + files.foreign + files.refused_dirs;
+}
+
 /* Device profiles of all sessions. */
 typedef struct {
     Mrd__DeviceProfile v[MRD_DEVPROF_RESULTS], *list[MRD_DEVPROF_RESULTS];
@@ -368,6 +384,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         models_now == a->models_told ? NULL : calloc(n_sessions + 1, sizeof(*models));
     mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
     mrd_record_status s;
+    Mrd__Unread unread;
     mrd_agent_counts c;
     mrd_publish_stats p;
     Mrd__Label note, number, *notes[2] = { &note, &number };
@@ -396,6 +413,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         m.runtime = &offer;
     }
     mrd_agent_counters(a, &c);
+    get_unread(a, &unread);
     mrd_publish_get_stats(a->publish, &p);
     snprintf(state, sizeof(state), "%s", state_word(a, &p, &c.spool));
     m.state = state;
@@ -447,6 +465,8 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         tallies[i].in_flight = s.in_flight;
         st[i].tally = &tallies[i];
         fill_jobs(&s, JOBS_BYTES / n_sessions, &st[i]);
+        if (s.phase == MRD__NODE_PHASE__NODE_RECORDING || s.phase == MRD__NODE_PHASE__NODE_STOPPING)
+            st[i].unread = &unread;
         list[i] = &st[i];
     }
     for (size_t i = 0; i < a->n_refusals; i++, n_sessions++) {
@@ -461,6 +481,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.n_sessions = n_sessions;
     m.spool_bytes = c.spool.bytes;
     m.memory_bytes = resident_bytes();
+    m.unread = &unread;
     m.rings = (uint32_t) c.pipe.rings;
     m.processes = (uint32_t) c.pipe.processes;
     if (a->trigger_reason[0] != '\0' && m.local_ns - a->trigger_at < 10 * MRD_SEC) {
@@ -484,11 +505,13 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
 {
     mrd_agent_counts c;
     mrd_publish_stats sent = { 0 };
+    Mrd__Unread unread;
     mrd_metrics_text x;
     const char *name;
     uint64_t over;
 
     mrd_agent_counters(a, &c);
+    get_unread(a, &unread);
     if (a->publish != NULL)
         mrd_publish_get_stats(a->publish, &sent);
     {
@@ -512,6 +535,13 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
                   c.held),
             COUNTER("ring_records_total", "Records read from rings.", c.pipe.records),
             GAUGE("rings", "Rings being read.", c.pipe.rings),
+            GAUGE("rings_beyond", "Rings not read: more than may be open.", unread.rings_beyond),
+            GAUGE("rings_held", "Rings not read: another agent reads them.", unread.rings_held),
+            GAUGE("rings_other_boot", "Rings of another boot, which nobody can read.",
+                  unread.rings_other_boot),
+            GAUGE("directories_left_out",
+                  "Capture directories not read: of others, beyond a user's share, or hanging.",
+                  unread.directories),
             COUNTER("rings_bad_total", "Rings retired because they contradict themselves.",
                     c.pipe.rings_bad),
             GAUGE("processes", "Processes with rings.", c.pipe.processes),

@@ -621,6 +621,20 @@ journal_whole(const mrd_json *node, const char *command)
     return false;
 }
 
+/* Says what the node had and did not read. */
+static bool
+unread_whole(const mrd_json *node, const char *command)
+{
+    const char *what = mrd_json_str(mrd_json_get(node, "unread"), "message", NULL);
+
+    if (what == NULL)
+        return true;
+    fprintf(stderr, "meridian %s: incomplete: node %s: ", command,
+            mrd_json_str(node, "instance_id", "?"));
+    mrd_cluster_say(stderr, what);
+    return false;
+}
+
 static bool
 is_without(const mrd_json *node)
 {
@@ -731,6 +745,7 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
         whole = coverage_whole(doc, p, command) && whole;
         whole = profiles_whole(p, command) && whole;
         whole = journal_whole(p, command) && whole;
+        whole = unread_whole(p, command) && whole;
         whole = node_whole(doc, p, command) && whole;
     }
     return whole;

@@ -220,6 +220,18 @@ say_damaged(const mrd_json *node)
     }
 }
 
+/* Nothing of it is in any count. */
+static void
+say_unread(const mrd_json *node)
+{
+    const char *what = mrd_json_str(mrd_json_get(node, "unread"), "message", NULL);
+
+    if (what == NULL)
+        return;
+    printf("%s: ", mrd_json_str(node, "instance_id", "?"));
+    mrd_cluster_say(stdout, what);
+}
+
 static mrd_err
 nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
@@ -236,8 +248,10 @@ nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     mrd_cluster_print_list(doc, "nodes", set->client.json, columns, MRD_COUNT(columns), put_row,
                            "no agent has connected: start meridian-agent --aggregator URL on the "
                            "nodes");
-    for (size_t i = 0; !set->client.json && i < mrd_json_size(mrd_json_get(doc, "nodes")); i++)
+    for (size_t i = 0; !set->client.json && i < mrd_json_size(mrd_json_get(doc, "nodes")); i++) {
         say_damaged(mrd_json_at(mrd_json_get(doc, "nodes"), i));
+        say_unread(mrd_json_at(mrd_json_get(doc, "nodes"), i));
+    }
     mrd_json_free(doc);
     return MRD_OK;
 }

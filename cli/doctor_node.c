@@ -1,6 +1,7 @@
 /* cli/doctor_node.c - who this node is, whether an agent runs, rings, containers, limits. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/discover.h"
@@ -19,6 +21,7 @@
 #include "cli/cli.h"
 #include "cli/doctor.h"
 
+#define RING_AGE_S     15          /* an agent finds a ring within seconds */
 #define INITIAL_PID_NS 0xEFFFFFFCu /* inode of the host's pid namespace, fixed in the kernel */
 #define RINGS_ROOM     (256LL << 20)
 #define TMPFS          0x01021994
@@ -159,8 +162,26 @@ mrd_doctor_process(mrd_doctor *d)
 /* ---- Rings ---- */
 
 typedef struct {
-    unsigned all, old; /* old: of another boot */
+    unsigned all, old;     /* old: of another boot */
+    unsigned read, unread; /* by some reader; by none for long */
 } ring_count;
+
+/* A reader holds a lock on its ring; new ones have a moment to be found. */
+static void
+count_reader(ring_count *n, int dir_fd, const char *name)
+{
+    int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    struct stat st;
+
+    if (fd < 0)
+        return; /* not ours to look at */
+    if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
+        n->read++;
+    else if (fstat(fd, &st) == 0 && time(NULL) - st.st_ctime > RING_AGE_S)
+        n->unread++;
+    close(fd);
+}
 
 static mrd_err
 count_ring(void *self, unsigned dir, int dir_fd, const char *name)
@@ -168,12 +189,15 @@ count_ring(void *self, unsigned dir, int dir_fd, const char *name)
     ring_count *n = self;
     mrd_ring_name ring;
     uint8_t boot[16];
+    bool old;
 
     (void) dir;
-    (void) dir_fd;
     n->all++;
-    n->old += mrd_ring_boot_id("/proc", boot) && mrd_ring_name_parse(name, &ring) &&
-              memcmp(ring.boot_id, boot, sizeof(boot)) != 0;
+    old = mrd_ring_boot_id("/proc", boot) && mrd_ring_name_parse(name, &ring) &&
+          memcmp(ring.boot_id, boot, sizeof(boot)) != 0;
+    n->old += old;
+    if (!old)
+        count_reader(n, dir_fd, name);
     return MRD_OK;
 }
 
@@ -190,7 +214,7 @@ mrd_doctor_rings(mrd_doctor *d)
     char room[MRD_SIZE_TEXT];
     mrd_discover *look = NULL;
     int64_t avail = 0;
-    ring_count rings = { 0, 0 };
+    ring_count rings = { 0 };
     struct statfs fs;
     struct stat st;
 
@@ -214,8 +238,16 @@ mrd_doctor_rings(mrd_doctor *d)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "use /dev/shm",
                        "%s is not in memory: writing rings may wait for a disk", dir);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s: %s free, %u ring%s", dir, room, rings.all,
-                       mrd_plural(rings.all));
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+                       "%s: %s free, %u ring%s, %u of them read by an agent", dir, room, rings.all,
+                       mrd_plural(rings.all), rings.read);
+    if (rings.unread > 0 && d->agent_runs)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       "allow the agent more open files (ulimit -n), give it the rights of "
+                       "deploy/systemd, or the same --ring-dir; `meridian nodes` says how many it "
+                       "leaves out",
+                       "%u of the rings in %s are read by nobody, though an agent runs",
+                       rings.unread, dir);
     if (rings.old > 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "remove them, or let an agent that may do so: it does after 10 s",
@@ -257,7 +289,7 @@ void
 mrd_doctor_containers(mrd_doctor *d)
 {
     mrd_discover *look = NULL;
-    ring_count rings = { 0, 0 };
+    ring_count rings = { 0 };
     unsigned denied, dirs;
     char missing[128] = "";
     uint64_t caps = 0;

@@ -208,6 +208,7 @@ take_state(mrd_node *n, const Mrd__Heartbeat *hb)
     mrd_clock_quality_take(&n->clock, hb->clock);
     n->rings = hb->rings;
     n->processes = hb->processes;
+    mrd_unread_take(&n->unread, hb->unread);
     n->spool_bytes = mrd_count_checked(hb->spool_bytes);
     n->memory_bytes = mrd_count_checked(hb->memory_bytes);
     if (hb->models != NULL) {
@@ -238,6 +239,7 @@ take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
             mrd_runtime_offer_unref(p->offer);
             p->offer = mrd_runtime_offer_ref(n->offer);
         }
+        mrd_unread_most(&p->unread, st->unread);
         mrd_part_heartbeat(p, n, st, s->params.device_profiles != MRD_PROFILES_NONE);
         for (size_t k = 0; k < st->n_jobs && k < MRD_SESSION_JOBS; k++)
             mrd_session_add_job(s, st->jobs[k]);

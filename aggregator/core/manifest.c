@@ -1,5 +1,6 @@
 #include "aggregator/core/manifest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "aggregator/core/empty.h"
@@ -114,6 +115,7 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
         mrd_json_put_hex(o, "counters_since", p->since);
     if (p->tally.known)
         mrd_json_set(o, "tally", mrd_part_tally_json(p));
+    mrd_unread_put(&p->unread, o);
     mrd_json_set(o, "clock", part_clock_json(p));
     mrd_model_list_put(p->models, o);
     mrd_runtime_offer_put(p->offer, o);
@@ -279,6 +281,21 @@ mrd_core_manifest_context(const mrd_core *c)
                                    .store_message = mrd_core_store_message(c) };
 }
 
+/* A session that is over is not whole when a node did not read all that was there. */
+static bool
+unread_of(const mrd_session *s, char text[MRD_WHY_MAX])
+{
+    char what[MRD_WHY_MAX];
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        if (mrd_unread_text(&s->parts[i]->unread, what)) {
+            snprintf(text, MRD_WHY_MAX, "but not whole: %.100s: %.*s", s->parts[i]->instance_id,
+                     (int) (MRD_WHY_MAX - 140), what);
+            return true;
+        }
+    return false;
+}
+
 mrd_json *
 mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
 {
@@ -294,6 +311,8 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
     if (s->message[0] != '\0')
         mrd_json_set(o, "message", mrd_json_new_str(s->message));
+    else if (s->state == MRD_SESSION_COMPLETE && unread_of(s, empty))
+        mrd_json_set(o, "message", mrd_json_new_str(empty));
     if (mrd_session_is_empty(s, empty))
         mrd_json_set(o, "empty", mrd_json_new_str(empty));
     mrd_session_params_put_manifest(&s->params, o);

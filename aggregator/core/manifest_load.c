@@ -60,6 +60,7 @@ part_fill(mrd_part *p, const mrd_json *o)
     p->manifest_events = mrd_json_int(o, "events", 0);
     part_counts_load(p, o);
     mrd_part_tally_load(p, mrd_json_get(o, "tally"));
+    mrd_unread_load(&p->unread, mrd_json_get(o, "unread"));
     p->models = mrd_model_list_load(o);
     p->offer = mrd_runtime_offer_load(o);
     if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))

@@ -209,6 +209,7 @@ mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
     mrd_json_put_instant(o, "seen", n->seen_wall.ns);
     mrd_json_set(o, "rings", mrd_json_new_int(n->rings));
     mrd_json_set(o, "processes", mrd_json_new_int(n->processes));
+    mrd_unread_put(&n->unread, o);
     mrd_json_set(o, "spool_bytes", mrd_json_new_count(n->spool_bytes));
     mrd_json_set(o, "memory_bytes", mrd_json_new_count(n->memory_bytes));
     mrd_json_set(o, "frames", mrd_json_new_count(n->frames));

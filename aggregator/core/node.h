@@ -11,6 +11,7 @@
 #include "aggregator/core/host_reading.h"
 #include "aggregator/core/models.h"
 #include "aggregator/core/offer.h"
+#include "aggregator/core/unread.h"
 #include "base/map.h"
 
 /* What is believed about a node's clock, for people. */
@@ -47,6 +48,7 @@ typedef struct {
     mrd_clock_quality clock;
     mrd_causality causality; /* heartbeats and their answers */
     uint32_t rings, processes;
+    mrd_unread unread;
     uint64_t spool_bytes, memory_bytes;
     uint64_t frames, bytes, events; /* received and stored */
     uint64_t gaps;                  /* in the numbers of its frames, over all sessions */

@@ -7,6 +7,7 @@
 
 #include "aggregator/core/node.h"
 #include "aggregator/core/seqset.h"
+#include "aggregator/core/unread.h"
 
 typedef enum {
     MRD_PART_ARMED, /* ready */
@@ -63,6 +64,7 @@ typedef struct {
     mrd_counts last_run; /* as its heartbeat said */
     uint64_t since;      /* Counters.since of last_run */
     mrd_tally tally;
+    mrd_unread unread; /* the most while it recorded */
     mrd_damage damage;
     int64_t manifest_events; /* that the manifest it was loaded from counted */
     mrd_clock_quality clock;

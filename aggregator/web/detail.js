@@ -47,7 +47,7 @@ function nodeRow(n) {
     td(count(lost), lost > 0 ? "num bad" : "num"),
     td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
     td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
-    td([n.message, damaged, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
+    td([n.message, n.unread?.message, damaged, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
 const nodes = (m) => table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Span", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Why"]], m.nodes.map(nodeRow));

@@ -1,6 +1,7 @@
 #include "tests/agent/ring_make.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "agent/drain.h"
 
@@ -518,6 +519,61 @@ TEST(runtime_json_is_paired_across_documents)
     check_equation("finished", p);
     mrd_drain_close(p);
     make_free(m);
+}
+
+/* Ring files that are there and not read are counted, each once however often it is met, and no longer
+ * when that is over. */
+TEST(rings_that_are_not_read_are_counted_by_their_reason)
+{
+    struct rlimit lim = { 40, 40 };
+    unsigned n[MRD_UNREAD_WHYS];
+    mrd_ring_reader *other = NULL;
+    received h = { 0 };
+    maker *m[24], *held, *old;
+    mrd_drain *p;
+    char path[1200];
+    int dir;
+
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &lim) == 0); /* 20 of them for rings */
+    held = my_ring(100, 1 << 14);
+    REQUIRE((dir = open(test_tmp(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0);
+    CHECK_ERR(
+        "held",
+        mrd_ring_open(dir, strrchr(held->path, '/') + 1, &MRD_RING_OPTS_DEFAULT, &other, NULL),
+        MRD_OK);
+    old = my_ring(101, 1 << 14);
+    old->h->boot_id[0] ^= 1;
+    {
+        mrd_ring_name name;
+        char file[MRD_RING_NAME_MAX];
+
+        REQUIRE(mrd_ring_name_parse(strrchr(old->path, '/') + 1, &name));
+        memcpy(name.boot_id, old->h->boot_id, 16);
+        mrd_ring_name_print(&name, file);
+        snprintf(path, sizeof(path), "%s/%s", test_tmp(), file);
+        REQUIRE(rename(old->path, path) == 0);
+    }
+    p = open_drain(&h, true);
+    for (int i = 0; i < 24; i++)
+        m[i] = my_ring(i + 1, 1 << 14);
+    for (int look = 0; look < 3; look++)
+        mrd_drain_finish(p); /* looks everywhere */
+    mrd_drain_get_unread(p, n);
+    CHECK_INT(n[MRD_UNREAD_BEYOND], 24 - 10); /* half of them, beside other users */
+    CHECK_INT(n[MRD_UNREAD_HELD], 1);
+    CHECK_INT(n[MRD_UNREAD_OTHER_BOOT], 1);
+    mrd_ring_close(other);
+    unlink(held->path); /* beyond otherwise */
+    for (int i = 10; i < 24; i++)
+        unlink(m[i]->path);
+    mrd_drain_close(p);
+    p = open_drain(&h, true);
+    mrd_drain_finish(p);
+    mrd_drain_get_unread(p, n);
+    CHECK_INT(n[MRD_UNREAD_BEYOND] + n[MRD_UNREAD_HELD], 0);
+    CHECK_INT(n[MRD_UNREAD_OTHER_BOOT], 1);
+    mrd_drain_close(p);
+    close(dir);
 }
 
 /* Of a process that had ended before this agent saw it: until its last record, of whichever ring. */

@@ -1,4 +1,5 @@
 /* The core alone: what it answers and tells, and that it does so only when it may. */
+#include "aggregator/core/manifest.h"
 #include "base/num.h"
 #include "tests/aggregator/core_make.h"
 
@@ -147,6 +148,48 @@ TEST(a_start_is_told_when_it_is_on_disk)
     mrd_core_heartbeat(c, core_at(20 * MRD_SEC + 4), 7, c->nodes.v[0], &hb, (mrd_local_ns){ 4 });
     CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1);
     CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
+    mrd_core_free(c);
+}
+
+/* What a node did not read at some time of a session makes it less than whole, and says why. */
+TEST(a_session_of_which_rings_were_left_out_is_not_whole)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list[1] = { &st };
+    Mrd__Unread now = MRD__UNREAD__INIT;
+    mrd_manifest_context x = { 0 };
+    const mrd_json *part;
+    mrd_json *o;
+
+    hello(c, 20 * MRD_SEC, "a", 1);
+    st.session = s->id;
+    st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    st.unread = hb.unread = &now;
+    hb.sessions = list;
+    hb.n_sessions = 1;
+    for (uint32_t n = 0; n < 3; n++) { /* 0, then 5 rings and a folder, then 2 of them */
+        now.rings_beyond = n == 1 ? 5 : n;
+        now.directories = n == 1;
+        now.rings_other_boot = 9;
+        mrd_core_heartbeat(c, core_at((21 + n) * MRD_SEC), 6, c->nodes.v[0], &hb,
+                           (mrd_local_ns){ 2 + n });
+        core_drain(c);
+    }
+    o = mrd_node_json(c->nodes.v[0], (mrd_local_ns){ 24 * MRD_SEC }, &c->limits);
+    CHECK_INT(mrd_json_int(mrd_json_get(o, "unread"), "rings_beyond", 0), 2);
+    CHECK_INT(mrd_json_int(mrd_json_get(o, "unread"), "rings_other_boot", 0), 9);
+    mrd_json_free(o);
+    s->state = MRD_SESSION_COMPLETE;
+    o = mrd_session_json(s, &x);
+    part = mrd_json_get(mrd_json_at(mrd_json_get(o, "nodes"), 0), "unread");
+    CHECK_INT(mrd_json_int(part, "rings_beyond", 0), 5);
+    CHECK_INT(mrd_json_int(part, "directories", 0), 1);
+    CHECK_INT(mrd_json_int(part, "rings_other_boot", 0), 0);
+    CHECK(strstr(mrd_json_str(part, "message", ""), "5 rings were not read") != NULL);
+    CHECK(strstr(mrd_json_str(o, "message", ""), "not whole: a: 5 rings") != NULL);
+    mrd_json_free(o);
     mrd_core_free(c);
 }
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import BIN, BUILD, SOURCE, Cluster, Program, check, equal, finish, need_daemons, until
+from lib import BIN, BUILD, SOURCE, Cluster, Program, check, equal, finish, free_port, need_daemons, until
 
 AGENT = os.path.join(BIN, "meridian-agent")
 
@@ -105,6 +105,55 @@ def two_agents():
         until(lambda: c.nodes()["i-second"]["state"] == "ok", "and nodes shows that", 10)
 
 
+THREADS = """
+import sys, threading, meridian
+ready = threading.Barrier(61)
+def work():
+    with meridian.scope("work"):
+        pass
+    ready.wait()
+    ready.wait()
+for _ in range(60):
+    threading.Thread(target=work, daemon=True).start()
+ready.wait()
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+def left_out():
+    """An agent that may open few files: the rings that it leaves out are counted, and the session does not pass for whole."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        c.agent(0, prefix=("prlimit", "--nofile=64"), metrics_port=(port := free_port()))
+        until(lambda: c.connected(), "the agent is connected")
+        id = c.start()
+        p = c.keep(Program(c.path("threads.log"), [sys.executable, "-c", THREADS], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                           env={**c.env, "PYTHONPATH": os.path.join(SOURCE, "python"), "MERIDIAN_RING_DIR": c.rings(0),
+                                "MERIDIAN_LIBRARY": os.path.join(BUILD, "lib", "libmeridian.so"), "MERIDIAN_ENABLE": "1"}))
+        p.p.stdout.readline()
+        files = [f for f in os.listdir(c.rings(0)) if f.endswith(".ring")]
+        old = os.path.join(c.rings(0), files[0].replace(files[0].split(".")[1], "0" * 31 + "1"))
+        with open(os.path.join(c.rings(0), files[0]), "rb") as f:  # one of another boot: its name and its header say so
+            ring = bytearray(f.read())
+        ring[72:88] = bytes(15) + b"\x01"
+        with open(old, "wb") as f:
+            f.write(ring)
+        unread = until(lambda: (u := c.nodes()["i-test0"].get("unread", {})) and u["rings_beyond"] > 30 and u["rings_other_boot"] == 1 and u,
+                       "the node says how many it leaves out", 10)
+        check(unread and c.nodes()["i-test0"]["rings"] + unread["rings_beyond"] == len(files), f"read + left out = {len(files)}: {unread}")
+        out, _ = c.run("nodes", "--interval", "0")
+        check("rings were not read" in out and "of another boot" in out, f"`meridian nodes` says so:\n{out}")
+        metrics = c.get("/metrics", port=port) or ""
+        check(f"meridian_agent_rings_beyond {unread['rings_beyond']}" in metrics, "the metrics have it")
+        doc = c.stop(id, want=3)
+        check("rings were not read" in doc.get("message", ""), f"the session is not whole: {doc.get('message')}")
+        equal(doc["nodes"][0]["unread"]["rings_beyond"], unread["rings_beyond"], "the manifest has it")
+        equal(doc["nodes"][0]["unread"]["rings_other_boot"], 0, "... without those of another boot, which are no part of it")
+        p.p.stdin.close()
+
+
 def hostile_lock(tmp):
     """What somebody else may put where an agent's lock is, and hold a lock on: it takes the agent no rings, and the agent nothing of his."""
     victim = os.path.join(tmp, "victim")
@@ -154,6 +203,7 @@ def main():
     need_daemons()
     quiet_time()
     two_agents()
+    left_out()
     finish()
 
 

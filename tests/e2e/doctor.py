@@ -138,6 +138,8 @@ def files():
     says(doctor(*GOOD, "--ring-dir", path("no-rings"), want=1), "ring-directory", "failed", "No such file")
     if os.statvfs(work).f_fsid != os.statvfs("/dev/shm").f_fsid:
         says(doctor(*GOOD, "--ring-dir", folder("rings")), "ring-directory", "warning", "not in memory", "/dev/shm")
+    with open(os.path.join(folder("old-rings"), f"meridian.{'0' * 31}1.1.1.1.ring"), "w", encoding="utf-8"):
+        says(doctor(*GOOD, "--ring-dir", path("old-rings")), "ring-directory", "warning", "of another boot", "remove them")
     with socket.socket() as s:
         s.bind(("0.0.0.0", 0))
         s.listen(1)

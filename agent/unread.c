@@ -1,0 +1,64 @@
+/*
+ * agent/unread.c - ring files that are there and not read: how many, and why. Each file is met at
+ * every look; what was not met for some seconds is gone, or is read now.
+ */
+#include "agent/drain_int.h"
+#include "base/hash.h"
+
+#define SHOWN (15 * MRD_SEC) /* looks are at most some seconds apart */
+#define NEAR  32u            /* places of one file */
+
+static uint64_t
+key_of(unsigned dir, const char *file_name)
+{
+    uint64_t key = mrd_hash64(file_name, strlen(file_name), mrd_hash_seed() + dir);
+
+    return key == 0 ? 1 : key;
+}
+
+/* Its place, or the one that was met longest ago of those it may have. */
+void
+mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why)
+{
+    uint64_t key = key_of(dir, file_name);
+    unread_ring *at = NULL;
+
+    for (size_t i = 0; i < NEAR; i++) {
+        unread_ring *u = &p->unread[(key + i) % MRD_DRAIN_UNREAD];
+
+        if (u->key == key) {
+            at = u;
+            break;
+        }
+        if (at == NULL || u->met_at < at->met_at)
+            at = u;
+    }
+    *at = (unread_ring){ key, mrd_local_now().ns, why };
+}
+
+void
+mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name)
+{
+    uint64_t key = key_of(dir, file_name);
+
+    for (size_t i = 0; i < NEAR; i++)
+        if (p->unread[(key + i) % MRD_DRAIN_UNREAD].key == key)
+            p->unread[(key + i) % MRD_DRAIN_UNREAD] = (unread_ring){ 0 };
+}
+
+void
+mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS])
+{
+    int64_t since = mrd_local_now().ns - SHOWN;
+
+    memset(ret_n, 0, MRD_UNREAD_WHYS * sizeof(*ret_n));
+    for (size_t i = 0; i < MRD_DRAIN_UNREAD; i++)
+        if (p->unread[i].key != 0 && p->unread[i].met_at >= since)
+            ret_n[p->unread[i].why]++;
+}
+
+bool
+mrd_drain_leaves_out(const mrd_drain *p)
+{
+    return p->rings_beyond > 0 && mrd_local_now().ns - p->beyond_at < SHOWN;
+}

@@ -1,0 +1,87 @@
+#include "aggregator/core/unread.h"
+
+#include <stdio.h>
+
+#include "base/obj.h"
+
+void
+mrd_unread_take(mrd_unread *u, const Mrd__Unread *m)
+{
+    *u = m == NULL
+             ? (mrd_unread){ 0 }
+             : (mrd_unread){ m->rings_beyond, m->rings_held, m->rings_other_boot, m->directories };
+}
+
+static void
+raise_to(uint32_t *most, uint32_t now)
+{
+    *most = now > *most ? now : *most;
+}
+
+void
+mrd_unread_most(mrd_unread *u, const Mrd__Unread *m)
+{
+    if (m == NULL)
+        return;
+    raise_to(&u->rings_beyond, m->rings_beyond);
+    raise_to(&u->rings_held, m->rings_held);
+    raise_to(&u->directories, m->directories);
+}
+
+static void
+say(char text[MRD_WHY_MAX], uint32_t n, const char *one, const char *more, const char *why)
+{
+    size_t len = strlen(text);
+
+    if (n > 0)
+        snprintf(text + len, MRD_WHY_MAX - len, "%s%u %s %s", len == 0 ? "" : "; ", n,
+                 n == 1 ? one : more, why);
+}
+
+bool
+mrd_unread_text(const mrd_unread *u, char text[MRD_WHY_MAX])
+{
+    text[0] = '\0';
+    say(text, u->rings_beyond, "ring was", "rings were",
+        "not read, and no count has its events: allow the agent more open files (ulimit -n)");
+    say(text, u->rings_held, "ring is", "rings are",
+        "read by another agent of the node: one is enough");
+    say(text, u->rings_other_boot, "ring is", "rings are",
+        "of another boot, and nobody can read them: remove them");
+    say(text, u->directories, "capture directory was", "capture directories were",
+        "not read: of other users, beyond their user's share, or on a file system that does not "
+        "answer (the agent's log names them)");
+    return text[0] != '\0';
+}
+
+void
+mrd_unread_put(const mrd_unread *u, mrd_json *to)
+{
+    char text[MRD_WHY_MAX];
+    mrd_json *o;
+
+    if (!mrd_unread_text(u, text))
+        return;
+    o = mrd_json_new_object();
+    mrd_json_set(o, "rings_beyond", mrd_json_new_int(u->rings_beyond));
+    mrd_json_set(o, "rings_held", mrd_json_new_int(u->rings_held));
+    mrd_json_set(o, "rings_other_boot", mrd_json_new_int(u->rings_other_boot));
+    mrd_json_set(o, "directories", mrd_json_new_int(u->directories));
+    mrd_json_set(o, "message", mrd_json_new_str(text));
+    mrd_json_set(to, "unread", o);
+}
+
+static uint32_t
+number(const mrd_json *from, const char *name)
+{
+    int64_t v = mrd_json_int(from, name, 0);
+
+    return v < 0 || v > UINT32_MAX ? 0 : (uint32_t) v;
+}
+
+void
+mrd_unread_load(mrd_unread *u, const mrd_json *from)
+{
+    *u = (mrd_unread){ number(from, "rings_beyond"), number(from, "rings_held"),
+                       number(from, "rings_other_boot"), number(from, "directories") };
+}
