@@ -15,6 +15,8 @@ The library is found by MERIDIAN_LIBRARY, else among the libraries already loade
 libmeridian.so on the loader's path and beside this file. Where it cannot be found everything here works
 and does nothing; meridian.available() says so, and meridian.require() warns once with the reason.
 
+meridian.open("profile") reads a profile's tables (meridian_data.py): rows, shipped queries, pictures.
+
 Times are nanoseconds. Names may be any text. No third-party package is needed; Python 3.8 or later.
 """
 
@@ -28,7 +30,7 @@ __all__ = [
     "available", "require", "version", "status", "lost", "scope", "traced", "push", "pop", "instant",
     "span", "flow", "thread_name", "Domain", "Task", "Frame", "Event", "Counter", "Marker", "Region",
     "set_config", "run", "stop", "pause", "resume", "dump", "dumps", "profiling", "Counters", "Models",
-    "MeridianError", "THREAD", "PROCESS", "GLOBAL", "TASK",
+    "MeridianError", "open", "THREAD", "PROCESS", "GLOBAL", "TASK",
 ]
 
 THREAD, PROCESS, GLOBAL, TASK = 0, 1, 2, 3
@@ -665,3 +667,10 @@ class Models:
     def __del__(self):
         if getattr(self, "_handle", None):
             self.close()
+
+
+def open(where, **options):  # noqa: A001: meridian.open reads well
+    """The tables of a profile: profile.sqlite, a folder with it or with tables/, or the address of a session of an aggregator. Rows come as pandas
+    where it is installed. See meridian_data.open_profile."""
+    import meridian_data
+    return meridian_data.open_profile(where, **options)

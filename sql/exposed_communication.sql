@@ -3,7 +3,7 @@
 WITH running AS (
   SELECT session_id, worker, ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, activity AS what
   FROM events
-  WHERE worker >= 0 AND dur_ns > 0 AND activity <> ''
+  WHERE worker >= 0 AND dur_ns >= 0 AND activity <> ''
   UNION ALL
   SELECT w.session_id AS session_id, w.worker AS worker, l.ts_ns AS from_ns, l.ts_ns + l.dur_ns AS to_ns, 'lost' AS what
   FROM losses AS l

@@ -2,7 +2,7 @@
 -- Steps are those that the process names itself ("step 12", "ProfilerStep#12"); the parts are those of exposed_communication.
 WITH numbered AS (
   SELECT session_id, process_key, ts_ns, dur_ns, name, step,
-         ROW_NUMBER() OVER (PARTITION BY session_id, process_key ORDER BY ts_ns, dur_ns) AS step_no
+         ROW_NUMBER() OVER (PARTITION BY session_id, process_key ORDER BY ts_ns, dur_ns) - 0 AS step_no
   FROM steps
   WHERE dur_ns > 0
 ), step_of AS (

@@ -63,6 +63,19 @@ for (const q of queries) {
 console.log(JSON.stringify(out));
 """
 
+CLICKHOUSE = """
+import { Session } from 'chdb';
+const [, , setup, ...queries] = process.argv;
+const s = new Session(), out = [];
+for (const view of setup.split(';\\n')) if (view.trim()) s.query(view);
+for (const q of queries) {
+    const text = String(s.query(q + '\\nSETTINGS output_format_json_quote_64bit_integers = 1', 'JSONCompactEachRow'));
+    out.push(text.split('\\n').filter((line) => line).map((line) => JSON.parse(line)));
+}
+console.log(JSON.stringify(out));
+s.cleanup();
+"""
+
 HYPARQUET = """
 import { asyncBufferFromFile, parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
@@ -80,6 +93,15 @@ console.log(JSON.stringify(out));
 def duckdb(setup, *queries):
     """Rows of each query, values as text (DuckDB's own JSON of them); None where DuckDB is not to be had."""
     return node(DUCKDB, setup, *queries)
+
+
+def clickhouse(setup, *queries):
+    """The same in ClickHouse, where npm's chdb is in the folder of the readers; it is half a gigabyte, so it is not fetched unasked."""
+    at = folder()
+    if at is None or not os.path.isdir(os.path.join(at, "node_modules", "chdb")):
+        print("left out: ClickHouse: npm install --prefix", at or "FOLDER", "chdb@3.4.0 adds it")
+        return None
+    return node(CLICKHOUSE, setup, *queries)
 
 
 def compare_tables(tables, work):

@@ -74,7 +74,7 @@ static mrd_err
 put_row(void *self, size_t number, const mrd_slot slots[F_COUNT])
 {
     mrd_csv *c = self;
-    const mrd_table *t = &c->dialect->tables[number];
+    const mrd_table_def *t = &c->dialect->tables[number];
     bool by_track = mrd_rows_by_track(t->rows);
     const mrd_slot *track =
         by_track ? mrd_rows_track(c->rows, (mrd_track_id) slots[F_TRACK].i) : NULL;
@@ -99,7 +99,7 @@ put_row(void *self, size_t number, const mrd_slot slots[F_COUNT])
 static mrd_err
 open_table(mrd_csv *c, size_t number, mrd_why *why)
 {
-    const mrd_table *t = &c->dialect->tables[number];
+    const mrd_table_def *t = &c->dialect->tables[number];
     char path[80];
     mrd_err err;
 

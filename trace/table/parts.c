@@ -30,7 +30,7 @@ typedef struct {
 } held;
 
 typedef struct {
-    const mrd_table *t;
+    const mrd_table_def *t;
     mrd_pq_column columns[COLUMNS_MAX];
     held held[COLUMNS_MAX];
     uint32_t *track; /* by_track */

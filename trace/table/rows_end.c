@@ -303,7 +303,7 @@ end_schema(mrd_rows *r)
     if (r->table_of[MRD_ROWS_SCHEMA] == NO_TABLE)
         return MRD_OK;
     for (size_t i = 0; i < r->dialect->n; i++) {
-        const mrd_table *t = &r->dialect->tables[i];
+        const mrd_table_def *t = &r->dialect->tables[i];
 
         for (size_t c = 0; c < t->n && err == MRD_OK; c++) {
             begin(r);

@@ -269,7 +269,7 @@ static const mrd_column verdicts[] = {
 #name, kind, name, MRD_COUNT(name), sorted, what                                           \
     }
 
-static const mrd_table meridian[] = {
+static const mrd_table_def meridian[] = {
     TABLE(events, MRD_ROWS_EVENTS, 1, "spans and instants"),
     TABLE(counters, MRD_ROWS_COUNTERS, 0, "samples of counters"),
     TABLE(flows, MRD_ROWS_FLOWS, 0, "points of arrows between events"),
@@ -406,7 +406,7 @@ static const mrd_column Flow[] = {
     OI("gap_time", F_NONE, "ns", "Time between"),
 };
 
-static const mrd_table explorer[] = {
+static const mrd_table_def explorer[] = {
     TABLE(SystemProfileEvents, MRD_ROWS_EVENTS, 2, "Events of the system profile"),
     TABLE(SystemProfileMetadata, MRD_ROWS_METADATA, -1, "Facts about the system profile"),
     TABLE(SystemProfileHbmUsage, MRD_ROWS_NONE, -1, "Use of device memory over time"),

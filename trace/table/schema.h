@@ -199,11 +199,11 @@ typedef struct {
     size_t n;
     int sorted_by; /* column, -1 none */
     const char *what;
-} mrd_table;
+} mrd_table_def;
 
 typedef struct {
     const char *name, *version;
-    const mrd_table *tables;
+    const mrd_table_def *tables;
     size_t n;
     bool promote; /* arguments of mrd_arg_columns are columns, not in args */
 } mrd_dialect;

@@ -12,7 +12,7 @@
 #define APPLICATION_ID 0x4d524454 /* "MRDT" */
 
 typedef struct {
-    const mrd_table *t;
+    const mrd_table_def *t;
     bool by_track; /* rows are in <name>_data, and the table is a view */
     sqlite3_stmt *insert;
 } table;
@@ -78,7 +78,7 @@ static const char *
 track_column(const mrd_sqlite *s, mrd_field field)
 {
     for (size_t i = 0; i < s->dialect->n; i++) {
-        const mrd_table *t = &s->dialect->tables[i];
+        const mrd_table_def *t = &s->dialect->tables[i];
 
         for (size_t c = 0; c < t->n && t->rows == MRD_ROWS_TRACKS; c++) {
             if (t->columns[c].field == field)

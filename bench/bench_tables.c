@@ -1,0 +1,215 @@
+/*
+ * bench_tables EVENTS DIR [parquet|sqlite|csv] - writing a profile as tables at scale: generated spans of 64
+ * workers on 8 nodes go through the output format into DIR (or, with - for DIR, nowhere). One part of a collective in 20
+ * spans; rank 5 comes late to three collectives in ten.
+ *
+ * Prints rows, bytes, CPU time and peak memory; docs/data.md has what was measured.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+#include "trace/sink/sinks.h"
+
+#define WORKERS  64
+#define NODES    8
+#define ROUND    20 /* spans of a worker from one collective to the next */
+#define BASE     INT64_C(1760000000000000000)
+#define SPAN_NS  20000
+#define CC_BYTES 33554432
+
+static const char *const names[] = { "nc_exec_running", "nrt_execute",     "kbl_exec_pre",
+                                     "kbl_exec_wait",   "dmem_buf_copyin", "nrt_tensor_write" };
+
+typedef struct {
+    mrd_catalog *cat;
+    mrd_track_id host[WORKERS], device[WORKERS];
+    mrd_sid names[MRD_COUNT(names)], cc, gid, op_id, size, exec_id;
+    uint64_t state;
+} bench;
+
+static uint64_t
+draw(bench *b)
+{
+    uint64_t z = (b->state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    return (z ^ z >> 27) * 0x94d049bb133111ebu >> 20;
+}
+
+static void
+make_clock(bench *b, int node)
+{
+    char text[32];
+    mrd_clock_info clock = { .bound_ns = 2000, .epochs = 1 };
+
+    snprintf(text, sizeof(text), "i-%016d", node);
+    clock.node = mrd_catalog_intern(b->cat, text);
+    clock.name = mrd_catalog_intern(b->cat, text);
+    clock.quality = mrd_catalog_intern(b->cat, "aligned");
+    clock.method = mrd_catalog_intern(b->cat, "udp-kernel");
+    mrd_catalog_add_clock(b->cat, &clock);
+}
+
+static void
+make_catalog(bench *b)
+{
+    b->cat = mrd_catalog_new();
+    for (size_t i = 0; i < MRD_COUNT(names); i++)
+        b->names[i] = mrd_catalog_intern(b->cat, names[i]);
+    b->cc = mrd_catalog_intern(b->cat, "cc_running");
+    b->gid = mrd_catalog_intern(b->cat, "gid");
+    b->op_id = mrd_catalog_intern(b->cat, "op_id");
+    b->size = mrd_catalog_intern(b->cat, "size");
+    b->exec_id = mrd_catalog_intern(b->cat, "exec_id");
+    mrd_catalog_set(b->cat, "session.id", "bench");
+    for (int i = 0; i < NODES; i++)
+        make_clock(b, i);
+    for (int i = 0; i < WORKERS; i++) {
+        char text[32];
+        mrd_process p;
+        mrd_track t;
+
+        mrd_process_init(&p);
+        snprintf(text, sizeof(text), "i-%016d", i / (WORKERS / NODES));
+        p.instance_id = mrd_catalog_intern(b->cat, text);
+        p.process_id = 4000 + i;
+        p.rank = i;
+        p.world_size = WORKERS;
+        p.clock = 1 + (uint32_t) (i / (WORKERS / NODES));
+        mrd_track_init(&t, mrd_catalog_process(b->cat, &p), MRD_SRC_RUNTIME);
+        t.lnc_idx = 0;
+        t.thread_id = 5000 + i;
+        b->host[i] = mrd_catalog_track(b->cat, &t);
+        mrd_track_init(&t, t.process, MRD_SRC_DEVICE);
+        t.lnc_idx = 0;
+        t.pcore_idx = 0;
+        b->device[i] = mrd_catalog_track(b->cat, &t);
+    }
+}
+
+/* The i-th span in order of time: workers take turns, each moves on by SPAN_NS; in the last span of a round all
+ * are in one collective. */
+static void
+make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
+{
+    uint64_t turn = i / WORKERS, worker = i % WORKERS, kind;
+    int64_t at = BASE + (int64_t) turn * SPAN_NS + (int64_t) worker * 250;
+
+    *ev = (mrd_event){ .kind = MRD_SPAN, .seq = i, .bound_ns = 1800 };
+    if (turn % ROUND == ROUND - 1) {
+        /* Late: the last place in the turn, after all others by more than any bound. */
+        uint64_t late = turn / ROUND % 10 < 3 ? 5 : WORKERS - 1, who = worker == WORKERS - 1 ? late
+                                                                       : worker == late
+                                                                           ? WORKERS - 1
+                                                                           : worker;
+
+        ev->name = b->cc;
+        ev->track = b->device[who];
+        ev->ts_ns = at + (worker == WORKERS - 1 && late == 5 ? 150000 : 0);
+        ev->dur_ns = 400000 - (ev->ts_ns - at);
+        args[0] = (mrd_arg){ .key = b->gid, .type = MRD_ARG_INT, .v.i = 1 };
+        args[1] =
+            (mrd_arg){ .key = b->op_id, .type = MRD_ARG_INT, .v.i = (int64_t) (turn / ROUND) };
+        args[2] = (mrd_arg){ .key = b->size, .type = MRD_ARG_INT, .v.i = CC_BYTES };
+        ev->args = args;
+        ev->arg_count = 3;
+        return;
+    }
+    kind = draw(b) % MRD_COUNT(names);
+    ev->name = b->names[kind];
+    ev->track = kind == 0 ? b->device[worker] : b->host[worker];
+    ev->ts_ns = at + (int64_t) (draw(b) % 250);
+    ev->dur_ns = 2000 + (int64_t) (draw(b) % 15000);
+    if (kind < 4) {
+        args[0] =
+            (mrd_arg){ .key = b->exec_id, .type = MRD_ARG_INT, .v.i = (int64_t) (turn / ROUND) };
+        ev->args = args;
+        ev->arg_count = 1;
+    }
+}
+
+static bool
+count(void *self, const void *data, size_t len)
+{
+    (void) data;
+    *(uint64_t *) self += len;
+    return true;
+}
+
+static mrd_err
+run(bench *b, const mrd_sink_ops *ops, uint64_t n, const char *dir, uint64_t *bytes, mrd_why *why)
+{
+    mrd_sink_options options = { .wall_time = true };
+    mrd_sink_env env = { .catalog = b->cat,
+                         .first_ns = BASE,
+                         .last_ns = BASE + (int64_t) (n / WORKERS) * SPAN_NS,
+                         .options = &options,
+                         .dir = dir };
+    void *state = calloc(1, ops->state_size + 1);
+    char *path = NULL;
+    mrd_err err;
+
+    if (state == NULL ||
+        (dir != NULL &&
+         asprintf(&path, "%s/%s", dir, ops->folder ? MRD_FOLDER_MANIFEST : "profile.sqlite") < 0))
+        return MRD_NOMEM;
+    err = dir != NULL ? mrd_out_file(path, &env.out, why)
+                      : mrd_out_func(count, bytes, "nowhere", &env.out, why);
+    free(path);
+    if (err == MRD_OK)
+        err = ops->open(state, &env, why);
+    if (err != MRD_OK)
+        return err;
+    for (uint64_t i = 0; i < n && err == MRD_OK; i++) {
+        mrd_arg args[4];
+        mrd_event ev;
+
+        make_event(b, i, &ev, args);
+        err = ops->event(state, &ev);
+    }
+    if (err == MRD_OK)
+        err = ops->close(state, why);
+    if (err == MRD_OK)
+        err = mrd_out_commit(env.out, why);
+    free(state);
+    return err;
+}
+
+int
+main(int argc, char **argv)
+{
+    const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(argc > 3 ? argv[3] : "parquet"));
+    uint64_t n = 0, bytes = 0;
+    struct timespec from, to;
+    struct rusage usage;
+    bench b = { .state = 1 };
+    mrd_why why = { 0 };
+    double cpu, wall;
+
+    if (argc < 3 || ops == NULL || mrd_num_u64(mrd_str_of(argv[1]), &n) != MRD_OK || n == 0) {
+        fprintf(stderr, "usage: bench_tables EVENTS DIR|- [parquet|sqlite|csv]\n");
+        return 2;
+    }
+    make_catalog(&b);
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    if (run(&b, ops, n, strcmp(argv[2], "-") == 0 ? NULL : argv[2], &bytes, &why) != MRD_OK) {
+        fprintf(stderr, "bench_tables: %s\n", why.text);
+        return 1;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    getrusage(RUSAGE_SELF, &usage);
+    cpu = (double) usage.ru_utime.tv_sec + (double) usage.ru_utime.tv_usec / 1e6 +
+          (double) usage.ru_stime.tv_sec + (double) usage.ru_stime.tv_usec / 1e6;
+    wall = (double) (to.tv_sec - from.tv_sec) + (double) (to.tv_nsec - from.tv_nsec) / 1e9;
+    printf("%s: %" PRIu64 " events, %.1f s of CPU (%.2f M/s), %.1f s, peak memory %ld MiB, %" PRIu64
+           " bytes through the stream\n",
+           ops->name, n, cpu, (double) n / cpu / 1e6, wall, usage.ru_maxrss / 1024, bytes);
+    mrd_catalog_free(b.cat);
+    return 0;
+}

@@ -1,0 +1,532 @@
+/* `meridian sql QUERY PROFILE...`: a query over profiles that are SQLite databases, in SQLite. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/near.h"
+#include "base/obj.h"
+#include "base/plain.h"
+#include "cli/cli.h"
+#include "trace/table/csv.h"
+#include "trace/table/queries.h"
+#include "trace/table/schema.h"
+
+enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON };
+enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
+
+#define PROFILES_MAX 10  /* databases that SQLite attaches */
+#define ALIGN_ROWS   500 /* rows that columns are made wide for */
+#define WIDE         60  /* columns of a text */
+
+typedef struct {
+    int format, engine;
+    bool print, list;
+} settings;
+
+#define AT(member) .offset = offsetof(settings, member)
+
+static const mrd_opt table[] = {
+    { .name = "format",
+      .letter = 'f',
+      .type = MRD_OPT_CHOICE,
+      AT(format),
+      .def = "text",
+      .arg = "text,csv,json",
+      .help = "how rows are printed; json: one object a line" },
+    { .name = "list", .type = MRD_OPT_BOOL, AT(list), .help = "name the shipped queries" },
+    { .name = "print",
+      .type = MRD_OPT_BOOL,
+      AT(print),
+      .help = "print the SQL instead of running it" },
+    { .name = "engine",
+      .type = MRD_OPT_CHOICE,
+      AT(engine),
+      .def = "none",
+      .arg = "none,sqlite,duckdb,clickhouse",
+      .help = "with --print: first the views that this engine needs to see the tables of the "
+              "folders given (tables/ of --output-format parquet)" },
+};
+
+static const char more[] =
+    "QUERY is the name of a shipped query (--list), a file, or SQL. PROFILE is a profile.sqlite "
+    "or a\nfolder that holds one; rows of several profiles are told apart by session_id. Tables: "
+    "docs/data.md.\n"
+    "\n"
+    "Examples\n"
+    "  meridian view rank*.json.gz --output-format sqlite -o profile\n"
+    "  meridian sql late_ranks profile\n"
+    "  meridian sql 'SELECT name, SUM(dur_ns) FROM events GROUP BY name' profile --format csv\n"
+    "  meridian sql step_breakdown profile/tables --print --engine duckdb | duckdb\n";
+
+/* ---- What is asked ---- */
+
+static mrd_err
+load_file(const char *path, mrd_buf *sql, mrd_why *why)
+{
+    FILE *f = fopen(path, "r");
+    char piece[4096];
+    size_t n;
+    mrd_err err = MRD_OK;
+
+    if (f == NULL)
+        return mrd_why_set(why, MRD_IO, errno, "cannot read '%s'", path);
+    while ((n = fread(piece, 1, sizeof(piece), f)) > 0)
+        mrd_buf_add(sql, piece, n);
+    if (ferror(f))
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read '%s'", path);
+    fclose(f);
+    return err;
+}
+
+static mrd_err
+unknown(const char *word, mrd_why *why)
+{
+    const char *names[32];
+    char guess[MRD_NEAR_TEXT];
+    size_t n;
+    const mrd_query *q = mrd_queries(&n);
+
+    n = n < MRD_COUNT(names) ? n : MRD_COUNT(names);
+    for (size_t i = 0; i < n; i++)
+        names[i] = q[i].name;
+    mrd_near_text(word, names, n, "", guess);
+    return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no shipped query, no file and no SQL%s", word,
+                       *guess == '\0' ? " (--list names the queries)" : guess);
+}
+
+static mrd_err
+find_query(const char *word, mrd_buf *sql, mrd_why *why)
+{
+    const mrd_query *shipped = mrd_query_find(mrd_str_of(word));
+
+    if (shipped != NULL)
+        mrd_buf_text(sql, shipped->sql);
+    else if (access(word, F_OK) == 0)
+        return load_file(word, sql, why);
+    else if (strpbrk(word, " \t\n") == NULL)
+        return unknown(word, why);
+    else
+        mrd_buf_text(sql, word);
+    return sql->err == MRD_OK ? MRD_OK : mrd_why_set(why, sql->err, 0, "query");
+}
+
+static void
+list_queries(void)
+{
+    size_t n;
+    const mrd_query *q = mrd_queries(&n);
+
+    for (size_t i = 0; i < n; i++)
+        printf("%-24s %.*s\n", q[i].name, MRD_STR_ARG(mrd_query_title(&q[i])));
+}
+
+/* ---- For other engines ---- */
+
+static void
+put_quoted(const char *text)
+{
+    putchar('\'');
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            putchar('\'');
+        putchar(*text);
+    }
+    putchar('\'');
+}
+
+static void
+print_views(int engine, const mrd_strlist *words)
+{
+    for (size_t i = 0; i < mrd_dialect_meridian.n && engine > ENGINE_SQLITE; i++) {
+        const char *name = mrd_dialect_meridian.tables[i].name;
+
+        printf("CREATE VIEW %s AS", name);
+        for (size_t k = 1; k < words->n; k++) {
+            char *path = NULL;
+
+            if (asprintf(&path, "%s/table=%s/*/*/*.parquet", words->v[k], name) < 0)
+                return;
+            printf("%s SELECT * FROM %s(", k == 1 ? "" : " UNION ALL",
+                   engine == ENGINE_DUCKDB ? "read_parquet" : "file");
+            put_quoted(path);
+            printf("%s)", engine == ENGINE_DUCKDB ? "" : ", Parquet");
+            free(path);
+        }
+        printf(";\n");
+    }
+}
+
+/* ---- The databases ---- */
+
+static mrd_err
+failed(sqlite3 *db, const char *what, mrd_why *why)
+{
+    return mrd_why_set(why, sqlite3_errcode(db) == SQLITE_NOTADB ? MRD_FORMAT : MRD_INVALID, 0,
+                       "%s: %s", what, sqlite3_errmsg(db));
+}
+
+static mrd_err
+run_sql(sqlite3 *db, const char *what, char *sql, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    if (sql == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s", what);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        err = failed(db, what, why);
+    sqlite3_free(sql);
+    return err;
+}
+
+/* The database of a word: the file, or the one in the folder. */
+static mrd_err
+database_of(const char *word, char path[4096], mrd_why *why)
+{
+    struct stat st;
+
+    if (stat(word, &st) != 0)
+        return mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read '%s'", word);
+    snprintf(path, 4096, S_ISDIR(st.st_mode) ? "%s/profile.sqlite" : "%s", word);
+    if (access(path, R_OK) != 0)
+        return mrd_why_set(why, MRD_NOTFOUND, errno,
+                           "'%s': make it with --output-format sqlite (view) or --format sqlite "
+                           "(fetch, record)",
+                           path);
+    return MRD_OK;
+}
+
+static mrd_err
+attach(sqlite3 *db, size_t i, const char *word, mrd_why *why)
+{
+    char path[4096];
+    sqlite3_stmt *st = NULL;
+    mrd_err err = database_of(word, path, why);
+
+    if (err == MRD_OK)
+        err = run_sql(db, path, sqlite3_mprintf("ATTACH DATABASE %Q AS p%d", path, (int) i), why);
+    if (err != MRD_OK)
+        return err;
+    if (sqlite3_prepare_v2(db, i == 0 ? "SELECT COUNT(*) FROM p0.strings" : "SELECT 1", -1, &st,
+                           NULL) != SQLITE_OK ||
+        sqlite3_step(st) != SQLITE_ROW)
+        err =
+            mrd_why_set(why, MRD_FORMAT, 0, "'%s' is no profile that Meridian wrote as SQLite: %s",
+                        path, sqlite3_errmsg(db));
+    sqlite3_finalize(st);
+    return err;
+}
+
+/* A view of all profiles in front of each table; of one profile its tables serve as they are. Sessions
+ * of equal names are told apart by #2, #3. */
+static mrd_err
+join_table(sqlite3 *db, const mrd_table_def *t, size_t profiles, mrd_why *why)
+{
+    mrd_buf sql = { 0 };
+    mrd_err err;
+
+    mrd_buf_fmt(&sql, "CREATE TEMP VIEW %s AS", t->name);
+    for (size_t p = 0; p < profiles; p++) {
+        mrd_buf_text(&sql, p == 0 ? " SELECT " : " UNION ALL SELECT ");
+        for (size_t c = 0; c < t->n; c++) {
+            const char *name = t->columns[c].name;
+
+            mrd_buf_text(&sql, c == 0 ? "" : ", ");
+            if (p > 0 && strcmp(name, "session_id") == 0)
+                mrd_buf_fmt(&sql, "session_id || '#%zu' AS session_id", p + 1);
+            else
+                mrd_buf_text(&sql, name);
+        }
+        mrd_buf_fmt(&sql, " FROM p%zu.%s", p, t->name);
+    }
+    err = run_sql(db, t->name, sql.err == MRD_OK ? sqlite3_mprintf("%s", mrd_buf_cstr(&sql)) : NULL,
+                  why);
+    mrd_buf_fini(&sql);
+    return err;
+}
+
+static mrd_err
+open_profiles(const mrd_strlist *words, sqlite3 **ret_db, mrd_why *why)
+{
+    sqlite3 *db = NULL;
+    size_t n = words->n - 1;
+    mrd_err err = MRD_OK;
+
+    if (n > PROFILES_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "at most %d profiles at once", PROFILES_MAX);
+    if (sqlite3_open_v2("", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI,
+                        NULL) != SQLITE_OK) {
+        sqlite3_close(db);
+        return mrd_why_set(why, MRD_NOMEM, 0, "SQLite");
+    }
+    for (size_t i = 0; i < n && err == MRD_OK; i++)
+        err = attach(db, i, words->v[i + 1], why);
+    for (size_t i = 0; i < mrd_dialect_meridian.n && n > 1 && err == MRD_OK; i++)
+        err = join_table(db, &mrd_dialect_meridian.tables[i], n, why);
+    if (err == MRD_OK)
+        err = run_sql(db, "SQLite",
+                      sqlite3_mprintf("PRAGMA query_only = 1; PRAGMA cache_size = -65536"), why);
+    if (err == MRD_OK)
+        *ret_db = db;
+    else
+        sqlite3_close(db);
+    return err;
+}
+
+/* ---- Rows ---- */
+
+typedef struct {
+    const settings *set;
+    mrd_strlist held; /* text: cells whose widths are not known yet */
+    size_t n;         /* columns */
+    int *width;
+    uint64_t rows;
+    bool told; /* the head is printed */
+} printer;
+
+static int
+width_of(const char *text)
+{
+    int n = 0;
+
+    for (; *text != '\0'; text++)
+        n += ((unsigned char) *text & 0xc0) != 0x80;
+    return n;
+}
+
+static bool
+is_number(sqlite3_stmt *st, int i)
+{
+    int type = sqlite3_column_type(st, i);
+
+    return type == SQLITE_INTEGER || type == SQLITE_FLOAT;
+}
+
+static void
+print_cell(const char *text, int width, bool right, bool last)
+{
+    int pad = width - width_of(text);
+    mrd_buf plain = { 0 }; /* no control characters to a terminal */
+
+    mrd_plain_text(&plain, mrd_str_of(text));
+    for (; right && pad > 0; pad--)
+        putchar(' ');
+    fwrite(plain.p, 1, plain.len, stdout);
+    mrd_buf_fini(&plain);
+    for (; !right && !last && pad > 0; pad--)
+        putchar(' ');
+    fputs(last ? "\n" : "  ", stdout);
+}
+
+static void
+print_held(printer *p)
+{
+    for (size_t i = 0; i < p->held.n; i++) {
+        const char *cell = p->held.v[i] + 1; /* behind its mark */
+        int w = width_of(cell);
+
+        if (w > p->width[i % p->n])
+            p->width[i % p->n] = w < WIDE ? w : WIDE;
+    }
+    for (size_t i = 0; i < p->held.n; i++)
+        print_cell(p->held.v[i] + 1, p->width[i % p->n], p->held.v[i][0] == '#',
+                   i % p->n == p->n - 1);
+    mrd_strlist_fini(&p->held);
+    p->held = (mrd_strlist){ 0 };
+    p->told = true;
+}
+
+static mrd_err
+put_text(printer *p, bool number, const char *text)
+{
+    mrd_buf cell = { 0 };
+    mrd_err err;
+
+    mrd_buf_byte(&cell, number ? '#' : ' ');
+    mrd_buf_text(&cell, text == NULL ? "" : text);
+    err =
+        cell.err != MRD_OK ? cell.err : mrd_strlist_add(&p->held, mrd_str_of(mrd_buf_cstr(&cell)));
+    mrd_buf_fini(&cell);
+    return err;
+}
+
+/* A cell as text; doubles with all their digits. NULL: p is NULL. */
+static mrd_str
+cell_of(sqlite3_stmt *st, int i, char number[40])
+{
+    if (sqlite3_column_type(st, i) == SQLITE_FLOAT && isfinite(sqlite3_column_double(st, i))) {
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(number, 40, "%.*g", digits, sqlite3_column_double(st, i));
+            if (strtod(number, NULL) == sqlite3_column_double(st, i))
+                break;
+        }
+        return mrd_str_of(number);
+    }
+    return (mrd_str){ (const char *) sqlite3_column_text(st, i),
+                      (size_t) sqlite3_column_bytes(st, i) };
+}
+
+static void
+put_row_line(printer *p, sqlite3_stmt *st)
+{
+    bool json = p->set->format == FORMAT_JSON;
+    mrd_buf line = { 0 };
+
+    for (int i = 0; i < (int) p->n; i++) {
+        char number[40];
+        mrd_str text = cell_of(st, i, number);
+
+        mrd_buf_text(&line, i > 0 ? "," : json ? "{" : "");
+        if (!json) {
+            mrd_csv_text(&line, text.p == NULL ? MRD_STR("") : text);
+            continue;
+        }
+        mrd_json_quote(&line, mrd_str_of(sqlite3_column_name(st, i)));
+        mrd_buf_byte(&line, ':');
+        if (text.p == NULL)
+            mrd_buf_text(&line, "null");
+        else if (is_number(st, i) && isfinite(sqlite3_column_double(st, i)))
+            mrd_buf_str(&line, text);
+        else
+            mrd_json_quote(&line, text);
+    }
+    mrd_buf_text(&line, json ? "}\n" : "\n");
+    fwrite(line.p, 1, line.len, stdout);
+    mrd_buf_fini(&line);
+}
+
+static mrd_err
+put_row(printer *p, sqlite3_stmt *st)
+{
+    mrd_err err = MRD_OK;
+
+    p->rows++;
+    if (p->set->format != FORMAT_TEXT) {
+        put_row_line(p, st);
+        return MRD_OK;
+    }
+    for (int i = 0; i < (int) p->n && err == MRD_OK; i++)
+        err = put_text(p, is_number(st, i), (const char *) sqlite3_column_text(st, i));
+    if (err == MRD_OK && (p->told || p->rows == ALIGN_ROWS))
+        print_held(p);
+    return err;
+}
+
+static mrd_err
+put_head(printer *p, sqlite3_stmt *st)
+{
+    mrd_buf line = { 0 };
+    mrd_err err = MRD_OK;
+
+    p->n = (size_t) sqlite3_column_count(st);
+    if ((p->width = calloc(p->n + 1, sizeof(*p->width))) == NULL)
+        return MRD_NOMEM;
+    for (int i = 0; i < (int) p->n && err == MRD_OK; i++) {
+        const char *name = sqlite3_column_name(st, i);
+
+        if (p->set->format == FORMAT_TEXT)
+            err = put_text(p, false, name);
+        mrd_buf_text(&line, i > 0 ? "," : "");
+        mrd_csv_text(&line, mrd_str_of(name));
+    }
+    if (p->set->format == FORMAT_CSV)
+        printf("%s\n", mrd_buf_cstr(&line));
+    mrd_buf_fini(&line);
+    return err;
+}
+
+/* One statement; its rows printed. *ret_left: what follows it. */
+static mrd_err
+run_statement(const settings *set, sqlite3 *db, const char *sql, const char **ret_left,
+              mrd_why *why)
+{
+    printer p = { .set = set };
+    sqlite3_stmt *st = NULL;
+    mrd_err err = MRD_OK;
+    int step = SQLITE_DONE;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &st, ret_left) != SQLITE_OK)
+        return failed(db, "the query", why);
+    if (st == NULL)
+        return MRD_OK; /* a comment */
+    if (sqlite3_column_count(st) > 0 && (err = put_head(&p, st)) != MRD_OK)
+        mrd_why_set(why, err, 0, "query");
+    while (err == MRD_OK && (step = sqlite3_step(st)) == SQLITE_ROW) {
+        if ((err = put_row(&p, st)) != MRD_OK)
+            mrd_why_set(why, err, 0, "query");
+    }
+    if (err == MRD_OK && step != SQLITE_DONE)
+        err = failed(db, "the query", why);
+    if (p.held.n > 0)
+        print_held(&p);
+    mrd_strlist_fini(&p.held);
+    free(p.width);
+    sqlite3_finalize(st);
+    return err;
+}
+
+static mrd_err
+run_query(const settings *set, const char *sql, const mrd_strlist *words, mrd_why *why)
+{
+    sqlite3 *db = NULL;
+    mrd_err err = open_profiles(words, &db, why);
+
+    while (err == MRD_OK && sql != NULL && *sql != '\0')
+        err = run_statement(set, db, sql, &sql, why);
+    if (err == MRD_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        err = mrd_why_set(why, MRD_IO, errno, "cannot write the output");
+    sqlite3_close(db);
+    return err;
+}
+
+static int
+run(void *self, const mrd_strlist *words)
+{
+    const settings *set = self;
+    mrd_buf sql = { 0 };
+    mrd_why why = { 0 };
+    int status = MRD_EXIT_OK;
+    mrd_err err;
+
+    if (set->list) {
+        list_queries();
+        return MRD_EXIT_OK;
+    }
+    if (words->n == 0 || (words->n == 1 && !set->print)) {
+        fprintf(stderr, "meridian sql: wants a query and a profile (--help shows examples)\n");
+        return MRD_EXIT_USAGE;
+    }
+    err = find_query(words->v[0], &sql, &why);
+    if (err == MRD_OK && set->print) {
+        print_views(words->n > 1 ? set->engine : ENGINE_NONE, words);
+        printf("%s;\n", mrd_buf_cstr(&sql));
+    } else if (err == MRD_OK) {
+        err = run_query(set, mrd_buf_cstr(&sql), words, &why);
+    }
+    if (err != MRD_OK) {
+        mrd_cli_error("sql", &why);
+        status = err == MRD_INVALID ? MRD_EXIT_USAGE : MRD_EXIT_FAILED;
+    }
+    mrd_buf_fini(&sql);
+    return status;
+}
+
+int
+mrd_cmd_sql(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_cli_frame frame = { .usage = "QUERY|FILE PROFILE... [options]",
+                            .more = more,
+                            .table = table,
+                            .rows = MRD_COUNT(table),
+                            .settings = &set,
+                            .max_words = PROFILES_MAX + 1,
+                            .run = run };
+
+    return mrd_cli_main(&frame, argc, argv);
+}

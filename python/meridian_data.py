@@ -1,0 +1,273 @@
+"""Read a profile's tables in Python: a SQLite database, a folder of Parquet files, or a session of an aggregator.
+
+    import meridian
+    profile = meridian.open("profile")                       # or profile.sqlite, or tables/
+    profile.query("late_ranks")                              # a shipped query
+    profile.sql("SELECT name, SUM(dur_ns) AS ns FROM events GROUP BY name ORDER BY ns DESC LIMIT 5")
+    profile.table("steps")
+    profile.plot_time()                                      # a picture; notebooks show it
+
+Rows come as a pandas DataFrame where pandas is installed, as a list of dicts otherwise or with as_="rows", as a pyarrow Table with
+as_="arrow". Times and lengths are integers in nanoseconds, as the columns ending in _ns say; docs/data.md describes tables. No
+third-party package is needed; Python 3.8 or later.
+"""
+
+import glob
+import html
+import json
+import os
+import re
+import sqlite3
+import tempfile
+import urllib.parse
+import urllib.request
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+import meridian_parquet
+
+__all__ = ["open_profile", "Profile", "Picture"]
+
+PARTS = ("compute", "both", "exposed", "copy", "waiting", "host", "idle", "not_recorded")
+COLOURS = {"compute": "#2f7d4f", "both": "#3b6fb6", "exposed": "#d1495b", "copy": "#8d6a9f", "waiting": "#e9a23b", "host": "#777777",
+           "idle": "#dddddd", "not_recorded": "#ffffff"}
+Rows = List[Dict[str, Any]]
+
+
+def _shipped(name: str) -> str:
+    """The SQL of a shipped query."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    folders = [os.path.join(here, "sql"), os.path.join(here, "..", "sql"), "/usr/share/meridian/sql"]
+    for folder in [os.environ["MERIDIAN_SQL"]] if "MERIDIAN_SQL" in os.environ else folders:
+        path = os.path.join(folder, name + ".sql")
+        if re.fullmatch(r"\w+", name) and os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                return f.read()
+    raise KeyError(f"there is no shipped query '{name}' (looked in {', '.join(folders)}; MERIDIAN_SQL names another folder)")
+
+
+class Picture:
+    """An SVG picture; notebooks show it."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str) -> None:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(self.svg)
+
+
+def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> Picture:
+    return Picture(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+                   f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+                   f'<text x="10" y="20" font-size="14">{html.escape(title)}</text>{"".join(parts)}</svg>')
+
+
+class Profile:
+    """The tables of one profile. Close it, or use it in a with statement; a database that was fetched or made goes with it."""
+
+    def __init__(self, connection: sqlite3.Connection, where: str, temporary: Optional[str] = None) -> None:
+        self._db, self.where, self._temporary = connection, where, temporary
+        self._db.row_factory = sqlite3.Row
+
+    def __enter__(self) -> "Profile":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+        if self._temporary and os.path.exists(self._temporary):
+            os.unlink(self._temporary)
+
+    @property
+    def tables(self) -> List[str]:
+        """Names of the tables."""
+        shipped = {r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE name LIKE '%\\_data' ESCAPE '\\'")}
+        names = [r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'strings' ORDER BY name")]
+        return sorted(n[:-5] if n in shipped else n for n in names)
+
+    def sql(self, query: str, parameters: Union[Sequence[Any], Dict[str, Any]] = (), as_: str = "auto") -> Any:
+        """Rows of a query over the tables. as_: auto (pandas where it is installed), rows, pandas, arrow."""
+        cursor = self._db.execute(query, parameters)
+        names = [d[0] for d in cursor.description or ()]
+        return self._give(names, [tuple(r) for r in cursor], as_)
+
+    def query(self, name: str, as_: str = "auto") -> Any:
+        """Rows of a shipped query: late_ranks, exposed_communication, step_breakdown, slow_links, top_kernels, losses, bounds."""
+        return self.sql(_shipped(name), as_=as_)
+
+    def table(self, name: str, columns: Optional[Sequence[str]] = None, where: str = "", as_: str = "auto") -> Any:
+        """Rows of a table; where is SQL ("ts_ns >= 5 AND rank = 3")."""
+        if name not in self.tables:
+            raise KeyError(f"there is no table '{name}': {', '.join(self.tables)}")
+        return self.sql(f"SELECT {', '.join(columns) if columns else '*'} FROM {name}{' WHERE ' + where if where else ''}", as_=as_)
+
+    @staticmethod
+    def _give(names: List[str], rows: List[tuple], as_: str) -> Any:
+        if as_ in ("auto", "pandas"):
+            try:
+                import pandas
+                return pandas.DataFrame.from_records(rows, columns=names)
+            except ImportError:
+                if as_ == "pandas":
+                    raise
+        if as_ == "arrow":
+            import pyarrow
+            return pyarrow.table({n: [r[i] for r in rows] for i, n in enumerate(names)})
+        return [dict(zip(names, r)) for r in rows]
+
+    # ---- Pictures ----
+
+    def plot_time(self) -> Picture:
+        """Where each worker's time went: one bar a worker, parts as exposed_communication has them."""
+        rows: Rows = self.query("exposed_communication", as_="rows")
+        parts, left, width = [], 110, 760
+        for i, r in enumerate(rows):
+            y, x = 40 + 20 * i, float(left)
+            total = sum(r[p + "_ns"] for p in PARTS) or 1
+            parts.append(f'<text x="10" y="{y + 12}">{"rank " + str(r["rank"]) if r["rank"] >= 0 else "worker " + str(r["worker"])}</text>')
+            for p in PARTS:
+                w = (width - left - 20) * r[p + "_ns"] / total
+                parts.append(f'<rect x="{x:.1f}" y="{y}" width="{w:.2f}" height="15" fill="{COLOURS[p]}"><title>{p} {r[p + "_ns"] / 1e6:.3f} ms</title></rect>')
+                x += w
+        y = 55 + 20 * len(rows)
+        for i, p in enumerate(PARTS):
+            parts.append(f'<rect x="{10 + 92 * i}" y="{y}" width="10" height="10" fill="{COLOURS[p]}" stroke="#999"/><text x="{24 + 92 * i}" y="{y + 10}">{p}</text>')
+        return _svg(width, y + 25, "Where the time goes, by worker", parts)
+
+    def plot_lateness(self) -> Picture:
+        """How late each rank came to each step's collectives: a square for each rank (down) and step (across), the darker the later (ns
+        behind the first, the mean of its collectives in that step; without steps, of a twentieth of the time)."""
+        parts: Rows = self.sql("SELECT c.worker AS worker, c.rank AS rank, c.collective_id AS id, c.ts_ns AS ts, c.ts_ns - f.ts_ns AS late "
+                               "FROM collectives c JOIN collectives f ON f.collective_id = c.collective_id AND f.pos = 0 AND f.session_id = c.session_id "
+                               "ORDER BY c.ts_ns", as_="rows")
+        begins = sorted({r["ts_ns"] for r in self.sql("SELECT process_key, ts_ns FROM steps WHERE process_key = (SELECT MIN(process_key) FROM steps)", as_="rows")})
+        if not begins and parts:
+            first, last = parts[0]["ts"], parts[-1]["ts"]
+            begins = [first + (last - first) * i // 20 for i in range(20)]
+        workers = sorted({(r["rank"], r["worker"]) for r in parts})
+        cells: Dict[tuple, List[int]] = {}
+        for r in parts:
+            step = max((i for i, b in enumerate(begins) if b <= r["ts"]), default=0)
+            cells.setdefault((r["worker"], step), []).append(r["late"])
+        means = {k: sum(v) / len(v) for k, v in cells.items()}
+        most = max(means.values(), default=1) or 1
+        out = []
+        for y, (rank, worker) in enumerate(workers):
+            out.append(f'<text x="10" y="{52 + 16 * y}">{"rank " + str(rank) if rank >= 0 else "worker " + str(worker)}</text>')
+            for step in range(len(begins)):
+                if (worker, step) in means:
+                    v = means[worker, step]
+                    out.append(f'<rect x="{90 + 16 * step}" y="{40 + 16 * y}" width="15" height="15" fill="#d1495b" fill-opacity="{0.05 + 0.95 * v / most:.3f}">'
+                               f'<title>{v:.0f} ns behind the first</title></rect>')
+        return _svg(max(400, 110 + 16 * len(begins)), 60 + 16 * len(workers), f"Lateness by rank and step (darkest: {most / 1e3:.1f} us)", out)
+
+    def plot_bounds(self) -> Picture:
+        """The largest error of each clock, as stated (logarithmic, ns); clocks without a bound are marked."""
+        import math
+        rows: Rows = [r for r in self.query("bounds", as_="rows") if r["clock_id"] > 0]
+        most = max([r["stated_ns"] for r in rows] + [10])
+        out = []
+        for i, r in enumerate(rows):
+            y = 40 + 20 * i
+            out.append(f'<text x="10" y="{y + 12}">{html.escape((r["name"] or str(r["clock_id"]))[:40])}</text>')
+            if r["stated_ns"] < 0:
+                out.append(f'<text x="300" y="{y + 12}" fill="#d1495b">no bound: {html.escape(r["quality"])}</text>')
+                continue
+            w = 380 * math.log10(max(r["stated_ns"], 1)) / math.log10(most)
+            colour = "#d1495b" if r["violations"] else "#3b6fb6"
+            out.append(f'<rect x="300" y="{y}" width="{max(w, 1):.1f}" height="14" fill="{colour}"/><text x="{305 + w:.0f}" y="{y + 12}">{r["stated_ns"]:,} ns</text>')
+        return _svg(800, 60 + 20 * len(rows), "Bounds of the clocks", out)
+
+
+# ---- Opening ----
+
+def _database(path: str, temporary: bool = False) -> Profile:
+    with open(path, "rb") as f:
+        if f.read(15) != b"SQLite format 3":
+            raise ValueError(f"{path} is no SQLite database: write one with --output-format sqlite")
+    uri = "file:" + urllib.parse.quote(os.path.abspath(path)) + "?mode=ro"
+    return Profile(sqlite3.connect(uri, uri=True), path, path if temporary else None)
+
+
+def _parts(folder: str) -> Dict[str, List[str]]:
+    """Files of each table: as the manifest lists them, when there is one; a profile without it is not whole."""
+    manifest = os.path.join(folder, "_manifest.json")
+    if os.path.exists(manifest):
+        with open(manifest, encoding="utf-8") as f:
+            listed = json.load(f)
+        if listed.get("format") != "meridian tables" or listed.get("dialect") != "meridian":
+            raise ValueError(f"{folder} holds other files ({listed.get('format')}): open a folder written with --output-format parquet")
+        return {t["table"]: [os.path.join(folder, p["path"]) for p in t["parts"]] for t in listed["tables"]}
+    found: Dict[str, List[str]] = {}
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "table=*", "date=*", "session=*", "part-*.parquet"))):
+        found.setdefault(re.search(r"table=(\w+)", path).group(1), []).append(path)  # type: ignore[union-attr]
+    if not found:
+        raise FileNotFoundError(f"{folder} holds neither profile.sqlite nor tables: write them with --output-format sqlite or parquet")
+    return found
+
+
+def _folder(folder: str) -> Profile:
+    """The Parquet files as a database in a temporary file."""
+    handle, path = tempfile.mkstemp(suffix=".sqlite", prefix="meridian-")
+    os.close(handle)
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode = off")
+    db.execute("PRAGMA synchronous = off")
+    for name, files in _parts(folder).items():
+        made = False
+        for file in files:
+            part = meridian_parquet.File(file)
+            if not made:
+                db.execute(f"CREATE TABLE {name} ({', '.join(part.columns)})")
+                made = True
+            for group in part.groups():
+                db.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * len(part.columns))})", zip(*(group[c] for c in part.columns)))
+    db.execute("CREATE INDEX collectives_id ON collectives (collective_id)")
+    db.commit()
+    return Profile(db, folder, path)
+
+
+def _url(url: str, token: Optional[str], slice_: Dict[str, Any]) -> Profile:
+    """A session of an aggregator: https://HOST:PORT/api/v1/sessions/ID, or a page's address that ends with the session's id."""
+    parts = urllib.parse.urlsplit(url)
+    session = next((w for w in reversed(re.split(r"[/#=?&]", url)) if re.fullmatch(r"\d{8}-\d{6}-\w+|latest", w)), None)
+    if session is None:
+        raise ValueError(f"{url} names no session: https://HOST:PORT/api/v1/sessions/ID")
+    query = urllib.parse.urlencode({"format": "sqlite", **{k: v for k, v in slice_.items() if v is not None}})
+    request = urllib.request.Request(f"{parts.scheme}://{parts.netloc}/api/v1/sessions/{session}/profile?{query}")
+    if token or os.environ.get("MERIDIAN_TOKEN"):
+        request.add_header("Authorization", "Bearer " + (token or os.environ["MERIDIAN_TOKEN"]))
+    handle, path = tempfile.mkstemp(suffix=".sqlite", prefix="meridian-")
+    try:
+        with urllib.request.urlopen(request) as answer, os.fdopen(handle, "wb") as f:
+            while True:
+                piece = answer.read(1 << 20)
+                if not piece:
+                    break
+                f.write(piece)
+        return _database(path, temporary=True)
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def open_profile(where: str, *, token: Optional[str] = None, start: Optional[str] = None, end: Optional[str] = None,
+                 instance_id: Optional[str] = None, event_type: Optional[str] = None) -> Profile:
+    """A profile by the path of profile.sqlite, of a folder that holds it or tables (Parquet), or by the address of a session of an aggregator
+    (token: else MERIDIAN_TOKEN). start, end, instance_id and event_type are a slice that the aggregator makes; of files they are refused."""
+    slice_ = {"start": start, "end": end, "instance_id": instance_id, "event_type": event_type}
+    if re.match(r"https?://", where):
+        return _url(where, token, slice_)
+    if any(v is not None for v in slice_.values()):
+        raise ValueError("slices are made by the aggregator: of files, use table(where=...) or sql")
+    if os.path.isdir(where):
+        inside = os.path.join(where, "profile.sqlite")
+        if os.path.exists(inside):
+            return _database(inside)
+        return _folder(os.path.join(where, "tables") if os.path.isdir(os.path.join(where, "tables")) else where)
+    return _database(where)

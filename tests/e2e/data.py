@@ -1,0 +1,84 @@
+"""docs/data.md does what it says: its commands, its DuckDB query and its Python run as they stand, on a small cluster; and the Python reader
+gives the same rows from SQLite, from Parquet, and from the aggregator's address."""
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+
+from lib import BIN, MERIDIAN, SOURCE, check, equal, finish
+from service import TOKENS, Service
+
+sys.path.insert(0, os.path.join(SOURCE, "tests", "trace"))
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+import meridian
+import readers
+
+with open(os.path.join(SOURCE, "docs", "data.md"), encoding="utf-8") as f:
+    blocks = re.findall(r"```(\w+)\n(.*?)```", f.read(), re.S)
+
+
+def trace(path, rank):
+    """One rank of a made-up Kineto trace: ten steps of a kernel and an all-reduce."""
+    events = [{"ph": "M", "name": "process_labels", "pid": 0, "args": {"labels": "GPU 0"}}]
+    for step in range(10):
+        at = 1_700_000_000_000_000 + step * 1000
+        events += [{"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 9, "tid": 9, "ts": at, "dur": 900},
+                   {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": at + 10, "dur": 300 + rank * 50, "args": {"device": 0, "stream": 7}},
+                   {"ph": "X", "cat": "kernel", "name": "ncclKernel_AllReduce_RING_LL_Sum_float", "pid": 0, "tid": 8, "ts": at + 320 + rank * 50, "dur": 200 - rank * 50,
+                    "args": {"device": 0, "stream": 8, "Collective name": "allreduce", "Group size": 2, "In msg nelems": 1024, "Process Group Ranks": "[0, 1]", "Process Group Name": "0"}}]
+    with open(path, "w") as f:
+        json.dump({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}, f)
+
+
+def same_everywhere(service, folder):
+    id = json.loads(subprocess.run([MERIDIAN, "sessions", "--json"], capture_output=True, text=True, env=env, check=True).stdout)["sessions"][0]["id"]
+    url = f"http://{service.http}/api/v1/sessions/{id}"
+    with meridian.open(os.path.join(folder, "profile.sqlite")) as a, meridian.open(os.path.join(folder, "tables")) as b, meridian.open(url, token=TOKENS["control"]) as c:
+        for table in a.tables:
+            want = a.table(table, as_="rows")
+            equal(sorted(map(str, b.table(table, as_="rows"))), sorted(map(str, want)), f"{table} from Parquet")
+            equal(c.table(table, as_="rows"), want, f"{table} from the aggregator")
+        check(len(a.table("events", as_="rows")) > 0, "events were recorded")
+        for query in ("late_ranks", "losses", "bounds"):
+            equal(b.query(query, as_="rows"), a.query(query, as_="rows"), f"{query} from both")
+    with meridian.open(url, token=TOKENS["control"], start="0s", end="1ns") as nothing:
+        check(len(nothing.table("events", as_="rows")) < len(want) or not want, "a slice over HTTP")
+    for wrong, said in ((dict(where="/nowhere"), FileNotFoundError), (dict(where=os.path.join(folder, "csv")), ValueError), (dict(where=folder, start="1s"), ValueError)):
+        try:
+            meridian.open(**wrong).close()
+            check(False, f"meridian.open({wrong}) works")
+        except said:
+            pass
+
+
+with Service() as service:
+    workload = service.begin()[0]
+    running = threading.Event()
+    busy = threading.Thread(target=lambda: [workload.emit(200) for _ in iter(lambda: running.wait(0.05), True)], daemon=True)
+    busy.start()
+    work = service.folder("work")
+    env = {**os.environ, **service.env, "PATH": BIN + ":" + os.environ["PATH"], "PYTHONPATH": os.path.join(SOURCE, "python")}
+    for rank in (0, 1):
+        trace(os.path.join(work, f"rank{rank}.json"), rank)
+    for language, text in blocks:
+        if language == "sh":
+            p = subprocess.run(["sh", "-e", "-c", text], cwd=work, env=env, capture_output=True, text=True, timeout=120)
+            check(p.returncode == 0, f"{text.splitlines()[0]} ...: {p.returncode}: {p.stderr[-400:]}")
+        elif language == "python":
+            p = subprocess.run([sys.executable, "-c", text], cwd=work, env=env, capture_output=True, text=True, timeout=120)
+            check(p.returncode == 0 and "kind" in p.stdout, f"the Python of the page: {p.stdout[-300:]} {p.stderr[-400:]}")
+        elif language == "duckdb":
+            got = readers.duckdb("", text.replace("'profile/", f"'{work}/profile/"))
+            check(got is None or got[0], f"the DuckDB query of the page: {got}")
+    for picture in ("time.svg", "late.svg", "bounds.svg"):
+        with open(os.path.join(work, picture)) as f:
+            check(f.read().startswith("<svg"), picture)
+    for name in ("profile/tables/_manifest.json", "fetched/tables/_manifest.json", "profile/csv/events.csv", "profile/profile.sqlite"):
+        check(os.path.exists(os.path.join(work, name)), f"{name} is there")
+    check(not os.path.exists(os.path.join(work, "fetched", "tables.tar")), "the archive is gone")
+    running.set()
+    busy.join()
+    same_everywhere(service, os.path.join(work, "profile"))
+finish()
