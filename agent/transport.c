@@ -89,8 +89,17 @@ mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transpor
 
     if (o == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "connection to the aggregator");
-    o->pub = (mrd_transport){ submit, submit_urgent, answer, free_slots, next,   done,
-                              fd,     close_link,    reload, changed,    trouble };
+    o->pub = (mrd_transport){ .submit = submit,
+                              .submit_urgent = submit_urgent,
+                              .answer = answer,
+                              .free_slots = free_slots,
+                              .next = next,
+                              .done = done,
+                              .fd = fd,
+                              .close = close_link,
+                              .reload = reload,
+                              .changed = changed,
+                              .trouble = trouble };
     if ((err = mrd_link_open(options, &o->link, why)) != MRD_OK) {
         free(o);
         return err;
