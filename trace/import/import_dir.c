@@ -144,6 +144,27 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
         walk->pb++;
 }
 
+/* The XLA profiler writes the same events twice, as an XSpace and as JSON beside it: the JSON is read. */
+static bool
+has_trace_json(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    struct dirent *entry;
+    bool has = false;
+    DIR *d;
+
+    snprintf(folder, sizeof(folder), "%.*s", slash == NULL ? 1 : (int) (slash - path),
+             slash == NULL ? "." : path);
+    d = opendir(folder);
+    while (d != NULL && !has && (entry = readdir(d)) != NULL)
+        has = mrd_str_ends(mrd_str_of(entry->d_name), "trace.json.gz") ||
+              mrd_str_ends(mrd_str_of(entry->d_name), "trace.json");
+    if (d != NULL)
+        closedir(d);
+    return has;
+}
+
 /* Files whose name says JSON are always read, so that a broken one is reported; others by content.
  */
 static bool
@@ -193,7 +214,11 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
 
     if (kind != NULL) {
         add_artifact(walk, path, kind, &id);
-        return MRD_OK;
+        if (strcmp(kind, "XSpace") != 0 || has_trace_json(path))
+            return MRD_OK;
+        walk->pb--; /* it is decoded */
+        walk->read++;
+        return mrd_read_file(walk->options, path, &id, why);
     }
     head = mrd_str_ends(name, ".pftrace") || mrd_str_is(name, "summary.txt") ||
                    mrd_str_is(name, "report.txt")

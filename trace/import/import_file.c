@@ -111,7 +111,8 @@ file_advice(mrd_str head, const char *path)
                "'neuron-explorer view --output-format json' (or neuron-profile) and give the "
                "result";
     if (mrd_str_ends(name, ".xplane.pb"))
-        return "is a protobuf of JAX's XSpace, which is not read here: give the trace.json.gz that "
+        return "is named like an XSpace of the XLA profiler and is none: give the trace.json.gz "
+               "that "
                "the JAX profiler writes beside it";
     if (mrd_str_ends(name, ".pb"))
         return "is a protobuf without a public schema: convert its folder with 'neuron-explorer "

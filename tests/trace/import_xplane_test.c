@@ -1,0 +1,193 @@
+#include "tests/trace/collect.h"
+
+static const mrd_import_ops *const ops = &mrd_import_xplane;
+
+/* ---- An XSpace, written as the schema says ---- */
+
+static void
+varint(mrd_buf *to, uint64_t v)
+{
+    for (; v > 127; v >>= 7)
+        mrd_buf_byte(to, (uint8_t) (v | 128));
+    mrd_buf_byte(to, (uint8_t) v);
+}
+
+static void
+number(mrd_buf *to, unsigned field, uint64_t v)
+{
+    varint(to, field << 3);
+    varint(to, v);
+}
+
+static void
+bytes(mrd_buf *to, unsigned field, const void *p, size_t n)
+{
+    varint(to, field << 3 | 2);
+    varint(to, n);
+    mrd_buf_add(to, p, n);
+}
+
+static void
+text(mrd_buf *to, unsigned field, const char *s)
+{
+    bytes(to, field, s, strlen(s));
+}
+
+/* Ends `from` as a field of `to`. */
+static void
+close_into(mrd_buf *to, unsigned field, mrd_buf *from)
+{
+    bytes(to, field, from->p, from->len);
+    mrd_buf_fini(from);
+    *from = (mrd_buf){ 0 };
+}
+
+static void
+entry(mrd_buf *plane, unsigned field, uint64_t id, const char *name)
+{
+    mrd_buf value = { 0 }, e = { 0 };
+
+    number(&value, 1, id);
+    text(&value, 2, name);
+    number(&e, 1, id);
+    close_into(&e, 2, &value);
+    close_into(plane, field, &e);
+}
+
+static void
+event(mrd_buf *line, uint64_t id, uint64_t offset_ps, uint64_t dur_ps)
+{
+    mrd_buf ev = { 0 }, stat = { 0 };
+
+    number(&ev, 1, id);
+    number(&ev, 2, offset_ps);
+    number(&ev, 3, dur_ps);
+    number(&stat, 1, 7);
+    number(&stat, 4, (uint64_t) -5);
+    close_into(&ev, 4, &stat);
+    number(&stat, 1, 8);
+    text(&stat, 5, "train");
+    close_into(&ev, 4, &stat);
+    number(&stat, 1, 9);
+    number(&stat, 7, 7); /* a reference to the name of another statistic */
+    close_into(&ev, 4, &stat);
+    close_into(line, 4, &ev);
+}
+
+/* One plane with a line of two events and one that only has a count. */
+static void
+plane(mrd_buf *space, const char *name, const char *line_name, uint64_t start_ns)
+{
+    mrd_buf p = { 0 }, line = { 0 }, ev = { 0 };
+
+    text(&p, 2, name);
+    number(&line, 1, 583);
+    text(&line, 2, line_name);
+    number(&line, 3, start_ns);
+    event(&line, 1, 1500, 2000); /* 1.5 ns to 3.5 ns */
+    event(&line, 300, 7000000, 0);
+    number(&ev, 1, 1);
+    number(&ev, 5, 12);
+    close_into(&line, 4, &ev);
+    close_into(&p, 3, &line);
+    entry(&p, 4, 1, "fusion.1"); /* the tables stand behind */
+    entry(&p, 5, 7, "step");
+    entry(&p, 5, 8, "phase");
+    entry(&p, 5, 9, "kind");
+    close_into(space, 1, &p);
+}
+
+static void
+environment(mrd_buf *space, uint64_t start_ns)
+{
+    mrd_buf p = { 0 }, stat = { 0 };
+
+    text(&p, 2, "Task Environment");
+    entry(&p, 5, 1, "profile_start_time");
+    number(&stat, 1, 1);
+    number(&stat, 3, start_ns);
+    close_into(&p, 6, &stat);
+    close_into(space, 1, &p);
+}
+
+TEST(planes_lines_events_and_statistics)
+{
+    mrd_buf space = { 0 };
+    collected c = { 0 };
+    const mrd_event *ev;
+
+    plane(&space, "/host:CPU", "python", 911061);
+    plane(&space, "/device:NEURON:3", "Stream #1", 911061);
+    environment(&space, 1700000000000000000u);
+    CHECK(mrd_import_detect((mrd_str){ (char *) space.p, space.len }, "x") == ops);
+    for (size_t piece = 1; piece < 400; piece += 133) {
+        collect_bytes(&c, ops, space.p, space.len, piece, NULL);
+        CHECK_ERR("run", c.err, MRD_OK);
+        CHECK_INT(c.n, 4);
+        CHECK_INT(c.input.dropped, 2); /* of a count only */
+        ev = collect_named(&c, "fusion.1", 0);
+        REQUIRE(ev != NULL);
+        CHECK_INT(ev->ts_ns, 1700000000000000000 + 911061 + 1);
+        CHECK_INT(ev->dur_ns, 2); /* from 1.5 to 3.5, both rounded down */
+        CHECK_TEXT(collect_arg_text(&c, ev, "step"), "-5");
+        CHECK_TEXT(collect_arg_text(&c, ev, "phase"), "train");
+        CHECK_TEXT(collect_arg_text(&c, ev, "kind"), "step");
+        CHECK_INT(collect_track(&c, ev)->thread_id, 583);
+        CHECK_INT(collect_track(&c, ev)->source, MRD_SRC_FRAMEWORK);
+        ev = collect_named(&c, "fusion.1", 1);
+        REQUIRE(ev != NULL);
+        CHECK_INT(collect_track(&c, ev)->device_idx, 3);
+        CHECK_TEXT(collect_str(&c, ev->category), "kernel");
+        CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "/device:NEURON:3 Stream #1");
+        ev = collect_named(&c, "event 300", 0); /* its name is in no table */
+        REQUIRE(ev != NULL);
+        CHECK_INT(ev->ts_ns, 1700000000000000000 + 911061 + 7000);
+        collect_free(&c);
+    }
+    mrd_buf_fini(&space);
+}
+
+TEST(times_that_are_an_epoch_already_stay)
+{
+    mrd_buf space = { 0 };
+    collected c = { 0 };
+
+    plane(&space, "/host:CPU", "python", 1700000000000000000u);
+    environment(&space, 1699999999000000000u);
+    collect_bytes(&c, ops, space.p, space.len, 0, NULL);
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(collect_named(&c, "fusion.1", 0)->ts_ns, 1700000000000000001);
+    collect_free(&c);
+    mrd_buf_fini(&space);
+}
+
+/* Cut anywhere, or with any byte changed: an error or fewer events, never a crash or a lie of counts. */
+TEST(damage)
+{
+    mrd_buf space = { 0 };
+    unsigned truncated = 0;
+
+    plane(&space, "/host:CPU", "python", 911061);
+    plane(&space, "/device:NEURON:0", "Stream #1", 911061);
+    for (size_t n = 1; n < space.len; n++) {
+        collected c = { 0 };
+
+        collect_bytes(&c, ops, space.p, n, 0, NULL);
+        CHECK(c.err != MRD_OK || c.n == 2); /* a whole plane, and nothing of the next */
+        truncated += c.err == MRD_TRUNCATED;
+        collect_free(&c);
+    }
+    CHECK(truncated > 100);
+    for (size_t i = 0; i < space.len; i++) {
+        collected c = { 0 };
+
+        space.p[i] ^= 0xff;
+        collect_bytes(&c, ops, space.p, space.len, 0, NULL);
+        CHECK(c.n <= 6); /* one that states a count may become one with a time */
+        space.p[i] ^= 0xff;
+        collect_free(&c);
+    }
+    mrd_buf_fini(&space);
+}
+
+TEST_MAIN()
