@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "capture/names.h"
+#include "capture/probes.h"
 #include "capture/process.h"
 
 #define TEXT_ITEM_MAX 32000u /* longer texts are cut; JSON is not, it would no longer be JSON */
@@ -347,6 +348,7 @@ mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
         atomic_store_explicit(&w->hdr->depth, w->depth, memory_order_release);
     }
     mrd_ring_leave(w);
+    MRD_PROBE(begin, what, 0);
 }
 
 /* Frees the scope's place; places above that were never ended go with it only if they are free. */
@@ -398,6 +400,7 @@ mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_cou
         leave_slot(w, scope);
     }
     mrd_ring_leave(w);
+    MRD_PROBE(end, &scope->what, now - scope->start);
     scope->start = 0;
 }
 
@@ -408,6 +411,7 @@ mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_r
              size_t arg_count)
 {
     record(MRD_REC_SPAN, what, start, end, end > start ? end - start : 0, args, arg_count);
+    MRD_PROBE(span, what, end > start ? end - start : 0);
 }
 
 uint64_t
@@ -441,6 +445,7 @@ mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args, 
     uint64_t now = mrd_rec_now();
 
     record(MRD_REC_INSTANT, what, now, now, id, args, arg_count);
+    MRD_PROBE(instant, what, 0);
 }
 
 void
@@ -449,6 +454,7 @@ mrd_rec_counter(const mrd_rec_what *what, uint64_t value)
     uint64_t now = mrd_rec_now();
 
     record(MRD_REC_COUNTER, what, now, now, value, NULL, 0);
+    MRD_PROBE(counter, what, value);
 }
 
 void
