@@ -182,6 +182,24 @@ for name, content, status in rows:
     run("view", path, good, "-o", both, "--output-format", "json", want=3 if status else 0)
     check(len(json.load(open(os.path.join(both, "system_profile.json")))["trace_events"]) >= 1000, f"{name}: the good file is whole")
 
+# ---- more processes and tracks than a file may have: memory does not follow them, what fits is kept ----
+many, most = 150000, 65536
+rows = {"te": '{"traceEvents":[%s]}' % ",".join('{"ph":"X","name":"a","pid":%d,"tid":1,"ts":%d,"dur":1}' % (i, i) for i in range(many)),
+        "counters": '{"traceEvents":[%s]}' % ",".join('{"ph":"C","name":"a%d","pid":1,"ts":%d,"args":{"v":1}}' % (i, i) for i in range(many)),
+        "sysprof": '{"trace_events":[%s],"mem_usage":[],"cpu_util":[]}' % ",".join(
+            '{"name":"a","timestamp":%d,"duration":1,"process_id":"%d","thread_id":%d,"instance_id":"i-1","trace_event_source":"neuron_rt"}' % (1729888371056667613 + i, i, i)
+            for i in range(many))}
+for name, text in rows.items():
+    path, dest = write(f"many-{name}.json", text), os.path.join(work, "many-" + name)
+    p = subprocess.run(["/usr/bin/env", "python3", "-c", "import resource, subprocess, sys; p = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
+                        "print(p.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)", MERIDIAN, "view", path, "-o", dest, "--output-format", "chrome"],
+                       capture_output=True, text=True, timeout=120)
+    code, peak = map(int, p.stdout.split())
+    check(code == 3 and "more different " in p.stderr and f"many-{name}.json" in p.stderr, f"{name}: {code} {p.stderr}")
+    check(peak < 160 * 1024, f"{name}: {peak} KiB for {many} tracks")
+    kept = [e for e in json.load(open(os.path.join(dest, "system_profile.trace.json")))["traceEvents"] if e["ph"] in "XC"]
+    equal(len(kept), most, f"{name}: the first are kept")
+
 # ---- Names of others on a terminal, and a disk that is full behind `>` ----
 name = "a\nnote: forged\x1b[31m\u009b31m\u202eb"
 path = write("named\nnote: forged\x1b[31m.json", json.dumps([{"ph": "X", "name": name, "ts": 1, "dur": 1, "pid": 1, "tid": 1}]) + "x")

@@ -71,9 +71,15 @@ mrd_err
 mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev)
 {
     mrd_input *input = mrd_import_input(imp);
-    mrd_err err = imp->emit(imp, profile, ev);
+    mrd_err err;
 
-    if (err != MRD_OK)
+    if (mrd_catalog_is_full(imp->catalog, ev->track)) {
+        mrd_import_drop(imp, imp->in == NULL ? 0 : mrd_in_file_bytes(imp->in),
+                        "more different processes or tracks than a file may have (%zu)",
+                        MRD_CATALOG_INPUT);
+        return MRD_OK;
+    }
+    if ((err = imp->emit(imp, profile, ev)) != MRD_OK)
         return err;
     input->events++;
     if ((input->events & 4095) == 0 && imp->cancelled != NULL && imp->cancelled(imp))

@@ -220,9 +220,11 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
     err = options->fd != NULL ? mrd_in_fd(*options->fd, path, &f.imp.in, &said)
                               : mrd_in_file(path, &f.imp.in, &said);
     refused = mrd_strtab_allow(mrd_catalog_strings(options->catalog), MRD_STRTAB_INPUT);
+    mrd_catalog_allow(options->catalog, MRD_CATALOG_INPUT);
     if (err == MRD_OK)
         err = file_run(&f, &said);
     (void) mrd_strtab_allow(mrd_catalog_strings(options->catalog), MRD_STRTAB_ANY);
+    mrd_catalog_allow(options->catalog, MRD_CATALOG_ANY);
     file_names(&f, refused);
     file_conclude(&f, err, &said);
     if (f.imp.in != NULL)

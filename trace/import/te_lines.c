@@ -200,7 +200,7 @@ mrd_te_async_open(te_lines *t, mrd_map_key key, uint32_t line, uint32_t *ret_i)
     if (i != TE_NONE) {
         t->free_async = t->asyncs[i].next_free;
     } else {
-        if (t->n_asyncs >= TE_LINES_MAX)
+        if (t->n_asyncs >= TE_ASYNCS_MAX)
             return MRD_LIMIT;
         i = (uint32_t) t->n_asyncs;
         if (!MRD_VEC_ROOM(t->asyncs, i, t->cap_asyncs, 1))

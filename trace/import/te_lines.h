@@ -13,7 +13,7 @@
  *   or when they say nothing and the pid is labelled or named as a device. A pid that is merely a
  *   number is none. Spans of the host that stand on a device's line are told apart by the report.
  * Processes of different files stay apart (mrd_process.scope) unless instance and pid are known.
- * Memory: grows with pids and lines, limited to TE_LINES_MAX. Threads: one.
+ * Memory: grows with pids and lines, limited to TE_LINES_MAX, and with open asynchronous spans. Threads: one.
  */
 #ifndef MRD_TRACE_TE_LINES_H
 #define MRD_TRACE_TE_LINES_H
@@ -23,8 +23,9 @@
 #include "trace/model/activity.h"
 #include "trace/model/open.h"
 
-#define TE_LINES_MAX (4u << 20)
-#define TE_NONE      UINT32_MAX
+#define TE_LINES_MAX  65536u     /* pids, and lines of all of them */
+#define TE_ASYNCS_MAX (1u << 20) /* asynchronous spans open at one time */
+#define TE_NONE       UINT32_MAX
 
 /* A pid or tid: a number, or a word. Numbers in quotes are numbers. */
 typedef struct {

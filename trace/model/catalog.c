@@ -23,6 +23,8 @@ struct mrd_catalog {
     mrd_strtab *strings;
     cat_list processes, tracks, devprofiles, captures, artifacts, inputs, clocks, facts, notes;
     mrd_index process_index, track_index;
+    size_t processes_max, tracks_max;  /* 0: no limit */
+    uint32_t full_process, full_track; /* what is beyond; UINT32_MAX: nothing was */
     mrd_err err;
 };
 
@@ -58,6 +60,7 @@ mrd_catalog_new(void)
 
     if (cat == NULL)
         return NULL;
+    cat->full_process = cat->full_track = UINT32_MAX;
     cat->strings = mrd_strtab_new(0);
     if (cat->strings == NULL) {
         mrd_catalog_free(cat);
@@ -190,10 +193,11 @@ item_same(const void *self, uint32_t item, const void *key)
     return in->kind->same(list_at(in->list, item, in->kind->size), key);
 }
 
-/* Index of the item with this identity; *ret_new when it was added. 0 (an existing one or none)
+/* Index of the item with this identity; *ret_new when it was added. MRD_INDEX_NONE: there would be more
+ * than max (0: no limit). 0 (an existing one or none)
  * after a failure, which cat->err remembers. */
 static uint32_t
-index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *kind,
+index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *kind, size_t max,
           const void *item, bool *ret_new)
 {
     const cat_items in = { list, kind };
@@ -204,6 +208,8 @@ index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *ki
     *ret_new = false;
     if (id != MRD_INDEX_NONE)
         return id;
+    if (max > 0 && list->n >= max)
+        return MRD_INDEX_NONE;
     id = (uint32_t) list->n;
     if ((copy = list_add(cat, list, kind->size)) == NULL)
         return 0;
@@ -223,6 +229,55 @@ index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *ki
             (have) = (got);                                                                        \
     } while (0)
 
+/* One process and one track stand for all that are beyond the limit. */
+static uint32_t
+full_process(mrd_catalog *cat)
+{
+    mrd_process p;
+    bool added;
+
+    if (cat->full_process != UINT32_MAX)
+        return cat->full_process;
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(cat, "(too many processes)");
+    p.scope = UINT32_MAX;
+    cat->full_process =
+        index_put(cat, &cat->process_index, &cat->processes, &process_kind, 0, &p, &added);
+    return cat->full_process;
+}
+
+static uint32_t
+full_track(mrd_catalog *cat)
+{
+    mrd_track t;
+    bool added;
+
+    if (cat->full_track != UINT32_MAX)
+        return cat->full_track;
+    mrd_track_init(&t, full_process(cat), MRD_SRC_MERIDIAN);
+    cat->full_track = index_put(cat, &cat->track_index, &cat->tracks, &track_kind, 0, &t, &added);
+    return cat->full_track;
+}
+
+static size_t
+most(size_t have, size_t n)
+{
+    return n == MRD_CATALOG_ANY ? 0 : MRD_CATALOG_MOST - 1 - n < have ? MRD_CATALOG_MOST : have + n;
+}
+
+void
+mrd_catalog_allow(mrd_catalog *cat, size_t n)
+{
+    cat->processes_max = most(cat->processes.n, n);
+    cat->tracks_max = most(cat->tracks.n, n);
+}
+
+bool
+mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id)
+{
+    return id == cat->full_track && id != UINT32_MAX;
+}
+
 mrd_proc_id
 mrd_catalog_process(mrd_catalog *cat, const mrd_process *p)
 {
@@ -232,7 +287,10 @@ mrd_catalog_process(mrd_catalog *cat, const mrd_process *p)
 
     if (key.instance_id == MRD_SID_EMPTY)
         key.instance_id = mrd_catalog_intern(cat, "unknown");
-    id = index_put(cat, &cat->process_index, &cat->processes, &process_kind, &key, &added);
+    id = index_put(cat, &cat->process_index, &cat->processes, &process_kind, cat->processes_max,
+                   &key, &added);
+    if (id == MRD_INDEX_NONE)
+        return full_process(cat);
     if (added || cat->processes.n == 0)
         return id;
     have = mrd_catalog_borrow_process(cat, id);
@@ -254,9 +312,14 @@ mrd_track_id
 mrd_catalog_track(mrd_catalog *cat, const mrd_track *t)
 {
     bool added;
-    uint32_t id = index_put(cat, &cat->track_index, &cat->tracks, &track_kind, t, &added);
+    uint32_t id = cat->full_process != UINT32_MAX && t->process == cat->full_process
+                      ? MRD_INDEX_NONE
+                      : index_put(cat, &cat->track_index, &cat->tracks, &track_kind,
+                                  cat->tracks_max, t, &added);
     mrd_track *have;
 
+    if (id == MRD_INDEX_NONE)
+        return full_track(cat);
     if (added || cat->tracks.n == 0)
         return id;
     have = mrd_catalog_borrow_track(cat, id);

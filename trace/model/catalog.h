@@ -4,7 +4,8 @@
  *
  * One catalog per merged result (or per session in the daemons). It is filled while inputs are read
  * and complete before the first event goes to a sink; sinks only read. Identity is design
- * section 3. Ids are indexes and stable. Memory is bounded by the number of tracks, not of events.
+ * section 3. Ids are indexes and stable. Memory is bounded by the number of tracks, not of events,
+ * and that by mrd_catalog_allow.
  * Threads: belongs to one thread while it is filled.
  */
 #ifndef MRD_TRACE_CATALOG_H
@@ -170,6 +171,14 @@ mrd_proc_id mrd_catalog_process(mrd_catalog *cat, const mrd_process *p);
 /* The track with exactly this (process, source, kind, lnc, pcore, device, thread, name), added when
  * new. */
 mrd_track_id mrd_catalog_track(mrd_catalog *cat, const mrd_track *t);
+/* From now on at most n more processes and n more tracks (MRD_CATALOG_ANY: no limit), and
+ * MRD_CATALOG_MOST in all. Of those beyond, all have one id, mrd_catalog_is_full of which is true:
+ * their events are not to be used. */
+#define MRD_CATALOG_ANY   SIZE_MAX
+#define MRD_CATALOG_MOST  ((size_t) 1 << 20)
+#define MRD_CATALOG_INPUT ((size_t) 65536) /* for one file */
+void mrd_catalog_allow(mrd_catalog *cat, size_t n);
+bool mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id);
 mrd_process *mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id);
 mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
