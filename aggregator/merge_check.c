@@ -7,8 +7,10 @@
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/analysis/collectives.h"
+#include "trace/analysis/report.h"
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
+#define LONGEST_S (30 * 86400) /* of an execution */
 #define SLACK     MRD_MS /* between the first and the last to leave, errors of the clocks included */
 
 /* A core of a process: runs one sequence of operations on one clock. */
@@ -16,6 +18,8 @@ typedef struct {
     mrd_proc_id process;
     int64_t lnc, device;
     const mrd_align *table;
+    bool mapped;        /* of a device's clock, as the runtime maps it */
+    int64_t longest_ns; /* its longest span */
 } part;
 
 struct merge_check {
@@ -25,6 +29,8 @@ struct merge_check {
     part *parts;
     size_t n_parts, cap_parts;
     uint32_t *part_of; /* by track, plus one; 0 unknown */
+    int64_t *longest;  /* execution, by track */
+    mrd_sid execution; /* its name; 0: there are none */
     size_t n_tracks;
     mrd_coll_obs *obs;
     bool *barrier; /* by observation */
@@ -45,14 +51,17 @@ mrd_merge_check_new(const mrd_catalog *cat)
     c->n_tracks = mrd_catalog_tracks(cat);
     c->cc = mrd_collectives_new(cat);
     c->part_of = calloc(c->n_tracks + 1, sizeof(*c->part_of));
+    c->longest = calloc(c->n_tracks + 1, sizeof(*c->longest));
+    c->execution = mrd_strtab_find(mrd_catalog_strings(cat), MRD_STR("nc_exec_running"));
     c->names.n = mrd_strtab_count(mrd_catalog_strings(cat));
     c->names.telling = malloc(c->names.n + 1);
-    if (c->cc == NULL || c->part_of == NULL || c->names.telling == NULL) {
+    if (c->cc == NULL || c->part_of == NULL || c->longest == NULL || c->names.telling == NULL) {
         mrd_merge_check_free(c);
         return NULL;
     }
     for (mrd_sid i = 0; i < c->names.n; i++)
-        c->names.telling[i] = mrd_collectives_named(c->cc, i);
+        c->names.telling[i] =
+            mrd_collectives_named(c->cc, i) || (i == c->execution && c->execution != 0);
     return c;
 }
 
@@ -65,6 +74,7 @@ mrd_merge_check_free(merge_check *c)
     free(c->names.telling);
     free(c->parts);
     free(c->part_of);
+    free(c->longest);
     free(c->obs);
     free(c->barrier);
     free(c->gaps);
@@ -90,7 +100,11 @@ find_part(merge_check *c, mrd_track_id track, const mrd_align *table, uint32_t *
         if (i == c->n_parts) {
             if (i == PARTS_MAX || !MRD_VEC_ROOM(c->parts, i, c->cap_parts, 1))
                 return false;
-            c->parts[c->n_parts++] = (part){ t->process, t->lnc_idx, t->device_idx, table };
+            c->parts[c->n_parts++] = (part){ .process = t->process,
+                                             .lnc = t->lnc_idx,
+                                             .device = t->device_idx,
+                                             .table = table,
+                                             .mapped = t->source == MRD_SRC_DEVICE };
         }
         c->part_of[track] = (uint32_t) i + 1;
     }
@@ -127,6 +141,8 @@ mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const m
         see_gap(c, ev, raw_ns);
         return;
     }
+    if (ev->kind == MRD_SPAN && ev->track < c->n_tracks && ev->dur_ns > c->longest[ev->track])
+        c->longest[ev->track] = ev->dur_ns;
     kind = mrd_collectives_see(c->cc, ev, &cc);
     if ((kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER) || c->full || raw_ns < 0 ||
         raw_ns > MRD_COLL_TIME_MAX - ev->dur_ns || !find_part(c, ev->track, table, &who))
@@ -248,6 +264,45 @@ trim(merge_check *c)
     c->n = n;
 }
 
+/* ---- Clocks of devices ---- */
+
+/* The longest span of each core, over all of its tracks. */
+static void
+find_longest(merge_check *c)
+{
+    for (size_t i = 0; i < c->n_tracks; i++) {
+        const mrd_track *t =
+            c->longest[i] == 0 ? NULL : mrd_catalog_borrow_track(c->cat, (mrd_track_id) i);
+
+        for (size_t k = 0; t != NULL && t->source == MRD_SRC_DEVICE && k < c->n_parts; k++) {
+            part *p = &c->parts[k];
+
+            if (p->process == t->process && p->lnc == t->lnc_idx && p->device == t->device_idx &&
+                c->longest[i] > p->longest_ns)
+                p->longest_ns = c->longest[i];
+        }
+    }
+}
+
+/* Within the error of its mapping, a part began and ended whenever it likes. */
+static void
+allow_for_mapping(merge_check *c)
+{
+    find_longest(c);
+    for (size_t i = 0; i < c->n; i++) {
+        mrd_coll_obs *o = &c->obs[i];
+        const part *p = &c->parts[o->process];
+        int64_t seconds = p->longest_ns / MRD_SEC + (p->longest_ns % MRD_SEC != 0), error;
+
+        if (!p->mapped)
+            continue;
+        seconds = seconds < 1 ? 1 : seconds > LONGEST_S ? LONGEST_S : seconds;
+        error = seconds * MRD_REPORT_MAPPING;
+        o->begin_ns = o->begin_ns < error ? 0 : o->begin_ns - error;
+        o->end_ns = o->end_ns > MRD_COLL_TIME_MAX - error ? MRD_COLL_TIME_MAX : o->end_ns + error;
+    }
+}
+
 /* ---- The check ---- */
 
 static mrd_err
@@ -280,6 +335,7 @@ mrd_merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_
     }
     for (size_t i = 0; i < c->n_parts; i++)
         tables[i] = c->parts[i].table;
+    allow_for_mapping(c);
     if ((err = match_seen(c, &match, &why)) == MRD_OK) {
         mrd_coll_check_run(match, tables, ret_check);
         if (c->full)

@@ -4,7 +4,10 @@
  * merged; not an input of the alignment. Inside aggregator/ only.
  *
  * Participants are the cores of processes. Only finished operations that synchronise are looked at
- * (trace/analysis/collectives.h), their times brought to their node's RAW clock.
+ * (trace/analysis/collectives.h), their times brought to their node's RAW clock. Times of a core's
+ * own clock are the runtime's mapping of them, which is off by up to MRD_REPORT_MAPPING for each
+ * begun second of the core's longest execution: such a part may have begun earlier and ended later
+ * by that much, and is no evidence against the node's clock within it.
  *
  * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and as much again while they are
  *          matched; what came later is not checked, and the message says so.

@@ -1,0 +1,160 @@
+/* Collectives as a check of clocks: generated sessions whose truth is known. What the runtime's mapping of
+ * the cores' clocks does is no violation; a node's clock that is off by more than it says is one. */
+#include "aggregator/merge_check.h"
+#include "base/obj.h"
+#include "tests/check.h"
+#include "tests/timesync/rng.h"
+#include "trace/analysis/report.h"
+
+#define NODES  3
+#define OPS    24
+#define BASE   (1000 * MRD_SEC)
+#define BOUND  (2 * MRD_US)
+#define PERIOD (12 * MRD_SEC)
+
+typedef struct {
+    mrd_catalog *cat;
+    mrd_track_id track[NODES];
+    mrd_align *table[NODES];
+    mrd_sid running, execution;
+    mrd_arg args[2];
+} world;
+
+/* Session time is the true time; the clock of node 0 says that it is off by no more than BOUND and is
+ * off by wrong_ns. */
+static void
+world_init(world *w, mrd_source_kind source, mrd_dur_ns wrong_ns)
+{
+    w->cat = mrd_catalog_new();
+    w->running = mrd_catalog_intern(w->cat, "cc_running");
+    w->execution = mrd_catalog_intern(w->cat, "nc_exec_running");
+    w->args[0] =
+        (mrd_arg){ .key = mrd_catalog_intern(w->cat, "gid"), .type = MRD_ARG_INT, .v.i = 1 };
+    w->args[1] = (mrd_arg){ .key = mrd_catalog_intern(w->cat, "op_id"), .type = MRD_ARG_INT };
+    for (unsigned i = 0; i < NODES; i++) {
+        char name[16];
+        mrd_process p;
+        mrd_track t;
+
+        snprintf(name, sizeof(name), "i-%u", i);
+        mrd_process_init(&p);
+        p.instance_id = mrd_catalog_intern(w->cat, name);
+        p.process_id = 7;
+        mrd_track_init(&t, mrd_catalog_process(w->cat, &p), source);
+        t.lnc_idx = 0;
+        w->track[i] = mrd_catalog_track(w->cat, &t);
+        w->table[i] = mrd_align_constant(name, i + 1, i == 0 ? wrong_ns : 0, -BOUND, BOUND);
+    }
+}
+
+static void
+world_fini(world *w)
+{
+    for (unsigned i = 0; i < NODES; i++)
+        mrd_align_free(w->table[i]);
+    mrd_catalog_free(w->cat);
+}
+
+static void
+see(world *w, merge_check *c, unsigned node, mrd_sid name, int64_t op, int64_t begin, int64_t end)
+{
+    mrd_event ev = { .kind = MRD_SPAN,
+                     .track = w->track[node],
+                     .name = name,
+                     .ts_ns = begin,
+                     .dur_ns = end - begin };
+
+    if (name == w->running) {
+        w->args[1].v.i = op;
+        ev.args = w->args;
+        ev.arg_count = 2;
+    }
+    if (merge_check_wants(c, &ev))
+        mrd_merge_check_see(c, &ev, begin, w->table[node]);
+}
+
+/* Records OPS collectives: nobody leaves before all have entered. Each core's times are off by up to
+ * mapping_ns, another amount in each execution; each execution is exec_ns long and has one. */
+static mrd_coll_check
+record(world *w, uint64_t seed, int64_t exec_ns, int64_t mapping_ns)
+{
+    merge_check *c = mrd_merge_check_new(w->cat);
+    char message[MRD_WHY_MAX];
+    mrd_coll_check check = { 0 };
+    rng r = rng_new(seed);
+
+    CHECK(c != NULL);
+    if (c == NULL)
+        return check;
+    for (int64_t op = 0; op < OPS; op++) {
+        int64_t begin[NODES], last = 0, start = BASE + op * PERIOD;
+
+        for (unsigned i = 0; i < NODES; i++) {
+            begin[i] = start + MRD_MS + (int64_t) rng_between(&r, 0, 300 * MRD_US);
+            last = begin[i] > last ? begin[i] : last;
+        }
+        for (unsigned i = 0; i < NODES; i++) {
+            int64_t off = (int64_t) rng_between(&r, (double) -mapping_ns, (double) mapping_ns);
+            int64_t end = last + (int64_t) rng_between(&r, 0, 5 * MRD_US);
+
+            see(w, c, i, w->execution, 0, start + off, start + exec_ns + off);
+            see(w, c, i, w->running, op, begin[i] + off, end + off);
+        }
+    }
+    CHECK(mrd_merge_check_run(c, &check, message));
+    CHECK_INT(check.collectives, OPS);
+    mrd_merge_check_free(c);
+    return check;
+}
+
+TEST(the_mapping_of_cores_is_no_violation)
+{
+    static const struct {
+        int64_t exec_ns, mapping_ns;
+    } rows[] = { { MRD_MS, MRD_REPORT_MAPPING },
+                 { MRD_SEC, MRD_REPORT_MAPPING },
+                 { 10 * MRD_SEC, 210000 }, /* the largest that docs/timesync.md section 9 saw */
+                 { 10 * MRD_SEC, 10 * MRD_REPORT_MAPPING } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        for (uint64_t seed = 1; seed <= 250; seed++) {
+            char name[64];
+            mrd_coll_check check;
+            world w;
+
+            snprintf(name, sizeof(name), "row %zu seed %llu", i, (unsigned long long) seed);
+            world_init(&w, MRD_SRC_DEVICE, 0);
+            check = record(&w, seed, rows[i].exec_ns, rows[i].mapping_ns);
+            CHECK_ROW(name, check.violations == 0);
+            world_fini(&w);
+        }
+    }
+}
+
+/* The allowance hides no clock that is off by more than it, nor anything where nothing is mapped. */
+TEST(a_wrong_clock_is_one)
+{
+    static const struct {
+        mrd_source_kind source;
+        int64_t wrong_ns, exec_ns, mapping_ns;
+    } rows[] = { { MRD_SRC_FRAMEWORK, 400 * MRD_US, MRD_SEC, 0 },
+                 { MRD_SRC_FRAMEWORK, -400 * MRD_US, 10 * MRD_SEC, 0 },
+                 { MRD_SRC_DEVICE, MRD_MS, MRD_SEC, MRD_REPORT_MAPPING },
+                 { MRD_SRC_DEVICE, -MRD_MS, MRD_SEC, MRD_REPORT_MAPPING } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        for (uint64_t seed = 1; seed <= 50; seed++) {
+            char name[64];
+            mrd_coll_check check;
+            world w;
+
+            snprintf(name, sizeof(name), "row %zu seed %llu", i, (unsigned long long) seed);
+            world_init(&w, rows[i].source, rows[i].wrong_ns);
+            check = record(&w, seed, rows[i].exec_ns, rows[i].mapping_ns);
+            CHECK_ROW(name, check.violations > 0 && check.worst > 0);
+            world_fini(&w);
+        }
+    }
+}
+
+TEST_MAIN()
