@@ -400,6 +400,35 @@ TEST(the_mapping_of_device_clocks_proves_nothing)
     }
 }
 
+/* Who leans on times that a tracer mapped, and states no bound, says so. */
+TEST(proofs_by_traced_devices_state_what_they_assume)
+{
+    for (int late = 0; late < 2; late++) {
+        test_profile *p = test_profile_new();
+        mrd_track t = *mrd_catalog_borrow_track(p->cat, p->device[0]);
+        char *text;
+
+        t.source = MRD_SRC_FRAMEWORK;
+        t.lnc_idx = t.pcore_idx = MRD_NONE;
+        p->n = 0;
+        for (int who = 0; who < 2; who++) {
+            t.device_idx = who;
+            p->device[who] = mrd_catalog_track(p->cat, &t);
+        }
+        for (int64_t k = 0; k < 4; k++) {
+            for (int who = 0; who < 2; who++)
+                profile_add(
+                    p, MRD_SPAN, p->device[who], "ncclDevKernel_AllReduce_Sum_f32_RING_LL()",
+                    k * MRD_MS + late * who * 50 * MRD_US, (200 - late * who * 50) * MRD_US);
+        }
+        text = report_text(p);
+        CHECK((strstr(text, "tracer of each file") != NULL) == (late == 1));
+        CHECK(strstr(text, "the runtime maps a core's clock") == NULL);
+        free(text);
+        test_profile_free(p);
+    }
+}
+
 /* Nothing is proven by a clock that says itself that it is suspect, or that a check contradicted. */
 TEST(a_doubtful_clock_proves_nothing)
 {

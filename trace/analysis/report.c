@@ -218,6 +218,20 @@ mapping_error(const worker_state *w)
     return !w->mapped ? 0 : MRD_REPORT_MAPPING * (seconds == 0 ? 1 : seconds);
 }
 
+/* Whether a part is of a device whose clock a framework's tracer has moved to its host's. */
+static bool
+is_traced(const mrd_report *r, const mrd_gathered *c)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < c->n; i++) {
+        const worker_state *w = &r->all[c->parts[i].core];
+
+        any = any || (!w->mapped && w->pub.device_idx != MRD_NONE);
+    }
+    return any;
+}
+
 /* Whether the last part began after all others beyond doubt. */
 static bool
 is_proven(const mrd_report *r, const mrd_gathered *c, doubts *ret)
@@ -346,6 +360,7 @@ collective_done(void *self, const mrd_gathered *c)
     proven = is_proven(r, c, &why);
     held->matched++;
     if (proven) {
+        r->totals.any_traced = r->totals.any_traced || is_traced(r, c);
         *(why.across ? &held->across_count : &held->count) += 1;
         *(why.across ? &held->across_wait_ns : &held->wait_ns) += waits;
     }

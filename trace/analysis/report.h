@@ -115,6 +115,7 @@ typedef struct {
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */
     bool any_mapped;    /* workers whose device clock the runtime mapped took part in any */
+    bool any_traced;    /* a proof leans on times of a device that a framework's tracer mapped */
 } mrd_report_totals;
 
 /* What the numbers say, by stated rules. */

@@ -519,17 +519,25 @@ put_assumptions(report_sink *s)
                             "inside an epoch (docs/timesync.md section 4)"));
 }
 
-/* Of every core of a Neuron device, also within one node. */
+/* Of every core of a Neuron device, also within one node; and of devices of other traces. */
 static void
 put_mapping(report_sink *s)
 {
-    if (!mrd_report_totals_of(s->common.report)->any_mapped)
+    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+
+    if (!t->any_mapped && !t->any_traced)
         return;
     mrd_buf_byte(&s->text, '\n');
-    put_wrapped(&s->text, "Assumes",
-                MRD_STR("the runtime maps a core's clock to its node's within 65 us for each "
-                        "second of the core's longest span, begun ones included "
-                        "(docs/timesync.md section 9)"));
+    if (t->any_mapped)
+        put_wrapped(&s->text, "Assumes",
+                    MRD_STR("the runtime maps a core's clock to its node's within 65 us for each "
+                            "second of the core's longest span, begun ones included "
+                            "(docs/timesync.md section 9)"));
+    if (t->any_traced)
+        put_wrapped(&s->text, "Assumes",
+                    MRD_STR("the tracer of each file (CUPTI for GPUs) has brought the times of all "
+                            "its devices to one clock; it states no bound, so what is called "
+                            "proven holds as far as that does"));
 }
 
 /* What proofs lean on. */
