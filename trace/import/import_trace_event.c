@@ -347,7 +347,6 @@ te_read_fact(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
 static mrd_err
 te_read_object(te *t)
 {
-    bool events = false;
     mrd_str key, text;
     mrd_jr_type type;
     mrd_err err = MRD_OK;
@@ -355,14 +354,12 @@ te_read_object(te *t)
     mrd_json_enter(t->r);
     while (err == MRD_OK && (type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
         if (mrd_str_is(key, "traceEvents") && type == MRD_JR_ARRAY) {
-            events = true;
             err = te_read_events(t, false);
         } else if (mrd_str_is(key, "distributedInfo") && type == MRD_JR_OBJECT) {
             err = te_read_distributed(t);
         } else if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type) &&
-                   mrd_num_i64(text, &t->base_ns) == MRD_OK) {
+                   mrd_num_i64(text, &t->base_ns) == MRD_OK && mrd_time_sane(t->base_ns)) {
             t->has_base = true;
-            t->base_behind = events;
         } else {
             err = te_read_fact(t, key, type, text);
         }
@@ -398,7 +395,8 @@ te_finish(te *t, mrd_why *why)
 
     mrd_te_lines_finish(&t->lines, &t->facts);
     te_notes(t);
-    if (err == MRD_OK && t->has_base && t->base_behind && !t->seen_absolute && t->base_ns != 0 &&
+    /* At the end: one time of the epoch among them says that all of them are. */
+    if (err == MRD_OK && t->has_base && !t->seen_absolute && t->base_ns != 0 &&
         t->input->events > 0)
         err = t->imp->shift(t->imp, 0, t->base_ns);
     return err;

@@ -46,8 +46,8 @@ typedef struct {
     uint32_t last_line;
     bool has_last;
     int64_t base_ns;
-    bool has_base, base_behind; /* stands behind the events */
-    bool seen_absolute;         /* a time that can only be one of the epoch */
+    bool has_base;
+    bool seen_absolute; /* a time that can only be one of the epoch */
     uint64_t unsupported, facts_kept;
     char unsupported_phases[64];
     bool cut_array; /* the array form without its end */

@@ -407,9 +407,6 @@ mrd_te_dispatch(te *t, te_record *rec)
     if (!rec->has_ts)
         return mrd_te_drop(t, rec, "an event without time (\"ts\")");
     t->seen_absolute = t->seen_absolute || rec->ts >= 1000000000LL * MRD_SEC;
-    if (t->has_base && !t->base_behind && !t->seen_absolute &&
-        __builtin_add_overflow(rec->ts, t->base_ns, &rec->ts))
-        return mrd_te_drop(t, rec, "time and base are beyond 64 bits");
     switch (rec->ph) {
     case 'X':
         return te_complete(t, rec);
