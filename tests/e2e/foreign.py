@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import random
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "oracle"))
@@ -192,6 +193,28 @@ class Generator:
         else:
             self.event("X", self.when(), name="open")
 
+    def rare(self):
+        """What the format has and hardly anybody writes, and numbers at the edge of what a number may be."""
+        kind = self.r.randrange(6)
+        if kind == 0:  # samples, contexts, marks of navigation, dumps, clock syncs: read or dropped, the file goes on
+            ph = self.r.choice(["P", "(", ")", "v", "V", "c", "a", "p", "q"])
+            self.event(ph, self.when(), name="rare", id=self.r.choice([None, 1, "0x2"]), args=self.args())
+        elif kind == 1:  # an object's life
+            number, start = self.r.randrange(3), self.when()
+            for ph, at in (("N", 0), ("O", 10), ("D", 20)):
+                if self.r.random() < 0.8:
+                    self.event(ph, start + at, name="object", cat="o", id=hex(number), args={"snapshot": {"x": [1, {}]}} if ph == "O" else None)
+        elif kind == 2:
+            self.event("X", self.when(), dur=Raw(self.r.choice(["1e3", "2.5e1", "0.0004", "12.3456789", "1E0", "-0", "0e5"])), name="float")
+        elif kind == 3:
+            self.event("X", self.when(), dur=1, name="big", args={"n": Raw(self.r.choice([str(2**63), str(2**64), str(-2**63), "1" + "0" * 60, "1e400", "-1e-400"]))})
+        elif kind == 4:
+            e = self.event("X", self.when(), dur=1, name="who")
+            e["pid"], e["tid"] = Raw(self.r.choice([str(2**31), str(2**53 + 1), str(2**63 - 1), "0"])), Raw(self.r.choice([str(2**63 - 1), "0", "4294967296"]))
+        else:
+            e = self.event("X", 0, dur=1, name="when")
+            e["ts"] = Raw(self.r.choice(["1e400", str(2**63), str(10**40), "-1e30", "9223372036854774.5"]))
+
     def metadata(self):
         for pid, label in self.r.choice([{0: "GPU 0", 10: "CPU"}, {1: "MTIA 1"}, {}, {0: "GPU 0", 1: "GPU 1", 10: "CPU"}]).items():
             self.events.append({"ph": "M", "name": "process_labels", "pid": pid, "args": {"labels": label}})
@@ -201,7 +224,7 @@ class Generator:
 
     def text(self):
         for _ in range(self.r.randrange(5, 60)):
-            self.r.choice([self.complete, self.complete, self.pair, self.asynchronous, self.flow, self.bound, self.other])()
+            self.r.choice([self.complete, self.complete, self.pair, self.asynchronous, self.flow, self.bound, self.other, self.rare])()
         if self.r.random() < 0.7:
             self.metadata()
         order = self.r.randrange(3)
@@ -220,6 +243,8 @@ class Generator:
         raw = text.encode()
         if self.r.random() < 0.15:  # cut behind a record, so that both readings have the same records
             raw = raw[:raw.rfind(b",\n", 0, self.r.randrange(len(raw) // 2, len(raw))) + 1] or raw
+        elif self.r.random() < 0.1:  # something behind the end
+            raw += self.r.choice([b"x", b"\n]]}", b'{"traceEvents":[]}', b"\0\0\0", b"\n\n \t"])
         return self.damage(raw)
 
     def damage(self, raw):
@@ -241,19 +266,28 @@ def dump(value):
     return json.dumps(value)
 
 
+SHAPES = {**{f"ph {ph}": f'"ph": *"{re.escape(ph)}"'.encode() for ph in "XBEbneSTFstfiIRCMPNODvVc"}, "decimals in ts": rb'"ts": ?\d+\.\d', "ts in quotes": rb'"ts": ?"\d',
+          "ts below zero": rb'"ts": ?-', "integers of more than 64 bits": rb"[ :]\d{20}", "exponents": rb"\de\d", "byte order mark": rb"^\xef\xbb\xbf",
+          "a byte that is no UTF-8": rb"\xff|\xe6\xbc", "half a surrogate pair": rb"\\ud[8-f]", "a control character": rb"\x09en",
+          "something behind the end": rb"[\]}](x|\n\]\]\}|\{\"|\x00)", "a bare array": rb"^\[", "an array that does not end": rb"[,}]$"}
+
+
 def generated(n, seed):
     print(f"{n} generated files from seed {seed}")
-    folder, agreed = tmp(), 0
+    folder, agreed, seen = tmp(), 0, set()
     for i in range(n):
         path = os.path.join(folder, f"{seed + i}.json")
         with open(path, "wb") as f:
-            f.write(Generator(seed + i).text())
+            raw = Generator(seed + i).text()
+            f.write(raw)
+        seen |= {name for name, pattern in SHAPES.items() if re.search(pattern, raw)}
         if compare(path, f"seed {seed + i}"):
             os.remove(path)
             agreed += 1
         else:
             print("kept", path)
     print(f"{agreed} of {n} generated files agree")
+    check(n < 60 or seen == set(SHAPES), f"shapes that no file had: {sorted(set(SHAPES) - seen)}")
 
 
 def messages():
