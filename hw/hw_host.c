@@ -87,7 +87,7 @@ text_instance(mrd_str name)
 static bool
 cpu_room(host *h, size_t cpus)
 {
-    size_t older = h->cpus, newer = h->cpus;
+    size_t older = h->cpus, newer = older;
 
     if (cpus <= h->cpus)
         return true;
