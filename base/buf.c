@@ -25,7 +25,7 @@ mrd_str_ends(mrd_str s, const char *suffix)
 bool
 mrd_str_has(mrd_str s, const char *word)
 {
-    return memmem(s.p, s.len, word, strlen(word)) != NULL;
+    return *word == '\0' || (s.len > 0 && memmem(s.p, s.len, word, strlen(word)) != NULL);
 }
 
 char
