@@ -41,6 +41,7 @@ typedef enum {
 } nrta3_xu_t;
 
 /* R and V as for NRT_FUNCTIONS; P is put before each name. */
+/* cppcheck-suppress preprocessorErrorDirective ; an empty P is an argument, too */
 #define NRTA2_FUNCTIONS(R, V, P)                                                                   \
     R(NRT_STATUS, P##execute_schedule,                                                             \
       (nrt_model_t * model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int queue,    \
@@ -76,6 +77,7 @@ typedef enum {
       (nrta_error_tracker_t * tracker, const nrta_error_t **list, size_t *count),                  \
       (tracker, list, count))
 
+/* cppcheck-suppress preprocessorErrorDirective ; an empty P is an argument, too */
 #define NRTA3_FUNCTIONS(R, V, P)                                                                   \
     R(NRT_STATUS, P##execute_schedule,                                                             \
       (nrt_model_t * model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int queue,    \
