@@ -22,9 +22,9 @@ mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r)
     if (lenient > 0)
         mrd_catalog_note(imp->catalog,
                          "'%s': %" PRIu64
-                         " places are not JSON (NaN, Infinity, extra commas, a byte "
-                         "order mark) and were accepted",
-                         name, lenient);
+                         " place%s no JSON, and accepted (NaN, Infinity, extra commas, a byte "
+                         "order mark)",
+                         name, lenient, lenient == 1 ? " is" : "s are");
     mrd_import_note_replaced(imp, replaced);
 }
 
@@ -33,9 +33,9 @@ mrd_import_note_replaced(const mrd_import *imp, uint64_t replaced)
 {
     if (replaced > 0)
         mrd_catalog_note(imp->catalog,
-                         "'%s': %" PRIu64 " places in texts are damaged (bytes that are not UTF-8, "
+                         "'%s': %" PRIu64 " place%s in texts damaged (bytes that are not UTF-8, "
                          "broken escapes, control characters); what could not be read is U+FFFD",
-                         mrd_in_name(imp->in), replaced);
+                         mrd_in_name(imp->in), replaced, mrd_plural(replaced));
 }
 
 const mrd_import_ops *
