@@ -72,6 +72,7 @@ TEST(a_limit_is_kept)
         int *v = NULL;
 
         while (MRD_VEC_ROOM_MAX(v, n, cap, 1, max))
+            /* cppcheck-suppress nullPointer ; it does not see that the macro sets v */
             v[n] = (int) n + 1, n++;
         CHECK_INT(n, max);
         CHECK_INT(cap, max); /* no byte beyond it either */
