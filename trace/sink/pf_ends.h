@@ -50,7 +50,7 @@ mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, int64_t at_ns, uint32_t or
 static inline bool
 mrd_pf_ends_grow(mrd_pf_ends *e)
 {
-    uint32_t cap = e->cap == 0 ? 8 : e->cap * 2, rows = e->cap, spares = e->cap;
+    uint32_t cap = e->cap == 0 ? 8 : e->cap * 2, rows = e->cap, spares = rows;
     mrd_tournament tree = { 0 };
 
     if (cap == 0 || !MRD_VEC_ROOM(e->row, e->cap, rows, cap - e->cap) ||

@@ -242,7 +242,7 @@ stats_text(chunk *c, mrd_str least, mrd_str most)
 static bool
 roomy(mrd_pq *pq, size_t rows)
 {
-    size_t index = pq->cap, kept = pq->cap;
+    size_t index = pq->cap, kept = index;
 
     if (rows <= pq->cap)
         return true;

@@ -27,7 +27,7 @@ void mrd_pq_put_varint(mrd_buf *to, uint64_t v);
 static inline void
 mrd_pq_put_zigzag(mrd_buf *to, int64_t v)
 {
-    mrd_pq_put_varint(to, (uint64_t) v << 1 ^ (uint64_t) (v >> 63));
+    mrd_pq_put_varint(to, (uint64_t) v << 1 ^ (v < 0 ? UINT64_MAX : 0));
 }
 
 #endif
