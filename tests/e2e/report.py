@@ -47,6 +47,33 @@ def account(path):
             "compute": compute - both, "busy": length(union(every))}
 
 
+def idle(path):
+    """Idle time of one Kineto file by cause: gaps between device events, what loaded data within them, and whether the event
+    behind a gap was launched (by its correlation id) before the gap began."""
+    device, launched, loading = [], {}, []
+    for e in load_json(path)["traceEvents"]:
+        if e.get("ph") != "X":
+            continue
+        start, args = ns(e["ts"]), e.get("args", {})
+        if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            device.append((start, -ns(e["dur"]), args.get("correlation")))
+        elif "DataLoader" in e["name"]:
+            loading.append((start, start + ns(e["dur"])))
+        elif e.get("cat") == "cuda_runtime":
+            launched[args.get("correlation")] = start
+    out = dict.fromkeys(("loading", "launch", "short", "queued", "unknown"), 0)
+    busy_until, loading = None, union(loading)
+    for start, minus_dur, correlation in sorted(device, key=lambda d: d[:2]):
+        if busy_until is not None and start > busy_until:
+            load = sum(max(0, min(b, start) - max(a, busy_until)) for a, b in loading)
+            cause = "unknown" if correlation not in launched else "launch" if launched[correlation] > busy_until else \
+                "short" if start - busy_until <= 30 else "queued"
+            out["loading"] += load
+            out[cause] += start - busy_until - load
+        busy_until = max(busy_until or 0, start - minus_dur)
+    return out
+
+
 # ---- real traces ----
 files = sorted(glob.glob(os.path.join(DATA, "param-dlrm-8rank-r0-3", "*.gz")))
 if files:
@@ -60,10 +87,18 @@ if files:
         equal(w["window_ns"], want["window_ns"], f"window of rank {w['rank']}")
         equal(sum(v or 0 for v in parts.values()), w["window_ns"], "the parts add up")
         equal(parts["idle"], want["window_ns"] - want["busy"], f"idle of rank {w['rank']}")
+        equal(sum(w["idle_ns"].values()), parts["idle"], "idle is told by cause, whole")
+        causes = idle(path)
+        print(f"rank {w['rank']}: idle by cause {w['idle_ns']}, read a second way {causes}")
+        equal(w["idle_ns"], causes, f"idle by cause of rank {w['rank']}")
     equal(report["totals"]["collectives"], 8, "collectives of four ranks")
+    bound = report["bound_by_ns"]
+    equal(sum(bound.values()), report["totals"]["window_ns"], "what bounds the time adds up to all windows")
+    equal(max(bound, key=bound.get), "host", "mostly late launches")
     equal(sum(w["collectives"]["last"] for w in report["workers"]), 8, "each has one last")
     text, _ = run("report", *files)
     check("came last" in text or "stands out" in text, "a verdict")
+    check("\nMostly     host-bound: " in text and text.index("Mostly") < text.index("Verdict"), f"the largest loss first: {text[:400]}")
     equal(json.loads(run("report", *files, "--json")[0])["report"]["totals"]["proven"], 0, "clocks that are not aligned prove nothing")
 else:
     print(f"skipped in part: no real traces at {DATA}")

@@ -23,6 +23,12 @@ typedef struct {
     uint64_t matched;                      /* collectives of this shape, proven or not */
 } claim;
 
+/* A span that an arrow leaves: a launch. */
+typedef struct {
+    uint64_t flow; /* 0: none */
+    int64_t ts_ns;
+} launch;
+
 struct mrd_report {
     const mrd_catalog *cat;
     mrd_workers *who;
@@ -30,6 +36,7 @@ struct mrd_report {
     size_t n_all;
     mrd_report_worker *workers; /* made by finish */
     size_t n_workers;
+    launch *launches; /* by flow id, the newest at each place */
     mrd_gather *gather;
     mrd_map by_name;  /* name, size -> collective */
     mrd_map by_claim; /* group and parts, worker, row -> claim */
@@ -111,14 +118,48 @@ keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int
     return v + at * size;
 }
 
+static launch *
+launch_place(mrd_report *r, uint64_t flow)
+{
+    return &r->launches[(flow ^ flow >> 32) % MRD_REPORT_LAUNCHES];
+}
+
+static void
+note_launches(mrd_report *r, const mrd_event *ev)
+{
+    for (unsigned i = 0; i < ev->flow_count; i++) {
+        if (ev->flows[i].dir == MRD_FLOW_START)
+            *launch_place(r, ev->flows[i].id) = (launch){ ev->flows[i].id, ev->ts_ns };
+    }
+}
+
+static mrd_idle_cause
+cause_of(mrd_report *r, const mrd_event *ev, const mrd_worker_pause *pause)
+{
+    for (unsigned i = 0; i < ev->flow_count; i++) {
+        const launch *from = launch_place(r, ev->flows[i].id);
+
+        if (ev->flows[i].dir == MRD_FLOW_START || from->flow != ev->flows[i].id)
+            continue;
+        return from->ts_ns > pause->start_ns       ? MRD_IDLE_LAUNCH
+               : pause->dur_ns <= MRD_REPORT_SHORT ? MRD_IDLE_SHORT
+                                                   : MRD_IDLE_QUEUED;
+    }
+    return MRD_IDLE_UNKNOWN;
+}
+
 static void
 add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 {
+    worker_state *w = &r->all[work->worker];
     mrd_worker_pause gone;
     mrd_report_pause *pause;
 
-    if (!mrd_worker_time_add(&r->all[work->worker].time, work->on, work->device, ev, &gone) ||
-        gone.part_ns[MRD_REPORT_UNRECORDED] > 0)
+    if (!mrd_worker_time_add(&w->time, work->on, work->device, ev, &gone))
+        return;
+    w->pub.idle_ns[MRD_IDLE_LOADING] += gone.loading_ns;
+    w->pub.idle_ns[cause_of(r, ev, &gone)] += gone.part_ns[MRD_REPORT_IDLE] - gone.loading_ns;
+    if (gone.part_ns[MRD_REPORT_UNRECORDED] > 0)
         return;
     pause = KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, gone.dur_ns);
     if (pause != NULL)
@@ -129,6 +170,15 @@ add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
                                                 gone.part_ns[MRD_REPORT_COPY],
                                      .before = gone.before,
                                      .after = ev->name };
+}
+
+static void
+add_loading(mrd_report *r, mrd_proc_id process, const mrd_event *ev)
+{
+    for (size_t i = 0; i < r->n_all; i++) {
+        if (r->all[i].pub.process == process)
+            mrd_worker_time_load(&r->all[i].time, ev);
+    }
 }
 
 /* ---- Collectives ---- */
@@ -455,8 +505,11 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     if (!r->any || mrd_event_end(ev) > r->totals.last_ns)
         r->totals.last_ns = mrd_event_end(ev);
     r->any = true;
+    note_launches(r, ev);
     if (kind == MRD_WORK_WORKER)
         return add_to_worker(r, &work, ev);
+    if (kind == MRD_WORK_LOADING)
+        add_loading(r, work.process, ev);
     return kind == MRD_WORK_STEP ? add_step(r, ev) : MRD_OK;
 }
 
@@ -475,8 +528,9 @@ mrd_report_new(const mrd_sink_env *env)
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     r->distrusted = calloc(r->n_paces + 1, sizeof(*r->distrusted));
-    if (r->who == NULL || r->paces == NULL || r->distrusted == NULL || r->gather == NULL ||
-        !workers_make(r)) {
+    r->launches = calloc(MRD_REPORT_LAUNCHES, sizeof(*r->launches));
+    if (r->who == NULL || r->launches == NULL || r->paces == NULL || r->distrusted == NULL ||
+        r->gather == NULL || !workers_make(r)) {
         mrd_report_free(r);
         return NULL;
     }
@@ -503,6 +557,7 @@ mrd_report_free(mrd_report *r)
     mrd_map_fini(&r->by_claim);
     free(r->claims);
     free(r->distrusted);
+    free(r->launches);
     mrd_workers_free(r->who);
     mrd_gather_free(r->gather);
     free(r);
@@ -586,6 +641,61 @@ mrd_report_finish(mrd_report *r)
 }
 
 /* ---- Answers ---- */
+
+const char *
+mrd_idle_cause_text(mrd_idle_cause cause)
+{
+    static const char *const text[] = {
+        [MRD_IDLE_LOADING] = "loading", [MRD_IDLE_LAUNCH] = "launch",   [MRD_IDLE_SHORT] = "short",
+        [MRD_IDLE_QUEUED] = "queued",   [MRD_IDLE_UNKNOWN] = "unknown",
+    };
+
+    return (unsigned) cause < MRD_IDLE_CAUSES ? text[cause] : "?";
+}
+
+const char *
+mrd_bound_by_text(mrd_bound_by by)
+{
+    static const char *const text[] = {
+        [MRD_BOUND_COMPUTE] = "compute",         [MRD_BOUND_SKEW] = "skew",
+        [MRD_BOUND_TRANSFER] = "transfer",       [MRD_BOUND_HOST] = "host",
+        [MRD_BOUND_LOADING] = "loading",         [MRD_BOUND_IDLE] = "idle",
+        [MRD_BOUND_UNRECORDED] = "not_recorded",
+    };
+
+    return (unsigned) by < MRD_BOUNDS ? text[by] : "?";
+}
+
+void
+mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS])
+{
+    uint64_t exposed = w->part_ns[MRD_REPORT_EXPOSED], barrier = w->part_ns[MRD_REPORT_WAITING];
+    /* Waits for others may lie under computation; then they cost nothing. */
+    uint64_t more = w->wait_ns > barrier ? w->wait_ns - barrier : 0;
+    uint64_t skew = more < exposed ? more : exposed;
+
+    ret_ns[MRD_BOUND_COMPUTE] = w->part_ns[MRD_REPORT_COMPUTE] + w->part_ns[MRD_REPORT_BOTH];
+    ret_ns[MRD_BOUND_SKEW] = barrier + skew;
+    ret_ns[MRD_BOUND_TRANSFER] = exposed - skew + w->part_ns[MRD_REPORT_COPY];
+    ret_ns[MRD_BOUND_HOST] = w->part_ns[MRD_REPORT_HOST] + w->idle_ns[MRD_IDLE_LAUNCH];
+    ret_ns[MRD_BOUND_LOADING] = w->idle_ns[MRD_IDLE_LOADING];
+    ret_ns[MRD_BOUND_IDLE] =
+        w->idle_ns[MRD_IDLE_SHORT] + w->idle_ns[MRD_IDLE_QUEUED] + w->idle_ns[MRD_IDLE_UNKNOWN];
+    ret_ns[MRD_BOUND_UNRECORDED] = w->part_ns[MRD_REPORT_UNRECORDED];
+}
+
+void
+mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS])
+{
+    memset(ret_ns, 0, MRD_BOUNDS * sizeof(*ret_ns));
+    for (size_t i = 0; i < r->n_workers; i++) {
+        uint64_t one[MRD_BOUNDS];
+
+        mrd_report_bounds_of(&r->workers[i], one);
+        for (unsigned k = 0; k < MRD_BOUNDS; k++)
+            ret_ns[k] += one[k];
+    }
+}
 
 const mrd_report_totals *
 mrd_report_totals_of(const mrd_report *r)

@@ -22,6 +22,15 @@
  *          a group with more members than it says. `alone` is the time between the last and the last but
  *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
  *          it.
+ * Idle     of a pause, by cause, after HolisticTraceAnalysis: the process loaded data meanwhile; else the
+ *          device span behind it was launched after the pause had begun (an arrow leads from the
+ *          launch to it); was launched before, the pause no longer than MRD_REPORT_SHORT; was launched
+ *          before, and the device waited for something else; nothing says when it was launched.
+ *          They add up to the idle part.
+ * Loss     what kept the devices from computing, over all workers: waiting for the last to come to a
+ *          collective (barriers too, as far as nothing else ran), transfer (the rest of exposed, and
+ *          copies), the host (its part, and idle because of late launches), loading of data, other
+ *          idle time, and what was not recorded. With compute they add up to all windows.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
  *          per process.
  * Pauses   the longest times in which a worker's device did nothing; none in which events were lost.
@@ -40,10 +49,36 @@
 /* ns: a core's time as the runtime maps it, against its node's clock, while its longest device span
  * is no longer than a second; as many times that as the span has begun seconds. An assumption,
  * which the report prints; docs/timesync.md section 9 has what it rests on. */
-#define MRD_REPORT_MAPPING 65000
-#define MRD_REPORT_PAUSES  16 /* longest pauses kept */
-#define MRD_REPORT_OPEN    32
-#define MRD_REPORT_STEPS   16 /* slowest steps kept */
+#define MRD_REPORT_MAPPING  65000
+#define MRD_REPORT_SHORT    30    /* ns: between two device spans there is always this much */
+#define MRD_REPORT_LAUNCHES 65536 /* remembered at once; of older ones nothing is known */
+#define MRD_REPORT_PAUSES   16    /* longest pauses kept */
+#define MRD_REPORT_OPEN     32
+#define MRD_REPORT_STEPS    16 /* slowest steps kept */
+
+typedef enum {
+    MRD_IDLE_LOADING,
+    MRD_IDLE_LAUNCH,
+    MRD_IDLE_SHORT,
+    MRD_IDLE_QUEUED,
+    MRD_IDLE_UNKNOWN,
+    MRD_IDLE_CAUSES
+} mrd_idle_cause;
+
+const char *mrd_idle_cause_text(mrd_idle_cause cause); /* "launch", static */
+
+typedef enum {
+    MRD_BOUND_COMPUTE,
+    MRD_BOUND_SKEW,
+    MRD_BOUND_TRANSFER,
+    MRD_BOUND_HOST,
+    MRD_BOUND_LOADING,
+    MRD_BOUND_IDLE,
+    MRD_BOUND_UNRECORDED,
+    MRD_BOUNDS
+} mrd_bound_by;
+
+const char *mrd_bound_by_text(mrd_bound_by by); /* "skew", static */
 
 typedef struct {
     mrd_proc_id process;
@@ -51,6 +86,7 @@ typedef struct {
     int64_t worker_gid;
     int64_t first_ns, last_ns; /* its window; first > last: no device span, not in the report */
     uint64_t part_ns[MRD_REPORT_PARTS];
+    uint64_t idle_ns[MRD_IDLE_CAUSES]; /* of the idle part */
     unsigned unmeasured;    /* a bit for each part that its trace cannot tell (1u << part) */
     uint64_t lost;          /* events lost of it; those of its process when no core is named */
     uint64_t took_part;     /* in collectives with at least two parts */
@@ -158,5 +194,9 @@ const mrd_report_open *mrd_report_open_spans(const mrd_report *r, size_t *ret_n)
  */
 mrd_verdict mrd_report_verdict(const mrd_report *r);
 uint64_t mrd_report_window(const mrd_report_worker *w);
+/* Time of all workers by what they were bound by, in order of MRD_BOUND_*; they add up to the windows. */
+void mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS]);
+/* The same of one worker. */
+void mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS]);
 
 #endif

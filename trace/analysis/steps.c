@@ -420,6 +420,7 @@ mrd_steps_add(mrd_steps *s, const mrd_event *ev)
         return worker_add(s, &work, ev);
     case MRD_WORK_STEP:
         return step_add(s, work.process, ev);
+    case MRD_WORK_LOADING:
     case MRD_WORK_HOST:
         return operation(s, like, work.process, ev->ts_ns, (uint64_t) ev->dur_ns);
     case MRD_WORK_NONE:

@@ -56,6 +56,8 @@ mrd_worker_time_advance(mrd_worker_time *t, int64_t to)
         }
         *(inside ? &t->part_ns[part_of(on)] : &t->pending[part_of(on)]) +=
             (uint64_t) next - (uint64_t) t->now;
+        if (on == 1u << MRD_ON_LOADING)
+            t->loading_ns += (uint64_t) next - (uint64_t) t->now;
         t->now = next;
     }
 }
@@ -70,6 +72,8 @@ end_pause(mrd_worker_time *t, const mrd_event *ev, mrd_worker_pause *ret_pause)
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
         t->part_ns[k] += t->pending[k];
     memset(t->pending, 0, sizeof(t->pending));
+    ret_pause->loading_ns = t->loading_ns;
+    t->loading_ns = 0;
 }
 
 bool
@@ -98,14 +102,26 @@ mrd_worker_time_add(mrd_worker_time *t, mrd_on on, bool device, const mrd_event 
     return paused;
 }
 
-void
-mrd_worker_time_lose(mrd_worker_time *t, const mrd_event *ev)
+static void
+go_on_until(mrd_worker_time *t, mrd_on on, const mrd_event *ev)
 {
     int64_t end = mrd_event_end(ev);
 
     if (t->any)
         mrd_worker_time_advance(t, ev->ts_ns);
-    t->until[MRD_ON_GAP] = end > t->until[MRD_ON_GAP] ? end : t->until[MRD_ON_GAP];
+    t->until[on] = end > t->until[on] ? end : t->until[on];
+}
+
+void
+mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev)
+{
+    go_on_until(t, MRD_ON_LOADING, ev);
+}
+
+void
+mrd_worker_time_lose(mrd_worker_time *t, const mrd_event *ev)
+{
+    go_on_until(t, MRD_ON_GAP, ev);
 }
 
 void

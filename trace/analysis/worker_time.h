@@ -42,6 +42,7 @@ typedef struct {
     mrd_sid device_last;                /* the span that ends there */
     uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
     uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
+    uint64_t loading_ns;                /* of pending[MRD_REPORT_IDLE], the process loaded data */
     uint64_t span_ns;                   /* the longest device span so far */
     bool any;                           /* a device span was there */
 } mrd_worker_time;
@@ -54,11 +55,14 @@ typedef struct {
     int64_t start_ns, dur_ns;
     mrd_sid before;                     /* the device span before it */
     uint64_t part_ns[MRD_REPORT_PARTS]; /* what it was */
+    uint64_t loading_ns;                /* of its idle part, the process loaded data */
 } mrd_worker_pause;
 
 /* A span begins. True: it is the device's and ends a pause; *ret_pause is written. */
 bool mrd_worker_time_add(mrd_worker_time *t, mrd_on on, bool device, const mrd_event *ev,
                          mrd_worker_pause *ret_pause);
+/* The worker's process loads data from ev's begin to its end. */
+void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);
 /* Events are lost from ev's begin to its end: from here on nothing is known but what comes
  * nevertheless. */
 void mrd_worker_time_lose(mrd_worker_time *t, const mrd_event *ev);

@@ -7,7 +7,14 @@
 #include "trace/model/activity.h"
 
 /* What a name is, found once per name. */
-typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_COPY, NAME_STEP, NAME_COLLECTIVE } name_class;
+typedef enum {
+    NAME_UNSEEN,
+    NAME_OTHER,
+    NAME_COPY,
+    NAME_STEP,
+    NAME_COLLECTIVE,
+    NAME_LOADING
+} name_class;
 
 /* What a category is, found once per category. */
 typedef enum {
@@ -168,6 +175,20 @@ is_step(mrd_str name)
     return false;
 }
 
+/* PyTorch's "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", and what people call it. */
+static bool
+is_loading(mrd_str name)
+{
+    static const char *const words[] = { "DataLoader",   "dataloader", "data_loader",
+                                         "data_loading", "load_data",  "next_batch" };
+
+    for (size_t i = 0; i < MRD_COUNT(words); i++) {
+        if (memmem(name.p, name.len, words[i], strlen(words[i])) != NULL)
+            return true;
+    }
+    return false;
+}
+
 static name_class
 classify(mrd_str name)
 {
@@ -175,7 +196,9 @@ classify(mrd_str name)
         return NAME_STEP;
     if (mrd_activity_is_copy(name, MRD_STR("")))
         return NAME_COPY;
-    return mrd_activity_is_xla_collective(name) ? NAME_COLLECTIVE : NAME_OTHER;
+    if (mrd_activity_is_xla_collective(name))
+        return NAME_COLLECTIVE;
+    return is_loading(name) ? NAME_LOADING : NAME_OTHER;
 }
 
 static name_class
@@ -251,7 +274,14 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
         return see_worker(w, track, ev, ret) ? MRD_WORK_WORKER : MRD_WORK_BESIDE;
     if (category_of(w, ev->category) == CATEGORY_BESIDE)
         return MRD_WORK_BESIDE;
-    return class_of(w, ev->name) == NAME_STEP ? MRD_WORK_STEP : MRD_WORK_HOST;
+    switch (class_of(w, ev->name)) {
+    case NAME_STEP:
+        return MRD_WORK_STEP;
+    case NAME_LOADING:
+        return MRD_WORK_LOADING;
+    default:
+        return MRD_WORK_HOST;
+    }
 }
 
 uint32_t

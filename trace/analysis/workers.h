@@ -26,7 +26,8 @@ typedef enum {
     MRD_ON_BARRIER,
     MRD_ON_COPY,
     MRD_ON_HOST,
-    MRD_ON_GAP, /* events were lost */
+    MRD_ON_LOADING, /* the process loads data: on its host */
+    MRD_ON_GAP,     /* events were lost */
     MRD_ONS
 } mrd_on;
 
@@ -40,11 +41,12 @@ typedef struct {
 } mrd_worker;
 
 typedef enum {
-    MRD_WORK_NONE,   /* no finished span */
-    MRD_WORK_BESIDE, /* nobody's time: drawn over other spans */
-    MRD_WORK_WORKER, /* of a worker */
-    MRD_WORK_STEP,   /* a step of a process */
-    MRD_WORK_HOST    /* another span of a process */
+    MRD_WORK_NONE,    /* no finished span */
+    MRD_WORK_BESIDE,  /* nobody's time: drawn over other spans */
+    MRD_WORK_WORKER,  /* of a worker */
+    MRD_WORK_STEP,    /* a step of a process */
+    MRD_WORK_LOADING, /* a process loads data: "DataLoader", "next_batch" and the like */
+    MRD_WORK_HOST     /* another span of a process */
 } mrd_work_kind;
 
 typedef struct {
@@ -68,7 +70,7 @@ bool mrd_workers_knows(const mrd_workers *w, mrd_track_id track);
 /* The worker that a track belongs to, MRD_NO_WORKER none. */
 uint32_t mrd_workers_of(const mrd_workers *w, mrd_track_id track);
 /* What an event of a known track is. *ret is written for
- * MRD_WORK_WORKER, MRD_WORK_STEP and MRD_WORK_HOST. */
+ * MRD_WORK_WORKER and the kinds below it. */
 mrd_work_kind mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret);
 /* Whether an MRD_LOSS event concerns this worker: of its core, process or node, and not of
  * annotations of threads. */

@@ -46,6 +46,11 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
         mrd_jw_put_i64_or_null(w, mrd_str_of(mrd_report_part_text((mrd_report_part) k)),
                                v->unmeasured & 1u << k ? MRD_NONE : (int64_t) v->part_ns[k]);
     mrd_jw_close(w, '}');
+    MRD_JW_KEY(w, "idle_ns");
+    mrd_jw_open(w, '{');
+    for (unsigned k = 0; k < MRD_IDLE_CAUSES; k++)
+        put_u64(w, mrd_idle_cause_text((mrd_idle_cause) k), v->idle_ns[k]);
+    mrd_jw_close(w, '}');
     put_u64(w, "lost", v->lost);
     MRD_JW_KEY(w, "collectives");
     mrd_jw_open(w, '{');
@@ -119,6 +124,19 @@ put_totals(mrd_jw *w, const mrd_report_totals *t)
     put_u64(w, "without_partner", t->alone);
     put_u64(w, "left_out", t->left_out);
     put_u64(w, "not_ended", t->open);
+    mrd_jw_close(w, '}');
+}
+
+static void
+put_bounds(mrd_jw *w, const mrd_report *r)
+{
+    uint64_t ns[MRD_BOUNDS];
+
+    mrd_report_bounds(r, ns);
+    MRD_JW_KEY(w, "bound_by_ns");
+    mrd_jw_open(w, '{');
+    for (unsigned k = 0; k < MRD_BOUNDS; k++)
+        put_u64(w, mrd_bound_by_text((mrd_bound_by) k), ns[k]);
     mrd_jw_close(w, '}');
 }
 
@@ -218,6 +236,7 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     MRD_JW_KEY(w, "report");
     mrd_jw_open(w, '{');
     put_verdict(w, s->report);
+    put_bounds(w, s->report);
     put_totals(w, mrd_report_totals_of(s->report));
     MRD_JW_KEY(w, "workers");
     mrd_jw_open(w, '[');

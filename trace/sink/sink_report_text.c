@@ -143,6 +143,46 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
                          "the bounds.");
 }
 
+/* What the time went to, the largest first, in words. */
+static void
+put_bound(report_sink *s)
+{
+    static const struct {
+        const char *name, *what;
+    } words[] = {
+        [MRD_BOUND_COMPUTE] = { "compute-bound", "computation" },
+        [MRD_BOUND_SKEW] = { "skew-bound", "waiting for the last to come to a collective" },
+        [MRD_BOUND_TRANSFER] = { "transfer-bound", "transfer: collectives beside which nothing "
+                                                   "computes, and copies" },
+        [MRD_BOUND_HOST] = { "host-bound", "waiting for the host: late launches, runtime calls" },
+        [MRD_BOUND_LOADING] = { "data-loading-bound", "idle while data was loaded" },
+        [MRD_BOUND_IDLE] = { "idle", "idle for causes that the trace does not tell" },
+        [MRD_BOUND_UNRECORDED] = { "not recorded", "not recorded, for events were lost" },
+    };
+    uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(s->common.report)->window_ns;
+    bool told[MRD_BOUNDS] = { false };
+    char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+    mrd_buf text = { 0 };
+
+    mrd_report_bounds(s->common.report, ns);
+    for (unsigned round = 0; round < 3 && window > 0; round++) {
+        unsigned most = 0;
+
+        for (unsigned k = 1; k < MRD_BOUNDS; k++)
+            most = told[most] || (!told[k] && ns[k] > ns[most]) ? k : most;
+        if (round > 0 && ns[most] * 100 < window) /* below 1 %: nobody's next step */
+            break;
+        told[most] = true;
+        mrd_buf_text(&text, round == 0 ? words[most].name : "; then");
+        mrd_buf_fmt(&text, "%s %s (%s) %s", round == 0 ? ":" : "",
+                    mrd_text_share(ns[most], window, share), mrd_text_dur(ns[most], dur),
+                    words[most].what);
+    }
+    if (text.len > 0)
+        put_wrapped(&s->text, "Mostly", (mrd_str){ (const char *) text.p, text.len });
+    mrd_buf_fini(&text);
+}
+
 /* Why some collectives prove nothing. */
 static void
 put_doubts(const mrd_report_totals *t, mrd_buf *to)
@@ -214,6 +254,7 @@ put_title(report_sink *s)
     if (mrd_catalog_simulated(cat))
         mrd_buf_text(&s->text,
                      "           SIMULATED: at least a part of this was made without hardware\n");
+    put_bound(s);
     verdict_words(s, &v, &words);
     put_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_reset(&words);
@@ -288,6 +329,40 @@ put_breakdown(report_sink *s)
     if (collective > 0)
         mrd_buf_fmt(&s->text, "  %s of the time in collectives lies under computation\n",
                     mrd_text_share(all[MRD_REPORT_BOTH], collective, share));
+}
+
+/* Why devices were idle, where the trace says when their work was launched. */
+static void
+put_idle(report_sink *s)
+{
+    static const char *const title[] = { "loading", "launch", "short", "queued", "unknown" };
+    size_t n;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    uint64_t known = 0;
+    char share[MRD_TEXT_SHARE];
+
+    for (size_t i = 0; i < n; i++)
+        for (unsigned k = 0; k < MRD_IDLE_UNKNOWN; k++)
+            known += w[i].idle_ns[k];
+    if (known == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-34s", "Why devices were idle, % of window");
+    for (unsigned k = 0; k < MRD_IDLE_CAUSES; k++)
+        mrd_buf_fmt(&s->text, " %9s", title[k]);
+    mrd_buf_byte(&s->text, '\n');
+    for (size_t i = 0; i < n && i < ROWS; i++) {
+        put_worker(s, &w[i]);
+        for (unsigned k = 0; k < MRD_IDLE_CAUSES; k++)
+            mrd_buf_fmt(&s->text, " %9s",
+                        mrd_text_share(w[i].idle_ns[k], mrd_report_window(&w[i]), share));
+        mrd_buf_byte(&s->text, '\n');
+    }
+    mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "workers", "report-json");
+    mrd_buf_text(
+        &s->text,
+        "  launch: the next work was launched after the device had become idle; short: a gap "
+        "of up to 30 ns;\n  queued: it had been launched before; unknown: no arrow leads "
+        "to it\n");
 }
 
 /* What is known to be missing is neither idle nor anything else. */
@@ -580,6 +655,7 @@ report_write(void *state)
     s->one_node = is_one_node(s->common.env->catalog, s->common.report);
     put_title(s);
     put_breakdown(s);
+    put_idle(s);
     put_unrecorded(s);
     put_late(s);
     put_collectives(s);
