@@ -77,6 +77,8 @@ struct mrd_agent {
     int64_t said_at, capped_ns;
     int64_t pause_ns; /* with a cap: still to be paused before rings are read again */
     bool said_left_out;
+    uint64_t notices; /* of this minute */
+    int64_t notices_at;
     mrd_clock_sync *clock;
     bool ended; /* the session's last burst of probes was made */
     /* Events, not losses. */

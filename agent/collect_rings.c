@@ -6,6 +6,7 @@
 #include "base/log.h"
 
 #define SAY_PERIOD (60 * MRD_SEC)
+#define NOTICES    10u /* logged in so long */
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -26,9 +27,26 @@ on_process(void *self, mrd_drain_process *process)
 static void
 on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
+    mrd_agent *a = self;
+
     mrd_collectors_notice(self, process, ev);
-    mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "The workload says: pid=%lld text=%s",
-            (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
+    if (a->notices++ < NOTICES)
+        mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "The workload says: pid=%lld text=%s",
+                (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
+}
+
+/* A workload may say as much as it likes; the log is the operator's. */
+static void
+end_minute(mrd_agent *a, int64_t now)
+{
+    if (now - a->notices_at < SAY_PERIOD)
+        return;
+    if (a->notices > NOTICES)
+        mrd_log(MRD_LOG_WARN, "AGT-NOTICES",
+                "Workloads said more than is logged; sessions have all of it: not_logged=%llu",
+                (unsigned long long) (a->notices - NOTICES));
+    a->notices = 0;
+    a->notices_at = now;
 }
 
 static void
@@ -86,6 +104,7 @@ step_rings(void *self, int64_t now)
     mrd_agent *a = self;
 
     (void) mrd_drain_step(a->drain);
+    end_minute(a, now);
     if (now - a->said_at > SAY_PERIOD || (mrd_drain_leaves_out(a->drain) && !a->said_left_out)) {
         a->said_at = now;
         a->said_left_out = mrd_drain_leaves_out(a->drain);

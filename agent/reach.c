@@ -59,11 +59,13 @@ mrd_agent_reach_step(mrd_agent *a, int64_t now)
     reason(&st, why);
     mrd_spool_get_stats(a->spool, &spool);
     mrd_log(MRD_LOG_WARN, "AGT-UNREACHED",
-            "The aggregator is not reached, what sessions want is kept: url=%s for_s=%lld "
-            "spool_bytes=%llu reason=%s",
+            "The aggregator is not reached; what sessions record waits %s until the spool is full, "
+            "then the oldest is dropped and counted: url=%s for_s=%lld sessions=%zu "
+            "spool_bytes=%llu spool_size=%lld reason=%s",
+            a->o.spool_dir == NULL ? "in memory (no --spool-dir: not over a restart)" : "on disk",
             a->o.data_url == NULL ? "" : a->o.data_url,
-            (long long) ((now - a->unreached_since) / MRD_SEC), (unsigned long long) spool.bytes,
-            why);
+            (long long) ((now - a->unreached_since) / MRD_SEC), mrd_record_sessions(a->record),
+            (unsigned long long) spool.file_bytes, (long long) a->o.spool_bytes, why);
 }
 
 int64_t

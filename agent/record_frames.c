@@ -1,5 +1,6 @@
 /* agent/record_frames.c - sealed frames: into the spool, or into the recorder until a window wants
  * them. */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "agent/record_int.h"
@@ -21,13 +22,14 @@ mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t firs
                       int64_t last_ns, bool marked)
 {
     mrd_record_drop *d = &s->st.drops[cause];
+    bool untimed = d->count == 0 || (d->first_ns == 0 && d->last_ns == 0); /* of another boot */
     mrd_gap gap = { first_ns, last_ns, n, (uint8_t) cause, marked, { 0 } };
 
     if (n == 0) /* a frame without events: its times say nothing */
         return;
-    if (d->count == 0 || first_ns < d->first_ns)
+    if (untimed || first_ns < d->first_ns)
         d->first_ns = first_ns;
-    if (d->count == 0 || last_ns > d->last_ns)
+    if (untimed || last_ns > d->last_ns)
         d->last_ns = last_ns;
     d->count += n;
     mrd_gaps_add(&s->st.gaps, &gap);
@@ -84,6 +86,8 @@ buffered_events(const session *s)
 typedef struct {
     mrd_record_drop drops[NOTED];
     mrd_gaps gaps;
+    uint32_t boot; /* mrd_boot_key: whose clock the times are of */
+    uint32_t zero;
 } drop_note;
 
 /* The times of what a recorder keeps join those of the cause. */
@@ -125,7 +129,7 @@ mrd_record_note_drops(mrd_record *r)
     _Static_assert(sizeof(drop_note) <= MRD_SPOOL_NOTE, "room for a note");
     for (size_t i = 0; i < r->n_sessions; i++) {
         session *s = &r->sessions[i];
-        drop_note note = { 0 };
+        drop_note note = { .boot = r->o.boot };
         mrd_record_drop *drops = note.drops;
         mrd_spool_tally tally;
         uint64_t in_memory = buffered_events(s);
@@ -150,16 +154,22 @@ mrd_record_note_drops(mrd_record *r)
     }
 }
 
-static void
-take_gaps(session *s, const mrd_spool_tally *tally)
+/* True: the times of the note are of this boot's clock. Of another one nobody knows when that was by
+ * ours: the losses count, and have no times. */
+static bool
+take_gaps(const mrd_record *r, session *s, const mrd_spool_tally *tally)
 {
-    drop_note note;
+    const size_t earlier = offsetof(drop_note, boot); /* of a release that did not say */
+    drop_note note = { .boot = r->o.boot };
 
-    if (tally->note_len == sizeof(note)) {
-        memcpy(&note, tally->note, sizeof(note));
-        if (note.gaps.n <= MRD_GAPS_MAX)
-            s->st.gaps = note.gaps;
-    }
+    if (tally->note_len != sizeof(note) && tally->note_len != earlier)
+        return true;
+    memcpy(&note, tally->note, tally->note_len);
+    if (note.boot != r->o.boot)
+        return false;
+    if (note.gaps.n <= MRD_GAPS_MAX)
+        s->st.gaps = note.gaps;
+    return true;
 }
 
 /* A session that a predecessor recorded goes on counting where it was. */
@@ -172,19 +182,25 @@ mrd_record_take_tally(mrd_record *r, session *s)
     mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
     if (tally.note_len >= NOTED * sizeof(*s->st.drops))
         memcpy(s->st.drops, tally.note, NOTED * sizeof(*s->st.drops));
-    take_gaps(s, &tally);
+    if (!take_gaps(r, s, &tally)) {
+        for (int c = 0; c < NOTED; c++)
+            s->st.drops[c].first_ns = s->st.drops[c].last_ns = 0;
+        tally.damaged_first_ns = tally.damaged_last_ns = 0;
+        tally.damaged_clock = MRD_DRAIN_RAW;
+    }
     s->st.drops[MRD_DROP_SPOOL].count += tally.forced;
     s->st.drops[MRD_DROP_REFUSED].count += tally.refused;
     s->st.drops[MRD_DROP_DAMAGED] =
         (mrd_record_drop){ tally.damaged,
                            mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_first_ns),
                            mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_last_ns) };
-    mrd_gaps_add(&s->st.gaps, &(mrd_gap){ s->st.drops[MRD_DROP_DAMAGED].first_ns,
-                                          s->st.drops[MRD_DROP_DAMAGED].last_ns,
-                                          tally.damaged,
-                                          MRD_DROP_DAMAGED,
-                                          false,
-                                          { 0 } });
+    if (s->st.drops[MRD_DROP_DAMAGED].last_ns != 0)
+        mrd_gaps_add(&s->st.gaps, &(mrd_gap){ s->st.drops[MRD_DROP_DAMAGED].first_ns,
+                                              s->st.drops[MRD_DROP_DAMAGED].last_ns,
+                                              tally.damaged,
+                                              MRD_DROP_DAMAGED,
+                                              false,
+                                              { 0 } });
     s->st.delivered = tally.delivered;
     (void) mrd_spool_held(r->o.spool, s->st.id, &s->st.held);
     s->st.begun = s->st.delivered + s->st.held;

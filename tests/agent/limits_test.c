@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "agent/agent.h"
+#include "base/log.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
 
@@ -199,6 +200,46 @@ TEST(the_cpu_limit_holds_and_what_it_costs_is_counted)
     fake_aggregator_fini(&g);
     for (int i = 0; i < RINGS; i++)
         make_free(m[i]);
+}
+
+/* What workloads say is theirs to repeat, not to fill the operator's log with. */
+TEST(a_flood_of_notices_is_not_a_flood_of_lines)
+{
+    mrd_agent_options o = settings();
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 20);
+    uint32_t text = make_text(m, "cannot arm");
+    static char log[1 << 20];
+    unsigned lines = 0;
+    mrd_agent_counts c;
+    mrd_agent *a;
+    int fd;
+
+    REQUIRE((fd = memfd_create("log", MFD_CLOEXEC)) >= 0);
+    mrd_log_init("test", fd, MRD_LOG_INFO, false);
+    REQUIRE((a = open_agent(&o, NULL)) != NULL);
+    for (int burst = 0; burst < 4; burst++) {
+        int64_t until =
+            mrd_local_now().ns + 1050 * MRD_MS; /* a second has passed: the log admits more */
+
+        for (int i = 0; i < 500; i++)
+            CHECK(make_rec(m,
+                           (mrd_ring_rec){ .kind = MRD_REC_NOTICE,
+                                           .name = text,
+                                           .ts = (uint64_t) mrd_local_now().ns },
+                           NULL, 0));
+        do
+            mrd_agent_step(a, 5);
+        while (mrd_local_now().ns < until);
+    }
+    mrd_agent_counters(a, &c);
+    CHECK_INT(c.pipe.events, 2000); /* sessions would have had all of them */
+    CHECK(pread(fd, log, sizeof(log) - 1, 0) > 0);
+    for (const char *p = log; (p = strstr(p, "AGT-NOTICE ")) != NULL; p++)
+        lines++;
+    CHECK(lines > 0 && lines <= 10);
+    mrd_agent_close(a);
+    close(fd);
+    make_free(m);
 }
 
 TEST_MAIN()

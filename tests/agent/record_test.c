@@ -28,20 +28,21 @@ dropped(void *self, const mrd_spool_item *item)
     (void) self, (void) item;
 }
 
+/* dir, boot: of the spool, NULL in memory; of the machine. */
 static void
-setup(fixture *f)
+setup_in(fixture *f, const char *dir, uint32_t boot)
 {
     mrd_drain_options d = {
         .instance_id = "i-0", .ring_dir = test_tmp(), .only_uid = -1, .event = nothing
     };
-    mrd_record_options o = { .agent = 1, .boot_id = "b" };
+    mrd_record_options o = { .agent = 1, .boot_id = boot == 1 ? "b" : "c", .boot = boot };
     mrd_process p;
     mrd_track t;
     size_t n;
 
     memset(f, 0, sizeof(*f));
     CHECK_ERR("drain", mrd_drain_open(&d, &f->drain, NULL), MRD_OK);
-    CHECK_ERR("spool", mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, dropped, f, &f->spool, NULL),
+    CHECK_ERR("spool", mrd_spool_open(dir, MRD_SPOOL_MIN_BYTES, dropped, f, &f->spool, NULL),
               MRD_OK);
     o.spool = f->spool;
     o.drain = f->drain;
@@ -55,6 +56,12 @@ setup(fixture *f)
     f->track = mrd_catalog_track(f->process.catalog, &t);
     f->off_ns = mrd_drain_crosses(f->drain, &n)->other_ns - mrd_drain_crosses(f->drain, &n)->raw_ns;
     f->start_ns = mrd_local_now().ns;
+}
+
+static void
+setup(fixture *f)
+{
+    setup_in(f, NULL, 1);
 }
 
 static void
@@ -142,8 +149,8 @@ TEST(an_unfinished_span_reaches_until_its_process_ended)
             CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
             if (rows[i].until != 0) {
                 f.process.open_until_clock = clock;
-                f.process.open_until_ns = f.start_ns + rows[i].until * SEC +
-                                          (clock == MRD_DRAIN_REALTIME ? f.off_ns : 0);
+                f.process.open_until_ns =
+                    f.start_ns + rows[i].until * SEC + (clock == MRD_DRAIN_REALTIME ? f.off_ns : 0);
             }
             give(&f, MRD_SPAN, clock, -9ll * SEC, MRD_DUR_UNFINISHED);
             REQUIRE(mrd_record_find(f.record, 5, &st));
@@ -154,6 +161,43 @@ TEST(an_unfinished_span_reaches_until_its_process_ended)
             CHECK_INT(st.begun, rows[i].begun + 1);
             teardown(&f);
         }
+}
+
+/* A loss is known by the clock of the boot in which it was. After another the session still counts it,
+ * and says no time instead of one that means something else now. */
+TEST(losses_of_an_earlier_boot_have_no_time)
+{
+    enum { SEC = 1000000000 };
+
+    for (uint32_t boot = 1; boot <= 2; boot++) {
+        Mrd__Control c = MRD__CONTROL__INIT;
+        mrd_record_status st;
+        int64_t first;
+        char dir[600];
+        fixture f;
+
+        snprintf(dir, sizeof(dir), "%s/boots%u", test_tmp(), (unsigned) boot);
+        setup_in(&f, dir, 1);
+        c.session = 5;
+        CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+        give(&f, MRD_LOSS, MRD_DRAIN_RAW, 2ll * SEC, 1ll * SEC);
+        mrd_record_flush(f.record);
+        first = f.start_ns + 2ll * SEC;
+        teardown(&f);
+        setup_in(&f, dir, boot);
+        CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+        REQUIRE(mrd_record_find(f.record, 5, &st));
+        CHECK_INT(st.drops[MRD_DROP_RUNTIME].count, 7);
+        CHECK_INT(st.gaps.n, boot == 1);
+        CHECK_INT(st.drops[MRD_DROP_RUNTIME].first_ns, boot == 1 ? first : 0);
+        CHECK_INT(st.drops[MRD_DROP_RUNTIME].last_ns, boot == 1 ? first + SEC : 0);
+        give(&f, MRD_LOSS, MRD_DRAIN_RAW, 4ll * SEC, 1ll * SEC);
+        REQUIRE(mrd_record_find(f.record, 5, &st));
+        CHECK_INT(st.drops[MRD_DROP_RUNTIME].count, 14);
+        CHECK_INT(st.drops[MRD_DROP_RUNTIME].first_ns, boot == 1 ? first : f.start_ns + 4ll * SEC);
+        CHECK_INT(st.gaps.n, boot == 1 ? 2 : 1);
+        teardown(&f);
+    }
 }
 
 TEST_MAIN()
