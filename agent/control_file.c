@@ -9,10 +9,12 @@
 #include "agent/drain_int.h"
 #include "capture/nrt_control.h"
 
-/* The folder of the process's control file, -1 when none is known. It is remembered: a process that
- * is gone has no rings any more. */
+typedef enum { CONTROL, SETTINGS } what;
+
+/* The folder of the process's files, -1 when none is known. It is remembered: a process that is gone has no
+ * rings any more. */
 static int
-place(const mrd_drain *p, mrd_drain_process *process, const char **ret_file)
+place(const mrd_drain *p, mrd_drain_process *process, what kind, const char **ret_file)
 {
     proc *pr = (proc *) (void *) process; /* pub is its first member */
     mrd_ring_name name;
@@ -20,9 +22,10 @@ place(const mrd_drain *p, mrd_drain_process *process, const char **ret_file)
     if (pr->control[0] == '\0' && pr->rings != NULL &&
         mrd_ring_name_parse(pr->rings->file_name, &name)) {
         mrd_ring_control_print(&name, pr->control);
+        mrd_ring_settings_print(&name, pr->settings);
         pr->control_dir = pr->rings->dir;
     }
-    *ret_file = pr->control;
+    *ret_file = kind == CONTROL ? pr->control : pr->settings;
     return pr->control[0] == '\0' ? -1 : mrd_discover_dir_fd(p->discover, pr->control_dir);
 }
 
@@ -34,12 +37,12 @@ write_whole(int fd, const char *text)
     return write(fd, text, n) == (ssize_t) n && fchmod(fd, 0644) == 0;
 }
 
-mrd_err
-mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text, mrd_why *why)
+static mrd_err
+put(mrd_drain *p, mrd_drain_process *process, what kind, const char *text, mrd_why *why)
 {
     char fresh[MRD_RING_NAME_MAX + 8];
     const char *file;
-    int dir = place(p, process, &file), fd;
+    int dir = place(p, process, kind, &file), fd;
     bool good;
 
     if (dir < 0)
@@ -60,12 +63,36 @@ mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text,
     return MRD_IO;
 }
 
-void
-mrd_control_file_drop(mrd_drain *p, mrd_drain_process *process)
+mrd_err
+mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text, mrd_why *why)
+{
+    return put(p, process, CONTROL, text, why);
+}
+
+mrd_err
+mrd_settings_file_put(mrd_drain *p, mrd_drain_process *process, const char *text, mrd_why *why)
+{
+    return put(p, process, SETTINGS, text, why);
+}
+
+static void
+drop(mrd_drain *p, mrd_drain_process *process, what kind)
 {
     const char *file;
-    int dir = place(p, process, &file);
+    int dir = place(p, process, kind, &file);
 
     if (dir >= 0)
         (void) unlinkat(dir, file, 0);
+}
+
+void
+mrd_control_file_drop(mrd_drain *p, mrd_drain_process *process)
+{
+    drop(p, process, CONTROL);
+}
+
+void
+mrd_settings_file_drop(mrd_drain *p, mrd_drain_process *process)
+{
+    drop(p, process, SETTINGS);
 }

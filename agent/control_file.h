@@ -11,5 +11,9 @@
 mrd_err mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text,
                              mrd_why *why);
 void mrd_control_file_drop(mrd_drain *p, mrd_drain_process *process);
+/* The same for the settings of its system trace (capture/nrt_settings.h). */
+mrd_err mrd_settings_file_put(mrd_drain *p, mrd_drain_process *process, const char *text,
+                              mrd_why *why);
+void mrd_settings_file_drop(mrd_drain *p, mrd_drain_process *process);
 
 #endif

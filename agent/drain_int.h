@@ -133,11 +133,12 @@ struct proc {
     uint64_t left_given;
     int64_t shift_ns; /* added to its RAW times: its time namespace against ours */
     mrd_open_spans open;
-    uint64_t log_key;                /* the process in open_log.c, whatever number it has here */
-    uint64_t told_unnoted;           /* of its open spans, in the header of its first ring */
-    uint64_t lost;                   /* events, as its rings told */
-    void *nrt;                       /* runtime JSON, made on first use */
-    char control[MRD_RING_NAME_MAX]; /* name of its control file, "": none was looked for */
+    uint64_t log_key;                 /* the process in open_log.c, whatever number it has here */
+    uint64_t told_unnoted;            /* of its open spans, in the header of its first ring */
+    uint64_t lost;                    /* events, as its rings told */
+    void *nrt;                        /* runtime JSON, made on first use */
+    char settings[MRD_RING_NAME_MAX]; /* of its settings file; as control */
+    char control[MRD_RING_NAME_MAX];  /* name of its control file, "": none was looked for */
     unsigned control_dir;
 };
 

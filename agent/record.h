@@ -105,6 +105,9 @@ const mrd_strlist *mrd_record_counters(const mrd_record *r, uint64_t session,
 /* The session wants the NEFFs of its models. */
 bool mrd_record_wants_neffs(const mrd_record *r, uint64_t session);
 int mrd_record_profiles(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores);
+/* Which cores and event types the session chooses; empty: all. Borrowed. */
+void mrd_record_choice(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores,
+                       const mrd_strlist **ret_types);
 /* It selects this process. */
 bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_drain_process *process);
 

@@ -517,6 +517,17 @@ mrd_record_profiles(const mrd_record *r, uint64_t id, const mrd_strlist **ret_co
     return s == NULL ? MRD_PROFILES_NONE : s->params.device_profiles;
 }
 
+void
+mrd_record_choice(const mrd_record *r, uint64_t id, const mrd_strlist **ret_cores,
+                  const mrd_strlist **ret_types)
+{
+    static const mrd_strlist none;
+    const session *s = mrd_record_session_of(r, id);
+
+    *ret_cores = s == NULL ? &none : &s->cores;
+    *ret_types = s == NULL ? &none : &s->types;
+}
+
 bool
 mrd_record_wants_neffs(const mrd_record *r, uint64_t id)
 {

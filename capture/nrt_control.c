@@ -4,10 +4,10 @@
 #include <string.h>
 
 /* "0,2,4-7" */
-static bool
-parse_cores(const char *list, mrd_control *r)
+bool
+mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_CORES])
 {
-    r->any_core = *list == '\0';
+    *ret_any = *list == '\0';
     while (*list != '\0') {
         char *end;
         unsigned long lo = strtoul(list, &end, 10), hi = lo;
@@ -23,7 +23,7 @@ parse_cores(const char *list, mrd_control *r)
         if (hi < lo || hi >= MRD_CONTROL_CORES || (*end != ',' && *end != '\0'))
             return false;
         for (unsigned long i = lo; i <= hi; i++)
-            r->core[i] = true;
+            ret_core[i] = true;
         list = *end == ',' ? end + 1 : end;
     }
     return true;
@@ -58,7 +58,7 @@ parse_line(const char *key, const char *value, mrd_control *r)
                   : strcmp(value, "on-fail") == 0    ? MRD_CONTROL_ON_FAIL
                                                      : MRD_CONTROL_NOTHING;
     else if (strcmp(key, "cores") == 0)
-        return parse_cores(value, r);
+        return mrd_control_cores(value, &r->any_core, r->core);
     else if (strcmp(key, "instance") == 0 && is_plain(value) && strlen(value) < sizeof(r->instance))
         strcpy(r->instance, value);
     return true; /* of a newer agent */

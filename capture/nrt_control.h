@@ -35,5 +35,7 @@ typedef struct {
 
 /* text is changed. False when it is no request, or not one that is known here. */
 bool mrd_control_parse(char *text, mrd_control *ret_control);
+/* A list of cores, "0,2,4-7"; "" is any. Adds to ret_core. False: it is none. */
+bool mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_CORES]);
 
 #endif

@@ -29,6 +29,7 @@
 
 #include "base/event_type.h"
 #include "capture/nrt_async.h"
+#include "capture/nrt_settings.h"
 #include "capture/nrt_text.h"
 #include "capture/process.h"
 
@@ -44,8 +45,9 @@
 #define RETRIES       8u             /* of a fetch before its trace ends */
 #define REST_BYTES    (30u << 20)    /* at the end: of texts in one ring of their own */
 #define RING_BYTES    (8u << 20)
-#define ROOM_PAUSE    (5 * 1000000L) /* until the ring is asked again for room */
-#define RING_PAUSE    999999999L     /* until a ring is asked for again */
+#define ROOM_PAUSE    (5 * 1000000L)   /* until the ring is asked again for room */
+#define LOOK_PAUSE    (100 * 1000000L) /* between looks at the settings file */
+#define RING_PAUSE    999999999L       /* until a ring is asked for again */
 
 typedef enum { OFF, OURS, APP } trace_owner;
 
@@ -79,10 +81,15 @@ env_filters(nrt_sys_trace_config_t *config)
 }
 
 #define FILTER_TYPE "NEURON_RT_INSPECT_EVENT_FILTER_TYPE"
+#define FILTER_NC   "NEURON_RT_INSPECT_EVENT_FILTER_NC"
 
-/* Leaves the types out that the words do not choose. NULL, or why it cannot be. */
+static mrd_nrt_settings asked = { .any_core = true, .recording = -1 }; /* by sessions */
+
+/* Leaves the types out that the words do not choose. Sync points stay where the device's events do: their
+ * times are mapped by them. `strict`: a word that nobody knows is an error. NULL, or why it cannot be. */
 static const char *
-apply_types(nrt_sys_trace_config_t *config, const char *const *words, size_t n, char why[300])
+apply_types(nrt_sys_trace_config_t *config, const char *const *words, size_t n, bool strict,
+            char why[300])
 {
     __typeof__(nrt_sys_trace_get_event_types) *all = MRD_NRT_REAL(nrt_sys_trace_get_event_types);
     __typeof__(nrt_sys_trace_free_event_types) *drop = MRD_NRT_REAL(nrt_sys_trace_free_event_types);
@@ -90,14 +97,19 @@ apply_types(nrt_sys_trace_config_t *config, const char *const *words, size_t n, 
         MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_event_type);
     const char **types = NULL;
     mrd_why reason = { 0 };
+    bool device = false;
     size_t count = 0;
 
     if (all == NULL || enable == NULL || all(&types, &count) != NRT_SUCCESS)
         return FILTER_TYPE ": this runtime library cannot choose event types";
-    if (mrd_types_check(words, n, types, count, &reason) != MRD_OK)
+    if (strict && mrd_types_check(words, n, types, count, &reason) != MRD_OK)
         snprintf(why, 300, FILTER_TYPE ": %.240s", reason.text);
+    for (size_t i = 0; i < count && !strict; i++)
+        device = device || (mrd_type_is_hardware(mrd_str_of(types[i])) &&
+                            mrd_types_want(words, n, mrd_str_of(types[i])));
     for (size_t i = 0; i < count && why[0] == '\0'; i++)
         if (!mrd_types_want(words, n, mrd_str_of(types[i])) &&
+            !(device && strncmp(types[i], "timestamp_sync", 14) == 0) &&
             enable(config, types[i], false) != NRT_SUCCESS)
             snprintf(why, 300, FILTER_TYPE ": the runtime does not leave %.80s out", types[i]);
     if (drop != NULL)
@@ -105,20 +117,60 @@ apply_types(nrt_sys_trace_config_t *config, const char *const *words, size_t n, 
     return why[0] == '\0' ? NULL : why;
 }
 
-/* What the runtime reads itself when it captures by itself. */
+/* list: words between commas; "": all types. */
 static const char *
-env_types(nrt_sys_trace_config_t *config, char why[300])
+choose_types(nrt_sys_trace_config_t *config, const char *list, bool strict, char why[300])
 {
-    const char *list = getenv(FILTER_TYPE), *words[64];
+    const char *words[MRD_NRT_TYPES_MAX], *unfit;
     char *copy = list == NULL ? NULL : strdup(list), *save = NULL;
     size_t n = 0;
 
     for (char *word = copy == NULL ? NULL : strtok_r(copy, ",", &save);
-         word != NULL && n < sizeof(words) / sizeof(words[0]); word = strtok_r(NULL, ",", &save))
+         word != NULL && n < MRD_NRT_TYPES_MAX; word = strtok_r(NULL, ",", &save))
         words[n++] = word;
-    list = n == 0 ? NULL : apply_types(config, words, n, why);
+    unfit = n == 0 ? NULL : apply_types(config, words, n, strict, why);
     free(copy);
-    return list;
+    return unfit;
+}
+
+/* Cores that are not chosen get no ring of the runtime. */
+static const char *
+choose_cores(nrt_sys_trace_config_t *config, const bool core[MRD_CONTROL_CORES])
+{
+    __typeof__(nrt_sys_trace_config_set_capture_enabled_for_nc) *enable =
+        MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_nc);
+    uint32_t n = MRD_CONTROL_CORES, have = 0;
+
+    if (enable == NULL)
+        return FILTER_NC ": this runtime library cannot choose cores";
+    if (MRD_NRT_REAL(nrt_get_visible_nc_count) != NULL &&
+        MRD_NRT_REAL(nrt_get_visible_nc_count)(&have) == NRT_SUCCESS && have < n)
+        n = have;
+    for (uint32_t i = 0; i < n; i++)
+        if (!core[i])
+            enable(config, i, false);
+    return NULL;
+}
+
+/* What the runtime reads itself when it captures by itself, then what sessions ask for: what neither
+ * leaves out is recorded. */
+static const char *
+choose(nrt_sys_trace_config_t *config, char why[300])
+{
+    const char *list = getenv(FILTER_NC), *unfit = NULL;
+    bool core[MRD_CONTROL_CORES] = { false }, any = true;
+
+    if (list != NULL && *list != '\0' && !mrd_control_cores(list, &any, core)) {
+        snprintf(why, 300, FILTER_NC ": '%.100s' is no list of cores: write 0,2,4-7", list);
+        return why;
+    }
+    if (!any)
+        unfit = choose_cores(config, core);
+    if (unfit == NULL)
+        unfit = choose_types(config, getenv(FILTER_TYPE), true, why);
+    if (unfit == NULL && !asked.any_core)
+        unfit = choose_cores(config, asked.core);
+    return unfit != NULL ? unfit : choose_types(config, asked.types, false, why);
 }
 
 /* Begins our trace. NULL, or why it cannot be. */
@@ -139,7 +191,7 @@ start_ours(char why[300])
     if ((status = make(&config)) != NRT_SUCCESS)
         return mrd_nrt_status_name(status);
     env_filters(config);
-    unfit = env_types(config, why);
+    unfit = choose(config, why);
     status = unfit == NULL ? start(config) : NRT_INVALID;
     drop(config);
     if (unfit != NULL)
@@ -336,11 +388,42 @@ finish(void)
     owner = OFF;
 }
 
+/* With the lock. What the runtime had before is taken, then the trace begins as it is wanted now. */
+static void
+settings_changed(const mrd_nrt_settings *fresh)
+{
+    bool same = fresh->any_core == asked.any_core && strcmp(fresh->types, asked.types) == 0 &&
+                memcmp(fresh->core, asked.core, sizeof(asked.core)) == 0;
+
+    asked = *fresh;
+    if (owner != OURS || same)
+        return;
+    stop_ours();
+    (void) record_queued();
+    mrd_sys_text_apart(); /* its numbers begin anew */
+    arm();
+}
+
+/* Files are looked at a few times in a second, however often the runtime is. */
+static bool
+now_and_then(struct timespec *looked)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if ((now.tv_sec - looked->tv_sec) * 1000000000L + now.tv_nsec - looked->tv_nsec < LOOK_PAUSE)
+        return false;
+    *looked = now;
+    return true;
+}
+
 static void *
 work(void *arg)
 {
     long pause = PAUSE_MIN;
-    bool under_way;
+    mrd_nrt_settings fresh = { .any_core = true, .recording = -1 };
+    struct timespec looked = { 0 };
+    bool under_way, changed;
 
     (void) arg;
     mrd_rec_thread_ring_size(RING_BYTES);
@@ -353,7 +436,10 @@ work(void *arg)
         pthread_mutex_unlock(&lock);
         mrd_nrt_request_poll();
         under_way = mrd_nrt_async_poll();
+        changed = now_and_then(&looked) && mrd_nrt_settings_poll(&fresh);
         pthread_mutex_lock(&lock);
+        if (changed)
+            settings_changed(&fresh);
         if (under_way && pause > ASYNC_PAUSE)
             pause = ASYNC_PAUSE;
         if (pause == 0) {
@@ -416,6 +502,8 @@ fork_child(void)
     portion = NULL;
     mrd_sys_text_apart(); /* the runtime goes on counting */
     mrd_nrt_request_forked();
+    mrd_nrt_settings_forked();
+    asked = (mrd_nrt_settings){ .any_core = true, .recording = -1 };
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */

@@ -79,15 +79,27 @@ mrd_ring_name_print(const mrd_ring_name *name, char *text)
              boot, name->pid, name->start_ticks, name->tid, serial);
 }
 
-void
-mrd_ring_control_print(const mrd_ring_name *name, char *text)
+static void
+print_beside(const mrd_ring_name *name, const char *suffix, char *text)
 {
     char boot[33];
 
     for (size_t i = 0; i < 16; i++)
         snprintf(boot + 2 * i, 3, "%02x", name->boot_id[i]);
-    snprintf(text, MRD_RING_NAME_MAX, "meridian.%s.%" PRId32 ".%" PRIu64 ".control", boot,
-             name->pid, name->start_ticks);
+    snprintf(text, MRD_RING_NAME_MAX, "meridian.%s.%" PRId32 ".%" PRIu64 ".%s", boot, name->pid,
+             name->start_ticks, suffix);
+}
+
+void
+mrd_ring_control_print(const mrd_ring_name *name, char *text)
+{
+    print_beside(name, "control", text);
+}
+
+void
+mrd_ring_settings_print(const mrd_ring_name *name, char *text)
+{
+    print_beside(name, "settings", text);
 }
 
 const char *

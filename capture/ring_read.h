@@ -59,6 +59,7 @@ bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
 void mrd_ring_name_print(const mrd_ring_name *name, char *text);
 /* The control file of the ring's process, in the same folder (docs/nrt.md). Likewise. */
 void mrd_ring_control_print(const mrd_ring_name *name, char *text);
+void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
 /* The folder to look in: MERIDIAN_RING_DIR, else /dev/shm. */
 const char *mrd_ring_dir(void);
 

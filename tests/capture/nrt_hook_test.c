@@ -560,6 +560,30 @@ TEST(event_types_are_chosen_as_for_the_runtime)
     CHECK_TEXT(rec.texts, "");
 }
 
+/* The other set of names, and cores, as the runtime's guide has them. */
+TEST(types_by_their_other_names_and_cores)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    setenv("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", "device_exec,exec_pre", 1);
+    setenv("NEURON_RT_INSPECT_EVENT_FILTER_NC", "0-1", 1);
+    run("nrt_prog", "everything", "systrace", sub("other"), hooked, sizeof(hooked));
+    rec = read_rings(sub("other"));
+    CHECK(strstr(rec.texts, "\"nc_exec_running\"") != NULL);
+    CHECK(strstr(rec.texts, "\"kbl_exec_pre\"") != NULL);
+    CHECK(strstr(rec.texts, "\"kbl_exec_post\"") == NULL);
+    setenv("NEURON_RT_INSPECT_EVENT_FILTER_NC", "1", 1); /* the program executes on core 0 */
+    run("nrt_prog", "everything", "systrace", sub("core"), hooked, sizeof(hooked));
+    rec = read_rings(sub("core"));
+    CHECK(strstr(rec.texts, "\"nc_idx\":0") == NULL);
+    setenv("NEURON_RT_INSPECT_EVENT_FILTER_NC", "0-x", 1);
+    run("nrt_prog", "everything", "systrace", sub("bad"), hooked, sizeof(hooked));
+    rec = read_rings(sub("bad"));
+    CHECK(strstr(rec.notices, "NEURON_RT_INSPECT_EVENT_FILTER_NC: '0-x' is no list of cores") !=
+          NULL);
+}
+
 TEST(off_records_nothing_and_starts_nothing)
 {
     recorded rec;

@@ -1,0 +1,29 @@
+/*
+ * capture/nrt_settings.h - what the agent asks of this process while sessions record (docs/nrt.md, "What a
+ * session changes"): which cores and event types of the system trace, and whether to record at all. It
+ * comes as a file beside the rings, which counts only when root or the user of the process owns it and
+ * nobody else may write it. Internal. Threads: that of data source 1; mrd_nrt_settings_parse: pure.
+ */
+#ifndef MRD_CAPTURE_NRT_SETTINGS_H
+#define MRD_CAPTURE_NRT_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "capture/nrt_control.h"
+
+#define MRD_NRT_TYPES_MAX 64
+
+typedef struct {
+    bool any_core, core[MRD_CONTROL_CORES];
+    char types[2048]; /* a comma list; "": all */
+    int recording;    /* 1, 0; -1: as it is */
+} mrd_nrt_settings;
+
+/* text is changed. False: it is none; unknown lines are of a newer agent. */
+bool mrd_nrt_settings_parse(char *text, mrd_nrt_settings *ret_settings);
+/* True: they changed since the last call. A file that is gone asks for everything. */
+bool mrd_nrt_settings_poll(mrd_nrt_settings *settings);
+void mrd_nrt_settings_forked(void);
+
+#endif

@@ -1,0 +1,69 @@
+"""What a session leaves out is not even made: its cores and event types reach the runtime of every process, for as long as it records
+and no other session wants more. The simulated runtime says of each event whether its trace took it."""
+import collections
+import glob
+import os
+import re
+import time
+
+from lib import BUILD, Cluster, Program, check, equal, finish, load_json, need_daemons, until
+
+need_daemons()
+LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
+
+
+def now():
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+
+def kept(path, first, last):
+    """Of the events between two moments: {(core, type): how many the trace took}."""
+    by = collections.Counter()
+    with open(path) as f:
+        for line in f:
+            m = re.match(r"[BEI] core=(\d+) type=(\d+) .*?raw=(\d+) .*kept=(\d)", line)
+            if m and m[4] == "1" and first <= int(m[3]) <= last:
+                by[int(m[1]), int(m[2])] += 1
+    return by
+
+
+with Cluster() as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    c.agent(0)
+    until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+    w = c.keep(Program(c.path("loop.log"), [LOOP, "--rank", "0", "--steps", "100000000", "--cores", "2", "--exec-us", "2000", "--cc", "0", "--quiet", "--checkpoint-every", "0"],
+                       env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(0), MERIDIAN_ENABLE="1",
+                                SIMNRT_JOB="filters", SIMNRT_TRUTH=c.path("truth"), SIMNRT_EVENT_SCALE="0"), stdout=-3))
+    truth = c.path(f"truth.{w.pid}")
+    until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
+    settings = lambda: glob.glob(os.path.join(c.rings(0), "*.settings"))
+
+    id = c.start("--require", "all", "--core", "1", "--event-type", "device_exec")
+    until(settings, "the process is told")
+    time.sleep(0.5)
+    first = now()
+    time.sleep(0.7)
+    last = now()
+    wide = c.start("--require", "all")  # a second session that wants everything
+    until(lambda: not settings(), "the filters are taken back")
+    time.sleep(0.5)
+    both = now()
+    time.sleep(0.5)
+    end = now()
+    c.stop(wide)
+    until(settings, "the process is told again")
+    c.stop(id)
+    until(lambda: not settings(), "and nothing is left when no session is")
+    w.kill()
+    narrow, full = kept(truth, first, last), kept(truth, both, end)
+    equal({core for core, _ in narrow}, {1}, "only core 1 was traced")
+    types = {t for _, t in narrow}
+    check(1 <= len(types) <= 2, f"nc_exec_running and sync points only: {narrow}")
+    check({core for core, _ in full} == {0, 1} and len({t for _, t in full}) > 6, f"everything while a session wants it: {full}")
+    c.run("fetch", id, "-o", c.path("out"), "--format", "json", want=None)
+    events = [e for e in load_json(c.path("out", "system_profile.json"))["trace_events"] if e.get("kind") != "loss"]
+    equal({e["name"] for e in events if e["trace_event_source"] in ("neuron_rt", "neuron_hw")}, {"nc_exec_running"}, "what the session chose")
+    lost = sum(d["count"] for d in c.session(id)["nodes"][0]["counters"]["drops"])
+    equal(lost, 0, "changing filters loses nothing")
+finish()
