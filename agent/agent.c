@@ -102,7 +102,9 @@ on_foreign(void *self, uint64_t tag, const mrd_msg *msg)
 {
     mrd_agent *a = self;
 
-    if ((tag & ~MRD_PUBLISH_FOREIGN) != MRD_TAG_CLOCK)
+    if ((tag & MRD_TAG_JOB) != 0)
+        mrd_jobs_answer(a->jobs, tag & (MRD_TAG_JOB - 1), msg);
+    else if ((tag & ~MRD_PUBLISH_FOREIGN) != MRD_TAG_CLOCK)
         mrd_files_answer(a->files, tag & ~MRD_PUBLISH_FOREIGN, msg);
 }
 

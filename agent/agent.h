@@ -17,7 +17,7 @@ typedef struct {
     char *tls_ca, *tls_cert, *tls_key, *tls_name;
     char *instance_id, *job;
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
-    char *spool_dir;
+    char *spool_dir, *job_dir;
     int64_t spool_bytes, recorder_bytes;
     int codec;        /* mrd_codec_id */
     int clock_probes; /* mrd_probes_transport */

@@ -8,6 +8,7 @@
 #include "agent/collector.h"
 #include "agent/devprof.h"
 #include "agent/files.h"
+#include "agent/jobs.h"
 #include "agent/metrics.h"
 #include "agent/models.h"
 #include "agent/offer.h"
@@ -16,6 +17,7 @@
 #include "agent/traces.h"
 #include "agent/trigger.h"
 
+#define MRD_TAG_JOB   (1ull << 47) /* agent/jobs.h */
 #define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session: its answer does not matter */
 
 /* Of a session that asked for counters. */
@@ -69,6 +71,7 @@ struct mrd_agent {
     mrd_offer offer;
     uint64_t models_sent, models_told; /* signature of the lists in the last heartbeat; answered */
     mrd_traces *traces;
+    mrd_jobs *jobs;
     mrd_trigger *trigger; /* NULL: none wanted */
     mrd_publish *publish;
     int64_t unreached_since, unreached_said; /* the aggregator; 0: it is reached; not said */
@@ -96,6 +99,9 @@ void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns);
+/* A job's session: from start_ns of this node on. Errors: those of arming and starting. */
+mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, int64_t start_ns, mrd_why *why);
+void mrd_agent_job_stop(void *self, uint64_t session, int64_t stop_ns);
 void mrd_agent_forget_flushed(mrd_agent *a, int64_t now); /* and old refusals */
 
 /* agent.c */

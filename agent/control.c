@@ -48,6 +48,8 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *w)
     mrd_agent *a = self;
 
     mrd_clock_sync_welcome(a->clock, w);
+    if (a->jobs != NULL)
+        mrd_jobs_welcome(a->jobs);
     a->models_told = a->offer.told = 0; /* it may be another aggregator */
     mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator says welcome: id=%s release=%s",
             w->aggregator_id, w->release);
@@ -89,12 +91,22 @@ in_jobs(const Mrd__Selection *sel, const mrd_ident *id)
     return sel->n_jobs == 0;
 }
 
+static bool
+in_uids(const Mrd__Selection *sel, const mrd_ident *id)
+{
+    int64_t uid;
+
+    return sel->n_uids == 0 || (mrd_num_i64(mrd_jobid_get(&id->jobid, "uid"), &uid) == MRD_OK &&
+                                number_in(sel->uids, sel->n_uids, uid));
+}
+
 static void
 match(void *self, mrd_drain_process *p)
 {
     search *s = self;
 
     s->found = s->found || (number_in(s->sel->ranks, s->sel->n_ranks, p->ident.rank) &&
+                            in_uids(s->sel, &p->ident) &&
                             number_in(s->sel->processes, s->sel->n_processes, p->ident.pid) &&
                             in_jobs(s->sel, &p->ident));
 }
@@ -104,7 +116,7 @@ any_process(const mrd_agent *a, const Mrd__Selection *sel)
 {
     search s = { .sel = sel };
 
-    if (sel->n_ranks == 0 && sel->n_processes == 0 &&
+    if (sel->n_ranks == 0 && sel->n_processes == 0 && sel->n_uids == 0 &&
         (sel->n_jobs == 0 || (a->o.job != NULL && text_in(sel->jobs, sel->n_jobs, a->o.job))))
         return true;
     mrd_drain_each(a->drain, match, &s);
@@ -149,6 +161,40 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
         mrd_log(MRD_LOG_INFO, "AGT-GO", "Session starts: name=%s in_ms=%lld bound_us=%lld", c->name,
                 (long long) ((start - mrd_local_now().ns) / MRD_MS), (long long) (bound / MRD_US));
     return err;
+}
+
+mrd_err
+mrd_agent_job_go(void *self, const Mrd__Control *c, int64_t start_ns, mrd_why *why)
+{
+    mrd_agent *a = self;
+    mrd_clock_sync_view view;
+    mrd_record_status st;
+    bool again = mrd_record_find(a->record, c->session, &st);
+    mrd_err err;
+
+    mrd_clock_sync_get(a->clock, &view);
+    err = mrd_record_go(a->record, c, start_ns, view.bound_ns, why);
+    if (err != MRD_OK || again)
+        return again && err == MRD_STATE ? MRD_OK : err;
+    if ((err = begin(a, c->session, why)) != MRD_OK)
+        return err;
+    mrd_record_whole(a->record, c->session);
+    if (a->trigger != NULL)
+        mrd_trigger_session(a->trigger, start_ns);
+    mrd_log(MRD_LOG_INFO, "AGT-GO", "Session of a job starts: name=%s", c->name);
+    if (a->publish != NULL)
+        mrd_publish_heartbeat_now(a->publish);
+    return MRD_OK;
+}
+
+void
+mrd_agent_job_stop(void *self, uint64_t session, int64_t stop_ns)
+{
+    mrd_agent *a = self;
+
+    (void) mrd_record_stop(a->record, session, stop_ns);
+    if (a->publish != NULL)
+        mrd_publish_heartbeat_now(a->publish);
 }
 
 static mrd_err

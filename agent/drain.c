@@ -620,6 +620,19 @@ drain_timed(mrd_drain *p, ring *r, uint32_t budget, int64_t now, int64_t *at, ui
     return gone;
 }
 
+#define HELD_PERIOD (50 * MRD_MS)
+
+void
+mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold)
+{
+    proc *pr = (proc *) process;
+
+    (void) p;
+    pr->held = hold;
+    for (ring *r = pr->rings; r != NULL && !hold; r = r->next_of_proc)
+        r->poll_at = r->ended ? INT64_MAX : 0;
+}
+
 /* Each ring once, in turn; which one is first moves on, so that none is always last. A user whose
  * time is up goes on in the next turn where it was left. */
 static uint64_t
@@ -639,7 +652,9 @@ drain_all(mrd_drain *p, int64_t now)
 
         if (i >= p->n_rings)
             i = 0;
-        if (p->rings[i]->poll_at <= now && comes_later(p->rings[i])) {
+        if (p->rings[i]->proc->held) {
+            p->rings[i]->poll_at = now + HELD_PERIOD;
+        } else if (p->rings[i]->poll_at <= now && comes_later(p->rings[i])) {
             ;
         } else if (p->rings[i]->poll_at <= now && has_time(p, p->rings[i])) {
             gone = drain_timed(p, p->rings[i], budget, now, &at, &n);
@@ -701,6 +716,8 @@ mrd_drain_finish(mrd_drain *p)
 
     (void) mrd_drain_lock(p, mrd_local_now().ns);
     mrd_discover_all(p->discover, found, p);
+    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
+        pr->held = false;
     mrd_drain_cross(p);
     for (size_t i = 0; i < p->n_rings; i++)
         if (mrd_ring_owner(p->rings[i]->reader, NULL) == MRD_OWNER_DEAD)

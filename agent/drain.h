@@ -200,6 +200,8 @@ void mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts);
 int mrd_drain_fd(const mrd_drain *p);
 /* True when runtime JSON came through rings of this process. */
 bool mrd_drain_has_runtime(const mrd_drain_process *process);
+/* Its rings are not read until it is let go: what they hold stays in them. */
+void mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold);
 /* Calls each process now known. */
 void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
                     void *self);

@@ -140,6 +140,7 @@ struct proc {
     char settings[MRD_RING_NAME_MAX]; /* of its settings file; as control */
     char control[MRD_RING_NAME_MAX];  /* name of its control file, "": none was looked for */
     unsigned control_dir;
+    bool held; /* its rings are not read: mrd_drain_hold_process */
 };
 
 typedef struct mrd_open_log mrd_open_log;

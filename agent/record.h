@@ -49,6 +49,7 @@ typedef struct {
     uint64_t left_out;            /* events of its time that its selection left out */
     uint64_t in_flight;           /* of chosen: spans that were open at its stop or a trigger */
     unsigned processes, selected; /* with rings, that were there; those it selects */
+    unsigned running;             /* of those, that are there now */
     uint64_t clock_lost;          /* frames of clock data that will not reach the aggregator */
     const mrd_strlist
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
@@ -86,6 +87,8 @@ mrd_err mrd_record_arm(mrd_record *r, const Mrd__Control *control, mrd_why *why)
  * it was stopped already. */
 mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_ns,
                       int64_t bound_ns, mrd_why *why);
+/* Nothing of it was missed, though it began before the node was told: its rings were kept. */
+void mrd_record_whole(mrd_record *r, uint64_t session);
 mrd_err mrd_record_stop(mrd_record *r, uint64_t session, int64_t stop_ns); /* NOTFOUND */
 /* Ships [from, to] of a recorder session; a later `to` is waited for. NOTFOUND, STATE (no
  * recorder), LIMIT (triggers), EXISTS (this id was seen). */

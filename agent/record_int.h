@@ -42,7 +42,8 @@ typedef struct {
     /* Selection; empty lists: everything. */
     mrd_strlist jobs, cores, types, sources;
     int64_t *ranks, *pids;
-    size_t n_ranks, n_pids;
+    int64_t *uids;
+    size_t n_ranks, n_pids, n_uids;
     buffered_batch *buffered; /* oldest first */
     size_t n_buffered, cap_buffered;
     forgotten *forgotten; /* oldest first */

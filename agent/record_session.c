@@ -30,6 +30,15 @@ in_jobs(const mrd_strlist *jobs, const mrd_ident *id)
     return jobs->n == 0;
 }
 
+static bool
+in_uids(const session *s, const mrd_ident *id)
+{
+    int64_t uid;
+
+    return s->n_uids == 0 || (mrd_num_i64(mrd_jobid_get(&id->jobid, "uid"), &uid) == MRD_OK &&
+                              in_numbers(s->uids, s->n_uids, uid));
+}
+
 /* What stands for the node belongs to every session that the node takes part in: whose job, rank or
  * process it is cannot be asked of a host's or a device's counter. */
 bool
@@ -38,7 +47,8 @@ mrd_record_wants_process(const session *s, const mrd_drain_process *p)
     if ((mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0)
         return true;
     return in_numbers(s->ranks, s->n_ranks, p->ident.rank) &&
-           in_numbers(s->pids, s->n_pids, p->ident.pid) && in_jobs(&s->jobs, &p->ident);
+           in_numbers(s->pids, s->n_pids, p->ident.pid) && in_uids(s, &p->ident) &&
+           in_jobs(&s->jobs, &p->ident);
 }
 
 static void
@@ -184,6 +194,7 @@ mrd_record_session_free(session *s)
     free(s->buffered);
     free(s->forgotten);
     free(s->ranks);
+    free(s->uids);
     free(s->pids);
     mrd_strlist_fini(&s->jobs);
     mrd_strlist_fini(&s->cores);
@@ -339,9 +350,11 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
             err = copy_list(&s.sources, sel->sources, sel->n_sources);
         s.ranks = copy_numbers(sel->ranks, sel->n_ranks);
         s.pids = copy_numbers(sel->processes, sel->n_processes);
+        s.uids = copy_numbers(sel->uids, sel->n_uids);
+        s.n_uids = s.uids == NULL ? 0 : sel->n_uids;
         s.n_ranks = s.ranks == NULL ? 0 : sel->n_ranks;
         s.n_pids = s.pids == NULL ? 0 : sel->n_processes;
-        if (s.n_ranks != sel->n_ranks || s.n_pids != sel->n_processes)
+        if (s.n_uids != sel->n_uids || s.n_ranks != sel->n_ranks || s.n_pids != sel->n_processes)
             err = MRD_NOMEM;
     }
     if (err != MRD_OK) {
@@ -436,6 +449,16 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns
 }
 
 void
+mrd_record_whole(mrd_record *r, uint64_t id)
+{
+    session *s = mrd_record_session_of(r, id);
+
+    if (s != NULL)
+        s->st.told_ns = s->st.start_ns;
+    mrd_record_write_notes(r);
+}
+
+void
 mrd_record_cancel(mrd_record *r, uint64_t id)
 {
     session *s = mrd_record_session_of(r, id);
@@ -493,6 +516,9 @@ mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status)
     ret_status->clock_lost = mrd_spool_clock_lost(r->o.spool, s->st.id);
     ret_status->recorder_first_ns = s->n_buffered == 0 ? 0 : s->buffered[0].first_ns;
     ret_status->jobs = &s->identities;
+    ret_status->running = 0;
+    for (const rec_process *o = r->processes; o != NULL; o = o->next)
+        ret_status->running += o->is_ring && mrd_record_wants_process(s, o->process);
     ret_status->triggers = s->seen_triggers;
     ret_status->n_triggers = s->n_seen;
 }

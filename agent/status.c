@@ -463,6 +463,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         tallies[i].processes = s.processes;
         tallies[i].selected = s.selected;
         tallies[i].in_flight = s.in_flight;
+        tallies[i].running = s.running;
         st[i].tally = &tallies[i];
         fill_jobs(&s, JOBS_BYTES / n_sessions, &st[i]);
         if (s.phase == MRD__NODE_PHASE__NODE_RECORDING || s.phase == MRD__NODE_PHASE__NODE_STOPPING)

@@ -43,6 +43,10 @@ limits_set(mrd_core_limits *l, const mrd_aggregator_options *o)
     l->retain = o->retain_ns;
     l->retain_bytes = o->retain_bytes;
     l->session_bytes = o->session_bytes;
+    l->job_default = o->job_default == NULL ? "off" : o->job_default;
+    l->job_allow = o->job_allow == NULL ? "" : o->job_allow;
+    l->job_sessions = o->job_sessions;
+    l->job_sessions_user = o->job_sessions_user;
 }
 
 static mrd_err

@@ -41,6 +41,8 @@ typedef struct {
     mrd_dur_ns retain_ns;                    /* [for ever] */
     int64_t retain_bytes;                    /* [no limit] */
     int64_t session_bytes;                   /* [no limit] */
+    const char *job_default, *job_allow;     /* borrowed; NULL: "off", "" */
+    int64_t job_sessions, job_sessions_user; /* [none] */
 } mrd_aggregator_options;
 
 /* Errors: those of the store, the addresses, the certificates, each with a message. */

@@ -88,6 +88,21 @@ do_refuse(mrd_loop *l, mrd_effect *e)
 }
 
 static void
+do_job_reply(mrd_loop *l, mrd_effect *e)
+{
+    Mrd__JobReply reply = MRD__JOB_REPLY__INIT;
+    mrd_control_messages directives;
+
+    mrd_control_messages_init(&directives, e);
+    reply.err = (uint32_t) e->err;
+    reply.message = e->text;
+    reply.retry_after_ms = e->retry_ms;
+    reply.control = directives.n > 0 ? directives.list[0] : NULL;
+    mrd_loop_reply(l, e->ticket, MRD_FRAME_JOB_REPLY, &reply);
+    mrd_control_messages_fini(&directives);
+}
+
+static void
 do_drop(mrd_loop *l, mrd_effect *e)
 {
     mrd_server_request request;
@@ -223,6 +238,9 @@ carry(mrd_loop *l, mrd_effect *e)
         break;
     case MRD_DO_REFUSE:
         do_refuse(l, e);
+        break;
+    case MRD_DO_JOB_REPLY:
+        do_job_reply(l, e);
         break;
     case MRD_DO_DROP:
         do_drop(l, e);

@@ -199,6 +199,8 @@ on_message(mrd_loop *l, uint64_t ticket, uint32_t conn, mrd_node *n, const mrd_f
         on_probe(l, ticket, &msg, received);
     else if (f->type == MRD_FRAME_HEARTBEAT)
         mrd_core_heartbeat(l->core, mrd_loop_now(), ticket, n, msg.u.heartbeat, received);
+    else if (f->type == MRD_FRAME_JOB)
+        mrd_core_job(l->core, mrd_loop_now(), ticket, n, msg.u.job);
     else if (f->type == MRD_FRAME_OFFER || f->type == MRD_FRAME_CHUNK || f->type == MRD_FRAME_DONE)
         on_artifact(l, ticket, n, &msg, body.len);
     else {

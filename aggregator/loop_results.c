@@ -99,7 +99,7 @@ mrd_err
 mrd_loop_write_manifest(const mrd_loop *l, const mrd_session_view *v, mrd_why *why)
 {
     char *path = mrd_session_store_path(l->o.store, v->s->text, "session.json");
-    mrd_json *o = mrd_session_view_json(v);
+    mrd_json *o = mrd_session_view_file(v);
     mrd_buf text = { 0 };
     mrd_err err;
 

@@ -23,7 +23,9 @@ typedef struct {
     bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
     int64_t node_gaps, time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
-        max_open_sessions, disk_reserve, retain_bytes, session_size;
+        max_open_sessions, disk_reserve, retain_bytes, session_size, job_sessions,
+        job_sessions_user;
+    char *job_default, *job_allow;
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead, retain;
 } settings;
 
@@ -206,6 +208,37 @@ static const mrd_opt table[] = {
       ENV("NODE_GAPS"),
       .help = "gaps in the numbers of a node's frames, over its sessions, that are remembered (16 "
               "bytes each); a frame that makes one more is refused" },
+    { .name = "job-default",
+      .type = MRD_OPT_STR,
+      AT(job_default),
+      .def = "stream",
+      .arg = "REQUEST",
+      ENV("JOB_DEFAULT"),
+      .help = "how a job is recorded that asks for it without saying how: stream, or "
+              "recorder,keep=1min; off: not at all" },
+    { .name = "job-allow",
+      .type = MRD_OPT_STR,
+      AT(job_allow),
+      .def = "stream,recorder,name,keep,keep-size,device-profiles",
+      .arg = "LIST",
+      ENV("JOB_ALLOW"),
+      .help = "what jobs may ask for: modes, and options of `meridian start`" },
+    { .name = "job-sessions",
+      .type = MRD_OPT_INT,
+      AT(job_sessions),
+      .def = "256",
+      .min = 0,
+      .max = 1000000,
+      ENV("JOB_SESSIONS"),
+      .help = "jobs recorded at one time; 0: none" },
+    { .name = "job-sessions-user",
+      .type = MRD_OPT_INT,
+      AT(job_sessions_user),
+      .def = "8",
+      .min = 0,
+      .max = 1000000,
+      ENV("JOB_SESSIONS_USER"),
+      .help = "... of one user" },
     { .name = "session-size",
       .type = MRD_OPT_SIZE,
       AT(session_size),
@@ -421,6 +454,10 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .retain_ns = s->retain,
         .retain_bytes = s->retain_bytes,
         .session_bytes = s->session_size,
+        .job_default = s->job_default,
+        .job_allow = s->job_allow,
+        .job_sessions = s->job_sessions,
+        .job_sessions_user = s->job_sessions_user,
     };
     if (strcmp(s->http_listen, "none") == 0)
         return MRD_OK;

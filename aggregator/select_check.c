@@ -81,6 +81,8 @@ mrd_select_check(const mrd_select *s, const mrd_json *o, mrd_why *why)
     if (err == MRD_OK)
         err = check_numbers(&s->processes, "process id", why);
     if (err == MRD_OK)
+        err = check_numbers(&s->uids, "uid", why);
+    if (err == MRD_OK)
         err = mrd_filter_check(&numbers, why);
     if (err == MRD_OK)
         err = check_sources(&s->sources, why);

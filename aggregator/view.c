@@ -48,6 +48,15 @@ mrd_session_view_json(const mrd_session_view *v)
     return mrd_session_json(v->s, &v->x);
 }
 
+mrd_json *
+mrd_session_view_file(const mrd_session_view *v)
+{
+    mrd_manifest_context x = v->x;
+
+    x.of_file = true;
+    return mrd_session_json(v->s, &x);
+}
+
 /* ---- Overview ---- */
 
 /* How much of the duration is over, or of the events merged. */

@@ -24,6 +24,7 @@ mrd_session_view *mrd_session_view_new(const mrd_core *c, const mrd_session *s);
 mrd_session_view *mrd_session_view_ref(mrd_session_view *v);
 void mrd_session_view_unref(mrd_session_view *v); /* NULL is fine */
 mrd_json *mrd_session_view_json(const mrd_session_view *v);
+mrd_json *mrd_session_view_file(const mrd_session_view *v); /* session.json */
 
 /* ---- All nodes, and one line for each session ---- */
 

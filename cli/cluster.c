@@ -274,8 +274,11 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
     snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_json_str(doc, "id", ""));
     mrd_json_free(doc);
     doc = NULL;
-    err = mrd_cluster_wait(client, ret_id, patience + 30 * MRD_SEC, patience, has_started, NULL,
-                           &doc, why);
+    err = mrd_cluster_wait(client, ret_id,
+                           request->select.jobs.n == 1
+                               ? INT64_MAX / 2 /* one that may be waited for */
+                               : patience + 30 * MRD_SEC,
+                           patience, has_started, NULL, &doc, why);
     if (err == MRD_CANCELLED)
         (void) mrd_cluster_call(client, "POST", ret_id, "/stop", NULL, NULL, NULL);
     else if (err == MRD_OK && mrd_cluster_in(doc, "failed"))

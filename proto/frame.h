@@ -13,7 +13,7 @@
 #include "base/buf.h"
 
 #define MRD_WIRE_MAJOR 1
-#define MRD_WIRE_MINOR 0
+#define MRD_WIRE_MINOR 1
 
 #define MRD_FRAME_HEADER     96u
 #define MRD_FRAME_MAX        (4u << 20)   /* header and body, as sent */
@@ -41,6 +41,8 @@ typedef enum {
     MRD_FRAME_PROBE_REPLY = 13,
     MRD_FRAME_CONTROL = 14,
     MRD_FRAME_CONTROL_REPLY = 15,
+    MRD_FRAME_JOB = 16,
+    MRD_FRAME_JOB_REPLY = 17,
     MRD_FRAME_TYPES
 } mrd_frame_type;
 

@@ -23,6 +23,8 @@ static const ProtobufCMessageDescriptor *const descriptors[MRD_FRAME_TYPES] = {
     [MRD_FRAME_PROBE_REPLY] = &mrd__probe_reply__descriptor,
     [MRD_FRAME_CONTROL] = &mrd__control__descriptor,
     [MRD_FRAME_CONTROL_REPLY] = &mrd__control_reply__descriptor,
+    [MRD_FRAME_JOB] = &mrd__job__descriptor,
+    [MRD_FRAME_JOB_REPLY] = &mrd__job_reply__descriptor,
 };
 
 mrd_err

@@ -33,6 +33,8 @@ typedef struct {
         Mrd__ProbeReply *probe_reply;
         Mrd__Control *control;
         Mrd__ControlReply *control_reply;
+        Mrd__Job *job;
+        Mrd__JobReply *job_reply;
     } u;
     void *arena;
 } mrd_msg;
@@ -58,6 +60,9 @@ mrd_err mrd_wire_unpack_head(mrd_bytes data, Mrd__BatchHead **ret_head, void **r
                              mrd_why *why);
 void mrd_wire_free(void *arena);
 void mrd_msg_free(mrd_msg *msg); /* NULL and zeroed are fine */
+
+/* Job.request of one that does not ask, but may be waited for. */
+#define MRD_JOB_UNASKED "-"
 
 /* Session ids: 64 bits on the wire, text "20260301-120000-3f2a" for people and folders (UTC second
  * of creation and 16 random bits). Never 0. */

@@ -1,5 +1,5 @@
 /* What people ask for over HTTP: start, stop, merge, delete, forget. Triggers are in triggers.c. */
-#include "aggregator/core/state.h"
+#include "aggregator/core/jobs.h"
 
 #include "aggregator/core/text.h"
 #include "base/obj.h"
@@ -33,7 +33,7 @@ start_allowed(mrd_core *c, mrd_why *why)
     int64_t open = 0;
 
     for (size_t i = 0; i < c->n_sessions; i++)
-        open += mrd_session_is_open(c->sessions[i]);
+        open += mrd_session_is_open(c->sessions[i]) && c->sessions[i]->of_job.key[0] == '\0';
     if (open >= c->limits.max_open_sessions) {
         c->stats.limited[MRD_LIMIT_OPEN_SESSIONS]++;
         return mrd_why_set(
@@ -64,8 +64,8 @@ id_is_taken(const mrd_core *c, uint64_t id)
     return false;
 }
 
-static void
-fill(mrd_core *c, mrd_session *s, mrd_session_request *r)
+void
+mrd_core_name_session(mrd_core *c, mrd_session *s)
 {
     s->created = c->now.wall;
     do
@@ -73,6 +73,12 @@ fill(mrd_core *c, mrd_session *s, mrd_session_request *r)
     while (id_is_taken(c, s->id));
     mrd_session_id_text(s->id, s->text);
     mrd_text_set(s->timeline, sizeof(s->timeline), c->timescale.timeline);
+}
+
+static void
+fill(mrd_core *c, mrd_session *s, mrd_session_request *r)
+{
+    mrd_core_name_session(c, s);
     s->params = r->params;
     s->select = r->select;
     *r = (mrd_session_request){ 0 };
@@ -87,6 +93,8 @@ make(mrd_core *c, uint64_t ticket, mrd_session_request *r, mrd_why *why)
     mrd_err err = start_allowed(c, why);
 
     if (err != MRD_OK)
+        return err;
+    if ((err = mrd_job_request_check(r, why)) != MRD_OK)
         return err;
     if ((s = calloc(1, sizeof(*s))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "session");

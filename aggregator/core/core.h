@@ -57,6 +57,10 @@ void mrd_core_proof_changed(mrd_core *c, mrd_core_time now);
 void mrd_core_heartbeat(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n,
                         const Mrd__Heartbeat *hb, mrd_local_ns received);
 
+/* A job that asks to be recorded begins or ends on a node; answered by MRD_DO_JOB_REPLY. */
+void mrd_core_job(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n,
+                  const Mrd__Job *message);
+
 /* ---- Frames ---- */
 
 /* A batch or clock data of a node, for the journal. len: of the whole frame. */

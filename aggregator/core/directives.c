@@ -26,6 +26,8 @@ directive_for(const mrd_session *s, const mrd_node *n, const Mrd__SessionStatus 
      * connection, say), or away, joins late. */
     if (p != NULL && p->state == MRD_PART_REFUSED && p->err != MRD_TIMEOUT)
         return MRD__CONTROL_TYPE__CONTROL_NONE;
+    if (p != NULL && p->job_ended && s->step == MRD_STEP_RECORD)
+        return MRD__CONTROL_TYPE__CONTROL_NONE; /* it may have forgotten it already */
     if ((s->step == MRD_STEP_RECORD ||
          (MRD_PLANTED(MRD_PLANT_EARLY_START) && s->step == MRD_STEP_GO)) &&
         mrd_select_matches(&s->select, n->instance_id) &&

@@ -17,6 +17,7 @@ typedef enum {
     MRD_DO_HEARTBEAT, /* an ack with directives and estimate; node */
     MRD_DO_WELCOME,   /* node, directives: it gets a new probe key */
     MRD_DO_REFUSE,    /* err, text, final */
+    MRD_DO_JOB_REPLY, /* err, text, retry_ms, directives: at most one */
     MRD_DO_DROP,      /* no answer: the node's transport repeats the request */
     /* Work that ends in an input. */
     MRD_DO_APPEND,     /* ticket, session, part, node, frame: into the journal, durable; ends in

@@ -22,6 +22,7 @@ mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
     t->last = tally->chosen;
     t->left_out = tally->left_out;
     t->in_flight = tally->in_flight;
+    t->running = tally->running;
     t->processes = tally->processes > t->processes ? tally->processes : t->processes;
     t->selected = tally->selected > t->selected ? tally->selected : t->selected;
 }
@@ -36,6 +37,7 @@ mrd_part_tally_json(const mrd_part *p)
     mrd_json_set(o, "in_flight", mrd_json_new_count(p->tally.in_flight));
     mrd_json_set(o, "processes", mrd_json_new_int(p->tally.processes));
     mrd_json_set(o, "selected", mrd_json_new_int(p->tally.selected));
+    mrd_json_set(o, "running", mrd_json_new_int(p->tally.running));
     return o;
 }
 

@@ -31,6 +31,10 @@ typedef struct {
     mrd_dur_ns retain;     /* 0: for ever */
     int64_t retain_bytes;  /* 0: no limit */
     int64_t session_bytes; /* 0: no limit */
+    /* Of sessions that jobs ask for; texts are borrowed. */
+    const char *job_default;                 /* where a job does not say how: "stream", "off" */
+    const char *job_allow;                   /* words that jobs may use, by commas */
+    int64_t job_sessions, job_sessions_user; /* open at one time: of all, of one user */
 } mrd_core_limits;
 
 /* What a limit held back, for /metrics and the states of nodes. */

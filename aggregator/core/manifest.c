@@ -83,6 +83,8 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
     if (p->commit[0] != '\0')
         mrd_json_set(o, "commit", mrd_json_new_str(p->commit));
     mrd_json_set(o, "state", mrd_json_new_str(mrd_part_state_text(p->state)));
+    if (p->job_ended)
+        mrd_json_set(o, "job_ended", mrd_json_new_bool(true));
     if (p->message[0] != '\0')
         mrd_json_set(o, "message", mrd_json_new_str(p->message));
     if (p->err != MRD_OK)
@@ -245,6 +247,23 @@ put_jobs(const mrd_session *s, mrd_json *o)
         mrd_json_set(o, "jobs_left_out", mrd_json_new_count(s->jobs_left_out));
 }
 
+/* The job it belongs to. What its owner's tokens are is for the file only. */
+static void
+put_job(const mrd_session *s, const mrd_manifest_context *x, mrd_json *o)
+{
+    mrd_json *job;
+
+    if (s->of_job.key[0] == '\0')
+        return;
+    job = mrd_json_new_object();
+    mrd_json_set(job, "key", mrd_json_new_str(s->of_job.key));
+    mrd_json_set(job, "uid", mrd_json_new_int(s->of_job.uid));
+    mrd_json_set(job, "nodes", mrd_json_new_count(s->of_job.nodes));
+    if (x->of_file && s->of_job.owner_keys.n > 0)
+        mrd_json_set(job, "owner_keys", mrd_strings_json(&s->of_job.owner_keys));
+    mrd_json_set(o, "job", job);
+}
+
 /* Sums over the parts, and the parts. */
 static void
 put_parts(const mrd_session *s, mrd_sess_ns now, mrd_json *o)
@@ -327,6 +346,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
         mrd_json_set(o, "store_message", mrd_json_new_str(unstored));
     mrd_json_set(o, "stop_requested", mrd_json_new_bool(s->stop_requested));
     put_jobs(s, o);
+    put_job(s, x, o);
     put_parts(s, x->now, o);
     mrd_json_set(o, "clocks", clocks_json(s));
     mrd_json_set(o, "triggers", triggers_json(s));

@@ -11,6 +11,7 @@
 typedef struct {
     mrd_sess_ns now;
     const char *store_message; /* why nothing is stored now; NULL: it is */
+    bool of_file;              /* session.json: also what nobody is told */
 } mrd_manifest_context;
 
 mrd_manifest_context mrd_core_manifest_context(const mrd_core *c);

@@ -46,6 +46,7 @@ part_clock_load(mrd_part *p, const mrd_json *o)
 static void
 part_fill(mrd_part *p, const mrd_json *o)
 {
+    p->job_ended = mrd_json_bool(o, "job_ended", false);
     p->state = mrd_part_state_of(mrd_json_str(o, "state", "lost"));
     mrd_text_set(p->message, sizeof(p->message), mrd_json_str(o, "message", ""));
     p->err = mrd_err_of((uint64_t) mrd_json_int(o, "err", MRD_OK));
@@ -254,6 +255,25 @@ jobs_load(mrd_session *s, const mrd_json *o)
     s->jobs_left_out = (unsigned) mrd_json_int(o, "jobs_left_out", 0);
 }
 
+static void
+job_load(mrd_session *s, const mrd_json *o)
+{
+    const mrd_json *keys = mrd_json_get(o, "owner_keys");
+
+    if (o == NULL)
+        return;
+    mrd_text_set(s->of_job.key, sizeof(s->of_job.key), mrd_json_str(o, "key", ""));
+    s->of_job.uid = mrd_json_int(o, "uid", -1);
+    s->of_job.nodes = (unsigned) mrd_json_int(o, "nodes", 0);
+    for (size_t i = 0; keys != NULL && i < mrd_json_size(keys); i++) {
+        char scratch[64];
+        mrd_str key;
+
+        if (mrd_json_text(mrd_json_at(keys, i), scratch, &key) == MRD_OK)
+            (void) mrd_strlist_add(&s->of_job.owner_keys, key);
+    }
+}
+
 /* A start that was accepted is carried out, once the agents had time to connect again; unless it
  * was so long ago that nobody waits for it. */
 static void
@@ -266,7 +286,9 @@ resume(mrd_core *c, mrd_session *s)
     s->step = steps[s->state];
     s->closed = s->state >= MRD_SESSION_MERGING;
     s->flush_deadline.ns = c->now.local.ns + c->limits.flush_timeout;
-    if (s->state != MRD_SESSION_ARMING)
+    if (s->state == MRD_SESSION_ARMING && mrd_session_waits_for_job(s))
+        s->step = MRD_STEP_EXPECT; /* however long */
+    if (s->state != MRD_SESSION_ARMING || mrd_session_waits_for_job(s))
         return;
     if (c->now.wall.ns - s->created.ns < RESUME_MAX) {
         s->arm_from.ns = c->now.local.ns + 2 * c->limits.node_timeout;
@@ -293,6 +315,8 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
     mrd_session_params_from_manifest(&s->params, o);
     s->stop_requested = mrd_json_bool(o, "stop_requested", false);
     jobs_load(s, o);
+    job_load(s, mrd_json_get(o, "job"));
+    s->of_job.ended = c->now.local;
     mrd_text_set(s->message, sizeof(s->message), mrd_json_str(o, "message", ""));
     s->state = mrd_session_state_of(mrd_json_str(o, "state", "failed"));
     s->created.ns = mrd_time_checked(mrd_json_int(o, "created_ns", 0));

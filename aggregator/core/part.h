@@ -42,12 +42,14 @@ typedef struct {
     uint64_t left_out;     /* by the selection; of this run */
     uint64_t in_flight;    /* of chosen; of this run */
     unsigned processes, selected; /* the most */
+    unsigned running;             /* of those selected, there now */
 } mrd_tally;
 
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64];
     char release[32], commit[64]; /* of the last agent; empty: not known */
     uint64_t number;              /* of its journal; never used again while the core lives */
+    bool job_ended;               /* of a job's session: the job is no more on this node */
     bool in_journal;              /* something of it was stored since the core began */
     mrd_part_state state;
     mrd_err err;

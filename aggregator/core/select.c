@@ -44,7 +44,7 @@ mrd_select_matches(const mrd_select *s, const char *instance_id)
 bool
 mrd_select_is_partial(const mrd_select *s)
 {
-    return s->jobs.n > 0 || s->ranks.n > 0 || s->processes.n > 0;
+    return s->jobs.n > 0 || s->ranks.n > 0 || s->processes.n > 0 || s->uids.n > 0;
 }
 
 mrd_json *

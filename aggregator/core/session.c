@@ -51,6 +51,7 @@ mrd_session_free(mrd_session *s)
     mrd_select_fini(&s->select);
     mrd_session_params_fini(&s->params);
     mrd_strlist_fini(&s->jobs);
+    mrd_strlist_fini(&s->of_job.owner_keys);
     mrd_clock_verdict_fini(&s->verdict);
     free(s);
 }
@@ -93,6 +94,7 @@ mrd_session_copy(const mrd_session *s)
     c->select = (mrd_select){ 0 };
     c->params = (mrd_session_params){ 0 };
     c->jobs = (mrd_strlist){ 0 };
+    c->of_job.owner_keys = (mrd_strlist){ 0 };
     c->parts = NULL;
     c->n_parts = 0;
     c->part_by_id = (mrd_map){ 0 };
@@ -102,13 +104,21 @@ mrd_session_copy(const mrd_session *s)
     if (c->triggers == NULL || c->artifacts == NULL ||
         mrd_select_copy(&c->select, &s->select) != MRD_OK ||
         mrd_session_params_copy(&c->params, &s->params) != MRD_OK ||
-        mrd_strings_copy(&c->jobs, &s->jobs) != MRD_OK || !parts_copy(c, s) ||
+        mrd_strings_copy(&c->jobs, &s->jobs) != MRD_OK ||
+        mrd_strings_copy(&c->of_job.owner_keys, &s->of_job.owner_keys) != MRD_OK ||
+        !parts_copy(c, s) ||
         (s->verdict.timeline != NULL &&
          (c->verdict.timeline = mrd_json_copy(s->verdict.timeline)) == NULL)) {
         mrd_session_free(c);
         return NULL;
     }
     return c;
+}
+
+bool
+mrd_session_waits_for_job(const mrd_session *s)
+{
+    return s->params.wait;
 }
 
 bool

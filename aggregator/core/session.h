@@ -24,6 +24,8 @@ typedef enum {
 /* What it waits for. A decision is told to nobody before its manifest was written. */
 typedef enum {
     MRD_STEP_NEW,       /* its first manifest */
+    MRD_STEP_EXPECT,    /* a job that has not begun */
+    MRD_STEP_JOIN,      /* the manifest that has the job it belongs to */
     MRD_STEP_WAIT,      /* nodes that may come back after a restart */
     MRD_STEP_ARM,       /* answers to "get ready" */
     MRD_STEP_ARM_AGAIN, /* ... asked a second time */
@@ -97,6 +99,17 @@ typedef struct {
     mrd_local_ns began, next;
 } mrd_save_state;
 
+#define MRD_JOB_KEY_MAX 520
+
+/* The job it belongs to. */
+typedef struct {
+    char key[MRD_JOB_KEY_MAX]; /* "cluster/namespace/job/restart"; empty: it belongs to none */
+    int64_t uid;
+    unsigned nodes;         /* that it has, 0: not known */
+    mrd_local_ns ended;     /* on the last node that said so */
+    mrd_strlist owner_keys; /* SHA-256 of tokens whose holders may read it */
+} mrd_session_job;
+
 typedef struct mrd_session {
     uint64_t id;
     char text[MRD_SESSION_TEXT];
@@ -110,6 +123,7 @@ typedef struct mrd_session {
     mrd_sess_ns go, stop; /* 0: not yet */
     mrd_strlist jobs;     /* mrd_jobid texts of those recorded, at most MRD_SESSION_JOBS */
     unsigned jobs_left_out;
+    mrd_session_job of_job;
     mrd_local_ns flush_deadline; /* aggregator's clock, as all below */
     mrd_dur_ns answer;           /* how long the last node took to say that it is ready */
     mrd_local_ns arm_from;       /* after a restart agents may come back until here */
@@ -147,6 +161,7 @@ void mrd_session_add_job(mrd_session *s, const char *jobid);
 void mrd_session_touch(mrd_session *s); /* its manifest is to be written again */
 const char *mrd_session_state_text(mrd_session_state s);
 mrd_session_state mrd_session_state_of(const char *text); /* FAILED for another word */
+bool mrd_session_waits_for_job(const mrd_session *s);     /* one that may not have begun */
 bool mrd_session_is_recorder(const mrd_session *s);       /* keeps the last moments on the nodes */
 bool mrd_session_is_open(const mrd_session *s);           /* takes frames */
 bool mrd_session_is_over(const mrd_session *s);           /* complete or failed */

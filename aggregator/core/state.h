@@ -97,6 +97,8 @@ const char *mrd_core_store_message(const mrd_core *c);
 /* The store is full, or has room again: open sessions note when. */
 void mrd_core_disk_is(mrd_core *c, bool full);
 
+void mrd_core_name_session(mrd_core *c, mrd_session *s); /* a new id, the time, the timeline */
+
 /* save.c: manifests and who waits for them */
 void mrd_core_save(mrd_core *c, mrd_session *s); /* now, or when the one under way is written */
 void mrd_core_save_round(mrd_core *c);           /* what changed, about once a second */
@@ -124,6 +126,7 @@ void mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_d
 
 /* steps.c: moves the session on as far as it goes now. */
 void mrd_session_run(mrd_core *c, mrd_session *s);
+void mrd_session_join(mrd_core *c, mrd_session *s); /* the job it waits for has begun */
 void mrd_core_begin_merge(mrd_core *c, mrd_session *s);
 
 /* triggers.c */

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "aggregator/core/jobs.h"
 #include "aggregator/core/require.h"
 #include "aggregator/core/text.h"
 
@@ -73,6 +74,23 @@ ask_arm(mrd_core *c, mrd_session *s, mrd_session_step step, mrd_dur_ns timeout)
         return false; /* as many are asked as may be: the next round */
     s->step = step;
     return true;
+}
+
+/* mrd_core_job takes it on from here. */
+static bool
+step_expect(mrd_core *c, mrd_session *s)
+{
+    if (!s->stop_requested)
+        return false;
+    mrd_text_set(s->message, sizeof(s->message), "stopped before the job had begun");
+    decide(c, s, MRD_SESSION_FAILED, MRD_STEP_FAIL);
+    return true;
+}
+
+void
+mrd_session_join(mrd_core *c, mrd_session *s)
+{
+    decide(c, s, MRD_SESSION_RECORDING, MRD_STEP_JOIN);
 }
 
 static bool
@@ -180,6 +198,8 @@ step_record(mrd_core *c, mrd_session *s)
     mrd_session_gather_reports(c, s);
     mrd_session_send_triggers(c, s);
     bound_size(c, s);
+    if (s->of_job.key[0] != '\0' && !s->stop_requested && mrd_job_is_over(c, s))
+        s->stop_requested = true;
     if (!s->stop_requested && (s->params.duration == 0 || now < end - c->limits.lead - delay(c, s)))
         return false;
     s->stop.ns = s->stop_requested ? now + c->limits.lead / 4 + delay(c, s) : end;
@@ -226,7 +246,7 @@ step_flush(mrd_core *c, mrd_session *s)
     for (size_t i = 0; i < s->n_parts; i++) {
         if (mrd_part_is_over(s->parts[i]))
             continue;
-        if (!late)
+        if (!late && !mrd_job_part_is_gone(c, s, s->parts[i]))
             return false;
         give_up(c, s, s->parts[i]);
     }
@@ -296,6 +316,10 @@ static bool
 step(mrd_core *c, mrd_session *s)
 {
     switch (s->step) {
+    case MRD_STEP_EXPECT:
+        return step_expect(c, s);
+    case MRD_STEP_JOIN:
+        return is_written(s) && (s->step = MRD_STEP_RECORD, true);
     case MRD_STEP_WAIT:
         return step_wait(c, s);
     case MRD_STEP_ARM:
@@ -325,8 +349,10 @@ step(mrd_core *c, mrd_session *s)
 void
 mrd_session_run(mrd_core *c, mrd_session *s)
 {
-    if (s->step == MRD_STEP_NEW && s->save.durable > 0)
-        s->step = MRD_STEP_WAIT;
+    if (s->step == MRD_STEP_NEW && s->save.durable > 0) /* a job runs already: nobody gets ready */
+        s->step = s->of_job.key[0] != '\0'       ? MRD_STEP_RECORD
+                  : mrd_session_waits_for_job(s) ? MRD_STEP_EXPECT
+                                                 : MRD_STEP_WAIT;
     while (mrd_effects_room(&c->out, 16) && step(c, s))
         ;
     if (mrd_effects_room(&c->out, 2))

@@ -101,7 +101,8 @@ TEST(the_wire_is_what_it_was)
                                              { "neffs", "1" }, /* later than the rest */
                                              { "counter", "a.b*" },
                                              { "counter", "c" },
-                                             { "counter_period", "90000000000" } };
+                                             { "counter_period", "90000000000" },
+                                             { "wait", "1" } };
     mrd_session_params p = unusual(), none = defaults();
     mrd_session_labels room;
     Mrd__Control c = MRD__CONTROL__INIT;

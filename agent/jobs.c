@@ -1,0 +1,546 @@
+#include "agent/jobs.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+#define SCAN_PERIOD   (100 * MRD_MS)
+#define DIR_PERIOD    (2 * MRD_SEC) /* while there is no folder */
+#define FILE_MAX      4096
+#define ASK_AGAIN     (250 * MRD_MS)
+#define IDLE_MAX      (5 * MRD_SEC) /* without a process: it has ended */
+#define KEEP          (60 * MRD_SEC) /* one that is over stays known: its end may have to be told again */
+#define MARGIN        (5 * MRD_SEC)  /* its processes may be older than our knowledge of it */
+#define UNASKED_HOLD  MRD_SEC        /* rings of a job that does not ask wait no longer */
+#define UNASKED_AGAIN (5 * MRD_SEC)  /* somebody may have begun to wait for it */
+#define SETTLE        MRD_SEC        /* rings of processes that have just ended are found */
+#define SETTLE_MAX    (10 * MRD_SEC) /* ... and read */
+#define TAG_END       (1ull << 40)
+
+typedef enum { JOB_FREE, JOB_ASKING, JOB_RECORDED, JOB_LEFT } job_state;
+
+typedef struct {
+    job_state state;
+    mrd_jobid id;
+    int64_t uid;
+    char file[256]; /* its name; empty: a process told of it */
+    char request[256], owner_key[65];
+    uint64_t session;
+    int64_t begin_ns, ended_ns; /* RAW; ended_ns 0: not yet */
+    int64_t ask_at, idle_since; /* 0: it has processes */
+    unsigned processes, serial;
+    bool present, in_flight, end_told, holds;
+    bool again; /* it asks for more than what was sent */
+} job;
+
+struct mrd_jobs {
+    mrd_jobs_options o;
+    job jobs[MRD_JOBS_MAX];
+    unsigned serial;
+    int64_t scan_at;
+    struct timespec changed; /* the folder, at the last look */
+    bool said_full, said_dir;
+};
+
+mrd_err
+mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why)
+{
+    mrd_jobs *j = calloc(1, sizeof(*j));
+
+    if (j == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "jobs");
+    j->o = *options;
+    *ret_jobs = j;
+    return MRD_OK;
+}
+
+void
+mrd_jobs_close(mrd_jobs *j)
+{
+    free(j);
+}
+
+size_t
+mrd_jobs_count(const mrd_jobs *j)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
+        n += j->jobs[i].state != JOB_FREE;
+    return n;
+}
+
+/* ---- Which job ---- */
+
+static mrd_str
+job_of(const job *b)
+{
+    return mrd_jobid_get(&b->id, "job");
+}
+
+static int64_t
+uid_of(const mrd_drain_process *p)
+{
+    int64_t uid;
+
+    return mrd_num_i64(mrd_jobid_get(&p->ident.jobid, "uid"), &uid) == MRD_OK ? uid : -1;
+}
+
+static bool
+is_of(const job *b, const mrd_drain_process *p)
+{
+    return b->state != JOB_FREE && b->uid == uid_of(p) && mrd_ident_is_of_job(&p->ident, job_of(b));
+}
+
+static job *
+find_of(mrd_jobs *j, const mrd_drain_process *p)
+{
+    job *last = NULL;
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* it may be over before its rings are found */
+        job *b = &j->jobs[i];
+
+        if (is_of(b, p) && (last == NULL || b->begin_ns > last->begin_ns))
+            last = b;
+    }
+    return last;
+}
+
+static job *
+add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t begin_ns)
+{
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+        job *b = &j->jobs[i];
+        char text[300];
+
+        if (b->state != JOB_FREE)
+            continue;
+        *b = (job){ .state = JOB_ASKING,
+                    .id = *id,
+                    .uid = uid,
+                    .begin_ns = begin_ns,
+                    .serial = ++j->serial & 0xffff };
+        snprintf(b->request, sizeof(b->request), "%.255s", request);
+        mrd_jobid_say(id, text, sizeof(text));
+        mrd_log(strcmp(request, MRD_JOB_UNASKED) == 0 ? MRD_LOG_DEBUG : MRD_LOG_INFO, "AGT-JOB",
+                "A job asks to be recorded: %s, request=%s", text, b->request);
+        j->said_full = false;
+        return b;
+    }
+    if (!j->said_full)
+        mrd_log(MRD_LOG_WARN, "AGT-JOBS-MAX",
+                "More jobs than can be known at one time; one is not recorded: limit=%d",
+                MRD_JOBS_MAX);
+    j->said_full = true;
+    return NULL;
+}
+
+static bool
+is_unasked(const job *b)
+{
+    return strcmp(b->request, MRD_JOB_UNASKED) == 0;
+}
+
+static bool
+may_hold(const job *b, int64_t now)
+{
+    return b->state == JOB_ASKING &&
+           now < b->begin_ns + (is_unasked(b) ? UNASKED_HOLD : MRD_JOBS_HOLD);
+}
+
+/* ---- Rings that wait for the answer ---- */
+
+typedef struct {
+    const job *of;
+    mrd_drain *drain;
+    bool hold;
+} holding;
+
+static void
+hold_one(void *self, mrd_drain_process *p)
+{
+    const holding *h = self;
+
+    if (is_of(h->of, p))
+        mrd_drain_hold_process(h->drain, p, h->hold);
+}
+
+static void
+hold(mrd_jobs *j, job *b, bool on)
+{
+    holding h = { b, j->o.drain, on };
+
+    if (b->holds != on)
+        mrd_drain_each(j->o.drain, hold_one, &h);
+    b->holds = on;
+}
+
+void
+mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
+{
+    int64_t now = mrd_local_now().ns;
+    job *b = find_of(j, p);
+
+    if (p->gone) {
+        if (b != NULL && b->processes > 0 && --b->processes == 0)
+            b->idle_since = now;
+        return;
+    }
+    if (b == NULL && mrd_jobid_get(&p->ident.jobid, "job").len > 0)
+        b = add(j, &p->ident.jobid, uid_of(p),
+                p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now);
+    if (b == NULL)
+        return;
+    b->processes++;
+    b->idle_since = 0;
+    if (may_hold(b, now)) {
+        b->holds = true;
+        mrd_drain_hold_process(j->o.drain, p, true);
+    }
+}
+
+/* ---- Files ---- */
+
+static bool
+is_trusted(const struct stat *st)
+{
+    return (st->st_uid == 0 || st->st_uid == geteuid()) && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+static mrd_str
+line_of(mrd_str text, const char *key)
+{
+    size_t n = strlen(key);
+
+    while (text.len > 0) {
+        const char *end = memchr(text.p, '\n', text.len);
+        size_t len = end == NULL ? text.len : (size_t) (end - text.p);
+
+        if (len > n && memcmp(text.p, key, n) == 0 && text.p[n] == '=')
+            return (mrd_str){ text.p + n + 1, len - n - 1 };
+        text.p += len + (end != NULL);
+        text.len -= len + (end != NULL);
+    }
+    return (mrd_str){ "", 0 };
+}
+
+static void
+over(job *b, int64_t now)
+{
+    if (b->ended_ns == 0)
+        b->ended_ns = now;
+}
+
+/* The one that this file told of; not an earlier run of the job under the same name. */
+static job *
+job_of_file(mrd_jobs *j, const char *name, const mrd_jobid *id, bool ended, int64_t now)
+{
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+        job *b = &j->jobs[i];
+
+        if (b->state == JOB_FREE || strcmp(b->file, name) != 0)
+            continue;
+        if (mrd_str_eq(mrd_jobid_get(&b->id, "restart"), mrd_jobid_get(id, "restart")) &&
+            mrd_str_eq(job_of(b), mrd_jobid_get(id, "job")) && (ended || b->ended_ns == 0))
+            return b;
+        over(b, now);
+        b->file[0] = '\0';
+        b->present = false;
+    }
+    return NULL;
+}
+
+/* Without what is said to us only. */
+static void
+identity_of(mrd_str text, mrd_jobid *id)
+{
+    const char *at;
+    mrd_str key, value;
+    mrd_jobid all = { "" };
+
+    mrd_jobid_parse(&all, text);
+    for (at = all.text; mrd_jobid_next(&at, &key, &value);)
+        if (!mrd_str_is(key, "request") && !mrd_str_is(key, "owner_key") &&
+            !mrd_str_is(key, "ended"))
+            (void) mrd_jobid_set(id, key, value);
+}
+
+/* wall: when the file was written. */
+static void
+take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, int64_t now)
+{
+    bool ended = mrd_str_is(line_of(text, "ended"), "1");
+    int64_t written = mrd_drain_to_raw(j->o.drain, wall_ns), uid;
+    char request[256];
+    mrd_jobid id = { "" };
+    job *b;
+
+    identity_of(text, &id);
+    if ((b = job_of_file(j, name, &id, ended, now)) == NULL) {
+        if ((ended && now - written > KEEP) || mrd_jobid_get(&id, "job").len == 0 ||
+            mrd_num_i64(mrd_jobid_get(&id, "uid"), &uid) != MRD_OK)
+            return;
+        snprintf(request, sizeof(request), MRD_STR_FMT, MRD_STR_ARG(line_of(text, "request")));
+        if (memmem(text.p, text.len, "request=", 8) == NULL)
+            snprintf(request, sizeof(request), "%s", MRD_JOB_UNASKED); /* the prolog's alone */
+        if ((b = add(j, &id, uid, request, written < now ? written : now)) == NULL)
+            return;
+        snprintf(b->file, sizeof(b->file), "%s", name);
+        snprintf(b->owner_key, sizeof(b->owner_key), MRD_STR_FMT,
+                 MRD_STR_ARG(line_of(text, "owner_key")));
+    }
+    b->present = true;
+    if (is_unasked(b) && !ended) { /* a step of it may ask later */
+        mrd_str asks = line_of(text, "request");
+
+        if (memmem(text.p, text.len, "request=", 8) != NULL) {
+            snprintf(b->request, sizeof(b->request), MRD_STR_FMT, MRD_STR_ARG(asks));
+            if (b->state == JOB_LEFT)
+                b->state = JOB_ASKING;
+            b->again = b->in_flight;
+            b->begin_ns = now;
+            b->ask_at = 0;
+            hold(j, b, true);
+        }
+    }
+    if (ended)
+        over(b, now);
+}
+
+static void
+read_file(mrd_jobs *j, int dir, const char *name, int64_t now)
+{
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    char text[FILE_MAX];
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && is_trusted(&st) &&
+        (n = read(fd, text, sizeof(text))) > 0)
+        take_file(j, name, (mrd_str){ text, (size_t) n },
+                  st.st_mtim.tv_sec * MRD_SEC + st.st_mtim.tv_nsec, now);
+    close(fd);
+}
+
+static void
+read_dir(mrd_jobs *j, int fd, int64_t now)
+{
+    DIR *d = fdopendir(fd); /* takes fd */
+    struct dirent *entry;
+
+    if (d == NULL) {
+        close(fd);
+        return;
+    }
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
+        j->jobs[i].present = false;
+    while ((entry = readdir(d)) != NULL)
+        if (entry->d_name[0] != '.' && strlen(entry->d_name) < sizeof(j->jobs[0].file))
+            read_file(j, dirfd(d), entry->d_name, now);
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
+        if (j->jobs[i].state != JOB_FREE && j->jobs[i].file[0] != '\0' && !j->jobs[i].present)
+            over(&j->jobs[i], now);
+    closedir(d);
+}
+
+/* Files appear, and change, by rename: that changes the folder. */
+static void
+scan(mrd_jobs *j, int64_t now)
+{
+    struct stat st;
+    int fd;
+
+    if (j->o.dir == NULL || now < j->scan_at)
+        return;
+    j->scan_at = now + DIR_PERIOD;
+    if ((fd = open(j->o.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return;
+    if (fstat(fd, &st) != 0 || !is_trusted(&st)) {
+        if (!j->said_dir)
+            mrd_log(MRD_LOG_WARN, "AGT-JOBS-DIR",
+                    "The folder of jobs is not root's alone and is left out: path=%s", j->o.dir);
+        j->said_dir = true;
+        close(fd);
+        return;
+    }
+    j->scan_at = now + SCAN_PERIOD;
+    if (st.st_mtim.tv_sec == j->changed.tv_sec && st.st_mtim.tv_nsec == j->changed.tv_nsec) {
+        close(fd);
+        return;
+    }
+    j->changed = st.st_mtim;
+    read_dir(j, fd, now);
+}
+
+/* ---- Asking ---- */
+
+static void
+ask(mrd_jobs *j, size_t at, bool ends, int64_t now)
+{
+    job *b = &j->jobs[at];
+    mrd_frame f = { .type = MRD_FRAME_JOB, .agent = j->o.agent };
+    Mrd__Job m = MRD__JOB__INIT;
+    mrd_buf frame = { 0 };
+    uint64_t nodes = 0;
+
+    (void) mrd_num_u64(mrd_jobid_get(&b->id, "nodes"), &nodes);
+    m.phase = ends ? MRD__JOB_PHASE__JOB_END : MRD__JOB_PHASE__JOB_BEGIN;
+    m.identity = b->id.text;
+    m.uid = b->uid;
+    m.request = b->request;
+    m.owner_key = b->owner_key;
+    m.age_ns = (uint64_t) (now > b->begin_ns ? now - b->begin_ns : 0);
+    m.nodes = nodes > UINT32_MAX ? 0 : (uint32_t) nodes;
+    b->ask_at = now + ASK_AGAIN;
+    if (mrd_msg_pack(&f, &m, &frame, NULL) == MRD_OK &&
+        j->o.send(j->o.self, (uint64_t) b->serial << 8 | at | (ends ? TAG_END : 0),
+                  (mrd_bytes){ frame.p, frame.len }) == MRD_OK)
+        b->in_flight = true;
+    mrd_buf_fini(&frame);
+}
+
+static void
+leave(mrd_jobs *j, job *b, mrd_err err, const char *message)
+{
+    mrd_log(is_unasked(b)          ? MRD_LOG_DEBUG
+            : err == MRD_CANCELLED ? MRD_LOG_INFO
+                                   : MRD_LOG_WARN,
+            "AGT-JOB-LEFT", "A job is not recorded: job=" MRD_STR_FMT " reason=%s",
+            MRD_STR_ARG(job_of(b)), message);
+    b->state = JOB_LEFT;
+    hold(j, b, false);
+}
+
+static void
+record(mrd_jobs *j, job *b, const Mrd__Control *control)
+{
+    mrd_why why = { 0 };
+
+    b->session = control->session;
+    if (j->o.go(j->o.self, control, b->begin_ns - MARGIN, &why) != MRD_OK) {
+        leave(j, b, why.err, why.text);
+        return;
+    }
+    b->state = JOB_RECORDED;
+    hold(j, b, false);
+}
+
+static void
+on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
+{
+    int64_t now = mrd_local_now().ns;
+
+    if (end)
+        b->end_told = true;
+    else if (b->again && b->state == JOB_ASKING && reply->control == NULL)
+        b->again = false;
+    else if (b->state != JOB_ASKING)
+        ; /* told again after a welcome */
+    else if (reply->err != MRD_OK)
+        leave(j, b, (mrd_err) reply->err, reply->message);
+    else if (reply->control != NULL && reply->control->session != 0)
+        record(j, b, reply->control);
+    else
+        b->ask_at = now + (reply->retry_after_ms > 1000 ? 1000 : reply->retry_after_ms) * MRD_MS;
+}
+
+void
+mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg)
+{
+    job *b = &j->jobs[tag & 0xff & (MRD_JOBS_MAX - 1)];
+
+    if (b->state == JOB_FREE || b->serial != (tag >> 8 & 0xffff))
+        return;
+    b->in_flight = false;
+    if (msg == NULL)
+        return; /* asked again when it is time */
+    if (msg->frame.type == MRD_FRAME_JOB_REPLY)
+        on_reply(j, b, msg->u.job_reply, (tag & TAG_END) != 0);
+    else if (msg->frame.type == MRD_FRAME_ACK &&
+             msg->u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && b->state == JOB_ASKING)
+        leave(j, b, (mrd_err) msg->u.ack->err,
+              "the aggregator is older than sessions of jobs: update it first");
+}
+
+void
+mrd_jobs_welcome(mrd_jobs *j)
+{
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
+        j->jobs[i].end_told = false;
+}
+
+/* ---- Turns ---- */
+
+static void
+job_step(mrd_jobs *j, size_t at, int64_t now)
+{
+    job *b = &j->jobs[at];
+    bool ended;
+
+    if (b->file[0] == '\0' && b->processes == 0 && b->idle_since != 0 &&
+        now > b->idle_since + IDLE_MAX)
+        over(b, b->idle_since);
+    ended = b->ended_ns != 0;
+    if (b->holds && !may_hold(b, now))
+        hold(j, b, false);
+    if (b->state == JOB_LEFT && is_unasked(b) && !ended && now > b->ask_at + UNASKED_AGAIN) {
+        b->state = JOB_ASKING;
+        b->ask_at = 0;
+    }
+    if (b->state == JOB_ASKING && !b->in_flight && now >= b->ask_at)
+        ask(j, at, false, now);
+    if (b->state == JOB_RECORDED && ended && b->session != 0 &&
+        now > b->ended_ns + (b->processes == 0 ? SETTLE : SETTLE_MAX)) {
+        j->o.stop(j->o.self, b->session, now); /* what its rings still hold is of before */
+        b->session = 0;
+        b->ask_at = now;
+    }
+    if (b->state == JOB_RECORDED && ended && b->session == 0 && !b->end_told && !b->in_flight &&
+        now >= b->ask_at)
+        ask(j, at, true, now);
+    if (ended && !b->in_flight && now > b->ended_ns + KEEP && (b->file[0] == '\0' || !b->present) &&
+        (b->end_told || b->state != JOB_RECORDED)) {
+        hold(j, b, false);
+        b->state = JOB_FREE;
+    }
+}
+
+void
+mrd_jobs_step(mrd_jobs *j, int64_t now)
+{
+    scan(j, now);
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
+        if (j->jobs[i].state != JOB_FREE)
+            job_step(j, i, now);
+}
+
+int64_t
+mrd_jobs_next_ns(const mrd_jobs *j)
+{
+    int64_t next = j->o.dir == NULL ? INT64_MAX : j->scan_at;
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+        const job *b = &j->jobs[i];
+        bool asks = b->state == JOB_ASKING || (b->state == JOB_RECORDED && b->ended_ns != 0 &&
+                                               b->session == 0 && !b->end_told);
+
+        if (b->state == JOB_RECORDED && b->ended_ns != 0 && b->session != 0 && b->processes == 0 &&
+            b->ended_ns + SETTLE < next)
+            next = b->ended_ns + SETTLE; /* with processes: what ends them wakes the loop */
+
+        if (asks && !b->in_flight && b->ask_at < next)
+            next = b->ask_at;
+        else if (b->state == JOB_LEFT && is_unasked(b) && b->ask_at + UNASKED_AGAIN < next)
+            next = b->ask_at + UNASKED_AGAIN;
+    }
+    return next;
+}

@@ -1,0 +1,50 @@
+/*
+ * agent/jobs.h - jobs of this node that ask to be recorded, and the sessions they get.
+ *
+ * A job is known by a file that the scheduler's hook wrote into the folder of jobs, for as long as
+ * the job is on the node, or by a process that names its job; it asks for a session by request= or MERIDIAN_SESSION, others may be
+ * waited for by somebody. The
+ * aggregator is asked (message Job); until it has answered, rings of the job's processes are not
+ * read, so that its first event is in its session: at most MRD_JOBS_HOLD, and as long as the rings
+ * hold. A file that says ended=1, is gone, or no process any more, is the end.
+ *
+ * A file: "key=value\n" lines of base/jobid.h with job and uid, request=..., owner_key=..., ended=1;
+ * without request the job does not ask. It and its folder must belong to root (or to the agent's user) and be writable by nobody else.
+ * Threads: one, the agent's loop.
+ */
+#ifndef MRD_AGENT_JOBS_H
+#define MRD_AGENT_JOBS_H
+
+#include "agent/drain.h"
+#include "proto/wire.h"
+
+#define MRD_JOBS_MAX  64 /* on one node at one time; more are not recorded, which is logged */
+#define MRD_JOBS_HOLD (30 * MRD_SEC)
+
+typedef struct mrd_jobs mrd_jobs;
+
+typedef struct {
+    const char *dir;  /* folder of job files; NULL: none */
+    mrd_drain *drain; /* borrowed */
+    /* Sends a frame; its answer comes to mrd_jobs_answer with the same tag. AGAIN: later. */
+    mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
+    /* The session of a job: record it from start_ns (RAW) on; from stop_ns on no more. */
+    mrd_err (*go)(void *self, const Mrd__Control *control, int64_t start_ns, mrd_why *why);
+    void (*stop)(void *self, uint64_t session, int64_t stop_ns);
+    void *self;
+    uint64_t agent; /* mrd_agent_key, of the frames */
+} mrd_jobs_options;
+
+mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
+void mrd_jobs_close(mrd_jobs *j); /* NULL is fine */
+/* A process with rings came, or went (process->gone). */
+void mrd_jobs_process(mrd_jobs *j, mrd_drain_process *process);
+void mrd_jobs_step(mrd_jobs *j, int64_t now);
+int64_t mrd_jobs_next_ns(const mrd_jobs *j);
+/* msg: NULL when no answer came. */
+void mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg);
+/* The aggregator said welcome: it may have forgotten what it was told. */
+void mrd_jobs_welcome(mrd_jobs *j);
+size_t mrd_jobs_count(const mrd_jobs *j); /* known now */
+
+#endif

@@ -1,0 +1,159 @@
+"""A session belongs to a job: the hook's file, or a process that says so, begins it on every node, its end ends it; it is whole from
+its first event. The aggregator decides by its policy."""
+import json
+import os
+import subprocess
+
+from lib import MERIDIAN, Cluster, Program, check, check_ticks, equal, finish, need_daemons, ticks_in, until
+
+need_daemons()
+UID = os.getuid()
+
+
+def job_file(c, i, job, ended=False, **more):
+    """What the scheduler's hook writes on node i: by rename, as the hook does."""
+    lines = {"job": job, "uid": UID, "user": "alice", "cluster": "trn", **more, **({"ended": 1} if ended else {})}
+    path = os.path.join(c.folder(f"jobs{i}"), f".{job}.new")
+    with open(path, "w") as f:
+        f.write("".join(f"{k}={v}\n" for k, v in lines.items()))
+    os.chmod(path, 0o600)
+    os.rename(path, os.path.join(c.folder(f"jobs{i}"), str(job)))
+
+
+def agent(c, i, **options):
+    os.chmod(c.folder(f"jobs{i}"), 0o755)
+    return c.agent(i, job_dir=c.folder(f"jobs{i}"), **options)
+
+
+def work(c, i, job, ticks=3000, **more):
+    """A workload of the job that emits at once and is gone."""
+    w = c.workload(i, more={"SLURM_JOB_ID": str(job), "SLURM_CLUSTER_NAME": "trn", **more})
+    w.emit(ticks)
+    w.tell("")
+    w.p.stdin.close()
+    w.end()
+    return w
+
+
+def sessions(c, *options):
+    return json.loads(c.run("sessions", "--json", *options)[0])["sessions"]
+
+
+def session_of(c, job):
+    """Its session when it is complete."""
+    until(lambda: [s["state"] for s in sessions(c, "--job", str(job))] == ["complete"], f"the session of job {job} is complete", 90)
+    found = sessions(c, "--job", str(job))
+    return found[0]["id"] if found else ""
+
+
+def whole(c, job, workloads):
+    """Every tick of the job is in its session, nothing else is, and nothing of it was lost."""
+    id = session_of(c, job)
+    check_ticks(c.ticks(id, f"profile{job}"), workloads, f"job {job}")
+    doc = c.session(id)
+    for part in doc["nodes"]:
+        equal(part["counters"].get("dropped", 0) if "dropped" in part["counters"] else 0, 0, f"job {job}: lost on {part['instance_id']}")
+        check(part["covered_ns"] == part["window_ns"] or part.get("job_ended"), f"job {job}: covers {part['covered_ns']} of {part['window_ns']}")
+    return id, doc
+
+
+with Cluster(node_timeout="1s", job_sessions_user=3, lead="100ms") as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    for i in range(2):
+        agent(c, i)
+    until(lambda: len(c.connected()) == 2, "the agents are connected")
+
+    # ---- two nodes, short, beside a job that did not ask ----
+    for i in range(2):
+        job_file(c, i, 101, request="stream", nodes=2, job_name="short")
+    other = work(c, 0, 999)
+    a, b = work(c, 0, 101), work(c, 1, 101)
+    for i in range(2):
+        job_file(c, i, 101, request="stream", nodes=2, job_name="short", ended=True)
+    id, doc = whole(c, 101, {("i-test0", a.pid): a, ("i-test1", b.pid): b})
+    equal((doc["job"]["key"], doc["job"]["uid"], doc["job"]["nodes"], doc["name"]), ("trn//101/0", UID, 2, "job 101"), "whose it is")
+    equal([s["jobs"][0]["user"] for s in sessions(c, "--user", "alice")], ["alice"], "found by its user")
+
+    # ---- the file is gone instead of ended; a requeued job is another session ----
+    job_file(c, 0, 102, request="", restart=1)
+    w = work(c, 0, 102)
+    os.unlink(os.path.join(c.folder("jobs0"), "102"))
+    whole(c, 102, {("i-test0", w.pid): w})
+    job_file(c, 0, 102, request="", restart=2)
+    w2 = work(c, 0, 102)
+    job_file(c, 0, 102, request="", restart=2, ended=True)
+    until(lambda: [s["state"] for s in sessions(c, "--job", "102")] == ["complete"] * 2, "the second run has a session of its own")
+    second = sessions(c, "--job", "102", "--restart", "2")[0]["id"]
+    check_ticks(c.ticks(second, "second"), {("i-test0", w2.pid): w2}, "second run")
+
+    # ---- a process says it, without a hook ----
+    w = work(c, 1, 103, MERIDIAN_SESSION="stream,name=by hand")
+    id, doc = whole(c, 103, {("i-test1", w.pid): w})
+    equal(doc["name"], "by hand", "options of the request")
+
+    # ---- somebody waits for a job that has not begun, and does not ask ----
+    waiting = c.keep(Program(c.path("record.log"), [MERIDIAN, "record", "--job", "150", "--wait-job", "--duration", "0", "-o", c.path("waited"), "--format", "json"],
+                             env=c.env, stdout=subprocess.DEVNULL))
+    until(lambda: sessions(c, "--state", "arming"), "it waits")
+    before = work(c, 0, 149)
+    job_file(c, 0, 150)
+    a, b = work(c, 0, 150), work(c, 1, 150)  # the second node has no hook
+    job_file(c, 0, 150, ended=True)
+    until(lambda: not waiting.running(), "record --wait-job ends with the job")
+    equal(waiting.p.wait(), 0, f"record --wait-job ends with the job: {waiting.text()[-500:]}")
+    check_ticks(ticks_in(c.path("waited", "system_profile.json")), {("i-test0", a.pid): a, ("i-test1", b.pid): b}, "the job that was waited for")
+    _, err = c.run("record", "--wait-job", want=1)
+    check("one job in select.job" in err, f"which job: {err}")
+
+    # ---- policy ----
+    log = lambda i: c.agents[i].text()
+    for job, request, reason in [(104, "off", "does not want it"), (105, "stream,counters=x", "may not be asked for by a job here"),
+                                 (106, "steam", "is no option of a session"), (107, "recorder,keep=-1", "must be a duration")]:
+        job_file(c, 0, job, request=request)
+        until(lambda: any(f"job={job} " in line and reason in line for line in log(0).splitlines()), f"job {job} with {request} is refused: {reason}")
+        equal(sessions(c, "--job", str(job)), [], f"job {job} has no session")
+        job_file(c, 0, job, request=request, ended=True)
+    for job in range(110, 114):
+        job_file(c, 0, job, request="recorder,keep=10s")
+    until(lambda: "jobs of user" in log(0), "the fourth job of one user is refused")
+    equal(sorted(s["mode"] for s in sessions(c, "--state", "recording")), ["recorder"] * 3, "three are recorded")
+    for job in range(110, 114):
+        job_file(c, 0, job, request="recorder,keep=10s", ended=True)
+    until(lambda: {s["state"] for s in sessions(c)} == {"complete"}, "they end with their jobs")
+
+    # ---- nobody but root's file counts ----
+    job_file(c, 1, 120, request="stream")
+    session_open = until(lambda: sessions(c, "--job", "120"), "a job of a trusted file")
+    path = os.path.join(c.folder("jobs1"), ".121.new")
+    with open(path, "w") as f:
+        f.write(f"job=121\nuid={UID}\nrequest=stream\n")
+    os.chmod(path, 0o666)
+    os.rename(path, os.path.join(c.folder("jobs1"), "121"))
+    job_file(c, 1, 122, request="stream")
+    until(lambda: sessions(c, "--job", "122"), "a later one")
+    equal(sessions(c, "--job", "121"), [], "a file that others may write")
+    for job in (120, 122):
+        job_file(c, 1, job, request="stream", ended=True)
+
+    # ---- the node of a job dies: the session ends when the others have ended ----
+    job_file(c, 0, 130, request="stream", nodes=2)
+    job_file(c, 1, 130, request="stream", nodes=2)
+    until(lambda: [s["nodes"] for s in sessions(c, "--job", "130")] == [2], "both nodes record")
+    a = work(c, 0, 130)
+    c.agents[1].kill()
+    job_file(c, 0, 130, request="stream", nodes=2, ended=True)
+    id = session_of(c, 130)
+    states = {p["instance_id"]: p["state"] for p in c.session(id)["nodes"]}
+    equal(states, {"i-test0": "flushed", "i-test1": "lost"}, "the dead node is given up")
+    check_ticks(c.ticks(id, "dead"), {("i-test0", a.pid): a}, "what the other recorded")
+
+    # ---- the aggregator is down when the job begins ----
+    c.daemon.kill()
+    job_file(c, 0, 140, request="stream")
+    w = work(c, 0, 140)
+    job_file(c, 0, 140, request="stream", ended=True)
+    c.aggregator()
+    until(c.answers, "the aggregator answers again")
+    whole(c, 140, {("i-test0", w.pid): w})
+finish()
