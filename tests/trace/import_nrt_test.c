@@ -55,6 +55,50 @@ TEST(one_request_is_one_arrow)
     collect_free(&c);
 }
 
+/* Device memory by category as series, and what a copy moved how fast; each sample is a record. */
+TEST(memory_and_copies)
+{
+    collected c = { 0 };
+    const mrd_event *ev;
+
+    collect_text(
+        &c, ops,
+        HEAD EV("nrt_dma_mem_alloc", "start", "0", "1", "42",
+                T0 "00100", "\"hbm_idx\":2,\"usage_type\":\"tensors\"") "," EV("nrt_dma_mem_alloc", "stop", "0", "1", "42", T0 "00150", "\"allocated_bytes\":64,\"total_bytes\":4096,\"usage_type_total_bytes\":1024") "," EV("nrt_dma_mem_dealloc", "start", "0", "2", "42", T0 "00200", "\"hbm_idx\":2,\"usage_type\":\"tensors\"") "," EV("nrt_dma_mem_dealloc",
+                                                                                                                                                                                                                                                                                                                                             "stop",
+                                                                                                                                                                                                                                                                                                                                             "0", "2", "42", T0 "00260", "\"freed_bytes\":64,\"total_bytes\":4032,\"usage_type_total_bytes\":960") "," EV("nrt_dma_mem_alloc",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                          "start", "0", "3", "42", T0 "00300", "\"hbm_idx\":2") "," EV("nrt_dma_mem_alloc",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                       "stop", "0", "3", "42", T0 "00310",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                       "") "," EV("dmem_buf_copyin", "start", "0",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                  "4", "42", T0 "01000", "\"size\":65536") "," EV("dmem_buf_copyin",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                  "stop", "0", "4", "42", T0 "03000", "") "," EV("dmem_buf_copyout", "start", "0", "5", "42", T0 "04000", "\"size\":10") "," EV("dmem_buf_copyout",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "stop",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "0", "5", "42",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                T0
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "04000",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "")
+            TAIL);
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(c.n, 5 + 4); /* the third allocation states no totals */
+    CHECK_INT(c.input.records, 9);
+    ev = collect_named(&c, "hbm.2.tensors", 1);
+    REQUIRE(ev != NULL);
+    CHECK_INT(ev->kind, MRD_COUNTER);
+    CHECK_INT(ev->ivalue, 960);
+    CHECK_INT(ev->ts_ns, 1700000000000000260); /* when the call was done */
+    CHECK_INT(collect_track(&c, ev)->kind, MRD_TRACK_COUNTER);
+    CHECK_INT(collect_track(&c, ev)->unit, MRD_UNIT_BYTES);
+    CHECK_INT(collect_named(&c, "hbm.2.tensors", 0)->ivalue, 1024);
+    CHECK_INT(collect_named(&c, "hbm.2.total", 0)->ivalue, 4096);
+    ev = collect_named(&c, "dmem_buf_copyin", 0);
+    CHECK_TEXT(collect_arg_text(&c, ev, "direction"), "host_to_device");
+    CHECK_TEXT(collect_arg_text(&c, ev, "bytes_per_second"), "32768000000");
+    ev = collect_named(&c, "dmem_buf_copyout", 0);
+    CHECK_TEXT(collect_arg_text(&c, ev, "direction"), "device_to_host");
+    CHECK_TEXT(collect_arg_text(&c, ev, "bytes_per_second"), ""); /* it took no time */
+    collect_free(&c);
+}
+
 TEST(starts_and_stops_are_paired)
 {
     collected c = { 0 };

@@ -86,8 +86,10 @@ struct mrd_nrt {
     mrd_open_table early; /* (nc_idx, tracking_id): stops that came before their start */
     mrd_nrt_counts counts;
     uint64_t flow_hash;
-    mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_seq, key_pcore,
-        key_nc_ts, key_cpu_ts;
+    mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_seq, key_hbm,
+        key_usage, key_usage_total, key_total, key_size, key_direction, key_bandwidth, type_alloc,
+        type_dealloc, type_copyin, type_copyout, to_device, to_host, key_pcore, key_nc_ts,
+        key_cpu_ts;
     mrd_sid time_exec, time_nearest, time_none, cause_ring;
     nrt_type types[NRT_TYPES];
     nrt_line lines[NRT_LINES];
@@ -136,5 +138,14 @@ const char *mrd_nrt_layout_event(mrd_nrt *nrt, nrt_record *rec, mrd_str text);
 mrd_err mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time);
 /* What began at or before that time of the host may have ended in what is missing. */
 int64_t mrd_nrt_ids_doubt(const mrd_nrt *nrt);
+
+/* ---- nrt_memory.c ---- */
+
+#define NRT_TRANSFER_ARGS 24
+
+/* Counters of device memory behind an allocation or its end; other events: nothing. */
+mrd_err mrd_nrt_memory(mrd_nrt *nrt, const mrd_event *ev);
+/* Direction and bandwidth of a copy, with the arguments it has, in args[NRT_TRANSFER_ARGS]; false: no copy. */
+bool mrd_nrt_transfer(mrd_nrt *nrt, mrd_event *ev, mrd_arg *args);
 
 #endif

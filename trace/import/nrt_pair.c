@@ -98,8 +98,16 @@ nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow fl
 static mrd_err
 nrt_give(mrd_nrt *nrt, const mrd_event *ev)
 {
+    mrd_arg args[NRT_TRANSFER_ARGS];
+    mrd_event copy;
+    mrd_err err;
+
     nrt->counts.events++;
-    return nrt->o.emit(nrt->o.self, ev);
+    if (ev->kind != MRD_SPAN)
+        return nrt->o.emit(nrt->o.self, ev);
+    copy = *ev;
+    err = nrt->o.emit(nrt->o.self, mrd_nrt_transfer(nrt, &copy, args) ? &copy : ev);
+    return err != MRD_OK ? err : mrd_nrt_memory(nrt, ev);
 }
 
 /* Core, execution and device time of an event that waits, from its track and arguments. */

@@ -1,0 +1,98 @@
+/*
+ * trace/import/nrt_memory.c - what events of the runtime say of device memory: bytes by category as counters, at
+ * each nrt_dma_mem_alloc and _dealloc that states totals; direction and bandwidth of copies as arguments.
+ */
+#include "trace/import/import_nrt_int.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const mrd_arg *
+find(const mrd_event *ev, mrd_sid key)
+{
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        if (ev->args[i].key == key)
+            return &ev->args[i];
+    return NULL;
+}
+
+static bool
+is_number(const mrd_arg *a)
+{
+    return a != NULL && (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT) && a->v.i >= 0;
+}
+
+/* A sample of a counter of its own; it is a record, too. */
+static mrd_err
+give_bytes(mrd_nrt *nrt, const mrd_event *from, const char *name, int64_t value)
+{
+    const mrd_track *of = mrd_catalog_borrow_track(nrt->o.catalog, from->track);
+    mrd_event ev = { .ts_ns = from->ts_ns + from->dur_ns,
+                     .kind = MRD_COUNTER,
+                     .flags = (uint8_t) (MRD_EV_INT | (from->flags & MRD_EV_SIMULATED)),
+                     .bound_ns = from->bound_ns,
+                     .ivalue = value };
+    mrd_track t;
+
+    mrd_track_init(&t, of->process, MRD_SRC_DEVCTR);
+    t.kind = MRD_TRACK_COUNTER;
+    t.unit = MRD_UNIT_BYTES;
+    t.name = ev.name = mrd_strtab_addz(nrt->strings, name);
+    ev.track = mrd_catalog_track(nrt->o.catalog, &t);
+    nrt->counts.records++;
+    nrt->counts.events++;
+    return nrt->o.emit(nrt->o.self, &ev);
+}
+
+mrd_err
+mrd_nrt_memory(mrd_nrt *nrt, const mrd_event *ev)
+{
+    const mrd_arg *hbm, *type, *total, *all;
+    mrd_str category;
+    char name[96];
+    mrd_err err = MRD_OK;
+
+    if ((ev->name != nrt->type_alloc && ev->name != nrt->type_dealloc) || ev->dur_ns < 0)
+        return MRD_OK;
+    hbm = find(ev, nrt->key_hbm);
+    type = find(ev, nrt->key_usage);
+    total = find(ev, nrt->key_usage_total);
+    all = find(ev, nrt->key_total);
+    if (!is_number(hbm))
+        return MRD_OK;
+    if (type != NULL && type->type == MRD_ARG_STR && is_number(total)) {
+        category = mrd_strtab_get(nrt->strings, type->v.sid);
+        snprintf(name, sizeof(name), "hbm.%" PRId64 ".%.*s", hbm->v.i,
+                 category.len > 60 ? 60 : (int) category.len, category.p);
+        err = give_bytes(nrt, ev, name, total->v.i);
+    }
+    if (err == MRD_OK && is_number(all)) {
+        snprintf(name, sizeof(name), "hbm.%" PRId64 ".total", hbm->v.i);
+        err = give_bytes(nrt, ev, name, all->v.i);
+    }
+    return err;
+}
+
+bool
+mrd_nrt_transfer(mrd_nrt *nrt, mrd_event *ev, mrd_arg *args)
+{
+    bool in = ev->name == nrt->type_copyin;
+    const mrd_arg *size;
+    uint32_t n = ev->arg_count;
+
+    if ((!in && ev->name != nrt->type_copyout) || n + 2 > NRT_TRANSFER_ARGS)
+        return false;
+    size = find(ev, nrt->key_size);
+    if (n > 0)
+        memcpy(args, ev->args, n * sizeof(*args));
+    args[n++] = (mrd_arg){ .key = nrt->key_direction,
+                           .type = MRD_ARG_STR,
+                           .v.sid = in ? nrt->to_device : nrt->to_host };
+    if (is_number(size) && ev->dur_ns > 0)
+        args[n++] = (mrd_arg){ .key = nrt->key_bandwidth,
+                               .type = MRD_ARG_INT,
+                               .v.i = (int64_t) ((double) size->v.i * 1e9 / (double) ev->dur_ns) };
+    ev->args = args;
+    ev->arg_count = n;
+    return true;
+}
