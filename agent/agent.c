@@ -316,8 +316,8 @@ resume_sessions(mrd_agent *a)
 }
 
 mrd_err
-mrd_agent_open(const mrd_agent_options *options, const mrd_node *node, mrd_transport *transport,
-               mrd_agent **ret_agent, mrd_why *why)
+mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
+               mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why)
 {
     mrd_agent *a = calloc(1, sizeof(*a));
     mrd_err err = MRD_OK;

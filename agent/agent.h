@@ -53,7 +53,7 @@ typedef struct mrd_agent mrd_agent;
 
 /* transport is owned from here on, also on failure; NULL runs without an aggregator (events are
  * counted and dropped). Errors: those of its parts. */
-mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node *node,
+mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
                        mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
 /* One turn; waits at most timeout_ms when there is nothing to do. */
 void mrd_agent_step(mrd_agent *a, int timeout_ms);

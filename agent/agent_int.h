@@ -45,7 +45,7 @@ typedef struct {
 
 struct mrd_agent {
     mrd_agent_options o; /* texts borrowed from the caller's */
-    mrd_node node;
+    mrd_node_identity node;
     const char *proc_root;
     uint64_t key, run;
     char *fake_script, state_path[1024], open_path[1024], models_path[1024];

@@ -146,13 +146,13 @@ do_work(void *arg)
 static void
 post(mrd_files *f)
 {
-    if (!mrd_worker_post(f->worker, do_work, f->work)) {
+    if (!mrd_job_thread_post(f->worker, do_work, f->work)) {
         f->work->kind = NOTHING; /* no thread can be made now: the next turn tries again */
         return;
     }
     f->posted_at = mrd_local_now().ns;
     if (!f->worker_polled)
-        mrd_files_poll(f, mrd_worker_fd(f->worker));
+        mrd_files_poll(f, mrd_job_thread_fd(f->worker));
     f->worker_polled = true;
 }
 
@@ -554,12 +554,12 @@ take_notices(mrd_files *f)
 static bool
 replace_worker(mrd_files *f)
 {
-    mrd_worker *worker = mrd_worker_new();
+    mrd_job_thread *worker = mrd_job_thread_new();
     work *fresh = calloc(1, sizeof(*fresh));
     uint8_t *chunk = malloc(CHUNK);
 
     if (worker == NULL || fresh == NULL || chunk == NULL) {
-        (void) mrd_worker_free(worker);
+        (void) mrd_job_thread_free(worker);
         free(fresh);
         free(chunk);
         return false;
@@ -631,7 +631,7 @@ come_back(mrd_files *f, hung *h)
         folder = NULL;
     }
     mrd_folder_free(folder, f->inotify); /* of a directory that was dropped */
-    (void) mrd_worker_free(h->worker);
+    (void) mrd_job_thread_free(h->worker);
     free(w);
     free(h->label);
 }
@@ -642,7 +642,7 @@ look_after_hung(mrd_files *f, int64_t now)
     for (size_t i = 0; i < f->n_hung;) {
         hung h = f->hung[i];
 
-        if (!mrd_worker_take(h.worker)) {
+        if (!mrd_job_thread_take(h.worker)) {
             i++;
             continue;
         }
@@ -660,7 +660,7 @@ collect(mrd_files *f, int64_t now)
 {
     work_kind kind = f->work->kind;
 
-    if (kind == NOTHING || !mrd_worker_take(f->worker))
+    if (kind == NOTHING || !mrd_job_thread_take(f->worker))
         return;
     f->work->kind = NOTHING;
     switch (kind) {
@@ -826,7 +826,7 @@ mrd_files_close(mrd_files *f)
 {
     if (f == NULL)
         return;
-    if (f->n_hung > 0 || !mrd_worker_free(f->worker)) {
+    if (f->n_hung > 0 || !mrd_job_thread_free(f->worker)) {
         mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
                 "A file system does not answer; what reads it is left behind: dir=%s",
                 f->n_hung > 0 ? f->hung[0].label : f->dirs[f->work->dir].label);

@@ -9,7 +9,7 @@
 
 #include "agent/files.h"
 #include "agent/folder.h"
-#include "agent/worker.h"
+#include "agent/job_thread.h"
 #include "base/hash.h"
 #include "base/index.h"
 
@@ -76,7 +76,7 @@ typedef struct {
 /* A piece of work on a file system that does not answer, with all it touches, until it does. */
 #define MRD_FILES_HUNG 8u
 typedef struct {
-    mrd_worker *worker;
+    mrd_job_thread *worker;
     work *work;
     char *path; /* of the file; NULL: a look */
     int64_t uid;
@@ -95,7 +95,7 @@ struct mrd_files {
     int64_t pick_at; /* no file stands still for long enough before */
     uint64_t session;
     int64_t session_start;
-    mrd_worker *worker;
+    mrd_job_thread *worker;
     bool worker_polled;
     work *work;
     int64_t posted_at;

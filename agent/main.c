@@ -119,7 +119,7 @@ say_limit(void *self, const char *message)
 }
 
 static int
-check(mrd_agent_options *o, const mrd_node *node)
+check(mrd_agent_options *o, const mrd_node_identity *node)
 {
     mrd_hw_options ho = { .proc_root = o->proc_root,
                           .sys_root = o->sys_root,
@@ -208,7 +208,7 @@ say_what_lacks(const mrd_agent_options *o)
 }
 
 static int
-run(mrd_agent_options *o, const mrd_node *node)
+run(mrd_agent_options *o, const mrd_node_identity *node)
 {
     mrd_transport *transport = NULL;
     mrd_link_options link;
@@ -269,7 +269,7 @@ main(int argc, char **argv)
     };
     mrd_agent_options o = { 0 };
     mrd_node_options who = { 0 };
-    mrd_node node;
+    mrd_node_identity node;
     mrd_why why = { 0 };
     char version[MRD_BUILD_TEXT];
     int code;

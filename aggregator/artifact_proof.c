@@ -206,7 +206,7 @@ mrd_artifact_prove(void *self, void *arg)
     mrd_sha256_free(p->sum);
     p->sum = NULL;
     answer(a, p);
-    if (!mrd_worker_put(a->receiver, mrd_artifact_proven, a, p))
+    if (!mrd_pool_put(a->receiver, mrd_artifact_proven, a, p))
         mrd_artifact_proven(NULL,
                             p); /* its upload stays busy until it is offered after a restart */
 }

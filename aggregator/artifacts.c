@@ -154,7 +154,7 @@ prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upl
         p->size = u->size;
         p->sum = u->sum;
     }
-    if (!mrd_worker_put(a->prover, mrd_artifact_prove, a, p)) {
+    if (!mrd_pool_put(a->prover, mrd_artifact_prove, a, p)) {
         free(p);
         return false;
     }
@@ -354,7 +354,7 @@ mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *msg,
     t->request = *request;
     t->msg = *msg;
     mrd_text_set(t->instance_id, sizeof(t->instance_id), instance_id);
-    if (!mrd_worker_put(a->receiver, receive, a, t)) {
+    if (!mrd_pool_put(a->receiver, receive, a, t)) {
         free(t);
         return false;
     }
@@ -366,7 +366,7 @@ mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *msg,
 void
 mrd_artifacts_sweep(mrd_artifacts *a)
 {
-    (void) mrd_worker_put(a->receiver, mrd_artifact_sweep, a, NULL);
+    (void) mrd_pool_put(a->receiver, mrd_artifact_sweep, a, NULL);
 }
 
 /* ---- Beginning and end ---- */
@@ -381,10 +381,10 @@ mrd_artifacts_open(const mrd_artifacts_options *o, mrd_artifacts **ret_artifacts
         err = mrd_why_set(why, MRD_NOMEM, 0, "artifacts");
     if (err == MRD_OK) {
         a->o = *o;
-        err = mrd_worker_open("artifacts", 1, RECEIVING_MAX, &a->receiver, why);
+        err = mrd_pool_open("artifacts", 1, RECEIVING_MAX, &a->receiver, why);
     }
     if (err == MRD_OK)
-        err = mrd_worker_open("artifacts", 1, PROVING_MAX, &a->prover, why);
+        err = mrd_pool_open("artifacts", 1, PROVING_MAX, &a->prover, why);
     if (err != MRD_OK)
         mrd_artifacts_close(a);
     else
@@ -398,8 +398,8 @@ mrd_artifacts_close(mrd_artifacts *a)
     if (a == NULL)
         return;
     __atomic_store_n(&a->closing, true, __ATOMIC_RELAXED);
-    mrd_worker_close(a->prover); /* leaves its last results with the receiver */
-    mrd_worker_close(a->receiver);
+    mrd_pool_close(a->prover); /* leaves its last results with the receiver */
+    mrd_pool_close(a->receiver);
     for (size_t i = 0; i < MRD_UPLOADS_MAX && a->uploads != NULL; i++)
         mrd_upload_forget(&a->uploads[i]);
     free(a->uploads);

@@ -4,7 +4,7 @@
 #define MRD_AGGREGATOR_ARTIFACTS_INT_H
 
 #include "aggregator/artifacts.h"
-#include "aggregator/worker.h"
+#include "aggregator/pool.h"
 #include "base/hash.h"
 
 #define MRD_UPLOADS_MAX 1024
@@ -22,7 +22,7 @@ typedef struct {
 
 struct mrd_artifacts {
     mrd_artifacts_options o;
-    mrd_worker *receiver, *prover;
+    mrd_pool *receiver, *prover;
     mrd_upload *uploads; /* the receiver's alone */
     bool closing;        /* atomic */
 };

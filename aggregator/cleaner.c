@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "aggregator/core/text.h"
-#include "aggregator/worker.h"
+#include "aggregator/pool.h"
 #include "base/out.h"
 
 #define WAITING_MAX 65536
@@ -18,7 +18,7 @@
 
 struct mrd_cleaner {
     mrd_cleaner_options o;
-    mrd_worker *worker;
+    mrd_pool *worker;
     bool closing, looking, emptying; /* atomic */
 };
 
@@ -144,7 +144,7 @@ remove_session(void *self, void *arg)
 /* ---- Orders ---- */
 
 static void
-put(mrd_cleaner *c, mrd_work *work, uint64_t session, const char *text)
+put(mrd_cleaner *c, mrd_pool_work *work, uint64_t session, const char *text)
 {
     order *o = calloc(1, sizeof(*o));
 
@@ -152,7 +152,7 @@ put(mrd_cleaner *c, mrd_work *work, uint64_t session, const char *text)
         return;
     o->session = session;
     mrd_text_set(o->text, sizeof(o->text), text);
-    if (!mrd_worker_put(c->worker, work, c, o))
+    if (!mrd_pool_put(c->worker, work, c, o))
         free(o);
 }
 
@@ -172,7 +172,7 @@ void
 mrd_cleaner_empty(mrd_cleaner *c)
 {
     if (!__atomic_exchange_n(&c->emptying, true, __ATOMIC_RELAXED) &&
-        !mrd_worker_put(c->worker, empty, c, NULL))
+        !mrd_pool_put(c->worker, empty, c, NULL))
         __atomic_store_n(&c->emptying, false, __ATOMIC_RELAXED);
 }
 
@@ -180,7 +180,7 @@ void
 mrd_cleaner_look(mrd_cleaner *c)
 {
     if (!__atomic_exchange_n(&c->looking, true, __ATOMIC_RELAXED) &&
-        !mrd_worker_put(c->worker, look, c, NULL))
+        !mrd_pool_put(c->worker, look, c, NULL))
         __atomic_store_n(&c->looking, false, __ATOMIC_RELAXED);
 }
 
@@ -193,7 +193,7 @@ mrd_cleaner_open(const mrd_cleaner_options *o, mrd_cleaner **ret_cleaner, mrd_wh
     if (c == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "store");
     c->o = *o;
-    if ((err = mrd_worker_open("the store's folders", 1, WAITING_MAX, &c->worker, why)) != MRD_OK) {
+    if ((err = mrd_pool_open("the store's folders", 1, WAITING_MAX, &c->worker, why)) != MRD_OK) {
         free(c);
         return err;
     }
@@ -208,6 +208,6 @@ mrd_cleaner_close(mrd_cleaner *c)
     if (c == NULL)
         return;
     __atomic_store_n(&c->closing, true, __ATOMIC_RELAXED);
-    mrd_worker_close(c->worker);
+    mrd_pool_close(c->worker);
     free(c);
 }

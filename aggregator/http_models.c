@@ -29,7 +29,7 @@ mrd_http_models(void *self, mrd_http_request *req, mrd_why *why)
 
         if (n->models == NULL || !mrd_node_is_alive(n, v->made, &v->limits))
             continue; /* what it has loaded now is not known */
-        mrd_model_list_gather(n->models, n->instance_id, models);
+        mrd_node_models_gather(n->models, n->instance_id, models);
         left_out += n->models->left_out;
     }
     mrd_overview_unref(v);
@@ -66,7 +66,7 @@ mrd_http_session_models(void *self, mrd_http_request *req, mrd_why *why)
     for (size_t i = 0; i < v->s->n_parts; i++) {
         const mrd_part *p = v->s->parts[i];
 
-        mrd_model_list_gather(p->models, p->instance_id, models);
+        mrd_node_models_gather(p->models, p->instance_id, models);
         left_out += p->models == NULL ? 0 : p->models->left_out;
     }
     put_neffs(v->s, models);

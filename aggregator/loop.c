@@ -482,7 +482,7 @@ mrd_loop_close(mrd_loop *l)
     mrd_merger_close(l->merger);
     mrd_artifacts_close(l->artifacts);
     mrd_journals_close(l->journals);
-    mrd_worker_close(l->manifests);
+    mrd_pool_close(l->manifests);
     mrd_cleaner_close(l->cleaner);
     close_inbox(l);
     if (l->started) {

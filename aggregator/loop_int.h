@@ -14,8 +14,8 @@
 #include "aggregator/journals.h"
 #include "aggregator/loop.h"
 #include "aggregator/merger.h"
+#include "aggregator/pool.h"
 #include "aggregator/surveys.h"
-#include "aggregator/worker.h"
 
 #define MRD_REQUESTS_MAX 1024 /* of agents, held unanswered; a power of two */
 
@@ -61,7 +61,7 @@ struct mrd_loop {
     mrd_overview *overview;
     /* Other threads. */
     mrd_journals *journals;
-    mrd_worker *manifests;
+    mrd_pool *manifests;
     mrd_merger *merger;
     mrd_artifacts *artifacts;
     mrd_cleaner *cleaner;

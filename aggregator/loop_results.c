@@ -148,7 +148,7 @@ mrd_loop_save(mrd_loop *l, mrd_session_view *v, uint64_t session, uint64_t versi
 
     if (j != NULL) {
         *j = (manifest_job){ .v = v, .session = session, .version = version };
-        if (mrd_worker_put(l->manifests, save, l, j))
+        if (mrd_pool_put(l->manifests, save, l, j))
             return;
     }
     post(l, result_new(run_saved, session, version, &why));
@@ -195,7 +195,7 @@ mrd_loop_save_nodes(mrd_loop *l, mrd_buf *text, bool durable)
 
     if (j != NULL) {
         *j = (nodes_job){ .text = *text, .durable = durable };
-        if (mrd_worker_put(l->manifests, save_nodes, l, j))
+        if (mrd_pool_put(l->manifests, save_nodes, l, j))
             return;
     }
     post(l, result_new(run_nodes_saved, 0, 0, &why));
@@ -408,7 +408,7 @@ run_grown(mrd_loop *l, mrd_loop_item *item)
     result *r = (result *) item;
 
     mrd_core_enter(l->core, mrd_loop_now());
-    mrd_files_grown(&l->core->files, r->sha256, r->a);
+    mrd_stored_files_grown(&l->core->files, r->sha256, r->a);
     l->core->stats.artifact_bytes += r->b;
     free(r);
 }
@@ -519,7 +519,7 @@ run_listed(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
     (void) ticket;
     mrd_core_enter(c, now);
     to->listed = c->unreadable > 0 || (to->part ? mrd_core_artifact_is_open(c, to->sha256)
-                                                : mrd_files_has(&c->files, to->sha256));
+                                                : mrd_stored_files_has(&c->files, to->sha256));
 }
 
 static bool
@@ -599,7 +599,7 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
     mrd_err err;
 
     if ((err = mrd_journals_open(&journals, &l->journals, why)) != MRD_OK ||
-        (err = mrd_worker_open("manifests", 1, MANIFESTS_MAX, &l->manifests, why)) != MRD_OK ||
+        (err = mrd_pool_open("manifests", 1, MANIFESTS_MAX, &l->manifests, why)) != MRD_OK ||
         (err = mrd_merger_open(&merger, &l->merger, why)) != MRD_OK ||
         (err = mrd_artifacts_open(&artifacts, &l->artifacts, why)) != MRD_OK ||
         (err = mrd_cleaner_open(&cleaner, &l->cleaner, why)) != MRD_OK)

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "aggregator/pool.h"
 #include "aggregator/timeline.h"
-#include "aggregator/worker.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/out.h"
@@ -16,7 +16,7 @@
 
 struct mrd_merger {
     mrd_merger_options o;
-    mrd_worker *worker;
+    mrd_pool *worker;
     uint64_t cancelled[CANCELLED_MAX]; /* atomic: sessions whose merge is to end */
     unsigned next;                     /* of them; the starter's */
     bool closing;                      /* atomic */
@@ -166,7 +166,7 @@ mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input)
         if (__atomic_load_n(&m->cancelled[i], __ATOMIC_RELAXED) == session)
             __atomic_store_n(&m->cancelled[i], 0, __ATOMIC_RELAXED);
     }
-    if (mrd_worker_put(m->worker, run, m, j))
+    if (mrd_pool_put(m->worker, run, m, j))
         return true;
     mrd_merge_input_free(input);
     free(j);
@@ -188,7 +188,7 @@ mrd_merger_open(const mrd_merger_options *o, mrd_merger **ret_merger, mrd_why *w
     if (m == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "merger");
     m->o = *o;
-    if ((err = mrd_worker_open("merges", 1, WAITING_MAX, &m->worker, why)) != MRD_OK)
+    if ((err = mrd_pool_open("merges", 1, WAITING_MAX, &m->worker, why)) != MRD_OK)
         free(m);
     else
         *ret_merger = m;
@@ -201,6 +201,6 @@ mrd_merger_close(mrd_merger *m)
     if (m == NULL)
         return;
     __atomic_store_n(&m->closing, true, __ATOMIC_RELAXED);
-    mrd_worker_close(m->worker);
+    mrd_pool_close(m->worker);
     free(m);
 }

@@ -290,7 +290,7 @@ parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
         struct stat info;
 
         if (part != NULL && stat(part, &info) == 0)
-            mrd_files_grown(&c->files, a->sha256, (uint64_t) info.st_size);
+            mrd_stored_files_grown(&c->files, a->sha256, (uint64_t) info.st_size);
         free(part);
     }
 }

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 
 #include "aggregator/core/limits.h"
-#include "aggregator/worker.h"
+#include "aggregator/pool.h"
 #include "base/log.h"
 
 struct mrd_surveys {
     mrd_surveys_options o;
-    mrd_worker *worker;
+    mrd_pool *worker;
     bool closing; /* atomic */
 };
 
@@ -66,7 +66,7 @@ mrd_surveys_ask(mrd_surveys *s, uint64_t survey, mrd_buf *frame, unsigned expect
                     .timeout_ms = (int) (timeout / MRD_MS) };
         *frame = (mrd_buf){ 0 };
     }
-    if (j != NULL && mrd_worker_put(s->worker, run, s, j))
+    if (j != NULL && mrd_pool_put(s->worker, run, s, j))
         return;
     if (j != NULL)
         mrd_buf_fini(&j->frame);
@@ -83,7 +83,7 @@ mrd_surveys_open(const mrd_surveys_options *o, mrd_surveys **ret_surveys, mrd_wh
     if (s == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "surveys");
     s->o = *o;
-    err = mrd_worker_open("surveys", MRD_SURVEYS_MAX, MRD_SURVEYS_MAX, &s->worker, why);
+    err = mrd_pool_open("surveys", MRD_SURVEYS_MAX, MRD_SURVEYS_MAX, &s->worker, why);
     if (err != MRD_OK)
         free(s);
     else
@@ -98,6 +98,6 @@ mrd_surveys_close(mrd_surveys *s)
         return;
     __atomic_store_n(&s->closing, true, __ATOMIC_RELAXED);
     mrd_server_close_control(s->o.server); /* ends those under way */
-    mrd_worker_close(s->worker);
+    mrd_pool_close(s->worker);
     free(s);
 }

@@ -319,7 +319,7 @@ bench_agent(mrd_codec_id codec, uint64_t *ret_records)
                             .codec = (int) codec,
                             .spool_bytes = 256 << 20,
                             .recorder_bytes = 1 << 20 };
-    mrd_node node = { .instance_id = "i-bench", .source = "option" };
+    mrd_node_identity node = { .instance_id = "i-bench", .source = "option" };
     Mrd__Control c = MRD__CONTROL__INIT;
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
     char message[MRD_WHY_MAX];

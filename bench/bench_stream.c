@@ -143,7 +143,7 @@ pair_open(pair *p, mrd_dur_ns flush)
                             .flush = flush,
                             .spool_bytes = 256 << 20,
                             .recorder_bytes = 1 << 20 };
-    mrd_node node = { .instance_id = "i-bench", .source = "option" };
+    mrd_node_identity node = { .instance_id = "i-bench", .source = "option" };
     mrd_link_options lo = { .window = 8 };
     mrd_transport *transport = NULL;
     mrd_agent_counts counts;

@@ -63,7 +63,7 @@ own_boot(uint8_t boot_id[16])
 
 /* One "key=value" line; newlines in the value become blanks. Whole lines only. */
 static void
-add_line(mrd_identity *id, const char *key, const char *value, size_t len)
+add_line(mrd_own_identity *id, const char *key, const char *value, size_t len)
 {
     size_t klen = strlen(key), need = klen + 1 + len + 1;
     char *p = id->ident + id->claim.ident_len;
@@ -79,14 +79,14 @@ add_line(mrd_identity *id, const char *key, const char *value, size_t len)
 }
 
 static void
-add_text(mrd_identity *id, const char *key, const char *value)
+add_text(mrd_own_identity *id, const char *key, const char *value)
 {
     if (value != NULL)
         add_line(id, key, value, strlen(value));
 }
 
 static void
-add_process(mrd_identity *id)
+add_process(mrd_own_identity *id)
 {
     char text[1024];
     struct utsname host;
@@ -106,7 +106,7 @@ add_process(mrd_identity *id)
 }
 
 void
-mrd_identity_read(mrd_identity *id)
+mrd_identity_read(mrd_own_identity *id)
 {
     static const char *const keys[] = {
         "RANK",

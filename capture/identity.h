@@ -9,9 +9,9 @@
 typedef struct {
     mrd_ring_owner_claim claim; /* ident points to `ident` below */
     char ident[MRD_RING_IDENT_MAX];
-} mrd_identity;
+} mrd_own_identity;
 
 /* Fills everything of claim except clock and load_cal. */
-void mrd_identity_read(mrd_identity *id);
+void mrd_identity_read(mrd_own_identity *id);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct {
     _Atomic(mrd_ring_hdr *) first; /* where threads without a ring count their losses */
     _Atomic uint64_t unringed;     /* the same before there is a first */
     uint64_t total;                /* bytes of rings */
-    mrd_identity id;
+    mrd_own_identity id;
 } process;
 
 static mrd_ring_writer no_writer; /* ready is 0 for ever */

@@ -521,7 +521,7 @@ prepare_output(recording *r, mrd_why *why)
 }
 
 static mrd_err
-open_recording(recording *r, const mrd_node *node, const char *rings, mrd_why *why)
+open_recording(recording *r, const mrd_node_identity *node, const char *rings, mrd_why *why)
 {
     static const char *const patterns[] = { "cpu.*.util_percent", "mem.used_bytes",
                                             "mem.used_percent",
@@ -558,7 +558,7 @@ inspect(void *self, const mrd_strlist *words)
     recording r = { .set = set, .lock = MRD_OUTPUT_LOCK_NONE };
     mrd_why why = { 0 };
     mrd_node_options who = { .instance_id = set->instance };
-    mrd_node node;
+    mrd_node_identity node;
     env_list env = { 0 };
     char library[PATH_MAX], rings[PATH_MAX] = "", **argv = NULL;
     int status = MRD_EXIT_FAILED, wait_status = 0;

@@ -20,10 +20,10 @@ typedef enum {
 
 typedef struct {
     mrd_agent_options *agent;
-    mrd_node node;      /* filled by the first check */
-    bool agent_runs;    /* found by the check of the process */
-    const char *check;  /* the one that is running */
-    mrd_json *findings; /* {"check", "level", "message", "fix"} in order */
+    mrd_node_identity node; /* filled by the first check */
+    bool agent_runs;        /* found by the check of the process */
+    const char *check;      /* the one that is running */
+    mrd_json *findings;     /* {"check", "level", "message", "fix"} in order */
     unsigned counts[MRD_DOCTOR_LEVELS];
 } mrd_doctor;
 

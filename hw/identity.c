@@ -41,7 +41,7 @@ first_word_of(const char *dir, const char *file, char *to, size_t size)
 
 /* The machine-id itself is meant to stay private (machine-id(5)): its hash is used. */
 static bool
-from_machine_id(const char *path, mrd_node *node)
+from_machine_id(const char *path, mrd_node_identity *node)
 {
     char id[64] = "", hex[MRD_SHA256_HEX];
     mrd_sha256 *sha;
@@ -59,7 +59,7 @@ from_machine_id(const char *path, mrd_node *node)
 }
 
 static bool
-from_imds(const mrd_node_options *o, mrd_node *node)
+from_imds(const mrd_node_options *o, mrd_node_identity *node)
 {
     mrd_why why = { 0 };
     mrd_dur_ns timeout = o->timeout == 0 ? MRD_IMDS_TIMEOUT : o->timeout;
@@ -78,9 +78,9 @@ from_imds(const mrd_node_options *o, mrd_node *node)
 }
 
 mrd_err
-mrd_node_identify(const mrd_node_options *options, mrd_node *ret_node, mrd_why *why)
+mrd_node_identify(const mrd_node_options *options, mrd_node_identity *ret_node, mrd_why *why)
 {
-    mrd_node node = { 0 };
+    mrd_node_identity node = { 0 };
 
     if (gethostname(node.host_name, sizeof(node.host_name) - 1) != 0)
         node.host_name[0] = '\0';

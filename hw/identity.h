@@ -28,11 +28,12 @@ typedef struct {
     char boot_id[64]; /* of the kernel; empty when unreadable */
     mrd_imds imds;    /* members empty when the service did not answer */
     char note[256];   /* why the metadata service was not the source; empty when it was */
-} mrd_node;
+} mrd_node_identity;
 
 /* An explicit id wins, then the metadata service, then "m-" and 17 digits of the machine-id's hash,
  * then the host name. Errors: INVALID (the explicit id is no plain name), NOTFOUND (nothing). */
-mrd_err mrd_node_identify(const mrd_node_options *options, mrd_node *ret_node, mrd_why *why);
+mrd_err mrd_node_identify(const mrd_node_options *options, mrd_node_identity *ret_node,
+                          mrd_why *why);
 
 typedef struct {
     int64_t pid;           /* as this reader's /proc counts */

@@ -212,8 +212,8 @@ take_state(mrd_node *n, const Mrd__Heartbeat *hb)
     n->spool_bytes = mrd_count_checked(hb->spool_bytes);
     n->memory_bytes = mrd_count_checked(hb->memory_bytes);
     if (hb->models != NULL) {
-        mrd_model_list_unref(n->models);
-        n->models = mrd_model_list_new(hb->models, n->hello_local, n->hello_wall);
+        mrd_node_models_unref(n->models);
+        n->models = mrd_node_models_new(hb->models, n->hello_local, n->hello_wall);
     }
     if (hb->runtime != NULL) {
         mrd_runtime_offer_unref(n->offer);

@@ -27,7 +27,7 @@ list(mrd_core *c, mrd_session *s, const mrd_node *n, const Mrd__ArtifactOffer *o
         return MRD_LIMIT;
     if (!MRD_VEC_NEXT(s->artifacts, s->n_artifacts))
         return MRD_NOMEM;
-    if (mrd_files_list(&c->files, o->sha256) != MRD_OK)
+    if (mrd_stored_files_list(&c->files, o->sha256) != MRD_OK)
         return MRD_NOMEM;
     s->artifact_bytes += again ? 0 : o->size;
     v = &s->artifacts[s->n_artifacts++];
@@ -82,7 +82,7 @@ mrd_core_artifact_complete(mrd_core *c, mrd_core_time now, const char *sha256,
             if (is_new) {
                 a->complete = true;
                 mrd_session_touch(s);
-                mrd_files_grown(&c->files, sha256, a->size);
+                mrd_stored_files_grown(&c->files, sha256, a->size);
             }
             if (!a->logged)
                 unlogged(self, s, a, is_new);

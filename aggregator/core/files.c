@@ -12,7 +12,7 @@
 #define NAME_PART_MAX 200
 
 void
-mrd_files_fini(mrd_files *t)
+mrd_stored_files_fini(mrd_stored_files *t)
 {
     free(t->v);
     mrd_map_fini(&t->at);
@@ -63,7 +63,7 @@ file_key(const char *sha256)
 }
 
 static mrd_stored_file *
-file_of(const mrd_files *t, const char *sha256)
+file_of(const mrd_stored_files *t, const char *sha256)
 {
     uint32_t at = mrd_hash_is_valid(sha256) ? mrd_map_get(&t->at, file_key(sha256)) : MRD_MAP_NONE;
 
@@ -71,13 +71,13 @@ file_of(const mrd_files *t, const char *sha256)
 }
 
 bool
-mrd_files_has(const mrd_files *t, const char *sha256)
+mrd_stored_files_has(const mrd_stored_files *t, const char *sha256)
 {
     return file_of(t, sha256) != NULL;
 }
 
 mrd_err
-mrd_files_list(mrd_files *t, const char *sha256)
+mrd_stored_files_list(mrd_stored_files *t, const char *sha256)
 {
     mrd_stored_file *f = file_of(t, sha256);
 
@@ -96,7 +96,7 @@ mrd_files_list(mrd_files *t, const char *sha256)
 }
 
 void
-mrd_files_grown(mrd_files *t, const char *sha256, uint64_t bytes)
+mrd_stored_files_grown(mrd_stored_files *t, const char *sha256, uint64_t bytes)
 {
     mrd_stored_file *f = file_of(t, sha256);
 
@@ -108,7 +108,7 @@ mrd_files_grown(mrd_files *t, const char *sha256, uint64_t bytes)
 }
 
 void
-mrd_files_retire(mrd_files *t, const char *sha256)
+mrd_stored_files_retire(mrd_stored_files *t, const char *sha256)
 {
     mrd_stored_file *f = file_of(t, sha256);
 
@@ -117,7 +117,7 @@ mrd_files_retire(mrd_files *t, const char *sha256)
 }
 
 void
-mrd_files_unlist(mrd_files *t, const char *sha256)
+mrd_stored_files_unlist(mrd_stored_files *t, const char *sha256)
 {
     mrd_stored_file *f = file_of(t, sha256);
     size_t at;

@@ -19,19 +19,20 @@ typedef struct {
     size_t n;
     mrd_map at;
     uint64_t bytes; /* of the live ones */
-} mrd_files;
+} mrd_stored_files;
 
-void mrd_files_fini(mrd_files *t);
+void mrd_stored_files_fini(mrd_stored_files *t);
 bool mrd_hash_is_valid(const char *hex); /* a SHA-256 in lower case */
 /* A relative path of plain components: below a session's folder. */
 bool mrd_artifact_name_is_valid(const char *name);
-bool mrd_files_has(const mrd_files *t, const char *sha256);
+bool mrd_stored_files_has(const mrd_stored_files *t, const char *sha256);
 /* A session lists the file once more. Errors: NOMEM. */
-mrd_err mrd_files_list(mrd_files *t, const char *sha256);
-void mrd_files_grown(mrd_files *t, const char *sha256, uint64_t bytes); /* so much is there now */
+mrd_err mrd_stored_files_list(mrd_stored_files *t, const char *sha256);
+void mrd_stored_files_grown(mrd_stored_files *t, const char *sha256,
+                            uint64_t bytes); /* so much is there now */
 /* The session that lists it is deleted; its folder is still there. */
-void mrd_files_retire(mrd_files *t, const char *sha256);
+void mrd_stored_files_retire(mrd_stored_files *t, const char *sha256);
 /* ... and now its folder is not. */
-void mrd_files_unlist(mrd_files *t, const char *sha256);
+void mrd_stored_files_unlist(mrd_stored_files *t, const char *sha256);
 
 #endif

@@ -62,7 +62,7 @@ part_fill(mrd_part *p, const mrd_json *o)
     part_counts_load(p, o);
     mrd_part_tally_load(p, mrd_json_get(o, "tally"));
     mrd_unread_load(&p->unread, mrd_json_get(o, "unread"));
-    p->models = mrd_model_list_load(o);
+    p->models = mrd_node_models_load(o);
     p->offer = mrd_runtime_offer_load(o);
     if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
         p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
@@ -131,7 +131,7 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_map *seen)
         return MRD_LIMIT;
     if (!MRD_VEC_NEXT(s->artifacts, s->n_artifacts))
         return MRD_NOMEM;
-    if (mrd_files_list(&c->files, a.sha256) != MRD_OK)
+    if (mrd_stored_files_list(&c->files, a.sha256) != MRD_OK)
         return MRD_NOMEM;
     s->artifacts[s->n_artifacts] = a;
     if (mrd_map_get(seen, file) == MRD_MAP_NONE)
@@ -152,7 +152,7 @@ artifacts_load(mrd_core *c, mrd_session *s, const mrd_json *list, const mrd_json
         (void) artifact_load(c, s, mrd_json_at(log, i), &seen);
     for (size_t i = 0; i < s->n_artifacts; i++) {
         if (s->artifacts[i].complete)
-            mrd_files_grown(&c->files, s->artifacts[i].sha256, s->artifacts[i].size);
+            mrd_stored_files_grown(&c->files, s->artifacts[i].sha256, s->artifacts[i].size);
     }
     mrd_map_fini(&seen);
 }
@@ -344,8 +344,8 @@ static void
 session_drop(mrd_core *c, mrd_session *s)
 {
     for (size_t i = 0; i < s->n_artifacts; i++) {
-        mrd_files_retire(&c->files, s->artifacts[i].sha256);
-        mrd_files_unlist(&c->files, s->artifacts[i].sha256);
+        mrd_stored_files_retire(&c->files, s->artifacts[i].sha256);
+        mrd_stored_files_unlist(&c->files, s->artifacts[i].sha256);
     }
     mrd_session_free(s);
 }

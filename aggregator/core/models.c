@@ -110,10 +110,10 @@ load_json(const Mrd__ModelLoad *m, int64_t wall_minus_local)
     return o;
 }
 
-mrd_model_list *
-mrd_model_list_new(const Mrd__ModelList *from, mrd_local_ns local, mrd_wall_ns wall)
+mrd_node_models *
+mrd_node_models_new(const Mrd__ModelList *from, mrd_local_ns local, mrd_wall_ns wall)
 {
-    mrd_model_list *l = from == NULL ? NULL : calloc(1, sizeof(*l));
+    mrd_node_models *l = from == NULL ? NULL : calloc(1, sizeof(*l));
     size_t n = from == NULL ? 0 : from->n_loads;
 
     if (l == NULL)
@@ -130,11 +130,11 @@ mrd_model_list_new(const Mrd__ModelList *from, mrd_local_ns local, mrd_wall_ns w
     return l;
 }
 
-mrd_model_list *
-mrd_model_list_load(const mrd_json *o)
+mrd_node_models *
+mrd_node_models_load(const mrd_json *o)
 {
     const mrd_json *models = mrd_json_get(o, "models");
-    mrd_model_list *l;
+    mrd_node_models *l;
 
     if (!mrd_json_is_array(models) || (l = calloc(1, sizeof(*l))) == NULL)
         return NULL;
@@ -148,8 +148,8 @@ mrd_model_list_load(const mrd_json *o)
 }
 
 /* relaxed: whoever counts up holds a reference */
-mrd_model_list *
-mrd_model_list_ref(mrd_model_list *l)
+mrd_node_models *
+mrd_node_models_ref(mrd_node_models *l)
 {
     if (l != NULL)
         __atomic_add_fetch(&l->refs, 1, __ATOMIC_RELAXED);
@@ -157,7 +157,7 @@ mrd_model_list_ref(mrd_model_list *l)
 }
 
 void
-mrd_model_list_unref(mrd_model_list *l)
+mrd_node_models_unref(mrd_node_models *l)
 {
     if (l == NULL || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
@@ -166,7 +166,7 @@ mrd_model_list_unref(mrd_model_list *l)
 }
 
 void
-mrd_model_list_put(const mrd_model_list *l, mrd_json *o)
+mrd_node_models_put(const mrd_node_models *l, mrd_json *o)
 {
     if (l == NULL)
         return;
@@ -175,7 +175,7 @@ mrd_model_list_put(const mrd_model_list *l, mrd_json *o)
 }
 
 void
-mrd_model_list_gather(const mrd_model_list *l, const char *instance_id, mrd_json *models)
+mrd_node_models_gather(const mrd_node_models *l, const char *instance_id, mrd_json *models)
 {
     for (size_t i = 0; l != NULL && i < mrd_json_size(l->models); i++) {
         const mrd_json *from = mrd_json_at(l->models, i), *loads = mrd_json_get(from, "loads");

@@ -19,18 +19,18 @@ typedef struct {
     unsigned refs;    /* atomic */
     mrd_json *models; /* an array */
     uint64_t left_out;
-} mrd_model_list;
+} mrd_node_models;
 
 /* local and wall: one reading of both clocks of the node. NULL without memory, or `from` NULL. */
-mrd_model_list *mrd_model_list_new(const Mrd__ModelList *from, mrd_local_ns local,
-                                   mrd_wall_ns wall);
-/* As mrd_model_list_put wrote it; NULL: there is none. */
-mrd_model_list *mrd_model_list_load(const mrd_json *o);
-mrd_model_list *mrd_model_list_ref(mrd_model_list *l); /* NULL is fine */
-void mrd_model_list_unref(mrd_model_list *l);          /* NULL is fine */
+mrd_node_models *mrd_node_models_new(const Mrd__ModelList *from, mrd_local_ns local,
+                                     mrd_wall_ns wall);
+/* As mrd_node_models_put wrote it; NULL: there is none. */
+mrd_node_models *mrd_node_models_load(const mrd_json *o);
+mrd_node_models *mrd_node_models_ref(mrd_node_models *l); /* NULL is fine */
+void mrd_node_models_unref(mrd_node_models *l);           /* NULL is fine */
 /* "models" and "models_left_out" of *o; nothing for NULL. */
-void mrd_model_list_put(const mrd_model_list *l, mrd_json *o);
+void mrd_node_models_put(const mrd_node_models *l, mrd_json *o);
 /* Adds the models of a node to a list over nodes, where each is one member and loads have instance_id. */
-void mrd_model_list_gather(const mrd_model_list *l, const char *instance_id, mrd_json *models);
+void mrd_node_models_gather(const mrd_node_models *l, const char *instance_id, mrd_json *models);
 
 #endif

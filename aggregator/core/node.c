@@ -32,7 +32,7 @@ mrd_node_free(mrd_node *n)
     if (n == NULL)
         return;
     mrd_strlist_fini(&n->labels);
-    mrd_model_list_unref(n->models);
+    mrd_node_models_unref(n->models);
     mrd_runtime_offer_unref(n->offer);
     mrd_node_forget_clock(n);
     free(n);
@@ -261,7 +261,7 @@ mrd_node_copy(const mrd_node *n)
     *c = *n;
     c->follow = NULL;
     c->probes = NULL;
-    mrd_model_list_ref(c->models);
+    mrd_node_models_ref(c->models);
     mrd_runtime_offer_ref(c->offer);
     c->labels = (mrd_strlist){ 0 };
     if (mrd_strings_copy(&c->labels, &n->labels) != MRD_OK) {

@@ -63,7 +63,7 @@ typedef struct {
     struct mrd_probe_memory *probes; /* the last ones, for frames of further sessions */
     bool has_reading;
     mrd_host_reading reading; /* the last one of its own clocks */
-    mrd_model_list *models;   /* loaded now; NULL: not told */
+    mrd_node_models *models;  /* loaded now; NULL: not told */
     mrd_runtime_offer *offer; /* NULL: not told */
 } mrd_node;
 

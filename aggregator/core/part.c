@@ -59,7 +59,7 @@ mrd_part_free(mrd_part *p)
         mrd_seqset_free(p->epochs[i].stored);
     free(p->epochs);
     mrd_json_free(p->device_profiles);
-    mrd_model_list_unref(p->models);
+    mrd_node_models_unref(p->models);
     mrd_runtime_offer_unref(p->offer);
     free(p);
 }
@@ -80,7 +80,7 @@ mrd_part_copy(const mrd_part *p)
     if (c == NULL)
         return NULL;
     *c = *p;
-    mrd_model_list_ref(c->models);
+    mrd_node_models_ref(c->models);
     mrd_runtime_offer_ref(c->offer);
     c->device_profiles = NULL;
     c->epochs = NULL;
@@ -402,10 +402,10 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
     if (with_profiles)
         take_profiles(p, st);
     if (st->models != NULL) {
-        mrd_model_list *models = mrd_model_list_new(st->models, p->local, p->wall);
+        mrd_node_models *models = mrd_node_models_new(st->models, p->local, p->wall);
 
         if (models != NULL)
-            mrd_model_list_unref(p->models);
+            mrd_node_models_unref(p->models);
         p->models = models != NULL ? models : p->models;
     }
     if (st->last_seq > 0 && (e = mrd_part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)

@@ -76,7 +76,7 @@ typedef struct {
     bool simulated;
     uint64_t acknowledged[MRD_TRIGGERS_MAX / 64]; /* a bit for each trigger that it knows */
     mrd_runtime_offer *offer;                     /* NULL: not told */
-    mrd_model_list *models;                       /* NULL: an older agent does not say */
+    mrd_node_models *models;                      /* NULL: an older agent does not say */
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;
     unsigned n_epochs;

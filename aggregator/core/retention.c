@@ -11,7 +11,7 @@ mrd_core_retire(mrd_core *c, mrd_session *s)
         return;
     s->deleted = true;
     for (size_t i = 0; i < s->n_artifacts; i++)
-        mrd_files_retire(&c->files, s->artifacts[i].sha256);
+        mrd_stored_files_retire(&c->files, s->artifacts[i].sha256);
     mrd_core_answer_gone(c, s->id);
 }
 
@@ -20,7 +20,7 @@ mrd_core_unlist(mrd_core *c, mrd_session *s)
 {
     mrd_core_retire(c, s);
     for (size_t i = 0; i < s->n_artifacts; i++)
-        mrd_files_unlist(&c->files, s->artifacts[i].sha256);
+        mrd_stored_files_unlist(&c->files, s->artifacts[i].sha256);
     s->n_artifacts = 0;
 }
 

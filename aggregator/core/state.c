@@ -40,7 +40,7 @@ mrd_core_free(mrd_core *c)
     for (size_t i = 0; i < MRD_SURVEYS_MAX; i++)
         mrd_map_fini(&c->surveys[i].answered_by);
     mrd_nodes_fini(&c->nodes);
-    mrd_files_fini(&c->files);
+    mrd_stored_files_fini(&c->files);
     free(c->out.v);
     free(c);
 }

@@ -56,7 +56,7 @@ struct mrd_core {
     mrd_nodes nodes;
     mrd_session **sessions;
     size_t n_sessions;
-    mrd_files files;
+    mrd_stored_files files;
     unsigned unreadable; /* sessions that may list files nobody knows of */
     mrd_core_stats stats;
     mrd_pending pending[MRD_PENDING_MAX];

@@ -10,7 +10,7 @@
 static inline mrd_agent *
 open_agent(const mrd_agent_options *o, mrd_transport *t)
 {
-    mrd_node node = {
+    mrd_node_identity node = {
         .instance_id = "i-test", .source = "option", .host_name = "h", .boot_id = "b"
     };
     mrd_agent *a = NULL;

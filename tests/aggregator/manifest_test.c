@@ -226,7 +226,7 @@ TEST(the_largest_list_of_artifacts)
                  i);
         snprintf(a->kind, sizeof(a->kind), "NTFF");
         snprintf(a->instance_id, sizeof(a->instance_id), "i-0123456789abcdef0");
-        CHECK_ERR("list", mrd_files_list(&c->files, a->sha256), MRD_OK);
+        CHECK_ERR("list", mrd_stored_files_list(&c->files, a->sha256), MRD_OK);
     }
     next = again(c, s, &after);
     CHECK_INT(next->n_sessions == 1 ? next->sessions[0]->n_artifacts : 0, MRD_ARTIFACTS_MAX);

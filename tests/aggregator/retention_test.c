@@ -101,8 +101,8 @@ list(mrd_core *c, mrd_session *s, const char *sha256, uint64_t size)
     snprintf(v->sha256, sizeof(v->sha256), "%s", sha256);
     snprintf(v->name, sizeof(v->name), "f%zu", s->n_artifacts);
     snprintf(v->instance_id, sizeof(v->instance_id), "i-1");
-    CHECK_ERR("list", mrd_files_list(&c->files, sha256), MRD_OK);
-    mrd_files_grown(&c->files, sha256, size);
+    CHECK_ERR("list", mrd_stored_files_list(&c->files, sha256), MRD_OK);
+    mrd_stored_files_grown(&c->files, sha256, size);
 }
 
 TEST(artifacts_count_once_and_until_the_last_session_goes)
@@ -119,11 +119,11 @@ TEST(artifacts_count_once_and_until_the_last_session_goes)
     CHECK_INT(mrd_core_store_bytes(c0), 150);
     retain(c0, 4 * HOUR); /* it just fits */
     CHECK(!a->deleted && !b->deleted && !c->deleted);
-    mrd_files_grown(&c0->files, SHA_B, 21);
+    mrd_stored_files_grown(&c0->files, SHA_B, 21);
     retain(c0, 4 * HOUR); /* the oldest alone frees 10: its artifact is shared */
     CHECK(a->deleted && !b->deleted && !c->deleted);
     CHECK_INT(mrd_core_store_bytes(c0), 141);
-    mrd_files_grown(&c0->files, SHA_B, 31);
+    mrd_stored_files_grown(&c0->files, SHA_B, 31);
     retain(c0, 4 * HOUR);
     CHECK(b->deleted && !c->deleted); /* ... and the second frees it */
     CHECK_INT(mrd_core_store_bytes(c0), 41);
@@ -156,9 +156,9 @@ TEST(a_deleted_session_goes_last)
     CHECK(e->kind == MRD_DO_REMOVE && e->session == s && mrd_core_effect(c) == NULL);
     mrd_core_remove_deleted(c);
     CHECK(mrd_core_effect(c) == NULL); /* once */
-    CHECK(mrd_files_has(&c->files, SHA_A));
+    CHECK(mrd_stored_files_has(&c->files, SHA_A));
     mrd_core_removed(c, core_at(1), 1);
-    CHECK(!mrd_files_has(&c->files, SHA_A) && c->n_sessions == 0);
+    CHECK(!mrd_stored_files_has(&c->files, SHA_A) && c->n_sessions == 0);
     core_drain(c);
     mrd_core_free(c);
 }

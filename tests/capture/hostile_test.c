@@ -13,7 +13,7 @@
 #define DATA_LEN 8192
 #define DICT_LEN 4096
 
-static mrd_identity me;
+static mrd_own_identity me;
 static mrd_ring_writer writer;
 static char path[600];
 static mrd_ring_name name;

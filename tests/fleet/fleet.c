@@ -340,7 +340,7 @@ player_open(fleet *f, unsigned i, mrd_why *why)
 {
     player *p = &f->v[i];
     mrd_node_options who = { .instance_id = p->id, .timeout = -1 };
-    mrd_node node;
+    mrd_node_identity node;
     mrd_err err;
 
     fleet_name_of(f->o.first + i, p->id);

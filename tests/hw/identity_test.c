@@ -125,7 +125,7 @@ TEST(node_identity_falls_back)
 {
     char machine[512];
     mrd_node_options o = { .timeout = -1, .machine_id = machine };
-    mrd_node a, b;
+    mrd_node_identity a, b;
     mrd_why why = { 0 };
 
     snprintf(machine, sizeof(machine), "%s/machine-id", test_tmp());

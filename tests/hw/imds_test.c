@@ -131,7 +131,7 @@ TEST(answers_and_refusals)
 TEST(nobody_there_and_switched_off)
 {
     mrd_imds got;
-    mrd_node node;
+    mrd_node_identity node;
     mrd_node_options o = { .endpoint = "http://127.0.0.1:1", .timeout = 200 * MRD_MS };
 
     CHECK_ERR("refused", mrd_imds_read("http://127.0.0.1:1", 200 * MRD_MS, &got, NULL), MRD_NET);
@@ -144,7 +144,7 @@ TEST(nobody_there_and_switched_off)
 TEST(environment_names_the_endpoint)
 {
     mrd_node_options o = { 0 };
-    mrd_node node;
+    mrd_node_identity node;
 
     start_server();
     now = (behaviour){ "i-0feedbeef", 200, false, true };

@@ -197,12 +197,12 @@ TEST(strings_are_always_json)
 TEST(a_spool_gives_back_what_it_took)
 {
     enum { ELEMENTS = 400000 };
-    mrd_spool s = { 0 };
+    mrd_jw_spool s = { 0 };
     writing x;
     const char *text;
 
     for (uint64_t i = 0; i < ELEMENTS; i++) {
-        mrd_jw *w = mrd_spool_writer(&s, NULL, false, 2);
+        mrd_jw *w = mrd_jw_spool_writer(&s, NULL, false, 2);
 
         REQUIRE(w != NULL);
         mrd_jw_u64(w, i * 1000000);
@@ -212,7 +212,7 @@ TEST(a_spool_gives_back_what_it_took)
     mrd_jw_open(&x.w, '{');
     mrd_jw_key(&x.w, MRD_STR("a"));
     mrd_jw_open(&x.w, '[');
-    CHECK_ERR("drain", mrd_spool_drain(&s, &x.w, NULL), MRD_OK);
+    CHECK_ERR("drain", mrd_jw_spool_drain(&s, &x.w, NULL), MRD_OK);
     mrd_jw_close(&x.w, ']');
     mrd_jw_close(&x.w, '}');
     text = finish(&x);

@@ -77,7 +77,7 @@ end_pause(mrd_worker_time *t, const mrd_event *ev, mrd_worker_pause *ret_pause)
 }
 
 bool
-mrd_worker_time_add(mrd_worker_time *t, mrd_on on, bool device, const mrd_event *ev,
+mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_event *ev,
                     mrd_worker_pause *ret_pause)
 {
     int64_t end = mrd_event_end(ev);

@@ -59,7 +59,7 @@ typedef struct {
 } mrd_worker_pause;
 
 /* A span begins. True: it is the device's and ends a pause; *ret_pause is written. */
-bool mrd_worker_time_add(mrd_worker_time *t, mrd_on on, bool device, const mrd_event *ev,
+bool mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_event *ev,
                          mrd_worker_pause *ret_pause);
 /* The worker's process loads data from ev's begin to its end. */
 void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);

@@ -29,7 +29,7 @@ typedef enum {
     MRD_ON_LOADING, /* the process loads data: on its host */
     MRD_ON_GAP,     /* events were lost */
     MRD_ONS
-} mrd_on;
+} mrd_work_on;
 
 typedef struct {
     mrd_proc_id process;
@@ -52,7 +52,7 @@ typedef enum {
 typedef struct {
     mrd_proc_id process;
     uint32_t worker;  /* MRD_WORK_WORKER; else MRD_NO_WORKER */
-    mrd_on on;        /* MRD_WORK_WORKER */
+    mrd_work_on on;   /* MRD_WORK_WORKER */
     bool device;      /* the span is the device's own */
     mrd_cc_kind kind; /* MRD_CC_NO: no collective */
     mrd_cc what;      /* written as mrd_collectives_see says */

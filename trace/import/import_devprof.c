@@ -45,7 +45,7 @@ typedef struct {
     mrd_strtab *strings;
     mrd_input *input;
     mrd_json_reader *r;
-    mrd_row row;
+    mrd_json_row row;
     mrd_flow flows[MRD_ROW_FLOWS];
     devprof_scan scan;
     int exp10;        /* the file's unit to ns */
@@ -562,7 +562,7 @@ row_track(devprof *d, mrd_track_kind kind, size_t shape)
 static bool
 row_times(devprof *d, mrd_event *ev)
 {
-    const mrd_row *row = &d->row;
+    const mrd_json_row *row = &d->row;
     bool open = ev->dur_ns < 0;
 
     if (!mrd_row_has(row, MRD_ROW_TIMESTAMP)) {

@@ -22,7 +22,7 @@
 /* ---- Identity ---- */
 
 static uint32_t
-scope_of(const sysprof *s, const mrd_row *row)
+scope_of(const sysprof *s, const mrd_json_row *row)
 {
     int64_t scope = mrd_row_number(row, MRD_ROW_SCOPE);
 
@@ -32,7 +32,7 @@ scope_of(const sysprof *s, const mrd_row *row)
 }
 
 static void
-identify(const sysprof *s, const mrd_row *row, row_identity *id)
+identify(const sysprof *s, const mrd_json_row *row, row_identity *id)
 {
     const mrd_identity *place = &s->imp->identity;
 
@@ -128,7 +128,7 @@ sid_text(const sysprof *s, mrd_sid sid)
 }
 
 static uint32_t
-guess_source(const sysprof *s, const mrd_row *row)
+guess_source(const sysprof *s, const mrd_json_row *row)
 {
     mrd_str group = sid_text(s, mrd_row_sid(row, MRD_ROW_GROUP));
 
@@ -142,7 +142,7 @@ guess_source(const sysprof *s, const mrd_row *row)
 /* ---- Times ---- */
 
 static bool
-unit_exponent(const sysprof *s, const mrd_row *row, int *ret_exp10)
+unit_exponent(const sysprof *s, const mrd_json_row *row, int *ret_exp10)
 {
     static const struct {
         const char *name;
@@ -174,7 +174,7 @@ text_ns(mrd_str text, int exp10, int64_t *ret_ns)
 static bool
 row_times(sysprof *s, mrd_event *ev)
 {
-    const mrd_row *row = &s->row;
+    const mrd_json_row *row = &s->row;
     int exp10;
 
     if (!unit_exponent(s, row, &exp10)) {
@@ -237,7 +237,7 @@ static const mrd_row_key event_keys[] = {
 static void
 keep_guide_members(sysprof *s, const row_identity *id)
 {
-    const mrd_row *row = &s->row;
+    const mrd_json_row *row = &s->row;
     mrd_track t;
     char group[64];
     int64_t v;
@@ -261,7 +261,7 @@ keep_guide_members(sysprof *s, const row_identity *id)
         mrd_args_int(row->args, mrd_strtab_addz(s->strings, "parent_id"), v);
     v = mrd_row_number(row, MRD_ROW_TYPE);
     if (mrd_row_has(row, MRD_ROW_TYPE) && v != 0 &&
-        v != mrd_json_type(t.source, sid_text(s, mrd_row_sid(row, MRD_ROW_NAME))))
+        v != mrd_json_event_type(t.source, sid_text(s, mrd_row_sid(row, MRD_ROW_NAME))))
         mrd_args_int(row->args, mrd_strtab_addz(s->strings, "type"), v);
     if (mrd_row_has(row, MRD_ROW_NC) && mrd_row_has(row, MRD_ROW_LNC) &&
         mrd_row_number(row, MRD_ROW_NC) != id->lnc)
@@ -287,7 +287,7 @@ find_physical_core(sysprof *s, row_identity *id)
 static mrd_err
 put_event(sysprof *s)
 {
-    mrd_row *row = &s->row;
+    mrd_json_row *row = &s->row;
     mrd_event ev = { 0 };
     row_identity id;
     size_t n_args;

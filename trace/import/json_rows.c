@@ -16,7 +16,7 @@ key_find(const mrd_row_key *keys, mrd_str key)
 }
 
 static bool
-take_text(mrd_row *row, mrd_row_field field, mrd_jr_type type, mrd_str text)
+take_text(mrd_json_row *row, mrd_row_field field, mrd_jr_type type, mrd_str text)
 {
     double d;
 
@@ -31,7 +31,7 @@ take_text(mrd_row *row, mrd_row_field field, mrd_jr_type type, mrd_str text)
 }
 
 static bool
-take_int(mrd_row *row, mrd_row_field field, mrd_jr_type type, mrd_str text)
+take_int(mrd_json_row *row, mrd_row_field field, mrd_jr_type type, mrd_str text)
 {
     if (type != MRD_JR_NUMBER && type != MRD_JR_STRING)
         return false;
@@ -39,7 +39,7 @@ take_int(mrd_row *row, mrd_row_field field, mrd_jr_type type, mrd_str text)
 }
 
 static bool
-take_bound(mrd_row *row, mrd_jr_type type, mrd_str text)
+take_bound(mrd_json_row *row, mrd_jr_type type, mrd_str text)
 {
     uint64_t v;
 
@@ -55,7 +55,7 @@ take_bound(mrd_row *row, mrd_jr_type type, mrd_str text)
 
 /* An array of scalars; what is no flow id or direction is passed over. */
 static mrd_err
-take_flows(mrd_row *row, mrd_json_reader *r, mrd_row_field field)
+take_flows(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field)
 {
     mrd_jr_type type;
     mrd_str text;
@@ -80,7 +80,7 @@ take_flows(mrd_row *row, mrd_json_reader *r, mrd_row_field field)
 }
 
 static mrd_err
-take_args(mrd_row *row, mrd_json_reader *r, mrd_strtab *strings)
+take_args(mrd_json_row *row, mrd_json_reader *r, mrd_strtab *strings)
 {
     mrd_jr_type type;
     mrd_str key, text;
@@ -97,7 +97,7 @@ take_args(mrd_row *row, mrd_json_reader *r, mrd_strtab *strings)
 
 /* True when the value is taken, or the reader failed (*ret_err). False: it is an argument. */
 static bool
-take(mrd_row *row, mrd_json_reader *r, mrd_row_field field, mrd_jr_type type, mrd_str text,
+take(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field, mrd_jr_type type, mrd_str text,
      mrd_strtab *strings, mrd_err *ret_err)
 {
     if (field < MRD_ROW_TEXTS)
@@ -144,7 +144,7 @@ take(mrd_row *row, mrd_json_reader *r, mrd_row_field field, mrd_jr_type type, mr
 }
 
 mrd_err
-mrd_row_read(mrd_row *row, mrd_json_reader *r, const mrd_row_key *keys, mrd_strtab *strings)
+mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys, mrd_strtab *strings)
 {
     mrd_jr_type type;
     mrd_str key, text;
@@ -206,7 +206,7 @@ mrd_row_sample(mrd_str number, mrd_event *ev)
 }
 
 void
-mrd_row_marks(const mrd_row *row, const mrd_strtab *strings, mrd_event *ev)
+mrd_row_marks(const mrd_json_row *row, const mrd_strtab *strings, mrd_event *ev)
 {
     ev->kind = MRD_SPAN;
     if (mrd_str_is(mrd_strtab_get(strings, mrd_row_sid(row, MRD_ROW_KIND)), "instant")) {
@@ -225,7 +225,7 @@ mrd_row_marks(const mrd_row *row, const mrd_strtab *strings, mrd_event *ev)
 }
 
 uint8_t
-mrd_row_flows(const mrd_row *row, uint32_t input, mrd_flow *flows)
+mrd_row_flows(const mrd_json_row *row, uint32_t input, mrd_flow *flows)
 {
     size_t n = row->n_flow_ids;
 

@@ -82,30 +82,30 @@ typedef struct {
     uint8_t flow_dir[MRD_ROW_FLOWS];
     size_t n_flow_ids, n_flow_dirs;
     mrd_args *args; /* reset for every row */
-} mrd_row;
+} mrd_json_row;
 
 static inline bool
-mrd_row_has(const mrd_row *row, mrd_row_field field)
+mrd_row_has(const mrd_json_row *row, mrd_row_field field)
 {
     return row->has >> field & 1;
 }
 static inline int64_t
-mrd_row_number(const mrd_row *row, mrd_row_field field)
+mrd_row_number(const mrd_json_row *row, mrd_row_field field)
 {
     return mrd_row_has(row, field) ? row->number[field - MRD_ROW_TEXTS] : MRD_NONE;
 }
 static inline mrd_sid
-mrd_row_sid(const mrd_row *row, mrd_row_field field)
+mrd_row_sid(const mrd_json_row *row, mrd_row_field field)
 {
     return mrd_row_has(row, field) ? row->sid[field - MRD_ROW_INTS] : MRD_SID_EMPTY;
 }
 static inline bool
-mrd_row_flag(const mrd_row *row, mrd_row_field field)
+mrd_row_flag(const mrd_json_row *row, mrd_row_field field)
 {
     return mrd_row_has(row, field) && row->flag[field - MRD_ROW_SIDS];
 }
 static inline mrd_str
-mrd_row_text(const mrd_row *row, mrd_row_field field)
+mrd_row_text(const mrd_json_row *row, mrd_row_field field)
 {
     return (mrd_str){ row->text[field], mrd_row_has(row, field) ? row->text_len[field] : 0 };
 }
@@ -114,13 +114,13 @@ mrd_row_text(const mrd_row *row, mrd_row_field field)
  * Reads the object that the reader has just met. keys ends with a NULL key. Errors: those of the
  * reader, NOMEM.
  */
-mrd_err mrd_row_read(mrd_row *row, mrd_json_reader *r, const mrd_row_key *keys,
+mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys,
                      mrd_strtab *strings);
 /* A number of the row as a sample: integer when it is one, else double. False: out of range. */
 bool mrd_row_sample(mrd_str number, mrd_event *ev);
 /* bound, flags and kind (SPAN or INSTANT) from the row's marks; dur_ns of unfinished spans. */
-void mrd_row_marks(const mrd_row *row, const mrd_strtab *strings, mrd_event *ev);
+void mrd_row_marks(const mrd_json_row *row, const mrd_strtab *strings, mrd_event *ev);
 /* The arrows of the row, ids mixed with the input; returns how many. flows: MRD_ROW_FLOWS. */
-uint8_t mrd_row_flows(const mrd_row *row, uint32_t input, mrd_flow *flows);
+uint8_t mrd_row_flows(const mrd_json_row *row, uint32_t input, mrd_flow *flows);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct {
     mrd_strtab *strings;
     mrd_input *input;
     mrd_json_reader *r;
-    mrd_row row;
+    mrd_json_row row;
     mrd_flow flows[MRD_ROW_FLOWS];
     cached_track cache[CACHE_TRACKS];
     mrd_sid ns, unknown;

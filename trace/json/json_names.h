@@ -29,7 +29,7 @@ mrd_source_is_runtime(mrd_source_kind source)
 
 /* The number that goes with an event whose source did not give one. */
 static inline int64_t
-mrd_json_type(mrd_source_kind source, mrd_str name)
+mrd_json_event_type(mrd_source_kind source, mrd_str name)
 {
     if (source == MRD_SRC_FRAMEWORK)
         return MRD_TYPE_FRAMEWORK;

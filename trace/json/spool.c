@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 static bool
-spool_open_file(mrd_spool *s)
+spool_open_file(mrd_jw_spool *s)
 {
     const char *dir = getenv("TMPDIR");
     char path[512];
@@ -26,7 +26,7 @@ spool_open_file(mrd_spool *s)
 }
 
 static bool
-spool_write(mrd_spool *s, const uint8_t *p, size_t len)
+spool_write(mrd_jw_spool *s, const uint8_t *p, size_t len)
 {
     if (s->file_bytes == 0 && !spool_open_file(s))
         return false;
@@ -50,7 +50,7 @@ spool_write(mrd_spool *s, const uint8_t *p, size_t len)
 static bool
 spool_push(void *self, const void *data, size_t len)
 {
-    mrd_spool *s = self;
+    mrd_jw_spool *s = self;
 
     if (len == 0)
         return true;
@@ -63,7 +63,7 @@ spool_push(void *self, const void *data, size_t len)
 }
 
 mrd_jw *
-mrd_spool_writer(mrd_spool *s, const mrd_strtab *strings, bool pretty, unsigned depth)
+mrd_jw_spool_writer(mrd_jw_spool *s, const mrd_strtab *strings, bool pretty, unsigned depth)
 {
     if (s->out == NULL) {
         if (mrd_out_func(spool_push, s, "part of a document", &s->out, &s->why) != MRD_OK)
@@ -76,7 +76,7 @@ mrd_spool_writer(mrd_spool *s, const mrd_strtab *strings, bool pretty, unsigned 
 }
 
 static mrd_err
-spool_copy_file(mrd_spool *s, mrd_jw *to, mrd_why *why)
+spool_copy_file(mrd_jw_spool *s, mrd_jw *to, mrd_why *why)
 {
     char piece[64 << 10];
     uint64_t at = 0;
@@ -95,7 +95,7 @@ spool_copy_file(mrd_spool *s, mrd_jw *to, mrd_why *why)
 }
 
 mrd_err
-mrd_spool_drain(mrd_spool *s, mrd_jw *to, mrd_why *why)
+mrd_jw_spool_drain(mrd_jw_spool *s, mrd_jw *to, mrd_why *why)
 {
     mrd_err err = MRD_OK;
     size_t skip = 1; /* the comma before the first element */
@@ -117,12 +117,12 @@ mrd_spool_drain(mrd_spool *s, mrd_jw *to, mrd_why *why)
         err = mrd_why_set(why, MRD_CORRUPT, 0, "temporary file without a beginning");
     if (err == MRD_OK && s->file_bytes > 0)
         err = spool_copy_file(s, to, why);
-    mrd_spool_fini(s);
+    mrd_jw_spool_fini(s);
     return err;
 }
 
 void
-mrd_spool_fini(mrd_spool *s)
+mrd_jw_spool_fini(mrd_jw_spool *s)
 {
     if (s->out != NULL) {
         mrd_jw_fini(&s->w);
@@ -131,5 +131,5 @@ mrd_spool_fini(mrd_spool *s)
     if (s->file_bytes > 0)
         close(s->fd);
     mrd_buf_fini(&s->head);
-    *s = (mrd_spool){ 0 };
+    *s = (mrd_jw_spool){ 0 };
 }

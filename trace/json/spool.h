@@ -17,15 +17,16 @@ typedef struct {
     mrd_buf head; /* the first bytes; what follows is in the file */
     int fd;       /* valid once file_bytes > 0 */
     uint64_t file_bytes;
-    uint64_t elements; /* counted by mrd_spool_writer */
+    uint64_t elements; /* counted by mrd_jw_spool_writer */
     mrd_why why;
-} mrd_spool;
+} mrd_jw_spool;
 
 /* The writer for the next element of an array that stands `depth` levels deep. NULL without memory.
  */
-mrd_jw *mrd_spool_writer(mrd_spool *s, const mrd_strtab *strings, bool pretty, unsigned depth);
+mrd_jw *mrd_jw_spool_writer(mrd_jw_spool *s, const mrd_strtab *strings, bool pretty,
+                            unsigned depth);
 /* Writes the elements into the array that `to` has just opened, and empties the spool. */
-mrd_err mrd_spool_drain(mrd_spool *s, mrd_jw *to, mrd_why *why);
-void mrd_spool_fini(mrd_spool *s);
+mrd_err mrd_jw_spool_drain(mrd_jw_spool *s, mrd_jw *to, mrd_why *why);
+void mrd_jw_spool_fini(mrd_jw_spool *s);
 
 #endif

@@ -96,7 +96,7 @@ attr_processes(pf_about *s, mrd_buf *text, size_t attributes)
         if (p->profile != s->profile)
             continue;
         mrd_buf_reset(text);
-        mrd_rows_describe_process(cat, p, text);
+        mrd_pf_rows_describe_process(cat, p, text);
         snprintf(key, sizeof(key), "meridian.process.%04zu", said++);
         mrd_pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
         attributes = pf_attributes_split(s, attributes);

@@ -28,7 +28,7 @@ or_last(int64_t v)
 static int
 by_primary(const void *a, const void *b, void *self)
 {
-    const mrd_rows *rows = self;
+    const mrd_pf_rows *rows = self;
     const row_key *x = a, *y = b;
     int order = mrd_group_order(rows->catalog, rows->primary, x->id, y->id);
 
@@ -58,7 +58,7 @@ track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
 static int
 by_row(const void *a, const void *b, void *self)
 {
-    const mrd_rows *rows = self;
+    const mrd_pf_rows *rows = self;
     const row_key *x = a, *y = b;
     int order;
 
@@ -80,7 +80,7 @@ process_rank(const mrd_process *p)
 
 /* Numbers the primary groups and gives each key the least rank and place asked for of its group. */
 static void
-rows_number_groups(mrd_rows *rows, row_key *keys, size_t n)
+rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
 {
     qsort_r(keys, n, sizeof(*keys), by_primary, rows);
     for (size_t i = 0, end; i < n; i = end) {
@@ -105,7 +105,7 @@ rows_number_groups(mrd_rows *rows, row_key *keys, size_t n)
 
 /* Adds a row under `parent`; 0 (the root) after a failure, which leaves rows->v NULL. */
 static uint32_t
-rows_add(mrd_rows *rows, mrd_row_kind kind, uint32_t parent, mrd_track_id track)
+rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id track)
 {
     if (!MRD_VEC_ROOM(rows->v, rows->n, rows->cap, 1)) {
         free(rows->v);
@@ -120,7 +120,7 @@ rows_add(mrd_rows *rows, mrd_row_kind kind, uint32_t parent, mrd_track_id track)
 }
 
 static bool
-group_is_none(const mrd_rows *rows, const mrd_group *group, mrd_track_id track)
+group_is_none(const mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
 {
     mrd_buf label = { 0 };
     bool none;
@@ -133,7 +133,7 @@ group_is_none(const mrd_rows *rows, const mrd_group *group, mrd_track_id track)
 
 /* The rows of one secondary group, keys[0 .. n). */
 static void
-rows_add_secondary(mrd_rows *rows, uint32_t primary, const row_key *keys, size_t n)
+rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, size_t n)
 {
     uint32_t folder = primary, row = 0;
     size_t spans = 0;
@@ -158,7 +158,7 @@ rows_add_secondary(mrd_rows *rows, uint32_t primary, const row_key *keys, size_t
 }
 
 static void
-rows_build(mrd_rows *rows, const row_key *keys, size_t n)
+rows_build(mrd_pf_rows *rows, const row_key *keys, size_t n)
 {
     uint32_t primary = 0;
 
@@ -178,17 +178,17 @@ rows_build(mrd_rows *rows, const row_key *keys, size_t n)
 }
 
 mrd_err
-mrd_rows_init(mrd_rows *rows, const mrd_catalog *cat, uint32_t profile,
-              const mrd_sink_options *options)
+mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
+                 const mrd_sink_options *options)
 {
     size_t n = 0, tracks = mrd_catalog_tracks(cat);
     row_key *keys = malloc((tracks + 1) * sizeof(*keys));
 
-    *rows = (mrd_rows){ .catalog = cat,
-                        .primary = &options->primary,
-                        .secondary = &options->secondary,
-                        .profile = profile,
-                        .tracks = tracks };
+    *rows = (mrd_pf_rows){ .catalog = cat,
+                           .primary = &options->primary,
+                           .secondary = &options->secondary,
+                           .profile = profile,
+                           .tracks = tracks };
     rows->of_track = malloc((tracks + 1) * sizeof(*rows->of_track));
     if (keys == NULL || rows->of_track == NULL) {
         free(keys);
@@ -207,15 +207,15 @@ mrd_rows_init(mrd_rows *rows, const mrd_catalog *cat, uint32_t profile,
 }
 
 void
-mrd_rows_fini(mrd_rows *rows)
+mrd_pf_rows_fini(mrd_pf_rows *rows)
 {
     free(rows->v);
     free(rows->of_track);
-    *rows = (mrd_rows){ 0 };
+    *rows = (mrd_pf_rows){ 0 };
 }
 
 int32_t
-mrd_rows_stride(const mrd_rows *rows, const mrd_row *row)
+mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row)
 {
     uint32_t siblings = rows->v[row->parent].children + 2;
     uint32_t stride = INT32_MAX / siblings;
@@ -225,7 +225,7 @@ mrd_rows_stride(const mrd_rows *rows, const mrd_row *row)
 
 /* The job when all processes agree on one, else what kind of profile it is. */
 static void
-name_root(const mrd_rows *rows, mrd_buf *to)
+name_root(const mrd_pf_rows *rows, mrd_buf *to)
 {
     const mrd_catalog *cat = rows->catalog;
     mrd_sid job = MRD_SID_EMPTY;
@@ -265,7 +265,7 @@ name_root(const mrd_rows *rows, mrd_buf *to)
 
 /* The process of a primary group that is one process, else NULL. */
 static const mrd_process *
-primary_process(const mrd_rows *rows, const mrd_row *row)
+primary_process(const mrd_pf_rows *rows, const mrd_row *row)
 {
     const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
 
@@ -278,7 +278,7 @@ primary_process(const mrd_rows *rows, const mrd_row *row)
 
 /* The label, with name and rank of the process when the group is one process. */
 static void
-name_primary(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
+name_primary(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
     const mrd_process *p = primary_process(rows, row);
 
@@ -301,7 +301,7 @@ name_primary(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
 /* True when the track's own name says its thread already ("thread 59812 (python3)") and the group
  * would say nothing else. */
 static bool
-label_is_in_name(const mrd_rows *rows, const mrd_track *t)
+label_is_in_name(const mrd_pf_rows *rows, const mrd_track *t)
 {
     char number[24];
 
@@ -318,7 +318,7 @@ label_is_in_name(const mrd_rows *rows, const mrd_track *t)
 }
 
 static void
-name_track(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
+name_track(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
     const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
     mrd_str name = mrd_catalog_text(rows->catalog, t->name);
@@ -340,7 +340,7 @@ name_track(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
 }
 
 void
-mrd_rows_name(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
+mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
     switch (row->kind) {
     case MRD_ROW_ROOT:
@@ -377,7 +377,7 @@ say_text(const mrd_catalog *cat, mrd_buf *to, const char *what, mrd_sid sid)
 }
 
 void
-mrd_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to)
+mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to)
 {
     say_text(cat, to, "instance_id ", p->instance_id);
     if (!(p->flags & (MRD_PROC_NODE | MRD_PROC_NO_PID)))
@@ -405,7 +405,7 @@ mrd_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf 
 }
 
 static void
-describe_track(const mrd_rows *rows, const mrd_track *t, mrd_buf *to)
+describe_track(const mrd_pf_rows *rows, const mrd_track *t, mrd_buf *to)
 {
     mrd_buf_text(to, "source ");
     mrd_buf_text(to, mrd_source_text(t->source));
@@ -418,12 +418,12 @@ describe_track(const mrd_rows *rows, const mrd_track *t, mrd_buf *to)
 }
 
 void
-mrd_rows_describe(const mrd_rows *rows, const mrd_row *row, mrd_buf *to)
+mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
     const mrd_process *p = row->kind == MRD_ROW_PRIMARY ? primary_process(rows, row) : NULL;
 
     if (row->kind == MRD_ROW_TRACK)
         describe_track(rows, mrd_catalog_borrow_track(rows->catalog, row->track), to);
     else if (p != NULL)
-        mrd_rows_describe_process(rows->catalog, p, to);
+        mrd_pf_rows_describe_process(rows->catalog, p, to);
 }

@@ -12,10 +12,10 @@
 
 #include "trace/sink/group.h"
 
-typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK } mrd_row_kind;
+typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK } mrd_pf_row_kind;
 
 typedef struct {
-    mrd_row_kind kind;
+    mrd_pf_row_kind kind;
     bool labelled;      /* TRACK: is its secondary group, whose label goes in front */
     uint32_t parent;    /* index; the root's own for the root */
     uint32_t index;     /* among its siblings */
@@ -32,19 +32,19 @@ typedef struct {
     size_t n, cap;
     uint32_t *of_track; /* by mrd_track_id; UINT32_MAX: of another profile */
     size_t tracks;
-} mrd_rows;
+} mrd_pf_rows;
 
 /* Errors: NOMEM. fini is fine on a zeroed one. */
-mrd_err mrd_rows_init(mrd_rows *rows, const mrd_catalog *cat, uint32_t profile,
-                      const mrd_sink_options *options);
-void mrd_rows_fini(mrd_rows *rows);
+mrd_err mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
+                         const mrd_sink_options *options);
+void mrd_pf_rows_fini(mrd_pf_rows *rows);
 
 /* Ranks of a row are this far apart, so that lanes fit between. */
-int32_t mrd_rows_stride(const mrd_rows *rows, const mrd_row *row);
-void mrd_rows_name(const mrd_rows *rows, const mrd_row *row, mrd_buf *to);
+int32_t mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row);
+void mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 /* Identity of a process in words. */
-void mrd_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to);
+void mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to);
 /* Identity in words; leaves `to` empty when there is nothing to say. */
-void mrd_rows_describe(const mrd_rows *rows, const mrd_row *row, mrd_buf *to);
+void mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 
 #endif

@@ -74,11 +74,11 @@ pf_row(mrd_pf_tracks *p, uint32_t index)
 
         d.counter = t->kind == MRD_TRACK_COUNTER ? t : NULL;
     }
-    mrd_rows_name(&p->rows, row, &name);
-    mrd_rows_describe(&p->rows, row, &description);
+    mrd_pf_rows_name(&p->rows, row, &name);
+    mrd_pf_rows_describe(&p->rows, row, &description);
     d.name = (mrd_str){ (const char *) name.p, name.len };
     d.description = (mrd_str){ (const char *) description.p, description.len };
-    d.rank = (int32_t) row->index * mrd_rows_stride(&p->rows, row);
+    d.rank = (int32_t) row->index * mrd_pf_rows_stride(&p->rows, row);
     row->uuid = pf_write_row(p, &d);
     mrd_buf_fini(&name);
     mrd_buf_fini(&description);
@@ -90,13 +90,13 @@ static mrd_pb_field
 pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *suffix, bool counter)
 {
     const mrd_row *row = &p->rows.v[p->rows.of_track[track]];
-    int32_t stride = mrd_rows_stride(&p->rows, row);
+    int32_t stride = mrd_pf_rows_stride(&p->rows, row);
     pf_descriptor d = { 0 };
     mrd_buf name = { 0 };
     mrd_pb_field field;
 
     d.parent = pf_row(p, row->parent);
-    mrd_rows_name(&p->rows, row, &name);
+    mrd_pf_rows_name(&p->rows, row, &name);
     mrd_buf_text(&name, suffix);
     d.name = (mrd_str){ (const char *) name.p, name.len };
     d.rank =
@@ -182,7 +182,7 @@ mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env)
     p->spans = calloc(p->n + 1, sizeof(*p->spans));
     if (p->track == NULL || p->spans == NULL)
         return MRD_NOMEM;
-    return mrd_rows_init(&p->rows, env->catalog, env->profile, env->options);
+    return mrd_pf_rows_init(&p->rows, env->catalog, env->profile, env->options);
 }
 
 void
@@ -194,7 +194,7 @@ mrd_pf_tracks_fini(mrd_pf_tracks *p)
     }
     free(p->track);
     free(p->spans);
-    mrd_rows_fini(&p->rows);
+    mrd_pf_rows_fini(&p->rows);
     mrd_buf_fini(&p->packet);
     *p = (mrd_pf_tracks){ 0 };
 }

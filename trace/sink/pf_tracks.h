@@ -21,7 +21,7 @@ typedef struct {
 typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
-    mrd_rows rows;
+    mrd_pf_rows rows;
     mrd_pf_track *track; /* by mrd_track_id */
     mrd_pb_field *spans; /* ... their lane 0: all that most events need */
     size_t n;

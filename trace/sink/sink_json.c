@@ -62,7 +62,7 @@ typedef struct {
     size_t n_tracks;
     mrd_buf fragments;
     mrd_sid promoted_key[PROMOTED];
-    mrd_spool mem, cpu, counters, losses;
+    mrd_jw_spool mem, cpu, counters, losses;
     mem_row *rows; /* of the present time */
     size_t n_rows, cap_rows;
     uint64_t events, lost;
@@ -341,7 +341,7 @@ put_guide_numbers(json_sink *s, mrd_jw *w, const mrd_event *ev, const mrd_arg *c
     if (type != NULL)
         mrd_jw_arg(w, type);
     else
-        mrd_jw_i64(w, mrd_json_type(t->source, mrd_catalog_text(s->cat, ev->name)));
+        mrd_jw_i64(w, mrd_json_event_type(t->source, mrd_catalog_text(s->cat, ev->name)));
 }
 
 static void
@@ -404,9 +404,9 @@ mrd_json_put_sample(mrd_jw *w, const mrd_event *ev)
 }
 
 static mrd_jw *
-spool_row(json_sink *s, mrd_spool *spool)
+spool_row(json_sink *s, mrd_jw_spool *spool)
 {
-    mrd_jw *w = mrd_spool_writer(spool, mrd_catalog_strings(s->cat), s->env->options->pretty, 2);
+    mrd_jw *w = mrd_jw_spool_writer(spool, mrd_catalog_strings(s->cat), s->env->options->pretty, 2);
 
     if (w != NULL)
         mrd_jw_open(w, '{');
@@ -633,13 +633,13 @@ json_open(void *state, const mrd_sink_env *env, mrd_why *why)
 }
 
 static mrd_err
-put_section(json_sink *s, const char *key, mrd_spool *spool, mrd_why *why)
+put_section(json_sink *s, const char *key, mrd_jw_spool *spool, mrd_why *why)
 {
     mrd_err err;
 
     mrd_jw_key(&s->w, mrd_str_of(key));
     mrd_jw_open(&s->w, '[');
-    err = mrd_spool_drain(spool, &s->w, why);
+    err = mrd_jw_spool_drain(spool, &s->w, why);
     mrd_jw_close(&s->w, ']');
     return err;
 }
@@ -731,10 +731,10 @@ json_close(void *state, mrd_why *why)
     mrd_jw_close(&s->w, '}');
     mrd_jw_end(&s->w);
     mrd_jw_fini(&s->w);
-    mrd_spool_fini(&s->mem);
-    mrd_spool_fini(&s->cpu);
-    mrd_spool_fini(&s->counters);
-    mrd_spool_fini(&s->losses);
+    mrd_jw_spool_fini(&s->mem);
+    mrd_jw_spool_fini(&s->cpu);
+    mrd_jw_spool_fini(&s->counters);
+    mrd_jw_spool_fini(&s->losses);
     mrd_buf_fini(&s->fragments);
     free(s->tracks);
     free(s->rows);

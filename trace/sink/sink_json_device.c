@@ -21,7 +21,7 @@ static const char *const reserved_keys[] = {
 
 typedef struct {
     mrd_sid name; /* 0: "event" */
-    mrd_spool spool;
+    mrd_jw_spool spool;
 } device_section;
 
 struct mrd_json_device {
@@ -29,7 +29,7 @@ struct mrd_json_device {
     mrd_sid instruction;
     device_section section[DEVICE_SECTIONS];
     size_t n_sections;
-    mrd_spool counters, losses;
+    mrd_jw_spool counters, losses;
     mrd_sid reserved[RESERVED];
     mrd_sid taken[4]; /* sections with a meaning of their own, that no category may have */
     bool many;        /* rows of several processes or cores: they say whose they are */
@@ -160,7 +160,7 @@ put_row_head(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
     mrd_json_put_marks(w, &bare);
 }
 
-static mrd_spool *
+static mrd_jw_spool *
 section_of(mrd_json_device *d, mrd_sid category)
 {
     for (size_t i = 1; i < d->n_sections; i++) {
@@ -179,10 +179,10 @@ section_of(mrd_json_device *d, mrd_sid category)
 }
 
 static mrd_jw *
-spool_writer(mrd_json_device *d, mrd_spool *spool)
+spool_writer(mrd_json_device *d, mrd_jw_spool *spool)
 {
-    return mrd_spool_writer(spool, mrd_catalog_strings(d->env->catalog), d->env->options->pretty,
-                            2);
+    return mrd_jw_spool_writer(spool, mrd_catalog_strings(d->env->catalog), d->env->options->pretty,
+                               2);
 }
 
 static mrd_err
@@ -231,7 +231,7 @@ mrd_json_device_event(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
 }
 
 static mrd_err
-put_section(mrd_jw *w, mrd_str key, mrd_spool *spool, mrd_why *why)
+put_section(mrd_jw *w, mrd_str key, mrd_jw_spool *spool, mrd_why *why)
 {
     mrd_err err;
 
@@ -239,7 +239,7 @@ put_section(mrd_jw *w, mrd_str key, mrd_spool *spool, mrd_why *why)
         return MRD_OK;
     mrd_jw_key(w, key);
     mrd_jw_open(w, '[');
-    err = mrd_spool_drain(spool, w, why);
+    err = mrd_jw_spool_drain(spool, w, why);
     mrd_jw_close(w, ']');
     return err;
 }
@@ -258,7 +258,7 @@ mrd_json_device_close(mrd_json_device *d, mrd_jw *w, mrd_why *why)
         } else if (s->spool.elements > 0) {
             mrd_jw_key_sid(w, s->name);
             mrd_jw_open(w, '[');
-            err = mrd_spool_drain(&s->spool, w, why);
+            err = mrd_jw_spool_drain(&s->spool, w, why);
             mrd_jw_close(w, ']');
         }
     }
@@ -267,9 +267,9 @@ mrd_json_device_close(mrd_json_device *d, mrd_jw *w, mrd_why *why)
     if (err == MRD_OK)
         err = put_section(w, MRD_STR("losses"), &d->losses, why);
     for (size_t i = 0; i < d->n_sections; i++)
-        mrd_spool_fini(&d->section[i].spool);
-    mrd_spool_fini(&d->counters);
-    mrd_spool_fini(&d->losses);
+        mrd_jw_spool_fini(&d->section[i].spool);
+    mrd_jw_spool_fini(&d->counters);
+    mrd_jw_spool_fini(&d->losses);
     free(d);
     return err;
 }

@@ -13,7 +13,7 @@
 typedef struct {
     const mrd_sink_env *env;
     mrd_summary *sum;
-    mrd_spool scalars; /* device profiles: the members of the vendor's own summary */
+    mrd_jw_spool scalars; /* device profiles: the members of the vendor's own summary */
     mrd_sid word_summary;
 } summary_sink;
 
@@ -278,7 +278,7 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
     block_name(sum, env->catalog, env->profile, name);
     mrd_jw_key(w, mrd_str_of(name));
     mrd_jw_open(w, '{');
-    if ((err = mrd_spool_drain(&s->scalars, w, NULL)) != MRD_OK) {
+    if ((err = mrd_jw_spool_drain(&s->scalars, w, NULL)) != MRD_OK) {
         mrd_summary_types_free(types, n);
         free(counts);
         return err;
@@ -372,7 +372,7 @@ static mrd_err
 keep_scalars(summary_sink *s, const mrd_event *ev)
 {
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        mrd_jw *w = mrd_spool_writer(&s->scalars, mrd_catalog_strings(s->env->catalog), true, 2);
+        mrd_jw *w = mrd_jw_spool_writer(&s->scalars, mrd_catalog_strings(s->env->catalog), true, 2);
 
         if (w == NULL)
             return MRD_NOMEM;
@@ -405,7 +405,7 @@ summary_close(void *state, mrd_why *why)
     if (err == MRD_OK)
         err = put_all(&w, s);
     mrd_jw_fini(&w);
-    mrd_spool_fini(&s->scalars);
+    mrd_jw_spool_fini(&s->scalars);
     mrd_summary_free(s->sum);
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "summary: %s", mrd_err_text(err));
 }

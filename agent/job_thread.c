@@ -1,4 +1,4 @@
-#include "agent/worker.h"
+#include "agent/job_thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 
 #define PATIENCE_S 2 /* for a piece of work at the end */
 
-struct mrd_worker {
+struct mrd_job_thread {
     pthread_mutex_t lock; /* of run, arg, done, end; nests in nothing */
     pthread_cond_t cond;
     pthread_t thread;
@@ -24,7 +24,7 @@ struct mrd_worker {
 static void *
 work(void *self)
 {
-    mrd_worker *w = self;
+    mrd_job_thread *w = self;
     const uint64_t one = 1;
 
     pthread_mutex_lock(&w->lock);
@@ -50,10 +50,10 @@ work(void *self)
     return NULL;
 }
 
-mrd_worker *
-mrd_worker_new(void)
+mrd_job_thread *
+mrd_job_thread_new(void)
 {
-    mrd_worker *w = calloc(1, sizeof(*w));
+    mrd_job_thread *w = calloc(1, sizeof(*w));
 
     if (w == NULL)
         return NULL;
@@ -64,7 +64,7 @@ mrd_worker_new(void)
 }
 
 static bool
-start(mrd_worker *w)
+start(mrd_job_thread *w)
 {
     if (w->started)
         return true;
@@ -75,7 +75,7 @@ start(mrd_worker *w)
 }
 
 bool
-mrd_worker_post(mrd_worker *w, void (*run)(void *arg), void *arg)
+mrd_job_thread_post(mrd_job_thread *w, void (*run)(void *arg), void *arg)
 {
     if (!start(w))
         return false;
@@ -90,13 +90,13 @@ mrd_worker_post(mrd_worker *w, void (*run)(void *arg), void *arg)
 }
 
 bool
-mrd_worker_busy(const mrd_worker *w)
+mrd_job_thread_busy(const mrd_job_thread *w)
 {
     return w->posted;
 }
 
 bool
-mrd_worker_take(mrd_worker *w)
+mrd_job_thread_take(mrd_job_thread *w)
 {
     uint64_t n;
     bool done;
@@ -114,14 +114,14 @@ mrd_worker_take(mrd_worker *w)
 }
 
 int
-mrd_worker_fd(const mrd_worker *w)
+mrd_job_thread_fd(const mrd_job_thread *w)
 {
     return w->fd;
 }
 
 /* Waits for the piece under way, a moment. */
 static bool
-ends(mrd_worker *w)
+ends(mrd_job_thread *w)
 {
     struct timespec until;
     int rv = 0;
@@ -138,7 +138,7 @@ ends(mrd_worker *w)
 }
 
 bool
-mrd_worker_free(mrd_worker *w)
+mrd_job_thread_free(mrd_job_thread *w)
 {
     if (w == NULL)
         return true;

@@ -1,15 +1,15 @@
-#include "aggregator/worker.h"
+#include "aggregator/pool.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 typedef struct {
-    mrd_work *work;
+    mrd_pool_work *work;
     void *self, *job;
 } entry;
 
-struct mrd_worker {
+struct mrd_pool {
     pthread_mutex_t lock; /* guards all below; nothing is taken inside */
     pthread_cond_t news;
     pthread_t *threads;
@@ -22,7 +22,7 @@ struct mrd_worker {
 static void *
 run(void *arg)
 {
-    mrd_worker *w = arg;
+    mrd_pool *w = arg;
 
     pthread_mutex_lock(&w->lock);
     for (;;) {
@@ -46,7 +46,7 @@ run(void *arg)
 }
 
 static int
-start_thread(mrd_worker *w)
+start_thread(mrd_pool *w)
 {
     int err = pthread_create(&w->threads[w->n_threads], NULL, run, w);
 
@@ -55,10 +55,10 @@ start_thread(mrd_worker *w)
 }
 
 mrd_err
-mrd_worker_open(const char *what, unsigned threads, size_t capacity, mrd_worker **ret_worker,
-                mrd_why *why)
+mrd_pool_open(const char *what, unsigned threads, size_t capacity, mrd_pool **ret_worker,
+              mrd_why *why)
 {
-    mrd_worker *w = calloc(1, sizeof(*w));
+    mrd_pool *w = calloc(1, sizeof(*w));
     int err;
 
     if (w == NULL || (w->threads = calloc(threads, sizeof(*w->threads))) == NULL ||
@@ -76,7 +76,7 @@ mrd_worker_open(const char *what, unsigned threads, size_t capacity, mrd_worker 
     err = start_thread(w);
     pthread_mutex_unlock(&w->lock);
     if (err != 0) {
-        mrd_worker_close(w);
+        mrd_pool_close(w);
         return mrd_why_set(why, MRD_IO, err, "cannot start the thread of %s", what);
     }
     *ret_worker = w;
@@ -84,7 +84,7 @@ mrd_worker_open(const char *what, unsigned threads, size_t capacity, mrd_worker 
 }
 
 bool
-mrd_worker_put(mrd_worker *w, mrd_work *work, void *self, void *job)
+mrd_pool_put(mrd_pool *w, mrd_pool_work *work, void *self, void *job)
 {
     bool fits;
 
@@ -101,7 +101,7 @@ mrd_worker_put(mrd_worker *w, mrd_work *work, void *self, void *job)
 }
 
 void
-mrd_worker_close(mrd_worker *w)
+mrd_pool_close(mrd_pool *w)
 {
     if (w == NULL)
         return;
