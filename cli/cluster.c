@@ -381,7 +381,7 @@ mrd_cluster_lost(const mrd_json *counters)
     return mrd_sat_sub(mrd_json_int(counters, "dropped", 0), mrd_json_int(counters, "unwanted", 0));
 }
 
-static const mrd_table_column part_columns[] = {
+static const mrd_text_table_column part_columns[] = {
     { "node", false },       { "state", false },      { "events", true },
     { "dropped", true },     { "held", true },        { "clock", false },
     { "clock error", true }, { "start error", true }, { "remark", false },
@@ -411,7 +411,7 @@ damage_text(const mrd_json *node, char *text, size_t size)
 }
 
 static void
-part_row(mrd_table *t, const mrd_json *p, bool over)
+part_row(mrd_text_table *t, const mrd_json *p, bool over)
 {
     const mrd_json *counters = mrd_json_get(p, "counters"), *clock = mrd_json_get(p, "clock");
     int64_t missing = mrd_json_int(p, "missing_batches", 0);
@@ -423,38 +423,38 @@ part_row(mrd_table *t, const mrd_json *p, bool over)
         remark = both;
     }
 
-    mrd_table_cell(t, "%s", mrd_json_str(p, "instance_id", "?"));
-    mrd_table_cell(t, "%s", mrd_json_str(p, "state", "?"));
-    mrd_table_count(t, mrd_json_int(p, "events", 0));
-    mrd_table_count(t, mrd_cluster_lost(counters));
-    mrd_table_count(t, mrd_json_int(counters, "held", 0));
-    mrd_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
-    mrd_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
-    mrd_table_dur(t, mrd_json_int(p, "started_local_ns", 0) == 0
-                         ? -1
-                         : mrd_json_int(p, "start_bound_ns", -1));
+    mrd_text_table_cell(t, "%s", mrd_json_str(p, "instance_id", "?"));
+    mrd_text_table_cell(t, "%s", mrd_json_str(p, "state", "?"));
+    mrd_text_table_count(t, mrd_json_int(p, "events", 0));
+    mrd_text_table_count(t, mrd_cluster_lost(counters));
+    mrd_text_table_count(t, mrd_json_int(counters, "held", 0));
+    mrd_text_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
+    mrd_text_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
+    mrd_text_table_dur(t, mrd_json_int(p, "started_local_ns", 0) == 0
+                              ? -1
+                              : mrd_json_int(p, "start_bound_ns", -1));
     if (missing > 0)
-        mrd_table_cell(t, "%" PRId64 " batch%s %s%s%s", missing, missing == 1 ? "" : "es",
-                       over ? "missing" : "on their way", *remark == '\0' ? "" : "; ", remark);
+        mrd_text_table_cell(t, "%" PRId64 " batch%s %s%s%s", missing, missing == 1 ? "" : "es",
+                            over ? "missing" : "on their way", *remark == '\0' ? "" : "; ", remark);
     else
-        mrd_table_cell(t, "%s%s%s", remark,
-                       mrd_json_bool(p, "simulated", false) && *remark != '\0' ? "; " : "",
-                       mrd_json_bool(p, "simulated", false) ? "simulated" : "");
+        mrd_text_table_cell(t, "%s%s%s", remark,
+                            mrd_json_bool(p, "simulated", false) && *remark != '\0' ? "; " : "",
+                            mrd_json_bool(p, "simulated", false) ? "simulated" : "");
 }
 
 static void
 print_parts(const mrd_json *doc, FILE *to)
 {
     const mrd_json *nodes = mrd_json_get(doc, "nodes");
-    mrd_table t = { part_columns, MRD_COUNT(part_columns), { 0 } };
+    mrd_text_table t = { part_columns, MRD_COUNT(part_columns), { 0 } };
 
     if (mrd_json_size(nodes) == 0)
         return;
     for (size_t i = 0; i < mrd_json_size(nodes); i++)
         part_row(&t, mrd_json_at(nodes, i), is_ending(doc));
     fputc('\n', to);
-    mrd_table_print(&t, to);
-    mrd_table_fini(&t);
+    mrd_text_table_print(&t, to);
+    mrd_text_table_fini(&t);
 }
 
 static void

@@ -38,25 +38,27 @@ int mrd_cluster_main(mrd_cluster_command *command, int argc, char **argv);
 typedef struct {
     const char *title;
     bool right; /* numbers */
-} mrd_table_column;
+} mrd_text_table_column;
 
 /* Cells row by row, aligned when printed. A zeroed one with columns is empty. */
 typedef struct {
-    const mrd_table_column *columns;
+    const mrd_text_table_column *columns;
     size_t n_columns;
     mrd_strlist cells;
-} mrd_table;
+} mrd_text_table;
 
-void mrd_table_cell(mrd_table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void mrd_table_count(mrd_table *t, int64_t n);       /* "1,234,567" */
-void mrd_table_dur(mrd_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unknown */
-void mrd_table_print(const mrd_table *t, FILE *to);  /* with its titles */
-void mrd_table_fini(mrd_table *t);
+void mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void mrd_text_table_count(mrd_text_table *t, int64_t n);       /* "1,234,567" */
+void mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unknown */
+void mrd_text_table_print(const mrd_text_table *t, FILE *to);  /* with its titles */
+void mrd_text_table_fini(mrd_text_table *t);
 /* The members of doc's list `key`: as JSON with the rest of doc, else a row for each, or the
  * message `none` when there are none. */
 void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
-                            const mrd_table_column *columns, size_t n_columns,
-                            void (*row)(mrd_table *t, const mrd_json *member), const char *none);
+                            const mrd_text_table_column *columns, size_t n_columns,
+                            void (*row)(mrd_text_table *t, const mrd_json *member),
+                            const char *none);
 /* One line of text from elsewhere, control characters as '?'. */
 void mrd_cluster_say(FILE *to, const char *text);
 void mrd_cluster_print_json(const mrd_json *doc);

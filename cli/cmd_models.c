@@ -12,7 +12,7 @@ typedef struct {
 
 static const mrd_opt table[] = { MRD_CLIENT_OPTION_ROWS(settings, client) };
 
-static const mrd_table_column columns[] = {
+static const mrd_text_table_column columns[] = {
     { "model", false },      { "hash", false }, { "size", true },      { "loads", true },
     { "loaded", true },      { "nodes", true }, { "processes", true }, { "cores", false },
     { "first load", false }, { "neff", false },
@@ -77,7 +77,7 @@ cores_text(const mrd_json *loads, char text[32])
 }
 
 static void
-put_row(mrd_table *t, const mrd_json *m)
+put_row(mrd_text_table *t, const mrd_json *m)
 {
     const mrd_json *loads = mrd_json_get(m, "loads");
     const char *first = "-", *name = mrd_json_str(m, "name", mrd_json_str(m, "path", ""));
@@ -95,19 +95,19 @@ put_row(mrd_table *t, const mrd_json *m)
         }
     }
     cores_text(loads, cores);
-    mrd_table_cell(t, "%s", *name == '\0' ? "-" : name);
-    mrd_table_cell(t, "%.12s", mrd_json_str(m, "sha256", "-"));
-    mrd_table_cell(t, "%s", mrd_cli_size((uint64_t) mrd_json_int(m, "size", 0), size));
-    mrd_table_count(t, (int64_t) mrd_json_size(loads));
-    mrd_table_count(t, loaded);
-    mrd_table_count(t, different(loads, false));
-    mrd_table_count(t, different(loads, true));
-    mrd_table_cell(t, "%s", cores);
-    mrd_table_cell(t, "%.19s", first);
-    mrd_table_cell(t, "%s",
-                   mrd_json_get(m, "neff") == NULL   ? "-"
-                   : mrd_json_bool(m, "neff", false) ? "shipped"
-                                                     : "not shipped");
+    mrd_text_table_cell(t, "%s", *name == '\0' ? "-" : name);
+    mrd_text_table_cell(t, "%.12s", mrd_json_str(m, "sha256", "-"));
+    mrd_text_table_cell(t, "%s", mrd_cli_size((uint64_t) mrd_json_int(m, "size", 0), size));
+    mrd_text_table_count(t, (int64_t) mrd_json_size(loads));
+    mrd_text_table_count(t, loaded);
+    mrd_text_table_count(t, different(loads, false));
+    mrd_text_table_count(t, different(loads, true));
+    mrd_text_table_cell(t, "%s", cores);
+    mrd_text_table_cell(t, "%.19s", first);
+    mrd_text_table_cell(t, "%s",
+                        mrd_json_get(m, "neff") == NULL   ? "-"
+                        : mrd_json_bool(m, "neff", false) ? "shipped"
+                                                          : "not shipped");
 }
 
 static mrd_err

@@ -31,7 +31,7 @@ static const mrd_opt table[] = {
     MRD_CLIENT_OPTION_ROWS(settings, client),
 };
 
-static const mrd_table_column columns[] = {
+static const mrd_text_table_column columns[] = {
     { "node", false },  { "state", false },      { "rings", true },    { "events/s", true },
     { "stored", true }, { "dropped", true },     { "held", true },     { "spool", true },
     { "clock", false }, { "clock error", true }, { "release", false }, { "last seen", false },
@@ -87,17 +87,18 @@ all_counted(const mrd_json *list, const mrd_json *first)
 
 /* What the agent was built from: the release, and of the commit what people tell it by. */
 static void
-put_release(mrd_table *t, const mrd_json *node)
+put_release(mrd_text_table *t, const mrd_json *node)
 {
     const char *release = mrd_json_str(node, "release", ""), *commit;
 
     commit = mrd_json_str(node, "commit", "");
-    mrd_table_cell(t, "%s%s%.7s%s", *release == '\0' ? "-" : release, *commit == '\0' ? "" : " ",
-                   commit, strstr(commit, "-dirty") != NULL ? "+" : "");
+    mrd_text_table_cell(t, "%s%s%.7s%s", *release == '\0' ? "-" : release,
+                        *commit == '\0' ? "" : " ", commit,
+                        strstr(commit, "-dirty") != NULL ? "+" : "");
 }
 
 static void
-put_row(mrd_table *t, const mrd_json *node)
+put_row(mrd_text_table *t, const mrd_json *node)
 {
     const mrd_json *counters = mrd_json_get(node, "counters");
     const mrd_json *clock = mrd_json_get(node, "clock");
@@ -105,29 +106,31 @@ put_row(mrd_table *t, const mrd_json *node)
     const char *limit = mrd_json_str(node, "limited_by", "");
     char size[MRD_SIZE_TEXT];
 
-    mrd_table_cell(t, "%s", mrd_json_str(node, "instance_id", "?"));
-    mrd_table_cell(t, "%s%s%s%s", mrd_json_str(node, "state", "?"), *limit == '\0' ? "" : " by ",
-                   limit, mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
+    mrd_text_table_cell(t, "%s", mrd_json_str(node, "instance_id", "?"));
+    mrd_text_table_cell(t, "%s%s%s%s", mrd_json_str(node, "state", "?"),
+                        *limit == '\0' ? "" : " by ", limit,
+                        mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
     if (!mrd_json_bool(node, "reported", true)) { /* known from before: nothing was counted */
         for (int i = 0; i < 8; i++)
-            mrd_table_cell(t, "-");
+            mrd_text_table_cell(t, "-");
         put_release(t, node);
-        mrd_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
+        mrd_text_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
         return;
     }
-    mrd_table_count(t, mrd_json_int(node, "rings", 0));
+    mrd_text_table_count(t, mrd_json_int(node, "rings", 0));
     if (rate < 0)
-        mrd_table_cell(t, "-");
+        mrd_text_table_cell(t, "-");
     else
-        mrd_table_count(t, rate);
-    mrd_table_count(t, mrd_json_int(node, "events", 0));
-    mrd_table_count(t, mrd_cluster_lost(counters));
-    mrd_table_count(t, mrd_json_int(counters, "held", 0));
-    mrd_table_cell(t, "%s", mrd_cli_size((uint64_t) mrd_json_int(node, "spool_bytes", 0), size));
-    mrd_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
-    mrd_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
+        mrd_text_table_count(t, rate);
+    mrd_text_table_count(t, mrd_json_int(node, "events", 0));
+    mrd_text_table_count(t, mrd_cluster_lost(counters));
+    mrd_text_table_count(t, mrd_json_int(counters, "held", 0));
+    mrd_text_table_cell(t, "%s",
+                        mrd_cli_size((uint64_t) mrd_json_int(node, "spool_bytes", 0), size));
+    mrd_text_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
+    mrd_text_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
     put_release(t, node);
-    mrd_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
+    mrd_text_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
 }
 
 /* Counts come with heartbeats, once a second: the interval may end between two. */

@@ -43,7 +43,7 @@ static const char more[] = "Examples\n"
                            "  meridian sessions --user alice --state complete\n"
                            "  meridian sessions --job 4711_3 --delete\n";
 
-static const mrd_table_column columns[] = {
+static const mrd_text_table_column columns[] = {
     { "session", false }, { "state", false }, { "mode", false },
     { "created", false }, { "nodes", true },  { "events", true },
     { "on disk", true },  { "job", false },   { "name", false },
@@ -51,7 +51,7 @@ static const mrd_table_column columns[] = {
 
 /* "4711_3 alice train (+2)": the first of its jobs, and how many more. */
 static void
-put_job(mrd_table *t, const mrd_json *jobs)
+put_job(mrd_text_table *t, const mrd_json *jobs)
 {
     const mrd_json *o = mrd_json_at(jobs, 0);
     const char *array = mrd_json_str(o, "array_job", NULL);
@@ -65,32 +65,32 @@ put_job(mrd_table *t, const mrd_json *jobs)
              array != NULL && task != NULL ? "_" : "", array != NULL && task != NULL ? task : "");
     if (mrd_json_size(jobs) > 1)
         snprintf(rest, sizeof(rest), " (+%zu)", mrd_json_size(jobs) - 1);
-    mrd_table_cell(t, "%s%s%s%s%s%s", number, *user != '\0' ? " " : "", user,
-                   *name != '\0' ? " " : "", name, rest);
+    mrd_text_table_cell(t, "%s%s%s%s%s%s", number, *user != '\0' ? " " : "", user,
+                        *name != '\0' ? " " : "", name, rest);
 }
 
 static void
-put_row(mrd_table *t, const mrd_json *s)
+put_row(mrd_text_table *t, const mrd_json *s)
 {
     const char *message = mrd_json_str(s, "message", ""), *name = mrd_json_str(s, "name", "");
     int64_t nodes = mrd_json_int(s, "nodes", 0), without = mrd_json_int(s, "nodes_without", 0);
     char size[MRD_SIZE_TEXT];
 
-    mrd_table_cell(t, "%s", mrd_json_str(s, "id", "?"));
-    mrd_table_cell(t, "%s", mrd_json_str(s, "state", "?"));
-    mrd_table_cell(t, "%s", mrd_json_str(s, "mode", "?"));
-    mrd_table_cell(t, "%.19s", mrd_json_str(s, "created", "-"));
+    mrd_text_table_cell(t, "%s", mrd_json_str(s, "id", "?"));
+    mrd_text_table_cell(t, "%s", mrd_json_str(s, "state", "?"));
+    mrd_text_table_cell(t, "%s", mrd_json_str(s, "mode", "?"));
+    mrd_text_table_cell(t, "%.19s", mrd_json_str(s, "created", "-"));
     if (without > 0)
-        mrd_table_cell(t, "%lld of %lld", (long long) (nodes - without), (long long) nodes);
+        mrd_text_table_cell(t, "%lld of %lld", (long long) (nodes - without), (long long) nodes);
     else
-        mrd_table_count(t, nodes);
-    mrd_table_count(t, mrd_json_int(s, "events", 0));
-    mrd_table_cell(t, "%s",
-                   mrd_cli_size((uint64_t) (mrd_json_int(s, "store_bytes", 0) +
-                                            mrd_json_int(s, "artifact_bytes", 0)),
-                                size));
+        mrd_text_table_count(t, nodes);
+    mrd_text_table_count(t, mrd_json_int(s, "events", 0));
+    mrd_text_table_cell(t, "%s",
+                        mrd_cli_size((uint64_t) (mrd_json_int(s, "store_bytes", 0) +
+                                                 mrd_json_int(s, "artifact_bytes", 0)),
+                                     size));
     put_job(t, mrd_json_get(s, "jobs"));
-    mrd_table_cell(t, "%s%s%s", name, *name != '\0' && *message != '\0' ? ": " : "", message);
+    mrd_text_table_cell(t, "%s%s%s", name, *name != '\0' && *message != '\0' ? ": " : "", message);
 }
 
 static void

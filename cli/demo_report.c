@@ -39,11 +39,11 @@ demo_print_summary(const char *path)
 bool
 demo_print_accounting(const demo_nodes *nodes, const mrd_json *session)
 {
-    static const mrd_table_column columns[] = {
+    static const mrd_text_table_column columns[] = {
         { "node", false },   { "begun", true }, { "delivered", true },
         { "dropped", true }, { "held", true },  { "begun = delivered + dropped + held", false },
     };
-    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
+    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
     const mrd_json *parts = mrd_json_get(session, "nodes");
     bool holds = mrd_json_size(parts) == nodes->n;
 
@@ -54,17 +54,17 @@ demo_print_accounting(const demo_nodes *nodes, const mrd_json *session)
         bool good = begun > 0 && begun == stored + dropped + held;
 
         holds = holds && good;
-        mrd_table_cell(&t, "%s", mrd_json_str(p, "instance_id", "?"));
-        mrd_table_count(&t, begun);
-        mrd_table_count(&t, stored);
-        mrd_table_count(&t, dropped);
-        mrd_table_count(&t, held);
-        mrd_table_cell(&t, "%s", good ? "holds" : "DOES NOT HOLD");
+        mrd_text_table_cell(&t, "%s", mrd_json_str(p, "instance_id", "?"));
+        mrd_text_table_count(&t, begun);
+        mrd_text_table_count(&t, stored);
+        mrd_text_table_count(&t, dropped);
+        mrd_text_table_count(&t, held);
+        mrd_text_table_cell(&t, "%s", good ? "holds" : "DOES NOT HOLD");
     }
     printf("\nNothing lost uncounted: what the agents say they began, beside what lies in the "
            "journal\n");
-    mrd_table_print(&t, stdout);
-    mrd_table_fini(&t);
+    mrd_text_table_print(&t, stdout);
+    mrd_text_table_fini(&t);
     return holds;
 }
 
@@ -122,19 +122,19 @@ compare(const demo_node *node, const mrd_align *align, int64_t from, int64_t to,
 }
 
 static void
-clock_row(mrd_table *t, const demo_node *node, const clock_facts *f)
+clock_row(mrd_text_table *t, const demo_node *node, const clock_facts *f)
 {
     char text[MRD_DUR_TEXT];
 
-    mrd_table_cell(t, "%s", node->id);
-    mrd_table_cell(t, "%" PRId64 " ns", f->truth);
-    mrd_table_cell(t, "%" PRId64 " ns", f->estimate);
-    mrd_table_cell(t, "%s", mrd_dur_text(f->estimate - f->truth, text));
-    mrd_table_cell(t, "%s", mrd_dur_text(f->worst, text));
-    mrd_table_cell(t, "%s", f->bound < 0 ? "unknown" : mrd_dur_text(f->bound, text));
-    mrd_table_cell(t, "%s", f->inside == f->asked ? "yes" : "NO");
-    mrd_table_cell(t, "%s, %s", mrd_align_quality_text(f->quality),
-                   mrd_stamp_source_text(f->source));
+    mrd_text_table_cell(t, "%s", node->id);
+    mrd_text_table_cell(t, "%" PRId64 " ns", f->truth);
+    mrd_text_table_cell(t, "%" PRId64 " ns", f->estimate);
+    mrd_text_table_cell(t, "%s", mrd_dur_text(f->estimate - f->truth, text));
+    mrd_text_table_cell(t, "%s", mrd_dur_text(f->worst, text));
+    mrd_text_table_cell(t, "%s", f->bound < 0 ? "unknown" : mrd_dur_text(f->bound, text));
+    mrd_text_table_cell(t, "%s", f->inside == f->asked ? "yes" : "NO");
+    mrd_text_table_cell(t, "%s, %s", mrd_align_quality_text(f->quality),
+                        mrd_stamp_source_text(f->source));
 }
 
 /* Says why a node has no row. */
@@ -171,27 +171,27 @@ session_constant(const char *store)
 static void
 print_errors(const demo_nodes *nodes)
 {
-    static const mrd_table_column columns[] = { { "node", false },
-                                                { "error of its clock", false } };
-    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
+    static const mrd_text_table_column columns[] = { { "node", false },
+                                                     { "error of its clock", false } };
+    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
 
     for (size_t i = 0; i < nodes->n; i++) {
-        mrd_table_cell(&t, "%s", nodes->v[i].id);
-        mrd_table_cell(&t, "%s", nodes->v[i].error);
+        mrd_text_table_cell(&t, "%s", nodes->v[i].id);
+        mrd_text_table_cell(&t, "%s", nodes->v[i].error);
     }
-    mrd_table_print(&t, stdout);
-    mrd_table_fini(&t);
+    mrd_text_table_print(&t, stdout);
+    mrd_text_table_fini(&t);
 }
 
 bool
 demo_print_clocks(const demo_nodes *nodes, const char *store, const mrd_json *session)
 {
-    static const mrd_table_column columns[] = {
+    static const mrd_text_table_column columns[] = {
         { "node", false },   { "true offset", true }, { "estimate", true },
         { "error", true },   { "worst error", true }, { "bound", true },
         { "inside", false }, { "quality", false },
     };
-    mrd_table t = { columns, MRD_COUNT(columns), { 0 } };
+    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
     int64_t constant = session_constant(store);
     int64_t from = mrd_json_int(session, "go_ns", 0) - constant;
     int64_t to = mrd_json_int(session, "stop_ns", 0) - constant;
@@ -214,9 +214,9 @@ demo_print_clocks(const demo_nodes *nodes, const char *store, const mrd_json *se
     print_errors(nodes);
     printf("\nSession time minus the node's, in the middle of the recording; worst error and bound "
            "over all of it\n");
-    mrd_table_print(&t, stdout);
+    mrd_text_table_print(&t, stdout);
     printf("(all nodes are on one machine: real networks give wider bounds)\n");
-    mrd_table_fini(&t);
+    mrd_text_table_fini(&t);
     return holds;
 }
 

@@ -35,7 +35,7 @@ make_plain(char *text)
 }
 
 void
-mrd_table_cell(mrd_table *t, const char *format, ...)
+mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
 {
     char text[1024];
     va_list args;
@@ -48,24 +48,24 @@ mrd_table_cell(mrd_table *t, const char *format, ...)
 }
 
 void
-mrd_table_count(mrd_table *t, int64_t n)
+mrd_text_table_count(mrd_text_table *t, int64_t n)
 {
     char text[MRD_COUNT_TEXT];
 
-    mrd_table_cell(t, "%s", mrd_cli_count(n, text));
+    mrd_text_table_cell(t, "%s", mrd_cli_count(n, text));
 }
 
 void
-mrd_table_dur(mrd_table *t, mrd_dur_ns dur_ns)
+mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns)
 {
     char text[MRD_DUR_TEXT];
 
-    mrd_table_cell(t, "%s", dur_ns < 0 ? "-" : mrd_dur_text(dur_ns, text));
+    mrd_text_table_cell(t, "%s", dur_ns < 0 ? "-" : mrd_dur_text(dur_ns, text));
 }
 
 /* The last column is not padded: it may be a sentence. */
 static void
-put_cell(const mrd_table *t, size_t column, const char *text, int width, FILE *to)
+put_cell(const mrd_text_table *t, size_t column, const char *text, int width, FILE *to)
 {
     int pad = width - width_of(text);
     bool last = column + 1 == t->n_columns;
@@ -78,7 +78,7 @@ put_cell(const mrd_table *t, size_t column, const char *text, int width, FILE *t
 }
 
 void
-mrd_table_print(const mrd_table *t, FILE *to)
+mrd_text_table_print(const mrd_text_table *t, FILE *to)
 {
     int width[MRD_TABLE_COLUMNS];
     size_t rows = t->cells.n / t->n_columns;
@@ -100,7 +100,7 @@ mrd_table_print(const mrd_table *t, FILE *to)
 }
 
 void
-mrd_table_fini(mrd_table *t)
+mrd_text_table_fini(mrd_text_table *t)
 {
     mrd_strlist_fini(&t->cells);
 }
@@ -129,10 +129,10 @@ mrd_cluster_print_json(const mrd_json *doc)
 
 void
 mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
-                       const mrd_table_column *columns, size_t n_columns,
-                       void (*row)(mrd_table *t, const mrd_json *member), const char *none)
+                       const mrd_text_table_column *columns, size_t n_columns,
+                       void (*row)(mrd_text_table *t, const mrd_json *member), const char *none)
 {
-    mrd_table t = { columns, n_columns, { 0 } };
+    mrd_text_table t = { columns, n_columns, { 0 } };
     const mrd_json *list = mrd_json_get(doc, key);
 
     for (size_t i = 0; i < mrd_json_size(list); i++)
@@ -140,8 +140,8 @@ mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
     if (json)
         mrd_cluster_print_json(doc);
     else if (mrd_json_size(list) > 0)
-        mrd_table_print(&t, stdout);
+        mrd_text_table_print(&t, stdout);
     else
         printf("%s\n", none);
-    mrd_table_fini(&t);
+    mrd_text_table_fini(&t);
 }
