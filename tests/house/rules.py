@@ -258,6 +258,52 @@ def rule_words():
                     breach(f"{path}:{n}", f"'{m.group(1)}': the field says {field}")
 
 
+# ---- One name, one meaning ----
+
+GUESTS = ("hw/simnrt/",)  # a library of another vendor, with that vendor's names
+
+
+def defined_types(path):
+    """Names of types that a source defines, or declares as opaque in a header, and of functions inline in a header."""
+    text = re.sub(r"/\*.*?\*/", " ", read(path), flags=re.S)
+    yield from re.findall(r"^\}\s*(?:__attribute__\(\([^;]*?\)\)\s*)?(\w+);", text, re.M)
+    yield from re.findall(r"^(?:typedef\s+)?(?:struct|union|enum)\s+(\w+)\s*\{", text, re.M)
+    yield from re.findall(r"^typedef\s+(?!struct|union|enum)[^;{]*?\(?\*?(\w+)\)?(?:\([^;]*\))?;", text, re.M)
+    if path.endswith(".h"):
+        yield from re.findall(r"^typedef\s+struct\s+\w+\s+(\w+);", text, re.M)
+        yield from re.findall(r"^static inline[^;{]*?\b(\w+)\(", text, re.M)
+
+
+def rule_one_name():
+    """A name with our prefix is one type, or one inline function, in the whole repository. A header and the source of the same unit
+    share theirs: one declares it, the other defines it."""
+    where = collections.defaultdict(set)
+    headers = collections.defaultdict(set)
+    for path in sources(".c", ".h"):
+        for name in defined_types(path) if not path.startswith(GUESTS) else ():
+            if name.startswith("mrd_"):
+                (headers if path.endswith(".h") else where)[name].add(path)
+    for name in sorted(set(where) | set(headers)):
+        declared = sorted(headers[name])
+        # A source defines what one header declares; two headers of one unit (x.h, x_int.h) may both name it.
+        units = {re.sub(r"_(int|impl)$", "", stem(path)) for path in declared}
+        homes = {os.path.dirname(unit) for unit in units}
+        if len(units) > 1 and not forwards_only(name, declared):
+            breach(declared[0], f"{name} is defined in {', '.join(declared[1:])} too: one name, one struct")
+        for path in sorted(where[name]):
+            if declared and not any((os.path.dirname(path) + "/").startswith(home + "/") for home in homes):
+                breach(path, f"{name} is declared in {declared[0]}, of another folder: one name, one struct")
+        if not declared and len(where[name]) > 1:
+            breach(sorted(where[name])[1], f"{name} is defined in {sorted(where[name])[0]} too: one name, one struct")
+
+
+def forwards_only(name, paths):
+    """True when at most one of the headers has the body, and the others only say that it is a struct."""
+    bodies = [path for path in paths if re.search(rf"^(?:typedef\s+)?struct\s+{name}\s*\{{|^\}}\s*{name};|^static inline[^;{{]*?\b{name}\(",
+                                                  re.sub(r"/\*.*?\*/", " ", read(path), flags=re.S), re.M)]
+    return len(bodies) == 1
+
+
 # ---- One way each ----
 
 ONE_WAY = [  # (pattern, who may, what to use instead)
