@@ -103,7 +103,7 @@ mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_e
 }
 
 static void
-go_on_until(mrd_worker_time *t, mrd_on on, const mrd_event *ev)
+go_on_until(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
 {
     int64_t end = mrd_event_end(ev);
 

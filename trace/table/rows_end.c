@@ -265,7 +265,7 @@ time_text(mrd_rows *r, int64_t ns, char text[64])
     if (gmtime_r(&seconds, &t) == NULL || strftime(day, sizeof(day), "%Y-%m-%d %H:%M:%S", &t) == 0)
         day[0] = '\0';
     snprintf(text, 64, "%s.%09" PRId64 " +0000 UTC", day,
-             ns % MRD_SEC + (ns % MRD_SEC < 0 ? MRD_SEC : 0));
+             (int64_t) (ns % MRD_SEC + (ns % MRD_SEC < 0 ? MRD_SEC : 0)));
 }
 
 static mrd_err
