@@ -16,7 +16,7 @@
 #ifndef MRD_CAPTURE_PROBES_H
 #define MRD_CAPTURE_PROBES_H
 
-#include "capture/record.h"
+#include "capture/record_what.h"
 
 #if defined(__x86_64__) || defined(__aarch64__)
 #define MRD_PROBES        1

@@ -54,12 +54,6 @@ mrd_rec_thread_name(const char *name)
     mrd_proc_thread_name(name);
 }
 
-uint64_t
-mrd_rec_now(void)
-{
-    return mrd_ring_ticks(mrd_proc_clock);
-}
-
 uint32_t
 mrd_rec_name(const char *text)
 {
@@ -112,7 +106,7 @@ learn_track(mrd_ring_writer *w, uint32_t id)
     (void) known(w, def->unit);
     if (mrd_ring_define_track(w, id, def, text, len))
         return id;
-    mrd_ring_lose(w->hdr, MRD_RING_LOST_DICT, mrd_rec_now(), 0);
+    mrd_ring_lose(w->hdr, MRD_RING_LOST_DICT, mrd_ring_ticks(mrd_proc_clock), 0);
     return 0;
 }
 
@@ -284,7 +278,8 @@ enter(uint64_t at)
     if (__builtin_expect(w == NULL, 0))
         return NULL;
     if (__builtin_expect(!mrd_ring_enter(w), 0)) {
-        mrd_ring_lose(w->hdr, MRD_RING_LOST_NESTED, at != 0 ? at : mrd_rec_now(), 1);
+        mrd_ring_lose(w->hdr, MRD_RING_LOST_NESTED, at != 0 ? at : mrd_ring_ticks(mrd_proc_clock),
+                      1);
         return NULL;
     }
     if (__builtin_expect(atomic_load_explicit(&w->hdr->pause, memory_order_relaxed) == 1, 0)) {
@@ -380,7 +375,7 @@ mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_cou
 
     if (scope->start == 0)
         return;
-    now = mrd_rec_now();
+    now = mrd_ring_ticks(mrd_proc_clock);
     w = mrd_proc_writer();
     if (__builtin_expect(w == NULL || w->pid != scope->pid, 0))
         return; /* begun before a fork: the parent ends it */
@@ -417,7 +412,7 @@ mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_r
 uint64_t
 mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_count)
 {
-    uint64_t now = mrd_rec_now(), id;
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock), id;
     mrd_ring_writer *w = enter(now);
 
     if (w == NULL)
@@ -433,7 +428,7 @@ void
 mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
 {
     mrd_rec_what nameless = { 0 };
-    uint64_t now = mrd_rec_now();
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
     if (id != 0)
         record(MRD_REC_END, &nameless, now, now, id, args, arg_count);
@@ -442,7 +437,7 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
 void
 mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args, size_t arg_count)
 {
-    uint64_t now = mrd_rec_now();
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
     record(MRD_REC_INSTANT, what, now, now, id, args, arg_count);
     MRD_PROBE(instant, what, 0);
@@ -451,7 +446,7 @@ mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args, 
 void
 mrd_rec_counter(const mrd_rec_what *what, uint64_t value)
 {
-    uint64_t now = mrd_rec_now();
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
     record(MRD_REC_COUNTER, what, now, now, value, NULL, 0);
     MRD_PROBE(counter, what, value);
@@ -460,7 +455,7 @@ mrd_rec_counter(const mrd_rec_what *what, uint64_t value)
 void
 mrd_rec_flow(const mrd_rec_what *what, uint64_t id)
 {
-    uint64_t now = mrd_rec_now();
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
     record(MRD_REC_FLOW, what, now, now, id, NULL, 0);
 }
@@ -469,7 +464,7 @@ void
 mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count)
 {
     mrd_rec_what what = { .name_text = text };
-    uint64_t now = mrd_rec_now();
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
     record(MRD_REC_NOTICE, &what, now, now, 0, args, arg_count);
 }
@@ -479,7 +474,7 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
               size_t arg_count)
 {
     mrd_rec_what what = { .name = mrd_rec_name(name), .name_text = name };
-    uint64_t now = mrd_rec_now();
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
     what.flags = load ? MRD_RECF_LOAD : MRD_RECF_UNLOAD;
     record(MRD_REC_MODEL, &what, now, now, number, args, arg_count);
@@ -492,7 +487,7 @@ static bool
 put_piece(mrd_ring_writer *w, mrd_rec_blob *b)
 {
     size_t max = mrd_ring_rec_max(w) - sizeof(mrd_ring_rec), n = b->len - b->at, len;
-    uint64_t now = mrd_rec_now();
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
     mrd_ring_rec *rec;
 
     max = max < BLOB_PIECE ? max : BLOB_PIECE;
@@ -520,7 +515,7 @@ mrd_blob_step
 mrd_rec_blob_put(mrd_rec_blob *b)
 {
     int saved = errno;
-    mrd_ring_writer *w = enter(mrd_rec_now());
+    mrd_ring_writer *w = enter(mrd_ring_ticks(mrd_proc_clock));
 
     if (w == NULL)
         return MRD_BLOB_SILENT;
@@ -589,16 +584,3 @@ mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns)
 
 /* ---- ticks to nanoseconds ---------------------------------------------------------------------
  */
-
-int64_t
-mrd_rec_raw_ns(uint64_t ticks)
-{
-    mrd_ring_cal now;
-    int64_t diff;
-
-    if (mrd_proc_clock == MRD_RING_CLOCK_RAW)
-        return (int64_t) ticks;
-    mrd_ring_cal_read(mrd_proc_clock, &now);
-    diff = (int64_t) (ticks - now.ticks);
-    return now.raw_ns + mrd_proc_ticks_ns(diff, &now);
-}

@@ -11,6 +11,7 @@
 #ifndef MRD_CAPTURE_RECORD_H
 #define MRD_CAPTURE_RECORD_H
 
+#include "capture/record_what.h"
 #include "capture/ring.h"
 #include "capture/sources.h"
 
@@ -27,10 +28,6 @@ mrd_rec_on(unsigned source)
 }
 /* Whether this process may ever record: now, paused, or when the program asks. */
 bool mrd_rec_possible(void);
-
-/* Ticks of the ring clock. Raw nanoseconds of such a tick: mrd_rec_raw_ns. */
-uint64_t mrd_rec_now(void);
-int64_t mrd_rec_raw_ns(uint64_t ticks);
 
 /* The id of a name, the same in all rings of the process. 0 without room: the record then carries
  * its name inline when `text` is given to the recording call. Keep it in a static. */
@@ -55,15 +52,6 @@ typedef struct {
         } text;
     } v;
 } mrd_rec_arg;
-
-/* Name and place of what is recorded. */
-typedef struct {
-    uint32_t name;         /* mrd_rec_name; 0: name_text */
-    const char *name_text; /* used when name is 0 */
-    uint32_t domain;       /* mrd_rec_name of the domain, 0 none */
-    uint32_t track;        /* mrd_rec_track, 0: this thread */
-    uint8_t flags;         /* MRD_RECF_API, MRD_RECF_FRAME, or <kind's number> << MRD_RECF_SHIFT */
-} mrd_rec_what;
 
 /*
  * A scope: one record with its duration when it ends. While it is open it is visible in the ring's
