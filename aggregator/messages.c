@@ -62,8 +62,8 @@ mrd_control_message_init(mrd_control_message *m, const mrd_directive *d)
     else if (d->type == MRD__CONTROL_TYPE__CONTROL_STOP)
         m->control.at_session_ns = d->session->stop.ns;
     m->control.at_wall_ns = m->control.at_session_ns; /* session time reads as UTC */
-    if (d->trigger != NULL)
-        put_trigger(m, d->trigger);
+    if (d->trigger != 0)
+        put_trigger(m, &d->session->triggers[d->trigger - 1]);
 }
 
 void

@@ -73,8 +73,12 @@ missed_trigger(const mrd_core *c, const mrd_session *s, const Mrd__SessionStatus
 static void
 add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *s, const mrd_trigger *t)
 {
-    to->directives[to->n_directives++] =
-        (mrd_directive){ .type = type, .id = id, .session = s, .trigger = t };
+    to->directives[to->n_directives++] = (mrd_directive){
+        .type = type,
+        .id = id,
+        .session = s,
+        .trigger = t == NULL ? 0 : (size_t) (t - s->triggers) + 1,
+    };
 }
 
 /* Sessions that are over, or that nobody knows. */

@@ -45,7 +45,7 @@ typedef struct {
     Mrd__ControlType type;
     uint64_t id;                /* of the session */
     const mrd_session *session; /* NULL: cancel one that is unknown */
-    const mrd_trigger *trigger; /* of a TRIGGER */
+    size_t trigger; /* of a TRIGGER: its place in session->triggers, which may move, plus one */
 } mrd_directive;
 
 typedef struct {

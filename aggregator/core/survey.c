@@ -59,7 +59,12 @@ mrd_core_ask(mrd_core *c, const mrd_session *s, Mrd__ControlType type, const mrd
     e->timeout = timeout;
     e->give_up = give_up;
     e->session = mrd_core_session(c, s->id);
-    e->directives[0] = (mrd_directive){ .type = type, .id = s->id, .session = s, .trigger = t };
+    e->directives[0] = (mrd_directive){
+        .type = type,
+        .id = s->id,
+        .session = s,
+        .trigger = t == NULL ? 0 : (size_t) (t - s->triggers) + 1,
+    };
     e->n_directives = 1;
     e->value = v->asked;
     return v->id;

@@ -218,7 +218,8 @@ TEST(a_silent_node_delays_its_own_session_only)
     CHECK(e.kind == MRD_DO_ANSWER && e.ticket == 6 && e.err == MRD_OK);
     CHECK(find(c, MRD_DO_ASK, &ask));
     CHECK(ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_TRIGGER);
-    CHECK(ask.directives[0].trigger->id == e.value);
+    CHECK_INT(ask.directives[0].trigger, 1);
+    CHECK(ask.directives[0].session->triggers[0].id == e.value);
     CHECK(mrd_core_survey(c, arm.survey) != NULL); /* still asked */
     mrd_core_free(c);
 }

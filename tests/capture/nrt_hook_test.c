@@ -108,7 +108,8 @@ append(char **to, const char *text, size_t len)
     size_t had = *to == NULL ? 0 : strlen(*to);
 
     *to = realloc(*to, had + len + 1);
-    memcpy(*to + had, text, len);
+    if (len > 0)
+        memcpy(*to + had, text, len);
     (*to)[had + len] = '\0';
 }
 

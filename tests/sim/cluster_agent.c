@@ -521,10 +521,12 @@ told_of(const mrd_directive *d)
         t.recorder = mrd_session_is_recorder(d->session);
         t.at = d->type == MRD__CONTROL_TYPE__CONTROL_STOP ? d->session->stop.ns : d->session->go.ns;
     }
-    if (d->trigger != NULL) {
-        t.trigger = d->trigger->id;
-        t.from = d->trigger->from.ns;
-        t.to = d->trigger->to.ns;
+    if (d->trigger != 0) {
+        const mrd_trigger *trigger = &d->session->triggers[d->trigger - 1];
+
+        t.trigger = trigger->id;
+        t.from = trigger->from.ns;
+        t.to = trigger->to.ns;
     }
     return t;
 }

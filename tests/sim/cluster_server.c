@@ -389,7 +389,8 @@ do_ask(world *w, const mrd_effect *e)
     for (unsigned i = 0; i < w->plan->nodes; i++) {
         check_told(w, &w->agents[i], d->type, d->id);
         agent_control(w, &w->agents[i], e->survey, d->type, d->id,
-                      mrd_session_is_recorder(d->session), at, d->trigger);
+                      mrd_session_is_recorder(d->session), at,
+                      d->trigger == 0 ? NULL : &d->session->triggers[d->trigger - 1]);
     }
 }
 
