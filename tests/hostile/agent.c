@@ -12,6 +12,7 @@
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "tests/hostile/draw.h"
+#include "tests/hostile/udp.h"
 #include "timesync/probe.h"
 
 #define SESSIONS 16
@@ -28,6 +29,7 @@ typedef struct {
     unsigned n_sessions, answers[16], sent, silent, connections;
     mrd_codec *codec;
     bool up;
+    time_probes time;
 } hostile;
 
 /* ---- What it knows ---- */
@@ -64,6 +66,7 @@ take_answer(hostile *h, mrd_bytes data)
         n = msg.u.ack->n_directives, list = msg.u.ack->directives;
     } else if (msg.frame.type == MRD_FRAME_WELCOME) {
         h->answers[8]++;
+        learn_time(&h->time, msg.u.welcome);
         n = msg.u.welcome->n_directives, list = msg.u.welcome->directives;
     } else if (msg.frame.type == MRD_FRAME_REFUSE) {
         h->answers[9]++;
@@ -608,6 +611,14 @@ probe(hostile *h)
     say(h, &f, &m);
 }
 
+static void
+udp_probes(hostile *h)
+{
+    const char *who = one_in(&h->d, 6) ? h->others[below(&h->d, h->n_others)] : h->id;
+
+    send_probes(&h->time, &h->d, some_session(h), mrd_agent_key(mrd_str_of(who)));
+}
+
 /* Frames that only an aggregator sends, or that nobody does. */
 static void
 wrong_way(hostile *h)
@@ -686,9 +697,10 @@ reconnect(hostile *h)
 static void
 step(hostile *h)
 {
-    static void (*const what[])(
-        hostile *) = { hello, heartbeat,  heartbeat,  heartbeat, batch,    batch, batch,
-                       batch, clock_data, clock_data, artifact,  artifact, probe, wrong_way };
+    static void (*const what[])(hostile *) = { hello,      heartbeat,  heartbeat,  heartbeat,
+                                               batch,      batch,      batch,      batch,
+                                               clock_data, clock_data, artifact,   artifact,
+                                               probe,      wrong_way,  udp_probes, udp_probes };
 
     h->d.step++;
     h->d.n = 0;
@@ -722,10 +734,10 @@ main(int argc, char **argv)
         step(&h);
     printf("seed %llu: %llu steps, %u frames, %u connections, %u unanswered; stored %u, duplicate "
            "%u, slow down %u, not stored %u, "
-           "refused %u, hello first %u, welcome %u, turned away %u\n",
+           "refused %u, hello first %u, welcome %u, turned away %u; %u time probes, %u answered\n",
            (unsigned long long) h.d.seed, (unsigned long long) h.d.step, h.sent, h.connections,
            h.silent, h.answers[0], h.answers[1], h.answers[2], h.answers[3], h.answers[4],
-           h.answers[5], h.answers[8], h.answers[9]);
+           h.answers[5], h.answers[8], h.answers[9], h.time.sent, h.time.answered);
     mrd_link_close(h.link);
     mrd_codec_free(h.codec);
     return 0;

@@ -139,10 +139,13 @@ def main():
         p = subprocess.run([MERIDIAN, "stop", first, "--json"], capture_output=True, text=True, env=c.env, timeout=300)
         check(p.returncode in (0, 3), f"stop: status {p.returncode}: {p.stderr[-1500:]}")
         doc = c.session(first)
+        answered = 0
         for h in hostile:
             text, _ = h.communicate(timeout=seconds + 60)
             print(text.strip())
             equal(h.returncode, 0, "a hostile agent's own status")
+            answered += int(text.rpartition("time probes, ")[2].split()[0])
+        check(answered > 0, "some of their time probes were good enough to be answered")
         done = {f"i-test{i}": loads[i] for i in range(HONEST)}
         want = {(n, w.pid): w.done for n, w in done.items()}
         honest_part(doc, "first")
