@@ -80,10 +80,22 @@ mrd_session_gather_reports(mrd_core *c, mrd_session *s)
     mrd_core_save(c, s);
 }
 
+/* Nodes are still being told that the session starts. Questions travel side by side: one of a window
+ * could be there first, at a node that does not know of the session yet. */
+static bool
+is_starting(const mrd_core *c, const mrd_session *s)
+{
+    for (size_t i = 0; i < MRD_SURVEYS_MAX; i++)
+        if (c->surveys[i].id != 0 && c->surveys[i].session == s->id &&
+            c->surveys[i].type == MRD__CONTROL_TYPE__CONTROL_GO)
+            return true;
+    return false;
+}
+
 void
 mrd_session_send_triggers(mrd_core *c, mrd_session *s)
 {
-    if (s->step != MRD_STEP_RECORD)
+    if (s->step != MRD_STEP_RECORD || is_starting(c, s))
         return;
     for (size_t i = 0; i < s->n_triggers; i++) {
         mrd_trigger *t = &s->triggers[i];

@@ -224,6 +224,44 @@ TEST(a_silent_node_delays_its_own_session_only)
     mrd_core_free(c);
 }
 
+/* A trigger that comes with the start is told to the nodes when they know of the session. */
+TEST(a_trigger_waits_until_the_start_was_told)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_effect save, ask, go, e;
+    mrd_session_request r = core_request("s");
+    Mrd__ControlReply told = MRD__CONTROL_REPLY__INIT;
+    int64_t t = 20 * MRD_SEC;
+    char node[] = "a";
+
+    r.params.mode = MRD_MODE_RECORDER;
+    r.params.recorder_ns = 30 * MRD_SEC;
+    hello(c, t, "a", 1);
+    mrd_core_start(c, core_at(t), 5, &r);
+    CHECK(find(c, MRD_DO_SAVE, &save));
+    mrd_core_saved(c, core_at(t), save.session->id, save.version, NULL);
+    CHECK(find(c, MRD_DO_ASK, &ask));
+    answer(c, t + 1, &ask, "a", 1);
+    CHECK(find(c, MRD_DO_SAVE, &save));
+    mrd_core_saved(c, core_at(t + 2), save.session->id, save.version, NULL);
+    CHECK(find(c, MRD_DO_ASK, &go) && go.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
+    core_drain(c);
+    mrd_core_trigger(c, core_at(t + 3), 6, 0, 10 * MRD_SEC, "test");
+    CHECK(find(c, MRD_DO_SAVE, &save));
+    mrd_core_saved(c, core_at(t + 4), save.session->id, save.version, NULL);
+    CHECK(!find(c, MRD_DO_ASK, &e)); /* the command is answered, the nodes are not asked yet */
+    told.instance_id = node;
+    told.run = 1;
+    told.type = MRD__CONTROL_TYPE__CONTROL_GO;
+    told.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    mrd_core_answered(c, core_at(t + 5), go.survey, &told);
+    core_drain(c);
+    mrd_core_tick(c, core_at(t + 6));
+    CHECK(find(c, MRD_DO_ASK, &ask) &&
+          ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_TRIGGER);
+    mrd_core_free(c);
+}
+
 /* A node that missed the first of two triggers and learns of it last lists them the other way
  * round: it knows of both. */
 TEST(triggers_are_acknowledged_in_any_order)
