@@ -129,7 +129,7 @@ csv_free(mrd_csv *c)
 mrd_err
 mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why)
 {
-    static const char *const stale[] = { "*.csv", NULL };
+    static const char *const stale[] = { "*.csv", "*.csv.*.part", NULL };
     mrd_csv *c = calloc(1, sizeof(*c));
     mrd_err err = MRD_OK;
 

@@ -46,7 +46,11 @@ mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folde
         free(f);
         return mrd_why_set(why, MRD_NOMEM, 0, "folder");
     }
-    for (; *stale != NULL; stale++) {
+    /* First what says that the others are there. */
+    mrd_buf_fmt(&pattern, "%s/" MRD_OUTDIR_MANIFEST, dir);
+    if (unlink(mrd_buf_cstr(&pattern)) != 0 && errno != ENOENT && errno != ENOTDIR)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot replace %s", mrd_buf_cstr(&pattern));
+    for (; err == MRD_OK && *stale != NULL; stale++) {
         glob_t found;
 
         mrd_buf_reset(&pattern);

@@ -17,7 +17,10 @@ typedef struct mrd_outdir mrd_outdir;
 
 typedef struct mrd_outdir_file mrd_outdir_file;
 
-/* Files below `dir`; what a write before left there is removed first: every file that `stale` (glob
+/* What comes last and lists the other files. */
+#define MRD_OUTDIR_MANIFEST "_manifest.json"
+
+/* Files below `dir`; what a write before left there is removed first: the manifest, then every file that `stale` (glob
  * patterns below dir, ending with NULL) matches. */
 mrd_err mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folder,
                        mrd_why *why);

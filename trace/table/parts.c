@@ -544,7 +544,7 @@ folder_make(mrd_parts *p, mrd_why *why)
 {
     char stale[256];
     const char *hive[] = { stale, NULL };
-    static const char *const flat[] = { "*.parquet", NULL };
+    static const char *const flat[] = { "*.parquet", "*.parquet.*.part", NULL };
 
     if (p->env->dir == NULL)
         return mrd_outdir_tar(p->env->out, &p->folder, why);
