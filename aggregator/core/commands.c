@@ -11,14 +11,15 @@ mrd_session_request_fini(mrd_session_request *r)
     mrd_session_params_fini(&r->params);
 }
 
-/* The session of a command; NULL: it was answered. */
+/* A command about a session comes: that one; NULL: it was answered. */
 static mrd_session *
-find(mrd_core *c, uint64_t ticket, uint64_t id)
+enter(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
-    mrd_session *s = mrd_core_session(c, id);
     mrd_why why = { 0 };
+    mrd_session *s;
 
-    if (s == NULL) {
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_session(c, id)) == NULL) {
         mrd_why_set(&why, MRD_NOTFOUND, 0, "there is no such session");
         mrd_core_answer(c, ticket, &why, 0);
     }
@@ -129,11 +130,10 @@ mrd_core_start(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_session_requ
 void
 mrd_core_stop(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
+    mrd_session *s = enter(c, now, ticket, id);
     mrd_why why = { 0 };
-    mrd_session *s;
 
-    mrd_core_enter(c, now);
-    if ((s = find(c, ticket, id)) == NULL)
+    if (s == NULL)
         return;
     if (s->state > MRD_SESSION_STOPPING) {
         mrd_why_set(&why, MRD_STATE, 0, "session %s is %s already", s->text,
@@ -154,11 +154,10 @@ mrd_core_stop(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
 void
 mrd_core_merge(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
+    mrd_session *s = enter(c, now, ticket, id);
     mrd_why why = { 0 };
-    mrd_session *s;
 
-    mrd_core_enter(c, now);
-    if ((s = find(c, ticket, id)) == NULL)
+    if (s == NULL)
         return;
     if (s->state != MRD_SESSION_COMPLETE)
         mrd_why_set(&why, MRD_STATE, 0, "session %s is %s: only a complete one is merged again",
@@ -173,11 +172,10 @@ mrd_core_merge(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
 void
 mrd_core_delete(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
+    mrd_session *s = enter(c, now, ticket, id);
     mrd_why why = { 0 };
-    mrd_session *s;
 
-    mrd_core_enter(c, now);
-    if ((s = find(c, ticket, id)) == NULL)
+    if (s == NULL)
         return;
     if (s->state < MRD_SESSION_MERGING) {
         mrd_why_set(&why, MRD_STATE, 0, "session %s is %s: stop it first", s->text,

@@ -20,11 +20,7 @@ mrd_part_state_text(mrd_part_state s)
 mrd_part_state
 mrd_part_state_of(const char *text)
 {
-    for (unsigned i = 0; i < MRD_PART_STATES; i++) {
-        if (strcmp(text, states[i]) == 0)
-            return (mrd_part_state) i;
-    }
-    return MRD_PART_LOST;
+    return (mrd_part_state) mrd_text_index(states, MRD_PART_STATES, text, MRD_PART_LOST);
 }
 
 mrd_part *

@@ -16,11 +16,7 @@ mrd_session_state_text(mrd_session_state s)
 mrd_session_state
 mrd_session_state_of(const char *text)
 {
-    for (unsigned i = 0; i < MRD_SESSION_STATES; i++) {
-        if (strcmp(text, states[i]) == 0)
-            return (mrd_session_state) i;
-    }
-    return MRD_SESSION_FAILED;
+    return (mrd_session_state) mrd_text_index(states, MRD_SESSION_STATES, text, MRD_SESSION_FAILED);
 }
 
 void

@@ -40,3 +40,13 @@ mrd_id_put(mrd_map *map, const char *instance_id, size_t at)
 
     return mrd_map_get(map, key) != MRD_MAP_NONE ? MRD_OK : mrd_map_put(map, key, (uint32_t) at);
 }
+
+unsigned
+mrd_text_index(const char *const *names, unsigned n, const char *text, unsigned otherwise)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (strcmp(text, names[i]) == 0)
+            return i;
+    }
+    return otherwise;
+}

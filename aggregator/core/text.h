@@ -8,6 +8,8 @@
 #include "base/map.h"
 
 void mrd_text_set(char *to, size_t size, const char *from); /* cuts; NULL: "" */
+/* Which of n names it is; `otherwise` for another. */
+unsigned mrd_text_index(const char *const *names, unsigned n, const char *text, unsigned otherwise);
 /* A time as a manifest says it; 0 when it is none: two of them can be subtracted. */
 int64_t mrd_time_checked(int64_t ns);
 /* A number that a node counted, as far as it is believed: sums over all causes and nodes stay

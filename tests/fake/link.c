@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "tests/socket.h"
 
 #define TAGS 64
 
@@ -494,22 +494,6 @@ typedef struct {
     mrd_buf in;
 } over_pipe;
 
-static bool
-write_all(int fd, const void *data, size_t len)
-{
-    const uint8_t *p = data;
-
-    while (len > 0) {
-        ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
-
-        if (n <= 0)
-            return false;
-        p += n;
-        len -= (size_t) n;
-    }
-    return true;
-}
-
 static mrd_err
 pipe_submit(mrd_transport *tr, uint64_t tag, mrd_bytes frame)
 {
@@ -518,7 +502,7 @@ pipe_submit(mrd_transport *tr, uint64_t tag, mrd_bytes frame)
 
     if (t->used >= t->window)
         return MRD_AGAIN;
-    if (!write_all(t->fd, &head, sizeof(head)) || !write_all(t->fd, frame.p, frame.len))
+    if (!test_send_all(t->fd, &head, sizeof(head)) || !test_send_all(t->fd, frame.p, frame.len))
         _exit(0); /* the test's parent is gone */
     t->used++;
     return MRD_OK;
@@ -645,7 +629,7 @@ fake_serve(fake_aggregator *g, int fd, mrd_buf *pending)
         fake_aggregator_take(g, (mrd_bytes){ pending->p + sizeof(head), head.len });
         cut_front(pending, sizeof(head) + head.len);
         head.len = (uint32_t) g->reply.len;
-        if (!write_all(fd, &head, sizeof(head)) || !write_all(fd, g->reply.p, g->reply.len))
+        if (!test_send_all(fd, &head, sizeof(head)) || !test_send_all(fd, g->reply.p, g->reply.len))
             return false;
     }
     return true;

@@ -8,46 +8,15 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from lib import BIN, Cluster, MERIDIAN, built_with, check, check_ticks, equal, finish, load_json, need_daemons, until
+from watch import ANSWER_S, OWN, Watch, rss
 
 HOSTILE = os.path.join(BIN, "hostile_agent")
 HONEST = 2
-# NNG 1.5.2 leaks a dialler that is closed while it connects, which the hostile programs do all the time; the daemons are checked.
-OWN = {**os.environ, "ASAN_OPTIONS": ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "detect_leaks=0"]))}
-ANSWER_S = 10           # the longest that /healthz may take, on a machine with other work
 CLOCK_BOUND_NS = 20000000  # honest nodes are on this machine; alone they state some 10 us
-
-
-class Watch(threading.Thread):
-    """Asks /healthz all the time; the longest answer, and the most memory that the aggregator took."""
-
-    def __init__(self, cluster):
-        super().__init__(daemon=True)
-        self.c, self.longest, self.silent, self.rss, self.over = cluster, 0.0, 0, 0, threading.Event()
-
-    def run(self):
-        while not self.over.wait(0.2):
-            begun = time.monotonic()
-            if self.c.get("/healthz") is None:
-                self.silent += 1
-            self.longest = max(self.longest, time.monotonic() - begun)
-            self.rss = max(self.rss, self.c.daemon.rss())
-
-    def stop(self):
-        self.over.set()
-        self.join()
-
-
-def rss(program):
-    try:
-        with open(f"/proc/{program.pid}/status") as f:
-            return next((int(line.split()[1]) << 10 for line in f if line.startswith("VmRSS")), 0)
-    except OSError:
-        return 0
 
 
 def mine(c, id, name, *options):
@@ -126,7 +95,7 @@ def main():
         until(lambda: all(0 <= c.nodes()[f"i-test{i}"]["clock"].get("bound_ns", -1) < CLOCK_BOUND_NS for i in range(HONEST)), "their clocks are known")
         loads = [c.workload(i) for i in range(HONEST)]
         time.sleep(0.3)
-        watch = Watch(c)
+        watch = Watch(lambda: c.get("/healthz") is not None, lambda: c.daemon.rss())
         watch.start()
         hostile = [subprocess.Popen([HOSTILE, str(seed + k), str(seconds), c.data, c.control, *[f"i-test{i}" for i in range(HONEST)]],
                                     stdout=subprocess.PIPE, text=True, env=OWN) for k in range(agents)]

@@ -8,50 +8,27 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from lib import BIN, Cluster, built_with, check, equal, equation, finish, free_port, need_daemons, until
+from watch import ANSWER_S, OWN, Watch, rss
 
 HOSTILE = os.path.join(BIN, "hostile_aggregator")
-# NNG 1.5.2 leaks a dialler that is closed while it connects, which the hostile programs do all the time; the daemons are checked.
-OWN = {**os.environ, "ASAN_OPTIONS": ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "detect_leaks=0"]))}
-ANSWER_S = 10   # the longest that /healthz may take, on a machine with other work
 BACK_S = 75     # the longest that an agent may be told to wait is a minute
 CLOCK_BOUND_NS = 20000000
 SPOOL = 16 << 20
 
 
-class Watch(threading.Thread):
-    def __init__(self, cluster, agent, port):
-        super().__init__(daemon=True)
-        self.c, self.agent, self.port, self.longest, self.silent, self.rss, self.over = cluster, agent, port, 0.0, 0, 0, threading.Event()
-
-    def run(self):
-        while not self.over.wait(0.2):
-            begun = time.monotonic()
-            try:
-                self.c.open("/healthz", self.port).read()
-            except urllib.error.HTTPError:
-                pass  # "not connected" is an answer
-            except OSError:
-                self.silent += 1
-            self.longest = max(self.longest, time.monotonic() - begun)
-            self.rss = max(self.rss, rss(self.agent))
-
-    def stop(self):
-        self.over.set()
-        self.join()
-
-
-def rss(program):
+def answers(c, port):
     try:
-        with open(f"/proc/{program.pid}/status") as f:
-            return next((int(line.split()[1]) << 10 for line in f if line.startswith("VmRSS")), 0)
+        c.open("/healthz", port).read()
+    except urllib.error.HTTPError:
+        pass  # "not connected" is an answer
     except OSError:
-        return 0
+        return False
+    return True
 
 
 def size(folder):
@@ -60,7 +37,8 @@ def size(folder):
 
 def attack(c, seed, seconds, load, port, *more):
     """The hostile aggregator on the addresses of the real one, while the workload emits."""
-    watch = Watch(c, c.agents[0], port)
+    agent = c.agents[0]
+    watch = Watch(lambda: answers(c, port), lambda: rss(agent))
     watch.start()
     p = subprocess.Popen([HOSTILE, str(seed), str(seconds), c.data, c.control, str(c.probes), *more],
                          stdout=subprocess.PIPE, text=True, env=OWN)

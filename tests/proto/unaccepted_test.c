@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/check.h"
+#include "tests/socket.h"
 
 #define BUDGET   ((size_t) 4 << 20)
 #define HALF     ((size_t) 1 << 20)
@@ -44,23 +45,6 @@ dial(const char *url)
     return fd;
 }
 
-/* False when the other end closed. */
-static bool
-put(int fd, const void *data, size_t len)
-{
-    const char *p = data;
-
-    while (len > 0) {
-        ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
-
-        if (n <= 0)
-            return false;
-        p += n;
-        len -= (size_t) n;
-    }
-    return true;
-}
-
 /* A peer of this protocol number (REQ 0x30, RESPONDENT 0x63) that announces `len` bytes. */
 static int
 announcing(const char *url, uint8_t protocol, uint64_t len)
@@ -70,9 +54,9 @@ announcing(const char *url, uint8_t protocol, uint64_t len)
 
     for (unsigned i = 0; i < 8; i++)
         size[i] = (uint8_t) (len >> (56 - 8 * i));
-    CHECK(put(fd, hello, sizeof(hello)));
+    CHECK(test_send_all(fd, hello, sizeof(hello)));
     CHECK(recv(fd, theirs, sizeof(theirs), MSG_WAITALL) == sizeof(theirs));
-    CHECK(put(fd, size, sizeof(size)));
+    CHECK(test_send_all(fd, size, sizeof(size)));
     return fd;
 }
 
@@ -102,7 +86,7 @@ hold(mrd_server *s, int *fd, unsigned n)
 
     for (unsigned i = 0; i < n; i++) {
         fd[i] = announcing(mrd_server_data_url(s), 0x30, MRD_FRAME_MAX);
-        (void) put(fd[i], half, sizeof(half)); /* it may be closed already */
+        (void) test_send_all(fd[i], half, sizeof(half)); /* it may be closed already */
     }
 }
 
@@ -223,15 +207,17 @@ TEST(who_is_accepted_is_not_counted)
     uint8_t size[8] = { 0, 0, 0, 0, 0, 0x20, 0, 0 }; /* 2 MiB */
     int fd[HOLDERS];
 
-    CHECK(put(accepted, request_id, sizeof(request_id)));
+    CHECK(test_send_all(accepted, request_id, sizeof(request_id)));
     REQUIRE(mrd_server_next(s, 10000, &request));
     mrd_server_conn_accept(s, request.conn);
-    CHECK(put(accepted, size, sizeof(size)) && put(accepted, half, sizeof(half)));
+    CHECK(test_send_all(accepted, size, sizeof(size)) &&
+          test_send_all(accepted, half, sizeof(half)));
     hold(s, fd, HOLDERS);
     while (mrd_local_now().ns < end && mrd_server_unaccepted_closed(s) < HOLDERS - BUDGET / HALF)
         nanosleep(&(struct timespec){ .tv_nsec = 20 * MRD_MS }, NULL);
     CHECK(mrd_server_conn_alive(s, request.conn));
-    CHECK(put(accepted, half + 4, sizeof(half) - 4) && put(accepted, half + 4, 4));
+    CHECK(test_send_all(accepted, half + 4, sizeof(half) - 4) &&
+          test_send_all(accepted, half + 4, 4));
     mrd_server_drop(s, &request);
     REQUIRE(mrd_server_next(s, 10000, &request));
     CHECK_INT(request.data.len, 2 * HALF - 4);
@@ -249,7 +235,7 @@ TEST(an_answer_on_the_control_channel_is_small)
     int big = announcing(mrd_server_control_url(s), 0x63, MRD_FRAME_ANSWER_MAX + 1);
     int right = announcing(mrd_server_control_url(s), 0x63, MRD_FRAME_ANSWER_MAX);
 
-    (void) put(right, half, 100);
+    (void) test_send_all(right, half, 100);
     while (mrd_local_now().ns < end && !is_closed(big))
         nanosleep(&(struct timespec){ .tv_nsec = 20 * MRD_MS }, NULL);
     CHECK(is_closed(big));
