@@ -1,4 +1,4 @@
-#include "cli/align.h"
+#include "cli/align_int.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,68 +8,10 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
-#include "timesync/collective.h"
-#include "trace/analysis/collectives.h"
 #include "trace/store/merge.h"
 
 #define MATCHES_MIN 3 /* fewer cannot show that they fit */
-#define EPOCH_NS                                                                                   \
-    (1000000000LL * MRD_SEC) /* later than September 2001: UTC, not time since a start */
-#define OBS_MIN 65536
-#define NO_UNIT UINT32_MAX
-
-typedef struct {
-    mrd_sid name;
-    uint64_t says_all, says_single; /* annotations about all-to-all, and about send and recv */
-    uint32_t clock;                 /* in the catalog */
-    int64_t first, last;            /* evidence of its clock, local; first > last: none */
-    mrd_align *table;               /* NULL: its own clock */
-    mrd_coll_piece *pieces;         /* of the table: where it is known */
-    size_t n_pieces;
-    bool reference, described;
-    mrd_align_cursor cursor;
-} unit;
-
-/* Where a unit is in a stream. */
-typedef struct {
-    size_t stream;
-    uint32_t unit;
-    int64_t first, last;         /* local, of begins; first > last: only events without time */
-    int64_t longest_at, longest; /* begin and duration of the event that ends last */
-} presence;
-
-typedef struct {
-    mrd_coll_obs obs;
-    uint64_t part; /* participant inside the unit: process and core */
-    uint32_t members;
-    mrd_cc_kind kind;
-} sighting;
-
-struct mrd_alignment {
-    mrd_align_options options;
-    mrd_catalog *cat;
-    mrd_store *store;
-    unit *units;
-    size_t n_units;
-    uint32_t *unit_of; /* by process; NO_UNIT for device profiles */
-    presence *at;
-    size_t n_at, cap_at;
-    sighting *seen;
-    size_t n_seen, cap_seen;
-    mrd_coll_gap *gaps;
-    size_t n_gaps, cap_gaps;
-    mrd_coll_break *breaks; /* session time around breaks of any clock */
-    size_t n_breaks;
-    uint64_t wrong, mixed; /* collectives that contradict themselves; of groups that do */
-    bool mapped, too_many;
-    mrd_buf refused;
-};
-
-static mrd_err
-no_memory(mrd_why *why)
-{
-    return mrd_why_set(why, MRD_NOMEM, 0, "aligning clocks");
-}
+#define OBS_MIN     65536
 
 /* ---- Units ---- */
 
@@ -177,8 +119,8 @@ find_units(mrd_alignment *a)
     return err;
 }
 
-static uint32_t
-unit_of_track(const mrd_alignment *a, mrd_track_id track)
+uint32_t
+mrd_alignment_unit_of(const mrd_alignment *a, mrd_track_id track)
 {
     return a->unit_of[mrd_catalog_borrow_track(a->cat, track)->process];
 }
@@ -280,13 +222,13 @@ see_stream(mrd_alignment *a, size_t i, mrd_collectives *cc, size_t *slot, mrd_wh
     for (size_t u = 0; u < a->n_units; u++)
         slot[u] = SIZE_MAX;
     while (err == MRD_OK && source->next(source, &ev, why) == MRD_MORE) {
-        uint32_t u = unit_of_track(a, ev->track);
+        uint32_t u = mrd_alignment_unit_of(a, ev->track);
 
         if (u == NO_UNIT)
             continue;
         if (slot[u] == SIZE_MAX) {
             if (!MRD_VEC_ROOM(a->at, a->n_at, a->cap_at, 1)) {
-                err = no_memory(why);
+                err = mrd_align_no_memory(why);
                 break;
             }
             slot[u] = a->n_at;
@@ -294,7 +236,7 @@ see_stream(mrd_alignment *a, size_t i, mrd_collectives *cc, size_t *slot, mrd_wh
         }
         note_time(&a->at[slot[u]], ev);
         if (see_event(a, cc, ev, u) != MRD_OK)
-            err = no_memory(why);
+            err = mrd_align_no_memory(why);
     }
     if (source != NULL)
         source->close(source);
@@ -306,7 +248,7 @@ see_all(mrd_alignment *a, mrd_why *why)
 {
     size_t *slot = malloc((a->n_units + 1) * sizeof(*slot));
     mrd_collectives *cc = mrd_collectives_new(a->cat);
-    mrd_err err = slot == NULL || cc == NULL ? no_memory(why) : MRD_OK;
+    mrd_err err = slot == NULL || cc == NULL ? mrd_align_no_memory(why) : MRD_OK;
 
     for (size_t i = 0; i < mrd_store_streams(a->store) && err == MRD_OK; i++) {
         if (mrd_stream_profile(mrd_store_at(a->store, i)) == 0)
@@ -642,13 +584,13 @@ by_collectives(mrd_alignment *a, mrd_clock_info *clocks, mrd_why *why)
     }
     keep_believable(a);
     if ((obs = malloc((a->n_seen + 1) * sizeof(*obs))) == NULL)
-        return no_memory(why);
+        return mrd_align_no_memory(why);
     if ((err = choose_speakers(a, obs, &n)) == MRD_OK) {
         note_contradictions(a);
         err = n == 0 && a->mixed > 0 ? MRD_OK : solve(a, obs, n, clocks);
     }
     free(obs);
-    return err == MRD_OK ? MRD_OK : no_memory(why);
+    return err == MRD_OK ? MRD_OK : mrd_align_no_memory(why);
 }
 
 /* ---- The whole ---- */
@@ -710,7 +652,7 @@ mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store 
     mrd_err err;
 
     if (a == NULL)
-        return no_memory(why);
+        return mrd_align_no_memory(why);
     a->options = *options;
     a->cat = cat;
     a->store = store;
@@ -718,7 +660,7 @@ mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store 
         goto out;
     if ((err = find_units(a)) != MRD_OK ||
         (clocks = calloc(a->n_units + 1, sizeof(*clocks))) == NULL) {
-        err = no_memory(why);
+        err = mrd_align_no_memory(why);
         goto out;
     }
     for (uint32_t u = 0; u < a->n_units; u++)
@@ -728,7 +670,7 @@ mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store 
         goto out;
     label(a, clocks);
     if ((err = mrd_catalog_err(cat)) != MRD_OK) {
-        err = no_memory(why);
+        err = mrd_align_no_memory(why);
         goto out;
     }
     *ret_alignment = a;
@@ -759,203 +701,4 @@ const char *
 mrd_alignment_refused(const mrd_alignment *a)
 {
     return a->refused.len == 0 ? NULL : (const char *) a->refused.p;
-}
-
-/* ---- Sources ---- */
-
-/* One unit of one stream: others are left out, times are mapped. */
-typedef struct {
-    mrd_source base;
-    mrd_source *inner;
-    mrd_alignment *a;
-    uint32_t unit; /* NO_UNIT: what no unit of this stream claims */
-    mrd_event ev;
-} part_source;
-
-/* Times since 1970 and times since some start are different clocks, whoever wrote them. */
-static bool
-is_of_clock(const unit *u, int64_t local)
-{
-    return local != 0 && (local > EPOCH_NS) == (u->first > EPOCH_NS);
-}
-
-static bool
-is_moved(const mrd_alignment *a, uint32_t u)
-{
-    return u != NO_UNIT && a->units[u].table != NULL && !a->units[u].reference;
-}
-
-/* Between pieces, before the first and after the last nothing relates its clock to the timeline. */
-static bool
-is_known(const unit *at, int64_t local)
-{
-    for (size_t i = 0; i < at->n_pieces; i++) {
-        if (local >= at->pieces[i].from && local <= at->pieces[i].to)
-            return true;
-    }
-    return false;
-}
-
-static int64_t
-map_time(mrd_alignment *a, uint32_t u, int64_t local, uint32_t *bound)
-{
-    unit *at = &a->units[u];
-    mrd_align_bound range;
-    mrd_sess_ns there;
-    uint64_t sum;
-
-    if (!mrd_align_map(at->table, &at->cursor, (mrd_local_ns){ local }, &there, &range))
-        return local;
-    sum = (uint64_t) *bound + mrd_align_radius(there, &range);
-    if (sum > MRD_BOUND_UNKNOWN || !is_known(at, local))
-        sum = MRD_BOUND_UNKNOWN;
-    *bound = (uint32_t) sum;
-    return there.ns;
-}
-
-/* The reference's own times have no error, but where a clock broke it may be the reference's. */
-static bool
-is_beside_break(const mrd_alignment *a, uint32_t u, int64_t session)
-{
-    for (size_t i = 0; a->units[u].reference && i < a->n_breaks; i++) {
-        if (session >= a->breaks[i].from && session <= a->breaks[i].to)
-            return true;
-    }
-    return false;
-}
-
-static mrd_step
-part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
-{
-    part_source *p = (part_source *) (void *) self;
-    const mrd_event *ev;
-    mrd_step step;
-    uint32_t u;
-
-    do {
-        if ((step = p->inner->next(p->inner, &ev, why)) != MRD_MORE)
-            return step;
-        u = unit_of_track(p->a, ev->track);
-    } while ((is_moved(p->a, u) ? u : NO_UNIT) != p->unit);
-    p->ev = *ev;
-    if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts_ns) ||
-        is_beside_break(p->a, u, ev->ts_ns))
-        p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock that nothing ties to the timeline */
-    else if (p->unit != NO_UNIT)
-        p->ev.ts_ns = map_time(p->a, u, ev->ts_ns, &p->ev.bound_ns);
-    *ret_event = &p->ev;
-    return MRD_MORE;
-}
-
-static void
-part_close(mrd_source *self)
-{
-    part_source *p = (part_source *) (void *) self;
-
-    p->inner->close(p->inner);
-    free(p);
-}
-
-static mrd_err
-part_open(mrd_alignment *a, size_t stream, uint32_t u, mrd_source **ret_source, mrd_why *why)
-{
-    part_source *p = calloc(1, sizeof(*p));
-    mrd_err err;
-
-    if (p == NULL)
-        return no_memory(why);
-    if ((err = mrd_stream_open(mrd_store_at(a->store, stream), &p->inner, why)) != MRD_OK) {
-        free(p);
-        return err;
-    }
-    p->base = (mrd_source){ .next = part_next, .close = part_close, .key = u };
-    p->a = a;
-    p->unit = u;
-    *ret_source = &p->base;
-    return MRD_OK;
-}
-
-static bool
-moves_times(const mrd_alignment *a, size_t stream)
-{
-    return a->mapped && a->options.times == MRD_TIMES_ALIGNED &&
-           mrd_stream_profile(mrd_store_at(a->store, stream)) == 0;
-}
-
-/* The parts of one stream that need a source of their own: each moved unit, and all others. */
-static mrd_err
-open_parts(mrd_alignment *a, size_t stream, mrd_source **parts, size_t *n, mrd_why *why)
-{
-    mrd_err err = MRD_OK;
-    bool rest = false;
-
-    for (size_t i = 0; i < a->n_at && err == MRD_OK; i++) {
-        uint32_t u = a->at[i].unit;
-
-        if (a->at[i].stream != stream || (!is_moved(a, u) && rest))
-            continue;
-        rest = rest || !is_moved(a, u);
-        err = part_open(a, stream, is_moved(a, u) ? u : NO_UNIT, &parts[*n], why);
-        *n += err == MRD_OK;
-    }
-    return err;
-}
-
-mrd_err
-mrd_alignment_open(mrd_alignment *a, size_t i, mrd_source **ret_source, mrd_why *why)
-{
-    mrd_source **parts;
-    size_t n = 0;
-    mrd_err err;
-
-    if (!moves_times(a, i))
-        return mrd_stream_open(mrd_store_at(a->store, i), ret_source, why);
-    if ((parts = calloc(a->n_units + 2, sizeof(*parts))) == NULL)
-        return no_memory(why);
-    err = open_parts(a, i, parts, &n, why);
-    if (err == MRD_OK && n == 1)
-        *ret_source = parts[0];
-    else if (err == MRD_OK)
-        err = mrd_merge_open(parts, n, NULL, NULL, ret_source, why);
-    else
-        while (n > 0)
-            n--, parts[n]->close(parts[n]);
-    free(parts);
-    return err;
-}
-
-static int64_t
-session_time(mrd_alignment *a, uint32_t u, int64_t local)
-{
-    uint32_t bound = 0;
-
-    return is_moved(a, u) && is_of_clock(&a->units[u], local) ? map_time(a, u, local, &bound)
-                                                              : local;
-}
-
-bool
-mrd_alignment_range(mrd_alignment *a, size_t i, int64_t *ret_first, int64_t *ret_last)
-{
-    int64_t first = INT64_MAX, last = INT64_MIN;
-
-    if (!moves_times(a, i))
-        return mrd_stream_range(mrd_store_at(a->store, i), ret_first, ret_last);
-    for (size_t k = 0; k < a->n_at; k++) {
-        const presence *at = &a->at[k];
-        int64_t from, to, end;
-
-        if (at->stream != i || at->first > at->last)
-            continue;
-        from = session_time(a, at->unit, at->first);
-        to = session_time(a, at->unit, at->last);
-        end = session_time(a, at->unit, at->longest_at) + at->longest;
-        first = from < first ? from : first;
-        last = to > last ? to : last;
-        last = end > last ? end : last;
-    }
-    if (first > last)
-        return false;
-    *ret_first = first;
-    *ret_last = last;
-    return true;
 }
