@@ -1,9 +1,16 @@
 /* cli/doctor_neuron.c - the vendor's side: driver, tools, runtime, and our library beside it. */
+#define NRT_ASYNC_ABI 0
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/exports.h"
+#include "base/file.h"
 #include "base/obj.h"
+#include "capture/nrta_abi.h"
 #include "cli/doctor.h"
 #include "hw/child.h"
 
@@ -85,6 +92,118 @@ in_folders(const char *list, const char *name, char path[1024])
     "/opt/aws/neuron/lib:/usr/local/lib:/usr/lib:/usr/lib64:/lib:/usr/lib/x86_64-linux-gnu:/usr/"  \
     "lib/aarch64-linux-gnu"
 
+/* ---- Do runtime and driver fit? --------------------------------------------------------------- */
+
+typedef struct {
+    unsigned major, minor;
+} release;
+
+/* "2.35.30.0" */
+static bool
+release_of(const char *text, release *ret)
+{
+    return sscanf(text, "%5u.%5u", &ret->major, &ret->minor) == 2;
+}
+
+static bool
+before(release a, unsigned major, unsigned minor)
+{
+    return a.major < major || (a.major == major && a.minor < minor);
+}
+
+/* The file's own name has the version: libnrt.so.2.35.30.0. */
+static bool
+runtime_release(const char *path, char text[64], release *ret)
+{
+    char real[PATH_MAX];
+    const char *at;
+
+    if (realpath(path, real) == NULL || (at = strstr(real, "libnrt.so.")) == NULL)
+        return false;
+    snprintf(text, 64, "%.63s", at + strlen("libnrt.so."));
+    return release_of(text, ret);
+}
+
+/* What the release notes of runtime and driver say of each other. */
+static void
+say_fit(mrd_doctor *d, const char *path)
+{
+    char file[1024], driver_text[64] = "", runtime_text[64] = "";
+    release driver, runtime;
+
+    if (!mrd_file_line(mrd_doctor_sys(d, "/module/neuron/version", file), driver_text,
+                       sizeof(driver_text)) ||
+        !release_of(driver_text, &driver) || !runtime_release(path, runtime_text, &runtime))
+        return;
+    if (!before(runtime, 2, 32) && before(driver, 2, 27))
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "update aws-neuronx-dkms",
+                       "runtime %s does not start on driver %s: from 2.32 on it wants driver 2.27 "
+                       "or newer",
+                       runtime_text, driver_text);
+    else if (!before(driver, 2, 29) && before(runtime, 2, 33))
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "update aws-neuronx-runtime-lib",
+                       "runtime %s does not start on driver %s: from 2.29 on the driver wants "
+                       "runtime 2.33 or newer",
+                       runtime_text, driver_text);
+    else if (!before(runtime, 2, 35) && before(driver, 2, 31))
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "update aws-neuronx-dkms",
+                       "runtime %s on driver %s: profiles of transfers, casts and computations of "
+                       "tensors want driver 2.31",
+                       runtime_text, driver_text);
+    else
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "runtime %s and driver %s fit each other",
+                       runtime_text, driver_text);
+}
+
+/* ---- Functions that libmeridian does not know -------------------------------------------------- */
+
+typedef struct {
+    mrd_buf names;
+    unsigned n;
+} unknown_list;
+
+static void
+look_at_function(void *self, const char *name, const char *version)
+{
+    static const struct {
+        const char *name, *version;
+    } known[] = {
+#define ROW_R(ret, name, params, args)  { #name, NULL },
+#define ROW_V(name, params, args)       { #name, NULL },
+#define ROW2_R(ret, name, params, args) { #name, NRTA2_VERSION },
+#define ROW2_V(name, params, args)      { #name, NRTA2_VERSION },
+#define ROW3_R(ret, name, params, args) { #name, NRTA3_VERSION },
+#define ROW3_V(name, params, args)      { #name, NRTA3_VERSION },
+        NRT_FUNCTIONS(ROW_R, ROW_V) NRTA2_FUNCTIONS(ROW2_R, ROW2_V, nrta_)
+            NRTA3_FUNCTIONS(ROW3_R, ROW3_V, nrta_)
+    };
+    unknown_list *list = self;
+
+    for (size_t i = 0; i < MRD_COUNT(known); i++)
+        if (strcmp(known[i].name, name) == 0 &&
+            (known[i].version == NULL || strcmp(known[i].version, version) == 0))
+            return;
+    if (list->n++ < 64)
+        mrd_buf_fmt(&list->names, "%s%s%s%s", list->names.len == 0 ? "" : ", ", name,
+                    *version == '\0' || strncmp(name, "nrta_", 5) != 0 ? "" : "@",
+                    strncmp(name, "nrta_", 5) != 0 ? "" : version);
+}
+
+static void
+say_unknown(mrd_doctor *d, const char *path)
+{
+    unknown_list list = { 0 };
+
+    if (mrd_exports_each(path, "nrt", look_at_function, &list, NULL) == MRD_OK && list.n > 0)
+        mrd_doctor_say(
+            d, MRD_DOCTOR_WARNING,
+            "their calls run as they are, but are not recorded; a newer Meridian may know "
+            "them",
+            "%u functions of %s are not known here: %s%s", list.n, path, mrd_buf_cstr(&list.names),
+            list.n > 64 ? ", ..." : "");
+    mrd_buf_fini(&list.names);
+}
+
 void
 mrd_doctor_runtime(mrd_doctor *d)
 {
@@ -93,9 +212,11 @@ mrd_doctor_runtime(mrd_doctor *d)
     char *slash;
 
     if (in_folders(getenv("LD_LIBRARY_PATH"), "libnrt.so.1", path) ||
-        in_folders(LIBRARY_FOLDERS, "libnrt.so.1", path))
+        in_folders(LIBRARY_FOLDERS, "libnrt.so.1", path)) {
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "the Neuron runtime is %s", path);
-    else if (has_devices(d))
+        say_fit(d, path);
+        say_unknown(d, path);
+    } else if (has_devices(d))
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "fine when workloads bring it in their images; else install "
                        "aws-neuronx-runtime-lib",

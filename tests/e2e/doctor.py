@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 
-from lib import BIN, Cluster, check, equal, finish, free_port, need_daemons, run, tmp
+from lib import BIN, BUILD, Cluster, check, equal, finish, free_port, need_daemons, run, tmp
 
 need_daemons()
 work = tmp()
@@ -148,6 +148,23 @@ def files():
     equal(os.listdir(path("spool")), [], "nothing is left in the spool")
 
 
+def runtimes():
+    """Whether runtime and driver fit, and what of the runtime is not known."""
+    # ---- runtime and driver, by the name of the library and the driver's version ----
+    for runtime, driver, level, text in (("2.35.30.0", "2.31.7.0", "ok", "fit each other"), ("2.32.31.0", "2.26.1.0", "failed", "does not start on driver 2.26.1.0"),
+                                         ("2.32.31.0", "2.29.0.0", "failed", "wants runtime 2.33"), ("2.35.30.0", "2.30.2.0", "warning", "want driver 2.31"),
+                                         ("2.31.24.0", "2.27.4.0", "ok", "fit each other")):
+        at, root = folder(f"runtime-{runtime}"), folder(f"sys-{driver}")
+        shutil.copy(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), os.path.join(at, f"libnrt.so.{runtime}"))
+        if not os.path.islink(os.path.join(at, "libnrt.so.1")):
+            os.symlink(f"libnrt.so.{runtime}", os.path.join(at, "libnrt.so.1"))
+        os.makedirs(os.path.join(root, "module", "neuron"), exist_ok=True)
+        with open(os.path.join(root, "module", "neuron", "version"), "w") as f:
+            f.write(driver + "\n")
+        says(doctor(*GOOD, "--sys-root", root, env={"LD_LIBRARY_PATH": at}), "runtime-library", level, text)
+    says(doctor(*GOOD, env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "test-next")}), "runtime-library", "warning", "nrta_tensor_read@NRT_4.0.0", "not recorded")
+
+
 def machine():
     """A /sys and a /proc of our own."""
     def tree(root, files):
@@ -201,6 +218,7 @@ try:
     certificates()
     addresses()
     files()
+    runtimes()
     machine()
     settings()
 finally:
