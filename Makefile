@@ -1,5 +1,5 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo test bench soak fuzz sanitize clocklab mutants install clean help
+.PHONY: all demo test bench soak fuzz sanitize clocklab slurmlab mutants install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
@@ -56,6 +56,12 @@ fuzz: ## fuzz every decoder of outside bytes (FUZZ_SECONDS=60 each; needs clang)
 
 clocklab: all ## the two-namespace clock laboratory (root): goal and measured value per row
 	@scripts/clocklab.sh
+
+slurmlab: ## a real Slurm on this machine (root), with plug-in and hooks: jobs that own their sessions
+	@scripts/setup.sh slurmlab
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@ctest --test-dir build --output-on-failure -R '^e2e/slurm$$'
 
 mutants: ## change one operator, constant or call at a time: do the tests notice? (MUTANTS=16 SEED= MODULES=journal,...)
 	@scripts/setup.sh test

@@ -12,14 +12,17 @@ libmicrohttpd-dev libsqlite3-dev python3 ca-certificates"
 test="$build iproute2 procps curl openssl gzip zstd"
 # Of test; a test that needs one of these says so and skips without it.
 helpful="chromium prometheus nodejs npm"
+# Of slurmlab (make slurmlab): a real Slurm on this machine.
+slurm="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev"
 
 case "${1:-build}" in
 build) wanted=$build helpful="" ;;
 test) wanted=$test ;;
+slurmlab) wanted="$test $slurm" helpful="" ;;
 clocklab) wanted="$build iproute2 procps" helpful="chrony" ;;
 fuzz) wanted="$build clang" helpful="libclang-rt-dev" ;;
 gate) wanted="$test clang clang-format cppcheck git" ;;
-*) echo "usage: scripts/setup.sh [build|test|clocklab|fuzz|gate]" >&2; exit 2 ;;
+*) echo "usage: scripts/setup.sh [build|test|clocklab|slurmlab|fuzz|gate]" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then

@@ -4,7 +4,9 @@
 # slurmstepd reads the lines "export NAME=value" from here. Always succeeds.
 library=${MERIDIAN_LIBRARY:-/usr/lib/libmeridian.so}
 
-[ -n "${MERIDIAN_CAPTURE:-}${MERIDIAN_ENABLE:-}" ] || exit 0
+[ "${MERIDIAN_SESSION:-}" != off ] || exit 0
+[ -n "${MERIDIAN_CAPTURE:-}${MERIDIAN_ENABLE:-}${MERIDIAN_SESSION:-}" ] || exit 0
+[ -n "${MERIDIAN_CAPTURE:-}${MERIDIAN_ENABLE:-}" ] || echo "export MERIDIAN_CAPTURE=all"
 [ "${MERIDIAN_ENABLE:-}" != 0 ] || exit 0
 case "$library" in *[!A-Za-z0-9/._-]*) exit 0 ;; esac # a list, or no path
 if [ ! -r "$library" ]; then

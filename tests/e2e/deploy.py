@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.request
 
-from lib import BUILD, SOURCE, check, equal, finish, run, tmp
+from lib import BUILD, SOURCE, check, equal, finish, run, tmp, until
 
 K8S = os.path.join(SOURCE, "deploy/k8s")
 SLURM = os.path.join(SOURCE, "deploy/slurm")
@@ -78,14 +78,15 @@ def epilog():
     name = "meridian.%s.%d.1.%d.ring"
     dead, live = (os.path.join(rings, name % ("0" * 32, pid, pid)) for pid in (gone.pid, os.getpid()))
     other = os.path.join(rings, "other.ring")
-    env = {"MERIDIAN_RING_DIR": rings}
+    env = {"MERIDIAN_RING_DIR": rings, "MERIDIAN_JOB_DIR": os.path.join(rings, "jobs")}
     for path in (dead, live, other):
         open(path, "w").close()
     for uid in ("", "1 -o 1", str(os.getuid() + 1)):
-        hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=uid, **env)
+        hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=uid, SLURM_JOB_ID="7", **env)
         check(os.path.exists(dead), f"nothing of another user goes: {uid!r}")
-    hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=str(os.getuid()), **env)
-    equal(sorted(n for n in os.listdir(rings) if n.endswith(".ring")), sorted(map(os.path.basename, (live, other))), "only the ring of the dead process goes")
+    hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=str(os.getuid()), SLURM_JOB_ID="7", **env)
+    until(lambda: not os.path.exists(dead), "the ring of the dead process goes")  # behind the hook, which waits for nothing
+    equal(sorted(n for n in os.listdir(rings) if n.endswith(".ring")), sorted(map(os.path.basename, (live, other))), "no other ring goes")
 
 
 # ---- systemd ----

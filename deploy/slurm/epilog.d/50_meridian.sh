@@ -1,20 +1,31 @@
 #!/bin/sh
-# slurmd's Epilog (root, no PATH). A running agent drains and removes the rings of processes that ended. Without
-# one they would stay in memory: here those of the job's user go whose process is gone. Always succeeds.
+# slurmd's Epilog (root, no PATH), however the job ended. The job's file says so: its session ends. A running agent drains and
+# removes the rings of processes that ended; without one they would stay in memory: here those of the job's user go whose process
+# is gone. Always succeeds, and waits for nothing that can hang.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
-rings=${MERIDIAN_RING_DIR:-/dev/shm}
+umask 022
+[ ! -r /etc/meridian/slurm.env ] || . /etc/meridian/slurm.env
+jobs=${MERIDIAN_JOB_DIR:-/run/meridian/jobs}
 
+case ${SLURM_JOB_ID:-} in '' | *[!0-9]*) exit 0 ;; esac
 case ${SLURM_JOB_UID:-} in '' | *[!0-9]*) exit 0 ;; esac
-case $(timeout -k 1 5 systemctl show -p ActiveState --value meridian-agent.service 2>/dev/null) in
+if [ -f "$jobs/$SLURM_JOB_ID" ]; then
+    new=$jobs/.$SLURM_JOB_ID.$$
+    { sed '/^ended=/d' "$jobs/$SLURM_JOB_ID" && echo ended=1; } >"$new" 2>/dev/null && mv "$new" "$jobs/$SLURM_JOB_ID" 2>/dev/null || rm -f "$new"
+fi
+find "$jobs" -xdev -maxdepth 1 -type f -mmin +10 -exec grep -q '^ended=1$' {} \; -exec rm -f {} + 2>/dev/null
+
+setsid sh -c '
+case $(timeout -k 1 20 systemctl show -p ActiveState --value meridian-agent.service 2>/dev/null) in
 active | activating | reloading) exit 0 ;; # also one that is being restarted: it goes on where it was
 esac
-timeout -k 1 10 find "$rings" -xdev -maxdepth 1 -type f -uid "$SLURM_JOB_UID" -name 'meridian.*.ring' 2>/dev/null |
+timeout -k 1 10 find "$1" -xdev -maxdepth 1 -type f -uid "$2" -name "meridian.*.ring" 2>/dev/null |
     while IFS= read -r ring; do
         pid=${ring##*/meridian.} # meridian.<boot>.<pid>.<start>.<tid>.ring
         pid=${pid#*.}
         pid=${pid%%.*}
-        case $pid in '' | *[!0-9]*) continue ;; esac
+        case $pid in "" | *[!0-9]*) continue ;; esac
         [ -e "/proc/$pid" ] || rm -f -- "$ring"
-    done
+    done' sh "${MERIDIAN_RING_DIR:-/dev/shm}" "$SLURM_JOB_UID" </dev/null >/dev/null 2>&1 &
 exit 0

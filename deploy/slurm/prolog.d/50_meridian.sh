@@ -1,10 +1,61 @@
 #!/bin/sh
-# slurmd's Prolog (root, no PATH): the agent runs before a job starts. A failing prolog would drain the
-# node, so this one always succeeds, waits for nothing, and says in the system log what went wrong.
+# slurmd's Prolog (root, no PATH), on every node of a job. A failing prolog would drain the node and a slow one delay the job, so
+# this one always succeeds and waits for nothing that can hang: what asks systemd runs by itself.
+#   - the agent runs;
+#   - the job's owner has a token of mode 0400 that opens the sessions of his jobs: $MERIDIAN_OWNER_DIR/UID;
+#   - /run/meridian/jobs/JOB says whose the job is and, when the job asks by --comment=meridian=..., how it is recorded.
+# Settings: /etc/meridian/slurm.env (MERIDIAN_OWNER_DIR on a shared folder, MERIDIAN_JOB_COMMENT=no).
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
+umask 022
+[ ! -r /etc/meridian/slurm.env ] || . /etc/meridian/slurm.env
+jobs=${MERIDIAN_JOB_DIR:-/run/meridian/jobs}
+owners=${MERIDIAN_OWNER_DIR:-/run/meridian/owner}
 
-if ! timeout -k 1 5 systemctl --no-block start meridian-agent.service >/dev/null 2>&1; then
-    timeout -k 1 2 logger -t meridian "job ${SLURM_JOB_ID:-?}: meridian-agent could not be started" >/dev/null 2>&1
+setsid sh -c 'timeout -k 1 20 systemctl --no-block start meridian-agent.service ||
+    timeout -k 1 2 logger -t meridian "job $1: meridian-agent could not be started"' sh "${SLURM_JOB_ID:-?}" </dev/null >/dev/null 2>&1 &
+
+case ${SLURM_JOB_ID:-} in '' | *[!0-9]*) exit 0 ;; esac
+case ${SLURM_JOB_UID:-} in '' | *[!0-9]*) exit 0 ;; esac
+mkdir -p "$jobs" "$owners" 2>/dev/null || exit 0
+
+# The token of this user: made once. Several nodes may do so at one moment on a shared folder: one link wins.
+token=$owners/$SLURM_JOB_UID
+if [ ! -e "$token" ]; then
+    new=$owners/.$SLURM_JOB_UID.$$.${SLURMD_NODENAME:-node}
+    (umask 077 && head -c 32 /dev/urandom | sha256sum | cut -c 1-64 >"$new") 2>/dev/null &&
+        chown "$SLURM_JOB_UID" "$new" && chmod 0400 "$new" && ln "$new" "$token" 2>/dev/null
+    rm -f "$new"
 fi
+key=
+[ ! -r "$token" ] || key=$(tr -d '\n' <"$token" 2>/dev/null | sha256sum | cut -c 1-64)
+
+# meridian=recorder in the job's comment, which Slurm tells prologs from 23.02 on; before, the controller is asked.
+comment=${SLURM_JOB_COMMENT:-}
+if [ -z "$comment${SPANK_MERIDIAN_REQUEST:-}" ] && [ "${MERIDIAN_JOB_COMMENT:-yes}" = yes ]; then
+    comment=$(timeout -k 0.1 0.3 scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null | sed -n 's/.* Comment=\([^ ]*\).*/\1/p')
+fi
+request=
+asked=${SPANK_MERIDIAN_REQUEST:-} # of --meridian, by the plug-in: "=" and the request
+[ -z "$asked" ] || comment="meridian$(printf %s "$asked" | tr -cd 'A-Za-z0-9=,._*+:-')"
+case " $(printf %s "$comment" | tr ';' ' ') " in
+*' meridian '*) request=request= ;;
+*' meridian='*) request=request=$(printf ' %s ' "$comment" | tr ';' ' ' | sed -n 's/.* meridian=\([^ ]*\) .*/\1/p' | tr -cd 'A-Za-z0-9=,._*+:-' | cut -c 1-250) ;;
+esac
+[ "$request" != request=off ] || request=
+
+line() { [ -z "$2" ] || printf '%s=%s\n' "$1" "$2" | tr -d '\r'; }
+new=$jobs/.$SLURM_JOB_ID.$$
+{
+    line job "$SLURM_JOB_ID"
+    line uid "$SLURM_JOB_UID"
+    line user "${SLURM_JOB_USER:-}"
+    line cluster "${SLURM_CLUSTER_NAME:-}"
+    line partition "${SLURM_JOB_PARTITION:-}"
+    line restart "${SLURM_JOB_RESTART_COUNT:-}"
+    line array_job "${SLURM_ARRAY_JOB_ID:-}"
+    line array_task "${SLURM_ARRAY_TASK_ID:-}"
+    line owner_key "$key"
+    [ -z "$request" ] || printf '%s\n' "$request"
+} >"$new" 2>/dev/null && mv "$new" "$jobs/$SLURM_JOB_ID" 2>/dev/null || rm -f "$new"
 exit 0

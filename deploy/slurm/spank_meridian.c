@@ -1,0 +1,300 @@
+/*
+ * spank_meridian.c - SPANK plug-in: srun, sbatch and salloc take --meridian[=stream|recorder|off][,options].
+ *
+ * On each node of a job that asks it writes /run/meridian/jobs/<job id> before the first task starts: that is all the agent needs
+ * to begin the job's session. It puts libmeridian.so into the environment of the tasks, so that --export=NONE does not
+ * matter. It talks to nobody and waits for nothing: a node without an agent costs the job a file.
+ *
+ * Asked by, first wins: the option, MERIDIAN_SESSION in the job's environment, the job's file (the prolog writes the option and the
+ * comment there), the plug-in's argument default=.
+ *
+ * plugstack.conf:  optional /opt/slurm/lib/spank_meridian.so [default=stream] [jobs=/run/meridian/jobs] [library=/usr/lib/libmeridian.so]
+ *                  [owner=/run/meridian/owner]
+ * Build:           make -C deploy/slurm            (needs slurm/spank.h of the cluster's Slurm; its major version is compiled in)
+ *
+ * Nothing here may break a job: every function returns success, but for a word after --meridian= that is no request at all,
+ * which srun and sbatch refuse before anything is allocated. The policy is the aggregator's.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <slurm/spank.h>
+
+SPANK_PLUGIN(meridian, 1)
+
+#define REQUEST_MAX 256
+#define PATH_SIZE   512
+
+static char request[REQUEST_MAX]; /* of the option; empty: not given */
+static bool option_given;
+static char default_request[REQUEST_MAX];
+static char jobs_dir[PATH_SIZE] = "/run/meridian/jobs";
+static char owner_dir[PATH_SIZE] = "/run/meridian/owner";
+static char library[PATH_SIZE] = "/usr/lib/libmeridian.so";
+
+/* ---- The request ---- */
+
+/* Letters, digits and a few marks: it goes into a file of lines, and to people. */
+static bool
+is_request(const char *text)
+{
+    size_t n = strlen(text);
+
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char) text[i]) && strchr("=,._*+:-", text[i]) == NULL)
+            return false;
+    return n < REQUEST_MAX;
+}
+
+/* srun gives NULL for an option without a value, slurmstepd "", and an srun inside of a job, which inherits the option by a
+ * variable, the text "(null)". */
+static int
+on_option(int val, const char *arg, int remote)
+{
+    (void) val;
+    if (arg != NULL && strcmp(arg, "(null)") == 0)
+        arg = NULL;
+    if (arg != NULL && !is_request(arg)) {
+        if (!remote)
+            slurm_error("--meridian=%.60s: stream, recorder or off, then options with commas: "
+                        "--meridian=recorder,keep=1min",
+                        arg);
+        return remote ? 0 : -1;
+    }
+    option_given = true;
+    snprintf(request, sizeof(request), "%s", arg == NULL ? "" : arg);
+    return 0;
+}
+
+static struct spank_option options[] = { { "meridian", "stream|recorder|off,...",
+                                           "record this job with Meridian: stream, recorder, off, "
+                                           "and options of `meridian start`, with commas",
+                                           2, 0, on_option },
+                                         SPANK_OPTIONS_TABLE_END };
+
+static void
+read_arguments(int ac, char **av)
+{
+    static const struct {
+        const char *key;
+        char *to;
+        size_t size;
+    } keys[] = { { "default=", default_request, sizeof(default_request) },
+                 { "jobs=", jobs_dir, sizeof(jobs_dir) },
+                 { "owner=", owner_dir, sizeof(owner_dir) },
+                 { "library=", library, sizeof(library) } };
+
+    for (int i = 0; i < ac; i++)
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+            if (strncmp(av[i], keys[k].key, strlen(keys[k].key)) == 0)
+                snprintf(keys[k].to, keys[k].size, "%s", av[i] + strlen(keys[k].key));
+}
+
+/* What the job's file says on this node: by the prolog (option of sbatch, comment), or by an earlier step. */
+static bool
+read_request(spank_t sp, char to[REQUEST_MAX])
+{
+    char path[PATH_SIZE + 32], line[REQUEST_MAX + 16];
+    bool found = false;
+    uint32_t job;
+    FILE *f;
+
+    if (!spank_remote(sp) || spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS)
+        return false;
+    snprintf(path, sizeof(path), "%s/%u", jobs_dir, job);
+    if ((f = fopen(path, "re")) == NULL)
+        return false;
+    while (!found && fgets(line, sizeof(line), f) != NULL)
+        if (strncmp(line, "request=", 8) == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            snprintf(to, REQUEST_MAX, "%.255s", line + 8);
+            found = true;
+        }
+    fclose(f);
+    return found;
+}
+
+/* How the job asks; false: it does not. */
+static bool
+find_request(spank_t sp, char to[REQUEST_MAX])
+{
+    char text[REQUEST_MAX] = "";
+
+    if (option_given)
+        snprintf(text, sizeof(text), "%s", request);
+    else if (spank_getenv(sp, "MERIDIAN_SESSION", text, sizeof(text)) == ESPANK_SUCCESS &&
+             is_request(text))
+        ;
+    else if (read_request(sp, text))
+        ;
+    else if (default_request[0] != '\0')
+        snprintf(text, sizeof(text), "%s", default_request);
+    else
+        return false;
+    if (strcmp(text, "off") == 0 || strncmp(text, "off,", 4) == 0)
+        return false;
+    snprintf(to, REQUEST_MAX, "%s", text);
+    return true;
+}
+
+/* ---- The job's file ---- */
+
+/* One line; what the value has of other control characters or line ends is left out. */
+static void
+put_line(FILE *f, const char *key, const char *value)
+{
+    if (*value == '\0')
+        return;
+    fprintf(f, "%s=", key);
+    for (const char *c = value; *c != '\0'; c++)
+        if ((unsigned char) *c >= ' ')
+            fputc(*c, f);
+    fputc('\n', f);
+}
+
+static void
+put_env(spank_t sp, FILE *f, const char *key, const char *name)
+{
+    char text[256];
+
+    if (spank_getenv(sp, name, text, sizeof(text)) == ESPANK_SUCCESS)
+        put_line(f, key, text);
+}
+
+static void
+put_number(spank_t sp, FILE *f, const char *key, spank_item_t item)
+{
+    uint32_t v;
+
+    if (spank_get_item(sp, item, &v) == ESPANK_SUCCESS && v != 0 && v != (uint32_t) -2)
+        fprintf(f, "%s=%u\n", key, v);
+}
+
+/* What the prolog wrote of the owner's token, and whose the job is. */
+static void
+copy_lines(FILE *to, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char line[512];
+
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+        if (strncmp(line, "request=", 8) != 0 && strncmp(line, "ended=", 6) != 0)
+            fputs(line, to);
+    if (f != NULL)
+        fclose(f);
+}
+
+static void
+write_file(spank_t sp, uint32_t job, uid_t uid, const char *asked)
+{
+    char path[PATH_SIZE + 32], temporary[PATH_SIZE + 48];
+    FILE *f;
+
+    (void) mkdir("/run/meridian", 0755);
+    (void) mkdir(jobs_dir, 0755);
+    snprintf(path, sizeof(path), "%s/%u", jobs_dir, job);
+    snprintf(temporary, sizeof(temporary), "%s/.%u.%d", jobs_dir, job, (int) getpid());
+    if ((f = fopen(temporary, "wxe")) == NULL)
+        return;
+    copy_lines(f, path); /* the first value of a key counts */
+    fprintf(f, "request=%s\njob=%u\nuid=%u\n", asked, job, (unsigned) uid);
+    put_number(sp, f, "array_job", S_JOB_ARRAY_ID);
+    put_env(sp, f, "array_task", "SLURM_ARRAY_TASK_ID");
+    put_env(sp, f, "job_name", "SLURM_JOB_NAME");
+    put_env(sp, f, "user", "SLURM_JOB_USER");
+    put_env(sp, f, "account", "SLURM_JOB_ACCOUNT");
+    put_env(sp, f, "partition", "SLURM_JOB_PARTITION");
+    put_env(sp, f, "cluster", "SLURM_CLUSTER_NAME");
+    put_env(sp, f, "restart", "SLURM_RESTART_COUNT");
+    put_env(sp, f, "nodes", "SLURM_JOB_NUM_NODES");
+    if (fclose(f) != 0 || rename(temporary, path) != 0)
+        (void) unlink(temporary);
+}
+
+/* The file is there already as a step writes it, not the prolog alone: a later step. */
+static bool
+is_written(uint32_t job)
+{
+    char path[PATH_SIZE + 32], line[512];
+    bool asks = false, ended = false;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%u", jobs_dir, job);
+    if ((f = fopen(path, "re")) == NULL)
+        return false;
+    while (fgets(line, sizeof(line), f) != NULL) {
+        asks = asks || strncmp(line, "nodes=", 6) == 0;
+        ended = ended || strncmp(line, "ended=", 6) == 0;
+    }
+    fclose(f);
+    return asks && !ended;
+}
+
+/* ---- What Slurm calls ---- */
+
+int
+slurm_spank_init(spank_t sp, int ac, char **av)
+{
+    read_arguments(ac, av);
+    if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_REMOTE ||
+        spank_context() == S_CTX_ALLOCATOR)
+        for (size_t i = 0; options[i].name != NULL; i++)
+            (void) spank_option_register(sp, &options[i]);
+    return 0;
+}
+
+/* In slurmstepd as root, before any task of the step is made. */
+int
+slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
+{
+    char asked[REQUEST_MAX];
+    uint32_t job;
+    uid_t uid;
+
+    (void) ac;
+    (void) av;
+    if (!spank_remote(sp) && option_given) { /* for the prolog of every node, whatever is exported */
+        char text[REQUEST_MAX + 1];
+
+        snprintf(text, sizeof(text), "=%.255s", request);
+        (void) spank_job_control_setenv(sp, "MERIDIAN_REQUEST", text, 1);
+    }
+    if (!spank_remote(sp) || !find_request(sp, asked) ||
+        spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS)
+        return 0;
+    if (geteuid() == 0 && !is_written(job))
+        write_file(sp, job, uid, asked);
+    return 0;
+}
+
+/* As the user, in the task. */
+int
+slurm_spank_task_init(spank_t sp, int ac, char **av)
+{
+    char asked[REQUEST_MAX], preload[4096] = "", all[4096 + PATH_SIZE], capture[8];
+
+    (void) ac;
+    (void) av;
+    if (!find_request(sp, asked) || access(library, R_OK) != 0)
+        return 0;
+    if (spank_getenv(sp, "LD_PRELOAD", preload, sizeof(preload)) == ESPANK_SUCCESS &&
+        (strpbrk(preload, " \t") != NULL || strstr(preload, library) != NULL))
+        return 0; /* a list with blanks is left alone; ours is in it already */
+    snprintf(all, sizeof(all), "%s%s%s", library, preload[0] == '\0' ? "" : ":", preload);
+    (void) spank_setenv(sp, "LD_PRELOAD", all, 1);
+    (void) spank_setenv(sp, "MERIDIAN_ENABLE", "1", 0);
+    if (spank_getenv(sp, "MERIDIAN_CAPTURE", capture, sizeof(capture)) == ESPANK_ENV_NOEXIST)
+        (void) spank_setenv(sp, "MERIDIAN_CAPTURE", "all", 0);
+    return 0;
+}
