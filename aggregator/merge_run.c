@@ -935,7 +935,9 @@ mrd_merge_run(const merge_input *in, const mrd_filter *filter, merge_times times
               void *self, mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict,
               mrd_why *why)
 {
-    mrd_sink_options options = { .show_flows = true, .wall_time = times != MERGE_RAW };
+    mrd_sink_options options = { .show_flows = true,
+                                 .identity = in->events <= MRD_SINK_IDENTITY_MAX,
+                                 .wall_time = times != MERGE_RAW };
     mrd_filter rest = filter == NULL ? (mrd_filter) MRD_FILTER_ALL : *filter;
     mrd_source *merged = NULL;
     plan p;

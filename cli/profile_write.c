@@ -201,6 +201,7 @@ sink_options(const mrd_profile_options *options, const profile_part *part, mrd_s
 {
     *ret = (mrd_sink_options){
         .show_flows = options->flows,
+        .identity = part->events <= MRD_SINK_IDENTITY_MAX,
         .compress = options->compress,
         .pretty = options->pretty,
         .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
@@ -353,7 +354,8 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
 
     sink_options(options, part, &sink);
     if ((err = part_filter(options, part, &filter, why)) != MRD_OK ||
-        (err = open_targets(options, cat, part->number, to, targets, dirs, paths, &n, why)) != MRD_OK ||
+        (err = open_targets(options, cat, part->number, to, targets, dirs, paths, &n, why)) !=
+            MRD_OK ||
         n == 0)
         goto out;
     err = mrd_merge_open(part->sources, part->n, stream_went_bad, &bad, &merged, why);

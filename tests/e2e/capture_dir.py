@@ -43,6 +43,14 @@ bad, count, models, threads = importer.query(
     "select count(*) from args where key = 'debug.model_name' and string_value = 'demo_model'",
     "select count(distinct track_id) from slice")
 equal(bad, [], "import errors")
+tables, threads, nameless, rows = importer.query(
+    os.path.join(out, "system_profile.pftrace"), "select pid, name from process where pid > 0 order by pid", "select count(*) from thread where tid > 0",
+    "select count(*) from slice s where (select count(*) from args a where a.arg_set_id = s.arg_set_id and a.key in ('debug.instance_id', 'debug.process_id', 'debug.rank')) < 3",
+    "select parent_id, name from track where name is not null group by 1, 2 having count(*) > 1")
+equal([(int(pid), name) for pid, name in tables],
+      [(p["process_id"], f"rank {p['rank']}, {p['instance_id']} pid {p['process_id']}: python train.py") for p in truth["processes"]], "Perfetto's process table")
+equal(int(threads[0][0]), 4 * 3, "its thread table: two of the runtime and Python in each process")
+equal((int(nameless[0][0]), rows), (0, []), "slices say whose they are, and no two rows beside each other have one name")
 equal(int(count[0][0]), len(events), "slices are events")
 check(int(models[0][0]) > 0, "start data is on the merged span")
 device = [n for n in sorted(os.listdir(out)) if n.startswith("device_profile_model_") and n.endswith(".pftrace")]

@@ -47,7 +47,8 @@ typedef struct {
     int64_t last_sample;
     double last_double;
     uint64_t lost_stat;
-    mrd_buf attributes; /* "key=value\n" */
+    mrd_buf attributes;          /* "key=value\n" */
+    unsigned processes, threads; /* of the tables */
 } pf_walk;
 
 typedef struct {
@@ -144,6 +145,8 @@ walk_descriptor(pf_walk *w, mrd_str body)
     pb_reader r = pb_of(body), c;
     walk_row *row = &w->rows[w->n_rows];
     uint64_t ordering = 0, merge = 0;
+    uint32_t table = 0;
+    int64_t pid = 0;
 
     CHECK(w->n_rows < WALK_ROWS);
     memset(row, 0, sizeof(*row));
@@ -170,6 +173,12 @@ walk_descriptor(pf_walk *w, mrd_str body)
         case 15:
             merge = r.v;
             break;
+        case 3: /* of the process table, or of the thread table: no row */
+        case 4:
+            table = r.field;
+            for (c = pb_of(r.bytes); pb_next(&c);)
+                pid = c.field == 1 ? (int64_t) c.v : pid;
+            break;
         case 8:
             row->counter = true;
             for (c = pb_of(r.bytes); pb_next(&c);) {
@@ -182,6 +191,12 @@ walk_descriptor(pf_walk *w, mrd_str body)
         default:
             CHECK(false);
         }
+    }
+    if (table != 0) {
+        CHECK(!r.bad && row->uuid >= 1ull << 40 && pid > 0 && row->name[0] == '\0');
+        w->processes += table == 3;
+        w->threads += table == 4;
+        return;
     }
     CHECK(!r.bad && ordering == 3 && merge == 2 && row->uuid != 0);
     CHECK(row->rank >= 0 && row->rank <= INT32_MAX);

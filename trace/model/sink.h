@@ -30,9 +30,13 @@ typedef struct {
 
 typedef enum { MRD_JSON_GUIDE, MRD_JSON_EXPLORER } mrd_json_layout;
 
+/* Arguments that each slice has make a Perfetto file half as large again: profiles of more events go without. */
+#define MRD_SINK_IDENTITY_MAX 2000000u
+
 typedef struct {
     mrd_group primary, secondary;
     bool show_flows; /* perfetto: write arrows */
+    bool identity;   /* perfetto: node, process, core and rank as arguments of each slice */
     bool compress;   /* perfetto: zlib packet blocks */
     bool pretty;     /* json */
     mrd_json_layout json_layout;
@@ -45,7 +49,8 @@ typedef struct mrd_sink_env {
     int64_t first_ns, last_ns; /* session time range of what will come; first > last: unknown */
     const mrd_sink_options *options;
     mrd_out *out;
-    const char *dir; /* a format that is a folder: where its files go, and `out` gets the one that says
+    const char
+        *dir; /* a format that is a folder: where its files go, and `out` gets the one that says
                         all are there; NULL: `out` gets an archive of them */
 } mrd_sink_env;
 

@@ -23,6 +23,7 @@
 #include "trace/sink/pf_file.h"
 #include "trace/sink/pf_flows.h"
 #include "trace/sink/pf_names.h"
+#include "trace/sink/pf_processes.h"
 #include "trace/sink/pf_tracks.h"
 #include "trace/sink/sinks.h"
 
@@ -44,6 +45,7 @@ typedef struct {
     mrd_pf_names names;
     mrd_pf_ends ends;
     mrd_pf_flows flows;
+    mrd_pf_identity identity;
     mrd_lanes *lanes, *loss_lanes;
     bool started;
     int64_t shift_ns, now_ns; /* added to session times; the last time written */
@@ -266,6 +268,8 @@ pf_add_details(pf *s, const mrd_event *ev, bool has_end)
         mrd_pb_close(&s->event, annotation);
     }
     mrd_pf_args(&s->names, &s->event, ev->args, ev->arg_count);
+    if (s->identity.catalog != NULL)
+        mrd_pf_identity_add(&s->identity, &s->names, &s->event, ev);
     if (ev->flags & MRD_EV_NO_START)
         mrd_pf_arg_text(&s->event, "meridian.note", "only its end was seen");
     if (ev->flags & MRD_EV_SIMULATED) {
@@ -302,7 +306,7 @@ pf_put_named(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, mrd_pb_fie
     if (ev->category != MRD_SID_EMPTY)
         category = mrd_pf_name(&s->names, MRD_PF_CATEGORY, ev->category);
     if (ev->arg_count == 0 && ev->flow_count == 0 && ev->id == 0 && ev->flags == 0 &&
-        s->names.fresh.len == 0)
+        s->names.fresh.len == 0 && s->identity.catalog == NULL)
         pf_put_plain(s, at_ns, type, row, category, name);
     else
         pf_put_detailed(s, ev, at_ns, type, row, has_end);
@@ -454,6 +458,8 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
     s->lost_of = calloc(mrd_catalog_processes(env->catalog) + 1, sizeof(*s->lost_of));
     s->lanes = mrd_lanes_new(mrd_catalog_tracks(env->catalog));
     s->loss_lanes = mrd_lanes_new(0);
+    if (env->options->identity)
+        mrd_pf_identity_init(&s->identity, env->catalog);
     mrd_pf_names_init(&s->names, mrd_catalog_strings(env->catalog));
     if (s->clock_row == NULL || s->lost_of == NULL || s->lanes == NULL || s->loss_lanes == NULL)
         err = MRD_NOMEM;
@@ -478,6 +484,8 @@ pf_start(pf *s, int64_t first_ns)
         s->now_ns = 0;
     pf_write_clock(s);
     mrd_pf_write_about(&s->file, s->env->catalog, s->env->profile, s->shift_ns);
+    if (mrd_pf_write_processes(&s->file, s->env->catalog, s->env->profile) != MRD_OK)
+        s->err = MRD_NOMEM;
     pf_clock_bounds(s);
 }
 
