@@ -220,6 +220,7 @@ files_session(mrd_agent *a)
     if (busy && mrd_local_now().ns > st.stop_ns)
         mrd_files_look(a->files);
     mrd_files_session(a->files, st.id, start);
+    mrd_model_table_ship(a->models, st.id, ship_model, a);
 }
 
 static void
@@ -227,7 +228,6 @@ step_files(void *self, int64_t now)
 {
     mrd_agent *a = self;
 
-    mrd_model_table_ship(a->models, ship_model, a);
     files_session(a);
     mrd_files_step(a->files, now);
 }

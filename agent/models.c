@@ -314,25 +314,23 @@ mrd_model_table_version(const mrd_model_table *t)
 }
 
 void
-mrd_model_table_ship(mrd_model_table *t,
+mrd_model_table_ship(mrd_model_table *t, uint64_t session,
                      void (*call)(void *self, const mrd_drain_process *process, const char *kept),
                      void *self)
 {
-    for (size_t k = 0; k < mrd_record_sessions(t->record); k++) {
-        mrd_record_status st;
+    mrd_record_status st;
 
-        mrd_record_get(t->record, k, &st);
-        if (st.start_ns == INT64_MAX || !mrd_record_wants_neffs(t->record, st.id))
+    if (!mrd_record_wants_neffs(t->record, session) || !mrd_record_find(t->record, session, &st) ||
+        st.start_ns == INT64_MAX)
+        return;
+    for (size_t i = 0; i < t->n; i++) {
+        entry *e = &t->v[i];
+
+        if (e->m.kept[0] == '\0' || e->process == NULL || e->shipped == session ||
+            !is_of(t, e, &st))
             continue;
-        for (size_t i = 0; i < t->n; i++) {
-            entry *e = &t->v[i];
-
-            if (e->m.kept[0] == '\0' || e->process == NULL || e->shipped == st.id ||
-                !is_of(t, e, &st))
-                continue;
-            e->shipped = st.id;
-            call(self, e->process, e->m.kept);
-        }
+        e->shipped = session;
+        call(self, e->process, e->m.kept);
     }
 }
 

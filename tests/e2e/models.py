@@ -4,6 +4,7 @@ import glob
 import hashlib
 import json
 import os
+import time
 
 from lib import BUILD, Cluster, Program, check, equal, finish, need_daemons, until
 
@@ -63,6 +64,14 @@ with Cluster() as c:
     equal(row[0].split()[4:8], ["4", "2", "2", "2"], f"loads, loaded, nodes, processes: {text}")
 
     check(all(not m["neff"] and all(l["kept"] for l in m["loads"]) for m in listed(c, id)), f"its bytes are kept, nobody asked for them: {listed(c, id)}")
+
+    # ---- Two sessions that want them at one time: no file goes round and round between them ----
+    two = [c.start("--name", f"two{i}", "--neffs") for i in range(2)]
+    until(lambda: any(a["complete"] for id2 in two for a in c.session(id2)["artifacts"]), "one has it")
+    began = time.monotonic()
+    for id2 in two:
+        c.stop(id2)
+    check(time.monotonic() - began < 30, f"both end at once, not when the other is forgotten: {time.monotonic() - began:.0f} s")
 
     # ---- NEFFs on request: of a model loaded long before, once per hash, in each session that asks ----
     for turn in range(2):
