@@ -47,6 +47,7 @@ limits_set(mrd_core_limits *l, const mrd_aggregator_options *o)
     l->job_allow = o->job_allow == NULL ? "" : o->job_allow;
     l->job_sessions = o->job_sessions;
     l->job_sessions_user = o->job_sessions_user;
+    l->exports = o->export_to != NULL;
 }
 
 static mrd_err
@@ -56,7 +57,12 @@ loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                               .store = &a->store,
                               .auth = a->auth,
                               .clocks = a->clocks,
-                              .core = { .limits = a->limits, .timescale = a->timescale } };
+                              .core = { .limits = a->limits, .timescale = a->timescale },
+                              .merge_formats = o->merge_formats,
+                              .export_to = o->export_to,
+                              .export_path = o->export_path,
+                              .cluster = o->cluster,
+                              .export_rate = o->export_rate };
 
     loop.cert_identity =
         o->tls.ca_file != NULL && !o->any_certificate && strncmp(o->data_url, "tls+", 4) == 0;

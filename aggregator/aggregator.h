@@ -43,6 +43,12 @@ typedef struct {
     int64_t session_bytes;                   /* [no limit] */
     const char *job_default, *job_allow;     /* borrowed; NULL: "off", "" */
     int64_t job_sessions, job_sessions_user; /* [none] */
+    const char
+        *merge_formats;    /* further formats of merged sessions, a comma list; this text and the
+                                  next three must live until close */
+    const char *export_to; /* shared storage: a folder or s3://bucket/prefix; NULL: none */
+    const char *export_path, *cluster; /* [{date}/{session}], [""] */
+    int64_t export_rate;               /* bytes/s [no limit] */
 } mrd_aggregator_options;
 
 /* Errors: those of the store, the addresses, the certificates, each with a message. */

@@ -150,6 +150,22 @@ sessions(const mrd_overview *v, mrd_metrics_text *x)
     }
 }
 
+static void
+exports(const mrd_overview *v, mrd_metrics_text *x)
+{
+    uint64_t n[MRD_EXPORT_FAILED + 1] = { 0 };
+    char label[64];
+
+    for (size_t i = 0; i < v->n_sessions; i++)
+        n[v->sessions[i].copy]++;
+    mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_exports",
+                            "Sessions by the state of their copy on shared storage.");
+    for (unsigned i = MRD_EXPORT_PENDING; i <= MRD_EXPORT_FAILED; i++) {
+        snprintf(label, sizeof(label), "state=\"%s\"", mrd_export_state_text((mrd_export_state) i));
+        mrd_metrics_text_u64(x, label, n[i]);
+    }
+}
+
 /* What the limits are, how much of them is used, and how often each held something back. */
 static void
 limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *x)
@@ -224,6 +240,8 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
                          "TLS connections of agents that came to nothing.",
                          mrd_server_tls_failures(server));
     sessions(v, &x);
+    if (v->limits.exports)
+        exports(v, &x);
     limits(v, mrd_server_max_connections(server), &x);
     per_node(v, &x, MRD_METRICS_GAUGE, "meridian_node_up", "1 while messages of the agent arrive.",
              node_up);

@@ -26,6 +26,10 @@ typedef struct {
     bool cert_identity; /* an agent's certificate must name its instance */
     struct mrd_clocks *clocks;
     mrd_core_options core;
+    const char *merge_formats; /* mrd_merger_options.formats; text here is borrowed until close */
+    const char *export_to, *export_path,
+        *cluster; /* mrd_exporter_options; export_to NULL: nothing is exported */
+    int64_t export_rate;
 } mrd_loop_options;
 
 /* Reads the store and starts. The server's contexts are at most MRD_PENDING_MAX. */

@@ -199,6 +199,15 @@ do_merge(mrd_loop *l, mrd_effect *e)
 }
 
 static void
+do_export(mrd_loop *l, mrd_effect *e)
+{
+    mrd_why why = { .err = MRD_BUSY, .text = "too many sessions wait for their export" };
+
+    if (l->exporter == NULL || !mrd_exporter_start(l->exporter, e->session))
+        mrd_loop_exported(l, e->session->id, &why);
+}
+
+static void
 do_log(const mrd_effect *e)
 {
     mrd_log(e->level, e->id, "%s", e->text);
@@ -219,8 +228,8 @@ begins_work(mrd_effect_kind kind)
 {
     return kind == MRD_DO_ASK || kind == MRD_DO_SAVE || kind == MRD_DO_SAVE_NODES ||
            kind == MRD_DO_CLOSE || kind == MRD_DO_MERGE || kind == MRD_DO_CANCEL ||
-           kind == MRD_DO_MEASURE || kind == MRD_DO_REMOVE || kind == MRD_DO_SWEEP ||
-           kind == MRD_DO_APPEND;
+           kind == MRD_DO_MEASURE || kind == MRD_DO_REMOVE || kind == MRD_DO_EXPORT ||
+           kind == MRD_DO_SWEEP || kind == MRD_DO_APPEND;
 }
 
 static void
@@ -268,6 +277,9 @@ carry(mrd_loop *l, mrd_effect *e)
         break;
     case MRD_DO_MEASURE:
         mrd_cleaner_measure(l->cleaner, e->session->id, e->session->text);
+        break;
+    case MRD_DO_EXPORT:
+        do_export(l, e);
         break;
     case MRD_DO_REMOVE:
         mrd_cleaner_remove(l->cleaner, e->session->id, e->session->text);

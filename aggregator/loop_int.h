@@ -11,6 +11,7 @@
 #include "aggregator/artifacts.h"
 #include "aggregator/cleaner.h"
 #include "aggregator/clocks.h"
+#include "aggregator/exporter.h"
 #include "aggregator/journals.h"
 #include "aggregator/loop.h"
 #include "aggregator/merger.h"
@@ -63,6 +64,7 @@ struct mrd_loop {
     mrd_journals *journals;
     mrd_pool *manifests;
     mrd_merger *merger;
+    mrd_exporter *exporter; /* NULL: nothing is exported */
     mrd_artifacts *artifacts;
     mrd_cleaner *cleaner;
     mrd_surveys *surveys;
@@ -101,5 +103,6 @@ mrd_err mrd_loop_write_manifest(const mrd_loop *l, const mrd_session_view *v, mr
 /* Later, in order, as their threads would. */
 void mrd_loop_stored(mrd_loop *l, uint64_t ticket, const mrd_why *failed);
 void mrd_loop_not_merged(mrd_loop *l, uint64_t session);
+void mrd_loop_exported(mrd_loop *l, uint64_t session, const mrd_why *failed);
 
 #endif

@@ -282,6 +282,65 @@ on_merged(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
     }
 }
 
+/* ---- Exports ---- */
+
+typedef struct {
+    mrd_loop_item item;
+    uint64_t session, files, bytes;
+    bool began, failed;
+    mrd_why why;
+} export_item;
+
+static void
+run_exported(mrd_loop *l, mrd_loop_item *item)
+{
+    export_item *x = (export_item *) item;
+
+    if (x->began)
+        mrd_core_export_began(l->core, mrd_loop_now(), x->session);
+    else
+        mrd_core_exported(l->core, mrd_loop_now(), x->session, x->files, x->bytes,
+                          x->failed ? &x->why : NULL);
+    free(x);
+}
+
+static void
+post_export(void *self, const export_item *from)
+{
+    export_item *x = malloc(sizeof(*x));
+
+    if (x == NULL)
+        abort(); /* the session would be on its way for ever */
+    *x = *from;
+    x->item.run = run_exported;
+    if (!mrd_loop_post(self, &x->item))
+        free(x);
+}
+
+static void
+on_export_began(void *self, uint64_t session)
+{
+    post_export(self, &(export_item){ .session = session, .began = true });
+}
+
+static void
+on_exported(void *self, uint64_t session, uint64_t files, uint64_t bytes, const mrd_why *failed)
+{
+    export_item x = {
+        .session = session, .files = files, .bytes = bytes, .failed = failed != NULL
+    };
+
+    if (failed != NULL)
+        x.why = *failed;
+    post_export(self, &x);
+}
+
+void
+mrd_loop_exported(mrd_loop *l, uint64_t session, const mrd_why *failed)
+{
+    on_exported(l, session, 0, 0, failed);
+}
+
 typedef struct {
     const merge_input *in;
     uint64_t session;
@@ -577,9 +636,11 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
     mrd_journals_options journals = {
         .store = l->o.store, .stored = on_stored, .closed = on_closed, .self = l
     };
-    mrd_merger_options merger = {
-        .progress = on_progress, .done = on_merged, .damaged = on_damaged, .self = l
-    };
+    mrd_merger_options merger = { .progress = on_progress,
+                                  .done = on_merged,
+                                  .damaged = on_damaged,
+                                  .self = l,
+                                  .formats = l->o.merge_formats };
     mrd_artifacts_options artifacts = { .store = l->o.store,
                                         .server = l->o.server,
                                         .grown = on_grown,
@@ -596,8 +657,18 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
                                     .gone = on_gone,
                                     .self = l };
     mrd_surveys_options surveys = { .server = l->o.server, .answered = on_answered, .self = l };
+    mrd_exporter_options exporter = { .store = l->o.store,
+                                      .target = l->o.export_to,
+                                      .path = l->o.export_path,
+                                      .cluster = l->o.cluster,
+                                      .rate = l->o.export_rate,
+                                      .began = on_export_began,
+                                      .done = on_exported,
+                                      .self = l };
     mrd_err err;
 
+    if (l->o.export_to != NULL && (err = mrd_exporter_open(&exporter, &l->exporter, why)) != MRD_OK)
+        return err;
     if ((err = mrd_journals_open(&journals, &l->journals, why)) != MRD_OK ||
         (err = mrd_pool_open("manifests", 1, MANIFESTS_MAX, &l->manifests, why)) != MRD_OK ||
         (err = mrd_merger_open(&merger, &l->merger, why)) != MRD_OK ||

@@ -24,8 +24,9 @@ typedef struct {
     int log_level, sync;
     int64_t node_gaps, time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
         max_open_sessions, disk_reserve, retain_bytes, session_size, job_sessions,
-        job_sessions_user;
+        job_sessions_user, export_rate;
     char *job_default, *job_allow;
+    char *export_to, *export_path, *cluster, *merge_formats;
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead, retain;
 } settings;
 
@@ -248,6 +249,45 @@ static const mrd_opt table[] = {
       .max = INT64_MAX / 2,
       ENV("SESSION_SIZE"),
       .help = "a session that is larger, artifacts included, is stopped; 0: no limit" },
+    { .type = MRD_OPT_HEAD, .help = "Shared storage" },
+    { .name = "export",
+      .type = MRD_OPT_STR,
+      AT(export_to),
+      .arg = "DIR|s3://BUCKET/PREFIX",
+      ENV("EXPORT"),
+      .help =
+          "copy each session there when it is complete and merged: profile with tables, artifacts, "
+          "session.json; it is not removed before (--retain)" },
+    { .name = "export-path",
+      .type = MRD_OPT_STR,
+      AT(export_path),
+      .def = "{date}/{session}",
+      .arg = "TEMPLATE",
+      ENV("EXPORT_PATH"),
+      .help = "where below: {cluster}, {user}, {job}, {name}, {date}, {session}" },
+    { .name = "export-rate",
+      .type = MRD_OPT_SIZE,
+      AT(export_rate),
+      .def = "0",
+      .arg = "SIZE",
+      .min = 0,
+      .max = INT64_MAX / 2,
+      ENV("EXPORT_RATE"),
+      .help = "bytes per second of exports; 0: no limit" },
+    { .name = "cluster",
+      .type = MRD_OPT_STR,
+      AT(cluster),
+      .arg = "NAME",
+      ENV("CLUSTER"),
+      .help = "what {cluster} stands for" },
+    { .name = "merge-formats",
+      .type = MRD_OPT_STR,
+      AT(merge_formats),
+      .arg = "LIST",
+      ENV("MERGE_FORMATS"),
+      .help = "formats written beside the standard ones when a session is merged: parquet, "
+              "parquet-explorer, sqlite, csv, json, ... (with --export: parquet)" },
+    { .type = MRD_OPT_HEAD, .help = "Limits of traffic" },
     { .name = "agent-rate",
       .type = MRD_OPT_SIZE,
       AT(agent_rate),
@@ -458,6 +498,13 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .job_allow = s->job_allow,
         .job_sessions = s->job_sessions,
         .job_sessions_user = s->job_sessions_user,
+        .export_to = s->export_to,
+        .export_path = s->export_path,
+        .export_rate = s->export_rate,
+        .cluster = s->cluster,
+        .merge_formats = s->merge_formats != NULL ? s->merge_formats
+                         : s->export_to != NULL   ? "parquet"
+                                                  : NULL,
     };
     if (strcmp(s->http_listen, "none") == 0)
         return MRD_OK;

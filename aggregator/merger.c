@@ -53,9 +53,51 @@ on_progress(void *self, uint64_t events)
     return !is_cancelled(j);
 }
 
-/* The standard outputs of a system profile. */
+/* Whether a comma list names it. */
+static bool
+is_named(const char *list, const char *name)
+{
+    for (const char *p = list == NULL ? "" : list; *p != '\0';) {
+        size_t n = strcspn(p, ",");
+
+        if (mrd_str_is((mrd_str){ p, n }, name))
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+/* The file of a format below the session's folder; of one that is a folder, its manifest. */
+static void
+target_path(const mrd_sink_ops *ops, mrd_buf *to)
+{
+    mrd_buf_fmt(to, "profile/%s%s", ops->stem, ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
+}
+
 static mrd_err
-open_targets(const merge_input *in, mrd_export_target *targets, size_t max, size_t *ret_n,
+open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *target,
+            char **ret_dir, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    mrd_err err = MRD_OK;
+
+    *target = (mrd_export_target){ .ops = ops };
+    if (ops->folder && asprintf(ret_dir, "%s/profile/%s", in->dir, ops->stem) < 0) {
+        *ret_dir = NULL;
+        err = mrd_why_set(why, MRD_NOMEM, 0, "profile");
+    }
+    target->dir = *ret_dir;
+    mrd_buf_fmt(&path, "%s/", in->dir);
+    target_path(ops, &path);
+    if (err == MRD_OK)
+        err = mrd_out_file(mrd_buf_cstr(&path), &target->out, why);
+    mrd_buf_fini(&path);
+    return err;
+}
+
+/* The standard outputs of a system profile, and those that are wanted besides. */
+static mrd_err
+open_targets(const job *j, mrd_export_target *targets, char **dirs, size_t max, size_t *ret_n,
              mrd_why *why)
 {
     const mrd_sink_ops *const *sinks;
@@ -64,17 +106,9 @@ open_targets(const merge_input *in, mrd_export_target *targets, size_t max, size
 
     sinks = mrd_sinks(&n_sinks);
     for (size_t i = 0; i < n_sinks && n < max && err == MRD_OK; i++) {
-        const mrd_sink_ops *ops = sinks[i];
-        char *path = NULL;
-
-        if (!ops->standard)
+        if (!sinks[i]->standard && !is_named(j->of->o.formats, sinks[i]->name))
             continue;
-        targets[n].ops = ops;
-        if (asprintf(&path, "%s/profile/%s%s", in->dir, ops->stem, ops->suffix) < 0)
-            err = mrd_why_set(why, MRD_NOMEM, 0, "profile");
-        else
-            err = mrd_out_file(path, &targets[n].out, why);
-        free(path);
+        err = open_target(j->input, sinks[i], &targets[n], &dirs[n], why);
         n += err == MRD_OK;
     }
     if (err != MRD_OK) {
@@ -95,11 +129,14 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        size_t below;
+
         mrd_buf_reset(&path);
-        mrd_buf_fmt(&path, "%s/profile/%s%s", in->dir, targets[i].ops->stem,
-                    targets[i].ops->suffix);
+        mrd_buf_fmt(&path, "%s/", in->dir);
+        below = path.len + strlen("profile/");
+        target_path(targets[i].ops, &path);
         err = mrd_sha256_file(mrd_buf_cstr(&path), hex, NULL, why);
-        mrd_buf_fmt(&text, "%s  %s%s\n", hex, targets[i].ops->stem, targets[i].ops->suffix);
+        mrd_buf_fmt(&text, "%s  %s\n", hex, mrd_buf_cstr(&path) + below);
     }
     mrd_buf_reset(&path);
     mrd_buf_fmt(&path, "%s/profile/SHA256SUMS", in->dir);
@@ -115,16 +152,19 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
 static mrd_err
 merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why)
 {
-    mrd_export_target targets[8];
+    mrd_export_target targets[16];
+    char *dirs[16] = { NULL };
     mrd_export_result result = { 0 };
     size_t n = 0;
-    mrd_err err = open_targets(j->input, targets, MRD_COUNT(targets), &n, why);
+    mrd_err err = open_targets(j, targets, dirs, MRD_COUNT(targets), &n, why);
 
     if (err == MRD_OK)
         err = mrd_merge_run(j->input, NULL, MERGE_ALIGNED, targets, n, on_progress, j, &result,
                             ret_verdict, why);
     if (err == MRD_OK)
         err = write_sums(j->input, targets, n, why);
+    for (size_t i = 0; i < MRD_COUNT(dirs); i++)
+        free(dirs[i]);
     *ret_events = result.events;
     return err;
 }

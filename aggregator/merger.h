@@ -19,6 +19,7 @@ typedef struct {
     void (*done)(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
                  mrd_clock_verdict *verdict, const mrd_why *why);
     void *self;
+    const char *formats; /* written beside the standard ones, a comma list; NULL: none; borrowed */
 } mrd_merger_options;
 
 mrd_err mrd_merger_open(const mrd_merger_options *options, mrd_merger **ret_merger, mrd_why *why);

@@ -80,6 +80,7 @@ fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
     *to = (mrd_session_line){ .id = s->id,
                               .recorder = mrd_session_is_recorder(s),
                               .state = s->state,
+                              .copy = s->copy.state,
                               .created = s->created,
                               .parts = s->n_parts,
                               .store_bytes = mrd_session_bytes(s),

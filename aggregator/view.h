@@ -33,6 +33,7 @@ typedef struct {
     char text[MRD_SESSION_TEXT], name[MRD_TEXT_MAX], message[MRD_WHY_MAX];
     bool recorder;
     mrd_session_state state;
+    mrd_export_state copy;
     mrd_wall_ns created;
     size_t parts, without;
     uint64_t events, bytes, lost, store_bytes, artifact_bytes;

@@ -1,14 +1,14 @@
 -- Who came last to collectives, how often the clocks prove it, and how long others waited for it (ns).
 -- Proven: it began after every other part by more than 100 ns of timer noise, what the runtime's mapping of both
 -- device clocks may be off by and, between nodes, the bounds of both clocks; and no part of the group is missing.
-WITH part AS (
-  SELECT c.session_id AS session_id, c.collective_id AS collective_id, c.worker AS worker, c.rank AS rank,
-         c.pos AS pos, c.parts AS parts, c.ts_ns AS ts_ns, c.bound_ns AS bound_ns, c.mapping_ns AS mapping_ns,
-         c.suspect AS suspect, c.node AS node,
+WITH last_part AS (
+  SELECT c.session_id AS session_id, c.collective_id AS collective_id, c.worker AS worker, c.ts_ns AS ts_ns,
+         c.bound_ns AS bound_ns, c.mapping_ns AS mapping_ns, c.suspect AS suspect, c.node AS node,
          CASE WHEN g.members > 0 AND g.takers > g.members THEN 0
               WHEN c.parts < g.takers THEN 0 ELSE 1 END AS whole
   FROM collectives AS c
   JOIN collective_groups AS g ON g.session_id = c.session_id AND g.group_id = c.group_id
+  WHERE c.pos = c.parts - 1
 ), last_one AS (
   SELECT l.session_id AS session_id, l.collective_id AS collective_id, l.worker AS worker, l.whole AS whole,
          SUM(l.ts_ns - o.ts_ns) AS waited_ns,
@@ -17,9 +17,9 @@ WITH part AS (
                   WHEN l.suspect + o.suspect > 0 THEN -1
                   WHEN l.bound_ns < 0 OR o.bound_ns < 0 THEN -1
                   ELSE l.ts_ns - o.ts_ns - l.bound_ns - o.bound_ns - l.mapping_ns - o.mapping_ns - 100 END) AS margin_ns
-  FROM part AS l
-  JOIN part AS o ON o.session_id = l.session_id AND o.collective_id = l.collective_id
-  WHERE l.pos = l.parts - 1 AND o.pos < o.parts - 1
+  FROM last_part AS l
+  JOIN collectives AS o ON o.session_id = l.session_id AND o.collective_id = l.collective_id
+  WHERE o.pos < o.parts - 1
   GROUP BY l.session_id, l.collective_id, l.worker, l.whole
 ), late AS (
   SELECT session_id, worker, COUNT(*) AS n,
@@ -30,7 +30,7 @@ WITH part AS (
   GROUP BY session_id, worker
 ), took AS (
   SELECT session_id, worker, rank, COUNT(*) AS n
-  FROM part
+  FROM collectives
   GROUP BY session_id, worker, rank
 )
 SELECT t.session_id AS session_id, t.worker AS worker, t.rank AS rank, t.n AS took_part,

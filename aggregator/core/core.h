@@ -91,6 +91,10 @@ void mrd_core_damaged(mrd_core *c, mrd_core_time now, uint64_t session, const ch
 /* verdict: NULL unless it is DONE; what it owns is taken. */
 void mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge_state state,
                      uint64_t events, mrd_clock_verdict *verdict, const mrd_why *why);
+/* The copy of a session to shared storage has begun, and has ended: `failed` is NULL or says why. */
+void mrd_core_export_began(mrd_core *c, mrd_core_time now, uint64_t session);
+void mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t files,
+                       uint64_t bytes, const mrd_why *failed);
 void mrd_core_measured(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t bytes);
 void mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session);
 /* The store is the folder that was opened and has so many bytes free, or (gone) it is that folder no

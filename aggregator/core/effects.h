@@ -31,6 +31,7 @@ typedef enum {
     MRD_DO_MERGE,      /* session: merge it; ends in mrd_core_merged */
     MRD_DO_CANCEL,     /* session: stop that merge */
     MRD_DO_MEASURE,    /* session: its folder; ends in mrd_core_measured */
+    MRD_DO_EXPORT,     /* session: its folder to shared storage; ends in mrd_core_exported */
     MRD_DO_REMOVE,     /* session: its folder; ends in mrd_core_removed */
     /* For good. */
     MRD_DO_ANSWER, /* the command of this ticket: err, text, value */

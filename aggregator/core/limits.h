@@ -5,6 +5,8 @@
 #ifndef MRD_AGGREGATOR_CORE_LIMITS_H
 #define MRD_AGGREGATOR_CORE_LIMITS_H
 
+#include <stdbool.h>
+
 #include "base/clock.h"
 
 #define MRD_NODE_ID_MAX    129   /* instance id with its NUL */
@@ -35,6 +37,7 @@ typedef struct {
     const char *job_default;                 /* where a job does not say how: "stream", "off" */
     const char *job_allow;                   /* words that jobs may use, by commas */
     int64_t job_sessions, job_sessions_user; /* open at one time: of all, of one user */
+    bool exports;          /* sessions are copied to shared storage before they may go */
 } mrd_core_limits;
 
 /* What a limit held back, for /metrics and the states of nodes. */

@@ -234,6 +234,20 @@ job_json(const mrd_merge_job *job)
     return o;
 }
 
+static mrd_json *
+export_json(const mrd_export *e)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    mrd_json_set(o, "state", mrd_json_new_str(mrd_export_state_text(e->state)));
+    mrd_json_set(o, "files", mrd_json_new_count(e->files));
+    mrd_json_set(o, "bytes", mrd_json_new_count(e->bytes));
+    mrd_json_set(o, "attempts", mrd_json_new_count(e->attempts));
+    if (e->message[0] != '\0')
+        mrd_json_set(o, "message", mrd_json_new_str(e->message));
+    return o;
+}
+
 /* Whom it recorded. */
 static void
 put_jobs(const mrd_session *s, mrd_json *o)
@@ -352,5 +366,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     mrd_json_set(o, "triggers", triggers_json(s));
     mrd_json_set(o, "artifacts", artifacts_json(s));
     mrd_json_set(o, "profile", job_json(&s->job));
+    if (s->copy.state != MRD_EXPORT_NONE)
+        mrd_json_set(o, "export", export_json(&s->copy));
     return o;
 }

@@ -274,6 +274,17 @@ job_load(mrd_session *s, const mrd_json *o)
     }
 }
 
+/* A copy that was not complete is made again: what is there already is found there. */
+static void
+export_load(mrd_session *s, const mrd_json *o)
+{
+    if (o == NULL || strcmp(mrd_json_str(o, "state", ""), "done") != 0)
+        return;
+    s->copy.state = MRD_EXPORT_DONE;
+    s->copy.files = (uint64_t) mrd_json_int(o, "files", 0);
+    s->copy.bytes = (uint64_t) mrd_json_int(o, "bytes", 0);
+}
+
 /* A start that was accepted is carried out, once the agents had time to connect again; unless it
  * was so long ago that nobody waits for it. */
 static void
@@ -333,6 +344,7 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
     for (size_t i = 0; err == MRD_OK && nodes != NULL && i < mrd_json_size(nodes); i++)
         err = part_load(c, s, mrd_json_at(nodes, i), why);
     acknowledged_load(s, mrd_json_get(o, "triggers"));
+    export_load(s, mrd_json_get(o, "export"));
     resume(c, s);
     /* It is on disk as it is now, except what `resume` made of it. */
     s->save.durable = s->save.tried = s->save.version;

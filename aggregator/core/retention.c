@@ -47,6 +47,14 @@ may_go(const mrd_session *s)
     return !s->deleted && mrd_session_is_over(s) && s->served == 0 && !mrd_session_is_merging(s);
 }
 
+/* What is to be exported stays until it is. */
+static bool
+may_be_retired(const mrd_core *c, const mrd_session *s)
+{
+    return may_go(s) && (!c->limits.exports || s->state != MRD_SESSION_COMPLETE ||
+                         s->copy.state == MRD_EXPORT_DONE);
+}
+
 static void
 retire(mrd_core *c, mrd_session *s, const char *reason)
 {
@@ -65,7 +73,7 @@ oldest_that_may_go(const mrd_core *c)
     for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
 
-        if (may_go(s) && (oldest == NULL || s->created.ns < oldest->created.ns))
+        if (may_be_retired(c, s) && (oldest == NULL || s->created.ns < oldest->created.ns))
             oldest = s;
     }
     return oldest;
@@ -81,7 +89,7 @@ mrd_core_retain(mrd_core *c)
     for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
 
-        if (c->limits.retain > 0 && may_go(s) && c->now.wall.ns - s->created.ns > c->limits.retain)
+        if (c->limits.retain > 0 && may_be_retired(c, s) && c->now.wall.ns - s->created.ns > c->limits.retain)
             retire(c, s, "older than --retain");
     }
     folders = folders_bytes(c);
@@ -106,7 +114,8 @@ is_used(const mrd_core *c, const mrd_session *s)
     }
     /* A manifest that is being written would make the folder again. */
     return s->served > 0 || (mrd_session_is_merging(s) && !MRD_PLANTED(MRD_PLANT_REMOVED_IN_USE)) ||
-           s->save.writing != 0 || s->measuring;
+           s->save.writing != 0 || s->measuring || s->copy.state == MRD_EXPORT_PENDING ||
+           s->copy.state == MRD_EXPORT_RUNNING;
 }
 
 void

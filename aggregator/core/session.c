@@ -8,6 +8,14 @@ static const char *const states[MRD_SESSION_STATES] = { "arming",  "recording", 
                                                         "merging", "complete",  "failed" };
 
 const char *
+mrd_export_state_text(mrd_export_state state)
+{
+    static const char *const text[] = { "none", "pending", "running", "done", "failed" };
+
+    return (unsigned) state < MRD_COUNT(text) ? text[state] : "?";
+}
+
+const char *
 mrd_session_state_text(mrd_session_state s)
 {
     return s < MRD_SESSION_STATES ? states[s] : "unknown";

@@ -88,6 +88,23 @@ typedef struct {
     char message[MRD_WHY_MAX]; /* when it failed */
 } mrd_merge_job;
 
+/* Its copy on shared storage (--export). */
+typedef enum {
+    MRD_EXPORT_NONE,    /* not to be exported, or not yet */
+    MRD_EXPORT_PENDING, /* waits for its turn */
+    MRD_EXPORT_RUNNING,
+    MRD_EXPORT_DONE,
+    MRD_EXPORT_FAILED /* tried again later: `message` */
+} mrd_export_state;
+
+typedef struct {
+    mrd_export_state state;
+    unsigned attempts; /* that failed, one after the other */
+    uint64_t files, bytes;
+    mrd_local_ns again; /* of FAILED: when */
+    char message[MRD_WHY_MAX];
+} mrd_export;
+
 /* Which of its changes are on disk. */
 typedef struct {
     uint64_t version; /* counts changes */
@@ -150,8 +167,10 @@ typedef struct mrd_session {
     bool measured, measuring;
     mrd_merge_job job;         /* the last one */
     mrd_clock_verdict verdict; /* of the last whole merge */
+    mrd_export copy;           /* what became of its export */
 } mrd_session;
 
+const char *mrd_export_state_text(mrd_export_state state); /* "done", static */
 void mrd_session_free(mrd_session *s);
 /* A copy for readers and for writing it down: nothing in it changes. NULL without memory. */
 mrd_session *mrd_session_copy(const mrd_session *s);

@@ -312,6 +312,25 @@ put_away(mrd_core *c, mrd_session *s)
     }
 }
 
+/* ---- Its copy on shared storage ---- */
+
+#define EXPORT_AGAIN     (5 * MRD_SEC) /* after the first failure; then twice as long each time */
+#define EXPORT_AGAIN_MAX (300 * MRD_SEC)
+
+/* What is over and merged is copied; what could not be is tried again. */
+static void
+send_copy(mrd_core *c, mrd_session *s)
+{
+    if (!c->limits.exports || s->step != MRD_STEP_OVER || s->state != MRD_SESSION_COMPLETE ||
+        s->deleted || !s->closed || mrd_session_is_merging(s) ||
+        (s->copy.state != MRD_EXPORT_NONE &&
+         (s->copy.state != MRD_EXPORT_FAILED || c->now.local.ns < s->copy.again.ns)))
+        return;
+    s->copy.state = MRD_EXPORT_PENDING;
+    mrd_session_touch(s);
+    mrd_effects_add(&c->out, MRD_DO_EXPORT)->session = s;
+}
+
 static bool
 step(mrd_core *c, mrd_session *s)
 {
@@ -357,6 +376,8 @@ mrd_session_run(mrd_core *c, mrd_session *s)
         ;
     if (mrd_effects_room(&c->out, 2))
         put_away(c, s);
+    if (mrd_effects_room(&c->out, 2))
+        send_copy(c, s);
 }
 
 /* ---- Ends of what was begun ---- */
@@ -369,6 +390,46 @@ any_session(const mrd_core *c, uint64_t id)
             return c->sessions[i];
     }
     return NULL;
+}
+
+void
+mrd_core_export_began(mrd_core *c, mrd_core_time now, uint64_t session)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = any_session(c, session)) != NULL && s->copy.state == MRD_EXPORT_PENDING)
+        s->copy.state = MRD_EXPORT_RUNNING;
+}
+
+void
+mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t files, uint64_t bytes,
+                  const mrd_why *failed)
+{
+    mrd_session *s;
+    mrd_dur_ns wait = EXPORT_AGAIN;
+
+    mrd_core_enter(c, now);
+    if ((s = any_session(c, session)) == NULL)
+        return;
+    s->copy.state = failed == NULL ? MRD_EXPORT_DONE : MRD_EXPORT_FAILED;
+    s->copy.files = files;
+    s->copy.bytes = bytes;
+    s->copy.attempts = failed == NULL ? 0 : s->copy.attempts + 1;
+    for (unsigned i = 1; i < s->copy.attempts && wait < EXPORT_AGAIN_MAX; i++)
+        wait *= 2;
+    s->copy.again.ns = now.local.ns + (wait < EXPORT_AGAIN_MAX ? wait : EXPORT_AGAIN_MAX);
+    mrd_text_set(s->copy.message, sizeof(s->copy.message), failed == NULL ? "" : failed->text);
+    mrd_session_touch(s);
+    if (failed != NULL)
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-EXPORT",
+                        "Session not exported, tried again in %lld s: id=%s attempts=%u reason=%s",
+                        (long long) ((s->copy.again.ns - now.local.ns) / MRD_SEC), s->text,
+                        s->copy.attempts, failed->text);
+    else
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-EXPORTED",
+                        "Session exported: id=%s files=%llu bytes=%llu", s->text,
+                        (unsigned long long) files, (unsigned long long) bytes);
 }
 
 void
@@ -462,6 +523,8 @@ mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge_stat
         return;
     s->job.state = state;
     s->job.events = events;
+    if (s->copy.state == MRD_EXPORT_DONE) /* of an earlier merge */
+        s->copy.state = MRD_EXPORT_NONE;
     if (state == MRD_MERGE_DONE && verdict != NULL)
         take_verdict(c, s, verdict);
     if (state == MRD_MERGE_FAILED) {

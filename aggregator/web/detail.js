@@ -28,6 +28,7 @@ function facts(m) {
     ["Stored", `${count(m.events)} events, ${bytes(m.bytes)}`],
     ["Counted by agents", `${count(m.begun)} begun, ${count(m.dropped)} dropped, ${count(m.held)} still held`],
     ["Profile", m.profile.state + (m.profile.message ? `: ${m.profile.message}` : "")],
+    ...(m.export ? [["Export", m.export.state + (m.export.message ? `: ${m.export.message}` : "")]] : []),
   ];
   return h("dl", {}, ...rows.filter(([, v]) => v !== null).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
 }

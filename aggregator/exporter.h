@@ -1,0 +1,44 @@
+/*
+ * aggregator/exporter.h - the thread that copies finished sessions to shared storage: a folder (FSx, EFS, NFS) or
+ * s3://bucket/prefix.
+ *
+ * What    everything in the session's folder but journals and clock data: profile/ with its tables, artifacts in the vendor's
+ *         tree, session.json. Manifests come behind what they list, session.json comes last: who sees it sees all.
+ * Folder  each file under a temporary name, synced, renamed, its folder synced; owner, group and permissions follow the target
+ *         folder. No locks, no mmap. A file that has the same size and time of change is not copied again.
+ * S3      aggregator/s3.h.
+ *
+ * One session at a time; memory does not grow with files' sizes. A failure ends the attempt; the core tries
+ * again. Threads: start from one thread; began and done are called on the exporter's, and must not wait for it.
+ */
+#ifndef MRD_AGGREGATOR_EXPORTER_H
+#define MRD_AGGREGATOR_EXPORTER_H
+
+#include "aggregator/store.h"
+
+typedef struct mrd_exporter mrd_exporter;
+
+typedef struct {
+    const mrd_session_store *store;
+    const char *target;  /* a folder, or s3://bucket/prefix */
+    const char *path;    /* of a session below it: "{date}/{session}" */
+    const char *cluster; /* what {cluster} stands for */
+    int64_t rate;        /* bytes/s, 0: no limit */
+    void (*began)(void *self, uint64_t session);
+    void (*done)(void *self, uint64_t session, uint64_t files, uint64_t bytes,
+                 const mrd_why *failed);
+    void *self;
+} mrd_exporter_options;
+
+/* Text is copied. Errors: INVALID (target, path), NOMEM. */
+mrd_err mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_exporter,
+                          mrd_why *why);
+/* Ends what is under way; it is not done then, and goes on after the next start. NULL is fine. */
+void mrd_exporter_close(mrd_exporter *e);
+/* False without memory, or when as many wait as may. */
+bool mrd_exporter_start(mrd_exporter *e, const mrd_session *s);
+/* {cluster}, {user}, {job}, {name}, {date} and {session} filled in, each as one component. Errors: INVALID for another word. */
+mrd_err mrd_export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf *ret,
+                        mrd_why *why);
+
+#endif

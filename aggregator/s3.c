@@ -1,0 +1,543 @@
+#include "aggregator/s3.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "aggregator/s3_auth.h"
+#include "base/hash.h"
+#include "base/obj.h"
+
+#define TRIES      5
+#define PAUSE_MS   400 /* after the first failure; twice as long each time, and up to as much again */
+#define WHOLE_MAX  (64u << 20) /* larger files go in parts */
+#define SLOW_BYTES 1L          /* a connection that sends less for SLOW_S is given up */
+#define SLOW_S     60L
+
+struct mrd_s3 {
+    mrd_s3_options o;
+    char *bucket, *base, *region;
+    mrd_s3_keys keys;
+    CURL *curl;
+};
+
+/* One request and its answer. */
+typedef struct {
+    mrd_s3 *of;
+    const char *method, *key;
+    const char *query;  /* sorted, "uploads="; NULL: none */
+    const char *sha256; /* of the body */
+    FILE *from;         /* its bytes: `len` from `at`; NULL: `text` */
+    uint64_t at, len, left;
+    mrd_str text;
+    const char *more[4]; /* headers */
+    size_t n_more;
+    long status;
+    mrd_buf answer;
+    char etag[160], seen_sha256[80];
+    int64_t seen_size;
+    CURLcode code;
+} request;
+
+static const char empty_sha256[] =
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+mrd_err
+mrd_s3_open(const mrd_s3_options *o, mrd_s3 **ret_s3, mrd_why *why)
+{
+    mrd_s3 *s = calloc(1, sizeof(*s));
+    const char *region = o->region, *base = o->endpoint;
+    int n;
+
+    region = region != NULL ? region : getenv("AWS_REGION");
+    region = region != NULL ? region : getenv("AWS_DEFAULT_REGION");
+    region = region != NULL ? region : "us-east-1";
+    base = base != NULL ? base : getenv("AWS_ENDPOINT_URL_S3");
+    base = base != NULL ? base : getenv("AWS_ENDPOINT_URL");
+    if (s == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "s3");
+    s->o = *o;
+    s->bucket = mrd_str_dup(mrd_str_of(o->bucket));
+    s->region = mrd_str_dup(mrd_str_of(region));
+    n = base != NULL ? asprintf(&s->base, "%s", base)
+                     : asprintf(&s->base, "https://s3.%s.amazonaws.com", region);
+    s->curl = curl_easy_init();
+    if (s->bucket == NULL || s->region == NULL || n < 0 || s->curl == NULL) {
+        s->base = n < 0 ? NULL : s->base;
+        mrd_s3_close(s);
+        return mrd_why_set(why, MRD_NOMEM, 0, "s3");
+    }
+    while (s->base[0] != '\0' && s->base[strlen(s->base) - 1] == '/')
+        s->base[strlen(s->base) - 1] = '\0';
+    *ret_s3 = s;
+    return MRD_OK;
+}
+
+void
+mrd_s3_close(mrd_s3 *s)
+{
+    if (s == NULL)
+        return;
+    curl_easy_cleanup(s->curl);
+    mrd_s3_keys_fini(&s->keys);
+    free(s->bucket);
+    free(s->base);
+    free(s->region);
+    free(s);
+}
+
+/* ---- One request ---- */
+
+static size_t
+give(char *to, size_t size, size_t n, void *self)
+{
+    request *r = self;
+    size_t want = size * n < r->left ? size * n : (size_t) r->left;
+
+    if (r->from != NULL)
+        want = fread(to, 1, want, r->from);
+    else if (want > 0)
+        memcpy(to, r->text.p + (r->text.len - r->left), want);
+    r->left -= want;
+    return want;
+}
+
+static size_t
+take(char *data, size_t size, size_t n, void *self)
+{
+    request *r = self;
+
+    if (r->answer.len < 65536)
+        mrd_buf_add(&r->answer, data, size * n);
+    return size * n;
+}
+
+static void
+header_value(const char *data, size_t len, const char *name, char *to, size_t size)
+{
+    size_t n = strlen(name);
+
+    if (len <= n || strncasecmp(data, name, n) != 0)
+        return;
+    while (n < len && data[n] == ' ')
+        n++;
+    while (len > n && (data[len - 1] == '\r' || data[len - 1] == '\n'))
+        len--;
+    snprintf(to, size, "%.*s", (int) (len - n), data + n);
+}
+
+static size_t
+take_header(char *data, size_t size, size_t n, void *self)
+{
+    request *r = self;
+    char text[32] = "";
+
+    header_value(data, size * n, "ETag:", r->etag, sizeof(r->etag));
+    header_value(data, size * n, "x-amz-meta-sha256:", r->seen_sha256, sizeof(r->seen_sha256));
+    header_value(data, size * n, "Content-Length:", text, sizeof(text));
+    if (text[0] != '\0')
+        r->seen_size = strtoll(text, NULL, 10);
+    return size * n;
+}
+
+static int
+on_progress(void *self, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    const mrd_s3 *s = self;
+
+    (void) a;
+    (void) b;
+    (void) c;
+    (void) d;
+    return s->o.going_on != NULL && !s->o.going_on(s->o.self);
+}
+
+/* Paths as Amazon signs them: everything but unreserved characters and slashes is encoded. */
+static void
+put_path(mrd_buf *to, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        bool plain = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
+                     (*text >= '0' && *text <= '9') || strchr("-._~/", *text) != NULL;
+
+        if (plain)
+            mrd_buf_byte(to, (uint8_t) *text);
+        else
+            mrd_buf_fmt(to, "%%%02X", (unsigned char) *text);
+    }
+}
+
+static struct curl_slist *
+headers_of(const mrd_s3 *s, const request *r)
+{
+    struct curl_slist *list = NULL;
+    mrd_buf text = { 0 };
+
+    mrd_buf_fmt(&text, "x-amz-content-sha256: %s", r->sha256);
+    list = curl_slist_append(list, mrd_buf_cstr(&text));
+    if (s->keys.token != NULL) {
+        mrd_buf_reset(&text);
+        mrd_buf_fmt(&text, "x-amz-security-token: %s", s->keys.token);
+        list = curl_slist_append(list, mrd_buf_cstr(&text));
+    }
+    for (size_t i = 0; i < r->n_more; i++)
+        list = curl_slist_append(list, r->more[i]);
+    mrd_buf_fini(&text);
+    return list;
+}
+
+static void
+perform(mrd_s3 *s, request *r)
+{
+    bool head = strcmp(r->method, "HEAD") == 0, body = strcmp(r->method, "PUT") == 0 || r->len > 0;
+    struct curl_slist *headers = headers_of(s, r);
+    mrd_buf url = { 0 }, user = { 0 }, sign = { 0 };
+
+    mrd_buf_fmt(&url, "%s/", s->base);
+    put_path(&url, s->bucket);
+    mrd_buf_byte(&url, '/');
+    put_path(&url, r->key);
+    if (r->query != NULL)
+        mrd_buf_fmt(&url, "?%s", r->query);
+    mrd_buf_fmt(&user, "%s:%s", s->keys.key, s->keys.secret);
+    mrd_buf_fmt(&sign, "aws:amz:%s:s3", s->region);
+    mrd_buf_reset(&r->answer);
+    r->status = 0;
+    r->left = r->len;
+    r->etag[0] = r->seen_sha256[0] = '\0';
+    r->seen_size = -1;
+    if (r->from != NULL)
+        (void) fseeko(r->from, (off_t) r->at, SEEK_SET);
+    curl_easy_reset(s->curl);
+    curl_easy_setopt(s->curl, CURLOPT_URL, mrd_buf_cstr(&url));
+    curl_easy_setopt(s->curl, CURLOPT_AWS_SIGV4, mrd_buf_cstr(&sign));
+    curl_easy_setopt(s->curl, CURLOPT_USERPWD, mrd_buf_cstr(&user));
+    curl_easy_setopt(s->curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(s->curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(s->curl, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(s->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(s->curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L);
+    curl_easy_setopt(s->curl, CURLOPT_LOW_SPEED_LIMIT, SLOW_BYTES);
+    curl_easy_setopt(s->curl, CURLOPT_LOW_SPEED_TIME, SLOW_S);
+    curl_easy_setopt(s->curl, CURLOPT_EXPECT_100_TIMEOUT_MS, 1000L);
+    curl_easy_setopt(s->curl, CURLOPT_WRITEFUNCTION, take);
+    curl_easy_setopt(s->curl, CURLOPT_WRITEDATA, r);
+    curl_easy_setopt(s->curl, CURLOPT_HEADERFUNCTION, take_header);
+    curl_easy_setopt(s->curl, CURLOPT_HEADERDATA, r);
+    curl_easy_setopt(s->curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(s->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(s->curl, CURLOPT_XFERINFODATA, s);
+    if (s->o.rate > 0)
+        curl_easy_setopt(s->curl, CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t) s->o.rate);
+    if (head)
+        curl_easy_setopt(s->curl, CURLOPT_NOBODY, 1L);
+    if (body) {
+        curl_easy_setopt(s->curl, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(s->curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t) r->len);
+        curl_easy_setopt(s->curl, CURLOPT_READFUNCTION, give);
+        curl_easy_setopt(s->curl, CURLOPT_READDATA, r);
+    }
+    curl_easy_setopt(s->curl, CURLOPT_CUSTOMREQUEST, head ? NULL : r->method);
+    r->code = curl_easy_perform(s->curl);
+    curl_easy_getinfo(s->curl, CURLINFO_RESPONSE_CODE, &r->status);
+    curl_slist_free_all(headers);
+    mrd_buf_fini(&url);
+    mrd_buf_fini(&user);
+    mrd_buf_fini(&sign);
+}
+
+static bool
+cancelled(const mrd_s3 *s)
+{
+    return s->o.going_on != NULL && !s->o.going_on(s->o.self);
+}
+
+static void
+rest(const mrd_s3 *s, unsigned attempt)
+{
+    uint32_t extra;
+    unsigned ms = PAUSE_MS << attempt;
+
+    mrd_random(&extra, sizeof(extra));
+    ms += extra % ms;
+    for (; ms > 0 && !cancelled(s); ms -= ms < 50 ? ms : 50) {
+        struct timespec t = { .tv_nsec = 50000000 };
+
+        nanosleep(&t, NULL);
+    }
+}
+
+static bool
+worth_again(const request *r)
+{
+    return r->code != CURLE_OK || r->status == 500 || r->status == 502 || r->status == 503 ||
+           r->status == 504 || r->status == 429 || r->status == 409;
+}
+
+static mrd_err
+refused(const request *r, mrd_why *why)
+{
+    mrd_str text = { (const char *) r->answer.p, r->answer.len }, code = mrd_s3_xml(text, "Code"),
+            message = mrd_s3_xml(text, "Message");
+    mrd_err err = r->status == 403   ? MRD_DENIED
+                  : r->status == 404 ? MRD_NOTFOUND
+                  : r->status == 412 ? MRD_EXISTS
+                                     : MRD_NET;
+
+    if (code.len == 0) /* the answer to a HEAD has no body */
+        code = r->status == 403   ? MRD_STR("the credentials or a policy refuse it")
+               : r->status == 503 ? MRD_STR("the service asks for fewer requests")
+                                  : MRD_STR("");
+    if (r->code != CURLE_OK)
+        return mrd_why_set(why, r->code == CURLE_ABORTED_BY_CALLBACK ? MRD_CANCELLED : MRD_NET, 0,
+                           "%s %s: %s", r->method, r->key, curl_easy_strerror(r->code));
+    return mrd_why_set(why, err, 0, "%s %s: %ld %.*s%s%.*s", r->method, r->key, r->status,
+                       (int) code.len, code.p, message.len > 0 ? ": " : "",
+                       (int) (message.len < 200 ? message.len : 200), message.p);
+}
+
+/* With credentials that last, and again where it may help. Any answer below 400, 404 of a HEAD and 412 are the
+ * caller's. */
+static mrd_err
+transact(mrd_s3 *s, request *r, mrd_why *why)
+{
+    bool renewed = false;
+    mrd_err err;
+
+    for (unsigned attempt = 0;; attempt++) {
+        if (cancelled(s))
+            return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
+        if (mrd_s3_keys_old(&s->keys) &&
+            (err = mrd_s3_keys_get(s->region, &s->keys, why)) != MRD_OK)
+            return err;
+        perform(s, r);
+        if (r->code == CURLE_OK && (r->status < 400 || r->status == 412 ||
+                                    (r->status == 404 && strcmp(r->method, "HEAD") == 0)))
+            return MRD_OK;
+        if (r->status == 403 && !renewed && r->code == CURLE_OK) {
+            renewed = true;
+            mrd_s3_keys_fini(&s->keys);
+            continue;
+        }
+        if (!worth_again(r) || attempt + 1 >= TRIES || r->code == CURLE_ABORTED_BY_CALLBACK)
+            return refused(r, why);
+        rest(s, attempt);
+    }
+}
+
+/* ---- Objects ---- */
+
+static mrd_err
+part_sha256(FILE *f, uint64_t at, uint64_t len, char hex[MRD_SHA256_HEX], mrd_why *why)
+{
+    mrd_sha256 *sha = mrd_sha256_new();
+    char piece[65536];
+    mrd_err err = MRD_OK;
+
+    if (sha == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "s3");
+    (void) fseeko(f, (off_t) at, SEEK_SET);
+    while (len > 0 && err == MRD_OK) {
+        size_t want = len < sizeof(piece) ? (size_t) len : sizeof(piece);
+
+        if (fread(piece, 1, want, f) != want)
+            err = mrd_why_set(why, MRD_IO, errno, "the file became shorter while it was read");
+        else
+            mrd_sha256_add(sha, piece, want);
+        len -= want;
+    }
+    if (err == MRD_OK)
+        mrd_sha256_hex(sha, hex);
+    mrd_sha256_free(sha);
+    return err;
+}
+
+/* What is there: 0 nothing, 1 the same, 2 something else. */
+static mrd_err
+look(mrd_s3 *s, const char *key, const char *hex, uint64_t size, int *ret_there, mrd_why *why)
+{
+    request r = { .of = s, .method = "HEAD", .key = key, .sha256 = empty_sha256 };
+    mrd_err err = transact(s, &r, why);
+
+    if (err == MRD_OK)
+        *ret_there = r.status == 404                                                    ? 0
+                     : strcmp(r.seen_sha256, hex) == 0 && r.seen_size == (int64_t) size ? 1
+                                                                                        : 2;
+    mrd_buf_fini(&r.answer);
+    return err;
+}
+
+static mrd_err
+put_whole(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *hex, const char *meta,
+          bool fresh, bool *ret_raced, mrd_why *why)
+{
+    request r = { .of = s,
+                  .method = "PUT",
+                  .key = key,
+                  .sha256 = hex,
+                  .from = f,
+                  .len = size,
+                  .more = { meta },
+                  .n_more = 1 };
+    mrd_err err;
+
+    if (fresh)
+        r.more[r.n_more++] = "If-None-Match: *";
+    err = transact(s, &r, why);
+    *ret_raced = err == MRD_OK && r.status == 412;
+    mrd_buf_fini(&r.answer);
+    return err;
+}
+
+static mrd_err
+put_part(mrd_s3 *s, const char *key, const char *upload, unsigned number, FILE *f, uint64_t at,
+         uint64_t len, mrd_buf *list, mrd_why *why)
+{
+    char hex[MRD_SHA256_HEX];
+    mrd_buf query = { 0 };
+    request r = {
+        .of = s, .method = "PUT", .key = key, .sha256 = hex, .from = f, .at = at, .len = len
+    };
+    mrd_err err = part_sha256(f, at, len, hex, why);
+
+    mrd_buf_fmt(&query, "partNumber=%u&uploadId=%s", number, upload);
+    r.query = mrd_buf_cstr(&query);
+    if (err == MRD_OK)
+        err = transact(s, &r, why);
+    if (err == MRD_OK && r.status >= 300)
+        err = refused(&r, why);
+    mrd_buf_fmt(list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", number, r.etag);
+    mrd_buf_fini(&query);
+    mrd_buf_fini(&r.answer);
+    return err;
+}
+
+static mrd_err
+complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bool fresh,
+         bool *ret_raced, mrd_why *why)
+{
+    char hex[MRD_SHA256_HEX];
+    mrd_sha256 *sha = mrd_sha256_new();
+    mrd_buf query = { 0 };
+    request r = { .of = s,
+                  .method = "POST",
+                  .key = key,
+                  .sha256 = hex,
+                  .len = list->len,
+                  .text = { (const char *) list->p, list->len },
+                  .more = { "Content-Type: application/xml" },
+                  .n_more = 1 };
+    mrd_err err;
+
+    if (sha == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "s3");
+    mrd_sha256_add(sha, list->p, list->len);
+    mrd_sha256_hex(sha, hex);
+    mrd_sha256_free(sha);
+    if (fresh)
+        r.more[r.n_more++] = "If-None-Match: *";
+    mrd_buf_fmt(&query, "uploadId=%s", upload);
+    r.query = mrd_buf_cstr(&query);
+    err = transact(s, &r, why);
+    *ret_raced = err == MRD_OK && r.status == 412;
+    /* It may say 200 and fail nevertheless. */
+    if (err == MRD_OK && r.status == 200 &&
+        mrd_s3_xml((mrd_str){ (const char *) r.answer.p, r.answer.len }, "Code").len > 0)
+        err = refused(&r, why);
+    mrd_buf_fini(&query);
+    mrd_buf_fini(&r.answer);
+    return err;
+}
+
+static void
+give_up(mrd_s3 *s, const char *key, const char *upload)
+{
+    mrd_buf query = { 0 };
+    request r = { .of = s, .method = "DELETE", .key = key, .sha256 = empty_sha256 };
+
+    mrd_buf_fmt(&query, "uploadId=%s", upload);
+    r.query = mrd_buf_cstr(&query);
+    if (!mrd_s3_keys_old(&s->keys))
+        perform(s, &r);
+    mrd_buf_fini(&query);
+    mrd_buf_fini(&r.answer);
+}
+
+static mrd_err
+put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, bool fresh,
+          bool *ret_raced, mrd_why *why)
+{
+    request r = { .of = s,
+                  .method = "POST",
+                  .key = key,
+                  .query = "uploads=",
+                  .sha256 = empty_sha256,
+                  .more = { meta },
+                  .n_more = 1 };
+    uint64_t part = MRD_S3_PART, at = 0;
+    mrd_buf list = { 0 }, upload = { 0 };
+    mrd_str id;
+    mrd_err err = transact(s, &r, why);
+
+    while (size / part >= 9999)
+        part *= 2;
+    id = mrd_s3_xml((mrd_str){ (const char *) r.answer.p, r.answer.len }, "UploadId");
+    for (size_t i = 0; i < id.len; i++)
+        if ((id.p[i] >= 'a' && id.p[i] <= 'z') || (id.p[i] >= 'A' && id.p[i] <= 'Z') ||
+            (id.p[i] >= '0' && id.p[i] <= '9') || strchr("-._~", id.p[i]) != NULL)
+            mrd_buf_byte(&upload, (uint8_t) id.p[i]);
+        else
+            mrd_buf_fmt(&upload, "%%%02X", (unsigned char) id.p[i]);
+    if (err == MRD_OK && id.len == 0)
+        err = mrd_why_set(why, MRD_NET, 0, "POST %s: the answer names no upload", key);
+    mrd_buf_text(&list, "<CompleteMultipartUpload>");
+    for (unsigned number = 1; at < size && err == MRD_OK; number++) {
+        uint64_t len = size - at < part ? size - at : part;
+
+        err = put_part(s, key, mrd_buf_cstr(&upload), number, f, at, len, &list, why);
+        at += len;
+    }
+    mrd_buf_text(&list, "</CompleteMultipartUpload>");
+    if (err == MRD_OK)
+        err = complete(s, key, mrd_buf_cstr(&upload), &list, fresh, ret_raced, why);
+    if ((err != MRD_OK || *ret_raced) && upload.len > 0)
+        give_up(s, key, mrd_buf_cstr(&upload));
+    mrd_buf_fini(&r.answer);
+    mrd_buf_fini(&list);
+    mrd_buf_fini(&upload);
+    return err;
+}
+
+mrd_err
+mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why)
+{
+    char hex[MRD_SHA256_HEX], meta[100];
+    uint64_t size = 0;
+    int there = 0;
+    bool raced = false;
+    FILE *f = fopen(path, "rb");
+    mrd_err err;
+
+    *ret_sent = 0;
+    if (f == NULL)
+        return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+    if ((err = mrd_sha256_file(path, hex, &size, why)) == MRD_OK)
+        err = look(s, key, hex, size, &there, why);
+    snprintf(meta, sizeof(meta), "x-amz-meta-sha256: %s", hex);
+    if (err == MRD_OK && there != 1) {
+        err = size > WHOLE_MAX ? put_parts(s, key, f, size, meta, there == 0, &raced, why)
+                               : put_whole(s, key, f, size, hex, meta, there == 0, &raced, why);
+        *ret_sent = err == MRD_OK && !raced ? size : 0;
+    }
+    if (err == MRD_OK && raced && (err = look(s, key, hex, size, &there, why)) == MRD_OK &&
+        there != 1)
+        err = mrd_why_set(why, MRD_EXISTS, 0,
+                          "%s was written by somebody else meanwhile, and is not the same", key);
+    fclose(f);
+    return err;
+}

@@ -1,0 +1,43 @@
+/*
+ * aggregator/s3.h - puts files into a bucket of S3 or of what speaks its language: whole objects or none.
+ *
+ * Signing      libcurl's Signature Version 4; every body goes with its SHA-256, so that what is damaged on the way is refused.
+ * Large files  in parts (S3_PART), which are given up again when one fails.
+ * Twice        an object with the same size and SHA-256 (its metadata) is not sent again. A new one is made with
+ *              If-None-Match: *; where another writer was faster, its object counts when it is the same.
+ * Failures     500, 502, 503, 504, 429, 409 and of the network: tried again with growing pauses, a few times; the caller tries
+ *              again later. 403: once more with new credentials.
+ * Credentials  AWS_ACCESS_KEY_ID ...; AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN; AWS_CONTAINER_CREDENTIALS_FULL_URI or
+ *              _RELATIVE_URI with AWS_CONTAINER_AUTHORIZATION_TOKEN(_FILE); the instance's (IMDSv2). Read again before
+ *              they expire.
+ * Memory       one part is never held: bodies are read from their file. Threads: belongs to one thread.
+ */
+#ifndef MRD_AGGREGATOR_S3_H
+#define MRD_AGGREGATOR_S3_H
+
+#include "base/buf.h"
+
+#define MRD_S3_PART (16u << 20)
+
+typedef struct mrd_s3 mrd_s3;
+
+typedef struct {
+    const char *bucket;
+    const char
+        *endpoint;      /* NULL: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's of the region */
+    const char *region; /* NULL: AWS_REGION, AWS_DEFAULT_REGION, or us-east-1 */
+    int64_t rate;       /* bytes/s, 0: no limit */
+    bool (*going_on)(void *self); /* asked often: false ends what is under way */
+    void *self;
+} mrd_s3_options;
+
+/* Text is copied. Errors: NOMEM, INVALID. */
+mrd_err mrd_s3_open(const mrd_s3_options *options, mrd_s3 **ret_s3, mrd_why *why);
+void mrd_s3_close(mrd_s3 *s3); /* NULL is fine */
+/*
+ * The file at path as the object `key`; *ret_sent: bytes that had to be sent. Errors: IO (the file), NET, DENIED, NOTFOUND (the bucket), EXISTS
+ * (another writer's object), CANCELLED; with the server's code in the message.
+ */
+mrd_err mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why);
+
+#endif

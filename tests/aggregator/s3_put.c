@@ -1,0 +1,31 @@
+/* s3_put BUCKET KEY FILE...: puts files as KEY/<n> with mrd_s3_put and prints the bytes that were sent, one line each; for tests/aggregator/s3_test.py.
+ * Where to and with what credentials says the environment. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "aggregator/s3.h"
+
+int
+main(int argc, char **argv)
+{
+    mrd_s3_options o = { .bucket = argc > 3 ? argv[1] : "" };
+    mrd_why why = { 0 };
+    mrd_s3 *s3 = NULL;
+    mrd_err err;
+
+    if (argc < 4)
+        return 2;
+    err = mrd_s3_open(&o, &s3, &why);
+    for (int i = 3; i < argc && err == MRD_OK; i++) {
+        uint64_t sent;
+        char key[256];
+
+        snprintf(key, sizeof(key), "%s/%d", argv[2], i - 3);
+        if ((err = mrd_s3_put(s3, key, argv[i], &sent, &why)) == MRD_OK)
+            printf("%" PRIu64 "\n", sent);
+    }
+    mrd_s3_close(s3);
+    if (err != MRD_OK)
+        fprintf(stderr, "%s: %s\n", mrd_err_name(err), why.text);
+    return err == MRD_OK ? 0 : 1;
+}

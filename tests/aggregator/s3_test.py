@@ -1,0 +1,139 @@
+"""mrd_s3_put against a server that checks every signature and hash: large files in parts, faults, other writers, and each source of credentials.
+Usage: s3_test.py S3_PUT"""
+import hashlib
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
+import s3_server
+from lib import check, equal, finish
+
+PUT, work = sys.argv[1], tempfile.mkdtemp(prefix="mrd-s3-")
+SOON = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+OVER = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))
+small, large, empty = (os.path.join(work, n) for n in ("small", "large", "empty"))
+for path, size in ((small, 1000), (large, (64 << 20) + 12345), (empty, 0)):
+    with open(path, "wb") as f:
+        f.write((b"0123456789abcdef" * 4096 * 17)[:1 << 20] * (size >> 20) + b"x" * (size & 0xfffff))
+
+
+def put(server, *files, want=0, key="a b/table=x/~+ä", env=None, keys=True):
+    more = dict(AWS_ACCESS_KEY_ID=s3_server.KEY, AWS_SECRET_ACCESS_KEY=s3_server.SECRET) if keys else {}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    p = subprocess.run([PUT, "bucket", key, *files], capture_output=True, text=True, timeout=200,
+                       env={**clean, "AWS_REGION": s3_server.REGION, "AWS_ENDPOINT_URL": server.url, "no_proxy": "*", **more, **(env or {})})
+    check(p.returncode == want, f"{files}: {p.returncode}, {p.stderr.strip()}")
+    return [int(x) for x in p.stdout.split()], p.stderr
+
+
+def objects():
+    server = s3_server.Server()
+    sent, _ = put(server, small, empty, large)
+    equal(sent, [1000, 0, os.path.getsize(large)], "bytes sent")
+    equal(server.refused, [], "signatures")
+    for n, path in enumerate((small, empty, large)):
+        with open(path, "rb") as f:
+            equal(hashlib.sha256(server.objects[f"bucket/a b/table=x/~+ä/{n}"][0]).hexdigest(), hashlib.sha256(f.read()).hexdigest(), path)
+    check(sum("partNumber" in p for _, p in server.log) == 5, "parts of 16 MiB")
+    equal(put(server, small, empty, large)[0], [0, 0, 0], "the same again")
+    equal(server.uploads, {}, "no upload stays open")
+
+
+def faults():
+    server = s3_server.Server()
+    server.unavailable = 3
+    equal(put(server, small)[0], [1000], "503 three times")
+    server.cut = 2
+    equal(put(server, large, key="cut")[0], [os.path.getsize(large)], "cut twice")
+    server.unavailable = 1000
+    _, err = put(server, small, key="down", want=1)
+    check("NET" in err and "503" in err, err)
+    server.unavailable = 0
+    with open(small, "rb") as f:
+        server.raced["bucket/race/0"] = f.read()
+    equal(put(server, small, key="race")[0], [0], "another writer made the same object")
+    server.raced["bucket/other/0"] = b"something else"
+    _, err = put(server, small, key="other", want=1)
+    check("EXISTS" in err, err)
+    equal(server.objects["bucket/other/0"][0], b"something else", "the other's object stays")
+    _, err = put(server, os.path.join(work, "absent"), want=1)
+    check("absent" in err, err)
+    server.keys = {"other": "x"}
+    _, err = put(server, small, key="denied", want=1)
+    check("DENIED" in err, err)
+    equal(server.refused[-1][2], "InvalidAccessKeyId", "asked once more with the same, then given up")
+
+
+class Fake(http.server.BaseHTTPRequestHandler):
+    """STS, the container's endpoint and the instance's, each with its own rules."""
+    asked = []
+
+    def log_message(self, *_):
+        pass
+
+    def give(self, text, status=200):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_PUT(self):
+        fine = self.path == "/latest/api/token" and "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
+        self.give("imds-token" if fine else "", 200 if fine else 400)
+
+    def do_GET(self):
+        Fake.asked.append(self.path.split("?")[0])
+        keys = {"AccessKeyId": s3_server.KEY, "SecretAccessKey": s3_server.SECRET, "Token": "session", "Expiration": SOON}
+        if "Action=AssumeRoleWithWebIdentity" in self.path:
+            fine = "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr" in self.path and "WebIdentityToken=a.b%2Bc" in self.path
+            self.give("<Credentials>" + "".join(f"<{k}>{v}</{k}>" for k, v in {**keys, "SessionToken": "session"}.items()) + "</Credentials>", 200 if fine else 403)
+        elif self.path == "/pod":
+            self.give(json.dumps(keys), 200 if self.headers.get("Authorization") == "pod-token" else 403)
+        elif self.path == "/short":
+            self.give(json.dumps({**keys, "Expiration": OVER}))
+        elif self.headers.get("X-aws-ec2-metadata-token") != "imds-token":
+            self.give("", 401)
+        elif self.path.endswith("/security-credentials/"):
+            self.give("the-role")
+        elif self.path.endswith("/the-role"):
+            self.give(json.dumps(keys))
+        else:
+            self.give("", 404)
+
+
+def credentials():
+    fake = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Fake)
+    threading.Thread(target=fake.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{fake.server_address[1]}"
+    server = s3_server.Server(token="session")
+    tokens = {}
+    for name, text in (("web", "a.b+c\n"), ("pod", "pod-token")):
+        tokens[name] = os.path.join(work, name)
+        with open(tokens[name], "w") as f:
+            f.write(text)
+    web = dict(AWS_WEB_IDENTITY_TOKEN_FILE=tokens["web"], AWS_ROLE_ARN="arn:aws:iam::1:role/r", AWS_ENDPOINT_URL_STS=base)
+    pod = dict(AWS_CONTAINER_CREDENTIALS_FULL_URI=base + "/pod", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=tokens["pod"], AWS_CONTAINER_AUTHORIZATION_TOKEN="old")
+    for name, env in (("web", web), ("pod", pod), ("instance", dict(AWS_EC2_METADATA_SERVICE_ENDPOINT=base))):
+        equal(put(server, small, key=name, env=env, keys=False)[0], [1000], f"credentials: {name}")
+    before = len(Fake.asked)
+    equal(put(server, small, small, key="short", env={**pod, "AWS_CONTAINER_CREDENTIALS_FULL_URI": base + "/short"}, keys=False)[0], [1000, 1000], "credentials that end soon")
+    check(len(Fake.asked) - before >= 4, "they are asked for again for each request")
+    _, err = put(server, small, env=dict(AWS_CONTAINER_CREDENTIALS_FULL_URI="http://10.0.0.1/keys"), keys=False, want=1)
+    check("neither https nor" in err, err)
+    _, err = put(server, small, env=dict(AWS_EC2_METADATA_DISABLED="true"), keys=False, want=1)
+    check("AWS_ACCESS_KEY_ID" in err, err)
+    equal(server.refused, [], "signatures with a session's token")
+
+
+for case in (objects, faults, credentials):
+    case()
+shutil.rmtree(work)
+finish()

@@ -1,0 +1,132 @@
+"""meridian-aggregator --export: sessions go to a folder and to S3 whole, once, and come through kill -9, 503s, cut connections, a read-only and a
+full target; retention removes nothing before it is exported."""
+import glob
+import hashlib
+import os
+import sys
+
+import s3_server
+from lib import SOURCE, check, equal, finish, until
+from service import Service
+
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+import meridian
+
+
+def export_of(service, id):
+    return service.session(id).get("export", {})
+
+
+def gone(service, id):
+    return service.read(f"/api/v1/sessions/{id}").status == 404
+
+
+def files_of(folder):
+    """{path: SHA-256} of the regular files below."""
+    found = {}
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(at, name), "rb") as f:
+                found[os.path.relpath(os.path.join(at, name), folder)] = hashlib.sha256(f.read()).hexdigest()
+    return found
+
+
+def stored(service, id):
+    """What the session's folder holds that is to be exported, but for the manifest of the session, which goes on changing."""
+    all_ = files_of(service.path("store", "sessions", id))
+    return {p: h for p, h in all_.items() if not p.startswith(("journal/", "clocks/")) and p not in ("artifacts.log", "session.json")}
+
+
+def in_s3(server, id):
+    """The objects of a session, checked against their metadata: {path: SHA-256}."""
+    found = {}
+    for key, (data, sha) in server.objects.items():
+        if f"/{id}/" in key:
+            equal(hashlib.sha256(data).hexdigest(), sha, f"{key} and its metadata")
+            found[key.split(f"/{id}/", 1)[1]] = sha
+    return found
+
+
+def whole(got, service, id, what):
+    got = dict(got)
+    check(got.pop("session.json", None), f"{what}: session.json is there")
+    equal(got, stored(service, id), f"{what}: files")
+    for wanted in ("profile/system_profile.pftrace", "profile/tables/_manifest.json"):
+        check(wanted in got, f"{what}: {wanted}")
+    check(any(p.endswith("model.neff") for p in got), f"{what}: the artifact, in {sorted(got)[:40]}")
+
+
+def into_folder():
+    with Service(export="unset", export_path="{cluster}/{user}/{job}/{session}", cluster="blue") as service:
+        target = service.folder("shared")
+        service.options["export"] = target
+        service.workloads = service.begin()
+        id = service.recorded(service.workloads, 3000)
+        check(until(lambda: export_of(service, id).get("state") == "done", "exported"), "the folder has the session")
+        at = os.path.join(target, "blue", "unknown", "unknown", id)
+        whole(files_of(at), service, id, "folder")
+        equal(glob.glob(os.path.join(at, "**", "*meridian-part*"), recursive=True), [], "no temporary files")
+        with meridian.open(os.path.join(at, "profile", "tables")) as profile:
+            check(len(profile.table("events", as_="rows")) > 0, "tables of the copy are read")
+        metrics = service.get("/metrics")
+        check('meridian_exports{state="done"} 1' in metrics, "metrics count it")
+        # A target that cannot be written: said, tried again, nothing removed by retention, done when it can.
+        service.daemon.end()
+        blocked = service.path("blocked")
+        with open(blocked, "w"):
+            pass
+        service.options.update(export=os.path.join(blocked, "inside"), retain="100ms")
+        service.aggregator()
+        until(service.answers, "the aggregator answers")
+        until(lambda: gone(service, id), "an exported session is retained no longer")
+        second = service.recorded(service.workloads, 500, artifact=False)
+        until(lambda: export_of(service, second).get("state") == "failed", "the failure is told")
+        check("blocked" in export_of(service, second)["message"], export_of(service, second)["message"])
+        check(service.session(second)["state"] == "complete", "what is not exported stays")
+        os.unlink(blocked)
+        os.makedirs(os.path.join(blocked, "inside"))
+        until(lambda: os.path.exists(os.path.join(blocked, "inside", "blue", "unknown", "unknown", second, "session.json")), "tried again when the target is back", 60)
+        until(lambda: gone(service, second), "and then it may go")
+
+
+def into_s3():
+    server = s3_server.Server()
+    with Service(export="s3://bucket/pre=fix") as service:
+        service.env.update(AWS_ACCESS_KEY_ID=s3_server.KEY, AWS_SECRET_ACCESS_KEY=s3_server.SECRET, AWS_REGION=s3_server.REGION, AWS_ENDPOINT_URL=server.url)
+        server.unavailable, server.cut = 2, 1
+        workloads = service.begin()
+        id = service.recorded(workloads, 3000)
+        until(lambda: export_of(service, id).get("state") == "done", "exported")
+        whole(in_s3(server, id), service, id, "S3")
+        equal(server.refused, [], "every signature and hash is right")
+        check(all(k.startswith("bucket/pre=fix/") for k in server.objects), "the prefix")
+        # Again: nothing is sent twice.
+        puts = sum(method == "PUT" for method, _ in server.log)
+        service.ask("POST", f"/api/v1/sessions/{id}/merge")
+        until(lambda: sum(m == "HEAD" for m, _ in server.log) > 2 * len(in_s3(server, id)) - 2, "looked at again", 30)
+        until(lambda: export_of(service, id).get("state") == "done", "exported again")
+        again = sum(method == "PUT" for method, _ in server.log) - puts
+        check(again <= 2, f"{again} objects were sent again though nothing but session.json and SHA256SUMS can have changed")
+        # kill -9 in the middle, and 503 for longer than one attempt lasts.
+        server.unavailable = 40
+        second = service.recorded(workloads, 3000)
+        until(lambda: len(server.log) and server.unavailable < 38, "it is being refused")
+        service.daemon.kill()
+        service.aggregator()
+        until(service.answers, "the aggregator answers")
+        until(lambda: export_of(service, second).get("state") == "failed", "503s are told", 60)
+        check("503" in export_of(service, second)["message"], export_of(service, second)["message"])
+        server.unavailable = 0
+        until(lambda: export_of(service, second).get("state") == "done", "goes on by itself", 60)
+        whole(in_s3(server, second), service, second, "S3 after a kill and 503s")
+        equal(server.uploads, {}, "no upload is left open")
+        # Wrong credentials are said and are no reason to go on and on.
+        server.keys = {"other": "other"}
+        third = service.recorded(workloads, 300, artifact=False)
+        until(lambda: export_of(service, third).get("state") == "failed", "a refusal is told")
+        check("403" in export_of(service, third)["message"] and "credentials" in export_of(service, third)["message"], export_of(service, third)["message"])
+
+
+for name in sys.argv[1:] or ("folder", "s3"):
+    {"folder": into_folder, "s3": into_s3}[name]()
+finish()
