@@ -83,6 +83,34 @@ TEST(what_is_being_sent_stays_until_it_was)
     mrd_core_free(c0);
 }
 
+TEST(what_is_to_be_exported_stays_until_it_was)
+{
+    mrd_core *c0 =
+        core_make((mrd_core_limits){ .retain = HOUR, .retain_bytes = 1, .exports = true });
+    mrd_session *s = session(c0, 1, 0, 10, MRD_SESSION_COMPLETE);
+    mrd_session *failed = session(c0, 2, 0, 10, MRD_SESSION_FAILED);
+    mrd_why why = { .err = MRD_NET, .text = "503" };
+
+    retain(c0, 100 * HOUR);
+    CHECK(!s->deleted && failed->deleted); /* nothing was recorded that could be exported */
+    s->copy.state = MRD_EXPORT_RUNNING;
+    for (unsigned i = 1; i < 12; i++) {
+        mrd_core_exported(c0, core_at(100 * HOUR), 1, 3, 7, &why);
+        core_drain(c0);
+        CHECK(s->copy.state == MRD_EXPORT_FAILED && s->copy.attempts == i);
+        CHECK(s->copy.again.ns - core_at(100 * HOUR).local.ns <= 300 * MRD_SEC);
+    }
+    CHECK(strcmp(s->copy.message, "503") == 0);
+    retain(c0, 200 * HOUR);
+    CHECK(!s->deleted);
+    mrd_core_exported(c0, core_at(200 * HOUR), 1, 5, 70, NULL);
+    core_drain(c0);
+    CHECK(s->copy.state == MRD_EXPORT_DONE && s->copy.attempts == 0 && s->copy.bytes == 70);
+    retain(c0, 200 * HOUR);
+    CHECK(s->deleted);
+    mrd_core_free(c0);
+}
+
 /* ---- Artifacts ---- */
 
 #define SHA_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
