@@ -86,8 +86,14 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     s->to = out;
     if ((err = mrd_out_func(slice_push, s, "slice", &target.out, why)) != MRD_OK)
         return err;
-    err = mrd_merge_run(s->input, &s->filter, s->times, &target, 1, slice_progress, s, &result,
-                        NULL, why);
+    err = mrd_merge_run(s->input,
+                        &(mrd_merge_order){ .filter = &s->filter,
+                                            .times = s->times,
+                                            .targets = &target,
+                                            .n_targets = 1,
+                                            .progress = slice_progress,
+                                            .self = s },
+                        &result, NULL, why);
     mrd_loop_damaged(s->loop, s->session, s->input, false);
     return err;
 }

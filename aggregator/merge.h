@@ -47,6 +47,15 @@ merge_input *mrd_merge_input_new(const mrd_session_store *store, const mrd_times
                                  const mrd_session *s);
 void mrd_merge_input_free(merge_input *in);
 
+typedef struct {
+    const mrd_filter *filter; /* NULL: all */
+    merge_times times;
+    mrd_export_target *targets;
+    size_t n_targets;
+    bool (*progress)(void *self, uint64_t events); /* as in mrd_export_job */
+    void *self;
+} mrd_merge_order;
+
 /*
  * Writes the session (or what filter lets pass; NULL: all) to the targets, whose outputs are taken
  * in every case. start and end of the filter are session time whatever times are written.
@@ -55,9 +64,7 @@ void mrd_merge_input_free(merge_input *in);
  * CANCELLED, those of the outputs. What is damaged costs itself only: it is passed over, counted
  * per node (in->damage) and said in the outputs, whose input of that node is incomplete.
  */
-mrd_err mrd_merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
-                      mrd_export_target *targets, size_t n,
-                      bool (*progress)(void *self, uint64_t events), void *self,
+mrd_err mrd_merge_run(const merge_input *in, const mrd_merge_order *job,
                       mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict, mrd_why *why);
 
 #endif

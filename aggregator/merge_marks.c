@@ -144,13 +144,13 @@ event_order(const void *a, const void *b)
 }
 
 mrd_err
-mrd_merge_marks_open(const merge_node *node, const mrd_journal_index *index, const int64_t *sealed,
-                     uint32_t boot, uint32_t clock, mrd_catalog *cat, mrd_source **ret_source,
+mrd_merge_marks_open(const mrd_merge_marks_of *of, mrd_catalog *cat, mrd_source **ret_source,
                      size_t *ret_n, mrd_why *why)
 {
+    const merge_node *node = of->node;
     marks *m = calloc(1, sizeof(*m));
     size_t n = 0;
-    mrd_gap *batches = m == NULL ? NULL : covered(index, sealed, boot, &n);
+    mrd_gap *batches = m == NULL ? NULL : covered(of->index, of->sealed, of->boot, &n);
 
     if (batches == NULL) {
         free(m);
@@ -162,7 +162,7 @@ mrd_merge_marks_open(const merge_node *node, const mrd_journal_index *index, con
 
         if (strcmp(node->causes[gap.cause], "recorder-window") != 0 ||
             cut_to_between(&gap, batches, n))
-            mark(m, node, clock, &gap, cat);
+            mark(m, node, of->clock, &gap, cat);
     }
     free(batches);
     if (m->n > 1)

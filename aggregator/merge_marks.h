@@ -16,8 +16,14 @@
  * `clock`. sealed: per entry of the journal, for batches in another clock: when it was closed in
  * RAW, INT64_MAX not said. NULL in *ret_source: nothing to mark. Errors:
  * NOMEM. */
-mrd_err mrd_merge_marks_open(const merge_node *node, const mrd_journal_index *index,
-                             const int64_t *sealed, uint32_t boot, uint32_t clock, mrd_catalog *cat,
+typedef struct {
+    const merge_node *node;
+    const mrd_journal_index *index;
+    const int64_t *sealed;
+    uint32_t boot, clock;
+} mrd_merge_marks_of;
+
+mrd_err mrd_merge_marks_open(const mrd_merge_marks_of *of, mrd_catalog *cat,
                              mrd_source **ret_source, size_t *ret_n, mrd_why *why);
 
 #endif

@@ -560,8 +560,12 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
     if (part->node->n_gaps == 0 || c == NULL)
         return MRD_OK;
     part_spool(p, part);
-    err = mrd_merge_marks_open(part->node, &part->index, part->sealed, c->boot,
-                               part->infos[part->clock.n - 1], p->cat, &raw, &n, why);
+    err = mrd_merge_marks_open(&(mrd_merge_marks_of){ .node = part->node,
+                                                      .index = &part->index,
+                                                      .sealed = part->sealed,
+                                                      .boot = c->boot,
+                                                      .clock = part->infos[part->clock.n - 1] },
+                               p->cat, &raw, &n, why);
     if (err != MRD_OK || raw == NULL)
         return err;
     part->marks =
@@ -930,11 +934,11 @@ plan_merge(plan *p, mrd_source **ret_source, mrd_why *why)
 }
 
 mrd_err
-mrd_merge_run(const merge_input *in, const mrd_filter *filter, merge_times times,
-              mrd_export_target *targets, size_t n, bool (*progress)(void *self, uint64_t events),
-              void *self, mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict,
-              mrd_why *why)
+mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_result *ret_result,
+              mrd_clock_verdict *ret_verdict, mrd_why *why)
 {
+    const mrd_filter *filter = job->filter;
+    merge_times times = job->times;
     mrd_sink_options options = { .show_flows = true,
                                  .identity = in->events <= MRD_SINK_IDENTITY_MAX,
                                  .wall_time = times != MERGE_RAW };
@@ -954,11 +958,20 @@ mrd_merge_run(const merge_input *in, const mrd_filter *filter, merge_times times
     if (err == MRD_OK)
         err = plan_merge(&p, &merged, why);
     if (err == MRD_OK) {
-        err = mrd_export_run(merged, p.cat, 0, &options, filter == NULL ? NULL : &rest, p.first_ns,
-                             p.last_ns, targets, n, progress, self, ret_result, why);
+        err = mrd_export_run(merged,
+                             &(mrd_export_job){ .catalog = p.cat,
+                                                .options = &options,
+                                                .filter = filter == NULL ? NULL : &rest,
+                                                .first_ns = p.first_ns,
+                                                .last_ns = p.last_ns,
+                                                .targets = job->targets,
+                                                .n_targets = job->n_targets,
+                                                .progress = job->progress,
+                                                .self = job->self },
+                             ret_result, why);
     } else {
-        for (size_t i = 0; i < n; i++)
-            mrd_out_abort(targets[i].out);
+        for (size_t i = 0; i < job->n_targets; i++)
+            mrd_out_abort(job->targets[i].out);
     }
     if (err == MRD_OK && p.check != NULL && ret_verdict != NULL)
         *ret_verdict = p.verdict;

@@ -159,8 +159,13 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
     mrd_err err = open_targets(j, targets, dirs, MRD_COUNT(targets), &n, why);
 
     if (err == MRD_OK)
-        err = mrd_merge_run(j->input, NULL, MERGE_ALIGNED, targets, n, on_progress, j, &result,
-                            ret_verdict, why);
+        err = mrd_merge_run(j->input,
+                            &(mrd_merge_order){ .times = MERGE_ALIGNED,
+                                                .targets = targets,
+                                                .n_targets = n,
+                                                .progress = on_progress,
+                                                .self = j },
+                            &result, ret_verdict, why);
     if (err == MRD_OK)
         err = write_sums(j->input, targets, n, why);
     for (size_t i = 0; i < MRD_COUNT(dirs); i++)

@@ -118,9 +118,15 @@ solve_with(mrd_boot_clock *c, const char *name, const pairs *p, mrd_absolute_use
     mrd_follow_report with;
     mrd_align *align = NULL;
     mrd_why why = { 0 };
-    mrd_err err =
-        mrd_follow_offline_with(name, c->boot, c->probes, c->n_probes, p->v, p->n, c->breaks,
-                                c->n_breaks, &mrd_follow_defaults, &align, &with, &why);
+    mrd_err err = mrd_follow_offline(&(mrd_follow_input){ .name = name,
+                                                          .clock_id = c->boot,
+                                                          .probes = c->probes,
+                                                          .n_probes = c->n_probes,
+                                                          .ineqs = p->v,
+                                                          .n_ineqs = p->n,
+                                                          .breaks = c->breaks,
+                                                          .n_breaks = c->n_breaks },
+                                     &align, &with, &why);
 
     if (err == MRD_NOMEM)
         return err;

@@ -214,8 +214,13 @@ solve(mrd_node_clock *clock, size_t i, const char *instance_id)
     if (c->n_probes == 0)
         mrd_why_set(&c->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", name);
     else
-        err = mrd_follow_offline(name, c->boot, c->probes, c->n_probes, c->breaks, c->n_breaks,
-                                 &mrd_follow_defaults, &c->align, &report, &c->why);
+        err = mrd_follow_offline(&(mrd_follow_input){ .name = name,
+                                                      .clock_id = c->boot,
+                                                      .probes = c->probes,
+                                                      .n_probes = c->n_probes,
+                                                      .breaks = c->breaks,
+                                                      .n_breaks = c->n_breaks },
+                                 &c->align, &report, &c->why);
     if (err != MRD_NOMEM)
         err = mrd_node_absolute_solve(clock, i, name, &report);
     if (c->align != NULL) {

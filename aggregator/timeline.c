@@ -241,8 +241,10 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
         utc_ineqs(b[i], ineqs + n);
     gap.after.ns = a[na - 1]->r.realtime_ns;
     gap.before.ns = b[0]->r.realtime_ns;
-    if (mrd_follow_solve("UTC", 0, ineqs, n, &gap, 1, &mrd_follow_defaults, &utc, NULL, NULL) !=
-        MRD_OK)
+    if (mrd_follow_solve(
+            &(mrd_follow_input){
+                .name = "UTC", .ineqs = ineqs, .n_ineqs = n, .breaks = &gap, .n_breaks = 1 },
+            &utc, NULL, NULL) != MRD_OK)
         return MRD_OK;
     for (size_t i = 1; i < mrd_align_segment_count(utc); i++) {
         const mrd_align_segment *s = mrd_align_borrow_segment(utc, i);

@@ -203,8 +203,8 @@ merge(char *dir, size_t nodes, const char *out)
         fail(why.text);
     wall = clock_ns(CLOCK_MONOTONIC);
     cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    if (mrd_merge_run(&in, NULL, MERGE_ALIGNED, &target, 1, NULL, NULL, &result, NULL, &why) !=
-        MRD_OK)
+    if (mrd_merge_run(&in, &(mrd_merge_order){ .targets = &target, .n_targets = 1 }, &result, NULL,
+                      &why) != MRD_OK)
         fail(why.text);
     wall = clock_ns(CLOCK_MONOTONIC) - wall;
     cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;

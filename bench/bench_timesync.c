@@ -104,8 +104,10 @@ bench_offline(const sim *s, double seconds, double reference)
     for (int i = 0; i < rounds; i++) {
         mrd_align_free(align);
         align = NULL;
-        if (mrd_follow_offline("n", 1, s->probes, s->n, NULL, 0, &mrd_follow_defaults, &align, NULL,
-                               &why) != MRD_OK) {
+        if (mrd_follow_offline(
+                &(mrd_follow_input){
+                    .name = "n", .clock_id = 1, .probes = s->probes, .n_probes = s->n },
+                &align, NULL, &why) != MRD_OK) {
             fprintf(stderr, "%s\n", why.text);
             exit(1);
         }

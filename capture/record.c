@@ -211,11 +211,13 @@ put_arg(mrd_ring_writer *w, uint8_t *p, const mrd_rec_arg *arg)
 
 /* ---- one record ------------------------------------------------------------------------------ */
 
-/* A record with a body. Inside enter/leave. False: counted lost. */
+/* A record with a body; head: its kind, name, time and value. Inside enter/leave. False: counted
+ * lost. */
 static bool
-put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, uint32_t name, uint64_t ts,
-         uint64_t at, uint64_t value, const mrd_rec_arg *args, size_t n)
+put_long(mrd_ring_writer *w, const mrd_ring_rec *head, const mrd_rec_what *what, uint64_t at,
+         const mrd_rec_arg *args, size_t n)
 {
+    uint32_t name = head->name;
     size_t body = body_size(w, name, what, args, n), len;
     mrd_ring_rec *rec;
     uint8_t *p;
@@ -224,12 +226,12 @@ put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, uint32_t n
     rec = mrd_ring_reserve_slow(w, len, at, false);
     if (rec == NULL)
         return false;
-    rec->kind = (uint8_t) kind;
+    rec->kind = head->kind;
     rec->flags = (uint8_t) (what->flags | MRD_RECF_BODY);
     rec->units = (uint16_t) (len / MRD_RING_UNIT);
     rec->name = name;
-    rec->ts = ts;
-    rec->value = value;
+    rec->ts = head->ts;
+    rec->value = head->value;
     rec->domain = known(w, what->domain);
     rec->track = known_track(w, what->track);
     p = (uint8_t *) (rec + 1);
@@ -251,7 +253,9 @@ put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, uint64_t ts, ui
     mrd_ring_rec *rec;
 
     if (__builtin_expect(n != 0 || (name == 0 && what->name_text != NULL), 0))
-        return put_long(w, kind, what, name, ts, at, value, args, n);
+        return put_long(
+            w, &(mrd_ring_rec){ .kind = (uint8_t) kind, .name = name, .ts = ts, .value = value },
+            what, at, args, n);
     domain = known(w, what->domain);
     track = known_track(w, what->track);
     rec = mrd_ring_reserve(w, at);

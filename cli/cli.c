@@ -65,14 +65,14 @@ say_vendor_word(int argc, char **argv)
 }
 
 mrd_err
-mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv, bool stop_at_word,
-              const char *usage, const char *more, mrd_strlist *ret_words, bool *ret_done)
+mrd_cli_parse(const mrd_cli_frame *f, int argc, char **argv, mrd_strlist *ret_words, bool *ret_done)
 {
-    mrd_manual manual = { "meridian", argv[0], what_of(argv[0]), usage, more, table, n };
+    mrd_manual manual = { "meridian", argv[0],  what_of(argv[0]), f->usage,
+                          f->more,    f->table, f->rows };
     mrd_why why = { 0 };
     mrd_err err;
 
-    *ret_done = mrd_manual_asked(&manual, argc, argv, stop_at_word, stdout);
+    *ret_done = mrd_manual_asked(&manual, argc, argv, f->stop_at_word, stdout);
     if (!*ret_done && argc > 1 && strcmp(argv[1], "--version") == 0) {
         char version[MRD_BUILD_TEXT];
 
@@ -81,10 +81,10 @@ mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv,
     }
     if (*ret_done)
         return MRD_OK;
-    if ((err = mrd_conf_defaults(table, n, into, &why)) != MRD_OK ||
-        (err = mrd_conf_env(table, n, into, &why)) != MRD_OK ||
-        (err = mrd_conf_args(table, n, into, argc, argv, stop_at_word, ret_words, &why)) !=
-            MRD_OK) {
+    if ((err = mrd_conf_defaults(f->table, f->rows, f->settings, &why)) != MRD_OK ||
+        (err = mrd_conf_env(f->table, f->rows, f->settings, &why)) != MRD_OK ||
+        (err = mrd_conf_args(f->table, f->rows, f->settings, argc, argv, f->stop_at_word, ret_words,
+                             &why)) != MRD_OK) {
         mrd_cli_error(argv[0], &why);
         say_vendor_word(argc, argv);
     }
@@ -98,8 +98,7 @@ mrd_cli_main(const mrd_cli_frame *f, int argc, char **argv)
     bool done;
     int status = MRD_EXIT_USAGE;
 
-    if (mrd_cli_parse(f->table, f->rows, f->settings, argc, argv, f->stop_at_word, f->usage,
-                      f->more, &words, &done) == MRD_OK) {
+    if (mrd_cli_parse(f, argc, argv, &words, &done) == MRD_OK) {
         if (done)
             status = MRD_EXIT_OK;
         else if (words.n < f->min_words)

@@ -21,14 +21,6 @@ typedef struct {
 #undef MRD_COMMAND
 
 /*
- * Defaults, environment, then arguments. --help prints `usage`, the table and `more` (may be NULL)
- * and sets *ret_done. Returns MRD_OK, or an error already printed.
- */
-mrd_err mrd_cli_parse(const mrd_opt *table, size_t n, void *into, int argc, char **argv,
-                      bool stop_at_word, const char *usage, const char *more,
-                      mrd_strlist *ret_words, bool *ret_done);
-
-/*
  * The frame of a subcommand: parses, prints the help or what is wrong with the words, runs, frees
  * the settings' options. Returns run's exit status, or that of wrong usage.
  */
@@ -44,6 +36,12 @@ typedef struct {
     void *self; /* NULL: the settings */
 } mrd_cli_frame;
 
+/*
+ * Defaults, environment, then arguments. --help prints `usage`, the table and `more` (may be NULL)
+ * and sets *ret_done. Returns MRD_OK, or an error already printed.
+ */
+mrd_err mrd_cli_parse(const mrd_cli_frame *frame, int argc, char **argv, mrd_strlist *ret_words,
+                      bool *ret_done);
 int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
 
 /* What to do here instead of a word of the vendor's tools, NULL for other words. command: NULL for

@@ -185,8 +185,12 @@ settings_read(settings *set, int argc, char **argv, bool *ret_done)
     settings first = { 0 };
     mrd_strlist words = { 0 };
     mrd_why why = { 0 };
-    mrd_err err = mrd_cli_parse(table, MRD_COUNT(table), &first, argc, argv, false, "[options]",
-                                more, &words, ret_done);
+    mrd_err err = mrd_cli_parse(&(mrd_cli_frame){ .usage = "[options]",
+                                                  .more = more,
+                                                  .table = table,
+                                                  .rows = MRD_COUNT(table),
+                                                  .settings = &first },
+                                argc, argv, &words, ret_done);
 
     if (err == MRD_OK && !*ret_done) {
         if (words.n > 0)

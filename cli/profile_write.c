@@ -299,12 +299,19 @@ folder_of(const char *path, char **ret_dir)
     return *ret_dir != NULL;
 }
 
+typedef struct {
+    mrd_export_target v[MAX_FORMATS];
+    char *dirs[MAX_FORMATS]; /* of those that are folders */
+    size_t n;
+} profile_targets;
+
 /* Opens one output per format; on failure everything opened is aborted. */
 static mrd_err
 open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number, FILE *to,
-             mrd_export_target targets[MAX_FORMATS], char *dirs[MAX_FORMATS], mrd_strlist *paths,
-             size_t *ret_n, mrd_why *why)
+             profile_targets *t, mrd_strlist *paths, mrd_why *why)
 {
+    mrd_export_target *targets = t->v;
+    char **dirs = t->dirs;
     mrd_buf path = { 0 };
     size_t n = 0;
     mrd_err err = MRD_OK;
@@ -333,7 +340,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_
         n = 0;
     }
     mrd_buf_fini(&path);
-    *ret_n = n;
+    t->n = n;
     return err;
 }
 
@@ -341,33 +348,41 @@ static mrd_err
 write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *part, FILE *to,
            mrd_strlist *paths, mrd_profile_result *result, mrd_why *why)
 {
-    mrd_export_target targets[MAX_FORMATS] = { 0 };
-    char *dirs[MAX_FORMATS] = { NULL };
+    profile_targets targets = { .n = 0 };
     mrd_export_result exported = { 0 };
     mrd_sink_options sink;
     mrd_filter filter;
     mrd_source *merged = NULL;
     profile_writing writing = { .total = part->events };
-    size_t n = 0, files = paths->n;
+    size_t files = paths->n;
     bool bad = false;
     mrd_err err;
 
     sink_options(options, part, &sink);
     if ((err = part_filter(options, part, &filter, why)) != MRD_OK ||
-        (err = open_targets(options, cat, part->number, to, targets, dirs, paths, &n, why)) !=
-            MRD_OK ||
-        n == 0)
+        (err = open_targets(options, cat, part->number, to, &targets, paths, why)) != MRD_OK ||
+        targets.n == 0)
         goto out;
     err = mrd_merge_open(part->sources, part->n, stream_went_bad, &bad, &merged, why);
     part->n = 0; /* the merge owns them */
     if (err != MRD_OK) {
-        for (size_t i = 0; i < n; i++)
-            mrd_out_abort(targets[i].out);
+        for (size_t i = 0; i < targets.n; i++)
+            mrd_out_abort(targets.v[i].out);
         goto out;
     }
     mrd_progress_start(&writing.progress, "writing");
-    err = mrd_export_run(merged, cat, part->number, &sink, &filter, part->first_ns, part->last_ns,
-                         targets, n, show_writing, &writing, &exported, why);
+    err = mrd_export_run(merged,
+                         &(mrd_export_job){ .catalog = cat,
+                                            .profile = part->number,
+                                            .options = &sink,
+                                            .filter = &filter,
+                                            .first_ns = part->first_ns,
+                                            .last_ns = part->last_ns,
+                                            .targets = targets.v,
+                                            .n_targets = targets.n,
+                                            .progress = show_writing,
+                                            .self = &writing },
+                         &exported, why);
     mrd_progress_end(&writing.progress);
     if (err == MRD_OK) {
         result->files += paths->n - files;
@@ -377,7 +392,7 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
     }
 out:
     for (size_t i = 0; i < MAX_FORMATS; i++)
-        free(dirs[i]);
+        free(targets.dirs[i]);
     return err;
 }
 

@@ -205,10 +205,19 @@ cut_at_gap(mrd_coll_match *m, run *r, const mrd_coll_gap *gaps, size_t gap_count
     m->left_out += n - r->n;
 }
 
+/* Room for one group, and what holds for all. */
+typedef struct {
+    run *runs;
+    mrd_coll_obs *scratch;
+    const mrd_coll_gap *gaps;
+    size_t gap_count;
+    mrd_dur_ns trust;
+} matching;
+
 static mrd_err
-match_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, run *runs, mrd_coll_obs *scratch,
-            const mrd_coll_gap *gaps, size_t gap_count, mrd_dur_ns trust, mrd_why *why)
+match_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
 {
+    run *runs = x->runs;
     bool numbered = all_numbered(obs, n);
     size_t k = 0;
 
@@ -227,10 +236,10 @@ match_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, run *runs, mrd
                            "but %zu take part: several communicators have its name",
                            (unsigned long long) obs[0].group, obs[0].members, k);
     if (numbered)
-        return match_numbered(m, runs, k, scratch, why);
+        return match_numbered(m, runs, k, x->scratch, why);
     for (size_t r = 0; r < k; r++)
-        cut_at_gap(m, &runs[r], gaps, gap_count);
-    return match_ordered(m, runs, k, trust, scratch, why);
+        cut_at_gap(m, &runs[r], x->gaps, x->gap_count);
+    return match_ordered(m, runs, k, x->trust, x->scratch, why);
 }
 
 static mrd_err
@@ -273,7 +282,8 @@ mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
     for (size_t i = 0, end; i < n && err == MRD_OK; i = end) {
         for (end = i; end < n && sorted[end].group == sorted[i].group;)
             end++;
-        err = match_group(m, sorted + i, end - i, runs, scratch, gaps, gap_count, trust, why);
+        err = match_group(m, sorted + i, end - i,
+                          &(matching){ runs, scratch, gaps, gap_count, trust }, why);
     }
     if (err == MRD_OK && m->count == 0)
         err = mrd_why_set(why, MRD_EMPTY, 0,

@@ -81,27 +81,27 @@ const mrd_align *mrd_follow_borrow_lagged(const mrd_follow *follow);
 void mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best);
 mrd_follow_report mrd_follow_counters(const mrd_follow *follow);
 
+/* What a table is solved from. */
+typedef struct {
+    const char *name; /* of the clock, for people */
+    uint64_t clock_id;
+    const mrd_probe *probes; /* any order */
+    size_t n_probes;
+    const mrd_ineq *ineqs; /* beside the probes: of absolute time (absolute.h), a device, batches */
+    size_t n_ineqs;
+    const mrd_epoch_break *breaks; /* ascending */
+    size_t n_breaks;
+    const mrd_follow_options *options; /* NULL: mrd_follow_defaults */
+} mrd_follow_input;
+
 /*
- * The table of a finished session from all its probes (any order) and breaks (ascending). Fully
- * determined by its input. Errors: EMPTY when no epoch could start (*why says what was missing),
- * NOMEM, LIMIT.
+ * The table of a finished session. Fully determined by its input. Errors: EMPTY when no epoch could
+ * start (*why says what was missing), NOMEM, LIMIT.
  */
-mrd_err mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
-                           const mrd_epoch_break *breaks, size_t break_count,
-                           const mrd_follow_options *options, mrd_align **ret_align,
+mrd_err mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align,
                            mrd_follow_report *ret_report, mrd_why *why);
-/* The same with inequalities from elsewhere beside the probes (absolute.h); more may be NULL with
- * 0.
- */
-mrd_err mrd_follow_offline_with(const char *name, uint64_t clock_id, const mrd_probe *probes,
-                                size_t n, const mrd_ineq *more, size_t n_more,
-                                const mrd_epoch_break *breaks, size_t break_count,
-                                const mrd_follow_options *options, mrd_align **ret_align,
-                                mrd_follow_report *ret_report, mrd_why *why);
-/* The same from inequalities (a device clock, batches); none is held out. */
-mrd_err mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
-                         const mrd_epoch_break *breaks, size_t break_count,
-                         const mrd_follow_options *options, mrd_align **ret_align,
+/* The same from the inequalities alone; probes are not looked at, none is held out. */
+mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
                          mrd_follow_report *ret_report, mrd_why *why);
 /* Adds the comparison of held-out probes with a table to the report. */
 void mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n,

@@ -296,20 +296,19 @@ typedef struct {
 
 /* Finds epochs with the given w and solves each. */
 static mrd_err
-try_w(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
-      const mrd_epoch_break *breaks, size_t break_count, double w,
-      const mrd_follow_options *options, attempt *ret)
+try_w(const mrd_follow_input *in, double w, attempt *ret)
 {
-    attempt t = { .align = mrd_align_new(name, clock_id) };
+    attempt t = { .align = mrd_align_new(in->name, in->clock_id) };
     collect c = { .err = MRD_OK };
     mrd_err err = MRD_NOMEM;
 
     if (t.align != NULL)
-        err = collect_run(&c, w, sorted, n, breaks, break_count, options, &t.report.bound);
+        err = collect_run(&c, w, in->ineqs, in->n_ineqs, in->breaks, in->n_breaks, in->options,
+                          &t.report.bound);
     if (err == MRD_OK && c.span_n == 0)
         err = MRD_EMPTY;
     if (err == MRD_OK)
-        err = solve_epochs(&c, w, options, t.align, &t.report);
+        err = solve_epochs(&c, w, in->options, t.align, &t.report);
     collect_fini(&c);
     if (err != MRD_OK) {
         mrd_align_free(t.align);
@@ -326,19 +325,16 @@ try_w(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
 #define FEW_BREAKS 3
 
 static mrd_err
-try_both(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
-         const mrd_epoch_break *breaks, size_t break_count, const mrd_follow_options *options,
-         attempt *ret)
+try_both(const mrd_follow_input *in, attempt *ret)
 {
-    mrd_err err = try_w(name, clock_id, sorted, n, breaks, break_count, options->w, options, ret);
+    const mrd_follow_options *options = in->options;
+    mrd_err err = try_w(in, options->w, ret);
     uint32_t broke = ret->report.bound.contradictions;
     attempt other;
 
     if (err != MRD_OK || broke == 0 || (broke < FEW_BREAKS && ret->report.w <= options->w))
         return err;
-    if (try_w(name, clock_id, sorted, n, breaks, break_count,
-              fmax(options->w_live, fmin(ret->report.w, MRD_FOLLOW_W_MAX)), options,
-              &other) != MRD_OK)
+    if (try_w(in, fmax(options->w_live, fmin(ret->report.w, MRD_FOLLOW_W_MAX)), &other) != MRD_OK)
         return MRD_OK; /* the first attempt stands */
     if (other.report.bound.contradictions < broke) {
         mrd_align_free(ret->align);
@@ -350,20 +346,22 @@ try_both(const char *name, uint64_t clock_id, const mrd_ineq *sorted, size_t n,
 }
 
 mrd_err
-mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, size_t n,
-                 const mrd_epoch_break *breaks, size_t break_count,
-                 const mrd_follow_options *options, mrd_align **ret_align,
-                 mrd_follow_report *ret_report, mrd_why *why)
+mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align, mrd_follow_report *ret_report,
+                 mrd_why *why)
 {
+    mrd_follow_input use = *in;
+    size_t n = in->n_ineqs;
     mrd_ineq *sorted = malloc((n + 1) * sizeof(*sorted));
     attempt t = { .align = NULL };
     mrd_err err = MRD_NOMEM;
 
     if (sorted != NULL) {
         if (n > 0)
-            memcpy(sorted, ineqs, n * sizeof(*sorted));
+            memcpy(sorted, in->ineqs, n * sizeof(*sorted));
         qsort(sorted, n, sizeof(*sorted), order_ineq);
-        err = try_both(name, clock_id, sorted, n, breaks, break_count, options, &t);
+        use.ineqs = sorted;
+        use.options = in->options == NULL ? &mrd_follow_defaults : in->options;
+        err = try_both(&use, &t);
         free(sorted);
     }
     if (err != MRD_OK)
@@ -371,7 +369,7 @@ mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, siz
                            "clock of %s: %zu inequalities, of which %llu contradict and %llu have "
                            "no partner in the other "
                            "direction, give no bound",
-                           name, n, (unsigned long long) t.report.bound.bad,
+                           in->name, n, (unsigned long long) t.report.bound.bad,
                            (unsigned long long) t.report.bound.one_sided);
     *ret_align = t.align;
     if (ret_report != NULL)
@@ -380,37 +378,28 @@ mrd_follow_solve(const char *name, uint64_t clock_id, const mrd_ineq *ineqs, siz
 }
 
 mrd_err
-mrd_follow_offline(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
-                   const mrd_epoch_break *breaks, size_t break_count,
-                   const mrd_follow_options *options, mrd_align **ret_align,
-                   mrd_follow_report *ret_report, mrd_why *why)
+mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align, mrd_follow_report *ret_report,
+                   mrd_why *why)
 {
-    return mrd_follow_offline_with(name, clock_id, probes, n, NULL, 0, breaks, break_count, options,
-                                   ret_align, ret_report, why);
-}
-
-mrd_err
-mrd_follow_offline_with(const char *name, uint64_t clock_id, const mrd_probe *probes, size_t n,
-                        const mrd_ineq *more, size_t n_more, const mrd_epoch_break *breaks,
-                        size_t break_count, const mrd_follow_options *options,
-                        mrd_align **ret_align, mrd_follow_report *ret_report, mrd_why *why)
-{
-    mrd_ineq *ineqs = malloc((2 * n + n_more + 1) * sizeof(*ineqs));
+    mrd_follow_input all = *in;
+    const mrd_probe *probes = in->probes;
+    size_t n = in->n_probes;
+    mrd_ineq *ineqs = malloc((2 * n + in->n_ineqs + 1) * sizeof(*ineqs));
     mrd_follow_report report;
     size_t k = 0;
     mrd_err err;
 
     if (ineqs == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s: %zu probes", name, n);
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s: %zu probes", in->name, n);
     for (size_t i = 0; i < n; i++) {
         if (!probes[i].held_out)
             k += mrd_probe_ineqs(&probes[i], &ineqs[k]);
     }
-    if (n_more > 0)
-        memcpy(ineqs + k, more, n_more * sizeof(*more));
-    k += n_more;
-    err = mrd_follow_solve(name, clock_id, ineqs, k, breaks, break_count, options, ret_align,
-                           &report, why);
+    if (in->n_ineqs > 0)
+        memcpy(ineqs + k, in->ineqs, in->n_ineqs * sizeof(*ineqs));
+    all.ineqs = ineqs;
+    all.n_ineqs = k + in->n_ineqs;
+    err = mrd_follow_solve(&all, ret_align, &report, why);
     free(ineqs);
     if (err == MRD_OK && ret_report != NULL) {
         report.probes = n;

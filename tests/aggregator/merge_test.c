@@ -255,9 +255,11 @@ merge_as(recording *r, const char *format, merge_times times, mrd_clock_verdict 
 
     snprintf(path, sizeof(path), "%s/out.json", r->dir);
     CHECK_ERR("output", mrd_out_file(path, &target.out, &why), MRD_OK);
-    CHECK_ERR("merge",
-              mrd_merge_run(&in, NULL, times, &target, 1, NULL, NULL, &result, ret_verdict, &why),
-              MRD_OK);
+    CHECK_ERR(
+        "merge",
+        mrd_merge_run(&in, &(mrd_merge_order){ .times = times, .targets = &target, .n_targets = 1 },
+                      &result, ret_verdict, &why),
+        MRD_OK);
     return result;
 }
 
@@ -589,7 +591,9 @@ TEST(a_slice_goes_by_the_other_nodes_too)
         CHECK_ERR("output", mrd_out_file(path, &target.out, &why), MRD_OK);
         CHECK_ERR(
             "slice",
-            mrd_merge_run(&in, &only, MERGE_ALIGNED, &target, 1, NULL, NULL, &result, NULL, &why),
+            mrd_merge_run(&in,
+                          &(mrd_merge_order){ .filter = &only, .targets = &target, .n_targets = 1 },
+                          &result, NULL, &why),
             MRD_OK);
         CHECK(result.first_ns > ZERO + 70 * MRD_SEC - 2 * MRD_MS &&
               result.first_ns < ZERO + 70 * MRD_SEC + 2 * MRD_MS);
@@ -844,10 +848,11 @@ merge_unasked(recording *r, const mrd_filter *filter, mrd_damage damage[4], char
 
     snprintf(path, sizeof(path), "%s/summary.json", r->dir);
     CHECK_ERR("output", mrd_out_file(path, &target.out, NULL), MRD_OK);
-    CHECK_ERR(
-        "merge",
-        mrd_merge_run(&in, filter, MERGE_ALIGNED, &target, 1, NULL, NULL, &result, NULL, NULL),
-        MRD_OK);
+    CHECK_ERR("merge",
+              mrd_merge_run(
+                  &in, &(mrd_merge_order){ .filter = filter, .targets = &target, .n_targets = 1 },
+                  &result, NULL, NULL),
+              MRD_OK);
     *ret_summary = '\0';
     if ((f = fopen(path, "re")) == NULL)
         return 0;

@@ -366,6 +366,27 @@ def rule_parameters():
                     breach(f"{path}:{n}", f"names the session parameter {ident}: what carries parameters takes them from the table")
 
 
+ARGUMENTS_MAX = 8
+
+
+def arguments(text):
+    """How many a parameter list has."""
+    depth, n = 0, 1
+    for c in text:
+        depth += (c in "([") - (c in ")]")
+        n += c == "," and depth == 0
+    return n
+
+
+def rule_arguments():
+    """A function has at most 8 parameters: more are a structure with names."""
+    for path in sources(".c", ".h"):
+        text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group(0).count("\n"), read(path), flags=re.S)
+        for m in re.finditer(r"^[\w *]+\n(\w+)\(([^{};]*?)\)\n\{\n", text, re.M):
+            if arguments(m.group(2)) > ARGUMENTS_MAX and not m.group(1).startswith(("nrt", "nrta")):  # the runtime's own
+                breach(f"{path}:{text[:m.start()].count(chr(10)) + 2}", f"{m.group(1)} has {arguments(m.group(2))} parameters: make a structure of what belongs together")
+
+
 def main():
     rules = {name[5:]: f for name, f in globals().items() if name.startswith("rule_")}
     for name in sys.argv[1:] or rules:

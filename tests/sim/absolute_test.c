@@ -114,8 +114,13 @@ solve(scene *c, size_t probes, size_t n_pairs)
     mrd_why why = { 0 };
     found f = { 0 };
 
-    f.solved = mrd_follow_offline_with("node", 1, c->s.probes, probes, c->pairs, n_pairs, NULL, 0,
-                                       &mrd_follow_defaults, &align, NULL, &why) == MRD_OK;
+    f.solved = mrd_follow_offline(&(mrd_follow_input){ .name = "node",
+                                                       .clock_id = 1,
+                                                       .probes = c->s.probes,
+                                                       .n_probes = probes,
+                                                       .ineqs = c->pairs,
+                                                       .n_ineqs = n_pairs },
+                                  &align, NULL, &why) == MRD_OK;
     for (int i = 0; i < EVENTS && f.solved; i++) {
         int64_t truth = session_at(20 + (SECONDS - 40.0) * i / EVENTS);
         mrd_align_bound b;
@@ -142,8 +147,10 @@ disagreeing(scene *c)
     size_t odd = 0;
 
     CHECK_ERR("packets",
-              mrd_follow_offline("node", 1, c->s.probes, c->s.n, NULL, 0, &mrd_follow_defaults,
-                                 &align, NULL, &why),
+              mrd_follow_offline(
+                  &(mrd_follow_input){
+                      .name = "node", .clock_id = 1, .probes = c->s.probes, .n_probes = c->s.n },
+                  &align, NULL, &why),
               MRD_OK);
     for (size_t i = 0; i < c->n_pairs && align != NULL; i += 2)
         odd += mrd_abs_disagree(align, c->pairs + i) > 0;

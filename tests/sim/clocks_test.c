@@ -510,8 +510,13 @@ TEST(suspend_declared_by_the_node)
     sim_init(&s, &c);
     brk.after.ns = sim_local(&s, SIM_SESSION_ZERO + 149980000000LL);
     brk.before.ns = sim_local(&s, SIM_SESSION_ZERO + 170005000000LL);
-    REQUIRE(mrd_follow_offline("n", 1, s.probes, s.n, &brk, 1, &mrd_follow_defaults, &align,
-                               &report, &why) == MRD_OK);
+    REQUIRE(mrd_follow_offline(&(mrd_follow_input){ .name = "n",
+                                                    .clock_id = 1,
+                                                    .probes = s.probes,
+                                                    .n_probes = s.n,
+                                                    .breaks = &brk,
+                                                    .n_breaks = 1 },
+                               &align, &report, &why) == MRD_OK);
     CHECK_INT(report.bound.epochs, 2);
     CHECK_INT(mrd_align_borrow_segment(align, 1)->cause, MRD_EPOCH_SUSPEND);
     for (int i = 0; i < 3000; i++) {

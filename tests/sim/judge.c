@@ -168,8 +168,10 @@ judge(const judge_input *in, outcome *ret_outcome)
         abort();
     judge_live(in, follow, o);
     judge_table(in, mrd_follow_borrow_lagged(follow), o, &o->lagged);
-    o->err = mrd_follow_offline("node", 1, in->probes, in->n, NULL, 0, &mrd_follow_defaults,
-                                &o->align, &o->report, &o->why);
+    o->err = mrd_follow_offline(
+        &(mrd_follow_input){
+            .name = "node", .clock_id = 1, .probes = in->probes, .n_probes = in->n },
+        &o->align, &o->report, &o->why);
     if (o->err == MRD_OK)
         judge_table(in, o->align, o, &o->offline);
     mrd_follow_free(follow);

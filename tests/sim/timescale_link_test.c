@@ -83,7 +83,12 @@ node_init(node *n, const move *m, uint64_t seed, double pairs_per_s, double step
     }
     n->align = NULL;
     CHECK_ERR("solve",
-              mrd_follow_offline("node", seed, n->s.probes, n->s.n, &b, 1, &mrd_follow_defaults,
+              mrd_follow_offline(&(mrd_follow_input){ .name = "node",
+                                                      .clock_id = seed,
+                                                      .probes = n->s.probes,
+                                                      .n_probes = n->s.n,
+                                                      .breaks = &b,
+                                                      .n_breaks = 1 },
                                  &n->align, NULL, &why),
               MRD_OK);
 }

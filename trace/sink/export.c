@@ -89,18 +89,18 @@ export_events(mrd_source *source, export_sink *sinks, size_t n,
 }
 
 mrd_err
-mrd_export_run(mrd_source *source, const mrd_catalog *cat, uint32_t profile,
-               const mrd_sink_options *options, const mrd_filter *filter, int64_t first_ns,
-               int64_t last_ns, mrd_export_target *targets, size_t n_targets,
-               bool (*progress)(void *self, uint64_t events), void *self,
-               mrd_export_result *ret_result, mrd_why *why)
+mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result *ret_result,
+               mrd_why *why)
 {
-    mrd_sink_env env = { .catalog = cat,
-                         .profile = profile,
-                         .first_ns = first_ns,
-                         .last_ns = last_ns,
-                         .options = options };
-    mrd_export_result result = { .first_ns = first_ns, .last_ns = last_ns };
+    mrd_sink_env env = { .catalog = job->catalog,
+                         .profile = job->profile,
+                         .first_ns = job->first_ns,
+                         .last_ns = job->last_ns,
+                         .options = job->options };
+    mrd_export_result result = { .first_ns = job->first_ns, .last_ns = job->last_ns };
+    const mrd_filter *filter = job->filter;
+    mrd_export_target *targets = job->targets;
+    size_t n_targets = job->n_targets;
     export_sink *sinks = calloc(n_targets + 1, sizeof(*sinks));
     mrd_source *wanted = source;
     uint64_t passed = 0;
@@ -109,14 +109,15 @@ mrd_export_run(mrd_source *source, const mrd_catalog *cat, uint32_t profile,
     if (sinks == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "outputs");
     if (err == MRD_OK && filter != NULL && !mrd_filter_is_all(filter)) {
-        err = mrd_filter_open(source, filter, cat, &passed, &result.held, &wanted, why);
+        err = mrd_filter_open(source, filter, job->catalog, &passed, &result.held, &wanted, why);
         if (err != MRD_OK)
             wanted = NULL; /* the filter owned it */
     }
     for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
         err = export_open(&sinks[i], &env, &targets[i], why);
     if (err == MRD_OK)
-        err = export_events(wanted, sinks, n_targets, progress, self, &result.events, why);
+        err =
+            export_events(wanted, sinks, n_targets, job->progress, job->self, &result.events, why);
     if (wanted != NULL)
         wanted->close(wanted);
     for (size_t i = 0; i < n_targets && sinks != NULL; i++) {

@@ -10,7 +10,7 @@
 
 typedef struct {
     const mrd_sink_ops *ops;
-    mrd_out *out; /* owned by the export: committed on success, aborted on failure */
+    mrd_out *out;    /* owned by the export: committed on success, aborted on failure */
     const char *dir; /* of a format that is a folder; NULL: an archive */
 } mrd_export_target;
 
@@ -19,14 +19,21 @@ typedef struct {
     int64_t first_ns, last_ns;
 } mrd_export_result;
 
-/*
- * Runs `source` (owned) through every target in one pass. range: first/last session time if known.
- * progress is called about every 65,536 events with the number so far; returning false cancels.
- */
-mrd_err mrd_export_run(mrd_source *source, const mrd_catalog *cat, uint32_t profile,
-                       const mrd_sink_options *options, const mrd_filter *filter, int64_t first_ns,
-                       int64_t last_ns, mrd_export_target *targets, size_t n_targets,
-                       bool (*progress)(void *self, uint64_t events), void *self,
-                       mrd_export_result *ret_result, mrd_why *why);
+typedef struct {
+    const mrd_catalog *catalog;
+    uint32_t profile; /* number of the device profile; 0: the system's */
+    const mrd_sink_options *options;
+    const mrd_filter *filter;  /* NULL: all */
+    int64_t first_ns, last_ns; /* session time, if known */
+    mrd_export_target *targets;
+    size_t n_targets;
+    /* About every 65,536 events, with the number so far; false cancels. NULL: not wanted. */
+    bool (*progress)(void *self, uint64_t events);
+    void *self;
+} mrd_export_job;
+
+/* Runs `source` (owned) through every target in one pass. */
+mrd_err mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result *ret_result,
+                       mrd_why *why);
 
 #endif
