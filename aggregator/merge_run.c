@@ -1,8 +1,7 @@
 /* One session, whole or a slice, from its journal through the clocks into outputs. */
+#include "aggregator/merge_run_int.h"
+
 #include "aggregator/core/text.h"
-#include "aggregator/merge.h"
-#include "aggregator/merge_check.h"
-#include "aggregator/merge_clocks.h"
 #include "aggregator/merge_marks.h"
 #include "aggregator/merge_once.h"
 
@@ -14,237 +13,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 #include "base/version.h"
-#include "timesync/align_grid.h"
-#include "timesync/cross_table.h"
 #include "trace/sink/group.h"
-#include "trace/store/merge.h"
-
-#define ERAS_MAX 64 /* sources of a stream whose clock was set: more settings share the last */
-
-/* The events of one process in one clock: one source, or one for each era of that clock. */
-typedef struct {
-    int64_t process_id;
-    unsigned clock;
-    uint32_t boot;
-    uint32_t info;         /* row of its clock in the catalog */
-    mrd_cross_table cross; /* of a clock that is not RAW */
-    size_t era;            /* of a clock that was set: whose events its source gives */
-    const int64_t *sealed; /* per entry of the journal, of clocks that are not RAW: when the batch
-                              was closed, INT64_MAX not said */
-    int64_t latest_ns;     /* written time of the events so far, where that clock was set */
-    mrd_align_grid grid;
-    const mrd_align *align; /* to session time */
-    const mrd_align *shown; /* to the times that are written; NULL: RAW */
-    merge_check *check;     /* NULL: a slice */
-    uint64_t events;        /* in its batches */
-    uint64_t given, before; /* ... that came so far, and before the last run of them */
-} stream;
-
-typedef struct {
-    const merge_node *node;
-    mrd_journal_index index;
-    mrd_node_clock clock;
-    mrd_align **walls; /* per boot, where wall clocks are written */
-    uint32_t *infos;   /* per boot: row in the catalog */
-    stream **streams;  /* pointers: sources keep them */
-    stream marks;      /* of losses that no stored event tells of */
-    size_t n_streams;
-    int64_t *sealed; /* as streams see it */
-    uint64_t events; /* of the batches whose head could be read, and of the others */
-    uint64_t bad_heads;
-    uint64_t absurd;     /* readings of two clocks that no clock shows */
-    uint64_t gone;       /* events that are stored and not in the journal's files */
-    uint64_t cut;        /* events behind the early end of a stream, and what came just before it */
-    mrd_journal_bad bad; /* batches that could not be read */
-    mrd_damage damage;
-    uint32_t input;
-} merge_part;
-
-typedef struct {
-    const merge_input *in;
-    merge_times times;
-    mrd_filter window;  /* only start and end */
-    merge_check *check; /* NULL: a slice */
-    mrd_catalog *cat;
-    mrd_codec *codec;
-    mrd_batch_reader *reader;
-    merge_part *parts;
-    size_t n_parts;
-    mrd_source **sources;
-    stream **stream_of; /* by key of a source */
-    merge_part **part_of;
-    size_t n_sources, cap_sources;
-    mrd_timeline timeline;
-    mrd_clock_verdict verdict;
-    int64_t first_ns, last_ns;
-    mrd_buf buf;
-} plan;
-
-/* ---- Clocks ---- */
-
-static uint32_t
-wider(uint32_t bound, mrd_dur_ns by)
-{
-    return bound == MRD_BOUND_UNKNOWN || by >= (mrd_dur_ns) (MRD_BOUND_UNKNOWN - bound)
-               ? MRD_BOUND_UNKNOWN
-               : bound + (uint32_t) by;
-}
-
-/* The node's RAW time of an event as its source gives it, and how far a step of its clock makes
- * that doubtful; false for a wall clock that nothing relates to ours. */
-static bool
-raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
-{
-    if (s->clock == MRD__CLOCK_KIND__CLOCK_RAW)
-        *ret = (mrd_cross_place){ .raw_ns = ev->ts_ns };
-    else if (s->cross.n > 0) /* the source numbers events by journal entry and row */
-        *ret = mrd_cross_table_find(&s->cross, ev->ts_ns, s->sealed[ev->seq >> 16]);
-    else
-        return false;
-    return true;
-}
-
-/* Any clock, set or not. */
-static void
-map_doubtful(stream *s, mrd_event *ev)
-{
-    mrd_cross_place raw;
-    mrd_sess_ns at;
-    uint32_t radius;
-
-    ev->bound_ns = MRD_BOUND_UNKNOWN;
-    if (!raw_time(s, ev, &raw))
-        return;
-    if (s->check != NULL && raw.doubt == 0 && merge_check_wants(s->check, ev))
-        mrd_merge_check_see(s->check, ev, raw.raw_ns, s->align);
-    if (s->cross.step != 0 && ev->kind == MRD_SPAN && ev->dur_ns > 0)
-        ev->dur_ns = mrd_cross_table_span(&s->cross, raw.era, ev->ts_ns, ev->dur_ns);
-    ev->ts_ns = raw.raw_ns;
-    if (s->shown != NULL &&
-        mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ raw.raw_ns }, &at, &radius)) {
-        ev->ts_ns = at.ns;
-        ev->bound_ns = wider(radius, raw.doubt);
-    }
-    if (s->cross.step != 0 && ev->ts_ns < s->latest_ns) { /* sources are in order */
-        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest_ns, ev->ts_ns));
-        ev->ts_ns = s->latest_ns;
-    }
-    s->latest_ns = ev->ts_ns;
-}
-
-/* Shows collectives to the check, then sets the times that are written. */
-static void
-map_times(void *self, mrd_event *events, size_t n)
-{
-    stream *s = self;
-    mrd_sess_ns at;
-
-    s->before = s->given;
-    s->given += n;
-    for (mrd_event *ev = events; ev < events + n; ev++) {
-        if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW || s->shown == NULL) {
-            map_doubtful(s, ev);
-            continue;
-        }
-        if (s->check != NULL && merge_check_wants(s->check, ev))
-            mrd_merge_check_see(s->check, ev, ev->ts_ns, s->align);
-        ev->bound_ns = MRD_BOUND_UNKNOWN;
-        if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts_ns }, &at, &ev->bound_ns))
-            ev->ts_ns = at.ns;
-    }
-}
-
-/* ---- What passes on its way to the map ---- */
-
-/* Holds back what lies outside the session times asked for when other times are written, and what
- * is of another era of the stream's clock. */
-typedef struct {
-    mrd_source base;
-    mrd_source *inner;
-    const stream *s;
-    mrd_align_cursor seen;
-    const mrd_filter *window; /* NULL: all */
-} tap;
-
-static bool
-passes(tap *t, const mrd_event *ev)
-{
-    mrd_cross_place raw;
-    mrd_sess_ns at;
-    int64_t end;
-
-    if (!raw_time(t->s, ev, &raw))
-        return true;
-    if (t->s->cross.n_eras > 1 && (raw.era < ERAS_MAX ? raw.era : ERAS_MAX - 1) != t->s->era)
-        return false;
-    if (t->window == NULL ||
-        !mrd_align_map(t->s->align, &t->seen, (mrd_local_ns){ raw.raw_ns }, &at, NULL))
-        return true;
-    end = ev->dur_ns < 0 || __builtin_add_overflow(at.ns, ev->dur_ns, &end) ? INT64_MAX
-                                                                            : at.ns + ev->dur_ns;
-    return at.ns < t->window->end_ns && end >= t->window->start_ns;
-}
-
-static mrd_step
-tap_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
-{
-    tap *t = (tap *) self;
-    mrd_step step;
-
-    do
-        step = t->inner->next(t->inner, ret_event, why);
-    while (step == MRD_MORE && !passes(t, *ret_event));
-    return step;
-}
-
-static void
-tap_close(mrd_source *self)
-{
-    tap *t = (tap *) self;
-
-    t->inner->close(t->inner);
-    free(t);
-}
-
-static mrd_err
-tap_open(const plan *p, const stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why *why)
-{
-    bool cut = p->times != MERGE_ALIGNED &&
-               (p->window.start_ns != INT64_MIN || p->window.end_ns != INT64_MAX);
-    tap *t;
-
-    *ret_source = inner;
-    if (!cut && s->cross.n_eras < 2)
-        return MRD_OK;
-    if ((t = calloc(1, sizeof(*t))) == NULL) {
-        inner->close(inner);
-        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
-    }
-    *t = (tap){ .base = { .next = tap_next, .close = tap_close, .key = inner->key },
-                .inner = inner,
-                .s = s,
-                .window = cut ? &p->window : NULL };
-    *ret_source = &t->base;
-    return MRD_OK;
-}
-
-/* One table and one row in the catalog per boot, and what is shown instead where that was asked
- * for. */
-static mrd_err
-part_clocks(plan *p, merge_part *part, mrd_why *why)
-{
-    part->infos = calloc(part->clock.n, sizeof(*part->infos));
-    part->walls = calloc(part->clock.n, sizeof(*part->walls));
-    if (part->infos == NULL || part->walls == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
-    for (size_t i = 0; i < part->clock.n; i++) {
-        part->infos[i] = mrd_merge_clocks_describe(part->node, &part->clock, i, p->times, p->cat);
-        if (p->times == MERGE_UTC &&
-            (part->walls[i] = mrd_merge_clocks_wall(part->node, &part->clock.v[i])) == NULL)
-            return mrd_why_set(why, MRD_NOMEM, 0, "merge");
-    }
-    return MRD_OK;
-}
 
 /* ---- First pass: who and what ---- */
 
@@ -515,8 +284,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
         s->check = p->check;
         local_range(s, filter, &o.start_ns, &o.end_ns);
         if ((err = mrd_journal_source(&o, p->cat, &raw, why)) != MRD_OK ||
-            (err = tap_open(p, s, raw, &raw, why)) != MRD_OK ||
-            (err = mrd_map_open(raw, map_times, s, &mapped, why)) != MRD_OK)
+            (err = mrd_merge_tap(p, s, raw, &raw, why)) != MRD_OK ||
+            (err = mrd_map_open(raw, mrd_merge_map_times, s, &mapped, why)) != MRD_OK)
             return err;
         mapped->key = p->n_sources;
         if ((err = source_put(p, mapped, part, s)) != MRD_OK)
@@ -575,8 +344,8 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
                   .shown = p->times == MERGE_ALIGNED ? c->align : part->walls[part->clock.n - 1],
                   .latest_ns = INT64_MIN,
                   .events = n };
-    if ((err = tap_open(p, &part->marks, raw, &raw, why)) != MRD_OK ||
-        (err = mrd_map_open(raw, map_times, &part->marks, &mapped, why)) != MRD_OK)
+    if ((err = mrd_merge_tap(p, &part->marks, raw, &raw, why)) != MRD_OK ||
+        (err = mrd_map_open(raw, mrd_merge_map_times, &part->marks, &mapped, why)) != MRD_OK)
         return err;
     mapped->key = p->n_sources;
     if ((err = source_put(p, mapped, part, &part->marks)) != MRD_OK)
@@ -643,7 +412,7 @@ part_names(plan *p, merge_part *part, uint64_t refused)
 static mrd_err
 plan_part(plan *p, merge_part *part, mrd_why *why)
 {
-    mrd_err err = part_clocks(p, part, why);
+    mrd_err err = mrd_merge_part_clocks(p, part, why);
     uint64_t refused;
 
     if (err != MRD_OK)

@@ -34,7 +34,7 @@ MODULES = {
     "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/batch_source.c", "proto/codec.c",
               "proto/frame.c", "proto/wire.c"],
              ["proto/batch", "proto/batch_model", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
-    "batch_read": (["proto/batch_read.c"], ["proto/batch", "proto/batch_model", "fuzz/wire_batch"]),
+    "batch_read": (["proto/batch_read.c", "proto/batch_read_head.c"], ["proto/batch", "proto/batch_model", "fuzz/wire_batch"]),
     "clocks": (["timesync/*.c"], ["timesync/*", "sim/*", "fuzz/align", "fuzz/probe"]),
     "merge": (["trace/store/merge.c", "aggregator/merge_*.c"],
               ["trace/merge", "trace/stream", "aggregator/merge"]),
