@@ -89,7 +89,8 @@ mrd_core_retain(mrd_core *c)
     for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
 
-        if (c->limits.retain > 0 && may_be_retired(c, s) && c->now.wall.ns - s->created.ns > c->limits.retain)
+        if (c->limits.retain > 0 && may_be_retired(c, s) &&
+            c->now.wall.ns - s->created.ns > c->limits.retain)
             retire(c, s, "older than --retain");
     }
     folders = folders_bytes(c);

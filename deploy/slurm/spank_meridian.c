@@ -263,7 +263,8 @@ slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 
     (void) ac;
     (void) av;
-    if (!spank_remote(sp) && option_given) { /* for the prolog of every node, whatever is exported */
+    if (!spank_remote(sp) &&
+        option_given) { /* for the prolog of every node, whatever is exported */
         char text[REQUEST_MAX + 1];
 
         snprintf(text, sizeof(text), "=%.255s", request);

@@ -189,10 +189,11 @@ TEST(strange_files_are_counted)
     fake_aggregator_init(&g);
     REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
     control(a, MRD__CONTROL_TYPE__CONTROL_GO);
-    mrd_buf_text(&text,
-                 "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, "
-                 "\"ts\": 5, \"dur\": 1}, {\"ph\": \"B\", \"name\": \"open\", \"pid\": 1, \"tid\": 1, "
-                 "\"ts\": 4}]}"); /* which never ended, and is not open today */
+    mrd_buf_text(
+        &text,
+        "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, "
+        "\"ts\": 5, \"dur\": 1}, {\"ph\": \"B\", \"name\": \"open\", \"pid\": 1, \"tid\": 1, "
+        "\"ts\": 4}]}"); /* which never ended, and is not open today */
     put("i-test_pid_4711/boot.trace.json", &text);
     mrd_buf_reset(&text);
     runtime_json(&text, 1, 1000, "");
