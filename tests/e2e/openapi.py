@@ -209,6 +209,7 @@ with Service() as service:
     call("POST", SESSION + "/merge", {"id": live}, want=409)
     call("GET", SESSION, {"id": live}, want=200)
     service.stop(live)
+    call("DELETE", SESSION, recorder, want=202)
     call("DELETE", "/api/v1/sessions", {}, want=400)
     call("DELETE", "/api/v1/sessions", query="?name=nobody", want=200)
     equal(call("DELETE", "/api/v1/sessions", query=f"?id={live}&name=live", want=200).json()["deleted"], [live], "deleted by its name")
