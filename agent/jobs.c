@@ -182,30 +182,6 @@ hold(mrd_jobs *j, job *b, bool on)
     b->holds = on;
 }
 
-void
-mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
-{
-    int64_t now = mrd_local_now().ns;
-    job *b = find_of(j, p);
-
-    if (p->gone) {
-        if (b != NULL && b->processes > 0 && --b->processes == 0)
-            b->idle_since = now;
-        return;
-    }
-    if (b == NULL && mrd_jobid_get(&p->ident.jobid, "job").len > 0)
-        b = add(j, &p->ident.jobid, uid_of(p),
-                p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now);
-    if (b == NULL)
-        return;
-    b->processes++;
-    b->idle_since = 0;
-    if (may_hold(b, now)) {
-        b->holds = true;
-        mrd_drain_hold_process(j->o.drain, p, true);
-    }
-}
-
 /* ---- Files ---- */
 
 static bool
@@ -379,6 +355,37 @@ scan(mrd_jobs *j, int64_t now)
     }
     j->changed = st.st_mtim;
     read_dir(j, fd, now);
+}
+
+/* ---- Processes ---- */
+
+void
+mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
+{
+    int64_t now = mrd_local_now().ns;
+    job *b = find_of(j, p);
+
+    if (p->gone) {
+        if (b != NULL && b->processes > 0 && --b->processes == 0)
+            b->idle_since = now;
+        return;
+    }
+    if ((b == NULL || b->ended_ns != 0) && mrd_jobid_get(&p->ident.jobid, "job").len > 0) {
+        j->scan_at = 0; /* of a job whose file, or next run, was not looked at yet */
+        scan(j, now);
+        b = find_of(j, p);
+    }
+    if (b == NULL && mrd_jobid_get(&p->ident.jobid, "job").len > 0)
+        b = add(j, &p->ident.jobid, uid_of(p),
+                p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now);
+    if (b == NULL)
+        return;
+    b->processes++;
+    b->idle_since = 0;
+    if (may_hold(b, now)) {
+        b->holds = true;
+        mrd_drain_hold_process(j->o.drain, p, true);
+    }
 }
 
 /* ---- Asking ---- */

@@ -78,6 +78,7 @@ with Cluster(node_timeout="1s", job_sessions_user=3, lead="100ms") as c:
     # ---- the file is gone instead of ended; a requeued job is another session ----
     job_file(c, 0, 102, request="", restart=1)
     w = work(c, 0, 102)
+    until(lambda: "job 102" in c.agents[0].text(), "the agent has seen the file")
     os.unlink(os.path.join(c.folder("jobs0"), "102"))
     whole(c, 102, {("i-test0", w.pid): w})
     job_file(c, 0, 102, request="", restart=2)

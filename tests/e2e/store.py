@@ -72,7 +72,8 @@ def stale_copy():
         check(part["missing_batches"] > 0, "the manifest counts the batches that are missing")
         got = sorted(c.ticks(id)[("i-test0", w.pid)])
         equal(got, [*range(1, 5001), *range(8001, 10001)], "ticks in the copy")
-        check("batches missing" in c.run("status", id, want=3)[0], "status says that batches are missing")
+        missing = part["missing_batches"]
+        check(f"{missing} batch{'' if missing == 1 else 'es'} missing" in c.run("status", id, want=3)[0], "status says that batches are missing")
 
 
 def removed():
