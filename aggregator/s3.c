@@ -261,7 +261,7 @@ static void
 rest(const mrd_s3 *s, unsigned attempt)
 {
     uint32_t extra;
-    unsigned ms = PAUSE_MS << attempt;
+    unsigned ms = (unsigned) PAUSE_MS << attempt;
 
     mrd_random(&extra, sizeof(extra));
     ms += extra % ms;
@@ -372,16 +372,22 @@ look(mrd_s3 *s, const char *key, const char *hex, uint64_t size, int *ret_there,
     return err;
 }
 
+/* Bytes of a file. */
+typedef struct {
+    FILE *f;
+    uint64_t at, len;
+} span_of;
+
 static mrd_err
-put_whole(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *hex, const char *meta,
+put_whole(mrd_s3 *s, const char *key, const span_of *of, const char *hex, const char *meta,
           bool fresh, bool *ret_raced, mrd_why *why)
 {
     request r = { .of = s,
                   .method = "PUT",
                   .key = key,
                   .sha256 = hex,
-                  .from = f,
-                  .len = size,
+                  .from = of->f,
+                  .len = of->len,
                   .more = { meta },
                   .n_more = 1 };
     mrd_err err;
@@ -395,15 +401,19 @@ put_whole(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *hex, c
 }
 
 static mrd_err
-put_part(mrd_s3 *s, const char *key, const char *upload, unsigned number, FILE *f, uint64_t at,
-         uint64_t len, mrd_buf *list, mrd_why *why)
+put_part(mrd_s3 *s, const char *key, const char *upload, unsigned number, const span_of *of,
+         mrd_buf *list, mrd_why *why)
 {
     char hex[MRD_SHA256_HEX];
     mrd_buf query = { 0 };
-    request r = {
-        .of = s, .method = "PUT", .key = key, .sha256 = hex, .from = f, .at = at, .len = len
-    };
-    mrd_err err = part_sha256(f, at, len, hex, why);
+    request r = { .of = s,
+                  .method = "PUT",
+                  .key = key,
+                  .sha256 = hex,
+                  .from = of->f,
+                  .at = of->at,
+                  .len = of->len };
+    mrd_err err = part_sha256(of->f, of->at, of->len, hex, why);
 
     mrd_buf_fmt(&query, "partNumber=%u&uploadId=%s", number, upload);
     r.query = mrd_buf_cstr(&query);
@@ -497,10 +507,10 @@ put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, 
         err = mrd_why_set(why, MRD_NET, 0, "POST %s: the answer names no upload", key);
     mrd_buf_text(&list, "<CompleteMultipartUpload>");
     for (unsigned number = 1; at < size && err == MRD_OK; number++) {
-        uint64_t len = size - at < part ? size - at : part;
+        span_of next = { f, at, size - at < part ? size - at : part };
 
-        err = put_part(s, key, mrd_buf_cstr(&upload), number, f, at, len, &list, why);
-        at += len;
+        err = put_part(s, key, mrd_buf_cstr(&upload), number, &next, &list, why);
+        at += next.len;
     }
     mrd_buf_text(&list, "</CompleteMultipartUpload>");
     if (err == MRD_OK)
@@ -530,8 +540,10 @@ mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd
         err = look(s, key, hex, size, &there, why);
     snprintf(meta, sizeof(meta), "x-amz-meta-sha256: %s", hex);
     if (err == MRD_OK && there != 1) {
+        span_of whole = { f, 0, size };
+
         err = size > WHOLE_MAX ? put_parts(s, key, f, size, meta, there == 0, &raced, why)
-                               : put_whole(s, key, f, size, hex, meta, there == 0, &raced, why);
+                               : put_whole(s, key, &whole, hex, meta, there == 0, &raced, why);
         *ret_sent = err == MRD_OK && !raced ? size : 0;
     }
     if (err == MRD_OK && raced && (err = look(s, key, hex, size, &there, why)) == MRD_OK &&

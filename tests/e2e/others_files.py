@@ -109,7 +109,7 @@ def scenario(prefix):
 
         runtime = os.path.join(BUILD, "lib", "simnrt")
         profile = process("profile", "", code=PROFILE, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=runtime)
-        until(lambda: c.nodes()["i-test0"].get("processes") == len(processes), f"the agent sees {len(processes)} processes")
+        until(lambda: all(f"Process found: pid={p.p.pid} " in c.agents[0].text() for p in processes), f"the agent sees {len(processes)} processes")
         profile.p.stdin.write("\n")
         profile.p.stdin.flush()
         check(profile.p.stdout.readline() == "done\n", f"a profile is written: {profile.text()}")  # its first event makes its ring
