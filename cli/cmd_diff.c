@@ -241,6 +241,13 @@ print_verdict(const settings *set, const mrd_diff *d)
 
     if (d->by_call)
         return;
+    if (is->drifts) {
+        printf(
+            "\nThe steps of a run drift (%s and %s in the mean): a difference cannot be told from "
+            "that with fewer than %d runs a side (--base, --new).\n",
+            time_text(is->base, a), time_text(is->now, b), MRD_COMPARE_RUNS);
+        return;
+    }
     if (isinf(d->step.half)) {
         printf("\nToo few steps to say anything: %u on each side are needed.\n", MRD_COMPARE_LEAST);
         return;
@@ -424,6 +431,8 @@ verdict_text(const mrd_diff *d)
 {
     if (d->by_call)
         return d->cause == NULL ? "no difference" : "operations differ";
+    if (d->step.is.drifts)
+        return "drifting steps";
     if (isinf(d->step.half))
         return "too few steps";
     return !d->step.differs ? "no difference" : d->step.is.change > 0 ? "slower" : "faster";

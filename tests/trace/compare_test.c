@@ -80,6 +80,41 @@ TEST(equal_runs_are_seldom_called_different)
     CHECK(called(0, 0, 100, 3, 4) <= 30);
 }
 
+/* How many of 1,000 pairs with a drift of half the noise, alike over 1 / (1 - r) steps, are called
+ * different at 99.9 %. Neighbours hardly show such a drift. */
+static unsigned
+drifting(double r, size_t runs, uint64_t seed)
+{
+    unsigned hits = 0;
+
+    for (int pair = 0; pair < 1000; pair++) {
+        double v[6][200];
+        mrd_compare_run side[2][3];
+        mrd_compared c;
+
+        for (size_t k = 0; k < 2 * runs; k++) {
+            double drift = normal(&seed);
+
+            for (int i = 0; i < 200; i++) {
+                drift = r * drift + sqrt(1 - r * r) * normal(&seed);
+                v[k][i] = 100 + drift + 2 * normal(&seed);
+            }
+            side[k % 2][k / 2] = (mrd_compare_run){ v[k], 200 };
+        }
+        CHECK_INT(mrd_compare(side[0], runs, side[1], runs, &c), MRD_OK);
+        hits += c.p < 0.001;
+    }
+    printf("%u of 1000 pairs of %zu run(s) that drift called different\n", hits, runs);
+    return hits;
+}
+
+TEST(a_drift_is_seldom_a_difference)
+{
+    CHECK(drifting(0.9, 1, 11) <= 55);
+    CHECK(drifting(0.95, 1, 12) <= 130);
+    CHECK(drifting(0.99, 3, 13) <= 20); /* as long as half a run: only several runs tell */
+}
+
 TEST(one_percent_is_found)
 {
     CHECK(called(0.01, 0, 200, 1, 5) >= 950);

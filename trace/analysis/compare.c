@@ -1,7 +1,6 @@
 #include "trace/analysis/compare.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 /* ---- Student's t ---- */
@@ -77,6 +76,7 @@ mrd_compare_half(const mrd_compared *c, double level)
 
 typedef struct {
     double mean, error2, df; /* error2: square of the standard error */
+    bool drifts;
 } run_mean;
 
 static int
@@ -93,9 +93,37 @@ clamp(double v, double low, double high)
     return v < low ? low : v > high ? high : v;
 }
 
-/* What neighbours that are alike take away: 1 or more. */
+/* Variance of the means of `size` neighbours each, and how many such means there are. */
 static double
-alike(const mrd_compare_run *run, double low, double high)
+batch_variance(const mrd_compare_run *run, double low, double high, size_t size, size_t *ret_n)
+{
+    size_t n = run->n / size;
+    double mean = 0, square = 0;
+
+    for (size_t b = 0; b < n; b++) {
+        double sum = 0, before = mean;
+
+        for (size_t i = 0; i < size; i++)
+            sum += clamp(run->v[b * size + i], low, high);
+        mean += (sum / (double) size - mean) / (double) (b + 1);
+        square += (sum / (double) size - mean) * (sum / (double) size - before);
+    }
+    *ret_n = n;
+    return n < 2 ? 0 : square / (double) (n - 1);
+}
+
+/* The 99.9th percentile of chi-squared over its degrees of freedom (Wilson and Hilferty). */
+static double
+by_chance(double df)
+{
+    double v = 2 / (9 * df), root = 1 - v + 3.09 * sqrt(v);
+
+    return root * root * root;
+}
+
+/* (1 + r) / (1 - r), r the correlation of neighbours where it is positive. */
+static double
+neighbours(const mrd_compare_run *run, double low, double high)
 {
     double mean = 0, square = 0, product = 0, before = 0, r;
 
@@ -110,6 +138,29 @@ alike(const mrd_compare_run *run, double low, double high)
     }
     r = square > 0 ? clamp(product / square, 0, 0.98) : 0;
     return (1 + r) / (1 - r);
+}
+
+/*
+ * By how much values that are alike over some time make the mean less sure: what neighbours show,
+ * or the variance of batch means against that of independent values, where chance does not explain
+ * that it is larger. *drifts: such batches are a good part of the run.
+ */
+static double
+alike(const mrd_compare_run *run, double low, double high, bool *drifts)
+{
+    size_t n;
+    double one = batch_variance(run, low, high, 1, &n), most = neighbours(run, low, high);
+
+    *drifts = false;
+    for (size_t size = 2; one > 0 && run->n / size >= MRD_COMPARE_BATCHES; size *= 2) {
+        double ratio = batch_variance(run, low, high, size, &n) * (double) size / one;
+
+        if (ratio > most * by_chance((double) (n - 1))) {
+            most = ratio;
+            *drifts = n < 4 * MRD_COMPARE_BATCHES;
+        }
+    }
+    return most;
 }
 
 static mrd_err
@@ -134,7 +185,7 @@ mean_of(const mrd_compare_run *run, run_mean *ret)
     for (size_t i = 0; i < run->n; i++)
         square += (clamp(sorted[i], low, high) - wins) * (clamp(sorted[i], low, high) - wins);
     free(sorted);
-    less = alike(run, low, high);
+    less = alike(run, low, high, &ret->drifts);
     ret->mean = sum / (double) kept;
     ret->error2 = kept < 2 ? INFINITY : square * less / ((double) kept * (double) (kept - 1));
     ret->df = clamp((double) kept / less - 1, 1, INFINITY);
@@ -148,6 +199,7 @@ static mrd_err
 side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values)
 {
     double sum = 0, square = 0, within = 0, df = 0, between;
+    bool drifts = false;
     size_t k = 0;
 
     *ret_values = 0;
@@ -165,6 +217,7 @@ side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values
                   (m.mean - sum / (double) (k > 1 ? k - 1 : 1)) * (double) (k - 1) / (double) k;
         sum += m.mean;
         within += m.error2;
+        drifts = drifts || m.drifts;
         df += m.df;
     }
     if (k == 0) {
@@ -173,7 +226,8 @@ side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values
     }
     *ret = (run_mean){ .mean = sum / (double) k,
                        .error2 = within / ((double) k * (double) k),
-                       .df = df };
+                       .df = df,
+                       .drifts = drifts && k < MRD_COMPARE_RUNS };
     between = k < 2 ? 0 : square / (double) (k - 1) / (double) k;
     if (between > ret->error2) {
         ret->error2 = between;
@@ -195,8 +249,12 @@ mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *n
         err = side_of(now, n_now, &b, &m);
     if (err != MRD_OK)
         return err;
-    *ret = (mrd_compared){ .base = a.mean, .now = b.mean, .change = b.mean - a.mean, .p = 1 };
-    if (n < MRD_COMPARE_LEAST || m < MRD_COMPARE_LEAST || isinf(a.error2 + b.error2))
+    *ret = (mrd_compared){ .base = a.mean,
+                           .now = b.mean,
+                           .change = b.mean - a.mean,
+                           .p = 1,
+                           .drifts = a.drifts || b.drifts };
+    if (n < MRD_COMPARE_LEAST || m < MRD_COMPARE_LEAST || ret->drifts || isinf(a.error2 + b.error2))
         return MRD_OK;
     both = a.error2 + b.error2;
     ret->error = sqrt(both);
