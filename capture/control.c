@@ -121,7 +121,7 @@ set_process(const char *value)
         return MERIDIAN_OK;
     if (strcmp(value, "server") == 0)
         return mrd_fail(MERIDIAN_UNSUPPORTED, "other processes are controlled from outside: "
-                                              "`meridian record` and `meridian session`");
+                                              "`meridian start` and `meridian record`");
     return mrd_fail(MERIDIAN_INVALID, "profile_process='%.100s': worker or server expected", value);
 }
 

@@ -369,7 +369,7 @@ MRD_API void mrd_marker_destroy(mrd_marker *marker);
  * Sets one key from text; docs/api.md lists them. filename, profile_all, profile_symbolic,
  * profile_imperative, profile_memory, profile_api, continuous_dump, dump_period (seconds),
  * aggregate_stats, profile_process (worker). Errors: INVALID with the key or value named;
- * UNSUPPORTED for profile_process=server (that is `meridian session`'s part).
+ * UNSUPPORTED for profile_process=server (that is the part of `meridian start`).
  */
 MRD_API int mrd_set_config(const char *key, const char *value);
 /* 1: run (and un-pause), 0: stop. The Neuron runtime's events begin now, also when the program has
@@ -463,8 +463,8 @@ MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region
  */
 
 /*
- * Counters of a Neuron device, a core or the host, whoever uses them. Names are those of
- * `meridian hw` (docs/api.md), also patterns with * and ?. A session belongs to one thread. Reads
+ * Counters of a Neuron device, a core or the host, whoever uses them. Names are those of a
+ * profile (docs/agent.md, "Counters"), also patterns with * and ?. A session belongs to one thread. Reads
  * of a device that may hang are made by a helper thread of the session, started by
  * mrd_counters_start.
  */

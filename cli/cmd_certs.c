@@ -159,7 +159,7 @@ certs_init(settings *set, mrd_why *why)
                "  ca.pem, ca.key                  the authority (keep ca.key here, nowhere else)\n"
                "  aggregator.pem, aggregator.key  for meridian-aggregator --tls-cert, --tls-key\n"
                "  tokens.json                     for meridian-aggregator --tokens\n"
-               "  read.token, control.token       for people: meridian --token-file\n"
+               "  read.token, control.token       for people: meridian nodes --token-file\n"
                "  agent.token                     for any node; `meridian certs agent ID` binds "
                "one to a node\n",
                set->dir);
