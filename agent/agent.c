@@ -89,15 +89,6 @@ on_refused(void *self, const mrd_spool_item *item, const char *message)
 }
 
 static void
-trace_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to)
-{
-    const mrd_agent *a = self;
-
-    if (a->traces != NULL)
-        mrd_traces_positions(a->traces, call, to);
-}
-
-static void
 on_foreign(void *self, uint64_t tag, const mrd_msg *msg)
 {
     mrd_agent *a = self;
@@ -289,7 +280,7 @@ open_parts(mrd_agent *a, mrd_why *why)
         ro.state_path = a->state_path;
         ro.boot_id = a->node.boot_id;
     }
-    ro.files = trace_positions;
+    ro.files = mrd_collectors_positions;
     ro.files_self = a;
     ro.spool = a->spool;
     ro.drain = a->drain;

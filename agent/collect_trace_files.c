@@ -92,6 +92,16 @@ process_of_traces(void *self, mrd_drain_process *process)
         mrd_agent_note_process(self, process);
 }
 
+static void
+positions_of_traces(const void *self, void (*call)(void *to, uint64_t key, uint64_t value),
+                    void *to)
+{
+    const mrd_agent *a = self;
+
+    if (a->traces != NULL)
+        mrd_traces_positions(a->traces, call, to);
+}
+
 static bool
 traces_idle(const void *self)
 {
@@ -127,6 +137,7 @@ const mrd_collector mrd_collector_trace_files = {
     .step = step_traces,
     .next_ns = next_of_traces,
     .process = process_of_traces,
+    .positions = positions_of_traces,
     .idle = traces_idle,
     .account = account_traces,
     .stop = stop_traces,

@@ -57,6 +57,10 @@ typedef struct {
     /* A process loads or unloads a model (`number` of its handle). */
     void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
                   const mrd_event *ev);
+    /* Calls each source that can be read again (a file) with how much of it was given; goes with
+     * every commit, and its successor finds it in mrd_spool_recovered. */
+    void (*positions)(const void *self, void (*call)(void *to, uint64_t key, uint64_t value),
+                      void *to);
     void (*finish)(void *self);     /* everything that is open is given with the next turns */
     bool (*idle)(const void *self); /* nothing waits that finish should wait for */
     void (*account)(const void *self, mrd_collector_account *sum); /* adds to *sum */
@@ -87,6 +91,9 @@ void mrd_collectors_process(mrd_agent *a, mrd_drain_process *process);
 void mrd_collectors_notice(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev);
 void mrd_collectors_model(mrd_agent *a, mrd_drain_process *process, uint64_t number, bool load,
                           const mrd_event *ev);
+/* The recorder's (mrd_record_options.files); self is the agent. */
+void mrd_collectors_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value),
+                              void *to);
 void mrd_collectors_finish(mrd_agent *a);
 bool mrd_collectors_idle(const mrd_agent *a);
 void mrd_collectors_account(const mrd_agent *a, mrd_collector_account *ret_sum);

@@ -245,6 +245,17 @@ mrd_collectors_model(mrd_agent *a, mrd_drain_process *process, uint64_t number, 
     }
 }
 
+void
+mrd_collectors_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to)
+{
+    const mrd_agent *a = self;
+
+    for (size_t i = 0; i < N; i++) {
+        if (a->collectors[i].open && collectors[i]->positions != NULL)
+            collectors[i]->positions(a->collectors[i].self, call, to);
+    }
+}
+
 /* ---- Counts ---- */
 
 void
