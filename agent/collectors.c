@@ -4,13 +4,17 @@
 #include "agent/agent_int.h"
 #include "base/obj.h"
 
+#ifndef MRD_COLLECTORS /* another table: a test's */
+#define MRD_COLLECTORS "agent/collectors.def"
+#endif
+
 #define MRD_COLLECTOR(ident) extern const mrd_collector mrd_collector_##ident;
-#include "agent/collectors.def"
+#include MRD_COLLECTORS
 #undef MRD_COLLECTOR
 
 static const mrd_collector *const collectors[] = {
 #define MRD_COLLECTOR(ident) &mrd_collector_##ident,
-#include "agent/collectors.def"
+#include MRD_COLLECTORS
 #undef MRD_COLLECTOR
 };
 

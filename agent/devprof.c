@@ -372,7 +372,7 @@ mrd_devprof_pending(const mrd_devprof *d, uint64_t session, int64_t *ret_since)
 bool
 mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_result *ret_result)
 {
-    for (size_t i = 0; i < d->n_results; i++) {
+    for (size_t i = 0; d != NULL && i < d->n_results; i++) {
         const result *r = &d->results[i];
 
         if (r->session != session || at-- > 0)

@@ -41,7 +41,7 @@ void mrd_devprof_seen(mrd_devprof *d);
 /* The session must not end yet: an answer is missing. *ret_since (RAW): when the newest file was
  * told of, 0 none. */
 bool mrd_devprof_pending(const mrd_devprof *d, uint64_t session, int64_t *ret_since);
-/* False beyond the last; texts live until the next call of anything here. */
+/* False beyond the last, or when d is NULL; texts live until the next call of anything here. */
 bool mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t i,
                      mrd_devprof_result *ret_result);
 

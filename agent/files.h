@@ -99,6 +99,7 @@ void mrd_files_step(mrd_files *f, int64_t now_ns);
 void mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg);
 int mrd_files_fd(const mrd_files *f); /* -1: nothing to wait for */
 int64_t mrd_files_next_ns(const mrd_files *f);
+/* NULL: nothing was counted. */
 void mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats);
 /* "NTFF", "NEFF", "ntrace.pb", ... from a file's name; "file" for others. */
 const char *mrd_files_kind(const char *name);

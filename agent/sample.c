@@ -295,5 +295,5 @@ mrd_sample_node(mrd_sample *s)
 void
 mrd_sample_get_stats(const mrd_sample *s, mrd_sample_stats *ret_stats)
 {
-    *ret_stats = s->stats;
+    *ret_stats = s == NULL ? (mrd_sample_stats){ 0 } : s->stats;
 }

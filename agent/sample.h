@@ -55,6 +55,7 @@ void mrd_sample_all_now(mrd_sample *s);
 /* From now on all values are given each time, also those that did not change. */
 void mrd_sample_repeat(mrd_sample *s, bool always);
 mrd_drain_process *mrd_sample_node(mrd_sample *s); /* the process that stands for the node */
+/* NULL: nothing was counted. */
 void mrd_sample_get_stats(const mrd_sample *s, mrd_sample_stats *ret_stats);
 
 #endif

@@ -67,6 +67,7 @@ void mrd_traces_resume(mrd_traces *t, const mrd_spool_position *positions, size_
 /* Calls each file with how much of it was given out; their batches must be sealed. */
 void mrd_traces_positions(const mrd_traces *t, void (*call)(void *to, uint64_t key, uint64_t value),
                           void *to);
+/* NULL: nothing was counted. */
 void mrd_traces_get_stats(const mrd_traces *t, mrd_traces_stats *ret_stats);
 
 #endif
