@@ -260,9 +260,13 @@ open_parts(mrd_agent *a, mrd_why *why)
                               .flush_ns = a->o.flush,
                               .recorder_max = (uint64_t) a->o.recorder_bytes,
                               .boot = mrd_agent_boot_key(a) };
+    mrd_spool_options so = { .dir = a->o.spool_dir,
+                             .max_bytes = (uint64_t) a->o.spool_bytes,
+                             .boot_id = a->node.boot_id,
+                             .dropped = on_spool_dropped,
+                             .self = a };
     mrd_spool_stats st;
-    mrd_err err = mrd_spool_open(a->o.spool_dir, (uint64_t) a->o.spool_bytes, on_spool_dropped, a,
-                                 &a->spool, why);
+    mrd_err err = mrd_spool_open(&so, &a->spool, why);
 
     if (err != MRD_OK)
         return err;

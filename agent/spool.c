@@ -488,15 +488,14 @@ lock_dir(mrd_spool *s, mrd_why *why)
 /* Numbers given out and then lost with a torn tail, or with the page cache of an earlier boot, must
  * not be given to other frames: such a folder starts a new epoch. The lock file names the boot. */
 static void
-judge_epoch(mrd_spool *s)
+judge_epoch(mrd_spool *s, const char *boot_id)
 {
     char boot[64] = "", last[64] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, boot, sizeof(boot) - 1);
     ssize_t had = pread(s->lock_fd, last, sizeof(last) - 1, 0);
+    int n = 0;
 
-    if (fd >= 0)
-        close(fd);
+    if (boot_id != NULL && *boot_id != '\0')
+        n = snprintf(boot, sizeof(boot), "%.62s\n", boot_id);
     if (s->stats.torn_bytes > 0 || (had > 0 && n > 0 && strcmp(boot, last) != 0)) {
         uint64_t fresh;
 
@@ -510,33 +509,31 @@ judge_epoch(mrd_spool *s)
 /* ---- The interface ---- */
 
 mrd_err
-mrd_spool_open(const char *dir, uint64_t max_bytes,
-               void (*dropped)(void *self, const mrd_spool_item *item), void *self,
-               mrd_spool **ret_spool, mrd_why *why)
+mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
 {
     mrd_spool *s;
     mrd_err err = MRD_OK;
 
-    if (max_bytes < MRD_SPOOL_MIN_BYTES)
+    if (o->max_bytes < MRD_SPOOL_MIN_BYTES)
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "a spool of %" PRIu64 " bytes is too small; %u at least", max_bytes,
+                           "a spool of %" PRIu64 " bytes is too small; %u at least", o->max_bytes,
                            MRD_SPOOL_MIN_BYTES);
     if ((s = calloc(1, sizeof(*s))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
     s->lock_fd = s->counts_fd = -1;
-    s->max_bytes = max_bytes;
-    s->segment_bytes = max_bytes / SEGMENTS_KEPT;
-    s->dropped = dropped;
-    s->self = self;
+    s->max_bytes = o->max_bytes;
+    s->segment_bytes = o->max_bytes / SEGMENTS_KEPT;
+    s->dropped = o->dropped;
+    s->self = o->self;
     s->next_id = s->committed_id = 1;
     mrd_random(&s->epoch, sizeof(s->epoch));
-    if (dir != NULL) {
-        s->dir = strdup(dir);
+    if (o->dir != NULL) {
+        s->dir = strdup(o->dir);
         err = s->dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "spool") : lock_dir(s, why);
         if (err == MRD_OK)
             err = mrd_spool_recover(s, why);
         if (err == MRD_OK)
-            judge_epoch(s);
+            judge_epoch(s, o->boot_id);
     }
     if (err == MRD_OK)
         err = begin(s, why);

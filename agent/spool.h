@@ -54,14 +54,19 @@ typedef struct {
     uint64_t damaged_events; /* found missing at open */
 } mrd_spool_stats;
 
-/*
- * dir NULL: in memory. max_bytes bounds the segments together (at least MRD_SPOOL_MIN_BYTES).
- * dropped is called for each frame that the bound forces out (not for those it re-reads).
- * Errors: BUSY (another agent uses the folder), IO, NOMEM, INVALID (max_bytes).
- */
-mrd_err mrd_spool_open(const char *dir, uint64_t max_bytes,
-                       void (*dropped)(void *self, const mrd_spool_item *item), void *self,
-                       mrd_spool **ret_spool, mrd_why *why);
+typedef struct {
+    const char *dir;    /* NULL: in memory */
+    uint64_t max_bytes; /* bounds the segments together; at least MRD_SPOOL_MIN_BYTES */
+    /* Of this machine's boot: a folder that another one wrote to last may have lost what was given
+     * out, and begins a new epoch. NULL or empty: it is not known, and not looked at. */
+    const char *boot_id;
+    /* Called for each frame that the bound forces out (not for those it re-reads); may be NULL. */
+    void (*dropped)(void *self, const mrd_spool_item *item);
+    void *self;
+} mrd_spool_options;
+
+/* Errors: BUSY (another agent uses the folder), IO, NOMEM, INVALID (max_bytes). */
+mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why);
 void mrd_spool_close(mrd_spool *s);
 
 /* Events that sessions of this folder lost with segments that were cut or removed, as its agent

@@ -42,7 +42,11 @@ setup_in(fixture *f, const char *dir, uint32_t boot)
 
     memset(f, 0, sizeof(*f));
     CHECK_ERR("drain", mrd_drain_open(&d, &f->drain, NULL), MRD_OK);
-    CHECK_ERR("spool", mrd_spool_open(dir, MRD_SPOOL_MIN_BYTES, dropped, f, &f->spool, NULL),
+    CHECK_ERR("spool",
+              mrd_spool_open(
+                  &(mrd_spool_options){
+                      .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES, .dropped = dropped, .self = f },
+                  &f->spool, NULL),
               MRD_OK);
     o.spool = f->spool;
     o.drain = f->drain;

@@ -26,7 +26,11 @@ open_spool(const char *dir, uint64_t max)
     mrd_spool *s = NULL;
     mrd_why why = { 0 };
 
-    CHECK_ERR("open", mrd_spool_open(dir, max, dropped, NULL, &s, &why), MRD_OK);
+    CHECK_ERR(
+        "open",
+        mrd_spool_open(&(mrd_spool_options){ .dir = dir, .max_bytes = max, .dropped = dropped }, &s,
+                       &why),
+        MRD_OK);
     if (s == NULL)
         fprintf(stderr, "%s\n", why.text);
     return s;
@@ -193,11 +197,35 @@ TEST(two_agents_do_not_share_a_folder)
     mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES), *other;
     mrd_why why = { 0 };
 
-    CHECK_ERR("busy", mrd_spool_open(test_tmp(), MRD_SPOOL_MIN_BYTES, NULL, NULL, &other, &why),
-              MRD_BUSY);
+    CHECK_ERR(
+        "busy",
+        mrd_spool_open(&(mrd_spool_options){ .dir = test_tmp(), .max_bytes = MRD_SPOOL_MIN_BYTES },
+                       &other, &why),
+        MRD_BUSY);
     CHECK(strstr(why.text, "another agent") != NULL);
-    CHECK_ERR("small", mrd_spool_open(NULL, 1000, NULL, NULL, &other, &why), MRD_INVALID);
+    CHECK_ERR("small", mrd_spool_open(&(mrd_spool_options){ .max_bytes = 1000 }, &other, &why),
+              MRD_INVALID);
     mrd_spool_close(s);
+}
+
+/* What another boot wrote last may be gone from the page cache: its numbers are not given again. */
+TEST(another_boot_begins_another_epoch)
+{
+    static const char *const boots[] = { "a", "a", "b", NULL, "b" };
+    static const bool same[] = { false, true, false, true, true };
+    uint64_t epoch = 0;
+
+    for (size_t i = 0; i < MRD_COUNT(boots); i++) {
+        mrd_spool_options o = { .dir = test_tmp(),
+                                .max_bytes = MRD_SPOOL_MIN_BYTES,
+                                .boot_id = boots[i] };
+        mrd_spool *s = NULL;
+
+        CHECK_ERR("open", mrd_spool_open(&o, &s, NULL), MRD_OK);
+        CHECK_ROW("the same epoch", (mrd_spool_epoch(s) == epoch) == same[i]);
+        epoch = mrd_spool_epoch(s);
+        mrd_spool_close(s);
+    }
 }
 
 TEST(the_oldest_are_forced_out_and_counted)
@@ -399,7 +427,11 @@ TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
 
     snprintf(dir, sizeof(dir), "%s/forgotten", test_tmp());
     for (int life = 0; life < 2; life++) {
-        CHECK_ERR("open", mrd_spool_open(dir, MRD_SPOOL_MIN_BYTES, NULL, NULL, &s, NULL), MRD_OK);
+        CHECK_ERR(
+            "open",
+            mrd_spool_open(&(mrd_spool_options){ .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES }, &s,
+                           NULL),
+            MRD_OK);
         mrd_spool_get_stats(s, &st);
         CHECK(st.file_bytes < 640 << 10); /* a full segment, and one that begins with all of them */
         for (uint64_t k = 1; k <= N && life == 0; k++) {

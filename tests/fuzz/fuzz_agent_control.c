@@ -46,7 +46,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mrd_frame f = { .type = MRD_FRAME_CONTROL };
     mrd_record *r = NULL;
 
-    if (mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, NULL, NULL, &ro.spool, NULL) != MRD_OK ||
+    if (mrd_spool_open(&(mrd_spool_options){ .max_bytes = MRD_SPOOL_MIN_BYTES }, &ro.spool, NULL) !=
+            MRD_OK ||
         mrd_drain_open(&po, &ro.drain, NULL) != MRD_OK || mrd_record_open(&ro, &r, NULL) != MRD_OK)
         abort();
     while (size >= 2) {

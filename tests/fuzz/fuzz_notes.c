@@ -20,7 +20,8 @@ open_record(const char *path, mrd_record_options *o)
     mrd_record *r = NULL;
 
     *o = (mrd_record_options){ .recorder_max = 1 << 20, .boot_id = "boot-1", .state_path = path };
-    if (mrd_spool_open(NULL, MRD_SPOOL_MIN_BYTES, NULL, NULL, &o->spool, NULL) != MRD_OK ||
+    if (mrd_spool_open(&(mrd_spool_options){ .max_bytes = MRD_SPOOL_MIN_BYTES }, &o->spool, NULL) !=
+            MRD_OK ||
         mrd_drain_open(&po, &o->drain, NULL) != MRD_OK || mrd_record_open(o, &r, NULL) != MRD_OK ||
         mrd_record_sessions(r) > MRD_RECORD_SESSIONS)
         abort();

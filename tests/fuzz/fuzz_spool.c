@@ -46,7 +46,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", dir);
     if ((f = fopen(path, "wb")) == NULL || fwrite(data, 1, size, f) != size || fclose(f) != 0)
         abort();
-    if (mrd_spool_open(dir, MRD_SPOOL_MIN_BYTES, dropped, NULL, &s, NULL) == MRD_OK) {
+    if (mrd_spool_open(&(mrd_spool_options){ .dir = dir,
+                                             .max_bytes = MRD_SPOOL_MIN_BYTES,
+                                             .dropped = dropped },
+                       &s, NULL) == MRD_OK) {
         mrd_spool_item item;
 
         for (uint64_t id = 0; mrd_spool_peek(s, id, &item); id = item.id + 1)
@@ -55,7 +58,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             mrd_spool_get_stats(s, &before);
             mrd_spool_close(s);
             s = NULL;
-            if (mrd_spool_open(dir, MRD_SPOOL_MIN_BYTES, dropped, NULL, &s, NULL) != MRD_OK)
+            if (mrd_spool_open(&(mrd_spool_options){ .dir = dir,
+                                                     .max_bytes = MRD_SPOOL_MIN_BYTES,
+                                                     .dropped = dropped },
+                               &s, NULL) != MRD_OK)
                 abort();
             mrd_spool_get_stats(s, &after);
             if (after.items != before.items || after.events != before.events)
