@@ -11,8 +11,8 @@
 #include "agent/jobs.h"
 #include "agent/metrics.h"
 #include "agent/models.h"
-#include "agent/offer.h"
 #include "agent/publish.h"
+#include "agent/runtime_features.h"
 #include "agent/sample.h"
 #include "agent/traces.h"
 #include "agent/trigger.h"
@@ -68,7 +68,7 @@ struct mrd_agent {
     mrd_files *files;
     mrd_devprof *devprof;
     mrd_model_table *models;
-    mrd_offer offer;
+    mrd_runtime_seen features;
     uint64_t models_sent, models_told; /* signature of the lists in the last heartbeat; answered */
     mrd_traces *traces;
     mrd_jobs *jobs;

@@ -1,4 +1,4 @@
-/* agent/collect_runtime.c - what the Neuron runtimes of the node offer (agent/offer.h). */
+/* agent/collect_runtime.c - what the Neuron runtimes of the node can do (agent/runtime_features.h). */
 #include "agent/agent_int.h"
 #include "agent/collector.h"
 #include "base/log.h"
@@ -10,14 +10,14 @@ notice_runtime(void *self, mrd_drain_process *process, const mrd_event *ev)
     mrd_buf names = { 0 };
     bool is_new;
 
-    if (!mrd_offer_notice(&a->offer, process, ev, &is_new) || !is_new)
+    if (!mrd_runtime_notice(&a->features, process, ev, &is_new) || !is_new)
         return;
-    for (size_t i = 0; i < a->offer.unknown.n; i++)
-        mrd_buf_fmt(&names, "%s%s", i == 0 ? "" : ",", a->offer.unknown.v[i]);
+    for (size_t i = 0; i < a->features.unknown.n; i++)
+        mrd_buf_fmt(&names, "%s%s", i == 0 ? "" : ",", a->features.unknown.v[i]);
     mrd_log(MRD_LOG_WARN, "AGT-RUNTIME",
             "The Neuron runtime has functions that libmeridian does not know: their calls are not "
             "recorded: version=%s functions=%s",
-            a->offer.version, mrd_buf_cstr(&names));
+            a->features.version, mrd_buf_cstr(&names));
     mrd_buf_fini(&names);
 }
 
@@ -26,7 +26,7 @@ close_runtime(void *self)
 {
     mrd_agent *a = self;
 
-    mrd_offer_fini(&a->offer);
+    mrd_runtime_fini(&a->features);
 }
 
 const mrd_collector mrd_collector_runtime = {

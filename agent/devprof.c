@@ -149,7 +149,7 @@ typedef struct {
 } each;
 
 static void
-offer(void *self, mrd_drain_process *process)
+take(void *self, mrd_drain_process *process)
 {
     const each *s = self;
 
@@ -257,7 +257,7 @@ mrd_devprof_step(mrd_devprof *d, int64_t now)
         if (mrd_record_profiles(d->record, st.id, &cores) == MRD_PROFILES_NONE || now < st.start_ns)
             continue;
         if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && now < st.stop_ns)
-            mrd_drain_each(d->drain, offer, &(each){ d, st.id });
+            mrd_drain_each(d->drain, take, &(each){ d, st.id });
         for (entry *e = d->entries; e != NULL && now >= st.stop_ns; e = e->next)
             if (e->session == st.id)
                 stop(d, e);

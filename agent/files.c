@@ -370,7 +370,7 @@ apply_hash(mrd_files *f)
             return;
         }
         mrd_sha256_hex(f->sha, f->hex);
-        f->stage = OFFERING;
+        f->stage = ANNOUNCING;
         if (f->o.complete != NULL)
             f->o.complete(f->o.self, &(mrd_files_complete){ .path = one->path,
                                                             .rel = one->rel,
@@ -420,10 +420,10 @@ wire_name(const char *rel)
 }
 
 static void
-offer(mrd_files *f, int64_t now)
+announce(mrd_files *f, int64_t now)
 {
     const file *one = &f->files[f->at];
-    Mrd__ArtifactOffer m = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactAnnounce m = MRD__ARTIFACT_ANNOUNCE__INIT;
     char name[256], kind[32];
     int64_t pid, nc;
 
@@ -436,7 +436,7 @@ offer(mrd_files *f, int64_t now)
     m.kind = kind;
     m.process_id = pid != MRD_NONE ? pid : f->dirs[one->dir].pid;
     m.nc_idx = nc;
-    send(f, MRD_FRAME_OFFER, &m, now);
+    send(f, MRD_FRAME_ANNOUNCE, &m, now);
 }
 
 static void
@@ -473,7 +473,7 @@ try_again(mrd_files *f, int64_t wait, const char *message)
 }
 
 static void
-on_want(mrd_files *f, const Mrd__ArtifactWant *w)
+on_request(mrd_files *f, const Mrd__ArtifactRequest *w)
 {
     if (w->have) {
         f->stats.duplicates++;
@@ -499,7 +499,7 @@ on_ack(mrd_files *f, const Mrd__Ack *a)
     int64_t wait = mrd_publish_wait(a->retry_after_ms, RETRY);
 
     if (a->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        f->stage = OFFERING; /* it says there what it has and wants */
+        f->stage = ANNOUNCING; /* it says there what it has and wants */
         try_again(f, wait, a->message);
     } else if (a->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
                a->status == MRD__ACK_STATUS__ACK_SLOW_DOWN) {
@@ -522,10 +522,10 @@ mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg)
         return; /* of a file given up meanwhile */
     f->asked = false;
     if (msg == NULL) {
-        f->stage = OFFERING; /* how far did it come? */
+        f->stage = ANNOUNCING; /* how far did it come? */
         f->again_at = mrd_local_now().ns + RETRY;
-    } else if (msg->frame.type == MRD_FRAME_WANT && f->stage == OFFERING) {
-        on_want(f, msg->u.want);
+    } else if (msg->frame.type == MRD_FRAME_REQUEST && f->stage == ANNOUNCING) {
+        on_request(f, msg->u.request);
     } else if (msg->frame.type == MRD_FRAME_ACK) {
         on_ack(f, msg->u.ack);
     } else {
@@ -729,8 +729,8 @@ mrd_files_step(mrd_files *f, int64_t now)
     mrd_files_forget_dirs(f);
     if (f->asked || now < f->again_at)
         return;
-    if (f->stage == OFFERING)
-        offer(f, now);
+    if (f->stage == ANNOUNCING)
+        announce(f, now);
     else if (f->stage == SENDING && f->chunk_len > 0)
         send_chunk(f, now);
     else if (f->stage == FINISHING)

@@ -60,7 +60,7 @@ typedef struct {
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
     /* A file was delivered, or given up (message says why). May be NULL. */
     void (*settled)(void *self, const char *path, const char *sha256, const char *message);
-    /* A file is complete and hashed, before it is offered. May be NULL. */
+    /* A file is complete and hashed, before it is announced. May be NULL. */
     void (*complete)(void *self, const mrd_files_complete *file);
     void *self;
 } mrd_files_options;

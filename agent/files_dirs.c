@@ -495,7 +495,7 @@ new_dir(mrd_files *f, const mrd_files_place *place, mrd_str label, int64_t uid, 
 
 /* A file that another session has, for this one. */
 static void
-offer_again(mrd_files *f, const dir *d, const char *name)
+announce_again(mrd_files *f, const dir *d, const char *name)
 {
     for (uint32_t i = d->first; i != 0; i = f->files[i - 1].next) {
         file *one = &f->files[i - 1];
@@ -538,7 +538,7 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
     d->any_age = d->any_age || place->any_age;
     d->remove = d->remove || place->remove;
     if (place->any_age && place->name != NULL)
-        offer_again(f, d, place->name);
+        announce_again(f, d, place->name);
     return err;
 }
 

@@ -50,7 +50,7 @@ typedef struct {
     char said[MRD_WHY_MAX];
 } dir;
 
-typedef enum { IDLE, OPENING, HASHING, OFFERING, SENDING, FINISHING, REMOVING } stage;
+typedef enum { IDLE, OPENING, HASHING, ANNOUNCING, SENDING, FINISHING, REMOVING } stage;
 
 typedef enum { NOTHING, LOOK, OPEN, HASH, READ, REMOVE } work_kind;
 

@@ -175,7 +175,7 @@ recording(const session *s, int64_t first_ns, int64_t last_ns)
 }
 
 static inline void
-offer(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t raw)
+add_event(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t raw)
 {
     session *s = l->of;
     uint64_t n = ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 1;
@@ -199,7 +199,7 @@ offer(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t
 /* Of a loss that lasted from before the session, or beyond its end, only the session's part is
  * marked. How many were lost in that part nobody knows: they count whole. */
 static void
-offer_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t raw)
+add_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t raw)
 {
     const mrd_record_status *st = &l->of->st;
     int64_t end = raw + ev->dur_ns, first = raw < st->start_ns ? st->start_ns : raw;
@@ -208,7 +208,7 @@ offer_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, in
     end = end > st->stop_ns ? st->stop_ns : end;
     part.ts_ns += first - raw;
     part.dur_ns = end > first ? end - first : 0;
-    offer(r, o, l, &part, first);
+    add_event(r, o, l, &part, first);
 }
 
 /* Of an unfinished span. */
@@ -248,9 +248,9 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
         }
         wanted++;
         if (ev->kind == MRD_LOSS)
-            offer_loss(r, o, l, ev, raw);
+            add_loss(r, o, l, ev, raw);
         else
-            offer(r, o, l, ev, raw);
+            add_event(r, o, l, ev, raw);
     }
     if (ev->kind != MRD_LOSS && wanted == 0)
         r->totals.unwanted++;
@@ -316,7 +316,7 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     if (l == NULL || raw > f->until_ns || !l->wanted ||
         (l->chooses && !mrd_record_wants_event(l, process, ev)))
         return;
-    offer(r, o, l, ev, raw);
+    add_event(r, o, l, ev, raw);
     if (f->until_ns > l->until_ns)
         l->until_ns = f->until_ns;
     if (l->batch != NULL)

@@ -389,7 +389,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     mrd_publish_stats p;
     Mrd__Label note, number, *notes[2] = { &note, &number };
     mrd_clock_sync_view view;
-    Mrd__RuntimeOffer offer;
+    Mrd__RuntimeFeatures features;
     char state[32], key[] = "trigger", at_key[] = "trigger-at", at[24];
     mrd_err err;
 
@@ -402,15 +402,15 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     a->models_sent = models == NULL ? 0 : models_now;
     if (models != NULL)
         m.models = fill_models(&models[n_sessions], a->models, 0);
-    a->offer.sent = a->offer.signature == a->offer.told ? 0 : a->offer.signature;
-    if (a->offer.sent != 0) {
-        mrd__runtime_offer__init(&offer);
-        offer.version = a->offer.version;
-        offer.event_types = a->offer.types.v;
-        offer.n_event_types = a->offer.types.n;
-        offer.unknown_functions = a->offer.unknown.v;
-        offer.n_unknown_functions = a->offer.unknown.n;
-        m.runtime = &offer;
+    a->features.sent = a->features.signature == a->features.reported ? 0 : a->features.signature;
+    if (a->features.sent != 0) {
+        mrd__runtime_features__init(&features);
+        features.version = a->features.version;
+        features.event_types = a->features.types.v;
+        features.n_event_types = a->features.types.n;
+        features.unknown_functions = a->features.unknown.v;
+        features.n_unknown_functions = a->features.unknown.n;
+        m.runtime = &features;
     }
     mrd_agent_counters(a, &c);
     get_unread(a, &unread);

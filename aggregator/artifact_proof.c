@@ -79,7 +79,7 @@ prove_bytes(const mrd_artifacts *a, mrd_proof *p, const char *part, const char *
     if (err == MRD_OK && strcmp(hex, p->sha256) != 0) {
         unlink(part);
         err = mrd_artifact_fail(MRD_CORRUPT, p->text,
-                                "the bytes that arrived have another hash: offer it again");
+                                "the bytes that arrived have another hash: announce it again");
     }
     return err == MRD_OK ? give_name(a->o.store, part, path, p->size, p->text) : err;
 }
@@ -169,17 +169,17 @@ write_notes(const mrd_artifacts *a, mrd_proof *p, const char *path)
 static void
 answer(const mrd_artifacts *a, mrd_proof *p)
 {
-    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
     Mrd__Ack ack = MRD__ACK__INIT;
 
     if (p->err == MRD_CLOSED) {
         mrd_server_drop(a->o.server, &p->request);
-    } else if (p->offer) {
-        want.have = p->err == MRD_OK;
-        want.err = (uint32_t) p->err;
-        want.message = p->text;
-        want.retry_after_ms = p->err == MRD_OK ? 0 : 1000;
-        mrd_artifact_reply(a, &p->request, MRD_FRAME_WANT, &want);
+    } else if (p->announced) {
+        request.have = p->err == MRD_OK;
+        request.err = (uint32_t) p->err;
+        request.message = p->text;
+        request.retry_after_ms = p->err == MRD_OK ? 0 : 1000;
+        mrd_artifact_reply(a, &p->request, MRD_FRAME_REQUEST, &request);
     } else {
         mrd_artifact_ack(&ack, p->err, p->text);
         mrd_artifact_reply(a, &p->request, MRD_FRAME_ACK, &ack);
@@ -208,7 +208,7 @@ mrd_artifact_prove(void *self, void *arg)
     answer(a, p);
     if (!mrd_pool_put(a->receiver, mrd_artifact_proven, a, p))
         mrd_artifact_proven(NULL,
-                            p); /* its upload stays busy until it is offered after a restart */
+                            p); /* its upload stays busy until it is announced after a restart */
 }
 
 /* The receiver knows now: the upload is over, or goes on from what the disk has. */

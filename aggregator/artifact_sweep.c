@@ -40,7 +40,7 @@ forget(const mrd_artifacts *a, const char *sha256)
 {
     mrd_upload *u = mrd_artifact_upload(a, sha256);
 
-    if (u != NULL) /* who sent it is to offer it again */
+    if (u != NULL) /* who sent it is to announce it again */
         mrd_upload_forget(u);
     a->o.grown(a->o.self, sha256, 0, 0);
 }

@@ -140,7 +140,8 @@ take_over(mrd_upload *u, uint64_t agent, const char *part)
 
 /* Hands the request to the prover. False: as many wait as may. */
 static bool
-prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upload *u, bool offer)
+prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upload *u,
+      bool announced)
 {
     mrd_proof *p = calloc(1, sizeof(*p));
 
@@ -148,7 +149,7 @@ prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upl
         return false;
     p->of = a;
     p->request = *request;
-    p->offer = offer;
+    p->announced = announced;
     mrd_text_set(p->sha256, sizeof(p->sha256), sha256);
     if (u != NULL) {
         p->size = u->size;
@@ -168,8 +169,8 @@ prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upl
 
 /* Where the bytes that are there end, and a place for those that come. */
 mrd_err
-mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactOffer *o,
-                   Mrd__ArtifactWant *want, char text[MRD_TEXT_MAX])
+mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce *o,
+                   Mrd__ArtifactRequest *request, char text[MRD_TEXT_MAX])
 {
     mrd_upload *u = mrd_artifact_upload(a, o->sha256);
     struct stat st;
@@ -196,7 +197,7 @@ mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactOffer *o
         mrd_sha256_free(u->sum);
         u->sum = have == 0 ? mrd_sha256_new() : NULL;
     }
-    u->have = want->offset = have;
+    u->have = request->offset = have;
     u->size = o->size;
     u->used = mrd_local_now();
     a->o.grown(a->o.self, o->sha256, have, 0);
@@ -204,10 +205,10 @@ mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactOffer *o
 }
 
 static void
-on_offer(mrd_artifacts *a, taken *t)
+on_announce(mrd_artifacts *a, taken *t)
 {
-    const Mrd__ArtifactOffer *o = t->msg.u.offer;
-    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    const Mrd__ArtifactAnnounce *o = t->msg.u.announce;
+    Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
     char *path = mrd_artifact_path(a, o->sha256, "");
     char text[MRD_TEXT_MAX] = "";
     struct stat st;
@@ -220,17 +221,17 @@ on_offer(mrd_artifacts *a, taken *t)
         if (!prove(a, &t->request, o->sha256, NULL, true))
             err = mrd_artifact_fail(MRD_AGAIN, text, "other artifacts are being proven");
     } else {
-        err = mrd_artifact_begin(a, t->msg.frame.agent, o, &want, text);
+        err = mrd_artifact_begin(a, t->msg.frame.agent, o, &request, text);
         if (err == MRD_AGAIN && mrd_artifact_upload(a, o->sha256) == NULL)
             a->o.limited(a->o.self, t->instance_id);
     }
     free(path);
     if (t->request.keep == NULL)
         return;
-    want.err = (uint32_t) err;
-    want.retry_after_ms = err == MRD_AGAIN ? 1000 : 0;
-    want.message = text;
-    mrd_artifact_reply(a, &t->request, MRD_FRAME_WANT, &want);
+    request.err = (uint32_t) err;
+    request.retry_after_ms = err == MRD_AGAIN ? 1000 : 0;
+    request.message = text;
+    mrd_artifact_reply(a, &t->request, MRD_FRAME_REQUEST, &request);
 }
 
 static mrd_err
@@ -276,7 +277,7 @@ mrd_artifact_chunk(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactChunk *c
     mrd_err err;
 
     if (u == NULL || u->owner != agent)
-        return mrd_artifact_fail(MRD_STATE, text, "offer the artifact first");
+        return mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
     u->used = mrd_local_now();
     ack->artifact_offset = u->have;
     /* Being proven, a repetition, or a gap: the reply says where to go on. */
@@ -308,7 +309,7 @@ on_done(mrd_artifacts *a, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MAX])
     else if (access(path, F_OK) == 0)
         u = NULL; /* said before; perhaps not logged yet */
     else if (u == NULL || u->owner != t->msg.frame.agent)
-        err = mrd_artifact_fail(MRD_STATE, text, "offer the artifact first");
+        err = mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
     else if (u->have != u->size || d->size != u->size) {
         ack->artifact_offset = u->have;
         err = mrd_artifact_fail(MRD_INCOMPLETE, text, "bytes of the artifact are missing");
@@ -328,8 +329,8 @@ receive(void *self, void *arg)
     char text[MRD_TEXT_MAX] = "";
     mrd_err err;
 
-    if (t->msg.frame.type == MRD_FRAME_OFFER) {
-        on_offer(a, t);
+    if (t->msg.frame.type == MRD_FRAME_ANNOUNCE) {
+        on_announce(a, t);
     } else {
         err = t->msg.frame.type == MRD_FRAME_DONE
                   ? on_done(a, t, &ack, text)

@@ -2,7 +2,7 @@
  * aggregator/artifacts.h - files that are carried as they are: <store>/artifacts/<sha256>, once per
  * cluster, growing in <sha256>.part until the hash is proven; linked into the sessions' folders.
  *
- * Two threads: one takes offers and bytes and removes what nobody lists, the other proves hashes,
+ * Two threads: one takes announcements and bytes and removes what nobody lists, the other proves hashes,
  * so that a file of many gigabytes that must be read again does not hold up the next one.
  *
  * Threads  take and sweep from one thread; what the options name is called on the two, and may wait
@@ -45,7 +45,7 @@ typedef struct {
 mrd_err mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_artifacts,
                            mrd_why *why);
 void mrd_artifacts_close(mrd_artifacts *a); /* answers what waits; NULL is fine */
-/* Takes an offer, a chunk or an end, and answers the request. False: it stays the caller's. */
+/* Takes an announcement, a chunk or an end, and answers the request. False: it stays the caller's. */
 bool mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *msg,
                         const char *instance_id);
 /* Removes what nobody lists and nobody is sending. */

@@ -9,13 +9,13 @@
 
 #define MRD_UPLOADS_MAX 1024
 
-/* A file that is arriving. Least recently used ones are forgotten; the agent offers again. */
+/* A file that is arriving. Least recently used ones are forgotten; the agent announces it again. */
 typedef struct {
     char sha256[65];
     uint64_t size, have;
     mrd_sha256 *sum; /* of the first `have` bytes; NULL: not known, hash the file at the end */
     mrd_local_ns used;
-    uint64_t owner;     /* agent key: only that node's pieces count */
+    uint64_t owner;     /* agent key: only that node's chunks count */
     mrd_local_ns began; /* when it became the owner; 0: nobody is */
     bool busy;          /* all bytes are there, and are being proven */
 } mrd_upload;
@@ -35,7 +35,7 @@ typedef struct {
     uint64_t size;
     mrd_sha256 *sum; /* taken from the upload */
     bool proven;     /* its bytes were, and it has its name */
-    bool offer;      /* answered with a WANT, else with an ACK */
+    bool announced;  /* answered with a REQUEST, else with an ACK */
     mrd_err err;
     char text[MRD_TEXT_MAX];
 } mrd_proof;
@@ -45,10 +45,10 @@ void mrd_artifact_prove(void *self, void *proof);  /* the prover's */
 void mrd_artifact_proven(void *self, void *proof); /* the receiver's, after it */
 void mrd_artifact_sweep(void *self, void *none);   /* the receiver's */
 
-/* A node (its agent key) offers a file that is not there, and sends a piece of one. Errors: AGAIN,
+/* A node (its agent key) announces a file that is not there, and sends a chunk of one. Errors: AGAIN,
  * IO, FULL, ... */
-mrd_err mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactOffer *o,
-                           Mrd__ArtifactWant *want, char text[MRD_TEXT_MAX]);
+mrd_err mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce *o,
+                           Mrd__ArtifactRequest *request, char text[MRD_TEXT_MAX]);
 mrd_err mrd_artifact_chunk(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactChunk *c,
                            Mrd__Ack *ack, char text[MRD_TEXT_MAX]);
 

@@ -144,12 +144,12 @@ start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 }
 
 static bool
-is_offered(void *self, const char *type)
+has_type(void *self, const char *type)
 {
     const mrd_overview *v = self;
 
     for (size_t i = 0; v != NULL && i < v->n_nodes; i++)
-        if (mrd_runtime_offer_has(v->nodes[i]->offer, type))
+        if (mrd_runtime_features_has(v->nodes[i]->features, type))
             return true;
     return false;
 }
@@ -159,7 +159,7 @@ static mrd_err
 check_types(http_api *api, const mrd_select *s, mrd_why *why)
 {
     mrd_overview *v = s->types.n == 0 ? NULL : mrd_loop_overview(api->loop);
-    mrd_err err = mrd_select_check_types(s, is_offered, v, why);
+    mrd_err err = mrd_select_check_types(s, has_type, v, why);
 
     mrd_overview_unref(v);
     return err;

@@ -137,16 +137,16 @@ on_probe(mrd_loop *l, uint64_t ticket, const mrd_msg *msg, mrd_local_ns received
 }
 
 static void
-refuse_offer(mrd_loop *l, uint64_t ticket, mrd_node *n, mrd_why *why)
+refuse_announced(mrd_loop *l, uint64_t ticket, mrd_node *n, mrd_why *why)
 {
-    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
 
     if (why->err == MRD_FULL)
         mrd_core_limited(l->core, mrd_loop_now(), n, MRD_LIMIT_DISK);
-    want.err = (uint32_t) why->err;
-    want.message = why->text;
-    want.retry_after_ms = why->err == MRD_FULL ? 1000 : 0;
-    mrd_loop_reply(l, ticket, MRD_FRAME_WANT, &want);
+    request.err = (uint32_t) why->err;
+    request.message = why->text;
+    request.retry_after_ms = why->err == MRD_FULL ? 1000 : 0;
+    mrd_loop_reply(l, ticket, MRD_FRAME_REQUEST, &request);
 }
 
 /* The artifacts' threads answer it. */
@@ -167,12 +167,12 @@ on_artifact(mrd_loop *l, uint64_t ticket, mrd_node *n, mrd_msg *msg, size_t len)
     mrd_why why = { 0 };
     uint32_t wait_ms;
 
-    if (type == MRD_FRAME_OFFER) {
-        if (mrd_core_offer(l->core, mrd_loop_now(), n, msg->frame.session, msg->u.offer, &why) ==
-            MRD_OK)
+    if (type == MRD_FRAME_ANNOUNCE) {
+        if (mrd_core_artifact_announced(l->core, mrd_loop_now(), n, msg->frame.session,
+                                        msg->u.announce, &why) == MRD_OK)
             pass_on(l, ticket, n, msg);
         else
-            refuse_offer(l, ticket, n, &why);
+            refuse_announced(l, ticket, n, &why);
         return;
     }
     wait_ms = type == MRD_FRAME_DONE ? 0 : mrd_core_rate_wait(l->core, mrd_loop_now(), n, len);
@@ -201,7 +201,8 @@ on_message(mrd_loop *l, uint64_t ticket, uint32_t conn, mrd_node *n, const mrd_f
         mrd_core_heartbeat(l->core, mrd_loop_now(), ticket, n, msg.u.heartbeat, received);
     else if (f->type == MRD_FRAME_JOB)
         mrd_core_job(l->core, mrd_loop_now(), ticket, n, msg.u.job);
-    else if (f->type == MRD_FRAME_OFFER || f->type == MRD_FRAME_CHUNK || f->type == MRD_FRAME_DONE)
+    else if (f->type == MRD_FRAME_ANNOUNCE || f->type == MRD_FRAME_CHUNK ||
+             f->type == MRD_FRAME_DONE)
         on_artifact(l, ticket, n, &msg, body.len);
     else {
         mrd_why_set(&why, MRD_TYPE, 0, "frame of a type that an aggregator does not take");

@@ -90,8 +90,8 @@ mrd_select_check(const mrd_select *s, const mrd_json *o, mrd_why *why)
 }
 
 mrd_err
-mrd_select_check_types(const mrd_select *s, bool (*offered)(void *self, const char *type),
-                       void *self, mrd_why *why)
+mrd_select_check_types(const mrd_select *s, bool (*has)(void *self, const char *type), void *self,
+                       mrd_why *why)
 {
     mrd_strlist rest = { 0 };
     mrd_err err = MRD_OK;
@@ -99,7 +99,7 @@ mrd_select_check_types(const mrd_select *s, bool (*offered)(void *self, const ch
     for (size_t i = 0; i < s->types.n && err == MRD_OK; i++) {
         const char *word = s->types.v[i] + (s->types.v[i][0] == '^');
 
-        if (offered == NULL || !offered(self, word))
+        if (has == NULL || !has(self, word))
             err = mrd_strlist_add(&rest, mrd_str_of(s->types.v[i]));
     }
     if (err != MRD_OK)

@@ -1,5 +1,5 @@
 /*
- * base/exports.h - the functions that a shared library offers, by its file: names and symbol versions.
+ * base/exports.h - the functions that a shared library exports, by its file: names and symbol versions.
  * Nothing of the library runs. Any bytes are fine. Threads: pure.
  */
 #ifndef MRD_BASE_EXPORTS_H

@@ -214,11 +214,11 @@ void mrd_nrt_closing(void); /* before nrt_close */
 /* nrt_init found no runtime: loads it, or says on stderr, once, what to do. */
 void mrd_nrt_bring(void);
 
-/* ---- nrt_offer.c: what this runtime offers -----------------------------------------------------
+/* ---- nrt_features.c: what this runtime can do ---------------------------------------------------------
  */
 
 /* A notice: its version, the event types of its trace, functions of it that nobody here knows. */
-void mrd_nrt_offer_tell(void);
+void mrd_nrt_features_report(void);
 
 /* ---- nrt_trace.c: data source 1 --------------------------------------------------------------------- */
 

@@ -52,7 +52,7 @@ begin(void)
     if (!noticed)
         mrd_nrt_notice_env();
     if (!noticed)
-        mrd_nrt_offer_tell();
+        mrd_nrt_features_report();
     noticed = true;
     if (!opening) /* whether the runtime counted its events before is not known */
         mrd_sys_text_apart();

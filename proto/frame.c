@@ -6,11 +6,11 @@
 
 #define FRAME_MAGIC "MRDF"
 
-static const char *const type_names[] = { "unknown", "hello",       "welcome", "refuse",
-                                          "ack",     "heartbeat",   "batch",   "clock data",
-                                          "offer",   "want",        "chunk",   "done",
-                                          "probe",   "probe reply", "control", "control reply",
-                                          "job",     "job reply" };
+static const char *const type_names[] = { "unknown",  "hello",       "welcome", "refuse",
+                                          "ack",      "heartbeat",   "batch",   "clock data",
+                                          "announce", "request",     "chunk",   "done",
+                                          "probe",    "probe reply", "control", "control reply",
+                                          "job",      "job reply" };
 
 _Static_assert(MRD_COUNT(type_names) == MRD_FRAME_TYPES, "a name for every frame type");
 

@@ -33,8 +33,8 @@ typedef enum {
     MRD_FRAME_HEARTBEAT = 5,
     MRD_FRAME_BATCH = 6,      /* numbered, stored: BatchHead then BatchColumns */
     MRD_FRAME_CLOCK_DATA = 7, /* numbered, stored */
-    MRD_FRAME_OFFER = 8,
-    MRD_FRAME_WANT = 9,
+    MRD_FRAME_ANNOUNCE = 8,
+    MRD_FRAME_REQUEST = 9,
     MRD_FRAME_CHUNK = 10,
     MRD_FRAME_DONE = 11,
     MRD_FRAME_PROBE = 12,

@@ -25,8 +25,8 @@ typedef struct {
         Mrd__Ack *ack;
         Mrd__Heartbeat *heartbeat;
         Mrd__ClockData *clock_data;
-        Mrd__ArtifactOffer *offer;
-        Mrd__ArtifactWant *want;
+        Mrd__ArtifactAnnounce *announce;
+        Mrd__ArtifactRequest *request;
         Mrd__ArtifactChunk *chunk;
         Mrd__ArtifactDone *done;
         Mrd__Probe *probe;

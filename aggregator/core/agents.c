@@ -216,8 +216,8 @@ take_state(mrd_node *n, const Mrd__Heartbeat *hb)
         n->models = mrd_node_models_new(hb->models, n->hello_local, n->hello_wall);
     }
     if (hb->runtime != NULL) {
-        mrd_runtime_offer_unref(n->offer);
-        n->offer = mrd_runtime_offer_new(hb->runtime);
+        mrd_runtime_features_unref(n->features);
+        n->features = mrd_runtime_features_new(hb->runtime);
     }
 }
 
@@ -235,9 +235,9 @@ take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
             (p = mrd_core_add_part(c, s, n)) == NULL)
             continue;
         mrd_part_tally(p, st->tally);
-        if (p->offer != n->offer) {
-            mrd_runtime_offer_unref(p->offer);
-            p->offer = mrd_runtime_offer_ref(n->offer);
+        if (p->features != n->features) {
+            mrd_runtime_features_unref(p->features);
+            p->features = mrd_runtime_features_ref(n->features);
         }
         mrd_unread_most(&p->unread, st->unread);
         mrd_part_heartbeat(p, n, st, s->params.device_profiles != MRD_PROFILES_NONE);

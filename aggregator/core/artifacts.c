@@ -1,4 +1,4 @@
-/* Files that sessions list: what is offered, what is complete, what is logged. Their bytes are the
+/* Files that sessions list: what is announced, what is complete, what is logged. Their bytes are the
  * business of whoever owns the disk. */
 #include "aggregator/core/artifacts.h"
 
@@ -8,7 +8,7 @@
 #define ARTIFACT_MAX (1ull << 40)
 
 static mrd_err
-list(mrd_core *c, mrd_session *s, const mrd_node *n, const Mrd__ArtifactOffer *o)
+list(mrd_core *c, mrd_session *s, const mrd_node *n, const Mrd__ArtifactAnnounce *o)
 {
     mrd_listed_artifact *v;
     bool again = false;
@@ -41,8 +41,8 @@ list(mrd_core *c, mrd_session *s, const mrd_node *n, const Mrd__ArtifactOffer *o
 }
 
 mrd_err
-mrd_core_offer(mrd_core *c, mrd_core_time now, const mrd_node *n, uint64_t session,
-               const Mrd__ArtifactOffer *o, mrd_why *why)
+mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n, uint64_t session,
+                            const Mrd__ArtifactAnnounce *o, mrd_why *why)
 {
     mrd_session *s;
     mrd_err err;

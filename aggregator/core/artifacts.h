@@ -1,5 +1,5 @@
 /*
- * aggregator/core/artifacts.h - files that sessions list: what is offered, complete, logged.
+ * aggregator/core/artifacts.h - files that sessions list: what is announced, complete, logged.
  */
 #ifndef MRD_AGGREGATOR_CORE_ARTIFACTS_H
 #define MRD_AGGREGATOR_CORE_ARTIFACTS_H
@@ -7,8 +7,8 @@
 #include "aggregator/core/state.h"
 
 /* A node has a file for a session (0: for none). Errors: INVALID, LIMIT, STATE, FULL, NOMEM. */
-mrd_err mrd_core_offer(mrd_core *c, mrd_core_time now, const mrd_node *n, uint64_t session,
-                       const Mrd__ArtifactOffer *o, mrd_why *why);
+mrd_err mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n,
+                                    uint64_t session, const Mrd__ArtifactAnnounce *o, mrd_why *why);
 /* The file is in the store: every session that lists it has it now. `unlogged` is called for each
  * place whose session does not have that on disk yet; is_new: it was not complete before. */
 void mrd_core_artifact_complete(mrd_core *c, mrd_core_time now, const char *sha256,

@@ -120,7 +120,7 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
     mrd_unread_put(&p->unread, o);
     mrd_json_set(o, "clock", part_clock_json(p));
     mrd_node_models_put(p->models, o);
-    mrd_runtime_offer_put(p->offer, o);
+    mrd_runtime_features_put(p->features, o);
     if (p->device_profiles != NULL)
         mrd_json_set(o, "device_profiles", mrd_json_copy(p->device_profiles));
     return o;

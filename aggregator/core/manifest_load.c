@@ -63,7 +63,7 @@ part_fill(mrd_part *p, const mrd_json *o)
     mrd_part_tally_load(p, mrd_json_get(o, "tally"));
     mrd_unread_load(&p->unread, mrd_json_get(o, "unread"));
     p->models = mrd_node_models_load(o);
-    p->offer = mrd_runtime_offer_load(o);
+    p->features = mrd_runtime_features_load(o);
     if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
         p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
     part_clock_load(p, mrd_json_get(o, "clock"));

@@ -33,7 +33,7 @@ mrd_node_free(mrd_node *n)
         return;
     mrd_strlist_fini(&n->labels);
     mrd_node_models_unref(n->models);
-    mrd_runtime_offer_unref(n->offer);
+    mrd_runtime_features_unref(n->features);
     mrd_node_forget_clock(n);
     free(n);
 }
@@ -222,7 +222,7 @@ mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
         mrd_json_set(o, "limited_by", mrd_json_new_str(mrd_limit_text(mrd_node_limit(n, now))));
     mrd_json_set(o, "clock", mrd_clock_quality_json(&n->clock));
     mrd_json_set(o, "labels", mrd_strings_json(&n->labels));
-    mrd_runtime_offer_put(n->offer, o);
+    mrd_runtime_features_put(n->features, o);
     return o;
 }
 
@@ -262,7 +262,7 @@ mrd_node_copy(const mrd_node *n)
     c->follow = NULL;
     c->probes = NULL;
     mrd_node_models_ref(c->models);
-    mrd_runtime_offer_ref(c->offer);
+    mrd_runtime_features_ref(c->features);
     c->labels = (mrd_strlist){ 0 };
     if (mrd_strings_copy(&c->labels, &n->labels) != MRD_OK) {
         mrd_node_free(c);

@@ -10,7 +10,7 @@
 #include "aggregator/core/counts.h"
 #include "aggregator/core/host_reading.h"
 #include "aggregator/core/models.h"
-#include "aggregator/core/offer.h"
+#include "aggregator/core/runtime_features.h"
 #include "aggregator/core/unread.h"
 #include "base/map.h"
 
@@ -62,9 +62,9 @@ typedef struct {
     struct mrd_follow *follow;       /* what its probes say, NULL before the first */
     struct mrd_probe_memory *probes; /* the last ones, for frames of further sessions */
     bool has_reading;
-    mrd_host_reading reading; /* the last one of its own clocks */
-    mrd_node_models *models;  /* loaded now; NULL: not told */
-    mrd_runtime_offer *offer; /* NULL: not told */
+    mrd_host_reading reading;       /* the last one of its own clocks */
+    mrd_node_models *models;        /* loaded now; NULL: not told */
+    mrd_runtime_features *features; /* NULL: not reported */
 } mrd_node;
 
 typedef struct {

@@ -56,7 +56,7 @@ mrd_part_free(mrd_part *p)
     free(p->epochs);
     mrd_json_free(p->device_profiles);
     mrd_node_models_unref(p->models);
-    mrd_runtime_offer_unref(p->offer);
+    mrd_runtime_features_unref(p->features);
     free(p);
 }
 
@@ -77,7 +77,7 @@ mrd_part_copy(const mrd_part *p)
         return NULL;
     *c = *p;
     mrd_node_models_ref(c->models);
-    mrd_runtime_offer_ref(c->offer);
+    mrd_runtime_features_ref(c->features);
     c->device_profiles = NULL;
     c->epochs = NULL;
     c->n_epochs = 0;

@@ -75,7 +75,7 @@ typedef struct {
     mrd_host_reading reading; /* the last one of the node's own clocks */
     bool simulated;
     uint64_t acknowledged[MRD_TRIGGERS_MAX / 64]; /* a bit for each trigger that it knows */
-    mrd_runtime_offer *offer;                     /* NULL: not told */
+    mrd_runtime_features *features;               /* NULL: not reported */
     mrd_node_models *models;                      /* NULL: an older agent does not say */
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;

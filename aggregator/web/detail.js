@@ -84,8 +84,8 @@ function write(m) {
   m.nodes.sort((a, b) => a.instance_id < b.instance_id ? -1 : 1);
   shown.live.replaceChildren(...[facts(m), actions(m), systemProfile(m), deviceProfiles(m), h("h3", {}, "Nodes of the session"), nodes(m), models(m), triggers(m), artifacts(m)].filter(Boolean));
   if (focused !== null) (named(focused)[nth] ?? named(focused)[0] ?? $("detail")).focus({ preventScroll: true });
-  shown.picture.offer(m.events);
-  shown.words.offer(m.events);
+  shown.picture.update(m.events);
+  shown.words.update(m.events);
 }
 
 export const chosenId = () => shown?.id ?? null;

@@ -165,7 +165,7 @@ class Overview {
   }
 
   /** What there is to draw: nothing before the first event. */
-  offer(events) { this.element.hidden = events === 0; }
+  update(events) { this.element.hidden = events === 0; }
 }
 
 let current = null;

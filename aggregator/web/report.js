@@ -2,7 +2,7 @@
 import { h, say } from "./dom.js";
 import { request, session } from "./api.js";
 
-/** {element, offer(events): shows itself once there is something to report}. */
+/** {element, update(events): shows itself once there is something to report}. */
 export function report(id) {
   const text = h("pre", { class: "report scroll", tabindex: "0", "aria-label": "Report" });
   const button = h("button", { type: "button" }, "Show");
@@ -19,5 +19,5 @@ export function report(id) {
     }
     button.removeAttribute("aria-disabled");
   });
-  return { element, offer: (events) => { element.hidden = events === 0; } };
+  return { element, update: (events) => { element.hidden = events === 0; } };
 }

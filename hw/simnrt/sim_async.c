@@ -332,7 +332,7 @@ sim_async_forked(void)
     memset(queues, 0, sizeof(queues)); /* their threads did not come along */
 }
 
-/* ---- what both interfaces offer ---------------------------------------------------------------
+/* ---- what both interfaces have ----------------------------------------------------------------
  */
 
 NRT_STATUS

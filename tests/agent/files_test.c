@@ -159,10 +159,10 @@ TEST(a_file_is_shipped_when_it_stands_still)
         CHECK(write(fd, "more", 4) == 4);
         pause_ms(w, 15);
     }
-    CHECK_INT(w->g.offers, 0);
+    CHECK_INT(w->g.announces, 0);
     pause_ms(w, 80); /* it stands still, but is open for writing */
     if (getuid() == 0)
-        CHECK_INT(w->g.offers, 0);
+        CHECK_INT(w->g.announces, 0);
     close(fd);
     until(w, 1);
     CHECK_INT(w->settled, 1);
@@ -200,7 +200,7 @@ TEST(a_cut_upload_resumes_where_it_was)
     CHECK_INT(w->settled, 1);
     CHECK_INT(w->g.artifacts, 1);
     CHECK_INT(w->g.artifact_bytes, 5 << 20);
-    CHECK_INT(w->g.offers, 2);
+    CHECK_INT(w->g.announces, 2);
     CHECK(st.bytes_sent <= (5 << 20) + (1 << 20));
     end_world(w);
 }
@@ -214,7 +214,7 @@ TEST(a_full_store_is_waited_for)
     w->g.no_room = 200;
     until(w, 1);
     CHECK_INT(w->settled, 1);
-    CHECK_INT(w->g.offers, 201);
+    CHECK_INT(w->g.announces, 201);
     CHECK_INT(w->g.artifacts, 1);
     end_world(w);
 }
@@ -293,7 +293,7 @@ TEST(what_cannot_be_shipped_is_said)
     pause_ms(w, 60);
     CHECK_INT(w->failed, 1);
     CHECK(strstr(w->last, "--artifact-max") != NULL);
-    CHECK_INT(w->g.offers, 0);
+    CHECK_INT(w->g.announces, 0);
     end_world(w);
 }
 
@@ -372,7 +372,7 @@ TEST(without_a_session_files_wait_and_old_ones_stay)
     mrd_files_session(w->f, 0, 0);
     tree_file(test_tmp(), "cap/early.ntff", "early");
     pause_ms(w, 100);
-    CHECK_INT(w->g.offers, 0);
+    CHECK_INT(w->g.announces, 0);
     nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     mrd_files_session(w->f, 2, mrd_wall_now().ns);
     nanosleep(&(struct timespec){ 0, 20000000 }, NULL);

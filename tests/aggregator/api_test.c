@@ -293,18 +293,18 @@ TEST(artifacts_resume_and_are_proven)
     mrd_aggregator *a = aggregator();
     mrd_link_options o = { .data_url = "inproc://d" };
     Mrd__Hello hello = MRD__HELLO__INIT;
-    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
     carrier c = { 0 };
     uint64_t at;
     mrd_msg r;
 
     REQUIRE(a != NULL && mrd_link_open(&o, &c.link, NULL) == MRD_OK);
-    offer.sha256 = done.sha256 = sha;
-    offer.size = done.size = 11;
-    offer.name = name;
-    offer.kind = kind;
-    r = exchange(&c, MRD_FRAME_OFFER, &offer); /* before hello */
+    announce.sha256 = done.sha256 = sha;
+    announce.size = done.size = 11;
+    announce.name = name;
+    announce.kind = kind;
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce); /* before hello */
     CHECK(r.frame.type == MRD_FRAME_ACK && r.u.ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST);
     mrd_msg_free(&r);
     hello.wire_major = MRD_WIRE_MAJOR;
@@ -312,15 +312,15 @@ TEST(artifacts_resume_and_are_proven)
     r = exchange(&c, MRD_FRAME_HELLO, &hello);
     CHECK(r.frame.type == MRD_FRAME_WELCOME);
     mrd_msg_free(&r);
-    CHECK(chunk(&c, sha, 0, "hello", &at) == MRD__ACK_STATUS__ACK_REFUSED); /* never offered */
-    offer.name = evil;
-    r = exchange(&c, MRD_FRAME_OFFER, &offer);
-    CHECK(r.u.want->err == MRD_INVALID);
+    CHECK(chunk(&c, sha, 0, "hello", &at) == MRD__ACK_STATUS__ACK_REFUSED); /* never announced */
+    announce.name = evil;
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
+    CHECK(r.u.request->err == MRD_INVALID);
     mrd_msg_free(&r);
-    offer.name = name;
-    r = exchange(&c, MRD_FRAME_OFFER, &offer);
-    CHECK(r.frame.type == MRD_FRAME_WANT && !r.u.want->have && r.u.want->offset == 0 &&
-          r.u.want->err == 0);
+    announce.name = name;
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
+    CHECK(r.frame.type == MRD_FRAME_REQUEST && !r.u.request->have && r.u.request->offset == 0 &&
+          r.u.request->err == 0);
     mrd_msg_free(&r);
     CHECK(chunk(&c, sha, 0, "hello", &at) == MRD__ACK_STATUS__ACK_STORED && at == 5);
     CHECK(chunk(&c, sha, 0, "hello", &at) == MRD__ACK_STATUS__ACK_STORED && at == 5); /* again */
@@ -335,25 +335,25 @@ TEST(artifacts_resume_and_are_proven)
         r = exchange(&c, MRD_FRAME_HELLO, &hello);
     } while (r.frame.type == 0);
     mrd_msg_free(&r);
-    r = exchange(&c, MRD_FRAME_OFFER, &offer);
-    CHECK(r.u.want->offset == 5);
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
+    CHECK(r.u.request->offset == 5);
     mrd_msg_free(&r);
     CHECK(chunk(&c, sha, 5, " wOrld", &at) == MRD__ACK_STATUS__ACK_STORED && at == 11);
     r = exchange(&c, MRD_FRAME_DONE, &done);
     CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && r.u.ack->err == MRD_CORRUPT);
     mrd_msg_free(&r);
     do { /* "come again" while the proof is not reported to the receiver */
-        r = exchange(&c, MRD_FRAME_OFFER, &offer);
-        at = r.u.want->err;
-        CHECK(!r.u.want->have && r.u.want->offset == 0);
+        r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
+        at = r.u.request->err;
+        CHECK(!r.u.request->have && r.u.request->offset == 0);
         mrd_msg_free(&r);
     } while (at == MRD_AGAIN);
     CHECK(chunk(&c, sha, 0, "hello world", &at) == MRD__ACK_STATUS__ACK_STORED && at == 11);
     r = exchange(&c, MRD_FRAME_DONE, &done);
     CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_STORED && r.u.ack->err == 0);
     mrd_msg_free(&r);
-    r = exchange(&c, MRD_FRAME_OFFER, &offer);
-    CHECK(r.u.want->have);
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
+    CHECK(r.u.request->have);
     mrd_msg_free(&r);
     snprintf(path, sizeof(path), "%s/artifacts/%s", test_tmp(), sha);
     CHECK(access(path, R_OK) == 0);
@@ -368,7 +368,7 @@ TEST(proving_a_large_artifact_holds_up_nobody)
     char sha[] = "00000000000000000000000000000000000000000000000000000000000000aa";
     char name[] = "i/big.ntff", kind[] = "NTFF", path[300];
     mrd_link_options o = { .data_url = "inproc://d" };
-    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
     Mrd__Heartbeat beat = MRD__HEARTBEAT__INIT;
     const off_t size = (off_t) 64 << 30; /* sparse; minutes of hashing, which the end cuts short */
@@ -386,12 +386,12 @@ TEST(proving_a_large_artifact_holds_up_nobody)
     close(fd);
     REQUIRE((a = aggregator()) != NULL && mrd_link_open(&o, &c.link, NULL) == MRD_OK);
     carrier_hello(&c);
-    offer.sha256 = done.sha256 = sha;
-    offer.size = done.size = (uint64_t) size;
-    offer.name = name;
-    offer.kind = kind;
-    r = exchange(&c, MRD_FRAME_OFFER, &offer);
-    CHECK(!r.u.want->have && r.u.want->offset == (uint64_t) size);
+    announce.sha256 = done.sha256 = sha;
+    announce.size = done.size = (uint64_t) size;
+    announce.name = name;
+    announce.kind = kind;
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
+    CHECK(!r.u.request->have && r.u.request->offset == (uint64_t) size);
     mrd_msg_free(&r);
     submit(&c, MRD_FRAME_DONE, &done);
     for (int i = 0; i < 20; i++) {
@@ -400,9 +400,9 @@ TEST(proving_a_large_artifact_holds_up_nobody)
         mrd_msg_free(&r);
     }
     CHECK_INT(status(call("GET", "/readyz", "")), 200);
-    r = exchange(&c, MRD_FRAME_OFFER, &offer); /* whose connection broke meanwhile */
-    CHECK(r.u.want->err == MRD_AGAIN && r.u.want->retry_after_ms > 0);
-    CHECK(strstr(r.u.want->message, "being proven") != NULL);
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce); /* whose connection broke meanwhile */
+    CHECK(r.u.request->err == MRD_AGAIN && r.u.request->retry_after_ms > 0);
+    CHECK(strstr(r.u.request->message, "being proven") != NULL);
     mrd_msg_free(&r);
     CHECK_INT(c.late, 0);
     mrd_aggregator_close(a);

@@ -227,19 +227,19 @@ TEST(uploads_are_bounded)
     mrd_session_store store = open_store();
     book b = { 0 };
     mrd_artifacts *a = open_artifacts(&store, &b);
-    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     char sha[65], name[] = "x.ntff", text[MRD_TEXT_MAX];
 
-    offer.sha256 = sha;
-    offer.name = name;
-    offer.size = 10;
+    announce.sha256 = sha;
+    announce.name = name;
+    announce.size = 10;
     for (unsigned i = 0; i < MRD_UPLOADS_MAX + 2; i++) {
-        Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+        Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
 
         snprintf(sha, sizeof(sha), "%064x", i);
         if (i == MRD_UPLOADS_MAX + 1) /* another stands still */
             a->uploads[7].used.ns -= 10 * MRD_SEC;
-        CHECK_ERR(sha, mrd_artifact_begin(a, 0, &offer, &want, text),
+        CHECK_ERR(sha, mrd_artifact_begin(a, 0, &announce, &request, text),
                   i == MRD_UPLOADS_MAX ? MRD_AGAIN : MRD_OK);
     }
     CHECK_TEXT(a->uploads[7].sha256, sha);
@@ -253,35 +253,35 @@ TEST(an_upload_belongs_to_one_node)
     mrd_session_store store = open_store();
     book b = { 0 };
     mrd_artifacts *a = open_artifacts(&store, &b);
-    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     Mrd__ArtifactChunk chunk = MRD__ARTIFACT_CHUNK__INIT;
-    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
     Mrd__Ack ack = MRD__ACK__INIT;
     char sha[65], name[] = "x.neff", text[MRD_TEXT_MAX];
     uint8_t bytes[6] = "abcde";
     enum { HONEST = 1, EVIL };
 
     snprintf(sha, sizeof(sha), "%064x", 7);
-    offer.sha256 = chunk.sha256 = sha;
-    offer.name = name;
-    offer.size = 10;
+    announce.sha256 = chunk.sha256 = sha;
+    announce.name = name;
+    announce.size = 10;
     chunk.data = (ProtobufCBinaryData){ 5, bytes };
-    CHECK_ERR("offer", mrd_artifact_begin(a, HONEST, &offer, &want, text), MRD_OK);
+    CHECK_ERR("announce", mrd_artifact_begin(a, HONEST, &announce, &request, text), MRD_OK);
     CHECK_ERR("piece", mrd_artifact_chunk(a, HONEST, &chunk, &ack, text), MRD_OK);
     CHECK_INT(ack.artifact_offset, 5);
-    offer.size = 9;
+    announce.size = 9;
     chunk.offset = 5;
-    CHECK_ERR("another size", mrd_artifact_begin(a, EVIL, &offer, &want, text), MRD_AGAIN);
+    CHECK_ERR("another size", mrd_artifact_begin(a, EVIL, &announce, &request, text), MRD_AGAIN);
     CHECK_ERR("another's piece", mrd_artifact_chunk(a, EVIL, &chunk, &ack, text), MRD_STATE);
-    offer.size = 10;
-    CHECK_ERR("offer again", mrd_artifact_begin(a, HONEST, &offer, &want, text), MRD_OK);
-    CHECK_INT(want.offset, 5);
+    announce.size = 10;
+    CHECK_ERR("announce again", mrd_artifact_begin(a, HONEST, &announce, &request, text), MRD_OK);
+    CHECK_INT(request.offset, 5);
     CHECK_ERR("rest", mrd_artifact_chunk(a, HONEST, &chunk, &ack, text), MRD_OK);
     CHECK_INT(ack.artifact_offset, 10);
     /* It stands still: the next one begins anew, without its bytes. */
     a->uploads[0].used.ns -= 10 * MRD_SEC;
-    CHECK_ERR("taken over", mrd_artifact_begin(a, EVIL, &offer, &want, text), MRD_OK);
-    CHECK_INT(want.offset, 0);
+    CHECK_ERR("taken over", mrd_artifact_begin(a, EVIL, &announce, &request, text), MRD_OK);
+    CHECK_INT(request.offset, 0);
     mrd_artifacts_close(a);
     mrd_session_store_fini(&store);
 }

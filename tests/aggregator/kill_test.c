@@ -268,7 +268,7 @@ TEST(an_answer_outlives_the_aggregator)
 static void
 carry(carrier *c, const char *sha256, const char *file, const char *data, bool have)
 {
-    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+    Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
     char sha[65], name[64], kind[] = "NEFF";
     uint64_t at;
@@ -276,12 +276,12 @@ carry(carrier *c, const char *sha256, const char *file, const char *data, bool h
 
     snprintf(sha, sizeof(sha), "%s", sha256);
     snprintf(name, sizeof(name), "%s", file);
-    offer.sha256 = done.sha256 = sha;
-    offer.size = done.size = strlen(data);
-    offer.name = name;
-    offer.kind = kind;
-    r = exchange(c, MRD_FRAME_OFFER, &offer);
-    CHECK_INT(r.u.want->have, have);
+    announce.sha256 = done.sha256 = sha;
+    announce.size = done.size = strlen(data);
+    announce.name = name;
+    announce.kind = kind;
+    r = exchange(c, MRD_FRAME_ANNOUNCE, &announce);
+    CHECK_INT(r.u.request->have, have);
     mrd_msg_free(&r);
     if (have)
         return;
@@ -291,7 +291,7 @@ carry(carrier *c, const char *sha256, const char *file, const char *data, bool h
     mrd_msg_free(&r);
 }
 
-/* An agent that was told "stored", or "there already", never offers the file again: the session
+/* An agent that was told "stored", or "there already", never announces the file again: the session
  * must list it whatever happens then. */
 TEST(an_artifact_outlives_the_aggregator)
 {

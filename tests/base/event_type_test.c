@@ -45,7 +45,7 @@ TEST(words)
     }
 }
 
-/* A runtime that offers the other set of names. */
+/* A runtime that has the other set of names. */
 TEST(the_other_names_mean_the_same)
 {
     static const char *const hardware[] = { "hardware" }, *const one[] = { "nc_exec_running" };

@@ -494,13 +494,13 @@ TEST(what_is_seldom_called)
 }
 
 /* Told once, in one place: version, event types, functions that nobody here knows. */
-TEST(what_a_runtime_offers)
+TEST(features_of_a_runtime_are_reported)
 {
     recorded rec;
 
     set_library_path("simnrt");
-    run("nrt_prog", "everything", "all", sub("offer"), hooked, sizeof(hooked));
-    rec = read_rings(sub("offer"));
+    run("nrt_prog", "everything", "all", sub("runtime"), hooked, sizeof(hooked));
+    rec = read_rings(sub("runtime"));
     CHECK_INT(count(rec.notices, "|the Neuron runtime is open version=2."), 1);
     CHECK(strstr(rec.notices, "/lib/simnrt/libnrt.so.1 event_types=") != NULL);
     CHECK(strstr(rec.notices, ",nc_exec_running,") != NULL);

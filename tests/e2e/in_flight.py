@@ -50,7 +50,7 @@ with Cluster() as c:
             check(e["timestamp"] < begun - 10**8, f"{name} began before the session: {e['timestamp']}, {begun}")
             equal(e["args"].get("in_flight"), "stop", f"{name} says so")
     equal(part["tally"]["in_flight"], sum(1 for e in profile["trace_events"] if e.get("unfinished")), "the manifest counts them")
-    check({"nrt_execute", "nc_exec_running"} <= set(part["runtime"]["event_types"]), f"what the runtime offers: {part.get('runtime')}")
+    check({"nrt_execute", "nc_exec_running"} <= set(part["runtime"]["event_types"]), f"what the runtime can do: {part.get('runtime')}")
     equal(part["runtime"]["unknown_functions"], [], "and all of its functions are known")
     summary = load_json(c.path("stopped", "summary.json"))["summary"]
     equal(summary["unfinished"], part["tally"]["in_flight"], "and the summary")

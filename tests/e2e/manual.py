@@ -19,7 +19,7 @@ def words(*command):
 
 
 def completed(line):
-    """What bash offers behind this line."""
+    """What bash completes behind this line."""
     script = f"""source {SOURCE}/deploy/completion/meridian.bash
 COMP_WORDS=({line.rstrip()}{' ""' if line.endswith(" ") else ""}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); compopt() {{ :; }}
 _meridian; printf '%s\n' "${{COMPREPLY[@]}}" """

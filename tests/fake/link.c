@@ -165,12 +165,12 @@ heartbeat(fake_aggregator *g, const Mrd__Heartbeat *hb)
 static void
 artifact(fake_aggregator *g, const mrd_msg *msg)
 {
-    if (msg->frame.type == MRD_FRAME_OFFER) {
-        Mrd__ArtifactWant w = MRD__ARTIFACT_WANT__INIT;
+    if (msg->frame.type == MRD_FRAME_ANNOUNCE) {
+        Mrd__ArtifactRequest w = MRD__ARTIFACT_REQUEST__INIT;
 
-        g->offers++;
-        if (strcmp(g->sha256, msg->u.offer->sha256) != 0) {
-            snprintf(g->sha256, sizeof(g->sha256), "%s", msg->u.offer->sha256);
+        g->announces++;
+        if (strcmp(g->sha256, msg->u.announce->sha256) != 0) {
+            snprintf(g->sha256, sizeof(g->sha256), "%s", msg->u.announce->sha256);
             g->artifact_len = 0;
         }
         w.have = g->have_all;
@@ -180,7 +180,7 @@ artifact(fake_aggregator *g, const mrd_msg *msg)
             w.err = MRD_FULL;
             w.retry_after_ms = 1;
         }
-        answer(g, MRD_FRAME_WANT, &w);
+        answer(g, MRD_FRAME_REQUEST, &w);
     } else if (msg->frame.type == MRD_FRAME_CHUNK) {
         const Mrd__ArtifactChunk *c = msg->u.chunk;
         Mrd__Ack m = MRD__ACK__INIT;

@@ -19,8 +19,8 @@ typedef struct {
     uint64_t unknown; /* events without an id */
     uint64_t no_start, unfinished;
     int64_t dur_ns;   /* of all complete spans together */
-    unsigned no_room; /* so many offers find the store full */
-    uint64_t offers, chunks, artifacts, artifact_bytes, hellos, heartbeats;
+    unsigned no_room; /* so many announces find the store full */
+    uint64_t announces, chunks, artifacts, artifact_bytes, hellos, heartbeats;
     int64_t first_ns, last_ns;
     Mrd__NodePhase phase;                     /* of the first session, as the last heartbeat said */
     uint64_t begun, delivered, held, dropped; /* ... and its counters */

@@ -1,5 +1,5 @@
-/* Offers and chunks of artifacts, one after the other: per message its kind, two bytes of length,
- * its body. Whatever is said, what is stored stays in <store>/artifacts and below the size offered.
+/* Announcements and chunks of artifacts, one after the other: per message its kind, two bytes of length,
+ * its body. Whatever is said, what is stored stays in <store>/artifacts and below the size announced.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,18 +24,19 @@ on_grown(void *self, const char *sha256, uint64_t bytes, uint64_t more)
 static void
 say(mrd_artifacts *a, mrd_core *c, const mrd_node *n, bool chunk, mrd_bytes body)
 {
-    mrd_frame f = { .type = chunk ? MRD_FRAME_CHUNK : MRD_FRAME_OFFER };
+    mrd_frame f = { .type = chunk ? MRD_FRAME_CHUNK : MRD_FRAME_ANNOUNCE };
     mrd_core_time now = { .local = mrd_local_now(), .wall = mrd_wall_now() };
-    Mrd__ArtifactWant want = MRD__ARTIFACT_WANT__INIT;
+    Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
     Mrd__Ack ack = MRD__ACK__INIT;
     char text[MRD_TEXT_MAX] = "";
     mrd_msg msg;
 
     if (mrd_msg_unpack_body(&f, body, &msg, NULL) != MRD_OK)
         return;
-    if (!chunk && mrd_core_offer(c, now, n, 0, msg.u.offer, NULL) == MRD_OK &&
-        mrd_artifact_begin(a, 0, msg.u.offer, &want, text) == MRD_OK &&
-        (strstr(msg.u.offer->name, "..") == msg.u.offer->name || want.offset > msg.u.offer->size))
+    if (!chunk && mrd_core_artifact_announced(c, now, n, 0, msg.u.announce, NULL) == MRD_OK &&
+        mrd_artifact_begin(a, 0, msg.u.announce, &request, text) == MRD_OK &&
+        (strstr(msg.u.announce->name, "..") == msg.u.announce->name ||
+         request.offset > msg.u.announce->size))
         abort();
     if (chunk && mrd_artifact_chunk(a, 0, msg.u.chunk, &ack, text) == MRD_OK) {
         struct stat st;

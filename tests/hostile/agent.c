@@ -569,14 +569,14 @@ clock_data(hostile *h)
     mrd_buf_fini(&joined);
 }
 
-/* A few hashes, so that offers, pieces and ends of different agents meet. */
+/* A few hashes, so that announcements, chunks and ends of different agents meet. */
 static void
 artifact(hostile *h)
 {
     draws *d = &h->d;
     mrd_frame f =
-        header(h, (uint8_t[]){ MRD_FRAME_OFFER, MRD_FRAME_CHUNK, MRD_FRAME_DONE }[below(d, 3)]);
-    Mrd__ArtifactOffer offer = MRD__ARTIFACT_OFFER__INIT;
+        header(h, (uint8_t[]){ MRD_FRAME_ANNOUNCE, MRD_FRAME_CHUNK, MRD_FRAME_DONE }[below(d, 3)]);
+    Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     Mrd__ArtifactChunk chunk = MRD__ARTIFACT_CHUNK__INIT;
     Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
     char name[40], sha[65];
@@ -585,19 +585,19 @@ artifact(hostile *h)
     memset(sha, "0123456789abcdef"[below(d, 16)], 64);
     sha[64] = '\0';
     snprintf(name, sizeof(name), "file-%u.ntff", below(d, 5));
-    offer.sha256 = chunk.sha256 = done.sha256 = one_in(d, 10) ? some_text(d) : sha;
-    offer.size = one_in(d, 2) ? (uint64_t) absurd(d) : below(d, 4000);
-    offer.name = one_in(d, 3) ? some_text(d) : name;
-    offer.kind = some_text(d);
-    offer.process_id = absurd(d);
-    offer.nc_idx = absurd(d);
+    announce.sha256 = chunk.sha256 = done.sha256 = one_in(d, 10) ? some_text(d) : sha;
+    announce.size = one_in(d, 2) ? (uint64_t) absurd(d) : below(d, 4000);
+    announce.name = one_in(d, 3) ? some_text(d) : name;
+    announce.kind = some_text(d);
+    announce.process_id = absurd(d);
+    announce.nc_idx = absurd(d);
     chunk.offset = one_in(d, 2) ? (uint64_t) absurd(d) : below(d, 4000);
     chunk.data = (ProtobufCBinaryData){ some_bytes(d, data, sizeof(data)), data };
     done.size = one_in(d, 2) ? (uint64_t) absurd(d) : below(d, 4000);
     say(h, &f,
-        f.type == MRD_FRAME_OFFER   ? (void *) &offer
-        : f.type == MRD_FRAME_CHUNK ? (void *) &chunk
-                                    : (void *) &done);
+        f.type == MRD_FRAME_ANNOUNCE ? (void *) &announce
+        : f.type == MRD_FRAME_CHUNK  ? (void *) &chunk
+                                     : (void *) &done);
 }
 
 static void

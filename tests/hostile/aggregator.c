@@ -210,10 +210,10 @@ acknowledge(hostile *h, mrd_server_request *request, bool beat)
 }
 
 static void
-want(hostile *h, mrd_server_request *request)
+request_bytes(hostile *h, mrd_server_request *request)
 {
     draws *d = &h->d;
-    Mrd__ArtifactWant m = MRD__ARTIFACT_WANT__INIT;
+    Mrd__ArtifactRequest m = MRD__ARTIFACT_REQUEST__INIT;
 
     m.have = h->lie && one_in(d, 3);
     m.offset = one_in(d, 2) ? 0 : (uint64_t) absurd(d);
@@ -222,7 +222,7 @@ want(hostile *h, mrd_server_request *request)
     m.retry_after_ms = (uint32_t) absurd(d);
     if (!h->lie && m.err != 0 && m.retry_after_ms == 0)
         m.retry_after_ms = 10; /* not wanted at all is a lie, too */
-    answer(h, request, MRD_FRAME_WANT, &m);
+    answer(h, request, MRD_FRAME_REQUEST, &m);
 }
 
 static void
@@ -276,8 +276,8 @@ request_step(hostile *h, mrd_server_request *request)
         refuse(h, request);
     else if (f.type == MRD_FRAME_HELLO)
         welcome(h, request);
-    else if (f.type == MRD_FRAME_OFFER)
-        want(h, request);
+    else if (f.type == MRD_FRAME_ANNOUNCE)
+        request_bytes(h, request);
     else if (f.type == MRD_FRAME_PROBE)
         probe_reply(h, request);
     else
@@ -404,14 +404,14 @@ main(int argc, char **argv)
     h.over = true;
     pthread_join(ask, NULL);
     pthread_join(udp, NULL);
-    printf("seed %llu: hello %u, heartbeats %u, batches %u, clock data %u, offers %u, chunks %u, "
-           "probes %u, packets %u, unanswered %u, "
-           "surveys %u answered %u\n",
-           (unsigned long long) h.d.seed, h.requests[MRD_FRAME_HELLO],
-           h.requests[MRD_FRAME_HEARTBEAT], h.requests[MRD_FRAME_BATCH],
-           h.requests[MRD_FRAME_CLOCK_DATA], h.requests[MRD_FRAME_OFFER],
-           h.requests[MRD_FRAME_CHUNK], h.requests[MRD_FRAME_PROBE], h.packets, h.dropped,
-           h.surveys, h.answers);
+    printf(
+        "seed %llu: hello %u, heartbeats %u, batches %u, clock data %u, announces %u, chunks %u, "
+        "probes %u, packets %u, unanswered %u, "
+        "surveys %u answered %u\n",
+        (unsigned long long) h.d.seed, h.requests[MRD_FRAME_HELLO], h.requests[MRD_FRAME_HEARTBEAT],
+        h.requests[MRD_FRAME_BATCH], h.requests[MRD_FRAME_CLOCK_DATA],
+        h.requests[MRD_FRAME_ANNOUNCE], h.requests[MRD_FRAME_CHUNK], h.requests[MRD_FRAME_PROBE],
+        h.packets, h.dropped, h.surveys, h.answers);
     mrd_server_close(h.server);
     return 0;
 }

@@ -437,7 +437,7 @@ TEST(replayed_probes)
     c.seed = rng_seed();
     replayed(&c);
     sim_init(&s, &c);
-    printf("  %zu probes offered once more, all refused\n", s.replayed);
+    printf("  %zu probes sent once more, all refused\n", s.replayed);
     CHECK(s.replayed > 50);
     sim_fini(&s);
 }

@@ -72,7 +72,7 @@ typedef struct {
     mrd_probe_sent last; /* the newest that was joined, for replaying */
     double wall_step_at; /* session second; 0 not yet */
     size_t voided;       /* probes given up because the wall clock moved inside */
-    size_t replayed;     /* probes offered once more, all of them refused */
+    size_t replayed;     /* probes sent once more, all of them refused */
 } sim;
 
 void sim_init(sim *s, const sim_config *config); /* generates all probes */

@@ -1,4 +1,4 @@
-#include "agent/offer.h"
+#include "agent/runtime_features.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ add_words(mrd_strlist *to, mrd_str list)
 {
     bool any = false;
 
-    while (list.len > 0 && to->n < MRD_OFFER_NAMES) {
+    while (list.len > 0 && to->n < MRD_RUNTIME_NAMES) {
         const char *comma = memchr(list.p, ',', list.len);
         size_t n = comma == NULL ? list.len : (size_t) (comma - list.p);
         mrd_str word = { list.p, n };
@@ -34,7 +34,7 @@ add_words(mrd_strlist *to, mrd_str list)
 }
 
 static uint64_t
-sign(const mrd_offer *o)
+sign(const mrd_runtime_seen *o)
 {
     uint64_t h = mrd_hash64(o->version, strlen(o->version), 1);
 
@@ -46,7 +46,8 @@ sign(const mrd_offer *o)
 }
 
 bool
-mrd_offer_notice(mrd_offer *o, const mrd_drain_process *process, const mrd_event *ev, bool *ret_new)
+mrd_runtime_notice(mrd_runtime_seen *o, const mrd_drain_process *process, const mrd_event *ev,
+                   bool *ret_new)
 {
     *ret_new = false;
     if (!mrd_str_is(mrd_catalog_text(process->catalog, ev->name), "the Neuron runtime is open"))
@@ -67,7 +68,7 @@ mrd_offer_notice(mrd_offer *o, const mrd_drain_process *process, const mrd_event
 }
 
 void
-mrd_offer_fini(mrd_offer *o)
+mrd_runtime_fini(mrd_runtime_seen *o)
 {
     mrd_strlist_fini(&o->types);
     mrd_strlist_fini(&o->unknown);

@@ -1,4 +1,4 @@
-#include "aggregator/core/offer.h"
+#include "aggregator/core/runtime_features.h"
 
 #include <stdlib.h>
 
@@ -21,10 +21,10 @@ names(char *const *from, size_t n)
     return list;
 }
 
-static mrd_runtime_offer *
+static mrd_runtime_features *
 made(mrd_json *json)
 {
-    mrd_runtime_offer *r = calloc(1, sizeof(*r));
+    mrd_runtime_features *r = calloc(1, sizeof(*r));
 
     if (r == NULL) {
         mrd_json_free(json);
@@ -35,8 +35,8 @@ made(mrd_json *json)
     return r;
 }
 
-mrd_runtime_offer *
-mrd_runtime_offer_new(const Mrd__RuntimeOffer *from)
+mrd_runtime_features *
+mrd_runtime_features_new(const Mrd__RuntimeFeatures *from)
 {
     mrd_json *o;
     char version[64];
@@ -51,8 +51,8 @@ mrd_runtime_offer_new(const Mrd__RuntimeOffer *from)
     return made(o);
 }
 
-mrd_runtime_offer *
-mrd_runtime_offer_load(const mrd_json *o)
+mrd_runtime_features *
+mrd_runtime_features_load(const mrd_json *o)
 {
     const mrd_json *there = mrd_json_get(o, "runtime");
 
@@ -60,8 +60,8 @@ mrd_runtime_offer_load(const mrd_json *o)
 }
 
 /* relaxed: whoever counts up holds a reference */
-mrd_runtime_offer *
-mrd_runtime_offer_ref(mrd_runtime_offer *r)
+mrd_runtime_features *
+mrd_runtime_features_ref(mrd_runtime_features *r)
 {
     if (r != NULL)
         __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
@@ -69,7 +69,7 @@ mrd_runtime_offer_ref(mrd_runtime_offer *r)
 }
 
 void
-mrd_runtime_offer_unref(mrd_runtime_offer *r)
+mrd_runtime_features_unref(mrd_runtime_features *r)
 {
     if (r == NULL || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
@@ -78,14 +78,14 @@ mrd_runtime_offer_unref(mrd_runtime_offer *r)
 }
 
 void
-mrd_runtime_offer_put(const mrd_runtime_offer *r, mrd_json *o)
+mrd_runtime_features_put(const mrd_runtime_features *r, mrd_json *o)
 {
     if (r != NULL)
         mrd_json_set(o, "runtime", mrd_json_copy(r->json));
 }
 
 bool
-mrd_runtime_offer_has(const mrd_runtime_offer *r, const char *type)
+mrd_runtime_features_has(const mrd_runtime_features *r, const char *type)
 {
     const mrd_json *types = r == NULL ? NULL : mrd_json_get(r->json, "event_types");
 

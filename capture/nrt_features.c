@@ -1,4 +1,4 @@
-/* What the runtime of this process offers: told once, when it is open and somebody records. */
+/* What the runtime of this process can do: reported once, when it is open and somebody records. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ version_text(char to[64])
 }
 
 void
-mrd_nrt_offer_tell(void)
+mrd_nrt_features_report(void)
 {
     void *init = mrd_nrt_real(MRD_NRT_nrt_init);
     mrd_buf types = { 0 }, unknown = { 0 };
