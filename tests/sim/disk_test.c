@@ -1,0 +1,388 @@
+/* The simulated disk itself: what POSIX promises, what it does not, and what the faults do. */
+#include "tests/sim/disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+
+#include "base/file.h"
+#include "base/out.h"
+#include "tests/check.h"
+
+#define MAX 100000u
+
+/* What the next calls are to do. */
+typedef struct {
+    sim_disk_call call; /* this kind only */
+    unsigned pass;      /* so many go on first */
+    sim_disk_verdict v;
+    unsigned asked;
+} fault;
+
+static void
+before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
+{
+    fault *f = self;
+
+    if (op->call != f->call)
+        return;
+    if (f->asked++ == f->pass)
+        *v = f->v;
+}
+
+static sim_disk *
+disk(uint64_t seed)
+{
+    return sim_disk_new("a", &(sim_disk_options){ .seed = seed });
+}
+
+static void
+put(const char *path, const char *text, bool sync)
+{
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+
+    CHECK(fd >= 0);
+    CHECK_INT(pwrite(fd, text, strlen(text), 0), strlen(text));
+    CHECK(!sync || fsync(fd) == 0);
+    close(fd);
+}
+
+static const char *
+get(const char *path)
+{
+    static char text[2000];
+    int fd = open(path, O_RDONLY);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    if (fd >= 0)
+        close(fd);
+    text[n < 0 ? 0 : n] = '\0';
+    return n < 0 ? NULL : text;
+}
+
+static void
+sync_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY);
+
+    CHECK(fd >= 0 && fsync(fd) == 0);
+    close(fd);
+}
+
+TEST(files_are_as_posix_has_them)
+{
+    sim_disk *d = disk(1);
+    char text[16] = "";
+    struct stat a, b;
+    struct iovec v[2] = { { text, 3 }, { text + 3, 3 } };
+    int fd;
+
+    CHECK(open("/sim/a/x", O_RDONLY) < 0 && errno == ENOENT);
+    CHECK(open("/sim/a/no/x", O_RDWR | O_CREAT, 0600) < 0 && errno == ENOENT);
+    put("/sim/a/x", "hello", false);
+    CHECK_TEXT(get("/sim/a/x"), "hello");
+    CHECK(open("/sim/a/x", O_RDWR | O_CREAT | O_EXCL, 0600) < 0 && errno == EEXIST);
+    CHECK(open("/sim/a/x/y", O_RDONLY) < 0 && errno == ENOTDIR);
+    CHECK((fd = open("/sim/a/x", O_RDWR)) >= 0);
+    memcpy(text, "abcdef", 6);
+    CHECK_INT(pwritev(fd, v, 2, 8), 6); /* behind a hole */
+    CHECK_INT(fstat(fd, &a), 0);
+    CHECK_INT(a.st_size, 14);
+    CHECK(memcmp(get("/sim/a/x"), "hello\0\0\0abcdef", 14) == 0);
+    CHECK(ftruncate(fd, 2) == 0 && ftruncate(fd, 4) == 0);
+    CHECK_INT(lseek(fd, 0, SEEK_END), 4);
+    CHECK_INT(write(fd, "z", 1), 1);
+    CHECK(memcmp(get("/sim/a/x"), "he\0\0z", 5) == 0);
+    CHECK(mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED && errno == ENODEV);
+    CHECK_INT(unlink("/sim/a/x"), 0);
+    CHECK(stat("/sim/a/x", &b) < 0 && errno == ENOENT);
+    CHECK_INT(pread(fd, text, sizeof(text), 0), 5); /* still open */
+    CHECK(fstat(fd, &b) == 0 && b.st_ino == a.st_ino && b.st_nlink == 0);
+    CHECK_INT(close(fd), 0);
+    CHECK(close(fd) < 0 && errno == EBADF);
+    CHECK_INT(sim_disk_used(d), 0);
+    CHECK_INT(sim_disk_open_files(d), 0);
+    sim_disk_free(d);
+}
+
+TEST(names_are_as_posix_has_them)
+{
+    sim_disk *d = disk(1);
+    struct stat a, b;
+    struct dirent *e;
+    char names[100] = "";
+    DIR *dir;
+
+    CHECK(mkdir("/sim/a/d", 0755) == 0 && mkdir("/sim/a/d", 0755) < 0 && errno == EEXIST);
+    put("/sim/a/d/x", "x", false);
+    put("/sim/a/d/y", "y", false);
+    CHECK(rmdir("/sim/a/d") < 0 && errno == ENOTEMPTY);
+    CHECK(unlink("/sim/a/d") < 0 && errno == EISDIR);
+    CHECK(rename("/sim/a/d/x", "/sim/a/d/y") == 0);
+    CHECK_TEXT(get("/sim/a/d/y"), "x");
+    CHECK(rename("/sim/a/d/y", "/tmp/y") < 0 && errno == EXDEV);
+    CHECK(link("/sim/a/d/y", "/sim/a/z") == 0);
+    CHECK(stat("/sim/a/z", &a) == 0 && stat("/sim/a/./d//y", &b) == 0 && a.st_ino == b.st_ino);
+    CHECK_INT(a.st_nlink, 2);
+    CHECK(symlink("d/y", "/sim/a/s") == 0 && lstat("/sim/a/s", &a) == 0 && S_ISLNK(a.st_mode));
+    CHECK((dir = opendir("/sim/a")) != NULL);
+    while ((e = readdir(dir)) != NULL) {
+        strcat(names, e->d_name);
+        strcat(names, " ");
+        if (strcmp(e->d_name, "z") == 0)
+            unlink("/sim/a/z"); /* while it is read */
+    }
+    closedir(dir);
+    CHECK_TEXT(names, "d z s ");
+    mrd_remove_tree("/sim/a/d");
+    CHECK(stat("/sim/a/d", &a) < 0 && errno == ENOENT);
+    CHECK(opendir("/sim/b") == NULL); /* no such machine: the system is asked */
+    sim_disk_free(d);
+}
+
+TEST(locks_are_given_back_by_the_death_of_a_process)
+{
+    sim_disk *d = disk(1);
+    int a = open("/sim/a/lock", O_RDWR | O_CREAT, 0600), b = open("/sim/a/lock", O_RDWR);
+
+    CHECK(flock(a, LOCK_EX | LOCK_NB) == 0);
+    CHECK(flock(b, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK);
+    sim_disk_kill(d);
+    CHECK(close(a) < 0 && errno == EBADF);
+    b = open("/sim/a/lock", O_RDWR);
+    CHECK(flock(b, LOCK_EX | LOCK_NB) == 0);
+    close(b);
+    sim_disk_free(d);
+}
+
+TEST(what_was_not_synced_goes_with_the_power)
+{
+    sim_disk *d = disk(1);
+    struct stat st;
+
+    put("/sim/a/named", "one", true);
+    sync_folder("/sim/a");
+    put("/sim/a/named", "two", false);
+    put("/sim/a/unnamed", "synced", true); /* its name is not */
+    mkdir("/sim/a/d", 0755);
+    put("/sim/a/d/x", "x", true);
+    sync_folder("/sim/a/d"); /* d has no name itself */
+    sim_disk_kill(d);        /* a process: nothing is lost */
+    CHECK_TEXT(get("/sim/a/named"), "two");
+    CHECK_TEXT(get("/sim/a/d/x"), "x");
+    sim_disk_cut_power(d, SIM_DISK_NOTHING);
+    CHECK_TEXT(get("/sim/a/named"), "one");
+    CHECK(stat("/sim/a/unnamed", &st) < 0 && stat("/sim/a/d", &st) < 0);
+    CHECK_INT(sim_disk_used(d), 256 + 3);
+    sim_disk_free(d);
+}
+
+TEST(a_rename_is_whole_or_not_there)
+{
+    sim_disk *d = disk(1);
+
+    mkdir("/sim/a/from", 0755);
+    mkdir("/sim/a/to", 0755);
+    put("/sim/a/from/x", "new", true);
+    put("/sim/a/to/x", "old", true);
+    sync_folder("/sim/a");
+    sync_folder("/sim/a/from");
+    sync_folder("/sim/a/to");
+    CHECK(rename("/sim/a/from/x", "/sim/a/to/x") == 0);
+    sim_disk_cut_power(d, SIM_DISK_NOTHING);
+    CHECK_TEXT(get("/sim/a/from/x"), "new");
+    CHECK_TEXT(get("/sim/a/to/x"), "old");
+    CHECK(rename("/sim/a/from/x", "/sim/a/to/x") == 0);
+    sync_folder("/sim/a/to");
+    sim_disk_cut_power(d, SIM_DISK_NOTHING);
+    CHECK(get("/sim/a/from/x") == NULL);
+    CHECK_TEXT(get("/sim/a/to/x"), "new");
+    sim_disk_free(d);
+}
+
+/* Over many seeds each outcome that is possible comes, and none that is not. */
+TEST(a_cut_keeps_any_part_that_the_seed_says)
+{
+    unsigned named = 0, whole = 0, torn = 0, none = 0, holes = 0;
+    static char want[2048], block[2048];
+
+    memset(want, 'b', sizeof(want));
+    memset(block, 'a', sizeof(block));
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        sim_disk *d = disk(seed);
+        mrd_buf got = { 0 };
+        size_t kept = 0, zeros = 0;
+        int fd = open("/sim/a/x", O_RDWR | O_CREAT, 0600);
+
+        CHECK(pwrite(fd, block, 1000, 0) == 1000 && fsync(fd) == 0);
+        sync_folder("/sim/a");
+        CHECK(pwrite(fd, want, sizeof(want), 1000) == sizeof(want));
+        put("/sim/a/y", "", false);
+        sim_disk_cut_power(d, seed % 2 == 0 ? SIM_DISK_ANY : SIM_DISK_PREFIX);
+        CHECK_ERR("x", mrd_file_read("/sim/a/x", MAX, &got, NULL), MRD_OK);
+        CHECK(got.len >= 1000 && got.len <= 1000 + sizeof(want));
+        CHECK(got.len >= 1000 && memcmp(got.p, block, 1000) == 0);
+        for (size_t i = 1000; i < got.len; i++) {
+            kept += got.p[i] == 'b';
+            zeros += got.p[i] == 0;
+        }
+        CHECK(kept + zeros + 1000 == got.len);
+        CHECK(seed % 2 == 0 || zeros == 0);
+        named += get("/sim/a/y") != NULL;
+        whole += kept == sizeof(want);
+        none += got.len == 1000;
+        torn += zeros == 0 && kept > 0 && kept < sizeof(want) && (1000 + kept) % 512 != 0;
+        holes += zeros > 0 && kept > 0;
+        mrd_buf_fini(&got);
+        sim_disk_free(d);
+    }
+    CHECK(named > 50 && named < 150 && whole > 0 && torn > 20 && none > 0 && holes > 20);
+}
+
+TEST(what_a_failed_sync_lost_is_not_found_by_the_next)
+{
+    fault f = { .call = SIM_DISK_SYNC, .v = { .err = EIO } };
+    unsigned gone = 0, there = 0;
+
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        sim_disk *d =
+            sim_disk_new("a", &(sim_disk_options){ .seed = seed, .before = before, .self = &f });
+        int fd = open("/sim/a/x", O_RDWR | O_CREAT, 0600);
+
+        sync_folder("/sim/a");
+        f.asked = 0;
+        CHECK_INT(write(fd, "lost", 4), 4);
+        CHECK(fsync(fd) < 0 && errno == EIO);
+        CHECK_INT(fsync(fd), 0);
+        CHECK_TEXT(get("/sim/a/x"), "lost"); /* the cache has it */
+        sim_disk_cut_power(d, SIM_DISK_ALL);
+        gone += get("/sim/a/x") == NULL || strcmp(get("/sim/a/x"), "lost") != 0;
+        there += get("/sim/a/x") != NULL && strcmp(get("/sim/a/x"), "lost") == 0;
+        sim_disk_free(d);
+    }
+    CHECK(gone > 10 && there > 0);
+}
+
+TEST(a_full_disk_takes_what_has_room)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .quota = 1000 });
+    static const char block[2000];
+    struct statvfs fs;
+    mrd_why why = { 0 };
+    int fd = open("/sim/a/x", O_RDWR | O_CREAT, 0600);
+
+    CHECK_INT(pwrite(fd, block, 700, 0), 700);
+    CHECK_INT(pwrite(fd, block, 100, 700), 44); /* short, then none */
+    CHECK(pwrite(fd, block, 100, 744) < 0 && errno == ENOSPC);
+    CHECK_INT(pwrite(fd, block, 700, 0), 700); /* what is there may be written again */
+    CHECK(open("/sim/a/y", O_RDWR | O_CREAT, 0600) < 0 && errno == ENOSPC);
+    CHECK(mkdir("/sim/a/d", 0755) < 0 && errno == ENOSPC);
+    CHECK(statvfs("/sim/a", &fs) == 0 && fs.f_bavail == 0);
+    CHECK_ERR("whole file", mrd_write_file("/sim/a/z", (mrd_bytes){ NULL, 0 }, 0600, &why), MRD_IO);
+    CHECK_INT(ftruncate(fd, 100), 0);
+    put("/sim/a/y", "y", false);
+    unlink("/sim/a/x");
+    CHECK_INT(sim_disk_used(d), 100 + 256 + 1); /* it is open */
+    close(fd);
+    CHECK_INT(sim_disk_used(d), 256 + 1);
+    sim_disk_set_quota(d, 0);
+    CHECK(statvfs("/sim/a", &fs) == 0 && fs.f_bavail > 1000);
+    sim_disk_free(d);
+}
+
+TEST(a_machine_dies_in_any_call)
+{
+    for (unsigned pass = 0; pass < 6; pass++) {
+        fault f = { .call = SIM_DISK_WRITE,
+                    .pass = pass,
+                    .v = { .dies = true, .limited = true, .at_most = 3 } };
+        sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .before = before, .self = &f });
+        int fd = open("/sim/a/x", O_RDWR | O_CREAT, 0600);
+        unsigned done = 0;
+
+        while (done < 6 && write(fd, "12345", 5) == 5)
+            done++;
+        CHECK_INT(done, pass);
+        CHECK(sim_disk_is_dead(d));
+        CHECK(fsync(fd) < 0 && errno == EIO);
+        CHECK(open("/sim/a/x", O_RDONLY) < 0 && errno == EIO);
+        CHECK_INT(close(fd), 0);
+        sim_disk_kill(d);
+        CHECK_INT(strlen(get("/sim/a/x")), 5 * pass + 3);
+        sim_disk_free(d);
+    }
+}
+
+TEST(writes_are_short_and_syncs_lie_when_asked)
+{
+    fault f = { .call = SIM_DISK_WRITE, .v = { .limited = true, .at_most = 2 } };
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .before = before, .self = &f });
+    int fd = open("/sim/a/x", O_RDWR | O_CREAT, 0600);
+
+    sync_folder("/sim/a");
+    CHECK_INT(write(fd, "12345", 5), 2);
+    f = (fault){ .call = SIM_DISK_SYNC, .v = { .lies = true } };
+    CHECK_INT(fsync(fd), 0);
+    sim_disk_cut_power(d, SIM_DISK_NOTHING);
+    CHECK_TEXT(get("/sim/a/x"), "");
+    sim_disk_free(d);
+}
+
+/* The two ways of base/out.h, killed at each of their calls: old or new, never half of one. */
+TEST(files_that_are_written_whole_are_whole)
+{
+    for (unsigned call = 0; call < SIM_DISK_CALLS; call++) {
+        for (uint64_t seed = 0; seed < 40; seed++) {
+            fault f = { .call = call,
+                        .v = { .dies = true, .limited = true, .at_most = (size_t) seed } };
+            sim_disk *d = disk(seed);
+            sim_disk *copy;
+            mrd_err err;
+            const char *now;
+
+            CHECK_ERR("before",
+                      mrd_write_file_durable("/sim/a/d/x",
+                                             (mrd_bytes){ (const uint8_t *) "old", 3 }, 0600, NULL),
+                      MRD_OK);
+            copy = sim_disk_durable_copy(d, "b");
+            CHECK_TEXT(get("/sim/b/d/x"), "old");
+            sim_disk_free(copy);
+            sim_disk_set_before(d, before, &f);
+            err = mrd_write_file_durable("/sim/a/d/x", (mrd_bytes){ (const uint8_t *) "newer", 5 },
+                                         0600, NULL);
+            CHECK(err != MRD_OK || f.asked == 0 || call == SIM_DISK_SYNC_FOLDER);
+            sim_disk_cut_power(d, (sim_disk_keep) (seed % SIM_DISK_KEEPS));
+            now = get("/sim/a/d/x");
+            CHECK(now != NULL &&
+                  (strcmp(now, "newer") == 0 || (f.asked > 0 && strcmp(now, "old") == 0)));
+            sim_disk_free(d);
+        }
+    }
+}
+
+TEST(all_is_repeated_by_its_seed)
+{
+    uint64_t hash[2];
+
+    for (unsigned i = 0; i < 2; i++) {
+        sim_disk *d = disk(7);
+
+        put("/sim/a/x", "one", true);
+        put("/sim/a/y", "two", false);
+        sync_folder("/sim/a");
+        sim_disk_cut_power(d, SIM_DISK_ANY);
+        put("/sim/a/z", get("/sim/a/y"), true);
+        hash[i] = sim_disk_hash(d);
+        put("/sim/a/z", "more", true);
+        CHECK(sim_disk_hash(d) != hash[i]);
+        sim_disk_free(d);
+    }
+    CHECK(hash[0] == hash[1]);
+}
+
+TEST_MAIN()
