@@ -46,7 +46,7 @@ typedef enum {
     MRD_DROP_RING_FULL,  /* the workload's ring was full */
     MRD_DROP_RING_BIG,   /* larger than a record may be */
     MRD_DROP_RING_OTHER, /* nested in a signal handler, no ring, dictionary full, switched off */
-    MRD_DROP_BLOB,       /* runtime JSON cut short (counts pieces: what was inside is not known) */
+    MRD_DROP_BLOB,       /* runtime JSON cut short (counts chunks: what was inside is not known) */
     MRD_DROP_JSON,       /* runtime JSON that is no event */
     MRD_DROP_BAD_RING,   /* a ring that contradicts itself: its counted losses; bytes are unknown */
     MRD_DROP_LIMIT,      /* more open spans, arguments or text than allowed */
@@ -72,7 +72,7 @@ typedef struct {
     uint64_t dropped[MRD_DROP_CAUSES];
     uint64_t held;       /* begun, their end not seen yet */
     uint64_t losses;     /* MRD_LOSS events given */
-    uint64_t records;    /* ring records read, blob pieces included */
+    uint64_t records;    /* ring records read, blob chunks included */
     uint64_t blob_bytes; /* of runtime JSON */
     uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused; /* now; ever ... */
     uint64_t processes, processes_seen;

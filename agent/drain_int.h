@@ -63,7 +63,7 @@ typedef struct {
 typedef struct {
     uint8_t *p;
     size_t len, cap;
-    uint64_t pos; /* of its first piece in the ring */
+    uint64_t pos; /* of its first chunk in the ring */
     uint32_t number;
     bool open, apart;
 } blob;

@@ -94,7 +94,7 @@ do_open(work *w)
 }
 
 static void
-read_piece(work *w)
+read_slice(work *w)
 {
     ssize_t n = pread(w->fd, w->chunk, CHUNK, (off_t) w->offset);
 
@@ -109,7 +109,7 @@ do_hash(work *w)
     uint64_t done = 0;
 
     do {
-        read_piece(w);
+        read_slice(w);
         mrd_sha256_add(w->sha, w->chunk, w->n);
         w->offset += w->n;
         done += w->n;
@@ -133,7 +133,7 @@ do_work(void *arg)
         do_hash(w);
         break;
     case READ:
-        read_piece(w);
+        read_slice(w);
         break;
     case REMOVE:
         mrd_folder_remove(w->folder, w->rel, w->fd);

@@ -1,6 +1,6 @@
 /*
  * agent/files.h - capture directories: finds files that are complete, hashes them, and ships each
- * once per cluster in pieces that resume where an earlier attempt ended.
+ * once per cluster in chunks that resume where an earlier attempt ended.
  *
  * Complete: size and time of change stood still for `stable`, and no process has the file open for
  * writing (asked of the kernel by a lease where that is allowed). Directories are watched by
@@ -54,7 +54,7 @@ typedef struct {
     uint64_t max_bytes;    /* larger files are listed as left out; 0: no bound */
     size_t max_files;      /* known at one time, settled ones too as long as they are there; 0:
                            MRD_FILES_MAX */
-    mrd_dur_ns hang;       /* a piece of work that takes longer hangs; 0: 10 s */
+    mrd_dur_ns hang;       /* a task that takes longer hangs; 0: 10 s */
     uint64_t agent;        /* of the frames */
     /* Sends a frame; its answer comes to mrd_files_answer. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);

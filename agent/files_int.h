@@ -54,7 +54,7 @@ typedef enum { IDLE, OPENING, HASHING, ANNOUNCING, SENDING, FINISHING, REMOVING 
 
 typedef enum { NOTHING, LOOK, OPEN, HASH, READ, REMOVE } work_kind;
 
-/* A piece of work, and all it touches: the worker's while it is under way. */
+/* A task, and all it touches: the worker's while it is under way. */
 typedef struct {
     work_kind kind;
     mrd_folder *folder;
@@ -73,7 +73,7 @@ typedef struct {
     mrd_why why;
 } work;
 
-/* A piece of work on a file system that does not answer, with all it touches, until it does. */
+/* A task on a file system that does not answer, with all it touches, until it does. */
 #define MRD_FILES_HUNG 8u
 typedef struct {
     mrd_job_thread *worker;

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_S 2 /* for a piece of work at the end */
+#define PATIENCE_S 2 /* for a task at the end */
 
 struct mrd_job_thread {
     pthread_mutex_t lock; /* of run, arg, done, end; nests in nothing */
@@ -119,7 +119,7 @@ mrd_job_thread_fd(const mrd_job_thread *w)
     return w->fd;
 }
 
-/* Waits for the piece under way, a moment. */
+/* Waits for the task under way, a moment. */
 static bool
 ends(mrd_job_thread *w)
 {

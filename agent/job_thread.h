@@ -1,5 +1,5 @@
 /*
- * agent/job_thread.h - a thread that does one piece of work at a time: what touches files of workloads,
+ * agent/job_thread.h - a thread that does one task at a time: what touches files of workloads,
  * which may be on a file system that hangs, or so many that the loop must not wait for them.
  *
  * Who posts hands over what the work touches until mrd_job_thread_take says that it is done. The thread
@@ -14,7 +14,7 @@
 typedef struct mrd_job_thread mrd_job_thread;
 
 mrd_job_thread *mrd_job_thread_new(void); /* NULL: no memory */
-/* False: it hangs in a piece of work and was abandoned: what that touches must stay. NULL is fine.
+/* False: it hangs in a task and was abandoned: what that touches must stay. NULL is fine.
  */
 bool mrd_job_thread_free(mrd_job_thread *w);
 /* One at a time. False: no thread could be made. */

@@ -12,7 +12,7 @@
 #include "base/vec.h"
 #include "trace/import/import.h"
 
-#define PIECE     16384u /* events of one step */
+#define PART      16384u /* events of one step */
 #define POLL      (5 * MRD_MS)
 #define KNOWN_MAX 256u         /* processes */
 #define IS_FILE   (1ull << 63) /* in the value of a position: rings are never read so far */
@@ -441,14 +441,14 @@ give_bad(mrd_traces *t, reading *r)
 }
 
 static void
-give_piece(mrd_traces *t)
+give_part(mrd_traces *t)
 {
     reading *r = t->now;
     const mrd_event *ev;
     mrd_why why = { 0 };
     mrd_step step = MRD_MORE;
 
-    for (unsigned i = 0; i < PIECE && step == MRD_MORE; i++)
+    for (unsigned i = 0; i < PART && step == MRD_MORE; i++)
         if ((step = r->source->next(r->source, &ev, &why)) == MRD_MORE)
             give(t, r, ev);
     if (step == MRD_BAD) {
@@ -500,7 +500,7 @@ mrd_traces_step(mrd_traces *t, bool room)
     if (t->now->err != MRD_OK)
         conclude(t);
     else if (room)
-        give_piece(t);
+        give_part(t);
 }
 
 bool

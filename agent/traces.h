@@ -4,7 +4,7 @@
  * importers of trace/. The files are carried as artifacts all the same.
  *
  * A file is read by a thread of its own into a sorted store (MRD_TRACES_MEMORY, the rest in a
- * temporary file), and given out from there by the loop, a piece per step. How much was given out
+ * temporary file), and given out from there by the loop, a part per step. How much was given out
  * is committed with the batches (mrd_traces_positions), so that a killed agent's successor goes on
  * behind it: each event once. A file is known by its contents and name.
  * Whose: the process that the folder names, on this node, if it is of the same user. Files of other

@@ -657,7 +657,7 @@ notice(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     give_new(p, r->proc, &ev);
 }
 
-/* ---- Blobs: runtime JSON in pieces, with room behind for who scans it ---- */
+/* ---- Blobs: runtime JSON in chunks, with room behind for who scans it ---- */
 
 static void
 blob_end(mrd_drain *p, ring *r, bool cut)
@@ -677,10 +677,10 @@ blob_room(blob *b, size_t more)
                             MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
 }
 
-/* A piece that does not continue the blob under way: pieces between were lost (and counted by the
+/* A chunk that does not continue the blob under way: chunks between were lost (and counted by the
  * writer). What was there is a cut document. */
 static void
-blob_piece(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     blob *b = &r->blob;
 
@@ -740,7 +740,7 @@ mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         flow(p, r, rec);
         break;
     case MRD_REC_BLOB:
-        blob_piece(p, r, rec);
+        blob_chunk(p, r, rec);
         break;
     case MRD_REC_MODEL:
         model(p, r, rec);
@@ -922,7 +922,7 @@ mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     p->again = true;
     if (rec->kind == MRD_REC_BLOB)
-        blob_piece(p, r, rec);
+        blob_chunk(p, r, rec);
     p->again = false;
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/num.h"
 
-enum { PIECE = 128 << 10 };
+enum { CHUNK = 128 << 10 };
 
 /* The quality of `name` in the header, -1 when it is not listed. */
 static double
@@ -104,16 +104,16 @@ static bool
 push_gzip(mrd_encoder *e, const uint8_t *p, size_t len, bool end)
 {
     do {
-        size_t n = len < PIECE ? len : PIECE;
+        size_t n = len < CHUNK ? len : CHUNK;
 
         e->gzip.next_in = (Bytef *) (uintptr_t) p;
         e->gzip.avail_in = (uInt) n;
         do {
-            e->gzip.next_out = mrd_out_room(e->to, PIECE);
-            e->gzip.avail_out = PIECE;
+            e->gzip.next_out = mrd_out_room(e->to, CHUNK);
+            e->gzip.avail_out = CHUNK;
             if (deflate(&e->gzip, end ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
                 return false;
-            mrd_out_did(e->to, PIECE - e->gzip.avail_out);
+            mrd_out_did(e->to, CHUNK - e->gzip.avail_out);
         } while (e->gzip.avail_out == 0);
         p += n;
         len -= n;
@@ -128,7 +128,7 @@ push_zstd(mrd_encoder *e, const uint8_t *p, size_t len, bool end)
     size_t left;
 
     do {
-        ZSTD_outBuffer to = { mrd_out_room(e->to, PIECE), PIECE, 0 };
+        ZSTD_outBuffer to = { mrd_out_room(e->to, CHUNK), CHUNK, 0 };
 
         left = ZSTD_compressStream2(e->zstd, &to, &in, end ? ZSTD_e_end : ZSTD_e_continue);
         if (ZSTD_isError(left))

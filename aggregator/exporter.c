@@ -204,15 +204,15 @@ write_failed(const char *path, mrd_why *why)
 static mrd_err
 pump(mrd_exporter *e, int from, int to, const char *path, uint64_t *ret_bytes, mrd_why *why)
 {
-    char *piece = malloc(1 << 20);
+    char *chunk = malloc(1 << 20);
     struct timespec began, now;
-    mrd_err err = piece == NULL ? MRD_NOMEM : MRD_OK;
+    mrd_err err = chunk == NULL ? MRD_NOMEM : MRD_OK;
     ssize_t n = 0;
 
     clock_gettime(CLOCK_MONOTONIC, &began);
-    while (err == MRD_OK && (n = read(from, piece, 1 << 20)) > 0) {
+    while (err == MRD_OK && (n = read(from, chunk, 1 << 20)) > 0) {
         for (ssize_t at = 0, some; at < n && err == MRD_OK; at += some)
-            if ((some = write(to, piece + at, (size_t) (n - at))) <= 0) {
+            if ((some = write(to, chunk + at, (size_t) (n - at))) <= 0) {
                 err = write_failed(path, why);
                 break;
             }
@@ -233,7 +233,7 @@ pump(mrd_exporter *e, int from, int to, const char *path, uint64_t *ret_bytes, m
     }
     if (err == MRD_OK && n < 0)
         err = mrd_why_set(why, MRD_IO, errno, "reading for %s", path);
-    free(piece);
+    free(chunk);
     return err;
 }
 

@@ -14,7 +14,7 @@
 
 #define STREAM_QUEUE (1u << 20) /* bytes between a producer and its client */
 
-enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_PIECE = 128 << 10 };
+enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_CHUNK = 128 << 10 };
 
 /* A reply that a thread of its own produces. Two owners, the producer and the response; the last
  * frees. */
@@ -515,7 +515,7 @@ file_produce(void *self, mrd_out *out, mrd_why *why)
     ssize_t n = 1;
 
     while (n != 0 && mrd_out_err(out) == MRD_OK) {
-        n = read(*fd, mrd_out_room(out, FILE_PIECE), FILE_PIECE);
+        n = read(*fd, mrd_out_room(out, FILE_CHUNK), FILE_CHUNK);
         if (n < 0 && errno != EINTR)
             return mrd_why_set(why, MRD_IO, errno, "reading the file to send");
         mrd_out_did(out, n > 0 ? (size_t) n : 0);

@@ -34,7 +34,7 @@ struct mrd_journal {
 };
 
 #define INDEX_ROWS 128
-#define PIECES_MAX 64 /* of one write */
+#define CHUNKS_MAX 64 /* of one write */
 
 /* To make an index: a part of the file, and rows to be written. */
 typedef struct {
@@ -317,49 +317,49 @@ segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
     return j->fd >= 0 ? MRD_OK : segment_begin(j, agent, why);
 }
 
-/* Writes pieces behind the segment's end; how many are there whole. */
+/* Writes chunks behind the segment's end; how many are there whole. */
 static size_t
-write_pieces(const mrd_journal *j, const mrd_journal_piece *pieces, size_t n, size_t len,
+write_chunks(const mrd_journal *j, const mrd_journal_chunk *chunks, size_t n, size_t len,
              mrd_why *why)
 {
-    struct iovec iov[PIECES_MAX];
+    struct iovec iov[CHUNKS_MAX];
     uint64_t at = j->size;
 
     for (size_t i = 0; i < n; i++) {
         union {
             const uint8_t *in;
             void *out;
-        } p = { pieces[i].data.p }; /* it is only read */
+        } p = { chunks[i].data.p }; /* it is only read */
 
-        iov[i] = (struct iovec){ p.out, pieces[i].data.len };
+        iov[i] = (struct iovec){ p.out, chunks[i].data.len };
     }
     if (pwritev(j->fd, iov, (int) n, (off_t) at) == (ssize_t) len)
         return n;
-    for (size_t i = 0; i < n; at += pieces[i++].data.len) { /* which one it is that fails */
-        if (write_at(j, at, pieces[i].data, why) != MRD_OK)
+    for (size_t i = 0; i < n; at += chunks[i++].data.len) { /* which one it is that fails */
+        if (write_at(j, at, chunks[i].data, why) != MRD_OK)
             return i;
     }
     return n;
 }
 
 size_t
-mrd_journal_append_many(mrd_journal *j, const mrd_journal_piece *pieces, size_t n, mrd_why *why)
+mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t n, mrd_why *why)
 {
     size_t done = 0;
 
     while (done < n) {
-        const mrd_journal_piece *from = pieces + done;
+        const mrd_journal_chunk *from = chunks + done;
         size_t want = 0, len = 0, wrote;
 
         if (segment_for(j, from->frame->agent, from->data.len, why) != MRD_OK)
             return done;
-        while (want < n - done && want < PIECES_MAX &&
+        while (want < n - done && want < CHUNKS_MAX &&
                (want == 0 || j->size + len + from[want].data.len <= MRD_SEGMENT_BYTES)) {
             MRD_ASSERT(from[want].data.len ==
                        MRD_FRAME_HEADER + (size_t) from[want].frame->body_len);
             len += from[want++].data.len;
         }
-        wrote = write_pieces(j, from, want, len, why);
+        wrote = write_chunks(j, from, want, len, why);
         for (size_t i = 0; i < wrote; i++) {
             j->size += from[i].data.len;
             j->bytes += from[i].data.len;
@@ -381,7 +381,7 @@ mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_w
 {
     mrd_why own = { 0 };
 
-    if (mrd_journal_append_many(j, &(mrd_journal_piece){ frame, data }, 1, &own) == 1)
+    if (mrd_journal_append_many(j, &(mrd_journal_chunk){ frame, data }, 1, &own) == 1)
         return MRD_OK;
     if (why != NULL)
         *why = own;

@@ -34,12 +34,12 @@ mrd_err mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes dat
 typedef struct {
     const mrd_frame *frame;
     mrd_bytes data;
-} mrd_journal_piece;
+} mrd_journal_chunk;
 
 /* Several in a row, by few and large writes, which cost the system two thirds of single ones.
  * Returns how many of them are in the journal, from the first on; when that is less than n, why
  * says what the next one failed with, and the file is as after a failed append. */
-size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_piece *pieces, size_t n,
+size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t n,
                                mrd_why *why);
 /* Makes everything appended durable (fdatasync), names and folders included. Errors: IO, FULL:
  * nothing since the last sync may be acknowledged. */

@@ -51,8 +51,8 @@ struct mrd_journals {
     size_t n_group;
     journal *touched[GROUP_MAX];
     size_t n_touched;
-    mrd_journal_piece pieces[GROUP_MAX];
-    size_t piece_at[GROUP_MAX];
+    mrd_journal_chunk chunks[GROUP_MAX];
+    size_t chunk_at[GROUP_MAX];
     mrd_journal *dirty[GROUP_MAX];
     mrd_why whys[GROUP_MAX];
     mrd_why gone; /* the store is not there */
@@ -140,12 +140,12 @@ write_journal(mrd_journals *w, journal *j)
     for (size_t i = 0; i < w->n_group; i++) {
         if (w->group[i]->of != j)
             continue;
-        w->pieces[n] = (mrd_journal_piece){ &w->group[i]->f.frame, w->group[i]->f.data };
-        w->piece_at[n++] = i;
+        w->chunks[n] = (mrd_journal_chunk){ &w->group[i]->f.frame, w->group[i]->f.data };
+        w->chunk_at[n++] = i;
     }
-    written = mrd_journal_append_many(j->j, w->pieces, n, &j->unwritten);
+    written = mrd_journal_append_many(j->j, w->chunks, n, &j->unwritten);
     for (size_t i = 0; i < written; i++)
-        w->group[w->piece_at[i]]->written = true;
+        w->group[w->chunk_at[i]]->written = true;
 }
 
 static void

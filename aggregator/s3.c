@@ -336,19 +336,19 @@ static mrd_err
 part_sha256(FILE *f, uint64_t at, uint64_t len, char hex[MRD_SHA256_HEX], mrd_why *why)
 {
     mrd_sha256 *sha = mrd_sha256_new();
-    char piece[65536];
+    char chunk[65536];
     mrd_err err = MRD_OK;
 
     if (sha == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "s3");
     (void) fseeko(f, (off_t) at, SEEK_SET);
     while (len > 0 && err == MRD_OK) {
-        size_t want = len < sizeof(piece) ? (size_t) len : sizeof(piece);
+        size_t want = len < sizeof(chunk) ? (size_t) len : sizeof(chunk);
 
-        if (fread(piece, 1, want, f) != want)
+        if (fread(chunk, 1, want, f) != want)
             err = mrd_why_set(why, MRD_IO, errno, "the file became shorter while it was read");
         else
-            mrd_sha256_add(sha, piece, want);
+            mrd_sha256_add(sha, chunk, want);
         len -= want;
     }
     if (err == MRD_OK)

@@ -99,13 +99,13 @@ static mrd_err
 read_file(const char *path, mrd_buf *ret, mrd_why *why)
 {
     FILE *f = fopen(path, "r");
-    char piece[4096];
+    char chunk[4096];
     size_t n;
 
     if (f == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    while ((n = fread(piece, 1, sizeof(piece), f)) > 0 && ret->len < ANSWER_MAX)
-        mrd_buf_add(ret, piece, n);
+    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0 && ret->len < ANSWER_MAX)
+        mrd_buf_add(ret, chunk, n);
     fclose(f);
     while (ret->len > 0 && (ret->p[ret->len - 1] == '\n' || ret->p[ret->len - 1] == '\r'))
         ret->len--;

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define PIECE 4096u
+#define CHUNK 4096u
 
 /* Bytes read, 0 at the end, -1 with errno. */
 static ssize_t
@@ -24,7 +24,7 @@ mrd_file_read_fd(int fd, size_t max, mrd_buf *to)
     size_t left = max;
 
     for (;;) {
-        size_t want = left < PIECE ? left + 1 : PIECE; /* one more tells that there is more */
+        size_t want = left < CHUNK ? left + 1 : CHUNK; /* one more tells that there is more */
         ssize_t got;
 
         if (!mrd_buf_room(to, want))

@@ -1,6 +1,6 @@
 /*
  * base/file.h - reads whole files that are small: settings, tables, secrets, one line of /proc. Files
- * of any size are read in pieces (trace/json/in.h, the journal); base/out.h writes.
+ * of any size are read in chunks (trace/json/in.h, the journal); base/out.h writes.
  *
  * Each read has a limit, named by its caller, and never takes more memory than that. What a file
  * holds is whatever whoever wrote it wanted: check it. Threads: any; they share nothing.

@@ -64,8 +64,8 @@ mrd_sha256_free(mrd_sha256 *sha)
 mrd_err
 mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size, mrd_why *why)
 {
-    enum { PIECE = 1 << 20 };
-    uint8_t *piece = malloc(PIECE);
+    enum { CHUNK = 1 << 20 };
+    uint8_t *chunk = malloc(CHUNK);
     mrd_sha256 *sha = mrd_sha256_new();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     uint64_t size = 0;
@@ -75,12 +75,12 @@ mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size, 
         err = mrd_why_set(why, errno == ENOENT ? MRD_NOTFOUND : MRD_IO, errno, "%s", path);
         goto out;
     }
-    if (piece == NULL || sha == NULL) {
+    if (chunk == NULL || sha == NULL) {
         err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         goto out;
     }
     for (;;) {
-        ssize_t n = read(fd, piece, PIECE);
+        ssize_t n = read(fd, chunk, CHUNK);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -90,7 +90,7 @@ mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size, 
         }
         if (n == 0)
             break;
-        mrd_sha256_add(sha, piece, (size_t) n);
+        mrd_sha256_add(sha, chunk, (size_t) n);
         size += (uint64_t) n;
     }
     mrd_sha256_hex(sha, hex);
@@ -100,7 +100,7 @@ out:
     if (fd >= 0)
         close(fd);
     mrd_sha256_free(sha);
-    free(piece);
+    free(chunk);
     return err;
 }
 

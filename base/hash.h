@@ -15,7 +15,7 @@ mrd_sha256 *mrd_sha256_new(void); /* NULL without memory */
 void mrd_sha256_add(mrd_sha256 *sha, const void *data, size_t len);
 void mrd_sha256_hex(mrd_sha256 *sha, char hex[MRD_SHA256_HEX]); /* ends the computation */
 void mrd_sha256_free(mrd_sha256 *sha);
-/* Of a whole file, in 1 MiB pieces; *ret_size may be NULL. */
+/* Of a whole file, in 1 MiB chunks; *ret_size may be NULL. */
 mrd_err mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size,
                         mrd_why *why);
 

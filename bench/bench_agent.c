@@ -248,16 +248,16 @@ bench_drain(uint64_t *ret_records)
     return before;
 }
 
-/* The runtime's JSON, as libmeridian passes it on: in pieces. Records here are those of the JSON.
+/* The runtime's JSON, as libmeridian passes it on: in chunks. Records here are those of the JSON.
  */
 static void
 fill_json(maker *m, const char *text, size_t len)
 {
-    const size_t piece = 32768;
+    const size_t chunk = 32768;
     size_t sent = 0;
 
     while (sent < len) {
-        size_t n = len - sent < piece ? len - sent : piece;
+        size_t n = len - sent < chunk ? len - sent : chunk;
         mrd_ring_rec rec = { .kind = MRD_REC_BLOB,
                              .ts = (uint64_t) mrd_local_now().ns,
                              .value = sent,

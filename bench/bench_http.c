@@ -21,7 +21,7 @@
 #include "base/hash.h"
 #include "base/obj.h"
 
-enum { FILE_MIB = 512, ROUNDS = 5, PIECE = 1 << 20, CONNECTIONS_MAX = 512 };
+enum { FILE_MIB = 512, ROUNDS = 5, CHUNK = 1 << 20, CONNECTIONS_MAX = 512 };
 
 #define SMALL_SECONDS 1.0
 
@@ -196,28 +196,28 @@ peak(pid_t pid)
 static bool
 write_files(void)
 {
-    uint64_t *piece = malloc(PIECE), x = 88172645463325252ull;
+    uint64_t *chunk = malloc(CHUNK), x = 88172645463325252ull;
     char path[300];
     int fd;
-    bool ok = piece != NULL;
+    bool ok = chunk != NULL;
 
     snprintf(path, sizeof(path), "%s/large.bin", dir);
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     for (int i = 0; ok && i < FILE_MIB; i++) {
-        for (size_t k = 0; k < PIECE / 8; k++) {
+        for (size_t k = 0; k < CHUNK / 8; k++) {
             x ^= x << 13;
             x ^= x >> 7;
             x ^= x << 17;
-            piece[k] = x;
+            chunk[k] = x;
         }
-        ok = write(fd, piece, PIECE) == PIECE;
+        ok = write(fd, chunk, CHUNK) == CHUNK;
     }
     close(fd);
     snprintf(path, sizeof(path), "%s/small.bin", dir);
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    ok = ok && write(fd, piece, 1024) == 1024;
+    ok = ok && write(fd, chunk, 1024) == 1024;
     close(fd);
-    free(piece);
+    free(chunk);
     return ok;
 }
 
@@ -232,17 +232,17 @@ static double
 download(int port)
 {
     static const char request[] = "GET /large.bin HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    static char *piece;
+    static char *chunk;
     double start = seconds();
     size_t got = 0;
     ssize_t n;
     int fd = dial(port);
 
-    if (piece == NULL)
-        piece = malloc(PIECE);
+    if (chunk == NULL)
+        chunk = malloc(CHUNK);
     if (fd < 0 || write(fd, request, strlen(request)) < 0)
         return 0;
-    while ((n = recv(fd, piece, PIECE, 0)) > 0)
+    while ((n = recv(fd, chunk, CHUNK, 0)) > 0)
         got += (size_t) n;
     close(fd);
     return got < (size_t) FILE_MIB << 20 ? 0 : (double) got / 1e6 / (seconds() - start);
@@ -321,7 +321,7 @@ small(int port, int connections, double *ret_stall)
     int fds[CONNECTIONS_MAX], ep = epoll_create1(EPOLL_CLOEXEC);
     double start, last, now;
     uint64_t replies = 0;
-    char piece[4096];
+    char chunk[4096];
 
     for (int i = 0; i < connections; i++) {
         fds[i] = dial(port);
@@ -338,7 +338,7 @@ small(int port, int connections, double *ret_stall)
         now = seconds();
         for (int k = 0; k < n; k++) {
             uint32_t i = ev[k].data.u32;
-            ssize_t len = recv(fds[i], piece, sizeof(piece), MSG_DONTWAIT);
+            ssize_t len = recv(fds[i], chunk, sizeof(chunk), MSG_DONTWAIT);
 
             got[i] += len > 0 ? (size_t) len : 0;
             if (got[i] < whole)

@@ -1,6 +1,6 @@
 /*
  * bench_read [EVENTS] - reading bulk JSON: the scanner and the importers against merely reading the
- * bytes (whole, or in pieces, and adding them up as words) and against yajl, on generated
+ * bytes (whole, or in chunks, and adding them up as words) and against yajl, on generated
  * documents.
  *
  * Each measurement is a process of its own, so that its peak memory is its own; the best of five
@@ -220,7 +220,7 @@ on_map(void *self)
 static void
 run_yajl(const char *path, result *to)
 {
-    static unsigned char piece[65536];
+    static unsigned char chunk[65536];
     static const yajl_callbacks callbacks = { .yajl_map_key = on_key,
                                               .yajl_string = on_text,
                                               .yajl_number = on_number,
@@ -230,8 +230,8 @@ run_yajl(const char *path, result *to)
     int fd = open(path, O_RDONLY);
     ssize_t n;
 
-    while ((n = read(fd, piece, sizeof(piece))) > 0) {
-        if (yajl_parse(h, piece, (size_t) n) != yajl_status_ok)
+    while ((n = read(fd, chunk, sizeof(chunk))) > 0) {
+        if (yajl_parse(h, chunk, (size_t) n) != yajl_status_ok)
             exit(1);
     }
     yajl_complete_parse(h);
@@ -317,7 +317,7 @@ static const struct {
     void (*run)(const char *path, result *to);
 } contestants[] = {
     { "read whole, add words", run_whole },
-    { "read in pieces, add", run_words },
+    { "read in chunks, add", run_words },
 #ifdef MRD_HAVE_YAJL
     { "yajl", run_yajl },
 #endif

@@ -353,19 +353,19 @@ threads(unsigned n)
 /* ---- draining ---------------------------------------------------------------------------------
  */
 
-/* Time to read the newest `len` bytes of the ring from its file, in the reader's pieces: what
+/* Time to read the newest `len` bytes of the ring from its file, in the reader's chunks: what
  * draining cannot be faster than while the agent does not map a file of another process. */
 static double
 read_newest(int fd, const mrd_ring_hdr *h, uint8_t *to, uint64_t len)
 {
-    const uint64_t piece = 128u << 10, data = h->header_len + h->dict_len;
+    const uint64_t chunk = 128u << 10, data = h->header_len + h->dict_len;
     uint64_t pos = h->head - len;
     double before = cpu_ns();
 
     while (pos < h->head) {
         uint64_t off = pos & (h->data_len - 1), n = h->head - pos;
 
-        n = n < piece ? n : piece;
+        n = n < chunk ? n : chunk;
         n = n < h->data_len - off ? n : h->data_len - off;
         if (pread(fd, to, n, (off_t) (data + off)) != (ssize_t) n) {
             fprintf(stderr, "the ring cannot be read\n");

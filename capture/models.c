@@ -58,7 +58,7 @@ model_unref(model *m)
 static bool
 read_file(const char *path, model *m, bool copy)
 {
-    uint8_t piece[65536];
+    uint8_t chunk[65536];
     mrd_sha sha;
     struct stat st;
     size_t at = 0;
@@ -75,10 +75,10 @@ read_file(const char *path, model *m, bool copy)
     if (copy && m->rec.size <= COPY_MAX)
         m->copy = malloc(m->rec.size > 0 ? m->rec.size : 1);
     mrd_sha_init(&sha);
-    while ((n = read(fd, piece, sizeof(piece))) > 0) {
-        mrd_sha_add(&sha, piece, (size_t) n);
+    while ((n = read(fd, chunk, sizeof(chunk))) > 0) {
+        mrd_sha_add(&sha, chunk, (size_t) n);
         if (m->copy != NULL && at + (size_t) n <= m->rec.size)
-            memcpy((uint8_t *) m->copy + at, piece, (size_t) n);
+            memcpy((uint8_t *) m->copy + at, chunk, (size_t) n);
         at += (size_t) n;
     }
     close(fd);

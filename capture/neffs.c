@@ -81,8 +81,8 @@ write_whole(const char *path, const uint8_t *data, size_t size)
     size_t done = 0;
 
     while (fd >= 0 && done < size) {
-        size_t piece = size - done > 1u << 30 ? 1u << 30 : size - done;
-        ssize_t n = write(fd, data + done, piece);
+        size_t chunk = size - done > 1u << 30 ? 1u << 30 : size - done;
+        ssize_t n = write(fd, data + done, chunk);
 
         if (n < 0 && errno == EINTR)
             continue;

@@ -9,7 +9,7 @@
 #include "capture/process.h"
 
 #define TEXT_ITEM_MAX 32000u /* longer texts are cut; JSON is not, it would no longer be JSON */
-#define BLOB_PIECE    16384u
+#define BLOB_CHUNK    16384u
 #define SLOT_NONE     UINT32_MAX /* scope: in no place of the header, ends as a record of its own */
 
 unsigned
@@ -488,13 +488,13 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
 
 /* False: no room now. */
 static bool
-put_piece(mrd_ring_writer *w, mrd_rec_blob *b)
+put_chunk(mrd_ring_writer *w, mrd_rec_blob *b)
 {
     size_t max = mrd_ring_rec_max(w) - sizeof(mrd_ring_rec), n = b->len - b->at, len;
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
     mrd_ring_rec *rec;
 
-    max = max < BLOB_PIECE ? max : BLOB_PIECE;
+    max = max < BLOB_CHUNK ? max : BLOB_CHUNK;
     n = n < max ? n : max;
     len = (sizeof(*rec) + n + MRD_RING_UNIT - 1) & ~(size_t) (MRD_RING_UNIT - 1);
     if ((rec = mrd_ring_reserve_slow(w, len, now, true)) == NULL)
@@ -525,7 +525,7 @@ mrd_rec_blob_put(mrd_rec_blob *b)
         return MRD_BLOB_SILENT;
     if (b->at == 0)
         b->seq = ++w->blob_seq;
-    while (b->at < b->len && put_piece(w, b))
+    while (b->at < b->len && put_chunk(w, b))
         ;
     if (b->at == 0)
         w->blob_seq--;
@@ -539,9 +539,9 @@ mrd_rec_blob_put(mrd_rec_blob *b)
 static size_t
 blob_need(const mrd_ring_writer *w, size_t len)
 {
-    size_t max = mrd_ring_rec_max(w), piece = max < BLOB_PIECE ? max : BLOB_PIECE;
+    size_t max = mrd_ring_rec_max(w), chunk = max < BLOB_CHUNK ? max : BLOB_CHUNK;
 
-    return len + (len / (piece - sizeof(mrd_ring_rec)) + 1) * 3 * MRD_RING_UNIT + 2 * piece;
+    return len + (len / (chunk - sizeof(mrd_ring_rec)) + 1) * 3 * MRD_RING_UNIT + 2 * chunk;
 }
 
 bool

@@ -88,7 +88,7 @@ void mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_a
                    size_t arg_count);
 
 /*
- * Copies a blob (JSON text of the system trace) into the calling thread's ring, in pieces: what
+ * Copies a blob (JSON text of the system trace) into the calling thread's ring, in chunks: what
  * fits now. `at` and `seq` are 0 at first and are kept from call to call. apart: see
  * MRD_RECF_APART.
  */

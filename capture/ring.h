@@ -152,7 +152,7 @@ typedef enum {
     MRD_REC_FLOW = 7,    /* ts, value flow id; flags: direction. Binds to the span around ts */
     MRD_REC_LOSS = 8,    /* ts first, value last time of the gap; name cause; extra count */
     MRD_REC_CLOCK = 9,   /* ts ticks, value raw_ns, extra wall_ns, name width: a mrd_ring_cal */
-    MRD_REC_BLOB = 10,   /* piece of a blob: value offset in it, domain blob number, track bytes */
+    MRD_REC_BLOB = 10,   /* chunk of a blob: value offset in it, domain blob number, track bytes */
     MRD_REC_MODEL = 11, /* a model was loaded or unloaded; value: number of the load in its process,
                             which joins the two; the rest is in the arguments */
     MRD_REC_NOTICE = 12, /* something to tell people: name is the message or its id */
@@ -160,10 +160,10 @@ typedef enum {
 
 enum {
     MRD_RECF_BODY = 1,   /* arguments follow the first 32 bytes (BLOB: raw bytes follow) */
-    MRD_RECF_FIRST = 2,  /* BLOB: first piece */
-    MRD_RECF_LAST = 4,   /* BLOB: last piece */
+    MRD_RECF_FIRST = 2,  /* BLOB: first chunk */
+    MRD_RECF_LAST = 4,   /* BLOB: last chunk */
     MRD_RECF_CUT = 8,    /* BLOB: the blob ends here incomplete; INSTANT..: arguments were cut */
-    MRD_RECF_APART = 16, /* BLOB, first piece: before it texts were left out that nobody asked for;
+    MRD_RECF_APART = 16, /* BLOB, first chunk: before it texts were left out that nobody asked for;
                             what is missing in their numbers is no loss */
     MRD_RECF_LOAD = 2,   /* MODEL */
     MRD_RECF_UNLOAD = 4, /* MODEL */

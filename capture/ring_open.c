@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define READER_MAGIC 0x52494e47u
-#define PIECE_MIN    (2u * MRD_RING_REC_MAX) /* and default: fits into the L2 cache */
+#define CHUNK_MIN    (2u * MRD_RING_REC_MAX) /* and default: fits into the L2 cache */
 
 /* ---- bytes of the ring ----------------------------------------------------------------------- */
 
@@ -138,7 +138,7 @@ take_header(mrd_ring_reader *r, const mrd_ring_hdr *h, uint64_t file_len, mrd_wh
     r->info.wall_offset_ns = (int64_t) ((uint64_t) h->cal[1].wall_ns - (uint64_t) h->cal[1].raw_ns);
     memcpy(r->ident, h->ident, h->ident_len);
     r->info.ident = (mrd_str){ (const char *) r->ident, h->ident_len };
-    r->head = r->tail = r->piece_pos = h->tail;
+    r->head = r->tail = r->chunk_pos = h->tail;
     r->resumed = h->tail > 0;
     r->info.rest = h->rest == 1;
     r->info.head = h->head;
@@ -190,7 +190,7 @@ reader_new(const mrd_ring_opts *opts)
     r->magic = READER_MAGIC;
     r->fd = -1;
     r->flags = opts->flags;
-    r->piece_cap = opts->piece < PIECE_MIN ? PIECE_MIN : opts->piece - opts->piece % MRD_RING_UNIT;
+    r->chunk_cap = opts->chunk < CHUNK_MIN ? CHUNK_MIN : opts->chunk - opts->chunk % MRD_RING_UNIT;
     r->proc_dir = strdup(opts->proc_dir == NULL ? "/proc" : opts->proc_dir);
     r->stuck_head = UINT64_MAX;
     r->maps_idle_ns = RING_MAPS_IDLE_NS;
@@ -241,10 +241,10 @@ reader_start(mrd_ring_reader *r, const mrd_ring_name *want, uint64_t file_len, m
         r->info.name.serial = want->serial;
     if ((err = check_boot(r, why)) != MRD_OK)
         return err;
-    if (r->piece_cap > r->info.data_len)
-        r->piece_cap = r->info.data_len;
-    r->piece = malloc(r->piece_cap);
-    if (r->piece == NULL)
+    if (r->chunk_cap > r->info.data_len)
+        r->chunk_cap = r->info.data_len;
+    r->chunk = malloc(r->chunk_cap);
+    if (r->chunk == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "ring reader");
     mrd_ring_name_print(&r->info.name, r->file_name);
     set_owner(r);
@@ -351,12 +351,12 @@ mrd_ring_close(mrd_ring_reader *r)
     if (r == NULL || r->magic != READER_MAGIC)
         return;
     if (r->fd >= 0) {
-        if (r->piece != NULL && (r->flags & MRD_RING_PEEK) == 0)
+        if (r->chunk != NULL && (r->flags & MRD_RING_PEEK) == 0)
             (void) mrd_ring_put(r, offsetof(mrd_ring_hdr, reader_pid), &nobody, sizeof(nobody));
         close(r->fd);
     }
     mrd_ring_dict_fini(&r->dict);
-    free(r->piece);
+    free(r->chunk);
     free(r->proc_dir);
     r->magic = 0;
     free(r);

@@ -11,7 +11,7 @@
 
 _Static_assert(MRD_RING_TICK_SHIFT == MRD_RING_CLOCK_SHIFT, "one fixed point");
 
-/* The part of the header that changes, in one piece: head to the end of `lost`. */
+/* The part of the header that changes, read at once: head to the end of `lost`. */
 #define LIVE_OFF offsetof(mrd_ring_hdr, head)
 #define LIVE_LEN (offsetof(mrd_ring_hdr, reserved3) - LIVE_OFF)
 
@@ -52,7 +52,7 @@ get_dict_head(mrd_ring_reader *r, uint64_t *ret_head)
     return mrd_ring_get(r, offsetof(mrd_ring_hdr, dict_head), ret_head, sizeof(*ret_head));
 }
 
-/* ---- the next piece ---------------------------------------------------------------------------
+/* ---- the next chunk ---------------------------------------------------------------------------
  */
 
 static mrd_ring_step
@@ -196,25 +196,25 @@ peek_overtaken(mrd_ring_reader *r, uint64_t from)
         return false;
     if (tail <= from || tail > r->head || tail % MRD_RING_UNIT != 0)
         return false;
-    r->piece_pos = tail;
-    r->piece_len = r->at = 0;
+    r->chunk_pos = tail;
+    r->chunk_len = r->at = 0;
     return true;
 }
 
 /*
- * Copies the next piece. MORE: there is something in the piece, or the phase changed: go round
+ * Copies the next chunk. MORE: there is something in the chunk, or the phase changed: go round
  * again.
  */
 static mrd_ring_step
 fill(mrd_ring_reader *r)
 {
     mrd_ring_hdr h;
-    uint64_t from = r->piece_pos + r->at, off, n;
+    uint64_t from = r->chunk_pos + r->at, off, n;
     mrd_ring_step step;
     mrd_err err;
 
-    r->piece_pos = from;
-    r->piece_len = r->at = 0;
+    r->chunk_pos = from;
+    r->chunk_len = r->at = 0;
     refresh_clock(r);
     if ((err = get_live(r, &h)) != MRD_OK)
         return ring_bad(r, err, "cannot read the header", 0);
@@ -233,13 +233,13 @@ fill(mrd_ring_reader *r)
     off = from & (r->info.data_len - 1);
     n = r->info.data_len - off;
     n = n < h.head - from ? n : h.head - from;
-    n = n < r->piece_cap ? n : r->piece_cap;
-    err = mrd_ring_get(r, MRD_RING_HEADER_LEN + r->info.dict_len + off, r->piece, n);
+    n = n < r->chunk_cap ? n : r->chunk_cap;
+    err = mrd_ring_get(r, MRD_RING_HEADER_LEN + r->info.dict_len + off, r->chunk, n);
     if (err != MRD_OK)
         return ring_bad(r, err, "cannot read the data", from);
     if (peek_overtaken(r, from))
         return MRD_RING_MORE;
-    r->piece_len = n;
+    r->chunk_len = n;
     r->idle_since_ns = 0;
     r->maps_idle_ns = RING_MAPS_IDLE_NS;
     return MRD_RING_MORE;
@@ -247,18 +247,18 @@ fill(mrd_ring_reader *r)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* A record that does not fit into the rest of the piece: cut by the piece, or a lie. */
+/* A record that does not fit into the rest of the chunk: cut by the chunk, or a lie. */
 static mrd_ring_step
 short_record(mrd_ring_reader *r, size_t len)
 {
-    uint64_t pos = r->piece_pos + r->at, off = pos & (r->info.data_len - 1);
+    uint64_t pos = r->chunk_pos + r->at, off = pos & (r->info.data_len - 1);
 
     if (len == 0)
         return ring_bad(r, MRD_CORRUPT, "record of length 0", pos);
     if (len > MRD_RING_REC_MAX || len > r->info.data_len - off)
         return ring_bad(r, MRD_CORRUPT, "record longer than the limit or past the end", pos);
     if (pos + len <= r->head)
-        return fill(r); /* starts the next piece with this record */
+        return fill(r); /* starts the next chunk with this record */
     if (r->stuck_head == r->head)
         return ring_bad(r, MRD_CORRUPT, "record ends behind the head", pos);
     r->stuck_head = r->head; /* a torn read of head? a second look decides */
@@ -363,7 +363,7 @@ static mrd_ring_step
 blob_body(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
 {
     if (rec->track > ev->body_len)
-        return ring_bad(r, MRD_CORRUPT, "blob piece longer than its record", r->piece_pos + r->at);
+        return ring_bad(r, MRD_CORRUPT, "blob chunk longer than its record", r->chunk_pos + r->at);
     ev->body_len = rec->track;
     ev->track = 0;
     return MRD_RING_MORE;
@@ -382,7 +382,7 @@ decode(mrd_ring_reader *r, const mrd_ring_rec *rec, size_t len, mrd_ring_event *
         return special(r, rec, ev);
     if (!sane_ticks(r, rec->ts) ||
         (rec->kind == MRD_REC_SPAN && !sane_ticks(r, rec->ts + rec->value)))
-        return ring_bad(r, MRD_CORRUPT, "impossible time", r->piece_pos + r->at);
+        return ring_bad(r, MRD_CORRUPT, "impossible time", r->chunk_pos + r->at);
     ev->kind = rec->kind;
     ev->flags = rec->flags;
     ev->tid = thread_now(r);
@@ -515,7 +515,7 @@ leave_window(mrd_ring_reader *r)
 
     if (w->at == NULL)
         return;
-    r->at = (size_t) (w->at - r->piece);
+    r->at = (size_t) (w->at - r->chunk);
     r->records += (uint64_t) (w->at - w->mark) / MRD_RING_UNIT;
     w->mark = w->at;
     if (w->newest != 0 && newest > r->clock.newest)
@@ -529,15 +529,15 @@ leave_window(mrd_ring_reader *r)
     }
 }
 
-/* What lies ahead in the piece and belongs to the present thread. */
+/* What lies ahead in the chunk and belongs to the present thread. */
 static void
 enter_window(mrd_ring_reader *r)
 {
     mrd_ring_window *w = &r->win;
-    uint64_t pos = r->piece_pos + r->at, own = r->thread_until - pos;
-    size_t left = r->piece_len - r->at;
+    uint64_t pos = r->chunk_pos + r->at, own = r->thread_until - pos;
+    size_t left = r->chunk_len - r->at;
 
-    w->at = w->mark = r->piece + r->at;
+    w->at = w->mark = r->chunk + r->at;
     w->end = w->at + (r->bad || r->thread_until <= pos ? 0 : own < left ? own - own % 32 : left);
     w->tid = thread_now(r);
     w->newest = 0;
@@ -551,9 +551,9 @@ enter_window(mrd_ring_reader *r)
     }
 }
 
-/* The piece is used up. True: *ret_step is the answer; false: go round (a new piece, or bad). */
+/* The chunk is used up. True: *ret_step is the answer; false: go round (a new chunk, or bad). */
 static bool
-between_pieces(mrd_ring_reader *r, mrd_ring_event *ev, mrd_ring_step *ret_step)
+between_chunks(mrd_ring_reader *r, mrd_ring_event *ev, mrd_ring_step *ret_step)
 {
     switch (r->phase) {
     case READ_LIVE:
@@ -580,11 +580,11 @@ next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
     mrd_ring_step step;
 
     while (!r->bad) {
-        const mrd_ring_rec *rec = (const void *) (r->piece + r->at);
-        size_t left = r->piece_len - r->at, len;
+        const mrd_ring_rec *rec = (const void *) (r->chunk + r->at);
+        size_t left = r->chunk_len - r->at, len;
 
         if (__builtin_expect(left < MRD_RING_UNIT, 0)) {
-            if (between_pieces(r, ret_event, &step))
+            if (between_chunks(r, ret_event, &step))
                 return step;
             continue;
         }
@@ -594,8 +594,8 @@ next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
                 break;
             continue;
         }
-        if (__builtin_expect(r->piece_pos + r->at >= r->thread_until, 0))
-            find_thread(r, r->piece_pos + r->at);
+        if (__builtin_expect(r->chunk_pos + r->at >= r->thread_until, 0))
+            find_thread(r, r->chunk_pos + r->at);
         step = decode(r, rec, len, ret_event);
         if (step == MRD_RING_BAD)
             break;
@@ -642,7 +642,7 @@ mrd_ring_release_to(mrd_ring_reader *r, const mrd_ring_left *left)
     uint64_t pair[2], read;
 
     leave_window(r);
-    read = r->piece_pos + r->at;
+    read = r->chunk_pos + r->at;
     pair[0] = left->keep < read ? left->keep & ~(uint64_t) (MRD_RING_UNIT - 1) : read;
     if (pair[0] < r->tail)
         pair[0] = r->tail;
@@ -678,7 +678,7 @@ mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
     mrd_ring_stats s = { .head = r->head, .tail = r->tail };
 
     s.records = r->records + (uint64_t) (r->win.at - r->win.mark) / MRD_RING_UNIT;
-    s.read = r->piece_pos + (r->win.at == NULL ? r->at : (size_t) (r->win.at - r->piece));
+    s.read = r->chunk_pos + (r->win.at == NULL ? r->at : (size_t) (r->win.at - r->chunk));
     for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
         s.lost[i] = r->lost[i];
         s.lost_total += r->lost[i];

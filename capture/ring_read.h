@@ -2,14 +2,14 @@
  * capture/ring_read.h - the reader's end of a ring: open, validate, read, release, remove.
  *
  * A ring is bytes from outside. It is read with pread, never mapped, so truncation is an error
- * and not a signal; every piece is copied out first and validated in the copy. Nothing here
+ * and not a signal; every chunk is copied out first and validated in the copy. Nothing here
  * asserts, allocates by a size the ring claims beyond the limits of ring.h, or loops longer than
  * the bytes at hand.
  *
  * Units    ts_ns is CLOCK_MONOTONIC_RAW of this machine in nanoseconds, durations likewise.
  * Order    records come as committed: a complete span comes when it ended, so starts are not
  *          sorted. Committed order of ends is the order of one thread.
- * Memory   one reader holds opts.piece (at most the ring's data) + the ring's dictionary.
+ * Memory   one reader holds opts.chunk (at most the ring's data) + the ring's dictionary.
  * Threads  a mrd_ring_reader belongs to one thread. One reader per ring: the file is locked (OFD
  *          lock) unless opened with MRD_RING_PEEK.
  *
@@ -39,7 +39,7 @@ enum {
 typedef struct {
     unsigned flags;       /* MRD_RING_PEEK */
     int64_t expect_uid;   /* -1: any; else a file of another user is refused with MRD_DENIED */
-    size_t piece;         /* bytes copied out at once; less than 128 KiB counts as that */
+    size_t chunk;         /* bytes copied out at once; less than 128 KiB counts as that */
     const char *proc_dir; /* to judge whether the owner lives; NULL: "/proc" */
 } mrd_ring_opts;
 
@@ -197,7 +197,7 @@ mrd_ring_borrow_window(mrd_ring_reader *reader)
 }
 
 /*
- * The next record. Copies out in large pieces; the file is touched once per piece.
+ * The next record. Copies out in large chunks; the file is touched once per chunk.
  * When the owner is gone, spans still open are returned last (dur_ns NONE), then a pending gap,
  * then END. why (may be NULL) is filled on BAD only.
  *

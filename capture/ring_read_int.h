@@ -29,9 +29,9 @@ struct mrd_ring_reader {
     uint64_t base_ticks;
     int64_t next_cal_ns;
 
-    uint8_t *piece;
-    size_t piece_cap, piece_len, at;
-    uint64_t piece_pos; /* data position of piece[0] */
+    uint8_t *chunk;
+    size_t chunk_cap, chunk_len, at;
+    uint64_t chunk_pos; /* data position of chunk[0] */
     uint64_t head, tail, stuck_head;
     uint64_t left[4]; /* as stored last: done and what follows it */
     uint32_t state, depth;

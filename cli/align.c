@@ -401,20 +401,20 @@ static void
 describe_unit(mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
 {
     const mrd_coll_process *p = &sol->process[u];
-    char median[MRD_DUR_TEXT], worst[MRD_DUR_TEXT], pieces[80] = "";
+    char median[MRD_DUR_TEXT], worst[MRD_DUR_TEXT], segments[80] = "";
 
     if (u == sol->reference) {
         describe_reference(a, u);
         return;
     }
-    if (p->piece_count > 1)
-        snprintf(pieces, sizeof(pieces), " in %zu pieces, for its clock did not run straight",
-                 p->piece_count);
+    if (p->segment_count > 1)
+        snprintf(segments, sizeof(segments), " in %zu segments, for its clock did not run straight",
+                 p->segment_count);
     mrd_catalog_note(
         a->cat,
         MRD_STR_FMT ": %zu collectives matched%s, drift %.1f ppm, ends off by %s in the median, "
                     "%s at most%s",
-        MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)), p->used, pieces, p->drift / 1000,
+        MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)), p->used, segments, p->drift / 1000,
         mrd_dur_text(p->residual_median, median), mrd_dur_text(p->residual_max, worst),
         p->violations > 0 ? "; collectives contradict its bound, which therefore proves nothing"
                           : "");
@@ -445,7 +445,7 @@ aligned_clock(const mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
     if (!p->unbounded)
         c.bound_ns = p->bound_ns;
     c.noise_ns = p->residual_median;
-    c.epochs = (uint32_t) p->piece_count;
+    c.epochs = (uint32_t) p->segment_count;
     c.violations = p->violations;
     c.quality = mrd_catalog_intern(a->cat, p->violations > 0     ? "suspect"
                                            : u == sol->reference ? "reference"
@@ -469,11 +469,11 @@ take_solution(mrd_alignment *a, mrd_coll_solution *sol, mrd_clock_info *clocks)
         at->table = mrd_coll_align(sol, u, mrd_catalog_text(a->cat, at->name).p);
         if (at->table == NULL)
             return MRD_NOMEM;
-        at->pieces = sol->process[u].pieces;
-        at->n_pieces = sol->process[u].piece_count;
-        sol->process[u].pieces = NULL;
-        at->first = at->pieces[0].from;
-        at->last = at->pieces[at->n_pieces - 1].to;
+        at->segments = sol->process[u].segments;
+        at->n_segments = sol->process[u].segment_count;
+        sol->process[u].segments = NULL;
+        at->first = at->segments[0].from;
+        at->last = at->segments[at->n_segments - 1].to;
         at->reference = u == sol->reference;
         aligned++;
     }
@@ -509,9 +509,9 @@ drop_tables(mrd_alignment *a)
 {
     for (size_t u = 0; u < a->n_units; u++) {
         mrd_align_free(a->units[u].table);
-        free(a->units[u].pieces);
+        free(a->units[u].segments);
         a->units[u].table = NULL;
-        a->units[u].pieces = NULL;
+        a->units[u].segments = NULL;
     }
 }
 

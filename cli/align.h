@@ -11,7 +11,7 @@
  *             members contradict each other; then it is as with none
  *
  * Order inside a unit and durations never change. Device profiles keep their own time. An event's
- * bound is the solver's inside a piece of its unit's clock; outside (before the end of the first
+ * bound is the solver's inside a segment of its unit's clock; outside (before the end of the first
  * collective, after that of the last, beside a step) it is unknown, also for the reference's events
  * beside anybody's step.
  *

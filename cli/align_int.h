@@ -19,8 +19,8 @@ typedef struct {
     uint32_t clock;                 /* in the catalog */
     int64_t first, last;            /* evidence of its clock, local; first > last: none */
     mrd_align *table;               /* NULL: its own clock */
-    mrd_coll_piece *pieces;         /* of the table: where it is known */
-    size_t n_pieces;
+    mrd_coll_segment *segments;     /* of the table: where it is known */
+    size_t n_segments;
     bool reference, described;
     mrd_align_cursor cursor;
 } unit;

@@ -28,12 +28,12 @@ is_moved(const mrd_alignment *a, uint32_t u)
     return u != NO_UNIT && a->units[u].table != NULL && !a->units[u].reference;
 }
 
-/* Between pieces, before the first and after the last nothing relates its clock to the timeline. */
+/* Between segments, before the first and after the last nothing relates its clock to the timeline. */
 static bool
 is_known(const unit *at, int64_t local)
 {
-    for (size_t i = 0; i < at->n_pieces; i++) {
-        if (local >= at->pieces[i].from && local <= at->pieces[i].to)
+    for (size_t i = 0; i < at->n_segments; i++) {
+        if (local >= at->segments[i].from && local <= at->segments[i].to)
             return true;
     }
     return false;

@@ -70,14 +70,14 @@ static mrd_err
 load_file(const char *path, mrd_buf *sql, mrd_why *why)
 {
     FILE *f = fopen(path, "r");
-    char piece[4096];
+    char chunk[4096];
     size_t n;
     mrd_err err = MRD_OK;
 
     if (f == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot read '%s'", path);
-    while ((n = fread(piece, 1, sizeof(piece), f)) > 0)
-        mrd_buf_add(sql, piece, n);
+    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
+        mrd_buf_add(sql, chunk, n);
     if (ferror(f))
         err = mrd_why_set(why, MRD_IO, errno, "cannot read '%s'", path);
     fclose(f);

@@ -83,7 +83,7 @@ name_fine(const char *name)
 static mrd_err
 take_file(untar *u, const char *name, uint64_t size, mrd_why *why)
 {
-    char piece[65536], *path = NULL;
+    char chunk[65536], *path = NULL;
     mrd_out *out = NULL;
     uint64_t left = size;
     mrd_err err;
@@ -92,14 +92,14 @@ take_file(untar *u, const char *name, uint64_t size, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", name);
     err = mrd_out_file(path, &out, why);
     while (err == MRD_OK && left > 0) {
-        size_t n = left < sizeof(piece) ? (size_t) left : sizeof(piece);
+        size_t n = left < sizeof(chunk) ? (size_t) left : sizeof(chunk);
 
-        if ((err = take(u, piece, n, why)) == MRD_OK)
-            mrd_out_add(out, piece, n);
+        if ((err = take(u, chunk, n, why)) == MRD_OK)
+            mrd_out_add(out, chunk, n);
         left -= n;
     }
     if (err == MRD_OK && size % BLOCK != 0)
-        err = take(u, piece, BLOCK - size % BLOCK, why);
+        err = take(u, chunk, BLOCK - size % BLOCK, why);
     if (err != MRD_OK) {
         mrd_out_abort(out);
     } else if (strcmp(name, u->last) == 0 && u->kept == NULL) {

@@ -27,7 +27,7 @@ typedef struct {
 } rows;
 
 /* Variable parts by kind, in the order of the rows, each kind a list of words; the last two take
- * two words a piece: offset and length, id and direction. */
+ * two words each: offset and length, id and direction. */
 enum { VAL_INT, VAL_UINT, VAL_DOUBLE, VAL_STR, VAL_TEXT, VAL_FLOW, VALS };
 
 typedef struct {

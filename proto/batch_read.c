@@ -103,7 +103,7 @@ columns_find(mrd_batch_reader *r, mrd_bytes data)
             column *c = &r->col[tag >> 3];
 
             if ((tag & 7) != 2 || c->p != end)
-                return false; /* one piece per column */
+                return false; /* one field per column */
             *c = (column){ p, p + len };
         }
         p += len;

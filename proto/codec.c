@@ -126,7 +126,7 @@ mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to)
 
 /* ---- Columns ---- */
 
-#define PIECE_MIN 4096 /* bytes of a frame of its own: below, what it costs shows */
+#define CHUNK_MIN 4096 /* bytes of a frame of its own: below, what it costs shows */
 #define HABIT_MAX 63   /* batches until the next comparison */
 
 #define STORED_HEAD  9 /* bytes of a frame's header, and of each block's */
@@ -210,7 +210,7 @@ pack_as_usual(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, si
 
 /* Appends one frame, of nothing none; habit NULL: several short columns. False without memory. */
 static bool
-pack_piece(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, mrd_buf *to)
+pack_chunk(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, mrd_buf *to)
 {
     size_t room = room_for(src.len), n;
 
@@ -231,16 +231,16 @@ mrd_codec_pack_columns(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, const s
     size_t start = to->len, from = 0, last = 0; /* last: end of the column before */
     bool ok = true;
 
-    if (id != MRD_CODEC_ZSTD || src.len < 2 * PIECE_MIN)
+    if (id != MRD_CODEC_ZSTD || src.len < 2 * CHUNK_MIN)
         return mrd_codec_pack(codec, id, src, to);
     for (size_t i = 0; i < n && ok; last = ends[i++]) {
-        if (ends[i] - last < PIECE_MIN)
+        if (ends[i] - last < CHUNK_MIN)
             continue; /* joins its neighbours */
-        ok = pack_piece(codec, (mrd_bytes){ src.p + from, last - from }, NULL, to) &&
-             pack_piece(codec, (mrd_bytes){ src.p + last, ends[i] - last }, &habits[i], to);
+        ok = pack_chunk(codec, (mrd_bytes){ src.p + from, last - from }, NULL, to) &&
+             pack_chunk(codec, (mrd_bytes){ src.p + last, ends[i] - last }, &habits[i], to);
         from = ends[i];
     }
-    ok = ok && pack_piece(codec, (mrd_bytes){ src.p + from, src.len - from }, NULL, to);
+    ok = ok && pack_chunk(codec, (mrd_bytes){ src.p + from, src.len - from }, NULL, to);
     if (ok && to->len - start < src.len)
         return MRD_OK;
     to->len = start;

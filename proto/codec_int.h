@@ -15,7 +15,7 @@ typedef struct {
     uint32_t row;
 } mrd_codec_slot;
 
-/* How a piece of the columns is packed: with a search for repetitions, with hardly one, with none
+/* How a chunk of the columns is packed: with a search for repetitions, with hardly one, with none
  * (numbers that only have an uneven distribution), not at all. */
 typedef enum { MRD_PACK_SEARCH, MRD_PACK_SKIM, MRD_PACK_CODES, MRD_PACK_STORE } mrd_pack_way;
 

@@ -246,10 +246,10 @@ def _url(url: str, token: Optional[str], slice_: Dict[str, Any]) -> Profile:
     try:
         with urllib.request.urlopen(request) as answer, os.fdopen(handle, "wb") as f:
             while True:
-                piece = answer.read(1 << 20)
-                if not piece:
+                chunk = answer.read(1 << 20)
+                if not chunk:
                     break
-                f.write(piece)
+                f.write(chunk)
         return _database(path, temporary=True)
     except BaseException:
         os.unlink(path)

@@ -31,7 +31,7 @@ WITH running AS (
          SUM(CASE WHEN what = 'copy' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS copies,
          SUM(CASE WHEN what = 'host' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS hosts
   FROM edge
-), piece AS (
+), slice AS (
   SELECT s.session_id AS session_id, s.worker AS worker, w.rank AS rank,
          CASE WHEN s.barriers > 0 THEN 'waiting'
               WHEN s.computes > 0 AND s.collecting > 0 THEN 'both'
@@ -56,6 +56,6 @@ SELECT session_id, worker, rank,
        SUM(CASE WHEN part = 'host' THEN len_ns ELSE 0 END) AS host_ns,
        SUM(CASE WHEN part = 'idle' THEN len_ns ELSE 0 END) AS idle_ns,
        SUM(CASE WHEN part = 'lost' THEN len_ns ELSE 0 END) AS not_recorded_ns
-FROM piece
+FROM slice
 GROUP BY session_id, worker, rank
 ORDER BY session_id, worker

@@ -32,7 +32,7 @@ WITH numbered AS (
          SUM(CASE WHEN what = 'copy' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS copies,
          SUM(CASE WHEN what = 'host' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS hosts
   FROM edge
-), piece AS (
+), slice AS (
   SELECT session_id, worker, inside_no, next_ns - at_ns AS len_ns,
          CASE WHEN barriers > 0 THEN 'waiting'
               WHEN computes > 0 AND collecting > 0 THEN 'both'
@@ -53,7 +53,7 @@ SELECT p.session_id AS session_id, p.worker AS worker, s.rank AS rank, s.step AS
        SUM(CASE WHEN p.part = 'waiting' THEN p.len_ns ELSE 0 END) AS waiting_ns,
        SUM(CASE WHEN p.part = 'host' THEN p.len_ns ELSE 0 END) AS host_ns,
        SUM(CASE WHEN p.part = 'idle' THEN p.len_ns ELSE 0 END) AS idle_ns
-FROM piece AS p
+FROM slice AS p
 JOIN step_of AS s ON s.session_id = p.session_id AND s.worker = p.worker AND s.step_no = p.inside_no
 GROUP BY p.session_id, p.worker, p.inside_no, s.rank, s.step, s.name
 ORDER BY session_id, worker, begin_ns

@@ -302,8 +302,8 @@ publish_reference(const coll_solver *s, meetings *m)
 bool
 mrd_coll_knows(const mrd_coll_process *p, int64_t local)
 {
-    for (size_t k = 0; k < p->piece_count; k++) {
-        if (local >= p->pieces[k].from && local <= p->pieces[k].to)
+    for (size_t k = 0; k < p->segment_count; k++) {
+        if (local >= p->segments[k].from && local <= p->segments[k].to)
             return true;
     }
     return false;
@@ -314,8 +314,8 @@ largest_reach(const mrd_coll_process *p)
 {
     double most = 0;
 
-    for (size_t k = 0; k < p->piece_count; k++)
-        most = fmax(most, (double) p->pieces[k].reach);
+    for (size_t k = 0; k < p->segment_count; k++)
+        most = fmax(most, (double) p->segments[k].reach);
     return most;
 }
 
@@ -436,8 +436,8 @@ seams_of(const coll_sample *v, const coll_line *lines, size_t n_lines, size_t l)
 }
 
 static mrd_err
-bound_pieces(const coll_solver *s, size_t p, const coll_sample *v, const coll_line *lines,
-             size_t n_lines, mrd_coll_process *to, mrd_why *why)
+bound_segments(const coll_solver *s, size_t p, const coll_sample *v, const coll_line *lines,
+               size_t n_lines, mrd_coll_process *to, mrd_why *why)
 {
     int64_t shift = s->origin[s->reference] - s->origin[p];
     size_t longest = 0;
@@ -488,7 +488,7 @@ solve_process(coll_solver *s, const meetings *m, size_t p, size_t n, mrd_coll_so
               mrd_why *why)
 {
     mrd_coll_process *to = &sol->process[p];
-    coll_line lines[MRD_COLL_PIECES];
+    coll_line lines[MRD_COLL_SEGMENTS];
     size_t n_lines = mrd_coll_cut(m->samples, n, s->x, s->y, s->w, lines);
     mrd_err err;
 
@@ -502,7 +502,7 @@ solve_process(coll_solver *s, const meetings *m, size_t p, size_t n, mrd_coll_so
         return err;
     if (add_gaps(s, m->samples, lines, n_lines, sol) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", n);
-    return bound_pieces(s, p, m->samples, lines, n_lines, to, why);
+    return bound_segments(s, p, m->samples, lines, n_lines, to, why);
 }
 
 static mrd_err
@@ -512,9 +512,9 @@ solve_reference(const coll_solver *s, mrd_coll_solution *sol, mrd_why *why)
     mrd_coll_process *to = &sol->process[p];
     int64_t first = INT64_MAX, last = INT64_MIN;
 
-    to->pieces = calloc(1, sizeof(*to->pieces));
+    to->segments = calloc(1, sizeof(*to->segments));
     to->bins = calloc(1, sizeof(*to->bins));
-    if (to->pieces == NULL || to->bins == NULL)
+    if (to->segments == NULL || to->bins == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "%zu processes", sol->process_count);
     for (size_t i = s->first[p]; i < s->first[p + 1]; i++) {
         int64_t begin = s->origin[p] + llround(s->parts[i].begin);
@@ -527,8 +527,8 @@ solve_reference(const coll_solver *s, mrd_coll_solution *sol, mrd_why *why)
     to->origin = s->origin[p];
     to->used = s->first[p + 1] - s->first[p];
     to->bins[0] = (mrd_align_bin){ .at = { first }, .quality = MRD_ALIGN_GOOD };
-    to->pieces[0] = (mrd_coll_piece){ .from = first, .to = last, .count = 1 };
-    to->piece_count = to->bin_count = 1;
+    to->segments[0] = (mrd_coll_segment){ .from = first, .to = last, .count = 1 };
+    to->segment_count = to->bin_count = 1;
     return MRD_OK;
 }
 
@@ -658,7 +658,7 @@ void
 mrd_coll_solution_fini(mrd_coll_solution *solution)
 {
     for (size_t p = 0; solution->process != NULL && p < solution->process_count; p++) {
-        free(solution->process[p].pieces);
+        free(solution->process[p].segments);
         free(solution->process[p].bins);
     }
     free(solution->process);
@@ -667,19 +667,20 @@ mrd_coll_solution_fini(mrd_coll_solution *solution)
 }
 
 static bool
-add_piece(mrd_align *align, const mrd_coll_process *p, size_t k)
+add_segment(mrd_align *align, const mrd_coll_process *p, size_t k)
 {
-    const mrd_coll_piece *piece = &p->pieces[k];
+    const mrd_coll_segment *segment = &p->segments[k];
 
     if (mrd_align_segment_add(align, (uint32_t) k,
-                              k == 0 ? MRD_EPOCH_START : MRD_EPOCH_CONTRADICTION, piece->base,
-                              piece->w) != MRD_OK)
+                              k == 0 ? MRD_EPOCH_START : MRD_EPOCH_CONTRADICTION, segment->base,
+                              segment->w) != MRD_OK)
         return false;
-    for (size_t i = 0; i < piece->count; i++) {
-        if (mrd_align_bin_add(align, &p->bins[piece->first + i]) != MRD_OK)
+    for (size_t i = 0; i < segment->count; i++) {
+        if (mrd_align_bin_add(align, &p->bins[segment->first + i]) != MRD_OK)
             return false;
     }
-    return p->piece_count == 1 || mrd_align_segment_extent(align, piece->from, piece->to) == MRD_OK;
+    return p->segment_count == 1 ||
+           mrd_align_segment_extent(align, segment->from, segment->to) == MRD_OK;
 }
 
 mrd_align *
@@ -691,8 +692,8 @@ mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *na
     if (process >= solution->process_count || !p->aligned ||
         (align = mrd_align_new(name, process)) == NULL)
         return NULL;
-    for (size_t k = 0; k < p->piece_count; k++) {
-        if (!add_piece(align, p, k)) {
+    for (size_t k = 0; k < p->segment_count; k++) {
+        if (!add_segment(align, p, k)) {
             mrd_align_free(align);
             return NULL;
         }

@@ -6,13 +6,13 @@
  * participant leaves before the last has entered. That is the only physical fact, and the bound
  * comes from nothing else: for every pair, enter_p + x_p <= exit_q + x_q. They also leave almost
  * together, which is no law, and gives
- *   the estimate robust straight lines of the ENDs, in pieces where one line will not do (a clock
+ *   the estimate robust straight lines of the ENDs, in segments where one line will not do (a clock
  *                that was stepped, slewed, or wanders)
- *   the model    how a clock moves between collectives cannot be seen. Inside a piece it is assumed
+ *   the model    how a clock moves between collectives cannot be seen. Inside a segment it is assumed
  *                to stay within `reach` of a clock whose rate changes by at most w (200 ppb/s) and
- *                is at most 500 ppm off; reach is the largest residual of the piece's ends, more where
+ *                is at most 500 ppm off; reach is the largest residual of the segment's ends, more where
  *                collectives are rare. Every inequality is relaxed by it and every bound widened
- *   a break      between two pieces no bound is stated, and a collective across it gives no
+ *   a break      between two segments no bound is stated, and a collective across it gives no
  *                inequality
  *   the bound    the set-membership bound of bound.h, never narrower than the largest residual
  * Before the end of the first collective and after that of the last nothing is known. Not seen: a
@@ -85,22 +85,22 @@ typedef struct {
     double w;            /* the model: the rate changes by at most this, ppb per s */
     mrd_dur_ns reach;    /* ... and the clock is within this of such a clock */
     size_t first, count; /* bins */
-} mrd_coll_piece;
+} mrd_coll_segment;
 
 /* One process after solving. */
 typedef struct {
     bool aligned;        /* false: no chain of collectives reaches the reference */
     bool unbounded;      /* somewhere no bound is stated: one side is open, or nothing fits there */
     int64_t origin;      /* local ns where offset holds */
-    int64_t offset;      /* ns; of the longest piece */
-    double drift;        /* ppb; of the longest piece */
+    int64_t offset;      /* ns; of the longest segment */
+    double drift;        /* ppb; of the longest segment */
     mrd_dur_ns bound_ns; /* the largest, at its collectives */
     mrd_dur_ns residual_median, residual_p99, residual_max; /* of ends, absolute */
     size_t used;                                            /* collectives */
     size_t violations; /* of those it took part in: contradict the bounds of their participants */
-    mrd_coll_piece *pieces;
+    mrd_coll_segment *segments;
     mrd_align_bin *bins;
-    size_t piece_count, bin_count;
+    size_t segment_count, bin_count;
 } mrd_coll_process;
 
 /* Session time around a break of some clock: what the reference shows there may be in doubt. */
@@ -110,7 +110,7 @@ typedef struct {
 
 typedef struct {
     size_t process_count, reference;
-    mrd_coll_process *process; /* owned, with their pieces and bins */
+    mrd_coll_process *process; /* owned, with their segments and bins */
     mrd_coll_break *breaks;    /* owned */
     size_t break_count;
     size_t violations; /* collectives that contradict the bounds: must be 0 */
@@ -118,7 +118,7 @@ typedef struct {
 
 /*
  * Aligns all processes to the lowest-numbered one that takes part in a match. Errors: CLOCK when
- * ends do not coincide even in pieces (*why states process and residual; more than
+ * ends do not coincide even in segments (*why states process and residual; more than
  * MRD_COLL_RESIDUAL_MAX of median), when a drift exceeds 500 ppm, when the inequalities contradict
  * each other, or when the same collectives fit as well counted differently, so that nothing tells
  * which belong together (options->trust_ns excludes such); NOMEM. Processes that no chain reaches
@@ -128,7 +128,7 @@ typedef struct {
 mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,
                        mrd_coll_solution *ret_solution, mrd_why *why);
 void mrd_coll_solution_fini(mrd_coll_solution *solution);
-/* Whether that local time lies in a piece: only there a bound is stated. */
+/* Whether that local time lies in a segment: only there a bound is stated. */
 bool mrd_coll_knows(const mrd_coll_process *p, int64_t local);
 /* The table of one process, good where it is known. NULL when not aligned or no memory. */
 mrd_align *mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name);

@@ -1,4 +1,4 @@
-/* What one piece's inequalities leave: the set-membership bound of bound.h, collectives instead of
+/* What one segment's inequalities leave: the set-membership bound of bound.h, collectives instead of
  * packets. */
 #include "base/obj.h"
 #include "base/vec.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define BINS_MAX 512  /* of one piece, at most two more */
+#define BINS_MAX 512  /* of one segment, at most two more */
 #define FAR_NS   1e11 /* a bound as wide as this is none */
 #define EDGE     6    /* see reach() */
 
@@ -34,7 +34,7 @@ reach(const coll_sample *s, size_t n, double residual)
 }
 
 /*
- * Inequalities of one sample. What began before the first end of the piece says nothing: the clock,
+ * Inequalities of one sample. What began before the first end of the segment says nothing: the clock,
  * or the reference's, may have been stepped in between.
  */
 static size_t
@@ -105,7 +105,7 @@ room(mrd_coll_process *to, size_t bins)
     size_t cap = to->bin_count;
 
     if (!MRD_VEC_ROOM(to->bins, to->bin_count, cap, bins) ||
-        !MRD_VEC_NEXT(to->pieces, to->piece_count))
+        !MRD_VEC_NEXT(to->segments, to->segment_count))
         return MRD_NOMEM;
     return MRD_OK;
 }
@@ -137,10 +137,10 @@ add_bins(const work *w, const coll_line *line, double by, double base, int64_t o
     }
 }
 
-/* A piece of which nothing is known but that it was there: answers in it, and in the gaps beside
+/* A segment of which nothing is known but that it was there: answers in it, and in the gaps beside
  * it, have no bound. */
 static void
-add_unknown(const coll_sample *s, const mrd_coll_piece *piece, double base, int64_t origin,
+add_unknown(const coll_sample *s, const mrd_coll_segment *segment, double base, int64_t origin,
             mrd_coll_process *to)
 {
     double est = s->at - s->end - base;
@@ -152,21 +152,21 @@ add_unknown(const coll_sample *s, const mrd_coll_piece *piece, double base, int6
                                                  .rate_lo = (float) -MRD_ALIGN_RATE_MAX,
                                                  .rate_hi = (float) MRD_ALIGN_RATE_MAX,
                                                  .quality = MRD_ALIGN_SUSPECT };
-    to->pieces[to->piece_count] = *piece;
-    to->pieces[to->piece_count++].count = 1;
+    to->segments[to->segment_count] = *segment;
+    to->segments[to->segment_count++].count = 1;
     to->unbounded = true;
 }
 
 /* Fits a model; false when none does, or for a drift that no clock has. */
 static bool
-fit(work *w, const coll_line *line, double base, mrd_coll_piece *piece)
+fit(work *w, const coll_line *line, double base, mrd_coll_segment *segment)
 {
     if (fabs(line->b) * 1e9 > MRD_BOUND_RATE_MAX)
         return false;
     for (size_t m = 0; m < MRD_COUNT(models); m++) {
         mrd_bound_options o = { models[m], MRD_BOUND_RATE_MAX };
 
-        piece->w = o.w;
+        segment->w = o.w;
         if (mrd_bound_both(w->spans, w->n_spans, w->ineqs, (int64_t) base, &o, w->ranges))
             return true;
     }
@@ -181,11 +181,11 @@ mrd_coll_bound(const coll_sample *s, const coll_line *line, int64_t origin, int6
     double by = reach(v, line->n, line->residual), base = floor(v->at - v->end);
     double from = v->end + (seams.before ? by + seams.back_before : 0);
     double until = last->end - (seams.after ? by + seams.back_after : 0);
-    mrd_coll_piece piece = { .base = shift + (int64_t) base,
-                             .first = to->bin_count,
-                             .reach = llround(by),
-                             .from = origin + llround(from),
-                             .to = origin + llround(until) };
+    mrd_coll_segment segment = { .base = shift + (int64_t) base,
+                                 .first = to->bin_count,
+                                 .reach = llround(by),
+                                 .from = origin + llround(from),
+                                 .to = origin + llround(until) };
     work w = { 0 };
 
     if (!work_alloc(&w, line->n) || room(to, line->n + 2) != MRD_OK) {
@@ -193,14 +193,14 @@ mrd_coll_bound(const coll_sample *s, const coll_line *line, int64_t origin, int6
         return MRD_NOMEM;
     }
     fill_bins(&w, v, line->n, by);
-    *ret_fits = fit(&w, line, base, &piece);
+    *ret_fits = fit(&w, line, base, &segment);
     if (*ret_fits && from <= until && from < v->end + MRD_SEC && until > last->end - MRD_SEC) {
         add_bins(&w, line, by, base, origin, to);
-        piece.count = to->bin_count - piece.first;
-        to->pieces[to->piece_count++] = piece;
+        segment.count = to->bin_count - segment.first;
+        to->segments[to->segment_count++] = segment;
     } else if (seams.before || seams.after) {
-        piece.from = piece.to = origin + llround(v->end);
-        add_unknown(v, &piece, base, origin, to);
+        segment.from = segment.to = origin + llround(v->end);
+        add_unknown(v, &segment, base, origin, to);
     }
     work_free(&w);
     return MRD_OK;

@@ -59,11 +59,11 @@ double mrd_coll_fit(const double *x, const double *y, double *w, size_t n, doubl
 double mrd_coll_median(double *v, size_t n); /* sorts v */
 
 /* Cuts samples (by rising end) where one line will not do. x, y, w: scratch of 2n. Returns how many
- * lines, at most MRD_COLL_PIECES. */
-#define MRD_COLL_PIECES 64
+ * lines, at most MRD_COLL_SEGMENTS. */
+#define MRD_COLL_SEGMENTS 64
 size_t mrd_coll_cut(const coll_sample *s, size_t n, double *x, double *y, double *w,
-                    coll_line lines[MRD_COLL_PIECES]);
-/* Whether a piece has neighbours, and by how much its clock went back there: local times within
+                    coll_line lines[MRD_COLL_SEGMENTS]);
+/* Whether a segment has neighbours, and by how much its clock went back there: local times within
  * that are shown twice. */
 typedef struct {
     bool before, after;
@@ -71,8 +71,8 @@ typedef struct {
 } coll_seams;
 
 /*
- * The set-membership bound of one piece; adds bins and a piece to *to. shift: reference's origin
- * minus the process's. *ret_fits is false when no clock that the model allows fits: a piece with
+ * The set-membership bound of one segment; adds bins and a segment to *to. shift: reference's origin
+ * minus the process's. *ret_fits is false when no clock that the model allows fits: a segment with
  * neighbours is then one without a bound, any other is left out. Errors: NOMEM.
  */
 mrd_err mrd_coll_bound(const coll_sample *s, const coll_line *line, int64_t origin, int64_t shift,

@@ -136,7 +136,7 @@ mrd_coll_check_pairs(coll_solver *s, mrd_dur_ns trust, mrd_why *why)
 
 /* ---- behind a cut ---- */
 
-/* Whether the first samples of a piece continue the line before it when counted `by` further. */
+/* Whether the first samples of a segment continue the line before it when counted `by` further. */
 static bool
 continues(const coll_solver *s, const double *at, const coll_sample *v, const coll_line *line,
           const coll_line *before, double jump, ptrdiff_t by)

@@ -30,7 +30,7 @@ function draw(canvas, o, from, layer, selection) {
   g.scale(ratio, ratio);
   g.font = "11px system-ui, sans-serif";
   g.textBaseline = "middle";
-  const step = (width - LABEL) / Math.max(1, o.pieces);
+  const step = (width - LABEL) / Math.max(1, o.buckets);
   const x = (i) => LABEL + i * step;
   g.fillStyle = colour(layer === "busy" ? "--accent" : "--warn");
   o.cores.forEach((c, row) => c[layer].forEach((v, i) => {
@@ -51,13 +51,13 @@ function draw(canvas, o, from, layer, selection) {
   g.fillStyle = colour("--quiet");
   for (let k = 0; k <= 4; k++) {
     g.textAlign = k === 0 ? "left" : k === 4 ? "right" : "center";
-    g.fillText(`+${dur(from + (k * o.pieces * o.piece_ns) / 4)}`, LABEL + (k * (width - LABEL)) / 4, base + 12);
+    g.fillText(`+${dur(from + (k * o.buckets * o.bucket_ns) / 4)}`, LABEL + (k * (width - LABEL)) / 4, base + 12);
   }
   if (selection) {
     g.strokeStyle = colour("--text");
     g.strokeRect(Math.min(...selection), 0.5, Math.abs(selection[1] - selection[0]), base - 1);
   }
-  return { piece: (px) => Math.max(0, Math.min(o.pieces - 1, Math.floor((px - LABEL) / step))), row: (py) => py < map ? Math.floor(py / rowHeight) : -1 };
+  return { bucket: (px) => Math.max(0, Math.min(o.buckets - 1, Math.floor((px - LABEL) / step))), row: (py) => py < map ? Math.floor(py / rowHeight) : -1 };
 }
 
 class Overview {
@@ -74,7 +74,7 @@ class Overview {
     const button = (text, run) => h("button", { type: "button", onclick: run }, text);
     this.bar = h("div", { class: "bar", hidden: true }, h("label", {}, "Show ", this.layer), button("Zoom in", () => this.zoom(0.5)), button("Zoom out", () => this.zoom(2)),
       button("Earlier", () => this.move(-0.5)), button("Later", () => this.move(0.5)), button("Whole session", () => this.load(null)),
-      h("span", { class: "key quiet" }, "0 %", this.ramp, "100 % of a piece"));
+      h("span", { class: "key quiet" }, "0 %", this.ramp, "100 % of a bucket"));
     this.button = button("Draw", () => this.load(null));
     this.body.append(this.canvas, this.readout);
     this.numbers = h("div");
@@ -106,9 +106,9 @@ class Overview {
   }
 
   tell(px, py) {
-    if (!this.places || this.data.pieces === 0) return;
-    const i = this.places.piece(px), row = this.places.row(py), o = this.data, late = o.lateness[i];
-    const words = [`+${dur(this.from + i * o.piece_ns)} for ${dur(o.piece_ns)}`];
+    if (!this.places || this.data.buckets === 0) return;
+    const i = this.places.bucket(px), row = this.places.row(py), o = this.data, late = o.lateness[i];
+    const words = [`+${dur(this.from + i * o.bucket_ns)} for ${dur(o.bucket_ns)}`];
     if (o.cores[row]) words.push(`${name(o.cores[row])}: ${share(o.cores[row].busy[i] / 1000)} busy, ${share(o.cores[row].collective[i] / 1000)} in collectives`);
     if (late) words.push(`${count(late.count)} collectives, the last came up to ${dur(late.late_ns)} late: ${name(o.cores[late.core])}`);
     put(this.readout, words.join(" · "));
@@ -117,8 +117,8 @@ class Overview {
   now() { return this.view ?? this.whole; }
 
   select(a, b) {
-    const [i, k] = [this.places.piece(a), this.places.piece(b) + 1];
-    this.load([this.from + i * this.data.piece_ns, this.from + k * this.data.piece_ns]);
+    const [i, k] = [this.places.bucket(a), this.places.bucket(b) + 1];
+    this.load([this.from + i * this.data.bucket_ns, this.from + k * this.data.bucket_ns]);
   }
 
   zoom(factor) {
@@ -152,12 +152,12 @@ class Overview {
   show(o, view) {
     if (!view) {
       this.start = BigInt(o.start_ns);
-      this.whole = [0, o.pieces * o.piece_ns];
+      this.whole = [0, o.buckets * o.bucket_ns];
     }
     this.data = o;
     this.view = view;
     this.from = Number(BigInt(o.start_ns) - this.start);
-    this.bar.hidden = this.body.hidden = o.pieces === 0 && !view;
+    this.bar.hidden = this.body.hidden = o.buckets === 0 && !view;
     put(this.button, "Draw again");
     this.paint();
     put(this.readout, `${count(o.cores.length)} cores, ${count(o.collectives)} collectives matched, ${count(o.without_partner)} without a partner${o.left_out > 0 ? `, ${count(o.left_out)} left out (too many groups)` : ""}. Drag to zoom; keys + - ← → Home.`);

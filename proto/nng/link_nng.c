@@ -126,7 +126,7 @@ queue_add(mrd_link *link, queued *q, mrd_link_event ev, nng_msg *msg)
     return true;
 }
 
-/* The same with a piece of its own. */
+/* The same with a queue entry of its own. */
 static bool
 queue_put(mrd_link *link, mrd_link_event ev, nng_msg *msg)
 {

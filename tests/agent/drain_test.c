@@ -472,16 +472,16 @@ TEST(clocks_are_related_by_cross_reads)
 }
 
 static void
-blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t piece, bool whole)
+blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t chunk, bool whole)
 {
-    make_blob(m, name, number, text, strlen(text), piece, whole);
+    make_blob(m, name, number, text, strlen(text), chunk, whole);
 }
 
 #define EV(phase, id, ts)                                                                          \
     "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"id\":1,\"nc_idx\":0,"               \
     "\"tracking_id\":" id ",\"thread_id\":9,\"worker_gid\":0,\"data\":{},\"timestamp_ns\":" ts "}"
 
-/* Runtime JSON in pieces, a pair that spans two documents, and a document that is cut. */
+/* Runtime JSON in chunks, a pair that spans two documents, and a document that is cut. */
 TEST(runtime_json_is_paired_across_documents)
 {
     received h = { .json = true };

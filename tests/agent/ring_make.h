@@ -202,13 +202,13 @@ make_rec(maker *m, mrd_ring_rec rec, const void *body, size_t len)
     return true;
 }
 
-/* Runtime JSON in pieces. */
+/* Runtime JSON in chunks. */
 static inline void
-make_blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t len, size_t piece,
+make_blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t len, size_t chunk,
           bool whole)
 {
-    for (size_t at = 0; at < len; at += piece) {
-        size_t n = len - at < piece ? len - at : piece;
+    for (size_t at = 0; at < len; at += chunk) {
+        size_t n = len - at < chunk ? len - at : chunk;
         uint8_t flags = (uint8_t) ((at == 0 ? MRD_RECF_FIRST : 0) |
                                    (at + n == len ? (whole ? MRD_RECF_LAST : MRD_RECF_CUT) : 0));
 

@@ -679,7 +679,7 @@ TEST(a_name_may_be_defined_later)
     make_free(m);
 }
 
-/* ---- Runtime JSON in pieces ---- */
+/* ---- Runtime JSON in chunks ---- */
 
 #define EVENT(phase, ts)                                                                           \
     "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"id\":1,\"nc_idx\":0,"               \
@@ -692,18 +692,18 @@ typedef struct {
     unsigned number;
     size_t from, to;
     uint8_t flags;
-} piece;
+} chunk;
 
 #define HALF (sizeof(document) / 2)
 #define ALL  (sizeof(document) - 1)
 
-/* Which pieces make a whole document; of what is left of others nothing comes and nothing is
+/* Which chunks make a whole document; of what is left of others nothing comes and nothing is
  * counted here, as its writer counted it. */
-TEST(pieces_make_a_document_only_in_a_row)
+TEST(chunks_make_a_document_only_in_a_row)
 {
     static const struct {
         const char *name;
-        piece pieces[5];
+        chunk chunks[5];
         unsigned spans;
     } rows[] = {
         { "whole", { { 1, 0, ALL, MRD_RECF_FIRST | MRD_RECF_LAST } }, 1 },
@@ -747,7 +747,7 @@ TEST(pieces_make_a_document_only_in_a_row)
         uint32_t name = make_text(m, "systrace");
         mrd_drain_tally c;
 
-        for (const piece *x = rows[i].pieces; x < rows[i].pieces + 5 && x->to > 0; x++) {
+        for (const chunk *x = rows[i].chunks; x < rows[i].chunks + 5 && x->to > 0; x++) {
             make_rec(m,
                      (mrd_ring_rec){ .kind = MRD_REC_BLOB,
                                      .flags = x->flags,

@@ -21,14 +21,14 @@ ask(const char *request, size_t *ret_len)
                               .sin_port = htons((uint16_t) port),
                               .sin_addr = { htonl(INADDR_LOOPBACK) } };
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    static char piece[65536];
+    static char part[65536];
     ssize_t n;
 
     mrd_buf_reset(&answer);
     if (connect(fd, (struct sockaddr *) &to, sizeof(to)) == 0 &&
         write(fd, request, strlen(request)) > 0) {
-        while ((n = read(fd, piece, sizeof(piece))) > 0)
-            mrd_buf_add(&answer, piece, (size_t) n);
+        while ((n = read(fd, part, sizeof(part))) > 0)
+            mrd_buf_add(&answer, part, (size_t) n);
     }
     close(fd);
     if (ret_len != NULL)

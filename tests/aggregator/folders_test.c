@@ -247,7 +247,7 @@ TEST(uploads_are_bounded)
     mrd_session_store_fini(&store);
 }
 
-/* One node's pieces and sizes touch no other's: neither another size nor bytes of another node. */
+/* One node's chunks and sizes touch no other's: neither another size nor bytes of another node. */
 TEST(an_upload_belongs_to_one_node)
 {
     mrd_session_store store = open_store();
@@ -267,12 +267,12 @@ TEST(an_upload_belongs_to_one_node)
     announce.size = 10;
     chunk.data = (ProtobufCBinaryData){ 5, bytes };
     CHECK_ERR("announce", mrd_artifact_begin(a, HONEST, &announce, &request, text), MRD_OK);
-    CHECK_ERR("piece", mrd_artifact_chunk(a, HONEST, &chunk, &ack, text), MRD_OK);
+    CHECK_ERR("chunk", mrd_artifact_chunk(a, HONEST, &chunk, &ack, text), MRD_OK);
     CHECK_INT(ack.artifact_offset, 5);
     announce.size = 9;
     chunk.offset = 5;
     CHECK_ERR("another size", mrd_artifact_begin(a, EVIL, &announce, &request, text), MRD_AGAIN);
-    CHECK_ERR("another's piece", mrd_artifact_chunk(a, EVIL, &chunk, &ack, text), MRD_STATE);
+    CHECK_ERR("another's chunk", mrd_artifact_chunk(a, EVIL, &chunk, &ack, text), MRD_STATE);
     announce.size = 10;
     CHECK_ERR("announce again", mrd_artifact_begin(a, HONEST, &announce, &request, text), MRD_OK);
     CHECK_INT(request.offset, 5);

@@ -154,14 +154,14 @@ ask(mrd_httpd *h, const char *request)
 {
     static mrd_buf answer;
     int fd = dial(h);
-    char piece[65536];
+    char part[65536];
     ssize_t n;
 
     mrd_buf_reset(&answer);
     if (fd < 0 || write(fd, request, strlen(request)) < 0)
         return "";
-    while ((n = read(fd, piece, sizeof(piece))) > 0)
-        mrd_buf_add(&answer, piece, (size_t) n);
+    while ((n = read(fd, part, sizeof(part))) > 0)
+        mrd_buf_add(&answer, part, (size_t) n);
     close(fd);
     return mrd_buf_cstr(&answer);
 }
@@ -560,10 +560,10 @@ TEST(many_keepalive_connections_do_not_stall)
             for (int i = 0; i < sizes[s]; i++)
                 CHECK(write(fds[i], request, strlen(request)) > 0);
             for (int i = 0; i < sizes[s]; i++) {
-                char piece[1024];
+                char part[1024];
 
                 p[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
-                if (poll(&p[i], 1, 5000) == 1 && read(fds[i], piece, sizeof(piece)) > 0)
+                if (poll(&p[i], 1, 5000) == 1 && read(fds[i], part, sizeof(part)) > 0)
                     answered++;
             }
         }

@@ -780,7 +780,7 @@ run_with_fault(const char *dir, const char *left, unsigned at, unsigned times, i
     bool stored[STEPS] = { false }, synced[STEPS] = { false }, have[STEPS];
     mrd_journal *j = journal_in(dir);
     made m[STEPS];
-    mrd_journal_piece pieces[STEPS];
+    mrd_journal_chunk chunks[STEPS];
     unsigned next = 0;
 
     REQUIRE(j != NULL);
@@ -788,7 +788,7 @@ run_with_fault(const char *dir, const char *left, unsigned at, unsigned times, i
     disk_fail(OP_NONE, at, times, how);
     for (unsigned i = 0; i < STEPS; i++) {
         m[i] = make(i, 20 + 13 * i);
-        pieces[i] = (mrd_journal_piece){ &m[i].f, { m[i].data, m[i].len } };
+        chunks[i] = (mrd_journal_chunk){ &m[i].f, { m[i].data, m[i].len } };
     }
     for (int turn = 0; turn < 60 && next < STEPS; turn++) {
         size_t want = 1 + (size_t) turn % 5, done;
@@ -796,7 +796,7 @@ run_with_fault(const char *dir, const char *left, unsigned at, unsigned times, i
         mrd_err err;
 
         want = want < STEPS - next ? want : STEPS - next;
-        done = mrd_journal_append_many(j, pieces + next, want, &why);
+        done = mrd_journal_append_many(j, chunks + next, want, &why);
         CHECK(done == want ? why.err == MRD_OK || done > 0
                            : why.err == MRD_IO || why.err == MRD_FULL);
         for (size_t i = 0; i < done; i++)

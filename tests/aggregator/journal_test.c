@@ -294,7 +294,7 @@ enum { GROUP = 100 }; /* more than one write takes */
 typedef struct {
     mrd_buf wires[GROUP];
     mrd_frame frames[GROUP];
-    mrd_journal_piece pieces[GROUP];
+    mrd_journal_chunk chunks[GROUP];
 } group;
 
 static void
@@ -304,7 +304,7 @@ group_make(world *w, group *g)
         int64_t times[3] = { 5, (int64_t) i + 6, 1000 };
 
         g->wires[i] = make_frame(w, i, times, 1 + (uint32_t) i % 3, &g->frames[i]);
-        g->pieces[i] = (mrd_journal_piece){ &g->frames[i], { g->wires[i].p, g->wires[i].len } };
+        g->chunks[i] = (mrd_journal_chunk){ &g->frames[i], { g->wires[i].p, g->wires[i].len } };
     }
 }
 
@@ -359,13 +359,13 @@ TEST(a_group_without_room)
         room += g.wires[i].len;
     lim.rlim_cur = MRD_SEGMENT_HEADER + room + g.wires[80].len - 1;
     setrlimit(RLIMIT_FSIZE, &lim);
-    CHECK_INT(mrd_journal_append_many(j, g.pieces, GROUP, &why), 80);
+    CHECK_INT(mrd_journal_append_many(j, g.chunks, GROUP, &why), 80);
     CHECK_ERR("full", why.err, MRD_FULL);
-    CHECK_INT(mrd_journal_append_many(j, g.pieces + 80, GROUP - 80, &why), 0);
+    CHECK_INT(mrd_journal_append_many(j, g.chunks + 80, GROUP - 80, &why), 0);
     CHECK_INT(mrd_journal_bytes(j), room);
     CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
     setrlimit(RLIMIT_FSIZE, &old);
-    CHECK_INT(mrd_journal_append_many(j, g.pieces + 80, GROUP - 80, &why), GROUP - 80);
+    CHECK_INT(mrd_journal_append_many(j, g.chunks + 80, GROUP - 80, &why), GROUP - 80);
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
     group_check(dir, 1);
     group_free(&g);
@@ -397,9 +397,9 @@ TEST(a_group_in_two_segments)
         mrd_frame_put(&f, (mrd_bytes){ big + MRD_FRAME_HEADER, f.body_len }, big);
         g.frames[i] = f;
         g.wires[i] = (mrd_buf){ .p = big, .len = MRD_FRAME_MAX, .cap = MRD_FRAME_MAX };
-        g.pieces[i] = (mrd_journal_piece){ &g.frames[i], { big, MRD_FRAME_MAX } };
+        g.chunks[i] = (mrd_journal_chunk){ &g.frames[i], { big, MRD_FRAME_MAX } };
     }
-    CHECK_INT(mrd_journal_append_many(j, g.pieces, GROUP, &why), GROUP);
+    CHECK_INT(mrd_journal_append_many(j, g.chunks, GROUP, &why), GROUP);
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
     group_check(dir, 2);
     group_free(&g);

@@ -5,7 +5,7 @@
 typedef struct {
     mrd_source base;
     const mrd_event *events;
-    size_t n, at, piece;
+    size_t n, at, chunk;
 } fake;
 
 static mrd_step
@@ -14,7 +14,7 @@ fake_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *r
     fake *f = (fake *) self;
 
     (void) why;
-    for (*ret_n = 0; *ret_n < room && *ret_n < f->piece && f->at < f->n; (*ret_n)++)
+    for (*ret_n = 0; *ret_n < room && *ret_n < f->chunk && f->at < f->n; (*ret_n)++)
         ret_events[*ret_n] = &f->events[f->at++];
     return *ret_n > 0 ? MRD_MORE : MRD_END;
 }
@@ -31,12 +31,12 @@ fake_close(mrd_source *self)
         .id = (number)                                                                             \
     }
 
-/* The numbers of the events that come out, read so many at once, from pieces of so many. */
+/* The numbers of the events that come out, read so many at once, from chunks of so many. */
 static const char *
-numbers(const mrd_event *events, size_t n, size_t piece, size_t room)
+numbers(const mrd_event *events, size_t n, size_t chunk, size_t room)
 {
     static char text[4096];
-    fake f = { .base = { .many = fake_many, .close = fake_close }, events, n, 0, piece };
+    fake f = { .base = { .many = fake_many, .close = fake_close }, events, n, 0, chunk };
     const mrd_event *some[64];
     mrd_source *once = NULL;
     mrd_why why = { 0 };

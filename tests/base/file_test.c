@@ -75,7 +75,7 @@ TEST(what_cannot_be_read)
     mrd_buf_fini(&buf);
 }
 
-TEST(a_pipe_gives_its_bytes_in_pieces)
+TEST(a_pipe_gives_its_bytes_in_chunks)
 {
     int ends[2];
     mrd_buf buf = { 0 };

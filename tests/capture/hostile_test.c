@@ -126,7 +126,7 @@ static const struct {
     { "past the head", { .kind = MRD_REC_SPAN, .units = 200 }, MRD_RING_BAD },
     { "past the end of the area", { .kind = MRD_REC_SPAN, .units = 300 }, MRD_RING_BAD },
     { "longest length", { .kind = MRD_REC_SPAN, .units = 65535 }, MRD_RING_BAD },
-    { "blob piece too long",
+    { "blob chunk too long",
       { .kind = MRD_REC_BLOB, .units = 1, .ts = 1, .track = 1 },
       MRD_RING_BAD },
     { "time before time", { .kind = MRD_REC_SPAN, .units = 1, .ts = 1ull << 63 }, MRD_RING_BAD },

@@ -105,17 +105,17 @@ def spool_full():
         id = c.start()
         time.sleep(0.6)
         w = c.workload(0, text=400)
-        first, last, piece = 4000, 10000, 2000
-        for _ in range(0, first, piece):
-            w.emit(piece)
+        first, last, portion = 4000, 10000, 2000
+        for _ in range(0, first, portion):
+            w.emit(portion)
         stored(c, id, w.all)
         c.daemon.kill()
         log = c.agents[0]
         while "AGT-SPOOL-FULL" not in log.text() and w.done < 300000:
-            w.emit(piece)
+            w.emit(portion)
             time.sleep(0.01)
-        for _ in range(0, last, piece):
-            w.emit(piece)
+        for _ in range(0, last, portion):
+            w.emit(portion)
             time.sleep(0.01)
         c.aggregator()
         until(lambda: c.connected() == ["i-test0"], "the agent is connected again")

@@ -33,7 +33,7 @@ def emit(n):
 
 
 def run(per_ms):
-    """In pieces of at least a tick, until there is another command."""
+    """In bursts of at least a tick, until there is another command."""
     while not select.select([stdin], [], [], 0.002)[0]:
         emit(max(1, int(2 * per_ms)))
 

@@ -37,10 +37,10 @@ class Proxy:
         with client:
             head = b""
             while b"\r\n\r\n" not in head:
-                piece = client.recv(65536)
-                if not piece:
+                chunk = client.recv(65536)
+                if not chunk:
                     return
-                head += piece
+                head += chunk
             text = head.decode("latin-1")
             self.heads.append(text)
             method, target = text.split(" ")[:2]
@@ -95,7 +95,7 @@ def cut_and_resumed(proxy):
     proxy.cut_after = None
     fetch("cut", env=through(proxy))
     equal(proxy.asked("Range")[0], f"bytes={kept}-", "the rest is asked for")
-    equal(content("cut") == profile, True, "the whole file, in two pieces")
+    equal(content("cut") == profile, True, "the whole file, in two parts")
     equal(sorted(os.listdir(service.path("cut"))), ["system_profile.pftrace"], "nothing else is left")
 
 

@@ -47,12 +47,12 @@ class Proxy:
             try:
                 while True:
                     for key, _ in s.select():
-                        piece = key.fileobj.recv(65536)
+                        chunk = key.fileobj.recv(65536)
                         if near in self.deaf:
-                            if not piece:
+                            if not chunk:
                                 s.unregister(key.fileobj)
-                        elif piece:
-                            key.data.sendall(piece)
+                        elif chunk:
+                            key.data.sendall(chunk)
                         else:
                             raise ConnectionError
             except (OSError, ValueError):

@@ -108,8 +108,8 @@ class Service(Cluster):
             got = b""
             try:
                 s.sendall(data)
-                while piece := s.recv(65536):
-                    got += piece
+                while chunk := s.recv(65536):
+                    got += chunk
             except ConnectionError:
                 pass
             return got

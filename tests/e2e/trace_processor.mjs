@@ -84,9 +84,9 @@ class Engine {
     });
   }
   load(file) {
-    const fd = fs.openSync(file, 'r'), piece = Buffer.alloc(8 << 20);
-    for (let n; (n = fs.readSync(fd, piece)) > 0;)
-      for (const reply of this.call(1, bytesField(101, piece.subarray(0, n))))
+    const fd = fs.openSync(file, 'r'), chunk = Buffer.alloc(8 << 20);
+    for (let n; (n = fs.readSync(fd, chunk)) > 0;)
+      for (const reply of this.call(1, bytesField(101, chunk.subarray(0, n))))
         for (const [id, value] of parse(reply[201] ?? Buffer.alloc(0))) if (id === 2) throw new Error(`append: ${value}`);
     fs.closeSync(fd);
     for (const reply of this.call(2))

@@ -7,7 +7,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static mrd_str
-piece(const uint8_t **data, size_t *size)
+chunk(const uint8_t **data, size_t *size)
 {
     const uint8_t *end = *size == 0 ? NULL : memchr(*data, 0, *size);
     mrd_str s = { (const char *) *data, end == NULL ? *size : (size_t) (end - *data) };
@@ -20,7 +20,7 @@ piece(const uint8_t **data, size_t *size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    mrd_str file = piece(&data, &size), token = piece(&data, &size);
+    mrd_str file = chunk(&data, &size), token = chunk(&data, &size);
     mrd_str instance = { (const char *) data, size };
     mrd_auth *auth = NULL;
     mrd_why why = { 0 };

@@ -36,14 +36,14 @@ dial(void)
 static void
 exchange(const void *data, size_t size, mrd_buf *answer)
 {
-    char piece[16384];
+    char chunk[16384];
     int fd = dial();
     ssize_t n;
 
     (void) !send(fd, data, size, MSG_NOSIGNAL);
     shutdown(fd, SHUT_WR);
-    while ((n = recv(fd, piece, sizeof(piece), 0)) > 0)
-        mrd_buf_add(answer, piece, (size_t) n);
+    while ((n = recv(fd, chunk, sizeof(chunk), 0)) > 0)
+        mrd_buf_add(answer, chunk, (size_t) n);
     MRD_ASSERT(n == 0 || errno != EAGAIN);
     close(fd);
 }

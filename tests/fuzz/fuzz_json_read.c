@@ -13,7 +13,7 @@ typedef struct {
 } outcome;
 
 static outcome
-scan(const uint8_t *data, size_t size, size_t piece, bool enter)
+scan(const uint8_t *data, size_t size, size_t chunk, bool enter)
 {
     outcome o = { 0 };
     mrd_json_reader *r = NULL;
@@ -23,8 +23,8 @@ scan(const uint8_t *data, size_t size, size_t piece, bool enter)
 
     if (mrd_in_memory((mrd_bytes){ data, size }, "fuzz", &in, NULL) != MRD_OK)
         return o;
-    if (piece > 0)
-        mrd_in_set_piece(in, piece);
+    if (chunk > 0)
+        mrd_in_set_chunk(in, chunk);
     MRD_ASSERT(mrd_json_reader_open(in, &r, NULL) == MRD_OK);
     mrd_json_many(r);
     /* Leaving the last container and the end of the input both are END on top: the second ends. */
@@ -53,15 +53,15 @@ scan(const uint8_t *data, size_t size, size_t piece, bool enter)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    outcome whole = scan(data, size, 0, true), pieces = scan(data, size, 3, true);
-    outcome raw = scan(data, size, 0, false), raw_pieces = scan(data, size, 5, false);
+    outcome whole = scan(data, size, 0, true), chunks = scan(data, size, 3, true);
+    outcome raw = scan(data, size, 0, false), raw_chunks = scan(data, size, 5, false);
 
     /* How much a damaged zstd or gzip stream gives before its error depends on the room it has. */
     if (size >= 2 && (memcmp(data, "\x1f\x8b", 2) == 0 || memcmp(data, "\x28\xb5", 2) == 0))
         return 0;
-    MRD_ASSERT(whole.err == pieces.err && whole.hash == pieces.hash);
-    MRD_ASSERT(whole.offset == pieces.offset);
-    MRD_ASSERT(raw.err == raw_pieces.err && raw.hash == raw_pieces.hash);
+    MRD_ASSERT(whole.err == chunks.err && whole.hash == chunks.hash);
+    MRD_ASSERT(whole.offset == chunks.offset);
+    MRD_ASSERT(raw.err == raw_chunks.err && raw.hash == raw_chunks.hash);
     MRD_ASSERT(whole.err == raw.err && whole.offset == raw.offset);
     return 0;
 }

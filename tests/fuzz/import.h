@@ -63,7 +63,7 @@ fuzz_import(const mrd_import_ops *ops, const uint8_t *data, size_t size)
     if (imp.in == NULL)
         return 0;
     if (size > 0 && data[size - 1] < 32)
-        mrd_in_set_piece(imp.in, data[size - 1] + 1u);
+        mrd_in_set_chunk(imp.in, data[size - 1] + 1u);
     imp.catalog = mrd_catalog_new();
     imp.input = mrd_catalog_add_input(imp.catalog, &blank);
     err = ops->run(&imp, &why);

@@ -242,6 +242,7 @@ WORDS = [  # (words, where they are a name of something else, what the field say
     (r"\w*heard", RENAMED, "received, seen, reported; of triggers: unacknowledged"),
     (r"tied_by|stop_wanted|\w+_sentence", RENAMED, "linked_by, stop_requested, message"),
     (r"\w*offer(s|ed|ing|_\w+)?|\w*(RuntimeOffer|ArtifactOffer|ArtifactWant)|MRD_FRAME_WANT", None, "announce, request (artifacts); features (of a runtime); send"),
+    (r"(?!piecewise)\w*piece\w*", RENAMED, "chunk (of bytes), fitted segment (of a clock), bucket (of time), task"),
     (r"[\"`]sentence[\"`]|(char|->) ?\*?sentence", RENAMED, "message"),
 ]
 

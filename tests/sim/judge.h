@@ -69,7 +69,7 @@ typedef struct {
     int64_t t0, base;
     bool ok;     /* the hull may be infeasible */
     double a, b; /* offset = base + a + b * (t - t0) */
-    int64_t *t;  /* best-of-8: pieces */
+    int64_t *t;  /* best-of-8: segments */
     double *v;
     size_t n;
 } baseline_fit;

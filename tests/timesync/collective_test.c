@@ -75,8 +75,8 @@ worst_error(const job *j, const mrd_coll_solution *s, double span_ns, bool *ret_
             if (a == NULL || !mrd_align_map(a, &c, (mrd_local_ns){ local_of(j, p, t) }, &at, &b))
                 return INFINITY;
             worst = fmax(worst, fabs((double) (at.ns - j->zero) - t));
-            if (local_of(j, p, t) < s->process[p].pieces[0].from ||
-                local_of(j, p, t) > s->process[p].pieces[0].to)
+            if (local_of(j, p, t) < s->process[p].segments[0].from ||
+                local_of(j, p, t) > s->process[p].segments[0].to)
                 continue; /* nothing is stated there */
             *ret_bounded = *ret_bounded && (double) (b.lo.ns - j->zero) <= t + 1 &&
                            (double) (b.hi.ns - j->zero) >= t - 1;

@@ -260,7 +260,7 @@ make_job(uint64_t seed, bool honest)
 }
 
 typedef struct {
-    size_t refused, aligned, suspect, pieces; /* jobs */
+    size_t refused, aligned, suspect, segments; /* jobs */
     size_t instants, missed;
     size_t proofs, false_proofs;
     size_t late, late_proven; /* by more than 200 us in truth */
@@ -358,14 +358,14 @@ static void
 judge(const job *j, const mrd_coll_solution *s, tally *sum)
 {
     mrd_align *tables[RANKS];
-    size_t pieces = 1, suspect = 0;
+    size_t segments = 1, suspect = 0;
 
     for (int k = 0; k < j->ranks; k++) {
         tables[k] = mrd_coll_align(s, (size_t) k, "r");
-        pieces = s->process[k].piece_count > pieces ? s->process[k].piece_count : pieces;
+        segments = s->process[k].segment_count > segments ? s->process[k].segment_count : segments;
         suspect += s->process[k].violations > 0;
     }
-    sum->pieces += pieces > 1;
+    sum->segments += segments > 1;
     sum->suspect += suspect > 0;
     sum->aligned += suspect == 0;
     for (int k = 0; k < j->ranks; k++) {
@@ -408,10 +408,10 @@ run_job(uint64_t seed, bool honest, tally *sum, mrd_why *why)
 static void
 print(const char *name, const tally *t)
 {
-    printf("%s: %zu jobs aligned (%zu in pieces), %zu suspect, %zu refused; %zu instants, %zu "
+    printf("%s: %zu jobs aligned (%zu in segments), %zu suspect, %zu refused; %zu instants, %zu "
            "outside their bound (by %.0f ns at most), mean bound %.0f us; %zu of %zu late by 200 "
            "us proven, %zu falsely\n",
-           name, t->aligned, t->pieces, t->suspect, t->refused, t->instants, t->missed,
+           name, t->aligned, t->segments, t->suspect, t->refused, t->instants, t->missed,
            t->worst_miss, t->n_widths == 0 ? 0 : t->widths / (double) t->n_widths / 1e3,
            t->late_proven, t->late, t->false_proofs);
 }

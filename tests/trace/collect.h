@@ -80,14 +80,14 @@ collect_in(collected *c, const mrd_import_ops *ops, mrd_in *in, const mrd_identi
 }
 
 static inline void
-collect_bytes(collected *c, const mrd_import_ops *ops, const void *data, size_t len, size_t piece,
+collect_bytes(collected *c, const mrd_import_ops *ops, const void *data, size_t len, size_t chunk,
               const mrd_identity *place)
 {
     mrd_in *in = NULL;
 
     CHECK_ERR("open", mrd_in_memory((mrd_bytes){ data, len }, "x.json", &in, NULL), MRD_OK);
-    if (piece > 0)
-        mrd_in_set_piece(in, piece);
+    if (chunk > 0)
+        mrd_in_set_chunk(in, chunk);
     collect_in(c, ops, in, place);
     mrd_in_close(in);
 }

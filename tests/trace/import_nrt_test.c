@@ -299,11 +299,11 @@ static const struct {
 TEST(documents_good_and_bad)
 {
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        for (size_t piece = 0; piece < 3; piece++) {
+        for (size_t chunk = 0; chunk < 3; chunk++) {
             collected c = { 0 };
             const char *said;
 
-            collect_bytes(&c, ops, rows[i].text, strlen(rows[i].text), piece, NULL);
+            collect_bytes(&c, ops, rows[i].text, strlen(rows[i].text), chunk, NULL);
             CHECK_ERR(rows[i].name, c.err, rows[i].err);
             CHECK_ROW(rows[i].name, c.n == rows[i].events);
             CHECK_ROW(rows[i].name, c.input.dropped == rows[i].dropped);

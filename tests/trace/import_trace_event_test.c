@@ -509,10 +509,10 @@ static const struct {
 TEST(broken_files_keep_what_was_read)
 {
     for (size_t i = 0; i < MRD_COUNT(broken); i++) {
-        for (size_t piece = 0; piece < 3; piece++) {
+        for (size_t chunk = 0; chunk < 3; chunk++) {
             collected c = { 0 };
 
-            collect_bytes(&c, ops, broken[i].text, strlen(broken[i].text), piece, NULL);
+            collect_bytes(&c, ops, broken[i].text, strlen(broken[i].text), chunk, NULL);
             CHECK_ERR(broken[i].name, c.err, broken[i].err);
             CHECK_ROW(broken[i].name, c.n == broken[i].events);
             CHECK_ROW(broken[i].name, c.input.dropped == broken[i].dropped);

@@ -120,8 +120,8 @@ TEST(planes_lines_events_and_statistics)
     plane(&space, "/device:NEURON:3", "Stream #1", 911061);
     environment(&space, 1700000000000000000u);
     CHECK(mrd_import_detect((mrd_str){ (char *) space.p, space.len }, "x") == ops);
-    for (size_t piece = 1; piece < 400; piece += 133) {
-        collect_bytes(&c, ops, space.p, space.len, piece, NULL);
+    for (size_t chunk = 1; chunk < 400; chunk += 133) {
+        collect_bytes(&c, ops, space.p, space.len, chunk, NULL);
         CHECK_ERR("run", c.err, MRD_OK);
         CHECK_INT(c.n, 4);
         CHECK_INT(c.input.dropped, 2); /* of a count only */

@@ -116,7 +116,7 @@ TEST(every_form_gives_the_same_bytes)
                           mrd_in_memory((mrd_bytes){ coded.p, coded.len }, "mem", &in, NULL),
                           MRD_OK);
                 if (w == 1)
-                    mrd_in_set_piece(in, 777);
+                    mrd_in_set_chunk(in, 777);
                 CHECK_ERR(forms[f].name, read_all(in, wants[w], &got, NULL), MRD_OK);
                 CHECK_ROW(forms[f].name, got.len == plain.len);
                 CHECK_ROW(forms[f].name, memcmp(got.p, plain.p, plain.len) == 0);

@@ -5,22 +5,22 @@
 #include "base/buf.h"
 #include "trace/json/json_read.h"
 
-/* A document in a block of exactly its size, opened with at most `piece` bytes arriving at once. */
+/* A document in a block of exactly its size, opened with at most `chunk` bytes arriving at once. */
 typedef struct {
     mrd_in *in;
     mrd_json_reader *r;
 } doc;
 
 static doc
-doc_open(const char *text, size_t len, size_t piece)
+doc_open(const char *text, size_t len, size_t chunk)
 {
     doc d = { 0 };
 
     CHECK_ERR("open",
               mrd_in_memory((mrd_bytes){ (const uint8_t *) text, len }, "x.json", &d.in, NULL),
               MRD_OK);
-    if (piece != 0)
-        mrd_in_set_piece(d.in, piece);
+    if (chunk != 0)
+        mrd_in_set_chunk(d.in, chunk);
     CHECK_ERR("open", mrd_json_reader_open(d.in, &d.r, NULL), MRD_OK);
     return d;
 }
@@ -86,9 +86,9 @@ build(mrd_json_reader *r, mrd_jr_type type, mrd_str text)
 }
 
 static json_t *
-build_document(const char *text, size_t len, size_t piece, mrd_err *ret_err, uint64_t *ret_lenient)
+build_document(const char *text, size_t len, size_t chunk, mrd_err *ret_err, uint64_t *ret_lenient)
 {
-    doc d = doc_open(text, len, piece);
+    doc d = doc_open(text, len, chunk);
     mrd_str t;
     mrd_jr_type type = mrd_json_next(d.r, NULL, &t);
     json_t *v = type == MRD_JR_ERROR ? NULL : build(d.r, type, t);
@@ -105,9 +105,9 @@ build_document(const char *text, size_t len, size_t piece, mrd_err *ret_err, uin
 
 /* The same document passed over instead of read: the same verdict. */
 static mrd_err
-skip_document(const char *text, size_t len, size_t piece)
+skip_document(const char *text, size_t len, size_t chunk)
 {
-    doc d = doc_open(text, len, piece);
+    doc d = doc_open(text, len, chunk);
     mrd_err err;
 
     while (mrd_json_next(d.r, NULL, NULL) > MRD_JR_END)
@@ -121,7 +121,7 @@ skip_document(const char *text, size_t len, size_t piece)
 static bool
 agree(const char *text, size_t len)
 {
-    static const size_t pieces[] = { 0, 1, 3, 16 };
+    static const size_t chunks[] = { 0, 1, 3, 16 };
     char *exact = malloc(len + !len);
     json_error_t why;
     json_t *want;
@@ -132,19 +132,19 @@ agree(const char *text, size_t len)
     if (want == NULL && (json_error_code(&why) == json_error_numeric_overflow ||
                          json_error_code(&why) == json_error_null_byte_in_key))
         comparable = false; /* what jansson cannot hold */
-    for (size_t i = 0; i < MRD_COUNT(pieces) && comparable; i++) {
+    for (size_t i = 0; i < MRD_COUNT(chunks) && comparable; i++) {
         mrd_err err;
         uint64_t lenient;
-        json_t *got = build_document(exact, len, pieces[i], &err, &lenient);
+        json_t *got = build_document(exact, len, chunks[i], &err, &lenient);
 
-        ok = ok && err == skip_document(exact, len, pieces[i]);
+        ok = ok && err == skip_document(exact, len, chunks[i]);
         if (err == MRD_DEPTH || (lenient > 0 && want == NULL))
             ok = ok && true;
         else
             ok = ok && (got != NULL) == (want != NULL) && (got != NULL) == (err == MRD_OK) &&
                  (got == NULL || json_equal(got, want));
         if (!ok) {
-            fprintf(stderr, "piece %zu: ours %s, jansson %s: %.*s\n", pieces[i], mrd_err_name(err),
+            fprintf(stderr, "chunk %zu: ours %s, jansson %s: %.*s\n", chunks[i], mrd_err_name(err),
                     want == NULL ? why.text : "accepts", (int) len, exact);
             json_decref(got);
             break;
@@ -303,13 +303,13 @@ static const struct {
 
 TEST(damage_in_a_string_costs_that_place)
 {
-    static const size_t pieces[] = { 0, 1, 3, 16 };
+    static const size_t chunks[] = { 0, 1, 3, 16 };
 
     for (size_t i = 0; i < MRD_COUNT(damaged); i++) {
         size_t len = damaged[i].len > 0 ? damaged[i].len : strlen(damaged[i].text);
 
-        for (size_t k = 0; k < MRD_COUNT(pieces); k++) {
-            doc d = doc_open(damaged[i].text, len, pieces[k]);
+        for (size_t k = 0; k < MRD_COUNT(chunks); k++) {
+            doc d = doc_open(damaged[i].text, len, chunks[k]);
             mrd_str text = { "", 0 };
 
             CHECK_ROW(damaged[i].name, mrd_json_next(d.r, NULL, NULL) == MRD_JR_ARRAY);
@@ -338,8 +338,8 @@ TEST(damaged_containers_are_kept_as_json)
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        for (size_t piece = 0; piece < 3; piece++) {
-            doc d = doc_open(rows[i].text, strlen(rows[i].text), piece);
+        for (size_t chunk = 0; chunk < 3; chunk++) {
+            doc d = doc_open(rows[i].text, strlen(rows[i].text), chunk);
             mrd_str text = { "", 0 };
 
             mrd_json_next(d.r, NULL, NULL);
@@ -387,13 +387,13 @@ static const struct {
 
 TEST(errors_name_offset_and_reason)
 {
-    static const size_t pieces[] = { 0, 1, 2 };
+    static const size_t chunks[] = { 0, 1, 2 };
 
     for (size_t i = 0; i < MRD_COUNT(bad); i++) {
         size_t len = bad[i].len == 0 ? strlen(bad[i].text) : bad[i].len;
 
-        for (size_t k = 0; k < MRD_COUNT(pieces); k++) {
-            doc d = doc_open(bad[i].text, len, pieces[k]);
+        for (size_t k = 0; k < MRD_COUNT(chunks); k++) {
+            doc d = doc_open(bad[i].text, len, chunks[k]);
             mrd_why why = { 0 };
 
             while (mrd_json_next(d.r, NULL, NULL) > MRD_JR_END)
@@ -411,8 +411,8 @@ TEST(a_cut_at_every_byte_is_truncated)
     const char *text = "{\"a\":[1.5,true,\"x\\u00e9\xc3\xa9\",null],\"b\":{\"c\":-1e5}}";
 
     for (size_t cut = 1; cut < strlen(text); cut++) {
-        for (size_t piece = 0; piece < 4; piece++)
-            CHECK_ERR("cut", skip_document(text, cut, piece), MRD_TRUNCATED);
+        for (size_t chunk = 0; chunk < 4; chunk++)
+            CHECK_ERR("cut", skip_document(text, cut, chunk), MRD_TRUNCATED);
     }
 }
 
@@ -463,8 +463,8 @@ TEST(strings_and_numbers_of_any_length_up_to_the_limit)
         char *text = malloc(len);
 
         memset(text, '7', len);
-        for (size_t piece = 0; piece < 3; piece++)
-            CHECK_ERR("number", skip_document(text, len, piece * 100),
+        for (size_t chunk = 0; chunk < 3; chunk++)
+            CHECK_ERR("number", skip_document(text, len, chunk * 100),
                       len <= MRD_JR_NUMBER_MAX ? MRD_OK : MRD_LIMIT);
         free(text);
     }
@@ -474,8 +474,8 @@ TEST(key_and_text_live_together_across_the_window)
 {
     const char *text = "{\"a key of some length\":\"and a text of some length\",\"n\":123456789}";
 
-    for (size_t piece = 1; piece < 60; piece++) {
-        doc d = doc_open(text, strlen(text), piece);
+    for (size_t chunk = 1; chunk < 60; chunk++) {
+        doc d = doc_open(text, strlen(text), chunk);
         mrd_str key, value;
 
         CHECK_INT(mrd_json_next(d.r, NULL, NULL), MRD_JR_OBJECT);
@@ -497,8 +497,8 @@ TEST(raw_gives_the_text_and_goes_on)
 {
     const char *text = "[{ \"a\" : [1, \"\\u0041\"] },[],7]";
 
-    for (size_t piece = 0; piece < 20; piece++) {
-        doc d = doc_open(text, strlen(text), piece);
+    for (size_t chunk = 0; chunk < 20; chunk++) {
+        doc d = doc_open(text, strlen(text), chunk);
         mrd_str raw;
 
         CHECK_INT(mrd_json_next(d.r, NULL, NULL), MRD_JR_ARRAY);
@@ -512,7 +512,7 @@ TEST(raw_gives_the_text_and_goes_on)
         CHECK_INT(mrd_json_next(d.r, NULL, &raw), MRD_JR_NUMBER);
         CHECK(mrd_str_is(raw, "7"));
         doc_close(&d);
-        d = doc_open(text, strlen(text), piece);
+        d = doc_open(text, strlen(text), chunk);
         mrd_json_next(d.r, NULL, NULL);
         mrd_json_enter(d.r);
         mrd_json_next(d.r, NULL, NULL);
@@ -526,11 +526,11 @@ TEST(many_documents_and_lenient_extras)
 {
     const char *text = "{\"a\":1}\n{\"b\":2}[3,]4 NaN [-Infinity,Infinity]";
 
-    for (size_t piece = 0; piece < 12; piece++) {
+    for (size_t chunk = 0; chunk < 12; chunk++) {
         static const mrd_jr_type want[] = { MRD_JR_OBJECT, MRD_JR_OBJECT,    MRD_JR_ARRAY,
                                             MRD_JR_NUMBER, MRD_JR_NONFINITE, MRD_JR_ARRAY,
                                             MRD_JR_END,    MRD_JR_END };
-        doc d = doc_open(text, strlen(text), piece);
+        doc d = doc_open(text, strlen(text), chunk);
 
         mrd_json_many(d.r);
         for (size_t i = 0; i < MRD_COUNT(want); i++)

@@ -5,11 +5,11 @@
 
 /* Both ways through `text`, which MRD_IN_PAD zero bytes follow. Returns the events read fast. */
 static uint64_t
-both(const char *name, mrd_str text, size_t piece)
+both(const char *name, mrd_str text, size_t chunk)
 {
     uint64_t read = 0;
 
-    CHECK_TEXT(name, ways_differ(text, piece, &read) ? "the same both ways" : name);
+    CHECK_TEXT(name, ways_differ(text, chunk, &read) ? "the same both ways" : name);
     return read;
 }
 
@@ -57,7 +57,7 @@ TEST(plain_events_go_the_fast_way)
         text = padded(&b);
         CHECK_INT(both("all at once", text, 0), 600);
         CHECK_INT(both("in one window", text, MRD_IN_WINDOW), 600);
-        CHECK(both("in small pieces", text, 1013) < 600); /* some are cut by the window's end */
+        CHECK(both("in small chunks", text, 1013) < 600); /* some are cut by the window's end */
         mrd_buf_fini(&b);
     }
 }

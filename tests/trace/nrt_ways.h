@@ -43,9 +43,9 @@ ways_keep(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* piece: bytes that enter the window at once; 0: all, without a copy. */
+/* chunk: bytes that enter the window at once; 0: all, without a copy. */
 static inline void
-ways_run(nrt_way *o, mrd_str text, size_t piece, bool fast)
+ways_run(nrt_way *o, mrd_str text, size_t chunk, bool fast)
 {
     mrd_process p;
     mrd_nrt_options options = { .emit = ways_keep, .self = o };
@@ -59,12 +59,12 @@ ways_run(nrt_way *o, mrd_str text, size_t piece, bool fast)
     options.process = mrd_catalog_process(o->cat, &p);
     MRD_ASSERT(mrd_nrt_new(&options, &nrt, NULL) == MRD_OK);
     nrt->layout.off = !fast;
-    if (piece == 0)
+    if (chunk == 0)
         MRD_ASSERT(mrd_in_borrow(bytes, "text", &in, NULL) == MRD_OK);
     else
         MRD_ASSERT(mrd_in_memory(bytes, "text", &in, NULL) == MRD_OK);
-    if (piece > 0)
-        mrd_in_set_piece(in, piece);
+    if (chunk > 0)
+        mrd_in_set_chunk(in, chunk);
     o->err = mrd_nrt_parse(nrt, in, &o->why);
     MRD_ASSERT(mrd_nrt_flush(nrt) == MRD_OK);
     o->counts = *mrd_nrt_count(nrt);
@@ -89,13 +89,13 @@ ways_text(const nrt_way *o)
 /* True when the two ways through `text`, which MRD_IN_PAD zero bytes follow, differ in events,
  * counts or error. *ret_read: the events that went the fast way. */
 static inline bool
-ways_differ(mrd_str text, size_t piece, uint64_t *ret_read)
+ways_differ(mrd_str text, size_t chunk, uint64_t *ret_read)
 {
     nrt_way fast, slow;
     bool same;
 
-    ways_run(&slow, text, piece, false);
-    ways_run(&fast, text, piece, true);
+    ways_run(&slow, text, chunk, false);
+    ways_run(&fast, text, chunk, true);
     same = slow.read == 0 && fast.err == slow.err && strcmp(fast.why.text, slow.why.text) == 0 &&
            memcmp(&fast.counts, &slow.counts, sizeof(fast.counts)) == 0 &&
            mrd_str_eq(ways_text(&fast), ways_text(&slow));

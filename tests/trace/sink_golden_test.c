@@ -21,14 +21,14 @@ load(const char *path, size_t *ret_len)
 {
     FILE *f = fopen(path, "rb");
     mrd_buf text = { 0 };
-    char piece[4096];
+    char chunk[4096];
     size_t n;
 
     *ret_len = 0;
     if (f == NULL)
         return NULL;
-    while ((n = fread(piece, 1, sizeof(piece), f)) > 0)
-        mrd_buf_add(&text, piece, n);
+    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
+        mrd_buf_add(&text, chunk, n);
     fclose(f);
     *ret_len = text.len;
     return (char *) text.p;

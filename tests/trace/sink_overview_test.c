@@ -1,4 +1,4 @@
-/* The overview: unions in pieces of time that widen, and who was last to come. */
+/* The overview: unions in buckets of time that widen, and who was last to come. */
 #include <jansson.h>
 
 #include "tests/trace/profile.h"
@@ -26,7 +26,7 @@ number(const json_t *o, const char *key)
     return json_integer_value(json_object_get(o, key));
 }
 
-/* Thousandths of pieces, summed, in nanoseconds. */
+/* Thousandths of buckets, summed, in nanoseconds. */
 static int64_t
 line_ns(const json_t *o, size_t core, const char *key)
 {
@@ -35,7 +35,7 @@ line_ns(const json_t *o, size_t core, const char *key)
 
     for (size_t i = 0; i < json_array_size(line); i++)
         sum += json_integer_value(json_array_get(line, i));
-    return sum * (number(o, "piece_ns") / 1000);
+    return sum * (number(o, "bucket_ns") / 1000);
 }
 
 static const json_t *
@@ -71,7 +71,7 @@ TEST(the_last_to_come_is_named)
     CHECK(number(core_of_rank(o, 1), "late_ns") == 1400000);
     CHECK(number(core_of_rank(o, 0), "last_count") == 0);
     late =
-        json_array_get(json_object_get(o, "lateness"), (size_t) (2500000 / number(o, "piece_ns")));
+        json_array_get(json_object_get(o, "lateness"), (size_t) (2500000 / number(o, "bucket_ns")));
     CHECK(number(late, "late_ns") == 500000);
     CHECK(json_array_get(json_object_get(o, "cores"), (size_t) number(late, "core")) ==
           core_of_rank(o, 1));
@@ -79,7 +79,7 @@ TEST(the_last_to_come_is_named)
     test_profile_free(p);
 }
 
-/* Whatever lies behind, what is in the pieces stays the same; rounding is below a thousandth. */
+/* Whatever lies behind, what is in the buckets stays the same; rounding is below a thousandth. */
 TEST(widening_keeps_the_sums)
 {
     for (int64_t far = 1000; far < INT64_C(1000000000000000); far *= 7) {
@@ -93,8 +93,8 @@ TEST(widening_keeps_the_sums)
         profile_add(p, MRD_SPAN, p->device[0], "matmul", far, far);
         o = overview(p);
         busy = line_ns(o, 0, "busy");
-        slack = number(o, "piece_ns");
-        CHECK(number(o, "pieces") <= 512 && number(o, "pieces") * slack >= 2 * far);
+        slack = number(o, "bucket_ns");
+        CHECK(number(o, "buckets") <= 512 && number(o, "buckets") * slack >= 2 * far);
         CHECK(busy <= 700 + far && busy >= 700 + far - slack);
         CHECK(line_ns(o, 0, "collective") == 0);
         json_decref(o);

@@ -379,7 +379,7 @@ read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
                            mrd_in_name(in), x->at, n, XP_PLANE_MAX);
     mrd_in_consume(in, data.len - head.len);
     while (to->len < n) {
-        size_t piece;
+        size_t chunk;
 
         if ((err = mrd_in_fill(in, 1, &data, why)) != MRD_OK)
             return err;
@@ -387,9 +387,9 @@ read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
             return mrd_why_set(why, MRD_TRUNCATED, 0,
                                "'%s' ends inside the plane at offset %" PRIu64, mrd_in_name(in),
                                x->at);
-        piece = data.len < n - to->len ? data.len : (size_t) (n - to->len);
-        mrd_buf_add(to, data.p, piece);
-        mrd_in_consume(in, piece);
+        chunk = data.len < n - to->len ? data.len : (size_t) (n - to->len);
+        mrd_buf_add(to, data.p, chunk);
+        mrd_in_consume(in, chunk);
         if (to->err != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(in));
     }

@@ -82,7 +82,7 @@ vendor_wait(pid_t pid, int from, int64_t timeout_ms, vendor_tail *tail, int *ret
     int64_t deadline = mrd_local_now().ns + timeout_ms * MRD_MS;
     struct pollfd fd = { .fd = from, .events = POLLIN };
     bool late = false;
-    char piece[4096];
+    char chunk[4096];
 
     for (;;) {
         int64_t left = (deadline - mrd_local_now().ns) / MRD_MS;
@@ -94,10 +94,10 @@ vendor_wait(pid_t pid, int from, int64_t timeout_ms, vendor_tail *tail, int *ret
         }
         if (poll(&fd, 1, left > INT_MAX ? INT_MAX : (int) left) <= 0)
             continue;
-        n = read(from, piece, sizeof(piece));
+        n = read(from, chunk, sizeof(chunk));
         if (n <= 0)
             break; /* it closed its output: it has ended, or is about to */
-        tail_add(tail, piece, (size_t) n);
+        tail_add(tail, chunk, (size_t) n);
     }
     while (!late && waitpid(pid, ret_status, WNOHANG) == 0) {
         struct timespec nap = { .tv_nsec = 10 * MRD_MS };

@@ -28,7 +28,7 @@ struct mrd_in {
     uint8_t *window; /* borrowed: the caller's */
     bool borrowed;
     size_t at, len; /* window bytes not yet consumed: [at, len) */
-    size_t piece;
+    size_t chunk;
     uint64_t offset;
     uint64_t file_bytes, file_size;
     z_stream z;
@@ -198,7 +198,7 @@ in_bare(const char *name)
     if (in == NULL)
         return NULL;
     in->fd = -1;
-    in->piece = MRD_IN_WINDOW;
+    in->chunk = MRD_IN_WINDOW;
     if ((in->name = strdup(name)) == NULL) {
         free(in);
         return NULL;
@@ -332,7 +332,7 @@ mrd_in_again(const mrd_in *in, mrd_in **ret_in, mrd_why *why)
                         : mrd_in_file(in->name, ret_in, why);
     }
     if (err == MRD_OK)
-        (*ret_in)->piece = in->piece;
+        (*ret_in)->chunk = in->chunk;
     return err;
 }
 
@@ -368,7 +368,7 @@ mrd_in_fill(mrd_in *in, size_t want, mrd_bytes *ret_data, mrd_why *why)
         in->len = had;
         while (in->len < want) {
             size_t room = MRD_IN_WINDOW - in->len;
-            size_t n = in_read(in, in->window + in->len, room < in->piece ? room : in->piece);
+            size_t n = in_read(in, in->window + in->len, room < in->chunk ? room : in->chunk);
 
             if (n == 0)
                 break;
@@ -417,7 +417,7 @@ mrd_in_name(const mrd_in *in)
 }
 
 void
-mrd_in_set_piece(mrd_in *in, size_t n)
+mrd_in_set_chunk(mrd_in *in, size_t n)
 {
-    in->piece = n == 0 ? 1 : n;
+    in->chunk = n == 0 ? 1 : n;
 }

@@ -46,6 +46,6 @@ uint64_t mrd_in_file_bytes(const mrd_in *in);
 uint64_t mrd_in_file_size(const mrd_in *in);
 const char *mrd_in_name(const mrd_in *in);
 /* For tests: at most `n` bytes enter the window at once, so that tokens meet its end. */
-void mrd_in_set_piece(mrd_in *in, size_t n);
+void mrd_in_set_chunk(mrd_in *in, size_t n);
 
 #endif

@@ -266,18 +266,18 @@ jr_escape(mrd_json_reader *r, mrd_buf *to)
     return true;
 }
 
-/* What `to` holds from `piece` on, with U+FFFD for each run of bytes that is no character. */
+/* What `to` holds from `chunk` on, with U+FFFD for each run of bytes that is no character. */
 static bool
-jr_repair(mrd_json_reader *r, mrd_buf *to, size_t piece)
+jr_repair(mrd_json_reader *r, mrd_buf *to, size_t chunk)
 {
     mrd_buf copy = { 0 };
     bool ok;
 
-    if (to->len == piece ||
-        mrd_utf8_valid((mrd_str){ (const char *) to->p + piece, to->len - piece }, NULL))
+    if (to->len == chunk ||
+        mrd_utf8_valid((mrd_str){ (const char *) to->p + chunk, to->len - chunk }, NULL))
         return true;
-    mrd_buf_add(&copy, to->p + piece, to->len - piece);
-    to->len = piece;
+    mrd_buf_add(&copy, to->p + chunk, to->len - chunk);
+    to->len = chunk;
     if (copy.err == MRD_OK)
         r->replaced += mrd_json_clean_utf8((mrd_str){ (const char *) copy.p, copy.len }, to);
     ok = copy.err == MRD_OK && to->err == MRD_OK;
@@ -300,13 +300,13 @@ jr_room(mrd_json_reader *r, const mrd_buf *to)
 
 /*
  * The general string: [from, r->p) was scanned in the window and needs no change; it may hold
- * escapes or go on behind the window. UTF-8 is checked piece by piece between escapes. Control
+ * escapes or go on behind the window. UTF-8 is checked chunk by chunk between escapes. Control
  * characters stay, a zero byte and what is not UTF-8 are replaced.
  */
 __attribute__((noinline)) static bool
 jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd_str *ret_text)
 {
-    size_t piece = 0;
+    size_t chunk = 0;
 
     mrd_buf_reset(to);
     for (;;) {
@@ -319,7 +319,7 @@ jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd
                 return false;
             }
         } else {
-            if (high && !jr_repair(r, to, piece))
+            if (high && !jr_repair(r, to, chunk))
                 return false;
             if (*r->p == '"')
                 break;
@@ -334,7 +334,7 @@ jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd
                 r->replaced++;
             }
             high = false;
-            piece = to->len;
+            chunk = to->len;
         }
         from = r->p;
         r->p = mrd_scan_text(r->p, &high);

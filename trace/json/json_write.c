@@ -9,7 +9,7 @@
 #include "base/vec.h"
 #include "trace/model/catalog.h"
 
-#define JW_PIECE 4096u /* bytes of text written between two looks at the room */
+#define JW_CHUNK 4096u /* bytes of text written between two looks at the room */
 
 void
 mrd_jw_init(mrd_jw *w, mrd_out *out, const mrd_strtab *strings, bool pretty)
@@ -73,12 +73,12 @@ jw_bulk(mrd_jw *w, const char *data, size_t n)
         return;
     }
     while (n > 0) {
-        size_t piece = n < JW_PIECE ? n : JW_PIECE;
+        size_t chunk = n < JW_CHUNK ? n : JW_CHUNK;
 
-        jw_room(w, piece);
-        jw_copy(w, data, piece);
-        data += piece;
-        n -= piece;
+        jw_room(w, chunk);
+        jw_copy(w, data, chunk);
+        data += chunk;
+        n -= chunk;
     }
 }
 

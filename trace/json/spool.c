@@ -78,17 +78,17 @@ mrd_jw_spool_writer(mrd_jw_spool *s, const mrd_strtab *strings, bool pretty, uns
 static mrd_err
 spool_copy_file(mrd_jw_spool *s, mrd_jw *to, mrd_why *why)
 {
-    char piece[64 << 10];
+    char chunk[64 << 10];
     uint64_t at = 0;
 
     while (at < s->file_bytes) {
-        ssize_t n = pread(s->fd, piece, sizeof(piece), (off_t) at);
+        ssize_t n = pread(s->fd, chunk, sizeof(chunk), (off_t) at);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return mrd_why_set(why, MRD_IO, n == 0 ? EIO : errno, "cannot read temporary file");
-        mrd_jw_members(to, (mrd_str){ piece, (size_t) n });
+        mrd_jw_members(to, (mrd_str){ chunk, (size_t) n });
         at += (uint64_t) n;
     }
     return MRD_OK;

@@ -2,7 +2,7 @@
  * trace/sink/sink_overview_json.c - what the web page draws: over time, how busy each core was and how
  * late the last participant came to collectives.
  *
- * Time is cut into at most BUCKETS equal pieces. Their width starts small and doubles whenever an
+ * Time is cut into at most BUCKETS equal buckets. Their width starts small and doubles whenever an
  * event lies beyond the last, pairs being joined, so that neither the range need be known before
  * nor memory grow with it: 24 bytes x BUCKETS per core at most.
  *
@@ -30,7 +30,7 @@ typedef struct {
     uint64_t last_count, late_ns; /* was the last to come; by how much, in sum */
 } core_line;
 
-/* Of the collectives whose last part began in this piece of time. */
+/* Of the collectives whose last part began in this bucket of time. */
 typedef struct {
     uint64_t count, late_ns; /* the largest */
     uint32_t core;           /* who */
@@ -83,7 +83,7 @@ join_pairs(overview_sink *s)
     s->width_ns *= 2;
 }
 
-/* The piece of time that holds ns, which is not before the first event. */
+/* The bucket of time that holds ns, which is not before the first event. */
 static size_t
 bucket_of(overview_sink *s, int64_t ns)
 {
@@ -94,7 +94,7 @@ bucket_of(overview_sink *s, int64_t ns)
     return (size_t) (since / s->width_ns);
 }
 
-/* Adds [begin, end) to the pieces that it touches. */
+/* Adds [begin, end) to the buckets that it touches. */
 static void
 spread(overview_sink *s, cell *cells, int64_t begin, int64_t end, size_t offset)
 {
@@ -207,7 +207,7 @@ overview_event(void *state, const mrd_event *ev)
     return mrd_gather_add(s->gather, kind, &what, ev, core);
 }
 
-/* One number a piece, in thousandths of its width. */
+/* One number a bucket, in thousandths of its width. */
 static void
 put_line(mrd_jw *w, const overview_sink *s, const cell *cells, size_t n, size_t offset)
 {
@@ -222,7 +222,7 @@ put_line(mrd_jw *w, const overview_sink *s, const cell *cells, size_t n, size_t 
 }
 
 static void
-put_core(mrd_jw *w, const overview_sink *s, uint32_t core, size_t pieces)
+put_core(mrd_jw *w, const overview_sink *s, uint32_t core, size_t buckets)
 {
     size_t n;
     const core_line *line = &s->cores[core];
@@ -239,19 +239,19 @@ put_core(mrd_jw *w, const overview_sink *s, uint32_t core, size_t pieces)
     mrd_jw_put_i64_or_null(w, MRD_STR("last_count"), (int64_t) line->last_count);
     mrd_jw_put_i64_or_null(w, MRD_STR("late_ns"), (int64_t) line->late_ns);
     MRD_JW_KEY(w, "busy");
-    put_line(w, s, line->cells, pieces, offsetof(cell, busy_ns));
+    put_line(w, s, line->cells, buckets, offsetof(cell, busy_ns));
     MRD_JW_KEY(w, "collective");
-    put_line(w, s, line->cells, pieces, offsetof(cell, collective_ns));
+    put_line(w, s, line->cells, buckets, offsetof(cell, collective_ns));
     mrd_jw_close(w, '}');
 }
 
 /* "core" is an index into "cores"; null where no collective ended its gathering. */
 static void
-put_late(mrd_jw *w, const overview_sink *s, const uint32_t *place, size_t pieces)
+put_late(mrd_jw *w, const overview_sink *s, const uint32_t *place, size_t buckets)
 {
     MRD_JW_KEY(w, "lateness");
     mrd_jw_open(w, '[');
-    for (size_t i = 0; i < pieces; i++) {
+    for (size_t i = 0; i < buckets; i++) {
         if (s->late[i].count == 0) {
             mrd_jw_null(w);
             continue;
@@ -265,9 +265,9 @@ put_late(mrd_jw *w, const overview_sink *s, const uint32_t *place, size_t pieces
     mrd_jw_close(w, ']');
 }
 
-/* Pieces up to the last with anything in it. */
+/* Buckets up to the last with anything in it. */
 static size_t
-pieces_used(overview_sink *s)
+buckets_used(overview_sink *s)
 {
     int64_t last = s->base_ns;
 
@@ -281,7 +281,7 @@ pieces_used(overview_sink *s)
 static void
 put_all(mrd_jw *w, overview_sink *s, uint32_t *place)
 {
-    size_t pieces = pieces_used(s);
+    size_t buckets = buckets_used(s);
     uint32_t shown = 0;
 
     mrd_jw_open(w, '{');
@@ -290,8 +290,8 @@ put_all(mrd_jw *w, overview_sink *s, uint32_t *place)
     mrd_jw_open(w, '{');
     mrd_jw_key(w, MRD_STR("start_ns"));
     mrd_jw_i64_text(w, s->base_ns);
-    mrd_jw_put_i64_or_null(w, MRD_STR("piece_ns"), (int64_t) s->width_ns);
-    mrd_jw_put_i64_or_null(w, MRD_STR("pieces"), (int64_t) pieces);
+    mrd_jw_put_i64_or_null(w, MRD_STR("bucket_ns"), (int64_t) s->width_ns);
+    mrd_jw_put_i64_or_null(w, MRD_STR("buckets"), (int64_t) buckets);
     mrd_jw_put_i64_or_null(w, MRD_STR("collectives"), (int64_t) s->matched);
     mrd_jw_put_i64_or_null(w, MRD_STR("without_partner"), (int64_t) s->alone);
     mrd_jw_put_i64_or_null(w, MRD_STR("left_out"), (int64_t) mrd_gather_left_out(s->gather));
@@ -301,10 +301,10 @@ put_all(mrd_jw *w, overview_sink *s, uint32_t *place)
         if (s->cores[c].cells == NULL)
             continue;
         place[c] = shown++;
-        put_core(w, s, c, pieces);
+        put_core(w, s, c, buckets);
     }
     mrd_jw_close(w, ']');
-    put_late(w, s, place, pieces);
+    put_late(w, s, place, buckets);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
     mrd_jw_end(w);

@@ -3,7 +3,7 @@
  *
  * One packet sequence, times as differences, names interned, rows as nested custom tracks in
  * explicit order. Packets stand in order of time over the whole file (ends before begins of equal
- * time, outer spans before inner ones), which lets the reader sort and release in pieces: every
+ * time, outer spans before inner ones), which lets the reader sort and release in parts: every
  * PF_MARK_EVENTS events three packets say "everything up to here was flushed", which halves its
  * memory. A row's descriptor stands before its first event for the same reason.
  *
@@ -34,7 +34,7 @@
 #define PF_FLAG_CLEARED 1u
 #define PF_FLAG_NEEDS   2u
 
-/* The way of a plain span is one piece of code; what is rare stays out of it. */
+/* The path of a plain span is one function; what is rare stays out of it. */
 #define PF_HOT  static inline __attribute__((always_inline))
 #define PF_COLD static __attribute__((noinline))
 

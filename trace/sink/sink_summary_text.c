@@ -24,7 +24,7 @@ typedef struct {
     mrd_buf text;
 } text_sink;
 
-/* ---- Pieces of text ---- */
+/* ---- Parts of text ---- */
 
 /* ---- Sections ---- */
 

@@ -1,5 +1,5 @@
 /*
- * trace/sink/text.h - pieces of the tables that the text outputs print: at most MRD_TEXT_WIDTH columns,
+ * trace/sink/text.h - parts of the tables that the text outputs print: at most MRD_TEXT_WIDTH columns,
  * UTF-8, no control characters.
  */
 #ifndef MRD_TRACE_TEXT_H

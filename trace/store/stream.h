@@ -11,7 +11,7 @@
  * unless an event that was pushed before it begins there. A point with MRD_EV_NEXT belongs to the
  * first span that begins at its time or later. A point without such an event, or beyond the 255
  * that one event holds, comes back as an event of kind MRD_FLOW. Input that arrives in order, or as
- * ordered pieces one after the other, is never sorted, only written.
+ * ordered parts one after the other, is never sorted, only written.
  *
  * Memory: `memory` for the store, which includes sorting, one block (at most 64 KiB) more per
  * stream when there are very many, and at most 1 MiB per open reader. Disk: 40 bytes per event, 16

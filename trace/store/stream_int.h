@@ -15,12 +15,12 @@ typedef struct mrd_block {
     _Alignas(8) uint8_t data[];
 } mrd_block;
 
-/* A piece of the temporary file that holds whole records. */
+/* A part of the temporary file that holds whole records. */
 typedef struct {
     uint64_t at, len;
 } mrd_extent;
 
-/* Pieces that are one sorted sequence when read one after the other. */
+/* Parts that are one sorted sequence when read one after the other. */
 typedef struct {
     mrd_extent *v;
     size_t n, cap;

@@ -5,7 +5,7 @@ foreach(file ${FILES})
     get_filename_component(name ${file} NAME_WE)
     file(READ ${file} sql HEX)
     string(REGEX REPLACE "(..)" "\\\\x\\1" sql "${sql}")
-    # Short pieces: a text of C has a largest length that all compilers take.
+    # Short strings: a text of C has a largest length that all compilers take.
     string(REGEX REPLACE "((\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..))" "\\1\"\n     \"" sql "${sql}")
     string(APPEND text "    { \"${name}\",\n     \"${sql}\" },\n")
 endforeach()

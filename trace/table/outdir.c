@@ -237,19 +237,19 @@ static mrd_err
 tar_add(mrd_outdir_file *f, mrd_why *why)
 {
     static const char zeros[TAR_BLOCK];
-    char piece[65536];
+    char chunk[65536];
     uint64_t left = f->size;
     mrd_err err = tar_head(f, why);
 
     if (err == MRD_OK && (fflush(f->spool) != 0 || fseek(f->spool, 0, SEEK_SET) != 0))
         err = mrd_why_set(why, MRD_IO, errno, "the temporary file of %s", f->path);
     while (err == MRD_OK && left > 0) {
-        size_t want = left < sizeof(piece) ? (size_t) left : sizeof(piece);
+        size_t want = left < sizeof(chunk) ? (size_t) left : sizeof(chunk);
 
-        if (fread(piece, 1, want, f->spool) != want)
+        if (fread(chunk, 1, want, f->spool) != want)
             err = mrd_why_set(why, MRD_IO, errno, "the temporary file of %s", f->path);
         else
-            mrd_out_add(f->of->tar, piece, want);
+            mrd_out_add(f->of->tar, chunk, want);
         left -= want;
     }
     if (err == MRD_OK && f->size % TAR_BLOCK != 0)

@@ -347,7 +347,7 @@ put_deltas(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_value
     }
 }
 
-/* Whether indexes into so many entries take less than deltas, by the deltas of a piece. */
+/* Whether indexes into so many entries take less than deltas, by the deltas of a sample of them. */
 static bool
 dictionary_pays(mrd_pq *pq, const int64_t *v, size_t n, size_t entries)
 {

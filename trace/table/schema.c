@@ -206,7 +206,7 @@ static const mrd_column clocks[] = {
     I("estimate_ns", F_ESTIMATE, "ns", "session minus local time, in the middle"),
     I("bound_ns", F_BOUND, "ns", "largest error over the recording, -1 unknown"),
     I("noise_ns", F_NOISE, "ns", "deviation, -1 unknown"),
-    I("epochs", F_EPOCHS, "", "pieces that were fitted"),
+    I("epochs", F_EPOCHS, "", "segments that were fitted"),
     I("violations", F_VIOLATIONS, "", "checks that contradicted the bound"),
     SESSION,
 };

@@ -342,14 +342,14 @@ static mrd_err
 give_file(mrd_sqlite *s, mrd_why *why)
 {
     FILE *f = fopen(s->path, "rb");
-    char piece[65536];
+    char chunk[65536];
     size_t n;
     mrd_err err = MRD_OK;
 
     if (f == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot read %s", s->path);
-    while ((n = fread(piece, 1, sizeof(piece), f)) > 0)
-        mrd_out_add(s->env->out, piece, n);
+    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
+        mrd_out_add(s->env->out, chunk, n);
     if (ferror(f))
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", s->path);
     fclose(f);

@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-#define PIECE_MIN 6    /* samples of a piece: a line of fewer follows the scatter */
-#define DEPTH_MAX 6    /* cuts one inside the other: at most 64 pieces */
-#define GAIN      0.5  /* pieces must leave at most this share of the residuals */
-#define FINE_NS   2000 /* residuals that are not worth a cut */
-#define ODD       6    /* times the median: a residual beside a cut that may be of either side */
+#define SEGMENT_MIN 6    /* samples of a segment: a line of fewer follows the scatter */
+#define DEPTH_MAX   6    /* cuts one inside the other: at most 64 segments */
+#define GAIN        0.5  /* segments must leave at most this share of the residuals */
+#define FINE_NS     2000 /* residuals that are not worth a cut */
+#define ODD         6    /* times the median: a residual beside a cut that may be of either side */
 
 typedef struct {
     const coll_sample *s;
@@ -76,13 +76,13 @@ best_cut(const cutter *c, const coll_line *l)
         c->y[i] = s->at - s->end - l->a - l->b * s->end;
         sums_add(&right, c->x[i], c->y[i], 1);
     }
-    for (size_t i = 0; i + PIECE_MIN < l->n; i++) {
+    for (size_t i = 0; i + SEGMENT_MIN < l->n; i++) {
         double rest;
 
         sums_add(&left, c->x[i], c->y[i], 1);
         sums_add(&right, c->x[i], c->y[i], -1);
         rest = sums_rest(&left) + sums_rest(&right);
-        if (i + 1 >= PIECE_MIN && rest < least) {
+        if (i + 1 >= SEGMENT_MIN && rest < least) {
             least = rest;
             best = i + 1;
         }
@@ -90,14 +90,14 @@ best_cut(const cutter *c, const coll_line *l)
     return best;
 }
 
-/* Appends the pieces of `l` and returns the sum of their residuals. */
+/* Appends the segments of `l` and returns the sum of their residuals. */
 static double
 cut(cutter *c, const coll_line *l, int depth)
 {
     size_t before = c->n, at;
     double sum = 0;
 
-    if (depth < DEPTH_MAX && l->residual > FINE_NS && l->n >= 2 * PIECE_MIN) {
+    if (depth < DEPTH_MAX && l->residual > FINE_NS && l->n >= 2 * SEGMENT_MIN) {
         coll_line half;
 
         at = best_cut(c, l);
@@ -144,7 +144,7 @@ trim_edges(const cutter *c, coll_line *l, bool before, bool after)
 
 size_t
 mrd_coll_cut(const coll_sample *s, size_t n, double *x, double *y, double *w,
-             coll_line lines[MRD_COLL_PIECES])
+             coll_line lines[MRD_COLL_SEGMENTS])
 {
     cutter c = { s, x, y, w, lines, 0 };
     coll_line all = line_of(&c, 0, n);
