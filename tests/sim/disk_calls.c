@@ -163,9 +163,9 @@ CALL(ssize_t, pwrite, int fd, const void *from, size_t len, off_t at)
                               : __real_pwrite(fd, from, len, at);
 }
 
-/* One write of all pieces, as the system does it. */
+/* One write of all chunks, as the system does it. */
 static ssize_t
-write_pieces(int fd, const struct iovec *v, int n, uint64_t at)
+write_chunks(int fd, const struct iovec *v, int n, uint64_t at)
 {
     size_t len = 0;
     uint8_t *all;
@@ -188,7 +188,7 @@ write_pieces(int fd, const struct iovec *v, int n, uint64_t at)
 
 CALL(ssize_t, pwritev, int fd, const struct iovec *v, int n, off_t at)
 {
-    return sim_disk_is_fd(fd) ? write_pieces(fd, v, n, (uint64_t) at)
+    return sim_disk_is_fd(fd) ? write_chunks(fd, v, n, (uint64_t) at)
                               : __real_pwritev(fd, v, n, at);
 }
 
@@ -198,7 +198,7 @@ CALL(ssize_t, writev, int fd, const struct iovec *v, int n)
 
     if (!sim_disk_is_fd(fd))
         return __real_writev(fd, v, n);
-    return f == NULL ? -1 : advance(fd, write_pieces(fd, v, n, f->pos));
+    return f == NULL ? -1 : advance(fd, write_chunks(fd, v, n, f->pos));
 }
 
 CALL(off_t, lseek, int fd, off_t at, int from)
