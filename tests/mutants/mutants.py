@@ -1,5 +1,6 @@
 """Do the tests notice when the code is wrong? Changes one operator, constant, condition or call at a time in a copy of the
 sources, builds the unit tests of the module and runs them. A mutant that no test notices shows what the tests do not check.
+What the plain build does not notice, the tests get once more under AddressSanitizer and UBSan, as in the gate.
 
 usage: mutants.py [--mutants N] [--seed S] [--modules a,b] [--work DIR] [--jobs N] [--at FILE[:LINE]] [--check] [--list]
 
@@ -28,20 +29,22 @@ GOAL = 0.9
 # Module: what is changed, the tests that must notice it.
 MODULES = {
     "journal": (["aggregator/journal.c", "aggregator/journal_*.c", "aggregator/segment.h"],
-                ["aggregator/journal", "aggregator/journal_files", "fuzz/journal"]),
+                ["aggregator/journal", "aggregator/journal_files", "aggregator/merge", "fuzz/journal"]),
     "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
-    "spool": (["agent/spool*.c"], ["agent/spool", "fuzz/spool"]),
+    "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_model", "agent/record", "fuzz/spool"]),
     "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/batch_source.c", "proto/codec.c",
               "proto/frame.c", "proto/wire.c"],
              ["proto/batch", "proto/batch_model", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
     "batch_read": (["proto/batch_read.c", "proto/batch_read_head.c"], ["proto/batch", "proto/batch_model", "fuzz/wire_batch"]),
-    "clocks": (["timesync/*.c"], ["timesync/*", "sim/*", "fuzz/align", "fuzz/probe"]),
+    "clocks": (["timesync/*.c"],
+               ["timesync/*", "sim/clocks", "sim/absolute", "sim/timescale_link", "fuzz/align", "fuzz/probe"]),
     "merge": (["trace/store/merge.c", "aggregator/merge_*.c"],
-              ["trace/merge", "trace/stream", "aggregator/merge"]),
+              ["trace/merge", "trace/stream", "aggregator/merge", "aggregator/merge_check", "aggregator/merge_once"]),
     "importers": (["trace/import/*.c"],
-                  ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout", "fuzz/import_*", "cli/align"]),
-    "report": (["trace/analysis/report.c"], ["trace/report"]),
-    "translator": (["agent/translate.c"], ["agent/translate", "agent/drain"]),
+                  ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
+    "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c"],
+               ["trace/report", "trace/collectives", "trace/compare", "trace/hist", "trace/summary", "trace/sink_golden"]),
+    "translator": (["agent/translate.c"], ["agent/translate", "agent/drain", "agent/owned"]),
 }
 # Copied for the mutants to be made in.
 FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli", "bench", "examples", "cmake",
@@ -52,19 +55,27 @@ def say(*words):
     print(*words, flush=True)
 
 
-def limits():
-    """For a mutant that allocates or writes without end."""
-    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def temporary():
+    """A folder for what tests write: in memory where there is room, several times faster."""
+    memory = "/dev/shm"
+    room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30
+    return f"{memory if room else '/tmp'}/mut{os.getpid()}"
 
 
 class Tree:
-    """A copy of the sources, with a build of its own."""
+    """A copy of the sources, with a build of its own; sanitize: under AddressSanitizer and UBSan."""
 
-    def __init__(self, work, jobs):
-        self.src, self.build = os.path.join(work, "src"), os.path.join(work, "build")
-        self.tmp = f"/tmp/mut{os.getpid()}"
+    def __init__(self, work, jobs, sanitize=False):
+        self.src, self.build = os.path.join(work, "src"), os.path.join(work, "sanitize" if sanitize else "build")
+        self.tmp, self.sanitize = temporary(), sanitize
         self.jobs, self.tests = jobs, {}
+
+    def limits(self):
+        """For a mutant that allocates or writes without end."""
+        if not self.sanitize: # it maps terabytes; its own limit is in the environment
+            resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 30, 2 << 30))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     def copy(self):
         names = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], check=True,
@@ -90,7 +101,8 @@ class Tree:
     def configure(self):
         os.makedirs(self.tmp, exist_ok=True)
         subprocess.run(["cmake", "-S", self.src, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
-                        "-DCMAKE_C_FLAGS_DEBUG=-O1 -w", "-DMRD_WERROR=OFF"], check=True, stdout=subprocess.DEVNULL)
+                        "-DCMAKE_C_FLAGS_DEBUG=-O1 -w", "-DMRD_WERROR=OFF", f"-DMRD_SANITIZE={'address' if self.sanitize else ''}"],
+                       check=True, stdout=subprocess.DEVNULL)
         self.make([]) # ctest names no command whose program is not there
         shown = subprocess.run(["ctest", "--test-dir", self.build, "--show-only=json-v1"], check=True,
                                stdout=subprocess.PIPE, text=True).stdout
@@ -110,8 +122,10 @@ class Tree:
     def run(self, name, seconds):
         """None when the test passed, else what it said last."""
         command, environment = self.tests[name]
-        env = dict(os.environ, TMPDIR=self.tmp, **dict(e.split("=", 1) for e in environment))
-        r = subprocess.run([command[0], str(seconds)] + command[2:], cwd=self.build, env=env, preexec_fn=limits,
+        env = dict(os.environ, TMPDIR=self.tmp, **dict(e.split("=", 1) for e in environment if "=" in e))
+        if self.sanitize:
+            env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":hard_rss_limit_mb=8192"
+        r = subprocess.run([command[0], str(seconds)] + command[2:], cwd=self.build, env=env, preexec_fn=self.limits,
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         for left in os.listdir(self.tmp):
             shutil.rmtree(os.path.join(self.tmp, left), ignore_errors=True)
@@ -121,16 +135,20 @@ class Tree:
 
 
 class Module:
-    def __init__(self, name, tree):
-        self.name, self.tree = name, tree
+    """trees: the plain one, then the sanitized one, which is built when a mutant first survives; none to read only."""
+
+    def __init__(self, name, trees=()):
+        self.name, self.trees = name, trees
         patterns, tests = MODULES[name]
-        top = tree.src if tree is not None and os.path.isdir(tree.src) else ROOT # of one moment, whoever edits ROOT meanwhile
-        self.paths = sorted(os.path.relpath(p, top) for g in patterns for p in glob.glob(os.path.join(top, g)))
+        top = trees[0].src if trees and os.path.isdir(trees[0].src) else ROOT # of one moment, whoever edits ROOT meanwhile
+        found = {g: glob.glob(os.path.join(top, g)) for g in patterns}
+        self.missing = [g for g in patterns if not found[g]]
+        self.paths = sorted(os.path.relpath(p, top) for paths in found.values() for p in paths)
         self.texts = {}
         for path in self.paths:
             with open(os.path.join(top, path), encoding="utf-8") as f:
                 self.texts[path] = f.read()
-        self.patterns, self.tests, self.counts, self.survivors = tests, [], {}, []
+        self.patterns, self.order, self.counts, self.survivors = tests, {}, {}, []
 
     def changes(self):
         return [c for path in self.paths for c in source.changes_of(path, self.texts[path])]
@@ -152,41 +170,56 @@ class Module:
                 del kinds[kind]
         return chosen
 
-    def prepare(self):
-        """Builds and times the tests without a change; the quick ones run first."""
+    def prepare(self, tree):
+        """Builds and times the tests without a change: [(name, seconds it may take)], the quick ones first."""
+        tests = []
         for pattern in self.patterns:
             rule = re.compile("^" + pattern.replace("*", ".*") + "$")
-            self.tests += [t for t in sorted(self.tree.tests) if rule.match(t) and t not in self.tests]
-        if not self.tests:
-            sys.exit(f"mutants: no test of module {self.name}: {' '.join(self.patterns)}")
-        made = self.tree.make(self.tests)
+            of_pattern = [t for t in sorted(tree.tests) if rule.match(t)]
+            if not of_pattern:
+                sys.exit(f"mutants: no test of module {self.name} is named {pattern}")
+            tests += [t for t in of_pattern if t not in tests]
+        made = tree.make(tests)
         if made.returncode != 0:
             sys.exit(f"mutants: the unchanged sources do not build:\n{made.stdout[-3000:]}")
         took = {}
-        for name in self.tests:
+        for name in tests:
             start = time.monotonic()
-            said = self.tree.run(name, 300)
+            said = tree.run(name, 300)
             if said is not None:
                 sys.exit(f"mutants: {name} fails without any change; make it pass first:\n{said}")
             took[name] = time.monotonic() - start
-        self.tests.sort(key=lambda name: took[name])
-        self.seconds = {name: int(10 + 6 * took[name]) for name in self.tests}
+        say(f"{self.name}: " + ", ".join(f"{name} {took[name]:.1f} s" for name in sorted(tests, key=took.get)))
+        return [(name, int(10 + 6 * took[name])) for name in sorted(tests, key=took.get)]
+
+    def judge_in(self, tree):
+        """With the change in the sources."""
+        if tree.make([name for name, _ in self.order[tree]]).returncode != 0:
+            return "did not compile", ""
+        for name, seconds in self.order[tree]:
+            said = tree.run(name, seconds)
+            if said is not None:
+                return "noticed", name + (" (hang)" if said == "hang" else "") + (" (sanitizer)" if tree.sanitize else "")
+        return "survived", ""
 
     def judge(self, c):
-        path = os.path.join(self.tree.src, c.path)
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(source.apply(self.texts[c.path], c))
-        try:
-            if self.tree.make(self.tests).returncode != 0:
-                return "did not compile", ""
-            for name in self.tests:
-                said = self.tree.run(name, self.seconds[name])
-                if said is not None:
-                    return "noticed", name + (" (hang)" if said == "hang" else "")
-            return "survived", ""
-        finally:
+        outcome = "survived", ""
+        for tree in self.trees:
+            if tree not in self.order:
+                if not tree.tests:
+                    tree.configure()
+                self.order[tree] = self.prepare(tree)
+            path = os.path.join(tree.src, c.path)
             with open(path, "w", encoding="utf-8") as f:
-                f.write(self.texts[c.path])
+                f.write(source.apply(self.texts[c.path], c))
+            try:
+                outcome = self.judge_in(tree)
+            finally:
+                with open(path, "w", encoding="utf-8") as f:
+                    f.write(self.texts[c.path])
+            if outcome[0] != "survived":
+                break
+        return outcome
 
     def go(self, chosen, equivalent):
         for i, c in enumerate(chosen):
@@ -222,13 +255,16 @@ def read_equivalent():
 def check():
     """The list of equivalent mutants names only changes that exist; the mutator does what it says."""
     equivalent, bad = read_equivalent()
-    every = {c.key() for name in MODULES for c in Module(name, None).changes()}
+    modules = [Module(name) for name in MODULES]
+    bad += [f"module {m.name}: no source is named {pattern}" for m in modules for pattern in m.missing]
+    every = {c.key() for m in modules for c in m.changes()}
     bad += [f"equivalent.txt: no such change, take the line out: {' ## '.join(k)}" for k in equivalent if k not in every]
     text = ('#define A 1 + \\\n  2\nstatic_assert(1 < 2, "x");\nint\nf(int a)\n{\n    char b[3] = { 0 }; /* a < 1 */\n'
-            '    if (a < 7 && g("1 < 2"))\n        return a - 1;\n    fsync(a);\n    log_info("%d", a + 1);\n    return 0;\n}\n')
+            '    if (a < 7 && g("1 < 2"))\n        return a - 1;\n    fsync(a);\n    log_info("%d", a + 1);\n'
+            '    if ((fd = open()) < 0 && s->fd >= 0)\n        return 0;\n}\n')
     got = sorted(c.what for c in source.changes_of("x.c", text))
     want = sorted(["if negated", "< -> <=", "7 -> 8", "7 -> 6", "&& -> ||", "no return", "- -> +", "1 -> 2", "1 -> 0", "no fsync()",
-                   "0 -> 1"])
+                   "if negated", "&& -> ||", "no return", "0 -> 1"])
     if got != want:
         bad.append(f"mutants of the sample are {got}, expected {want}")
     for c in source.changes_of("x.c", text):
@@ -278,13 +314,12 @@ def main():
     for line in bad:
         say(line)
     say(f"seed {a.seed}: again with `make mutants SEED={a.seed} MUTANTS={a.mutants}`")
-    tree, modules = Tree(a.work, a.jobs), []
+    trees, modules = [Tree(a.work, a.jobs), Tree(a.work, a.jobs, sanitize=True)], []
     if not a.list:
-        tree.copy()
-        tree.configure()
+        trees[0].copy()
     try:
         for name in a.modules.split(","):
-            m = Module(name, tree)
+            m = Module(name, trees)
             chosen = m.choose("all" if a.at else a.mutants, a.seed)
             if a.at:
                 file, _, line = a.at.partition(":")
@@ -294,11 +329,11 @@ def main():
                     say(" ## ".join(c.key()))
                 continue
             if chosen:
-                m.prepare()
                 m.go(chosen, equivalent)
                 modules.append(m)
     finally:
-        shutil.rmtree(tree.tmp, ignore_errors=True)
+        for tree in trees:
+            shutil.rmtree(tree.tmp, ignore_errors=True)
     if not a.list:
         table(modules)
     return 0 if all(m.share() >= GOAL for m in modules) and not bad else 1

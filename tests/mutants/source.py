@@ -127,6 +127,22 @@ def number_changes(t):
     return [show(v) + m.group(2) for v in values]
 
 
+def is_descriptor_test(tokens, i):
+    """Whether token i belongs to `fd < 0`, `fd >= 0` or `(fd = open(...)) < 0`: a file of a daemon is never descriptor 0."""
+    op = i if tokens[i].text in ("<", ">=") else i - 1
+    if tokens[op].text not in ("<", ">=") or tokens[op + 1].text != "0":
+        return False
+    k = op - 1
+    if tokens[k].text == ")":
+        depth = 0
+        while k >= 0 and (depth := depth + (tokens[k].text == ")") - (tokens[k].text == "(")) > 0:
+            k -= 1
+        while tokens[k].text not in ("=", ")", ";"):
+            k += 1
+        k -= 1
+    return tokens[k].kind == "name" and re.search(r"(^|_)fd$", tokens[k].text) is not None
+
+
 def changes_at(tokens, i, silent):
     """The changes that begin at token i."""
     t, before = tokens[i], tokens[i - 1]
@@ -134,7 +150,7 @@ def changes_at(tokens, i, silent):
 
     def swap(kind, new):
         return Change(kind, t.at, t.at + len(t.text), new, f"{t.text} -> {new}", t.line)
-    if i in silent:
+    if i in silent or is_descriptor_test(tokens, i):
         return
     for kind, table in SWAPS.items():
         if t.kind == "op" and t.text in table and (is_operand_end(before) or t.text in ("++", "--")):
