@@ -823,8 +823,10 @@ mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item)
 
     for (size_t i = from > base ? (size_t) (from - base) : 0; i < s->n; i++)
         if (!s->entries[s->first + i].done) {
+            if (s->entries[s->first + i].item.id >= s->committed_id)
+                return false;
             *ret_item = s->entries[s->first + i].item;
-            return ret_item->id < s->committed_id;
+            return true;
         }
     return false;
 }
