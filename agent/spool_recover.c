@@ -196,7 +196,6 @@ scan(mrd_spool *s, segment *seg, uint64_t size)
             head.magic != RECORD_MAGIC || head.len > MRD_FRAME_MAX + 8 ||
             head.len > size - at - sizeof(head))
             break;
-        mrd_buf_reset(&data);
         if (!mrd_buf_room(&data, head.len)) {
             err = MRD_NOMEM;
             break;

@@ -298,6 +298,25 @@ TEST(any_torn_tail_is_survived)
         CHECK((mrd_spool_epoch(s) == epoch) == (!torn && at > 0));
         CHECK_ERR("goes on", add(s, 3, 10, 1), MRD_OK);
         mrd_spool_close(s);
+        if (i % 16 == 0) { /* the tail is gone for good: the next one finds nothing torn */
+            mrd_spool_stats st;
+            uint64_t now;
+
+            s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
+            mrd_spool_get_stats(s, &st);
+            now = mrd_spool_epoch(s);
+            CHECK_INT(st.torn_bytes, 0);
+            CHECK_INT(st.items, n + 1);
+            CHECK_INT(mrd_spool_next_seq(s, 3), (torn ? 0 : n) + 1);
+            mrd_spool_close(s);
+            s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
+            CHECK(mrd_spool_epoch(s) == now);
+            mrd_spool_close(s);
+            snprintf(path, sizeof(path), "%s/spool-0000000000000004.mrs", copy);
+            (void) unlink(path);
+            snprintf(path, sizeof(path), "%s/spool-0000000000000003.mrs", copy);
+            (void) unlink(path);
+        }
         snprintf(path, sizeof(path), "%s/spool-0000000000000002.mrs", copy);
         (void) unlink(path);
         snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", copy);
@@ -305,7 +324,6 @@ TEST(any_torn_tail_is_survived)
     }
 }
 
-/* A file system that is smaller than the spool may become: the oldest go, the newest stay. */
 /* Cuts the folder's youngest segment to a part of its length, or removes all. */
 static void
 damage(const char *dir, uint64_t *seed, bool all)
@@ -327,12 +345,64 @@ damage(const char *dir, uint64_t *seed, bool all)
     free(names);
 }
 
-/* Frames of two sessions, some answered out of order, then the segments are cut at any byte or
- * removed: what was committed is delivered, still there, or damaged; answered is never sent again. */
+enum { CUT_SESSIONS = 5, CUT_FRAMES = 100 };
+
+/* Events of the frames that the folder's segments still hold, a commit behind them, and that were
+ * not answered; as docs have the records: magic, kind, length, checksum, payload. */
+static void
+left_in(const char *dir, bool answered[CUT_SESSIONS][CUT_FRAMES], uint64_t left[CUT_SESSIONS])
+{
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, NULL, alphasort);
+    uint64_t open_events[CUT_SESSIONS] = { 0 };
+    static uint8_t data[1 << 18];
+
+    memset(left, 0, CUT_SESSIONS * sizeof(*left));
+    for (int i = 0; i < n; i++) {
+        char path[1024];
+        uint32_t head[4];
+        size_t len = 0;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+        if (strncmp(names[i]->d_name, "spool-", 6) == 0 && (f = fopen(path, "r")) != NULL) {
+            len = fread(data, 1, sizeof(data), f);
+            fclose(f);
+        }
+        free(names[i]);
+        for (size_t at = 0; at + 16 <= len; at += 16 + head[2]) {
+            const uint8_t *p = data + at + 16;
+            uint64_t events;
+            mrd_frame frame;
+
+            memcpy(head, data + at, 16);
+            if (at + 16 + head[2] > len)
+                break;
+            if (head[1] == 4) {
+                for (int k = 0; k < CUT_SESSIONS; k++)
+                    left[k] += open_events[k];
+                memset(open_events, 0, sizeof(open_events));
+            }
+            if (head[1] != 1 ||
+                mrd_frame_get((mrd_bytes){ p + 8, head[2] - 8 }, &frame, NULL) != MRD_OK)
+                continue;
+            memcpy(&events, p, 8);
+            if (!answered[frame.session - 7][frame.seq])
+                open_events[frame.session - 7] += events;
+        }
+    }
+    free(names);
+}
+
+/* Frames of several sessions, some answered out of order, then the segments are cut at any byte or
+ * removed: what was committed is delivered, still there, or damaged; answered is never sent again,
+ * and what is still there is. */
 TEST(what_is_cut_off_behind_its_back_is_counted)
 {
     for (uint64_t start = 1; start <= 40; start++) {
-        uint64_t seed = start, committed[2] = { 0 }, delivered[2] = { 0 };
+        uint64_t seed = start, committed[CUT_SESSIONS] = { 0 }, delivered[CUT_SESSIONS] = { 0 };
+        uint64_t left[CUT_SESSIONS], all = 0;
+        bool answered[CUT_SESSIONS][CUT_FRAMES] = { { false } };
         char dir[600];
         mrd_spool_item item;
         mrd_spool_stats st;
@@ -340,8 +410,8 @@ TEST(what_is_cut_off_behind_its_back_is_counted)
 
         snprintf(dir, sizeof(dir), "%s/cut%d", test_tmp(), (int) start);
         s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-        for (int i = 0; i < 100; i++) {
-            uint64_t session = test_rand(&seed) % 2, events = 1 + test_rand(&seed) % 50;
+        for (int i = 0; i < CUT_FRAMES; i++) {
+            uint64_t session = test_rand(&seed) % CUT_SESSIONS, events = 1 + test_rand(&seed) % 50;
 
             CHECK_ERR("add", add(s, 7 + session, 100, events), MRD_OK);
             committed[session] += events;
@@ -349,34 +419,40 @@ TEST(what_is_cut_off_behind_its_back_is_counted)
                 if (test_rand(&seed) % 8 != 0)
                     continue;
                 delivered[item.session - 7] += item.events;
+                answered[item.session - 7][item.seq] = true;
                 CHECK(mrd_spool_done(s, item.id, true));
             }
         }
         mrd_spool_close(s);
         damage(dir, &seed, start % 8 == 0);
+        left_in(dir, answered, left);
+        for (int k = 0; k < CUT_SESSIONS; k++)
+            all += committed[k] - delivered[k];
         for (int round = 0; round < 2; round++) {
             uint64_t sum = 0;
 
             s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-            for (uint64_t k = 0; k < 2; k++) {
+            for (uint64_t k = 0; k < CUT_SESSIONS; k++) {
                 mrd_spool_tally t;
                 uint64_t held;
 
                 mrd_spool_get_tally(s, 7 + k, &t);
                 (void) mrd_spool_held(s, 7 + k, &held);
+                CHECK_INT(held, left[k]);
                 CHECK_INT(t.delivered, delivered[k]);
                 CHECK_INT(t.delivered + t.damaged + held, committed[k]);
                 sum += t.damaged;
             }
             mrd_spool_get_stats(s, &st);
             CHECK_INT(st.damaged_events, round == 0 ? sum : 0);
-            CHECK(start % 8 != 0 ||
-                  sum == committed[0] + committed[1] - delivered[0] - delivered[1]);
+            CHECK(start % 8 != 0 || sum == all);
+            CHECK_INT(mrd_spool_damage_in(dir), sum);
             mrd_spool_close(s);
         }
     }
 }
 
+/* A file system that is smaller than the spool may become: the oldest go, the newest stay. */
 TEST(a_full_disk_forces_out_the_oldest)
 {
     char dir[512];
@@ -399,6 +475,307 @@ TEST(a_full_disk_forces_out_the_oldest)
     CHECK_INT(st.items + lost_frames, 300);
     CHECK(mrd_spool_peek(s, 0, &item) && item.seq == lost_frames && whole(s, &item));
     mrd_spool_close(s);
+}
+
+static size_t
+files_in(const char *dir)
+{
+    DIR *d = opendir(dir);
+    size_t n = 0;
+
+    while (d != NULL && readdir(d) != NULL)
+        n++;
+    if (d != NULL)
+        closedir(d);
+    return n;
+}
+
+/* No room for a new segment: the error says so, and what is there stays as it is. */
+TEST(a_disk_that_is_full_at_the_start)
+{
+    char dir[512], path[600];
+    uint8_t block[65536] = { 1 };
+    mrd_spool *s;
+    mrd_why why = { 0 };
+    uint64_t epoch;
+    size_t files;
+    FILE *f;
+
+    snprintf(dir, sizeof(dir), "%s/tiny", test_tmp());
+    CHECK_ERR("dir", mrd_make_dirs(dir, NULL), MRD_OK);
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", dir, "tmpfs", 0, "size=1m") != 0)
+        SKIP("no file system can be mounted here");
+    s = open_spool(dir, 16 << 20);
+    CHECK_ERR("add", add(s, 1, 1000, 5), MRD_OK);
+    epoch = mrd_spool_epoch(s);
+    mrd_spool_close(s);
+    snprintf(path, sizeof(path), "%s/filler", dir);
+    REQUIRE((f = fopen(path, "w")) != NULL);
+    while (fwrite(block, 1, sizeof(block), f) == sizeof(block) && fflush(f) == 0)
+        continue;
+    fclose(f);
+    files = files_in(dir);
+    CHECK_ERR("full",
+              mrd_spool_open(&(mrd_spool_options){ .dir = dir, .max_bytes = 16 << 20 }, &s, &why),
+              MRD_FULL);
+    CHECK(strstr(why.text, dir) != NULL);
+    CHECK_INT(files_in(dir), files);
+    unlink(path);
+    s = open_spool(dir, 16 << 20);
+    CHECK(mrd_spool_epoch(s) == epoch);
+    CHECK_INT(mrd_spool_next_seq(s, 1), 1);
+    CHECK_INT(mrd_spool_held(s, 1, NULL), 1);
+    mrd_spool_close(s);
+}
+
+/* Frames of an earlier boot stay as they are; new ones have other numbers. */
+TEST(frames_of_another_boot_stay)
+{
+    static const char *const boots[] = { "a", "b", "b" };
+    mrd_spool_item item;
+    uint64_t first = 0;
+
+    for (uint64_t life = 0; life < 3; life++) {
+        mrd_spool_options o = { .dir = test_tmp(),
+                                .max_bytes = MRD_SPOOL_MIN_BYTES,
+                                .boot_id = boots[life] };
+        mrd_spool *s = NULL;
+
+        CHECK_ERR("open", mrd_spool_open(&o, &s, NULL), MRD_OK);
+        first = life == 0 ? mrd_spool_epoch(s) : first;
+        CHECK_INT(mrd_spool_next_seq(s, 1), life == 2);
+        CHECK_INT(mrd_spool_held(s, 1, NULL), life);
+        CHECK(life == 0 || (mrd_spool_peek(s, 0, &item) && item.epoch == first && whole(s, &item)));
+        if (life < 2)
+            CHECK_ERR("add", add(s, 1, 1000, 5), MRD_OK);
+        mrd_spool_close(s);
+    }
+}
+
+/* A program that the agent starts inherits none of the spool's files, and a link that somebody laid
+ * in their place is not followed. */
+TEST(files_are_its_own)
+{
+    static const char *const names[] = { "lock", "counts", "spool-0000000000000001.mrs" };
+    char dir[300], path[512], target[512], link_path[64];
+    mrd_spool *s;
+    int found = 0;
+
+    snprintf(dir, sizeof(dir), "%s/own", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 1, 1000, 5), MRD_OK);
+    mrd_spool_close(s);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (int fd = 3; fd < 64; fd++) {
+        ssize_t n;
+
+        snprintf(link_path, sizeof(link_path), "/proc/self/fd/%d", fd);
+        n = readlink(link_path, path, sizeof(path) - 1);
+        path[n < 0 ? 0 : n] = '\0';
+        if (strncmp(path, dir, strlen(dir)) != 0)
+            continue;
+        found++;
+        CHECK_ROW(path, (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    }
+    CHECK_INT(found, 4); /* lock, counts, a segment of each life */
+    mrd_spool_close(s);
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        mrd_why why = { 0 };
+        struct stat st;
+        mrd_err err;
+
+        snprintf(dir, sizeof(dir), "%s/link%zu", test_tmp(), i);
+        CHECK_ERR("dirs", mrd_make_dirs(dir, NULL), MRD_OK);
+        snprintf(target, sizeof(target), "%s/elsewhere%zu", test_tmp(), i);
+        CHECK_ERR("write",
+                  mrd_write_file(target, (mrd_bytes){ (const uint8_t *) "mine", 4 }, 0600, NULL),
+                  MRD_OK);
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        CHECK(symlink(target, path) == 0);
+        err = mrd_spool_open(&(mrd_spool_options){ .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES },
+                             &s, &why);
+        CHECK_ROW(names[i], err == (i == 1 ? MRD_OK : MRD_IO)); /* it can do without counts */
+        if (err == MRD_OK) {
+            CHECK_ERR("add", add(s, 1, 10, 5), MRD_OK);
+            mrd_spool_close(s);
+        }
+        CHECK(stat(target, &st) == 0 && st.st_size == 4);
+    }
+}
+
+/* What a commit writes: its positions, and notes that are new. */
+TEST(a_note_is_written_once)
+{
+    mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+    uint64_t before;
+    mrd_spool_stats st;
+
+    CHECK_ERR("note", mrd_spool_note(s, 1, "counts", 6), MRD_OK);
+    for (int i = 0; i < 3; i++) {
+        mrd_spool_get_stats(s, &st);
+        before = st.file_bytes;
+        CHECK_ERR("commit", mrd_spool_commit(s, &(mrd_spool_position){ 1, 2 }, 1, NULL), MRD_OK);
+        mrd_spool_get_stats(s, &st);
+        CHECK_INT(st.file_bytes - before, 16 + 8 + 16 + (i == 0 ? 16 + 6 : 0));
+        CHECK(!mrd_spool_uncommitted(s));
+    }
+    CHECK_ERR("long", mrd_spool_note(s, 1, "", MRD_SPOOL_NOTE + 1), MRD_LIMIT);
+    CHECK_ERR("positions", mrd_spool_commit(s, NULL, MRD_SPOOL_POSITIONS + 1, NULL), MRD_LIMIT);
+    mrd_spool_close(s);
+}
+
+/* ---- The counts beside the segments ---- */
+
+static void
+remove_segments(const char *dir)
+{
+    uint64_t seed = 1;
+
+    damage(dir, &seed, true);
+}
+
+/* There is a place for 64 sessions. A forgotten one's is free again, and a session that nobody has
+ * asked for since the agent began gives its place up only when there is no other. */
+TEST(places_of_counts_are_given_again)
+{
+    enum { PLACES = 64, MORE = 200 };
+    char dir[300];
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/places", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (uint64_t k = 1; k <= MORE; k++) {
+        CHECK_ERR("add", add(s, k, 100, 3), MRD_OK);
+        if (k + 3 <= MORE)
+            mrd_spool_forget(s, k);
+    }
+    mrd_spool_close(s);
+    remove_segments(dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_INT(mrd_spool_damage_in(dir), 3 * 3); /* of the three that were not forgotten */
+    for (uint64_t k = MORE - 2; k <= MORE; k++)
+        CHECK_INT(mrd_spool_next_seq(s, k), 0); /* of a new epoch: all numbers are gone */
+    mrd_spool_close(s);
+
+    snprintf(dir, sizeof(dir), "%s/given_up", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (uint64_t k = 1; k < PLACES; k++)
+        CHECK_ERR("add", add(s, k, 100, 1), MRD_OK);
+    mrd_spool_close(s);
+    for (uint64_t more = 1; more <= 3; more++) {
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        CHECK_ERR("add", add(s, 1000 + more, 100, 100), MRD_OK);
+        mrd_spool_close(s);
+        if (more == 1 || more == 3) {
+            char copy[300], command[700];
+
+            snprintf(copy, sizeof(copy), "%s/copy%d", test_tmp(), (int) more);
+            snprintf(command, sizeof(command), "cp -r %s %s", dir, copy);
+            CHECK(system(command) == 0);
+            remove_segments(copy);
+            s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
+            /* The first has a free place; then those of before lose theirs. */
+            CHECK_INT(mrd_spool_damage_in(copy), more == 1 ? PLACES - 1 + 100 : PLACES - 3 + 300);
+            mrd_spool_close(s);
+        }
+    }
+}
+
+static void
+add_timed(mrd_spool *s, uint8_t type, uint8_t clock, uint32_t events, int64_t first, int64_t last)
+{
+    uint8_t frame[MRD_FRAME_HEADER + 8] = { 0 };
+    mrd_frame f = { .type = type,
+                    .clock = clock,
+                    .epoch = mrd_spool_epoch(s),
+                    .session = 7,
+                    .seq = mrd_spool_next_seq(s, 7),
+                    .first_ns = first,
+                    .last_ns = last };
+
+    if (type == MRD_FRAME_BATCH) {
+        f.events = events == 0 ? 1 : events;
+        f.head_len = f.head_raw = f.cols_raw = 4;
+    }
+    mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, 8 }, frame);
+    CHECK_ERR("add", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, events, NULL), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+}
+
+/* When the events were that are missing: behind the last that was answered, to the last that was
+ * committed, in the clock of the first; what is lost later makes that longer. */
+TEST(damage_has_its_times)
+{
+    for (uint64_t answers = 0; answers <= 3; answers++) {
+        static const int64_t firsts[] = { 100, 200, 400, 600 };
+        char dir[300];
+        mrd_spool *s;
+        mrd_spool_tally t;
+        mrd_spool_item item;
+
+        snprintf(dir, sizeof(dir), "%s/times%d", test_tmp(), (int) answers);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        add_timed(s, MRD_FRAME_CLOCK_DATA, 2, 0, 1, 9000); /* no event */
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 100, 200);
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 300, 400);
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 350, 390); /* ends before the one before */
+        add_timed(s, MRD_FRAME_BATCH, 2, 10, 5, 8000);  /* of another clock */
+        add_timed(s, MRD_FRAME_BATCH, 1, 0, 5, 7000);   /* holds losses only */
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 500, 600);
+        for (uint64_t i = 0; i <= answers; i++)
+            CHECK(mrd_spool_peek(s, 0, &item) && mrd_spool_done(s, item.id, true));
+        mrd_spool_close(s);
+        remove_segments(dir);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_INT(t.damaged, 50 - 10 * answers);
+        CHECK_INT(t.damaged_clock, 1);
+        CHECK_INT(t.damaged_first_ns, firsts[answers == 3 ? 2 : answers]);
+        CHECK_INT(t.damaged_last_ns, 600);
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 1000, 1200);
+        mrd_spool_close(s);
+        remove_segments(dir);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_INT(t.damaged, 60 - 10 * answers);
+        CHECK_INT(t.damaged_first_ns, firsts[answers == 3 ? 2 : answers]);
+        CHECK_INT(t.damaged_last_ns, 1200);
+        mrd_spool_close(s);
+    }
+}
+
+/* Files with names that only look like a segment's are not its business. */
+TEST(other_names_are_left_alone)
+{
+    static const char *const names[] = { "spool-.mrs", "spool-000000000000000g.mrs",
+                                         "spool-00000000000000001.mrs", "spool-1.mrs",
+                                         "spool-0000000000000001.mrs~" };
+    char dir[300], path[400];
+    mrd_spool *s;
+    mrd_spool_stats st;
+
+    snprintf(dir, sizeof(dir), "%s/names", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 1, 1000, 5), MRD_OK);
+    mrd_spool_close(s);
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        CHECK_ERR("write",
+                  mrd_write_file(path, (mrd_bytes){ (const uint8_t *) "mine", 4 }, 0600, NULL),
+                  MRD_OK);
+    }
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_stats(s, &st);
+    CHECK_INT(st.torn_bytes, 0);
+    CHECK_INT(st.items, 1);
+    mrd_spool_close(s);
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        struct stat info;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        CHECK_ROW(path, stat(path, &info) == 0 && info.st_size == 4);
+    }
 }
 
 TEST(wrong_numbers_are_refused)
@@ -450,6 +827,40 @@ TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
         CHECK_INT(mrd_spool_held(s, N, NULL), 2);
         mrd_spool_close(s);
     }
+}
+
+/* One that has a frame to be delivered stays, forgotten as it is; the longest forgotten without
+ * frames go. Of those that stay the notes go, but for the youngest. */
+TEST(a_frame_keeps_a_forgotten_session)
+{
+    enum { N = 2 * MRD_SPOOL_FORGOTTEN, HELD = 5000 };
+    mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+    mrd_spool_tally t;
+    mrd_spool_item item;
+    uint64_t first = 0, noted = 0;
+
+    CHECK_ERR("add", add(s, HELD, 100, 3), MRD_OK);
+    mrd_spool_forget(s, HELD);
+    CHECK(mrd_spool_peek(s, 0, &item));
+    for (uint64_t k = 1; k <= N; k++) {
+        CHECK_ERR("note", mrd_spool_note(s, k, "counts", 6), MRD_OK);
+        CHECK_ERR("add", add(s, k, 100, 3), MRD_OK);
+        CHECK(mrd_spool_done(s, item.id + k, true));
+        mrd_spool_forget(s, k);
+    }
+    CHECK_INT(mrd_spool_next_seq(s, HELD), 1);
+    CHECK_INT(mrd_spool_held(s, HELD, NULL), 1);
+    for (uint64_t k = 1; k <= N; k++) {
+        mrd_spool_get_tally(s, k, &t);
+        CHECK(mrd_spool_next_seq(s, k) == (first != 0));
+        if (first == 0 && mrd_spool_next_seq(s, k + 1) == 1)
+            first = k + 1;
+        noted += t.note_len == 6;
+        CHECK(t.note_len == 0 || k > N - 32);
+    }
+    CHECK_INT(N + 1 - first, MRD_SPOOL_FORGOTTEN);
+    CHECK_INT(noted, 16);
+    mrd_spool_close(s);
 }
 
 TEST_MAIN()
