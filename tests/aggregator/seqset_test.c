@@ -28,10 +28,18 @@ static bool
 same(const mrd_seqset *s, const bool *have, uint64_t base)
 {
     uint64_t missing = base, end = 0;
+    size_t ranges = 0;
 
+    for (uint64_t i = 0; i < SPAN; i++)
+        ranges += have[i] && (i == 0 || !have[i - 1]);
+    if (mrd_seqset_gaps(s) != (ranges == 0 ? 0 : ranges - 1))
+        return false;
     for (uint64_t i = 0; i < SPAN; i++) {
+        bool alone = !have[i] && (i == 0 || !have[i - 1]) && (i + 1 == SPAN || !have[i + 1]);
+
         if (mrd_seqset_has(s, base + i) != have[i] || mrd_seqset_missing(s, base + i) != missing ||
-            mrd_seqset_is_full(s, base + i)) {
+            mrd_seqset_is_full(s, base + i) ||
+            mrd_seqset_adds_gap(s, base + i) != (ranges > 0 && alone)) {
             fprintf(stderr, "number %" PRIu64 "\n", base + i);
             return false;
         }
