@@ -48,6 +48,7 @@ static struct {
     op fail_op;      /* only this one, OP_NONE: any */
     unsigned fail_at, fail_times;
     int fail_how;
+    bool group_short; /* the next write of several frames ends in its first one */
     int64_t now, data_cost, all_cost;
 } disk;
 
@@ -126,6 +127,8 @@ open(const char *path, int flags, ...)
     va_list ap;
     int fd;
 
+    /* A segment that a program inherits stays open behind the journal's back. */
+    CHECK(!disk.on || !is_segment(path) || (flags & O_CLOEXEC) != 0);
     va_start(ap, flags);
     if ((flags & O_CREAT) != 0)
         mode = va_arg(ap, mode_t);
@@ -173,9 +176,10 @@ pwrite(int fd, const void *p, size_t len, off_t at)
 ssize_t
 pwritev(int fd, const struct iovec *iov, int n, off_t at)
 {
-    int how = verdict(OP_WRITE);
+    int how = disk.group_short ? SHORT : verdict(OP_WRITE);
     struct iovec first;
 
+    disk.group_short = false;
     if (how > 0) {
         errno = how;
         return -1;
@@ -602,7 +606,9 @@ TEST(a_full_disk_is_told_from_a_broken_one)
         CHECK(!mrd_journal_is_dirty(j));
         CHECK_INT(mrd_journal_bytes(j), 0);
         disk_fail(OP_NONE, 0, 0, 0);
+        forget_log();
         CHECK_ERR("again", put(j, 0, 10), MRD_OK);
+        CHECK_TEXT(disk.log, "create 000002.mrj\n"); /* not into the file that lost its name */
         disk_fail(OP_DATA, 1, 1, rows[i].how);
         CHECK_ERR("sync", mrd_journal_sync(j, NULL), rows[i].want);
         disk_fail(OP_NONE, 0, 0, 0);
@@ -611,6 +617,43 @@ TEST(a_full_disk_is_told_from_a_broken_one)
         CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
         CHECK_INT(scan(dir, have, 2), 0);
         CHECK(have[1]);
+    }
+}
+
+/* Two frames behind one that is there, in a write that ends in the middle of the first of them;
+ * then each may fail: the file holds the frames that were told, and not a byte more. */
+TEST(a_file_ends_with_the_last_frame_that_was_told)
+{
+    for (unsigned fails = 0; fails <= 2; fails++) {
+        size_t want = fails == 0 ? 2 : fails - 1, size = MRD_SEGMENT_HEADER;
+        char dir[300], path[400];
+        mrd_journal_chunk chunks[4];
+        mrd_why why = { 0 };
+        mrd_journal *j;
+        struct stat st;
+        made m[4];
+
+        snprintf(dir, sizeof(dir), "%s/t%u", test_tmp(), fails);
+        REQUIRE((j = journal_in(dir)) != NULL);
+        for (unsigned i = 0; i < 4; i++) {
+            m[i] = make(i, 100 + 50 * i);
+            chunks[i] = (mrd_journal_chunk){ &m[i].f, { m[i].data, m[i].len } };
+        }
+        CHECK_INT(mrd_journal_append_many(j, chunks, 1, &why), 1);
+        disk_watch();
+        disk.group_short = true;
+        disk_fail(OP_WRITE, fails, fails == 0 ? 0 : 1, ENOSPC);
+        CHECK_INT(mrd_journal_append_many(j, chunks + 1, 2, &why), want);
+        CHECK_ERR("why", why.err, want == 2 ? MRD_OK : MRD_FULL);
+        for (size_t i = 0; i < 1 + want; i++)
+            size += m[i].len;
+        snprintf(path, sizeof(path), "%s/000001.mrj", dir);
+        CHECK(stat(path, &st) == 0);
+        CHECK_INT(st.st_size, size);
+        disk.on = false;
+        CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+        for (int i = 0; i < 4; i++)
+            free(m[i].data);
     }
 }
 
@@ -664,7 +707,7 @@ TEST(the_next_number_is_beyond_all_that_are_there)
         mkdir(dir, 0700);
         for (int k = 0; k < 3; k++) {
             snprintf(path, sizeof(path), "%s/%s", dir, rows[i].there[k]);
-            close(open(path, O_WRONLY | O_CREAT, 0600));
+            close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
         }
         REQUIRE((j = journal_in(dir)) != NULL);
         disk_watch();
