@@ -44,7 +44,8 @@ MODULES = {
                   ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c"],
                ["trace/report", "trace/collectives", "trace/compare", "trace/hist", "trace/summary", "trace/sink_golden"]),
-    "translator": (["agent/translate.c"], ["agent/translate", "agent/drain", "agent/owned"]),
+    "translator": (["agent/translate.c"], ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned",
+                                             "agent/open"]),
 }
 # Copied for the mutants to be made in.
 FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli", "bench", "examples", "cmake",
@@ -148,7 +149,7 @@ class Module:
         for path in self.paths:
             with open(os.path.join(top, path), encoding="utf-8") as f:
                 self.texts[path] = f.read()
-        self.patterns, self.order, self.counts, self.survivors = tests, {}, {}, []
+        self.patterns, self.order, self.noticed, self.counts, self.survivors = tests, {}, {}, {}, []
 
     def changes(self):
         return [c for path in self.paths for c in source.changes_of(path, self.texts[path])]
@@ -192,13 +193,14 @@ class Module:
         say(f"{self.name}: " + ", ".join(f"{name} {took[name]:.1f} s" for name in sorted(tests, key=took.get)))
         return [(name, int(10 + 6 * took[name])) for name in sorted(tests, key=took.get)]
 
-    def judge_in(self, tree):
-        """With the change in the sources."""
-        if tree.make([name for name, _ in self.order[tree]]).returncode != 0:
-            return "did not compile", ""
-        for name, seconds in self.order[tree]:
+    def judge_in(self, tree, path):
+        """With the change in the sources. The tests that noticed most changes of this file go first; each is built when it is due."""
+        for name, seconds in sorted(self.order[tree], key=lambda test: -self.noticed.get((path, test[0]), 0)):
+            if tree.make([name]).returncode != 0:
+                return "did not compile", ""
             said = tree.run(name, seconds)
             if said is not None:
+                self.noticed[path, name] = self.noticed.get((path, name), 0) + 1
                 return "noticed", name + (" (hang)" if said == "hang" else "") + (" (sanitizer)" if tree.sanitize else "")
         return "survived", ""
 
@@ -213,7 +215,7 @@ class Module:
             with open(path, "w", encoding="utf-8") as f:
                 f.write(source.apply(self.texts[c.path], c))
             try:
-                outcome = self.judge_in(tree)
+                outcome = self.judge_in(tree, c.path)
             finally:
                 with open(path, "w", encoding="utf-8") as f:
                     f.write(self.texts[c.path])

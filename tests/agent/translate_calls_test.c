@@ -1,0 +1,340 @@
+/* What the drain tells besides events, what it keeps until it is old enough, and what a successor of
+ * a reader makes of a document whose first half was given back. */
+#include <sys/syscall.h>
+
+#include "agent/drain.h"
+#include "base/out.h"
+#include "tests/agent/ring_make.h"
+
+static int64_t ahead_ns; /* of the clocks, where the test lets time pass */
+
+int
+clock_gettime(clockid_t id, struct timespec *ts)
+{
+    int r = (int) syscall(SYS_clock_gettime, id, ts);
+    int64_t ns = (int64_t) ts->tv_sec * 1000000000 + ts->tv_nsec + ahead_ns;
+
+    *ts = (struct timespec){ ns / 1000000000, ns % 1000000000 };
+    return r;
+}
+
+typedef struct {
+    mrd_drain *p;
+    mrd_drain_process *process; /* the last that was seen */
+    char text[4096];            /* a line for each event and call */
+    uint64_t spans, no_start;
+    int64_t ts_ns, dur_ns; /* of the last span */
+    int64_t times[16][2];  /* and of the first events of any kind */
+    unsigned n;
+} receiver;
+
+static void
+say(receiver *r, const char *text)
+{
+    strncat(r->text, text, sizeof(r->text) - strlen(r->text) - 1);
+}
+
+static mrd_err
+take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    receiver *r = self;
+    char line[200];
+
+    (void) clock;
+    r->spans += ev->kind == MRD_SPAN;
+    r->no_start += ev->kind == MRD_SPAN && (ev->flags & MRD_EV_NO_START) != 0;
+    if (ev->kind == MRD_SPAN) {
+        r->ts_ns = ev->ts_ns;
+        r->dur_ns = ev->dur_ns;
+    }
+    if (r->n < 16) {
+        r->times[r->n][0] = ev->ts_ns;
+        r->times[r->n++][1] = ev->dur_ns;
+    }
+    snprintf(line, sizeof(line), "event %d '%s' cat '%s' for %" PRId64 "\n", ev->kind,
+             mrd_catalog_text(process->catalog, ev->name).p,
+             mrd_catalog_text(process->catalog, ev->category).p, ev->dur_ns);
+    say(r, line);
+    return MRD_OK;
+}
+
+static void
+take_model(void *self, mrd_drain_process *process, uint64_t number, bool load, const mrd_event *ev)
+{
+    char line[200];
+
+    snprintf(line, sizeof(line), "%s %d '%s' with %u arguments, process %d\n",
+             load ? "load" : "unload", (int) number, mrd_catalog_text(process->catalog, ev->name).p,
+             ev->arg_count, process != NULL && process == ((receiver *) self)->process);
+    say(self, line);
+}
+
+static void
+take_process(void *self, mrd_drain_process *process)
+{
+    ((receiver *) self)->process = process->gone ? NULL : process;
+}
+
+static mrd_drain *
+open_drain(receiver *r, bool hold)
+{
+    mrd_drain_options o = { .instance_id = "i-test",
+                            .ring_dir = test_tmp(),
+                            .only_uid = -1,
+                            .hold = hold,
+                            .event = take,
+                            .process = take_process,
+                            .model = take_model,
+                            .self = r };
+
+    CHECK_ERR("open", mrd_drain_open(&o, &r->p, NULL), MRD_OK);
+    return r->p;
+}
+
+static maker *
+my_ring(int tid)
+{
+    return make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), tid, 1 << 16);
+}
+
+static void
+step_all(mrd_drain *p)
+{
+    while (mrd_drain_step(p) > 0 || mrd_drain_wait_ns(p) == 0)
+        ;
+}
+
+static bool
+put(maker *m, int kind, uint32_t name, int64_t ts, uint64_t value)
+{
+    return make_rec(
+        m,
+        (mrd_ring_rec){ .kind = (uint8_t) kind, .name = name, .ts = (uint64_t) ts, .value = value },
+        NULL, 0);
+}
+
+/* Both ways of a model are told, with its name and arguments, and once more as a span. */
+TEST(models_are_told)
+{
+    static receiver r;
+    mrd_drain *p = open_drain(&r, false);
+    maker *m = my_ring(1);
+    uint32_t name = make_text(m, "m.neff"), key = make_text(m, "bytes");
+    int64_t now = mrd_local_now().ns, size = 77;
+    mrd_ring_rec rec = { .kind = MRD_REC_MODEL,
+                         .flags = MRD_RECF_LOAD,
+                         .name = name,
+                         .ts = (uint64_t) now,
+                         .value = 5 };
+    uint8_t body[64];
+    size_t len = make_item(body, MRD_ITEM_I64, key, &size, 8);
+
+    CHECK(make_rec(m, rec, body, len));
+    rec.flags = MRD_RECF_UNLOAD;
+    rec.ts += 900;
+    CHECK(make_rec(m, rec, NULL, 0));
+    step_all(p);
+    CHECK_TEXT(r.text, "load 5 'm.neff' with 1 arguments, process 1\n"
+                       "unload 5 'm.neff' with 0 arguments, process 1\n"
+                       "event 1 'm.neff' cat '' for 900\n");
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+/* A category that is first met with a name that is known already, and the other way round. */
+TEST(a_category_may_come_after_its_name)
+{
+    static receiver r;
+    mrd_drain *p = open_drain(&r, false);
+    maker *m = my_ring(1);
+    uint32_t domain = make_text(m, "model"), name = make_text(m, "forward");
+    mrd_ring_rec rec = {
+        .kind = MRD_REC_SPAN, .name = name, .ts = (uint64_t) mrd_local_now().ns, .value = 3
+    };
+
+    CHECK(make_rec(m, rec, NULL, 0) && make_rec(m, rec, NULL, 0));
+    rec.domain = domain;
+    CHECK(make_rec(m, rec, NULL, 0) && make_rec(m, rec, NULL, 0));
+    rec.domain = 0;
+    CHECK(make_rec(m, rec, NULL, 0));
+    step_all(p);
+    CHECK_TEXT(r.text, "event 1 'forward' cat '' for 3\nevent 1 'forward' cat '' for 3\n"
+                       "event 1 'forward' cat 'model' for 3\nevent 1 'forward' cat 'model' for 3\n"
+                       "event 1 'forward' cat '' for 3\n");
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+/* An end waits 5 s for a start that another ring may bring; a start waits as long as its process
+ * lives. */
+TEST(an_end_waits_for_its_start_only_so_long)
+{
+    static receiver r;
+    mrd_drain *p = open_drain(&r, false);
+    maker *m = my_ring(1);
+    uint32_t name = make_text(m, "s");
+    int64_t now = mrd_local_now().ns;
+    mrd_drain_tally c;
+
+    CHECK(put(m, MRD_REC_BEGIN, name, now, 1));
+    CHECK(put(m, MRD_REC_END, name, now + 10, 2));
+    step_all(p);
+    ahead_ns += 3 * MRD_SEC;
+    step_all(p);
+    CHECK_INT(r.spans, 0);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.held, 2);
+    ahead_ns += 4 * MRD_SEC;
+    step_all(p);
+    CHECK_INT(r.spans, 1);
+    CHECK_INT(r.no_start, 1);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.held, 1);
+    CHECK(put(m, MRD_REC_END, name, now + 1000, 1));
+    while (mrd_drain_step(p) == 0)
+        ;
+    CHECK_INT(r.spans, 2);
+    CHECK_INT(r.dur_ns, 1000);
+    CHECK_INT(r.no_start, 1);
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+/* ---- A workload in a time namespace ---- */
+
+static void
+copy_proc(const char *to, const char *name)
+{
+    char path[400], data[65536];
+    FILE *f;
+    size_t n = 0;
+
+    snprintf(path, sizeof(path), "/proc/self/%s", name);
+    if ((f = fopen(path, "r")) != NULL) {
+        n = fread(data, 1, sizeof(data), f);
+        fclose(f);
+    }
+    snprintf(path, sizeof(path), "%s/%s", to, name);
+    CHECK_ERR(name, mrd_write_file(path, (mrd_bytes){ (const uint8_t *) data, n }, 0600, NULL),
+              MRD_OK);
+}
+
+/* Its clocks run ahead of this process's by what /proc says of it: every time is this node's. */
+TEST(times_of_another_time_namespace)
+{
+    static const char offsets[] = "monotonic 10 500\nboottime 20 0\n";
+    static receiver r;
+    char root[200], dir[300], path[400];
+    maker *m = my_ring(1);
+    uint32_t name = make_text(m, "s"), counter = make_text(m, "c");
+    mrd_drain_options o = { .instance_id = "i-test",
+                            .ring_dir = test_tmp(),
+                            .proc_root = root,
+                            .only_uid = -1,
+                            .event = take,
+                            .self = &r };
+    int64_t now = mrd_local_now().ns, theirs = now + 10 * MRD_SEC + 500;
+    mrd_ring_loss *lost = &m->h->lost[MRD_RING_LOST_FULL];
+    mrd_drain *p;
+
+    snprintf(root, sizeof(root), "%s/proc", test_tmp());
+    snprintf(dir, sizeof(dir), "%s/%d", root, (int) getpid());
+    CHECK_ERR("dirs", mrd_make_dirs(dir, NULL), MRD_OK);
+    copy_proc(dir, "stat");
+    copy_proc(dir, "status");
+    snprintf(path, sizeof(path), "%s/timens_offsets", dir);
+    CHECK_ERR(
+        "offsets",
+        mrd_write_file(path, (mrd_bytes){ (const uint8_t *) offsets, strlen(offsets) }, 0600, NULL),
+        MRD_OK);
+    CHECK(put(m, MRD_REC_INSTANT, name, theirs + 1, 0)); /* as the first of its name: looked up */
+    CHECK(put(m, MRD_REC_SPAN, name, theirs + 2, 7));
+    CHECK(put(m, MRD_REC_SPAN, name, theirs + 3, 7)); /* from the ring's own tables */
+    CHECK(put(m, MRD_REC_COUNTER, counter, theirs + 4, 9));
+    CHECK(put(m, MRD_REC_BEGIN, name, theirs + 5, 1));
+    CHECK(put(m, MRD_REC_END, name, theirs + 8, 1));
+    atomic_store(&lost->first, (uint64_t) theirs + 20);
+    atomic_store(&lost->last, (uint64_t) theirs + 50);
+    atomic_store(&lost->count, 4);
+    REQUIRE(mrd_drain_open(&o, &p, NULL) == MRD_OK);
+    step_all(p);
+    mrd_drain_finish(p);
+    REQUIRE(r.n == 6);
+    for (unsigned i = 0; i < 6; i++) {
+        static const int64_t want[6][2] = { { 1, 0 }, { 2, 7 }, { 3, 7 },
+                                            { 4, 0 }, { 5, 3 }, { 20, 30 } };
+        bool found = false;
+
+        for (unsigned k = 0; k < 6; k++)
+            found = found || (r.times[k][0] == now + want[i][0] && r.times[k][1] == want[i][1]);
+        CHECK(found);
+    }
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+/* ---- A successor ---- */
+
+#define EVENT(phase, id, ts)                                                                       \
+    "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"id\":1,\"nc_idx\":0,"               \
+    "\"tracking_id\":" id ",\"thread_id\":9,\"worker_gid\":0,\"data\":{},\"timestamp_ns\":" ts "}"
+#define DOCUMENT(events) "{\"data_version\":2,\"events\":[" events "]}"
+
+/* The first reader has taken and given back so many bytes of what is written; the second one finds
+ * the start of a pair whose end it reads, and gives the pair once. */
+TEST(a_successor_joins_what_was_given_back)
+{
+    static const char first[] = DOCUMENT(EVENT("start", "1", "1700000000000000000") "," EVENT(
+        "start", "2", "1700000000000000100") "," EVENT("stop", "2", "1700000000000000300"));
+    static const char second[] = DOCUMENT(EVENT("stop", "1", "1700000000000000500"));
+    size_t half = strlen(second) / 2;
+
+    for (int before = 0; before < 4; before++) {
+        receiver r = { .spans = 0 }, r2 = { .spans = 0 };
+        maker *m = my_ring(10 + before);
+        uint32_t name = make_text(m, "systrace");
+        mrd_drain *p = open_drain(&r, true), *p2;
+        mrd_ring_rec rest = { .kind = MRD_REC_BLOB,
+                              .flags = MRD_RECF_LAST,
+                              .name = name,
+                              .ts = (uint64_t) mrd_local_now().ns,
+                              .value = half,
+                              .domain = 2,
+                              .track = (uint32_t) (strlen(second) - half) };
+        mrd_drain_tally c;
+
+        for (int i = 0; i < before; i++) /* so that it begins anywhere */
+            CHECK(put(m, MRD_REC_INSTANT, name, mrd_local_now().ns, 1));
+        make_blob(m, name, 1, first, strlen(first), 100, true);
+        make_rec(m,
+                 (mrd_ring_rec){ .kind = MRD_REC_BLOB,
+                                 .flags = MRD_RECF_FIRST,
+                                 .name = name,
+                                 .ts = rest.ts,
+                                 .domain = 2,
+                                 .track = (uint32_t) half },
+                 second, half);
+        step_all(p);
+        CHECK_INT(r.spans, 1);
+        REQUIRE(r.process != NULL);
+        mrd_drain_release(p, r.process);
+        mrd_drain_close(p);
+        CHECK(make_rec(m, rest, second + half, strlen(second) - half));
+        p2 = open_drain(&r2, true);
+        step_all(p2);
+        CHECK_INT(r2.spans, 1);
+        CHECK_INT(r2.ts_ns, 1700000000000000000);
+        CHECK_INT(r2.dur_ns, 500);
+        mrd_drain_finish(p2);
+        CHECK_INT(r2.spans, 1);
+        mrd_drain_counts(p2, &c);
+        CHECK_INT(c.begun, c.events);
+        for (int i = 0; i < MRD_DROP_CAUSES; i++)
+            CHECK_INT(c.dropped[i], 0);
+        mrd_drain_close(p2);
+        unlink(m->path);
+        make_free(m);
+    }
+}
+
+TEST_MAIN()
