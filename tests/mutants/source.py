@@ -174,6 +174,8 @@ def changes_at(tokens, i, silent):
         end = i
         while tokens[end].text != ";":
             end += 1
+        if any(t.text == "MRD_NOMEM" for t in tokens[i:end]):
+            return # only without memory
         yield Change("return", t.at, tokens[end].at, "", "no return", t.line)
 
 

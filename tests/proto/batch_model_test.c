@@ -114,14 +114,14 @@ whole_free(whole *w)
     mrd_catalog_free(w->cat);
 }
 
-/* Packed again, as a frame with right checksums, read to its end: MRD_OK, or what the reader said. */
+/* Packed again with `more` behind the columns, as a frame with right checksums, read to its end:
+ * MRD_OK, or what the reader said; ret_sum: of the events' times. */
 static mrd_err
-read_again(whole *w, uint32_t *ret_n)
+read_with(whole *w, mrd_batch_reader *r, mrd_bytes more, uint32_t *ret_n, int64_t *ret_sum)
 {
     size_t head = mrd__batch_head__get_packed_size(w->head),
-           columns = mrd__batch_columns__get_packed_size(w->columns);
+           columns = mrd__batch_columns__get_packed_size(w->columns) + more.len;
     uint8_t *wire = malloc(MRD_FRAME_HEADER + head + columns);
-    mrd_batch_reader *r = mrd_batch_reader_new(w->codec);
     mrd_catalog *cat = mrd_catalog_new();
     mrd_frame f = w->frame;
     mrd_bytes body;
@@ -133,6 +133,8 @@ read_again(whole *w, uint32_t *ret_n)
 
     mrd__batch_head__pack(w->head, wire + MRD_FRAME_HEADER);
     mrd__batch_columns__pack(w->columns, wire + MRD_FRAME_HEADER + head);
+    if (more.len > 0)
+        memcpy(wire + MRD_FRAME_HEADER + head + columns - more.len, more.p, more.len);
     f.head_len = f.head_raw = (uint32_t) head;
     f.cols_raw = (uint32_t) columns;
     mrd_frame_put(&f, (mrd_bytes){ wire + MRD_FRAME_HEADER, head + columns }, wire);
@@ -140,14 +142,27 @@ read_again(whole *w, uint32_t *ret_n)
     CHECK_ERR(why.text, err, MRD_OK);
     err = mrd_batch_open(r, &f, body, cat, &info, &why);
     *ret_n = 0;
-    while (err == MRD_OK && (step = mrd_batch_next(r, &ev, &why)) == MRD_MORE)
+    *ret_sum = 0;
+    while (err == MRD_OK && (step = mrd_batch_next(r, &ev, &why)) == MRD_MORE) {
         ++*ret_n;
+        *ret_sum += ev->ts_ns;
+    }
     if (err == MRD_OK && step == MRD_BAD)
         err = why.err;
     CHECK(err == MRD_OK || why.text[0] != '\0');
-    mrd_batch_reader_free(r);
     mrd_catalog_free(cat);
     free(wire);
+    return err;
+}
+
+static mrd_err
+read_again(whole *w, uint32_t *ret_n)
+{
+    mrd_batch_reader *r = mrd_batch_reader_new(w->codec);
+    int64_t sum;
+    mrd_err err = read_with(w, r, (mrd_bytes){ 0 }, ret_n, &sum);
+
+    mrd_batch_reader_free(r);
     return err;
 }
 
@@ -159,6 +174,107 @@ TEST(another_encoder_is_understood)
     REQUIRE(w.head != NULL && w.columns != NULL);
     CHECK_ERR("as it is", read_again(&w, &n), MRD_OK);
     CHECK_INT(n, EVENTS);
+    whole_free(&w);
+}
+
+/* What may stand behind the columns that we know: fields of a later version. What ends too early, is
+ * longer than 64 bits or of a kind that is no longer used is no message, and a column comes once. */
+TEST(fields_of_a_later_version_are_passed_over)
+{
+#define FIELD(kind) 0xa0 | (kind), 0x06 /* number 100 */
+#define NINES       0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff
+    static const struct {
+        const char *name;
+        uint8_t bytes[16];
+        size_t len;
+        bool ok;
+    } rows[] = {
+        { "a number", { FIELD(0), 0x05 }, 3, true },
+        { "a number of two bytes", { FIELD(0), 0x85, 0x01 }, 4, true },
+        { "a number that does not end", { FIELD(0), 0x85 }, 3, false },
+        { "no number", { FIELD(0) }, 2, false },
+        { "the greatest number", { FIELD(0), NINES, 0x01 }, 12, true },
+        { "a number of 65 bits", { FIELD(0), NINES, 0x02 }, 12, false },
+        { "a number of eleven bytes", { FIELD(0), NINES, 0x81, 0x00 }, 13, false },
+        { "half a tag", { 0xa0 }, 1, false },
+        { "eight bytes", { FIELD(1), 1, 2, 3, 4, 5, 6, 7, 8 }, 10, true },
+        { "seven bytes", { FIELD(1), 1, 2, 3, 4, 5, 6, 7 }, 9, false },
+        { "four bytes", { FIELD(5), 1, 2, 3, 4 }, 6, true },
+        { "three bytes", { FIELD(5), 1, 2, 3 }, 5, false },
+        { "five bytes where four belong", { FIELD(5), 1, 2, 3, 4, 0x80 }, 7, false },
+        { "text", { FIELD(2), 2, 'a', 'b' }, 5, true },
+        { "text that ends too early", { FIELD(2), 3, 'a', 'b' }, 5, false },
+        { "text without length", { FIELD(2) }, 2, false },
+        { "a group", { FIELD(3) }, 2, false },
+        { "the end of a group", { FIELD(4) }, 2, false },
+        { "kind 6", { FIELD(6) }, 2, false },
+        { "kind 7", { FIELD(7) }, 2, false },
+        { "two of them", { FIELD(0), 0x05, FIELD(2), 1, 'a' }, 7, true },
+        { "the times once more", { COL_TS << 3 | 2, 1, 0 }, 3, false },
+        { "a column of four bytes", { COL_TS << 3 | 5, 1, 2, 3, 4 }, 5, false },
+        { "a column of eight bytes", { COL_TS << 3 | 1, 1, 2, 3, 4, 5, 6, 7, 8 }, 9, false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        whole w = whole_new();
+        mrd_batch_reader *r = mrd_batch_reader_new(w.codec);
+        uint32_t n;
+        int64_t sum;
+        mrd_err err = read_with(&w, r, (mrd_bytes){ rows[i].bytes, rows[i].len }, &n, &sum);
+
+        CHECK_ERR(rows[i].name, err, rows[i].ok ? MRD_OK : MRD_CORRUPT);
+        CHECK_ROW(rows[i].name, n == (rows[i].ok ? EVENTS : 0));
+        mrd_batch_reader_free(r);
+        whole_free(&w);
+    }
+}
+
+/* A reader has nothing left of the batch before. */
+TEST(a_reader_reads_one_batch_after_the_other)
+{
+    whole w = whole_new();
+    mrd_batch_reader *r = mrd_batch_reader_new(w.codec);
+    uint32_t n;
+    int64_t sum, later;
+
+    CHECK_ERR("first", read_with(&w, r, (mrd_bytes){ 0 }, &n, &sum), MRD_OK);
+    CHECK_INT(sum, 100 + 101 + 102 + 103 + 104 + 105 + 106 + 107);
+    w.columns->ts[1] += 10;
+    CHECK_ERR("second", read_with(&w, r, (mrd_bytes){ 0 }, &n, &later), MRD_OK);
+    CHECK_INT(n, EVENTS);
+    CHECK_INT(later, sum + 7 * 10);
+    mrd_batch_reader_free(r);
+    whole_free(&w);
+}
+
+TEST(half_a_batch_and_other_frames_are_refused)
+{
+    whole w = whole_new();
+    mrd_batch_reader *r = mrd_batch_reader_new(w.codec);
+    uint8_t body[4096] = { 0 };
+    size_t head = mrd__batch_head__pack(w.head, body);
+    size_t all = head + mrd__batch_columns__pack(w.columns, body + head);
+    mrd_frame f = w.frame;
+    mrd_batch_info info;
+    const mrd_event *ev;
+    mrd_why why = { 0 };
+
+    f.head_len = f.head_raw = (uint32_t) head;
+    f.body_len = (uint32_t) all;
+    f.cols_raw = (uint32_t) (all - head);
+    CHECK_ERR("whole", mrd_batch_open(r, &f, (mrd_bytes){ body, all }, w.cat, &info, &why), MRD_OK);
+    CHECK_ERR("its head", mrd_batch_scan(r, &f, (mrd_bytes){ body, head }, w.cat, &info, &why),
+              MRD_OK);
+    CHECK_INT(info.events, EVENTS);
+    CHECK_ERR("less", mrd_batch_scan(r, &f, (mrd_bytes){ body, head - 1 }, w.cat, &info, &why),
+              MRD_TRUNCATED);
+    CHECK_ERR("no end", mrd_batch_open(r, &f, (mrd_bytes){ body, all - 1 }, w.cat, &info, &why),
+              MRD_TRUNCATED);
+    f.type = MRD_FRAME_CLOCK_DATA;
+    CHECK_ERR("type", mrd_batch_open(r, &f, (mrd_bytes){ body, all }, w.cat, &info, &why),
+              MRD_TYPE);
+    CHECK(mrd_batch_next(r, &ev, &why) == MRD_END); /* nothing of it */
+    mrd_batch_reader_free(r);
     whole_free(&w);
 }
 
