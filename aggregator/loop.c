@@ -456,18 +456,15 @@ write_last(mrd_loop *l)
         if (s->deleted || s->step == MRD_STEP_NEW || s->save.durable >= s->save.version ||
             (v = mrd_session_view_new(l->core, s)) == NULL)
             continue;
-        if (mrd_loop_write_manifest(l, v, &why) != MRD_OK)
+        if (mrd_session_store_save(l->o.store, v, &why) != MRD_OK)
             mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s",
                     s->text, why.text);
         mrd_session_view_unref(v);
     }
     if (l->core->nodes.n > 0) {
-        char *path = mrd_session_store_path(l->o.store, NULL, "nodes.json");
-
         mrd_core_registry_text(l->core, &text);
-        (void) mrd_session_store_write(l->o.store, path, &text, &why);
+        (void) mrd_session_store_save_nodes(l->o.store, &text, true, &why);
         mrd_buf_fini(&text);
-        free(path);
     }
 }
 

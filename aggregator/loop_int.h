@@ -98,8 +98,6 @@ mrd_err mrd_loop_open_services(mrd_loop *l, mrd_why *why);
 /* Takes the view; NULL: no memory. */
 void mrd_loop_save(mrd_loop *l, mrd_session_view *v, uint64_t session, uint64_t version);
 void mrd_loop_save_nodes(mrd_loop *l, mrd_buf *text, bool durable); /* takes the text */
-/* Directly, for the end. */
-mrd_err mrd_loop_write_manifest(const mrd_loop *l, const mrd_session_view *v, mrd_why *why);
 /* Later, in order, as their threads would. */
 void mrd_loop_stored(mrd_loop *l, uint64_t ticket, const mrd_why *failed);
 void mrd_loop_not_merged(mrd_loop *l, uint64_t session);

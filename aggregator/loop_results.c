@@ -95,26 +95,6 @@ typedef struct {
     uint64_t session, version;
 } manifest_job;
 
-mrd_err
-mrd_loop_write_manifest(const mrd_loop *l, const mrd_session_view *v, mrd_why *why)
-{
-    char *path = mrd_session_store_path(l->o.store, v->s->text, "session.json");
-    mrd_json *o = mrd_session_view_file(v);
-    mrd_buf text = { 0 };
-    mrd_err err;
-
-    if (o != NULL)
-        mrd_json_write(o, true, &text);
-    else
-        text.err = MRD_NOMEM;
-    mrd_buf_byte(&text, '\n');
-    err = mrd_session_store_write(l->o.store, path, &text, why);
-    mrd_json_free(o);
-    mrd_buf_fini(&text);
-    free(path);
-    return err;
-}
-
 static void
 run_saved(mrd_loop *l, mrd_loop_item *item)
 {
@@ -134,7 +114,7 @@ save(void *self, void *arg)
     if (j->v == NULL)
         mrd_why_set(&why, MRD_NOMEM, 0, "manifest");
     else
-        (void) mrd_loop_write_manifest(l, j->v, &why);
+        (void) mrd_session_store_save(l->o.store, j->v, &why);
     post(l, result_new(run_saved, j->session, j->version, why.err == MRD_OK ? NULL : &why));
     mrd_session_view_unref(j->v);
     free(j);
@@ -175,15 +155,11 @@ save_nodes(void *self, void *arg)
 {
     mrd_loop *l = self;
     nodes_job *j = arg;
-    mrd_session_store store = *l->o.store;
-    char *path = mrd_session_store_path(&store, NULL, "nodes.json");
     mrd_why why = { 0 };
 
-    store.sync = j->durable ? store.sync : MRD_SYNC_NONE;
-    (void) mrd_session_store_write(&store, path, &j->text, &why);
+    (void) mrd_session_store_save_nodes(l->o.store, &j->text, j->durable, &why);
     post(l, result_new(run_nodes_saved, 0, 0, why.err == MRD_OK ? NULL : &why));
     mrd_buf_fini(&j->text);
-    free(path);
     free(j);
 }
 

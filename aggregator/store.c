@@ -51,6 +51,40 @@ mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_
                                      : mrd_write_file(path, bytes, 0644, why);
 }
 
+mrd_err
+mrd_session_store_save(const mrd_session_store *s, const mrd_session_view *v, mrd_why *why)
+{
+    char *path = mrd_session_store_path(s, v->s->text, "session.json");
+    mrd_json *o = mrd_session_view_file(v);
+    mrd_buf text = { 0 };
+    mrd_err err;
+
+    if (o != NULL)
+        mrd_json_write(o, true, &text);
+    else
+        text.err = MRD_NOMEM;
+    mrd_buf_byte(&text, '\n');
+    err = mrd_session_store_write(s, path, &text, why);
+    mrd_json_free(o);
+    mrd_buf_fini(&text);
+    free(path);
+    return err;
+}
+
+mrd_err
+mrd_session_store_save_nodes(const mrd_session_store *s, const mrd_buf *text, bool durable,
+                             mrd_why *why)
+{
+    mrd_session_store store = *s;
+    char *path = mrd_session_store_path(s, NULL, "nodes.json");
+    mrd_err err;
+
+    store.sync = durable ? s->sync : MRD_SYNC_NONE;
+    err = mrd_session_store_write(&store, path, text, why);
+    free(path);
+    return err;
+}
+
 /* ---- The timeline ---- */
 
 static void

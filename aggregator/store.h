@@ -13,6 +13,7 @@
 
 #include "aggregator/core/manifest.h"
 #include "aggregator/journal.h"
+#include "aggregator/view.h"
 
 typedef struct {
     char *dir;
@@ -35,6 +36,10 @@ char *mrd_session_store_path(const mrd_session_store *s, const char *session, co
 /* Whole files, durable by the sync policy. */
 mrd_err mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_buf *text,
                                 mrd_why *why);
+/* session.json, and nodes.json, which need not be durable when nothing is promised by it. */
+mrd_err mrd_session_store_save(const mrd_session_store *s, const mrd_session_view *v, mrd_why *why);
+mrd_err mrd_session_store_save_nodes(const mrd_session_store *s, const mrd_buf *text, bool durable,
+                                     mrd_why *why);
 /* Nodes and sessions of before, into a new core. What cannot be read is logged and left alone.
  * Errors: IO (the folder cannot be listed), NOMEM. */
 mrd_err mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why);
