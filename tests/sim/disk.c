@@ -14,6 +14,7 @@
 #define FD_FIRST  0x40000000 /* + generation << 14 + place */
 
 static sim_disk *disks[DISKS_MAX];
+static const char *redirect_from, *redirect_to;
 static open_file *files[FILES_MAX];
 static unsigned generations[FILES_MAX], next_place;
 
@@ -73,6 +74,8 @@ sim_disk_of(const char *path, const char **ret_rest)
 {
     size_t len;
 
+    if (path != NULL && redirect_to != NULL && strcmp(path, redirect_from) == 0)
+        path = redirect_to;
     if (path == NULL || strncmp(path, SIM_ROOT, strlen(SIM_ROOT)) != 0)
         return NULL;
     path += strlen(SIM_ROOT);
@@ -611,6 +614,13 @@ close_all(const sim_disk *d)
 }
 
 void
+sim_disk_redirect(const char *from, const char *to)
+{
+    redirect_from = from;
+    redirect_to = to;
+}
+
+void
 sim_disk_die(sim_disk *d)
 {
     d->dead = true;
@@ -777,11 +787,19 @@ copy_kept(sim_disk *to, inode *folder, const inode *from)
 }
 
 sim_disk *
-sim_disk_durable_copy(const sim_disk *d, const char *machine)
+sim_disk_durable_copy(const sim_disk *d, const char *path, const char *machine)
 {
     sim_disk *copy = sim_disk_new(machine, &(sim_disk_options){ .type = d->o.type });
+    const inode *at = d->root;
+    char name[256];
 
-    copy_kept(copy, copy->root, d->root);
+    while (at != NULL && next_part(&path, name)) {
+        const dir_entry *e = sim_table_find(&at->kept, name);
+
+        at = e == NULL ? NULL : e->to;
+    }
+    if (at != NULL)
+        copy_kept(copy, copy->root, at);
     count_names(copy);
     return copy;
 }

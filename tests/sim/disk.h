@@ -69,6 +69,9 @@ typedef struct {
 sim_disk *sim_disk_new(const char *machine, const sim_disk_options *options);
 void sim_disk_free(sim_disk *d); /* NULL is fine */
 
+/* A path outside of /sim that leads to one below it: what the system says of the machine. Both are
+ * borrowed; to NULL: no more. */
+void sim_disk_redirect(const char *from, const char *to);
 /* From now on all calls fail with EIO, as after a verdict that says so. */
 void sim_disk_die(sim_disk *d);
 /* The process that used it ended: files are closed, locks given back; what was written is there,
@@ -94,8 +97,9 @@ void sim_disk_set_before(sim_disk *d,
 bool sim_disk_is_dead(const sim_disk *d);
 void sim_disk_set_quota(sim_disk *d, uint64_t quota);
 uint64_t sim_disk_used(const sim_disk *d);
-/* Another disk that holds what is on the medium of this one: as after the worst power failure. */
-sim_disk *sim_disk_durable_copy(const sim_disk *d, const char *machine);
+/* Another disk that holds what is on the medium of a folder of this one ("": of all), as after the
+ * worst power failure; empty where that is none. */
+sim_disk *sim_disk_durable_copy(const sim_disk *d, const char *path, const char *machine);
 /* Of all calls so far with their bytes and results. */
 uint64_t sim_disk_hash(const sim_disk *d);
 unsigned sim_disk_open_files(const sim_disk *d);

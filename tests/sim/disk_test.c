@@ -349,8 +349,11 @@ TEST(files_that_are_written_whole_are_whole)
                       mrd_write_file_durable("/sim/a/d/x",
                                              (mrd_bytes){ (const uint8_t *) "old", 3 }, 0600, NULL),
                       MRD_OK);
-            copy = sim_disk_durable_copy(d, "b");
+            copy = sim_disk_durable_copy(d, "", "b");
             CHECK_TEXT(get("/sim/b/d/x"), "old");
+            sim_disk_free(copy);
+            copy = sim_disk_durable_copy(d, "d", "b");
+            CHECK_TEXT(get("/sim/b/x"), "old");
             sim_disk_free(copy);
             sim_disk_set_before(d, before, &f);
             err = mrd_write_file_durable("/sim/a/d/x", (mrd_bytes){ (const uint8_t *) "newer", 5 },
@@ -363,6 +366,21 @@ TEST(files_that_are_written_whole_are_whole)
             sim_disk_free(d);
         }
     }
+}
+
+TEST(a_path_of_the_system_leads_elsewhere)
+{
+    sim_disk *d = disk(1);
+    char line[64];
+
+    put("/sim/a/boot", "another boot\n", false);
+    sim_disk_redirect("/proc/sys/kernel/random/boot_id", "/sim/a/boot");
+    CHECK(mrd_file_line("/proc/sys/kernel/random/boot_id", line, sizeof(line)));
+    CHECK_TEXT(line, "another boot");
+    sim_disk_redirect(NULL, NULL);
+    CHECK(mrd_file_line("/proc/sys/kernel/random/boot_id", line, sizeof(line)));
+    CHECK(strcmp(line, "another boot") != 0);
+    sim_disk_free(d);
 }
 
 TEST(all_is_repeated_by_its_seed)
