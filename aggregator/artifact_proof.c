@@ -58,7 +58,8 @@ give_name(const mrd_session_store *store, const char *part, const char *path, ui
     if (fd >= 0)
         close(fd);
     if (fine && sync && (dir = mrd_session_store_path(store, NULL, "artifacts")) != NULL) {
-        mrd_sync_dir(dir);
+        if (mrd_sync_dir(dir, NULL) != MRD_OK)
+            err = mrd_artifact_fail_io(text, path);
         free(dir);
     }
     return err;
@@ -130,7 +131,8 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char tex
     close(fd);
     if (err == MRD_OK && made && sync) {
         *strrchr(path, '/') = '\0';
-        mrd_sync_dir(path);
+        if (mrd_sync_dir(path, NULL) != MRD_OK)
+            err = mrd_artifact_fail_io(text, path);
     }
     free(path);
     return err;

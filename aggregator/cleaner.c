@@ -119,7 +119,7 @@ sync_sessions(const mrd_cleaner *c)
     char *path = mrd_session_store_path(c->o.store, NULL, "sessions");
 
     if (path != NULL && c->o.store->sync == MRD_SYNC_GROUP)
-        mrd_sync_dir(path);
+        (void) mrd_sync_dir(path, NULL); /* it comes back as deleted then, and goes again */
     free(path);
 }
 

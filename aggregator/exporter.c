@@ -276,7 +276,7 @@ put_file(mrd_exporter *e, const char *from, const char *path, uint64_t *ret_byte
         err = write_failed(path, why);
     if (err == MRD_OK) {
         *strrchr(temporary, '/') = '\0';
-        mrd_sync_dir(temporary);
+        err = mrd_sync_dir(temporary, why);
     } else if (temporary != NULL) {
         (void) unlink(temporary);
     }

@@ -163,22 +163,22 @@ segment_abandon(mrd_journal *j)
 }
 
 /* What a frame's name hangs on must survive a power cut as the frame does: the segment in its
- * folder, that in journal/, and journal/ in the session's. */
-static void
-sync_names(mrd_journal *j)
+ * folder, that in journal/, and journal/ in the session's. Returns 0, or the errno it failed with. */
+static int
+sync_names(const mrd_journal *j)
 {
     char *path = mrd_str_dup(mrd_str_of(j->dir));
+    mrd_why why = { .sys = path == NULL ? ENOMEM : 0 };
 
     for (int up = 0; path != NULL && up < (j->new_folders ? 3 : 1); up++) {
         char *slash = strrchr(path, '/');
 
-        mrd_sync_dir(path);
-        if (slash == NULL || slash == path)
+        if (mrd_sync_dir(path, &why) != MRD_OK || slash == NULL || slash == path)
             break;
         *slash = '\0';
     }
     free(path);
-    j->new_names = j->new_folders = false;
+    return why.sys;
 }
 
 static mrd_err
@@ -400,7 +400,8 @@ mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why)
     } else {
         err = mrd_journal_check(j, why);
     }
-    j->dirty = j->new_names = j->new_folders = false;
+    j->dirty = j->new_names = false;
+    j->new_folders = j->new_folders && sys != 0;
     j->failed = 0;
     return err;
 }
@@ -426,8 +427,10 @@ mrd_journal_sync(mrd_journal *j, mrd_why *why)
         return MRD_OK;
     if (j->failed == 0 && fdatasync(j->fd) != 0)
         sys = errno;
-    if (j->new_names)
-        sync_names(j);
+    if (sys == 0 && j->new_names)
+        sys = sync_names(j);
+    if (sys == ENOENT && j->fd >= 0 && !is_there(j))
+        sys = 0; /* that is told as what it is */
     return mrd_journal_synced(j, sys, why);
 }
 

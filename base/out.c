@@ -28,29 +28,34 @@ struct mrd_out {
     int sys;
 };
 
-void
-mrd_sync_dir(const char *path)
+mrd_err
+mrd_sync_dir(const char *path, mrd_why *why)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), sys = 0;
 
     if (fd < 0)
-        return;
-    (void) fsync(fd);
+        return errno == EACCES ? MRD_OK : mrd_why_set(why, MRD_IO, errno, "cannot sync %s", path);
+    if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != ENOSYS)
+        sys = errno;
     close(fd);
+    return sys == 0 ? MRD_OK
+                    : mrd_why_set(why, sys == ENOSPC || sys == EDQUOT ? MRD_FULL : MRD_IO, sys,
+                                  "cannot sync %s", path);
 }
 
 /* The folder that holds this one. */
-static void
-sync_above(const char *path)
+static mrd_err
+sync_above(const char *path, mrd_why *why)
 {
     const char *slash = strrchr(path, '/');
     char *above = slash == NULL   ? mrd_str_dup(MRD_STR("."))
                   : slash == path ? mrd_str_dup(MRD_STR("/"))
                                   : mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
+    mrd_err err;
 
-    if (above != NULL)
-        mrd_sync_dir(above);
+    err = above == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", path) : mrd_sync_dir(above, why);
     free(above);
+    return err;
 }
 
 static mrd_err
@@ -73,8 +78,10 @@ make_dirs(const char *path, bool durable, mrd_why *why)
             err = mrd_why_set(why, MRD_IO, errno, "cannot create folder %s", copy);
             break;
         }
-        if (made && durable)
-            sync_above(copy);
+        if (made && durable && (err = sync_above(copy, why)) != MRD_OK) {
+            (void) rmdir(copy); /* else the next attempt would take it for durable */
+            break;
+        }
         *p = keep;
         if (keep == '\0')
             break;
@@ -283,8 +290,10 @@ mrd_out_commit(mrd_out *out, mrd_why *why)
         } else {
             free(out->part);
             out->part = NULL;
-            if (out->durable)
-                sync_above(out->name);
+            if (out->durable && (err = sync_above(out->name, why)) != MRD_OK) {
+                mrd_out_abort(out);
+                return err;
+            }
         }
     }
     err = out->err;

@@ -1,0 +1,130 @@
+/* What the aggregator promises of its folder, over a simulated disk that fails, dies and forgets:
+ * each case is a way by which something was answered as stored and was not durable. */
+#include "tests/check.h"
+
+#include <errno.h>
+
+#include "aggregator/store.h"
+#include "base/out.h"
+#include "tests/sim/disk.h"
+
+#define STORE "/sim/a/store"
+
+/* Calls of one kind that fail: so many from the first on. */
+typedef struct {
+    sim_disk_call call;
+    unsigned pass, times, asked;
+    sim_disk_verdict v;
+} fault;
+
+typedef struct {
+    fault v[3];
+} faults;
+
+static void
+before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
+{
+    faults *f = self;
+
+    for (unsigned i = 0; i < MRD_COUNT(f->v); i++) {
+        fault *one = &f->v[i];
+
+        if (one->times > 0 && one->call == op->call && one->asked++ >= one->pass &&
+            one->asked <= one->pass + one->times)
+            *v = one->v;
+    }
+}
+
+static mrd_frame
+frame(uint64_t seq, uint8_t data[MRD_FRAME_HEADER + 200])
+{
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .epoch = 7, .session = 5, .seq = seq };
+
+    memset(data, (int) seq, MRD_FRAME_HEADER + 200);
+    mrd_frame_put(&f, (mrd_bytes){ data + MRD_FRAME_HEADER, 200 }, data);
+    return f;
+}
+
+static mrd_err
+append(mrd_journal *j, uint64_t seq)
+{
+    uint8_t data[MRD_FRAME_HEADER + 200];
+    mrd_frame f = frame(seq, data);
+
+    return mrd_journal_append(j, &f, (mrd_bytes){ data, sizeof(data) }, NULL);
+}
+
+/* Frames of the journal that the medium has. */
+static size_t
+durable(const sim_disk *d, const char *dir)
+{
+    sim_disk *copy = sim_disk_durable_copy(d, dir + strlen("/sim/a"), "b");
+    mrd_journal_index x;
+    size_t n = 0;
+
+    if (mrd_journal_scan("/sim/b", &x, NULL) == MRD_OK) {
+        n = x.n;
+        mrd_journal_index_fini(&x);
+    }
+    sim_disk_free(copy);
+    return n;
+}
+
+/* The name of a new segment hangs on three folders. One that cannot be synced is told, and what
+ * comes later is durable. */
+TEST(a_name_that_cannot_be_synced_is_told)
+{
+    for (unsigned pass = 0; pass < 3; pass++) {
+        sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+        faults fail = {
+            { { .call = SIM_DISK_SYNC_FOLDER, .pass = pass, .times = 1, .v = { .err = EIO } } }
+        };
+        mrd_journal *j;
+        mrd_why why = { 0 };
+
+        CHECK_ERR("session", mrd_make_dirs_durable("/sim/a/s", NULL), MRD_OK);
+        CHECK_ERR("journal", mrd_journal_open("/sim/a/s/journal/i-1", MRD_STR("i-1"), 5, &j, NULL),
+                  MRD_OK);
+        sim_disk_set_before(d, before, &fail);
+        CHECK_ERR("frame", append(j, 0), MRD_OK);
+        CHECK_ERR("sync", mrd_journal_sync(j, &why), MRD_IO);
+        CHECK_INT(fail.v[0].asked, pass + 1);
+        CHECK_ERR("frame again", append(j, 0), MRD_OK);
+        CHECK_ERR("sync again", mrd_journal_sync(j, &why), MRD_OK);
+        CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), 1);
+        CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+        sim_disk_free(d);
+    }
+}
+
+/* The same of files that are written whole, and of folders: an attempt that failed is no excuse for
+ * the next. */
+TEST(files_and_folders_are_durable_or_told)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+    faults fail = { { { .call = SIM_DISK_SYNC_FOLDER, .times = 1, .v = { .err = EIO } } } };
+    mrd_bytes text = { (const uint8_t *) "x", 1 };
+    struct stat st;
+    sim_disk *copy;
+    mrd_why why = { 0 };
+
+    sim_disk_set_before(d, before, &fail);
+    CHECK_ERR("folder", mrd_make_dirs_durable("/sim/a/x/y", &why), MRD_IO);
+    CHECK(strstr(why.text, "cannot sync /sim/a") != NULL);
+    CHECK_ERR("again", mrd_make_dirs_durable("/sim/a/x/y", NULL), MRD_OK);
+    copy = sim_disk_durable_copy(d, "", "b");
+    CHECK_INT(stat("/sim/b/x/y", &st), 0);
+    sim_disk_free(copy);
+    fail = (faults){ { { .call = SIM_DISK_SYNC_FOLDER, .times = 1, .v = { .err = ENOSPC } } } };
+    CHECK_ERR("file", mrd_write_file_durable("/sim/a/x/f", text, 0600, &why), MRD_FULL);
+    CHECK_ERR("again", mrd_write_file_durable("/sim/a/x/f", text, 0600, NULL), MRD_OK);
+    copy = sim_disk_durable_copy(d, "", "b");
+    CHECK_INT(stat("/sim/b/x/f", &st), 0);
+    sim_disk_free(copy);
+    fail = (faults){ { { .call = SIM_DISK_SYNC_FOLDER, .times = 9, .v = { .err = EINVAL } } } };
+    CHECK_ERR("a file system that cannot", mrd_write_file_durable("/sim/a/x/g", text, 0600, NULL),
+              MRD_OK);
+    sim_disk_free(d);
+}
+
+TEST_MAIN()
