@@ -368,8 +368,10 @@ mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t 
         j->dirty = j->dirty || wrote > 0;
         done += wrote;
         if (wrote < want) {
-            if (ftruncate(j->fd, (off_t) j->size) != 0)
+            if (ftruncate(j->fd, (off_t) j->size) != 0) {
+                j->failed = j->dirty ? errno : 0; /* those before it learn it from the next sync */
                 segment_abandon(j);
+            }
             return done;
         }
     }

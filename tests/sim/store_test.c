@@ -127,4 +127,36 @@ TEST(files_and_folders_are_durable_or_told)
     sim_disk_free(d);
 }
 
+/* Of two frames in one write the second fails, and what it left cannot be cut off: the segment is
+ * given up, with a first frame that was never synced. */
+TEST(a_segment_given_up_tells_those_that_were_not_synced)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+    uint8_t data[2][MRD_FRAME_HEADER + 200];
+    mrd_frame f[2] = { frame(0, data[0]), frame(1, data[1]) };
+    mrd_journal_chunk chunks[2] = { { &f[0], { data[0], sizeof(data[0]) } },
+                                    { &f[1], { data[1], sizeof(data[1]) } } };
+    faults fail = { {
+        { .call = SIM_DISK_WRITE, .pass = 1, .times = 1, .v = { .limited = true, .at_most = 300 } },
+        { .call = SIM_DISK_WRITE, .pass = 3, .times = 1, .v = { .err = EIO } },
+        { .call = SIM_DISK_SIZE, .times = 1, .v = { .err = EIO } },
+    } };
+    mrd_journal *j;
+
+    CHECK_ERR("session", mrd_make_dirs_durable("/sim/a/s", NULL), MRD_OK);
+    CHECK_ERR("journal", mrd_journal_open("/sim/a/s/journal/i-1", MRD_STR("i-1"), 5, &j, NULL),
+              MRD_OK);
+    sim_disk_set_before(d, before, &fail);
+    CHECK_INT(mrd_journal_append_many(j, chunks, 2, NULL), 1);
+    CHECK_INT(fail.v[2].asked, 1);
+    CHECK(mrd_journal_is_dirty(j));
+    CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_IO);
+    CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), 0);
+    CHECK_INT(mrd_journal_append_many(j, chunks, 2, NULL), 2);
+    CHECK_ERR("sync again", mrd_journal_sync(j, NULL), MRD_OK);
+    CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), 2);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    sim_disk_free(d);
+}
+
 TEST_MAIN()
