@@ -396,6 +396,27 @@ nodes_recover(const mrd_session_store *st, mrd_core *c)
     free(path);
 }
 
+/* What a process that was killed wrote and did not sync is read here from the cache and answered as
+ * stored from now on, and perhaps is nowhere else. */
+static mrd_err
+make_durable(const mrd_session_store *s, const mrd_core *c, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+    size_t open_ones = 0;
+    int fd;
+
+    for (size_t i = 0; i < c->n_sessions; i++)
+        open_ones += !mrd_session_is_over(c->sessions[i]);
+    if (open_ones == 0 || s->sync != MRD_SYNC_GROUP)
+        return MRD_OK;
+    fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || syncfs(fd) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot make durable what '%s' holds", s->dir);
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
 mrd_err
 mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
 {
@@ -423,6 +444,8 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
                 "No artifact is removed while sessions cannot be read, they may list it: "
                 "sessions=%u",
                 c->unreadable);
+    if (err == MRD_OK)
+        err = make_durable(s, c, why);
     if (dir != NULL)
         closedir(dir);
     free(root);

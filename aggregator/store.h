@@ -40,8 +40,9 @@ mrd_err mrd_session_store_write(const mrd_session_store *s, const char *path, co
 mrd_err mrd_session_store_save(const mrd_session_store *s, const mrd_session_view *v, mrd_why *why);
 mrd_err mrd_session_store_save_nodes(const mrd_session_store *s, const mrd_buf *text, bool durable,
                                      mrd_why *why);
-/* Nodes and sessions of before, into a new core. What cannot be read is logged and left alone.
- * Errors: IO (the folder cannot be listed), NOMEM. */
+/* Nodes and sessions of before, into a new core. What cannot be read is logged and left alone. Where
+ * a session is not over, all of it is made durable, by the sync policy: what was read counts as
+ * stored from now on. Errors: IO (the folder cannot be listed or synced), NOMEM. */
 mrd_err mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why);
 
 #endif

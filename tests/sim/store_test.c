@@ -70,6 +70,109 @@ durable(const sim_disk *d, const char *dir)
     return n;
 }
 
+/* A session whose manifest is written; its text. */
+static void
+begin_session(const mrd_session_store *s, mrd_core *c, char text[MRD_SESSION_TEXT])
+{
+    mrd_session_request r = { 0 };
+    mrd_effect *e;
+
+    CHECK(mrd_session_params_init(&r.params) == MRD_OK &&
+          mrd_session_params_set(&r.params, "name", "one", NULL) == MRD_OK);
+    mrd_core_start(c, (mrd_core_time){ .local = { 10 }, .wall = { 1750000000000000000 } }, 1, &r);
+    text[0] = '\0';
+    while ((e = mrd_core_effect(c)) != NULL) {
+        mrd_session_view *v = e->kind == MRD_DO_SAVE ? mrd_session_view_new(c, e->session) : NULL;
+
+        if (v == NULL)
+            continue;
+        CHECK_ERR("manifest", mrd_session_store_save(s, v, NULL), MRD_OK);
+        snprintf(text, MRD_SESSION_TEXT, "%s", v->s->text);
+        mrd_session_view_unref(v);
+    }
+    CHECK(text[0] != '\0');
+}
+
+static mrd_core *
+core_new(const mrd_timescale *scale)
+{
+    mrd_core_options o = {
+        .limits = { .max_nodes = 10, .max_sessions = 10, .max_open_sessions = 5 },
+        .timescale = *scale
+    };
+
+    return mrd_core_new(&o, (mrd_core_time){ .local = { 1 }, .wall = { 1750000000000000000 } });
+}
+
+/* A process that was killed wrote a frame and did not sync it. The next one knows it, and answers
+ * its repetition as stored: it must be. */
+TEST(what_is_recovered_is_durable)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+    faults fail = { { { .call = SIM_DISK_SYNC_ALL, .times = 1, .v = { .err = EIO } } } };
+    char text[MRD_SESSION_TEXT], *dir;
+    mrd_session_store s;
+    mrd_timescale scale;
+    mrd_journal *j;
+    mrd_core *c;
+
+    CHECK_ERR("store", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_OK);
+    c = core_new(&scale);
+    begin_session(&s, c, text);
+    mrd_core_free(c);
+    dir = mrd_session_store_path(&s, text, "journal/i-1");
+    CHECK_ERR("journal", mrd_journal_open(dir, MRD_STR("i-1"), 5, &j, NULL), MRD_OK);
+    CHECK_ERR("frame", append(j, 0), MRD_OK);
+    sim_disk_kill(d);
+    CHECK(mrd_journal_close(j, NULL) != MRD_OK); /* a ghost's */
+    mrd_session_store_fini(&s);
+    CHECK_INT(durable(d, dir), 0);
+
+    CHECK_ERR("store", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_OK);
+    c = core_new(&scale);
+    sim_disk_set_before(d, before, &fail);
+    CHECK_ERR("a disk that cannot", mrd_session_store_recover(&s, c, NULL), MRD_IO);
+    mrd_core_free(c);
+    c = core_new(&scale);
+    sim_disk_set_before(d, NULL, NULL);
+    CHECK_ERR("recover", mrd_session_store_recover(&s, c, NULL), MRD_OK);
+    REQUIRE(c->n_sessions == 1 && c->sessions[0]->n_parts == 1);
+    CHECK_INT(mrd_part_frames(c->sessions[0]->parts[0]), 1);
+    mrd_core_free(c);
+    mrd_session_store_fini(&s);
+    sim_disk_free(d);
+    free(dir);
+}
+
+TEST(what_is_recovered_survives_the_power)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+    char text[MRD_SESSION_TEXT], *dir;
+    mrd_session_store s;
+    mrd_timescale scale;
+    mrd_journal *j;
+    mrd_core *c;
+
+    CHECK_ERR("store", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_OK);
+    c = core_new(&scale);
+    begin_session(&s, c, text);
+    mrd_core_free(c);
+    dir = mrd_session_store_path(&s, text, "journal/i-1");
+    CHECK_ERR("journal", mrd_journal_open(dir, MRD_STR("i-1"), 5, &j, NULL), MRD_OK);
+    CHECK_ERR("frame", append(j, 0), MRD_OK);
+    sim_disk_kill(d);
+    (void) mrd_journal_close(j, NULL);
+    mrd_session_store_fini(&s);
+    CHECK_ERR("store", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_OK);
+    c = core_new(&scale);
+    CHECK_ERR("recover", mrd_session_store_recover(&s, c, NULL), MRD_OK);
+    CHECK_INT(durable(d, dir), 1);
+    mrd_core_free(c);
+    mrd_session_store_fini(&s);
+    sim_disk_free(d);
+    free(dir);
+}
+
 /* The name of a new segment hangs on three folders. One that cannot be synced is told, and what
  * comes later is durable. */
 TEST(a_name_that_cannot_be_synced_is_told)
