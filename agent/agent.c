@@ -295,7 +295,7 @@ open_parts(mrd_agent *a, mrd_why *why)
     return mrd_agent_open_metrics(a, why);
 }
 
-/* Sessions that a predecessor noted. */
+/* Sessions that a predecessor saved. */
 static void
 resume_sessions(mrd_agent *a)
 {

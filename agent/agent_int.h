@@ -69,7 +69,8 @@ struct mrd_agent {
     mrd_devprof *devprof;
     mrd_model_table *models;
     mrd_runtime_seen features;
-    uint64_t models_sent, models_told; /* signature of the lists in the last heartbeat; answered */
+    uint64_t models_sent,
+        models_reported; /* signature of the lists in the last heartbeat; answered */
     mrd_traces *traces;
     mrd_jobs *jobs;
     mrd_trigger *trigger; /* NULL: none wanted */

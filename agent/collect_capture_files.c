@@ -158,7 +158,7 @@ start_files(void *self, mrd_why *why)
                             .max_files = (size_t) a->o.files_max,
                             .agent = a->key,
                             .send = send_file,
-                            .settled = on_file,
+                            .finished = on_file,
                             .complete = on_complete,
                             .self = a };
     mrd_err err = mrd_files_open(&o, &a->files, why);

@@ -103,7 +103,7 @@ begins_ns(const mrd_record_status *st)
 {
     if (!is_recording(st))
         return INT64_MAX;
-    return st->start_ns > st->told_ns ? st->start_ns : st->told_ns;
+    return st->start_ns > st->reported_ns ? st->start_ns : st->reported_ns;
 }
 
 /* A counter that does not change is in every session, however short: all are given as one begins.

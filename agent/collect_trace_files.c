@@ -17,7 +17,7 @@ on_process(void *self, mrd_drain_process *process)
 }
 
 static void
-on_settled(void *self, const char *path, uint64_t events, const char *message)
+on_finished(void *self, const char *path, uint64_t events, const char *message)
 {
     (void) self;
     mrd_log(*message == '\0' ? MRD_LOG_INFO : MRD_LOG_WARN, "AGT-TRACE",
@@ -34,7 +34,7 @@ open_traces(mrd_agent *a, void **ret_self, mrd_why *why)
                              .simulated = a->o.simulated,
                              .event = mrd_agent_event,
                              .process = on_process,
-                             .settled = on_settled,
+                             .finished = on_finished,
                              .self = a };
     const mrd_spool_position *positions;
     size_t n;

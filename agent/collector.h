@@ -4,7 +4,7 @@
  * mrd_collector_x` and one row in agent/collectors.def; agent/collectors.c calls all of them in the
  * order of the rows.
  *
- * Life     open, then start when the recorder is there, then turns; finish when the agent is to
+ * Phases   open, then start when the recorder is there, then turns; finish when the agent is to
  *          end; stop, while the recorder is still there, and close, each in the opposite order.
  * Turns    never wait, and end within the budget: what is left is done in the next one.
  * Events   are given to mrd_agent_event with times of the node's clock (CLOCK_MONOTONIC_RAW); files

@@ -22,7 +22,7 @@ static const mrd_collector *const collectors[] = {
 
 _Static_assert(N <= MRD_COLLECTORS_MAX, "raise MRD_COLLECTORS_MAX");
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 mrd_err
 mrd_collectors_open(mrd_agent *a, mrd_why *why)

@@ -14,7 +14,7 @@ mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t receiv
 
     mrd_clock_sync_ack(a->clock, sent_ns, ack, received_ns);
     if (a->models_sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
-        a->models_told = a->models_sent;
+        a->models_reported = a->models_sent;
     if (a->features.sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
         a->features.reported = a->features.sent;
 }
@@ -50,7 +50,7 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *w)
     mrd_clock_sync_welcome(a->clock, w);
     if (a->jobs != NULL)
         mrd_jobs_welcome(a->jobs);
-    a->models_told = a->features.reported = 0; /* it may be another aggregator */
+    a->models_reported = a->features.reported = 0; /* it may be another aggregator */
     mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator says welcome: id=%s release=%s",
             w->aggregator_id, w->release);
 }

@@ -41,7 +41,7 @@ struct mrd_devprof {
         uint64_t session;
         int64_t at;
     } told[MRD_RECORD_SESSIONS]; /* newest file */
-    size_t next_told;
+    size_t next_reported;
     bool fresh; /* processes that were not looked at */
 };
 
@@ -299,7 +299,7 @@ told(mrd_devprof *d, uint64_t session, int64_t now)
     while (i < MRD_RECORD_SESSIONS && d->told[i].session != session)
         i++;
     if (i == MRD_RECORD_SESSIONS)
-        i = d->next_told++ % MRD_RECORD_SESSIONS;
+        i = d->next_reported++ % MRD_RECORD_SESSIONS;
     d->told[i].session = session;
     d->told[i].at = now;
 }

@@ -323,7 +323,7 @@ looks_of(const pid_list *l, size_t *at, long pid)
     return *at < l->n && l->v[*at].pid == pid ? l->v[*at].looks : 0;
 }
 
-/* Without memory it is not noted, and asked again next time. */
+/* Without memory it is not remembered, and asked again next time. */
 static void
 note_ours(pid_list *l, long pid, unsigned looks)
 {

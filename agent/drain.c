@@ -141,15 +141,15 @@ static void
 proc_gone(mrd_drain *p, proc *pr)
 {
     proc **at = &p->procs;
-    bool noted;
+    bool saved;
 
     pr->pub.open_until_ns = pr->seen_alive      ? mrd_local_now().ns
                             : pr->newest_ns > 0 ? pr->newest_ns
                                                 : 1;
     mrd_drain_runtime_flush(p, pr);
-    noted = pr->open.n_noted + pr->open.n_taken > 0;
+    saved = pr->open.n_saved + pr->open.n_taken > 0;
     mrd_drain_flush_open(p, pr);
-    if (noted)
+    if (saved)
         mrd_drain_open_gone(p, pr);
     while (*at != pr)
         at = &(*at)->next;
@@ -523,7 +523,7 @@ read_again(mrd_drain *p, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_
 
 /* Until when the owner was there. */
 static void
-note_life(ring *r, mrd_ring_step step)
+save_last_use(ring *r, mrd_ring_step step)
 {
     mrd_ring_stats st;
 
@@ -566,7 +566,7 @@ drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
         return n;
     }
     r->ended = step == MRD_RING_END;
-    note_life(r, step);
+    save_last_use(r, step);
     r->caught_up = n < budget;
     if (r->ended)
         mrd_drain_blob_end(p, r);
@@ -689,7 +689,7 @@ mrd_drain_step(mrd_drain *p)
     sweep(p, now.ns);
     mrd_drain_open_step(p, now.ns);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
-        mrd_drain_runtime_settle(pr, now.ns);
+        mrd_drain_runtime_report_gaps(pr, now.ns);
     return drain_all(p, now.ns);
 }
 
@@ -738,9 +738,9 @@ mrd_drain_finish(mrd_drain *p)
 }
 
 static uint64_t
-unnoted(const proc *pr)
+unsaved(const proc *pr)
 {
-    return pr->open.n - pr->open.n_noted;
+    return pr->open.n - pr->open.n_saved;
 }
 
 void
@@ -750,7 +750,7 @@ mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
 
     for (ring *r = pr->rings, *next; r != NULL; r = next) {
         next = r->next_of_proc;
-        if (r->waits || (r->next_of_proc == NULL && pr->told_unnoted != unnoted(pr)))
+        if (r->waits || (r->next_of_proc == NULL && pr->reported_unsaved != unsaved(pr)))
             mrd_drain_text_release(p, r);
         r->waits = false;
         if (r->ended)

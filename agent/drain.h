@@ -142,7 +142,7 @@ void mrd_drain_close(mrd_drain *p); /* drains nothing; NULL is fine */
  * records read; UINT64_MAX never. */
 uint64_t mrd_drain_step(mrd_drain *p);
 /* Until nothing new comes from any ring, then gives the open spans as unfinished. Rings whose
- * owner lives stay where they are. */
+ * owner is alive stay where they are. */
 void mrd_drain_finish(mrd_drain *p);
 /* Nanoseconds until the next step is worth its cost, 0 while rings bring news. */
 int64_t mrd_drain_wait_ns(const mrd_drain *p);

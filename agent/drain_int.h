@@ -17,7 +17,7 @@ typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
     bool early;     /* only the end was seen so far: ev holds its time and arguments */
-    bool noted;     /* it is in the file for a successor */
+    bool saved;     /* it is in the file for a successor */
     bool model;     /* the key is of a loaded model */
     bool left;      /* the owner died in it before this agent saw it alive: nothing can end it */
     int64_t since;  /* RAW time of this entry's making */
@@ -29,8 +29,8 @@ typedef struct mrd_open_span {
 typedef struct {
     mrd_open_span **slots;
     size_t n_slots, n;
-    size_t n_early, n_noted;
-    /* Noted ones that were taken out since they were told to the file: key and `early`. */
+    size_t n_early, n_saved;
+    /* Saved ones that were taken out since the file was written: key and `early`. */
     uint64_t (*taken)[2];
     size_t n_taken, cap_taken;
     bool taken_lost; /* no memory for one */
@@ -44,7 +44,7 @@ mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t 
 /* Takes it out; free() it. */
 void mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span);
 /* They are in the file for a successor; none is. */
-void mrd_open_spans_noted(mrd_open_spans *o, mrd_open_span *const *spans, size_t n);
+void mrd_open_spans_saved(mrd_open_spans *o, mrd_open_span *const *spans, size_t n);
 void mrd_open_spans_unnote(mrd_open_spans *o);
 
 /* ---- Rings and processes ---- */
@@ -134,7 +134,7 @@ struct proc {
     int64_t shift_ns; /* added to its RAW times: its time namespace against ours */
     mrd_open_spans open;
     uint64_t log_key;                 /* the process in open_log.c, whatever number it has here */
-    uint64_t told_unnoted;            /* of its open spans, in the header of its first ring */
+    uint64_t reported_unsaved;        /* of its open spans, in the header of its first ring */
     uint64_t lost;                    /* events, as its rings told */
     void *nrt;                        /* runtime JSON, made on first use */
     char settings[MRD_RING_NAME_MAX]; /* of its settings file; as control */
@@ -243,7 +243,7 @@ void mrd_drain_open_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info,
 void mrd_drain_open_replay(mrd_drain *p, proc *pr, uint64_t key, const void *records);
 void mrd_drain_open_gone(mrd_drain *p, const proc *pr);
 /* Open ones that are not in the file, and the oldest begin. */
-uint64_t mrd_drain_open_unnoted(const proc *pr, int64_t *ret_oldest_ns);
+uint64_t mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns);
 
 /* An open scope as the span it is to be. */
 void mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret_event);
@@ -258,7 +258,7 @@ void mrd_drain_cross_step(mrd_drain *p, int64_t now);
 /* The ring's blob of JSON text is complete (or cut); MRD_IN_PAD zero bytes follow it. */
 void mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut);
 /* Events that are missing for long are lost. */
-void mrd_drain_runtime_settle(proc *pr, int64_t now);
+void mrd_drain_runtime_report_gaps(proc *pr, int64_t now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
 void mrd_drain_runtime_free(proc *pr);

@@ -218,7 +218,7 @@ close_file(mrd_files *f)
 }
 
 static void
-settle(mrd_files *f, file_state state, const char *message)
+finish_current(mrd_files *f, file_state state, const char *message)
 {
     file *one = &f->files[f->at];
 
@@ -228,11 +228,11 @@ settle(mrd_files *f, file_state state, const char *message)
         one->still_since = mrd_local_now().ns;
         return;
     }
-    mrd_files_settle(f, one, state);
+    mrd_files_finish(f, one, state);
     f->stats.delivered += state == DONE;
     f->stats.failed += state == GIVEN_UP;
-    if (f->o.settled != NULL)
-        f->o.settled(f->o.self, one->path, f->hex, message);
+    if (f->o.finished != NULL)
+        f->o.finished(f->o.self, one->path, f->hex, message);
 }
 
 /* What a program keeps for later sessions is not ours to remove (capture/neffs.h). */
@@ -247,7 +247,7 @@ finish(mrd_files *f, file_state state, const char *message)
         f->asked = false;
         return;
     }
-    settle(f, state, message);
+    finish_current(f, state, message);
 }
 
 static void
@@ -257,7 +257,7 @@ ignore(mrd_files *f)
     dir *d = &f->dirs[one->dir];
 
     close_file(f);
-    mrd_files_settle(f, one, DONE);
+    mrd_files_finish(f, one, DONE);
     d->not_traces++;
     mrd_files_sum(f);
     mrd_files_say(d);
@@ -322,7 +322,7 @@ is_ready(mrd_files *f, file *one, int64_t now)
     }
     if (one->mtime_ns < f->session_start - STAMP_SLACK &&
         !f->dirs[one->dir].any_age) { /* of an earlier run */
-        mrd_files_settle(f, one, DONE);
+        mrd_files_finish(f, one, DONE);
         return false;
     }
     return true;
@@ -677,7 +677,7 @@ collect(mrd_files *f, int64_t now)
         apply_read(f);
         break;
     case REMOVE:
-        settle(f, DONE, "");
+        finish_current(f, DONE, "");
         break;
     case NOTHING:
         break;

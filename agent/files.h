@@ -52,14 +52,14 @@ typedef struct {
     const char *proc_root; /* NULL: "/proc" */
     mrd_dur_ns stable;     /* 0: 2 s */
     uint64_t max_bytes;    /* larger files are listed as left out; 0: no bound */
-    size_t max_files;      /* known at one time, settled ones too as long as they are there; 0:
+    size_t max_files;      /* known at one time, finished ones too as long as they are there; 0:
                            MRD_FILES_MAX */
     mrd_dur_ns hang;       /* a task that takes longer hangs; 0: 10 s */
     uint64_t agent;        /* of the frames */
     /* Sends a frame; its answer comes to mrd_files_answer. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
     /* A file was delivered, or given up (message says why). May be NULL. */
-    void (*settled)(void *self, const char *path, const char *sha256, const char *message);
+    void (*finished)(void *self, const char *path, const char *sha256, const char *message);
     /* A file is complete and hashed, before it is announced. May be NULL. */
     void (*complete)(void *self, const mrd_files_complete *file);
     void *self;
@@ -68,7 +68,7 @@ typedef struct {
 typedef struct {
     uint64_t found, delivered, duplicates, failed, left_out; /* duplicates: the cluster had it */
     uint64_t bytes_hashed, bytes_sent;
-    uint64_t waiting; /* found, not settled */
+    uint64_t waiting; /* found, not finished */
     uint64_t beyond;  /* there, but more than max_files: not known */
     uint64_t refused; /* there, but of others, or links: never taken */
     uint64_t ignored; /* there, of unknown kinds: never taken */
@@ -84,7 +84,7 @@ void mrd_files_close(mrd_files *f);
 /* Watches a directory, which need not exist yet. Known ones are MRD_OK. Errors: INVALID (no path, or
  * a relative one), LIMIT (as many as its user may have), NOMEM. */
 mrd_err mrd_files_watch(mrd_files *f, const mrd_files_place *place);
-/* The process has ended: what it alone named is forgotten when it is settled. */
+/* The process has ended: what it alone named is forgotten when it is finished. */
 void mrd_files_gone(mrd_files *f, int64_t pid);
 /* The session that files go to; 0: none, they wait. Files that were there before it began are not
  * taken into it (session_start: wall clock). */

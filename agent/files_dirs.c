@@ -61,7 +61,7 @@ room(mrd_files *f, int64_t uid)
     return has_share(f, uid) && MRD_VEC_ROOM(f->files, f->n, f->cap, 1);
 }
 
-/* Settled and not there any more, or of a directory that goes. */
+/* Finished and not there any more, or of a directory that goes. */
 static bool
 is_gone(const mrd_files *f, const file *one, unsigned leaving)
 {
@@ -110,7 +110,7 @@ wait_for(mrd_files *f, file *one)
 }
 
 void
-mrd_files_settle(mrd_files *f, file *one, file_state state)
+mrd_files_finish(mrd_files *f, file *one, file_state state)
 {
     one->state = state;
     f->stats.waiting--;
@@ -263,7 +263,7 @@ mrd_files_sum(mrd_files *f)
                 (unsigned long long) f->stats.beyond);
 }
 
-/* Those that were not met: removed before they could be taken, or settled and of no more use. */
+/* Those that were not met: removed before they could be taken, or finished and of no more use. */
 static size_t
 look_for_gone(mrd_files *f, const dir *d)
 {
@@ -275,7 +275,7 @@ look_for_gone(mrd_files *f, const dir *d)
         if (one->look == d->look || (f->stage != IDLE && f->at == i - 1))
             continue;
         if (one->state < DONE) {
-            mrd_files_settle(f, one, GIVEN_UP);
+            mrd_files_finish(f, one, GIVEN_UP);
             f->stats.failed++;
         }
         gone++;
@@ -291,10 +291,10 @@ mrd_files_give_up(mrd_files *f, unsigned at, const char *message)
 
         if (one->state >= DONE)
             continue;
-        mrd_files_settle(f, one, GIVEN_UP);
+        mrd_files_finish(f, one, GIVEN_UP);
         f->stats.failed++;
-        if (f->o.settled != NULL)
-            f->o.settled(f->o.self, one->path, "", message);
+        if (f->o.finished != NULL)
+            f->o.finished(f->o.self, one->path, "", message);
     }
 }
 

@@ -134,7 +134,7 @@ void mrd_files_tell(dir *d);
 uint64_t mrd_files_served(const mrd_files *f, int64_t uid, bool looks);
 /* Files of the directory that wait are given up: what is written there cannot be read. */
 void mrd_files_give_up(mrd_files *f, unsigned at, const char *message);
-void mrd_files_settle(mrd_files *f, file *one, file_state state);
+void mrd_files_finish(mrd_files *f, file *one, file_state state);
 void mrd_files_sum(mrd_files *f);
 void mrd_files_say(dir *d); /* once for each directory */
 /* A directory with what is known of its files; those that are not needed any more. */

@@ -20,8 +20,8 @@
 #define MARGIN        (5 * MRD_SEC)  /* its processes may be older than our knowledge of it */
 #define UNASKED_HOLD  MRD_SEC        /* rings of a job that does not ask wait no longer */
 #define UNASKED_AGAIN (5 * MRD_SEC)  /* somebody may have begun to wait for it */
-#define SETTLE        MRD_SEC        /* rings of processes that have just ended are found */
-#define SETTLE_MAX    (10 * MRD_SEC) /* ... and read */
+#define END_WAIT      MRD_SEC        /* rings of processes that have just ended are found */
+#define END_WAIT_MAX  (10 * MRD_SEC) /* ... and read */
 #define TAG_END       (1ull << 40)
 
 typedef enum { JOB_FREE, JOB_ASKING, JOB_RECORDED, JOB_LEFT } job_state;
@@ -36,7 +36,7 @@ typedef struct {
     int64_t begin_ns, ended_ns; /* RAW; ended_ns 0: not yet */
     int64_t ask_at, idle_since; /* 0: it has processes */
     unsigned processes, serial;
-    bool present, in_flight, end_told, holds;
+    bool present, in_flight, end_reported, holds;
     bool again; /* it asks for more than what was sent */
 } job;
 
@@ -447,7 +447,7 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
     int64_t now = mrd_local_now().ns;
 
     if (end)
-        b->end_told = true;
+        b->end_reported = true;
     else if (b->again && b->state == JOB_ASKING && reply->control == NULL)
         b->again = false;
     else if (b->state != JOB_ASKING)
@@ -482,7 +482,7 @@ void
 mrd_jobs_welcome(mrd_jobs *j)
 {
     for (size_t i = 0; i < MRD_JOBS_MAX; i++)
-        j->jobs[i].end_told = false;
+        j->jobs[i].end_reported = false;
 }
 
 /* ---- Turns ---- */
@@ -506,16 +506,16 @@ job_step(mrd_jobs *j, size_t at, int64_t now)
     if (b->state == JOB_ASKING && !b->in_flight && now >= b->ask_at)
         ask(j, at, false, now);
     if (b->state == JOB_RECORDED && ended && b->session != 0 &&
-        now > b->ended_ns + (b->processes == 0 ? SETTLE : SETTLE_MAX)) {
+        now > b->ended_ns + (b->processes == 0 ? END_WAIT : END_WAIT_MAX)) {
         j->o.stop(j->o.self, b->session, now); /* what its rings still hold is of before */
         b->session = 0;
         b->ask_at = now;
     }
-    if (b->state == JOB_RECORDED && ended && b->session == 0 && !b->end_told && !b->in_flight &&
+    if (b->state == JOB_RECORDED && ended && b->session == 0 && !b->end_reported && !b->in_flight &&
         now >= b->ask_at)
         ask(j, at, true, now);
     if (ended && !b->in_flight && now > b->ended_ns + KEEP && (b->file[0] == '\0' || !b->present) &&
-        (b->end_told || b->state != JOB_RECORDED)) {
+        (b->end_reported || b->state != JOB_RECORDED)) {
         hold(j, b, false);
         b->state = JOB_FREE;
     }
@@ -538,11 +538,11 @@ mrd_jobs_next_ns(const mrd_jobs *j)
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         const job *b = &j->jobs[i];
         bool asks = b->state == JOB_ASKING || (b->state == JOB_RECORDED && b->ended_ns != 0 &&
-                                               b->session == 0 && !b->end_told);
+                                               b->session == 0 && !b->end_reported);
 
         if (b->state == JOB_RECORDED && b->ended_ns != 0 && b->session != 0 && b->processes == 0 &&
-            b->ended_ns + SETTLE < next)
-            next = b->ended_ns + SETTLE; /* with processes: what ends them wakes the loop */
+            b->ended_ns + END_WAIT < next)
+            next = b->ended_ns + END_WAIT; /* with processes: what ends them wakes the loop */
 
         if (asks && !b->in_flight && b->ask_at < next)
             next = b->ask_at;

@@ -32,7 +32,7 @@ typedef struct {
 struct mrd_model_table {
     entry *v;
     size_t n, cap;
-    uint64_t version, noted, left_out;
+    uint64_t version, saved, left_out;
     int64_t swept_ns;
     runtime_name early[EARLY_MAX]; /* told before the load itself was read from its own ring */
     size_t next_early;
@@ -347,7 +347,7 @@ write_note(mrd_model_table *t)
     note_head head = { .magic = NOTE_MAGIC, .one = sizeof(mrd_model_load) };
     mrd_buf text = { 0 };
 
-    if (t->note[0] == '\0' || t->version == t->noted)
+    if (t->note[0] == '\0' || t->version == t->saved)
         return;
     memcpy(head.boot_id, t->boot_id, sizeof(head.boot_id));
     mrd_buf_add(&text, &head, sizeof(head));
@@ -357,7 +357,7 @@ write_note(mrd_model_table *t)
     if (text.err == MRD_OK)
         (void) mrd_write_file(t->note, (mrd_bytes){ text.p, text.len }, 0600, NULL);
     mrd_buf_fini(&text);
-    t->noted = t->version; /* a disk that is full now is tried again with the next change */
+    t->saved = t->version; /* a disk that is full now is tried again with the next change */
 }
 
 /* Of a process that is still there. */
@@ -433,7 +433,7 @@ mrd_model_table_open(const char *note, const char *boot_id, const char *proc_roo
         return mrd_why_set(why, MRD_NOMEM, 0, "models");
     t->record = record;
     t->drain = drain;
-    t->version = t->noted = 1;
+    t->version = t->saved = 1;
     snprintf(t->note, sizeof(t->note), "%s", note == NULL ? "" : note);
     snprintf(t->boot_id, sizeof(t->boot_id), "%s", boot_id);
     read_note(t, proc_root);

@@ -37,7 +37,7 @@ mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *
                              mrd_record *record, mrd_drain *drain, mrd_model_table **ret_table,
                              mrd_why *why);
 void mrd_model_table_close(mrd_model_table *t); /* NULL is fine */
-/* A process was found: what a predecessor noted may be of it. */
+/* A process was found: what a predecessor saved may be of it. */
 void mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process);
 /* A load or unload of a process. */
 void mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint64_t number,

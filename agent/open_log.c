@@ -156,7 +156,7 @@ put_group(mrd_drain *p, proc *pr, unsigned group, bool anew)
         for (mrd_open_span *s = pr->open.slots[i]; s != NULL && ok; s = s->next) {
             mrd_err err;
 
-            if (s->noted != anew || group_of(s) != group)
+            if (s->saved != anew || group_of(s) != group)
                 continue;
             if (batch == NULL && (batch = mrd_batch_new(pr->pub.catalog, pr->pub.id, MRD_DRAIN_RAW,
                                                         BATCH_EVENTS)) == NULL)
@@ -164,7 +164,7 @@ put_group(mrd_drain *p, proc *pr, unsigned group, bool anew)
             err = n == BATCH_EVENTS ? MRD_FULL : mrd_batch_push(batch, &s->ev);
             if (err == MRD_FULL) {
                 ok = put_batch(p, pr, group, batch);
-                mrd_open_spans_noted(&pr->open, in, ok ? n : 0);
+                mrd_open_spans_saved(&pr->open, in, ok ? n : 0);
                 n = 0;
                 err = ok ? mrd_batch_push(batch, &s->ev) : MRD_OK;
             }
@@ -172,7 +172,7 @@ put_group(mrd_drain *p, proc *pr, unsigned group, bool anew)
                 in[n++] = s;
         }
     if (ok && n > 0 && (ok = put_batch(p, pr, group, batch)))
-        mrd_open_spans_noted(&pr->open, in, n);
+        mrd_open_spans_saved(&pr->open, in, n);
     mrd_batch_free(batch);
     return ok;
 }
@@ -217,7 +217,7 @@ write_anew(mrd_drain *p)
     mrd_buf_fini(&text);
     l->number--; /* they count at once */
     for (proc *pr = p->procs; pr != NULL && l->fd >= 0; pr = pr->next)
-        for (unsigned g = 0; g < GROUPS && pr->open.n_noted > 0; g++)
+        for (unsigned g = 0; g < GROUPS && pr->open.n_saved > 0; g++)
             if (!put_group(p, pr, g, true))
                 give_up(p);
     l->number++;
@@ -247,7 +247,7 @@ mrd_drain_note_open(mrd_drain *p, mrd_drain_process *process)
         give_up(p);
     pr->open.taken_lost = false;
     l->full = l->full || l->len > FILE_MAX;
-    for (unsigned g = 0; g < GROUPS && pr->open.n > pr->open.n_noted && !l->full; g++)
+    for (unsigned g = 0; g < GROUPS && pr->open.n > pr->open.n_saved && !l->full; g++)
         if (l->fd >= 0)
             (void) put_group(p, pr, g, false);
 }
@@ -307,18 +307,18 @@ mrd_drain_open_news(const mrd_drain *p, const mrd_drain_process *process)
 {
     const proc *pr = (const proc *) process;
 
-    return p->log != NULL && (pr->open.n > pr->open.n_noted || pr->open.n_taken > 0);
+    return p->log != NULL && (pr->open.n > pr->open.n_saved || pr->open.n_taken > 0);
 }
 
 uint64_t
-mrd_drain_open_unnoted(const proc *pr, int64_t *ret_oldest_ns)
+mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns)
 {
-    uint64_t n = pr->open.n - pr->open.n_noted;
+    uint64_t n = pr->open.n - pr->open.n_saved;
     int64_t oldest = INT64_MAX;
 
     for (size_t i = 0; i < pr->open.n_slots && n > 0; i++)
         for (const mrd_open_span *s = pr->open.slots[i]; s != NULL; s = s->next)
-            if (!s->noted && s->ev.ts_ns < oldest)
+            if (!s->saved && s->ev.ts_ns < oldest)
                 oldest = s->ev.ts_ns;
     *ret_oldest_ns = oldest;
     return n;
@@ -357,7 +357,7 @@ replay_add(mrd_drain *p, proc *pr, unsigned group, mrd_bytes data)
         s = mrd_open_spans_find(&pr->open, key, early);
         s->left = group == LEFT;
         s->model = group == MODELS;
-        mrd_open_spans_noted(&pr->open, &s, 1);
+        mrd_open_spans_saved(&pr->open, &s, 1);
     }
 }
 
@@ -372,8 +372,8 @@ replay_take(proc *pr, mrd_bytes data)
         memcpy(&k, data.p, sizeof(k));
         if ((s = mrd_open_spans_find(&pr->open, k.key, k.early != 0)) == NULL)
             continue;
-        s->noted = false; /* the file says so already */
-        pr->open.n_noted--;
+        s->saved = false; /* the file says so already */
+        pr->open.n_saved--;
         mrd_open_spans_take(&pr->open, s);
         free(s);
     }

@@ -108,11 +108,11 @@ note_taken(mrd_open_spans *o, const mrd_open_span *span)
 }
 
 void
-mrd_open_spans_noted(mrd_open_spans *o, mrd_open_span *const *spans, size_t n)
+mrd_open_spans_saved(mrd_open_spans *o, mrd_open_span *const *spans, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        o->n_noted += !spans[i]->noted;
-        spans[i]->noted = true;
+        o->n_saved += !spans[i]->saved;
+        spans[i]->saved = true;
     }
 }
 
@@ -121,8 +121,8 @@ mrd_open_spans_unnote(mrd_open_spans *o)
 {
     for (size_t i = 0; i < o->n_slots; i++)
         for (mrd_open_span *s = o->slots[i]; s != NULL; s = s->next)
-            s->noted = false;
-    o->n_noted = o->n_taken = 0;
+            s->saved = false;
+    o->n_saved = o->n_taken = 0;
     o->taken_lost = false;
 }
 
@@ -136,8 +136,8 @@ mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span)
     *at = span->next;
     o->n--;
     o->n_early -= span->early;
-    if (span->noted) {
-        o->n_noted--;
+    if (span->saved) {
+        o->n_saved--;
         note_taken(o, span);
     }
 }

@@ -451,9 +451,9 @@ session_step(mrd_record *r, session *s, int64_t now)
     if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING || now < s->st.stop_ns + GRACE ||
         has_open(r, s) || s->n_windows > 0 || s->hold)
         return;
-    if (!s->told_in_flight && !s->st.recorder)
+    if (!s->reported_in_flight && !s->st.recorder)
         tell_in_flight(r, s, "stop", s->st.stop_ns);
-    s->told_in_flight = true;
+    s->reported_in_flight = true;
     if (s->n_buffered > 0)
         mrd_record_forget_oldest(r, s, s->n_buffered);
     if (mrd_spool_held(r->o.spool, s->st.id, NULL) > 0)

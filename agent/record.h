@@ -36,7 +36,7 @@ typedef struct {
     Mrd__NodePhase phase;
     int64_t start_ns, stop_ns; /* INT64_MAX: not yet */
     int64_t flushed_ns;        /* when everything of it had been acknowledged */
-    int64_t told_ns;           /* when the node was told; earlier events may be missing */
+    int64_t reported_ns;       /* when the node was told; earlier events may be missing */
     int64_t start_bound_ns;    /* of start_ns against the agreed time, -1 unknown */
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
@@ -64,7 +64,7 @@ typedef struct {
     uint32_t max_events;    /* of a batch; 0: MRD_BATCH_USUAL */
     mrd_dur_ns flush_ns;    /* a batch is not kept open longer; 0: 200 ms */
     uint64_t recorder_max;  /* bytes of recorder memory of all sessions */
-    const char *state_path; /* where the sessions of this node are noted, so that a successor goes
+    const char *state_path; /* where the sessions of this node are saved, so that a successor goes
                                on with them at once; NULL: nowhere */
     const char *boot_id;    /* notes of another boot mean nothing: their times are its */
     mrd_spool *spool;       /* borrowed */
@@ -75,7 +75,7 @@ typedef struct {
     void *files_self;
 } mrd_record_options;
 
-/* Takes up the sessions noted by a predecessor. */
+/* Takes up the sessions that a predecessor saved. */
 mrd_err mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why);
 void mrd_record_close(mrd_record *r);
 

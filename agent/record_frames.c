@@ -80,11 +80,11 @@ buffered_events(const session *s)
     return sum;
 }
 
-#define NOTED MRD_DROP_DAMAGED /* causes in a note: the spool knows the last one itself */
+#define NOTE_CAUSES MRD_DROP_DAMAGED /* causes in a note: the spool knows the last one itself */
 
 /* What a session's note holds. One without the gaps is of an earlier release. */
 typedef struct {
-    mrd_record_drop drops[NOTED];
+    mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
     uint32_t boot; /* mrd_boot_key: whose clock the times are of */
     uint32_t zero;
@@ -146,7 +146,7 @@ mrd_record_note_drops(mrd_record *r)
         note_gaps(s, &note.gaps);
         for (const rec_process *o = r->processes; o != NULL; o = o->next)
             for (const open_batch *l = o->open_batches; l != NULL; l = l->next)
-                for (int c = 0; c < NOTED && l->of == s && !o->releasing; c++) {
+                for (int c = 0; c < NOTE_CAUSES && l->of == s && !o->releasing; c++) {
                     drops[c].count -= l->lost[c];
                     s->drops_changed = s->drops_changed || l->lost[c] > 0;
                 }
@@ -180,10 +180,10 @@ mrd_record_take_tally(mrd_record *r, session *s)
 
     mrd_spool_recall(r->o.spool, s->st.id);
     mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
-    if (tally.note_len >= NOTED * sizeof(*s->st.drops))
-        memcpy(s->st.drops, tally.note, NOTED * sizeof(*s->st.drops));
+    if (tally.note_len >= NOTE_CAUSES * sizeof(*s->st.drops))
+        memcpy(s->st.drops, tally.note, NOTE_CAUSES * sizeof(*s->st.drops));
     if (!take_gaps(r, s, &tally)) {
-        for (int c = 0; c < NOTED; c++)
+        for (int c = 0; c < NOTE_CAUSES; c++)
             s->st.drops[c].first_ns = s->st.drops[c].last_ns = 0;
         tally.damaged_first_ns = tally.damaged_last_ns = 0;
         tally.damaged_clock = MRD_DRAIN_RAW;

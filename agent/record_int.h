@@ -34,9 +34,9 @@ typedef struct {
 
 typedef struct {
     mrd_record_status st;
-    bool drops_changed;        /* since they were noted in the spool */
+    bool drops_changed;        /* since they were written to the spool */
     bool hold;                 /* files of it are under way */
-    bool told_in_flight;       /* what was in flight when it stopped */
+    bool reported_in_flight;   /* what was in flight when it stopped */
     mrd_buf control;           /* the frame that armed it */
     mrd_session_params params; /* what the session asks for */
     /* Selection; empty lists: everything. */
@@ -82,7 +82,7 @@ typedef struct rec_process {
     struct rec_process *next;
     mrd_drain_process *process;
     open_batch *open_batches;
-    int64_t news_ns; /* since then spans that opened or ended wait to be noted; 0: none do */
+    int64_t news_ns; /* since then spans that opened or ended wait to be saved; 0: none do */
     bool dirty;      /* events since the last release */
     bool sealed;     /* a batch was closed in this turn */
     bool releasing;

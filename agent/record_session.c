@@ -212,7 +212,7 @@ mrd_record_session_free(session *s)
 typedef struct {
     char boot_id[64];
     uint64_t session;
-    int64_t start_ns, told_ns, stop_ns, bound_ns;
+    int64_t start_ns, reported_ns, stop_ns, bound_ns;
     uint32_t phase, control_len;
 } note;
 
@@ -228,7 +228,7 @@ mrd_record_write_notes(const mrd_record *r)
         const session *s = &r->sessions[i];
         note n = { .session = s->st.id,
                    .start_ns = s->st.start_ns,
-                   .told_ns = s->st.told_ns,
+                   .reported_ns = s->st.reported_ns,
                    .stop_ns = s->st.stop_ns,
                    .bound_ns = s->st.start_bound_ns,
                    .phase = (uint32_t) s->st.phase,
@@ -267,7 +267,7 @@ take_note(mrd_record *r, mrd_bytes *rest)
         (n.phase == MRD__NODE_PHASE__NODE_RECORDING || n.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
         (s = mrd_record_session_of(r, n.session)) != NULL) {
         s->st.start_ns = n.start_ns;
-        s->st.told_ns = n.told_ns;
+        s->st.reported_ns = n.reported_ns;
         s->st.stop_ns = n.stop_ns;
         s->st.start_bound_ns = n.bound_ns;
         s->st.phase = (Mrd__NodePhase) n.phase;
@@ -384,7 +384,7 @@ mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_ns, int6
     if (s->st.phase != MRD__NODE_PHASE__NODE_ARMED)
         return mrd_why_set(why, MRD_STATE, 0, "the session is over on this node");
     s->st.start_ns = start_ns;
-    s->st.told_ns = mrd_local_now().ns;
+    s->st.reported_ns = mrd_local_now().ns;
     s->st.start_bound_ns = bound_ns;
     s->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     mrd_record_write_notes(r);
@@ -454,7 +454,7 @@ mrd_record_whole(mrd_record *r, uint64_t id)
     session *s = mrd_record_session_of(r, id);
 
     if (s != NULL)
-        s->st.told_ns = s->st.start_ns;
+        s->st.reported_ns = s->st.start_ns;
     mrd_record_write_notes(r);
 }
 

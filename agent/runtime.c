@@ -111,7 +111,7 @@ mrd_drain_has_runtime(const mrd_drain_process *process)
 }
 
 void
-mrd_drain_runtime_settle(proc *pr, int64_t now)
+mrd_drain_runtime_report_gaps(proc *pr, int64_t now)
 {
     runtime *rt = pr->nrt;
 
@@ -120,7 +120,7 @@ mrd_drain_runtime_settle(proc *pr, int64_t now)
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->caught_up)
             return; /* what is missing may be in there */
-    (void) mrd_nrt_settle(rt->nrt, now - GAP_PATIENCE);
+    (void) mrd_nrt_report_gaps(rt->nrt, now - GAP_PATIENCE);
 }
 
 uint64_t

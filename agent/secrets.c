@@ -66,7 +66,7 @@ mrd_agent_secrets_step(mrd_agent *a, int64_t now)
 
     if (t == NULL)
         return;
-    while (t->trouble != NULL && t->trouble(t, &why))
+    while (t->next_error != NULL && t->next_error(t, &why))
         mrd_log(MRD_LOG_WARN, "AGT-TLS", "No connection to the aggregator: reason=%s", why.text);
     if (now - a->secrets_at < LOOK_PERIOD)
         return;

@@ -241,7 +241,7 @@ forget_done(mrd_spool *s)
 }
 
 void
-mrd_spool_settle(mrd_spool *s, entry *e)
+mrd_spool_complete(mrd_spool *s, entry *e)
 {
     segment *seg = mrd_spool_find_segment(s, e->segment);
 
@@ -290,13 +290,13 @@ is_clock(const entry *e)
     return e->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* Forces out the oldest segment with all it holds. The tallies are noted first, because a successor
+/* Forces out the oldest segment with all it holds. The tallies are written first, because a successor
  * must know; on a full disk there is room only afterwards. */
 static void
 drop_oldest(mrd_spool *s)
 {
     uint64_t number = s->segments[0].number;
-    bool noted;
+    bool written;
 
     for (size_t i = 0; i < s->n; i++) {
         entry *e = &s->entries[s->first + i];
@@ -316,14 +316,14 @@ drop_oldest(mrd_spool *s)
             e->segment = 0;
             continue;
         }
-        mrd_spool_settle(s, e);
+        mrd_spool_complete(s, e);
         if (s->dropped != NULL)
             s->dropped(s->self, &e->item);
     }
-    noted = write_sessions(s);
+    written = write_sessions(s);
     mrd_spool_counts_write_all(s);
     forget_done(s);
-    if (!noted)
+    if (!written)
         (void) write_sessions(s);
 }
 
@@ -435,7 +435,7 @@ mrd_spool_count_answer(mrd_spool *s, const answer_record *a)
     return MRD_OK;
 }
 
-/* The first segment of this life, and what it says of earlier ones. */
+/* The first segment of this run of the agent, and what it says of earlier ones. */
 static mrd_err
 begin(mrd_spool *s, mrd_why *why)
 {
@@ -607,7 +607,7 @@ trim_forgotten(mrd_spool *s)
         if (!q->forgotten)
             continue;
         q->tally.note_len = 0;
-        q->noted = false;
+        q->note_waits = false;
         n--;
         if (n < MRD_SPOOL_FORGOTTEN || has_frames(s, q->session))
             continue;
@@ -707,17 +707,17 @@ commit_payload(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_
     commit_head h = { (uint32_t) n, 0 };
 
     for (size_t i = 0; i < s->n_sequences; i++)
-        h.notes += s->sequences[i].noted;
+        h.notes += s->sequences[i].note_waits;
     mrd_buf_add(to, &h, sizeof(h));
     mrd_buf_add(to, positions, n * sizeof(*positions));
     for (size_t i = 0; i < s->n_sequences; i++) {
         const sequence *q = &s->sequences[i];
-        note_head note = { q->session, q->noted_len, 0 };
+        note_head note = { q->session, q->note_len, 0 };
 
-        if (!q->noted)
+        if (!q->note_waits)
             continue;
         mrd_buf_add(to, &note, sizeof(note));
-        mrd_buf_add(to, q->note, q->noted_len);
+        mrd_buf_add(to, q->note, q->note_len);
     }
     return to->err;
 }
@@ -748,16 +748,16 @@ mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mr
         err = write_commit(s, positions, n, why);
     if (err != MRD_OK)
         return mrd_why_set(why, err, errno, "spool: commit of %zu rings", n);
-    for (size_t i = 0; i < s->n_sequences && s->noted; i++) {
+    for (size_t i = 0; i < s->n_sequences && s->notes_wait; i++) {
         sequence *q = &s->sequences[i];
 
-        if (!q->noted)
+        if (!q->note_waits)
             continue;
-        memcpy(q->tally.note, q->note, q->noted_len);
-        q->tally.note_len = q->noted_len;
-        q->noted = false;
+        memcpy(q->tally.note, q->note, q->note_len);
+        q->tally.note_len = q->note_len;
+        q->note_waits = false;
     }
-    s->noted = false;
+    s->notes_wait = false;
     mrd_spool_counts_commit(s);
     mrd_spool_commit_sequences(s);
     mrd_spool_counts_write_all(s);
@@ -773,8 +773,8 @@ mrd_spool_note(mrd_spool *s, uint64_t session, const void *note, size_t len)
     if (err != MRD_OK)
         return err;
     memcpy(q->note, note, len);
-    q->noted_len = (uint32_t) len;
-    q->noted = s->noted = true;
+    q->note_len = (uint32_t) len;
+    q->note_waits = s->notes_wait = true;
     return MRD_OK;
 }
 
@@ -797,7 +797,7 @@ mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_t
 bool
 mrd_spool_uncommitted(const mrd_spool *s)
 {
-    return s->committed_id != s->next_id || s->noted;
+    return s->committed_id != s->next_id || s->notes_wait;
 }
 
 const mrd_spool_position *
@@ -895,7 +895,7 @@ mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
     rescued = e->copy != NULL;
     a = (answer_record){ e->item.epoch,  e->item.session, e->item.seq,
                          e->item.events, stored,          rescued ? e->item.events : 0 };
-    mrd_spool_settle(s, e);
+    mrd_spool_complete(s, e);
     if (clock)
         count_clock_answer(s, a.session, rescued, stored);
     if (mrd_spool_find_sequence(s, a.session) != NULL) /* else it was forgotten: nobody asks */

@@ -35,7 +35,7 @@ typedef struct {
     uint8_t type, clock;
 } mrd_spool_item;
 
-/* What became of a session's events, over all lives of the folder. */
+/* What became of a session's events, since the folder was made. */
 #define MRD_SPOOL_NOTE 1152u
 typedef struct {
     uint64_t delivered, refused, forced; /* stored; refused for good; forced out by the bound */
@@ -70,7 +70,7 @@ mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, 
 void mrd_spool_close(mrd_spool *s);
 
 /* Events that sessions of this folder lost with segments that were cut or removed, as its agent
- * noted; changes nothing and may be called beside the agent. */
+ * wrote down; changes nothing and may be called beside the agent. */
 uint64_t mrd_spool_damage_in(const char *dir);
 
 /* The sequence epoch: random, new with a new folder, kept as long as the folder is. */
@@ -125,7 +125,7 @@ void mrd_spool_sent(mrd_spool *s, uint64_t id);
 /* It is stored, or given up: gone from the queue, for good. False when it was not there. */
 bool mrd_spool_done(mrd_spool *s, uint64_t id, bool stored);
 /* Frames of clock data of the session that were forced out, refused or never taken: they hold no
- * event, so no other count knows of them. Over all lives of the folder. */
+ * event, so no other count knows of them. Since the folder was made. */
 uint64_t mrd_spool_clock_lost(const mrd_spool *s, uint64_t session);
 /* One more: mrd_spool_add did not take it. */
 void mrd_spool_lose_clock(mrd_spool *s, uint64_t session);

@@ -20,7 +20,7 @@ typedef struct {
     uint32_t magic, crc; /* of what follows */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     int64_t last_ns, answered_ns, damaged_first_ns, damaged_last_ns;
-    uint64_t settled, bits;   /* answered: numbers below; of the 64 from there those with a bit */
+    uint64_t answered, bits;  /* answered: numbers below; of the 64 from there those with a bit */
     uint32_t note_len, clock; /* of the times */
     uint8_t note[MRD_SPOOL_NOTE];
 } slot;
@@ -42,7 +42,7 @@ answered(const mrd_spool *s, slot *c)
 {
     bool any = false;
 
-    c->settled = c->next;
+    c->answered = c->next;
     for (size_t i = 0; i < s->n; i++) {
         const entry *e = &s->entries[s->first + i];
 
@@ -50,12 +50,12 @@ answered(const mrd_spool *s, slot *c)
             continue;
         if (!any) {
             any = true;
-            c->settled = e->item.seq;
+            c->answered = e->item.seq;
             c->bits = UINT64_MAX;
         }
-        if (e->item.seq - c->settled >= 64)
+        if (e->item.seq - c->answered >= 64)
             break;
-        c->bits &= ~(1ull << (e->item.seq - c->settled));
+        c->bits &= ~(1ull << (e->item.seq - c->answered));
     }
 }
 
@@ -161,18 +161,18 @@ most(uint64_t a, uint64_t b)
 
 /* Frames whose answer was cut off with the segments' end. */
 static void
-settle_answered(mrd_spool *s, const slot *c)
+complete_answered(mrd_spool *s, const slot *c)
 {
     for (size_t i = 0; i < s->n; i++) {
         entry *e = &s->entries[s->first + i];
-        uint64_t ahead = e->item.seq - c->settled;
+        uint64_t ahead = e->item.seq - c->answered;
 
         if (e->done || e->item.session != c->session || e->item.epoch != c->epoch)
             continue;
-        if (e->item.seq < c->settled || (ahead < 64 && (c->bits >> ahead & 1) != 0))
+        if (e->item.seq < c->answered || (ahead < 64 && (c->bits >> ahead & 1) != 0))
             e->cut = true;
         if (e->cut)
-            mrd_spool_settle(s, e);
+            mrd_spool_complete(s, e);
     }
 }
 
@@ -210,7 +210,7 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
         q->committed = most(q->committed, c->next);
     }
     if (c->delivered > q->tally.delivered || c->refused > q->tally.refused)
-        settle_answered(s, c);
+        complete_answered(s, c);
     if (c->note_len > 0 && c->next > 0 && q->tally.note_len == 0) {
         memcpy(q->tally.note, c->note, c->note_len);
         q->tally.note_len = c->note_len;

@@ -58,9 +58,9 @@ typedef struct {
     int64_t last_ns, answered_ns;       /* youngest time committed; answered, or the first */
     uint32_t slot;                      /* place in the file of counts, from 1 */
     uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
-    uint32_t noted_len;
-    bool forgotten; /* nobody asks for it; such are in order */
-    bool noted;     /* a note waits for the commit */
+    uint32_t note_len;
+    bool forgotten;  /* nobody asks for it; such are in order */
+    bool note_waits; /* a note waits for the commit */
     uint8_t note[MRD_SPOOL_NOTE];
 } sequence;
 
@@ -79,7 +79,7 @@ struct mrd_spool {
     size_t n_positions;
     sequence *sequences;
     size_t n_sequences;
-    bool noted; /* any of them */
+    bool notes_wait; /* of any of them */
     mrd_spool_stats stats;
     void (*dropped)(void *self, const mrd_spool_item *item);
     void *self;
@@ -96,7 +96,7 @@ void mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch);
 segment *mrd_spool_find_segment(const mrd_spool *s, uint64_t number);
 void mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024]);
 bool mrd_spool_push_entry(mrd_spool *s, const entry *e);
-void mrd_spool_settle(mrd_spool *s, entry *e);
+void mrd_spool_complete(mrd_spool *s, entry *e);
 void mrd_spool_commit_sequences(mrd_spool *s);
 void mrd_spool_write_answer(mrd_spool *s, const answer_record *a);
 mrd_err mrd_spool_count_answer(mrd_spool *s, const answer_record *a);
@@ -108,7 +108,7 @@ bool mrd_spool_discard_uncommitted(mrd_spool *s);
 mrd_err mrd_spool_counts_open(mrd_spool *s, mrd_why *why);
 /* Adds the frames that are about to be committed. */
 void mrd_spool_counts_commit(mrd_spool *s);
-/* The answers that were cut off, for a successor; what was found is noted. */
+/* The answers that were cut off, for a successor; what was found is written down. */
 void mrd_spool_counts_opened(mrd_spool *s);
 void mrd_spool_counts_write(mrd_spool *s, sequence *q);
 void mrd_spool_counts_write_all(mrd_spool *s);

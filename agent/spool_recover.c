@@ -105,7 +105,7 @@ take_answer(mrd_spool *s, const answer_record *a)
 
         if (!e->done && e->item.seq == a->seq && e->item.session == a->session &&
             e->item.epoch == a->epoch) {
-            mrd_spool_settle(s, e);
+            mrd_spool_complete(s, e);
             break;
         }
     }

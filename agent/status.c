@@ -381,7 +381,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     profile_set *profiles = calloc(1, sizeof(*profiles));
     uint64_t models_now = models_signature(a);
     model_set *models =
-        models_now == a->models_told ? NULL : calloc(n_sessions + 1, sizeof(*models));
+        models_now == a->models_reported ? NULL : calloc(n_sessions + 1, sizeof(*models));
     mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
     mrd_record_status s;
     Mrd__Unread unread;
@@ -437,9 +437,9 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         st[i].session = s.id;
         st[i].phase = s.phase;
         /* Who joins late says from when on its part is whole. */
-        st[i].started_local_ns = s.start_ns == INT64_MAX  ? 0
-                                 : s.told_ns > s.start_ns ? s.told_ns
-                                                          : s.start_ns;
+        st[i].started_local_ns = s.start_ns == INT64_MAX      ? 0
+                                 : s.reported_ns > s.start_ns ? s.reported_ns
+                                                              : s.start_ns;
         st[i].stopped_local_ns = s.stop_ns == INT64_MAX ? 0 : s.stop_ns;
         st[i].start_bound_ns = s.start_bound_ns;
         st[i].last_seq = s.last_seq;

@@ -65,10 +65,10 @@ gaps_done(const ring *r, uint64_t read)
 
 /* What the file for a successor does not hold of the process's open spans. */
 static void
-add_unnoted(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
+add_unsaved(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
 {
     int64_t oldest;
-    uint64_t n = mrd_drain_open_unnoted(pr, &oldest);
+    uint64_t n = mrd_drain_open_unsaved(pr, &oldest);
 
     if (n == 0)
         return;
@@ -97,7 +97,7 @@ mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64
             left.open_lost = mrd_drain_runtime_waiting(r->proc, first, &left.open_lost_ns);
     }
     if (r->next_of_proc == NULL)
-        add_unnoted(p, r->proc, &left);
+        add_unsaved(p, r->proc, &left);
     if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
         left.keep = r->blob.pos; /* half a text */
     *ret_left = left;
@@ -113,7 +113,7 @@ mrd_drain_text_release(const mrd_drain *p, ring *r)
     r->given_back = read;
     (void) mrd_ring_release_to(r->reader, &left);
     if (r->next_of_proc == NULL)
-        r->proc->told_unnoted = r->proc->open.n - r->proc->open.n_noted;
+        r->proc->reported_unsaved = r->proc->open.n - r->proc->open.n_saved;
 }
 
 void

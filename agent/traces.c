@@ -214,12 +214,12 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     w = find_who(t, file->uid, file->pid, folder);
     if (!is_ours(t, file->rel, w)) {
         t->stats.left_alone++;
-        t->o.settled(t->o.self, file->path, 0, "it is of another node");
+        t->o.finished(t->o.self, file->path, 0, "it is of another node");
         return;
     }
     if (!has_share(t, file->uid)) {
         t->stats.failed++;
-        t->o.settled(t->o.self, file->path, 0, "too many trace files wait to be read");
+        t->o.finished(t->o.self, file->path, 0, "too many trace files wait to be read");
         return;
     }
     to = &t->queue[(t->first + t->n) % MRD_TRACES_QUEUE];
@@ -233,7 +233,7 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     if (to->path == NULL || (to->fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3)) < 0) {
         free(to->path);
         t->stats.failed++;
-        t->o.settled(t->o.self, file->path, 0, "too many files are open");
+        t->o.finished(t->o.self, file->path, 0, "too many files are open");
         return;
     }
     snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : t->o.job != NULL ? t->o.job : "");
@@ -371,7 +371,7 @@ conclude(mrd_traces *t)
         t->stats.failed++;
     else
         t->stats.files++;
-    t->o.settled(t->o.self, r->file.path, r->given, r->message);
+    t->o.finished(t->o.self, r->file.path, r->given, r->message);
     finish(t);
 }
 

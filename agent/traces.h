@@ -38,7 +38,7 @@ typedef struct {
     /* A process of a file, before its first event and, with `gone`, after its last. */
     void (*process)(void *self, mrd_drain_process *process);
     /* A file was read to its end, left alone or given up: message. */
-    void (*settled)(void *self, const char *path, uint64_t events, const char *message);
+    void (*finished)(void *self, const char *path, uint64_t events, const char *message);
     void *self;
 } mrd_traces_options;
 

@@ -488,7 +488,7 @@ remember_begin(mrd_drain *p, proc *pr, uint64_t key, uint32_t source, const mrd_
 {
     mrd_open_span *s = mrd_open_spans_find(&pr->open, key, false);
 
-    if (s != NULL && s->noted && s->ev.ts_ns == ev->ts_ns)
+    if (s != NULL && s->saved && s->ev.ts_ns == ev->ts_ns)
         return; /* a predecessor told of it */
     remember(p, pr, key, false, ev);
     if (LINE(source) == LINE_MODELS && (s = mrd_open_spans_find(&pr->open, key, false)) != NULL)

@@ -76,9 +76,9 @@ changed(mrd_transport *t)
 }
 
 static bool
-trouble(mrd_transport *t, mrd_why *ret_why)
+next_error(mrd_transport *t, mrd_why *ret_why)
 {
-    return mrd_link_trouble(link_of(t), ret_why);
+    return mrd_link_next_error(link_of(t), ret_why);
 }
 
 mrd_err
@@ -99,7 +99,7 @@ mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transpor
                               .close = close_link,
                               .reload = reload,
                               .changed = changed,
-                              .trouble = trouble };
+                              .next_error = next_error };
     if ((err = mrd_link_open(options, &o->link, why)) != MRD_OK) {
         free(o);
         return err;

@@ -21,7 +21,7 @@ struct mrd_transport {
     /* NULL where there is no TLS. */
     mrd_err (*reload)(mrd_transport *t, mrd_why *why);
     bool (*changed)(mrd_transport *t);
-    bool (*trouble)(mrd_transport *t, mrd_why *ret_why);
+    bool (*next_error)(mrd_transport *t, mrd_why *ret_why);
 };
 
 /* Over proto/link.h. Nothing may fork in this process afterwards. */

@@ -165,9 +165,9 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
     READ_AGAIN(a->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
     if (n > http) /* what agents have proven may hold no more */
         mrd_loop_run(a->loop, proof_changed, NULL);
-    while (mrd_server_trouble(a->server, &why))
+    while (mrd_server_next_error(a->server, &why))
         say(self, "AGG-TLS", &why);
-    while (a->http != NULL && mrd_http_api_trouble(a->http, &why))
+    while (a->http != NULL && mrd_http_api_next_error(a->http, &why))
         say(self, "AGG-HTTPS", &why);
     return n;
 }

@@ -369,7 +369,7 @@ mrd_exporter_start(mrd_exporter *e, const mrd_session *s)
     return false;
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 static mrd_err
 target_s3(mrd_exporter *e, mrd_why *why)

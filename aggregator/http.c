@@ -582,7 +582,7 @@ mrd_http_api_reload(http_api *api, mrd_why *why)
 }
 
 bool
-mrd_http_api_trouble(http_api *api, mrd_why *ret_why)
+mrd_http_api_next_error(http_api *api, mrd_why *ret_why)
 {
-    return mrd_httpd_trouble(api->httpd, ret_why);
+    return mrd_httpd_next_error(api->httpd, ret_why);
 }

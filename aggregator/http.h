@@ -25,7 +25,7 @@ uint16_t mrd_http_api_port(const http_api *api);
 /* Of the certificate and key. */
 bool mrd_http_api_changed(http_api *api);
 mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
-bool mrd_http_api_trouble(http_api *api, mrd_why *ret_why);
+bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
 
 /* What /metrics answers, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
 void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to);

@@ -484,7 +484,7 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
 }
 
 bool
-mrd_httpd_trouble(mrd_httpd *httpd, mrd_why *ret_why)
+mrd_httpd_next_error(mrd_httpd *httpd, mrd_why *ret_why)
 {
     return mrd_error_list_take(&httpd->errors, ret_why);
 }

@@ -58,7 +58,7 @@ mrd_err mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why);
 /* True when one of the two is not what was last read with success. */
 bool mrd_httpd_changed(mrd_httpd *httpd);
 /* The next message about a TLS connection that failed; false when there is none. */
-bool mrd_httpd_trouble(mrd_httpd *httpd, mrd_why *ret_why);
+bool mrd_httpd_next_error(mrd_httpd *httpd, mrd_why *ret_why);
 
 typedef struct {
     uint64_t requests, errors, unauthorised, streams, cancelled, slow_clients, bytes;

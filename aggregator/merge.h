@@ -29,7 +29,7 @@ typedef struct merge_input {
     mrd_listed_artifact *artifacts;
     size_t n_artifacts;
     int64_t reference_ns; /* session time minus the aggregator's RAW */
-    bool one_life;        /* the aggregator's clock is still the one the session began with */
+    bool one_incarnation; /* the aggregator's clock is still the one the session began with */
     uint64_t events;      /* stored, for progress */
     uint64_t violations;  /* of the session's clocks, known so far: none of them proves anything */
     bool simulated;

@@ -131,7 +131,7 @@ timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t
     mrd_err err;
 
     mrd_timeline_load(ret, in->dir);
-    if (in->one_life || (ret->n > 0 && knows_all(ret, clocks, n)))
+    if (in->one_incarnation || (ret->n > 0 && knows_all(ret, clocks, n)))
         return MRD_OK;
     *ret = (mrd_timeline){ .n = 0 };
     if ((err = mrd_clock_report_read(in->dir, &everybody, &all, why)) == MRD_OK)

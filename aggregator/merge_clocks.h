@@ -21,7 +21,7 @@ mrd_err mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
 /*
  * The session's timeline over the clocks of the merged nodes, which are brought to it and must not
  * have been. Where these are not all nodes of the session, what a whole merge kept is believed, or
- * else all nodes are looked at. Timescale links are noted in the catalog.
+ * else all nodes are looked at. Timescale links are notes of the catalog.
  */
 mrd_err mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks,
                               size_t n, mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);

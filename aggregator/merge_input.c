@@ -32,7 +32,7 @@ mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t, cons
     }
     in->violations = mrd_session_violations(s);
     in->reference_ns = t->offset;
-    in->one_life = strcmp(s->timeline, t->timeline) == 0;
+    in->one_incarnation = strcmp(s->timeline, t->timeline) == 0;
     mrd_text_set(in->id, sizeof(in->id), s->text);
     mrd_text_set(in->name, sizeof(in->name), s->params.name);
     for (size_t i = 0; i < s->n_parts; i++) {

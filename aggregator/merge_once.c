@@ -45,7 +45,7 @@ hold(once *o, const mrd_event *ev)
 
 /* The same span as that one, told at another time. */
 static bool
-told_again(const once *o, size_t i)
+reported_again(const once *o, size_t i)
 {
     const mrd_event *ev = &o->held[i]->ev;
 
@@ -66,7 +66,7 @@ decide(once *o)
     size_t kept = 0;
 
     for (size_t i = 0; i < o->n_held; i++)
-        again[i] = told_again(o, i);
+        again[i] = reported_again(o, i);
     for (size_t i = 0; i < o->n_held; i++)
         if (again[i])
             mrd_open_free(o->held[i]);

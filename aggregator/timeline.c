@@ -13,7 +13,7 @@
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
 
-/* ---- Lives, in their order ---- */
+/* ---- Incarnations, in their order ---- */
 
 /* Its index; t->n when it is not there. */
 static size_t
@@ -34,7 +34,7 @@ typedef struct {
 typedef void each_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation);
 
 static void
-for_lives(const nodes *all, each_incarnation *see, void *self)
+for_incarnations(const nodes *all, each_incarnation *see, void *self)
 {
     for (size_t i = 0; i < all->n; i++) {
         for (size_t k = 0; k < all->clocks[i]->n; k++) {
@@ -261,7 +261,7 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
 /* ---- The timeline ---- */
 
 static mrd_err
-tie_life(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int64_t began)
+link_incarnation(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int64_t began)
 {
     mrd_incarnation *incarnation = &t->v[i];
     const mrd_incarnation *last = &t->v[i - 1];
@@ -294,7 +294,7 @@ mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n, mrd_timeline *
     size_t at, last = 0;
 
     if (err == MRD_OK)
-        for_lives(&all, count_incarnation, c);
+        for_incarnations(&all, count_incarnation, c);
     for (; err == MRD_OK && t.n < c->incarnations.n; last = at) {
         at = next_incarnation(c, taken);
         taken[at] = true;
@@ -302,7 +302,7 @@ mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n, mrd_timeline *
         if (t.n == 1)
             t.v[0].by = MRD_LINKED_FIRST;
         else
-            err = tie_life(&all, &t, t.n - 1, c->ended[last], c->began[at]);
+            err = link_incarnation(&all, &t, t.n - 1, c->ended[last], c->began[at]);
     }
     free(c);
     if (err == MRD_OK)

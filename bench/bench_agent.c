@@ -431,7 +431,7 @@ json_process(void *self, mrd_drain_process *p)
 }
 
 static void
-json_settled(void *self, const char *path, uint64_t events, const char *message)
+json_finished(void *self, const char *path, uint64_t events, const char *message)
 {
     (void) self;
     if (events < SPANS)
@@ -492,7 +492,7 @@ bench_trace_file(int rounds, double *ret_bytes)
                                  .dir = test_tmp(),
                                  .event = json_event,
                                  .process = json_process,
-                                 .settled = json_settled,
+                                 .finished = json_finished,
                                  .self = &j };
         mrd_files_complete file = { .path = path,
                                     .rel = "trace.json",

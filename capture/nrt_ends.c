@@ -196,7 +196,7 @@ mrd_nrt_async_ended(nrta_seq_t seq)
  */
 
 static size_t *
-told_of(const nrta_error_tracker_t *tracker)
+reported_of(const nrta_error_tracker_t *tracker)
 {
     for (size_t i = 0; i < TRACKERS_MAX; i++)
         if (trackers[i].tracker == tracker)
@@ -231,7 +231,7 @@ mrd_nrt_async_errors(const nrta_error_tracker_t *tracker, const nrta_error_t *li
 
     if (list == NULL || !mrd_rec_on(MRD_CAP_API) || !take_lock())
         return;
-    told = told_of(tracker);
+    told = reported_of(tracker);
     *told = *told > count ? 0 : *told;
     for (; *told < count; (*told)++) {
         const nrta_error_t *e = &list[*told];

@@ -125,7 +125,7 @@ mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64_t *r
 
     if (t == NULL || t->depth == 0)
         return false;
-    if (t->depth > MRD_THREAD_OPEN_MAX) { /* the deepest were never noted */
+    if (t->depth > MRD_THREAD_OPEN_MAX) { /* the deepest were never recorded */
         t->depth--;
         *ret_ticks = 0;
         ret_what->name = 0;

@@ -83,7 +83,7 @@ part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     p->ev = *ev;
     if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts_ns) ||
         is_beside_break(p->a, u, ev->ts_ns))
-        p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock that nothing ties to the timeline */
+        p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock that nothing links to the timeline */
     else if (p->unit != NO_UNIT)
         p->ev.ts_ns = map_time(p->a, u, ev->ts_ns, &p->ev.bound_ns);
     *ret_event = &p->ev;

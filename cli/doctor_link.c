@@ -131,11 +131,11 @@ own_certificate(mrd_doctor *d)
     if (!v.key_fits)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy both files of `meridian certs agent` again",
                        "%s is not the key of %s", a->tls_key, a->tls_cert);
-    if (v.trouble[0] != '\0' && v.seconds >= 0)
+    if (v.error[0] != '\0' && v.seconds >= 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "fine when the aggregator trusts another authority than this node does",
                        "the authorities in %s do not vouch for %s: %s", a->tls_ca, a->tls_cert,
-                       v.trouble);
+                       v.error);
     if (!mrd_cert_named(v.names, '\n', d->node.instance_id))
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "meridian certs agent with this node's id, or --instance-id",
@@ -264,21 +264,21 @@ dial(mrd_doctor *d, const mrd_link_options *options)
     mrd_link *link = NULL;
     mrd_link_event event;
     mrd_why why = { 0 };
-    bool trouble = false;
+    bool failed = false;
 
     if (mrd_link_open(options, &link, &why) != MRD_OK) {
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
         return;
     }
-    while (!mrd_link_is_up(link) && !trouble && mrd_local_now().ns < end) {
+    while (!mrd_link_is_up(link) && !failed && mrd_local_now().ns < end) {
         if (mrd_link_next(link, 20, &event))
             mrd_link_event_done(&event);
-        trouble = mrd_link_trouble(link, &why);
+        failed = mrd_link_next_error(link, &why);
     }
     if (mrd_link_is_up(link))
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s can be reached%s", options->data_url,
                        wants_tls(d) ? " and has proven who it is" : "");
-    else if (trouble)
+    else if (failed)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s: %s", options->data_url, why.text);
     else
         mrd_doctor_say(d, MRD_DOCTOR_FAILED,

@@ -321,16 +321,16 @@ mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why)
 
 /* Whether the authorities of the file vouch for the certificate today; else *why says why not. */
 static void
-view_chain(X509 *cert, const char *ca, char *trouble, size_t size)
+view_chain(X509 *cert, const char *ca, char *error, size_t size)
 {
     X509_STORE *store = X509_STORE_new();
     X509_STORE_CTX *ctx = X509_STORE_CTX_new();
 
     if (store == NULL || ctx == NULL || X509_STORE_load_file(store, ca) != 1 ||
         X509_STORE_CTX_init(ctx, store, cert, NULL) != 1)
-        snprintf(trouble, size, "%s holds no authorities", ca);
+        snprintf(error, size, "%s holds no authorities", ca);
     else if (X509_verify_cert(ctx) != 1)
-        snprintf(trouble, size, "%s", X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
+        snprintf(error, size, "%s", X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
     X509_STORE_CTX_free(ctx);
     X509_STORE_free(store);
     ERR_clear_error();
@@ -353,7 +353,7 @@ mrd_pki_examine(const char *ca, const char *cert_path, const char *key_path, mrd
         mrd_cert_names(cert, '\n', v.names, sizeof(v.names));
         v.key_fits = key != NULL && X509_check_private_key(cert, key) == 1;
         if (ca != NULL)
-            view_chain(cert, ca, v.trouble, sizeof(v.trouble));
+            view_chain(cert, ca, v.error, sizeof(v.error));
         ERR_clear_error();
         *ret_view = v;
     }

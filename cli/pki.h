@@ -29,10 +29,10 @@ mrd_err mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why);
 
 /* One certificate as somebody who wants to use it sees it. */
 typedef struct {
-    char names[512];   /* common name and DNS names, a newline between them */
-    int64_t seconds;   /* until it ends; negative when it has */
-    bool key_fits;     /* false without a key too */
-    char trouble[160]; /* why the authorities do not vouch for it now; empty: they do */
+    char names[512]; /* common name and DNS names, a newline between them */
+    int64_t seconds; /* until it ends; negative when it has */
+    bool key_fits;   /* false without a key too */
+    char error[160]; /* why the authorities do not vouch for it now; empty: they do */
 } mrd_pki_view;
 
 /* ca and key may be NULL. Errors: NOTFOUND, INVALID (no certificate, no key). */

@@ -329,7 +329,7 @@ match_all(mrd_hw_session *s, const char *name, mrd_hw_scope scope, bool *found, 
 
 /* Fixes the list of counters and gives each part its memory and, where needed, its thread. */
 static mrd_err
-settle(mrd_hw_session *s, mrd_why *why)
+allocate(mrd_hw_session *s, mrd_why *why)
 {
     size_t at = 0;
 
@@ -372,7 +372,7 @@ mrd_hw_session_create(mrd_hw *hw, const char *const *names, size_t n, mrd_hw_sco
             err = unknown(hw, names[i], scope, why);
     }
     if (err == MRD_OK)
-        err = settle(s, why);
+        err = allocate(s, why);
     if (err != MRD_OK) {
         mrd_hw_session_destroy(s);
         return err;

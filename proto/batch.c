@@ -145,7 +145,7 @@ values_room(mrd_batch *b, uint32_t words)
     return true;
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 mrd_batch *
 mrd_batch_new(const mrd_catalog *cat, mrd_proc_id process, unsigned clock, uint32_t max_events)

@@ -38,7 +38,7 @@ typedef struct {
 } mrd_cross_read;
 
 /*
- * A batch of events of `process`. cat is borrowed and may grow while the batch lives; events refer
+ * A batch of events of `process`. cat is borrowed and may grow while the batch exists; events refer
  * to its tracks and strings. clock: a Mrd__ClockKind (0: CLOCK_MONOTONIC_RAW).
  * max_events: 1 .. MRD_BATCH_EVENTS, 0: MRD_BATCH_USUAL. NULL without memory.
  */

@@ -38,7 +38,7 @@ typedef struct {
 uint64_t mrd_link_raise_files(void);
 
 /*
- * NNG can stop taking closed connections down, for the rest of the process's life
+ * NNG can stop taking closed connections down, until the process ends
  * (proto/nng/closing.h). For how long the watch over that has had no answer: 0 while all is well,
  * milliseconds are ordinary, MRD_LINK_STUCK_NS is not. What is connected works on; the cure is to
  * end the process and start it again. The first call starts the watch; call it about once a second.
@@ -100,11 +100,11 @@ bool mrd_link_is_up(const mrd_link *link);
 mrd_err mrd_link_answer(mrd_link *link, uint64_t tag, mrd_bytes frame);
 
 /* Certificate, key and authorities again from their files, for connections from now on; errors
- * leave the old ones in place. _changed: one of the files is not what was read. _trouble: the next
+ * leave the old ones in place. _changed: one of the files is not what was read. _next_error: the next
  * message about a TLS connection that failed. Without TLS: OK, false, false. */
 mrd_err mrd_link_reload(mrd_link *link, mrd_why *why);
 bool mrd_link_changed(mrd_link *link);
-bool mrd_link_trouble(mrd_link *link, mrd_why *ret_why);
+bool mrd_link_next_error(mrd_link *link, mrd_why *ret_why);
 
 /* Readable while events wait. */
 int mrd_link_fd(const mrd_link *link);
@@ -169,7 +169,7 @@ bool mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *re
 /* As those of the agent's end. */
 mrd_err mrd_server_reload(mrd_server *s, mrd_why *why);
 bool mrd_server_changed(mrd_server *s);
-bool mrd_server_trouble(mrd_server *s, mrd_why *ret_why);
+bool mrd_server_next_error(mrd_server *s, mrd_why *ret_why);
 uint64_t mrd_server_tls_failures(mrd_server *s);
 unsigned mrd_server_connections(const mrd_server *s);
 /* Whoever speaks on it is known: what it sends is no longer counted as of one not accepted. */

@@ -392,7 +392,7 @@ label_place(const mrd_align_segment *seg, const mrd_align_bin *near, int64_t at,
 
 /* Keeps order and containment: never below the segment's floor, never outside the bound. */
 static int64_t
-settle(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
+clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
 {
     bool lifted = sess < seg->floor;
 
@@ -471,7 +471,7 @@ mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns loc
             label_place(seg, near, at, b);
         }
     }
-    ret_at->ns = settle(seg, sess, b);
+    ret_at->ns = clamp(seg, sess, b);
     if (ret_bound != NULL)
         *ret_bound = bound;
     return true;

@@ -104,7 +104,7 @@ mrd_err mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin);
  * more than a bin's length (1 s) outside the bins, and for an overlap with the segment before.
  */
 mrd_err mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to);
-/* Adds `by` ns to the session times of segments [first, end): of a timeline that was tied to
+/* Adds `by` ns to the session times of segments [first, end): of a timeline that was linked to
  * another (timescale_link.h). Order holds across segments as before. */
 void mrd_align_shift(mrd_align *align, size_t first, size_t end, int64_t by);
 /* Forgets all but the last `keep` bins (1 or more), for tables that only look back a while. Returns

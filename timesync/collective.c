@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS      10    /* of lines against medians; measured to settle in 3 to 5 */
+#define ROUNDS      10    /* of lines against medians; measured to converge in 3 to 5 */
 #define REWEIGHTS   12    /* of one robust line */
 #define FLOOR_NS    500.0 /* residuals below count alike */
 #define SPAN_MIN_NS 20e6  /* a shorter stretch says nothing about drift: 500 ppm of it is 10 us */

@@ -203,13 +203,13 @@ use_w(mrd_follow *t, double w)
 static void
 adapt_w(mrd_follow *t, const mrd_estimate *est)
 {
-    size_t settled = t->window_n - t->recent_n;
+    size_t older = t->window_n - t->recent_n;
 
-    t->bend = fmax(t->bend, mrd_smooth_bend(t->window, est, settled));
+    t->bend = fmax(t->bend, mrd_smooth_bend(t->window, est, older));
     if (t->newest - t->first < MRD_FOLLOW_ADAPT)
         return;
     /* A few points a minute show nothing of how the rate bends in between. */
-    if (settled < MRD_FOLLOW_DENSE)
+    if (older < MRD_FOLLOW_DENSE)
         use_w(t, fmax(4 * t->bend, t->options.w_live));
     else
         use_w(t, fmin(fmax(4 * t->bend, t->options.w), MRD_FOLLOW_W_MAX));
@@ -242,7 +242,7 @@ quality_now(const mrd_follow *t, int64_t at)
 
     if (at < t->suspect_until || mrd_counts_distrusted(&counts))
         return MRD_ALIGN_SUSPECT;
-    return at - t->first < MRD_FOLLOW_SETTLE ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
+    return at - t->first < MRD_FOLLOW_SETTLING ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
 }
 
 static void

@@ -28,13 +28,13 @@
 #include "timesync/probe.h"
 #include "timesync/smooth.h"
 
-#define MRD_FOLLOW_LAG     (5 * MRD_SEC)
-#define MRD_FOLLOW_WINDOW  (60 * MRD_SEC)
-#define MRD_FOLLOW_ADAPT   (60 * MRD_SEC) /* then the live w follows the data */
-#define MRD_FOLLOW_DENSE   30             /* ... if there are so many bins in the window */
-#define MRD_FOLLOW_W_MAX   5000.0         /* ppb/s */
-#define MRD_FOLLOW_SETTLE  (30 * MRD_SEC) /* live answers of the first 30 s say "settling" */
-#define MRD_FOLLOW_SUSPECT (30 * MRD_SEC) /* how long a jump lowers the quality */
+#define MRD_FOLLOW_LAG      (5 * MRD_SEC)
+#define MRD_FOLLOW_WINDOW   (60 * MRD_SEC)
+#define MRD_FOLLOW_ADAPT    (60 * MRD_SEC) /* then the live w follows the data */
+#define MRD_FOLLOW_DENSE    30             /* ... if there are so many bins in the window */
+#define MRD_FOLLOW_W_MAX    5000.0         /* ppb/s */
+#define MRD_FOLLOW_SETTLING (30 * MRD_SEC) /* live answers of the first 30 s say "settling" */
+#define MRD_FOLLOW_SUSPECT  (30 * MRD_SEC) /* how long a jump lowers the quality */
 
 typedef struct {
     double w_live, w, w_estimate, w_estimate_live; /* ppb/s */

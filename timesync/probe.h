@@ -145,7 +145,7 @@ mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 #define MRD_PROBE_KEY_LEN    32
 
 /* Warm-up packets go ahead of a pair, and of its answers, and wake the path: they are neither answered nor
- * noted, and nobody looks at their tag. k is that of the pair. */
+ * recorded, and nobody looks at their tag. k is that of the pair. */
 typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2, MRD_PROBE_WARMUP = 3 } mrd_probe_kind;
 
 typedef struct {

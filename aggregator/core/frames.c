@@ -318,7 +318,7 @@ stored_again(mrd_core *c, mrd_session *s)
 
 /* Counts and acknowledges, or says why not. */
 static void
-settle(mrd_core *c, mrd_pending *w, mrd_why *why)
+complete(mrd_core *c, mrd_pending *w, mrd_why *why)
 {
     uint64_t gaps = mrd_part_gaps(w->part);
 
@@ -344,7 +344,7 @@ settle(mrd_core *c, mrd_pending *w, mrd_why *why)
 }
 
 static void
-settle_failed(mrd_core *c, const mrd_pending *w, const mrd_why *why)
+report_failure(mrd_core *c, const mrd_pending *w, const mrd_why *why)
 {
     if (why->err == MRD_IO)
         unstored(c, w->session, why);
@@ -372,9 +372,9 @@ mrd_core_stored(mrd_core *c, mrd_core_time now, uint64_t ticket, const mrd_why *
             continue;
         }
         if (w->ticket == ticket)
-            settle(c, w, &why);
+            complete(c, w, &why);
         if (why.err != MRD_OK)
-            settle_failed(c, w, &why);
+            report_failure(c, w, &why);
         else if (w->ticket != ticket) {
             c->stats.duplicates++;
             ack(c, w->ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);

@@ -1,7 +1,7 @@
 /*
  * aggregator/core/host_reading.h - what a node said about its own clocks (hw/hostclock.h), as the
  * aggregator keeps and shows it: the quality of its wall clock. What states a bound of its own may
- * be an inequality (node_absolute.c) or a tie (timeline.h), nothing is ever averaged into a clock.
+ * be an inequality (node_absolute.c) or a timescale link (timeline.h), nothing is ever averaged into a clock.
  *
  * Units nanoseconds. Threads: plain values.
  */

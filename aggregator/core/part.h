@@ -48,7 +48,7 @@ typedef struct {
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64];
     char release[32], commit[64]; /* of the last agent; empty: not known */
-    uint64_t number;              /* of its journal; never used again while the core lives */
+    uint64_t number;              /* of its journal; never used again while the core exists */
     bool job_ended;               /* of a job's session: the job is no more on this node */
     bool in_journal;              /* something of it was stored since the core began */
     mrd_part_state state;

@@ -590,9 +590,9 @@ mrd_link_changed(mrd_link *link)
 }
 
 bool
-mrd_link_trouble(mrd_link *link, mrd_why *ret_why)
+mrd_link_next_error(mrd_link *link, mrd_why *ret_why)
 {
-    return link->tls != NULL && mrd_tls_trouble(link->tls, ret_why);
+    return link->tls != NULL && mrd_tls_next_error(link->tls, ret_why);
 }
 
 int

@@ -514,9 +514,9 @@ mrd_server_changed(mrd_server *s)
 }
 
 bool
-mrd_server_trouble(mrd_server *s, mrd_why *ret_why)
+mrd_server_next_error(mrd_server *s, mrd_why *ret_why)
 {
-    return s->tls != NULL && mrd_tls_trouble(s->tls, ret_why);
+    return s->tls != NULL && mrd_tls_next_error(s->tls, ret_why);
 }
 
 uint64_t

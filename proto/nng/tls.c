@@ -56,13 +56,13 @@ static _Thread_local size_t asking_size;
 /* ---- Errors ---- */
 
 static void
-trouble(mrd_tls *tls, const char *message)
+add_error(mrd_tls *tls, const char *message)
 {
     mrd_error_list_add(&tls->errors, MRD_AUTH, message);
 }
 
 bool
-mrd_tls_trouble(mrd_tls *tls, mrd_why *ret_why)
+mrd_tls_next_error(mrd_tls *tls, mrd_why *ret_why)
 {
     return mrd_error_list_take(&tls->errors, ret_why);
 }
@@ -209,10 +209,10 @@ conn_failed(nng_tls_engine_conn *c)
     if (!c->failed) {
         c->failed = true;
         if (c->refused[0] != '\0')
-            trouble(c->tls, c->refused);
+            add_error(c->tls, c->refused);
         else {
             explain(c, ERR_peek_error(), message, sizeof(message));
-            trouble(c->tls, message);
+            add_error(c->tls, message);
         }
     }
     ERR_clear_error();
@@ -259,7 +259,7 @@ bio_ctrl(BIO *bio, int what, long number, void *p)
     return what == BIO_CTRL_FLUSH; /* NNG sends at once */
 }
 
-static BIO_METHOD *bio_method; /* made once, kept for the life of the process */
+static BIO_METHOD *bio_method; /* made once, kept until the process ends */
 
 /* ---- Connections ---- */
 
@@ -335,15 +335,15 @@ conn_close(nng_tls_engine_conn *c)
         return;
     if (c->up && !c->tls->server && !c->answered) {
         c->failed = true;
-        trouble(c->tls, "the aggregator closed the connection after the handshake: its log says "
-                        "why (AGG-TLS)");
+        add_error(c->tls, "the aggregator closed the connection after the handshake: its log says "
+                          "why (AGG-TLS)");
     } else if (c->up) {
         (void) SSL_shutdown(c->ssl);
         ERR_clear_error();
     } else if (!c->tls->server && c->received) {
         /* It spoke and then hung up without saying why: an older TLS, a port of something else. */
         c->failed = true;
-        trouble(c->tls, "the aggregator closed the connection in the middle of the handshake");
+        add_error(c->tls, "the aggregator closed the connection in the middle of the handshake");
     }
 }
 

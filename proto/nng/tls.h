@@ -30,7 +30,7 @@ mrd_err mrd_tls_reload(mrd_tls *tls, mrd_why *why);
 /* True when a file has changed since it was last read with success. */
 bool mrd_tls_changed(mrd_tls *tls);
 /* The next message about a connection that failed; false when there is none. */
-bool mrd_tls_trouble(mrd_tls *tls, mrd_why *ret_why);
+bool mrd_tls_next_error(mrd_tls *tls, mrd_why *ret_why);
 /* Connections that failed, ever. */
 uint64_t mrd_tls_failures(mrd_tls *tls);
 

@@ -413,7 +413,7 @@ TEST(a_loss_that_nobody_tells_is_counted_at_the_end)
 
 /* An aggregator that crashed may ask once more for a session that was over here and forgotten; also
  * of an agent that was started again in between. */
-TEST(a_session_that_is_told_again_goes_on_with_its_numbers)
+TEST(a_session_that_is_announced_again_goes_on_with_its_numbers)
 {
     for (int restarted = 0; restarted < 2; restarted++) {
         mrd_agent_options o = settings(restarted ? "again1" : "again0");

@@ -16,7 +16,7 @@ typedef struct {
     mrd_buf answer;
     uint64_t tag;
     bool asked;
-    uint64_t settled, failed;
+    uint64_t finished, failed;
     char last[160];
 } world;
 
@@ -34,13 +34,13 @@ send_frame(void *self, uint64_t tag, mrd_bytes frame)
 }
 
 static void
-settled(void *self, const char *path, const char *sha256, const char *message)
+finished(void *self, const char *path, const char *sha256, const char *message)
 {
     world *w = self;
 
     (void) path;
     (void) sha256;
-    w->settled += *message == '\0';
+    w->finished += *message == '\0';
     w->failed += *message != '\0';
     snprintf(w->last, sizeof(w->last), "%s", message);
 }
@@ -54,7 +54,7 @@ new_world_of(uint64_t max_bytes, size_t max_files)
                             .max_files = max_files,
                             .agent = 1,
                             .send = send_frame,
-                            .settled = settled,
+                            .finished = finished,
                             .self = w };
     char dir[512];
     mrd_files_place place = { .path = dir, .pid = 9 };
@@ -101,12 +101,12 @@ step(world *w)
     }
 }
 
-/* Steps until `n` files were settled, at most a minute. */
+/* Steps until `n` files were finished, at most a minute. */
 static void
 until(world *w, uint64_t n)
 {
     for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
-         w->settled + w->failed < n && mrd_local_now().ns < end;) {
+         w->finished + w->failed < n && mrd_local_now().ns < end;) {
         step(w);
         if (!w->asked)
             nanosleep(&(struct timespec){ 0, 100000 }, NULL);
@@ -165,7 +165,7 @@ TEST(a_file_is_shipped_when_it_stands_still)
         CHECK_INT(w->g.announces, 0);
     close(fd);
     until(w, 1);
-    CHECK_INT(w->settled, 1);
+    CHECK_INT(w->finished, 1);
     CHECK_INT(w->g.artifacts, 1);
     CHECK_INT(w->g.artifact_bytes, 25);
     end_world(w);
@@ -197,7 +197,7 @@ TEST(a_cut_upload_resumes_where_it_was)
     w->g.cut_at = 2 << 20;
     until(w, 1);
     mrd_files_get_stats(w->f, &st);
-    CHECK_INT(w->settled, 1);
+    CHECK_INT(w->finished, 1);
     CHECK_INT(w->g.artifacts, 1);
     CHECK_INT(w->g.artifact_bytes, 5 << 20);
     CHECK_INT(w->g.announces, 2);
@@ -213,7 +213,7 @@ TEST(a_full_store_is_waited_for)
     tree_file(test_tmp(), "cap/a.ntff", "x");
     w->g.no_room = 200;
     until(w, 1);
-    CHECK_INT(w->settled, 1);
+    CHECK_INT(w->finished, 1);
     CHECK_INT(w->g.announces, 201);
     CHECK_INT(w->g.artifacts, 1);
     end_world(w);
@@ -233,7 +233,7 @@ TEST(thousands_of_files)
     }
     until(w, (uint64_t) n);
     mrd_files_get_stats(w->f, &st);
-    CHECK_INT(w->settled, n);
+    CHECK_INT(w->finished, n);
     CHECK_INT(st.found, n);
     CHECK_INT(st.waiting, 0);
     CHECK_INT(w->g.artifacts, n);
@@ -256,7 +256,7 @@ TEST(files_beyond_the_limit)
     mrd_files_look(w->f);
     pause_ms(w, 60);
     mrd_files_get_stats(w->f, &st);
-    CHECK_INT(w->settled, 10);
+    CHECK_INT(w->finished, 10);
     CHECK_INT(st.found, 10);
     CHECK_INT(st.beyond, 5);
     for (int i = 0; i < 15; i++) {
@@ -272,7 +272,7 @@ TEST(files_beyond_the_limit)
     CHECK_INT(st.beyond, 0);
     CHECK_INT(st.waiting, 0);
     CHECK_INT(w->failed, 0);
-    CHECK(w->settled > 10 && w->settled <= 15);
+    CHECK(w->finished > 10 && w->finished <= 15);
     CHECK(mrd_files_idle(w->f, 0));
     end_world(w);
 }

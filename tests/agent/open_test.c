@@ -333,7 +333,7 @@ TEST(without_a_place_to_keep_it_an_open_span_is_counted)
     int64_t at = mrd_local_now().ns;
     maker *m = one_open(getpid(), make_start_ticks(getpid()), false, at);
 
-    for (int life = 0; life < 2; life++) {
+    for (int run = 0; run < 2; run++) {
         received h = { 0 };
         mrd_drain *p = open_drain(&h, false, "b");
         mrd_drain_tally c;
@@ -341,9 +341,9 @@ TEST(without_a_place_to_keep_it_an_open_span_is_counted)
         for (int i = 0; i < 50; i++)
             turn(p, &h);
         mrd_drain_counts(p, &c);
-        CHECK_INT(h.lost, life == 0);
-        CHECK_INT(c.dropped[MRD_DROP_RESTART], life == 0);
-        if (life == 0)
+        CHECK_INT(h.lost, run == 0);
+        CHECK_INT(c.dropped[MRD_DROP_RESTART], run == 0);
+        if (run == 0)
             CHECK(h.loss_ns > at - MRD_MS && h.loss_ns < at + MRD_MS);
         mrd_drain_close(p);
     }

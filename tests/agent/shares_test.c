@@ -12,7 +12,7 @@
 #include "trace/model/catalog.h"
 
 typedef struct {
-    uint64_t settled, failed, complete;
+    uint64_t finished, failed, complete;
     char last[160];
 } seen;
 
@@ -24,12 +24,12 @@ send_nothing(void *self, uint64_t tag, mrd_bytes frame)
 }
 
 static void
-settled(void *self, const char *path, const char *sha256, const char *message)
+finished(void *self, const char *path, const char *sha256, const char *message)
 {
     seen *s = self;
 
     (void) path, (void) sha256;
-    s->settled += *message == '\0';
+    s->finished += *message == '\0';
     s->failed += *message != '\0';
     snprintf(s->last, sizeof(s->last), "%s", message);
 }
@@ -49,7 +49,7 @@ open_files(seen *s, size_t max_files)
                             .max_files = max_files,
                             .agent = 1,
                             .send = send_nothing,
-                            .settled = settled,
+                            .finished = finished,
                             .complete = complete,
                             .self = s };
     mrd_files *f = NULL;
@@ -359,7 +359,7 @@ open_traces(traced *t)
     mrd_traces_options o = { .instance_id = "i-test",
                              .event = count_event,
                              .process = no_process,
-                             .settled = count_refused,
+                             .finished = count_refused,
                              .self = t };
     mrd_traces *traces = NULL;
 

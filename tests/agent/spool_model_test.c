@@ -19,7 +19,7 @@ typedef struct {
     uint64_t delivered, refused, forced, clock_lost;
     uint32_t note_len, pending_len;
     uint8_t note[MRD_SPOOL_NOTE], pending[MRD_SPOOL_NOTE];
-    bool noted;
+    bool saved;
 } session_model;
 
 typedef struct {
@@ -141,10 +141,10 @@ step_commit(model *m)
         session_model *q = &m->sessions[k];
 
         q->committed = q->next;
-        if (q->noted) {
+        if (q->saved) {
             q->note_len = q->pending_len;
             memcpy(q->note, q->pending, q->pending_len);
-            q->noted = false;
+            q->saved = false;
         }
     }
 }
@@ -156,7 +156,7 @@ step_note(model *m)
 
     q->pending_len = (uint32_t) (test_rand(&m->seed) % (MRD_SPOOL_NOTE + 1));
     memset(q->pending, (int) (test_rand(&m->seed) & 255), q->pending_len);
-    q->noted = true;
+    q->saved = true;
     CHECK_ERR("note",
               mrd_spool_note(m->s, FIRST_SESSION + (uint64_t) (q - m->sessions), q->pending,
                              q->pending_len),
@@ -300,7 +300,7 @@ check_stats(model *m)
         open_frames = open_frames || !f->committed;
     }
     for (size_t k = 0; k < SESSIONS; k++) {
-        open_notes = open_notes || m->sessions[k].noted;
+        open_notes = open_notes || m->sessions[k].saved;
         open_frames = open_frames || m->sessions[k].next != m->sessions[k].committed;
     }
     mrd_spool_get_stats(m->s, &st);
@@ -367,7 +367,7 @@ step_crash(model *m)
     m->n = m->first + n;
     for (size_t k = 0; k < SESSIONS; k++) {
         m->sessions[k].next = m->sessions[k].committed;
-        m->sessions[k].noted = false;
+        m->sessions[k].saved = false;
     }
     open_model(m);
     CHECK(mrd_spool_epoch(m->s) == m->epoch);

@@ -132,7 +132,7 @@ TEST(tallies_go_on)
     uint8_t frame[MRD_FRAME_HEADER];
 
     check_tally("nothing yet", s, 0, 0, "");
-    for (int life = 0; life < 40; life++) {
+    for (int run = 0; run < 40; run++) {
         for (int i = 0; i < 20; i++, added += 10)
             CHECK_ERR("add", add(s, 7, 65536, 10), MRD_OK);
         for (int i = 0; i < 7 && mrd_spool_peek(s, 0, &item); i++) {
@@ -140,7 +140,7 @@ TEST(tallies_go_on)
             refused += i % 3 == 0 ? item.events : 0;
             CHECK(mrd_spool_done(s, item.id, i % 3 != 0));
         }
-        CHECK_ERR("note", mrd_spool_note(s, 7, life % 2 == 0 ? "even" : "odd", life % 2 ? 3 : 4),
+        CHECK_ERR("note", mrd_spool_note(s, 7, run % 2 == 0 ? "even" : "odd", run % 2 ? 3 : 4),
                   MRD_OK);
         CHECK(mrd_spool_uncommitted(s));
         CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
@@ -150,14 +150,14 @@ TEST(tallies_go_on)
         mrd_frame_put(&f, (mrd_bytes){ NULL, 0 }, frame);
         CHECK_ERR("open", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, 1, NULL), MRD_OK);
         CHECK_ERR("note", mrd_spool_note(s, 7, "never", 5), MRD_OK);
-        CHECK_INT(check_tally("now", s, delivered, refused, life % 2 == 0 ? "even" : "odd"),
+        CHECK_INT(check_tally("now", s, delivered, refused, run % 2 == 0 ? "even" : "odd"),
                   forced + lost_events);
         CHECK_INT(mrd_spool_clock_lost(s, 7) * 10, refused + forced + lost_events);
         before = mrd_spool_held(s, 7, NULL);
         mrd_spool_close(s);
         lost_events = 0;
         s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
-        forced = check_tally("again", s, delivered, refused, life % 2 == 0 ? "even" : "odd");
+        forced = check_tally("again", s, delivered, refused, run % 2 == 0 ? "even" : "odd");
         CHECK_INT(mrd_spool_clock_lost(s, 7) * 10, refused + forced);
         CHECK_INT(mrd_spool_next_seq(s, 7), f.seq);
         /* What was kept in memory only, at most a window of frames, is gone and counted. */
@@ -803,7 +803,7 @@ TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
     uint8_t note[1000] = { 1 };
 
     snprintf(dir, sizeof(dir), "%s/forgotten", test_tmp());
-    for (int life = 0; life < 2; life++) {
+    for (int run = 0; run < 2; run++) {
         CHECK_ERR(
             "open",
             mrd_spool_open(&(mrd_spool_options){ .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES }, &s,
@@ -811,7 +811,7 @@ TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
             MRD_OK);
         mrd_spool_get_stats(s, &st);
         CHECK(st.file_bytes < 640 << 10); /* a full segment, and one that begins with all of them */
-        for (uint64_t k = 1; k <= N && life == 0; k++) {
+        for (uint64_t k = 1; k <= N && run == 0; k++) {
             mrd_spool_item item;
 
             CHECK_ERR("note", mrd_spool_note(s, k, note, sizeof(note)), MRD_OK);
@@ -837,7 +837,7 @@ TEST(a_frame_keeps_a_forgotten_session)
     mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
     mrd_spool_tally t;
     mrd_spool_item item;
-    uint64_t first = 0, noted = 0;
+    uint64_t first = 0, saved = 0;
 
     CHECK_ERR("add", add(s, HELD, 100, 3), MRD_OK);
     mrd_spool_forget(s, HELD);
@@ -855,11 +855,11 @@ TEST(a_frame_keeps_a_forgotten_session)
         CHECK(mrd_spool_next_seq(s, k) == (first != 0));
         if (first == 0 && mrd_spool_next_seq(s, k + 1) == 1)
             first = k + 1;
-        noted += t.note_len == 6;
+        saved += t.note_len == 6;
         CHECK(t.note_len == 0 || k > N - 32);
     }
     CHECK_INT(N + 1 - first, MRD_SPOOL_FORGOTTEN);
-    CHECK_INT(noted, 16);
+    CHECK_INT(saved, 16);
     mrd_spool_close(s);
 }
 

@@ -117,7 +117,7 @@ check_equation(const mrd_agent *a)
 
 /* Until so many files were read, failed or left alone, and everything is flushed. */
 static void
-settle(mrd_agent *a, fake_aggregator *g, uint64_t artifacts)
+wait_for_artifacts(mrd_agent *a, fake_aggregator *g, uint64_t artifacts)
 {
     mrd_agent_counts c;
 
@@ -159,7 +159,7 @@ TEST(trace_files_become_events_and_stay_artifacts)
     mrd_buf_reset(&text);
     mrd_buf_text(&text, "{\"some\": \"settings\"}\n");
     put("i-test_pid_4711/config.json", &text);
-    settle(a, &g, 3); /* settings are no trace */
+    wait_for_artifacts(a, &g, 3); /* settings are no trace */
     CHECK_INT(stored_once(&g, 1, 20000), 20000);
     CHECK_INT(stored_once(&g, 30001, 5000), 5000);
     CHECK_INT(g.events, 25000);
@@ -199,7 +199,7 @@ TEST(strange_files_are_counted)
     runtime_json(&text, 1, 1000, "");
     text.len -= 700;
     put("i-test_pid_4712/cut.json", &text);
-    settle(a, &g, 2);
+    wait_for_artifacts(a, &g, 2);
     mrd_agent_counters(a, &c);
     CHECK_INT(c.traces, 2);
     CHECK_INT(c.dropped[MRD_DROP_UNSENT], 2);
@@ -238,7 +238,7 @@ TEST(a_runtime_file_beside_the_rings_is_not_read_twice)
     framework_json(&text, 101, 50); /* has no other way */
     snprintf(rel, sizeof(rel), "i-test_pid_%d/1700/trace.json", (int) getpid());
     put(rel, &text);
-    settle(a, &g, 2);
+    wait_for_artifacts(a, &g, 2);
     CHECK_INT(stored_once(&g, 1, 50), 50);
     CHECK_INT(stored_once(&g, 101, 50), 50);
     CHECK_INT(g.events, 100);
@@ -253,7 +253,7 @@ TEST(a_runtime_file_beside_the_rings_is_not_read_twice)
 /* ---- What is put in a file's place ---- */
 
 typedef struct {
-    uint64_t own, other, settled;
+    uint64_t own, other, finished;
 } swapped;
 
 static mrd_err
@@ -276,12 +276,12 @@ no_process(void *self, mrd_drain_process *process)
 }
 
 static void
-count_settled(void *self, const char *path, uint64_t events, const char *message)
+count_finished(void *self, const char *path, uint64_t events, const char *message)
 {
     (void) path;
     (void) events;
     (void) message;
-    ((swapped *) self)->settled++;
+    ((swapped *) self)->finished++;
 }
 
 /* It was checked and hashed; then its path names another's trace, or a fifo that nobody writes. */
@@ -292,7 +292,7 @@ TEST(what_is_read_is_the_file_that_was_hashed)
         mrd_traces_options o = { .instance_id = "i-test",
                                  .event = count_event,
                                  .process = no_process,
-                                 .settled = count_settled,
+                                 .finished = count_finished,
                                  .self = &s };
         int64_t end = mrd_local_now().ns + 30 * MRD_SEC;
         mrd_files_complete file = { .rel = "trace.json", .sha256 = "0", .pid = 5, .uid = -1 };
@@ -320,7 +320,7 @@ TEST(what_is_read_is_the_file_that_was_hashed)
             mrd_traces_step(t, true);
             nanosleep(&(struct timespec){ 0, 100000 }, NULL);
         }
-        CHECK_INT(s.settled, 1);
+        CHECK_INT(s.finished, 1);
         CHECK_INT(s.own, 100);
         CHECK_INT(s.other, 0);
         mrd_traces_close(t);

@@ -114,7 +114,7 @@ put(maker *m, int kind, uint32_t name, int64_t ts, uint64_t value)
 }
 
 /* Both ways of a model are told, with its name and arguments, and once more as a span. */
-TEST(models_are_told)
+TEST(models_are_reported)
 {
     static receiver r;
     mrd_drain *p = open_drain(&r, false);

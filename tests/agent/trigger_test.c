@@ -85,7 +85,7 @@ TEST(statuses_that_are_faults_trigger)
 
 /* The quiet time is each session's own: a fault that the session before was told of is new to one
  * that began since. */
-TEST(a_new_session_is_told_again)
+TEST(a_new_session_is_announced_again)
 {
     fixture f;
 

@@ -126,7 +126,7 @@ TEST(a_repetition_is_known_after_the_end)
 }
 
 /* The start is told, with a heartbeat too, when its manifest was written, and not before. */
-TEST(a_start_is_told_when_it_is_on_disk)
+TEST(a_start_is_sent_when_it_is_on_disk)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
@@ -225,7 +225,7 @@ TEST(a_silent_node_delays_its_own_session_only)
 }
 
 /* A trigger that comes with the start is told to the nodes when they know of the session. */
-TEST(a_trigger_waits_until_the_start_was_told)
+TEST(a_trigger_waits_until_the_start_was_sent)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     mrd_effect save, ask, go, e;

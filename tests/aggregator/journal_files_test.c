@@ -532,7 +532,7 @@ TEST(a_segment_ends_at_its_limit_and_the_next_name_is_synced)
 
 /* What was not synced when a segment ends is synced then; when that fails, the next sync says so,
  * with the frames of the next segment beside. */
-TEST(a_failed_sync_at_the_end_of_a_segment_is_told)
+TEST(a_failed_sync_at_the_end_of_a_segment_is_reported)
 {
     char dir[300];
     uint64_t seq;
@@ -577,7 +577,7 @@ TEST(the_end_of_a_segment_syncs_what_is_in_it)
 
 /* ---- Errors by their names ---- */
 
-TEST(a_full_disk_is_told_from_a_broken_one)
+TEST(a_full_disk_and_a_broken_one_are_distinguished)
 {
     static const struct {
         op what;
@@ -622,7 +622,7 @@ TEST(a_full_disk_is_told_from_a_broken_one)
 
 /* Two frames behind one that is there, in a write that ends in the middle of the first of them;
  * then each may fail: the file holds the frames that were told, and not a byte more. */
-TEST(a_file_ends_with_the_last_frame_that_was_told)
+TEST(a_file_ends_with_the_last_frame_that_was_acknowledged)
 {
     for (unsigned fails = 0; fails <= 2; fails++) {
         size_t want = fails == 0 ? 2 : fails - 1, size = MRD_SEGMENT_HEADER;

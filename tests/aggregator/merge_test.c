@@ -489,7 +489,7 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
 
 /* Two nodes that live through both incarnations, and one that came with the second. */
 static recording
-two_lives(const char *name, const char *second_boot, int64_t utc_bound)
+two_incarnations(const char *name, const char *second_boot, int64_t utc_bound)
 {
     recording r = recording_new(name);
     part all[3][2] = { { a_part("i-a", ZERO - 7000 * MRD_SEC),
@@ -544,9 +544,9 @@ check_second_incarnation(const recording *r, mrd_dur_ns link)
     mrd_clock_report_fini(&report);
 }
 
-TEST(lives_are_tied_by_nodes_whose_clocks_ran_on)
+TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
 {
-    recording r = two_lives("lives", "one", 0);
+    recording r = two_incarnations("incarnations", "one", 0);
     mrd_clock_verdict v = { 0 };
     mrd_export_result result;
     const mrd_incarnation *l = &links.v[1];
@@ -576,7 +576,7 @@ TEST(lives_are_tied_by_nodes_whose_clocks_ran_on)
 /* A slice of the one node that knows only the second incarnation lies where the whole puts it. */
 TEST(a_slice_goes_by_the_other_nodes_too)
 {
-    recording r = two_lives("incarnations-slice", "one", 0);
+    recording r = two_incarnations("incarnations-slice", "one", 0);
     merge_input in = { .dir = r.dir, .id = "s", .nodes = r.nodes, .n_nodes = r.n };
 
     for (int i = 0; i < 2; i++) { /* before the whole was merged, and after */
@@ -602,9 +602,9 @@ TEST(a_slice_goes_by_the_other_nodes_too)
     }
 }
 
-TEST(lives_are_tied_by_utc_where_no_clock_ran_on)
+TEST(incarnations_are_linked_by_utc_where_no_clock_ran_on)
 {
-    recording r = two_lives("incarnations-utc", "two", 3 * MRD_MS);
+    recording r = two_incarnations("incarnations-utc", "two", 3 * MRD_MS);
     mrd_clock_verdict v = { 0 };
     const mrd_incarnation *l = &links.v[1];
     char path[400];
@@ -621,9 +621,9 @@ TEST(lives_are_tied_by_utc_where_no_clock_ran_on)
 }
 
 /* Nothing relates them: said, and what came later is not written earlier. */
-TEST(lives_that_nothing_ties_say_so)
+TEST(incarnations_that_nothing_links_say_so)
 {
-    recording r = two_lives("incarnations-none", "two", 0);
+    recording r = two_incarnations("incarnations-none", "two", 0);
     mrd_clock_verdict v = { 0 };
     const mrd_incarnation *l = &links.v[1];
     char path[400];

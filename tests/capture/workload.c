@@ -1,6 +1,6 @@
 /*
  * A program that records, in as many ways as programs live and die. Argument 1: a file with one
- * `counts` that it shares with the test; 2: the mode; 3: how much. Every event is noted in the
+ * `counts` that it shares with the test; 2: the mode; 3: how much. Every event is counted in the
  * file before (begun) and after (done), so the test knows what the rings must account for.
  */
 #include <dlfcn.h>

@@ -20,7 +20,7 @@ PACKAGE = "chrony"
 CLIENTS = [(-1, "2 polls/s"), (-4, "16 polls/s")]  # log2 of the interval; we send two packets a second
 PORT = 11123
 SAMPLE_S = 0.1
-SETTLE_S = 30.0  # as our live rows; less in a shorter run
+SETTLING_S = 30.0  # as our live rows; less in a shorter run
 
 
 def program(name):
@@ -57,11 +57,11 @@ def quantile(values, q):
 def measure(chronyc, socks, seconds, alive):
     errors = [[] for _ in socks]
     begin = time.monotonic()
-    settle = min(SETTLE_S, seconds / 2)
+    settling = min(SETTLING_S, seconds / 2)
     while time.monotonic() - begin < seconds:
         for i, sock in enumerate(socks):
             got = off_us(chronyc, sock)
-            if got is not None and time.monotonic() - begin >= settle:
+            if got is not None and time.monotonic() - begin >= settling:
                 errors[i].append(abs(got))
         dead = [p.args for p in alive if p.poll() is not None]
         if dead:

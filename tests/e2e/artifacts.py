@@ -116,7 +116,7 @@ with Cluster(node_timeout="60s") as c:
     gone(c, two)
     until(lambda: stored(c) == [sha256(OWN + b"1")], "only what the third session lists is left")
 
-    # A manifest that cannot be read may list anything: nothing is removed until that is settled.
+    # A manifest that cannot be read may list anything: nothing is removed until it can be read.
     with open(c.path("store", "artifacts", sha256(b"stray")), "wb") as f:
         f.write(b"stray")
     os.makedirs(c.path("store", "sessions", "20200101-000000-0001"))

@@ -32,7 +32,7 @@ with Cluster(node_timeout="60s", flush_timeout="600s") as c:
         return c.agent(0, watch=c.folder("capture"), stable="200ms", metrics_port=port, **slowly)
 
     def sent():
-        """Bytes of files that this life of the agent has sent, None while it does not say."""
+        """Bytes of files that this run of the agent has sent, None while it does not say."""
         for line in (c.get("/metrics", port) or "").splitlines():
             if line.startswith("meridian_agent_artifact_bytes_total "):
                 return int(line.split(" ")[1])
@@ -70,7 +70,7 @@ with Cluster(node_timeout="60s", flush_timeout="600s") as c:
     equal(done and (done[0]["sha256"], done[0]["size"]), (want, size), "hash and size in the manifest")
     equal(sha256(os.path.join(store, want)), want, "hash of the stored file")
     equal(os.listdir(store), [want], "the store")
-    # The second life of the agent sends what was missing, and once more what was under way when the aggregator died, twice.
+    # The second run of the agent sends what was missing, and once more what was under way when the aggregator died, twice.
     check(0 < resumed <= size - cuts[0] + (4 << 20), f"{resumed} bytes were sent after the first cut at {cuts[0]} of {size}")
     doc = c.stop(id)
     equal(doc["state"], "complete", "state")

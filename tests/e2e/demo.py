@@ -55,7 +55,7 @@ try:
         check(merged * 20 <= whole, f"{merged} of {whole} collectives out of order as merged")
     profile = load_json(os.path.join(out, "summary.json"))
     notes = " ".join(profile["meridian"]["notes"])
-    check(late or "was set by 60 min" in notes, f"the step of a wall clock is noted: {notes}")
+    check(late or "was set by 60 min" in notes, f"the step of a wall clock is reported: {notes}")
     profiles = [os.path.join(out, "system_profile.pftrace")]
     if "trigger     none" not in said:
         check(re.search(rf"trigger +{NODES} nodes kept the same window.*step took", said), "why the recorders were frozen")

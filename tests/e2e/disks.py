@@ -76,7 +76,7 @@ def store_full():
             disk.fill()
             w.emit(30000)
             until(lambda: c.metric("meridian_disk_full") == 1, "a failed write says that the disk is full")
-            check(c.daemon.running(), "the aggregator lives")
+            check(c.daemon.running(), "the aggregator runs")
             c.daemon.kill()
             w.emit(10000)
             disk.empty()

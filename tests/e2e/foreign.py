@@ -199,7 +199,7 @@ class Generator:
         if kind == 0:  # samples, contexts, marks of navigation, dumps, clock syncs: read or dropped, the file goes on
             ph = self.r.choice(["P", "(", ")", "v", "V", "c", "a", "p", "q"])
             self.event(ph, self.when(), name="rare", id=self.r.choice([None, 1, "0x2"]), args=self.args())
-        elif kind == 1:  # an object's life
+        elif kind == 1:  # an object from creation to deletion
             number, start = self.r.randrange(3), self.when()
             for ph, at in (("N", 0), ("O", 10), ("D", 20)):
                 if self.r.random() < 0.8:

@@ -291,5 +291,5 @@ with Service(sync="none") as service:
     equal((doc["state"], part["state"], part["missing_batches"]), ("complete", "flushed", 0), "the session that was recorded meanwhile")
     equal(part["counters"]["begun"], part["events"] + part["counters"]["dropped"] + part["counters"]["held"], "begun = delivered + dropped + held")
     print(f"recorded meanwhile: {part['events']} events, {part['counters']['dropped']} dropped by full rings")
-    equal(service.daemon.running(), True, "the aggregator lives")
+    equal(service.daemon.running(), True, "the aggregator runs")
 finish()

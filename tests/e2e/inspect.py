@@ -123,7 +123,7 @@ if check(there, f"results that appeared meanwhile: {err}"):
     equal(open(os.path.join(both, "system_profile.json")).read(), "other\n", "the other's results stay")
     check("trace_events" in load_json(os.path.join(there[1], "system_profile.json")), "and these are beside them")
 
-# ---- the command's own life ----
+# ---- the command's own lifecycle ----
 for command, status in ((["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137), (["true"], 0)):
     run("inspect", "-o", os.path.join(work, "s%d" % status), "--", *command, want=status)
 _, err = run("inspect", "-o", os.path.join(work, "absent"), "--", "no-such-program", want=127)

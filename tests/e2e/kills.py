@@ -21,8 +21,8 @@ def nap(longest_ms):
     time.sleep(chance.random() * longest_ms / 1000)
 
 
-def settled():
-    """All agents are connected and said so in this life of the aggregator."""
+def connected():
+    """All agents are connected and said so since the aggregator started."""
     return len(cluster.connected()) == NODES
 
 
@@ -39,13 +39,13 @@ with Cluster(node_timeout="60s") as cluster:
     until(cluster.answers, "the aggregator answers")
     for i in range(NODES):
         cluster.agent(i)
-    until(settled, "both agents are connected")
+    until(connected, "both agents are connected")
     id = cluster.start("--require", "all")
     time.sleep(0.6)  # the session begins at a time, a moment after it was agreed
     workloads = {i: workload(i) for i in range(NODES)}
     for n in range(rounds):
         if n % 10 == 0:
-            until(settled, f"both agents are connected again after {n} kills")
+            until(connected, f"both agents are connected again after {n} kills")
         victim = who if who != "any" else chance.choice(list(kills))
         i = chance.randrange(NODES)
         nap(60)
@@ -63,7 +63,7 @@ with Cluster(node_timeout="60s") as cluster:
             workloads[i] = workload(i)
     for w in workloads.values():
         w.pause()
-    until(settled, "both agents are connected again")
+    until(connected, "both agents are connected again")
     cluster.recording(id, NODES)
     time.sleep(0.3)  # within the session: its end is a time
     doc = cluster.stop(id, want=None if overflow else 0)

@@ -135,7 +135,7 @@ def free_port(kind=socket.SOCK_STREAM, host="127.0.0.1"):
 
 
 def until(what, message, seconds=60):
-    """Waits for a condition; its value, or a noted failure and None."""
+    """Waits for a condition; its value, or None, and a recorded failure."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = what()

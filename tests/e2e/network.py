@@ -81,7 +81,7 @@ try:
         for w in workloads:
             w.emit(1000)
         for cut in range(cuts):
-            # The node that keeps its link shows that one node's trouble is not the others'.
+            # The node that keeps its link shows that one node's failure is not the others'.
             off = cut % NODES
             w, other = workloads[off], workloads[1 - off]
             before = w.done

@@ -34,7 +34,7 @@ with Cluster() as c:
     status, text = ask(port, "/readyz")
     check(status == 503 and "the aggregator is not reached" in text, f"readiness: {status} {text}")
     status, text = ask(port, "/healthz")
-    check(status == 200 and "ok, but the aggregator is not reached" in text, f"it lives: {status} {text}")
+    check(status == 200 and "ok, but the aggregator is not reached" in text, f"it answers: {status} {text}")
     c.aggregator()
     until(lambda: ask(port, "/readyz") == (200, "ok\n"), "ready when it is reached")
     equal(seconds(port), 0, "the metric when it is reached")

@@ -253,7 +253,7 @@ static void
 follow(fleet *f, player *p, int64_t now)
 {
     mrd_record_status st;
-    uint64_t settled;
+    uint64_t completed;
     bool lost;
 
     if (!followed(p, &st))
@@ -263,19 +263,19 @@ follow(fleet *f, player *p, int64_t now)
         p->begun = p->delivered = p->dropped = 0;
         p->n_runs = 0;
     }
-    settled = st.delivered - p->delivered;
+    completed = st.delivered - p->delivered;
     lost = dropped_of(&st) != p->dropped;
     p->delivered = st.delivered;
     p->dropped = dropped_of(&st);
     if (lost) /* which of them is not known here */
         p->n_runs = 0;
-    while (settled > 0 && p->n_runs > 0) {
+    while (completed > 0 && p->n_runs > 0) {
         run *r = &p->runs[p->first_run];
-        uint64_t n = settled < r->events ? settled : r->events;
+        uint64_t n = completed < r->events ? completed : r->events;
 
         f->latency[bucket_of(now - r->end_ns)] += n;
         f->latencies += n;
-        settled -= n;
+        completed -= n;
         if ((r->events -= n) == 0) {
             p->first_run = (p->first_run + 1) % RUNS;
             p->n_runs--;

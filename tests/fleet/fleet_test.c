@@ -152,7 +152,7 @@ TEST(streams_with_stable_memory)
 
 /* Plays until all agents are welcome again, and says how long after `start` that was. */
 static void
-settle(bed *b, const char *what, int64_t start)
+wait_until_quiet(bed *b, const char *what, int64_t start)
 {
     CHECK_ROW(what, fleet_play(b->f, BED_PATIENCE, bed_welcomed, b));
     bed_print(b, what, start);
@@ -164,7 +164,7 @@ cut(bed *b, const char *what)
     int64_t start = mrd_local_now().ns;
 
     fleet_cut(b->f);
-    settle(b, what, start);
+    wait_until_quiet(b, what, start);
 }
 
 static bool
@@ -177,7 +177,7 @@ nobody_is_welcome(void *self)
     return c.welcomed == 0;
 }
 
-TEST(storms_settle)
+TEST(storms_end)
 {
     static bed b;
 
@@ -186,7 +186,7 @@ TEST(storms_settle)
     if (setting("FLEET_AGENTS", 64) <= 64) /* few need not be patient: by default it is 10 s */
         b.o.reconnect_max_ns = 2 * MRD_SEC;
     REQUIRE(open_bed(&b, patient));
-    settle(&b, "connected", b.opened_ns);
+    wait_until_quiet(&b, "connected", b.opened_ns);
     REQUIRE(bed_start(&b, b.agents));
     (void) fleet_play(b.f, stretch() / 4, NULL, NULL);
     for (int i = 0; i < 2; i++) {
@@ -195,7 +195,7 @@ TEST(storms_settle)
         CHECK(fleet_play(b.f, BED_PATIENCE, nobody_is_welcome, &b));
         (void) fleet_play(b.f, stretch() / 4, NULL, NULL);
         REQUIRE(aggregator_start(&b.d, patient));
-        settle(&b, "killed", mrd_local_now().ns);
+        wait_until_quiet(&b, "killed", mrd_local_now().ns);
     }
     CHECK(bed_state_is(&b, "recording"));
     CHECK(bed_stop(&b));
@@ -214,7 +214,7 @@ TEST(tls_dials_at_once)
         SKIP("curl is not installed");
     b.agents = setting("FLEET_TLS_AGENTS", 48);
     REQUIRE(open_bed(&b, options));
-    settle(&b, "TLS dials", b.opened_ns);
+    wait_until_quiet(&b, "TLS dials", b.opened_ns);
     REQUIRE(bed_start(&b, b.agents));
     (void) fleet_play(b.f, stretch() / 4, NULL, NULL);
     cut(&b, "TLS cut");
@@ -269,7 +269,7 @@ TEST(refuses_in_words_beyond_its_descriptors)
     CHECK(aggregator_end(&b.d, SIGTERM));
     b.d.files = 0;
     REQUIRE(aggregator_start(&b.d, NULL));
-    settle(&b, "with room", mrd_local_now().ns);
+    wait_until_quiet(&b, "with room", mrd_local_now().ns);
     close_bed(&b);
 }
 

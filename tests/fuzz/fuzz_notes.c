@@ -59,7 +59,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
     }
     mrd_record_step(r, mrd_local_now().ns);
-    more.session = 0x0123456789abcdef; /* so that all are noted again */
+    more.session = 0x0123456789abcdef; /* so that all are written again */
     (void) mrd_record_arm(r, &more, NULL);
     n = mrd_record_sessions(r);
     for (size_t i = 0; i < mrd_record_sessions(r); i++) {

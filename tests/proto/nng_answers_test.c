@@ -12,7 +12,7 @@ TEST(a_refused_operation_ends_with_an_error)
     int rv;
 
     CHECK_ERR("link", mrd_link_open(&o, &link, NULL), MRD_OK); /* as every program has one */
-    CHECK(faults_refused_is_told(&rv));
+    CHECK(faults_refused_is_reported(&rv));
     CHECK_INT(rv, NNG_ECLOSED);
     mrd_link_close(link);
 }

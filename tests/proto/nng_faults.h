@@ -70,7 +70,7 @@ faults_stream(nng_stream_listener **ret_listener, nng_stream **ret_other)
 /* A receive that is refused because its operation was stopped, as those of a pipe are when it is
  * closed: whether its callback ran all the same. *ret_rv: its result. */
 static inline bool
-faults_refused_is_told(int *ret_rv)
+faults_refused_is_reported(int *ret_rv)
 {
     static atomic_bool told;
     static char byte;

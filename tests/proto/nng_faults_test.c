@@ -19,11 +19,11 @@
 #define MESSAGE ((size_t) 4 << 20)
 
 /* refused.c */
-TEST(a_refused_operation_is_never_told)
+TEST(a_refused_operation_is_never_reported)
 {
     int rv;
 
-    CHECK(!faults_refused_is_told(&rv));
+    CHECK(!faults_refused_is_reported(&rv));
     CHECK_INT(rv, NNG_ECANCELED);
 }
 

@@ -135,9 +135,9 @@ turn(ends *e)
         e->replies += event.kind == MRD_LINK_REPLY;
         mrd_link_event_done(&event);
     }
-    while (e->server != NULL && mrd_server_trouble(e->server, &why))
+    while (e->server != NULL && mrd_server_next_error(e->server, &why))
         snprintf(e->server_said, sizeof(e->server_said), "%s", why.text);
-    while (e->link != NULL && mrd_link_trouble(e->link, &why))
+    while (e->link != NULL && mrd_link_next_error(e->link, &why))
         snprintf(e->link_said, sizeof(e->link_said), "%s", why.text);
     nanosleep(&(struct timespec){ .tv_nsec = MRD_MS }, NULL);
 }

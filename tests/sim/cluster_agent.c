@@ -104,7 +104,7 @@ spool_add(agent *a, part_model *p, uint32_t events, bool clock)
 typedef struct {
     uint64_t request;
     batch b;
-    unsigned link, life;
+    unsigned link, incarnation;
     bool hello, beat;
 } sent_request;
 
@@ -115,7 +115,8 @@ arrive(world *w, uint64_t index, uint64_t none, void *arg)
     agent *a = &w->agents[index];
 
     (void) none;
-    if (a->link == q->link && a->linked && a->life == q->life) /* else its connection is gone */
+    if (a->link == q->link && a->linked &&
+        a->incarnation == q->incarnation) /* else its connection is gone */
         server_request(w, a, q->request, q->hello || q->beat ? NULL : &q->b, q->hello);
     free(q);
 }
@@ -134,9 +135,11 @@ post(agent *a, uint64_t request, const batch *b, bool hello)
             continue;
         w->r->repeats += i;
         q = calloc(1, sizeof(*q));
-        *q = (sent_request){
-            .request = request, .link = a->link, .life = a->life, .hello = hello, .beat = b == NULL
-        };
+        *q = (sent_request){ .request = request,
+                             .link = a->link,
+                             .incarnation = a->incarnation,
+                             .hello = hello,
+                             .beat = b == NULL };
         if (b != NULL)
             q->b = *b;
         sim_at(w, w->now + d, arrive, a->index, 0, q);
@@ -235,15 +238,15 @@ probe(agent *a)
 
 /* ---- Connection ---- */
 
-static void connect_again(world *w, uint64_t index, uint64_t life, void *p);
+static void connect_again(world *w, uint64_t index, uint64_t incarnation, void *p);
 
 static void
-turn(world *w, uint64_t index, uint64_t life, void *p)
+turn(world *w, uint64_t index, uint64_t incarnation, void *p)
 {
     agent *a = &w->agents[index];
     int64_t local = agent_local(a, w->now);
 
-    if (life != a->life || !a->up)
+    if (incarnation != a->incarnation || !a->up)
         return;
     for (unsigned i = 0; i < SESSIONS_MAX; i++) {
         if (a->parts[i].id != 0)
@@ -271,20 +274,20 @@ turn(world *w, uint64_t index, uint64_t life, void *p)
         }
         send_spool(a);
     }
-    sim_at(w, w->now + TURN, turn, index, life, p);
+    sim_at(w, w->now + TURN, turn, index, incarnation, p);
 }
 
 static void
-connect_again(world *w, uint64_t index, uint64_t life, void *p)
+connect_again(world *w, uint64_t index, uint64_t incarnation, void *p)
 {
     agent *a = &w->agents[index];
 
     (void) p;
-    if (life != a->life || !a->up || a->linked)
+    if (incarnation != a->incarnation || !a->up || a->linked)
         return;
     if (!w->up || a->partitioned) { /* back-off */
         sim_at(w, w->now + 100 * MRD_MS + (int64_t) sim_below(w, 8 * MRD_SEC), connect_again, index,
-               life, NULL);
+               incarnation, NULL);
         return;
     }
     a->linked = true;
@@ -300,7 +303,7 @@ connect_again(world *w, uint64_t index, uint64_t life, void *p)
 
 typedef struct {
     uint32_t conn;
-    unsigned life;
+    unsigned incarnation;
 } gone_conn;
 
 static void
@@ -310,7 +313,7 @@ conn_gone(world *w, uint64_t none, uint64_t b, void *arg)
 
     (void) none;
     (void) b;
-    if (w->up && w->life == g->life) {
+    if (w->up && w->incarnation == g->incarnation) {
         mrd_core_conn_gone(w->core, server_now(w), g->conn);
         while (mrd_core_effect(w->core) != NULL)
             ; /* a line of the log */
@@ -329,24 +332,24 @@ agent_cut(world *w, agent *a)
     a->link++;
     a->urgent = 0;
     g = calloc(1, sizeof(*g));
-    *g = (gone_conn){ a->conn, w->life };
+    *g = (gone_conn){ a->conn, w->incarnation };
     sim_at(w, w->now + (int64_t) sim_below(w, 400 * MRD_MS), conn_gone, 0, 0, g);
     sim_at(w, w->now + 50 * MRD_MS + (int64_t) sim_below(w, 2 * MRD_SEC), connect_again, a->index,
-           a->life, NULL);
+           a->incarnation, NULL);
 }
 
 static void
-start(world *w, uint64_t index, uint64_t life, void *p)
+start(world *w, uint64_t index, uint64_t incarnation, void *p)
 {
     agent *a = &w->agents[index];
 
     (void) p;
-    if (life != a->life)
+    if (incarnation != a->incarnation)
         return;
     a->up = true;
     a->run = sim_random(w) | 1;
-    connect_again(w, index, life, NULL);
-    sim_at(w, w->now + (int64_t) sim_below(w, TURN), turn, index, life, NULL);
+    connect_again(w, index, incarnation, NULL);
+    sim_at(w, w->now + (int64_t) sim_below(w, TURN), turn, index, incarnation, NULL);
 }
 
 void
@@ -355,7 +358,7 @@ agent_crash(world *w, agent *a, bool with_spool)
     if (!a->up)
         return;
     agent_cut(w, a);
-    a->life++;
+    a->incarnation++;
     a->up = false;
     a->n_probes = 0;
     a->knows_offset = false;
@@ -374,8 +377,8 @@ agent_crash(world *w, agent *a, bool with_spool)
         memset(a->numbers, 0, sizeof(a->numbers));
     }
     a->in_flight = 0;
-    sim_at(w, w->now + 200 * MRD_MS + (int64_t) sim_below(w, 6 * MRD_SEC), start, a->index, a->life,
-           NULL);
+    sim_at(w, w->now + 200 * MRD_MS + (int64_t) sim_below(w, 6 * MRD_SEC), start, a->index,
+           a->incarnation, NULL);
 }
 
 void
@@ -414,8 +417,8 @@ take_trigger(world *w, agent *a, part_model *p, uint64_t id, int64_t from, int64
         if (p->triggers[i] == id)
             return;
     }
-    if (p->n_triggers == TOLD_MAX) {
-        memmove(p->triggers, p->triggers + 1, (TOLD_MAX - 1) * sizeof(*p->triggers));
+    if (p->n_triggers == REPORTED_MAX) {
+        memmove(p->triggers, p->triggers + 1, (REPORTED_MAX - 1) * sizeof(*p->triggers));
         p->n_triggers--;
     }
     p->triggers[p->n_triggers++] = id;
@@ -457,7 +460,7 @@ follow(world *w, agent *a, Mrd__ControlType type, uint64_t session, bool recorde
 {
     part_model *p = part_find(a, session);
 
-    check_told(w, a, type, session);
+    check_reported(w, a, type, session);
     if (w->plan->verbose)
         printf("%10.3f %s follow %d session %llx phase %d\n", (double) w->now / 1e9, a->id,
                (int) type, (unsigned long long) session, p == NULL ? -1 : (int) p->phase);
@@ -513,7 +516,7 @@ typedef struct {
 } told;
 
 static told
-told_of(const mrd_directive *d)
+reported_of(const mrd_directive *d)
 {
     told t = { .type = d->type, .session = d->id };
 
@@ -591,12 +594,12 @@ take_ack(world *w, agent *a, const reply *r)
 }
 
 static void
-get_reply(world *w, uint64_t index, uint64_t life, void *arg)
+get_reply(world *w, uint64_t index, uint64_t incarnation, void *arg)
 {
     agent *a = &w->agents[index];
     reply *r = arg;
 
-    if (a->life == life && a->link == r->link && a->linked) {
+    if (a->incarnation == incarnation && a->link == r->link && a->linked) {
         if (r->request == a->urgent) {
             a->urgent = 0;
             if (r->kind == MRD_DO_WELCOME)
@@ -636,8 +639,8 @@ agent_reply(world *w, agent *a, uint64_t request, const mrd_effect *e)
                   .has_estimate = e->has_estimate,
                   .offset = e->estimate.offset_ns };
     for (unsigned i = 0; i < r->n; i++)
-        r->told[i] = told_of(&e->directives[i]);
-    sim_at(w, w->now + d, get_reply, a->index, a->life, r);
+        r->told[i] = reported_of(&e->directives[i]);
+    sim_at(w, w->now + d, get_reply, a->index, a->incarnation, r);
 }
 
 /* ---- Surveys ---- */
@@ -650,24 +653,24 @@ typedef struct {
 } question;
 
 static void
-answered(world *w, uint64_t index, uint64_t life, void *arg)
+answered(world *w, uint64_t index, uint64_t incarnation, void *arg)
 {
     question *q = arg;
 
-    (void) life;
+    (void) incarnation;
     server_answer(w, q->survey, &w->agents[index], q->t.type, true, q->phase, q->err);
     free(q);
 }
 
 static void
-asked(world *w, uint64_t index, uint64_t life, void *arg)
+asked(world *w, uint64_t index, uint64_t incarnation, void *arg)
 {
     agent *a = &w->agents[index];
     question *q = arg;
     int64_t d = sim_delay(w, a);
     const part_model *p;
 
-    if (a->life != life || !a->linked || !a->welcomed || d < 0) {
+    if (a->incarnation != incarnation || !a->linked || !a->welcomed || d < 0) {
         free(q);
         return;
     }
@@ -677,7 +680,7 @@ asked(world *w, uint64_t index, uint64_t life, void *arg)
     q->phase = q->err != MRD_OK ? MRD__NODE_PHASE__NODE_REFUSED
                : p == NULL      ? MRD__NODE_PHASE__NODE_IDLE
                                 : p->phase;
-    sim_at(w, w->now + d, answered, index, life, q);
+    sim_at(w, w->now + d, answered, index, incarnation, q);
 }
 
 void
@@ -697,5 +700,5 @@ agent_control(world *w, agent *a, uint64_t survey, Mrd__ControlType type, uint64
         q->t.from = t->from.ns;
         q->t.to = t->to.ns;
     }
-    sim_at(w, w->now + d, asked, a->index, a->life, q);
+    sim_at(w, w->now + d, asked, a->index, a->incarnation, q);
 }

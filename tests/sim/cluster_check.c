@@ -97,7 +97,7 @@ check_ack(world *w, const ticket_model *t, const mrd_effect *e, const batch *b)
 
 /* A start or stop is told when it is on disk. */
 void
-check_told(world *w, const agent *a, Mrd__ControlType type, uint64_t session)
+check_reported(world *w, const agent *a, Mrd__ControlType type, uint64_t session)
 {
     const disk_session *d = disk_of(w, session);
 

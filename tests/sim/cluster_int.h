@@ -9,7 +9,7 @@
 #define WINDOW       8
 #define SESSIONS_MAX 8   /* of one node at one time */
 #define SPOOL_MAX    400 /* batches */
-#define TOLD_MAX     16  /* triggers of a node and session */
+#define REPORTED_MAX 16  /* triggers of a node and session */
 #define RUNS_MAX     64
 
 typedef struct world world;
@@ -45,7 +45,7 @@ typedef struct {
     int64_t armed_until;
     uint64_t next_seq, begun, delivered, window_events, lost_spool, lost_window, refused;
     uint64_t ring; /* events of the recorder's memory */
-    uint64_t triggers[TOLD_MAX];
+    uint64_t triggers[REPORTED_MAX];
     unsigned n_triggers;
     int64_t next_batch;
 } part_model;
@@ -57,8 +57,8 @@ struct agent {
     uint64_t key, run, epoch;
     bool up, linked, welcomed, partitioned;
     uint32_t conn;
-    unsigned life; /* of the process; tasks of an earlier one are void */
-    unsigned link; /* of the connection */
+    unsigned incarnation; /* of the process; tasks of an earlier one are void */
+    unsigned link;        /* of the connection */
     double ppm;
     int64_t offset; /* of its RAW against true time */
     batch *spool;
@@ -102,7 +102,7 @@ typedef struct {
 
 typedef struct {
     uint64_t ticket;
-    unsigned node, link, life;
+    unsigned node, link, incarnation;
     uint64_t request;
     int64_t came;
 } ticket_model;
@@ -137,7 +137,7 @@ struct world {
     bool healing;
     /* the aggregator */
     mrd_core *core;
-    unsigned life;
+    unsigned incarnation;
     bool up;
     mrd_timescale scale;
     int64_t server_offset;
@@ -198,7 +198,7 @@ disk_session *disk_of(world *w, uint64_t id);
 /* cluster_check.c */
 void check_step(world *w);
 void check_ack(world *w, const ticket_model *t, const mrd_effect *e, const batch *b);
-void check_told(world *w, const agent *a, Mrd__ControlType type, uint64_t session);
+void check_reported(world *w, const agent *a, Mrd__ControlType type, uint64_t session);
 void check_window(world *w, const agent *a, uint64_t id, int64_t from, int64_t to);
 void check_estimate(world *w, const agent *a, const Mrd__ClockEstimate *e, const char *state,
                     int64_t local);

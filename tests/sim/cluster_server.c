@@ -56,7 +56,7 @@ ticket_new(world *w, const agent *a, uint64_t request)
     w->tickets[w->n_tickets++] = (ticket_model){ .ticket = ++w->last_ticket,
                                                  .node = a->index,
                                                  .link = a->link,
-                                                 .life = a->life,
+                                                 .incarnation = a->incarnation,
                                                  .request = request,
                                                  .came = w->now };
     return w->last_ticket;
@@ -87,7 +87,7 @@ answer(world *w, const mrd_effect *e)
     }
     a = &w->agents[t.node];
     check_ack(w, &t, e, NULL);
-    if (e->kind != MRD_DO_DROP && a->link == t.link && a->life == t.life)
+    if (e->kind != MRD_DO_DROP && a->link == t.link && a->incarnation == t.incarnation)
         agent_reply(w, a, t.request, e);
 }
 
@@ -106,13 +106,13 @@ frame_add(disk_session *d, const stored_frame *f)
 static void commit(world *w);
 
 static void
-committed(world *w, uint64_t life, uint64_t full, void *p)
+committed(world *w, uint64_t incarnation, uint64_t full, void *p)
 {
     size_t n = w->n_commit;
     mrd_why why = { .err = MRD_FULL, .text = "no room" };
 
     (void) p;
-    if (life != w->life || !w->up)
+    if (incarnation != w->incarnation || !w->up)
         return;
     w->committing = false;
     for (size_t i = 0; i < n && !full; i++) {
@@ -144,7 +144,7 @@ commit(world *w)
     w->n_commit = w->n_queue;
     for (size_t i = 0; i < w->n_commit && !w->disk_full; i++)
         frame_add(disk_make(w, w->queue[i].session), &w->queue[i].f);
-    sim_at(w, w->now + took, committed, w->life, w->disk_full, NULL);
+    sim_at(w, w->now + took, committed, w->incarnation, w->disk_full, NULL);
 }
 
 /* What the loop does with clock data on its way to the journal. */
@@ -231,7 +231,7 @@ save_put(disk_session *d, saved_manifest *m)
 }
 
 static void
-saved(world *w, uint64_t life, uint64_t id, void *arg)
+saved(world *w, uint64_t incarnation, uint64_t id, void *arg)
 {
     saved_manifest *m = arg;
     disk_session *d = disk_make(w, id);
@@ -239,7 +239,7 @@ saved(world *w, uint64_t life, uint64_t id, void *arg)
     bool full = w->disk_full;
     uint64_t version = m->version;
 
-    if (life != w->life || !w->up) { /* what came of it was decided when it crashed */
+    if (incarnation != w->incarnation || !w->up) { /* what came of it was decided when it crashed */
         saved_free(m);
         return;
     }
@@ -284,15 +284,15 @@ do_save(world *w, const mrd_effect *e)
     if (w->plan->faults && !w->healing && sim_chance(w, 50))
         took += (int64_t) sim_below(w, 3 * MRD_SEC);
     w->r->saves++;
-    sim_at(w, w->now + took, saved, w->life, m->session, m);
+    sim_at(w, w->now + took, saved, w->incarnation, m->session, m);
 }
 
 static void
-nodes_saved(world *w, uint64_t life, uint64_t none, void *arg)
+nodes_saved(world *w, uint64_t incarnation, uint64_t none, void *arg)
 {
     (void) none;
     (void) arg;
-    if (life != w->life || !w->up)
+    if (incarnation != w->incarnation || !w->up)
         return;
     mrd_core_nodes_saved(w->core, server_now(w), NULL);
     carry(w);
@@ -311,22 +311,22 @@ do_save_nodes(world *w)
                               NULL);
         mrd_buf_fini(&text);
     }
-    sim_at(w, w->now + 5 * MRD_MS, nodes_saved, w->life, 0, NULL);
+    sim_at(w, w->now + 5 * MRD_MS, nodes_saved, w->incarnation, 0, NULL);
 }
 
 /* ---- Jobs ---- */
 
 static void
-job_closed(world *w, uint64_t life, uint64_t id, void *p)
+job_closed(world *w, uint64_t incarnation, uint64_t id, void *p)
 {
     disk_session *d = disk_of(w, id);
 
     (void) p;
-    if (life != w->life || !w->up)
+    if (incarnation != w->incarnation || !w->up)
         return;
     for (size_t i = 0; i < w->n_queue; i++) {
         if (w->queue[i].session == id) { /* what waits for the journal goes first */
-            sim_at(w, w->now + 5 * MRD_MS, job_closed, life, id, NULL);
+            sim_at(w, w->now + 5 * MRD_MS, job_closed, incarnation, id, NULL);
             return;
         }
     }
@@ -337,14 +337,14 @@ job_closed(world *w, uint64_t life, uint64_t id, void *p)
 }
 
 static void
-job_merged(world *w, uint64_t life, uint64_t id, void *p)
+job_merged(world *w, uint64_t incarnation, uint64_t id, void *p)
 {
     disk_session *d = disk_of(w, id);
     mrd_clock_verdict v = { .done = true };
     mrd_why why = { 0 };
 
     (void) p;
-    if (life != w->life || !w->up)
+    if (incarnation != w->incarnation || !w->up)
         return;
     if (d != NULL && d->removed)
         sim_fail(w, "a session was removed while it was merged");
@@ -353,24 +353,24 @@ job_merged(world *w, uint64_t life, uint64_t id, void *p)
 }
 
 static void
-job_measured(world *w, uint64_t life, uint64_t id, void *p)
+job_measured(world *w, uint64_t incarnation, uint64_t id, void *p)
 {
     (void) p;
-    if (life != w->life || !w->up)
+    if (incarnation != w->incarnation || !w->up)
         return;
     mrd_core_measured(w->core, server_now(w), id, 1000);
     carry(w);
 }
 
 static void
-job_removed(world *w, uint64_t life, uint64_t id, void *p)
+job_removed(world *w, uint64_t incarnation, uint64_t id, void *p)
 {
     disk_session *d = disk_of(w, id);
 
     (void) p;
     if (d != NULL)
         d->removed = true;
-    if (life != w->life || !w->up)
+    if (incarnation != w->incarnation || !w->up)
         return;
     mrd_core_removed(w->core, server_now(w), id);
     carry(w);
@@ -387,7 +387,7 @@ do_ask(world *w, const mrd_effect *e)
 
     w->r->surveys++;
     for (unsigned i = 0; i < w->plan->nodes; i++) {
-        check_told(w, &w->agents[i], d->type, d->id);
+        check_reported(w, &w->agents[i], d->type, d->id);
         agent_control(w, &w->agents[i], e->survey, d->type, d->id,
                       mrd_session_is_recorder(d->session), at,
                       d->trigger == 0 ? NULL : &d->session->triggers[d->trigger - 1]);
@@ -430,7 +430,7 @@ carry_one(world *w, mrd_effect *e)
     case MRD_DO_HEARTBEAT:
     case MRD_DO_WELCOME:
         for (unsigned i = 0; i < e->n_directives; i++)
-            check_told(w, NULL, e->directives[i].type, e->directives[i].id);
+            check_reported(w, NULL, e->directives[i].type, e->directives[i].id);
         answer(w, e);
         break;
     case MRD_DO_ACK:
@@ -451,21 +451,21 @@ carry_one(world *w, mrd_effect *e)
         do_save_nodes(w);
         break;
     case MRD_DO_CLOSE:
-        sim_at(w, w->now + 10 * MRD_MS, job_closed, w->life, e->session->id, NULL);
+        sim_at(w, w->now + 10 * MRD_MS, job_closed, w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_MERGE:
         if (!e->session->closed || e->session->deleted)
             sim_fail(w, "a session is merged whose journals are open, or that is deleted");
-        sim_at(w, w->now + MRD_SEC + (int64_t) sim_below(w, 3 * MRD_SEC), job_merged, w->life,
-               e->session->id, NULL);
+        sim_at(w, w->now + MRD_SEC + (int64_t) sim_below(w, 3 * MRD_SEC), job_merged,
+               w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_MEASURE:
-        sim_at(w, w->now + 10 * MRD_MS, job_measured, w->life, e->session->id, NULL);
+        sim_at(w, w->now + 10 * MRD_MS, job_measured, w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_REMOVE:
         if (mrd_session_is_merging(e->session))
             sim_fail(w, "a session is removed while it is merged");
-        sim_at(w, w->now + 10 * MRD_MS, job_removed, w->life, e->session->id, NULL);
+        sim_at(w, w->now + 10 * MRD_MS, job_removed, w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_ANSWER:
         do_answer(w, e);
@@ -699,12 +699,12 @@ server_delete(world *w)
     carry(w);
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 static void
-tick(world *w, uint64_t life, uint64_t b, void *p)
+tick(world *w, uint64_t incarnation, uint64_t b, void *p)
 {
-    if (life != w->life || !w->up)
+    if (incarnation != w->incarnation || !w->up)
         return;
     mrd_core_tick(w->core, server_now(w));
     carry(w);
@@ -712,7 +712,7 @@ tick(world *w, uint64_t life, uint64_t b, void *p)
         mrd_core_disk(w->core, server_now(w), w->disk_full ? 0 : INT64_MAX);
         carry(w);
     }
-    sim_at(w, w->now + TICK, tick, life, b, p);
+    sim_at(w, w->now + TICK, tick, incarnation, b, p);
 }
 
 /* What the journal of a session holds, also of nodes that its manifest does not name yet. */
@@ -768,7 +768,7 @@ recover(world *w)
 }
 
 static void
-begin(world *w, uint64_t life, uint64_t b, void *p)
+begin(world *w, uint64_t incarnation, uint64_t b, void *p)
 {
     mrd_core_options o = {
         .limits = { .max_nodes = 10000,
@@ -784,12 +784,12 @@ begin(world *w, uint64_t life, uint64_t b, void *p)
         .seed = sim_random(w),
     };
 
-    if (life != w->life)
+    if (incarnation != w->incarnation)
         return;
     w->core = mrd_core_new(&o, server_now(w));
     w->up = true;
     recover(w);
-    tick(w, life, b, p);
+    tick(w, incarnation, b, p);
 }
 
 static void
@@ -797,7 +797,7 @@ new_boot(world *w)
 {
     char name[64];
 
-    snprintf(name, sizeof(name), "boot-%u", (unsigned) (w->life + 1));
+    snprintf(name, sizeof(name), "boot-%u", (unsigned) (w->incarnation + 1));
     w->server_offset = 1000 * MRD_SEC - w->now;
     w->server_ppm = (double) sim_below(w, 40000) / 1000.0 - 20.0;
     snprintf(w->scale.boot_id, sizeof(w->scale.boot_id), "%s", name);
@@ -809,7 +809,7 @@ void
 server_start(world *w)
 {
     new_boot(w);
-    begin(w, w->life, 0, NULL);
+    begin(w, w->incarnation, 0, NULL);
     if (w->plan->calm)
         server_begin(w, false, 0);
 }
@@ -848,7 +848,7 @@ server_crash(world *w, bool power)
     if (!w->up)
         return;
     w->up = false;
-    w->life++;
+    w->incarnation++;
     mrd_core_free(w->core);
     w->core = NULL;
     w->n_tickets = w->n_queue = 0;
@@ -866,7 +866,8 @@ server_crash(world *w, bool power)
         for (size_t k = 0; k < w->disk[i].n_frames; k++)
             w->disk[i].frames[k].synced = true;
     }
-    sim_at(w, w->now + 500 * MRD_MS + (int64_t) sim_below(w, 5 * MRD_SEC), begin, w->life, 0, NULL);
+    sim_at(w, w->now + 500 * MRD_MS + (int64_t) sim_below(w, 5 * MRD_SEC), begin, w->incarnation, 0,
+           NULL);
 }
 
 /* What tasks hold below themselves. */

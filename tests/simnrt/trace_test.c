@@ -319,7 +319,7 @@ static const struct {
       { NRT_EXEC_COMPLETED_WITH_ERR, NRT_SUCCESS, NRT_EXEC_COMPLETED_WITH_ERR } },
 };
 
-TEST(faults_hit_where_told)
+TEST(faults_hit_where_planned)
 {
     for (size_t i = 0; i < MRD_COUNT(faults); i++) {
         sim_job job;

@@ -314,7 +314,7 @@ TEST(what_is_implied_adds_nothing)
     CHECK(implied > 10000);
 }
 
-TEST(a_break_keeps_the_rate_when_told)
+TEST(a_break_keeps_the_rate_when_asked_to)
 {
     mrd_bound_options o = { 200, MRD_BOUND_RATE_MAX };
 

@@ -99,7 +99,7 @@ TEST(steps_are_followed)
 }
 
 /* A step smaller than readings are apart leaves stamps of which nobody can tell the side. */
-TEST(what_cannot_be_told_is_doubted)
+TEST(what_cannot_be_decided_is_doubted)
 {
     const int64_t at = 4321 * MRD_MS;
     const mrd_dur_ns step = 100 * MRD_MS;

@@ -65,7 +65,7 @@ slewed(mrd_epoch_reading *r)
     r->boottime += 40 * MRD_MS;
 }
 
-TEST(each_cause_is_told_apart)
+TEST(each_cause_is_distinguished)
 {
     static const struct {
         const char *name;

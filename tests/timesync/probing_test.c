@@ -106,7 +106,7 @@ TEST(a_burst_gives_true_inequalities)
 
 /* What the server counted once it has done with all that came; nobody asks any more. */
 static mrd_timeserve_counts
-settled(mrd_timeserve *s)
+stable_counts(mrd_timeserve *s)
 {
     int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
     mrd_timeserve_counts counts;
@@ -139,7 +139,7 @@ TEST(warm_up_packets_are_only_for_the_path)
         REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
         REQUIRE(mrd_timeprobe_open(&o, &c, &why) == MRD_OK);
         CHECK_ROW(row, collect(c, s, p, 100) == 100);
-        counts = settled(s);
+        counts = stable_counts(s);
         CHECK_ROW(row, counts.requests - counts.warmups == counts.answers);
         CHECK_ROW(row, counts.warmups + counts.unread >= counts.answers);
         CHECK_ROW(row, (counts.warmups > 0) == unfiltered);

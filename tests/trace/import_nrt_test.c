@@ -445,7 +445,7 @@ TEST(what_is_in_flight)
                                                                         T0 "00700") TAIL);
     CHECK_INT(in_flight_of(nrt).n, 1);
     CHECK_INT(in_flight_of(nrt).since, 1700000000000000700);
-    CHECK_ERR("settle", mrd_nrt_settle(nrt, INT64_MAX), MRD_OK); /* now it is lost */
+    CHECK_ERR("report gaps", mrd_nrt_report_gaps(nrt, INT64_MAX), MRD_OK); /* now it is lost */
     CHECK_INT(in_flight_of(nrt).n, 1);
     feed(nrt, HEAD NUMBERED("8", "start", "8", T0 "00800") TAIL);
     CHECK_INT(in_flight_of(nrt).n, 2);
@@ -571,13 +571,14 @@ TEST(numbers_show_what_the_ring_overwrote)
 
 /* Who was told to be lost and comes after all is one of the two: records there + lost = made. But a
  * numbering that begins anew is not late. */
-TEST(what_was_told_as_lost_is_not_given_too)
+TEST(what_was_reported_as_lost_is_not_given_too)
 {
     enum { N = 200, LATE = 100 };
     static bool delivered[2 * N];
     char text[1 << 14];
 
-    for (int settled = 0; settled < 2; settled++) { /* the gap was told before it was filled */
+    for (int reported = 0; reported < 2;
+         reported++) { /* the gap was reported before it was filled */
         lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
         mrd_nrt_options o = { .catalog = s.cat, .emit = lost_emit, .self = &s };
         mrd_process p;
@@ -603,13 +604,13 @@ TEST(what_was_told_as_lost_is_not_given_too)
             snprintf(text + len, sizeof(text) - len, TAIL);
             mrd_nrt_now(nrt, 1000 * part);
             feed(nrt, text);
-            if (part == 1 && settled)
-                CHECK_ERR("settle", mrd_nrt_settle(nrt, 1000 * part), MRD_OK);
+            if (part == 1 && reported)
+                CHECK_ERR("report gaps", mrd_nrt_report_gaps(nrt, 1000 * part), MRD_OK);
         }
         CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
-        CHECK_INT(s.lost[0], settled ? 10 : 5);
+        CHECK_INT(s.lost[0], reported ? 10 : 5);
         CHECK_INT(s.given[0] + s.lost[0], N + 50);
-        CHECK_INT(mrd_nrt_count(nrt)->late, settled ? 5 : 0);
+        CHECK_INT(mrd_nrt_count(nrt)->late, reported ? 5 : 0);
         CHECK_INT(mrd_nrt_count(nrt)->records, mrd_nrt_count(nrt)->events);
         mrd_nrt_free(nrt);
         mrd_catalog_free(s.cat);

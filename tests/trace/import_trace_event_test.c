@@ -431,7 +431,7 @@ static const struct {
       { { "a", -1 }, { "b", -1 } } },
 };
 
-TEST(a_device_is_told_by_what_the_trace_says)
+TEST(a_device_is_known_by_what_the_trace_says)
 {
     for (size_t i = 0; i < MRD_COUNT(devices); i++) {
         collected c = { 0 };

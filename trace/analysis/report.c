@@ -347,7 +347,7 @@ clocks_fell(const mrd_report *r)
 
 /* At the end it is known how many a group has, and whether the clocks hold. */
 static void
-settle_claims(mrd_report *r)
+judge_claims(mrd_report *r)
 {
     bool fell = clocks_fell(r);
 
@@ -513,7 +513,7 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     return kind == MRD_WORK_STEP ? add_step(r, ev) : MRD_OK;
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 mrd_report *
 mrd_report_new(const mrd_sink_env *env)
@@ -617,7 +617,7 @@ mrd_report_finish(mrd_report *r)
     mrd_err err;
 
     mrd_gather_finish(r->gather);
-    settle_claims(r);
+    judge_claims(r);
     r->totals.left_out = mrd_gather_left_out(r->gather);
     for (size_t i = 0; i < r->n_all; i++) {
         worker_state *w = &r->all[i];

@@ -430,7 +430,7 @@ mrd_steps_add(mrd_steps *s, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 static void
 workers_make(mrd_steps *s)

@@ -318,7 +318,7 @@ mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker)
     return t->lnc_idx == MRD_NONE || t->lnc_idx == mine->lnc_idx;
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 mrd_workers *
 mrd_workers_new(const mrd_sink_env *env)

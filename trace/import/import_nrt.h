@@ -88,11 +88,11 @@ mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
 /* Gives everything that still waits: open starts as unfinished spans, device times by the nearest
  * sync point. The pairer can be used on. */
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
-/* Gaps in the numbers wait for what may fill them: found_by tells those found at or before that
- * time of the caller's clock, as last set by mrd_nrt_now. A flush tells all. */
+/* Gaps in the numbers wait for what may fill them: found_by reports those found at or before that
+ * time of the caller's clock, as last set by mrd_nrt_now. A flush reports all. */
 void mrd_nrt_now(mrd_nrt *nrt, int64_t now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
-mrd_err mrd_nrt_settle(mrd_nrt *nrt, int64_t found_by);
+mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, int64_t found_by);
 /* The next document's numbers say nothing about what is missing before them. */
 void mrd_nrt_apart(mrd_nrt *nrt);
 /* Events may be missing that no number shows: what has begun may have ended. */
@@ -107,12 +107,12 @@ void mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd
  * oldest is that of the oldest document of which something waits (an end, a sync point), UINT64_MAX:
  * nothing; who reads again from there finds the same waiting. Likewise oldest_gap for gaps in
  * numbers, with the document before it. again: the next document is read once more, so ends in it
- * whose start lies before it are done with. gaps_told: those found in it were told by the reader
+ * whose start lies before it are done with. gaps_reported: those found in it were told by the reader
  * before. waiting_before counts what such a reader will not find: all ends that wait for their
  * start, and what else waits of documents before `mark`; and says the oldest time. flush_before
  * gives it as it is.
  */
-void mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_told);
+void mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported);
 uint64_t mrd_nrt_oldest(const mrd_nrt *nrt);
 uint64_t mrd_nrt_oldest_gap(const mrd_nrt *nrt, uint64_t *ret_before);
 uint64_t mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, int64_t *ret_oldest_ns);

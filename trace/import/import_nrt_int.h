@@ -60,9 +60,9 @@ typedef struct {
     int64_t nc_idx;
     uint64_t from, to;
     int64_t first_ns, last_ns;
-} nrt_told;
+} nrt_reported;
 
-#define NRT_TOLD 256u /* the newest are remembered */
+#define NRT_REPORTED 256u /* the newest are remembered */
 
 /* The nc_local_id of a core, see nrt_ids.c. */
 typedef struct {
@@ -93,17 +93,17 @@ struct mrd_nrt {
     mrd_sid time_exec, time_nearest, time_none, cause_ring;
     nrt_type types[NRT_TYPES];
     nrt_line lines[NRT_LINES];
-    nrt_sync last_sync[NRT_CORES]; /* by nc_idx */
-    nrt_ids *ids;                  /* likewise */
-    size_t n_gaps;                 /* of all cores */
-    nrt_told told[NRT_TOLD];       /* in a circle */
-    size_t n_told;
+    nrt_sync last_sync[NRT_CORES];   /* by nc_idx */
+    nrt_ids *ids;                    /* likewise */
+    size_t n_gaps;                   /* of all cores */
+    nrt_reported told[NRT_REPORTED]; /* in a circle */
+    size_t n_reported;
     int64_t now;
     int64_t doubt_ns; /* host's clock: events were missing then; what began before may have ended */
     uint64_t mark, mark_before; /* of the document read, and of the one before */
     uint64_t from;              /* the mark of what is to be held */
     bool again;                 /* the document was read before */
-    bool gaps_told;             /* those found now were told before */
+    bool gaps_reported;         /* those found now were told before */
     mrd_json_reader *r;         /* of the running parse */
     nrt_layout layout;
 };

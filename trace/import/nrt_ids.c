@@ -4,7 +4,7 @@
  *
  * Numbers may come a little out of order: a thread takes its number before it stores the event, and
  * texts of two fetching threads may come in either order. A gap is told when neighbours behind it
- * are NRT_IDS_PATIENCE younger, when the caller says that it waited (mrd_nrt_settle), or at a flush.
+ * are NRT_IDS_PATIENCE younger, when the caller says that it waited (mrd_nrt_report_gaps), or at a flush.
  * Where numbers are not consecutive as a rule, they are no such count and nothing is concluded.
  */
 #include <stdlib.h>
@@ -39,8 +39,8 @@ gap_tell(mrd_nrt *nrt, int64_t nc_idx, const nrt_ids *ids, const nrt_gap *gap)
     nrt->counts.lost += gap->to - gap->from;
     if (gap->last_ns > nrt->doubt_ns)
         nrt->doubt_ns = gap->last_ns;
-    nrt->told[nrt->n_told++ % NRT_TOLD] =
-        (nrt_told){ nc_idx, gap->from, gap->to, gap->first_ns, gap->last_ns };
+    nrt->told[nrt->n_reported++ % NRT_REPORTED] =
+        (nrt_reported){ nc_idx, gap->from, gap->to, gap->first_ns, gap->last_ns };
     return nrt->o.emit(nrt->o.self, &ev);
 }
 
@@ -80,7 +80,7 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
     nrt_gap gap = { .from = from, .to = to, .found_at = nrt->now };
     mrd_err err = MRD_OK;
 
-    if (nrt->gaps_told) {
+    if (nrt->gaps_reported) {
         mrd_nrt_doubt(nrt);
         return MRD_OK;
     }
@@ -100,14 +100,14 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
 
 /* A record that was told as lost, of this numbering: another one begins with younger events. */
 static bool
-was_told(const mrd_nrt *nrt, int64_t nc_idx, const nrt_record *rec, bool host_time)
+was_reported(const mrd_nrt *nrt, int64_t nc_idx, const nrt_record *rec, bool host_time)
 {
     const nrt_ids *ids = &nrt->ids[nc_idx];
 
     if (nrt->again || (ids->has_anew && rec->local_id == ids->anew))
         return false;
-    for (size_t i = 0; i < nrt->n_told && i < NRT_TOLD; i++) {
-        const nrt_told *told = &nrt->told[i];
+    for (size_t i = 0; i < nrt->n_reported && i < NRT_REPORTED; i++) {
+        const nrt_reported *told = &nrt->told[i];
 
         if (told->nc_idx == nc_idx && rec->local_id >= told->from && rec->local_id < told->to &&
             (!host_time || rec->ts <= told->last_ns))
@@ -117,9 +117,9 @@ was_told(const mrd_nrt *nrt, int64_t nc_idx, const nrt_record *rec, bool host_ti
 }
 
 static void
-forget_told(mrd_nrt *nrt, int64_t nc_idx)
+forget_reported(mrd_nrt *nrt, int64_t nc_idx)
 {
-    for (size_t i = 0; i < nrt->n_told && i < NRT_TOLD; i++)
+    for (size_t i = 0; i < nrt->n_reported && i < NRT_REPORTED; i++)
         if (nrt->told[i].nc_idx == nc_idx)
             nrt->told[i].to = nrt->told[i].from;
 }
@@ -154,11 +154,11 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
         }
         return MRD_OK;
     }
-    if (was_told(nrt, rec->nc_idx, rec, host_time))
+    if (was_reported(nrt, rec->nc_idx, rec, host_time))
         return MRD_EXISTS;
     if (ids->has_anew && id == ids->anew) {
         ids->next = id + 1;
-        forget_told(nrt, rec->nc_idx);
+        forget_reported(nrt, rec->nc_idx);
     }
     ids->has_anew = id != ids->next - 1;
     ids->anew = id + 1;
@@ -234,7 +234,7 @@ mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 }
 
 mrd_err
-mrd_nrt_settle(mrd_nrt *nrt, int64_t found_by)
+mrd_nrt_report_gaps(mrd_nrt *nrt, int64_t found_by)
 {
     mrd_err err = MRD_OK;
 

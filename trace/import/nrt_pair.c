@@ -561,7 +561,7 @@ mrd_nrt_flush(mrd_nrt *nrt)
         err = nrt_give_early(nrt, slot);
     while (err == MRD_OK && (slot = mrd_open_oldest(&nrt->held)) != MRD_OPEN_NONE)
         err = nrt_release(nrt, slot);
-    return err == MRD_OK ? mrd_nrt_settle(nrt, INT64_MAX) : err;
+    return err == MRD_OK ? mrd_nrt_report_gaps(nrt, INT64_MAX) : err;
 }
 
 /* ---- In flight ---- */
@@ -598,12 +598,12 @@ mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd_even
 /* ---- Marks ---- */
 
 void
-mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_told)
+mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 {
     nrt->again = again;
     nrt->mark_before = nrt->mark == 0 ? mark : nrt->mark;
     nrt->mark = nrt->from = mark;
-    nrt->gaps_told = gaps_told;
+    nrt->gaps_reported = gaps_reported;
 }
 
 /* Opens in a table with a mark below `mark`, and the oldest time and lowest mark of them. */

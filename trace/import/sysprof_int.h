@@ -42,7 +42,7 @@ typedef struct {
 bool mrd_sysprof_source(mrd_str name, uint32_t *ret_source);
 mrd_unit mrd_sysprof_unit(mrd_str name);
 /* Reads the "meridian" object: processes, tracks, clocks, artifacts and notes into the catalog.
- * What is wrong with it is noted and passed over. Errors: those of the reader; NOMEM. */
+ * What is wrong with it becomes a note, and it is passed over. Errors: those of the reader; NOMEM. */
 mrd_err mrd_sysprof_own(sysprof *s);
 
 #endif

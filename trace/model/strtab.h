@@ -1,7 +1,7 @@
 /*
  * trace/model/strtab.h - interned text: names, categories, argument keys, attribute values.
  *
- * An id is 32 bits and stable for the life of the table; equal text has one id. 0 is the empty
+ * An id is 32 bits and stable as long as the table exists; equal text has one id. 0 is the empty
  * text. Memory is bounded: at most `max_bytes` of text, each with 64 bytes for its place; then new
  * text gets MRD_SID_FULL ("(too many distinct names)") and the table counts it. What comes from one
  * input may be bounded more narrowly (mrd_strtab_allow), which leaves room for the others and for
@@ -39,7 +39,7 @@ mrd_sid mrd_strtab_try(mrd_strtab *tab, mrd_str text);
 uint64_t mrd_strtab_allow(mrd_strtab *tab, size_t bytes);
 /* The id of text when it is there, 0 otherwise. Never adds. */
 mrd_sid mrd_strtab_find(const mrd_strtab *tab, mrd_str text);
-/* Borrowed and NUL-terminated; stays valid while the table lives. An unknown id gives "". */
+/* Borrowed and NUL-terminated; stays valid while the table exists. An unknown id gives "". */
 mrd_str mrd_strtab_get(const mrd_strtab *tab, mrd_sid id);
 size_t mrd_strtab_count(const mrd_strtab *tab); /* ids are 0 .. count-1 */
 uint64_t mrd_strtab_refused(const mrd_strtab *tab);

@@ -13,8 +13,8 @@
 #include "trace/sink/text.h"
 
 /* Workers with a longer time between them are hardly of one run. */
-#define INPUTS_TOLD 3 /* of those that are incomplete */
-#define APART_NS    (3600 * (uint64_t) MRD_SEC)
+#define INPUTS_LISTED 3 /* of those that are incomplete */
+#define APART_NS      (3600 * (uint64_t) MRD_SEC)
 
 enum { ROWS = 64, NAMES = 16, SLOWEST = 6, LABEL = 32 };
 
@@ -262,7 +262,7 @@ put_title(report_sink *s)
         mrd_buf_fmt(&words, "%zu of %zu input%s %s incomplete: see the summary. ", bad, inputs,
                     mrd_plural(inputs), bad == 1 ? "is" : "are");
     for (size_t i = 0; i < inputs; i++)
-        if (in[i].state == MRD_INPUT_INCOMPLETE && in[i].error != 0 && told++ < INPUTS_TOLD)
+        if (in[i].state == MRD_INPUT_INCOMPLETE && in[i].error != 0 && told++ < INPUTS_LISTED)
             mrd_buf_fmt(&words, MRD_STR_FMT ": " MRD_STR_FMT ". ",
                         MRD_STR_ARG(mrd_catalog_text(cat, in[i].path)),
                         MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));

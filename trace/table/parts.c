@@ -479,7 +479,7 @@ flush_group(mrd_parts *p, table *t)
     return err;
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 static mrd_pq_type
 pq_type(mrd_col_type type)

@@ -467,7 +467,7 @@ collective_done(void *self, const mrd_gathered *c)
     r->collectives++;
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 static void
 name_session(mrd_rows *r)

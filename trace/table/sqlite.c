@@ -228,7 +228,7 @@ put_strings(mrd_sqlite *s, mrd_why *why)
     return err;
 }
 
-/* ---- Life ---- */
+/* ---- Lifecycle ---- */
 
 static mrd_err
 make_file(mrd_sqlite *s, mrd_why *why)

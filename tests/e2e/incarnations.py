@@ -1,6 +1,6 @@
-"""What interrupts a clock's life in one session: an agent that is stopped (SIGSTOP; argument: seconds), an agent and an aggregator that start
+"""What interrupts a clock in one session: an agent that is stopped (SIGSTOP; argument: seconds), an agent and an aggregator that start
 again, and an aggregator that goes on elsewhere, on a clock that is three seconds ahead and 50 ppm fast. Every event stays where it happened,
-within its bound, and within that of the link behind the move; the manifest and the table say how both lives are linked."""
+within its bound, and within that of the link behind the move; the manifest and the table say how both incarnations are linked."""
 import json
 import os
 import sys
@@ -83,14 +83,14 @@ with Cluster(node_timeout="60s") as c:
     # What a session lasted is counted from its start on one timeline to its stop on the other: here it seems to last 3 s more.
     doc = c.stop(id, want=None)
     equal(doc["state"], "complete", "state")
-    equation(doc, "lives")
+    equation(doc, "incarnations")
     check(all(n["clock"]["frame_violations"] == 0 for n in doc["nodes"]), "no frame contradicts a clock")
 
     checks = doc["clocks"]
     check(checks["trusted"] and checks["violations"] == 0, f"nothing contradicts the clocks: {checks}")
-    lives = checks.get("timeline", [])
-    equal([x["linked_by"] for x in lives], ["first", "nodes"], "how the lives are linked")
-    link = lives[-1] if lives else {}
+    incarnations = checks.get("timeline", [])
+    equal([x["linked_by"] for x in incarnations], ["first", "nodes"], "how the incarnations are linked")
+    link = incarnations[-1] if incarnations else {}
     equal((link.get("clocks"), link.get("contradicting")), (2, 0), "clocks that link them")
     with open(c.path("store", "clock.json")) as f:
         check("#1" in json.load(f)["timeline"], "another timeline began")
@@ -106,7 +106,7 @@ with Cluster(node_timeout="60s") as c:
         for (at, bound), (local, _) in zip(aligned[node], raw[node]):
             true = local if node == "i-test0" else epoch + round((local - epoch - OFFSET) / (1 + RATE))
             error = abs(at - true - clock["session_offset_ns"])
-            if true > moved:  # on the second life's clock, which runs at its own rate from the link on
+            if true > moved:  # on the second incarnation's clock, which runs at its own rate from the link on
                 bound += link["bound_ns"] + round(FAST * (true + clock["session_offset_ns"] - link["at_ns"])) + 1000
                 late += 1
             wrongly += error > bound
