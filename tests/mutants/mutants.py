@@ -124,6 +124,7 @@ class Tree:
         """None when the test passed, else what it said last."""
         command, environment = self.tests[name]
         env = dict(os.environ, TMPDIR=self.tmp, **dict(e.split("=", 1) for e in environment if "=" in e))
+        env.setdefault("MERIDIAN_TEST_DATA", os.path.join(os.path.dirname(ROOT), "shared", "data")) # as tests of ROOT find it
         if self.sanitize:
             env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":hard_rss_limit_mb=8192"
         r = subprocess.run([command[0], str(seconds)] + command[2:], cwd=self.build, env=env, preexec_fn=self.limits,
