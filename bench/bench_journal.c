@@ -143,7 +143,7 @@ make_node(const char *dir, size_t node, uint64_t n, size_t nodes)
         ev.track = w.tracks[g.track];
         if (mrd_batch_push(batch, &ev) != MRD_OK)
             fail("push");
-        if (!mrd_batch_is_full(batch) && i + 1 < n)
+        if (mrd_batch_events(batch) < BATCH && i + 1 < n)
             continue;
         mrd_buf_reset(&frame);
         if (mrd_batch_encode(batch, codec, MRD_CODEC_ZSTD, &f, &frame, &why) != MRD_OK ||

@@ -221,12 +221,6 @@ mrd_batch_events(const mrd_batch *b)
     return b->n;
 }
 
-bool
-mrd_batch_is_full(const mrd_batch *b)
-{
-    return b->n >= b->max_events || b->cost >= MRD_BATCH_BYTES;
-}
-
 void
 mrd_batch_reach(mrd_batch *b, int64_t last_ns)
 {

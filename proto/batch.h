@@ -59,7 +59,6 @@ mrd_err mrd_batch_push(mrd_batch *b, const mrd_event *ev);
 mrd_err mrd_batch_cross(mrd_batch *b, const mrd_cross_read *read);
 
 uint32_t mrd_batch_events(const mrd_batch *b);
-bool mrd_batch_is_full(const mrd_batch *b); /* the next push may give FULL */
 /* Start of the first and latest end; false when empty. */
 bool mrd_batch_range(const mrd_batch *b, int64_t *ret_first_ns, int64_t *ret_last_ns);
 /* The batch reaches to that time at least: an unfinished span in it was open until then. */
@@ -126,16 +125,5 @@ uint32_t mrd_batch_position(const mrd_batch_reader *r); /* events given so far *
  */
 mrd_step mrd_batch_peek(mrd_batch_reader *r, mrd_event **ret_events, uint32_t *ret_n, mrd_why *why);
 void mrd_batch_take(mrd_batch_reader *r, uint32_t n);
-
-/*
- * A source over the frames that `fetch` hands out (one whole checked frame at a time, borrowed
- * until the next call; END when there are no more), for tests and tools. Events of different frames
- * are not sorted against each other: frames must not overlap in time. mrd_journal_source of
- * aggregator/journal.h sorts. self_free may be NULL.
- */
-mrd_err mrd_batch_source(mrd_catalog *cat,
-                         mrd_step (*fetch)(void *self, mrd_bytes *ret_frame, mrd_why *why),
-                         void (*self_free)(void *self), void *self, mrd_source **ret_source,
-                         mrd_why *why);
 
 #endif
