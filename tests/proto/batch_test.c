@@ -387,6 +387,63 @@ TEST(varints_of_every_length)
     CHECK(at == end);
 }
 
+/* Short columns between long ones, before the first and behind the last are packed together: none
+ * of them is forgotten, whichever is long. */
+TEST(short_columns_stand_anywhere)
+{
+    for (unsigned which = 0; which < 16; which++) {
+        enum { N = 6000 };
+        world w = world_new();
+        mrd_batch *b = mrd_batch_new(w.cat, w.process, 0, N);
+        mrd_arg text = { .key = w.names[1], .type = MRD_ARG_TEXT, .len = 9, .v.text = long_text };
+        const mrd_event *ev;
+        mrd_why why = { 0 };
+        uint32_t n = 0;
+        trip t;
+
+        for (uint32_t i = 0; i < N; i++) {
+            bool rare = i % 1000 == 999;
+            mrd_event e = { .kind = MRD_SPAN,
+                            .ts_ns = (int64_t) i * 3,
+                            .dur_ns = which & 1 ? (int64_t) i * 7919 : 1,
+                            .track = w.tracks[0],
+                            .name = w.names[0] };
+
+            if (rare || (which & 2) != 0) {
+                e.arg_count = 1;
+                e.args = &text;
+            }
+            if (rare && (which & 4) != 0) {
+                e.kind = MRD_COUNTER;
+                e.track = w.tracks[6];
+                e.value = 0.5 * i;
+                e.dur_ns = 0;
+                e.name = 0;
+            }
+            e.id = which & 8 ? 1 + i * 131ull : 0;
+            REQUIRE(mrd_batch_push(b, &e) == MRD_OK);
+        }
+        t = trip_open(b, MRD_CODEC_ZSTD, w.cat);
+        for (; mrd_batch_next(t.reader, &ev, &why) == MRD_MORE; n++) {
+            bool rare = n % 1000 == 999, sample = rare && (which & 4) != 0;
+
+            CHECK(ev->ts_ns == (int64_t) n * 3 && ev->kind == (sample ? MRD_COUNTER : MRD_SPAN));
+            CHECK(sample ? ev->value == 0.5 * n
+                         : ev->dur_ns == (which & 1 ? (int64_t) n * 7919 : 1));
+            CHECK(ev->id == (which & 8 ? 1 + n * 131ull : 0));
+            if (rare || (which & 2) != 0)
+                CHECK(ev->arg_count == 1 && ev->args[0].len == 9 &&
+                      memcmp(ev->args[0].v.text, long_text, 9) == 0);
+            else
+                CHECK_INT(ev->arg_count, 0);
+        }
+        CHECK_INT(n, N);
+        trip_close(&t);
+        mrd_batch_free(b);
+        mrd_catalog_free(w.cat);
+    }
+}
+
 /* Frames of one batch object after another: what packed its columns best is remembered, and the
  * data changes under it. A column of three bytes an event does not fit one block of a stored
  * frame. */

@@ -64,6 +64,14 @@ TEST(session_ids)
     CHECK_TEXT(mrd_session_id_text(id, text), "20261121-072326-3f2a");
     CHECK_ERR("back", mrd_session_id_parse(mrd_str_of(text), &got), MRD_OK);
     CHECK(got == id);
+    id = mrd_session_id_new(0, 0xffff);
+    CHECK_TEXT(mrd_session_id_text(id, text), "19700101-000000-ffff");
+    id = 253402300799ull << 16 | 1; /* the last second with four digits of a year */
+    CHECK_TEXT(mrd_session_id_text(id, text), "99991231-235959-0001");
+    CHECK_ERR("back", mrd_session_id_parse(mrd_str_of(text), &got), MRD_OK);
+    CHECK(got == id);
+    id = 253402300800ull << 16 | 1;
+    CHECK_TEXT(mrd_session_id_text(id, text), "x003afff441800001");
     for (uint64_t v = 1; v != 0; v <<= 1) { /* every id has one name and comes back */
         mrd_session_id_text(v, text);
         CHECK_ERR(text, mrd_session_id_parse(mrd_str_of(text), &got), MRD_OK);
