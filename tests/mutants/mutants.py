@@ -32,7 +32,7 @@ MODULES = {
                 ["aggregator/journal", "aggregator/journal_files", "aggregator/merge", "fuzz/journal"]),
     "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
     "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_model", "agent/record", "fuzz/spool"]),
-    "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/batch_source.c", "proto/codec.c",
+    "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/codec.c",
               "proto/frame.c", "proto/wire.c"],
              ["proto/batch", "proto/batch_model", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
     "batch_read": (["proto/batch_read.c", "proto/batch_read_head.c"], ["proto/batch", "proto/batch_model", "fuzz/wire_batch"]),
@@ -43,7 +43,7 @@ MODULES = {
     "importers": (["trace/import/*.c"],
                   ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c"],
-               ["trace/report", "trace/collectives", "trace/compare", "trace/hist", "trace/summary", "trace/sink_golden"]),
+               ["trace/report", "trace/steps", "trace/collectives", "trace/compare", "trace/hist", "trace/summary", "trace/sink_golden"]),
     "translator": (["agent/translate.c"], ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned",
                                              "agent/open"]),
 }

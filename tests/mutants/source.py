@@ -127,6 +127,36 @@ def number_changes(t):
     return [show(v) + m.group(2) for v in values]
 
 
+MEMORY = re.compile(r"^(MRD_VEC_\w+|mrd_buf_room|malloc|calloc|strdup)$")
+
+
+def opening(tokens, i):
+    """Index of the bracket that the one at i closes."""
+    depth = 0
+    for k in range(i, -1, -1):
+        depth += (tokens[k].text == ")") - (tokens[k].text == "(")
+        if depth == 0:
+            return k
+    return 0
+
+
+def is_without_memory(tokens, i):
+    """Whether the return at i says MRD_NOMEM, or stands behind an `if` of nothing but a lack of memory: no test gets there."""
+    end = i
+    while tokens[end].text != ";":
+        end += 1
+    if any(t.text == "MRD_NOMEM" for t in tokens[i:end]):
+        return True
+    if tokens[i - 1].text != ")":
+        return False
+    parts = [[]]
+    for t in tokens[opening(tokens, i - 1):i]:
+        if t.text in ("||", "&&"):
+            parts.append([])
+        parts[-1].append(t)
+    return all(any(MEMORY.match(t.text) for t in part) for part in parts)
+
+
 def is_descriptor_test(tokens, i):
     """Whether token i belongs to `fd < 0`, `fd >= 0` or `(fd = open(...)) < 0`: a file of a daemon is never descriptor 0."""
     op = i if tokens[i].text in ("<", ">=") else i - 1
@@ -158,7 +188,7 @@ def changes_at(tokens, i, silent):
     if t.kind == "number":
         for new in number_changes(t):
             yield swap("constant", new)
-    if t.text in ("true", "false"):
+    if t.text in ("true", "false") and not (before.text == "return" and is_without_memory(tokens, i - 1)):
         yield swap("truth", "false" if t.text == "true" else "true")
     if t.text in ("if", "while") and after.text == "(":
         last = tokens[closing(tokens, i + 1)]
@@ -174,8 +204,8 @@ def changes_at(tokens, i, silent):
         end = i
         while tokens[end].text != ";":
             end += 1
-        if any(t.text == "MRD_NOMEM" for t in tokens[i:end]):
-            return # only without memory
+        if is_without_memory(tokens, i):
+            return
         yield Change("return", t.at, tokens[end].at, "", "no return", t.line)
 
 
