@@ -73,7 +73,7 @@ struct mrd_agent {
         models_reported; /* signature of the lists in the last heartbeat; answered */
     mrd_traces *traces;
     mrd_jobs *jobs;
-    mrd_trigger *trigger; /* NULL: none wanted */
+    mrd_trigger_watch *trigger; /* NULL: none wanted */
     mrd_publish *publish;
     int64_t unreached_since, unreached_said; /* the aggregator; 0: it is reached; not said */
     mrd_metrics *metrics;                    /* NULL: no port */

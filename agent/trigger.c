@@ -19,7 +19,7 @@ typedef struct {
 
 enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
 
-struct mrd_trigger {
+struct mrd_trigger_watch {
     mrd_trigger_options o;
     steps steps[MRD_TRIGGER_STEPS];
     uint64_t turn;
@@ -73,9 +73,9 @@ mrd_trigger_status_is_fault(const char *function, int64_t status)
 }
 
 mrd_err
-mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger **ret_trigger, mrd_why *why)
+mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_trigger, mrd_why *why)
 {
-    mrd_trigger *t = calloc(1, sizeof(*t));
+    mrd_trigger_watch *t = calloc(1, sizeof(*t));
 
     if (t == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "triggers");
@@ -89,20 +89,20 @@ mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger **ret_trigger, 
 }
 
 void
-mrd_trigger_close(mrd_trigger *t)
+mrd_trigger_close(mrd_trigger_watch *t)
 {
     free(t);
 }
 
 void
-mrd_trigger_session(mrd_trigger *t, int64_t start_ns)
+mrd_trigger_session(mrd_trigger_watch *t, int64_t start_ns)
 {
     t->starts[t->n_starts++ % STARTS] = start_ns;
 }
 
 /* A session began after that: it was not told. */
 static bool
-started_since(const mrd_trigger *t, int64_t told, int64_t now)
+started_since(const mrd_trigger_watch *t, int64_t told, int64_t now)
 {
     for (size_t i = 0; i < STARTS; i++)
         if (t->starts[i] != 0 && t->starts[i] >= told && t->starts[i] <= now)
@@ -111,7 +111,7 @@ started_since(const mrd_trigger *t, int64_t told, int64_t now)
 }
 
 static bool
-tell(mrd_trigger *t, unsigned cause)
+tell(mrd_trigger_watch *t, unsigned cause)
 {
     int64_t now = mrd_local_now().ns;
 
@@ -125,7 +125,7 @@ tell(mrd_trigger *t, unsigned cause)
 /* ---- Statuses ---- */
 
 static bool
-bad_status(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
+bad_status(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
 {
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
@@ -165,7 +165,7 @@ median(const steps *s)
 
 /* The history of this step, in place of the one longest unused when there is no room. */
 static steps *
-steps_of(mrd_trigger *t, const mrd_drain_process *p, mrd_sid name)
+steps_of(mrd_trigger_watch *t, const mrd_drain_process *p, mrd_sid name)
 {
     steps *oldest = &t->steps[0];
 
@@ -180,7 +180,7 @@ steps_of(mrd_trigger *t, const mrd_drain_process *p, mrd_sid name)
 }
 
 static bool
-slow_step(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
+slow_step(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
 {
     const char *name = mrd_catalog_text(p->catalog, ev->name).p;
     char took[MRD_DUR_TEXT], usual[MRD_DUR_TEXT];
@@ -208,7 +208,8 @@ slow_step(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev, char 
 /* ---- Collectives ---- */
 
 static bool
-stuck_collective(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
+stuck_collective(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev,
+                 char reason[256])
 {
     const char *name = mrd_catalog_text(p->catalog, ev->name).p;
     char took[MRD_DUR_TEXT];
@@ -226,7 +227,7 @@ stuck_collective(mrd_trigger *t, const mrd_drain_process *p, const mrd_event *ev
 }
 
 bool
-mrd_trigger_event(mrd_trigger *t, const mrd_drain_process *process, const mrd_event *ev,
+mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
                   char reason[256])
 {
     if (t->o.errors && ev->arg_count > 0 && ev->kind == MRD_SPAN &&

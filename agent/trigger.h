@@ -22,15 +22,15 @@ typedef struct {
     mrd_dur_ns quiet_ns;      /* equal causes are told once in so long, in each session; 0: 10 s */
 } mrd_trigger_options;
 
-typedef struct mrd_trigger mrd_trigger;
+typedef struct mrd_trigger_watch mrd_trigger_watch;
 
-mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger **ret_trigger,
+mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_trigger,
                          mrd_why *why);
-void mrd_trigger_close(mrd_trigger *t);
+void mrd_trigger_close(mrd_trigger_watch *t);
 /* A flight recorder starts at this time (RAW): what was told before was not told to it. */
-void mrd_trigger_session(mrd_trigger *t, int64_t start_ns);
+void mrd_trigger_session(mrd_trigger_watch *t, int64_t start_ns);
 /* Looks at one event. True when it is a trigger; reason is a message (cut at its size). */
-bool mrd_trigger_event(mrd_trigger *t, const mrd_drain_process *process, const mrd_event *ev,
+bool mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
                        char reason[256]);
 /* The statuses that are faults: names; NULL for others, which are a wrong call (2, 3, 13, 14), an
  * answer to a question (15, 1100), or of no runtime that is known here. */

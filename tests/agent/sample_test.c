@@ -127,7 +127,8 @@ new_world(void)
 }
 
 static bool
-fires(mrd_trigger *t, world *w, const char *name, mrd_dur_ns dur, int64_t status, char reason[256])
+fires(mrd_trigger_watch *t, world *w, const char *name, mrd_dur_ns dur, int64_t status,
+      char reason[256])
 {
     mrd_arg arg = { .key = mrd_catalog_intern(w->process.catalog, "status"),
                     .type = MRD_ARG_INT,
@@ -158,7 +159,7 @@ TEST(faults_of_the_runtime_are_triggers)
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         mrd_trigger_options o = { .errors = true };
-        mrd_trigger *t;
+        mrd_trigger_watch *t;
 
         CHECK_ERR("open", mrd_trigger_open(&o, &t, NULL), MRD_OK);
         CHECK_INT(fires(t, &w, "nrt_execute", 10, rows[i].status, reason), rows[i].fires);
@@ -176,7 +177,7 @@ TEST(a_step_is_slow_against_its_own_median)
     mrd_trigger_options o = { .slow_step = 2.0 };
     world w = new_world();
     char reason[256];
-    mrd_trigger *t;
+    mrd_trigger_watch *t;
 
     CHECK_ERR("open", mrd_trigger_open(&o, &t, NULL), MRD_OK);
     CHECK(!fires(t, &w, "train_step", 900 * MRD_MS, 0, reason)); /* the first is always slow */
@@ -202,7 +203,7 @@ TEST(a_collective_that_takes_too_long)
     mrd_trigger_options o = { .collective_ns = MRD_SEC, .quiet_ns = 1 };
     world w = new_world();
     char reason[256];
-    mrd_trigger *t;
+    mrd_trigger_watch *t;
 
     CHECK_ERR("open", mrd_trigger_open(&o, &t, NULL), MRD_OK);
     CHECK(!fires(t, &w, "cc_running", MRD_MS, 0, reason));

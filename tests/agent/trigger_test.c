@@ -3,7 +3,7 @@
 #include "tests/check.h"
 
 typedef struct {
-    mrd_trigger *t;
+    mrd_trigger_watch *t;
     mrd_drain_process process;
     char reason[256];
 } fixture;
