@@ -524,22 +524,23 @@ mrd_record_commit(mrd_record *r, bool all)
     return err;
 }
 
-/* What a commit says was given of a file must be in a frame. */
+static bool
+waits_for_commit(const mrd_record *r)
+{
+    return mrd_spool_uncommitted(r->o.spool) || mrd_drain_open_changed(r->o.drain);
+}
+
+/* What a commit says was given of a file must be in a frame, also when the commit is for nothing but
+ * a note of losses. */
 static void
 with_files(mrd_record *r)
 {
-    bool any = mrd_spool_uncommitted(r->o.spool);
+    bool any = waits_for_commit(r) || mrd_record_drops_wait(r);
 
     for (const rec_process *o = r->processes; o != NULL && !any; o = o->next)
         any = o->releasing;
     for (rec_process *o = r->processes; o != NULL && any; o = o->next)
         o->releasing = o->releasing || o->is_file;
-}
-
-static bool
-waits_for_commit(const mrd_record *r)
-{
-    return mrd_spool_uncommitted(r->o.spool) || mrd_drain_open_changed(r->o.drain);
 }
 
 /* Closes the batches of the processes that are due (or all), commits them together with how far their

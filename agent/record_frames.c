@@ -120,6 +120,22 @@ note_gaps(const session *s, mrd_gaps *to)
     }
 }
 
+static bool
+drops_wait(const session *s)
+{
+    return s->drops_changed || buffered_events(s) != s->buffered_reported;
+}
+
+bool
+mrd_record_drops_wait(const mrd_record *r)
+{
+    for (size_t i = 0; i < r->n_sessions; i++) {
+        if (drops_wait(&r->sessions[i]))
+            return true;
+    }
+    return false;
+}
+
 /* Notes the drops of sessions in the spool, to be committed with how far the rings were read:
  * without those of rings that are not given back now, which a successor would count again; with
  * what a recorder keeps in memory, which a successor will not have. */
@@ -132,12 +148,11 @@ mrd_record_note_drops(mrd_record *r)
         drop_note note = { .boot = r->o.boot };
         mrd_record_drop *drops = note.drops;
         mrd_spool_tally tally;
-        uint64_t in_memory = buffered_events(s);
 
-        if (!s->drops_changed && in_memory == s->buffered_reported)
+        if (!drops_wait(s))
             continue;
         s->drops_changed = false;
-        s->buffered_reported = in_memory;
+        s->buffered_reported = buffered_events(s);
         memcpy(drops, s->st.drops, sizeof(note.drops));
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
         drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */

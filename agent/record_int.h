@@ -119,6 +119,7 @@ mrd_drop_cause mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, si
 /* all: every process had its part in it. */
 mrd_err mrd_record_commit(mrd_record *r, bool all);
 void mrd_record_note_drops(mrd_record *r);
+bool mrd_record_drops_wait(const mrd_record *r); /* there is something to note */
 void mrd_record_take_tally(mrd_record *r, session *s);
 int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);
 int64_t mrd_record_from_raw(const mrd_record *r, unsigned clock, int64_t raw_ns);

@@ -1,4 +1,5 @@
-/* What a session takes of events from before its start and behind its stop, of each kind and clock. */
+/* What a session takes of events from before its start and behind its stop, of each kind and clock; what
+ * a commit says of it. */
 #include "agent/record.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@ typedef struct {
     mrd_drain_process process;
     mrd_track_id track;
     int64_t start_ns, off_ns; /* REALTIME - RAW */
+    uint64_t given, told;     /* events; as a commit last said */
 } fixture;
 
 static mrd_err
@@ -26,6 +28,16 @@ static void
 dropped(void *self, const mrd_spool_item *item)
 {
     (void) self, (void) item;
+}
+
+/* How much of a trace file was given: each event of the fixture's process is one. */
+static void
+tell_position(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to)
+{
+    fixture *f = self;
+
+    f->told = f->given;
+    call(to, 1, f->given);
 }
 
 /* dir, boot: of the spool, NULL in memory; of the machine. */
@@ -48,6 +60,8 @@ setup_in(fixture *f, const char *dir, uint32_t boot)
                       .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES, .dropped = dropped, .self = f },
                   &f->spool, NULL),
               MRD_OK);
+    o.files = tell_position;
+    o.files_self = f;
     o.spool = f->spool;
     o.drain = f->drain;
     CHECK_ERR("record", mrd_record_open(&o, &f->record, NULL), MRD_OK);
@@ -83,6 +97,7 @@ give(fixture *f, mrd_event_kind kind, unsigned clock, int64_t at, int64_t dur)
 {
     mrd_event ev = { .kind = (uint8_t) kind, .dur_ns = dur, .track = f->track, .ivalue = 7 };
 
+    f->given++;
     ev.ts_ns = f->start_ns + at + (clock == MRD_DRAIN_REALTIME ? f->off_ns : 0);
     ev.name = mrd_catalog_intern(f->process.catalog, kind == MRD_LOSS ? "runtime-ring" : "x");
     ev.flow_dir = MRD_FLOW_START;
@@ -202,6 +217,28 @@ TEST(losses_of_an_earlier_boot_have_no_time)
         CHECK_INT(st.gaps.n, boot == 1 ? 2 : 1);
         teardown(&f);
     }
+}
+
+/* A commit that is for nothing but a note of losses says, too, how much of a file was given: what of it
+ * is in an open batch would be gone with the process. */
+TEST(a_note_of_losses_takes_the_files_events_along)
+{
+    Mrd__Control c = MRD__CONTROL__INIT;
+    uint64_t events = 0;
+    fixture f;
+
+    setup_in(&f, test_tmp(), 1);
+    c.session = 5;
+    CHECK_ERR("file", mrd_record_file_seen(f.record, &f.process), MRD_OK);
+    CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+    give(&f, MRD_SPAN, MRD_DRAIN_RAW, MRD_MS, MRD_MS);
+    give(&f, MRD_LOSS, MRD_DRAIN_RAW, 2 * MRD_MS, MRD_MS);
+    mrd_record_step(f.record, mrd_local_now().ns);
+    CHECK_INT(f.told, 2);
+    CHECK(!mrd_spool_uncommitted(f.spool));
+    (void) mrd_spool_held(f.spool, 5, &events);
+    CHECK_INT(events, 1);
+    teardown(&f);
 }
 
 TEST_MAIN()
