@@ -159,7 +159,8 @@ most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Frames whose answer was cut off with the segments' end. */
+/* Frames whose answer was cut off with the segments' end. Of those committed after the slot was
+ * written it knows nothing. */
 static void
 complete_answered(mrd_spool *s, const slot *c)
 {
@@ -167,7 +168,8 @@ complete_answered(mrd_spool *s, const slot *c)
         entry *e = &s->entries[s->first + i];
         uint64_t ahead = e->item.seq - c->answered;
 
-        if (e->done || e->item.session != c->session || e->item.epoch != c->epoch)
+        if (e->done || e->item.session != c->session || e->item.epoch != c->epoch ||
+            e->item.seq >= c->next)
             continue;
         if (e->item.seq < c->answered || (ahead < 64 && (c->bits >> ahead & 1) != 0))
             e->cut = true;

@@ -3,10 +3,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "agent/spool.h"
+#include "base/file.h"
 #include "base/out.h"
 #include "tests/trace/events.h"
 
@@ -453,6 +456,45 @@ TEST(what_is_cut_off_behind_its_back_is_counted)
 }
 
 /* A file system that is smaller than the spool may become: the oldest go, the newest stay. */
+/* A kill between a commit and the counts that go with it, when an answer did not reach the segments: the
+ * counts say what was answered of what they know, and nothing of the frame behind. */
+TEST(counts_of_before_a_commit_answer_nothing_of_it)
+{
+    char dir[600], counts[640], segment[640];
+    mrd_buf kept = { 0 };
+    mrd_spool_item item;
+    mrd_spool_tally t;
+    struct rlimit limit, small;
+    struct stat st;
+    uint64_t held;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/behind", test_tmp());
+    snprintf(counts, sizeof(counts), "%s/counts", dir);
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (int i = 0; i < 3; i++)
+        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    REQUIRE(mrd_spool_peek(s, 0, &item) && stat(segment, &st) == 0);
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    small = (struct rlimit){ (rlim_t) st.st_size, limit.rlim_max };
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    CHECK(mrd_spool_done(s, item.id, true)); /* in the counts, not in the segment */
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK_ERR("counts", mrd_file_read(counts, 1 << 20, &kept, NULL), MRD_OK);
+    CHECK_ERR("add", add(s, 7, 100, 5), MRD_OK);
+    mrd_spool_close(s);
+    CHECK_ERR("counts", mrd_write_file(counts, (mrd_bytes){ kept.p, kept.len }, 0600, NULL),
+              MRD_OK);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.delivered, 10);
+    CHECK_INT(mrd_spool_held(s, 7, &held), 3);
+    CHECK_INT(held, 25);
+    mrd_spool_close(s);
+    mrd_buf_fini(&kept);
+}
+
 TEST(a_full_disk_forces_out_the_oldest)
 {
     char dir[512];
