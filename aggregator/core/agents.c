@@ -264,6 +264,17 @@ check_causality(mrd_core *c, mrd_node *n, mrd_local_ns local, mrd_local_ns recei
     c->stats.clock_frame_violations += violated;
 }
 
+/* A repetition that comes behind a younger one: its counts would look as if the agent counted anew,
+ * and what it knew of sessions as if it had forgotten. */
+static bool
+is_late(mrd_node *n, const Mrd__Heartbeat *hb)
+{
+    if (hb->local_ns < n->beat.ns)
+        return true;
+    n->beat.ns = mrd_time_checked(hb->local_ns);
+    return false;
+}
+
 void
 mrd_core_heartbeat(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n,
                    const Mrd__Heartbeat *hb, mrd_local_ns received)
@@ -272,6 +283,13 @@ mrd_core_heartbeat(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n,
 
     mrd_core_enter(c, now);
     c->stats.heartbeats++;
+    if (is_late(n, hb)) { /* the request that it repeats was answered */
+        e = mrd_effects_add(&c->out, MRD_DO_HEARTBEAT);
+        e->ticket = ticket;
+        e->node = n;
+        e->received = received;
+        return;
+    }
     take_state(n, hb);
     take_sessions(c, n, hb);
     take_reason(c, n, hb);

@@ -237,6 +237,7 @@ mrd_node_hello(mrd_node *n, const mrd_msg *msg)
     n->simulated = hello->simulated;
     n->hello_local.ns = mrd_time_checked(hello->local_ns);
     n->hello_wall.ns = mrd_time_checked(hello->wall_ns);
+    n->beat.ns = 0;
     mrd_text_set(n->boot_id, sizeof(n->boot_id), hello->boot_id);
     mrd_text_set(n->host_name, sizeof(n->host_name), hello->host_name);
     mrd_text_set(n->release, sizeof(n->release), hello->release);

@@ -42,6 +42,7 @@ typedef struct {
     mrd_wall_ns seen_wall;
     mrd_local_ns hello_local; /* the node's own clocks at its last hello */
     mrd_wall_ns hello_wall;
+    mrd_local_ns beat; /* ... at the youngest heartbeat since then, 0: none */
     char state[32];
     mrd_counts counts;
     mrd_local_ns counted; /* its own time of them */

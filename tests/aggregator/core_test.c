@@ -151,6 +151,39 @@ TEST(a_start_is_sent_when_it_is_on_disk)
     mrd_core_free(c);
 }
 
+/* The transport repeats a request, and the copy can come behind the next one: nothing of it counts. */
+TEST(a_heartbeat_that_comes_late_counts_nothing)
+{
+    static const struct {
+        int64_t local;
+        uint64_t begun, want;
+    } rows[] = { { 100, 30, 30 }, { 200, 50, 50 }, { 100, 30, 50 }, { 300, 60, 60 } };
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list[1] = { &st };
+    Mrd__Counters counts = MRD__COUNTERS__INIT;
+    mrd_effect e;
+
+    hello(c, 20 * MRD_SEC, "a", 1);
+    st.session = s->id;
+    st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    st.counters = &counts;
+    counts.since = 1;
+    hb.sessions = list;
+    hb.n_sessions = 1;
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        hb.local_ns = rows[i].local;
+        counts.begun = counts.delivered = rows[i].begun;
+        mrd_core_heartbeat(c, core_at(21 * MRD_SEC), 6, c->nodes.v[0], &hb, (mrd_local_ns){ 2 });
+        CHECK(find(c, MRD_DO_HEARTBEAT, &e));
+        core_drain(c);
+        CHECK_INT(s->parts[0]->counts.begun, rows[i].want);
+        CHECK_INT(s->parts[0]->counts.delivered, rows[i].want);
+    }
+    mrd_core_free(c);
+}
+
 /* What a node did not read at some time of a session makes it less than whole, and says why. */
 TEST(a_session_of_which_rings_were_left_out_is_not_whole)
 {
