@@ -446,16 +446,21 @@ mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to)
     return true;
 }
 
-/* How much wider the aggregator's bound is `age` later (or earlier). */
-static int64_t
-word_growth(const mrd_clock_sync *c, int64_t age)
+/* The aggregator's offset `age` later (or earlier), and how much wider its bound is. A rate that is
+ * known no better than any clock's is not followed: from a few probes it may be wrong by far more. */
+static void
+word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {
-    double s = fabs((double) age / MRD_SEC), known;
+    double s = fabs((double) age / MRD_SEC), any = (double) MRD_SEC / DRIFT_PART * s;
+    double known = (double) c->word_drift * s + 0.5 * RATE_BEND * s * s;
 
-    known = (double) c->word_drift * s + 0.5 * RATE_BEND * s * s;
-    return c->word_drift > 0 && known < (double) MRD_SEC / DRIFT_PART * s
-               ? (int64_t) known + 1
-               : (int64_t) ((double) MRD_SEC / DRIFT_PART * s);
+    if (c->word_drift > 0 && known < any) {
+        *ret_by = (int64_t) ((double) age / MRD_SEC * (double) c->word_rate);
+        *ret_growth = (int64_t) known + 1;
+    } else {
+        *ret_by = 0;
+        *ret_growth = (int64_t) any;
+    }
 }
 
 void
@@ -472,10 +477,12 @@ mrd_clock_sync_at(const mrd_clock_sync *c, int64_t at, mrd_clock_sync_view *ret_
     if (c->probe != NULL)
         v.probes += mrd_timeprobe_counters(c->probe).answered;
     if (c->word_bound >= 0 && mrd_local_now().ns - c->word_received < WORD_AGE) {
+        int64_t by, growth;
+
+        word_moved(c, age, &by, &growth);
         v.known = true;
-        v.offset_ns = mrd_time_clamp(mrd_sat_add(
-            c->word_offset, (int64_t) ((double) age / MRD_SEC * (double) c->word_rate)));
-        v.bound_ns = mrd_sat_add(c->word_bound, word_growth(c, age));
+        v.offset_ns = mrd_time_clamp(mrd_sat_add(c->word_offset, by));
+        v.bound_ns = mrd_sat_add(c->word_bound, growth);
         snprintf(v.method, sizeof(v.method), "%s", mrd_stamp_source_text(c->source));
     } else if (c->beat_bound >= 0) {
         v.known = true;

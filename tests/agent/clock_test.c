@@ -281,6 +281,47 @@ TEST(heartbeats_are_the_last_transport)
     mrd_server_close(b.server);
 }
 
+/* Between two heartbeats the aggregator's word is carried on: whatever clock it is (100 ppm), and however
+ * wrong a rate from a few probes, the bound covers it. */
+TEST(a_rate_that_is_not_known_is_not_followed)
+{
+    static const struct {
+        int64_t rate;
+        uint64_t drift;
+        bool followed;
+    } rows[] = { { 300000, 400000, false },
+                 { -300000, 400000, false },
+                 { 90000, 0, false },
+                 { 20000, 5000, true } };
+    static const int64_t truths[] = { -100000, 0, 100000 }; /* ppb */
+    const int64_t age = 5 * MRD_SEC;
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_clock_sync_options o = { .agent = AGENT, .boot_id = "boot", .data_url = "" };
+        Mrd__ClockEstimate word = MRD__CLOCK_ESTIMATE__INIT;
+        Mrd__Ack ack = MRD__ACK__INIT;
+        int64_t now = mrd_local_now().ns;
+        char state[] = "settling";
+        mrd_clock_sync *c = NULL;
+        mrd_clock_sync_view v;
+
+        REQUIRE(mrd_clock_sync_open(&o, &c, NULL) == MRD_OK);
+        word.state = state;
+        word.offset_ns = 1000;
+        word.bound_ns = 5000;
+        word.rate_ppb = rows[i].rate;
+        word.drift_ppb = rows[i].drift;
+        word.at_local_ns = now;
+        ack.clock = &word;
+        mrd_clock_sync_ack(c, now, &ack, now);
+        mrd_clock_sync_at(c, now + age, &v);
+        for (size_t k = 0; k < MRD_COUNT(truths) && !rows[i].followed; k++)
+            CHECK(llabs(v.offset_ns - 1000 - truths[k] * 5) <= v.bound_ns - 5000);
+        CHECK_INT(v.offset_ns, rows[i].followed ? 1000 + rows[i].rate * 5 : 1000);
+        mrd_clock_sync_close(c);
+    }
+}
+
 static const int64_t extremes[] = { INT64_MIN, INT64_MIN + 1, INT64_MIN / 2, -1,       0,
                                     1,         INT64_MAX / 2, INT64_MAX - 1, INT64_MAX };
 
