@@ -180,15 +180,14 @@ session_of_files(const mrd_agent *a, mrd_record_status *ret_st)
     bool found = false;
 
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
-        const mrd_strlist *cores;
         bool asks;
 
         mrd_record_get(a->record, i, &st);
         if (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
             st.phase != MRD__NODE_PHASE__NODE_STOPPING)
             continue;
-        asks = mrd_record_profiles(a->record, st.id, &cores) != MRD_PROFILES_NONE ||
-               mrd_record_wants_neffs(a->record, st.id);
+        asks =
+            mrd_record_asks_runtime(a->record, st.id) || mrd_record_wants_neffs(a->record, st.id);
         if (!found || asks)
             *ret_st = st;
         found = true;

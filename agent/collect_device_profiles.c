@@ -7,7 +7,7 @@ start_profiles(void *self, mrd_why *why)
 {
     mrd_agent *a = self;
 
-    return mrd_devprof_open(a->record, a->drain, a->node.instance_id, &a->devprof, why);
+    return mrd_devprof_open(a->record, a->drain, a->models, a->node.instance_id, &a->devprof, why);
 }
 
 static void

@@ -1,11 +1,13 @@
 #include "agent/devprof.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "agent/control_file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/obj.h"
 
@@ -20,6 +22,7 @@ typedef struct entry {
     mrd_drain_process *process; /* NULL: gone */
     int64_t pid, deadline;
     entry_phase phase;
+    uint64_t models_seen, chosen; /* version of the table, and hash of what was told of it */
 } entry;
 
 typedef struct {
@@ -33,6 +36,7 @@ typedef struct {
 struct mrd_devprof {
     mrd_record *record;
     mrd_drain *drain;
+    const mrd_model_table *models;
     const char *instance_id;
     entry *entries;
     result results[MRD_DEVPROF_RESULTS];
@@ -62,6 +66,8 @@ note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str me
         r = &d->results[d->n_results++];
         *r = (result){ .session = e->session, .pid = e->pid, .core = core };
     }
+    if (strcmp(state, "ended") == 0 && r->state != NULL && strcmp(r->state, "refused") == 0)
+        return; /* why there is nothing stays said */
     r->state = state;
     r->count += strcmp(state, "written") == 0;
     snprintf(r->message, sizeof(r->message), MRD_STR_FMT, MRD_STR_ARG(message));
@@ -81,27 +87,116 @@ refuse(mrd_devprof *d, entry *e, const char *message)
 
 /* ---- Requests ---- */
 
+static void
+put_list(mrd_buf *text, const char *key, const mrd_strlist *list)
+{
+    mrd_buf_fmt(text, "%s=", key);
+    for (size_t i = 0; i < list->n; i++)
+        if (strchr(list->v[i], '\n') == NULL) /* that would be another line */
+            mrd_buf_fmt(text, "%s%s", i == 0 ? "" : ",", list->v[i]);
+    mrd_buf_text(text, "\n");
+}
+
+static bool
+is_hash(const char *word)
+{
+    size_t n = strspn(word, "0123456789abcdef");
+
+    return word[n] == '\0' && n >= 6 && n <= 64;
+}
+
+/* The models of this process that the words choose: numbers of loads by name, and beginnings of
+ * hashes. */
+static void
+put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_buf *text)
+{
+    const mrd_model_load *loads[MRD_MODELS_SENT];
+    uint64_t left_out;
+    size_t n = mrd_model_table_get(d->models, 0, loads, MRD_MODELS_SENT, &left_out);
+
+    mrd_buf_text(text, "models=0"); /* no load has it: what is chosen may come yet */
+    for (size_t k = 0; k < words->n; k++) {
+        const char *word = words->v[k];
+
+        if (strncmp(word, "id:", 3) == 0 && strspn(word + 3, "0123456789") == strlen(word + 3))
+            mrd_buf_fmt(text, ",%s", word + 3);
+        else if (is_hash(word))
+            mrd_buf_fmt(text, ",#%s", word);
+        for (size_t i = 0; i < n; i++)
+            if (loads[i]->pid == e->pid && loads[i]->name[0] != '\0' &&
+                fnmatch(word, loads[i]->name, 0) == 0)
+                mrd_buf_fmt(text, ",%" PRIu64, loads[i]->model_id);
+    }
+    mrd_buf_text(text, "\n");
+}
+
+/* What is chosen of this process, as lines of the control file. */
+static void
+put_choice(const mrd_devprof *d, const entry *e, const mrd_session_params *p, mrd_buf *text)
+{
+    const mrd_strlist *cores, *types;
+
+    mrd_record_choice(d->record, e->session, &cores, &types);
+    put_list(text, "cores", cores);
+    if (p->inspect.n > 0) {
+        put_list(text, "activities", &p->inspect);
+        put_list(text, "types", types);
+        mrd_buf_fmt(text, "on_fail=%d\n", p->device_profiles == MRD_PROFILES_ON_FAIL);
+    }
+    if (p->profile_models.n > 0)
+        put_models(d, e, &p->profile_models, text);
+    mrd_buf_fmt(text, "execution=%" PRId64 "\nwarmup=%" PRId64 "\n", p->profile_execution,
+                p->profile_warmup);
+}
+
 static mrd_err
 tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
 {
-    const mrd_strlist *cores;
-    int mode = mrd_record_profiles(d->record, e->session, &cores);
+    const mrd_session_params *p = mrd_record_params(d->record, e->session);
     char word[MRD_PARAM_WORD_TEXT];
     mrd_buf text = { 0 };
+    size_t choice;
     mrd_err err;
 
-    mrd_buf_fmt(&text, "request=%" PRIu64 "\nseq=%" PRIu64 "\ninstance=%s\ndo=%s\nmode=%s\ncores=",
-                e->session, ++e->seq, d->instance_id, verb,
-                mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
-                                       mode, word));
-    for (size_t i = 0; i < cores->n; i++)
-        mrd_buf_fmt(&text, "%s%s", i == 0 ? "" : ",", cores->v[i]);
-    mrd_buf_text(&text, "\n");
+    if (p == NULL)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "its session is over");
+    mrd_buf_fmt(
+        &text,
+        "request=%" PRIu64 "\nseq=%" PRIu64 "\ntag=%" PRId32 "\ninstance=%s\ndo=%s\nmode=%s\n",
+        e->session, ++e->seq, mrd_session_tag(e->session), d->instance_id, verb,
+        p->inspect.n > 0
+            ? "inspect"
+            : mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
+                                     p->device_profiles, word));
+    choice = text.len;
+    put_choice(d, e, p, &text);
+    if (text.err == MRD_OK)
+        e->chosen = mrd_hash64(text.p + choice, text.len - choice, 1);
+    e->models_seen = mrd_model_table_version(d->models);
     err = text.err != MRD_OK ? mrd_why_set(why, text.err, 0, "device profiles")
                              : mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
     mrd_buf_fini(&text);
     e->deadline = mrd_local_now().ns + PATIENCE;
     return err;
+}
+
+/* Models came or were named: what is chosen by name may be another set. */
+static void
+choose_again(mrd_devprof *d, entry *e)
+{
+    const mrd_session_params *p = mrd_record_params(d->record, e->session);
+    mrd_buf text = { 0 };
+    mrd_why why = { 0 };
+
+    if ((e->phase != ARMED && e->phase != ASKED) || e->process == NULL || p == NULL ||
+        p->profile_models.n == 0 || e->models_seen == mrd_model_table_version(d->models))
+        return;
+    e->models_seen = mrd_model_table_version(d->models);
+    put_choice(d, e, p, &text);
+    if (text.err == MRD_OK && mrd_hash64(text.p, text.len, 1) != e->chosen &&
+        tell(d, e, "arm", &why) != MRD_OK)
+        note(d, e, MRD_NONE, "refused", mrd_str_of(why.text));
+    mrd_buf_fini(&text);
 }
 
 static const entry *
@@ -232,14 +327,13 @@ static void
 withdraw(void *self, mrd_drain_process *process)
 {
     mrd_devprof *d = self;
-    const mrd_strlist *cores;
     mrd_record_status st;
 
     if (busy_with(d, process) != NULL)
         return;
     for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
         mrd_record_get(d->record, i, &st);
-        if (mrd_record_profiles(d->record, st.id, &cores) != MRD_PROFILES_NONE &&
+        if (mrd_record_asks_runtime(d->record, st.id) &&
             mrd_record_selects(d->record, st.id, process))
             return;
     }
@@ -249,12 +343,11 @@ withdraw(void *self, mrd_drain_process *process)
 void
 mrd_devprof_step(mrd_devprof *d, int64_t now)
 {
-    const mrd_strlist *cores;
     mrd_record_status st;
 
     for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
         mrd_record_get(d->record, i, &st);
-        if (mrd_record_profiles(d->record, st.id, &cores) == MRD_PROFILES_NONE || now < st.start_ns)
+        if (!mrd_record_asks_runtime(d->record, st.id) || now < st.start_ns)
             continue;
         if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && now < st.stop_ns)
             mrd_drain_each(d->drain, take, &(each){ d, st.id });
@@ -266,6 +359,7 @@ mrd_devprof_step(mrd_devprof *d, int64_t now)
         mrd_drain_each(d->drain, withdraw, d);
     d->fresh = false;
     for (entry **at = &d->entries; *at != NULL;) {
+        choose_again(d, *at);
         overdue(d, *at, now);
         if (mrd_record_find(d->record, (*at)->session, &st))
             at = &(*at)->next;
@@ -319,8 +413,9 @@ answer(mrd_devprof *d, entry *e, mrd_str name, int64_t core, mrd_str why, int64_
             mrd_control_file_drop(d->drain, e->process);
             e->phase = OVER;
         }
-    } else if (mrd_str_is(name, "device profiles ended")) {
-        note(d, e, MRD_NONE, "ended", why);
+    } else if (mrd_str_is(name, "device profiles ended") ||
+               mrd_str_is(name, "device profiles given up")) {
+        note(d, e, MRD_NONE, mrd_str_is(name, "device profiles ended") ? "ended" : "refused", why);
         mrd_control_file_drop(d->drain, e->process);
         e->phase = OVER;
     }
@@ -388,8 +483,8 @@ mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_r
 }
 
 mrd_err
-mrd_devprof_open(mrd_record *record, mrd_drain *drain, const char *instance_id,
-                 mrd_devprof **ret_devprof, mrd_why *why)
+mrd_devprof_open(mrd_record *record, mrd_drain *drain, const mrd_model_table *models,
+                 const char *instance_id, mrd_devprof **ret_devprof, mrd_why *why)
 {
     mrd_devprof *d = calloc(1, sizeof(*d));
 
@@ -397,6 +492,7 @@ mrd_devprof_open(mrd_record *record, mrd_drain *drain, const char *instance_id,
         return mrd_why_set(why, MRD_NOMEM, 0, "device profiles");
     d->record = record;
     d->drain = drain;
+    d->models = models;
     d->instance_id = instance_id;
     *ret_devprof = d;
     return MRD_OK;

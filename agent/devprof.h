@@ -1,7 +1,8 @@
 /*
- * agent/devprof.h - device profiles that sessions ask for: tells the workloads by control files
- * beside their rings (docs/nrt.md), hears their answers as notices, and keeps who was armed, what
- * was written and why not, for the manifest.
+ * agent/devprof.h - captures of the runtime's own that sessions ask for, device profiles and inspect: tells the
+ * workloads by control files beside their rings (docs/nrt.md), hears their answers as notices, and keeps who was
+ * armed, what was written and why not, for the manifest. Models that are chosen by name become numbers here: only
+ * the agent knows names.
  *
  * A process belongs to one request at a time. Processes that appear while a session records are
  * asked too. Files are found by agent/files.h: the answers name the folder.
@@ -10,7 +11,7 @@
 #ifndef MRD_AGENT_DEVPROF_H
 #define MRD_AGENT_DEVPROF_H
 
-#include "agent/record.h"
+#include "agent/models.h"
 
 #define MRD_DEVPROF_RESULTS 256
 
@@ -24,8 +25,8 @@ typedef struct {
 } mrd_devprof_result;
 
 /* All are borrowed. */
-mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, const char *instance_id,
-                         mrd_devprof **ret_devprof, mrd_why *why);
+mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, const mrd_model_table *models,
+                         const char *instance_id, mrd_devprof **ret_devprof, mrd_why *why);
 void mrd_devprof_close(mrd_devprof *d); /* control files stay: a successor goes on. NULL is fine */
 /* Asks, ends and gives up what is due. */
 void mrd_devprof_step(mrd_devprof *d, int64_t now_ns);

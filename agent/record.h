@@ -103,11 +103,12 @@ bool mrd_record_find(const mrd_record *r, uint64_t session, mrd_record_status *r
 /* Which counters the session asks for (borrowed; empty: none of its own), and how often. */
 const mrd_strlist *mrd_record_counters(const mrd_record *r, uint64_t session,
                                        mrd_dur_ns *ret_period);
-/* What the session asks of device profiles (MRD_PROFILES_... of proto/session_params.h), and of
- * which cores (borrowed). */
 /* The session wants the NEFFs of its models. */
 bool mrd_record_wants_neffs(const mrd_record *r, uint64_t session);
-int mrd_record_profiles(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores);
+/* It asks the runtimes for captures of their own. */
+bool mrd_record_asks_runtime(const mrd_record *r, uint64_t session);
+/* What it was asked for, borrowed until the next change of sessions; NULL: it is not known. */
+const mrd_session_params *mrd_record_params(const mrd_record *r, uint64_t session);
 /* Which cores and event types the session chooses; empty: all. Borrowed. */
 void mrd_record_choice(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores,
                        const mrd_strlist **ret_types);

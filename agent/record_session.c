@@ -333,7 +333,8 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
         return mrd_why_set(why, MRD_LIMIT, 0, "%d sessions at one time are the most",
                            MRD_RECORD_SESSIONS);
     if ((err = mrd_session_params_init(&s.params)) != MRD_OK ||
-        (err = mrd_session_params_from_wire(&s.params, c, why)) != MRD_OK) {
+        (err = mrd_session_params_from_wire(&s.params, c, why)) != MRD_OK ||
+        (err = mrd_session_params_check(&s.params, why)) != MRD_OK) {
         mrd_record_session_free(&s);
         return err;
     }
@@ -533,14 +534,20 @@ mrd_record_find(const mrd_record *r, uint64_t id, mrd_record_status *ret_status)
     return s != NULL;
 }
 
-int
-mrd_record_profiles(const mrd_record *r, uint64_t id, const mrd_strlist **ret_cores)
+bool
+mrd_record_asks_runtime(const mrd_record *r, uint64_t id)
 {
-    static const mrd_strlist none;
     const session *s = mrd_record_session_of(r, id);
 
-    *ret_cores = s == NULL ? &none : &s->cores;
-    return s == NULL ? MRD_PROFILES_NONE : s->params.device_profiles;
+    return s != NULL && mrd_session_params_ask_runtime(&s->params);
+}
+
+const mrd_session_params *
+mrd_record_params(const mrd_record *r, uint64_t id)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    return s == NULL ? NULL : &s->params;
 }
 
 void
@@ -559,7 +566,7 @@ mrd_record_wants_neffs(const mrd_record *r, uint64_t id)
 {
     const session *s = mrd_record_session_of(r, id);
 
-    return s != NULL && (s->params.neffs || s->params.device_profiles != MRD_PROFILES_NONE);
+    return s != NULL && (s->params.neffs || mrd_session_params_ask_runtime(&s->params));
 }
 
 bool

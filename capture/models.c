@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture/models.h"
 #include "capture/neffs.h"
 #include "capture/process.h"
 #include "capture/sha256.h"
@@ -252,6 +253,18 @@ mrd_model_unloaded(uint64_t model_id)
         mrd_proc_unlock();
     }
     return MERIDIAN_OK;
+}
+
+void
+mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH])
+{
+    ret_hash[0] = '\0';
+    if (!mrd_proc_lock())
+        return;
+    for (const model *m = loaded; m != NULL; m = m->next)
+        if (m->rec.model_id == model_id)
+            memcpy(ret_hash, m->sha, sizeof(m->sha));
+    mrd_proc_unlock();
 }
 
 /* ---- captures ----------------------------------------------------------------------------------

@@ -478,6 +478,8 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
       (nrt_inspect_config_t * options, uint32_t nc, bool enabled), (options, nc, enabled))           \
     R(NRT_STATUS, nrt_inspect_config_set_capture_enabled_for_event_type_string,                      \
       (nrt_inspect_config_t * options, const char *type, bool enabled), (options, type, enabled))    \
+    R(NRT_STATUS, nrt_inspect_config_set_device_profile_num_warmup,                                  \
+      (nrt_inspect_config_t * options, uint32_t num_warmup), (options, num_warmup))                  \
     R(NRT_STATUS, nrt_inspect_config_set_enable_inspect,                                             \
       (nrt_inspect_config_t * options, bool enabled), (options, enabled))                            \
     R(NRT_STATUS, nrt_inspect_config_set_enable_inspect_on_fail,                                     \

@@ -40,9 +40,67 @@ is_plain(const char *value)
     return *value != '\0';
 }
 
+/* A text that does not fit would be another choice. */
+static bool
+take(char *to, size_t room, const char *value)
+{
+    size_t n = strlen(value);
+
+    if (n >= room)
+        return false;
+    memcpy(to, value, n + 1);
+    return true;
+}
+
+/* What is chosen of the models and of inspect. *ret_known: such a line it is. */
+static bool
+parse_choice(const char *key, const char *value, mrd_control *r, bool *ret_known)
+{
+    *ret_known = true;
+    if (strcmp(key, "models") == 0) {
+        r->any_model = false;
+        return take(r->models, sizeof(r->models), value);
+    }
+    if (strcmp(key, "activities") == 0)
+        return take(r->activities, sizeof(r->activities), value);
+    if (strcmp(key, "types") == 0)
+        return take(r->types, sizeof(r->types), value);
+    if (strcmp(key, "tag") == 0)
+        return (r->tag = atoi(value)) > 0;
+    if (strcmp(key, "execution") == 0)
+        return (r->execution = strtoull(value, NULL, 10)) != 0;
+    if (strcmp(key, "warmup") == 0)
+        r->warmup = strtoull(value, NULL, 10);
+    else if (strcmp(key, "on_fail") == 0)
+        r->on_fail = strcmp(value, "1") == 0;
+    else
+        *ret_known = false;
+    return true;
+}
+
+bool
+mrd_control_chooses(const mrd_control *r, uint64_t number, const char *hash)
+{
+    const char *at = r->models;
+
+    while (!r->any_model && *at != '\0') {
+        size_t n = strcspn(at, ",");
+
+        if (*at == '#' ? n > 1 && strncmp(at + 1, hash, n - 1) == 0
+                       : number != 0 && strtoull(at, NULL, 10) == number)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return r->any_model;
+}
+
 static bool
 parse_line(const char *key, const char *value, mrd_control *r)
 {
+    bool known, good = parse_choice(key, value, r, &known);
+
+    if (known)
+        return good;
     if (strcmp(key, "request") == 0)
         return (r->id = strtoull(value, NULL, 10)) != 0;
     if (strcmp(key, "seq") == 0)
@@ -56,6 +114,7 @@ parse_line(const char *key, const char *value, mrd_control *r)
         r->mode = strcmp(value, "model") == 0        ? MRD_CONTROL_MODEL
                   : strcmp(value, "continuous") == 0 ? MRD_CONTROL_CONTINUOUS
                   : strcmp(value, "on-fail") == 0    ? MRD_CONTROL_ON_FAIL
+                  : strcmp(value, "inspect") == 0    ? MRD_CONTROL_INSPECT
                                                      : MRD_CONTROL_NOTHING;
     else if (strcmp(key, "cores") == 0)
         return mrd_control_cores(value, &r->any_core, r->core);
@@ -69,7 +128,9 @@ mrd_control_parse(char *text, mrd_control *r)
 {
     char *save = NULL;
 
-    *r = (mrd_control){ .any_core = true, .instance = "node" };
+    *r = (mrd_control){
+        .any_core = true, .any_model = true, .tag = 1, .execution = 1, .instance = "node"
+    };
     for (char *line = strtok_r(text, "\n", &save); line != NULL;
          line = strtok_r(NULL, "\n", &save)) {
         char *eq = strchr(line, '=');

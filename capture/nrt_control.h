@@ -15,7 +15,8 @@ typedef enum {
     MRD_CONTROL_NOTHING,
     MRD_CONTROL_MODEL,
     MRD_CONTROL_CONTINUOUS,
-    MRD_CONTROL_ON_FAIL
+    MRD_CONTROL_ON_FAIL,
+    MRD_CONTROL_INSPECT
 } mrd_control_mode;
 typedef enum {
     MRD_CONTROL_NO_VERB,
@@ -26,15 +27,23 @@ typedef enum {
 
 typedef struct {
     uint64_t id, seq;
+    int tag; /* of what the runtime writes */
     mrd_control_verb verb;
     mrd_control_mode mode;
     bool any_core, core[MRD_CONTROL_CORES];
     char instance
         [72]; /* the node's id, for names of folders; "node" from an agent that does not say */
+    bool any_model;
+    char models[1024]; /* numbers of loads, and behind # beginnings of hashes, between commas */
+    uint64_t execution, warmup; /* which execution of a model, from 1, behind so many others */
+    bool on_fail;               /* inspect: also what fails */
+    char activities[256], types[1024]; /* of inspect, between commas; no types: all */
 } mrd_control;
 
 /* text is changed. False when it is no request, or not one that is known here. */
 bool mrd_control_parse(char *text, mrd_control *ret_control);
+/* The list names this model: its number or its hash. */
+bool mrd_control_chooses(const mrd_control *control, uint64_t number, const char *hash);
 /* A list of cores, "0,2,4-7"; "" is any. Adds to ret_core. False: it is none. */
 bool mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_CORES]);
 

@@ -149,6 +149,7 @@ typedef enum {
     X(unknown_functions)                                                                           \
     X(bytes)                                                                                       \
     X(request)                                                                                     \
+    X(execution)                                                                                   \
     X(why)
 #define MRD_NRT_KEY(name) MRD_NRT_KEY_##name,
     MRD_NRT_KEYS(MRD_NRT_KEY)
@@ -184,27 +185,10 @@ void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS
 /* Options are opaque: what was set on them is remembered here. */
 void mrd_nrt_options_dir(const void *options, const char *dir);
 void mrd_nrt_options_enable(const void *options, bool enabled);
+bool mrd_nrt_options_enabled(const void *options); /* they capture something */
 void mrd_nrt_async_seen(void);
 /* Why the runtime refused continuous profiling: what is known of it, else the status's name. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);
-
-/* ---- nrt_request.c: device profiles that a session asks for -----------------------------------
- */
-
-typedef struct {
-    uint64_t request;
-    int32_t core;
-    char file[512];
-} mrd_nrt_profiled;
-
-bool mrd_nrt_request_on(void); /* executions have to look; one load */
-/* Around one execution: true when it is profiled, and _after must follow. */
-bool mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core,
-                            mrd_nrt_profiled *ret_profile);
-void mrd_nrt_request_after(const mrd_nrt_profiled *profile);
-void mrd_nrt_request_poll(void); /* by the thread of data source 1 */
-void mrd_nrt_request_end(void);  /* the runtime closes: what there is is kept */
-void mrd_nrt_request_forked(void);
 
 /* ---- nrt_late.c: begin and end, also when recording is turned on in between -------------------
  */

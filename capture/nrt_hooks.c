@@ -4,6 +4,7 @@
  */
 #include "capture/nrt_async.h"
 #include "capture/nrt_call.h"
+#include "capture/nrt_request.h"
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ nrt_init(nrt_framework_type_t framework, const char *fw_version, const char *fal
     if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible()) {
         int saved = errno;
 
+        mrd_nrt_inspect_opened();
         mrd_nrt_opened();
         errno = saved;
     }
@@ -92,7 +94,7 @@ profiled(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *ou
          uint64_t id, int32_t vnc)
 {
     mrd_nrt_profiled profile;
-    bool asked = mrd_nrt_request_before(model, id, vnc, &profile);
+    bool asked = mrd_nrt_request_before(model, id, vnc, repeat == 0 ? 1 : repeat, &profile);
     NRT_STATUS status = repeat == 0
                             ? MRD_NRT_REAL(nrt_execute)(model, input, output)
                             : MRD_NRT_REAL(nrt_execute_repeat)(model, input, output, repeat);
@@ -268,6 +270,13 @@ PLAIN(nrt_all_gather,
         }                                                                                          \
     } while (0)
 
+/* What the program captures by itself goes before what a session asked for. */
+#define YIELD(fn)                                                                                  \
+    do {                                                                                           \
+        if (mrd_nrt_outermost())                                                                   \
+            mrd_nrt_request_yield(#fn);                                                            \
+    } while (0)
+
 PLAIN(nrt_trace_start, (bool trace_mem), (trace_mem), U(count, trace_mem))
 
 NRT_STATUS
@@ -319,7 +328,10 @@ nrt_profile_continuous_start(nrt_profile_continuous_options_t *options)
 {
     NRT_STATUS status;
 
+    YIELD(nrt_profile_continuous_start);
     TIMED(nrt_profile_continuous_start, real(options), U(count, 1));
+    if (status == NRT_SUCCESS)
+        mrd_nrt_continuous_used(true);
     TELL(mrd_nrt_notice_continuous("arm", options, status));
     return status;
 }
@@ -339,7 +351,10 @@ nrt_profile_continuous_stop(void)
 {
     NRT_STATUS status;
 
+    YIELD(nrt_profile_continuous_stop);
     TIMED(nrt_profile_continuous_stop, real(), U(count, 1));
+    if (status == NRT_SUCCESS)
+        mrd_nrt_continuous_used(false);
     TELL(mrd_nrt_notice_continuous("stop", NULL, status));
     return status;
 }
@@ -382,7 +397,10 @@ nrt_inspect_begin(void)
 {
     NRT_STATUS status;
 
+    YIELD(nrt_inspect_begin);
     TIMED(nrt_inspect_begin, real(), T(by, "environment"));
+    if (status == NRT_SUCCESS)
+        mrd_nrt_inspect_begun(NULL);
     TELL(mrd_nrt_notice_inspect(true, NULL, status));
     return status;
 }
@@ -392,7 +410,10 @@ nrt_inspect_begin_with_options(nrt_inspect_config_t *options)
 {
     NRT_STATUS status;
 
+    YIELD(nrt_inspect_begin_with_options);
     TIMED(nrt_inspect_begin_with_options, real(options), T(by, "options"));
+    if (status == NRT_SUCCESS && options != NULL)
+        mrd_nrt_inspect_begun(options);
     TELL(mrd_nrt_notice_inspect(false, options, status));
     return status;
 }
@@ -405,7 +426,10 @@ nrt_inspect_stop(void)
 {
     NRT_STATUS status;
 
+    YIELD(nrt_inspect_stop);
     TIMED(nrt_inspect_stop, real(), T(by, "api"));
+    if (status == NRT_SUCCESS)
+        mrd_nrt_inspect_ended();
     TELL(mrd_nrt_notice_inspect_end(status));
     return status;
 }

@@ -58,6 +58,19 @@ mrd_nrt_options_enable(const void *of, bool enabled)
     pthread_mutex_unlock(&lock);
 }
 
+bool
+mrd_nrt_options_enabled(const void *of)
+{
+    const options *o;
+    bool enabled;
+
+    pthread_mutex_lock(&lock);
+    o = entry(of, false);
+    enabled = o != NULL && o->enabled;
+    pthread_mutex_unlock(&lock);
+    return enabled;
+}
+
 void
 mrd_nrt_async_seen(void)
 {

@@ -1,19 +1,19 @@
 /*
- * Device profiles that a session asks for.
+ * Captures of the runtime's own that a session asks for.
  *
  * The agent puts a control file beside the rings of this process; the thread of data source 1 looks at it
- * at each turn (no thread of its own), and answers by notices. What can be asked: model       the
- * first execution of each model on the chosen cores is profiled, by nrt_profile_start and _stop
- * around that very call, in the thread that makes it continuous  nrt_profile_continuous_start now,
- * _save for each chosen core when told, and _stop on-fail     nrt_inspect_begin_with_options, so
- * that the runtime writes one when an execution fails Nothing else of the runtime is called. A file
- * that vanishes is a request withdrawn.
+ * at each turn (no thread of its own), and answers by notices. What can be asked:
+ *   model       one execution of each chosen model on the chosen cores, by nrt_profile_start and _stop around that
+ *               very call, in the thread that makes it (nrt_request_model.c)
+ *   continuous  nrt_profile_continuous_start now, _save for each chosen core when told, and _stop
+ *   on-fail, inspect   nrt_inspect_begin_with_options now and nrt_inspect_stop at the end (nrt_request_inspect.c)
+ * Nothing else of the runtime is called. A file that vanishes is a request withdrawn.
  *
  * Trust: a control file counts only when root or the user of this process owns it and nobody else
  * may write it. Lock: `lock` guards everything here; it is not held while the application's
- * execution runs.
+ * execution runs. What the runtime calls of itself while we hold it is not the program's.
  */
-#include "capture/nrt_hook.h"
+#include "capture/nrt_request_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,35 +27,53 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/nrt_control.h"
 #include "capture/process.h"
 #include "capture/ring_read.h"
 
-#define MODELS_MAX  256 /* profiled by one request */
-#define DIR_MAX_LEN 400
-#define FILE_LEN    (DIR_MAX_LEN + 200)
-
-typedef struct {
-    uint64_t model;
-    int32_t core;
-    char file[FILE_LEN];
-} profiled;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool armed; /* MRD_CONTROL_MODEL: executions have to look */
-static mrd_control on;     /* id 0: none */
-static char path[PATH_MAX], top[DIR_MAX_LEN];
-static char folder[96], stamp[32]; /* of this request, below top */
-static struct stat last;           /* of the file as it was read; st_ino 0: there was none */
-static profiled done[MODELS_MAX];
-static size_t n_done;
+static _Thread_local bool holding __attribute__((tls_model("initial-exec")));
+static mrd_control on; /* id 0: none */
+static char path[PATH_MAX], top[MRD_REQUEST_DIR];
+static struct stat last; /* of the file as it was read; st_ino 0: there was none */
 static nrt_profile_continuous_options_t *options;
+static _Atomic bool occupies; /* continuous, or inspect: the program's own waits for its end */
+
+void
+mrd_request_lock(void)
+{
+    pthread_mutex_lock(&lock);
+    holding = true;
+}
+
+void
+mrd_request_unlock(void)
+{
+    holding = false;
+    pthread_mutex_unlock(&lock);
+}
+
+const mrd_control *
+mrd_request_now(void)
+{
+    return &on;
+}
+
+const char *
+mrd_request_top(void)
+{
+    return top;
+}
+
+bool
+mrd_request_wants(const mrd_control *r, int32_t core)
+{
+    return r->any_core || (core >= 0 && core < MRD_CONTROL_CORES && r->core[core]);
+}
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* core -1: of the request as a whole. */
-static void
-say(const char *message, uint64_t id, int32_t core, const char *why, const char *dir)
+void
+mrd_request_say(const char *message, uint64_t id, int32_t core, const char *why, const char *dir)
 {
     mrd_rec_arg args[4];
     size_t n = 0;
@@ -70,19 +88,19 @@ say(const char *message, uint64_t id, int32_t core, const char *why, const char 
     mrd_rec_notice(message, args, n);
 }
 
-static void
-refuse(uint64_t id, int32_t core, const char *why)
+void
+mrd_request_refuse(uint64_t id, int32_t core, const char *why)
 {
-    say("device profile refused", id, core, why, NULL);
+    mrd_request_say("device profile refused", id, core, why, NULL);
 }
 
-static void
-refuse_status(uint64_t id, int32_t core, const char *call, NRT_STATUS status)
+void
+mrd_request_refuse_status(uint64_t id, int32_t core, const char *call, NRT_STATUS status)
 {
     char why[120];
 
     snprintf(why, sizeof(why), "%s returned %s", call, mrd_nrt_status_name(status));
-    refuse(id, core, why);
+    mrd_request_refuse(id, core, why);
 }
 
 /* ---- the control file ------------------------------------------------------------------------ */
@@ -129,8 +147,8 @@ make_path(void)
 
 /* ---- where files go -------------------------------------------------------------------------- */
 
-static bool
-own_folder(const char *dir)
+bool
+mrd_request_own_folder(const char *dir)
 {
     struct stat st;
 
@@ -142,142 +160,15 @@ own_folder(const char *dir)
 static const char *
 make_top(void)
 {
-    static char why[DIR_MAX_LEN + 80];
+    static char why[MRD_REQUEST_DIR + 80];
 
     if ((size_t) snprintf(top, sizeof(top), "%s/meridian-profiles-%u",
                           mrd_proc_settings.device_profiles, (unsigned) geteuid()) >= sizeof(top))
         return "the path of MERIDIAN_DEVICE_PROFILES is too long";
-    if (own_folder(top))
+    if (mrd_request_own_folder(top))
         return NULL;
     snprintf(why, sizeof(why), "%s cannot be made, or is not this user's alone", top);
     return why;
-}
-
-/* ---- one execution of a model ---------------------------------------------------------------- */
-
-static bool
-wanted(const mrd_control *r, int32_t core)
-{
-    return r->any_core || (core >= 0 && core < MRD_CONTROL_CORES && r->core[core]);
-}
-
-/* <top>/<instance>_pid_<pid>/<time>, as the vendor's tools lay it out. The agent removes folders that are
- * empty: they are made again before they are needed. */
-static bool
-make_folder(void)
-{
-    char dir[FILE_LEN];
-
-    if (!own_folder(top))
-        return false;
-    snprintf(dir, sizeof(dir), "%s/%s", top, folder);
-    if (!own_folder(dir))
-        return false;
-    snprintf(dir, sizeof(dir), "%s/%s/%s", top, folder, stamp);
-    return own_folder(dir);
-}
-
-static void
-arm_model(void)
-{
-    struct timespec now;
-
-    if (MRD_NRT_REAL(nrt_profile_start) == NULL || MRD_NRT_REAL(nrt_profile_stop) == NULL) {
-        refuse(on.id, -1, "this runtime library has no nrt_profile_start");
-        on.id = 0;
-        return;
-    }
-    clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(folder, sizeof(folder), "%s_pid_%" PRIu32, on.instance, mrd_proc_pid());
-    snprintf(stamp, sizeof(stamp), "%lld%09ld", (long long) now.tv_sec, now.tv_nsec);
-    if (!make_folder()) {
-        refuse(on.id, -1, "the folder for its files cannot be made");
-        on.id = 0;
-        return;
-    }
-    n_done = 0;
-    atomic_store_explicit(&armed, true, memory_order_release);
-    say("device profiles armed", on.id, -1, NULL, top);
-}
-
-/* The place of this model's one profile; NULL when it is not wanted or has had it. */
-static profiled *
-claim_profile(uint64_t model, int32_t core, uint64_t *ret_id)
-{
-    profiled *p = NULL;
-
-    pthread_mutex_lock(&lock);
-    if (on.id != 0 && on.mode == MRD_CONTROL_MODEL && wanted(&on, core) && n_done < MODELS_MAX) {
-        size_t i = 0;
-
-        while (i < n_done && (done[i].model != model || done[i].core != core))
-            i++;
-        if (i == n_done) {
-            p = &done[n_done++];
-            p->model = model;
-            p->core = core;
-            snprintf(p->file, sizeof(p->file), "%s/%s/%s/profile_nc_%d_session_%zu.ntff", top,
-                     folder, stamp, core < 0 ? 0 : core, i);
-            *ret_id = on.id;
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return p;
-}
-
-bool
-mrd_nrt_request_on(void)
-{
-    return atomic_load_explicit(&armed, memory_order_relaxed);
-}
-
-bool
-mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core, mrd_nrt_profiled *ret_profile)
-{
-    profiled *p = claim_profile(id, core, &ret_profile->request);
-    NRT_STATUS status;
-
-    if (p == NULL)
-        return false;
-    ret_profile->core = core;
-    snprintf(ret_profile->file, sizeof(ret_profile->file), "%s", p->file);
-    status = MRD_NRT_REAL(nrt_profile_start)(model, ret_profile->file);
-    if (status != NRT_SUCCESS)
-        refuse_status(ret_profile->request, core, "nrt_profile_start", status);
-    return status == NRT_SUCCESS;
-}
-
-void
-mrd_nrt_request_after(const mrd_nrt_profiled *profile)
-{
-    NRT_STATUS status;
-
-    pthread_mutex_lock(&lock);
-    (void) make_folder();
-    pthread_mutex_unlock(&lock);
-    status = MRD_NRT_REAL(nrt_profile_stop)(profile->file);
-    if (status == NRT_SUCCESS)
-        say("device profile written", profile->request, profile->core < 0 ? 0 : profile->core, NULL,
-            top);
-    else
-        refuse_status(profile->request, profile->core, "nrt_profile_stop", status);
-}
-
-/* What was asked for by number and did not come. */
-static void
-end_model(void)
-{
-    atomic_store(&armed, false);
-    for (int32_t core = 0; core < MRD_CONTROL_CORES; core++) {
-        bool had = false;
-
-        for (size_t i = 0; i < n_done; i++)
-            had = had || done[i].core == core;
-        if (on.core[core] && !had)
-            refuse(on.id, core, "no model was executed there by nrt_execute");
-    }
-    if (on.any_core && n_done == 0)
-        refuse(on.id, -1, "no model was executed by nrt_execute");
 }
 
 /* ---- continuous ------------------------------------------------------------------------------ */
@@ -290,7 +181,7 @@ drop_options(void)
     options = NULL;
 }
 
-static void
+static bool
 arm_continuous(void)
 {
     __typeof__(nrt_profile_continuous_options_allocate) *make =
@@ -303,18 +194,19 @@ arm_continuous(void)
     if (make == NULL || set == NULL || start == NULL ||
         MRD_NRT_REAL(nrt_profile_continuous_save) == NULL ||
         MRD_NRT_REAL(nrt_profile_continuous_stop) == NULL) {
-        refuse(on.id, -1, "this runtime library is older than continuous device profiles");
+        mrd_request_refuse(on.id, -1,
+                           "this runtime library is older than continuous device profiles");
     } else if ((status = make(&options)) != NRT_SUCCESS ||
                (status = set(options, top)) != NRT_SUCCESS) {
-        refuse_status(on.id, -1, "nrt_profile_continuous_options", status);
+        mrd_request_refuse_status(on.id, -1, "nrt_profile_continuous_options", status);
     } else if ((status = start(options)) != NRT_SUCCESS) {
-        refuse(on.id, -1, mrd_nrt_continuous_reason(status));
+        mrd_request_refuse(on.id, -1, mrd_nrt_continuous_reason(status));
     } else {
-        say("device profiles armed", on.id, -1, NULL, top);
-        return;
+        mrd_request_say("device profiles armed", on.id, -1, NULL, top);
+        return true;
     }
     drop_options();
-    on.id = 0;
+    return false;
 }
 
 static void
@@ -322,12 +214,12 @@ save_core(int32_t core)
 {
     NRT_STATUS status;
 
-    (void) own_folder(top);
+    (void) mrd_request_own_folder(top);
     status = MRD_NRT_REAL(nrt_profile_continuous_save)((uint32_t) core, options);
     if (status == NRT_SUCCESS)
-        say("device profile written", on.id, core, NULL, top);
+        mrd_request_say("device profile written", on.id, core, NULL, top);
     else
-        refuse_status(on.id, core, "nrt_profile_continuous_save", status);
+        mrd_request_refuse_status(on.id, core, "nrt_profile_continuous_save", status);
 }
 
 static void
@@ -337,99 +229,32 @@ save_continuous(void)
 
     mrd_nrt_model_cores(used, MRD_CONTROL_CORES);
     for (int32_t core = 0; core < MRD_CONTROL_CORES; core++) {
-        if (!wanted(&on, core) || (!used[core] && on.any_core))
+        if (!mrd_request_wants(&on, core) || (!used[core] && on.any_core))
             continue;
         any = true;
         if (used[core])
             save_core(core);
         else
-            refuse(on.id, core, "no model was loaded there by number");
+            mrd_request_refuse(on.id, core, "no model was loaded there by number");
     }
     if (!any)
-        refuse(on.id, -1, "no model was loaded on a core by number");
-}
-
-/* ---- when an execution fails ------------------------------------------------------------------
- */
-
-/* The options of such a request; NULL when one of them is refused. */
-static nrt_inspect_config_t *
-on_fail_options(void)
-{
-    nrt_inspect_config_t *c = NULL;
-    NRT_STATUS status;
-
-    if (MRD_NRT_REAL(nrt_inspect_config_allocate)(&c) != NRT_SUCCESS)
-        return NULL;
-    status = MRD_NRT_REAL(nrt_inspect_config_set_output_dir)(c, top);
-    for (uint32_t core = 0; core < MRD_CONTROL_CORES && status == NRT_SUCCESS && !on.any_core;
-         core++)
-        if (!on.core[core])
-            status = MRD_NRT_REAL(nrt_inspect_config_set_capture_enabled_for_nc)(c, core, false);
-    if (status == NRT_SUCCESS)
-        status = MRD_NRT_REAL(nrt_inspect_config_set_activity)(c, "all", false);
-    if (status == NRT_SUCCESS)
-        status = MRD_NRT_REAL(nrt_inspect_config_set_activity)(c, "device_profile", true);
-    if (status == NRT_SUCCESS)
-        status = MRD_NRT_REAL(nrt_inspect_config_set_enable_inspect_on_fail)(c, true);
-    if (status == NRT_SUCCESS)
-        return c;
-    MRD_NRT_REAL(nrt_inspect_config_free)(c);
-    return NULL;
-}
-
-static void
-arm_on_fail(void)
-{
-    static const mrd_nrt_fn needed[] = { MRD_NRT_nrt_inspect_config_allocate,
-                                         MRD_NRT_nrt_inspect_config_free,
-                                         MRD_NRT_nrt_inspect_config_set_output_dir,
-                                         MRD_NRT_nrt_inspect_config_set_capture_enabled_for_nc,
-                                         MRD_NRT_nrt_inspect_config_set_activity,
-                                         MRD_NRT_nrt_inspect_config_set_enable_inspect_on_fail,
-                                         MRD_NRT_nrt_inspect_begin_with_options,
-                                         MRD_NRT_nrt_inspect_stop };
-    nrt_inspect_config_t *c;
-    NRT_STATUS status;
-
-    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
-        if (mrd_nrt_real(needed[i]) == NULL) {
-            refuse(on.id, -1, "this runtime library is older than inspect with options");
-            on.id = 0;
-            return;
-        }
-    if ((c = on_fail_options()) == NULL) {
-        refuse(on.id, -1, "the runtime refuses the options of inspect");
-        on.id = 0;
-        return;
-    }
-    status = MRD_NRT_REAL(nrt_inspect_begin_with_options)(c);
-    MRD_NRT_REAL(nrt_inspect_config_free)(c);
-    if (status == NRT_SUCCESS) {
-        say("device profiles armed", on.id, -1, NULL, top);
-        return;
-    }
-    if (status == NRT_INVALID)
-        refuse(on.id, -1, "inspect is in use already, by the program or its environment");
-    else
-        refuse_status(on.id, -1, "nrt_inspect_begin_with_options", status);
-    on.id = 0;
+        mrd_request_refuse(on.id, -1, "no model was loaded on a core by number");
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* With the lock; save: keep what there is. */
+/* save: keep what there is. why: not because it was told to. */
 static void
-end_request(bool save)
+end_request(bool save, const char *why)
 {
     uint64_t id = on.id;
 
     if (id == 0)
         return;
     if (on.mode == MRD_CONTROL_MODEL) {
-        end_model();
-    } else if (on.mode == MRD_CONTROL_ON_FAIL) {
-        (void) MRD_NRT_REAL(nrt_inspect_stop)();
+        mrd_request_model_end(&on);
+    } else if (on.mode != MRD_CONTROL_CONTINUOUS) {
+        mrd_request_inspect_end(&on);
     } else {
         if (save)
             save_continuous();
@@ -437,7 +262,22 @@ end_request(bool save)
         drop_options();
     }
     on.id = 0;
-    say("device profiles ended", id, -1, NULL, NULL);
+    atomic_store(&occupies, false);
+    mrd_request_say(why == NULL ? "device profiles ended" : "device profiles given up", id, -1, why,
+                    NULL);
+}
+
+static bool
+arm(void)
+{
+    switch (on.mode) {
+    case MRD_CONTROL_MODEL:
+        return mrd_request_model_arm(&on);
+    case MRD_CONTROL_CONTINUOUS:
+        return arm_continuous();
+    default:
+        return mrd_request_inspect_arm(&on);
+    }
 }
 
 static void
@@ -445,22 +285,24 @@ begin_request(const mrd_control *r)
 {
     const char *why;
 
-    if (on.id == r->id) { /* an agent that was started anew */
-        say("device profiles armed", on.id, -1, NULL, top);
+    if (on.id == r->id) { /* an agent that was started anew, or other models are chosen */
+        bool models = strcmp(on.models, r->models) != 0;
+
+        memcpy(on.models, r->models, sizeof(on.models));
+        if (on.mode == MRD_CONTROL_MODEL && models)
+            mrd_request_model_chosen();
+        mrd_request_say("device profiles armed", on.id, -1, NULL, top);
         return;
     }
-    end_request(false);
+    end_request(false, NULL);
     if ((why = make_top()) != NULL) {
-        refuse(r->id, -1, why);
+        mrd_request_refuse(r->id, -1, why);
         return;
     }
     on = *r;
-    if (r->mode == MRD_CONTROL_MODEL)
-        arm_model();
-    else if (r->mode == MRD_CONTROL_CONTINUOUS)
-        arm_continuous();
-    else
-        arm_on_fail();
+    if (!arm())
+        on.id = 0;
+    atomic_store(&occupies, on.id != 0 && on.mode != MRD_CONTROL_MODEL);
 }
 
 static void
@@ -469,9 +311,9 @@ carry_out(const mrd_control *r)
     if (r->verb == MRD_CONTROL_ARM)
         begin_request(r);
     else if (r->verb == MRD_CONTROL_STOP && on.id != r->id)
-        say("device profiles ended", r->id, -1, NULL, NULL);
+        mrd_request_say("device profiles ended", r->id, -1, NULL, NULL);
     else if (r->verb == MRD_CONTROL_STOP)
-        end_request(true);
+        end_request(true, NULL);
     else if (on.id == r->id && on.mode == MRD_CONTROL_CONTINUOUS)
         save_continuous();
 }
@@ -482,12 +324,12 @@ mrd_nrt_request_poll(void)
     struct stat st;
     mrd_control r;
 
-    pthread_mutex_lock(&lock);
+    mrd_request_lock();
     if (path[0] == '\0')
         make_path();
     if (path[0] == '\0' || lstat(path, &st) != 0) {
         if (last.st_ino != 0)
-            end_request(false);
+            end_request(false, NULL);
         last.st_ino = 0;
     } else if (st.st_ino != last.st_ino || st.st_mtim.tv_sec != last.st_mtim.tv_sec ||
                st.st_mtim.tv_nsec != last.st_mtim.tv_nsec) {
@@ -495,23 +337,43 @@ mrd_nrt_request_poll(void)
         if (read_control(&r))
             carry_out(&r);
     }
-    pthread_mutex_unlock(&lock);
+    mrd_request_unlock();
 }
 
 void
 mrd_nrt_request_end(void)
 {
-    pthread_mutex_lock(&lock);
-    end_request(true);
-    pthread_mutex_unlock(&lock);
+    mrd_request_lock();
+    end_request(true, NULL);
+    mrd_request_unlock();
+}
+
+void
+mrd_nrt_request_yield(const char *call)
+{
+    char why[160];
+
+    if (holding || !atomic_load_explicit(&occupies, memory_order_relaxed))
+        return;
+    mrd_request_lock();
+    if (on.id != 0 && on.mode != MRD_CONTROL_MODEL) {
+        snprintf(why, sizeof(why),
+                 "the program called %s: the runtime captures for one at a time, and the program "
+                 "goes before",
+                 call);
+        end_request(true, why);
+    }
+    mrd_request_unlock();
 }
 
 void
 mrd_nrt_request_forked(void)
 {
     pthread_mutex_init(&lock, NULL);
-    atomic_store(&armed, false);
+    holding = false;
     on.id = 0;
+    mrd_request_model_end(&on); /* of no request: executions need not look */
+    atomic_store(&occupies, false);
     path[0] = '\0';
     last.st_ino = 0;
     options = NULL; /* the parent's */

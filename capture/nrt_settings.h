@@ -12,8 +12,6 @@
 
 #include "capture/nrt_control.h"
 
-#define MRD_NRT_TYPES_MAX 64
-
 typedef struct {
     bool any_core, core[MRD_CONTROL_CORES];
     char types[2048]; /* a comma list; "": all */

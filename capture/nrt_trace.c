@@ -27,10 +27,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/event_type.h"
 #include "capture/nrt_async.h"
+#include "capture/nrt_request.h"
 #include "capture/nrt_settings.h"
 #include "capture/nrt_text.h"
+#include "capture/nrt_types.h"
 #include "capture/process.h"
 
 #define PORTION       4000u /* events per core of one fetch, at most */
@@ -80,57 +81,25 @@ env_filters(nrt_sys_trace_config_t *config)
         much = (size_t) strtoull(max, NULL, 10) * EVENT_BYTES / 2;
 }
 
-#define FILTER_TYPE "NEURON_RT_INSPECT_EVENT_FILTER_TYPE"
-#define FILTER_NC   "NEURON_RT_INSPECT_EVENT_FILTER_NC"
+#define FILTER_NC "NEURON_RT_INSPECT_EVENT_FILTER_NC"
 
 static mrd_nrt_settings asked = { .any_core = true, .recording = -1 }; /* by sessions */
 
-/* Leaves the types out that the words do not choose. Sync points stay where the device's events do: their
- * times are mapped by them. `strict`: a word that nobody knows is an error. NULL, or why it cannot be. */
-static const char *
-apply_types(nrt_sys_trace_config_t *config, const char *const *words, size_t n, bool strict,
-            char why[300])
+static bool
+leave_out(void *config, const char *type)
 {
-    __typeof__(nrt_sys_trace_get_event_types) *all = MRD_NRT_REAL(nrt_sys_trace_get_event_types);
-    __typeof__(nrt_sys_trace_free_event_types) *drop = MRD_NRT_REAL(nrt_sys_trace_free_event_types);
-    __typeof__(nrt_sys_trace_config_set_capture_enabled_for_event_type) *enable =
-        MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_event_type);
-    const char **types = NULL;
-    mrd_why reason = { 0 };
-    bool device = false;
-    size_t count = 0;
-
-    if (all == NULL || enable == NULL || all(&types, &count) != NRT_SUCCESS)
-        return FILTER_TYPE ": this runtime library cannot choose event types";
-    if (strict && mrd_types_check(words, n, types, count, &reason) != MRD_OK)
-        snprintf(why, 300, FILTER_TYPE ": %.240s", reason.text);
-    for (size_t i = 0; i < count && !strict; i++)
-        device = device || (mrd_type_is_hardware(mrd_str_of(types[i])) &&
-                            mrd_types_want(words, n, mrd_str_of(types[i])));
-    for (size_t i = 0; i < count && why[0] == '\0'; i++)
-        if (!mrd_types_want(words, n, mrd_str_of(types[i])) &&
-            !(device && strncmp(types[i], "timestamp_sync", 14) == 0) &&
-            enable(config, types[i], false) != NRT_SUCCESS)
-            snprintf(why, 300, FILTER_TYPE ": the runtime does not leave %.80s out", types[i]);
-    if (drop != NULL)
-        drop(types, count);
-    return why[0] == '\0' ? NULL : why;
+    return MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_event_type)(
+               config, type, false) == NRT_SUCCESS;
 }
 
 /* list: words between commas; "": all types. */
 static const char *
 choose_types(nrt_sys_trace_config_t *config, const char *list, bool strict, char why[300])
 {
-    const char *words[MRD_NRT_TYPES_MAX], *unfit;
-    char *copy = list == NULL ? NULL : strdup(list), *save = NULL;
-    size_t n = 0;
-
-    for (char *word = copy == NULL ? NULL : strtok_r(copy, ",", &save);
-         word != NULL && n < MRD_NRT_TYPES_MAX; word = strtok_r(NULL, ",", &save))
-        words[n++] = word;
-    unfit = n == 0 ? NULL : apply_types(config, words, n, strict, why);
-    free(copy);
-    return unfit;
+    if (list != NULL && *list != '\0' &&
+        MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_event_type) == NULL)
+        return MRD_NRT_FILTER_TYPE ": this runtime library cannot choose event types";
+    return mrd_nrt_types_choose(list, strict, leave_out, config, why);
 }
 
 /* Cores that are not chosen get no ring of the runtime. */
@@ -167,7 +136,7 @@ choose(nrt_sys_trace_config_t *config, char why[300])
     if (!any)
         unfit = choose_cores(config, core);
     if (unfit == NULL)
-        unfit = choose_types(config, getenv(FILTER_TYPE), true, why);
+        unfit = choose_types(config, getenv(MRD_NRT_FILTER_TYPE), true, why);
     if (unfit == NULL && !asked.any_core)
         unfit = choose_cores(config, asked.core);
     return unfit != NULL ? unfit : choose_types(config, asked.types, false, why);

@@ -368,6 +368,44 @@ mrd_session_params_set(mrd_session_params *p, const char *request, const char *t
     return mrd_why_set(why, MRD_NOTFOUND, 0, "a session has no parameter '%s'", request);
 }
 
+bool
+mrd_session_params_ask_runtime(const mrd_session_params *p)
+{
+    return p->device_profiles != MRD_PROFILES_NONE || p->inspect.n > 0;
+}
+
+/* The member is said, and would say nothing. */
+static mrd_err
+say_without(const char *member, const char *what, mrd_why *why)
+{
+    return mrd_why_set(why, MRD_INVALID, 0, "%s goes with %s", member, what);
+}
+
+mrd_err
+mrd_session_params_check(const mrd_session_params *p, mrd_why *why)
+{
+#define NAME(ident) mrd_session_param_table[MRD_PARAM_INDEX_##ident].request
+    bool model = p->device_profiles == MRD_PROFILES_MODEL;
+    char word[MRD_PARAM_WORD_TEXT];
+
+    if (!model && p->profile_models.n > 0)
+        return say_without(NAME(profile_models), "device profiles of mode model", why);
+    if (!model && p->profile_execution != 1)
+        return say_without(NAME(profile_execution), "device profiles of mode model", why);
+    if (!model && p->inspect.n == 0 && p->profile_warmup != 0)
+        return say_without(NAME(profile_warmup), "device profiles of mode model, or an inspect",
+                           why);
+    if (p->inspect.n > 0 && (model || p->device_profiles == MRD_PROFILES_CONTINUOUS))
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "%s and %s '%s' do not go together: the runtime profiles for one of them at a time",
+            NAME(inspect), NAME(device_profiles),
+            mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
+                                   p->device_profiles, word));
+    return MRD_OK;
+#undef NAME
+}
+
 /* ---- JSON ---- */
 
 static mrd_err

@@ -7,7 +7,7 @@
  *   CHOICE  int, index     one of the words                 the word
  *   BOOL    bool           true, false                      0, 1
  *   DUR     mrd_dur_ns     "30s" or ns; manifest: ns        ns
- *   SIZE    int64_t        bytes                            bytes
+ *   SIZE    int64_t        bytes, or a number               the same
  *   LIST    mrd_strlist    list of words                    a label for each
  * With `field` it is that field of the message Control instead. What is not said has its default;
  * agents ignore labels that they do not know: they are of a newer aggregator.
@@ -127,6 +127,16 @@ void mrd_session_params_init_numbers(mrd_session_params *p);
 void mrd_session_params_fini(mrd_session_params *p); /* zeroes it */
 /* to: zeroed. Errors: NOMEM; it is to be freed all the same. */
 mrd_err mrd_session_params_copy(mrd_session_params *to, const mrd_session_params *from);
+/* What does not go together is refused: INVALID with a message that names the members. */
+mrd_err mrd_session_params_check(const mrd_session_params *p, mrd_why *why);
+/* Whether the runtimes are asked for captures of their own. */
+bool mrd_session_params_ask_runtime(const mrd_session_params *p);
+/* The number by which runtimes tag what they write for the session: 1 to 2^31 - 1. */
+static inline int32_t
+mrd_session_tag(uint64_t session)
+{
+    return (session & INT32_MAX) == 0 ? 1 : (int32_t) (session & INT32_MAX);
+}
 /* Sets one from its text, as an option would; for programs that make requests. Errors: INVALID,
  * RANGE, LIMIT, NOMEM. */
 mrd_err mrd_session_params_set(mrd_session_params *p, const char *request, const char *text,
@@ -153,7 +163,24 @@ void mrd_session_params_put_manifest(const mrd_session_params *p, mrd_json *mani
 
 /* ---- Wire ---- */
 
-#define MRD_SESSION_LABELS (MRD_PARAM_WORDS_MAX + MRD_SESSION_PARAMS)
+enum {
+    MRD_SESSION_LABELS = 0
+#define MRD_PARAM_TEXT_             +1
+#define MRD_PARAM_CHOICE_           +1
+#define MRD_PARAM_BOOL_             +1
+#define MRD_PARAM_DUR_              +1
+#define MRD_PARAM_SIZE_             +1
+#define MRD_PARAM_LIST_             +MRD_PARAM_WORDS_MAX
+#define MRD_PARAM(ident, kind, ...) MRD_PARAM_##kind##_
+#include "proto/session_params.def"
+#undef MRD_PARAM
+#undef MRD_PARAM_TEXT_
+#undef MRD_PARAM_CHOICE_
+#undef MRD_PARAM_BOOL_
+#undef MRD_PARAM_DUR_
+#undef MRD_PARAM_SIZE_
+#undef MRD_PARAM_LIST_
+};
 
 /* Room for what a Control points to. Points into itself: not to be copied. */
 typedef struct {

@@ -240,7 +240,7 @@ take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
             p->features = mrd_runtime_features_ref(n->features);
         }
         mrd_unread_most(&p->unread, st->unread);
-        mrd_part_heartbeat(p, n, st, s->params.device_profiles != MRD_PROFILES_NONE);
+        mrd_part_heartbeat(p, n, st, mrd_session_params_ask_runtime(&s->params));
         for (size_t k = 0; k < st->n_jobs && k < MRD_SESSION_JOBS; k++)
             mrd_session_add_job(s, st->jobs[k]);
         if (st->jobs_left_out > s->jobs_left_out)

@@ -212,6 +212,8 @@ fill(mrd_core *c, mrd_session *s, const mrd_jobid *id, const Mrd__Job *m, const 
         off = false;
         err = take_request(c, &s->params, m->request, &off, why);
     }
+    if (err == MRD_OK)
+        err = mrd_session_params_check(&s->params, why);
     if (err == MRD_OK && off)
         err = mrd_why_set(why, MRD_CANCELLED, 0, "the job, or the site, does not want it recorded");
     snprintf(uid, sizeof(uid), "%lld", (long long) m->uid);

@@ -349,6 +349,8 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     if (mrd_session_is_empty(s, empty))
         mrd_json_set(o, "empty", mrd_json_new_str(empty));
     mrd_session_params_put_manifest(&s->params, o);
+    if (mrd_session_params_ask_runtime(&s->params))
+        mrd_json_set(o, "runtime_session", mrd_json_new_int(mrd_session_tag(s->id)));
     mrd_json_set(o, "select", mrd_select_json(&s->select));
     mrd_json_set(o, "timeline", mrd_json_new_str(s->timeline));
     mrd_json_put_instant(o, "created", s->created.ns);

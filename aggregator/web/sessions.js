@@ -107,11 +107,16 @@ export function showSessions(list) {
   $("trigger-form").hidden = !list.some((s) => s.mode === "recorder" && isOpen(s.state));
 }
 
+const words = (text) => text.split(",").map((w) => w.trim()).filter((w) => w !== "");
+
 async function start(form) {
   const request = { mode: form.elements.mode.value, require: form.elements.require.value.trim() || "any" };
   if (form.elements.name.value.trim()) request.name = form.elements.name.value.trim();
   if (form.elements.duration.value.trim()) request.duration = form.elements.duration.value.trim();
   if (form.elements.profiles.value) request.device_profiles = form.elements.profiles.value;
+  const models = words(form.elements.models.value), inspect = words(form.elements.inspect.value);
+  if (models.length > 0) request.profile_models = models;
+  if (inspect.length > 0) request.inspect = inspect;
   const made = await post("api/v1/sessions", request);
   say(`Session ${made.name || made.id} is ${made.state}.`, "info");
   chosen(made.id);

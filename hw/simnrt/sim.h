@@ -162,6 +162,8 @@ struct nrt_model {
     size_t neff_size;
     nrt_tensor_info_array_t *info; /* template */
     bool profiled;                 /* by model profiling of inspect */
+    unsigned inspected;            /* the capture that this and the next are of */
+    uint64_t inspect_execs;
     uint64_t execs;
     uint64_t cc_seq;
     struct nrt_model *next;

@@ -31,6 +31,7 @@ struct nrt_inspect_config {
     sim_trace_config trace;
     unsigned activities;
     bool enable, on_fail, by_session; /* by_session: one device profile for everything */
+    uint32_t warmup;                  /* executions of a model before the one that is profiled */
 };
 
 static struct {
@@ -39,6 +40,7 @@ static struct {
     struct nrt_inspect_config c;
     char dir[DIR_MAX + 128]; /* of this process and capture */
     uint64_t failures, execs[SIM_CORES_MAX];
+    unsigned number; /* of captures */
 } ins = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -114,6 +116,16 @@ write_neff(const char *dir, const sim_model *m)
     write_file(path, m->neff, m->neff_size, says ? NULL : "kind=neff\n");
 }
 
+static unsigned
+count_off(const bool *off, size_t n)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count += off[i];
+    return count;
+}
+
 static void
 write_pb(const char *name, const sim_trace_totals *t)
 {
@@ -121,9 +133,11 @@ write_pb(const char *name, const sim_trace_totals *t)
 
     snprintf(path, sizeof(path), "%s/%s", ins.dir, name);
     write_file(path, NULL, 0,
-               "kind=%s\nevents_total=%llu\nevents_stored=%llu\nevents_dropped=%llu\n", name,
-               (unsigned long long) t->emitted, (unsigned long long) t->stored,
-               (unsigned long long) t->overwritten);
+               "kind=%s\nsession=%d\nevents_total=%llu\nevents_stored=%llu\n"
+               "events_dropped=%llu\ncores_off=%u\ntypes_off=%u\n",
+               name, ins.c.session, (unsigned long long) t->emitted, (unsigned long long) t->stored,
+               (unsigned long long) t->overwritten, count_off(ins.c.trace.core_off, sim.core_count),
+               count_off(ins.c.trace.type_off, SIM_EV_COUNT));
 }
 
 /* ---- device profiles of inspect -------------------------------------------------------------- */
@@ -133,9 +147,9 @@ model_profile(sim_model *m)
 {
     char path[DIR_MAX + 300];
 
-    if (m->profiled)
+    if (m->profiled || m->inspect_execs <= ins.c.warmup)
         return;
-    m->profiled = true; /* the first execution of each NEFF on each core */
+    m->profiled = true; /* the first execution of each NEFF on each core, behind the warm-up */
     write_neff(ins.dir, m);
     if (sim.set.layout == 0)
         snprintf(path, sizeof(path), "%s/%016llx_vnc_%u.ntff", ins.dir,
@@ -143,7 +157,12 @@ model_profile(sim_model *m)
     else
         snprintf(path, sizeof(path), "%s/%016llx_instid_0_vnc_%u.ntff", ins.dir,
                  (unsigned long long) m->hash, m->core->idx);
-    write_ntff(path, m, 1);
+    write_file(path, NULL, 0,
+               "kind=ntff\nmodel=%s\nhash=%016llx\nvnc=%u\nexecutions=1\nexecution=%llu\n"
+               "session=%d\nprocess=%d\ntime=%lld\n",
+               m->name, (unsigned long long) m->hash, m->core->idx,
+               (unsigned long long) m->inspect_execs, ins.c.session, (int) getpid(),
+               (long long) sim_wall(sim_raw()));
 }
 
 bool
@@ -164,6 +183,12 @@ sim_inspect_executed(sim_model *m, NRT_STATUS status)
 
     pthread_mutex_lock(&ins.lock);
     if (ins.on) {
+        if (m->inspected != ins.number) {
+            m->inspected = ins.number;
+            m->inspect_execs = 0;
+            m->profiled = false;
+        }
+        m->inspect_execs++;
         ins.execs[m->core->idx]++;
         if (ins.c.enable && (ins.c.activities & ACT_DEVICE) != 0 && !ins.c.by_session)
             model_profile(m);
@@ -318,6 +343,7 @@ begin(const struct nrt_inspect_config *c)
     if (status == NRT_SUCCESS) {
         ins.c = *c;
         ins.on = true;
+        ins.number++;
         memset(ins.execs, 0, sizeof(ins.execs));
         install_handlers();
     }
@@ -395,6 +421,8 @@ config_from_env(struct nrt_inspect_config *c)
                     (sim_env_flag("NEURON_RT_INSPECT_CPU_UTIL", true) ? ACT_CPU : 0) |
                     (sim_env_flag("NEURON_RT_INSPECT_HOST_MEMORY", true) ? ACT_HOST_MEM : 0);
     c->by_session = strcmp(device, "session") == 0;
+    c->warmup = (uint32_t) strtoul(sim_env_text("NEURON_RT_INSPECT_DEVICE_PROFILE_NUM_WARMUP", "0"),
+                                   NULL, 10);
     if (strcmp(device, "0") != 0 && strcmp(device, "1") != 0 && strcmp(device, "model") != 0 &&
         strcmp(device, "session") != 0) {
         sim_log("NEURON_RT_INSPECT_DEVICE_PROFILE=%s is none of 0, 1, model, session", device);
@@ -544,6 +572,15 @@ nrt_inspect_config_set_capture_enabled_for_event_type_string(nrt_inspect_config_
     if (options == NULL || type == NULL || (t = sim_type_of(type)) == SIM_EV_COUNT)
         return NRT_INVALID;
     options->trace.type_off[t] = !enabled;
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_inspect_config_set_device_profile_num_warmup(nrt_inspect_config_t *options, uint32_t num_warmup)
+{
+    if (options == NULL)
+        return NRT_INVALID;
+    options->warmup = num_warmup;
     return NRT_SUCCESS;
 }
 

@@ -245,6 +245,28 @@ class Workload(Program):
         return self.done
 
 
+class Driver(Program):
+    """tests/e2e/nrt_driver.py: a program on the simulated runtime that does what tell() says."""
+
+    def __init__(self, log, rings, env, output, runtime="simnrt", **more):
+        library = os.path.join(BUILD, "lib", "libmeridian.so")
+        super().__init__(log, [sys.executable, os.path.join(SOURCE, "tests", "e2e", "nrt_driver.py"), output], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         env=dict(env, **{"LD_PRELOAD": library, "LD_LIBRARY_PATH": os.path.join(BUILD, "lib", runtime), "PYTHONPATH": os.path.join(SOURCE, "python"),
+                                          "MERIDIAN_LIBRARY": library, "MERIDIAN_RING_DIR": rings, "MERIDIAN_ENABLE": "1", "SIMNRT_TIME_SCALE": "0.01",
+                                          "SIMNRT_JOB": os.path.basename(log), **more}))
+        check(self.answer() == 0, f"{log}: nrt_init")
+
+    def answer(self):
+        line = self.p.stdout.readline().split()
+        return int(line[1]) if len(line) == 2 else check(False, f"{self.log}: no answer: {self.text()[-1000:]}")
+
+    def tell(self, line):
+        """What the runtime's last status was."""
+        self.p.stdin.write(line + "\n")
+        self.p.stdin.flush()
+        return self.answer()
+
+
 class Cluster:
     """An aggregator, agents with a ring folder each, and workloads. Everything is below .work and ends with close()."""
 
@@ -297,10 +319,20 @@ class Cluster:
     def workload(self, i, **options):
         return self.keep(Workload(self.path(f"workload{i}.log"), self.rings(i), self.env, **options))
 
+    def driver(self, i, name="driver", **options):
+        return self.keep(Driver(self.path(f"{name}.log"), self.rings(i), self.env, output=self.folder(f"own-{name}"), **{"MERIDIAN_DEVICE_PROFILES": self.folder(f"written{i}"), **options}))
+
     # What the aggregator says.
 
     def run(self, *args, want=0, timeout=300, empty=False):
         return run(*args, want=want, env=self.env, timeout=timeout, empty=empty)
+
+    def run_json(self, *args, want=0):
+        return json.loads(self.run(*args, "--json", want=want)[0])
+
+    def text_of(self, id):
+        """What `meridian status` says of the session."""
+        return "".join(self.run("status", id, want=None))
 
     def open(self, path, port=None, method="GET"):
         """The answer to a request to the aggregator, or to that port of this machine. Errors: OSError."""

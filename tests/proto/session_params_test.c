@@ -98,7 +98,12 @@ TEST(every_parameter_survives_every_way)
 TEST(the_wire_is_what_it_was)
 {
     static const char *const labels[][2] = { { "device_profiles", "on-fail" },
-                                             { "neffs", "1" }, /* later than the rest */
+                                             { "profile_model",
+                                               "a.b*" }, /* later than the rest, to neffs */
+                                             { "profile_execution", "3145728" },
+                                             { "profile_warmup", "3145728" },
+                                             { "inspect", "a.b*" },
+                                             { "neffs", "1" },
                                              { "counter", "a.b*" },
                                              { "counter", "c" },
                                              { "counter_period", "90000000000" },
@@ -123,6 +128,42 @@ TEST(the_wire_is_what_it_was)
     CHECK_INT(c.recorder_bytes, 256 << 20);
     mrd_session_params_fini(&p);
     mrd_session_params_fini(&none);
+}
+
+TEST(what_does_not_go_together)
+{
+    static const struct {
+        const char *request, *text, *other, *other_text, *refused;
+    } rows[] = {
+        { "inspect", "all", "device_profiles", "on-fail", NULL },
+        { "inspect", "all", "profile_warmup", "3", NULL },
+        { "device_profiles", "model", "profile_models", "a*", NULL },
+        { "device_profiles", "model", "profile_execution", "2", NULL },
+        { "device_profiles", "model", "profile_warmup", "2", NULL },
+        { "inspect", "all", "device_profiles", "model", "inspect and device_profiles 'model'" },
+        { "inspect", "all", "device_profiles", "continuous", "'continuous' do not go together" },
+        { "profile_models", "a", "device_profiles", "on-fail", "profile_models goes with" },
+        { "profile_execution", "2", "inspect", "all", "profile_execution goes with" },
+        { "profile_warmup", "2", "device_profiles", "continuous", "profile_warmup goes with" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_session_params p = defaults();
+        mrd_why why = { 0 };
+        mrd_err err;
+
+        CHECK_ERR("one", mrd_session_params_set(&p, rows[i].request, rows[i].text, NULL), MRD_OK);
+        CHECK_ERR("other", mrd_session_params_set(&p, rows[i].other, rows[i].other_text, NULL),
+                  MRD_OK);
+        err = mrd_session_params_check(&p, &why);
+        CHECK_ERR(rows[i].request, err, rows[i].refused == NULL ? MRD_OK : MRD_INVALID);
+        if (rows[i].refused != NULL)
+            CHECK_ROW(why.text, strstr(why.text, rows[i].refused) != NULL);
+        CHECK(mrd_session_params_ask_runtime(&p));
+        mrd_session_params_fini(&p);
+    }
+    CHECK(mrd_session_tag(0) == 1 && mrd_session_tag(UINT64_C(0x180000000)) == 1);
+    CHECK_INT(mrd_session_tag(UINT64_MAX), INT32_MAX);
 }
 
 TEST(what_is_wrong_is_refused_by_name)
