@@ -27,7 +27,7 @@ on_trigger(mrd_agent *a, const char *reason)
     a->triggers++;
     snprintf(a->trigger_reason, sizeof(a->trigger_reason), "%s", reason);
     a->trigger_at = mrd_local_now().ns;
-    mrd_log(MRD_LOG_WARN, "AGT-TRIGGER", "Something to keep happened: reason=%s", reason);
+    mrd_log(MRD_LOG_WARN, "AGT-TRIGGER", "A trigger fired: reason=%s", reason);
     if (a->publish != NULL)
         mrd_publish_heartbeat_now(a->publish);
 }
@@ -62,9 +62,10 @@ on_spool_dropped(void *self, const mrd_spool_item *item)
     a->clock_lost += item->type == MRD_FRAME_CLOCK_DATA;
     if (a->record != NULL)
         mrd_record_dropped(a->record, item, MRD_DROP_SPOOL);
-    mrd_log(
-        MRD_LOG_WARN, "AGT-SPOOL-FULL", "Oldest %s dropped: session=%" PRIx64 " events=%" PRIu64,
-        item->type == MRD_FRAME_CLOCK_DATA ? "clock data" : "batch", item->session, item->events);
+    mrd_log(MRD_LOG_WARN, "AGT-SPOOL-FULL",
+            "The spool is full, the oldest %s was dropped: session=%" PRIx64 " events=%" PRIu64,
+            item->type == MRD_FRAME_CLOCK_DATA ? "clock data" : "batch", item->session,
+            item->events);
 }
 
 static void
@@ -84,8 +85,9 @@ on_refused(void *self, const mrd_spool_item *item, const char *message)
     a->dropped_refused += item->events;
     a->clock_lost += item->type == MRD_FRAME_CLOCK_DATA;
     mrd_record_dropped(a->record, item, MRD_DROP_REFUSED);
-    mrd_log(MRD_LOG_WARN, "AGT-REFUSED", "Batch refused for good: events=%" PRIu64 " reason=%s",
-            item->events, message);
+    mrd_log(MRD_LOG_WARN, "AGT-REFUSED",
+            "The aggregator refused a batch for good: events=%" PRIu64 " reason=%s", item->events,
+            message);
 }
 
 static void
@@ -274,8 +276,8 @@ open_parts(mrd_agent *a, mrd_why *why)
     a->recovered = st.recovered_events;
     if (st.damaged_events > 0)
         mrd_log(MRD_LOG_WARN, "AGT-SPOOL-DAMAGED",
-                "The spool was cut or parts of it removed while no agent ran; what was in them is "
-                "counted as lost: dir=%s events=%" PRIu64,
+                "The spool was cut, or segments of it were removed, while no agent ran; their "
+                "events are counted as lost: dir=%s events=%" PRIu64,
                 a->o.spool_dir, st.damaged_events);
     if ((err = mrd_collectors_open(a, why)) != MRD_OK)
         return err;
@@ -305,8 +307,9 @@ resume_sessions(mrd_agent *a)
 
         mrd_record_get(a->record, i, &st);
         if (mrd_collectors_begin(a, st.id, &why) != MRD_OK)
-            mrd_log(MRD_LOG_WARN, "AGT-COUNTERS", "Counters not sampled: session=%s reason=%s",
-                    st.name, why.text);
+            mrd_log(MRD_LOG_WARN, "AGT-COUNTERS",
+                    "The counters of a session are not sampled: session=%s reason=%s", st.name,
+                    why.text);
     }
 }
 

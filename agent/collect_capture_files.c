@@ -34,9 +34,10 @@ watch_named(mrd_agent *a, const mrd_drain_process *process, const char *path, co
                  (long long) process->ident.pid, path);
     err = mrd_files_watch(a->files, &place);
     if (err != MRD_OK)
-        mrd_log(
-            MRD_LOG_WARN, "AGT-WATCH", "Capture directory not watched: path=%s reason=%s", label,
-            err == MRD_LIMIT ? "its user has as many as are left for others" : mrd_err_text(err));
+        mrd_log(MRD_LOG_WARN, "AGT-WATCH", "A capture directory is not watched: path=%s reason=%s",
+                label,
+                err == MRD_LIMIT ? "its user has as many as are left for others"
+                                 : mrd_err_text(err));
 }
 
 static void
@@ -125,10 +126,10 @@ on_file(void *self, const char *path, const char *sha256, const char *message)
 {
     (void) self;
     if (*message == '\0')
-        mrd_log(MRD_LOG_INFO, "AGT-FILE", "File delivered: path=%s sha256=%s", path, sha256);
+        mrd_log(MRD_LOG_INFO, "AGT-FILE", "A file was delivered: path=%s sha256=%s", path, sha256);
     else
-        mrd_log(MRD_LOG_WARN, "AGT-FILE-FAILED", "File not delivered: path=%s reason=%s", path,
-                message);
+        mrd_log(MRD_LOG_WARN, "AGT-FILE-FAILED", "A file was not delivered: path=%s reason=%s",
+                path, message);
 }
 
 static void

@@ -54,7 +54,7 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     if (list->n == 0 || find(a, session) != NULL)
         return MRD_OK;
     if ((c = find(a, 0)) == NULL)
-        return mrd_why_set(why, MRD_LIMIT, 0, "counters of %d sessions are the most",
+        return mrd_why_set(why, MRD_LIMIT, 0, "at most %d sessions can have counters of their own",
                            MRD_RECORD_SESSIONS);
     o.patterns = (const char *const *) list->v; /* live as long as the session */
     o.n_patterns = list->n;

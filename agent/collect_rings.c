@@ -19,7 +19,8 @@ on_process(void *self, mrd_drain_process *process)
         return;
     }
     (void) mrd_record_process_seen(a->record, process);
-    mrd_log(MRD_LOG_INFO, "AGT-PROCESS", "Process found: pid=%lld name=%s rank=%lld",
+    mrd_log(MRD_LOG_INFO, "AGT-PROCESS",
+            "A process with rings was found: pid=%lld name=%s rank=%lld",
             (long long) process->ident.pid, process->ident.comm, (long long) process->ident.rank);
     mrd_collectors_process(a, process);
 }
@@ -31,7 +32,7 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 
     mrd_collectors_notice(self, process, ev);
     if (a->notices++ < NOTICES)
-        mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "The workload says: pid=%lld text=%s",
+        mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "A workload reports: pid=%lld text=%s",
                 (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
 }
 
@@ -42,9 +43,10 @@ end_minute(mrd_agent *a, int64_t now)
     if (now - a->notices_at < SAY_PERIOD)
         return;
     if (a->notices > NOTICES)
-        mrd_log(MRD_LOG_WARN, "AGT-NOTICES",
-                "Workloads said more than is logged; sessions have all of it: not_logged=%llu",
-                (unsigned long long) (a->notices - NOTICES));
+        mrd_log(
+            MRD_LOG_WARN, "AGT-NOTICES",
+            "Workloads reported more than the log takes; sessions have all of it: not_logged=%llu",
+            (unsigned long long) (a->notices - NOTICES));
     a->notices = 0;
     a->notices_at = now;
 }
@@ -95,7 +97,8 @@ static void
 say(void *self, const char *message)
 {
     (void) self;
-    mrd_log(MRD_LOG_WARN, "AGT-LIMITED", "Not everything can be read: reason=%s", message);
+    mrd_log(MRD_LOG_WARN, "AGT-LIMITED", "The agent cannot read everything on this node: reason=%s",
+            message);
 }
 
 static void

@@ -159,7 +159,7 @@ tell(settings *s, entry *e, mrd_buf *text)
                !e->failed) {
         e->failed = true; /* more is recorded than is wanted: the session still leaves it out */
         mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
-                "A process is not told its filters: pid=%lld reason=%s",
+                "A process does not receive its capture filters: pid=%lld reason=%s",
                 (long long) e->process->ident.pid, why.text);
     }
 }

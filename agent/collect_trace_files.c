@@ -21,7 +21,7 @@ on_finished(void *self, const char *path, uint64_t events, const char *message)
 {
     (void) self;
     mrd_log(*message == '\0' ? MRD_LOG_INFO : MRD_LOG_WARN, "AGT-TRACE",
-            "Trace file: path=%s events=%" PRIu64 " remark=%s", path, events, message);
+            "A trace file was read: path=%s events=%" PRIu64 " remark=%s", path, events, message);
 }
 
 /* Before the recorder: its first commit says how much of each file was given. */

@@ -51,7 +51,7 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *w)
     if (a->jobs != NULL)
         mrd_jobs_welcome(a->jobs);
     a->models_reported = a->features.reported = 0; /* it may be another aggregator */
-    mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator says welcome: id=%s release=%s",
+    mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator accepted this agent: id=%s release=%s",
             w->aggregator_id, w->release);
 }
 
@@ -158,8 +158,9 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
         mrd_trigger_session(a->trigger, start);
 
     if (err == MRD_OK && !again)
-        mrd_log(MRD_LOG_INFO, "AGT-GO", "Session starts: name=%s in_ms=%lld bound_us=%lld", c->name,
-                (long long) ((start - mrd_local_now().ns) / MRD_MS), (long long) (bound / MRD_US));
+        mrd_log(MRD_LOG_INFO, "AGT-GO", "A session starts: name=%s in_ms=%lld bound_us=%lld",
+                c->name, (long long) ((start - mrd_local_now().ns) / MRD_MS),
+                (long long) (bound / MRD_US));
     return err;
 }
 
@@ -181,7 +182,7 @@ mrd_agent_job_go(void *self, const Mrd__Control *c, int64_t start_ns, mrd_why *w
     mrd_record_whole(a->record, c->session);
     if (a->trigger != NULL)
         mrd_trigger_session(a->trigger, start_ns);
-    mrd_log(MRD_LOG_INFO, "AGT-GO", "Session of a job starts: name=%s", c->name);
+    mrd_log(MRD_LOG_INFO, "AGT-GO", "The session of a job starts: name=%s", c->name);
     if (a->publish != NULL)
         mrd_publish_heartbeat_now(a->publish);
     return MRD_OK;
@@ -217,7 +218,8 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
                            : err == MRD_STATE  ? "the session streams; it has no recorder"
                                                : "too many windows wait for their end");
     mrd_collectors_save(a, c->session, mrd_local_now().ns);
-    mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "Recorder window shipped: reason=%s", t->reason);
+    mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "The flight recorder's window was sent: reason=%s",
+            t->reason);
     return MRD_OK;
 }
 
@@ -300,8 +302,8 @@ mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_re
         err = apply(a, c, &why);
     if (err != MRD_OK) {
         snprintf(message, MRD_WHY_MAX, "%s", why.text);
-        mrd_log(MRD_LOG_WARN, "AGT-CONTROL", "Request not carried out: type=%d reason=%s",
-                (int) c->type, why.text);
+        mrd_log(MRD_LOG_WARN, "AGT-CONTROL",
+                "A request of the aggregator failed: type=%d reason=%s", (int) c->type, why.text);
     }
     if (err != MRD_OK && begins && !mrd_record_find(a->record, c->session, &st))
         refusal_note(a, c->session, err, why.text);

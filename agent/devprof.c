@@ -72,8 +72,9 @@ note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str me
     r->count += strcmp(state, "written") == 0;
     snprintf(r->message, sizeof(r->message), MRD_STR_FMT, MRD_STR_ARG(message));
     if (strcmp(state, "refused") == 0)
-        mrd_log(MRD_LOG_WARN, "AGT-DEVPROF", "Device profile refused: pid=%lld core=%lld reason=%s",
-                (long long) e->pid, (long long) core, r->message);
+        mrd_log(MRD_LOG_WARN, "AGT-DEVPROF",
+                "A device profile was refused: pid=%lld core=%lld reason=%s", (long long) e->pid,
+                (long long) core, r->message);
 }
 
 static void

@@ -590,11 +590,10 @@ abandon(mrd_files *f)
     f->n_hung++;
     d->hung = true;
     d->looking = false;
-    mrd_log(
-        MRD_LOG_WARN, "AGT-FILES-HANG",
-        "A file system does not answer: its directory is left alone until it does, and a session "
-        "of this time does not have what is written there: dir=%s",
-        d->label);
+    mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
+            "A file system does not answer; its directory is skipped until it does, and sessions "
+            "meanwhile lack the files written there: dir=%s",
+            d->label);
     if (of_file) {
         h->path = f->files[f->at].path;                       /* the thread reads the name */
         if ((f->files[f->at].path = strdup(h->path)) == NULL) /* as good: nobody frees it before */
@@ -828,7 +827,7 @@ mrd_files_close(mrd_files *f)
         return;
     if (f->n_hung > 0 || !mrd_job_thread_free(f->worker)) {
         mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
-                "A file system does not answer; what reads it is left behind: dir=%s",
+                "A file system does not answer; the thread that reads it was abandoned: dir=%s",
                 f->n_hung > 0 ? f->hung[0].label : f->dirs[f->work->dir].label);
         return; /* the thread uses all of it */
     }

@@ -240,7 +240,7 @@ say_state(dir *d, const mrd_folder_state *st)
     const char *why = st->err == MRD_OK ? "" : st->why;
 
     if (*why != '\0' && strcmp(why, d->said) != 0)
-        mrd_log(MRD_LOG_WARN, "AGT-WATCH", "Capture directory not watched: path=%s reason=%s",
+        mrd_log(MRD_LOG_WARN, "AGT-WATCH", "A capture directory is not watched: path=%s reason=%s",
                 d->label, why);
     snprintf(d->said, sizeof(d->said), "%s", why);
 }
@@ -258,8 +258,8 @@ mrd_files_sum(mrd_files *f)
     }
     if (f->stats.beyond > 0 && before == 0)
         mrd_log(MRD_LOG_WARN, "AGT-FILES-MAX",
-                "More files than may be known: left_out=%llu, raise --files-max or empty the "
-                "capture directories",
+                "There are more files than --files-max; raise it or empty the capture directories: "
+                "left_out=%llu",
                 (unsigned long long) f->stats.beyond);
 }
 

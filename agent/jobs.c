@@ -136,7 +136,7 @@ add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t 
     }
     if (!j->said_full)
         mrd_log(MRD_LOG_WARN, "AGT-JOBS-MAX",
-                "More jobs than can be known at one time; one is not recorded: limit=%d",
+                "There are more jobs than the agent can follow; one is not recorded: limit=%d",
                 MRD_JOBS_MAX);
     j->said_full = true;
     return NULL;
@@ -342,8 +342,10 @@ scan(mrd_jobs *j, int64_t now)
         return;
     if (fstat(fd, &st) != 0 || !is_trusted(&st)) {
         if (!j->said_dir)
-            mrd_log(MRD_LOG_WARN, "AGT-JOBS-DIR",
-                    "The folder of jobs is not root's alone and is left out: path=%s", j->o.dir);
+            mrd_log(
+                MRD_LOG_WARN, "AGT-JOBS-DIR",
+                "The folder of jobs can be written by others than root and is not read: path=%s",
+                j->o.dir);
         j->said_dir = true;
         close(fd);
         return;

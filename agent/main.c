@@ -183,8 +183,8 @@ leave(int code)
     if (mrd_link_abandoned() == 0)
         return code;
     mrd_log(MRD_LOG_WARN, "AGT-LEFT",
-            "Connections were not closed within 10 s and end with the "
-            "process; nothing else was left undone: sockets=%u",
+            "Connections were not closed within 10 s and end with the process; all other work was "
+            "finished: sockets=%u",
             mrd_link_abandoned());
     fflush(NULL);
     _exit(code);
@@ -197,13 +197,13 @@ say_what_lacks(const mrd_agent_options *o)
 
     if (access(ring_dir, F_OK) != 0)
         mrd_log(MRD_LOG_WARN, "AGT-RINGS",
-                "The ring directory is not there yet; what is recorded in it is found when it is: "
-                "dir=%s reason=%s",
+                "The ring directory does not exist yet; its rings are read once it does: dir=%s "
+                "reason=%s",
                 ring_dir, strerror(errno));
     if (o->data_url == NULL)
         mrd_log(MRD_LOG_WARN, "AGT-ALONE",
                 "No aggregator is given: what this node's processes record is read, counted and "
-                "thrown away. Give one with --aggregator (MERIDIAN_AGGREGATOR), or record one "
+                "discarded. Give one with --aggregator (MERIDIAN_AGGREGATOR), or record one "
                 "command without an agent: meridian inspect -- COMMAND");
 }
 
@@ -231,12 +231,13 @@ run(mrd_agent_options *o, const mrd_node_identity *node)
         mrd_agent_close(a);
         return fail(&why);
     }
-    mrd_log(MRD_LOG_INFO, "AGT-START", "Agent runs: node=%s from=%s aggregator=%s release=%s",
-            node->instance_id, node->source, o->data_url == NULL ? "none" : o->data_url,
-            mrd_version_text(version));
+    mrd_log(MRD_LOG_INFO, "AGT-START",
+            "The agent started: node=%s from=%s aggregator=%s release=%s", node->instance_id,
+            node->source, o->data_url == NULL ? "none" : o->data_url, mrd_version_text(version));
     say_what_lacks(o);
     if (node->note[0] != '\0')
-        mrd_log(MRD_LOG_INFO, "AGT-IMDS", "No instance metadata: reason=%s", node->note);
+        mrd_log(MRD_LOG_INFO, "AGT-IMDS",
+                "The instance metadata service gives no name of this node: reason=%s", node->note);
     while (!ending && !lost) {
         if (reloading) {
             reloading = 0;
@@ -252,7 +253,7 @@ run(mrd_agent_options *o, const mrd_node_identity *node)
                 node->instance_id);
     /* What is young gets a moment; what is left is in the spool folder for the next start. */
     (void) mrd_agent_drain(a, o->spool_dir == NULL ? 5 * MRD_SEC : 2 * MRD_SEC);
-    mrd_log(MRD_LOG_INFO, "AGT-END", "Agent ends: node=%s", node->instance_id);
+    mrd_log(MRD_LOG_INFO, "AGT-END", "The agent ends: node=%s", node->instance_id);
     mrd_agent_close(a);
     return leave(lost ? 1 : 0);
 }
@@ -262,7 +263,7 @@ main(int argc, char **argv)
 {
     static const mrd_manual manual = {
         .program = "meridian-agent",
-        .what = "Collects what this node's processes record and ships it to the aggregator",
+        .what = "Collects what this node's processes record and sends it to the aggregator",
         .usage = "[options]",
         .table = options,
         .rows = MRD_COUNT(options),

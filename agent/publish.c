@@ -169,8 +169,8 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
         return;
     default: /* SLOW_DOWN, NOT_STORED, and what a newer aggregator may say */
         if (!p->stats.slow)
-            mrd_log(MRD_LOG_WARN, "AGT-NOT-STORED", "The aggregator takes nothing now: reason=%s",
-                    ack->message);
+            mrd_log(MRD_LOG_WARN, "AGT-NOT-STORED",
+                    "The aggregator stores no batches now: reason=%s", ack->message);
         p->stats.slow = true;
         snprintf(p->stats.message, sizeof(p->stats.message), "%s", ack->message);
         again(p, f, now + wait);
@@ -307,7 +307,9 @@ mrd_publish_step(mrd_publish *p, int64_t now)
             break;
         case MRD_LINK_DOWN:
             p->stats.up = p->stats.welcome = false;
-            mrd_log(MRD_LOG_WARN, "AGT-DOWN", "Connection lost, batches are kept: reconnects=%llu",
+            mrd_log(MRD_LOG_WARN, "AGT-DOWN",
+                    "The connection to the aggregator was lost, batches wait in the spool: "
+                    "reconnects=%llu",
                     (unsigned long long) p->stats.reconnects);
             break;
         case MRD_LINK_CONTROL:

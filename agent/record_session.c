@@ -330,7 +330,8 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     if (r->n_sessions == MRD_RECORD_SESSIONS)
         forget_flushed(r);
     if (r->n_sessions == MRD_RECORD_SESSIONS)
-        return mrd_why_set(why, MRD_LIMIT, 0, "%d sessions at one time are the most",
+        return mrd_why_set(why, MRD_LIMIT, 0,
+                           "a node takes part in at most %d sessions at one time",
                            MRD_RECORD_SESSIONS);
     if ((err = mrd_session_params_init(&s.params)) != MRD_OK ||
         (err = mrd_session_params_from_wire(&s.params, c, why)) != MRD_OK ||

@@ -61,9 +61,9 @@ say(mrd_drain *p, int fd)
         pid[n] = '\0';
     if (!p->stands_back)
         mrd_log(MRD_LOG_WARN, "AGT-SECOND",
-                "Another agent of this user reads the rings of this folder; this one stands back "
-                "until that ends. One agent per node is enough: end one of them, or give them "
-                "folders of their own (--ring-dir): dir=%s pid=%s",
+                "Another agent of this user reads the rings of this folder; this one waits until "
+                "that one ends. One agent per node is enough: end one of them, or give each a ring "
+                "directory of its own (--ring-dir): dir=%s pid=%s",
                 p->ring_dir, pid);
     p->stands_back = true;
 }
@@ -92,8 +92,8 @@ mrd_drain_lock(mrd_drain *p, int64_t now)
         p->stands_back = true;
     } else {
         if (p->stands_back)
-            mrd_log(MRD_LOG_INFO, "AGT-FIRST", "The other agent ended; this one reads on: dir=%s",
-                    p->ring_dir);
+            mrd_log(MRD_LOG_INFO, "AGT-FIRST",
+                    "The other agent ended; this one reads the rings now: dir=%s", p->ring_dir);
         p->stands_back = false;
         p->lock_fd = fd;
         if (fd >= 0 && ftruncate(fd, 0) == 0)

@@ -28,11 +28,12 @@ told(mrd_agent *a, mrd_err err, const mrd_why *why)
 {
     if (err == MRD_OK) {
         a->secret_said[0] = '\0';
-        mrd_log(MRD_LOG_INFO, "AGT-RELOAD", "Certificate or token read again: node=%s",
+        mrd_log(MRD_LOG_INFO, "AGT-RELOAD", "The certificate or the token was read again: node=%s",
                 a->node.instance_id);
     } else if (strcmp(a->secret_said, why->text) != 0) {
         memcpy(a->secret_said, why->text, sizeof(a->secret_said));
-        mrd_log(MRD_LOG_WARN, "AGT-RELOAD", "What was read before stays in use: reason=%s",
+        mrd_log(MRD_LOG_WARN, "AGT-RELOAD",
+                "A certificate or token cannot be read again, the one in use stays: reason=%s",
                 why->text);
     }
 }
@@ -67,7 +68,8 @@ mrd_agent_secrets_step(mrd_agent *a, int64_t now)
     if (t == NULL)
         return;
     while (t->next_error != NULL && t->next_error(t, &why))
-        mrd_log(MRD_LOG_WARN, "AGT-TLS", "No connection to the aggregator: reason=%s", why.text);
+        mrd_log(MRD_LOG_WARN, "AGT-TLS", "The agent cannot connect to the aggregator: reason=%s",
+                why.text);
     if (now - a->secrets_at < LOOK_PERIOD)
         return;
     a->secrets_at = now;

@@ -100,7 +100,8 @@ make_link(const mrd_session_store *store, const char *from, const char *session,
     if (mrd_make_dirs(to, NULL) == MRD_OK) {
         *slash = '/';
         if (link(from, to) != 0 && errno != EEXIST && symlink(from, to) != 0 && errno != EEXIST)
-            mrd_log(MRD_LOG_WARN, "AGG-ARTIFACT-LINK", "Not linked: path=%s reason=%s", to,
+            mrd_log(MRD_LOG_WARN, "AGG-ARTIFACT-LINK",
+                    "An artifact was not linked into its session: path=%s reason=%s", to,
                     strerror(errno));
     }
     free(to);

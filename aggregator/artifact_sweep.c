@@ -63,8 +63,9 @@ sweep_entry(const mrd_artifacts *a, const char *name)
         if (part)
             forget(a, sha256);
         a->o.removed(a->o.self, part);
-        mrd_log(MRD_LOG_DEBUG, "AGG-ARTIFACT-REMOVED", "No session lists it: name=%s bytes=%lld",
-                name, (long long) st.st_size);
+        mrd_log(MRD_LOG_DEBUG, "AGG-ARTIFACT-REMOVED",
+                "An artifact was removed because no session lists it: name=%s bytes=%lld", name,
+                (long long) st.st_size);
     }
     free(from);
     free(to);

@@ -180,8 +180,7 @@ mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce
     if (u != NULL && u->busy)
         return mrd_artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
     if (u == NULL && (u = upload_new(a, o->sha256, o->size)) == NULL)
-        return mrd_artifact_fail(MRD_AGAIN, text,
-                                 "as many files are being sent as there may be at one time");
+        return mrd_artifact_fail(MRD_AGAIN, text, "too many files are being sent at one time");
     if (is_anothers(u, agent))
         return mrd_artifact_fail(MRD_AGAIN, text, "another node is sending this file");
     if ((part = mrd_artifact_path(a, o->sha256, ".part")) == NULL)

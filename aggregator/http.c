@@ -107,7 +107,7 @@ get_node(void *self, mrd_http_request *req, mrd_why *why)
 
     mrd_overview_unref(v);
     if (o == NULL)
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "no agent has said hello as '" MRD_STR_FMT "'",
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "no agent has connected as '" MRD_STR_FMT "'",
                            MRD_STR_ARG(id));
     return mrd_http_reply_json(req, 200, o);
 }

@@ -298,7 +298,7 @@ static void
 stream_said(mrd_err err, const mrd_why *why)
 {
     if (err != MRD_OK && err != MRD_CANCELLED && mrd_http_stream_wanted())
-        mrd_log(MRD_LOG_WARN, "AGG-HTTP-STREAM", "Reply broken off: reason=%s",
+        mrd_log(MRD_LOG_WARN, "AGG-HTTP-STREAM", "An HTTP reply was broken off: reason=%s",
                 why->text[0] != '\0' ? why->text : mrd_err_text(err));
 }
 

@@ -76,8 +76,9 @@ journal_free(mrd_journals *w, size_t at)
     mrd_why why = { 0 };
 
     if (mrd_journal_close(j->j, &why) != MRD_OK)
-        mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-CLOSE", "Segment left without index: path=%s reason=%s",
-                j->dir, why.text);
+        mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-CLOSE",
+                "A journal's segment was closed without its index: path=%s reason=%s", j->dir,
+                why.text);
     mrd_map_remove(&w->by_number, (mrd_map_key){ .a = j->number });
     w->v[at] = w->v[--w->n];
     if (at < w->n)

@@ -282,7 +282,7 @@ watch_connections(mrd_loop *l)
     }
     if (refused != l->refused)
         mrd_log(MRD_LOG_WARN, "AGG-CONNECTIONS",
-                "Connections closed, more than may wait for room: closed=%" PRIu64
+                "Agents beyond --max-connections were disconnected: closed=%" PRIu64
                 " connected=%u limit=%u",
                 refused, mrd_server_connections(l->o.server),
                 mrd_server_max_connections(l->o.server));
@@ -297,9 +297,9 @@ watch_unaccepted(mrd_loop *l, mrd_local_ns now)
     if (closed == l->unaccepted || now.ns < l->next_unaccepted.ns)
         return;
     mrd_log(MRD_LOG_WARN, "AGG-UNACCEPTED",
-            "Connections closed that held too much before their hello: closed=%" PRIu64
-            " held_mb=%zu. An agent among them comes back by itself; if somebody else reaches the "
-            "data port, keep him off it or use --tls-ca",
+            "Connections were closed that sent too much before they were accepted: closed=%" PRIu64
+            " held_mb=%zu. An agent among them comes back by itself; if other programs reach the "
+            "data port, block them or use --tls-ca",
             closed - l->unaccepted, mrd_server_unaccepted_bytes(l->o.server) >> 20);
     l->unaccepted = closed;
     l->next_unaccepted.ns = now.ns + UNACCEPTED_EVERY;
@@ -457,8 +457,9 @@ write_last(mrd_loop *l)
             (v = mrd_session_view_new(l->core, s)) == NULL)
             continue;
         if (mrd_session_store_save(l->o.store, v, &why) != MRD_OK)
-            mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST", "Manifest not written: session=%s reason=%s",
-                    s->text, why.text);
+            mrd_log(MRD_LOG_ERROR, "AGG-MANIFEST",
+                    "A session's manifest was not written: session=%s reason=%s", s->text,
+                    why.text);
         mrd_session_view_unref(v);
     }
     if (l->core->nodes.n > 0) {

@@ -58,7 +58,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = INT64_MAX,
       ENV("DISK_RESERVE"),
-      .help = "nothing more is taken when less than this is free" },
+      .help = "events are refused while less than this is free" },
     { .name = "retain",
       .type = MRD_OPT_DUR,
       AT(retain),
@@ -108,7 +108,7 @@ static const mrd_opt table[] = {
       .max = 65535,
       .arg = "PORT",
       ENV("TIME_PORT"),
-      .help = "UDP port of the clock probes, told to agents" },
+      .help = "UDP port of the clock probes, announced to agents" },
     { .type = MRD_OPT_HEAD, .help = "Security" },
     { .name = "tls-cert",
       .type = MRD_OPT_STR,
@@ -127,8 +127,8 @@ static const mrd_opt table[] = {
       AT(tls_ca),
       .arg = "FILE",
       ENV("TLS_CA"),
-      .help = "agents must show a certificate of these authorities; lists of revoked ones may be "
-              "in the file too" },
+      .help = "agents must show a certificate of these authorities; the file may hold revocation "
+              "lists too" },
     { .name = "cert-identity",
       .type = MRD_OPT_BOOL,
       AT(cert_identity),
@@ -264,7 +264,7 @@ static const mrd_opt table[] = {
       .def = "{date}/{session}",
       .arg = "TEMPLATE",
       ENV("EXPORT_PATH"),
-      .help = "where below: {cluster}, {user}, {job}, {name}, {date}, {session}" },
+      .help = "path below --export: {cluster}, {user}, {job}, {name}, {date}, {session}" },
     { .name = "export-rate",
       .type = MRD_OPT_SIZE,
       AT(export_rate),
@@ -279,7 +279,7 @@ static const mrd_opt table[] = {
       AT(cluster),
       .arg = "NAME",
       ENV("CLUSTER"),
-      .help = "what {cluster} stands for" },
+      .help = "name of the cluster, for {cluster} of --export-path" },
     { .name = "merge-formats",
       .type = MRD_OPT_STR,
       AT(merge_formats),
@@ -314,7 +314,7 @@ static const mrd_opt table[] = {
       .min = 100 * MRD_MS,
       .max = 3600 * MRD_SEC,
       ENV("NODE_TIMEOUT"),
-      .help = "an agent silent for so long is taken for gone" },
+      .help = "an agent that is silent for so long counts as disconnected" },
     { .name = "node-forget",
       .type = MRD_OPT_DUR,
       AT(node_forget),
@@ -323,7 +323,7 @@ static const mrd_opt table[] = {
       .min = 100 * MRD_MS,
       .max = 3650 * 86400 * MRD_SEC,
       ENV("NODE_FORGET"),
-      .help = "an agent gone for so long is no longer expected: until then sessions list it as "
+      .help = "an agent disconnected for so long is forgotten; until then sessions list it as "
               "missing" },
     { .name = "flush-timeout",
       .type = MRD_OPT_DUR,
@@ -351,7 +351,7 @@ static const mrd_opt table[] = {
       .min = 10 * MRD_MS,
       .max = 60 * MRD_SEC,
       ENV("LEAD"),
-      .help = "from the agreement to the common start" },
+      .help = "time between the answers of the agents and the common start of a session" },
     { .type = MRD_OPT_HEAD, .help = "General" },
     { .name = "user",
       .type = MRD_OPT_STR,
@@ -525,9 +525,11 @@ say_secret(void *self, const char *id, const mrd_why *why)
     int64_t now = mrd_local_now().ns;
 
     if (strncmp(id, "AGG-RELOAD", 10) != 0) {
-        mrd_log(MRD_LOG_WARN, id, "TLS connection failed: reason=%s", why->text);
+        mrd_log(MRD_LOG_WARN, id, "A TLS connection failed: reason=%s", why->text);
     } else if (strcmp(s->last, why->text) != 0 || now - s->at > 60 * MRD_SEC) {
-        mrd_log(MRD_LOG_WARN, id, "What was read before stays in use: reason=%s", why->text);
+        mrd_log(MRD_LOG_WARN, id,
+                "A certificate or token cannot be read again, the one in use stays: reason=%s",
+                why->text);
         memcpy(s->last, why->text, sizeof(s->last));
         s->at = now;
     }
@@ -551,8 +553,8 @@ wait_and_watch(mrd_aggregator *a, const sigset_t *set)
             return 0;
         n = mrd_aggregator_secrets(a, sig != SIGHUP, say_secret, &told);
         if (n > 0 || sig == SIGHUP)
-            mrd_log(MRD_LOG_INFO, "AGG-RELOAD", "Certificates and tokens read again: files_of=%u",
-                    n);
+            mrd_log(MRD_LOG_INFO, "AGG-RELOAD",
+                    "Certificates and tokens were read again: files_of=%u", n);
     }
 }
 
@@ -617,14 +619,14 @@ serve(const settings *s)
         mrd_aggregator_close(a);
         return 1;
     }
-    mrd_log(MRD_LOG_INFO, "AGG-UP", "Aggregator started: store=%s data=%s control=%s http_port=%u",
-            s->store, mrd_aggregator_data_url(a), mrd_aggregator_control_url(a),
-            mrd_aggregator_http_port(a));
+    mrd_log(MRD_LOG_INFO, "AGG-UP",
+            "The aggregator started: store=%s data=%s control=%s http_port=%u", s->store,
+            mrd_aggregator_data_url(a), mrd_aggregator_control_url(a), mrd_aggregator_http_port(a));
     if ((sig = wait_and_watch(a, &set)) == 0)
         mrd_log(MRD_LOG_ERROR, "AGG-TRANSPORT",
                 "The transport library hangs and keeps every connection that ends, so this process "
                 "ends and has to be started again, as systemd and Kubernetes do");
-    mrd_log(MRD_LOG_INFO, "AGG-DOWN", "Aggregator stops: signal=%d", sig);
+    mrd_log(MRD_LOG_INFO, "AGG-DOWN", "The aggregator stops: signal=%d", sig);
     mrd_aggregator_close(a);
     return leave(sig == 0 ? 1 : 0);
 }
@@ -634,7 +636,7 @@ main(int argc, char **argv)
 {
     static const mrd_manual manual = {
         .program = "meridian-aggregator",
-        .what = "Takes the events of all agents, keeps them, and merges them",
+        .what = "Receives the events of all agents, stores them and merges them into profiles",
         .usage = "[options]",
         .table = table,
         .rows = OPTIONS,

@@ -549,7 +549,7 @@ mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd
     if (err == MRD_OK && raced && (err = look(s, key, hex, size, &there, why)) == MRD_OK &&
         there != 1)
         err = mrd_why_set(why, MRD_EXISTS, 0,
-                          "%s was written by somebody else meanwhile, and is not the same", key);
+                          "%s was overwritten by another writer, with other contents", key);
     fclose(f);
     return err;
 }

@@ -276,14 +276,15 @@ part_recover(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_part 
     }
     if (uncounted > 0)
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNCOUNTED",
-                "Frames whose numbers cannot be remembered are not counted: session=%s node=%s "
+                "Frames beyond the gaps that can be remembered are not counted: session=%s node=%s "
                 "frames=%zu",
                 s->text, p->instance_id, uncounted);
     p->bytes = x.bytes;
     if (x.bad_bytes > 0)
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-DAMAGE",
-                "Damaged bytes passed over: session=%s node=%s bytes=%llu files=%llu", s->text,
-                p->instance_id, (unsigned long long) x.bad_bytes, (unsigned long long) x.bad_files);
+                "Damaged bytes of a journal were skipped: session=%s node=%s bytes=%llu files=%llu",
+                s->text, p->instance_id, (unsigned long long) x.bad_bytes,
+                (unsigned long long) x.bad_files);
     if (err == MRD_OK)
         mrd_core_part_read(c, s, p);
     mrd_journal_index_fini(&x);
@@ -390,8 +391,10 @@ nodes_recover(const mrd_session_store *st, mrd_core *c)
     if (err == MRD_OK && o != NULL)
         err = mrd_core_load_registry(c, o, &why);
     if (err != MRD_OK)
-        mrd_log(MRD_LOG_WARN, "AGG-NODES-UNREADABLE",
-                "Nodes of before are not known, only those that come back: reason=%s", why.text);
+        mrd_log(
+            MRD_LOG_WARN, "AGG-NODES-UNREADABLE",
+            "The list of nodes cannot be read, nodes are known again when they connect: reason=%s",
+            why.text);
     mrd_json_free(o);
     free(path);
 }
@@ -436,12 +439,13 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
         if (mrd_session_id_parse(mrd_str_of(entry->d_name), &id) != MRD_OK)
             continue;
         if (session_recover(s, c, entry->d_name, id, &one) != MRD_OK) /* the others are fine */
-            mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE", "Session left alone: id=%s reason=%s",
-                    entry->d_name, one.text);
+            mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE",
+                    "A session cannot be read and is left as it is: id=%s reason=%s", entry->d_name,
+                    one.text);
     }
     if (c->unreadable > 0)
         mrd_log(MRD_LOG_WARN, "AGG-ARTIFACTS-KEPT",
-                "No artifact is removed while sessions cannot be read, they may list it: "
+                "No artifact is removed while sessions cannot be read, because they may list it: "
                 "sessions=%u",
                 c->unreadable);
     if (err == MRD_OK)

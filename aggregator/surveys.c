@@ -47,7 +47,7 @@ run(void *self, void *arg)
         mrd_server_ask(s->o.server, (mrd_bytes){ j->frame.p, j->frame.len }, j->expect,
                        j->timeout_ms, on_reply, j, &why) != MRD_OK &&
         !__atomic_load_n(&s->closing, __ATOMIC_RELAXED))
-        mrd_log(MRD_LOG_WARN, "AGG-SURVEY", "Agents could not be asked: reason=%s", why.text);
+        mrd_log(MRD_LOG_WARN, "AGG-SURVEY", "The agents could not be asked: reason=%s", why.text);
     mrd_buf_fini(&j->frame);
     free(j);
 }
@@ -71,7 +71,7 @@ mrd_surveys_ask(mrd_surveys *s, uint64_t survey, mrd_buf *frame, unsigned expect
     if (j != NULL)
         mrd_buf_fini(&j->frame);
     free(j);
-    mrd_log(MRD_LOG_WARN, "AGG-SURVEY", "Agents could not be asked: reason=out of memory");
+    mrd_log(MRD_LOG_WARN, "AGG-SURVEY", "The agents could not be asked: reason=out of memory");
 }
 
 mrd_err

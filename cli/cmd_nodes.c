@@ -27,7 +27,8 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_LIST,
       .offset = offsetof(settings, forget),
       .arg = "LIST",
-      .help = "these nodes will not come back: nothing expects them any more" },
+      .help = "forget these nodes: they will not come back, and sessions no longer list them as "
+              "missing" },
     MRD_CLIENT_OPTION_ROWS(settings, client),
 };
 
@@ -260,10 +261,10 @@ nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
 }
 
 static const char more[] =
-    "A node is missing when it is not connected, and gone when that lasted longer than the\n"
-    "aggregator's --node-forget. events/s is what its processes do, recorded or not; `stored` "
-    "those kept\n"
-    "since the aggregator started; `dropped` leaves out what nobody had asked for.\n";
+    "A node is missing when it is not connected, and gone when that lasted longer than "
+    "the\naggregator's --node-forget. events/s is what its processes do, recorded or not; `stored` "
+    "those kept\nsince the aggregator started; `dropped` leaves out events that no session had "
+    "asked for.\n";
 
 int
 mrd_cmd_nodes(int argc, char **argv)

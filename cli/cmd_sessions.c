@@ -30,12 +30,12 @@ static const mrd_opt table[] = {
     FILTER(label, "label", "KEY=VALUE", "of pods with this label"),
     FILTER(state, "state", "STATE", "in this state: recording, complete, failed, ..."),
     FILTER(name, "name", "TEXT", "of this name"),
-    FILTER(search, "search", "LETTERS", "these letters anywhere in what they are called"),
+    FILTER(search, "search", "LETTERS", "these letters anywhere in their names"),
     { .type = MRD_OPT_HEAD, .help = "And then" },
     { .name = "delete",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, delete),
-      .help = "delete them, with all they recorded; those that are open stay" },
+      .help = "delete them, with all they recorded; open sessions stay" },
     MRD_CLIENT_OPTION_ROWS(settings, client),
 };
 

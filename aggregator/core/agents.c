@@ -86,7 +86,7 @@ refuse(mrd_core *c, uint64_t ticket, const mrd_why *why)
     e->final = why->err != MRD_LIMIT && why->err != MRD_EXISTS;
     mrd_text_set(e->text, sizeof(e->text), why->text);
     c->stats.hello_refused++;
-    mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-HELLO-REFUSED", "Agent refused: reason=%s",
+    mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-HELLO-REFUSED", "An agent was refused: reason=%s",
                     why->text);
 }
 
@@ -138,7 +138,7 @@ mrd_core_hello(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t conn, c
         n->gaps = gaps_of(c, n->instance_id);
     if (n->conn != conn)
         mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-NODE-UP",
-                        "Agent connected: node=%s host=%s release=%s commit=%s", n->instance_id,
+                        "An agent connected: node=%s host=%s release=%s commit=%s", n->instance_id,
                         hello->host_name, hello->release, hello->commit);
     mrd_nodes_connect(&c->nodes, n, conn);
     if (strcmp(n->boot_id, hello->boot_id) != 0)
@@ -167,7 +167,7 @@ mrd_core_conn_gone(mrd_core *c, mrd_core_time now, uint32_t conn)
         return;
     mrd_nodes_connect(&c->nodes, n, 0);
     c->registry.changed = true;
-    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-NODE-DOWN", "Agent disconnected: node=%s",
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-NODE-DOWN", "An agent disconnected: node=%s",
                     n->instance_id);
 }
 

@@ -108,8 +108,7 @@ make(mrd_core *c, uint64_t ticket, mrd_session_request *r, mrd_why *why)
     if (mrd_core_await(c, ticket, s, s->id) != MRD_OK) {
         c->n_sessions--;
         mrd_session_free(s);
-        return mrd_why_set(why, MRD_LIMIT, 0,
-                           "as many commands wait for the disk as may: try again");
+        return mrd_why_set(why, MRD_LIMIT, 0, "too many commands wait for the disk: try again");
     }
     mrd_core_save(c, s);
     return MRD_OK;
@@ -145,7 +144,9 @@ mrd_core_stop(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
     s->stop_requested = true;
     mrd_session_touch(s);
     if (mrd_core_await(c, ticket, s, 0) != MRD_OK) {
-        mrd_why_set(&why, MRD_LIMIT, 0, "as many commands wait for the disk as may: it stops");
+        mrd_why_set(
+            &why, MRD_LIMIT, 0,
+            "too many commands wait for the disk: the session stops, but nobody waits for it");
         mrd_core_answer(c, ticket, &why, 0);
     }
     mrd_session_run(c, s);
@@ -210,8 +211,8 @@ forget(mrd_core *c, mrd_str instance_id, mrd_why *why)
             continue;
         if (mrd_core_is_alive(c, n))
             return mrd_why_set(why, MRD_STATE, 0,
-                               "node %s is connected and would be known again at once: stop its "
-                               "meridian-agent first",
+                               "node %s is connected: stop its meridian-agent first, or it is "
+                               "listed again at once",
                                n->instance_id);
         for (size_t k = 0; k < c->n_sessions; k++) { /* what open ones say when it is given up */
             mrd_part *p = mrd_session_part(c->sessions[k], n->instance_id);

@@ -23,7 +23,8 @@ static void
 refuse(mrd_core *c, uint64_t ticket, mrd_err err, const char *text)
 {
     c->stats.refused++;
-    mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-FRAME-REFUSED", "Frame refused: reason=%s", text);
+    mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-FRAME-REFUSED", "A frame was refused: reason=%s",
+                    text);
     ack(c, ticket, MRD__ACK_STATUS__ACK_REFUSED, err, text, 0);
 }
 
@@ -57,7 +58,8 @@ mrd_core_sender(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t conn, 
         return false;
     }
     if (n != NULL && f->type != MRD_FRAME_HELLO && f->agent != n->key) {
-        refuse(c, ticket, MRD_DENIED, "frame of an agent that this connection is not");
+        refuse(c, ticket, MRD_DENIED,
+               "the frame names an agent other than the one of this connection");
         return false;
     }
     if (n != NULL) {
@@ -75,8 +77,9 @@ static void
 limited(mrd_core *c, mrd_node *n, mrd_limit_kind kind)
 {
     if (n->limited_by != kind || c->now.local.ns - n->limited_at.ns > 60 * MRD_SEC)
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-LIMIT", "Agent held back: node=%s limit=%s",
-                        n->instance_id, mrd_limit_text(kind));
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-LIMIT",
+                        "An agent is held back by a limit: node=%s limit=%s", n->instance_id,
+                        mrd_limit_text(kind));
     c->stats.limited[kind]++;
     n->slowed++;
     n->limited_by = kind;
@@ -151,7 +154,8 @@ not_stored(mrd_core *c, uint64_t ticket, const mrd_why *why)
         snprintf(c->disk_message, sizeof(c->disk_message),
                  "the store is full: delete sessions or enlarge it (%.180s)", why->text);
         mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-DISK-FULL",
-                        "Nothing more is acknowledged until there is room: reason=%s", why->text);
+                        "The disk is full, nothing is acknowledged until there is room: reason=%s",
+                        why->text);
     }
     ack(c, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
@@ -227,8 +231,8 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
      * comes behind it. */
     limited(c, n, MRD_LIMIT_EPOCHS);
     snprintf(text, sizeof(text),
-             "node %s began more than %d epochs in one session, or leaves more gaps than can be "
-             "remembered",
+             "node %s began more than %d epochs in one session, or left more gaps than "
+             "--node-gaps",
              p->instance_id, MRD_EPOCHS_MAX);
     refuse(c, ticket, MRD_LIMIT, text);
     return false;
@@ -299,9 +303,10 @@ unstored(mrd_core *c, mrd_session *s, const mrd_why *why)
 {
     if (s->unstored[0] != '\0')
         return;
-    mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-NOT-STORED",
-                    "Nothing more of this session is acknowledged: session=%s reason=%s", s->text,
-                    why->text);
+    mrd_effects_log(
+        &c->out, MRD_LOG_ERROR, "AGG-NOT-STORED",
+        "Events of a session cannot be stored and are not acknowledged: session=%s reason=%s",
+        s->text, why->text);
     mrd_text_set(s->unstored, sizeof(s->unstored), why->text);
     mrd_session_touch(s);
 }
@@ -312,7 +317,7 @@ stored_again(mrd_core *c, mrd_session *s)
     if (s->unstored[0] == '\0')
         return;
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-STORED-AGAIN",
-                    "Events of this session are stored again: session=%s", s->text);
+                    "Events of a session are stored again: session=%s", s->text);
     s->unstored[0] = '\0';
 }
 
@@ -323,7 +328,7 @@ complete(mrd_core *c, mrd_pending *w, mrd_why *why)
     uint64_t gaps = mrd_part_gaps(w->part);
 
     if (why->err == MRD_OK && mrd_part_stored(w->part, &w->frame) != MRD_OK)
-        mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than can be remembered",
+        mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than --node-gaps allows",
                     w->part->instance_id);
     w->node->gaps += mrd_part_gaps(w->part) - gaps; /* one more, one less, or as many */
     if (why->err != MRD_OK)

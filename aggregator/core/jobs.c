@@ -215,7 +215,8 @@ fill(mrd_core *c, mrd_session *s, const mrd_jobid *id, const Mrd__Job *m, const 
     if (err == MRD_OK)
         err = mrd_session_params_check(&s->params, why);
     if (err == MRD_OK && off)
-        err = mrd_why_set(why, MRD_CANCELLED, 0, "the job, or the site, does not want it recorded");
+        err = mrd_why_set(why, MRD_CANCELLED, 0,
+                          "the job or the site has switched its recording off");
     snprintf(uid, sizeof(uid), "%lld", (long long) m->uid);
     snprintf(name, sizeof(name), "job " MRD_STR_FMT, MRD_STR_ARG(job));
     if (err == MRD_OK && (s->params.name == NULL || s->params.name[0] == '\0'))
@@ -296,8 +297,8 @@ begin(mrd_core *c, mrd_effect *e, const mrd_node *n, const mrd_jobid *id, const 
     if (s == NULL && (s = find_expected(c, n, id)) != NULL) {
         belong(c, s, m, key);
         mrd_session_join(c, s);
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-JOB", "A job that was waited for: id=%s job=%s",
-                        s->text, key);
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-JOB",
+                        "A job that a session waited for is recorded: id=%s job=%s", s->text, key);
     }
     if (s == NULL && strcmp(m->request, MRD_JOB_UNASKED) == 0)
         return mrd_why_set(why, MRD_CANCELLED, 0, "nobody asks for it");

@@ -60,7 +60,7 @@ retire(mrd_core *c, mrd_session *s, const char *reason)
 {
     mrd_core_retire(c, s);
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-RETAIN",
-                    "Session removed: id=%s hours=%lld bytes=%llu reason=%s", s->text,
+                    "A session was removed: id=%s hours=%lld bytes=%llu reason=%s", s->text,
                     (long long) ((c->now.wall.ns - s->created.ns) / (3600 * MRD_SEC)),
                     (unsigned long long) mrd_session_bytes(s), reason);
 }
@@ -159,8 +159,8 @@ mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session)
 
         if (s->id != session || !s->removing)
             continue;
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DELETED", "Session deleted: id=%s",
-                        s->text);
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DELETED",
+                        "A session was deleted: id=%s", s->text);
         mrd_core_unlist(c, s);
         give_gaps_back(c, s);
         mrd_effects_add(&c->out, MRD_DO_SWEEP);

@@ -63,7 +63,8 @@ mrd_core_nodes_saved(mrd_core *c, mrd_core_time now, const mrd_why *failed)
     mrd_core_enter(c, now);
     if (failed != NULL && !c->registry.failed) /* logged once; it is tried again every second */
         mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-NODES",
-                        "List of nodes not written, a restart would not miss them: reason=%s",
+                        "The list of nodes was not written, after a restart missing nodes would "
+                        "not be reported: reason=%s",
                         failed->text);
     c->registry.writing = false;
     c->registry.failed = failed != NULL;
@@ -187,7 +188,8 @@ mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t versio
     c->save_dur = took;
     if (failed != NULL && !c->manifest_failed) /* logged once; it is tried again every second */
         mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-MANIFEST",
-                        "Manifest not written: session=%s reason=%s", s->text, failed->text);
+                        "A session's manifest was not written: session=%s reason=%s", s->text,
+                        failed->text);
     c->manifest_failed = failed != NULL;
     answer_waiting(c, session, version, failed);
     if (s->deleted)

@@ -201,7 +201,7 @@ mrd_core_store_gone(mrd_core *c, mrd_core_time now, const mrd_why *gone)
     mrd_core_enter(c, now);
     if (!c->store_gone) {
         mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-STORE-GONE",
-                        "Nothing more is acknowledged: reason=%s", gone->text);
+                        "Events cannot be stored and are not acknowledged: reason=%s", gone->text);
         touch_open(c);
     }
     c->store_gone = true;
@@ -218,7 +218,7 @@ mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes)
         c->store_gone = false;
         touch_open(c);
         mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-STORE-BACK",
-                        "The store is there again: events are taken");
+                        "The store is there again, events are stored");
     }
     if (!c->disk_full && free_bytes < reserve) {
         mrd_core_disk_is(c, true);
@@ -227,10 +227,12 @@ mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes)
                  "sessions or enlarge it",
                  (long long) (free_bytes >> 20), (long long) (reserve >> 20));
         mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-DISK-FULL",
-                        "Nothing more is acknowledged: reason=%s", c->disk_message);
+                        "Events cannot be stored and are not acknowledged: reason=%s",
+                        c->disk_message);
     } else if (c->disk_full && free_bytes > reserve + reserve / 16 + MRD_FRAME_MAX) {
         mrd_core_disk_is(c, false);
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-DISK-ROOM", "Taking events again: free_mb=%lld",
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-DISK-ROOM",
+                        "The disk has room again, events are stored: free_mb=%lld",
                         (long long) (free_bytes >> 20));
     }
 }

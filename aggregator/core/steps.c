@@ -148,7 +148,7 @@ step_fail(mrd_core *c, mrd_session *s)
     if (!is_written(s))
         return false;
     mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-SESSION-FAILED",
-                    "Session not started: id=%s reason=%s", s->text, s->message);
+                    "A session was not started: id=%s reason=%s", s->text, s->message);
     (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_CANCEL, NULL, FAIL_TIMEOUT, 0);
     s->step = MRD_STEP_OVER;
     return true;
@@ -162,7 +162,7 @@ step_go(mrd_core *c, mrd_session *s)
     if (!is_written(s))
         return false;
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-GO",
-                    "Session starts: id=%s name=%s nodes=%u refused=%u", s->text, s->params.name,
+                    "A session starts: id=%s name=%s nodes=%u refused=%u", s->text, s->params.name,
                     mrd_session_count(s, MRD_PART_ARMED), mrd_session_count(s, MRD_PART_REFUSED));
     s->step = MRD_STEP_RECORD; /* who misses the question is told by its heartbeat */
     (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_GO, NULL,
@@ -187,7 +187,7 @@ bound_size(mrd_core *c, mrd_session *s)
              "stopped: it reached the %lld MB that --session-size allows",
              (long long) (c->limits.session_bytes / 1000000));
     mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-SESSION-SIZE",
-                    "Session is stopped: id=%s reason=%s", s->text, s->message);
+                    "A session is stopped: id=%s reason=%s", s->text, s->message);
 }
 
 static bool
@@ -233,8 +233,8 @@ give_up(mrd_core *c, mrd_session *s, mrd_part *p)
                  ? "the agent was still sending when the time to flush was over"
                  : "the agent was not seen any more before all of its data had arrived");
     mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-NODE-LOST",
-                    "Node given up: session=%s node=%s reason=%s", s->text, p->instance_id,
-                    p->message);
+                    "A session no longer waits for a node: session=%s node=%s reason=%s", s->text,
+                    p->instance_id, p->message);
 }
 
 /* Done when every part is flushed or given up. */
@@ -294,7 +294,8 @@ step_end(mrd_core *c, mrd_session *s)
     if (!is_written(s))
         return false;
     s->step = MRD_STEP_OVER;
-    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DONE", "Session complete: id=%s", s->text);
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DONE", "A session is complete: id=%s",
+                    s->text);
     return true;
 }
 
@@ -423,12 +424,13 @@ mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t fil
     mrd_session_touch(s);
     if (failed != NULL)
         mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-EXPORT",
-                        "Session not exported, tried again in %lld s: id=%s attempts=%u reason=%s",
+                        "A session was not exported, the next attempt is in %lld s: id=%s "
+                        "attempts=%u reason=%s",
                         (long long) ((s->copy.again.ns - now.local.ns) / MRD_SEC), s->text,
                         s->copy.attempts, failed->text);
     else
         mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-EXPORTED",
-                        "Session exported: id=%s files=%llu bytes=%llu", s->text,
+                        "A session was exported: id=%s files=%llu bytes=%llu", s->text,
                         (unsigned long long) files, (unsigned long long) bytes);
 }
 
@@ -494,8 +496,8 @@ mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_damage
                         (unsigned long long) p->damage.frames);
     if (p->damage.foreign > 0)
         mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-FOREIGN",
-                        "Batches claim another node and are shown as of their sender: session=%s "
-                        "node=%s batches=%llu",
+                        "Batches name another node and are shown as of the node that sent them: "
+                        "session=%s node=%s batches=%llu",
                         s->text, p->instance_id, (unsigned long long) p->damage.foreign);
 }
 
@@ -529,8 +531,8 @@ mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge_stat
         take_verdict(c, s, verdict);
     if (state == MRD_MERGE_FAILED) {
         mrd_text_set(s->job.message, sizeof(s->job.message), why->text);
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-MERGE", "Session not merged: id=%s reason=%s",
-                        s->text, why->text);
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-MERGE",
+                        "A session was not merged: id=%s reason=%s", s->text, why->text);
     }
     s->measured = false;
     mrd_session_touch(s);

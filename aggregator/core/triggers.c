@@ -72,11 +72,12 @@ mrd_session_gather_reports(mrd_core *c, mrd_session *s)
     mrd_text_set(t.reason, sizeof(t.reason), s->report);
     if (mrd_session_add_trigger(s, &t, &why) != MRD_OK) {
         mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-TRIGGER",
-                        "Trigger not taken: session=%s reason=%s", s->text, why.text);
+                        "A trigger was refused: session=%s reason=%s", s->text, why.text);
         return;
     }
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-TRIGGER",
-                    "Flight recorder frozen: session=%s reason=%s", s->text, t.reason);
+                    "A flight recorder's window is collected: session=%s reason=%s", s->text,
+                    t.reason);
     mrd_core_save(c, s);
 }
 
@@ -130,7 +131,7 @@ mrd_core_trigger(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, m
         if (mrd_core_await(c, ticket, s, t.id) == MRD_OK)
             n++;
         else
-            mrd_why_set(&why, MRD_LIMIT, 0, "as many commands wait for the disk as may: try again");
+            mrd_why_set(&why, MRD_LIMIT, 0, "too many commands wait for the disk: try again");
         mrd_core_save(c, s);
     }
     if (n == 0 && why.err == MRD_OK)

@@ -92,7 +92,7 @@ TEST(answers_without_sessions)
         { "GET", "/readyz", "", 200, "ready" },
         { "GET", "/metrics", "", 200, "meridian_events_stored_total 0" },
         { "GET", "/api/v1/nodes", "", 200, "{\"nodes\":[]}" },
-        { "GET", "/api/v1/nodes/i-1", "", 404, "no agent has said hello as 'i-1'" },
+        { "GET", "/api/v1/nodes/i-1", "", 404, "no agent has connected as 'i-1'" },
         { "GET", "/api/v1/sessions", "", 200, "{\"sessions\":[]}" },
         { "GET", "/api/v1/sessions/x", "", 404, "is no session id" },
         { "GET", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },

@@ -173,7 +173,7 @@ def reload():
     until(lambda: get("/api/v1/nodes", gone)[0] == 401, "a token that was taken away is not")
     with open(cert("tokens.json"), "w") as f:
         f.write("{ this is no JSON")
-    said(cluster.daemon, "AGG-RELOAD-TOKENS", "What was read before stays in use", "tokens.json")
+    said(cluster.daemon, "AGG-RELOAD-TOKENS", "the one in use stays", "tokens.json")
     equal(get("/api/v1/nodes", "read")[0], 200, "the old tokens stay")
     # one node's token is taken away: it is out, the other stays
     tokens["agent"] = [t for t in tokens["agent"] if not isinstance(t, dict) or t["instance"] != "i-test1"]
