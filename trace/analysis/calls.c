@@ -12,7 +12,6 @@ enum { OTHER, HOOK, RUNTIME };
 
 typedef struct {
     uint64_t process, thread;
-    uint8_t source;
 } call_track;
 
 /* Spans of one name and thread that have not met their other, by their begin. */
@@ -24,6 +23,7 @@ typedef struct {
 struct mrd_calls {
     mrd_calls_fn *give;
     void *self;
+    uint8_t *sources; /* of each track; OTHER: its events count at once */
     call_track *tracks;
     size_t n_tracks;
     mrd_map by_call;
@@ -42,20 +42,34 @@ source_of(const mrd_track *t)
     return t->source == MRD_SRC_API ? HOOK : t->source == MRD_SRC_RUNTIME ? RUNTIME : OTHER;
 }
 
-/* Sources that know the thread, as a set. Errors: NOMEM. */
-static mrd_err
-thread_seen(mrd_map *threads, const mrd_track *t, uint8_t source)
-{
-    mrd_map_key key = { t->process, (uint64_t) t->thread_id, 0 };
-    uint32_t seen = mrd_map_get(threads, key);
+enum { BOTH = 1u << HOOK | 1u << RUNTIME };
 
-    return mrd_map_put(threads, key, (seen == MRD_MAP_NONE ? 0 : seen) | 1u << source);
+/* Sources that know a process, or a thread of it, are kept as a set. */
+static mrd_map_key
+process_key(const call_track *t)
+{
+    return (mrd_map_key){ t->process, 0, 1 };
+}
+
+static mrd_map_key
+thread_key(const call_track *t)
+{
+    return (mrd_map_key){ t->process, t->thread, 0 };
+}
+
+/* Errors: NOMEM. */
+static mrd_err
+source_seen(mrd_map *seen, mrd_map_key key, uint8_t source)
+{
+    uint32_t so_far = mrd_map_get(seen, key);
+
+    return mrd_map_put(seen, key, (so_far == MRD_MAP_NONE ? 0 : so_far) | 1u << source);
 }
 
 static mrd_err
 tracks_make(mrd_calls *c, const mrd_catalog *cat, uint32_t profile)
 {
-    mrd_map threads = { 0 };
+    mrd_map seen = { 0 };
     mrd_err err = MRD_OK;
 
     for (mrd_track_id i = 0; i < c->n_tracks && err == MRD_OK; i++) {
@@ -63,18 +77,21 @@ tracks_make(mrd_calls *c, const mrd_catalog *cat, uint32_t profile)
 
         if (mrd_catalog_profile_of(cat, i) != profile || source_of(t) == OTHER)
             continue;
-        c->tracks[i] = (call_track){ t->process, (uint64_t) t->thread_id, source_of(t) };
-        err = thread_seen(&threads, t, c->tracks[i].source);
+        c->sources[i] = source_of(t);
+        c->tracks[i] = (call_track){ t->process, (uint64_t) t->thread_id };
+        err = source_seen(&seen, process_key(&c->tracks[i]), c->sources[i]);
+        if (err == MRD_OK)
+            err = source_seen(&seen, thread_key(&c->tracks[i]), c->sources[i]);
     }
     for (size_t i = 0; i < c->n_tracks && err == MRD_OK; i++) {
         call_track *t = &c->tracks[i];
 
-        if (t->source != OTHER &&
-            mrd_map_get(&threads, (mrd_map_key){ t->process, t->thread, 0 }) !=
-                (1u << HOOK | 1u << RUNTIME))
+        if (c->sources[i] != OTHER && mrd_map_get(&seen, process_key(t)) != BOTH)
+            c->sources[i] = OTHER; /* nothing can be recorded twice: every event counts at once */
+        else if (c->sources[i] != OTHER && mrd_map_get(&seen, thread_key(t)) != BOTH)
             t->thread = NO_THREAD;
     }
-    mrd_map_fini(&threads);
+    mrd_map_fini(&seen);
     return err;
 }
 
@@ -88,8 +105,9 @@ mrd_calls_new(const mrd_catalog *cat, uint32_t profile, mrd_calls_fn *give, void
     c->give = give;
     c->self = self;
     c->n_tracks = mrd_catalog_tracks(cat);
+    c->sources = calloc(c->n_tracks + 1, sizeof(*c->sources));
     c->tracks = calloc(c->n_tracks + 1, sizeof(*c->tracks));
-    if (c->tracks == NULL || tracks_make(c, cat, profile) != MRD_OK) {
+    if (c->sources == NULL || c->tracks == NULL || tracks_make(c, cat, profile) != MRD_OK) {
         mrd_calls_free(c);
         return NULL;
     }
@@ -105,6 +123,7 @@ mrd_calls_free(mrd_calls *c)
         free(c->lines[i].v);
     free(c->lines);
     mrd_map_fini(&c->by_call);
+    free(c->sources);
     free(c->tracks);
     free(c);
 }
@@ -147,7 +166,7 @@ line_for(mrd_calls *c, const mrd_event *ev, call_line **ret_line)
 static bool
 is_hook(const mrd_calls *c, const mrd_event *ev)
 {
-    return c->tracks[ev->track].source == HOOK;
+    return c->sources[ev->track] == HOOK;
 }
 
 static void
@@ -237,8 +256,7 @@ pair(mrd_calls *c, const mrd_event *ev)
 mrd_err
 mrd_calls_add(mrd_calls *c, const mrd_event *ev)
 {
-    bool call =
-        ev->kind == MRD_SPAN && ev->track < c->n_tracks && c->tracks[ev->track].source != OTHER;
+    bool call = ev->kind == MRD_SPAN && ev->track < c->n_tracks && c->sources[ev->track] != OTHER;
     mrd_err err = call && is_hook(c, ev) ? MRD_OK : c->give(c->self, ev);
 
     return call && err == MRD_OK ? pair(c, ev) : err;

@@ -9,6 +9,7 @@
  *          MRD_CALLS_SLACK (the two clocks are bridged). Threads that only one of the sources knows
  *          are taken together, for a runtime need not number threads as the system does. Of short
  *          calls back to back, of which one source lacks some, a neighbour's duration may count.
+ *          In a process that only one of the sources knows nothing is paired: all counts at once.
  * Memory   at most MRD_CALLS_WAITING spans per thread and name, which wait for their other.
  * Threads  belongs to one thread.
  */
