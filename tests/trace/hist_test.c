@@ -84,4 +84,34 @@ TEST(merging_adds)
     mrd_hist_fini(&both);
 }
 
+/* Around the number of values that stand in the struct itself: each rank, and each way to merge. */
+TEST(few_values_and_more_say_the_same)
+{
+    enum { MOST = 2 * MRD_HIST_FEW + 3 };
+    uint64_t seed = 11, v[MOST], sorted[MOST];
+
+    for (size_t i = 0; i < MOST; i++)
+        v[i] = test_rand(&seed) >> (test_rand(&seed) % 60);
+    for (size_t n = 1; n <= MOST; n++) {
+        for (size_t cut = 0; cut <= n; cut++) {
+            mrd_hist a = { 0 }, b = { 0 };
+
+            for (size_t i = 0; i < n; i++)
+                CHECK_ERR("add", mrd_hist_add(i < cut ? &a : &b, v[i]), MRD_OK);
+            CHECK_ERR("merge", mrd_hist_merge(&a, &b), MRD_OK);
+            memcpy(sorted, v, n * sizeof(v[0]));
+            qsort(sorted, n, sizeof(v[0]), by_value);
+            CHECK_INT(a.count, n);
+            for (size_t k = 0; k < n; k++) {
+                double want = (double) sorted[k];
+                double got = (double) mrd_hist_quantile(&a, ((double) k + 0.5) / (double) n);
+
+                CHECK(fabs(got - want) <= want * MRD_HIST_ERROR);
+            }
+            mrd_hist_fini(&a);
+            mrd_hist_fini(&b);
+        }
+    }
+}
+
 TEST_MAIN()

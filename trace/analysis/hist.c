@@ -15,6 +15,14 @@ octave_of(uint64_t v)
     return v < MRD_HIST_STEPS ? 0 : 64u - (unsigned) __builtin_clzll(v) - MRD_HIST_BITS;
 }
 
+static unsigned
+bucket_of(uint64_t v)
+{
+    unsigned octave = octave_of(v), shift = octave == 0 ? 0 : octave - 1;
+
+    return octave * MRD_HIST_STEPS + (unsigned) ((v >> shift) & (MRD_HIST_STEPS - 1));
+}
+
 static uint64_t *
 page_for(mrd_hist *h, unsigned octave)
 {
@@ -27,6 +35,46 @@ page_for(mrd_hist *h, unsigned octave)
     return h->pages[h->page_of[octave] - 1];
 }
 
+static mrd_err
+page_add(mrd_hist *h, unsigned bucket)
+{
+    uint64_t *page = page_for(h, bucket / MRD_HIST_STEPS);
+
+    if (page == NULL)
+        return MRD_NOMEM;
+    page[bucket % MRD_HIST_STEPS]++;
+    h->count++;
+    return MRD_OK;
+}
+
+/* From `few` to pages. */
+static mrd_err
+spread(mrd_hist *h)
+{
+    mrd_hist paged = { 0 };
+
+    for (size_t i = 0; i < h->count; i++) {
+        if (page_add(&paged, h->few[i]) != MRD_OK) {
+            free(paged.pages);
+            return MRD_NOMEM;
+        }
+    }
+    *h = paged;
+    return MRD_OK;
+}
+
+static mrd_err
+bucket_add(mrd_hist *h, unsigned bucket)
+{
+    if (h->pages == NULL && h->count < MRD_HIST_FEW) {
+        h->few[h->count++] = (uint16_t) bucket;
+        return MRD_OK;
+    }
+    if (h->pages == NULL && spread(h) != MRD_OK)
+        return MRD_NOMEM;
+    return page_add(h, bucket);
+}
+
 void
 mrd_hist_fini(mrd_hist *h)
 {
@@ -37,20 +85,27 @@ mrd_hist_fini(mrd_hist *h)
 mrd_err
 mrd_hist_add(mrd_hist *h, uint64_t v)
 {
-    unsigned octave = octave_of(v), shift = octave == 0 ? 0 : octave - 1;
-    uint64_t *page = page_for(h, octave);
+    return bucket_add(h, bucket_of(v));
+}
 
-    if (page == NULL)
-        return MRD_NOMEM;
-    page[(v >> shift) & (MRD_HIST_STEPS - 1)]++;
-    h->count++;
-    return MRD_OK;
+static mrd_err
+merge_few(mrd_hist *h, const mrd_hist *from)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < from->count && err == MRD_OK; i++)
+        err = bucket_add(h, from->few[i]);
+    return err;
 }
 
 mrd_err
 mrd_hist_merge(mrd_hist *h, const mrd_hist *from)
 {
-    for (unsigned octave = 0; octave < 64; octave++) {
+    if (from->pages == NULL)
+        return merge_few(h, from);
+    if (h->pages == NULL && spread(h) != MRD_OK)
+        return MRD_NOMEM;
+    for (unsigned octave = 0; octave < MRD_COUNT(h->page_of); octave++) {
         uint64_t *page;
 
         if (from->page_of[octave] == 0)
@@ -74,27 +129,54 @@ middle(unsigned octave, size_t step)
     return low + (((uint64_t) 1 << shift) - 1) / 2;
 }
 
+/* The bucket at a rank of `few`. */
+static unsigned
+few_at(const mrd_hist *h, uint64_t rank)
+{
+    uint16_t v[MRD_HIST_FEW];
+
+    for (size_t n = 0; n < h->count; n++) {
+        size_t at = n;
+
+        for (; at > 0 && v[at - 1] > h->few[n]; at--)
+            v[at] = v[at - 1];
+        v[at] = h->few[n];
+    }
+    return v[rank - 1];
+}
+
+static unsigned
+paged_at(const mrd_hist *h, uint64_t rank)
+{
+    unsigned bucket = 0;
+
+    for (unsigned octave = 0; octave < MRD_COUNT(h->page_of); octave++) {
+        if (h->page_of[octave] == 0)
+            continue;
+        for (unsigned i = 0; i < MRD_HIST_STEPS; i++) {
+            uint64_t here = h->pages[h->page_of[octave] - 1][i];
+
+            if (here == 0)
+                continue;
+            bucket = octave * MRD_HIST_STEPS + i;
+            if (here >= rank)
+                return bucket;
+            rank -= here;
+        }
+    }
+    return bucket;
+}
+
 uint64_t
 mrd_hist_quantile(const mrd_hist *h, double q)
 {
-    uint64_t rank, seen = 0, v = 0;
+    uint64_t rank;
+    unsigned bucket;
 
     if (h->count == 0)
         return 0;
     rank = (uint64_t) ceil(q * (double) h->count);
     rank = rank == 0 ? 1 : rank > h->count ? h->count : rank;
-    for (unsigned octave = 0; octave < 64; octave++) {
-        if (h->page_of[octave] == 0)
-            continue;
-        for (size_t i = 0; i < MRD_HIST_STEPS; i++) {
-            uint64_t here = h->pages[h->page_of[octave] - 1][i];
-
-            if (here == 0)
-                continue;
-            v = middle(octave, i);
-            if ((seen += here) >= rank)
-                return v;
-        }
-    }
-    return v;
+    bucket = h->pages == NULL ? few_at(h, rank) : paged_at(h, rank);
+    return middle(bucket / MRD_HIST_STEPS, bucket % MRD_HIST_STEPS);
 }

@@ -3,8 +3,9 @@
  *
  * Log-linear buckets (as in HdrHistogram, Gil Tene): MRD_HIST_STEPS equal steps in every octave;
  * values below 2 * MRD_HIST_STEPS are exact. A quantile is the middle of its bucket, so it differs
- * from the true one by at most MRD_HIST_ERROR of it. Octaves take memory (one page) only once
- * something falls into them. Histograms can be merged without further error.
+ * from the true one by at most MRD_HIST_ERROR of it. The buckets of the first MRD_HIST_FEW values
+ * stand in the struct itself; after them each octave takes memory (one page) once something falls
+ * into it. Histograms can be merged without further error.
  * Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_HIST_H
@@ -17,12 +18,16 @@
 #define MRD_HIST_BITS  5
 #define MRD_HIST_STEPS (1u << MRD_HIST_BITS)
 #define MRD_HIST_ERROR (0.5 / MRD_HIST_STEPS)
+#define MRD_HIST_FEW   32
 
 typedef struct {
-    uint64_t (*pages)[MRD_HIST_STEPS];
-    uint8_t page_of[64]; /* octave to page + 1 */
-    uint8_t n, cap;
     uint64_t count;
+    uint64_t (*pages)[MRD_HIST_STEPS]; /* NULL: `few` has all */
+    uint8_t n, cap;
+    union {
+        uint16_t few[MRD_HIST_FEW]; /* octave * MRD_HIST_STEPS + step of each value */
+        uint8_t page_of[64];        /* octave to page + 1 */
+    };
 } mrd_hist; /* zeroed is empty */
 
 void mrd_hist_fini(mrd_hist *h);
