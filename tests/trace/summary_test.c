@@ -109,6 +109,7 @@ TEST(union_equals_brute_force)
             mrd_summary_add(f.sum, &v[i]);
         for (size_t i = 0; i < sizeof(covered); i++)
             want += (uint64_t) covered[i];
+        CHECK_ERR("finish", mrd_summary_finish(f.sum), MRD_OK);
         CHECK_INT(mrd_summary_nodes(f.sum, &n)->busy.ns, want);
         teardown(&f);
     }
@@ -124,6 +125,7 @@ TEST(zero_stamps_are_no_times)
     setup(&f);
     add(&f, f.a, 0, 40);
     add(&f, f.a, BASE_NS, 1000);
+    CHECK_ERR("finish", mrd_summary_finish(f.sum), MRD_OK);
     t = mrd_summary_totals_of(f.sum);
     CHECK_INT(t->zero_stamps, 1);
     CHECK_INT(t->first_ns, BASE_NS);
@@ -139,7 +141,7 @@ TEST(types_are_merged_over_cores)
     mrd_sink_options options = test_sink_options();
     mrd_sink_env env = { .catalog = p->cat, .options = &options };
     mrd_summary *sum = mrd_summary_new(&env);
-    mrd_summary_type *types;
+    mrd_type *types;
     uint64_t all = 0;
     size_t n, i;
 
@@ -158,7 +160,7 @@ TEST(types_are_merged_over_cores)
         }
     }
     CHECK_INT(all, mrd_summary_totals_of(sum)->spans + mrd_summary_totals_of(sum)->instants);
-    mrd_summary_types_free(types, n);
+    mrd_types_merged_free(types, n);
     CHECK_INT(mrd_summary_totals_of(sum)->lost, 17);
     CHECK_INT(mrd_summary_totals_of(sum)->cpu_samples, 2);
     CHECK_INT(mrd_summary_totals_of(sum)->memory_samples, 2);
@@ -219,7 +221,7 @@ calls_count(call_fixture *f, uint64_t counts[2], uint64_t total_ns[2])
 {
     mrd_summary *sum = mrd_summary_new(&f->env);
     const mrd_summary_totals *t = mrd_summary_totals_of(sum);
-    mrd_summary_type *types;
+    mrd_type *types;
     size_t n;
 
     counts[0] = counts[1] = 0;
@@ -236,7 +238,7 @@ calls_count(call_fixture *f, uint64_t counts[2], uint64_t total_ns[2])
             }
     CHECK_INT(t->spans, f->n);
     CHECK_INT(counts[0] + counts[1] + t->twice, f->n);
-    mrd_summary_types_free(types, n);
+    mrd_types_merged_free(types, n);
     mrd_summary_free(sum);
 }
 
@@ -307,7 +309,7 @@ TEST(short_calls_and_ragged_ones_count_once)
 TEST(very_many_names_share_a_row)
 {
     enum { MANY = 200000 };
-    mrd_summary_type *types = NULL;
+    mrd_type *types = NULL;
     uint64_t events = 0, full = 0;
     char name[32];
     fixture f;
@@ -329,8 +331,110 @@ TEST(very_many_names_share_a_row)
     }
     CHECK_INT(events, MANY);
     CHECK_INT(full, MANY - (n - 1));
-    mrd_summary_types_free(types, n);
+    mrd_types_merged_free(types, n);
     teardown(&f);
+}
+
+/* ---- Levels ---- */
+
+enum { LEVEL_TRACKS = 5, LEVEL_NAMES = 3, LEVEL_SPAN = 5000, LEVEL_EVENTS = 400 };
+
+/* What a row must say of the events whose track is one of its own, by counting all of them again. */
+static void
+check_row(const mrd_summary *sum, const mrd_summary_row *row, const mrd_event *v,
+          const mrd_sid *names, unsigned tracks)
+{
+    static char covered[2 * LEVEL_SPAN];
+    uint64_t events = 0, busy = 0, count[LEVEL_NAMES] = { 0 }, total[LEVEL_NAMES] = { 0 };
+    mrd_type *types;
+    size_t n;
+
+    memset(covered, 0, sizeof(covered));
+    for (size_t i = 0; i < LEVEL_EVENTS; i++) {
+        if (!(tracks >> v[i].track & 1))
+            continue;
+        events++;
+        memset(covered + v[i].ts_ns, 1, (size_t) v[i].dur_ns);
+        for (size_t k = 0; k < LEVEL_NAMES; k++) {
+            count[k] += v[i].name == names[k];
+            total[k] += v[i].name == names[k] ? (uint64_t) v[i].dur_ns : 0;
+        }
+    }
+    for (size_t i = 0; i < sizeof(covered); i++)
+        busy += (uint64_t) covered[i];
+    CHECK_INT(row->events, events);
+    CHECK_INT(row->busy.ns, busy);
+    CHECK_INT(mrd_summary_any_type(sum, row), events > 0);
+    CHECK_ERR("types", mrd_summary_types(sum, row, &types, &n), MRD_OK);
+    for (size_t k = 0; k < LEVEL_NAMES; k++) {
+        size_t at = 0;
+
+        while (at < n && types[at].name != names[k])
+            at++;
+        CHECK_INT(at < n ? types[at].count : 0, count[k]);
+        CHECK_INT(at < n ? types[at].total_ns : 0, total[k]);
+        CHECK_INT(at < n ? types[at].hist.count : 0, count[k]);
+    }
+    mrd_types_merged_free(types, n);
+}
+
+/* Two nodes: a process with one core; processes with two cores and with one. One core is idle. */
+TEST(each_level_says_what_its_tracks_say)
+{
+    static const struct {
+        const char *node;
+        int64_t process, core;
+    } lines[LEVEL_TRACKS] = {
+        { "i-0", 1, 0 }, { "i-1", 2, 0 }, { "i-1", 2, 1 }, { "i-1", 2, 2 }, { "i-1", 3, 5 }
+    };
+    static const unsigned of_process[] = { 1, 2 + 4 + 8, 16 }, of_node[] = { 1, 2 + 4 + 8 + 16 };
+    static mrd_event v[LEVEL_EVENTS];
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = cat, .options = &options };
+    mrd_sid names[LEVEL_NAMES] = { mrd_catalog_intern(cat, "a"), mrd_catalog_intern(cat, "b"),
+                                   mrd_catalog_intern(cat, "c") };
+    mrd_summary *sum;
+    uint64_t seed = 5;
+    size_t n;
+
+    for (size_t i = 0; i < LEVEL_TRACKS; i++) {
+        mrd_process p;
+        mrd_track t;
+
+        mrd_process_init(&p);
+        p.instance_id = mrd_catalog_intern(cat, lines[i].node);
+        p.process_id = lines[i].process;
+        mrd_track_init(&t, mrd_catalog_process(cat, &p), MRD_SRC_RUNTIME);
+        t.lnc_idx = lines[i].core;
+        CHECK_INT(mrd_catalog_track(cat, &t), i);
+    }
+    sum = mrd_summary_new(&env);
+    for (size_t i = 0; i < LEVEL_EVENTS; i++)
+        v[i] = (mrd_event){ .kind = MRD_SPAN,
+                            .track = (mrd_track_id) (i % 7 == 0 ? 4 : i % 3),
+                            .name = names[test_rand(&seed) % LEVEL_NAMES],
+                            .ts_ns = 1 + (int64_t) (test_rand(&seed) % LEVEL_SPAN),
+                            .dur_ns = (int64_t) (test_rand(&seed) % 60),
+                            .seq = i };
+    qsort(v, LEVEL_EVENTS, sizeof(v[0]), test_compare);
+    for (size_t i = 0; i < LEVEL_EVENTS; i++)
+        CHECK_ERR("add", mrd_summary_add(sum, &v[i]), MRD_OK);
+    CHECK_ERR("finish", mrd_summary_finish(sum), MRD_OK);
+    mrd_summary_cores(sum, &n);
+    REQUIRE(n == LEVEL_TRACKS);
+    for (size_t i = 0; i < n; i++)
+        check_row(sum, &mrd_summary_cores(sum, &n)[i], v, names, 1u << i);
+    mrd_summary_processes(sum, &n);
+    REQUIRE(n == MRD_COUNT(of_process));
+    for (size_t i = 0; i < n; i++)
+        check_row(sum, &mrd_summary_processes(sum, &n)[i], v, names, of_process[i]);
+    mrd_summary_nodes(sum, &n);
+    REQUIRE(n == MRD_COUNT(of_node));
+    for (size_t i = 0; i < n; i++)
+        check_row(sum, &mrd_summary_nodes(sum, &n)[i], v, names, of_node[i]);
+    mrd_summary_free(sum);
+    mrd_catalog_free(cat);
 }
 
 TEST_MAIN()

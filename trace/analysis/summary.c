@@ -2,21 +2,16 @@
 
 #include <stdlib.h>
 
-#include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/analysis/calls.h"
 #include "trace/json/json_names.h"
 
-/* One event name of one core. */
 typedef struct {
-    uint32_t core;
-    mrd_summary_type type;
-} sum_entry;
-
-typedef struct {
-    uint32_t core;    /* row */
-    uint32_t counter; /* index + 1 */
+    uint32_t core;              /* row */
+    uint32_t counter;           /* index + 1 */
+    bool mine;                  /* of the summary's profile */
+    bool process_too, node_too; /* whose rows are more than this one core */
     bool device, cpu, memory;
 } sum_track;
 
@@ -31,9 +26,7 @@ struct mrd_summary {
     size_t n_nodes, n_processes, n_cores;
     sum_track *tracks;
     size_t n_tracks;
-    sum_entry *entries;
-    size_t n_entries, cap_entries;
-    mrd_map by_type; /* core, name, kind: entry */
+    mrd_types *types; /* of cores */
     mrd_summary_counter *counters;
     size_t n_counters;
     mrd_summary_loss *losses;
@@ -82,6 +75,18 @@ row_init(mrd_summary_row *row, uint32_t parent)
     *row = (mrd_summary_row){ .first_ns = INT64_MAX, .last_ns = INT64_MIN, .parent = parent };
 }
 
+static void
+core_new(mrd_summary *s, int64_t lnc_idx)
+{
+    mrd_summary_row *core = &s->cores[s->n_cores], *process = &s->processes[s->n_processes - 1],
+                    *node = &s->nodes[s->n_nodes - 1];
+
+    row_init(core, (uint32_t) s->n_processes - 1);
+    core->lnc_idx = lnc_idx;
+    core->cores = (uint32_t) s->n_cores++;
+    core->cores_end = process->cores_end = node->cores_end = (uint32_t) s->n_cores;
+}
+
 /* Gives the track its rows; tracks come in the order of the rows. */
 static void
 rows_add(mrd_summary *s, mrd_track_id id)
@@ -94,17 +99,31 @@ rows_add(mrd_summary *s, mrd_track_id id)
 
     if (new_node) {
         row_init(&s->nodes[s->n_nodes], 0);
+        s->nodes[s->n_nodes].cores = (uint32_t) s->n_cores;
         s->nodes[s->n_nodes++].instance = p->instance_id;
     }
     if (new_process) {
         row_init(&s->processes[s->n_processes], (uint32_t) s->n_nodes - 1);
+        s->processes[s->n_processes].cores = (uint32_t) s->n_cores;
         s->processes[s->n_processes++].process = t->process;
     }
-    if (new_process || s->cores[s->n_cores - 1].lnc_idx != t->lnc_idx) {
-        row_init(&s->cores[s->n_cores], (uint32_t) s->n_processes - 1);
-        s->cores[s->n_cores++].lnc_idx = t->lnc_idx;
-    }
+    if (new_process || s->cores[s->n_cores - 1].lnc_idx != t->lnc_idx)
+        core_new(s, t->lnc_idx);
     s->tracks[id].core = (uint32_t) s->n_cores - 1;
+    s->tracks[id].mine = true;
+}
+
+static mrd_summary_row *
+node_of(const mrd_summary *s, uint32_t core)
+{
+    return &s->nodes[s->processes[s->cores[core].parent].parent];
+}
+
+/* A row of one core is what its core is, which rows_finish says. */
+static bool
+has_one_core(const mrd_summary_row *row)
+{
+    return row->cores_end - row->cores == 1;
 }
 
 static void
@@ -151,6 +170,12 @@ rows_make(mrd_summary *s)
         rows_add(s, order[i]);
         track_kind(s, order[i]);
     }
+    for (size_t i = 0; i < kept; i++) {
+        sum_track *t = &s->tracks[order[i]];
+
+        t->process_too = !has_one_core(&s->processes[s->cores[t->core].parent]);
+        t->node_too = !has_one_core(node_of(s, t->core));
+    }
     free(order);
     return true;
 }
@@ -173,7 +198,7 @@ mrd_summary_new(const mrd_sink_env *env)
     s->cc_exec_barrier = mrd_strtab_find(strings, MRD_STR("cc_exec_barrier"));
     s->cc_op = mrd_strtab_find(strings, MRD_STR("cc_op"));
     s->calls = mrd_calls_new(s->cat, s->profile, add_type, s);
-    if (s->calls == NULL || !rows_make(s)) {
+    if (s->calls == NULL || !rows_make(s) || (s->types = mrd_types_new(s->n_cores)) == NULL) {
         mrd_summary_free(s);
         return NULL;
     }
@@ -185,11 +210,8 @@ mrd_summary_free(mrd_summary *s)
 {
     if (s == NULL)
         return;
-    for (size_t i = 0; i < s->n_entries; i++)
-        mrd_hist_fini(&s->entries[i].type.hist);
     mrd_calls_free(s->calls);
-    free(s->entries);
-    mrd_map_fini(&s->by_type);
+    mrd_types_free(s->types);
     free(s->nodes);
     free(s->processes);
     free(s->cores);
@@ -223,50 +245,12 @@ union_add(mrd_union *u, int64_t start, int64_t end)
     }
 }
 
-static mrd_summary_type *
-entry_for(mrd_summary *s, uint32_t core, mrd_sid name, uint8_t kind)
-{
-    mrd_map_key key = { core, name, kind };
-    uint32_t at = mrd_map_get(&s->by_type, key);
-    sum_entry *e;
-
-    if (at != MRD_MAP_NONE)
-        return &s->entries[at].type;
-    if (s->n_entries >= MRD_SUMMARY_TYPES + s->n_cores * MRD_SUMMARY_TYPES_CORE &&
-        name != MRD_SID_FULL)
-        return entry_for(s, core, MRD_SID_FULL, kind);
-    if (!MRD_VEC_ROOM(s->entries, s->n_entries, s->cap_entries, 1) ||
-        mrd_map_put(&s->by_type, key, (uint32_t) s->n_entries) != MRD_OK)
-        return NULL;
-    e = &s->entries[s->n_entries++];
-    *e = (sum_entry){ .core = core, .type = { .name = name, .kind = kind } };
-    e->type.min_ns = INT64_MAX;
-    e->type.max_ns = INT64_MIN;
-    return &e->type;
-}
-
 static mrd_err
 add_type(void *self, const mrd_event *ev)
 {
     mrd_summary *s = self;
-    mrd_summary_type *type = entry_for(s, s->tracks[ev->track].core, ev->name, ev->kind);
 
-    if (type == NULL)
-        return MRD_NOMEM;
-    type->count++;
-    if (ev->kind != MRD_SPAN)
-        return MRD_OK;
-    if (ev->flags & MRD_EV_NO_START)
-        type->no_start++;
-    else if (ev->dur_ns < 0)
-        type->unfinished++;
-    else {
-        type->total_ns = add_sat(type->total_ns, (uint64_t) ev->dur_ns);
-        type->min_ns = ev->dur_ns < type->min_ns ? ev->dur_ns : type->min_ns;
-        type->max_ns = ev->dur_ns > type->max_ns ? ev->dur_ns : type->max_ns;
-        return mrd_hist_add(&type->hist, (uint64_t) ev->dur_ns);
-    }
-    return MRD_OK;
+    return mrd_types_add(s->types, s->tracks[ev->track].core, ev);
 }
 
 static bool
@@ -356,13 +340,11 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
     mrd_summary_totals *t = &s->totals;
     bool timed = !(ev->ts_ns == 0 && s->zero_is_no_time);
     int64_t end = ev->ts_ns;
-    mrd_summary_row *process;
-    uint32_t core;
+    const sum_track *track;
 
-    if (ev->track >= s->n_tracks || mrd_catalog_profile_of(s->cat, ev->track) != s->profile)
+    if (ev->track >= s->n_tracks || !s->tracks[ev->track].mine)
         return MRD_STATE; /* no track of this profile when the summary began */
-    core = s->tracks[ev->track].core;
-    process = &s->processes[s->cores[core].parent];
+    track = &s->tracks[ev->track];
     if (ev->dur_ns > 0 && __builtin_add_overflow(ev->ts_ns, ev->dur_ns, &end))
         end = INT64_MAX;
     t->events++;
@@ -371,9 +353,11 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
         t->first_ns = ev->ts_ns < t->first_ns ? ev->ts_ns : t->first_ns;
         t->last_ns = end > t->last_ns ? end : t->last_ns;
     }
-    add_row(s, &s->cores[core], ev, end, timed);
-    add_row(s, process, ev, end, timed);
-    add_row(s, &s->nodes[process->parent], ev, end, timed);
+    add_row(s, &s->cores[track->core], ev, end, timed);
+    if (track->process_too)
+        add_row(s, &s->processes[s->cores[track->core].parent], ev, end, timed);
+    if (track->node_too)
+        add_row(s, node_of(s, track->core), ev, end, timed);
     switch (ev->kind) {
     case MRD_COUNTER:
         add_sample(s, ev);
@@ -398,12 +382,24 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
 
 /* ---- Afterwards ---- */
 
-static int
-entry_order(const void *a, const void *b)
+static void
+rows_finish(const mrd_summary *s, mrd_summary_row *rows, size_t n)
 {
-    const sum_entry *x = a, *y = b;
+    for (size_t i = 0; i < n; i++) {
+        mrd_summary_row *row = &rows[i];
+        const mrd_summary_row *core = &s->cores[row->cores];
 
-    return i64_order(x->core, y->core);
+        if (!has_one_core(row))
+            continue;
+        row->first_ns = core->first_ns;
+        row->last_ns = core->last_ns;
+        row->events = core->events;
+        row->lost = core->lost;
+        row->busy = core->busy;
+        row->device = core->device;
+        row->collective = core->collective;
+        row->cc_running = core->cc_running;
+    }
 }
 
 mrd_err
@@ -411,23 +407,10 @@ mrd_summary_finish(mrd_summary *s)
 {
     mrd_err err = mrd_calls_finish(s->calls);
 
+    rows_finish(s, s->processes, s->n_processes);
+    rows_finish(s, s->nodes, s->n_nodes);
     s->totals.twice = mrd_calls_twice(s->calls);
-    if (err != MRD_OK)
-        return err;
-    if (s->n_entries > 0)
-        qsort(s->entries, s->n_entries, sizeof(*s->entries), entry_order);
-    for (uint32_t i = 0; i < s->n_entries; i++) {
-        mrd_summary_row *core = &s->cores[s->entries[i].core];
-        mrd_summary_row *process = &s->processes[core->parent];
-        mrd_summary_row *rows[3] = { core, process, &s->nodes[process->parent] };
-
-        for (size_t k = 0; k < 3; k++) {
-            if (rows[k]->types_end == 0)
-                rows[k]->types = i;
-            rows[k]->types_end = i + 1;
-        }
-    }
-    return MRD_OK;
+    return err != MRD_OK ? err : mrd_types_finish(s->types);
 }
 
 const mrd_summary_totals *
@@ -453,9 +436,7 @@ mrd_summary_processes(const mrd_summary *s, size_t *ret_n)
 uint32_t
 mrd_summary_core_of(const mrd_summary *s, mrd_track_id track)
 {
-    if (track >= s->n_tracks || mrd_catalog_profile_of(s->cat, track) != s->profile)
-        return UINT32_MAX;
-    return s->tracks[track].core;
+    return track < s->n_tracks && s->tracks[track].mine ? s->tracks[track].core : UINT32_MAX;
 }
 
 const mrd_summary_row *
@@ -480,18 +461,9 @@ mrd_summary_losses(const mrd_summary *s, size_t *ret_n)
 }
 
 static int
-name_order(const void *a, const void *b)
-{
-    const mrd_summary_type *const *x = a, *const *y = b;
-    int order = i64_order((*x)->name, (*y)->name);
-
-    return order != 0 ? order : i64_order((*x)->kind, (*y)->kind);
-}
-
-static int
 weight_order(const void *a, const void *b, void *self)
 {
-    const mrd_summary_type *x = a, *y = b;
+    const mrd_type *x = a, *y = b;
 
     if (x->total_ns != y->total_ns)
         return x->total_ns > y->total_ns ? -1 : 1;
@@ -502,64 +474,26 @@ weight_order(const void *a, const void *b, void *self)
     return i64_order(x->kind, y->kind);
 }
 
-static mrd_err
-type_merge(mrd_summary_type *to, const mrd_summary_type *from)
-{
-    to->count += from->count;
-    to->unfinished += from->unfinished;
-    to->no_start += from->no_start;
-    to->total_ns = add_sat(to->total_ns, from->total_ns);
-    to->min_ns = from->min_ns < to->min_ns ? from->min_ns : to->min_ns;
-    to->max_ns = from->max_ns > to->max_ns ? from->max_ns : to->max_ns;
-    return mrd_hist_merge(&to->hist, &from->hist);
-}
-
 mrd_err
-mrd_summary_types(const mrd_summary *s, const mrd_summary_row *row, mrd_summary_type **ret_types,
+mrd_summary_types(const mrd_summary *s, const mrd_summary_row *row, mrd_type **ret_types,
                   size_t *ret_n)
 {
-    size_t from = row == NULL ? 0 : row->types, to = row == NULL ? s->n_entries : row->types_end;
-    size_t n = to > from ? to - from : 0, kept = 0;
-    const mrd_summary_type **order = malloc((n + 1) * sizeof(*order));
-    mrd_summary_type *types = calloc(n + 1, sizeof(*types));
-    mrd_err err = order == NULL || types == NULL ? MRD_NOMEM : MRD_OK;
+    size_t from = row == NULL ? 0 : row->cores, to = row == NULL ? s->n_cores : row->cores_end;
+    mrd_err err = mrd_types_merged(s->types, from, to, ret_types, ret_n);
 
-    for (size_t i = 0; i < n && err == MRD_OK; i++)
-        order[i] = &s->entries[from + i].type;
-    if (err == MRD_OK && n > 0)
-        qsort(order, n, sizeof(*order), name_order);
-    for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        if (kept == 0 || types[kept - 1].name != order[i]->name ||
-            types[kept - 1].kind != order[i]->kind) {
-            types[kept++] = (mrd_summary_type){ .name = order[i]->name,
-                                                .kind = order[i]->kind,
-                                                .min_ns = INT64_MAX,
-                                                .max_ns = INT64_MIN };
-        }
-        err = type_merge(&types[kept - 1], order[i]);
-    }
-    free(order);
-    if (err != MRD_OK) {
-        mrd_summary_types_free(types, kept);
-        return err;
-    }
-    if (kept > 0)
-        qsort_r(types, kept, sizeof(*types), weight_order, (void *) (uintptr_t) s->cat);
-    *ret_types = types;
-    *ret_n = kept;
-    return MRD_OK;
+    if (err == MRD_OK && *ret_n > 0)
+        qsort_r(*ret_types, *ret_n, sizeof(**ret_types), weight_order, (void *) (uintptr_t) s->cat);
+    return err;
 }
 
-void
-mrd_summary_types_free(mrd_summary_type *types, size_t n)
+bool
+mrd_summary_any_type(const mrd_summary *s, const mrd_summary_row *row)
 {
-    for (size_t i = 0; i < n && types != NULL; i++)
-        mrd_hist_fini(&types[i].hist);
-    free(types);
+    return mrd_types_any(s->types, row->cores, row->cores_end);
 }
 
 int64_t
-mrd_summary_quantile(const mrd_summary_type *type, double q)
+mrd_summary_quantile(const mrd_type *type, double q)
 {
     uint64_t v = mrd_hist_quantile(&type->hist, q);
     int64_t at = v > INT64_MAX ? INT64_MAX : (int64_t) v;

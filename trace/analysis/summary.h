@@ -5,9 +5,8 @@
  * Three levels: nodes, their processes, and in each process its cores (one more "core" holds the
  * tracks that belong to none). Busy is the union of spans, never their sum; it is exact because
  * events come in order of time. Percentiles come from trace/analysis/hist.h and are off by at most
- * MRD_HIST_ERROR of themselves. Memory grows with cores x event names, not with events, up to
- * MRD_SUMMARY_TYPES and MRD_SUMMARY_TYPES_CORE more for each core; further names of a core are one
- * row, "(too many distinct names)".
+ * MRD_HIST_ERROR of themselves. Memory grows with cores x event names, not with events, up to the
+ * limits of trace/analysis/types.h; further names of a core are one row, "(too many distinct names)".
  * A call of the runtime that the hook recorded too counts once among the types (trace/analysis/calls.h):
  * spans + instants = counts of all types + twice.
  * Spans without an end have no duration: they are counted, and are in no time. Stamps of 0 are not
@@ -17,7 +16,7 @@
 #ifndef MRD_TRACE_SUMMARY_H
 #define MRD_TRACE_SUMMARY_H
 
-#include "trace/analysis/hist.h"
+#include "trace/analysis/types.h"
 #include "trace/model/sink.h"
 
 typedef struct {
@@ -25,9 +24,6 @@ typedef struct {
     int64_t end_ns; /* of the interval that is open */
     bool any;
 } mrd_union;
-
-#define MRD_SUMMARY_TYPES      65536u
-#define MRD_SUMMARY_TYPES_CORE 256u
 
 /* A node, a process or a core. */
 typedef struct {
@@ -38,22 +34,13 @@ typedef struct {
     mrd_union collective;
     uint64_t cc_running;       /* spans of that name */
     uint32_t parent;           /* of a process: its node; of a core: its process's row */
-    uint32_t types, types_end; /* its entries, as mrd_summary_types takes them */
+    uint32_t cores, cores_end; /* its cores; of a core: itself */
     union {
         mrd_sid instance;    /* node */
         mrd_proc_id process; /* process */
         int64_t lnc_idx;     /* core; MRD_NONE: tracks of no core */
     };
 } mrd_summary_row;
-
-typedef struct {
-    mrd_sid name;
-    uint8_t kind; /* MRD_SPAN or MRD_INSTANT */
-    uint64_t count, unfinished, no_start;
-    uint64_t total_ns; /* of the finished ones; saturates */
-    int64_t min_ns, max_ns;
-    mrd_hist hist;
-} mrd_summary_type;
 
 typedef struct {
     mrd_track_id track;
@@ -94,15 +81,15 @@ const mrd_summary_row *mrd_summary_cores(const mrd_summary *s, size_t *ret_n);
 /* The index of the track's row among the cores; UINT32_MAX for no track of this profile. */
 uint32_t mrd_summary_core_of(const mrd_summary *s, mrd_track_id track);
 /* The event types of a row, NULL: of everything; by falling total time, then count, then name.
- * Freed with mrd_summary_types_free. Errors: NOMEM. */
-mrd_err mrd_summary_types(const mrd_summary *s, const mrd_summary_row *row,
-                          mrd_summary_type **ret_types, size_t *ret_n);
-void mrd_summary_types_free(mrd_summary_type *types, size_t n);
+ * Freed with mrd_types_merged_free. Errors: NOMEM. */
+mrd_err mrd_summary_types(const mrd_summary *s, const mrd_summary_row *row, mrd_type **ret_types,
+                          size_t *ret_n);
+bool mrd_summary_any_type(const mrd_summary *s, const mrd_summary_row *row);
 const mrd_summary_counter *mrd_summary_counters(const mrd_summary *s, size_t *ret_n);
 const mrd_summary_loss *mrd_summary_losses(const mrd_summary *s, size_t *ret_n);
 
 /* Quantile of a type, inside [min, max]. */
-int64_t mrd_summary_quantile(const mrd_summary_type *type, double q);
+int64_t mrd_summary_quantile(const mrd_type *type, double q);
 /* The part of the row's own window [first, last] that no span covers. */
 uint64_t mrd_summary_idle(const mrd_summary_row *row);
 

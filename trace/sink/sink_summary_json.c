@@ -32,7 +32,7 @@ put_i64(mrd_jw *w, mrd_str key, int64_t v)
 }
 
 static void
-put_type(mrd_jw *w, const mrd_summary_type *t)
+put_type(mrd_jw *w, const mrd_type *t)
 {
     mrd_jw_open(w, '{');
     MRD_JW_KEY(w, "name");
@@ -58,7 +58,7 @@ put_type(mrd_jw *w, const mrd_summary_type *t)
 static mrd_err
 put_types(mrd_jw *w, const mrd_summary *sum, const mrd_summary_row *row)
 {
-    mrd_summary_type *types;
+    mrd_type *types;
     size_t n;
     mrd_err err = mrd_summary_types(sum, row, &types, &n);
 
@@ -69,7 +69,7 @@ put_types(mrd_jw *w, const mrd_summary *sum, const mrd_summary_row *row)
     for (size_t i = 0; i < n; i++)
         put_type(w, &types[i]);
     mrd_jw_close(w, ']');
-    mrd_summary_types_free(types, n);
+    mrd_types_merged_free(types, n);
     return MRD_OK;
 }
 
@@ -264,7 +264,7 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
     const mrd_sink_env *env = s->env;
     const mrd_summary *sum = s->sum;
     const mrd_summary_totals *t = mrd_summary_totals_of(sum);
-    mrd_summary_type *types;
+    mrd_type *types;
     char name[16];
     size_t n;
     uint64_t *counts =
@@ -279,7 +279,7 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
     mrd_jw_key(w, mrd_str_of(name));
     mrd_jw_open(w, '{');
     if ((err = mrd_jw_spool_drain(&s->scalars, w, NULL)) != MRD_OK) {
-        mrd_summary_types_free(types, n);
+        mrd_types_merged_free(types, n);
         free(counts);
         return err;
     }
@@ -305,7 +305,7 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
     free(counts);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
-    mrd_summary_types_free(types, n);
+    mrd_types_merged_free(types, n);
     return MRD_OK;
 }
 

@@ -109,7 +109,7 @@ put_type_head(mrd_buf *to, const char *title)
 }
 
 static void
-put_type(text_sink *s, const mrd_summary_type *t)
+put_type(text_sink *s, const mrd_type *t)
 {
     mrd_str name = mrd_catalog_text(s->env->catalog, t->name);
     char d[6][MRD_DUR_TEXT];
@@ -141,7 +141,7 @@ put_type(text_sink *s, const mrd_summary_type *t)
 static mrd_err
 put_types(text_sink *s, const mrd_summary_row *row, const char *title, size_t most)
 {
-    mrd_summary_type *types;
+    mrd_type *types;
     size_t n;
     mrd_err err = mrd_summary_types(s->sum, row, &types, &n);
 
@@ -153,7 +153,7 @@ put_types(text_sink *s, const mrd_summary_row *row, const char *title, size_t mo
         put_type(s, &types[i]);
     if (n > most)
         mrd_text_left_out(&s->text, n - most, "event types", "summary-json");
-    mrd_summary_types_free(types, n);
+    mrd_types_merged_free(types, n);
     return MRD_OK;
 }
 
@@ -258,14 +258,14 @@ put_core_types(text_sink *s)
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < n; i++)
-        with_types += cores[i].types_end > cores[i].types;
+        with_types += mrd_summary_any_type(s->sum, &cores[i]);
     if (with_types < 2)
         return MRD_OK; /* the table of everything said it */
     for (size_t i = 0; i < n && shown < TEXT_DETAILS && err == MRD_OK; i++) {
         const mrd_summary_row *process = &processes[cores[i].parent];
         const mrd_process *p = mrd_catalog_borrow_process(s->env->catalog, process->process);
 
-        if (cores[i].types_end <= cores[i].types)
+        if (!mrd_summary_any_type(s->sum, &cores[i]))
             continue;
         mrd_buf_reset(&label);
         mrd_buf_fmt(&label, MRD_STR_FMT " / ",

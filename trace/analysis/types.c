@@ -1,0 +1,307 @@
+#include "trace/analysis/types.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/index.h"
+#include "base/obj.h"
+#include "base/vec.h"
+
+/* One event name of one row. */
+typedef struct {
+    uint32_t row;
+    mrd_type type;
+} type_entry;
+
+/* What is counted of an event. */
+typedef struct {
+    uint32_t row;
+    mrd_sid name;
+    int64_t dur_ns;
+    uint8_t kind, flags;
+} type_event;
+
+struct mrd_types {
+    size_t rows;
+    type_entry *entries;
+    size_t n_entries, cap_entries;
+    mrd_index by_key;
+    uint64_t seed;
+    type_event batch[MRD_TYPES_BATCH];
+    size_t n_batch;
+    uint32_t *order; /* entries by row, made by finish */
+    size_t *starts;  /* of row r: order[starts[r]] up to starts[r + 1] */
+};
+
+mrd_types *
+mrd_types_new(size_t rows)
+{
+    mrd_types *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return NULL;
+    t->rows = rows;
+    t->seed = mrd_hash_seed();
+    if ((t->starts = calloc(rows + 1, sizeof(*t->starts))) == NULL) {
+        mrd_types_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void
+mrd_types_free(mrd_types *t)
+{
+    if (t == NULL)
+        return;
+    for (size_t i = 0; i < t->n_entries; i++)
+        mrd_hist_fini(&t->entries[i].type.hist);
+    free(t->entries);
+    mrd_index_fini(&t->by_key);
+    free(t->order);
+    free(t->starts);
+    free(t);
+}
+
+/* ---- Entries ---- */
+
+static uint64_t
+add_sat(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static void
+entry_prefetch(const mrd_types *t, uint32_t at)
+{
+    for (size_t k = 0; k < sizeof(type_entry); k += 64)
+        __builtin_prefetch((const char *) &t->entries[at] + k, 1);
+}
+
+/* Keys are numbers that this program gave, so a multiplication is hash enough. */
+static uint64_t
+key_hash(const mrd_types *t, uint32_t row, mrd_sid name, uint8_t kind)
+{
+    uint64_t key = ((uint64_t) row << 32 | name) ^ (uint64_t) kind << 56;
+    unsigned __int128 m = (unsigned __int128) (key ^ t->seed) * 0x9e3779b97f4a7c15u;
+
+    return (uint64_t) m ^ (uint64_t) (m >> 64);
+}
+
+static bool
+is_key(const void *self, uint32_t item, const void *key)
+{
+    const type_entry *e = &((const mrd_types *) self)->entries[item];
+    const type_event *ev = key;
+
+    return e->row == ev->row && e->type.name == ev->name && e->type.kind == ev->kind;
+}
+
+/* Of the same hash, which is most probably the one; its entry is not looked at. */
+static bool
+is_likely(const void *self, uint32_t item, const void *key)
+{
+    (void) self;
+    (void) item;
+    (void) key;
+    return true;
+}
+
+static mrd_type
+type_empty(mrd_sid name, uint8_t kind)
+{
+    return (mrd_type){ .name = name, .kind = kind, .min_ns = INT64_MAX, .max_ns = INT64_MIN };
+}
+
+static mrd_err
+entry_for(mrd_types *t, type_event *ev, uint64_t hash, mrd_type **ret)
+{
+    uint32_t at = mrd_index_find(&t->by_key, hash, is_key, t, ev);
+    mrd_err err;
+
+    if (at == MRD_INDEX_NONE && ev->name != MRD_SID_FULL &&
+        t->n_entries >= MRD_TYPES_MOST + t->rows * MRD_TYPES_ROW) {
+        ev->name = MRD_SID_FULL;
+        hash = key_hash(t, ev->row, ev->name, ev->kind);
+        at = mrd_index_find(&t->by_key, hash, is_key, t, ev);
+    }
+    if (at == MRD_INDEX_NONE) {
+        if (!MRD_VEC_ROOM(t->entries, t->n_entries, t->cap_entries, 1))
+            return MRD_NOMEM;
+        at = (uint32_t) t->n_entries;
+        if ((err = mrd_index_add(&t->by_key, hash, at)) != MRD_OK)
+            return err;
+        t->entries[t->n_entries++] = (type_entry){ ev->row, type_empty(ev->name, ev->kind) };
+    }
+    *ret = &t->entries[at].type;
+    return MRD_OK;
+}
+
+static mrd_err
+type_count(mrd_type *type, const type_event *ev)
+{
+    type->count++;
+    if (ev->kind != MRD_SPAN)
+        return MRD_OK;
+    if (ev->flags & MRD_EV_NO_START) {
+        type->no_start++;
+        return MRD_OK;
+    }
+    if (ev->dur_ns < 0) {
+        type->unfinished++;
+        return MRD_OK;
+    }
+    type->total_ns = add_sat(type->total_ns, (uint64_t) ev->dur_ns);
+    type->min_ns = ev->dur_ns < type->min_ns ? ev->dur_ns : type->min_ns;
+    type->max_ns = ev->dur_ns > type->max_ns ? ev->dur_ns : type->max_ns;
+    return mrd_hist_add(&type->hist, (uint64_t) ev->dur_ns);
+}
+
+/* ---- Batches ---- */
+
+static mrd_err
+batch_count(mrd_types *t)
+{
+    uint64_t hashes[MRD_TYPES_BATCH];
+    size_t n = t->n_batch;
+    mrd_err err = MRD_OK;
+
+    t->n_batch = 0;
+    for (size_t i = 0; i < n; i++) {
+        hashes[i] = key_hash(t, t->batch[i].row, t->batch[i].name, t->batch[i].kind);
+        mrd_index_prefetch(&t->by_key, hashes[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t at = mrd_index_find(&t->by_key, hashes[i], is_likely, NULL, NULL);
+
+        if (at != MRD_INDEX_NONE)
+            entry_prefetch(t, at);
+    }
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        mrd_type *type;
+
+        if ((err = entry_for(t, &t->batch[i], hashes[i], &type)) == MRD_OK)
+            err = type_count(type, &t->batch[i]);
+    }
+    return err;
+}
+
+mrd_err
+mrd_types_add(mrd_types *t, uint32_t row, const mrd_event *ev)
+{
+    t->batch[t->n_batch++] = (type_event){
+        .row = row, .name = ev->name, .dur_ns = ev->dur_ns, .kind = ev->kind, .flags = ev->flags
+    };
+    return t->n_batch < MRD_TYPES_BATCH ? MRD_OK : batch_count(t);
+}
+
+/* ---- Afterwards ---- */
+
+mrd_err
+mrd_types_finish(mrd_types *t)
+{
+    mrd_err err = batch_count(t);
+
+    if (err != MRD_OK)
+        return err;
+    if ((t->order = malloc((t->n_entries + 1) * sizeof(*t->order))) == NULL)
+        return MRD_NOMEM;
+    /* Counted per row, summed up to each row's end; putting the last first makes ends starts. */
+    for (size_t i = 0; i < t->n_entries; i++)
+        t->starts[t->entries[i].row]++;
+    for (size_t r = 1; r <= t->rows; r++)
+        t->starts[r] += t->starts[r - 1];
+    for (size_t i = t->n_entries; i > 0; i--)
+        t->order[--t->starts[t->entries[i - 1].row]] = (uint32_t) i - 1;
+    return MRD_OK;
+}
+
+bool
+mrd_types_any(const mrd_types *t, size_t from, size_t to)
+{
+    return t->starts[to] > t->starts[from];
+}
+
+/* Of the types merged so far, that of an entry. */
+typedef struct {
+    mrd_type *types;
+    size_t n, cap;
+    mrd_index by_key;
+} merged;
+
+static bool
+is_type(const void *self, uint32_t item, const void *key)
+{
+    const mrd_type *have = &((const merged *) self)->types[item], *type = key;
+
+    return have->name == type->name && have->kind == type->kind;
+}
+
+static mrd_err
+type_merge(mrd_type *to, const mrd_type *from)
+{
+    to->count += from->count;
+    to->unfinished += from->unfinished;
+    to->no_start += from->no_start;
+    to->total_ns = add_sat(to->total_ns, from->total_ns);
+    to->min_ns = from->min_ns < to->min_ns ? from->min_ns : to->min_ns;
+    to->max_ns = from->max_ns > to->max_ns ? from->max_ns : to->max_ns;
+    return mrd_hist_merge(&to->hist, &from->hist);
+}
+
+static mrd_err
+merged_new(merged *m, const mrd_type *type)
+{
+    if (!MRD_VEC_ROOM(m->types, m->n, m->cap, 1))
+        return MRD_NOMEM;
+    m->types[m->n++] = type_empty(type->name, type->kind);
+    return type_merge(&m->types[m->n - 1], type);
+}
+
+static mrd_err
+merged_add(merged *m, const mrd_type *type, uint64_t hash)
+{
+    uint32_t at = mrd_index_find(&m->by_key, hash, is_type, m, type);
+    mrd_err err;
+
+    if (at != MRD_INDEX_NONE)
+        return type_merge(&m->types[at], type);
+    if ((err = mrd_index_add(&m->by_key, hash, (uint32_t) m->n)) != MRD_OK)
+        return err;
+    return merged_new(m, type);
+}
+
+mrd_err
+mrd_types_merged(const mrd_types *t, size_t from, size_t to, mrd_type **ret_types, size_t *ret_n)
+{
+    size_t end = t->starts[to];
+    merged m = { 0 };
+    mrd_err err = MRD_OK;
+
+    for (size_t i = t->starts[from]; i < end && err == MRD_OK; i++) {
+        const mrd_type *type = &t->entries[t->order[i]].type;
+
+        if (i + 8 < end)
+            entry_prefetch(t, t->order[i + 8]);
+        err = to - from == 1 ? merged_new(&m, type) /* a row has each name once */
+                             : merged_add(&m, type, key_hash(t, 0, type->name, type->kind));
+    }
+    mrd_index_fini(&m.by_key);
+    if (err != MRD_OK) {
+        mrd_types_merged_free(m.types, m.n);
+        return err;
+    }
+    *ret_types = m.types;
+    *ret_n = m.n;
+    return MRD_OK;
+}
+
+void
+mrd_types_merged_free(mrd_type *types, size_t n)
+{
+    for (size_t i = 0; i < n && types != NULL; i++)
+        mrd_hist_fini(&types[i].hist);
+    free(types);
+}
