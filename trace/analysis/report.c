@@ -486,24 +486,32 @@ add_open(mrd_report *r, const mrd_event *ev)
         r->open[r->n_open++] = (mrd_report_open){ t->process, t->lnc_idx, ev->name, ev->ts_ns };
 }
 
-mrd_err
-mrd_report_add(mrd_report *r, const mrd_event *ev)
+/* What is no finished span. */
+static __attribute__((noinline)) mrd_err
+add_other(mrd_report *r, const mrd_event *ev)
 {
-    mrd_work_kind kind;
-    mrd_work work;
-
     if (!mrd_workers_knows(r->who, ev->track))
         return MRD_STATE;
     if (ev->kind == MRD_LOSS)
         add_gap(r, ev);
     if (ev->kind == MRD_SPAN && ev->dur_ns < 0)
         add_open(r, ev);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_report_add(mrd_report *r, const mrd_event *ev)
+{
+    mrd_work_kind kind;
+    mrd_work work;
+    int64_t end;
+
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
-        return MRD_OK;
+        return add_other(r, ev);
     if (!r->any || ev->ts_ns < r->totals.first_ns)
         r->totals.first_ns = ev->ts_ns;
-    if (!r->any || mrd_event_end(ev) > r->totals.last_ns)
-        r->totals.last_ns = mrd_event_end(ev);
+    if ((end = mrd_event_end(ev)) > r->totals.last_ns || !r->any)
+        r->totals.last_ns = end;
     r->any = true;
     note_launches(r, ev);
     if (kind == MRD_WORK_WORKER)

@@ -27,6 +27,8 @@ typedef enum {
 
 typedef struct {
     uint32_t worker;
+    mrd_proc_id process;
+    bool mine;    /* of the profile */
     bool device;  /* its spans are the device's own */
     bool foreign; /* of a framework's trace: categories tell the host's spans from the device's */
 } track_state;
@@ -122,13 +124,16 @@ workers_make(mrd_workers *w)
         return false;
     }
     for (mrd_track_id i = 0; i < n; i++) {
-        w->tracks[i].worker = MRD_NO_WORKER;
+        w->tracks[i] = (track_state){ .worker = MRD_NO_WORKER,
+                                      .process = mrd_catalog_borrow_track(w->cat, i)->process,
+                                      .mine = mrd_catalog_profile_of(w->cat, i) == w->profile };
         kept += worker_of(w, i, &order[kept]);
     }
     qsort_r(order, kept, sizeof(*order), track_order, (void *) (uintptr_t) w->cat);
     for (size_t i = 0; i < kept; i++) {
         const mrd_track *t = mrd_catalog_borrow_track(w->cat, order[i].track);
         mrd_worker *last = w->n_all == 0 ? NULL : &w->all[w->n_all - 1];
+        track_state *state;
 
         if (last == NULL || worker_order(w->cat, last, &order[i].worker) != 0) {
             last = &w->all[w->n_all++];
@@ -141,10 +146,10 @@ workers_make(mrd_workers *w)
             last->host_known = true;
         if (last->worker_gid == MRD_NONE)
             last->worker_gid = t->worker_gid;
-        w->tracks[order[i].track] =
-            (track_state){ .worker = (uint32_t) w->n_all - 1,
-                           .device = t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_FRAMEWORK,
-                           .foreign = t->source == MRD_SRC_FRAMEWORK };
+        state = &w->tracks[order[i].track];
+        state->worker = (uint32_t) w->n_all - 1;
+        state->device = t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_FRAMEWORK;
+        state->foreign = t->source == MRD_SRC_FRAMEWORK;
     }
     free(order);
     return true;
@@ -201,35 +206,50 @@ classify(mrd_str name)
     return is_loading(name) ? NAME_LOADING : NAME_OTHER;
 }
 
-static name_class
-class_of(mrd_workers *w, mrd_sid name)
+/* The first sight of a name or category is kept out of the way of all others. */
+static __attribute__((noinline)) name_class
+class_first(mrd_workers *w, mrd_sid name)
 {
     if (name >= w->n_names)
         return NAME_OTHER;
-    if (w->classes[name] == NAME_UNSEEN)
-        w->classes[name] = (uint8_t) classify(mrd_catalog_text(w->cat, name));
+    w->classes[name] = (uint8_t) classify(mrd_catalog_text(w->cat, name));
     return (name_class) w->classes[name];
 }
 
-/* On a device's line: its work, a copy, or no work of it (of the host, or drawn over it). */
-static category_class
-category_of(mrd_workers *w, mrd_sid category)
+static inline name_class
+class_of(mrd_workers *w, mrd_sid name)
+{
+    return name < w->n_names && w->classes[name] != NAME_UNSEEN ? (name_class) w->classes[name]
+                                                                : class_first(w, name);
+}
+
+static __attribute__((noinline)) category_class
+category_first(mrd_workers *w, mrd_sid category)
 {
     mrd_str text;
     mrd_activity is;
 
-    if (category == MRD_SID_EMPTY || category >= w->n_names)
+    if (category >= w->n_names)
         return CATEGORY_DEVICE;
-    if (w->categories[category] == CATEGORY_UNSEEN) {
-        text = mrd_catalog_text(w->cat, category);
-        is = mrd_activity_of(text);
-        w->categories[category] =
-            (uint8_t) (is == MRD_ACTIVITY_HOST                   ? CATEGORY_HOST
-                       : is == MRD_ACTIVITY_BESIDE               ? CATEGORY_BESIDE
-                       : mrd_activity_is_copy(MRD_STR(""), text) ? CATEGORY_COPY
-                                                                 : CATEGORY_DEVICE);
-    }
+    text = mrd_catalog_text(w->cat, category);
+    is = mrd_activity_of(text);
+    w->categories[category] =
+        (uint8_t) (is == MRD_ACTIVITY_HOST                   ? CATEGORY_HOST
+                   : is == MRD_ACTIVITY_BESIDE               ? CATEGORY_BESIDE
+                   : mrd_activity_is_copy(MRD_STR(""), text) ? CATEGORY_COPY
+                                                             : CATEGORY_DEVICE);
     return (category_class) w->categories[category];
+}
+
+/* On a device's line: its work, a copy, or no work of it (of the host, or drawn over it). */
+static inline category_class
+category_of(mrd_workers *w, mrd_sid category)
+{
+    if (category == MRD_SID_EMPTY)
+        return CATEGORY_DEVICE;
+    return category < w->n_names && w->categories[category] != CATEGORY_UNSEEN
+               ? (category_class) w->categories[category]
+               : category_first(w, category);
 }
 
 /* What a span of a worker's track is of its time; false: it is no time of the worker's. */
@@ -241,6 +261,7 @@ see_worker(mrd_workers *w, const track_state *track, const mrd_event *ev, mrd_wo
 
     ret->on = MRD_ON_HOST;
     if (track->device) {
+        ret->what = (mrd_cc){ 0 };
         ret->kind = mrd_collectives_see(w->see, ev, &ret->what);
         if (ret->kind == MRD_CC_SAYS_ALL || ret->kind == MRD_CC_SAYS_SINGLE ||
             category == CATEGORY_HOST || category == CATEGORY_BESIDE)
@@ -263,13 +284,14 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
 {
     const track_state *track = &w->tracks[ev->track];
 
-    if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START) ||
-        (ev->ts_ns == 0 && w->zero_is_no_time) || mrd_event_end(ev) == INT64_MAX)
+    if (ev->track >= w->n_tracks || !track->mine || ev->kind != MRD_SPAN || ev->dur_ns < 0 ||
+        (ev->flags & MRD_EV_NO_START) || (ev->ts_ns == 0 && w->zero_is_no_time) ||
+        mrd_event_end(ev) == INT64_MAX)
         return MRD_WORK_NONE;
-    *ret = (mrd_work){ .process = mrd_catalog_borrow_track(w->cat, ev->track)->process,
-                       .worker = track->worker,
-                       .device = track->device,
-                       .kind = MRD_CC_NO };
+    ret->process = track->process;
+    ret->worker = track->worker;
+    ret->device = track->device;
+    ret->kind = MRD_CC_NO;
     if (track->worker != MRD_NO_WORKER)
         return see_worker(w, track, ev, ret) ? MRD_WORK_WORKER : MRD_WORK_BESIDE;
     if (category_of(w, ev->category) == CATEGORY_BESIDE)
@@ -369,5 +391,5 @@ mrd_workers_at(const mrd_workers *w, uint32_t i)
 bool
 mrd_workers_knows(const mrd_workers *w, mrd_track_id track)
 {
-    return track < w->n_tracks && mrd_catalog_profile_of(w->cat, track) == w->profile;
+    return track < w->n_tracks && w->tracks[track].mine;
 }

@@ -41,7 +41,7 @@ typedef struct {
 } mrd_worker;
 
 typedef enum {
-    MRD_WORK_NONE,    /* no finished span */
+    MRD_WORK_NONE,    /* no finished span of a known track */
     MRD_WORK_BESIDE,  /* nobody's time: drawn over other spans */
     MRD_WORK_WORKER,  /* of a worker */
     MRD_WORK_STEP,    /* a step of a process */
@@ -69,7 +69,7 @@ const mrd_worker *mrd_workers_at(const mrd_workers *w, uint32_t i);
 bool mrd_workers_knows(const mrd_workers *w, mrd_track_id track);
 /* The worker that a track belongs to, MRD_NO_WORKER none. */
 uint32_t mrd_workers_of(const mrd_workers *w, mrd_track_id track);
-/* What an event of a known track is. *ret is written for
+/* What an event is. *ret is written for
  * MRD_WORK_WORKER and the kinds below it. */
 mrd_work_kind mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret);
 /* Whether an MRD_LOSS event concerns this worker: of its core, process or node, and not of
