@@ -14,7 +14,7 @@ rnd(uint64_t *seed, uint64_t n)
     return (*seed >> 33) % n;
 }
 
-/* n records, starts and stops in turn. */
+/* n records, starts and stops in turn; the numbers of each core's events have no gap. */
 static inline void
 write_runtime(FILE *f, uint64_t n)
 {
@@ -34,7 +34,7 @@ write_runtime(FILE *f, uint64_t n)
                 "\"data\":{",
                 i == 0 ? "" : ",", types[type], i % 2 == 0 ? "start" : "stop",
                 (unsigned long long) i, (unsigned long long) (pair % 4),
-                (unsigned long long) (i / 4), (unsigned long long) (pair + 1000000),
+                (unsigned long long) (pair / 4 * 2 + i % 2), (unsigned long long) (pair + 1000000),
                 139872345600000ull + pair % 16, (unsigned long long) (pair % 4));
         if (i % 2 == 0)
             fprintf(f, "\"exec_id\":%llu,\"tensor_id\":%llu,\"size\":%llu",

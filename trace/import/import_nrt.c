@@ -184,31 +184,22 @@ nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
     return err != MRD_OK ? err : mrd_json_reader_err(nrt->r, NULL);
 }
 
-static nrt_record
-nrt_record_at(uint64_t offset)
-{
-    return (nrt_record){ .offset = offset,
-                         .phase = NRT_UNKNOWN,
-                         .nc_idx = MRD_NONE,
-                         .thread_id = MRD_NONE,
-                         .worker_gid = MRD_NONE,
-                         .pcore_idx = MRD_NONE };
-}
-
 /* The object of one event that was just met. */
 static mrd_err
 nrt_read_record(mrd_nrt *nrt)
 {
     uint64_t offset = mrd_json_reader_offset(nrt->r);
-    nrt_record rec = nrt_record_at(offset);
+    nrt_record rec = nrt->empty;
     const char *end;
     mrd_err err = MRD_OK;
 
+    rec.offset = offset;
     mrd_args_reset(nrt->args);
     if ((end = mrd_nrt_layout_event(nrt, &rec, mrd_json_ahead(nrt->r))) != NULL) {
         mrd_json_passed(nrt->r, end);
     } else {
-        rec = nrt_record_at(offset);
+        rec = nrt->empty;
+        rec.offset = offset;
         mrd_args_reset(nrt->args);
         err = nrt_read_fields(nrt, &rec, false);
     }
@@ -379,6 +370,11 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
     nrt->o = *options;
     nrt->strings = mrd_catalog_strings(options->catalog);
     nrt->joiner.strings = nrt->strings;
+    nrt->empty = (nrt_record){ .phase = NRT_UNKNOWN,
+                               .nc_idx = MRD_NONE,
+                               .thread_id = MRD_NONE,
+                               .worker_gid = MRD_NONE,
+                               .pcore_idx = MRD_NONE };
     nrt->args = mrd_args_new(nrt->strings);
     nrt->ids = calloc(NRT_CORES, sizeof(*nrt->ids));
     if (nrt->args == NULL || nrt->ids == NULL || mrd_nrt_clock_init(&nrt->clock) != MRD_OK) {

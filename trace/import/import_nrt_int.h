@@ -26,14 +26,13 @@ typedef struct nrt_record {
     uint64_t offset;
     mrd_sid type;
     nrt_phase phase;
-    bool hardware, has_ts, has_nc_ts, has_tracking, has_exec, has_cpu_ts, has_local;
+    bool hardware, has_ts, has_nc_ts, has_tracking, has_exec, has_cpu_ts, has_local, has_ignored;
     uint64_t id, local_id, tracking_id, exec_id;
     int64_t nc_idx, thread_id, worker_gid, pcore_idx;
     int64_t ts, nc_ts, cpu_ts;
     const char *bad;  /* key of the first value of a wrong type or range */
     uint64_t ignored; /* where numbers go that mean nothing here */
-    bool has_ignored;
-} nrt_record;
+} nrt_record;         /* 128 bytes: it is made anew for every event */
 
 typedef struct {
     mrd_sid type;
@@ -72,11 +71,14 @@ typedef struct {
     int64_t newest_ns; /* time of the youngest event so far */
     uint64_t steps, jumps;
     size_t n_gaps;
+    bool any_open;  /* a gap may not be closed */
+    int64_t due_ns; /* no closed gap ended before it */
     nrt_gap gaps[NRT_GAPS];
 } nrt_ids;
 
 struct mrd_nrt {
     mrd_nrt_options o;
+    nrt_record empty; /* copied, which is faster than to clear one for every event */
     mrd_strtab *strings;
     mrd_args *args;
     mrd_joiner joiner;

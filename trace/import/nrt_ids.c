@@ -54,9 +54,10 @@ gap_take_out(mrd_nrt *nrt, nrt_ids *ids, size_t i)
 
 /* Tells gaps that nothing will fill any more. found_by: those found at or before it. */
 static mrd_err
-gaps_tell(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
+gaps_look(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
 {
     nrt_ids *ids = &nrt->ids[nc_idx];
+    int64_t due = INT64_MAX;
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < ids->n_gaps && err == MRD_OK;) {
@@ -64,13 +65,29 @@ gaps_tell(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
 
         if (gap.found_at > found_by &&
             (!gap.closed || mrd_sat_sub(ts, gap.last_ns) < NRT_IDS_PATIENCE)) {
+            if (gap.closed && gap.last_ns < due)
+                due = gap.last_ns;
             i++;
             continue;
         }
         gap_take_out(nrt, ids, i);
         err = gap_tell(nrt, nc_idx, ids, &gap);
     }
+    if (err == MRD_OK)
+        ids->due_ns = due;
     return err;
+}
+
+/* For every event: looks at the gaps only when one can be due. */
+static mrd_err
+gaps_tell(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
+{
+    const nrt_ids *ids = &nrt->ids[nc_idx];
+
+    if (ids->n_gaps == 0 ||
+        (found_by == INT64_MIN && mrd_sat_sub(ts, ids->due_ns) < NRT_IDS_PATIENCE))
+        return MRD_OK;
+    return gaps_look(nrt, nc_idx, ts, found_by);
 }
 
 static mrd_err
@@ -93,6 +110,8 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
         err = gap_tell(nrt, nc_idx, ids, &oldest);
     }
     gap.first_ns = gap.last_ns = ids->has_ts ? ids->newest_ns : nrt->o.since_ns;
+    ids->due_ns = ids->n_gaps == 0 ? INT64_MAX : ids->due_ns;
+    ids->any_open = true;
     ids->gaps[ids->n_gaps++] = gap;
     nrt->n_gaps++;
     return err;
@@ -197,6 +216,10 @@ time_see(nrt_ids *ids, int64_t ts)
         return;
     ids->has_ts = true;
     ids->newest_ns = ts;
+    if (!ids->any_open)
+        return;
+    ids->any_open = false;
+    ids->due_ns = ts < ids->due_ns ? ts : ids->due_ns;
     for (size_t i = 0; i < ids->n_gaps; i++)
         if (!ids->gaps[i].closed) {
             ids->gaps[i].closed = true;
@@ -228,9 +251,8 @@ mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
     }
     if (host_time)
         time_see(ids, rec->ts);
-    return err == MRD_OK && ids->n_gaps > 0
-               ? gaps_tell(nrt, rec->nc_idx, host_time ? rec->ts : INT64_MIN, INT64_MIN)
-               : err;
+    return err != MRD_OK ? err
+                         : gaps_tell(nrt, rec->nc_idx, host_time ? rec->ts : INT64_MIN, INT64_MIN);
 }
 
 mrd_err
