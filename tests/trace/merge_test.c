@@ -156,6 +156,37 @@ TEST(a_bad_source_ends_alone_and_is_named)
     merge_bad(true, true);
 }
 
+/* Far ahead of the others a source gives its events without a contest; also there none may lie
+ * before the last. */
+TEST(a_burst_that_steps_back_ends_there)
+{
+    static const mrd_event burst[] = {
+        { .kind = MRD_INSTANT, .ts_ns = 1 }, { .kind = MRD_INSTANT, .ts_ns = 2 },
+        { .kind = MRD_INSTANT, .ts_ns = 3 }, { .kind = MRD_INSTANT, .ts_ns = 7 },
+        { .kind = MRD_INSTANT, .ts_ns = 6 }, { .kind = MRD_INSTANT, .ts_ns = 8 }
+    };
+    static const mrd_event other[] = { { .kind = MRD_INSTANT, .ts_ns = 9 } };
+
+    for (int way = 0; way < 4; way++) {
+        int closed = 0;
+        bad_log log = { 0 };
+        mrd_source *in[2] = { test_source_new(burst, 6, 1, &closed),
+                              test_source_new(other, 1, 2, &closed) };
+        mrd_source *out;
+        int64_t seen = 0;
+
+        for (size_t i = 0; i < 2 && (way & 1) != 0; i++)
+            in[i]->run = test_source_run;
+        REQUIRE(mrd_merge_open(in, 2, note_bad, &log, &out, NULL) == MRD_OK);
+        read_all(out, (way & 2) != 0, see_time, &seen);
+        CHECK_INT(seen, 12379);
+        CHECK_INT(log.calls, 1);
+        CHECK(strstr(log.text[0], "from 7 ns to 6 ns") != NULL);
+        out->close(out);
+        CHECK_INT(closed, 2);
+    }
+}
+
 static void
 shift(void *self, mrd_event *events, size_t n)
 {
