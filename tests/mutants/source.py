@@ -22,6 +22,7 @@ DURABLE = re.compile(r"^(fsync|fdatasync|syncfs|unlink|unlinkat|rename|renameat|
 IDLE = re.compile(r"^(free|close|fclose|closedir|va_end|assert|MRD_ASSERT|static_assert|_Static_assert|(mrd_)?log\w*|perror|"
                   r"fprintf|printf|mrd_why\w*|\w+_(free|fini|close|lock|unlock))$")
 SILENT = re.compile(r"^(static_assert|_Static_assert|MRD_ASSERT|assert|(mrd_)?log_?\w*|mrd_why_\w+|__attribute__|sizeof)$")
+MEMORY = re.compile(r"^(MRD_VEC_\w+|mrd_buf_room|malloc|calloc|strdup)$")
 NOT_CALLS = {"if", "while", "for", "switch", "return", "sizeof", "do", "else", "case"}
 
 
@@ -94,6 +95,15 @@ def silent_places(tokens):
     return found
 
 
+def larger_places(tokens):
+    """Indexes of tokens inside what allocates, where a larger number is only more memory."""
+    found = set()
+    for i, t in enumerate(tokens[:-1]):
+        if t.kind == "name" and MEMORY.match(t.text) and tokens[i + 1].text == "(":
+            found.update(range(i, closing(tokens, i + 1) + 1))
+    return found
+
+
 def functions_of(tokens):
     """[(first, last, name)]: token ranges of the bodies of functions."""
     found, i = [], 0
@@ -125,9 +135,6 @@ def number_changes(t):
     show = hex if m.group(1)[:2] in ("0x", "0X") else str
     values = [n + 1] + ([n - 1] if n > 0 else [])
     return [show(v) + m.group(2) for v in values]
-
-
-MEMORY = re.compile(r"^(MRD_VEC_\w+|mrd_buf_room|malloc|calloc|strdup)$")
 
 
 def opening(tokens, i):
@@ -173,7 +180,7 @@ def is_descriptor_test(tokens, i):
     return tokens[k].kind == "name" and re.search(r"(^|_)fd$", tokens[k].text) is not None
 
 
-def changes_at(tokens, i, silent):
+def changes_at(tokens, i, silent, larger):
     """The changes that begin at token i."""
     t, before = tokens[i], tokens[i - 1]
     after = tokens[i + 1]
@@ -186,7 +193,7 @@ def changes_at(tokens, i, silent):
         if t.kind == "op" and t.text in table and (is_operand_end(before) or t.text in ("++", "--")):
             yield swap(kind, table[t.text])
     if t.kind == "number":
-        for new in number_changes(t):
+        for new in number_changes(t)[1 if i in larger else 0:]:
             yield swap("constant", new)
     if t.text in ("true", "false") and not (before.text == "return" and is_without_memory(tokens, i - 1)):
         yield swap("truth", "false" if t.text == "true" else "true")
@@ -212,11 +219,11 @@ def changes_at(tokens, i, silent):
 def changes_of(path, text):
     """Every change of one source."""
     tokens = tokens_of(text)
-    silent, lines, found = silent_places(tokens), text.split("\n"), []
+    silent, larger, lines, found = silent_places(tokens), larger_places(tokens), text.split("\n"), []
     for first, last, name in functions_of(tokens):
         seen = {}
         for i in range(first + 1, last):
-            for c in changes_at(tokens, i, silent):
+            for c in changes_at(tokens, i, silent, larger):
                 c.path, c.function = path, name
                 c.source = re.sub(r"\s+", " ", lines[c.line - 1].strip())
                 if c.new is None:
