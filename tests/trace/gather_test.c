@@ -1,0 +1,219 @@
+/* Which spans are parts of one collective, and who took part at all. */
+#include "tests/trace/profile.h"
+#include "trace/analysis/gather.h"
+
+typedef struct {
+    const char *text; /* group:op:size, core, begin, end, bound */
+    uint64_t group, op;
+    int64_t size;
+    uint32_t core;
+    int64_t begin, end;
+    uint32_t bound;
+} part;
+
+typedef struct {
+    char said[512]; /* the cores of each collective that was told: "0,1 2 " */
+    uint32_t group; /* of the last */
+} receiver;
+
+static void
+take(void *self, const mrd_gathered *c)
+{
+    receiver *r = self;
+
+    for (size_t i = 0; i < c->n; i++) {
+        size_t len = strlen(r->said);
+
+        snprintf(r->said + len, sizeof(r->said) - len, "%u%s", c->parts[i].core,
+                 i + 1 < c->n ? "," : " ");
+        CHECK(i == 0 || c->parts[i - 1].begin <= c->parts[i].begin);
+    }
+    r->group = c->group;
+}
+
+static mrd_err
+add(mrd_gather *g, const test_profile *p, mrd_cc_kind kind, const part *x, uint32_t members)
+{
+    mrd_cc what = { .group = x->group, .op = x->op, .size = x->size, .members = members };
+    mrd_event ev = { .kind = MRD_SPAN,
+                     .ts_ns = x->begin,
+                     .dur_ns = x->end - x->begin,
+                     .bound_ns = x->bound,
+                     .track = p->device[0] };
+
+    return mrd_gather_add(g, kind, &what, &ev, x->core);
+}
+
+TEST(parts_meet_where_they_overlap)
+{
+    static const struct {
+        const char *name, *want;
+        part parts[5];
+    } rows[] = {
+        { "three of one",
+          "0,1,2 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 },
+            { "", 1, 1, 8, 1, 20, 50, 0 },
+            { "", 1, 1, 8, 2, 49, 60, 0 } } },
+        { "at the moment at which the first ends",
+          "0,1 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 }, { "", 1, 1, 8, 1, 50, 60, 0 } } },
+        { "one behind", "0 1 ", { { "", 1, 1, 8, 0, 10, 50, 0 }, { "", 1, 1, 8, 1, 51, 60, 0 } } },
+        { "one behind, within its bound",
+          "0,1 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 }, { "", 1, 1, 8, 1, 55, 60, 5 } } },
+        { "beyond its bound",
+          "0 1 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 }, { "", 1, 1, 8, 1, 56, 60, 5 } } },
+        { "a bound that is not known",
+          "0 1 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 }, { "", 1, 1, 8, 1, 51, 60, MRD_BOUND_UNKNOWN } } },
+        { "the first to end, not the first to begin",
+          "0,1 2 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 },
+            { "", 1, 1, 8, 1, 20, 30, 0 },
+            { "", 1, 1, 8, 2, 31, 60, 0 } } },
+        { "a core once more",
+          "0,1 0,1 ",
+          { { "", 1, 1, 8, 0, 10, 90, 0 },
+            { "", 1, 1, 8, 1, 20, 90, 0 },
+            { "", 1, 1, 8, 0, 30, 95, 0 },
+            { "", 1, 1, 8, 1, 40, 95, 0 } } },
+        { "another operation",
+          "0 1 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 }, { "", 1, 2, 8, 1, 20, 50, 0 } } },
+        { "another size",
+          "0 1 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 }, { "", 1, 1, 9, 1, 20, 50, 0 } } },
+        { "two groups take turns",
+          "0,1 2,3 ",
+          { { "", 1, 1, 8, 0, 10, 50, 0 },
+            { "", 2, 1, 8, 2, 11, 50, 0 },
+            { "", 1, 1, 8, 1, 12, 50, 0 },
+            { "", 2, 1, 8, 3, 13, 50, 0 } } },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        receiver r = { .said = "" };
+        mrd_gather *g = mrd_gather_new(p->cat, take, &r);
+
+        for (size_t k = 0; k < 5 && rows[i].parts[k].text != NULL; k++)
+            CHECK_ERR(rows[i].name, add(g, p, MRD_CC_SYNC, &rows[i].parts[k], 0), MRD_OK);
+        mrd_gather_finish(g);
+        if (strcmp(r.said, rows[i].want) != 0)
+            fprintf(stderr, "%s: '%s', expected '%s'\n", rows[i].name, r.said, rows[i].want);
+        CHECK_ROW(rows[i].name, strcmp(r.said, rows[i].want) == 0);
+        mrd_gather_finish(g); /* nothing is open any more */
+        CHECK_ROW(rows[i].name, strcmp(r.said, rows[i].want) == 0);
+        mrd_gather_free(g);
+        test_profile_free(p);
+    }
+}
+
+/* Takers are cores, however often they came; members is what the group said last. */
+TEST(who_took_part_is_counted)
+{
+    test_profile *p = test_profile_new();
+    receiver r = { .said = "" };
+    mrd_gather *g = mrd_gather_new(p->cat, take, &r);
+    part x = { "", 1, 1, 8, 0, 10, 50, 0 };
+    uint32_t members;
+
+    for (uint32_t k = 0; k < 6; k++) {
+        x.core = k % 3;
+        x.begin += 100;
+        x.end += 100;
+        CHECK_ERR("add", add(g, p, MRD_CC_BARRIER, &x, 4), MRD_OK);
+    }
+    CHECK_TEXT(r.said, "0 1 2 0 1 ");
+    CHECK_INT(mrd_gather_takers(g, r.group, &members), 3);
+    CHECK_INT(members, 4);
+    mrd_gather_free(g);
+    test_profile_free(p);
+    mrd_gather_free(NULL);
+}
+
+/* Of more groups than it follows the parts are counted, and those that it follows go on. */
+TEST(groups_beyond_the_limit_are_counted)
+{
+    test_profile *p = test_profile_new();
+    receiver r = { .said = "" };
+    mrd_gather *g = mrd_gather_new(p->cat, take, &r);
+    part x = { "", 0, 1, 8, 0, 10, 50, 0 };
+
+    for (; x.group < MRD_GATHER_GROUPS + 3; x.group++)
+        CHECK(add(g, p, MRD_CC_SYNC, &x, 0) == MRD_OK);
+    CHECK_INT(mrd_gather_left_out(g), 3);
+    x.group = 5;
+    x.core = 1;
+    CHECK_ERR("known", add(g, p, MRD_CC_SYNC, &x, 0), MRD_OK);
+    CHECK_INT(mrd_gather_left_out(g), 3);
+    x.core = 0; /* that core is in already: it begins the next, and the one before is told */
+    CHECK_ERR("again", add(g, p, MRD_CC_SYNC, &x, 0), MRD_OK);
+    CHECK_TEXT(r.said, "0,1 ");
+    mrd_gather_free(g);
+    test_profile_free(p);
+}
+
+/* SendRecv kernels are an all-to-all where the host's names say so, and no single send or receive
+ * is named. */
+TEST(names_of_the_host_decide_about_sendrecv)
+{
+    static const struct {
+        const char *names[3];
+        bool all;
+    } rows[] = { { { "gemm" }, false },
+                 { { "nccl:all_to_all" }, true },
+                 { { "gemm", "nccl:all_to_allv" }, true },
+                 { { "nccl:all_to_all", "nccl:send 0->1" }, false },
+                 { { "nccl:recv 0<-1", "nccl:all_to_all", "gemm" }, false },
+                 { { "nccl:coalesced", "x", "nccl:all_to_all" }, false },
+                 { { "nccl:send" }, false } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        receiver r = { .said = "" };
+        part x = { "", 1, 1, 8, 0, 10, 50, 0 };
+        mrd_gather *g;
+
+        for (int k = 0; k < 3 && rows[i].names[k] != NULL; k++)
+            (void) mrd_catalog_intern(p->cat, rows[i].names[k]);
+        CHECK_ROW(rows[i].names[0], mrd_collectives_all_to_all(p->cat) == rows[i].all);
+        g = mrd_gather_new(p->cat, take, &r);
+        CHECK_ERR("add", add(g, p, MRD_CC_SENDRECV, &x, 0), MRD_OK);
+        CHECK_ERR("add", add(g, p, MRD_CC_NO, &x, 0), MRD_OK);
+        mrd_gather_finish(g);
+        CHECK_ROW(rows[i].names[0], strcmp(r.said, rows[i].all ? "0 " : "") == 0);
+        mrd_gather_free(g);
+        test_profile_free(p);
+    }
+}
+
+/* Which names have to do with collectives at all. */
+TEST(names_of_collectives)
+{
+    static const struct {
+        const char *name;
+        bool named;
+    } rows[] = { { "cc_running", true },      { "cc_exec_barrier", true }, { "nccl:send", true },
+                 { "ncclDevKernel_x", true }, { "ncclKernel_x", true },    { "gemm", false },
+                 { "cc_runnin", false },      { "xcc_running", false } };
+    test_profile *p = test_profile_new();
+    mrd_sid ids[MRD_COUNT(rows)];
+    mrd_collectives *c;
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        ids[i] = mrd_catalog_intern(p->cat, rows[i].name);
+    c = mrd_collectives_new(p->cat);
+    for (size_t i = 0; i < 2 * MRD_COUNT(rows); i++) {
+        size_t k = i % MRD_COUNT(rows);
+
+        CHECK_ROW(rows[k].name, mrd_collectives_named(c, ids[k]) == rows[k].named);
+    }
+    CHECK(!mrd_collectives_named(c, 99999));
+    mrd_collectives_free(c);
+    test_profile_free(p);
+}
+
+TEST_MAIN()
