@@ -91,6 +91,8 @@ typedef enum {
     X(nrt_profile_continuous_start)                                                                \
     X(nrt_profile_continuous_save)                                                                 \
     X(nrt_profile_continuous_stop)                                                                 \
+    X(nrt_inspect_config_allocate)                                                                 \
+    X(nrt_inspect_config_set_defaults)                                                             \
     X(nrt_inspect_config_set_output_dir)                                                           \
     X(nrt_inspect_config_set_enable_inspect)                                                       \
     X(nrt_inspect_config_set_enable_inspect_on_fail)                                               \
@@ -184,7 +186,9 @@ void mrd_nrt_notice_inspect_end(NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
 /* Options are opaque: what was set on them is remembered here. */
 void mrd_nrt_options_dir(const void *options, const char *dir);
-void mrd_nrt_options_enable(const void *options, bool enabled);
+void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
+/* As they are when the runtime has just made them: ./output, captures nothing. */
+void mrd_nrt_options_defaults(const void *options);
 bool mrd_nrt_options_enabled(const void *options); /* they capture something */
 void mrd_nrt_async_seen(void);
 /* Why the runtime refused continuous profiling: what is known of it, else the status's name. */

@@ -359,6 +359,29 @@ nrt_profile_continuous_stop(void)
     return status;
 }
 
+/* Options of a place in memory that was used before are new ones. */
+NRT_STATUS
+nrt_inspect_config_allocate(nrt_inspect_config_t **options)
+{
+    NRT_STATUS status;
+
+    TIMED(nrt_inspect_config_allocate, real(options), U(count, 1));
+    if (status == NRT_SUCCESS && options != NULL)
+        mrd_nrt_options_defaults(*options);
+    return status;
+}
+
+NRT_STATUS
+nrt_inspect_config_set_defaults(nrt_inspect_config_t *options)
+{
+    NRT_STATUS status;
+
+    TIMED(nrt_inspect_config_set_defaults, real(options), U(count, 1));
+    if (status == NRT_SUCCESS)
+        mrd_nrt_options_defaults(options);
+    return status;
+}
+
 NRT_STATUS
 nrt_inspect_config_set_output_dir(nrt_inspect_config_t *options, const char *dir)
 {
@@ -377,7 +400,7 @@ nrt_inspect_config_set_enable_inspect(nrt_inspect_config_t *options, bool enable
 
     TIMED(nrt_inspect_config_set_enable_inspect, real(options, enabled), U(count, enabled));
     if (status == NRT_SUCCESS)
-        mrd_nrt_options_enable(options, enabled);
+        mrd_nrt_options_enable(options, false, enabled);
     return status;
 }
 
@@ -388,7 +411,7 @@ nrt_inspect_config_set_enable_inspect_on_fail(nrt_inspect_config_t *options, boo
 
     TIMED(nrt_inspect_config_set_enable_inspect_on_fail, real(options, enabled), U(count, enabled));
     if (status == NRT_SUCCESS)
-        mrd_nrt_options_enable(options, enabled);
+        mrd_nrt_options_enable(options, true, enabled);
     return status;
 }
 

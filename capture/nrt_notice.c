@@ -13,7 +13,7 @@
 typedef struct {
     const void *of;
     char dir[PATH_MAX];
-    bool enabled;
+    bool inspect, on_fail; /* without either nothing is captured */
 } options;
 
 static options known[OPTIONS_MAX];
@@ -49,12 +49,29 @@ mrd_nrt_options_dir(const void *of, const char *dir)
 }
 
 void
-mrd_nrt_options_enable(const void *of, bool enabled)
+mrd_nrt_options_enable(const void *of, bool on_fail, bool enabled)
 {
+    options *o;
+
     if (of == NULL)
         return;
     pthread_mutex_lock(&lock);
-    entry(of, true)->enabled |= enabled;
+    o = entry(of, true);
+    *(on_fail ? &o->on_fail : &o->inspect) = enabled;
+    pthread_mutex_unlock(&lock);
+}
+
+void
+mrd_nrt_options_defaults(const void *of)
+{
+    options *o;
+
+    if (of == NULL)
+        return;
+    pthread_mutex_lock(&lock);
+    o = entry(of, true);
+    snprintf(o->dir, sizeof(o->dir), DIR_DEFAULT);
+    o->inspect = o->on_fail = false;
     pthread_mutex_unlock(&lock);
 }
 
@@ -66,7 +83,7 @@ mrd_nrt_options_enabled(const void *of)
 
     pthread_mutex_lock(&lock);
     o = entry(of, false);
-    enabled = o != NULL && o->enabled;
+    enabled = o != NULL && (o->inspect || o->on_fail);
     pthread_mutex_unlock(&lock);
     return enabled;
 }
@@ -156,7 +173,7 @@ void
 mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS status)
 {
     const char *device = env("NEURON_RT_INSPECT_DEVICE_PROFILE", "not set"), *dir = DIR_DEFAULT;
-    options copy = { .enabled = by_env };
+    options copy = { .inspect = by_env };
     char message[200];
     const options *o;
 
@@ -173,14 +190,14 @@ mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS s
     if (status != NRT_SUCCESS)
         snprintf(message, sizeof(message), "cannot arm inspect: the runtime says %s",
                  mrd_nrt_status_name(status));
-    else if (!copy.enabled)
+    else if (!copy.inspect && !copy.on_fail)
         snprintf(message, sizeof(message),
                  "inspect begun with options that capture nothing: neither inspect nor on-fail is "
                  "enabled");
     else
         snprintf(message, sizeof(message), "inspect begun, device profile %s",
                  by_env ? device : "as the options say");
-    if (status == NRT_SUCCESS && copy.enabled)
+    if (status == NRT_SUCCESS && (copy.inspect || copy.on_fail))
         atomic_store(&inspect_device, !by_env || strcmp(device, "0") != 0);
     say(message, dir, NULL, by_env ? "environment" : "api", status);
 }

@@ -493,6 +493,32 @@ TEST(what_is_seldom_called)
     CHECK(strstr(rec.notices, want) != NULL);
 }
 
+/* Choices and questions of a program reach the runtime as they are, and have their effect there. */
+TEST(options_and_getters_reach_the_runtime)
+{
+    static const char *const shown[] = {
+        "activities: 4 ",
+        "enabled: 3 ",
+        "output_dir)(inspect, \"\") = 2\n",
+        "\"no_such_type\", false) = 2\n",
+        "\"no_such_activity\", true) = 2\n",
+        "types 1\n",
+        "events 3, executions 0\n",
+        "status NRT_TIMEOUT\n",
+        "\"no_such\", false) = 2\n",
+    };
+    recorded rec;
+
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog", "options");
+    for (size_t i = 0; i < MRD_COUNT(shown); i++)
+        CHECK_ROW(shown[i], strstr(hooked, shown[i]) != NULL);
+    CHECK(strstr(hooked, "still enabled") == NULL);
+    CHECK(strstr(rec.notices, "/chosen") != NULL);
+    CHECK(strstr(rec.notices, "inspect begun with options that capture nothing") != NULL);
+    same_with_and_without("nrt_prog_late", "options");
+}
+
 /* Told once, in one place: version, event types, functions that nobody here knows. */
 TEST(features_of_a_runtime_are_reported)
 {

@@ -304,6 +304,103 @@ count(const char *text, const char *what)
     return n;
 }
 
+static void
+show_types(const char *of, const char **types, size_t n)
+{
+    printf("%s: %zu", of, n);
+    for (size_t i = 0; i < n; i++)
+        printf(" %s", types[i]);
+    printf("\n");
+}
+
+/* What a program may choose of inspect and of the system trace, and what it may ask; each choice has
+ * its effect on what the runtime then writes or fetches. */
+static int
+options(void)
+{
+    nrt_inspect_config_t *inspect = NULL;
+    nrt_sys_trace_config_t *config = NULL;
+    nrt_sys_trace_fetch_options_t *fetch = NULL;
+    nrt_instance_info_t instance = { 0 };
+    nrt_version_t version = { 0 };
+    nrt_vnc_memory_stats_t memory = { 0 };
+    const char **types = NULL;
+    char *text = NULL;
+    uint32_t cores = 0, logical = 0;
+    size_t n = 0;
+
+    open_all();
+    SHOW(F(nrt_get_instance_info)(&instance, sizeof(instance)));
+    SHOW(F(nrt_get_version)(&version, sizeof(version)));
+    SHOW(F(nrt_get_total_nc_count)(&cores));
+    SHOW(F(nrt_get_visible_vnc_count)(&logical));
+    SHOW(F(nrt_get_vnc_memory_stats)(0, &memory, sizeof(memory), &n));
+    printf("%s family %u, runtime %llu, cores %u %u, memory %zu of %zu\n", instance.arch_name,
+           instance.family, (unsigned long long) version.rt_major, cores, logical,
+           memory.bytes_used, memory.bytes_limit);
+    printf("status %s\n", F(nrt_get_status_as_str)(NRT_TIMEOUT));
+
+    SHOW(F(nrt_inspect_config_allocate)(&inspect));
+    SHOW(F(nrt_inspect_config_get_all_activity_types)(&types, &n));
+    show_types("activities", types, n);
+    F(nrt_inspect_config_free_activity_types)(types, n);
+    SHOW(F(nrt_inspect_config_set_session_id)(inspect, 7));
+    SHOW(F(nrt_inspect_config_set_output_dir)(inspect, ""));
+    SHOW(F(nrt_inspect_config_set_output_dir)(inspect, "chosen"));
+    SHOW(F(nrt_inspect_config_set_sys_trace_max_events_per_nc)(inspect, 64));
+    SHOW(F(nrt_inspect_config_set_capture_enabled_for_nc)(inspect, 1, false));
+    SHOW(F(nrt_inspect_config_set_capture_enabled_for_event_type_string)(inspect, "nrt_load",
+                                                                         false));
+    SHOW(F(nrt_inspect_config_set_capture_enabled_for_event_type_string)(inspect, "no_such_type",
+                                                                         false));
+    SHOW(F(nrt_inspect_config_set_activity)(inspect, "no_such_activity", true));
+    SHOW(F(nrt_inspect_config_set_activity)(inspect, "cpu_util", false));
+    SHOW(F(nrt_inspect_config_set_enable_inspect)(inspect, true));
+    SHOW(F(nrt_inspect_config_get_enabled_activity_types)(inspect, &types, &n));
+    show_types("enabled", types, n);
+    F(nrt_inspect_config_free_activity_types)(types, n);
+    SHOW(F(nrt_inspect_begin_with_options)(inspect));
+    SHOW(F(nrt_execute)(model, in, out));
+    SHOW(F(nrt_inspect_stop)());
+    SHOW(F(nrt_inspect_config_set_defaults)(inspect)); /* which capture nothing */
+    SHOW(F(nrt_inspect_begin_with_options)(inspect));
+    SHOW(F(nrt_inspect_stop)());
+    SHOW(F(nrt_inspect_config_free)(inspect));
+
+    SHOW(F(nrt_sys_trace_get_event_types)(&types, &n));
+    printf("types %d\n", n > 10);
+    F(nrt_sys_trace_free_event_types)(types, n);
+    SHOW(F(nrt_sys_trace_config_allocate)(&config));
+    F(nrt_sys_trace_config_set_defaults)(config);
+    F(nrt_sys_trace_config_set_max_events_per_nc)(config, 1000);
+    F(nrt_sys_trace_config_set_capture_enabled_for_nc)(config, 1, false);
+    SHOW(F(nrt_sys_trace_config_set_capture_enabled_for_event_type)(config, "nrt_execute", false));
+    SHOW(F(nrt_sys_trace_config_set_capture_enabled_for_event_type)(config, "no_such", false));
+    SHOW(F(nrt_sys_trace_config_get_enabled_event_types)(config, &types, &n));
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(types[i], "nrt_execute") == 0)
+            printf("still enabled\n");
+    F(nrt_sys_trace_free_event_types)(types, n);
+    SHOW(F(nrt_sys_trace_start)(config));
+    F(nrt_sys_trace_config_free)(config);
+    SHOW(F(nrt_execute)(model, in, out));
+    SHOW(F(nrt_sys_trace_fetch_options_allocate)(&fetch));
+    F(nrt_sys_trace_fetch_options_set_defaults)(fetch);
+    F(nrt_sys_trace_fetch_options_set_max_events_per_nc)(fetch, 3);
+    F(nrt_sys_trace_fetch_options_set_nc_idx)(fetch, 0);
+    for (int i = 0; i < 2; i++) {
+        SHOW(F(nrt_sys_trace_fetch_events)(&text, &n, fetch));
+        printf("events %zu, executions %zu\n", count(text, "\"event_type\":"),
+               count(text, "\"event_type\":\"nrt_execute\""));
+        F(nrt_sys_trace_buffer_free)(text);
+        text = NULL;
+    }
+    F(nrt_sys_trace_fetch_options_free)(fetch);
+    SHOW(F(nrt_sys_trace_stop)());
+    close_all();
+    return 0;
+}
+
 /* A program that traces for itself. Its own executions must all be in its own fetches. */
 static int
 traces(void)
@@ -427,9 +524,9 @@ main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } modes[] = { { "everything", everything }, { "traces", traces }, { "misuses", misuses },
-                  { "forks", forks },           { "fails", fails },   { "seldom", seldom },
-                  { "signals", signals } };
+    } modes[] = { { "everything", everything }, { "traces", traces },  { "misuses", misuses },
+                  { "forks", forks },           { "fails", fails },    { "seldom", seldom },
+                  { "signals", signals },       { "options", options } };
 
     if (load() != 0)
         return 9;
