@@ -1,0 +1,39 @@
+/*
+ * tests/sim/threads.h - threads of simulated machines: a program that is linked with
+ * mrd_sim_threads (CMake) and has begun has its threads run one at a time, in fake time, on stacks
+ * of their own. pthread_create, _join, cond_wait, cond_timedwait, cond_signal and cond_broadcast are
+ * answered here; a thread goes on when the simulation says so.
+ *
+ * A thread stops where it waits for a condition and in sim_thread_pause, nowhere else, so the order
+ * of everything is that of the fake time, and a run is repeated by its seed. Mutexes are the
+ * system's: nobody may pause with one that others take. Before sim_threads_begin and after
+ * sim_threads_end all of it is the system's.
+ *
+ * Joining from outside of them runs that thread, without time passing, until it has ended: whoever
+ * closes a service whose machine is dead sees its threads run into errors, and end.
+ */
+#ifndef MRD_TESTS_SIM_THREADS_H
+#define MRD_TESTS_SIM_THREADS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct sim_thread sim_thread;
+
+typedef struct {
+    /* sim_thread_run(t, turn) is to be called so much later. */
+    void (*later)(void *self, int64_t ns, sim_thread *t, uint64_t turn);
+    int64_t (*wall)(void *self); /* for deadlines of conditions */
+    void *self;
+} sim_threads_options;
+
+void sim_threads_begin(const sim_threads_options *options);
+/* Aborts while a thread of it has not ended. */
+void sim_threads_end(void);
+
+/* Goes on with it unless it went on since. A thread that has ended and was joined is passed over. */
+void sim_thread_run(sim_thread *t, uint64_t turn);
+/* Lets time pass for the thread that calls; outside of threads it does nothing. */
+void sim_thread_pause(int64_t ns);
+
+#endif
