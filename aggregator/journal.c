@@ -24,7 +24,7 @@ struct mrd_journal {
     int fd;        /* -1: no segment open */
     dev_t dev;     /* of the open segment */
     ino_t ino;
-    uint64_t size; /* of the open segment */
+    uint64_t size, synced; /* of the open segment; so much of it as of the last sync */
     uint64_t bytes;
     uint32_t frames;
     bool dirty;
@@ -162,6 +162,17 @@ segment_abandon(mrd_journal *j)
     j->dirty = false;
 }
 
+/* After a sync that failed: what it was to write is in the cache perhaps, and nowhere else, and a
+ * later sync says nothing of it. It must not be found by a successor, which would take it for
+ * stored. */
+static void
+segment_fail(mrd_journal *j)
+{
+    if (j->fd >= 0)
+        (void) !ftruncate(j->fd, (off_t) j->synced);
+    segment_abandon(j);
+}
+
 /* What a frame's name hangs on must survive a power cut as the frame does: the segment in its
  * folder, that in journal/, and journal/ in the session's. Returns 0, or the errno it failed with. */
 static int
@@ -218,7 +229,7 @@ segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
         return err;
     }
     j->new_names = true;
-    j->size = MRD_SEGMENT_HEADER;
+    j->size = j->synced = MRD_SEGMENT_HEADER;
     j->frames = 0;
     return MRD_OK;
 }
@@ -308,7 +319,7 @@ segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
                             ? errno
                             : ENOENT; /* those before this one learn it from the next sync */
             err = write_error(j, j->failed, why);
-            segment_abandon(j);
+            segment_fail(j);
             return err;
         }
         j->dirty = false;
@@ -398,9 +409,10 @@ mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why)
     sys = j->failed != 0 ? j->failed : sys;
     if (sys != 0) {
         err = write_error(j, sys, why);
-        segment_abandon(j); /* what the file holds is unknown now */
+        segment_fail(j);
     } else {
         err = mrd_journal_check(j, why);
+        j->synced = j->size;
     }
     j->dirty = j->new_names = false;
     j->new_folders = j->new_folders && sys != 0;

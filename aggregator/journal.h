@@ -42,7 +42,8 @@ typedef struct {
 size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t n,
                                mrd_why *why);
 /* Makes everything appended durable (fdatasync), names and folders included. Errors: IO, FULL:
- * nothing since the last sync may be acknowledged. */
+ * nothing since the last sync may be acknowledged; it is cut off, so that no reader takes what is
+ * left of it in the cache for stored. */
 mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
 bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */
 /* Whether the open segment is still found under its name. A sync looks too; this is for who does

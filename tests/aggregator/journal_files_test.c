@@ -545,7 +545,7 @@ TEST(a_failed_sync_at_the_end_of_a_segment_is_reported)
     forget_log();
     disk_fail(OP_DATA, 1, 1, EIO);
     CHECK_ERR("it does not fit", put(j, seq + 1, 2000), MRD_IO);
-    CHECK_TEXT(disk.log, "data 000001.mrj\n");
+    CHECK_TEXT(disk.log, "data 000001.mrj\ncut 000001.mrj\n");
     CHECK(mrd_journal_is_dirty(j));
     CHECK_ERR("again", put(j, seq + 1, 2000), MRD_OK);
     CHECK_ERR("told", mrd_journal_sync(j, &why), MRD_IO);

@@ -200,6 +200,35 @@ TEST(a_name_that_cannot_be_synced_is_told)
     }
 }
 
+/* After a sync that failed the cache still has what was not written. A successor must not find it:
+ * it would answer its repetition as stored. */
+TEST(what_a_failed_sync_lost_is_not_found_again)
+{
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = seed });
+        faults fail = { { { .call = SIM_DISK_SYNC, .times = 1, .v = { .err = EIO } } } };
+        mrd_journal_index x;
+        mrd_journal *j;
+
+        CHECK_ERR("session", mrd_make_dirs_durable("/sim/a/s", NULL), MRD_OK);
+        CHECK_ERR("journal", mrd_journal_open("/sim/a/s/journal/i-1", MRD_STR("i-1"), 5, &j, NULL),
+                  MRD_OK);
+        CHECK(append(j, 0) == MRD_OK && mrd_journal_sync(j, NULL) == MRD_OK);
+        sim_disk_set_before(d, before, &fail);
+        CHECK(append(j, 1) == MRD_OK && append(j, 2) == MRD_OK);
+        CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_IO);
+        CHECK_ERR("scan", mrd_journal_scan("/sim/a/s/journal/i-1", &x, NULL), MRD_OK);
+        CHECK_INT(x.n, 1);
+        CHECK_INT(x.bad_bytes, 0);
+        mrd_journal_index_fini(&x);
+        CHECK(append(j, 1) == MRD_OK && append(j, 2) == MRD_OK);
+        CHECK_ERR("sync again", mrd_journal_sync(j, NULL), MRD_OK);
+        CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), 3);
+        CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+        sim_disk_free(d);
+    }
+}
+
 /* The same of files that are written whole, and of folders: an attempt that failed is no excuse for
  * the next. */
 TEST(files_and_folders_are_durable_or_told)
