@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -47,8 +48,9 @@ mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_
         return err;
     if (path == NULL || text->err != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", path == NULL ? "path" : path);
-    return s->sync == MRD_SYNC_GROUP ? mrd_write_file_durable(path, bytes, 0644, why)
-                                     : mrd_write_file(path, bytes, 0644, why);
+    return s->sync == MRD_SYNC_GROUP && !MRD_PLANTED(MRD_PLANT_MANIFEST_UNSYNCED)
+               ? mrd_write_file_durable(path, bytes, 0644, why)
+               : mrd_write_file(path, bytes, 0644, why);
 }
 
 mrd_err
@@ -266,6 +268,8 @@ part_recover(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_part 
     if (err != MRD_OK)
         return err;
     for (size_t i = 0; i < x.n && err == MRD_OK; i++) {
+        if (MRD_PLANTED(MRD_PLANT_NO_DEDUP))
+            continue;
         err = mrd_part_stored(p, &x.entries[i].frame);
         if (err == MRD_NOMEM) {
             mrd_why_set(why, err, 0, "journal of %s", p->instance_id);
@@ -410,7 +414,7 @@ make_durable(const mrd_session_store *s, const mrd_core *c, mrd_why *why)
 
     for (size_t i = 0; i < c->n_sessions; i++)
         open_ones += !mrd_session_is_over(c->sessions[i]);
-    if (open_ones == 0 || s->sync != MRD_SYNC_GROUP)
+    if (open_ones == 0 || MRD_PLANTED(MRD_PLANT_RECOVERED_UNSYNCED) || s->sync != MRD_SYNC_GROUP)
         return MRD_OK;
     fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || syncfs(fd) != 0)

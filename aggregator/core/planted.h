@@ -1,6 +1,7 @@
 /*
  * aggregator/core/planted.h - bugs that the simulation must find. They exist only in the copy of the
- * core that is compiled with MRD_PLANT (tests/sim); in the aggregator every MRD_PLANTED is false.
+ * core, the journals and the store that is compiled with MRD_PLANT (tests/sim); in the aggregator
+ * every MRD_PLANTED is false.
  */
 #ifndef MRD_AGGREGATOR_CORE_PLANTED_H
 #define MRD_AGGREGATOR_CORE_PLANTED_H
@@ -19,6 +20,18 @@ typedef enum {
     MRD_PLANT_NARROW_BOUND,     /* the bound of a clock is a tenth of what it should be */
     MRD_PLANT_REMOVED_IN_USE,   /* a deleted session goes while it is merged */
     MRD_PLANT_LOST_PART,        /* nodes that only the journal knows are forgotten at a restart */
+    /* of journals and the store */
+    MRD_PLANT_NO_FILE_SYNC,       /* a segment is not synced */
+    MRD_PLANT_NO_NAME_SYNC,       /* nor is its folder */
+    MRD_PLANT_NO_FOLDER_SYNC,     /* nor are those above it */
+    MRD_PLANT_NAME_SYNC_FAILED,   /* a sync of folders that failed is passed over */
+    MRD_PLANT_SYNC_FAILED,        /* a sync of a segment that failed is passed over */
+    MRD_PLANT_REPORT_BEFORE_SYNC, /* frames are reported when they are written */
+    MRD_PLANT_SHORT_WRITE,        /* a write that was cut short counts as whole */
+    MRD_PLANT_TORN_TAIL,          /* a frame at the end of a segment counts though it is torn */
+    MRD_PLANT_APPEND_TO_OLD,      /* the successor writes on in the last segment, from its begin */
+    MRD_PLANT_RECOVERED_UNSYNCED, /* what a killed process left in the cache counts as stored */
+    MRD_PLANT_MANIFEST_UNSYNCED,  /* manifests are not synced */
     MRD_PLANTS
 } mrd_plant;
 

@@ -133,6 +133,17 @@ disk_again(world *w, uint64_t none, uint64_t b, void *p)
     (void) b;
     (void) p;
     w->disk_full = false;
+    if (w->store != NULL)
+        store_full(w, false);
+}
+
+static void
+server_fault(world *w, bool power)
+{
+    if (w->store != NULL && w->up && sim_chance(w, 700))
+        store_die_soon(w, power);
+    else
+        server_crash(w, power);
 }
 
 static void
@@ -143,11 +154,11 @@ one_fault(world *w)
     switch (sim_below(w, 10)) {
     case 0:
         w->r->crashes++;
-        server_crash(w, false);
+        server_fault(w, false);
         break;
     case 1:
         w->r->power_failures++;
-        server_crash(w, true);
+        server_fault(w, true);
         break;
     case 2:
         w->r->agent_crashes++;
@@ -168,6 +179,8 @@ one_fault(world *w)
         if (!w->disk_full) {
             w->r->full_disks++;
             w->disk_full = true;
+            if (w->store != NULL)
+                store_full(w, true);
             sim_at(w, w->now + (int64_t) sim_below(w, 10 * MRD_SEC), disk_again, 0, 0, NULL);
         }
         break;
@@ -219,6 +232,8 @@ heal(world *w, uint64_t a, uint64_t b, void *p)
     (void) p;
     w->healing = true;
     w->disk_full = false;
+    if (w->store != NULL)
+        store_full(w, false);
     for (unsigned i = 0; i < w->plan->nodes; i++) {
         w->agents[i].partitioned = false;
         w->agents[i].reason[0] = '\0';

@@ -1,6 +1,7 @@
 /*
  * tests/sim/cluster.h - a whole cluster in one process in fake time: the real core of the
- * aggregator, model agents, a fake disk, a fake network and fake clocks, with crashes of each.
+ * aggregator with its real journals, manifests and recovery on a simulated disk (disk.h), model
+ * agents, a fake network and fake clocks, with crashes of each.
  *
  * Everything random comes from one seed: a run is repeated by it, byte for byte (`hash` is of all
  * that the core did). What must hold is checked at every step and at the end; the first violation
@@ -8,8 +9,16 @@
  *
  * Model    an agent numbers batches per session in a spool that survives its process, sends at most
  *          8 at one time, repeats what is not answered, beats once a second, and follows
- *          directives and questions. The disk forgets on a power failure what was not synced. The
- *          network delays, loses, repeats, reorders, cuts connections and partitions nodes.
+ *          directives and questions. The network delays, loses, repeats, reorders, cuts connections
+ *          and partitions nodes.
+ * Disk     store.c, journal*.c, journals.c with its thread, pool.c and cleaner.c are the real ones
+ *          (cluster_store.c; threads.h runs their threads). Each of their calls takes its time and
+ *          may fail, be short, or be the last one of the process or of the machine; what was not
+ *          synced is then there, in part, torn or gone. After every start and at the end all that
+ *          was answered as stored is there; a part of the answers, and all that are about frames
+ *          stored before, are looked for on the medium alone at once. With plan.modelled the
+ *          aggregator's disk is a model in cluster_server.c, for runs of many nodes.
+ * Not real the loop and its requests (cluster_server.c stands for them), artifacts, merges, exports.
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_H
 #define MRD_TESTS_SIM_CLUSTER_H
@@ -18,6 +27,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "tests/sim/disk.h"
 
 typedef struct {
     uint64_t seed;
@@ -28,6 +38,7 @@ typedef struct {
     unsigned sessions;      /* begun in that time, besides those that a plan asks for */
     bool faults;            /* all of those below, drawn from the seed */
     bool calm;              /* one session over the whole time: for speed */
+    bool modelled;          /* the aggregator's disk is a model: for speed */
     bool verbose;
 } sim_plan;
 
@@ -40,6 +51,9 @@ typedef struct {
     uint64_t crashes, power_failures, agent_crashes, cuts, full_disks, repeats, lost_messages;
     uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked;
     unsigned most_pending, most_surveys;
+    /* of the simulated disk */
+    uint64_t disk_calls, disk_errors, not_stored, duplicates;
+    uint64_t died_in[SIM_DISK_CALLS];
 } sim_result;
 
 void sim_run(const sim_plan *plan, sim_result *ret_result);

@@ -78,7 +78,13 @@ check_ack(world *w, const ticket_model *t, const mrd_effect *e, const batch *b)
     const disk_session *d;
 
     (void) b;
-    (void) t;
+    if (w->store != NULL) {
+        if (e->kind == MRD_DO_ACK && t->numbered &&
+            (e->status == MRD__ACK_STATUS__ACK_STORED ||
+             e->status == MRD__ACK_STATUS__ACK_DUPLICATE))
+            store_promised(w, t, e->status == MRD__ACK_STATUS__ACK_DUPLICATE);
+        return;
+    }
     if (e->kind != MRD_DO_ACK || e->status != MRD__ACK_STATUS__ACK_STORED)
         return;
     a = append_of(w, e->ticket);
@@ -247,6 +253,8 @@ check_end(world *w)
         sim_fail(w, "the aggregator is not there at the end");
         return;
     }
+    if (w->store != NULL)
+        store_read_back(w);
     for (size_t i = 0; i < w->core->n_sessions && w->r->ok; i++) {
         if (w->core->sessions[i]->deleted)
             sim_fail(w, "session %s is deleted and does not go", w->core->sessions[i]->text);

@@ -1,5 +1,6 @@
 /* tests/sim/cluster_int.h - inside of the simulated cluster: cluster.c (time, network, run),
- * cluster_agent.c (nodes), cluster_server.c (core and disk), cluster_check.c (what must hold). */
+ * cluster_agent.c (nodes), cluster_server.c (core, and a model of its disk), cluster_store.c (its
+ * real journals and manifests on a simulated disk), cluster_check.c (what must hold). */
 #ifndef MRD_TESTS_SIM_CLUSTER_INT_H
 #define MRD_TESTS_SIM_CLUSTER_INT_H
 
@@ -14,6 +15,7 @@
 
 typedef struct world world;
 typedef struct agent agent;
+typedef struct store_model store_model;
 
 /* ---- Time ---- */
 
@@ -96,6 +98,7 @@ typedef struct {
     mrd_session *copy; /* the same, not written out, in large runs */
     bool durable_go, durable_stop;
     bool removed, closed;
+    bool forgotten; /* it was deleted before a crash, and goes */
     stored_frame *frames;
     size_t n_frames, cap_frames;
 } disk_session;
@@ -105,6 +108,8 @@ typedef struct {
     unsigned node, link, incarnation;
     uint64_t request;
     int64_t came;
+    bool numbered;
+    uint64_t session, seq, epoch; /* of what is numbered */
 } ticket_model;
 
 typedef struct {
@@ -138,7 +143,8 @@ struct world {
     /* the aggregator */
     mrd_core *core;
     unsigned incarnation;
-    bool up;
+    bool up, running;   /* it answers; there is a process */
+    store_model *store; /* NULL: its disk is a model */
     mrd_timescale scale;
     int64_t server_offset;
     double server_ppm;
@@ -194,6 +200,30 @@ void server_stop(world *w);
 void server_delete(world *w);
 mrd_core_time server_now(const world *w);
 disk_session *disk_of(world *w, uint64_t id);
+disk_session *disk_make(world *w, uint64_t id);
+void frame_add(disk_session *d, const stored_frame *f);
+void server_carry(world *w);
+
+/* cluster_store.c */
+void store_new(world *w);
+void store_free(world *w);
+void store_boot(world *w, const char *name);
+bool
+store_open(world *w); /* false, here and in recover: it cannot be used now, or the process died */
+bool store_recover(world *w);
+void store_crash(world *w, bool power);
+void store_die_soon(world *w, bool power); /* in one of its next calls of the disk */
+void store_full(world *w, bool full);
+void store_append(world *w, const mrd_effect *e);
+void store_save(world *w, const mrd_effect *e);
+void store_save_nodes(world *w, const mrd_effect *e);
+void store_close_session(world *w, const mrd_session *s);
+void store_measure(world *w, const mrd_session *s);
+void store_remove(world *w, const mrd_session *s);
+void store_look(world *w);
+void store_promised(world *w, const ticket_model *t, bool again); /* it is answered as stored */
+void store_read_back(world *w);
+void clock_of(world *w, void *none); /* NULL: of no world */
 
 /* cluster_check.c */
 void check_step(world *w);

@@ -29,7 +29,7 @@ disk_of(world *w, uint64_t id)
     return NULL;
 }
 
-static disk_session *
+disk_session *
 disk_make(world *w, uint64_t id)
 {
     disk_session *d = disk_of(w, id);
@@ -41,8 +41,6 @@ disk_make(world *w, uint64_t id)
     *d = (disk_session){ .id = id };
     return d;
 }
-
-static void carry(world *w);
 
 /* ---- Tickets ---- */
 
@@ -93,7 +91,7 @@ answer(world *w, const mrd_effect *e)
 
 /* ---- Journals ---- */
 
-static void
+void
 frame_add(disk_session *d, const stored_frame *f)
 {
     if (d->n_frames == d->cap_frames) {
@@ -124,7 +122,7 @@ committed(world *w, uint64_t incarnation, uint64_t full, void *p)
     for (size_t i = 0; i < n; i++) {
         w->r->stored += !full;
         mrd_core_stored(w->core, server_now(w), w->queue[i].ticket, full ? &why : NULL);
-        carry(w);
+        server_carry(w);
     }
     memmove(w->queue, w->queue + n, (w->n_queue - n) * sizeof(*w->queue));
     w->n_queue -= n;
@@ -170,6 +168,10 @@ do_append(world *w, const mrd_effect *e)
 
     if (e->frame.type == MRD_FRAME_CLOCK_DATA)
         take_clock(w, &w->agents[node], e->node);
+    if (w->store != NULL) {
+        store_append(w, e);
+        return;
+    }
     if (w->n_queue == w->cap_queue) {
         w->cap_queue = w->cap_queue == 0 ? 512 : 2 * w->cap_queue;
         w->queue = realloc(w->queue, w->cap_queue * sizeof(*w->queue));
@@ -251,7 +253,7 @@ saved(world *w, uint64_t incarnation, uint64_t id, void *arg)
     }
     saved_free(m);
     mrd_core_saved(w->core, server_now(w), id, version, full ? &why : NULL);
-    carry(w);
+    server_carry(w);
 }
 
 static void
@@ -295,7 +297,7 @@ nodes_saved(world *w, uint64_t incarnation, uint64_t none, void *arg)
     if (incarnation != w->incarnation || !w->up)
         return;
     mrd_core_nodes_saved(w->core, server_now(w), NULL);
-    carry(w);
+    server_carry(w);
 }
 
 static void
@@ -333,7 +335,7 @@ job_closed(world *w, uint64_t incarnation, uint64_t id, void *p)
     if (d != NULL)
         d->closed = true;
     mrd_core_closed(w->core, server_now(w), id);
-    carry(w);
+    server_carry(w);
 }
 
 static void
@@ -349,7 +351,7 @@ job_merged(world *w, uint64_t incarnation, uint64_t id, void *p)
     if (d != NULL && d->removed)
         sim_fail(w, "a session was removed while it was merged");
     mrd_core_merged(w->core, server_now(w), id, MRD_MERGE_DONE, 0, &v, &why);
-    carry(w);
+    server_carry(w);
 }
 
 static void
@@ -359,7 +361,7 @@ job_measured(world *w, uint64_t incarnation, uint64_t id, void *p)
     if (incarnation != w->incarnation || !w->up)
         return;
     mrd_core_measured(w->core, server_now(w), id, 1000);
-    carry(w);
+    server_carry(w);
 }
 
 static void
@@ -373,7 +375,7 @@ job_removed(world *w, uint64_t incarnation, uint64_t id, void *p)
     if (incarnation != w->incarnation || !w->up)
         return;
     mrd_core_removed(w->core, server_now(w), id);
-    carry(w);
+    server_carry(w);
 }
 
 /* ---- Surveys ---- */
@@ -409,7 +411,7 @@ server_answer(world *w, uint64_t survey, agent *a, Mrd__ControlType type, bool s
     r.phase = phase;
     r.err = (uint32_t) err;
     mrd_core_answered(w->core, server_now(w), survey, &r);
-    carry(w);
+    server_carry(w);
 }
 
 /* ---- Effects ---- */
@@ -445,12 +447,16 @@ carry_one(world *w, mrd_effect *e)
         do_ask(w, e);
         break;
     case MRD_DO_SAVE:
-        do_save(w, e);
+        w->store != NULL ? store_save(w, e) : do_save(w, e);
         break;
     case MRD_DO_SAVE_NODES:
-        do_save_nodes(w);
+        w->store != NULL ? store_save_nodes(w, e) : do_save_nodes(w);
         break;
     case MRD_DO_CLOSE:
+        if (w->store != NULL) {
+            store_close_session(w, e->session);
+            break;
+        }
         sim_at(w, w->now + 10 * MRD_MS, job_closed, w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_MERGE:
@@ -460,11 +466,19 @@ carry_one(world *w, mrd_effect *e)
                w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_MEASURE:
+        if (w->store != NULL) {
+            store_measure(w, e->session);
+            break;
+        }
         sim_at(w, w->now + 10 * MRD_MS, job_measured, w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_REMOVE:
         if (mrd_session_is_merging(e->session))
             sim_fail(w, "a session is removed while it is merged");
+        if (w->store != NULL) {
+            store_remove(w, e->session);
+            break;
+        }
         sim_at(w, w->now + 10 * MRD_MS, job_removed, w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_ANSWER:
@@ -475,8 +489,8 @@ carry_one(world *w, mrd_effect *e)
     }
 }
 
-static void
-carry(world *w)
+void
+server_carry(world *w)
 {
     mrd_effect *e;
 
@@ -509,7 +523,7 @@ do_hello(world *w, agent *a, uint64_t ticket)
     h.wall_ns = WALL_0 + w->now;
     if (known != NULL && known->conn != 0 && known->conn != a->conn) { /* the loop looks first */
         mrd_core_conn_gone(w->core, server_now(w), known->conn);
-        carry(w);
+        server_carry(w);
     }
     mrd_core_hello(w->core, server_now(w), ticket, a->conn, &msg);
 }
@@ -604,6 +618,12 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
         return;
     ticket = ticket_new(w, a, request);
     if (b != NULL) {
+        ticket_model *t = &w->tickets[w->n_tickets - 1];
+
+        t->numbered = true;
+        t->session = b->session;
+        t->seq = b->seq;
+        t->epoch = b->epoch;
         f.epoch = b->epoch;
         f.session = b->session;
         f.seq = b->seq;
@@ -620,7 +640,7 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
             mrd_core_numbered(w->core, server_now(w), ticket, n, &f, f.body_len + 96,
                               server_now(w).local);
     }
-    carry(w);
+    server_carry(w);
 }
 
 /* ---- People ---- */
@@ -641,7 +661,7 @@ server_begin(world *w, bool recorder, mrd_dur_ns duration)
     r.params.merge = merge;
     w->r->sessions++;
     mrd_core_start(w->core, server_now(w), ++w->last_ticket, &r);
-    carry(w);
+    server_carry(w);
 }
 
 static mrd_session *
@@ -662,7 +682,7 @@ server_stop(world *w)
         if (w->core->sessions[i]->deleted || w->core->sessions[i]->stop_requested)
             continue;
         mrd_core_stop(w->core, server_now(w), ++w->last_ticket, w->core->sessions[i]->id);
-        carry(w);
+        server_carry(w);
     }
     if (!w->healing) {
         mrd_session *s = some_session(w, true);
@@ -670,7 +690,7 @@ server_stop(world *w)
         if (s == NULL)
             return;
         mrd_core_stop(w->core, server_now(w), ++w->last_ticket, s->id);
-        carry(w);
+        server_carry(w);
     }
 }
 
@@ -681,7 +701,7 @@ server_trigger(world *w)
         return;
     w->r->triggers++;
     mrd_core_trigger(w->core, server_now(w), ++w->last_ticket, 0, 20 * MRD_SEC, "sim");
-    carry(w);
+    server_carry(w);
 }
 
 void
@@ -693,10 +713,10 @@ server_delete(world *w)
         return;
     if (sim_chance(w, 300)) {
         mrd_core_merge(w->core, server_now(w), ++w->last_ticket, s->id);
-        carry(w);
+        server_carry(w);
     }
     mrd_core_delete(w->core, server_now(w), ++w->last_ticket, s->id);
-    carry(w);
+    server_carry(w);
 }
 
 /* ---- Lifecycle ---- */
@@ -707,10 +727,13 @@ tick(world *w, uint64_t incarnation, uint64_t b, void *p)
     if (incarnation != w->incarnation || !w->up)
         return;
     mrd_core_tick(w->core, server_now(w));
-    carry(w);
+    server_carry(w);
     if (w->now % MRD_SEC < TICK) {
-        mrd_core_disk(w->core, server_now(w), w->disk_full ? 0 : INT64_MAX);
-        carry(w);
+        if (w->store != NULL)
+            store_look(w);
+        else
+            mrd_core_disk(w->core, server_now(w), w->disk_full ? 0 : INT64_MAX);
+        server_carry(w);
     }
     sim_at(w, w->now + TICK, tick, incarnation, b, p);
 }
@@ -764,7 +787,6 @@ recover(world *w)
             read_journal(w, s, d);
         mrd_json_free(o);
     }
-    carry(w);
 }
 
 static void
@@ -786,9 +808,22 @@ begin(world *w, uint64_t incarnation, uint64_t b, void *p)
 
     if (incarnation != w->incarnation)
         return;
+    w->up = w->running = true;
+    if (w->store != NULL && !store_open(w)) {
+        if (w->up) /* else its death is on its way */
+            server_crash(w, false);
+        return;
+    }
+    o.timescale = w->scale;
     w->core = mrd_core_new(&o, server_now(w));
-    w->up = true;
-    recover(w);
+    if (w->store == NULL) {
+        recover(w);
+    } else if (!store_recover(w)) {
+        if (w->up)
+            server_crash(w, false);
+        return;
+    }
+    server_carry(w);
     tick(w, incarnation, b, p);
 }
 
@@ -800,6 +835,10 @@ new_boot(world *w)
     snprintf(name, sizeof(name), "boot-%u", (unsigned) (w->incarnation + 1));
     w->server_offset = 1000 * MRD_SEC - w->now;
     w->server_ppm = (double) sim_below(w, 40000) / 1000.0 - 20.0;
+    if (w->store != NULL) {
+        store_boot(w, name);
+        return;
+    }
     snprintf(w->scale.boot_id, sizeof(w->scale.boot_id), "%s", name);
     snprintf(w->scale.timeline, sizeof(w->scale.timeline), "%s", name);
     w->scale.offset = server_now(w).wall.ns - server_now(w).local.ns;
@@ -808,6 +847,8 @@ new_boot(world *w)
 void
 server_start(world *w)
 {
+    if (!w->plan->modelled)
+        store_new(w);
     new_boot(w);
     begin(w, w->incarnation, 0, NULL);
     if (w->plan->calm)
@@ -845,21 +886,24 @@ lose_unsynced(world *w)
 void
 server_crash(world *w, bool power)
 {
-    if (!w->up)
+    if (!w->running)
         return;
-    w->up = false;
+    w->up = w->running = false;
+    if (w->store != NULL)
+        store_crash(w, power);
     w->incarnation++;
     mrd_core_free(w->core);
     w->core = NULL;
     w->n_tickets = w->n_queue = 0;
     w->committing = false;
     decide_saving(w);
-    for (unsigned i = 0; i < w->plan->nodes; i++)
+    for (unsigned i = 0; w->agents != NULL && i < w->plan->nodes; i++)
         agent_cut(w, &w->agents[i]);
     if (power) {
         lose_unsynced(w);
         new_boot(w);
-        for (unsigned i = 0; i < w->plan->nodes; i++) /* of another timeline: not followed */
+        for (unsigned i = 0; w->agents != NULL && i < w->plan->nodes;
+             i++) /* of another timeline: not followed */
             w->agents[i].n_probes = 0;
     }
     for (size_t i = 0; i < w->n_disk; i++) { /* what survived is read, and on disk from now on */
@@ -881,6 +925,8 @@ server_end(world *w)
         free(m->text);
         mrd_session_free(m->copy);
     }
+    if (w->store != NULL)
+        store_free(w);
     mrd_core_free(w->core);
     w->core = NULL;
 }

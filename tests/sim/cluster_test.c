@@ -91,7 +91,8 @@ TEST(a_thousand_nodes_for_an_hour)
                    .duration = (int64_t) number("MRD_SECONDS", 3600) * MRD_SEC,
                    .batch_every = MRD_SEC,
                    .probe_every = 0,
-                   .calm = true };
+                   .calm = true,
+                   .modelled = number("MRD_REAL", 0) == 0 };
     double before = cpu();
     sim_result r;
 
@@ -122,13 +123,24 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_NARROW_BOUND] = "a bound that is too narrow",
         [MRD_PLANT_REMOVED_IN_USE] = "removed while it is merged",
         [MRD_PLANT_LOST_PART] = "a node that only the journal knows",
+        [MRD_PLANT_NO_FILE_SYNC] = "segments are not synced",
+        [MRD_PLANT_NO_NAME_SYNC] = "names of segments are not synced",
+        [MRD_PLANT_NO_FOLDER_SYNC] = "folders of nodes are not synced",
+        [MRD_PLANT_NAME_SYNC_FAILED] = "a failed sync of names is passed over",
+        [MRD_PLANT_SYNC_FAILED] = "a failed sync is passed over",
+        [MRD_PLANT_REPORT_BEFORE_SYNC] = "reported before the sync",
+        [MRD_PLANT_SHORT_WRITE] = "a short write counts as whole",
+        [MRD_PLANT_TORN_TAIL] = "a torn frame counts",
+        [MRD_PLANT_APPEND_TO_OLD] = "the last segment is written over",
+        [MRD_PLANT_RECOVERED_UNSYNCED] = "what is recovered is not synced",
+        [MRD_PLANT_MANIFEST_UNSYNCED] = "manifests are not synced",
     };
 
     for (unsigned bug = 1; bug < MRD_PLANTS; bug++) {
         uint64_t seed = 1;
         sim_result r = { .ok = true };
 
-        for (mrd_planted = bug; seed <= 200 && r.ok; seed++) {
+        for (mrd_planted = bug; seed <= 500 && r.ok; seed++) {
             sim_plan p = small(seed);
 
             sim_run(&p, &r);

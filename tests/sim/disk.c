@@ -209,6 +209,7 @@ file_new(sim_disk *d, inode *at, const char *path, int flags)
     f->disk = d;
     f->at = sim_inode_ref(at);
     at->opens++;
+    d->opens++;
     f->flags = flags;
     f->fd = (int) (FD_FIRST + generations[place] * FILES_MAX + place);
     snprintf(f->path, sizeof(f->path), "%s", path);
@@ -227,6 +228,7 @@ sim_disk_close(int fd)
     if (f->at->lock == f)
         f->at->lock = NULL;
     f->at->opens--;
+    f->disk->opens--;
     sim_inode_give_back(f->at);
     sim_inode_unref(f->at);
     free(f);
@@ -607,7 +609,7 @@ sim_disk_free(sim_disk *d)
 static void
 close_all(const sim_disk *d)
 {
-    for (unsigned i = 0; i < FILES_MAX; i++) {
+    for (unsigned i = 0; i < FILES_MAX && d->opens > 0; i++) {
         if (files[i] != NULL && files[i]->disk == d)
             sim_disk_close(files[i]->fd);
     }
@@ -758,11 +760,7 @@ sim_disk_hash(const sim_disk *d)
 unsigned
 sim_disk_open_files(const sim_disk *d)
 {
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < FILES_MAX; i++)
-        n += files[i] != NULL && files[i]->disk == d;
-    return n;
+    return d->opens;
 }
 
 /* A file with two names becomes two: the copy is to be read. */

@@ -75,6 +75,7 @@ struct sim_disk {
     char machine[64];
     sim_disk_options o;
     uint64_t rng, used, hash, last_number;
+    unsigned opens; /* files */
     bool dead;
     inode *root;
     inode **nodes; /* all of them, oldest first */

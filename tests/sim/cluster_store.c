@@ -1,0 +1,685 @@
+/*
+ * The aggregator's folder by the real code on a simulated disk: store, journals with their thread,
+ * manifests with theirs, the cleaner, and recovery (aggregator/store.h, journals.h, pool.h,
+ * cleaner.h), each call of the disk taking its time, failing or being the last one.
+ */
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "aggregator/cleaner.h"
+#include "aggregator/journals.h"
+#include "aggregator/pool.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/obj.h"
+#include "base/out.h"
+#include "base/vec.h"
+#include "tests/sim/cluster_int.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/threads.h"
+
+#define STORE   "/sim/server/store"
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+#define BOOT_AT "/sim/server/boot_id"
+
+/* A frame that was answered as stored. */
+typedef struct {
+    uint64_t session, seq, epoch;
+    uint32_t node;
+} promise;
+
+struct store_model {
+    world *w;
+    sim_disk *disk;
+    mrd_session_store store;
+    bool open;
+    mrd_journals *journals;
+    mrd_pool *manifests;
+    mrd_cleaner *cleaner;
+    unsigned dies_in; /* calls; 0: not */
+    bool dies_by_power, quiet;
+    unsigned boot, copies;
+    promise *promises;
+    size_t n_promises, cap_promises;
+    size_t checked; /* of them since the last power failure */
+};
+
+/* ---- Faults of the disk ---- */
+
+static void
+fail_now(world *w, uint64_t incarnation, uint64_t power, void *p)
+{
+    (void) p;
+    if (incarnation == w->incarnation)
+        server_crash(w, power != 0);
+}
+
+static void
+die(store_model *m, const sim_disk_op *op, sim_disk_verdict *v)
+{
+    world *w = m->w;
+
+    v->dies = v->limited = true;
+    v->at_most = (size_t) sim_below(w, op->len + 1);
+    m->dies_in = 0;
+    w->up = false;
+    w->r->died_in[op->call]++;
+    sim_at(w, w->now, fail_now, w->incarnation, m->dies_by_power, NULL);
+}
+
+static int64_t
+latency(world *w, sim_disk_call call)
+{
+    bool sync = call == SIM_DISK_SYNC || call == SIM_DISK_SYNC_FOLDER || call == SIM_DISK_SYNC_ALL;
+    int64_t ns = sync ? 300 * MRD_US + (int64_t) sim_below(w, 3 * MRD_MS)
+                      : (int64_t) sim_below(w, 50 * MRD_US);
+
+    if (sync && w->plan->faults && !w->healing && sim_chance(w, 10))
+        ns += (int64_t) sim_below(w, 2 * MRD_SEC);
+    return ns;
+}
+
+static const char *const call_names[SIM_DISK_CALLS] = { "create", "write",       "size",
+                                                        "sync",   "sync folder", "sync all",
+                                                        "rename", "remove",      "mkdir",
+                                                        "link" };
+
+static void
+before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
+{
+    store_model *m = self;
+    world *w = m->w;
+
+    if (m->quiet)
+        return;
+    w->r->disk_calls++;
+    if (w->plan->verbose)
+        printf("%10.6f disk: %s %s, %zu\n", (double) w->now / 1e9, call_names[op->call], op->path,
+               op->len);
+    if (m->dies_in > 0 && --m->dies_in == 0) {
+        die(m, op, v);
+        return;
+    }
+    if (w->plan->faults && !w->healing && sim_below(w, 1500) == 0) {
+        w->r->disk_errors++;
+        if (w->plan->verbose)
+            printf("%10.6f disk: it fails\n", (double) w->now / 1e9);
+        v->err = sim_chance(w, 500) ? EIO : ENOSPC;
+        v->limited = op->call == SIM_DISK_WRITE && sim_chance(w, 500);
+        v->at_most = (size_t) sim_below(w, op->len + 1);
+    }
+    sim_thread_pause(latency(w, op->call));
+}
+
+void
+store_die_soon(world *w, bool power)
+{
+    w->store->dies_in = 1 + (unsigned) sim_below(w, 25);
+    w->store->dies_by_power = power;
+}
+
+void
+store_full(world *w, bool full)
+{
+    sim_disk *d = w->store->disk;
+
+    sim_disk_set_quota(d, full ? sim_disk_used(d) + sim_below(w, 8192) + 1 : 0);
+}
+
+/* ---- What other threads report, as the loop's inbox has it ---- */
+
+typedef enum { STORED, CLOSED, SAVED, NODES_SAVED, MEASURED, REMOVED, DISK, GONE } news_kind;
+
+typedef struct {
+    news_kind kind;
+    uint64_t a, b;
+    bool failed;
+    mrd_why why;
+} news;
+
+static void take_news(world *w, uint64_t incarnation, uint64_t b, void *p);
+
+static void
+post(void *self, news_kind kind, uint64_t a, uint64_t b, const mrd_why *failed)
+{
+    world *w = ((store_model *) self)->w;
+    news *n = calloc(1, sizeof(*n));
+
+    *n = (news){ .kind = kind, .a = a, .b = b, .failed = failed != NULL };
+    if (failed != NULL)
+        n->why = *failed;
+    sim_at(w, w->now, take_news, w->incarnation, 0, n);
+}
+
+static void
+on_stored(void *self, uint64_t ticket, const mrd_why *failed)
+{
+    post(self, STORED, ticket, 0, failed);
+}
+
+static void
+on_closed(void *self, uint64_t session)
+{
+    post(self, CLOSED, session, 0, NULL);
+}
+
+static void
+on_measured(void *self, uint64_t session, uint64_t bytes)
+{
+    post(self, MEASURED, session, bytes, NULL);
+}
+
+static void
+on_removed(void *self, uint64_t session)
+{
+    post(self, REMOVED, session, 0, NULL);
+}
+
+static void
+on_disk(void *self, int64_t free_bytes)
+{
+    post(self, DISK, (uint64_t) free_bytes, 0, NULL);
+}
+
+static void
+on_gone(void *self, const mrd_why *why)
+{
+    post(self, GONE, 0, 0, why);
+}
+
+/* Who is told next is told what the medium has, or what could not be written (it is told all the
+ * same, and logged: docs/architecture.md). */
+static void
+saved(world *w, uint64_t id, bool failed)
+{
+    disk_session *d = disk_make(w, id);
+    mrd_session *s = mrd_core_session(w->core, id);
+    sim_disk *copy;
+    mrd_json *o = NULL;
+    char path[200];
+
+    if (s == NULL)
+        return;
+    if (failed) {
+        d->durable_go = d->durable_go || s->go.ns != 0;
+        d->durable_stop = d->durable_stop || s->stop.ns != 0;
+        return;
+    }
+    snprintf(path, sizeof(path), "store/sessions/%s", s->text);
+    copy = sim_disk_durable_copy(w->store->disk, path, "medium");
+    if (mrd_json_load_up_to("/sim/medium/session.json", MRD_JSON_MANIFEST, &o, NULL) != MRD_OK) {
+        if (!s->deleted)
+            sim_fail(w, "session %s was reported as saved and is not on the medium", s->text);
+    } else {
+        d->durable_go = d->durable_go || mrd_json_int(o, "go_ns", 0) != 0;
+        d->durable_stop = d->durable_stop || mrd_json_int(o, "stop_ns", 0) != 0;
+    }
+    mrd_json_free(o);
+    sim_disk_free(copy);
+}
+
+static void
+take_news(world *w, uint64_t incarnation, uint64_t b, void *p)
+{
+    news n = *(news *) p;
+    const mrd_why *failed = n.failed ? &n.why : NULL;
+    mrd_core_time now = server_now(w);
+
+    (void) b;
+    free(p);
+    if (incarnation != w->incarnation || !w->up)
+        return;
+    switch (n.kind) {
+    case STORED:
+        w->r->stored += failed == NULL;
+        w->r->not_stored += failed != NULL;
+        mrd_core_stored(w->core, now, n.a, failed);
+        break;
+    case CLOSED:
+        disk_make(w, n.a)->closed = true;
+        mrd_core_closed(w->core, now, n.a);
+        break;
+    case SAVED:
+        saved(w, n.a, n.failed);
+        mrd_core_saved(w->core, now, n.a, n.b, failed);
+        break;
+    case NODES_SAVED:
+        mrd_core_nodes_saved(w->core, now, failed);
+        break;
+    case MEASURED:
+        mrd_core_measured(w->core, now, n.a, n.b);
+        break;
+    case REMOVED:
+        mrd_core_removed(w->core, now, n.a);
+        break;
+    case DISK:
+        mrd_core_disk(w->core, now, (int64_t) n.a);
+        break;
+    case GONE:
+        mrd_core_store_gone(w->core, now, failed);
+        break;
+    }
+    server_carry(w);
+}
+
+static uint8_t
+body_byte(const mrd_frame *f, size_t at)
+{
+    return (uint8_t) (f->seq * 31 + f->session + at);
+}
+
+/* ---- Effects, as loop_effects.c and loop_results.c have them ---- */
+
+void
+store_append(world *w, const mrd_effect *e)
+{
+    store_model *m = w->store;
+    mrd_journals_frame f = { .ticket = e->ticket,
+                             .session = e->session->id,
+                             .journal = e->part->number,
+                             .instance_id = e->part->instance_id,
+                             .frame = e->frame };
+    size_t len = MRD_FRAME_HEADER + (size_t) e->frame.body_len;
+    uint8_t *data = malloc(len);
+
+    for (size_t i = 0; i < e->frame.body_len; i++)
+        data[MRD_FRAME_HEADER + i] = body_byte(&e->frame, i);
+    f.frame.cols_raw = e->frame.type == MRD_FRAME_BATCH ? e->frame.body_len : 0;
+    f.frame.last_ns = f.frame.first_ns = w->now;
+    mrd_frame_put(&f.frame, (mrd_bytes){ data + MRD_FRAME_HEADER, e->frame.body_len }, data);
+    f.data = (mrd_bytes){ data, len };
+    f.owned = data;
+    if (!e->part->in_journal)
+        f.dir =
+            mrd_session_store_path(&m->store, e->session->text, "journal/%s", e->part->instance_id);
+    if (mrd_journals_append(m->journals, &f) != MRD_OK)
+        abort();
+}
+
+typedef struct {
+    mrd_session_view *v;
+    uint64_t version;
+} manifest_job;
+
+static void
+save(void *self, void *arg)
+{
+    store_model *m = self;
+    manifest_job *j = arg;
+    mrd_why why = { 0 };
+    mrd_err err = mrd_session_store_save(&m->store, j->v, &why);
+
+    post(m, SAVED, j->v->s->id, j->version, err == MRD_OK ? NULL : &why);
+    mrd_session_view_unref(j->v);
+    free(j);
+}
+
+void
+store_save(world *w, const mrd_effect *e)
+{
+    manifest_job *j = calloc(1, sizeof(*j));
+
+    *j = (manifest_job){ mrd_session_view_new(w->core, e->session), e->version };
+    disk_make(w, e->session->id);
+    w->r->saves++;
+    MRD_ASSERT(j->v != NULL && mrd_pool_put(w->store->manifests, save, w->store, j));
+}
+
+typedef struct {
+    mrd_buf text;
+    bool durable;
+} nodes_job;
+
+static void
+save_nodes(void *self, void *arg)
+{
+    store_model *m = self;
+    nodes_job *j = arg;
+    mrd_why why = { 0 };
+    mrd_err err = mrd_session_store_save_nodes(&m->store, &j->text, j->durable, &why);
+
+    post(m, NODES_SAVED, 0, 0, err == MRD_OK ? NULL : &why);
+    mrd_buf_fini(&j->text);
+    free(j);
+}
+
+void
+store_save_nodes(world *w, const mrd_effect *e)
+{
+    nodes_job *j = calloc(1, sizeof(*j));
+
+    mrd_core_registry_text(w->core, &j->text);
+    j->durable = e->final;
+    MRD_ASSERT(mrd_pool_put(w->store->manifests, save_nodes, w->store, j));
+}
+
+void
+store_close_session(world *w, const mrd_session *s)
+{
+    mrd_journals_close_session(w->store->journals, s->id);
+}
+
+void
+store_measure(world *w, const mrd_session *s)
+{
+    mrd_cleaner_measure(w->store->cleaner, s->id, s->text);
+}
+
+void
+store_remove(world *w, const mrd_session *s)
+{
+    disk_make(w, s->id)->removed = true; /* from here on it may be gone after a crash */
+    mrd_cleaner_remove(w->store->cleaner, s->id, s->text);
+}
+
+void
+store_look(world *w)
+{
+    mrd_cleaner_look(w->store->cleaner);
+}
+
+/* ---- Promises ---- */
+
+/* Whether the medium alone has it: a power failure now would leave it. */
+static bool
+is_durable(const world *w, const mrd_session *s, const promise *p)
+{
+    mrd_journal_index x;
+    char path[200];
+    sim_disk *copy;
+    bool found = false;
+
+    snprintf(path, sizeof(path), "store/sessions/%s/journal/i-%u", s->text, p->node);
+    copy = sim_disk_durable_copy(w->store->disk, path, "medium");
+    if (mrd_journal_scan("/sim/medium", &x, NULL) == MRD_OK) {
+        for (size_t i = 0; i < x.n && !found; i++)
+            found = x.entries[i].frame.epoch == p->epoch && x.entries[i].frame.seq == p->seq;
+        mrd_journal_index_fini(&x);
+    }
+    sim_disk_free(copy);
+    return found;
+}
+
+void
+store_promised(world *w, const ticket_model *t, bool again)
+{
+    store_model *m = w->store;
+    promise p = { t->session, t->seq, t->epoch, t->node };
+    const mrd_session *s = mrd_core_session(w->core, t->session);
+
+    if (!MRD_VEC_ROOM(m->promises, m->n_promises, m->cap_promises, 1))
+        abort();
+    m->promises[m->n_promises++] = p;
+    if (s != NULL && !s->deleted && (again || sim_chance(w, 250)) && !is_durable(w, s, &p))
+        sim_fail(w,
+                 "node %u: frame %llu of session %s was answered as stored%s, and is not durable",
+                 p.node, (unsigned long long) p.seq, s->text, again ? " before" : "");
+}
+
+/* What was answered as stored before the crash is known after it. */
+static void
+check_promises(world *w)
+{
+    const store_model *m = w->store;
+
+    for (size_t i = 0; i < m->n_promises && w->r->ok; i++) {
+        const promise *p = &m->promises[i];
+        const mrd_session *s = mrd_core_session(w->core, p->session);
+        const disk_session *d = disk_of(w, p->session);
+        const mrd_part *part;
+        char id[24];
+
+        if (d != NULL && (d->removed || d->forgotten))
+            continue;
+        snprintf(id, sizeof(id), "i-%u", p->node);
+        part = s == NULL ? NULL : mrd_session_part(s, id);
+        if (part == NULL || !mrd_part_has(part, &(mrd_frame){ .epoch = p->epoch, .seq = p->seq }))
+            sim_fail(w,
+                     "node %u: frame %llu of session %llu was answered as stored, and is gone %s",
+                     p->node, (unsigned long long) p->seq, (unsigned long long) p->session,
+                     s == NULL      ? "with its session"
+                     : part == NULL ? "with its node"
+                                    : "");
+    }
+}
+
+/* Each frame whole and as it was sent. */
+static void
+read_frames(world *w, disk_session *d, unsigned node, const mrd_journal_index *x)
+{
+    mrd_buf buf = { 0 };
+
+    for (size_t k = 0; k < x->n && w->r->ok; k++) {
+        mrd_bytes body;
+        mrd_frame f;
+        mrd_why why = { 0 };
+        bool fine = mrd_journal_read(x, &x->entries[k], false, &buf, &f, &body, &why) == MRD_OK;
+
+        for (size_t i = 0; fine && i < body.len; i++)
+            fine = body.p[i] == body_byte(&f, i);
+        if (!fine)
+            sim_fail(w, "node %u: frame %llu of the journal is not the one that was sent: %s", node,
+                     (unsigned long long) x->entries[k].frame.seq, why.text);
+        else
+            frame_add(d, &(stored_frame){ .session = d->id,
+                                          .seq = f.seq,
+                                          .epoch = f.epoch,
+                                          .events = f.events,
+                                          .node = node,
+                                          .type = f.type,
+                                          .synced = true });
+    }
+    mrd_buf_fini(&buf);
+}
+
+/* All that the folder holds now, for the checks at the end. */
+void
+store_read_back(world *w)
+{
+    for (size_t i = 0; i < w->core->n_sessions; i++) {
+        const mrd_session *s = w->core->sessions[i];
+        disk_session *d = disk_make(w, s->id);
+
+        d->n_frames = 0;
+        for (unsigned node = 0; node < w->plan->nodes; node++) {
+            mrd_journal_index x;
+            char *dir = mrd_session_store_path(&w->store->store, s->text, "journal/i-%u", node);
+
+            if (mrd_journal_scan(dir, &x, NULL) != MRD_OK)
+                sim_fail(w, "%s cannot be read", dir);
+            else {
+                read_frames(w, d, node, &x);
+                w->r->duplicates += x.duplicates;
+                if (x.duplicates > w->r->not_stored) /* those were written again */
+                    sim_fail(w, "%s holds %llu frames twice", dir,
+                             (unsigned long long) x.duplicates);
+                mrd_journal_index_fini(&x);
+            }
+            free(dir);
+        }
+    }
+    check_promises(w);
+    sim_mix(w, sim_disk_hash(w->store->disk));
+}
+
+/* ---- Lifecycle ---- */
+
+static void
+run_thread(world *w, uint64_t thread, uint64_t turn, void *p)
+{
+    (void) w;
+    (void) p;
+    sim_thread_run((sim_thread *) (uintptr_t) thread, turn);
+}
+
+static void
+later(void *self, int64_t ns, sim_thread *t, uint64_t turn)
+{
+    world *w = self;
+
+    sim_at(w, w->now + ns, run_thread, (uint64_t) (uintptr_t) t, turn, NULL);
+}
+
+static int64_t
+wall(void *self)
+{
+    return server_now(self).wall.ns;
+}
+
+void
+store_boot(world *w, const char *name)
+{
+    mrd_bytes text = { (const uint8_t *) name, strlen(name) };
+
+    w->store->quiet = true;
+    sim_disk_set_quota(w->store->disk, 0);
+    MRD_ASSERT(mrd_write_file_durable(BOOT_AT, text, 0600, NULL) == MRD_OK);
+    store_full(w, w->disk_full);
+    w->store->quiet = false;
+}
+
+void
+store_new(world *w)
+{
+    static const long types[] = { EXT4_SUPER_MAGIC, TMPFS_MAGIC };
+    store_model *m = calloc(1, sizeof(*m));
+
+    (void) mrd_hash_seed(); /* chooses its seed now, the same in each process */
+    m->w = w;
+    w->store = m;
+    m->disk = sim_disk_new("server", &(sim_disk_options){ .seed = w->plan->seed,
+                                                          .before = before,
+                                                          .self = m,
+                                                          .type = types[sim_below(w, 2)] });
+    sim_disk_redirect(BOOT_ID, BOOT_AT);
+    clock_of(w, NULL);
+    sim_threads_begin(&(sim_threads_options){ .later = later, .wall = wall, .self = w });
+    mrd_log_init("sim", w->plan->verbose ? 2 : -1, MRD_LOG_WARN, false);
+}
+
+/* The folder and its timeline; false: it cannot be used now, or the process died of it. */
+bool
+store_open(world *w)
+{
+    store_model *m = w->store;
+
+    m->open = mrd_session_store_open(&m->store, STORE, MRD_SYNC_GROUP, &w->scale, NULL) == MRD_OK;
+    if (!m->open)
+        mrd_session_store_fini(&m->store);
+    return m->open;
+}
+
+bool
+store_recover(world *w)
+{
+    store_model *m = w->store;
+    mrd_journals_options journals = {
+        .store = &m->store, .stored = on_stored, .closed = on_closed, .self = m
+    };
+    mrd_cleaner_options cleaner = { .store = &m->store,
+                                    .measured = on_measured,
+                                    .removed = on_removed,
+                                    .disk = on_disk,
+                                    .gone = on_gone,
+                                    .self = m };
+
+    if (mrd_session_store_recover(&m->store, w->core, NULL) != MRD_OK || !w->up)
+        return false;
+    for (size_t i = 0; i < w->n_disk; i++) {
+        const mrd_session *s = mrd_core_session(w->core, w->disk[i].id);
+
+        w->disk[i].removed = w->disk[i].removed && s == NULL; /* it came back: deleted again */
+        w->disk[i].forgotten = s != NULL && s->deleted;
+    }
+    for (size_t i = 0; i < w->core->n_sessions; i++) { /* what it read is on the medium */
+        const mrd_session *s = w->core->sessions[i];
+        disk_session *d = disk_make(w, s->id);
+
+        d->durable_go = d->durable_go || s->go.ns != 0;
+        d->durable_stop = d->durable_stop || s->stop.ns != 0;
+    }
+    check_promises(w);
+    return mrd_journals_open(&journals, &m->journals, NULL) == MRD_OK &&
+           mrd_pool_open("manifests", 1, 65536, &m->manifests, NULL) == MRD_OK &&
+           mrd_cleaner_open(&cleaner, &m->cleaner, NULL) == MRD_OK && w->up;
+}
+
+/* The process ends: its threads run into a dead disk. */
+void
+store_crash(world *w, bool power)
+{
+    store_model *m = w->store;
+
+    sim_disk_die(m->disk);
+    m->dies_in = 0;
+    mrd_journals_close(m->journals);
+    mrd_pool_close(m->manifests);
+    mrd_cleaner_close(m->cleaner);
+    m->journals = NULL;
+    m->manifests = NULL;
+    m->cleaner = NULL;
+    if (m->open)
+        mrd_session_store_fini(&m->store);
+    m->open = false;
+    if (power)
+        sim_disk_cut_power(m->disk, (sim_disk_keep) sim_below(w, SIM_DISK_KEEPS));
+    else
+        sim_disk_kill(m->disk);
+}
+
+void
+store_free(world *w)
+{
+    store_model *m = w->store;
+
+    store_crash(w, false);
+    sim_threads_end();
+    sim_disk_redirect(NULL, NULL);
+    clock_of(NULL, NULL);
+    sim_disk_free(m->disk);
+    free(m->promises);
+    free(m);
+    w->store = NULL;
+}
+
+/* ---- What the system says ---- */
+
+static const world *of_world;
+
+void
+clock_of(world *w, void *none)
+{
+    (void) none;
+    of_world = w;
+}
+
+extern int __real_clock_gettime(clockid_t id, struct timespec *ts);
+extern int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+int
+__wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+    int64_t ns;
+
+    if (of_world == NULL || id == CLOCK_PROCESS_CPUTIME_ID || id == CLOCK_THREAD_CPUTIME_ID)
+        return __real_clock_gettime(id, ts);
+    ns = id == CLOCK_REALTIME ? server_now(of_world).wall.ns : server_now(of_world).local.ns;
+    *ts = (struct timespec){ ns / MRD_SEC, ns % MRD_SEC };
+    return 0;
+}
+
+extern ssize_t __wrap_getrandom(void *to, size_t len, unsigned flags);
+ssize_t
+__wrap_getrandom(void *to, size_t len, unsigned flags)
+{
+    uint8_t *p = to;
+    world *w = (world *) (uintptr_t) of_world;
+
+    (void) flags;
+    for (size_t i = 0; i < len; i++)
+        p[i] = w == NULL ? (uint8_t) (i + 1) : (uint8_t) (sim_random(w) >> 24);
+    return (ssize_t) len;
+}
