@@ -11,7 +11,7 @@
  *          A loss that a ring reports is both counted in dropped and given as an event of kind
  *          MRD_LOSS, which itself is not counted.
  * Threads  a drain belongs to one thread; it starts none.
- * Memory   1 MiB of scratch, the dictionaries of live rings, open spans (MRD_DRAIN_OPEN_MAX per
+ * Memory   1 MiB of scratch, the dictionaries of live rings, open spans (MRD_OPEN_SPANS_MAX per
  *          process), one blob per ring (MRD_DRAIN_BLOB_MAX).
  *
  * `meridian inspect`, whole:
@@ -31,7 +31,6 @@
 #include "proto/batch.h" /* mrd_cross_read */
 #include "trace/model/catalog.h"
 
-#define MRD_DRAIN_OPEN_MAX (1u << 16)
 #define MRD_DRAIN_BLOB_MAX (64u << 20)
 /* Rings read at one time, and half of the open files allowed; a user may have as many as are left
  * for others. More wait, and are counted. */

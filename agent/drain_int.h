@@ -1,5 +1,5 @@
 /*
- * agent/drain_int.h - inside of the drain: drain.c (rings and their processes), translate.c
+ * agent/drain_int.h - inside of the drain: drain_turns.c, drain_rings.c, drain_processes.c, translate.c
  * (records to events), open_spans.c (ends that come later), cross.c (clocks).
  */
 #ifndef MRD_AGENT_DRAIN_INT_H
@@ -7,45 +7,10 @@
 
 #include "agent/discover.h"
 #include "agent/drain.h"
+#include "agent/open_spans.h"
 #include "base/index.h"
 #include "capture/ring_read.h"
 #include "trace/json/args.h"
-
-/* ---- Spans whose end is another record, maybe of another thread ---- */
-
-typedef struct mrd_open_span {
-    struct mrd_open_span *next;
-    uint64_t key;
-    bool early;     /* only the end was seen so far: ev holds its time and arguments */
-    bool saved;     /* it is in the file for a successor */
-    bool model;     /* the key is of a loaded model */
-    bool left;      /* the owner died in it before this agent saw it alive: nothing can end it */
-    int64_t since;  /* RAW time of this entry's making */
-    uint64_t lost;  /* proc.lost by then */
-    mrd_event ev;   /* args point behind the struct */
-    mrd_arg args[]; /* then their text */
-} mrd_open_span;
-
-typedef struct {
-    mrd_open_span **slots;
-    size_t n_slots, n;
-    size_t n_early, n_saved;
-    /* Saved ones that were taken out since the file was written: key and `early`. */
-    uint64_t (*taken)[2];
-    size_t n_taken, cap_taken;
-    bool taken_lost; /* no memory for one */
-} mrd_open_spans;
-
-void mrd_open_spans_fini(mrd_open_spans *o);
-mrd_open_span *mrd_open_spans_find(mrd_open_spans *o, uint64_t key, bool early);
-/* Remembers a copy. Errors: LIMIT, NOMEM. */
-mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since,
-                           const mrd_event *ev);
-/* Takes it out; free() it. */
-void mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span);
-/* They are in the file for a successor; none is. */
-void mrd_open_spans_saved(mrd_open_spans *o, mrd_open_span *const *spans, size_t n);
-void mrd_open_spans_unnote(mrd_open_spans *o);
 
 /* ---- Rings and processes ---- */
 
@@ -206,24 +171,7 @@ mrd_err mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, 
 void mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 /* The plain records at hand, at most `most`; returns how many there were. */
 uint64_t mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most);
-/* The same for one that a predecessor took over. */
-void mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *ev);
-/* The ring ended in the middle of a text. */
-void mrd_drain_blob_end(mrd_drain *p, ring *r);
 void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
-/* Hands an event on and counts it as delivered or dropped; begun is the caller's to count. */
-void mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev);
-/* A loss event on the process's own line, and its count in begun and dropped. */
-void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
-                    int64_t last_ns);
-/* Open spans of the process as unfinished, early ends as spans without a start. */
-void mrd_drain_flush_open(mrd_drain *p, proc *pr);
-/* Those that were left. */
-void mrd_drain_flush_left(mrd_drain *p, proc *pr);
-/* Early ends older than `age`: their start was lost. */
-void mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age);
-mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
-void mrd_drain_ring_forget(ring *r);
 
 /* Keys of open spans that the records give none: a loaded model, what a dead owner left. */
 uint64_t mrd_drain_model_key(uint64_t number);
@@ -236,7 +184,7 @@ mrd_err mrd_drain_open_begin(mrd_drain *p, mrd_why *why);
 void mrd_drain_open_end(mrd_drain *p);
 /* A process's first ring: what a predecessor left open of it. */
 void mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info);
-/* Processes that did not come back are gone; drain.c makes and ends each. */
+/* Processes that did not come back are gone; drain_processes.c makes and ends each. */
 void mrd_drain_open_step(mrd_drain *p, int64_t now);
 void mrd_drain_open_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                            const void *records);

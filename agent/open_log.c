@@ -193,7 +193,7 @@ give_up(mrd_drain *p)
     l->retry_at = mrd_local_now().ns + RETRY;
     (void) unlink(l->path);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
-        mrd_open_spans_unnote(&pr->open);
+        mrd_open_spans_unsave(&pr->open);
 }
 
 /* Only behind a commit in which every process had its part: what is in the file then is true. */

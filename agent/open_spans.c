@@ -1,6 +1,8 @@
-#include <stdlib.h>
+#include "agent/open_spans.h"
 
-#include "agent/drain_int.h"
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/vec.h"
 
 static size_t
@@ -67,7 +69,7 @@ mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since, c
     mrd_open_span *s;
     char *to;
 
-    if (o->n >= MRD_DRAIN_OPEN_MAX)
+    if (o->n >= MRD_OPEN_SPANS_MAX)
         return MRD_LIMIT;
     if (o->n >= o->n_slots && !grow(o))
         return MRD_NOMEM;
@@ -117,7 +119,7 @@ mrd_open_spans_saved(mrd_open_spans *o, mrd_open_span *const *spans, size_t n)
 }
 
 void
-mrd_open_spans_unnote(mrd_open_spans *o)
+mrd_open_spans_unsave(mrd_open_spans *o)
 {
     for (size_t i = 0; i < o->n_slots; i++)
         for (mrd_open_span *s = o->slots[i]; s != NULL; s = s->next)

@@ -2,6 +2,7 @@
  */
 #include <stdlib.h>
 
+#include "agent/deliver.h"
 #include "agent/drain_int.h"
 #include "trace/import/import_nrt.h"
 

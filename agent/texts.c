@@ -10,6 +10,7 @@
  */
 #include <stdlib.h>
 
+#include "agent/deliver.h"
 #include "agent/drain_int.h"
 #include "base/vec.h"
 
@@ -76,8 +77,8 @@ add_unsaved(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
     if (left->open_lost == 0 || oldest < left->open_lost_ns)
         left->open_lost_ns = oldest;
     left->open_lost += n;
-    if (left->open_lost > MRD_DRAIN_OPEN_MAX)
-        left->open_lost = MRD_DRAIN_OPEN_MAX;
+    if (left->open_lost > MRD_OPEN_SPANS_MAX)
+        left->open_lost = MRD_OPEN_SPANS_MAX;
 }
 
 void
@@ -139,7 +140,7 @@ mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
         safe = 0; /* of another ring */
     r->safe = safe > info->done ? safe : info->done;
     r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
-    if (info->open_lost > 0 && info->open_lost <= MRD_DRAIN_OPEN_MAX) {
+    if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {
         int64_t at = mrd_drain_to_raw(p, info->open_lost_ns);
 
         mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "agent/drain.h"
+#include "agent/open_spans.h"
 
 #define LINES 8192
 
@@ -628,7 +629,7 @@ TEST(open_spans_beyond_the_limit_are_counted)
     uint32_t name = make_text(m, "open");
     mrd_drain_tally c;
 
-    for (uint64_t i = 0; i < MRD_DRAIN_OPEN_MAX + BEYOND; i++)
+    for (uint64_t i = 0; i < MRD_OPEN_SPANS_MAX + BEYOND; i++)
         CHECK(make_rec(m,
                        (mrd_ring_rec){ .kind = MRD_REC_BEGIN,
                                        .name = name,
@@ -637,13 +638,13 @@ TEST(open_spans_beyond_the_limit_are_counted)
                        NULL, 0));
     step_all(p);
     mrd_drain_counts(p, &c);
-    CHECK_INT(c.begun, MRD_DRAIN_OPEN_MAX + BEYOND);
-    CHECK_INT(c.held, MRD_DRAIN_OPEN_MAX);
+    CHECK_INT(c.begun, MRD_OPEN_SPANS_MAX + BEYOND);
+    CHECK_INT(c.held, MRD_OPEN_SPANS_MAX);
     CHECK_INT(c.dropped[MRD_DROP_LIMIT], BEYOND);
     mrd_drain_finish(p);
     mrd_drain_counts(p, &c);
     CHECK_INT(c.held, 0);
-    CHECK_INT(spans, MRD_DRAIN_OPEN_MAX);
+    CHECK_INT(spans, MRD_OPEN_SPANS_MAX);
     mrd_drain_close(p);
     make_free(m);
 }

@@ -1,5 +1,4 @@
-/* agent/drain.c - rings of the node, the processes they belong to, and taking turns among them.
- */
+/* agent/drain_turns.c - taking turns among the rings of the node (agent/drain.h). */
 #include "agent/drain.h"
 
 #include <fcntl.h>
@@ -11,7 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/blobs.h"
+#include "agent/deliver.h"
 #include "agent/drain_int.h"
+#include "agent/drain_processes.h"
+#include "agent/drain_rings.h"
+#include "agent/ring_tracks.h"
 #include "base/hash.h"
 #include "base/vec.h"
 
@@ -21,446 +25,7 @@
 #define LONG_SILENCE   (2 * MRD_SEC)
 #define SWEEP_PERIOD   MRD_SEC
 #define FINISH_TIME    (5 * MRD_SEC) /* for rings that bring nothing and still take their time */
-#define GAPS           0x67617073u   /* told gaps in numbers, beside the position of a ring */
 #define EARLY_AGE      (5 * MRD_SEC) /* an end waits so long for its start, perhaps in another ring */
-#define STALE_AGE      (10 * MRD_SEC)
-
-/* ---- Processes ---- */
-
-static void
-proc_free(mrd_drain *p, proc *pr)
-{
-    mrd_open_spans_fini(&pr->open);
-    mrd_drain_runtime_free(pr);
-    if (pr->pub.catalog != p->o.catalog) {
-        if (p->args_catalog == pr->pub.catalog) {
-            mrd_args_free(p->args);
-            p->args = NULL;
-            p->args_catalog = NULL;
-        }
-        mrd_catalog_free(pr->pub.catalog);
-    }
-    free(pr);
-}
-
-static mrd_sid
-intern(mrd_catalog *cat, const char *text)
-{
-    return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
-}
-
-/* ",key=value" of what has no member of its own. */
-static void
-add_jobid(const mrd_ident *id, char *labels, size_t size)
-{
-    const char *at = id->jobid.text;
-    mrd_str key, value;
-    size_t n = strlen(labels);
-
-    while (n < size && mrd_jobid_next(&at, &key, &value)) {
-        if (mrd_str_is(key, "job") || mrd_str_is(key, "pod"))
-            continue;
-        n += (size_t) snprintf(labels + n, size - n, "%s" MRD_STR_FMT "=" MRD_STR_FMT,
-                               n == 0 ? "" : ",", MRD_STR_ARG(key), MRD_STR_ARG(value));
-    }
-}
-
-static void
-register_process(mrd_drain *p, proc *pr)
-{
-    mrd_catalog *cat = pr->pub.catalog;
-    const mrd_ident *id = &pr->pub.ident;
-    mrd_process mp;
-    char labels[MRD_JOBID_MAX + 256];
-
-    mrd_process_init(&mp);
-    mp.instance_id = mrd_catalog_intern(cat, p->instance_id);
-    mp.process_id = id->pid;
-    mp.container_pid = id->container_pid;
-    mp.name = intern(cat, id->process_tag[0] != '\0' ? id->process_tag
-                          : id->comm[0] != '\0'      ? id->comm
-                                                     : id->command);
-    mp.job = intern(cat, id->job);
-    mp.pod = intern(cat, id->pod_name[0] != '\0' ? id->pod_name : id->pod_uid);
-    snprintf(labels, sizeof(labels), "%s%s%s%s%s", id->container_id[0] != '\0' ? "container=" : "",
-             id->container_id,
-             id->container_id[0] != '\0' && id->visible_cores[0] != '\0' ? "," : "",
-             id->visible_cores[0] != '\0' ? "cores=" : "", id->visible_cores);
-    add_jobid(id, labels, sizeof(labels));
-    mp.labels = intern(cat, labels);
-    mp.rank = id->rank;
-    mp.world_size = id->world_size;
-    if (p->o.simulated)
-        mp.flags |= MRD_PROC_SIMULATED;
-    pr->pub.id = mrd_catalog_process(cat, &mp);
-}
-
-static proc *
-find_proc(mrd_drain *p, int64_t pid, uint64_t start)
-{
-    proc *pr = p->procs;
-
-    while (pr != NULL && (pr->pub.ident.pid != pid || pr->start_ticks != start))
-        pr = pr->next;
-    return pr;
-}
-
-static proc *
-new_proc(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
-{
-    uint64_t start = info->name.start_ticks;
-    proc *pr = calloc(1, sizeof(*pr));
-    uint64_t scope[3] = { (uint64_t) id->pid, start, 0 };
-
-    if (pr == NULL)
-        return NULL;
-    pr->pub.catalog = p->o.catalog != NULL ? p->o.catalog : mrd_catalog_new();
-    if (pr->pub.catalog == NULL) {
-        free(pr);
-        return NULL;
-    }
-    pr->pub.ident = *id;
-    pr->start_ticks = start;
-    pr->first = (mrd_owned_claim){ id->pid, info->file_uid, info->device, info->inode };
-    pr->uid = id->uid == MRD_NONE ? info->file_uid : (uint32_t) id->uid;
-    scope[2] = mrd_hash64(p->instance_id, strlen(p->instance_id), 0);
-    pr->flow_scope = mrd_hash64(scope, sizeof(scope), 1);
-    pr->shift_ns = p->timens_ns - id->timens_monotonic_ns;
-    register_process(p, pr);
-    pr->next = p->procs;
-    p->procs = pr;
-    p->counts.processes++;
-    p->counts.processes_seen++;
-    mrd_drain_open_adopt(p, pr, info);
-    if (p->o.process != NULL)
-        p->o.process(p->o.self, &pr->pub);
-    return pr;
-}
-
-static void
-proc_gone(mrd_drain *p, proc *pr)
-{
-    proc **at = &p->procs;
-    bool saved;
-
-    pr->pub.open_until_ns = pr->seen_alive      ? mrd_local_now().ns
-                            : pr->newest_ns > 0 ? pr->newest_ns
-                                                : 1;
-    mrd_drain_runtime_flush(p, pr);
-    saved = pr->open.n_saved + pr->open.n_taken > 0;
-    mrd_drain_flush_open(p, pr);
-    if (saved)
-        mrd_drain_open_gone(p, pr);
-    while (*at != pr)
-        at = &(*at)->next;
-    *at = pr->next;
-    p->counts.processes--;
-    pr->pub.gone = true;
-    if (p->o.process != NULL)
-        p->o.process(p->o.self, &pr->pub);
-    proc_free(p, pr);
-}
-
-/* Its rings are gone, but not what they had begun. */
-void
-mrd_drain_open_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
-                      const void *records)
-{
-    mrd_ident id;
-    proc *pr;
-    const mrd_process *mp;
-
-    mrd_ident_init(&id);
-    id.pid = pid;
-    id.start_ticks = (int64_t) info->name.start_ticks;
-    if ((pr = new_proc(p, &id, info)) == NULL)
-        return;
-    mrd_drain_open_replay(p, pr, key, records);
-    mp = mrd_catalog_borrow_process(pr->pub.catalog, pr->pub.id);
-    pr->pub.ident.rank = mp->rank;
-    snprintf(pr->pub.ident.job, sizeof(pr->pub.ident.job), "%.127s",
-             mrd_catalog_text(pr->pub.catalog, mp->job).p);
-    proc_gone(p, pr);
-}
-
-/* ---- Rings ---- */
-
-typedef struct {
-    unsigned dir;
-    const char *file_name;
-} ring_key;
-
-static uint64_t
-key_hash(unsigned dir, const char *file_name)
-{
-    return mrd_hash64(file_name, strlen(file_name), mrd_hash_seed() + dir);
-}
-
-static bool
-same_ring(const void *self, uint32_t at, const void *key)
-{
-    const mrd_drain *p = self;
-    const ring_key *want = key;
-
-    return p->rings[at]->dir == want->dir && strcmp(p->rings[at]->file_name, want->file_name) == 0;
-}
-
-static bool
-has_ring(const mrd_drain *p, unsigned dir, const char *file_name)
-{
-    const ring_key key = { dir, file_name };
-
-    return mrd_index_find(&p->by_name, key_hash(dir, file_name), same_ring, p, &key) !=
-           MRD_INDEX_NONE;
-}
-
-/* Adds the ring to the list and the index. */
-static bool
-list_ring(mrd_drain *p, ring *r)
-{
-    r->at = p->n_rings;
-    if (!MRD_VEC_ROOM_MAX(p->rings, p->n_rings, p->cap_rings, 1, p->rings_max) ||
-        mrd_index_add(&p->by_name, key_hash(r->dir, r->file_name), (uint32_t) r->at) != MRD_OK)
-        return false;
-    p->rings[p->n_rings++] = r;
-    return true;
-}
-
-static void
-unlist_ring(mrd_drain *p, const ring *r)
-{
-    ring *last = p->rings[--p->n_rings];
-
-    mrd_index_remove(&p->by_name, key_hash(r->dir, r->file_name), (uint32_t) r->at);
-    if (last == r)
-        return;
-    mrd_index_move(&p->by_name, key_hash(last->dir, last->file_name), (uint32_t) last->at,
-                   (uint32_t) r->at);
-    last->at = r->at;
-    p->rings[last->at] = last;
-}
-
-/* The user's place, made when there is none. -1: no memory, or it has its share of rings. */
-static int
-user_of(mrd_drain *p, uint32_t uid)
-{
-    unsigned at = p->n_users;
-
-    for (unsigned i = 0; i < p->n_users; i++)
-        if (p->users[i].rings > 0 && p->users[i].uid == uid)
-            return p->users[i].rings < p->rings_max - p->n_rings ? (int) i : -1;
-    for (unsigned i = 0; i < p->n_users; i++)
-        if (p->users[i].rings == 0)
-            at = i;
-    if (at == p->n_users) {
-        if (!MRD_VEC_NEXT(p->users, at))
-            return -1;
-        p->n_users++;
-    }
-    p->users[at] = (ring_user){ .uid = uid };
-    return (int) at;
-}
-
-static int32_t
-host_pid_of(mrd_drain *p, mrd_ring_reader *reader)
-{
-    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
-    int32_t host_pid = 0;
-
-    if (info->pid_ns == 0 || info->pid_ns == p->pid_ns)
-        return info->name.pid;
-    (void) mrd_ring_owner(reader, &host_pid);
-    return host_pid;
-}
-
-/* A lie stays one: the file is removed, or it would be met again when its victim has ended. */
-static void
-refuse(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
-{
-    p->foreign_uid++;
-    p->counts.rings_refused++;
-    if (!p->o.keep_rings)
-        (void) mrd_ring_remove(reader, mrd_discover_dir_fd(p->discover, dir), file_name, NULL);
-}
-
-static void
-leave_out(mrd_drain *p, unsigned dir, const char *file_name)
-{
-    mrd_drain_unread(p, dir, file_name, MRD_UNREAD_BEYOND);
-    p->counts.rings_refused++;
-    p->rings_beyond++;
-    p->beyond_at = mrd_local_now().ns;
-}
-
-static mrd_err
-adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
-{
-    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
-    int32_t host_pid = host_pid_of(p, reader);
-    ring *r;
-    int user = user_of(p, info->file_uid);
-    mrd_ident id;
-    mrd_err err;
-    proc *pr;
-
-    if (user < 0) {
-        leave_out(p, dir, file_name);
-        return MRD_LIMIT;
-    }
-    if ((err = mrd_drain_identify(p, dir, reader, host_pid, &id)) != MRD_OK) {
-        refuse(p, dir, file_name, reader);
-        return err;
-    }
-    pr = find_proc(p, id.pid, info->name.start_ticks);
-    if (pr == NULL)
-        pr = new_proc(p, &id, info);
-    r = pr == NULL ? NULL : calloc(1, sizeof(*r));
-    if (r == NULL)
-        return MRD_NOMEM;
-    r->dir = dir;
-    snprintf(r->file_name, sizeof(r->file_name), "%s", file_name);
-    if (!list_ring(p, r)) {
-        free(r);
-        return MRD_NOMEM;
-    }
-    r->reader = reader;
-    r->device = info->device;
-    r->inode = info->inode;
-    r->proc = pr;
-    r->next_of_proc = pr->rings;
-    pr->rings = r;
-    pr->n_rings++;
-    r->poll_ns = POLL_MIN;
-    pr->active_at = mrd_local_now().ns;
-    for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
-        other->caught_up = false; /* there may be more in them now */
-    if (p->o.resume != NULL && p->o.hold)
-        r->gaps_safe = p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ GAPS);
-    mrd_drain_text_resume(p, r,
-                          p->o.resume == NULL || !p->o.hold
-                              ? 0
-                              : p->o.resume(p->o.self, mrd_drain_ring_hash(file_name)));
-    mrd_discover_hold(p->discover, dir, 1);
-    r->user = (unsigned) user;
-    p->users_now += p->users[user].rings++ == 0;
-    p->counts.rings++;
-    p->counts.rings_seen++;
-    return MRD_OK;
-}
-
-/* A file that never became a ring, or one of another boot. */
-static void
-remove_stale(mrd_drain *p, int dir_fd, const char *file_name)
-{
-    struct stat st;
-    struct timespec now;
-
-    if (p->o.keep_rings || fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-        clock_gettime(CLOCK_REALTIME, &now) != 0 ||
-        (now.tv_sec - st.st_mtim.tv_sec) * MRD_SEC < STALE_AGE)
-        return;
-    (void) mrd_ring_remove_stale(dir_fd, file_name, p->proc_root, NULL);
-}
-
-uint64_t
-mrd_drain_ring_hash(const char *file_name)
-{
-    return mrd_hash64(file_name, strlen(file_name), 0x52494e47);
-}
-
-static mrd_err
-found(void *self, unsigned dir, int dir_fd, const char *file_name)
-{
-    mrd_drain *p = self;
-    mrd_ring_opts opts = { 0, p->o.only_uid, 0, p->proc_root };
-    mrd_ring_reader *reader = NULL;
-    mrd_err err;
-
-    if (has_ring(p, dir, file_name))
-        return MRD_OK;
-    if (p->stands_back) {
-        mrd_drain_unread(p, dir, file_name, MRD_UNREAD_HELD);
-        return MRD_AGAIN;
-    }
-    if (p->n_rings >= p->rings_max) {
-        leave_out(p, dir, file_name);
-        return MRD_OK;
-    }
-    err = mrd_ring_open(dir_fd, file_name, &opts, &reader, NULL);
-    if (err == MRD_OK) {
-        err = adopt(p, dir, file_name, reader);
-        if (err == MRD_OK)
-            mrd_drain_is_read(p, dir, file_name);
-        if (err != MRD_OK)
-            mrd_ring_close(reader);
-        return err == MRD_NOMEM ? MRD_AGAIN : MRD_OK;
-    }
-    if (err == MRD_BUSY || err == MRD_STATE)
-        mrd_drain_unread(p, dir, file_name,
-                         err == MRD_BUSY ? MRD_UNREAD_HELD : MRD_UNREAD_OTHER_BOOT);
-    if (err == MRD_AGAIN || err == MRD_STATE)
-        remove_stale(p, dir_fd, file_name);
-    return err;
-}
-
-/* Takes a ring out; its process too when it was the last. */
-static void
-drop_ring(mrd_drain *p, ring *r)
-{
-    proc *pr = r->proc;
-    ring **at = &pr->rings;
-
-    unlist_ring(p, r);
-    p->users_now -= --p->users[r->user].rings == 0;
-    while (*at != r)
-        at = &(*at)->next_of_proc;
-    *at = r->next_of_proc;
-    mrd_discover_hold(p->discover, r->dir, -1);
-    mrd_ring_close(r->reader);
-    mrd_drain_ring_forget(r);
-    free(r);
-    p->counts.rings--;
-    if (--pr->n_rings == 0)
-        proc_gone(p, pr);
-}
-
-/* Everything of it was read, and is safe. */
-static void
-remove_ring(mrd_drain *p, ring *r)
-{
-    (void) mrd_ring_release(r->reader);
-    if (!p->o.keep_rings)
-        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
-                               NULL);
-    p->counts.rings_removed++;
-    drop_ring(p, r);
-}
-
-/* A ring that contradicts itself: what it counted as lost is known, the rest is not. Its file is
- * removed, or every restart would meet it again. */
-static void
-retire_ring(mrd_drain *p, ring *r, const mrd_why *why)
-{
-    mrd_ring_stats st;
-    int64_t now = mrd_local_now().ns;
-
-    mrd_ring_get_stats(r->reader, &st);
-    p->counts.rings_bad++;
-    if (p->first_bad[0] == '\0')
-        snprintf(p->first_bad, sizeof(p->first_bad), "%.255s", why->text);
-    if (r->blob.open)
-        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now, now);
-    mrd_drain_lost(p, r->proc, MRD_DROP_BAD_RING,
-                   st.lost_total > st.reported && st.lost_total - st.reported < 1u << 31
-                       ? st.lost_total - st.reported
-                       : 1,
-                   now, now);
-    if (!p->o.keep_rings)
-        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
-                               NULL);
-    drop_ring(p, r);
-}
-
 /* ---- Draining ---- */
 
 /* Longest silence before a ring is looked at again: half of the time in which a million events a
@@ -561,7 +126,7 @@ drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
     }
     r->waits = r->waits || n > 0;
     if (step == MRD_RING_BAD) {
-        retire_ring(p, r, &why);
+        mrd_drain_ring_retire(p, r, &why);
         *ret_gone = true;
         return n;
     }
@@ -575,7 +140,7 @@ drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
         r->waits = false;
     }
     if (r->ended && !r->waits) {
-        remove_ring(p, r);
+        mrd_drain_ring_remove(p, r);
         *ret_gone = true;
         return n;
     }
@@ -685,7 +250,7 @@ mrd_drain_step(mrd_drain *p)
 
     mrd_drain_cross_step(p, now.ns);
     (void) mrd_drain_lock(p, now.ns);
-    mrd_discover_step(p->discover, now, found, p);
+    mrd_discover_step(p->discover, now, mrd_drain_ring_found, p);
     sweep(p, now.ns);
     mrd_drain_open_step(p, now.ns);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
@@ -715,7 +280,7 @@ mrd_drain_finish(mrd_drain *p)
     uint64_t n;
 
     (void) mrd_drain_lock(p, mrd_local_now().ns);
-    mrd_discover_all(p->discover, found, p);
+    mrd_discover_all(p->discover, mrd_drain_ring_found, p);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
         pr->held = false;
     mrd_drain_cross(p);
@@ -754,7 +319,7 @@ mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
             mrd_drain_text_release(p, r);
         r->waits = false;
         if (r->ended)
-            remove_ring(p, r); /* the last one takes the process with it */
+            mrd_drain_ring_remove(p, r); /* the last one takes the process with it */
     }
 }
 
@@ -776,7 +341,7 @@ mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
             mrd_ring_left left;
 
             mrd_drain_text_left(p, (ring *) (uintptr_t) r, &left, &st.read);
-            call(self, mrd_drain_ring_hash(r->file_name) ^ GAPS, left.gaps_done);
+            call(self, mrd_drain_ring_hash(r->file_name) ^ MRD_DRAIN_GAPS, left.gaps_done);
         }
     }
 }
@@ -896,7 +461,7 @@ mrd_drain_close(mrd_drain *p)
     }
     for (proc *pr = p->procs, *next; pr != NULL; pr = next) {
         next = pr->next;
-        proc_free(p, pr);
+        mrd_drain_proc_free(p, pr);
     }
     mrd_discover_close(p->discover);
     mrd_drain_open_end(p);

@@ -1,0 +1,79 @@
+#include "agent/blobs.h"
+
+#include <string.h>
+
+#include "agent/deliver.h"
+#include "base/vec.h"
+#include "trace/json/in.h"
+
+static void
+blob_end(mrd_drain *p, ring *r, bool cut)
+{
+    r->blob.open = false;
+    if (r->blob.p != NULL)
+        memset(r->blob.p + r->blob.len, 0, MRD_IN_PAD);
+    (void) mrd_drain_text_seen(p, r, r->blob.pos);
+    mrd_drain_runtime(p, r, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
+    r->blob.len = 0;
+}
+
+static bool
+blob_room(blob *b, size_t more)
+{
+    return MRD_VEC_ROOM_MAX(b->p, b->len, b->cap, more + MRD_IN_PAD,
+                            MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
+}
+
+/* A chunk that does not continue the blob under way: chunks between were lost (and counted by the
+ * writer). What was there is a cut document. */
+void
+mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    blob *b = &r->blob;
+
+    if (!p->again)
+        p->counts.blob_bytes += rec->body_len;
+    if (b->open &&
+        ((rec->flags & MRD_RECF_FIRST) != 0 || rec->domain != b->number || rec->value != b->len))
+        blob_end(p, r, true);
+    if ((rec->flags & MRD_RECF_FIRST) != 0) {
+        mrd_ring_stats st;
+
+        mrd_ring_get_stats(r->reader, &st);
+        b->open = true;
+        b->pos = st.read - ((sizeof(mrd_ring_rec) + rec->body_len + MRD_RING_UNIT - 1) &
+                            ~(uint64_t) (MRD_RING_UNIT - 1));
+        b->apart = (rec->flags & MRD_RECF_APART) != 0;
+        b->number = rec->domain;
+        b->len = 0;
+    }
+    if (!b->open)
+        return; /* the rest of a blob whose start was lost */
+    if (!blob_room(b, rec->body_len)) {
+        blob_end(p, r, true);
+        if (!p->again)
+            mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts_ns, rec->ts_ns);
+        return;
+    }
+    memcpy(b->p + b->len, rec->body, rec->body_len);
+    b->len += rec->body_len;
+    if ((rec->flags & (MRD_RECF_LAST | MRD_RECF_CUT)) != 0)
+        blob_end(p, r, (rec->flags & MRD_RECF_CUT) != 0);
+}
+
+void
+mrd_drain_blob_end(mrd_drain *p, ring *r)
+{
+    if (r->blob.open)
+        blob_end(p, r, true);
+}
+
+/* Of what a predecessor took over only texts tell something: what is still open of them. */
+void
+mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    p->again = true;
+    if (rec->kind == MRD_REC_BLOB)
+        mrd_drain_blob_chunk(p, r, rec);
+    p->again = false;
+}

@@ -1,0 +1,114 @@
+#include "agent/deliver.h"
+
+#include <stdlib.h>
+
+#include "trace/import/import_nrt.h"
+
+static const char *const causes[MRD_DROP_CAUSES] = {
+    [MRD_DROP_RING_FULL] = "ring-full",
+    [MRD_DROP_RING_BIG] = "ring-record-too-big",
+    [MRD_DROP_RING_OTHER] = "ring-other",
+    [MRD_DROP_BLOB] = "runtime-json-cut",
+    [MRD_DROP_JSON] = "runtime-json-bad",
+    [MRD_DROP_BAD_RING] = "ring-damaged",
+    [MRD_DROP_LIMIT] = "limit",
+    [MRD_DROP_MEMORY] = "memory",
+    [MRD_DROP_SPOOL] = "spool-full",
+    [MRD_DROP_REFUSED] = "refused",
+    [MRD_DROP_UNSENT] = "not-recorded",
+    [MRD_DROP_WINDOW] = "recorder-window",
+    [MRD_DROP_RESTART] = "agent-restarted",
+    [MRD_DROP_RUNTIME] = NRT_LOST_RING,
+    [MRD_DROP_DAMAGED] = "spool-damaged",
+    [MRD_DROP_RECORDER] = "recorder-memory",
+};
+
+const char *
+mrd_drop_text(mrd_drop_cause cause)
+{
+    return (unsigned) cause < MRD_DROP_CAUSES ? causes[cause] : "unknown";
+}
+
+mrd_drop_cause
+mrd_drain_cause(unsigned ring_cause)
+{
+    switch (ring_cause) {
+    case MRD_RING_LOST_FULL:
+        return MRD_DROP_RING_FULL;
+    case MRD_RING_LOST_BIG:
+        return MRD_DROP_RING_BIG;
+    case MRD_RING_LOST_BLOB:
+        return MRD_DROP_BLOB;
+    default:
+        return MRD_DROP_RING_OTHER;
+    }
+}
+
+void
+mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
+               int64_t last_ns)
+{
+    mrd_event ev = { .kind = MRD_LOSS,
+                     .ts_ns = first_ns,
+                     .dur_ns = last_ns > first_ns ? last_ns - first_ns : 0,
+                     .ivalue = count > INT64_MAX ? INT64_MAX : (int64_t) count };
+    mrd_track t;
+
+    p->counts.begun += count;
+    p->counts.dropped[cause] += count;
+    pr->lost += count;
+    mrd_track_init(&t, pr->pub.id, MRD_SRC_MERIDIAN);
+    t.name = mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), MRD_STR("losses"));
+    ev.track = mrd_catalog_track(pr->pub.catalog, &t);
+    ev.name =
+        mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), mrd_str_of(mrd_drop_text(cause)));
+    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &ev);
+}
+
+static void
+give_open(mrd_drain *p, proc *pr, mrd_open_span *s)
+{
+    p->counts.held--;
+    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &s->ev);
+    mrd_open_spans_take(&pr->open, s);
+    free(s);
+}
+
+void
+mrd_drain_flush_open(mrd_drain *p, proc *pr)
+{
+    for (size_t i = 0; i < pr->open.n_slots; i++)
+        while (pr->open.slots[i] != NULL)
+            give_open(p, pr, pr->open.slots[i]);
+}
+
+/* An exec left them; the process goes on. */
+void
+mrd_drain_flush_left(mrd_drain *p, proc *pr)
+{
+    int64_t before = pr->pub.open_until_ns;
+
+    pr->pub.open_until_ns = pr->newest_ns > 0 ? pr->newest_ns : 1;
+    for (size_t i = 0; i < pr->open.n_slots; i++)
+        for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
+            next = s->next;
+            if (s->left)
+                give_open(p, pr, s);
+        }
+    pr->pub.open_until_ns = before;
+}
+
+void
+mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age)
+{
+    if (pr->seen_alive && pr->n_left > pr->left_given) {
+        mrd_drain_flush_left(p, pr);
+        pr->left_given = pr->n_left;
+    }
+    for (size_t i = 0; i < pr->open.n_slots && pr->open.n_early > 0; i++)
+        for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
+            next = s->next;
+            if (s->early && now - s->since > age)
+                give_open(p, pr, s);
+        }
+}

@@ -1,0 +1,44 @@
+/*
+ * agent/deliver.h - hands events on and counts what becomes of them: given, dropped by cause, lost in a
+ * ring. Threads: the drain's.
+ */
+#ifndef MRD_AGENT_DELIVER_H
+#define MRD_AGENT_DELIVER_H
+
+#include "agent/drain_int.h"
+
+/* Hands an event on and counts it as delivered or dropped; begun is the caller's to count. */
+static inline void
+mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev)
+{
+    mrd_err err = p->o.event(p->o.self, &pr->pub, clock, ev);
+
+    if (err == MRD_OK && ev->kind != MRD_LOSS)
+        p->counts.events++;
+    else if (err == MRD_OK)
+        p->counts.losses++;
+    else if (ev->kind != MRD_LOSS)
+        p->counts
+            .dropped[err == MRD_LIMIT || err == MRD_INVALID ? MRD_DROP_LIMIT : MRD_DROP_MEMORY]++;
+}
+
+/* The same for one that begins here. */
+static inline void
+mrd_drain_give_new(mrd_drain *p, proc *pr, const mrd_event *ev)
+{
+    p->counts.begun++;
+    mrd_drain_give(p, pr, MRD_DRAIN_RAW, ev);
+}
+
+/* A loss event on the process's own line, and its count in begun and dropped. */
+void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
+                    int64_t last_ns);
+mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
+/* Open spans of the process as unfinished, early ends as spans without a start. */
+void mrd_drain_flush_open(mrd_drain *p, proc *pr);
+/* Those that were left by a dead owner. */
+void mrd_drain_flush_left(mrd_drain *p, proc *pr);
+/* Early ends older than `age`: their start was lost. */
+void mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age);
+
+#endif

@@ -1,0 +1,19 @@
+/*
+ * agent/drain_processes.h - the processes whose rings the drain reads: who they are, and what is said
+ * of them when their first ring is found and when their last one is gone. Threads: the drain's.
+ */
+#ifndef MRD_AGENT_DRAIN_PROCESSES_H
+#define MRD_AGENT_DRAIN_PROCESSES_H
+
+#include "agent/drain_int.h"
+
+/* NULL: no ring of it is read. */
+proc *mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start_ticks);
+/* In the list, announced (options.process), with what a predecessor left open of it. NULL: no memory. */
+proc *mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info);
+/* Gives its open spans as unfinished, announces that it is gone, and frees it. */
+void mrd_drain_proc_gone(mrd_drain *p, proc *pr);
+/* Without a word: the drain is closed. */
+void mrd_drain_proc_free(mrd_drain *p, proc *pr);
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * agent/drain_rings.h - the rings that the drain reads: adopted when their file is found, each within its
+ * user's share, and given up when everything of them was read or they contradict themselves.
+ * Threads: the drain's.
+ */
+#ifndef MRD_AGENT_DRAIN_RINGS_H
+#define MRD_AGENT_DRAIN_RINGS_H
+
+#include "agent/drain_int.h"
+
+/* The other name under which a ring's position is kept: gaps in numbers that were reported. */
+#define MRD_DRAIN_GAPS 0x67617073u
+
+/* For mrd_discover_step: a ring file is there; self is the drain. Errors: AGAIN (look again), those of
+ * mrd_ring_open. */
+mrd_err mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name);
+/* Everything of it was read and is safe: its file goes too, and its process with the last one. */
+void mrd_drain_ring_remove(mrd_drain *p, ring *r);
+/* A ring that contradicts itself. What it counted as lost is known, the rest is not; its file is removed, or
+ * every restart would meet it again. */
+void mrd_drain_ring_retire(mrd_drain *p, ring *r, const mrd_why *why);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * agent/open_spans.h - spans whose end is another record, maybe of another thread: begins that wait for
+ * their end, and ends that came before their begin. Threads: the drain's.
+ */
+#ifndef MRD_AGENT_OPEN_SPANS_H
+#define MRD_AGENT_OPEN_SPANS_H
+
+#include "base/err.h"
+#include "trace/model/event.h"
+
+#define MRD_OPEN_SPANS_MAX (1u << 16) /* of a process */
+
+typedef struct mrd_open_span {
+    struct mrd_open_span *next;
+    uint64_t key;
+    bool early;     /* only the end was seen so far: ev holds its time and arguments */
+    bool saved;     /* it is in the file for a successor */
+    bool model;     /* the key is of a loaded model */
+    bool left;      /* the owner died in it before this agent saw it alive: nothing can end it */
+    int64_t since;  /* RAW time of this entry's making */
+    uint64_t lost;  /* proc.lost by then */
+    mrd_event ev;   /* args point behind the struct */
+    mrd_arg args[]; /* then their text */
+} mrd_open_span;
+
+typedef struct {
+    mrd_open_span **slots;
+    size_t n_slots, n;
+    size_t n_early, n_saved;
+    /* Saved ones that were taken out since the file was written: key and `early`. */
+    uint64_t (*taken)[2];
+    size_t n_taken, cap_taken;
+    bool taken_lost; /* no memory for one */
+} mrd_open_spans;
+
+void mrd_open_spans_fini(mrd_open_spans *o);
+mrd_open_span *mrd_open_spans_find(mrd_open_spans *o, uint64_t key, bool early);
+/* Remembers a copy. Errors: LIMIT, NOMEM. */
+mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since,
+                           const mrd_event *ev);
+/* Takes it out; free() it. */
+void mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span);
+/* They are in the file for a successor. */
+void mrd_open_spans_saved(mrd_open_spans *o, mrd_open_span *const *spans, size_t n);
+/* None is. */
+void mrd_open_spans_unsave(mrd_open_spans *o);
+
+#endif
