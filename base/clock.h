@@ -26,8 +26,59 @@ typedef struct {
 } mrd_sess_ns;
 
 typedef struct {
+    int64_t ns; /* CLOCK_MONOTONIC_RAW of another node, or of this one in another boot */
+} mrd_peer_ns;
+
+typedef struct {
+    int64_t ns; /* of an event or frame: on the clock or timeline that its stream names */
+} mrd_ev_ns;
+
+typedef struct {
     uint64_t ticks; /* a device's own counter; its rate and origin are the device's */
 } mrd_dev_ticks;
+
+/*
+ * What instants of one clock can be asked: the names carry the clock, so that two clocks do not mix.
+ *   mrd_local_add(at, dur)  mrd_local_sub(at, dur)     an instant that much later, earlier
+ *   mrd_local_diff(a, b)                               the duration a - b
+ *   mrd_local_before(a, b)  mrd_local_after(a, b)      a < b, a > b
+ *   mrd_local_min(a, b)     mrd_local_max(a, b)        the earlier, the later
+ * and so for the others. Nothing here guards against overflow.
+ */
+#define MRD_CLOCK_ARITHMETIC(clock, type)                                                          \
+    static inline type clock##_add(type at, mrd_dur_ns dur)                                        \
+    {                                                                                              \
+        return (type){ at.ns + dur };                                                              \
+    }                                                                                              \
+    static inline type clock##_sub(type at, mrd_dur_ns dur)                                        \
+    {                                                                                              \
+        return (type){ at.ns - dur };                                                              \
+    }                                                                                              \
+    static inline mrd_dur_ns clock##_diff(type a, type b)                                          \
+    {                                                                                              \
+        return a.ns - b.ns;                                                                        \
+    }                                                                                              \
+    static inline _Bool clock##_before(type a, type b)                                             \
+    {                                                                                              \
+        return a.ns < b.ns;                                                                        \
+    }                                                                                              \
+    static inline _Bool clock##_after(type a, type b)                                              \
+    {                                                                                              \
+        return a.ns > b.ns;                                                                        \
+    }                                                                                              \
+    static inline type clock##_min(type a, type b)                                                 \
+    {                                                                                              \
+        return b.ns < a.ns ? b : a;                                                                \
+    }                                                                                              \
+    static inline type clock##_max(type a, type b)                                                 \
+    {                                                                                              \
+        return b.ns > a.ns ? b : a;                                                                \
+    }
+MRD_CLOCK_ARITHMETIC(mrd_local, mrd_local_ns)
+MRD_CLOCK_ARITHMETIC(mrd_wall, mrd_wall_ns)
+MRD_CLOCK_ARITHMETIC(mrd_sess, mrd_sess_ns)
+MRD_CLOCK_ARITHMETIC(mrd_peer, mrd_peer_ns)
+MRD_CLOCK_ARITHMETIC(mrd_ev, mrd_ev_ns)
 
 #define MRD_US  1000LL
 #define MRD_MS  1000000LL
