@@ -50,7 +50,7 @@ mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int
 mrd_drop_cause
 mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint64_t events)
 {
-    mrd_frame f;
+    mrd_frame f = { 0 };
     mrd_why why = { 0 };
     mrd_err err = mrd_frame_get((mrd_bytes){ frame, len }, &f, &why);
     mrd_drop_cause cause;
@@ -64,7 +64,8 @@ mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint6
     if (err == MRD_OK)
         return MRD_DROP_CAUSES;
     cause = err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_SPOOL;
-    mrd_record_lose(r, s, cause, events, f.first_ns, f.last_ns);
+    mrd_record_lose(r, s, cause, events, mrd_record_to_raw(r, f.clock, f.first_ns),
+                    mrd_record_to_raw(r, f.clock, f.last_ns));
     return cause;
 }
 

@@ -2,7 +2,10 @@
  * a commit says of it. */
 #include "agent/record.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -180,6 +183,40 @@ TEST(an_unfinished_span_reaches_until_its_process_ended)
             CHECK_INT(st.begun, rows[i].begun + 1);
             teardown(&f);
         }
+}
+
+/* A batch of events on the wall clock (the runtime trace's) that the spool cannot take, because a file
+ * may not grow any more: when it was lost stands in RAW, as when all else was lost. */
+TEST(a_batch_that_the_spool_refuses_is_lost_at_its_raw_time)
+{
+    for (unsigned clock = MRD_DRAIN_RAW; clock <= MRD_DRAIN_REALTIME; clock++) {
+        struct rlimit old, none = { 0 };
+        Mrd__Control c = MRD__CONTROL__INIT;
+        const mrd_record_drop *d;
+        mrd_record_status st;
+        char dir[600];
+        fixture f;
+
+        snprintf(dir, sizeof(dir), "%s/full%u", test_tmp(), clock);
+        setup_in(&f, dir, 1);
+        c.session = 5;
+        CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+        give(&f, MRD_SPAN, clock, 2 * MRD_SEC, MRD_SEC);
+        REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
+        none.rlim_max = old.rlim_max;
+        signal(SIGXFSZ, SIG_IGN);
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
+        mrd_record_flush(f.record);
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &old) == 0);
+        REQUIRE(mrd_record_find(f.record, 5, &st));
+        d = &st.drops[MRD_DROP_SPOOL];
+        CHECK_INT(d->count, 1);
+        CHECK(llabs(d->first_ns - (f.start_ns + 2 * MRD_SEC)) < 100 * MRD_MS);
+        CHECK(llabs(d->last_ns - (f.start_ns + 3 * MRD_SEC)) < 100 * MRD_MS);
+        REQUIRE(st.gaps.n == 1);
+        CHECK_INT(st.gaps.v[0].first_ns, d->first_ns);
+        teardown(&f);
+    }
 }
 
 /* A loss is known by the clock of the boot in which it was. After another the session still counts it,
