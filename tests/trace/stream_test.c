@@ -322,6 +322,54 @@ TEST(flow_points_find_the_innermost_event)
     check_flows(99, 12000, 1 << 20);
 }
 
+/* Spans that overlap without nesting: the last one never ended when the next begins, so what ended
+ * lies below it. How many are remembered follows from those that run, not from all that ever did. */
+TEST(memory_of_the_binding_is_that_of_spans_that_run)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("the sanitizer needs the address space");
+#else
+    enum { N = 1200000, EACH = 1000 }; /* 38 MB of them, if all were remembered */
+    mrd_store *store = mrd_store_new(1 << 20, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "overlaps");
+    mrd_event span = { .kind = MRD_SPAN, .dur_ns = 3, .name = 2 };
+    mrd_event flow = { .kind = MRD_FLOW, .flow_dir = MRD_FLOW_STEP };
+    struct rlimit lim;
+    unsigned long pages = 0;
+    uint64_t bound = 0;
+    const mrd_event *ev;
+    mrd_source *in = NULL;
+    mrd_why why = { 0 };
+    FILE *f;
+
+    for (uint64_t i = 0; i < N; i++) {
+        span.ts_ns = 2 * (int64_t) i;
+        span.seq = 2 * i;
+        REQUIRE(mrd_stream_push(s, &span) == MRD_OK);
+        if (i % EACH != EACH - 1)
+            continue;
+        flow.ts_ns = span.ts_ns + 1;
+        flow.seq = 2 * i + 1;
+        flow.id = i;
+        REQUIRE(mrd_stream_push(s, &flow) == MRD_OK);
+    }
+    REQUIRE((f = fopen("/proc/self/statm", "r")) != NULL && fscanf(f, "%lu", &pages) == 1);
+    fclose(f);
+    lim.rlim_cur = lim.rlim_max = pages * 4096 + (24 << 20);
+    REQUIRE(setrlimit(RLIMIT_AS, &lim) == 0);
+    CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_OK);
+    REQUIRE(mrd_stream_open(s, &in, &why) == MRD_OK);
+    while (in->next(in, &ev, &why) == MRD_MORE) {
+        for (size_t i = 0; i < ev->flow_count; i++)
+            CHECK_INT(ev->flows[i].id, (uint64_t) ev->ts_ns / 2);
+        bound += ev->flow_count;
+    }
+    CHECK_INT(bound, N / EACH);
+    in->close(in);
+    mrd_store_free(store);
+#endif
+}
+
 TEST(more_flows_than_an_event_can_hold_come_back_alone)
 {
     mrd_store *store = mrd_store_new(0, test_tmp());

@@ -71,14 +71,19 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
 {
     bind_track *t = bind_track_at(b, ev->track);
 
-    while (t != NULL && t->n > 0 && t->v[t->n - 1].end_ns < ev->ts_ns)
-        t->n--;
-    if (t != NULL && t->n == t->cap)
-        bind_forget_ended(t, ev->ts_ns);
-    /* Half of it stays free, so that ended ones are looked for seldom. */
-    if (t == NULL || !MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
+    if (t == NULL) {
         b->err = MRD_NOMEM;
         return;
+    }
+    while (t->n > 0 && t->v[t->n - 1].end_ns < ev->ts_ns)
+        t->n--;
+    if (t->n == t->cap) {
+        bind_forget_ended(t, ev->ts_ns);
+        /* Half of it is free then, so that ended ones are looked for seldom. */
+        if (!MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
+            b->err = MRD_NOMEM;
+            return;
+        }
     }
     t->v[t->n++] = (bind_span){ ev->ts_ns, mrd_event_end(ev), pos, ev->flow_count };
 }
