@@ -25,20 +25,47 @@ static _Atomic uint32_t track_count;
 static char *arena;
 static size_t arena_left;
 
-/* Eight bytes at a time; names are short and not from an enemy. */
+static uint64_t
+word_at(const char *p)
+{
+    uint64_t word;
+
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+static uint64_t
+half_at(const char *p)
+{
+    uint32_t word;
+
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+/* Up to eight bytes as a number, without a loop. */
+static uint64_t
+short_word(const char *p, size_t len)
+{
+    if (len >= 4)
+        return half_at(p) << 32 | half_at(p + len - 4);
+    return len == 0 ? 0
+                    : (uint64_t) (unsigned char) p[0] << 16 |
+                          (uint64_t) (unsigned char) p[len / 2] << 8 |
+                          (uint64_t) (unsigned char) p[len - 1];
+}
+
+/* Eight bytes at a time, the last eight perhaps twice; names are short and not from an enemy. */
 static uint32_t
 hash_text(const char *p, size_t len)
 {
-    uint64_t h = 0x9e3779b97f4a7c15ull ^ len, word;
+    uint64_t h = 0x9e3779b97f4a7c15ull ^ len;
 
-    for (; len >= 8; p += 8, len -= 8) {
-        memcpy(&word, p, 8);
-        h = (h ^ word) * 0xff51afd7ed558ccdull;
+    for (size_t i = 0; i + 8 < len; i += 8) {
+        h = (h ^ word_at(p + i)) * 0xff51afd7ed558ccdull;
         h ^= h >> 32;
     }
-    word = 0;
-    memcpy(&word, p, len);
-    h = (h ^ word) * 0xff51afd7ed558ccdull;
+    h = (h ^ (len > 8 ? word_at(p + len - 8) : short_word(p, len))) * 0xff51afd7ed558ccdull;
     return (uint32_t) (h ^ h >> 32);
 }
 
