@@ -438,11 +438,15 @@ mrd_region_start(mrd_region *region)
     return mrd_on() ? mrd_region_start_(region) : MERIDIAN_OK;
 }
 
-/* NOTFOUND: not started in this thread. */
+/* NOTFOUND: not started in this thread. While off there is something to do only for a start from
+ * before. */
 static inline int
 mrd_region_stop(mrd_region *region)
 {
-    return mrd_was_on() ? mrd_region_stop_(region) : MERIDIAN_OK;
+    if (!mrd_was_on() ||
+        (!mrd_on() && region != NULL && __atomic_load_n(&region->running, __ATOMIC_RELAXED) == 0))
+        return MERIDIAN_OK;
+    return mrd_region_stop_(region);
 }
 
 /* "[prof] <name>: total_time: <ns> nsec nr_entries: <n>\n" */

@@ -791,6 +791,29 @@ TEST(regions)
 }
 
 /* D-01 ... D-06 */
+/* A start from before the pause is ended in it; nothing else is there to stop. */
+TEST(regions_across_a_pause)
+{
+    mrd_region open = MRD_REGION_INIT("open"), closed = MRD_REGION_INIT("closed");
+
+    start();
+    CHECK_INT(mrd_region_start(&closed), MERIDIAN_OK);
+    CHECK_INT(mrd_region_stop(&closed), MERIDIAN_OK);
+    CHECK_INT(mrd_region_start(&open), MERIDIAN_OK);
+    CHECK_INT(mrd_pause(), MERIDIAN_OK);
+    CHECK_INT(mrd_region_stop(&closed), MERIDIAN_OK);
+    CHECK_INT(open.running, 1);
+    CHECK_INT(mrd_region_stop(&open), MERIDIAN_OK);
+    CHECK_INT(open.running, 0);
+    CHECK(open.total_ns > 0);
+    CHECK_INT(mrd_region_stop(&open), MERIDIAN_OK);
+    CHECK_INT(mrd_region_stop(NULL), MERIDIAN_OK);
+    CHECK_INT(mrd_resume(), MERIDIAN_OK);
+    CHECK_INT(mrd_region_stop(&open), MERIDIAN_NOTFOUND);
+    collect();
+    CHECK_INT(event_count, 2);
+}
+
 TEST(counter_sessions)
 {
     const char *good[] = { "mem.MemTotal_bytes", "cpu.*" }, *bad[] = { "mem.MemTotol_bytes" };
