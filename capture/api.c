@@ -164,7 +164,7 @@ mrd_scope_end_(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
         mrd_rec_scope_end(s, NULL, 0);
         return;
     }
-    if (s->pid == (uint32_t) mrd_proc_pid())
+    if (mrd_extra_now() != 0 && s->pid == (uint32_t) mrd_proc_pid())
         mrd_api_finished(&s->what, mrd_rec_now() - s->start);
     arg_count = mrd_api_args(args, arg_count, list);
     mrd_rec_scope_end(s, list, arg_count);

@@ -12,6 +12,10 @@
 #define BLOB_CHUNK    16384u
 #define SLOT_NONE     UINT32_MAX /* scope: in no place of the header, ends as a record of its own */
 
+/* What happens seldom stays out of the functions that every annotation runs through: they keep few
+ * registers and no arrays. */
+#define SELDOM __attribute__((noinline, cold))
+
 unsigned
 mrd_rec_sources(void)
 {
@@ -72,7 +76,7 @@ mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32
 /* ---- dictionary before use --------------------------------------------------------------------
  */
 
-static bool
+static SELDOM bool
 define_name(mrd_ring_writer *w, uint32_t id)
 {
     size_t len = 0;
@@ -92,7 +96,7 @@ known(mrd_ring_writer *w, uint32_t id)
     return define_name(w, id) ? id : 0;
 }
 
-static uint32_t
+static SELDOM uint32_t
 learn_track(mrd_ring_writer *w, uint32_t id)
 {
     uint32_t name = 0;
@@ -203,35 +207,44 @@ put_arg(mrd_ring_writer *w, uint8_t *p, const mrd_rec_arg *arg)
 
         p = put_item(p, MRD_ITEM_KEY, 0, 0, text, inline_len(text));
     }
-    if (!is_text(arg))
-        return put_item(p, arg->type, 0, key, &arg->v, 8);
+    if (!is_text(arg)) {
+        mrd_ring_item item = { arg->type, 0, 8, key };
+
+        memcpy(p, &item, sizeof(item));
+        memcpy(p + sizeof(item), &arg->v, 8);
+        return p + sizeof(item) + 8;
+    }
     return put_item(p, arg->type, text_len(arg) < arg->v.text.len ? MRD_ITEMF_CUT : 0, key,
                     arg->v.text.p, text_len(arg));
 }
 
 /* ---- one record ------------------------------------------------------------------------------ */
 
-/* A record with a body; head: its kind, name, time and value. Inside enter/leave. False: counted
- * lost. */
-static bool
-put_long(mrd_ring_writer *w, const mrd_ring_rec *head, const mrd_rec_what *what, uint64_t at,
+/* `at` is the time of the event for the books (when it is lost), ts what the record says. */
+typedef struct {
+    uint64_t ts, at, value;
+} put_times;
+
+/* A record with a body. Inside enter/leave. False: counted lost. */
+static __attribute__((noinline)) bool
+put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
          const mrd_rec_arg *args, size_t n)
 {
-    uint32_t name = head->name;
+    uint32_t name = known(w, what->name);
     size_t body = body_size(w, name, what, args, n), len;
     mrd_ring_rec *rec;
     uint8_t *p;
 
     len = (sizeof(*rec) + body + MRD_RING_UNIT - 1) & ~(size_t) (MRD_RING_UNIT - 1);
-    rec = mrd_ring_reserve_slow(w, len, at, false);
+    rec = mrd_ring_reserve_len(w, len, at.at);
     if (rec == NULL)
         return false;
-    rec->kind = head->kind;
+    rec->kind = (uint8_t) kind;
     rec->flags = (uint8_t) (what->flags | MRD_RECF_BODY);
     rec->units = (uint16_t) (len / MRD_RING_UNIT);
     rec->name = name;
-    rec->ts = head->ts;
-    rec->value = head->value;
+    rec->ts = at.ts;
+    rec->value = at.value;
     rec->domain = known(w, what->domain);
     rec->track = known_track(w, what->track);
     p = (uint8_t *) (rec + 1);
@@ -239,34 +252,36 @@ put_long(mrd_ring_writer *w, const mrd_ring_rec *head, const mrd_rec_what *what,
         p = put_item(p, MRD_ITEM_NAME, 0, 0, what->name_text, inline_len(what->name_text));
     for (size_t i = 0; i < n; i++)
         p = put_arg(w, p, &args[i]);
-    memset(p, 0, (size_t) ((uint8_t *) rec + len - p));
+    for (uint8_t *end = (uint8_t *) rec + len; p < end; p += 8) /* items are multiples of 8 */
+        memset(p, 0, 8);
     mrd_ring_commit(w, len);
     return true;
 }
 
-/* `at` is the time of the event for the books (when it is lost), ts what the record says. */
-static inline bool
-put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, uint64_t ts, uint64_t at,
-    uint64_t value, const mrd_rec_arg *args, size_t n)
+/* As put_long; nearly always without a body. */
+static inline __attribute__((always_inline)) bool
+put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
+    const mrd_rec_arg *args, size_t n)
 {
-    uint32_t name = known(w, what->name), domain, track;
+    uint32_t name, domain, track;
     mrd_ring_rec *rec;
 
-    if (__builtin_expect(n != 0 || (name == 0 && what->name_text != NULL), 0))
-        return put_long(
-            w, &(mrd_ring_rec){ .kind = (uint8_t) kind, .name = name, .ts = ts, .value = value },
-            what, at, args, n);
+    if (__builtin_expect(n != 0, 0))
+        return put_long(w, kind, what, at, args, n);
+    name = known(w, what->name);
+    if (__builtin_expect(name == 0 && what->name_text != NULL, 0))
+        return put_long(w, kind, what, at, args, n);
     domain = known(w, what->domain);
     track = known_track(w, what->track);
-    rec = mrd_ring_reserve(w, at);
+    rec = mrd_ring_reserve(w, at.at);
     if (__builtin_expect(rec == NULL, 0))
         return false;
     rec->kind = (uint8_t) kind;
     rec->flags = what->flags;
     rec->units = 1;
     rec->name = name;
-    rec->ts = ts;
-    rec->value = value;
+    rec->ts = at.ts;
+    rec->value = at.value;
     rec->domain = domain;
     rec->track = track;
     mrd_ring_commit(w, MRD_RING_UNIT);
@@ -293,28 +308,27 @@ enter(uint64_t at)
     return w;
 }
 
-static void
-record(unsigned kind, const mrd_rec_what *what, uint64_t ts, uint64_t at, uint64_t value,
-       const mrd_rec_arg *args, size_t n)
+static inline __attribute__((always_inline)) void
+record(unsigned kind, const mrd_rec_what *what, put_times at, const mrd_rec_arg *args, size_t n)
 {
-    mrd_ring_writer *w = enter(at);
+    mrd_ring_writer *w = enter(at.at);
 
     if (w == NULL)
         return;
-    (void) put(w, kind, what, ts, at, value, args, n);
+    (void) put(w, kind, what, at, args, n);
     mrd_ring_leave(w);
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
 /* Deeper than the header can show: begin and end become records. */
-static void
+static SELDOM void
 begin_deep(mrd_ring_writer *w, mrd_rec_scoped *scope, const mrd_rec_what *what)
 {
     scope->slot = SLOT_NONE;
     scope->id = mrd_rec_next_id(w);
     scope->start = mrd_ring_ticks(w->clock);
-    if (!put(w, MRD_REC_BEGIN, what, scope->start, scope->start, scope->id, NULL, 0))
+    if (!put(w, MRD_REC_BEGIN, what, (put_times){ scope->start, scope->start, scope->id }, NULL, 0))
         scope->start = 0;
 }
 
@@ -327,7 +341,11 @@ mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
     scope->start = 0;
     if (__builtin_expect(w == NULL, 0))
         return;
-    scope->what = *what;
+    scope->what.name = what->name; /* one by one: as a whole they would wait for their last store */
+    scope->what.name_text = what->name_text;
+    scope->what.domain = what->domain;
+    scope->what.track = what->track;
+    scope->what.flags = what->flags;
     scope->pid = w->pid;
     if (__builtin_expect(w->depth >= MRD_RING_OPEN_MAX, 0)) {
         begin_deep(w, scope, what);
@@ -371,6 +389,15 @@ leave_slot(mrd_ring_writer *w, const mrd_rec_scoped *scope)
     }
 }
 
+static SELDOM void
+end_deep(mrd_ring_writer *w, const mrd_rec_scoped *scope, uint64_t now, const mrd_rec_arg *args,
+         size_t arg_count)
+{
+    mrd_rec_what nameless = { .flags = scope->what.flags };
+
+    (void) put(w, MRD_REC_END, &nameless, (put_times){ now, now, scope->id }, args, arg_count);
+}
+
 void
 mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count)
 {
@@ -388,13 +415,11 @@ mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_cou
         return;
     }
     if (__builtin_expect(scope->slot == SLOT_NONE, 0)) {
-        mrd_rec_what nameless = { .flags = scope->what.flags };
-
-        (void) put(w, MRD_REC_END, &nameless, now, now, scope->id, args, arg_count);
+        end_deep(w, scope, now, args, arg_count);
     } else {
         w->ending = scope->slot + 1;
-        (void) put(w, MRD_REC_SPAN, &scope->what, scope->start, now, now - scope->start, args,
-                   arg_count);
+        (void) put(w, MRD_REC_SPAN, &scope->what,
+                   (put_times){ scope->start, now, now - scope->start }, args, arg_count);
         w->ending = 0;
         leave_slot(w, scope);
     }
@@ -409,7 +434,8 @@ void
 mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,
              size_t arg_count)
 {
-    record(MRD_REC_SPAN, what, start, end, end > start ? end - start : 0, args, arg_count);
+    record(MRD_REC_SPAN, what, (put_times){ start, end, end > start ? end - start : 0 }, args,
+           arg_count);
     MRD_PROBE(span, what, end > start ? end - start : 0);
 }
 
@@ -422,7 +448,7 @@ mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_coun
     if (w == NULL)
         return 0;
     id = mrd_rec_next_id(w);
-    if (!put(w, MRD_REC_BEGIN, what, now, now, id, args, arg_count))
+    if (!put(w, MRD_REC_BEGIN, what, (put_times){ now, now, id }, args, arg_count))
         id = 0;
     mrd_ring_leave(w);
     return id;
@@ -435,7 +461,7 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
     if (id != 0)
-        record(MRD_REC_END, &nameless, now, now, id, args, arg_count);
+        record(MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
 }
 
 void
@@ -443,7 +469,7 @@ mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args, 
 {
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
-    record(MRD_REC_INSTANT, what, now, now, id, args, arg_count);
+    record(MRD_REC_INSTANT, what, (put_times){ now, now, id }, args, arg_count);
     MRD_PROBE(instant, what, 0);
 }
 
@@ -452,7 +478,7 @@ mrd_rec_counter(const mrd_rec_what *what, uint64_t value)
 {
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
-    record(MRD_REC_COUNTER, what, now, now, value, NULL, 0);
+    record(MRD_REC_COUNTER, what, (put_times){ now, now, value }, NULL, 0);
     MRD_PROBE(counter, what, value);
 }
 
@@ -461,7 +487,7 @@ mrd_rec_flow(const mrd_rec_what *what, uint64_t id)
 {
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
-    record(MRD_REC_FLOW, what, now, now, id, NULL, 0);
+    record(MRD_REC_FLOW, what, (put_times){ now, now, id }, NULL, 0);
 }
 
 void
@@ -470,7 +496,7 @@ mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count)
     mrd_rec_what what = { .name_text = text };
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
-    record(MRD_REC_NOTICE, &what, now, now, 0, args, arg_count);
+    record(MRD_REC_NOTICE, &what, (put_times){ now, now, 0 }, args, arg_count);
 }
 
 void
@@ -481,7 +507,7 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
 
     what.flags = load ? MRD_RECF_LOAD : MRD_RECF_UNLOAD;
-    record(MRD_REC_MODEL, &what, now, now, number, args, arg_count);
+    record(MRD_REC_MODEL, &what, (put_times){ now, now, number }, args, arg_count);
 }
 
 /* ---- blobs ----------------------------------------------------------------------------------- */

@@ -11,6 +11,12 @@
 /* A correction of the rate is spread over this much time. */
 #define SLEW_NS 250000000
 
+__attribute__((cold, noinline)) uint64_t
+mrd_ring_raw_ticks(void)
+{
+    return (uint64_t) mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+}
+
 void
 mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal)
 {

@@ -43,6 +43,9 @@ mrd_ring_clock_gettime(clockid_t id)
     return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+/* CLOCK_MONOTONIC_RAW, out of the way of those who read the TSC. */
+uint64_t mrd_ring_raw_ticks(void);
+
 /* Cross-reads the clocks: the narrowest of a few tries. With RAW, width is 0 and ticks == raw_ns.
  */
 void mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal);

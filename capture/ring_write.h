@@ -119,6 +119,18 @@ mrd_ring_reserve(mrd_ring_writer *w, uint64_t ts)
     return (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
 }
 
+/* The same for any length, a multiple of 32. */
+static inline mrd_ring_rec *
+mrd_ring_reserve_len(mrd_ring_writer *w, size_t len, uint64_t ts)
+{
+    uint64_t at = w->head & w->mask;
+
+    if (w->head + len > w->limit || ts > w->cal_due || at + len > w->mask + 1 ||
+        len > mrd_ring_rec_max(w))
+        return mrd_ring_reserve_slow(w, len, ts, false);
+    return (mrd_ring_rec *) (void *) (w->data + at);
+}
+
 /* release: the record's bytes before head; pairs with get_live in ring_read.c */
 static inline void
 mrd_ring_commit(mrd_ring_writer *w, size_t len)
@@ -132,7 +144,7 @@ mrd_ring_ticks(mrd_ring_clock_id clock)
 {
     if (MRD_HAVE_TSC && __builtin_expect(clock == MRD_RING_CLOCK_TSC, 1))
         return mrd_tsc();
-    return (uint64_t) mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+    return mrd_ring_raw_ticks();
 }
 
 static inline bool
