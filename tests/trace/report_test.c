@@ -496,6 +496,38 @@ TEST(a_part_that_is_missing_ends_the_proof)
     test_profile_free(p);
 }
 
+/* Two groups of as many parts: what ends the proof in one of them does not in the other. */
+TEST(a_proof_is_of_one_group)
+{
+    test_profile *p = test_profile_new();
+    mrd_track_id third;
+    mrd_track t;
+    json_t *r;
+
+    p->n = 0;
+    mrd_track_init(&t, p->proc[0], MRD_SRC_FRAMEWORK);
+    t.device_idx = 2;
+    third = mrd_catalog_track(p->cat, &t);
+    for (int64_t i = 0; i < 8; i++) {
+        mrd_event *ev[2] = { cc_running(p, 0, i, i * 1000000, 400000, 400),
+                             cc_running(p, 1, i, i * 1000000 + 150000, 250000, 400) };
+
+        for (int k = 0; k < 2 && i % 2 == 1; k++)
+            ((mrd_arg *) (uintptr_t) ev[k]->args)[0].v.i = 2;
+    }
+    r = report(p);
+    CHECK(collective(r, 1, "proven") == 8);
+    json_decref(r);
+    cc_running(p, 0, 77, 9000000, 10, 400)->track = third;
+    ((mrd_arg *) (uintptr_t) p->v[p->n - 1].args)[0].v.i = 2; /* the second group has three */
+    r = report(p);
+    CHECK(collective(r, 2, "last") == 8 && collective(r, 2, "proven") == 4);
+    CHECK(total(r, "partial") == 4);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
 TEST(lateness_in_turns_is_nobodys_fault)
 {
     test_profile *p = test_profile_new();
