@@ -59,6 +59,8 @@ spread(mrd_hist *h)
             return MRD_NOMEM;
         }
     }
+    paged.least = h->least;
+    paged.largest = h->largest;
     *h = paged;
     return MRD_OK;
 }
@@ -82,9 +84,17 @@ mrd_hist_fini(mrd_hist *h)
     *h = (mrd_hist){ 0 };
 }
 
+static void
+reach(mrd_hist *h, uint64_t least, uint64_t largest)
+{
+    h->least = h->count == 0 || least < h->least ? least : h->least;
+    h->largest = largest > h->largest ? largest : h->largest;
+}
+
 mrd_err
 mrd_hist_add(mrd_hist *h, uint64_t v)
 {
+    reach(h, v, v);
     return bucket_add(h, bucket_of(v));
 }
 
@@ -101,6 +111,8 @@ merge_few(mrd_hist *h, const mrd_hist *from)
 mrd_err
 mrd_hist_merge(mrd_hist *h, const mrd_hist *from)
 {
+    if (from->count > 0)
+        reach(h, from->least, from->largest);
     if (from->pages == NULL)
         return merge_few(h, from);
     if (h->pages == NULL && spread(h) != MRD_OK)
@@ -170,7 +182,7 @@ paged_at(const mrd_hist *h, uint64_t rank)
 uint64_t
 mrd_hist_quantile(const mrd_hist *h, double q)
 {
-    uint64_t rank;
+    uint64_t rank, v;
     unsigned bucket;
 
     if (h->count == 0)
@@ -178,5 +190,6 @@ mrd_hist_quantile(const mrd_hist *h, double q)
     rank = (uint64_t) ceil(q * (double) h->count);
     rank = rank == 0 ? 1 : rank > h->count ? h->count : rank;
     bucket = h->pages == NULL ? few_at(h, rank) : paged_at(h, rank);
-    return middle(bucket / MRD_HIST_STEPS, bucket % MRD_HIST_STEPS);
+    v = middle(bucket / MRD_HIST_STEPS, bucket % MRD_HIST_STEPS);
+    return v < h->least ? h->least : v > h->largest ? h->largest : v;
 }

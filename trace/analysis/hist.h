@@ -3,7 +3,8 @@
  *
  * Log-linear buckets (as in HdrHistogram, Gil Tene): MRD_HIST_STEPS equal steps in every octave;
  * values below 2 * MRD_HIST_STEPS are exact. A quantile is the middle of its bucket, so it differs
- * from the true one by at most MRD_HIST_ERROR of it. The buckets of the first MRD_HIST_FEW values
+ * from the true one by at most MRD_HIST_ERROR of it; it is never below the least nor above the
+ * largest value. The buckets of the first MRD_HIST_FEW values
  * stand in the struct itself; after them each octave takes memory (one page) once something falls
  * into it. Histograms can be merged without further error.
  * Threads: belongs to one thread.
@@ -21,7 +22,7 @@
 #define MRD_HIST_FEW   32
 
 typedef struct {
-    uint64_t count;
+    uint64_t count, least, largest;
     uint64_t (*pages)[MRD_HIST_STEPS]; /* NULL: `few` has all */
     uint8_t n, cap;
     union {

@@ -496,11 +496,8 @@ int64_t
 mrd_summary_quantile(const mrd_type *type, double q)
 {
     uint64_t v = mrd_hist_quantile(&type->hist, q);
-    int64_t at = v > INT64_MAX ? INT64_MAX : (int64_t) v;
 
-    if (type->hist.count == 0)
-        return 0;
-    return at < type->min_ns ? type->min_ns : at > type->max_ns ? type->max_ns : at;
+    return v > INT64_MAX ? INT64_MAX : (int64_t) v;
 }
 
 uint64_t
