@@ -391,6 +391,59 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     mrd_catalog_free(s.cat);
 }
 
+/* Who may have to read again from a document knows what waits of it: starts of before it, ends
+ * whichever they are of. */
+TEST(what_waits_is_known_by_its_document)
+{
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
+    mrd_process p;
+    mrd_nrt *nrt = NULL;
+    int64_t oldest;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(s.cat, "i-1");
+    o.process = mrd_catalog_process(s.cat, &p);
+    CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+    CHECK(mrd_nrt_oldest(nrt) == UINT64_MAX);
+    mrd_nrt_mark(nrt, 5, false, false);
+    feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "00100", "") TAIL);
+    mrd_nrt_mark(nrt, 6, false, false);
+    feed(nrt, HEAD EV("a", "start", "0", "2", "1", T0 "00200",
+                      "") "," EV("a", "stop", "0", "9", "1", T0 "00250", "") TAIL);
+    mrd_nrt_mark(nrt, 7, false, false);
+    feed(nrt, HEAD EV("a", "start", "0", "3", "1", T0 "00300", "") TAIL);
+    CHECK_INT(mrd_nrt_oldest(nrt), 5);
+    CHECK_INT(mrd_nrt_waiting_before(nrt, 5, &oldest), 1); /* the end */
+    CHECK_INT(oldest % 100000, 250);
+    CHECK_INT(mrd_nrt_waiting_before(nrt, 6, &oldest), 2);
+    CHECK_INT(oldest % 100000, 100);
+    CHECK_INT(mrd_nrt_waiting_before(nrt, 8, &oldest), 4);
+    CHECK_INT(s.n, 0);
+    CHECK_ERR("flush", mrd_nrt_flush_before(nrt, 6), MRD_OK);
+    CHECK_INT(s.n, 2);
+    CHECK_INT(s.unfinished, 1);
+    CHECK_INT(s.no_start, 1);
+    CHECK_INT(mrd_nrt_oldest(nrt), 6);
+    CHECK_INT(mrd_nrt_waiting_before(nrt, 7, &oldest), 1);
+    CHECK_INT(oldest % 100000, 200);
+    mrd_nrt_mark(nrt, 8, false, false);
+    feed(nrt, HEAD EV("a", "stop", "0", "2", "1", T0 "00280", "") TAIL);
+    CHECK_INT(s.last_dur, 80);
+    CHECK_INT(mrd_nrt_oldest(nrt), 7);
+    /* Read once more: an end whose start lies before is done with, a start is not. */
+    mrd_nrt_mark(nrt, 9, true, false);
+    feed(nrt, HEAD EV("a", "stop", "0", "8", "1", T0 "00400", "") "," EV("a", "start", "0", "4",
+                                                                         "1", T0 "00410", "") TAIL);
+    CHECK_INT(mrd_nrt_waiting_before(nrt, 0, &oldest), 0);
+    CHECK_ERR("flush", mrd_nrt_flush_before(nrt, UINT64_MAX), MRD_OK);
+    CHECK_INT(s.unfinished, 3);
+    CHECK_INT(s.no_start, 1);
+    CHECK(mrd_nrt_oldest(nrt) == UINT64_MAX);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
 #define NUMBERED(number, phase, track, ts)                                                         \
     "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"nc_idx\":0,\"nc_local_id\":" number \
     ",\"tracking_id\":" track ",\"thread_id\":1,\"data\":{\"model_id\":7},\"timestamp_ns\":" ts    \
