@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "agent/drain.h"
+#include "tests/wait.h"
 
 typedef struct {
     uint64_t events;
@@ -91,11 +92,9 @@ TEST(rings_of_a_container_are_found_with_its_host_pid)
                             .process = process_event,
                             .self = &h };
     mrd_drain *p = NULL;
-    int64_t end = mrd_local_now().ns + 10 * MRD_SEC;
 
     CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
-    while (h.events == 0 && mrd_local_now().ns < end)
-        mrd_drain_step(p);
+    TEST_UNTIL((mrd_drain_step(p), h.events > 0));
     CHECK_INT(h.events, 1);
     CHECK_INT(h.container_pid, 1);
     CHECK(h.pid > 1 && h.pid != outer);
@@ -103,10 +102,7 @@ TEST(rings_of_a_container_are_found_with_its_host_pid)
     CHECK_INT(h.gone, 0);
     close(go); /* it ends */
     waitpid(outer, NULL, 0);
-    while (h.gone == 0 && mrd_local_now().ns < end) {
-        mrd_drain_step(p);
-        nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
-    }
+    TEST_UNTIL((mrd_drain_step(p), h.gone > 0));
     CHECK_INT(h.gone, 1);
     mrd_drain_close(p);
 }
@@ -121,10 +117,8 @@ TEST(without_the_switch_containers_are_left_alone)
     mrd_drain *p = NULL;
 
     CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
-    for (int i = 0; i < 50; i++) {
+    for (int64_t end = test_clock_ms() + 100; test_clock_ms() < end; test_pace(2000))
         mrd_drain_step(p);
-        nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
-    }
     CHECK_INT(h.events, 0);
     close(go);
     waitpid(outer, NULL, 0);

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "agent/drain.h"
+#include "tests/wait.h"
 
 /* What event() was given, per kind and by name. */
 typedef struct {
@@ -391,12 +392,7 @@ TEST(hostile_rings_are_retired_and_the_others_go_on)
         while (mrd_drain_step(p) == 0)
             ;
     }
-    for (int i = 0; i < 100; i++) {
-        nanosleep(&(struct timespec){ 0, 3000000 }, NULL);
-        step_all(p);
-    }
-    mrd_drain_counts(p, &c);
-    CHECK_INT(c.rings_bad, 5);
+    TEST_UNTIL((step_all(p), mrd_drain_counts(p, &c), c.rings_bad == 5 && h.n[MRD_SPAN] == 25));
     CHECK_INT(c.rings, 1);
     CHECK_INT(c.dropped[MRD_DROP_BAD_RING], 5);
     CHECK_INT(h.n[MRD_SPAN], 25);

@@ -7,6 +7,7 @@
 #include "agent/files.h"
 #include "base/clock.h"
 #include "tests/fake/link.h"
+#include "tests/wait.h"
 #include "trace/model/catalog.h"
 
 /* The way to a fake aggregator; its answer waits until the step is over. */
@@ -105,20 +106,20 @@ step(world *w)
 static void
 until(world *w, uint64_t n)
 {
-    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
-         w->finished + w->failed < n && mrd_local_now().ns < end;) {
+    for (int64_t end = test_deadline(); w->finished + w->failed < n && test_in_time(end);) {
         step(w);
         if (!w->asked)
-            nanosleep(&(struct timespec){ 0, 100000 }, NULL);
+            test_look_again();
     }
 }
 
+/* Lets a time pass in which nothing, or nothing more, may happen. */
 static void
-pause_ms(world *w, int ms)
+run_ms(world *w, int ms)
 {
-    for (int i = 0; i < ms; i++) {
+    for (int64_t end = test_clock_ms() + ms; test_clock_ms() < end;) {
         step(w);
-        nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+        test_pace(1000);
     }
 }
 
@@ -157,10 +158,10 @@ TEST(a_file_is_shipped_when_it_stands_still)
     fd = open(path, O_WRONLY | O_APPEND);
     for (int i = 0; i < 5; i++) { /* it grows: not yet */
         CHECK(write(fd, "more", 4) == 4);
-        pause_ms(w, 15);
+        run_ms(w, 15);
     }
     CHECK_INT(w->g.announces, 0);
-    pause_ms(w, 80); /* it stands still, but is open for writing */
+    run_ms(w, 80); /* it stands still, but is open for writing */
     if (getuid() == 0)
         CHECK_INT(w->g.announces, 0);
     close(fd);
@@ -254,7 +255,7 @@ TEST(files_beyond_the_limit)
     }
     until(w, 10);
     mrd_files_look(w->f);
-    pause_ms(w, 60);
+    run_ms(w, 60);
     mrd_files_get_stats(w->f, &st);
     CHECK_INT(w->finished, 10);
     CHECK_INT(st.found, 10);
@@ -266,7 +267,7 @@ TEST(files_beyond_the_limit)
     }
     mrd_files_look(w->f);
     for (int i = 0; i < 10000 && (st.beyond > 0 || st.waiting > 0); i++) {
-        pause_ms(w, 5);
+        run_ms(w, 5);
         mrd_files_get_stats(w->f, &st);
     }
     CHECK_INT(st.beyond, 0);
@@ -290,7 +291,7 @@ TEST(what_cannot_be_shipped_is_said)
     snprintf(path, sizeof(path), "%s/cap/fifo", test_tmp());
     CHECK(mkfifo(path, 0600) == 0);
     until(w, 1);
-    pause_ms(w, 60);
+    run_ms(w, 60);
     CHECK_INT(w->failed, 1);
     CHECK(strstr(w->last, "--artifact-max") != NULL);
     CHECK_INT(w->g.announces, 0);
@@ -337,7 +338,7 @@ TEST(a_large_directory_does_not_hold_up_a_turn)
         took = cpu_ns() - before;
         worst = took > worst ? took : worst;
         mrd_files_get_stats(w->f, &st);
-        nanosleep(&(struct timespec){ 0, 100000 }, NULL);
+        test_look_again();
     } while ((st.found < 30002 || st.ignored < 30000) && mrd_local_now().ns < end);
     CHECK_INT(st.found, 30002);
     CHECK_INT(st.ignored, 30000);
@@ -356,7 +357,7 @@ TEST(only_the_file_that_was_named_is_taken)
     tree_file(test_tmp(), "one.ntff", "one");
     tree_file(test_tmp(), "two.ntff", "two");
     until(w, 1);
-    pause_ms(w, 100);
+    run_ms(w, 100);
     mrd_files_get_stats(w->f, &st);
     CHECK_INT(st.found, 1);
     CHECK_INT(w->g.artifacts, 1);
@@ -371,14 +372,15 @@ TEST(without_a_session_files_wait_and_old_ones_stay)
 
     mrd_files_session(w->f, 0, 0);
     tree_file(test_tmp(), "cap/early.ntff", "early");
-    pause_ms(w, 100);
+    run_ms(w, 100);
     CHECK_INT(w->g.announces, 0);
-    nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    /* Times of files come from the kernel's clock, which goes by ticks: one before, one behind. */
+    test_let_it_run(20);
     mrd_files_session(w->f, 2, mrd_wall_now().ns);
-    nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    test_let_it_run(20);
     tree_file(test_tmp(), "cap/late.ntff", "late");
     until(w, 1);
-    pause_ms(w, 100);
+    run_ms(w, 100);
     mrd_files_get_stats(w->f, &st);
     CHECK_INT(w->g.artifacts, 1);
     CHECK_INT(w->g.artifact_len, 4);

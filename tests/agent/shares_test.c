@@ -9,6 +9,7 @@
 #include "agent/files.h"
 #include "agent/traces.h"
 #include "base/out.h"
+#include "tests/wait.h"
 #include "trace/model/catalog.h"
 
 typedef struct {
@@ -63,12 +64,11 @@ open_files(seen *s, size_t max_files)
 #define UNTIL(f, what)                                                                             \
     do {                                                                                           \
         mrd_files_stats st_ = { 0 };                                                               \
-        for (int64_t end_ = mrd_local_now().ns + 20 * MRD_SEC; mrd_local_now().ns < end_;) {       \
+        for (int64_t end_ = test_deadline(); test_in_time(end_); test_look_again()) {              \
             mrd_files_step(f, mrd_local_now().ns);                                                 \
             mrd_files_get_stats(f, &st_);                                                          \
             if (what)                                                                              \
                 break;                                                                             \
-            nanosleep(&(struct timespec){ 0, 200000 }, NULL);                                      \
         }                                                                                          \
         CHECK(what);                                                                               \
     } while (0)
@@ -106,7 +106,7 @@ TEST(a_file_system_that_hangs_is_left_alone_and_the_others_go_on)
     seen s = { 0 };
     char bad[600], good[600];
     mrd_files_stats st;
-    int64_t began, longest = 0;
+    int64_t longest = 0;
     mrd_files *f;
     int fuse;
 
@@ -121,13 +121,11 @@ TEST(a_file_system_that_hangs_is_left_alone_and_the_others_go_on)
     CHECK_ERR("watch", mrd_files_watch(f, &(mrd_files_place){ .path = good, .pid = MRD_NONE }),
               MRD_OK);
     put(good, "a.ntff", "one");
-    began = mrd_local_now().ns;
-    while (s.complete == 0 && mrd_local_now().ns < began + 20 * MRD_SEC) {
+    for (int64_t end = test_deadline(); s.complete == 0 && test_in_time(end); test_look_again()) {
         int64_t before = mrd_local_now().ns;
 
         mrd_files_step(f, before);
         longest = mrd_local_now().ns - before > longest ? mrd_local_now().ns - before : longest;
-        nanosleep(&(struct timespec){ 0, 200000 }, NULL);
     }
     CHECK_INT(s.complete, 1); /* it is hashed; nobody takes it here */
     CHECK(longest < MRD_SEC); /* no step waits */
@@ -419,11 +417,7 @@ TEST(a_folder_names_processes_of_its_own_user_only)
         REQUIRE((file.fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0);
         mrd_traces_file(traces, &file);
         close(file.fd);
-        for (int64_t end = mrd_local_now().ns + 20 * MRD_SEC;
-             !mrd_traces_idle(traces) && mrd_local_now().ns < end;) {
-            mrd_traces_step(traces, true);
-            nanosleep(&(struct timespec){ 0, 100000 }, NULL);
-        }
+        TEST_UNTIL((mrd_traces_step(traces, true), mrd_traces_idle(traces)));
         CHECK_INT(t.events, 1);
         CHECK_INT(t.pid, rows[i].pid);
         mrd_traces_close(traces);

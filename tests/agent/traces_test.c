@@ -11,6 +11,7 @@
 #include "base/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
+#include "tests/wait.h"
 
 #define SESSION 77u
 
@@ -294,7 +295,6 @@ TEST(what_is_read_is_the_file_that_was_hashed)
                                  .process = no_process,
                                  .finished = count_finished,
                                  .self = &s };
-        int64_t end = mrd_local_now().ns + 30 * MRD_SEC;
         mrd_files_complete file = { .rel = "trace.json", .sha256 = "0", .pid = 5, .uid = -1 };
         mrd_buf text = { 0 };
         mrd_traces *t = NULL;
@@ -316,10 +316,7 @@ TEST(what_is_read_is_the_file_that_was_hashed)
         mrd_traces_file(t, &file);
         close(file.fd);
         CHECK(unlink(path) == 0 && (fifo ? mkfifo(path, 0600) : symlink(secret, path)) == 0);
-        while (!mrd_traces_idle(t) && mrd_local_now().ns < end) {
-            mrd_traces_step(t, true);
-            nanosleep(&(struct timespec){ 0, 100000 }, NULL);
-        }
+        TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
         CHECK_INT(s.finished, 1);
         CHECK_INT(s.own, 100);
         CHECK_INT(s.other, 0);

@@ -9,6 +9,7 @@
 
 #include "aggregator/aggregator.h"
 #include "base/json.h"
+#include "tests/wait.h"
 
 static int port;
 
@@ -204,7 +205,7 @@ record(const char *body, char id[64])
     CHECK(status(got) == 201 && has(got, "Location: /api/v1/sessions/") && at != NULL);
     snprintf(id, 64, "%.20s", at == NULL ? "" : at + 6);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
-    WAIT_FOR(has(call("GET", path, ""), "\"state\":\"complete\""));
+    TEST_UNTIL(has(call("GET", path, ""), "\"state\":\"complete\""));
 }
 
 TEST(a_session_from_start_to_slice)
@@ -221,8 +222,7 @@ TEST(a_session_from_start_to_slice)
 
     REQUIRE(a != NULL);
     fake_start(&agent);
-    WAIT_FOR(agent.welcomed);
-    nap(100);
+    TEST_UNTIL(agent.welcomed);
     record("{\"name\": \"http\", \"duration\": \"400ms\", \"require\": \"all\"}", id);
     CHECK_INT(agent.delivered, 5000);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
@@ -276,9 +276,9 @@ TEST(a_session_from_start_to_slice)
     CHECK_INT(status(call("POST", path, "")), 202);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
     CHECK_INT(status(call("DELETE", path, "")), 202);
-    WAIT_FOR(status(call("GET", path, "")) == 404);
+    TEST_UNTIL(status(call("GET", path, "")) == 404);
     snprintf(path, sizeof(path), "%s/sessions/%s", test_tmp(), id);
-    WAIT_FOR(access(path, F_OK) != 0);
+    TEST_UNTIL(access(path, F_OK) != 0);
     fake_end(&agent);
     mrd_aggregator_close(a);
 }
@@ -330,10 +330,12 @@ TEST(artifacts_resume_and_are_proven)
     mrd_msg_free(&r);
     mrd_aggregator_close(a); /* the aggregator restarts: goes on from the part that it has */
     REQUIRE((a = aggregator()) != NULL);
-    do {
-        nap(10);
+    for (int64_t end = test_deadline();; test_look_again()) {
         r = exchange(&c, MRD_FRAME_HELLO, &hello);
-    } while (r.frame.type == 0);
+        if (r.frame.type != 0 || !test_in_time(end))
+            break;
+    }
+    CHECK(r.frame.type != 0);
     mrd_msg_free(&r);
     r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
     CHECK(r.u.request->offset == 5);

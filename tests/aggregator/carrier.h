@@ -7,6 +7,7 @@
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "tests/check.h"
+#include "tests/wait.h"
 
 typedef struct {
     mrd_link *link;
@@ -126,14 +127,13 @@ carrier_hello(carrier *c)
 
     hello.wire_major = MRD_WIRE_MAJOR;
     hello.instance_id = id;
-    for (int i = 0; i < 100; i++) {
+    for (int64_t end = test_deadline(); test_in_time(end); test_look_again()) {
         mrd_msg r = exchange(c, MRD_FRAME_HELLO, &hello);
         bool welcome = r.frame.type == MRD_FRAME_WELCOME;
 
         mrd_msg_free(&r);
         if (welcome)
             return;
-        nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     }
     CHECK(false);
 }

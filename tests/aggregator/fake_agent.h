@@ -14,6 +14,7 @@
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "tests/check.h"
+#include "tests/wait.h"
 #include "timesync/probe.h"
 
 #define FAKE_KEEP 4096 /* batches of one session */
@@ -36,6 +37,7 @@ typedef struct {
     _Atomic bool welcomed, turned_away, quit, deaf;
     _Atomic int phase;
     _Atomic unsigned triggers, repeated; /* different ones; received again */
+    _Atomic unsigned beats;              /* heartbeats that were answered */
     uint64_t trigger[16];                /* written before it is counted */
     char message[256];
     /* its own */
@@ -250,6 +252,7 @@ fake_reply(fake_agent *a, const mrd_link_event *ev)
             a->hello_wanted = true;
         for (size_t i = 0; i < msg.u.ack->n_directives; i++)
             fake_obey(a, msg.u.ack->directives[i]);
+        a->beats++;
     }
     mrd_msg_free(&msg);
 }
@@ -317,6 +320,17 @@ fake_probes(fake_agent *a, mrd_frame *f)
     a->next_seq++;
 }
 
+/* A stop is told ahead of its time, and a start too: with a number of batches all of them are
+ * before the stop, whenever the agent hears of it. */
+static bool
+fake_has_more(const fake_agent *a)
+{
+    if (a->batches > 0)
+        return a->next_seq < a->batches && (a->phase == MRD__NODE_PHASE__NODE_RECORDING ||
+                                            a->phase == MRD__NODE_PHASE__NODE_STOPPING);
+    return a->phase == MRD__NODE_PHASE__NODE_RECORDING;
+}
+
 /* One more batch of events, if the session goes on. */
 static void
 fake_begin(fake_agent *a)
@@ -327,8 +341,7 @@ fake_begin(fake_agent *a)
                     .session = a->session,
                     .seq = seq };
 
-    if (a->phase != MRD__NODE_PHASE__NODE_RECORDING || seq == FAKE_KEEP ||
-        (a->batches > 0 && seq >= a->batches))
+    if (seq == FAKE_KEEP || !fake_has_more(a))
         return;
     if (seq == 0 && a->probe_offset_ns != 0) {
         fake_probes(a, &f);
@@ -376,7 +389,7 @@ fake_work(fake_agent *a)
             mrd_link_submit(a->link, s, (mrd_bytes){ a->kept[s].p, a->kept[s].len }) == MRD_OK)
             a->in_flight[s] = true;
     }
-    if (all && a->phase == MRD__NODE_PHASE__NODE_STOPPING) {
+    if (all && a->phase == MRD__NODE_PHASE__NODE_STOPPING && !fake_has_more(a)) {
         a->phase = MRD__NODE_PHASE__NODE_FLUSHED;
         fake_beat(a);
     }
@@ -445,21 +458,5 @@ fake_end(fake_agent *a)
     for (unsigned i = 0; i < FAKE_KEEP; i++)
         mrd_buf_fini(&a->kept[i]);
 }
-
-static inline void
-nap(int ms)
-{
-    struct timespec ts = { ms / 1000, ms % 1000 * 1000000L };
-
-    nanosleep(&ts, NULL);
-}
-
-/* Waits until the condition holds, at most 60 s. */
-#define WAIT_FOR(cond)                                                                             \
-    do {                                                                                           \
-        for (int wait_ms = 0; !(cond) && wait_ms < 60000; wait_ms += 2)                            \
-            nap(2);                                                                                \
-        CHECK(cond);                                                                               \
-    } while (0)
 
 #endif

@@ -1,5 +1,6 @@
 /* The folders of a store: what is measured, removed and swept, and files that arrive. */
 #include "tests/check.h"
+#include "tests/wait.h"
 
 #include <fcntl.h>
 #include <time.h>
@@ -107,10 +108,8 @@ TEST(folders_are_measured_and_removed)
     CHECK(got.bytes >= 150000 && got.bytes < 250000);
     CHECK_ERR("open", mrd_cleaner_open(&o, &c, NULL), MRD_OK);
     mrd_cleaner_remove(c, 1, text);
-    for (int i = 0; i < 6000 && (__atomic_load_n(&got.removed, __ATOMIC_ACQUIRE) != 1 ||
-                                 there("removed/of-a-run-before"));
-         i++)
-        nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
+    TEST_UNTIL(__atomic_load_n(&got.removed, __ATOMIC_ACQUIRE) == 1 &&
+               !there("removed/of-a-run-before"));
     CHECK(got.removed == 1 && !there(name) && there("artifacts/" SHA_A));
     mrd_cleaner_close(c);
     CHECK(!there("removed/of-a-run-before") && there("removed"));

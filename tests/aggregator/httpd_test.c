@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "tests/check.h"
+#include "tests/wait.h"
 
 static char file_path[128];
 static _Atomic int produced, produce_done;
@@ -86,7 +87,7 @@ produce_nothing(void *self, mrd_out *out, mrd_why *why)
     (void) out;
     (void) why;
     while (mrd_http_stream_wanted())
-        poll(NULL, 0, 5);
+        test_look_again();
     return MRD_CANCELLED;
 }
 
@@ -511,30 +512,27 @@ TEST(streams_are_bounded_and_cancelled)
     REQUIRE(h != NULL);
     answer = ask(h, request);
     CHECK(status_is(answer, 200) && strlen(answer) > 1000); /* chunked: 32 MiB and its frames */
-    for (int i = 0; i < 500 && produce_done == 0; i++)
-        poll(NULL, 0, 10);
+    TEST_UNTIL(produce_done > 0);
     CHECK_INT(produced, 4096);
     CHECK_INT(produce_done, 1);
     for (int i = 0; i < 2; i++) { /* two that do not read: the limit */
         slow[i] = dial(h);
         CHECK(write(slow[i], request, strlen(request)) > 0);
     }
-    for (int i = 0; i < 500 && counts.streams_now < 2; i++, mrd_httpd_count(h, &counts))
-        poll(NULL, 0, 10);
+    TEST_UNTIL((mrd_httpd_count(h, &counts), counts.streams_now == 2));
     answer = ask(h, request);
     CHECK(status_is(answer, 503) && has(answer, "Retry-After"));
-    poll(NULL, 0, 100);
+    test_let_it_run(100);
     CHECK(produced < 4000); /* a producer waits for its client */
     CHECK(status_is(ask(h, "GET /json HTTP/1.1\r\n" END), 200)); /* and holds nobody up */
     for (int i = 0; i < 2; i++)
         close(slow[i]);
-    for (int i = 0; i < 500 && produce_done < 4; i++)
-        poll(NULL, 0, 10);
+    TEST_UNTIL(produce_done == 4);
     done = produce_done;
     CHECK_INT(done, 4); /* the refused one too: it owns what it was given */
     slow[0] = dial(h);
     CHECK(write(slow[0], request, strlen(request)) > 0);
-    poll(NULL, 0, 50);
+    TEST_UNTIL((mrd_httpd_count(h, &counts), counts.streams_now == 1));
     mrd_httpd_stop(h); /* with a stream in the middle */
     CHECK_INT(produce_done, 5);
     close(slow[0]);
@@ -570,7 +568,6 @@ TEST(many_keepalive_connections_do_not_stall)
         CHECK_INT(answered, 5 * sizes[s]);
         for (int i = 0; i < sizes[s]; i++)
             close(fds[i]);
-        poll(NULL, 0, 20);
     }
     mrd_httpd_stop(h);
 }
@@ -612,7 +609,8 @@ TEST(who_dawdles_is_let_go)
     }
     reader = dial(h);
     CHECK(write(reader, much, strlen(much)) > 0);
-    for (int k = 0; k < 600 && (left > 0 || produce_done == 0); k++, poll(NULL, 0, 100)) {
+    for (int64_t end = test_deadline(); (left > 0 || produce_done == 0) && test_in_time(end);
+         test_pace(100000)) {
         (void) !recv(reader, &byte, 1, MSG_DONTWAIT); /* 10 bytes per second of 32 MiB */
         for (size_t i = 0; i < MRD_COUNT(rows); i++) {
             if (fds[i] < 0 || !ended(fds[i]))
@@ -642,12 +640,10 @@ TEST(a_client_that_leaves_a_quiet_stream_is_noticed)
     REQUIRE(h != NULL);
     fd = dial(h);
     CHECK(write(fd, request, strlen(request)) > 0);
-    for (int i = 0; i < 6000 && counts.streams_now < 1; i++, mrd_httpd_count(h, &counts))
-        poll(NULL, 0, 10);
+    TEST_UNTIL((mrd_httpd_count(h, &counts), counts.streams_now == 1));
     CHECK_INT(produce_done, 0);
     close(fd);
-    for (int i = 0; i < 6000 && produce_done == 0; i++)
-        poll(NULL, 0, 10);
+    TEST_UNTIL(produce_done > 0);
     CHECK_INT(produce_done, 1);
     mrd_httpd_stop(h);
 }

@@ -11,6 +11,7 @@
 #include "aggregator/journal.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "tests/wait.h"
 
 extern char **environ;
 
@@ -178,24 +179,21 @@ TEST(killed_while_agents_stream)
         agents[i].control_url = d.control;
         fake_start(&agents[i]);
     }
-    WAIT_FOR(agents[0].welcomed && agents[1].welcomed && http_port() > 0);
-    nap(200);
+    TEST_UNTIL(agents[0].welcomed && agents[1].welcomed && http_port() > 0);
     REQUIRE(curl("-X POST -d '{\"merge\": false}'", "/api/v1/sessions", reply, sizeof(reply)));
     REQUIRE(member(reply, "id", session, sizeof(session)));
     for (int i = 0; i < rounds; i++) {
         uint64_t before = agents[0].delivered;
 
-        WAIT_FOR(agents[0].delivered > before);
-        nap((int) (mrd_hash64(&i, sizeof(i), seed) % 100));
+        TEST_UNTIL(agents[0].delivered > before);
+        test_let_it_run((int64_t) (mrd_hash64(&i, sizeof(i), seed) % 100));
         end(&d, SIGKILL);
         REQUIRE(spawn(&d, test_tmp(), NULL));
     }
-    WAIT_FOR(agents[1].phase == MRD__NODE_PHASE__NODE_RECORDING);
-    nap(300);
+    TEST_UNTIL(agents[1].phase == MRD__NODE_PHASE__NODE_RECORDING);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/stop", session);
-    for (int i = 0; i < 100 && !curl("-f -X POST", path, reply, sizeof(reply)); i++)
-        nap(50);
-    WAIT_FOR(state_is(session, "complete"));
+    TEST_UNTIL(curl("-f -X POST", path, reply, sizeof(reply)));
+    TEST_UNTIL(state_is(session, "complete"));
     for (int i = 0; i < 2; i++) {
         CHECK(agents[i].begun == agents[i].delivered && agents[i].refused == 0 &&
               agents[i].begun > 0);
@@ -224,7 +222,7 @@ TEST(an_answer_outlives_the_aggregator)
     agent.data_url = d.data;
     agent.control_url = d.control;
     fake_start(&agent);
-    WAIT_FOR(agent.welcomed && http_port() > 0);
+    TEST_UNTIL(agent.welcomed && http_port() > 0);
 
     /* A start. */
     REQUIRE(curl("-f -X POST -d '{\"merge\": false, \"select\": {\"rank\": [3]}}'",
@@ -232,8 +230,8 @@ TEST(an_answer_outlives_the_aggregator)
     end(&d, SIGKILL);
     REQUIRE(member(reply, "id", session, sizeof(session)));
     REQUIRE(spawn(&d, test_tmp(), extra));
-    WAIT_FOR(state_is(session, "recording"));
-    WAIT_FOR(agent.delivered > 500);
+    TEST_UNTIL(state_is(session, "recording"));
+    TEST_UNTIL(agent.delivered > 500);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s", session);
     REQUIRE(curl("", path, reply, sizeof(reply)));
     CHECK(strstr(reply, "\"rank\"") != NULL); /* with what it selects */
@@ -243,7 +241,7 @@ TEST(an_answer_outlives_the_aggregator)
     REQUIRE(curl("-f -X POST", path, reply, sizeof(reply)));
     end(&d, SIGKILL);
     REQUIRE(spawn(&d, test_tmp(), extra));
-    WAIT_FOR(state_is(session, "complete"));
+    TEST_UNTIL(state_is(session, "complete"));
     CHECK(agent.begun == agent.delivered && agent.refused == 0);
     check_journal(test_tmp(), session, &agent);
 
@@ -251,14 +249,14 @@ TEST(an_answer_outlives_the_aggregator)
     REQUIRE(curl("-f -X POST -d '{\"mode\": \"recorder\", \"merge\": false}'", "/api/v1/sessions",
                  reply, sizeof(reply)));
     REQUIRE(member(reply, "id", recorder, sizeof(recorder)));
-    WAIT_FOR(state_is(recorder, "recording"));
+    TEST_UNTIL(state_is(recorder, "recording"));
     REQUIRE(curl("-f -X POST -d '{\"last\": \"5s\", \"reason\": \"it was slow\"}'",
                  "/api/v1/trigger", reply, sizeof(reply)));
     end(&d, SIGKILL);
     REQUIRE(member(reply, "trigger", text, sizeof(text)));
     REQUIRE(spawn(&d, test_tmp(), extra));
     snprintf(path, sizeof(path), "/api/v1/sessions/%s", recorder);
-    WAIT_FOR(curl("-f", path, reply, sizeof(reply)));
+    TEST_UNTIL(curl("-f", path, reply, sizeof(reply)));
     id = strstr(reply, text);
     CHECK(id != NULL && strstr(reply, "it was slow") != NULL);
     fake_end(&agent);
@@ -314,18 +312,18 @@ TEST(an_artifact_outlives_the_aggregator)
     agent.control_url = d.control;
     REQUIRE(mrd_link_open(&o, &c.link, NULL) == MRD_OK);
     fake_start(&agent);
-    WAIT_FOR(agent.welcomed && http_port() > 0);
+    TEST_UNTIL(agent.welcomed && http_port() > 0);
     carrier_hello(&c);
     REQUIRE(curl("-f -X POST -d '{\"merge\": false}'", "/api/v1/sessions", reply, sizeof(reply)));
     REQUIRE(member(reply, "id", session, sizeof(session)));
     REQUIRE(mrd_session_id_parse(mrd_str_of(session), &c.session) == MRD_OK);
-    WAIT_FOR(state_is(session, "recording"));
+    TEST_UNTIL(state_is(session, "recording"));
     carry(&c, hello, "a/model.neff", "hello world", false);
     carry(&c, hello, "b/model.neff", "hello world", true);
     end(&d, SIGKILL);
     REQUIRE(spawn(&d, test_tmp(), extra));
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/artifacts", session);
-    WAIT_FOR(curl("-f", path, reply, sizeof(reply)));
+    TEST_UNTIL(curl("-f", path, reply, sizeof(reply)));
     CHECK(strstr(reply, "a/model.neff") != NULL && strstr(reply, "b/model.neff") != NULL);
     CHECK(strstr(reply, "false") == NULL); /* complete, both */
     snprintf(path, sizeof(path), "%s/artifacts/%s", test_tmp(), hello);
@@ -388,7 +386,7 @@ TEST(tls_with_tokens)
     free_address(d.data, sizeof(d.data), "tls+");
     free_address(d.control, sizeof(d.control), "tls+");
     REQUIRE(spawn(&d, test_tmp(), extra));
-    WAIT_FOR(http_port() > 0);
+    TEST_UNTIL(http_port() > 0);
     good.tls = (mrd_link_tls){ .ca_file = paths[4], .server_name = "localhost" };
     unauthenticated.tls = good.tls;
     distrustful.tls = (mrd_link_tls){ .ca_file = paths[5], .server_name = "localhost" };
@@ -397,11 +395,11 @@ TEST(tls_with_tokens)
     fake_start(&good);
     fake_start(&unauthenticated);
     fake_start(&distrustful);
-    WAIT_FOR(good.welcomed);
-    WAIT_FOR(unauthenticated.turned_away);
+    TEST_UNTIL(good.welcomed);
+    TEST_UNTIL(unauthenticated.turned_away);
     CHECK(!unauthenticated.welcomed &&
           strstr(unauthenticated.message, "a token that may not publish") != NULL);
-    nap(300);
+    test_let_it_run(300);
     CHECK(!distrustful.welcomed && !distrustful.turned_away);
     fake_end(&good);
     fake_end(&unauthenticated);

@@ -10,6 +10,7 @@
 #include "aggregator/aggregator.h"
 #include "base/json.h"
 #include "base/out.h"
+#include "tests/wait.h"
 #include "timesync/align.h"
 
 static mrd_aggregator *
@@ -39,8 +40,7 @@ start_agents(const mrd_aggregator *a, fake_agent *agents, int n)
         fake_start(&agents[i]);
     }
     for (int i = 0; i < n; i++)
-        WAIT_FOR(agents[i].welcomed);
-    nap(100); /* control connections have no hello of their own */
+        TEST_UNTIL(agents[i].welcomed);
 }
 
 static uint64_t
@@ -76,6 +76,17 @@ manifest(mrd_aggregator *a, uint64_t id)
     CHECK(mrd_json_parse((mrd_str){ (char *) text.p, text.len }, "manifest", &doc, NULL) == MRD_OK);
     mrd_buf_fini(&text);
     return doc;
+}
+
+/* How long the session has gone on, as its manifest says of the first node. */
+static int64_t
+window_now(mrd_aggregator *a, uint64_t id)
+{
+    mrd_json *m = manifest(a, id);
+    int64_t window = mrd_json_int(mrd_json_at(mrd_json_get(m, "nodes"), 0), "window_ns", 0);
+
+    mrd_json_free(m);
+    return window;
 }
 
 /* begun = delivered + dropped + held for every node, and the journal has what was delivered. */
@@ -122,9 +133,9 @@ stream_over(const char *data, const char *control)
     start_agents(a, agents, 3);
     id = start(a, "any", 0, true);
     for (int i = 0; i < 3; i++)
-        WAIT_FOR(agents[i].delivered >= agents[i].events * 20ull);
+        TEST_UNTIL(agents[i].delivered >= agents[i].events * 20ull);
     CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     for (int i = 0; i < 3; i++)
         CHECK(agents[i].begun == agents[i].delivered && agents[i].refused == 0);
     check_equation(a, id, agents, 3);
@@ -160,21 +171,25 @@ TEST(one_id_one_agent)
     one.data_url = two.data_url = mrd_aggregator_data_url(a);
     one.control_url = two.control_url = mrd_aggregator_control_url(a);
     fake_start(&one);
-    WAIT_FOR(one.welcomed);
+    TEST_UNTIL(one.welcomed);
     fake_start(&two);
-    WAIT_FOR(two.turned_away);
+    TEST_UNTIL(two.turned_away);
     CHECK(!two.welcomed && strstr(two.message, "in use by another agent") != NULL);
     fake_end(&one);
     fake_end(&two);
     {
-        static fake_agent three = { .id = "i-1", .events = 10, .run = 3 };
+        static fake_agent three; /* until the aggregator has noticed that the first one is gone */
 
-        three.data_url = mrd_aggregator_data_url(a);
-        three.control_url = mrd_aggregator_control_url(a);
-        nap(200);
-        fake_start(&three);
-        WAIT_FOR(three.welcomed);
-        fake_end(&three);
+        for (int64_t end = test_deadline(); !three.welcomed && test_in_time(end);
+             test_look_again()) {
+            three = (fake_agent){ .id = "i-1", .events = 10, .run = 3 };
+            three.data_url = mrd_aggregator_data_url(a);
+            three.control_url = mrd_aggregator_control_url(a);
+            fake_start(&three);
+            TEST_UNTIL(three.welcomed || three.turned_away);
+            fake_end(&three);
+        }
+        CHECK(three.welcomed);
     }
     mrd_aggregator_close(a);
 }
@@ -193,22 +208,21 @@ TEST(require_all_and_refusals)
 
     REQUIRE(a != NULL);
     id = start(a, "any", 0, false);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     mrd_aggregator_state(a, id, &over, message);
     CHECK(strstr(message, "no node took part") != NULL);
     good.data_url = bad.data_url = "inproc://d";
     good.control_url = bad.control_url = "inproc://c";
     fake_start(&good);
     fake_start(&bad);
-    WAIT_FOR(good.welcomed && bad.welcomed);
-    nap(100);
+    TEST_UNTIL(good.welcomed && bad.welcomed);
     id = start(a, "all", 0, false);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     CHECK_TEXT(mrd_aggregator_state(a, id, &over, message), "failed");
     CHECK(strstr(message, "1 of 2 nodes are ready and all are required: i-2: the ring "
                           "directory") != NULL);
     id = start(a, "1", 300 * MRD_MS, false);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     CHECK_TEXT(mrd_aggregator_state(a, id, &over, message), "complete");
     CHECK_INT(good.delivered, 30);
     m = manifest(a, id);
@@ -242,7 +256,7 @@ TEST(a_node_that_missed_the_question_is_asked_again)
     REQUIRE(a != NULL);
     start_agents(a, agents, 2);
     id = start(a, "all", 300 * MRD_MS, false);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     CHECK_TEXT(mrd_aggregator_state(a, id, &over, message), "complete");
     CHECK_INT(agents[0].delivered, 30);
     CHECK_INT(agents[1].delivered, 30);
@@ -268,15 +282,14 @@ TEST(late_joiner)
         agents[i].control_url = "inproc://c";
     }
     fake_start(&agents[0]);
-    WAIT_FOR(agents[0].welcomed);
-    nap(100);
+    TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, false);
-    WAIT_FOR(agents[0].delivered > 100);
-    nap(300);
+    /* Beginnings that differ by less than 100 ms are the same. */
+    TEST_UNTIL(agents[0].delivered > 100 && window_now(a, id) > 200 * MRD_MS);
     fake_start(&agents[1]);
-    WAIT_FOR(agents[1].delivered > 100);
+    TEST_UNTIL(agents[1].delivered > 100);
     mrd_aggregator_stop(a, id, &why);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     m = manifest(a, id);
     for (size_t k = 0; k < 2; k++) {
         const mrd_json *n = mrd_json_at(mrd_json_get(m, "nodes"), k);
@@ -309,22 +322,23 @@ TEST(missed_trigger)
     const mrd_json *t;
     mrd_why why = { 0 };
     uint64_t id = 0;
+    unsigned beats;
     mrd_json *m;
 
     REQUIRE(a != NULL);
     start_agents(a, agents, 2);
     REQUIRE(mrd_aggregator_start(a, &request, &id, &why) == MRD_OK);
-    WAIT_FOR(agents[0].phase == MRD__NODE_PHASE__NODE_RECORDING &&
-             agents[1].phase == MRD__NODE_PHASE__NODE_RECORDING);
-    nap(200);
+    TEST_UNTIL(agents[0].phase == MRD__NODE_PHASE__NODE_RECORDING &&
+               agents[1].phase == MRD__NODE_PHASE__NODE_RECORDING);
     agents[0].note = "step took 2 s";
-    WAIT_FOR(agents[0].triggers >= 1);
-    WAIT_FOR(agents[1].triggers >= 1);
+    TEST_UNTIL(agents[0].triggers >= 1);
+    TEST_UNTIL(agents[1].triggers >= 1);
     CHECK(agents[0].trigger[0] == agents[1].trigger[0]);
-    nap(300);                       /* several heartbeats, which say that it is known */
-    CHECK(agents[1].repeated <= 1); /* one may have been on its way */
+    beats = agents[1].beats;
+    TEST_UNTIL(agents[1].beats > beats + 3); /* which say that it is known */
+    CHECK(agents[1].repeated <= 1);          /* one may have been on its way */
     mrd_aggregator_stop(a, id, &why);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     m = manifest(a, id);
     CHECK(mrd_json_size(mrd_json_get(m, "triggers")) >= 1);
     t = mrd_json_at(mrd_json_get(m, "triggers"), 0);
@@ -353,20 +367,19 @@ TEST(restart_in_the_middle)
     agents[0].data_url = data;
     agents[0].control_url = control;
     fake_start(&agents[0]);
-    WAIT_FOR(agents[0].welcomed);
-    nap(100);
+    TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, true);
     for (int round = 0; round < 3; round++) {
         before = agents[0].delivered;
-        WAIT_FOR(agents[0].delivered > before + 500);
+        TEST_UNTIL(agents[0].delivered > before + 500);
         mrd_aggregator_close(a);
         a = aggregator(test_tmp(), data, control, (mrd_aggregator_options){ 0 });
         REQUIRE(a != NULL);
     }
     before = agents[0].delivered;
-    WAIT_FOR(agents[0].delivered > before + 500);
+    TEST_UNTIL(agents[0].delivered > before + 500);
     CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     CHECK(agents[0].begun == agents[0].delivered && agents[0].refused == 0);
     check_equation(a, id, agents, 1);
     fake_end(&agents[0]);
@@ -396,19 +409,17 @@ TEST(counts_go_on_over_restarts_of_an_agent)
         runs[i].data_url = data;
         runs[i].control_url = control;
         fake_start(&runs[i]);
-        WAIT_FOR(runs[i].welcomed);
-        if (i == 0) {
-            nap(100);
+        TEST_UNTIL(runs[i].welcomed);
+        if (i == 0)
             id = start(a, "any", 0, false);
-        }
-        WAIT_FOR(runs[i].delivered == all);
+        TEST_UNTIL(runs[i].delivered == all);
         sum += all;
-        for (int k = 0; k < 5000 && seen != sum; k++) { /* its heartbeat says so */
+        for (int64_t end = test_deadline(); seen != sum && test_in_time(end); /* its heartbeat */
+             test_look_again()) {
             m = manifest(a, id);
             seen = (uint64_t) mrd_json_int(
                 mrd_json_get(mrd_json_at(mrd_json_get(m, "nodes"), 0), "counters"), "delivered", 0);
             mrd_json_free(m);
-            nap(2);
         }
         CHECK_INT(seen, sum);
         if (i == 2)
@@ -420,7 +431,7 @@ TEST(counts_go_on_over_restarts_of_an_agent)
         REQUIRE(a != NULL);
     }
     CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     m = manifest(a, id);
     {
         const mrd_json *node = mrd_json_at(mrd_json_get(m, "nodes"), 0);
@@ -450,16 +461,15 @@ TEST(repetition_is_stored_once)
     agents[0].control_url = "inproc://c";
     agents[0].deaf = true;
     fake_start(&agents[0]);
-    WAIT_FOR(agents[0].welcomed);
-    nap(100);
+    TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, false);
-    nap(200);
+    TEST_UNTIL(mrd_aggregator_events(a) == 200); /* stored, and acknowledged to nobody */
     CHECK(agents[0].delivered == 0);
     agents[0].deaf = false;
-    WAIT_FOR(agents[0].delivered == 200);
+    TEST_UNTIL(agents[0].delivered == 200);
     CHECK(agents[0].duplicates > 0);
     mrd_aggregator_stop(a, id, &why);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     check_equation(a, id, agents, 1);
     fake_end(&agents[0]);
     mrd_aggregator_close(a);
@@ -488,9 +498,9 @@ TEST(probes_become_a_clock_table)
     agents[1].probe_offset_ns = 0;
     start_agents(a, agents, 2);
     id = start(a, "any", 0, true);
-    WAIT_FOR(agents[0].delivered == 40 && agents[1].delivered == 50);
+    TEST_UNTIL(agents[0].delivered == 40 && agents[1].delivered == 50);
     mrd_aggregator_stop(a, id, &why);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     check_equation(a, id, agents, 2);
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), "%s/sessions/%s/clocks/%s.align", test_tmp(),
@@ -528,12 +538,11 @@ TEST(a_wrong_clock_is_convicted_by_its_frames)
     agents[0].control_url = mrd_aggregator_control_url(a);
     agents[0].probe_offset_ns = mrd_wall_now().ns - mrd_local_now().ns + 10 * MRD_SEC;
     fake_start(&agents[0]);
-    WAIT_FOR(agents[0].welcomed);
-    nap(100);
+    TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, true);
-    WAIT_FOR(agents[0].delivered == 40);
+    TEST_UNTIL(agents[0].delivered == 40);
     mrd_aggregator_stop(a, id, &why);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     mrd_aggregator_close(a); /* writes the manifest */
     fake_end(&agents[0]);
     snprintf(path, sizeof(path), "%s/sessions/%s/session.json", test_tmp(),
@@ -558,13 +567,12 @@ TEST(slow_down)
     agents[0].data_url = "inproc://d";
     agents[0].control_url = "inproc://c";
     fake_start(&agents[0]);
-    WAIT_FOR(agents[0].welcomed);
-    nap(100);
+    TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, false);
-    WAIT_FOR(agents[0].slowed > 0);
-    WAIT_FOR(agents[0].delivered == 60 * 500);
+    TEST_UNTIL(agents[0].slowed > 0);
+    TEST_UNTIL(agents[0].delivered == 60 * 500);
     mrd_aggregator_stop(a, id, &why);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     check_equation(a, id, agents, 1);
     fake_end(&agents[0]);
     mrd_aggregator_close(a);
@@ -589,8 +597,7 @@ TEST(more_epochs_than_can_be_remembered)
     agents[0].data_url = "inproc://d";
     agents[0].control_url = "inproc://c";
     fake_start(&agents[0]);
-    WAIT_FOR(agents[0].welcomed);
-    nap(100);
+    TEST_UNTIL(agents[0].welcomed);
     c.session = start(a, "any", 0, false);
     REQUIRE(mrd_link_open(&o, &c.link, NULL) == MRD_OK);
     carrier_hello(&c);
@@ -644,18 +651,17 @@ TEST(disk_full_and_back)
     agents[0].data_url = "inproc://d";
     agents[0].control_url = "inproc://c";
     fake_start(&agents[0]);
-    WAIT_FOR(agents[0].welcomed);
-    nap(100);
+    TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, false);
-    WAIT_FOR(agents[0].not_stored > 3);
+    TEST_UNTIL(agents[0].not_stored > 3);
     CHECK(agents[0].begun > agents[0].delivered);
     unlink(ballast);
     CHECK(mount("tmpfs", mount_dir, "tmpfs", MS_REMOUNT, "size=64m") == 0);
     {
-        WAIT_FOR(agents[0].delivered == 300 * 2000);
+        TEST_UNTIL(agents[0].delivered == 300 * 2000);
     }
     CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     CHECK(agents[0].begun == agents[0].delivered);
     check_equation(a, id, agents, 1);
     fake_end(&agents[0]);
@@ -760,21 +766,21 @@ store_goes_away(mrd_sync sync, void (*away)(const char *id), void (*back)(void),
     agents[0] = (fake_agent){ .id = "i-1", .events = 100, .pause_ms = 2 };
     start_agents(a, agents, 1);
     id = start(a, "any", 0, false);
-    WAIT_FOR(agents[0].delivered > 1000);
+    TEST_UNTIL(agents[0].delivered > 1000);
     away(mrd_session_id_text(id, text));
-    WAIT_FOR(agents[0].not_stored > 0 && store_message_has(a, id, says));
+    TEST_UNTIL(agents[0].not_stored > 0 && store_message_has(a, id, says));
     delivered = agents[0].delivered;
-    WAIT_FOR(agents[0].not_stored > 2);
+    TEST_UNTIL(agents[0].not_stored > 2);
     CHECK_INT(agents[0].delivered, delivered);
     CHECK_TEXT(mrd_aggregator_state(a, id, &(bool){ false }, NULL), "recording");
     snprintf(name, sizeof(name), "store/sessions/%s/journal", text);
     CHECK(access(below(name), F_OK) != 0);
     if (back != NULL) {
         back();
-        WAIT_FOR(agents[0].delivered > delivered);
-        WAIT_FOR(store_message_has(a, id, says) == false);
+        TEST_UNTIL(agents[0].delivered > delivered);
+        TEST_UNTIL(store_message_has(a, id, says) == false);
         CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
-        WAIT_FOR(is_over(a, id));
+        TEST_UNTIL(is_over(a, id));
         check_equation(a, id, agents, 1);
     }
     fake_end(&agents[0]);
@@ -829,13 +835,12 @@ TEST(deadline_gives_a_silent_node_up)
     agents[0].data_url = "inproc://d";
     agents[0].control_url = "inproc://c";
     fake_start(&agents[0]);
-    WAIT_FOR(agents[0].welcomed);
-    nap(100);
+    TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, false);
-    WAIT_FOR(agents[0].delivered > 100);
+    TEST_UNTIL(agents[0].delivered > 100);
     fake_end(&agents[0]);
     mrd_aggregator_stop(a, id, &why);
-    WAIT_FOR(is_over(a, id));
+    TEST_UNTIL(is_over(a, id));
     m = manifest(a, id);
     CHECK_TEXT(mrd_json_str(mrd_json_at(mrd_json_get(m, "nodes"), 0), "state", ""), "lost");
     CHECK(mrd_json_int(mrd_json_at(mrd_json_get(m, "nodes"), 0), "lost_ns", 0) != 0);

@@ -11,6 +11,7 @@
 #include "base/out.h"
 #include "base/user.h"
 #include "tests/check.h"
+#include "tests/wait.h"
 
 static const char *
 put(const char *name, const void *text, size_t len, mode_t mode)
@@ -194,8 +195,7 @@ other_thread(void *self)
 {
     (void) self;
     other_tid = (long) gettid();
-    while (!other_ends)
-        nanosleep(&(struct timespec){ .tv_nsec = MRD_MS }, NULL);
+    TEST_UNTIL(other_ends);
     CHECK(getuid() == 65534 && setuid(0) != 0);
     return NULL;
 }
@@ -213,8 +213,7 @@ TEST(root_becomes_somebody_else)
         SKIP("only root can become somebody else");
     had = caps_of((long) gettid());
     REQUIRE(pthread_create(&thread, NULL, other_thread, NULL) == 0);
-    while (other_tid == 0)
-        nanosleep(&(struct timespec){ .tv_nsec = MRD_MS }, NULL);
+    TEST_UNTIL(other_tid != 0);
     put("mine", "x", 1, 0600);
     snprintf(path, sizeof(path), "%s/link", test_tmp());
     REQUIRE(symlink("/etc/passwd", path) == 0);

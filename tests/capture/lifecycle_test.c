@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "tests/capture/rings.h"
+#include "tests/wait.h"
 
 static rig g;
 
@@ -76,8 +77,7 @@ TEST(exec_leaves_a_ring)
 
     rig_start(&g);
     rig_run(&g, "exec", "100", "MERIDIAN_RING_SIZE=64K");
-    while (!rig_ended(&g))
-        usleep(1000);
+    TEST_UNTIL(rig_ended(&g));
     rig_scan(&g);
     CHECK_INT(g.n, 2);
     for (size_t i = 0; i < g.n; i++) {
@@ -209,8 +209,7 @@ TEST(another_pid_namespace)
     if (unshare(CLONE_NEWPID) != 0)
         SKIP("no permission to make a pid namespace");
     rig_run(&g, "wait", "10", "MERIDIAN_RING_SIZE=64K");
-    while (g.shared->extra == 0)
-        usleep(1000);
+    TEST_UNTIL(g.shared->extra != 0);
     rig_scan(&g);
     REQUIRE(g.n == 1);
     CHECK_INT(mrd_ring_borrow_info(g.ring[0].r)->name.pid, 1);
@@ -232,16 +231,14 @@ TEST(paused_by_the_reader)
 {
     rig_start(&g);
     rig_run(&g, "pausable", "10", "MERIDIAN_RING_SIZE=64K");
-    while (!rig_ended(&g))
-        usleep(1000);
+    TEST_UNTIL(rig_ended(&g));
     rig_scan(&g);
     REQUIRE(g.n == 1);
     CHECK_ERR("pause", mrd_ring_set_pause(g.ring[0].r, true), MRD_OK);
     kill(g.pid, SIGCONT); /* records 10 more, in silence, and stops again */
     while (waitpid(g.pid, NULL, WCONTINUED) != g.pid)
         ;
-    while (!rig_ended(&g))
-        usleep(1000);
+    TEST_UNTIL(rig_ended(&g));
     CHECK_ERR("go on", mrd_ring_set_pause(g.ring[0].r, false), MRD_OK);
     kill(g.pid, SIGCONT);
     (void) rig_reap(&g);
@@ -262,20 +259,18 @@ TEST(killed_at_random)
 
     fprintf(stderr, "seed %u\n", seed);
     for (int i = 0; i < rounds; i++) {
-        struct timespec wait = { 0, 1000000 + rand_r(&seed) % 20000000 };
+        int64_t run_us = 1000 + rand_r(&seed) % 20000;
         uint64_t accounted;
 
         rig_start(&g);
         rig_run(&g, "endless", threads[rand_r(&seed) % 4],
                 rand_r(&seed) % 2 ? "MERIDIAN_RING_SIZE=4096" : "MERIDIAN_RING_SIZE=64K");
         for (int k = rand_r(&seed) % 4; k > 0; k--) {
-            struct timespec part = { 0, wait.tv_nsec / 4 };
-
-            nanosleep(&part, NULL);
+            test_pace(run_us / 4);
             rig_scan(&g);
             (void) rig_drain(&g, false);
         }
-        nanosleep(&wait, NULL);
+        test_pace(run_us);
         kill(-g.pid, SIGKILL);
         kill(g.pid, SIGKILL);
         (void) rig_reap(&g);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "capture/nrta_abi.h"
+#include "tests/wait.h"
 
 #ifdef NRT_PROG_LATE
 static struct {
@@ -88,7 +89,7 @@ wait_for(nrta_seq_t seq)
     bool done = false;
 
     while (F(nrta_is_completed)(seq, &done) == NRT_SUCCESS && !done)
-        usleep(100);
+        test_look_again();
 }
 
 /* Requests in the interface this was compiled for, with numbers that show where each argument went. */
@@ -418,7 +419,7 @@ traces(void)
     SHOW(F(nrt_sys_trace_start)(config)); /* misuse: twice */
     for (int i = 0; i < 5; i++) {
         SHOW(F(nrt_execute)(model, in, out));
-        usleep(20000);
+        test_pace(20000);
         if (i == 4)
             break; /* the last one stays in the runtime */
         SHOW(F(nrt_sys_trace_fetch_events)(&buffer, &n, NULL));

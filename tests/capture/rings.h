@@ -14,6 +14,7 @@
 #include "capture/ring_read.h"
 #include "tests/capture/counts.h"
 #include "tests/check.h"
+#include "tests/wait.h"
 
 #define RINGS_MAX 512
 
@@ -193,13 +194,12 @@ rig_ended(rig *g)
 static inline bool
 rig_follow(rig *g)
 {
-    struct timespec ms = { 0, 1000000 };
     bool ok;
 
     while (!rig_ended(g)) {
         rig_scan(g);
         (void) rig_drain(g, false);
-        nanosleep(&ms, NULL);
+        test_look_again();
     }
     ok = rig_reap(g);
     rig_scan(g);

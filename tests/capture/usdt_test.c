@@ -10,6 +10,7 @@
 #include "capture/meridian.h"
 #include "capture/probes.h"
 #include "tests/check.h"
+#include "tests/wait.h"
 
 typedef struct {
     char name[16], args[64];
@@ -208,7 +209,7 @@ work(void)
 
     mrd_scope_begin(&outer, d, "outer");
     mrd_scope_begin(&inner, d, "inner");
-    usleep(2000);
+    test_pace(2000);
     mrd_scope_end(&inner);
     mrd_instant(d, "here", MRD_SCOPE_THREAD, NULL, 0);
     mrd_counter_set(c, 42);

@@ -14,16 +14,11 @@
 
 #include "base/clock.h"
 #include "proto/link.h"
+#include "tests/wait.h"
 
 #define OPTIONS_MAX 24
 
 extern char **environ;
-
-static void
-nap(int ms)
-{
-    (void) nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
-}
 
 bool
 aggregator_prepare(aggregator_proc *d, const char *dir, bool tls)
@@ -98,10 +93,10 @@ aggregator_start(aggregator_proc *d, const char *const *extra)
                      d->files > 0 ? argv : argv + 3, environ) == 0;
     posix_spawn_file_actions_destroy(&files);
     d->http_port = 0;
-    for (int waited = 0; ok && waited < 60000 && d->http_port == 0; waited += 5) {
+    for (int64_t end = test_deadline(); ok && d->http_port == 0 && test_in_time(end);
+         test_look_again()) {
         if (waitpid(d->pid, NULL, WNOHANG) == d->pid)
             return false;
-        nap(5);
         d->http_port = http_port(d, starts);
     }
     return ok && d->http_port != 0;
@@ -113,14 +108,13 @@ aggregator_end(aggregator_proc *d, int sig)
     int status = 1;
 
     kill(d->pid, sig);
-    for (int waited = 0; waitpid(d->pid, &status, WNOHANG) == 0; waited += 5) {
-        if (waited >= 60000) {
+    for (int64_t end = test_deadline(); waitpid(d->pid, &status, WNOHANG) == 0; test_look_again()) {
+        if (!test_in_time(end)) {
             fprintf(stderr, "the aggregator does not end on signal %d\n", sig);
             kill(d->pid, SIGKILL);
             waitpid(d->pid, &status, 0);
             break;
         }
-        nap(5);
     }
     d->pid = 0;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;

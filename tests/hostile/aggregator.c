@@ -14,6 +14,7 @@
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "tests/hostile/draw.h"
+#include "tests/wait.h"
 #include "timesync/probe.h"
 
 #define DIRECTIVES 3
@@ -316,10 +317,7 @@ ask_run(void *self)
                                   5 + (int) below(&h->survey, 60), count_answer, h, NULL);
         h->surveys++;
         mrd_buf_fini(&wire);
-        nanosleep(
-            &(struct timespec){
-                0, (long) below(&h->survey, one_in(&h->survey, 4) ? 100000000 : 4000000) },
-            NULL);
+        test_pace(below(&h->survey, one_in(&h->survey, 4) ? 100000 : 4000));
     }
     return NULL;
 }
@@ -364,7 +362,7 @@ udp_run(void *self)
             answer_packet(h, fd, &in[i]);
         }
         if (n == 0)
-            nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
+            test_look_again();
     }
     return NULL;
 }

@@ -7,6 +7,7 @@
 #include "hw/child.h"
 #include "hw/hw_ls.h"
 #include "hw/hw_monitor.h"
+#include "tests/wait.h"
 
 static const mrd_hw_backend *const only_monitor[] = { &mrd_hw_backend_monitor };
 
@@ -102,11 +103,7 @@ TEST(a_child_reports_until_it_dies)
     CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, &why), MRD_OK);
     CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_OK);
     CHECK(v[0].i == 77 || v[0].i == 78);
-    for (int i = 0; i < 100; i++) {
-        if (mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why) != MRD_OK)
-            break;
-        nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
-    }
+    TEST_UNTIL(mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why) != MRD_OK);
     CHECK_ERR("dead", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_CLOSED);
     CHECK(strstr(why.text, "exited with 5") != NULL || strstr(why.text, "not running") != NULL);
     mrd_hw_session_destroy(s);

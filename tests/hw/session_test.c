@@ -1,8 +1,10 @@
 #include "tests/check.h"
 
+#include <dirent.h>
 #include <time.h>
 
 #include "hw/hw.h"
+#include "tests/wait.h"
 
 static const char script[] = "# simulated\n"
                              "counter fake0.core1.executions count+ 100 110 150\n"
@@ -111,8 +113,22 @@ TEST(a_scope_selects_device_and_core)
     mrd_hw_close(hw);
 }
 
+static unsigned
+threads_now(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    unsigned n = 0;
+
+    while (tasks != NULL && readdir(tasks) != NULL)
+        n++;
+    if (tasks != NULL)
+        closedir(tasks);
+    return n;
+}
+
 TEST(a_hanging_device_is_a_time_out_and_closing_does_not_wait)
 {
+    unsigned threads = threads_now();
     mrd_hw *hw = open_fake("counter fake0.core0.x count 1 2 3\nstall 2 400\n");
     mrd_hw_session *s = session_of(hw, "fake0.core0.x");
     mrd_local_ns before;
@@ -136,8 +152,8 @@ TEST(a_hanging_device_is_a_time_out_and_closing_does_not_wait)
     mrd_hw_session_destroy(s);
     mrd_hw_close(hw);
     CHECK(mrd_local_now().ns - before.ns < 100 * MRD_MS);
-    /* Let the abandoned helper end, so that a leak checker sees what it freed. */
-    nanosleep(&(struct timespec){ 0, 300000000 }, NULL);
+    /* The abandoned helpers end: a leak checker sees what they freed. */
+    TEST_UNTIL(threads_now() == threads);
 }
 
 TEST(a_dead_device_is_closed)

@@ -10,6 +10,7 @@
 #include "cli/pki.h"
 #include "proto/nng/closing.h"
 #include "tests/check.h"
+#include "tests/wait.h"
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
@@ -27,10 +28,8 @@ hold_up(nng_pipe p, nng_pipe_ev what, void *arg)
 static bool
 within_a_minute(bool (*what)(void))
 {
-    int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
-
-    while (!what() && mrd_local_now().ns < end)
-        nanosleep(&(struct timespec){ .tv_nsec = 50 * MRD_MS }, NULL);
+    for (int64_t end = test_deadline(); !what() && test_in_time(end);)
+        test_look_again();
     return what();
 }
 

@@ -12,6 +12,7 @@
 #include <nng/nng.h>
 
 #include "base/clock.h"
+#include "tests/wait.h"
 
 static inline bool
 faults_within(mrd_dur_ns patience, bool (*what)(void *arg), void *arg)
@@ -19,7 +20,7 @@ faults_within(mrd_dur_ns patience, bool (*what)(void *arg), void *arg)
     int64_t end = mrd_local_now().ns + patience;
 
     while (!what(arg) && mrd_local_now().ns < end)
-        nanosleep(&(struct timespec){ .tv_nsec = 5 * MRD_MS }, NULL);
+        test_look_again();
     return what(arg);
 }
 

@@ -16,6 +16,7 @@
 #include "base/out.h"
 #include "cli/pki.h"
 #include "tests/check.h"
+#include "tests/wait.h"
 
 /* ---- Certificates ---- */
 
@@ -139,7 +140,7 @@ turn(ends *e)
         snprintf(e->server_said, sizeof(e->server_said), "%s", why.text);
     while (e->link != NULL && mrd_link_next_error(e->link, &why))
         snprintf(e->link_said, sizeof(e->link_said), "%s", why.text);
-    nanosleep(&(struct timespec){ .tv_nsec = MRD_MS }, NULL);
+    test_look_again();
 }
 
 #define UNTIL(e, cond)                                                                             \

@@ -14,6 +14,7 @@
 
 #include "tests/check.h"
 #include "tests/socket.h"
+#include "tests/wait.h"
 
 #define BUDGET   ((size_t) 4 << 20)
 #define HALF     ((size_t) 1 << 20)
@@ -106,7 +107,7 @@ TEST(halves_of_messages_do_not_exceed_the_budget)
 
     hold(s, fd, HOLDERS);
     while (mrd_local_now().ns < end && closed_of(fd, HOLDERS) < HOLDERS - BUDGET / HALF)
-        nanosleep(&(struct timespec){ .tv_nsec = 20 * MRD_MS }, NULL);
+        test_look_again();
     closed = closed_of(fd, HOLDERS);
     CHECK(closed >= HOLDERS - BUDGET / HALF); /* counted here: what is left fits */
     CHECK(closed < HOLDERS);                  /* no more than needed */
@@ -114,7 +115,7 @@ TEST(halves_of_messages_do_not_exceed_the_budget)
     CHECK(mrd_server_unaccepted_bytes(s) <= BUDGET);
     hang_up(fd, HOLDERS);
     while (mrd_local_now().ns < end && mrd_server_unaccepted_bytes(s) > 0)
-        nanosleep(&(struct timespec){ .tv_nsec = 20 * MRD_MS }, NULL);
+        test_look_again();
     CHECK_INT(mrd_server_unaccepted_bytes(s), 0); /* nothing is counted for ever */
     mrd_server_close(s);
 }
@@ -127,7 +128,7 @@ TEST(below_the_budget_nobody_is_closed)
 
     hold(s, fd, 3);
     while (mrd_local_now().ns < end && mrd_server_unaccepted_bytes(s) < 3 * HALF)
-        nanosleep(&(struct timespec){ .tv_nsec = 20 * MRD_MS }, NULL);
+        test_look_again();
     CHECK(mrd_server_unaccepted_bytes(s) >= 3 * HALF);
     CHECK(mrd_server_unaccepted_bytes(s) <= BUDGET);
     CHECK_INT(closed_of(fd, 3), 0);
@@ -214,7 +215,7 @@ TEST(who_is_accepted_is_not_counted)
           test_send_all(accepted, half, sizeof(half)));
     hold(s, fd, HOLDERS);
     while (mrd_local_now().ns < end && mrd_server_unaccepted_closed(s) < HOLDERS - BUDGET / HALF)
-        nanosleep(&(struct timespec){ .tv_nsec = 20 * MRD_MS }, NULL);
+        test_look_again();
     CHECK(mrd_server_conn_alive(s, request.conn));
     CHECK(test_send_all(accepted, half + 4, sizeof(half) - 4) &&
           test_send_all(accepted, half + 4, 4));
@@ -237,7 +238,7 @@ TEST(an_answer_on_the_control_channel_is_small)
 
     (void) test_send_all(right, half, 100);
     while (mrd_local_now().ns < end && !is_closed(big))
-        nanosleep(&(struct timespec){ .tv_nsec = 20 * MRD_MS }, NULL);
+        test_look_again();
     CHECK(is_closed(big));
     CHECK(!is_closed(right));
     close(big);

@@ -3,16 +3,14 @@
 #include <poll.h>
 
 #include "tests/simnrt/sim_help.h"
+#include "tests/wait.h"
 
 static void
 wait_for(nrta_seq_t seq)
 {
     bool done = false;
 
-    for (int i = 0; i < 20000 && !done; i++) {
-        OK(nrta_is_completed(seq, &done));
-        usleep(100);
-    }
+    TEST_UNTIL(nrta_is_completed(seq, &done) != NRT_SUCCESS || done);
     CHECK(done);
 }
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "tests/simnrt/sim_help.h"
+#include "tests/wait.h"
 
 #define RANKS 3
 #ifndef CLONE_NEWTIME
@@ -72,14 +73,13 @@ read_ends(uint32_t rank)
 static void
 member(uint32_t rank, int executions, int late_ms)
 {
-    struct timespec late = { 0, late_ms * 1000000L };
     sim_job job;
     NRT_STATUS status = NRT_SUCCESS;
 
     OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
     OK(nrt_build_global_comm(0, rank, RANKS));
     job = sim_job_load(0, rank, RANKS);
-    nanosleep(&late, NULL);
+    test_let_it_run(late_ms); /* the others wait for it */
     all->entered[rank] = raw();
     for (int i = 0; i < executions && status == NRT_SUCCESS; i++)
         status = nrt_execute(job.model, job.in, job.out);

@@ -3,6 +3,7 @@
  * clock at both ends, so the true offset is the constant that the test chose.
  */
 #include "tests/check.h"
+#include "tests/wait.h"
 
 #include "agent/timeprobe.h"
 #include "aggregator/timeserve.h"
@@ -112,7 +113,7 @@ stable_counts(mrd_timeserve *s)
     mrd_timeserve_counts counts;
 
     do {
-        (void) poll(NULL, 0, 5);
+        test_look_again();
         counts = mrd_timeserve_counters(s);
     } while (counts.requests - counts.warmups != counts.answers && mrd_local_now().ns < end);
     return counts;
