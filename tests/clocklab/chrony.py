@@ -16,6 +16,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "e2e"))
+from wait import pace
+
 PACKAGE = "chrony"
 CLIENTS = [(-1, "2 polls/s"), (-4, "16 polls/s")]  # log2 of the interval; we send two packets a second
 PORT = 11123
@@ -66,7 +69,7 @@ def measure(chronyc, socks, seconds, alive):
         dead = [p.args for p in alive if p.poll() is not None]
         if dead:
             sys.exit(f"chrony.py: ended by itself: {dead[0]}")
-        time.sleep(SAMPLE_S)
+        pace(SAMPLE_S)
     return errors
 
 

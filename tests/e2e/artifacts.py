@@ -3,9 +3,9 @@
 import hashlib
 import json
 import os
-import time
 
 from lib import Cluster, check, equal, finish, need_daemons, until
+from wait import let_it_run
 
 need_daemons()
 SHARED, OWN = b"NEFF" * 50000, b"NTFF" * 100000
@@ -26,7 +26,7 @@ def record(c, pid, files):
     # After a restart of the aggregator the control connections come back after those of data.
     out = until(lambda: c.run("start", "--json", "--require", "all", want=None)[0], "a session starts")
     id = json.loads(out)["id"]
-    time.sleep(0.6)
+    c.begun(id)
     for node, name, data in files:
         put(c, node, pid, name, data)
     until(lambda: len([a for a in c.session(id).get("artifacts", []) if a["complete"]]) == len(files), f"{len(files)} files have arrived")
@@ -102,7 +102,7 @@ with Cluster(node_timeout="60s") as c:
     # Killed at once after it agreed to delete: the session is whole or gone.
     for n in range(4):
         equal(c.delete(two), 202, "DELETE")
-        time.sleep(0.1 * n)
+        let_it_run(0.1 * n)
         c.daemon.kill()
         if two in sessions(c):
             check({sha256(SHARED), sha256(OWN + b"2")} <= set(stored(c)), "a session that is there has its artifacts")

@@ -4,7 +4,6 @@ import hashlib
 import os
 import shutil
 import sys
-import time
 
 from lib import Cluster, check, equal, finish, free_port, need_daemons, skip, until
 
@@ -47,7 +46,7 @@ with Cluster(node_timeout="60s", flush_timeout="600s") as c:
     agent()
     until(lambda: c.connected() == ["i-test0"], "the agent is connected")
     id = c.start()
-    time.sleep(0.6)
+    c.begun(id)
     with open(ntff, "wb") as f:  # holes, with something at both ends and in the middle
         f.write(b"NTFF" * 1000)
         f.seek(size // 2)

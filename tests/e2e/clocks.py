@@ -6,6 +6,7 @@ import time
 import urllib.request
 
 from lib import Cluster, check, equal, finish, need_daemons, ticks_in, until
+from wait import let_it_run
 
 TRANSPORTS = ("auto", "udp", "nng", "heartbeat")
 STAMPS = {"auto": ("udp-kernel", "udp-user"), "udp": ("udp-kernel", "udp-user"), "nng": ("nng",), "heartbeat": ("batch",)}
@@ -115,7 +116,7 @@ with cluster:
     for n in range(5):
         for w in workloads:
             w.emit(200)
-        time.sleep(1)  # a session of some seconds: heartbeats come once a second
+        let_it_run(1)  # a session of some seconds: heartbeats come once a second
     until(lambda: all(p["clock"]["method"] in STAMPS[names[p["instance_id"]]] for p in cluster.session(session)["nodes"]),
           "every clock is known by its transport")  # after at least three seconds of probes; until then by heartbeats
     cluster.stop(session)

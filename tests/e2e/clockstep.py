@@ -40,7 +40,7 @@ with Cluster() as c:
         c.agent(1, more=dict(wrong, LD_PRELOAD=clock))
         until(lambda: len(c.connected()) == 2, "both agents are connected")
         id = c.start("--require", "all")
-        time.sleep(0.6)
+        c.begun(id)
         if time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) < raw + (lead - 3) * 10**9:
             break
         c.agents[1].kill()
@@ -58,7 +58,7 @@ with Cluster() as c:
         jobs.append(job.pid)
     for w in ticking:
         w.pause()
-    time.sleep(0.5)
+    c.within_session(id)
     doc = c.stop(id)
     equal(doc["state"], "complete", "state")
     equation(doc, "clock step")

@@ -3,7 +3,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 from lib import MERIDIAN, Cluster, check, check_ticks, equal, equation, finish, free_port, need_daemons, ticks_in, until
 
@@ -102,7 +101,7 @@ def killed():
     until(lambda: len(cluster.connected()) == NODES, "both agents are back")
     cluster.recording(id, NODES)
     emitted = [n + w.emit(1000) for n, w in zip(emitted, workloads)]
-    time.sleep(0.3)  # within the session: its end is a time
+    cluster.within_session(id)
     out, err = run("stop", id[:-1], "--json")
     doc = json.loads(out)
     equal(doc["state"], "complete", f"state after stop {err}")
@@ -131,9 +130,10 @@ def recorded():
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=cluster.env)
     line = p.stderr.readline()
     check("records on 2 nodes" in line, f"record says: {line}")
-    time.sleep(0.1)
+    id = json.loads(run("sessions", "--json")[0])["sessions"][-1]["id"]
+    cluster.begun(id, NODES)
     emitted = {f"i-test{i}": w.emit(4000) for i, w in enumerate(workloads)}
-    time.sleep(0.3)
+    cluster.within_session(id)
     p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=60)
     equal(p.returncode, 0, f"record's exit status: {err}")
@@ -154,7 +154,7 @@ def triggered():
     id = out.strip()
     beside = run("start", "--name", "beside")[0].strip()
     emitted = {f"i-test{i}": w.emit(1500) for i, w in enumerate(workloads)}
-    time.sleep(0.5)
+    cluster.within_session(id)
     out, _ = run("trigger", id, "--last", "10s", "--reason", "test")
     check("2 nodes answered" in out and "meridian fetch" in out, f"trigger prints: {out}")
     workloads[0].slow_step()

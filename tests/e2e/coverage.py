@@ -6,6 +6,7 @@ import threading
 import time
 
 from lib import Cluster, check, equal, finish, need_daemons, run, until
+from wait import let_it_run
 
 need_daemons()
 
@@ -41,7 +42,7 @@ def lost_and_late():
         records(c, id, 2)
 
         # Back in the middle: its part covers less.
-        time.sleep(1.5)
+        let_it_run(1.5)
         c.agent(2)
         until(lambda: part(c.session(id), 2).get("state") == "recording", "the missing node joins late")
         equal(part(c.session(id), 2)["message"], "joined late", "message")
@@ -49,7 +50,7 @@ def lost_and_late():
         # Lost: nothing of it arrives until the time to flush is over.
         c.agents[1].kill()
         killed = time.time()
-        time.sleep(2.5)
+        let_it_run(2.5)
         out, err = c.run("stop", id, "--json", want=3)
         doc = json.loads(out)
         window = part(doc, 0)["window_ns"]
@@ -75,7 +76,7 @@ def lost_and_late():
         for _ in range(10):
             c.run("status", id)
         w.pause()
-        time.sleep(0.3)
+        c.within_session(id)
         c.stop(id)
         c.run("status", id)
 
@@ -206,7 +207,7 @@ def triggers():
         until(lambda: len(c.connected()) == 2, "both agents are connected")
         id = c.start("--mode", "recorder", "--keep", "30s", "--require", "all")
         records(c, id, 2)
-        time.sleep(0.6)
+        c.begun(id, 2)
         c.agents[1].p.send_signal(19)  # SIGSTOP: it cannot answer
         c.run("trigger", id, "--last", "1s")
         until(lambda: [t["answered"] for t in c.session(id)["triggers"]] == [1], "one node answered")

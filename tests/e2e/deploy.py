@@ -8,10 +8,10 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 import urllib.request
 
 from lib import BUILD, SOURCE, check, equal, finish, run, tmp, until
+from wait import within
 
 K8S = os.path.join(SOURCE, "deploy/k8s")
 SLURM = os.path.join(SOURCE, "deploy/slurm")
@@ -192,14 +192,14 @@ def free_port():
         return s.getsockname()[1]
 
 
-def get(url, tls=None, tries=600):
-    for _ in range(tries):
+def get(url, tls=None, patience=60):
+    def ask():
         try:
             with urllib.request.urlopen(url, timeout=5, context=tls) as r:
                 return r.status, r.read().decode()
         except OSError:
-            time.sleep(0.1)
-    return 0, ""
+            return None
+    return within(patience, ask) or (0, "")
 
 
 def starts(docs):
@@ -237,7 +237,7 @@ def starts(docs):
         check(status == 200 and "resident_memory_bytes" in text, "metrics of the agent")
         token = open(os.path.join(certs, "read.token")).read()
         nodes = urllib.request.Request(f"https://127.0.0.1:{ports['7780']}/api/v1/nodes", headers={"Authorization": "Bearer " + token})
-        seen = any("ip-10-0-0-1.ec2.internal" in get(nodes, tls, 1)[1] or time.sleep(0.2) for _ in range(300))
+        seen = within(60, lambda: "ip-10-0-0-1.ec2.internal" in get(nodes, tls, 0)[1])
         check(seen, "the agent came to the aggregator under the node's name: " + open(os.path.join(dir, "meridian-agent.log")).read()[-600:])
     finally:
         for c in children:

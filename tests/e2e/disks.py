@@ -3,9 +3,9 @@ agent's spool (the oldest go, counted). Both are to be seen in status, nodes and
 import os
 import subprocess
 import sys
-import time
 
 from lib import Cluster, check, check_ticks, equal, equation, finish, load_json, need_daemons, skip, until
+from wait import pace
 
 need_daemons()
 
@@ -52,7 +52,7 @@ def store_full():
             c.agent(0)
             until(lambda: c.connected() == ["i-test0"], "the agent is connected")
             id = c.start()
-            time.sleep(0.6)
+            c.begun(id)
             w = c.workload(0)
             w.emit(20000)
             stored(c, id, w.all)
@@ -82,7 +82,7 @@ def store_full():
             disk.empty()
             c.aggregator(store=os.path.join(disk.path, "store"))
             stored(c, id, w.all)
-            time.sleep(0.3)
+            c.within_session(id)
             doc = c.stop(id)
             equation(doc, "store full")
             equal(doc["begun"], w.all, "begun, of what the workload says it emitted")
@@ -103,7 +103,7 @@ def spool_full():
         c.agent(0, spool_size="8M", codec="none")
         until(lambda: c.connected() == ["i-test0"], "the agent is connected")
         id = c.start()
-        time.sleep(0.6)
+        c.begun(id)
         w = c.workload(0, text=400)
         first, last, portion = 4000, 10000, 2000
         for _ in range(0, first, portion):
@@ -113,14 +113,14 @@ def spool_full():
         log = c.agents[0]
         while "AGT-SPOOL-FULL" not in log.text() and w.done < 300000:
             w.emit(portion)
-            time.sleep(0.01)
+            pace(0.01)
         for _ in range(0, last, portion):
             w.emit(portion)
-            time.sleep(0.01)
+            pace(0.01)
         c.aggregator()
         until(lambda: c.connected() == ["i-test0"], "the agent is connected again")
         until(lambda: c.nodes()["i-test0"]["counters"]["dropped"] > 0, "the loss is to be seen while the session records")
-        time.sleep(0.3)
+        c.within_session(id)
         doc = c.stop(id, want=None)
         part = doc["nodes"][0]
         counters = part["counters"]

@@ -10,9 +10,9 @@ import mmap
 import os
 import select
 import sys
-import time
 
 import meridian
+from wait import let_it_run
 
 lib = meridian._lib
 domain = ctypes.c_void_p(lib.mrd_domain_create(b"test"))
@@ -41,7 +41,7 @@ def run(per_ms):
 def steps():
     lib.mrd_now.restype = ctypes.c_uint64
     first = lib.mrd_now()
-    time.sleep(0.01)
+    let_it_run(0.01)
     millisecond = (lib.mrd_now() - first) // 10
     for length in [1] * 12 + [40]:
         end = lib.mrd_now()

@@ -15,7 +15,7 @@ with Cluster() as c:
     c.agent(0, watch=c.folder("capture"), stable="200ms")
     until(lambda: c.connected() == ["i-test0"], "the agent is connected")
     id = c.start()
-    time.sleep(0.6)
+    c.begun(id)
     want = {}
     for n in range(count):
         folder = c.folder("capture", f"i-test0_pid_{100 + n % 7}", f"part{n % 13}")
@@ -30,7 +30,7 @@ with Cluster() as c:
     until(lambda: c.metric("meridian_artifacts_stored_total") == count, f"{count} files have arrived", 60 + count / 10)
     took = time.monotonic() - started
     w.pause()
-    time.sleep(0.3)
+    c.within_session(id)
     doc = c.stop(id)
     got = {(a["name"], a["process_id"]): a["sha256"] for a in doc["artifacts"] if a["kind"] == "NTFF" and a["complete"]}
     equal(len(doc["artifacts"]), count, "files in the manifest")

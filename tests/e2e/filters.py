@@ -16,6 +16,16 @@ def now():
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
+def taken(path, core, want, since):
+    """Waits until the trace took 20 events of the core after `since` (want "1"), or none of 20 any more ("0"); the time."""
+    def is_so():
+        with open(path) as f:
+            found = [m[2] for m in re.finditer(rf"^[BEI] core={core} .*?raw=(\d+) .*kept=(\d)", f.read(), re.M) if int(m[1]) > since]
+        return found.count(want) >= 20 and (want == "1" or found[-20:] == [want] * 20)
+    until(is_so, f"events of core {core} are {'' if want == '1' else 'not '}traced")
+    return now()
+
+
 def kept(path, first, last):
     """Of the events between two moments: {(core, type): how many the trace took}."""
     by = collections.Counter()
@@ -41,15 +51,12 @@ with Cluster() as c:
 
     id = c.start("--require", "all", "--core", "1", "--event-type", "device_exec")
     until(settings, "the process is told")
-    time.sleep(0.5)
-    first = now()
-    time.sleep(0.7)
-    last = now()
+    first = taken(truth, 0, "0", now())
+    last = taken(truth, 1, "1", first)
     wide = c.start("--require", "all")  # a second session that wants everything
     until(lambda: not settings(), "the filters are taken back")
-    time.sleep(0.5)
-    both = now()
-    time.sleep(0.5)
+    both = taken(truth, 0, "1", now())
+    until(lambda: len({t for _, t in kept(truth, both, now())}) > 6, "all types of events are traced")
     end = now()
     c.stop(wide)
     until(settings, "the process is told again")

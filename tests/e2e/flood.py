@@ -7,6 +7,7 @@ import sys
 import time
 
 from lib import BIN, Cluster, Program, check, check_ticks, equal, equation, finish, need_daemons, skip, until
+from wait import let_it_run
 
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3
 QUIET = 3
@@ -21,7 +22,7 @@ with Cluster() as c:
     c.agent(0, cpu_limit=25)
     until(lambda: c.connected() == ["i-test0"], "the agent is connected")
     id = c.start()
-    time.sleep(0.6)
+    c.begun(id)
     quiet = [c.workload(0, ring_size="512K") for _ in range(QUIET)]
     with open(c.path("counts"), "w+b") as f:  # tests/capture/counts.h: begun, done, ...
         f.truncate(mmap.PAGESIZE)
@@ -31,11 +32,9 @@ with Cluster() as c:
     flood = c.keep(Program(c.path("flood.log"), [flooder, c.path("counts"), "threads", str(10**12)], env=dict(
         c.env, MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="annotations", MERIDIAN_RING_DIR=c.rings(0), MERIDIAN_RING_SIZE="1M")))
     until(lambda: begun[1] > 100000, "the flood has begun")
-    end = time.monotonic() + seconds
     for w in quiet:
         w.run(0.5)
-    while time.monotonic() < end:
-        time.sleep(0.1)
+    let_it_run(seconds)
     # Their batches arrive while it floods, not only afterwards.
     mark = [w.done for w in quiet]
     before = c.nodes()["i-test0"]["counters"]["delivered"]
@@ -45,7 +44,7 @@ with Cluster() as c:
     flood.kill()
     ended = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
     emitted = [w.all for w in quiet]
-    time.sleep(0.5)
+    c.within_session(id)
     doc = c.stop(id, want=None)
     equal(doc["state"], "complete", "state")
     lost = equation(doc, "flood", dropped=None)

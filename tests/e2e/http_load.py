@@ -10,6 +10,7 @@ import sys
 import time
 
 from lib import check, equal, finish, free_port, need_daemons, until
+from wait import pace
 from service import Service
 
 need_daemons()
@@ -50,7 +51,7 @@ class Watch:
     def look(self):
         while not self.over:
             self.peak = max(self.peak, rss())
-            time.sleep(0.02)
+            pace(0.02)
 
     def __exit__(self, *error):
         self.over = True
@@ -226,7 +227,7 @@ def slowloris():
             served += service.read("/healthz", timeout=2).status == 200
         except OSError:
             pass
-        time.sleep(0.5)
+        pace(0.5)
     gone = first - len(conns)
     check(gone >= 500 and served >= 3, f"slowloris: {gone} were ended, {served} others served")
     for s in conns:
@@ -256,7 +257,7 @@ def drip_readers():
                 s.recv(16)
             except OSError:
                 pass
-        time.sleep(1)
+        pace(1)
     check(service.metric("meridian_http_connections") <= before, "readers of a few bytes per second are ended")
     for s in held:
         s.close()

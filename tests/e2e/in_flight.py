@@ -4,6 +4,7 @@ import os
 import time
 
 from lib import BUILD, Cluster, Program, check, equal, equation, finish, load_json, need_daemons, until
+from wait import let_it_run
 
 need_daemons()
 LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
@@ -35,7 +36,7 @@ with Cluster() as c:
     # ---- stopped in the middle of an execution that began before the session ----
     w = loop(c, 0, 600_000_000)
     until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
-    time.sleep(1)  # into the execution: nothing of the workload shows that from outside
+    let_it_run(1)  # into the execution: nothing of the workload shows that from outside
     id = c.start("--require", "all")
     begun = time.time_ns()
     doc = c.stop(id)
@@ -67,7 +68,7 @@ with Cluster() as c:
     id = c.start("--mode", "recorder", "--keep", "60s", "--require", "all")
     w = loop(c, 0, 4_000_000, SIMNRT_FAULT="exec_error:exec=1:status=1206")
     until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
-    time.sleep(1)
+    let_it_run(1)
     c.run("trigger", id, "--reason", "early", want=None)
     early = until(lambda: c.session(id)["nodes"][0]["tally"]["in_flight"], "spans in flight at the trigger")
     check(w.running(), "the execution was still running")

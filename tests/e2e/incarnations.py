@@ -7,6 +7,7 @@ import sys
 import time
 
 from lib import BUILD, Cluster, check, equal, equation, finish, need_daemons, skip, until
+from wait import pace
 
 SEC = 10**9
 STOPPED = float(sys.argv[1]) if len(sys.argv) > 1 else 3
@@ -53,7 +54,7 @@ with Cluster(node_timeout="60s") as c:
         while time.monotonic() < end:
             for w in work:
                 w.emit(20)
-            time.sleep(0.1)
+            pace(0.1)
 
     def back(who):
         until(lambda: len(c.connected()) == 2, f"both agents are connected after {who}")

@@ -10,9 +10,9 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 
 from lib import BUILD, MERIDIAN, SOURCE, Importer, built_with, check, equal, finish, load_json, run, skip, tmp
+from wait import within
 
 work = tmp()
 loop = os.path.join(BUILD, "bin", "train_loop")
@@ -136,11 +136,8 @@ equal([n for n in os.listdir("/dev/shm") if n.startswith("meridian-inspect") and
 
 def runs_until_checkpoint(folder, p):
     """A workload that has done some steps, however slowly, says so by a file."""
-    end = time.monotonic() + 60
-    while not glob.glob(os.path.join(folder, "checkpoint_*")):
-        if not check(p.poll() is None and time.monotonic() < end, f"no checkpoint in {folder} yet, exit status {p.poll()}"):
-            return
-        time.sleep(0.02)
+    checkpoint = within(60, lambda: glob.glob(os.path.join(folder, "checkpoint_*")) or p.poll() is not None)
+    check(checkpoint and p.poll() is None, f"no checkpoint in {folder} yet, exit status {p.poll()}")
 
 
 def long_loop(ranks, folder):

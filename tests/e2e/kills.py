@@ -7,6 +7,7 @@ import sys
 import time
 
 from lib import Cluster, check, check_ticks, equal, equation, finish, need_daemons, until
+from wait import let_it_run
 
 NODES = 2
 who, rounds, ring = (sys.argv[1:] + ["any", "12", "8M"][len(sys.argv) - 1:])[:3]
@@ -17,8 +18,8 @@ chance = random.Random(seed)
 need_daemons()
 
 
-def nap(longest_ms):
-    time.sleep(chance.random() * longest_ms / 1000)
+def some_time(longest_ms):
+    let_it_run(chance.random() * longest_ms / 1000)
 
 
 def connected():
@@ -41,22 +42,22 @@ with Cluster(node_timeout="60s") as cluster:
         cluster.agent(i)
     until(connected, "both agents are connected")
     id = cluster.start("--require", "all")
-    time.sleep(0.6)  # the session begins at a time, a moment after it was agreed
+    cluster.begun(id, NODES)
     workloads = {i: workload(i) for i in range(NODES)}
     for n in range(rounds):
         if n % 10 == 0:
             until(connected, f"both agents are connected again after {n} kills")
         victim = who if who != "any" else chance.choice(list(kills))
         i = chance.randrange(NODES)
-        nap(60)
+        some_time(60)
         kills[victim] += 1
         if victim == "aggregator":
             cluster.daemon.kill()
-            nap(20)
+            some_time(20)
             cluster.aggregator()
         elif victim == "agent":
             cluster.agents[i].kill()
-            nap(20)
+            some_time(20)
             cluster.agent(i)
         else:
             workloads[i].kill()
@@ -65,7 +66,7 @@ with Cluster(node_timeout="60s") as cluster:
         w.pause()
     until(connected, "both agents are connected again")
     cluster.recording(id, NODES)
-    time.sleep(0.3)  # within the session: its end is a time
+    cluster.within_session(id)
     doc = cluster.stop(id, want=None if overflow else 0)
     equal(doc.get("state"), "complete", "the session's state")
     lost = equation(doc, f"{kills}", dropped=None if overflow else 0)

@@ -15,6 +15,8 @@ import time
 import urllib.error
 import urllib.request
 
+from wait import within
+
 SOURCE = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(SOURCE, "build")
 DATA = os.environ.get("MERIDIAN_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
@@ -136,14 +138,9 @@ def free_port(kind=socket.SOCK_STREAM, host="127.0.0.1"):
 
 def until(what, message, seconds=60):
     """Waits for a condition; its value, or None, and a recorded failure."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.05)
-    check(False, f"after {seconds} s still not: {message}")
-    return None
+    value = within(seconds, what)
+    check(value, f"after {seconds} s still not: {message}")
+    return value or None
 
 
 def need_daemons():
@@ -265,6 +262,11 @@ class Driver(Program):
         self.p.stdin.write(line + "\n")
         self.p.stdin.flush()
         return self.answer()
+
+
+def local_now():
+    """The clock that times of events are taken from."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
 class Cluster:
@@ -392,6 +394,25 @@ class Cluster:
     def recording(self, id, nodes):
         return until(lambda: [p["state"] for p in self.session(id).get("nodes", [])] == ["recording"] * nodes,
                      f"{nodes} nodes record")
+
+    def begun(self, id, nodes=None):
+        """Waits until so many nodes (all that the manifest lists) record and the agreed start has passed on each, by as much as its clock
+        may be wrong and the times of files, which go by the kernel's ticks, may be early."""
+        def is_so():
+            parts = self.session(id).get("nodes", [])
+            return len(parts) >= (nodes or 1) and all(
+                p["state"] == "recording" and p["started_local_ns"] and local_now() > p["started_local_ns"] + max(p["start_bound_ns"], 0) + 20_000_000
+                for p in parts)
+        return until(is_so, f"{nodes or 'all'} nodes record and their start has passed")
+
+    def within_session(self, id):
+        """A session ends at a time, which each node knows as well as its clock: waits until what was emitted up to now is older than any
+        stop from now on can be."""
+        at = local_now()
+        def is_so():
+            parts = self.session(id).get("nodes")
+            return parts and all(0 <= p["clock"]["bound_ns"] < local_now() - at for p in parts if p["state"] == "recording")
+        return until(is_so, "what was emitted is older than any stop")
 
     def stop(self, id, want=0, timeout=300):
         """Stops; the manifest of the complete session, which may be one of nothing."""

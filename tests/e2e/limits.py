@@ -2,9 +2,9 @@
 uncounted. The disk's reserve and the spool are in disks.py, retention in artifacts.py."""
 import json
 import os
-import time
 
 from lib import Cluster, check, equal, equation, finish, need_daemons, until
+from wait import pace
 
 need_daemons()
 
@@ -24,8 +24,9 @@ def ready(c, nodes=1, **options):
 def started(c, *options):
     """A session; control connections may come back later than those of data."""
     out = until(lambda: c.run("start", "--json", *options, want=None)[0], "a session starts")
-    time.sleep(0.6)
-    return json.loads(out)["id"]
+    id = json.loads(out)["id"]
+    c.begun(id)
+    return id
 
 
 def rates():
@@ -39,7 +40,7 @@ def rates():
             for _ in range(6):  # in frames of their own
                 for one in w:
                     one.emit(150)
-                time.sleep(0.25)
+                pace(0.25)
             with open(os.path.join(c.folder("capture0", "i-test0_pid_7"), limit + ".ntff"), "wb") as f:
                 f.write(os.urandom(200000))
             until(lambda: (limited(c, limit) or 0) > 3, f"{limit} holds back")
@@ -57,7 +58,7 @@ def rates():
         c.daemon.end()
         c.aggregator()
         until(lambda: len(c.connected()) == 2, "both are back")
-        time.sleep(0.3)
+        c.within_session(id)
         equation(c.stop(id), "rates")
 
 
@@ -99,7 +100,7 @@ def sessions():
             open_ones += [json.loads(out)["id"]] if out else []
         err = c.run("start", want=1)[1]
         check("16 sessions at one time are the most" in err, f"a node's own limit: {err}")
-        time.sleep(0.3)
+        c.begun(open_ones[-1])
         c.run("stop", open_ones[0], empty=True)
         c.run("stop", started(c), empty=True)
 

@@ -4,6 +4,7 @@ import os
 import time
 
 from lib import BUILD, Cluster, Program, check, equal, equation, finish, load_json, need_daemons, need_preload, until
+from wait import let_it_run
 
 need_daemons()
 need_preload()
@@ -103,7 +104,7 @@ def spool():
         until(lambda: c.session(id)["nodes"][0]["events"] > 2000, "events are stored")
         c.daemon.kill()
         until(lambda: "AGT-SPOOL-FULL" in agent.text(), "the spool is full", seconds=120)
-        time.sleep(1)  # more is forced out
+        let_it_run(1)  # more is forced out
         c.aggregator()
         until(lambda: c.connected() == ["i-test0"], "the agent is connected again")
         c.recording(id, 1)

@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 from lib import MERIDIAN, Cluster, check, check_ticks, equal, equation, finish, need_daemons, skip, until
+from wait import pace
 
 NODES, NETWORK = 2, "10.92.8"
 need_daemons()
@@ -76,7 +76,7 @@ try:
         until(lambda: len(c.connected()) == NODES, "all agents are connected")
         id = c.start("--require", "all")
         order = [part["instance_id"] for part in c.session(id)["nodes"]]
-        time.sleep(0.6)
+        c.begun(id, NODES)
         workloads = [c.workload(i, ring_size="4M", text=200) for i in range(NODES)]
         for w in workloads:
             w.emit(1000)
@@ -90,7 +90,7 @@ try:
             while w.done - before < 25000:
                 w.emit(500)
                 other.emit(100)
-                time.sleep(0.02)
+                pace(0.02)
             until(lambda: c.connected() == [f"i-test{1 - off}"], "the cut node is gone, the other is not")
             until(lambda: stored(id, 1 - off) == other.all, "the other's ticks arrive meanwhile")
             check(stored(id, off) < w.all, "the cut node's ticks cannot have arrived")

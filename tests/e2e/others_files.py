@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import time
 
 from lib import BUILD, SOURCE, Cluster, Program, built_with, check, equal, finish, need_daemons, skip, until
 
@@ -81,8 +80,7 @@ def scenario(prefix):
         c.agent(0, prefix=prefix, stable="200ms")
         until(lambda: c.connected() == ["i-test0"], "the agent is connected")
         id = c.start()
-        c.recording(id, 1)
-        time.sleep(0.1)  # files of before the session are not taken
+        c.begun(id, 1)  # files of before the session are not taken
 
         victim, own, cwd = folder("victim", VICTIM), folder("own", OWNER), folder("cwd", OWNER)
         secret = file(os.path.join(victim, "key.ntff"), VICTIM, "the secret of another user")

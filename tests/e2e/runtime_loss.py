@@ -8,6 +8,7 @@ import sys
 import time
 
 from lib import BUILD, Cluster, Program, check, equal, equation, finish, load_json, need_daemons, need_preload, until
+from wait import let_it_run
 
 LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
 CORES = 2
@@ -65,8 +66,7 @@ def begun(c, agent=True):
     """A session that records on the node."""
     until(lambda: c.connected() == ["i-test0"], "the agent is connected")
     id = c.start("--require", "all")
-    until(lambda: c.session(id)["nodes"][0].get("started_local_ns") and time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) >
-          c.session(id)["nodes"][0]["started_local_ns"], "the session has begun")
+    c.begun(id, 1)
     return id
 
 
@@ -125,11 +125,11 @@ def away(stop, seconds, steps=1800, exec_us=2000, lost=0, at=1.5):
         env = {"NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC": "20000"} if lost else {}
         w = loop(c, steps, exec_us, scale="0.2" if lost else "1", **env)
         until(lambda: os.path.exists(c.path(f"truth.{w.pid}")), "the runtime is open")
-        time.sleep(at)  # not for a condition: it is to be cut anywhere
+        let_it_run(at)  # not for a condition: it is to be cut anywhere
         check(w.running(), "the workload still runs when the agent goes")
         agent.end() if stop == "SIGTERM" else agent.kill()
         gone = time.clock_gettime_ns(time.CLOCK_REALTIME)
-        time.sleep(seconds)
+        let_it_run(seconds)
         back = time.clock_gettime_ns(time.CLOCK_REALTIME)
         c.agent(0)
         until(lambda: c.connected() == ["i-test0"], "the successor is connected")
@@ -179,7 +179,7 @@ def outlived():
         id = begun(c)
         w = loop(c, 400, 500)
         until(lambda: os.path.exists(c.path(f"truth.{w.pid}")), "the runtime is open")
-        time.sleep(.3)
+        let_it_run(.3)
         agent.kill()
         until(lambda: not w.running(), "the workload is done")
         check(len(os.listdir(c.rings(0))) > 1, f"rings of the rest: {os.listdir(c.rings(0))}")

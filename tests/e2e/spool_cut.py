@@ -6,6 +6,7 @@ import random
 import time
 
 from lib import Cluster, check, equal, equation, finish, load_json, need_daemons, until
+from wait import pace
 
 seed = int(os.environ.get("MRD_TEST_SEED", time.time_ns() % 10**9))
 print(f"seed {seed} (MRD_TEST_SEED)", flush=True)
@@ -18,14 +19,13 @@ with Cluster(node_timeout="60s") as c:
     agent = c.agent(0)
     until(lambda: c.connected() == ["i-test0"], "the agent is connected")
     id = c.start("--require", "all")
-    until(lambda: c.session(id)["nodes"][0].get("started_local_ns") and time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) >
-          c.session(id)["nodes"][0]["started_local_ns"], "the session has begun")
+    c.begun(id, 1)
     w = c.workload(0)
     w.emit(2000)
     c.daemon.kill()  # from now on all of it stays in the spool
     for _ in range(10):
         w.emit(2000)
-        time.sleep(.25)  # a commit each
+        pace(.25)  # a commit each
     until(lambda: sum(os.path.getsize(p) for p in glob.glob(c.path("spool0", "spool-*.mrs"))) > 20000, "the spool has them")
     agent.kill()
     last = sorted(glob.glob(c.path("spool0", "spool-*.mrs")))[-1]
@@ -38,7 +38,7 @@ with Cluster(node_timeout="60s") as c:
     until(lambda: c.connected() == ["i-test0"], "the successor is connected")
     c.recording(id, 1)
     w.emit(100)
-    time.sleep(.5)
+    c.within_session(id)
     doc = c.stop(id, want=3)
     lost = equation(doc, "cut", dropped=None)
     drops = {d["cause"]: d for d in doc["nodes"][0]["counters"]["drops"]}

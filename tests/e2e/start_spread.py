@@ -10,6 +10,7 @@ import sys
 import time
 
 from lib import BUILD, Cluster, check, equal, finish, need_daemons, skip, until
+from wait import let_it_run
 
 NODES = int(os.environ.get("START_SPREAD_NODES", "8"))
 SHIM = os.path.join(BUILD, "lib", "libmrd_clockshim.so")
@@ -116,10 +117,10 @@ def window(c, clocks, offset):
     beside = c.start("--require", "all", "--name", "beside")
     if not c.recording(recorder, NODES) or not c.recording(beside, NODES):
         return
-    time.sleep(3)  # something to look back on
+    let_it_run(3)  # something to look back on
     for _ in range(5):  # a node that has no CPU for a second misses the question
         c.run("trigger", recorder, "--last", "1500ms", "--reason", "test")
-        time.sleep(1.5)  # the answers, and something behind the window
+        let_it_run(1.5)  # the answers, and something behind the window
         if c.session(recorder)["triggers"][-1]["answered"] == NODES:
             break
     c.stop(beside)

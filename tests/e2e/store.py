@@ -5,7 +5,6 @@ import os
 import pathlib
 import shutil
 import sys
-import time
 
 from lib import Cluster, check, check_ticks, equal, equation, finish, need_daemons, until
 
@@ -20,7 +19,7 @@ def running(c, nodes=1, **options):
         c.agent(i, **options)
     until(lambda: len(c.connected()) == nodes, "all agents are connected")
     id = c.start("--require", "all")
-    time.sleep(0.6)
+    c.begun(id, nodes)
     return id
 
 
@@ -42,7 +41,7 @@ def fresh_copy():
             c.aggregator(store=f"copy{n}")
             w.emit(1000)
             stored(c, id, w.all)
-        time.sleep(0.3)
+        c.within_session(id)
         doc = c.stop(id)
         equation(doc, "copy")
         equal(doc["begun"], w.all, "begun, of what the workload says it emitted")
@@ -64,7 +63,7 @@ def stale_copy():
         until(lambda: c.connected() == ["i-test0"], "the agent is back")
         w.emit(2000)
         stored(c, id, w.all - 3000)
-        time.sleep(0.3)
+        c.within_session(id)
         doc = c.stop(id, want=3)  # incomplete
         part = doc["nodes"][0]
         equal((doc["begun"], part["counters"]["delivered"], part["counters"]["held"]), (w.all, w.all, 0), "begun, acknowledged, held")
@@ -115,7 +114,7 @@ def damaged():
         w[0].emit(20000)
         w[1].emit(7000)
         stored(c, id, w[0].all + w[1].all)
-        time.sleep(0.3)
+        c.within_session(id)
         equation(c.stop(id), "before")
         c.run("report", id, want=0)
         c.run("fetch", id, "-o", c.path("whole"), want=0)
@@ -174,7 +173,7 @@ def claimed_id():
         c.agent(0)
         until(lambda: "AGT-CONNECTED" in c.agents[0].text().split("AGT-START")[-1], "the first one's successor is taken")
         stored(c, id, w[0].all + 2000)
-        time.sleep(0.3)
+        c.within_session(id)
         doc = c.stop(id, want=None)
         got = c.ticks(id)
         check_ticks({("i-test0", w[0].pid): got.get(("i-test0", w[0].pid), [])}, {("i-test0", w[0].pid): w[0]}, "claimed id")

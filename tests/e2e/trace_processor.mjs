@@ -7,6 +7,7 @@ import path from 'node:path';
 import readline from 'node:readline';
 import vm from 'node:vm';
 import { pathToFileURL } from 'node:url';
+import { within } from './wait.mjs';
 
 const dir = process.env.TP_ASSETS;
 
@@ -58,10 +59,7 @@ async function boot() {
     glue = glue.replace(from, to);
   }
   vm.runInThisContext(glue, { filename: 'glue.js' });
-  for (const start = Date.now(); !globalThis.bridge.reqBufferAddr;) {
-    if (Date.now() - start > 30000) throw new Error('the engine did not start');
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
+  if (!await within(30, () => globalThis.bridge.reqBufferAddr)) throw new Error('the engine did not start');
   return globalThis.bridge;
 }
 

@@ -3,6 +3,7 @@
 import { createRequire } from "node:module";
 import fs from "node:fs";
 import path from "node:path";
+import { painted } from "./wait.mjs";
 
 const { chromium } = createRequire(path.join(process.env.MODULES, "x.js"))("playwright-core");
 const { PAGE, TOKEN, READ_TOKEN, SHOTS, WATCHED, DEVICE_PROFILE } = process.env;
@@ -148,7 +149,7 @@ try {
   await perfetto.close();
   await shot("complete-light.png");
   await page.emulateMedia({ colorScheme: "dark" });
-  await page.waitForTimeout(300);
+  await painted(page);
   await shot("complete-dark.png");
 
   await readable("a complete session");
@@ -205,7 +206,7 @@ try {
     await page.emulateMedia({ colorScheme: scheme });
     await page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth);
     await devices.scrollIntoViewIfNeeded();
-    await page.waitForTimeout(300); // the chart follows
+    await painted(page); // the chart follows
     await shot(`device-${width}-${scheme}.png`);
   }
   await page.setViewportSize({ width: 1280, height: 900 });

@@ -6,11 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
 from lib import BUILD, SOURCE, check, equal, finish, need_speed, skip, tmp
+from wait import within
 
 need_speed()
 chromium = os.environ.get("MERIDIAN_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
@@ -54,15 +54,12 @@ def ask(path, token=TOKEN, **headers):
 
 
 def wait_for(what, ready, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    def is_so():
         try:
-            if ready():
-                return
+            return ready()
         except OSError:
-            pass
-        time.sleep(0.1)
-    check(False, f"waited {seconds} s for {what}")
+            return False
+    check(within(seconds, is_so), f"waited {seconds} s for {what}")
 
 
 def logs():

@@ -8,10 +8,10 @@ import os
 import random
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from lib import BIN, Cluster, MERIDIAN, built_with, check, check_ticks, equal, finish, load_json, need_daemons, until
+from wait import pace
 from watch import ANSWER_S, OWN, Watch, rss
 
 HOSTILE = os.path.join(BIN, "hostile_agent")
@@ -94,7 +94,7 @@ def main():
         until(lambda: len(c.connected()) == HONEST, "honest agents are connected")
         until(lambda: all(0 <= c.nodes()[f"i-test{i}"]["clock"].get("bound_ns", -1) < CLOCK_BOUND_NS for i in range(HONEST)), "their clocks are known")
         loads = [c.workload(i) for i in range(HONEST)]
-        time.sleep(0.3)
+        until(lambda: all(c.nodes()[f"i-test{i}"]["processes"] == 1 for i in range(HONEST)), "their workloads are seen")
         watch = Watch(lambda: c.get("/healthz") is not None, lambda: c.daemon.rss())
         watch.start()
         hostile = [subprocess.Popen([HOSTILE, str(seed + k), str(seconds), c.data, c.control, *[f"i-test{i}" for i in range(HONEST)]],
@@ -103,7 +103,7 @@ def main():
         for _ in range(seconds):
             for w in loads:
                 w.emit(500)
-            time.sleep(0.5)
+            pace(0.5)
         clocks(c, "under attack")
         p = subprocess.run([MERIDIAN, "stop", first, "--json"], capture_output=True, text=True, env=c.env, timeout=300)
         check(p.returncode in (0, 3), f"stop: status {p.returncode}: {p.stderr[-1500:]}")

@@ -13,6 +13,7 @@ import urllib.error
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from lib import BIN, Cluster, built_with, check, equal, equation, finish, free_port, need_daemons, until
+from wait import pace
 from watch import ANSWER_S, OWN, Watch, rss
 
 HOSTILE = os.path.join(BIN, "hostile_aggregator")
@@ -48,7 +49,7 @@ def attack(c, seed, seconds, load, port, *more):
         n += 1
         with open(os.path.join(c.folder("capture", "i-test0_pid_7"), f"{seed}-{n}.ntff"), "wb") as f:
             f.write(os.urandom(3000))
-        time.sleep(0.2)
+        pace(0.2)
     print(p.stdout.read().strip())
     equal(p.returncode, 0, "the hostile aggregator's own status")
     check(c.agents[0].running(), "the agent runs")
@@ -79,7 +80,7 @@ def honest(c, load, what):
     k = c.nodes().get("i-test0", {}).get("clock", {})
     before = load.done
     id = until(lambda: started(c), f"{what}: a session starts", BACK_S) or ""
-    time.sleep(0.6)  # until the agreed start
+    c.begun(id, 1)
     load.emit(2000)
     doc = c.stop(id, want=None)
     equation(doc, what)

@@ -328,6 +328,41 @@ def rule_one_way():
                     breach(f"{path}:{text.count(chr(10), 0, m.start()) + 1}", f"{m.group(1)}: {instead}")
 
 
+# ---- Tests wait for conditions ----
+
+SLEEPS = [  # (files, what pauses)
+    (r"\.[ch]$", r"\b(usleep|nanosleep|clock_nanosleep|thrd_sleep|sleep)\s*\(|\b(poll)\s*\(\s*NULL\b|\b(select)\s*\(\s*0\s*,\s*NULL\b"),
+    (r"\.py$", r"\b(time\.sleep|asyncio\.sleep)\b|\b(from time import)\b.*\bsleep\b|\b(select)\(\[\], \[\], \[\]"),
+    (r"\.m?js$", r"\b(setTimeout|setInterval|waitForTimeout)\b"),
+    (r"\.sh$|(^|/)run$", r"^[^#]*\b(sleep)\s+[\d$.]"),
+]
+WAITS = ("tests/wait.h", "tests/e2e/wait.py", "tests/e2e/wait.mjs", "tests/house/")
+SLEEPERS = {  # whose text is the program of a workload
+    "tests/e2e/slurm.py": "the job that runs for a while is Python in a string",
+}
+
+
+def without_comments(path, text):
+    """The text with its comments blank and its lines where they were."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m.group(0))
+    if path.endswith((".c", ".h", ".js", ".mjs")):
+        return re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", blank, text, flags=re.S)
+    return text
+
+
+def rule_sleeps():
+    """No test pauses but by tests/wait.h and its sisters, which wait for a condition with a deadline, or say what else a pause is."""
+    for path in subprocess.run(["git", "-C", ROOT, "ls-files", "tests"], capture_output=True, text=True).stdout.split("\n"):
+        for files, pauses in SLEEPS:
+            if not re.search(files, path) or path.startswith(WAITS) or path in SLEEPERS:
+                continue
+            for n, line in enumerate(without_comments(path, read(path)).splitlines(), 1):
+                m = re.search(pauses, line)
+                if m:
+                    word = next(w for w in m.groups() if w)
+                    breach(f"{path}:{n}", f"{word}: wait for a condition (tests/wait.h, tests/e2e/wait.py, tests/e2e/wait.mjs), or say by their names what the pause is")
+
+
 # ---- What an addition touches (docs/howto.md) ----
 
 KINDS = [  # (kind, table, pattern of a row's identifier, what names it in other sources, its own files)
