@@ -6,8 +6,8 @@
  *             are answered. A reply to a numbered frame means "stored".
  *   control   the aggregator asks all agents at once and collects answers until a deadline.
  *
- * The control channel is dialled when the data channel was welcomed, and made again when it is
- * older than a data connection that is.
+ * The control channel is dialled when the data channel was welcomed, and made again, at once, when
+ * it is older than a data connection that is.
  *
  * URLs: tcp://host:port, tls+tcp://host:port (proto/nng/tls.h), inproc://name, ipc:///path. Agents
  * dial, in the background and for ever, with random back-off; nothing listens on a node. Received

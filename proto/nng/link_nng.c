@@ -91,11 +91,12 @@ struct mrd_link {
     bool up, closing;
     uint32_t pipe; /* the connection that is up */
     int64_t up_ns, down_ns;
-    bool welcome;          /* on this connection */
-    bool control_waits;    /* for the first welcome */
-    uint32_t control_pipe; /* 0: none */
-    int64_t control_up_ns;
-    unsigned rebuffs; /* connections in a row that were closed at once */
+    bool welcome;       /* on this connection */
+    bool control_waits; /* for the first welcome */
+    bool control_dials; /* somebody sees to its dialer */
+    char *control_url, *server_name;
+    int64_t control_up_ns; /* when the newest control connection was made */
+    unsigned rebuffs;      /* connections in a row that were closed at once */
     uint64_t survey_tags;
 };
 
@@ -165,28 +166,47 @@ is_welcome(nng_msg *msg)
     return mrd_frame_get(data, &f, NULL) == MRD_OK && f.type == MRD_FRAME_WELCOME;
 }
 
+/* Dials control at once, by a new dialer: the one there is may sit out a back-off of two seconds,
+ * in which a session that starts would ask this agent in vain. */
+static void
+dial_control_anew(mrd_link *link)
+{
+    nng_dialer d;
+
+    if (dialer(link->resp, link->control_url, link->tls, link->server_name, &d, NULL) != MRD_OK)
+        return; /* no memory: the old one goes on */
+    (void) nng_dialer_close(link->control);
+    link->control = d;
+    (void) nng_dialer_start(d, NNG_FLAG_NONBLOCK);
+}
+
 /* Only now the control channel is dialled: agents for whom there is no room take none there. One
  * that is older than this data connection may be dead without knowing it, because nothing is sent
  * there until the aggregator asks: it is made again. */
 static void
 on_welcome(mrd_link *link)
 {
-    bool dial_control, eager;
-    uint32_t old = 0;
+    bool first, again, eager;
 
     pthread_mutex_lock(&link->lock);
-    dial_control = link->control_waits && !link->closing;
-    if (!link->welcome && !link->closing && link->control_up_ns < link->down_ns)
-        old = link->control_pipe;
+    first = link->control_waits && !link->closing;
+    again = !first && !link->welcome && !link->closing && !link->control_dials &&
+            link->control_url != NULL && link->control_up_ns <= link->down_ns;
+    link->control_dials = first || again;
     eager = link->rebuffs > 0;
     link->control_waits = false;
     link->welcome = true;
     link->rebuffs = 0;
     pthread_mutex_unlock(&link->lock);
-    if (dial_control)
+    if (first)
         (void) nng_dialer_start(link->control, NNG_FLAG_NONBLOCK);
-    if (old != 0)
-        (void) nng_pipe_close((nng_pipe){ old });
+    if (again)
+        dial_control_anew(link);
+    if (first || again) {
+        pthread_mutex_lock(&link->lock);
+        link->control_dials = false;
+        pthread_mutex_unlock(&link->lock);
+    }
     if (eager)
         (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, link->min_ms);
 }
@@ -299,15 +319,11 @@ static void
 control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
 {
     mrd_link *link = arg;
-    uint32_t id = (uint32_t) nng_pipe_id(p);
 
+    (void) p;
+    (void) what;
     pthread_mutex_lock(&link->lock);
-    if (what == NNG_PIPE_EV_ADD_POST) {
-        link->control_pipe = id;
-        link->control_up_ns = mrd_local_now().ns;
-    } else if (link->control_pipe == id) {
-        link->control_pipe = 0;
-    }
+    link->control_up_ns = mrd_local_now().ns;
     pthread_mutex_unlock(&link->lock);
 }
 
@@ -377,8 +393,7 @@ link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
     if ((rv = nng_socket_set_size(link->resp, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
         (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMINT, link->min_ms)) != 0 ||
         (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMAXT, max_ms)) != 0 ||
-        (rv = nng_pipe_notify(link->resp, NNG_PIPE_EV_ADD_POST, control_pipe_cb, link)) != 0 ||
-        (rv = nng_pipe_notify(link->resp, NNG_PIPE_EV_REM_POST, control_pipe_cb, link)) != 0)
+        (rv = nng_pipe_notify(link->resp, NNG_PIPE_EV_ADD_POST, control_pipe_cb, link)) != 0)
         return mrd_nng_why(why, rv, "set up the socket for", o->control_url);
     for (int i = 0; i < SURVEY_SLOTS; i++) {
         slot *s = &link->surveys[i];
@@ -388,6 +403,10 @@ link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
         s->state = SLOT_RECEIVING;
         nng_ctx_recv(s->ctx, s->aio);
     }
+    link->control_url = strdup(o->control_url);
+    link->server_name = o->tls.server_name == NULL ? NULL : strdup(o->tls.server_name);
+    if (link->control_url == NULL || (o->tls.server_name != NULL && link->server_name == NULL))
+        return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", o->control_url);
     link->control_waits = true; /* until we are welcome */
     return dialer(link->resp, o->control_url, link->tls, o->tls.server_name, &link->control, why);
 }
@@ -465,6 +484,8 @@ mrd_link_close(mrd_link *link)
         return;
     }
     mrd_tls_unref(link->tls);
+    free(link->control_url);
+    free(link->server_name);
     if (link->fd >= 0)
         close(link->fd);
     pthread_cond_destroy(&link->wake);

@@ -1,0 +1,107 @@
+/* The control connection of an agent that comes back: it is dialled when the data connection is
+ * welcome, however long it was in vain before. */
+#include "proto/link.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proto/wire.h"
+#include "tests/check.h"
+#include "tests/wait.h"
+
+#define ROUNDS 8
+#define TAG    7
+
+typedef struct {
+    mrd_server *server;
+    mrd_link *link;
+    int control;                /* a port that takes connections and says nothing */
+    unsigned dialled, welcomed; /* connections taken there; answers to a hello */
+    uint32_t conn;              /* that of data */
+    int64_t welcomed_ns, dialled_ns;
+} ends;
+
+static int
+listening(char *ret_url, size_t size)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *) &at, sizeof(at)) == 0 && listen(fd, 64) == 0 &&
+          getsockname(fd, (struct sockaddr *) &at, &len) == 0);
+    snprintf(ret_url, size, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
+    return fd;
+}
+
+/* Says hello when the link is up, answers it, and hangs up on whoever dials control. */
+static void
+turn(ends *e)
+{
+    static const uint8_t hello[] = "hello";
+    mrd_server_request request;
+    mrd_link_event ev;
+    int fd;
+
+    while (mrd_server_next(e->server, 0, &request)) {
+        mrd_frame f = { .type = MRD_FRAME_WELCOME };
+        Mrd__Welcome welcome = MRD__WELCOME__INIT;
+        mrd_buf wire = { 0 };
+
+        e->conn = request.conn;
+        CHECK_ERR("welcome", mrd_msg_pack(&f, &welcome, &wire, NULL), MRD_OK);
+        mrd_server_reply(e->server, &request, (mrd_bytes){ wire.p, wire.len });
+        mrd_buf_fini(&wire);
+    }
+    while (mrd_link_next(e->link, 0, &ev)) {
+        if (ev.kind == MRD_LINK_UP)
+            (void) mrd_link_submit(e->link, TAG, (mrd_bytes){ hello, sizeof(hello) });
+        if (ev.kind == MRD_LINK_REPLY) {
+            e->welcomed++;
+            e->welcomed_ns = ev.at_ns;
+        }
+        mrd_link_event_done(&ev);
+    }
+    while ((fd = accept(e->control, NULL, NULL)) >= 0) {
+        e->dialled++;
+        e->dialled_ns = mrd_local_now().ns;
+        close(fd);
+    }
+}
+
+TEST(control_is_dialled_when_the_agent_is_welcome_again)
+{
+    mrd_server_options so = { .data_url = "tcp://127.0.0.1:0" };
+    mrd_link_options lo = { 0 };
+    int64_t waited = 0;
+    char control[64];
+    ends e = { 0 };
+
+    e.control = listening(control, sizeof(control));
+    CHECK_ERR("server", mrd_server_open(&so, &e.server, NULL), MRD_OK);
+    lo.data_url = mrd_server_data_url(e.server);
+    lo.control_url = control;
+    CHECK_ERR("link", mrd_link_open(&lo, &e.link, NULL), MRD_OK);
+    TEST_UNTIL((turn(&e), e.welcomed == 1 && e.dialled >= 1));
+    TEST_UNTIL((turn(&e), e.dialled >= 7)); /* its back-off is at its longest now: two seconds */
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        unsigned dialled;
+
+        mrd_server_conn_close(e.server, e.conn);
+        TEST_UNTIL((turn(&e), e.welcomed == i + 2));
+        dialled = e.dialled;
+        TEST_UNTIL((turn(&e), e.dialled > dialled));
+        waited += e.dialled_ns - e.welcomed_ns;
+    }
+    printf("%u times welcome again: control was dialled after %lld ms, on average\n", ROUNDS,
+           (long long) (waited / ROUNDS / MRD_MS));
+    CHECK(waited < ROUNDS * 250 * MRD_MS); /* a second each if it waited for its turn */
+    mrd_link_close(e.link);
+    mrd_server_close(e.server);
+    close(e.control);
+}
+
+TEST_MAIN()
