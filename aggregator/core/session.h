@@ -29,6 +29,7 @@ typedef enum {
     MRD_STEP_WAIT,      /* nodes that may come back after a restart */
     MRD_STEP_ARM,       /* answers to "get ready" */
     MRD_STEP_ARM_AGAIN, /* ... asked a second time */
+    MRD_STEP_ARM_LAST,  /* ... and a third */
     MRD_STEP_GO,        /* the manifest that has the start */
     MRD_STEP_RECORD,    /* the end, a trigger, somebody who stops it */
     MRD_STEP_STOP,      /* the manifest that has the stop */

@@ -113,9 +113,9 @@ begin(mrd_core *c, mrd_session *s, const mrd_survey *v)
 }
 
 /*
- * All answered, or the time is over. Who has not after a quarter of it is asked once more: the
- * control connection of a node that has just come is made a moment after its data connection, and
- * does not hear the first question. Getting ready twice is the same as once.
+ * All answered, or the time is over. Who has not after a quarter of it is asked again, and after
+ * half of it: the control connection of a node that has just come is made a moment after its data
+ * connection, and does not hear the first question. Getting ready twice is the same as once.
  */
 static bool
 step_arm(mrd_core *c, mrd_session *s)
@@ -125,10 +125,12 @@ step_arm(mrd_core *c, mrd_session *s)
 
     if (!all && c->now.local.ns < v->deadline.ns)
         return false;
-    if (!all && s->step == MRD_STEP_ARM) {
+    if (!all && s->step != MRD_STEP_ARM_LAST) {
+        bool second = s->step == MRD_STEP_ARM;
+
         mrd_core_survey_end(c, v);
-        return ask_arm(c, s, MRD_STEP_ARM_AGAIN,
-                       c->limits.arm_timeout - c->limits.arm_timeout / 4) ||
+        return ask_arm(c, s, second ? MRD_STEP_ARM_AGAIN : MRD_STEP_ARM_LAST,
+                       c->limits.arm_timeout / (second ? 4 : 2)) ||
                (s->step = MRD_STEP_WAIT, false);
     }
     mrd_require_mark_absent(c, s);
@@ -344,6 +346,7 @@ step(mrd_core *c, mrd_session *s)
         return step_wait(c, s);
     case MRD_STEP_ARM:
     case MRD_STEP_ARM_AGAIN:
+    case MRD_STEP_ARM_LAST:
         return step_arm(c, s);
     case MRD_STEP_GO:
         return step_go(c, s);

@@ -140,7 +140,7 @@ TEST(planted_bugs_are_found)
         uint64_t seed = 1;
         sim_result r = { .ok = true };
 
-        for (mrd_planted = bug; seed <= 500 && r.ok; seed++) {
+        for (mrd_planted = bug; seed <= 800 && r.ok; seed++) {
             sim_plan p = small(seed);
 
             sim_run(&p, &r);
