@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -91,6 +93,21 @@ create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, cha
     return fd;
 }
 
+/* A signal for this thread makes the kernel give up with EINTR and free what it had: with a timer of
+ * a profiler that would be the end of the ring. They wait for the moment that it takes. */
+static int
+allocate(int fd, uint64_t len)
+{
+    sigset_t all, old;
+    int err;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    err = fallocate(fd, 0, 0, (off_t) len) != 0 ? errno : 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return err;
+}
+
 /* Reserves the blocks now: a page that cannot be had later would be a SIGBUS in the workload. A
  * file above RLIMIT_FSIZE would be a SIGXFSZ. Leaves half of a small file system to others. */
 static int
@@ -104,9 +121,7 @@ reserve_blocks(int fd, uint64_t len)
     if (fstatvfs(fd, &fs) == 0 && fs.f_blocks != 0 &&
         (uint64_t) fs.f_bavail * fs.f_frsize / 2 < len)
         return ENOSPC;
-    if (fallocate(fd, 0, 0, (off_t) len) != 0)
-        return errno;
-    return 0;
+    return allocate(fd, len);
 }
 
 int

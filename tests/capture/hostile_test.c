@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "capture/identity.h"
 #include "capture/process.h"
@@ -433,6 +435,39 @@ TEST(scribbled_while_read)
         drop_ring();
         seed++;
     }
+}
+
+static bool alarms;
+
+/* As that of Linux before 6.18 on tmpfs, for the library that is linked into this program: a signal
+ * that comes meanwhile ends it. */
+int
+fallocate(int fd, int mode, off_t at, off_t len)
+{
+    sigset_t now;
+
+    pthread_sigmask(SIG_BLOCK, NULL, &now);
+    if (alarms && !sigismember(&now, SIGALRM)) {
+        errno = EINTR;
+        return -1;
+    }
+    return (int) syscall(SYS_fallocate, fd, mode, at, len);
+}
+
+/* The timer of a profiler interrupts what makes a ring; it is made all the same. */
+TEST(signals_while_a_ring_is_made)
+{
+    mrd_ring_reader *r = NULL;
+    mrd_why why = { 0 };
+    sigset_t before, now;
+
+    alarms = true;
+    pthread_sigmask(SIG_BLOCK, NULL, &before);
+    make_ring(3);
+    pthread_sigmask(SIG_BLOCK, NULL, &now);
+    CHECK(sigismember(&now, SIGALRM) == sigismember(&before, SIGALRM));
+    CHECK_ERR(why.text, open_ring(&r, &why), MRD_OK);
+    mrd_ring_close(r);
 }
 
 TEST_MAIN()
