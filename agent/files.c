@@ -797,7 +797,9 @@ mrd_files_fd(const mrd_files *f)
 void
 mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats)
 {
-    *ret_stats = f == NULL ? (mrd_files_stats){ 0 } : f->stats;
+    *ret_stats = (mrd_files_stats){ 0 };
+    if (f != NULL)
+        *ret_stats = f->stats;
     ret_stats->hung = ret_stats->foreign = 0;
     for (unsigned i = 0; f != NULL && i < MRD_FILES_DIRS; i++) {
         ret_stats->hung += f->dirs[i].used && f->dirs[i].hung;

@@ -295,5 +295,7 @@ mrd_sample_node(mrd_sample *s)
 void
 mrd_sample_get_stats(const mrd_sample *s, mrd_sample_stats *ret_stats)
 {
-    *ret_stats = s == NULL ? (mrd_sample_stats){ 0 } : s->stats;
+    *ret_stats = (mrd_sample_stats){ 0 };
+    if (s != NULL)
+        *ret_stats = s->stats;
 }

@@ -518,7 +518,9 @@ mrd_traces_next_ns(const mrd_traces *t)
 void
 mrd_traces_get_stats(const mrd_traces *t, mrd_traces_stats *ret_stats)
 {
-    *ret_stats = t == NULL ? (mrd_traces_stats){ 0 } : t->stats;
+    *ret_stats = (mrd_traces_stats){ 0 };
+    if (t != NULL)
+        *ret_stats = t->stats;
 }
 
 mrd_err

@@ -48,7 +48,7 @@ component(mrd_buf *to, const char *text)
 {
     size_t from = to->len;
 
-    for (size_t i = 0; text[i] != '\0' && i < 120; i++) {
+    for (size_t i = 0; i < 120 && text[i] != '\0'; i++) {
         char c = text[i];
         bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                     strchr("-_", c) != NULL || (c == '.' && to->len > from);

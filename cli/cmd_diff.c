@@ -249,7 +249,7 @@ print_verdict(const settings *set, const mrd_diff *d)
         return;
     }
     if (isinf(d->step.half)) {
-        printf("\nToo few steps to say anything: %u on each side are needed.\n", MRD_COMPARE_LEAST);
+        printf("\nToo few steps to say anything: %d on each side are needed.\n", MRD_COMPARE_LEAST);
         return;
     }
     if (!d->step.differs) {

@@ -7,9 +7,9 @@
 void
 mrd_unread_take(mrd_unread *u, const Mrd__Unread *m)
 {
-    *u = m == NULL
-             ? (mrd_unread){ 0 }
-             : (mrd_unread){ m->rings_beyond, m->rings_held, m->rings_other_boot, m->directories };
+    *u = (mrd_unread){ 0 };
+    if (m != NULL)
+        *u = (mrd_unread){ m->rings_beyond, m->rings_held, m->rings_other_boot, m->directories };
 }
 
 static void

@@ -65,7 +65,7 @@ take_model(void *self, mrd_drain_process *process, uint64_t number, bool load, c
 
     snprintf(line, sizeof(line), "%s %d '%s' with %u arguments, process %d\n",
              load ? "load" : "unload", (int) number, mrd_catalog_text(process->catalog, ev->name).p,
-             ev->arg_count, process != NULL && process == ((receiver *) self)->process);
+             ev->arg_count, process == ((receiver *) self)->process);
     say(self, line);
 }
 

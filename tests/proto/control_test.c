@@ -96,7 +96,7 @@ TEST(control_is_dialled_when_the_agent_is_welcome_again)
         TEST_UNTIL((turn(&e), e.dialled > dialled));
         waited += e.dialled_ns - e.welcomed_ns;
     }
-    printf("%u times welcome again: control was dialled after %lld ms, on average\n", ROUNDS,
+    printf("%d times welcome again: control was dialled after %lld ms, on average\n", ROUNDS,
            (long long) (waited / ROUNDS / MRD_MS));
     CHECK(waited < ROUNDS * 250 * MRD_MS); /* a second each if it waited for its turn */
     mrd_link_close(e.link);
