@@ -8,7 +8,7 @@ export async function within(seconds, what) {
 }
 
 // Until the page is painted as it is now: what follows a change of its size or colours is drawn, and moves no more.
-export async function painted(page) {
+export async function drawn(page) {
   await page.evaluate(async () => {
     const frame = () => new Promise(requestAnimationFrame);
     await frame();

@@ -3,7 +3,7 @@
 import { createRequire } from "node:module";
 import fs from "node:fs";
 import path from "node:path";
-import { painted } from "./wait.mjs";
+import { drawn } from "./wait.mjs";
 
 const { chromium } = createRequire(path.join(process.env.MODULES, "x.js"))("playwright-core");
 const { PAGE, TOKEN, READ_TOKEN, SHOTS, WATCHED, DEVICE_PROFILE } = process.env;
@@ -92,8 +92,14 @@ try {
   check(await page.locator("#detail").isVisible(), "the new session's details are open");
   check(/sim-a \(simulated\)/.test(await page.locator("#nodes").textContent()), "simulated nodes say so");
   await page.waitForFunction(() => /± \d/.test(document.querySelector("#clock-chart .legend")?.textContent), null, { timeout: 60000 });
+  // Of a copy: Chromium complains of a canvas that is read more than once.
+  await page.evaluate(() => { window.pixels = (c) => {
+    const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(c, 0, 0);
+    return copy.getImageData(0, 0, c.width, c.height).data;
+  }; });
   const chart = await page.evaluate(() => {
-    const c = document.querySelector("canvas.chart"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+    const c = document.querySelector("canvas.chart"), d = window.pixels(c);
     let blue = 0; // the first line's colour, #3b82f6
     for (let i = 0; i < d.length; i += 4) blue += d[i] === 0x3b && d[i + 1] === 0x82 && d[i + 2] === 0xf6;
     return { blue, entries: document.querySelectorAll("#clock-chart .legend b").length };
@@ -115,7 +121,7 @@ try {
   check(/8 cores, [1-9][\d,]* collectives matched/.test(await said()), `collectives were matched: ${await said()}`);
   const painted = () => page.evaluate(() => {
     const c = document.querySelector("canvas.map");
-    const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+    const d = window.pixels(c);
     return d.filter((v, i) => i % 4 === 3 && v > 0).length / (c.width * c.height);
   });
   const part = await painted();
@@ -149,7 +155,7 @@ try {
   await perfetto.close();
   await shot("complete-light.png");
   await page.emulateMedia({ colorScheme: "dark" });
-  await painted(page);
+  await drawn(page);
   await shot("complete-dark.png");
 
   await readable("a complete session");
@@ -206,7 +212,7 @@ try {
     await page.emulateMedia({ colorScheme: scheme });
     await page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth);
     await devices.scrollIntoViewIfNeeded();
-    await painted(page); // the chart follows
+    await drawn(page); // the chart follows
     await shot(`device-${width}-${scheme}.png`);
   }
   await page.setViewportSize({ width: 1280, height: 900 });
