@@ -1,0 +1,363 @@
+/* Jobs of a node that ask to be recorded: files of the scheduler's hook, what is asked of the aggregator and when, and what its
+ * answers do. */
+#include "agent/jobs.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+#include "tests/check.h"
+
+enum { SENT_MAX = 256 };
+
+typedef struct {
+    char dir[256];
+    mrd_drain *drain;
+    mrd_jobs *jobs;
+    int64_t now;
+    /* What was sent, oldest first. */
+    struct {
+        uint64_t tag, nodes;
+        bool ends;
+        char identity[512], request[64], owner[80];
+        int64_t uid;
+    } sent[SENT_MAX];
+    size_t n_sent;
+    bool link_down;
+    uint64_t went, stopped; /* sessions */
+    int64_t from_ns, until_ns;
+    bool go_fails;
+} node;
+
+static mrd_err
+send(void *self, uint64_t tag, mrd_bytes frame)
+{
+    node *n = self;
+    mrd_msg msg;
+
+    if (n->link_down)
+        return MRD_AGAIN;
+    MRD_ASSERT(n->n_sent < SENT_MAX);
+    MRD_ASSERT(mrd_msg_unpack(frame, &msg, NULL) == MRD_OK && msg.frame.type == MRD_FRAME_JOB);
+    CHECK_INT(msg.frame.agent, 77);
+    n->sent[n->n_sent].tag = tag;
+    n->sent[n->n_sent].ends = msg.u.job->phase == MRD__JOB_PHASE__JOB_END;
+    n->sent[n->n_sent].nodes = msg.u.job->nodes;
+    n->sent[n->n_sent].uid = msg.u.job->uid;
+    snprintf(n->sent[n->n_sent].identity, 512, "%s", msg.u.job->identity);
+    snprintf(n->sent[n->n_sent].request, 64, "%s", msg.u.job->request);
+    snprintf(n->sent[n->n_sent++].owner, 80, "%s", msg.u.job->owner_key);
+    mrd_msg_free(&msg);
+    return MRD_OK;
+}
+
+static mrd_err
+go(void *self, const Mrd__Control *control, int64_t start_ns, mrd_why *why)
+{
+    node *n = self;
+
+    if (n->go_fails)
+        return mrd_why_set(why, MRD_LIMIT, 0, "16 sessions");
+    n->went = control->session;
+    n->from_ns = start_ns;
+    return MRD_OK;
+}
+
+static void
+stop(void *self, uint64_t session, int64_t stop_ns)
+{
+    node *n = self;
+
+    n->stopped = session;
+    n->until_ns = stop_ns;
+}
+
+static node *
+node_open(void)
+{
+    node *n = calloc(1, sizeof(*n));
+    mrd_drain_options d = { .instance_id = "i-test", .ring_dir = test_tmp() };
+    mrd_jobs_options o = { .send = send, .go = go, .stop = stop, .self = n, .agent = 77 };
+
+    MRD_ASSERT(n != NULL);
+    snprintf(n->dir, sizeof(n->dir), "%s/jobs", test_tmp());
+    MRD_ASSERT(mkdir(n->dir, 0755) == 0);
+    MRD_ASSERT(mrd_drain_open(&d, &n->drain, NULL) == MRD_OK);
+    (void) mrd_drain_step(n->drain); /* its clocks are read */
+    o.dir = n->dir;
+    o.drain = n->drain;
+    MRD_ASSERT(mrd_jobs_open(&o, &n->jobs, NULL) == MRD_OK);
+    n->now = mrd_local_now().ns;
+    return n;
+}
+
+static void
+node_close(node *n)
+{
+    mrd_jobs_close(n->jobs);
+    mrd_drain_close(n->drain);
+    free(n);
+}
+
+/* As the hook writes it: under another name, then renamed. */
+static void
+put(const node *n, const char *name, const char *text, mode_t mode)
+{
+    char path[600], fresh[600];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", n->dir, name);
+    snprintf(fresh, sizeof(fresh), "%s/.%s", n->dir, name);
+    fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t) strlen(text));
+    REQUIRE(fchmod(fd, mode) == 0 && close(fd) == 0 && rename(fresh, path) == 0);
+}
+
+static void
+take_away(const node *n, const char *name)
+{
+    char path[600];
+
+    snprintf(path, sizeof(path), "%s/%s", n->dir, name);
+    REQUIRE(unlink(path) == 0);
+}
+
+static void
+pass(node *n, int64_t ns)
+{
+    n->now += ns;
+    mrd_jobs_step(n->jobs, n->now);
+}
+
+/* The answer to what was sent last. session 0: none; err: a refusal. */
+static void
+reply(node *n, size_t at, mrd_err err, uint64_t session, uint32_t retry_ms)
+{
+    Mrd__Control control = MRD__CONTROL__INIT;
+    Mrd__JobReply r = MRD__JOB_REPLY__INIT;
+    mrd_msg msg = { .frame = { .type = MRD_FRAME_JOB_REPLY }, .u.job_reply = &r };
+    char text[] = "no";
+
+    control.session = session;
+    r.err = (uint32_t) err;
+    r.message = text;
+    r.retry_after_ms = retry_ms;
+    r.control = session == 0 ? NULL : &control;
+    mrd_jobs_answer(n->jobs, n->sent[at].tag, &msg);
+}
+
+TEST(a_job_is_recorded_from_its_file_to_the_files_end)
+{
+    node *n = node_open();
+
+    put(n, "4711", "job=4711\nuid=1000\nnodes=2\nrequest=recorder,keep=1min\nowner_key=ab\n", 0644);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    CHECK(!n->sent[0].ends && n->sent[0].nodes == 2 && n->sent[0].uid == 1000);
+    CHECK_TEXT(n->sent[0].request, "recorder,keep=1min");
+    CHECK_TEXT(n->sent[0].owner, "ab");
+    CHECK(strstr(n->sent[0].identity, "job=4711") != NULL);
+    CHECK(strstr(n->sent[0].identity, "request") == NULL); /* said to the agent only */
+    CHECK(strstr(n->sent[0].identity, "owner_key") == NULL);
+    reply(n, 0, MRD_OK, 9, 0);
+    CHECK_INT(n->went, 9);
+    CHECK(n->from_ns < n->now && n->from_ns > n->now - 20 * MRD_SEC);
+    pass(n, 10 * MRD_SEC);
+    CHECK(n->n_sent == 1 && n->stopped == 0);
+
+    take_away(n, "4711");
+    pass(n, 200 * MRD_MS); /* its last rings may not be found yet */
+    pass(n, 500 * MRD_MS);
+    CHECK_INT(n->stopped, 0);
+    pass(n, 2 * MRD_SEC);
+    CHECK(n->stopped == 9 && n->until_ns == n->now);
+    REQUIRE(n->n_sent == 2);
+    CHECK(n->sent[1].ends);
+    reply(n, 1, MRD_OK, 0, 0);
+    pass(n, 30 * MRD_SEC);
+    CHECK(n->n_sent == 2 && mrd_jobs_count(n->jobs) == 1);
+    mrd_jobs_welcome(n->jobs); /* perhaps another aggregator: the end is reported again */
+    pass(n, MRD_SEC);
+    REQUIRE(n->n_sent == 3);
+    CHECK(n->sent[2].ends);
+    reply(n, 2, MRD_OK, 0, 0);
+    pass(n, 61 * MRD_SEC);
+    CHECK_INT(mrd_jobs_count(n->jobs), 0);
+    node_close(n);
+}
+
+TEST(a_file_that_says_ended_is_the_end_too)
+{
+    node *n = node_open();
+
+    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    reply(n, 0, MRD_OK, 3, 0);
+    put(n, "1", "job=1\nuid=5\nrequest=stream\nended=1\n", 0644);
+    pass(n, 200 * MRD_MS);
+    pass(n, 2 * MRD_SEC);
+    CHECK_INT(n->stopped, 3);
+    node_close(n);
+}
+
+TEST(an_unanswered_question_is_asked_again_and_no_sooner)
+{
+    node *n = node_open();
+
+    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
+    n->link_down = true;
+    pass(n, 0);
+    CHECK_INT(n->n_sent, 0);
+    n->link_down = false;
+    pass(n, 240 * MRD_MS);
+    CHECK_INT(n->n_sent, 0);
+    pass(n, 20 * MRD_MS);
+    CHECK_INT(n->n_sent, 1);
+    pass(n, 10 * MRD_SEC); /* it is under way */
+    CHECK_INT(n->n_sent, 1);
+    mrd_jobs_answer(n->jobs, n->sent[0].tag, NULL); /* it was lost */
+    pass(n, 0);
+    CHECK_INT(n->n_sent, 2);
+    CHECK(n->sent[1].tag == n->sent[0].tag);
+    n->now = mrd_local_now().ns;
+    reply(n, 1, MRD_OK, 0, 700); /* not decided yet */
+    CHECK(mrd_jobs_next_ns(n->jobs) >= n->now || n->n_sent == 2);
+    pass(n, 500 * MRD_MS);
+    CHECK_INT(n->n_sent, 2);
+    pass(n, 60 * MRD_SEC);
+    CHECK_INT(n->n_sent, 3);
+    node_close(n);
+}
+
+TEST(a_refusal_is_final_for_who_asked)
+{
+    static const struct {
+        mrd_err err;
+        bool old, go_fails;
+    } rows[] = { { MRD_CANCELLED, false, false },
+                 { MRD_DENIED, false, false },
+                 { MRD_INVALID, true, false },
+                 { MRD_OK, false, true } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        node *n = node_open();
+
+        n->go_fails = rows[i].go_fails;
+        put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
+        pass(n, 0);
+        REQUIRE(n->n_sent == 1);
+        if (rows[i].old) {
+            Mrd__Ack ack = MRD__ACK__INIT;
+            mrd_msg msg = { .frame = { .type = MRD_FRAME_ACK }, .u.ack = &ack };
+
+            ack.status = MRD__ACK_STATUS__ACK_REFUSED;
+            ack.err = MRD_INVALID;
+            mrd_jobs_answer(n->jobs, n->sent[0].tag, &msg);
+        } else {
+            reply(n, 0, rows[i].err, rows[i].go_fails ? 4 : 0, 0);
+        }
+        for (int s = 0; s < 100; s++)
+            pass(n, MRD_SEC);
+        CHECK(n->n_sent == 1 && n->went == 0 && mrd_jobs_count(n->jobs) == 1);
+        take_away(n, "1");
+        pass(n, MRD_SEC);
+        pass(n, 62 * MRD_SEC);
+        CHECK(n->n_sent == 1 && n->stopped == 0 && mrd_jobs_count(n->jobs) == 0);
+        CHECK(rmdir(n->dir) == 0);
+        node_close(n);
+    }
+}
+
+/* Without request= the job is known, and somebody may begin to wait for it at any time. */
+TEST(a_job_that_does_not_ask_is_mentioned_every_few_seconds)
+{
+    node *n = node_open();
+
+    put(n, "1", "job=1\nuid=5\n", 0644);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    CHECK_TEXT(n->sent[0].request, MRD_JOB_UNASKED);
+    reply(n, 0, MRD_CANCELLED, 0, 0);
+    pass(n, 4 * MRD_SEC);
+    CHECK_INT(n->n_sent, 1);
+    pass(n, 3 * MRD_SEC);
+    REQUIRE(n->n_sent == 2);
+    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644); /* a step of it asks: not lost */
+    pass(n, 200 * MRD_MS);
+    reply(n, 1, MRD_CANCELLED, 0, 0); /* to the question before */
+    pass(n, MRD_SEC);
+    REQUIRE(n->n_sent >= 3);
+    CHECK_TEXT(n->sent[n->n_sent - 1].request, "stream");
+    node_close(n);
+}
+
+TEST(what_others_can_write_is_not_believed)
+{
+    node *n = node_open();
+
+    put(n, "group", "job=1\nuid=5\nrequest=stream\n", 0664);
+    put(n, "world", "job=2\nuid=5\nrequest=stream\n", 0646);
+    put(n, "nobody", "job=3\nrequest=stream\n", 0644);  /* whose? */
+    put(n, "nothing", "uid=5\nrequest=stream\n", 0644); /* which? */
+    put(n, "number", "job=4\nuid=x\nrequest=stream\n", 0644);
+    pass(n, 0);
+    CHECK(n->n_sent == 0 && mrd_jobs_count(n->jobs) == 0);
+    REQUIRE(chmod(n->dir, 0777) == 0);
+    put(n, "good", "job=5\nuid=5\nrequest=stream\n", 0644);
+    pass(n, MRD_SEC);
+    CHECK_INT(n->n_sent, 0);
+    REQUIRE(chmod(n->dir, 0755) == 0);
+    pass(n, 3 * MRD_SEC);
+    CHECK_INT(n->n_sent, 1);
+    node_close(n);
+}
+
+TEST(more_jobs_than_can_be_followed_cost_only_themselves)
+{
+    node *n = node_open();
+
+    for (int i = 0; i < MRD_JOBS_MAX + 9; i++) {
+        char name[16], text[64];
+
+        snprintf(name, sizeof(name), "%d", i);
+        snprintf(text, sizeof(text), "job=%d\nuid=5\nrequest=stream\n", i);
+        put(n, name, text, 0644);
+    }
+    pass(n, 0);
+    CHECK(mrd_jobs_count(n->jobs) == MRD_JOBS_MAX && n->n_sent == MRD_JOBS_MAX);
+    for (size_t a = 0; a < n->n_sent; a++)
+        for (size_t b = a + 1; b < n->n_sent; b++)
+            CHECK(n->sent[a].tag != n->sent[b].tag);
+    node_close(n);
+}
+
+/* An answer that comes after its job is forgotten is nobody's, though another job has the place. */
+TEST(a_late_answer_is_not_the_next_jobs)
+{
+    node *n = node_open();
+
+    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    mrd_jobs_answer(n->jobs, n->sent[0].tag, NULL);
+    n->link_down = true;
+    take_away(n, "1");
+    pass(n, MRD_SEC);
+    pass(n, 62 * MRD_SEC);
+    REQUIRE(mrd_jobs_count(n->jobs) == 0);
+    n->link_down = false;
+    put(n, "2", "job=2\nuid=5\nrequest=stream\n", 0644);
+    pass(n, MRD_SEC);
+    REQUIRE(n->n_sent == 2 && n->sent[1].tag != n->sent[0].tag);
+    reply(n, 0, MRD_OK, 8, 0);
+    CHECK_INT(n->went, 0);
+    reply(n, 1, MRD_OK, 9, 0);
+    CHECK_INT(n->went, 9);
+    node_close(n);
+}
+
+TEST_MAIN()
