@@ -63,6 +63,8 @@ take_word(const mrd_core *c, mrd_session_params *p, mrd_str word, bool *ret_off,
     mrd_str value = { eq == NULL ? "" : eq + 1, eq == NULL ? 0 : word.len - key.len - 1 };
     const mrd_session_param *row;
     char text[MRD_TEXT_MAX];
+    mrd_why bad = { 0 };
+    mrd_err err;
 
     if (mrd_str_is(key, "off")) {
         *ret_off = true;
@@ -80,7 +82,9 @@ take_word(const mrd_core *c, mrd_session_params *p, mrd_str word, bool *ret_off,
     if (!is_allowed(c->limits.job_allow, key))
         return not_allowed(c, key, why);
     snprintf(text, sizeof(text), MRD_STR_FMT, MRD_STR_ARG(value));
-    return mrd_session_params_set(p, row->request, text, why);
+    if ((err = mrd_session_params_set(p, row->request, text, &bad)) != MRD_OK)
+        mrd_why_set(why, err, 0, "'" MRD_STR_FMT "': %s", MRD_STR_ARG(word), bad.text);
+    return err;
 }
 
 static mrd_err

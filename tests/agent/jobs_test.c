@@ -1,5 +1,5 @@
-/* Jobs of a node that ask to be recorded: files of the scheduler's hook, what is asked of the aggregator and when, and what its
- * answers do. */
+/* Jobs of a node that ask to be recorded: files of the scheduler's hook, what is asked of the
+ * aggregator and when, and what its answers do. */
 #include "agent/jobs.h"
 
 #include <fcntl.h>

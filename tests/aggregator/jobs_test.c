@@ -1,0 +1,298 @@
+/* Sessions of jobs in the core: who may have one, which node joins which, and when each is over. */
+#include "aggregator/core/jobs.h"
+
+#include "aggregator/core/core.h"
+#include "base/obj.h"
+#include "tests/aggregator/core_make.h"
+
+#define T0 (100 * MRD_SEC)
+
+static void
+hello(mrd_core *c, int64_t now, const char *id, uint32_t conn)
+{
+    Mrd__Hello h = MRD__HELLO__INIT;
+    mrd_msg msg = { .frame = { .type = MRD_FRAME_HELLO, .agent = mrd_agent_key(mrd_str_of(id)) },
+                    .u.hello = &h };
+
+    h.wire_major = MRD_WIRE_MAJOR;
+    h.instance_id = (char *) (uintptr_t) id;
+    h.run = conn;
+    mrd_core_hello(c, core_at(now), 1000 + conn, conn, &msg);
+    core_drain(c);
+}
+
+static mrd_core *
+cluster(int64_t sessions, int64_t of_user, const char *by_default)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .job_default = by_default,
+                                               .job_allow = "stream,recorder,keep",
+                                               .job_sessions = sessions,
+                                               .job_sessions_user = of_user });
+
+    hello(c, T0, "a", 1);
+    hello(c, T0, "b", 2);
+    return c;
+}
+
+/* What is to be saved is, at once. */
+static void
+write_all(mrd_core *c, int64_t now)
+{
+    mrd_effect *e;
+    uint64_t id[64], version[64];
+    size_t n = 0;
+
+    while ((e = mrd_core_effect(c)) != NULL)
+        if (e->kind == MRD_DO_SAVE && n < 64) {
+            id[n] = e->session->id;
+            version[n++] = e->version;
+        }
+    for (size_t i = 0; i < n; i++)
+        mrd_core_saved(c, core_at(now), id[i], version[i], NULL);
+    if (n > 0)
+        write_all(c, now);
+}
+
+typedef struct {
+    const char *identity, *request, *owner;
+    int64_t uid;
+    uint32_t nodes;
+    uint64_t age;
+    bool ends;
+} said;
+
+/* The answer to it, and what it brings is written. */
+static mrd_effect
+says(mrd_core *c, int64_t now, size_t node, said what)
+{
+    Mrd__Job m = MRD__JOB__INIT;
+    mrd_effect *e, got = { 0 };
+
+    m.phase = what.ends ? MRD__JOB_PHASE__JOB_END : MRD__JOB_PHASE__JOB_BEGIN;
+    m.identity = (char *) (uintptr_t) what.identity;
+    m.request = (char *) (uintptr_t) (what.request == NULL ? "" : what.request);
+    m.owner_key = (char *) (uintptr_t) (what.owner == NULL ? "" : what.owner);
+    m.uid = what.uid;
+    m.nodes = what.nodes;
+    m.age_ns = what.age;
+    mrd_core_job(c, core_at(now), 50, c->nodes.v[node], &m);
+    e = mrd_core_effect(c);
+    CHECK(e != NULL && e->kind == MRD_DO_JOB_REPLY && e->ticket == 50);
+    if (e != NULL)
+        got = *e;
+    write_all(c, now);
+    return got;
+}
+
+static void
+heartbeat(mrd_core *c, int64_t now, size_t node)
+{
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    mrd_frame f = { .type = MRD_FRAME_HEARTBEAT, .agent = c->nodes.v[node]->key };
+    mrd_node *n = NULL;
+
+    hb.local_ns = now;
+    CHECK(mrd_core_sender(c, core_at(now), 6, c->nodes.v[node]->conn, &f, &n));
+    mrd_core_heartbeat(c, core_at(now), 6, n, &hb, (mrd_local_ns){ now });
+    write_all(c, now);
+}
+
+static void
+tick(mrd_core *c, int64_t now)
+{
+    mrd_core_tick(c, core_at(now));
+    write_all(c, now);
+}
+
+TEST(a_job_is_told_its_session_when_it_is_on_disk)
+{
+    mrd_core *c = cluster(8, 8, "stream");
+    said job = { "job=7\ncluster=x\n", "recorder,keep=1min", NULL, 5, 2, 3 * MRD_SEC, false };
+    mrd_effect e = says(c, T0 + MRD_SEC, 0, job);
+    mrd_session *s;
+
+    CHECK(e.err == MRD_OK && e.n_directives == 0 && e.retry_ms > 0); /* not yet */
+    REQUIRE(c->n_sessions == 1);
+    s = c->sessions[0];
+    e = says(c, T0 + 2 * MRD_SEC, 0, job); /* as it is told to: asked again */
+    REQUIRE(e.err == MRD_OK && e.n_directives == 1 && c->n_sessions == 1);
+    CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO && e.directives[0].id == s->id);
+    CHECK_TEXT(s->of_job.key, "x//7/0");
+    CHECK_TEXT(s->params.name, "job 7");
+    CHECK(s->params.recorder_ns == 60 * MRD_SEC && s->of_job.uid == 5 && s->of_job.nodes == 2);
+    CHECK(s->go.ns <= T0 + MRD_SEC - 3 * MRD_SEC + 1); /* from its beginning on */
+    e = says(c, T0 + 3 * MRD_SEC, 1, job);
+    CHECK(e.n_directives == 1 && e.directives[0].id == s->id && c->n_sessions == 1);
+    CHECK_INT(s->n_parts, 2);
+    mrd_core_free(c);
+}
+
+/* Another user, restart, cluster or namespace is another job. */
+TEST(jobs_of_one_number_are_told_apart)
+{
+    static const said others[] = { { "job=7\n", NULL, NULL, 6, 1, 0, false },
+                                   { "job=7\nrestart=1\n", NULL, NULL, 5, 1, 0, false },
+                                   { "job=7\ncluster=y\n", NULL, NULL, 5, 1, 0, false },
+                                   { "job=7\nnamespace=n\n", NULL, NULL, 5, 1, 0, false },
+                                   { "job=77\n", NULL, NULL, 5, 1, 0, false } };
+    mrd_core *c = cluster(20, 20, "stream");
+
+    (void) says(c, T0, 0, (said){ "job=7\n", NULL, NULL, 5, 1, 0, false });
+    for (size_t i = 0; i < MRD_COUNT(others); i++) {
+        CHECK_INT(says(c, T0, 1, others[i]).err, MRD_OK);
+        CHECK_INT(c->n_sessions, i + 2);
+    }
+    (void) says(c, T0, 1, (said){ "job=7\nrestart=0\n", NULL, NULL, 5, 1, 0, false });
+    CHECK_INT(c->n_sessions, MRD_COUNT(others) + 1); /* the first run, by its number */
+    mrd_core_free(c);
+}
+
+TEST(the_policy_decides_what_a_job_gets)
+{
+    static const struct {
+        const char *by_default, *identity, *request;
+        mrd_err err;
+        const char *text;
+    } rows[] = {
+        { "stream", "job=7\n", "device-profiles=model", MRD_DENIED, "'device-profiles' may not" },
+        { "stream", "job=7\n", "recorder,name=x", MRD_DENIED, "'name' may not" },
+        { "stream", "job=7\n", "recorder,kept=1s", MRD_INVALID, "'kept=1s' is no option" },
+        { "stream", "job=7\n", "keep", MRD_INVALID, "'keep' is no option" },
+        { "stream", "job=7\n", "recorder,keep=long", MRD_RANGE, "'keep=long': " },
+        { "stream", "job=7\n", "off", MRD_CANCELLED, "switched" },
+        { "off", "job=7\n", "", MRD_CANCELLED, "switched" },
+        { "off", "job=7\n", "stream", MRD_OK, "" },
+        { "stream", "job=7\n", MRD_JOB_UNASKED, MRD_CANCELLED, "nobody asks" },
+        { "stream", "pod=p\n", "stream", MRD_INVALID, "number" },
+        { "stream", "", "stream", MRD_INVALID, "number" },
+        { "stream", "job=7\n", ",,recorder,,keep=1s,", MRD_OK, "" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = cluster(8, 8, rows[i].by_default);
+        mrd_effect e =
+            says(c, T0, 0, (said){ rows[i].identity, rows[i].request, NULL, 5, 1, 0, false });
+
+        CHECK_ERR(rows[i].request, e.err, rows[i].err);
+        CHECK_ROW(rows[i].request, strstr(e.text, rows[i].text) != NULL);
+        CHECK_INT(c->n_sessions, rows[i].err == MRD_OK);
+        mrd_core_free(c);
+    }
+}
+
+TEST(limits_are_of_a_user_and_of_all)
+{
+    mrd_core *c = cluster(3, 2, "stream");
+    mrd_effect e;
+
+    CHECK_INT(says(c, T0, 0, (said){ "job=1\n", NULL, NULL, 5, 1, 0, false }).err, MRD_OK);
+    CHECK_INT(says(c, T0, 0, (said){ "job=2\n", NULL, NULL, 5, 1, 0, false }).err, MRD_OK);
+    e = says(c, T0, 0, (said){ "job=3\n", NULL, NULL, 5, 1, 0, false });
+    CHECK(e.err == MRD_LIMIT && strstr(e.text, "--job-sessions-user") != NULL);
+    CHECK_INT(says(c, T0, 0, (said){ "job=3\n", NULL, NULL, 6, 1, 0, false }).err, MRD_OK);
+    e = says(c, T0, 0, (said){ "job=4\n", NULL, NULL, 7, 1, 0, false });
+    CHECK(e.err == MRD_LIMIT && strstr(e.text, "(--job-sessions)") != NULL);
+    CHECK_INT(says(c, T0, 1, (said){ "job=1\n", NULL, NULL, 5, 1, 0, false }).err,
+              MRD_OK); /* joins */
+    CHECK_INT(c->n_sessions, 3);
+    mrd_core_free(c);
+}
+
+/* Its keys let an owner read the session: valid ones, each once, so many. */
+TEST(owner_keys_are_checked_and_bounded)
+{
+    mrd_core *c = cluster(8, 8, "stream");
+    char key[65];
+
+    (void) says(c, T0, 0, (said){ "job=1\n", NULL, "not a hash", 5, 1, 0, false });
+    REQUIRE(c->n_sessions == 1);
+    CHECK_INT(c->sessions[0]->of_job.owner_keys.n, 0);
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof(key), "%064x", i);
+        (void) says(c, T0, 0, (said){ "job=1\n", NULL, key, 5, 1, 0, false });
+        (void) says(c, T0, 0, (said){ "job=1\n", NULL, key, 5, 1, 0, false });
+    }
+    CHECK_INT(c->sessions[0]->of_job.owner_keys.n, 64);
+    mrd_core_free(c);
+}
+
+typedef struct {
+    const char *what;
+    uint32_t nodes; /* that the job says it has */
+    bool joins;     /* the second node has it, too */
+    bool a_ends, b_ends;
+    bool b_goes;             /* the second node is not seen any more */
+    int64_t stays_s, over_s; /* after so long it still runs; it is over */
+} ending;
+
+/* The end of a job is that on all its nodes; one that vanished is waited for, but not for ever. */
+TEST(a_session_ends_with_its_job)
+{
+    static const ending rows[] = {
+        { "all that it has", 2, true, true, true, false, -1, 0 },
+        { "one of two", 2, true, true, false, false, 300, -1 },
+        { "one of two, another may begin", 2, false, true, false, false, 9, 12 },
+        { "nobody says how many", 0, false, true, false, false, 1, 4 },
+        { "one ended, the other vanished", 2, true, true, false, true, 50, 70 },
+        { "nobody ended, all are there", 2, true, false, false, false, 600, -1 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const ending *r = &rows[i];
+        mrd_core *c = cluster(8, 8, "stream");
+        said job = { "job=1\n", NULL, NULL, 5, r->nodes, 0, false }, end = job;
+        const mrd_session *s;
+        int64_t at = T0;
+        bool over_early = false;
+
+        end.ends = true;
+        for (int k = 0; k < 3; k++)
+            (void) says(c, at, 0, job);
+        if (r->joins)
+            (void) says(c, at, 1, job);
+        REQUIRE(c->n_sessions == 1);
+        s = c->sessions[0];
+        if (r->a_ends)
+            (void) says(c, at, 0, end);
+        if (r->b_ends)
+            (void) says(c, at, 1, end);
+        for (int64_t sec = 1; sec <= (r->over_s < 0 ? r->stays_s : r->over_s); sec++) {
+            at = T0 + sec * MRD_SEC;
+            heartbeat(c, at, 0);
+            if (!r->b_goes)
+                heartbeat(c, at, 1);
+            tick(c, at);
+            over_early = over_early || (sec <= r->stays_s && s->state != MRD_SESSION_RECORDING);
+        }
+        CHECK_ROW(r->what, !over_early);
+        CHECK_ROW(r->what, (s->state > MRD_SESSION_RECORDING) == (r->over_s >= 0));
+        mrd_core_free(c);
+    }
+}
+
+/* Requests to wait name one job; a report of an end that nobody knows, or again, changes nothing. */
+TEST(what_makes_no_sense_is_refused_or_ignored)
+{
+    mrd_core *c = cluster(8, 8, "stream");
+    mrd_session_request r = core_request("x");
+    said end = { "job=1\n", NULL, NULL, 5, 1, 0, true };
+
+    r.params.wait = true;
+    CHECK_INT(mrd_job_request_check(&r, NULL), MRD_INVALID);
+    CHECK_ERR("job", mrd_strlist_add(&r.select.jobs, MRD_STR("7")), MRD_OK);
+    CHECK_INT(mrd_job_request_check(&r, NULL), MRD_OK);
+    CHECK_ERR("job", mrd_strlist_add(&r.select.jobs, MRD_STR("8")), MRD_OK);
+    CHECK_INT(mrd_job_request_check(&r, NULL), MRD_INVALID);
+    CHECK_INT(says(c, T0, 0, end).err, MRD_OK);
+    CHECK_INT(c->n_sessions, 0);
+    for (int k = 0; k < 2; k++)
+        (void) says(c, T0, 0, (said){ "job=1\n", NULL, NULL, 5, 2, 0, false });
+    CHECK_INT(says(c, T0, 1, end).err, MRD_OK); /* of a node that has no part in it */
+    REQUIRE(c->n_sessions == 1);
+    CHECK_INT(c->sessions[0]->of_job.ended.ns, 0);
+    CHECK_INT(c->sessions[0]->state, MRD_SESSION_RECORDING);
+    mrd_session_request_fini(&r);
+    mrd_core_free(c);
+}
+
+TEST_MAIN()
