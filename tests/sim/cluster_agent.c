@@ -34,8 +34,7 @@ part_forget(agent *a, part_model *p)
     if (p->id != 0 && p->next_seq > 0) {
         unsigned at = a->n_numbers++ % RUNS_MAX;
 
-        a->numbers[at].session = p->id;
-        a->numbers[at].next = p->next_seq;
+        a->numbers[at] = *p;
     }
     *p = (part_model){ 0 };
 }
@@ -58,8 +57,16 @@ part_make(agent *a, uint64_t session, bool recorder)
     part_forget(a, p);
     *p = (part_model){ .id = session, .recorder = recorder };
     for (unsigned i = 0; i < RUNS_MAX; i++) {
-        if (a->numbers[i].session == session && a->numbers[i].next > p->next_seq)
-            p->next_seq = a->numbers[i].next;
+        const part_model *of = &a->numbers[i];
+
+        if (of->id != session || of->next_seq <= p->next_seq)
+            continue;
+        p->next_seq = of->next_seq;
+        p->begun = of->begun;
+        p->delivered = of->delivered;
+        p->lost_spool = of->lost_spool;
+        p->lost_window = of->lost_window + of->ring;
+        p->refused = of->refused;
     }
     return p;
 }

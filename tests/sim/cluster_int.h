@@ -76,9 +76,7 @@ struct agent {
     int64_t session_offset; /* as the aggregator says: session - local */
     char reason[32];
     unsigned spools_lost;
-    struct {
-        uint64_t session, next;
-    } numbers[RUNS_MAX]; /* of sessions it forgot, so that none is used twice */
+    part_model numbers[RUNS_MAX]; /* of sessions it forgot: none is used twice, counts go on */
     unsigned n_numbers;
 };
 

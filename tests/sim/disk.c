@@ -211,6 +211,7 @@ file_new(sim_disk *d, inode *at, const char *path, int flags)
     at->opens++;
     d->opens++;
     f->flags = flags;
+    f->errors = at->told || at->errors == 0 ? at->errors : at->errors - 1;
     f->fd = (int) (FD_FIRST + generations[place] * FILES_MAX + place);
     snprintf(f->path, sizeof(f->path), "%s", path);
     files[place] = f;
@@ -379,6 +380,16 @@ sim_disk_resize(int fd, uint64_t len)
     return 0;
 }
 
+/* What is dirty was given up, but for a part. */
+static void
+lose(inode *x)
+{
+    sim_inode_sync_some(x, true);
+    x->unsure = true;
+    x->errors++;
+    x->told = false;
+}
+
 int
 sim_disk_sync(int fd)
 {
@@ -401,8 +412,9 @@ sim_disk_sync(int fd)
     if (!ok && x->kind == NODE_FILE && sim_inode_is_dirty(x)) {
         int err = errno;
 
-        sim_inode_sync_some(x, true);
-        x->unsure = true;
+        lose(x);
+        x->told = true;
+        f->errors = x->errors;
         return no(err);
     }
     if (!ok || v.lies)
@@ -411,7 +423,11 @@ sim_disk_sync(int fd)
         sim_names_sync(d, x);
     else
         sim_inode_sync(x);
-    return 0;
+    if (f->errors == x->errors)
+        return 0;
+    f->errors = x->errors;
+    x->told = true;
+    return no(EIO);
 }
 
 int
@@ -433,8 +449,7 @@ sim_disk_sync_all(sim_disk *d)
         if (ok) {
             sim_inode_sync(x);
         } else {
-            sim_inode_sync_some(x, true);
-            x->unsure = true;
+            lose(x);
         }
     }
     if (ok)

@@ -14,7 +14,8 @@
  *          what happens: the call fails, is short, or is the last one of its machine, whose calls
  *          all fail with EIO from then on, until sim_disk_kill or sim_disk_cut_power. A file whose
  *          fsync failed has lost what was not written (as Linux does): its readers see it until the
- *          cache forgets it, a later fsync succeeds, and it is not on the medium.
+ *          cache forgets it, a later fsync succeeds, and it is not on the medium. Where a syncfs
+ *          lost it, the next fsync of each descriptor that was open says so, once.
  *
  * Threads: one. Everything random comes from the seed.
  */

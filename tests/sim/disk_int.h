@@ -41,8 +41,10 @@ struct inode {
     size_t len, cap, medium_len, medium_cap;
     dirty_range *dirty; /* in order, apart */
     size_t n_dirty, cap_dirty;
-    bool resized; /* since the last sync */
-    bool unsure;  /* a sync failed: data is not what the medium has */
+    bool resized;    /* since the last sync */
+    bool unsure;     /* a sync failed: data is not what the medium has */
+    unsigned errors; /* so often */
+    bool told;       /* the last of them, to who synced this file */
     dir_table shown, kept;
     struct open_file *lock;
 };
@@ -52,6 +54,7 @@ typedef struct open_file {
     inode *at;
     int flags;
     uint64_t pos;
+    unsigned errors; /* that its syncs have told, or that are not its */
     char path[SIM_PATH_MAX];
     int fd;
 } open_file;

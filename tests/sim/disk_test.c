@@ -268,6 +268,29 @@ TEST(what_a_failed_sync_lost_is_not_found_by_the_next)
     CHECK(gone > 10 && there > 0);
 }
 
+TEST(what_a_failed_syncfs_lost_is_told_by_each_descriptor_once)
+{
+    fault f = { .call = SIM_DISK_SYNC_ALL, .v = { .err = ENOSPC } };
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1, .before = before, .self = &f });
+    int fd[3];
+
+    fd[0] = open("/sim/a/x", O_RDWR | O_CREAT, 0600);
+    fd[1] = open("/sim/a/x", O_RDONLY);
+    CHECK_INT(write(fd[0], "lost", 4), 4);
+    CHECK(syncfs(fd[0]) < 0 && errno == ENOSPC);
+    fd[2] = open("/sim/a/x", O_RDONLY); /* nobody was told of it yet */
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK(fsync(fd[i]) < 0 && errno == EIO);
+        CHECK_INT(fsync(fd[i]), 0);
+        close(fd[i]);
+    }
+    fd[0] = open("/sim/a/x", O_RDONLY);
+    CHECK_INT(fsync(fd[0]), 0);
+    CHECK_INT(syncfs(fd[0]), 0);
+    close(fd[0]);
+    sim_disk_free(d);
+}
+
 TEST(a_full_disk_takes_what_has_room)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .quota = 1000 });
