@@ -16,7 +16,9 @@
 #include "proto/frame.h"
 
 #define MRD_SEGMENT_HEADER 256u
-#define MRD_SEGMENT_BYTES  (64u << 20) /* a new one is begun beyond */
+#ifndef MRD_SEGMENT_BYTES
+#define MRD_SEGMENT_BYTES (64u << 20) /* a new one is begun beyond; tests/sim has shorter ones */
+#endif
 
 /* ---- Writing: one per node and session ---- */
 
