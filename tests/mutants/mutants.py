@@ -31,7 +31,7 @@ MODULES = {
     "journal": (["aggregator/journal.c", "aggregator/journal_*.c", "aggregator/segment.h"],
                 ["aggregator/journal", "aggregator/journal_files", "aggregator/merge", "fuzz/journal"]),
     "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
-    "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_model", "agent/record", "fuzz/spool"]),
+    "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_model", "agent/spool_faults", "agent/record", "fuzz/spool"]),
     "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/codec.c",
               "proto/frame.c", "proto/wire.c"],
              ["proto/batch", "proto/batch_model", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
@@ -43,7 +43,8 @@ MODULES = {
     "importers": (["trace/import/*.c"],
                   ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c"],
-               ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives", "trace/compare", "trace/hist", "trace/summary", "trace/sink_golden"]),
+               ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
+                "trace/compare", "trace/hist", "trace/summary", "trace/sink_golden"]),
     "translator": (["agent/translate.c", "agent/deliver.c", "agent/ring_tracks.c", "agent/blobs.c"], ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned",
                                              "agent/open"]),
 }

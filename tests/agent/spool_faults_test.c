@@ -1,0 +1,316 @@
+/* The spool with records that another program could have written, and with calls of the system that
+ * fail: what is there stays, and what is said is what happened. */
+#include "tests/check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "agent/spool.h"
+#include "base/hash.h"
+
+/* ---- Calls that fail ---- */
+
+static int fail_create, fail_write, fail_list; /* errno; fail_write -1: half is written */
+
+int
+open(const char *path, int flags, ...)
+{
+    mode_t mode = 0;
+    va_list ap;
+
+    va_start(ap, flags);
+    if ((flags & O_CREAT) != 0)
+        mode = va_arg(ap, mode_t);
+    va_end(ap);
+    if (fail_create != 0 && (flags & O_CREAT) != 0 && strstr(path, "/spool-") != NULL) {
+        errno = fail_create;
+        return -1;
+    }
+    return (int) syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+ssize_t
+pwritev(int fd, const struct iovec *iov, int n, off_t at)
+{
+    if (fail_write > 0) {
+        errno = fail_write;
+        return -1;
+    }
+    return syscall(SYS_pwritev, fd, iov, fail_write < 0 ? 1 : n, at, 0);
+}
+
+int
+scandir(const char *path, struct dirent ***names, int (*filter)(const struct dirent *),
+        int (*order)(const struct dirent **, const struct dirent **))
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    int n = 0;
+
+    (void) order;
+    if (fail_list != 0 || dir == NULL) {
+        if (dir != NULL)
+            closedir(dir);
+        errno = fail_list;
+        return -1;
+    }
+    *names = calloc(64, sizeof(**names));
+    while ((e = readdir(dir)) != NULL && n < 64) {
+        if (!filter(e))
+            continue;
+        (*names)[n] = malloc(sizeof(*e));
+        memcpy((*names)[n++], e, e->d_reclen);
+    }
+    closedir(dir);
+    for (int i = 1; i < n; i++) /* by name */
+        for (int k = i; k > 0 && strcmp((*names)[k - 1]->d_name, (*names)[k]->d_name) > 0; k--) {
+            struct dirent *swap = (*names)[k];
+
+            (*names)[k] = (*names)[k - 1];
+            (*names)[k - 1] = swap;
+        }
+    return n;
+}
+
+/* ---- Frames ---- */
+
+static mrd_err
+open_in(const char *dir, mrd_spool **ret, mrd_why *why)
+{
+    return mrd_spool_open(&(mrd_spool_options){ .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES }, ret,
+                          why);
+}
+
+static mrd_spool *
+spool_in(const char *dir)
+{
+    mrd_spool *s = NULL;
+    mrd_why why = { 0 };
+
+    CHECK_ERR("open", open_in(dir, &s, &why), MRD_OK);
+    if (s == NULL)
+        fprintf(stderr, "%s\n", why.text);
+    return s;
+}
+
+static mrd_err
+add(mrd_spool *s, size_t len, mrd_why *why)
+{
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA,
+                    .epoch = mrd_spool_epoch(s),
+                    .session = 7,
+                    .seq = mrd_spool_next_seq(s, 7) };
+    uint8_t *frame = calloc(1, MRD_FRAME_HEADER + len);
+    mrd_err err;
+
+    mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, len }, frame);
+    err = mrd_spool_add(s, (mrd_bytes){ frame, MRD_FRAME_HEADER + len }, 3, why);
+    free(frame);
+    return err;
+}
+
+static void
+check_held(const char *row, const mrd_spool *s, uint64_t items)
+{
+    mrd_spool_stats st;
+    uint64_t events;
+
+    mrd_spool_get_stats(s, &st);
+    CHECK_ROW(row, mrd_spool_held(s, 7, &events) == items && events == 3 * items);
+    CHECK_ROW(row, st.items == items && st.events == 3 * items);
+    CHECK_ROW(row, mrd_spool_next_seq(s, 7) == items);
+}
+
+/* No file for the next segment, a disk that fails, one that takes half: nothing is counted, and the
+ * same frame goes in when it can. */
+TEST(a_frame_that_could_not_be_written_is_not_there)
+{
+    static const struct {
+        const char *name;
+        int create, write;
+        mrd_err want;
+    } rows[] = {
+        { "no file", EMFILE, 0, MRD_IO },   { "no room for a file", ENOSPC, 0, MRD_FULL },
+        { "no room", 0, ENOSPC, MRD_FULL }, { "over the quota", 0, EDQUOT, MRD_FULL },
+        { "a bad disk", 0, EIO, MRD_IO },   { "half of it", 0, -1, MRD_FULL },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char dir[300];
+        mrd_spool *s;
+        mrd_why why = { 0 };
+        uint64_t n = 0;
+
+        snprintf(dir, sizeof(dir), "%s/w%zu", test_tmp(), i);
+        REQUIRE((s = spool_in(dir)) != NULL);
+        /* So much that the next one needs another segment, where that is what fails. */
+        while (n < (rows[i].create != 0 ? 3 : 1)) {
+            CHECK_ERR(rows[i].name, add(s, 150000, &why), MRD_OK);
+            n++;
+        }
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        fail_create = rows[i].create;
+        fail_write = rows[i].write;
+        CHECK_ERR(rows[i].name, add(s, 150000, &why), rows[i].want);
+        CHECK_ROW(rows[i].name, why.err == rows[i].want && why.text[0] != '\0');
+        check_held(rows[i].name, s, n);
+        if (rows[i].write != 0)
+            CHECK_ROW(rows[i].name, mrd_spool_commit(s, NULL, 0, &why) == rows[i].want);
+        fail_create = fail_write = 0;
+        CHECK_ERR(rows[i].name, add(s, 150000, &why), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        check_held(rows[i].name, s, n + 1);
+        mrd_spool_close(s);
+        REQUIRE((s = spool_in(dir)) != NULL);
+        check_held(rows[i].name, s, n + 1);
+        mrd_spool_close(s);
+    }
+}
+
+TEST(a_folder_that_cannot_be_read_is_said)
+{
+    char dir[300];
+    mrd_spool *s;
+    mrd_why why = { 0 };
+
+    snprintf(dir, sizeof(dir), "%s/list", test_tmp());
+    REQUIRE((s = spool_in(dir)) != NULL);
+    CHECK_ERR("add", add(s, 10, &why), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+    mrd_spool_close(s);
+    fail_list = EACCES; /* nothing is begun anew beside what is there */
+    CHECK_ERR("list", open_in(dir, &s, &why), MRD_IO);
+    CHECK(strstr(why.text, dir) != NULL && why.sys == EACCES);
+    fail_list = 0;
+    REQUIRE((s = spool_in(dir)) != NULL);
+    check_held("again", s, 1);
+    mrd_spool_close(s);
+}
+
+/* ---- Records ---- */
+
+typedef struct {
+    const char *name;
+    uint32_t kind, len;
+    uint32_t words[8]; /* the payload begins with; then zeros */
+    bool ok;
+} record;
+
+static void
+append(const char *dir, const record *r)
+{
+    uint32_t head[4] = { 0x5053524d, r->kind, r->len, 0 };
+    uint8_t *payload = calloc(1, r->len + sizeof(r->words));
+    char path[400];
+    FILE *f;
+
+    memcpy(payload, r->words, sizeof(r->words));
+    head[3] = mrd_crc32(mrd_crc32(0, head + 1, 8), payload, r->len);
+    snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", dir);
+    REQUIRE((f = fopen(path, "a")) != NULL);
+    CHECK(fwrite(head, sizeof(head), 1, f) == 1 && fwrite(payload, 1, r->len, f) == r->len);
+    fclose(f);
+    free(payload);
+}
+
+/* A record with a right checksum whose content is none: it and what is behind it are cut off. */
+TEST(records_are_checked)
+{
+    static const record rows[] = {
+        { "an answer", 3, 48, { 0 }, true },
+        { "a short answer", 3, 47, { 0 }, false },
+        { "a long answer", 3, 49, { 0 }, false },
+        { "no answer", 3, 0, { 0 }, false },
+        { "clock data lost", 6, 16, { 0 }, true },
+        { "too short for it", 6, 15, { 0 }, false },
+        { "too long for it", 6, 17, { 0 }, false },
+        { "a session", 2, 48, { 1 }, true },
+        { "a session with the longest note", 2, 48 + MRD_SPOOL_NOTE, { 1 }, true },
+        { "with a longer one", 2, 49 + MRD_SPOOL_NOTE, { 1 }, false },
+        { "half a session", 2, 47, { 1 }, false },
+        { "an empty commit", 4, 8, { 0 }, true },
+        { "half a commit", 4, 7, { 0 }, false },
+        { "a byte behind a commit", 4, 9, { 0 }, false },
+        { "a position", 4, 8 + 16, { 1 }, true },
+        { "half a position", 4, 8 + 15, { 1 }, false },
+        { "more than are allowed", 4, 8 + 16 * 65537, { 65537 }, false },
+        { "a note", 4, 8 + 16 + 4, { 0, 1, 7, 0, 4, 0, 0x65746f6e }, true },
+        { "a note that ends too early", 4, 8 + 16 + 3, { 0, 1, 7, 0, 4 }, false },
+        { "half a note's head", 4, 8 + 15, { 0, 1 }, false },
+        { "one of two notes", 4, 8 + 16, { 0, 2 }, false },
+        { "too long a note", 4, 8 + 16 + 1153, { 0, 1, 7, 0, 1153 }, false },
+        { "nothing before counts", 5, 0, { 0 }, true },
+        { "half a frame", 1, 7, { 0 }, false },
+        { "no frame", 1, 8, { 0 }, false },
+        { "a frame of zeros", 1, 8 + 96, { 0 }, false },
+        { "an unknown kind", 7, 0, { 0 }, false },
+        { "kind 0", 0, 48, { 0 }, false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        static const record behind = { "clock data lost", 6, 16, { 7, 0, 5 }, true };
+        char dir[300];
+        mrd_spool *s;
+        mrd_spool_stats st;
+
+        snprintf(dir, sizeof(dir), "%s/r%zu", test_tmp(), i);
+        REQUIRE((s = spool_in(dir)) != NULL);
+        CHECK_ERR("add", add(s, 10, NULL), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        mrd_spool_close(s);
+        append(dir, &rows[i]);
+        append(dir, &behind);
+        REQUIRE((s = spool_in(dir)) != NULL);
+        mrd_spool_get_stats(s, &st);
+        CHECK_ROW(rows[i].name, mrd_spool_held(s, 7, NULL) == 1);
+        CHECK_ROW(rows[i].name, st.torn_bytes == (rows[i].ok ? 0 : 16 + rows[i].len + 16 + 16));
+        CHECK_ROW(rows[i].name, mrd_spool_clock_lost(s, 7) == (rows[i].ok ? 5 : 0));
+        mrd_spool_close(s);
+    }
+}
+
+/* ---- Sessions ---- */
+
+/* A folder without sessions stays as small as its epoch: 16 and 48 bytes. */
+TEST(no_session_costs_nothing)
+{
+    for (int life = 0; life < 3; life++) {
+        mrd_spool *s = spool_in(test_tmp());
+        mrd_spool_stats st;
+
+        REQUIRE(s != NULL);
+        mrd_spool_get_stats(s, &st);
+        CHECK_INT(st.file_bytes, 64);
+        mrd_spool_close(s);
+    }
+}
+
+/* Who adds a frame asks for the session: its events are counted beside the segments again. */
+TEST(a_frame_recalls_a_forgotten_session)
+{
+    char dir[300], path[400];
+    mrd_spool *s;
+    mrd_spool_tally t;
+
+    snprintf(dir, sizeof(dir), "%s/recall", test_tmp());
+    REQUIRE((s = spool_in(dir)) != NULL);
+    CHECK_ERR("add", add(s, 10, NULL), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+    mrd_spool_forget(s, 7);
+    CHECK_ERR("add", add(s, 10, NULL), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+    mrd_spool_close(s);
+    snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", dir);
+    CHECK(unlink(path) == 0);
+    REQUIRE((s = spool_in(dir)) != NULL);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.damaged, 6);
+    mrd_spool_close(s);
+}
+
+TEST_MAIN()
