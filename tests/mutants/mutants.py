@@ -45,8 +45,8 @@ MODULES = {
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c"],
                ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
                 "trace/compare", "trace/hist", "trace/summary", "trace/sink_golden"]),
-    "translator": (["agent/translate.c", "agent/deliver.c", "agent/ring_tracks.c", "agent/blobs.c"], ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned",
-                                             "agent/open"]),
+    "translator": (["agent/translate.c", "agent/deliver.c", "agent/ring_tracks.c", "agent/blobs.c"],
+                   ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned", "agent/open"]),
 }
 # Copied for the mutants to be made in.
 FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli", "bench", "examples", "cmake",
