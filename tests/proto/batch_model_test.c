@@ -117,7 +117,7 @@ whole_free(whole *w)
 /* Packed again with `more` behind the columns, as a frame with right checksums, read to its end:
  * MRD_OK, or what the reader said; ret_sum: of the events' times. */
 static mrd_err
-read_with(whole *w, mrd_batch_reader *r, mrd_bytes more, uint32_t *ret_n, int64_t *ret_sum)
+read_with(whole *w, mrd_batch_reader *r, mrd_bytes more, uint32_t *ret_n, uint64_t *ret_sum)
 {
     size_t head = mrd__batch_head__get_packed_size(w->head),
            columns = mrd__batch_columns__get_packed_size(w->columns) + more.len;
@@ -145,7 +145,7 @@ read_with(whole *w, mrd_batch_reader *r, mrd_bytes more, uint32_t *ret_n, int64_
     *ret_sum = 0;
     while (err == MRD_OK && (step = mrd_batch_next(r, &ev, &why)) == MRD_MORE) {
         ++*ret_n;
-        *ret_sum += ev->ts_ns;
+        *ret_sum += (uint64_t) ev->ts_ns;
     }
     if (err == MRD_OK && step == MRD_BAD)
         err = why.err;
@@ -159,7 +159,7 @@ static mrd_err
 read_again(whole *w, uint32_t *ret_n)
 {
     mrd_batch_reader *r = mrd_batch_reader_new(w->codec);
-    int64_t sum;
+    uint64_t sum;
     mrd_err err = read_with(w, r, (mrd_bytes){ 0 }, ret_n, &sum);
 
     mrd_batch_reader_free(r);
@@ -219,7 +219,7 @@ TEST(fields_of_a_later_version_are_passed_over)
         whole w = whole_new();
         mrd_batch_reader *r = mrd_batch_reader_new(w.codec);
         uint32_t n;
-        int64_t sum;
+        uint64_t sum;
         mrd_err err = read_with(&w, r, (mrd_bytes){ rows[i].bytes, rows[i].len }, &n, &sum);
 
         CHECK_ERR(rows[i].name, err, rows[i].ok ? MRD_OK : MRD_CORRUPT);
@@ -235,7 +235,7 @@ TEST(a_reader_reads_one_batch_after_the_other)
     whole w = whole_new();
     mrd_batch_reader *r = mrd_batch_reader_new(w.codec);
     uint32_t n;
-    int64_t sum, later;
+    uint64_t sum, later;
 
     CHECK_ERR("first", read_with(&w, r, (mrd_bytes){ 0 }, &n, &sum), MRD_OK);
     CHECK_INT(sum, 100 + 101 + 102 + 103 + 104 + 105 + 106 + 107);
