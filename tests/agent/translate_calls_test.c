@@ -165,6 +165,36 @@ TEST(a_category_may_come_after_its_name)
     make_free(m);
 }
 
+/* Each category is looked up when it is met, at whatever place of the ring's table it stands. */
+TEST(categories_of_every_number)
+{
+    enum { N = 300 };
+    static receiver r;
+    mrd_drain *p = open_drain(&r, false);
+    maker *m = my_ring(1);
+    uint32_t name = make_text(m, "f"), ids[N];
+    mrd_ring_rec rec = {
+        .kind = MRD_REC_SPAN, .name = name, .ts = (uint64_t) mrd_local_now().ns, .value = 3
+    };
+    char text[16], want[64];
+
+    for (int i = 0; i < N; i++) {
+        snprintf(text, sizeof(text), "c%d", i);
+        ids[i] = make_text(m, text);
+    }
+    for (int i = 0; i < 2 * N; i++) {
+        rec.domain = ids[i % N];
+        CHECK(make_rec(m, rec, NULL, 0));
+        while (mrd_drain_step(p) == 0)
+            ;
+        snprintf(want, sizeof(want), "event 1 'f' cat 'c%d' for 3\n", i % N);
+        CHECK_TEXT(r.text, want);
+        r.text[0] = '\0';
+    }
+    mrd_drain_close(p);
+    make_free(m);
+}
+
 /* An end waits 5 s for a start that another ring may bring; a start waits as long as its process
  * lives. */
 TEST(an_end_waits_for_its_start_only_so_long)

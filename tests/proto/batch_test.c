@@ -728,6 +728,38 @@ TEST(protobuf_reads_the_columns)
     mrd_catalog_free(w.cat);
 }
 
+/* A batch carries its own names and tracks, not those of the one before it in the same object. */
+TEST(nothing_of_the_batch_before_travels_again)
+{
+    world w = world_new();
+    mrd_batch *b = mrd_batch_new(w.cat, w.process, 0, 0);
+
+    for (unsigned round = 0; round < 3; round++) {
+        Mrd__BatchHead *h;
+        trip t;
+
+        for (unsigned i = 0; i < 1 + 3 * (round == 0); i++) {
+            mrd_event e = { .kind = MRD_SPAN,
+                            .ts_ns = i,
+                            .track = w.tracks[(round * 2 + i) % 6],
+                            .name = w.names[round * 5 + i],
+                            .category = w.names[round * 5 + i] };
+
+            CHECK_ERR("push", mrd_batch_push(b, &e), MRD_OK);
+        }
+        t = trip_open(b, MRD_CODEC_NONE, w.cat);
+        h = mrd__batch_head__unpack(NULL, t.frame.head_len, t.wire.p + MRD_FRAME_HEADER);
+        REQUIRE(h != NULL);
+        CHECK_INT(h->n_track_source, round == 0 ? 4 : 1);
+        CHECK_INT(h->n_form_bits, round == 0 ? 4 : 1);
+        CHECK(h->n_strings <= (round == 0 ? 4 + 4 : 1 + 1)); /* with names of tracks */
+        mrd__batch_head__free_unpacked(h, NULL);
+        trip_close(&t);
+    }
+    mrd_batch_free(b);
+    mrd_catalog_free(w.cat);
+}
+
 /* ---- Damage ---- */
 
 /* Opens a frame whose header is made right again after `damage`; everything may happen but a crash
