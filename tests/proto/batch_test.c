@@ -236,6 +236,15 @@ trip_close(trip *t)
     mrd_buf_fini(&t->wire);
 }
 
+/* Of an event, never beyond the end of time; of an unfinished one its start. */
+static int64_t
+end_of(const mrd_event *ev)
+{
+    if (ev->dur_ns < 0)
+        return ev->ts_ns;
+    return ev->ts_ns > INT64_MAX - ev->dur_ns ? INT64_MAX : ev->ts_ns + ev->dur_ns;
+}
+
 /* n events through a frame; every one comes back, in order and equal. */
 static void
 round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
@@ -247,17 +256,20 @@ round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
     mrd_why why = { 0 };
     const mrd_event *ev;
     uint32_t seen = 0;
-    int64_t first, last;
+    int64_t first, last, begin = INT64_MAX, end = INT64_MIN;
     trip t;
 
     CHECK(mrd_batch_cross(b, &cross) == MRD_OK);
     for (uint32_t i = 0; i < n; i++) {
         make_event(&w, &all[i], base, spread);
         all[i].ev.seq = i;
+        begin = all[i].ev.ts_ns < begin ? all[i].ev.ts_ns : begin;
+        end = end_of(&all[i].ev) > end ? end_of(&all[i].ev) : end;
         CHECK_ERR("push", mrd_batch_push(b, &all[i].ev), MRD_OK);
     }
     CHECK_ERR("one more", mrd_batch_push(b, &all[0].ev), MRD_FULL);
     CHECK(mrd_batch_range(b, &first, &last));
+    CHECK(first == begin && last == end);
     t = trip_open(b, codec_id, w.cat);
     CHECK(t.frame.first_ns == first && t.frame.last_ns == last);
     CHECK(t.frame.events == n && t.frame.seq == 10 && t.frame.agent == 7);

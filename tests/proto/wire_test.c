@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
+#include "proto/codec_int.h"
 #include "proto/wire.h"
 
 TEST(crc)
@@ -135,6 +136,90 @@ TEST(frame_rejects)
         CHECK_ROW(rows[i].name, (rows[i].want == MRD_OK) == (why.text[0] == '\0'));
         free(exact);
     }
+}
+
+/* Bytes that are missing, and bytes behind the end. */
+TEST(a_frame_is_exactly_its_length)
+{
+    uint8_t wire[MRD_FRAME_HEADER + 11] = { 0 };
+    mrd_frame f = { .type = MRD_FRAME_HELLO }, got;
+
+    mrd_frame_put(&f, (mrd_bytes){ wire + MRD_FRAME_HEADER, 10 }, wire);
+    for (size_t len = 0; len <= sizeof(wire); len++) {
+        mrd_err want = len < MRD_FRAME_HEADER + 10   ? MRD_TRUNCATED
+                       : len > MRD_FRAME_HEADER + 10 ? MRD_CORRUPT
+                                                     : MRD_OK;
+        mrd_bytes body = { 0 };
+        mrd_why why = { 0 };
+
+        CHECK_ERR("length", mrd_frame_check((mrd_bytes){ wire, len }, &got, &body, &why), want);
+        CHECK_INT(body.len, want == MRD_OK ? 10 : 0);
+        CHECK(want == MRD_OK || why.text[0] != '\0');
+    }
+}
+
+/* What cannot be made smaller is stored as it is: never more bytes than before. */
+TEST(packing_never_grows)
+{
+    enum { COLUMN = 6000, N = 3 };
+    mrd_codec *codec = mrd_codec_new();
+    mrd_habit habits[N] = { { 0 } };
+    size_t ends[N] = { COLUMN, 2 * COLUMN, 3 * COLUMN };
+    uint8_t *src = malloc(N * COLUMN);
+    uint64_t state = 88172645463325252u;
+    mrd_buf to = { 0 }, back = { 0 };
+    mrd_bytes got;
+
+    for (size_t i = 0; i < N * COLUMN; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        src[i] = (uint8_t) state;
+    }
+    for (int id = MRD_CODEC_NONE; id < MRD_CODECS; id++) {
+        mrd_buf_reset(&to);
+        CHECK_ERR("pack",
+                  mrd_codec_pack_columns(codec, (mrd_codec_id) id, (mrd_bytes){ src, N * COLUMN },
+                                         ends, habits, N, &to),
+                  MRD_OK);
+        CHECK_INT(to.len, N * COLUMN);
+        CHECK_ERR("unpack",
+                  mrd_codec_unpack(codec, (mrd_codec_id) id, (mrd_bytes){ to.p, to.len },
+                                   N * COLUMN, &back, &got, NULL),
+                  MRD_OK);
+        CHECK(got.len == N * COLUMN && memcmp(got.p, src, got.len) == 0);
+    }
+    mrd_buf_fini(&to);
+    mrd_buf_fini(&back);
+    free(src);
+    mrd_codec_free(codec);
+    mrd_codec_free(NULL);
+}
+
+/* Bytes that do not become as many as the header says are no batch, whatever the codec. */
+TEST(what_does_not_unpack_is_refused)
+{
+    mrd_codec *codec = mrd_codec_new();
+    uint8_t junk[40] = { 1, 2, 3, 0xff };
+    mrd_buf to = { 0 };
+    mrd_bytes got;
+
+    for (int id = MRD_CODEC_NONE; id < MRD_CODECS; id++) {
+        mrd_why why = { 0 };
+
+        CHECK_ERR("junk",
+                  mrd_codec_unpack(codec, (mrd_codec_id) id, (mrd_bytes){ junk, sizeof(junk) }, 500,
+                                   &to, &got, &why),
+                  MRD_CORRUPT);
+        CHECK(strstr(why.text, "500") != NULL);
+        CHECK_ERR("as it is",
+                  mrd_codec_unpack(codec, (mrd_codec_id) id, (mrd_bytes){ junk, sizeof(junk) },
+                                   sizeof(junk), &to, &got, &why),
+                  MRD_OK);
+        CHECK(got.p == junk && got.len == sizeof(junk));
+    }
+    mrd_buf_fini(&to);
+    mrd_codec_free(codec);
 }
 
 TEST(other_major_is_refused_with_a_message)
