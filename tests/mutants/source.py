@@ -22,7 +22,7 @@ DURABLE = re.compile(r"^(fsync|fdatasync|syncfs|unlink|unlinkat|rename|renameat|
 IDLE = re.compile(r"^(free|close|fclose|closedir|va_end|assert|MRD_ASSERT|static_assert|_Static_assert|(mrd_)?log\w*|perror|"
                   r"fprintf|printf|mrd_why\w*|\w+_(free|fini|close|lock|unlock))$")
 SILENT = re.compile(r"^(static_assert|_Static_assert|MRD_ASSERT|assert|(mrd_)?log_?\w*|mrd_why_\w+|__attribute__|sizeof)$")
-MEMORY = re.compile(r"^(MRD_VEC_\w+|mrd_buf_room|malloc|calloc|strdup)$")
+MEMORY = re.compile(r"^(MRD_VEC_\w+|mrd_buf_room|column_begin|malloc|calloc|strdup)$")
 NOT_CALLS = {"if", "while", "for", "switch", "return", "sizeof", "do", "else", "case"}
 
 

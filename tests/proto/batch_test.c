@@ -260,6 +260,7 @@ round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
     trip t;
 
     CHECK(mrd_batch_cross(b, &cross) == MRD_OK);
+    CHECK(mrd_batch_cross(b, &(mrd_cross_read){ 5, -6, 7 }) == MRD_OK);
     for (uint32_t i = 0; i < n; i++) {
         make_event(&w, &all[i], base, spread);
         all[i].ev.seq = i;
@@ -274,8 +275,10 @@ round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
     CHECK(t.frame.first_ns == first && t.frame.last_ns == last);
     CHECK(t.frame.events == n && t.frame.seq == 10 && t.frame.agent == 7);
     CHECK(mrd_batch_events(b) == 0);
-    CHECK(t.info.n_cross == 1 && t.info.cross[0].raw_ns == INT64_MIN &&
-          t.info.cross[0].bracket_ns == 77);
+    REQUIRE(t.info.n_cross == 2);
+    CHECK(t.info.cross[0].raw_ns == INT64_MIN && t.info.cross[0].bracket_ns == 77);
+    CHECK(t.info.cross[1].raw_ns == 5 && t.info.cross[1].other_ns == -6 &&
+          t.info.cross[1].bracket_ns == 7);
     CHECK_INT(t.info.process, w.process);
     qsort(all, n, sizeof(*all), made_order);
     while (mrd_batch_next(t.reader, &ev, &why) == MRD_MORE && seen < n) {
@@ -737,6 +740,30 @@ TEST(protobuf_reads_the_columns)
     mrd__batch_columns__free_unpacked(c, NULL);
     trip_close(&t);
     mrd_batch_free(b);
+    mrd_catalog_free(w.cat);
+}
+
+/* A batch without events is none: nothing is written, also when it has readings of a clock. */
+TEST(an_empty_batch_is_not_sent)
+{
+    world w = world_new();
+    mrd_batch *b = mrd_batch_new(w.cat, w.process, 0, 0);
+    mrd_codec *codec = mrd_codec_new();
+    mrd_cross_read cross = { 1, 2, 3 };
+    mrd_frame f = { .seq = 10 };
+    mrd_buf wire = { 0 };
+    mrd_why why = { 0 };
+    int64_t first, last;
+
+    CHECK(!mrd_batch_range(b, &first, &last));
+    CHECK(mrd_batch_cross(b, &cross) == MRD_OK);
+    CHECK_ERR("empty", mrd_batch_encode(b, codec, MRD_CODEC_ZSTD, &f, &wire, &why), MRD_EMPTY);
+    CHECK_INT(wire.len, 0);
+    CHECK(why.text[0] != '\0');
+    mrd_buf_fini(&wire);
+    mrd_codec_free(codec);
+    mrd_batch_free(b);
+    mrd_batch_free(NULL);
     mrd_catalog_free(w.cat);
 }
 
