@@ -19,7 +19,7 @@ SWAPS = {
 # Calls whose absence only a power cut, a crash or a full disk shows.
 DURABLE = re.compile(r"^(fsync|fdatasync|syncfs|unlink|unlinkat|rename|renameat|ftruncate|mrd_sync_dir|sync_\w+|\w+_sync)$")
 # Calls that only tell people something, or give back memory: nothing of what a unit test can see depends on them.
-IDLE = re.compile(r"^(free|close|fclose|closedir|va_end|assert|MRD_ASSERT|static_assert|_Static_assert|(mrd_)?log\w*|perror|"
+IDLE = re.compile(r"^(free|__builtin_prefetch|close|fclose|closedir|va_end|assert|MRD_ASSERT|static_assert|_Static_assert|(mrd_)?log\w*|perror|"
                   r"fprintf|printf|mrd_why\w*|\w+_(free|fini|close|lock|unlock))$")
 SILENT = re.compile(r"^(static_assert|_Static_assert|MRD_ASSERT|assert|(mrd_)?log_?\w*|mrd_why_\w+|__attribute__|sizeof)$")
 MEMORY = re.compile(r"^(MRD_VEC_\w+|mrd_buf_room|column_begin|malloc|calloc|strdup)$")
