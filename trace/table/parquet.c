@@ -372,8 +372,8 @@ put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t ro
     if (column->optional && v->present != NULL) {
         n = 0;
         for (size_t r = 0; r < rows; r++) {
-            if (v->present[r] != 0)
-                pq->kept[n++] = v->i64[r];
+            pq->kept[n] = v->i64[r]; /* stays when there is one: n is at most r */
+            n += v->present[r] != 0;
         }
         kept = pq->kept;
     }
@@ -430,8 +430,8 @@ put_indexed_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_
         size_t n = 0;
 
         for (size_t r = 0; r < rows; r++) {
-            if (v->present[r] != 0)
-                pq->index[n++] = v->index[r];
+            pq->index[n] = v->index[r];
+            n += v->present[r] != 0;
         }
         index = pq->index;
     }

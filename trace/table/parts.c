@@ -35,10 +35,19 @@ typedef struct {
     held held[COLUMNS_MAX];
     uint32_t *track; /* by_track */
     bool by_track;
-    struct { /* columns that are not the track's, in their order */
+    /* Columns that are not the track's, each kind apart, for a row is as many stores as columns. */
+    struct {
+        int64_t *to; /* held[column].v */
+        uint8_t column, field;
+    } words[COLUMNS_MAX]; /* integers and doubles */
+    struct {
+        mrd_sid *to;
+        uint8_t column, field;
+    } sids[COLUMNS_MAX];
+    struct {
         uint8_t column, field, how;
-    } own[COLUMNS_MAX];
-    size_t n_own;
+    } texts[COLUMNS_MAX];
+    size_t n_words, n_sids, n_texts;
     size_t n, cap; /* rows held */
     mrd_pq *pq;    /* the part that is open */
     mrd_outdir_file *file;
@@ -104,6 +113,10 @@ table_grow(table *t)
     }
     if (t->by_track && !MRD_VEC_ROOM_MAX(t->track, 0, tracks, cap, GROUP_ROWS))
         return MRD_NOMEM;
+    for (size_t i = 0; i < t->n_words; i++)
+        t->words[i].to = t->held[t->words[i].column].v.i;
+    for (size_t i = 0; i < t->n_sids; i++)
+        t->sids[i].to = t->held[t->sids[i].column].v.sid;
     t->cap = cap;
     return MRD_OK;
 }
@@ -121,10 +134,10 @@ add_flows(held *h, const mrd_slot *slot, size_t row)
     return h->text.err;
 }
 
-/* How a cell is kept. */
+/* How a text is kept. */
 _Static_assert(F_COUNT <= UINT8_MAX, "fields are kept in a byte");
 
-enum { KEEP_WORD, KEEP_SID, KEEP_TEXT, KEEP_FLOWS, KEEP_NO_TEXT };
+enum { KEEP_TEXT, KEEP_FLOWS, KEEP_NO_TEXT };
 
 static mrd_err
 add_text(held *h, const mrd_slot *slot, size_t row)
@@ -144,17 +157,17 @@ add_row(void *self, size_t number, const mrd_slot slots[F_COUNT])
     size_t text = 0, row = t->n;
     mrd_err err = row == t->cap ? table_grow(t) : MRD_OK;
 
-    for (size_t i = 0; i < t->n_own && err == MRD_OK; i++) {
-        held *h = &t->held[t->own[i].column];
-        const mrd_slot *slot = &slots[t->own[i].field];
+    if (err != MRD_OK)
+        return err;
+    for (size_t i = 0; i < t->n_words; i++)
+        t->words[i].to[row] = slots[t->words[i].field].i;
+    for (size_t i = 0; i < t->n_sids; i++)
+        t->sids[i].to[row] = slots[t->sids[i].field].sid;
+    for (size_t i = 0; i < t->n_texts && err == MRD_OK; i++) {
+        held *h = &t->held[t->texts[i].column];
+        const mrd_slot *slot = &slots[t->texts[i].field];
 
-        switch (t->own[i].how) {
-        case KEEP_WORD: /* an integer or a double */
-            h->v.i[row] = slot->i;
-            break;
-        case KEEP_SID:
-            h->v.sid[row] = slot->sid;
-            break;
+        switch (t->texts[i].how) {
         case KEEP_TEXT:
             err = add_text(h, slot, row);
             text = h->text.len > text ? h->text.len : text;
@@ -281,6 +294,13 @@ take_texts(mrd_parts *p, size_t n)
     }
 }
 
+/* Where every row has a value nothing needs to ask each row. */
+static const uint8_t *
+present_if_any_null(const mrd_parts *p, size_t rows)
+{
+    return memchr(p->present, 0, rows) == NULL ? NULL : p->present;
+}
+
 static void
 values_sid(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
 {
@@ -294,9 +314,10 @@ values_sid(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
         p->index[r] = entry_of(p, sid[r], &n);
     }
     take_texts(p, n);
-    *v = (mrd_pq_values){
-        .index = p->index, .texts = p->texts, .entries = n, .present = optional ? p->present : NULL
-    };
+    *v = (mrd_pq_values){ .index = p->index,
+                          .texts = p->texts,
+                          .entries = n,
+                          .present = optional ? present_if_any_null(p, t->n) : NULL };
 }
 
 static void
@@ -373,14 +394,18 @@ values_track(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
     const mrd_column *c = &t->t->columns[i];
     bool text = c->type == MRD_COL_SID;
     size_t n = text ? track_texts(p, c->field, c->optional) : track_ints(p, c->field, c->optional);
+    bool any_null = false;
 
-    for (size_t r = 0; r < t->n; r++)
+    for (size_t k = 0; k < p->n_tracks && c->optional; k++)
+        any_null = any_null || p->track_null[p->tracks[k]] != 0;
+    for (size_t r = 0; r < t->n && n > 0; r++)
         p->index[r] = p->entry_of_track[t->track[r]];
-    for (size_t r = 0; r < t->n && c->optional; r++)
+    if (n == 0)
+        memset(p->present, 0, t->n);
+    for (size_t r = 0; r < t->n && any_null && n > 0; r++)
         p->present[r] = p->track_null[t->track[r]] == 0;
-    *v = (mrd_pq_values){ .index = p->index,
-                          .entries = n,
-                          .present = c->optional ? p->present : NULL };
+    *v =
+        (mrd_pq_values){ .index = p->index, .entries = n, .present = any_null ? p->present : NULL };
     if (text)
         v->texts = p->texts;
     else
@@ -404,7 +429,7 @@ values_of(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
         v->i64 = h->v.i;
         for (size_t r = 0; r < t->n && c->optional; r++)
             p->present[r] = h->v.i[r] != -1;
-        v->present = c->optional ? p->present : NULL;
+        v->present = c->optional ? present_if_any_null(p, t->n) : NULL;
         break;
     case MRD_COL_DOUBLE:
     case MRD_COL_FLOAT:
@@ -492,6 +517,29 @@ pq_type(mrd_col_type type)
                                     : MRD_PQ_TEXT;
 }
 
+/* Says where a column of the table's own goes. */
+static void
+own_column(table *t, uint8_t c)
+{
+    uint8_t field = (uint8_t) t->t->columns[c].field;
+    mrd_col_type type = t->t->columns[c].type;
+    bool no_text = field == F_NONE && (is_text(type) || type == MRD_COL_SID);
+
+    if (no_text || is_text(type)) {
+        t->texts[t->n_texts].column = c;
+        t->texts[t->n_texts].field = field;
+        t->texts[t->n_texts++].how = no_text                ? KEEP_NO_TEXT
+                                     : type == MRD_COL_TEXT ? KEEP_TEXT
+                                                            : KEEP_FLOWS;
+    } else if (type == MRD_COL_SID) {
+        t->sids[t->n_sids].column = c;
+        t->sids[t->n_sids++].field = field;
+    } else {
+        t->words[t->n_words].column = c;
+        t->words[t->n_words++].field = field;
+    }
+}
+
 static mrd_err
 tables_make(mrd_parts *p)
 {
@@ -508,21 +556,9 @@ tables_make(mrd_parts *p)
         for (size_t c = 0; c < t->t->n; c++)
             t->columns[c] = (mrd_pq_column){ t->t->columns[c].name, pq_type(t->t->columns[c].type),
                                              t->t->columns[c].optional };
-        for (size_t c = 0; c < t->t->n; c++) {
-            const mrd_column *column = &t->t->columns[c];
-            mrd_col_type type = column->type;
-
-            if (t->by_track && mrd_field_of_track(column->field))
-                continue;
-            t->own[t->n_own].column = (uint8_t) c;
-            t->own[t->n_own].field = (uint8_t) column->field;
-            t->own[t->n_own++].how =
-                column->field == F_NONE && (is_text(type) || type == MRD_COL_SID) ? KEEP_NO_TEXT
-                : type == MRD_COL_SID                                             ? KEEP_SID
-                : type == MRD_COL_TEXT                                            ? KEEP_TEXT
-                : type == MRD_COL_FLOWS                                           ? KEEP_FLOWS
-                                                                                  : KEEP_WORD;
-        }
+        for (size_t c = 0; c < t->t->n; c++)
+            if (!t->by_track || !mrd_field_of_track(t->t->columns[c].field))
+                own_column(t, (uint8_t) c);
         if ((t->list = mrd_json_new_array()) == NULL)
             return MRD_NOMEM;
     }
