@@ -594,7 +594,7 @@ put_labels(const mrd_session_param *row, const mrd_session_params *p, mrd_sessio
 void
 mrd_session_params_put_wire(const mrd_session_params *p, mrd_session_labels *room, Mrd__Control *to)
 {
-    to->options = room->list;
+    to->options = room->list; /* cppcheck-suppress ctuuninitvar ; room is written here */
     to->n_options = 0;
     for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
         if (row_at(i)->field != 0)

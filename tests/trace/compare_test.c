@@ -149,7 +149,7 @@ TEST(the_interval_holds_the_truth)
 TEST(spread_between_runs_counts)
 {
     double v[4][50];
-    mrd_compare_run a[2], b[2];
+    mrd_compare_run a[2] = { { 0 } }, b[2] = { { 0 } };
     mrd_compared c;
     uint64_t seed = 9;
     static const double mean[4] = { 100, 108, 103, 111 };
