@@ -20,6 +20,11 @@ function(mrd_program name)
     endif()
 endfunction()
 
+# What takes longest is begun first, so that no processor waits for one of them at the end. ctest learns
+# times by itself, but a fresh tree has none.
+set(MRD_LONG_TESTS e2e/web sim/cluster sim/cluster_planted agent/ring_load e2e/coverage e2e/limits e2e/export house/rules fleet/fleet
+    agent/files trace/parquet e2e/store aggregator/s3)
+
 # mrd_add_test(sim/clocks TIMEOUT s COMMAND … [LABELS …] [ENVIRONMENT …]): a test under tests/guard.c, which ends what it
 # leaves behind and shows its stacks when it hangs. Exit status 77 means skipped. A sanitizer slows a test down several times.
 function(mrd_add_test name)
@@ -28,6 +33,9 @@ function(mrd_add_test name)
         math(EXPR M_TIMEOUT "${M_TIMEOUT} * 5")
     endif()
     add_test(NAME ${name} COMMAND mrd_guard ${M_TIMEOUT} ${M_COMMAND} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+    if(name IN_LIST MRD_LONG_TESTS)
+        set_property(TEST ${name} PROPERTY COST 60)
+    endif()
     math(EXPR last "${M_TIMEOUT} + 300") # the guard is first
     set_tests_properties(${name} PROPERTIES TIMEOUT ${last} SKIP_RETURN_CODE 77 LABELS "${M_LABELS}" ENVIRONMENT
         "MERIDIAN_SOURCE=${CMAKE_SOURCE_DIR};MERIDIAN_BUILD=${CMAKE_BINARY_DIR};${MRD_TEST_ENVIRONMENT};${M_ENVIRONMENT}")
