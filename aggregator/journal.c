@@ -312,6 +312,17 @@ segment_end(mrd_journal *j, mrd_why *why)
     return err;
 }
 
+/* What the open segment holds, and its name; 0, or the errno it failed with. */
+static int
+segment_sync(const mrd_journal *j)
+{
+    if (!is_there(j))
+        return ENOENT;
+    if (fdatasync(j->fd) != 0)
+        return errno;
+    return j->new_names ? sync_names(j) : 0;
+}
+
 /* An open segment with room for `len` more. */
 static mrd_err
 segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
@@ -319,15 +330,13 @@ segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
     mrd_err err;
 
     if (j->fd >= 0 && j->size + len > MRD_SEGMENT_BYTES) {
-        if (j->dirty && (!is_there(j) || fdatasync(j->fd) != 0)) {
-            j->failed = is_there(j)
-                            ? errno
-                            : ENOENT; /* those before this one learn it from the next sync */
-            err = write_error(j, j->failed, why);
+        if (j->dirty && (j->failed = segment_sync(j)) != 0) {
+            err = write_error(j, j->failed, why); /* those before it learn it from the next sync */
             segment_fail(j);
             return err;
         }
-        j->dirty = false;
+        if (j->dirty)
+            j->dirty = j->new_names = j->new_folders = false;
         segment_end(j, NULL); /* its frames are safe; without index they are scanned */
     }
     return j->fd >= 0 ? MRD_OK : segment_begin(j, agent, why);

@@ -10,6 +10,8 @@
 
 #define STORE "/sim/a/store"
 
+unsigned mrd_planted; /* the copy with short segments; it has no bug here */
+
 /* Calls of one kind that fail: so many from the first on. */
 typedef struct {
     sim_disk_call call;
@@ -287,6 +289,41 @@ TEST(a_segment_given_up_tells_those_that_were_not_synced)
     CHECK_INT(mrd_journal_append_many(j, chunks, 2, NULL), 2);
     CHECK_ERR("sync again", mrd_journal_sync(j, NULL), MRD_OK);
     CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), 2);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    sim_disk_free(d);
+}
+
+/* A segment that is full is synced and ended, and the next one cannot be begun: nothing is left to
+ * sync, and the name of the first is durable all the same. */
+TEST(a_segment_that_ended_has_its_name)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+    uint8_t data[40][MRD_FRAME_HEADER + 200];
+    mrd_frame f[40];
+    mrd_journal_chunk chunks[40];
+    faults fail = {
+        { { .call = SIM_DISK_CREATE, .pass = 1, .times = 1, .v = { .err = ENOSPC } } }
+    };
+    mrd_journal *j;
+    size_t n;
+
+    for (unsigned i = 0; i < MRD_COUNT(f); i++) {
+        f[i] = frame(i, data[i]);
+        chunks[i] = (mrd_journal_chunk){ &f[i], { data[i], sizeof(data[i]) } };
+    }
+    CHECK(sizeof(data) > MRD_SEGMENT_BYTES);
+    CHECK_ERR("session", mrd_make_dirs_durable("/sim/a/s", NULL), MRD_OK);
+    CHECK_ERR("journal", mrd_journal_open("/sim/a/s/journal/i-1", MRD_STR("i-1"), 5, &j, NULL),
+              MRD_OK);
+    sim_disk_set_before(d, before, &fail);
+    n = mrd_journal_append_many(j, chunks, MRD_COUNT(chunks), NULL);
+    CHECK(n > 0 && n < MRD_COUNT(chunks) && fail.v[0].asked == 2);
+    CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
+    CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), n);
+    CHECK_INT(mrd_journal_append_many(j, chunks + n, MRD_COUNT(chunks) - n, NULL),
+              MRD_COUNT(chunks) - n);
+    CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
+    CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), MRD_COUNT(chunks));
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
     sim_disk_free(d);
 }
