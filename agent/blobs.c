@@ -1,7 +1,5 @@
 #include "agent/blobs.h"
 
-#include <string.h>
-
 #include "agent/deliver.h"
 #include "base/vec.h"
 #include "trace/json/in.h"

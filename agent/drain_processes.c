@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/deliver.h"
 #include "agent/drain_int.h"

@@ -1,13 +1,10 @@
 /* agent/drain_turns.c - taking turns among the rings of the node (agent/drain.h). */
 #include "agent/drain.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/blobs.h"
@@ -16,8 +13,6 @@
 #include "agent/drain_processes.h"
 #include "agent/drain_rings.h"
 #include "agent/ring_tracks.h"
-#include "base/hash.h"
-#include "base/vec.h"
 
 #define BUDGET_DEFAULT 8192u
 #define POLL_MIN       MRD_MS

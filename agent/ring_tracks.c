@@ -1,6 +1,5 @@
 #include "agent/ring_tracks.h"
 
-#include <stdlib.h>
 
 #include "base/hash.h"
 #include "base/obj.h"

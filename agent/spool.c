@@ -1,230 +1,21 @@
 #include "agent/spool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "agent/spool_int.h"
 #include "base/hash.h"
-#include "base/obj.h"
 #include "base/out.h"
-#include "base/vec.h"
 
 #define SEGMENTS_KEPT 16u /* a segment is so small a part of the whole */
-#define SESSIONS_MAX  4096u
 #define NOTES_KEPT    16u /* of forgotten sessions: each segment begins with all of them */
 #define WINDOW_MAX    16u /* frames on their way at one time: MRD_LINK_WINDOW_MAX */
 
-/* ---- Small parts ---- */
-
-uint32_t
-mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b)
-{
-    uint32_t head[2] = { kind, (uint32_t) (a.len + b.len) };
-
-    return mrd_crc32(mrd_crc32(mrd_crc32(0, head, sizeof(head)), a.p, a.len), b.p, b.len);
-}
-
-sequence *
-mrd_spool_find_sequence(const mrd_spool *s, uint64_t session)
-{
-    for (size_t i = 0; i < s->n_sequences; i++)
-        if (s->sequences[i].session == session)
-            return &s->sequences[i];
-    return NULL;
-}
-
-/* The session's entry, made when there is none. Errors: LIMIT, NOMEM. */
-mrd_err
-mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret)
-{
-    sequence *q = mrd_spool_find_sequence(s, session);
-
-    if (q == NULL) {
-        if (s->n_sequences >= SESSIONS_MAX)
-            return MRD_LIMIT;
-        if (!MRD_VEC_NEXT(s->sequences, s->n_sequences))
-            return MRD_NOMEM;
-        q = &s->sequences[s->n_sequences++];
-        *q = (sequence){ .session = session };
-    }
-    *ret = q;
-    return MRD_OK;
-}
-
-mrd_err
-mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least)
-{
-    sequence *q;
-    mrd_err err = mrd_spool_take_sequence(s, session, &q);
-
-    if (err == MRD_OK && q->next < at_least)
-        q->next = at_least;
-    return err;
-}
-
-/* Other numbers from now on: what was given out is not known any more. */
-void
-mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch)
-{
-    if (epoch == s->epoch)
-        return;
-    s->epoch = epoch;
-    for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].next = s->sequences[i].committed = 0;
-}
-
-segment *
-mrd_spool_find_segment(const mrd_spool *s, uint64_t number)
-{
-    for (size_t i = 0; i < s->n_segments; i++)
-        if (s->segments[i].number == number)
-            return &s->segments[i];
-    return NULL;
-}
-
-void
-mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024])
-{
-    snprintf(path, 1024, "%s/spool-%016" PRIx64 ".mrs", s->dir, number);
-}
-
-bool
-mrd_spool_push_entry(mrd_spool *s, const entry *e)
-{
-    if (s->first + s->n == s->cap && s->first > s->cap / 2) {
-        memmove(s->entries, s->entries + s->first, s->n * sizeof(*s->entries));
-        s->first = 0;
-    }
-    if (!MRD_VEC_ROOM(s->entries, s->first + s->n, s->cap, 1))
-        return false;
-    s->entries[s->first + s->n++] = *e;
-    s->stats.items++;
-    s->stats.bytes += e->item.len;
-    s->stats.events += e->item.events;
-    return true;
-}
-
-/* ids in the queue are consecutive. */
-static entry *
-entry_of(const mrd_spool *s, uint64_t id)
-{
-    uint64_t base = s->n == 0 ? 0 : s->entries[s->first].item.id;
-    entry *e;
-
-    if (s->n == 0 || id < base || id - base >= s->n)
-        return NULL;
-    e = &s->entries[s->first + (size_t) (id - base)];
-    return e->done ? NULL : e;
-}
-
-/* ---- Segments ---- */
-
-static mrd_bytes
-bytes_of(const void *p, size_t len)
-{
-    return (mrd_bytes){ p, len };
-}
-
-static struct iovec
-part_of(const void *p, size_t len)
-{
-    union {
-        const void *in;
-        void *out;
-    } at = { p }; /* only read */
-
-    return (struct iovec){ at.out, len };
-}
-
-static mrd_err
-write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b)
-{
-    record_head head = { RECORD_MAGIC, kind, (uint32_t) (a.len + b.len),
-                         mrd_spool_crc_of(kind, a, b) };
-    struct iovec parts[] = { part_of(&head, sizeof(head)), part_of(a.p, a.len),
-                             part_of(b.p, b.len) };
-    size_t whole = sizeof(head) + head.len;
-    ssize_t n = pwritev(seg->fd, parts, MRD_COUNT(parts), (off_t) seg->len);
-
-    if (n != (ssize_t) whole)
-        return errno == ENOSPC || errno == EDQUOT || n >= 0 ? MRD_FULL : MRD_IO;
-    seg->len += whole;
-    return MRD_OK;
-}
-
-static void
-remove_segment(mrd_spool *s, size_t i)
-{
-    char path[1024];
-
-    if (s->dir != NULL) {
-        mrd_spool_path_of(s, s->segments[i].number, path);
-        (void) unlink(path);
-    }
-    close(s->segments[i].fd);
-    s->stats.file_bytes -= s->segments[i].len;
-    memmove(&s->segments[i], &s->segments[i + 1], (s->n_segments - i - 1) * sizeof(segment));
-    s->n_segments--;
-}
-
-static mrd_err
-write_clock(segment *seg, const sequence *q)
-{
-    clock_record r = { q->session, q->clock_lost };
-
-    return write_record(seg, KIND_CLOCK, bytes_of(&r, sizeof(r)), bytes_of(NULL, 0));
-}
-
-static mrd_err
-write_session(mrd_spool *s, segment *seg, const sequence *q)
-{
-    session_record r = { s->epoch,           q->session,       q->committed,
-                         q->tally.delivered, q->tally.refused, q->tally.forced };
-    mrd_err err = write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
-                               bytes_of(q->tally.note, q->tally.note_len));
-
-    return err != MRD_OK || q->clock_lost == 0 ? err : write_clock(seg, q);
-}
-
-/* A segment begins with what is known of all sessions, so that older ones may go. */
-static mrd_err
-new_segment(mrd_spool *s, mrd_why *why)
-{
-    segment seg = { .number = s->n_segments == 0 ? 1 : s->segments[s->n_segments - 1].number + 1 };
-    char path[1024] = "memory";
-    mrd_err err = MRD_OK;
-
-    if (!MRD_VEC_NEXT(s->segments, s->n_segments))
-        return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    if (s->dir != NULL) {
-        mrd_spool_path_of(s, seg.number, path);
-        seg.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    } else {
-        seg.fd = memfd_create("meridian-spool", MFD_CLOEXEC);
-    }
-    if (seg.fd < 0)
-        return mrd_why_set(why, errno == ENOSPC ? MRD_FULL : MRD_IO, errno, "spool '%s'", path);
-    err = write_session(s, &seg, &(const sequence){ 0 }); /* the epoch */
-    for (size_t i = 0; i < s->n_sequences && err == MRD_OK; i++)
-        err = write_session(s, &seg, &s->sequences[i]);
-    if (err != MRD_OK) {
-        close(seg.fd);
-        if (s->dir != NULL)
-            (void) unlink(path);
-        return mrd_why_set(why, err, errno, "spool '%s'", path);
-    }
-    s->segments[s->n_segments++] = seg;
-    s->stats.file_bytes += seg.len;
-    return MRD_OK;
-}
+/* ---- Room ---- */
 
 static void
 forget_done(mrd_spool *s)
@@ -237,35 +28,7 @@ forget_done(mrd_spool *s)
         s->first = 0;
     /* In order: a segment holds answers to the frames of those before it. */
     while (s->n_segments > 1 && s->segments[0].live == 0)
-        remove_segment(s, 0);
-}
-
-void
-mrd_spool_complete(mrd_spool *s, entry *e)
-{
-    segment *seg = mrd_spool_find_segment(s, e->segment);
-
-    free(e->copy);
-    e->copy = NULL;
-    e->done = true;
-    s->stats.items--;
-    s->stats.bytes -= e->item.len;
-    s->stats.events -= e->item.events;
-    if (seg != NULL)
-        seg->live--;
-}
-
-static bool
-write_sessions(mrd_spool *s)
-{
-    segment *last = &s->segments[s->n_segments - 1];
-    uint64_t before = last->len;
-    bool ok = s->dir != NULL;
-
-    for (size_t i = 0; i < s->n_sequences && ok; i++)
-        ok = write_session(s, last, &s->sequences[i]) == MRD_OK;
-    s->stats.file_bytes += last->len - before;
-    return ok;
+        mrd_spool_remove_segment(s, 0);
 }
 
 /* What is on its way may be stored already, so it stays, in memory. Should this process die, it was
@@ -320,11 +83,11 @@ drop_oldest(mrd_spool *s)
         if (s->dropped != NULL)
             s->dropped(s->self, &e->item);
     }
-    written = write_sessions(s);
+    written = mrd_spool_write_sessions(s);
     mrd_spool_counts_write_all(s);
     forget_done(s);
     if (!written)
-        (void) write_sessions(s);
+        (void) mrd_spool_write_sessions(s);
 }
 
 /* Makes room for `more` bytes: a segment that is not full, the sum below the bound. */
@@ -334,7 +97,7 @@ make_room(mrd_spool *s, size_t more, mrd_why *why)
     mrd_err err;
 
     if (s->n_segments == 0 || s->segments[s->n_segments - 1].len + more > s->segment_bytes) {
-        err = new_segment(s, why);
+        err = mrd_spool_new_segment(s, why);
         if (err != MRD_OK)
             return err;
         forget_done(s);
@@ -344,38 +107,7 @@ make_room(mrd_spool *s, size_t more, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- Taking back, and beginning anew ---- */
-
-void
-mrd_spool_commit_sequences(mrd_spool *s)
-{
-    for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].committed = s->sequences[i].next;
-    s->committed_id = s->next_id;
-}
-
-/* Frames behind the last commit were never sent, and their rings not given back: they are taken
- * again from there. True when there were any. */
-bool
-mrd_spool_discard_uncommitted(mrd_spool *s)
-{
-    bool any = s->next_id != s->committed_id;
-
-    while (s->n > 0 && s->entries[s->first + s->n - 1].item.id >= s->committed_id) {
-        entry *e = &s->entries[s->first + --s->n];
-        segment *seg = mrd_spool_find_segment(s, e->segment);
-
-        s->stats.items--;
-        s->stats.bytes -= e->item.len;
-        s->stats.events -= e->item.events;
-        if (seg != NULL)
-            seg->live--;
-    }
-    s->next_id = s->committed_id;
-    for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].next = s->sequences[i].committed;
-    return any;
-}
+/* ---- Clock data, and beginning anew ---- */
 
 /* The count is on disk at once where there is room: a successor must know. */
 static void
@@ -383,7 +115,7 @@ clock_changed(mrd_spool *s, const sequence *q)
 {
     segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
 
-    if (s->dir != NULL && last != NULL && write_clock(last, q) == MRD_OK)
+    if (s->dir != NULL && last != NULL && mrd_spool_write_clock(last, q) == MRD_OK)
         s->stats.file_bytes += sizeof(record_head) + sizeof(clock_record);
 }
 
@@ -422,19 +154,6 @@ mrd_spool_lose_clock(mrd_spool *s, uint64_t session)
     clock_changed(s, q);
 }
 
-mrd_err
-mrd_spool_count_answer(mrd_spool *s, const answer_record *a)
-{
-    sequence *q;
-    mrd_err err = mrd_spool_take_sequence(s, a->session, &q);
-
-    if (err != MRD_OK)
-        return err;
-    *(a->stored != 0 ? &q->tally.delivered : &q->tally.refused) += a->events;
-    q->tally.forced -= a->forced;
-    return MRD_OK;
-}
-
 /* The first segment of this run of the agent, and what it says of earlier ones. */
 static mrd_err
 begin(mrd_spool *s, mrd_why *why)
@@ -443,11 +162,11 @@ begin(mrd_spool *s, mrd_why *why)
     mrd_err err = s->dir == NULL ? MRD_OK : mrd_spool_counts_open(s, why);
 
     if (err == MRD_OK)
-        err = new_segment(s, why);
+        err = mrd_spool_new_segment(s, why);
 
     if (err == MRD_OK && some) {
-        err = write_record(&s->segments[s->n_segments - 1], KIND_VOID, (mrd_bytes){ 0 },
-                           (mrd_bytes){ 0 });
+        err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_VOID, (mrd_bytes){ 0 },
+                                     (mrd_bytes){ 0 });
         s->stats.file_bytes += sizeof(record_head);
     }
     if (err != MRD_OK)
@@ -674,7 +393,8 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     e.item.clock = f.clock;
     if (!mrd_spool_push_entry(s, &e))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    if ((err = write_record(seg, KIND_FRAME, bytes_of(&events, 8), frame)) != MRD_OK) {
+    if ((err = mrd_spool_write_record(seg, KIND_FRAME, (mrd_bytes){ (const void *) &events, 8 },
+                                      frame)) != MRD_OK) {
         s->n--;
         s->stats.items--;
         s->stats.bytes -= e.item.len;
@@ -731,8 +451,8 @@ write_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_wh
     if (err == MRD_OK)
         err = make_room(s, sizeof(record_head) + payload.len, why);
     if (err == MRD_OK)
-        err = write_record(&s->segments[s->n_segments - 1], KIND_COMMIT,
-                           (mrd_bytes){ payload.p, payload.len }, (mrd_bytes){ 0 });
+        err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_COMMIT,
+                                     (mrd_bytes){ payload.p, payload.len }, (mrd_bytes){ 0 });
     if (err == MRD_OK)
         s->stats.file_bytes += sizeof(record_head) + payload.len;
     mrd_buf_fini(&payload);
@@ -834,7 +554,7 @@ mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item)
 mrd_err
 mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why)
 {
-    const entry *e = entry_of(s, id);
+    const entry *e = mrd_spool_entry(s, id);
     const segment *seg = e == NULL ? NULL : mrd_spool_find_segment(s, e->segment);
 
     if (seg == NULL && (e == NULL || e->copy == NULL))
@@ -853,21 +573,10 @@ mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why)
 void
 mrd_spool_sent(mrd_spool *s, uint64_t id)
 {
-    entry *e = entry_of(s, id);
+    entry *e = mrd_spool_entry(s, id);
 
     if (e != NULL)
         e->sent = true;
-}
-
-/* Without it the frame is sent once more after a crash and dropped as a duplicate there. */
-void
-mrd_spool_write_answer(mrd_spool *s, const answer_record *a)
-{
-    segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
-
-    if (s->dir != NULL && last != NULL &&
-        write_record(last, KIND_ACK, bytes_of(a, sizeof(*a)), (mrd_bytes){ 0 }) == MRD_OK)
-        s->stats.file_bytes += sizeof(record_head) + sizeof(*a);
 }
 
 static void
@@ -885,7 +594,7 @@ note_answered(mrd_spool *s, const mrd_spool_item *item)
 bool
 mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
 {
-    entry *e = entry_of(s, id);
+    entry *e = mrd_spool_entry(s, id);
     bool clock, rescued;
     answer_record a;
 

@@ -1,5 +1,5 @@
-/* agent/spool_int.h - inside of agent/spool.h: spool.c (the queue and its segments),
- * spool_recover.c (what a predecessor left). */
+/* agent/spool_int.h - inside of agent/spool.h: spool.c (the interface), spool_state.c (the queue),
+ * spool_segments.c (the files), spool_counts.c, spool_recover.c (what a predecessor left). */
 #ifndef MRD_AGENT_SPOOL_INT_H
 #define MRD_AGENT_SPOOL_INT_H
 
@@ -85,7 +85,7 @@ struct mrd_spool {
     void *self;
 };
 
-/* ---- spool.c ---- */
+/* ---- spool_state.c: the queue in memory ---- */
 
 /* Of a record whose payload is in two parts. */
 uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b);
@@ -96,11 +96,23 @@ void mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch);
 segment *mrd_spool_find_segment(const mrd_spool *s, uint64_t number);
 void mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024]);
 bool mrd_spool_push_entry(mrd_spool *s, const entry *e);
+/* NULL: done, or not of the queue. */
+entry *mrd_spool_entry(const mrd_spool *s, uint64_t id);
 void mrd_spool_complete(mrd_spool *s, entry *e);
 void mrd_spool_commit_sequences(mrd_spool *s);
-void mrd_spool_write_answer(mrd_spool *s, const answer_record *a);
 mrd_err mrd_spool_count_answer(mrd_spool *s, const answer_record *a);
 bool mrd_spool_discard_uncommitted(mrd_spool *s);
+
+/* ---- spool_segments.c: the files ---- */
+
+/* Errors: FULL, IO. */
+mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
+mrd_err mrd_spool_write_clock(segment *seg, const sequence *q);
+/* The sessions that the spool knows, into the last segment. False: not all of them. */
+bool mrd_spool_write_sessions(mrd_spool *s);
+mrd_err mrd_spool_new_segment(mrd_spool *s, mrd_why *why);
+void mrd_spool_remove_segment(mrd_spool *s, size_t i);
+void mrd_spool_write_answer(mrd_spool *s, const answer_record *a);
 
 /* ---- spool_counts.c ---- */
 

@@ -9,9 +9,6 @@
 #include "agent/deliver.h"
 #include "agent/drain_int.h"
 #include "agent/ring_tracks.h"
-#include "base/hash.h"
-#include "base/obj.h"
-#include "base/vec.h"
 #include "trace/import/import_nrt.h"
 
 static inline uint32_t

@@ -1,0 +1,171 @@
+/* agent/spool_state.c - the queue of a spool in memory: entries, sequences of sessions, and the sums over
+ * them. Reads and writes no file. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/spool_int.h"
+#include "base/hash.h"
+#include "base/vec.h"
+
+#define SESSIONS_MAX 4096u
+
+uint32_t
+mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b)
+{
+    uint32_t head[2] = { kind, (uint32_t) (a.len + b.len) };
+
+    return mrd_crc32(mrd_crc32(mrd_crc32(0, head, sizeof(head)), a.p, a.len), b.p, b.len);
+}
+
+sequence *
+mrd_spool_find_sequence(const mrd_spool *s, uint64_t session)
+{
+    for (size_t i = 0; i < s->n_sequences; i++)
+        if (s->sequences[i].session == session)
+            return &s->sequences[i];
+    return NULL;
+}
+
+/* The session's entry, made when there is none. Errors: LIMIT, NOMEM. */
+mrd_err
+mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret)
+{
+    sequence *q = mrd_spool_find_sequence(s, session);
+
+    if (q == NULL) {
+        if (s->n_sequences >= SESSIONS_MAX)
+            return MRD_LIMIT;
+        if (!MRD_VEC_NEXT(s->sequences, s->n_sequences))
+            return MRD_NOMEM;
+        q = &s->sequences[s->n_sequences++];
+        *q = (sequence){ .session = session };
+    }
+    *ret = q;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least)
+{
+    sequence *q;
+    mrd_err err = mrd_spool_take_sequence(s, session, &q);
+
+    if (err == MRD_OK && q->next < at_least)
+        q->next = at_least;
+    return err;
+}
+
+/* Other numbers from now on: what was given out is not known any more. */
+void
+mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch)
+{
+    if (epoch == s->epoch)
+        return;
+    s->epoch = epoch;
+    for (size_t i = 0; i < s->n_sequences; i++)
+        s->sequences[i].next = s->sequences[i].committed = 0;
+}
+
+segment *
+mrd_spool_find_segment(const mrd_spool *s, uint64_t number)
+{
+    for (size_t i = 0; i < s->n_segments; i++)
+        if (s->segments[i].number == number)
+            return &s->segments[i];
+    return NULL;
+}
+
+void
+mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024])
+{
+    snprintf(path, 1024, "%s/spool-%016" PRIx64 ".mrs", s->dir, number);
+}
+
+bool
+mrd_spool_push_entry(mrd_spool *s, const entry *e)
+{
+    if (s->first + s->n == s->cap && s->first > s->cap / 2) {
+        memmove(s->entries, s->entries + s->first, s->n * sizeof(*s->entries));
+        s->first = 0;
+    }
+    if (!MRD_VEC_ROOM(s->entries, s->first + s->n, s->cap, 1))
+        return false;
+    s->entries[s->first + s->n++] = *e;
+    s->stats.items++;
+    s->stats.bytes += e->item.len;
+    s->stats.events += e->item.events;
+    return true;
+}
+
+/* ids in the queue are consecutive. */
+entry *
+mrd_spool_entry(const mrd_spool *s, uint64_t id)
+{
+    uint64_t base = s->n == 0 ? 0 : s->entries[s->first].item.id;
+    entry *e;
+
+    if (s->n == 0 || id < base || id - base >= s->n)
+        return NULL;
+    e = &s->entries[s->first + (size_t) (id - base)];
+    return e->done ? NULL : e;
+}
+
+void
+mrd_spool_complete(mrd_spool *s, entry *e)
+{
+    segment *seg = mrd_spool_find_segment(s, e->segment);
+
+    free(e->copy);
+    e->copy = NULL;
+    e->done = true;
+    s->stats.items--;
+    s->stats.bytes -= e->item.len;
+    s->stats.events -= e->item.events;
+    if (seg != NULL)
+        seg->live--;
+}
+
+void
+mrd_spool_commit_sequences(mrd_spool *s)
+{
+    for (size_t i = 0; i < s->n_sequences; i++)
+        s->sequences[i].committed = s->sequences[i].next;
+    s->committed_id = s->next_id;
+}
+
+/* Frames behind the last commit were never sent, and their rings not given back: they are taken
+ * again from there. True when there were any. */
+bool
+mrd_spool_discard_uncommitted(mrd_spool *s)
+{
+    bool any = s->next_id != s->committed_id;
+
+    while (s->n > 0 && s->entries[s->first + s->n - 1].item.id >= s->committed_id) {
+        entry *e = &s->entries[s->first + --s->n];
+        segment *seg = mrd_spool_find_segment(s, e->segment);
+
+        s->stats.items--;
+        s->stats.bytes -= e->item.len;
+        s->stats.events -= e->item.events;
+        if (seg != NULL)
+            seg->live--;
+    }
+    s->next_id = s->committed_id;
+    for (size_t i = 0; i < s->n_sequences; i++)
+        s->sequences[i].next = s->sequences[i].committed;
+    return any;
+}
+
+mrd_err
+mrd_spool_count_answer(mrd_spool *s, const answer_record *a)
+{
+    sequence *q;
+    mrd_err err = mrd_spool_take_sequence(s, a->session, &q);
+
+    if (err != MRD_OK)
+        return err;
+    *(a->stored != 0 ? &q->tally.delivered : &q->tally.refused) += a->events;
+    q->tally.forced -= a->forced;
+    return MRD_OK;
+}
