@@ -42,15 +42,16 @@ write_all(mrd_core *c, int64_t now)
     uint64_t id[64], version[64];
     size_t n = 0;
 
-    while ((e = mrd_core_effect(c)) != NULL)
-        if (e->kind == MRD_DO_SAVE && n < 64) {
-            id[n] = e->session->id;
-            version[n++] = e->version;
-        }
-    for (size_t i = 0; i < n; i++)
-        mrd_core_saved(c, core_at(now), id[i], version[i], NULL);
-    if (n > 0)
-        write_all(c, now);
+    for (size_t done = 0;; done++) {
+        while ((e = mrd_core_effect(c)) != NULL)
+            if (e->kind == MRD_DO_SAVE && n < 64) {
+                id[n] = e->session->id;
+                version[n++] = e->version;
+            }
+        if (done == n)
+            return;
+        mrd_core_saved(c, core_at(now), id[done], version[done], NULL);
+    }
 }
 
 typedef struct {

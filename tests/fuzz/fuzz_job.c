@@ -33,31 +33,31 @@ hello(mrd_core *c, uint32_t conn)
         ;
 }
 
-/* Carries out what is to be done; how many of them are answers to a job. */
+/* Carries out what is to be done, one after the other; how many of them are answers to a job. */
 static unsigned
 carry(mrd_core *c, int64_t now)
 {
-    uint64_t id[16], version[16];
+    uint64_t id[64], version[64];
     unsigned n = 0, replies = 0;
     mrd_effect *e;
 
-    while ((e = mrd_core_effect(c)) != NULL) {
-        if (e->kind == MRD_DO_JOB_REPLY) {
-            replies++;
-            if (e->n_directives > 1 ||
-                (e->n_directives == 1 && (e->err != MRD_OK || e->directives[0].id == 0)))
-                abort();
+    for (unsigned done = 0;; done++) {
+        while ((e = mrd_core_effect(c)) != NULL) {
+            if (e->kind == MRD_DO_JOB_REPLY) {
+                replies++;
+                if (e->n_directives > 1 ||
+                    (e->n_directives == 1 && (e->err != MRD_OK || e->directives[0].id == 0)))
+                    abort();
+            }
+            if (e->kind == MRD_DO_SAVE && n < 64) {
+                id[n] = e->session->id;
+                version[n++] = e->version;
+            }
         }
-        if (e->kind == MRD_DO_SAVE && n < 16) {
-            id[n] = e->session->id;
-            version[n++] = e->version;
-        }
+        if (done == n)
+            return replies;
+        mrd_core_saved(c, at(now), id[done], version[done], NULL);
     }
-    for (unsigned i = 0; i < n; i++)
-        mrd_core_saved(c, at(now), id[i], version[i], NULL);
-    if (n > 0)
-        replies += carry(c, now);
-    return replies;
 }
 
 static void
