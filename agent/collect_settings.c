@@ -108,24 +108,31 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list, bool all)
     mrd_buf_text(text, "\n");
 }
 
-/* Empty: nothing is to be left out. */
+/* Empty: nobody records it. A program that waits to be switched on records from `recording=on` on, until the file is
+ * gone: when what its sessions had of it was taken. */
 static void
 wanted(const settings *s, const mrd_drain_process *process, int64_t now, mrd_buf *text)
 {
     mrd_record *record = s->agent->record;
     want w = { 0 };
+    bool on = false;
 
     for (size_t i = 0; i < mrd_record_sessions(record); i++) {
         const mrd_strlist *cores, *types;
         mrd_record_status st;
 
         mrd_record_get(record, i, &st);
-        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED || now > st.stop_ns ||
+        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
             !mrd_record_selects(record, st.id, process))
+            continue;
+        on = true;
+        if (now > st.stop_ns)
             continue;
         mrd_record_choice(record, st.id, &cores, &types);
         join(&w, cores, types);
     }
+    if (on)
+        mrd_buf_text(text, "recording=on\n");
     if (w.any && (!w.all_cores || !w.all_types)) {
         put_list(text, "trace_cores", &w.cores, w.all_cores);
         put_list(text, "trace_types", &w.types, w.all_types);

@@ -24,6 +24,7 @@ typedef struct model {
     char *uri;
     void *copy;
     unsigned refs;
+    bool told;          /* its load was recorded */
     struct model *next; /* of the registry */
 } model;
 
@@ -216,6 +217,7 @@ mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t
         size = 0;
     if ((m = model_new(model_id, path, data, size, vnc, vnc_count)) == NULL)
         return mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
+    m->told = mrd_rec_on(MRD_CAP_MODEL);
     record_model(m, true);
     if (!mrd_proc_lock()) {
         model_unref(m);
@@ -253,6 +255,38 @@ mrd_model_unloaded(uint64_t model_id)
         mrd_proc_unlock();
     }
     return MERIDIAN_OK;
+}
+
+/* The next that was not told, held; NULL: there is none. */
+static model *
+next_untold(void)
+{
+    model *m;
+
+    if (!mrd_proc_lock())
+        return NULL;
+    for (m = loaded; m != NULL && m->told; m = m->next)
+        ;
+    if (m != NULL) {
+        m->told = true;
+        m->refs++;
+    }
+    mrd_proc_unlock();
+    return m;
+}
+
+void
+mrd_models_tell(void)
+{
+    model *m;
+
+    while (mrd_rec_on(MRD_CAP_MODEL) && (m = next_untold()) != NULL) {
+        record_model(m, true);
+        if (mrd_proc_lock()) {
+            model_unref(m);
+            mrd_proc_unlock();
+        }
+    }
 }
 
 void

@@ -17,6 +17,7 @@
 
 #include "capture/nrt_async.h"
 #include "capture/nrt_text.h"
+#include "capture/nrt_wait.h"
 #include "capture/process.h"
 
 #define NRT_FOLDER "/opt/aws/neuron/lib/" /* of the package aws-neuronx-runtime-lib */
@@ -69,16 +70,19 @@ mrd_nrt_opened(void)
     begin();
     opening = false;
     drop_lock();
+    mrd_nrt_wait_begin();
 }
 
 void
 mrd_nrt_closing(void)
 {
+    mrd_nrt_wait_end(); /* it takes the lock, too */
     take_lock();
     atomic_store(&opened, 0);
     mrd_nrt_trace_end();
     (void) mrd_nrt_async_poll(); /* who has ended; the others did not */
     mrd_nrt_async_closed();
+    (void) mrd_proc_set_asked(-1); /* nobody looks whether it still is */
     drop_lock();
 }
 

@@ -11,9 +11,6 @@
 #include "capture/record.h"
 #include "capture/ring_read.h"
 
-static char path[PATH_MAX];
-static struct stat last; /* of the file as it was read; st_ino 0: there was none */
-
 bool
 mrd_nrt_settings_parse(char *text, mrd_nrt_settings *s)
 {
@@ -42,7 +39,7 @@ mrd_nrt_settings_parse(char *text, mrd_nrt_settings *s)
 }
 
 static void
-make_path(void)
+make_path(char path[PATH_MAX])
 {
     const mrd_ring_owner_claim *claim = mrd_proc_claim();
     mrd_ring_name name = { .pid = claim->pid, .start_ticks = claim->start_ticks };
@@ -50,13 +47,12 @@ make_path(void)
 
     memcpy(name.boot_id, claim->boot_id, sizeof(name.boot_id));
     mrd_ring_settings_print(&name, file);
-    if ((size_t) snprintf(path, sizeof(path), "%s/%s", mrd_proc_settings.ring_dir, file) >=
-        sizeof(path))
+    if ((size_t) snprintf(path, PATH_MAX, "%s/%s", mrd_proc_settings.ring_dir, file) >= PATH_MAX)
         path[0] = '\0';
 }
 
 static bool
-read_file(mrd_nrt_settings *s)
+read_file(const char *path, mrd_nrt_settings *s)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     char text[MRD_CONTROL_MAX + 1];
@@ -76,20 +72,20 @@ read_file(mrd_nrt_settings *s)
 }
 
 bool
-mrd_nrt_settings_poll(mrd_nrt_settings *settings)
+mrd_nrt_settings_poll(mrd_nrt_settings_seen *seen, mrd_nrt_settings *settings)
 {
     mrd_nrt_settings s = { .any_core = true, .recording = -1 };
+    char path[PATH_MAX];
     struct stat st;
 
-    if (path[0] == '\0')
-        make_path();
+    make_path(path);
     if (path[0] == '\0' || lstat(path, &st) != 0)
         st = (struct stat){ 0 };
-    if (st.st_ino == last.st_ino && st.st_mtim.tv_sec == last.st_mtim.tv_sec &&
-        st.st_mtim.tv_nsec == last.st_mtim.tv_nsec)
+    if (st.st_ino == seen->last.st_ino && st.st_mtim.tv_sec == seen->last.st_mtim.tv_sec &&
+        st.st_mtim.tv_nsec == seen->last.st_mtim.tv_nsec)
         return false;
-    last = st;
-    if (st.st_ino != 0 && !read_file(&s)) {
+    seen->last = st;
+    if (st.st_ino != 0 && !read_file(path, &s)) {
         mrd_rec_notice("a settings file that is not the agent's, or not understood, was ignored",
                        NULL, 0);
         return false;
@@ -98,11 +94,4 @@ mrd_nrt_settings_poll(mrd_nrt_settings *settings)
         return false;
     memcpy(settings, &s, sizeof(s));
     return true;
-}
-
-void
-mrd_nrt_settings_forked(void)
-{
-    path[0] = '\0';
-    last = (struct stat){ 0 };
 }

@@ -2,13 +2,15 @@
  * capture/nrt_settings.h - what the agent asks of this process while sessions record (docs/nrt.md, "What a
  * session changes"): which cores and event types of the system trace, and whether to record at all. It
  * comes as a file beside the rings, which counts only when root or the user of the process owns it and
- * nobody else may write it. Internal. Threads: that of data source 1; mrd_nrt_settings_parse: pure.
+ * nobody else may write it. Internal. Threads: that of data source 1, and the one that waits to be switched on (nrt_wait.c);
+ * mrd_nrt_settings_parse: pure.
  */
 #ifndef MRD_CAPTURE_NRT_SETTINGS_H
 #define MRD_CAPTURE_NRT_SETTINGS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include "capture/nrt_control.h"
 
@@ -20,8 +22,13 @@ typedef struct {
 
 /* text is changed. False: it is none; unknown lines are of a newer agent. */
 bool mrd_nrt_settings_parse(char *text, mrd_nrt_settings *ret_settings);
-/* True: they changed since the last call. A file that is gone asks for everything. */
-bool mrd_nrt_settings_poll(mrd_nrt_settings *settings);
-void mrd_nrt_settings_forked(void);
+/* What one thread has seen of it; zeroed at first. */
+typedef struct {
+    struct stat last; /* of the file as it was read; st_ino 0: there was none */
+} mrd_nrt_settings_seen;
+
+/* True: they changed since the last call. A file that is gone asks for everything, and leaves it to the program
+ * whether it records. */
+bool mrd_nrt_settings_poll(mrd_nrt_settings_seen *seen, mrd_nrt_settings *settings);
 
 #endif

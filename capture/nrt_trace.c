@@ -27,11 +27,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "capture/models.h"
 #include "capture/nrt_async.h"
 #include "capture/nrt_request.h"
 #include "capture/nrt_settings.h"
 #include "capture/nrt_text.h"
 #include "capture/nrt_types.h"
+#include "capture/nrt_wait.h"
 #include "capture/process.h"
 
 #define PORTION       4000u /* events per core of one fetch, at most */
@@ -56,6 +58,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake, room; /* monotonic clock; made with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
+static bool switched_off; /* the trace ended because recording did */
 static trace_owner owner;
 static mrd_sys_texts texts; /* that wait for room */
 static size_t lost_texts;
@@ -357,6 +360,31 @@ finish(void)
     owner = OFF;
 }
 
+/* With the lock. The trace ends for now: nobody records. */
+static void
+pause_ours(void)
+{
+    if (owner != OURS)
+        return;
+    stop_ours();
+    (void) record_queued();
+}
+
+/* With the lock. Recording was turned on or off, by whomever: there is a trace of ours while it is on. */
+static void
+switch_trace(void)
+{
+    bool off = !mrd_rec_on(MRD_CAP_SYS) && !mrd_proc_paused(); /* a pause may be short */
+
+    if (owner == OURS && off) {
+        pause_ours();
+    } else if (owner == OFF && mrd_rec_on(MRD_CAP_SYS) && switched_off) {
+        mrd_sys_text_apart();
+        arm();
+    }
+    switched_off = owner == OFF && off;
+}
+
 /* With the lock. What the runtime had before is taken, then the trace begins as it is wanted now. */
 static void
 settings_changed(const mrd_nrt_settings *fresh)
@@ -364,6 +392,11 @@ settings_changed(const mrd_nrt_settings *fresh)
     bool same = fresh->any_core == asked.any_core && strcmp(fresh->types, asked.types) == 0 &&
                 memcmp(fresh->core, asked.core, sizeof(asked.core)) == 0;
 
+    /* What a session asks for begins with the trace as the session wants it; what it had until its end is taken
+     * before the gate closes. */
+    if (fresh->recording == 0)
+        pause_ours();
+    (void) mrd_proc_set_asked(fresh->recording);
     asked = *fresh;
     if (owner != OURS || same)
         return;
@@ -391,6 +424,7 @@ work(void *arg)
 {
     long pause = PAUSE_MIN;
     mrd_nrt_settings fresh = { .any_core = true, .recording = -1 };
+    mrd_nrt_settings_seen seen = { 0 };
     struct timespec looked = { 0 };
     bool under_way, changed;
 
@@ -405,10 +439,16 @@ work(void *arg)
         pthread_mutex_unlock(&lock);
         mrd_nrt_request_poll();
         under_way = mrd_nrt_async_poll();
-        changed = now_and_then(&looked) && mrd_nrt_settings_poll(&fresh);
+        changed = now_and_then(&looked) && mrd_nrt_settings_poll(&seen, &fresh);
         pthread_mutex_lock(&lock);
         if (changed)
             settings_changed(&fresh);
+        switch_trace();
+        if (changed) {
+            pthread_mutex_unlock(&lock);
+            mrd_models_tell();
+            pthread_mutex_lock(&lock);
+        }
         if (under_way && pause > ASYNC_PAUSE)
             pause = ASYNC_PAUSE;
         if (pause == 0) {
@@ -464,14 +504,13 @@ static void
 fork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
-    runs = stopping = false;
+    runs = stopping = switched_off = false;
     owner = OFF;
     texts = (mrd_sys_texts){ 0 }; /* the parent's to record */
     lost_texts = 0;
     portion = NULL;
     mrd_sys_text_apart(); /* the runtime goes on counting */
     mrd_nrt_request_forked();
-    mrd_nrt_settings_forked();
     asked = (mrd_nrt_settings){ .any_core = true, .recording = -1 };
 }
 
@@ -508,6 +547,8 @@ mrd_nrt_trace_begin(void)
         else
             mrd_rec_notice("cannot arm the system trace: no thread could be made", NULL, 0);
     }
+    if (runs)
+        switch_trace();
     pthread_mutex_unlock(&lock);
 }
 
@@ -516,6 +557,7 @@ mrd_nrt_trace_end(void)
 {
     bool join;
 
+    mrd_nrt_wait_end(); /* it could begin anew */
     mrd_nrt_request_end();
     pthread_mutex_lock(&lock);
     join = runs;

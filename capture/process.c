@@ -53,6 +53,8 @@ static bool exit_key_made;
 static unsigned sources;
 static bool possible; /* the environment does not forbid it */
 static _Atomic bool running, paused, gave_up;
+static _Atomic bool stopped;   /* by the program's own word */
+static _Atomic int asked = -1; /* by the agent */
 static char gave_up_why[256];
 
 /* ---- lock and memory ------------------------------------------------------------------------- */
@@ -102,11 +104,17 @@ mrd_proc_map(size_t len, bool wipe)
 
 /* ---- on, off --------------------------------------------------------------------------------- */
 
+static bool
+is_on(void)
+{
+    return !paused && !gave_up && asked != 0 && (running || (asked == 1 && !stopped));
+}
+
 static void
 set_gate(void)
 {
     static _Atomic uint32_t was_on;
-    uint32_t gate = running && !paused && !gave_up ? sources : 0;
+    uint32_t gate = is_on() ? sources : 0;
 
     if (gate != 0)
         was_on = MRD_PROC_WAS_ON;
@@ -118,7 +126,17 @@ void
 mrd_proc_set_running(bool on)
 {
     running = on;
+    stopped = !on;
     set_gate();
+}
+
+bool
+mrd_proc_set_asked(int now)
+{
+    int before = atomic_exchange(&asked, now);
+
+    set_gate();
+    return before != now;
 }
 
 void
@@ -170,12 +188,16 @@ mrd_proc_give_up(const char *why)
 const char *
 mrd_proc_status(void)
 {
-    bool on = running && !paused && !gave_up;
+    bool on = is_on();
     const char *lacks = on && mrd_proc_late.lacks != NULL ? mrd_proc_late.lacks() : NULL;
 
     if (lacks != NULL)
         return lacks;
-    return gave_up ? gave_up_why : !running ? "stopped" : paused ? "paused" : "recording";
+    return gave_up      ? gave_up_why
+           : paused     ? "paused"
+           : asked == 0 ? "paused by a session"
+           : on         ? "recording"
+                        : "stopped";
 }
 
 bool

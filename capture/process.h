@@ -59,6 +59,9 @@ int64_t mrd_proc_ticks_ns(int64_t ticks, const mrd_ring_cal *now);
 /* Whether the program runs and is not paused; recomputes the gate. */
 void mrd_proc_set_running(bool running);
 void mrd_proc_set_paused(bool paused);
+/* What the agent asks, for sessions: 1 records, unless the program itself said stop; 0 does not; -1 leaves it to
+ * the program. Returns whether that is something else than before. */
+bool mrd_proc_set_asked(int asked);
 void mrd_proc_set_sources(unsigned sources); /* MRD_CAP_* */
 bool mrd_proc_running(void);
 bool mrd_proc_paused(void);

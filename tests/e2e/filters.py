@@ -49,17 +49,24 @@ with Cluster() as c:
     until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
     settings = lambda: glob.glob(os.path.join(c.rings(0), "*.settings"))
 
+    def filtered():
+        """Cores and types are asked of the process."""
+        try:
+            return any("trace_cores=" in open(path).read() for path in settings())
+        except FileNotFoundError:
+            return False
+
     id = c.start("--require", "all", "--core", "1", "--event-type", "device_exec")
-    until(settings, "the process is told")
+    until(filtered, "the process is told")
     first = taken(truth, 0, "0", now())
     last = taken(truth, 1, "1", first)
     wide = c.start("--require", "all")  # a second session that wants everything
-    until(lambda: not settings(), "the filters are taken back")
+    until(lambda: not filtered(), "the filters are taken back")
     both = taken(truth, 0, "1", now())
     until(lambda: len({t for _, t in kept(truth, both, now())}) > 6, "all types of events are traced")
     end = now()
     c.stop(wide)
-    until(settings, "the process is told again")
+    until(filtered, "the process is told again")
     c.stop(id)
     until(lambda: not settings(), "and nothing is left when no session is")
     w.kill()

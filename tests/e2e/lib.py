@@ -242,13 +242,17 @@ class Workload(Program):
         return self.done
 
 
+def without_none(env, **more):
+    return {key: value for key, value in dict(env, **more).items() if value is not None}
+
+
 class Driver(Program):
     """tests/e2e/nrt_driver.py: a program on the simulated runtime that does what tell() says."""
 
     def __init__(self, log, rings, env, output, runtime="simnrt", **more):
         library = os.path.join(BUILD, "lib", "libmeridian.so")
         super().__init__(log, [sys.executable, os.path.join(SOURCE, "tests", "e2e", "nrt_driver.py"), output], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                         env=dict(env, **{"LD_PRELOAD": library, "LD_LIBRARY_PATH": os.path.join(BUILD, "lib", runtime), "PYTHONPATH": os.path.join(SOURCE, "python"),
+                         env=without_none(env, **{"LD_PRELOAD": library, "LD_LIBRARY_PATH": os.path.join(BUILD, "lib", runtime), "PYTHONPATH": os.path.join(SOURCE, "python"),
                                           "MERIDIAN_LIBRARY": library, "MERIDIAN_RING_DIR": rings, "MERIDIAN_ENABLE": "1", "SIMNRT_TIME_SCALE": "0.01",
                                           "SIMNRT_JOB": os.path.basename(log), **more}))
         check(self.answer() == 0, f"{log}: nrt_init")

@@ -1,0 +1,141 @@
+#include "capture/nrt_wait.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "capture/models.h"
+#include "capture/nrt_settings.h"
+#include "capture/process.h"
+#include "capture/record.h"
+
+#define LOOK_PERIOD (100 * 1000000L) /* ns */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake; /* monotonic clock; made with the thread */
+static pthread_t thread;
+static bool runs, stopping, fork_ready;
+
+/* With the lock, which it drops: what is begun then may end this thread's work. */
+static void
+look(mrd_nrt_settings_seen *seen, mrd_nrt_settings *s)
+{
+    bool on;
+
+    pthread_mutex_unlock(&lock);
+    if (mrd_nrt_settings_poll(seen, s)) {
+        on = mrd_proc_set_asked(s->recording) && mrd_rec_sources() != 0;
+        mrd_models_tell();
+        if (on && mrd_proc_late.turned_on != NULL)
+            mrd_proc_late.turned_on();
+    }
+    pthread_mutex_lock(&lock);
+}
+
+static void *
+work(void *arg)
+{
+    mrd_nrt_settings s = { .any_core = true, .recording = -1 };
+    mrd_nrt_settings_seen seen = { 0 };
+
+    (void) arg;
+    mrd_rec_thread_ring_size(MRD_RING_DATA_MIN);
+    (void) mrd_proc_attach();
+    pthread_mutex_lock(&lock);
+    while (!stopping) {
+        struct timespec until;
+
+        look(&seen, &s);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_PERIOD;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        if (!stopping)
+            pthread_cond_timedwait(&wake, &lock, &until);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void
+fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void
+fork_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    runs = stopping = false;
+    (void) mrd_proc_set_asked(-1); /* the parent was asked */
+}
+
+/* With the lock. */
+static void
+start_thread(void)
+{
+    pthread_condattr_t attr;
+    sigset_t all, old;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&wake, &attr);
+    pthread_condattr_destroy(&attr);
+    stopping = false;
+    sigfillset(&all); /* the application's signals are its threads' business */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    runs = pthread_create(&thread, NULL, work, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static bool
+is_preloaded(void)
+{
+    const char *list = getenv("LD_PRELOAD");
+
+    return list != NULL && strstr(list, "libmeridian") != NULL;
+}
+
+void
+mrd_nrt_wait_begin(void)
+{
+    if (!mrd_rec_possible() || !is_preloaded() || mrd_rec_on(MRD_CAP_SYS))
+        return;
+    pthread_mutex_lock(&lock);
+    if (!fork_ready) {
+        fork_ready = true;
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
+        atexit(mrd_nrt_wait_end);
+    }
+    if (!runs)
+        start_thread();
+    pthread_mutex_unlock(&lock);
+}
+
+void
+mrd_nrt_wait_end(void)
+{
+    bool join;
+
+    pthread_mutex_lock(&lock);
+    join = runs && !pthread_equal(thread, pthread_self());
+    stopping = true;
+    if (join)
+        pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+    if (!join)
+        return;
+    pthread_join(thread, NULL);
+    pthread_mutex_lock(&lock);
+    runs = false;
+    pthread_mutex_unlock(&lock);
+}
