@@ -1,7 +1,8 @@
 /*
  * agent/collect_settings.c - what sessions want of the system trace reaches the runtimes: the cores and
  * event types that they choose, all together, in a settings file beside the rings of each process
- * (capture/nrt_settings.h). What nobody wants is then not even made.
+ * (capture/nrt_settings.h). What nobody wants is then not even made. The same file switches processes on that wait for
+ * it, and off while all sessions that select them are paused.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "base/log.h"
 
 #define LOOK_PERIOD (100 * MRD_MS)
+#define AHEAD       (500 * MRD_MS) /* processes go on so long before a pause ends */
 
 typedef struct entry {
     struct entry *next;
@@ -115,7 +117,7 @@ wanted(const settings *s, const mrd_drain_process *process, int64_t now, mrd_buf
 {
     mrd_record *record = s->agent->record;
     want w = { 0 };
-    bool on = false;
+    bool on = false, paused = true; /* all of them are */
 
     for (size_t i = 0; i < mrd_record_sessions(record); i++) {
         const mrd_strlist *cores, *types;
@@ -126,13 +128,15 @@ wanted(const settings *s, const mrd_drain_process *process, int64_t now, mrd_buf
             !mrd_record_selects(record, st.id, process))
             continue;
         on = true;
+        paused = paused && mrd_record_is_paused(record, st.id, now) &&
+                 mrd_record_is_paused(record, st.id, now + AHEAD);
         if (now > st.stop_ns)
             continue;
         mrd_record_choice(record, st.id, &cores, &types);
         join(&w, cores, types);
     }
     if (on)
-        mrd_buf_text(text, "recording=on\n");
+        mrd_buf_text(text, paused ? "recording=off\n" : "recording=on\n");
     if (w.any && (!w.all_cores || !w.all_types)) {
         put_list(text, "trace_cores", &w.cores, w.all_cores);
         put_list(text, "trace_types", &w.types, w.all_types);

@@ -143,6 +143,31 @@ begin(mrd_agent *a, uint64_t session, mrd_why *why)
     return err;
 }
 
+/* Its pauses, cores and event types, as they are now. */
+static mrd_err
+change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
+{
+    mrd_record_pause pauses[MRD_RECORD_PAUSES] = { { 0 } };
+    size_t n = c->n_pauses < MRD_RECORD_PAUSES ? c->n_pauses : MRD_RECORD_PAUSES;
+    int64_t bound;
+    mrd_err err;
+
+    for (size_t i = 0; i < n; i++) {
+        int64_t from = c->pauses[i]->from_session_ns, to = c->pauses[i]->to_session_ns;
+
+        pauses[i].from_ns = local_time(a, from, from, &bound);
+        pauses[i].to_ns = to == 0 ? INT64_MAX : local_time(a, to, to, &bound);
+    }
+    err = mrd_record_change(a->record, c->session, c->revision, pauses, n, c->select);
+    if (err == MRD_OK)
+        mrd_log(MRD_LOG_INFO, "AGT-CHANGE", "Session is changed: name=%s revision=%u paused=%s",
+                c->name, c->revision, n > 0 && pauses[n - 1].to_ns == INT64_MAX ? "yes" : "no");
+    else
+        mrd_why_set(why, err, 0, "the session cannot be changed: %s",
+                    err == MRD_STATE ? "it does not record on this node" : mrd_err_text(err));
+    return err;
+}
+
 static mrd_err
 go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 {
@@ -156,6 +181,8 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
         err = begin(a, c->session, why);
     if (err == MRD_OK && !again && a->trigger != NULL)
         mrd_trigger_session(a->trigger, start);
+    if (err == MRD_OK && !again && c->revision > 0)
+        err = change(a, c, why);
 
     if (err == MRD_OK && !again)
         mrd_log(MRD_LOG_INFO, "AGT-GO", "A session starts: name=%s in_ms=%lld bound_us=%lld",
@@ -247,6 +274,8 @@ apply(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     case MRD__CONTROL_TYPE__CONTROL_CANCEL:
         mrd_record_cancel(a->record, c->session);
         return MRD_OK;
+    case MRD__CONTROL_TYPE__CONTROL_CHANGE:
+        return change(a, c, why);
     case MRD__CONTROL_TYPE__CONTROL_STATUS:
         return MRD_OK;
     default:

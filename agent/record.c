@@ -171,7 +171,8 @@ recording(const session *s, int64_t first_ns, int64_t last_ns)
 {
     return (s->st.phase == MRD__NODE_PHASE__NODE_RECORDING ||
             s->st.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
-           last_ns >= s->st.start_ns && first_ns <= s->st.stop_ns;
+           last_ns >= s->st.start_ns && first_ns <= s->st.stop_ns &&
+           (s->n_pauses == 0 || !mrd_record_in_pause(s, first_ns, last_ns));
 }
 
 static inline void

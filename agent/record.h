@@ -54,6 +54,7 @@ typedef struct {
     const mrd_strlist
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;
+    uint32_t revision;        /* of the last change that was carried out */
     const uint64_t *triggers; /* received, the last at the end; borrowed until the next call */
     size_t n_triggers;
 } mrd_record_status;
@@ -94,6 +95,16 @@ mrd_err mrd_record_stop(mrd_record *r, uint64_t session, int64_t stop_ns); /* NO
  * recorder), LIMIT (triggers), EXISTS (this id was seen). */
 mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns,
                            int64_t to_ns);
+/* What changed of a session that records: its pauses, RAW, at most MRD_RECORD_PAUSES (to INT64_MAX: it goes on), and
+ * the cores and event types of select. Errors: NOTFOUND, STATE, NOMEM. */
+#define MRD_RECORD_PAUSES 64
+typedef struct {
+    int64_t from_ns, to_ns;
+} mrd_record_pause;
+mrd_err mrd_record_change(mrd_record *r, uint64_t session, uint32_t revision,
+                          const mrd_record_pause *pauses, size_t n, const Mrd__Selection *select);
+/* Nothing of this time is taken. */
+bool mrd_record_is_paused(const mrd_record *r, uint64_t session, int64_t at_ns);
 /* Forgets it with all it holds, counted as not recorded. */
 void mrd_record_cancel(mrd_record *r, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *r);

@@ -54,6 +54,8 @@ typedef struct {
     size_t n_windows;
     uint64_t seen_triggers[MRD_RECORD_TRIGGERS];
     size_t n_seen;
+    mrd_record_pause pauses[MRD_RECORD_PAUSES];
+    size_t n_pauses;
 } session;
 
 /* Answers by index, worked out once: 0 not yet, 1 wanted, 2 not. */
@@ -104,6 +106,8 @@ struct mrd_record {
 
 /* A process with rings that is there while the session records. */
 void mrd_record_tally_process(session *s, const rec_process *o);
+/* All of [first, last] lies in a pause. */
+bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);
 bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
 /* Of an open batch that chooses. */
 bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);

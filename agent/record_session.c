@@ -411,6 +411,71 @@ mrd_record_stop(mrd_record *r, uint64_t id, int64_t stop_ns)
     return MRD_OK;
 }
 
+/* ---- Changes ---- */
+
+bool
+mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns)
+{
+    for (size_t i = s->n_pauses; i-- > 0;)
+        if (first_ns >= s->pauses[i].from_ns && last_ns < s->pauses[i].to_ns)
+            return true;
+    return false;
+}
+
+bool
+mrd_record_is_paused(const mrd_record *r, uint64_t id, int64_t at_ns)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    return s != NULL && mrd_record_in_pause(s, at_ns, at_ns);
+}
+
+/* What was worked out for the old choice is worked out again. */
+static void
+choose_again(mrd_record *r, const session *s)
+{
+    for (rec_process *o = r->processes; o != NULL; o = o->next)
+        for (open_batch *l = o->open_batches; l != NULL; l = l->next) {
+            if (l->of != s)
+                continue;
+            l->chooses = s->cores.n + s->types.n + s->sources.n > 0;
+            if (l->tracks.v != NULL)
+                memset(l->tracks.v, 0, l->tracks.n);
+            if (l->names.v != NULL)
+                memset(l->names.v, 0, l->names.n);
+        }
+}
+
+mrd_err
+mrd_record_change(mrd_record *r, uint64_t id, uint32_t revision, const mrd_record_pause *pauses,
+                  size_t n, const Mrd__Selection *sel)
+{
+    session *s = mrd_record_session_of(r, id);
+    mrd_strlist cores = { 0 }, types = { 0 };
+    mrd_err err = s == NULL                                        ? MRD_NOTFOUND
+                  : s->st.phase != MRD__NODE_PHASE__NODE_RECORDING ? MRD_STATE
+                                                                   : MRD_OK;
+
+    if (err == MRD_OK && sel != NULL)
+        err = copy_list(&cores, sel->cores, sel->n_cores);
+    if (err == MRD_OK && sel != NULL)
+        err = copy_list(&types, sel->types, sel->n_types);
+    if (err != MRD_OK) {
+        mrd_strlist_fini(&cores);
+        mrd_strlist_fini(&types);
+        return err;
+    }
+    mrd_strlist_fini(&s->cores);
+    mrd_strlist_fini(&s->types);
+    s->cores = cores;
+    s->types = types;
+    s->n_pauses = n < MRD_RECORD_PAUSES ? n : MRD_RECORD_PAUSES;
+    memcpy(s->pauses, pauses, s->n_pauses * sizeof(*pauses));
+    s->st.revision = revision;
+    choose_again(r, s);
+    return MRD_OK;
+}
+
 mrd_err
 mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns, int64_t to_ns)
 {

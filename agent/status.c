@@ -445,6 +445,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         st[i].last_seq = s.last_seq;
         st[i].recorder_bytes = s.recorder_bytes;
         st[i].recorder_first_ns = s.recorder_first_ns;
+        st[i].revision = s.revision;
         st[i].triggers = (uint64_t *) (uintptr_t) s.triggers;
         st[i].n_triggers = s.n_triggers;
         if (s.phase == MRD__NODE_PHASE__NODE_FLUSHED)

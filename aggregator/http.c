@@ -286,6 +286,71 @@ post_merge(void *self, mrd_http_request *req, mrd_why *why)
 }
 
 typedef struct {
+    uint64_t session;
+    mrd_session_change change;
+} change_request;
+
+static void
+alter(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    change_request *r = arg;
+
+    mrd_core_change(c, now, ticket, r->session, &r->change);
+}
+
+/* The session of {id} as r says; what r has is freed. */
+static mrd_err
+change(http_api *api, mrd_http_request *req, change_request *r, const char *value, mrd_why *why)
+{
+    mrd_session_view *v;
+    mrd_err err = mrd_http_session(api, req, &v, why);
+
+    if (err == MRD_OK) {
+        r->session = v->s->id;
+        mrd_session_view_unref(v);
+        err = mrd_loop_command(api->loop, alter, r, NULL, why);
+    }
+    mrd_select_fini(&r->change.select);
+    return err != MRD_OK ? err : reply_accepted(req, "state", value);
+}
+
+static mrd_err
+post_pause(void *self, mrd_http_request *req, mrd_why *why)
+{
+    change_request r = { .change = { .paused = 1 } };
+    mrd_err err = no_members(req, why);
+
+    return err != MRD_OK ? err : change(self, req, &r, "paused", why);
+}
+
+static mrd_err
+post_resume(void *self, mrd_http_request *req, mrd_why *why)
+{
+    change_request r = { .change = { .paused = 0 } };
+    mrd_err err = no_members(req, why);
+
+    return err != MRD_OK ? err : change(self, req, &r, "recording", why);
+}
+
+static mrd_err
+post_change(void *self, mrd_http_request *req, mrd_why *why)
+{
+    change_request r = { .change = { .paused = -1 } };
+    mrd_json *body = NULL;
+    mrd_err err = mrd_http_json(req, &body, why);
+
+    if (err == MRD_OK)
+        err = mrd_http_change_request(body, &r.change, why);
+    if (err == MRD_OK)
+        err = check_types(self, &r.change.select, why);
+    mrd_json_free(body);
+    if (err == MRD_OK)
+        return change(self, req, &r, "recording", why);
+    mrd_select_fini(&r.change.select);
+    return err;
+}
+
+typedef struct {
     uint64_t session; /* 0: all recorders */
     mrd_dur_ns last;
     const char *reason;
@@ -510,6 +575,10 @@ const mrd_http_route mrd_http_routes[] = {
     { "GET", SESSION, MRD_ROLE_READ, get_session, "the manifest", NULL },
     { "DELETE", SESSION, MRD_ROLE_CONTROL, delete_session, "delete a session that is over", NULL },
     { "POST", SESSION "/stop", MRD_ROLE_CONTROL, post_stop, "stop on all nodes", NULL },
+    { "POST", SESSION "/pause", MRD_ROLE_CONTROL, post_pause, "record nothing until told", NULL },
+    { "POST", SESSION "/resume", MRD_ROLE_CONTROL, post_resume, "record again", NULL },
+    { "POST", SESSION "/change", MRD_ROLE_CONTROL, post_change, "choose other cores or event types",
+      NULL },
     { "POST", SESSION "/trigger", MRD_ROLE_CONTROL, post_trigger, "freeze a flight recorder",
       NULL },
     { "POST", SESSION "/merge", MRD_ROLE_CONTROL, post_merge, "merge again", NULL },

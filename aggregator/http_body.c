@@ -23,6 +23,9 @@ const mrd_body_member mrd_http_trigger_members[] = {
     { NULL, MRD_BODY_TEXT, 0, 0 },
 };
 
+const mrd_body_member mrd_http_change_members[] = { { "select", MRD_BODY_OBJECT, 0, 0 },
+                                                    { NULL, MRD_BODY_TEXT, 0, 0 } };
+
 const mrd_body_member mrd_http_no_members[] = { { NULL, MRD_BODY_TEXT, 0, 0 } };
 
 /* ---- One member ---- */
@@ -159,6 +162,29 @@ mrd_http_session_request(mrd_json *o, mrd_session_request *r, mrd_why *why)
     if (err == MRD_OK && select != NULL)
         err = mrd_select_check(&r->select, select, why);
     return err;
+}
+
+/* ---- A change ---- */
+
+mrd_err
+mrd_http_change_request(mrd_json *body, mrd_session_change *k, mrd_why *why)
+{
+    static const char *const members[] = { "event_type", "core" };
+    mrd_err err = mrd_http_body_check(body, mrd_http_change_members, why);
+    const mrd_json *select = mrd_json_get(body, "select");
+
+    if (err != MRD_OK)
+        return err;
+    k->types = select != NULL && mrd_json_get(select, members[0]) != NULL;
+    k->cores = select != NULL && mrd_json_get(select, members[1]) != NULL;
+    if (select == NULL || mrd_json_size(select) == 0 ||
+        mrd_json_size(select) != (size_t) k->types + (size_t) k->cores)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "select must have event_type, core or both: nothing else of a session "
+                           "changes while it records");
+    if ((err = mrd_select_from_json(&k->select, select, why)) != MRD_OK)
+        return err;
+    return mrd_select_check(&k->select, select, why);
 }
 
 /* ---- A trigger ---- */

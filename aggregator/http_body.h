@@ -25,15 +25,18 @@ typedef struct {
     int64_t min, max;
 } mrd_body_member;
 
-/* Of the body that starts a session, of a trigger's, and none; each ends with a NULL name. */
+/* Of the body that starts a session, of a trigger's, of a change's, and none; each ends with a NULL
+ * name. */
 extern const mrd_body_member mrd_http_session_members[], mrd_http_trigger_members[],
-    mrd_http_no_members[];
+    mrd_http_change_members[], mrd_http_no_members[];
 
 /* Errors: INVALID (unknown member), TYPE, RANGE. */
 mrd_err mrd_http_body_check(mrd_json *body, const mrd_body_member *members, mrd_why *why);
 /* A session's request from its body. Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM; r (zeroed before)
  * is to be freed in every case. */
 mrd_err mrd_http_session_request(mrd_json *body, mrd_session_request *r, mrd_why *why);
+/* A change's: which cores or event types; as above. */
+mrd_err mrd_http_change_request(mrd_json *body, mrd_session_change *k, mrd_why *why);
 /* A trigger's: how much is frozen and why; the text borrows from the body. */
 mrd_err mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_reason,
                                  mrd_why *why);

@@ -46,6 +46,20 @@ put_trigger(mrd_control_message *m, const mrd_trigger *t)
     m->control.trigger = &m->trigger;
 }
 
+static void
+put_changes(mrd_control_message *m, const mrd_session_changes *k)
+{
+    for (size_t i = 0; i < k->n_pauses; i++) {
+        mrd__pause__init(&m->pauses[i]);
+        m->pauses[i].from_session_ns = k->pauses[i].from.ns;
+        m->pauses[i].to_session_ns = k->pauses[i].to.ns;
+        m->pause_list[i] = &m->pauses[i];
+    }
+    m->control.pauses = m->pause_list;
+    m->control.n_pauses = k->n_pauses;
+    m->control.revision = k->revision;
+}
+
 void
 mrd_control_message_init(mrd_control_message *m, const mrd_directive *d)
 {
@@ -57,6 +71,8 @@ mrd_control_message_init(mrd_control_message *m, const mrd_directive *d)
         return;
     mrd_session_params_put_wire(&d->session->params, &m->labels, &m->control);
     put_select(m, &d->session->select);
+    if (d->type == MRD__CONTROL_TYPE__CONTROL_GO || d->type == MRD__CONTROL_TYPE__CONTROL_CHANGE)
+        put_changes(m, &d->session->changes);
     if (d->type == MRD__CONTROL_TYPE__CONTROL_GO)
         m->control.at_session_ns = d->session->go.ns;
     else if (d->type == MRD__CONTROL_TYPE__CONTROL_STOP)

@@ -12,6 +12,7 @@ typedef struct {
     Mrd__Control control;
     Mrd__Selection select;
     Mrd__Trigger trigger;
+    Mrd__Pause pauses[MRD_PAUSES_MAX], *pause_list[MRD_PAUSES_MAX];
     mrd_session_labels labels;
     int64_t *numbers[MRD_SELECT_NUMBERS];
 } mrd_control_message;

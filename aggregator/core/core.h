@@ -111,6 +111,17 @@ void mrd_session_request_fini(mrd_session_request *r);
 void mrd_core_start(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_session_request *r);
 /* Errors: NOTFOUND, STATE, and those of the disk: it stops all the same. */
 void mrd_core_stop(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);
+/* What is to change of a session that records. */
+typedef struct {
+    int paused;        /* 1, 0; -1: as it is */
+    bool types, cores; /* those of `select` are its own from now on */
+    mrd_select select;
+} mrd_session_change;
+
+/* Pauses it, goes on, or chooses other cores and event types; what c has is taken in every case. Errors: NOTFOUND,
+ * STATE (it does not record; it is so already), LIMIT, and those of the disk. */
+void mrd_core_change(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session,
+                     mrd_session_change *change);
 /* Freezes the last `last` of a recorder session (0: of all of them); answered with its id. Errors:
  * STATE (none is running), LIMIT, NOMEM, and those of the disk. */
 void mrd_core_trigger(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session,

@@ -36,6 +36,10 @@ directive_for(const mrd_session *s, const mrd_node *n, const Mrd__SessionStatus 
     if (s->step == MRD_STEP_FLUSH &&
         (phase == MRD__NODE_PHASE__NODE_RECORDING || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_STOP;
+    if (s->step == MRD_STEP_RECORD && phase == MRD__NODE_PHASE__NODE_RECORDING && p != NULL &&
+        !p->unchangeable && st->revision < s->changes.revision &&
+        s->changes.version <= s->save.tried)
+        return MRD__CONTROL_TYPE__CONTROL_CHANGE;
     return MRD__CONTROL_TYPE__CONTROL_NONE;
 }
 

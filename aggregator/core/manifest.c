@@ -190,6 +190,21 @@ triggers_json(const mrd_session *s)
     return a;
 }
 
+static mrd_json *
+pauses_json(const mrd_session *s)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < s->changes.n_pauses; i++) {
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_put_instant(o, "from", s->changes.pauses[i].from.ns);
+        mrd_json_put_instant(o, "to", s->changes.pauses[i].to.ns);
+        mrd_json_append(a, o);
+    }
+    return a;
+}
+
 mrd_json *
 mrd_listed_artifact_json(const mrd_listed_artifact *a)
 {
@@ -366,6 +381,11 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     put_parts(s, x->now, o);
     mrd_json_set(o, "clocks", clocks_json(s));
     mrd_json_set(o, "triggers", triggers_json(s));
+    if (s->changes.revision > 0) {
+        mrd_json_set(o, "revision", mrd_json_new_int(s->changes.revision));
+        mrd_json_set(o, "paused", mrd_json_new_bool(mrd_session_is_paused(s)));
+        mrd_json_set(o, "pauses", pauses_json(s));
+    }
     mrd_json_set(o, "artifacts", artifacts_json(s));
     mrd_json_set(o, "profile", job_json(&s->job));
     if (s->copy.state != MRD_EXPORT_NONE)

@@ -159,6 +159,25 @@ artifacts_load(mrd_core *c, mrd_session *s, const mrd_json *list, const mrd_json
 
 /* ---- Triggers ---- */
 
+/* Nodes that do not say this revision are told again. */
+static void
+changes_load(mrd_session *s, const mrd_json *o)
+{
+    const mrd_json *list = mrd_json_get(o, "pauses");
+    int64_t revision = mrd_json_int(o, "revision", 0);
+
+    if (revision <= 0 || revision > UINT32_MAX)
+        return;
+    s->changes.revision = s->changes.sent = (unsigned) revision;
+    for (size_t i = 0; list != NULL && i < mrd_json_size(list) && i < MRD_PAUSES_MAX; i++) {
+        const mrd_json *p = mrd_json_at(list, i);
+
+        s->changes.pauses[s->changes.n_pauses++] =
+            (mrd_pause){ { mrd_time_checked(mrd_json_int(p, "from_ns", 0)) },
+                         { mrd_time_checked(mrd_json_int(p, "to_ns", 0)) } };
+    }
+}
+
 /* Those that no agent has acknowledged are sent again: an agent knows a trigger by its id. */
 static void
 triggers_load(mrd_session *s, const mrd_json *list)
@@ -338,6 +357,7 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
     s->full.ns = mrd_time_checked(mrd_json_int(o, "store_full_ns", 0));
     s->room.ns = mrd_time_checked(mrd_json_int(o, "store_room_ns", 0));
     triggers_load(s, mrd_json_get(o, "triggers"));
+    changes_load(s, o);
     artifacts_load(c, s, mrd_json_get(o, "artifacts"), log);
     if (mrd_json_get(o, "select") != NULL)
         err = mrd_select_from_json(&s->select, mrd_json_get(o, "select"), why);

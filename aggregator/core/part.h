@@ -77,6 +77,7 @@ typedef struct {
     uint64_t acknowledged[MRD_TRIGGERS_MAX / 64]; /* a bit for each trigger that it knows */
     mrd_runtime_features *features;               /* NULL: not reported */
     mrd_node_models *models;                      /* NULL: an older agent does not say */
+    bool unchangeable;         /* its agent does not know how to pause or change a session */
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;
     unsigned n_epochs;

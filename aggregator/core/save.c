@@ -203,5 +203,6 @@ mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t versio
     if (MRD_PLANTED(MRD_PLANT_FORGOTTEN_WAKEUP) && failed != NULL)
         s->save.awaited = UINT64_MAX;
     mrd_session_send_triggers(c, s);
+    mrd_session_send_change(c, s);
     mrd_session_run(c, s);
 }

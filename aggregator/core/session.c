@@ -126,6 +126,12 @@ mrd_session_waits_for_job(const mrd_session *s)
 }
 
 bool
+mrd_session_is_paused(const mrd_session *s)
+{
+    return s->changes.n_pauses > 0 && s->changes.pauses[s->changes.n_pauses - 1].to.ns == 0;
+}
+
+bool
 mrd_session_is_recorder(const mrd_session *s)
 {
     return s->params.mode == MRD_MODE_RECORDER;

@@ -128,6 +128,21 @@ typedef struct {
     mrd_strlist owner_keys; /* SHA-256 of tokens whose holders may read it */
 } mrd_session_job;
 
+/* Nothing that lies in it as a whole is recorded. to 0: it goes on. */
+#define MRD_PAUSES_MAX 64
+typedef struct {
+    mrd_sess_ns from, to;
+} mrd_pause;
+
+/* What was changed while it recorded; nodes are told until they say its revision. */
+typedef struct {
+    unsigned revision; /* counts changes */
+    unsigned sent;     /* the last one that nodes were asked to carry out */
+    uint64_t version;  /* of the manifest that has it */
+    mrd_pause pauses[MRD_PAUSES_MAX];
+    size_t n_pauses;
+} mrd_session_changes;
+
 typedef struct mrd_session {
     uint64_t id;
     char text[MRD_SESSION_TEXT];
@@ -137,6 +152,7 @@ typedef struct mrd_session {
     char message[MRD_WHY_MAX];
     mrd_session_params params; /* what it was asked for */
     mrd_select select;
+    mrd_session_changes changes;
     mrd_wall_ns created;
     mrd_sess_ns go, stop; /* 0: not yet */
     mrd_strlist jobs;     /* mrd_jobid texts of those recorded, at most MRD_SESSION_JOBS */
@@ -185,6 +201,7 @@ bool mrd_session_waits_for_job(const mrd_session *s);     /* one that may not ha
 bool mrd_session_is_recorder(const mrd_session *s);       /* keeps the last moments on the nodes */
 bool mrd_session_is_open(const mrd_session *s);           /* takes frames */
 bool mrd_session_is_over(const mrd_session *s);           /* complete or failed */
+bool mrd_session_is_paused(const mrd_session *s);         /* or will be at once */
 bool mrd_session_is_merging(const mrd_session *s);        /* a job waits or runs */
 /* The node's part, NULL when it has none. */
 mrd_part *mrd_session_part(const mrd_session *s, const char *instance_id);

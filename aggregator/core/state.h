@@ -134,6 +134,7 @@ mrd_err mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *w
 void mrd_core_report(mrd_core *c, const mrd_node *n, const char *reason); /* a node saw something */
 void mrd_session_gather_reports(mrd_core *c, mrd_session *s);
 void mrd_session_send_triggers(mrd_core *c, mrd_session *s); /* those that are on disk */
+void mrd_session_send_change(mrd_core *c, mrd_session *s);   /* the last one, when it is on disk */
 
 /* retention.c */
 void mrd_core_retire(mrd_core *c, mrd_session *s); /* deleted; removed when nobody reads it */

@@ -199,6 +199,7 @@ step_record(mrd_core *c, mrd_session *s)
 
     mrd_session_gather_reports(c, s);
     mrd_session_send_triggers(c, s);
+    mrd_session_send_change(c, s);
     bound_size(c, s);
     if (s->of_job.key[0] != '\0' && !s->stop_requested && mrd_job_is_over(c, s))
         s->stop_requested = true;

@@ -257,6 +257,60 @@ TEST(a_silent_node_delays_its_own_session_only)
     mrd_core_free(c);
 }
 
+/* A pause is told when it is on disk, and again to who has not carried it out; not to who cannot. */
+TEST(a_pause_is_durable_before_it_is_told)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_session_change pause = { .paused = 1 }, resume = { .paused = 0 };
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list = &st;
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    Mrd__ControlReply told = MRD__CONTROL_REPLY__INIT;
+    mrd_effect save, e;
+    int64_t t = 20 * MRD_SEC;
+    char node[] = "a", no[] = "this agent does not know the request";
+
+    hello(c, t, "a", 1);
+    st.session = 7;
+    st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    hb.sessions = &list;
+    hb.n_sessions = 1;
+    mrd_core_change(c, core_at(t), 5, 7, &resume);
+    CHECK(find(c, MRD_DO_ANSWER, &e) && e.ticket == 5 && e.err == MRD_STATE);
+    mrd_core_change(c, core_at(t), 6, 7, &pause);
+    CHECK(find(c, MRD_DO_SAVE, &save) && mrd_session_is_paused(s));
+    mrd_core_heartbeat(c, core_at(t + 1), 7, c->nodes.v[0], &hb, (mrd_local_ns){ 1 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 0); /* not on disk */
+    mrd_core_saved(c, core_at(t + 2), 7, save.version, NULL);
+    e = *mrd_core_effect(c);
+    CHECK(e.kind == MRD_DO_ANSWER && e.ticket == 6 && e.err == MRD_OK);
+    CHECK(find(c, MRD_DO_ASK, &e));
+    CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
+    CHECK(s->changes.pauses[0].from.ns > t && s->changes.pauses[0].to.ns == 0);
+    mrd_core_heartbeat(c, core_at(t + 3), 8, c->nodes.v[0], &hb, (mrd_local_ns){ 3 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 1);
+    CHECK(save.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
+    st.revision = 1;
+    mrd_core_heartbeat(c, core_at(t + 4), 9, c->nodes.v[0], &hb, (mrd_local_ns){ 4 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 0); /* carried out */
+    mrd_core_change(c, core_at(t + 5), 10, 7, &pause);
+    CHECK(find(c, MRD_DO_ANSWER, &save) && save.err == MRD_STATE); /* is paused already */
+    /* An agent that is too old for it is not asked again, and the manifest says why. */
+    told.instance_id = node;
+    told.run = 1;
+    told.type = MRD__CONTROL_TYPE__CONTROL_CHANGE;
+    told.selected = true;
+    told.err = MRD_UNSUPPORTED;
+    told.message = no;
+    mrd_core_answered(c, core_at(t + 6), e.survey, &told);
+    core_drain(c);
+    CHECK_TEXT(mrd_session_part(s, "a")->message, no);
+    st.revision = 0;
+    mrd_core_heartbeat(c, core_at(t + 7), 11, c->nodes.v[0], &hb, (mrd_local_ns){ 7 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 0);
+    mrd_core_free(c);
+}
+
 /* A trigger that comes with the start is told to the nodes when they know of the session. */
 TEST(a_trigger_waits_until_the_start_was_sent)
 {

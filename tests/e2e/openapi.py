@@ -151,6 +151,13 @@ with Service() as service:
     for body, status in (({"last": "x"}, 400), ("[]", 422), ({"lst": 1}, 400), (schemas["TriggerRequest"]["example"], 202)):
         call("POST", SESSION + "/trigger", recorder, body=body, want=status)
         call("POST", "/api/v1/trigger", body=body, want=status)
+    for body, status in (("[]", 422), ("{", 422), ({}, 400), ({"select": {}}, 400), ({"select": {"rank": [1]}}, 400), ({"select": {"core": 1}}, 422),
+                         ({"select": {"event_type": ["nc_exec_runing"]}}, 400), (schemas["ChangeRequest"]["example"], 202)):
+        call("POST", SESSION + "/change", recorder, body=body, want=status)
+    call("POST", SESSION + "/resume", recorder, want=409)  # it is not paused
+    call("POST", SESSION + "/pause", recorder, want=202)
+    call("POST", SESSION + "/pause", recorder, want=409)
+    call("POST", SESSION + "/resume", recorder, want=202)
     call("DELETE", SESSION, recorder, want=409)
     until(lambda: service.session(recorder["id"])["triggers"][0]["answered"] == 1, "the trigger is answered")
     call("GET", SESSION, recorder, want=200)
@@ -158,11 +165,14 @@ with Service() as service:
     until(lambda: service.session(recorder["id"])["state"] in ("complete", "failed"), "the recorder is over")
     call("POST", "/api/v1/trigger", body={}, want=409)
     call("POST", SESSION + "/stop", sid, want=409)
-    for path in ("/stop", "/trigger", "/merge"):
+    for path in ("/stop", "/trigger", "/merge", "/pause", "/resume"):
         call("POST", SESSION + path, absent, want=404)
+    call("POST", SESSION + "/change", absent, body=schemas["ChangeRequest"]["example"], want=404)
+    call("POST", SESSION + "/change", sid, body=schemas["ChangeRequest"]["example"], want=409)
     call("DELETE", SESSION, absent, want=404)
     big = "{" + " " * (1 << 20) + "}"
-    for path, values in (("/api/v1/sessions", {}), ("/api/v1/trigger", {}), (SESSION + "/stop", sid), (SESSION + "/trigger", sid), (SESSION + "/merge", sid)):
+    for path, values in (("/api/v1/sessions", {}), ("/api/v1/trigger", {}), (SESSION + "/stop", sid), (SESSION + "/trigger", sid), (SESSION + "/merge", sid),
+                         (SESSION + "/pause", sid), (SESSION + "/resume", sid), (SESSION + "/change", sid)):
         call("POST", path, values, body=big, want=413)
 
     # Profiles: each parameter with its example, ranges and conditions of each kind of file.

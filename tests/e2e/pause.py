@@ -1,0 +1,103 @@
+"""A session is paused, goes on and is changed from the control plane while it records: on all nodes at one time, also over the death of an agent and of
+the aggregator, and what it records afterwards is what was asked for last."""
+import glob
+import os
+import time
+
+from lib import Cluster, check, equal, finish, load_json, need_daemons, need_speed, until
+
+need_daemons()
+need_speed()
+
+
+def recorded(c, id, name):
+    """{process: {event: how many}} of a session, of calls and device."""
+    c.run("fetch", id, "-o", c.path(name), "--format", "json", want=None)
+    found = {}
+    for e in load_json(c.path(name, "system_profile.json"))["trace_events"]:
+        if (e["name"], e["trace_event_source"]) in (("nrt_execute", "nrt_api"), ("nc_exec_running", "neuron_hw")):
+            of = found.setdefault(int(e["process_id"]), {})
+            of[e["name"]] = of.get(e["name"], 0) + 1
+    return found
+
+
+def told(c, id):
+    """All nodes have carried out the last change; its time has come."""
+    doc = c.session(id)
+    last = doc["pauses"][-1] if doc.get("pauses") else {}
+    at = last.get("to_ns", last.get("from_ns", 0))
+    until(lambda: time.time_ns() > at + 100_000_000, "the time of the change has come")
+
+
+with Cluster() as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    for i in range(2):
+        c.agent(i)
+    a, b = c.driver(0, "a"), c.driver(1, "b", MERIDIAN_ENABLE=None)
+    for d in (a, b):
+        equal(d.tell("load alpha 0"), 0, "load")
+    until(lambda: sum(n["processes"] for n in c.nodes().values()) == 2, "agents see both")
+    settings = lambda i: "".join(open(p).read() for p in glob.glob(os.path.join(c.rings(i), "*.settings")))
+
+    id = c.start("--require", "all")
+    until(lambda: "recording=on" in settings(1), "the one that waits is switched on")
+    until(lambda: any(l["process_id"] == b.pid for m in c.run_json("models", id)["models"] for l in m["loads"]), "and records")
+    for d in (a, b):
+        d.tell("exec alpha 3")
+    _, err = c.run("resume", id, want=1)
+    check("is not paused" in err, f"nothing to resume: {err}")
+    time.sleep(0.3)  # what is under way when the pause is asked for lies before it
+    c.run("pause", id)
+    _, err = c.run("pause", id, want=1)
+    check("is paused already" in err, f"twice: {err}")
+    doc = c.session(id)
+    equal((doc["paused"], doc["revision"], len(doc["pauses"])), (True, 1, 1), "the manifest says so")
+    until(lambda: all("recording=off" in settings(i) for i in range(2)), "workloads are told")
+    told(c, id)
+    time.sleep(0.3)  # two looks of a workload at its file
+    for d in (a, b):
+        equal(d.tell("exec alpha 20"), 0, "it executes")
+
+    # ---- Whoever dies comes back to a paused session ----
+    c.agents[0].kill()
+    c.agent(0)
+    until(lambda: sorted(n["state"] for n in c.session(id)["nodes"]) == ["recording"] * 2, "the agent is back")
+    c.daemon.kill()
+    c.aggregator()
+    until(lambda: c.answers() and c.connected() == ["i-test0", "i-test1"], "the aggregator is back")
+    equal((c.session(id)["paused"], c.session(id)["revision"]), (True, 1), "it is still paused")
+    until(lambda: all("recording=off" in settings(i) for i in range(2)), "and so are the workloads")
+    for d in (a, b):
+        equal(d.tell("exec alpha 20"), 0, "it executes")
+
+    # ---- It goes on ----
+    c.run("resume", id)
+    equal((c.session(id)["paused"], c.session(id)["revision"]), (False, 2), "the manifest says so")
+    until(lambda: all("recording=on" in settings(i) for i in range(2)), "workloads are told")
+    told(c, id)
+    time.sleep(0.3)
+    for d in (a, b):
+        equal(d.tell("exec alpha 4"), 0, "it executes")
+
+    # ---- It is changed: calls of the program only, from now on ----
+    time.sleep(0.5)  # what was executed is fetched
+    _, err = c.run("change", id, want=1)
+    check("say what changes" in err, f"nothing: {err}")
+    _, err = c.run("change", id, "--event-type", "nc_exec_runing", want=None)
+    check("nc_exec_running" in err, f"a type that does not exist, with the nearest: {err}")
+    c.run("change", id, "--event-type", "nrt_execute")
+    equal(c.session(id)["select"]["event_type"], ["nrt_execute"], "the manifest has the new choice")
+    until(lambda: all("trace_types=nrt_execute" in settings(i) for i in range(2)), "the runtimes are told")
+    time.sleep(0.3)
+    for d in (a, b):
+        equal(d.tell("exec alpha 5"), 0, "it executes")
+    doc = c.stop(id)
+    _, err = c.run("pause", id, want=1)
+    check("only one that records can be changed" in err, f"it is over: {err}")
+    found = recorded(c, id, "paused")
+    for d in (a, b):
+        equal(found.get(d.pid, {}).get("nrt_execute"), 3 + 4 + 5, f"executions outside of the pause, and all of them: {found}")
+        equal(found.get(d.pid, {}).get("nc_exec_running"), 2 * (3 + 4), f"the device's until the change, two physical cores each: {found}")
+    equal([p["counters"]["begun"] - p["counters"]["delivered"] - p["counters"]["dropped"] for p in doc["nodes"]], [0, 0], "nothing is lost uncounted")
+finish()
