@@ -251,7 +251,7 @@ check_text(const mrd_session_param *row, mrd_str text, mrd_why *why)
     uint64_t n;
 
     if (row->check == MRD_PARAM_NODES && !mrd_str_is(text, "any") && !mrd_str_is(text, "all") &&
-        (mrd_num_u64(text, &n) != MRD_OK || n == 0 || n > 1000000))
+        (mrd_num_u64(text, &n) != MRD_OK || n > 1000000))
         return mrd_why_set(why, MRD_INVALID, 0, "%s must be \"all\", \"any\" or a number of nodes",
                            row->request);
     if (text.len > (size_t) row->max)

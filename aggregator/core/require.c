@@ -138,7 +138,7 @@ explain(mrd_session *s, unsigned armed, unsigned refused, unsigned missing, uint
     if (armed + refused == 0)
         snprintf(s->message, sizeof(s->message),
                  "no node took part: check that meridian-agent runs, is connected (meridian nodes) "
-                 "and matches the selection%s%.400s",
+                 "and matches the selection; --require 0 waits for what does not run yet%s%.400s",
                  names.len == 0 ? "" : "; ", mrd_buf_cstr(&names));
     else
         snprintf(s->message, sizeof(s->message),
@@ -163,7 +163,7 @@ mrd_require_is_met(mrd_session *s)
 
     if (want == UINT64_MAX)
         want = (uint64_t) armed + refused + missing;
-    if (armed > 0 && armed >= want)
+    if (want == 0 || (armed > 0 && armed >= want))
         return true;
     explain(s, armed, refused, missing, want);
     return false;

@@ -109,7 +109,7 @@ TEST(answers_without_sessions)
         { "POST", "/api/v1/sessions", "{\"duration\": \"soon\"}", 400, "duration must be" },
         { "POST", "/api/v1/sessions", "{\"duration\": -5}", 400, "duration must be" },
         { "POST", "/api/v1/sessions", "{\"duration\": \"31d\"}", 400, "at most 30 days" },
-        { "POST", "/api/v1/sessions", "{\"require\": 0}", 400, "require must be" },
+        { "POST", "/api/v1/sessions", "{\"require\": -1}", 400, "require must be" },
         { "POST", "/api/v1/sessions", "{\"require\": {}}", 422, "require must be" },
         { "POST", "/api/v1/sessions", "{\"require\": true}", 422, "require must be" },
         { "POST", "/api/v1/sessions", "{\"require\": 1.5}", 422, "require must be" },

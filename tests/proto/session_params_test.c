@@ -176,7 +176,7 @@ TEST(what_is_wrong_is_refused_by_name)
         { "{\"name\": []}", MRD_TYPE, "name must be text" },
         { "{\"mode\": \"fast\"}", MRD_INVALID, "mode must be one of stream,recorder, not 'fast'" },
         { "{\"mode\": 1}", MRD_TYPE, "mode must be text" },
-        { "{\"require\": 0}", MRD_INVALID, "require must be" },
+        { "{\"require\": -1}", MRD_INVALID, "require must be" },
         { "{\"require\": \"1000001\"}", MRD_INVALID, "require must be" },
         { "{\"require\": {}}", MRD_TYPE, "require must be" },
         { "{\"duration\": -1}", MRD_RANGE, "at most 30 days" },
