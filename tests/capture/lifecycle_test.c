@@ -235,9 +235,8 @@ TEST(paused_by_the_reader)
     rig_scan(&g);
     REQUIRE(g.n == 1);
     CHECK_ERR("pause", mrd_ring_set_pause(g.ring[0].r, true), MRD_OK);
+    CHECK_INT(waitpid(g.pid, NULL, WUNTRACED), g.pid); /* takes this stop's report */
     kill(g.pid, SIGCONT); /* records 10 more, in silence, and stops again */
-    while (waitpid(g.pid, NULL, WCONTINUED) != g.pid)
-        ;
     TEST_UNTIL(rig_ended(&g));
     CHECK_ERR("go on", mrd_ring_set_pause(g.ring[0].r, false), MRD_OK);
     kill(g.pid, SIGCONT);
