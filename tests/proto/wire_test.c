@@ -247,6 +247,7 @@ TEST(messages)
     mrd_buf wire = { 0 };
     mrd_msg msg;
     mrd_why why;
+    size_t one_len;
 
     select.instances = list;
     select.n_instances = 1;
@@ -267,6 +268,17 @@ TEST(messages)
     mrd_msg_free(&msg);
     for (size_t n = 0; n < wire.len; n++)
         CHECK(mrd_msg_unpack((mrd_bytes){ wire.p, n }, &msg, &why) != MRD_OK);
+    one_len = wire.len; /* a second one behind it: both are whole */
+    c.session = 77;
+    CHECK_ERR("pack", mrd_msg_pack(&f, &c, &wire, &why), MRD_OK);
+    CHECK_ERR("first", mrd_msg_unpack((mrd_bytes){ wire.p, one_len }, &msg, &why), MRD_OK);
+    CHECK(msg.u.control->session == UINT64_MAX);
+    mrd_msg_free(&msg);
+    CHECK_ERR("second",
+              mrd_msg_unpack((mrd_bytes){ wire.p + one_len, wire.len - one_len }, &msg, &why),
+              MRD_OK);
+    CHECK_INT(msg.u.control->session, 77);
+    mrd_msg_free(&msg);
     mrd_buf_fini(&wire);
 }
 
