@@ -240,6 +240,7 @@ TEST(records_are_checked)
         { "half a position", 4, 8 + 15, { 1 }, false },
         { "more than are allowed", 4, 8 + 16 * 65537, { 65537 }, false },
         { "a note", 4, 8 + 16 + 4, { 0, 1, 7, 0, 4, 0, 0x65746f6e }, true },
+        { "an empty note", 4, 8 + 16, { 0, 1, 7 }, true },
         { "a note that ends too early", 4, 8 + 16 + 3, { 0, 1, 7, 0, 4 }, false },
         { "half a note's head", 4, 8 + 15, { 0, 1 }, false },
         { "one of two notes", 4, 8 + 16, { 0, 2 }, false },
