@@ -95,6 +95,7 @@ typedef struct {
     char *text;        /* manifest; NULL: none yet */
     mrd_session *copy; /* the same, not written out, in large runs */
     bool durable_go, durable_stop;
+    size_t durable_nodes; /* of the manifest on the medium */
     bool removed, closed;
     bool forgotten; /* it was deleted before a crash, and goes */
     stored_frame *frames;

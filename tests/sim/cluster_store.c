@@ -42,7 +42,7 @@ struct store_model {
     mrd_cleaner *cleaner;
     unsigned dies_in; /* calls; 0: not */
     bool dies_by_power, quiet;
-    unsigned boot, copies;
+    unsigned error_in; /* one of so many calls of the disk fails */
     promise *promises;
     size_t n_promises, cap_promises;
     size_t checked; /* of them since the last power failure */
@@ -104,7 +104,7 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
         die(m, op, v);
         return;
     }
-    if (w->plan->faults && !w->healing && sim_below(w, 1500) == 0) {
+    if (w->plan->faults && !w->healing && sim_below(w, m->error_in) == 0) {
         w->r->disk_errors++;
         if (w->plan->verbose)
             printf("%10.6f disk: it fails\n", (double) w->now / 1e9);
@@ -217,6 +217,7 @@ saved(world *w, uint64_t id, bool failed)
     } else {
         d->durable_go = d->durable_go || mrd_json_int(o, "go_ns", 0) != 0;
         d->durable_stop = d->durable_stop || mrd_json_int(o, "stop_ns", 0) != 0;
+        d->durable_nodes = mrd_json_size(mrd_json_get(o, "nodes"));
     }
     mrd_json_free(o);
     sim_disk_free(copy);
@@ -274,6 +275,18 @@ body_byte(const mrd_frame *f, size_t at)
 
 /* ---- Effects, as loop_effects.c and loop_results.c have them ---- */
 
+/* The first frames of a node that joined late, which the manifest does not name yet. */
+static void
+bad_moment(world *w, const mrd_effect *e)
+{
+    const disk_session *d = disk_make(w, e->session->id);
+
+    if (w->plan->faults && !w->healing && d->durable_go && e->session->n_parts > d->durable_nodes &&
+        sim_chance(w, 200))
+        sim_at(w, w->now + 5 * MRD_MS + (int64_t) sim_below(w, 40 * MRD_MS), fail_now,
+               w->incarnation, sim_below(w, 2), NULL);
+}
+
 void
 store_append(world *w, const mrd_effect *e)
 {
@@ -288,6 +301,7 @@ store_append(world *w, const mrd_effect *e)
 
     for (size_t i = 0; i < e->frame.body_len; i++)
         data[MRD_FRAME_HEADER + i] = body_byte(&e->frame, i);
+    bad_moment(w, e);
     f.frame.cols_raw = e->frame.type == MRD_FRAME_BATCH ? e->frame.body_len : 0;
     f.frame.last_ns = f.frame.first_ns = w->now;
     mrd_frame_put(&f.frame, (mrd_bytes){ data + MRD_FRAME_HEADER, e->frame.body_len }, data);
@@ -545,6 +559,7 @@ store_boot(world *w, const char *name)
 void
 store_new(world *w)
 {
+    static const unsigned rates[] = { 1500, 1500, 1500, 500, 150 };
     static const long types[] = { EXT4_SUPER_MAGIC, TMPFS_MAGIC };
     store_model *m = calloc(1, sizeof(*m));
 
@@ -555,6 +570,7 @@ store_new(world *w)
                                                           .before = before,
                                                           .self = m,
                                                           .type = types[sim_below(w, 2)] });
+    m->error_in = rates[sim_below(w, MRD_COUNT(rates))];
     sim_disk_redirect(BOOT_ID, BOOT_AT);
     clock_of(w, NULL);
     sim_threads_begin(&(sim_threads_options){ .later = later, .wall = wall, .self = w });

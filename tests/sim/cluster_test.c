@@ -136,7 +136,7 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_MANIFEST_UNSYNCED] = "manifests are not synced",
     };
 
-    for (unsigned bug = 1; bug < MRD_PLANTS; bug++) {
+    for (unsigned bug = (unsigned) number("MRD_BUG", 1); bug < MRD_PLANTS; bug++) {
         uint64_t seed = 1;
         sim_result r = { .ok = true };
 
