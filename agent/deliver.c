@@ -112,3 +112,15 @@ mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age)
                 give_open(p, pr, s);
         }
 }
+
+uint64_t
+mrd_drain_left_key(proc *pr)
+{
+    return ++pr->n_left * 0x9e3779b97f4a7c15u ^ 0x4c454654u;
+}
+
+uint64_t
+mrd_drain_model_key(uint64_t number)
+{
+    return number * 0x9e3779b97f4a7c15u ^ 0x4d4f44454c000000u;
+}

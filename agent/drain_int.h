@@ -173,10 +173,6 @@ void mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 uint64_t mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most);
 void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 
-/* Keys of open spans that the records give none: a loaded model, what a dead owner left. */
-uint64_t mrd_drain_model_key(uint64_t number);
-uint64_t mrd_drain_left_key(proc *pr);
-
 /* ---- open_log.c: open spans for a successor ---- */
 
 /* Errors: NOMEM. */
@@ -184,10 +180,10 @@ mrd_err mrd_drain_open_begin(mrd_drain *p, mrd_why *why);
 void mrd_drain_open_end(mrd_drain *p);
 /* A process's first ring: what a predecessor left open of it. */
 void mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info);
-/* Processes that did not come back are gone; drain_processes.c makes and ends each. */
-void mrd_drain_open_step(mrd_drain *p, int64_t now);
-void mrd_drain_open_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
-                           const void *records);
+/* Processes that did not come back are gone: `orphan` makes each with what it had open, and ends it. */
+typedef void mrd_drain_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
+                              const void *records);
+void mrd_drain_open_step(mrd_drain *p, int64_t now, mrd_drain_orphan *orphan);
 void mrd_drain_open_replay(mrd_drain *p, proc *pr, uint64_t key, const void *records);
 void mrd_drain_open_gone(mrd_drain *p, const proc *pr);
 /* Open ones that are not in the file, and the oldest begin. */

@@ -144,7 +144,7 @@ mrd_drain_proc_gone(mrd_drain *p, proc *pr)
 
 /* Its rings are gone, but not what they had begun. */
 void
-mrd_drain_open_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
+mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                       const void *records)
 {
     mrd_ident id;

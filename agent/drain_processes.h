@@ -13,6 +13,9 @@ proc *mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start_ticks);
 proc *mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info);
 /* Gives its open spans as unfinished, announces that it is gone, and frees it. */
 void mrd_drain_proc_gone(mrd_drain *p, proc *pr);
+/* One whose rings are gone, but not what it had open (mrd_drain_orphan). */
+void mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
+                           const void *records);
 /* Without a word: the drain is closed. */
 void mrd_drain_proc_free(mrd_drain *p, proc *pr);
 

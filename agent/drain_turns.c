@@ -247,7 +247,7 @@ mrd_drain_step(mrd_drain *p)
     (void) mrd_drain_lock(p, now.ns);
     mrd_discover_step(p->discover, now, mrd_drain_ring_found, p);
     sweep(p, now.ns);
-    mrd_drain_open_step(p, now.ns);
+    mrd_drain_open_step(p, now.ns, mrd_drain_proc_orphan);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
         mrd_drain_runtime_report_gaps(pr, now.ns);
     return drain_all(p, now.ns);

@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "agent/deliver.h"
 #include "agent/drain_int.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -71,12 +72,6 @@ struct mrd_open_log {
     mrd_codec *codec;
     mrd_batch_reader *reader;
 };
-
-uint64_t
-mrd_drain_model_key(uint64_t number)
-{
-    return number * 0x9e3779b97f4a7c15u ^ 0x4d4f44454c000000u;
-}
 
 static uint64_t
 process_key(const mrd_ring_info *info)
@@ -450,7 +445,7 @@ mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info)
 
 /* Rings of these did not turn up: their processes have ended, and somebody removed the files. */
 void
-mrd_drain_open_step(mrd_drain *p, int64_t now)
+mrd_drain_open_step(mrd_drain *p, int64_t now, mrd_drain_orphan *orphan)
 {
     mrd_open_log *l = p->log;
 
@@ -464,7 +459,7 @@ mrd_drain_open_step(mrd_drain *p, int64_t now)
                                .file_uid = q->who.uid };
 
         l->pending = q->next;
-        mrd_drain_open_orphan(p, q->who.pid, &info, q->who.process, q);
+        orphan(p, q->who.pid, &info, q->who.process, q);
         pending_free(q);
     }
 }

@@ -134,12 +134,6 @@ give_until(mrd_drain *p, proc *pr, const mrd_event *ev, int64_t until_ns)
     pr->pub.open_until_ns = before;
 }
 
-uint64_t
-mrd_drain_left_key(proc *pr)
-{
-    return ++pr->n_left * 0x9e3779b97f4a7c15u ^ 0x4c454654u;
-}
-
 /* A scope that its owner died in. One that was seen alive died a moment ago; of another only its
  * rings tell until when it lived, all of them: the scope waits for the last. */
 static void

@@ -54,12 +54,6 @@ mrd_http_body(const mrd_http_request *req)
     return (mrd_str){ (const char *) req->body.p, req->body.len };
 }
 
-const char *
-mrd_http_header(mrd_http_request *req, const char *name)
-{
-    return MHD_lookup_connection_value(req->connection, MHD_HEADER_KIND, name);
-}
-
 mrd_role
 mrd_http_role(const mrd_http_request *req)
 {

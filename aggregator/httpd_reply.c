@@ -662,3 +662,9 @@ mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, c
         return reply_encoded(req, fd, encoding, type, download, why);
     return reply_plain(req, fd, &st, kind > 0, from, len, type, download);
 }
+
+const char *
+mrd_http_header(mrd_http_request *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->connection, MHD_HEADER_KIND, name);
+}

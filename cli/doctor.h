@@ -1,6 +1,6 @@
 /*
  * cli/doctor.h - `meridian doctor`: what an agent with these settings would find on this node, what
- * is wrong with it, and what to do. cmd_doctor.c has the list and prints; doctor_*.c look.
+ * is wrong with it, and what to do. cmd_doctor.c has the list and prints; doctor_*.c look, with what doctor.c has.
  *
  * Nothing is changed on the node: a file is made and removed where writing is asked about, and the
  * aggregator sees a connection that says nothing. Threads: one.
@@ -27,6 +27,7 @@ typedef struct {
     unsigned counts[MRD_DOCTOR_LEVELS];
 } mrd_doctor;
 
+const char *mrd_doctor_level_text(mrd_doctor_level level); /* as in JSON */
 /* Adds a finding. fix: what to do, NULL when there is nothing to do. */
 void mrd_doctor_say(mrd_doctor *d, mrd_doctor_level level, const char *fix, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

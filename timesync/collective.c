@@ -7,10 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS      10    /* of lines against medians; measured to converge in 3 to 5 */
-#define REWEIGHTS   12    /* of one robust line */
-#define FLOOR_NS    500.0 /* residuals below count alike */
-#define SPAN_MIN_NS 20e6  /* a shorter stretch says nothing about drift: 500 ppm of it is 10 us */
+#define ROUNDS 10 /* of lines against medians; measured to converge in 3 to 5 */
 
 static double
 session(const coll_solver *s, uint32_t p, double t)
@@ -86,59 +83,6 @@ solver_fill(coll_solver *s)
 }
 
 /* ---- lines ---- */
-
-static double
-fit_weighted(const double *x, const double *y, const double *w, size_t n, double *ret_b)
-{
-    double sw = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, least = INFINITY, most = -INFINITY;
-
-    for (size_t i = 0; i < n; i++) {
-        sw += w[i];
-        sx += w[i] * x[i];
-        sy += w[i] * y[i];
-        least = fmin(least, x[i]);
-        most = fmax(most, x[i]);
-    }
-    sx /= sw;
-    sy /= sw;
-    for (size_t i = 0; i < n; i++) {
-        sxx += w[i] * (x[i] - sx) * (x[i] - sx);
-        sxy += w[i] * (x[i] - sx) * (y[i] - sy);
-    }
-    *ret_b = most - least >= SPAN_MIN_NS ? sxy / sxx : 0;
-    return sy - *ret_b * sx;
-}
-
-/* A line of least absolute residuals, by reweighting. */
-double
-mrd_coll_fit(const double *x, const double *y, double *w, size_t n, double *ret_b)
-{
-    double a = 0;
-
-    for (size_t i = 0; i < n; i++)
-        w[i] = 1;
-    for (int round = 0; round < REWEIGHTS; round++) {
-        a = fit_weighted(x, y, w, n, ret_b);
-        for (size_t i = 0; i < n; i++)
-            w[i] = 1 / fmax(fabs(y[i] - a - *ret_b * x[i]), FLOOR_NS);
-    }
-    return a;
-}
-
-static int
-order_double(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-
-    return x < y ? -1 : x > y;
-}
-
-double
-mrd_coll_median(double *v, size_t n)
-{
-    qsort(v, n, sizeof(*v), order_double);
-    return n % 2 == 1 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
 
 /* The end of each collective: the median over the participants that are known. */
 static void
@@ -266,7 +210,7 @@ order_sample(const void *a, const void *b)
 {
     const coll_sample *x = a, *y = b;
 
-    return order_double(&x->end, &y->end);
+    return mrd_coll_order(&x->end, &y->end);
 }
 
 static size_t
@@ -389,7 +333,7 @@ prefer_common(const coll_solver *s, size_t p, const coll_sample *v, coll_line *l
         common.residual = fmax(common.residual, r);
         common.sum += r;
     }
-    if (common.residual <= 2 * line->residual + 2 * FLOOR_NS)
+    if (common.residual <= 2 * line->residual + 2 * MRD_COLL_FLOOR_NS)
         *line = common;
 }
 
@@ -407,7 +351,7 @@ take_residuals(coll_solver *s, const coll_sample *v, const coll_line *lines, siz
         }
     }
     n = k;
-    qsort(s->x, n, sizeof(*s->x), order_double);
+    qsort(s->x, n, sizeof(*s->x), mrd_coll_order);
     to->residual_median = llround(fmin(s->x[n / 2], MRD_COLL_FAR));
     to->residual_p99 = llround(fmin(s->x[(size_t) (0.99 * (double) (n - 1))], MRD_COLL_FAR));
     to->residual_max = llround(fmin(s->x[n - 1], MRD_COLL_FAR));

@@ -9,6 +9,8 @@
 
 #include "timesync/collective.h"
 
+#define MRD_COLL_FLOOR_NS 500.0 /* residuals below count alike */
+
 struct mrd_coll_match {
     size_t process_count, count, left_out;
     size_t obs_n;
@@ -57,6 +59,8 @@ typedef struct {
 /* A line of least absolute residuals, by reweighting; w is scratch. Returns a. */
 double mrd_coll_fit(const double *x, const double *y, double *w, size_t n, double *ret_b);
 double mrd_coll_median(double *v, size_t n); /* sorts v */
+/* For qsort. */
+int mrd_coll_order(const void *a, const void *b);
 
 /* Cuts samples (by rising end) where one line will not do. x, y, w: scratch of 2n. Returns how many
  * lines, at most MRD_COLL_SEGMENTS. */

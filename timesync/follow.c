@@ -452,3 +452,37 @@ mrd_follow_counters(const mrd_follow *follow)
     report.bound = mrd_bound_counters(follow->bound);
     return report;
 }
+
+/* One packet: by how much it arrived before it was sent, by the estimate and by the bound. */
+static void
+check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64_t v, bool lower,
+             mrd_follow_report *report)
+{
+    mrd_align_bound bound;
+    mrd_sess_ns sess;
+    int64_t by;
+
+    if (!mrd_align_map(align, cursor, (mrd_local_ns){ at }, &sess, &bound) ||
+        bound.quality <= MRD_ALIGN_GAP)
+        return;
+    report->checked++;
+    by = lower ? v - (sess.ns - at) : sess.ns - at - v;
+    report->reversed += by > 0;
+    report->reversed_max = by > report->reversed_max ? by : report->reversed_max;
+    report->violations += lower ? bound.hi.ns - at < v : bound.lo.ns - at > v;
+}
+
+void
+mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n,
+                 mrd_follow_report *report)
+{
+    mrd_align_cursor cursor = { 0, 0 };
+
+    for (size_t i = 0; i < n; i++) {
+        mrd_ineq q[2];
+        size_t k = probes[i].held_out ? mrd_probe_ineqs(&probes[i], q) : 0;
+
+        for (size_t j = 0; j < k; j++)
+            check_packet(align, &cursor, q[j].t, q[j].v, q[j].lower, report);
+    }
+}
