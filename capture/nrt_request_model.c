@@ -23,7 +23,7 @@ static _Atomic bool armed; /* executions have to look */
 static counted models[MODELS_MAX];
 static size_t n_models;
 static unsigned asked;
-static bool told_full;
+static bool said_full;
 static char folder[96], stamp[32]; /* of this request, below the top */
 
 /* <top>/<instance>_pid_<pid>/<time>, as the vendor's tools lay it out. The agent removes folders that are
@@ -60,7 +60,7 @@ mrd_request_model_arm(const mrd_control *r)
         return false;
     }
     n_models = 0;
-    told_full = false;
+    said_full = false;
     asked++;
     atomic_store_explicit(&armed, true, memory_order_release);
     mrd_request_say("device profiles armed", r->id, -1, NULL, mrd_request_top());
@@ -102,8 +102,8 @@ count_of(const mrd_control *r, uint64_t model, int32_t core)
     if (m == NULL && n_models < MODELS_MAX) {
         m = &models[n_models++];
         *m = (counted){ .model = model, .core = core };
-    } else if (m == NULL && !told_full) {
-        told_full = true;
+    } else if (m == NULL && !said_full) {
+        said_full = true;
         mrd_request_refuse(r->id, core,
                            "more models are executed than are counted for one request: 256");
     }

@@ -177,7 +177,7 @@ TEST(what_is_recovered_survives_the_power)
 
 /* The name of a new segment hangs on three folders. One that cannot be synced is told, and what
  * comes later is durable. */
-TEST(a_name_that_cannot_be_synced_is_told)
+TEST(a_name_that_cannot_be_synced_is_reported)
 {
     for (unsigned pass = 0; pass < 3; pass++) {
         sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
