@@ -23,8 +23,8 @@
 static const char *
 file_of(const char *dir, const char *name)
 {
-    static char paths[256][300];
-    static unsigned at;
+    static _Thread_local char paths[256][300];
+    static _Thread_local unsigned at;
     char *to = paths[at++ % MRD_COUNT(paths)];
 
     snprintf(to, sizeof(paths[0]), "%s/%s/%s", test_tmp(), dir, name);
