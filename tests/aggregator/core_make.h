@@ -78,4 +78,21 @@ core_part(mrd_core *c, mrd_session *s, const char *id, mrd_part_state state)
     return p;
 }
 
+/* A node with this id connects. */
+static inline void
+core_hello(mrd_core *c, int64_t now, const char *id, uint32_t conn)
+{
+    Mrd__Hello h = MRD__HELLO__INIT;
+    mrd_msg msg = { .frame = { .type = MRD_FRAME_HELLO, .agent = mrd_agent_key(mrd_str_of(id)) },
+                    .u.hello = &h };
+
+    h.wire_major = MRD_WIRE_MAJOR;
+    h.instance_id = (char *) (uintptr_t) id;
+    h.run = conn;
+    CHECK_ERR(id, mrd_core_hello_check(&msg, NULL), MRD_OK);
+    mrd_core_hello(c, core_at(now), 1000 + conn, conn, &msg);
+    CHECK(mrd_core_effect(c)->kind == MRD_DO_LOG && mrd_core_effect(c)->kind == MRD_DO_WELCOME);
+    core_drain(c);
+}
+
 #endif

@@ -5,22 +5,6 @@
 
 /* ---- A few nodes ---- */
 
-static void
-hello(mrd_core *c, int64_t now, const char *id, uint32_t conn)
-{
-    Mrd__Hello h = MRD__HELLO__INIT;
-    mrd_msg msg = { .frame = { .type = MRD_FRAME_HELLO, .agent = mrd_agent_key(mrd_str_of(id)) },
-                    .u.hello = &h };
-
-    h.wire_major = MRD_WIRE_MAJOR;
-    h.instance_id = (char *) (uintptr_t) id;
-    h.run = conn;
-    CHECK_ERR(id, mrd_core_hello_check(&msg, NULL), MRD_OK);
-    mrd_core_hello(c, core_at(now), 1000 + conn, conn, &msg);
-    CHECK(mrd_core_effect(c)->kind == MRD_DO_LOG && mrd_core_effect(c)->kind == MRD_DO_WELCOME);
-    core_drain(c);
-}
-
 /* The first effect of this kind, and drains. */
 static bool
 find(mrd_core *c, mrd_effect_kind kind, mrd_effect *ret)
@@ -72,7 +56,7 @@ TEST(nobody_is_acknowledged_before_it_is_durable)
     mrd_node *n;
     mrd_effect e;
 
-    hello(c, 1, "a", 1);
+    core_hello(c, 1, "a", 1);
     CHECK(mrd_core_sender(c, core_at(2), 10, 1, &f, &n));
     mrd_core_numbered(c, core_at(2), 10, n, &f, 100, (mrd_local_ns){ 2 });
     e = *mrd_core_effect(c);
@@ -108,7 +92,7 @@ TEST(a_repetition_is_known_after_the_end)
     mrd_node *n;
     mrd_effect e;
 
-    hello(c, 1, "a", 1);
+    core_hello(c, 1, "a", 1);
     CHECK(mrd_core_sender(c, core_at(2), 10, 1, &f, &n));
     mrd_core_numbered(c, core_at(2), 10, n, &f, 100, (mrd_local_ns){ 2 });
     core_drain(c);
@@ -133,7 +117,7 @@ TEST(a_start_is_sent_when_it_is_on_disk)
     mrd_effect ask, save, e;
     mrd_session_request r = core_request("s");
 
-    hello(c, 20 * MRD_SEC, "a", 1);
+    core_hello(c, 20 * MRD_SEC, "a", 1);
     mrd_core_start(c, core_at(20 * MRD_SEC), 5, &r);
     CHECK(find(c, MRD_DO_SAVE, &save));
     mrd_core_saved(c, core_at(20 * MRD_SEC), save.session->id, save.version, NULL);
@@ -165,7 +149,7 @@ TEST(a_heartbeat_that_comes_late_counts_nothing)
     Mrd__Counters counts = MRD__COUNTERS__INIT;
     mrd_effect e;
 
-    hello(c, 20 * MRD_SEC, "a", 1);
+    core_hello(c, 20 * MRD_SEC, "a", 1);
     st.session = s->id;
     st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     st.counters = &counts;
@@ -196,7 +180,7 @@ TEST(a_session_of_which_rings_were_left_out_is_not_whole)
     const mrd_json *part;
     mrd_json *o;
 
-    hello(c, 20 * MRD_SEC, "a", 1);
+    core_hello(c, 20 * MRD_SEC, "a", 1);
     st.session = s->id;
     st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     st.unread = hb.unread = &now;
@@ -236,8 +220,8 @@ TEST(a_silent_node_delays_its_own_session_only)
 
     recorder->params.mode = MRD_MODE_RECORDER;
     recorder->params.recorder_ns = 30 * MRD_SEC;
-    hello(c, 20 * MRD_SEC, "a", 1);
-    hello(c, 20 * MRD_SEC, "silent", 2);
+    core_hello(c, 20 * MRD_SEC, "a", 1);
+    core_hello(c, 20 * MRD_SEC, "silent", 2);
     mrd_core_start(c, core_at(20 * MRD_SEC), 5, &r);
     CHECK(find(c, MRD_DO_SAVE, &save));
     mrd_core_saved(c, core_at(20 * MRD_SEC), save.session->id, save.version, NULL);
@@ -270,7 +254,7 @@ TEST(a_pause_is_durable_before_it_is_told)
     int64_t t = 20 * MRD_SEC;
     char node[] = "a", no[] = "this agent does not know the request";
 
-    hello(c, t, "a", 1);
+    core_hello(c, t, "a", 1);
     st.session = 7;
     st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     hb.sessions = &list;
@@ -323,7 +307,7 @@ TEST(a_trigger_waits_until_the_start_was_sent)
 
     r.params.mode = MRD_MODE_RECORDER;
     r.params.recorder_ns = 30 * MRD_SEC;
-    hello(c, t, "a", 1);
+    core_hello(c, t, "a", 1);
     mrd_core_start(c, core_at(t), 5, &r);
     CHECK(find(c, MRD_DO_SAVE, &save));
     mrd_core_saved(c, core_at(t), save.session->id, save.version, NULL);
@@ -413,7 +397,7 @@ TEST(gaps_of_a_node_are_bounded_over_its_sessions)
     mrd_node *n;
 
     core_session(c, 8, 0, MRD_SESSION_RECORDING);
-    hello(c, 1, "a", 1);
+    core_hello(c, 1, "a", 1);
     CHECK(mrd_core_sender(c, core_at(2), 10, 1, &any, &n));
     core_drain(c);
     for (uint64_t k = 0; k < 4; k++) /* 0, 2, 4, 6: three gaps */

@@ -7,20 +7,6 @@
 
 #define T0 (100 * MRD_SEC)
 
-static void
-hello(mrd_core *c, int64_t now, const char *id, uint32_t conn)
-{
-    Mrd__Hello h = MRD__HELLO__INIT;
-    mrd_msg msg = { .frame = { .type = MRD_FRAME_HELLO, .agent = mrd_agent_key(mrd_str_of(id)) },
-                    .u.hello = &h };
-
-    h.wire_major = MRD_WIRE_MAJOR;
-    h.instance_id = (char *) (uintptr_t) id;
-    h.run = conn;
-    mrd_core_hello(c, core_at(now), 1000 + conn, conn, &msg);
-    core_drain(c);
-}
-
 static mrd_core *
 cluster(int64_t sessions, int64_t of_user, const char *by_default)
 {
@@ -29,8 +15,8 @@ cluster(int64_t sessions, int64_t of_user, const char *by_default)
                                                .job_sessions = sessions,
                                                .job_sessions_user = of_user });
 
-    hello(c, T0, "a", 1);
-    hello(c, T0, "b", 2);
+    core_hello(c, T0, "a", 1);
+    core_hello(c, T0, "b", 2);
     return c;
 }
 
