@@ -99,7 +99,7 @@ with Cluster() as c:
     a.tell("exec beta 1")
     until(lambda: told(c, id, a.pid, 1)[1] == 1, "the second")
     c.stop(id)
-    id = c.start("--name", "too seldom", "--device-profiles", "model", "--profile-model", "beta", "--profile-execution", "7", "--instance-id", "i-test0")
+    id = c.start("--name", "too seldom", "--device-profiles", "model", "--profile-model", "id:2", "--profile-execution", "7", "--instance-id", "i-test0")
     armed(c, id, a)
     a.tell("exec beta 2")
     c.stop(id, want=3)
