@@ -55,6 +55,9 @@ with Cluster() as c:
     for d in (a, b):
         for line in ("load alpha 0", "load beta 1", "load gamma 0"):
             equal(d.tell(line), 0, line)
+            # the agent joins a load with the runtime's event of it, which bears the name, by their times
+            until(lambda: any(l["process_id"] == d.pid and "runtime_id" in l for m in c.run_json("models")["models"] if m.get("name") == line.split()[1] for l in m["loads"]),
+                  f"{line}: its name is known")
     until(lambda: sum(n["processes"] for n in c.nodes().values()) == 2, "agents see both")
 
     # ---- An inspect of normal executions, begun and ended by the session ----
