@@ -350,6 +350,7 @@ int64_t
 mrd_publish_next_ns(const mrd_publish *p)
 {
     int64_t next = INT64_MAX;
+    bool sends = p->stats.welcome && p->o.transport->free_slots(p->o.transport) > 0;
 
     if (!p->stats.up)
         return next;
@@ -357,7 +358,8 @@ mrd_publish_next_ns(const mrd_publish *p)
         next = p->hello_at;
     else if (!p->urgent && p->stats.welcome)
         next = p->beat_at;
-    for (size_t i = 0; p->stats.welcome && i < MRD_LINK_WINDOW_MAX; i++)
+    /* Without a slot an answer has to come first, which wakes us by itself. */
+    for (size_t i = 0; sends && i < MRD_LINK_WINDOW_MAX; i++)
         if (p->flights[i].id != 0 && !p->flights[i].in_flight && p->flights[i].again_at < next)
             next = p->flights[i].again_at;
     return next;

@@ -1,0 +1,151 @@
+/* The publisher by itself, over a connection that the test plays: when it wants its next turn. */
+#include "agent/publish.h"
+
+#include "tests/check.h"
+
+typedef struct {
+    mrd_transport pub; /* first */
+    mrd_link_event events[8];
+    mrd_buf frames[8];
+    size_t n, given;
+    uint64_t tags[8]; /* of what was submitted, hellos and heartbeats apart */
+    size_t sent, answered;
+    unsigned window;
+} played;
+
+static played *
+of(mrd_transport *t)
+{
+    return (played *) t;
+}
+
+static mrd_err
+submit(mrd_transport *t, uint64_t tag, mrd_bytes frame)
+{
+    (void) frame;
+    of(t)->tags[of(t)->sent++ % 8] = tag;
+    return MRD_OK;
+}
+
+static mrd_err
+submit_urgent(mrd_transport *t, uint64_t tag, mrd_bytes frame)
+{
+    (void) t, (void) tag, (void) frame;
+    return MRD_OK;
+}
+
+static unsigned
+free_slots(mrd_transport *t)
+{
+    return of(t)->window - (unsigned) (of(t)->sent - of(t)->answered);
+}
+
+static bool
+next(mrd_transport *t, int timeout_ms, mrd_link_event *ret_event)
+{
+    (void) timeout_ms;
+    if (of(t)->given == of(t)->n)
+        return false;
+    *ret_event = of(t)->events[of(t)->given++];
+    return true;
+}
+
+static void
+done(mrd_transport *t, mrd_link_event *event)
+{
+    (void) t, (void) event;
+}
+
+static void
+arrives(played *t, mrd_link_kind kind, uint64_t tag, uint8_t type, const void *message)
+{
+    mrd_frame f = { .type = type };
+
+    if (message != NULL)
+        CHECK_ERR("pack", mrd_msg_pack(&f, message, &t->frames[t->n], NULL), MRD_OK);
+    t->events[t->n] = (mrd_link_event){ .kind = kind,
+                                        .tag = tag,
+                                        .data = { t->frames[t->n].p, t->frames[t->n].len } };
+    t->n++;
+}
+
+static mrd_err
+pack(void *self, mrd_buf *to)
+{
+    (void) self;
+    mrd_buf_add(to, "x", 1);
+    return to->err;
+}
+
+static void
+welcome(void *self, const Mrd__Welcome *w)
+{
+    (void) self, (void) w;
+}
+
+static void
+add(mrd_spool *s, uint64_t seq)
+{
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA,
+                    .agent = 1,
+                    .epoch = mrd_spool_epoch(s),
+                    .session = 5,
+                    .seq = seq };
+    uint8_t frame[MRD_FRAME_HEADER + 8] = { 0 };
+
+    mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, 8 }, frame);
+    CHECK_ERR("add", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, 0, NULL), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+}
+
+/* One frame is to be sent again and the connection has no slot: only an answer can help, so a loop
+ * that waits until next_ns must not find it in the past. */
+TEST(without_a_slot_nothing_is_due)
+{
+    played t = { .pub = { .submit = submit,
+                          .submit_urgent = submit_urgent,
+                          .free_slots = free_slots,
+                          .next = next,
+                          .done = done },
+                 .window = 1 };
+    mrd_publish_options o = {
+        .transport = &t.pub, .agent = 1, .hello = pack, .heartbeat = pack, .welcome = welcome
+    };
+    Mrd__Welcome w = MRD__WELCOME__INIT;
+    Mrd__Ack later = MRD__ACK__INIT;
+    int64_t now = mrd_local_now().ns;
+    mrd_publish *p = NULL;
+
+    CHECK_ERR(
+        "spool",
+        mrd_spool_open(&(mrd_spool_options){ .max_bytes = MRD_SPOOL_MIN_BYTES }, &o.spool, NULL),
+        MRD_OK);
+    add(o.spool, 0);
+    add(o.spool, 1);
+    CHECK_ERR("publish", mrd_publish_open(&o, &p, NULL), MRD_OK);
+    arrives(&t, MRD_LINK_UP, 0, 0, NULL);
+    mrd_publish_step(p, now);
+    arrives(&t, MRD_LINK_REPLY, 1ull << 61, MRD_FRAME_WELCOME, &w); /* to the hello */
+    mrd_publish_step(p, now);
+    CHECK_INT(t.sent, 1);
+    later.status = MRD__ACK_STATUS__ACK_NOT_STORED;
+    later.retry_after_ms = 1;
+    t.answered++;
+    arrives(&t, MRD_LINK_REPLY, t.tags[0], MRD_FRAME_ACK, &later);
+    mrd_publish_step(p, now);
+    CHECK_INT(t.sent, 2); /* the second one has the slot now */
+    while (mrd_local_now().ns < now + 5 * MRD_MS)
+        ;
+    mrd_publish_step(p, mrd_local_now().ns);
+    CHECK_INT(t.sent, 2);
+    CHECK(mrd_publish_next_ns(p) > mrd_local_now().ns);
+    t.answered++;
+    arrives(&t, MRD_LINK_REPLY, t.tags[1], MRD_FRAME_ACK, &later);
+    CHECK(mrd_publish_next_ns(p) <= mrd_local_now().ns); /* there is a slot again */
+    mrd_publish_close(p);
+    mrd_spool_close(o.spool);
+    for (size_t i = 0; i < t.n; i++)
+        mrd_buf_fini(&t.frames[i]);
+}
+
+TEST_MAIN()
