@@ -222,7 +222,8 @@ word_sane(const Mrd__ClockEstimate *e)
 void
 mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
 {
-    int64_t bound = mrd_sat_sub(received_ns, sent_ns) / 2 + 1, theirs;
+    int64_t round = mrd_sat_sub(received_ns, sent_ns), theirs;
+    int64_t bound = round / 2 + round / DRIFT_PART + 1; /* the clocks went apart meanwhile */
 
     if (ack->clock != NULL && word_sane(ack->clock)) {
         c->word_offset = ack->clock->offset_ns;
