@@ -211,8 +211,7 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
         q->next = most(q->next, c->next);
         q->committed = most(q->committed, c->next);
     }
-    if (c->delivered > q->tally.delivered || c->refused > q->tally.refused)
-        complete_answered(s, c);
+    complete_answered(s, c); /* also when a later segment tells as many: it does not say which */
     if (c->note_len > 0 && c->next > 0 && q->tally.note_len == 0) {
         memcpy(q->tally.note, c->note, c->note_len);
         q->tally.note_len = c->note_len;

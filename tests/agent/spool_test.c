@@ -456,16 +456,55 @@ TEST(what_is_cut_off_behind_its_back_is_counted)
 }
 
 /* A file system that is smaller than the spool may become: the oldest go, the newest stay. */
+/* Adds so many frames of 10 events; a full disk keeps the answer to the first out of the segments. */
+static void
+lose_an_answer(mrd_spool *s, const char *segment, int frames)
+{
+    struct rlimit limit, small;
+    mrd_spool_item item;
+    struct stat st;
+
+    for (int i = 0; i < frames; i++)
+        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    REQUIRE(mrd_spool_peek(s, 0, &item) && stat(segment, &st) == 0);
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    small = (struct rlimit){ (rlim_t) st.st_size, limit.rlim_max };
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    CHECK(mrd_spool_done(s, item.id, true));
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+/* The next segment begins with how many events were delivered, so that the counts say no more than the
+ * segments; the frame is answered all the same. */
+TEST(an_answer_that_only_the_counts_have_counts_once)
+{
+    char dir[600], segment[640];
+    mrd_spool_tally t;
+    uint64_t held;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/once", test_tmp());
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    lose_an_answer(s, segment, 3);
+    for (int i = 0; i < 20; i++)
+        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    mrd_spool_close(s);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.delivered, 10);
+    (void) mrd_spool_held(s, 7, &held);
+    CHECK_INT(held, 220);
+    mrd_spool_close(s);
+}
+
 /* A kill between a commit and the counts that go with it, when an answer did not reach the segments: the
  * counts say what was answered of what they know, and nothing of the frame behind. */
 TEST(counts_of_before_a_commit_answer_nothing_of_it)
 {
     char dir[600], counts[640], segment[640];
     mrd_buf kept = { 0 };
-    mrd_spool_item item;
     mrd_spool_tally t;
-    struct rlimit limit, small;
-    struct stat st;
     uint64_t held;
     mrd_spool *s;
 
@@ -473,14 +512,7 @@ TEST(counts_of_before_a_commit_answer_nothing_of_it)
     snprintf(counts, sizeof(counts), "%s/counts", dir);
     snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
     s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    for (int i = 0; i < 3; i++)
-        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
-    REQUIRE(mrd_spool_peek(s, 0, &item) && stat(segment, &st) == 0);
-    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
-    small = (struct rlimit){ (rlim_t) st.st_size, limit.rlim_max };
-    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
-    CHECK(mrd_spool_done(s, item.id, true)); /* in the counts, not in the segment */
-    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    lose_an_answer(s, segment, 3);
     CHECK_ERR("counts", mrd_file_read(counts, 1 << 20, &kept, NULL), MRD_OK);
     CHECK_ERR("add", add(s, 7, 100, 5), MRD_OK);
     mrd_spool_close(s);
