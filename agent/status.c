@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "agent/agent_int.h"
 #include "base/file.h"
@@ -91,20 +90,6 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
 }
 
 /* ---- Messages ---- */
-
-static uint64_t
-resident_bytes(void)
-{
-    unsigned long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-
-    if (f == NULL)
-        return 0;
-    if (fscanf(f, "%*u %llu", &pages) != 1)
-        pages = 0;
-    fclose(f);
-    return pages * (uint64_t) sysconf(_SC_PAGESIZE);
-}
 
 static void
 label(Mrd__Label *to, char *key, char *value)
@@ -482,7 +467,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.sessions = list;
     m.n_sessions = n_sessions;
     m.spool_bytes = c.spool.bytes;
-    m.memory_bytes = resident_bytes();
+    m.memory_bytes = mrd_resident_bytes();
     m.unread = &unread;
     m.rings = (uint32_t) c.pipe.rings;
     m.processes = (uint32_t) c.pipe.processes;
@@ -579,7 +564,7 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             COUNTER("trace_file_events_total", "Events of trace files.", c.trace_events),
             COUNTER("triggers_total", "Events that asked to keep what was recorded.",
                     c.triggers_seen),
-            GAUGE("resident_memory_bytes", "Memory of the agent.", resident_bytes()),
+            GAUGE("resident_memory_bytes", "Memory of the agent.", mrd_resident_bytes()),
 #undef COUNTER
 #undef GAUGE
         };

@@ -157,18 +157,29 @@ mrd_metrics_text_end(mrd_metrics_text *x)
 
 /* ---- The process ---- */
 
+uint64_t
+mrd_resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f == NULL)
+        return 0;
+    if (fscanf(f, "%*u %llu", &pages) != 1)
+        pages = 0;
+    fclose(f);
+    return pages * (uint64_t) sysconf(_SC_PAGESIZE);
+}
+
 void
 mrd_metrics_text_process(mrd_metrics_text *x)
 {
-    unsigned long long pages = 0;
+    uint64_t resident = mrd_resident_bytes();
     struct rusage usage;
-    FILE *f = fopen("/proc/self/statm", "re");
 
-    if (f != NULL && fscanf(f, "%*u %llu", &pages) == 1)
+    if (resident > 0)
         mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "process_resident_memory_bytes",
-                             "Memory in use.", pages * (uint64_t) sysconf(_SC_PAGESIZE));
-    if (f != NULL)
-        fclose(f);
+                             "Memory in use.", resident);
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
         mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "process_cpu_seconds_total",
                                 "CPU time, user and system.");

@@ -42,6 +42,7 @@ void mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const
                           const char *help, uint64_t v);
 /* process_cpu_seconds_total and its kin, of this process; what cannot be read is left out. */
 void mrd_metrics_text_process(mrd_metrics_text *x);
+uint64_t mrd_resident_bytes(void); /* memory of this process in use; 0: it cannot be read */
 void mrd_metrics_text_end(mrd_metrics_text *x);
 
 /* Durations by fixed bounds from 1 ms to 10 s. */
