@@ -609,8 +609,9 @@ mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
         count_clock_answer(s, a.session, rescued, stored);
     if (mrd_spool_find_sequence(s, a.session) != NULL) /* else it was forgotten: nobody asks */
         (void) mrd_spool_count_answer(s, &a);
-    note_answered(s, &e->item);
+    /* First: the counts tell of no more than the 64 numbers behind the oldest. */
     mrd_spool_write_answer(s, &a);
+    note_answered(s, &e->item);
     forget_done(s);
     return true;
 }
