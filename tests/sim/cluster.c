@@ -1,9 +1,10 @@
-#include "tests/sim/cluster_int.h"
+#include "tests/sim/cluster_node.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/obj.h"
 
 /* ---- Chance ---- */
@@ -195,7 +196,10 @@ faults(world *w, uint64_t a, uint64_t b, void *p)
 {
     if (w->healing)
         return;
-    one_fault(w);
+    if (w->plan->real && sim_chance(w, 600))
+        node_fault(w, &w->agents[sim_below(w, w->plan->nodes)]);
+    else
+        one_fault(w);
     sim_at(w, w->now + (int64_t) sim_below(w, 12 * MRD_SEC), faults, a, b, p);
 }
 
@@ -237,12 +241,12 @@ heal(world *w, uint64_t a, uint64_t b, void *p)
     for (unsigned i = 0; i < w->plan->nodes; i++) {
         w->agents[i].partitioned = false;
         w->agents[i].reason[0] = '\0';
+        if (w->agents[i].node != NULL)
+            node_heal(w->agents[i].node);
     }
 }
 
 /* ---- A run ---- */
-
-#define HEAL_TIME (400 * MRD_SEC) /* more than a flush, all back-offs and a merge together */
 
 static void
 stop_all(world *w, uint64_t a, uint64_t b, void *p)
@@ -255,7 +259,7 @@ stop_all(world *w, uint64_t a, uint64_t b, void *p)
 static void
 run(world *w)
 {
-    int64_t end = w->plan->duration + (w->plan->calm ? 100 * MRD_SEC : HEAL_TIME);
+    int64_t end = w->plan->duration + (w->plan->calm ? 100 * MRD_SEC : SIM_HEAL_TIME);
 
     server_start(w);
     agents_start(w);
@@ -290,8 +294,16 @@ sim_run(const sim_plan *plan, sim_result *r)
     w.rng = plan->seed * 0x9e3779b97f4a7c15 + 1;
     for (int i = 0; i < 8; i++)
         sim_random(&w);
+    (void) mrd_hash_seed(); /* chosen before a run's random numbers are asked for */
+    turn_of(plan->real ? &w : NULL, NULL);
     run(&w);
     server_end(&w);
+    for (unsigned i = 0; i < plan->nodes; i++)
+        node_free(w.agents[i].node);
+    turn_of(NULL, NULL);
+    sim_mix(&w, w.disk_hash);
+    wire_free(&w);
+    free(w.timelines);
     while (w.n_heap > 0) {
         task t = next_task(&w);
 
@@ -299,6 +311,7 @@ sim_run(const sim_plan *plan, sim_result *r)
     }
     for (unsigned i = 0; i < plan->nodes; i++) {
         free(w.agents[i].spool);
+        free(w.agents[i].clock.v);
         free(w.agents[i].probes);
     }
     for (size_t i = 0; i < w.n_disk; i++) {

@@ -1,13 +1,14 @@
 /*
  * tests/sim/cluster.h - a whole cluster in one process in fake time: the real core of the
- * aggregator with its real journals, manifests and recovery on a simulated disk (disk.h), model
- * agents, a fake network and fake clocks, with crashes of each.
+ * aggregator with its real journals, manifests and recovery on a simulated disk (disk.h), real
+ * agents (cluster_node.h) or models of them, a fake network and fake clocks, with crashes of each.
  *
  * Everything random comes from one seed: a run is repeated by it, byte for byte (`hash` is of all
  * that the core did). What must hold is checked at every step and at the end; the first violation
  * ends the run and is the answer.
  *
- * Model    an agent numbers batches per session in a spool that survives its process, sends at most
+ * Real     with plan.real nodes run the real agent, see cluster_node.h.
+ * Model    else an agent numbers batches per session in a spool that survives its process, sends at most
  *          8 at one time, repeats what is not answered, beats once a second, and follows
  *          directives and questions. The network delays, loses, repeats, reorders, cuts connections
  *          and partitions nodes.
@@ -39,6 +40,7 @@ typedef struct {
     bool faults;            /* all of those below, drawn from the seed */
     bool calm;              /* one session over the whole time: for speed */
     bool modelled;          /* the aggregator's disk is a model: for speed */
+    bool real;              /* nodes run the real agent (cluster_node.h), not the model */
     bool verbose;
 } sim_plan;
 
@@ -54,7 +56,11 @@ typedef struct {
     /* of the simulated disk */
     uint64_t disk_calls, disk_errors, not_stored, duplicates;
     uint64_t died_in[SIM_DISK_CALLS];
+    uint64_t node_power_failures, suspends, wall_steps, agent_disk_calls; /* of real agents */
 } sim_result;
+
+/* From the end of a run's faults to its own: more than a flush, all back-offs and a merge together. */
+#define SIM_HEAL_TIME (400 * MRD_SEC)
 
 void sim_run(const sim_plan *plan, sim_result *ret_result);
 

@@ -1,5 +1,5 @@
 /* Model agents: what docs/wire.md and agent/ promise, without their insides. */
-#include "tests/sim/cluster_int.h"
+#include "tests/sim/cluster_node.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 int64_t
 agent_local(const agent *a, int64_t now)
 {
-    return now + (int64_t) ((long double) now * a->ppm / 1e6L) + a->offset;
+    return sim_clock_local(&a->clock, now);
 }
 
 static part_model *
@@ -333,6 +333,10 @@ agent_cut(world *w, agent *a)
 {
     gone_conn *g;
 
+    if (a->node != NULL) {
+        link_cut_all(a->node);
+        return;
+    }
     if (!a->linked)
         return;
     a->linked = a->welcomed = false;
@@ -362,6 +366,10 @@ start(world *w, uint64_t index, uint64_t incarnation, void *p)
 void
 agent_crash(world *w, agent *a, bool with_spool)
 {
+    if (a->node != NULL) {
+        node_crash(a->node, with_spool);
+        return;
+    }
     if (!a->up)
         return;
     agent_cut(w, a);
@@ -394,18 +402,23 @@ agents_start(world *w)
     w->agents = calloc(w->plan->nodes, sizeof(*w->agents));
     for (unsigned i = 0; i < w->plan->nodes; i++) {
         agent *a = &w->agents[i];
+        double ppm;
 
         a->w = w;
         a->index = i;
         snprintf(a->id, sizeof(a->id), "i-%u", i);
         a->key = mrd_agent_key(mrd_str_of(a->id));
+        if (w->plan->real)
+            continue;
         a->epoch = sim_random(w) | 1;
-        a->ppm = (double) sim_below(w, 100000) / 1000.0 - 50.0;
-        a->offset = (int64_t) sim_below(w, 100000 * MRD_SEC);
+        ppm = (double) sim_below(w, 100000) / 1000.0 - 50.0;
+        sim_clock_begin(&a->clock, 0, (int64_t) sim_below(w, 100000 * MRD_SEC), ppm);
         a->spool = calloc(SPOOL_MAX, sizeof(*a->spool));
         a->probes = calloc(PROBES_MAX, sizeof(*a->probes));
         sim_at(w, (int64_t) sim_below(w, MRD_SEC), start, i, 0, NULL);
     }
+    if (w->plan->real)
+        node_start_all(w);
 }
 
 /* ---- What the aggregator says ---- */
@@ -631,10 +644,14 @@ get_reply(world *w, uint64_t index, uint64_t incarnation, void *arg)
 void
 agent_reply(world *w, agent *a, uint64_t request, const mrd_effect *e)
 {
-    int64_t d = sim_delay(w, a);
+    int64_t d;
     reply *r;
 
-    if (d < 0)
+    if (a->node != NULL) {
+        wire_reply(w, a, request, e);
+        return;
+    }
+    if ((d = sim_delay(w, a)) < 0)
         return;
     r = calloc(1, sizeof(*r) + e->n_directives * sizeof(told));
     *r = (reply){ .request = request,

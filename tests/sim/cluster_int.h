@@ -27,7 +27,42 @@ typedef struct {
     void *p;
 } task;
 
+/* ---- Clocks ---- */
+
+/* From true time `from` on it reads `local` and gains ppm, or stands. */
+typedef struct {
+    int64_t from, local;
+    double ppm;
+    bool stands;
+} clock_segment;
+
+typedef struct {
+    clock_segment *v;
+    size_t n, cap;
+} sim_clock;
+
+int64_t sim_clock_local(const sim_clock *c, int64_t now);
+long double sim_clock_true(const sim_clock *c, int64_t local);
+void sim_clock_begin(sim_clock *c, int64_t now, int64_t local, double ppm);
+void sim_clock_bend(sim_clock *c, int64_t now, double ppm, bool stands);
+
+/* A clock of the aggregator, as a welcome told it. */
+typedef struct {
+    int64_t server_offset, offset;
+    double server_ppm;
+} sim_timeline;
+
 /* ---- Nodes ---- */
+
+typedef struct sim_node sim_node; /* with the real agent: cluster_node.h */
+
+/* A numbered frame of a real agent, as it arrived first. */
+typedef struct {
+    uint32_t node;
+    uint64_t session, epoch, seq;
+    uint64_t events; /* losses not counted */
+    mrd_buf data;
+} wire_frame_bytes;
 
 typedef struct {
     uint64_t session, seq, epoch;
@@ -54,6 +89,7 @@ typedef struct {
 
 struct agent {
     world *w;
+    sim_node *node; /* NULL: a model */
     unsigned index;
     char id[24];
     uint64_t key, run, epoch;
@@ -61,8 +97,7 @@ struct agent {
     uint32_t conn;
     unsigned incarnation; /* of the process; tasks of an earlier one are void */
     unsigned link;        /* of the connection */
-    double ppm;
-    int64_t offset; /* of its RAW against true time */
+    sim_clock clock;
     batch *spool;
     size_t n_spool, first_sent;
     unsigned in_flight;
@@ -164,7 +199,12 @@ struct world {
     window_model windows[4096];
     size_t n_windows;
     mrd_buf joined;
-    uint64_t seeds;
+    /* of real agents */
+    wire_frame_bytes *wire;
+    size_t n_wire, cap_wire;
+    sim_timeline *timelines;
+    size_t n_timelines;
+    uint64_t disk_hash;
 };
 
 uint64_t sim_random(world *w);
@@ -198,6 +238,9 @@ void server_trigger(world *w);
 void server_stop(world *w);
 void server_delete(world *w);
 mrd_core_time server_now(const world *w);
+void server_carry(world *w); /* what the core wants */
+uint64_t server_ticket(world *w, const agent *a, uint64_t request);
+bool server_ticket_take(world *w, uint64_t ticket, ticket_model *ret);
 disk_session *disk_of(world *w, uint64_t id);
 disk_session *disk_make(world *w, uint64_t id);
 void frame_add(disk_session *d, const stored_frame *f);
@@ -222,7 +265,6 @@ void store_remove(world *w, const mrd_session *s);
 void store_look(world *w);
 void store_promised(world *w, const ticket_model *t, bool again); /* it is answered as stored */
 void store_read_back(world *w);
-void clock_of(world *w, void *none); /* NULL: of no world */
 
 /* cluster_check.c */
 void check_step(world *w);

@@ -4,7 +4,7 @@
 
 #include "aggregator/core/planted.h"
 #include "base/obj.h"
-#include "tests/sim/cluster_int.h"
+#include "tests/sim/cluster_node.h"
 
 #define TICK   (200 * MRD_MS)
 #define WALL_0 (1750000000LL * MRD_SEC)
@@ -44,8 +44,8 @@ disk_make(world *w, uint64_t id)
 
 /* ---- Tickets ---- */
 
-static uint64_t
-ticket_new(world *w, const agent *a, uint64_t request)
+uint64_t
+server_ticket(world *w, const agent *a, uint64_t request)
 {
     if (w->n_tickets == w->cap_tickets) {
         w->cap_tickets = w->cap_tickets == 0 ? 512 : 2 * w->cap_tickets;
@@ -60,8 +60,8 @@ ticket_new(world *w, const agent *a, uint64_t request)
     return w->last_ticket;
 }
 
-static bool
-ticket_take(world *w, uint64_t ticket, ticket_model *ret)
+bool
+server_ticket_take(world *w, uint64_t ticket, ticket_model *ret)
 {
     for (size_t i = w->n_tickets; i-- > 0;) {
         if (w->tickets[i].ticket != ticket)
@@ -79,7 +79,7 @@ answer(world *w, const mrd_effect *e)
     ticket_model t;
     agent *a;
 
-    if (!ticket_take(w, e->ticket, &t)) {
+    if (!server_ticket_take(w, e->ticket, &t)) {
         sim_fail(w, "an answer to a request that does not wait");
         return;
     }
@@ -166,7 +166,9 @@ do_append(world *w, const mrd_effect *e)
 {
     uint32_t node = (uint32_t) strtoul(e->part->instance_id + 2, NULL, 10);
 
-    if (e->frame.type == MRD_FRAME_CLOCK_DATA)
+    if (e->frame.type == MRD_FRAME_CLOCK_DATA && w->plan->real)
+        wire_clock(w, &w->agents[node], e);
+    else if (e->frame.type == MRD_FRAME_CLOCK_DATA)
         take_clock(w, &w->agents[node], e->node);
     if (w->store != NULL) {
         store_append(w, e);
@@ -388,8 +390,12 @@ do_ask(world *w, const mrd_effect *e)
         d->type == MRD__CONTROL_TYPE__CONTROL_STOP ? d->session->stop.ns : d->session->go.ns;
 
     w->r->surveys++;
+    if (w->plan->real)
+        wire_ask(w, e);
     for (unsigned i = 0; i < w->plan->nodes; i++) {
         check_reported(w, &w->agents[i], d->type, d->id);
+        if (w->plan->real)
+            continue;
         agent_control(w, &w->agents[i], e->survey, d->type, d->id,
                       mrd_session_is_recorder(d->session), at,
                       d->trigger == 0 ? NULL : &d->session->triggers[d->trigger - 1]);
@@ -616,7 +622,7 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
 
     if (!w->up || w->n_tickets >= MRD_PENDING_MAX) /* the link's contexts: it comes again */
         return;
-    ticket = ticket_new(w, a, request);
+    ticket = server_ticket(w, a, request);
     if (b != NULL) {
         ticket_model *t = &w->tickets[w->n_tickets - 1];
 

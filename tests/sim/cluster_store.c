@@ -7,8 +7,6 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "aggregator/cleaner.h"
 #include "aggregator/journals.h"
@@ -18,7 +16,7 @@
 #include "base/obj.h"
 #include "base/out.h"
 #include "base/vec.h"
-#include "tests/sim/cluster_int.h"
+#include "tests/sim/cluster_node.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/threads.h"
 
@@ -273,6 +271,31 @@ body_byte(const mrd_frame *f, size_t at)
     return (uint8_t) (f->seq * 31 + f->session + at);
 }
 
+/* Of a real agent: the frame as it arrived. */
+static const mrd_buf *
+sent_bytes(const world *w, const char *instance_id, const mrd_frame *f)
+{
+    stored_frame key = { .session = f->session, .seq = f->seq, .epoch = f->epoch };
+
+    return wire_bytes(w, (uint32_t) strtoul(instance_id + 2, NULL, 10), &key);
+}
+
+static bool
+is_as_sent(const world *w, unsigned node, const mrd_frame *f, mrd_bytes body)
+{
+    stored_frame key = { .session = f->session, .seq = f->seq, .epoch = f->epoch };
+    const mrd_buf *sent = w->plan->real ? wire_bytes(w, node, &key) : NULL;
+
+    if (w->plan->real)
+        return sent != NULL && sent->len == MRD_FRAME_HEADER + body.len &&
+               memcmp(sent->p + MRD_FRAME_HEADER, body.p, body.len) == 0;
+    for (size_t i = 0; i < body.len; i++) {
+        if (body.p[i] != body_byte(f, i))
+            return false;
+    }
+    return true;
+}
+
 /* ---- Effects, as loop_effects.c and loop_results.c have them ---- */
 
 /* The first frames of a node that joined late, which the manifest does not name yet. */
@@ -299,12 +322,16 @@ store_append(world *w, const mrd_effect *e)
     size_t len = MRD_FRAME_HEADER + (size_t) e->frame.body_len;
     uint8_t *data = malloc(len);
 
-    for (size_t i = 0; i < e->frame.body_len; i++)
-        data[MRD_FRAME_HEADER + i] = body_byte(&e->frame, i);
     bad_moment(w, e);
-    f.frame.cols_raw = e->frame.type == MRD_FRAME_BATCH ? e->frame.body_len : 0;
-    f.frame.last_ns = f.frame.first_ns = w->now;
-    mrd_frame_put(&f.frame, (mrd_bytes){ data + MRD_FRAME_HEADER, e->frame.body_len }, data);
+    if (w->plan->real) {
+        memcpy(data, sent_bytes(w, e->part->instance_id, &e->frame)->p, len);
+    } else {
+        for (size_t i = 0; i < e->frame.body_len; i++)
+            data[MRD_FRAME_HEADER + i] = body_byte(&e->frame, i);
+        f.frame.cols_raw = e->frame.type == MRD_FRAME_BATCH ? e->frame.body_len : 0;
+        f.frame.last_ns = f.frame.first_ns = w->now;
+        mrd_frame_put(&f.frame, (mrd_bytes){ data + MRD_FRAME_HEADER, e->frame.body_len }, data);
+    }
     f.data = (mrd_bytes){ data, len };
     f.owned = data;
     if (!e->part->in_journal)
@@ -473,9 +500,7 @@ read_frames(world *w, disk_session *d, unsigned node, const mrd_journal_index *x
         mrd_why why = { 0 };
         bool fine = mrd_journal_read(x, &x->entries[k], false, &buf, &f, &body, &why) == MRD_OK;
 
-        for (size_t i = 0; fine && i < body.len; i++)
-            fine = body.p[i] == body_byte(&f, i);
-        if (!fine)
+        if (!fine || !is_as_sent(w, node, &f, body))
             sim_fail(w, "node %u: frame %llu of the journal is not the one that was sent: %s", node,
                      (unsigned long long) x->entries[k].frame.seq, why.text);
         else
@@ -572,7 +597,7 @@ store_new(world *w)
                                                           .type = types[sim_below(w, 2)] });
     m->error_in = rates[sim_below(w, MRD_COUNT(rates))];
     sim_disk_redirect(BOOT_ID, BOOT_AT);
-    clock_of(w, NULL);
+    turn_of(w, NULL);
     sim_threads_begin(&(sim_threads_options){ .later = later, .wall = wall, .self = w });
     mrd_log_init("sim", w->plan->verbose ? 2 : -1, MRD_LOG_WARN, false);
 }
@@ -655,47 +680,9 @@ store_free(world *w)
     store_crash(w, false);
     sim_threads_end();
     sim_disk_redirect(NULL, NULL);
-    clock_of(NULL, NULL);
+    turn_of(NULL, NULL);
     sim_disk_free(m->disk);
     free(m->promises);
     free(m);
     w->store = NULL;
-}
-
-/* ---- What the system says ---- */
-
-static const world *of_world;
-
-void
-clock_of(world *w, void *none)
-{
-    (void) none;
-    of_world = w;
-}
-
-extern int __real_clock_gettime(clockid_t id, struct timespec *ts);
-extern int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
-int
-__wrap_clock_gettime(clockid_t id, struct timespec *ts)
-{
-    int64_t ns;
-
-    if (of_world == NULL || id == CLOCK_PROCESS_CPUTIME_ID || id == CLOCK_THREAD_CPUTIME_ID)
-        return __real_clock_gettime(id, ts);
-    ns = id == CLOCK_REALTIME ? server_now(of_world).wall.ns : server_now(of_world).local.ns;
-    *ts = (struct timespec){ ns / MRD_SEC, ns % MRD_SEC };
-    return 0;
-}
-
-extern ssize_t __wrap_getrandom(void *to, size_t len, unsigned flags);
-ssize_t
-__wrap_getrandom(void *to, size_t len, unsigned flags)
-{
-    uint8_t *p = to;
-    world *w = (world *) (uintptr_t) of_world;
-
-    (void) flags;
-    for (size_t i = 0; i < len; i++)
-        p[i] = w == NULL ? (uint8_t) (i + 1) : (uint8_t) (sim_random(w) >> 24);
-    return (ssize_t) len;
 }

@@ -1,0 +1,162 @@
+/* Clocks of the simulated machines: true time bent by segments; clock_gettime, random numbers and the
+ * node's own readings as the program whose turn it is sees them. */
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/vec.h"
+#include "hw/hostclock.h"
+#include "tests/sim/cluster_node.h"
+
+#define WALL_0 (1750000000LL * MRD_SEC)
+
+/* ---- Segments ---- */
+
+int64_t
+sim_clock_local(const sim_clock *c, int64_t now)
+{
+    const clock_segment *p = &c->v[c->n - 1];
+
+    while (p > c->v && p->from > now)
+        p--;
+    if (p->stands)
+        return p->local;
+    return p->local + (now - p->from) + (int64_t) ((long double) (now - p->from) * p->ppm / 1e6L);
+}
+
+/* In the segment that it was read in: the last that had begun by then. */
+long double
+sim_clock_true(const sim_clock *c, int64_t local)
+{
+    const clock_segment *p = &c->v[c->n - 1];
+
+    while (p > c->v && (p->local > local || p->stands))
+        p--;
+    return (long double) p->from + (long double) (local - p->local) / (1.0L + p->ppm / 1e6L);
+}
+
+void
+sim_clock_begin(sim_clock *c, int64_t now, int64_t local, double ppm)
+{
+    c->n = 0;
+    if (!MRD_VEC_ROOM(c->v, c->n, c->cap, 1))
+        abort();
+    c->v[c->n++] = (clock_segment){ now, local, ppm, false };
+}
+
+void
+sim_clock_bend(sim_clock *c, int64_t now, double ppm, bool stands)
+{
+    clock_segment p = { now, sim_clock_local(c, now), ppm, stands };
+
+    if (!MRD_VEC_ROOM(c->v, c->n, c->cap, 1))
+        abort();
+    c->v[c->n++] = p;
+}
+
+/* ---- What programs see ---- */
+
+static world *of_world; /* NULL: the machine's own */
+static sim_node *of_node;
+
+void
+turn_of(world *w, sim_node *n)
+{
+    of_world = w;
+    of_node = n;
+}
+
+sim_node *
+node_of_turn(void)
+{
+    return of_node;
+}
+
+static int64_t
+read_clock(clockid_t id)
+{
+    const sim_node *n = of_node;
+    int64_t local;
+
+    if (n == NULL)
+        return id == CLOCK_REALTIME ? server_now(of_world).wall.ns : server_now(of_world).local.ns;
+    local = agent_local(n->a, of_world->now);
+    if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)
+        return WALL_0 + of_world->now + n->wall_off;
+    return id == CLOCK_BOOTTIME ? local + n->slept : local;
+}
+
+extern int __real_clock_gettime(clockid_t id, struct timespec *ts);
+extern int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+int
+__wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+    int64_t ns;
+
+    if (of_world == NULL || id == CLOCK_PROCESS_CPUTIME_ID || id == CLOCK_THREAD_CPUTIME_ID)
+        return __real_clock_gettime(id, ts);
+    ns = read_clock(id);
+    *ts = (struct timespec){ ns / MRD_SEC, ns % MRD_SEC };
+    return 0;
+}
+
+extern ssize_t __wrap_getrandom(void *to, size_t len, unsigned flags);
+ssize_t
+__wrap_getrandom(void *to, size_t len, unsigned flags)
+{
+    uint8_t *p = to;
+
+    (void) flags;
+    for (size_t i = 0; i < len; i++) /* between runs it is the seed of hash tables, once */
+        p[i] = of_world == NULL ? (uint8_t) (i + 1) : (uint8_t) (sim_random(of_world) >> 24);
+    return (ssize_t) len;
+}
+
+/* Told with heartbeats, and of one process for all nodes. */
+extern uint64_t __wrap_mrd_resident_bytes(void);
+uint64_t
+__wrap_mrd_resident_bytes(void)
+{
+    return 1 << 20;
+}
+
+/* A machine that knows nothing but its clocks. */
+struct mrd_hostclock {
+    char nothing;
+};
+
+extern mrd_hostclock *__wrap_mrd_hostclock_open(const mrd_hostclock_options *options);
+mrd_hostclock *
+__wrap_mrd_hostclock_open(const mrd_hostclock_options *options)
+{
+    (void) options;
+    return calloc(1, sizeof(mrd_hostclock));
+}
+
+extern void __wrap_mrd_hostclock_close(mrd_hostclock *h);
+void
+__wrap_mrd_hostclock_close(mrd_hostclock *h)
+{
+    free(h);
+}
+
+extern void __wrap_mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret);
+void
+__wrap_mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret)
+{
+    (void) h;
+    *ret = (mrd_hostclock_reading){ .raw_ns = read_clock(CLOCK_MONOTONIC_RAW),
+                                    .realtime_ns = read_clock(CLOCK_REALTIME),
+                                    .bracket_ns = 100,
+                                    .monotonic_ns = read_clock(CLOCK_MONOTONIC),
+                                    .boottime_ns = read_clock(CLOCK_BOOTTIME) };
+}
+
+extern bool __wrap_mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker);
+bool
+__wrap_mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker)
+{
+    (void) h;
+    (void) ret_marker;
+    return false;
+}

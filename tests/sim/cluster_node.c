@@ -1,0 +1,439 @@
+/* A node that runs the real agent: its life, its turns, and what can go wrong with its machine. */
+#include "tests/sim/cluster_node.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+
+#define TURN_MAX  MRD_SEC /* a daemon's turn waits no longer */
+#define TURNS_MAX 1000    /* in a second */
+#define WANDER    20      /* ppb, at most, from one second to the next */
+
+bool
+node_dead(const sim_node *n)
+{
+    return n->dying || sim_disk_is_dead(n->disk);
+}
+
+/* ---- Turns ---- */
+
+static void start(world *w, uint64_t index, uint64_t incarnation, void *p);
+static void turn(world *w, uint64_t index, uint64_t wake, void *p);
+
+void
+node_wake(sim_node *n, int64_t at)
+{
+    if (n->agent == NULL || n->suspended || (n->wake_at != 0 && n->wake_at <= at))
+        return;
+    n->wake_at = at;
+    sim_at(n->w, at, turn, n->a->index, ++n->wakes, NULL);
+}
+
+static void
+start_later(sim_node *n, int64_t in)
+{
+    sim_at(n->w, n->w->now + in, start, n->a->index, n->a->incarnation, NULL);
+}
+
+/* The process is no more: what it still does while it returns is seen by nobody. */
+static void
+end_process(sim_node *n, bool killed)
+{
+    world *w = n->w;
+
+    n->dying = killed || sim_disk_is_dead(n->disk);
+    if (w->plan->verbose)
+        printf("%10.3f %s ends%s: %zu events given, committed %zu\n", (double) w->now / 1e9,
+               n->a->id, n->dying ? " at once" : "", n->source.given, n->source.committed);
+    turn_of(w, n);
+    mrd_agent_close(n->agent);
+    turn_of(w, NULL);
+    n->agent = n->opened = NULL;
+    n->a->incarnation++;
+    n->a->up = false;
+    n->dies_in = n->full_in = 0;
+    n->wakes++;
+    n->wake_at = 0;
+    n->timeline = 0;
+    sim_disk_kill(n->disk);
+    n->dying = false;
+}
+
+static void
+schedule(sim_node *n)
+{
+    int64_t now = agent_local(n->a, n->w->now), next;
+
+    turn_of(n->w, n);
+    next = mrd_agent_next_ns(n->agent);
+    turn_of(n->w, NULL);
+    next = next > now + TURN_MAX ? now + TURN_MAX : next;
+    node_wake(n, next <= now ? n->w->now + 50 * MRD_US : n->w->now + (next - now) + MRD_US);
+}
+
+/* A loop that finds nothing to do waits. */
+static void
+check_pace(sim_node *n)
+{
+    if (n->w->now - n->second >= MRD_SEC) {
+        n->second = n->w->now;
+        n->turns = 0;
+    }
+    if (++n->turns > TURNS_MAX)
+        sim_fail(n->w, "node %s: its agent had %u turns within a second", n->a->id, n->turns);
+}
+
+static void
+turn(world *w, uint64_t index, uint64_t wake, void *p)
+{
+    sim_node *n = w->agents[index].node;
+
+    (void) p;
+    if (wake != n->wakes || n->agent == NULL || n->suspended)
+        return;
+    n->wake_at = 0;
+    check_pace(n);
+    turn_of(w, n);
+    mrd_agent_step(n->agent, 0);
+    turn_of(w, NULL);
+    if (node_dead(n)) {
+        w->r->agent_crashes++;
+        end_process(n, true);
+        start_later(n, 200 * MRD_MS + (int64_t) sim_below(w, 6 * MRD_SEC));
+        return;
+    }
+    truth_step(n);
+    schedule(n);
+}
+
+/* ---- Life ---- */
+
+static void
+start(world *w, uint64_t index, uint64_t incarnation, void *p)
+{
+    sim_node *n = w->agents[index].node;
+    mrd_agent *made = NULL;
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    (void) p;
+    if (incarnation != n->a->incarnation || n->agent != NULL)
+        return;
+    if (n->suspended) {
+        start_later(n, MRD_SEC);
+        return;
+    }
+    turn_of(w, n);
+    err = mrd_agent_open(&n->o, &n->id, link_new(n, false), &made, &why);
+    turn_of(w, NULL);
+    if (err !=
+        MRD_OK) { /* a full disk, or it died on the way: who watches over it starts it again */
+        if (!node_dead(n) && err != MRD_FULL && err != MRD_IO)
+            sim_fail(w, "node %s: the agent does not start: %s", n->a->id, why.text);
+        n->dies_in = n->full_in = 0;
+        sim_disk_kill(n->disk);
+        start_later(n, MRD_SEC + (int64_t) sim_below(w, 4 * MRD_SEC));
+        return;
+    }
+    n->agent = made;
+    if (w->plan->verbose)
+        printf("%10.3f %s starts: at %zu of %zu events, recovered %llu\n", (double) w->now / 1e9,
+               n->a->id, n->source.given, n->source.n, (unsigned long long) made->recovered);
+    n->a->up = true;
+    n->a->run = made->run;
+    if (node_dead(n)) {
+        end_process(n, true);
+        start_later(n, MRD_SEC);
+        return;
+    }
+    node_wake(n, w->now);
+}
+
+static void
+wander(world *w, uint64_t index, uint64_t none, void *p)
+{
+    sim_node *n = w->agents[index].node;
+    sim_clock *c = &n->a->clock;
+    double ppm =
+        c->v[c->n - 1].ppm + (double) sim_below(w, 5 * 2 * WANDER) / 1e3 - 5 * WANDER / 1e3;
+
+    if (!n->suspended)
+        sim_clock_bend(c, w->now, ppm > 60 ? 60 : ppm < -60 ? -60 : ppm, false);
+    sim_at(w, w->now + 5 * MRD_SEC, wander, index, none, p);
+}
+
+static void
+before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
+{
+    sim_node *n = self;
+
+    n->w->r->agent_disk_calls++;
+    if (n->dying) {
+        *v = (sim_disk_verdict){ .dies = true, .limited = true };
+    } else if (n->dies_in > 0 && --n->dies_in == 0) {
+        *v = (sim_disk_verdict){ .dies = true,
+                                 .limited = op->call == SIM_DISK_WRITE,
+                                 .at_most = (size_t) sim_below(n->w, op->len + 1) };
+    } else if (n->full_in > 0 && --n->full_in == 0) {
+        v->err = ENOSPC;
+    }
+}
+
+static void
+new_disk(sim_node *n)
+{
+    char name[32];
+
+    if (n->disk != NULL)
+        n->w->disk_hash ^= sim_disk_hash(n->disk);
+    sim_disk_free(n->disk);
+    snprintf(name, sizeof(name), "%s-%u", n->a->id, ++n->disks);
+    n->disk = sim_disk_new(
+        name, &(sim_disk_options){
+                  .seed = sim_random(n->w), .before = before, .self = n, .type = 0xef53 });
+    snprintf(n->spool, sizeof(n->spool), "/sim/%s/spool", name);
+    n->o.spool_dir = n->spool;
+}
+
+static void
+new_boot(sim_node *n)
+{
+    world *w = n->w;
+    double ppm = (double) sim_below(w, 100000) / 1000.0 - 50.0;
+
+    n->boot++;
+    snprintf(n->id.boot_id, sizeof(n->id.boot_id), "boot-%s-%u", n->a->id, n->boot);
+    n->slept = 0;
+    sim_clock_begin(&n->a->clock, w->now, (int64_t) sim_below(w, 100000 * MRD_SEC), ppm);
+}
+
+static void
+node_new(world *w, agent *a)
+{
+    static char url[] = "tcp://127.0.0.1:7770";
+    sim_node *n = calloc(1, sizeof(*n));
+
+    if (n == NULL)
+        abort();
+    n->w = w;
+    n->a = a;
+    a->node = n;
+    a->w = w;
+    snprintf(n->id.instance_id, sizeof(n->id.instance_id), "%s", a->id);
+    snprintf(n->id.host_name, sizeof(n->id.host_name), "host-%s", a->id);
+    n->id.source = "option";
+    n->o = (mrd_agent_options){ .data_url = url,
+                                .spool_bytes = MRD_SPOOL_MIN_BYTES,
+                                .recorder_bytes = 1 << 20,
+                                .codec = MRD_CODEC_NONE,
+                                .clock_probes = MRD_PROBES_NNG,
+                                .window = WINDOW,
+                                .flush = 200 * MRD_MS,
+                                .files_max = 16,
+                                .simulated = true };
+    new_disk(n);
+    new_boot(n);
+    start_later(n, (int64_t) sim_below(w, MRD_SEC));
+    sim_at(w, w->now + MRD_SEC, wander, a->index, 0, NULL);
+    sim_at(w, w->now + MRD_SEC, source_work, a->index, n->boot, NULL);
+}
+
+void
+node_start_all(world *w)
+{
+    for (unsigned i = 0; i < w->plan->nodes; i++)
+        node_new(w, &w->agents[i]);
+}
+
+void
+node_free(sim_node *n)
+{
+    if (n == NULL)
+        return;
+    if (n->agent != NULL)
+        end_process(n, true);
+    n->w->disk_hash ^= sim_disk_hash(n->disk);
+    sim_disk_free(n->disk);
+    free(n->source.v);
+    truth_free(n);
+    free(n);
+}
+
+/* ---- What goes wrong ---- */
+
+/* Killed, or ended in order by who watches over it; the folder of its spool goes, too, or not. */
+void
+node_crash(sim_node *n, bool with_spool)
+{
+    world *w = n->w;
+
+    if (n->agent == NULL || n->suspended)
+        return;
+    end_process(n, sim_chance(w, 700));
+    if (!with_spool) {
+        truth_weaken(n);
+        n->a->spools_lost++;
+        new_disk(n);
+    }
+    start_later(n, 200 * MRD_MS + (int64_t) sim_below(w, 6 * MRD_SEC));
+}
+
+static void
+cut_power(sim_node *n)
+{
+    world *w = n->w;
+
+    w->r->node_power_failures++;
+    n->power_cuts++;
+    if (n->agent != NULL) {
+        n->dying = true;
+        end_process(n, true);
+    }
+    n->a->incarnation++;
+    sim_disk_cut_power(n->disk, (sim_disk_keep) sim_below(w, SIM_DISK_KEEPS));
+    truth_weaken(n);
+    n->a->spools_lost++;
+    source_lost(n);
+    new_boot(n);
+    sim_at(w, w->now + MRD_SEC, source_work, n->a->index, n->boot, NULL);
+    start_later(n, 2 * MRD_SEC + (int64_t) sim_below(w, 10 * MRD_SEC));
+}
+
+static void
+resume(world *w, uint64_t index, uint64_t since, void *p)
+{
+    sim_node *n = w->agents[index].node;
+    sim_clock *c = &n->a->clock;
+
+    (void) p;
+    n->suspended = false;
+    n->slept += w->now - (int64_t) since;
+    n->woken_at = w->now;
+    if (w->plan->verbose)
+        printf("%10.3f %s wakes\n", (double) w->now / 1e9, n->a->id);
+    sim_clock_bend(c, w->now, c->v[c->n - 1].ppm, false);
+    node_wake(n, w->now);
+}
+
+static void
+suspend(sim_node *n)
+{
+    world *w = n->w;
+    sim_clock *c = &n->a->clock;
+
+    if (n->suspended)
+        return;
+    w->r->suspends++;
+    if (w->plan->verbose)
+        printf("%10.3f %s is suspended\n", (double) w->now / 1e9, n->a->id);
+    n->suspended = true;
+    n->wakes++;
+    n->wake_at = 0;
+    sim_clock_bend(c, w->now, c->v[c->n - 1].ppm, true);
+    sim_at(w, w->now + MRD_SEC + (int64_t) sim_below(w, 20 * MRD_SEC), resume, n->a->index,
+           (uint64_t) w->now, NULL);
+}
+
+static void
+fast_again(world *w, uint64_t index, uint64_t none, void *p)
+{
+    (void) none;
+    (void) p;
+    w->agents[index].node->slow = 0;
+}
+
+static void
+room_again(world *w, uint64_t index, uint64_t none, void *p)
+{
+    (void) none;
+    (void) p;
+    sim_disk_set_quota(w->agents[index].node->disk, 0);
+}
+
+void
+node_fault(world *w, agent *a)
+{
+    sim_node *n = a->node;
+
+    switch (sim_below(w, 12)) {
+    case 0:
+    case 1:
+    case 2:
+        n->dies_in = 1 + sim_below(w, 60);
+        break;
+    case 3:
+        node_crash(n, true);
+        w->r->agent_crashes++;
+        break;
+    case 4:
+        if (sim_chance(w, 400))
+            cut_power(n);
+        break;
+    case 5:
+        suspend(n);
+        break;
+    case 6:
+        n->wall_off += (int64_t) sim_below(w, 7200 * MRD_SEC) - 3600 * MRD_SEC;
+        w->r->wall_steps++;
+        break;
+    case 7:
+        n->slow = (int64_t) sim_below(w, 400 * MRD_MS);
+        sim_at(w, w->now + (int64_t) sim_below(w, 20 * MRD_SEC), fast_again, a->index, 0, NULL);
+        break;
+    case 8:
+        sim_disk_set_quota(n->disk, sim_disk_used(n->disk) + sim_below(w, 20000) + 1);
+        sim_at(w, w->now + (int64_t) sim_below(w, 20 * MRD_SEC), room_again, a->index, 0, NULL);
+        w->r->full_disks++;
+        break;
+    case 9:
+        n->full_in = 1 + sim_below(w, 60);
+        break;
+    default:
+        agent_cut(w, a);
+        w->r->cuts++;
+        break;
+    }
+}
+
+void
+node_heal(sim_node *n)
+{
+    n->slow = 0;
+    n->dies_in = n->full_in = 0;
+    sim_disk_set_quota(n->disk, 0);
+}
+
+/* The C library's own would look past the disks. */
+extern int __wrap_scandir(const char *dir, struct dirent ***ret, int (*is)(const struct dirent *),
+                          int (*order)(const struct dirent **, const struct dirent **));
+int
+__wrap_scandir(const char *path, struct dirent ***ret, int (*is)(const struct dirent *),
+               int (*order)(const struct dirent **, const struct dirent **))
+{
+    union {
+        int (*of)(const struct dirent **, const struct dirent **);
+        int (*any)(const void *, const void *);
+    } compare = { order };
+    DIR *dir = opendir(path);
+    struct dirent **v = NULL;
+    const struct dirent *e;
+    size_t n = 0;
+
+    if (dir == NULL)
+        return -1;
+    while ((e = readdir(dir)) != NULL) {
+        if (is != NULL && !is(e))
+            continue;
+        if ((v = realloc(v, (n + 1) * sizeof(*v))) == NULL || (v[n] = malloc(sizeof(**v))) == NULL)
+            abort();
+        memcpy(v[n++], e, sizeof(*e));
+    }
+    closedir(dir);
+    if (order != NULL && n > 0)
+        qsort(v, n, sizeof(struct dirent *), compare.any);
+    *ret = v == NULL ? calloc(1, sizeof(struct dirent *)) : v;
+    return (int) n;
+}

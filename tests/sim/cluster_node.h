@@ -1,0 +1,139 @@
+/*
+ * tests/sim/cluster_node.h - a node of the simulated cluster that runs the real agent: its loop
+ * (agent/agent.h), recorder, spool with its recovery, publisher, control and clock synchronisation
+ * with probes, over a disk (tests/sim/disk.h), a network and clocks that are fake.
+ *
+ * What is not real: events come from a generator (cluster_source.c) that stands for the rings of a
+ * workload: it goes on while the agent is away, keeps what was not committed, and gives it again;
+ * probes travel on a connection of their own, not over UDP. Collectors that read the machine
+ * (rings, counters, files, jobs) are left out.
+ *
+ * A process dies at a call of its disk or between two turns: from then on nothing of it is seen any
+ * more, neither on its disk nor on its network, until its successor starts.
+ *
+ * Files    cluster_node.c (life, turns, faults), cluster_link.c (connections), cluster_wire.c
+ *          (frames at the aggregator), cluster_source.c (events), cluster_clock.c (clocks),
+ *          cluster_truth.c (what must hold of a node).
+ */
+#ifndef MRD_TESTS_SIM_CLUSTER_NODE_H
+#define MRD_TESTS_SIM_CLUSTER_NODE_H
+
+#include "agent/agent_int.h"
+#include "tests/sim/cluster_int.h"
+#include "tests/sim/disk.h"
+
+/* ---- Events of the workload ---- */
+
+#define SOURCE_KEY 0x73696d2d736f7572u /* of its position in a commit */
+
+typedef struct {
+    int64_t ts_ns, dur_ns; /* RAW of the sim_node */
+    int64_t at;            /* true time of its end */
+    uint32_t lost;         /* above 0: so many were lost, instead of an event */
+} source_event;
+
+typedef struct {
+    source_event *v;
+    size_t n, cap;
+    size_t given;          /* of them, to this process's recorder */
+    size_t told;           /* as the last commit under way says */
+    size_t committed;      /* a successor begins there */
+    uint64_t events, lost; /* given by this process */
+} source;
+
+/* What a session must have got. */
+typedef struct {
+    uint64_t session;
+    uint8_t *has; /* of each of the source's events */
+    size_t n_has;
+    uint64_t begun;
+    bool weak; /* what was begun is not known exactly: a reboot, a cancel, a spool that is gone */
+    bool over; /* flushed */
+    int64_t checked_start;
+    uint64_t shown;
+    uint64_t windows[MRD_RECORD_TRIGGERS];
+    unsigned n_windows;
+} session_truth;
+
+/* ---- Connections ---- */
+
+typedef struct sim_link sim_link;
+
+/* ---- A node ---- */
+
+struct sim_node {
+    world *w;
+    agent *a;
+    mrd_agent *agent;  /* NULL: no process */
+    mrd_agent *opened; /* the same, while it is opened and closed, too */
+    mrd_agent_options o;
+    mrd_node_identity id;
+    char spool[64];
+    sim_disk *disk;
+    unsigned boot, disks, power_cuts;
+    bool dying;     /* the process is dead and has not returned */
+    bool suspended; /* the machine */
+    int64_t wall_off, slept, woken_at;
+    int64_t second; /* that of the turns below */
+    unsigned turns;
+    int64_t slow;     /* of its link, one way */
+    uint64_t dies_in; /* calls of the disk; 0: not */
+    uint64_t full_in; /* ... until one fails with ENOSPC; 0: not */
+    sim_link *links;
+    unsigned wakes; /* the wake that counts */
+    int64_t wake_at;
+    unsigned timeline; /* of the last welcome, in w->timelines */
+    bool welcomed;
+    source source;
+    session_truth *truths;
+    size_t n_truths;
+    mrd_drain_process process;
+    int64_t crossed_at;
+};
+
+/* cluster_clock.c: whose clocks clock_gettime tells; n NULL: the aggregator's; w NULL: the machine's
+ * that the test runs on. */
+void turn_of(world *w, sim_node *n);
+sim_node *node_of_turn(void);
+
+/* cluster_link.c: connections of the node whose turn it is. */
+mrd_transport *link_new(sim_node *n, bool probes);
+void link_cut_all(sim_node *n);
+void link_reply(sim_node *n, uint64_t request, mrd_bytes frame, unsigned timeline);
+void link_survey(sim_node *n, uint64_t survey, mrd_bytes frame);
+
+/* cluster_wire.c */
+void wire_frame(world *w, agent *a, uint32_t conn, uint64_t request, mrd_bytes data);
+void wire_reply(world *w, agent *a, uint64_t request, const mrd_effect *e);
+void wire_survey_reply(world *w, uint64_t survey, mrd_bytes data);
+void wire_ask(world *w, const mrd_effect *e);
+void wire_clock(world *w, agent *a, const mrd_effect *e);
+void wire_free(world *w);
+uint64_t wire_events(const world *w, uint32_t node, const stored_frame *f); /* losses apart */
+/* The bytes of a frame that arrived; NULL: none did. */
+const mrd_buf *wire_bytes(const world *w, uint32_t node, const stored_frame *f);
+
+/* cluster_source.c */
+void source_work(world *w, uint64_t index, uint64_t boot, void *p);
+void source_lost(sim_node *n); /* with the machine */
+
+/* cluster_node.c */
+void node_start_all(world *w);
+void node_free(sim_node *n);
+void node_wake(sim_node *n, int64_t at);
+void node_crash(sim_node *n, bool with_spool);
+void node_fault(world *w, agent *a);
+void node_heal(sim_node *n);
+bool node_dead(const sim_node *n);
+
+/* cluster_truth.c */
+void truth_give(sim_node *n, size_t event); /* it is about to be given */
+void truth_weaken(sim_node *n);
+void truth_void(sim_node *n); /* a new process begins */
+void truth_step(sim_node *n); /* after each turn */
+void truth_end(world *w);
+bool slept_lately(const sim_node *n);
+void truth_free(sim_node *n);
+session_truth *truth_of(sim_node *n, uint64_t session);
+
+#endif
