@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "agent/linkprobe.h"
+#include "agent/planted.h"
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/url.h"
@@ -148,7 +149,8 @@ mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *w)
     snprintf(c->reference, sizeof(c->reference), "%.63s", w->boot_id);
     c->session_offset = mrd_time_sane(w->session_offset_ns) ? w->session_offset_ns : 0;
     c->have_session_offset = c->session_offset != 0;
-    c->beat_bound = c->word_bound = -1; /* perhaps another aggregator */
+    if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_STALE_TIMELINE))
+        c->beat_bound = c->word_bound = -1; /* perhaps another aggregator */
     c->state[0] = '\0';
     mrd_linkprobe_close(c->link);
     c->link = NULL;
@@ -455,9 +457,9 @@ word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_g
     double s = fabs((double) age / MRD_SEC), any = (double) MRD_SEC / DRIFT_PART * s;
     double known = (double) c->word_drift * s + 0.5 * RATE_BEND * s * s;
 
-    if (c->word_drift > 0 && known < any) {
+    if ((c->word_drift > 0 && known < any) || MRD_AGENT_PLANTED(MRD_AGENT_PLANT_RATE_FOLLOWED)) {
         *ret_by = (int64_t) ((double) age / MRD_SEC * (double) c->word_rate);
-        *ret_growth = (int64_t) known + 1;
+        *ret_growth = (int64_t) (known < any ? known : any) + 1;
     } else {
         *ret_by = 0;
         *ret_growth = (int64_t) any;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "agent/agent_int.h"
+#include "agent/planted.h"
 #include "base/log.h"
 #include "base/num.h"
 
@@ -234,7 +235,9 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 
     if (t == NULL)
         return mrd_why_set(why, MRD_INVALID, 0, "a trigger without a window");
-    from = local_time(a, t->from_session_ns, t->from_wall_ns, &bound);
+    from = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_WRONG_WINDOW)
+               ? t->from_session_ns
+               : local_time(a, t->from_session_ns, t->from_wall_ns, &bound);
     to = local_time(a, t->to_session_ns, t->to_wall_ns, &bound);
     err = mrd_record_trigger(a->record, c->session, t->id, from, to);
     if (err == MRD_EXISTS)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/planted.h"
 #include "base/log.h"
 
 #define TAG_HELLO     (1ull << 61)
@@ -95,6 +96,9 @@ send_item(mrd_publish *p, flight *f, int64_t now)
         return false;
     }
     f->in_flight = true;
+    if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FREED_EARLY) && item_of(p, f->id, &item) &&
+        mrd_spool_done(p->o.spool, f->id, true))
+        p->o.delivered(p->o.self, &item);
     mrd_spool_sent(p->o.spool, f->id);
     f->sent_ns = now;
     p->stats.sent++;
@@ -153,6 +157,8 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
         mrd_metrics_text_hist_add(&p->stats.ack, now - f->sent_ns);
         p->stats.slow = false;
         p->stats.message[0] = '\0';
+        if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_LOST_ACK) && p->stats.acked % 64 == 0)
+            there = false;
         if (there && mrd_spool_done(p->o.spool, f->id, true))
             p->o.delivered(p->o.self, &item);
         *f = (flight){ 0 };
@@ -173,7 +179,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
                     "The aggregator stores no batches now: reason=%s", ack->message);
         p->stats.slow = true;
         snprintf(p->stats.message, sizeof(p->stats.message), "%s", ack->message);
-        again(p, f, now + wait);
+        again(p, f, MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORGOTTEN_WAKEUP) ? INT64_MAX : now + wait);
     }
 }
 
@@ -350,7 +356,8 @@ int64_t
 mrd_publish_next_ns(const mrd_publish *p)
 {
     int64_t next = INT64_MAX;
-    bool sends = p->stats.welcome && p->o.transport->free_slots(p->o.transport) > 0;
+    bool sends = p->stats.welcome && (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_SPINS) ||
+                                      p->o.transport->free_slots(p->o.transport) > 0);
 
     if (!p->stats.up)
         return next;

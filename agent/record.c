@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "agent/planted.h"
 #include "agent/record_int.h"
 #include "base/vec.h"
 
@@ -536,7 +537,9 @@ waits_for_commit(const mrd_record *r)
 static void
 with_files(mrd_record *r)
 {
-    bool any = waits_for_commit(r) || mrd_record_drops_wait(r);
+    bool any = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILES_UNSEALED)
+                   ? mrd_spool_uncommitted(r->o.spool)
+                   : waits_for_commit(r) || mrd_record_drops_wait(r);
 
     for (const rec_process *o = r->processes; o != NULL && !any; o = o->next)
         any = o->releasing;

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "agent/planted.h"
 #include "agent/record_int.h"
 #include "base/vec.h"
 
@@ -156,7 +157,8 @@ mrd_record_note_drops(mrd_record *r)
         s->buffered_reported = buffered_events(s);
         memcpy(drops, s->st.drops, sizeof(note.drops));
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
-        drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
+        if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_LOST_TWICE))
+            drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         note_buffered(s, &drops[MRD_DROP_RESTART]);
         note_gaps(s, &note.gaps);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/planted.h"
 #include "agent/record_int.h"
 #include "base/event_type.h"
 #include "base/file.h"
@@ -406,7 +407,8 @@ mrd_record_stop(mrd_record *r, uint64_t id, int64_t stop_ns)
         s->st.phase == MRD__NODE_PHASE__NODE_RECORDING) {
         s->st.stop_ns = stop_ns;
         s->st.phase = MRD__NODE_PHASE__NODE_STOPPING;
-        mrd_record_write_notes(r);
+        if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NO_NOTES))
+            mrd_record_write_notes(r);
     }
     return MRD_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "agent/planted.h"
 #include "agent/spool_int.h"
 
 #define SLOTS_MAX  64u
@@ -169,7 +170,7 @@ complete_answered(mrd_spool *s, const slot *c)
         uint64_t ahead = e->item.seq - c->answered;
 
         if (e->done || e->item.session != c->session || e->item.epoch != c->epoch ||
-            e->item.seq >= c->next)
+            (e->item.seq >= c->next && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_AHEAD)))
             continue;
         if (e->item.seq < c->answered || (ahead < 64 && (c->bits >> ahead & 1) != 0))
             e->cut = true;
@@ -208,10 +209,12 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
     if (err != MRD_OK)
         return err;
     if (c->epoch == s->epoch) { /* numbers are not given twice */
-        q->next = most(q->next, c->next);
+        q->next = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NUMBERS_AGAIN) ? 0 : most(q->next, c->next);
         q->committed = most(q->committed, c->next);
     }
-    complete_answered(s, c); /* also when a later segment tells as many: it does not say which */
+    if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_ANSWER_TWICE) || c->delivered > q->tally.delivered)
+        complete_answered(s,
+                          c); /* also when a later segment tells as many: it does not say which */
     if (c->note_len > 0 && c->next > 0 && q->tally.note_len == 0) {
         memcpy(q->tally.note, c->note, c->note_len);
         q->tally.note_len = c->note_len;

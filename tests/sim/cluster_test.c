@@ -2,6 +2,7 @@
 #include "tests/check.h"
 #include "tests/sim/cluster.h"
 
+#include "agent/planted.h"
 #include "aggregator/core/planted.h"
 
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 
 unsigned mrd_planted;
+unsigned mrd_agent_planted;
 
 static uint64_t
 number(const char *name, uint64_t otherwise)
@@ -205,6 +207,46 @@ TEST(planted_bugs_are_found)
         mrd_planted = MRD_PLANT_NONE;
         printf("%-36s %s %llu: %s\n", names[bug], r.ok ? "NOT FOUND by" : "found by seed",
                (unsigned long long) seed - 1, r.what);
+        CHECK_ROW(names[bug], !r.ok);
+    }
+}
+
+TEST(planted_bugs_of_agents_are_found)
+{
+    static const char *const names[MRD_AGENT_PLANTS] = {
+        [MRD_AGENT_PLANT_LOST_ACK] = "a lost acknowledgement",
+        [MRD_AGENT_PLANT_FORGOTTEN_WAKEUP] = "a forgotten wake-up",
+        [MRD_AGENT_PLANT_STALE_TIMELINE] = "a stale timeline",
+        [MRD_AGENT_PLANT_NUMBERS_AGAIN] = "numbers given again",
+        [MRD_AGENT_PLANT_FREED_EARLY] = "a batch freed before its answer",
+        [MRD_AGENT_PLANT_SENT_EARLY] = "a batch sent before its commit",
+        [MRD_AGENT_PLANT_WRONG_WINDOW] = "a window by the wrong clock",
+        [MRD_AGENT_PLANT_LOST_TWICE] = "losses counted twice",
+        [MRD_AGENT_PLANT_NO_NOTES] = "a stop that is not noted",
+        [MRD_AGENT_PLANT_FILES_UNSEALED] = "batches open at a commit",
+        [MRD_AGENT_PLANT_COUNTS_AHEAD] = "counts that answer too much",
+        [MRD_AGENT_PLANT_ANSWER_TWICE] = "an answer counted twice",
+        [MRD_AGENT_PLANT_COUNTS_FIRST] = "counts before the answer",
+        [MRD_AGENT_PLANT_RATE_FOLLOWED] = "a clock's rate that is not known",
+        [MRD_AGENT_PLANT_SPINS] = "a loop that does not wait",
+    };
+
+    quiet();
+    for (unsigned bug = (unsigned) number("MRD_BUG", 1); bug < number("MRD_BUGS", MRD_AGENT_PLANTS);
+         bug++) {
+        uint64_t seed = number("MRD_SEED", 1), last = seed + 500;
+        sim_result r = { .ok = true };
+
+        for (mrd_agent_planted = bug; seed < last && r.ok; seed++) {
+            sim_plan p = real(seed);
+
+            p.modelled = true;
+            sim_run(&p, &r);
+        }
+        mrd_agent_planted = MRD_AGENT_PLANT_NONE;
+        printf("%-36s %s %llu: %s\n", names[bug], r.ok ? "NOT FOUND by" : "found by seed",
+               (unsigned long long) seed - 1, r.what);
+        fflush(stdout);
         CHECK_ROW(names[bug], !r.ok);
     }
 }
