@@ -5,6 +5,7 @@ import os
 import time
 
 from lib import Cluster, check, equal, finish, load_json, need_daemons, need_speed, until
+from wait import let_it_run
 
 need_daemons()
 need_speed()
@@ -47,7 +48,7 @@ with Cluster() as c:
         d.tell("exec alpha 3")
     _, err = c.run("resume", id, want=1)
     check("is not paused" in err, f"nothing to resume: {err}")
-    time.sleep(0.3)  # what is under way when the pause is asked for lies before it
+    let_it_run(0.3)  # what is under way when the pause is asked for lies before it
     c.run("pause", id)
     _, err = c.run("pause", id, want=1)
     check("is paused already" in err, f"twice: {err}")
@@ -55,7 +56,7 @@ with Cluster() as c:
     equal((doc["paused"], doc["revision"], len(doc["pauses"])), (True, 1, 1), "the manifest says so")
     until(lambda: all("recording=off" in settings(i) for i in range(2)), "workloads are told")
     told(c, id)
-    time.sleep(0.3)  # two looks of a workload at its file
+    let_it_run(0.3)  # two looks of a workload at its file
     for d in (a, b):
         equal(d.tell("exec alpha 20"), 0, "it executes")
 
@@ -76,12 +77,12 @@ with Cluster() as c:
     equal((c.session(id)["paused"], c.session(id)["revision"]), (False, 2), "the manifest says so")
     until(lambda: all("recording=on" in settings(i) for i in range(2)), "workloads are told")
     told(c, id)
-    time.sleep(0.3)
+    let_it_run(0.3)
     for d in (a, b):
         equal(d.tell("exec alpha 4"), 0, "it executes")
 
     # ---- It is changed: calls of the program only, from now on ----
-    time.sleep(0.5)  # what was executed is fetched
+    let_it_run(0.5)  # what was executed is fetched
     _, err = c.run("change", id, want=1)
     check("say what changes" in err, f"nothing: {err}")
     _, err = c.run("change", id, "--event-type", "nc_exec_runing", want=None)
@@ -89,7 +90,7 @@ with Cluster() as c:
     c.run("change", id, "--event-type", "nrt_execute")
     equal(c.session(id)["select"]["event_type"], ["nrt_execute"], "the manifest has the new choice")
     until(lambda: all("trace_types=nrt_execute" in settings(i) for i in range(2)), "the runtimes are told")
-    time.sleep(0.3)
+    let_it_run(0.3)
     for d in (a, b):
         equal(d.tell("exec alpha 5"), 0, "it executes")
     doc = c.stop(id)
