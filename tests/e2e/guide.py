@@ -9,6 +9,9 @@ import sys
 
 from lib import SOURCE, Importer, check, equal, finish, load_json, run, tmp
 
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from meridian_parquet import File  # noqa: E402
+
 work = tmp()
 capture = os.path.join(work, "capture")
 subprocess.run([sys.executable, os.path.join(SOURCE, "tests/e2e/gen_capture.py"), capture, "6"], check=True)
@@ -139,5 +142,22 @@ for e in everything:
     if not needed <= set(e):
         check(False, f"a record without its fields: {e}")
         break
+out, _ = view(formats="parquet-explorer")
+tables = {os.path.basename(f)[:-len(".parquet")]: File(f) for f in glob.glob(os.path.join(out, "system_profile", "*.parquet"))}
+rows = tables["SystemProfileEvents"].read(["name", "instance_id", "process_id", "nc_idx", "worker_gid", "start_ts", "end_ts", "duration_ns"])
+equal(collections.Counter(zip(rows["instance_id"], rows["process_id"], rows["nc_idx"], rows["worker_gid"], rows["name"], rows["start_ts"], rows["duration_ns"])) -
+      collections.Counter((e[0], e[1], e[2], e[3], e[5], e[6], e[7]) for e in ALL if e[5] not in HARDWARE and e[2] is not None) -
+      collections.Counter(r for r in zip(rows["instance_id"], rows["process_id"], rows["nc_idx"], rows["worker_gid"], rows["name"], rows["start_ts"], rows["duration_ns"])
+                          if r[4] in HARDWARE or r[2] is None), collections.Counter(), "the newer tool's table of events")
+equal(len(rows["name"]), len(ALL), "its rows")
+check(all(end - start == length for start, end, length in zip(rows["start_ts"], rows["end_ts"], rows["duration_ns"])), "start, end and duration agree")
+listed = tables["DeviceProfileList"].read()
+equal(sorted(zip(listed["instance_id"], listed["process_id"])), sorted((p["instance_id"], pid) for pid, p in truth.items()), "its list of device profiles")
+fields = tables["SchemaFields"].read()
+of = next(c for c in fields if "table" in c)
+name = next(c for c in fields if c in ("field_name", "field"))
+for table, file in tables.items():
+    equal([f for t, f in zip(fields[of], fields[name]) if t == table], file.columns, f"SchemaFields describes {table}")
+check(any("not decoded" in m or ".pb" in m for m in tables["Warning"].read()["message"]), f"warnings: {tables['Warning'].read()}")
 equal({e["name"] for e in everything if str(e["type"]) == "99999"}, {"train_step", "forward", "backward", "optimizer"}, "framework records have their type")
 finish()

@@ -104,6 +104,26 @@ end_tracks(mrd_rows *r)
     return err;
 }
 
+/* One row for each capture: a device profile of one model may hold those of several processes. */
+static mrd_err
+give_captures(mrd_rows *r, unsigned profile)
+{
+    mrd_err err = MRD_OK;
+    bool any = false;
+
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(r->cat) && err == MRD_OK; i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(r->cat, i);
+
+        if (p->profile != profile || (p->flags & MRD_PROC_NO_PID) != 0)
+            continue;
+        any = true;
+        r->slots[F_INSTANCE].sid = p->instance_id;
+        r->slots[F_PID].i = p->process_id;
+        err = mrd_rows_give(r, MRD_ROWS_DEVICE_PROFILES);
+    }
+    return any || err != MRD_OK ? err : mrd_rows_give(r, MRD_ROWS_DEVICE_PROFILES);
+}
+
 static mrd_err
 end_device_profiles(mrd_rows *r)
 {
@@ -128,7 +148,7 @@ end_device_profiles(mrd_rows *r)
                                      ? (int64_t) (d[i].total_time_s * 1e9)
                                      : 0;
         if ((err = mrd_rows_give(r, MRD_ROWS_MODELS)) == MRD_OK)
-            err = mrd_rows_give(r, MRD_ROWS_DEVICE_PROFILES);
+            err = give_captures(r, (unsigned) i);
     }
     return err;
 }
