@@ -132,6 +132,8 @@ TEST(names_tell_kind_process_and_core)
         { "i-0ab_pid_77/1700000000/profile_nc_3_session_0.ntff", "NTFF", 77, 3 },
         { "i-0ab_pid_77/abc_instid_0_vnc_5.ntff", "NTFF", 77, 5 },
         { "i-0ab_pid_77/neff_abc.neff", "NEFF", 77, MRD_NONE },
+        { "i-0ab_pid_77/1700000000/neffs/graph_abc.neff", "NEFF", 77, MRD_NONE },
+        { "i-0ab_pid_77/1700000000/neff_abc_vnc_2.neff", "NEFF", 77, 2 },
         { "i-0ab_pid_77/ntrace.pb", "ntrace.pb", 77, MRD_NONE },
         { "trace.json", "framework-trace", MRD_NONE, MRD_NONE },
         { "x_pid_/y_nc_z", "file", MRD_NONE, MRD_NONE },
