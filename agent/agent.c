@@ -26,7 +26,7 @@ on_trigger(mrd_agent *a, const char *reason)
 {
     a->triggers++;
     snprintf(a->trigger_reason, sizeof(a->trigger_reason), "%s", reason);
-    a->trigger_at = mrd_local_now().ns;
+    a->trigger_at = mrd_local_now();
     mrd_log(MRD_LOG_WARN, "AGT-TRIGGER", "A trigger fired: reason=%s", reason);
     if (a->publish != NULL)
         mrd_publish_heartbeat_now(a->publish);
@@ -138,19 +138,13 @@ cap_cpu(mrd_agent *a, double used)
     a->capped_ns += pause;
 }
 
-static int64_t
-sooner(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-int64_t
+mrd_local_ns
 mrd_agent_next_ns(const mrd_agent *a)
 {
-    int64_t next = sooner(mrd_collectors_next_ns(a), mrd_record_next_ns(a->record));
+    mrd_local_ns next = mrd_local_min(mrd_collectors_next_ns(a), mrd_record_next_ns(a->record));
 
-    next = sooner(next, mrd_agent_reach_next_ns(a));
-    return a->publish == NULL ? next : sooner(next, mrd_publish_next_ns(a->publish));
+    next = mrd_local_min(next, mrd_agent_reach_next_ns(a));
+    return a->publish == NULL ? next : mrd_local_min(next, mrd_publish_next_ns(a->publish));
 }
 
 size_t
@@ -170,14 +164,16 @@ mrd_agent_fds(const mrd_agent *a, int fds[MRD_AGENT_FDS])
 static void
 wait_for_news(mrd_agent *a, int timeout_ms)
 {
-    int64_t now = mrd_local_now().ns;
-    int64_t next = sooner(now + timeout_ms * MRD_MS, mrd_agent_next_ns(a));
-    struct timespec ts = { (next - now) / MRD_SEC, (next - now) % MRD_SEC };
+    mrd_local_ns now = mrd_local_now();
+    mrd_local_ns next =
+        mrd_local_min(mrd_local_add(now, timeout_ms * MRD_MS), mrd_agent_next_ns(a));
+    mrd_dur_ns left = mrd_local_diff(next, now);
+    struct timespec ts = { left / MRD_SEC, left % MRD_SEC };
     struct pollfd polled[MRD_AGENT_FDS];
     int fds[MRD_AGENT_FDS];
     size_t n = mrd_agent_fds(a, fds);
 
-    if (next <= now)
+    if (left <= 0)
         return;
     for (size_t i = 0; i < n; i++)
         polled[i] = (struct pollfd){ fds[i], POLLIN, 0 };
@@ -188,7 +184,7 @@ void
 mrd_agent_step(mrd_agent *a, int timeout_ms)
 {
     double before = a->o.cpu_limit > 0 ? cpu_seconds() : 0;
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
 
     mrd_collectors_step(a, now);
     mrd_record_step(a->record, now);
@@ -207,7 +203,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
 bool
 mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience)
 {
-    int64_t end = mrd_local_now().ns + patience;
+    mrd_local_ns end = mrd_local_add(mrd_local_now(), patience);
     mrd_spool_stats st;
 
     mrd_collectors_finish(a);
@@ -215,7 +211,7 @@ mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience)
         mrd_record_flush(a->record);
         mrd_agent_step(a, 5);
         mrd_spool_get_stats(a->spool, &st);
-    } while ((st.items > 0 || !mrd_collectors_idle(a)) && mrd_local_now().ns < end);
+    } while ((st.items > 0 || !mrd_collectors_idle(a)) && mrd_local_before(mrd_local_now(), end));
     return st.items == 0;
 }
 

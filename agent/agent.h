@@ -60,7 +60,7 @@ void mrd_agent_step(mrd_agent *a, int timeout_ms);
 /* For a loop that plays many agents: when the next step is due (RAW), and the descriptors that ask
  * for one before. Both may change with every step. */
 #define MRD_AGENT_FDS 16
-int64_t mrd_agent_next_ns(const mrd_agent *a);
+mrd_local_ns mrd_agent_next_ns(const mrd_agent *a);
 size_t mrd_agent_fds(const mrd_agent *a, int ret_fds[MRD_AGENT_FDS]);
 /* Reads what rings hold, closes batches, tries for at most `patience` to get rid of everything.
  * True when all was acknowledged. */
@@ -82,8 +82,8 @@ typedef struct {
     uint64_t files_refused, files_ignored; /* in capture directories now */
     uint64_t traces, trace_events, traces_failed;
     uint64_t samples, sample_errors;
-    bool connected;         /* the aggregator said welcome */
-    int64_t clock_bound_ns; /* of the start times, -1 unknown */
+    bool connected;            /* the aggregator said welcome */
+    mrd_dur_ns clock_bound_ns; /* of the start times, -1 unknown */
 } mrd_agent_counts;
 
 /* begun = delivered + dropped + held, exact between two steps. Events that were in the spool when

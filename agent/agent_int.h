@@ -33,7 +33,7 @@ typedef struct {
     uint64_t session;
     mrd_err err;
     char message[MRD_WHY_MAX];
-    int64_t at_ns;
+    mrd_local_ns at;
 } mrd_refusal;
 
 /* Of one row of collectors.def. */
@@ -51,7 +51,7 @@ struct mrd_agent {
     char *fake_script, state_path[1024], open_path[1024], models_path[1024];
     char *token; /* wiped when it goes */
     uint64_t token_stamp;
-    int64_t secrets_at; /* files of secrets were looked at */
+    mrd_local_ns secrets_at; /* files of secrets were looked at */
     char secret_said[MRD_WHY_MAX];
     mrd_transport *transport; /* NULL: no aggregator */
     mrd_spool *spool;
@@ -64,7 +64,7 @@ struct mrd_agent {
     mrd_sample *sample;
     mrd_session_counters counters[MRD_RECORD_SESSIONS];
     mrd_sample_stats counters_before; /* of sessions that are gone */
-    int64_t all_given_ns;             /* when the node's counters were last given whole */
+    mrd_local_ns all_given;           /* when the node's counters were last given whole */
     mrd_files *files;
     mrd_devprof *devprof;
     mrd_model_table *models;
@@ -75,14 +75,15 @@ struct mrd_agent {
     mrd_jobs *jobs;
     mrd_trigger_watch *trigger; /* NULL: none wanted */
     mrd_publish *publish;
-    int64_t unreached_since, unreached_said; /* the aggregator; 0: it is reached; not said */
-    mrd_metrics *metrics;                    /* NULL: no port */
+    mrd_local_ns unreached_since, unreached_said; /* the aggregator; 0: it is reached; not said */
+    mrd_metrics *metrics;                         /* NULL: no port */
     char *metrics_token;
-    int64_t said_at, capped_ns;
-    int64_t pause_ns; /* with a cap: still to be paused before rings are read again */
+    mrd_local_ns said_at;
+    mrd_dur_ns capped_ns;
+    mrd_dur_ns pause_ns; /* with a cap: still to be paused before rings are read again */
     bool said_left_out;
     uint64_t notices; /* of this minute */
-    int64_t notices_at;
+    mrd_local_ns notices_at;
     mrd_clock_sync *clock;
     bool ended; /* the session's last burst of probes was made */
     /* Events, not losses. */
@@ -90,7 +91,7 @@ struct mrd_agent {
     uint64_t clock_lost; /* frames of clock data */
     uint64_t triggers;
     char trigger_reason[256];
-    int64_t trigger_at;
+    mrd_local_ns trigger_at;
     mrd_refusal refusals[MRD_RECORD_SESSIONS]; /* the last ones */
     size_t n_refusals;
 };
@@ -99,11 +100,11 @@ struct mrd_agent {
 void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
-void mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns);
+void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
 /* A job's session: from start_ns of this node on. Errors: those of arming and starting. */
-mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, int64_t start_ns, mrd_why *why);
-void mrd_agent_job_stop(void *self, uint64_t session, int64_t stop_ns);
-void mrd_agent_forget_flushed(mrd_agent *a, int64_t now); /* and old refusals */
+mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, mrd_local_ns start, mrd_why *why);
+void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
+void mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now); /* and old refusals */
 
 /* agent.c */
 uint32_t mrd_agent_boot_key(const mrd_agent *a);
@@ -113,8 +114,8 @@ void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum);
 void mrd_agent_note_process(void *agent, mrd_drain_process *process);
 
 /* reach.c */
-void mrd_agent_reach_step(mrd_agent *a, int64_t now);
-int64_t mrd_agent_reach_next_ns(const mrd_agent *a);
+void mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now);
+mrd_local_ns mrd_agent_reach_next_ns(const mrd_agent *a);
 mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *a); /* 0: it is reached, or none is given */
 /* For /readyz: the aggregator is reached; *text says what is the matter when it is not. */
 bool mrd_agent_ready(void *self, char text[MRD_WHY_MAX]);
@@ -129,6 +130,6 @@ mrd_err mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why);
 
 /* secrets.c */
 mrd_err mrd_agent_token_load(mrd_agent *a, mrd_why *why);
-void mrd_agent_secrets_step(mrd_agent *a, int64_t now);
+void mrd_agent_secrets_step(mrd_agent *a, mrd_local_ns now);
 
 #endif

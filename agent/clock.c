@@ -39,7 +39,7 @@ struct mrd_clock_sync {
     mrd_timeprobe *probe;
     uint64_t answered, failed; /* of UDP when it last answered */
     mrd_linkprobe *link;       /* NULL: not needed */
-    int64_t link_tried, link_received;
+    mrd_local_ns link_tried, link_received;
     uint64_t link_answered;
     uint32_t beats;
     unsigned source; /* of the last probe, mrd_stamp_source */
@@ -49,25 +49,28 @@ struct mrd_clock_sync {
     mrd_pace pace;
     bool faster, recording;
     mrd_buf sent, joined;
-    int64_t sent_since;
+    mrd_local_ns sent_since;
     mrd_epoch_watch watch;
     uint64_t session_boot;
     char reference[64]; /* the aggregator's timeline */
-    int64_t watched_at;
+    mrd_local_ns watched_at;
     Mrd__ClockBreak breaks[BREAKS], *break_list[BREAKS];
     size_t n_breaks;
     mrd_hostclock *own;
-    int64_t read_at; /* next reading */
+    mrd_local_ns read_at; /* next reading */
     mrd_clock_reading readings[READINGS];
     Mrd__ClockReading *reading_list[READINGS];
     size_t n_readings;
     /* By heartbeats. */
     bool have_session_offset;
-    int64_t session_offset, beat_offset, beat_bound, beat_at;
-    int64_t answered_at, answer_raw;
+    mrd_dur_ns session_offset, beat_offset, beat_bound;
+    mrd_local_ns beat_at;
+    mrd_local_ns answered_at;
+    mrd_peer_ns answer_raw;
     /* By the aggregator. */
-    int64_t word_offset, word_bound, word_rate, word_drift; /* ns, ns, ppb, ppb; drift 0: unknown */
-    int64_t word_at, word_received; /* local: what it is true for, when it came */
+    mrd_dur_ns word_offset, word_bound;
+    int64_t word_rate, word_drift;       /* ns, ns, ppb, ppb; drift 0: unknown */
+    mrd_local_ns word_at, word_received; /* local: what it is true for, when it came */
     char state[24], method[16];
 };
 
@@ -145,7 +148,7 @@ mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *w)
 
     c->session_boot = mrd_hash64(w->boot_id, strlen(w->boot_id), 0);
     if (strncmp(c->reference, w->boot_id, sizeof(c->reference) - 1) != 0)
-        c->joined.len = 0, c->answered_at = 0; /* answers of another clock */
+        c->joined.len = 0, c->answered_at = (mrd_local_ns){ 0 }; /* answers of another clock */
     snprintf(c->reference, sizeof(c->reference), "%.63s", w->boot_id);
     c->session_offset = mrd_time_sane(w->session_offset_ns) ? w->session_offset_ns : 0;
     c->have_session_offset = c->session_offset != 0;
@@ -154,7 +157,7 @@ mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *w)
     c->state[0] = '\0';
     mrd_linkprobe_close(c->link);
     c->link = NULL;
-    c->link_tried = 0;
+    c->link_tried = (mrd_local_ns){ 0 };
     if (same) {
         mrd_timeprobe_burst(c->probe);
         return;
@@ -179,18 +182,19 @@ udp_silent(const mrd_clock_sync *c)
 }
 
 static bool
-link_silent(const mrd_clock_sync *c, int64_t now)
+link_silent(const mrd_clock_sync *c, mrd_local_ns now)
 {
-    return c->link == NULL || c->link_received == 0 || now - c->link_received > LINK_FRESH;
+    return c->link == NULL || c->link_received.ns == 0 ||
+           mrd_local_diff(now, c->link_received) > LINK_FRESH;
 }
 
 /* Where nothing else answers: the four stamps of a heartbeat are a probe, if a loose one. */
 static void
-beat_probe(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
+beat_probe(mrd_clock_sync *c, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
     mrd_probe_sent sent = { .id = { c->agent, c->epoch, BEAT_K + 2 * c->beats },
-                            .a1 = sent_ns,
-                            .a4 = received_ns,
+                            .a1 = sent_ns.ns,
+                            .a4 = received.ns,
                             .source1 = MRD_STAMP_BATCH,
                             .source4 = MRD_STAMP_BATCH };
     mrd_probe_served served = { .id = sent.id,
@@ -201,14 +205,14 @@ beat_probe(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t rece
     mrd_probe p;
 
     if (c->host[0] == '\0' || c->o.transport == MRD_PROBES_UDP ||
-        c->o.transport == MRD_PROBES_NNG || !udp_silent(c) || !link_silent(c, received_ns) ||
+        c->o.transport == MRD_PROBES_NNG || !udp_silent(c) || !link_silent(c, received) ||
         mrd_probe_join(&sent, &served, &p) != MRD_OK)
         return;
     c->beats++;
     c->probes++;
     c->source = MRD_STAMP_BATCH;
     if (c->joined.len == 0 && c->sent.len == 0)
-        c->sent_since = received_ns;
+        c->sent_since = received;
     if (c->joined.len < 8 * FRAME_LEN)
         mrd_probe_encode(&p, &c->joined);
 }
@@ -222,9 +226,9 @@ word_sane(const Mrd__ClockEstimate *e)
 }
 
 void
-mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
+mrd_clock_sync_ack(mrd_clock_sync *c, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received)
 {
-    int64_t round = mrd_sat_sub(received_ns, sent_ns), theirs;
+    int64_t round = mrd_sat_sub(received.ns, sent.ns), theirs;
     int64_t bound = round / 2 + round / DRIFT_PART + 1; /* the clocks went apart meanwhile */
 
     if (ack->clock != NULL && word_sane(ack->clock)) {
@@ -234,38 +238,39 @@ mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack, int6
         if (c->word_rate > RATE_MAX || c->word_rate < -RATE_MAX)
             c->word_rate = 0;
         c->word_drift = ack->clock->drift_ppb > RATE_MAX ? 0 : (int64_t) ack->clock->drift_ppb;
-        c->word_at = ack->clock->at_local_ns == 0 ? received_ns : ack->clock->at_local_ns;
-        c->word_received = received_ns;
+        c->word_at =
+            (mrd_local_ns){ ack->clock->at_local_ns == 0 ? received.ns : ack->clock->at_local_ns };
+        c->word_received = received;
         c->faster = ack->clock->probe_faster;
         snprintf(c->state, sizeof(c->state), "%.23s", ack->clock->state);
     }
     if (ack->local_ns == 0 || !c->have_session_offset || bound < 0 ||
         !mrd_time_sane(ack->local_ns) || !mrd_time_sane(ack->reply_local_ns) ||
-        !mrd_time_sane(sent_ns) || !mrd_time_sane(received_ns))
+        !mrd_time_sane(sent.ns) || !mrd_time_sane(received.ns))
         return;
     theirs = ack->local_ns + (ack->reply_local_ns - ack->local_ns) / 2;
-    c->answered_at = received_ns;
-    c->answer_raw = ack->reply_local_ns;
-    beat_probe(c, sent_ns, ack, received_ns);
-    if (c->beat_bound >= 0 && received_ns - c->beat_at < BOUND_AGE &&
-        bound > c->beat_bound + (received_ns - c->beat_at) / DRIFT_PART)
+    c->answered_at = received;
+    c->answer_raw = (mrd_peer_ns){ ack->reply_local_ns };
+    beat_probe(c, sent, ack, received);
+    if (c->beat_bound >= 0 && mrd_local_diff(received, c->beat_at) < BOUND_AGE &&
+        bound > c->beat_bound + mrd_local_diff(received, c->beat_at) / DRIFT_PART)
         return;
-    c->beat_offset = mrd_time_clamp(
-        mrd_sat_sub(mrd_sat_add(theirs, c->session_offset), sent_ns + (received_ns - sent_ns) / 2));
+    c->beat_offset = mrd_time_clamp(mrd_sat_sub(mrd_sat_add(theirs, c->session_offset),
+                                                sent.ns + mrd_local_diff(received, sent) / 2));
     c->beat_bound = bound;
-    c->beat_at = received_ns;
+    c->beat_at = received;
 }
 
 /* ---- Probes ---- */
 
 static void
-watch(mrd_clock_sync *c, int64_t now)
+watch(mrd_clock_sync *c, mrd_local_ns now)
 {
-    mrd_epoch_reading r = { .raw = { now }, .session_boot_id = c->session_boot };
+    mrd_epoch_reading r = { .raw = now, .session_boot_id = c->session_boot };
     mrd_epoch_break b;
     struct timespec ts;
 
-    if (now - c->watched_at < WATCH)
+    if (mrd_local_diff(now, c->watched_at) < WATCH)
         return;
     c->watched_at = now;
     r.boot_id = mrd_hash64(c->boot_id, strlen(c->boot_id), 0);
@@ -290,16 +295,17 @@ watch(mrd_clock_sync *c, int64_t now)
 
 /* Also when a recording begins: every session has at least one. */
 static void
-read_own(mrd_clock_sync *c, int64_t now, bool recording)
+read_own(mrd_clock_sync *c, mrd_local_ns now, bool recording)
 {
     mrd_hostclock_reading r;
 
-    if ((now < c->read_at && (c->recording || !recording)) || c->n_readings == READINGS) {
+    if ((mrd_local_before(now, c->read_at) && (c->recording || !recording)) ||
+        c->n_readings == READINGS) {
         c->recording = recording;
         return;
     }
     c->recording = recording;
-    c->read_at = now + READ_EVERY;
+    c->read_at = mrd_local_add(now, READ_EVERY);
     mrd_hostclock_read(c->own, &r);
     mrd_clock_reading_fill(&c->readings[c->n_readings], &r);
     c->reading_list[c->n_readings] = &c->readings[c->n_readings].m;
@@ -309,7 +315,7 @@ read_own(mrd_clock_sync *c, int64_t now, bool recording)
 /* ---- Transports ---- */
 
 static void
-step_udp(mrd_clock_sync *c, mrd_pace pace, int64_t now)
+step_udp(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
 {
     mrd_probe_sent half;
     mrd_timeprobe_counts n;
@@ -334,22 +340,22 @@ step_udp(mrd_clock_sync *c, mrd_pace pace, int64_t now)
 }
 
 static void
-open_link(mrd_clock_sync *c, int64_t now)
+open_link(mrd_clock_sync *c, mrd_local_ns now)
 {
     mrd_transport *t = NULL;
 
     if (c->o.connect == NULL || c->host[0] == '\0' || !c->have_session_offset ||
-        (c->link_tried != 0 && now - c->link_tried < LINK_FRESH))
+        (c->link_tried.ns != 0 && mrd_local_diff(now, c->link_tried) < LINK_FRESH))
         return;
     c->link_tried = now;
     if (c->o.connect(c->o.connect_self, &t, NULL) == MRD_OK)
         c->link = mrd_linkprobe_open(t, c->agent, ++c->epoch, c->reference);
-    c->link_received = 0;
+    c->link_received = (mrd_local_ns){ 0 };
     c->link_answered = 0;
 }
 
 static void
-step_link(mrd_clock_sync *c, mrd_pace pace, int64_t now)
+step_link(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
 {
     mrd_probe p;
 
@@ -371,7 +377,7 @@ step_link(mrd_clock_sync *c, mrd_pace pace, int64_t now)
 
 /* The connection is opened when UDP is silent and closed when it answers. */
 static void
-step_transports(mrd_clock_sync *c, mrd_pace pace, int64_t now)
+step_transports(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
 {
     bool silent = udp_silent(c);
 
@@ -384,7 +390,7 @@ step_transports(mrd_clock_sync *c, mrd_pace pace, int64_t now)
     if (!silent && c->link != NULL) {
         mrd_linkprobe_close(c->link);
         c->link = NULL;
-        c->link_tried = 0;
+        c->link_tried = (mrd_local_ns){ 0 };
         mrd_timeprobe_burst(c->probe);
     }
     if (c->link != NULL)
@@ -394,8 +400,8 @@ step_transports(mrd_clock_sync *c, mrd_pace pace, int64_t now)
 void
 mrd_clock_sync_step(mrd_clock_sync *c, bool recording)
 {
-    int64_t now = mrd_local_now().ns;
-    bool known = c->word_bound >= 0 && now - c->word_received < WORD_AGE;
+    mrd_local_ns now = mrd_local_now();
+    bool known = c->word_bound >= 0 && mrd_local_diff(now, c->word_received) < WORD_AGE;
     mrd_pace want = recording ? (c->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
                               : MRD_PACE_RUN; /* a session may begin soon */
@@ -423,13 +429,13 @@ transport_text(const mrd_clock_sync *c)
 bool
 mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to)
 {
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
     size_t len = c->sent.len + c->joined.len;
 
     if (len == 0 && c->n_breaks == 0 && c->n_readings == 0)
         return false;
     if (!force && c->n_breaks == 0 && c->n_readings == 0 && len < FRAME_LEN &&
-        now - c->sent_since < FRAME_AGE)
+        mrd_local_diff(now, c->sent_since) < FRAME_AGE)
         return false;
     snprintf(c->method, sizeof(c->method), "%s", transport_text(c));
     mrd__clock_data__init(to);
@@ -467,19 +473,20 @@ word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_g
 }
 
 void
-mrd_clock_sync_at(const mrd_clock_sync *c, int64_t at, mrd_clock_sync_view *ret_view)
+mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view *ret_view)
 {
-    int64_t age = mrd_sat_sub(mrd_time_clamp(at), c->word_at);
+    int64_t age = mrd_sat_sub(mrd_time_clamp(at.ns), c->word_at.ns);
     mrd_clock_sync_view v = { .bound_ns = -1,
                               .method = "none",
                               .probes = c->probes,
-                              .answered_ns = c->answered_at,
-                              .answer_raw_ns = c->answered_at == 0 ? 0 : c->answer_raw };
+                              .answered = c->answered_at,
+                              .answer_raw =
+                                  c->answered_at.ns == 0 ? (mrd_peer_ns){ 0 } : c->answer_raw };
 
     snprintf(v.state, sizeof(v.state), "%s", c->state[0] == '\0' ? "unaligned" : c->state);
     if (c->probe != NULL)
         v.probes += mrd_timeprobe_counters(c->probe).answered;
-    if (c->word_bound >= 0 && mrd_local_now().ns - c->word_received < WORD_AGE) {
+    if (c->word_bound >= 0 && mrd_local_diff(mrd_local_now(), c->word_received) < WORD_AGE) {
         int64_t by, growth;
 
         word_moved(c, age, &by, &growth);
@@ -491,7 +498,7 @@ mrd_clock_sync_at(const mrd_clock_sync *c, int64_t at, mrd_clock_sync_view *ret_
         v.known = true;
         v.offset_ns = c->beat_offset;
         v.bound_ns =
-            mrd_sat_add(c->beat_bound, mrd_sat_abs(mrd_sat_sub(at, c->beat_at)) / DRIFT_PART);
+            mrd_sat_add(c->beat_bound, mrd_sat_abs(mrd_sat_sub(at.ns, c->beat_at.ns)) / DRIFT_PART);
         snprintf(v.method, sizeof(v.method), "heartbeat");
     }
     *ret_view = v;
@@ -500,7 +507,7 @@ mrd_clock_sync_at(const mrd_clock_sync *c, int64_t at, mrd_clock_sync_view *ret_
 void
 mrd_clock_sync_get(const mrd_clock_sync *c, mrd_clock_sync_view *ret_view)
 {
-    mrd_clock_sync_at(c, mrd_local_now().ns, ret_view);
+    mrd_clock_sync_at(c, mrd_local_now(), ret_view);
 }
 
 int
@@ -515,11 +522,13 @@ mrd_clock_sync_link_fd(const mrd_clock_sync *c)
     return c->link == NULL ? -1 : mrd_linkprobe_fd(c->link);
 }
 
-int64_t
+mrd_local_ns
 mrd_clock_sync_next_ns(const mrd_clock_sync *c)
 {
-    int64_t udp = c->probe == NULL ? INT64_MAX : mrd_timeprobe_deadline(c->probe).ns;
-    int64_t link = c->link == NULL ? INT64_MAX : mrd_linkprobe_next_ns(c->link);
+    mrd_local_ns udp =
+        c->probe == NULL ? (mrd_local_ns){ INT64_MAX } : mrd_timeprobe_deadline(c->probe);
+    mrd_local_ns link =
+        c->link == NULL ? (mrd_local_ns){ INT64_MAX } : mrd_linkprobe_next_ns(c->link);
 
-    return udp < link ? udp : link;
+    return mrd_local_before(udp, link) ? udp : link;
 }

@@ -39,13 +39,13 @@ typedef struct {
 
 typedef struct {
     bool known;
-    int64_t offset_ns, bound_ns; /* bound -1: unknown */
+    mrd_dur_ns offset_ns, bound_ns; /* bound -1: unknown */
     char method[16]; /* of the last probe: "udp-kernel", "udp-user", "nng", "batch"; before
                         the aggregator says anything "heartbeat" or "none" */
     char state[24];  /* "aligned", "settling", ... as the aggregator says */
     uint64_t probes;
-    int64_t answered_ns,
-        answer_raw_ns; /* of the last heartbeat: here, and the aggregator's; 0 none */
+    mrd_local_ns answered;
+    mrd_peer_ns answer_raw; /* of the last heartbeat: here, and the aggregator's; 0 none */
 } mrd_clock_sync_view;
 
 mrd_err mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock,
@@ -54,8 +54,8 @@ void mrd_clock_sync_close(mrd_clock_sync *c);
 /* The aggregator's word: port, key, and what its own clock is to the session. */
 void mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *welcome);
 /* An answered heartbeat, between our two readings. */
-void mrd_clock_sync_ack(mrd_clock_sync *c, int64_t sent_ns, const Mrd__Ack *ack,
-                        int64_t received_ns);
+void mrd_clock_sync_ack(mrd_clock_sync *c, mrd_local_ns sent, const Mrd__Ack *ack,
+                        mrd_local_ns received);
 /* Sends and receives probes; recording sets the pace. */
 void mrd_clock_sync_step(mrd_clock_sync *c, bool recording);
 /* A burst of probes now: at the end of a session. */
@@ -66,9 +66,9 @@ bool mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to);
 /* The answer as of now, or for another local time: carried there by the rate, the bound grown by
  * what the rate may be wrong. */
 void mrd_clock_sync_get(const mrd_clock_sync *c, mrd_clock_sync_view *ret_view);
-void mrd_clock_sync_at(const mrd_clock_sync *c, int64_t local_ns, mrd_clock_sync_view *ret_view);
+void mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns local, mrd_clock_sync_view *ret_view);
 int mrd_clock_sync_fd(const mrd_clock_sync *c);      /* of UDP, -1 */
 int mrd_clock_sync_link_fd(const mrd_clock_sync *c); /* of the connection for probes, -1 */
-int64_t mrd_clock_sync_next_ns(const mrd_clock_sync *c);
+mrd_local_ns mrd_clock_sync_next_ns(const mrd_clock_sync *c);
 
 #endif

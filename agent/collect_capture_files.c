@@ -206,25 +206,26 @@ files_session(mrd_agent *a)
     bool busy;
 
     if (!session_of_files(a, &st)) {
-        mrd_files_session(a->files, 0, 0);
+        mrd_files_session(a->files, 0, (mrd_wall_ns){ 0 });
         if (mrd_record_sessions(a->record) == 0)
             mrd_traces_forget(a->traces);
         return;
     }
-    start = mrd_drain_raw_to_wall(a->drain, st.start_ns);
+    start = mrd_drain_raw_to_wall(a->drain, (mrd_local_ns){ st.start_ns }).ns;
     busy = mrd_devprof_pending(a->devprof, st.id, &told);
     since = st.stop_ns == INT64_MAX ? 0 : st.stop_ns > told ? st.stop_ns : told;
     /* What a node flushes at the end belongs to the session: it is not over before. */
-    busy = busy || !mrd_files_idle(a->files, since) || !mrd_traces_idle(a->traces);
+    busy =
+        busy || !mrd_files_idle(a->files, (mrd_local_ns){ since }) || !mrd_traces_idle(a->traces);
     mrd_record_hold_flush(a->record, st.id, busy);
     if (busy && mrd_local_now().ns > st.stop_ns)
         mrd_files_look(a->files);
-    mrd_files_session(a->files, st.id, start);
+    mrd_files_session(a->files, st.id, (mrd_wall_ns){ start });
     mrd_model_table_ship(a->models, st.id, ship_model, a);
 }
 
 static void
-step_files(void *self, int64_t now)
+step_files(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
@@ -232,7 +233,7 @@ step_files(void *self, int64_t now)
     mrd_files_step(a->files, now);
 }
 
-static int64_t
+static mrd_local_ns
 next_of_files(const void *self)
 {
     const mrd_agent *a = self;

@@ -55,7 +55,7 @@ ship_clock(mrd_agent *a, const Mrd__ClockData *data)
 }
 
 static void
-step_clock(void *self, int64_t now)
+step_clock(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
     Mrd__ClockData data;
@@ -67,7 +67,7 @@ step_clock(void *self, int64_t now)
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         mrd_record_get(a->record, i, &st);
         recording = recording || st.phase == MRD__NODE_PHASE__NODE_RECORDING;
-        ended = ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && now > st.stop_ns);
+        ended = ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && now.ns > st.stop_ns);
     }
     if (ended && !a->ended) /* behind the last event, before the last upload */
         mrd_clock_sync_burst(a->clock);
@@ -77,7 +77,7 @@ step_clock(void *self, int64_t now)
         ship_clock(a, &data);
 }
 
-static int64_t
+static mrd_local_ns
 next_of_clock(const void *self)
 {
     const mrd_agent *a = self;

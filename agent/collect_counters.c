@@ -84,13 +84,13 @@ samples(const mrd_agent *a, const mrd_session_counters *c)
 }
 
 static void
-step_sessions(mrd_agent *a, int64_t now)
+step_sessions(mrd_agent *a, mrd_local_ns now)
 {
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
         mrd_session_counters *c = &a->counters[i];
         mrd_record_status st;
 
-        if (samples(a, c) && mrd_record_find(a->record, c->session, &st) && now >= st.start_ns) {
+        if (samples(a, c) && mrd_record_find(a->record, c->session, &st) && now.ns >= st.start_ns) {
             mrd_sample_repeat(c->sample, st.recorder);
             mrd_sample_step(c->sample, NULL, now);
         }
@@ -98,49 +98,49 @@ step_sessions(mrd_agent *a, int64_t now)
 }
 
 /* From when on a session records here; INT64_MAX: it does not. */
-static int64_t
+static mrd_local_ns
 begins_ns(const mrd_record_status *st)
 {
     if (!is_recording(st))
-        return INT64_MAX;
-    return st->start_ns > st->reported_ns ? st->start_ns : st->reported_ns;
+        return (mrd_local_ns){ INT64_MAX };
+    return (mrd_local_ns){ st->start_ns > st->reported_ns ? st->start_ns : st->reported_ns };
 }
 
 /* A counter that does not change is in every session, however short: all are given as one begins.
  * A flight recorder ships windows, of which each begins somewhere: it gets them every time. */
 static void
-sample_begun(mrd_agent *a, int64_t now)
+sample_begun(mrd_agent *a, mrd_local_ns now)
 {
     bool begun = false, recorder = false;
 
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         mrd_record_status st;
-        int64_t at;
+        mrd_local_ns at;
 
         mrd_record_get(a->record, i, &st);
         at = begins_ns(&st);
-        begun = begun || (at <= now && at > a->all_given_ns);
-        recorder = recorder || (at <= now && st.recorder);
+        begun = begun || (!mrd_local_after(at, now) && mrd_local_after(at, a->all_given));
+        recorder = recorder || (!mrd_local_after(at, now) && st.recorder);
     }
     mrd_sample_repeat(a->sample, recorder);
     if (!begun)
         return;
     mrd_sample_all_now(a->sample);
-    a->all_given_ns = now;
+    a->all_given = now;
 }
 
-static int64_t
+static mrd_local_ns
 sample_begun_ns(const mrd_agent *a)
 {
-    int64_t next = INT64_MAX;
+    mrd_local_ns next = { INT64_MAX };
 
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         mrd_record_status st;
-        int64_t at;
+        mrd_local_ns at;
 
         mrd_record_get(a->record, i, &st);
         at = begins_ns(&st);
-        if (at > a->all_given_ns && at < next)
+        if (mrd_local_after(at, a->all_given) && mrd_local_before(at, next))
             next = at;
     }
     return next;
@@ -191,7 +191,7 @@ start_counters(void *self, mrd_why *why)
 }
 
 static void
-step_counters(void *self, int64_t now)
+step_counters(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
@@ -200,15 +200,16 @@ step_counters(void *self, int64_t now)
     step_sessions(a, now);
 }
 
-static int64_t
+static mrd_local_ns
 next_of_counters(const void *self)
 {
     const mrd_agent *a = self;
-    int64_t next = mrd_sample_next_ns(a->sample), begun = sample_begun_ns(a);
+    mrd_local_ns next = mrd_sample_next_ns(a->sample), begun = sample_begun_ns(a);
 
-    next = begun < next ? begun : next;
+    next = mrd_local_before(begun, next) ? begun : next;
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
-        if (samples(a, &a->counters[i]) && mrd_sample_next_ns(a->counters[i].sample) < next)
+        if (samples(a, &a->counters[i]) &&
+            mrd_local_before(mrd_sample_next_ns(a->counters[i].sample), next))
             next = mrd_sample_next_ns(a->counters[i].sample);
     return next;
 }

@@ -11,7 +11,7 @@ start_profiles(void *self, mrd_why *why)
 }
 
 static void
-step_profiles(void *self, int64_t now)
+step_profiles(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
@@ -19,7 +19,7 @@ step_profiles(void *self, int64_t now)
 }
 
 static void
-save_profiles(void *self, uint64_t session, int64_t now)
+save_profiles(void *self, uint64_t session, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
@@ -43,7 +43,7 @@ notice_profile(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
     mrd_agent *a = self;
 
-    if (mrd_devprof_notice(a->devprof, process, ev, mrd_local_now().ns))
+    if (mrd_devprof_notice(a->devprof, process, ev, mrd_local_now()))
         mrd_files_look(a->files);
 }
 

@@ -39,7 +39,7 @@ jobs_start(void *self, mrd_why *why)
 }
 
 static void
-jobs_step(void *self, int64_t now)
+jobs_step(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
@@ -47,12 +47,13 @@ jobs_step(void *self, int64_t now)
         mrd_jobs_step(a->jobs, now);
 }
 
-static int64_t
+static mrd_local_ns
 jobs_next(const void *self)
 {
     const mrd_agent *a = self;
 
-    return a->jobs == NULL || a->transport == NULL ? INT64_MAX : mrd_jobs_next_ns(a->jobs);
+    return a->jobs == NULL || a->transport == NULL ? (mrd_local_ns){ INT64_MAX }
+                                                   : mrd_jobs_next_ns(a->jobs);
 }
 
 static void

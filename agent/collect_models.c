@@ -16,7 +16,7 @@ start_models(void *self, mrd_why *why)
 }
 
 static void
-step_models(void *self, int64_t now)
+step_models(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
@@ -29,7 +29,7 @@ process_of_models(void *self, mrd_drain_process *process)
     mrd_agent *a = self;
 
     if (process->gone)
-        mrd_model_table_gone(a->models, process, mrd_local_now().ns);
+        mrd_model_table_gone(a->models, process, mrd_local_now());
     else
         mrd_model_table_seen(a->models, process);
 }

@@ -38,9 +38,9 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 
 /* A workload may say as much as it likes; the log is the operator's. */
 static void
-end_minute(mrd_agent *a, int64_t now)
+end_minute(mrd_agent *a, mrd_local_ns now)
 {
-    if (now - a->notices_at < SAY_PERIOD)
+    if (mrd_local_diff(now, a->notices_at) < SAY_PERIOD)
         return;
     if (a->notices > NOTICES)
         mrd_log(
@@ -102,25 +102,26 @@ say(void *self, const char *message)
 }
 
 static void
-step_rings(void *self, int64_t now)
+step_rings(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
     (void) mrd_drain_step(a->drain);
     end_minute(a, now);
-    if (now - a->said_at > SAY_PERIOD || (mrd_drain_leaves_out(a->drain) && !a->said_left_out)) {
+    if (mrd_local_diff(now, a->said_at) > SAY_PERIOD ||
+        (mrd_drain_leaves_out(a->drain) && !a->said_left_out)) {
         a->said_at = now;
         a->said_left_out = mrd_drain_leaves_out(a->drain);
         mrd_drain_say(a->drain, say, a);
     }
 }
 
-static int64_t
+static mrd_local_ns
 next_of_rings(const void *self)
 {
     const mrd_agent *a = self;
 
-    return mrd_local_now().ns + mrd_drain_wait_ns(a->drain);
+    return mrd_local_add(mrd_local_now(), mrd_drain_wait_ns(a->drain));
 }
 
 static void

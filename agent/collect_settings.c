@@ -26,7 +26,7 @@ typedef struct entry {
 typedef struct {
     mrd_agent *agent;
     entry *entries;
-    int64_t looked_at;
+    mrd_local_ns looked_at;
 } settings;
 
 static mrd_err
@@ -113,7 +113,7 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list, bool all)
 /* Empty: nobody records it. A program that waits to be switched on records from `recording=on` on, until the file is
  * gone: when what its sessions had of it was taken. */
 static void
-wanted(const settings *s, const mrd_drain_process *process, int64_t now, mrd_buf *text)
+wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mrd_buf *text)
 {
     mrd_record *record = s->agent->record;
     want w = { 0 };
@@ -128,9 +128,9 @@ wanted(const settings *s, const mrd_drain_process *process, int64_t now, mrd_buf
             !mrd_record_selects(record, st.id, process))
             continue;
         on = true;
-        paused = paused && mrd_record_is_paused(record, st.id, now) &&
-                 mrd_record_is_paused(record, st.id, now + AHEAD);
-        if (now > st.stop_ns)
+        paused = paused && mrd_record_is_paused(record, st.id, now.ns) &&
+                 mrd_record_is_paused(record, st.id, now.ns + AHEAD);
+        if (now.ns > st.stop_ns)
             continue;
         mrd_record_choice(record, st.id, &cores, &types);
         join(&w, cores, types);
@@ -176,11 +176,11 @@ tell(settings *s, entry *e, mrd_buf *text)
 }
 
 static void
-step_settings(void *self, int64_t now)
+step_settings(void *self, mrd_local_ns now)
 {
     settings *s = self;
 
-    if (now < s->looked_at + LOOK_PERIOD)
+    if (mrd_local_before(now, mrd_local_add(s->looked_at, LOOK_PERIOD)))
         return;
     s->looked_at = now;
     for (entry *e = s->entries; e != NULL; e = e->next) {
@@ -211,7 +211,7 @@ process_of_settings(void *self, mrd_drain_process *process)
         /* 1: what a predecessor left there is replaced */
         *e = (entry){ .next = s->entries, .process = process, .written = 1 };
         s->entries = e;
-        s->looked_at = 0;
+        s->looked_at = (mrd_local_ns){ 0 };
     }
 }
 

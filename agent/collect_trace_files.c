@@ -59,7 +59,7 @@ has_room(const mrd_agent *a)
 }
 
 static void
-step_traces(void *self, int64_t now)
+step_traces(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
@@ -67,7 +67,7 @@ step_traces(void *self, int64_t now)
     mrd_traces_step(a->traces, has_room(a));
 }
 
-static int64_t
+static mrd_local_ns
 next_of_traces(const void *self)
 {
     const mrd_agent *a = self;

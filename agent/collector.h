@@ -38,16 +38,16 @@ typedef struct {
     mrd_err (*open)(mrd_agent *a, void **ret_self, mrd_why *why);
     mrd_err (*start)(void *self, mrd_why *why);
     /* A turn, at RAW now_ns. */
-    void (*step)(void *self, int64_t now_ns);
+    void (*step)(void *self, mrd_local_ns now);
     /* When step has something to do by itself; INT64_MAX: nothing. */
-    int64_t (*next_ns)(const void *self);
+    mrd_local_ns (*next_ns)(const void *self);
     /* Descriptors that ask for a step when they are readable; -1 is passed over. */
     void (*fds)(const void *self, int ret_fds[MRD_COLLECTOR_FDS]);
     /* A session is armed, or was by a predecessor: again for one that is known is no error. What
      * cannot be collected for it refuses the session. */
     mrd_err (*begin)(void *self, uint64_t session, mrd_why *why);
     /* A trigger: what is kept of the session is shipped now. */
-    void (*save)(void *self, uint64_t session, int64_t now_ns);
+    void (*save)(void *self, uint64_t session, mrd_local_ns now);
     /* The session is over and forgotten on this node, or could not begin. */
     void (*end)(void *self, uint64_t session);
     /* A process with rings: new, or with `gone` for the last time. */
@@ -81,12 +81,12 @@ mrd_drain_process *mrd_agent_node_process(const mrd_agent *a);
 
 mrd_err mrd_collectors_open(mrd_agent *a, mrd_why *why);
 mrd_err mrd_collectors_start(mrd_agent *a, mrd_why *why);
-void mrd_collectors_step(mrd_agent *a, int64_t now_ns);
-int64_t mrd_collectors_next_ns(const mrd_agent *a);
+void mrd_collectors_step(mrd_agent *a, mrd_local_ns now);
+mrd_local_ns mrd_collectors_next_ns(const mrd_agent *a);
 size_t mrd_collectors_fds(const mrd_agent *a, int *ret_fds, size_t room);
 /* Errors: the first collector's that cannot; those before it have ended the session. */
 mrd_err mrd_collectors_begin(mrd_agent *a, uint64_t session, mrd_why *why);
-void mrd_collectors_save(mrd_agent *a, uint64_t session, int64_t now_ns);
+void mrd_collectors_save(mrd_agent *a, uint64_t session, mrd_local_ns now);
 void mrd_collectors_process(mrd_agent *a, mrd_drain_process *process);
 void mrd_collectors_notice(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev);
 void mrd_collectors_model(mrd_agent *a, mrd_drain_process *process, uint64_t number, bool load,

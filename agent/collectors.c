@@ -128,36 +128,36 @@ end_sessions(mrd_agent *a)
 }
 
 void
-mrd_collectors_step(mrd_agent *a, int64_t now_ns)
+mrd_collectors_step(mrd_agent *a, mrd_local_ns now)
 {
-    int64_t before = mrd_local_now().ns;
+    mrd_local_ns before = mrd_local_now();
 
     end_sessions(a);
     for (size_t i = 0; i < N; i++) {
         mrd_collector_slot *slot = &a->collectors[i];
-        int64_t after;
+        mrd_local_ns after;
 
         if (!slot->started || collectors[i]->step == NULL ||
             (collectors[i]->pauses && a->pause_ns > 0))
             continue;
-        collectors[i]->step(slot->self, now_ns);
-        after = mrd_local_now().ns;
-        slot->turns_over += after - before > MRD_COLLECTOR_TURN_NS;
+        collectors[i]->step(slot->self, now);
+        after = mrd_local_now();
+        slot->turns_over += mrd_local_diff(after, before) > MRD_COLLECTOR_TURN_NS;
         before = after;
     }
 }
 
-int64_t
+mrd_local_ns
 mrd_collectors_next_ns(const mrd_agent *a)
 {
-    int64_t next = INT64_MAX;
+    mrd_local_ns next = { INT64_MAX };
 
     for (size_t i = 0; i < N; i++) {
-        int64_t at = a->collectors[i].started && collectors[i]->next_ns != NULL
-                         ? collectors[i]->next_ns(a->collectors[i].self)
-                         : INT64_MAX;
+        mrd_local_ns at = a->collectors[i].started && collectors[i]->next_ns != NULL
+                              ? collectors[i]->next_ns(a->collectors[i].self)
+                              : (mrd_local_ns){ INT64_MAX };
 
-        next = at < next ? at : next;
+        next = mrd_local_before(at, next) ? at : next;
     }
     return next;
 }
@@ -213,11 +213,11 @@ mrd_collectors_begin(mrd_agent *a, uint64_t session, mrd_why *why)
 }
 
 void
-mrd_collectors_save(mrd_agent *a, uint64_t session, int64_t now_ns)
+mrd_collectors_save(mrd_agent *a, uint64_t session, mrd_local_ns now)
 {
     for (size_t i = 0; i < N; i++) {
         if (a->collectors[i].started && collectors[i]->save != NULL)
-            collectors[i]->save(a->collectors[i].self, session, now_ns);
+            collectors[i]->save(a->collectors[i].self, session, now);
     }
 }
 

@@ -9,11 +9,11 @@
 /* ---- The session's time on this node ---- */
 
 void
-mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns)
+mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received)
 {
     mrd_agent *a = self;
 
-    mrd_clock_sync_ack(a->clock, sent_ns, ack, received_ns);
+    mrd_clock_sync_ack(a->clock, sent, ack, received);
     if (a->models_sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
         a->models_reported = a->models_sent;
     if (a->features.sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
@@ -22,25 +22,26 @@ mrd_agent_clock(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t receiv
 
 /* A session or wall time as this node's RAW. 0 means now. An aggregator may say any number: the
  * answer is a time that others can be subtracted from. */
-static int64_t
-local_time(const mrd_agent *a, int64_t session_ns, int64_t wall_ns, int64_t *ret_bound)
+static mrd_local_ns
+local_time(const mrd_agent *a, mrd_sess_ns session_ns, mrd_wall_ns wall, int64_t *ret_bound)
 {
     mrd_clock_sync_view view;
 
-    session_ns = mrd_time_clamp(session_ns);
-    wall_ns = mrd_time_clamp(wall_ns);
+    session_ns = (mrd_sess_ns){ mrd_time_clamp(session_ns.ns) };
+    wall = (mrd_wall_ns){ mrd_time_clamp(wall.ns) };
     mrd_clock_sync_get(a->clock, &view);
     *ret_bound = view.bound_ns;
-    if (session_ns == 0 && wall_ns == 0)
-        return mrd_local_now().ns;
-    if (session_ns != 0 && view.known) {
+    if (session_ns.ns == 0 && wall.ns == 0)
+        return mrd_local_now();
+    if (session_ns.ns != 0 && view.known) {
         /* The offset of then, not of now: a clock may gain 100 us until the session starts. */
-        mrd_clock_sync_at(a->clock, session_ns - view.offset_ns, &view);
+        mrd_clock_sync_at(a->clock, (mrd_local_ns){ session_ns.ns - view.offset_ns }, &view);
         *ret_bound = view.bound_ns;
-        return mrd_time_clamp(session_ns - view.offset_ns);
+        return (mrd_local_ns){ mrd_time_clamp(session_ns.ns - view.offset_ns) };
     }
     *ret_bound = -1;
-    return mrd_time_clamp(mrd_drain_to_raw(a->drain, wall_ns != 0 ? wall_ns : session_ns));
+    return (mrd_local_ns){ mrd_time_clamp(
+        mrd_drain_to_raw(a->drain, (mrd_wall_ns){ wall.ns != 0 ? wall.ns : session_ns.ns }).ns) };
 }
 
 void
@@ -156,8 +157,10 @@ change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     for (size_t i = 0; i < n; i++) {
         int64_t from = c->pauses[i]->from_session_ns, to = c->pauses[i]->to_session_ns;
 
-        pauses[i].from_ns = local_time(a, from, from, &bound);
-        pauses[i].to_ns = to == 0 ? INT64_MAX : local_time(a, to, to, &bound);
+        pauses[i].from_ns = local_time(a, (mrd_sess_ns){ from }, (mrd_wall_ns){ from }, &bound).ns;
+        pauses[i].to_ns = to == 0
+                              ? INT64_MAX
+                              : local_time(a, (mrd_sess_ns){ to }, (mrd_wall_ns){ to }, &bound).ns;
     }
     err = mrd_record_change(a->record, c->session, c->revision, pauses, n, c->select);
     if (err == MRD_OK)
@@ -172,16 +175,18 @@ change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 static mrd_err
 go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 {
-    int64_t bound, start = local_time(a, c->at_session_ns, c->at_wall_ns, &bound);
+    int64_t bound, start = local_time(a, (mrd_sess_ns){ c->at_session_ns },
+                                      (mrd_wall_ns){ c->at_wall_ns }, &bound)
+                               .ns;
     mrd_record_status st;
     bool again =
         mrd_record_find(a->record, c->session, &st) && st.phase == MRD__NODE_PHASE__NODE_RECORDING;
-    mrd_err err = mrd_record_go(a->record, c, start, bound, why);
+    mrd_err err = mrd_record_go(a->record, c, (mrd_local_ns){ start }, bound, why);
 
     if (err == MRD_OK && !again)
         err = begin(a, c->session, why);
     if (err == MRD_OK && !again && a->trigger != NULL)
-        mrd_trigger_session(a->trigger, start);
+        mrd_trigger_session(a->trigger, (mrd_local_ns){ start });
     if (err == MRD_OK && !again && c->revision > 0)
         err = change(a, c, why);
 
@@ -193,7 +198,7 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 }
 
 mrd_err
-mrd_agent_job_go(void *self, const Mrd__Control *c, int64_t start_ns, mrd_why *why)
+mrd_agent_job_go(void *self, const Mrd__Control *c, mrd_local_ns start, mrd_why *why)
 {
     mrd_agent *a = self;
     mrd_clock_sync_view view;
@@ -202,14 +207,14 @@ mrd_agent_job_go(void *self, const Mrd__Control *c, int64_t start_ns, mrd_why *w
     mrd_err err;
 
     mrd_clock_sync_get(a->clock, &view);
-    err = mrd_record_go(a->record, c, start_ns, view.bound_ns, why);
+    err = mrd_record_go(a->record, c, start, view.bound_ns, why);
     if (err != MRD_OK || again)
         return again && err == MRD_STATE ? MRD_OK : err;
     if ((err = begin(a, c->session, why)) != MRD_OK)
         return err;
     mrd_record_whole(a->record, c->session);
     if (a->trigger != NULL)
-        mrd_trigger_session(a->trigger, start_ns);
+        mrd_trigger_session(a->trigger, start);
     mrd_log(MRD_LOG_INFO, "AGT-GO", "The session of a job starts: name=%s", c->name);
     if (a->publish != NULL)
         mrd_publish_heartbeat_now(a->publish);
@@ -217,11 +222,11 @@ mrd_agent_job_go(void *self, const Mrd__Control *c, int64_t start_ns, mrd_why *w
 }
 
 void
-mrd_agent_job_stop(void *self, uint64_t session, int64_t stop_ns)
+mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop)
 {
     mrd_agent *a = self;
 
-    (void) mrd_record_stop(a->record, session, stop_ns);
+    (void) mrd_record_stop(a->record, session, stop);
     if (a->publish != NULL)
         mrd_publish_heartbeat_now(a->publish);
 }
@@ -237,8 +242,11 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
         return mrd_why_set(why, MRD_INVALID, 0, "a trigger without a window");
     from = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_WRONG_WINDOW)
                ? t->from_session_ns
-               : local_time(a, t->from_session_ns, t->from_wall_ns, &bound);
-    to = local_time(a, t->to_session_ns, t->to_wall_ns, &bound);
+               : local_time(a, (mrd_sess_ns){ t->from_session_ns },
+                            (mrd_wall_ns){ t->from_wall_ns }, &bound)
+                     .ns;
+    to =
+        local_time(a, (mrd_sess_ns){ t->to_session_ns }, (mrd_wall_ns){ t->to_wall_ns }, &bound).ns;
     err = mrd_record_trigger(a->record, c->session, t->id, from, to);
     if (err == MRD_EXISTS)
         return MRD_OK;
@@ -247,7 +255,7 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
                            err == MRD_NOTFOUND ? "the session is not known on this node"
                            : err == MRD_STATE  ? "the session streams; it has no recorder"
                                                : "too many windows wait for their end");
-    mrd_collectors_save(a, c->session, mrd_local_now().ns);
+    mrd_collectors_save(a, c->session, mrd_local_now());
     mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "The flight recorder's window was sent: reason=%s",
             t->reason);
     return MRD_OK;
@@ -267,7 +275,8 @@ apply(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
         return go(a, c, why);
     case MRD__CONTROL_TYPE__CONTROL_STOP:
         err = mrd_record_stop(a->record, c->session,
-                              local_time(a, c->at_session_ns, c->at_wall_ns, &bound));
+                              local_time(a, (mrd_sess_ns){ c->at_session_ns },
+                                         (mrd_wall_ns){ c->at_wall_ns }, &bound));
         return err == MRD_NOTFOUND ? MRD_OK : err;
     case MRD__CONTROL_TYPE__CONTROL_FLUSH:
         mrd_record_flush(a->record);
@@ -310,7 +319,7 @@ refusal_note(mrd_agent *a, uint64_t session, mrd_err err, const char *message)
     if (a->n_refusals == MRD_RECORD_SESSIONS)
         refusal_drop(a, a->refusals[0].session);
     to = &a->refusals[a->n_refusals++];
-    *to = (mrd_refusal){ .session = session, .err = err, .at_ns = mrd_local_now().ns };
+    *to = (mrd_refusal){ .session = session, .err = err, .at = mrd_local_now() };
     snprintf(to->message, sizeof(to->message), "%s", message);
 }
 
@@ -382,15 +391,16 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
 /* A session that was flushed and told so is forgotten when the aggregator had time to hear it, and
  * one that was refused; an aggregator that comes back later asks again. */
 void
-mrd_agent_forget_flushed(mrd_agent *a, int64_t now)
+mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now)
 {
     for (size_t i = mrd_record_sessions(a->record); i-- > 0;) {
         mrd_record_status st;
 
         mrd_record_get(a->record, i, &st);
-        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED && now > st.flushed_ns + 60 * MRD_SEC)
+        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED && now.ns > st.flushed_ns + 60 * MRD_SEC)
             mrd_record_cancel(a->record, st.id);
     }
-    while (a->n_refusals > 0 && now > a->refusals[0].at_ns + 60 * MRD_SEC)
+    while (a->n_refusals > 0 &&
+           mrd_local_after(now, mrd_local_add(a->refusals[0].at, 60 * MRD_SEC)))
         refusal_drop(a, a->refusals[0].session);
 }

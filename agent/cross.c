@@ -50,24 +50,24 @@ mrd_drain_cross(mrd_drain *p)
     if (p->n_crosses == CROSS_MAX)
         thin(p);
     mrd_cross_realtime(&p->crosses[p->n_crosses++]);
-    p->cross_at = p->crosses[p->n_crosses - 1].raw_ns + CROSS_PERIOD;
+    p->cross_at = (mrd_local_ns){ p->crosses[p->n_crosses - 1].raw_ns + CROSS_PERIOD };
 }
 
 /* The wall clock was set since the last reading: stamps from now on need a new one. */
 static bool
-stepped(const mrd_drain *p, int64_t now)
+stepped(const mrd_drain *p, mrd_local_ns now)
 {
     const mrd_cross_read *last = &p->crosses[p->n_crosses - 1];
-    int64_t moved = mrd_wall_now().ns - last->other_ns - (now - last->raw_ns);
-    int64_t bend = (now - last->raw_ns) / 8 + MRD_MS; /* a slew, or this thread was put aside */
+    int64_t moved = mrd_wall_now().ns - last->other_ns - (now.ns - last->raw_ns);
+    int64_t bend = (now.ns - last->raw_ns) / 8 + MRD_MS; /* a slew, or this thread was put aside */
 
     return moved > bend || moved < -bend;
 }
 
 void
-mrd_drain_cross_step(mrd_drain *p, int64_t now)
+mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now)
 {
-    if (now >= p->cross_at || stepped(p, now))
+    if (!mrd_local_before(now, p->cross_at) || stepped(p, now))
         mrd_drain_cross(p);
 }
 
@@ -86,8 +86,8 @@ plus(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &sum) ? (b < 0 ? INT64_MIN : INT64_MAX) : sum;
 }
 
-int64_t
-mrd_drain_to_raw(const mrd_drain *p, int64_t wall_ns)
+mrd_local_ns
+mrd_drain_to_raw(const mrd_drain *p, mrd_wall_ns wall_ns)
 {
     const mrd_cross_read *best = &p->crosses[p->n_crosses - 1];
 
@@ -95,14 +95,14 @@ mrd_drain_to_raw(const mrd_drain *p, int64_t wall_ns)
      */
     for (size_t i = p->n_crosses; i-- > 0;) {
         best = &p->crosses[i];
-        if (best->other_ns <= wall_ns)
+        if (best->other_ns <= wall_ns.ns)
             break;
     }
-    return plus(wall_ns, best->raw_ns - best->other_ns);
+    return (mrd_local_ns){ plus(wall_ns.ns, best->raw_ns - best->other_ns) };
 }
 
-int64_t
-mrd_drain_raw_to_wall(const mrd_drain *p, int64_t raw_ns)
+mrd_wall_ns
+mrd_drain_raw_to_wall(const mrd_drain *p, mrd_local_ns raw)
 {
-    return plus(raw_ns, p->wall_offset);
+    return (mrd_wall_ns){ plus(raw.ns, p->wall_offset) };
 }

@@ -99,7 +99,7 @@ mrd_drain_flush_left(mrd_drain *p, proc *pr)
 }
 
 void
-mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age)
+mrd_drain_sweep(mrd_drain *p, proc *pr, mrd_local_ns now, int64_t age)
 {
     if (pr->seen_alive && pr->n_left > pr->left_given) {
         mrd_drain_flush_left(p, pr);
@@ -108,7 +108,7 @@ mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age)
     for (size_t i = 0; i < pr->open.n_slots && pr->open.n_early > 0; i++)
         for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
             next = s->next;
-            if (s->early && now - s->since > age)
+            if (s->early && mrd_local_diff(now, s->since) > age)
                 give_open(p, pr, s);
         }
 }

@@ -39,7 +39,7 @@ void mrd_drain_flush_open(mrd_drain *p, proc *pr);
 /* Those that were left by a dead owner. */
 void mrd_drain_flush_left(mrd_drain *p, proc *pr);
 /* Early ends older than `age`: their start was lost. */
-void mrd_drain_sweep(mrd_drain *p, proc *pr, int64_t now, int64_t age);
+void mrd_drain_sweep(mrd_drain *p, proc *pr, mrd_local_ns now, int64_t age);
 
 /* Keys of open spans that the records give none: a loaded model, what a dead owner left. */
 uint64_t mrd_drain_model_key(uint64_t number);

@@ -20,7 +20,8 @@ typedef struct entry {
     struct entry *next;
     uint64_t session, seq;
     mrd_drain_process *process; /* NULL: gone */
-    int64_t pid, deadline;
+    int64_t pid;
+    mrd_local_ns deadline;
     entry_phase phase;
     uint64_t models_seen, chosen; /* version of the table, and hash of what was told of it */
 } entry;
@@ -43,7 +44,7 @@ struct mrd_devprof {
     size_t n_results;
     struct {
         uint64_t session;
-        int64_t at;
+        mrd_local_ns at;
     } told[MRD_RECORD_SESSIONS]; /* newest file */
     size_t next_reported;
     bool fresh; /* processes that were not looked at */
@@ -177,7 +178,7 @@ tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
     err = text.err != MRD_OK ? mrd_why_set(why, text.err, 0, "device profiles")
                              : mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
     mrd_buf_fini(&text);
-    e->deadline = mrd_local_now().ns + PATIENCE;
+    e->deadline = mrd_local_add(mrd_local_now(), PATIENCE);
     return err;
 }
 
@@ -270,7 +271,7 @@ stop(mrd_devprof *d, entry *e)
 }
 
 void
-mrd_devprof_save(mrd_devprof *d, uint64_t session, int64_t now)
+mrd_devprof_save(mrd_devprof *d, uint64_t session, mrd_local_ns now)
 {
     (void) now;
     for (entry *e = d->entries; e != NULL; e = e->next)
@@ -304,9 +305,9 @@ forget(mrd_devprof *d, entry **at)
 }
 
 static void
-overdue(mrd_devprof *d, entry *e, int64_t now)
+overdue(mrd_devprof *d, entry *e, mrd_local_ns now)
 {
-    if (now < e->deadline || e->phase == ARMED || e->phase == OVER)
+    if (mrd_local_before(now, e->deadline) || e->phase == ARMED || e->phase == OVER)
         return;
     if (e->phase == SAVING)
         e->phase = ARMED; /* what was written was told; the rest may come yet */
@@ -342,17 +343,17 @@ withdraw(void *self, mrd_drain_process *process)
 }
 
 void
-mrd_devprof_step(mrd_devprof *d, int64_t now)
+mrd_devprof_step(mrd_devprof *d, mrd_local_ns now)
 {
     mrd_record_status st;
 
     for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
         mrd_record_get(d->record, i, &st);
-        if (!mrd_record_asks_runtime(d->record, st.id) || now < st.start_ns)
+        if (!mrd_record_asks_runtime(d->record, st.id) || now.ns < st.start_ns)
             continue;
-        if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && now < st.stop_ns)
+        if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && now.ns < st.stop_ns)
             mrd_drain_each(d->drain, take, &(each){ d, st.id });
-        for (entry *e = d->entries; e != NULL && now >= st.stop_ns; e = e->next)
+        for (entry *e = d->entries; e != NULL && now.ns >= st.stop_ns; e = e->next)
             if (e->session == st.id)
                 stop(d, e);
     }
@@ -387,7 +388,7 @@ mrd_devprof_gone(mrd_devprof *d, const mrd_drain_process *process)
 /* ---- Answers ---- */
 
 static void
-told(mrd_devprof *d, uint64_t session, int64_t now)
+told(mrd_devprof *d, uint64_t session, mrd_local_ns now)
 {
     size_t i = 0;
 
@@ -400,7 +401,7 @@ told(mrd_devprof *d, uint64_t session, int64_t now)
 }
 
 static void
-answer(mrd_devprof *d, entry *e, mrd_str name, int64_t core, mrd_str why, int64_t now)
+answer(mrd_devprof *d, entry *e, mrd_str name, int64_t core, mrd_str why, mrd_local_ns now)
 {
     if (mrd_str_is(name, "device profiles armed")) {
         note(d, e, MRD_NONE, "armed", why);
@@ -423,7 +424,8 @@ answer(mrd_devprof *d, entry *e, mrd_str name, int64_t core, mrd_str why, int64_
 }
 
 bool
-mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *ev, int64_t now)
+mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *ev,
+                   mrd_local_ns now)
 {
     static const char about[] = "device profile";
     mrd_str name = mrd_catalog_text(process->catalog, ev->name), why = MRD_STR("");
@@ -459,7 +461,7 @@ mrd_devprof_pending(const mrd_devprof *d, uint64_t session, int64_t *ret_since)
     *ret_since = 0;
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
         if (d->told[i].session == session)
-            *ret_since = d->told[i].at;
+            *ret_since = d->told[i].at.ns;
     for (const entry *e = d->entries; e != NULL; e = e->next)
         pending = pending || (e->session == session && e->phase != OVER);
     return pending;

@@ -29,12 +29,12 @@ mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, const mrd_model_t
                          const char *instance_id, mrd_devprof **ret_devprof, mrd_why *why);
 void mrd_devprof_close(mrd_devprof *d); /* control files stay: a successor goes on. NULL is fine */
 /* Asks, ends and gives up what is due. */
-void mrd_devprof_step(mrd_devprof *d, int64_t now_ns);
+void mrd_devprof_step(mrd_devprof *d, mrd_local_ns now);
 /* Continuous profiles of the session are saved now. */
-void mrd_devprof_save(mrd_devprof *d, uint64_t session, int64_t now_ns);
+void mrd_devprof_save(mrd_devprof *d, uint64_t session, mrd_local_ns now);
 /* A notice of a process; false when it is about something else. */
 bool mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *ev,
-                        int64_t now_ns);
+                        mrd_local_ns now);
 void mrd_devprof_gone(mrd_devprof *d, const mrd_drain_process *process);
 /* There are new processes: what a predecessor asked of them is withdrawn, unless a session still
  * does. */

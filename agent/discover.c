@@ -169,9 +169,9 @@ is_ring(const char *name)
 }
 
 static bool
-in_time(int64_t end)
+in_time(mrd_local_ns end)
 {
-    return mrd_local_now().ns < end;
+    return mrd_local_before(mrd_local_now(), end);
 }
 
 /* A stream of its own: the descriptor's position is shared by duplicates. */
@@ -209,7 +209,7 @@ end_look(ring_dir *dir, mrd_local_ns now)
 /* Begins a look or goes on with it, until the turn's time is up: a user can make more files than a
  * turn has time for. */
 static void
-look(mrd_discover *d, unsigned i, mrd_local_ns now, int64_t end, mrd_discover_found found,
+look(mrd_discover *d, unsigned i, mrd_local_ns now, mrd_local_ns end, mrd_discover_found found,
      void *self)
 {
     ring_dir *dir = &d->dirs[i];
@@ -402,7 +402,7 @@ end_roots(mrd_discover *d, mrd_local_ns now)
 
 /* Begins a look at all roots or goes on with it, until the turn's time is up. */
 static void
-look_at_roots(mrd_discover *d, mrd_local_ns now, int64_t end)
+look_at_roots(mrd_discover *d, mrd_local_ns now, mrd_local_ns end)
 {
     struct dirent *e;
 
@@ -452,8 +452,8 @@ take_notices(mrd_discover *d, mrd_local_ns now)
 /* What is due, or with `all` everything, the one after another first: each gets on, whatever others
  * hold. */
 static void
-look_everywhere(mrd_discover *d, mrd_local_ns now, int64_t end, bool all, mrd_discover_found found,
-                void *self)
+look_everywhere(mrd_discover *d, mrd_local_ns now, mrd_local_ns end, bool all,
+                mrd_discover_found found, void *self)
 {
     unsigned first = d->turn++, n = d->n;
 
@@ -470,19 +470,19 @@ look_everywhere(mrd_discover *d, mrd_local_ns now, int64_t end, bool all, mrd_di
 void
 mrd_discover_step(mrd_discover *d, mrd_local_ns now, mrd_discover_found found, void *self)
 {
-    int64_t end = mrd_local_now().ns + TURN_TIME;
+    mrd_local_ns end = mrd_local_add(mrd_local_now(), TURN_TIME);
 
     take_notices(d, now);
     look_everywhere(d, now, end, false, found, self);
     if (d->containers && now.ns >= d->roots_at.ns)
-        look_at_roots(d, now, mrd_local_now().ns + TURN_TIME);
+        look_at_roots(d, now, mrd_local_add(mrd_local_now(), TURN_TIME));
 }
 
 void
 mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self)
 {
     mrd_local_ns now = mrd_local_now();
-    int64_t end = now.ns + ALL_TIME;
+    mrd_local_ns end = mrd_local_add(now, ALL_TIME);
 
     if (d->containers)
         look_at_roots(d, now, end);

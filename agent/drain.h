@@ -217,9 +217,9 @@ const mrd_cross_read *mrd_drain_crosses(const mrd_drain *p, size_t *ret_n);
 /* Takes one now (before a batch is closed). */
 void mrd_drain_cross(mrd_drain *p);
 /* REALTIME to RAW by the nearest cross-reads; saturates. */
-int64_t mrd_drain_to_raw(const mrd_drain *p, int64_t wall_ns);
+mrd_local_ns mrd_drain_to_raw(const mrd_drain *p, mrd_wall_ns wall);
 /* RAW to the wall clock as it stood at open: one constant, so that steps of the wall clock do not
  * tear the picture. */
-int64_t mrd_drain_raw_to_wall(const mrd_drain *p, int64_t raw_ns);
+mrd_wall_ns mrd_drain_raw_to_wall(const mrd_drain *p, mrd_local_ns raw);
 
 #endif

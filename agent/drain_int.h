@@ -55,12 +55,13 @@ typedef struct ring {
     mrd_index by_line;        /* tracks */
     ring_track last_track[2]; /* of spans and the like; of counters */
     blob blob;
-    int64_t poll_at, poll_ns; /* when to look again; how long the silence is taken for */
-    bool ended;               /* END was met; waits for release to be removed */
-    bool waits;               /* hold: events given and not released */
-    bool caught_up;           /* nothing was left when it was read last */
-    uint64_t safe;            /* before it a predecessor took everything over */
-    uint64_t gaps_safe;       /* before it a predecessor told all gaps in numbers */
+    mrd_local_ns poll_at;
+    mrd_dur_ns poll_ns; /* when to look again; how long the silence is taken for */
+    bool ended;         /* END was met; waits for release to be removed */
+    bool waits;         /* hold: events given and not released */
+    bool caught_up;     /* nothing was left when it was read last */
+    uint64_t safe;      /* before it a predecessor took everything over */
+    uint64_t gaps_safe; /* before it a predecessor told all gaps in numbers */
     uint64_t given_back;
     ring_text *texts;
     size_t n_texts, cap_texts;
@@ -69,15 +70,15 @@ typedef struct ring {
 /* Those whose rings are read: each has its share of the rings and of a turn's time. */
 typedef struct {
     uint32_t uid;
-    size_t rings;     /* 0: the place is free */
-    int64_t spent_ns; /* in this turn */
+    size_t rings;        /* 0: the place is free */
+    mrd_dur_ns spent_ns; /* in this turn */
 } ring_user;
 
 /* A ring file that is not read, see unread.c. */
 #define MRD_DRAIN_UNREAD 16384u
 typedef struct {
     uint64_t key; /* 0: the place is free */
-    int64_t met_at;
+    mrd_local_ns met_at;
     mrd_unread_why why;
 } unread_ring;
 
@@ -90,13 +91,13 @@ struct proc {
     mrd_owned_claim first; /* of its first ring */
     uint32_t uid;          /* the process's, else that of its first ring's file */
     uint64_t flow_scope;
-    mrd_sid seq_key;   /* MRD_SID_EMPTY: not asked for yet */
-    int64_t active_at; /* when a ring of it last brought something */
-    bool seen_alive;   /* by this agent */
-    int64_t newest_ns; /* RAW: of the records of its rings that were read to their ends */
-    uint64_t n_left;   /* ever, of its open spans: they have no key of their own */
+    mrd_sid seq_key;        /* MRD_SID_EMPTY: not asked for yet */
+    mrd_local_ns active_at; /* when a ring of it last brought something */
+    bool seen_alive;        /* by this agent */
+    int64_t newest_ns;      /* RAW: of the records of its rings that were read to their ends */
+    uint64_t n_left;        /* ever, of its open spans: they have no key of their own */
     uint64_t left_given;
-    int64_t shift_ns; /* added to its RAW times: its time namespace against ours */
+    mrd_dur_ns shift_ns; /* added to its RAW times: its time namespace against ours */
     mrd_open_spans open;
     uint64_t log_key;                 /* the process in open_log.c, whatever number it has here */
     uint64_t reported_unsaved;        /* of its open spans, in the header of its first ring */
@@ -122,28 +123,29 @@ struct mrd_drain {
     ring_user *users;
     unsigned n_users, users_now; /* places, those with rings */
     size_t rings_beyond;         /* found, but beyond the bound of all or of their user */
-    int64_t beyond_at;           /* the last time */
+    mrd_local_ns beyond_at;      /* the last time */
     unread_ring unread[MRD_DRAIN_UNREAD];
     proc *procs;
     mrd_drain_tally counts;
     mrd_args *args;
     mrd_catalog *args_catalog; /* whose strings args interns into */
     uint64_t text_mark;
-    bool again;        /* what is read now was taken over by a predecessor */
-    bool more;         /* the last step stopped at a budget */
-    int64_t swept_at;  /* early ends were looked at */
-    int64_t timens_ns; /* this process's own */
-    uint64_t pid_ns;   /* inode of ours */
+    bool again;            /* what is read now was taken over by a predecessor */
+    bool more;             /* the last step stopped at a budget */
+    mrd_local_ns swept_at; /* early ends were looked at */
+    mrd_dur_ns timens_ns;  /* this process's own */
+    uint64_t pid_ns;       /* inode of ours */
     char *ring_dir;
     int lock_fd; /* -1 */
-    int64_t lock_at;
+    mrd_local_ns lock_at;
     bool stands_back;
     uint32_t *owners;     /* by pid: the uid + 1 that was confirmed last, 0: none */
     unsigned foreign_uid; /* rings of other users than the process they name */
     char first_bad[256];  /* why the first ring was retired */
     mrd_cross_read *crosses;
     size_t n_crosses;
-    int64_t cross_at, wall_offset;
+    mrd_local_ns cross_at;
+    mrd_dur_ns wall_offset;
 };
 
 /* ---- unread.c ---- */
@@ -154,7 +156,7 @@ void mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name);
 
 /* ---- ring_lock.c ---- */
 
-bool mrd_drain_lock(mrd_drain *p, int64_t now);
+bool mrd_drain_lock(mrd_drain *p, mrd_local_ns now);
 void mrd_drain_unlock(mrd_drain *p);
 
 /* ---- identify.c ---- */
@@ -183,7 +185,7 @@ void mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info);
 /* Processes that did not come back are gone: `orphan` makes each with what it had open, and ends it. */
 typedef void mrd_drain_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                               const void *records);
-void mrd_drain_open_step(mrd_drain *p, int64_t now, mrd_drain_orphan *orphan);
+void mrd_drain_open_step(mrd_drain *p, mrd_local_ns now, mrd_drain_orphan *orphan);
 void mrd_drain_open_replay(mrd_drain *p, proc *pr, uint64_t key, const void *records);
 void mrd_drain_open_gone(mrd_drain *p, const proc *pr);
 /* Open ones that are not in the file, and the oldest begin. */
@@ -195,14 +197,14 @@ void mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event
 /* ---- cross.c ---- */
 
 mrd_err mrd_drain_cross_init(mrd_drain *p);
-void mrd_drain_cross_step(mrd_drain *p, int64_t now);
+void mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
 /* The ring's blob of JSON text is complete (or cut); MRD_IN_PAD zero bytes follow it. */
 void mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut);
 /* Events that are missing for long are lost. */
-void mrd_drain_runtime_report_gaps(proc *pr, int64_t now);
+void mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
 void mrd_drain_runtime_free(proc *pr);

@@ -120,7 +120,7 @@ leave_out(mrd_drain *p, unsigned dir, const char *file_name)
     mrd_drain_unread(p, dir, file_name, MRD_UNREAD_BEYOND);
     p->counts.rings_refused++;
     p->rings_beyond++;
-    p->beyond_at = mrd_local_now().ns;
+    p->beyond_at = mrd_local_now();
 }
 
 static mrd_err
@@ -162,7 +162,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     pr->rings = r;
     pr->n_rings++;
     r->poll_ns = POLL_FIRST;
-    pr->active_at = mrd_local_now().ns;
+    pr->active_at = mrd_local_now();
     for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
         other->caught_up = false; /* there may be more in them now */
     if (p->o.resume != NULL && p->o.hold)
@@ -273,19 +273,19 @@ void
 mrd_drain_ring_retire(mrd_drain *p, ring *r, const mrd_why *why)
 {
     mrd_ring_stats st;
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
 
     mrd_ring_get_stats(r->reader, &st);
     p->counts.rings_bad++;
     if (p->first_bad[0] == '\0')
         snprintf(p->first_bad, sizeof(p->first_bad), "%.255s", why->text);
     if (r->blob.open)
-        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now, now);
+        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now.ns, now.ns);
     mrd_drain_lost(p, r->proc, MRD_DROP_BAD_RING,
                    st.lost_total > st.reported && st.lost_total - st.reported < 1u << 31
                        ? st.lost_total - st.reported
                        : 1,
-                   now, now);
+                   now.ns, now.ns);
     if (!p->o.keep_rings)
         (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
                                NULL);

@@ -27,24 +27,25 @@
  * second fill it; longer when it has been silent for long. The first event of a process wakes all
  * of its rings. */
 static int64_t
-poll_max(const ring *r, int64_t now)
+poll_max(const ring *r, mrd_local_ns now)
 {
     int64_t ns = (int64_t) (mrd_ring_borrow_info(r->reader)->data_len / MRD_RING_UNIT) * 500;
 
-    if (now - r->proc->active_at > LONG_SILENCE)
+    if (mrd_local_diff(now, r->proc->active_at) > LONG_SILENCE)
         ns = ns < POLL_SLOW / 8 ? ns * 8 : POLL_SLOW;
     return ns < 2 * POLL_MIN ? 2 * POLL_MIN : ns > POLL_SLOW ? POLL_SLOW : ns;
 }
 
 /* When to look again. Times are multiples of the interval, so that silent rings share wake-ups. */
 static void
-plan(ring *r, uint64_t n, uint32_t budget, int64_t now)
+plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
 {
     if (n > 0) {
-        if (now - r->proc->active_at > POLL_SLOW)
+        if (mrd_local_diff(now, r->proc->active_at) > POLL_SLOW)
             for (ring *other = r->proc->rings; other != NULL; other = other->next_of_proc)
-                if (other->poll_at > now + POLL_MIN && !other->ended) {
-                    other->poll_at = now + POLL_MIN;
+                if (mrd_local_after(other->poll_at, mrd_local_add(now, POLL_MIN)) &&
+                    !other->ended) {
+                    other->poll_at = mrd_local_add(now, POLL_MIN);
                     other->poll_ns = POLL_MIN;
                 }
         r->proc->active_at = now;
@@ -54,7 +55,9 @@ plan(ring *r, uint64_t n, uint32_t budget, int64_t now)
         if (r->poll_ns > poll_max(r, now))
             r->poll_ns = poll_max(r, now);
     }
-    r->poll_at = r->ended ? INT64_MAX : n >= budget ? now : (now / r->poll_ns + 1) * r->poll_ns;
+    r->poll_at = (mrd_local_ns){ r->ended      ? INT64_MAX
+                                 : n >= budget ? now.ns
+                                               : (now.ns / r->poll_ns + 1) * r->poll_ns };
 }
 
 /* The part that a predecessor took over, for what it left open there. */
@@ -98,7 +101,7 @@ save_last_use(ring *r, mrd_ring_step step)
 /* Reads one ring, at most `budget` records. Returns the records; *ret_gone when the ring is no
  * more. */
 static uint64_t
-drain(mrd_drain *p, ring *r, uint32_t budget, int64_t now, bool *ret_gone)
+drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
 {
     mrd_ring_step step = MRD_RING_MORE;
     mrd_ring_event rec;
@@ -168,7 +171,7 @@ comes_later(ring *r)
 }
 
 static bool
-drain_timed(mrd_drain *p, ring *r, uint32_t budget, int64_t now, int64_t *at, uint64_t *n)
+drain_timed(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, int64_t *at, uint64_t *n)
 {
     unsigned user = r->user;
     int64_t before = *at;
@@ -190,13 +193,13 @@ mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold)
     (void) p;
     pr->held = hold;
     for (ring *r = pr->rings; r != NULL && !hold; r = r->next_of_proc)
-        r->poll_at = r->ended ? INT64_MAX : 0;
+        r->poll_at = (mrd_local_ns){ r->ended ? INT64_MAX : 0 };
 }
 
 /* Each ring once, in turn; which one is first moves on, so that none is always last. A user whose
  * time is up goes on in the next turn where it was left. */
 static uint64_t
-drain_all(mrd_drain *p, int64_t now)
+drain_all(mrd_drain *p, mrd_local_ns now)
 {
     uint32_t budget = p->o.budget == 0 ? BUDGET_DEFAULT : p->o.budget;
     size_t left = p->n_rings, i = p->n_rings == 0 ? 0 : p->turn++ % p->n_rings;
@@ -213,12 +216,12 @@ drain_all(mrd_drain *p, int64_t now)
         if (i >= p->n_rings)
             i = 0;
         if (p->rings[i]->proc->held) {
-            p->rings[i]->poll_at = now + HELD_PERIOD;
-        } else if (p->rings[i]->poll_at <= now && comes_later(p->rings[i])) {
+            p->rings[i]->poll_at = mrd_local_add(now, HELD_PERIOD);
+        } else if (!mrd_local_after(p->rings[i]->poll_at, now) && comes_later(p->rings[i])) {
             ;
-        } else if (p->rings[i]->poll_at <= now && has_time(p, p->rings[i])) {
+        } else if (!mrd_local_after(p->rings[i]->poll_at, now) && has_time(p, p->rings[i])) {
             gone = drain_timed(p, p->rings[i], budget, now, &at, &n);
-        } else if (p->rings[i]->poll_at <= now && !cut) {
+        } else if (!mrd_local_after(p->rings[i]->poll_at, now) && !cut) {
             cut = p->more = true;
             p->turn = i;
         }
@@ -229,9 +232,9 @@ drain_all(mrd_drain *p, int64_t now)
 }
 
 static void
-sweep(mrd_drain *p, int64_t now)
+sweep(mrd_drain *p, mrd_local_ns now)
 {
-    if (now < p->swept_at + SWEEP_PERIOD)
+    if (mrd_local_before(now, mrd_local_add(p->swept_at, SWEEP_PERIOD)))
         return;
     p->swept_at = now;
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
@@ -243,38 +246,38 @@ mrd_drain_step(mrd_drain *p)
 {
     mrd_local_ns now = mrd_local_now();
 
-    mrd_drain_cross_step(p, now.ns);
-    (void) mrd_drain_lock(p, now.ns);
+    mrd_drain_cross_step(p, now);
+    (void) mrd_drain_lock(p, now);
     mrd_discover_step(p->discover, now, mrd_drain_ring_found, p);
-    sweep(p, now.ns);
-    mrd_drain_open_step(p, now.ns, mrd_drain_proc_orphan);
+    sweep(p, now);
+    mrd_drain_open_step(p, now, mrd_drain_proc_orphan);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
-        mrd_drain_runtime_report_gaps(pr, now.ns);
-    return drain_all(p, now.ns);
+        mrd_drain_runtime_report_gaps(pr, now);
+    return drain_all(p, now);
 }
 
 int64_t
 mrd_drain_wait_ns(const mrd_drain *p)
 {
-    int64_t now = mrd_local_now().ns, next = mrd_discover_next(p->discover).ns;
+    mrd_local_ns now = mrd_local_now(), next = mrd_discover_next(p->discover);
 
     if (p->more)
         return 0;
-    if (p->swept_at + SWEEP_PERIOD < next)
-        next = p->swept_at + SWEEP_PERIOD;
+    if (mrd_local_before(mrd_local_add(p->swept_at, SWEEP_PERIOD), next))
+        next = mrd_local_add(p->swept_at, SWEEP_PERIOD);
     for (size_t i = 0; i < p->n_rings; i++)
-        if (p->rings[i]->poll_at < next)
+        if (mrd_local_before(p->rings[i]->poll_at, next))
             next = p->rings[i]->poll_at;
-    return next > now ? next - now : 0;
+    return mrd_local_after(next, now) ? mrd_local_diff(next, now) : 0;
 }
 
 void
 mrd_drain_finish(mrd_drain *p)
 {
-    int64_t end = mrd_local_now().ns + FINISH_TIME;
+    mrd_local_ns end = mrd_local_add(mrd_local_now(), FINISH_TIME);
     uint64_t n;
 
-    (void) mrd_drain_lock(p, mrd_local_now().ns);
+    (void) mrd_drain_lock(p, mrd_local_now());
     mrd_discover_all(p->discover, mrd_drain_ring_found, p);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
         pr->held = false;
@@ -284,9 +287,9 @@ mrd_drain_finish(mrd_drain *p)
             mrd_ring_assume_dead(p->rings[i]->reader);
     do {
         for (size_t i = 0; i < p->n_rings; i++)
-            p->rings[i]->poll_at = p->rings[i]->ended ? INT64_MAX : 0;
-        n = drain_all(p, mrd_local_now().ns);
-    } while (n > 0 || (p->more && mrd_local_now().ns < end));
+            p->rings[i]->poll_at = (mrd_local_ns){ p->rings[i]->ended ? INT64_MAX : 0 };
+        n = drain_all(p, mrd_local_now());
+    } while (n > 0 || (p->more && mrd_local_before(mrd_local_now(), end)));
     for (proc *pr = p->procs; pr != NULL; pr = pr->next) {
         if (!p->o.hold)
             mrd_drain_runtime_flush(p, pr);

@@ -74,10 +74,10 @@ open_for_writing(int fd)
 static void
 do_look(work *w)
 {
-    int64_t before = mrd_local_now().ns;
+    mrd_local_ns before = mrd_local_now();
 
     mrd_folder_slice(w->folder, w->inotify, &w->look);
-    w->took_ns = mrd_local_now().ns - before;
+    w->took_ns = mrd_local_diff(mrd_local_now(), before);
 }
 
 static void
@@ -150,7 +150,7 @@ post(mrd_files *f)
         f->work->kind = NOTHING; /* no thread can be made now: the next turn tries again */
         return;
     }
-    f->posted_at = mrd_local_now().ns;
+    f->posted_at = mrd_local_now();
     if (!f->worker_polled)
         mrd_files_poll(f, mrd_job_thread_fd(f->worker));
     f->worker_polled = true;
@@ -173,7 +173,7 @@ post_file(mrd_files *f, work_kind kind)
 }
 
 static bool
-post_look(mrd_files *f, int64_t now)
+post_look(mrd_files *f, mrd_local_ns now)
 {
     unsigned at;
     dir *d;
@@ -213,7 +213,7 @@ close_file(mrd_files *f)
     f->stage = IDLE;
     f->asked = false;
     f->tries = 0;
-    f->pick_at = 0;
+    f->pick_at = (mrd_local_ns){ 0 };
     f->chunk_len = 0;
 }
 
@@ -225,7 +225,7 @@ finish_current(mrd_files *f, file_state state, const char *message)
     close_file(f);
     if (state == SEEN) { /* it changed while it was read: from the start */
         one->state = SEEN;
-        one->still_since = mrd_local_now().ns;
+        one->still_since = mrd_local_now();
         return;
     }
     mrd_files_finish(f, one, state);
@@ -269,7 +269,7 @@ unchanged(const mrd_files *f, const struct stat *st)
     const file *one = &f->files[f->at];
 
     return (uint64_t) st->st_size == one->size &&
-           st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec == one->mtime_ns;
+           st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec == one->mtime.ns;
 }
 
 static void
@@ -309,18 +309,18 @@ apply_open(mrd_files *f)
 
 /* A file that can be taken: it stands still and is of this session. */
 static bool
-is_ready(mrd_files *f, file *one, int64_t now)
+is_ready(mrd_files *f, file *one, mrd_local_ns now)
 {
     mrd_dur_ns stable = f->o.stable == 0 ? STABLE_DEFAULT : f->o.stable;
 
     if (one->state != SEEN)
         return false;
-    if (now - one->still_since < stable) {
-        if (one->still_since + stable < f->pick_at)
-            f->pick_at = one->still_since + stable;
+    if (mrd_local_diff(now, one->still_since) < stable) {
+        if (mrd_local_before(mrd_local_add(one->still_since, stable), f->pick_at))
+            f->pick_at = mrd_local_add(one->still_since, stable);
         return false;
     }
-    if (one->mtime_ns < f->session_start - STAMP_SLACK &&
+    if (mrd_wall_before(one->mtime, mrd_wall_sub(f->session_start, STAMP_SLACK)) &&
         !f->dirs[one->dir].any_age) { /* of an earlier run */
         mrd_files_finish(f, one, DONE);
         return false;
@@ -330,14 +330,14 @@ is_ready(mrd_files *f, file *one, int64_t now)
 
 /* The first one that is ready, of the user who waited longest. */
 static void
-pick(mrd_files *f, int64_t now)
+pick(mrd_files *f, mrd_local_ns now)
 {
     uint64_t waited[MRD_FILES_DIRS], best_turn = UINT64_MAX;
     size_t best = f->n;
 
-    if (f->session == 0 || now < f->pick_at)
+    if (f->session == 0 || mrd_local_before(now, f->pick_at))
         return;
-    f->pick_at = INT64_MAX;
+    f->pick_at = (mrd_local_ns){ INT64_MAX };
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         waited[i] =
             f->dirs[i].waiting == 0 ? UINT64_MAX : mrd_files_served(f, f->dirs[i].uid, false);
@@ -347,7 +347,7 @@ pick(mrd_files *f, int64_t now)
             best = i;
         }
     if (best < f->n) {
-        f->pick_at = 0;
+        f->pick_at = (mrd_local_ns){ 0 };
         begin(f, best);
     }
 }
@@ -397,7 +397,7 @@ apply_read(mrd_files *f)
 }
 
 static void
-send(mrd_files *f, uint8_t type, const void *message, int64_t now)
+send(mrd_files *f, uint8_t type, const void *message, mrd_local_ns now)
 {
     mrd_frame head = { .type = type, .agent = f->o.agent, .session = f->session };
 
@@ -406,7 +406,7 @@ send(mrd_files *f, uint8_t type, const void *message, int64_t now)
         f->o.send(f->o.self, ++f->tag, (mrd_bytes){ f->frame.p, f->frame.len }) == MRD_OK)
         f->asked = true;
     else
-        f->again_at = now + 5 * MRD_MS;
+        f->again_at = mrd_local_add(now, 5 * MRD_MS);
 }
 
 /* A name the aggregator takes: without the process's folder, which it makes itself. */
@@ -420,7 +420,7 @@ wire_name(const char *rel)
 }
 
 static void
-announce(mrd_files *f, int64_t now)
+announce(mrd_files *f, mrd_local_ns now)
 {
     const file *one = &f->files[f->at];
     Mrd__ArtifactAnnounce m = MRD__ARTIFACT_ANNOUNCE__INIT;
@@ -440,7 +440,7 @@ announce(mrd_files *f, int64_t now)
 }
 
 static void
-send_chunk(mrd_files *f, int64_t now)
+send_chunk(mrd_files *f, mrd_local_ns now)
 {
     Mrd__ArtifactChunk m = MRD__ARTIFACT_CHUNK__INIT;
 
@@ -453,7 +453,7 @@ send_chunk(mrd_files *f, int64_t now)
 }
 
 static void
-say_done(mrd_files *f, int64_t now)
+say_done(mrd_files *f, mrd_local_ns now)
 {
     Mrd__ArtifactDone m = MRD__ARTIFACT_DONE__INIT;
 
@@ -467,7 +467,7 @@ say_done(mrd_files *f, int64_t now)
 static void
 try_again(mrd_files *f, int64_t wait, const char *message)
 {
-    f->again_at = mrd_local_now().ns + wait;
+    f->again_at = mrd_local_add(mrd_local_now(), wait);
     if (++f->tries > TRIES && *message != '\0')
         finish(f, GIVEN_UP, message);
 }
@@ -480,7 +480,7 @@ on_request(mrd_files *f, const Mrd__ArtifactRequest *w)
         finish(f, DONE, "");
     } else if (w->err == MRD_AGAIN || w->err == MRD_FULL || w->err == MRD_IO ||
                w->err == MRD_NOMEM) { /* it cannot now: nothing is wrong with the file */
-        f->again_at = mrd_local_now().ns + mrd_publish_wait(w->retry_after_ms, RETRY);
+        f->again_at = mrd_local_add(mrd_local_now(), mrd_publish_wait(w->retry_after_ms, RETRY));
     } else if (w->err != 0 && w->retry_after_ms == 0) {
         finish(f, GIVEN_UP, w->message);
     } else if (w->err != 0) {
@@ -503,7 +503,7 @@ on_ack(mrd_files *f, const Mrd__Ack *a)
         try_again(f, wait, a->message);
     } else if (a->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
                a->status == MRD__ACK_STATUS__ACK_SLOW_DOWN) {
-        f->again_at = mrd_local_now().ns + wait;
+        f->again_at = mrd_local_add(mrd_local_now(), wait);
     } else if (f->stage == FINISHING) {
         finish(f, DONE, "");
     } else if (f->stage == SENDING) {
@@ -523,7 +523,7 @@ mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg)
     f->asked = false;
     if (msg == NULL) {
         f->stage = ANNOUNCING; /* how far did it come? */
-        f->again_at = mrd_local_now().ns + RETRY;
+        f->again_at = mrd_local_add(mrd_local_now(), RETRY);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && f->stage == ANNOUNCING) {
         on_request(f, msg->u.request);
     } else if (msg->frame.type == MRD_FRAME_ACK) {
@@ -626,7 +626,7 @@ come_back(mrd_files *f, hung *h)
             continue;
         mrd_log(MRD_LOG_INFO, "AGT-FILES-BACK", "The file system answers again: dir=%s", d->label);
         d->hung = false;
-        d->look_at = 0;
+        d->look_at = (mrd_local_ns){ 0 };
         folder = NULL;
     }
     mrd_folder_free(folder, f->inotify); /* of a directory that was dropped */
@@ -636,7 +636,7 @@ come_back(mrd_files *f, hung *h)
 }
 
 static void
-look_after_hung(mrd_files *f, int64_t now)
+look_after_hung(mrd_files *f, mrd_local_ns now)
 {
     for (size_t i = 0; i < f->n_hung;) {
         hung h = f->hung[i];
@@ -649,13 +649,13 @@ look_after_hung(mrd_files *f, int64_t now)
         come_back(f, &h);
     }
     if (f->work->kind != NOTHING && f->n_hung < MRD_FILES_HUNG &&
-        now - f->posted_at > (f->o.hang == 0 ? HANG : f->o.hang))
+        mrd_local_diff(now, f->posted_at) > (f->o.hang == 0 ? HANG : f->o.hang))
         abandon(f);
 }
 
 /* What the thread has done. */
 static void
-collect(mrd_files *f, int64_t now)
+collect(mrd_files *f, mrd_local_ns now)
 {
     work_kind kind = f->work->kind;
 
@@ -703,7 +703,7 @@ file_work(const mrd_files *f)
 
 /* A file's work and looks in turn. */
 static void
-hand_out(mrd_files *f, int64_t now)
+hand_out(mrd_files *f, mrd_local_ns now)
 {
     work_kind kind = file_work(f);
 
@@ -717,7 +717,7 @@ hand_out(mrd_files *f, int64_t now)
 }
 
 void
-mrd_files_step(mrd_files *f, int64_t now)
+mrd_files_step(mrd_files *f, mrd_local_ns now)
 {
     take_notices(f);
     collect(f, now);
@@ -726,7 +726,7 @@ mrd_files_step(mrd_files *f, int64_t now)
         pick(f, now);
     hand_out(f, now);
     mrd_files_forget_dirs(f);
-    if (f->asked || now < f->again_at)
+    if (f->asked || mrd_local_before(now, f->again_at))
         return;
     if (f->stage == ANNOUNCING)
         announce(f, now);
@@ -740,42 +740,45 @@ void
 mrd_files_look(mrd_files *f)
 {
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        f->dirs[i].look_at = 0;
+        f->dirs[i].look_at = (mrd_local_ns){ 0 };
 }
 
-int64_t
+mrd_local_ns
 mrd_files_next_ns(const mrd_files *f)
 {
-    int64_t next = INT64_MAX;
+    mrd_local_ns next = { INT64_MAX };
 
     if (f->stage > HASHING && f->stage < REMOVING && !f->asked &&
         (f->stage != SENDING || f->chunk_len > 0))
         next = f->again_at;
-    if (f->n_hung > 0 && next > mrd_local_now().ns + MRD_SEC)
-        next = mrd_local_now().ns + MRD_SEC;
+    if (f->n_hung > 0 && mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_SEC)))
+        next = mrd_local_add(mrd_local_now(), MRD_SEC);
     if (f->work->kind != NOTHING) /* its descriptor tells */
-        return next < f->posted_at + HANG ? next : f->posted_at + HANG;
+        return mrd_local_before(next, mrd_local_add(f->posted_at, HANG))
+                   ? next
+                   : mrd_local_add(f->posted_at, HANG);
     if (file_work(f) != NOTHING)
-        return 0;
+        return (mrd_local_ns){ 0 };
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        if (mrd_files_due(&f->dirs[i]) < next)
+        if (mrd_local_before(mrd_files_due(&f->dirs[i]), next))
             next = mrd_files_due(&f->dirs[i]);
-    return f->stage == IDLE && f->session != 0 && f->pick_at < next ? f->pick_at : next;
+    return f->stage == IDLE && f->session != 0 && mrd_local_before(f->pick_at, next) ? f->pick_at
+                                                                                     : next;
 }
 
 void
-mrd_files_session(mrd_files *f, uint64_t session, int64_t start_wall_ns)
+mrd_files_session(mrd_files *f, uint64_t session, mrd_wall_ns start_wall)
 {
     if (session == f->session)
         return;
     f->session = session;
-    f->session_start = start_wall_ns;
-    f->pick_at = 0;
+    f->session_start = start_wall;
+    f->pick_at = (mrd_local_ns){ 0 };
     mrd_files_look(f);
 }
 
 bool
-mrd_files_idle(const mrd_files *f, int64_t since_ns)
+mrd_files_idle(const mrd_files *f, mrd_local_ns since)
 {
     if (f->stats.dirs == 0)
         return true;
@@ -783,7 +786,7 @@ mrd_files_idle(const mrd_files *f, int64_t since_ns)
         return false;
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (f->dirs[i].used && !f->dirs[i].refused_for_good && !f->dirs[i].hung &&
-            f->dirs[i].looked_at <= since_ns)
+            !mrd_local_after(f->dirs[i].looked_at, since))
             return false;
     return true;
 }

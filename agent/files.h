@@ -88,17 +88,17 @@ mrd_err mrd_files_watch(mrd_files *f, const mrd_files_place *place);
 void mrd_files_gone(mrd_files *f, int64_t pid);
 /* The session that files go to; 0: none, they wait. Files that were there before it began are not
  * taken into it (session_start: wall clock). */
-void mrd_files_session(mrd_files *f, uint64_t session, int64_t start_wall_ns);
+void mrd_files_session(mrd_files *f, uint64_t session, mrd_wall_ns start_wall);
 /* True when nothing is waiting, being hashed or sent, and the directories were looked through since
  * `since_ns` (RAW). */
-bool mrd_files_idle(const mrd_files *f, int64_t since_ns);
+bool mrd_files_idle(const mrd_files *f, mrd_local_ns since);
 /* Looks through the directories at the next step. */
 void mrd_files_look(mrd_files *f);
-void mrd_files_step(mrd_files *f, int64_t now_ns);
+void mrd_files_step(mrd_files *f, mrd_local_ns now);
 /* The answer to `tag`; msg NULL: none came, it is sent again. */
 void mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg);
 int mrd_files_fd(const mrd_files *f); /* -1: nothing to wait for */
-int64_t mrd_files_next_ns(const mrd_files *f);
+mrd_local_ns mrd_files_next_ns(const mrd_files *f);
 /* NULL: nothing was counted. */
 void mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats);
 /* "NTFF", "NEFF", "ntrace.pb", ... from a file's name; "file" for others. */

@@ -106,7 +106,7 @@ wait_for(mrd_files *f, file *one)
 {
     f->stats.waiting++;
     f->dirs[one->dir].waiting++;
-    f->pick_at = 0;
+    f->pick_at = (mrd_local_ns){ 0 };
 }
 
 void
@@ -118,23 +118,23 @@ mrd_files_finish(mrd_files *f, file *one, file_state state)
 }
 
 static void
-meet_again(mrd_files *f, file *one, const mrd_folder_file *met, int64_t now)
+meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now)
 {
     one->look = f->dirs[one->dir].look;
-    if (one->size == met->size && one->mtime_ns == met->mtime_ns)
+    if (one->size == met->size && one->mtime.ns == met->mtime.ns)
         return;
     if (one->state == DONE || one->state == GIVEN_UP)
         wait_for(f, one);
     one->size = met->size;
-    one->mtime_ns = met->mtime_ns;
+    one->mtime = met->mtime;
     one->still_since = now;
     one->state = SEEN;
-    f->pick_at = 0;
+    f->pick_at = (mrd_local_ns){ 0 };
 }
 
 /* A file met by a look: new, changed, or as it was. */
 static void
-meet(mrd_files *f, unsigned at, const mrd_folder_file *met, int64_t now)
+meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
 {
     dir *d = &f->dirs[at];
     size_t label = strlen(d->label), n = label + strlen(met->rel) + 2;
@@ -166,7 +166,7 @@ meet(mrd_files *f, unsigned at, const mrd_folder_file *met, int64_t now)
                    .dir = at,
                    .next = d->first,
                    .size = met->size,
-                   .mtime_ns = met->mtime_ns,
+                   .mtime = met->mtime,
                    .still_since = now,
                    .look = d->look };
     d->first = (uint32_t) ++f->n;
@@ -214,7 +214,7 @@ may_go(const mrd_files *f, unsigned at)
                 (f->work->kind == LOOK && f->work->dir == at);
 
     return d->used && d->uid != MRD_OWNED_ANY && d->n_pids == 0 && !busy && !d->looking &&
-           (d->refused_for_good || d->hung || d->looked_at >= d->look_at) &&
+           (d->refused_for_good || d->hung || !mrd_local_before(d->looked_at, d->look_at)) &&
            (d->waiting == 0 || f->session == 0);
 }
 
@@ -299,7 +299,7 @@ mrd_files_give_up(mrd_files *f, unsigned at, const char *message)
 }
 
 static void
-end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, int64_t now)
+end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, mrd_local_ns now)
 {
     dir *d = &f->dirs[at];
     uint64_t beyond = d->beyond;
@@ -316,16 +316,16 @@ end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, int64_t now)
     again = gone > 0 && beyond > 0;
     if (again || gone > f->n / 2)
         forget_files(f, MRD_FILES_DIRS);
-    d->look_at = now + (again            ? 0 /* there is room for the others now */
-                        : d->waiting > 0 ? LOOK_BUSY
-                        : d->blind       ? LOOK_BLIND
-                                         : LOOK_WATCHED);
+    d->look_at = mrd_local_add(now, (again            ? 0 /* there is room for the others now */
+                                     : d->waiting > 0 ? LOOK_BUSY
+                                     : d->blind       ? LOOK_BLIND
+                                                      : LOOK_WATCHED));
     mrd_files_sum(f);
     mrd_files_say(d);
 }
 
 void
-mrd_files_looked(mrd_files *f, int64_t now)
+mrd_files_looked(mrd_files *f, mrd_local_ns now)
 {
     const work *w = f->work;
     dir *d = &f->dirs[w->dir];
@@ -343,17 +343,19 @@ mrd_files_looked(mrd_files *f, int64_t now)
 }
 
 /* When it may be looked at: a directory that takes long is looked at for a fifth of the time. */
-int64_t
+mrd_local_ns
 mrd_files_due(const dir *d)
 {
     int64_t gap = d->took_ns * 4 < LOOK_GAP ? LOOK_GAP : d->took_ns * 4;
 
     if (!d->used || d->refused_for_good || d->hung)
-        return INT64_MAX;
+        return (mrd_local_ns){ INT64_MAX };
     if (d->looking)
-        return 0;
-    return d->began_at > 0 && d->look_at < d->began_at + d->took_ns + gap
-               ? d->began_at + d->took_ns + gap
+        return (mrd_local_ns){ 0 };
+    return d->began_at.ns > 0 &&
+                   mrd_local_before(d->look_at,
+                                    mrd_local_add(mrd_local_add(d->began_at, d->took_ns), gap))
+               ? mrd_local_add(mrd_local_add(d->began_at, d->took_ns), gap)
                : d->look_at;
 }
 
@@ -375,7 +377,7 @@ mrd_files_served(const mrd_files *f, int64_t uid, bool looks)
 
 /* The directory to go on with: of the user, then the directory, that waited longest. */
 bool
-mrd_files_choose(const mrd_files *f, int64_t now, unsigned *ret_at)
+mrd_files_choose(const mrd_files *f, mrd_local_ns now, unsigned *ret_at)
 {
     uint64_t best_user = UINT64_MAX, best = UINT64_MAX;
 
@@ -383,7 +385,7 @@ mrd_files_choose(const mrd_files *f, int64_t now, unsigned *ret_at)
         const dir *d = &f->dirs[i];
         uint64_t user;
 
-        if (!d->used || mrd_files_due(d) > now)
+        if (!d->used || mrd_local_after(mrd_files_due(d), now))
             continue;
         user = mrd_files_served(f, d->uid, true);
         if (user < best_user || (user == best_user && d->looks_turn < best)) {
@@ -530,10 +532,10 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
         return err;
     if (place->name == NULL && !d->whole) {
         d->whole = true;
-        d->look_at = 0;
+        d->look_at = (mrd_local_ns){ 0 };
     } else if (place->name != NULL && !d->whole) {
         err = add_name(d, place->name);
-        d->look_at = 0;
+        d->look_at = (mrd_local_ns){ 0 };
     }
     d->any_age = d->any_age || place->any_age;
     d->remove = d->remove || place->remove;
@@ -556,7 +558,7 @@ mrd_files_gone(mrd_files *f, int64_t pid)
         for (size_t k = 0; k < d->n_pids; k++)
             if (d->pids[k] == pid) {
                 d->pids[k--] = d->pids[--d->n_pids];
-                d->look_at = d->n_pids == 0 ? mrd_local_now().ns : d->look_at;
+                d->look_at = d->n_pids == 0 ? mrd_local_now() : d->look_at;
             }
     }
 }

@@ -21,7 +21,8 @@ typedef struct {
     unsigned dir;
     uint32_t next; /* of the same directory: index + 1 */
     uint64_t size;
-    int64_t mtime_ns, still_since;
+    mrd_wall_ns mtime;
+    mrd_local_ns still_since;
     file_state state;
     uint64_t look; /* number of the directory's last look that met it */
 } file;
@@ -43,7 +44,8 @@ typedef struct {
     size_t n_files, waiting;
     uint64_t look; /* number of the look under way or the last one */
     bool looking, blind;
-    int64_t look_at, began_at, looked_at, took_ns;
+    mrd_local_ns look_at, began_at, looked_at;
+    mrd_dur_ns took_ns;
     uint64_t looks_turn, files_turn; /* when its user had a slice, a file */
     uint64_t beyond, refused, ignored, not_traces;
     bool said_refused, said_ignored;
@@ -64,7 +66,7 @@ typedef struct {
     const char *rel;
     int fd;
     uint64_t offset, n;
-    int64_t took_ns;
+    mrd_dur_ns took_ns;
     mrd_sha256 *sha;
     uint8_t *chunk;
     struct stat st;
@@ -91,14 +93,14 @@ struct mrd_files {
     mrd_index by_path; /* by directory and path */
     int inotify, polled;
     uint64_t turn;
-    bool file_next;  /* a file's work comes before a look's */
-    int64_t pick_at; /* no file stands still for long enough before */
+    bool file_next;       /* a file's work comes before a look's */
+    mrd_local_ns pick_at; /* no file stands still for long enough before */
     uint64_t session;
-    int64_t session_start;
+    mrd_wall_ns session_start;
     mrd_job_thread *worker;
     bool worker_polled;
     work *work;
-    int64_t posted_at;
+    mrd_local_ns posted_at;
     int64_t refused_pids[1024]; /* of directories that were refused */
     hung hung[MRD_FILES_HUNG];
     size_t n_hung;
@@ -112,7 +114,7 @@ struct mrd_files {
     size_t chunk_len; /* read and not sent */
     bool asked;       /* a request is out */
     uint64_t tag;
-    int64_t again_at;
+    mrd_local_ns again_at;
     unsigned tries;
     mrd_buf frame;
     uint8_t *chunk;
@@ -124,10 +126,10 @@ struct mrd_files {
 /* Waits for this descriptor, too. */
 void mrd_files_poll(mrd_files *f, int fd);
 /* A slice of a look is done. */
-void mrd_files_looked(mrd_files *f, int64_t now);
+void mrd_files_looked(mrd_files *f, mrd_local_ns now);
 /* When the directory may be looked at, INT64_MAX never; the one to go on with, false: none. */
-int64_t mrd_files_due(const dir *d);
-bool mrd_files_choose(const mrd_files *f, int64_t now, unsigned *ret_at);
+mrd_local_ns mrd_files_due(const dir *d);
+bool mrd_files_choose(const mrd_files *f, mrd_local_ns now, unsigned *ret_at);
 /* Hands the folder what was asked for while the thread may have had it. */
 void mrd_files_tell(dir *d);
 /* When a user had its last slice (looks), or its last file. */

@@ -283,7 +283,7 @@ meet_file(mrd_folder *f, const struct stat *st, const struct stat *parent)
     if ((to->rel = strdup(f->rel)) == NULL)
         return;
     to->size = (uint64_t) st->st_size;
-    to->mtime_ns = st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec;
+    to->mtime = (mrd_wall_ns){ st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec };
     f->n_found++;
 }
 
@@ -366,11 +366,12 @@ begin(mrd_folder *f, int inotify)
 void
 mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state)
 {
-    int64_t end = mrd_local_now().ns + MRD_FOLDER_TIME;
+    mrd_local_ns end = mrd_local_add(mrd_local_now(), MRD_FOLDER_TIME);
 
     drop_found(f);
     if (f->looking || begin(f, inotify)) {
-        while (f->depth > 0 && f->n_found < MRD_FOLDER_SLICE && mrd_local_now().ns < end) {
+        while (f->depth > 0 && f->n_found < MRD_FOLDER_SLICE &&
+               mrd_local_before(mrd_local_now(), end)) {
             const struct dirent *e = readdir(f->levels[f->depth - 1].stream);
 
             if (e != NULL && ++f->entries > MRD_FOLDER_ENTRIES) {

@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
     char *rel; /* below the folder */
     uint64_t size;
-    int64_t mtime_ns;
+    mrd_wall_ns mtime;
 } mrd_folder_file;
 
 typedef struct {

@@ -33,8 +33,8 @@ typedef struct {
     char file[256]; /* its name; empty: a process told of it */
     char request[256], owner_key[65];
     uint64_t session;
-    int64_t begin_ns, ended_ns; /* RAW; ended_ns 0: not yet */
-    int64_t ask_at, idle_since; /* 0: it has processes */
+    mrd_local_ns begin, ended;       /* RAW; ended 0: not yet */
+    mrd_local_ns ask_at, idle_since; /* 0: it has processes */
     unsigned processes, serial;
     bool present, in_flight, end_reported, holds;
     bool again; /* it asks for more than what was sent */
@@ -44,7 +44,7 @@ struct mrd_jobs {
     mrd_jobs_options o;
     job jobs[MRD_JOBS_MAX];
     unsigned serial;
-    int64_t scan_at;
+    mrd_local_ns scan_at;
     struct timespec changed; /* the folder, at the last look */
     bool said_full, said_dir;
 };
@@ -107,7 +107,7 @@ find_of(mrd_jobs *j, const mrd_drain_process *p)
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* it may be over before its rings are found */
         job *b = &j->jobs[i];
 
-        if (is_of(b, p) && (last == NULL || b->begin_ns > last->begin_ns))
+        if (is_of(b, p) && (last == NULL || mrd_local_after(b->begin, last->begin)))
             last = b;
     }
     return last;
@@ -125,7 +125,7 @@ add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t 
         *b = (job){ .state = JOB_ASKING,
                     .id = *id,
                     .uid = uid,
-                    .begin_ns = begin_ns,
+                    .begin = { begin_ns },
                     .serial = ++j->serial & 0xffff };
         snprintf(b->request, sizeof(b->request), "%.255s", request);
         mrd_jobid_say(id, text, sizeof(text));
@@ -149,10 +149,11 @@ is_unasked(const job *b)
 }
 
 static bool
-may_hold(const job *b, int64_t now)
+may_hold(const job *b, mrd_local_ns now)
 {
     return b->state == JOB_ASKING &&
-           now < b->begin_ns + (is_unasked(b) ? UNASKED_HOLD : MRD_JOBS_HOLD);
+           mrd_local_before(
+               now, mrd_local_add(b->begin, (is_unasked(b) ? UNASKED_HOLD : MRD_JOBS_HOLD)));
 }
 
 /* ---- Rings that wait for the answer ---- */
@@ -208,15 +209,15 @@ line_of(mrd_str text, const char *key)
 }
 
 static void
-over(job *b, int64_t now)
+over(job *b, mrd_local_ns now)
 {
-    if (b->ended_ns == 0)
-        b->ended_ns = now;
+    if (b->ended.ns == 0)
+        b->ended = now;
 }
 
 /* The one that this file told of; not an earlier run of the job under the same name. */
 static job *
-job_of_file(mrd_jobs *j, const char *name, const mrd_jobid *id, bool ended, int64_t now)
+job_of_file(mrd_jobs *j, const char *name, const mrd_jobid *id, bool ended, mrd_local_ns now)
 {
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         job *b = &j->jobs[i];
@@ -224,7 +225,7 @@ job_of_file(mrd_jobs *j, const char *name, const mrd_jobid *id, bool ended, int6
         if (b->state == JOB_FREE || strcmp(b->file, name) != 0)
             continue;
         if (mrd_str_eq(mrd_jobid_get(&b->id, "restart"), mrd_jobid_get(id, "restart")) &&
-            mrd_str_eq(job_of(b), mrd_jobid_get(id, "job")) && (ended || b->ended_ns == 0))
+            mrd_str_eq(job_of(b), mrd_jobid_get(id, "job")) && (ended || b->ended.ns == 0))
             return b;
         over(b, now);
         b->file[0] = '\0';
@@ -250,23 +251,23 @@ identity_of(mrd_str text, mrd_jobid *id)
 
 /* wall: when the file was written. */
 static void
-take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, int64_t now)
+take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, mrd_local_ns now)
 {
     bool ended = mrd_str_is(line_of(text, "ended"), "1");
-    int64_t written = mrd_drain_to_raw(j->o.drain, wall_ns), uid;
+    int64_t written = mrd_drain_to_raw(j->o.drain, (mrd_wall_ns){ wall_ns }).ns, uid;
     char request[256];
     mrd_jobid id = { "" };
     job *b;
 
     identity_of(text, &id);
     if ((b = job_of_file(j, name, &id, ended, now)) == NULL) {
-        if ((ended && now - written > KEEP) || mrd_jobid_get(&id, "job").len == 0 ||
+        if ((ended && now.ns - written > KEEP) || mrd_jobid_get(&id, "job").len == 0 ||
             mrd_num_i64(mrd_jobid_get(&id, "uid"), &uid) != MRD_OK)
             return;
         snprintf(request, sizeof(request), MRD_STR_FMT, MRD_STR_ARG(line_of(text, "request")));
         if (memmem(text.p, text.len, "request=", 8) == NULL)
             snprintf(request, sizeof(request), "%s", MRD_JOB_UNASKED); /* the prolog's alone */
-        if ((b = add(j, &id, uid, request, written < now ? written : now)) == NULL)
+        if ((b = add(j, &id, uid, request, written < now.ns ? written : now.ns)) == NULL)
             return;
         snprintf(b->file, sizeof(b->file), "%s", name);
         snprintf(b->owner_key, sizeof(b->owner_key), MRD_STR_FMT,
@@ -281,8 +282,8 @@ take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, int64_t 
             if (b->state == JOB_LEFT)
                 b->state = JOB_ASKING;
             b->again = b->in_flight;
-            b->begin_ns = now;
-            b->ask_at = 0;
+            b->begin = now;
+            b->ask_at = (mrd_local_ns){ 0 };
             hold(j, b, true);
         }
     }
@@ -291,7 +292,7 @@ take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, int64_t 
 }
 
 static void
-read_file(mrd_jobs *j, int dir, const char *name, int64_t now)
+read_file(mrd_jobs *j, int dir, const char *name, mrd_local_ns now)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     char text[FILE_MAX];
@@ -308,7 +309,7 @@ read_file(mrd_jobs *j, int dir, const char *name, int64_t now)
 }
 
 static void
-read_dir(mrd_jobs *j, int fd, int64_t now)
+read_dir(mrd_jobs *j, int fd, mrd_local_ns now)
 {
     DIR *d = fdopendir(fd); /* takes fd */
     struct dirent *entry;
@@ -330,14 +331,14 @@ read_dir(mrd_jobs *j, int fd, int64_t now)
 
 /* Files appear, and change, by rename: that changes the folder. */
 static void
-scan(mrd_jobs *j, int64_t now)
+scan(mrd_jobs *j, mrd_local_ns now)
 {
     struct stat st;
     int fd;
 
-    if (j->o.dir == NULL || now < j->scan_at)
+    if (j->o.dir == NULL || mrd_local_before(now, j->scan_at))
         return;
-    j->scan_at = now + DIR_PERIOD;
+    j->scan_at = mrd_local_add(now, DIR_PERIOD);
     if ((fd = open(j->o.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return;
     if (fstat(fd, &st) != 0 || !is_trusted(&st)) {
@@ -350,7 +351,7 @@ scan(mrd_jobs *j, int64_t now)
         close(fd);
         return;
     }
-    j->scan_at = now + SCAN_PERIOD;
+    j->scan_at = mrd_local_add(now, SCAN_PERIOD);
     if (st.st_mtim.tv_sec == j->changed.tv_sec && st.st_mtim.tv_nsec == j->changed.tv_nsec) {
         close(fd);
         return;
@@ -364,7 +365,7 @@ scan(mrd_jobs *j, int64_t now)
 void
 mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
 {
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
     job *b = find_of(j, p);
 
     if (p->gone) {
@@ -372,18 +373,19 @@ mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
             b->idle_since = now;
         return;
     }
-    if ((b == NULL || b->ended_ns != 0) && mrd_jobid_get(&p->ident.jobid, "job").len > 0) {
-        j->scan_at = 0; /* of a job whose file, or next run, was not looked at yet */
+    if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&p->ident.jobid, "job").len > 0) {
+        j->scan_at =
+            (mrd_local_ns){ 0 }; /* of a job whose file, or next run, was not looked at yet */
         scan(j, now);
         b = find_of(j, p);
     }
     if (b == NULL && mrd_jobid_get(&p->ident.jobid, "job").len > 0)
         b = add(j, &p->ident.jobid, uid_of(p),
-                p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now);
+                p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now.ns);
     if (b == NULL)
         return;
     b->processes++;
-    b->idle_since = 0;
+    b->idle_since = (mrd_local_ns){ 0 };
     if (may_hold(b, now)) {
         b->holds = true;
         mrd_drain_hold_process(j->o.drain, p, true);
@@ -393,7 +395,7 @@ mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
 /* ---- Asking ---- */
 
 static void
-ask(mrd_jobs *j, size_t at, bool ends, int64_t now)
+ask(mrd_jobs *j, size_t at, bool ends, mrd_local_ns now)
 {
     job *b = &j->jobs[at];
     mrd_frame f = { .type = MRD_FRAME_JOB, .agent = j->o.agent };
@@ -407,9 +409,9 @@ ask(mrd_jobs *j, size_t at, bool ends, int64_t now)
     m.uid = b->uid;
     m.request = b->request;
     m.owner_key = b->owner_key;
-    m.age_ns = (uint64_t) (now > b->begin_ns ? now - b->begin_ns : 0);
+    m.age_ns = (uint64_t) (mrd_local_after(now, b->begin) ? mrd_local_diff(now, b->begin) : 0);
     m.nodes = nodes > UINT32_MAX ? 0 : (uint32_t) nodes;
-    b->ask_at = now + ASK_AGAIN;
+    b->ask_at = mrd_local_add(now, ASK_AGAIN);
     if (mrd_msg_pack(&f, &m, &frame, NULL) == MRD_OK &&
         j->o.send(j->o.self, (uint64_t) b->serial << 8 | at | (ends ? TAG_END : 0),
                   (mrd_bytes){ frame.p, frame.len }) == MRD_OK)
@@ -435,7 +437,7 @@ record(mrd_jobs *j, job *b, const Mrd__Control *control)
     mrd_why why = { 0 };
 
     b->session = control->session;
-    if (j->o.go(j->o.self, control, b->begin_ns - MARGIN, &why) != MRD_OK) {
+    if (j->o.go(j->o.self, control, mrd_local_sub(b->begin, MARGIN), &why) != MRD_OK) {
         leave(j, b, why.err, why.text);
         return;
     }
@@ -446,7 +448,7 @@ record(mrd_jobs *j, job *b, const Mrd__Control *control)
 static void
 on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
 {
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
 
     if (end)
         b->end_reported = true;
@@ -459,7 +461,8 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
     else if (reply->control != NULL && reply->control->session != 0)
         record(j, b, reply->control);
     else
-        b->ask_at = now + (reply->retry_after_ms > 1000 ? 1000 : reply->retry_after_ms) * MRD_MS;
+        b->ask_at = mrd_local_add(
+            now, (reply->retry_after_ms > 1000 ? 1000 : reply->retry_after_ms) * MRD_MS);
 }
 
 void
@@ -490,41 +493,43 @@ mrd_jobs_welcome(mrd_jobs *j)
 /* ---- Turns ---- */
 
 static void
-job_step(mrd_jobs *j, size_t at, int64_t now)
+job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
 {
     job *b = &j->jobs[at];
     bool ended;
 
-    if (b->file[0] == '\0' && b->processes == 0 && b->idle_since != 0 &&
-        now > b->idle_since + IDLE_MAX)
+    if (b->file[0] == '\0' && b->processes == 0 && b->idle_since.ns != 0 &&
+        mrd_local_after(now, mrd_local_add(b->idle_since, IDLE_MAX)))
         over(b, b->idle_since);
-    ended = b->ended_ns != 0;
+    ended = b->ended.ns != 0;
     if (b->holds && !may_hold(b, now))
         hold(j, b, false);
-    if (b->state == JOB_LEFT && is_unasked(b) && !ended && now > b->ask_at + UNASKED_AGAIN) {
+    if (b->state == JOB_LEFT && is_unasked(b) && !ended &&
+        mrd_local_after(now, mrd_local_add(b->ask_at, UNASKED_AGAIN))) {
         b->state = JOB_ASKING;
-        b->ask_at = 0;
+        b->ask_at = (mrd_local_ns){ 0 };
     }
-    if (b->state == JOB_ASKING && !b->in_flight && now >= b->ask_at)
+    if (b->state == JOB_ASKING && !b->in_flight && !mrd_local_before(now, b->ask_at))
         ask(j, at, false, now);
     if (b->state == JOB_RECORDED && ended && b->session != 0 &&
-        now > b->ended_ns + (b->processes == 0 ? END_WAIT : END_WAIT_MAX)) {
+        mrd_local_after(now,
+                        mrd_local_add(b->ended, (b->processes == 0 ? END_WAIT : END_WAIT_MAX)))) {
         j->o.stop(j->o.self, b->session, now); /* what its rings still hold is of before */
         b->session = 0;
         b->ask_at = now;
     }
     if (b->state == JOB_RECORDED && ended && b->session == 0 && !b->end_reported && !b->in_flight &&
-        now >= b->ask_at)
+        !mrd_local_before(now, b->ask_at))
         ask(j, at, true, now);
-    if (ended && !b->in_flight && now > b->ended_ns + KEEP && (b->file[0] == '\0' || !b->present) &&
-        (b->end_reported || b->state != JOB_RECORDED)) {
+    if (ended && !b->in_flight && mrd_local_after(now, mrd_local_add(b->ended, KEEP)) &&
+        (b->file[0] == '\0' || !b->present) && (b->end_reported || b->state != JOB_RECORDED)) {
         hold(j, b, false);
         b->state = JOB_FREE;
     }
 }
 
 void
-mrd_jobs_step(mrd_jobs *j, int64_t now)
+mrd_jobs_step(mrd_jobs *j, mrd_local_ns now)
 {
     scan(j, now);
     for (size_t i = 0; i < MRD_JOBS_MAX; i++)
@@ -532,24 +537,26 @@ mrd_jobs_step(mrd_jobs *j, int64_t now)
             job_step(j, i, now);
 }
 
-int64_t
+mrd_local_ns
 mrd_jobs_next_ns(const mrd_jobs *j)
 {
-    int64_t next = j->o.dir == NULL ? INT64_MAX : j->scan_at;
+    mrd_local_ns next = j->o.dir == NULL ? (mrd_local_ns){ INT64_MAX } : j->scan_at;
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         const job *b = &j->jobs[i];
-        bool asks = b->state == JOB_ASKING || (b->state == JOB_RECORDED && b->ended_ns != 0 &&
+        bool asks = b->state == JOB_ASKING || (b->state == JOB_RECORDED && b->ended.ns != 0 &&
                                                b->session == 0 && !b->end_reported);
 
-        if (b->state == JOB_RECORDED && b->ended_ns != 0 && b->session != 0 && b->processes == 0 &&
-            b->ended_ns + END_WAIT < next)
-            next = b->ended_ns + END_WAIT; /* with processes: what ends them wakes the loop */
+        if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&
+            mrd_local_before(mrd_local_add(b->ended, END_WAIT), next))
+            next = mrd_local_add(b->ended,
+                                 END_WAIT); /* with processes: what ends them wakes the loop */
 
-        if (asks && !b->in_flight && b->ask_at < next)
+        if (asks && !b->in_flight && mrd_local_before(b->ask_at, next))
             next = b->ask_at;
-        else if (b->state == JOB_LEFT && is_unasked(b) && b->ask_at + UNASKED_AGAIN < next)
-            next = b->ask_at + UNASKED_AGAIN;
+        else if (b->state == JOB_LEFT && is_unasked(b) &&
+                 mrd_local_before(mrd_local_add(b->ask_at, UNASKED_AGAIN), next))
+            next = mrd_local_add(b->ask_at, UNASKED_AGAIN);
     }
     return next;
 }

@@ -29,8 +29,8 @@ typedef struct {
     /* Sends a frame; its answer comes to mrd_jobs_answer with the same tag. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
     /* The session of a job: record it from start_ns (RAW) on; from stop_ns on no more. */
-    mrd_err (*go)(void *self, const Mrd__Control *control, int64_t start_ns, mrd_why *why);
-    void (*stop)(void *self, uint64_t session, int64_t stop_ns);
+    mrd_err (*go)(void *self, const Mrd__Control *control, mrd_local_ns start, mrd_why *why);
+    void (*stop)(void *self, uint64_t session, mrd_local_ns stop);
     void *self;
     uint64_t agent; /* mrd_agent_key, of the frames */
 } mrd_jobs_options;
@@ -39,8 +39,8 @@ mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_
 void mrd_jobs_close(mrd_jobs *j); /* NULL is fine */
 /* A process with rings came, or went (process->gone). */
 void mrd_jobs_process(mrd_jobs *j, mrd_drain_process *process);
-void mrd_jobs_step(mrd_jobs *j, int64_t now);
-int64_t mrd_jobs_next_ns(const mrd_jobs *j);
+void mrd_jobs_step(mrd_jobs *j, mrd_local_ns now);
+mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *j);
 /* msg: NULL when no answer came. */
 void mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg);
 /* The aggregator said welcome: it may have forgotten what it was told. */

@@ -68,7 +68,7 @@ send_request(mrd_linkprobe *p)
 
 /* The pair is over, answered or not. */
 static void
-next_pair(mrd_linkprobe *p, int64_t now)
+next_pair(mrd_linkprobe *p, mrd_local_ns now)
 {
     p->flying = false;
     p->k += 2 - p->k % 2;
@@ -127,21 +127,21 @@ take_event(mrd_linkprobe *p, const mrd_link_event *ev)
         send_request(p);
     }
     if (!p->flying)
-        next_pair(p, mrd_local_now().ns);
+        next_pair(p, mrd_local_now());
 }
 
 void
 mrd_linkprobe_step(mrd_linkprobe *p)
 {
     mrd_link_event ev;
-    int64_t now;
+    mrd_local_ns now;
 
     while (p->transport->next(p->transport, 0, &ev)) {
         take_event(p, &ev);
         p->transport->done(p->transport, &ev);
     }
-    now = mrd_local_now().ns;
-    if (p->flying && now - p->a1 > PATIENCE)
+    now = mrd_local_now();
+    if (p->flying && now.ns - p->a1 > PATIENCE)
         next_pair(p, now);
     if (p->up && !p->flying && mrd_probe_pace_due(&p->pace, now))
         send_request(p);
@@ -159,13 +159,13 @@ mrd_linkprobe_take(mrd_linkprobe *p, mrd_probe *ret_probe)
 void
 mrd_linkprobe_burst(mrd_linkprobe *p)
 {
-    mrd_probe_pace_burst(&p->pace, mrd_local_now().ns);
+    mrd_probe_pace_burst(&p->pace, mrd_local_now());
 }
 
 void
 mrd_linkprobe_pace(mrd_linkprobe *p, mrd_pace pace)
 {
-    mrd_probe_pace_set(&p->pace, pace, mrd_local_now().ns);
+    mrd_probe_pace_set(&p->pace, pace, mrd_local_now());
 }
 
 uint64_t
@@ -180,10 +180,10 @@ mrd_linkprobe_fd(const mrd_linkprobe *p)
     return p->transport->fd(p->transport);
 }
 
-int64_t
+mrd_local_ns
 mrd_linkprobe_next_ns(const mrd_linkprobe *p)
 {
     if (p->flying)
-        return p->a1 + PATIENCE;
-    return p->up ? p->pace.next : INT64_MAX;
+        return (mrd_local_ns){ p->a1 + PATIENCE };
+    return p->up ? p->pace.next : (mrd_local_ns){ INT64_MAX };
 }

@@ -33,6 +33,7 @@ void mrd_linkprobe_burst(mrd_linkprobe *p);
 void mrd_linkprobe_pace(mrd_linkprobe *p, mrd_pace pace);
 uint64_t mrd_linkprobe_answered(const mrd_linkprobe *p);
 int mrd_linkprobe_fd(const mrd_linkprobe *p);
-int64_t mrd_linkprobe_next_ns(const mrd_linkprobe *p); /* when to call step if nothing arrives */
+mrd_local_ns
+mrd_linkprobe_next_ns(const mrd_linkprobe *p); /* when to call step if nothing arrives */
 
 #endif

@@ -21,7 +21,7 @@ enum { HEAD_MAX = 8192, CLIENTS = 4 };
 
 typedef struct {
     int fd; /* -1: free */
-    int64_t since_ns;
+    mrd_local_ns since;
     size_t len;
     char head[HEAD_MAX + 1];
 } client;
@@ -177,7 +177,7 @@ answer(mrd_metrics *m, client *c)
 }
 
 static void
-take(mrd_metrics *m, client *c, int64_t now_ns)
+take(mrd_metrics *m, client *c, mrd_local_ns now)
 {
     ssize_t n = recv(c->fd, c->head + c->len, HEAD_MAX - c->len, MSG_DONTWAIT);
 
@@ -186,7 +186,7 @@ take(mrd_metrics *m, client *c, int64_t now_ns)
     c->head[c->len] = '\0';
     if (memmem(c->head, c->len, "\r\n\r\n", 4) != NULL)
         answer(m, c);
-    else if (n == 0 || c->len == HEAD_MAX || now_ns - c->since_ns > PATIENCE ||
+    else if (n == 0 || c->len == HEAD_MAX || mrd_local_diff(now, c->since) > PATIENCE ||
              (n < 0 && errno != EAGAIN && errno != EINTR))
         drop(c);
 }
@@ -200,7 +200,7 @@ place(mrd_metrics *m)
     for (size_t i = 0; i < CLIENTS; i++) {
         if (m->clients[i].fd < 0)
             return &m->clients[i];
-        if (m->clients[i].since_ns < oldest->since_ns)
+        if (mrd_local_before(m->clients[i].since, oldest->since))
             oldest = &m->clients[i];
     }
     drop(oldest);
@@ -216,7 +216,7 @@ watch(const mrd_metrics *m, int fd)
 }
 
 void
-mrd_metrics_step(mrd_metrics *m, int64_t now_ns)
+mrd_metrics_step(mrd_metrics *m, mrd_local_ns now)
 {
     if (m == NULL)
         return;
@@ -233,11 +233,11 @@ mrd_metrics_step(mrd_metrics *m, int64_t now_ns)
         }
         c->fd = fd;
         c->len = 0;
-        c->since_ns = now_ns;
+        c->since = now;
     }
     for (size_t i = 0; i < CLIENTS; i++) {
         if (m->clients[i].fd >= 0)
-            take(m, &m->clients[i], now_ns);
+            take(m, &m->clients[i], now);
     }
 }
 

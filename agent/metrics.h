@@ -9,6 +9,7 @@
 #define MRD_AGENT_METRICS_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 
 typedef struct mrd_metrics mrd_metrics;
 
@@ -30,7 +31,7 @@ void mrd_metrics_close(mrd_metrics *m); /* NULL is fine */
 uint16_t mrd_metrics_port(const mrd_metrics *m);
 int mrd_metrics_fd(const mrd_metrics *m); /* readable when step has something to do; -1 for NULL */
 /* Takes what came and answers whole requests. Never waits; NULL is fine. */
-void mrd_metrics_step(mrd_metrics *m, int64_t now_ns);
+void mrd_metrics_step(mrd_metrics *m, mrd_local_ns now);
 /* The answer to one request head (ends with an empty line), for step and for the fuzzer. */
 void mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to);
 

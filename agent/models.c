@@ -33,7 +33,7 @@ struct mrd_model_table {
     entry *v;
     size_t n, cap;
     uint64_t version, saved, left_out;
-    int64_t swept_ns;
+    mrd_local_ns swept;
     runtime_name early[EARLY_MAX]; /* told before the load itself was read from its own ring */
     size_t next_early;
     mrd_record *record;
@@ -236,13 +236,13 @@ mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsig
     }
     r.end_ns = ev->ts_ns + (ev->dur_ns > 0 ? ev->dur_ns : 0);
     if (clock == MRD_DRAIN_REALTIME)
-        r.end_ns = mrd_drain_to_raw(t->drain, r.end_ns);
+        r.end_ns = mrd_drain_to_raw(t->drain, (mrd_wall_ns){ r.end_ns }).ns;
     if (r.id != MRD_NONE)
         take_name(t, process, &r);
 }
 
 void
-mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, int64_t now)
+mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_local_ns now)
 {
     for (size_t i = 0; i < EARLY_MAX; i++)
         if (t->early[i].process == process)
@@ -264,7 +264,7 @@ mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, int64
             mrd_neffs_sweep(e->m.kept, process->ident.uid);
         e->process = NULL;
         if (e->m.unload_ns == 0)
-            e->m.unload_ns = now;
+            e->m.unload_ns = now.ns;
         t->version++;
     }
 }
@@ -410,15 +410,15 @@ wanted(const mrd_model_table *t, const entry *e)
 }
 
 void
-mrd_model_table_step(mrd_model_table *t, int64_t now)
+mrd_model_table_step(mrd_model_table *t, mrd_local_ns now)
 {
     write_note(t); /* in the turn that learned of it: a successor reads it nowhere else */
-    if (now - t->swept_ns < MRD_SEC)
+    if (mrd_local_diff(now, t->swept) < MRD_SEC)
         return;
-    t->swept_ns = now;
+    t->swept = now;
     /* A session that is told of later begins later, but for the time that telling takes. */
     for (size_t i = t->n; i-- > 0;)
-        if (t->v[i].m.unload_ns != 0 && t->v[i].m.unload_ns < now - KEPT && !wanted(t, &t->v[i]))
+        if (t->v[i].m.unload_ns != 0 && t->v[i].m.unload_ns < now.ns - KEPT && !wanted(t, &t->v[i]))
             remove_at(t, i);
 }
 

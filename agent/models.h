@@ -45,7 +45,7 @@ void mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process,
 /* Any event: nrt_load and nrt_load_collectives of the runtime give a model its name. */
 void mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
-void mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, int64_t now_ns);
+void mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_local_ns now);
 /* Calls each load whose bytes are kept and that the session wants shipped, once for each session; session: the
  * one that files go to now. */
 void mrd_model_table_ship(mrd_model_table *t, uint64_t session,
@@ -53,7 +53,7 @@ void mrd_model_table_ship(mrd_model_table *t, uint64_t session,
                                        const char *kept),
                           void *self);
 /* Writes the note when something changed, forgets what no session can want. */
-void mrd_model_table_step(mrd_model_table *t, int64_t now_ns);
+void mrd_model_table_step(mrd_model_table *t, mrd_local_ns now);
 /* Changes with every change of what mrd_model_table_get says. */
 uint64_t mrd_model_table_version(const mrd_model_table *t);
 /* Loads that were resident at some time of the session on processes that it selects; session 0: those

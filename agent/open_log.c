@@ -66,9 +66,9 @@ struct mrd_open_log {
     uint64_t number; /* of the next commit */
     bool changed;    /* something waits for it */
     bool full;
-    int64_t retry_at; /* without a file */
+    mrd_local_ns retry_at; /* without a file */
     pending *pending;
-    int64_t orphans_at;
+    mrd_local_ns orphans_at;
     mrd_codec *codec;
     mrd_batch_reader *reader;
 };
@@ -185,7 +185,7 @@ give_up(mrd_drain *p)
             strerror(errno));
     close(l->fd);
     l->fd = -1;
-    l->retry_at = mrd_local_now().ns + RETRY;
+    l->retry_at = mrd_local_add(mrd_local_now(), RETRY);
     (void) unlink(l->path);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
         mrd_open_spans_unsave(&pr->open);
@@ -208,7 +208,7 @@ write_anew(mrd_drain *p)
         close(l->fd);
     l->fd = err != MRD_OK ? -1 : open(l->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     l->len = text.len;
-    l->retry_at = mrd_local_now().ns + RETRY;
+    l->retry_at = mrd_local_add(mrd_local_now(), RETRY);
     mrd_buf_fini(&text);
     l->number--; /* they count at once */
     for (proc *pr = p->procs; pr != NULL && l->fd >= 0; pr = pr->next)
@@ -282,7 +282,7 @@ mrd_drain_open_wants_all(const mrd_drain *p)
     if (l == NULL)
         return false;
     if (l->fd < 0)
-        return mrd_local_now().ns >= l->retry_at;
+        return !mrd_local_before(mrd_local_now(), l->retry_at);
     return l->len > l->needed * 2 + GROWTH;
 }
 
@@ -347,7 +347,7 @@ replay_add(mrd_drain *p, proc *pr, unsigned group, mrd_bytes data)
         mrd_open_span *s;
 
         if (ev->kind != MRD_SPAN || mrd_open_spans_find(&pr->open, key, early) != NULL ||
-            mrd_open_spans_add(&pr->open, key, early, mrd_local_now().ns, ev) != MRD_OK)
+            mrd_open_spans_add(&pr->open, key, early, mrd_local_now(), ev) != MRD_OK)
             continue;
         s = mrd_open_spans_find(&pr->open, key, early);
         s->left = group == LEFT;
@@ -445,15 +445,15 @@ mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info)
 
 /* Rings of these did not turn up: their processes have ended, and somebody removed the files. */
 void
-mrd_drain_open_step(mrd_drain *p, int64_t now, mrd_drain_orphan *orphan)
+mrd_drain_open_step(mrd_drain *p, mrd_local_ns now, mrd_drain_orphan *orphan)
 {
     mrd_open_log *l = p->log;
 
     if (l == NULL || l->pending == NULL)
         return;
-    if (l->orphans_at == 0 || p->stands_back)
-        l->orphans_at = now + (p->o.orphan_ns == 0 ? ORPHAN_AGE : p->o.orphan_ns);
-    while (l->pending != NULL && now >= l->orphans_at) {
+    if (l->orphans_at.ns == 0 || p->stands_back)
+        l->orphans_at = mrd_local_add(now, (p->o.orphan_ns == 0 ? ORPHAN_AGE : p->o.orphan_ns));
+    while (l->pending != NULL && !mrd_local_before(now, l->orphans_at)) {
         pending *q = l->pending;
         mrd_ring_info info = { .name = { .start_ticks = q->who.start_ticks },
                                .file_uid = q->who.uid };

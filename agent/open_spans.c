@@ -63,7 +63,8 @@ has_text(const mrd_arg *a)
 }
 
 mrd_err
-mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since, const mrd_event *ev)
+mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns since,
+                   const mrd_event *ev)
 {
     size_t text = 0, args = ev->arg_count * sizeof(mrd_arg), at;
     mrd_open_span *s;

@@ -5,6 +5,7 @@
 #ifndef MRD_AGENT_OPEN_SPANS_H
 #define MRD_AGENT_OPEN_SPANS_H
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "trace/model/event.h"
 
@@ -13,14 +14,14 @@
 typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
-    bool early;     /* only the end was seen so far: ev holds its time and arguments */
-    bool saved;     /* it is in the file for a successor */
-    bool model;     /* the key is of a loaded model */
-    bool left;      /* the owner died in it before this agent saw it alive: nothing can end it */
-    int64_t since;  /* RAW time of this entry's making */
-    uint64_t lost;  /* proc.lost by then */
-    mrd_event ev;   /* args point behind the struct */
-    mrd_arg args[]; /* then their text */
+    bool early; /* only the end was seen so far: ev holds its time and arguments */
+    bool saved; /* it is in the file for a successor */
+    bool model; /* the key is of a loaded model */
+    bool left;  /* the owner died in it before this agent saw it alive: nothing can end it */
+    mrd_local_ns since; /* RAW time of this entry's making */
+    uint64_t lost;      /* proc.lost by then */
+    mrd_event ev;       /* args point behind the struct */
+    mrd_arg args[];     /* then their text */
 } mrd_open_span;
 
 typedef struct {
@@ -36,7 +37,7 @@ typedef struct {
 void mrd_open_spans_fini(mrd_open_spans *o);
 mrd_open_span *mrd_open_spans_find(mrd_open_spans *o, uint64_t key, bool early);
 /* Remembers a copy. Errors: LIMIT, NOMEM. */
-mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, int64_t since,
+mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns since,
                            const mrd_event *ev);
 /* Takes it out; free() it. */
 void mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span);

@@ -21,7 +21,7 @@ rate_of(const mrd_probe_pace *p)
 }
 
 static void
-plan(mrd_probe_pace *p, int64_t now)
+plan(mrd_probe_pace *p, mrd_local_ns now)
 {
     double wait_s = random_between(p, 0.5, 1.5) / 0.9 / rate_of(p);
 
@@ -31,7 +31,7 @@ plan(mrd_probe_pace *p, int64_t now)
         wait_s = random_between(p, 0.002, 0.010);
     else if (p->pace == MRD_PACE_STOP)
         wait_s = 3600;
-    p->next = now + (int64_t) (wait_s * 1e9);
+    p->next = mrd_local_add(now, (int64_t) (wait_s * 1e9));
 }
 
 void
@@ -43,14 +43,14 @@ mrd_probe_pace_init(mrd_probe_pace *p, double pairs_per_s)
 }
 
 void
-mrd_probe_pace_burst(mrd_probe_pace *p, int64_t now)
+mrd_probe_pace_burst(mrd_probe_pace *p, mrd_local_ns now)
 {
     p->burst = MRD_TIMEPROBE_BURST;
     p->next = now;
 }
 
 void
-mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, int64_t now)
+mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, mrd_local_ns now)
 {
     if (pace != MRD_PACE_FAST)
         p->spent = false;
@@ -59,30 +59,30 @@ mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, int64_t now)
     if (pace == p->pace)
         return;
     if (pace == MRD_PACE_FAST)
-        p->fast_until = now + FAST_TIME;
+        p->fast_until = mrd_local_add(now, FAST_TIME);
     p->pace = pace;
     if (p->burst == 0)
         plan(p, now);
 }
 
 bool
-mrd_probe_pace_due(mrd_probe_pace *p, int64_t now)
+mrd_probe_pace_due(mrd_probe_pace *p, mrd_local_ns now)
 {
-    if (p->pace == MRD_PACE_FAST && now >= p->fast_until) {
+    if (p->pace == MRD_PACE_FAST && !mrd_local_before(now, p->fast_until)) {
         p->pace = MRD_PACE_RUN;
         p->spent = true;
     }
-    return now >= p->next;
+    return !mrd_local_before(now, p->next);
 }
 
 void
-mrd_probe_pace_again(mrd_probe_pace *p, int64_t now)
+mrd_probe_pace_again(mrd_probe_pace *p, mrd_local_ns now)
 {
-    p->next = now + (int64_t) (random_between(p, 0.02, 0.06) / rate_of(p) * 1e9);
+    p->next = mrd_local_add(now, (int64_t) (random_between(p, 0.02, 0.06) / rate_of(p) * 1e9));
 }
 
 void
-mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, int64_t now)
+mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, mrd_local_ns now)
 {
     p->half = mrd_probe_beside_held_out(id);
     p->burst -= p->burst > 0;

@@ -27,19 +27,19 @@ typedef struct {
     int burst;          /* pairs of it still to go */
     bool half;          /* the next pair or the one before it is held out */
     bool spent;         /* FAST was used up */
-    int64_t next, fast_until;
+    mrd_local_ns next, fast_until;
     uint64_t random;
 } mrd_probe_pace;
 
 /* At RUN; the first pair is due at once. */
 void mrd_probe_pace_init(mrd_probe_pace *p, double pairs_per_s);
-void mrd_probe_pace_burst(mrd_probe_pace *p, int64_t now);
-void mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, int64_t now);
+void mrd_probe_pace_burst(mrd_probe_pace *p, mrd_local_ns now);
+void mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, mrd_local_ns now);
 /* True when a pair should go now. Ends FAST in time. */
-bool mrd_probe_pace_due(mrd_probe_pace *p, int64_t now);
+bool mrd_probe_pace_due(mrd_probe_pace *p, mrd_local_ns now);
 /* The pair does not go now but a little later. */
-void mrd_probe_pace_again(mrd_probe_pace *p, int64_t now);
+void mrd_probe_pace_again(mrd_probe_pace *p, mrd_local_ns now);
 /* A pair went (or was given up): plans the next, which will be `id`. */
-void mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, int64_t now);
+void mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, mrd_local_ns now);
 
 #endif

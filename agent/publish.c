@@ -16,7 +16,7 @@
 typedef struct {
     uint64_t id; /* of the spool's item, 0: free */
     bool in_flight;
-    int64_t again_at, sent_ns;
+    mrd_local_ns again_at, sent;
 } flight;
 
 struct mrd_publish {
@@ -25,7 +25,7 @@ struct mrd_publish {
     uint64_t cursor; /* items below were taken into flight */
     bool urgent;     /* a hello or heartbeat is under way */
     bool hello_due, beat_due;
-    int64_t hello_at, beat_at, urgent_sent;
+    mrd_local_ns hello_at, beat_at, urgent_sent;
     mrd_dur_ns beat_ns;
     mrd_buf frame;
     mrd_publish_stats stats;
@@ -72,7 +72,7 @@ item_of(const mrd_publish *p, uint64_t id, mrd_spool_item *ret_item)
 
 /* True when it is under way. */
 static bool
-send_item(mrd_publish *p, flight *f, int64_t now)
+send_item(mrd_publish *p, flight *f, mrd_local_ns now)
 {
     mrd_err err = mrd_spool_read(p->o.spool, f->id, &p->frame, NULL);
     mrd_spool_item item;
@@ -100,20 +100,20 @@ send_item(mrd_publish *p, flight *f, int64_t now)
         mrd_spool_done(p->o.spool, f->id, true))
         p->o.delivered(p->o.self, &item);
     mrd_spool_sent(p->o.spool, f->id);
-    f->sent_ns = now;
+    f->sent = now;
     p->stats.sent++;
     p->stats.bytes += p->frame.len;
     return true;
 }
 
 static void
-pump(mrd_publish *p, int64_t now)
+pump(mrd_publish *p, mrd_local_ns now)
 {
     for (size_t i = 0; i < MRD_LINK_WINDOW_MAX; i++) {
         flight *f = &p->flights[i];
         mrd_spool_item item;
 
-        if (f->in_flight || now < f->again_at)
+        if (f->in_flight || mrd_local_before(now, f->again_at))
             continue;
         if (p->o.transport->free_slots(p->o.transport) == 0)
             return;
@@ -129,7 +129,7 @@ pump(mrd_publish *p, int64_t now)
 }
 
 static void
-again(mrd_publish *p, flight *f, int64_t at)
+again(mrd_publish *p, flight *f, mrd_local_ns at)
 {
     f->in_flight = false;
     f->again_at = at;
@@ -144,7 +144,7 @@ say_hello(mrd_publish *p)
 }
 
 static void
-on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
+on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
 {
     mrd_dur_ns wait = mrd_publish_wait(ack->retry_after_ms, RETRY_DEFAULT);
     mrd_spool_item item;
@@ -154,7 +154,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
     case MRD__ACK_STATUS__ACK_STORED:
     case MRD__ACK_STATUS__ACK_DUPLICATE:
         p->stats.acked++;
-        mrd_metrics_text_hist_add(&p->stats.ack, now - f->sent_ns);
+        mrd_metrics_text_hist_add(&p->stats.ack, mrd_local_diff(now, f->sent));
         p->stats.slow = false;
         p->stats.message[0] = '\0';
         if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_LOST_ACK) && p->stats.acked % 64 == 0)
@@ -179,19 +179,21 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, int64_t now)
                     "The aggregator stores no batches now: reason=%s", ack->message);
         p->stats.slow = true;
         snprintf(p->stats.message, sizeof(p->stats.message), "%s", ack->message);
-        again(p, f, MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORGOTTEN_WAKEUP) ? INT64_MAX : now + wait);
+        again(p, f,
+              MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORGOTTEN_WAKEUP) ? (mrd_local_ns){ INT64_MAX }
+                                                                  : mrd_local_add(now, wait));
     }
 }
 
 /* ---- Hello and heartbeats ---- */
 
 static void
-on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, int64_t now, int64_t came)
+on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, int64_t came)
 {
     p->urgent = false;
     if (msg == NULL) {
         if (tag == TAG_HELLO)
-            p->hello_at = now + HELLO_RETRY;
+            p->hello_at = mrd_local_add(now, HELLO_RETRY);
         return;
     }
     if (msg->frame.type == MRD_FRAME_WELCOME) {
@@ -210,43 +212,44 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, int64_t now, int64_t
         const Mrd__Refuse *no = msg->u.refuse;
 
         p->hello_due = true;
-        p->hello_at = now + mrd_publish_wait(no->retry_after_ms, REFUSED_RETRY);
+        p->hello_at = mrd_local_add(now, mrd_publish_wait(no->retry_after_ms, REFUSED_RETRY));
         snprintf(p->stats.message, sizeof(p->stats.message), "%s", no->message);
         mrd_log(no->final ? MRD_LOG_ERROR : MRD_LOG_WARN, "AGT-HELLO-REFUSED",
                 "The aggregator refuses this agent: retry_ms=%lld reason=%s",
-                (long long) ((p->hello_at - now) / MRD_MS), no->message);
+                (long long) (mrd_local_diff(p->hello_at, now) / MRD_MS), no->message);
     } else if (msg->frame.type == MRD_FRAME_ACK) {
         const Mrd__Ack *ack = msg->u.ack;
 
         if (ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST)
             say_hello(p);
         /* `now` may be older than the answer: only a time that is not makes a true bound. */
-        p->o.clock(p->o.self, p->urgent_sent, ack, came != 0 ? came : mrd_local_now().ns);
+        p->o.clock(p->o.self, p->urgent_sent, ack,
+                   (mrd_local_ns){ came != 0 ? came : mrd_local_now().ns });
         for (size_t i = 0; i < ack->n_directives; i++)
             p->o.directive(p->o.self, ack->directives[i]);
     }
 }
 
 static void
-send_urgent(mrd_publish *p, int64_t now)
+send_urgent(mrd_publish *p, mrd_local_ns now)
 {
-    bool hello = p->hello_due && now >= p->hello_at;
-    bool beat = p->stats.welcome && (p->beat_due || now >= p->beat_at);
+    bool hello = p->hello_due && !mrd_local_before(now, p->hello_at);
+    bool beat = p->stats.welcome && (p->beat_due || !mrd_local_before(now, p->beat_at));
     mrd_err err;
 
     if (p->urgent || !p->stats.up || (!hello && !beat))
         return;
     mrd_buf_reset(&p->frame);
     err = hello ? p->o.hello(p->o.self, &p->frame) : p->o.heartbeat(p->o.self, &p->frame);
-    p->urgent_sent = mrd_local_now().ns;
+    p->urgent_sent = mrd_local_now();
     if (err == MRD_OK)
         err = p->o.transport->submit_urgent(p->o.transport, hello ? TAG_HELLO : TAG_HEARTBEAT,
                                             (mrd_bytes){ p->frame.p, p->frame.len });
     if (hello) {
-        p->hello_at = now + HELLO_RETRY;
+        p->hello_at = mrd_local_add(now, HELLO_RETRY);
         p->stats.hellos += err == MRD_OK;
     } else {
-        p->beat_at = now + p->beat_ns;
+        p->beat_at = mrd_local_add(now, p->beat_ns);
         p->beat_due = false;
     }
     p->urgent = err == MRD_OK;
@@ -255,7 +258,7 @@ send_urgent(mrd_publish *p, int64_t now)
 /* ---- Events of the transport ---- */
 
 static void
-on_reply(mrd_publish *p, const mrd_link_event *ev, int64_t now)
+on_reply(mrd_publish *p, const mrd_link_event *ev, mrd_local_ns now)
 {
     flight *f = flight_of(p, ev->tag);
     bool failed = ev->kind == MRD_LINK_FAILED;
@@ -278,7 +281,7 @@ on_reply(mrd_publish *p, const mrd_link_event *ev, int64_t now)
         else if (msg.frame.type == MRD_FRAME_ACK)
             on_ack(p, f, msg.u.ack, now);
         else
-            again(p, f, now + RETRY_DEFAULT);
+            again(p, f, mrd_local_add(now, RETRY_DEFAULT));
     }
     mrd_msg_free(&msg);
 }
@@ -299,7 +302,7 @@ on_control(mrd_publish *p, const mrd_link_event *ev)
 }
 
 void
-mrd_publish_step(mrd_publish *p, int64_t now)
+mrd_publish_step(mrd_publish *p, mrd_local_ns now)
 {
     mrd_link_event ev;
 
@@ -308,7 +311,7 @@ mrd_publish_step(mrd_publish *p, int64_t now)
         case MRD_LINK_UP:
             p->stats.up = true;
             p->stats.reconnects++;
-            p->hello_at = 0;
+            p->hello_at = (mrd_local_ns){ 0 };
             say_hello(p);
             break;
         case MRD_LINK_DOWN:
@@ -322,7 +325,7 @@ mrd_publish_step(mrd_publish *p, int64_t now)
             on_control(p, &ev);
             break;
         default:
-            on_reply(p, &ev, mrd_local_now().ns);
+            on_reply(p, &ev, mrd_local_now());
         }
         p->o.transport->done(p->o.transport, &ev);
     }
@@ -352,10 +355,10 @@ mrd_publish_get_stats(const mrd_publish *p, mrd_publish_stats *ret_stats)
     *ret_stats = p->stats;
 }
 
-int64_t
+mrd_local_ns
 mrd_publish_next_ns(const mrd_publish *p)
 {
-    int64_t next = INT64_MAX;
+    mrd_local_ns next = { INT64_MAX };
     bool sends = p->stats.welcome && (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_SPINS) ||
                                       p->o.transport->free_slots(p->o.transport) > 0);
 
@@ -367,7 +370,8 @@ mrd_publish_next_ns(const mrd_publish *p)
         next = p->beat_at;
     /* Without a slot an answer has to come first, which wakes us by itself. */
     for (size_t i = 0; sends && i < MRD_LINK_WINDOW_MAX; i++)
-        if (p->flights[i].id != 0 && !p->flights[i].in_flight && p->flights[i].again_at < next)
+        if (p->flights[i].id != 0 && !p->flights[i].in_flight &&
+            mrd_local_before(p->flights[i].again_at, next))
             next = p->flights[i].again_at;
     return next;
 }

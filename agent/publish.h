@@ -33,7 +33,7 @@ typedef struct {
     /* The answer to a foreign request; msg NULL: it failed, send it again. */
     void (*foreign)(void *self, uint64_t tag, const mrd_msg *msg);
     /* An answered heartbeat, between our two readings of RAW. */
-    void (*clock)(void *self, int64_t sent_ns, const Mrd__Ack *ack, int64_t received_ns);
+    void (*clock)(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
     void *self;
 } mrd_publish_options;
 
@@ -60,13 +60,13 @@ mrd_err mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_p
                          mrd_why *why);
 void mrd_publish_close(mrd_publish *p);
 /* Takes what arrived, sends what may be sent. */
-void mrd_publish_step(mrd_publish *p, int64_t now_ns);
+void mrd_publish_step(mrd_publish *p, mrd_local_ns now);
 /* A heartbeat at the next step. */
 void mrd_publish_heartbeat_now(mrd_publish *p);
 /* Errors: AGAIN (no slot, or not welcome yet). */
 mrd_err mrd_publish_foreign(mrd_publish *p, uint64_t tag, mrd_bytes frame);
 void mrd_publish_get_stats(const mrd_publish *p, mrd_publish_stats *ret_stats);
 /* When step has something to do by itself. */
-int64_t mrd_publish_next_ns(const mrd_publish *p);
+mrd_local_ns mrd_publish_next_ns(const mrd_publish *p);
 
 #endif

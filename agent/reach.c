@@ -18,7 +18,7 @@ is_reached(const mrd_agent *a, mrd_publish_stats *ret_stats)
 mrd_dur_ns
 mrd_agent_unreached_ns(const mrd_agent *a)
 {
-    return a->unreached_since == 0 ? 0 : mrd_local_now().ns - a->unreached_since;
+    return a->unreached_since.ns == 0 ? 0 : mrd_local_diff(mrd_local_now(), a->unreached_since);
 }
 
 /* What is known of the reason: connections are made by the transport, which does not tell why one
@@ -38,7 +38,7 @@ reason(const mrd_publish_stats *st, char text[MRD_WHY_MAX])
 }
 
 void
-mrd_agent_reach_step(mrd_agent *a, int64_t now)
+mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now)
 {
     mrd_publish_stats st;
     mrd_spool_stats spool;
@@ -47,13 +47,13 @@ mrd_agent_reach_step(mrd_agent *a, int64_t now)
     if (a->publish == NULL)
         return;
     if (is_reached(a, &st)) {
-        a->unreached_since = a->unreached_said = 0;
+        a->unreached_since = a->unreached_said = (mrd_local_ns){ 0 };
         return;
     }
-    if (a->unreached_since == 0)
+    if (a->unreached_since.ns == 0)
         a->unreached_since = now;
-    if (now - a->unreached_since < SAY_FIRST ||
-        (a->unreached_said != 0 && now - a->unreached_said < SAY_AGAIN))
+    if (mrd_local_diff(now, a->unreached_since) < SAY_FIRST ||
+        (a->unreached_said.ns != 0 && mrd_local_diff(now, a->unreached_said) < SAY_AGAIN))
         return;
     a->unreached_said = now;
     reason(&st, why);
@@ -64,16 +64,18 @@ mrd_agent_reach_step(mrd_agent *a, int64_t now)
             "spool_bytes=%llu spool_size=%lld reason=%s",
             a->o.spool_dir == NULL ? "in memory (no --spool-dir: not over a restart)" : "on disk",
             a->o.data_url == NULL ? "" : a->o.data_url,
-            (long long) ((now - a->unreached_since) / MRD_SEC), mrd_record_sessions(a->record),
-            (unsigned long long) spool.file_bytes, (long long) a->o.spool_bytes, why);
+            (long long) (mrd_local_diff(now, a->unreached_since) / MRD_SEC),
+            mrd_record_sessions(a->record), (unsigned long long) spool.file_bytes,
+            (long long) a->o.spool_bytes, why);
 }
 
-int64_t
+mrd_local_ns
 mrd_agent_reach_next_ns(const mrd_agent *a)
 {
-    if (a->unreached_since == 0)
-        return INT64_MAX;
-    return a->unreached_said == 0 ? a->unreached_since + SAY_FIRST : a->unreached_said + SAY_AGAIN;
+    if (a->unreached_since.ns == 0)
+        return (mrd_local_ns){ INT64_MAX };
+    return a->unreached_said.ns == 0 ? mrd_local_add(a->unreached_since, SAY_FIRST)
+                                     : mrd_local_add(a->unreached_said, SAY_AGAIN);
 }
 
 bool

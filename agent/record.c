@@ -399,10 +399,10 @@ mrd_record_process_gone(mrd_record *r, mrd_drain_process *process)
 
 /* Windows whose end has passed, with time for late events. */
 static void
-close_windows(mrd_record *r, session *s, int64_t now)
+close_windows(mrd_record *r, session *s, mrd_local_ns now)
 {
     for (size_t i = 0; i < s->n_windows;)
-        if (now > s->windows[i].to_ns + r->o.flush_ns + GRACE) {
+        if (now.ns > s->windows[i].to_ns + r->o.flush_ns + GRACE) {
             tell_in_flight(r, s, "trigger", s->windows[i].to_ns);
             s->windows[i] = s->windows[--s->n_windows];
         } else {
@@ -444,13 +444,13 @@ count_unreported(mrd_record *r, session *s)
 }
 
 static void
-session_step(mrd_record *r, session *s, int64_t now)
+session_step(mrd_record *r, session *s, mrd_local_ns now)
 {
     if (s->st.recorder) {
         mrd_record_bound(r, s, now);
         close_windows(r, s, now);
     }
-    if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING || now < s->st.stop_ns + GRACE ||
+    if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING || now.ns < s->st.stop_ns + GRACE ||
         has_open(r, s) || s->n_windows > 0 || s->hold)
         return;
     if (!s->reported_in_flight && !s->st.recorder)
@@ -462,7 +462,7 @@ session_step(mrd_record *r, session *s, int64_t now)
         return;
     count_unreported(r, s);
     s->st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
-    s->st.flushed_ns = now;
+    s->st.flushed_ns = now.ns;
     mrd_record_write_notes(r);
 }
 
@@ -489,7 +489,7 @@ add_position(void *self, uint64_t ring, uint64_t read)
 }
 
 static bool
-due(mrd_record *r, rec_process *o, int64_t now)
+due(mrd_record *r, rec_process *o, mrd_local_ns now)
 {
     int64_t oldest = oldest_open(o);
     double pressure = o->is_ring ? mrd_drain_pressure(r->o.drain, o->process) : 0;
@@ -502,8 +502,8 @@ due(mrd_record *r, rec_process *o, int64_t now)
     if (oldest == INT64_MAX && !news)
         return true;
     if (news && o->news_ns == 0) /* many open and end at once: not each is written by itself */
-        o->news_ns = now;
-    return now - (oldest == INT64_MAX ? o->news_ns : oldest) >= r->o.flush_ns;
+        o->news_ns = now.ns;
+    return now.ns - (oldest == INT64_MAX ? o->news_ns : oldest) >= r->o.flush_ns;
 }
 
 /* Commits the frames so far with r->positions, and how much of trace files was given. */
@@ -550,7 +550,7 @@ with_files(mrd_record *r)
 /* Closes the batches of the processes that are due (or all), commits them together with how far their
  * rings were read, and only then gives the rings back. */
 static void
-turn(mrd_record *r, int64_t now, bool all)
+turn(mrd_record *r, mrd_local_ns now, bool all)
 {
     r->n_positions = 0;
     all = all || mrd_drain_open_wants_all(r->o.drain);
@@ -587,7 +587,7 @@ turn(mrd_record *r, int64_t now, bool all)
 }
 
 void
-mrd_record_step(mrd_record *r, int64_t now)
+mrd_record_step(mrd_record *r, mrd_local_ns now)
 {
     turn(r, now, false);
     for (size_t i = 0; i < r->n_sessions; i++)
@@ -597,10 +597,10 @@ mrd_record_step(mrd_record *r, int64_t now)
 void
 mrd_record_flush(mrd_record *r)
 {
-    turn(r, 0, true);
+    turn(r, (mrd_local_ns){ 0 }, true);
 }
 
-int64_t
+mrd_local_ns
 mrd_record_next_ns(const mrd_record *r)
 {
     int64_t next = INT64_MAX;
@@ -613,7 +613,7 @@ mrd_record_next_ns(const mrd_record *r)
         if (o->news_ns != 0 && o->news_ns + r->o.flush_ns < next)
             next = o->news_ns + r->o.flush_ns;
     }
-    return next;
+    return (mrd_local_ns){ next };
 }
 
 mrd_err

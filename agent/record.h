@@ -86,11 +86,11 @@ void mrd_record_close(mrd_record *r);
 mrd_err mrd_record_arm(mrd_record *r, const Mrd__Control *control, mrd_why *why);
 /* From start_ns on. An unknown session is armed first (a late joiner). Errors: as arm; STATE when
  * it was stopped already. */
-mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_ns,
+mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
 /* Nothing of it was missed, though it began before the node was told: its rings were kept. */
 void mrd_record_whole(mrd_record *r, uint64_t session);
-mrd_err mrd_record_stop(mrd_record *r, uint64_t session, int64_t stop_ns); /* NOTFOUND */
+mrd_err mrd_record_stop(mrd_record *r, uint64_t session, mrd_local_ns stop); /* NOTFOUND */
 /* Ships [from, to] of a recorder session; a later `to` is waited for. NOTFOUND, STATE (no
  * recorder), LIMIT (triggers), EXISTS (this id was seen). */
 mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns,
@@ -143,11 +143,11 @@ mrd_err mrd_record_file_seen(mrd_record *r, mrd_drain_process *process);
 void mrd_record_process_gone(mrd_record *r, mrd_drain_process *process);
 /* Seals batches that are old or pressed and gives their rings back; moves sessions on. Called once
  * per turn of the loop. */
-void mrd_record_step(mrd_record *r, int64_t now_ns);
+void mrd_record_step(mrd_record *r, mrd_local_ns now);
 /* Seals everything now. */
 void mrd_record_flush(mrd_record *r);
 /* When step has something to do by itself; INT64_MAX: nothing. */
-int64_t mrd_record_next_ns(const mrd_record *r);
+mrd_local_ns mrd_record_next_ns(const mrd_record *r);
 /* A numbered frame of another kind (clock data) for the session. */
 mrd_err mrd_record_message(mrd_record *r, uint64_t session, uint8_t type, const void *message,
                            mrd_why *why);

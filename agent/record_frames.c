@@ -231,13 +231,15 @@ mrd_record_take_tally(mrd_record *r, session *s)
 int64_t
 mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns)
 {
-    return clock == MRD_DRAIN_REALTIME ? mrd_drain_to_raw(r->o.drain, ns) : ns;
+    return clock == MRD_DRAIN_REALTIME ? mrd_drain_to_raw(r->o.drain, (mrd_wall_ns){ ns }).ns : ns;
 }
 
 int64_t
 mrd_record_from_raw(const mrd_record *r, unsigned clock, int64_t raw_ns)
 {
-    return clock == MRD_DRAIN_REALTIME ? mrd_drain_raw_to_wall(r->o.drain, raw_ns) : raw_ns;
+    return clock == MRD_DRAIN_REALTIME
+               ? mrd_drain_raw_to_wall(r->o.drain, (mrd_local_ns){ raw_ns }).ns
+               : raw_ns;
 }
 
 static uint64_t
@@ -280,12 +282,12 @@ remember_forgotten(session *s, const buffered_batch *k)
 
 /* Older ones no window can miss. */
 static void
-prune_forgotten(session *s, int64_t now)
+prune_forgotten(session *s, mrd_local_ns now)
 {
     size_t n = 0;
 
     while (n < s->n_forgotten && s->params.recorder_ns > 0 &&
-           s->forgotten[n].last_ns < now - s->params.recorder_ns)
+           s->forgotten[n].last_ns < now.ns - s->params.recorder_ns)
         n++;
     if (n > 0)
         memmove(s->forgotten, s->forgotten + n, (s->n_forgotten -= n) * sizeof(*s->forgotten));
@@ -339,7 +341,7 @@ mrd_record_missed(session *s, int64_t from, int64_t to)
 /* What is older than the recorder reaches, or more than its memory. Windows that wait keep theirs:
  * they were shipped when asked for. */
 void
-mrd_record_bound(mrd_record *r, session *s, int64_t now)
+mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now)
 {
     size_t n = 0;
     uint64_t bytes = s->st.recorder_bytes, all = buffered_all(r);
@@ -347,7 +349,7 @@ mrd_record_bound(mrd_record *r, session *s, int64_t now)
     prune_forgotten(s, now);
     while (n < s->n_buffered) {
         bool old =
-            s->params.recorder_ns > 0 && s->buffered[n].last_ns < now - s->params.recorder_ns;
+            s->params.recorder_ns > 0 && s->buffered[n].last_ns < now.ns - s->params.recorder_ns;
 
         if (!old &&
             (s->params.recorder_bytes == 0 || bytes <= (uint64_t) s->params.recorder_bytes) &&

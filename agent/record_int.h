@@ -128,7 +128,7 @@ void mrd_record_take_tally(mrd_record *r, session *s);
 int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);
 int64_t mrd_record_from_raw(const mrd_record *r, unsigned clock, int64_t raw_ns);
 void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
-void mrd_record_bound(mrd_record *r, session *s, int64_t now);
+void mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now);
 /* A window begins: what it misses counts as lost in it. */
 void mrd_record_missed(session *s, int64_t from_ns, int64_t to_ns);
 bool mrd_record_in_window(const session *s, int64_t first, int64_t last);

@@ -373,7 +373,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
 }
 
 mrd_err
-mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_ns, int64_t bound_ns,
+mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start, int64_t bound_ns,
               mrd_why *why)
 {
     session *s = mrd_record_session_of(r, control->session);
@@ -386,7 +386,7 @@ mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_ns, int6
         return MRD_OK; /* said twice */
     if (s->st.phase != MRD__NODE_PHASE__NODE_ARMED)
         return mrd_why_set(why, MRD_STATE, 0, "the session is over on this node");
-    s->st.start_ns = start_ns;
+    s->st.start_ns = start.ns;
     s->st.reported_ns = mrd_local_now().ns;
     s->st.start_bound_ns = bound_ns;
     s->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
@@ -395,17 +395,17 @@ mrd_record_go(mrd_record *r, const Mrd__Control *control, int64_t start_ns, int6
 }
 
 mrd_err
-mrd_record_stop(mrd_record *r, uint64_t id, int64_t stop_ns)
+mrd_record_stop(mrd_record *r, uint64_t id, mrd_local_ns stop)
 {
     session *s = mrd_record_session_of(r, id);
 
     if (s == NULL)
         return MRD_NOTFOUND;
     if (s->st.phase == MRD__NODE_PHASE__NODE_ARMED)
-        s->st.start_ns = stop_ns; /* it never began */
+        s->st.start_ns = stop.ns; /* it never began */
     if (s->st.phase == MRD__NODE_PHASE__NODE_ARMED ||
         s->st.phase == MRD__NODE_PHASE__NODE_RECORDING) {
-        s->st.stop_ns = stop_ns;
+        s->st.stop_ns = stop.ns;
         s->st.phase = MRD__NODE_PHASE__NODE_STOPPING;
         if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NO_NOTES))
             mrd_record_write_notes(r);

@@ -70,16 +70,16 @@ say(mrd_drain *p, int fd)
 
 /* True: the rings are ours to read. */
 bool
-mrd_drain_lock(mrd_drain *p, int64_t now)
+mrd_drain_lock(mrd_drain *p, mrd_local_ns now)
 {
     char name[48], pid[16];
     int dir_fd, fd;
 
     if (!p->o.exclusive || p->lock_fd >= 0)
         return true;
-    if (now < p->lock_at)
+    if (mrd_local_before(now, p->lock_at))
         return !p->stands_back;
-    p->lock_at = now + RETRY;
+    p->lock_at = mrd_local_add(now, RETRY);
     if ((dir_fd = open(p->ring_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return true; /* there are no rings to read */
     snprintf(name, sizeof(name), "meridian.agent.%u.lock", (unsigned) geteuid());
@@ -88,7 +88,7 @@ mrd_drain_lock(mrd_drain *p, int64_t now)
         close(fd);
     } else if (fd >= 0 && !is_there(dir_fd, name, fd)) {
         close(fd);
-        p->lock_at = 0;
+        p->lock_at = (mrd_local_ns){ 0 };
         p->stands_back = true;
     } else {
         if (p->stands_back)

@@ -35,7 +35,7 @@ emit(void *self, const mrd_event *ev)
 
 /* whole: the text to come is the process's first. */
 static runtime *
-runtime_of(mrd_drain *p, proc *pr, bool whole, int64_t since_ns)
+runtime_of(mrd_drain *p, proc *pr, bool whole, mrd_wall_ns since)
 {
     runtime *rt = pr->nrt;
     mrd_nrt_options o = { .catalog = pr->pub.catalog,
@@ -44,7 +44,7 @@ runtime_of(mrd_drain *p, proc *pr, bool whole, int64_t since_ns)
                           .max_open = OPEN_MAX,
                           .simulated = p->o.simulated,
                           .whole = whole,
-                          .since_ns = since_ns,
+                          .since_ns = since.ns,
                           .emit = emit };
 
     if (rt != NULL || (rt = calloc(1, sizeof(*rt))) == NULL)
@@ -80,15 +80,15 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
     proc *pr = r->proc;
     const mrd_ring_info *info = mrd_ring_borrow_info(r->reader);
     int64_t since = info->created_ns + pr->shift_ns;
-    runtime *rt =
-        runtime_of(p, pr, r->blob.number == 1 && !info->rest, mrd_drain_raw_to_wall(p, since));
+    runtime *rt = runtime_of(p, pr, r->blob.number == 1 && !info->rest,
+                             mrd_drain_raw_to_wall(p, (mrd_local_ns){ since }));
     mrd_bytes bytes = { (const uint8_t *) text.p, text.len };
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
     mrd_in *in = NULL;
     mrd_err err = MRD_NOMEM;
 
     if (rt != NULL) {
-        mrd_nrt_now(rt->nrt, now);
+        mrd_nrt_now(rt->nrt, now.ns);
         mrd_nrt_mark(rt->nrt, p->text_mark, p->again, r->blob.pos < r->gaps_safe);
     }
     if (rt != NULL && r->blob.apart)
@@ -102,7 +102,7 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
         count(p, rt);
     /* A cut blob was counted by who cut it; a whole one that is no trace is counted here. */
     if (err != MRD_OK && !cut && !p->again)
-        mrd_drain_lost(p, pr, MRD_DROP_JSON, 1, now, now);
+        mrd_drain_lost(p, pr, MRD_DROP_JSON, 1, now.ns, now.ns);
 }
 
 bool
@@ -112,7 +112,7 @@ mrd_drain_has_runtime(const mrd_drain_process *process)
 }
 
 void
-mrd_drain_runtime_report_gaps(proc *pr, int64_t now)
+mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now)
 {
     runtime *rt = pr->nrt;
 
@@ -121,7 +121,7 @@ mrd_drain_runtime_report_gaps(proc *pr, int64_t now)
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->caught_up)
             return; /* what is missing may be in there */
-    (void) mrd_nrt_report_gaps(rt->nrt, now - GAP_PATIENCE);
+    (void) mrd_nrt_report_gaps(rt->nrt, now.ns - GAP_PATIENCE);
 }
 
 uint64_t

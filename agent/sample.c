@@ -24,7 +24,7 @@ struct mrd_sample {
     line *lines;
     mrd_hw_value *values;
     size_t n;
-    int64_t due, process_due, refresh_at;
+    mrd_local_ns due, process_due, refresh_at;
     bool always; /* unchanged values too */
     mrd_sample_stats stats;
 };
@@ -97,11 +97,11 @@ open_session(mrd_sample *s, mrd_why *why)
 
 /* New devices and interfaces: a new session when the list has grown. */
 static void
-refresh(mrd_sample *s, int64_t now)
+refresh(mrd_sample *s, mrd_local_ns now)
 {
     mrd_hw_session *probe = NULL;
 
-    s->refresh_at = now + REFRESH;
+    s->refresh_at = mrd_local_add(now, REFRESH);
     if (mrd_hw_refresh(s->hw, NULL) != MRD_OK ||
         mrd_hw_session_create(s->hw, s->o.patterns, s->o.n_patterns, MRD_HW_SCOPE_ALL, true, &probe,
                               NULL) != MRD_OK)
@@ -161,9 +161,9 @@ sample_counters(mrd_sample *s)
 
 static void
 process_value(mrd_sample *s, mrd_drain_process *p, const char *name, mrd_unit unit, int64_t v,
-              int64_t at)
+              mrd_local_ns at)
 {
-    mrd_event ev = { .kind = MRD_COUNTER, .ts_ns = at, .ivalue = v, .flags = MRD_EV_INT };
+    mrd_event ev = { .kind = MRD_COUNTER, .ts_ns = at.ns, .ivalue = v, .flags = MRD_EV_INT };
     mrd_track t;
 
     if (v == MRD_NONE)
@@ -182,7 +182,7 @@ static void
 sample_process(void *self, mrd_drain_process *p)
 {
     mrd_sample *s = self;
-    int64_t at = mrd_local_now().ns;
+    mrd_local_ns at = mrd_local_now();
     mrd_proc_stat st;
 
     if (mrd_proc_read(s->o.proc_root, p->ident.pid, &st, NULL) != MRD_OK ||
@@ -247,29 +247,31 @@ mrd_sample_close(mrd_sample *s)
 }
 
 void
-mrd_sample_step(mrd_sample *s, const mrd_drain *drain, int64_t now)
+mrd_sample_step(mrd_sample *s, const mrd_drain *drain, mrd_local_ns now)
 {
-    if (s->o.period > 0 && now >= s->due) {
-        s->due =
-            s->due == 0 || now - s->due > s->o.period ? now + s->o.period : s->due + s->o.period;
-        if (now >= s->refresh_at)
+    if (s->o.period > 0 && !mrd_local_before(now, s->due)) {
+        s->due = s->due.ns == 0 || mrd_local_diff(now, s->due) > s->o.period
+                     ? mrd_local_add(now, s->o.period)
+                     : mrd_local_add(s->due, s->o.period);
+        if (!mrd_local_before(now, s->refresh_at))
             refresh(s, now);
         if (s->n > 0)
             sample_counters(s);
     }
-    if (s->o.process_period > 0 && now >= s->process_due) {
-        s->process_due = now + s->o.process_period;
+    if (s->o.process_period > 0 && !mrd_local_before(now, s->process_due)) {
+        s->process_due = mrd_local_add(now, s->o.process_period);
         if (drain != NULL)
             mrd_drain_each(drain, sample_process, s);
     }
 }
 
-int64_t
+mrd_local_ns
 mrd_sample_next_ns(const mrd_sample *s)
 {
-    int64_t next = s->o.period > 0 ? s->due : INT64_MAX;
+    mrd_local_ns next = s->o.period > 0 ? s->due : (mrd_local_ns){ INT64_MAX };
 
-    return s->o.process_period > 0 && s->process_due < next ? s->process_due : next;
+    return s->o.process_period > 0 && mrd_local_before(s->process_due, next) ? s->process_due
+                                                                             : next;
 }
 
 void
@@ -277,7 +279,7 @@ mrd_sample_all_now(mrd_sample *s)
 {
     for (size_t i = 0; i < s->n; i++)
         s->lines[i].silent = REPEAT;
-    s->due = s->process_due = 0;
+    s->due = s->process_due = (mrd_local_ns){ 0 };
 }
 
 void

@@ -48,8 +48,8 @@ mrd_err mrd_sample_open(mrd_hw *hw, const mrd_sample_options *options, mrd_sampl
                         mrd_why *why);
 void mrd_sample_close(mrd_sample *s);
 /* Samples what is due. drain names the processes; NULL: none. */
-void mrd_sample_step(mrd_sample *s, const mrd_drain *drain, int64_t now_ns);
-int64_t mrd_sample_next_ns(const mrd_sample *s);
+void mrd_sample_step(mrd_sample *s, const mrd_drain *drain, mrd_local_ns now);
+mrd_local_ns mrd_sample_next_ns(const mrd_sample *s);
 /* The next step samples, and gives all values: somebody begins to listen. */
 void mrd_sample_all_now(mrd_sample *s);
 /* From now on all values are given each time, also those that did not change. */

@@ -60,7 +60,7 @@ mrd_agent_reload(mrd_agent *a)
 }
 
 void
-mrd_agent_secrets_step(mrd_agent *a, int64_t now)
+mrd_agent_secrets_step(mrd_agent *a, mrd_local_ns now)
 {
     mrd_transport *t = a->transport;
     mrd_why why;
@@ -70,7 +70,7 @@ mrd_agent_secrets_step(mrd_agent *a, int64_t now)
     while (t->next_error != NULL && t->next_error(t, &why))
         mrd_log(MRD_LOG_WARN, "AGT-TLS", "The agent cannot connect to the aggregator: reason=%s",
                 why.text);
-    if (now - a->secrets_at < LOOK_PERIOD)
+    if (mrd_local_diff(now, a->secrets_at) < LOOK_PERIOD)
         return;
     a->secrets_at = now;
     reload(a, true);

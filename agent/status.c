@@ -414,8 +414,8 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.counters = &all.counters;
     mrd_agent_clock_quality(a, &view, &clock);
     m.clock = &clock;
-    m.answered_ns = view.answered_ns;
-    m.answer_raw_ns = view.answer_raw_ns;
+    m.answered_ns = view.answered.ns;
+    m.answer_raw_ns = view.answer_raw.ns;
     for (size_t i = 0; i < n_sessions; i++) {
         mrd_record_get(a->record, i, &s);
         mrd__session_status__init(&st[i]);
@@ -471,9 +471,9 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.unread = &unread;
     m.rings = (uint32_t) c.pipe.rings;
     m.processes = (uint32_t) c.pipe.processes;
-    if (a->trigger_reason[0] != '\0' && m.local_ns - a->trigger_at < 10 * MRD_SEC) {
+    if (a->trigger_reason[0] != '\0' && m.local_ns - a->trigger_at.ns < 10 * MRD_SEC) {
         label(&note, key, a->trigger_reason);
-        snprintf(at, sizeof(at), "%lld", (long long) a->trigger_at);
+        snprintf(at, sizeof(at), "%lld", (long long) a->trigger_at.ns);
         label(&number, at_key, at); /* the same message may come again */
         m.notes = notes;
         m.n_notes = 2;

@@ -73,7 +73,7 @@ add_unsaved(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
 
     if (n == 0)
         return;
-    oldest = mrd_drain_raw_to_wall(p, oldest);
+    oldest = mrd_drain_raw_to_wall(p, (mrd_local_ns){ oldest }).ns;
     if (left->open_lost == 0 || oldest < left->open_lost_ns)
         left->open_lost_ns = oldest;
     left->open_lost += n;
@@ -141,9 +141,9 @@ mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
     r->safe = safe > info->done ? safe : info->done;
     r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
     if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {
-        int64_t at = mrd_drain_to_raw(p, info->open_lost_ns);
+        mrd_local_ns at = mrd_drain_to_raw(p, (mrd_wall_ns){ info->open_lost_ns });
 
-        mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
+        mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at.ns, at.ns);
         r->waits = true; /* the header must not say so for ever */
     }
 }

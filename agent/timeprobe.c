@@ -18,14 +18,14 @@
 
 typedef struct {
     bool sent, answered, again;
-    int64_t before, after;       /* RAW from user space: before sending, after receiving */
-    int64_t sent_wall, got_wall; /* kernel stamps, 0 none */
+    mrd_local_ns before, after;      /* RAW from user space: before sending, after receiving */
+    mrd_wall_ns sent_wall, got_wall; /* kernel stamps, 0 none */
 } half;
 
 typedef struct {
     bool used;
     uint32_t k; /* of the first packet */
-    int64_t deadline;
+    mrd_local_ns deadline;
     mrd_xread x, after; /* before sending, right after the last answer */
     bool answered;
     half half[2];
@@ -90,7 +90,7 @@ mrd_timeprobe_fd(const mrd_timeprobe *probe)
 void
 mrd_timeprobe_burst(mrd_timeprobe *probe)
 {
-    mrd_probe_pace_burst(&probe->pace, mrd_local_now().ns);
+    mrd_probe_pace_burst(&probe->pace, mrd_local_now());
 }
 
 bool
@@ -102,7 +102,7 @@ mrd_timeprobe_bursting(const mrd_timeprobe *probe)
 void
 mrd_timeprobe_pace(mrd_timeprobe *probe, mrd_pace pace)
 {
-    mrd_probe_pace_set(&probe->pace, pace, mrd_local_now().ns);
+    mrd_probe_pace_set(&probe->pace, pace, mrd_local_now());
 }
 
 mrd_timeprobe_counts
@@ -135,14 +135,14 @@ push_done(mrd_timeprobe *p, const mrd_probe_sent *sent)
 /* One stamp: the kernel's, bridged, or else the one from user space. False when the wall clock
  * moved. */
 static bool
-stamp(mrd_timeprobe *p, const pair *q, const mrd_xread *now, int64_t wall, int64_t user,
+stamp(mrd_timeprobe *p, const pair *q, const mrd_xread *now, mrd_wall_ns wall, mrd_local_ns user,
       int64_t *ret_raw, uint8_t *ret_source, uint32_t *e)
 {
     mrd_local_ns raw;
     mrd_dur_ns ns;
-    mrd_err err = mrd_stamp_bridge(&q->x, now, wall, &raw, &ns);
+    mrd_err err = mrd_stamp_bridge(&q->x, now, wall.ns, &raw, &ns);
 
-    *ret_raw = user;
+    *ret_raw = user.ns;
     *ret_source = MRD_STAMP_UDP_USER;
     if (err == MRD_OK) {
         *ret_raw = raw.ns;
@@ -261,7 +261,7 @@ wake_path(mrd_timeprobe *p, int64_t *at)
 }
 
 static void
-send_pair(mrd_timeprobe *p, int64_t now)
+send_pair(mrd_timeprobe *p, mrd_local_ns now)
 {
     pair *q = &p->flight[(p->k / 2) % FLIGHT];
     int64_t at = 0;
@@ -274,14 +274,14 @@ send_pair(mrd_timeprobe *p, int64_t now)
     p->tries = 0;
     if (q->used)
         finish_pair(p, q);
-    *q = (pair){ .used = true, .k = p->k, .deadline = now + PATIENCE };
+    *q = (pair){ .used = true, .k = p->k, .deadline = mrd_local_add(now, PATIENCE) };
     p->flying++;
     p->k += 2;
     p->counts.pairs++;
     q->x = cross_read();
     for (uint32_t i = 0; i < 2; i++) {
         q->half[i].sent = send_packet(p, MRD_PROBE_REQUEST, q->k + i, &at);
-        q->half[i].before = at;
+        q->half[i].before = (mrd_local_ns){ at };
         p->counts.sent += q->half[i].sent;
     }
     if (!q->half[0].sent && !q->half[1].sent) {
@@ -314,7 +314,7 @@ take_transmit_stamps(mrd_timeprobe *p)
                       : NULL;
 
         if (h != NULL)
-            h->sent_wall = wall;
+            h->sent_wall = (mrd_wall_ns){ wall };
     }
 }
 
@@ -327,7 +327,7 @@ take_answers(mrd_timeprobe *p)
     mrd_err err;
 
     while ((err = mrd_udp_recv(p->fd, wire, sizeof(wire), &len, &wall, NULL)) == MRD_OK) {
-        int64_t now = mrd_local_now().ns;
+        mrd_local_ns now = mrd_local_now();
         mrd_bytes data = { wire, len < sizeof(wire) ? len : sizeof(wire) };
         mrd_probe_packet packet;
         pair *q;
@@ -350,7 +350,7 @@ take_answers(mrd_timeprobe *p)
         }
         h->answered = true;
         h->after = now;
-        h->got_wall = wall;
+        h->got_wall = (mrd_wall_ns){ wall };
         q->after = cross_read();
         q->answered = true;
         p->counts.answered++;
@@ -361,10 +361,10 @@ take_answers(mrd_timeprobe *p)
 }
 
 static void
-give_up_late(mrd_timeprobe *p, int64_t now)
+give_up_late(mrd_timeprobe *p, mrd_local_ns now)
 {
     for (size_t i = 0; p->flying > 0 && i < FLIGHT; i++) {
-        if (p->flight[i].used && p->flight[i].deadline <= now)
+        if (p->flight[i].used && !mrd_local_after(p->flight[i].deadline, now))
             finish_pair(p, &p->flight[i]);
     }
 }
@@ -372,11 +372,11 @@ give_up_late(mrd_timeprobe *p, int64_t now)
 void
 mrd_timeprobe_step(mrd_timeprobe *probe)
 {
-    int64_t now;
+    mrd_local_ns now;
 
     take_transmit_stamps(probe);
     take_answers(probe);
-    now = mrd_local_now().ns;
+    now = mrd_local_now();
     if (mrd_probe_pace_due(&probe->pace, now))
         send_pair(probe, now);
     give_up_late(probe, now);
@@ -385,13 +385,13 @@ mrd_timeprobe_step(mrd_timeprobe *probe)
 mrd_local_ns
 mrd_timeprobe_deadline(const mrd_timeprobe *probe)
 {
-    int64_t at = probe->pace.next;
+    mrd_local_ns at = probe->pace.next;
 
     for (size_t i = 0; probe->flying > 0 && i < FLIGHT; i++) {
-        if (probe->flight[i].used && probe->flight[i].deadline < at)
+        if (probe->flight[i].used && mrd_local_before(probe->flight[i].deadline, at))
             at = probe->flight[i].deadline;
     }
-    return (mrd_local_ns){ at };
+    return at;
 }
 
 bool

@@ -59,7 +59,7 @@ void mrd_traces_file(mrd_traces *t, const mrd_files_complete *file);
 /* room: false while there is little room for more batches; the file can wait. */
 void mrd_traces_step(mrd_traces *t, bool room);
 bool mrd_traces_idle(const mrd_traces *t);
-int64_t mrd_traces_next_ns(const mrd_traces *t);
+mrd_local_ns mrd_traces_next_ns(const mrd_traces *t);
 /* No session is left: what was read is forgotten. */
 void mrd_traces_forget(mrd_traces *t);
 /* What a predecessor gave out, from its last commit. */

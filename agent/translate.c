@@ -125,11 +125,11 @@ event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
 }
 
 static void
-give_until(mrd_drain *p, proc *pr, const mrd_event *ev, int64_t until_ns)
+give_until(mrd_drain *p, proc *pr, const mrd_event *ev, mrd_local_ns until)
 {
     int64_t before = pr->pub.open_until_ns;
 
-    pr->pub.open_until_ns = until_ns;
+    pr->pub.open_until_ns = until.ns;
     mrd_drain_give(p, pr, MRD_DRAIN_RAW, ev);
     pr->pub.open_until_ns = before;
 }
@@ -140,7 +140,7 @@ static void
 leave(mrd_drain *p, proc *pr, const mrd_event *ev)
 {
     uint64_t key = mrd_drain_left_key(pr);
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
 
     p->counts.begun++;
     if (!pr->seen_alive && mrd_open_spans_add(&pr->open, key, false, now, ev) == MRD_OK) {
@@ -205,7 +205,7 @@ static void
 remember(mrd_drain *p, proc *pr, uint64_t key, bool early, const mrd_event *ev)
 {
     p->counts.begun++;
-    if (mrd_open_spans_add(&pr->open, key, early, mrd_local_now().ns, ev) != MRD_OK) {
+    if (mrd_open_spans_add(&pr->open, key, early, mrd_local_now(), ev) != MRD_OK) {
         p->counts.dropped[MRD_DROP_LIMIT]++;
     } else {
         p->counts.held++;
@@ -260,7 +260,7 @@ begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t s
     }
     mrd_open_spans_take(&r->proc->open, early);
     /* The start's arguments lie in the scratch that complete() will use: keep a copy. */
-    if (mrd_open_spans_add(&r->proc->open, key, false, 0, &ev) == MRD_OK) {
+    if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, false);
         mrd_open_spans_take(&r->proc->open, copy);
         complete(p, r->proc, &copy->ev, &early->ev);
@@ -294,7 +294,7 @@ end(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t sou
     mrd_open_spans_take(&r->proc->open, start);
     if (ev.arg_count == 0) {
         complete(p, r->proc, &start->ev, &ev);
-    } else if (mrd_open_spans_add(&r->proc->open, key, true, 0, &ev) == MRD_OK) {
+    } else if (mrd_open_spans_add(&r->proc->open, key, true, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, true);
         mrd_open_spans_take(&r->proc->open, copy);
         complete(p, r->proc, &start->ev, &copy->ev);

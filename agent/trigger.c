@@ -23,8 +23,8 @@ struct mrd_trigger_watch {
     mrd_trigger_options o;
     steps steps[MRD_TRIGGER_STEPS];
     uint64_t turn;
-    int64_t told[CAUSES];
-    int64_t starts[STARTS]; /* of sessions; 0: none */
+    mrd_local_ns told[CAUSES];
+    mrd_local_ns starts[STARTS]; /* of sessions; 0: none */
     unsigned n_starts;
 };
 
@@ -95,17 +95,18 @@ mrd_trigger_close(mrd_trigger_watch *t)
 }
 
 void
-mrd_trigger_session(mrd_trigger_watch *t, int64_t start_ns)
+mrd_trigger_session(mrd_trigger_watch *t, mrd_local_ns start)
 {
-    t->starts[t->n_starts++ % STARTS] = start_ns;
+    t->starts[t->n_starts++ % STARTS] = start;
 }
 
 /* A session began after that: it was not told. */
 static bool
-started_since(const mrd_trigger_watch *t, int64_t told, int64_t now)
+started_since(const mrd_trigger_watch *t, mrd_local_ns told, mrd_local_ns now)
 {
     for (size_t i = 0; i < STARTS; i++)
-        if (t->starts[i] != 0 && t->starts[i] >= told && t->starts[i] <= now)
+        if (t->starts[i].ns != 0 && !mrd_local_before(t->starts[i], told) &&
+            !mrd_local_after(t->starts[i], now))
             return true;
     return false;
 }
@@ -113,9 +114,9 @@ started_since(const mrd_trigger_watch *t, int64_t told, int64_t now)
 static bool
 tell(mrd_trigger_watch *t, unsigned cause)
 {
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
 
-    if (t->told[cause] != 0 && now - t->told[cause] < t->o.quiet_ns &&
+    if (t->told[cause].ns != 0 && mrd_local_diff(now, t->told[cause]) < t->o.quiet_ns &&
         !started_since(t, t->told[cause], now))
         return false;
     t->told[cause] = now;

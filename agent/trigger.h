@@ -28,7 +28,7 @@ mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch *
                          mrd_why *why);
 void mrd_trigger_close(mrd_trigger_watch *t);
 /* A flight recorder starts at this time (RAW): what was told before was not told to it. */
-void mrd_trigger_session(mrd_trigger_watch *t, int64_t start_ns);
+void mrd_trigger_session(mrd_trigger_watch *t, mrd_local_ns start);
 /* Looks at one event. True when it is a trigger; reason is a message (cut at its size). */
 bool mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
                        char reason[256]);

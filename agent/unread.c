@@ -30,10 +30,10 @@ mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_w
             at = u;
             break;
         }
-        if (at == NULL || u->met_at < at->met_at)
+        if (at == NULL || mrd_local_before(u->met_at, at->met_at))
             at = u;
     }
-    *at = (unread_ring){ key, mrd_local_now().ns, why };
+    *at = (unread_ring){ key, mrd_local_now(), why };
 }
 
 void
@@ -49,16 +49,16 @@ mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name)
 void
 mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS])
 {
-    int64_t since = mrd_local_now().ns - SHOWN;
+    mrd_local_ns since = mrd_local_sub(mrd_local_now(), SHOWN);
 
     memset(ret_n, 0, MRD_UNREAD_WHYS * sizeof(*ret_n));
     for (size_t i = 0; i < MRD_DRAIN_UNREAD; i++)
-        if (p->unread[i].key != 0 && p->unread[i].met_at >= since)
+        if (p->unread[i].key != 0 && !mrd_local_before(p->unread[i].met_at, since))
             ret_n[p->unread[i].why]++;
 }
 
 bool
 mrd_drain_leaves_out(const mrd_drain *p)
 {
-    return p->rings_beyond > 0 && mrd_local_now().ns - p->beyond_at < SHOWN;
+    return p->rings_beyond > 0 && mrd_local_diff(mrd_local_now(), p->beyond_at) < SHOWN;
 }

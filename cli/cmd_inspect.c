@@ -260,8 +260,9 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
 {
     recording *r = self;
     mrd_event mine = *ev;
-    int64_t raw =
-        clock == MRD_DRAIN_REALTIME ? mrd_drain_to_raw(r->pipeline, ev->ts_ns) : ev->ts_ns;
+    mrd_local_ns raw = clock == MRD_DRAIN_REALTIME
+                           ? mrd_drain_to_raw(r->pipeline, (mrd_wall_ns){ ev->ts_ns })
+                           : (mrd_local_ns){ ev->ts_ns };
 
     if (process->user == NULL)
         process->user = mrd_store_stream(r->store, 0, "live capture");
@@ -272,7 +273,7 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
         return MRD_LIMIT;
     }
     r->bytes += 48 + ev->arg_count * 16u;
-    mine.ts_ns = mrd_drain_raw_to_wall(r->pipeline, raw);
+    mine.ts_ns = mrd_drain_raw_to_wall(r->pipeline, raw).ns;
     mine.bound_ns = MRD_BOUND_LOCAL;
     return mrd_stream_push(process->user, &mine);
 }
@@ -359,7 +360,7 @@ drain_until_exit(recording *r, pid_t pid)
             kill(pid, forward);
             forward = 0;
         }
-        mrd_sample_step(r->sample, r->pipeline, mrd_local_now().ns);
+        mrd_sample_step(r->sample, r->pipeline, mrd_local_now());
         /* Never so slow that a ring of the default size could fill. */
         wait_ns = mrd_drain_wait_ns(r->pipeline);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);

@@ -271,7 +271,7 @@ TEST(heartbeats_are_the_last_transport)
     for (int i = 0; i < 5; i++) {
         ack.local_ns = mrd_local_now().ns;
         ack.reply_local_ns = mrd_local_now().ns;
-        mrd_clock_sync_ack(c, sent, &ack, mrd_local_now().ns);
+        mrd_clock_sync_ack(c, (mrd_local_ns){ sent }, &ack, mrd_local_now());
         sent = mrd_local_now().ns;
     }
     take(&b, c);
@@ -314,8 +314,8 @@ TEST(a_rate_that_is_not_known_is_not_followed)
         word.drift_ppb = rows[i].drift;
         word.at_local_ns = now;
         ack.clock = &word;
-        mrd_clock_sync_ack(c, now, &ack, now);
-        mrd_clock_sync_at(c, now + age, &v);
+        mrd_clock_sync_ack(c, (mrd_local_ns){ now }, &ack, (mrd_local_ns){ now });
+        mrd_clock_sync_at(c, (mrd_local_ns){ now + age }, &v);
         for (size_t k = 0; k < MRD_COUNT(truths) && !rows[i].followed; k++)
             CHECK(llabs(v.offset_ns - 1000 - truths[k] * 5) <= v.bound_ns - 5000);
         CHECK_INT(v.offset_ns, rows[i].followed ? 1000 + rows[i].rate * 5 : 1000);
@@ -361,8 +361,8 @@ TEST(a_hostile_aggregator_is_not_computed_with)
         ack.clock = round % 2 == 0 ? &word : NULL;
         ack.local_ns = v[6];
         ack.reply_local_ns = v[7];
-        mrd_clock_sync_ack(c, mrd_local_now().ns, &ack, mrd_local_now().ns + 1000);
-        mrd_clock_sync_at(c, v[8], &view);
+        mrd_clock_sync_ack(c, mrd_local_now(), &ack, mrd_local_add(mrd_local_now(), 1000));
+        mrd_clock_sync_at(c, (mrd_local_ns){ v[8] }, &view);
         CHECK(view.offset_ns >= -MRD_TIME_MAX && view.offset_ns <= MRD_TIME_MAX);
         CHECK(view.bound_ns >= -1);
     }

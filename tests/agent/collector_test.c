@@ -62,11 +62,11 @@ start_tiny(void *self, mrd_why *why)
 
 /* Of each four it gives two, loses one and holds the last back until it ends. */
 static void
-step_tiny(void *self, int64_t now)
+step_tiny(void *self, mrd_local_ns now)
 {
     tiny_state *t = self;
-    mrd_event ev = { .kind = MRD_COUNTER, .ts_ns = now, .track = t->track };
-    int64_t until = slow ? now + 2 * MRD_COLLECTOR_TURN_NS : 0;
+    mrd_event ev = { .kind = MRD_COUNTER, .ts_ns = now.ns, .track = t->track };
+    int64_t until = slow ? now.ns + 2 * MRD_COLLECTOR_TURN_NS : 0;
 
     called("turn");
     while (mrd_local_now().ns < until) /* a collector that breaks its word */
@@ -85,12 +85,12 @@ step_tiny(void *self, int64_t now)
     t->held++;
 }
 
-static int64_t
+static mrd_local_ns
 next_of_tiny(const void *self)
 {
     const tiny_state *t = self;
 
-    return t->given < GIVEN ? 0 : INT64_MAX;
+    return (mrd_local_ns){ t->given < GIVEN ? 0 : INT64_MAX };
 }
 
 static mrd_err

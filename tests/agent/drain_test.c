@@ -458,12 +458,12 @@ TEST(clocks_are_related_by_cross_reads)
     mrd_drain *p = open_drain(&h, false);
     int64_t wall = mrd_wall_now().ns, raw = mrd_local_now().ns;
 
-    CHECK(llabs(mrd_drain_to_raw(p, wall) - raw) < 100 * MRD_MS);
-    CHECK(llabs(mrd_drain_raw_to_wall(p, raw) - wall) < 100 * MRD_MS);
-    CHECK(mrd_drain_to_raw(p, INT64_MAX) > 0);
+    CHECK(llabs(mrd_drain_to_raw(p, (mrd_wall_ns){ wall }).ns - raw) < 100 * MRD_MS);
+    CHECK(llabs(mrd_drain_raw_to_wall(p, (mrd_local_ns){ raw }).ns - wall) < 100 * MRD_MS);
+    CHECK(mrd_drain_to_raw(p, (mrd_wall_ns){ INT64_MAX }).ns > 0);
     for (int i = 0; i < 3000; i++)
         mrd_drain_cross(p);
-    CHECK(llabs(mrd_drain_to_raw(p, wall) - raw) < 100 * MRD_MS);
+    CHECK(llabs(mrd_drain_to_raw(p, (mrd_wall_ns){ wall }).ns - raw) < 100 * MRD_MS);
     mrd_drain_close(p);
 }
 

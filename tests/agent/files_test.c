@@ -66,7 +66,7 @@ new_world_of(uint64_t max_bytes, size_t max_files)
     snprintf(dir, sizeof(dir), "%s/cap/", test_tmp());
     CHECK_ERR("watch", mrd_files_watch(w->f, &place), MRD_OK);
     CHECK_ERR("again", mrd_files_watch(w->f, &place), MRD_OK);
-    mrd_files_session(w->f, 1, 0);
+    mrd_files_session(w->f, 1, (mrd_wall_ns){ 0 });
     return w;
 }
 
@@ -90,7 +90,7 @@ step(world *w)
 {
     mrd_msg msg = { 0 };
 
-    mrd_files_step(w->f, mrd_local_now().ns);
+    mrd_files_step(w->f, mrd_local_now());
     if (!w->asked)
         return;
     w->asked = false;
@@ -240,7 +240,7 @@ TEST(thousands_of_files)
     CHECK_INT(st.found, n);
     CHECK_INT(st.waiting, 0);
     CHECK_INT(w->g.artifacts, n);
-    CHECK(mrd_files_idle(w->f, 0));
+    CHECK(mrd_files_idle(w->f, (mrd_local_ns){ 0 }));
     end_world(w);
 }
 
@@ -276,7 +276,7 @@ TEST(files_beyond_the_limit)
     CHECK_INT(st.waiting, 0);
     CHECK_INT(w->failed, 0);
     CHECK(w->finished > 10 && w->finished <= 15);
-    CHECK(mrd_files_idle(w->f, 0));
+    CHECK(mrd_files_idle(w->f, (mrd_local_ns){ 0 }));
     end_world(w);
 }
 
@@ -372,13 +372,13 @@ TEST(without_a_session_files_wait_and_old_ones_stay)
     world *w = new_world(0);
     mrd_files_stats st;
 
-    mrd_files_session(w->f, 0, 0);
+    mrd_files_session(w->f, 0, (mrd_wall_ns){ 0 });
     tree_file(test_tmp(), "cap/early.ntff", "early");
     run_ms(w, 100);
     CHECK_INT(w->g.announces, 0);
     /* Times of files come from the kernel's clock, which goes by ticks: one before, one behind. */
     test_let_it_run(20);
-    mrd_files_session(w->f, 2, mrd_wall_now().ns);
+    mrd_files_session(w->f, 2, mrd_wall_now());
     test_let_it_run(20);
     tree_file(test_tmp(), "cap/late.ntff", "late");
     until(w, 1);

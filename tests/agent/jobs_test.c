@@ -55,24 +55,24 @@ send(void *self, uint64_t tag, mrd_bytes frame)
 }
 
 static mrd_err
-go(void *self, const Mrd__Control *control, int64_t start_ns, mrd_why *why)
+go(void *self, const Mrd__Control *control, mrd_local_ns start, mrd_why *why)
 {
     node *n = self;
 
     if (n->go_fails)
         return mrd_why_set(why, MRD_LIMIT, 0, "16 sessions");
     n->went = control->session;
-    n->from_ns = start_ns;
+    n->from_ns = start.ns;
     return MRD_OK;
 }
 
 static void
-stop(void *self, uint64_t session, int64_t stop_ns)
+stop(void *self, uint64_t session, mrd_local_ns stop_at)
 {
     node *n = self;
 
     n->stopped = session;
-    n->until_ns = stop_ns;
+    n->until_ns = stop_at.ns;
 }
 
 static node *
@@ -129,7 +129,7 @@ static void
 pass(node *n, int64_t ns)
 {
     n->now += ns;
-    mrd_jobs_step(n->jobs, n->now);
+    mrd_jobs_step(n->jobs, (mrd_local_ns){ n->now });
 }
 
 /* The answer to what was sent last. session 0: none; err: a refusal. */
@@ -225,7 +225,7 @@ TEST(an_unanswered_question_is_asked_again_and_no_sooner)
     CHECK(n->sent[1].tag == n->sent[0].tag);
     n->now = mrd_local_now().ns;
     reply(n, 1, MRD_OK, 0, 700); /* not decided yet */
-    CHECK(mrd_jobs_next_ns(n->jobs) >= n->now || n->n_sent == 2);
+    CHECK(mrd_jobs_next_ns(n->jobs).ns >= n->now || n->n_sent == 2);
     pass(n, 500 * MRD_MS);
     CHECK_INT(n->n_sent, 2);
     pass(n, 60 * MRD_SEC);

@@ -11,12 +11,13 @@ static const mrd_probe_id first = { 7, 1, 0 };
 static int64_t
 send_next(mrd_probe_pace *p, uint32_t *k)
 {
-    int64_t now = p->next;
+    int64_t now = p->next.ns;
 
-    CHECK(!mrd_probe_pace_due(p, now - 1));
-    CHECK(mrd_probe_pace_due(p, now));
+    CHECK(!mrd_probe_pace_due(p, (mrd_local_ns){ now - 1 }));
+    CHECK(mrd_probe_pace_due(p, (mrd_local_ns){ now }));
     *k += 2;
-    mrd_probe_pace_next(p, (mrd_probe_id){ first.agent, first.agent_epoch, *k }, now);
+    mrd_probe_pace_next(p, (mrd_probe_id){ first.agent, first.agent_epoch, *k },
+                        (mrd_local_ns){ now });
     return now;
 }
 
@@ -58,9 +59,9 @@ TEST(fast_ends_after_a_minute_however_often_it_is_asked_for)
         int64_t end = at + 60 * MRD_SEC;
 
         if (minute == 2) /* the bound was narrow again for a moment */
-            mrd_probe_pace_set(&p, MRD_PACE_RUN, at);
+            mrd_probe_pace_set(&p, MRD_PACE_RUN, (mrd_local_ns){ at });
         while (at < end) {
-            mrd_probe_pace_set(&p, MRD_PACE_FAST, at);
+            mrd_probe_pace_set(&p, MRD_PACE_FAST, (mrd_local_ns){ at });
             at = send_next(&p, &k);
             sent[minute]++;
         }
@@ -75,13 +76,13 @@ TEST(a_burst_goes_first_then_the_pace)
     uint32_t k = 0;
 
     mrd_probe_pace_init(&p, 1);
-    mrd_probe_pace_set(&p, MRD_PACE_STOP, 0);
+    mrd_probe_pace_set(&p, MRD_PACE_STOP, (mrd_local_ns){ 0 });
     from = 5 * MRD_SEC;
-    mrd_probe_pace_burst(&p, from);
+    mrd_probe_pace_burst(&p, (mrd_local_ns){ from });
     for (int i = 0; i < MRD_TIMEPROBE_BURST; i++)
         at = send_next(&p, &k);
     CHECK(at - from < 160 * MRD_MS);
-    CHECK(p.next - at > 60 * MRD_SEC);
+    CHECK(p.next.ns - at > 60 * MRD_SEC);
 }
 
 TEST(a_pair_that_waits_for_a_better_moment_goes_soon)
@@ -93,8 +94,8 @@ TEST(a_pair_that_waits_for_a_better_moment_goes_soon)
     mrd_probe_pace_init(&p, 2);
     at = send_next(&p, &k);
     for (int i = 0; i < 1000; i++) {
-        mrd_probe_pace_again(&p, at);
-        CHECK(p.next - at >= 10 * MRD_MS && p.next - at <= 30 * MRD_MS);
+        mrd_probe_pace_again(&p, (mrd_local_ns){ at });
+        CHECK(p.next.ns - at >= 10 * MRD_MS && p.next.ns - at <= 30 * MRD_MS);
     }
 }
 

@@ -113,7 +113,7 @@ TEST(without_a_slot_nothing_is_due)
     };
     Mrd__Welcome w = MRD__WELCOME__INIT;
     Mrd__Ack later = MRD__ACK__INIT;
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
     mrd_publish *p = NULL;
 
     CHECK_ERR(
@@ -134,14 +134,14 @@ TEST(without_a_slot_nothing_is_due)
     arrives(&t, MRD_LINK_REPLY, t.tags[0], MRD_FRAME_ACK, &later);
     mrd_publish_step(p, now);
     CHECK_INT(t.sent, 2); /* the second one has the slot now */
-    while (mrd_local_now().ns < now + 5 * MRD_MS)
+    while (mrd_local_before(mrd_local_now(), mrd_local_add(now, 5 * MRD_MS)))
         ;
-    mrd_publish_step(p, mrd_local_now().ns);
+    mrd_publish_step(p, mrd_local_now());
     CHECK_INT(t.sent, 2);
-    CHECK(mrd_publish_next_ns(p) > mrd_local_now().ns);
+    CHECK(mrd_local_after(mrd_publish_next_ns(p), mrd_local_now()));
     t.answered++;
     arrives(&t, MRD_LINK_REPLY, t.tags[1], MRD_FRAME_ACK, &later);
-    CHECK(mrd_publish_next_ns(p) <= mrd_local_now().ns); /* there is a slot again */
+    CHECK(!mrd_local_after(mrd_publish_next_ns(p), mrd_local_now())); /* there is a slot again */
     mrd_publish_close(p);
     mrd_spool_close(o.spool);
     for (size_t i = 0; i < t.n; i++)

@@ -134,8 +134,11 @@ TEST(nothing_of_before_the_session_gets_in)
                 c.mode =
                     recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
                 give(&f, rows[i].kind, clock, rows[i].at * SEC, rows[i].dur * SEC); /* nobody yet */
-                CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
-                CHECK_ERR("stop", mrd_record_stop(f.record, 5, f.start_ns + 10ll * SEC), MRD_OK);
+                CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL),
+                          MRD_OK);
+                CHECK_ERR("stop",
+                          mrd_record_stop(f.record, 5, (mrd_local_ns){ f.start_ns + 10ll * SEC }),
+                          MRD_OK);
                 give(&f, rows[i].kind, clock, rows[i].at * SEC, rows[i].dur * SEC);
                 REQUIRE(mrd_record_find(f.record, 5, &st));
                 CHECK_INT(st.begun, rows[i].begun);
@@ -168,7 +171,8 @@ TEST(an_unfinished_span_reaches_until_its_process_ended)
 
             setup(&f);
             c.session = 5;
-            CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+            CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL),
+                      MRD_OK);
             if (rows[i].until != 0) {
                 f.process.open_until_clock = clock;
                 f.process.open_until_ns =
@@ -200,7 +204,7 @@ TEST(a_batch_that_the_spool_refuses_is_lost_at_its_raw_time)
         snprintf(dir, sizeof(dir), "%s/full%u", test_tmp(), clock);
         setup_in(&f, dir, 1);
         c.session = 5;
-        CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+        CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
         give(&f, MRD_SPAN, clock, 2 * MRD_SEC, MRD_SEC);
         REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
         none.rlim_max = old.rlim_max;
@@ -235,13 +239,13 @@ TEST(losses_of_an_earlier_boot_have_no_time)
         snprintf(dir, sizeof(dir), "%s/boots%u", test_tmp(), (unsigned) boot);
         setup_in(&f, dir, 1);
         c.session = 5;
-        CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+        CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
         give(&f, MRD_LOSS, MRD_DRAIN_RAW, 2ll * SEC, 1ll * SEC);
         mrd_record_flush(f.record);
         first = f.start_ns + 2ll * SEC;
         teardown(&f);
         setup_in(&f, dir, boot);
-        CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+        CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
         REQUIRE(mrd_record_find(f.record, 5, &st));
         CHECK_INT(st.drops[MRD_DROP_RUNTIME].count, 7);
         CHECK_INT(st.gaps.n, boot == 1);
@@ -267,10 +271,10 @@ TEST(a_note_of_losses_takes_the_files_events_along)
     setup_in(&f, test_tmp(), 1);
     c.session = 5;
     CHECK_ERR("file", mrd_record_file_seen(f.record, &f.process), MRD_OK);
-    CHECK_ERR("go", mrd_record_go(f.record, &c, f.start_ns, 0, NULL), MRD_OK);
+    CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
     give(&f, MRD_SPAN, MRD_DRAIN_RAW, MRD_MS, MRD_MS);
     give(&f, MRD_LOSS, MRD_DRAIN_RAW, 2 * MRD_MS, MRD_MS);
-    mrd_record_step(f.record, mrd_local_now().ns);
+    mrd_record_step(f.record, mrd_local_now());
     CHECK_INT(f.told, 2);
     CHECK(!mrd_spool_uncommitted(f.spool));
     (void) mrd_spool_held(f.spool, 5, &events);

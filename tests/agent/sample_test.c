@@ -73,30 +73,32 @@ TEST(values_that_change_are_given)
     mrd_sample_stats st;
     int64_t now = 1000 * MRD_SEC, second = 4;
 
-    mrd_sample_step(s, NULL, now); /* start took the first values */
+    mrd_sample_step(s, NULL, (mrd_local_ns){ now }); /* start took the first values */
     CHECK(h.loads == 1 && h.last_load == 20);
-    mrd_sample_step(s, NULL, now + MRD_MS); /* not due */
+    mrd_sample_step(s, NULL, (mrd_local_ns){ now + MRD_MS }); /* not due */
     CHECK_INT(h.loads, 1);
-    mrd_sample_step(s, NULL, now + MRD_SEC);
+    mrd_sample_step(s, NULL, (mrd_local_ns){ now + MRD_SEC });
     CHECK_INT(h.loads, 1); /* unchanged */
     CHECK_INT(h.runs, 1);
-    mrd_sample_step(s, NULL, now + 2 * MRD_SEC); /* unknown: no sample, not zero */
+    mrd_sample_step(s, NULL,
+                    (mrd_local_ns){ now + 2 * MRD_SEC }); /* unknown: no sample, not zero */
     CHECK_INT(h.last_runs, 5);
-    mrd_sample_step(s, NULL, now + 3 * MRD_SEC);
+    mrd_sample_step(s, NULL, (mrd_local_ns){ now + 3 * MRD_SEC });
     CHECK(h.last_load == 30 && h.last_runs == 6);
     mrd_sample_get_stats(s, &st);
     CHECK_INT(st.failed, 0);
     CHECK(st.begun == st.samples + st.refused && st.samples == h.n);
-    mrd_sample_step(s, NULL,
-                    now + 4 * MRD_SEC); /* the device hangs for 200 ms: within a tenth? no */
+    mrd_sample_step(
+        s, NULL,
+        (mrd_local_ns){ now + 4 * MRD_SEC }); /* the device hangs for 200 ms: within a tenth? no */
     mrd_sample_get_stats(s, &st);
     CHECK_INT(st.failed, 1);
     CHECK(strstr(st.message, "fake") != NULL);
-    TEST_UNTIL((mrd_sample_step(s, NULL, now + ++second * MRD_SEC), mrd_sample_get_stats(s, &st),
-                st.message[0] == '\0'));
+    TEST_UNTIL((mrd_sample_step(s, NULL, (mrd_local_ns){ now + ++second * MRD_SEC }),
+                mrd_sample_get_stats(s, &st), st.message[0] == '\0'));
     h.answer = MRD_NOMEM;
     for (int i = 0; i < 24; i++)
-        mrd_sample_step(s, NULL, now + ++second * MRD_SEC);
+        mrd_sample_step(s, NULL, (mrd_local_ns){ now + ++second * MRD_SEC });
     mrd_sample_get_stats(s, &st);
     CHECK(st.refused > 0 && st.begun == st.samples + st.refused);
     mrd_sample_close(s);

@@ -56,7 +56,7 @@ open_files(seen *s, size_t max_files)
     mrd_files *f = NULL;
 
     CHECK_ERR("open", mrd_files_open(&o, &f, NULL), MRD_OK);
-    mrd_files_session(f, 1, 0);
+    mrd_files_session(f, 1, (mrd_wall_ns){ 0 });
     return f;
 }
 
@@ -65,7 +65,7 @@ open_files(seen *s, size_t max_files)
     do {                                                                                           \
         mrd_files_stats st_ = { 0 };                                                               \
         for (int64_t end_ = test_deadline(); test_in_time(end_); test_look_again()) {              \
-            mrd_files_step(f, mrd_local_now().ns);                                                 \
+            mrd_files_step(f, mrd_local_now());                                                    \
             mrd_files_get_stats(f, &st_);                                                          \
             if (what)                                                                              \
                 break;                                                                             \
@@ -124,7 +124,7 @@ TEST(a_file_system_that_hangs_is_left_alone_and_the_others_go_on)
     for (int64_t end = test_deadline(); s.complete == 0 && test_in_time(end); test_look_again()) {
         int64_t before = mrd_local_now().ns;
 
-        mrd_files_step(f, before);
+        mrd_files_step(f, (mrd_local_ns){ before });
         longest = mrd_local_now().ns - before > longest ? mrd_local_now().ns - before : longest;
     }
     CHECK_INT(s.complete, 1); /* it is hashed; nobody takes it here */
@@ -157,8 +157,8 @@ TEST(a_hanging_directory_holds_up_no_session)
     since = mrd_local_now().ns;
     CHECK_ERR("watch", mrd_files_watch(f, &(mrd_files_place){ .path = bad, .pid = MRD_NONE }),
               MRD_OK);
-    CHECK(!mrd_files_idle(f, since));
-    UNTIL(f, mrd_files_idle(f, since));
+    CHECK(!mrd_files_idle(f, (mrd_local_ns){ since }));
+    UNTIL(f, mrd_files_idle(f, (mrd_local_ns){ since }));
     close(fuse);
     UNTIL(f, st_.hung == 0);
     mrd_files_close(f);
@@ -254,12 +254,12 @@ TEST(a_directory_is_forgotten_with_the_processes_that_named_it)
     mrd_files_gone(f, a.pid);
     end_user(&a);
     for (int i = 0; i < 200; i++)
-        mrd_files_step(f, mrd_local_now().ns);
+        mrd_files_step(f, mrd_local_now());
     mrd_files_get_stats(f, &st);
     CHECK_INT(st.dirs, 1); /* the other one named it, too */
     mrd_files_gone(f, b.pid);
     end_user(&b);
-    mrd_files_session(f, 0, 0); /* nothing waits for a session */
+    mrd_files_session(f, 0, (mrd_wall_ns){ 0 }); /* nothing waits for a session */
     UNTIL(f, st_.dirs == 0);
     mrd_files_get_stats(f, &st);
     CHECK_INT(st.waiting, 0);
@@ -302,7 +302,7 @@ TEST(no_user_takes_the_files_of_the_others)
         SKIP("needs root");
     CHECK(chmod(test_tmp(), 0755) == 0);
     f = open_files(&s, MOST);
-    mrd_files_session(f, 0, 0);
+    mrd_files_session(f, 0, (mrd_wall_ns){ 0 });
     for (int i = 0; i < 2; i++) {
         u[i] = start_user((uid_t) (1001 + i));
         snprintf(dir[i], sizeof(dir[i]), "%s/user%d", test_tmp(), i);

@@ -93,13 +93,13 @@ TEST(a_new_session_is_announced_again)
     CHECK(call(&f, "nrt_execute", 5));
     CHECK_TEXT(f.reason, "nrt_execute returned 5 (time-out)");
     CHECK(!call(&f, "nrt_execute", 5)); /* quiet */
-    mrd_trigger_session(f.t, mrd_local_now().ns);
+    mrd_trigger_session(f.t, mrd_local_now());
     CHECK(call(&f, "nrt_execute", 5));
     CHECK(!call(&f, "nrt_execute", 5));
-    mrd_trigger_session(f.t, mrd_local_now().ns + 3600 * MRD_SEC); /* not begun yet */
+    mrd_trigger_session(f.t, mrd_local_add(mrd_local_now(), 3600 * MRD_SEC)); /* not begun yet */
     CHECK(!call(&f, "nrt_execute", 5));
     for (int i = 0; i < 40; i++) /* many may begin; the last one counts */
-        mrd_trigger_session(f.t, mrd_local_now().ns);
+        mrd_trigger_session(f.t, mrd_local_now());
     CHECK(call(&f, "nrt_execute", 5));
     CHECK(!call(&f, "nrt_execute", 5));
     close_fixture(&f);

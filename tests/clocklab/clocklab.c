@@ -370,7 +370,7 @@ link_probe_for(int64_t seconds, mrd_linkprobe *p, take *t)
 
     while ((now = mrd_local_now().ns) < end + MRD_SEC) {
         struct pollfd fd = { mrd_linkprobe_fd(p), POLLIN, 0 };
-        int64_t wait = mrd_linkprobe_next_ns(p) - now;
+        int64_t wait = mrd_linkprobe_next_ns(p).ns - now;
         struct timespec ts = { .tv_nsec = wait < 0 ? 0 : wait > 100000000 ? 100000000 : wait };
 
         (void) ppoll(&fd, 1, &ts, NULL);

@@ -289,7 +289,7 @@ step(fleet *f, player *p, int64_t now)
     p->ready = false;
     mrd_agent_step(p->agent, 0);
     follow(f, p, mrd_local_now().ns);
-    p->due_ns = mrd_agent_next_ns(p->agent);
+    p->due_ns = mrd_agent_next_ns(p->agent).ns;
     if (now >= p->watched_at) { /* the socket of the probes comes and goes */
         int fds[MRD_AGENT_FDS];
         size_t n = mrd_agent_fds(p->agent, fds);

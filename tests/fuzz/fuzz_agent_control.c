@@ -16,10 +16,10 @@ carry_out(mrd_record *r, const Mrd__Control *c)
         (void) mrd_record_arm(r, c, NULL);
         break;
     case MRD__CONTROL_TYPE__CONTROL_GO:
-        (void) mrd_record_go(r, c, c->at_session_ns, -1, NULL);
+        (void) mrd_record_go(r, c, (mrd_local_ns){ c->at_session_ns }, -1, NULL);
         break;
     case MRD__CONTROL_TYPE__CONTROL_STOP:
-        (void) mrd_record_stop(r, c->session, c->at_session_ns);
+        (void) mrd_record_stop(r, c->session, (mrd_local_ns){ c->at_session_ns });
         break;
     case MRD__CONTROL_TYPE__CONTROL_TRIGGER:
         if (c->trigger != NULL)
@@ -33,7 +33,7 @@ carry_out(mrd_record *r, const Mrd__Control *c)
     }
     if (mrd_record_sessions(r) > MRD_RECORD_SESSIONS)
         abort();
-    mrd_record_step(r, mrd_local_now().ns);
+    mrd_record_step(r, mrd_local_now());
 }
 
 int

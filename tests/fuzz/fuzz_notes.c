@@ -58,7 +58,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!mrd_record_find(r, a.id, &b) || b.start_ns != a.start_ns)
             abort();
     }
-    mrd_record_step(r, mrd_local_now().ns);
+    mrd_record_step(r, mrd_local_now());
     more.session = 0x0123456789abcdef; /* so that all are written again */
     (void) mrd_record_arm(r, &more, NULL);
     n = mrd_record_sessions(r);

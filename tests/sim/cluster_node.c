@@ -68,7 +68,7 @@ schedule(sim_node *n)
     int64_t now = agent_local(n->a, n->w->now), next;
 
     turn_of(n->w, n);
-    next = mrd_agent_next_ns(n->agent);
+    next = mrd_agent_next_ns(n->agent).ns;
     turn_of(n->w, NULL);
     next = next > now + TURN_MAX ? now + TURN_MAX : next;
     node_wake(n, next <= now ? n->w->now + 50 * MRD_US : n->w->now + (next - now) + MRD_US);

@@ -188,7 +188,7 @@ check_windows(sim_node *n, const session *s, session_truth *t)
             return;
         }
         turn_of(n->w, n);
-        mrd_clock_sync_at(n->agent->clock, s->windows[i].from_ns, &v);
+        mrd_clock_sync_at(n->agent->clock, (mrd_local_ns){ s->windows[i].from_ns }, &v);
         turn_of(n->w, NULL);
         if (n->timeline == 0 || !v.known || v.bound_ns < 0 || slept_lately(n))
             continue;
