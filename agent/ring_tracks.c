@@ -1,6 +1,5 @@
 #include "agent/ring_tracks.h"
 
-
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/vec.h"
