@@ -133,25 +133,25 @@ give(sim_node *n, mrd_agent *a, size_t at)
 }
 
 static void
-step_source(void *self, int64_t now)
+step_source(void *self, mrd_local_ns now)
 {
     sim_node *n = self;
     source *s = &n->source;
 
-    if (now >= n->crossed_at) { /* as the reader of rings does */
+    if (now.ns >= n->crossed_at) { /* as the reader of rings does */
         mrd_drain_cross(n->opened->drain);
-        n->crossed_at = now + 10 * MRD_SEC;
+        n->crossed_at = now.ns + 10 * MRD_SEC;
     }
     while (s->given < s->n)
         give(n, n->opened, s->given++);
 }
 
-static int64_t
+static mrd_local_ns
 next_of_source(const void *self)
 {
     const sim_node *n = self;
 
-    return n->source.given < n->source.n ? 0 : INT64_MAX;
+    return (mrd_local_ns){ n->source.given < n->source.n ? 0 : INT64_MAX };
 }
 
 static void
