@@ -463,7 +463,8 @@ word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_g
     double s = fabs((double) age / MRD_SEC), any = (double) MRD_SEC / DRIFT_PART * s;
     double known = (double) c->word_drift * s + 0.5 * RATE_BEND * s * s;
 
-    if ((c->word_drift > 0 && known < any) || MRD_AGENT_PLANTED(MRD_AGENT_PLANT_RATE_FOLLOWED)) {
+    if ((c->word_drift > 0 && known < any && s <= (double) WORD_AGE / MRD_SEC) ||
+        MRD_AGENT_PLANTED(MRD_AGENT_PLANT_RATE_FOLLOWED)) {
         *ret_by = (int64_t) ((double) age / MRD_SEC * (double) c->word_rate);
         *ret_growth = (int64_t) (known < any ? known : any) + 1;
     } else {

@@ -6,6 +6,7 @@
 #include "aggregator/core/text.h"
 #include "base/hash.h"
 #include "base/num.h"
+#include "base/obj.h"
 #include "timesync/follow.h"
 
 /* A minute, to check packets held out: what is written into profiles is solved again from the
@@ -135,6 +136,31 @@ mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
     return true;
 }
 
+/* How fast the bound of a straight line through the estimate has to grow, so that it has room for all
+ * that the solver thinks possible up to half a minute before and after; 0: that cannot be told. The
+ * bound of one second later is no answer: between two probes it may even be narrower. */
+static uint64_t
+drift_of(mrd_follow *f, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int64_t rate_ppb)
+{
+    static const int seconds[] = { 1, 2, 4, 8, 16, 30, -1, -2, -4, -8, -16, -30 };
+    int64_t drift = 1;
+
+    for (size_t i = 0; i < MRD_COUNT(seconds); i++) {
+        int64_t s = seconds[i], line = at.ns + s * (MRD_SEC + rate_ppb), room;
+        mrd_align_bound bound;
+        mrd_sess_ns then;
+        uint32_t wide;
+
+        if (!mrd_follow_live(f, (mrd_local_ns){ local.ns + s * MRD_SEC }, &then, &bound) ||
+            (wide = mrd_align_radius(then, &bound)) == UINT32_MAX)
+            return 0;
+        room = mrd_sat_abs(mrd_sat_sub(then.ns, line)) + (int64_t) wide - (int64_t) radius;
+        s = s < 0 ? -s : s;
+        drift = room / s + 1 > drift ? room / s + 1 : drift;
+    }
+    return (uint64_t) drift;
+}
+
 bool
 mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local, Mrd__ClockEstimate *ret,
                   char text[24])
@@ -165,10 +191,8 @@ mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local, Mrd__
     mrd_text_set(text, 24, mrd_align_quality_text(bound.quality));
     if (mrd_follow_live(n->follow, (mrd_local_ns){ local.ns + MRD_SEC }, &later, &bound) &&
         mrd_align_radius(later, &bound) != UINT32_MAX) {
-        int64_t wider = (int64_t) mrd_align_radius(later, &bound) - (int64_t) radius;
-
         ret->rate_ppb = mrd_sat_sub(later.ns, at.ns + MRD_SEC);
-        ret->drift_ppb = wider > 0 ? (uint64_t) wider : 1;
+        ret->drift_ppb = drift_of(n->follow, local, at, radius, ret->rate_ppb);
     }
     return true;
 }
