@@ -37,7 +37,7 @@ def fresh_copy():
         for n in range(3):
             w.emit(3000)
             c.daemon.kill()
-            shutil.copytree(c.path("store" if n == 0 else f"copy{n - 1}"), c.path(f"copy{n}"), symlinks=True)
+            shutil.copytree(c.path("store" if n == 0 else f"copy{n - 1}"), c.path(f"copy{n}"), symlinks=True, ignore=shutil.ignore_patterns("*.part"))
             c.aggregator(store=f"copy{n}")
             w.emit(1000)
             stored(c, id, w.all)
@@ -55,7 +55,7 @@ def stale_copy():
         w = c.workload(0)
         w.emit(5000)
         stored(c, id, w.all)
-        shutil.copytree(c.path("store"), c.path("copy"), symlinks=True)
+        shutil.copytree(c.path("store"), c.path("copy"), symlinks=True, ignore=shutil.ignore_patterns("*.part"))
         w.emit(3000)
         stored(c, id, w.all)
         c.daemon.end()
