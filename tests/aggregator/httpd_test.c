@@ -544,6 +544,7 @@ TEST(many_keepalive_connections_do_not_stall)
     static const char request[] = "GET /json HTTP/1.1\r\nHost: x\r\n\r\n";
     static const int sizes[] = { 128, 256, 512 };
     mrd_httpd *h = start(NULL);
+    mrd_httpd_counts counts;
 
     REQUIRE(h != NULL);
     for (size_t s = 0; s < MRD_COUNT(sizes); s++) {
@@ -568,6 +569,7 @@ TEST(many_keepalive_connections_do_not_stall)
         CHECK_INT(answered, 5 * sizes[s]);
         for (int i = 0; i < sizes[s]; i++)
             close(fds[i]);
+        TEST_UNTIL((mrd_httpd_count(h, &counts), counts.connections == 0));
     }
     mrd_httpd_stop(h);
 }
