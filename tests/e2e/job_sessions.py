@@ -118,7 +118,7 @@ with Cluster(node_timeout="1s", job_sessions_user=3, lead="100ms") as c:
     for job in range(110, 114):
         job_file(c, 0, job, request="recorder,keep=10s")
     until(lambda: "jobs of user" in log(0), "the fourth job of one user is refused")
-    equal(sorted(s["mode"] for s in sessions(c, "--state", "recording")), ["recorder"] * 3, "three are recorded")
+    until(lambda: [s["mode"] for s in sessions(c, "--state", "recording")] == ["recorder"] * 3, "three are recorded")
     for job in range(110, 114):
         job_file(c, 0, job, request="recorder,keep=10s", ended=True)
     until(lambda: {s["state"] for s in sessions(c)} == {"complete"}, "they end with their jobs")
