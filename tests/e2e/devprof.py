@@ -15,7 +15,7 @@ def loop(c, i, name, runtime="simnrt", capture="all", **env):
     """A rank with two cores that executes for ever on node i."""
     p = Program(c.path(f"{name}.log"), [LOOP, "--rank", "0", "--steps", "100000000", "--cores", "2", "--exec-us", "2000", "--cc", "0", "--quiet", "--checkpoint-every", "0"],
                 env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", runtime), MERIDIAN_RING_DIR=c.rings(i),
-                         MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE=capture, MERIDIAN_DEVICE_PROFILES=c.folder(f"written{i}"), MERIDIAN_NEFFS="16M", SIMNRT_JOB=name,
+                         MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE=capture, MERIDIAN_DEVICE_PROFILES=c.folder(f"written{i}"), MERIDIAN_NEFFS="16M", SIMNRT_JOB=c.job(name),
                          SIMNRT_EVENT_SCALE="0", NEURON_RT_INSPECT_OUTPUT_DIR=c.folder(f"inspect{i}"), **env), stdout=-3)
     return c.keep(p)
 

@@ -44,7 +44,7 @@ with Cluster() as c:
     until(lambda: c.connected() == ["i-test0"], "the agent is connected")
     w = c.keep(Program(c.path("loop.log"), [LOOP, "--rank", "0", "--steps", "100000000", "--cores", "2", "--exec-us", "2000", "--cc", "0", "--quiet", "--checkpoint-every", "0"],
                        env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(0), MERIDIAN_ENABLE="1",
-                                SIMNRT_JOB="filters", SIMNRT_TRUTH=c.path("truth"), SIMNRT_EVENT_SCALE="0"), stdout=-3))
+                                SIMNRT_TRUTH=c.path("truth"), SIMNRT_EVENT_SCALE="0"), stdout=-3))
     truth = c.path(f"truth.{w.pid}")
     until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
     settings = lambda: glob.glob(os.path.join(c.rings(0), "*.settings"))

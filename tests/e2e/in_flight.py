@@ -15,7 +15,7 @@ def loop(c, i, exec_us, **env):
     return c.keep(Program(c.path(f"loop{i}.log"), [LOOP, "--rank", "0", "--steps", "1000", "--cores", "1", "--exec-us", str(exec_us), "--cc", "0", "--quiet",
                                                    "--checkpoint-every", "0"],
                           env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(i),
-                                   MERIDIAN_ENABLE="1", SIMNRT_JOB="flight", SIMNRT_EVENT_SCALE="0", **env), stdout=-3))
+                                   MERIDIAN_ENABLE="1", SIMNRT_JOB=c.job(f"loop{i}"), SIMNRT_EVENT_SCALE="0", **env), stdout=-3))
 
 
 def fetched(c, id, name):

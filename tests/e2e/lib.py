@@ -254,7 +254,7 @@ class Driver(Program):
         super().__init__(log, [sys.executable, os.path.join(SOURCE, "tests", "e2e", "nrt_driver.py"), output], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                          env=without_none(env, **{"LD_PRELOAD": library, "LD_LIBRARY_PATH": os.path.join(BUILD, "lib", runtime), "PYTHONPATH": os.path.join(SOURCE, "python"),
                                           "MERIDIAN_LIBRARY": library, "MERIDIAN_RING_DIR": rings, "MERIDIAN_ENABLE": "1", "SIMNRT_TIME_SCALE": "0.01",
-                                          "SIMNRT_JOB": os.path.basename(log), **more}))
+                                          **more}))
         check(self.answer() == 0, f"{log}: nrt_init")
 
     def answer(self):
@@ -284,7 +284,11 @@ class Cluster:
         self.http, self.probes = f"{host}:{http}", probes
         # Settings of the person who runs the tests must not matter.
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MERIDIAN_", "NEURON_", "SLURM_"))}
-        self.env.update(MERIDIAN_SERVER=f"http://{self.http}", no_proxy="127.0.0.1,localhost," + host)
+        self.env.update(MERIDIAN_SERVER=f"http://{self.http}", no_proxy="127.0.0.1,localhost," + host, SIMNRT_JOB=self.job("loop"))
+
+    def job(self, name):
+        """A name that no other test uses: workloads of one name on this machine meet in collectives."""
+        return f"{os.path.basename(self.work)}.{name}"
 
     def path(self, *parts):
         return os.path.join(self.work, *parts)
@@ -326,7 +330,7 @@ class Cluster:
         return self.keep(Workload(self.path(f"workload{i}.log"), self.rings(i), self.env, **options))
 
     def driver(self, i, name="driver", **options):
-        return self.keep(Driver(self.path(f"{name}.log"), self.rings(i), self.env, output=self.folder(f"own-{name}"), **{"MERIDIAN_DEVICE_PROFILES": self.folder(f"written{i}"), **options}))
+        return self.keep(Driver(self.path(f"{name}.log"), self.rings(i), self.env, output=self.folder(f"own-{name}"), **{"SIMNRT_JOB": self.job(name), "MERIDIAN_DEVICE_PROFILES": self.folder(f"written{i}"), **options}))
 
     # What the aggregator says.
 

@@ -16,7 +16,7 @@ def loop(c, exec_us):
     return c.keep(Program(c.path("loop.log"), [
         LOOP, "--rank", "0", "--steps", "1000000", "--cores", "2", "--exec-us", str(exec_us), "--cc", "4", "--quiet", "--checkpoint-every", "0"],
         env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(0),
-                 MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="systrace", SIMNRT_JOB="marks"), stdout=-3))
+                 MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="systrace"), stdout=-3))
 
 
 def results(c, id):

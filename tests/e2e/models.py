@@ -16,7 +16,7 @@ def loop(c, i, name, **env):
     env = {"MERIDIAN_NEFFS": "64M", "MERIDIAN_DEVICE_PROFILES": c.folder("kept"), **env}
     return c.keep(Program(c.path(f"{name}.log"), [LOOP, "--rank", "0", "--steps", "100000000", "--cores", "2", "--exec-us", "2000", "--cc", "0", "--quiet", "--checkpoint-every", "0"],
                           env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(i),
-                                   MERIDIAN_ENABLE="1", SIMNRT_JOB=name, SIMNRT_EVENT_SCALE="0", **env), stdout=-3))
+                                   MERIDIAN_ENABLE="1", SIMNRT_JOB=c.job(name), SIMNRT_EVENT_SCALE="0", **env), stdout=-3))
 
 
 def listed(c, *words):

@@ -23,7 +23,7 @@ def loop(c, steps, exec_us, scale="1", **env):
         LOOP, "--rank", "0", "--steps", str(steps), "--cores", str(CORES), "--exec-us", str(exec_us), "--cc", "4", "--quiet",
         "--checkpoint-every", "0"], env=dict(
             c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(0), MERIDIAN_ENABLE="1",
-            MERIDIAN_CAPTURE="systrace", SIMNRT_JOB="loss", SIMNRT_TRUTH=c.path("truth"), SIMNRT_EVENT_SCALE=scale, **env), stdout=-3))
+            MERIDIAN_CAPTURE="systrace", SIMNRT_TRUTH=c.path("truth"), SIMNRT_EVENT_SCALE=scale, **env), stdout=-3))
 
 
 def truth(c, pid):
