@@ -29,8 +29,10 @@ typedef struct test_case {
     struct test_case *next;
 } test_case;
 
-static test_case *test_first, **test_last = &test_first;
-static int test_failures;
+/* One for all sources of a test: what a helper in a file of its own checks counts, too. */
+#define TEST_SHARED __attribute__((weak))
+TEST_SHARED test_case *test_first, **test_last = &test_first;
+TEST_SHARED int test_failures;
 
 #define TEST(ident)                                                                                \
     static void test_run_##ident(void);                                                            \
@@ -108,8 +110,8 @@ test_data_dir(void)
     return access(dir, R_OK) == 0 ? dir : NULL;
 }
 
-static char test_tmp_path[64];
-static pid_t test_tmp_owner;
+TEST_SHARED char test_tmp_path[64];
+TEST_SHARED pid_t test_tmp_owner;
 
 static inline int
 test_tmp_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
