@@ -1,0 +1,375 @@
+/* Merging journals that are damaged, hostile or in another's name: each costs itself only, and what
+ * is lost is counted. */
+#include "tests/aggregator/recording.h"
+#include "tests/timesync/rng.h"
+
+#include "base/num.h"
+#include "trace/sink/sinks.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- What is damaged, hostile or another's ---- */
+
+#define NO_BATCH 60 /* events that the header of an undecodable batch claims */
+
+/* A batch whose checksums are right and whose body is none. */
+static void
+put_undecodable(part *p, mrd_journal *j, bool head_is_fine)
+{
+    static const char junk[] = "\xff\xff\xff\xff\xff no message \xff\xff\xff\xff";
+    mrd_frame f = frame_of(p, MRD_FRAME_BATCH);
+    uint8_t whole[MRD_FRAME_HEADER + sizeof(junk)];
+
+    f.process_id = 4711;
+    f.events = NO_BATCH;
+    f.head_len = f.head_raw = head_is_fine ? 0 : sizeof(junk);
+    f.cols_raw = head_is_fine ? sizeof(junk) : 0;
+    memcpy(whole + MRD_FRAME_HEADER, junk, sizeof(junk));
+    mrd_frame_put(&f, (mrd_bytes){ whole + MRD_FRAME_HEADER, sizeof(junk) }, whole);
+    REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ whole, sizeof(whole) }, NULL) == MRD_OK);
+}
+
+/* A recording of two nodes; the second also stored an undecodable batch. */
+static void
+record_spoiled(recording *r, bool head_is_fine)
+{
+    part a = a_part("i-a", ZERO), b = a_part("i-b", ZERO + 5 * MRD_SEC);
+    mrd_journal *j = NULL;
+    char dir[400];
+
+    add_node(r, &a, 1);
+    add_node(r, &b, 1);
+    snprintf(dir, sizeof(dir), "%s/journal/i-b", r->dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-b"), 3, &j, NULL) == MRD_OK);
+    put_undecodable(&b, j, head_is_fine);
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+}
+
+/* As an HTTP reply does: nobody asks why. */
+static uint64_t
+merge_unasked(recording *r, const mrd_filter *filter, mrd_damage damage[4], char *ret_summary,
+              size_t size)
+{
+    merge_input in = {
+        .dir = r->dir, .id = "s", .nodes = r->nodes, .n_nodes = r->n, .damage = damage
+    };
+    mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("summary-json")) };
+    mrd_export_result result = { 0 };
+    char path[400];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/summary.json", r->dir);
+    CHECK_ERR("output", mrd_out_file(path, &target.out, NULL), MRD_OK);
+    CHECK_ERR("merge",
+              mrd_merge_run(
+                  &in, &(mrd_merge_order){ .filter = filter, .targets = &target, .n_targets = 1 },
+                  &result, NULL, NULL),
+              MRD_OK);
+    *ret_summary = '\0';
+    if ((f = fopen(path, "re")) == NULL)
+        return 0;
+    ret_summary[fread(ret_summary, 1, size - 1, f)] = '\0';
+    fclose(f);
+    return result.events;
+}
+
+TEST(an_undecodable_batch_costs_itself)
+{
+    mrd_filter only = MRD_FILTER_ALL;
+    char summary[20000];
+
+    REQUIRE(mrd_strlist_add(&only.instances, MRD_STR("i-b")) == MRD_OK);
+    for (int head_is_fine = 0; head_is_fine < 2; head_is_fine++) {
+        recording r = recording_new(head_is_fine ? "spoiled-columns" : "spoiled-head");
+
+        record_spoiled(&r, head_is_fine != 0);
+        for (int slice = 0; slice < 2; slice++) {
+            mrd_damage damage[4] = { 0 };
+            uint64_t events =
+                merge_unasked(&r, slice ? &only : NULL, damage, summary, sizeof(summary));
+
+            CHECK_INT(events, slice ? COLLECTIVES : 2 * COLLECTIVES);
+            CHECK(damage[0].events == 0 && damage[0].frames == 0);
+            CHECK(damage[1].events == NO_BATCH && damage[1].frames == 1);
+            CHECK(strstr(summary, "\"incomplete\": true") != NULL ||
+                  strstr(summary, "\"incomplete\":true") != NULL);
+            CHECK(strstr(summary, "cannot be read back") != NULL);
+        }
+    }
+    mrd_filter_fini(&only);
+}
+
+TEST(what_is_stored_and_not_there_is_counted)
+{
+    recording r = recording_new("gone");
+    part a = a_part("i-a", ZERO), b = a_part("i-b", ZERO + 5 * MRD_SEC);
+    mrd_damage damage[4] = { 0 };
+    char summary[20000], command[500];
+
+    add_node(&r, &a, 1);
+    add_node(&r, &b, 1);
+    for (size_t i = 0; i < 2; i++) {
+        r.nodes[i].events = COLLECTIVES;
+        r.nodes[i].frames = 2;
+    }
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
+    CHECK(damage[0].events == 0 && damage[1].events == 0 && damage[1].frames == 0);
+    CHECK(strstr(summary, "cannot be read back") == NULL);
+    snprintf(command, sizeof(command), "rm %s/journal/i-b/*.mrj", r.dir);
+    REQUIRE(system(command) == 0);
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), COLLECTIVES);
+    CHECK(damage[0].events == 0 && damage[0].frames == 0);
+    CHECK(damage[1].events == COLLECTIVES && damage[1].frames == 2);
+    CHECK(strstr(summary, "100 of 100 stored events") != NULL);
+}
+
+/* One bit anywhere in a stored batch: what is lost is said, to the event. */
+TEST(a_flipped_bit_is_counted)
+{
+    recording r = recording_new("flipped");
+    part a = a_part("i-a", ZERO);
+    char pattern[400], summary[20000];
+    rng random = rng_new(rng_seed());
+    struct stat st;
+    int fd;
+
+    add_node(&r, &a, 1);
+    r.nodes[0].events = COLLECTIVES;
+    r.nodes[0].frames = 2;
+    snprintf(pattern, sizeof(pattern), "%s/journal/i-a/000001.mrj", r.dir);
+    REQUIRE((fd = open(pattern, O_RDWR | O_CLOEXEC)) >= 0 && fstat(fd, &st) == 0);
+    for (int i = 0; i < 60; i++) {
+        off_t at = MRD_SEGMENT_HEADER +
+                   (off_t) rng_between(&random, 0, (double) (st.st_size - MRD_SEGMENT_HEADER - 1));
+        mrd_damage damage[4] = { 0 };
+        uint8_t byte, flipped;
+        uint64_t events;
+
+        REQUIRE(pread(fd, &byte, 1, at) == 1);
+        flipped = (uint8_t) (byte ^ (1u << (i % 8)));
+        REQUIRE(pwrite(fd, &flipped, 1, at) == 1);
+        events = merge_unasked(&r, NULL, damage, summary, sizeof(summary));
+        CHECK_INT(events + damage[0].events, COLLECTIVES);
+        CHECK(damage[0].events == 0 || strstr(summary, "cannot be read back") != NULL);
+        REQUIRE(pwrite(fd, &byte, 1, at) == 1);
+    }
+    close(fd);
+}
+
+/* A node that sends batches in another's name: they are its own, and that is said. */
+TEST(a_node_publishes_as_itself_only)
+{
+    recording r = recording_new("foreign");
+    part a = a_part("i-a", ZERO), forger = a_part("i-a", ZERO);
+    mrd_damage damage[4] = { 0 };
+    mrd_journal *j = NULL;
+    char dir[400], summary[20000];
+
+    add_node(&r, &a, 1);
+    snprintf(dir, sizeof(dir), "%s/journal/i-evil", r.dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-evil"), 3, &j, NULL) == MRD_OK);
+    put_collectives(&forger, j); /* its process is of i-a */
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+    snprintf(r.nodes[r.n++].instance_id, MRD_NODE_ID_MAX, "i-evil");
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
+    CHECK(damage[0].foreign == 0 && damage[1].foreign == 1);
+    CHECK(strstr(summary, "i-evil: 1 of its batches claim") != NULL);
+    /* Each node has its own process 4711. */
+    CHECK(strstr(summary, "\"instance_id\": \"i-evil\"") != NULL ||
+          strstr(summary, "\"instance_id\":\"i-evil\"") != NULL);
+}
+
+/* ---- Readings that no clock shows ---- */
+
+static const int64_t extremes[] = {
+    INT64_MIN, INT64_MIN + 1, INT64_MIN / 2, -MRD_TIME_MAX - 1, -MRD_TIME_MAX, -1,       0,
+    1,         MRD_TIME_MAX,  INT64_MAX / 2, MRD_TIME_MAX + 1,  INT64_MAX - 1, INT64_MAX
+};
+
+/* Everything that a node may say of its clocks, one number each. */
+typedef struct {
+    int64_t raw, wall, bracket, monotonic, boottime, maxerror, esterror, freq, clockbound, phc,
+        phc_raw, phc_bracket, phc_error, vm, after, before, lost, a1, a4, r2, r3, cross_raw,
+        cross_wall, event, dur, hello_local, hello_wall;
+} claims;
+
+#define CLAIMS (sizeof(claims) / sizeof(int64_t))
+
+static void
+put_claimed_clock(part *p, mrd_journal *j, const claims *c)
+{
+    Mrd__ClockReading reading = MRD__CLOCK_READING__INIT, *readings[] = { &reading };
+    Mrd__ClockTimex timex = MRD__CLOCK_TIMEX__INIT;
+    Mrd__ClockBound bound = MRD__CLOCK_BOUND__INIT;
+    Mrd__ClockPhc phc = MRD__CLOCK_PHC__INIT;
+    Mrd__ClockVm vm = MRD__CLOCK_VM__INIT;
+    Mrd__ClockBreak gap = MRD__CLOCK_BREAK__INIT, *gaps[] = { &gap };
+    Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
+    mrd_frame f = frame_of(p, MRD_FRAME_CLOCK_DATA);
+    mrd_probe probe = { .id = { f.agent, 1, 0 },
+                        .a1 = c->a1,
+                        .a4 = c->a4,
+                        .r2 = c->r2,
+                        .r3 = c->r3,
+                        .e = 20,
+                        .up = true,
+                        .down = true };
+    mrd_buf joined = { 0 }, wire = { 0 };
+    char name[] = "ptp0";
+
+    reading.raw_ns = c->raw;
+    reading.realtime_ns = c->wall;
+    reading.bracket_ns = (uint64_t) c->bracket;
+    reading.monotonic_ns = c->monotonic;
+    reading.boottime_ns = c->boottime;
+    timex.maxerror_ns = c->maxerror;
+    timex.esterror_ns = c->esterror;
+    timex.freq_ppb = c->freq;
+    bound.bound_ns = c->clockbound;
+    phc.name = name;
+    phc.phc_ns = c->phc;
+    phc.raw_ns = c->phc_raw;
+    phc.bracket_ns = (uint64_t) c->phc_bracket;
+    phc.error_ns = c->phc_error;
+    vm.maxerror_ns = c->vm;
+    reading.timex = &timex;
+    reading.clockbound = &bound;
+    reading.phc = &phc;
+    reading.vmclock = &vm;
+    gap.cause = MRD_EPOCH_SUSPEND;
+    gap.after_ns = c->after;
+    gap.before_ns = c->before;
+    gap.lost_ns = c->lost;
+    data.readings = readings;
+    data.breaks = gaps;
+    data.n_readings = data.n_breaks = 1;
+    if ((c->a1 | c->a4 | c->r2 | c->r3) != 0)
+        mrd_probe_encode(&probe, &joined);
+    data.joined = (ProtobufCBinaryData){ joined.len, joined.p };
+    REQUIRE(mrd_msg_pack(&f, &data, &wire, NULL) == MRD_OK);
+    REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ wire.p, wire.len }, NULL) == MRD_OK);
+    mrd_buf_fini(&joined);
+    mrd_buf_fini(&wire);
+}
+
+/* One event in RAW and one of the wall clock, beside a reading of both. */
+static void
+put_claimed_events(part *p, mrd_journal *j, const claims *c, unsigned clock)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_codec *codec = mrd_codec_new();
+    mrd_frame f = frame_of(p, MRD_FRAME_BATCH);
+    mrd_cross_read cross[] = { { c->cross_raw, c->cross_wall, 20 }, { 5, 1000, 20 } };
+    mrd_event ev = { .kind = MRD_SPAN, .ts_ns = c->event, .dur_ns = c->dur < 0 ? 0 : c->dur };
+    mrd_buf wire = { 0 };
+    mrd_process proc;
+    mrd_track track;
+    mrd_batch *b;
+
+    mrd_process_init(&proc);
+    proc.instance_id = mrd_catalog_intern(cat, p->id);
+    proc.process_id = 6;
+    mrd_track_init(&track, mrd_catalog_process(cat, &proc), MRD_SRC_RUNTIME);
+    ev.track = mrd_catalog_track(cat, &track);
+    ev.name = mrd_catalog_intern(cat, "step");
+    REQUIRE((b = mrd_batch_new(cat, track.process, clock, 0)) != NULL);
+    for (size_t i = 0; clock != 0 && i < 2; i++)
+        REQUIRE(mrd_batch_cross(b, &cross[i]) == MRD_OK);
+    REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
+    REQUIRE(mrd_batch_encode(b, codec, MRD_CODEC_NONE, &f, &wire, NULL) == MRD_OK);
+    REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ wire.p, wire.len }, NULL) == MRD_OK);
+    mrd_buf_fini(&wire);
+    mrd_batch_free(b);
+    mrd_codec_free(codec);
+    mrd_catalog_free(cat);
+}
+
+static void
+add_claiming_node(recording *r, const claims *c)
+{
+    part p = a_part("i-evil", 0);
+    merge_node *node = &r->nodes[1];
+    mrd_journal *j = NULL;
+    char dir[400];
+
+    r->n = 2;
+    *node = (merge_node){ .instance_id = "i-evil",
+                          .local_ns = c->hello_local,
+                          .wall_ns = c->hello_wall };
+    snprintf(dir, sizeof(dir), "rm -rf %s/journal/i-evil", r->dir);
+    REQUIRE(system(dir) == 0);
+    snprintf(dir, sizeof(dir), "%s/journal/i-evil", r->dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-evil"), 3, &j, NULL) == MRD_OK);
+    put_claimed_clock(&p, j, c);
+    put_claimed_events(&p, j, c, 0);
+    put_claimed_events(&p, j, c, MRD__CLOCK_KIND__CLOCK_REALTIME);
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+}
+
+/* What the honest node's row says is what it says alone; nothing fails. */
+static void
+merge_claims(recording *r, const claims *c, const char *alone)
+{
+    static char summary[200000];
+    mrd_damage damage[4] = { 0 };
+    mrd_export_result result;
+
+    add_claiming_node(r, c);
+    CHECK_INT(merge_unasked(r, NULL, damage, summary, sizeof(summary)), COLLECTIVES + 2);
+    CHECK(damage[0].events == 0 && damage[1].events == 0);
+    CHECK(strstr(summary, alone) != NULL);
+    result = merge(r, MERGE_UTC, NULL);
+    CHECK_INT(result.events, COLLECTIVES + 2);
+}
+
+/* The JSON of the first clock of the summary. */
+static void
+first_clock(const char *summary, char *to, size_t size)
+{
+    const char *at = strstr(summary, "\"i-a RAW\""), *end = at == NULL ? NULL : strchr(at, '}');
+
+    snprintf(to, size, "%.*s", end == NULL ? 0 : (int) (end - at), at == NULL ? "" : at);
+}
+
+TEST(absurd_readings_cost_their_clock)
+{
+    const claims sane = { .raw = 5, .wall = ZERO, .event = 7, .cross_raw = 1, .cross_wall = 900 };
+    recording r = recording_new("absurd");
+    part a = a_part("i-a", ZERO);
+    mrd_damage damage[4] = { 0 };
+    static char summary[200000], alone[2000];
+    claims c;
+
+    add_node(&r, &a, 1);
+    (void) merge_unasked(&r, NULL, damage, summary, sizeof(summary));
+    first_clock(summary, alone, sizeof(alone));
+    CHECK(strstr(alone, "\"quality\": \"good\"") != NULL);
+    for (size_t field = 0; field < CLAIMS; field++) {
+        for (size_t i = 0; i < MRD_COUNT(extremes); i++) {
+            c = sane;
+            memcpy((char *) &c + field * sizeof(int64_t), &extremes[i], sizeof(int64_t));
+            merge_claims(&r, &c, alone);
+        }
+    }
+    for (size_t round = 0; round < 100; round++) { /* several at a time */
+        rng random = rng_new(rng_seed() + round);
+
+        for (size_t field = 0; field < CLAIMS; field++) {
+            size_t i = (size_t) rng_between(&random, 0, (double) MRD_COUNT(extremes) - 0.01);
+
+            memcpy((char *) &c + field * sizeof(int64_t), &extremes[i], sizeof(int64_t));
+        }
+        merge_claims(&r, &c, alone);
+    }
+    c = sane;
+    c.raw = INT64_MAX;
+    c.wall = INT64_MIN;
+    c.hello_local = INT64_MIN;
+    add_claiming_node(&r, &c);
+    (void) merge_unasked(&r, NULL, damage, summary, sizeof(summary));
+    CHECK(strstr(summary, "clock of i-evil: unknown") != NULL);
+}
+
+TEST_MAIN()
