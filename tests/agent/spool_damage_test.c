@@ -1,0 +1,413 @@
+/* A spool whose files are cut, damaged or gone: what is missing is counted, with its times. */
+#include "tests/agent/spool_make.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/out.h"
+#include "tests/trace/events.h"
+
+/* Cut at every byte, and one byte wrong at every place, of the newest segment. */
+TEST(any_torn_tail_is_survived)
+{
+    char source[512], copy[512], path[1024];
+    uint8_t data[8192], bent[8192];
+    mrd_spool *s;
+    uint64_t epoch;
+    size_t len;
+    FILE *f;
+
+    snprintf(source, sizeof(source), "%s/a", test_tmp());
+    snprintf(copy, sizeof(copy), "%s/b", test_tmp());
+    s = open_spool(source, MRD_SPOOL_MIN_BYTES);
+    epoch = mrd_spool_epoch(s);
+    for (int i = 0; i < 8; i++)
+        CHECK_ERR("add", add(s, 3, 200, 10), MRD_OK);
+    mrd_spool_close(s);
+    snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", source);
+    REQUIRE((f = fopen(path, "r")) != NULL);
+    len = fread(data, 1, sizeof(data), f);
+    fclose(f);
+    REQUIRE(len > 2000 && len < sizeof(data));
+    for (size_t i = 0; i < 2 * len; i++) {
+        bool cut = i < len;
+        size_t at = cut ? i : i - len;
+        mrd_spool_item item;
+        uint64_t n = 0, expect;
+        bool torn;
+
+        CHECK_ERR("dirs", mrd_make_dirs(copy, NULL), MRD_OK);
+        snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", copy);
+        memcpy(bent, data, len);
+        if (!cut)
+            bent[at] ^= 0x40;
+        CHECK_ERR("write", mrd_write_file(path, (mrd_bytes){ bent, cut ? at : len }, 0600, NULL),
+                  MRD_OK);
+        s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
+        REQUIRE(s != NULL);
+        for (uint64_t from = 0; mrd_spool_peek(s, from, &item); from = item.id + 1) {
+            CHECK(item.seq == n && whole(s, &item));
+            n++;
+        }
+        /* The state record is 16 + 48 bytes, a frame's 16 + 8 + 96 + 200, its commit's 16 + 8 + 16.
+         */
+        expect = at < 64 ? 0 : (at - 64) / 360;
+        CHECK_INT(mrd_spool_resume(s, 9), expect * 32);
+        CHECK_INT(n, expect);
+        /* Numbers that may have been used and are gone are not used again. */
+        torn = !cut || (at > 0 && (at < 64 || ((at - 64) % 360 != 0 && (at - 64) % 360 != 320)));
+        CHECK_INT(mrd_spool_next_seq(s, 3), torn ? 0 : n);
+        CHECK((mrd_spool_epoch(s) == epoch) == (!torn && at > 0));
+        CHECK_ERR("goes on", add(s, 3, 10, 1), MRD_OK);
+        mrd_spool_close(s);
+        if (i % 16 == 0) { /* the tail is gone for good: the next one finds nothing torn */
+            mrd_spool_stats st;
+            uint64_t now;
+
+            s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
+            mrd_spool_get_stats(s, &st);
+            now = mrd_spool_epoch(s);
+            CHECK_INT(st.torn_bytes, 0);
+            CHECK_INT(st.items, n + 1);
+            CHECK_INT(mrd_spool_next_seq(s, 3), (torn ? 0 : n) + 1);
+            mrd_spool_close(s);
+            s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
+            CHECK(mrd_spool_epoch(s) == now);
+            mrd_spool_close(s);
+            snprintf(path, sizeof(path), "%s/spool-0000000000000004.mrs", copy);
+            (void) unlink(path);
+            snprintf(path, sizeof(path), "%s/spool-0000000000000003.mrs", copy);
+            (void) unlink(path);
+        }
+        snprintf(path, sizeof(path), "%s/spool-0000000000000002.mrs", copy);
+        (void) unlink(path);
+        snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", copy);
+        (void) unlink(path);
+    }
+}
+
+/* Cuts the folder's youngest segment to a part of its length, or removes all. */
+static void
+damage(const char *dir, uint64_t *seed, bool all)
+{
+    char path[1024];
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, NULL, alphasort);
+
+    for (int i = 0; i < n; i++) {
+        struct stat st;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+        if (strncmp(names[i]->d_name, "spool-", 6) == 0 && stat(path, &st) == 0) {
+            CHECK(all ? unlink(path) == 0
+                      : truncate(path, (off_t) (test_rand(seed) % (uint64_t) st.st_size)) == 0);
+        }
+        free(names[i]);
+    }
+    free(names);
+}
+
+enum { CUT_SESSIONS = 5, CUT_FRAMES = 100 };
+
+/* Events of the frames that the folder's segments still hold, a commit behind them, and that were
+ * not answered; as docs have the records: magic, kind, length, checksum, payload. */
+static void
+left_in(const char *dir, bool answered[CUT_SESSIONS][CUT_FRAMES], uint64_t left[CUT_SESSIONS])
+{
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, NULL, alphasort);
+    uint64_t open_events[CUT_SESSIONS] = { 0 };
+    static uint8_t data[1 << 18];
+
+    memset(left, 0, CUT_SESSIONS * sizeof(*left));
+    for (int i = 0; i < n; i++) {
+        char path[1024];
+        uint32_t head[4];
+        size_t len = 0;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+        if (strncmp(names[i]->d_name, "spool-", 6) == 0 && (f = fopen(path, "r")) != NULL) {
+            len = fread(data, 1, sizeof(data), f);
+            fclose(f);
+        }
+        free(names[i]);
+        for (size_t at = 0; at + 16 <= len; at += 16 + head[2]) {
+            const uint8_t *p = data + at + 16;
+            uint64_t events;
+            mrd_frame frame;
+
+            memcpy(head, data + at, 16);
+            if (at + 16 + head[2] > len)
+                break;
+            if (head[1] == 4) {
+                for (int k = 0; k < CUT_SESSIONS; k++)
+                    left[k] += open_events[k];
+                memset(open_events, 0, sizeof(open_events));
+            }
+            if (head[1] != 1 ||
+                mrd_frame_get((mrd_bytes){ p + 8, head[2] - 8 }, &frame, NULL) != MRD_OK)
+                continue;
+            memcpy(&events, p, 8);
+            if (!answered[frame.session - 7][frame.seq])
+                open_events[frame.session - 7] += events;
+        }
+    }
+    free(names);
+}
+
+/* Frames of several sessions, some answered out of order, then the segments are cut at any byte or
+ * removed: what was committed is delivered, still there, or damaged; answered is never sent again,
+ * and what is still there is. */
+TEST(what_is_cut_off_behind_its_back_is_counted)
+{
+    for (uint64_t start = 1; start <= 40; start++) {
+        uint64_t seed = start, committed[CUT_SESSIONS] = { 0 }, delivered[CUT_SESSIONS] = { 0 };
+        uint64_t left[CUT_SESSIONS], all = 0;
+        bool answered[CUT_SESSIONS][CUT_FRAMES] = { { false } };
+        char dir[600];
+        mrd_spool_item item;
+        mrd_spool_stats st;
+        mrd_spool *s;
+
+        snprintf(dir, sizeof(dir), "%s/cut%d", test_tmp(), (int) start);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        for (int i = 0; i < CUT_FRAMES; i++) {
+            uint64_t session = test_rand(&seed) % CUT_SESSIONS, events = 1 + test_rand(&seed) % 50;
+
+            CHECK_ERR("add", add(s, 7 + session, 100, events), MRD_OK);
+            committed[session] += events;
+            for (uint64_t from = 0; mrd_spool_peek(s, from, &item); from = item.id + 1) {
+                if (test_rand(&seed) % 8 != 0)
+                    continue;
+                delivered[item.session - 7] += item.events;
+                answered[item.session - 7][item.seq] = true;
+                CHECK(mrd_spool_done(s, item.id, true));
+            }
+        }
+        mrd_spool_close(s);
+        damage(dir, &seed, start % 8 == 0);
+        left_in(dir, answered, left);
+        for (int k = 0; k < CUT_SESSIONS; k++)
+            all += committed[k] - delivered[k];
+        for (int round = 0; round < 2; round++) {
+            uint64_t sum = 0;
+
+            s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+            for (uint64_t k = 0; k < CUT_SESSIONS; k++) {
+                mrd_spool_tally t;
+                uint64_t held;
+
+                mrd_spool_get_tally(s, 7 + k, &t);
+                (void) mrd_spool_held(s, 7 + k, &held);
+                CHECK_INT(held, left[k]);
+                CHECK_INT(t.delivered, delivered[k]);
+                CHECK_INT(t.delivered + t.damaged + held, committed[k]);
+                sum += t.damaged;
+            }
+            mrd_spool_get_stats(s, &st);
+            CHECK_INT(st.damaged_events, round == 0 ? sum : 0);
+            CHECK(start % 8 != 0 || sum == all);
+            CHECK_INT(mrd_spool_damage_in(dir), sum);
+            mrd_spool_close(s);
+        }
+    }
+}
+
+/* A file system that is smaller than the spool may become: the oldest go, the newest stay. */
+/* Adds so many frames of 10 events; a full disk keeps the answer to the first out of the segments. */
+static void
+lose_an_answer(mrd_spool *s, const char *segment, int frames)
+{
+    struct rlimit limit, small;
+    mrd_spool_item item;
+    struct stat st;
+
+    for (int i = 0; i < frames; i++)
+        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    REQUIRE(mrd_spool_peek(s, 0, &item) && stat(segment, &st) == 0);
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    small = (struct rlimit){ (rlim_t) st.st_size, limit.rlim_max };
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    CHECK(mrd_spool_done(s, item.id, true));
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+/* The next segment begins with how many events were delivered, so that the counts say no more than the
+ * segments; the frame is answered all the same. */
+TEST(an_answer_that_only_the_counts_have_counts_once)
+{
+    char dir[600], segment[640];
+    mrd_spool_tally t;
+    uint64_t held;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/once", test_tmp());
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    lose_an_answer(s, segment, 3);
+    for (int i = 0; i < 20; i++)
+        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    mrd_spool_close(s);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.delivered, 10);
+    (void) mrd_spool_held(s, 7, &held);
+    CHECK_INT(held, 220);
+    mrd_spool_close(s);
+}
+
+/* A kill between a commit and the counts that go with it, when an answer did not reach the segments: the
+ * counts say what was answered of what they know, and nothing of the frame behind. */
+TEST(counts_of_before_a_commit_answer_nothing_of_it)
+{
+    char dir[600], counts[640], segment[640];
+    mrd_buf kept = { 0 };
+    mrd_spool_tally t;
+    uint64_t held;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/behind", test_tmp());
+    snprintf(counts, sizeof(counts), "%s/counts", dir);
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    lose_an_answer(s, segment, 3);
+    CHECK_ERR("counts", mrd_file_read(counts, 1 << 20, &kept, NULL), MRD_OK);
+    CHECK_ERR("add", add(s, 7, 100, 5), MRD_OK);
+    mrd_spool_close(s);
+    CHECK_ERR("counts", mrd_write_file(counts, (mrd_bytes){ kept.p, kept.len }, 0600, NULL),
+              MRD_OK);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.delivered, 10);
+    CHECK_INT(mrd_spool_held(s, 7, &held), 3);
+    CHECK_INT(held, 25);
+    mrd_spool_close(s);
+    mrd_buf_fini(&kept);
+}
+
+/* ---- The counts beside the segments ---- */
+
+static void
+remove_segments(const char *dir)
+{
+    uint64_t seed = 1;
+
+    damage(dir, &seed, true);
+}
+
+/* There is a place for 64 sessions. A forgotten one's is free again, and a session that nobody has
+ * asked for since the agent began gives its place up only when there is no other. */
+TEST(places_of_counts_are_given_again)
+{
+    enum { PLACES = 64, MORE = 200 };
+    char dir[300];
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/places", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (uint64_t k = 1; k <= MORE; k++) {
+        CHECK_ERR("add", add(s, k, 100, 3), MRD_OK);
+        if (k + 3 <= MORE)
+            mrd_spool_forget(s, k);
+    }
+    mrd_spool_close(s);
+    remove_segments(dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_INT(mrd_spool_damage_in(dir), 3 * 3); /* of the three that were not forgotten */
+    for (uint64_t k = MORE - 2; k <= MORE; k++)
+        CHECK_INT(mrd_spool_next_seq(s, k), 0); /* of a new epoch: all numbers are gone */
+    mrd_spool_close(s);
+
+    snprintf(dir, sizeof(dir), "%s/given_up", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (uint64_t k = 1; k < PLACES; k++)
+        CHECK_ERR("add", add(s, k, 100, 1), MRD_OK);
+    mrd_spool_close(s);
+    for (uint64_t more = 1; more <= 3; more++) {
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        CHECK_ERR("add", add(s, 1000 + more, 100, 100), MRD_OK);
+        mrd_spool_close(s);
+        if (more == 1 || more == 3) {
+            char copy[300], command[700];
+
+            snprintf(copy, sizeof(copy), "%s/copy%d", test_tmp(), (int) more);
+            snprintf(command, sizeof(command), "cp -r %s %s", dir, copy);
+            CHECK(system(command) == 0);
+            remove_segments(copy);
+            s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
+            /* The first has a free place; then those of before lose theirs. */
+            CHECK_INT(mrd_spool_damage_in(copy), more == 1 ? PLACES - 1 + 100 : PLACES - 3 + 300);
+            mrd_spool_close(s);
+        }
+    }
+}
+
+static void
+add_timed(mrd_spool *s, uint8_t type, uint8_t clock, uint32_t events, int64_t first, int64_t last)
+{
+    uint8_t frame[MRD_FRAME_HEADER + 8] = { 0 };
+    mrd_frame f = { .type = type,
+                    .clock = clock,
+                    .epoch = mrd_spool_epoch(s),
+                    .session = 7,
+                    .seq = mrd_spool_next_seq(s, 7),
+                    .first_ns = first,
+                    .last_ns = last };
+
+    if (type == MRD_FRAME_BATCH) {
+        f.events = events == 0 ? 1 : events;
+        f.head_len = f.head_raw = f.cols_raw = 4;
+    }
+    mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, 8 }, frame);
+    CHECK_ERR("add", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, events, NULL), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+}
+
+/* When the events were that are missing: behind the last that was answered, to the last that was
+ * committed, in the clock of the first; what is lost later makes that longer. */
+TEST(damage_has_its_times)
+{
+    for (uint64_t answers = 0; answers <= 3; answers++) {
+        static const int64_t firsts[] = { 100, 200, 400, 600 };
+        char dir[300];
+        mrd_spool *s;
+        mrd_spool_tally t;
+        mrd_spool_item item;
+
+        snprintf(dir, sizeof(dir), "%s/times%d", test_tmp(), (int) answers);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        add_timed(s, MRD_FRAME_CLOCK_DATA, 2, 0, 1, 9000); /* no event */
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 100, 200);
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 300, 400);
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 350, 390); /* ends before the one before */
+        add_timed(s, MRD_FRAME_BATCH, 2, 10, 5, 8000);  /* of another clock */
+        add_timed(s, MRD_FRAME_BATCH, 1, 0, 5, 7000);   /* holds losses only */
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 500, 600);
+        for (uint64_t i = 0; i <= answers; i++)
+            CHECK(mrd_spool_peek(s, 0, &item) && mrd_spool_done(s, item.id, true));
+        mrd_spool_close(s);
+        remove_segments(dir);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_INT(t.damaged, 50 - 10 * answers);
+        CHECK_INT(t.damaged_clock, 1);
+        CHECK_INT(t.damaged_first_ns, firsts[answers == 3 ? 2 : answers]);
+        CHECK_INT(t.damaged_last_ns, 600);
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 1000, 1200);
+        mrd_spool_close(s);
+        remove_segments(dir);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_INT(t.damaged, 60 - 10 * answers);
+        CHECK_INT(t.damaged_first_ns, firsts[answers == 3 ? 2 : answers]);
+        CHECK_INT(t.damaged_last_ns, 1200);
+        mrd_spool_close(s);
+    }
+}
+
+TEST_MAIN()
