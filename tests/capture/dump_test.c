@@ -1,0 +1,281 @@
+/*
+ * The dumps of meridian.h, through the real libmeridian.so: which file, what is in it, and what the
+ * next one adds. Rows of the seeds are named where they are tested.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+
+#include "capture/ring_read.h"
+#include "tests/capture/api_start.h"
+
+/* C-15, C-30 */
+TEST(dump_file)
+{
+    char path[300], text[4096] = "";
+    FILE *f;
+    size_t n;
+
+    start();
+    snprintf(path, sizeof(path), "%s/profile.json", test_tmp());
+    CHECK_INT(mrd_set_config("filename", path), MERIDIAN_OK);
+    {
+        MRD_SCOPE(domain, "first \"quoted\"");
+    }
+    CHECK_INT(mrd_dump(0), MERIDIAN_OK);
+    {
+        MRD_SCOPE(domain, "second");
+    }
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    f = fopen(path, "r");
+    REQUIRE(f != NULL);
+    n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    CHECK(strstr(text, "\"name\":\"first \\\"quoted\\\"\",\"cat\":\"test\"") != NULL);
+    CHECK(strstr(text, "second") != NULL);
+    CHECK(strstr(text, "\"lost\":0,\"rings_read_by_agent\":0") != NULL);
+    CHECK_INT(text[n - 2], '}');
+    CHECK_INT(mrd_set_config("filename", "/nonexistent/x"), MERIDIAN_OK);
+    CHECK_INT(mrd_dump(1), MERIDIAN_IO);
+}
+
+/* Processes that share a working directory and were told of no name: each has a file of its own. */
+TEST(dump_has_a_name_of_its_own)
+{
+    struct utsname host;
+    char name[400];
+    int status;
+
+    REQUIRE(uname(&host) == 0 && chdir(test_tmp()) == 0);
+    unsetenv("MERIDIAN_PROFILE_FILE");
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            start(); /* the library begins here: nothing of it is inherited */
+            {
+                MRD_SCOPE(domain, "work");
+            }
+            _exit(mrd_dump(1) == MERIDIAN_OK ? 0 : 1);
+        }
+        REQUIRE(waitpid(pid, &status, 0) == pid);
+        CHECK_INT(status, 0);
+        snprintf(name, sizeof(name), "profile.%s.%d.json", host.nodename, (int) pid);
+        CHECK_ROW(name, access(name, R_OK) == 0);
+    }
+    start();
+    CHECK_INT(mrd_set_config("filename", "of%p/%h%%p.%x.json"), MERIDIAN_OK);
+    snprintf(name, sizeof(name), "of%d", (int) getpid());
+    CHECK(mkdir(name, 0700) == 0);
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    snprintf(name, sizeof(name), "of%d/%s%%%d.%%x.json", (int) getpid(), host.nodename,
+             (int) getpid());
+    CHECK_ROW(name, access(name, R_OK) == 0);
+}
+
+/* The whole file as text, static. */
+static const char *
+slurp(const char *path)
+{
+    static char text[65536];
+    FILE *f = fopen(path, "r");
+    size_t n = f == NULL ? 0 : fread(text, 1, sizeof(text) - 1, f);
+
+    if (f != NULL)
+        fclose(f);
+    text[n] = '\0';
+    return text;
+}
+
+static size_t
+occurs(const char *text, const char *what)
+{
+    size_t n = 0;
+
+    for (const char *p = text; (p = strstr(p, what)) != NULL; p++)
+        n++;
+    return n;
+}
+
+static void *
+end_elsewhere(void *span)
+{
+    mrd_thread_name("the other one");
+    mrd_span_end(*(uint64_t *) span, NULL, 0);
+    return NULL;
+}
+
+/* The end of a span is written as its begin was, whichever ring and whichever dump it is in. */
+TEST(dump_joins_ends)
+{
+    mrd_kv arg = mrd_kv_i64("left", 3);
+    uint64_t here, later, other, never;
+    mrd_frame *frame;
+    pthread_t t;
+    char path[300];
+    const char *text;
+
+    start();
+    snprintf(path, sizeof(path), "%s/profile.json", test_tmp());
+    CHECK_INT(mrd_set_config("filename", path), MERIDIAN_OK);
+    mrd_thread_name("main thread");
+    frame = mrd_frame_create(domain, "frame");
+    CHECK_INT(mrd_frame_start(frame), MERIDIAN_OK);
+    CHECK_INT(mrd_frame_stop(frame), MERIDIAN_OK);
+    here = mrd_span_begin(domain, "here", NULL, 0);
+    later = mrd_span_begin(NULL, "later", NULL, 0);
+    other = mrd_span_begin(domain, "other \"thread\"", NULL, 0);
+    never = mrd_span_begin(domain, "never", NULL, 0);
+    CHECK(never != 0);
+    mrd_span_end(here, &arg, 1);
+    pthread_create(&t, NULL, end_elsewhere, &other);
+    pthread_join(t, NULL);
+    CHECK_INT(mrd_dump(0), MERIDIAN_OK);
+    mrd_span_end(later, NULL, 0);
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    text = slurp(path);
+    CHECK_INT(occurs(text, "{\"ph\":\"b\","), 5);
+    CHECK_INT(occurs(text, "{\"ph\":\"e\","), 4);
+    CHECK_INT(occurs(text, "unnamed"), 0);
+    CHECK_INT(occurs(text, "{\"ph\":\"b\",\"name\":\"frame\",\"cat\":\"test\","), 1);
+    CHECK_INT(occurs(text, "{\"ph\":\"e\",\"name\":\"frame\",\"cat\":\"test\","), 1);
+    CHECK_INT(occurs(text, "{\"ph\":\"e\",\"name\":\"here\",\"cat\":\"test\","), 1);
+    CHECK_INT(occurs(text, "{\"ph\":\"e\",\"name\":\"later\",\"pid\":"), 1);
+    CHECK_INT(occurs(text, "{\"ph\":\"e\",\"name\":\"other \\\"thread\\\"\",\"cat\":\"test\","), 1);
+    CHECK_INT(occurs(text, "\"args\":{\"left\":3}"), 1);
+    CHECK_INT(occurs(text, "\"name\":\"process_name\""), 1);
+    CHECK_INT(occurs(text, "\"args\":{\"name\":\"test_capture_dump\"}"), 1);
+    CHECK_INT(occurs(text, "\"args\":{\"name\":\"main thread\"}"), 1);
+    CHECK_INT(occurs(text, "\"args\":{\"name\":\"the other one\"}"), 1);
+    CHECK_INT(occurs(text, "\"ends_without_begin\":0"), 1);
+    mrd_frame_destroy(frame);
+}
+
+/* A dump after the finished one loses nothing: with nothing new the file stays, else it goes on. */
+TEST(dump_again)
+{
+    char path[300], first[65536];
+
+    start();
+    snprintf(path, sizeof(path), "%s/profile.json", test_tmp());
+    CHECK_INT(mrd_set_config("filename", path), MERIDIAN_OK);
+    {
+        MRD_SCOPE(domain, "one");
+    }
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    snprintf(first, sizeof(first), "%s", slurp(path));
+    CHECK_INT(occurs(first, "\"one\""), 1);
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    CHECK_TEXT(slurp(path), first);
+    {
+        MRD_SCOPE(domain, "two");
+    }
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    CHECK_INT(occurs(slurp(path), "\"one\""), 1);
+    CHECK_INT(occurs(slurp(path), "\"two\""), 1);
+    CHECK_INT(occurs(slurp(path), "otherData"), 1);
+    CHECK_INT(truncate(path, 3), 0); /* no longer what was left: a new file */
+    {
+        MRD_SCOPE(domain, "three");
+    }
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    CHECK_INT(occurs(slurp(path), "\"three\""), 1);
+    CHECK_INT(occurs(slurp(path), "{\"displayTimeUnit"), 1);
+    CHECK_INT(occurs(slurp(path), "\"two\""), 0);
+}
+
+/* A ring that somebody else reads is looked at, each event once. */
+TEST(dump_beside_an_agent)
+{
+    char path[300], command[400], line[400], ring[800];
+    mrd_ring_reader *agent = NULL;
+    FILE *list;
+
+    start();
+    snprintf(path, sizeof(path), "%s/profile.json", test_tmp());
+    CHECK_INT(mrd_set_config("filename", path), MERIDIAN_OK);
+    {
+        MRD_SCOPE(domain, "one");
+    }
+    snprintf(command, sizeof(command), "ls '%s' | grep '[.]%d[.][0-9]*[.][0-9]*[.]ring'",
+             getenv("MERIDIAN_RING_DIR"), (int) getpid());
+    REQUIRE((list = popen(command, "r")) != NULL && fgets(line, sizeof(line), list) != NULL);
+    pclose(list);
+    line[strcspn(line, "\n")] = '\0';
+    snprintf(ring, sizeof(ring), "%s/%s", getenv("MERIDIAN_RING_DIR"), line);
+    CHECK_ERR("agent", mrd_ring_open(AT_FDCWD, ring, NULL, &agent, NULL), MRD_OK);
+    CHECK_INT(mrd_dump(0), MERIDIAN_OK);
+    {
+        MRD_SCOPE(domain, "two");
+    }
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    CHECK_INT(occurs(slurp(path), "\"one\""), 1);
+    CHECK_INT(occurs(slurp(path), "\"two\""), 1);
+    mrd_ring_close(agent);
+}
+
+/* What was recorded since the last period is in the file when the program ends by itself; a fork's
+ * child does not write over it. */
+TEST(continuous_dump_at_exit)
+{
+    char path[300], child[340];
+    pid_t pid, inner;
+    int status;
+
+    snprintf(path, sizeof(path), "%s/profile.json", test_tmp());
+    if ((pid = fork()) == 0) {
+        start();
+        mrd_set_config("filename", path);
+        mrd_set_config("dump_period", "3600");
+        mrd_set_config("continuous_dump", "1");
+        for (int i = 0; i < 100; i++) {
+            MRD_SCOPE(domain, "tick");
+        }
+        if ((inner = fork()) == 0) {
+            {
+                MRD_SCOPE(domain, "child's");
+            }
+            exit(0);
+        }
+        waitpid(inner, &status, 0);
+        snprintf(child, sizeof(child), "%s/profile.%d.json", test_tmp(), (int) inner);
+        if (occurs(slurp(child), "\"child's\"") != 1)
+            _exit(9);
+        exit(0);
+    }
+    waitpid(pid, &status, 0);
+    CHECK_INT(WEXITSTATUS(status), 0);
+    CHECK_INT(occurs(slurp(path), "\"tick\""), 100);
+    CHECK_INT(occurs(slurp(path), "otherData"), 1);
+    CHECK_INT(occurs(slurp(path), "child's"), 0);
+}
+
+/* C-09: continuous dumps come from the thread that records; no thread of the library. */
+TEST(continuous_dump)
+{
+    char path[300];
+
+    start();
+    snprintf(path, sizeof(path), "%s/profile.json", test_tmp());
+    mrd_set_config("filename", path);
+    mrd_set_config("dump_period", "0.01");
+    mrd_set_config("continuous_dump", "1");
+    for (int i = 0; i < 30 && access(path, R_OK) != 0; i++) {
+        MRD_SCOPE(domain, "tick");
+        spin_ns(2000000);
+    }
+    CHECK(access(path, R_OK) == 0);
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+}
+
+/* E-02 ... E-12 */
+
+int
+main(int argc, char **argv)
+{
+    return api_main(argc, argv);
+}
