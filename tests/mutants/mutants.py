@@ -29,9 +29,9 @@ GOAL = 0.9
 # Module: what is changed, the tests that must notice it.
 MODULES = {
     "journal": (["aggregator/journal.c", "aggregator/journal_*.c", "aggregator/segment.h"],
-                ["aggregator/journal", "aggregator/journal_files", "aggregator/merge", "fuzz/journal"]),
+                ["aggregator/journal", "aggregator/journal_files", "aggregator/journal_sync", "aggregator/merge_damage", "fuzz/journal"]),
     "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
-    "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_model", "agent/spool_faults", "agent/record", "fuzz/spool"]),
+    "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_model", "agent/spool_faults", "agent/record", "fuzz/spool"]),
     "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/codec.c",
               "proto/frame.c", "proto/wire.c"],
              ["proto/batch", "proto/batch_model", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
@@ -39,7 +39,8 @@ MODULES = {
     "clocks": (["timesync/*.c"],
                ["timesync/*", "sim/clocks", "sim/absolute", "sim/timescale_link", "fuzz/align", "fuzz/probe"]),
     "merge": (["trace/store/merge.c", "aggregator/merge_*.c"],
-              ["trace/merge", "trace/stream", "aggregator/merge", "aggregator/merge_check", "aggregator/merge_once"]),
+              ["trace/merge", "trace/stream", "aggregator/merge", "aggregator/merge_damage", "aggregator/merge_incarnations",
+               "aggregator/merge_check", "aggregator/merge_once"]),
     "importers": (["trace/import/*.c"],
                   ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c"],
