@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/obj.h"
 #include "cli/demo.h"
 
@@ -223,18 +225,26 @@ demo_node_prefix(const demo_node *node, mrd_strlist *argv)
     return mrd_strlist_add(argv, mrd_str_of(net));
 }
 
+/* The last try takes what the kernel gives. Its own range is used for connections, whose end may have
+ * the port before the daemon does; below it nobody gets a port that he does not name. */
 uint16_t
 demo_free_port(int type)
 {
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
     socklen_t len = sizeof(a);
     int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
-    uint16_t port = 0;
+    bool bound = false;
 
-    if (fd >= 0 && bind(fd, (const struct sockaddr *) &a, sizeof(a)) == 0 &&
-        getsockname(fd, (struct sockaddr *) &a, &len) == 0)
-        port = ntohs(a.sin_port);
+    for (int tries = 64; fd >= 0 && !bound && tries-- > 0;) {
+        uint16_t draw;
+
+        mrd_random(&draw, sizeof(draw));
+        a.sin_port = tries == 0 ? 0 : htons((uint16_t) (10000 + draw % 22000));
+        bound = bind(fd, (const struct sockaddr *) &a, sizeof(a)) == 0;
+    }
+    if (!bound || getsockname(fd, (struct sockaddr *) &a, &len) != 0)
+        a.sin_port = 0;
     if (fd >= 0)
         close(fd);
-    return port;
+    return ntohs(a.sin_port);
 }

@@ -5,12 +5,11 @@ import json
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import urllib.request
 
-from lib import BUILD, SOURCE, check, equal, finish, run, tmp, until
+from lib import BUILD, SOURCE, check, equal, finish, free_port, run, tmp, until
 from wait import within
 
 K8S = os.path.join(SOURCE, "deploy/k8s")
@@ -184,12 +183,6 @@ def overlay_ok(folder):
         for p in [p for rule in spec.get("ingress", []) for p in rule["ports"]] + spec.get("podMetricsEndpoints", []):
             check(p["port"] in names, f"{where}: no port {p['port']}")
     return docs
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def get(url, tls=None, patience=60):

@@ -4,6 +4,7 @@ import gzip
 import json
 import mmap
 import os
+import random
 import shutil
 import signal
 import socket
@@ -130,10 +131,31 @@ class Importer:
 
 # ---- A cluster of real daemons ----
 
-def free_port(kind=socket.SOCK_STREAM, host="127.0.0.1"):
-    with socket.socket(socket.AF_INET, kind) as s:
-        s.bind((host, 0))
-        return s.getsockname()[1]
+reserved = []  # sockets whose names say that a port is ours
+
+
+def ports():
+    """Ports that the kernel gives nobody who does not name one: below its range for connections, when that is where it usually is."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+        low = int(f.read().split()[0])
+    return range(10000, low) if low >= 12000 else range(max(low, 1024), 65536)
+
+
+def free_port():
+    """A port that is free, for TCP and UDP, and given to no other test as long as this one runs, also while nobody listens on it: not yet, or
+    between the death of a daemon and its successor. A name of an abstract socket says so, which ends with this process."""
+    while True:
+        port, name = random.SystemRandom().choice(ports()), socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0mrd-test-port-{port}")
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                with socket.socket(socket.AF_INET, kind) as s:
+                    s.bind(("0.0.0.0", port))
+        except OSError:
+            name.close()
+            continue
+        reserved.append(name)
+        return port
 
 
 def until(what, message, seconds=60):
@@ -279,7 +301,7 @@ class Cluster:
     def __init__(self, host="127.0.0.1", **aggregator_options):
         self.work, self.host, self.options = tmp(), host, dict(disk_reserve="1M", **aggregator_options)
         self.started, self.agents, self.daemon = [], {}, None
-        data, control, http, probes = free_port(), free_port(), free_port(), free_port(socket.SOCK_DGRAM)
+        data, control, http, probes = (free_port() for _ in range(4))
         self.data, self.control = f"tcp://{host}:{data}", f"tcp://{host}:{control}"
         self.http, self.probes = f"{host}:{http}", probes
         # Settings of the person who runs the tests must not matter.

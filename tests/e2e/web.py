@@ -9,7 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 
-from lib import BUILD, SOURCE, check, equal, finish, need_speed, skip, tmp
+from lib import BUILD, SOURCE, check, equal, finish, free_port, need_speed, skip, tmp
 from wait import within
 
 need_speed()
@@ -31,17 +31,6 @@ programs = []
 def start(*args, **env):
     log = open(os.path.join(work, f"log{len(programs)}"), "w")
     programs.append(subprocess.Popen(args, stdout=log, stderr=log, env=dict(os.environ, **env), cwd=work))
-
-
-def free_port(n):
-    import socket
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def ask(path, token=TOKEN, **headers):
@@ -68,7 +57,7 @@ def logs():
             print(f"--- {programs[i].args[0]}\n{f.read()[-1500:]}")
 
 
-data, control, http, clock = free_port(4)
+data, control, http, clock = (free_port() for _ in range(4))
 tokens = os.path.join(work, "tokens.json")
 with open(tokens, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
     json.dump({"read": [READ], "control": [TOKEN], "agent": ["web-test-agent-token-0123456789"]}, f)

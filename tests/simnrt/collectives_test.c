@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "tests/simnrt/sim_help.h"
+#include "tests/socket.h"
 #include "tests/wait.h"
 
 #define RANKS 3
@@ -187,16 +188,9 @@ TEST(across_time_namespaces)
 
 TEST(across_nodes_over_tcp)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t len = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
     char root[64];
 
-    /* a free port of the moment */
-    REQUIRE(bind(fd, (struct sockaddr *) &at, len) == 0);
-    REQUIRE(getsockname(fd, (struct sockaddr *) &at, &len) == 0);
-    close(fd);
-    snprintf(root, sizeof(root), "127.0.0.1:%d", ntohs(at.sin_port));
+    snprintf(root, sizeof(root), "127.0.0.1:%d", test_free_port());
     setenv("NEURON_RT_ROOT_COMM_ID", root, 1);
     check_together(0);
 }
