@@ -482,7 +482,7 @@ mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view 
                               .probes = c->probes,
                               .answered = c->answered_at,
                               .answer_raw =
-                                  c->answered_at.ns == 0 ? (mrd_peer_ns){ 0 } : c->answer_raw };
+                                  c->answered_at.ns == 0 ? ((mrd_peer_ns){ 0 }) : c->answer_raw };
 
     snprintf(v.state, sizeof(v.state), "%s", c->state[0] == '\0' ? "unaligned" : c->state);
     if (c->probe != NULL)
@@ -527,9 +527,9 @@ mrd_local_ns
 mrd_clock_sync_next_ns(const mrd_clock_sync *c)
 {
     mrd_local_ns udp =
-        c->probe == NULL ? (mrd_local_ns){ INT64_MAX } : mrd_timeprobe_deadline(c->probe);
+        c->probe == NULL ? ((mrd_local_ns){ INT64_MAX }) : mrd_timeprobe_deadline(c->probe);
     mrd_local_ns link =
-        c->link == NULL ? (mrd_local_ns){ INT64_MAX } : mrd_linkprobe_next_ns(c->link);
+        c->link == NULL ? ((mrd_local_ns){ INT64_MAX }) : mrd_linkprobe_next_ns(c->link);
 
     return mrd_local_before(udp, link) ? udp : link;
 }

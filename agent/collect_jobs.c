@@ -52,7 +52,7 @@ jobs_next(const void *self)
 {
     const mrd_agent *a = self;
 
-    return a->jobs == NULL || a->transport == NULL ? (mrd_local_ns){ INT64_MAX }
+    return a->jobs == NULL || a->transport == NULL ? ((mrd_local_ns){ INT64_MAX })
                                                    : mrd_jobs_next_ns(a->jobs);
 }
 

@@ -540,7 +540,7 @@ mrd_jobs_step(mrd_jobs *j, mrd_local_ns now)
 mrd_local_ns
 mrd_jobs_next_ns(const mrd_jobs *j)
 {
-    mrd_local_ns next = j->o.dir == NULL ? (mrd_local_ns){ INT64_MAX } : j->scan_at;
+    mrd_local_ns next = j->o.dir == NULL ? ((mrd_local_ns){ INT64_MAX }) : j->scan_at;
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         const job *b = &j->jobs[i];

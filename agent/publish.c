@@ -180,7 +180,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
         p->stats.slow = true;
         snprintf(p->stats.message, sizeof(p->stats.message), "%s", ack->message);
         again(p, f,
-              MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORGOTTEN_WAKEUP) ? (mrd_local_ns){ INT64_MAX }
+              MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORGOTTEN_WAKEUP) ? ((mrd_local_ns){ INT64_MAX })
                                                                   : mrd_local_add(now, wait));
     }
 }

@@ -512,7 +512,8 @@ mrd_traces_idle(const mrd_traces *t)
 mrd_local_ns
 mrd_traces_next_ns(const mrd_traces *t)
 {
-    return mrd_traces_idle(t) ? (mrd_local_ns){ INT64_MAX } : mrd_local_add(mrd_local_now(), POLL);
+    return mrd_traces_idle(t) ? ((mrd_local_ns){ INT64_MAX })
+                              : mrd_local_add(mrd_local_now(), POLL);
 }
 
 void

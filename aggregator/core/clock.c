@@ -155,8 +155,8 @@ drift_of(mrd_follow *f, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int
             (wide = mrd_align_radius(then, &bound)) == UINT32_MAX)
             return 0;
         room = mrd_sat_abs(mrd_sat_sub(then.ns, line)) + (int64_t) wide - (int64_t) radius;
-        s = s < 0 ? -s : s;
-        drift = room / s + 1 > drift ? room / s + 1 : drift;
+        room = room / mrd_sat_abs(s) + 1;
+        drift = room > drift ? room : drift;
     }
     return (uint64_t) drift;
 }

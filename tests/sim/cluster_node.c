@@ -418,7 +418,7 @@ __wrap_scandir(const char *path, struct dirent ***ret, int (*is)(const struct di
         int (*any)(const void *, const void *);
     } compare = { order };
     DIR *dir = opendir(path);
-    struct dirent **v = NULL;
+    struct dirent **v = NULL, **grown;
     const struct dirent *e;
     size_t n = 0;
 
@@ -427,8 +427,10 @@ __wrap_scandir(const char *path, struct dirent ***ret, int (*is)(const struct di
     while ((e = readdir(dir)) != NULL) {
         if (is != NULL && !is(e))
             continue;
-        if ((v = realloc(v, (n + 1) * sizeof(*v))) == NULL || (v[n] = malloc(sizeof(**v))) == NULL)
+        if ((grown = realloc(v, (n + 1) * sizeof(*v))) == NULL ||
+            (grown[n] = malloc(sizeof(**v))) == NULL)
             abort();
+        v = grown;
         memcpy(v[n++], e, sizeof(*e));
     }
     closedir(dir);
