@@ -1,11 +1,13 @@
 /* agent/cross.c - cross-reads of the node's clocks: RAW against REALTIME, now and as recorded. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/drain_int.h"
 
 #define CROSS_PERIOD (10 * MRD_SEC)
 #define CROSS_MAX    1024
 #define TRIES        5
+#define LAST         4 /* readings that go with each batch */
 
 void
 mrd_cross_realtime(mrd_cross_read *ret_read)
@@ -31,16 +33,44 @@ mrd_drain_cross_init(mrd_drain *p)
     return MRD_OK;
 }
 
-/* Keeps the newest half as it is and every second of the older half: an hour-old step of the wall
- * clock is still placed, only less finely. */
+/* Whether the wall clock was set between two readings: by more than a slew, or a thread that was put
+ * aside, can make. */
+static bool
+set_between(const mrd_cross_read *a, const mrd_cross_read *b)
+{
+    int64_t past = b->raw_ns - a->raw_ns, moved = b->other_ns - a->other_ns - past;
+    int64_t bend = past / 8 + MRD_MS;
+
+    return moved > bend || moved < -bend;
+}
+
+/* The wall clock was set just before or just behind it. */
+static bool
+beside_step(const mrd_drain *p, size_t i)
+{
+    const mrd_cross_read *c = p->crosses;
+
+    return (i > 0 && set_between(&c[i - 1], &c[i])) ||
+           (i + 1 < p->n_crosses && set_between(&c[i], &c[i + 1]));
+}
+
+/* Keeps the newest half as it is, and of the older half every second and what is beside a step: an
+ * hour-old step of the wall clock is still placed, only less finely. */
 static void
 thin(mrd_drain *p)
 {
     size_t half = p->n_crosses / 2, n = 0;
+    bool was_beside = beside_step(p, 0);
 
-    for (size_t i = 0; i < p->n_crosses; i++)
-        if (i >= half || i % 2 == 0)
+    for (size_t i = 0; i < p->n_crosses; i++) {
+        bool beside = was_beside;
+
+        was_beside = i + 1 < p->n_crosses && beside_step(p, i + 1); /* before it is moved */
+        if (i >= half || i % 2 == 0 || beside)
             p->crosses[n++] = p->crosses[i];
+    }
+    if (n == CROSS_MAX) /* a clock that is set all the time */
+        memmove(p->crosses, p->crosses + half, (n -= half) * sizeof(*p->crosses));
     p->n_crosses = n;
 }
 
@@ -53,21 +83,12 @@ mrd_drain_cross(mrd_drain *p)
     p->cross_at = (mrd_local_ns){ p->crosses[p->n_crosses - 1].raw_ns + CROSS_PERIOD };
 }
 
-/* The wall clock was set since the last reading: stamps from now on need a new one. */
-static bool
-stepped(const mrd_drain *p, mrd_local_ns now)
-{
-    const mrd_cross_read *last = &p->crosses[p->n_crosses - 1];
-    int64_t moved = mrd_wall_now().ns - last->other_ns - (now.ns - last->raw_ns);
-    int64_t bend = (now.ns - last->raw_ns) / 8 + MRD_MS; /* a slew, or this thread was put aside */
-
-    return moved > bend || moved < -bend;
-}
-
 void
 mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now)
 {
-    if (!mrd_local_before(now, p->cross_at) || stepped(p, now))
+    mrd_cross_read here = { .raw_ns = now.ns, .other_ns = mrd_wall_now().ns };
+
+    if (!mrd_local_before(now, p->cross_at) || set_between(&p->crosses[p->n_crosses - 1], &here))
         mrd_drain_cross(p);
 }
 
@@ -76,6 +97,20 @@ mrd_drain_crosses(const mrd_drain *p, size_t *ret_n)
 {
     *ret_n = p->n_crosses;
     return p->crosses;
+}
+
+void
+mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
+                        void (*take)(void *self, const mrd_cross_read *read), void *self)
+{
+    size_t n = p->n_crosses, first = n > LAST ? n - LAST : 0, i = first;
+
+    while (i > 0 && p->crosses[i - 1].raw_ns >= since.ns)
+        i--;
+    i -= i > 0; /* what was the time before */
+    for (; i < n; i++)
+        if (i >= first || beside_step(p, i))
+            take(self, &p->crosses[i]);
 }
 
 static int64_t

@@ -214,6 +214,10 @@ void mrd_cross_realtime(mrd_cross_read *ret_read);
 /* The cross-reads taken so far (every 10 s and at open), oldest first; borrowed until the next
  * step. At most 1024, thinned from the oldest. */
 const mrd_cross_read *mrd_drain_crosses(const mrd_drain *p, size_t *ret_n);
+/* Gives those that a batch with stamps from `since` on needs, oldest first: the last four, and both
+ * sides of each setting of the wall clock since then. */
+void mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
+                             void (*take)(void *self, const mrd_cross_read *read), void *self);
 /* Takes one now (before a batch is closed). */
 void mrd_drain_cross(mrd_drain *p);
 /* REALTIME to RAW by the nearest cross-reads; saturates. */

@@ -3,22 +3,26 @@
 #include "agent/planted.h"
 #include "agent/record_int.h"
 #include "base/vec.h"
+#include "timesync/cross_table.h"
 
 /* ---- Lanes ---- */
 
 static void
+add_cross(void *self, const mrd_cross_read *read)
+{
+    (void) mrd_batch_cross(self, read);
+}
+
+/* Of a process that is new this is the first batch that brings any: also the readings of before a
+ * step that its first events were stamped ahead of. */
+static void
 add_crosses(mrd_record *r, open_batch *l)
 {
-    size_t n;
-    const mrd_cross_read *c;
-
     if (l->clock == MRD_DRAIN_RAW)
         return;
     mrd_drain_cross(r->o.drain);
-    c = mrd_drain_crosses(r->o.drain, &n);
-    /* The last few bracket this batch; older ones went with older batches. */
-    for (size_t i = n > 4 ? n - 4 : 0; i < n; i++)
-        (void) mrd_batch_cross(l->batch, &c[i]);
+    mrd_drain_crosses_since(r->o.drain, (mrd_local_ns){ l->opened_ns - MRD_CROSS_LATE }, add_cross,
+                            l->batch);
 }
 
 /* Loses events of the open batch. */
