@@ -40,11 +40,18 @@ def emitted(prefix):
     return out
 
 
-left_before = set(os.listdir("/dev/shm"))
+folders = os.path.join(work, "folders")
+
+
+def noted(*command):
+    """The command, in a shell that first notes the folder which `inspect` made for its rings."""
+    return ["sh", "-c", f'echo "$MERIDIAN_RING_DIR" >>{folders}; exec "$@"', "sh", *command]
+
+
 # ---- everything arrives ----
 out, truth = os.path.join(work, "out"), os.path.join(work, "truth")
-text, err = run("inspect", "-o", out, "--output-format", "perfetto,json,summary-text,summary-json", "--sample", "50ms", "--", loop, "--ranks", "4",
-                "--cores", "8", "--steps", "6", "--straggler", "5:40", "--checkpoint-every", "3", "--checkpoint-dir", work,
+text, err = run("inspect", "-o", out, "--output-format", "perfetto,json,summary-text,summary-json", "--sample", "50ms", "--", *noted(
+    loop, "--ranks", "4", "--cores", "8", "--steps", "6", "--straggler", "5:40", "--checkpoint-every", "3", "--checkpoint-dir", work),
                 env=dict(env, SIMNRT_TRUTH=truth))
 check("rank 0: 6 steps" in text and "Profile" not in text, f"stdout belongs to the command: {text[:200]}")
 check("SIMULATED" in err, "simulated data says so")
@@ -117,7 +124,8 @@ equal([a["path"] for a in doc["meridian"]["artifacts"]], [f"{out}/i-0new_pid_2/x
 check(any("files of earlier runs" in n for n in doc["meridian"]["notes"]), f"and a note: {doc['meridian']['notes']}")
 # Two that run at one time in one directory: both recordings are kept.
 both = os.path.join(work, "both")
-_, err = run("inspect", "-o", both, "--output-format", "json", "--", "sh", "-c", f"echo other > {both}/system_profile.json")
+_, err = run("inspect", "-o", both, "--output-format", "json", "--", "sh", "-c", f'"$@" && echo other > {both}/system_profile.json', "sh",
+             loop, "--steps", "2", "--quiet", "--checkpoint-every", "0", env=env)  # there is something to write, however short it is
 there = re.search(r"so the results go to (\S+)", err)
 if check(there, f"results that appeared meanwhile: {err}"):
     equal(open(os.path.join(both, "system_profile.json")).read(), "other\n", "the other's results stay")
@@ -125,14 +133,16 @@ if check(there, f"results that appeared meanwhile: {err}"):
 
 # ---- the command's own lifecycle ----
 for command, status in ((["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137), (["true"], 0)):
-    run("inspect", "-o", os.path.join(work, "s%d" % status), "--", *command, want=status)
+    run("inspect", "-o", os.path.join(work, "s%d" % status), "--", *noted(*command), want=status)
 _, err = run("inspect", "-o", os.path.join(work, "absent"), "--", "no-such-program", want=127)
 check("no-such-program" in err, f"a command that is not there: {err}")
 _, err = run("inspect", "-o", work + "/x", want=2)
 check("name a command" in err, "no command")
 p = subprocess.run([MERIDIAN, "inspect", "-o", os.path.join(work, "pipe"), "--", "tr", "a-z", "A-Z"], input="abc", capture_output=True, text=True)
 equal(p.stdout, "ABC", "stdin and stdout pass through")
-equal([n for n in os.listdir("/dev/shm") if n.startswith("meridian-inspect") and n not in left_before], [], "no rings are left behind")
+with open(folders) as f:
+    made = f.read().split()
+equal((len(set(made)), [d for d in made if os.path.exists(d)]), (4, []), "a folder for the rings of each, and none is left behind")
 
 def runs_until_checkpoint(folder, p):
     """A workload that has done some steps, however slowly, says so by a file."""
