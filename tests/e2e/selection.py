@@ -3,9 +3,10 @@ that never change. A session of nothing says why and ends with 3. What `nodes` s
 import collections
 import json
 import os
+import signal
 import subprocess
 
-from lib import BIN, BUILD, Cluster, Program, check, equal, finish, load_json, need_preload, skip, until
+from lib import BIN, BUILD, MERIDIAN, Cluster, Program, check, equal, finish, load_json, need_preload, skip, until
 
 library, loop, runtime = need_preload(), os.path.join(BIN, "train_loop"), os.path.join(BUILD, "lib", "simnrt")
 if not os.path.exists(loop):
@@ -25,14 +26,27 @@ def workload(c, i, **more):
     folder = c.folder(f"steps{i}")
     c.keep(Program(c.path(f"loop{i}.log"), [loop, "--ranks", "2", "--cores", "2", "--steps", "2000000", "--quiet", "--checkpoint-every", "20",
                                             "--checkpoint-dir", folder],
-                   env=dict(c.env, LD_PRELOAD=library, LD_LIBRARY_PATH=runtime, MERIDIAN_ENABLE="1", MERIDIAN_RING_DIR=c.rings(i), **more),
+                   env=dict(c.env, LD_PRELOAD=library, LD_LIBRARY_PATH=runtime, MERIDIAN_ENABLE="1", MERIDIAN_RING_DIR=c.rings(i), SIMNRT_JOB=c.job(f"loop{i}"), **more),
                    stdout=subprocess.DEVNULL))
     until(lambda: os.listdir(folder), f"workload {i} has done some steps")
 
 
-def recorded(c, name, *options, want=0):
-    """Events of a short session by source: {(source, name): n}; the counters' names; the whole document and what was said."""
-    out, err = c.run("record", "--duration", "400ms", "-o", c.path(name), "--format", "json", *options, want=want)
+def record(c, name, enough, *options, want=0):
+    """What `meridian record` says when it was ended by Ctrl-C, once enough(part) is so of every part of its manifest."""
+    known = {s["id"] for s in c.run_json("sessions")["sessions"]}
+    p = subprocess.Popen([MERIDIAN, "record", "--duration", "0", "-o", c.path(name), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=c.env)
+    until(lambda: {s["id"] for s in c.run_json("sessions")["sessions"]} - known or p.poll() is not None, f"{name}: a session begins")
+    id = c.run_json("sessions")["sessions"][-1]["id"]
+    until(lambda: (parts := c.session(id)["nodes"]) and all(map(enough, parts)) or p.poll() is not None, f"{name}: enough is recorded")
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=120)
+    equal(p.returncode, want, f"record {options}: {err}")
+    return out, err
+
+
+def recorded(c, name, *options, events=5000):
+    """Events of a session with so many of each node, by source: {(source, name): n}; the counters' names; the whole document and what was said."""
+    out, err = record(c, name, lambda part: part["events"] >= events, "--format", "json", *options)
     doc = load_json(c.path(name, "system_profile.json"))
     events = collections.Counter((e["trace_event_source"], e["name"]) for e in doc["trace_events"])
     return events, {s["track"] for s in doc["counters"]} | ({"mem.used_bytes"} if doc["mem_usage"] else set()), doc, out + err
@@ -60,10 +74,10 @@ with Cluster() as c:
     check(min(rates) > 100, f"events/s of nodes that nobody records: {rates}")
 
     # ---- event types ----
-    events, counters, _, _ = recorded(c, "hardware", "--event-type", "hardware")
+    events, counters, _, _ = recorded(c, "hardware", "--event-type", "hardware", events=500)
     check(events and {name for _, name in events} <= HARDWARE, f"the hardware group only: {events}")
     check(CONSTANT in counters, f"counters have no event type and stay: {counters}")
-    events, _, _, _ = recorded(c, "others", "--event-type", "^hardware,^nrt_tensor_free,=step")
+    events, _, _, _ = recorded(c, "others", "--event-type", "^hardware,^nrt_tensor_free,=step", events=20)
     equal(set(events), {("annotation", "step")}, "a program's own event type")
     _, err = c.run("record", "--duration", "1s", "--event-type", "nc_exec_runing", want=1)
     check("did you mean nc_exec_running?" in err, f"an event type that there is not: {err}")
@@ -90,16 +104,17 @@ with Cluster() as c:
     for options, why in ((["--event-type", "=nothing"], "none is of the event types asked for"), (["--core", "7", "--source", "neuron_hw"], "is of the cores asked for"),
                          (["--instance-id", "i-test2"], "no process that records was there: is libmeridian.so loaded"),
                          (["--source", "framework"], "is of the sources asked for")):
-        out, err = c.run("record", "--duration", "300ms", "-o", c.path("nothing" + options[1]), *options, want=3)
+        # something has to be left out, but on the node that has no workload
+        out, err = record(c, "nothing" + options[1], lambda part: part["instance_id"] == "i-test2" or part["tally"]["left_out"] > 50, *options, want=3)
         check("nothing was recorded: " in err and why in err, f"{options}: {err}")
     id = json.loads(c.run("status", "--json", "latest", want=3)[0])["id"]
     check("none is of the" in c.session(id)["empty"] and c.session(id)["state"] == "complete", f"the manifest says it: {c.session(id).get('empty')}")
     for command in ("report", "fetch"):
         _, err = c.run(command, id, *(["-o", c.path("nothing-fetched")] if command == "fetch" else []), want=3)
         check("nothing was recorded: " in err, f"{command}: {err}")
-    _, err = c.run("record", "--duration", "300ms", "--job", "nobody", want=1)
+    _, err = c.run("record", "--duration", "300ms", "-o", c.path("nobody"), "--job", "nobody", want=1)
     check("did not start" in err, f"a job that nobody has: {err}")
-    recorded(c, "only-counters", "--source", "host")
+    recorded(c, "only-counters", "--source", "host", events=0)
     recorder = c.start("--mode", "recorder", "--keep", "5s", "--no-merge")
     _, err = c.run("stop", recorder)
     check("no trigger asked for a window" in err, f"a recorder without a trigger: {err}")

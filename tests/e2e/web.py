@@ -78,7 +78,7 @@ try:
               "--watch", watched, "--stable", "200ms")
         start(os.path.join(BUILD, "bin/train_loop"), "--steps", "1000000", "--cores", "4", "--quiet", "--straggler", "2:1.5",
               LD_PRELOAD=os.path.join(BUILD, "lib/libmeridian.so"), MERIDIAN_CAPTURE="all", MERIDIAN_RING_DIR=rings, MERIDIAN_JOB="job-" + node,
-              MERIDIAN_DEVICE_PROFILES=written)
+              SIMNRT_JOB=f"{os.path.basename(work)}.{node}", MERIDIAN_DEVICE_PROFILES=written)
     wait_for("both nodes", lambda: len(json.loads(ask("/api/v1/nodes")[2])["nodes"]) == 2)
 
     # ---- The files themselves ----
