@@ -12,7 +12,7 @@ start_models(void *self, mrd_why *why)
     if (a->o.spool_dir != NULL)
         snprintf(a->models_path, sizeof(a->models_path), "%s/models", a->o.spool_dir);
     return mrd_model_table_open(a->models_path[0] == '\0' ? NULL : a->models_path, a->node.boot_id,
-                                a->proc_root, a->record, a->drain, &a->models, why);
+                                a->proc_root, a->record, &a->models, why);
 }
 
 static void

@@ -9,35 +9,37 @@
 #include "base/vec.h"
 #include "hw/identity.h"
 
-#define NOTE_MAGIC 0x4d444c31u
-#define EARLY_MAX  64
-#define SLACK      MRD_MS         /* of a time of the wall clock as one of ours */
+#define NOTE_MAGIC 0x4d444c32u
 #define KEPT       (60 * MRD_SEC) /* unloaded ones, while no session wants them */
+#define JUDGED     (2 * MRD_SEC)  /* after which what belongs to a load was read */
+
+/* What the runtime's event of a load says. */
+typedef struct {
+    const mrd_drain_process *process; /* NULL: gone */
+    int64_t thread_id, from_ns, to_ns, id;
+    mrd_local_ns read;
+    bool judged; /* by more than its thread, or it needs no such judgement */
+    char name[128];
+} runtime_load;
 
 typedef struct {
     mrd_model_load m;
     const mrd_drain_process *process;     /* NULL: gone, or not found again yet */
+    int64_t named_from;                   /* start of the event that named it */
     uint64_t chosen[MRD_RECORD_SESSIONS]; /* sessions that selected its process when it went */
     size_t n_chosen;
     uint64_t shipped; /* the last session that it was shipped for */
 } entry;
-
-/* What the runtime's event of a load says. */
-typedef struct {
-    const mrd_drain_process *process; /* NULL: free */
-    int64_t end_ns, id;
-    char name[128];
-} runtime_name;
 
 struct mrd_model_table {
     entry *v;
     size_t n, cap;
     uint64_t version, saved, left_out;
     mrd_local_ns swept;
-    runtime_name early[EARLY_MAX]; /* told before the load itself was read from its own ring */
-    size_t next_early;
+    runtime_load
+        *told; /* a circle when it is full: a load may be read before its event or behind */
+    size_t n_told, cap_told, next_told;
     mrd_record *record;
-    mrd_drain *drain;
     char note[1024], boot_id[64];
 };
 
@@ -85,6 +87,12 @@ take_args(mrd_model_load *m, const mrd_drain_process *p, const mrd_event *ev)
             set_text(m->sha256, sizeof(m->sha256), text);
         else if (mrd_str_is(key, "kept") && text.len < sizeof(m->kept))
             set_text(m->kept, sizeof(m->kept), text);
+        else if (mrd_str_is(key, "call_thread_id"))
+            m->call_thread_id = a->v.i;
+        else if (mrd_str_is(key, "call_from_ns"))
+            m->call_from_ns = a->v.i;
+        else if (mrd_str_is(key, "call_to_ns"))
+            m->call_to_ns = a->v.i;
         else if (mrd_str_is(key, "path") && mrd_str_starts(text, "file://"))
             set_text(m->path, sizeof(m->path), (mrd_str){ text.p + 7, text.len - 7 });
     }
@@ -139,24 +147,79 @@ mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process)
         }
 }
 
-/* The runtime's span of a load ends just before libmeridian, in front of it, notes the load. */
-static void
-take_early(mrd_model_table *t, entry *e)
+/* ---- Which event of the runtime is which load's ---- */
+
+/* The event lies in the call, but for what two readings of one clock differ by. */
+static bool
+inside(const entry *e, const runtime_load *r)
 {
-    runtime_name *best = NULL;
+    int64_t from = r->from_ns > e->m.call_from_ns ? r->from_ns : e->m.call_from_ns;
+    int64_t to = r->to_ns < e->m.call_to_ns ? r->to_ns : e->m.call_to_ns;
 
-    for (size_t i = 0; i < EARLY_MAX; i++) {
-        runtime_name *r = &t->early[i];
+    if (e->process != r->process || e->process == NULL || e->m.call_thread_id == 0 || to < from)
+        return false;
+    return r->to_ns == r->from_ns || to - from > (r->to_ns - r->from_ns) / 2;
+}
 
-        if (r->process == e->process && r->end_ns <= e->m.load_ns + SLACK &&
-            (best == NULL || r->end_ns > best->end_ns))
-            best = r;
-    }
-    if (best == NULL)
+/* What is loaded inside a load has begun after it. */
+static void
+give(mrd_model_table *t, entry *e, runtime_load *r)
+{
+    r->judged = true;
+    if (e->m.runtime_id != MRD_NONE && e->named_from <= r->from_ns)
         return;
-    e->m.runtime_id = best->id;
-    memcpy(e->m.name, best->name, sizeof(e->m.name));
-    *best = (runtime_name){ 0 };
+    e->m.runtime_id = r->id;
+    e->named_from = r->from_ns;
+    memcpy(e->m.name, r->name, sizeof(e->m.name));
+    t->version++;
+}
+
+/* By the thread: whatever order the two are read in. */
+static void
+take_told(mrd_model_table *t, entry *e)
+{
+    for (size_t i = 0; i < t->n_told; i++)
+        if (t->told[i].thread_id == e->m.call_thread_id && inside(e, &t->told[i]))
+            give(t, e, &t->told[i]);
+}
+
+/* Without a common thread: only what is alone on both sides. */
+static void
+judge(mrd_model_table *t, runtime_load *r)
+{
+    entry *only = NULL;
+
+    r->judged = true;
+    for (size_t i = 0; i < t->n; i++) {
+        entry *e = &t->v[i];
+
+        if (e->process != r->process || e->m.call_thread_id == 0)
+            continue;
+        if (e->m.call_thread_id == r->thread_id)
+            return; /* the numbers are those of the system: this load was not noted */
+        if (!inside(e, r))
+            continue;
+        if (only != NULL)
+            return;
+        only = e;
+    }
+    if (only == NULL || only->m.runtime_id != MRD_NONE)
+        return;
+    for (size_t i = 0; i < t->n_told; i++)
+        if (&t->told[i] != r && inside(only, &t->told[i]))
+            return;
+    give(t, only, r);
+}
+
+static void
+judge_all(mrd_model_table *t, mrd_local_ns now)
+{
+    for (size_t i = 0; i < t->n_told; i++) {
+        runtime_load *r = &t->told[i];
+
+        if (!r->judged && mrd_local_diff(now, r->read) >= JUDGED)
+            judge(t, r);
+    }
 }
 
 void
@@ -181,37 +244,26 @@ mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint
     e->m.number = number;
     e->m.load_ns = ev->ts_ns;
     take_args(&e->m, process, ev);
-    take_early(t, e);
+    take_told(t, e);
     t->version++;
-}
-
-static entry *
-load_after(mrd_model_table *t, const mrd_drain_process *process, int64_t end_ns)
-{
-    entry *best = NULL;
-
-    for (size_t i = 0; i < t->n; i++) {
-        entry *e = &t->v[i];
-
-        if (e->process == process && e->m.runtime_id == MRD_NONE &&
-            e->m.load_ns >= end_ns - SLACK && (best == NULL || e->m.load_ns < best->m.load_ns))
-            best = e;
-    }
-    return best;
 }
 
 static void
-take_name(mrd_model_table *t, const mrd_drain_process *process, const runtime_name *r)
+take_runtime(mrd_model_table *t, const runtime_load *told)
 {
-    entry *e = load_after(t, process, r->end_ns);
+    runtime_load *r;
 
-    if (e == NULL) {
-        t->early[t->next_early++ % EARLY_MAX] = *r;
-        return;
+    if (t->n_told < MRD_MODELS_MAX) {
+        if (!MRD_VEC_ROOM_MAX(t->told, t->n_told, t->cap_told, 1, MRD_MODELS_MAX))
+            return;
+        r = &t->told[t->n_told++];
+    } else {
+        r = &t->told[t->next_told++ % MRD_MODELS_MAX];
     }
-    e->m.runtime_id = r->id;
-    memcpy(e->m.name, r->name, sizeof(e->m.name));
-    t->version++;
+    *r = *told;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->v[i].m.call_thread_id == r->thread_id && inside(&t->v[i], r))
+            give(t, &t->v[i], r);
 }
 
 void
@@ -220,11 +272,15 @@ mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsig
 {
     static const char load[] = "nrt_load";
     mrd_str name = mrd_catalog_text(process->catalog, ev->name);
-    runtime_name r = { .process = process, .id = MRD_NONE };
+    runtime_load r = { .process = process, .id = MRD_NONE };
+    const mrd_track *track;
 
-    if (ev->kind != MRD_SPAN || ev->arg_count == 0 || !mrd_str_starts(name, load) ||
-        (name.len != sizeof(load) - 1 && !mrd_str_is(name, "nrt_load_collectives")) ||
-        mrd_catalog_borrow_track(process->catalog, ev->track)->source != MRD_SRC_RUNTIME)
+    if (ev->kind != MRD_SPAN || clock != MRD_DRAIN_REALTIME || ev->arg_count == 0 ||
+        ev->dur_ns < 0 || !mrd_str_starts(name, load) ||
+        (name.len != sizeof(load) - 1 && !mrd_str_is(name, "nrt_load_collectives")))
+        return;
+    track = mrd_catalog_borrow_track(process->catalog, ev->track);
+    if (track->source != MRD_SRC_RUNTIME)
         return;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         mrd_str key = mrd_catalog_text(process->catalog, ev->args[i].key);
@@ -234,19 +290,23 @@ mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsig
         else if (mrd_str_is(key, "model_name"))
             set_text(r.name, sizeof(r.name), text_of(process, &ev->args[i]));
     }
-    r.end_ns = ev->ts_ns + (ev->dur_ns > 0 ? ev->dur_ns : 0);
-    if (clock == MRD_DRAIN_REALTIME)
-        r.end_ns = mrd_drain_to_raw(t->drain, (mrd_wall_ns){ r.end_ns }).ns;
+    r.thread_id = track->thread_id;
+    r.from_ns = ev->ts_ns;
+    r.to_ns = ev->ts_ns + ev->dur_ns;
+    r.read = mrd_local_now();
     if (r.id != MRD_NONE)
-        take_name(t, process, &r);
+        take_runtime(t, &r);
 }
 
 void
 mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_local_ns now)
 {
-    for (size_t i = 0; i < EARLY_MAX; i++)
-        if (t->early[i].process == process)
-            t->early[i] = (runtime_name){ 0 };
+    for (size_t i = 0; i < t->n_told; i++)
+        if (t->told[i].process == process && !t->told[i].judged)
+            judge(t, &t->told[i]);
+    for (size_t i = t->n_told; i-- > 0;)
+        if (t->told[i].process == process)
+            t->told[i] = t->told[--t->n_told];
     for (size_t i = 0; i < t->n; i++) {
         entry *e = &t->v[i];
 
@@ -416,6 +476,7 @@ mrd_model_table_step(mrd_model_table *t, mrd_local_ns now)
     if (mrd_local_diff(now, t->swept) < MRD_SEC)
         return;
     t->swept = now;
+    judge_all(t, now);
     /* A session that is told of later begins later, but for the time that telling takes. */
     for (size_t i = t->n; i-- > 0;)
         if (t->v[i].m.unload_ns != 0 && t->v[i].m.unload_ns < now.ns - KEPT && !wanted(t, &t->v[i]))
@@ -424,15 +485,13 @@ mrd_model_table_step(mrd_model_table *t, mrd_local_ns now)
 
 mrd_err
 mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
-                     mrd_record *record, mrd_drain *drain, mrd_model_table **ret_table,
-                     mrd_why *why)
+                     mrd_record *record, mrd_model_table **ret_table, mrd_why *why)
 {
     mrd_model_table *t = calloc(1, sizeof(*t));
 
     if (t == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "models");
     t->record = record;
-    t->drain = drain;
     t->version = t->saved = 1;
     snprintf(t->note, sizeof(t->note), "%s", note == NULL ? "" : note);
     snprintf(t->boot_id, sizeof(t->boot_id), "%s", boot_id);
@@ -447,6 +506,7 @@ mrd_model_table_close(mrd_model_table *t)
     if (t == NULL)
         return;
     write_note(t);
+    free(t->told);
     free(t->v);
     free(t);
 }

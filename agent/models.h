@@ -4,9 +4,13 @@
  * were there before it began. A successor of a killed agent reads them from a note of its own.
  *
  * Names    libmeridian knows size and hash; the name and the runtime's own number of a model come from the
- *          runtime's event of the same load.
+ *          runtime's event of the same load: the one inside the call that loaded it, on the call's thread
+ *          (a thread makes one call at a time), both by the host's wall clock. The outermost when a load
+ *          makes others. A runtime that numbers threads in a way of its own is understood where only one
+ *          call and only one event fit; else the load has no name, which is said as such: none is guessed.
  * Times    RAW of the node.
  * Memory   MRD_MODELS_MAX loads; beyond that the oldest unloaded one goes, then new ones are only counted.
+ *          As many of the runtime's events, the newest.
  * Threads  one.
  */
 #ifndef MRD_AGENT_MODELS_H
@@ -26,23 +30,24 @@ typedef struct {
     int64_t runtime_id;  /* as the runtime's events name it; MRD_NONE: not told */
     int64_t core, cores; /* as the program asked; core -1: the runtime's choice */
     uint64_t size;
+    int64_t call_thread_id, call_from_ns, call_to_ns; /* of that call, wall clock; 0: not known */
     int64_t load_ns,
         unload_ns; /* unload_ns 0: loaded; of a process that ended: when that was seen */
     char sha256[65], name[128], path[192]; /* "" not known; path: of a file */
     char kept[320];                        /* where the process keeps its bytes, "" nowhere */
 } mrd_model_load;
 
-/* Borrowed: record, drain. note: file for a successor, NULL none; boot_id: of this boot. */
+/* Borrowed: record. note: file for a successor, NULL none; boot_id: of this boot. */
 mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
-                             mrd_record *record, mrd_drain *drain, mrd_model_table **ret_table,
-                             mrd_why *why);
+                             mrd_record *record, mrd_model_table **ret_table, mrd_why *why);
 void mrd_model_table_close(mrd_model_table *t); /* NULL is fine */
 /* A process was found: what a predecessor saved may be of it. */
 void mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process);
 /* A load or unload of a process. */
 void mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint64_t number,
                            bool load, const mrd_event *ev);
-/* Any event: nrt_load and nrt_load_collectives of the runtime give a model its name. */
+/* Any event: nrt_load and nrt_load_collectives of the runtime give a model its name. ev: of the host's
+ * wall clock, as the runtime's are (others are not looked at). */
 void mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
 void mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_local_ns now);

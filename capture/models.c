@@ -21,6 +21,7 @@ typedef struct model {
     mrd_model_record rec;
     uint64_t number;                    /* of this load: ids are the caller's and may come twice */
     char sha[65], kept[MRD_NEFFS_PATH]; /* "": its bytes are not kept */
+    mrd_model_call call;
     char *uri;
     void *copy;
     unsigned refs;
@@ -164,6 +165,12 @@ model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, 
     return m;
 }
 
+static mrd_rec_arg
+number(const char *key, int64_t value)
+{
+    return (mrd_rec_arg){ .key_text = key, .type = MRD_ITEM_I64, .v.i = value };
+}
+
 static void
 record_model(const model *m, bool load)
 {
@@ -174,18 +181,27 @@ record_model(const model *m, bool load)
         { .key_text = "vnc_count", .type = MRD_ITEM_I64, .v.i = m->rec.vnc_count },
         { .key_text = "hash", .type = MRD_ITEM_TEXT, .v.text = { m->sha, strlen(m->sha) } },
         { .key_text = "path", .type = MRD_ITEM_TEXT, .v.text = { m->uri, strlen(m->uri) } },
-        { .key_text = "kept", .type = MRD_ITEM_TEXT, .v.text = { m->kept, strlen(m->kept) } },
     };
-    size_t n = sizeof(args) / sizeof(args[0]) - (m->kept[0] == '\0');
-
+    mrd_rec_arg all[sizeof(args) / sizeof(args[0]) + 4];
+    size_t n = sizeof(args) / sizeof(args[0]);
     char name[sizeof("model ") + 12]; /* for people; the whole hash is an argument */
 
     if (!mrd_rec_on(MRD_CAP_MODEL))
         return;
+    memcpy(all, args, sizeof(args));
+    if (m->kept[0] != '\0')
+        all[n++] = (mrd_rec_arg){ .key_text = "kept",
+                                  .type = MRD_ITEM_TEXT,
+                                  .v.text = { m->kept, strlen(m->kept) } };
+    if (load && m->call.thread_id != 0) {
+        all[n++] = number("call_thread_id", m->call.thread_id);
+        all[n++] = number("call_from_ns", m->call.from_ns);
+        all[n++] = number("call_to_ns", m->call.to_ns);
+    }
     for (size_t i = 0; i < n; i++)
-        args[i].key = mrd_rec_name(args[i].key_text);
+        all[i].key = mrd_rec_name(all[i].key_text);
     snprintf(name, sizeof(name), "model %.12s", m->sha);
-    mrd_rec_model(load, m->number, m->sha[0] != '\0' ? name : m->uri, args, n);
+    mrd_rec_model(load, m->number, m->sha[0] != '\0' ? name : m->uri, all, n);
 }
 
 /* Under the lock. False without memory: the capture misses this one. */
@@ -206,16 +222,13 @@ capture_add(mrd_models *c, model *m)
     return true;
 }
 
-int
-mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t size, int32_t vnc,
-                 int32_t vnc_count)
+/* The model is the registry's from here on. */
+static int
+take_load(model *m)
 {
     bool all = true;
-    model *m;
 
-    if (data == NULL && path == NULL && size > 0)
-        size = 0;
-    if ((m = model_new(model_id, path, data, size, vnc, vnc_count)) == NULL)
+    if (m == NULL)
         return mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
     m->told = mrd_rec_on(MRD_CAP_MODEL);
     record_model(m, true);
@@ -230,6 +243,26 @@ mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t
     loaded = m;
     mrd_proc_unlock();
     return all ? MERIDIAN_OK : mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
+}
+
+int
+mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t size, int32_t vnc,
+                 int32_t vnc_count)
+{
+    if (data == NULL && path == NULL && size > 0)
+        size = 0;
+    return take_load(model_new(model_id, path, data, size, vnc, vnc_count));
+}
+
+int
+mrd_model_loaded_by(uint64_t model_id, const void *data, uint64_t size, int32_t vnc,
+                    int32_t vnc_count, const mrd_model_call *call)
+{
+    model *m = model_new(model_id, NULL, data, size, vnc, vnc_count);
+
+    if (m != NULL)
+        m->call = *call;
+    return take_load(m);
 }
 
 int

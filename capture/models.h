@@ -8,6 +8,16 @@
 
 #define MRD_MODEL_HASH 65
 
+/* The call that loaded a model: on one thread such calls do not overlap, so thread and times name it. */
+typedef struct {
+    int64_t thread_id;      /* as gettid says; 0: the load is not a call of the runtime */
+    int64_t from_ns, to_ns; /* host's wall clock, which the runtime's own events use */
+} mrd_model_call;
+
+/* As mrd_model_loaded (meridian.h), for a load by that call. */
+int mrd_model_loaded_by(uint64_t model_id, const void *data, uint64_t size, int32_t vnc,
+                        int32_t vnc_count, const mrd_model_call *call);
+
 /* Recording was turned on: tells the models that are loaded and were not told. Those that were loaded
  * before have no hash. Any thread. */
 void mrd_models_tell(void);

@@ -166,8 +166,9 @@ mrd_rec_arg mrd_nrt_text(mrd_nrt_key key, const char *v); /* NULL reads as "" */
 /* ---- nrt_model.c: handles to numbers ----------------------------------------------------------
  * The runtime's own model id is not public; ours counts loads of the process from 1. */
 
+/* from_ns: the host's wall clock before the call. */
 uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, int32_t vnc,
-                              int32_t vnc_count);
+                              int32_t vnc_count, int64_t from_ns);
 void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
 /* 0 and -1 for a model that was loaded before us or does not exist. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);

@@ -5,6 +5,7 @@
 #include "capture/nrt_async.h"
 #include "capture/nrt_call.h"
 #include "capture/nrt_request.h"
+#include "capture/ring_clock.h"
 
 #include <string.h>
 
@@ -50,11 +51,12 @@ nrt_close(void)
 NRT_STATUS
 nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_model_t **model)
 {
+    int64_t from_ns = mrd_ring_clock_gettime(CLOCK_REALTIME);
     NRT_STATUS status;
 
     TIMED(nrt_load, real(neff, size, vnc, vnc_count, model), U(size, size), I(lnc_idx, vnc));
     if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible())
-        (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count);
+        (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count, from_ns);
     return status;
 }
 
@@ -62,13 +64,14 @@ NRT_STATUS
 nrt_load_collectives(const void *neff, size_t size, int32_t vnc, int32_t vnc_count,
                      uint32_t ctx_device_id, uint32_t ctx_device_count, nrt_model_t **model)
 {
+    int64_t from_ns = mrd_ring_clock_gettime(CLOCK_REALTIME);
     NRT_STATUS status;
 
     TIMED(nrt_load_collectives,
           real(neff, size, vnc, vnc_count, ctx_device_id, ctx_device_count, model), U(size, size),
           I(lnc_idx, vnc), U(rank, ctx_device_id), U(world_size, ctx_device_count));
     if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible())
-        (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count);
+        (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count, from_ns);
     return status;
 }
 

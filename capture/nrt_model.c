@@ -1,7 +1,12 @@
 /* Model handles to numbers: a table that calls read without a lock. */
 #include "capture/nrt_hook.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "capture/meridian.h"
+#include "capture/models.h"
+#include "capture/ring_clock.h"
 
 #define SLOTS 4096u /* a power of two; a process has a few hundred models at most */
 
@@ -58,12 +63,15 @@ insert(uintptr_t handle, uint64_t id, int32_t vnc)
 
 uint64_t
 mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, int32_t vnc,
-                     int32_t vnc_count)
+                     int32_t vnc_count, int64_t from_ns)
 {
+    mrd_model_call call = { .thread_id = syscall(SYS_gettid),
+                            .from_ns = from_ns,
+                            .to_ns = mrd_ring_clock_gettime(CLOCK_REALTIME) };
     uint64_t id = atomic_fetch_add(&next_id, 1) + 1;
 
     insert((uintptr_t) model, id, vnc);
-    (void) mrd_model_loaded(id, NULL, neff, size, vnc, vnc_count);
+    (void) mrd_model_loaded_by(id, neff, size, vnc, vnc_count, &call);
     return id;
 }
 

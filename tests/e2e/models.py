@@ -6,10 +6,13 @@ import json
 import os
 import time
 
+from neffs import many_neffs
 from lib import BUILD, Cluster, Program, check, equal, finish, need_daemons, until
 
 need_daemons()
 LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
+
+THREADS, LOADS = 4, 24
 
 
 def loop(c, i, name, **env):
@@ -94,6 +97,20 @@ with Cluster() as c:
     until(c.answers, "the aggregator answers again")
     equal(loads(listed(c, id)), both, "the manifest has them")
     until(lambda: loads(listed(c)) == [x for x in both if x[1] == a.pid], "a new aggregator is told what is loaded")
+    # ---- Many loads within a millisecond, by several threads: each has the name that its bytes have ----
+    many = c.start("--name", "many")
+    driver = c.driver(0, "again")
+    equal(driver.tell(f"many {THREADS} {LOADS}"), 0, "all loaded")
+    want = {hashlib.sha256(text).hexdigest(): name for name, text in many_neffs(THREADS, LOADS).values()}
+    of_driver = lambda: [(m, l) for m in listed(c, many) for l in m["loads"] if l["process_id"] == driver.pid]
+    until(lambda: len(of_driver()) == THREADS * LOADS and all("runtime_id" in l for _, l in of_driver()), f"all are told and named: {of_driver()}")
+    equal({m["sha256"]: m.get("name") for m, _ in of_driver()}, want, "each by its own name")
+    equal(len({l["runtime_id"] for _, l in of_driver()}), THREADS * LOADS, "and no number of the runtime twice")
+    equal(sum("unloaded" in l for _, l in of_driver()), THREADS * LOADS // 2, "half were unloaded; their handles came again")
+    near = sorted(l["loaded_local_ns"] for _, l in of_driver())
+    check(sum(y - x < 10**6 for x, y in zip(near, near[1:])) > len(near) // 2, f"most within a millisecond of another: {near}")
+    c.stop(many)
+
     a.kill()
     until(lambda: os.listdir(c.path("kept")) == [], f"nothing is left behind, though all were killed: {os.listdir(c.path('kept'))}")
 finish()

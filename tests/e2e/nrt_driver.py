@@ -4,11 +4,15 @@ which model is executed when, and which profile the program itself asks for.
     load NAME CORE [EXEC_US]   a model of that name; `unload NAME`
     exec NAME N                nrt_execute, N times; async NAME N: nrta_execute_schedule, and waits for each to end
     step NAME N M              steps N to M of a training loop: nrt_execute in a span "step" with its number
+    many THREADS N             in each of so many threads at one time N models, every second one unloaded before the next is loaded
     begin, end                 an inspect of the program's own, with options; continuous 0|1
     trace FILE NAME            the older trace around one execution
     close                      nrt_close"""
 import ctypes
 import sys
+import threading
+
+from neffs import many_neffs, neff
 
 nrt = ctypes.CDLL("libnrt.so.1", mode=ctypes.RTLD_GLOBAL)
 P = ctypes.c_void_p
@@ -36,8 +40,27 @@ def async_execute(model):
     return status or ret.value
 
 
+def many(threads, n):
+    texts, worst, together = many_neffs(int(threads), int(n)), [], threading.Barrier(int(threads))
+
+    def run(t):
+        together.wait()
+        for i in range(int(n)):
+            text, model = texts[t, i][1], P()
+            worst.append(nrt.nrt_load(text, ctypes.c_size_t(len(text)), t, -1, ctypes.byref(model)))
+            if i % 2 == 0:
+                worst.append(nrt.nrt_unload(model))
+    all_of = [threading.Thread(target=run, args=(t,)) for t in range(int(threads))]
+    for t in all_of:
+        t.start()
+    for t in all_of:
+        t.join()
+    keep.append(texts)
+    return max(worst)
+
+
 def load(name, core, us="1000"):
-    text = f"SIMNEFF 1\nname={name}\nexec_us={us}\ncc=0\ntensor_frees=0\ncopyins=0\n".encode()
+    text = neff(name, us)
     keep.append(text)
     models[name] = P()
     return nrt.nrt_load(text, ctypes.c_size_t(len(text)), int(core), -1, ctypes.byref(models[name]))
@@ -70,6 +93,7 @@ def continuous(on):
 
 VERBS = {
     "load": load,
+    "many": many,
     "unload": lambda name: nrt.nrt_unload(models.pop(name)),
     "exec": lambda name, n: max(execute(models[name]) for _ in range(int(n))),
     "async": lambda name, n: max(async_execute(models[name]) for _ in range(int(n))),
