@@ -23,8 +23,9 @@ raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
 {
     if (s->clock == MRD__CLOCK_KIND__CLOCK_RAW)
         *ret = (mrd_cross_place){ .raw_ns = ev->ts_ns };
-    else if (s->cross.n > 0) /* the source numbers events by journal entry and row */
-        *ret = mrd_cross_table_find(&s->cross, ev->ts_ns, s->sealed[ev->seq >> 16]);
+    else if (s->cross != NULL &&
+             s->cross->n > 0) /* the source numbers events by journal entry and row */
+        *ret = mrd_cross_table_find(s->cross, ev->ts_ns, s->sealed[ev->seq >> 16]);
     else
         return false;
     return true;
@@ -43,15 +44,15 @@ map_doubtful(stream *s, mrd_event *ev)
         return;
     if (s->check != NULL && raw.doubt == 0 && merge_check_wants(s->check, ev))
         mrd_merge_check_see(s->check, ev, raw.raw_ns, s->align);
-    if (s->cross.step != 0 && ev->kind == MRD_SPAN && ev->dur_ns > 0)
-        ev->dur_ns = mrd_cross_table_span(&s->cross, raw.era, ev->ts_ns, ev->dur_ns);
+    if (merge_clock_was_set(s) && ev->kind == MRD_SPAN && ev->dur_ns > 0)
+        ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts_ns, ev->dur_ns);
     ev->ts_ns = raw.raw_ns;
     if (s->shown != NULL &&
         mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ raw.raw_ns }, &at, &radius)) {
         ev->ts_ns = at.ns;
         ev->bound_ns = wider(radius, raw.doubt);
     }
-    if (s->cross.step != 0 && ev->ts_ns < s->latest_ns) { /* sources are in order */
+    if (merge_clock_was_set(s) && ev->ts_ns < s->latest_ns) { /* sources are in order */
         ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest_ns, ev->ts_ns));
         ev->ts_ns = s->latest_ns;
     }
@@ -101,7 +102,7 @@ passes(tap *t, const mrd_event *ev)
 
     if (!raw_time(t->s, ev, &raw))
         return true;
-    if (t->s->cross.n_eras > 1 && (raw.era < ERAS_MAX ? raw.era : ERAS_MAX - 1) != t->s->era)
+    if (merge_clock_was_set(t->s) && (raw.era < ERAS_MAX ? raw.era : ERAS_MAX - 1) != t->s->era)
         return false;
     if (t->window == NULL ||
         !mrd_align_map(t->s->align, &t->seen, (mrd_local_ns){ raw.raw_ns }, &at, NULL))
@@ -141,7 +142,7 @@ mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **re
     tap *t;
 
     *ret_source = inner;
-    if (!cut && s->cross.n_eras < 2)
+    if (!cut && !merge_clock_was_set(s))
         return MRD_OK;
     if ((t = calloc(1, sizeof(*t))) == NULL) {
         inner->close(inner);

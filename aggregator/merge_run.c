@@ -29,6 +29,22 @@ find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t
     return NULL;
 }
 
+static mrd_cross_table *
+part_cross(merge_part *part, unsigned clock, uint32_t boot)
+{
+    merge_cross *c;
+
+    for (size_t i = part->n_crosses; i-- > 0;)
+        if (part->crosses[i]->clock == clock && part->crosses[i]->boot == boot)
+            return &part->crosses[i]->table;
+    if (!MRD_VEC_NEXT(part->crosses, part->n_crosses) || (c = calloc(1, sizeof(*c))) == NULL)
+        return NULL;
+    c->clock = clock;
+    c->boot = boot;
+    part->crosses[part->n_crosses++] = c;
+    return &c->table;
+}
+
 static stream *
 part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
@@ -54,15 +70,13 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
 
 /* The last reading of a batch was made when it was closed: no event of it is younger. */
 static mrd_err
-stream_cross(stream *s, const mrd_batch_info *info, int64_t *ret_sealed, uint64_t *ret_absurd)
+cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, uint64_t *ret_absurd)
 {
     mrd_err err = MRD_OK;
 
     *ret_sealed = INT64_MAX;
     for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++) {
-        if (info->clock == MRD__CLOCK_KIND__CLOCK_RAW)
-            continue;
-        err = mrd_cross_table_add(&s->cross, info->cross[i].raw_ns, info->cross[i].other_ns);
+        err = mrd_cross_table_add(t, info->cross[i].raw_ns, info->cross[i].other_ns);
         if (err == MRD_RANGE) { /* no reading of two clocks: it costs itself */
             *ret_absurd += 1;
             err = MRD_OK;
@@ -75,21 +89,19 @@ stream_cross(stream *s, const mrd_batch_info *info, int64_t *ret_sealed, uint64_
 }
 
 static mrd_err
-stream_order(plan *p, const merge_part *part, stream *s)
+cross_order(plan *p, const merge_part *part, mrd_cross_table *t)
 {
     char text[MRD_DUR_TEXT];
     mrd_dur_ns half = MRD_MS / 2, step;
 
-    if (mrd_cross_table_order(&s->cross) != MRD_OK)
+    if (mrd_cross_table_order(t) != MRD_OK)
         return MRD_NOMEM;
-    step = s->cross.step + (s->cross.step < 0 ? -half : half); /* to be read: whole ms */
-    s->latest_ns = INT64_MIN;
-    if (s->cross.step != 0)
+    step = t->step + (t->step < 0 ? -half : half); /* to be read: whole ms */
+    if (t->step != 0)
         mrd_catalog_note(p->cat,
-                         "the wall clock of %s was set by %s during the session: stamps of process "
-                         "%" PRId64 " were followed across it",
-                         part->node->instance_id, mrd_dur_text(step / MRD_MS * MRD_MS, text),
-                         s->process_id);
+                         "the wall clock of %s was set by %s during the session: its stamps were "
+                         "followed across it",
+                         part->node->instance_id, mrd_dur_text(step / MRD_MS * MRD_MS, text));
     return MRD_OK;
 }
 
@@ -101,7 +113,8 @@ part_eras(merge_part *part)
     size_t plain = part->n_streams;
 
     for (size_t i = 0; i < plain; i++) {
-        size_t eras = part->streams[i]->cross.n_eras;
+        const mrd_cross_table *cross = part->streams[i]->cross;
+        size_t eras = cross == NULL ? 0 : cross->n_eras;
 
         eras = eras < ERAS_MAX ? eras : ERAS_MAX;
         if (eras < 2)
@@ -144,6 +157,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
         mrd_why bad = { 0 };
         mrd_bytes body;
         mrd_frame f;
+        mrd_cross_table *cross = NULL;
         stream *s;
 
         part->sealed[i] = INT64_MAX;
@@ -157,15 +171,20 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
         part->events += info.events;
         part->damage.foreign += info.foreign;
         if ((s = part_stream(p, part, f.process_id, f.clock, f.boot)) == NULL ||
-            stream_cross(s, &info, &part->sealed[i], &part->absurd) != MRD_OK)
+            (f.clock != MRD__CLOCK_KIND__CLOCK_RAW &&
+             ((cross = part_cross(part, f.clock, f.boot)) == NULL ||
+              cross_add(cross, &info, &part->sealed[i], &part->absurd) != MRD_OK)))
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+        s->cross = cross;
         s->events += info.events;
         mrd_catalog_borrow_process(p->cat, info.process)->clock = s->info;
     }
+    for (size_t i = 0; i < part->n_crosses; i++)
+        if (cross_order(p, part, &part->crosses[i]->table) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < part->n_streams; i++) {
         part->streams[i]->sealed = part->sealed;
-        if (stream_order(p, part, part->streams[i]) != MRD_OK)
-            return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+        part->streams[i]->latest_ns = INT64_MIN;
     }
     if (part_eras(part) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
@@ -467,12 +486,14 @@ plan_fini(plan *p)
     for (size_t i = 0; i < p->n_parts; i++) {
         merge_part *part = &p->parts[i];
 
-        for (size_t k = 0; k < part->n_streams; k++) {
-            if (part->streams[k]->era == 0) /* copies share it */
-                mrd_cross_table_fini(&part->streams[k]->cross);
+        for (size_t k = 0; k < part->n_streams; k++)
             free(part->streams[k]);
-        }
         free(part->streams);
+        for (size_t k = 0; k < part->n_crosses; k++) {
+            mrd_cross_table_fini(&part->crosses[k]->table);
+            free(part->crosses[k]);
+        }
+        free(part->crosses);
         free(part->sealed);
         mrd_journal_index_fini(&part->index);
         for (size_t k = 0; k < part->clock.n && part->walls != NULL; k++)

@@ -14,14 +14,22 @@
 
 #define ERAS_MAX 64 /* sources of a stream whose clock was set: more settings share the last */
 
+/* What the batches of a node say of one of its clocks, of all processes: the batch of one process
+ * need not hold the readings that its events need. */
+typedef struct {
+    unsigned clock;
+    uint32_t boot;
+    mrd_cross_table table;
+} merge_cross;
+
 /* The events of one process in one clock: one source, or one for each era of that clock. */
 typedef struct {
     int64_t process_id;
     unsigned clock;
     uint32_t boot;
-    uint32_t info;         /* row of its clock in the catalog */
-    mrd_cross_table cross; /* of a clock that is not RAW */
-    size_t era;            /* of a clock that was set: whose events its source gives */
+    uint32_t info;                /* row of its clock in the catalog */
+    const mrd_cross_table *cross; /* of a clock that is not RAW; else NULL */
+    size_t era;                   /* of a clock that was set: whose events its source gives */
     const int64_t *sealed; /* per entry of the journal, of clocks that are not RAW: when the batch
                               was closed, INT64_MAX not said */
     int64_t latest_ns;     /* written time of the events so far, where that clock was set */
@@ -33,6 +41,12 @@ typedef struct {
     uint64_t given, before; /* ... that came so far, and before the last run of them */
 } stream;
 
+static inline bool
+merge_clock_was_set(const stream *s)
+{
+    return s->cross != NULL && s->cross->step != 0;
+}
+
 typedef struct {
     const merge_node *node;
     mrd_journal_index index;
@@ -42,6 +56,8 @@ typedef struct {
     stream **streams;  /* pointers: sources keep them */
     stream marks;      /* of losses that no stored event tells of */
     size_t n_streams;
+    merge_cross **crosses; /* pointers: streams keep them */
+    size_t n_crosses;
     int64_t *sealed; /* as streams see it */
     uint64_t events; /* of the batches whose head could be read, and of the others */
     uint64_t bad_heads;

@@ -205,10 +205,17 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
 
 #define SET_BACK (-3600 * MRD_SEC)
 
+static int64_t
+wall_of(int64_t sess)
+{
+    return sess + (sess >= ZERO + 60 * MRD_SEC + 50 * MRD_MS ? SET_BACK : 0);
+}
+
 /* A batch a second, stamped by the node's wall clock, which is set back in the middle; ten events
- * in each, and the readings that bracket it. */
+ * in each, and the readings that bracket it. late: each is of a process of its own and was closed so
+ * many seconds later, with only the readings of then. */
 static void
-put_stamped(recording *r, int64_t offset)
+put_stamped(recording *r, int64_t offset, int64_t late)
 {
     part p = a_part("i-a", offset);
     mrd_catalog *cat = mrd_catalog_new();
@@ -223,20 +230,22 @@ put_stamped(recording *r, int64_t offset)
     put_probes(&p, j);
     mrd_process_init(&proc);
     proc.instance_id = mrd_catalog_intern(cat, p.id);
-    proc.process_id = 4711;
-    mrd_track_init(&track, mrd_catalog_process(cat, &proc), MRD_SRC_RUNTIME);
     for (int64_t sec = 10; sec < PAIRS - 10; sec++) {
         mrd_frame f = frame_of(&p, MRD_FRAME_BATCH);
-        mrd_event ev = { .kind = MRD_INSTANT, .track = mrd_catalog_track(cat, &track) };
-        mrd_batch *b = mrd_batch_new(cat, track.process, MRD__CLOCK_KIND__CLOCK_REALTIME, 0);
+        mrd_event ev = { .kind = MRD_INSTANT };
+        mrd_batch *b;
         mrd_buf wire = { 0 };
 
+        proc.process_id = f.process_id = late == 0 ? 4711 : 4711 + sec;
+        mrd_track_init(&track, mrd_catalog_process(cat, &proc), MRD_SRC_RUNTIME);
+        ev.track = mrd_catalog_track(cat, &track);
+        b = mrd_batch_new(cat, track.process, MRD__CLOCK_KIND__CLOCK_REALTIME, 0);
         REQUIRE(b != NULL);
         ev.name = mrd_catalog_intern(cat, "stamped");
         for (int64_t i = 0; i <= 10; i++) {
             int64_t sess = ZERO + sec * MRD_SEC + i * 100 * MRD_MS;
-            int64_t wall = sess + (sess >= ZERO + 60 * MRD_SEC + 50 * MRD_MS ? SET_BACK : 0);
-            mrd_cross_read read = { sess - offset, wall, 50 };
+            int64_t wall = wall_of(sess), then = sess + late * MRD_SEC;
+            mrd_cross_read read = { then - offset, wall_of(then), 50 };
 
             ev.ts_ns = wall;
             if (i < 10)
@@ -258,9 +267,10 @@ put_stamped(recording *r, int64_t offset)
 
 /* Every event at its time, in the order in which it happened, and well known but beside the step.
  */
-TEST(stamps_of_a_clock_set_back_lie_where_they_happened)
+static void
+check_stamped(const char *name, int64_t late)
 {
-    recording r = recording_new("set-back");
+    recording r = recording_new(name);
     const int64_t from = ZERO + 10 * MRD_SEC, n = (PAIRS - 20) * 10;
     mrd_export_result result;
     const mrd_json *events;
@@ -269,7 +279,7 @@ TEST(stamps_of_a_clock_set_back_lie_where_they_happened)
     mrd_why why = { 0 };
     char path[400];
 
-    put_stamped(&r, ZERO - 777 * MRD_SEC);
+    put_stamped(&r, ZERO - 777 * MRD_SEC, late);
     result = merge(&r, MERGE_ALIGNED, NULL);
     CHECK_INT(result.events, n);
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
@@ -294,6 +304,17 @@ TEST(stamps_of_a_clock_set_back_lie_where_they_happened)
     CHECK_INT(silent, 0);
     CHECK(wide <= 10);
     mrd_json_free(doc);
+}
+
+TEST(stamps_of_a_clock_set_back_lie_where_they_happened)
+{
+    check_stamped("set-back", 0);
+}
+
+/* The readings from before the step are in batches of other processes. */
+TEST(readings_of_a_nodes_clock_serve_all_its_processes)
+{
+    check_stamped("set-back-late", 3);
 }
 
 static int64_t
