@@ -260,6 +260,7 @@ void sim_trace_sum(sim_trace_totals *ret_totals);
 void sim_truth_open(const char *path);
 void sim_truth_event(const sim_emit_args *e, int64_t stamp, uint64_t dev, bool kept);
 void sim_truth_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sim_truth_flush(void);
 void sim_truth_close(void);
 
 /* In the child of a fork: locks are made anew, and what belonged to the parent is forgotten. */

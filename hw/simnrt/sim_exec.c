@@ -119,6 +119,8 @@ device(run *r)
     int64_t whole = (int64_t) ((double) sim_scaled(r->model->exec_ns, salt(r, 1)) * factor);
     NRT_STATUS status;
 
+    if (whole >= MRD_SEC)
+        sim_truth_flush();
     r->dev_start = sim_raw();
     r->collective = r->model->ctx_count > 1;
     if (!r->collective) {

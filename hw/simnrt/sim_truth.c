@@ -47,6 +47,16 @@ sim_truth_line(const char *format, ...)
     pthread_mutex_unlock(&truth_lock);
 }
 
+/* Before a time in which nothing is written: whoever reads along sees how far this is. */
+void
+sim_truth_flush(void)
+{
+    pthread_mutex_lock(&truth_lock);
+    if (truth != NULL)
+        fflush(truth);
+    pthread_mutex_unlock(&truth_lock);
+}
+
 void
 sim_truth_event(const sim_emit_args *e, int64_t stamp, uint64_t dev, bool kept)
 {

@@ -15,7 +15,18 @@ def loop(c, i, exec_us, **env):
     return c.keep(Program(c.path(f"loop{i}.log"), [LOOP, "--rank", "0", "--steps", "1000", "--cores", "1", "--exec-us", str(exec_us), "--cc", "0", "--quiet",
                                                    "--checkpoint-every", "0"],
                           env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(i),
-                                   MERIDIAN_ENABLE="1", SIMNRT_JOB=c.job(f"loop{i}"), SIMNRT_EVENT_SCALE="0", **env), stdout=-3))
+                                   MERIDIAN_ENABLE="1", SIMNRT_JOB=c.job(f"loop{i}"), SIMNRT_EVENT_SCALE="0", SIMNRT_TRUTH=c.path("truth"), **env), stdout=-3))
+
+
+def executes(c, w):
+    """Waits until its first execution is on the device: the runtime's truth file is written so far before one that takes long."""
+    def is_so():
+        try:
+            with open(c.path(f"truth.{w.pid}")) as f:
+                return "\nB core=0" in f.read()
+        except FileNotFoundError:
+            return False
+    until(is_so, "the workload executes")
 
 
 def fetched(c, id, name):
@@ -36,7 +47,8 @@ with Cluster() as c:
     # ---- stopped in the middle of an execution that began before the session ----
     w = loop(c, 0, 600_000_000)
     until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
-    let_it_run(1)  # into the execution: nothing of the workload shows that from outside
+    executes(c, w)
+    let_it_run(0.2)  # so that its begin lies clearly before the session
     id = c.start("--require", "all")
     begun = time.time_ns()
     doc = c.stop(id)
@@ -66,9 +78,9 @@ with Cluster() as c:
     # ---- a trigger while one runs that will fail; the error comes before the next trigger ----
     until(lambda: c.nodes()["i-test0"]["processes"] == 0, "its rings are drained")
     id = c.start("--mode", "recorder", "--keep", "60s", "--require", "all")
-    w = loop(c, 0, 4_000_000, SIMNRT_FAULT="exec_error:exec=1:status=1206")
+    w = loop(c, 0, 10_000_000, SIMNRT_FAULT="exec_error:exec=1:status=1206")
     until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
-    let_it_run(1)
+    executes(c, w)
     c.run("trigger", id, "--reason", "early", want=None)
     early = until(lambda: c.session(id)["nodes"][0]["tally"]["in_flight"], "spans in flight at the trigger")
     check(w.running(), "the execution was still running")

@@ -7,6 +7,7 @@ which model is executed when, and which profile the program itself asks for.
     many THREADS N             in each of so many threads at one time N models, every second one unloaded before the next is loaded
     begin, end                 an inspect of the program's own, with options; continuous 0|1
     trace FILE NAME            the older trace around one execution
+    recording                  1 while the library records, else 0
     close                      nrt_close"""
 import ctypes
 import sys
@@ -75,6 +76,11 @@ def steps(name, first, last):
     return worst
 
 
+def recording():
+    import meridian
+    return int(meridian.status().startswith("recording"))
+
+
 def trace(path, name):
     return nrt.nrt_trace_start(ctypes.c_bool(True)) or execute(models[name]) or nrt.nrt_trace_stop(path.encode())
 
@@ -102,6 +108,7 @@ VERBS = {
     "end": nrt.nrt_inspect_stop,
     "continuous": continuous,
     "trace": trace,
+    "recording": recording,
     "close": lambda: nrt.nrt_close() and 0,
 }
 status = nrt.nrt_init(1, b"driver", b"")

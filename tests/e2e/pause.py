@@ -56,7 +56,7 @@ with Cluster() as c:
     equal((doc["paused"], doc["revision"], len(doc["pauses"])), (True, 1, 1), "the manifest says so")
     until(lambda: all("recording=off" in settings(i) for i in range(2)), "workloads are told")
     told(c, id)
-    let_it_run(0.3)  # two looks of a workload at its file
+    until(lambda: not any(d.tell("recording") for d in (a, b)), "and have seen it")
     for d in (a, b):
         equal(d.tell("exec alpha 20"), 0, "it executes")
 
@@ -77,7 +77,8 @@ with Cluster() as c:
     equal((c.session(id)["paused"], c.session(id)["revision"]), (False, 2), "the manifest says so")
     until(lambda: all("recording=on" in settings(i) for i in range(2)), "workloads are told")
     told(c, id)
-    let_it_run(0.3)
+    until(lambda: all(d.tell("recording") for d in (a, b)), "and have seen it")
+    let_it_run(0.3)  # with which the runtime's trace begins
     for d in (a, b):
         equal(d.tell("exec alpha 4"), 0, "it executes")
 
