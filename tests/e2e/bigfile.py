@@ -27,7 +27,7 @@ with Cluster(node_timeout="60s", flush_timeout="600s") as c:
     port = free_port()
 
     def agent():
-        slowly = {} if size > 1 << 30 else {"cpu_limit": 10}  # so that there is something left to cut
+        slowly = {} if size > 1 << 30 else {"cpu_limit": 1}  # so that there is something left to cut, however late this is
         return c.agent(0, watch=c.folder("capture"), stable="200ms", metrics_port=port, **slowly)
 
     def sent():
