@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.request
 
-from lib import MERIDIAN, SOURCE, check, equal, finish, run, tmp
+from lib import MERIDIAN, SOURCE, check, equal, finish, free_port, run, tmp
 
 work = tmp()
 
@@ -228,9 +228,7 @@ for words in (["-d", again], [path, os.path.join(again, "back1", "one.json"), pa
     check("read once: " in err, f"what is said of {words}: {err}")
 
 # ---- open: served once, to this machine, with the headers the page needs ----
-with socket.socket() as s:
-    s.bind(("127.0.0.1", 0))
-    port = s.getsockname()[1]
+port = free_port()
 trace = os.path.join(work, "p", "system_profile.pftrace")
 p = subprocess.Popen([MERIDIAN, "open", "--port", str(port), trace], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 link = p.stdout.readline().strip()
@@ -246,9 +244,9 @@ except urllib.error.HTTPError as e:
 reply = urllib.request.urlopen(f"http://127.0.0.1:{port}/system_profile.pftrace")
 equal(reply.headers["Access-Control-Allow-Origin"], "https://ui.perfetto.dev", "origin")
 equal(reply.read(), open(trace, "rb").read(), "bytes served")
-equal(p.wait(10), 0, "open ends after the download")
+equal(p.wait(60), 0, "open ends after the download")
 p = subprocess.Popen([MERIDIAN, "open", "--port", str(port), "--keep", trace], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 p.stdout.readline()
 p.send_signal(signal.SIGINT)
-equal(p.wait(10), 0, "Ctrl-C ends open")
+equal(p.wait(60), 0, "Ctrl-C ends open")
 finish()

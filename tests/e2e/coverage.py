@@ -20,7 +20,7 @@ def records(c, id, n):
 
 
 def lost_and_late():
-    with Cluster(node_timeout="2s", flush_timeout="3s") as c:
+    with Cluster(node_timeout="60s", flush_timeout="8s") as c:
         c.aggregator()
         until(c.answers, "the aggregator answers")
         for i in range(3):

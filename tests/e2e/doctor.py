@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 
-from lib import BIN, BUILD, Cluster, check, equal, finish, free_port, need_daemons, run, tmp
+from lib import BIN, BUILD, Cluster, check, equal, finish, free_port, need_daemons, run, tmp, until
 
 need_daemons()
 work = tmp()
@@ -63,10 +63,10 @@ GOOD = ["--aggregator", cluster.data, "--control", cluster.control, "--instance-
 
 
 def good():
-    for _ in range(600):  # until the aggregator listens
+    def proven():
         found = doctor(*GOOD)
-        if any(f[0] == "ok" and "has proven who it is" in f[1] for f in found["aggregator"]):
-            break
+        return any(f[0] == "ok" and "has proven who it is" in f[1] for f in found["aggregator"]) and found
+    found = until(proven, "the aggregator listens") or {}
     says(found, "aggregator", "ok", "has proven who it is")
     says(found, "aggregator", "ok", cluster.control + " can be reached")
     says(found, "identity", "ok", "the node is i-1 (from option)")

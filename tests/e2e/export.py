@@ -103,7 +103,7 @@ def into_s3():
         # Again: nothing is sent twice.
         puts = sum(method == "PUT" for method, _ in server.log)
         service.ask("POST", f"/api/v1/sessions/{id}/merge")
-        until(lambda: sum(m == "HEAD" for m, _ in server.log) > 2 * len(in_s3(server, id)) - 2, "looked at again", 30)
+        until(lambda: sum(m == "HEAD" for m, _ in server.log) > 2 * len(in_s3(server, id)) - 2, "looked at again")
         until(lambda: export_of(service, id).get("state") == "done", "exported again")
         again = sum(method == "PUT" for method, _ in server.log) - puts
         check(again <= 2, f"{again} objects were sent again though nothing but session.json and SHA256SUMS can have changed")

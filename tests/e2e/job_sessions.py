@@ -57,7 +57,7 @@ def whole(c, job, workloads):
     return id, doc
 
 
-with Cluster(node_timeout="1s", job_sessions_user=3, lead="100ms") as c:
+with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
     c.aggregator()
     until(c.answers, "the aggregator answers")
     for i in range(2):

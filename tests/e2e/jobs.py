@@ -14,7 +14,7 @@ def found(c, *options):
 
 
 def record(c, i, *options):
-    c.run("record", "--duration", "300ms", "--instance-id", f"i-test{i}", "-o", c.path(f"out{i}"), "--format", "json", *options)
+    c.record(f"out{i}", lambda part: part["events"] > 100, "--instance-id", f"i-test{i}", "--format", "json", *options)
     return json.loads(c.run("sessions", "--json")[0])["sessions"][-1]["id"]
 
 

@@ -444,6 +444,18 @@ class Cluster:
             return parts and all(0 <= p["clock"]["bound_ns"] < local_now() - at for p in parts if p["state"] == "recording")
         return until(is_so, "what was emitted is older than any stop")
 
+    def record(self, name, enough, *options, want=0):
+        """What `meridian record` says when it was ended by Ctrl-C, as soon as enough(part) is so of every part of its manifest."""
+        known = {s["id"] for s in self.run_json("sessions")["sessions"]}
+        p = self.keep(Program(self.path(name + ".err"), [MERIDIAN, "record", "--duration", "0", "-o", self.path(name), *options], stdout=subprocess.PIPE, text=True, env=self.env))
+        new = until(lambda: [s["id"] for s in self.run_json("sessions")["sessions"] if s["id"] not in known] or not p.running(), f"{name}: a session begins")
+        if isinstance(new, list):
+            until(lambda: (parts := self.session(new[0])["nodes"]) and all(map(enough, parts)) or not p.running(), f"{name}: enough is recorded")
+        p.p.send_signal(signal.SIGINT)
+        out, _ = p.p.communicate(timeout=120)
+        equal(p.p.returncode, want, f"record {options}: {p.text()}")
+        return out, p.text()
+
     def stop(self, id, want=0, timeout=300):
         """Stops; the manifest of the complete session, which may be one of nothing."""
         out, err = self.run("stop", id, "--json", want=want, timeout=timeout, empty=True)

@@ -68,7 +68,7 @@ def stored(id, i):
 net = Network(NODES)
 try:
     enter(net.hub)
-    with Cluster(host=NETWORK + ".1", insecure=True, node_timeout="2s", flush_timeout="120s") as c:
+    with Cluster(host=NETWORK + ".1", insecure=True, node_timeout="5s", flush_timeout="120s") as c:
         c.aggregator()
         until(c.answers, "the aggregator answers")
         for i in range(NODES):

@@ -3,10 +3,9 @@ that never change. A session of nothing says why and ends with 3. What `nodes` s
 import collections
 import json
 import os
-import signal
 import subprocess
 
-from lib import BIN, BUILD, MERIDIAN, Cluster, Program, check, equal, finish, load_json, need_preload, skip, until
+from lib import BIN, BUILD, Cluster, Program, check, equal, finish, load_json, need_preload, skip, until
 
 library, loop, runtime = need_preload(), os.path.join(BIN, "train_loop"), os.path.join(BUILD, "lib", "simnrt")
 if not os.path.exists(loop):
@@ -31,22 +30,9 @@ def workload(c, i, **more):
     until(lambda: os.listdir(folder), f"workload {i} has done some steps")
 
 
-def record(c, name, enough, *options, want=0):
-    """What `meridian record` says when it was ended by Ctrl-C, once enough(part) is so of every part of its manifest."""
-    known = {s["id"] for s in c.run_json("sessions")["sessions"]}
-    p = subprocess.Popen([MERIDIAN, "record", "--duration", "0", "-o", c.path(name), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=c.env)
-    until(lambda: {s["id"] for s in c.run_json("sessions")["sessions"]} - known or p.poll() is not None, f"{name}: a session begins")
-    id = c.run_json("sessions")["sessions"][-1]["id"]
-    until(lambda: (parts := c.session(id)["nodes"]) and all(map(enough, parts)) or p.poll() is not None, f"{name}: enough is recorded")
-    p.send_signal(signal.SIGINT)
-    out, err = p.communicate(timeout=120)
-    equal(p.returncode, want, f"record {options}: {err}")
-    return out, err
-
-
 def recorded(c, name, *options, events=5000):
     """Events of a session with so many of each node, by source: {(source, name): n}; the counters' names; the whole document and what was said."""
-    out, err = record(c, name, lambda part: part["events"] >= events, "--format", "json", *options)
+    out, err = c.record(name, lambda part: part["events"] >= events, "--format", "json", *options)
     doc = load_json(c.path(name, "system_profile.json"))
     events = collections.Counter((e["trace_event_source"], e["name"]) for e in doc["trace_events"])
     return events, {s["track"] for s in doc["counters"]} | ({"mem.used_bytes"} if doc["mem_usage"] else set()), doc, out + err
@@ -105,7 +91,7 @@ with Cluster() as c:
                          (["--instance-id", "i-test2"], "no process that records was there: is libmeridian.so loaded"),
                          (["--source", "framework"], "is of the sources asked for")):
         # something has to be left out, but on the node that has no workload
-        out, err = record(c, "nothing" + options[1], lambda part: part["instance_id"] == "i-test2" or part["tally"]["left_out"] > 50, *options, want=3)
+        out, err = c.record("nothing" + options[1], lambda part: part["instance_id"] == "i-test2" or part["tally"]["left_out"] > 50, *options, want=3)
         check("nothing was recorded: " in err and why in err, f"{options}: {err}")
     id = json.loads(c.run("status", "--json", "latest", want=3)[0])["id"]
     check("none is of the" in c.session(id)["empty"] and c.session(id)["state"] == "complete", f"the manifest says it: {c.session(id).get('empty')}")

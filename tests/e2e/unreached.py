@@ -1,4 +1,5 @@
 """An agent that does not reach its aggregator: a line within seconds, a metric, and /readyz; all is well again when it does."""
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -26,11 +27,11 @@ def seconds(port):
 with Cluster() as c:
     port = free_port()
     c.agent(0, metrics_port=port)  # before there is an aggregator
-    until(lambda: "AGT-UNREACHED" in c.agents[0].text(), "a line", 15)
+    until(lambda: "AGT-UNREACHED" in c.agents[0].text(), "a line")
     line = [text for text in c.agents[0].text().splitlines() if "AGT-UNREACHED" in text]
     equal(len(line), 1, "once, not once a turn")
-    check(c.data in line[0] and "for_s=3" in line[0] and "doctor" in line[0], f"what it says: {line}")
-    until(lambda: seconds(port) >= 3, "the metric", 15)
+    check(c.data in line[0] and re.search(r"for_s=([3-9]|\d\d)\b", line[0]) and "doctor" in line[0], f"what it says: {line}")
+    until(lambda: seconds(port) >= 3, "the metric")
     status, text = ask(port, "/readyz")
     check(status == 503 and "the aggregator is not reached" in text, f"readiness: {status} {text}")
     status, text = ask(port, "/healthz")
@@ -39,11 +40,11 @@ with Cluster() as c:
     until(lambda: ask(port, "/readyz") == (200, "ok\n"), "ready when it is reached")
     equal(seconds(port), 0, "the metric when it is reached")
     c.daemon.kill()
-    until(lambda: c.agents[0].text().count("AGT-UNREACHED") == 2, "a line when it is lost", 30)
+    until(lambda: c.agents[0].text().count("AGT-UNREACHED") == 2, "a line when it is lost")
     equal(ask(port, "/readyz")[0], 503, "readiness when it is lost")
     # Somebody else's port.
     with socket.create_server(("127.0.0.1", 0)) as other:
         c.data = f"tcp://127.0.0.1:{other.getsockname()[1]}"
         c.agent(1)
-        until(lambda: "AGT-UNREACHED" in c.agents[1].text(), "a line about a port that does not answer", 15)
+        until(lambda: "AGT-UNREACHED" in c.agents[1].text(), "a line about a port that does not answer")
 finish()

@@ -69,6 +69,11 @@ def honest_part(doc, what):
             check(not isinstance(value, int) or value >= 0, f"{what}: {p['instance_id']}: {key} is {value}")
 
 
+def honest_record(c, id):
+    recording = {p["instance_id"] for p in c.session(id).get("nodes", []) if p["state"] == "recording"}
+    return all(f"i-test{i}" in recording for i in range(HONEST))
+
+
 def clocks(c, what):
     """Honest clocks are one clock: their offsets differ by no more than both bounds say."""
     seen = []
@@ -86,7 +91,7 @@ def main():
     seed = int(os.environ.get("HOSTILE_SEED") or random.SystemRandom().randrange(1, 1 << 48))
     print(f"seed {seed} (HOSTILE_SEED repeats it), {agents} hostile agents for {seconds} s", flush=True)
     limit = (3 << 30) if built_with(os.path.join(BIN, "meridian-aggregator"), "asan", "tsan") else (400 << 20)
-    with Cluster(flush_timeout="4s", arm_timeout="1s") as c:
+    with Cluster(flush_timeout="10s", arm_timeout="5s") as c:
         c.aggregator().rss = lambda: rss(c.daemon)
         until(c.answers, "the aggregator answers")
         for i in range(HONEST):
@@ -100,6 +105,7 @@ def main():
         hostile = [subprocess.Popen([HOSTILE, str(seed + k), str(seconds), c.data, c.control, *[f"i-test{i}" for i in range(HONEST)]],
                                     stdout=subprocess.PIPE, text=True, env=OWN) for k in range(agents)]
         first = c.start("--require", "any")
+        until(lambda: honest_record(c, first), "honest agents record")
         for _ in range(seconds):
             for w in loads:
                 w.emit(500)
@@ -134,6 +140,7 @@ def main():
         readable(c, first, want, "after-the-kill")
         before = {n: w.done for n, w in done.items()}
         second = c.start("--require", "any")
+        until(lambda: honest_record(c, second), "honest agents record again")
         for w in loads:
             w.emit(1000)
         doc = c.stop(second, want=None)
