@@ -22,7 +22,7 @@ def program(name):
 
 
 def words_of_help(name):
-    text = subprocess.run([program(name), "--help"], capture_output=True, text=True, timeout=20).stdout
+    text = subprocess.run([program(name), "--help"], capture_output=True, text=True, timeout=60).stdout
     return set(re.findall(r"--[a-z][a-z-]+", text)), set(re.findall(r"MERIDIAN_[A-Z_]+", text))
 
 
@@ -37,7 +37,7 @@ def env_file_ok(name, variables, where):
 # ---- Slurm ----
 
 def hook(path, **env):
-    p = subprocess.run(["/bin/sh", path], capture_output=True, text=True, timeout=30, env=env)
+    p = subprocess.run(["/bin/sh", path], capture_output=True, text=True, timeout=60, env=env)
     equal(p.returncode, 0, f"{os.path.basename(path)}: exit status with {env}: {p.stderr}")
     return p.stdout
 

@@ -74,7 +74,7 @@ def prometheus():
         print("prometheus is not installed (the Debian package prometheus): no real scrape")
         return
     port = free_port()
-    config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}, "rule_files": [os.path.join(monitoring, "alerts.yml")],
+    config = {"global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "1s"}, "rule_files": [os.path.join(monitoring, "alerts.yml")],
               "scrape_configs": [{"job_name": "aggregator", "authorization": {"credentials_file": service.path("control.token")}, "static_configs": [{"targets": [service.http]}]},
                                  {"job_name": "agent", "authorization": {"credentials_file": service.path("metrics.token")}, "static_configs": [{"targets": [f"127.0.0.1:{agent}"]}]}]}
     with open(service.path("prometheus.yml"), "w") as f:
@@ -98,7 +98,7 @@ def prometheus():
     until(lambda: value('meridian_node_up{instance_id="i-test0"}') == [1.0], "the node is up")
     until(lambda: value("sum(meridian_agent_acknowledgement_seconds_count)") > [0.0], "acknowledgements are measured")
     check(value("max(meridian_node_clock_bound_seconds)") < [1.0], "the clock's bound is in seconds")
-    q = value("histogram_quantile(0.99, sum by (le) (meridian_agent_acknowledgement_seconds_bucket))")
+    q = until(lambda: value("histogram_quantile(0.99, sum by (le) (meridian_agent_acknowledgement_seconds_bucket))"), "a quantile of them")
     check(q and 0 < q[0] < 60, f"99 of 100 acknowledgements within {q} s")
     until(lambda: {t["labels"]["job"]: (t["health"], t["lastError"]) for t in api("targets")["activeTargets"]} == {"aggregator": ("up", ""), "agent": ("up", "")},
           "both targets are up, without an error")

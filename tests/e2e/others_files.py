@@ -119,7 +119,7 @@ def scenario(prefix):
         check(sha(secret) not in os.listdir(c.path("store", "artifacts")), "the secret is not in the store")
         text = c.agents[0].text()
         check("AGT-FILES-REFUSED" in text and "AGT-FILES-IGNORED" in text and "AGT-WATCH" in text, "it is said what is not taken")
-        equal(c.agents[0].end(10), 0, "the agent ends")
+        equal(c.agents[0].end(), 0, "the agent ends")
 
 
 scenario([])

@@ -92,7 +92,7 @@ def handshake(version=None, name="127.0.0.1", trust="certs", port=None):
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = context.maximum_version = version
     try:
-        with socket.create_connection(("127.0.0.1", port or int(cluster.http.split(":")[1])), timeout=20) as s:
+        with socket.create_connection(("127.0.0.1", port or int(cluster.http.split(":")[1])), timeout=60) as s:
             with context.wrap_socket(s, server_hostname=name) as t:
                 return t.version()
     except OSError as e:
@@ -108,7 +108,7 @@ def https():
     check("verify failed" in handshake(trust="others"), "wrong authority")
     check("mismatch" in handshake(name="elsewhere.example"), "wrong name")
     port = int(cluster.http.split(":")[1])
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as s:  # plain HTTP to the TLS port
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as s:  # plain HTTP to the TLS port
         s.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         check(not s.recv(100).startswith(b"HTTP/"), "no answer in the clear")
     for option, value, text in (("MERIDIAN_CA_FILE", cluster.path("others", "ca.pem"), "certificate"), ("MERIDIAN_CA_FILE", "", "certificate"),

@@ -59,7 +59,7 @@ async function boot() {
     glue = glue.replace(from, to);
   }
   vm.runInThisContext(glue, { filename: 'glue.js' });
-  if (!await within(30, () => globalThis.bridge.reqBufferAddr)) throw new Error('the engine did not start');
+  if (!await within(300, () => globalThis.bridge.reqBufferAddr)) throw new Error('the engine did not start');
   return globalThis.bridge;
 }
 

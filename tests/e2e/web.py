@@ -36,7 +36,7 @@ def start(*args, **env):
 def ask(path, token=TOKEN, **headers):
     r = urllib.request.Request(f"http://127.0.0.1:{http}{path}", headers={"Authorization": "Bearer " + token, **headers})
     try:
-        with urllib.request.urlopen(r, timeout=10) as reply:
+        with urllib.request.urlopen(r, timeout=60) as reply:
             return reply.status, reply.headers, reply.read()
     except urllib.error.HTTPError as e:
         return e.code, e.headers, e.read()
@@ -111,7 +111,7 @@ finally:
         program.terminate()
     for program in programs:
         try:
-            program.wait(10)
+            program.wait(60)
         except subprocess.TimeoutExpired:
             program.kill()
     shutil.rmtree(work, ignore_errors=True)
