@@ -411,6 +411,21 @@ static const char usage[] =
     "  --neff FILE           a model instead of the simulated one\n"
     "  --quiet               no line per rank\n";
 
+/* What is wrong with the options together, NULL: nothing. */
+static const char *
+impossible(void)
+{
+    return opt.steps <= 0                            ? "--steps is at least 1"
+           : opt.ranks <= 0                          ? "--ranks is at least 1"
+           : opt.cores <= 0 || opt.cores > CORES_MAX ? "--cores is from 1 to 128"
+           : opt.rank >= opt.ranks                   ? "--rank is below --ranks"
+           : opt.straggler >= opt.ranks * opt.cores
+               ? "--straggler is no worker: there are --ranks times --cores"
+           : opt.late >= opt.ranks * opt.cores
+               ? "--late is no worker: there are --ranks times --cores"
+               : NULL;
+}
+
 static bool
 parse(int argc, char **argv)
 {
@@ -429,10 +444,11 @@ parse(int argc, char **argv)
                                  ['f'] = &opt.first_core, ['e'] = &opt.exec_us,
                                  ['C'] = &opt.cc,         ['S'] = &opt.straggler,
                                  ['l'] = &opt.late,       ['k'] = &opt.checkpoint_every };
+    const char *why;
     char *rest = NULL;
-    int o;
+    int o, at = 0;
 
-    while ((o = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+    while ((o = getopt_long(argc, argv, "h", longs, &at)) != -1) {
         if (o == '?' || o == 'h')
             return false;
         if (o == 'q')
@@ -447,13 +463,18 @@ parse(int argc, char **argv)
             opt.factor = strtod(rest + 1, &rest);
         if (o == 'l' && *rest == ':')
             opt.late_ms = strtol(rest + 1, &rest, 10);
-        if (rest != NULL && *rest != '\0') {
-            fprintf(stderr, "train_loop: '%s' is not a number\n", optarg);
+        if (rest != NULL && (*rest != '\0' || rest == optarg)) {
+            fprintf(stderr, "train_loop: --%s: '%s' is not a number\n", longs[at].name, optarg);
             return false;
         }
     }
-    return optind == argc && opt.steps > 0 && opt.ranks > 0 && opt.cores > 0 &&
-           opt.cores <= CORES_MAX && opt.rank < opt.ranks && opt.straggler < opt.ranks * opt.cores;
+    if (optind < argc)
+        fprintf(stderr, "train_loop: '%s' is no option\n", argv[optind]);
+    else if ((why = impossible()) != NULL)
+        fprintf(stderr, "train_loop: %s\n", why);
+    else
+        return true;
+    return false;
 }
 
 int
