@@ -44,9 +44,13 @@ def rates():
             with open(os.path.join(c.folder("capture0", "i-test0_pid_7"), limit + ".ntff"), "wb") as f:
                 f.write(os.urandom(200000))
             until(lambda: (limited(c, limit) or 0) > 3, f"{limit} holds back")
-            until(lambda: c.nodes().get("i-test0", {}).get("limited_by") == limit, "the node's state names the limit")
-            check(f" by {limit}" in c.run("nodes", "--interval", "0")[0], "`meridian nodes` shows it")
-            until(lambda: c.session(id).get("events") == sum(one.all for one in w), "all events arrive")
+
+            def shown():
+                for one in w:  # so that it holds back still, however late this is
+                    one.emit(60)
+                return c.nodes().get("i-test0", {}).get("limited_by") == limit and f" by {limit}" in c.run("nodes", "--interval", "0")[0]
+            until(shown, f"the node's state names the limit, and `meridian nodes` shows it: {limit}")
+            until(lambda: c.session(id).get("events") == sum(one.all for one in w), "all events arrive", 300)
             until(lambda: [a["complete"] for a in c.session(id)["artifacts"]] == [True] * word, "the file arrives", 120)
 
         burst("agent-rate", 1)
