@@ -88,7 +88,7 @@ TEST(a_window_misses_what_the_recorder_had_no_memory_for)
                     .kind = MRD_REC_SPAN, .name = name, .ts = (uint64_t) at[id], .value = 10 },
                 body, len));
         }
-        for (int64_t end = mrd_local_now().ns + 5 * MRD_SEC; mrd_local_now().ns < end;) {
+        for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC; mrd_local_now().ns < end;) {
             mrd_agent_step(a, 1);
             mrd_record_get(r, 0, &st);
             if (st.begun == want)
@@ -105,7 +105,7 @@ TEST(a_window_misses_what_the_recorder_had_no_memory_for)
     CHECK(st.recorder_bytes <= 12 << 10);
     check_session(&st);
     CHECK_ERR("window", mrd_record_trigger(r, SESSION, 5, from, mrd_local_now().ns), MRD_OK);
-    for (int64_t end = mrd_local_now().ns + 5 * MRD_SEC; mrd_local_now().ns < end;) {
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC; mrd_local_now().ns < end;) {
         mrd_agent_step(a, 1);
         mrd_record_get(r, 0, &st);
         if (st.held == 0)

@@ -381,7 +381,7 @@ TEST(messages_as_the_standard_has_them)
         const char *answer = ask(h, rows[i].request);
 
         CHECK_ROW(rows[i].name, atoi(answer + 9) == rows[i].status && has(answer, rows[i].text));
-        CHECK_ROW(rows[i].name, mrd_local_now().ns - began < 2 * MRD_SEC);
+        CHECK_ROW(rows[i].name, mrd_local_now().ns - began < 20 * MRD_SEC);
         if (atoi(answer + 9) != rows[i].status || !has(answer, rows[i].text))
             fprintf(stderr, "%s\n", answer);
     }

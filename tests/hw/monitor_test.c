@@ -101,7 +101,7 @@ TEST(a_child_reports_until_it_dies)
               MRD_OK);
     REQUIRE(s != NULL);
     CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, &why), MRD_OK);
-    CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_OK);
+    CHECK_ERR("poll", mrd_hw_session_poll(s, 60 * MRD_SEC, v, NULL, 1, &why), MRD_OK);
     CHECK(v[0].i == 77 || v[0].i == 78);
     TEST_UNTIL(mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why) != MRD_OK);
     CHECK_ERR("dead", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_CLOSED);
@@ -120,9 +120,9 @@ TEST(a_tool_that_hangs_is_ended)
 
     tool(path, "neuron-ls", "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n");
     CHECK_ERR("run", mrd_child_run(argv, 50 * MRD_MS, 1000, &out, NULL), MRD_TIMEOUT);
-    CHECK(mrd_local_now().ns - before.ns < 2 * MRD_SEC);
+    CHECK(mrd_local_now().ns - before.ns < 30 * MRD_SEC);
     tool(path, "neuron-ls", "#!/bin/sh\nyes\n");
-    CHECK_ERR("too much", mrd_child_run(argv, 2 * MRD_SEC, 1000, &out, NULL), MRD_LIMIT);
+    CHECK_ERR("too much", mrd_child_run(argv, 60 * MRD_SEC, 1000, &out, NULL), MRD_LIMIT);
     mrd_buf_reset(&out);
     tool(path, "neuron-ls", "#!/bin/sh\nexit 4\n");
     CHECK_ERR("fails", mrd_child_run(argv, 2 * MRD_SEC, 1000, &out, NULL), MRD_IO);

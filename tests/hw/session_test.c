@@ -129,7 +129,7 @@ threads_now(void)
 TEST(a_hanging_device_is_a_time_out_and_closing_does_not_wait)
 {
     unsigned threads = threads_now();
-    mrd_hw *hw = open_fake("counter fake0.core0.x count 1 2 3\nstall 2 400\n");
+    mrd_hw *hw = open_fake("counter fake0.core0.x count 1 2 3\nstall 2 3000\n");
     mrd_hw_session *s = session_of(hw, "fake0.core0.x");
     mrd_local_ns before;
     mrd_hw_value v[1] = { { .i = 77 } };
@@ -138,9 +138,9 @@ TEST(a_hanging_device_is_a_time_out_and_closing_does_not_wait)
     before = mrd_local_now();
     CHECK_ERR("hangs", mrd_hw_session_poll(s, 20 * MRD_MS, v, NULL, 1, NULL), MRD_TIMEOUT);
     CHECK_ERR("still", mrd_hw_session_poll(s, 20 * MRD_MS, v, NULL, 1, NULL), MRD_TIMEOUT);
-    CHECK(mrd_local_now().ns - before.ns < 300 * MRD_MS);
+    CHECK(mrd_local_now().ns - before.ns < 2500 * MRD_MS);
     CHECK_INT(v[0].i, 77);
-    CHECK_ERR("back", mrd_hw_session_poll(s, 2 * MRD_SEC, v, NULL, 1, NULL), MRD_OK);
+    CHECK_ERR("back", mrd_hw_session_poll(s, 60 * MRD_SEC, v, NULL, 1, NULL), MRD_OK);
     CHECK_INT(v[0].i, 3);
     mrd_hw_session_destroy(s);
     mrd_hw_close(hw);
