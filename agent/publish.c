@@ -159,7 +159,9 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
         p->stats.message[0] = '\0';
         if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_LOST_ACK) && p->stats.acked % 64 == 0)
             there = false;
-        if (there && mrd_spool_done(p->o.spool, f->id, true))
+        item.known = there && item.earlier && ack->status == MRD__ACK_STATUS__ACK_DUPLICATE;
+        if (there && (item.known ? mrd_spool_done_before(p->o.spool, f->id)
+                                 : mrd_spool_done(p->o.spool, f->id, true)))
             p->o.delivered(p->o.self, &item);
         *f = (flight){ 0 };
         return;

@@ -647,7 +647,10 @@ mrd_record_delivered(mrd_record *r, const mrd_spool_item *item)
 
     if (s == NULL)
         return;
-    s->st.delivered += item->events;
+    if (item->known) /* counted by the boot that began it */
+        s->st.begun -= item->events;
+    else
+        s->st.delivered += item->events;
     s->st.held -= item->events;
 }
 

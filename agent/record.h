@@ -110,6 +110,9 @@ void mrd_record_cancel(mrd_record *r, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *r);
 void mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status);
 bool mrd_record_find(const mrd_record *r, uint64_t session, mrd_record_status *ret_status);
+/* What was counted of a session when this boot began (mrd_spool_base), in the members begun,
+ * delivered, held and the counts of drops. False: nothing. */
+bool mrd_record_base(const mrd_record *r, uint64_t session, mrd_record_status *ret_base);
 
 /* Which counters the session asks for (borrowed; empty: none of its own), and how often. */
 const mrd_strlist *mrd_record_counters(const mrd_record *r, uint64_t session,

@@ -190,6 +190,29 @@ take_gaps(const mrd_record *r, session *s, const mrd_spool_tally *tally)
     return true;
 }
 
+bool
+mrd_record_base(const mrd_record *r, uint64_t id, mrd_record_status *ret_base)
+{
+    const mrd_spool_base *base = mrd_spool_get_base(r->o.spool, id);
+
+    *ret_base = (mrd_record_status){ .id = id };
+    if (base == NULL)
+        return false;
+    if (base->tally.note_len >= NOTE_CAUSES * sizeof(*ret_base->drops))
+        memcpy(ret_base->drops, base->tally.note, NOTE_CAUSES * sizeof(*ret_base->drops));
+    for (int c = 0; c < MRD_DROP_CAUSES; c++) {
+        ret_base->drops[c].first_ns = ret_base->drops[c].last_ns = 0; /* of another clock */
+        ret_base->begun += ret_base->drops[c].count;
+    }
+    ret_base->drops[MRD_DROP_SPOOL].count += base->tally.forced;
+    ret_base->drops[MRD_DROP_REFUSED].count += base->tally.refused;
+    ret_base->drops[MRD_DROP_DAMAGED].count = base->tally.damaged;
+    ret_base->begun += base->begun;
+    ret_base->delivered = base->tally.delivered;
+    ret_base->held = base->held;
+    return true;
+}
+
 /* A session that a predecessor recorded goes on counting where it was. */
 void
 mrd_record_take_tally(mrd_record *r, session *s)

@@ -14,6 +14,7 @@
 
 #define SEGMENTS_KEPT 16u /* a segment is so small a part of the whole */
 #define NOTES_KEPT    16u /* of forgotten sessions: each segment begins with all of them */
+#define BOOT_MAX      64
 #define WINDOW_MAX    16u /* frames on their way at one time: MRD_LINK_WINDOW_MAX */
 
 /* ---- Room ---- */
@@ -162,9 +163,12 @@ begin(mrd_spool *s, mrd_why *why)
     bool some = mrd_spool_discard_uncommitted(s);
     mrd_err err = s->dir == NULL ? MRD_OK : mrd_spool_counts_open(s, why);
 
+    if (err == MRD_OK && s->rebooted)
+        err = mrd_spool_begin_boot(s);
     if (err == MRD_OK)
         err = mrd_spool_new_segment(s, why);
-
+    if (err == MRD_OK && s->rebooted)
+        err = mrd_spool_write_boot(s);
     if (err == MRD_OK && some) {
         err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_VOID, (mrd_bytes){ 0 },
                                      (mrd_bytes){ 0 });
@@ -205,25 +209,46 @@ lock_dir(mrd_spool *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* Numbers given out and then lost with a torn tail, or with the page cache of an earlier boot, must
- * not be given to other frames: such a folder starts a new epoch. The lock file names the boot. */
+/* The lock file names the boot, and this folder in it. */
 static void
-judge_epoch(mrd_spool *s, const char *boot_id)
+read_boot(mrd_spool *s, const char *boot_id, char boot[BOOT_MAX])
 {
-    char boot[64] = "", last[64] = "";
-    ssize_t had = pread(s->lock_fd, last, sizeof(last) - 1, 0);
-    int n = 0;
+    char text[BOOT_MAX + 20] = "", *id;
 
+    boot[0] = '\0';
     if (boot_id != NULL && *boot_id != '\0')
-        n = snprintf(boot, sizeof(boot), "%.62s\n", boot_id);
-    if (s->stats.torn_bytes > 0 || (had > 0 && n > 0 && strcmp(boot, last) != 0)) {
-        uint64_t fresh;
+        snprintf(boot, BOOT_MAX, "%.62s", boot_id);
+    (void) !pread(s->lock_fd, text, sizeof(text) - 1, 0);
+    if ((id = strchr(text, '\n')) != NULL)
+        *id++ = '\0';
+    s->rebooted = boot[0] != '\0' && strcmp(boot, text) != 0;
+    if (id == NULL || s->rebooted || sscanf(id, "%16" SCNx64, &s->since) != 1)
+        s->since = 1;
+}
 
-        mrd_random(&fresh, sizeof(fresh));
-        mrd_spool_set_epoch(s, fresh);
-    }
-    if (n > 0 && strcmp(boot, last) != 0)
-        (void) !pwrite(s->lock_fd, boot, (size_t) n, 0); /* unwritten: a new epoch next time */
+/* Written last: who died before finds the boot as we did. Unwritten: another one next time. */
+static void
+write_boot(const mrd_spool *s, const char *boot)
+{
+    char text[BOOT_MAX + 20];
+    int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->since);
+
+    (void) !pwrite(s->lock_fd, text, (size_t) n, 0);
+}
+
+/* Numbers given out and then lost with a torn tail, or with the page cache of an earlier boot, must
+ * not be given to other frames: such a folder starts a new epoch. */
+static void
+judge_epoch(mrd_spool *s)
+{
+    uint64_t fresh;
+
+    if (s->rebooted)
+        mrd_random(&s->since, sizeof(s->since));
+    if (s->stats.torn_bytes == 0 && !s->rebooted)
+        return;
+    mrd_random(&fresh, sizeof(fresh));
+    mrd_spool_set_epoch(s, fresh);
 }
 
 /* ---- The interface ---- */
@@ -231,6 +256,7 @@ judge_epoch(mrd_spool *s, const char *boot_id)
 mrd_err
 mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
 {
+    char boot[BOOT_MAX] = "";
     mrd_spool *s;
     mrd_err err = MRD_OK;
 
@@ -251,9 +277,11 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
         s->dir = strdup(o->dir);
         err = s->dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "spool") : lock_dir(s, why);
         if (err == MRD_OK)
+            read_boot(s, o->boot_id, boot);
+        if (err == MRD_OK)
             err = mrd_spool_recover(s, why);
         if (err == MRD_OK)
-            judge_epoch(s, o->boot_id);
+            judge_epoch(s);
     }
     if (err == MRD_OK)
         err = begin(s, why);
@@ -263,6 +291,8 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
         mrd_spool_close(s);
         return err;
     }
+    if (s->rebooted)
+        write_boot(s, boot);
     *ret_spool = s;
     return MRD_OK;
 }
@@ -280,6 +310,8 @@ mrd_spool_close(mrd_spool *s)
         close(s->lock_fd);
     if (s->counts_fd >= 0)
         close(s->counts_fd);
+    for (size_t i = 0; i < s->n_sequences; i++)
+        free(s->sequences[i].base);
     free(s->segments);
     free(s->entries);
     free(s->sequences);
@@ -292,6 +324,20 @@ uint64_t
 mrd_spool_epoch(const mrd_spool *s)
 {
     return s->epoch;
+}
+
+uint64_t
+mrd_spool_since(const mrd_spool *s)
+{
+    return s->since;
+}
+
+const mrd_spool_base *
+mrd_spool_get_base(const mrd_spool *s, uint64_t session)
+{
+    const sequence *q = mrd_spool_find_sequence(s, session);
+
+    return q == NULL ? NULL : q->base;
 }
 
 uint64_t
@@ -332,6 +378,7 @@ trim_forgotten(mrd_spool *s)
         if (n < MRD_SPOOL_FORGOTTEN || has_frames(s, q->session))
             continue;
         mrd_spool_counts_forget(s, q);
+        free(q->base);
         memmove(q, q + 1, (s->n_sequences - i) * sizeof(*q));
         s->n_sequences--;
         i--;
@@ -507,6 +554,8 @@ mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_t
     *ret_tally = (mrd_spool_tally){ 0 };
     if (q != NULL)
         *ret_tally = q->tally;
+    if (q != NULL && q->base != NULL)
+        ret_tally->delivered -= q->base->known;
     for (size_t i = 0; i < s->n; i++) { /* not yet, as long as we live */
         const entry *e = &s->entries[s->first + i];
 
@@ -593,8 +642,8 @@ note_answered(mrd_spool *s, const mrd_spool_item *item)
     mrd_spool_counts_write(s, q);
 }
 
-bool
-mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
+static bool
+done(mrd_spool *s, uint64_t id, enum answer answer)
 {
     entry *e = mrd_spool_entry(s, id);
     bool clock, rescued;
@@ -605,10 +654,10 @@ mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
     clock = is_clock(e);
     rescued = e->copy != NULL;
     a = (answer_record){ e->item.epoch,  e->item.session, e->item.seq,
-                         e->item.events, stored,          rescued ? e->item.events : 0 };
+                         e->item.events, answer,          rescued ? e->item.events : 0 };
     mrd_spool_complete(s, e);
     if (clock)
-        count_clock_answer(s, a.session, rescued, stored);
+        count_clock_answer(s, a.session, rescued, answer != ANSWER_REFUSED);
     if (mrd_spool_find_sequence(s, a.session) != NULL) /* else it was forgotten: nobody asks */
         (void) mrd_spool_count_answer(s, &a);
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_FIRST))
@@ -618,6 +667,18 @@ mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
     note_answered(s, &e->item);
     forget_done(s);
     return true;
+}
+
+bool
+mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
+{
+    return done(s, id, stored ? ANSWER_STORED : ANSWER_REFUSED);
+}
+
+bool
+mrd_spool_done_before(mrd_spool *s, uint64_t id)
+{
+    return done(s, id, ANSWER_BEFORE);
 }
 
 uint64_t

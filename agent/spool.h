@@ -8,7 +8,8 @@
  * session: its next sequence number and what became of its events so far, 3 an answer: stored or
  * refused, 4 a commit: the frames before it count, rings were read up to these positions, and these
  * are the sessions' notes, 5 what was not committed before it is void, 6 how many frames of clock
- * data a session lost. After a crash at any byte
+ * data a session lost, 7 the frames before it are of an earlier boot, 8 what was counted of a session
+ * when this boot began. After a crash at any byte
  * everything committed is found again; since rings are given back only after the commit, and the
  * successor skips what the commit names, each event is taken exactly once. The page cache holds
  * what is young, so a frame that is acknowledged
@@ -33,6 +34,8 @@ typedef struct {
     int64_t first_ns, last_ns;
     uint32_t len; /* of the frame */
     uint8_t type, clock;
+    bool earlier; /* written in an earlier boot */
+    bool known;   /* ... and stored in it: mrd_spool_done_before */
 } mrd_spool_item;
 
 /* What became of a session's events, since the folder was made. */
@@ -45,6 +48,20 @@ typedef struct {
     uint32_t note_len;
     uint8_t note[MRD_SPOOL_NOTE]; /* the caller's own counts as of the last commit */
 } mrd_spool_tally;
+
+/*
+ * What was counted of a session when the first agent of this boot opened the folder. The machine may
+ * have lost its power, and with it the youngest part of the page cache: these counts may be older
+ * than what the aggregator was told. It is told both them and mrd_spool_since, and finds from them
+ * how much was added in this boot, and how much is gone.
+ */
+typedef struct {
+    uint64_t begun; /* committed, as far as is known; what of it is not in the rest is gone */
+    uint64_t held;  /* events of frames that were found */
+    uint64_t
+        known; /* stored in an earlier boot, as their answers told later: mrd_spool_done_before */
+    mrd_spool_tally tally;
+} mrd_spool_base;
 
 typedef struct {
     uint64_t items, bytes, events; /* held */
@@ -75,6 +92,11 @@ uint64_t mrd_spool_damage_in(const char *dir);
 
 /* The sequence epoch: random, new with a new folder, kept as long as the folder is. */
 uint64_t mrd_spool_epoch(const mrd_spool *s);
+/* Names the folder in this boot: another number means that counts of sessions may have gone back to
+ * their bases, or to nothing. 1: of a folder that an earlier release made. */
+uint64_t mrd_spool_since(const mrd_spool *s);
+/* NULL: the session began in this boot. Borrowed until the next call that changes the spool. */
+const mrd_spool_base *mrd_spool_get_base(const mrd_spool *s, uint64_t session);
 /* The next number of a session, from 0; taken when the frame is added. */
 uint64_t mrd_spool_next_seq(const mrd_spool *s, uint64_t session);
 /* Nobody asks for the session any more: its frames stay. So do its number and tally as long as there
@@ -107,7 +129,7 @@ bool mrd_spool_uncommitted(const mrd_spool *s);
 /* Bytes of the caller for a session that count from the next commit on, in place of the last ones;
  * len <= MRD_SPOOL_NOTE. Errors: LIMIT, NOMEM. */
 mrd_err mrd_spool_note(mrd_spool *s, uint64_t session, const void *note, size_t len);
-/* All zero for a session that is not known. */
+/* All zero for a session that is not known; without what mrd_spool_done_before was told. */
 void mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_tally);
 /* All positions of the last commit that a predecessor left; borrowed. */
 const mrd_spool_position *mrd_spool_recovered(const mrd_spool *s, size_t *ret_n);
@@ -124,6 +146,9 @@ mrd_err mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why);
 void mrd_spool_sent(mrd_spool *s, uint64_t id);
 /* It is stored, or given up: gone from the queue, for good. False when it was not there. */
 bool mrd_spool_done(mrd_spool *s, uint64_t id, bool stored);
+/* The same of a frame of an earlier boot that the aggregator had already: it was counted as delivered
+ * then, and the machine forgot it. It is no event of this boot. */
+bool mrd_spool_done_before(mrd_spool *s, uint64_t id);
 /* Frames of clock data of the session that were forced out, refused or never taken: they hold no
  * event, so no other count knows of them. Since the folder was made. */
 uint64_t mrd_spool_clock_lost(const mrd_spool *s, uint64_t session);

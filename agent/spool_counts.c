@@ -235,11 +235,15 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
     q->tally.damaged_clock = (uint8_t) c->clock;
     if (c->committed <= there)
         return MRD_OK;
+    s->stats.damaged_events += c->committed - there;
+    if (s->rebooted) { /* some may have been delivered: the aggregator knows, see mrd_spool_base */
+        q->missing = c->committed - there;
+        return MRD_OK;
+    }
     if (q->tally.damaged == 0)
         q->tally.damaged_first_ns = last_ns != 0 && last_ns < c->last_ns ? last_ns : c->last_ns;
     q->tally.damaged_last_ns = c->last_ns;
     q->tally.damaged += c->committed - there;
-    s->stats.damaged_events += c->committed - there;
     return MRD_OK;
 }
 

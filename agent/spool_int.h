@@ -8,7 +8,16 @@
 
 #define RECORD_MAGIC 0x5053524du /* "MRSP" */
 
-enum { KIND_FRAME = 1, KIND_SEQ = 2, KIND_ACK = 3, KIND_COMMIT = 4, KIND_VOID = 5, KIND_CLOCK = 6 };
+enum {
+    KIND_FRAME = 1,
+    KIND_SEQ = 2,
+    KIND_ACK = 3,
+    KIND_COMMIT = 4,
+    KIND_VOID = 5,
+    KIND_CLOCK = 6,
+    KIND_BOOT = 7,
+    KIND_BASE = 8
+};
 
 typedef struct {
     uint32_t magic, kind, len, crc;
@@ -19,8 +28,15 @@ typedef struct {
 } session_record;
 
 typedef struct {
-    uint64_t epoch, session, seq, events, stored, forced; /* forced: of events, taken back */
+    uint64_t epoch, session, seq, events;
+    uint64_t stored, forced; /* enum answer; of events, taken back */
 } answer_record;
+
+enum answer { ANSWER_REFUSED, ANSWER_STORED, ANSWER_BEFORE };
+
+typedef struct {
+    uint64_t session, begun, held, known, delivered, refused, forced, damaged;
+} base_record; /* then the note */
 
 typedef struct {
     uint32_t positions, notes;
@@ -55,9 +71,11 @@ typedef struct {
     uint64_t session, next, committed; /* committed: next as of the last commit */
     mrd_spool_tally tally;
     uint64_t events;                    /* ever committed, without those found missing */
+    uint64_t missing;                   /* ... of those, when this boot began */
     int64_t last_ns, answered_ns;       /* youngest time committed; answered, or the first */
     uint32_t slot;                      /* place in the file of counts, from 1 */
     uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
+    mrd_spool_base *base;               /* NULL: none */
     uint32_t note_len;
     bool forgotten;  /* nobody asks for it; such are in order */
     bool note_waits; /* a note waits for the commit */
@@ -68,7 +86,8 @@ struct mrd_spool {
     char *dir;
     int lock_fd, counts_fd;
     uint64_t counts_used; /* places in the file of counts */
-    uint64_t max_bytes, segment_bytes, epoch;
+    uint64_t max_bytes, segment_bytes, epoch, since;
+    bool rebooted;     /* the first to open the folder in this boot */
     segment *segments; /* by number */
     size_t n_segments;
     /* The queue: ids are base + index, done ones at the front are taken off. */
@@ -100,6 +119,10 @@ bool mrd_spool_push_entry(mrd_spool *s, const entry *e);
 entry *mrd_spool_entry(const mrd_spool *s, uint64_t id);
 void mrd_spool_complete(mrd_spool *s, entry *e);
 void mrd_spool_commit_sequences(mrd_spool *s);
+/* Of every session that is known or has frames: what is counted of it now is its base, and the
+ * frames are of an earlier boot. Errors: LIMIT, NOMEM. */
+mrd_err mrd_spool_begin_boot(mrd_spool *s);
+mrd_err mrd_spool_set_base(sequence *q, const mrd_spool_base *base);
 mrd_err mrd_spool_count_answer(mrd_spool *s, const answer_record *a);
 bool mrd_spool_discard_uncommitted(mrd_spool *s);
 
@@ -113,6 +136,7 @@ bool mrd_spool_write_sessions(mrd_spool *s);
 mrd_err mrd_spool_new_segment(mrd_spool *s, mrd_why *why);
 void mrd_spool_remove_segment(mrd_spool *s, size_t i);
 void mrd_spool_write_answer(mrd_spool *s, const answer_record *a);
+mrd_err mrd_spool_write_boot(mrd_spool *s);
 
 /* ---- spool_counts.c ---- */
 

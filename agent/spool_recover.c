@@ -150,6 +150,30 @@ take_clock(mrd_spool *s, const clock_record *r)
 }
 
 static mrd_err
+take_base(mrd_spool *s, const uint8_t *payload, uint32_t len)
+{
+    mrd_spool_base base = { 0 };
+    base_record r;
+    sequence *q;
+    mrd_err err;
+
+    if (len < sizeof(r) || len - sizeof(r) > MRD_SPOOL_NOTE)
+        return MRD_CORRUPT;
+    memcpy(&r, payload, sizeof(r));
+    base.begun = r.begun;
+    base.held = r.held;
+    base.known = r.known;
+    base.tally.delivered = r.delivered;
+    base.tally.refused = r.refused;
+    base.tally.forced = r.forced;
+    base.tally.damaged = r.damaged;
+    base.tally.note_len = len - (uint32_t) sizeof(r);
+    memcpy(base.tally.note, payload + sizeof(r), base.tally.note_len);
+    err = mrd_spool_take_sequence(s, r.session, &q);
+    return err == MRD_OK ? mrd_spool_set_base(q, &base) : err;
+}
+
+static mrd_err
 take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *payload,
             uint64_t at)
 {
@@ -173,6 +197,12 @@ take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *
             return MRD_CORRUPT;
         memcpy(&c, payload, sizeof(c));
         return take_clock(s, &c);
+    case KIND_BASE:
+        return take_base(s, payload, head->len);
+    case KIND_BOOT:
+        for (size_t i = 0; i < s->n; i++)
+            s->entries[s->first + i].item.earlier = true;
+        return MRD_OK;
     case KIND_VOID:
         (void) mrd_spool_discard_uncommitted(s);
         return MRD_OK;

@@ -67,6 +67,17 @@ mrd_spool_write_clock(segment *seg, const sequence *q)
 }
 
 static mrd_err
+write_base(segment *seg, const sequence *q)
+{
+    const mrd_spool_tally *t = &q->base->tally;
+    base_record r = { q->session,   q->base->begun, q->base->held, q->base->known,
+                      t->delivered, t->refused,     t->forced,     t->damaged };
+
+    return mrd_spool_write_record(seg, KIND_BASE, bytes_of(&r, sizeof(r)),
+                                  bytes_of(t->note, t->note_len));
+}
+
+static mrd_err
 write_session(mrd_spool *s, segment *seg, const sequence *q)
 {
     session_record r = { s->epoch,           q->session,       q->committed,
@@ -74,7 +85,19 @@ write_session(mrd_spool *s, segment *seg, const sequence *q)
     mrd_err err = mrd_spool_write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
                                          bytes_of(q->tally.note, q->tally.note_len));
 
+    if (err == MRD_OK && q->base != NULL)
+        err = write_base(seg, q);
     return err != MRD_OK || q->clock_lost == 0 ? err : mrd_spool_write_clock(seg, q);
+}
+
+mrd_err
+mrd_spool_write_boot(mrd_spool *s)
+{
+    mrd_err err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_BOOT,
+                                         (mrd_bytes){ 0 }, (mrd_bytes){ 0 });
+
+    s->stats.file_bytes += err == MRD_OK ? sizeof(record_head) : 0;
+    return err;
 }
 
 /* A segment begins with what is known of all sessions, so that older ones may go. */

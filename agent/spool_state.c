@@ -165,7 +165,45 @@ mrd_spool_count_answer(mrd_spool *s, const answer_record *a)
 
     if (err != MRD_OK)
         return err;
-    *(a->stored != 0 ? &q->tally.delivered : &q->tally.refused) += a->events;
+    *(a->stored != ANSWER_REFUSED ? &q->tally.delivered : &q->tally.refused) += a->events;
     q->tally.forced -= a->forced;
+    if (a->stored == ANSWER_BEFORE && q->base != NULL)
+        q->base->known += a->events;
     return MRD_OK;
+}
+
+mrd_err
+mrd_spool_set_base(sequence *q, const mrd_spool_base *base)
+{
+    if (q->base == NULL && (q->base = malloc(sizeof(*q->base))) == NULL)
+        return MRD_NOMEM;
+    *q->base = *base;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_spool_begin_boot(mrd_spool *s)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < s->n && err == MRD_OK; i++) {
+        sequence *q;
+
+        s->entries[s->first + i].item.earlier = true;
+        err = mrd_spool_take_sequence(s, s->entries[s->first + i].item.session, &q);
+    }
+    for (size_t i = 0; i < s->n_sequences && err == MRD_OK; i++) {
+        sequence *q = &s->sequences[i];
+        mrd_spool_base base = { 0 };
+
+        base.known = q->base == NULL ? 0 : q->base->known;
+        base.tally = q->tally;
+        base.tally.delivered -= base.known;
+        (void) mrd_spool_held(s, q->session, &base.held);
+        base.begun = base.held + base.tally.delivered + q->tally.refused + q->tally.forced +
+                     q->tally.damaged + q->missing;
+        q->missing = 0;
+        err = mrd_spool_set_base(q, &base);
+    }
+    return err;
 }

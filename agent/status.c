@@ -362,13 +362,15 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     Mrd__SessionStatus st[2 * MRD_RECORD_SESSIONS], *list[2 * MRD_RECORD_SESSIONS];
     Mrd__SessionTally tallies[MRD_RECORD_SESSIONS];
     size_t n_sessions = mrd_record_sessions(a->record);
-    counter_set all, *each = calloc(MRD_RECORD_SESSIONS, sizeof(*each));
+    counter_set all, *each = calloc(2 * MRD_RECORD_SESSIONS, sizeof(*each));
+    counter_set *at_boot = each + MRD_RECORD_SESSIONS;
+    Mrd__CountersAtBoot bases[MRD_RECORD_SESSIONS];
     profile_set *profiles = calloc(1, sizeof(*profiles));
     uint64_t models_now = models_signature(a);
     model_set *models =
         models_now == a->models_reported ? NULL : calloc(n_sessions + 1, sizeof(*models));
     mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
-    mrd_record_status s;
+    mrd_record_status s, base;
     Mrd__Unread unread;
     mrd_agent_counts c;
     mrd_publish_stats p;
@@ -436,8 +438,17 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         if (s.phase == MRD__NODE_PHASE__NODE_FLUSHED)
             st[i].complete_local_ns = s.stop_ns;
         fill_counters(&each[i], s.begun, s.delivered, s.held, s.drops, &s.gaps);
-        each[i].counters.since =
-            a->o.spool_dir != NULL ? 1 : a->run; /* the spool goes on counting */
+        each[i].counters.since = a->o.spool_dir != NULL ? mrd_spool_since(a->spool) /* goes on */
+                                                        : a->run;
+        if (a->o.spool_dir != NULL && mrd_record_base(a->record, s.id, &base)) {
+            mrd__counters_at_boot__init(&bases[i]);
+            bases[i].begun = base.begun;
+            bases[i].delivered = base.delivered;
+            bases[i].held = base.held;
+            bases[i].n_drops = drop_list(&at_boot[i], base.drops, NULL);
+            bases[i].drops = at_boot[i].list;
+            each[i].counters.at_boot = &bases[i];
+        }
         each[i].counters.clock_frames_lost = s.clock_lost;
         st[i].counters = &each[i].counters;
         fill_profiles(profiles, a->devprof, s.id, &st[i]);

@@ -114,6 +114,50 @@ mrd_counts_subtract(mrd_counts *from, const mrd_counts *last)
 }
 
 void
+mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base)
+{
+    mrd_counts losses = { 0 };
+
+    memcpy(losses.losses, come->losses, sizeof(losses.losses));
+    losses.n_losses = come->n_losses;
+    losses.gaps = come->gaps;
+    mrd_counts_add(to, &losses);
+    for (unsigned i = 0; i < base->n_losses; i++) {
+        mrd_loss row = base->losses[i];
+        mrd_loss *slot = loss_of(to, row.cause);
+
+        row.count = -row.count;
+        if (slot != NULL)
+            slot->count += row.count;
+        else if (to->n_losses < MRD_LOSSES_MAX)
+            to->losses[to->n_losses++] = row;
+    }
+}
+
+static void
+drops_take(mrd_counts *to, Mrd__Drop *const *drops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const Mrd__Drop *d = drops[i];
+        mrd_loss loss = { .count = mrd_count_checked(d->count),
+                          .first = { d->first_ns },
+                          .last = { d->last_ns } };
+
+        mrd_text_set(loss.cause, sizeof(loss.cause), d->cause);
+        mrd_counts_add_loss(to, &loss);
+    }
+}
+
+void
+mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from)
+{
+    *to = (mrd_counts){ .begun = mrd_count_checked(from->begun),
+                        .delivered = mrd_count_checked(from->delivered),
+                        .held = mrd_count_checked(from->held) };
+    drops_take(to, from->drops, from->n_drops);
+}
+
+void
 mrd_counts_take(mrd_counts *to, const Mrd__Counters *from)
 {
     if (from == NULL)
@@ -122,15 +166,7 @@ mrd_counts_take(mrd_counts *to, const Mrd__Counters *from)
                         .delivered = mrd_count_checked(from->delivered),
                         .held = mrd_count_checked(from->held),
                         .clock_lost = mrd_count_checked(from->clock_frames_lost) };
-    for (size_t i = 0; i < from->n_drops; i++) {
-        const Mrd__Drop *d = from->drops[i];
-        mrd_loss loss = { .count = mrd_count_checked(d->count),
-                          .first = { d->first_ns },
-                          .last = { d->last_ns } };
-
-        mrd_text_set(loss.cause, sizeof(loss.cause), d->cause);
-        mrd_counts_add_loss(to, &loss);
-    }
+    drops_take(to, from->drops, from->n_drops);
     for (size_t i = 0; i < from->n_drops; i++)
         gaps_take(to, from->drops[i]);
 }

@@ -29,7 +29,11 @@ void mrd_counts_add(mrd_counts *to, const mrd_counts *from);
 void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
 /* Takes `last` off `from`, cause by cause. */
 void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
+/* Adds the losses of `come` less those of `base`. Either may be more, so a row may be below 0 (it
+ * wraps) until counts that go on from `base` are added. */
+void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base);
 void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* NULL: stays */
+void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
 uint64_t mrd_counts_lost(const mrd_counts *c);
 /* Those of them that nobody had asked for: no session wanted them, or a flight recorder made room.
  */

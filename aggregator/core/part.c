@@ -275,23 +275,79 @@ mrd_part_stored(mrd_part *p, const mrd_frame *f)
 
 /* ---- Heartbeats ---- */
 
+static void
+add_gone(mrd_part *p, uint64_t events)
+{
+    mrd_loss gone = { .cause = "agent-restarted", .count = events };
+
+    if (p->last.ns >= p->first.ns)
+        gone.first = gone.last = p->last;
+    if (events > 0)
+        mrd_counts_add_loss(&p->before, &gone);
+}
+
 /* What a run of the agent held when it was last seen is gone when the next one counts anew. */
+static void
+count_anew(mrd_part *p)
+{
+    uint64_t held = p->last_run.held;
+
+    if (!MRD_PLANTED(MRD_PLANT_HELD_TWICE))
+        p->last_run.held = 0;
+    mrd_counts_add(&p->before, &p->last_run);
+    add_gone(p, held);
+}
+
+static bool
+is_older(const mrd_counts *a, const mrd_counts *b)
+{
+    uint64_t x = a->delivered + mrd_counts_lost(a), y = b->delivered + mrd_counts_lost(b);
+
+    return a->begun != b->begun ? a->begun < b->begun : x < y;
+}
+
+/* The node's machine began anew, and the counts of its spool went back to `base`, or stayed: what we
+ * were told may be younger, or older. The younger of both is how far it had come. What of that is
+ * neither in the counts nor held any more is gone. */
+static void
+count_from(mrd_part *p, const Mrd__Counters *c)
+{
+    mrd_counts base = { 0 }, come = p->last_run;
+    uint64_t start, known;
+
+    mrd_counts_take_at_boot(&base, c->at_boot);
+    start = base.delivered + mrd_counts_lost(&base) + base.held;
+    if (base.begun < start)
+        base.begun = start;
+    if (is_older(&come, &base))
+        come = base;
+    if (come.delivered < p->last_run.delivered)
+        come.delivered = p->last_run.delivered;
+    come.held = 0;
+    come.clock_lost =
+        come.clock_lost > c->clock_frames_lost ? come.clock_lost - c->clock_frames_lost : 0;
+    known = come.delivered + mrd_counts_lost(&come) + base.held;
+    if (come.begun < known) /* delivered, and held again: until its answer says so */
+        come.begun = known;
+    add_gone(p, come.begun - known);
+    p->before.begun += come.begun - start;
+    p->before.delivered += come.delivered - base.delivered;
+    p->before.clock_lost += come.clock_lost;
+    mrd_counts_move(&p->before, &come, &base);
+}
+
 void
 mrd_part_count(mrd_part *p, const Mrd__Counters *c)
 {
+    bool anew;
+
     if (c == NULL)
         return;
-    if (p->last_run.begun > 0 && (c->since != p->since || c->begun < p->last_run.begun)) {
-        mrd_loss gone = { .cause = "agent-restarted", .count = p->last_run.held };
-
-        if (p->last.ns >= p->first.ns)
-            gone.first = gone.last = p->last;
-        if (!MRD_PLANTED(MRD_PLANT_HELD_TWICE))
-            p->last_run.held = 0;
-        mrd_counts_add(&p->before, &p->last_run);
-        if (gone.count > 0)
-            mrd_counts_add_loss(&p->before, &gone);
-    }
+    anew = c->since != p->since || (c->since <= 1 && c->begun < p->last_run.begun);
+    if (anew && c->at_boot != NULL)
+        count_from(p, c);
+    else if (anew && p->last_run.begun > 0)
+        count_anew(p);
     p->since = c->since;
     mrd_counts_take(&p->last_run, c);
     p->counts = p->before;

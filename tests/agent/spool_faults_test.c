@@ -249,7 +249,12 @@ TEST(records_are_checked)
         { "half a frame", 1, 7, { 0 }, false },
         { "no frame", 1, 8, { 0 }, false },
         { "a frame of zeros", 1, 8 + 96, { 0 }, false },
-        { "an unknown kind", 7, 0, { 0 }, false },
+        { "another boot", 7, 0, { 0 }, true },
+        { "a base", 8, 64, { 7 }, true },
+        { "a base with the longest note", 8, 64 + MRD_SPOOL_NOTE, { 7 }, true },
+        { "with a longer one", 8, 65 + MRD_SPOOL_NOTE, { 7 }, false },
+        { "half a base", 8, 63, { 7 }, false },
+        { "an unknown kind", 9, 0, { 0 }, false },
         { "kind 0", 0, 48, { 0 }, false },
     };
 

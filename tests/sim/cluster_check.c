@@ -218,9 +218,7 @@ check_part(world *w, const mrd_session *s, const mrd_part *p, const disk_session
     if (p->events != all)
         sim_fail(w, "session %s node %s: %llu events in the journal, %llu in the manifest", s->text,
                  p->instance_id, (unsigned long long) all, (unsigned long long) p->events);
-    /* A machine that lost its power may find older counts than it told: they are taken for new ones. */
-    if (p->counts.delivered > stored &&
-        (w->agents[node].node == NULL || w->agents[node].node->power_cuts == 0))
+    if (p->counts.delivered > stored)
         sim_fail(w, "session %s node %s: %llu events acknowledged, %llu in the journal", s->text,
                  p->instance_id, (unsigned long long) p->counts.delivered,
                  (unsigned long long) stored);

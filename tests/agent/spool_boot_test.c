@@ -1,0 +1,191 @@
+/* A spool whose machine lost its power: what it finds may be older than what was told. */
+#include "tests/check.h"
+
+#include <stdlib.h>
+
+#include "agent/spool.h"
+
+static mrd_spool *
+open_spool(const char *dir, const char *boot)
+{
+    mrd_spool_options o = { .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES, .boot_id = boot };
+    mrd_spool *s = NULL;
+    mrd_why why = { 0 };
+
+    CHECK_ERR("open", mrd_spool_open(&o, &s, &why), MRD_OK);
+    return s;
+}
+
+/* A committed frame of session 7 with so many events. */
+static void
+add(mrd_spool *s, uint64_t events)
+{
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA,
+                    .agent = 1,
+                    .epoch = mrd_spool_epoch(s),
+                    .session = 7,
+                    .seq = mrd_spool_next_seq(s, 7) };
+    uint8_t frame[MRD_FRAME_HEADER];
+
+    mrd_frame_put(&f, (mrd_bytes){ NULL, 0 }, frame);
+    CHECK_ERR("add", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, events, NULL), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+}
+
+/* The oldest is answered. */
+static void
+answer(mrd_spool *s, bool earlier, bool before)
+{
+    mrd_spool_item item;
+
+    REQUIRE(mrd_spool_peek(s, 0, &item));
+    CHECK(item.earlier == earlier);
+    CHECK(before ? mrd_spool_done_before(s, item.id) : mrd_spool_done(s, item.id, true));
+}
+
+static void
+copy(const char *from, const char *to)
+{
+    char command[1200];
+
+    snprintf(command, sizeof(command), "rm -rf '%s' && cp -a '%s' '%s'", to, from, to);
+    REQUIRE(system(command) == 0);
+}
+
+static uint64_t
+delivered(const mrd_spool *s)
+{
+    mrd_spool_tally t;
+
+    mrd_spool_get_tally(s, 7, &t);
+    return t.delivered;
+}
+
+static void
+check_base(const char *row, const mrd_spool *s, uint64_t begun, uint64_t stored, uint64_t held)
+{
+    const mrd_spool_base *b = mrd_spool_get_base(s, 7);
+
+    CHECK_ROW(row, b != NULL);
+    if (b == NULL)
+        return;
+    CHECK_ROW(row, b->begun == begun);
+    CHECK_ROW(row, b->tally.delivered == stored);
+    CHECK_ROW(row, b->held == held);
+}
+
+/* 40 events were told as delivered; the disk has them as held. Their answers say that they are
+ * known: they are delivered no second time, whoever asks, and whenever. */
+TEST(what_was_told_is_not_delivered_again)
+{
+    char dir[300], old[320];
+    uint64_t since, again;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/spool", test_tmp());
+    snprintf(old, sizeof(old), "%s/old", test_tmp());
+    s = open_spool(dir, "a");
+    CHECK(mrd_spool_get_base(s, 7) == NULL);
+    since = mrd_spool_since(s);
+    for (int i = 0; i < 6; i++)
+        add(s, 10);
+    answer(s, false, false);
+    copy(dir, old);
+    for (int i = 0; i < 4; i++)
+        answer(s, false, false);
+    add(s, 10);
+    CHECK_INT(delivered(s), 50);
+    mrd_spool_close(s);
+
+    copy(old, dir); /* what was on the disk */
+    s = open_spool(dir, "b");
+    again = mrd_spool_since(s);
+    CHECK(again != since && again > 1);
+    check_base("found", s, 60, 10, 50);
+    for (int i = 0; i < 3; i++)
+        answer(s, true, true);
+    CHECK_INT(delivered(s), 10);
+    add(s, 10);
+    mrd_spool_close(s);
+    for (int life = 0; life < 3; life++) { /* its successors know, and count on */
+        s = open_spool(dir, "b");
+        CHECK(mrd_spool_since(s) == again);
+        check_base("again", s, 60, 10, 50);
+        CHECK_INT(delivered(s), life == 0 ? 10 : 20);
+        if (life == 0)
+            answer(s, true, true);
+        answer(s, life == 0, false); /* the last of before, then the new ones */
+        add(s, 10);
+        mrd_spool_close(s);
+        if (life == 1)
+            break;
+    }
+    s = open_spool(dir, "b");
+    CHECK_INT(delivered(s), 30);
+    mrd_spool_close(s);
+    s = open_spool(dir, "c"); /* and the next boot begins there */
+    CHECK(mrd_spool_since(s) != again);
+    check_base("next", s, 50, 30, 20);
+    mrd_spool_close(s);
+}
+
+/* Frames that were committed and are not there are of the base, and no damage of this boot. */
+TEST(what_the_disk_lost_is_told)
+{
+    char dir[300], command[400];
+    mrd_spool_stats st;
+    mrd_spool_tally t;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/spool", test_tmp());
+    s = open_spool(dir, "a");
+    for (int i = 0; i < 6; i++)
+        add(s, 10);
+    answer(s, false, false);
+    mrd_spool_close(s);
+    snprintf(command, sizeof(command), "rm '%s'/spool-*.mrs", dir);
+    REQUIRE(system(command) == 0);
+    for (int life = 0; life < 2; life++) {
+        s = open_spool(dir, "b");
+        check_base("life", s, 60, 10, 0);
+        mrd_spool_get_tally(s, 7, &t);
+        mrd_spool_get_stats(s, &st);
+        CHECK_INT(t.damaged, 0);
+        CHECK_INT(st.damaged_events, life == 0 ? 50 : 0);
+        mrd_spool_close(s);
+    }
+}
+
+/* A folder of a release that named the boot alone goes on in it, and one without a name does not. */
+TEST(folders_of_earlier_releases_go_on)
+{
+    static const struct {
+        const char *lock;
+        bool same;
+    } rows[] = { { "a\n", true }, { "", false }, { "b\n", false }, { "a\nrubbish\n", true } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char dir[300], path[320];
+        uint64_t epoch;
+        mrd_spool *s;
+        FILE *f;
+
+        snprintf(dir, sizeof(dir), "%s/r%zu", test_tmp(), i);
+        s = open_spool(dir, "a");
+        add(s, 10);
+        epoch = mrd_spool_epoch(s);
+        mrd_spool_close(s);
+        snprintf(path, sizeof(path), "%s/lock", dir);
+        REQUIRE((f = fopen(path, "w")) != NULL);
+        fputs(rows[i].lock, f);
+        fclose(f);
+        s = open_spool(dir, "a");
+        CHECK_ROW(rows[i].lock, (mrd_spool_epoch(s) == epoch) == rows[i].same);
+        CHECK_ROW(rows[i].lock, (mrd_spool_since(s) == 1) == rows[i].same);
+        CHECK_ROW(rows[i].lock, (mrd_spool_get_base(s, 7) == NULL) == rows[i].same);
+        CHECK_INT(mrd_spool_held(s, 7, NULL), 1);
+        mrd_spool_close(s);
+    }
+}
+
+TEST_MAIN()

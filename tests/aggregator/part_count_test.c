@@ -1,0 +1,195 @@
+/* What a part of a session counts over the lives of its node, told in every order. */
+#include "tests/check.h"
+
+#include "aggregator/core/part.h"
+
+typedef struct {
+    uint64_t since, begun, delivered, lost, held;
+} told;
+
+typedef struct {
+    const char *name;
+    told before;
+    uint64_t begun, delivered, lost, held; /* at boot */
+    told after;
+    told want;     /* all: since is not looked at */
+    uint64_t gone; /* of lost */
+} row;
+
+static void
+fill(Mrd__Drop *d, Mrd__Drop **list, uint64_t lost)
+{
+    static char cause[] = "ring-full";
+
+    mrd__drop__init(d);
+    d->cause = cause;
+    d->count = lost;
+    *list = d;
+}
+
+static void
+tell(mrd_part *p, const told *t, const row *at_boot)
+{
+    Mrd__Counters c = MRD__COUNTERS__INIT;
+    Mrd__CountersAtBoot base = MRD__COUNTERS_AT_BOOT__INIT;
+    Mrd__Drop d[2], *list[2];
+
+    fill(&d[0], &list[0], t->lost);
+    c.since = t->since;
+    c.begun = t->begun;
+    c.delivered = t->delivered;
+    c.held = t->held;
+    c.drops = list;
+    c.n_drops = t->lost > 0;
+    if (at_boot != NULL) {
+        fill(&d[1], &list[1], at_boot->lost);
+        base.begun = at_boot->begun;
+        base.delivered = at_boot->delivered;
+        base.held = at_boot->held;
+        base.drops = &list[1];
+        base.n_drops = at_boot->lost > 0;
+        c.at_boot = &base;
+    }
+    mrd_part_count(p, &c);
+}
+
+static uint64_t
+lost_by(const mrd_part *p, const char *cause)
+{
+    for (unsigned i = 0; i < p->counts.n_losses; i++)
+        if (strcmp(p->counts.losses[i].cause, cause) == 0)
+            return p->counts.losses[i].count;
+    return 0;
+}
+
+static void
+check(const row *r, const mrd_part *p, const told *want, uint64_t gone)
+{
+    CHECK_ROW(r->name, p->counts.begun == want->begun);
+    CHECK_ROW(r->name, p->counts.delivered == want->delivered);
+    CHECK_ROW(r->name, p->counts.held == want->held);
+    CHECK_ROW(r->name, lost_by(p, "ring-full") == want->lost - gone);
+    CHECK_ROW(r->name, lost_by(p, "agent-restarted") == gone);
+    CHECK_ROW(r->name, p->counts.begun ==
+                           p->counts.delivered + mrd_counts_lost(&p->counts) + p->counts.held);
+}
+
+TEST(a_node_that_began_anew)
+{
+    static const row rows[] = {
+        /* { since, begun, delivered, lost, held } */
+        { "all was on the disk",
+          { 5, 100, 60, 10, 30 },
+          100,
+          60,
+          10,
+          30,
+          { 6, 120, 90, 10, 20 },
+          { 0, 120, 90, 10, 20 },
+          0 },
+        { "more was on the disk than told",
+          { 5, 100, 60, 10, 30 },
+          150,
+          70,
+          20,
+          50,
+          { 6, 140, 70, 20, 50 },
+          { 0, 150, 70, 30, 50 },
+          10 },
+        { "nothing was told before",
+          { 0, 0, 0, 0, 0 },
+          150,
+          70,
+          20,
+          50,
+          { 6, 140, 70, 20, 50 },
+          { 0, 150, 70, 30, 50 },
+          10 },
+        { "less than told, and all of it lost",
+          { 5, 100, 60, 10, 30 },
+          40,
+          20,
+          5,
+          0,
+          { 6, 30, 25, 5, 0 },
+          { 0, 105, 65, 40, 0 },
+          30 },
+        { "less than told: it was delivered, and is held again",
+          { 5, 100, 90, 10, 0 },
+          60,
+          40,
+          5,
+          15,
+          { 6, 60, 40, 5, 15 },
+          { 0, 115, 90, 10, 15 },
+          0 },
+        { "... until the answer says that it was known",
+          { 5, 100, 90, 10, 0 },
+          60,
+          40,
+          5,
+          15,
+          { 6, 45, 40, 5, 0 },
+          { 0, 100, 90, 10, 0 },
+          0 },
+        { "as much begun, less delivered",
+          { 5, 100, 90, 0, 10 },
+          100,
+          50,
+          0,
+          50,
+          { 6, 60, 60, 0, 0 },
+          { 0, 100, 100, 0, 0 },
+          0 },
+        { "nothing was there",
+          { 5, 100, 60, 10, 30 },
+          0,
+          0,
+          0,
+          0,
+          { 6, 20, 15, 5, 0 },
+          { 0, 120, 75, 45, 0 },
+          30 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const row *r = &rows[i];
+        mrd_node n = { .instance_id = "i-1" };
+        mrd_part *p = mrd_part_new(&n, 1);
+
+        REQUIRE(p != NULL);
+        p->first.ns = 1; /* nothing is stored: the loss has no time */
+        if (r->before.since != 0)
+            tell(p, &r->before, NULL);
+        for (int again = 0; again < 2; again++) {
+            tell(p, &r->after, r);
+            check(r, p, &r->want, r->gone);
+        }
+        mrd_part_free(p);
+    }
+}
+
+/* Without a word of the boot all that is counted is new, and what was held is gone. */
+TEST(an_agent_that_kept_nothing)
+{
+    static const row r = { .name = "kept nothing" };
+    mrd_node n = { .instance_id = "i-1" };
+    mrd_part *p = mrd_part_new(&n, 1);
+
+    REQUIRE(p != NULL);
+    tell(p, &(told){ 5, 100, 60, 10, 30 }, NULL);
+    tell(p, &(told){ 6, 10, 5, 1, 4 }, NULL);
+    check(&r, p, &(told){ 0, 110, 65, 41, 4 }, 30);
+    tell(p, &(told){ 6, 8, 7, 1, 0 }, NULL); /* fewer begun: an earlier boot had begun them */
+    check(&r, p, &(told){ 0, 108, 67, 41, 0 }, 30);
+    mrd_part_free(p);
+    /* ... of a release whose counts of a spool all say 1 */
+    p = mrd_part_new(&n, 1);
+    REQUIRE(p != NULL);
+    tell(p, &(told){ 1, 100, 60, 10, 30 }, NULL);
+    tell(p, &(told){ 1, 10, 5, 1, 4 }, NULL);
+    check(&r, p, &(told){ 0, 110, 65, 41, 4 }, 30);
+    mrd_part_free(p);
+}
+
+TEST_MAIN()
