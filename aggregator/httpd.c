@@ -17,6 +17,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/threads.h"
 
 #define HTTPD_MAGIC 0x48545450u
 #define DISCARD_MAX (16u << 20) /* of a body that is not kept */
@@ -622,7 +623,6 @@ mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, 
                 void *self, mrd_httpd **ret_httpd, mrd_why *why)
 {
     mrd_httpd *h = calloc(1, sizeof(*h));
-    pthread_condattr_t monotonic;
     mrd_err err;
 
     if (h == NULL)
@@ -637,10 +637,7 @@ mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, 
     h->self = self;
     h->listen_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->watch, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mrd_cond_init(&h->watch);
     mrd_error_list_init(&h->errors);
     if (options->cert != NULL && options->key != NULL) {
         h->cert_path = mrd_str_dup(mrd_str_of(options->cert));

@@ -11,6 +11,7 @@
 #include "aggregator/httpd_int.h"
 #include "base/log.h"
 #include "base/obj.h"
+#include "base/threads.h"
 
 #define STREAM_QUEUE (1u << 20) /* bytes between a producer and its client */
 
@@ -388,7 +389,7 @@ stream_new(mrd_http_request *req)
     s->httpd = h;
     s->connection = req->connection;
     s->owners = 2;
-    pthread_cond_init(&s->room, NULL);
+    mrd_cond_init(&s->room);
     pthread_mutex_lock(&h->lock);
     s->cancelled = h->stopping; /* one that comes after stop_streams was there */
     s->next = h->streams;

@@ -9,11 +9,11 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "aggregator/httpd_int.h"
 #include "aggregator/https.h"
 #include "base/obj.h"
+#include "base/threads.h"
 
 #define PERIOD_NS (200 * MRD_MS)
 
@@ -83,10 +83,7 @@ watch_main(void *self)
             c->since_ns = now;          /* it takes the server thread a moment */
             shutdown(c->fd, SHUT_RDWR); /* open until the lock is ours no more */
         }
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += PERIOD_NS;
-        until.tv_sec += until.tv_nsec / MRD_SEC;
-        until.tv_nsec %= MRD_SEC;
+        until = mrd_cond_deadline(PERIOD_NS);
         pthread_cond_timedwait(&h->watch, &h->lock, &until);
     }
     pthread_mutex_unlock(&h->lock);

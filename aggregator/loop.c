@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/obj.h"
+#include "base/threads.h"
 
 #define TICK_EVERY       (200 * MRD_MS)
 #define LOOK_EVERY       MRD_SEC
@@ -395,8 +396,8 @@ mrd_loop_open(const mrd_loop_options *o, mrd_loop **ret_loop, mrd_why *why)
     snprintf(l->id, sizeof(l->id), "%016" PRIx64 "%016" PRIx64, id[0], id[1]);
     l->last = &l->first;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->done, NULL);
-    pthread_cond_init(&l->news, NULL);
+    mrd_cond_init(&l->done);
+    mrd_cond_init(&l->news);
     if ((l->core = mrd_core_new(&o->core, mrd_loop_now())) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "aggregator");
     else if ((err = mrd_session_store_recover(o->store, l->core, why)) == MRD_OK)

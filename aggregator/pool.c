@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/threads.h"
+
 typedef struct {
     mrd_pool_work *work;
     void *self, *job;
@@ -71,7 +73,7 @@ mrd_pool_open(const char *what, unsigned threads, size_t capacity, mrd_pool **re
     w->max_threads = threads;
     w->capacity = capacity;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->news, NULL);
+    mrd_cond_init(&w->news);
     pthread_mutex_lock(&w->lock);
     err = start_thread(w);
     pthread_mutex_unlock(&w->lock);

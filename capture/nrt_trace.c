@@ -21,12 +21,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/threads.h"
 #include "capture/models.h"
 #include "capture/nrt_async.h"
 #include "capture/nrt_request.h"
@@ -39,23 +39,23 @@
 #define PORTION       4000u /* events per core of one fetch, at most */
 #define PORTION_MIN   64u
 #define PORTION_FIRST 500u
-#define EVENT_BYTES   150u             /* of text, about the least */
-#define PAUSE_MIN     (2 * 1000000L)   /* ns */
-#define PAUSE_MAX     (100 * 1000000L) /* also the most that a kill loses */
-#define ASYNC_PAUSE   (5 * 1000000L) /* while requests are under way: their ends are seen so late */
+#define EVENT_BYTES   150u /* of text, about the least */
+#define PAUSE_MIN     (2 * MRD_MS)
+#define PAUSE_MAX     (100 * MRD_MS) /* also the most that a kill loses */
+#define ASYNC_PAUSE   (5 * MRD_MS)   /* while requests are under way: their ends are seen so late */
 #define MUCH          (256u << 10)   /* bytes of one fetch */
 #define QUEUE_MAX     (64u << 20)    /* bytes of copies that wait for the thread */
 #define RETRIES       8u             /* of a fetch before its trace ends */
 #define REST_BYTES    (30u << 20)    /* at the end: of texts in one ring of their own */
 #define RING_BYTES    (8u << 20)
-#define ROOM_PAUSE    (5 * 1000000L)   /* until the ring is asked again for room */
-#define LOOK_PAUSE    (100 * 1000000L) /* between looks at the settings file */
-#define RING_PAUSE    999999999L       /* until a ring is asked for again */
+#define ROOM_PAUSE    (5 * MRD_MS)   /* until the ring is asked again for room */
+#define LOOK_PAUSE    (100 * MRD_MS) /* between looks at the settings file */
+#define RING_PAUSE    999999999L     /* until a ring is asked for again */
 
 typedef enum { OFF, OURS, APP } trace_owner;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake, room; /* monotonic clock; made with the thread */
+static pthread_cond_t wake, room; /* made with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
 static bool switched_off; /* the trace ended because recording did */
@@ -191,10 +191,8 @@ arm(void)
 static void
 enqueue(const char *p, size_t len)
 {
-    struct timespec until;
+    struct timespec until = mrd_cond_deadline(MRD_SEC);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 1;
     while (runs && !stopping && texts.bytes > 0 && texts.bytes + len > QUEUE_MAX)
         if (pthread_cond_timedwait(&room, &lock, &until) == ETIMEDOUT)
             break;
@@ -455,10 +453,7 @@ work(void *arg)
             pause = PAUSE_MIN;
             continue;
         }
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += pause;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        until = mrd_cond_deadline(pause);
         if (!stopping && (texts.first == NULL || pause == ROOM_PAUSE))
             pthread_cond_timedwait(&wake, &lock, &until);
     }
@@ -470,19 +465,10 @@ work(void *arg)
 static void
 start_thread(void)
 {
-    pthread_condattr_t attr;
-    sigset_t all, old;
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&wake, &attr);
-    pthread_cond_init(&room, &attr);
-    pthread_condattr_destroy(&attr);
+    mrd_cond_init(&wake);
+    mrd_cond_init(&room);
     stopping = false;
-    sigfillset(&all); /* the application's signals are its threads' business */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    runs = pthread_create(&thread, NULL, work, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    runs = mrd_masked_thread(&thread, NULL, work, NULL) == 0;
 }
 
 /* ---- fork: the child has no thread and no device ----------------------------------------------

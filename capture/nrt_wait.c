@@ -1,20 +1,19 @@
 #include "capture/nrt_wait.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/threads.h"
 #include "capture/models.h"
 #include "capture/nrt_settings.h"
 #include "capture/process.h"
 #include "capture/record.h"
 
-#define LOOK_PERIOD (100 * 1000000L) /* ns */
+#define LOOK_PERIOD (100 * MRD_MS)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake; /* monotonic clock; made with the thread */
+static pthread_cond_t wake; /* made with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
 
@@ -48,10 +47,7 @@ work(void *arg)
         struct timespec until;
 
         look(&seen, &s);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_PERIOD;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        until = mrd_cond_deadline(LOOK_PERIOD);
         if (!stopping)
             pthread_cond_timedwait(&wake, &lock, &until);
     }
@@ -83,18 +79,9 @@ fork_child(void)
 static void
 start_thread(void)
 {
-    pthread_condattr_t attr;
-    sigset_t all, old;
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&wake, &attr);
-    pthread_condattr_destroy(&attr);
+    mrd_cond_init(&wake);
     stopping = false;
-    sigfillset(&all); /* the application's signals are its threads' business */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    runs = pthread_create(&thread, NULL, work, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    runs = mrd_masked_thread(&thread, NULL, work, NULL) == 0;
 }
 
 static bool

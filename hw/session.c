@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/obj.h"
+#include "base/threads.h"
 #include "base/vec.h"
 
 typedef struct {
@@ -103,7 +103,6 @@ static mrd_err
 helper_start(part *p, mrd_hw *hw, mrd_why *why)
 {
     helper *h = calloc(1, sizeof(*h));
-    pthread_condattr_t clock;
     pthread_attr_t detached;
     pthread_t thread;
     int sys;
@@ -121,10 +120,7 @@ helper_start(part *p, mrd_hw *hw, mrd_why *why)
     h->hw = mrd_hw_ref(hw);
     h->refs = 2;
     pthread_mutex_init(&h->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->wake, &clock);
-    pthread_condattr_destroy(&clock);
+    mrd_cond_init(&h->wake);
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&detached, 256u << 10);
@@ -137,23 +133,6 @@ helper_start(part *p, mrd_hw *hw, mrd_why *why)
     }
     p->helper = h;
     return MRD_OK;
-}
-
-static struct timespec
-monotonic_after(mrd_dur_ns dur)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    if (dur < 0)
-        dur = 0;
-    ts.tv_sec += dur / MRD_SEC;
-    ts.tv_nsec += dur % MRD_SEC;
-    if (ts.tv_nsec >= MRD_SEC) {
-        ts.tv_nsec -= MRD_SEC;
-        ts.tv_sec++;
-    }
-    return ts;
 }
 
 /* Waits until the request numbered `seq` is done; false at the time-out. Holds h->lock. */
@@ -170,7 +149,7 @@ static mrd_err
 helper_sample(part *p, mrd_local_ns deadline, mrd_why *why)
 {
     helper *h = p->helper;
-    struct timespec until = monotonic_after(deadline.ns - mrd_local_now().ns);
+    struct timespec until = mrd_cond_deadline(deadline.ns - mrd_local_now().ns);
     mrd_err err;
 
     pthread_mutex_lock(&h->lock);

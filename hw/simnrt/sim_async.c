@@ -4,11 +4,12 @@
  */
 #include "sim_async.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/threads.h"
 
 #define UNITS      SIM_UNIT_COUNT
 #define QUEUES_MAX 3
@@ -212,24 +213,20 @@ static queue *
 queue_new(uint32_t core, uint32_t unit, uint32_t index)
 {
     queue *q = calloc(1, sizeof(*q));
-    sigset_t all, old;
 
     if (q == NULL || (q->ring = calloc((size_t) sim.set.queue_depth, sizeof(*q->ring))) == NULL) {
         free(q);
         return NULL;
     }
     pthread_mutex_init(&q->lock, NULL);
-    pthread_cond_init(&q->more, NULL);
-    pthread_cond_init(&q->done, NULL);
+    mrd_cond_init(&q->more);
+    mrd_cond_init(&q->done);
     q->core = core;
     q->unit = unit;
     q->unit_fd = -1;
     q->id = core * UNITS * QUEUES_MAX + unit * QUEUES_MAX + index;
     q->completed = (uint64_t) q->id << 48;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    q->runs = pthread_create(&q->thread, NULL, work, q) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    q->runs = mrd_masked_thread(&q->thread, NULL, work, q) == 0;
     if (!q->runs) {
         free(q->ring);
         free(q);

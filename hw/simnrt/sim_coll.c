@@ -16,7 +16,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "base/threads.h"
 
 #define ASK_MAGIC   0x4b534173u
 #define PAYLOAD_MAX (1u << 20)
@@ -414,19 +415,6 @@ serve(void *arg)
     return NULL;
 }
 
-static bool
-start_thread(void)
-{
-    sigset_t all, old;
-    bool ok;
-
-    sigfillset(&all); /* the application's signals are not for this thread */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    ok = pthread_create(&root.thread, NULL, serve, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return ok;
-}
-
 static pthread_mutex_t coll_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void
@@ -466,7 +454,8 @@ root_open(void)
     root.clients = calloc(CLIENTS_MAX, sizeof(*root.clients));
     for (size_t i = 0; root.clients != NULL && i < CLIENTS_MAX; i++)
         root.clients[i].fd = -1;
-    if (root.clients == NULL || root.stop_fd < 0 || !start_thread()) {
+    if (root.clients == NULL || root.stop_fd < 0 ||
+        mrd_masked_thread(&root.thread, NULL, serve, NULL) != 0) {
         root_clear();
         return NRT_RESOURCE;
     }

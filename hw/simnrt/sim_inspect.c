@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/threads.h"
+
 #define DIR_DEFAULT  "./output"
 #define DIR_MAX      3000
 #define ACT_SYSTEM   1u
@@ -282,15 +284,11 @@ install_handlers(void)
 {
     struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART };
     pthread_t thread;
-    sigset_t all, old;
 
     if (handlers)
         return;
     sem_init(&wanted, 0, 0);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    handlers = pthread_create(&thread, NULL, dumper, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    handlers = mrd_masked_thread(&thread, NULL, dumper, NULL) == 0;
     if (!handlers)
         return;
     pthread_detach(thread);

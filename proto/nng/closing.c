@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/threads.h"
 #include "proto/link.h"
 #include "proto/nng/nng_common.h"
 
@@ -52,15 +52,11 @@ static closing *
 closing_new(nng_socket socket)
 {
     closing *c = calloc(1, sizeof(*c));
-    pthread_condattr_t attr;
 
     if (c == NULL)
         return NULL;
     c->socket = socket;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->ended, &attr);
-    pthread_condattr_destroy(&attr);
+    mrd_cond_init(&c->ended);
     return c;
 }
 
@@ -80,7 +76,7 @@ mrd_nng_close(nng_socket socket)
         return true;
     }
     pthread_mutex_lock(&lock);
-    mrd_nng_deadline(abandoned > 0 ? AGAIN_MS : CLOSE_MS, &end);
+    end = mrd_cond_deadline((abandoned > 0 ? AGAIN_MS : CLOSE_MS) * MRD_MS);
     while (!c->done && pthread_cond_timedwait(&c->ended, &lock, &end) != ETIMEDOUT)
         ;
     done = c->done;

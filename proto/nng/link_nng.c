@@ -14,6 +14,7 @@
 #include <nng/transport/tls/tls.h>
 
 #include "base/obj.h"
+#include "base/threads.h"
 #include "base/url.h"
 #include "proto/nng/closing.h"
 #include "proto/nng/nng_common.h"
@@ -415,7 +416,6 @@ mrd_err
 mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
 {
     mrd_link *link = calloc(1, sizeof(*link));
-    pthread_condattr_t attr;
     mrd_err err;
     int rv;
 
@@ -430,10 +430,7 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
     link->max_ms = ms_of(o->reconnect_max_ns, 10 * MRD_SEC);
     link->last = &link->first;
     pthread_mutex_init(&link->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&link->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    mrd_cond_init(&link->wake);
     link->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     err = link->fd < 0
               ? mrd_why_set(why, MRD_IO, errno, "link to %s", o->data_url)
@@ -630,7 +627,7 @@ mrd_link_next(mrd_link *link, int timeout_ms, mrd_link_event *ret_event)
     uint64_t n;
 
     if (timeout_ms > 0)
-        mrd_nng_deadline(timeout_ms, &end);
+        end = mrd_cond_deadline(timeout_ms * MRD_MS);
     pthread_mutex_lock(&link->lock);
     while (link->first == NULL && !link->closing &&
            mrd_nng_wait(&link->wake, &link->lock, timeout_ms, &end))

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "base/obj.h"
 
@@ -69,18 +68,6 @@ mrd_nng_msg(mrd_bytes frame)
     if (frame.len > 0)
         memcpy(nng_msg_body(msg), frame.p, frame.len);
     return msg;
-}
-
-void
-mrd_nng_deadline(int timeout_ms, struct timespec *ts)
-{
-    clock_gettime(CLOCK_MONOTONIC, ts);
-    ts->tv_sec += timeout_ms / 1000;
-    ts->tv_nsec += timeout_ms % 1000 * 1000000L;
-    if (ts->tv_nsec >= 1000000000L) {
-        ts->tv_nsec -= 1000000000L;
-        ts->tv_sec++;
-    }
 }
 
 bool

@@ -23,9 +23,7 @@ mrd_err mrd_nng_tls_for(const char *data_url, const char *control_url, const mrd
                         bool server, mrd_tls **ret_tls, mrd_why *why);
 /* A message with a copy of the frame; NULL without memory. */
 nng_msg *mrd_nng_msg(mrd_bytes frame);
-/* The instant timeout_ms from now, for mrd_nng_wait. */
-void mrd_nng_deadline(int timeout_ms, struct timespec *ret_end);
-/* Waits on cond (CLOCK_MONOTONIC) until end; timeout_ms 0: not at all, -1: for ever. False when it
+/* Waits on cond (base/threads.h) until end; timeout_ms 0: not at all, -1: for ever. False when it
  * is over. */
 bool mrd_nng_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int timeout_ms,
                   const struct timespec *end);

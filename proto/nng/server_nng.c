@@ -12,6 +12,7 @@
 
 #include "base/map.h"
 #include "base/obj.h"
+#include "base/threads.h"
 #include "proto/cert.h"
 #include "proto/nng/closing.h"
 #include "proto/nng/nng_common.h"
@@ -253,7 +254,6 @@ mrd_err
 mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *why)
 {
     mrd_server *s = calloc(1, sizeof(*s));
-    pthread_condattr_t attr;
     mrd_err err;
 
     mrd_nng_end_refused();
@@ -263,10 +263,7 @@ mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *w
     s->max_connections = o->max_connections == 0 ? connections_for_files() : o->max_connections;
     s->last = &s->first;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    mrd_cond_init(&s->wake);
     s->holds = calloc(s->n_holds, sizeof(*s->holds));
     err = s->holds == NULL
               ? mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url)
@@ -358,7 +355,7 @@ mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request)
     hold *h;
 
     if (timeout_ms > 0)
-        mrd_nng_deadline(timeout_ms, &end);
+        end = mrd_cond_deadline(timeout_ms * MRD_MS);
     pthread_mutex_lock(&s->lock);
     while (s->first == NULL && !s->closing && !s->woken &&
            mrd_nng_wait(&s->wake, &s->lock, timeout_ms, &end))

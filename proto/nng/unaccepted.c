@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/obj.h"
+#include "base/threads.h"
 #include "base/vec.h"
 #include "proto/nng/nng_common.h"
 
@@ -289,9 +290,8 @@ take_victim(mrd_unaccepted *u)
 static void
 wait_ms(mrd_unaccepted *u, int timeout_ms)
 {
-    struct timespec end;
+    struct timespec end = mrd_cond_deadline(timeout_ms * MRD_MS);
 
-    mrd_nng_deadline(timeout_ms, &end);
     pthread_cond_timedwait(&u->over, &lock, &end);
 }
 
@@ -338,16 +338,12 @@ mrd_err
 mrd_unaccepted_new(size_t budget, mrd_unaccepted **ret_u, mrd_why *why)
 {
     mrd_unaccepted *u = calloc(1, sizeof(*u));
-    pthread_condattr_t attr;
     int no;
 
     if (u == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "connections that are not accepted");
     u->budget = budget == 0 ? MRD_UNACCEPTED_BUDGET : budget;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&u->over, &attr);
-    pthread_condattr_destroy(&attr);
+    mrd_cond_init(&u->over);
     if ((no = pthread_create(&u->thread, NULL, close_over_budget, u)) != 0) {
         pthread_cond_destroy(&u->over);
         free(u);
