@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/threads.h"
 #include "capture/record.h"
 
 #define DAY_NS   86400000000000LL
@@ -188,7 +189,7 @@ rest_ring(mrd_sys_texts *q)
     const mrd_sys_text *before = q->first;
     pthread_t thread;
 
-    if (room < REST_MIN || pthread_create(&thread, NULL, rest_work, &job) != 0)
+    if (room < REST_MIN || mrd_masked_thread(&thread, NULL, rest_work, &job) != 0)
         return false;
     pthread_join(thread, NULL);
     return q->first != before;

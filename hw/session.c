@@ -124,7 +124,7 @@ helper_start(part *p, mrd_hw *hw, mrd_why *why)
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&detached, 256u << 10);
-    sys = pthread_create(&thread, &detached, helper_run, h);
+    sys = mrd_masked_thread(&thread, &detached, helper_run, h);
     pthread_attr_destroy(&detached);
     if (sys != 0) {
         h->refs = 1;

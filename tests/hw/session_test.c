@@ -1,7 +1,8 @@
 #include "tests/check.h"
 
 #include <dirent.h>
-#include <time.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "hw/hw.h"
 #include "tests/wait.h"
@@ -154,6 +155,49 @@ TEST(a_hanging_device_is_a_time_out_and_closing_does_not_wait)
     CHECK(mrd_local_now().ns - before.ns < 100 * MRD_MS);
     /* The abandoned helpers end: a leak checker sees what they freed. */
     TEST_UNTIL(threads_now() == threads);
+}
+
+/* Whether each thread but this one has the signal blocked. */
+static bool
+others_block(int sig, unsigned *ret_others)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    bool all = tasks != NULL;
+    struct dirent *d;
+
+    *ret_others = 0;
+    while (tasks != NULL && (d = readdir(tasks)) != NULL) {
+        char path[300], line[200];
+        unsigned long long blocked = 0;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", d->d_name);
+        if (d->d_name[0] == '.' || atoi(d->d_name) == getpid() || (f = fopen(path, "r")) == NULL)
+            continue;
+        while (fgets(line, sizeof(line), f) != NULL)
+            (void) sscanf(line, "SigBlk: %llx", &blocked);
+        fclose(f);
+        ++*ret_others;
+        all = all && (blocked >> (sig - 1) & 1) != 0;
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    return all;
+}
+
+TEST(the_thread_of_a_device_handles_no_signal)
+{
+    mrd_hw *hw = open_fake("counter fake0.core0.x count 1 2\nstall 2 200\n");
+    mrd_hw_session *s = session_of(hw, "fake0.core0.x");
+    mrd_hw_value v[1];
+    unsigned others;
+
+    CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
+    CHECK(others_block(SIGTERM, &others));
+    CHECK_INT(others, 1);
+    CHECK_ERR("poll", mrd_hw_session_poll(s, 5 * MRD_SEC, v, NULL, 1, NULL), MRD_OK);
+    mrd_hw_session_destroy(s);
+    mrd_hw_close(hw);
 }
 
 TEST(a_dead_device_is_closed)
