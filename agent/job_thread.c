@@ -5,10 +5,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_S 2 /* for a task at the end */
+#include "base/threads.h"
+
+#define PATIENCE (2 * MRD_SEC) /* for a task at the end */
 
 struct mrd_job_thread {
     pthread_mutex_t lock; /* of run, arg, done, end; nests in nothing */
@@ -59,7 +60,7 @@ mrd_job_thread_new(void)
         return NULL;
     w->fd = -1;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->cond, NULL);
+    mrd_cond_init(&w->cond);
     return w;
 }
 
@@ -123,11 +124,9 @@ mrd_job_thread_fd(const mrd_job_thread *w)
 static bool
 ends(mrd_job_thread *w)
 {
-    struct timespec until;
+    struct timespec until = mrd_cond_deadline(PATIENCE);
     int rv = 0;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_S;
     pthread_mutex_lock(&w->lock);
     w->end = true;
     pthread_cond_broadcast(&w->cond);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/obj.h"
+#include "base/threads.h"
 #include "base/vec.h"
 
 #define GROUP_MAX    MRD_PENDING_MAX
@@ -231,12 +232,7 @@ wait_for_company(mrd_journals *w)
 
         if (left <= 0)
             return;
-        clock_gettime(CLOCK_REALTIME, &end);
-        end.tv_nsec += left;
-        if (end.tv_nsec >= MRD_SEC) {
-            end.tv_nsec -= MRD_SEC;
-            end.tv_sec++;
-        }
+        end = mrd_cond_deadline(left);
         pthread_cond_timedwait(&w->news, &w->lock, &end);
     }
 }
@@ -359,7 +355,7 @@ mrd_journals_open(const mrd_journals_options *o, mrd_journals **ret_journals, mr
         return err;
     }
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->news, NULL);
+    mrd_cond_init(&w->news);
     if ((errno = pthread_create(&w->thread, NULL, run, w)) != 0) {
         mrd_why_set(why, MRD_IO, errno, "cannot start the thread that writes journals");
         mrd_journal_syncer_close(w->syncer);

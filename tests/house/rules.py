@@ -314,6 +314,7 @@ ONE_WAY = [  # (pattern, who may, what to use instead)
     (r"\b(realloc|reallocarray)\s*\(", ("base/vec.c", "base/buf.c", "capture/", "hw/simnrt/"), "base/vec.h grows arrays, mrd_buf bytes"),
     (r'\b(strstr|strncmp|mrd_str_starts)\([^;]*"((tls\+)?tcp|https?|inproc|ipc)?://', ("base/url.c", "aggregator/http_parse.c", "agent/link_options.c", "cli/client.c"),
      "base/url.h takes addresses apart"),
+    (r"\b(pthread_cond_init|pthread_condattr_init|PTHREAD_COND_INITIALIZER)\b", ("base/threads.h",), "base/threads.h makes conditions, whose deadlines nobody sets"),
 ]
 # capture/ and hw/simnrt/ are guests with the C library only; http_parse.c reads the Origin of a browser; link_options.c and client.c look
 # whether a scheme is there at all, for their message.

@@ -564,9 +564,9 @@ later(void *self, int64_t ns, sim_thread *t, uint64_t turn)
 }
 
 static int64_t
-wall(void *self)
+monotonic(void *self)
 {
-    return server_now(self).wall.ns;
+    return server_now(self).local.ns;
 }
 
 void
@@ -598,7 +598,7 @@ store_new(world *w)
     m->error_in = rates[sim_below(w, MRD_COUNT(rates))];
     sim_disk_redirect(BOOT_ID, BOOT_AT);
     turn_of(w, NULL);
-    sim_threads_begin(&(sim_threads_options){ .later = later, .wall = wall, .self = w });
+    sim_threads_begin(&(sim_threads_options){ .later = later, .monotonic = monotonic, .self = w });
     mrd_log_init("sim", w->plan->verbose ? 2 : -1, MRD_LOG_WARN, false);
 }
 

@@ -259,7 +259,7 @@ __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *lock, const st
 
     if (current == NULL)
         return __real_pthread_cond_timedwait(c, lock, end);
-    left = end->tv_sec * (int64_t) SECOND + end->tv_nsec - o.wall(o.self);
+    left = end->tv_sec * (int64_t) SECOND + end->tv_nsec - o.monotonic(o.self);
     return wait_for(c, lock, left < 0 ? 0 : left);
 }
 

@@ -23,7 +23,7 @@ typedef struct sim_thread sim_thread;
 typedef struct {
     /* sim_thread_run(t, turn) is to be called so much later. */
     void (*later)(void *self, int64_t ns, sim_thread *t, uint64_t turn);
-    int64_t (*wall)(void *self); /* for deadlines of conditions */
+    int64_t (*monotonic)(void *self); /* for deadlines of conditions */
     void *self;
 } sim_threads_options;
 

@@ -30,7 +30,7 @@ later(void *self, int64_t ns, sim_thread *t, uint64_t turn)
 }
 
 static int64_t
-wall(void *self)
+monotonic(void *self)
 {
     (void) self;
     return now;
@@ -64,7 +64,7 @@ begin(void)
 {
     n_due = 0;
     now = 0;
-    sim_threads_begin(&(sim_threads_options){ .later = later, .wall = wall });
+    sim_threads_begin(&(sim_threads_options){ .later = later, .monotonic = monotonic });
 }
 
 /* ---- Cases ---- */
