@@ -86,6 +86,14 @@ mrd_sat_add(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
 }
 
+static inline uint64_t
+mrd_sat_count(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
 static inline int64_t
 mrd_sat_sub(int64_t a, int64_t b)
 {

@@ -3,13 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t
-sum_of(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
+#include "base/num.h"
 
 static bool
 same_kind(const mrd_gap *a, const mrd_gap *b)
@@ -22,7 +16,7 @@ join(mrd_gap *to, const mrd_gap *from)
 {
     to->first_ns = from->first_ns < to->first_ns ? from->first_ns : to->first_ns;
     to->last_ns = from->last_ns > to->last_ns ? from->last_ns : to->last_ns;
-    to->count = sum_of(to->count, from->count);
+    to->count = mrd_sat_count(to->count, from->count);
 }
 
 /* Time between two gaps; 0 when they touch. */
@@ -100,7 +94,7 @@ mrd_gaps_union(mrd_gap *v, size_t n, int64_t from_ns, int64_t to_ns)
 
         if (last <= first)
             continue;
-        sum = sum_of(sum, (uint64_t) last - (uint64_t) first);
+        sum = mrd_sat_count(sum, (uint64_t) last - (uint64_t) first);
         from_ns = last;
     }
     return sum > INT64_MAX ? INT64_MAX : (int64_t) sum;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/analysis/calls.h"
@@ -223,24 +224,16 @@ mrd_summary_free(mrd_summary *s)
 
 /* ---- Adding ---- */
 
-static uint64_t
-add_sat(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
 /* Starts never decrease, so one open interval is enough. */
 static void
 union_add(mrd_union *u, int64_t start, int64_t end)
 {
     if (!u->any || start > u->end_ns) {
-        u->ns = add_sat(u->ns, (uint64_t) end - (uint64_t) start);
+        u->ns = mrd_sat_count(u->ns, (uint64_t) end - (uint64_t) start);
         u->end_ns = end;
         u->any = true;
     } else if (end > u->end_ns) {
-        u->ns = add_sat(u->ns, (uint64_t) end - (uint64_t) u->end_ns);
+        u->ns = mrd_sat_count(u->ns, (uint64_t) end - (uint64_t) u->end_ns);
         u->end_ns = end;
     }
 }
@@ -280,7 +273,7 @@ add_row(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, int64_t
 {
     row->events++;
     if (ev->kind == MRD_LOSS && ev->ivalue > 0)
-        row->lost = add_sat(row->lost, (uint64_t) ev->ivalue);
+        row->lost = mrd_sat_count(row->lost, (uint64_t) ev->ivalue);
     if (ev->kind == MRD_SPAN && ev->name == s->cc_running && ev->name != 0)
         row->cc_running++;
     if (timed)
@@ -315,7 +308,7 @@ add_loss(mrd_summary *s, const mrd_event *ev, int64_t end)
     mrd_summary_loss *l = NULL;
 
     s->totals.losses++;
-    s->totals.lost = add_sat(s->totals.lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
+    s->totals.lost = mrd_sat_count(s->totals.lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
     for (size_t i = 0; i < s->n_losses && l == NULL; i++) {
         if (s->losses[i].track == ev->track && s->losses[i].cause == ev->name)
             l = &s->losses[i];
@@ -329,7 +322,7 @@ add_loss(mrd_summary *s, const mrd_event *ev, int64_t end)
         };
     }
     l->records++;
-    l->lost = add_sat(l->lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
+    l->lost = mrd_sat_count(l->lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
     l->last_ns = end > l->last_ns ? end : l->last_ns;
     return MRD_OK;
 }

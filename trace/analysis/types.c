@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/index.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
 
@@ -64,14 +65,6 @@ mrd_types_free(mrd_types *t)
 }
 
 /* ---- Entries ---- */
-
-static uint64_t
-add_sat(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
 
 static void
 entry_prefetch(const mrd_types *t, uint32_t at)
@@ -153,7 +146,7 @@ type_count(mrd_type *type, const type_event *ev)
         type->unfinished++;
         return MRD_OK;
     }
-    type->total_ns = add_sat(type->total_ns, (uint64_t) ev->dur_ns);
+    type->total_ns = mrd_sat_count(type->total_ns, (uint64_t) ev->dur_ns);
     type->min_ns = ev->dur_ns < type->min_ns ? ev->dur_ns : type->min_ns;
     type->max_ns = ev->dur_ns > type->max_ns ? ev->dur_ns : type->max_ns;
     return mrd_hist_add(&type->hist, (uint64_t) ev->dur_ns);
@@ -245,7 +238,7 @@ type_merge(mrd_type *to, const mrd_type *from)
     to->count += from->count;
     to->unfinished += from->unfinished;
     to->no_start += from->no_start;
-    to->total_ns = add_sat(to->total_ns, from->total_ns);
+    to->total_ns = mrd_sat_count(to->total_ns, from->total_ns);
     to->min_ns = from->min_ns < to->min_ns ? from->min_ns : to->min_ns;
     to->max_ns = from->max_ns > to->max_ns ? from->max_ns : to->max_ns;
     return mrd_hist_merge(&to->hist, &from->hist);
