@@ -16,7 +16,6 @@
 #include "capture/nrt_request_int.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
@@ -27,8 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/nrt_file.h"
 #include "capture/process.h"
-#include "capture/ring_read.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool holding __attribute__((tls_model("initial-exec")));
@@ -109,40 +108,16 @@ mrd_request_refuse_status(uint64_t id, int32_t core, const char *call, NRT_STATU
 static bool
 read_control(mrd_control *r)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     char text[MRD_CONTROL_MAX + 1];
-    struct stat st;
-    ssize_t n = -1;
+    mrd_nrt_file_state state = mrd_nrt_file_read(path, text);
 
-    if (fd < 0)
-        return false;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == 0 || st.st_uid == geteuid()) &&
-        (st.st_mode & (S_IWGRP | S_IWOTH)) == 0)
-        n = read(fd, text, MRD_CONTROL_MAX);
-    close(fd);
-    if (n < 0) {
-        mrd_rec_notice("a control file of another user was ignored", NULL, 0);
-        return false;
-    }
-    text[n] = '\0';
-    if (mrd_control_parse(text, r))
+    if (state == MRD_NRT_FILE_READ && mrd_control_parse(text, r))
         return true;
-    mrd_rec_notice("a control file that is not understood was ignored", NULL, 0);
+    if (state == MRD_NRT_FILE_READ)
+        mrd_rec_notice("a control file that is not understood was ignored", NULL, 0);
+    else if (state == MRD_NRT_FILE_FOREIGN)
+        mrd_rec_notice("a control file of another user was ignored", NULL, 0);
     return false;
-}
-
-static void
-make_path(void)
-{
-    const mrd_ring_owner_claim *claim = mrd_proc_claim();
-    mrd_ring_name name = { .pid = claim->pid, .start_ticks = claim->start_ticks };
-    char file[MRD_RING_NAME_MAX];
-
-    memcpy(name.boot_id, claim->boot_id, sizeof(name.boot_id));
-    mrd_ring_control_print(&name, file);
-    if ((size_t) snprintf(path, sizeof(path), "%s/%s", mrd_proc_settings.ring_dir, file) >=
-        sizeof(path))
-        path[0] = '\0';
 }
 
 /* ---- where files go -------------------------------------------------------------------------- */
@@ -321,20 +296,15 @@ carry_out(const mrd_control *r)
 void
 mrd_nrt_request_poll(void)
 {
-    struct stat st;
     mrd_control r;
 
     mrd_request_lock();
     if (path[0] == '\0')
-        make_path();
-    if (path[0] == '\0' || lstat(path, &st) != 0) {
-        if (last.st_ino != 0)
+        mrd_nrt_file_path(mrd_ring_control_print, path);
+    if (mrd_nrt_file_changed(path, &last)) {
+        if (last.st_ino == 0)
             end_request(false, NULL);
-        last.st_ino = 0;
-    } else if (st.st_ino != last.st_ino || st.st_mtim.tv_sec != last.st_mtim.tv_sec ||
-               st.st_mtim.tv_nsec != last.st_mtim.tv_nsec) {
-        last = st;
-        if (read_control(&r))
+        else if (read_control(&r))
             carry_out(&r);
     }
     mrd_request_unlock();
@@ -375,6 +345,6 @@ mrd_nrt_request_forked(void)
     mrd_request_model_end(&on); /* of no request: executions need not look */
     atomic_store(&occupies, false);
     path[0] = '\0';
-    last.st_ino = 0;
+    last = (struct stat){ 0 };
     options = NULL; /* the parent's */
 }
