@@ -13,6 +13,7 @@
 
 #include "cli/client.h"
 #include "cli/session_options.h"
+#include "cli/table.h"
 
 /* ---- The frame of a subcommand ---- */
 
@@ -31,28 +32,8 @@ typedef struct {
 
 int mrd_cluster_main(mrd_cluster_command *command, int argc, char **argv);
 
-/* ---- Tables ---- */
+/* ---- Printing ---- */
 
-#define MRD_TABLE_COLUMNS 16
-
-typedef struct {
-    const char *title;
-    bool right; /* numbers */
-} mrd_text_table_column;
-
-/* Cells row by row, aligned when printed. A zeroed one with columns is empty. */
-typedef struct {
-    const mrd_text_table_column *columns;
-    size_t n_columns;
-    mrd_strlist cells;
-} mrd_text_table;
-
-void mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void mrd_text_table_count(mrd_text_table *t, int64_t n);       /* "1,234,567" */
-void mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unknown */
-void mrd_text_table_print(const mrd_text_table *t, FILE *to);  /* with its titles */
-void mrd_text_table_fini(mrd_text_table *t);
 /* The members of doc's list `key`: as JSON with the rest of doc, else a row for each, or the
  * message `none` when there are none. */
 void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,

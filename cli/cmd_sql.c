@@ -13,6 +13,7 @@
 #include "base/obj.h"
 #include "base/plain.h"
 #include "cli/cli.h"
+#include "cli/table.h"
 #include "trace/table/csv.h"
 #include "trace/table/queries.h"
 #include "trace/table/schema.h"
@@ -289,16 +290,6 @@ typedef struct {
     bool told; /* the head is printed */
 } printer;
 
-static int
-width_of(const char *text)
-{
-    int n = 0;
-
-    for (; *text != '\0'; text++)
-        n += ((unsigned char) *text & 0xc0) != 0x80;
-    return n;
-}
-
 static bool
 is_number(sqlite3_stmt *st, int i)
 {
@@ -310,7 +301,7 @@ is_number(sqlite3_stmt *st, int i)
 static void
 print_cell(const char *text, int width, bool right, bool last)
 {
-    int pad = width - width_of(text);
+    int pad = width - mrd_text_width(text);
     mrd_buf plain = { 0 }; /* no control characters to a terminal */
 
     mrd_plain_text(&plain, mrd_str_of(text));
@@ -328,7 +319,7 @@ print_held(printer *p)
 {
     for (size_t i = 0; i < p->held.n; i++) {
         const char *cell = p->held.v[i] + 1; /* behind its mark */
-        int w = width_of(cell);
+        int w = mrd_text_width(cell);
 
         if (w > p->width[i % p->n])
             p->width[i % p->n] = w < WIDE ? w : WIDE;

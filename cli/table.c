@@ -1,5 +1,4 @@
-#include "cli/cli.h"
-#include "cli/cluster.h"
+#include "cli/table.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -7,10 +6,11 @@
 #include <string.h>
 
 #include "base/plain.h"
+#include "cli/cli.h"
+#include "cli/cluster.h"
 
-/* Columns on a terminal: bytes that do not continue a UTF-8 sequence. */
-static int
-width_of(const char *text)
+int
+mrd_text_width(const char *text)
 {
     int n = 0;
 
@@ -67,7 +67,7 @@ mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns)
 static void
 put_cell(const mrd_text_table *t, size_t column, const char *text, int width, FILE *to)
 {
-    int pad = width - width_of(text);
+    int pad = width - mrd_text_width(text);
     bool last = column + 1 == t->n_columns;
 
     if (t->columns[column].right)
@@ -84,9 +84,9 @@ mrd_text_table_print(const mrd_text_table *t, FILE *to)
     size_t rows = t->cells.n / t->n_columns;
 
     for (size_t c = 0; c < t->n_columns; c++) {
-        width[c] = width_of(t->columns[c].title);
+        width[c] = mrd_text_width(t->columns[c].title);
         for (size_t r = 0; r < rows; r++) {
-            int w = width_of(t->cells.v[r * t->n_columns + c]);
+            int w = mrd_text_width(t->cells.v[r * t->n_columns + c]);
 
             width[c] = w > width[c] ? w : width[c];
         }

@@ -1,0 +1,36 @@
+/*
+ * cli/table.h - tables on a terminal: cells row by row, aligned when printed.
+ */
+#ifndef MRD_CLI_TABLE_H
+#define MRD_CLI_TABLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/conf.h"
+
+#define MRD_TABLE_COLUMNS 16
+
+typedef struct {
+    const char *title;
+    bool right; /* numbers */
+} mrd_text_table_column;
+
+/* Cells row by row, aligned when printed. A zeroed one with columns is empty. */
+typedef struct {
+    const mrd_text_table_column *columns;
+    size_t n_columns;
+    mrd_strlist cells;
+} mrd_text_table;
+
+void mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void mrd_text_table_count(mrd_text_table *t, int64_t n);       /* "1,234,567" */
+void mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unknown */
+void mrd_text_table_print(const mrd_text_table *t, FILE *to);  /* with its titles */
+void mrd_text_table_fini(mrd_text_table *t);
+/* Columns of a text on a terminal: bytes that do not continue a UTF-8 sequence. */
+int mrd_text_width(const char *text);
+
+#endif
