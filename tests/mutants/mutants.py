@@ -45,7 +45,7 @@ MODULES = {
                   ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c"],
                ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
-                "trace/compare", "trace/hist", "trace/summary", "trace/sink_golden"]),
+                "trace/compare", "trace/hist", "trace/calls", "trace/summary", "trace/sink_golden"]),
     "translator": (["agent/translate.c", "agent/deliver.c", "agent/ring_tracks.c", "agent/blobs.c"],
                    ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned", "agent/open"]),
 }

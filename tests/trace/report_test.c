@@ -566,6 +566,148 @@ TEST(steps_are_known_by_name)
     test_profile_free(p);
 }
 
+/* Why a device was idle follows from when the arrows that lead to its next work began: drawn
+ * pauses, events with several arrows of both directions, against a list of all starts. */
+TEST(idle_causes_follow_the_arrows)
+{
+    static const char *const keys[MRD_IDLE_CAUSES] = { "loading", "launch", "short", "queued",
+                                                       "unknown" };
+    uint64_t seed = 20261123, seen[MRD_IDLE_CAUSES] = { 0 };
+
+    for (int round = 0; round < 60; round++) {
+        enum { GAPS = 20 };
+        test_profile *p = test_profile_new();
+        int64_t at = 1000, want[MRD_IDLE_CAUSES] = { 0 }, began[2 * GAPS];
+        mrd_flow to[GAPS][3], from[GAPS][3];
+        json_t *r;
+
+        p->n = 0;
+        memset(began, 0xff, sizeof(began)); /* -1: no such start */
+        profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 0, at);
+        for (int i = 0; i < GAPS; i++) {
+            int64_t gap = MRD_REPORT_SHORT - 2 + (int64_t) (test_rand(&seed) % 5);
+            int64_t launch = at + (int64_t) (test_rand(&seed) % 5) - 2;
+            mrd_idle_cause cause = MRD_IDLE_UNKNOWN;
+            mrd_event *ev = profile_add(p, MRD_SPAN, p->framework, "launch", launch, 1);
+
+            ev->flows = from[i];
+            ev->flow_count = (uint8_t) (test_rand(&seed) % 4);
+            for (unsigned k = 0; k < ev->flow_count; k++) {
+                uint64_t id = (uint64_t) (2 * i) + test_rand(&seed) % 2;
+                bool starts = test_rand(&seed) % 4 > 0;
+
+                from[i][k] = (mrd_flow){ 1 + id, starts ? MRD_FLOW_START : MRD_FLOW_END };
+                began[id] = starts ? launch : began[id];
+            }
+            ev = profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", at + gap, 100);
+            ev->flows = to[i];
+            ev->flow_count = (uint8_t) (test_rand(&seed) % 4);
+            for (unsigned k = 0; k < ev->flow_count; k++) {
+                uint64_t id = (uint64_t) (2 * i) + test_rand(&seed) % 2;
+                bool leads = test_rand(&seed) % 4 > 0;
+
+                to[i][k] =
+                    (mrd_flow){ leads ? 1 + id : 1000 + id, leads ? MRD_FLOW_END : MRD_FLOW_START };
+            }
+            for (unsigned k = ev->flow_count; k-- > 0;) {
+                int64_t start = to[i][k].id < 1000 ? began[to[i][k].id - 1] : -1;
+
+                /* The first that leads here decides; what this work starts itself is no cause. */
+                if (start >= 0)
+                    cause = start > at                ? MRD_IDLE_LAUNCH
+                            : gap <= MRD_REPORT_SHORT ? MRD_IDLE_SHORT
+                                                      : MRD_IDLE_QUEUED;
+            }
+            want[cause] += gap;
+            seen[cause]++;
+            at += gap + 100;
+        }
+        r = report(p);
+        for (int k = 0; k < MRD_IDLE_CAUSES; k++)
+            CHECK_INT(number(json_object_get(worker(r, 0), "idle_ns"), keys[k]), want[k]);
+        json_decref(r);
+        test_profile_free(p);
+    }
+    for (int k = MRD_IDLE_LAUNCH; k < MRD_IDLE_CAUSES; k++)
+        CHECK_ROW(keys[k], seen[k] > 20);
+}
+
+/* Columns, one per character, up to the end of the line. */
+static size_t
+columns(const char *line)
+{
+    size_t n = 0;
+
+    for (; *line != '\0' && *line != '\n'; line++)
+        n += ((unsigned char) *line & 0xc0) != 0x80;
+    return n;
+}
+
+/* How many rows below this head end where it does. */
+static size_t
+rows_of(const char *text, const char *head)
+{
+    const char *line = strstr(text, head);
+    size_t width, n = 0;
+
+    CHECK_ROW(head, line != NULL);
+    if (line == NULL)
+        return 0;
+    width = columns(line);
+    while ((line = strchr(line, '\n')) != NULL &&
+           columns(++line) == width) /* then words, or nothing */
+        n++;
+    return n;
+}
+
+/* Labels of every length, in characters of several bytes: each row's numbers are below their
+ * head, and a label that is too long has a line of its own. */
+TEST(rows_are_below_their_heads)
+{
+    for (size_t len = 0; len < 40; len++) {
+        test_profile *p = test_profile_new();
+        mrd_clock_info clock = { .quality = mrd_catalog_intern(p->cat, "good"), .bound_ns = 400 };
+        char name[200] = "", label[260], *text;
+        mrd_process proc;
+        mrd_track t;
+        mrd_flow launch = { 7, MRD_FLOW_START }, work = { 7, MRD_FLOW_END };
+        mrd_event *ev;
+        size_t n_clocks;
+        bool wide;
+
+        for (size_t i = 0; i < len; i++)
+            strcat(name, i % 3 == 2 ? "\xc3\xa9" : "x");
+        mrd_process_init(&proc);
+        proc.instance_id = mrd_catalog_intern(p->cat, "i-1");
+        proc.name = mrd_catalog_intern(p->cat, name);
+        proc.flags = MRD_PROC_NO_PID;
+        clock.name = proc.name;
+        mrd_catalog_add_clock(p->cat, &clock);
+        clock.name = mrd_catalog_intern(p->cat, "short");
+        mrd_catalog_add_clock(p->cat, &clock);
+        mrd_track_init(&t, mrd_catalog_process(p->cat, &proc), MRD_SRC_DEVICE);
+        t.lnc_idx = 3;
+        p->n = 0;
+        profile_add(p, MRD_SPAN, mrd_catalog_track(p->cat, &t), "nc_exec_running", 0, 1000);
+        ev = profile_add(p, MRD_SPAN, p->framework, "launch", 3000, 10);
+        ev->flows = &launch;
+        ev->flow_count = 1;
+        ev = profile_add(p, MRD_SPAN, mrd_catalog_track(p->cat, &t), "nc_exec_running", 5000, 1000);
+        ev->flows = &work;
+        ev->flow_count = 1;
+        text = report_text(p);
+        snprintf(label, sizeof(label), "\n  NC 3 %s", name);
+        wide = 5 + len > 32; /* the column of labels */
+        CHECK_ROW(name, strstr(text, label) != NULL);
+        CHECK_INT(rows_of(text, "Where the time goes"), wide ? 0 : 2); /* and "all" */
+        CHECK_INT(rows_of(text, "Why devices were idle"), wide ? 0 : 1);
+        (void) mrd_catalog_clocks(p->cat, &n_clocks);
+        CHECK_INT(rows_of(text, "Clocks  "), n_clocks - 1); /* the first is none */
+        free(text);
+        test_profile_free(p);
+    }
+}
+
 TEST(the_text_says_the_same)
 {
     test_profile *p = test_profile_new();

@@ -3,7 +3,7 @@
 #include "tests/trace/profile.h"
 #include "trace/analysis/steps.h"
 
-enum { PROCESSES = 2, SPANS = 6000, TIME = 80000, NAMES = 3, OPS = 5 };
+enum { PROCESSES = 7, SPANS = 20000, TIME = 280000, NAMES = 3, OPS = 5 };
 
 /* What a kind of span is: an operation, where it stands, and a bit of the worker's account. */
 static const struct {
@@ -27,7 +27,8 @@ typedef struct {
 
 typedef struct {
     test_profile *p;
-    mrd_track_id host[PROCESSES];
+    mrd_proc_id proc[PROCESSES];
+    mrd_track_id device[PROCESSES], thread[PROCESSES], host[PROCESSES];
     span spans[SPANS];
     size_t n;
     uint8_t on[PROCESSES][TIME];
@@ -37,8 +38,8 @@ typedef struct {
 static mrd_track_id
 track_of(const world *w, int process, int where)
 {
-    return where == ON_DEVICE    ? w->p->device[process]
-           : where == ON_RUNTIME ? w->p->thread[process]
+    return where == ON_DEVICE    ? w->device[process]
+           : where == ON_RUNTIME ? w->thread[process]
                                  : w->host[process];
 }
 
@@ -50,9 +51,20 @@ world_new(void)
     w->p = test_profile_new();
     w->p->n = 0;
     for (int i = 0; i < PROCESSES; i++) {
+        mrd_process proc = *mrd_catalog_borrow_process(w->p->cat, w->p->proc[0]);
         mrd_track t;
 
-        mrd_track_init(&t, w->p->proc[i], MRD_SRC_FRAMEWORK);
+        proc.rank = i;
+        proc.process_id += i;
+        w->proc[i] = mrd_catalog_process(w->p->cat, &proc);
+        mrd_track_init(&t, w->proc[i], MRD_SRC_RUNTIME);
+        t.lnc_idx = i;
+        t.thread_id = 5000 + i;
+        w->thread[i] = mrd_catalog_track(w->p->cat, &t);
+        t.source = MRD_SRC_DEVICE;
+        t.thread_id = MRD_NONE;
+        w->device[i] = mrd_catalog_track(w->p->cat, &t);
+        mrd_track_init(&t, w->proc[i], MRD_SRC_FRAMEWORK);
         t.thread_id = 900 + i;
         w->host[i] = mrd_catalog_track(w->p->cat, &t);
     }
@@ -255,7 +267,7 @@ check_operation(const world *w, const steps_of *s, uint64_t width, mrd_op_kind k
     }
     check_row(w, name, r, &want);
     for (int i = 0; i < PROCESSES && r != NULL; i++) {
-        CHECK_INT(placed(w, r, w->p->proc[i], &got), calls[i]);
+        CHECK_INT(placed(w, r, w->proc[i], &got), calls[i]);
         CHECK_INT(got, ns[i]);
     }
     return outside;
@@ -312,7 +324,7 @@ check_processes(const world *w, const steps_of *s, uint64_t width)
             ns[k / width] += (uint64_t) (s[i].end[k] - s[i].begin[k]);
             steps[k / width]++;
         }
-        CHECK_INT(v[i].process, w->p->proc[i]);
+        CHECK_INT(v[i].process, w->proc[i]);
         CHECK_INT(v[i].steps, s[i].n);
         CHECK_INT(v[i].ns, s[i].ns);
         CHECK(memcmp(v[i].block_ns, ns, sizeof(ns)) == 0);
@@ -342,14 +354,18 @@ TEST(everything_is_counted_once)
     for (uint64_t round = 0; round < MRD_COUNT(shares) && test_failures == 0; round++) {
         world *w = world_new();
         steps_of *s = calloc(PROCESSES, sizeof(*s));
-        uint64_t seed = 77 + round, outside = 0, width;
+        uint64_t seed = 77 + round, outside = 0, nested = 0, most = 0, width;
         const mrd_steps_totals *t;
 
         draw(w, &seed, shares[round]);
         count(w);
         for (int i = 0; i < PROCESSES; i++)
             steps_count(w, i, &s[i]);
-        width = width_for(s[0].n > s[1].n ? s[0].n : s[1].n, MRD_STEPS_BLOCKS);
+        for (int i = 0; i < PROCESSES; i++) {
+            most = s[i].n > most ? s[i].n : most;
+            nested += s[i].nested;
+        }
+        width = width_for(most, MRD_STEPS_BLOCKS);
         CHECK(shares[round] < 8 || width >= 4);
         for (int k = 0; k < OPS; k++)
             for (int i = 0; i < NAMES; i++) {
@@ -366,7 +382,7 @@ TEST(everything_is_counted_once)
         t = mrd_steps_totals_of(w->steps);
         CHECK(!t->by_call);
         CHECK_INT(t->width, width);
-        CHECK_INT(t->nested, s[0].nested + s[1].nested);
+        CHECK_INT(t->nested, nested);
         CHECK_INT(t->outside_ns, outside);
         CHECK_INT(t->rest, 0);
         CHECK_INT(t->unplaced, 0);
@@ -441,8 +457,8 @@ TEST(a_collective_waits_for_its_last)
     const mrd_event events[] = {
         { .ts_ns = 10, .dur_ns = 990, .name = step, .track = w->host[0] },
         { .ts_ns = 20, .dur_ns = 980, .name = step, .track = w->host[1] },
-        { .ts_ns = 100, .dur_ns = 300, .name = name, .track = w->p->device[0], .args = args },
-        { .ts_ns = 250, .dur_ns = 170, .name = name, .track = w->p->device[1], .args = args },
+        { .ts_ns = 100, .dur_ns = 300, .name = name, .track = w->device[0], .args = args },
+        { .ts_ns = 250, .dur_ns = 170, .name = name, .track = w->device[1], .args = args },
         { .ts_ns = 1200, .dur_ns = 10, .name = step, .track = w->host[0] },
     };
     const mrd_steps_row *own = NULL, *waiting = NULL;
@@ -470,9 +486,9 @@ TEST(a_collective_waits_for_its_last)
     CHECK_INT(waiting->calls, 2);
     CHECK_INT(waiting->ns, 150);
     CHECK_INT(own->block_ns[0], 150 + 170);
-    CHECK_INT(placed(w, own, w->p->proc[0], &ns), 1);
+    CHECK_INT(placed(w, own, w->proc[0], &ns), 1);
     CHECK_INT(ns, 150);
-    CHECK_INT(placed(w, waiting, w->p->proc[1], &ns), 1);
+    CHECK_INT(placed(w, waiting, w->proc[1], &ns), 1);
     CHECK_INT(ns, 0);
     world_free(w);
 }

@@ -53,6 +53,31 @@ teardown(fixture *f)
     mrd_catalog_free(f->cat);
 }
 
+/* Idle is what of the window is not busy: never less than nothing, nothing without a window. */
+TEST(idle_is_the_rest_of_the_window)
+{
+    static const struct {
+        const char *name;
+        int64_t first, last;
+        uint64_t busy, idle;
+    } rows[] = {
+        { "no event", INT64_MAX, INT64_MIN, 0, 0 },
+        { "one instant", 5, 5, 0, 0 },
+        { "all busy", 5, 9, 4, 0 },
+        { "busier than long", 5, 9, 7, 0 },
+        { "a rest", 5, 9, 3, 1 },
+        { "backwards", 9, 8, 0, 0 },
+        { "every time", INT64_MIN, INT64_MAX, 1, UINT64_MAX - 1 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_summary_row row = { .first_ns = rows[i].first, .last_ns = rows[i].last };
+
+        row.busy.ns = rows[i].busy;
+        CHECK_ROW(rows[i].name, mrd_summary_idle(&row) == rows[i].idle);
+    }
+}
+
 /* Nested, overlapping, touching and equal spans on two threads count once. */
 TEST(busy_is_the_union_never_the_sum)
 {

@@ -272,4 +272,50 @@ TEST(losses_are_of_some_workers)
     world_free(&w);
 }
 
+/* A loss of anybody is of a worker by where it happened, whatever else there is on the node: by a
+ * table of all kinds of owners. */
+TEST(a_loss_is_of_its_process_or_of_the_whole_node)
+{
+    world w = world_new();
+    static const char *const instances[] = { "i-0f207fb2a99bd2d08", "i-0aaaaaaaaaaaaaaa1" };
+
+    for (unsigned same = 0; same < 2; same++)
+        for (unsigned whole = 0; whole < 2; whole++) {
+            mrd_process proc;
+            mrd_event ev = { .kind = MRD_LOSS, .name = name_of(&w, "memory"), .ivalue = 1 };
+            mrd_track t;
+
+            mrd_process_init(&proc);
+            proc.instance_id = name_of(&w, instances[same ? 0 : 1]);
+            proc.process_id = 4712; /* no worker is its */
+            proc.flags = whole ? MRD_PROC_NODE : 0;
+            mrd_track_init(&t, mrd_catalog_process(w.p->cat, &proc), MRD_SRC_MERIDIAN);
+            ev.track = mrd_catalog_track(w.p->cat, &t);
+            open_workers(&w, true);
+            REQUIRE(mrd_workers_count(w.who) == 3);
+            for (uint32_t k = 0; k < 3; k++)
+                CHECK(mrd_workers_lost(w.who, &ev, k) == (whole && (k < 2) == (same == 1)));
+        }
+    world_free(&w);
+}
+
+/* Names that the catalog got after the workers were counted are other names, and nothing else. */
+TEST(names_that_came_later_are_of_the_host)
+{
+    static const char *const late[] = { "step ", "my dataloader ", "load_data", "late " };
+    world w = world_new();
+
+    open_workers(&w, true);
+    for (size_t i = 0; i < 400; i++) {
+        char text[64];
+        mrd_event ev = { .kind = MRD_SPAN, .ts_ns = 5, .dur_ns = 10, .track = w.host };
+        mrd_work work;
+
+        snprintf(text, sizeof(text), "%s%zu", late[i % MRD_COUNT(late)], i);
+        ev.name = name_of(&w, text);
+        CHECK_ROW(text, mrd_workers_see(w.who, &ev, &work) == MRD_WORK_HOST);
+    }
+    world_free(&w);
+}
+
 TEST_MAIN()
