@@ -129,6 +129,46 @@ TEST(rows_go_to_engines_queues_and_streams)
 }
 
 /* Without a model the file's name stands for it, and stays one of a kind. */
+/* Rows that say whose they are belong to that process: it has a pid then, and its other marks stay. */
+TEST(rows_may_say_whose_they_are)
+{
+    static const struct {
+        const char *name, *own, *instance;
+        int64_t pid;
+        bool has_pid;
+    } rows[] = {
+        { "nobody", "", "unknown", 0, false },
+        { "a process", "\"process_id\":77,", "unknown", 77, true },
+        { "a node", "\"instance_id\":\"i-9\",", "i-9", 0, false },
+        { "both", "\"instance_id\":\"i-9\",\"process_id\":78,", "i-9", 78, true },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        collected c = { 0 };
+        const mrd_process *p;
+        char text[500];
+
+        snprintf(text, sizeof(text),
+                 "{\"summary\":[{\"total_time\":0.001}],\"instruction\":[{%s\"timestamp\":5000,"
+                 "\"duration\":1000,\"engine\":\"Tensor\",\"opcode\":\"MatMul\"},{\"timestamp\":"
+                 "1004000,\"duration\":1000,\"engine\":\"Tensor\",\"opcode\":\"Add\"}]}",
+                 rows[i].own);
+        collect_text(&c, ops, text);
+        CHECK_ERR(rows[i].name, c.err, MRD_OK);
+        REQUIRE(collect_named(&c, "MatMul", 0) != NULL && collect_named(&c, "Add", 0) != NULL);
+        p = collect_process(&c, collect_named(&c, "MatMul", 0));
+        CHECK_TEXT(collect_str(&c, p->instance_id), rows[i].instance);
+        CHECK_INT(p->flags, rows[i].has_pid
+                                ? collect_process(&c, collect_named(&c, "Add", 0))->flags &
+                                      ~(unsigned) MRD_PROC_NO_PID
+                                : collect_process(&c, collect_named(&c, "Add", 0))->flags);
+        CHECK(collect_process(&c, collect_named(&c, "Add", 0))->flags & MRD_PROC_NO_PID);
+        if (rows[i].has_pid)
+            CHECK_INT(p->process_id, rows[i].pid);
+        collect_free(&c);
+    }
+}
+
 TEST(names_are_one_of_a_kind)
 {
     collected c = { 0 };

@@ -84,6 +84,32 @@ TEST(a_report_becomes_counters_where_they_belong)
     collect_free(&c);
 }
 
+/* Devices and cores from 0 on are where their numbers say. */
+TEST(numbers_of_devices_begin_at_0)
+{
+    for (int64_t device = 0; device < 3; device++)
+        for (int64_t core = 0; core < 3; core++) {
+            collected c = { 0 };
+            char text[600];
+
+            snprintf(text, sizeof(text),
+                     "{\"neuron_runtime_data\":[{\"report\":{\"memory_used\":{\"loaded_models\":[{"
+                     "\"name\":\"neff\",\"model_id\":1,\"subgraphs\":{\"sg_00\":{"
+                     "\"memory_used_bytes\":{\"host\":20480},\"neuroncore_index\":%d,"
+                     "\"neuron_device_index\":%d}}}]}},\"pid\":2199}],\"system_data\":{"
+                     "\"neuron_hw_counters\":{\"neuron_devices\":[{\"neuron_device_index\":%d,"
+                     "\"mem_ecc_corrected\":3}]}}," INFO "}",
+                     (int) core, (int) device, (int) device);
+            collect_text(&c, ops, text);
+            CHECK_ERR("run", c.err, MRD_OK);
+            CHECK(sample(&c, "memory_used model 1 sg_00 memory_used_bytes host", core, MRD_NONE,
+                         device) != NULL);
+            CHECK(sample(&c, "neuron_hw_counters mem_ecc_corrected", MRD_NONE, MRD_NONE, device) !=
+                  NULL);
+            collect_free(&c);
+        }
+}
+
 TEST(time_is_the_recorders_or_counts_periods)
 {
     static const struct {

@@ -18,6 +18,20 @@ static const mrd_import_ops *const ops = &mrd_import_nrt;
     "{\"event_type\":\"" type "\",\"phase\":\"start\",\"nc_idx\":" nc ",\"tracking_id\":" track    \
     ",\"thread_id\":1,\"nrta_seq_id\":" seq ",\"data\":{" data "},\"timestamp_ns\":" ts "}"
 
+/* With these options, of a process of the instance i-1. */
+static mrd_nrt *
+open_nrt(mrd_nrt_options *o)
+{
+    mrd_nrt *nrt = NULL;
+    mrd_process p;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(o->catalog, "i-1");
+    o->process = mrd_catalog_process(o->catalog, &p);
+    CHECK_ERR("new", mrd_nrt_new(o, &nrt, NULL), MRD_OK);
+    return nrt;
+}
+
 /* The events of one asynchronous request are on one arrow, whatever core and type; others are not. */
 TEST(one_request_is_one_arrow)
 {
@@ -353,13 +367,9 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
 {
     sink s = { .cat = mrd_catalog_new() };
     mrd_nrt_options o = { .catalog = s.cat, .max_open = 3, .emit = sink_emit, .self = &s };
-    mrd_process p;
     mrd_nrt *nrt = NULL;
 
-    mrd_process_init(&p);
-    p.instance_id = mrd_catalog_intern(s.cat, "i-1");
-    o.process = mrd_catalog_process(s.cat, &p);
-    CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+    nrt = open_nrt(&o);
     feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "00000", "") TAIL);
     CHECK_INT(s.n, 0);
     feed(nrt, HEAD TAIL);
@@ -397,14 +407,10 @@ TEST(what_waits_is_known_by_its_document)
 {
     sink s = { .cat = mrd_catalog_new() };
     mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
-    mrd_process p;
     mrd_nrt *nrt = NULL;
     int64_t oldest;
 
-    mrd_process_init(&p);
-    p.instance_id = mrd_catalog_intern(s.cat, "i-1");
-    o.process = mrd_catalog_process(s.cat, &p);
-    CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+    nrt = open_nrt(&o);
     CHECK(mrd_nrt_oldest(nrt) == UINT64_MAX);
     mrd_nrt_mark(nrt, 5, false, false);
     feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "00100", "") TAIL);
@@ -562,15 +568,11 @@ TEST(numbers_show_what_the_ring_overwrote)
                           .self = &s,
                           .whole = true,
                           .since_ns = 1700000000000000000 };
-    mrd_process p;
     mrd_nrt *nrt = NULL;
     int64_t at = 0;
 
     printf("seed %llu\n", (unsigned long long) seed);
-    mrd_process_init(&p);
-    p.instance_id = mrd_catalog_intern(s.cat, "i-1");
-    o.process = mrd_catalog_process(s.cat, &p);
-    CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+    nrt = open_nrt(&o);
     late[0] = '\0';
     for (int round = 0; round < LOST_ROUNDS; round++) {
         size_t len = (size_t) snprintf(text, sizeof(text), HEAD "%s", late);
@@ -634,14 +636,10 @@ TEST(what_was_reported_as_lost_is_not_given_too)
          reported++) { /* the gap was reported before it was filled */
         lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
         mrd_nrt_options o = { .catalog = s.cat, .emit = lost_emit, .self = &s };
-        mrd_process p;
         mrd_nrt *nrt = NULL;
         size_t len;
 
-        mrd_process_init(&p);
-        p.instance_id = mrd_catalog_intern(s.cat, "i-1");
-        o.process = mrd_catalog_process(s.cat, &p);
-        CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+        nrt = open_nrt(&o);
         for (int part = 0; part < 4; part++) {
             int from = part == 3 ? 0 : part == 0 ? 0 : part == 1 ? LATE + 10 : LATE;
             int to = part == 3 ? 50 : part == 0 ? LATE : part == 1 ? N : LATE + 5;
@@ -681,13 +679,9 @@ TEST(numbers_that_are_no_count_lose_nothing)
         static bool delivered[1];
         lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
         mrd_nrt_options o = { .catalog = s.cat, .emit = lost_emit, .self = &s };
-        mrd_process p;
         mrd_nrt *nrt = NULL;
 
-        mrd_process_init(&p);
-        p.instance_id = mrd_catalog_intern(s.cat, "i-1");
-        o.process = mrd_catalog_process(s.cat, &p);
-        CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
+        nrt = open_nrt(&o);
         for (int i = 0; i < 200; i++)
             len += (size_t) snprintf(
                 text + len, sizeof(text) - len,
@@ -702,6 +696,122 @@ TEST(numbers_that_are_no_count_lose_nothing)
         mrd_nrt_free(nrt);
         mrd_catalog_free(s.cat);
     }
+}
+
+static mrd_err
+line_emit(void *self, const mrd_event *ev) /* its name tells what the line must be */
+{
+    const mrd_track *t = mrd_catalog_borrow_track(((const sink *) self)->cat, ev->track);
+
+    char want[64];
+
+    snprintf(want, sizeof(want), "%d/%d/%d", (int) t->lnc_idx, (int) t->thread_id,
+             t->worker_gid == MRD_NONE ? 5 : (int) t->worker_gid);
+    CHECK_TEXT(mrd_catalog_text(((const sink *) self)->cat, ev->name).p, want);
+    ((sink *) self)->n++;
+    return MRD_OK;
+}
+
+/* Each event is on the line of its core, thread and worker, whatever lines came before: many more
+ * than are remembered, in a drawn order. */
+TEST(every_event_is_on_its_own_line)
+{
+    enum { N = 20000 };
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = line_emit, .self = &s };
+    mrd_nrt *nrt = open_nrt(&o);
+    uint64_t seed = 5;
+    mrd_buf text = { 0 };
+
+    mrd_buf_text(&text, HEAD);
+    for (int i = 0; i < N; i++) {
+        int core = i == 0 ? 0 : (int) (test_rand(&seed) % 3), worker = 5 + core;
+        int thread = (int) (test_rand(&seed) % 400);
+
+        mrd_buf_fmt(&text,
+                    "%s{\"event_type\":\"%d/%d/%d\",\"phase\":\"instant\",\"nc_idx\":%d,"
+                    "\"thread_id\":%d,\"worker_gid\":%d,\"timestamp_ns\":%lld,\"data\":{}}",
+                    i == 0 ? "" : ",", core, thread, worker, core, thread, worker,
+                    1700000000000000000ll + i);
+    }
+    mrd_buf_text(&text, TAIL);
+    feed(nrt, mrd_buf_cstr(&text));
+    CHECK_INT(s.n, N);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+    mrd_buf_fini(&text);
+}
+
+/* A runtime without hardware says so: its process is marked, and nothing of it is taken away. */
+TEST(a_simulated_runtime_is_marked)
+{
+    static const struct {
+        const char *said;
+        bool simulated;
+    } said[] = { { "", false },
+                 { "\"simulated\":false,", false },
+                 { "\"simulated\":true,", true } };
+
+    for (size_t i = 0; i < MRD_COUNT(said); i++) {
+        sink s = { .cat = mrd_catalog_new() };
+        mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
+        mrd_nrt *nrt = open_nrt(&o);
+        mrd_process *p = mrd_catalog_borrow_process(s.cat, o.process);
+        char text[600];
+
+        p->flags = MRD_PROC_NO_PID;
+        snprintf(text, sizeof(text), "{%s\"data_version\":2,\"events\":[%s]}", said[i].said,
+                 EV("a", "start", "0", "1", "1", T0 "00100", ""));
+        feed(nrt, text);
+        p = mrd_catalog_borrow_process(s.cat, o.process);
+        CHECK_INT(p->flags, MRD_PROC_NO_PID | (said[i].simulated ? MRD_PROC_SIMULATED : 0));
+        mrd_nrt_free(nrt);
+        mrd_catalog_free(s.cat);
+    }
+}
+
+/* One event of a core, with this number. */
+static void
+feed_number(mrd_nrt *nrt, const char *phase, int core, int number, int at)
+{
+    char text[500];
+
+    snprintf(text, sizeof(text),
+             HEAD "{\"event_type\":\"x\",\"phase\":\"%s\",\"nc_idx\":%d,\"nc_local_id\":%d,"
+                  "\"tracking_id\":%d,\"timestamp_ns\":%lld,\"data\":{}}" TAIL,
+             phase, core, number, number, 1700000000000000000ll + at);
+    feed(nrt, text);
+}
+
+/* On whichever core numbers are missing: what had begun may have ended, and after a pause in which
+ * nobody read no number says anything. */
+TEST(gaps_of_every_core_count)
+{
+    for (int core = 0; core < 6; core++)
+        for (int apart = 0; apart < 2; apart++) {
+            static bool delivered[1];
+            lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
+            mrd_nrt_options o = { .catalog = s.cat, .emit = see_open, .self = &s };
+            in_flight none = { 0 };
+            mrd_nrt *nrt;
+
+            o.self = &none;
+            nrt = open_nrt(&o);
+            for (int i = 0; i < 20; i++) /* it is a count */
+                feed_number(nrt, "instant", core, i, i);
+            feed_number(nrt, "start", core, 20, 100);
+            CHECK_INT(in_flight_of(nrt).n, 1);
+            if (apart)
+                mrd_nrt_apart(nrt);
+            CHECK_INT(in_flight_of(nrt).n, apart ? 0 : 1);
+            feed_number(nrt, "instant", core, 29, 200);
+            CHECK_INT(in_flight_of(nrt).n, 0);
+            CHECK(mrd_nrt_has_gaps(nrt) == !apart);
+            CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+            CHECK_INT(mrd_nrt_count(nrt)->lost, apart ? 0 : 8);
+            mrd_nrt_free(nrt);
+            mrd_catalog_free(s.cat);
+        }
 }
 
 TEST(many_pairs_in_many_orders)

@@ -525,6 +525,42 @@ TEST(broken_files_keep_what_was_read)
     }
 }
 
+/* Records of phases that nobody knows are counted, and their letters told, each once, as many as
+ * there is room for: all that there are. */
+TEST(phases_that_nobody_knows_are_told)
+{
+    enum { TOLD = 63 };
+    static const char known[] = "XBEiIRstfCbneSTpFM";
+    collected c = { 0 };
+    mrd_buf text = { 0 };
+    char want[128] = "", note[1000] = "";
+    size_t n = 0;
+
+    mrd_buf_text(&text, "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}");
+    for (int round = 0; round < 2; round++)
+        for (char ph = '!'; ph < 0x7f; ph++) {
+            if (strchr(known, ph) != NULL || ph == '"' || ph == '\\')
+                continue;
+            mrd_buf_fmt(&text, ",{\"ph\":\"%c\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1}", ph);
+            if (n < TOLD)
+                want[n] = ph;
+            n++;
+        }
+    mrd_buf_text(&text, "]");
+    collect_bytes(&c, ops, text.p, text.len, 0, NULL);
+    CHECK_ERR("run", c.err, MRD_OK);
+    CHECK_INT(c.input.dropped, n);
+    CHECK(n / 2 > TOLD);
+    for (size_t i = 0; i < mrd_catalog_notes(c.cat); i++)
+        snprintf(note + strlen(note), sizeof(note) - strlen(note), MRD_STR_FMT "\n",
+                 MRD_STR_ARG(mrd_catalog_note_at(c.cat, i)));
+    CHECK_ROW(note, strstr(note, want) != NULL);
+    CHECK_ROW(note,
+              strstr(note, want) == NULL || strchr("),.' \n", strstr(note, want)[TOLD]) != NULL);
+    collect_free(&c);
+    mrd_buf_fini(&text);
+}
+
 TEST(detection_is_by_content)
 {
     CHECK(mrd_import_detect(MRD_STR(" {\"traceEvents\": []}"), "x.txt") == ops);

@@ -1,6 +1,7 @@
 /* The fast way through an event of the runtime's trace gives what the reader gives, whatever the
  * text: the same events, counts and errors. */
 #include "tests/check.h"
+#include "tests/trace/events.h"
 #include "tests/trace/nrt_ways.h"
 
 /* Both ways through `text`, which MRD_IN_PAD zero bytes follow. Returns the events read fast. */
@@ -58,6 +59,35 @@ TEST(plain_events_go_the_fast_way)
         CHECK_INT(both("all at once", text, 0), 600);
         CHECK_INT(both("in one window", text, MRD_IN_WINDOW), 600);
         CHECK(both("in small chunks", text, 1013) < 600); /* some are cut by the window's end */
+        mrd_buf_fini(&b);
+    }
+}
+
+/* Numbers of every length, with every digit in every place, as the reader has them. */
+TEST(numbers_of_every_length)
+{
+    uint64_t seed = 9;
+
+    for (int digits = 1; digits <= 22; digits++) {
+        mrd_buf b = { 0 };
+        uint64_t read;
+
+        mrd_buf_text(&b, "{\"data_version\":2,\"events\":[");
+        for (unsigned i = 0; i < 200; i++) {
+            char number[32];
+            char data[80];
+
+            for (int k = 0; k < digits; k++)
+                number[k] = (char) ('0' + test_rand(&seed) % 10);
+            number[0] = (char) ('1' + test_rand(&seed) % 9);
+            number[digits] = '\0';
+            snprintf(data, sizeof(data), "\"exec_id\":%s,\"size\":%s", digits < 18 ? number : "7",
+                     number);
+            put_event(&b, 0, i, "", data);
+        }
+        mrd_buf_text(&b, "]}");
+        read = both("numbers", padded(&b), 0);
+        CHECK(digits > 18 || read > 190);
         mrd_buf_fini(&b);
     }
 }
