@@ -42,7 +42,7 @@ MODULES = {
               ["trace/merge", "trace/stream", "aggregator/merge", "aggregator/merge_damage", "aggregator/merge_incarnations",
                "aggregator/merge_check", "aggregator/merge_once"]),
     "importers": (["trace/import/*.c"],
-                  ["trace/import_*", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
+                  ["trace/import_*", "trace/vendor", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c"],
                ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
                 "trace/compare", "trace/hist", "trace/calls", "trace/summary", "trace/sink_golden"]),

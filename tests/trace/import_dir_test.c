@@ -1,0 +1,318 @@
+/* mrd_read_dir over folders that are made here: what each name says, what is read, listed or left
+ * alone, and that everything is told. Hashes are compared with those of sha256sum. */
+#include "tests/check.h"
+
+#include <sys/stat.h>
+
+#include "base/out.h"
+#include "trace/import/import.h"
+
+#define CHROME "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}]"
+#define NRT                                                                                        \
+    "{\"data_version\":2,\"events\":[{\"event_type\":\"x\",\"phase\":\"instant\","                 \
+    "\"timestamp_ns\":5}]}"
+
+typedef struct {
+    mrd_read_options o;
+    char dir[200], notes[4000];
+    size_t inputs, artifacts;
+    const mrd_input *input;
+    const mrd_artifact *artifact;
+} reading;
+
+static reading
+reading_new(const char *name)
+{
+    reading r = { .inputs = 0 };
+
+    r.o = (mrd_read_options){ .catalog = mrd_catalog_new(),
+                              .store = mrd_store_new(1 << 20, test_tmp()),
+                              .system = true,
+                              .device = true,
+                              .vendor_tool = "" };
+    snprintf(r.dir, sizeof(r.dir), "%s/%s", test_tmp(), name);
+    return r;
+}
+
+static void
+reading_free(reading *r)
+{
+    mrd_store_free(r->o.store);
+    mrd_catalog_free(r->o.catalog);
+}
+
+static void
+put(const reading *r, const char *name, const char *text)
+{
+    char path[500];
+
+    snprintf(path, sizeof(path), "%s/%s", r->dir, name);
+    *strrchr(path, '/') = '\0';
+    CHECK_ERR(path, mrd_make_dirs(path, NULL), MRD_OK);
+    snprintf(path, sizeof(path), "%s/%s", r->dir, name);
+    CHECK_ERR(name,
+              mrd_write_file(path, (mrd_bytes){ (const uint8_t *) text, strlen(text) }, 0600, NULL),
+              MRD_OK);
+}
+
+static void
+read_all(reading *r)
+{
+    mrd_why why = { 0 };
+
+    CHECK_ERR(r->dir, mrd_read_dir(&r->o, r->dir, &why), MRD_OK);
+    r->input = mrd_catalog_inputs(r->o.catalog, &r->inputs);
+    r->artifact = mrd_catalog_artifacts(r->o.catalog, &r->artifacts);
+    r->notes[0] = '\0';
+    for (size_t i = 0; i < mrd_catalog_notes(r->o.catalog); i++) {
+        size_t len = strlen(r->notes);
+
+        snprintf(r->notes + len, sizeof(r->notes) - len, MRD_STR_FMT "\n",
+                 MRD_STR_ARG(mrd_catalog_note_at(r->o.catalog, i)));
+    }
+}
+
+static const mrd_artifact *
+artifact(const reading *r, const char *name)
+{
+    for (size_t i = 0; i < r->artifacts; i++)
+        if (mrd_str_ends(mrd_catalog_text(r->o.catalog, r->artifact[i].path), name))
+            return &r->artifact[i];
+    return NULL;
+}
+
+static bool
+hash_is_right(const reading *r, const mrd_artifact *a)
+{
+    char command[700], got[65] = "";
+    FILE *f;
+
+    snprintf(command, sizeof(command), "sha256sum '%s'", mrd_catalog_text(r->o.catalog, a->path).p);
+    if ((f = popen(command, "r")) == NULL)
+        return false;
+    (void) !fread(got, 1, 64, f);
+    pclose(f);
+    return strcmp(got, a->sha256) == 0;
+}
+
+/* Artifacts are listed with what folder and name say of them, and never decoded by us. */
+TEST(artifacts_are_hashed_and_listed)
+{
+    static const struct {
+        const char *name, *kind, *instance;
+        int64_t pid, nc;
+    } rows[] = {
+        { "i-0a_pid_47/p_nc_2_session_3.ntff", "NTFF", "i-0a", 47, 2 },
+        { "i-0a_pid_47/2025/p_vnc_1.neff", "NEFF", "i-0a", 47, 1 },
+        { "i-0b_pid_0/ntrace.pb", "ntrace.pb", "i-0b", 0, MRD_NONE },
+        { "i-0b_pid_0/trace_info.pb", "trace_info.pb", "i-0b", 0, MRD_NONE },
+        { "i-0b_pid_0/cpu_util.pb", "cpu_util.pb", "i-0b", 0, MRD_NONE },
+        { "i-0b_pid_0/host_mem.pb", "host_mem.pb", "i-0b", 0, MRD_NONE },
+        { "i-0b_pid_x/other.pb", "protobuf", "", MRD_NONE, MRD_NONE },
+        { "_pid_5/x.pb", "protobuf", "", MRD_NONE, MRD_NONE },
+        { "i-0c_pid_9_more/y.pb", "protobuf", "", MRD_NONE, MRD_NONE },
+        { "i-0c_pid_9_nc_0_z.pb", "protobuf", "i-0c", 9, 0 },
+        { "i-0d_pid_8/i-0e_pid_7.pb", "protobuf", "i-0e", 7, MRD_NONE },
+    };
+    reading r = reading_new("artifacts");
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        put(&r, rows[i].name, rows[i].name);
+    read_all(&r);
+    CHECK_INT(r.artifacts, MRD_COUNT(rows));
+    CHECK_INT(r.inputs, 0);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const mrd_artifact *a = artifact(&r, rows[i].name);
+
+        CHECK_ROW(rows[i].name, a != NULL);
+        if (a == NULL)
+            continue;
+        CHECK_TEXT(mrd_catalog_text(r.o.catalog, a->kind).p, rows[i].kind);
+        CHECK_TEXT(mrd_catalog_text(r.o.catalog, a->instance_id).p, rows[i].instance);
+        CHECK_INT(a->process_id, rows[i].pid);
+        CHECK_INT(a->nc_idx, rows[i].nc);
+        CHECK_INT(a->size, strlen(rows[i].name));
+        CHECK_INT(a->decoded_by, MRD_SID_EMPTY);
+        CHECK_ROW(rows[i].name, hash_is_right(&r, a));
+    }
+    CHECK_ROW(r.notes,
+              strstr(r.notes, "not decoded: 1 NTFF with 1 NEFF and 9 .pb files in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "left alone") == NULL);
+    reading_free(&r);
+}
+
+/* Which halves lie there as JSON already: only what is missing is told. */
+TEST(what_is_not_decoded_is_told)
+{
+    static const struct {
+        const char *name, *files[4], *says; /* NULL: nothing */
+        bool system, device;
+    } rows[] = {
+        { "both", { "a.ntff", "b.pb" }, "1 NTFF with 0 NEFF and 1 .pb files", true, true },
+        { "only the device", { "a.ntff", "a.neff" }, "1 NTFF with 1 NEFF in", true, true },
+        { "only the system", { "b.pb", "c.pb" }, "not decoded: 2 .pb files in", true, true },
+        { "a NEFF alone", { "a.neff" }, NULL, true, true },
+        { "not wanted", { "a.ntff", "b.pb" }, NULL, false, false },
+        { "device not wanted", { "a.ntff", "b.pb" }, "not decoded: 1 .pb files in", true, false },
+        { "system not wanted", { "a.ntff", "b.pb" }, "1 NTFF with 0 NEFF in", false, true },
+        { "the system is there",
+          { "a.ntff", "b.pb", "system_profile.json" },
+          "1 NTFF with 0 NEFF in",
+          true,
+          true },
+        { "the device is there",
+          { "a.ntff", "b.pb", "x_nc_0.json" },
+          "1 .pb files in",
+          true,
+          true },
+        { "both are there",
+          { "a.ntff", "b.pb", "device_profile_1.json", "system_profile.json" },
+          NULL,
+          true,
+          true },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char name[20];
+        reading r;
+
+        snprintf(name, sizeof(name), "told%zu", i);
+        r = reading_new(name);
+        r.o.system = rows[i].system;
+        r.o.device = rows[i].device;
+        for (size_t k = 0; k < MRD_COUNT(rows[i].files) && rows[i].files[k] != NULL; k++)
+            put(&r, rows[i].files[k], strstr(rows[i].files[k], "json") != NULL ? CHROME : "x");
+        read_all(&r);
+        if (rows[i].says == NULL)
+            CHECK_ROW(rows[i].name, strstr(r.notes, "not decoded") == NULL);
+        else
+            CHECK_ROW(rows[i].name, strstr(r.notes, rows[i].says) != NULL);
+        reading_free(&r);
+    }
+}
+
+/* Traces are known by what is in them; the rest is counted, by why it is left alone. */
+TEST(every_file_is_read_or_told)
+{
+    reading r = reading_new("files");
+    struct stat st;
+    mrd_strlist earlier = { 0 };
+    char path[300];
+    size_t failed = 0;
+
+    put(&r, "i-0a_pid_47/trace.json", CHROME);
+    put(&r, "i-0a_pid_47/without-suffix", NRT);
+    put(&r, "broken.json", "{\"a\":");
+    put(&r, "readme.md", "hello");
+    put(&r, "sub/deeper/notes", "hello again");
+    put(&r, ".hidden.json", CHROME);
+    put(&r, ".git/trace.json", CHROME);
+    put(&r, "out.pftrace", "any");
+    put(&r, "summary.txt", "any");
+    put(&r, "report.txt", "any");
+    put(&r, "old/trace.json", CHROME);
+    put(&r, "old/new.json", CHROME);
+    snprintf(path, sizeof(path), "%s/link.json", r.dir);
+    CHECK(symlink("/nonexistent/file", path) == 0);
+    read_all(&r);
+    CHECK_INT(r.inputs, 6); /* four traces, one that is broken, one that is not there */
+    for (size_t i = 0; i < r.inputs; i++)
+        failed += r.input[i].state == MRD_INPUT_FAILED;
+    CHECK_INT(failed, 2);
+    CHECK_ROW(r.notes, strstr(r.notes, "left alone: 2 files of no known kind in ") != NULL);
+    CHECK_ROW(r.notes,
+              strstr(r.notes, "(first: ") != NULL && strstr(r.notes, "readme.md)") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "left alone: 3 results of meridian itself in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "earlier runs") == NULL);
+    reading_free(&r);
+
+    /* The same folder after a run that found `old` there: of it only what is newer. */
+    r = reading_new("files");
+    snprintf(path, sizeof(path), "%s/old/trace.json", r.dir);
+    REQUIRE(stat(path, &st) == 0 && mrd_strlist_add(&earlier, MRD_STR("old")) == MRD_OK);
+    r.o.earlier = &earlier;
+    r.o.earlier_than.ns = (int64_t) st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+    read_all(&r);
+    CHECK_INT(r.inputs, 6); /* what is as old as that is of this run */
+    reading_free(&r);
+    r = reading_new("files");
+    snprintf(path, sizeof(path), "%s/old/new.json", r.dir);
+    REQUIRE(stat(path, &st) == 0);
+    r.o.earlier = &earlier;
+    r.o.earlier_than.ns = (int64_t) st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec + 1;
+    read_all(&r);
+    CHECK_INT(r.inputs, 4);
+    CHECK_ROW(r.notes, strstr(r.notes, "left alone: 2 files of earlier runs in ") != NULL);
+    reading_free(&r);
+    mrd_strlist_fini(&earlier);
+}
+
+/* The folder of one process may be named itself, with any number of slashes behind it. */
+TEST(a_process_folder_may_be_named_itself)
+{
+    static const char *const ends[] = { "", "/", "///" };
+
+    for (size_t i = 0; i < MRD_COUNT(ends); i++) {
+        reading r = reading_new("i-0f_pid_31");
+
+        put(&r, "x.pb", "x");
+        snprintf(r.dir + strlen(r.dir), sizeof(r.dir) - strlen(r.dir), "%s", ends[i]);
+        read_all(&r);
+        CHECK_INT(r.artifacts, 1);
+        CHECK_TEXT(mrd_catalog_text(r.o.catalog, r.artifact[0].instance_id).p, "i-0f");
+        CHECK_INT(r.artifact[0].process_id, 31);
+        reading_free(&r);
+    }
+}
+
+/* A tool converts what lies there: its JSON is read, and the artifacts say who decoded them. */
+TEST(a_tool_decodes_artifacts)
+{
+    static const struct {
+        const char *name, *body, *says;
+        size_t inputs;
+    } rows[] = {
+        { "good", "printf '%s' '" CHROME "' > system_profile.json", NULL, 1 },
+        { "nothing", "true", "ended without error but wrote no JSON", 0 },
+        { "failed", "echo broken; exit 2", "(exit status 2): broken", 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char tool[300], text[600];
+        reading r = reading_new(rows[i].name);
+
+        put(&r, "b.pb", "x");
+        snprintf(text, sizeof(text), "#!/bin/sh\n%s\n", rows[i].body);
+        snprintf(tool, sizeof(tool), "%s/tool%zu", test_tmp(), i);
+        CHECK_ERR(
+            "tool",
+            mrd_write_file(tool, (mrd_bytes){ (const uint8_t *) text, strlen(text) }, 0700, NULL),
+            MRD_OK);
+        r.o.vendor_tool = tool;
+        r.o.vendor_timeout_ms = 60000;
+        read_all(&r);
+        CHECK_INT(r.inputs, rows[i].inputs);
+        CHECK_INT(r.artifacts, 1);
+        CHECK_TEXT(mrd_catalog_text(r.o.catalog, r.artifact[0].decoded_by).p,
+                   rows[i].inputs > 0 ? tool : "");
+        CHECK_ROW(rows[i].name, rows[i].says == NULL ? strstr(r.notes, "not decoded") == NULL
+                                                     : strstr(r.notes, rows[i].says) != NULL);
+        reading_free(&r);
+    }
+}
+
+TEST(what_is_no_folder)
+{
+    reading r = reading_new("none");
+    mrd_why why = { 0 };
+
+    CHECK_ERR("nothing", mrd_read_dir(&r.o, r.dir, &why), MRD_NOTFOUND);
+    CHECK(strstr(why.text, r.dir) != NULL);
+    put(&r, "file", "x");
+    snprintf(r.dir, sizeof(r.dir), "%s/none/file", test_tmp());
+    CHECK_ERR("file", mrd_read_dir(&r.o, r.dir, &why), MRD_INVALID);
+    CHECK(strstr(why.text, "without -d") != NULL);
+    reading_free(&r);
+}
+
+TEST_MAIN()
