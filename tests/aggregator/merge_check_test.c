@@ -157,4 +157,62 @@ TEST(a_wrong_clock_is_one)
     }
 }
 
+/* Nodes that begin and end a recording a little apart, in several groups whose operations come in
+ * turns and have few numbers: of each group what all of its nodes saw is checked, counted here by
+ * the times at which each node recorded; a wrong clock is found in it, and barriers between add
+ * nothing. */
+TEST(unequal_recordings_are_cut_by_group)
+{
+    enum { GROUPS = 3, EACH = 60 };
+
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        rng r = rng_new(seed);
+        mrd_sid barrier;
+        merge_check *c;
+        world w;
+        int from[NODES][GROUPS], to[NODES][GROUPS], common = 0;
+        char message[MRD_WHY_MAX], name[32];
+        mrd_coll_check check = { 0 };
+        bool wrong = seed % 4 == 0;
+
+        snprintf(name, sizeof(name), "seed %llu", (unsigned long long) seed);
+        world_init(&w, MRD_SRC_FRAMEWORK, wrong ? 600 * MRD_US : 0);
+        barrier = mrd_catalog_intern(w.cat, "cc_exec_barrier");
+        c = mrd_merge_check_new(w.cat);
+        REQUIRE(c != NULL);
+        for (int g = 0; g < GROUPS; g++) {
+            int first = 0, last = EACH;
+
+            for (int i = 0; i < NODES; i++) {
+                from[i][g] = (int) rng_between(&r, 0, 6.99);
+                to[i][g] = EACH - (int) rng_between(&r, 0, 6.99);
+                first = from[i][g] > first ? from[i][g] : first;
+                last = to[i][g] < last ? to[i][g] : last;
+            }
+            common += last - first;
+        }
+        for (int k = 0; k < EACH * GROUPS; k++) {
+            int g = k % GROUPS, op = k / GROUPS;
+            int64_t end = BASE + k * 100 * MRD_MS;
+
+            for (unsigned i = 0; i < NODES; i++) {
+                int64_t late = (int64_t) rng_between(&r, 0, 5 * MRD_US);
+
+                if (op < from[i][g] || op >= to[i][g])
+                    continue;
+                w.args[0].v.i = 1 + g;
+                see(&w, c, i, w.running, op % 4, end - 100 * MRD_US + 10 * late, end + late);
+                if (seed % 3 == 0)
+                    see(&w, c, i, barrier, 0, end - 2 * MRD_MS, end - 2 * MRD_MS + late);
+            }
+        }
+        CHECK_ROW(name, mrd_merge_check_run(c, &check, message));
+        CHECK_TEXT(message, "");
+        CHECK_INT(check.collectives, common);
+        CHECK_ROW(name, wrong ? check.violations > 0 : check.violations == 0);
+        mrd_merge_check_free(c);
+        world_fini(&w);
+    }
+}
+
 TEST_MAIN()

@@ -2,10 +2,12 @@
 sources, builds the unit tests of the module and runs them. A mutant that no test notices shows what the tests do not check.
 What the plain build does not notice, the tests get once more under AddressSanitizer and UBSan, as in the gate.
 
-usage: mutants.py [--mutants N] [--seed S] [--modules a,b] [--work DIR] [--jobs N] [--at FILE[:LINE]] [--check] [--list]
+usage: mutants.py [--mutants N] [--seed S] [--modules a,b] [--work DIR] [--jobs N] [--at FILE[:LINE]] [--plain] [--check]
+                  [--list]
 
 N: mutants per module (16), `all`: every one. S: printed; the same seed on the same sources chooses the same mutants.
---at: only changes of this file (and line). --check: no mutants; checks the list of equivalent ones and the mutator itself.
+--at: only changes of this file (and line). --plain: without sanitizers, which takes half the time and leaves a few more.
+--check: no mutants; checks the list of equivalent ones and the mutator itself.
 Survivors that mean the same as the original are in equivalent.txt beside this file, one per line with a reason.
 Exit status 1 when a module's tests notice less than 90 % of those that are not equivalent."""
 import argparse
@@ -304,6 +306,7 @@ def arguments():
     p.add_argument("--work", default=os.path.join(ROOT, "build-mutants"))
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--at", default="")
+    p.add_argument("--plain", action="store_true")
     p.add_argument("--check", action="store_true")
     p.add_argument("--list", action="store_true")
     a = p.parse_args()
@@ -320,7 +323,7 @@ def main():
     for line in bad:
         say(line)
     say(f"seed {a.seed}: again with `make mutants SEED={a.seed} MUTANTS={a.mutants}`")
-    trees, modules = [Tree(a.work, a.jobs), Tree(a.work, a.jobs, sanitize=True)], []
+    trees, modules = [Tree(a.work, a.jobs)] + ([] if a.plain else [Tree(a.work, a.jobs, sanitize=True)]), []
     if not a.list:
         trees[0].copy()
     try:
