@@ -31,6 +31,31 @@ take(void *self, const mrd_gathered *c)
     r->group = c->group;
 }
 
+/* A gather of a profile's own catalog, and who says what it told. */
+typedef struct {
+    test_profile *p;
+    receiver r;
+    mrd_gather *g;
+} world;
+
+static world *
+world_new(void)
+{
+    world *w = calloc(1, sizeof(*w));
+
+    w->p = test_profile_new();
+    w->g = mrd_gather_new(w->p->cat, take, &w->r);
+    return w;
+}
+
+static void
+world_free(world *w)
+{
+    mrd_gather_free(w->g);
+    test_profile_free(w->p);
+    free(w);
+}
+
 static mrd_err
 add(mrd_gather *g, const test_profile *p, mrd_cc_kind kind, const part *x, uint32_t members)
 {
@@ -94,29 +119,24 @@ TEST(parts_meet_where_they_overlap)
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        test_profile *p = test_profile_new();
-        receiver r = { .said = "" };
-        mrd_gather *g = mrd_gather_new(p->cat, take, &r);
+        world *w = world_new();
 
         for (size_t k = 0; k < 5 && rows[i].parts[k].text != NULL; k++)
-            CHECK_ERR(rows[i].name, add(g, p, MRD_CC_SYNC, &rows[i].parts[k], 0), MRD_OK);
-        mrd_gather_finish(g);
-        if (strcmp(r.said, rows[i].want) != 0)
-            fprintf(stderr, "%s: '%s', expected '%s'\n", rows[i].name, r.said, rows[i].want);
-        CHECK_ROW(rows[i].name, strcmp(r.said, rows[i].want) == 0);
-        mrd_gather_finish(g); /* nothing is open any more */
-        CHECK_ROW(rows[i].name, strcmp(r.said, rows[i].want) == 0);
-        mrd_gather_free(g);
-        test_profile_free(p);
+            CHECK_ERR(rows[i].name, add(w->g, w->p, MRD_CC_SYNC, &rows[i].parts[k], 0), MRD_OK);
+        mrd_gather_finish(w->g);
+        if (strcmp(w->r.said, rows[i].want) != 0)
+            fprintf(stderr, "%s: '%s', expected '%s'\n", rows[i].name, w->r.said, rows[i].want);
+        CHECK_ROW(rows[i].name, strcmp(w->r.said, rows[i].want) == 0);
+        mrd_gather_finish(w->g); /* nothing is open any more */
+        CHECK_ROW(rows[i].name, strcmp(w->r.said, rows[i].want) == 0);
+        world_free(w);
     }
 }
 
 /* Takers are cores, however often they came; members is what the group said last. */
 TEST(who_took_part_is_counted)
 {
-    test_profile *p = test_profile_new();
-    receiver r = { .said = "" };
-    mrd_gather *g = mrd_gather_new(p->cat, take, &r);
+    world *w = world_new();
     part x = { "", 1, 1, 8, 0, 10, 50, 0 };
     uint32_t members;
 
@@ -124,36 +144,32 @@ TEST(who_took_part_is_counted)
         x.core = k % 3;
         x.begin += 100;
         x.end += 100;
-        CHECK_ERR("add", add(g, p, MRD_CC_BARRIER, &x, 4), MRD_OK);
+        CHECK_ERR("add", add(w->g, w->p, MRD_CC_BARRIER, &x, 4), MRD_OK);
     }
-    CHECK_TEXT(r.said, "0 1 2 0 1 ");
-    CHECK_INT(mrd_gather_takers(g, r.group, &members), 3);
+    CHECK_TEXT(w->r.said, "0 1 2 0 1 ");
+    CHECK_INT(mrd_gather_takers(w->g, w->r.group, &members), 3);
     CHECK_INT(members, 4);
-    mrd_gather_free(g);
-    test_profile_free(p);
+    world_free(w);
     mrd_gather_free(NULL);
 }
 
 /* Of more groups than it follows the parts are counted, and those that it follows go on. */
 TEST(groups_beyond_the_limit_are_counted)
 {
-    test_profile *p = test_profile_new();
-    receiver r = { .said = "" };
-    mrd_gather *g = mrd_gather_new(p->cat, take, &r);
+    world *w = world_new();
     part x = { "", 0, 1, 8, 0, 10, 50, 0 };
 
     for (; x.group < MRD_GATHER_GROUPS + 3; x.group++)
-        CHECK(add(g, p, MRD_CC_SYNC, &x, 0) == MRD_OK);
-    CHECK_INT(mrd_gather_left_out(g), 3);
+        CHECK(add(w->g, w->p, MRD_CC_SYNC, &x, 0) == MRD_OK);
+    CHECK_INT(mrd_gather_left_out(w->g), 3);
     x.group = 5;
     x.core = 1;
-    CHECK_ERR("known", add(g, p, MRD_CC_SYNC, &x, 0), MRD_OK);
-    CHECK_INT(mrd_gather_left_out(g), 3);
+    CHECK_ERR("known", add(w->g, w->p, MRD_CC_SYNC, &x, 0), MRD_OK);
+    CHECK_INT(mrd_gather_left_out(w->g), 3);
     x.core = 0; /* that core is in already: it begins the next, and the one before is told */
-    CHECK_ERR("again", add(g, p, MRD_CC_SYNC, &x, 0), MRD_OK);
-    CHECK_TEXT(r.said, "0,1 ");
-    mrd_gather_free(g);
-    test_profile_free(p);
+    CHECK_ERR("again", add(w->g, w->p, MRD_CC_SYNC, &x, 0), MRD_OK);
+    CHECK_TEXT(w->r.said, "0,1 ");
+    world_free(w);
 }
 
 /* SendRecv kernels are an all-to-all where the host's names say so, and no single send or receive
