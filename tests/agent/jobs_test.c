@@ -149,6 +149,27 @@ reply(node *n, size_t at, mrd_err err, uint64_t session, uint32_t retry_ms)
     mrd_jobs_answer(n->jobs, n->sent[at].tag, &msg);
 }
 
+/* A node whose job 1 has asked to be streamed. */
+static node *
+node_with_job(void)
+{
+    node *n = node_open();
+
+    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
+    pass(n, 0);
+    CHECK_INT(n->n_sent, 1);
+    return n;
+}
+
+/* Its file is taken away, and so much time passes that it is forgotten. */
+static void
+forget_job(node *n)
+{
+    take_away(n, "1");
+    pass(n, MRD_SEC);
+    pass(n, 62 * MRD_SEC);
+}
+
 TEST(a_job_is_recorded_from_its_file_to_the_files_end)
 {
     node *n = node_open();
@@ -191,11 +212,8 @@ TEST(a_job_is_recorded_from_its_file_to_the_files_end)
 
 TEST(a_file_that_says_ended_is_the_end_too)
 {
-    node *n = node_open();
+    node *n = node_with_job();
 
-    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
-    pass(n, 0);
-    REQUIRE(n->n_sent == 1);
     reply(n, 0, MRD_OK, 3, 0);
     put(n, "1", "job=1\nuid=5\nrequest=stream\nended=1\n", 0644);
     pass(n, 200 * MRD_MS);
@@ -244,12 +262,9 @@ TEST(a_refusal_is_final_for_who_asked)
                  { MRD_OK, false, true } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        node *n = node_open();
+        node *n = node_with_job();
 
         n->go_fails = rows[i].go_fails;
-        put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
-        pass(n, 0);
-        REQUIRE(n->n_sent == 1);
         if (rows[i].old) {
             Mrd__Ack ack = MRD__ACK__INIT;
             mrd_msg msg = { .frame = { .type = MRD_FRAME_ACK }, .u.ack = &ack };
@@ -263,9 +278,7 @@ TEST(a_refusal_is_final_for_who_asked)
         for (int s = 0; s < 100; s++)
             pass(n, MRD_SEC);
         CHECK(n->n_sent == 1 && n->went == 0 && mrd_jobs_count(n->jobs) == 1);
-        take_away(n, "1");
-        pass(n, MRD_SEC);
-        pass(n, 62 * MRD_SEC);
+        forget_job(n);
         CHECK(n->n_sent == 1 && n->stopped == 0 && mrd_jobs_count(n->jobs) == 0);
         CHECK(rmdir(n->dir) == 0);
         node_close(n);
@@ -338,16 +351,11 @@ TEST(more_jobs_than_can_be_followed_cost_only_themselves)
 /* An answer that comes after its job is forgotten is nobody's, though another job has the place. */
 TEST(a_late_answer_is_not_the_next_jobs)
 {
-    node *n = node_open();
+    node *n = node_with_job();
 
-    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
-    pass(n, 0);
-    REQUIRE(n->n_sent == 1);
     mrd_jobs_answer(n->jobs, n->sent[0].tag, NULL);
     n->link_down = true;
-    take_away(n, "1");
-    pass(n, MRD_SEC);
-    pass(n, 62 * MRD_SEC);
+    forget_job(n);
     REQUIRE(mrd_jobs_count(n->jobs) == 0);
     n->link_down = false;
     put(n, "2", "job=2\nuid=5\nrequest=stream\n", 0644);

@@ -98,10 +98,26 @@ my_ring(int tid)
 }
 
 static void
+close_both(mrd_drain *p, maker *m)
+{
+    mrd_drain_close(p);
+    make_free(m);
+}
+
+static void
 step_all(mrd_drain *p)
 {
     while (mrd_drain_step(p) > 0 || mrd_drain_wait_ns(p) == 0)
         ;
+}
+
+/* A span of 3 ns that begins now. */
+static mrd_ring_rec
+span_of(uint32_t name)
+{
+    return (mrd_ring_rec){
+        .kind = MRD_REC_SPAN, .name = name, .ts = (uint64_t) mrd_local_now().ns, .value = 3
+    };
 }
 
 static bool
@@ -137,8 +153,7 @@ TEST(models_are_reported)
     CHECK_TEXT(r.text, "load 5 'm.neff' with 1 arguments, process 1\n"
                        "unload 5 'm.neff' with 0 arguments, process 1\n"
                        "event 1 'm.neff' cat '' for 900\n");
-    mrd_drain_close(p);
-    make_free(m);
+    close_both(p, m);
 }
 
 /* A category that is first met with a name that is known already, and the other way round. */
@@ -148,9 +163,7 @@ TEST(a_category_may_come_after_its_name)
     mrd_drain *p = open_drain(&r, false);
     maker *m = my_ring(1);
     uint32_t domain = make_text(m, "model"), name = make_text(m, "forward");
-    mrd_ring_rec rec = {
-        .kind = MRD_REC_SPAN, .name = name, .ts = (uint64_t) mrd_local_now().ns, .value = 3
-    };
+    mrd_ring_rec rec = span_of(name);
 
     CHECK(make_rec(m, rec, NULL, 0) && make_rec(m, rec, NULL, 0));
     rec.domain = domain;
@@ -161,8 +174,7 @@ TEST(a_category_may_come_after_its_name)
     CHECK_TEXT(r.text, "event 1 'forward' cat '' for 3\nevent 1 'forward' cat '' for 3\n"
                        "event 1 'forward' cat 'model' for 3\nevent 1 'forward' cat 'model' for 3\n"
                        "event 1 'forward' cat '' for 3\n");
-    mrd_drain_close(p);
-    make_free(m);
+    close_both(p, m);
 }
 
 /* Each category is looked up when it is met, at whatever place of the ring's table it stands. */
@@ -173,9 +185,7 @@ TEST(categories_of_every_number)
     mrd_drain *p = open_drain(&r, false);
     maker *m = my_ring(1);
     uint32_t name = make_text(m, "f"), ids[N];
-    mrd_ring_rec rec = {
-        .kind = MRD_REC_SPAN, .name = name, .ts = (uint64_t) mrd_local_now().ns, .value = 3
-    };
+    mrd_ring_rec rec = span_of(name);
     char text[16], want[64];
 
     for (int i = 0; i < N; i++) {
@@ -191,8 +201,7 @@ TEST(categories_of_every_number)
         CHECK_TEXT(r.text, want);
         r.text[0] = '\0';
     }
-    mrd_drain_close(p);
-    make_free(m);
+    close_both(p, m);
 }
 
 /* An end waits 5 s for a start that another ring may bring; a start waits as long as its process
@@ -226,8 +235,7 @@ TEST(an_end_waits_for_its_start_only_so_long)
     CHECK_INT(r.spans, 2);
     CHECK_INT(r.dur_ns, 1000);
     CHECK_INT(r.no_start, 1);
-    mrd_drain_close(p);
-    make_free(m);
+    close_both(p, m);
 }
 
 /* ---- A workload in a time namespace ---- */
@@ -299,8 +307,7 @@ TEST(times_of_another_time_namespace)
             found = found || (r.times[k][0] == now + want[i][0] && r.times[k][1] == want[i][1]);
         CHECK(found);
     }
-    mrd_drain_close(p);
-    make_free(m);
+    close_both(p, m);
 }
 
 /* ---- A successor ---- */

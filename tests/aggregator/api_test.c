@@ -50,6 +50,17 @@ call(const char *method, const char *path, const char *body)
     return ask(request, NULL);
 }
 
+/* GET with further headers ("" or lines), whose answer may hold zero bytes. */
+static const char *
+get(const char *path, const char *headers, size_t *ret_len)
+{
+    char request[1024];
+
+    snprintf(request, sizeof(request),
+             "GET %s HTTP/1.1\r\nHost: localhost\r\n%sConnection: close\r\n\r\n", path, headers);
+    return ask(request, ret_len);
+}
+
 static int
 status(const char *answer)
 {
@@ -216,7 +227,7 @@ TEST(a_session_from_start_to_slice)
                                 .events = 500,
                                 .batches = 10 };
     mrd_aggregator *a = aggregator();
-    char id[64], path[256], request[512];
+    char id[64], path[256];
     const char *got;
     size_t whole, slice;
 
@@ -233,30 +244,20 @@ TEST(a_session_from_start_to_slice)
     CHECK(has(call("GET", "/api/v1/nodes/i-1", ""), "\"connected\":true"));
     CHECK(has(call("GET", "/metrics", ""), "meridian_node_events_total{instance_id=\"i-1\"} 5000"));
 
-    snprintf(request, sizeof(request),
-             "GET %s/profile HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
-    got = ask(request, &whole);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile", id);
+    got = get(path, "", &whole);
     CHECK(status(got) == 200 && has(got, "ETag: ") && has(got, "Accept-Ranges: bytes") &&
           whole > 10000);
-    snprintf(request, sizeof(request),
-             "GET %s/profile/system_profile.pftrace HTTP/1.1\r\nHost: localhost\r\nRange: "
-             "bytes=10-19\r\nConnection: close\r\n\r\n",
-             path);
-    got = ask(request, NULL);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile/system_profile.pftrace", id);
+    got = get(path, "Range: bytes=10-19\r\n", NULL);
     CHECK(status(got) == 206 && has(got, "Content-Range: bytes 10-19/"));
     /* The agent's clock is the aggregator's own, but it says that it is simulated: wall clock. */
-    snprintf(request, sizeof(request),
-             "GET %s/profile?format=perfetto&event_type=%%3Dnothing HTTP/1.1\r\nHost: "
-             "localhost\r\nConnection: "
-             "close\r\n\r\n",
-             path);
-    got = ask(request, &slice);
+    snprintf(path, sizeof(path),
+             "/api/v1/sessions/%s/profile?format=perfetto&event_type=%%3Dnothing", id);
+    got = get(path, "", &slice);
     CHECK(status(got) == 200 && has(got, "Transfer-Encoding: chunked") && slice < whole / 2);
-    snprintf(
-        request, sizeof(request),
-        "GET %s/profile?instance_id=i-1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-        path);
-    got = ask(request, &slice);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile?instance_id=i-1", id);
+    got = get(path, "", &slice);
     CHECK(status(got) == 200 && slice > whole / 2);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile?start=5s&end=2s", id);
     CHECK(has(call("GET", path, ""), "start (5s) must be before end (2s)"));

@@ -76,6 +76,13 @@ world_new(void)
     return w;
 }
 
+static void
+world_end(world *w, mrd_batch *b)
+{
+    mrd_batch_free(b);
+    mrd_catalog_free(w->cat);
+}
+
 typedef struct {
     mrd_event ev;
     mrd_arg args[6];
@@ -295,8 +302,7 @@ round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
     CHECK_INT(seen, n);
     CHECK(mrd_catalog_tracks(w.cat) == 8 && mrd_catalog_processes(w.cat) == 1);
     trip_close(&t);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
     free(all);
 }
 
@@ -373,8 +379,7 @@ TEST(plain_spans)
         }
     }
     trip_close(&t);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
 }
 
 /* Every length, by the plain loop and by the processor's own way: the same bytes, which give the
@@ -454,8 +459,7 @@ TEST(short_columns_stand_anywhere)
         }
         CHECK_INT(n, N);
         trip_close(&t);
-        mrd_batch_free(b);
-        mrd_catalog_free(w.cat);
+        world_end(&w, b);
     }
 }
 
@@ -499,8 +503,7 @@ TEST(columns_are_packed_each_in_its_way)
         trip_close(&t);
     }
     free(dur);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
 }
 
 TEST(whole_range_of_times)
@@ -532,8 +535,7 @@ TEST(whole_range_of_times)
     hi.ts_ns = INT64_MAX;
     CHECK_ERR("lo", mrd_batch_push(b, &lo), MRD_OK);
     CHECK_ERR("too far apart", mrd_batch_push(b, &hi), MRD_FULL);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
 }
 
 /* A reader whose catalog numbers the tracks the other way round gets equal times in its own order.
@@ -578,8 +580,7 @@ TEST(ties_in_the_readers_order)
     CHECK(
         mrd_str_is(mrd_catalog_text(other, mrd_catalog_borrow_process(other, 0)->name), "python"));
     trip_close(&t);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
     mrd_catalog_free(other);
 }
 
@@ -626,8 +627,7 @@ TEST(push_refuses)
         CHECK_ERR(rows[i].name, mrd_batch_push(b, &rows[i].ev), rows[i].want);
     CHECK_INT(mrd_batch_events(b), 1);
     free(big);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
 }
 
 TEST(closes_by_bytes)
@@ -648,8 +648,7 @@ TEST(closes_by_bytes)
     CHECK_INT(t.frame.events, n);
     trip_close(&t);
     free(text);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
 }
 
 /* ---- The schema is the truth: protobuf-c reads what was written by hand ---- */
@@ -706,8 +705,7 @@ TEST(names_of_tracks_are_counted)
         given++;
     CHECK_INT(given, n - 1);
     trip_close(&t);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
 }
 
 TEST(protobuf_reads_the_columns)
@@ -739,8 +737,7 @@ TEST(protobuf_reads_the_columns)
     mrd__batch_head__free_unpacked(h, NULL);
     mrd__batch_columns__free_unpacked(c, NULL);
     trip_close(&t);
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
 }
 
 /* A batch without events is none: nothing is written, also when it has readings of a clock. */
@@ -795,8 +792,7 @@ TEST(nothing_of_the_batch_before_travels_again)
         mrd__batch_head__free_unpacked(h, NULL);
         trip_close(&t);
     }
-    mrd_batch_free(b);
-    mrd_catalog_free(w.cat);
+    world_end(&w, b);
 }
 
 /* ---- Damage ---- */
