@@ -348,14 +348,15 @@ TEST(places_of_counts_are_given_again)
 }
 
 static void
-add_timed(mrd_spool *s, uint8_t type, uint8_t clock, uint32_t events, int64_t first, int64_t last)
+add_of(mrd_spool *s, uint64_t session, uint8_t type, uint8_t clock, uint32_t events, int64_t first,
+       int64_t last)
 {
     uint8_t frame[MRD_FRAME_HEADER + 8] = { 0 };
     mrd_frame f = { .type = type,
                     .clock = clock,
                     .epoch = mrd_spool_epoch(s),
-                    .session = 7,
-                    .seq = mrd_spool_next_seq(s, 7),
+                    .session = session,
+                    .seq = mrd_spool_next_seq(s, session),
                     .first_ns = first,
                     .last_ns = last };
 
@@ -366,6 +367,12 @@ add_timed(mrd_spool *s, uint8_t type, uint8_t clock, uint32_t events, int64_t fi
     mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, 8 }, frame);
     CHECK_ERR("add", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, events, NULL), MRD_OK);
     CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+}
+
+static void
+add_timed(mrd_spool *s, uint8_t type, uint8_t clock, uint32_t events, int64_t first, int64_t last)
+{
+    add_of(s, 7, type, clock, events, first, last);
 }
 
 /* When the events were that are missing: behind the last that was answered, to the last that was
@@ -406,6 +413,59 @@ TEST(damage_has_its_times)
         CHECK_INT(t.damaged, 60 - 10 * answers);
         CHECK_INT(t.damaged_first_ns, firsts[answers == 3 ? 2 : answers]);
         CHECK_INT(t.damaged_last_ns, 1200);
+        mrd_spool_close(s);
+    }
+}
+
+/* The end of a segment is cut off: what is missing lies behind the youngest event of its session
+ * and clock that is left, drawn with frames of another session, another clock and without events
+ * between. The test keeps an account of what it added. */
+TEST(what_is_left_tells_when_damage_began)
+{
+    enum { FRAMES = 14 };
+
+    for (uint64_t start = 1; start <= 60; start++) {
+        uint64_t seed = start, lost = 0, keep;
+        int64_t left_ns = 0, last_ns = 0, last[FRAMES];
+        uint32_t events[FRAMES];
+        bool mine[FRAMES];
+        off_t size[FRAMES];
+        char dir[300], path[400];
+        mrd_spool *s;
+        mrd_spool_tally t;
+        struct stat file;
+
+        snprintf(dir, sizeof(dir), "%s/left%d", test_tmp(), (int) start);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", dir);
+        for (int i = 0; i < FRAMES; i++) {
+            uint8_t clock = (uint8_t) (i == 0 || test_rand(&seed) % 4 > 0 ? 1 : 2);
+            uint64_t session = i == 0 || test_rand(&seed) % 3 > 0 ? 7 : 8;
+
+            events[i] = i > 0 && test_rand(&seed) % 4 == 0 ? 0 : 10;
+            last[i] = 1000 + (int64_t) (test_rand(&seed) % 1000);
+            add_of(s, session, MRD_FRAME_BATCH, clock, events[i], last[i] - 50, last[i]);
+            CHECK(stat(path, &file) == 0);
+            size[i] = file.st_size;
+            mine[i] = session == 7;
+            if (clock != 1 || events[i] == 0)
+                last[i] = 0; /* says nothing about times */
+        }
+        mrd_spool_close(s);
+        keep = test_rand(&seed) % (FRAMES - 1);
+        CHECK(truncate(path, size[keep]) == 0);
+        for (size_t i = 0; i < FRAMES; i++) {
+            lost += mine[i] && i > keep ? events[i] : 0;
+            left_ns = mine[i] && i <= keep && last[i] > left_ns ? last[i] : left_ns;
+            last_ns = mine[i] && last[i] > last_ns ? last[i] : last_ns;
+        }
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_INT(t.damaged, lost);
+        if (lost > 0) {
+            CHECK_INT(t.damaged_first_ns, left_ns);
+            CHECK_INT(t.damaged_last_ns, last_ns);
+        }
         mrd_spool_close(s);
     }
 }

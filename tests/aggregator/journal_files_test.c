@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "base/hash.h"
+
 /* ---- Names and contents are durable after a sync ---- */
 
 TEST(a_sync_reaches_contents_and_every_folder_above)
@@ -328,6 +330,71 @@ TEST(a_closed_segment_has_the_documented_bytes)
         CHECK(memcmp(row + 8, p + offsets[i], 96) == 0);
     }
     free(p);
+}
+
+/* An index whose checksum is right and one of whose places is not within the frames is not used, and the
+ * frames are scanned. Which of both was done shows in a frame whose body is damaged: the index has
+ * it, a scan does not. */
+TEST(an_index_that_points_elsewhere_is_not_used)
+{
+    enum { N = 5, BODY = 40, WHOLE = MRD_FRAME_HEADER + BODY, END = 256 + N * WHOLE };
+    static const struct {
+        const char *name;
+        uint64_t row, offset;
+        bool used;
+    } rows[] = {
+        { "as it was", 0, 256, true },
+        { "the header", 0, 255, false },
+        { "the beginning", 0, 0, false },
+        { "the last place where it fits", N - 1, END - WHOLE, true },
+        { "a byte too far", N - 1, END - WHOLE + 1, false },
+        { "a header that ends at the index", 1, END - MRD_FRAME_HEADER, false },
+        { "the index", 2, END, false },
+        { "behind it", 2, END + 1, false },
+        { "beyond the file", 3, 1 << 20, false },
+        { "beyond all files", 3, UINT64_MAX, false },
+        { "beyond all files with its frame", 3, UINT64_MAX - WHOLE + 1, false },
+    };
+    char dir[300], path[400];
+    mrd_journal *j = journal_in(folder(dir));
+    uint8_t whole[END + N * SEGMENT_ENTRY + SEGMENT_TRAILER], *index = whole + END;
+    uint8_t *trailer = index + N * SEGMENT_ENTRY;
+    int fd;
+
+    REQUIRE(j != NULL);
+    for (uint64_t i = 0; i < N; i++)
+        CHECK_ERR("put", put(j, i, BODY), MRD_OK);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    snprintf(path, sizeof(path), "%s/000001.mrj", dir);
+    REQUIRE((fd = open(path, O_RDWR)) >= 0);
+    REQUIRE(pread(fd, whole, sizeof(whole), 0) == sizeof(whole));
+    whole[256 + 2 * WHOLE + MRD_FRAME_HEADER] ^= 1; /* of the third frame's body */
+    for (size_t i = 0; i < 2 * MRD_COUNT(rows); i++) {
+        bool header = i >= MRD_COUNT(rows); /* instead of its place, the header in it is damaged */
+        size_t k = i % MRD_COUNT(rows);
+        uint8_t *row = index + rows[k].row * SEGMENT_ENTRY;
+        uint64_t was = seg_get(row, 8);
+        mrd_journal_index x;
+
+        if (header)
+            row[8 + k] ^= 4;
+        else
+            seg_put(row, rows[k].offset, 8);
+        seg_put(trailer + 20, mrd_crc32c(0, index, N * SEGMENT_ENTRY), 4);
+        seg_put(trailer + 28, mrd_crc32c(0, trailer, 28), 4);
+        CHECK(pwrite(fd, whole, sizeof(whole), 0) == sizeof(whole));
+        CHECK_ERR(rows[k].name, mrd_journal_scan(dir, &x, NULL), MRD_OK);
+        CHECK_ROW(rows[k].name, x.n == (!header && rows[k].used ? N : N - 1));
+        CHECK_ROW(rows[k].name, x.bytes == x.n * WHOLE);
+        CHECK_ROW(rows[k].name, (x.bad_bytes == 0) == (!header && rows[k].used));
+        for (size_t e = 0; e < x.n; e++)
+            CHECK_ROW(rows[k].name, x.entries[e].offset == 256 + x.entries[e].frame.seq * WHOLE);
+        mrd_journal_index_fini(&x);
+        if (header)
+            row[8 + k] ^= 4;
+        seg_put(row, was, 8);
+    }
+    close(fd);
 }
 
 /* An index that cannot be written, or not read back, is no loss: the frames are scanned. */
