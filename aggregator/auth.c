@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/hash.h"
 #include "base/json.h"
+#include "base/obj.h"
 #include "base/secret.h"
 #include "base/vec.h"
 
@@ -28,10 +28,10 @@ struct mrd_auth {
 
 enum { TOKEN_MIN = 16, TOKEN_MAX = 1024, TOKENS_MAX = 10000 };
 
-static bool
-token_digest(mrd_str token, char digest[MRD_SHA256_HEX])
+bool
+mrd_auth_digest(mrd_str token, char digest[MRD_SHA256_HEX])
 {
-    mrd_sha256 *sha = mrd_sha256_new();
+    mrd_sha256 *sha = token.len < TOKEN_MIN || token.len > TOKEN_MAX ? NULL : mrd_sha256_new();
 
     if (sha == NULL)
         return false;
@@ -57,7 +57,7 @@ token_add(auth_list *auth, mrd_role role, const char *token, const char *instanc
         return mrd_why_set(why, MRD_NOMEM, 0, "tokens");
     t = &auth->tokens[auth->n];
     *t = (auth_token){ .role = role };
-    if (!token_digest(mrd_str_of(token), t->digest))
+    if (!mrd_auth_digest(mrd_str_of(token), t->digest))
         return mrd_why_set(why, MRD_NOMEM, 0, "tokens");
     auth->n++;
     if (instance != NULL && (t->instance = mrd_str_dup(mrd_str_of(instance))) == NULL)
@@ -66,15 +66,15 @@ token_add(auth_list *auth, mrd_role role, const char *token, const char *instanc
 }
 
 static mrd_err
-token_list(auth_list *auth, const mrd_json *doc, mrd_role role, mrd_why *why)
+token_list(auth_list *auth, const mrd_json *doc, const char *key, mrd_role role, mrd_why *why)
 {
-    const mrd_json *list = mrd_json_get(doc, mrd_role_text(role));
+    const mrd_json *list = mrd_json_get(doc, key);
     mrd_err err = MRD_OK;
 
     if (list == NULL)
         return MRD_OK;
     if (!mrd_json_is_array(list))
-        return mrd_why_set(why, MRD_TYPE, 0, "'%s' must be a list", mrd_role_text(role));
+        return mrd_why_set(why, MRD_TYPE, 0, "'%s' must be a list", key);
     for (size_t i = 0; i < mrd_json_size(list) && err == MRD_OK; i++) {
         const mrd_json *item = mrd_json_at(list, i);
         char scratch[64];
@@ -100,6 +100,16 @@ list_free(auth_list *list)
     *list = (auth_list){ 0 };
 }
 
+/* Members of a token file. */
+static const struct {
+    const char *key;
+    mrd_role role;
+} lists[] = { { "read", MRD_ROLE_READ },
+              { "operator", MRD_ROLE_OPERATOR },
+              { "admin", MRD_ROLE_ADMIN },
+              { "control", MRD_ROLE_ADMIN },
+              { "agent", MRD_ROLE_AGENT } };
+
 static mrd_err
 list_read(const mrd_json *doc, const char *path, auth_list *ret_list, mrd_why *why)
 {
@@ -107,10 +117,10 @@ list_read(const mrd_json *doc, const char *path, auth_list *ret_list, mrd_why *w
     mrd_err err = MRD_OK;
 
     if (!mrd_json_is_object(doc))
-        err = mrd_why_set(why, MRD_TYPE, 0, "%s: expected an object with read, control and agent",
-                          path);
-    for (mrd_role role = MRD_ROLE_READ; role <= MRD_ROLE_AGENT && err == MRD_OK; role++) {
-        if ((err = token_list(&list, doc, role, why)) != MRD_OK)
+        err = mrd_why_set(why, MRD_TYPE, 0,
+                          "%s: expected an object with read, operator, admin and agent", path);
+    for (size_t i = 0; i < MRD_COUNT(lists) && err == MRD_OK; i++) {
+        if ((err = token_list(&list, doc, lists[i].key, lists[i].role, why)) != MRD_OK)
             mrd_why_prefix(why, err, "%s", path);
     }
     if (err != MRD_OK)
@@ -239,7 +249,7 @@ mrd_auth_role(const mrd_auth *auth, mrd_str token)
     char digest[MRD_SHA256_HEX];
     mrd_role role = MRD_ROLE_NONE;
 
-    if (token.len == 0 || !token_digest(token, digest))
+    if (!mrd_auth_digest(token, digest))
         return MRD_ROLE_NONE;
     pthread_rwlock_rdlock(lock_of(auth));
     for (size_t i = 0; i < auth->list.n; i++) {
@@ -256,7 +266,7 @@ mrd_auth_agent(const mrd_auth *auth, mrd_str token, mrd_str instance)
     char digest[MRD_SHA256_HEX];
     bool ok = false;
 
-    if (token.len == 0 || !token_digest(token, digest))
+    if (!mrd_auth_digest(token, digest))
         return false;
     pthread_rwlock_rdlock(lock_of(auth));
     for (size_t i = 0; i < auth->list.n; i++) {
@@ -269,18 +279,10 @@ mrd_auth_agent(const mrd_auth *auth, mrd_str token, mrd_str instance)
     return ok;
 }
 
-bool
-mrd_role_allows(mrd_role have, mrd_role need)
-{
-    if (need == MRD_ROLE_NONE || have == need)
-        return true;
-    return have == MRD_ROLE_CONTROL && need == MRD_ROLE_READ;
-}
-
 const char *
 mrd_role_text(mrd_role role)
 {
-    static const char *const names[] = { "none", "read", "control", "agent" };
+    static const char *const names[] = { "none", "owner", "read", "operator", "admin", "agent" };
 
-    return (unsigned) role < 4 ? names[role] : "none";
+    return (unsigned) role < MRD_COUNT(names) ? names[role] : "none";
 }

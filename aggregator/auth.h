@@ -1,21 +1,25 @@
 /*
  * aggregator/auth.h - who may do what: bearer tokens with roles, compared in constant time.
  *
- * A token file is JSON: {"read": ["..."], "control": ["..."], "agent": [{"token": "...",
- * "instance": "i-0abc"}]}. An agent token without instance may speak for any instance. Files that
- * others may read, or a group may write, are refused. Tokens are kept as SHA-256 only.
+ * A token file is JSON: {"read": ["..."], "operator": ["..."], "admin": ["..."], "agent":
+ * [{"token": "...", "instance": "i-0abc"}]}; "control" is what "admin" was called before. An agent
+ * token without instance may speak for any instance. Files that others may read, or a group may
+ * write, are refused. Tokens are kept as SHA-256 only. What a role may do: aggregator/rights.h.
  * Threads: any.
  */
 #ifndef MRD_AGGREGATOR_AUTH_H
 #define MRD_AGGREGATOR_AUTH_H
 
 #include "base/buf.h"
+#include "base/hash.h"
 
 typedef enum {
     MRD_ROLE_NONE,
-    MRD_ROLE_READ,    /* look and download */
-    MRD_ROLE_CONTROL, /* READ, and start, stop, trigger, delete */
-    MRD_ROLE_AGENT,   /* publish as an instance; no READ */
+    MRD_ROLE_OWNER,    /* has jobs; never of a token file */
+    MRD_ROLE_READ,     /* look and download, all of it */
+    MRD_ROLE_OPERATOR, /* READ, and start, stop, trigger */
+    MRD_ROLE_ADMIN,    /* OPERATOR, and delete, forget */
+    MRD_ROLE_AGENT,    /* publish as an instance; no READ */
 } mrd_role;
 
 typedef struct mrd_auth mrd_auth;
@@ -34,8 +38,8 @@ bool mrd_auth_changed(mrd_auth *auth);
 mrd_role mrd_auth_role(const mrd_auth *auth, mrd_str token);
 /* True when this agent token may publish as the instance. */
 bool mrd_auth_agent(const mrd_auth *auth, mrd_str token, mrd_str instance);
-/* True when a holder of `have` may do what needs `need`. */
-bool mrd_role_allows(mrd_role have, mrd_role need);
+/* The SHA-256 of a token; false without memory, or when no token has that length. */
+bool mrd_auth_digest(mrd_str token, char digest[MRD_SHA256_HEX]);
 const char *mrd_role_text(mrd_role role);
 
 #endif

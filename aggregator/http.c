@@ -22,13 +22,18 @@ mrd_err
 mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view, mrd_why *why)
 {
     mrd_str text = mrd_http_param(req, "id");
+    mrd_session_view *v;
     uint64_t id;
 
     if (mrd_session_id_parse(text, &id) != MRD_OK)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is no session id",
                            MRD_STR_ARG(text));
-    if ((*ret_view = mrd_loop_session(api->loop, id)) != NULL)
+    v = mrd_http_may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;
+    if (v != NULL && mrd_http_may_session(req, v->s)) {
+        *ret_view = v;
         return MRD_OK;
+    }
+    mrd_session_view_unref(v);
     return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no session " MRD_STR_FMT, MRD_STR_ARG(text));
 }
 
@@ -551,52 +556,56 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
 #define SESSION "/api/v1/sessions/{id}"
 
 const mrd_http_route mrd_http_routes[] = {
-    { "GET", "/", MRD_ROLE_NONE, mrd_http_web_page, "the web page", NULL },
-    { "GET", "/web/{file*}", MRD_ROLE_NONE, mrd_http_web_part, "its parts", NULL },
-    { "GET", "/api/v1/openapi.json", MRD_ROLE_NONE, mrd_http_web_spec, "this description", NULL },
-    { "GET", "/healthz", MRD_ROLE_NONE, get_health, "the process is alive", NULL },
-    { "GET", "/readyz", MRD_ROLE_NONE, get_ready, "events are being taken", NULL },
-    { "GET", "/metrics", MRD_ROLE_READ, get_metrics, "numbers for Prometheus", NULL },
-    { "GET", "/api/v1/formats", MRD_ROLE_NONE, mrd_http_formats, "output formats of profiles",
+    { "GET", "/", MRD_ACTION_OPEN, mrd_http_web_page, "the web page", NULL },
+    { "GET", "/web/{file*}", MRD_ACTION_OPEN, mrd_http_web_part, "its parts", NULL },
+    { "GET", "/api/v1/openapi.json", MRD_ACTION_OPEN, mrd_http_web_spec, "this description", NULL },
+    { "GET", "/healthz", MRD_ACTION_OPEN, get_health, "the process is alive", NULL },
+    { "GET", "/readyz", MRD_ACTION_OPEN, get_ready, "events are being taken", NULL },
+    { "GET", "/metrics", MRD_ACTION_CLUSTER, get_metrics, "numbers for Prometheus", NULL },
+    { "GET", "/api/v1/formats", MRD_ACTION_OPEN, mrd_http_formats, "output formats of profiles",
       NULL },
-    { "GET", "/api/v1/nodes", MRD_ROLE_READ, get_nodes, "all agents that are known", NULL },
-    { "GET", "/api/v1/nodes/{id}", MRD_ROLE_READ, get_node, "one agent", NULL },
-    { "DELETE", "/api/v1/nodes/{id}", MRD_ROLE_CONTROL, delete_node,
+    { "GET", "/api/v1/self", MRD_ACTION_SELF, mrd_http_self, "who asks, and what the caller may do",
+      NULL },
+    { "GET", "/api/v1/nodes", MRD_ACTION_CLUSTER, get_nodes, "all agents that are known", NULL },
+    { "GET", "/api/v1/nodes/{id}", MRD_ACTION_CLUSTER, get_node, "one agent", NULL },
+    { "DELETE", "/api/v1/nodes/{id}", MRD_ACTION_FORGET, delete_node,
       "forget one that will not come back", NULL },
-    { "GET", "/api/v1/models", MRD_ROLE_READ, mrd_http_models, "models that are loaded now", NULL },
-    { "GET", "/api/v1/sessions", MRD_ROLE_READ, mrd_http_sessions, "the sessions of the store",
+    { "GET", "/api/v1/models", MRD_ACTION_CLUSTER, mrd_http_models, "models that are loaded now",
+      NULL },
+    { "GET", "/api/v1/sessions", MRD_ACTION_LIST, mrd_http_sessions, "the sessions of the store",
       mrd_http_sessions_query },
-    { "DELETE", "/api/v1/sessions", MRD_ROLE_CONTROL, mrd_http_sessions_delete,
+    { "DELETE", "/api/v1/sessions", MRD_ACTION_DELETE, mrd_http_sessions_delete,
       "delete those of a job, a user, a state", mrd_http_sessions_query },
-    { "POST", "/api/v1/sessions", MRD_ROLE_CONTROL, post_session, "start a session on all nodes",
+    { "POST", "/api/v1/sessions", MRD_ACTION_START, post_session, "start a session on all nodes",
       NULL },
-    { "POST", "/api/v1/trigger", MRD_ROLE_CONTROL, post_trigger_all, "freeze all flight recorders",
+    { "POST", "/api/v1/trigger", MRD_ACTION_START, post_trigger_all, "freeze all flight recorders",
       NULL },
-    { "GET", SESSION, MRD_ROLE_READ, get_session, "the manifest", NULL },
-    { "DELETE", SESSION, MRD_ROLE_CONTROL, delete_session, "delete a session that is over", NULL },
-    { "POST", SESSION "/stop", MRD_ROLE_CONTROL, post_stop, "stop on all nodes", NULL },
-    { "POST", SESSION "/pause", MRD_ROLE_CONTROL, post_pause, "record nothing until told", NULL },
-    { "POST", SESSION "/resume", MRD_ROLE_CONTROL, post_resume, "record again", NULL },
-    { "POST", SESSION "/change", MRD_ROLE_CONTROL, post_change, "choose other cores or event types",
+    { "GET", SESSION, MRD_ACTION_READ, get_session, "the manifest", NULL },
+    { "DELETE", SESSION, MRD_ACTION_DELETE, delete_session, "delete a session that is over", NULL },
+    { "POST", SESSION "/stop", MRD_ACTION_CONTROL, post_stop, "stop on all nodes", NULL },
+    { "POST", SESSION "/pause", MRD_ACTION_CONTROL, post_pause, "record nothing until told", NULL },
+    { "POST", SESSION "/resume", MRD_ACTION_CONTROL, post_resume, "record again", NULL },
+    { "POST", SESSION "/change", MRD_ACTION_CONTROL, post_change,
+      "choose other cores or event types", NULL },
+    { "POST", SESSION "/trigger", MRD_ACTION_CONTROL, post_trigger, "freeze a flight recorder",
       NULL },
-    { "POST", SESSION "/trigger", MRD_ROLE_CONTROL, post_trigger, "freeze a flight recorder",
+    { "POST", SESSION "/merge", MRD_ACTION_CONTROL, post_merge, "merge again", NULL },
+    { "GET", SESSION "/profile", MRD_ACTION_READ, mrd_http_profile,
+      "the merged profile, or a slice", mrd_http_profile_query },
+    { "GET", SESSION "/profile/{file}", MRD_ACTION_READ, mrd_http_profile_file, "a finished file",
       NULL },
-    { "POST", SESSION "/merge", MRD_ROLE_CONTROL, post_merge, "merge again", NULL },
-    { "GET", SESSION "/profile", MRD_ROLE_READ, mrd_http_profile, "the merged profile, or a slice",
-      mrd_http_profile_query },
-    { "GET", SESSION "/profile/{file}", MRD_ROLE_READ, mrd_http_profile_file, "a finished file",
-      NULL },
-    { "GET", SESSION "/clocks", MRD_ROLE_READ, mrd_http_clocks, "clocks of the nodes, by epoch",
+    { "GET", SESSION "/clocks", MRD_ACTION_READ, mrd_http_clocks, "clocks of the nodes, by epoch",
       mrd_http_clocks_query },
-    { "GET", SESSION "/clocks/{node}", MRD_ROLE_READ, mrd_http_clock_picture, "one of them, drawn",
-      mrd_http_clock_picture_query },
-    { "GET", SESSION "/models", MRD_ROLE_READ, mrd_http_session_models,
+    { "GET", SESSION "/clocks/{node}", MRD_ACTION_READ, mrd_http_clock_picture,
+      "one of them, drawn", mrd_http_clock_picture_query },
+    { "GET", SESSION "/models", MRD_ACTION_READ, mrd_http_session_models,
       "models that were loaded at some time of it", NULL },
-    { "GET", SESSION "/artifacts", MRD_ROLE_READ, get_artifacts, "files carried as they are",
+    { "GET", SESSION "/artifacts", MRD_ACTION_READ, get_artifacts, "files carried as they are",
       NULL },
-    { "GET", SESSION "/artifacts/{sha256}", MRD_ROLE_READ, get_artifact, "one of them", NULL },
-    { "GET", SESSION "/journal", MRD_ROLE_READ, get_journal, "the journal's segments", NULL },
-    { "GET", SESSION "/journal/{node}/{segment}", MRD_ROLE_READ, get_segment, "one of them", NULL },
+    { "GET", SESSION "/artifacts/{sha256}", MRD_ACTION_READ, get_artifact, "one of them", NULL },
+    { "GET", SESSION "/journal", MRD_ACTION_READ, get_journal, "the journal's segments", NULL },
+    { "GET", SESSION "/journal/{node}/{segment}", MRD_ACTION_READ, get_segment, "one of them",
+      NULL },
 };
 const size_t mrd_http_n_routes = MRD_COUNT(mrd_http_routes);
 
@@ -607,7 +616,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
                                   .port = o->port,
                                   .cert = o->cert,
                                   .key = o->key,
-                                  .auth = o->auth,
+                                  .identify = o->auth == NULL ? NULL : mrd_http_identify,
                                   .names = o->names };
     http_api *api = calloc(1, sizeof(*api));
     mrd_err err;
@@ -615,6 +624,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     if (api == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "http");
     api->loop = loop;
+    api->auth = o->auth;
     err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);
     if (err != MRD_OK)
         free(api);

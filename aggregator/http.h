@@ -57,9 +57,23 @@ mrd_err mrd_http_clock_picture(void *self, mrd_http_request *req, mrd_why *why);
 struct http_api {
     mrd_loop *loop;
     mrd_httpd *httpd;
+    mrd_auth *auth;
 };
 
-/* A copy of the session of {id}: give it back. Errors: NOTFOUND. */
+/* Who holds a token: one of the token file, or one that a session has as its owner's
+ * (http_rights.c). Errors: AUTH. */
+mrd_err mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
+/* Whether the caller may do to this session what the route does; the same of a line of the list. */
+bool mrd_http_may_session(const mrd_http_request *req, const mrd_session *s);
+bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
+/* The same of an id, before the session is looked for: to whom it is not every session's, one that
+ * is somebody else's takes as long as one that is not there. */
+bool mrd_http_may_id(http_api *api, const mrd_http_request *req, uint64_t id);
+/* GET /api/v1/self. */
+mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
+
+/* A copy of the session of {id}: give it back. Errors: NOTFOUND, with the same words for one that is
+ * not there and one that is not the caller's. */
 mrd_err mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
                          mrd_why *why);
 

@@ -143,7 +143,7 @@ mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why)
     o = mrd_json_new_object();
     list = mrd_json_new_array();
     for (size_t i = 0; i < v->n_sessions; i++)
-        if (fits(req, &v->sessions[i]))
+        if (mrd_http_may_line(req, &v->sessions[i]) && fits(req, &v->sessions[i]))
             mrd_json_append(list, session_line(&v->sessions[i]));
     mrd_overview_unref(v);
     mrd_json_set(o, "sessions", list);
@@ -184,7 +184,7 @@ mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
     for (size_t i = 0; i < v->n_sessions; i++) {
         uint64_t id = v->sessions[i].id;
 
-        if (fits(req, &v->sessions[i]))
+        if (mrd_http_may_line(req, &v->sessions[i]) && fits(req, &v->sessions[i]))
             mrd_json_append(mrd_loop_command(api->loop, remove_session, &id, NULL, NULL) == MRD_OK
                                 ? gone
                                 : left,

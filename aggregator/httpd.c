@@ -55,10 +55,16 @@ mrd_http_body(const mrd_http_request *req)
     return (mrd_str){ (const char *) req->body.p, req->body.len };
 }
 
-mrd_role
-mrd_http_role(const mrd_http_request *req)
+const mrd_caller *
+mrd_http_caller(const mrd_http_request *req)
 {
-    return req->role;
+    return &req->caller;
+}
+
+bool
+mrd_http_may(const mrd_http_request *req, const mrd_ownership *session)
+{
+    return mrd_may(&req->caller, session, req->route->action);
 }
 
 mrd_err
@@ -271,6 +277,26 @@ admit_change(mrd_http_request *req)
                : NULL;
 }
 
+/* Who asks, and whether the route is anything for that role. Which sessions are is for the handler. */
+static const http_refusal *
+admit_caller(mrd_http_request *req)
+{
+    const mrd_httpd_options *o = &req->httpd->options;
+    bool open = req->route->action == MRD_ACTION_OPEN;
+    mrd_why why = { 0 };
+
+    req->caller = MRD_CALLER(o->identify == NULL ? MRD_ROLE_ADMIN : MRD_ROLE_NONE);
+    if (open)
+        return NULL;
+    if (o->identify == NULL && !mrd_http_host_ours(host_of(req), o->names))
+        return &foreign_host;
+    if (o->identify != NULL &&
+        o->identify(req->httpd->self, mrd_http_bearer(mrd_http_header(req, "Authorization")),
+                    &req->caller, &why) != MRD_OK)
+        return &no_token;
+    return mrd_may(&req->caller, NULL, req->route->action) ? NULL : &not_permitted;
+}
+
 /* Looks at a request's head: what it asks for, and whether who asks may. */
 static const http_refusal *
 admit(mrd_http_request *req, const char *version)
@@ -289,16 +315,9 @@ admit(mrd_http_request *req, const char *version)
     find_route(req);
     if (req->route == NULL)
         return req->allow.len == 0 ? &no_path : options ? NULL : &wrong_method;
-    req->role = req->httpd->options.auth == NULL
-                    ? MRD_ROLE_CONTROL
-                    : mrd_auth_role(req->httpd->options.auth,
-                                    mrd_http_bearer(mrd_http_header(req, "Authorization")));
-    if (req->httpd->options.auth == NULL && req->route->role != MRD_ROLE_NONE &&
-        !mrd_http_host_ours(host_of(req), req->httpd->options.names))
-        return &foreign_host;
-    if (mrd_role_allows(req->role, req->route->role))
-        return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
-    return req->role == MRD_ROLE_NONE ? &no_token : &not_permitted;
+    if ((r = admit_caller(req)) != NULL)
+        return r;
+    return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
 }
 
 /* OPTIONS: what the path allows, and to the Perfetto page how it may read it. */

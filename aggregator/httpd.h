@@ -14,7 +14,7 @@
 #ifndef MRD_AGGREGATOR_HTTPD_H
 #define MRD_AGGREGATOR_HTTPD_H
 
-#include "aggregator/auth.h"
+#include "aggregator/rights.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/out.h"
@@ -27,7 +27,7 @@ typedef struct mrd_http_request mrd_http_request;
 typedef struct {
     const char *method; /* "GET" also answers HEAD */
     const char *path; /* "/api/v1/sessions/{id}/stop": {x} is one component, {x*} (last) the rest */
-    mrd_role role;    /* least role; MRD_ROLE_NONE: open to everybody */
+    mrd_action action; /* what the caller must be allowed to do */
     /* Replies through mrd_http_reply_*, or returns an error, which becomes problem+json with why's
      * text. */
     mrd_err (*handle)(void *self, mrd_http_request *req, mrd_why *why);
@@ -36,11 +36,15 @@ typedef struct {
 } mrd_http_route;
 
 typedef struct {
-    const char *address;      /* "127.0.0.1", "::1", "0.0.0.0" */
-    uint16_t port;            /* 0: any free one, see mrd_httpd_port */
-    const char *cert, *key;   /* PEM files: TLS; NULL: plain */
-    const mrd_auth *auth;     /* NULL: everybody may do everything (loopback, --insecure) */
-    const char *names;        /* without auth: hosts that requests may ask for, by commas, besides
+    const char *address;    /* "127.0.0.1", "::1", "0.0.0.0" */
+    uint16_t port;          /* 0: any free one, see mrd_httpd_port */
+    const char *cert, *key; /* PEM files: TLS; NULL: plain */
+    /*
+     * Who holds the token, "" none; handed the handlers' self. NULL: everybody may do everything
+     * (loopback, --insecure). Must not block. Errors, with a text for the caller: AUTH, others.
+     */
+    mrd_err (*identify)(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
+    const char *names; /* without identify: hosts that requests may ask for, by commas, besides
                                  addresses and localhost; NULL: none. Borrowed */
     unsigned max_connections; /* 0: 512 */
     unsigned max_streams;     /* merges at one time; 0: 8 */
@@ -75,7 +79,9 @@ mrd_str mrd_http_param(const mrd_http_request *req,
 const char *mrd_http_query(mrd_http_request *req, const char *name); /* decoded, NULL when absent */
 mrd_str mrd_http_body(const mrd_http_request *req);
 const char *mrd_http_header(mrd_http_request *req, const char *name);
-mrd_role mrd_http_role(const mrd_http_request *req);
+const mrd_caller *mrd_http_caller(const mrd_http_request *req);
+/* Whether the caller may do to that session what the route does. */
+bool mrd_http_may(const mrd_http_request *req, const mrd_ownership *session);
 /* The body as a JSON object; an empty body is an empty object. Errors: SYNTAX, TYPE. */
 mrd_err mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why);
 

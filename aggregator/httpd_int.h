@@ -58,7 +58,7 @@ struct mrd_http_request {
     char *authority; /* of a target that is a whole URL; NULL: as Host says */
     const mrd_http_route *route;
     http_params params;
-    mrd_role role;
+    mrd_caller caller;
     mrd_buf body;
     const http_refusal *refusal; /* NULL: it is let in */
     mrd_buf allow;               /* methods of a path, for OPTIONS and 405 */

@@ -85,6 +85,9 @@ fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
                               .parts = s->n_parts,
                               .store_bytes = mrd_session_bytes(s),
                               .artifact_bytes = s->artifact_bytes,
+                              .jobs_left_out = s->jobs_left_out,
+                              .of_job = s->of_job.key[0] != '\0',
+                              .uid = s->of_job.uid,
                               .progress = progress(c, s) };
     mrd_text_set(to->text, sizeof(to->text), s->text);
     mrd_text_set(to->name, sizeof(to->name), s->params.name);
@@ -98,7 +101,8 @@ fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
         to->lost += p->damage.events;
         to->without += mrd_part_is_without(p);
     }
-    return mrd_strings_copy(&to->jobs, &s->jobs) == MRD_OK;
+    return mrd_strings_copy(&to->jobs, &s->jobs) == MRD_OK &&
+           mrd_strings_copy(&to->owner_keys, &s->of_job.owner_keys) == MRD_OK;
 }
 
 static int
@@ -188,8 +192,10 @@ mrd_overview_unref(mrd_overview *v)
     for (size_t i = 0; i < v->n_nodes; i++)
         mrd_node_free(v->nodes[i]);
     free(v->nodes);
-    for (size_t i = 0; i < v->n_sessions; i++)
+    for (size_t i = 0; i < v->n_sessions; i++) {
         mrd_strlist_fini(&v->sessions[i].jobs);
+        mrd_strlist_fini(&v->sessions[i].owner_keys);
+    }
     free(v->sessions);
     free(v);
 }

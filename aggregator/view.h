@@ -38,7 +38,11 @@ typedef struct {
     size_t parts, without;
     uint64_t events, bytes, lost, store_bytes, artifact_bytes;
     mrd_strlist jobs; /* mrd_jobid texts */
-    double progress;  /* below 0: nothing to wait for */
+    unsigned jobs_left_out;
+    bool of_job;            /* a job asked for it: */
+    int64_t uid;            /* ... its user */
+    mrd_strlist owner_keys; /* ... SHA-256 of its owners' tokens; for nobody's eyes */
+    double progress;        /* below 0: nothing to wait for */
 } mrd_session_line;
 
 typedef struct {

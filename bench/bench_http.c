@@ -51,8 +51,8 @@ static int
 serve(void)
 {
     static const mrd_http_route routes[] = {
-        { "GET", "/large.bin", MRD_ROLE_NONE, get_file, "", NULL },
-        { "GET", "/small.bin", MRD_ROLE_NONE, get_small, "", NULL },
+        { "GET", "/large.bin", MRD_ACTION_OPEN, get_file, "", NULL },
+        { "GET", "/small.bin", MRD_ACTION_OPEN, get_small, "", NULL },
     };
     mrd_httpd_options options = { .address = "127.0.0.1", .max_connections = 1024 };
     mrd_httpd *h = NULL;

@@ -8,6 +8,14 @@ export function setToken(text) {
   else sessionStorage.removeItem(KEY);
 }
 
+/** What GET api/v1/self last said: {role, may: [...]}. The server decides; the page leaves out what it would refuse. */
+let caller = { role: "", may: [] };
+export function setCaller(self) {
+  caller = self;
+}
+export const may = (action) => caller.may.includes(action);
+export const role = () => caller.role;
+
 const headers = (more) => token() ? { Authorization: `Bearer ${token()}`, ...more } : { ...more };
 
 async function problem(reply) {

@@ -1,6 +1,6 @@
 // The page: asks the aggregator every two seconds and shows what it said.
 import { $, put, say } from "./dom.js";
-import { get, setToken, token } from "./api.js";
+import { get, may, role, setCaller, setToken, token } from "./api.js";
 import { showNodes } from "./nodes.js";
 import { markChosen, sessionControls, showSessions } from "./sessions.js";
 import { chosenId, closeDetail, openDetail, refreshDetail } from "./detail.js";
@@ -12,8 +12,11 @@ let answered = null; // when the aggregator last did
 let silent = false; // the message says that it does not
 
 async function ask() {
-  const [{ nodes }, { sessions }] = await Promise.all([get("api/v1/nodes"), get("api/v1/sessions")]);
-  showNodes(nodes);
+  setCaller(await get("api/v1/self"));
+  document.body.dataset.role = role();
+  const [nodes, { sessions }] = await Promise.all([may("cluster") ? get("api/v1/nodes") : null, get("api/v1/sessions")]);
+  $("nodes-section").hidden = nodes === null;
+  if (nodes !== null) showNodes(nodes.nodes);
   showSessions(sessions);
   if (chosenId() !== null && !sessions.some((s) => s.id === chosenId())) closeDetail(); // it was deleted
   markChosen(chosenId());

@@ -1,6 +1,6 @@
 // One session: progress, each node's coverage, triggers, files, the overview.
 import { $, bytes, count, dur, h, percent, say, table, td, tone } from "./dom.js";
-import { download, get, post, session } from "./api.js";
+import { download, get, may, post, session } from "./api.js";
 import { action, isOpen, triggerRequest } from "./sessions.js";
 import { models } from "./models.js";
 import { deviceProfiles, isDeviceProfile, systemProfile } from "./profiles.js";
@@ -66,6 +66,7 @@ function artifacts(m) {
 }
 
 function actions(m) {
+  if (!may("control")) return null;
   const at = session(m.id), all = [
     isOpen(m.state) ? action("Stop", () => post(`${at}/stop`)) : null,
     isOpen(m.state) && m.mode === "recorder" ? action("Trigger", () => post(`${at}/trigger`, triggerRequest())) : null,

@@ -1,6 +1,6 @@
 // The table of sessions, and what can be done with them.
 import { $, bytes, count, h, percent, put, say, tone } from "./dom.js";
-import { download, post, remove, session } from "./api.js";
+import { download, may, post, remove, role, session } from "./api.js";
 import { openInPerfetto } from "./perfetto.js";
 
 const rows = new Map(); // id -> {tr, cells, buttons}
@@ -79,10 +79,10 @@ function showSession(s) {
   put(c[6], percent(s.events, s.events + s.lost), s.lost > 0 ? "num bad" : "num");
   c[6].title = s.lost > 0 ? `${count(s.lost)} events were lost; the session's table says where and why` : "";
   put(c[7], bytes(s.bytes));
-  row.buttons.stop.hidden = !isOpen(s.state);
-  row.buttons.trigger.hidden = !(isOpen(s.state) && s.mode === "recorder");
+  row.buttons.stop.hidden = !(may("control") && isOpen(s.state));
+  row.buttons.trigger.hidden = !(may("control") && isOpen(s.state) && s.mode === "recorder");
   row.buttons.perfetto.hidden = row.buttons.download.hidden = s.events === 0;
-  row.buttons.delete.hidden = !isOver(s.state);
+  row.buttons.delete.hidden = !(may("delete") && isOver(s.state));
   return row;
 }
 
@@ -102,9 +102,11 @@ export function showSessions(list) {
     if (!list.some((s) => s.id === id)) { row.tr.remove(); rows.delete(id); }
   }
   put($("sessions-count"), list.length > 0 ? count(list.length) : "");
-  $("sessions-empty").hidden = list.length > 0;
+  $("sessions-empty").hidden = list.length > 0 || !may("start");
   $("session-table").hidden = list.length === 0;
-  $("trigger-form").hidden = !list.some((s) => s.mode === "recorder" && isOpen(s.state));
+  $("sessions-none").hidden = list.length > 0 || role() !== "owner";
+  $("start-form").hidden = !may("start");
+  $("trigger-form").hidden = !may("start") || !list.some((s) => s.mode === "recorder" && isOpen(s.state));
 }
 
 const words = (text) => text.split(",").map((w) => w.trim()).filter((w) => w !== "");

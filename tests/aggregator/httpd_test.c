@@ -110,22 +110,34 @@ get_crowded(void *self, mrd_http_request *req, mrd_why *why)
 static const char *const known[] = { "force", NULL };
 
 static const mrd_http_route routes[] = {
-    { "GET", "/open", MRD_ROLE_NONE, get_json, "", NULL },
-    { "GET", "/json", MRD_ROLE_READ, get_json, "", NULL },
-    { "POST", "/items/{id}/set", MRD_ROLE_CONTROL, post_item, "", known },
-    { "GET", "/files/{rest*}", MRD_ROLE_READ, get_file, "", NULL },
-    { "GET", "/stream", MRD_ROLE_READ, get_stream, "", NULL },
-    { "GET", "/quiet", MRD_ROLE_READ, get_quiet, "", NULL },
-    { "GET", "/crowded", MRD_ROLE_READ, get_crowded, "", NULL },
+    { "GET", "/open", MRD_ACTION_OPEN, get_json, "", NULL },
+    { "GET", "/json", MRD_ACTION_CLUSTER, get_json, "", NULL },
+    { "POST", "/items/{id}/set", MRD_ACTION_START, post_item, "", known },
+    { "GET", "/files/{rest*}", MRD_ACTION_CLUSTER, get_file, "", NULL },
+    { "GET", "/stream", MRD_ACTION_CLUSTER, get_stream, "", NULL },
+    { "GET", "/quiet", MRD_ACTION_CLUSTER, get_quiet, "", NULL },
+    { "GET", "/crowded", MRD_ACTION_CLUSTER, get_crowded, "", NULL },
+    { "GET", "/forgotten", MRD_ACTION_NONE, get_json, "", NULL },
 };
 
 static unsigned idle; /* 0: the default */
+
+/* As the API does; no auth: everybody may do everything. */
+static const mrd_auth *tokens;
+
+static mrd_err
+identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+{
+    (void) self;
+    *ret_caller = MRD_CALLER(mrd_auth_role(tokens, token));
+    return ret_caller->role != MRD_ROLE_NONE ? MRD_OK : mrd_why_set(why, MRD_AUTH, 0, "unknown");
+}
 
 static mrd_httpd *
 start(const mrd_auth *auth)
 {
     mrd_httpd_options options = { .address = "127.0.0.1",
-                                  .auth = auth,
+                                  .identify = auth == NULL ? NULL : identify,
                                   .names = "other, agg.example",
                                   .max_streams = 2,
                                   .max_connections = 600,
@@ -133,6 +145,7 @@ start(const mrd_auth *auth)
     mrd_httpd *h = NULL;
     mrd_why why = { 0 };
 
+    tokens = auth;
     if (mrd_httpd_start(&options, routes, MRD_COUNT(routes), NULL, &h, &why) != MRD_OK)
         fprintf(stderr, "%s\n", why.text);
     return h;
@@ -392,17 +405,20 @@ TEST(roles)
 {
     static const struct {
         const char *token;
-        int open, read, control;
+        int open, read, control, forgotten;
     } rows[] = {
-        { NULL, 200, 401, 401 },
-        { "read-token-0123456789", 200, 200, 403 },
-        { "control-token-0123456789", 200, 200, 201 },
-        { "agent-token-0123456789", 200, 403, 403 },
-        { "wrong-token-0123456789", 200, 401, 401 },
-        { "read-token-012345678", 200, 401, 401 },
+        { NULL, 200, 401, 401, 401 },
+        { "read-token-0123456789", 200, 200, 403, 403 },
+        { "operator-token-0123456789", 200, 200, 201, 403 },
+        { "admin-token-0123456789", 200, 200, 201, 403 },
+        { "control-token-0123456789", 200, 200, 201, 403 }, /* an admin's, as before */
+        { "agent-token-0123456789", 200, 403, 403, 403 },
+        { "wrong-token-0123456789", 200, 401, 401, 401 },
+        { "read-token-012345678", 200, 401, 401, 401 },
     };
     static const char text[] =
         "{\"read\":[\"read-token-0123456789\"],\"control\":[\"control-token-0123456789\"],"
+        "\"operator\":[\"operator-token-0123456789\"],\"admin\":[\"admin-token-0123456789\"],"
         "\"agent\":[{\"token\":\"agent-token-0123456789\",\"instance\":\"i-1\"}]}";
     char path[128], request[512];
     mrd_auth *auth = NULL;
@@ -425,10 +441,11 @@ TEST(roles)
     h = start(auth);
     REQUIRE(h != NULL);
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        static const char *const starts[] = { "GET /open", "GET /json", "POST /items/1/set" };
-        const int want[] = { rows[i].open, rows[i].read, rows[i].control };
+        static const char *const starts[] = { "GET /open", "GET /json", "POST /items/1/set",
+                                              "GET /forgotten" };
+        const int want[] = { rows[i].open, rows[i].read, rows[i].control, rows[i].forgotten };
 
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 4; k++) {
             snprintf(request, sizeof(request), "%s HTTP/1.1\r\nContent-Length: 0\r\n%s%s%s" END,
                      starts[k], rows[i].token == NULL ? "" : "Authorization: Bearer ",
                      rows[i].token == NULL ? "" : rows[i].token,

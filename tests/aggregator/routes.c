@@ -25,6 +25,21 @@ names(const mrd_body_member *list)
     return a;
 }
 
+/* Those that may do it to some session at least. */
+static mrd_json *
+roles(mrd_action action)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (mrd_role role = MRD_ROLE_NONE; role <= MRD_ROLE_AGENT; role++) {
+        mrd_caller who = MRD_CALLER(role);
+
+        if (mrd_may(&who, NULL, action))
+            mrd_json_append(a, mrd_json_new_str(mrd_role_text(role)));
+    }
+    return a;
+}
+
 int
 main(void)
 {
@@ -37,7 +52,8 @@ main(void)
 
         mrd_json_set(row, "method", mrd_json_new_str(r->method));
         mrd_json_set(row, "path", mrd_json_new_str(r->path));
-        mrd_json_set(row, "role", mrd_json_new_str(mrd_role_text(r->role)));
+        mrd_json_set(row, "action", mrd_json_new_str(mrd_action_text(r->action)));
+        mrd_json_set(row, "roles", roles(r->action));
         mrd_json_set(row, "summary", mrd_json_new_str(r->summary));
         mrd_json_set(row, "query", words(r->query));
         mrd_json_append(list, row);

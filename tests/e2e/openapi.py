@@ -56,8 +56,8 @@ equal(sorted(operations), sorted((r["method"], spec_path(r["path"])) for r in ta
 for r in table["routes"]:
     op, where = operations.get((r["method"], spec_path(r["path"])), {}), f"{r['method']} {r['path']}"
     equal(op.get("summary"), r["summary"], f"{where}: summary")
-    equal(op.get("x-role"), r["role"], f"{where}: role")
-    equal(op.get("security"), [] if r["role"] == "none" else [{"bearer": []}], f"{where}: security")
+    equal(op.get("x-roles"), r["roles"], f"{where}: roles")
+    equal(op.get("security"), [] if "none" in r["roles"] else [{"bearer": []}], f"{where}: security")
     equal(sorted(p["name"] for p in op.get("parameters", []) if p["in"] == "query"), sorted(r["query"]), f"{where}: query")
 schemas = doc["components"]["schemas"]
 equal(sorted(schemas["SessionRequest"]["properties"]), sorted(table["session"]), "members that start a session")
@@ -109,7 +109,7 @@ with Service() as service:
     # What everybody may call, and with the wrong role.
     for (method, path), op in operations.items():
         values = {**absent, "file": "system_profile.pftrace", "sha256": "0" * 64, "node": "i-x", "segment": "000001.mrj"}
-        if op["x-role"] != "none":
+        if "none" not in op["x-roles"]:
             call(method, path, values, token=None, want=401)
             call(method, path, values, token="agent", want=403)
 
@@ -128,6 +128,7 @@ with Service() as service:
     formats = call("GET", "/api/v1/formats", want=200).json()["formats"]
     equal({f["name"] for f in formats if "title" in f} - {"perfetto", "json", "chrome", "summary-text", "report-text", "sqlite"}, set(), "formats for people")
     call("GET", "/api/v1/nodes", token="read", want=200)
+    equal(call("GET", "/api/v1/self", token="read", want=200).json(), {"role": "read", "may": ["list", "read", "cluster"]}, "what a reader is told")
     call("GET", "/api/v1/models", token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)

@@ -1,4 +1,4 @@
-// Drives the web page: environment MODULES, CHROMIUM, PAGE, TOKEN, READ_TOKEN, SHOTS (folder of screenshots),
+// Drives the web page: environment MODULES, CHROMIUM, PAGE, TOKEN, READ_TOKEN, OWNER_TOKEN (of one session), SHOTS (folder of screenshots),
 // WATCHED (capture directory of sim-a), DEVICE_PROFILE (a trace that a viewer might write there).
 import { createRequire } from "node:module";
 import fs from "node:fs";
@@ -6,7 +6,7 @@ import path from "node:path";
 import { drawn } from "./wait.mjs";
 
 const { chromium } = createRequire(path.join(process.env.MODULES, "x.js"))("playwright-core");
-const { PAGE, TOKEN, READ_TOKEN, SHOTS, WATCHED, DEVICE_PROFILE } = process.env;
+const { PAGE, TOKEN, READ_TOKEN, OWNER_TOKEN, SHOTS, WATCHED, DEVICE_PROFILE } = process.env;
 const failures = [];
 const check = (ok, what) => {
   if (!ok) { failures.push(what); console.log("FAILED", what); }
@@ -70,10 +70,29 @@ try {
   await page.fill("#token", READ_TOKEN);
   await page.press("#token", "Enter");
   await page.waitForSelector('#nodes tr[data-node="sim-b"]');
-  await page.click("#start-form button.primary");
-  await page.waitForFunction(() => /^Start: .*(control|role|token)/.test(document.getElementById("message").textContent));
+  await page.waitForFunction(() => document.getElementById("start-form").hidden && document.getElementById("trigger-form").hidden);
+  check(await page.locator("#nodes-section").isVisible(), "a reader sees the nodes");
+  check(await page.locator("#session-table tr[data-session]").count() === 2, "a reader sees all sessions");
+  check(await page.getByRole("button", { name: "Delete" }).count() === 0, "and may delete none");
+
+  // ---- The owner of a job: its session, what may be done with it, and nothing else ----
+  await page.fill("#token", OWNER_TOKEN);
+  await page.press("#token", "Enter");
+  await page.waitForFunction(() => document.body.dataset.role === "owner" && document.querySelectorAll("#session-table tr[data-session]").length === 1);
+  check(await page.locator("#nodes-section").isHidden() && await page.locator("#start-form").isHidden(), "no nodes, no start");
+  check(/job 4711/.test(await page.locator("#session-table tbody").textContent()), "its own session");
+  check(JSON.stringify(await page.locator("#session-table .actions button:visible").allTextContents()) === '["Delete"]', "what it may do");
+  await page.locator("#session-table button.link").click();
+  await page.waitForFunction(() => /^complete/.test(document.querySelector("#detail dd")?.textContent));
+  check(await page.locator("#detail").getByRole("button", { name: "Merge again" }).count() === 0, "no control in the details");
+  await readable("an owner's page");
+  await page.emulateMedia({ colorScheme: "light" });
+  await shot("owner-light.png");
+  await page.locator("#session-table").getByRole("button", { name: "Delete" }).click();
+  await page.waitForFunction(() => /not known/.test(document.getElementById("connection").textContent)); // it had no other
   await page.fill("#token", TOKEN);
   await page.press("#token", "Enter");
+  await page.waitForFunction(() => !document.getElementById("start-form").hidden);
   check(await page.evaluate((t) => sessionStorage.getItem("meridian-token") === t && localStorage.length === 0, TOKEN), "the token is kept in sessionStorage only");
 
   // ---- Start with the keyboard alone ----
@@ -176,7 +195,7 @@ try {
   await recorder.getByRole("button", { name: "Stop" }).click();
   await page.waitForFunction(() => /complete|failed/.test(document.querySelector("#session-table tbody tr").cells[2].textContent), null, { timeout: 60000 });
   await recorder.getByRole("button", { name: "Delete" }).click();
-  await page.waitForFunction(() => document.querySelectorAll("#session-table tbody tr").length === 1);
+  await page.waitForFunction(() => document.querySelectorAll("#session-table tbody tr").length === 2); // the one before, and that of another job
   await page.waitForSelector("#detail", { state: "hidden" });
 
   // ---- Device profiles: of the first execution on each core, and what a viewer exported of them ----

@@ -1,6 +1,7 @@
 """The web page in a real Chromium, on a real aggregator with two simulated nodes and a workload: tests/e2e/web.mjs does what
 a person would. Screenshots, light and dark, stay in build/web/ to be looked at."""
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ equal(p.returncode, 0, f"playwright-core: {p.stdout}{p.stderr}")
 
 TOKEN = "web-test-control-token-0123456789"
 READ = "web-test-reading-token-0123456789"
+OWNER = "web-test-owner-token-0123456789"
 work = tmp()
 programs = []
 
@@ -64,6 +66,19 @@ with open(tokens, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) a
 agent_token = os.path.join(work, "agent.token")
 with open(agent_token, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
     f.write("web-test-agent-token-0123456789\n")
+
+
+def store_session(id, job, **more):
+    """A session that was over before the aggregator began."""
+    folder = os.path.join(work, "store", "sessions", id)
+    os.makedirs(folder, mode=0o700)
+    with open(os.path.join(folder, "session.json"), "w") as f:
+        json.dump({"version": 1, "id": id, "name": f"job {job}", "state": "complete", "created_ns": 1767225600 * 10**9, "go_ns": 1767225600 * 10**9,
+                   "stop_ns": 1767225601 * 10**9, "jobs": [{"job": str(job), "user": "alice"}], "job": {"key": f"trn//{job}/0", "uid": 1000, **more}}, f)
+
+
+store_session("20260101-000000-0001", 4711, owner_keys=[hashlib.sha256(OWNER.encode()).hexdigest()])
+store_session("20260101-000000-0002", 4712, owner_keys=["0" * 64])
 try:
     start(os.path.join(BUILD, "bin/meridian-aggregator"), "--store", os.path.join(work, "store"), "--data-listen", f"tcp://127.0.0.1:{data}",
           "--control-listen", f"tcp://127.0.0.1:{control}", "--http-listen", f"127.0.0.1:{http}", "--time-port", str(clock), "--tokens", tokens,
@@ -98,7 +113,7 @@ try:
     device = sorted(glob.glob(os.path.join(viewed, "device_profile_model_*.pftrace")))[0]
 
     # ---- In the browser ----
-    env = dict(os.environ, MODULES=modules, CHROMIUM=chromium, PAGE=f"http://127.0.0.1:{http}/", TOKEN=TOKEN, READ_TOKEN=READ,
+    env = dict(os.environ, MODULES=modules, CHROMIUM=chromium, PAGE=f"http://127.0.0.1:{http}/", TOKEN=TOKEN, READ_TOKEN=READ, OWNER_TOKEN=OWNER,
                SHOTS=os.path.join(BUILD, "web"), WATCHED=os.path.join(work, "watched-sim-a"), DEVICE_PROFILE=device)
     p = subprocess.run(["node", os.path.join(SOURCE, "tests/e2e/web.mjs")], env=env, capture_output=True, text=True, timeout=600)
     print(p.stdout, p.stderr[-3000:])

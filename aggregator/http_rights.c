@@ -1,0 +1,110 @@
+/* Who asks, and whose a session is: what aggregator/rights.h decides by. */
+#include "aggregator/http.h"
+
+/* ---- Whose a session is ---- */
+
+static mrd_ownership
+of_session(const mrd_session *s)
+{
+    return (mrd_ownership){ .of_job = s->of_job.key[0] != '\0',
+                            .uid = s->of_job.uid,
+                            .keys = &s->of_job.owner_keys,
+                            .jobs = &s->jobs,
+                            .jobs_left_out = s->jobs_left_out };
+}
+
+static mrd_ownership
+of_line(const mrd_session_line *s)
+{
+    return (mrd_ownership){ .of_job = s->of_job,
+                            .uid = s->uid,
+                            .keys = &s->owner_keys,
+                            .jobs = &s->jobs,
+                            .jobs_left_out = s->jobs_left_out };
+}
+
+bool
+mrd_http_may_session(const mrd_http_request *req, const mrd_session *s)
+{
+    mrd_ownership o = of_session(s);
+
+    return mrd_http_may(req, &o);
+}
+
+bool
+mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s)
+{
+    mrd_ownership o = of_line(s);
+
+    return mrd_http_may(req, &o);
+}
+
+bool
+mrd_http_may_id(http_api *api, const mrd_http_request *req, uint64_t id)
+{
+    static const mrd_ownership nobodys = { .uid = -1 };
+    mrd_overview *v;
+    bool found = false;
+
+    if (mrd_http_may(req, &nobodys))
+        return true;
+    v = mrd_loop_overview(api->loop);
+    for (size_t i = 0; v != NULL && i < v->n_sessions; i++)
+        found |= mrd_http_may_line(req, &v->sessions[i]) && v->sessions[i].id == id;
+    mrd_overview_unref(v);
+    return found;
+}
+
+/* ---- Who asks ---- */
+
+/* An owner is known as long as there is a session with its key: other digests are unknown tokens. */
+static bool
+is_owner(http_api *api, const mrd_caller *who)
+{
+    mrd_overview *v = mrd_loop_overview(api->loop);
+    bool found = false;
+
+    for (size_t i = 0; v != NULL && i < v->n_sessions; i++) {
+        mrd_ownership o = of_line(&v->sessions[i]);
+
+        found |= mrd_caller_owns(who, &o);
+    }
+    mrd_overview_unref(v);
+    return found;
+}
+
+mrd_err
+mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+{
+    http_api *api = self;
+    mrd_caller who = MRD_CALLER(mrd_auth_role(api->auth, token));
+
+    if (who.role == MRD_ROLE_NONE && mrd_auth_digest(token, who.key) && is_owner(api, &who))
+        who.role = MRD_ROLE_OWNER;
+    if (who.role == MRD_ROLE_NONE)
+        return mrd_why_set(why, MRD_AUTH, 0, "the token is not known");
+    *ret_caller = who;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_http_self(void *self, mrd_http_request *req, mrd_why *why)
+{
+    const mrd_caller *who = mrd_http_caller(req);
+    mrd_json *o = mrd_json_new_object(), *may = mrd_json_new_array();
+
+    (void) self;
+    (void) why;
+    mrd_json_set(o, "role", mrd_json_new_str(mrd_role_text(who->role)));
+    if (who->user[0] != '\0')
+        mrd_json_set(o, "user", mrd_json_new_str(who->user));
+    if (who->space[0] != '\0')
+        mrd_json_set(o, "namespace", mrd_json_new_str(who->space));
+    if (who->uid >= 0)
+        mrd_json_set(o, "uid", mrd_json_new_int(who->uid));
+    for (mrd_action a = MRD_ACTION_LIST; a < MRD_ACTIONS; a++)
+        if (mrd_may(who, NULL, a))
+            mrd_json_append(may, mrd_json_new_str(mrd_action_text(a)));
+    mrd_json_set(o, "may", may);
+    return mrd_http_reply_json(req, 200, o);
+}

@@ -1,0 +1,480 @@
+/* Who may do what: every route with every role, to sessions of its own, of others, of nobody, and to
+ * one that is not there. The grid below is written by hand; a route without a line in it fails. */
+#include "aggregator/rights.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/aggregator.h"
+#include "aggregator/http.h"
+#include "base/json.h"
+#include "base/obj.h"
+#include "tests/check.h"
+#include "tests/wait.h"
+
+/* By role (none, owner, read, operator, admin, agent): a all sessions and the cluster, o what is its
+ * own, - nothing. */
+static const struct {
+    const char *method, *path, *roles;
+} grid[] = {
+    { "GET", "/", "aaaaaa" },
+    { "GET", "/web/{file*}", "aaaaaa" },
+    { "GET", "/api/v1/openapi.json", "aaaaaa" },
+    { "GET", "/healthz", "aaaaaa" },
+    { "GET", "/readyz", "aaaaaa" },
+    { "GET", "/api/v1/formats", "aaaaaa" },
+    { "GET", "/metrics", "--aaa-" },
+    { "GET", "/api/v1/self", "-aaaa-" },
+    { "GET", "/api/v1/nodes", "--aaa-" },
+    { "GET", "/api/v1/nodes/{id}", "--aaa-" },
+    { "DELETE", "/api/v1/nodes/{id}", "----a-" },
+    { "GET", "/api/v1/models", "--aaa-" },
+    { "GET", "/api/v1/sessions", "-oaaa-" },
+    { "DELETE", "/api/v1/sessions", "-o--a-" },
+    { "POST", "/api/v1/sessions", "---aa-" },
+    { "POST", "/api/v1/trigger", "---aa-" },
+    { "GET", "/api/v1/sessions/{id}", "-oaaa-" },
+    { "DELETE", "/api/v1/sessions/{id}", "-o--a-" },
+    { "POST", "/api/v1/sessions/{id}/stop", "---aa-" },
+    { "POST", "/api/v1/sessions/{id}/pause", "---aa-" },
+    { "POST", "/api/v1/sessions/{id}/resume", "---aa-" },
+    { "POST", "/api/v1/sessions/{id}/change", "---aa-" },
+    { "POST", "/api/v1/sessions/{id}/trigger", "---aa-" },
+    { "POST", "/api/v1/sessions/{id}/merge", "---aa-" },
+    { "GET", "/api/v1/sessions/{id}/profile", "-oaaa-" },
+    { "GET", "/api/v1/sessions/{id}/profile/{file}", "-oaaa-" },
+    { "GET", "/api/v1/sessions/{id}/clocks", "-oaaa-" },
+    { "GET", "/api/v1/sessions/{id}/clocks/{node}", "-oaaa-" },
+    { "GET", "/api/v1/sessions/{id}/models", "-oaaa-" },
+    { "GET", "/api/v1/sessions/{id}/artifacts", "-oaaa-" },
+    { "GET", "/api/v1/sessions/{id}/artifacts/{sha256}", "-oaaa-" },
+    { "GET", "/api/v1/sessions/{id}/journal", "-oaaa-" },
+    { "GET", "/api/v1/sessions/{id}/journal/{node}/{segment}", "-oaaa-" },
+};
+
+static const char *
+roles_of(const mrd_http_route *r)
+{
+    for (size_t i = 0; i < MRD_COUNT(grid); i++)
+        if (strcmp(grid[i].method, r->method) == 0 && strcmp(grid[i].path, r->path) == 0)
+            return grid[i].roles;
+    return NULL;
+}
+
+/* The tokens of the test; the session of a kind that each owner has is by this order. */
+enum { TOKEN_NONE, TOKEN_UNKNOWN, TOKEN_ALICE, TOKEN_BOB, TOKEN_CUT, TOKENS_MORE };
+static const struct {
+    const char *token;
+    mrd_role role;
+    char owns; /* kind of session */
+} tokens[] = {
+    { NULL, MRD_ROLE_NONE, 0 },
+    { "a-token-that-nobody-knows", MRD_ROLE_NONE, 0 },
+    { "token-of-alice-0123456789", MRD_ROLE_OWNER, 'a' },
+    { "token-of-bob-01234567890", MRD_ROLE_OWNER, 'b' },
+    { "token-of-alice-012345678", MRD_ROLE_NONE, 0 },
+    { "reading-token-0123456789", MRD_ROLE_READ, 0 },
+    { "operator-token-0123456789", MRD_ROLE_OPERATOR, 0 },
+    { "admin-token-0123456789", MRD_ROLE_ADMIN, 0 },
+    { "control-token-0123456789", MRD_ROLE_ADMIN, 0 },
+    { "agent-token-0123456789", MRD_ROLE_AGENT, 0 },
+};
+/* Alice's, Bob's, one that an operator began, one whose job has no key, none. */
+static const char kinds[] = "abon-";
+
+/* Each request that may delete has a session to itself. */
+static const char *
+id_of(size_t token, size_t kind, bool bulk)
+{
+    static char id[32];
+
+    snprintf(id, sizeof(id), "20260101-0000%02zu-%x%x%02x", token, 0xa, bulk, (unsigned) kind);
+    return id;
+}
+
+static void
+store_session(size_t token, size_t kind, bool bulk)
+{
+    const char *id = id_of(token, kind, bulk);
+    char path[256], digest[MRD_SHA256_HEX] = "", keys[128] = "", job[256] = "";
+    mrd_buf text = { 0 };
+
+    if (kinds[kind] == 'a' || kinds[kind] == 'b') {
+        mrd_str key = mrd_str_of(tokens[kinds[kind] == 'a' ? TOKEN_ALICE : TOKEN_BOB].token);
+
+        CHECK(mrd_auth_digest(key, digest));
+        snprintf(keys, sizeof(keys), ",\"owner_keys\":[\"%s\"]", digest);
+    }
+    if (kinds[kind] != 'o')
+        snprintf(job, sizeof(job), ",\"job\":{\"key\":\"x//%zu/0\",\"uid\":5%s}", token, keys);
+    mrd_buf_fmt(
+        &text,
+        "{\"version\":1,\"id\":\"%s\",\"state\":\"complete\",\"created_ns\":1767225600000000000,"
+        "\"go_ns\":1767225600000000000,\"stop_ns\":1767225601000000000,"
+        "\"jobs\":[{\"job\":\"7\",\"user\":\"%c\"}]%s}",
+        id, kinds[kind], job);
+    snprintf(path, sizeof(path), "%s/sessions/%s", test_tmp(), id);
+    CHECK(mkdir(path, 0700) == 0);
+    snprintf(path, sizeof(path), "%s/sessions/%s/session.json", test_tmp(), id);
+    mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
+    mrd_buf_fini(&text);
+}
+
+static mrd_aggregator *
+aggregator(void)
+{
+    static const char text[] =
+        "{\"read\":[\"reading-token-0123456789\"],\"operator\":[\"operator-token-0123456789\"],"
+        "\"admin\":[\"admin-token-0123456789\"],\"control\":[\"control-token-0123456789\"],"
+        "\"agent\":[\"agent-token-0123456789\"]}";
+    char path[128], sessions[128];
+    mrd_aggregator_options o = { .store = test_tmp(),
+                                 .tokens = path,
+                                 .data_url = "inproc://rights-d",
+                                 .control_url = "inproc://rights-c",
+                                 .http_address = "127.0.0.1",
+                                 .disk_reserve = -1 };
+    mrd_aggregator *a = NULL;
+    mrd_why why = { 0 };
+
+    snprintf(path, sizeof(path), "%s/tokens.json", test_tmp());
+    mrd_write_file(path, (mrd_bytes){ (const uint8_t *) text, strlen(text) }, 0600, NULL);
+    snprintf(sessions, sizeof(sessions), "%s/sessions", test_tmp());
+    mkdir(sessions, 0700);
+    for (size_t t = 0; t < MRD_COUNT(tokens); t++) {
+        for (size_t k = 0; kinds[k] != '-'; k++) {
+            store_session(t, k, false);
+            store_session(t, k, true);
+        }
+    }
+    if (mrd_aggregator_open(&o, &a, &why) != MRD_OK)
+        fprintf(stderr, "%s\n", why.text);
+    return a;
+}
+
+/* The answer without its date. Valid until the next call but one. */
+static const char *
+ask(mrd_aggregator *a, const char *method, const char *path, size_t token)
+{
+    static mrd_buf answers[2];
+    static unsigned turn;
+    mrd_buf *answer = &answers[turn++ % 2];
+    struct sockaddr_in to = { .sin_family = AF_INET,
+                              .sin_port = htons(mrd_aggregator_http_port(a)),
+                              .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    char request[1024], part[65536], *date;
+    ssize_t n;
+
+    snprintf(request, sizeof(request),
+             "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s%s%s\r\n", method, path,
+             tokens[token].token == NULL ? "" : "Authorization: Bearer ",
+             tokens[token].token == NULL ? "" : tokens[token].token,
+             tokens[token].token == NULL ? "" : "\r\n",
+             strcmp(method, "POST") == 0 ? "Content-Length: 0\r\n" : "");
+    mrd_buf_reset(answer);
+    if (connect(fd, (struct sockaddr *) &to, sizeof(to)) == 0 &&
+        write(fd, request, strlen(request)) > 0) {
+        while ((n = read(fd, part, sizeof(part))) > 0)
+            mrd_buf_add(answer, part, (size_t) n);
+    }
+    close(fd);
+    if ((date = strstr(mrd_buf_cstr(answer), "\r\nDate: ")) != NULL)
+        memset(date + 8, '.', strcspn(date + 8, "\r"));
+    return mrd_buf_cstr(answer);
+}
+
+static int
+status(const char *answer)
+{
+    return strncmp(answer, "HTTP/1.1 ", 9) == 0 ? atoi(answer + 9) : 0;
+}
+
+/* The path of a route, about that session. */
+static void
+fill(const char *pattern, const char *id, char *to, size_t size)
+{
+    static const struct {
+        const char *name, *value;
+    } values[] = { { "{file*}", "app.js" },       { "{file}", "SHA256SUMS" }, { "{node}", "i-1" },
+                   { "{segment}", "000001.mrj" }, { "{sha256}", "00ff" },     { "{id}", NULL } };
+    size_t n = 0;
+
+    while (*pattern != '\0' && n + 1 < size) {
+        const char *value = NULL;
+
+        for (size_t i = 0; i < MRD_COUNT(values) && value == NULL; i++) {
+            if (strncmp(pattern, values[i].name, strlen(values[i].name)) == 0) {
+                value = values[i].value == NULL ? id : values[i].value;
+                pattern += strlen(values[i].name);
+            }
+        }
+        if (value == NULL)
+            to[n++] = *pattern++;
+        else
+            n += (size_t) snprintf(to + n, size - n, "%s", value);
+    }
+    to[n] = '\0';
+}
+
+/* What it is answered when it asks for that. */
+static void
+check_cell(const char *what, const char *answer, char right, size_t token, char kind)
+{
+    bool mine = tokens[token].owns == kind;
+    bool absent = strstr(answer, "there is no session") != NULL;
+    int got = status(answer), want = 0;
+
+    if (right == '-')
+        want = tokens[token].role == MRD_ROLE_NONE ? 401 : 403;
+    else if (right == 'o' ? !mine : kind == '-')
+        want = 404;
+    if (want == 404 && right == 'a' && got == 400) /* a body is looked at first */
+        return;
+    CHECK_ROW(what, want == 0 ? got != 401 && got != 403 && got != 0 && !absent : got == want);
+    if (want == 404)
+        CHECK_ROW(what, absent);
+    CHECK_ROW(what, tokens[token].token == NULL || strstr(answer, tokens[token].token) == NULL);
+}
+
+/* One that is not the owner's, and one that is not there, with the same name, are one answer. */
+static void
+check_same(mrd_aggregator *a, const mrd_http_route *r, size_t token, size_t kind, const char *what)
+{
+    char path[256], id[32];
+    const char *theirs, *none;
+    mrd_buf a_text = { 0 }, b_text = { 0 };
+
+    snprintf(id, sizeof(id), "%s", id_of(token, kind, false));
+    fill(r->path, id, path, sizeof(path));
+    theirs = ask(a, r->method, path, token);
+    mrd_buf_text(&a_text, theirs);
+    fill(r->path, "20260102-000000-0000", path, sizeof(path));
+    none = ask(a, r->method, path, token);
+    for (char *at; (at = strstr(mrd_buf_cstr(&a_text), id)) != NULL;)
+        memcpy(at, "20260102-000000-0000", strlen(id));
+    mrd_buf_text(&b_text, none);
+    CHECK_ROW(what, strcmp(mrd_buf_cstr(&a_text), mrd_buf_cstr(&b_text)) == 0);
+    mrd_buf_fini(&a_text);
+    mrd_buf_fini(&b_text);
+}
+
+TEST(every_route_for_every_role)
+{
+    mrd_aggregator *a = aggregator();
+    unsigned cells = 0;
+
+    REQUIRE(a != NULL);
+    CHECK_INT(mrd_http_n_routes, MRD_COUNT(grid));
+    /* What deletes a session comes last; reading them is done by then. */
+    for (int deletes = 0; deletes < 2; deletes++) {
+        for (size_t i = 0; i < mrd_http_n_routes; i++) {
+            const mrd_http_route *r = &mrd_http_routes[i];
+            bool one = strncmp(r->path, "/api/v1/sessions/{id}", 21) == 0;
+            const char *roles = roles_of(r);
+            char what[256], path[256];
+
+            CHECK_ROW(r->path, roles != NULL);
+            if (roles == NULL || (strcmp(r->method, "DELETE") == 0) != deletes)
+                continue;
+            for (size_t t = 0; t < MRD_COUNT(tokens); t++) {
+                char right = roles[tokens[t].role];
+
+                for (size_t k = 0; k < (one ? sizeof(kinds) - 1 : 1); k++) {
+                    char kind = one ? kinds[k] : (char) (right == 'o' ? tokens[t].owns : 'x');
+
+                    snprintf(what, sizeof(what), "%s %s, %s, session of %c", r->method, r->path,
+                             tokens[t].token == NULL ? "no token" : tokens[t].token, kind);
+                    if (one && right == 'o' && kind != '-' && kind != tokens[t].owns)
+                        check_same(a, r, t, k, what);
+                    fill(r->path, one ? id_of(t, k, false) : "i-1", path, sizeof(path));
+                    check_cell(what, ask(a, r->method, path, t), right, t, kind);
+                    cells++;
+                }
+            }
+        }
+    }
+    printf("%u cells\n", cells);
+    CHECK(cells > 1000);
+    mrd_aggregator_close(a);
+}
+
+static bool
+lists(const char *answer, const char *id)
+{
+    return strstr(answer, id) != NULL;
+}
+
+/* The list has what the caller may read, and deleting by a filter takes what it may delete. */
+TEST(lists_are_of_what_the_caller_may)
+{
+    mrd_aggregator *a = aggregator();
+    char path[256];
+
+    REQUIRE(a != NULL);
+    for (size_t t = 0; t < MRD_COUNT(tokens); t++) {
+        bool all = tokens[t].role >= MRD_ROLE_READ && tokens[t].role <= MRD_ROLE_ADMIN;
+        const char *answer = ask(a, "GET", "/api/v1/sessions?job=7", t);
+
+        for (size_t k = 0; kinds[k] != '-'; k++)
+            CHECK_ROW(id_of(t, k, false),
+                      lists(answer, id_of(t, k, false)) == (all || kinds[k] == tokens[t].owns));
+        CHECK(!lists(answer, "owner_key"));
+        for (size_t k = 0; kinds[k] != '-'; k++) {
+            const char *id = id_of(t, k, true);
+            bool may = tokens[t].role == MRD_ROLE_ADMIN || kinds[k] == tokens[t].owns;
+
+            snprintf(path, sizeof(path), "/api/v1/sessions?id=%s", id);
+            answer = ask(a, "DELETE", path, t);
+            CHECK_ROW(id, lists(answer, id) == may);
+            snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
+            CHECK_ROW(id, status(ask(a, "GET", path, 7)) == (may ? 404 : 200));
+        }
+    }
+    mrd_aggregator_close(a);
+}
+
+TEST(callers_are_told_what_they_may)
+{
+    static const struct {
+        size_t token;
+        const char *says;
+    } rows[] = { { TOKEN_ALICE, "{\"role\":\"owner\",\"may\":[\"list\",\"read\",\"delete\"]}" },
+                 { 5, "{\"role\":\"read\",\"may\":[\"list\",\"read\",\"cluster\"]}" },
+                 { 6, "{\"role\":\"operator\",\"may\":[\"list\",\"read\",\"control\",\"start\","
+                      "\"cluster\"]}" },
+                 { 7, "{\"role\":\"admin\",\"may\":[\"list\",\"read\",\"delete\",\"control\","
+                      "\"start\",\"cluster\",\"forget\"]}" } };
+    mrd_aggregator *a = aggregator();
+
+    REQUIRE(a != NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        CHECK_ROW(rows[i].says,
+                  strstr(ask(a, "GET", "/api/v1/self", rows[i].token), rows[i].says) != NULL);
+    mrd_aggregator_close(a);
+}
+
+/* Whose a session is: everything that is known of an owner must fit, and all that was recorded must
+ * be the owner's. */
+TEST(whose_a_session_is)
+{
+#define KEY1 "1111111111111111111111111111111111111111111111111111111111111111"
+#define KEY2 "2222222222222222222222222222222222222222222222222222222222222222"
+    static const struct {
+        const char *what;
+        mrd_caller who;
+        bool of_job;
+        int64_t uid;
+        const char *keys[3], *jobs[3];
+        unsigned left_out;
+        bool owns;
+    } rows[] = {
+        { "its key", { .key = KEY1, .uid = -1 }, true, 5, { KEY2, KEY1 }, { "job=7" }, 0, true },
+        { "another's key", { .key = KEY1, .uid = -1 }, true, 5, { KEY2 }, { "job=7" }, 0, false },
+        { "no keys", { .key = KEY1, .uid = -1 }, true, 5, { NULL }, { "job=7" }, 0, false },
+        { "a short key", { .key = KEY1, .uid = -1 }, true, 5, { "1111" }, { "job=7" }, 0, false },
+        { "of no job", { .key = KEY1, .uid = -1 }, false, 5, { KEY1 }, { "job=7" }, 0, false },
+        { "nothing proven", { .uid = -1 }, true, 5, { KEY1 }, { "user=a" }, 0, false },
+        { "its name", { .user = "a", .uid = -1 }, true, 5, { NULL }, { "user=a" }, 0, true },
+        { "its names",
+          { .user = "a", .uid = -1 },
+          true,
+          5,
+          { NULL },
+          { "user=a\njob=1", "user=a\njob=2" },
+          0,
+          true },
+        { "one of another",
+          { .user = "a", .uid = -1 },
+          true,
+          5,
+          { NULL },
+          { "user=a", "user=b" },
+          0,
+          false },
+        { "one of nobody",
+          { .user = "a", .uid = -1 },
+          true,
+          5,
+          { NULL },
+          { "user=a", "job=2" },
+          0,
+          false },
+        { "more than is known",
+          { .user = "a", .uid = -1 },
+          true,
+          5,
+          { NULL },
+          { "user=a" },
+          1,
+          false },
+        { "nothing recorded", { .user = "a", .uid = -1 }, true, 5, { NULL }, { NULL }, 0, false },
+        { "a longer name", { .user = "a", .uid = -1 }, true, 5, { NULL }, { "user=ab" }, 0, false },
+        { "its number", { .uid = 5 }, true, 5, { NULL }, { NULL }, 0, true },
+        { "another number", { .uid = 6 }, true, 5, { NULL }, { NULL }, 0, false },
+        { "root's", { .uid = 0 }, true, 5, { NULL }, { NULL }, 0, false },
+        { "its namespace",
+          { .space = "n", .uid = -1 },
+          true,
+          5,
+          { NULL },
+          { "namespace=n" },
+          0,
+          true },
+        { "another namespace",
+          { .space = "n", .uid = -1 },
+          true,
+          5,
+          { NULL },
+          { "namespace=m" },
+          0,
+          false },
+        { "name without number",
+          { .user = "a", .uid = 6 },
+          true,
+          5,
+          { NULL },
+          { "user=a" },
+          0,
+          false },
+        { "key without name",
+          { .key = KEY1, .user = "a", .uid = -1 },
+          true,
+          5,
+          { KEY1 },
+          { "user=b" },
+          0,
+          false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_strlist keys = { 0 }, jobs = { 0 };
+        mrd_caller who = rows[i].who;
+        mrd_ownership s = { .of_job = rows[i].of_job,
+                            .uid = rows[i].uid,
+                            .keys = &keys,
+                            .jobs = &jobs,
+                            .jobs_left_out = rows[i].left_out };
+
+        for (size_t k = 0; rows[i].keys[k] != NULL; k++)
+            CHECK(mrd_strlist_add(&keys, mrd_str_of(rows[i].keys[k])) == MRD_OK);
+        for (size_t k = 0; rows[i].jobs[k] != NULL; k++)
+            CHECK(mrd_strlist_add(&jobs, mrd_str_of(rows[i].jobs[k])) == MRD_OK);
+        CHECK_ROW(rows[i].what, mrd_caller_owns(&who, &s) == rows[i].owns);
+        who.role = MRD_ROLE_OWNER;
+        CHECK_ROW(rows[i].what, mrd_may(&who, &s, MRD_ACTION_READ) == rows[i].owns);
+        CHECK_ROW(rows[i].what, !mrd_may(&who, &s, MRD_ACTION_NONE));
+        CHECK_ROW(rows[i].what, !mrd_may(&who, &s, MRD_ACTIONS));
+        who.role = MRD_ROLE_AGENT;
+        CHECK_ROW(rows[i].what, !mrd_may(&who, &s, MRD_ACTION_READ));
+        who.role = (mrd_role) 40;
+        CHECK_ROW(rows[i].what, !mrd_may(&who, &s, MRD_ACTION_OPEN));
+        mrd_strlist_fini(&keys);
+        mrd_strlist_fini(&jobs);
+    }
+}
+
+TEST_MAIN()
